@@ -1,0 +1,149 @@
+// Package conf holds the configuration of everything that runs beside the controller: the FreeSWITCH configuration that
+// an engineer copies (folder freeswitch), and the code that fills in its few variables for a private switch.
+//
+// Read freeswitch/vars.xml.tmpl first: it names everything that differs between hosts. freeswitch/dialplan/public.xml
+// is the contract between the switch and the controller.
+package conf
+
+import (
+	"embed"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+//go:embed freeswitch
+var freeswitch embed.FS
+
+// Params are the variables of vars.xml.
+type Params struct {
+	// ESLIP, ESLPort and ESLPassword are the event socket's.
+	ESLIP       string
+	ESLPort     int
+	ESLPassword string
+	// SocketAddr is host:port of the controller's outbound listener.
+	SocketAddr string
+	// SIPIP is the address of both SIP profiles and of RTP.
+	SIPIP        string
+	ExternalPort int
+	InternalPort int
+	// RTPStart and RTPEnd bound the switch's RTP ports.
+	RTPStart, RTPEnd int
+	// CarrierNet is the CIDR block that may send calls.
+	CarrierNet string
+	// CDRDir is where the switch writes its call records; Render creates it.
+	CDRDir string
+	// DirectoryURL is the controller's /fs/directory.
+	DirectoryURL string
+}
+
+// Gateway is a trunk that registers or authenticates, as the switch needs it.
+type Gateway struct {
+	Name string
+	Host string
+	Port int
+	// Transport is udp, tcp or tls.
+	Transport          string
+	Username, Password string
+	Register           bool
+}
+
+// Render writes the switch's configuration to dir, which is created.
+func Render(dir string, p Params, gateways ...Gateway) error {
+	root, err := fs.Sub(freeswitch, "freeswitch")
+	if err != nil {
+		return fmt.Errorf("open the embedded switch configuration: %w", err)
+	}
+	err = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(dir, filepath.FromSlash(strings.TrimSuffix(path, ".tmpl")))
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o750)
+		}
+		text, err := fs.ReadFile(root, path)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(path, ".tmpl") {
+			if text, err = fill(path, string(text), p); err != nil {
+				return err
+			}
+		}
+		return os.WriteFile(target, text, 0o640)
+	})
+	if err != nil {
+		return fmt.Errorf("write the switch configuration: %w", err)
+	}
+	for _, g := range gateways {
+		text, err := g.XML()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "sip_profiles", "external", g.Name+".xml"), []byte(text), 0o640); err != nil {
+			return fmt.Errorf("write gateway %s: %w", g.Name, err)
+		}
+	}
+	if err := os.MkdirAll(p.CDRDir, 0o750); err != nil {
+		return fmt.Errorf("make the directory of call records: %w", err)
+	}
+	return nil
+}
+
+func fill(name, text string, p Params) ([]byte, error) {
+	t, err := template.New(name).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", name, err)
+	}
+	var out strings.Builder
+	if err := t.Execute(&out, p); err != nil {
+		return nil, fmt.Errorf("fill in %s: %w", name, err)
+	}
+	return []byte(out.String()), nil
+}
+
+// ErrGateway refuses a gateway that the switch could not load.
+var ErrGateway = errors.New("invalid gateway")
+
+// XML renders the gateway for sip_profiles/external.
+func (g Gateway) XML() (string, error) {
+	if g.Name == "" || strings.ContainsAny(g.Name, "/\\. ") || g.Host == "" {
+		return "", fmt.Errorf("%w: name %q, host %q", ErrGateway, g.Name, g.Host)
+	}
+	type param struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
+	}
+	proxy := g.Host
+	if g.Port != 0 {
+		proxy = fmt.Sprintf("%s:%d", g.Host, g.Port)
+	}
+	doc := struct {
+		XMLName xml.Name `xml:"include"`
+		Gateway struct {
+			Name   string  `xml:"name,attr"`
+			Params []param `xml:"param"`
+		} `xml:"gateway"`
+	}{}
+	doc.Gateway.Name = g.Name
+	doc.Gateway.Params = []param{
+		{"realm", g.Host},
+		{"proxy", proxy},
+		{"register", fmt.Sprint(g.Register)},
+		{"register-transport", g.Transport},
+		{"username", g.Username},
+		{"password", g.Password},
+		{"caller-id-in-from", "true"},
+	}
+	out, err := xml.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("encode gateway %s: %w", g.Name, err)
+	}
+	return string(out) + "\n", nil
+}
