@@ -1,0 +1,323 @@
+package dialer
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Environment is the kind of key that asked: live, or test, which never reaches the telephone network.
+type Environment string
+
+// The environments of a key, a campaign and a call.
+const (
+	EnvironmentLive Environment = "live"
+	EnvironmentTest Environment = "test"
+)
+
+// DialMode says who sets a campaign's pace.
+type DialMode string
+
+// The dial modes of a campaign.
+const (
+	DialPreview     DialMode = "preview"
+	DialProgressive DialMode = "progressive"
+	DialPredictive  DialMode = "predictive"
+)
+
+// CampaignStatus is the state of a campaign.
+type CampaignStatus string
+
+// The states of a campaign; completed is terminal.
+const (
+	CampaignDraft     CampaignStatus = "draft"
+	CampaignRunning   CampaignStatus = "running"
+	CampaignPaused    CampaignStatus = "paused"
+	CampaignCompleted CampaignStatus = "completed"
+)
+
+// PostAnswerAction says who takes an answered call.
+type PostAnswerAction string
+
+// The post-answer actions of a campaign.
+const (
+	ActionConnectAgent      PostAnswerAction = "connect_agent"
+	ActionConnectVoiceAgent PostAnswerAction = "connect_voice_agent"
+	ActionRunFlow           PostAnswerAction = "run_flow"
+)
+
+// LeadStatus is the state of a lead.
+type LeadStatus string
+
+// The states of a lead; the last five are terminal.
+const (
+	LeadNew       LeadStatus = "new"
+	LeadQueued    LeadStatus = "queued"
+	LeadDialing   LeadStatus = "dialing"
+	LeadConnected LeadStatus = "connected"
+	LeadCallback  LeadStatus = "callback"
+	LeadRetry     LeadStatus = "retry"
+	LeadCompleted LeadStatus = "completed"
+	LeadExhausted LeadStatus = "exhausted"
+	LeadDNC       LeadStatus = "dnc"
+	LeadOptedOut  LeadStatus = "opted_out"
+	LeadInvalid   LeadStatus = "invalid"
+)
+
+// VoiceAgentStatus is the state of a voice agent; only an active one gets new calls.
+type VoiceAgentStatus string
+
+// The states of a voice agent; archived is final.
+const (
+	VoiceAgentActive   VoiceAgentStatus = "active"
+	VoiceAgentPaused   VoiceAgentStatus = "paused"
+	VoiceAgentArchived VoiceAgentStatus = "archived"
+)
+
+// Campaign is the response object of a campaign.
+type Campaign struct {
+	ID                      uuid.UUID        `json:"id"`
+	Name                    string           `json:"name"`
+	DialMode                DialMode         `json:"dial_mode"`
+	Status                  CampaignStatus   `json:"status"`
+	Environment             Environment      `json:"environment"`
+	VoiceAgentID            *uuid.UUID       `json:"voice_agent_id"`
+	PostAnswerAction        PostAnswerAction `json:"post_answer_action"`
+	PredictiveTargetAbandon float64          `json:"predictive_target_abandon"`
+	PredictiveMaxWaitS      float64          `json:"predictive_max_wait_s"`
+	MaxConcurrent           *int             `json:"max_concurrent"`
+	CallerID                *string          `json:"caller_id"`
+	FlowID                  *uuid.UUID       `json:"flow_id"`
+	Description             *string          `json:"description"`
+	Script                  *string          `json:"script"`
+	Notes                   *string          `json:"notes"`
+	RingTimeoutS            int              `json:"ring_timeout_s"`
+	AMD                     bool             `json:"amd"`
+	VoicemailAction         string           `json:"voicemail_action"`
+	VoicemailMessageURL     *string          `json:"voicemail_message_url"`
+	MaxAttempts             int              `json:"max_attempts"`
+	Retry                   RetryPolicy      `json:"retry"`
+	CallingWindow           *CallingWindow   `json:"calling_window"`
+	AnnouncementURL         *string          `json:"announcement_url"`
+	StartedAt               *time.Time       `json:"started_at"`
+	CreatedAt               time.Time        `json:"created_at"`
+	UpdatedAt               time.Time        `json:"updated_at"`
+}
+
+// RetryPolicy holds the minutes to wait before the next attempt, by the outcome of the last one.
+type RetryPolicy struct {
+	Busy       int `json:"busy"`
+	NoAnswer   int `json:"no_answer"`
+	Congestion int `json:"congestion"`
+	Machine    int `json:"machine"`
+	Failed     int `json:"failed"`
+}
+
+// CallingWindow is the time of day in which numbers may be called: From and To are "HH:MM" in Timezone; Days are
+// mon to sun, all seven when empty.
+type CallingWindow struct {
+	Timezone string   `json:"timezone"`
+	Days     []string `json:"days"`
+	From     string   `json:"from"`
+	To       string   `json:"to"`
+}
+
+// CampaignInput is the body of a campaign's creation or edit.
+type CampaignInput struct {
+	Name                    Opt[string]
+	DialMode                Opt[string]
+	VoiceAgentID            Opt[string]
+	PostAnswerAction        Opt[string]
+	PredictiveTargetAbandon Opt[float64]
+	PredictiveMaxWaitS      Opt[float64]
+	MaxConcurrent           Opt[int]
+	CallerID                Opt[string]
+	FlowID                  Opt[string]
+	Description             Opt[string]
+	Script                  Opt[string]
+	Notes                   Opt[string]
+	RingTimeoutS            Opt[int]
+	AMD                     Opt[bool]
+	VoicemailAction         Opt[string]
+	VoicemailMessageURL     Opt[string]
+	MaxAttempts             Opt[int]
+	Retry                   Opt[RetryInput]
+	CallingWindow           Opt[WindowInput]
+	AnnouncementURL         Opt[string]
+
+	nulls []string // members sent as null that are none of the above
+}
+
+// RetryInput is the retry member of a CampaignInput.
+type RetryInput struct {
+	Busy, NoAnswer, Congestion, Machine, Failed Opt[int]
+}
+
+// WindowInput is the calling_window member of a CampaignInput.
+type WindowInput struct {
+	Timezone, From, To Opt[string]
+	Days               Opt[[]string]
+}
+
+// Lead is the response object of a lead. Phone is ten digits, or the mask for a strict tenant.
+type Lead struct {
+	ID            uuid.UUID       `json:"id"`
+	CampaignID    uuid.UUID       `json:"campaign_id"`
+	Phone         string          `json:"phone"`
+	Name          *string         `json:"name"`
+	Email         *string         `json:"email"`
+	Metadata      json.RawMessage `json:"metadata"`
+	CRMLeadID     *string         `json:"crm_lead_id"`
+	DNDChecked    bool            `json:"dnd_checked"`
+	DNDClean      bool            `json:"dnd_clean"`
+	DNDCheckedAt  *time.Time      `json:"dnd_checked_at"`
+	CustomFields  json.RawMessage `json:"custom_fields"`
+	Status        LeadStatus      `json:"status"`
+	StatusSetBy   *string         `json:"status_set_by"`
+	Attempts      int             `json:"attempts"`
+	NextAttemptAt *time.Time      `json:"next_attempt_at"`
+	LastCallID    *uuid.UUID      `json:"last_call_id"`
+	Disposition   *string         `json:"disposition"`
+	CreatedAt     time.Time       `json:"created_at"`
+	UpdatedAt     time.Time       `json:"updated_at"`
+	CompletedAt   *time.Time      `json:"completed_at"`
+}
+
+// LeadInput is the body of a lead push. The aliases lead_id, first_name and mobile are taken where the canonical
+// member is absent.
+type LeadInput struct {
+	Phone     Opt[string]
+	Name      Opt[string]
+	Email     Opt[string]
+	Metadata  Opt[Object]
+	CRMLeadID Opt[string]
+}
+
+// Object is a JSON object, kept as it was sent.
+type Object json.RawMessage
+
+// BulkLimit is the most leads that one bulk push may carry.
+const BulkLimit = 500
+
+// BulkInput is the body of a bulk push: each element is a lead input object, looked at on its own, so that one
+// bad row fails no other.
+type BulkInput struct {
+	Leads Opt[[]json.RawMessage]
+}
+
+// BulkStatus is what became of one row of a bulk push.
+type BulkStatus string
+
+// The results of a row.
+const (
+	BulkAdded     BulkStatus = "added"
+	BulkInvalid   BulkStatus = "invalid"
+	BulkDuplicate BulkStatus = "duplicate"
+)
+
+// BulkResult is the response to a bulk push; Results has one entry per row, in the order sent.
+type BulkResult struct {
+	Total      int       `json:"total"`
+	Valid      int       `json:"valid"`
+	Invalid    int       `json:"invalid"`
+	Duplicates int       `json:"duplicates"`
+	Results    []BulkRow `json:"results"`
+}
+
+// BulkRow is the result of one row of a bulk push. ID is null unless the lead was added; Errors tells what was
+// wrong with an invalid row.
+type BulkRow struct {
+	Phone  string       `json:"phone"`
+	Status BulkStatus   `json:"status"`
+	ID     *uuid.UUID   `json:"id"`
+	Errors []FieldError `json:"errors,omitempty"`
+}
+
+// ScrubResult is the response to a scrub of a campaign's leads: Scrubbed counts the leads checked by now, Flagged
+// those of them that are on the registry, Pending those that the registry could not answer for.
+type ScrubResult struct {
+	Total    int `json:"total"`
+	Scrubbed int `json:"scrubbed"`
+	Flagged  int `json:"flagged"`
+	Pending  int `json:"pending"`
+}
+
+// AudioFormat is the audio of a voice agent's WebSocket.
+type AudioFormat struct {
+	Encoding     string `json:"encoding"`
+	SampleRateHz int    `json:"sample_rate_hz"`
+	Channels     int    `json:"channels"`
+	FrameMS      int    `json:"frame_ms"`
+}
+
+// VoiceAgent is the response object of a voice agent.
+type VoiceAgent struct {
+	ID                  uuid.UUID        `json:"id"`
+	TenantID            uuid.UUID        `json:"tenant_id"`
+	Name                string           `json:"name"`
+	WSURL               string           `json:"ws_url"`
+	AuthToken           *string          `json:"auth_token"`
+	AudioFormat         AudioFormat      `json:"audio_format"`
+	ExternalAgentID     *string          `json:"external_agent_id"`
+	TransferDestination *string          `json:"transfer_destination"`
+	MaxConcurrent       int              `json:"max_concurrent"`
+	Status              VoiceAgentStatus `json:"status"`
+	TokenLifetime       string           `json:"token_lifetime"`
+	Subprotocol         string           `json:"subprotocol"`
+	WSDisconnectAction  string           `json:"ws_disconnect_action"`
+	CreatedAt           time.Time        `json:"created_at"`
+	UpdatedAt           time.Time        `json:"updated_at"`
+}
+
+// VoiceAgentInput is the body of a voice agent's creation or edit. In an edit, null leaves a member as it is.
+type VoiceAgentInput struct {
+	Name                Opt[string]
+	WSURL               Opt[string]
+	AuthToken           Opt[string]
+	AudioFormat         Opt[AudioFormatInput]
+	ExternalAgentID     Opt[string]
+	TransferDestination Opt[string]
+	MaxConcurrent       Opt[int]
+	Status              Opt[string]
+	TokenLifetime       Opt[string]
+	Subprotocol         Opt[string]
+	WSDisconnectAction  Opt[string]
+}
+
+// AudioFormatInput is the audio_format member of a VoiceAgentInput; sample_rate is taken for sample_rate_hz where
+// that is absent.
+type AudioFormatInput struct {
+	Encoding     Opt[string]
+	SampleRateHz Opt[int]
+	Channels     Opt[int]
+	FrameMS      Opt[int]
+}
+
+// DefaultVoiceAgent names the tenant's default voice agent, or none.
+type DefaultVoiceAgent struct {
+	VoiceAgentID *uuid.UUID `json:"voice_agent_id"`
+}
+
+// DefaultVoiceAgentInput is the body that sets the default voice agent; null clears it.
+type DefaultVoiceAgentInput struct {
+	VoiceAgentID Opt[string]
+}
+
+// ChannelsUsage is the tenant's channel allocation and whether it is enforced, which it is once an active trunk
+// is declared.
+type ChannelsUsage struct {
+	ChannelsAllocated int             `json:"channels_allocated"`
+	ChannelsInUse     int             `json:"channels_in_use"`
+	Ceilings          ChannelCeilings `json:"ceilings"`
+}
+
+// ChannelCeilings groups the ceilings of ChannelsUsage.
+type ChannelCeilings struct {
+	Channels ChannelCeiling `json:"channels"`
+}
+
+// ChannelCeiling tells whether a ceiling is enforced.
+type ChannelCeiling struct {
+	Enforced bool `json:"enforced"`
+}

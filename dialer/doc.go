@@ -1,0 +1,7 @@
+// Package dialer decides what is dialed, when, and what becomes of it: campaigns, leads, voice agents, the
+// do-not-call rules, the gate that stands before every call, and the pacers that work running campaigns off.
+//
+// Read api.go for the shapes and the errors, service.go for the wiring, campaigns.go, leads.go and
+// voiceagents.go for what the public operations do, gate.go for the rules of dialing, pacer.go for the
+// campaigns at work, and outcome.go for what an ended call means to its lead.
+package dialer

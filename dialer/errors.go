@@ -1,0 +1,67 @@
+package dialer
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// FieldError says what is wrong with one member of a request.
+type FieldError struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// ValidationError lists everything that is wrong with a request (422).
+type ValidationError struct {
+	Fields []FieldError
+}
+
+func (e *ValidationError) Error() string {
+	parts := make([]string, 0, len(e.Fields))
+	for _, f := range e.Fields {
+		parts = append(parts, f.Field+" "+f.Message)
+	}
+	return "validate request: " + strings.Join(parts, "; ")
+}
+
+// ConflictError is a request that the present state refuses (409). Members stand at the top level of the response.
+type ConflictError struct {
+	Code    string
+	Detail  string
+	Members map[string]any
+}
+
+func (e *ConflictError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Detail) }
+
+// DependencyError is a call that cannot be made because what would take it is missing (424).
+type DependencyError struct {
+	Code   string
+	Detail string
+}
+
+func (e *DependencyError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Detail) }
+
+// LimitError is a ceiling that is reached (429); RetryAfter says when to ask again.
+type LimitError struct {
+	Code       string
+	Detail     string
+	RetryAfter time.Duration
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Detail) }
+
+// The codes of ConflictError, DependencyError and LimitError.
+const (
+	CodeInvalidTransition      = "invalid_state_transition"
+	CodeCampaignRunning        = "campaign_running"
+	CodeCampaignHasCalls       = "campaign_has_live_calls"
+	CodeLeadsNotScrubbed       = "leads_not_scrubbed"
+	CodeDuplicateLead          = "duplicate_lead"
+	CodeVoiceAgentInUse        = "VoiceAgentInUse"
+	CodeVoiceAgentArchived     = "voice_agent_archived"
+	CodeNoVoiceAgentConfigured = "NoVoiceAgentConfigured"
+	CodeNoFlowConfigured       = "NoFlowConfigured"
+	CodeSubprotocolMismatch    = "SubprotocolMismatch"
+	CodeMaxConcurrent          = "max_concurrent"
+)
