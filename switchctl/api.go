@@ -1,0 +1,224 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// Config is what a [Controller] needs to know about its host.
+type Config struct {
+	// NodeID names this controller in calls.node and in the channel variable rm_node. One per switch host.
+	NodeID string
+	// ESLAddr and ESLPassword reach the switch's inbound event socket.
+	ESLAddr     string
+	ESLPassword string
+	// OutboundListen is the address that the dialplan's socket application connects to.
+	OutboundListen string
+	// Context is the dialplan context of rm_call and rm_reattach; "public" by default.
+	Context string
+	// CarrierProfile and MediaProfile are the switch's SIP profiles; "external" and "internal" by default.
+	CarrierProfile string
+	MediaProfile   string
+	// CDRDir is where mod_json_cdr writes <uuid>.cdr.json.
+	CDRDir string
+	// RecordDir is where recordings are written, as <call id>.wav.
+	RecordDir string
+	// Subprotocols are those that this host serves; both by default.
+	Subprotocols []string
+	// TokenKey signs the JWT behind a callback token (HMAC-SHA256; at least 32 bytes).
+	TokenKey []byte
+	// ControlURL is the address of the control endpoint for a call.
+	ControlURL func(callID uuid.UUID) string
+	// DrainHangup makes Drain end the calls (NORMAL_CLEARING) in place of waiting for their parties.
+	DrainHangup bool
+	Clock       Clock
+	Logger      *slog.Logger
+	Registerer  prometheus.Registerer
+}
+
+// Clock is the time that every timer of a call runs on.
+type Clock interface {
+	Now() time.Time
+	// AfterFunc calls f once in its own goroutine after d.
+	AfterFunc(d time.Duration, f func()) Timer
+}
+
+// Timer is a pending AfterFunc.
+type Timer interface {
+	// Stop reports whether it kept the function from being called.
+	Stop() bool
+}
+
+// Purpose says why a leg is originated.
+type Purpose string
+
+// The purposes of an originate.
+const (
+	PurposeLead     Purpose = "lead"
+	PurposeSingle   Purpose = "single"
+	PurposeTransfer Purpose = "transfer"
+)
+
+// OriginateRequest asks for one outbound leg. Nothing is dialed before the [Gate] has admitted it.
+type OriginateRequest struct {
+	TenantID     uuid.UUID
+	CampaignID   *uuid.UUID
+	LeadID       *uuid.UUID
+	VoiceAgentID *uuid.UUID
+	To           store.Phone
+	From         string
+	Purpose      Purpose
+	// ParentCallID is the call that is being transferred; only with PurposeTransfer.
+	ParentCallID *uuid.UUID
+	RingTimeout  time.Duration
+	Environment  string
+	Metadata     json.RawMessage
+}
+
+// Gate stands before every originate, whoever asks. Admit commits the call row (status dialing), its unit in
+// live_calls, the lead's state and call.started in one transaction, or refuses with an error of its own that
+// Originate returns unchanged. For PurposeTransfer it commits a unit only.
+type Gate interface {
+	Admit(ctx context.Context, req OriginateRequest) (Admission, error)
+}
+
+// Admission is the gate's leave to dial.
+type Admission struct {
+	// Call is the new row; for a transfer, the parent's.
+	Call db.Call
+	// UnitID names the row in live_calls. For a transfer it is also the second leg's channel UUID.
+	UnitID      uuid.UUID
+	Privacy     store.PrivacyMode
+	To          store.Phone
+	From        string
+	RingTimeout time.Duration
+	// Routes are tried in order; the next one only after a 503 or a time-out of the one before.
+	Routes []Route
+}
+
+// Route is one way to the callee.
+type Route struct {
+	TrunkID *uuid.UUID
+	// Endpoint is the switch's dial string, such as sofia/external/+91…@host:port.
+	Endpoint string
+	// Vars are further channel variables of the leg.
+	Vars map[string]string
+}
+
+// Inbound is a call that a carrier has brought, before it is answered.
+type Inbound struct {
+	// CallID is the id that the call's row must take; FSUUID is the switch's channel UUID.
+	CallID uuid.UUID
+	FSUUID string
+	NodeID string
+	// From and To are as the carrier sent them.
+	From string
+	To   string
+	// At is when the channel was created.
+	At time.Time
+}
+
+// AnswerHandler decides what happens on a call. dialer/flow implements it.
+type AnswerHandler interface {
+	// Route finds the tenant of an inbound call and commits its row (id Inbound.CallID, fs_uuid, node, status
+	// dialing), its unit and call.started. [ErrUnknownNumber] becomes 404 to the carrier, [*BusyError] 486, any
+	// other error 503.
+	Route(ctx context.Context, in Inbound) (db.Call, error)
+	// Answered runs beside the actor for an answered outbound call and for an admitted inbound one. When it
+	// returns and the call is still up with no AI session, the actor hangs up. It may run again after a restart
+	// when no AI session had been opened.
+	Answered(ctx context.Context, leg Leg) error
+	// Ended runs inside the transaction that closes the call and may be retried with it. call carries its final
+	// record; [NeverBegun] tells whether the switch ever had a channel for it.
+	Ended(ctx context.Context, tx *store.Tx, call db.Call) error
+}
+
+// Leg is the caller's leg as an [AnswerHandler] sees it. Its operations go through the call's actor.
+type Leg interface {
+	// Call is the row as it was when the leg was handed over.
+	Call() db.Call
+	// Answer answers an inbound leg and waits for it; it does nothing on an answered one.
+	Answer(ctx context.Context) error
+	// ConnectVoiceAgent opens an AI session, answering the leg first, and blocks until the session has ended.
+	// The actor applies the agent's ws_disconnect_action by itself.
+	ConnectVoiceAgent(ctx context.Context, agent db.VoiceAgent) (Outcome, error)
+	// Hangup ends the leg with a switch cause, such as NORMAL_CLEARING.
+	Hangup(ctx context.Context, cause string) error
+}
+
+// Outcome is how an operation of a [Leg] ended: the flow node's outcome.
+type Outcome string
+
+// The outcomes of ConnectVoiceAgent.
+const (
+	OutcomeEnded  Outcome = "ended"
+	OutcomeBusy   Outcome = "busy"
+	OutcomeFailed Outcome = "failed"
+)
+
+// ControlRequest is one control verb with its fields, from the control endpoint or the AI's command frame.
+type ControlRequest struct {
+	Event           string          `json:"event"`
+	Metadata        json.RawMessage `json:"metadata,omitempty"`
+	DestinationType string          `json:"destination_type,omitempty"`
+	Destination     string          `json:"destination,omitempty"`
+	// Source is who sent it: "api" (default) or "ai".
+	Source string `json:"-"`
+}
+
+// The verbs that Control takes.
+const (
+	VerbHangup       = "hangup"
+	VerbLog          = "log"
+	VerbGetCallState = "get_call_state"
+	VerbTransfer     = "transfer"
+)
+
+// Statuses of a call.
+const (
+	StatusDialing        = "dialing"
+	StatusRinging        = "ringing"
+	StatusAnswered       = "answered"
+	StatusAgentConnected = "agent_connected"
+	StatusCompleted      = "completed"
+	StatusFailed         = "failed"
+)
+
+// Causes that Ringmaster itself gives a call.
+const (
+	CauseNormalClearing     = "NORMAL_CLEARING"
+	CauseServiceUnavailable = "SERVICE_UNAVAILABLE"
+	CauseNoRoute            = "NO_ROUTE_DESTINATION"
+	CauseUnallocated        = "UNALLOCATED_NUMBER"
+	CauseUserBusy           = "USER_BUSY"
+	CauseTemporaryFailure   = "NORMAL_TEMPORARY_FAILURE"
+	// CauseNetworkOutOfOrder closes a call whose originate never reached the switch.
+	CauseNetworkOutOfOrder = "NETWORK_OUT_OF_ORDER"
+	// CauseCrash closes a call that vanished with the switch, without a call record.
+	CauseCrash = "CRASH"
+)
+
+// NeverBegun reports whether a closed call never had a channel on the switch: the originate was not sent, or was
+// refused before a leg existed. Such a call has cost its lead no attempt.
+func NeverBegun(call db.Call) bool {
+	return call.Status == StatusFailed && call.RingTime == nil && call.AnswerTime == nil &&
+		call.SipStatus == nil && call.HangupDisposition == nil && call.Direction == "outbound"
+}
+
+// DurationSeconds is the whole seconds between two moments of a call, as its record and call.ended show them; nil
+// when one of them is unset.
+func DurationSeconds(from, to *time.Time) *int {
+	if from == nil || to == nil {
+		return nil
+	}
+	s := max(0, int(to.Sub(*from)/time.Second))
+	return &s
+}

@@ -1,0 +1,13 @@
+// Package switchctl runs calls on one FreeSWITCH host.
+//
+// A [Controller] holds the switch's two kinds of event-socket connections: the host link (inbound, one per
+// host: events of all channels, originate and the uuid_* commands) and the outbound sockets (one per answered
+// leg: the call's control channel). One goroutine, the call actor, owns each call; everything else sends to its
+// bounded mailbox. PostgreSQL holds what must outlive the process, the channel's own variables hold enough to
+// find it again, and the registry is only a cache of live actors.
+//
+// How to read it: api.go (what others call and what they implement), controller.go (start, drain, close),
+// registry.go and mailbox.go, actor.go and the state_*.go files (one function per state), originate.go,
+// aisession.go, transfer.go, control.go (verbs), final.go and cdr.go (how a call ends), hostlink.go, resync.go and
+// recovery.go (how it is found again), ledger.go (what is written, and when).
+package switchctl

@@ -1,0 +1,91 @@
+package switchctl
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of the controller.
+var (
+	// ErrUnknownNumber refuses an inbound call with 404.
+	ErrUnknownNumber = errors.New("switchctl: number belongs to no tenant")
+	// ErrDraining refuses new calls while the controller stops.
+	ErrDraining = errors.New("switchctl: draining, no new calls")
+	// ErrLinkDown says that the switch can't be reached just now.
+	ErrLinkDown = errors.New("switchctl: no link to the switch")
+	// ErrTestEnvironment refuses to dial for a test key.
+	ErrTestEnvironment = errors.New("switchctl: test environment places no calls")
+	// ErrSessionTerminated answers a verb after the AI session's end (409 AISessionTerminated).
+	ErrSessionTerminated = errors.New("switchctl: AI session is terminated")
+	// ErrCallEnded answers an operation on a leg that is gone.
+	ErrCallEnded = errors.New("switchctl: call has ended")
+	// ErrMailboxFull refuses a command to a call that has too many waiting (429).
+	ErrMailboxFull = errors.New("switchctl: too many commands wait for this call")
+	// ErrTimeout says that the switch did not do in time what it was asked to.
+	ErrTimeout = errors.New("switchctl: switch did not act in time")
+)
+
+// StateError rejects an event or a command that the call's state doesn't take (409).
+type StateError struct {
+	// State is the call's, Event the verb or event that it rejects.
+	State string
+	Event string
+	// Code is the API's error code; "InvalidCallState" when empty.
+	Code string
+	// Detail says why, for a person.
+	Detail string
+}
+
+func (e *StateError) Error() string {
+	if e.Detail != "" {
+		return fmt.Sprintf("switchctl: %s in state %s: %s", e.Event, e.State, e.Detail)
+	}
+	return fmt.Sprintf("switchctl: %s is not taken in state %s", e.Event, e.State)
+}
+
+// InvalidError names the field of a control request that can't be used (422).
+type InvalidError struct {
+	Field   string
+	Message string
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("switchctl: control request field %s: %s", e.Field, e.Message)
+}
+
+// BusyError refuses an inbound call with 486: a ceiling is reached.
+type BusyError struct {
+	Ceiling string
+}
+
+func (e *BusyError) Error() string {
+	return "switchctl: busy: ceiling of " + e.Ceiling + " is reached"
+}
+
+// VariableError rejects a channel variable that the originate syntax can't carry safely.
+type VariableError struct {
+	Name string
+}
+
+func (e *VariableError) Error() string {
+	return "switchctl: channel variable " + e.Name + " can't be written in an originate command"
+}
+
+// SubprotocolError says that this host doesn't serve a voice agent's subprotocol (424).
+type SubprotocolError struct {
+	Subprotocol string
+}
+
+func (e *SubprotocolError) Error() string {
+	return fmt.Sprintf("switchctl: subprotocol %q is not served by this host", e.Subprotocol)
+}
+
+// CommandError is the switch's refusal of a command.
+type CommandError struct {
+	Command string
+	Reply   string
+}
+
+func (e *CommandError) Error() string {
+	return fmt.Sprintf("switchctl: switch refused %s: %s", e.Command, e.Reply)
+}

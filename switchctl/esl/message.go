@@ -1,0 +1,239 @@
+package esl
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Limits of what is read. The body's is the switch's own (mod_event_socket.c:1317).
+const (
+	MaxBody   = 16 << 20 // bytes of a body
+	maxLine   = 64 << 10 // bytes of one header line
+	maxHead   = 1 << 20  // bytes of a message's header
+	maxBlanks = 64       // empty lines before a message
+)
+
+// The content types of the protocol.
+const (
+	TypeAuthRequest  = "auth/request"
+	TypeReply        = "command/reply"
+	TypeAPIResponse  = "api/response"
+	TypeEventPlain   = "text/event-plain"
+	TypeEventJSON    = "text/event-json"
+	TypeDisconnect   = "text/disconnect-notice"
+	TypeRudeRejected = "text/rude-rejection"
+	TypeLog          = "log/data"
+)
+
+// Message is one frame from the switch: a header, and a body of Content-Length bytes.
+type Message struct {
+	Header Header
+	Body   string
+}
+
+// NewMessage builds a frame; Encode adds its Content-Length.
+func NewMessage(contentType, body string) *Message {
+	m := &Message{Body: body}
+	m.Header.Add("Content-Type", contentType)
+	return m
+}
+
+// NewReply builds the frame that answers a command, text as in "+OK" or "-ERR No such channel!".
+func NewReply(text string) *Message {
+	m := NewMessage(TypeReply, "")
+	m.Header.Add("Reply-Text", text)
+	return m
+}
+
+// NewEventMessage builds the frame of an event in plain format, or in JSON.
+func NewEventMessage(e *Event, asJSON bool) *Message {
+	if asJSON {
+		return NewMessage(TypeEventJSON, string(e.EncodeJSON()))
+	}
+	return NewMessage(TypeEventPlain, string(e.EncodePlain()))
+}
+
+// ContentType gives the frame's type.
+func (m *Message) ContentType() string { return m.Header.Get("Content-Type") }
+
+// Encode gives the frame as it goes over the wire. Values are escaped only where they would break the frame, since
+// the switch does not escape the words of a reply.
+func (m *Message) Encode() []byte {
+	out := make([]byte, 0, 96+len(m.Body))
+	if m.Body != "" {
+		out = append(out, "Content-Length: "...)
+		out = strconv.AppendInt(out, int64(len(m.Body)), 10)
+		out = append(out, '\n')
+	}
+	for name, value := range m.Header.All() {
+		if strings.EqualFold(name, "Content-Length") {
+			continue
+		}
+		out = append(append(out, name...), ": "...)
+		out = append(out, frameEscape(value)...)
+		out = append(out, '\n')
+	}
+	out = append(out, '\n')
+	return append(out, m.Body...)
+}
+
+func frameEscape(value string) string {
+	if !strings.ContainsAny(value, "\r\n%") {
+		return value
+	}
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(value)
+}
+
+// ReadMessage reads one frame. It gives io.EOF when the input ends between two frames, io.ErrUnexpectedEOF when it ends
+// inside one, and a *ProtocolError when the input is malformed.
+func ReadMessage(r *bufio.Reader) (*Message, error) {
+	head, err := readHead(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	header, _, err := parseHeader(string(head))
+	if err != nil {
+		return nil, err
+	}
+	body, err := readBody(r, head)
+	if err != nil {
+		return nil, err
+	}
+	return &Message{Header: header, Body: body}, nil
+}
+
+// Request is a command as a switch receives it: the first line, then headers and a body for those that have them.
+type Request struct {
+	Line   string
+	Header Header
+	Body   string
+}
+
+// ReadRequest reads one command. Its errors are ReadMessage's.
+func ReadRequest(r *bufio.Reader) (*Request, error) {
+	head, err := readHead(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	line, rest, _ := strings.Cut(string(head), "\n")
+	header, _, err := parseHeader(rest)
+	if err != nil {
+		return nil, err
+	}
+	_, fields, _ := bytes.Cut(head, []byte{'\n'})
+	body, err := readBody(r, fields)
+	if err != nil {
+		return nil, err
+	}
+	return &Request{Line: strings.TrimSpace(line), Header: header, Body: body}, nil
+}
+
+// readHead appends the lines up to the blank one to dst, each with a bare line feed.
+func readHead(r *bufio.Reader, dst []byte) ([]byte, error) {
+	dst = dst[:0]
+	blanks := 0
+	for {
+		start := len(dst)
+		for {
+			chunk, err := r.ReadSlice('\n')
+			dst = append(dst, chunk...)
+			if len(dst)-start > maxLine {
+				return dst, &ProtocolError{Reason: "header line longer than " + strconv.Itoa(maxLine) + " bytes"}
+			}
+			if err == nil {
+				break
+			}
+			if errors.Is(err, bufio.ErrBufferFull) {
+				continue
+			}
+			if errors.Is(err, io.EOF) && len(dst) > 0 {
+				return dst, fmt.Errorf("read event socket header: %w", io.ErrUnexpectedEOF)
+			}
+			return dst, err
+		}
+		end := len(dst) - 1
+		if end > start && dst[end-1] == '\r' {
+			end--
+		}
+		if end > start {
+			dst = append(dst[:end], '\n')
+			if len(dst) > maxHead {
+				return dst, &ProtocolError{Reason: "header longer than " + strconv.Itoa(maxHead) + " bytes"}
+			}
+			continue
+		}
+		dst = dst[:start]
+		if start > 0 {
+			return dst, nil
+		}
+		if blanks++; blanks > maxBlanks {
+			return dst, &ProtocolError{Reason: "more than " + strconv.Itoa(maxBlanks) + " blank lines before a message"}
+		}
+	}
+}
+
+// readBody reads as many bytes as head's Content-Length tells.
+func readBody(r *bufio.Reader, head []byte) (string, error) {
+	size, err := contentLength(head)
+	if err != nil || size == 0 {
+		return "", err
+	}
+	if size <= r.Size() {
+		text, err := r.Peek(size)
+		if err != nil {
+			return "", bodyError(err)
+		}
+		body := string(text)
+		_, err = r.Discard(size)
+		return body, err
+	}
+	// Grown as the bytes come, so that a length alone makes nobody set 16 MiB aside.
+	var body strings.Builder
+	if _, err := io.CopyN(&body, r, int64(size)); err != nil {
+		return "", bodyError(err)
+	}
+	return body.String(), nil
+}
+
+func bodyError(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("read event socket body: %w", err)
+}
+
+func contentLength(head []byte) (int, error) {
+	text, ok := headField(head, "Content-Length")
+	if !ok {
+		return 0, nil
+	}
+	size, err := strconv.Atoi(string(text))
+	if err != nil || size < 0 {
+		return 0, &ProtocolError{Reason: "Content-Length is no length", Err: err}
+	}
+	if size > MaxBody {
+		return 0, &ProtocolError{Reason: "Content-Length is above the limit of " + strconv.Itoa(MaxBody) + " bytes"}
+	}
+	return size, nil
+}
+
+// headField finds a header in raw lines, without building an index.
+func headField(head []byte, name string) ([]byte, bool) {
+	for len(head) > 0 {
+		line := head
+		if n := bytes.IndexByte(head, '\n'); n >= 0 {
+			line, head = head[:n], head[n+1:]
+		} else {
+			head = nil
+		}
+		if len(line) > len(name) && line[len(name)] == ':' && bytes.EqualFold(line[:len(name)], []byte(name)) {
+			return bytes.TrimSpace(line[len(name)+1:]), true
+		}
+	}
+	return nil, false
+}
