@@ -1,0 +1,135 @@
+package media
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Encoding is how samples are written in the binary frames of the AI's socket.
+type Encoding string
+
+// The encodings that an AI may ask for.
+const (
+	EncodingPCM  Encoding = "pcm_s16le"
+	EncodingPCMU Encoding = "pcmu"
+	EncodingPCMA Encoding = "pcma"
+)
+
+// The subprotocols of the AI's socket.
+const (
+	SubprotocolAlpha = "audio.alpha.org"
+	SubprotocolBeta  = "audio.beta.org"
+)
+
+// AudioFormat is the shape of the AI's binary frames. Zero members mean pcm_s16le, 16,000 Hz (8,000 for G.711), one
+// channel and 20 ms.
+type AudioFormat struct {
+	Encoding     Encoding
+	SampleRateHz int
+	Channels     int
+	FrameMS      int
+}
+
+// RecordingSpec says where a session records to.
+type RecordingSpec struct {
+	// Path of the WAV file.
+	Path string
+	// Start is the file's time zero, the moment of answer.
+	Start time.Time
+	// Append goes on in an existing file; what lies between its end and now becomes silence.
+	Append bool
+}
+
+// SessionSpec describes one AI session.
+type SessionSpec struct {
+	// ID is the user part of the SIP URI that the switch bridges to.
+	ID string
+	// CallID stands in log lines.
+	CallID string
+	// URL, Subprotocol and AuthToken say how the AI's socket is dialed; an empty subprotocol is alpha's.
+	URL, Subprotocol, AuthToken string
+	Audio                       AudioFormat
+	// Metadata is the first text frame, complete; "reconnect": true is added when the socket is dialed again.
+	Metadata json.RawMessage
+	// Reconnected adds "reconnect": true to the first metadata frame, for a session that outlived a crash.
+	Reconnected bool
+	// Recording is nil when nothing is recorded.
+	Recording *RecordingSpec
+	// ReconnectFor is how long a broken socket is dialed again before the session gives up.
+	ReconnectFor time.Duration
+	// DialTimeout bounds one dial and handshake; zero means 5 s.
+	DialTimeout time.Duration
+	// MediaTimeout is how long a leg may send no RTP before LegSilent is reported; zero means never.
+	MediaTimeout time.Duration
+}
+
+// Direction names one of a session's two audio directions.
+type Direction int
+
+// The directions that SetMute takes.
+const (
+	// FromCaller is what the caller says: muted, the AI and the recording get silence.
+	FromCaller Direction = iota
+	// FromAgent is what the AI says: muted, the caller and the recording get silence.
+	FromAgent
+)
+
+// CloseReason is why a session is closed. It is the text of the WebSocket's close frame.
+type CloseReason string
+
+// The reasons for closing a session.
+const (
+	CloseHangup      CloseReason = "hangup"
+	CloseDisconnect  CloseReason = "disconnect"
+	CloseTransferred CloseReason = "transferred"
+	CloseTimeout     CloseReason = "timeout"
+	CloseError       CloseReason = "error"
+	CloseShutdown    CloseReason = "shutdown"
+)
+
+// Stats counts what a session has moved since it was opened.
+type Stats struct {
+	// PacketsIn and PacketsOut are RTP packets of the leg.
+	PacketsIn, PacketsOut uint64
+	// Strangers are packets from an address that was not negotiated; they are dropped.
+	Strangers uint64
+	// Duplicates, Late and Concealed count the jitter buffer's decisions, in packets and 20 ms frames.
+	Duplicates, Late, Concealed uint64
+	// FramesToAI and FramesFromAI are binary frames of the socket; FramesDropped were too old to send.
+	FramesToAI, FramesFromAI, FramesDropped uint64
+	// Reconnects counts sockets that were dialed again with success.
+	Reconnects uint64
+	// BadFrames counts text and binary frames of the AI that could not be understood.
+	BadFrames uint64
+	// UnknownTexts counts text frames of a type that is not known.
+	UnknownTexts uint64
+}
+
+// RecordingInfo describes a finished recording.
+type RecordingInfo struct {
+	Path     string
+	Duration time.Duration
+	Bytes    int64
+	Stereo   bool
+	// SHA256 is the file's digest in lower-case hex.
+	SHA256 string
+}
+
+// WAVPart is one file on the timeline that JoinWAV builds.
+type WAVPart struct {
+	Path string
+	// Offset is where the part's first sample lies.
+	Offset time.Duration
+}
+
+// CommandResult answers a `command` text frame of the AI.
+type CommandResult struct {
+	// ID is the id that stood beside the command's type.
+	ID string `json:"id"`
+	OK bool   `json:"ok"`
+	// Status is the HTTP status that the control endpoint would have answered.
+	Status int `json:"status"`
+	// Result and Error are left out when nil.
+	Result any `json:"result,omitempty"`
+	Error  any `json:"error,omitempty"`
+}

@@ -1,0 +1,11 @@
+// Package media carries a call's audio between the switch and a voice AI.
+//
+// A [Server] is a SIP endpoint on the switch's host. For every call one [Session] is opened: it dials the AI's
+// WebSocket, waits for the switch to bridge the caller to [Session.URI], moves the audio of both directions in frames
+// of 20 ms, and records both on one timeline. The package knows no tenants, campaigns or databases.
+//
+// Read it in this order: server.go and session.go (what a caller of the package sees), shard.go (the tick threads that
+// own all audio), port.go (one session's step functions), then the parts that these are made of: the SIP dialog
+// (sip.go, sdp.go), RTP (rtp.go, jitter.go, dtmf.go), the AI's socket (ws*.go), playout (playout.go), codecs (g711.go,
+// resample.go) and the recording (recorder.go, wav.go).
+package media

@@ -1,0 +1,52 @@
+package media
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of this package.
+var (
+	// ErrDialTimeout means that the AI's socket did not open in time.
+	ErrDialTimeout = errors.New("dialing the voice agent's socket: timed out")
+	// ErrSessionExists means that a session with this id is open.
+	ErrSessionExists = errors.New("opening a media session: the id is in use")
+	// ErrNoPorts means that the RTP port range is used up.
+	ErrNoPorts = errors.New("opening a media session: no free RTP port")
+	// ErrServerClosed means that the server is not running.
+	ErrServerClosed = errors.New("media server is closed")
+	// ErrSessionClosed means that the session has been closed.
+	ErrSessionClosed = errors.New("media session is closed")
+	// ErrTextQueueFull means that the AI does not read its text frames.
+	ErrTextQueueFull = errors.New("sending a text frame: the queue is full")
+	// ErrNoRecording means that the session records nothing.
+	ErrNoRecording = errors.New("finishing a recording: the session has none")
+	// ErrSubprotocol means that the subprotocol is not served here, or that the peer did not select it.
+	ErrSubprotocol = errors.New("dialing the voice agent's socket: subprotocol not agreed")
+)
+
+// HandshakeError means that the AI's server refused the WebSocket upgrade.
+type HandshakeError struct {
+	// Status is the HTTP status of the answer, 0 when it was not HTTP.
+	Status int
+	Err    error
+}
+
+// Error implements error.
+func (e *HandshakeError) Error() string {
+	if e.Status == 0 {
+		return fmt.Sprintf("dialing the voice agent's socket: handshake failed: %v", e.Err)
+	}
+	return fmt.Sprintf("dialing the voice agent's socket: handshake refused with status %d", e.Status)
+}
+
+// Unwrap returns the underlying error.
+func (e *HandshakeError) Unwrap() error { return e.Err }
+
+// SpecError means that a session's description can't be served.
+type SpecError struct{ Field, Message string }
+
+// Error implements error.
+func (e *SpecError) Error() string {
+	return fmt.Sprintf("opening a media session: %s: %s", e.Field, e.Message)
+}

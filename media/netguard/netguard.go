@@ -1,0 +1,100 @@
+// Package netguard keeps connections that a customer configured (a voice agent's socket, a webhook) out of the
+// operator's own network. Check refuses an address before it is stored; Control refuses the address that a dial really
+// resolved to, so that a name which changes its address in between gains nothing.
+package netguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"syscall"
+)
+
+// ErrForbidden means that a target lies in a network that must not be reached.
+var ErrForbidden = errors.New("target address is not allowed")
+
+// Policy says which targets may be reached. The zero Policy allows public addresses only.
+type Policy struct {
+	// AllowLoopback allows 127.0.0.0/8 and ::1 too, for a machine of one's own.
+	AllowLoopback bool
+	// Resolver looks names up; nil is the system's.
+	Resolver *net.Resolver
+}
+
+// Check refuses a URL whose scheme is not one of http, https, ws and wss, that has no host, or that names, or resolves
+// to, a forbidden address. A name that doesn't resolve passes: the dial will tell.
+func (p Policy) Check(ctx context.Context, rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return fmt.Errorf("checking a target: %w", err)
+	}
+	if !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme) {
+		return fmt.Errorf("checking a target: scheme %q: %w", u.Scheme, ErrForbidden)
+	}
+	host := u.Hostname()
+	if host == "" {
+		return fmt.Errorf("checking a target: no host: %w", ErrForbidden)
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return p.CheckAddr(addr)
+	}
+	r := p.Resolver
+	if r == nil {
+		r = net.DefaultResolver
+	}
+	addrs, err := r.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		var dns *net.DNSError
+		if errors.As(err, &dns) {
+			return nil
+		}
+		return fmt.Errorf("checking a target: resolving its host: %w", err)
+	}
+	for _, a := range addrs {
+		if err := p.CheckAddr(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckAddr refuses loopback (unless allowed), private, shared, link-local, unspecified, multicast and reserved addresses.
+func (p Policy) CheckAddr(addr netip.Addr) error {
+	addr = addr.Unmap().WithZone("")
+	if addr.IsLoopback() {
+		if p.AllowLoopback {
+			return nil
+		}
+		return fmt.Errorf("loopback address %s: %w", addr, ErrForbidden)
+	}
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() || reserved(addr) {
+		return fmt.Errorf("address %s: %w", addr, ErrForbidden)
+	}
+	return nil
+}
+
+// reserved tells addresses that netip takes for global although no public host has them, or that wrap an IPv4 address.
+func reserved(addr netip.Addr) bool {
+	for _, s := range []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24",
+		"203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001:db8::/32", "2002::/16", "::/96",
+	} {
+		if netip.MustParsePrefix(s).Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// Control is for net.Dialer.Control: it refuses the address that is about to be connected to.
+func (p Policy) Control(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("checking the address of a connection: %w", err)
+	}
+	return p.CheckAddr(ap.Addr())
+}
