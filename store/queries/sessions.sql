@@ -1,0 +1,55 @@
+-- AI sessions and their callback tokens.
+
+-- name: SessionInsert :one
+INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_jti)
+VALUES (@tenant_id, @id, @call_id, @voice_agent_id, sqlc.narg('external_agent_id'), @ws_url, 'active',
+  @started_at::timestamptz, sqlc.narg('token_jti'))
+RETURNING *;
+
+-- name: SessionEnd :one
+UPDATE ai_sessions SET status = 'ended', outcome = @outcome::text, ended_at = @ended_at::timestamptz,
+  metadata = CASE WHEN sqlc.narg('final')::jsonb IS NULL THEN metadata
+    ELSE jsonb_set(metadata, '{final}', sqlc.narg('final')::jsonb) END
+WHERE tenant_id = @tenant_id AND id = @id AND status = 'active'
+RETURNING *;
+
+-- name: SessionActiveOfCall :one
+SELECT * FROM ai_sessions WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'active';
+
+-- name: SessionLastOfCall :one
+SELECT * FROM ai_sessions WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY started_at DESC, id DESC LIMIT 1;
+
+-- name: SessionAppendLog :execrows
+UPDATE ai_sessions SET metadata = jsonb_set(metadata, '{logs}', coalesce(metadata -> 'logs', '[]'::jsonb) || @entry::jsonb)
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: SessionSetToken :execrows
+UPDATE ai_sessions SET token_jti = @token_jti::text WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: CallbackTokenInsert :exec
+INSERT INTO callback_tokens (tenant_id, jti, call_id, session_id, jwt, scope, expires_at)
+VALUES (@tenant_id, @jti, @call_id, @session_id, @jwt, @scope, @expires_at::timestamptz);
+
+-- name: CallbackTokenRevokeOfSession :execrows
+UPDATE callback_tokens SET revoked_at = @revoked_at::timestamptz
+WHERE tenant_id = @tenant_id AND session_id = @session_id AND revoked_at IS NULL;
+
+-- name: CallbackTokenExpiry :one
+SELECT expires_at FROM callback_tokens WHERE tenant_id = @tenant_id AND jti = @jti;
+
+-- name: SessionVoiceAgent :one
+SELECT * FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: SessionVoiceAgentLock :one
+SELECT max_concurrent FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: LiveUnitVoiceAgentUsage :one
+SELECT count(*) FROM live_calls
+WHERE tenant_id = @tenant_id AND voice_agent_id = @voice_agent_id::uuid AND call_id <> @call_id;
+
+-- name: LiveUnitSetVoiceAgent :execrows
+UPDATE live_calls SET voice_agent_id = @voice_agent_id::uuid
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND kind = 'call';
+
+-- name: CallSetVoiceAgent :execrows
+UPDATE calls SET voice_agent_id = @voice_agent_id::uuid WHERE tenant_id = @tenant_id AND id = @id;
