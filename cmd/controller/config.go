@@ -1,0 +1,360 @@
+package controller
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config is the controller's whole configuration. The keys of the file are the koanf tags, joined by dots; an
+// environment variable RINGMASTER_SECTION__KEY overrides section.key.
+type Config struct {
+	// Node names this controller; the calls of a node are recovered by the node of the same name.
+	Node       string           `koanf:"node"`
+	Log        LogConfig        `koanf:"log"`
+	Database   DatabaseConfig   `koanf:"database"`
+	HTTP       HTTPConfig       `koanf:"http"`
+	Switch     SwitchConfig     `koanf:"switch"`
+	Media      MediaConfig      `koanf:"media"`
+	Recordings RecordingsConfig `koanf:"recordings"`
+	Security   SecurityConfig   `koanf:"security"`
+	Dialing    DialingConfig    `koanf:"dialing"`
+	Drain      DrainConfig      `koanf:"drain"`
+}
+
+// LogConfig says what is logged, on standard error.
+type LogConfig struct {
+	Level  string `koanf:"level"`  // debug, info, warn, error
+	Format string `koanf:"format"` // text or json
+}
+
+// DatabaseConfig is the PostgreSQL database.
+type DatabaseConfig struct {
+	URL            string        `koanf:"url"`
+	MaxConns       int           `koanf:"max_conns"`
+	ConnectTimeout time.Duration `koanf:"connect_timeout"` // how long a start waits for the server
+}
+
+// HTTPConfig is the API's listener.
+type HTTPConfig struct {
+	Addr           string   `koanf:"addr"`
+	MetricsAddr    string   `koanf:"metrics_addr"` // loopback only
+	PublicURL      string   `koanf:"public_url"`   // what customers reach; http://<addr> when empty
+	TLSCert        string   `koanf:"tls_cert"`
+	TLSKey         string   `koanf:"tls_key"`
+	TrustedProxies []string `koanf:"trusted_proxies"` // CIDR blocks
+}
+
+// SwitchConfig is the FreeSWITCH beside us.
+type SwitchConfig struct {
+	ESLAddr        string `koanf:"esl_addr"`
+	ESLPassword    string `koanf:"esl_password"`
+	OutboundListen string `koanf:"outbound_listen"` // the dialplan's socket application connects here
+	CDRDir         string `koanf:"cdr_dir"`         // mod_json_cdr's log-dir
+}
+
+// MediaConfig is the media endpoint.
+type MediaConfig struct {
+	SIPAddr      string   `koanf:"sip_addr"`
+	RTPIP        string   `koanf:"rtp_ip"`
+	RTPPortMin   int      `koanf:"rtp_port_min"`
+	RTPPortMax   int      `koanf:"rtp_port_max"`
+	Subprotocols []string `koanf:"subprotocols"` // served on this host
+}
+
+// RecordingsConfig says where recordings go.
+type RecordingsConfig struct {
+	SpoolDir string `koanf:"spool_dir"` // while a call lives
+	BlobURL  string `koanf:"blob_url"`  // file:///dir
+}
+
+// SecurityConfig holds the master key and what may be reached.
+type SecurityConfig struct {
+	MasterKeyFile string `koanf:"master_key_file"` // 64 hex digits
+	MasterKey     string `koanf:"master_key"`
+	// AllowLoopbackTargets lets webhooks and voice agents be on this machine: for development.
+	AllowLoopbackTargets bool `koanf:"allow_loopback_targets"`
+}
+
+// DialingConfig is what bounds every call out of this deployment.
+type DialingConfig struct {
+	DNCFiles     []string      `koanf:"dnc_files"` // the regulator's CSV files, or folders of them
+	WindowFrom   string        `koanf:"window_from"`
+	WindowTo     string        `koanf:"window_to"` // no campaign's window is wider
+	Timezone     string        `koanf:"timezone"`
+	DefaultTrunk TrunkConfig   `koanf:"default_trunk"` // for tenants that declared none
+	Poll         time.Duration `koanf:"poll"`
+}
+
+// TrunkConfig is a carrier's address.
+type TrunkConfig struct {
+	Host         string `koanf:"host"`
+	Port         int    `koanf:"port"`
+	Transport    string `koanf:"transport"`     // udp, tcp, tls
+	NumberFormat string `koanf:"number_format"` // e164, national, 0national
+}
+
+// DrainConfig is what SIGTERM does.
+type DrainConfig struct {
+	Timeout     time.Duration `koanf:"timeout"`
+	HangupCalls bool          `koanf:"hangup_calls"` // end the calls that are left; otherwise they live on in the switch
+}
+
+// Defaults are the values of keys that are not set.
+func Defaults() Config {
+	node, err := os.Hostname()
+	if err != nil {
+		node = "ringmaster"
+	}
+	return Config{
+		Node:     node,
+		Log:      LogConfig{Level: "info", Format: "text"},
+		Database: DatabaseConfig{MaxConns: 16, ConnectTimeout: time.Minute},
+		HTTP:     HTTPConfig{Addr: "127.0.0.1:8080", MetricsAddr: "127.0.0.1:9090"},
+		Switch:   SwitchConfig{ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", CDRDir: "/var/log/freeswitch/json_cdr"},
+		Media: MediaConfig{
+			SIPAddr: "127.0.0.1:5090", RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
+			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},
+		},
+		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings"},
+		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", Timezone: "Asia/Kolkata", Poll: time.Second},
+		Drain:      DrainConfig{Timeout: 30 * time.Second},
+	}
+}
+
+// FaultsError lists everything that is wrong with a configuration.
+type FaultsError struct {
+	Faults []Fault
+}
+
+// Fault is one wrong key.
+type Fault struct {
+	Key     string
+	Message string
+}
+
+// Error gives one line per fault.
+func (e *FaultsError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the configuration has %d fault(s):", len(e.Faults))
+	for _, f := range e.Faults {
+		fmt.Fprintf(&b, "\n  %s: %s", f.Key, f.Message)
+	}
+	return b.String()
+}
+
+// faults collects, so that all are reported at once.
+type faults []Fault
+
+func (f *faults) add(key, format string, args ...any) {
+	*f = append(*f, Fault{Key: key, Message: fmt.Sprintf(format, args...)})
+}
+
+func (f *faults) err() error {
+	if len(*f) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(*f, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
+	return &FaultsError{Faults: *f}
+}
+
+// Validate reports every fault at once, as a *FaultsError.
+func (c Config) Validate() error {
+	var f faults
+	c.validate(&f)
+	return f.err()
+}
+
+func (c Config) validate(f *faults) {
+	if c.Node == "" {
+		f.add("node", "is required")
+	}
+	oneOf(f, "log.level", c.Log.Level, "debug", "info", "warn", "error")
+	oneOf(f, "log.format", c.Log.Format, "text", "json")
+	if u, err := url.Parse(c.Database.URL); c.Database.URL == "" {
+		f.add("database.url", "is required, as postgres://user:password@host:5432/name")
+	} else if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
+		f.add("database.url", "is no postgres:// URL")
+	}
+	between(f, "database.max_conns", c.Database.MaxConns, 4, 1000)
+	positive(f, "database.connect_timeout", c.Database.ConnectTimeout)
+	c.validateHTTP(f)
+	hostPort(f, "switch.esl_addr", c.Switch.ESLAddr)
+	hostPort(f, "switch.outbound_listen", c.Switch.OutboundListen)
+	if c.Switch.ESLPassword == "" {
+		f.add("switch.esl_password", "is required")
+	}
+	absolute(f, "switch.cdr_dir", c.Switch.CDRDir)
+	c.validateMedia(f)
+	absolute(f, "recordings.spool_dir", c.Recordings.SpoolDir)
+	if u, err := url.Parse(c.Recordings.BlobURL); err != nil || u.Scheme != "file" || u.Path == "" {
+		f.add("recordings.blob_url", "must be file:///DIR")
+	}
+	if _, err := c.MasterKey(); err != nil {
+		f.add("security.master_key", "%s", err)
+	}
+	c.validateDialing(f)
+	positive(f, "drain.timeout", c.Drain.Timeout)
+}
+
+func (c Config) validateHTTP(f *faults) {
+	hostPort(f, "http.addr", c.HTTP.Addr)
+	if hostPort(f, "http.metrics_addr", c.HTTP.MetricsAddr) {
+		host, _, _ := net.SplitHostPort(c.HTTP.MetricsAddr)
+		if ip, err := netip.ParseAddr(host); (err != nil || !ip.IsLoopback()) && host != "localhost" {
+			f.add("http.metrics_addr", "must be on loopback: it serves pprof")
+		}
+	}
+	if c.HTTP.PublicURL != "" {
+		if u, err := url.Parse(c.HTTP.PublicURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			f.add("http.public_url", "must be http(s)://host")
+		}
+	}
+	if (c.HTTP.TLSCert == "") != (c.HTTP.TLSKey == "") {
+		f.add("http.tls_cert", "needs http.tls_key, and the other way round")
+	}
+	for _, p := range c.HTTP.TrustedProxies {
+		if _, err := netip.ParsePrefix(p); err != nil {
+			f.add("http.trusted_proxies", "%q is no CIDR block", p)
+		}
+	}
+}
+
+func (c Config) validateMedia(f *faults) {
+	hostPort(f, "media.sip_addr", c.Media.SIPAddr)
+	if _, err := netip.ParseAddr(c.Media.RTPIP); err != nil {
+		f.add("media.rtp_ip", "%q is no IP address", c.Media.RTPIP)
+	}
+	between(f, "media.rtp_port_min", c.Media.RTPPortMin, 1024, 65534)
+	between(f, "media.rtp_port_max", c.Media.RTPPortMax, 1025, 65535)
+	if c.Media.RTPPortMax <= c.Media.RTPPortMin {
+		f.add("media.rtp_port_max", "must be above media.rtp_port_min")
+	}
+	if len(c.Media.Subprotocols) == 0 {
+		f.add("media.subprotocols", "needs at least one")
+	}
+	for _, s := range c.Media.Subprotocols {
+		oneOf(f, "media.subprotocols", s, "audio.alpha.org", "audio.beta.org")
+	}
+}
+
+// clockTime is HH:MM, 24:00 included.
+var clockTime = regexp.MustCompile(`^(([01]\d|2[0-3]):[0-5]\d|24:00)$`)
+
+func (c Config) validateDialing(f *faults) {
+	for key, v := range map[string]string{"dialing.window_from": c.Dialing.WindowFrom, "dialing.window_to": c.Dialing.WindowTo} {
+		if !clockTime.MatchString(v) {
+			f.add(key, "%q is no HH:MM", v)
+		}
+	}
+	if c.Dialing.WindowFrom >= c.Dialing.WindowTo {
+		f.add("dialing.window_to", "must be after dialing.window_from")
+	}
+	if _, err := time.LoadLocation(c.Dialing.Timezone); err != nil || c.Dialing.Timezone == "" {
+		f.add("dialing.timezone", "%q is no zone", c.Dialing.Timezone)
+	}
+	positive(f, "dialing.poll", c.Dialing.Poll)
+	for _, p := range c.Dialing.DNCFiles {
+		if _, err := os.Stat(p); err != nil {
+			f.add("dialing.dnc_files", "%s", err)
+		}
+	}
+	if t := c.Dialing.DefaultTrunk; t.Host != "" {
+		oneOf(f, "dialing.default_trunk.transport", t.Transport, "", "udp", "tcp", "tls")
+		oneOf(f, "dialing.default_trunk.number_format", t.NumberFormat, "", "e164", "national", "0national")
+		between(f, "dialing.default_trunk.port", t.Port, 0, 65535)
+	}
+}
+
+// ErrMasterKey says what is wrong with the master key.
+var ErrMasterKey = errors.New("64 hex digits are needed, in security.master_key or in the file security.master_key_file")
+
+// MasterKey reads the key that wraps all others.
+func (c Config) MasterKey() ([32]byte, error) {
+	var key [32]byte
+	text := c.Security.MasterKey
+	if c.Security.MasterKeyFile != "" {
+		raw, err := os.ReadFile(c.Security.MasterKeyFile)
+		if err != nil {
+			return key, fmt.Errorf("%w: %w", ErrMasterKey, err)
+		}
+		text = string(raw)
+	}
+	raw, err := hex.DecodeString(strings.TrimSpace(text))
+	if err != nil || len(raw) != len(key) {
+		return key, ErrMasterKey
+	}
+	copy(key[:], raw)
+	return key, nil
+}
+
+// PublicURL is where customers reach the API, without a slash at the end.
+func (c Config) PublicURL() string {
+	if c.HTTP.PublicURL != "" {
+		return strings.TrimRight(c.HTTP.PublicURL, "/")
+	}
+	if c.HTTP.TLSCert != "" {
+		return "https://" + c.HTTP.Addr
+	}
+	return "http://" + c.HTTP.Addr
+}
+
+func oneOf(f *faults, key, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		f.add(key, "%q is none of %s", value, strings.Join(slices.DeleteFunc(allowed, func(s string) bool { return s == "" }), ", "))
+	}
+}
+
+func between(f *faults, key string, value, low, high int) {
+	if value < low || value > high {
+		f.add(key, "%d is not between %d and %d", value, low, high)
+	}
+}
+
+func positive(f *faults, key string, d time.Duration) {
+	if d <= 0 {
+		f.add(key, "must be a positive duration, for example 30s")
+	}
+}
+
+func absolute(f *faults, key, path string) {
+	if !filepath.IsAbs(path) {
+		f.add(key, "%q is no absolute path", path)
+	}
+}
+
+func hostPort(f *faults, key, value string) bool {
+	host, port, err := net.SplitHostPort(value)
+	if err != nil || host == "" || port == "" {
+		f.add(key, "%q is no host:port", value)
+		return false
+	}
+	return true
+}
+
+// keys lists the dotted keys of a configuration struct.
+func keys(t reflect.Type, prefix string) []string {
+	var out []string
+	for field := range t.Fields() {
+		key := prefix + field.Tag.Get("koanf")
+		if field.Type.Kind() == reflect.Struct {
+			out = append(out, keys(field.Type, key+".")...)
+			continue
+		}
+		out = append(out, key)
+	}
+	return out
+}
+
+// allKeys lists every key of the configuration.
+func allKeys() []string { return keys(reflect.TypeFor[Config](), "") }

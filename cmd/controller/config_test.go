@@ -1,0 +1,101 @@
+package controller
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const minimal = `
+node: a
+database: {url: "postgres://u:p@127.0.0.1/x"}
+switch: {esl_password: pw}
+security: {master_key: "` + key + `"}
+`
+
+const key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ringmaster.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestLoadMinimal(t *testing.T) {
+	t.Parallel()
+	c, err := Load(write(t, minimal), nil)
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:8084", c.Switch.OutboundListen)
+	require.Equal(t, "http://127.0.0.1:8080", c.PublicURL())
+	k, err := c.MasterKey()
+	require.NoError(t, err)
+	require.Equal(t, byte(31), k[31])
+}
+
+func TestEnvironmentOverridesTheFile(t *testing.T) {
+	t.Parallel()
+	c, err := Load(write(t, minimal), []string{
+		"RINGMASTER_HTTP__ADDR=127.0.0.1:1", "RINGMASTER_NODE=b", "RINGMASTER_DRAIN__TIMEOUT=5s",
+		"RINGMASTER_MEDIA__SUBPROTOCOLS=audio.beta.org,audio.alpha.org", "RINGMASTER_FREESWITCH=/x", "PATH=/bin",
+	})
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:1", c.HTTP.Addr)
+	require.Equal(t, "b", c.Node)
+	require.Equal(t, 5*time.Second, c.Drain.Timeout)
+	require.Equal(t, []string{"audio.beta.org", "audio.alpha.org"}, c.Media.Subprotocols)
+}
+
+func TestEveryFaultAtOnceWithItsKey(t *testing.T) {
+	t.Parallel()
+	_, err := Load(write(t, `
+log: {level: loud}
+databse: {url: x}
+database: {url: "mysql://x", max_conns: many}
+http: {addr: nowhere, metrics_addr: "0.0.0.0:9090", tls_cert: /x}
+media: {rtp_port_min: 5000, rtp_port_max: 4000, subprotocols: [audio.gamma.org]}
+dialing: {window_from: "9", timezone: Mars/One, dnc_files: [/does/not/exist]}
+`), nil)
+	var faults *FaultsError
+	require.ErrorAs(t, err, &faults)
+	var got []string
+	for _, f := range faults.Faults {
+		got = append(got, f.Key)
+	}
+	for _, key := range []string{
+		"databse.url", "database.url", "database.max_conns", "log.level", "http.addr", "http.metrics_addr", "http.tls_cert",
+		"media.rtp_port_max", "media.subprotocols", "dialing.window_from", "dialing.timezone", "dialing.dnc_files",
+		"switch.esl_password", "security.master_key",
+	} {
+		require.Contains(t, got, key, "%s", err)
+	}
+	require.Equal(t, len(got)+1, strings.Count(err.Error(), "\n")+1)
+}
+
+func TestLoadRefusesWhatIsNoFile(t *testing.T) {
+	t.Parallel()
+	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = Load(write(t, "a: [b"), nil)
+	require.ErrorContains(t, err, "parse the configuration")
+}
+
+// The sample in conf is what an engineer starts from: it must load once its secrets are set, and name every key.
+func TestSampleIsCompleteAndLoads(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join("..", "..", "conf", "ringmaster.yaml")
+	_, err := Load(path, []string{
+		"RINGMASTER_SECURITY__MASTER_KEY_FILE=", "RINGMASTER_SECURITY__MASTER_KEY=" + key, "RINGMASTER_DIALING__DNC_FILES=",
+		"RINGMASTER_SWITCH__ESL_PASSWORD=x",
+	})
+	require.NoError(t, err)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, k := range allKeys() {
+		require.Contains(t, string(text), k[strings.LastIndex(k, ".")+1:]+":", k)
+	}
+}
