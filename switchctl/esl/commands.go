@@ -1,0 +1,138 @@
+package esl
+
+import (
+	"context"
+	"fmt"
+	"net/textproto"
+	"strings"
+
+	"github.com/percipia/eslgo/command"
+	"github.com/percipia/eslgo/command/call"
+)
+
+// withHeaders is a command that carries headers of its own.
+type withHeaders struct {
+	command.Command
+	headers textproto.MIMEHeader
+}
+
+// BuildMessage implements command.Command.
+func (c withHeaders) BuildMessage() string {
+	text := c.Command.BuildMessage()
+	if len(c.headers) == 0 {
+		return text
+	}
+	return text + "\r\n" + command.FormatHeaderString(c.headers)
+}
+
+// line is a command of one line.
+type line string
+
+// BuildMessage implements command.Command.
+func (l line) BuildMessage() string { return string(l) }
+
+// Connect takes an outbound socket over: it sends connect, which must be the first command, and gives the channel.
+func (c *Conn) Connect(ctx context.Context) (*Event, error) {
+	r, err := c.roundTrip(ctx, "connect", command.Connect{}.BuildMessage())
+	if err != nil {
+		return nil, err
+	}
+	if err := refusal("connect", r.Text); err != nil {
+		return nil, err
+	}
+	return &Event{header: r.Header, body: r.Body}, nil
+}
+
+// Command sends one line, with headers where it takes some, and waits for its reply. A refusal is a *ReplyError.
+func (c *Conn) Command(ctx context.Context, text string, headers ...Field) (Reply, error) {
+	op, _, _ := strings.Cut(text, " ")
+	if err := checkLine(text); err != nil {
+		return Reply{}, fmt.Errorf("send a command to the switch: %w", err)
+	}
+	cmd := withHeaders{Command: line(text), headers: make(textproto.MIMEHeader, len(headers))}
+	for _, h := range headers {
+		if err := checkLine(h.Name, h.Value); err != nil {
+			return Reply{}, fmt.Errorf("send %s to the switch: %w", op, err)
+		}
+		cmd.headers[h.Name] = append(cmd.headers[h.Name], h.Value)
+	}
+	r, err := c.roundTrip(ctx, op, cmd.BuildMessage())
+	if err != nil {
+		return Reply{}, err
+	}
+	return r, refusal(op, r.Text)
+}
+
+// API runs an API command in the switch's listener thread, before which its events wait: use BgAPI for what is slow.
+// It gives the output; one that begins with -ERR or -USAGE is a *ReplyError.
+func (c *Conn) API(ctx context.Context, cmd string) (string, error) {
+	name, args, _ := strings.Cut(cmd, " ")
+	op := "api " + name
+	if err := checkLine(cmd); err != nil {
+		return "", fmt.Errorf("send an API command to the switch: %w", err)
+	}
+	r, err := c.roundTrip(ctx, op, strings.TrimRight(command.API{Command: name, Arguments: args}.BuildMessage(), " "))
+	if err != nil {
+		return "", err
+	}
+	// The answer to a command that was refused before it ran is a command/reply.
+	if err := refusal(op, r.Text); err != nil {
+		return "", err
+	}
+	return r.Body, nil
+}
+
+// BgAPI starts an API command in a thread of its own. Its output comes as the body of a BACKGROUND_JOB event with our
+// Job-UUID.
+func (c *Conn) BgAPI(ctx context.Context, cmd, jobUUID string) error {
+	name, args, _ := strings.Cut(cmd, " ")
+	op := "bgapi " + name
+	if err := checkLine(cmd, jobUUID); err != nil {
+		return fmt.Errorf("send a background API command to the switch: %w", err)
+	}
+	full := withHeaders{
+		Command: line(strings.TrimRight(command.API{Command: name, Arguments: args, Background: true}.BuildMessage(), " ")),
+		headers: textproto.MIMEHeader{"Job-UUID": {jobUUID}},
+	}
+	r, err := c.roundTrip(ctx, op, full.BuildMessage())
+	if err != nil {
+		return err
+	}
+	return refusal(op, r.Text)
+}
+
+// ExecuteRequest runs a dialplan application on a channel.
+type ExecuteRequest struct {
+	App       string
+	Arg       string
+	EventUUID string // comes back as Application-UUID in CHANNEL_EXECUTE and CHANNEL_EXECUTE_COMPLETE
+	Lock      bool   // runs after what runs, in place of nesting inside it
+	UUID      string // the channel; empty means the outbound socket's own
+}
+
+// Execute sends the request; its reply tells that it was queued. That the application has ended comes as an event, or
+// never: the caller sets a limit (an unknown application, a leg without media or a dead channel end silently).
+func (c *Conn) Execute(ctx context.Context, req ExecuteRequest) error {
+	op := "execute " + req.App
+	if err := checkLine(req.App, req.EventUUID, req.UUID); err != nil {
+		return fmt.Errorf("execute an application on the switch: %w", err)
+	}
+	cmd := &call.Execute{
+		UUID: req.UUID, AppName: req.App, AppArgs: req.Arg, AppUUID: req.EventUUID, Sync: req.Lock,
+		ForceBody: strings.ContainsAny(req.Arg, "\r\n"), // a body has a length, so a line break is only text
+	}
+	r, err := c.roundTrip(ctx, op, cmd.BuildMessage())
+	if err != nil {
+		return err
+	}
+	return refusal(op, r.Text)
+}
+
+func checkLine(parts ...string) error {
+	for _, part := range parts {
+		if strings.ContainsAny(part, "\r\n\x00") {
+			return ErrInvalidCommand
+		}
+	}
+	return nil
+}
