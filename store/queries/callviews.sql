@@ -1,0 +1,52 @@
+-- Calls and recordings as the API shows them, and what the control endpoint keeps.
+
+-- name: GetCallView :one
+SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
+FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
+WHERE c.tenant_id = @tenant_id AND c.id = @id;
+
+-- name: ListCampaignCallViews :many
+SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
+FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
+WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid
+  AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
+  AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
+ORDER BY c.id DESC LIMIT @page_limit OFFSET @page_offset;
+
+-- name: CountCampaignCalls :one
+SELECT count(*) FROM calls c
+WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid
+  AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
+  AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'));
+
+-- FindCallTenant tells whose call it is, over all tenants: it needs the system's scope.
+-- name: FindCallTenant :one
+SELECT tenant_id FROM calls WHERE id = @id;
+
+-- name: GetRecordingView :one
+SELECT * FROM recordings WHERE tenant_id = @tenant_id AND call_id = @call_id;
+
+-- name: InsertRecordingAccess :exec
+INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method, at, remote_addr)
+VALUES (@tenant_id, @id, @call_id, @recording_id, @accessor, @method, @at, sqlc.narg('remote_addr'));
+
+-- name: ListRecordingAccess :many
+SELECT * FROM recording_access WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY id;
+
+-- ClaimIdempotencyKey takes a key that is new, or that was last used before the replay window.
+-- name: ClaimIdempotencyKey :execrows
+INSERT INTO idempotency_keys AS k (tenant_id, call_id, key, verb, created_at)
+VALUES (@tenant_id, @call_id, @key, @verb, @created_at)
+ON CONFLICT (tenant_id, call_id, key) DO UPDATE
+  SET verb = excluded.verb, status_code = NULL, response = NULL, created_at = excluded.created_at
+  WHERE k.created_at < @expired_before::timestamptz;
+
+-- name: GetIdempotencyKey :one
+SELECT * FROM idempotency_keys WHERE tenant_id = @tenant_id AND call_id = @call_id AND key = @key;
+
+-- name: FinishIdempotencyKey :exec
+UPDATE idempotency_keys SET status_code = @status_code::int, response = @response
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND key = @key AND status_code IS NULL;
+
+-- name: ReleaseIdempotencyKey :exec
+DELETE FROM idempotency_keys WHERE tenant_id = @tenant_id AND call_id = @call_id AND key = @key AND status_code IS NULL;
