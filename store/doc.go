@@ -1,0 +1,25 @@
+// Package store keeps Ringmaster's truth in PostgreSQL: tenants, campaigns, leads, calls, the outbox of events. It knows
+// constraints, not business rules.
+//
+// Read it in this order: Open and Migrate, then InTenant and InSystem (every access is a transaction in the scope of one tenant
+// or of the service), Tx (queries, Emit, Enqueue), the sealing of numbers and secrets, and the errors.
+//
+// # Two locks
+//
+// Every query takes the tenant id; row-level security repeats the condition from the setting that InTenant makes for its
+// transaction. A query that forgets the tenant sees no foreign row, and one outside a scope sees none at all. The service's
+// database role must therefore be no superuser.
+//
+// # Queries
+//
+// SQL stands in queries/*.sql, one file per subject, and `make generate` turns it into package db. To add queries, add a file
+// (or a query to the subject's file), name every argument (@tenant_id, sqlc.narg(campaign_id)), begin each condition with
+// tenant_id = @tenant_id, and regenerate; the generated files are committed. A query over all tenants says so in its comment
+// and runs under InSystem. Columns that hold telephone numbers have the types Phone and Number.
+//
+// # Transactions
+//
+// A function given to InTenant or InSystem may run more than once: it is repeated after a serialization failure, a deadlock, or
+// a connection lost before the commit. It must do nothing but database work and set its results anew each time. Keep it short:
+// an old snapshot slows every claim of leads.
+package store

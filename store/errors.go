@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var (
+	// ErrNotFound says that no row matched, in the scope of the transaction.
+	ErrNotFound = errors.New("not found")
+	// ErrUnavailable says that the database could not be reached or was lost.
+	ErrUnavailable = errors.New("database unavailable")
+	// ErrCommitUnknown accompanies ErrUnavailable when the connection was lost while committing: the work may be done or not.
+	ErrCommitUnknown = errors.New("outcome of the commit is unknown")
+	// ErrBusy says that a transaction lost against concurrent ones in every try.
+	ErrBusy = errors.New("too much contention")
+	// ErrOutdatedSchema says that the database lacks migrations of this version.
+	ErrOutdatedSchema = errors.New("database schema is outdated; run `ringmaster migrate`")
+	// ErrUnseal says that sealed bytes are damaged, or were sealed under another key or for another purpose.
+	ErrUnseal = errors.New("sealed value does not open under this key")
+)
+
+// ConstraintKind says which sort of constraint refused a row.
+type ConstraintKind string
+
+// The sorts of constraints.
+const (
+	KindUnique     ConstraintKind = "unique"
+	KindCheck      ConstraintKind = "check"
+	KindForeignKey ConstraintKind = "foreign_key"
+	KindNotNull    ConstraintKind = "not_null"
+	KindScope      ConstraintKind = "scope" // row-level security refused a row of another tenant
+)
+
+// ConstraintError says that the database refused a row. It never carries the row's values.
+type ConstraintError struct {
+	Kind       ConstraintKind
+	Constraint string // its name; for not_null the column's, for scope ""
+	Table      string
+	cause      error
+}
+
+// Error implements error.
+func (e *ConstraintError) Error() string {
+	return fmt.Sprintf("%s constraint %s refused a row of table %s", e.Kind, e.Constraint, e.Table)
+}
+
+// Unwrap gives the driver's error.
+func (e *ConstraintError) Unwrap() error { return e.cause }
+
+// IsConstraint tells whether err is the refusal of the constraint of that name.
+func IsConstraint(err error, name string) bool {
+	var refused *ConstraintError
+	return errors.As(err, &refused) && refused.Constraint == name
+}
+
+// SQLSTATE codes, PostgreSQL's appendix A.
+const (
+	codeNotNull             = "23502"
+	codeForeignKey          = "23503"
+	codeUnique              = "23505"
+	codeCheck               = "23514"
+	codeInsufficient        = "42501"
+	codeSerialization       = "40001"
+	codeDeadlock            = "40P01"
+	codeUndefinedTable      = "42P01"
+	codeUnknownDatabase     = "3D000"
+	classConnection         = "08"
+	classAuthorization      = "28"
+	classOperator           = "57" // administrator's shutdown, starting up, crash
+	classInsufficientServer = "53" // too many connections, out of memory
+)
+
+// translate gives driver errors the store's own names. The driver's error stays in the chain.
+func translate(err error) error {
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
+		return err
+	}
+	var translated *ConstraintError
+	if errors.As(err, &translated) {
+		return err
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return translateServer(err, pgErr)
+	}
+	if isConnectionLoss(err) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+func translateServer(err error, pgErr *pgconn.PgError) error {
+	refused := &ConstraintError{Constraint: pgErr.ConstraintName, Table: pgErr.TableName, cause: err}
+	switch pgErr.Code {
+	case codeUnique:
+		refused.Kind = KindUnique
+	case codeCheck:
+		refused.Kind = KindCheck
+	case codeForeignKey:
+		refused.Kind = KindForeignKey
+	case codeNotNull:
+		refused.Kind, refused.Constraint = KindNotNull, pgErr.ColumnName
+	case codeInsufficient:
+		refused.Kind = KindScope
+	default:
+		if serverGone(pgErr.Code) {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		return err
+	}
+	return refused
+}
+
+// serverGone tells codes that say "not now" from those that say "not so". A cancelled query (57014) is the caller's doing.
+func serverGone(code string) bool {
+	switch {
+	case len(code) < 2 || code == "57014":
+		return false
+	default:
+		class := code[:2]
+		return class == classConnection || class == classOperator || class == classInsufficientServer
+	}
+}
+
+func isConnectionLoss(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var connect *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, pgconn.ErrConnClosed)
+}
+
+func hasCode(err error, codes ...string) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return false
+	}
+	for _, code := range codes {
+		if pgErr.Code == code {
+			return true
+		}
+	}
+	return false
+}

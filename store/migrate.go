@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+)
+
+const (
+	migrationTable = "ringmaster_migrations"
+	// migrationLock is the advisory lock under which one process at a time migrates a database.
+	migrationLock = 0x72696e676d617374 // "ringmast"
+	// monthsAhead is how far Migrate creates partitions.
+	monthsAhead = 3
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Migrations gives the embedded migration files.
+func Migrations() (fs.FS, error) {
+	files, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		return nil, fmt.Errorf("open the embedded migrations: %w", err)
+	}
+	return files, nil
+}
+
+// Migrate brings the database to this version's schema: our migrations, River's, and the partitions of the next months. Of
+// several callers one works while the others wait. It tries again while the database is down, as Open does.
+func Migrate(ctx context.Context, url string) (err error) {
+	cfg, err := poolConfig(url, 0)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	pool, err := connect(ctx, cfg, slog.Default())
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	defer pool.Close()
+	lock, err := pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", lostUnless(ctx, err))
+	}
+	defer lock.Release()
+	if _, err := lock.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
+		return fmt.Errorf("migrate: take the migration lock: %w", lostUnless(ctx, err))
+	}
+	defer func() {
+		_, unlockErr := lock.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrationLock))
+		err = errors.Join(err, unlockErr)
+	}()
+	return migrateLocked(ctx, pool)
+}
+
+func migrateLocked(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	sqlDB := stdlib.OpenDBFromPool(pool)
+	defer func() { err = errors.Join(err, sqlDB.Close()) }()
+	files, err := Migrations()
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	versions, err := database.NewStore(goose.DialectPostgres, migrationTable)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	provider, err := goose.NewProvider("", sqlDB, files, goose.WithStore(versions))
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", translate(err))
+	}
+	jobs, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return fmt.Errorf("migrate the job queue: %w", err)
+	}
+	if _, err := jobs.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return fmt.Errorf("migrate the job queue: %w", translate(err))
+	}
+	if _, err := pool.Exec(ctx, "SELECT ensure_partitions($1)", monthsAhead); err != nil {
+		return fmt.Errorf("migrate: create partitions: %w", translate(err))
+	}
+	return nil
+}
+
+// schemaVersion gives the last migration that the database has; 0 for none.
+func schemaVersion(ctx context.Context, pool *pgxpool.Pool) (int64, error) {
+	var version int64
+	err := pool.QueryRow(ctx, "SELECT COALESCE(max(version_id), 0) FROM "+migrationTable+" WHERE is_applied").Scan(&version)
+	if hasCode(err, codeUndefinedTable) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the schema's version: %w", translate(err))
+	}
+	return version, nil
+}
+
+// latestMigration gives the number of this version's last migration.
+func latestMigration() (int64, error) {
+	files, err := Migrations()
+	if err != nil {
+		return 0, err
+	}
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return 0, fmt.Errorf("list the embedded migrations: %w", err)
+	}
+	var latest int64
+	for _, name := range names {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return 0, fmt.Errorf("read the number of migration %s: %w", name, err)
+		}
+		latest = max(latest, version)
+	}
+	return latest, nil
+}

@@ -1,0 +1,26 @@
+-- name: CreateUser :one
+INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode)
+VALUES (@tenant_id, @id, lower(@email::text), @password_hash, @display_name, @role, @extension, @phone_mode) RETURNING *;
+
+-- name: ListUsers :many
+SELECT * FROM users WHERE tenant_id = @tenant_id ORDER BY email;
+
+-- name: GetUser :one
+SELECT * FROM users WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: SetUserActive :execrows
+UPDATE users SET is_active = @is_active, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: SetUserPassword :execrows
+UPDATE users SET password_hash = @password_hash, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: CreateAPIKey :one
+INSERT INTO api_keys (tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING *;
+
+-- name: ListAPIKeys :many
+SELECT * FROM api_keys WHERE tenant_id = @tenant_id ORDER BY id;
+
+-- name: RevokeAPIKey :execrows
+UPDATE api_keys SET is_active = false, revoked_at = now(), revoke_reason = @revoke_reason
+WHERE tenant_id = @tenant_id AND id = @id AND revoked_at IS NULL;

@@ -1,0 +1,50 @@
+-- Campaigns and their state machine.
+
+-- name: CampaignInsert :one
+INSERT INTO campaigns (tenant_id, id, name, dial_mode, voice_agent_id, post_answer_action, predictive_target_abandon,
+  predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action,
+  voicemail_message_url, max_attempts, retry, calling_window, announcement_url)
+VALUES (@tenant_id, @id, @name, @dial_mode, sqlc.narg('voice_agent_id'), @post_answer_action, @predictive_target_abandon,
+  @predictive_max_wait_s, sqlc.narg('max_concurrent'), sqlc.narg('caller_id'), sqlc.narg('flow_id'), sqlc.narg('description'),
+  sqlc.narg('script'), sqlc.narg('notes'), @ring_timeout_s, @amd, @voicemail_action, sqlc.narg('voicemail_message_url'),
+  @max_attempts, @retry, sqlc.narg('calling_window'), sqlc.narg('announcement_url'))
+RETURNING *;
+
+-- name: CampaignGet :one
+SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: CampaignLock :one
+SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: CampaignList :many
+SELECT * FROM campaigns WHERE tenant_id = @tenant_id ORDER BY id;
+
+-- name: CampaignUpdate :one
+UPDATE campaigns SET name = @name, dial_mode = @dial_mode, voice_agent_id = sqlc.narg('voice_agent_id'),
+  post_answer_action = @post_answer_action, predictive_target_abandon = @predictive_target_abandon,
+  predictive_max_wait_s = @predictive_max_wait_s, max_concurrent = sqlc.narg('max_concurrent'),
+  caller_id = sqlc.narg('caller_id'), flow_id = sqlc.narg('flow_id'), description = sqlc.narg('description'),
+  script = sqlc.narg('script'), notes = sqlc.narg('notes'), ring_timeout_s = @ring_timeout_s, amd = @amd,
+  voicemail_action = @voicemail_action, voicemail_message_url = sqlc.narg('voicemail_message_url'),
+  max_attempts = @max_attempts, retry = @retry, calling_window = sqlc.narg('calling_window'),
+  announcement_url = sqlc.narg('announcement_url'), updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id
+RETURNING *;
+
+-- name: CampaignSetRunning :one
+UPDATE campaigns SET status = 'running', environment = @environment, started_at = coalesce(started_at, now()), updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND status IN ('draft', 'paused')
+RETURNING *;
+
+-- name: CampaignSetStatus :one
+UPDATE campaigns SET status = @status, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+
+-- name: CampaignDelete :execrows
+DELETE FROM campaigns WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: CampaignHasLiveCalls :one
+SELECT EXISTS (SELECT 1 FROM live_calls WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id::uuid);
+
+-- CampaignsToPace lists what is to be dialed over all tenants: it needs the system's scope.
+-- name: CampaignsToPace :many
+SELECT tenant_id, id FROM campaigns WHERE status = 'running' AND environment = 'live' ORDER BY tenant_id, id;

@@ -1,0 +1,81 @@
+-- The gate before every call. Its transaction holds the tenant's gate lock, so that counting live_calls is exact.
+
+-- name: GateLock :exec
+SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.gate:' || @tenant_id::uuid::text, 0));
+
+-- GateFacts reads all that the rules look at, but for the trunks.
+-- name: GateFacts :one
+SELECT t.privacy_mode, t.calling_window AS tenant_window, t.default_voice_agent_id,
+  coalesce(c.status, '')::text AS campaign_status, coalesce(c.environment, 'live')::text AS campaign_environment,
+  c.caller_id, c.max_concurrent AS campaign_max, coalesce(c.max_attempts, 0)::int AS max_attempts,
+  c.calling_window AS campaign_window, coalesce(c.ring_timeout_s, 0)::int AS ring_timeout_s,
+  coalesce(l.status, '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
+  coalesce(l.dnd_checked, false)::bool AS dnd_checked, coalesce(l.dnd_clean, false)::bool AS dnd_clean, l.dnd_checked_at,
+  l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
+  EXISTS (SELECT 1 FROM suppressions s WHERE s.tenant_id = @tenant_id AND s.phone_hash = @phone_hash) AS suppressed,
+  u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,
+  u.loose_here AS loose_used_here,
+  ARRAY(SELECT n.e164 FROM numbers n WHERE n.tenant_id = @tenant_id AND n.is_active ORDER BY n.id)::text[] AS numbers
+FROM tenants t
+LEFT JOIN campaigns c ON c.tenant_id = @tenant_id AND c.id = sqlc.narg('campaign_id')::uuid
+LEFT JOIN leads l ON l.tenant_id = @tenant_id AND l.id = sqlc.narg('lead_id')::uuid AND l.campaign_id = c.id
+LEFT JOIN voice_agents v ON v.tenant_id = @tenant_id AND v.id = sqlc.narg('voice_agent_id')::uuid
+CROSS JOIN LATERAL (
+  SELECT count(*) AS channels,
+    count(*) FILTER (WHERE w.campaign_id = sqlc.narg('campaign_id')::uuid) AS campaign,
+    count(*) FILTER (WHERE w.campaign_id = sqlc.narg('campaign_id')::uuid AND w.node = @node::text) AS campaign_here,
+    count(*) FILTER (WHERE w.voice_agent_id = sqlc.narg('voice_agent_id')::uuid) AS agent,
+    count(*) FILTER (WHERE w.campaign_id IS NULL AND w.node = @node::text) AS loose_here
+  FROM live_calls w WHERE w.tenant_id = @tenant_id
+) u
+WHERE t.id = @tenant_id;
+
+-- GateTrunks lists the active trunks with their use: units held, and calls begun since the given moment. from_id is the
+-- smallest call id of a somewhat earlier moment, which keeps the count to a few rows.
+-- name: GateTrunks :many
+SELECT k.id, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.media_mode,
+  (SELECT count(*) FROM live_calls u WHERE u.tenant_id = k.tenant_id AND u.trunk_id = k.id) AS channels_used,
+  (SELECT count(*) FROM calls b WHERE b.tenant_id = k.tenant_id AND b.id >= @from_id AND b.trunk_id = k.id
+    AND b.direction = 'outbound' AND b.dial_time > @since::timestamptz)
+  + (SELECT count(*) FROM live_calls x WHERE x.tenant_id = k.tenant_id AND x.trunk_id = k.id AND x.kind = 'transfer'
+    AND x.opened_at > @since::timestamptz) AS recent
+FROM trunks k WHERE k.tenant_id = @tenant_id AND k.is_active ORDER BY k.priority, k.name;
+
+-- GateAdmit writes the call, its unit and the lead's new state together. No row comes back when the lead is no longer one
+-- that may be dialed.
+-- name: GateAdmit :one
+WITH lead AS (
+  UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = @id, next_attempt_at = NULL, claimed_by = NULL,
+    claimed_until = NULL, dnd_checked = true, dnd_clean = true,
+    dnd_checked_at = coalesce(sqlc.narg('scrubbed_at')::timestamptz, l.dnd_checked_at), updated_at = now()
+  WHERE l.tenant_id = @tenant_id AND l.id = sqlc.narg('lead_id')::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')
+    AND (l.dnd_clean OR NOT l.dnd_checked)
+  RETURNING l.id
+), unit AS (
+  INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at)
+  SELECT @tenant_id, @id, @id, 'call', sqlc.narg('campaign_id')::uuid, sqlc.narg('voice_agent_id')::uuid,
+    sqlc.narg('trunk_id')::uuid, @node, @dial_time::timestamptz
+  WHERE sqlc.narg('lead_id')::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
+)
+INSERT INTO calls (tenant_id, id, campaign_id, lead_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
+  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata)
+SELECT @tenant_id, @id, sqlc.narg('campaign_id')::uuid, sqlc.narg('lead_id')::uuid, sqlc.narg('voice_agent_id')::uuid,
+  sqlc.narg('trunk_id')::uuid, @node, @fs_uuid, @direction, @environment, 'dialing', @from_number, @to_number, @peer_hash,
+  sqlc.narg('peer_sealed'), @dial_time::timestamptz, sqlc.narg('metadata')
+WHERE sqlc.narg('lead_id')::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
+RETURNING *;
+
+-- name: GateOpenTransfer :exec
+INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, trunk_id, node, opened_at)
+VALUES (@tenant_id, @unit_id, @call_id, 'transfer', sqlc.narg('campaign_id'), sqlc.narg('trunk_id'), @node, @opened_at::timestamptz);
+
+-- name: GateParent :one
+SELECT * FROM calls WHERE tenant_id = @tenant_id AND id = @id;
+
+-- ChannelsInUse counts all calls of the account.
+-- name: ChannelsInUse :one
+SELECT count(*) FROM live_calls WHERE tenant_id = @tenant_id;
+
+-- name: ChannelsAllocated :one
+SELECT coalesce(sum(max_channels), 0)::int AS channels, count(*)::int AS trunks FROM trunks
+WHERE tenant_id = @tenant_id AND is_active;

@@ -1,0 +1,124 @@
+-- Leads: how they come in, how they are claimed, and what becomes of them.
+
+-- LeadsInsert adds those rows that are no duplicates, neither of the campaign's leads nor of an earlier row, and names them.
+-- Empty text stands for none.
+-- name: LeadsInsert :many
+INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id,
+  dnd_checked, dnd_clean, dnd_checked_at, status, completed_at)
+SELECT @tenant_id, r.id, @campaign_id, nullif(r.phone, ''), nullif(r.sealed, ''::bytea), r.hash, r.last4, nullif(r.name, ''),
+  nullif(r.email, ''), nullif(r.metadata, '')::jsonb, nullif(r.crm_lead_id, ''), r.checked, r.checked AND NOT r.listed,
+  CASE WHEN r.checked THEN @now::timestamptz END, r.status,
+  CASE WHEN r.status <> 'new' THEN @now::timestamptz END
+FROM unnest(@ids::uuid[], @phones::text[], @sealed::bytea[], @hashes::bytea[], @last4s::text[], @names::text[], @emails::text[],
+  @metadatas::text[], @crm_lead_ids::text[], @checked::bool[], @listed::bool[], @statuses::text[])
+  WITH ORDINALITY AS r (id, phone, sealed, hash, last4, name, email, metadata, crm_lead_id, checked, listed, status, n)
+ORDER BY r.n
+ON CONFLICT DO NOTHING
+RETURNING *;
+
+-- name: LeadFindDuplicate :one
+SELECT id, crm_lead_id FROM leads
+WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
+  AND (phone_hash = @phone_hash OR crm_lead_id = sqlc.narg('crm_lead_id')::text)
+ORDER BY (phone_hash = @phone_hash) DESC LIMIT 1;
+
+-- name: LeadGet :one
+SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: LeadLock :one
+SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: SuppressedHashes :many
+SELECT phone_hash FROM suppressions WHERE tenant_id = @tenant_id AND phone_hash = ANY(@hashes::bytea[]);
+
+-- name: SuppressionAdd :exec
+INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES (@tenant_id, @phone_hash, @reason) ON CONFLICT DO NOTHING;
+
+-- name: ScrubCounts :one
+SELECT count(*) AS total, count(*) FILTER (WHERE dnd_checked) AS scrubbed,
+  count(*) FILTER (WHERE dnd_checked AND NOT dnd_clean) AS flagged
+FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;
+
+-- LeadsAfter walks a campaign's leads in batches and keeps each batch locked.
+-- name: LeadsAfter :many
+SELECT * FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND id > @after
+ORDER BY id LIMIT @batch FOR UPDATE;
+
+-- name: LeadsUnscrubbed :many
+SELECT * FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
+  AND NOT dnd_checked AND status IN ('new', 'queued', 'retry', 'callback')
+ORDER BY id LIMIT @batch FOR UPDATE SKIP LOCKED;
+
+-- name: LeadsMarkScrubbed :exec
+UPDATE leads l SET dnd_checked = true, dnd_clean = NOT r.listed, dnd_checked_at = @now::timestamptz, updated_at = now()
+FROM unnest(@ids::uuid[], @listed::bool[]) AS r (id, listed)
+WHERE l.tenant_id = @tenant_id AND l.id = r.id;
+
+-- name: LeadFinish :one
+UPDATE leads SET status = @status, completed_at = @completed_at::timestamptz, next_attempt_at = NULL, claimed_by = NULL,
+  claimed_until = NULL, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id
+RETURNING *;
+
+-- LeadPurgePhone forgets a strict tenant's number; the hash and the last four digits stay.
+-- name: LeadPurgePhone :exec
+UPDATE leads SET phone_sealed = NULL, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id AND phone_sealed IS NOT NULL;
+
+-- name: LeadReschedule :exec
+UPDATE leads SET status = @status, attempts = @attempts, next_attempt_at = @next_attempt_at::timestamptz, claimed_by = NULL,
+  claimed_until = NULL, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: LeadSetDisposition :exec
+UPDATE leads SET disposition = @disposition, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
+
+-- name: LeadMarkConnected :execrows
+UPDATE leads SET status = 'connected', updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND last_call_id = @call_id::uuid AND status = 'dialing';
+
+-- LeadsClaimDue claims leads whose time has come, the longest overdue first. A claim holds until its lease ends; since a
+-- campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone.
+-- name: LeadsClaimDue :many
+UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
+FROM (
+  SELECT id FROM leads
+  WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND status IN ('retry', 'callback') AND dnd_clean
+    AND next_attempt_at <= @now::timestamptz
+    AND (claimed_by IS NULL OR claimed_until <= @now::timestamptz OR (claimed_by LIKE 'pacer:%' AND claimed_by <> @claimant::text))
+  ORDER BY next_attempt_at LIMIT @batch FOR UPDATE SKIP LOCKED
+) due
+WHERE l.tenant_id = @tenant_id AND l.id = due.id
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;
+
+-- LeadsClaimFresh claims leads that were never dialed, by priority, then in the order in which they came.
+-- name: LeadsClaimFresh :many
+UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
+FROM (
+  SELECT id FROM leads
+  WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND status IN ('new', 'queued') AND dnd_clean
+    AND (next_attempt_at IS NULL OR next_attempt_at <= @now::timestamptz)
+    AND (claimed_by IS NULL OR claimed_until <= @now::timestamptz OR (claimed_by LIKE 'pacer:%' AND claimed_by <> @claimant::text))
+  ORDER BY priority DESC, id LIMIT @batch FOR UPDATE SKIP LOCKED
+) fresh
+WHERE l.tenant_id = @tenant_id AND l.id = fresh.id
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;
+
+-- name: LeadsRelease :exec
+UPDATE leads SET claimed_by = NULL, claimed_until = NULL
+WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]) AND claimed_by = @claimant::text;
+
+-- LeadPostpone puts a claimed lead back to wait; one that was never dialed waits as queued.
+-- name: LeadPostpone :exec
+UPDATE leads SET status = CASE WHEN status = 'new' THEN 'queued' ELSE status END, next_attempt_at = @next_attempt_at::timestamptz,
+  claimed_by = NULL, claimed_until = NULL, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND claimed_by = @claimant::text
+  AND status IN ('new', 'queued', 'retry', 'callback');
+
+-- name: LeadsDialable :one
+SELECT EXISTS (SELECT 1 FROM leads l WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id
+    AND l.status IN ('new', 'queued') AND l.dnd_clean)
+  OR EXISTS (SELECT 1 FROM leads l WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id
+    AND l.status IN ('retry', 'callback') AND l.dnd_clean) AS dialable;
+
+-- name: DNCLoadInsert :exec
+INSERT INTO dnc_loads (id, source, numbers, loaded_at, version) VALUES (@id, @source, @numbers, @loaded_at, @version);

@@ -1,0 +1,27 @@
+-- name: CreateTenant :one
+INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING *;
+
+-- name: GetTenant :one
+SELECT * FROM tenants WHERE id = @tenant_id;
+
+-- name: GetTenantByName :one
+SELECT * FROM tenants WHERE name = @name;
+
+-- name: ListTenants :many
+SELECT * FROM tenants ORDER BY name;
+
+-- name: SetTenantSettings :one
+UPDATE tenants SET privacy_mode = @privacy_mode, pii_retention_days = @pii_retention_days,
+  recording_retention_days = @recording_retention_days, voice_agent_default_ws_url = @voice_agent_default_ws_url,
+  default_max_concurrent = @default_max_concurrent, calling_window = @calling_window, dispositions = @dispositions,
+  updated_at = now()
+WHERE id = @tenant_id RETURNING *;
+
+-- name: SetTenantCallingWindow :exec
+UPDATE tenants SET calling_window = @calling_window, updated_at = now() WHERE id = @tenant_id;
+
+-- name: SetTenantDefaultVoiceAgent :exec
+UPDATE tenants SET default_voice_agent_id = sqlc.narg(voice_agent_id), updated_at = now() WHERE id = @tenant_id;
+
+-- name: GetTenantDataKey :one
+SELECT data_key FROM tenants WHERE id = @tenant_id;

@@ -1,0 +1,236 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	defaultMaxConns = 16
+	firstRetryWait  = 200 * time.Millisecond
+	maxRetryWait    = 5 * time.Second
+	connectTimeout  = 5 * time.Second
+)
+
+// Config says how to reach the database.
+type Config struct {
+	// URL is a PostgreSQL connection string.
+	URL string
+	// MasterKey wraps the tenants' data keys and seals secrets. It must not be zero.
+	MasterKey [32]byte
+	// MaxConns bounds the pool; 16 when zero.
+	MaxConns int32
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Store is a pool of connections and the keys that go with the data. It is safe for concurrent use.
+type Store struct {
+	pool     *pgxpool.Pool
+	river    *river.Client[pgx.Tx]
+	keys     keyring
+	dataKeys sync.Map // tenant id → *[32]byte, unwrapped; a tenant's data key never changes
+	log      *slog.Logger
+}
+
+// Open connects to the database. While that is down it tries again, with one log line per try, until ctx ends; a refusal that
+// waiting can't mend (wrong password, unknown database) and a schema without this version's migrations end it at once.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.MasterKey == [32]byte{} {
+		return nil, errors.New("open store: the master key is not set")
+	}
+	poolConfig, err := poolConfig(cfg.URL, cfg.MaxConns)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	pool, err := connect(ctx, poolConfig, log)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s := &Store{pool: pool, keys: newKeyring(cfg.MasterKey), log: log}
+	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log})
+	if err == nil {
+		err = s.check(ctx)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return s, nil
+}
+
+func poolConfig(url string, maxConns int32) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// The driver's message would show the URL, and with it the password.
+		return nil, errors.New("parse the database URL: it is no PostgreSQL connection string")
+	}
+	cfg.MaxConns = defaultMaxConns
+	if maxConns > 0 {
+		cfg.MaxConns = maxConns
+	}
+	if cfg.ConnConfig.ConnectTimeout == 0 {
+		cfg.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "ringmaster"
+	}
+	return cfg, nil
+}
+
+// connect makes a pool of which one connection has worked.
+func connect(ctx context.Context, cfg *pgxpool.Config, log *slog.Logger) (*pgxpool.Pool, error) {
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("create the connection pool: %w", err)
+	}
+	addr := fmt.Sprintf("%s:%d", cfg.ConnConfig.Host, cfg.ConnConfig.Port)
+	wait := firstRetryWait
+	for try := 1; ; try++ {
+		err := pool.Ping(ctx)
+		if err == nil {
+			return pool, nil
+		}
+		if permanent(err) || ctx.Err() != nil {
+			pool.Close()
+			return nil, fmt.Errorf("connect to PostgreSQL at %s: %w", addr, lostUnless(ctx, err))
+		}
+		log.WarnContext(ctx, "database is not reachable, trying again", "addr", addr, "attempt", try, "retry_in", wait,
+			"error", err)
+		if err := pause(ctx, wait); err != nil {
+			pool.Close()
+			return nil, fmt.Errorf("connect to PostgreSQL at %s: %w: %w", addr, ErrUnavailable, err)
+		}
+		wait = min(wait*2, maxRetryWait)
+	}
+}
+
+// permanent tells refusals that waiting can't mend.
+func permanent(err error) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return false
+	}
+	return pgErr.Code[:2] == classAuthorization || pgErr.Code == codeUnknownDatabase
+}
+
+// check refuses a schema older than this version and warns of a role that row-level security does not bind.
+func (s *Store) check(ctx context.Context) error {
+	current, err := schemaVersion(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	wanted, err := latestMigration()
+	if err != nil {
+		return err
+	}
+	if current < wanted {
+		return fmt.Errorf("%w (it is at %d, this version needs %d)", ErrOutdatedSchema, current, wanted)
+	}
+	var exempt bool
+	const query = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+	if err := s.pool.QueryRow(ctx, query).Scan(&exempt); err != nil {
+		return fmt.Errorf("read the database role: %w", translate(err))
+	}
+	if exempt {
+		s.log.WarnContext(ctx, "database role bypasses row-level security; use one without SUPERUSER and BYPASSRLS")
+	}
+	return nil
+}
+
+// Close ends all connections; it waits for those in use.
+func (s *Store) Close() { s.pool.Close() }
+
+// Pool gives the connections for what needs one of its own: advisory locks, River's workers.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Ping asks the database for a sign of life.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("ping the database: %w", lostUnless(ctx, err))
+	}
+	return nil
+}
+
+// EnsurePartitions creates the monthly partitions that are missing up to monthsAhead, and tells how many those were. Call it at
+// least monthly; Migrate does it for the next months.
+func (s *Store) EnsurePartitions(ctx context.Context, monthsAhead int) (int, error) {
+	var created int32
+	err := s.InSystem(ctx, func(tx *Tx) error {
+		var err error
+		created, err = tx.Q.EnsurePartitions(ctx, int32(min(monthsAhead, 1200))) //nolint:gosec // bounded on this line
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("ensure partitions: %w", err)
+	}
+	return int(created), nil
+}
+
+// NewTenant describes a tenant to create.
+type NewTenant struct {
+	Name    string
+	Privacy PrivacyMode // standard when empty
+}
+
+// CreateTenant makes a tenant with a data key of its own. A name that is taken gives a *ConstraintError.
+func (s *Store) CreateTenant(ctx context.Context, n NewTenant) (db.Tenant, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return db.Tenant{}, fmt.Errorf("create tenant: %w", err)
+	}
+	if n.Privacy == "" {
+		n.Privacy = PrivacyStandard
+	}
+	wrapped, err := s.keys.newDataKey(id)
+	if err != nil {
+		return db.Tenant{}, fmt.Errorf("create tenant: %w", err)
+	}
+	var tenant db.Tenant
+	err = s.InTenant(ctx, id, func(tx *Tx) error {
+		var err error
+		tenant, err = tx.Q.CreateTenant(ctx, db.CreateTenantParams{
+			ID: id, Name: n.Name, PrivacyMode: string(n.Privacy), DataKey: wrapped,
+		})
+		return err
+	})
+	if err != nil {
+		return db.Tenant{}, fmt.Errorf("create tenant: %w", err)
+	}
+	return tenant, nil
+}
+
+// pause waits, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// jitter spreads waits over [d/2, d), so that transactions which collided don't collide again.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2+1) //nolint:gosec // no secret depends on it
+}

@@ -1,0 +1,200 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// A transaction is repeated this often after a conflict, and this often after a connection that broke before the commit:
+	// after a restart of the server each pooled connection fails once.
+	maxConflicts   = 8
+	maxLosses      = 3
+	conflictWait   = 5 * time.Millisecond
+	maxPersistWait = 2 * time.Second
+
+	systemScope = "begin; select set_config('app.system', 'on', true), set_config('app.tenant_id', '', true)"
+)
+
+// Tx is one transaction, in the scope of a tenant or of the service. It belongs to the function that got it.
+type Tx struct {
+	// Q runs the generated queries. Their errors are the store's (ErrNotFound, *ConstraintError, …).
+	Q     *db.Queries
+	tx    pgx.Tx
+	store *Store
+}
+
+// Pgx gives the driver's transaction, for what the generated queries don't cover (COPY, batches). Its errors are the driver's;
+// returned from the transaction's function they are translated.
+func (t *Tx) Pgx() pgx.Tx { return t.tx }
+
+// Enqueue adds a job to River's queue in this transaction.
+func (t *Tx) Enqueue(ctx context.Context, args river.JobArgs, opts *river.InsertOpts) error {
+	if _, err := t.store.river.InsertTx(ctx, t.tx, args, opts); err != nil {
+		return fmt.Errorf("enqueue job %s: %w", args.Kind(), translate(err))
+	}
+	return nil
+}
+
+// InTenant runs fn in one transaction that sees and writes rows of that tenant alone. It commits when fn returns nil. See the
+// package's comment for what fn may do.
+func (s *Store) InTenant(ctx context.Context, tenantID uuid.UUID, fn func(*Tx) error) error {
+	return s.run(ctx, tenantScope(tenantID), fn)
+}
+
+// InSystem runs fn in one transaction that sees all tenants: recovery, look-up of keys, the list of what to pace.
+func (s *Store) InSystem(ctx context.Context, fn func(*Tx) error) error {
+	return s.run(ctx, systemScope, fn)
+}
+
+// Persist is InTenant for work that must not be lost: while the database is unavailable it waits and runs fn again, until ctx
+// ends. When the connection broke in the commit itself fn may thus have run to success before; it must be idempotent.
+func (s *Store) Persist(ctx context.Context, tenantID uuid.UUID, fn func(*Tx) error) error {
+	wait := firstRetryWait
+	for try := 1; ; try++ {
+		err := s.InTenant(ctx, tenantID, fn)
+		if err == nil || !errors.Is(err, ErrUnavailable) {
+			return err
+		}
+		s.log.WarnContext(ctx, "database is lost, keeping the work for later", "tenant_id", tenantID, "attempt", try,
+			"retry_in", wait, "error", err)
+		if ended := pause(ctx, wait); ended != nil {
+			return fmt.Errorf("%w: %w", ended, err)
+		}
+		wait = min(wait*2, maxPersistWait)
+	}
+}
+
+// tenantScope opens a transaction and states its scope in one round trip. A UUID's text needs no quoting.
+func tenantScope(tenantID uuid.UUID) string {
+	return "begin; select set_config('app.tenant_id', '" + tenantID.String() + "', true), set_config('app.system', '', true)"
+}
+
+func (s *Store) run(ctx context.Context, begin string, fn func(*Tx) error) error {
+	conflicts, losses := 0, 0
+	for {
+		err := s.once(ctx, begin, fn)
+		switch {
+		case err == nil:
+			return nil
+		case hasCode(err, codeSerialization, codeDeadlock):
+			if conflicts++; conflicts >= maxConflicts {
+				return fmt.Errorf("%w, %d tries: %w", ErrBusy, conflicts, err)
+			}
+			if ended := pause(ctx, jitter(conflictWait<<conflicts)); ended != nil {
+				return fmt.Errorf("%w: %w", ended, err)
+			}
+		case errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrCommitUnknown):
+			if losses++; losses >= maxLosses || ctx.Err() != nil {
+				return err
+			}
+			// The pool may hold more connections to the same lost server; none of them is worth a try.
+			s.pool.Reset()
+		default:
+			return err
+		}
+	}
+}
+
+func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire a database connection: %w", lostUnless(ctx, err))
+	}
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
+	if err != nil {
+		return fmt.Errorf("begin transaction: %w", lostUnless(ctx, err))
+	}
+	finished := false
+	defer func() {
+		if !finished {
+			rollback(ctx, tx)
+		}
+	}()
+	if err := fn(&Tx{Q: db.New(translating{tx}), tx: tx, store: s}); err != nil {
+		if conn.Conn().IsClosed() {
+			return lostUnless(ctx, err)
+		}
+		return translate(err)
+	}
+	finished = true
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))
+	}
+	return nil
+}
+
+// rollback frees the connection for its next user, also when ctx has ended; a connection on which that fails is closed by the
+// pool.
+func rollback(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = tx.Rollback(ctx)
+}
+
+// commitError marks a commit whose answer never came. A server that answered with an error has not committed.
+func commitError(ctx context.Context, err error) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) || errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, pgx.ErrTxCommitRollback) ||
+		pgconn.SafeToRetry(err) {
+		return translate(err)
+	}
+	return fmt.Errorf("%w: %w", ErrCommitUnknown, lostUnless(ctx, err))
+}
+
+// lostUnless translates an error of a connection: it was the database's loss, unless the caller's context ended it.
+func lostUnless(ctx context.Context, err error) error {
+	translated := translate(err)
+	if ctx.Err() != nil || errors.Is(translated, ErrUnavailable) {
+		return translated
+	}
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && !serverGone(pgErr.Code) {
+		return translated
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// translating gives the generated queries a transaction whose errors are the store's.
+type translating struct{ tx pgx.Tx }
+
+func (t translating) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	tag, err := t.tx.Exec(ctx, sql, args...)
+	return tag, translate(err)
+}
+
+func (t translating) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := t.tx.Query(ctx, sql, args...)
+	return translatingRows{rows}, translate(err)
+}
+
+func (t translating) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return translatingRow{t.tx.QueryRow(ctx, sql, args...)}
+}
+
+func (t translating) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	n, err := t.tx.CopyFrom(ctx, table, columns, src)
+	return n, translate(err)
+}
+
+func (t translating) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults { return t.tx.SendBatch(ctx, b) }
+
+type translatingRows struct{ pgx.Rows }
+
+func (r translatingRows) Err() error { return translate(r.Rows.Err()) }
+
+func (r translatingRows) Scan(dest ...any) error { return translate(r.Rows.Scan(dest...)) }
+
+type translatingRow struct{ row pgx.Row }
+
+func (r translatingRow) Scan(dest ...any) error { return translate(r.row.Scan(dest...)) }
