@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/cmd/controller"
+	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/store"
+)
+
+// configFlag is the flag of every command that works on an installation.
+type configFlag struct {
+	Config string `help:"Configuration file; environment variables RINGMASTER_SECTION__KEY override it." type:"path" placeholder:"FILE"`
+}
+
+func (f configFlag) load(e env) (controller.Config, error) {
+	return controller.Load(f.Config, e.environ)
+}
+
+// adminFlags are those of the commands that read and write the database.
+type adminFlags struct {
+	configFlag
+	JSON bool `help:"Print JSON."`
+}
+
+// accounts opens the database for one command.
+func (f adminFlags) accounts(ctx context.Context, e env, work func(*account.Service) error) error {
+	c, err := f.load(e)
+	if err != nil {
+		return err
+	}
+	st, err := controller.OpenStore(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return work(account.New(st))
+}
+
+// ofTenant does the same for one tenant, named by id or name.
+func (f adminFlags) ofTenant(ctx context.Context, e env, ref string, work func(*account.Service, uuid.UUID) error) error {
+	return f.accounts(ctx, e, func(s *account.Service) error {
+		t, err := s.Tenant(ctx, ref)
+		if err != nil {
+			return err
+		}
+		return work(s, t.ID)
+	})
+}
+
+// row is one line of a table: names and values in the order shown.
+type row []cell
+
+type cell struct {
+	name  string
+	value any
+}
+
+// print shows rows as a table, or as JSON: an array, or one object when single.
+func (f adminFlags) print(w io.Writer, single bool, rows ...row) error {
+	if f.JSON {
+		objects := make([]map[string]any, 0, len(rows))
+		for _, r := range rows {
+			object := make(map[string]any, len(r))
+			for _, c := range r {
+				object[c.name] = c.value
+			}
+			objects = append(objects, object)
+		}
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		if single && len(objects) == 1 {
+			return enc.Encode(objects[0])
+		}
+		return enc.Encode(objects)
+	}
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(w, "none")
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for i, r := range rows {
+		if i == 0 {
+			for _, c := range r {
+				_, _ = fmt.Fprint(tw, strings.ToUpper(strings.ReplaceAll(c.name, "_", " ")), "\t")
+			}
+			_, _ = fmt.Fprintln(tw)
+		}
+		for _, c := range r {
+			_, _ = fmt.Fprint(tw, show(c.value), "\t")
+		}
+		_, _ = fmt.Fprintln(tw)
+	}
+	return tw.Flush()
+}
+
+func show(v any) string {
+	switch v := v.(type) {
+	case *string:
+		if v == nil {
+			return "-"
+		}
+		return *v
+	case *uuid.UUID:
+		if v == nil {
+			return "-"
+		}
+		return v.String()
+	case []string:
+		if len(v) == 0 {
+			return "-"
+		}
+		return strings.Join(v, ",")
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+type migrateCmd struct {
+	configFlag
+}
+
+// Run migrates the database.
+func (cmd migrateCmd) Run(ctx context.Context, e env) error {
+	c, err := cmd.load(e)
+	if err != nil {
+		return err
+	}
+	if err := store.Migrate(ctx, c.Database.URL); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(e.stdout, "the schema is current")
+	return err
+}
+
+type tenantCmd struct {
+	Create tenantCreateCmd `cmd:"" help:"Create a tenant."`
+	List   tenantListCmd   `cmd:"" help:"List the tenants."`
+}
+
+type tenantCreateCmd struct {
+	adminFlags
+	Name    string `arg:"" help:"Its name."`
+	Privacy string `help:"standard, or strict: numbers encrypted and masked." enum:"standard,strict" default:"standard"`
+}
+
+// Run creates a tenant.
+func (cmd tenantCreateCmd) Run(ctx context.Context, e env) error {
+	return cmd.accounts(ctx, e, func(s *account.Service) error {
+		t, err := s.CreateTenant(ctx, cmd.Name, store.PrivacyMode(cmd.Privacy))
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, row{{"id", t.ID}, {"name", t.Name}, {"privacy_mode", t.PrivacyMode}})
+	})
+}
+
+type tenantListCmd struct {
+	adminFlags
+}
+
+// Run lists the tenants.
+func (cmd tenantListCmd) Run(ctx context.Context, e env) error {
+	return cmd.accounts(ctx, e, func(s *account.Service) error {
+		tenants, err := s.Tenants(ctx)
+		if err != nil {
+			return err
+		}
+		rows := make([]row, 0, len(tenants))
+		for _, t := range tenants {
+			rows = append(rows, row{{"id", t.ID}, {"name", t.Name}, {"privacy_mode", t.PrivacyMode}})
+		}
+		return cmd.print(e.stdout, false, rows...)
+	})
+}
+
+// ofTenantFlags are those of the commands on what belongs to a tenant.
+type ofTenantFlags struct {
+	adminFlags
+	Tenant string `help:"The tenant's id or name." required:""`
+}
+
+// target is the argument of the commands that change one thing.
+type target struct {
+	ofTenantFlags
+	ID string `arg:"" help:"Its id."`
+}
+
+func (t target) on(ctx context.Context, e env, work func(*account.Service, uuid.UUID, uuid.UUID) error) error {
+	id, err := uuid.Parse(t.ID)
+	if err != nil {
+		return fmt.Errorf("the id %q is no UUID", t.ID)
+	}
+	return t.ofTenant(ctx, e, t.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		return work(s, tenantID, id)
+	})
+}

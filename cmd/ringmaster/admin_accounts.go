@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+type userCmd struct {
+	Create  userCreateCmd  `cmd:"" help:"Create a user."`
+	List    userListCmd    `cmd:"" help:"List a tenant's users."`
+	Disable userDisableCmd `cmd:"" help:"Keep a user from signing in."`
+	Enable  userEnableCmd  `cmd:"" help:"Let a user sign in again."`
+}
+
+type userCreateCmd struct {
+	ofTenantFlags
+	Email       string `arg:"" help:"The address that the user signs in with."`
+	Password    string `help:"At least 8 characters; made and shown once when left out." env:"RINGMASTER_USER_PASSWORD"`
+	Role        string `help:"admin, supervisor or agent." enum:"admin,supervisor,agent" default:"agent"`
+	Extension   string `help:"The softphone's extension."`
+	DisplayName string `help:"The name shown."`
+	PhoneMode   string `help:"held: one leg kept between calls; on_hook: rung for each." enum:"held,on_hook" default:"held"`
+}
+
+// generatedPassword is the length of a password made here.
+const generatedPassword = 20
+
+// Run creates a user.
+func (cmd userCreateCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		in := account.UserInput{
+			Email: cmd.Email, Password: cmd.Password, Role: cmd.Role, Extension: cmd.Extension, DisplayName: cmd.DisplayName,
+			PhoneMode: cmd.PhoneMode,
+		}
+		if in.Password == "" {
+			in.Password = account.Random(generatedPassword)
+		}
+		u, err := s.CreateUser(ctx, tenantID, in)
+		if err != nil {
+			return err
+		}
+		r := userRow(u)
+		if cmd.Password == "" {
+			r = append(r, cell{"password", in.Password})
+		}
+		return cmd.print(e.stdout, true, r)
+	})
+}
+
+func userRow(u db.User) row {
+	return row{
+		{"id", u.ID}, {"email", u.Email}, {"role", u.Role}, {"extension", u.Extension}, {"phone_mode", u.PhoneMode},
+		{"is_active", u.IsActive},
+	}
+}
+
+type userListCmd struct {
+	ofTenantFlags
+}
+
+// Run lists users.
+func (cmd userListCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		users, err := s.Users(ctx, tenantID)
+		return printAll(cmd.adminFlags, e, users, err, userRow)
+	})
+}
+
+// printAll shows a list, or passes its error on.
+func printAll[T any](f adminFlags, e env, items []T, err error, toRow func(T) row) error {
+	if err != nil {
+		return err
+	}
+	rows := make([]row, 0, len(items))
+	for _, item := range items {
+		rows = append(rows, toRow(item))
+	}
+	return f.print(e.stdout, false, rows...)
+}
+
+type userDisableCmd struct {
+	target
+}
+
+// Run disables a user.
+func (cmd userDisableCmd) Run(ctx context.Context, e env) error {
+	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+		return s.SetUserActive(ctx, tenantID, id, false)
+	})
+}
+
+type userEnableCmd struct {
+	target
+}
+
+// Run enables a user.
+func (cmd userEnableCmd) Run(ctx context.Context, e env) error {
+	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+		return s.SetUserActive(ctx, tenantID, id, true)
+	})
+}
+
+type keyCmd struct {
+	Create keyCreateCmd `cmd:"" help:"Issue a key; its secret is shown once."`
+	List   keyListCmd   `cmd:"" help:"List a tenant's keys."`
+	Revoke keyRevokeCmd `cmd:"" help:"Revoke a key at once."`
+}
+
+type keyCreateCmd struct {
+	ofTenantFlags
+	Label       string   `arg:"" help:"What the key is for."`
+	Environment string   `help:"live, or test: never places calls." enum:"live,test" default:"live"`
+	Scope       []string `help:"A scope; may be repeated. None is full access, but ai_sessions:control_admin."`
+	Rate        int      `help:"Requests per minute." default:"600"`
+}
+
+// Run issues a key.
+func (cmd keyCreateCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		k, secret, err := s.CreateKey(ctx, tenantID, account.KeyInput{
+			Label: cmd.Label, Environment: cmd.Environment, Scopes: cmd.Scope, RatePerMin: cmd.Rate,
+		})
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, append(keyRow(k), cell{"key", secret.Key}))
+	})
+}
+
+func keyRow(k db.ApiKey) row {
+	return row{
+		{"id", k.ID}, {"label", k.Label}, {"environment", k.Environment}, {"key_prefix", k.KeyPrefix}, {"last_four", k.LastFour},
+		{"scopes", k.Scopes}, {"rate_limit_per_min", k.RateLimitPerMin}, {"is_active", k.IsActive},
+	}
+}
+
+type keyListCmd struct {
+	ofTenantFlags
+}
+
+// Run lists keys.
+func (cmd keyListCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		found, err := s.Keys(ctx, tenantID)
+		return printAll(cmd.adminFlags, e, found, err, keyRow)
+	})
+}
+
+type keyRevokeCmd struct {
+	target
+	Reason string `help:"Why." default:"revoked on the command line"`
+}
+
+// Run revokes a key.
+func (cmd keyRevokeCmd) Run(ctx context.Context, e env) error {
+	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+		return s.RevokeKey(ctx, tenantID, id, cmd.Reason)
+	})
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+type trunkCmd struct {
+	Create  trunkCreateCmd  `cmd:"" help:"Declare a trunk."`
+	List    trunkListCmd    `cmd:"" help:"List a tenant's trunks."`
+	Disable trunkDisableCmd `cmd:"" help:"Take a trunk out of use."`
+	Enable  trunkEnableCmd  `cmd:"" help:"Take a trunk into use again."`
+	Gateway trunkGatewayCmd `cmd:"" help:"Print the switch's gateway for a trunk that registers or authenticates."`
+}
+
+type trunkCreateCmd struct {
+	ofTenantFlags
+	Name         string `arg:"" help:"Its name."`
+	Host         string `help:"The carrier's host." required:""`
+	Port         int    `help:"Its SIP port." default:"5060"`
+	Transport    string `help:"udp, tcp or tls." enum:"udp,tcp,tls" default:"udp"`
+	Username     string `help:"For a carrier that asks for one."`
+	Password     string `help:"Kept encrypted." env:"RINGMASTER_TRUNK_PASSWORD"`
+	Register     bool   `help:"Register with the carrier."`
+	NumberFormat string `help:"How the carrier wants numbers: e164, national or 0national." enum:"e164,national,0national" default:"e164"`
+	MaxChannels  int    `help:"Calls at once." default:"10"`
+	CPS          int    `help:"New calls per second." default:"10"`
+	Priority     int    `help:"The lowest is tried first." default:"0"`
+}
+
+// Run declares a trunk.
+func (cmd trunkCreateCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		t, err := s.CreateTrunk(ctx, tenantID, account.TrunkInput{
+			Name: cmd.Name, Host: cmd.Host, Port: cmd.Port, Transport: cmd.Transport, Username: cmd.Username,
+			Password: cmd.Password, Register: cmd.Register, NumberFormat: cmd.NumberFormat, MaxChannels: cmd.MaxChannels,
+			CPS: cmd.CPS, Priority: cmd.Priority,
+		})
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, trunkRow(t))
+	})
+}
+
+func trunkRow(t db.Trunk) row {
+	return row{
+		{"id", t.ID}, {"name", t.Name}, {"host", t.Host}, {"port", t.Port}, {"transport", t.Transport},
+		{"number_format", t.NumberFormat}, {"max_channels", t.MaxChannels}, {"cps", t.Cps}, {"priority", t.Priority},
+		{"media_mode", t.MediaMode}, {"is_active", t.IsActive},
+	}
+}
+
+type trunkListCmd struct {
+	ofTenantFlags
+}
+
+// Run lists trunks.
+func (cmd trunkListCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		trunks, err := s.Trunks(ctx, tenantID)
+		return printAll(cmd.adminFlags, e, trunks, err, trunkRow)
+	})
+}
+
+type trunkDisableCmd struct {
+	target
+}
+
+// Run takes a trunk out of use.
+func (cmd trunkDisableCmd) Run(ctx context.Context, e env) error {
+	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+		return s.SetTrunkActive(ctx, tenantID, id, false)
+	})
+}
+
+type trunkEnableCmd struct {
+	target
+}
+
+// Run takes a trunk into use.
+func (cmd trunkEnableCmd) Run(ctx context.Context, e env) error {
+	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+		return s.SetTrunkActive(ctx, tenantID, id, true)
+	})
+}
+
+type trunkGatewayCmd struct {
+	target
+}
+
+// Run prints the gateway's XML, password included: for sip_profiles/external of the switch.
+func (cmd trunkGatewayCmd) Run(ctx context.Context, e env) error {
+	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+		g, err := s.Gateway(ctx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		text, err := g.XML()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(e.stdout, text)
+		return err
+	})
+}
+
+type numberCmd struct {
+	Create  numberCreateCmd  `cmd:"" help:"Give a number to a tenant."`
+	List    numberListCmd    `cmd:"" help:"List a tenant's numbers."`
+	Disable numberDisableCmd `cmd:"" help:"Refuse calls to a number."`
+	Enable  numberEnableCmd  `cmd:"" help:"Take calls to a number again."`
+}
+
+type numberCreateCmd struct {
+	ofTenantFlags
+	Number string     `arg:"" help:"Ten digits, or with 0, 91 or +91 before them."`
+	Label  string     `help:"What it is for."`
+	Flow   *uuid.UUID `help:"The flow that takes its calls; the tenant's default voice agent when left out."`
+	Trunk  *uuid.UUID `help:"The trunk that it belongs to."`
+}
+
+// Run gives a number to a tenant.
+func (cmd numberCreateCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.ofTenantFlags.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		n, err := s.CreateNumber(ctx, tenantID, account.NumberInput{
+			Number: cmd.Number, Label: cmd.Label, FlowID: cmd.Flow, TrunkID: cmd.Trunk,
+		})
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, numberRow(n))
+	})
+}
+
+func numberRow(n db.Number) row {
+	return row{
+		{"id", n.ID}, {"e164", n.E164}, {"label", n.Label}, {"flow_id", n.FlowID}, {"trunk_id", n.TrunkID},
+		{"is_active", n.IsActive},
+	}
+}
+
+type numberListCmd struct {
+	ofTenantFlags
+}
+
+// Run lists numbers.
+func (cmd numberListCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		numbers, err := s.Numbers(ctx, tenantID)
+		return printAll(cmd.adminFlags, e, numbers, err, numberRow)
+	})
+}
+
+type numberDisableCmd struct {
+	target
+}
+
+// Run refuses calls to a number.
+func (cmd numberDisableCmd) Run(ctx context.Context, e env) error {
+	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+		return s.SetNumberActive(ctx, tenantID, id, false)
+	})
+}
+
+type numberEnableCmd struct {
+	target
+}
+
+// Run takes calls to a number.
+func (cmd numberEnableCmd) Run(ctx context.Context, e env) error {
+	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+		return s.SetNumberActive(ctx, tenantID, id, true)
+	})
+}

@@ -1,0 +1,115 @@
+// Command ringmaster is the call controller and its tools: serve runs it beside a switch, dev and demo run it with
+// stand-ins, the others administer its database. `ringmaster --help` lists them.
+//
+// Exit codes: 0 done, 1 failed, 2 wrong usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the linker.
+var version = "unknown" //nolint:gochecknoglobals // the linker sets it
+
+// The exit codes of every command.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Run the controller."`
+	Dev     devCmd     `cmd:"" help:"Run everything on this machine: database, switch, carrier, voice AI and controller."`
+	Demo    demoCmd    `cmd:"" help:"Run a campaign end to end, and show what became of its calls."`
+	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date."`
+	Tenant  tenantCmd  `cmd:"" help:"Tenants."`
+	User    userCmd    `cmd:"" help:"Users, who sign in."`
+	Key     keyCmd     `cmd:"" help:"API keys."`
+	Trunk   trunkCmd   `cmd:"" help:"Carriers' trunks."`
+	Number  numberCmd  `cmd:"" help:"A tenant's own numbers."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+
+	WithPostgres withPostgresCmd `cmd:"" hidden:"" help:"Run a command beside a private PostgreSQL."`
+	StandIn      standInCmd      `cmd:"" hidden:"" help:"Run one of the stand-ins for the outside."`
+}
+
+// env is what a command sees of the world.
+type env struct {
+	stdout, stderr io.Writer
+	environ        []string
+}
+
+func main() {
+	// The first signal ends the work in order, the second at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	code := run(ctx, os.Args[1:], env{stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()})
+	stop()
+	os.Exit(code)
+}
+
+// exitError carries the exit code of a command that has said all there is to say.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// errHelp ends a run that only printed its help.
+var errHelp = errors.New("help was printed")
+
+func run(ctx context.Context, args []string, e env) (code int) {
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("ringmaster"),
+		kong.Description("A call controller beside FreeSWITCH."),
+		kong.UsageOnError(),
+		kong.Writers(e.stdout, e.stderr),
+		kong.Exit(func(int) { panic(errHelp) }), // kong's help wants to exit; see the recover below
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(e),
+	)
+	if err != nil {
+		fmt.Fprintln(e.stderr, "ringmaster:", err)
+		return exitFailed
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			if r != errHelp { //nolint:errorlint // a recovered value, not an error that was wrapped
+				panic(r)
+			}
+			code = exitDone
+		}
+	}()
+	command, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(e.stderr, "ringmaster: %v\nTry: ringmaster --help\n", err)
+		return exitUsage
+	}
+	err = command.Run()
+	var exit *exitError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &exit):
+		return exit.code
+	default:
+		fmt.Fprintln(e.stderr, "ringmaster:", err)
+		return exitFailed
+	}
+}
+
+type versionCmd struct{}
+
+// Run prints the version.
+func (versionCmd) Run(e env) error {
+	_, err := fmt.Fprintln(e.stdout, version)
+	return err
+}

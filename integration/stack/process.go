@@ -1,0 +1,114 @@
+package stack
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is a child that announces itself with one JSON line on its standard output. It is tied to this process by its
+// standard input: when that closes, it ends by itself.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	exited chan struct{}
+	err    error // set before exited is closed
+	stop   sync.Once
+}
+
+// ErrProcess says that a child ended by itself, or never said that it was ready.
+var ErrProcess = errors.New("child process failed")
+
+// spawn starts a child and decodes its announcement into ready (nil when it makes none).
+func spawn(ctx context.Context, name string, stderr io.Writer, ready any, binary string, args ...string) (*process, error) {
+	p := &process{name: name, exited: make(chan struct{})}
+	p.cmd = exec.Command(binary, args...) //nolint:gosec,noctx // our own binary; its life is longer than the context's
+	p.cmd.Stderr = stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's SIGINT is for the parent, which ends us in order
+	stdin, err := p.cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p.stdin = stdin
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	announced := make(chan error, 1)
+	go func() {
+		r := bufio.NewReader(stdout)
+		if ready != nil {
+			line, err := r.ReadBytes('\n')
+			if err == nil {
+				err = json.Unmarshal(line, ready)
+			}
+			announced <- err
+		}
+		_, _ = io.Copy(stderr, r)
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	if ready == nil {
+		return p, nil
+	}
+	select {
+	case err = <-announced:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrProcess, name, err), p.end(time.Second))
+	}
+	return p, nil
+}
+
+// end asks the child to end and kills it when it has not within the limit.
+func (p *process) end(limit time.Duration) error {
+	var err error
+	p.stop.Do(func() {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		_ = p.stdin.Close()
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		select {
+		case <-p.exited:
+		case <-timer.C:
+			_ = p.cmd.Process.Kill()
+			<-p.exited
+			err = fmt.Errorf("%w: %s did not end within %s", ErrProcess, p.name, limit)
+		}
+		var exit *exec.ExitError
+		if errors.As(p.err, &exit) && exit.ExitCode() > 0 {
+			err = errors.Join(err, fmt.Errorf("%w: %s: %w", ErrProcess, p.name, p.err))
+		}
+	})
+	return err
+}
+
+// kill ends the child at once, as a crash would.
+func (p *process) kill() error {
+	var err error
+	p.stop.Do(func() {
+		err = p.cmd.Process.Kill()
+		if errors.Is(err, os.ErrProcessDone) {
+			err = nil
+		}
+		<-p.exited
+		_ = p.stdin.Close()
+	})
+	return err
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
