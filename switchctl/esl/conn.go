@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -149,10 +149,10 @@ func (c *Conn) shutdown(reason error) {
 	// The reader sees the error as well; there is nothing more to tell.
 	_ = c.nc.Close()
 	// What came before the switch ended the connection is still handed over: a hang-up is often the last event.
-	c.queue.end(!errors.Is(reason, ErrDisconnected) && !errors.Is(reason, io.EOF))
+	c.queue.end(errors.Is(reason, ErrClosed) || errors.Is(reason, ErrOverflow))
 }
 
-// Send sends a command and waits for its reply. Op names are the command's first word, since the rest may hold what
+// Send sends a command and waits for its reply; errors name the command's first word only, since the rest may hold what
 // must not be logged. A context that is cancelled leaves the connection as it is, the reply is dropped when it comes; a
 // deadline that passes closes it with a *TimeoutError.
 func (c *Conn) Send(ctx context.Context, cmd command.Command) (Reply, error) {
@@ -226,18 +226,23 @@ func (c *Conn) write(text string, answer chan<- *reply) error {
 	}
 	c.writing = false
 	c.mu.Unlock()
-	if failed != nil {
-		c.shutdown(failed)
+	if failed == nil {
+		return nil
 	}
-	return failed
+	c.shutdown(failed)
+	return c.Err()
 }
 
 func (c *Conn) flush(buf []byte) error {
 	if err := c.nc.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
 	}
-	_, err := c.nc.Write(buf)
-	return err
+	if _, err := c.nc.Write(buf); errors.Is(err, os.ErrDeadlineExceeded) {
+		return &TimeoutError{Op: "write", After: c.timeout}
+	} else if err != nil {
+		return fmt.Errorf("write to the switch: %w", err)
+	}
+	return nil
 }
 
 // take gives the place of the oldest command that waits.

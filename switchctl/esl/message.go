@@ -82,11 +82,27 @@ func (m *Message) Encode() []byte {
 	return append(out, m.Body...)
 }
 
+// frameEscape escapes line breaks, the escape itself, and the spaces at the ends that a reader takes off.
 func frameEscape(value string) string {
-	if !strings.ContainsAny(value, "\r\n%") {
+	if !strings.ContainsAny(value, "\r\n%") && strings.Trim(value, " ") == value {
 		return value
 	}
-	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(value)
+	var out strings.Builder
+	for i := range len(value) {
+		switch b := value[i]; {
+		case b == '\r':
+			out.WriteString("%0D")
+		case b == '\n':
+			out.WriteString("%0A")
+		case b == '%':
+			out.WriteString("%25")
+		case b == ' ' && (i == 0 || i == len(value)-1):
+			out.WriteString("%20")
+		default:
+			out.WriteByte(b)
+		}
+	}
+	return out.String()
 }
 
 // ReadMessage reads one frame. It gives io.EOF when the input ends between two frames, io.ErrUnexpectedEOF when it ends

@@ -61,6 +61,8 @@ func (c *Conn) readLoop() error {
 			}
 		case TypeRudeRejected:
 			err = ErrRejected
+		case "":
+			err = &ProtocolError{Reason: "frame without a Content-Type: " + excerpt(string(head))}
 		default:
 			// The frame's limits are known, so a type that we never asked for does no harm.
 			if _, err = readBody(c.br, head); err == nil && !unknown {
