@@ -82,7 +82,7 @@ func (s *Service) Tenant(ctx context.Context, ref string) (db.Tenant, error) {
 // in a campaign's calling_window.
 func (s *Service) SetCallingWindow(ctx context.Context, tenantID uuid.UUID, window json.RawMessage) error {
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
-		return tx.Q.SetTenantCallingWindow(ctx, db.SetTenantCallingWindowParams{TenantID: tenantID, CallingWindow: window})
+		return tx.Q.SetTenantCallingWindow(ctx, window, tenantID)
 	})
 	return translate("set the calling window", err)
 }
@@ -142,7 +142,7 @@ func (s *Service) Users(ctx context.Context, tenantID uuid.UUID) ([]db.User, err
 // SetUserActive lets a user sign in, or not.
 func (s *Service) SetUserActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
 	return one(ctx, s.store, tenantID, "set user active", func(q *db.Queries) (int64, error) {
-		return q.SetUserActive(ctx, db.SetUserActiveParams{TenantID: tenantID, ID: id, IsActive: active})
+		return q.SetUserActive(ctx, active, tenantID, id)
 	})
 }
 
@@ -195,7 +195,7 @@ func (s *Service) Keys(ctx context.Context, tenantID uuid.UUID) ([]db.ApiKey, er
 // RevokeKey ends a key at once.
 func (s *Service) RevokeKey(ctx context.Context, tenantID, id uuid.UUID, reason string) error {
 	return one(ctx, s.store, tenantID, "revoke key", func(q *db.Queries) (int64, error) {
-		return q.RevokeAPIKey(ctx, db.RevokeAPIKeyParams{TenantID: tenantID, ID: id, RevokeReason: optional(reason)})
+		return q.RevokeAPIKey(ctx, optional(reason), tenantID, id)
 	})
 }
 

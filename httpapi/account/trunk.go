@@ -109,7 +109,7 @@ func (s *Service) Trunks(ctx context.Context, tenantID uuid.UUID) ([]db.Trunk, e
 // SetTrunkActive takes a trunk into use, or out of it.
 func (s *Service) SetTrunkActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
 	return one(ctx, s.store, tenantID, "set trunk active", func(q *db.Queries) (int64, error) {
-		return q.SetTrunkActive(ctx, db.SetTrunkActiveParams{TenantID: tenantID, ID: id, IsActive: active})
+		return q.SetTrunkActive(ctx, active, tenantID, id)
 	})
 }
 
@@ -117,7 +117,7 @@ func (s *Service) SetTrunkActive(ctx context.Context, tenantID, id uuid.UUID, ac
 func (s *Service) Gateway(ctx context.Context, tenantID, id uuid.UUID) (conf.Gateway, error) {
 	var t db.Trunk
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
-		t, err = tx.Q.GetTrunk(ctx, db.GetTrunkParams{TenantID: tenantID, ID: id})
+		t, err = tx.Q.GetTrunk(ctx, tenantID, id)
 		return err
 	})
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Service) Numbers(ctx context.Context, tenantID uuid.UUID) ([]db.Number,
 // SetNumberActive takes a number into use, or out of it.
 func (s *Service) SetNumberActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
 	return one(ctx, s.store, tenantID, "set number active", func(q *db.Queries) (int64, error) {
-		return q.SetNumberActive(ctx, db.SetNumberActiveParams{TenantID: tenantID, ID: id, IsActive: active})
+		return q.SetNumberActive(ctx, active, tenantID, id)
 	})
 }
 
