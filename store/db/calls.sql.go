@@ -258,17 +258,6 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 	return i, err
 }
 
-const callTenantPrivacy = `-- name: CallTenantPrivacy :one
-SELECT privacy_mode FROM tenants WHERE id = $1
-`
-
-func (q *Queries) CallTenantPrivacy(ctx context.Context, tenantID uuid.UUID) (string, error) {
-	row := q.db.QueryRow(ctx, callTenantPrivacy, tenantID)
-	var privacy_mode string
-	err := row.Scan(&privacy_mode)
-	return privacy_mode, err
-}
-
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
 SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at FROM calls
 WHERE node = $1::text AND status NOT IN ('completed', 'failed')
@@ -340,13 +329,13 @@ func (q *Queries) LiveUnitDelete(ctx context.Context, tenantID uuid.UUID, unitID
 	return result.RowsAffected(), nil
 }
 
-const liveUnitSetTrunk = `-- name: LiveUnitSetTrunk :execrows
+const liveUnitOfCallSetTrunk = `-- name: LiveUnitOfCallSetTrunk :execrows
 UPDATE live_calls SET trunk_id = $1
-WHERE tenant_id = $2 AND unit_id = $3
+WHERE tenant_id = $2 AND call_id = $3 AND kind = 'call'
 `
 
-func (q *Queries) LiveUnitSetTrunk(ctx context.Context, trunkID *uuid.UUID, tenantID uuid.UUID, unitID uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, liveUnitSetTrunk, trunkID, tenantID, unitID)
+func (q *Queries) LiveUnitOfCallSetTrunk(ctx context.Context, trunkID *uuid.UUID, tenantID uuid.UUID, callID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, liveUnitOfCallSetTrunk, trunkID, tenantID, callID)
 	if err != nil {
 		return 0, err
 	}
@@ -371,43 +360,6 @@ SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id,
 
 func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]LiveCall, error) {
 	rows, err := q.db.Query(ctx, liveUnitsOfCall, tenantID, callID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []LiveCall{}
-	for rows.Next() {
-		var i LiveCall
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.UnitID,
-			&i.CallID,
-			&i.Kind,
-			&i.CampaignID,
-			&i.VoiceAgentID,
-			&i.TrunkID,
-			&i.Node,
-			&i.OpenedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const liveUnitsOrphaned = `-- name: LiveUnitsOrphaned :many
-SELECT l.tenant_id, l.unit_id, l.call_id, l.kind, l.campaign_id, l.voice_agent_id, l.trunk_id, l.node, l.opened_at FROM live_calls l
-JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.call_id
-WHERE l.node = $1 AND c.status IN ('completed', 'failed')
-`
-
-// Units of a node whose call is closed: only a fault can leave one.
-func (q *Queries) LiveUnitsOrphaned(ctx context.Context, node string) ([]LiveCall, error) {
-	rows, err := q.db.Query(ctx, liveUnitsOrphaned, node)
 	if err != nil {
 		return nil, err
 	}

@@ -18,9 +18,9 @@ WHERE tenant_id = @tenant_id AND id = @id AND status = 'answered';
 UPDATE calls SET trunk_id = sqlc.narg('trunk_id')
 WHERE tenant_id = @tenant_id AND id = @id AND status IN ('dialing', 'ringing');
 
--- name: LiveUnitSetTrunk :execrows
+-- name: LiveUnitOfCallSetTrunk :execrows
 UPDATE live_calls SET trunk_id = sqlc.narg('trunk_id')
-WHERE tenant_id = @tenant_id AND unit_id = @unit_id;
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND kind = 'call';
 
 -- name: CallLockOpen :one
 SELECT * FROM calls
@@ -43,12 +43,6 @@ DELETE FROM live_calls WHERE tenant_id = @tenant_id AND unit_id = @unit_id;
 -- name: LiveUnitsOfCall :many
 SELECT * FROM live_calls WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY opened_at;
 
--- name: LiveUnitsOrphaned :many
--- Units of a node whose call is closed: only a fault can leave one.
-SELECT l.* FROM live_calls l
-JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.call_id
-WHERE l.node = @node AND c.status IN ('completed', 'failed');
-
 -- name: CallsOpenOfNode :many
 SELECT * FROM calls
 WHERE node = @node::text AND status NOT IN ('completed', 'failed')
@@ -59,6 +53,3 @@ SELECT status, disposition FROM calls WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: CallLeadContext :one
 SELECT id, name, crm_lead_id, metadata, custom_fields FROM leads WHERE tenant_id = @tenant_id AND id = @id;
-
--- name: CallTenantPrivacy :one
-SELECT privacy_mode FROM tenants WHERE id = @tenant_id;

@@ -1,0 +1,147 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// ledger is what calls are written to. Every method is one transaction, and doing it twice changes nothing.
+// An error that is store.ErrUnavailable is tried again by the call's journal.
+type ledger interface {
+	Ringing(ctx context.Context, call db.Call, at time.Time) error
+	// Answered commits the answer with call.answered.
+	Answered(ctx context.Context, call db.Call, at time.Time) error
+	AgentConnected(ctx context.Context, call db.Call, at time.Time) error
+	// Rerouted moves the call's unit to another trunk.
+	Rerouted(ctx context.Context, call db.Call, trunk *uuid.UUID) error
+
+	// StartSession takes a unit of the voice agent when the call's own doesn't count against it yet (errAgentBusy),
+	// and writes session and token.
+	StartSession(ctx context.Context, s sessionStart) (sessionGrant, error)
+	// ResumeSession reads what a session needs that outlived a crash.
+	ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (sessionGrant, error)
+	// SessionOpened commits ai_session.started.
+	SessionOpened(ctx context.Context, call db.Call, session db.AiSession) error
+	// EndSession commits the outcome with ai_session.transferred, when it was, and ai_session.ended.
+	EndSession(ctx context.Context, call db.Call, end sessionEnd) error
+	AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbackToken) error
+	AppendLog(ctx context.Context, call db.Call, session uuid.UUID, entry logEntry) error
+	// AddRecordingPart puts a file on the timeline of the call's recording.
+	AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error
+
+	ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error
+	// Close commits the final record with all that follows from it. It does nothing on a closed call.
+	Close(ctx context.Context, c closing) error
+
+	// CallState tells a call's status and disposition; store.ErrNotFound when the tenant has no such call.
+	CallState(ctx context.Context, tenant, call uuid.UUID) (status string, disposition *string, err error)
+	// OpenCalls lists the node's calls that are not closed.
+	OpenCalls(ctx context.Context, node string) ([]openCall, error)
+	// NodeStarted and NodeSeen keep the node's row. NodeStarted gives the switch's Core-UUID as it was seen last.
+	NodeStarted(ctx context.Context, node string, at time.Time) (coreUUID string, err error)
+	NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error
+}
+
+// sessionStart asks for an AI session.
+type sessionStart struct {
+	call  db.Call
+	agent db.VoiceAgent
+	id    uuid.UUID
+	at    time.Time
+	token callbackToken
+}
+
+// sessionGrant is what an AI session runs with.
+type sessionGrant struct {
+	session db.AiSession
+	agent   db.VoiceAgent
+	token   callbackToken
+	// authToken is the bearer of the WebSocket upgrade; empty for none.
+	authToken string
+	lead      *leadContext
+	// from and to are revealed: the voice agent gets them for the duration of the call.
+	from, to string
+}
+
+// leadContext is what the metadata frame tells of a lead.
+type leadContext struct {
+	ID           uuid.UUID       `json:"id"`
+	Name         *string         `json:"name"`
+	CRMLeadID    *string         `json:"crm_lead_id"`
+	Metadata     json.RawMessage `json:"metadata"`
+	CustomFields json.RawMessage `json:"custom_fields"`
+}
+
+// sessionOutcome is how an AI session ended, as the interface document names it.
+type sessionOutcome string
+
+const (
+	sessionHangup          sessionOutcome = "hangup"
+	sessionError           sessionOutcome = "error"
+	sessionTimeout         sessionOutcome = "timeout"
+	sessionTransferredE164 sessionOutcome = "transferred_e164"
+)
+
+// transferred reports whether the caller went on to somebody else.
+func (o sessionOutcome) transferred() bool {
+	switch o {
+	case sessionTransferredE164, "transferred_agent", "transferred_sip_uri":
+		return true
+	case sessionHangup, sessionError, sessionTimeout:
+		return false
+	}
+	return false
+}
+
+// sessionEnd ends an AI session.
+type sessionEnd struct {
+	session uuid.UUID
+	outcome sessionOutcome
+	at      time.Time
+	// final is kept as metadata.final; nil leaves it.
+	final json.RawMessage
+	// revoke takes the session's tokens back.
+	revoke bool
+	// transfer is set when the outcome is a transfer.
+	transfer *transferFacts
+}
+
+// transferFacts are the members of ai_session.transferred.
+type transferFacts struct {
+	destinationType string
+	destination     string
+	metadata        json.RawMessage
+}
+
+// logEntry is one entry of an AI session's log.
+type logEntry struct {
+	At       time.Time       `json:"at"`
+	Source   string          `json:"source"`
+	Type     string          `json:"type"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+// closing is the commit that ends a call.
+type closing struct {
+	call    db.Call
+	record  finalRecord
+	outcome sessionOutcome // of a session that is still active
+	// recorded is the media server's file, when there is one; recordErr says why it is not whole.
+	recorded  *media.RecordingInfo
+	recordErr string
+}
+
+// openCall is a call that a controller before us, or we, did not close.
+type openCall struct {
+	call db.Call
+	// session is the call's newest; nil when it never had one.
+	session *db.AiSession
+	// transferUnit is the second leg's channel UUID; nil when there is none.
+	transferUnit *uuid.UUID
+}

@@ -1,0 +1,115 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// The payloads of the events that a call emits (interface document 6.2, and lead_metadata of CONTRACT 3).
+type (
+	answeredPayload struct {
+		CallID        uuid.UUID       `json:"call_id"`
+		AnswerTime    time.Time       `json:"answer_time"`
+		AnsweredByAMD string          `json:"answered_by_amd"`
+		LeadMetadata  json.RawMessage `json:"lead_metadata"`
+	}
+	endedPayload struct {
+		CallID         uuid.UUID        `json:"call_id"`
+		EndTime        time.Time        `json:"end_time"`
+		HangupCause    *string          `json:"hangup_cause"`
+		TotalDurationS *int             `json:"total_duration_s"`
+		TalkDurationS  *int             `json:"talk_duration_s"`
+		Disposition    *string          `json:"disposition"`
+		CRMLeadID      *string          `json:"crm_lead_id"`
+		Status         string           `json:"status"`
+		Recording      recordingPayload `json:"recording"`
+		LeadMetadata   json.RawMessage  `json:"lead_metadata"`
+	}
+	recordingPayload struct {
+		Available bool `json:"available"`
+	}
+	sessionStartedPayload struct {
+		CallID          uuid.UUID `json:"call_id"`
+		VoiceAgentID    uuid.UUID `json:"voice_agent_id"`
+		ExternalAgentID *string   `json:"external_agent_id"`
+		WSURL           string    `json:"ws_url"`
+		StartedAt       time.Time `json:"started_at"`
+	}
+	sessionEndedPayload struct {
+		CallID       uuid.UUID       `json:"call_id"`
+		VoiceAgentID uuid.UUID       `json:"voice_agent_id"`
+		EndedAt      time.Time       `json:"ended_at"`
+		Outcome      string          `json:"outcome"`
+		Metadata     json.RawMessage `json:"metadata"`
+	}
+	sessionTransferredPayload struct {
+		CallID          uuid.UUID       `json:"call_id"`
+		VoiceAgentID    uuid.UUID       `json:"voice_agent_id"`
+		DestinationType string          `json:"destination_type"`
+		Destination     string          `json:"destination"`
+		TransferredAt   time.Time       `json:"transferred_at"`
+		Metadata        json.RawMessage `json:"metadata"`
+	}
+)
+
+func emit(ctx context.Context, tx *store.Tx, call db.Call, typ store.EventType, at time.Time, data any) error {
+	_, err := tx.Emit(ctx, store.Event{
+		TenantID: call.TenantID, Type: typ, At: at, CallID: &call.ID, CampaignID: call.CampaignID, Data: data,
+	})
+	return err
+}
+
+func leadMetadata(lead *leadContext) json.RawMessage {
+	if lead == nil {
+		return orNull(nil)
+	}
+	return lead.Metadata
+}
+
+func emitAnswered(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, lead *leadContext) error {
+	return emit(ctx, tx, call, store.EventCallAnswered, at, answeredPayload{
+		CallID: call.ID, AnswerTime: at.UTC(), AnsweredByAMD: "human", LeadMetadata: leadMetadata(lead),
+	})
+}
+
+func emitEnded(ctx context.Context, tx *store.Tx, call db.Call, lead *leadContext) error {
+	var crm *string
+	if lead != nil {
+		crm = lead.CRMLeadID
+	}
+	return emit(ctx, tx, call, store.EventCallEnded, *call.EndTime, endedPayload{
+		CallID: call.ID, EndTime: call.EndTime.UTC(), HangupCause: call.HangupCause,
+		TotalDurationS: DurationSeconds(call.DialTime, call.EndTime),
+		TalkDurationS:  DurationSeconds(call.AnswerTime, call.EndTime),
+		Disposition:    call.Disposition, CRMLeadID: crm, Status: call.Status, LeadMetadata: leadMetadata(lead),
+	})
+}
+
+func emitSessionStarted(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSession) error {
+	return emit(ctx, tx, call, store.EventAISessionStarted, s.StartedAt, sessionStartedPayload{
+		CallID: call.ID, VoiceAgentID: s.VoiceAgentID, ExternalAgentID: s.ExternalAgentID, WSURL: s.WsUrl,
+		StartedAt: s.StartedAt.UTC(),
+	})
+}
+
+func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSession, end sessionEnd) error {
+	if end.transfer != nil {
+		err := emit(ctx, tx, call, store.EventAISessionTransferred, end.at, sessionTransferredPayload{
+			CallID: call.ID, VoiceAgentID: s.VoiceAgentID, DestinationType: end.transfer.destinationType,
+			Destination: end.transfer.destination, TransferredAt: end.at.UTC(), Metadata: orNull(end.transfer.metadata),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return emit(ctx, tx, call, store.EventAISessionEnded, end.at, sessionEndedPayload{
+		CallID: call.ID, VoiceAgentID: s.VoiceAgentID, EndedAt: end.at.UTC(), Outcome: string(end.outcome),
+		Metadata: orNull(s.Metadata),
+	})
+}

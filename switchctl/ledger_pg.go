@@ -1,0 +1,236 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// errAgentBusy says that a voice agent's max_concurrent is reached.
+var errAgentBusy = errors.New("switchctl: voice agent has no free unit")
+
+// AuthTokenContext is the context under which a voice agent's auth token is sealed.
+func AuthTokenContext(voiceAgentID uuid.UUID) string {
+	return "auth token of voice agent " + voiceAgentID.String()
+}
+
+// pgLedger writes calls to PostgreSQL.
+type pgLedger struct {
+	st      *store.Store
+	handler AnswerHandler
+}
+
+func (l *pgLedger) Ringing(ctx context.Context, call db.Call, at time.Time) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		_, err := tx.Q.CallMarkRinging(ctx, at, call.TenantID, call.ID)
+		return err
+	})
+}
+
+func (l *pgLedger) Answered(ctx context.Context, call db.Call, at time.Time) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		row, err := tx.Q.CallMarkAnswered(ctx, at, call.TenantID, call.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // it is answered or closed already
+		}
+		if err != nil {
+			return err
+		}
+		lead, err := leadOf(ctx, tx, row)
+		if err != nil {
+			return err
+		}
+		return emitAnswered(ctx, tx, row, at, lead)
+	})
+}
+
+func (l *pgLedger) AgentConnected(ctx context.Context, call db.Call, at time.Time) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		_, err := tx.Q.CallMarkAgentConnected(ctx, at, call.TenantID, call.ID)
+		return err
+	})
+}
+
+func (l *pgLedger) Rerouted(ctx context.Context, call db.Call, trunk *uuid.UUID) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		if _, err := tx.Q.CallSetTrunk(ctx, trunk, call.TenantID, call.ID); err != nil {
+			return err
+		}
+		_, err := tx.Q.LiveUnitOfCallSetTrunk(ctx, trunk, call.TenantID, call.ID)
+		return err
+	})
+}
+
+func (l *pgLedger) ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error {
+	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		_, err := tx.Q.LiveUnitDelete(ctx, tenant, unit)
+		return err
+	})
+}
+
+func (l *pgLedger) CallState(ctx context.Context, tenant, call uuid.UUID) (string, *string, error) {
+	var row db.CallStatusByIDRow
+	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.CallStatusByID(ctx, tenant, call)
+		return err
+	})
+	return row.Status, row.Disposition, err
+}
+
+// Close commits the final record: row, units, AI session, events, recording and the handler's part in one transaction.
+func (l *pgLedger) Close(ctx context.Context, c closing) error {
+	return l.st.InTenant(ctx, c.call.TenantID, func(tx *store.Tx) error {
+		before, err := tx.Q.CallLockOpen(ctx, c.call.TenantID, c.call.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // closed already
+		}
+		if err != nil {
+			return err
+		}
+		lead, err := leadOf(ctx, tx, before)
+		if err != nil {
+			return err
+		}
+		rec := c.record
+		if rec.AnswerTime != nil && before.AnswerTime == nil {
+			if err := emitAnswered(ctx, tx, before, *rec.AnswerTime, lead); err != nil {
+				return err
+			}
+		}
+		row, err := tx.Q.CallClose(ctx, db.CallCloseParams{
+			TenantID: before.TenantID, ID: before.ID, Status: rec.Status(), RingTime: rec.RingTime,
+			AnswerTime: rec.AnswerTime, EndTime: rec.EndTime, HangupCause: rec.Cause,
+			HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus,
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Q.LiveUnitsDeleteOfCall(ctx, row.TenantID, row.ID); err != nil {
+			return err
+		}
+		if err := endActiveSession(ctx, tx, row, c.outcome); err != nil {
+			return err
+		}
+		if err := emitEnded(ctx, tx, row, lead); err != nil {
+			return err
+		}
+		if err := finishRecording(ctx, tx, row, c); err != nil {
+			return err
+		}
+		return l.handler.Ended(ctx, tx, row)
+	})
+}
+
+// endActiveSession ends the session that the call's end has ended.
+func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, outcome sessionOutcome) error {
+	session, err := tx.Q.SessionActiveOfCall(ctx, call.TenantID, call.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	agent, err := tx.Q.SessionVoiceAgent(ctx, call.TenantID, session.VoiceAgentID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if outcome == "" {
+		outcome = sessionHangup
+	}
+	return endSession(ctx, tx, call, sessionEnd{
+		session: session.ID, outcome: outcome, at: *call.EndTime, revoke: agent.TokenLifetime == lifetimeSocket,
+	})
+}
+
+func (l *pgLedger) OpenCalls(ctx context.Context, node string) ([]openCall, error) {
+	var open []openCall
+	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
+		open = nil
+		calls, err := tx.Q.CallsOpenOfNode(ctx, node)
+		if err != nil {
+			return err
+		}
+		for _, call := range calls {
+			o := openCall{call: call}
+			session, err := tx.Q.SessionLastOfCall(ctx, call.TenantID, call.ID)
+			if err == nil {
+				o.session = &session
+			} else if !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			units, err := tx.Q.LiveUnitsOfCall(ctx, call.TenantID, call.ID)
+			if err != nil {
+				return err
+			}
+			for _, unit := range units {
+				if unit.Kind == "transfer" {
+					o.transferUnit = &unit.UnitID
+				}
+			}
+			open = append(open, o)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("switchctl: list open calls: %w", err)
+	}
+	return open, nil
+}
+
+func (l *pgLedger) NodeStarted(ctx context.Context, node string, at time.Time) (string, error) {
+	core := ""
+	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
+		row, err := tx.Q.NodeGet(ctx, node)
+		if err == nil && row.SwitchCoreUuid != nil {
+			core = *row.SwitchCoreUuid
+		} else if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		return tx.Q.NodeStart(ctx, node, at)
+	})
+	return core, err
+}
+
+func (l *pgLedger) NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error {
+	return l.st.InSystem(ctx, func(tx *store.Tx) error {
+		var core *string
+		if coreUUID != "" {
+			core = &coreUUID
+		}
+		return tx.Q.NodeSeen(ctx, at, core, node)
+	})
+}
+
+// leadOf reads what events tell of the call's lead; nil without one.
+func leadOf(ctx context.Context, tx *store.Tx, call db.Call) (*leadContext, error) {
+	if call.LeadID == nil {
+		return nil, nil //nolint:nilnil // a call without a lead is no error
+	}
+	row, err := tx.Q.CallLeadContext(ctx, call.TenantID, *call.LeadID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil //nolint:nilnil // the lead was deleted meanwhile
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &leadContext{
+		ID: row.ID, Name: row.Name, CRMLeadID: row.CrmLeadID, Metadata: orNull(row.Metadata),
+		CustomFields: orNull(row.CustomFields),
+	}, nil
+}
+
+// orNull keeps an absent JSON value encodable.
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}

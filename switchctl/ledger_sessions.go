@@ -1,0 +1,189 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+func (l *pgLedger) StartSession(ctx context.Context, s sessionStart) (sessionGrant, error) {
+	g := sessionGrant{agent: s.agent, token: s.token}
+	err := l.st.InTenant(ctx, s.call.TenantID, func(tx *store.Tx) error {
+		if _, err := tx.Q.CallLockOpen(ctx, s.call.TenantID, s.call.ID); err != nil {
+			if errors.Is(err, store.ErrNotFound) {
+				return ErrCallEnded
+			}
+			return err
+		}
+		existing, err := tx.Q.SessionActiveOfCall(ctx, s.call.TenantID, s.call.ID)
+		switch {
+		case err == nil && existing.ID == s.id:
+			g.session = existing // the commit before this try did arrive
+		case err == nil:
+			return fmt.Errorf("switchctl: start AI session: call has another that is active: %s", existing.ID)
+		case !errors.Is(err, store.ErrNotFound):
+			return err
+		default:
+			if g.session, err = insertSession(ctx, tx, s); err != nil {
+				return err
+			}
+		}
+		return l.complete(ctx, tx, s.call, &g)
+	})
+	return g, err
+}
+
+func insertSession(ctx context.Context, tx *store.Tx, s sessionStart) (db.AiSession, error) {
+	if err := takeAgentUnit(ctx, tx, s); err != nil {
+		return db.AiSession{}, err
+	}
+	session, err := tx.Q.SessionInsert(ctx, db.SessionInsertParams{
+		TenantID: s.call.TenantID, ID: s.id, CallID: s.call.ID, VoiceAgentID: s.agent.ID,
+		ExternalAgentID: s.agent.ExternalAgentID, WsUrl: s.agent.WsUrl, StartedAt: s.at, TokenJti: &s.token.jti,
+	})
+	if err != nil {
+		return db.AiSession{}, err
+	}
+	return session, insertToken(ctx, tx, s.call, s.id, s.token)
+}
+
+// takeAgentUnit counts the call against the voice agent, unless the gate has done so.
+func takeAgentUnit(ctx context.Context, tx *store.Tx, s sessionStart) error {
+	if s.call.VoiceAgentID != nil && *s.call.VoiceAgentID == s.agent.ID {
+		return nil
+	}
+	limit, err := tx.Q.SessionVoiceAgentLock(ctx, s.call.TenantID, s.agent.ID)
+	if err != nil {
+		return err
+	}
+	used, err := tx.Q.LiveUnitVoiceAgentUsage(ctx, s.call.TenantID, s.agent.ID, s.call.ID)
+	if err != nil {
+		return err
+	}
+	if used >= int64(limit) {
+		return errAgentBusy
+	}
+	if _, err := tx.Q.LiveUnitSetVoiceAgent(ctx, s.agent.ID, s.call.TenantID, s.call.ID); err != nil {
+		return err
+	}
+	_, err = tx.Q.CallSetVoiceAgent(ctx, s.agent.ID, s.call.TenantID, s.call.ID)
+	return err
+}
+
+func insertToken(ctx context.Context, tx *store.Tx, call db.Call, session uuid.UUID, t callbackToken) error {
+	return tx.Q.CallbackTokenInsert(ctx, db.CallbackTokenInsertParams{
+		TenantID: call.TenantID, Jti: t.jti, CallID: call.ID, SessionID: session, Jwt: t.jwt, Scope: CallbackScope,
+		ExpiresAt: t.expiresAt,
+	})
+}
+
+func (l *pgLedger) ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (sessionGrant, error) {
+	g := sessionGrant{session: session}
+	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		agent, err := tx.Q.SessionVoiceAgent(ctx, call.TenantID, session.VoiceAgentID)
+		if err != nil {
+			return err
+		}
+		g.agent = agent
+		g.agent.WsUrl = session.WsUrl // the session goes on where it began
+		if session.TokenJti != nil {
+			g.token.jti = *session.TokenJti
+			if g.token.expiresAt, err = tx.Q.CallbackTokenExpiry(ctx, call.TenantID, g.token.jti); err != nil {
+				return err
+			}
+		}
+		return l.complete(ctx, tx, call, &g)
+	})
+	return g, err
+}
+
+// complete adds what the metadata frame and the dial need.
+func (l *pgLedger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *sessionGrant) error {
+	var err error
+	if g.lead, err = leadOf(ctx, tx, call); err != nil {
+		return err
+	}
+	g.from, g.to = call.FromNumber.Reveal(), call.ToNumber.Reveal()
+	if len(call.PeerSealed) > 0 {
+		// A strict tenant's row shows the mask; the voice agent gets the number while the call lasts.
+		peer, err := tx.OpenPhone(ctx, call.TenantID, call.PeerSealed)
+		if err != nil {
+			return err
+		}
+		if call.Direction == directionInbound {
+			g.from = peer.E164()
+		} else {
+			g.to = peer.E164()
+		}
+	}
+	if len(g.agent.AuthTokenSealed) > 0 {
+		plain, err := l.st.Unseal(AuthTokenContext(g.agent.ID), g.agent.AuthTokenSealed)
+		if err != nil {
+			return fmt.Errorf("switchctl: open the voice agent's auth token: %w", err)
+		}
+		g.authToken = string(plain)
+	}
+	return nil
+}
+
+func (l *pgLedger) SessionOpened(ctx context.Context, call db.Call, session db.AiSession) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return emitSessionStarted(ctx, tx, call, session)
+	})
+}
+
+func (l *pgLedger) EndSession(ctx context.Context, call db.Call, end sessionEnd) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return endSession(ctx, tx, call, end)
+	})
+}
+
+func endSession(ctx context.Context, tx *store.Tx, call db.Call, end sessionEnd) error {
+	session, err := tx.Q.SessionEnd(ctx, db.SessionEndParams{
+		TenantID: call.TenantID, ID: end.session, Outcome: string(end.outcome), EndedAt: end.at, Final: end.final,
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // ended already
+	}
+	if err != nil {
+		return err
+	}
+	if end.revoke {
+		if _, err := tx.Q.CallbackTokenRevokeOfSession(ctx, end.at, call.TenantID, end.session); err != nil {
+			return err
+		}
+	}
+	return emitSessionEnded(ctx, tx, call, session, end)
+}
+
+func (l *pgLedger) AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbackToken) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		if err := insertToken(ctx, tx, call, session, token); err != nil {
+			return err
+		}
+		_, err := tx.Q.SessionSetToken(ctx, token.jti, call.TenantID, session)
+		return err
+	})
+}
+
+func (l *pgLedger) AppendLog(ctx context.Context, call db.Call, session uuid.UUID, entry logEntry) error {
+	if entry.At.IsZero() {
+		entry.At = time.Now()
+	}
+	entry.At, entry.Metadata = entry.At.UTC(), orNull(entry.Metadata)
+	raw, err := json.Marshal(entry)
+	if err != nil {
+		return fmt.Errorf("switchctl: encode log entry: %w", err)
+	}
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		_, err := tx.Q.SessionAppendLog(ctx, raw, call.TenantID, session)
+		return err
+	})
+}
