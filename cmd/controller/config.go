@@ -88,7 +88,8 @@ type SecurityConfig struct {
 
 // DialingConfig is what bounds every call out of this deployment.
 type DialingConfig struct {
-	DNCFiles     []string      `koanf:"dnc_files"` // the regulator's CSV files, or folders of them
+	DNCPath      string        `koanf:"dnc_path"`     // the regulator's CSV file, or a folder of them
+	DNCPatterns  []string      `koanf:"dnc_patterns"` // ten-digit patterns, ? any digit, of numbers barred wholesale
 	WindowFrom   string        `koanf:"window_from"`
 	WindowTo     string        `koanf:"window_to"` // no campaign's window is wider
 	Timezone     string        `koanf:"timezone"`
@@ -251,6 +252,9 @@ func (c Config) validateMedia(f *faults) {
 // clockTime is HH:MM, 24:00 included.
 var clockTime = regexp.MustCompile(`^(([01]\d|2[0-3]):[0-5]\d|24:00)$`)
 
+// dncPattern is ten digits, ? standing for any.
+var dncPattern = regexp.MustCompile(`^[0-9?]{10}$`)
+
 func (c Config) validateDialing(f *faults) {
 	for key, v := range map[string]string{"dialing.window_from": c.Dialing.WindowFrom, "dialing.window_to": c.Dialing.WindowTo} {
 		if !clockTime.MatchString(v) {
@@ -264,9 +268,14 @@ func (c Config) validateDialing(f *faults) {
 		f.add("dialing.timezone", "%q is no zone", c.Dialing.Timezone)
 	}
 	positive(f, "dialing.poll", c.Dialing.Poll)
-	for _, p := range c.Dialing.DNCFiles {
-		if _, err := os.Stat(p); err != nil {
-			f.add("dialing.dnc_files", "%s", err)
+	if c.Dialing.DNCPath == "" {
+		f.add("dialing.dnc_path", "is required: without a registry nothing is dialed")
+	} else if _, err := os.Stat(c.Dialing.DNCPath); err != nil {
+		f.add("dialing.dnc_path", "%s", err)
+	}
+	for _, p := range c.Dialing.DNCPatterns {
+		if !dncPattern.MatchString(p) {
+			f.add("dialing.dnc_patterns", "%q is not ten digits or question marks", p)
 		}
 	}
 	if t := c.Dialing.DefaultTrunk; t.Host != "" {

@@ -15,6 +15,7 @@ node: a
 database: {url: "postgres://u:p@127.0.0.1/x"}
 switch: {esl_password: pw}
 security: {master_key: "` + key + `"}
+dialing: {dnc_path: /}
 `
 
 const key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
@@ -58,7 +59,7 @@ databse: {url: x}
 database: {url: "mysql://x", max_conns: many}
 http: {addr: nowhere, metrics_addr: "0.0.0.0:9090", tls_cert: /x}
 media: {rtp_port_min: 5000, rtp_port_max: 4000, subprotocols: [audio.gamma.org]}
-dialing: {window_from: "9", timezone: Mars/One, dnc_files: [/does/not/exist]}
+dialing: {window_from: "9", timezone: Mars/One, dnc_path: /does/not/exist, dnc_patterns: ["9*"]}
 `), nil)
 	var faults *FaultsError
 	require.ErrorAs(t, err, &faults)
@@ -68,7 +69,7 @@ dialing: {window_from: "9", timezone: Mars/One, dnc_files: [/does/not/exist]}
 	}
 	for _, key := range []string{
 		"databse.url", "database.url", "database.max_conns", "log.level", "http.addr", "http.metrics_addr", "http.tls_cert",
-		"media.rtp_port_max", "media.subprotocols", "dialing.window_from", "dialing.timezone", "dialing.dnc_files",
+		"media.rtp_port_max", "media.subprotocols", "dialing.window_from", "dialing.timezone", "dialing.dnc_path", "dialing.dnc_patterns",
 		"switch.esl_password", "security.master_key",
 	} {
 		require.Contains(t, got, key, "%s", err)
@@ -89,7 +90,7 @@ func TestSampleIsCompleteAndLoads(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("..", "..", "conf", "ringmaster.yaml")
 	_, err := Load(path, []string{
-		"RINGMASTER_SECURITY__MASTER_KEY_FILE=", "RINGMASTER_SECURITY__MASTER_KEY=" + key, "RINGMASTER_DIALING__DNC_FILES=",
+		"RINGMASTER_SECURITY__MASTER_KEY_FILE=", "RINGMASTER_SECURITY__MASTER_KEY=" + key, "RINGMASTER_DIALING__DNC_PATH=/",
 		"RINGMASTER_SWITCH__ESL_PASSWORD=x",
 	})
 	require.NoError(t, err)

@@ -108,3 +108,12 @@ func VerifyPassword(hash, password string) (bool, error) {
 	got := argon2.IDKey([]byte(password), salt, passes, memory, threads, uint32(len(want)))
 	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
+
+// Scopes are all scopes of API keys; a key without any has all but ai_sessions:control_admin (CONTRACT 1).
+func Scopes() []string {
+	return []string{
+		"agents:read", "ai_sessions:control_admin", "api_keys:manage", "calls:read", "calls:write", "campaigns:read",
+		"campaigns:write", "leads:read", "leads:write", "recordings:download", "voice_agents:admin", "voice_agents:read",
+		"voice_agents:write", "webhooks:read", "webhooks:write",
+	}
+}
