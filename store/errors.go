@@ -48,6 +48,9 @@ type ConstraintError struct {
 
 // Error implements error.
 func (e *ConstraintError) Error() string {
+	if e.Kind == KindScope {
+		return "row-level security refused a row of another tenant"
+	}
 	return fmt.Sprintf("%s constraint %s refused a row of table %s", e.Kind, e.Constraint, e.Table)
 }
 
@@ -70,9 +73,8 @@ const (
 	codeSerialization       = "40001"
 	codeDeadlock            = "40P01"
 	codeUndefinedTable      = "42P01"
-	codeUnknownDatabase     = "3D000"
+	policyRoutine           = "ExecWithCheckOptions"
 	classConnection         = "08"
-	classAuthorization      = "28"
 	classOperator           = "57" // administrator's shutdown, starting up, crash
 	classInsufficientServer = "53" // too many connections, out of memory
 )
@@ -110,9 +112,12 @@ func translateServer(err error, pgErr *pgconn.PgError) error {
 		refused.Kind = KindForeignKey
 	case codeNotNull:
 		refused.Kind, refused.Constraint = KindNotNull, pgErr.ColumnName
-	case codeInsufficient:
-		refused.Kind = KindScope
 	default:
+		// The same code tells a missing privilege, which is a fault of the installation.
+		if pgErr.Code == codeInsufficient && pgErr.Routine == policyRoutine {
+			refused.Kind = KindScope
+			return refused
+		}
 		if serverGone(pgErr.Code) {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}

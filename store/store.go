@@ -123,13 +123,10 @@ func connect(ctx context.Context, cfg *pgxpool.Config, log *slog.Logger) (*pgxpo
 	}
 }
 
-// permanent tells refusals that waiting can't mend.
+// permanent tells refusals that waiting can't mend from a server that is starting, stopping or full.
 func permanent(err error) bool {
 	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
-		return false
-	}
-	return pgErr.Code[:2] == classAuthorization || pgErr.Code == codeUnknownDatabase
+	return errors.As(err, &pgErr) && !serverGone(pgErr.Code)
 }
 
 // check refuses a schema older than this version and warns of a role that row-level security does not bind.

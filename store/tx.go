@@ -187,7 +187,9 @@ func (t translating) CopyFrom(ctx context.Context, table pgx.Identifier, columns
 	return n, translate(err)
 }
 
-func (t translating) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults { return t.tx.SendBatch(ctx, b) }
+func (t translating) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	return t.tx.SendBatch(ctx, b)
+}
 
 type translatingRows struct{ pgx.Rows }
 

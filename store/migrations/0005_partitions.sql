@@ -12,8 +12,7 @@ $$;
 -- of its month that the default partition took meanwhile move with it. A partition carries the policy as well, so that it is
 -- no way around the parent's.
 -- +goose StatementBegin
-CREATE FUNCTION ensure_partition(parent regclass, month date) RETURNS boolean LANGUAGE plpgsql
-  SET app.system = 'on' AS $$
+CREATE FUNCTION ensure_partition(parent regclass, month date) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   first_moment timestamptz := month::timestamp AT TIME ZONE 'UTC';
   next_moment timestamptz := (month + interval '1 month') AT TIME ZONE 'UTC';
@@ -41,7 +40,11 @@ DECLARE
   created int := 0;
   this_month date := date_trunc('month', now() AT TIME ZONE 'UTC')::date;
   parent text;
+  scope text := COALESCE(current_setting('app.system', true), '');
 BEGIN
+  -- The rows that move belong to all tenants. (A SET clause of the function would do this, but needs a superuser for settings of
+  -- our own.)
+  PERFORM set_config('app.system', 'on', true);
   PERFORM pg_advisory_xact_lock(hashtext('ringmaster.ensure_partitions'));
   FOREACH parent IN ARRAY ARRAY['calls', 'events', 'webhook_deliveries'] LOOP
     FOR offset_months IN -1 .. months_ahead LOOP
@@ -50,6 +53,7 @@ BEGIN
       END IF;
     END LOOP;
   END LOOP;
+  PERFORM set_config('app.system', scope, true);
   RETURN created;
 END
 $$;

@@ -1,0 +1,266 @@
+// Package storetest gives tests databases of their own: Main runs a private server for the test process, New clones a migrated
+// template per test. With RINGMASTER_TEST_DATABASE_URL set (an administrator's URL) that server is used instead, by as many
+// test processes at a time as there are.
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/devpg"
+)
+
+const (
+	// URLVariable names the environment variable with an administrator's URL. Main sets it for its own process when it is unset.
+	URLVariable = "RINGMASTER_TEST_DATABASE_URL"
+
+	role         = "ringmaster_test"
+	templateLock = 0x726d7465 // "rmte"
+	setupTimeout = 2 * time.Minute
+)
+
+// Main is a package's TestMain: it runs the tests on a private server and fails when they leave goroutines behind.
+func Main(m *testing.M, options ...goleak.Option) {
+	goleak.VerifyTestMain(withServer{m}, options...)
+}
+
+type withServer struct{ m *testing.M }
+
+// Run implements goleak.TestingM.
+func (w withServer) Run() int {
+	ctx := context.Background()
+	if os.Getenv(URLVariable) != "" {
+		return w.m.Run()
+	}
+	server, err := devpg.Start(ctx, devpg.Config{})
+	if err == nil {
+		err = os.Setenv(URLVariable, server.AdminURL())
+	}
+	if err != nil {
+		slog.ErrorContext(ctx, "tests need a database", "error", err)
+		return 1
+	}
+	code := w.m.Run()
+	if err := server.Stop(ctx); err != nil {
+		slog.ErrorContext(ctx, "private database did not stop", "error", err)
+		return 1
+	}
+	return code
+}
+
+// MasterKey gives the key that test stores are opened with.
+func MasterKey() [32]byte { return sha256.Sum256([]byte("master key of tests")) }
+
+// New gives a store on a fresh, migrated database, which is dropped when the test ends.
+func New(t testing.TB) *store.Store {
+	t.Helper()
+	return Open(t, NewURL(t))
+}
+
+// Open gives a store on a database of NewURL, for tests that need several on one.
+func Open(t testing.TB, databaseURL string) *store.Store {
+	t.Helper()
+	st, err := store.Open(t.Context(), store.Config{
+		URL: databaseURL, MasterKey: MasterKey(), Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(st.Close)
+	return st
+}
+
+// NewURL gives the URL of a fresh, migrated database, which is dropped when the test ends. Its role is no superuser.
+func NewURL(t testing.TB) string {
+	t.Helper()
+	adminURL := os.Getenv(URLVariable)
+	if adminURL == "" {
+		t.Fatal("no database for tests: the package's TestMain must call storetest.Main")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), setupTimeout)
+	defer cancel()
+	admin, err := connectAdmin(ctx, adminURL)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, admin.conn.Close(ctx)) }()
+	template, err := admin.template(ctx)
+	require.NoError(t, err)
+	name := "rmtest_" + randomName()
+	require.NoError(t, admin.create(ctx, name, template))
+	t.Cleanup(func() { drop(t, adminURL, name) })
+	return admin.url(name)
+}
+
+func drop(t testing.TB, adminURL, name string) {
+	t.Helper()
+	// The test's own context has ended by now.
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout) //nolint:usetesting // runs in Cleanup
+	defer cancel()
+	conn, err := pgx.Connect(ctx, adminURL)
+	require.NoError(t, err)
+	_, err = conn.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+	require.NoError(t, errors.Join(err, conn.Close(ctx)))
+}
+
+// Tenant creates a tenant with standard privacy.
+func Tenant(t testing.TB, st *store.Store) uuid.UUID {
+	t.Helper()
+	return tenant(t, st, store.PrivacyStandard)
+}
+
+// StrictTenant creates a tenant with strict privacy.
+func StrictTenant(t testing.TB, st *store.Store) uuid.UUID {
+	t.Helper()
+	return tenant(t, st, store.PrivacyStrict)
+}
+
+func tenant(t testing.TB, st *store.Store, privacy store.PrivacyMode) uuid.UUID {
+	t.Helper()
+	created, err := st.CreateTenant(t.Context(), store.NewTenant{Name: "tenant-" + randomName(), Privacy: privacy})
+	require.NoError(t, err)
+	return created.ID
+}
+
+func randomName() string {
+	var raw [8]byte
+	// crypto/rand never fails since Go 1.24.
+	_, _ = rand.Read(raw[:])
+	return hex.EncodeToString(raw[:])
+}
+
+// administrator is a connection that may create databases. A superuser's test databases belong to a role without rights, into
+// which each of their connections changes at once; it needs no password and row-level security binds it.
+type administrator struct {
+	conn      *pgx.Conn
+	base      *url.URL
+	superuser bool
+}
+
+func connectAdmin(ctx context.Context, adminURL string) (*administrator, error) {
+	base, err := url.Parse(adminURL)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: it is no URL", URLVariable)
+	}
+	a := &administrator{base: base}
+	if a.conn, err = pgx.Connect(ctx, adminURL); err != nil {
+		return nil, fmt.Errorf("connect to the tests' database server: %w", err)
+	}
+	const query = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
+	if err := a.conn.QueryRow(ctx, query).Scan(&a.superuser); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the administrator's rights: %w", err), a.conn.Close(ctx))
+	}
+	return a, nil
+}
+
+func (a *administrator) url(database string) string {
+	u := *a.base
+	u.Path = "/" + database
+	if a.superuser {
+		values := u.Query()
+		values.Set("role", role)
+		u.RawQuery = values.Encode()
+	}
+	return u.String()
+}
+
+func (a *administrator) create(ctx context.Context, name, template string) error {
+	statement := "CREATE DATABASE " + name + " TEMPLATE " + template
+	if a.superuser {
+		statement += " OWNER " + role
+	}
+	if _, err := a.conn.Exec(ctx, statement); err != nil {
+		return fmt.Errorf("create test database %s: %w", name, err)
+	}
+	return nil
+}
+
+// template gives the name of the migrated template, which it creates when this set of migrations has none yet. Of several
+// processes one builds it under an advisory lock; it counts as built once it is marked as a template.
+func (a *administrator) template(ctx context.Context) (string, error) {
+	hash, err := migrationsHash()
+	if err != nil {
+		return "", err
+	}
+	name := "rmtemplate_" + hash
+	if ready, err := a.templateReady(ctx, name); err != nil || ready {
+		return name, err
+	}
+	if _, err := a.conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(templateLock)); err != nil {
+		return "", fmt.Errorf("lock the test template: %w", err)
+	}
+	err = a.buildTemplate(ctx, name)
+	_, unlockErr := a.conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", int64(templateLock))
+	return name, errors.Join(err, unlockErr)
+}
+
+func (a *administrator) templateReady(ctx context.Context, name string) (bool, error) {
+	var ready bool
+	const query = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1 AND datistemplate)"
+	if err := a.conn.QueryRow(ctx, query, name).Scan(&ready); err != nil {
+		return false, fmt.Errorf("look for the test template: %w", err)
+	}
+	return ready, nil
+}
+
+func (a *administrator) buildTemplate(ctx context.Context, name string) error {
+	if ready, err := a.templateReady(ctx, name); err != nil || ready {
+		return err
+	}
+	statements := []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"}
+	if a.superuser {
+		statements = append(statements, "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '"+role+
+			"') THEN CREATE ROLE "+role+" NOLOGIN; END IF; END $$")
+	}
+	for _, statement := range statements {
+		if _, err := a.conn.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("prepare the test template: %w", err)
+		}
+	}
+	if err := a.create(ctx, name, "template0"); err != nil {
+		return err
+	}
+	if err := store.Migrate(ctx, a.url(name)); err != nil {
+		return fmt.Errorf("migrate the test template: %w", err)
+	}
+	if _, err := a.conn.Exec(ctx, "ALTER DATABASE "+name+" IS_TEMPLATE true"); err != nil {
+		return fmt.Errorf("mark the test template: %w", err)
+	}
+	return nil
+}
+
+// migrationsHash names a set of migrations and the month, on which its partitions depend.
+func migrationsHash() (string, error) {
+	files, err := store.Migrations()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(sum, "%s %d\n%s", path, len(content), content)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("hash the migrations: %w", err)
+	}
+	return time.Now().UTC().Format("200601") + "_" + hex.EncodeToString(sum.Sum(nil)[:8]), nil
+}
