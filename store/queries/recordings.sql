@@ -1,0 +1,40 @@
+-- Recordings: from the first file on the switch's disk to the object that is kept.
+
+-- BeginRecording is repeated by a controller that takes a call over after a crash: the first row stands.
+-- name: BeginRecording :exec
+INSERT INTO recordings (tenant_id, id, call_id, status, local_path, stereo, parts)
+VALUES (@tenant_id, @id, @call_id, 'recording', @local_path::text, @stereo, @parts)
+ON CONFLICT (tenant_id, call_id) DO NOTHING;
+
+-- AddRecordingPart appends a file, once.
+-- name: AddRecordingPart :execrows
+UPDATE recordings
+SET parts = CASE WHEN parts @> jsonb_build_array(jsonb_build_object('path', @path::text))
+                 THEN parts
+                 ELSE parts || jsonb_build_array(jsonb_build_object('path', @path::text, 'offset_ms', @offset_ms::bigint)) END
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording';
+
+-- FinishRecording changes a row only once, so that a call which is closed twice gets one job.
+-- name: FinishRecording :execrows
+UPDATE recordings SET status = 'processing'
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording';
+
+-- name: GetRecordingOfCall :one
+SELECT sqlc.embed(r), c.campaign_id
+FROM recordings r LEFT JOIN calls c ON c.tenant_id = r.tenant_id AND c.id = r.call_id
+WHERE r.tenant_id = @tenant_id AND r.call_id = @call_id;
+
+-- A row that failed becomes ready when somebody runs its job again.
+-- name: MarkRecordingReady :execrows
+UPDATE recordings
+SET status = 'ready', storage_key = @storage_key::text, bytes = @bytes::bigint, duration_ms = @duration_ms::bigint,
+    stereo = @stereo, sha256 = @sha256::text, ready_at = @ready_at::timestamptz, error = NULL
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND status IN ('processing', 'failed');
+
+-- name: MarkRecordingFailed :execrows
+UPDATE recordings SET status = 'failed', error = @error::text
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'processing';
+
+-- name: ForgetRecordingFiles :exec
+UPDATE recordings SET local_path = NULL, parts = '[]'
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'ready';

@@ -1,0 +1,92 @@
+package recordings
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// Queue is River's queue of recordings.
+	Queue = "recordings"
+	// MaxAttempts with River's back-off keeps a recording for about two and a half hours of trouble.
+	MaxAttempts = 8
+)
+
+// ProcessArgs is the River job that processes one call's recording.
+type ProcessArgs struct {
+	TenantID uuid.UUID `json:"tenant_id"`
+	CallID   uuid.UUID `json:"call_id"`
+}
+
+// Kind implements river.JobArgs.
+func (ProcessArgs) Kind() string { return "recording_process" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts.
+func (ProcessArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: Queue, MaxAttempts: MaxAttempts}
+}
+
+// part is one file of a recording, as the row's parts keep it.
+type part struct {
+	Path     string `json:"path"`
+	OffsetMS int64  `json:"offset_ms"` // where its first sample lies, counted from answer
+}
+
+// Begin writes that a call is being recorded to the file at path, from its answer on. For a call that has a recording
+// already it changes nothing.
+func Begin(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path string, stereo bool) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("begin recording: %w", err)
+	}
+	parts, err := json.Marshal([]part{{Path: path}})
+	if err != nil {
+		return fmt.Errorf("begin recording: %w", err)
+	}
+	err = tx.Q.BeginRecording(ctx, db.BeginRecordingParams{
+		TenantID: tenantID, ID: id, CallID: callID, LocalPath: path, Stereo: stereo, Parts: parts,
+	})
+	if err != nil {
+		return fmt.Errorf("begin recording: %w", err)
+	}
+	return nil
+}
+
+// AddPart writes that the recording goes on in another file, whose first sample lies offset after the answer. A file that
+// is known already is not added again. A call without a running recording gives store.ErrNotFound.
+func AddPart(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path string, offset time.Duration) error {
+	changed, err := tx.Q.AddRecordingPart(ctx, db.AddRecordingPartParams{
+		Path: path, OffsetMs: offset.Milliseconds(), TenantID: tenantID, CallID: callID,
+	})
+	if err != nil {
+		return fmt.Errorf("add a part to the recording: %w", err)
+	}
+	if changed == 0 {
+		return fmt.Errorf("add a part to the recording: %w", store.ErrNotFound)
+	}
+	return nil
+}
+
+// Finish ends the recording of a call and enqueues its processing; the files must be complete. It does nothing for a call
+// that was never recorded, or whose recording has been finished.
+func Finish(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID) error {
+	changed, err := tx.Q.FinishRecording(ctx, tenantID, callID)
+	if err != nil {
+		return fmt.Errorf("finish recording: %w", err)
+	}
+	if changed == 0 {
+		return nil
+	}
+	if err := tx.Enqueue(ctx, ProcessArgs{TenantID: tenantID, CallID: callID}, nil); err != nil {
+		return fmt.Errorf("finish recording: %w", err)
+	}
+	return nil
+}

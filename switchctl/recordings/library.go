@@ -1,0 +1,201 @@
+package recordings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/blob/memblob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// OpenBucket opens file:///DIR, which is created when it does not exist, or mem:// (for tests).
+func OpenBucket(address string) (*blob.Bucket, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("open the bucket of recordings: %w", err)
+	}
+	switch u.Scheme {
+	case memblob.Scheme:
+		return memblob.OpenBucket(nil), nil
+	case fileblob.Scheme:
+		// Temporary files beside the objects: a rename does not cross file systems.
+		options := &fileblob.Options{
+			CreateDir: true, DirFileMode: 0o750, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
+		}
+		bucket, err := fileblob.OpenBucket(filepath.FromSlash(u.Path), options)
+		if err != nil {
+			return nil, fmt.Errorf("open the bucket of recordings: %w", err)
+		}
+		return bucket, nil
+	default:
+		return nil, fmt.Errorf("open the bucket of recordings: scheme %q is neither file nor mem", u.Scheme)
+	}
+}
+
+// Config is what a Library needs.
+type Config struct {
+	Store *store.Store
+	// Bucket keeps the recordings; the Library does not close it.
+	Bucket *blob.Bucket
+	// Signer makes the URLs, unless the bucket's service presigns its own.
+	Signer *Signer
+	// Logger discards when nil.
+	Logger *slog.Logger
+	// Registerer takes the metrics; none when nil.
+	Registerer prometheus.Registerer
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+}
+
+// Library processes recordings and hands them out. It is safe for concurrent use.
+type Library struct {
+	store   *store.Store
+	bucket  *blob.Bucket
+	signer  *Signer
+	log     *slog.Logger
+	now     func() time.Time
+	metrics *metrics
+}
+
+// New makes a Library.
+func New(cfg Config) (*Library, error) {
+	if cfg.Store == nil || cfg.Bucket == nil || cfg.Signer == nil {
+		return nil, errors.New("make the library of recordings: it needs a store, a bucket and a signer")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("make the library of recordings: %w", err)
+	}
+	return &Library{
+		store: cfg.Store, bucket: cfg.Bucket, signer: cfg.Signer, log: cfg.Logger, now: cfg.Now, metrics: m,
+	}, nil
+}
+
+// Signer gives the signer that the Library was made with.
+func (l *Library) Signer() *Signer { return l.signer }
+
+// Find gives a call's recording in whatever status. A call without one gives store.ErrNotFound.
+func (l *Library) Find(ctx context.Context, tenantID, callID uuid.UUID) (Recording, error) {
+	row, err := l.row(ctx, tenantID, callID)
+	if err != nil {
+		return Recording{}, fmt.Errorf("find recording: %w", err)
+	}
+	return fromRow(row.Recording), nil
+}
+
+func (l *Library) row(ctx context.Context, tenantID, callID uuid.UUID) (db.GetRecordingOfCallRow, error) {
+	var row db.GetRecordingOfCallRow
+	err := l.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.GetRecordingOfCall(ctx, tenantID, callID)
+		return err
+	})
+	return row, err
+}
+
+// SignedURL gives a URL that needs no credentials, and when it expires.
+func (l *Library) SignedURL(ctx context.Context, r Recording, lifetime time.Duration) (string, time.Time, error) {
+	if err := r.Err(); err != nil {
+		return "", time.Time{}, fmt.Errorf("sign recording URL: %w", err)
+	}
+	return l.sign(ctx, r.TenantID, r.CallID, r.Key, lifetime)
+}
+
+func (l *Library) sign(ctx context.Context, tenantID, callID uuid.UUID, key string, lifetime time.Duration) (string, time.Time, error) {
+	expires := l.now().Add(lifetime).UTC().Truncate(time.Second)
+	presigned, err := l.bucket.SignedURL(ctx, key, &blob.SignedURLOptions{Expiry: lifetime})
+	if err == nil {
+		return presigned, expires, nil
+	}
+	if gcerrors.Code(err) != gcerrors.Unimplemented {
+		return "", time.Time{}, fmt.Errorf("sign recording URL: %w", err)
+	}
+	return l.signer.Sign(callID, tenantID, expires), expires, nil
+}
+
+// Audio is an open recording. Its reader must be closed.
+type Audio struct {
+	io.ReadSeekCloser
+	Size        int64
+	ContentType string
+	Recording   Recording
+}
+
+// Open gives a call's audio. Its errors are store.ErrNotFound, ErrProcessing and ErrFailed.
+func (l *Library) Open(ctx context.Context, tenantID, callID uuid.UUID) (*Audio, error) {
+	r, err := l.Find(ctx, tenantID, callID)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("open recording: %w", err)
+	}
+	reader, err := l.bucket.NewReader(ctx, r.Key, nil)
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil, fmt.Errorf("open recording: its object is gone: %w", store.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open recording: %w", err)
+	}
+	return &Audio{ReadSeekCloser: reader, Size: reader.Size(), ContentType: r.Format, Recording: r}, nil
+}
+
+// Method is how a recording was handed out.
+type Method string
+
+// The methods of access.
+const (
+	MethodSignedURL Method = "signed_url"
+	MethodStream    Method = "stream"
+)
+
+// Access is one hand-out of a recording.
+type Access struct {
+	TenantID    uuid.UUID
+	CallID      uuid.UUID
+	RecordingID uuid.UUID
+	Accessor    string // who: the key, the user, the holder of a signed URL
+	Method      Method
+	RemoteAddr  string
+}
+
+// LogAccess writes the audit row of a hand-out. Write it before the audio goes out: what can't be audited is not given.
+func (l *Library) LogAccess(ctx context.Context, a Access) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("log access to recording: %w", err)
+	}
+	var remote *string
+	if a.RemoteAddr != "" {
+		remote = &a.RemoteAddr
+	}
+	err = l.store.InTenant(ctx, a.TenantID, func(tx *store.Tx) error {
+		return tx.Q.InsertRecordingAccess(ctx, db.InsertRecordingAccessParams{
+			TenantID: a.TenantID, ID: id, CallID: a.CallID, RecordingID: a.RecordingID,
+			Accessor: a.Accessor, Method: string(a.Method), At: l.now(), RemoteAddr: remote,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("log access to recording: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package recordings
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+	"gocloud.dev/blob"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// processTimeout bounds one attempt: an hour of stereo is 115 MB, which a slow object store takes its time for.
+const processTimeout = 15 * time.Minute
+
+// ErrNoFile says that a recording's files are all missing. Trying again does not help.
+var ErrNoFile = errors.New("none of the recording's files exists")
+
+// ErrVerify says that the object read back is not what was written.
+var ErrVerify = errors.New("stored recording differs from its file")
+
+// AddWorker makes River's client process recordings.
+func (l *Library) AddWorker(workers *river.Workers) error {
+	if err := river.AddWorkerSafely(workers, &worker{library: l}); err != nil {
+		return fmt.Errorf("add the worker of recordings: %w", err)
+	}
+	return nil
+}
+
+// worker is River's view of the Library.
+type worker struct {
+	river.WorkerDefaults[ProcessArgs]
+	library *Library
+}
+
+// Timeout implements river.Worker.
+func (w *worker) Timeout(*river.Job[ProcessArgs]) time.Duration { return processTimeout }
+
+// Work implements river.Worker.
+func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
+	l, args := w.library, job.Args
+	err := l.Process(ctx, args.TenantID, args.CallID)
+	if err == nil {
+		return nil
+	}
+	final := permanent(err) || job.Attempt >= job.MaxAttempts
+	if !final || ctx.Err() != nil && job.Attempt < job.MaxAttempts {
+		l.metrics.count(resultRetried)
+		l.log.WarnContext(ctx, "processing a recording failed, it will be tried again", "call_id", args.CallID,
+			"tenant_id", args.TenantID, "attempt", job.Attempt, "max_attempts", job.MaxAttempts, "error", err)
+		return err
+	}
+	if markErr := l.fail(ctx, args, err); markErr != nil {
+		return errors.Join(err, markErr)
+	}
+	if job.Attempt < job.MaxAttempts {
+		return river.JobCancel(err)
+	}
+	return err
+}
+
+// permanent tells errors that no later attempt can mend.
+func permanent(err error) bool {
+	var bad *WAVError
+	return errors.Is(err, ErrNoFile) || errors.As(err, &bad)
+}
+
+// fail gives a recording up. The files stay for whoever looks after it; River's "retry" of the job then heals it.
+func (l *Library) fail(ctx context.Context, args ProcessArgs, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err := l.store.InTenant(ctx, args.TenantID, func(tx *store.Tx) error {
+		_, err := tx.Q.MarkRecordingFailed(ctx, db.MarkRecordingFailedParams{
+			Error: cause.Error(), TenantID: args.TenantID, CallID: args.CallID,
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mark recording as failed: %w", err)
+	}
+	l.metrics.count(resultFailed)
+	l.log.LogAttrs(ctx, slog.LevelError, "recording lost, it needs attention", slog.Bool("alert", true),
+		slog.Any("call_id", args.CallID), slog.Any("tenant_id", args.TenantID), slog.Any("error", cause))
+	return nil
+}
+
+// Process takes a finished recording to its object. It may run again after any failure, also one between its steps.
+func (l *Library) Process(ctx context.Context, tenantID, callID uuid.UUID) error {
+	row, err := l.row(ctx, tenantID, callID)
+	if err != nil {
+		return fmt.Errorf("process recording: %w", err)
+	}
+	var parts []part
+	if err := json.Unmarshal(row.Recording.Parts, &parts); err != nil {
+		return fmt.Errorf("process recording: decode its parts: %w", err)
+	}
+	if Status(row.Recording.Status) == StatusReady {
+		return l.forget(ctx, tenantID, callID, parts)
+	}
+	file, err := l.assemble(ctx, callID, parts)
+	if err != nil {
+		return fmt.Errorf("process recording: %w", err)
+	}
+	if file.joined {
+		defer l.remove(ctx, callID, file.path)
+	}
+	key := objectKey(row.Recording)
+	stored, err := l.upload(ctx, key, file.path)
+	if err != nil {
+		return fmt.Errorf("process recording: %w", err)
+	}
+	if err := l.verify(ctx, key, stored); err != nil {
+		return fmt.Errorf("process recording: %w", err)
+	}
+	if err := l.ready(ctx, row, key, file, stored); err != nil {
+		return fmt.Errorf("process recording: %w", err)
+	}
+	return l.forget(ctx, tenantID, callID, parts)
+}
+
+// assembled is the one file that is uploaded.
+type assembled struct {
+	path   string
+	joined bool // made here, of several parts
+	wav    wavInfo
+}
+
+// assemble checks the parts that exist, and joins them unless the one there is starts at the answer.
+func (l *Library) assemble(ctx context.Context, callID uuid.UUID, parts []part) (assembled, error) {
+	var found []media.WAVPart
+	var info wavInfo
+	var lost error
+	for _, p := range parts {
+		w, err := checkWAV(p.Path)
+		if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*WAVError)) {
+			lost = errors.Join(lost, err)
+			continue
+		}
+		if err != nil {
+			return assembled{}, err
+		}
+		info = w
+		found = append(found, media.WAVPart{Path: p.Path, Offset: time.Duration(p.OffsetMS) * time.Millisecond})
+	}
+	switch {
+	case len(found) == 0 && errors.As(lost, new(*WAVError)):
+		return assembled{}, lost
+	case len(found) == 0:
+		return assembled{}, ErrNoFile
+	case lost != nil:
+		l.log.ErrorContext(ctx, "part of a recording is lost", "call_id", callID, "error", lost)
+	}
+	if len(found) == 1 && found[0].Offset == 0 {
+		return assembled{path: found[0].Path, wav: info}, nil
+	}
+	path := filepath.Join(filepath.Dir(found[0].Path), callID.String()+".joined.wav")
+	if _, err := media.JoinWAV(path, found); err != nil {
+		return assembled{}, errors.Join(fmt.Errorf("join the parts: %w", err), removeIfThere(path))
+	}
+	info, err := checkWAV(path)
+	if err != nil {
+		return assembled{}, errors.Join(fmt.Errorf("check the joined parts: %w", err), removeIfThere(path))
+	}
+	return assembled{path: path, joined: true, wav: info}, nil
+}
+
+// objectKey lies below the tenant and the month, and is the same in each attempt.
+func objectKey(row db.Recording) string {
+	return row.TenantID.String() + "/" + row.CreatedAt.UTC().Format("2006/01") + "/" + row.CallID.String() + ".wav"
+}
+
+// content identifies bytes.
+type content struct {
+	bytes  int64
+	sha256 string
+}
+
+func (l *Library) upload(ctx context.Context, key, path string) (content, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return content{}, fmt.Errorf("upload: %w", err)
+	}
+	ctx, abort := context.WithCancel(ctx) // a writer whose context has ended leaves no object
+	defer abort()
+	w, err := l.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: ContentType})
+	if err != nil {
+		return content{}, errors.Join(fmt.Errorf("upload: %w", err), f.Close())
+	}
+	sum := sha256.New()
+	n, err := io.Copy(w, io.TeeReader(f, sum))
+	if err != nil {
+		abort()
+		// The close reports the abort, which is no news.
+		_ = w.Close()
+		return content{}, errors.Join(fmt.Errorf("upload: %w", err), f.Close())
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		return content{}, fmt.Errorf("upload: %w", err)
+	}
+	return content{bytes: n, sha256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// verify reads the object back. Only what it vouches for lets the local files go.
+func (l *Library) verify(ctx context.Context, key string, want content) error {
+	r, err := l.bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return fmt.Errorf("verify the upload: %w", err)
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, r)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return fmt.Errorf("verify the upload: %w", err)
+	}
+	if got := (content{bytes: n, sha256: hex.EncodeToString(sum.Sum(nil))}); got != want {
+		return fmt.Errorf("verify the upload: %w: %d bytes of %d", ErrVerify, got.bytes, want.bytes)
+	}
+	return nil
+}
+
+// readyData is the data of call.recording_ready (interface document, section 6.2).
+type readyData struct {
+	CallID       uuid.UUID      `json:"call_id"`
+	RecordingURL string         `json:"recording_url"`
+	SignedURL    string         `json:"signed_url"`
+	DurationS    int64          `json:"duration_s"`
+	Stereo       bool           `json:"stereo"`
+	Format       string         `json:"format"`
+	Recording    readyRecording `json:"recording"`
+}
+
+type readyRecording struct {
+	Available bool   `json:"available"`
+	URL       string `json:"url"`
+}
+
+// ready marks the row and tells the subscribers, together.
+func (l *Library) ready(ctx context.Context, row db.GetRecordingOfCallRow, key string, file assembled, stored content) error {
+	tenantID, callID := row.Recording.TenantID, row.Recording.CallID
+	now := l.now()
+	signed, _, err := l.sign(ctx, tenantID, callID, key, WebhookURLLifetime)
+	if err != nil {
+		return err
+	}
+	result := Recording{Duration: file.wav.duration(), Stereo: file.wav.channels == 2}
+	audio := l.signer.AudioURL(callID)
+	data := readyData{
+		CallID: callID, RecordingURL: audio, SignedURL: signed, DurationS: result.Seconds(), Stereo: result.Stereo,
+		Format: ContentType, Recording: readyRecording{Available: true, URL: audio},
+	}
+	marked := false
+	err = l.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		changed, err := tx.Q.MarkRecordingReady(ctx, db.MarkRecordingReadyParams{
+			StorageKey: key, Bytes: stored.bytes, DurationMs: result.Duration.Milliseconds(), Stereo: result.Stereo,
+			Sha256: stored.sha256, ReadyAt: now, TenantID: tenantID, CallID: callID,
+		})
+		marked = changed > 0
+		if err != nil || !marked { // a second worker was faster, and has told
+			return err
+		}
+		_, err = tx.Emit(ctx, store.Event{
+			TenantID: tenantID, Type: store.EventCallRecordingReady, At: now,
+			CallID: &callID, CampaignID: row.CampaignID, Data: data,
+		})
+		return err
+	})
+	if err != nil || !marked {
+		return err
+	}
+	l.metrics.count(resultReady)
+	l.metrics.bytes.Add(float64(stored.bytes))
+	l.log.InfoContext(ctx, "recording ready", "call_id", callID, "tenant_id", tenantID, "duration", result.Duration,
+		"bytes", stored.bytes, "stereo", result.Stereo)
+	return nil
+}
+
+// forget deletes the local files of a recording that is kept elsewhere, and then their names.
+func (l *Library) forget(ctx context.Context, tenantID, callID uuid.UUID, parts []part) error {
+	for _, p := range parts {
+		if err := removeIfThere(p.Path); err != nil {
+			return fmt.Errorf("delete a local recording: %w", err)
+		}
+	}
+	err := l.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		return tx.Q.ForgetRecordingFiles(ctx, tenantID, callID)
+	})
+	if err != nil {
+		return fmt.Errorf("forget local recordings: %w", err)
+	}
+	return nil
+}
+
+// remove deletes a file that is no longer needed; what stays is waste, not loss.
+func (l *Library) remove(ctx context.Context, callID uuid.UUID, path string) {
+	if err := removeIfThere(path); err != nil {
+		l.log.WarnContext(ctx, "joined recording could not be deleted", "call_id", callID, "error", err)
+	}
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
