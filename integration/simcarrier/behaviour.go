@@ -1,0 +1,130 @@
+package simcarrier
+
+import (
+	"time"
+)
+
+// Behaviour is what a subscriber does, decided by the last two digits of its number.
+type Behaviour int
+
+// The rows of the number table.
+const (
+	// Talks answers after a second, speaks, and stays until hung up: 00–59, 65–69, 76–89, and what has no two digits.
+	Talks Behaviour = iota
+	// Busy refuses with 486: 60.
+	Busy
+	// NoAnswer rings until it is cancelled: 61.
+	NoAnswer
+	// Declines refuses with 603: 62.
+	Declines
+	// Congested refuses with 503: 63.
+	Congested
+	// RingsLong rings for 8 s, then talks: 64.
+	RingsLong
+	// Unallocated refuses with 404: 70.
+	Unallocated
+	// HangsUp answers, talks, and hangs up after 3 s: 71.
+	HangsUp
+	// Machine plays a long greeting and a beep, then stays silent: 72.
+	Machine
+	// PressesKeys talks, and presses 1 2 3 two seconds after answer: 73.
+	PressesKeys
+	// Silent answers and sends silence: 74.
+	Silent
+	// Lossy talks over a line with 5% loss and jitter: 75.
+	Lossy
+	// Forbidden is on the do-not-call registry and must never be called: 90–99.
+	Forbidden
+)
+
+const (
+	ringsLong    = 8 * time.Second
+	hangsUpAfter = 3 * time.Second
+	keysAfter    = 2 * time.Second
+	lossRatio    = 0.05
+)
+
+// BehaviourOf reads the last two digits of a number.
+func BehaviourOf(number string) Behaviour {
+	digits := digitsOf(number)
+	if len(digits) < 2 {
+		return Talks
+	}
+	n := int(digits[len(digits)-2]-'0')*10 + int(digits[len(digits)-1]-'0')
+	switch n {
+	case 60:
+		return Busy
+	case 61:
+		return NoAnswer
+	case 62:
+		return Declines
+	case 63:
+		return Congested
+	case 64:
+		return RingsLong
+	case 70:
+		return Unallocated
+	case 71:
+		return HangsUp
+	case 72:
+		return Machine
+	case 73:
+		return PressesKeys
+	case 74:
+		return Silent
+	case 75:
+		return Lossy
+	default:
+		if n >= 90 {
+			return Forbidden
+		}
+		return Talks
+	}
+}
+
+// refusal is the final SIP response of a callee that never answers, or 0.
+func (b Behaviour) refusal() (code int, reason string) {
+	switch b {
+	case Busy:
+		return 486, "Busy Here"
+	case Declines, Forbidden:
+		return 603, "Decline"
+	case Congested:
+		return 503, "Service Unavailable"
+	case Unallocated:
+		return 404, "Not Found"
+	case Talks, NoAnswer, RingsLong, HangsUp, Machine, PressesKeys, Silent, Lossy:
+		return 0, ""
+	}
+	return 0, ""
+}
+
+// ringTime is how long a callee rings before it answers; 0 means for ever.
+func (b Behaviour) ringTime(ordinary time.Duration) time.Duration {
+	switch b {
+	case NoAnswer:
+		return 0
+	case RingsLong:
+		return ringsLong
+	case Talks, HangsUp, Machine, PressesKeys, Silent, Lossy, Busy, Declines, Congested, Unallocated, Forbidden:
+		return ordinary
+	}
+	return ordinary
+}
+
+// digitsOf keeps the digits of a number.
+func digitsOf(number string) string {
+	out := make([]byte, 0, len(number))
+	for i := range len(number) {
+		if c := number[i]; c >= '0' && c <= '9' {
+			out = append(out, c)
+		}
+	}
+	return string(out)
+}
+
+// sameNumber compares two numbers by their last ten digits, so that +91…, 91…, 0… and the national form agree.
+func sameNumber(a, b string) bool {
+	a, b = digitsOf(a), digitsOf(b)
+	return a != "" && b != "" && a[max(0, len(a)-10):] == b[max(0, len(b)-10):]
+}

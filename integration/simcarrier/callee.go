@@ -1,0 +1,244 @@
+package simcarrier
+
+import (
+	"errors"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+)
+
+// handleInvite plays the callee, or takes a re-INVITE of a call that is up.
+func (s *Server) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
+	if req.CallID() == nil || req.From() == nil || req.To() == nil || req.Contact() == nil || req.CSeq() == nil {
+		s.respond(tx, sip.NewResponseFromRequest(req, 400, "Bad Request", nil))
+		return
+	}
+	if tag, ok := req.To().Params.Get("tag"); ok {
+		s.handleReinvite(req, tx, tag)
+		return
+	}
+	from, _ := req.From().Params.Get("tag")
+	if from == "" {
+		s.respond(tx, sip.NewResponseFromRequest(req, 400, "Bad Request", nil))
+		return
+	}
+	c := s.newCall(Callee, req.CallID().Value(), req.From().Address.User, req.Recipient.User)
+	c.noteHeaders(req)
+	c.adoptInvite(req)
+	if err := s.register(c); err != nil {
+		s.respond(tx, sip.NewResponseFromRequest(req, 503, "Service Unavailable", nil))
+		return
+	}
+	defer c.leave()
+	c.receive(req, tx)
+}
+
+// adoptInvite takes the dialog's addresses from the INVITE (RFC 3261 section 12.1.1).
+func (c *call) adoptInvite(req *sip.Request) {
+	local := req.To().AsFrom()
+	local.Params.Add("tag", c.localTag)
+	remote := req.From().AsTo()
+	c.local, c.remote = &local, &remote
+	c.target = *req.Contact().Address.Clone()
+	for _, h := range req.GetHeaders("Record-Route") {
+		c.routes = append(c.routes, h.Value())
+	}
+}
+
+// response answers a request of this dialog with our tag and address.
+func (c *call) response(req *sip.Request, status int, reason string, body []byte) *sip.Response {
+	res := sip.NewResponseFromRequest(req, status, reason, body)
+	if to := res.To(); to != nil {
+		to.Params.Add("tag", c.localTag)
+	}
+	res.AppendHeader(c.s.contact(c.number))
+	if body != nil {
+		res.AppendHeader(sip.NewHeader("Content-Type", "application/sdp"))
+	}
+	return res
+}
+
+// respond sends a response. A transaction that is over can't take it; the caller sees that by other means.
+func (s *Server) respond(tx sip.ServerTransaction, res *sip.Response) {
+	if err := tx.Respond(res); err != nil {
+		s.log.Debug("responding failed", "sip_status", res.StatusCode, "error", err)
+	}
+}
+
+// receive rings as the number says, and answers or refuses.
+func (c *call) receive(req *sip.Request, tx sip.ServerTransaction) {
+	if code, reason := c.behaviour.refusal(); code != 0 {
+		if c.behaviour == Forbidden {
+			c.mu.Lock()
+			c.report.Forbidden = true
+			c.mu.Unlock()
+			c.s.noteForbidden()
+			c.s.log.Error("a number of the do-not-call registry was called", "sip_call_id", c.callID)
+		}
+		c.decline(req, tx, code, reason, Us)
+		return
+	}
+	var offer *negotiated
+	if len(req.Body()) > 0 {
+		n, err := parseSDP(req.Body(), c.s.cfg.Codecs)
+		if err != nil {
+			c.s.log.Warn("the switch's offer can't be taken", "sip_call_id", c.callID, "error", err)
+			c.decline(req, tx, 488, "Not Acceptable Here", Us)
+			return
+		}
+		offer = &n
+	}
+	if !c.ring(req, tx) {
+		return
+	}
+	if err := c.openStream(c.s.spec); err != nil {
+		c.s.log.Error("answering failed", "sip_call_id", c.callID, "error", err)
+		c.decline(req, tx, 500, "Server Internal Error", Us)
+		return
+	}
+	res := c.response(req, 200, "OK", c.describe(offer))
+	c.answer(offer)
+	c.s.respond(tx, res)
+	if !c.awaitACK(tx, res) {
+		return
+	}
+	c.stay()
+}
+
+func (c *call) decline(req *sip.Request, tx sip.ServerTransaction, code int, reason string, by Party) {
+	c.refuse(code)
+	c.s.respond(tx, c.response(req, code, reason, nil))
+	c.end(by, "")
+}
+
+// ring sends 180 and waits until the callee picks up. It is false when the call ended before.
+func (c *call) ring(req *sip.Request, tx sip.ServerTransaction) bool {
+	cancelled := make(chan string, 1)
+	watching := tx.OnCancel(func(r *sip.Request) {
+		select {
+		case cancelled <- headerValue(r, "Reason"):
+		default:
+		}
+	})
+	if !watching {
+		c.refuse(487)
+		c.end(Them, "")
+		return false
+	}
+	c.s.respond(tx, c.response(req, 180, "Ringing", nil))
+	now := time.Now()
+	c.mu.Lock()
+	c.report.RingingAt = &now
+	c.mu.Unlock()
+	var pickUp <-chan time.Time
+	if d := c.behaviour.ringTime(c.s.cfg.AnswerAfter); d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		pickUp = t.C
+	}
+	reason := ""
+	select {
+	case <-pickUp:
+		if !errors.Is(tx.Err(), sip.ErrTransactionCanceled) {
+			return true
+		}
+	case reason = <-cancelled:
+	case <-tx.Done():
+	case <-c.hangup:
+		c.decline(req, tx, 480, "Temporarily Unavailable", Us)
+		return false
+	case <-c.s.stop:
+		c.decline(req, tx, 480, "Temporarily Unavailable", Us)
+		return false
+	}
+	c.refuse(487) // the transaction has sent it
+	c.end(Them, reason)
+	return false
+}
+
+// awaitACK repeats the answer until it is acknowledged (RFC 3261 section 13.3.1.4). It is false when the call is over.
+func (c *call) awaitACK(tx sip.ServerTransaction, res *sip.Response) bool {
+	wait := sip.T1
+	timer, giveUp := time.NewTimer(wait), time.NewTimer(64*sip.T1)
+	defer timer.Stop()
+	defer giveUp.Stop()
+	for {
+		select {
+		case <-c.acked:
+			return true
+		case ack := <-tx.Acks():
+			c.takeACK(ack)
+		case <-c.ended:
+			return false
+		case <-timer.C:
+			if errors.Is(tx.Err(), sip.ErrTransactionCanceled) { // the CANCEL was faster than our answer
+				c.withdraw()
+				return false
+			}
+			c.s.respond(tx, res)
+			wait = min(2*wait, sip.T2)
+			timer.Reset(wait)
+		case <-giveUp.C:
+			c.s.log.Warn("the answer was never acknowledged", "sip_call_id", c.callID)
+			return true
+		case <-c.s.stop:
+			return true
+		}
+	}
+}
+
+// withdraw takes an answer back that never left.
+func (c *call) withdraw() {
+	c.mu.Lock()
+	c.report.AnsweredAt, c.report.SIPStatus = nil, 487
+	c.mu.Unlock()
+	c.end(Them, "")
+}
+
+// takeACK takes the answer to our own offer, which comes in the ACK when the INVITE had none.
+func (c *call) takeACK(req *sip.Request) {
+	if st := c.live(); st != nil && len(req.Body()) > 0 {
+		if n, err := parseSDP(req.Body(), c.s.cfg.Codecs); err != nil {
+			c.s.log.Warn("the switch's answer can't be taken", "sip_call_id", c.callID, "error", err)
+		} else {
+			st.activate(n)
+		}
+	}
+	c.gotACK()
+}
+
+// handleReinvite moves, holds or refreshes a call's media.
+func (s *Server) handleReinvite(req *sip.Request, tx sip.ServerTransaction, tag string) {
+	c := s.dialogCall(req.CallID().Value(), tag)
+	if c == nil {
+		s.respond(tx, sip.NewResponseFromRequest(req, 481, "Call/Transaction Does Not Exist", nil))
+		return
+	}
+	st := c.live()
+	if st == nil {
+		s.respond(tx, c.response(req, 481, "Call/Transaction Does Not Exist", nil))
+		return
+	}
+	c.mu.Lock()
+	c.report.Reinvites++
+	c.target = *req.Contact().Address.Clone() // RFC 3261 section 12.2.2: a target refresh
+	c.mu.Unlock()
+	if len(req.Body()) == 0 {
+		s.respond(tx, c.response(req, 200, "OK", c.describe(nil)))
+		return
+	}
+	n, err := parseSDP(req.Body(), s.cfg.Codecs)
+	if err != nil {
+		s.respond(tx, c.response(req, 488, "Not Acceptable Here", nil))
+		return
+	}
+	s.respond(tx, c.response(req, 200, "OK", c.describe(&n)))
+	st.activate(n)
+}
+
+func headerValue(req *sip.Request, name string) string {
+	if h := req.GetHeader(name); h != nil {
+		return h.Value()
+	}
+	return ""
+}
