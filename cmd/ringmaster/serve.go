@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/ringmaster/ringmaster/cmd/controller"
+)
+
+type serveCmd struct {
+	configFlag
+}
+
+// Run serves until the first signal, then drains.
+func (cmd serveCmd) Run(ctx context.Context, e env) error {
+	c, err := cmd.load(e)
+	if err != nil {
+		return err
+	}
+	log := logger(e, c.Log)
+	ctl, err := controller.New(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	return ctl.Run(ctx)
+}
+
+func logger(e env, c controller.LogConfig) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // validated with the configuration
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(e.stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(e.stderr, options))
+}

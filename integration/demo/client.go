@@ -1,0 +1,183 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/ringmaster/ringmaster/integration/stack"
+)
+
+// api is the customer's side of the Public API, and the stand-ins' reports.
+type api struct {
+	base, key, carrier, ai string
+}
+
+func newAPI(b stack.Bootstrap) *api {
+	ai := strings.TrimSuffix(strings.Replace(b.AIWSURL, "ws://", "http://", 1), "/echo")
+	return &api{base: b.BaseURL, key: b.Tenants[0].LiveKey, carrier: strings.TrimSuffix(b.PlaceInboundCallURL, "/inbound"), ai: ai}
+}
+
+// callView is the call object of the Public API, as far as the demo looks at it.
+type callView struct {
+	ID                string     `json:"id"`
+	LeadID            string     `json:"lead_id"`
+	To                string     `json:"-"` // filled in from the lead
+	Status            string     `json:"status"`
+	DialTime          *time.Time `json:"dial_time"`
+	AnswerTime        *time.Time `json:"answer_time"`
+	EndTime           *time.Time `json:"end_time"`
+	RingDurationS     *int       `json:"ring_duration_s"`
+	TalkDurationS     *int       `json:"talk_duration_s"`
+	HangupCause       *string    `json:"hangup_cause"`
+	HangupDisposition *string    `json:"hangup_disposition"`
+}
+
+func (c callView) ring() int { return seconds(c.RingDurationS) }
+func (c callView) talk() int { return seconds(c.TalkDurationS) }
+
+func seconds(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func (a *api) post(ctx context.Context, path string, body, into any) error {
+	var r io.Reader = http.NoBody
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encode the body of %s: %w", path, err)
+		}
+		r = bytes.NewReader(raw)
+	}
+	return a.do(ctx, http.MethodPost, a.base+path, r, into)
+}
+
+// StatusError is an answer that was no success.
+type StatusError struct {
+	Status int
+	URL    string
+	Body   string
+}
+
+// Error shows the answer.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s answered %d: %s", e.URL, e.Status, e.Body)
+}
+
+// do decodes the answer into `into`: JSON, or bytes as they are when it is a *[]byte.
+func (a *api) do(ctx context.Context, method, url string, body io.Reader, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return fmt.Errorf("make the request %s: %w", url, err)
+	}
+	if strings.HasPrefix(url, a.base+"/api/") {
+		req.Header.Set("Authorization", "Bearer "+a.key)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", url, err)
+	}
+	defer res.Body.Close() //nolint:errcheck // read to its end
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		return fmt.Errorf("read the answer of %s: %w", url, err)
+	}
+	if res.StatusCode >= http.StatusMultipleChoices {
+		return &StatusError{Status: res.StatusCode, URL: url, Body: string(raw)}
+	}
+	switch into := into.(type) {
+	case nil:
+		return nil
+	case *[]byte:
+		*into = raw
+		return nil
+	default:
+		if err := json.Unmarshal(raw, into); err != nil {
+			return fmt.Errorf("decode the answer of %s: %w", url, err)
+		}
+		return nil
+	}
+}
+
+// calls pages through the campaign's calls.
+func (a *api) calls(ctx context.Context, campaign string) ([]callView, error) {
+	const size = 200
+	var out []callView
+	for page := 1; ; page++ {
+		var list struct {
+			Items []callView `json:"items"`
+			Total int        `json:"total"`
+		}
+		url := fmt.Sprintf("%s/api/v1/campaigns/%s/calls?page=%d&page_size=%d", a.base, campaign, page, size)
+		if err := a.do(ctx, http.MethodGet, url, http.NoBody, &list); err != nil {
+			return nil, err
+		}
+		out = append(out, list.Items...)
+		if len(list.Items) < size || len(out) >= list.Total {
+			return out, nil
+		}
+	}
+}
+
+type recordingView struct {
+	URL    string `json:"url"`
+	Stereo bool   `json:"stereo"`
+}
+
+// recording waits for the recording to be processed and downloads it.
+func (a *api) recording(ctx context.Context, call string, limit time.Duration) (recordingView, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		var view recordingView
+		err := a.do(ctx, http.MethodGet, a.base+"/api/v1/calls/"+call+"/recording", http.NoBody, &view)
+		if err == nil {
+			var audio []byte
+			err = a.do(ctx, http.MethodGet, a.base+"/api/v1/calls/"+call+"/recording/audio", http.NoBody, &audio)
+			if err == nil {
+				return view, audio, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return view, nil, err
+		case <-tick.C:
+		}
+	}
+}
+
+// aiFrames sums what the AI heard and said over all connections of a call.
+func (a *api) aiFrames(ctx context.Context, call string) (in, out int, err error) {
+	var sessions []struct {
+		FramesIn  int `json:"frames_in"`
+		FramesOut int `json:"frames_out"`
+	}
+	if err := a.do(ctx, http.MethodGet, a.ai+"/sessions/"+call, http.NoBody, &sessions); err != nil {
+		return 0, 0, err
+	}
+	for _, s := range sessions {
+		in += s.FramesIn
+		out += s.FramesOut
+	}
+	return in, out, nil
+}
+
+// forbidden counts the numbers that rang and never should have.
+func (a *api) forbidden(ctx context.Context) (int, error) {
+	var stats struct {
+		ForbiddenInvites int `json:"forbidden_invites"`
+	}
+	err := a.do(ctx, http.MethodGet, a.carrier+"/stats", http.NoBody, &stats)
+	return stats.ForbiddenInvites, err
+}

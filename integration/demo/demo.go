@@ -1,0 +1,254 @@
+// Package demo runs one campaign on a stack, as a customer would over the API, and holds what became of every call against
+// the number table of simcarrier.
+//
+// Read demo.go for the run, table.go for what is expected, client.go for the API.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/media"
+)
+
+// Config says how large the campaign is.
+type Config struct {
+	Leads int
+	// Progress is told how many of the leads are done; may be nil.
+	Progress func(done int)
+}
+
+// Summary is what `ringmaster demo --json` prints.
+type Summary struct {
+	Leads int    `json:"leads"`
+	Calls []Call `json:"calls"`
+	OK    bool   `json:"ok"`
+	// Faults say what was not as the table has it.
+	Faults []string `json:"faults,omitempty"`
+}
+
+// Call is one call of the campaign.
+type Call struct {
+	To          string  `json:"to"`
+	Outcome     string  `json:"outcome"`
+	HangupCause string  `json:"hangup_cause"`
+	RingS       int     `json:"ring_s"`
+	TalkS       int     `json:"talk_s"`
+	Recording   *string `json:"recording"`
+	Stereo      bool    `json:"stereo"`
+	// AIFramesIn were heard by the voice AI, AIFramesOut were spoken by it.
+	AIFramesIn  int `json:"ai_frames_in"`
+	AIFramesOut int `json:"ai_frames_out"`
+}
+
+// conversation is how long the echo AI talks before it ends the call.
+const conversation = 5 * time.Second
+
+// Limits of the run.
+const (
+	pollEvery   = 250 * time.Millisecond
+	runLimit    = 5 * time.Minute
+	recordLimit = 30 * time.Second
+	ringTimeout = 15
+	bulkLimit   = 500
+)
+
+// ErrLeads refuses a size.
+var ErrLeads = errors.New("the demo takes 1 to 5000 leads")
+
+const maxLeads = 5000
+
+// Run pushes the leads, starts the campaign, waits for its end, and compares.
+func Run(ctx context.Context, s *stack.Stack, cfg Config) (Summary, error) {
+	if cfg.Leads < 1 || cfg.Leads > maxLeads {
+		return Summary{}, ErrLeads
+	}
+	ctx, cancel := context.WithTimeout(ctx, runLimit)
+	defer cancel()
+	r := &run{api: newAPI(s.Bootstrap), stack: s, cfg: cfg, numbers: numbers(cfg.Leads), byLead: map[string]string{}}
+	if err := r.prepare(ctx); err != nil {
+		return Summary{}, err
+	}
+	if err := r.await(ctx); err != nil {
+		return Summary{}, err
+	}
+	return r.summarize(ctx)
+}
+
+type run struct {
+	api      *api
+	stack    *stack.Stack
+	cfg      Config
+	numbers  []string
+	campaign string
+	byLead   map[string]string // the number of each lead
+}
+
+// registered is a number on the registry: it is pushed with the others and must never ring.
+const registered = "9876500090"
+
+// prepare creates the voice agent and the campaign, pushes the leads and starts.
+func (r *run) prepare(ctx context.Context) error {
+	agent := struct {
+		ID string `json:"id"`
+	}{}
+	query := url.Values{"end_after": {conversation.String()}}
+	if err := r.api.post(ctx, "/api/v1/voice-agents", map[string]any{
+		"name": "demo", "ws_url": r.stack.Bootstrap.AIWSURL + "?" + query.Encode(), "max_concurrent": 50,
+	}, &agent); err != nil {
+		return err
+	}
+	campaign := struct {
+		ID string `json:"id"`
+	}{}
+	if err := r.api.post(ctx, "/api/v1/campaigns", map[string]any{
+		"name": "demo", "dial_mode": "progressive", "post_answer_action": "connect_voice_agent", "voice_agent_id": agent.ID,
+		"max_attempts": 1, "ring_timeout_s": ringTimeout, "max_concurrent": nil,
+	}, &campaign); err != nil {
+		return err
+	}
+	r.campaign = campaign.ID
+	for chunk := range slices.Chunk(append(slices.Clone(r.numbers), registered), bulkLimit) {
+		leads := make([]map[string]any, 0, len(chunk))
+		for _, n := range chunk {
+			leads = append(leads, map[string]any{"phone": n, "name": "Demo " + n[len(n)-2:]})
+		}
+		var pushed struct {
+			Results []struct {
+				Phone string  `json:"phone"`
+				ID    *string `json:"id"`
+			} `json:"results"`
+		}
+		if err := r.api.post(ctx, "/api/v1/campaigns/"+r.campaign+"/leads:bulk", map[string]any{"leads": leads}, &pushed); err != nil {
+			return err
+		}
+		for _, row := range pushed.Results {
+			if row.ID != nil {
+				r.byLead[*row.ID] = row.Phone
+			}
+		}
+	}
+	return r.api.post(ctx, "/api/v1/campaigns/"+r.campaign+"/start", nil, nil)
+}
+
+// await polls until every lead has had its call.
+func (r *run) await(ctx context.Context) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		calls, err := r.api.calls(ctx, r.campaign)
+		if err != nil {
+			return err
+		}
+		done := 0
+		for _, c := range calls {
+			if c.EndTime != nil {
+				done++
+			}
+		}
+		if r.cfg.Progress != nil {
+			r.cfg.Progress(min(done, len(r.numbers)))
+		}
+		if done >= len(r.numbers) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the campaign: %d of %d calls are done: %w", done, len(r.numbers), ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *run) summarize(ctx context.Context) (Summary, error) {
+	out := Summary{Leads: len(r.numbers), Calls: []Call{}}
+	calls, err := r.api.calls(ctx, r.campaign)
+	if err != nil {
+		return out, err
+	}
+	if len(calls) != len(r.numbers) {
+		out.Faults = append(out.Faults, fmt.Sprintf("%d calls for %d leads", len(calls), len(r.numbers)))
+	}
+	for _, c := range calls {
+		c.To = r.byLead[c.LeadID]
+		if c.To == "" {
+			out.Faults = append(out.Faults, "call "+c.ID+" is of no lead that was pushed")
+			continue
+		}
+		call, faults, err := r.inspect(ctx, c)
+		if err != nil {
+			return out, err
+		}
+		out.Calls = append(out.Calls, call)
+		out.Faults = append(out.Faults, faults...)
+	}
+	slices.SortFunc(out.Calls, func(a, b Call) int { return strings.Compare(a.To, b.To) })
+	forbidden, err := r.api.forbidden(ctx)
+	if err != nil {
+		return out, err
+	}
+	if forbidden > 0 {
+		out.Faults = append(out.Faults, fmt.Sprintf("%d numbers of the do-not-call registry were dialed", forbidden))
+	}
+	out.OK = len(out.Faults) == 0
+	return out, nil
+}
+
+// inspect looks at one call: its record, what the AI heard and said, and its recording.
+func (r *run) inspect(ctx context.Context, c callView) (Call, []string, error) {
+	out := Call{To: c.To, Outcome: c.Status, RingS: c.ring(), TalkS: c.talk()}
+	if c.HangupCause != nil {
+		out.HangupCause = *c.HangupCause
+	}
+	want := expected(c.To)
+	faults := want.compare(c)
+	if c.AnswerTime == nil {
+		return out, faults, nil
+	}
+	var err error
+	if out.AIFramesIn, out.AIFramesOut, err = r.api.aiFrames(ctx, c.ID); err != nil {
+		return out, nil, err
+	}
+	if out.AIFramesIn == 0 || out.AIFramesOut == 0 {
+		faults = append(faults, fmt.Sprintf("%s: the AI heard %d frames and said %d", c.To, out.AIFramesIn, out.AIFramesOut))
+	}
+	rec, audio, err := r.api.recording(ctx, c.ID, recordLimit)
+	if err != nil {
+		return out, append(faults, fmt.Sprintf("%s: no recording: %v", c.To, err)), nil
+	}
+	out.Recording, out.Stereo = &rec.URL, rec.Stereo
+	faults = append(faults, checkAudio(c, want, audio)...)
+	return out, faults, nil
+}
+
+// checkAudio looks whether both sides are in the file, and as long as the conversation was.
+func checkAudio(c callView, want expectation, audio []byte) []string {
+	wav, err := media.ParseWAV(audio)
+	if err != nil {
+		return []string{fmt.Sprintf("%s: the recording is no WAV file: %v", c.To, err)}
+	}
+	var faults []string
+	left, right := wav.Channel(0), wav.Channel(1)
+	if wav.Channels != 2 {
+		faults = append(faults, fmt.Sprintf("%s: the recording has %d channels", c.To, wav.Channels))
+	}
+	if !audible(left) && !want.silent {
+		faults = append(faults, c.To+": the caller is not in the recording")
+	}
+	if !audible(right) {
+		faults = append(faults, c.To+": the AI is not in the recording")
+	}
+	return faults
+}
+
+// audible is true when the loudest sample is well above line noise.
+func audible(samples []int16) bool {
+	const floor = 500
+	return slices.ContainsFunc(samples, func(s int16) bool { return s > floor || s < -floor })
+}

@@ -1,0 +1,211 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/httpapi/apitest"
+	"github.com/ringmaster/ringmaster/integration/echoai"
+	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/integration/stack"
+)
+
+// customer drives a stack over its API, every response held against the OpenAPI document, and reads the stand-ins' reports.
+type customer struct {
+	*stack.Stack
+	api     apitest.Client
+	carrier string
+	ai      string
+}
+
+func newCustomer(t *testing.T, s *stack.Stack) *customer {
+	t.Helper()
+	b := s.Bootstrap
+	return &customer{
+		Stack: s, api: apitest.Client{BaseURL: b.BaseURL, Key: b.Tenants[0].LiveKey},
+		carrier: strings.TrimSuffix(b.PlaceInboundCallURL, "/inbound"),
+		ai:      strings.TrimSuffix(strings.Replace(b.AIWSURL, "ws://", "http://", 1), "/echo"),
+	}
+}
+
+// do sends a request, asserts the status and decodes the answer into `into` (nil: ignore).
+func (c *customer) do(t *testing.T, status int, method, path string, body, into any) {
+	t.Helper()
+	got, _, raw := c.api.Do(t, method, path, body)
+	require.Equal(t, status, got, "%s %s: %s", method, path, raw)
+	if into != nil {
+		require.NoError(t, json.Unmarshal(raw, into), "%s", raw)
+	}
+}
+
+type id struct {
+	ID string `json:"id"`
+}
+
+// voiceAgent creates a voice agent at a path of the echo AI, such as /tone?hz=1000.
+func (c *customer) voiceAgent(t *testing.T, path string, extra map[string]any) string {
+	t.Helper()
+	body := map[string]any{"name": t.Name(), "ws_url": strings.Replace(c.ai, "http://", "ws://", 1) + path, "max_concurrent": 200}
+	for k, v := range extra {
+		body[k] = v
+	}
+	var out id
+	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/voice-agents", body, &out)
+	return out.ID
+}
+
+// campaign creates a campaign of one attempt per lead, handled by a voice agent.
+func (c *customer) campaign(t *testing.T, voiceAgent string, extra map[string]any) string {
+	t.Helper()
+	body := map[string]any{
+		"name": t.Name(), "dial_mode": "progressive", "post_answer_action": "connect_voice_agent", "voice_agent_id": voiceAgent,
+		"max_attempts": 1, "ring_timeout_s": 15, "max_concurrent": nil,
+	}
+	for k, v := range extra {
+		body[k] = v
+	}
+	var out id
+	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/campaigns", body, &out)
+	return out.ID
+}
+
+// push adds a lead and returns its id.
+func (c *customer) push(t *testing.T, campaign, phone string) string {
+	t.Helper()
+	var out id
+	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/campaigns/"+campaign+"/leads", map[string]any{"phone": phone}, &out)
+	return out.ID
+}
+
+func (c *customer) start(t *testing.T, campaign string) {
+	t.Helper()
+	c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/start", nil, nil)
+}
+
+// call is the call object.
+type call struct {
+	ID                string     `json:"id"`
+	LeadID            *string    `json:"lead_id"`
+	FSUUID            string     `json:"fs_uuid"`
+	Status            string     `json:"status"`
+	DialTime          *time.Time `json:"dial_time"`
+	RingTime          *time.Time `json:"ring_time"`
+	AnswerTime        *time.Time `json:"answer_time"`
+	EndTime           *time.Time `json:"end_time"`
+	HangupCause       *string    `json:"hangup_cause"`
+	HangupDisposition *string    `json:"hangup_disposition"`
+	HasRecording      bool       `json:"has_recording"`
+}
+
+func (c *customer) call(t *testing.T, id string) call {
+	t.Helper()
+	var out call
+	c.do(t, http.StatusOK, http.MethodGet, "/api/v1/calls/"+id, nil, &out)
+	return out
+}
+
+// calls lists a campaign's calls.
+func (c *customer) calls(t *testing.T, campaign string) []call {
+	t.Helper()
+	var out struct {
+		Items []call `json:"items"`
+		Total int    `json:"total"`
+	}
+	c.do(t, http.StatusOK, http.MethodGet, "/api/v1/campaigns/"+campaign+"/calls?page_size=200", nil, &out)
+	require.Len(t, out.Items, out.Total)
+	return out.Items
+}
+
+// ended waits until a campaign has had n calls and all have ended.
+func (c *customer) ended(t *testing.T, campaign string, n int, limit time.Duration) []call {
+	t.Helper()
+	var calls []call
+	eventually(t, limit, fmt.Sprintf("%d calls of the campaign end", n), func() bool {
+		calls = c.calls(t, campaign)
+		if len(calls) < n {
+			return false
+		}
+		for _, call := range calls {
+			if call.EndTime == nil {
+				return false
+			}
+		}
+		return true
+	})
+	require.Len(t, calls, n)
+	return calls
+}
+
+// report is what the carrier says of the last call to or from a number.
+func (c *customer) report(t *testing.T, number string) (simcarrier.Report, bool) {
+	t.Helper()
+	var out simcarrier.Report
+	status := c.get(t, c.carrier+"/calls/"+number, &out)
+	return out, status == http.StatusOK
+}
+
+// sessions are the AI's connections of a call.
+func (c *customer) sessions(t *testing.T, callID string) []echoai.Session {
+	t.Helper()
+	var out []echoai.Session
+	c.get(t, c.ai+"/sessions/"+callID, &out)
+	return out
+}
+
+// get reads a stand-in's report.
+func (c *customer) get(t *testing.T, url string, into any) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	return c.plain(t, req, into)
+}
+
+func (c *customer) plain(t *testing.T, req *http.Request, into any) int {
+	t.Helper()
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close() //nolint:errcheck // read to its end
+	if res.StatusCode == http.StatusOK && into != nil {
+		require.NoError(t, json.NewDecoder(res.Body).Decode(into))
+	}
+	return res.StatusCode
+}
+
+// dialIn makes the carrier call one of our numbers.
+func (c *customer) dialIn(t *testing.T, from, to string) simcarrier.PlaceResult {
+	t.Helper()
+	body, err := json.Marshal(simcarrier.PlaceRequest{From: from, To: to})
+	require.NoError(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.carrier+"/inbound", bytes.NewReader(body))
+	require.NoError(t, err)
+	var out simcarrier.PlaceResult
+	require.Equal(t, http.StatusOK, c.plain(t, req, &out))
+	return out
+}
+
+// hangUp makes the carrier's party hang up.
+func (c *customer) hangUp(t *testing.T, number string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.carrier+"/calls/"+number+"/hangup", http.NoBody)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, c.plain(t, req, nil))
+}
+
+// recording waits for the audio of a call.
+func (c *customer) recording(t *testing.T, callID string) []byte {
+	t.Helper()
+	var audio []byte
+	eventually(t, 20*time.Second, "the recording is ready", func() bool {
+		status, _, raw := c.api.Do(t, http.MethodGet, "/api/v1/calls/"+callID+"/recording/audio", nil)
+		audio = raw
+		return status == http.StatusOK
+	})
+	return audio
+}

@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/integration/stack"
+)
+
+// environment of the suite.
+const (
+	envBinary     = "RINGMASTER_BINARY"     // ringmaster, for the stand-ins; built when unset
+	envController = "RINGMASTER_CONTROLLER" // ringmaster with the race detector; built when unset
+	envFreeSWITCH = "RINGMASTER_FREESWITCH" // a real switch
+)
+
+// suite is what all tests share: the binaries and one stack per kind of switch, started by the first test that needs it.
+type suite struct {
+	dir, binary, controller, freeswitch string
+	log                                 *racelog
+	shared                              map[kind]func() (*stack.Stack, error)
+}
+
+// kind is a kind of switch.
+type kind string
+
+const (
+	simulated  kind = "simulated"
+	freeswitch kind = "freeswitch"
+)
+
+var theSuite suite //nolint:gochecknoglobals // set once by TestMain, read by the tests
+
+func TestMain(m *testing.M) {
+	code, err := runSuite(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "end-to-end suite:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runSuite(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "ringmaster-e2e-")
+	if err != nil {
+		return 1, fmt.Errorf("make a folder: %w", err)
+	}
+	// The database's server may run as another user.
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // see above
+		return 1, fmt.Errorf("open the folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	theSuite = suite{dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}}
+	if theSuite.binary, err = binary(dir, envBinary); err != nil {
+		return 1, err
+	}
+	if theSuite.controller, err = binary(dir, envController, "-race"); err != nil {
+		return 1, err
+	}
+	var started []*stack.Stack
+	theSuite.shared = map[kind]func() (*stack.Stack, error){}
+	for _, k := range []kind{simulated, freeswitch} {
+		theSuite.shared[k] = sync.OnceValues(func() (*stack.Stack, error) {
+			s, err := theSuite.start(context.Background(), filepath.Join(dir, string(k)), k, stack.Config{})
+			if err == nil {
+				started = append(started, s)
+			}
+			return s, err
+		})
+	}
+	if theSuite.freeswitch == "" {
+		fmt.Fprintf(os.Stderr, "\n*** NO REAL SWITCH: every test on FreeSWITCH is skipped. Set %s=/path/to/freeswitch. ***\n\n", envFreeSWITCH)
+	}
+	code = m.Run()
+	for _, s := range started {
+		err = errors.Join(err, s.Close(context.Background()))
+	}
+	if races := theSuite.log.races(); races > 0 {
+		err = errors.Join(err, fmt.Errorf("the controller reported %d data races:\n%s", races, theSuite.log.text()))
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\nwhat the processes logged:\n%s", err, theSuite.log.text())
+	}
+	return code, err
+}
+
+// binary gives the executable that the environment names, or builds it.
+func binary(dir, name string, flags ...string) (string, error) {
+	if path := os.Getenv(name); path != "" {
+		return path, nil
+	}
+	path := filepath.Join(dir, strings.ToLower(name))
+	args := append([]string{"build", "-o", path}, flags...)
+	out, err := exec.CommandContext(context.Background(), "go", append(args, "github.com/ringmaster/ringmaster/cmd/ringmaster")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build ringmaster: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// start runs a stack of its own in dir.
+func (s *suite) start(ctx context.Context, dir string, k kind, cfg stack.Config) (*stack.Stack, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the database's server may run as another user
+		return nil, fmt.Errorf("make the stack's folder: %w", err)
+	}
+	cfg.Binary, cfg.Controller, cfg.Dir, cfg.Stderr = s.binary, s.controller, dir, s.log
+	if k == freeswitch {
+		cfg.FreeSWITCH = s.freeswitch
+	}
+	return stack.Start(ctx, cfg)
+}
+
+// onEachSwitch runs a test on the shared stack of every kind of switch.
+func onEachSwitch(t *testing.T, test func(t *testing.T, c *customer)) {
+	t.Helper()
+	for _, k := range []kind{simulated, freeswitch} {
+		t.Run(string(k), func(t *testing.T) {
+			skipWithout(t, k)
+			s, err := theSuite.shared[k]()
+			require.NoError(t, err, theSuite.log.text())
+			test(t, newCustomer(t, s))
+		})
+	}
+}
+
+// withOwnStack runs a test that breaks things on a stack of its own, for every kind of switch.
+func withOwnStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *customer)) {
+	t.Helper()
+	for _, k := range []kind{simulated, freeswitch} {
+		t.Run(string(k), func(t *testing.T) {
+			skipWithout(t, k)
+			dir, err := os.MkdirTemp(theSuite.dir, "own-")
+			require.NoError(t, err)
+			s, err := theSuite.start(t.Context(), dir, k, cfg)
+			require.NoError(t, err, theSuite.log.text())
+			t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) }) //nolint:usetesting // the test's context is over
+			test(t, newCustomer(t, s))
+		})
+	}
+}
+
+func skipWithout(t *testing.T, k kind) {
+	t.Helper()
+	if k == freeswitch && theSuite.freeswitch == "" {
+		t.Skip("NO REAL SWITCH: set " + envFreeSWITCH + "=/path/to/freeswitch to run this on FreeSWITCH")
+	}
+}
+
+// eventually polls until ok, for at most limit.
+func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, limit, 50*time.Millisecond, what)
+}
+
+// racelog keeps the end of what the processes log, and counts the races among it. Safe for concurrent use.
+type racelog struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	found int
+}
+
+const racelogBytes = 256 << 10
+
+var _ io.Writer = (*racelog)(nil)
+
+func (l *racelog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.found += bytes.Count(b, []byte("WARNING: DATA RACE"))
+	l.buf.Write(b)
+	if n := l.buf.Len() - racelogBytes; n > 0 {
+		l.buf.Next(n)
+	}
+	return len(b), nil
+}
+
+func (l *racelog) races() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.found
+}
+
+func (l *racelog) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
