@@ -94,6 +94,13 @@ func TestEventRoundTrips(t *testing.T) {
 		require.Equal(t, "new", got.Var("x"))
 	}
 	require.True(t, json.Valid(e.EncodeJSON()))
+	for _, asJSON := range []bool{false, true} {
+		got, err := esl.NewEventMessage(e, asJSON).Event()
+		require.NoError(t, err)
+		require.Equal(t, e.Name(), got.Name())
+	}
+	_, err = esl.NewReply("+OK").Event()
+	require.Error(t, err)
 }
 
 func TestEventCloneIsApart(t *testing.T) {

@@ -61,6 +61,18 @@ func NewEventMessage(e *Event, asJSON bool) *Message {
 // ContentType gives the frame's type.
 func (m *Message) ContentType() string { return m.Header.Get("Content-Type") }
 
+// Event parses the event that the frame holds, in either format.
+func (m *Message) Event() (*Event, error) {
+	switch m.ContentType() {
+	case TypeEventPlain:
+		return parsePlain(m.Body)
+	case TypeEventJSON:
+		return ParseJSONEvent([]byte(m.Body))
+	default:
+		return nil, &ProtocolError{Reason: "frame holds no event"}
+	}
+}
+
 // Encode gives the frame as it goes over the wire. Values are escaped only where they would break the frame, since
 // the switch does not escape the words of a reply.
 func (m *Message) Encode() []byte {

@@ -3,7 +3,6 @@ package esl_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"sync"
@@ -168,5 +167,3 @@ func (l *logs) all() []string {
 	defer l.mu.Unlock()
 	return l.lines
 }
-
-var errTest = errors.New("test")
