@@ -83,9 +83,7 @@ func (l *Library) fail(ctx context.Context, args ProcessArgs, cause error) error
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err := l.store.InTenant(ctx, args.TenantID, func(tx *store.Tx) error {
-		_, err := tx.Q.MarkRecordingFailed(ctx, db.MarkRecordingFailedParams{
-			Error: cause.Error(), TenantID: args.TenantID, CallID: args.CallID,
-		})
+		_, err := tx.Q.MarkRecordingFailed(ctx, cause.Error(), args.TenantID, args.CallID)
 		return err
 	})
 	if err != nil {
