@@ -79,26 +79,32 @@ const (
 	classInsufficientServer = "53" // too many connections, out of memory
 )
 
-// translate gives driver errors the store's own names. The driver's error stays in the chain.
+// translate gives errors of the driver the store's own names. The driver's error stays in the chain.
 func translate(err error) error {
+	translated, done := translateAnswer(err)
+	if !done && isConnectionLoss(err) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return translated
+}
+
+// translateAnswer translates what the server said, and tells whether that is all there is to translate.
+func translateAnswer(err error) (error, bool) {
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
-		return err
+		return err, true
 	}
 	var translated *ConstraintError
 	if errors.As(err, &translated) {
-		return err
+		return err, true
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("%w: %w", ErrNotFound, err)
+		return fmt.Errorf("%w: %w", ErrNotFound, err), true
 	}
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
-		return translateServer(err, pgErr)
+		return translateServer(err, pgErr), true
 	}
-	if isConnectionLoss(err) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return err
+	return err, false
 }
 
 func translateServer(err error, pgErr *pgconn.PgError) error {
@@ -137,14 +143,22 @@ func serverGone(code string) bool {
 	}
 }
 
+// isConnectionLoss tells faults of the connection. A caller's own timeout or cancellation is none; a time-out while connecting is.
 func isConnectionLoss(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		return true
+	}
+	if endedByContext(err) {
 		return false
 	}
-	var connect *pgconn.ConnectError
 	var network net.Error
-	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, pgconn.ErrConnClosed)
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, pgconn.ErrConnClosed)
+}
+
+func endedByContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func hasCode(err error, codes ...string) bool {

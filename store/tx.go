@@ -122,10 +122,12 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 		}
 	}()
 	if err := fn(&Tx{Q: db.New(translating{tx}), tx: tx, store: s}); err != nil {
-		if conn.Conn().IsClosed() {
+		if conn.Conn().IsClosed() && !endedByContext(err) {
 			return lostUnless(ctx, err)
 		}
-		return translate(err)
+		// fn's own errors (an io.EOF of a decoder, say) are not the connection's.
+		translated, _ := translateAnswer(err)
+		return translated
 	}
 	finished = true
 	if err := tx.Commit(ctx); err != nil {
@@ -145,9 +147,11 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 // commitError marks a commit whose answer never came. A server that answered with an error has not committed.
 func commitError(ctx context.Context, err error) error {
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) || errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, pgx.ErrTxCommitRollback) ||
-		pgconn.SafeToRetry(err) {
+	if errors.As(err, &pgErr) || errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, pgx.ErrTxCommitRollback) {
 		return translate(err)
+	}
+	if pgconn.SafeToRetry(err) {
+		return lostUnless(ctx, err)
 	}
 	return fmt.Errorf("%w: %w", ErrCommitUnknown, lostUnless(ctx, err))
 }

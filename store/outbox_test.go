@@ -1,0 +1,180 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+func emit(t *testing.T, st *store.Store, e store.Event) uuid.UUID {
+	t.Helper()
+	var id string
+	require.NoError(t, st.InTenant(t.Context(), e.TenantID, func(tx *store.Tx) error {
+		var err error
+		id, err = tx.Emit(t.Context(), e)
+		return err
+	}))
+	parsed, err := store.ParseEventID(id)
+	require.NoError(t, err)
+	require.Equal(t, id, store.EventID(parsed))
+	require.Equal(t, uuid.Version(7), parsed.Version())
+	return parsed
+}
+
+func TestEmitMatchesSubscriptions(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID, other := storetest.Tenant(t, st), storetest.Tenant(t, st)
+	campaign, elsewhere := storetest.NewID(t), storetest.NewID(t)
+	subscriptions := map[string]uuid.UUID{
+		"exact":          storetest.Subscription(t, st, tenantID, nil, "call.started"),
+		"several":        storetest.Subscription(t, st, tenantID, nil, "call.ended", "ai_session.started", "call.started"),
+		"wildcard":       storetest.Subscription(t, st, tenantID, nil, "ai_session.*"),
+		"call wildcard":  storetest.Subscription(t, st, tenantID, nil, "call.*"),
+		"campaign":       storetest.Subscription(t, st, tenantID, &campaign, "call.*", "ai_session.*"),
+		"other campaign": storetest.Subscription(t, st, tenantID, &elsewhere, "call.*"),
+		"prefix only":    storetest.Subscription(t, st, tenantID, nil, "cal.*", "call", "call.start"),
+		"inactive":       storetest.Subscription(t, st, tenantID, nil, "call.*"),
+		"other tenant":   storetest.Subscription(t, st, other, nil, "call.*", "ai_session.*"),
+	}
+	storetest.Exec(t, st, tenantID, "UPDATE webhook_subscriptions SET is_active = false WHERE id = $1", subscriptions["inactive"])
+	for _, c := range []struct {
+		eventType store.EventType
+		campaign  *uuid.UUID
+		want      []string
+	}{
+		{store.EventCallStarted, &campaign, []string{"exact", "several", "call wildcard", "campaign"}},
+		{store.EventCallStarted, nil, []string{"exact", "several", "call wildcard"}},
+		{store.EventCallEnded, nil, []string{"several", "call wildcard"}},
+		{store.EventAISessionStarted, &campaign, []string{"several", "wildcard", "campaign"}},
+		{store.EventAISessionEnded, nil, []string{"wildcard"}},
+		{store.EventLeadCompleted, &campaign, nil},
+	} {
+		event := emit(t, st, store.Event{TenantID: tenantID, Type: c.eventType, CampaignID: c.campaign, Data: map[string]any{}})
+		var want []uuid.UUID
+		for _, name := range c.want {
+			want = append(want, subscriptions[name])
+		}
+		require.ElementsMatch(t, want, deliveriesOf(t, st, tenantID, event), "%s", c.eventType)
+	}
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM webhook_deliveries WHERE tenant_id = $1", other))
+}
+
+func deliveriesOf(t *testing.T, st *store.Store, tenantID, event uuid.UUID) []uuid.UUID {
+	t.Helper()
+	var found []uuid.UUID
+	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), `SELECT array_agg(subscription_id) FROM webhook_deliveries
+			WHERE event_id = $1 AND status = 'pending' AND attempts = '[]' AND next_attempt_at IS NOT NULL`, event).Scan(&found)
+	}))
+	return found
+}
+
+func TestEmitWritesEventAndJob(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	storetest.Subscription(t, st, tenantID, nil, "call.answered")
+	call, at := storetest.NewID(t), time.Date(2026, 11, 21, 10, 11, 12, 345678000, time.UTC)
+	id := emit(t, st, store.Event{
+		TenantID: tenantID, Type: store.EventCallAnswered, At: at, CallID: &call, Data: map[string]any{"answered_by_amd": "human"},
+	})
+	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+		event, err := tx.Q.GetEvent(t.Context(), tenantID, id)
+		require.NoError(t, err)
+		require.Equal(t, "call.answered", event.Type)
+		require.True(t, at.Equal(event.CreatedAt))
+		require.Equal(t, &call, event.CallID)
+		require.Nil(t, event.CampaignID)
+		require.JSONEq(t, `{"answered_by_amd":"human"}`, string(event.Data))
+		var kind, queue string
+		var attempts int
+		var args store.WebhookDeliveryArgs
+		row := tx.Pgx().QueryRow(t.Context(), "SELECT kind, queue, max_attempts, args FROM river_job")
+		require.NoError(t, row.Scan(&kind, &queue, &attempts, &args))
+		require.Equal(t, "webhook_delivery", kind)
+		require.Equal(t, "webhooks", queue)
+		require.Equal(t, 4, attempts)
+		require.Equal(t, tenantID, args.TenantID)
+		var delivery uuid.UUID
+		require.NoError(t, tx.Pgx().QueryRow(t.Context(), "SELECT id FROM webhook_deliveries").Scan(&delivery))
+		require.Equal(t, delivery, args.DeliveryID)
+		return nil
+	}))
+}
+
+func TestEventsCommitWithTheirTransaction(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	storetest.Subscription(t, st, tenantID, nil, "call.*")
+	changedMind := errors.New("changed my mind")
+	err := st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+		if _, err := tx.Emit(t.Context(), store.Event{TenantID: tenantID, Type: store.EventCallStarted, Data: struct{}{}}); err != nil {
+			return err
+		}
+		if err := tx.Enqueue(t.Context(), store.WebhookDeliveryArgs{TenantID: tenantID}, nil); err != nil {
+			return err
+		}
+		return changedMind
+	})
+	require.ErrorIs(t, err, changedMind)
+	for _, table := range []string{"events", "webhook_deliveries", "river_job"} {
+		require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM "+table), table)
+	}
+}
+
+func TestEventsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID, call := storetest.Tenant(t, st), storetest.NewID(t)
+	const n = 50
+	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+		for i := range n {
+			e := store.Event{TenantID: tenantID, Type: store.EventType(fmt.Sprintf("test.event_%d", i)), CallID: &call, Data: struct{}{}}
+			if _, err := tx.Emit(t.Context(), e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	var events []db.Event
+	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+		var err error
+		events, err = tx.Q.ListEventsOfCall(t.Context(), tenantID, call)
+		return err
+	}))
+	require.Len(t, events, n)
+	for i, event := range events {
+		require.Equal(t, fmt.Sprintf("test.event_%d", i), event.Type)
+	}
+}
+
+func TestEmitRefusesDataThatIsNoObject(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	for _, data := range []any{nil, "text", make(chan int)} {
+		err := st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+			_, err := tx.Emit(t.Context(), store.Event{TenantID: tenantID, Type: store.EventCallStarted, Data: data})
+			return err
+		})
+		require.ErrorContains(t, err, "emit call.started")
+	}
+}
+
+func TestParseEventIDRefuses(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"", "evt_", "evt_00", "0193a6c0a0b07000800000000000000a", "evt_0193a6c0a0b07000800000000000000g", "evt_0193a6c0a0b07000800000000000000a00"} {
+		_, err := store.ParseEventID(id)
+		require.ErrorIs(t, err, store.ErrEventID, id)
+	}
+}
