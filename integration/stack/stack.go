@@ -79,6 +79,7 @@ type Stack struct {
 	ai         *process
 	controller *process
 	configFile string
+	settings   map[string]any // the controller's configuration, by dotted keys
 }
 
 // limits of starting and ending a part.
@@ -284,22 +285,42 @@ func (s *Stack) writeConfig() error {
 		"drain.hangup_calls":              true,
 	}
 	maps.Copy(c, s.cfg.Override)
+	s.settings = c
+	for _, dir := range []string{s.SpoolDir, filepath.Join(s.cfg.Dir, "recordings"), dnc} {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return fmt.Errorf("make the controller's folders: %w", err)
+		}
+	}
+	return s.saveConfig()
+}
+
+func (s *Stack) saveConfig() error {
 	nested := map[string]any{}
-	for key, value := range c {
+	for key, value := range s.settings {
 		set(nested, key, value)
 	}
 	text, err := yaml.Marshal(nested)
 	if err != nil {
 		return fmt.Errorf("encode the controller's configuration: %w", err)
 	}
-	for _, dir := range []string{s.SpoolDir, filepath.Join(s.cfg.Dir, "recordings"), dnc} {
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			return fmt.Errorf("make the controller's folders: %w", err)
-		}
-	}
 	s.configFile = filepath.Join(s.cfg.Dir, "ringmaster.yaml")
 	return os.WriteFile(s.configFile, text, 0o600)
 }
+
+// Reconfigure stops the controller, changes keys of its configuration, and starts it again.
+func (s *Stack) Reconfigure(ctx context.Context, keys map[string]any) error {
+	if err := s.StopController(); err != nil {
+		return err
+	}
+	maps.Copy(s.settings, keys)
+	if err := s.saveConfig(); err != nil {
+		return err
+	}
+	return s.StartController(ctx)
+}
+
+// Dir is the stack's folder; the controller's configuration is its ringmaster.yaml.
+func (s *Stack) Dir() string { return s.cfg.Dir }
 
 // StartController starts the controller and waits until it is ready.
 func (s *Stack) StartController(ctx context.Context) (err error) {
@@ -426,4 +447,42 @@ func (s *Stack) saveBootstrap() error {
 		return fmt.Errorf("encode the bootstrap object: %w", err)
 	}
 	return os.WriteFile(filepath.Join(s.cfg.Dir, bootstrapFile), text, 0o600)
+}
+
+// restartPause keeps a controller that ends at once from spinning.
+const restartPause = 500 * time.Millisecond
+
+// Supervise runs until ctx ends. A controller that dies is started again, as a service manager would; the death of any
+// other part ends it with an error.
+func (s *Stack) Supervise(ctx context.Context) error {
+	for {
+		var switchDone <-chan struct{}
+		if s.freeswitch != nil {
+			switchDone = s.freeswitch.Done()
+		} else {
+			switchDone = s.switchProc.exited
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-switchDone:
+			return fmt.Errorf("%w: the switch ended", ErrProcess)
+		case <-s.carrier.exited:
+			return fmt.Errorf("%w: the carrier ended", ErrProcess)
+		case <-s.ai.exited:
+			return fmt.Errorf("%w: the voice AI ended", ErrProcess)
+		case <-s.pg.Done():
+			return fmt.Errorf("%w: PostgreSQL ended", ErrProcess)
+		case <-s.controller.exited:
+		}
+		s.cfg.Logger.Warn("the controller died; starting it again", "error", s.controller.err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(restartPause):
+		}
+		if err := s.StartController(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
 }

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/integration/stack"
+)
+
+// After kill -9 of the controller alone during 20 live AI calls, and its restart: every call that the carrier still holds hears
+// its AI again within 5 s of the restart, in the same session; calls that the carrier ended meanwhile are closed with their true
+// cause and times; no row stays open, no unit is lost.
+func TestControllerKilledDuringLiveCalls(t *testing.T) {
+	const (
+		calls     = 20
+		hungUp    = 4
+		again     = 5 * time.Second
+		silentFor = 3 * time.Second
+	)
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
+		campaign := c.campaign(t, c.voiceAgent(t, "/tone?hz=1000&delay=0s", nil), nil)
+		number := func(i int) string { return fmt.Sprintf("98740000%02d", i) }
+		for i := range calls {
+			c.push(t, campaign, number(i))
+		}
+		c.start(t, campaign)
+		eventually(t, 40*time.Second, "all callers hear the AI", func() bool { return c.hearing(t, calls, number) == calls })
+		before := c.calls(t, campaign)
+		require.Len(t, before, calls)
+
+		require.NoError(t, c.KillController())
+		gone := map[string]time.Time{}
+		for i := range hungUp {
+			c.hangUp(t, "+91"+number(i))
+			report, ok := c.report(t, "+91"+number(i))
+			require.True(t, ok)
+			require.NotNil(t, report.EndedAt)
+			gone[number(i)] = *report.EndedAt
+		}
+		eventually(t, silentFor+5*time.Second, "the callers hear nothing", func() bool { return c.hearing(t, calls, number) == 0 })
+		restarted := time.Now()
+		require.NoError(t, c.StartController(t.Context()))
+		eventually(t, again+20*time.Second, "every caller hears the AI again", func() bool {
+			return c.hearing(t, calls, number) == calls-hungUp
+		})
+		took := time.Since(restarted)
+		t.Logf("all %d callers heard the AI again %s after the restart", calls-hungUp, took.Round(time.Millisecond))
+		require.LessOrEqual(t, took, again)
+		c.checkSurvivors(t, campaign, before, gone)
+		c.finish(t, calls, number)
+		c.ended(t, campaign, calls, 20*time.Second)
+		c.atRest(t)
+	})
+}
+
+// hearing counts the callees that hear something now.
+func (c *customer) hearing(t *testing.T, calls int, number func(int) string) int {
+	t.Helper()
+	n := 0
+	for i := range calls {
+		if r, ok := c.report(t, "+91"+number(i)); ok && r.Live && r.HearsNow {
+			n++
+		}
+	}
+	return n
+}
+
+// checkSurvivors looks at the calls after the restart: the same calls, one session each, dialed again with reconnect; those that
+// the carrier ended closed with the truth.
+func (c *customer) checkSurvivors(t *testing.T, campaign string, before []call, gone map[string]time.Time) {
+	t.Helper()
+	after := c.calls(t, campaign)
+	require.Len(t, after, len(before), "no lead was dialed twice")
+	ended := 0
+	for _, call := range after {
+		if call.EndTime == nil {
+			sessions := c.sessions(t, call.ID)
+			require.Len(t, sessions, 2, "the first connection, and the one after the restart")
+			require.True(t, sessions[1].Reconnect)
+			require.Equal(t, sessions[0].Token(), sessions[1].Token(), "the same session keeps its token")
+			continue
+		}
+		ended++
+		require.Equal(t, "completed", call.Status)
+		require.Equal(t, "NORMAL_CLEARING", deref(call.HangupCause))
+		require.Equal(t, "recv_bye", deref(call.HangupDisposition))
+		row := c.callRow(t, call.ID)
+		require.Contains(t, gone, row.ToNumber.Reveal()[len("+91"):])
+		require.WithinDuration(t, gone[row.ToNumber.Reveal()[len("+91"):]], *call.EndTime, time.Second, "its true end, not the restart's")
+	}
+	require.Equal(t, len(gone), ended)
+}
+
+// finish hangs up every call that is left.
+func (c *customer) finish(t *testing.T, calls int, number func(int) string) {
+	t.Helper()
+	for i := range calls {
+		if r, ok := c.report(t, "+91"+number(i)); ok && r.Live {
+			c.hangUp(t, "+91"+number(i))
+		}
+	}
+}

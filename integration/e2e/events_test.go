@@ -1,0 +1,229 @@
+package e2e
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// delivery is one webhook as it arrived.
+type delivery struct {
+	header http.Header
+	body   []byte
+	at     time.Time
+	event  event
+}
+
+type event struct {
+	ID        string         `json:"id"`
+	Type      string         `json:"type"`
+	CreatedAt time.Time      `json:"created_at"`
+	TenantID  string         `json:"tenant_id"`
+	Data      map[string]any `json:"data"`
+}
+
+// receiver is a customer's webhook endpoint. answer decides the status of the n-th delivery of an event.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	got    []delivery
+	tries  map[string]int
+	answer func(e event, try int) int
+}
+
+func newReceiver(t *testing.T, answer func(e event, try int) int) *receiver {
+	t.Helper()
+	r := &receiver{tries: map[string]int{}, answer: answer}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return
+		}
+		d := delivery{header: req.Header.Clone(), body: body, at: time.Now()}
+		if json.Unmarshal(body, &d.event) != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		r.mu.Lock()
+		r.tries[d.event.ID]++
+		try := r.tries[d.event.ID]
+		r.got = append(r.got, d)
+		r.mu.Unlock()
+		w.WriteHeader(r.answer(d.event, try))
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) deliveries() []delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got)
+}
+
+// ofCall are the event types of a call, in the order of arrival, each once.
+func (r *receiver) ofCall(callID string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, d := range r.deliveries() {
+		if (d.event.Data["call_id"] == callID || d.event.Data["last_call_id"] == callID) && !seen[d.event.ID] {
+			seen[d.event.ID] = true
+			out = append(out, d.event.Type)
+		}
+	}
+	return out
+}
+
+func accept(event, int) int { return http.StatusNoContent }
+
+// subscribe creates a subscription and removes it at the end of the test.
+func (c *customer) subscribe(t *testing.T, url string, types ...string) (id, secret string) {
+	t.Helper()
+	var out struct {
+		ID     string `json:"id"`
+		Secret string `json:"signing_secret"`
+	}
+	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/webhooks", map[string]any{"url": url, "event_types": types}, &out)
+	require.NotEmpty(t, out.Secret)
+	t.Cleanup(func() { c.do(t, http.StatusNoContent, http.MethodDelete, "/api/v1/webhooks/"+out.ID, nil, nil) })
+	return out.ID, out.Secret
+}
+
+// The events of one call arrive signed, with the members that the interface names, in the order of the facts.
+func TestEventsOfACall(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		r := newReceiver(t, accept)
+		_, secret := c.subscribe(t, r.URL, "call.started", "call.answered", "call.ended", "call.recording_ready", "ai_session.*",
+			"lead.completed", "campaign.paused")
+		campaign := c.campaign(t, c.voiceAgent(t, "/echo?end_after=2s", map[string]any{"external_agent_id": "x-7"}), nil)
+		var lead id
+		c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/campaigns/"+campaign+"/leads", map[string]any{
+			"mobile": "9875000000", "first_name": "Asha", "lead_id": "crm-1", "metadata": map[string]any{"plan": "gold"},
+		}, &lead)
+		c.start(t, campaign)
+		call := c.ended(t, campaign, 1, 30*time.Second)[0]
+		want := []string{
+			"call.started", "call.answered", "ai_session.started", "ai_session.ended", "call.ended", "lead.completed",
+			"call.recording_ready",
+		}
+		eventually(t, 20*time.Second, "all events arrive", func() bool { return len(r.ofCall(call.ID)) == len(want) })
+		require.Equal(t, want, r.ofCall(call.ID))
+		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/pause", nil, nil)
+		eventually(t, 10*time.Second, "campaign.paused arrives", func() bool {
+			return slices.ContainsFunc(r.deliveries(), func(d delivery) bool { return d.event.Type == "campaign.paused" })
+		})
+		for _, d := range r.deliveries() {
+			c.checkEnvelope(t, d, secret)
+			checkMembers(t, d.event)
+			require.NotContains(t, d.event.Type+string(d.body), "Asha", "no event names the lead")
+			if d.event.Type == "call.ended" {
+				require.NotContains(t, string(d.body), "9875000000", "call.ended carries no number")
+				require.Equal(t, "crm-1", d.event.Data["crm_lead_id"])
+				require.Equal(t, map[string]any{"plan": "gold"}, d.event.Data["lead_metadata"])
+			}
+		}
+	})
+}
+
+func (c *customer) checkEnvelope(t *testing.T, d delivery, secret string) {
+	t.Helper()
+	require.True(t, strings.HasPrefix(d.event.ID, "evt_"), d.event.ID)
+	require.Equal(t, c.Bootstrap.Tenants[0].ID.String(), d.event.TenantID)
+	require.Equal(t, d.event.ID, d.header.Get("X-Service-Event-Id"))
+	require.Equal(t, d.event.Type, d.header.Get("X-Service-Event-Type"))
+	stamp, signature, ok := strings.Cut(d.header.Get("X-Service-Signature"), ",")
+	require.True(t, ok)
+	stamp = strings.TrimPrefix(stamp, "t=")
+	unix, err := strconv.ParseInt(stamp, 10, 64)
+	require.NoError(t, err)
+	require.WithinDuration(t, d.at, time.Unix(unix, 0), 5*time.Second)
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = fmt.Fprintf(mac, "%s.%s", stamp, d.body)
+	require.Equal(t, "v0="+hex.EncodeToString(mac.Sum(nil)), signature)
+}
+
+// checkMembers holds an event's data against interface 6.2 and CONTRACT 3.
+func checkMembers(t *testing.T, e event) {
+	t.Helper()
+	members := map[string][]string{
+		"call.started":         {"call_id", "direction", "from", "to", "campaign_id", "voice_agent_id", "started_at", "lead_metadata"},
+		"call.answered":        {"call_id", "answer_time", "answered_by_amd", "lead_metadata"},
+		"call.ended":           {"call_id", "end_time", "hangup_cause", "total_duration_s", "talk_duration_s", "disposition", "crm_lead_id", "status", "recording", "lead_metadata"},
+		"call.recording_ready": {"call_id", "recording_url", "signed_url", "duration_s", "stereo", "format", "recording"},
+		"ai_session.started":   {"call_id", "voice_agent_id", "external_agent_id", "ws_url", "started_at"},
+		"ai_session.ended":     {"call_id", "voice_agent_id", "ended_at", "outcome", "metadata"},
+		"lead.completed":       {"lead_id", "campaign_id", "crm_lead_id", "status", "disposition", "attempts", "last_call_id", "completed_at", "metadata"},
+		"campaign.paused":      {"campaign_id", "source", "abandon_rate", "paused_at"},
+	}
+	want, ok := members[e.Type]
+	require.True(t, ok, e.Type)
+	for _, m := range want {
+		require.Contains(t, e.Data, m, e.Type)
+	}
+}
+
+// A receiver that fails is asked four times, at 0, 200 ms, 2 s and 20 s; then the delivery is dead, until it is replayed.
+func TestWebhookRetriesAndReplay(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		healthy := make(chan struct{})
+		r := newReceiver(t, func(event, int) int {
+			select {
+			case <-healthy:
+				return http.StatusOK
+			default:
+				return http.StatusServiceUnavailable
+			}
+		})
+		subscription, _ := c.subscribe(t, r.URL, "campaign.paused")
+		campaign := c.campaign(t, c.voiceAgent(t, "/echo", nil), nil)
+		c.start(t, campaign)
+		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/pause", nil, nil)
+		var dead struct {
+			ID       string `json:"id"`
+			Status   string `json:"status"`
+			Attempts []struct {
+				StatusCode *int `json:"status_code"`
+			} `json:"attempts"`
+			SubscriptionID string `json:"subscription_id"`
+		}
+		eventually(t, 40*time.Second, "the delivery is dead", func() bool {
+			var list struct {
+				Items []json.RawMessage `json:"items"`
+			}
+			c.do(t, http.StatusOK, http.MethodGet, "/api/v1/webhooks/deliveries?page_size=100", nil, &list)
+			for _, raw := range list.Items {
+				require.NoError(t, json.Unmarshal(raw, &dead))
+				if dead.SubscriptionID == subscription {
+					return dead.Status == "dead_lettered"
+				}
+			}
+			return false
+		})
+		require.Len(t, dead.Attempts, 4)
+		tries := r.deliveries()
+		require.Len(t, tries, 4)
+		for i, want := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
+			got := tries[i+1].at.Sub(tries[i].at)
+			require.GreaterOrEqual(t, got, want-20*time.Millisecond, "before attempt %d", i+2)
+			require.Less(t, got, want+3*time.Second, "before attempt %d", i+2)
+		}
+		close(healthy)
+		status, _, body := c.api.Do(t, http.MethodPost, "/api/v1/webhooks/deliveries/"+dead.ID+"/replay", nil)
+		require.Less(t, status, 300, "%s", body)
+		eventually(t, 10*time.Second, "the replay arrives", func() bool { return len(r.deliveries()) == 5 })
+		require.Equal(t, tries[0].event.ID, r.deliveries()[4].event.ID, "the same event")
+	})
+}
