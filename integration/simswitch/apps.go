@@ -1,0 +1,269 @@
+package simswitch
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// errUnknownApp says that the switch has no such application; the channel that asked for it is hung up.
+var errUnknownApp = errors.New("no such application")
+
+// appFunc runs an application on its channel's goroutine and returns Application-Response.
+type appFunc func(ch *channel, arg string) string
+
+// app finds an application.
+func app(name string) (appFunc, bool) {
+	none := func(f func(ch *channel, arg string)) appFunc {
+		return func(ch *channel, arg string) string { f(ch, arg); return "_none_" }
+	}
+	switch strings.ToLower(name) {
+	case "answer":
+		return none(func(ch *channel, _ string) { ch.answer() }), true
+	case "pre_answer":
+		return none(func(ch *channel, _ string) { ch.leg.preAnswer() }), true
+	case "ring_ready":
+		return none(func(ch *channel, _ string) { ch.leg.ring() }), true
+	case "park":
+		return none(func(ch *channel, _ string) { ch.park() }), true
+	case "bridge":
+		return (*channel).bridgeApp, true
+	case "hangup":
+		return none(func(ch *channel, arg string) { ch.hangup(parseCause(arg)) }), true
+	case "respond":
+		return none((*channel).respondApp), true
+	case "playback", "endless_playback":
+		endless := strings.EqualFold(name, "endless_playback")
+		return func(ch *channel, arg string) string { return ch.playbackApp(arg, endless) }, true
+	case "set":
+		return none(func(ch *channel, arg string) { ch.setApp(arg, "") }), true
+	case "export":
+		return none((*channel).exportApp), true
+	case "unset":
+		return none(func(ch *channel, arg string) { ch.set(strings.TrimSpace(arg), "") }), true
+	case "sleep":
+		return none((*channel).sleepApp), true
+	case "socket":
+		return none((*channel).socketApp), true
+	case "transfer":
+		return none((*channel).transferApp), true
+	case "record_session":
+		return none((*channel).recordSessionApp), true
+	case "stop_record_session":
+		return none(func(ch *channel, arg string) { ch.stopRecording(arg, "success-maxtime") }), true
+	case "echo":
+		return none((*channel).echoApp), true
+	case "send_dtmf":
+		return none((*channel).sendDTMFApp), true
+	case "sched_hangup":
+		return none(func(ch *channel, arg string) { ch.schedHangup(splitArgs(arg)) }), true
+	case "log", "info":
+		return none(func(*channel, string) {}), true
+	}
+	return nil, false
+}
+
+// splitAppArg splits "app arg" and "app::arg".
+func splitAppArg(s string) (name, arg string) {
+	if name, arg, ok := strings.Cut(s, "::"); ok {
+		return name, arg
+	}
+	name, arg, _ = strings.Cut(s, " ")
+	return name, arg
+}
+
+// handle runs a controller's message on the channel's goroutine.
+func (ch *channel) handle(m message) {
+	switch m.command {
+	case "hangup":
+		ch.hangup(parseCause(m.cause))
+	case "execute":
+		for range max(m.loops, 1) {
+			if !ch.ready() {
+				return
+			}
+			if err := ch.execute(m.app, m.arg, m.eventUUID, m.lock); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// execute runs one application between its two events. Without CHANNEL_EXECUTE_COMPLETE: an unknown application, which also
+// hangs up, and a channel that is down already.
+func (ch *channel) execute(name, arg, eventUUID string, lock bool) error {
+	fn, ok := app(name)
+	if !ok {
+		ch.sw.log.Warn("invalid application", "app", name, "channel", ch.uuid)
+		ch.hangup(causeOutOfOrder)
+		return errUnknownApp
+	}
+	if eventUUID == "" {
+		eventUUID = uuid.NewString()
+	}
+	arg = ch.expand(arg)
+	ch.mu.Lock()
+	ch.appLog = append(ch.appLog, appRecord{name, arg, time.Now()})
+	ch.vars.set("current_application_data", arg)
+	ch.vars.set("current_application", name)
+	if lock {
+		ch.locked++
+	}
+	ch.depth++
+	ch.mu.Unlock()
+	about := []header{{"Application", name}}
+	if arg != "" {
+		about = append(about, header{"Application-Data", arg})
+	}
+	id := header{"Application-UUID", eventUUID}
+	ch.emit("CHANNEL_EXECUTE", append(append([]header{}, about...), id)...)
+	response := fn(ch, arg)
+	ch.mu.Lock()
+	if lock {
+		ch.locked--
+	}
+	ch.depth--
+	ch.mu.Unlock()
+	ch.emit("CHANNEL_EXECUTE_COMPLETE", append(about, header{"Application-Response", response}, id)...)
+	return nil
+}
+
+// expand replaces ${name} by the channel's variables.
+func (ch *channel) expand(s string) string {
+	var b strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "${")
+		if !ok {
+			break
+		}
+		name, after, ok := strings.Cut(rest, "}")
+		if !ok {
+			break
+		}
+		b.WriteString(before)
+		v, found := ch.lookup(name)
+		if !found {
+			v = ch.sw.globals[name]
+		}
+		b.WriteString(v)
+		s = after
+	}
+	b.WriteString(s)
+	return b.String()
+}
+
+// park waits for a controller's messages, a transfer or the end. Nothing is sent to the far end.
+func (ch *channel) park() {
+	ch.emit("CHANNEL_PARK")
+	for ch.pause(nil, 0) == endBreak {
+		continue
+	}
+	ch.emit("CHANNEL_UNPARK")
+}
+
+// answer accepts a call that came in.
+func (ch *channel) answer() {
+	if ch.isAnswered() || !ch.up() {
+		return
+	}
+	ch.leg.answer()
+}
+
+func (ch *channel) respondApp(arg string) {
+	code, _, _ := strings.Cut(strings.TrimSpace(arg), " ")
+	status, err := strconv.Atoi(code)
+	if err != nil || status < 300 || status > 699 {
+		ch.hangup(parseCause(arg))
+		return
+	}
+	ch.leg.refuseWith(status)
+	ch.hangup(causeOfStatus(status))
+}
+
+func (ch *channel) setApp(arg, prefix string) {
+	name, value, ok := strings.Cut(arg, "=")
+	if !ok {
+		name, value, _ = strings.Cut(arg, ",")
+	}
+	if value == "_undef_" {
+		value = ""
+	}
+	ch.set(prefix+strings.TrimSpace(name), value)
+}
+
+// exportApp sets a variable that legs bridged to later get too; nolocal: keeps it off this one.
+func (ch *channel) exportApp(arg string) {
+	name, value, _ := strings.Cut(arg, "=")
+	name = strings.TrimSpace(name)
+	exported := ch.get("export_vars")
+	if exported != "" {
+		exported += ","
+	}
+	ch.set("export_vars", exported+name)
+	ch.set(name, value)
+}
+
+func (ch *channel) sleepApp(arg string) {
+	ms, err := strconv.Atoi(strings.TrimSpace(arg))
+	if err != nil || ms <= 0 {
+		return
+	}
+	ch.pause(nil, time.Duration(ms)*time.Millisecond)
+}
+
+func (ch *channel) transferApp(arg string) {
+	args := splitArgs(arg)
+	if len(args) == 0 {
+		return
+	}
+	if args[0] == "-both" || args[0] == "-bleg" {
+		if other := ch.bridged(); other != nil && len(args) > 1 {
+			other.transfer(args[1], argAt(args, 2), argAt(args, 3))
+		}
+		if args[0] == "-bleg" {
+			return
+		}
+		args = args[1:]
+	}
+	if len(args) > 0 {
+		ch.transfer(args[0], argAt(args, 1), argAt(args, 2))
+	}
+}
+
+// argAt is args[i], empty when there is none.
+func argAt(args []string, i int) string {
+	if i < len(args) {
+		return args[i]
+	}
+	return ""
+}
+
+func (ch *channel) sendDTMFApp(arg string) {
+	if ch.media != nil {
+		ch.leg.sendDigits(arg)
+	}
+}
+
+// schedHangup takes "+seconds [cause]" or an absolute epoch.
+func (ch *channel) schedHangup(args []string) {
+	if len(args) == 0 {
+		return
+	}
+	c := causeAllottedTimeout
+	if len(args) > 1 {
+		c = parseCause(args[1])
+	}
+	rel, isRel := strings.CutPrefix(args[0], "+")
+	n, err := strconv.Atoi(rel)
+	if err != nil {
+		return
+	}
+	d := time.Duration(n) * time.Second
+	if !isRel {
+		d = time.Until(time.Unix(int64(n), 0))
+	}
+	ch.after(max(d, 0), func() { ch.hangup(c) })
+}

@@ -1,0 +1,192 @@
+package simswitch
+
+import (
+	"slices"
+	"strings"
+)
+
+// cause is a hang-up cause by FreeSWITCH's name.
+type cause string
+
+// The causes that the switch gives by itself.
+const (
+	causeNone             cause = ""
+	causeNormalClearing   cause = "NORMAL_CLEARING"
+	causeUserBusy         cause = "USER_BUSY"
+	causeNoAnswer         cause = "NO_ANSWER"
+	causeNoUserResponse   cause = "NO_USER_RESPONSE"
+	causeRejected         cause = "CALL_REJECTED"
+	causeUnallocated      cause = "UNALLOCATED_NUMBER"
+	causeInvalidFormat    cause = "INVALID_NUMBER_FORMAT"
+	causeTemporaryFailure cause = "NORMAL_TEMPORARY_FAILURE"
+	causeTimerExpire      cause = "RECOVERY_ON_TIMER_EXPIRE"
+	causeCancel           cause = "ORIGINATOR_CANCEL"
+	causeIncompatible     cause = "INCOMPATIBLE_DESTINATION"
+	causeAllottedTimeout  cause = "ALLOTTED_TIMEOUT"
+	causeProgressTimeout  cause = "PROGRESS_TIMEOUT"
+	causeMediaTimeout     cause = "MEDIA_TIMEOUT"
+	causeOutOfOrder       cause = "DESTINATION_OUT_OF_ORDER"
+	causeInvalidGateway   cause = "INVALID_GATEWAY"
+	causeInvalidProfile   cause = "INVALID_PROFILE"
+	causeManagerRequest   cause = "MANAGER_REQUEST"
+	causeSystemShutdown   cause = "SYSTEM_SHUTDOWN"
+	causeNoRoute          cause = "NO_ROUTE_DESTINATION"
+	causeLoseRace         cause = "LOSE_RACE"
+)
+
+// q850 lists the causes of the switch with their Q.850 codes, which are above 127 where Q.850 has none.
+func q850() []struct {
+	name cause
+	code int
+} {
+	return []struct {
+		name cause
+		code int
+	}{
+		{"UNSPECIFIED", 0}, {causeUnallocated, 1}, {"NO_ROUTE_TRANSIT_NET", 2}, {causeNoRoute, 3}, {"CHANNEL_UNACCEPTABLE", 6},
+		{"CALL_AWARDED_DELIVERED", 7}, {causeNormalClearing, 16}, {causeUserBusy, 17}, {causeNoUserResponse, 18},
+		{causeNoAnswer, 19}, {"SUBSCRIBER_ABSENT", 20}, {causeRejected, 21}, {"NUMBER_CHANGED", 22},
+		{"REDIRECTION_TO_NEW_DESTINATION", 23}, {"EXCHANGE_ROUTING_ERROR", 25}, {causeOutOfOrder, 27},
+		{causeInvalidFormat, 28}, {"FACILITY_REJECTED", 29}, {"RESPONSE_TO_STATUS_ENQUIRY", 30}, {"NORMAL_UNSPECIFIED", 31},
+		{"NORMAL_CIRCUIT_CONGESTION", 34}, {"NETWORK_OUT_OF_ORDER", 38}, {causeTemporaryFailure, 41},
+		{"SWITCH_CONGESTION", 42}, {"ACCESS_INFO_DISCARDED", 43}, {"REQUESTED_CHAN_UNAVAIL", 44}, {"PRE_EMPTED", 45},
+		{"FACILITY_NOT_SUBSCRIBED", 50}, {"OUTGOING_CALL_BARRED", 52}, {"INCOMING_CALL_BARRED", 54},
+		{"BEARERCAPABILITY_NOTAUTH", 57}, {"BEARERCAPABILITY_NOTAVAIL", 58}, {"SERVICE_UNAVAILABLE", 63},
+		{"BEARERCAPABILITY_NOTIMPL", 65}, {"CHAN_NOT_IMPLEMENTED", 66}, {"FACILITY_NOT_IMPLEMENTED", 69},
+		{"SERVICE_NOT_IMPLEMENTED", 79}, {"INVALID_CALL_REFERENCE", 81}, {causeIncompatible, 88},
+		{"INVALID_MSG_UNSPECIFIED", 95}, {"MANDATORY_IE_MISSING", 96}, {"MESSAGE_TYPE_NONEXIST", 97}, {"WRONG_MESSAGE", 98},
+		{"IE_NONEXIST", 99}, {"INVALID_IE_CONTENTS", 100}, {"WRONG_CALL_STATE", 101}, {causeTimerExpire, 102},
+		{"MANDATORY_IE_LENGTH_ERROR", 103}, {"PROTOCOL_ERROR", 111}, {"INTERWORKING", 127}, {causeCancel, 487},
+		{"CRASH", 500}, {causeSystemShutdown, 501}, {causeLoseRace, 502}, {causeManagerRequest, 503},
+		{"BLIND_TRANSFER", 600}, {"ATTENDED_TRANSFER", 601}, {causeAllottedTimeout, 602}, {"USER_CHALLENGE", 603},
+		{causeMediaTimeout, 604}, {"PICKED_OFF", 605}, {"USER_NOT_REGISTERED", 606}, {causeProgressTimeout, 607},
+		{causeInvalidGateway, 608}, {"GATEWAY_DOWN", 609}, {"INVALID_URL", 610}, {causeInvalidProfile, 611},
+		{"NO_PICKUP", 612}, {"BOWOUT", 614}, {"BUSY_EVERYWHERE", 615}, {"DECLINE", 616}, {"DOES_NOT_EXIST_ANYWHERE", 617},
+		{"NOT_ACCEPTABLE", 618}, {"UNWANTED", 619},
+	}
+}
+
+// parseCause returns the cause of that name; an unknown name is NORMAL_CLEARING, as in FreeSWITCH.
+func parseCause(name string) cause {
+	name = strings.ToUpper(strings.TrimSpace(name))
+	all := q850()
+	if i := slices.IndexFunc(all, func(c struct {
+		name cause
+		code int
+	}) bool {
+		return string(c.name) == name
+	}); i >= 0 {
+		return all[i].name
+	}
+	return causeNormalClearing
+}
+
+// q850Of is what variable_hangup_cause_q850 shows: causes of the switch's own count as 16.
+func q850Of(c cause) int {
+	for _, k := range q850() {
+		if k.name == c {
+			if k.code > 127 {
+				return 16
+			}
+			return k.code
+		}
+	}
+	return 16
+}
+
+// causeOfStatus maps a SIP refusal to a cause, as mod_sofia does (RFC 3398 with FreeSWITCH's deviations).
+func causeOfStatus(status int) cause {
+	switch status {
+	case 200:
+		return causeNormalClearing
+	case 401, 402, 403, 407, 603, 608:
+		return causeRejected
+	case 404:
+		return causeUnallocated
+	case 485, 604:
+		return causeNoRoute
+	case 607:
+		return "UNWANTED"
+	case 408, 504:
+		return causeTimerExpire
+	case 410:
+		return "NUMBER_CHANGED"
+	case 413, 414, 416, 420, 421, 423, 505, 513:
+		return "INTERWORKING"
+	case 480:
+		return causeNoUserResponse
+	case 400, 481, 500, 503:
+		return causeTemporaryFailure
+	case 486, 600:
+		return causeUserBusy
+	case 484:
+		return causeInvalidFormat
+	case 488, 606:
+		return causeIncompatible
+	case 502:
+		return "NETWORK_OUT_OF_ORDER"
+	case 405:
+		return "SERVICE_UNAVAILABLE"
+	case 406, 415, 501:
+		return "SERVICE_NOT_IMPLEMENTED"
+	case 482, 483:
+		return "EXCHANGE_ROUTING_ERROR"
+	case 487:
+		return causeCancel
+	default:
+		return "NORMAL_UNSPECIFIED"
+	}
+}
+
+// statusOfCause is how a leg that came in is refused, as mod_sofia does.
+func statusOfCause(c cause) int {
+	switch c {
+	case causeUnallocated, causeNoRoute, "NO_ROUTE_TRANSIT_NET":
+		return 404
+	case causeUserBusy:
+		return 486
+	case causeNoUserResponse:
+		return 408
+	case causeRejected:
+		return 603
+	case "NUMBER_CHANGED", "REDIRECTION_TO_NEW_DESTINATION":
+		return 410
+	case causeOutOfOrder, causeInvalidProfile:
+		return 502
+	case causeInvalidFormat, causeInvalidGateway, "INVALID_URL":
+		return 484
+	case "FACILITY_REJECTED", "FACILITY_NOT_IMPLEMENTED", "SERVICE_NOT_IMPLEMENTED":
+		return 501
+	case "REQUESTED_CHAN_UNAVAIL", "NORMAL_CIRCUIT_CONGESTION", "NETWORK_OUT_OF_ORDER", causeTemporaryFailure,
+		"SWITCH_CONGESTION", "GATEWAY_DOWN", "BEARERCAPABILITY_NOTAVAIL":
+		return 503
+	case "OUTGOING_CALL_BARRED", "INCOMING_CALL_BARRED", "BEARERCAPABILITY_NOTAUTH":
+		return 403
+	case "BEARERCAPABILITY_NOTIMPL", causeIncompatible:
+		return 488
+	case causeTimerExpire:
+		return 504
+	case causeCancel:
+		return 487
+	case "EXCHANGE_ROUTING_ERROR":
+		return 483
+	default:
+		return 480
+	}
+}
+
+// reasonPhrase is the text of a SIP status that the switch sends.
+func reasonPhrase(status int) string {
+	phrases := map[int]string{
+		100: "Trying", 180: "Ringing", 183: "Session Progress", 200: "OK", 400: "Bad Request", 403: "Forbidden",
+		404: "Not Found", 408: "Request Timeout", 410: "Gone", 480: "Temporarily Unavailable",
+		481: "Call/Transaction Does Not Exist", 483: "Too Many Hops", 484: "Address Incomplete", 486: "Busy Here",
+		487: "Request Terminated", 488: "Not Acceptable Here", 491: "Request Pending", 500: "Server Internal Error",
+		501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable", 504: "Gateway Timeout",
+		600: "Busy Everywhere", 603: "Decline", 604: "Does Not Exist Anywhere", 606: "Not Acceptable",
+	}
+	if p, ok := phrases[status]; ok {
+		return p
+	}
+	return "Failure"
+}

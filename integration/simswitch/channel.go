@@ -1,0 +1,421 @@
+package simswitch
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// chanState is where a channel is in its life, by FreeSWITCH's numbers.
+type chanState int
+
+// The states that a channel of this switch knows.
+const (
+	csNew           chanState = 0
+	csInit          chanState = 1
+	csRouting       chanState = 2
+	csExecute       chanState = 4
+	csExchangeMedia chanState = 5
+	csPark          chanState = 6
+	csConsumeMedia  chanState = 7
+	csHangup        chanState = 10
+	csReporting     chanState = 11
+	csDestroy       chanState = 12
+)
+
+func (s chanState) String() string {
+	switch s {
+	case csNew:
+		return "CS_NEW"
+	case csInit:
+		return "CS_INIT"
+	case csRouting:
+		return "CS_ROUTING"
+	case csExecute:
+		return "CS_EXECUTE"
+	case csExchangeMedia:
+		return "CS_EXCHANGE_MEDIA"
+	case csPark:
+		return "CS_PARK"
+	case csConsumeMedia:
+		return "CS_CONSUME_MEDIA"
+	case csHangup:
+		return "CS_HANGUP"
+	case csReporting:
+		return "CS_REPORTING"
+	case csDestroy:
+		return "CS_DESTROY"
+	}
+	return "CS_NONE"
+}
+
+// appRecord is a line of the call record's app_log.
+type appRecord struct {
+	app, data string
+	at        time.Time
+}
+
+// message is what a controller queued for a channel: an execute or a hang-up.
+type message struct {
+	command, app, arg, eventUUID, cause string
+	loops                               int
+	lock                                bool
+}
+
+// channel is one leg. Its own goroutine (run) walks through its states and runs its applications; others change it under mu
+// and wake it. One lock is taken after the other, never two, with one exception: emitMu spans building and firing an event.
+type channel struct {
+	sw        *Switch
+	uuid      string
+	outbound  bool
+	name      string
+	sessionID int64
+	leg       *sipLeg
+	media     *mediaPort
+	gone      chan struct{} // closed when the channel is destroyed
+
+	emitMu sync.Mutex // one event of this channel at a time, so that they leave in the order of their facts
+
+	mu           sync.Mutex // guards all below
+	changed      chan struct{}
+	vars         variables
+	profile      *callerProfile
+	history      []*callerProfile // older profiles, newest first
+	state        chanState
+	running      chanState // what the channel's goroutine is in: Channel-State
+	callState    string
+	answered     bool
+	early        bool
+	ringReady    bool
+	hitDialplan  bool
+	signalled    signals
+	hangupCause  cause
+	queue        []message
+	locked       int // depth of applications that run with event-lock
+	depth        int // depth of nested applications
+	transferring bool
+	breaks       int // rises with each uuid_break
+	partner      *channel
+	otherType    string
+	appLog       []appRecord
+	control      *eslConn // the outbound socket that controls it
+	divert       bool
+	held         bool
+	holdSince    time.Time
+	timers       []*time.Timer
+	playing      int // applications that were broadcast to it and still play
+}
+
+// signals are facts whose events have been fired: who waits for them acts after the event.
+type signals struct {
+	progress, media, answer bool
+}
+
+// newChannel makes a channel of a leg; register it before use.
+func (sw *Switch) newChannel(id string, outbound bool) *channel {
+	if id == "" {
+		id = uuid.NewString()
+	}
+	ch := &channel{
+		sw: sw, uuid: id, outbound: outbound, gone: make(chan struct{}), changed: make(chan struct{}),
+		state: csNew, running: csNew, callState: "DOWN",
+	}
+	ch.set("direction", ch.direction())
+	if outbound {
+		ch.set("is_outbound", "true")
+	}
+	ch.set("uuid", id)
+	ch.set("call_uuid", id)
+	return ch
+}
+
+func (ch *channel) direction() string {
+	if ch.outbound {
+		return "outbound"
+	}
+	return "inbound"
+}
+
+// notify wakes whoever waits for a change. The caller holds mu.
+func (ch *channel) notify() {
+	close(ch.changed)
+	ch.changed = make(chan struct{})
+}
+
+// watch returns a channel that closes at the next change.
+func (ch *channel) watch() <-chan struct{} {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.changed
+}
+
+func (ch *channel) set(name, value string) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.vars.set(name, value)
+}
+
+func (ch *channel) setAll(vars []header) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for _, v := range vars {
+		ch.vars.set(v.name, v.value)
+	}
+}
+
+func (ch *channel) get(name string) string {
+	v, _ := ch.lookup(name)
+	return v
+}
+
+func (ch *channel) lookup(name string) (string, bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.vars.get(name)
+}
+
+// seconds reads a variable as a number of seconds, 0 when it is none.
+func (ch *channel) seconds(name string) time.Duration {
+	n, err := strconv.Atoi(ch.get(name))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// up says that the channel isn't hung up.
+func (ch *channel) up() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.hangupCause == causeNone && ch.state < csHangup
+}
+
+// ready says that a running application may go on: neither hung up nor transferred.
+func (ch *channel) ready() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.readyLocked()
+}
+
+func (ch *channel) readyLocked() bool {
+	return ch.hangupCause == causeNone && ch.state < csHangup && !ch.transferring
+}
+
+func (ch *channel) isAnswered() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.answered
+}
+
+// setState moves the channel on, unless it is hung up already.
+func (ch *channel) setState(s chanState) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.state < csHangup && ch.hangupCause == causeNone {
+		ch.state = s
+		ch.notify()
+	}
+}
+
+// post queues a controller's message.
+func (ch *channel) post(m message) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.queue = append(ch.queue, m)
+	ch.notify()
+}
+
+// maxNesting is how deep messages run inside of running applications (switch_ivr.c).
+const maxNesting = 32
+
+// nextMessage takes the oldest message that may run now.
+func (ch *channel) nextMessage() (message, bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if len(ch.queue) == 0 || ch.locked > 0 || ch.depth >= maxNesting || !ch.readyLocked() {
+		return message{}, false
+	}
+	m := ch.queue[0]
+	ch.queue = slices.Delete(ch.queue, 0, 1)
+	return m, true
+}
+
+// waitEnd says why pause returned.
+type waitEnd int
+
+const (
+	endDone    waitEnd = iota // what was waited for is there
+	endTimeout                // the time is over
+	endStopped                // hung up or transferred
+	endBreak                  // uuid_break
+)
+
+// pause blocks the channel's goroutine until done closes, the time is over (0 = never), the channel is hung up or transferred,
+// or broken off. Messages of controllers run meanwhile.
+func (ch *channel) pause(done <-chan struct{}, d time.Duration) waitEnd {
+	var timeout <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		timeout = t.C
+	}
+	ch.mu.Lock()
+	breaks := ch.breaks
+	ch.mu.Unlock()
+	for {
+		changed := ch.watch()
+		ch.mu.Lock()
+		ready, broken := ch.readyLocked(), ch.breaks != breaks
+		ch.mu.Unlock()
+		switch {
+		case !ready:
+			return endStopped
+		case broken:
+			return endBreak
+		}
+		if m, ok := ch.nextMessage(); ok {
+			ch.handle(m)
+			continue
+		}
+		select {
+		case <-done:
+			return endDone
+		case <-timeout:
+			return endTimeout
+		case <-changed:
+		}
+	}
+}
+
+// after runs f in d unless the channel is gone by then.
+func (ch *channel) after(d time.Duration, f func()) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.state >= csHangup {
+		return
+	}
+	ch.timers = append(ch.timers, time.AfterFunc(d, func() { ch.sw.goFunc(f) }))
+}
+
+// transfer sends the channel to an extension. It works from any goroutine.
+func (ch *channel) transfer(ext, dialplan, context string) {
+	now := time.Now()
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.state > csHangup {
+		return
+	}
+	ch.replaceProfile(ext, dialplan, context, now)
+	if ch.state < csHangup && ch.hangupCause == causeNone {
+		ch.transferring = true
+		ch.state = csRouting
+	}
+	ch.notify()
+}
+
+// replaceProfile puts a new caller profile before the old one. The caller holds mu.
+func (ch *channel) replaceProfile(ext, dialplan, context string, now time.Time) {
+	if dialplan == "" {
+		dialplan = "XML"
+	}
+	if context == "" {
+		context = ch.profile.context
+	}
+	old := ch.profile
+	old.times.transferred = now
+	ch.history = slices.Insert(ch.history, 0, old)
+	ch.profile = old.clone(now)
+	ch.profile.destination, ch.profile.dialplan, ch.profile.context = ext, dialplan, context
+	src := strconv.FormatInt(now.Unix(), 10) + ":" + uuid.NewString() + ":bl_xfer:" + ext + "/" + context + "/" + dialplan
+	ch.profile.transferSource = src
+	ch.vars.push("transfer_history", src)
+	ch.vars.set("transfer_source", src)
+	ch.hitDialplan = true
+	ch.otherType = ""
+}
+
+// run is the channel's goroutine: one function per state, until the channel is gone.
+func (ch *channel) run() {
+	defer close(ch.gone)
+	for {
+		ch.mu.Lock()
+		state := ch.state
+		if ch.hangupCause != causeNone && state < csHangup {
+			// The hang-up is being announced by another goroutine: wait for the state that follows.
+			changed := ch.changed
+			ch.mu.Unlock()
+			<-changed
+			continue
+		}
+		ch.running = state
+		ch.mu.Unlock()
+		if state >= csHangup {
+			ch.finish()
+			return
+		}
+		ch.emit("CHANNEL_STATE")
+		switch state {
+		case csInit:
+			ch.runInit()
+		case csRouting:
+			ch.runRouting()
+		case csExecute:
+			ch.runExecute()
+		case csPark:
+			ch.runPark()
+		case csConsumeMedia, csExchangeMedia:
+			ch.idle(state)
+		case csNew, csHangup, csReporting, csDestroy:
+			ch.hangup(causeNormalClearing)
+		}
+	}
+}
+
+// runInit announces the leg and, when it goes out, sends its INVITE.
+func (ch *channel) runInit() {
+	ch.emit("CHANNEL_CREATE")
+	if !ch.outbound {
+		ch.setCallState("RINGING")
+		ch.setState(csRouting)
+		return
+	}
+	ch.emit("CHANNEL_ORIGINATE")
+	ch.leg.sendInvite()
+	ch.setState(csConsumeMedia)
+}
+
+// idle waits in a state in which another goroutine (an originate, the bridge of the other leg) drives the channel. Controllers'
+// messages run meanwhile.
+func (ch *channel) idle(state chanState) {
+	for {
+		changed := ch.watch()
+		ch.mu.Lock()
+		same := ch.state == state && ch.hangupCause == causeNone
+		ch.mu.Unlock()
+		if !same {
+			return
+		}
+		if m, ok := ch.nextMessage(); ok {
+			ch.handle(m)
+			continue
+		}
+		<-changed
+	}
+}
+
+// runPark is uuid_park and park_after_bridge: the park application outside of any extension.
+func (ch *channel) runPark() {
+	ch.mu.Lock()
+	ch.transferring = false
+	ch.mu.Unlock()
+	ch.park()
+	ch.mu.Lock()
+	stuck := ch.state == csPark && ch.hangupCause == causeNone
+	ch.mu.Unlock()
+	if stuck {
+		ch.hangup(causeNormalClearing)
+	}
+}

@@ -1,0 +1,138 @@
+package simswitch
+
+import (
+	"encoding/binary"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	dtmfKeys        = "0123456789*#ABCD"
+	defaultDigitMS  = 250 // FreeSWITCH's default of 2,000 samples
+	maxDigits       = 99  // a command's limit (switch_core_io.c)
+	digitGap        = 50 * time.Millisecond
+	eventVolume     = 10
+	endEventRepeats = 3
+)
+
+// digitOut is a digit being sent as telephone-event packets (RFC 4733).
+type digitOut struct {
+	key      byte // event code
+	total    int  // duration in samples
+	elapsed  int
+	ts       uint32
+	started  bool
+	ends     int
+	next     time.Time
+	resumeAt time.Time
+}
+
+// splitDigits parses "123@200": the keys that exist, and the milliseconds of each.
+func splitDigits(s string) (digits string, ms int) {
+	digits, duration, _ := strings.Cut(strings.TrimSpace(s), "@")
+	ms, err := strconv.Atoi(duration)
+	if err != nil || ms <= 0 {
+		ms = defaultDigitMS
+	}
+	digits = strings.Map(func(r rune) rune {
+		r = []rune(strings.ToUpper(string(r)))[0]
+		if strings.ContainsRune(dtmfKeys, r) {
+			return r
+		}
+		return -1
+	}, digits)
+	if len(digits) > maxDigits {
+		digits = digits[:maxDigits]
+	}
+	return digits, min(ms, 8000)
+}
+
+// queueDigit sends a digit after those that wait.
+func (m *mediaPort) queueDigit(key byte, ms int) {
+	code := strings.IndexByte(dtmfKeys, key)
+	if code < 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.telEvent == 0 {
+		return
+	}
+	m.digits = append(m.digits, digitOut{key: byte(code), total: ms * 8})
+}
+
+// digitTick sends what is due of the first digit; audio rests meanwhile. The caller holds mu.
+func (m *mediaPort) digitTick(now time.Time) {
+	d := &m.digits[0]
+	if !d.started {
+		m.rebase(now)
+		d.started, d.ts, d.next = true, m.ts, now
+	}
+	for !d.next.After(now) {
+		switch {
+		case d.elapsed < d.total:
+			d.elapsed = min(d.elapsed+frameSamples, d.total)
+			m.sendEvent(d, false, d.elapsed == frameSamples, now)
+			d.next = d.next.Add(frameDuration)
+		case d.ends < endEventRepeats:
+			d.ends++
+			m.sendEvent(d, true, false, now)
+			if d.ends == endEventRepeats {
+				d.resumeAt = now.Add(digitGap)
+				d.next = d.resumeAt
+			}
+		default:
+			m.ts = d.ts + uint32(d.total) + uint32(digitGap.Milliseconds()*8)
+			m.digits = m.digits[1:]
+			return
+		}
+	}
+}
+
+func (m *mediaPort) sendEvent(d *digitOut, end, marker bool, now time.Time) {
+	var b [4]byte
+	b[0], b[1] = d.key, eventVolume
+	if end {
+		b[1] |= 0x80
+	}
+	binary.BigEndian.PutUint16(b[2:], uint16(min(d.elapsed, 0xffff)))
+	m.txDTMF.Add(1)
+	m.send(m.telEvent, b[:], d.ts, marker, now)
+}
+
+// telephoneEvent takes an event packet and says when a digit is complete. The caller holds mu.
+func (m *mediaPort) telephoneEvent(p []byte, ts uint32) (digit byte, samples int, done bool) {
+	m.rxDTMF.Add(1)
+	if int(p[0]) >= len(dtmfKeys) {
+		return 0, 0, false
+	}
+	if p[1]&0x80 == 0 {
+		if m.eventTS != ts {
+			m.eventTS, m.eventSeen = ts, true
+		}
+		return 0, 0, false
+	}
+	if m.eventTS == ts && !m.eventSeen {
+		return 0, 0, false // the end again
+	}
+	m.eventTS, m.eventSeen = ts, false
+	return dtmfKeys[p[0]], int(binary.BigEndian.Uint16(p[2:])), true
+}
+
+// gotDigit tells of a digit that the far end pressed, and passes it on to the other leg of a bridge.
+func (ch *channel) gotDigit(digit byte, samples int) {
+	ch.emitDigit(digit, samples)
+	ch.mu.Lock()
+	other := ch.partner
+	ch.mu.Unlock()
+	if other != nil && other.up() {
+		other.leg.sendDigits(string(digit) + "@" + strconv.Itoa(max(samples/8, 60)))
+	}
+}
+
+// emitDigit fires DTMF on the channel.
+func (ch *channel) emitDigit(digit byte, samples int) {
+	ch.emit("DTMF", header{"DTMF-Digit", string(digit)}, header{"DTMF-Duration", strconv.Itoa(samples)},
+		header{"DTMF-Source", "RTP"})
+}

@@ -1,0 +1,165 @@
+package simswitch
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// hangup ends the channel. The first cause wins. It works from any goroutine and returns when CHANNEL_HANGUP is fired; the
+// channel's own goroutine does the rest.
+func (ch *channel) hangup(c cause) {
+	if c == causeNone {
+		c = causeNormalClearing
+	}
+	ch.emitChange("CHANNEL_HANGUP", func() bool {
+		if ch.hangupCause != causeNone || ch.state >= csHangup {
+			return false
+		}
+		ch.hangupCause = c
+		return true
+	}, func() { ch.state = csHangup })
+}
+
+// finish takes a hung-up channel down: the dialog, the record, the last events.
+func (ch *channel) finish() {
+	ch.stopRecordings("success-channel-gone")
+	ch.mu.Lock()
+	for _, t := range ch.timers {
+		t.Stop()
+	}
+	ch.timers = nil
+	c := ch.hangupCause
+	ch.profile.times.hungup = time.Now()
+	ch.endHoldLocked()
+	ch.vars.set("hangup_cause", string(c))
+	ch.vars.set("hangup_cause_q850", strconv.Itoa(q850Of(c)))
+	ch.vars.set("signal_bond", "")
+	ch.setTimeVars()
+	ch.mu.Unlock()
+	ch.emit("CHANNEL_STATE")
+	ch.setCallState("HANGUP")
+	if s := ch.controller(); s != nil && !s.lingers() {
+		s.shutdown()
+	}
+	ch.leg.terminate(c)
+	if ch.media != nil {
+		ch.media.close()
+		ch.setAll(ch.media.statVars())
+	}
+
+	ch.enter(csReporting)
+	ch.writeCDR()
+	ch.emitWith("CHANNEL_HANGUP_COMPLETE", []header{{"Hangup-Cause", string(c)}}, nil)
+	if s := ch.controller(); s != nil {
+		s.lingerNotice()
+		<-s.done
+	}
+	ch.mu.Lock()
+	ch.state = csDestroy
+	ch.mu.Unlock()
+	ch.emit("CHANNEL_DESTROY")
+	ch.enter(csDestroy)
+	ch.leg.forget()
+	ch.sw.unregister(ch)
+}
+
+// enter moves the hung-up channel to its next state.
+func (ch *channel) enter(s chanState) {
+	ch.mu.Lock()
+	ch.state, ch.running = s, s
+	ch.notify()
+	ch.mu.Unlock()
+	ch.emit("CHANNEL_STATE")
+}
+
+// abandonSocket cuts a controller that lingers without end.
+func (ch *channel) abandonSocket() {
+	if s := ch.controller(); s != nil {
+		s.cut()
+	}
+}
+
+func (ch *channel) controller() *eslConn {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.control
+}
+
+// endHoldLocked adds a running hold to the leg's account. The caller holds mu.
+func (ch *channel) endHoldLocked() {
+	if ch.held {
+		ch.held = false
+		ch.profile.times.holdAccum += time.Since(ch.holdSince)
+	}
+}
+
+// setTimeVars sets what switch_channel_set_timestamps sets. The caller holds mu.
+func (ch *channel) setTimeVars() {
+	t := ch.profile.times
+	start := t.created
+	if ch.vars.index("digits_dialed") < 0 {
+		ch.vars.set("digits_dialed", "none")
+	}
+	stamp := func(name string, at time.Time) {
+		if !at.IsZero() {
+			ch.vars.set(name+"_stamp", at.Format(stampLayout))
+		}
+	}
+	epoch := func(name string, at time.Time) {
+		sec := "0"
+		if !at.IsZero() {
+			sec = strconv.FormatInt(at.Unix(), 10)
+		}
+		ch.vars.set(name+"_epoch", sec)
+		ch.vars.set(name+"_uepoch", micros(at))
+	}
+	for _, m := range []struct {
+		name string
+		at   time.Time
+	}{
+		{"start", start}, {"profile_start", t.profileCreated}, {"answer", t.answered}, {"bridge", t.bridged},
+		{"progress", t.progress}, {"progress_media", t.progressMedia}, {"end", t.hungup},
+	} {
+		stamp(m.name, m.at)
+		epoch(m.name, m.at)
+	}
+	epoch("last_hold", t.lastHold)
+	epoch("resurrect", time.Time{})
+	ch.vars.set("hold_accum_seconds", strconv.Itoa(int(t.holdAccum.Seconds())))
+	ch.vars.set("hold_accum_usec", strconv.FormatInt(t.holdAccum.Microseconds(), 10))
+	ch.vars.set("hold_accum_ms", strconv.FormatInt(t.holdAccum.Milliseconds(), 10))
+	if n := len(ch.appLog); n > 0 {
+		ch.vars.set("last_app", ch.appLog[n-1].app)
+		ch.vars.set("last_arg", ch.appLog[n-1].data)
+	}
+	ch.vars.set("caller_id", fmt.Sprintf("%q <%s>", ch.profile.cidName, ch.profile.cidNumber))
+	since := func(at time.Time) time.Duration {
+		if at.IsZero() {
+			return 0
+		}
+		return at.Sub(start)
+	}
+	billed := time.Duration(0)
+	if !t.answered.IsZero() {
+		billed = t.hungup.Sub(t.answered)
+	}
+	for _, d := range []struct {
+		prefix, name string
+		d            time.Duration
+	}{
+		{"", "duration", t.hungup.Sub(start)}, {"bill", "", billed}, {"progress", "", since(t.progress)},
+		{"answer", "", since(t.answered)}, {"wait", "", since(t.bridged)}, {"progress_media", "", since(t.progressMedia)},
+		{"flow_bill", "", t.hungup.Sub(start)},
+	} {
+		if d.name != "" {
+			ch.vars.set(d.name, strconv.Itoa(int(d.d.Seconds())))
+			ch.vars.set("m"+d.name, strconv.FormatInt(d.d.Milliseconds(), 10))
+			ch.vars.set("u"+d.name, strconv.FormatInt(d.d.Microseconds(), 10))
+			continue
+		}
+		ch.vars.set(d.prefix+"sec", strconv.Itoa(int(d.d.Seconds())))
+		ch.vars.set(d.prefix+"msec", strconv.FormatInt(d.d.Milliseconds(), 10))
+		ch.vars.set(d.prefix+"usec", strconv.FormatInt(d.d.Microseconds(), 10))
+	}
+}

@@ -1,0 +1,159 @@
+package simswitch
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// clockTick is the grain of the hop's delay and of playback.
+const clockTick = 5 * time.Millisecond
+
+// mediaClock is the one timer of the switch's audio: on each tick it sends what is due on every port.
+type mediaClock struct {
+	hop time.Duration
+
+	mu    sync.Mutex
+	ports []*mediaPort // guarded by mu; replaced, never changed in place
+}
+
+func newMediaClock(hop time.Duration) *mediaClock { return &mediaClock{hop: hop} }
+
+func (c *mediaClock) add(m *mediaPort) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ports = append(slices.Clone(c.ports), m)
+}
+
+func (c *mediaClock) remove(m *mediaPort) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ports = slices.DeleteFunc(slices.Clone(c.ports), func(p *mediaPort) bool { return p == m })
+}
+
+// run ticks until stop closes.
+func (c *mediaClock) run(stop <-chan struct{}) {
+	tick := time.NewTicker(clockTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case now := <-tick.C:
+			c.mu.Lock()
+			ports := c.ports
+			c.mu.Unlock()
+			for _, m := range ports {
+				m.tick(now)
+			}
+		}
+	}
+}
+
+// tick sends what is due: digits before playback before relayed audio.
+func (m *mediaPort) tick(now time.Time) {
+	m.mu.Lock()
+	p := m.play
+	switch {
+	case m.closed:
+		m.mu.Unlock()
+		return
+	case len(m.digits) > 0:
+		m.digitTick(now)
+		p = nil
+	case p != nil:
+		if m.playTick(p, now) {
+			p = nil
+		}
+	default:
+		p = nil
+		m.flush(now)
+	}
+	for _, r := range m.recorders {
+		r.flush(now)
+	}
+	m.mu.Unlock()
+	if p != nil {
+		p.finish()
+	}
+}
+
+// flush forwards relayed packets whose delay is over, half a tick early or late. The caller holds mu.
+func (m *mediaPort) flush(now time.Time) {
+	n := 0
+	for n < len(m.delayed) && m.delayed[n].due.Sub(now) <= clockTick/2 {
+		d := m.delayed[n]
+		m.forward(d.payload, d.codec, d.ts, d.ssrc, now)
+		n++
+	}
+	if n > 0 {
+		m.delayed = slices.Delete(m.delayed, 0, n)
+	}
+}
+
+// player is what plays on a port. source fills a frame and says whether there is more.
+type player struct {
+	source func(frame []int16) bool
+	next   time.Time
+	done   chan struct{}
+	once   sync.Once
+	frame  [frameSamples]int16
+	out    []byte
+	frames int
+}
+
+func (p *player) finish() { p.once.Do(func() { close(p.done) }) }
+
+// startPlay plays source to the far end until it ends or stopPlay; the relay towards the port rests meanwhile.
+func (m *mediaPort) startPlay(source func(frame []int16) bool) *player {
+	p := &player{source: source, done: make(chan struct{}), next: time.Now()}
+	m.mu.Lock()
+	old := m.play
+	closed := m.closed
+	if !closed {
+		m.play = p
+		m.delayed = nil
+		m.rebase(p.next)
+	}
+	m.mu.Unlock()
+	if old != nil {
+		old.finish()
+	}
+	if closed {
+		p.finish()
+	}
+	return p
+}
+
+// stopPlay ends p if it still plays, and tells how many samples were played.
+func (m *mediaPort) stopPlay(p *player) int {
+	m.mu.Lock()
+	if m.play == p {
+		m.play = nil
+		m.mapped = false
+	}
+	n := p.frames * frameSamples
+	m.mu.Unlock()
+	p.finish()
+	return n
+}
+
+// playTick sends the frames that are due and says whether p goes on. The caller holds mu.
+func (m *mediaPort) playTick(p *player, now time.Time) bool {
+	if now.Sub(p.next) > 10*frameDuration {
+		p.next = now
+	}
+	for !p.next.After(now) {
+		clear(p.frame[:])
+		if !p.source(p.frame[:]) {
+			m.play = nil
+			m.mapped = false
+			return false
+		}
+		p.out = encode(m.c, p.out[:0], p.frame[:])
+		m.sendAudio(p.out, m.ts, p.frames == 0, now)
+		p.frames++
+		p.next = p.next.Add(frameDuration)
+	}
+	return true
+}

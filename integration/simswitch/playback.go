@@ -1,0 +1,250 @@
+package simswitch
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// errNoSource says that a path can't be played.
+var errNoSource = errors.New("nothing to play")
+
+// toneAmplitude leaves 13 dB of headroom, as teletone's default volume does.
+const toneAmplitude = 7000
+
+// playSource opens what a path names: silence_stream://<ms>[,level], tone_stream://…, local_stream://… (silence here), or a WAV
+// file. The source fills a frame and says whether there is more.
+func playSource(path string) (func([]int16) bool, error) {
+	scheme, rest, ok := strings.Cut(path, "://")
+	if !ok {
+		return wavSource(path)
+	}
+	switch scheme {
+	case "silence_stream":
+		ms, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.Atoi(strings.TrimSpace(ms))
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", path, errNoSource)
+		}
+		return silenceSource(n), nil
+	case "tone_stream":
+		return toneSource(rest)
+	case "local_stream":
+		return silenceSource(-1), nil
+	default:
+		return nil, fmt.Errorf("%q: %w", path, errNoSource)
+	}
+}
+
+// silenceSource is ms of silence, without end when negative.
+func silenceSource(ms int) func([]int16) bool {
+	left := ms * sampleRate / 1000
+	return func(frame []int16) bool {
+		if ms < 0 {
+			return true
+		}
+		if left <= 0 {
+			return false
+		}
+		left -= len(frame)
+		return true
+	}
+}
+
+// tone is a stretch of up to four frequencies, then a pause.
+type tone struct {
+	freqs   []float64
+	on, off int // in samples
+}
+
+// toneSource parses "%(on,off,freq[,freq…])…[;loops=n]".
+func toneSource(s string) (func([]int16) bool, error) {
+	loops := 1
+	script, options, _ := strings.Cut(s, ";loops=")
+	if options != "" {
+		n, err := strconv.Atoi(strings.TrimSpace(options))
+		if err != nil {
+			return nil, fmt.Errorf("tone_stream loops %q: %w", options, errNoSource)
+		}
+		loops = n
+	}
+	var tones []tone
+	for part := range strings.SplitSeq(script, "%(") {
+		body, _, ok := strings.Cut(part, ")")
+		if !ok {
+			continue
+		}
+		t, err := parseTone(body)
+		if err != nil {
+			return nil, err
+		}
+		tones = append(tones, t)
+	}
+	if len(tones) == 0 {
+		return nil, fmt.Errorf("tone_stream %q: %w", s, errNoSource)
+	}
+	i, at, n := 0, 0, 0
+	return func(frame []int16) bool {
+		for k := range frame {
+			for at >= tones[i].on+tones[i].off {
+				at = 0
+				if i++; i == len(tones) {
+					i = 0
+					if loops--; loops == 0 {
+						return k > 0
+					}
+				}
+			}
+			if at < tones[i].on {
+				frame[k] = toneSample(tones[i].freqs, n)
+			}
+			at++
+			n++
+		}
+		return loops != 0
+	}, nil
+}
+
+func parseTone(body string) (tone, error) {
+	var t tone
+	for i, f := range strings.Split(body, ",") {
+		v, err := strconv.ParseFloat(strings.TrimSpace(f), 64)
+		if err != nil || v < 0 || v > 3_600_000 {
+			return t, fmt.Errorf("tone %q: %w", body, errNoSource)
+		}
+		switch i {
+		case 0:
+			t.on = int(v * sampleRate / 1000)
+		case 1:
+			t.off = int(v * sampleRate / 1000)
+		default:
+			t.freqs = append(t.freqs, v)
+		}
+	}
+	if t.on+t.off == 0 {
+		return t, fmt.Errorf("tone %q: %w", body, errNoSource)
+	}
+	return t, nil
+}
+
+func toneSample(freqs []float64, n int) int16 {
+	v := 0.0
+	for _, f := range freqs {
+		v += math.Sin(2 * math.Pi * f * float64(n) / sampleRate)
+	}
+	return int16(v * toneAmplitude / float64(max(len(freqs), 1)))
+}
+
+// wavSource plays a 16-bit PCM WAV file, its first channel, at 8 kHz by picking the nearest sample.
+func wavSource(path string) (func([]int16) bool, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	if len(b) < 12 || string(b[:4]) != "RIFF" || string(b[8:12]) != "WAVE" {
+		return nil, fmt.Errorf("%s is no WAV file: %w", path, errNoSource)
+	}
+	var channels, rate, bits int
+	var data []byte
+	for off := 12; off+8 <= len(b); {
+		size := int(binary.LittleEndian.Uint32(b[off+4:]))
+		chunk := b[off+8 : min(off+8+size, len(b))]
+		switch string(b[off : off+4]) {
+		case "fmt ":
+			if len(chunk) >= 16 {
+				channels = int(binary.LittleEndian.Uint16(chunk[2:]))
+				rate = int(binary.LittleEndian.Uint32(chunk[4:]))
+				bits = int(binary.LittleEndian.Uint16(chunk[14:]))
+			}
+		case "data":
+			data = chunk
+		}
+		off += 8 + size + size%2
+	}
+	if bits != 16 || channels < 1 || rate < 1 || len(data) < 2*channels {
+		return nil, fmt.Errorf("%s holds no 16-bit PCM: %w", path, errNoSource)
+	}
+	total := len(data) / (2 * channels)
+	n := 0
+	return func(frame []int16) bool {
+		for k := range frame {
+			at := n * rate / sampleRate
+			if at >= total {
+				return k > 0
+			}
+			frame[k] = int16(binary.LittleEndian.Uint16(data[at*2*channels:]))
+			n++
+		}
+		return true
+	}, nil
+}
+
+// playbackApp plays to the channel until the end, a break, or the channel's end.
+func (ch *channel) playbackApp(path string, endless bool) string {
+	if ch.media == nil {
+		return "PLAYBACK ERROR"
+	}
+	path = strings.TrimSpace(path)
+	if !ch.isAnswered() {
+		ch.leg.preAnswer()
+	}
+	for {
+		response, again := ch.playOnce(path)
+		if !endless || !again {
+			return response
+		}
+	}
+}
+
+// playOnce plays a path once; again is false when it was cut off or can't be played.
+func (ch *channel) playOnce(path string) (response string, again bool) {
+	source, err := playSource(path)
+	if err != nil {
+		ch.sw.log.Debug("playback failed", "channel", ch.uuid, "error", err)
+		return "FILE NOT FOUND", false
+	}
+	about := []header{{"Playback-File-Path", path}}
+	if scheme, _, ok := strings.Cut(path, "://"); ok && scheme != "silence_stream" {
+		about = append([]header{{"Playback-File-Type", scheme}}, about...)
+	}
+	ch.emit("PLAYBACK_START", about...)
+	start := time.Now()
+	p := ch.media.startPlay(source)
+	end := ch.pause(p.done, 0)
+	samples := ch.media.stopPlay(p)
+	ch.setAll([]header{
+		{"playback_seconds", strconv.Itoa(int(time.Since(start).Seconds()))},
+		{"playback_ms", strconv.Itoa(samples / 8)}, {"playback_samples", strconv.Itoa(samples)},
+	})
+	status := "done"
+	if end == endBreak {
+		status = "break"
+	}
+	ch.emit("PLAYBACK_STOP", append(about, header{"Playback-Status", status})...)
+	switch {
+	case end == endDone:
+		return "FILE PLAYED", true
+	case end == endBreak:
+		return "FILE PLAYED", false
+	default:
+		return "PLAYBACK ERROR", false
+	}
+}
+
+// echoApp sends the party's audio back.
+func (ch *channel) echoApp(string) {
+	if ch.media == nil {
+		return
+	}
+	ch.answer()
+	ch.media.setEcho(true)
+	for ch.pause(nil, 0) == endBreak {
+		continue
+	}
+	ch.media.setEcho(false)
+}

@@ -1,0 +1,271 @@
+package simswitch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	sampleRate = 8000
+	// recordSlack is how long samples wait for those of the other side before they are written.
+	recordSlack = 200 * time.Millisecond
+	// recordJump is how far a frame may lie from where its stream stands before the gap is kept as silence.
+	recordJump = 480
+	wavHeader  = 44
+)
+
+// track is one direction of a recording on the recording's timeline.
+type track struct {
+	base    int // sample index of samples[0]
+	samples []int16
+	next    int // where the stream continues
+	begun   bool
+}
+
+// put places a frame that arrived at sample index at.
+func (t *track) put(pcm []int16, at int) {
+	pos := t.next
+	if d := at - len(pcm) - pos; !t.begun || d > recordJump || d < -recordJump {
+		pos = max(at-len(pcm), 0)
+		t.begun = true
+	}
+	pos = max(pos, t.base)
+	if need := pos + len(pcm) - t.base; need > len(t.samples) {
+		t.samples = append(t.samples, make([]int16, need-len(t.samples))...)
+	}
+	copy(t.samples[pos-t.base:], pcm)
+	t.next = pos + len(pcm)
+}
+
+// take cuts n samples off the front, silence where there are none.
+func (t *track) take(n int, dst []int16) []int16 {
+	have := min(n, len(t.samples))
+	dst = append(dst, t.samples[:have]...)
+	dst = append(dst, make([]int16, n-have)...)
+	t.samples = slices.Delete(t.samples, 0, have)
+	t.base += n
+	return dst
+}
+
+// recorder writes a channel's audio into a WAV file: left what the party says, right what it hears; or both mixed.
+type recorder struct {
+	path   string
+	stereo bool
+	start  time.Time
+
+	mu      sync.Mutex // guards all below
+	file    *os.File
+	in, out track
+	written int // samples per channel
+	masked  bool
+	buf     []byte
+	l, r    []int16
+	failed  bool
+}
+
+// newRecorder creates the file. The header is right from the start and made final on close.
+func newRecorder(path string, stereo bool) (*recorder, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("create the recording's directory: %w", err)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create the recording: %w", err)
+	}
+	r := &recorder{path: path, stereo: stereo, start: time.Now(), file: f}
+	if _, err := f.Write(r.header()); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("write the recording: %w", err)
+	}
+	return r, nil
+}
+
+func (r *recorder) channels() int {
+	if r.stereo {
+		return 2
+	}
+	return 1
+}
+
+// header is a WAV header for what is written. The caller holds mu or owns r.
+func (r *recorder) header() []byte {
+	ch := r.channels()
+	size := uint32(r.written * ch * 2)
+	h := make([]byte, 0, wavHeader)
+	h = append(h, "RIFF"...)
+	h = binary.LittleEndian.AppendUint32(h, size+wavHeader-8)
+	h = append(h, "WAVEfmt "...)
+	h = binary.LittleEndian.AppendUint32(h, 16)
+	h = binary.LittleEndian.AppendUint16(h, 1)
+	h = binary.LittleEndian.AppendUint16(h, uint16(ch))
+	h = binary.LittleEndian.AppendUint32(h, sampleRate)
+	h = binary.LittleEndian.AppendUint32(h, uint32(sampleRate*ch*2))
+	h = binary.LittleEndian.AppendUint16(h, uint16(ch*2))
+	h = binary.LittleEndian.AppendUint16(h, 16)
+	h = append(h, "data"...)
+	return binary.LittleEndian.AppendUint32(h, size)
+}
+
+func (r *recorder) index(now time.Time) int {
+	return int(now.Sub(r.start).Microseconds() * sampleRate / 1_000_000)
+}
+
+// read takes what the party said.
+func (r *recorder) read(pcm []int16, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.masked {
+		r.in.put(pcm, r.index(now))
+	}
+}
+
+// write takes what the party hears.
+func (r *recorder) write(pcm []int16, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.masked {
+		r.out.put(pcm, r.index(now))
+	}
+}
+
+// mask replaces what follows by silence.
+func (r *recorder) mask(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.masked = on
+}
+
+// flush writes what is older than the slack.
+func (r *recorder) flush(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if upTo := r.index(now.Add(-recordSlack)); upTo >= r.written+sampleRate/10 {
+		r.writeTo(upTo)
+	}
+}
+
+// writeTo extends the file to a sample index. The caller holds mu.
+func (r *recorder) writeTo(upTo int) {
+	n := upTo - r.written
+	if n <= 0 || r.failed {
+		return
+	}
+	r.l, r.r = r.in.take(n, r.l[:0]), r.out.take(n, r.r[:0])
+	r.buf = r.buf[:0]
+	for i := range n {
+		if r.stereo {
+			r.buf = binary.LittleEndian.AppendUint16(r.buf, uint16(r.l[i]))
+			r.buf = binary.LittleEndian.AppendUint16(r.buf, uint16(r.r[i]))
+			continue
+		}
+		mixed := min(max(int(r.l[i])+int(r.r[i]), -32768), 32767)
+		r.buf = binary.LittleEndian.AppendUint16(r.buf, uint16(int16(mixed)))
+	}
+	if _, err := r.file.Write(r.buf); err != nil {
+		r.failed = true
+		return
+	}
+	r.written = upTo
+}
+
+// close writes the rest and the final header, and tells how many samples there are.
+func (r *recorder) close() (samples, bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writeTo(r.index(time.Now()))
+	_, _ = r.file.WriteAt(r.header(), 0)
+	_ = r.file.Close()
+	return r.written, wavHeader + r.written*r.channels()*2
+}
+
+// recordPath makes a recording's path absolute.
+func (sw *Switch) recordPath(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(sw.cfg.RecordDir, path)
+}
+
+// startRecording begins a recording of the channel.
+func (ch *channel) startRecording(path string) error {
+	if ch.media == nil || !ch.up() {
+		return ErrClosed
+	}
+	path = ch.sw.recordPath(path)
+	ch.media.mu.Lock()
+	running := slices.ContainsFunc(ch.media.recorders, func(r *recorder) bool { return r.path == path })
+	ch.media.mu.Unlock()
+	if running {
+		return nil
+	}
+	r, err := newRecorder(path, isTrue(ch.get("RECORD_STEREO")))
+	if err != nil {
+		return err
+	}
+	ch.media.mu.Lock()
+	ch.media.recorders = append(ch.media.recorders, r)
+	ch.media.mu.Unlock()
+	ch.emit("RECORD_START", header{"Record-File-Path", path})
+	return nil
+}
+
+// stopRecording ends a recording, or all of them by the path "all".
+func (ch *channel) stopRecording(path, why string) bool {
+	if ch.media == nil {
+		return false
+	}
+	full := ch.sw.recordPath(path)
+	var ended []*recorder
+	ch.media.mu.Lock()
+	ch.media.recorders = slices.DeleteFunc(ch.media.recorders, func(r *recorder) bool {
+		if path == "all" || r.path == full {
+			ended = append(ended, r)
+			return true
+		}
+		return false
+	})
+	ch.media.mu.Unlock()
+	for _, r := range ended {
+		samples, size := r.close()
+		ch.setAll([]header{
+			{"record_file_size", strconv.Itoa(size)}, {"record_samples", strconv.Itoa(samples)},
+			{"record_seconds", strconv.Itoa(samples / sampleRate)}, {"record_ms", strconv.Itoa(samples / 8)},
+			{"record_completion_cause", why},
+		})
+		ch.emit("RECORD_STOP", header{"Record-File-Path", r.path}, header{"Record-Completion-Cause", why})
+	}
+	return len(ended) > 0
+}
+
+func (ch *channel) stopRecordings(why string) { ch.stopRecording("all", why) }
+
+// maskRecording silences a recording, or lets it hear again.
+func (ch *channel) maskRecording(path string, on bool) bool {
+	if ch.media == nil {
+		return false
+	}
+	full := ch.sw.recordPath(path)
+	ch.media.mu.Lock()
+	recorders := slices.Clone(ch.media.recorders)
+	ch.media.mu.Unlock()
+	for _, r := range recorders {
+		if r.path == full {
+			r.mask(on)
+			return true
+		}
+	}
+	return false
+}
+
+func (ch *channel) recordSessionApp(arg string) {
+	path, _, _ := cutArg(arg)
+	if err := ch.startRecording(path); err != nil {
+		ch.sw.log.Warn("recording not started", "channel", ch.uuid, "error", err)
+	}
+}
