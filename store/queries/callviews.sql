@@ -1,12 +1,14 @@
 -- Calls and recordings as the API shows them, and what the control endpoint keeps.
 
 -- name: GetCallView :one
-SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
+SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status,
+  coalesce(r.storage_key, '')::text AS recording_key
 FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = @tenant_id AND c.id = @id;
 
 -- name: ListCampaignCallViews :many
-SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
+SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status,
+  coalesce(r.storage_key, '')::text AS recording_key
 FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid
   AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
@@ -22,9 +24,6 @@ WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid
 -- FindCallTenant tells whose call it is, over all tenants: it needs the system's scope.
 -- name: FindCallTenant :one
 SELECT tenant_id FROM calls WHERE id = @id;
-
--- name: GetRecordingView :one
-SELECT * FROM recordings WHERE tenant_id = @tenant_id AND call_id = @call_id;
 
 -- name: InsertRecordingAccess :exec
 INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method, at, remote_addr)

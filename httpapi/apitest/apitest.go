@@ -1,0 +1,226 @@
+// Package apitest is the client through which tests talk to the API. It holds every response, and every request that was
+// accepted, against the OpenAPI document, and fails the test when one is not as documented.
+package apitest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/httpapi/openapi"
+)
+
+// requestTimeout bounds one request of a test.
+const requestTimeout = 30 * time.Second
+
+// Client talks to one server with one credential.
+type Client struct {
+	// BaseURL is the server's address, such as http://127.0.0.1:8080.
+	BaseURL string
+	// Key is sent as a bearer token unless it is empty: an API key, a callback token or a session's token.
+	Key string
+	// Header is added to every request.
+	Header http.Header
+	// HTTP makes the requests; a client of its own, without kept connections, when nil.
+	HTTP *http.Client
+}
+
+// With gives a copy of the client that sends one more header.
+func (c Client) With(name, value string) Client {
+	c.Header = maps.Clone(c.Header)
+	if c.Header == nil {
+		c.Header = http.Header{}
+	}
+	c.Header.Set(name, value)
+	return c
+}
+
+// As gives a copy of the client with another credential.
+func (c Client) As(key string) Client {
+	c.Key = key
+	return c
+}
+
+// Do makes one request. A body that is a string, a []byte or a json.RawMessage is sent as it is, any other as JSON; nil sends
+// none. The test fails when the response is not as documented.
+func (c Client) Do(t testing.TB, method, path string, body any) (int, http.Header, []byte) {
+	t.Helper()
+	raw, err := encode(body)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), requestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.BaseURL, "/")+path, bytes.NewReader(raw))
+	require.NoError(t, err)
+	for name, values := range c.Header {
+		req.Header[name] = slices.Clone(values)
+	}
+	if c.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Key)
+	}
+	if raw != nil && req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	client := c.HTTP
+	if client == nil {
+		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	}
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	answer, err := io.ReadAll(resp.Body)
+	require.NoError(t, resp.Body.Close())
+	require.NoError(t, err)
+	require.NoError(t, Check(ctx, req, raw, resp, answer), "%s %s answered %d: %.2000s", method, path, resp.StatusCode, answer)
+	return resp.StatusCode, resp.Header, answer
+}
+
+// JSON makes a request that must be answered with a status, and decodes the answer into out unless that is nil.
+func (c Client) JSON(t testing.TB, method, path string, body any, status int, out any) http.Header {
+	t.Helper()
+	got, header, answer := c.Do(t, method, path, body)
+	require.Equal(t, status, got, "%s %s answered %.2000s", method, path, answer)
+	if out != nil {
+		require.NoError(t, json.Unmarshal(answer, out))
+	}
+	return header
+}
+
+func encode(body any) ([]byte, error) {
+	switch b := body.(type) {
+	case nil:
+		return nil, nil
+	case []byte:
+		return b, nil
+	case json.RawMessage:
+		return b, nil
+	case string:
+		return []byte(b), nil
+	default:
+		return json.Marshal(body)
+	}
+}
+
+// document is read once per process: it is the same for all tests.
+//
+//nolint:gochecknoglobals // never written after the first use
+var document = sync.OnceValues(load)
+
+// described is the document with the routes that it describes.
+type described struct {
+	doc    *openapi3.T
+	router routers.Router
+}
+
+func load() (described, error) {
+	raw, err := openapi.Document()
+	if err != nil {
+		return described{}, err
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(raw)
+	if err != nil {
+		return described{}, fmt.Errorf("load the OpenAPI document: %w", err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		return described{}, fmt.Errorf("validate the OpenAPI document: %w", err)
+	}
+	// Any host serves what is described.
+	doc.Servers = nil
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		return described{}, fmt.Errorf("route the OpenAPI document: %w", err)
+	}
+	return described{doc: doc, router: router}, nil
+}
+
+// Document gives the document, loaded and checked to be valid OpenAPI.
+func Document() (*openapi3.T, error) {
+	d, err := document()
+	return d.doc, err
+}
+
+// Check holds one exchange against the document.
+func Check(ctx context.Context, req *http.Request, sent []byte, resp *http.Response, body []byte) error {
+	d, err := document()
+	if err != nil {
+		return err
+	}
+	asked := req.Clone(ctx)
+	switch asked.Method {
+	case http.MethodHead:
+		// HEAD is GET without its body.
+		asked.Method = http.MethodGet
+	case http.MethodOptions:
+		return nil
+	}
+	asked.Body = io.NopCloser(bytes.NewReader(sent))
+	route, params, err := d.router.FindRoute(asked)
+	if err != nil {
+		return checkUndescribed(resp, body, err)
+	}
+	input := &openapi3filter.RequestValidationInput{
+		Request: asked, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, MultiError: true},
+	}
+	if resp.StatusCode < http.StatusBadRequest {
+		if err := openapi3filter.ValidateRequest(ctx, input); err != nil {
+			return fmt.Errorf("the request was accepted but is not as documented: %w", err)
+		}
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	binary := strings.HasPrefix(media, "audio/")
+	if binary && !takes(route, resp.StatusCode, media) {
+		return fmt.Errorf("content type %s is not documented", media)
+	}
+	return openapi3filter.ValidateResponse(ctx, &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: resp.StatusCode, Header: resp.Header, Body: io.NopCloser(bytes.NewReader(body)),
+		Options: &openapi3filter.Options{
+			MultiError: true, IncludeResponseStatus: true, ExcludeResponseBody: binary || req.Method == http.MethodHead,
+		},
+	})
+}
+
+func takes(route *routers.Route, status int, media string) bool {
+	response := route.Operation.Responses.Status(status)
+	return response != nil && response.Value != nil && response.Value.Content.Get(media) != nil
+}
+
+// checkUndescribed holds an answer on no documented operation against the two styles of errors.
+func checkUndescribed(resp *http.Response, body []byte, reason error) error {
+	if resp.StatusCode < http.StatusBadRequest {
+		return fmt.Errorf("answered %d, and the operation is not documented: %w", resp.StatusCode, reason)
+	}
+	if resp.Request != nil && resp.Request.Method == http.MethodHead {
+		return nil
+	}
+	d, err := document()
+	if err != nil {
+		return err
+	}
+	name := map[string]string{"application/problem+json": "Problem", "application/json": "DialerError"}[resp.Header.Get("Content-Type")]
+	if name == "" {
+		return fmt.Errorf("an error has content type %q", resp.Header.Get("Content-Type"))
+	}
+	var value any
+	if err := json.Unmarshal(body, &value); err != nil {
+		return fmt.Errorf("an error is no JSON: %w", err)
+	}
+	if err := d.doc.Components.Schemas[name].Value.VisitJSON(value, openapi3.EnableJSONSchema2020()); err != nil {
+		return fmt.Errorf("an error is not as documented: %w", err)
+	}
+	return nil
+}

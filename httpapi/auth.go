@@ -1,0 +1,241 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// credentialKind says what a request was opened with.
+type credentialKind uint8
+
+const (
+	kindNone credentialKind = iota
+	kindKey
+	kindSession
+	kindCallback
+)
+
+// callbackPrefix begins every callback token; a ULID follows.
+const callbackPrefix = "svc_cb_"
+
+// callbackPerMinute is the limit shown to a callback token: that of the control endpoint, over a minute.
+const callbackPerMinute = controlPerSecond * 60
+
+// principal is who asks.
+type principal struct {
+	kind     credentialKind
+	tenantID uuid.UUID
+	// id is the key's or the user's; for a callback token the AI session's.
+	id          uuid.UUID
+	environment dialer.Environment
+	scopes      []string
+	origins     []string
+	perMinute   int
+	role        string
+	// callID is the one call that a callback token opens.
+	callID uuid.UUID
+}
+
+// accessor names the principal in logs and in the audit of recordings.
+func (p principal) accessor() string {
+	switch p.kind {
+	case kindKey:
+		return "api_key:" + p.id.String()
+	case kindSession:
+		return "user:" + p.id.String()
+	case kindCallback:
+		return "ai_session:" + p.id.String()
+	case kindNone:
+		return "signed_url"
+	}
+	return ""
+}
+
+// mayUse tells whether an API key has a scope. No scopes means all of them, except the one that must be listed.
+func (p principal) mayUse(scope string) bool {
+	if len(p.scopes) == 0 && scope != scopeControlAdmin {
+		return true
+	}
+	return slices.Contains(p.scopes, scope)
+}
+
+// admit checks the request's credential against what the operation takes, and counts the request against its limit.
+func (s *Server) admit(ctx context.Context, r *request) error {
+	token, err := bearer(r)
+	if err != nil {
+		return err
+	}
+	who, err := s.authenticate(ctx, token)
+	if err != nil {
+		return err
+	}
+	r.who = who
+	if err := s.limit(r); err != nil {
+		return err
+	}
+	return s.authorize(r)
+}
+
+func bearer(r *request) (string, error) {
+	header := string(r.rc.Request.Header.Peek("Authorization"))
+	if header == "" {
+		return "", newError(http.StatusUnauthorized, codeMissingCredential, "An Authorization header is required.")
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", newError(http.StatusUnauthorized, codeInvalidCredential, "The Authorization header must be a bearer token.")
+	}
+	return token, nil
+}
+
+// authenticate finds out whose credential it is. Keys and tokens are looked up for every request, so that a revocation takes
+// effect with the next one, on every host.
+func (s *Server) authenticate(ctx context.Context, token string) (principal, error) {
+	switch {
+	case strings.HasPrefix(token, account.PrefixLive), strings.HasPrefix(token, account.PrefixTest):
+		return s.keyPrincipal(ctx, token)
+	case strings.HasPrefix(token, callbackPrefix):
+		return s.callbackPrincipal(ctx, strings.TrimPrefix(token, callbackPrefix))
+	case strings.Count(token, ".") == 2:
+		return s.sessionPrincipal(ctx, token)
+	default:
+		return principal{}, errInvalidCredential()
+	}
+}
+
+func errInvalidCredential() *apiError {
+	return newError(http.StatusUnauthorized, codeInvalidCredential, "The credential is not valid.")
+}
+
+func (s *Server) keyPrincipal(ctx context.Context, token string) (principal, error) {
+	var key db.ApiKey
+	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		key, err = tx.Q.FindAPIKeyByHash(ctx, account.HashAPIKey(token))
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return principal{}, errInvalidCredential()
+	}
+	if err != nil {
+		return principal{}, err
+	}
+	if !key.IsActive || key.RevokedAt != nil {
+		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The API key is revoked.")
+	}
+	s.touched.note(key.TenantID, key.ID, s.cfg.Now())
+	return principal{
+		kind: kindKey, tenantID: key.TenantID, id: key.ID, environment: dialer.Environment(key.Environment),
+		scopes: key.Scopes, origins: key.AllowedOrigins, perMinute: int(key.RateLimitPerMin),
+	}, nil
+}
+
+func (s *Server) callbackPrincipal(ctx context.Context, jti string) (principal, error) {
+	if _, err := ulid.ParseStrict(jti); err != nil {
+		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is malformed.")
+	}
+	var token db.CallbackToken
+	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		token, err = tx.Q.FindCallbackToken(ctx, jti)
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return principal{}, errInvalidCredential()
+	case err != nil:
+		return principal{}, err
+	case token.RevokedAt != nil && !token.RevokedAt.After(s.cfg.Now()):
+		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is revoked.")
+	case !token.ExpiresAt.After(s.cfg.Now()):
+		return principal{}, newError(http.StatusUnauthorized, codeExpiredCredential, "The callback token has expired.")
+	}
+	return principal{
+		kind: kindCallback, tenantID: token.TenantID, id: token.SessionID, environment: dialer.EnvironmentLive,
+		scopes: []string{token.Scope}, callID: token.CallID, perMinute: callbackPerMinute,
+	}, nil
+}
+
+func (s *Server) sessionPrincipal(ctx context.Context, token string) (principal, error) {
+	claims, err := s.sessions.verify(token)
+	if err != nil {
+		return principal{}, err
+	}
+	var user db.User
+	err = s.deps.Store.InTenant(ctx, claims.tenantID, func(tx *store.Tx) error {
+		var err error
+		user, err = tx.Q.GetUser(ctx, claims.tenantID, claims.userID)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || (err == nil && !user.IsActive) {
+		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The user can't sign in any more.")
+	}
+	if err != nil {
+		return principal{}, err
+	}
+	return principal{
+		kind: kindSession, tenantID: user.TenantID, id: user.ID, environment: dialer.EnvironmentLive, role: user.Role,
+	}, nil
+}
+
+// authorize holds a valid credential against the operation.
+func (s *Server) authorize(r *request) error {
+	wrong := newError(http.StatusForbidden, codeWrongCredential, "This operation does not take this kind of credential.")
+	switch r.who.kind {
+	case kindKey:
+		if origin := string(r.rc.Request.Header.Peek("Origin")); origin != "" && len(r.who.origins) > 0 &&
+			!slices.Contains(r.who.origins, origin) {
+			return newError(http.StatusForbidden, codeOriginNotAllowed, "The API key does not allow this origin.")
+		}
+		if !r.who.mayUse(r.op.scope) {
+			return newError(http.StatusForbidden, codeInsufficientScope, "The API key lacks scope "+r.op.scope+".")
+		}
+		return nil
+	case kindSession:
+		if r.op.access != accessKeyOrSession {
+			return wrong
+		}
+		if r.op.managers && r.who.role == "agent" {
+			return newError(http.StatusForbidden, codeInsufficientScope, "Agents may not do this.")
+		}
+		return nil
+	case kindCallback:
+		if r.op.access != accessControl || !slices.Contains(r.who.scopes, scopeVoiceAgentControl) {
+			return wrong
+		}
+		return nil
+	case kindNone:
+	}
+	return wrong
+}
+
+// limit counts the request and tells the client what is left. Sessions are not limited.
+func (s *Server) limit(r *request) error {
+	if r.who.perMinute == 0 {
+		return nil
+	}
+	v := s.keyLimit.take(r.who.accessor(), r.who.perMinute, s.cfg.Now())
+	h := &r.rc.Response.Header
+	h.Set(headerRateLimit, strconv.Itoa(v.limit))
+	h.Set(headerRateLeft, strconv.Itoa(v.remaining))
+	if !v.allowed {
+		return &apiError{
+			status: http.StatusTooManyRequests, code: codeRateLimited, retryAfter: v.retryAfter,
+			detail: "More than " + strconv.Itoa(v.limit) + " requests in a minute.",
+		}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
+)
+
+const callNoun = "call"
+
+// callView is the call object of interface section 2.5; voice_agent_id and environment are ours.
+type callView struct {
+	ID                uuid.UUID  `json:"id"`
+	CampaignID        *uuid.UUID `json:"campaign_id"`
+	LeadID            *uuid.UUID `json:"lead_id"`
+	AgentID           *uuid.UUID `json:"agent_id"`
+	VoiceAgentID      *uuid.UUID `json:"voice_agent_id"`
+	Environment       string     `json:"environment"`
+	FSUUID            string     `json:"fs_uuid"`
+	Direction         string     `json:"direction"`
+	Status            string     `json:"status"`
+	DialTime          *time.Time `json:"dial_time"`
+	RingTime          *time.Time `json:"ring_time"`
+	AnswerTime        *time.Time `json:"answer_time"`
+	AgentConnectTime  *time.Time `json:"agent_connect_time"`
+	EndTime           *time.Time `json:"end_time"`
+	RingDurationS     *int       `json:"ring_duration_s"`
+	TalkDurationS     *int       `json:"talk_duration_s"`
+	TotalDurationS    *int       `json:"total_duration_s"`
+	HangupCause       *string    `json:"hangup_cause"`
+	HangupDisposition *string    `json:"hangup_disposition"`
+	HasRecording      bool       `json:"has_recording"`
+	RecordingURL      *string    `json:"recording_url"`
+	Disposition       *string    `json:"disposition"`
+	Notes             *string    `json:"notes"`
+	AISummary         *string    `json:"ai_summary"`
+	AISentiment       *string    `json:"ai_sentiment"`
+	AINextAction      *string    `json:"ai_next_action"`
+}
+
+type callPage struct {
+	Items    []callView `json:"items"`
+	Total    int64      `json:"total"`
+	Page     int        `json:"page"`
+	PageSize int        `json:"page_size"`
+}
+
+// viewCall shows a call. Durations count from the moments of the switch's own record: ring to answer, answer to hang-up, dial
+// to hang-up.
+func (s *Server) viewCall(ctx context.Context, c db.Call, recordingStatus, recordingKey string) (callView, error) {
+	v := callView{
+		ID: c.ID, CampaignID: c.CampaignID, LeadID: c.LeadID, AgentID: c.AgentID, VoiceAgentID: c.VoiceAgentID,
+		Environment: c.Environment, FSUUID: c.FsUuid, Direction: c.Direction, Status: c.Status,
+		DialTime: utc(c.DialTime), RingTime: utc(c.RingTime), AnswerTime: utc(c.AnswerTime),
+		AgentConnectTime: utc(c.AgentConnectTime), EndTime: utc(c.EndTime),
+		RingDurationS:  switchctl.DurationSeconds(c.RingTime, c.AnswerTime),
+		TalkDurationS:  switchctl.DurationSeconds(c.AnswerTime, c.EndTime),
+		TotalDurationS: switchctl.DurationSeconds(c.DialTime, c.EndTime),
+		HangupCause:    c.HangupCause, HangupDisposition: c.HangupDisposition,
+		HasRecording: recordingStatus == string(recordings.StatusReady),
+		Disposition:  c.Disposition, Notes: c.Notes,
+		AISummary: c.AiSummary, AISentiment: c.AiSentiment, AINextAction: c.AiNextAction,
+	}
+	if !v.HasRecording {
+		return v, nil
+	}
+	url, _, err := s.deps.Recordings.SignedURL(ctx, recordings.Recording{
+		TenantID: c.TenantID, CallID: c.ID, Status: recordings.StatusReady, Key: recordingKey,
+	}, recordings.APIURLLifetime)
+	if err != nil {
+		return v, fmt.Errorf("show call %s: %w", c.ID, err)
+	}
+	v.RecordingURL = &url
+	return v, nil
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+func (s *Server) getCall(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID("call_id", callNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	var row db.GetCallViewRow
+	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.GetCallView(ctx, r.who.tenantID, id)
+		return err
+	})
+	if err != nil {
+		return reply{}, named(err, callNoun)
+	}
+	view, err := s.viewCall(ctx, row.Call, row.RecordingStatus, row.RecordingKey)
+	return ok(view), err
+}
+
+func (s *Server) listCampaignCalls(ctx context.Context, r *request) (reply, error) {
+	campaignID, err := r.pathID("campaign_id", campaignNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	pg, bad := r.page()
+	status, badStatus := r.queryOneOf("status", switchctl.StatusDialing, switchctl.StatusRinging, switchctl.StatusAnswered,
+		switchctl.StatusAgentConnected, switchctl.StatusCompleted, switchctl.StatusFailed)
+	disposition, badDisposition := r.queryText("disposition")
+	if err := faults(append(bad, badStatus, badDisposition)...); err != nil {
+		return reply{}, err
+	}
+	if _, err := s.deps.Dialer.GetCampaign(ctx, r.who.tenantID, campaignID); err != nil {
+		return reply{}, err
+	}
+	out := callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}
+	var rows []db.ListCampaignCallViewsRow
+	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+		var err error
+		out.Total, err = tx.Q.CountCampaignCalls(ctx, db.CountCampaignCallsParams{
+			TenantID: r.who.tenantID, CampaignID: campaignID, Status: status, Disposition: disposition,
+		})
+		if err != nil {
+			return err
+		}
+		rows, err = tx.Q.ListCampaignCallViews(ctx, db.ListCampaignCallViewsParams{
+			TenantID: r.who.tenantID, CampaignID: campaignID, Status: status, Disposition: disposition,
+			PageLimit: pg.limit(), PageOffset: pg.offset(),
+		})
+		return err
+	})
+	if err != nil {
+		return reply{}, err
+	}
+	for _, row := range rows {
+		view, err := s.viewCall(ctx, row.Call, row.RecordingStatus, row.RecordingKey)
+		if err != nil {
+			return reply{}, err
+		}
+		out.Items = append(out.Items, view)
+	}
+	return ok(out), nil
+}
+
+// named says what was not found.
+func named(err error, what string) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return &apiError{status: http.StatusNotFound, code: codeNotFound, detail: what + " not found", cause: err}
+	}
+	return err
+}

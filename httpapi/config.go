@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
+)
+
+// Config says where the server listens and what it lets through.
+type Config struct {
+	// Addr is where both surfaces listen; port 0 takes a free one.
+	Addr string
+	// MetricsAddr is where /metrics and /debug/pprof listen, a loopback address; empty leaves them out.
+	MetricsAddr string
+	// PublicURL is the address that customers reach us at, for the URLs that we hand out; by default the listener's own.
+	PublicURL string
+	// TLSCertFile and TLSKeyFile, both or none, make the listener speak TLS.
+	TLSCertFile string
+	TLSKeyFile  string
+	// TrustedProxies may name the client in X-Forwarded-For.
+	TrustedProxies []netip.Prefix
+
+	// MaxBodyBytes bounds a request's body; 1 MiB by default.
+	MaxBodyBytes int
+	// ReadTimeout bounds the reading of a request, WriteTimeout that of a response (of each chunk where one is streamed),
+	// IdleTimeout the wait for the next request, RequestTimeout the work in between.
+	ReadTimeout    time.Duration
+	WriteTimeout   time.Duration
+	IdleTimeout    time.Duration
+	RequestTimeout time.Duration
+
+	// SessionKey is the secret that sign-in tokens and recording URLs are signed under, by keys derived of it.
+	SessionKey [32]byte
+	// Version is shown by /health.
+	Version string
+	// WebhookTargets says which addresses webhooks may be sent to.
+	WebhookTargets netguard.Policy
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Gatherer   prometheus.Gatherer
+	// Now is the clock of limits, expiries and records.
+	Now func() time.Time
+}
+
+// Defaults of Config.
+const (
+	defaultMaxBody        = 1 << 20
+	defaultReadTimeout    = 30 * time.Second
+	defaultWriteTimeout   = 30 * time.Second
+	defaultIdleTimeout    = 2 * time.Minute
+	defaultRequestTimeout = 25 * time.Second
+)
+
+// withDefaults fills in what is unset.
+func (c Config) withDefaults() Config {
+	if c.MaxBodyBytes == 0 {
+		c.MaxBodyBytes = defaultMaxBody
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{
+		{&c.ReadTimeout, defaultReadTimeout},
+		{&c.WriteTimeout, defaultWriteTimeout},
+		{&c.IdleTimeout, defaultIdleTimeout},
+		{&c.RequestTimeout, defaultRequestTimeout},
+	} {
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Registerer == nil {
+		registry := prometheus.NewRegistry()
+		c.Registerer = registry
+		if c.Gatherer == nil {
+			c.Gatherer = registry
+		}
+	}
+	if c.Gatherer == nil {
+		c.Gatherer = prometheus.DefaultGatherer
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// validate reports every fault at once.
+func (c Config) validate() error {
+	var faults []error
+	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
+		faults = append(faults, fmt.Errorf("address %q: %w", c.Addr, err))
+	}
+	if c.MetricsAddr != "" {
+		faults = append(faults, checkLoopback(c.MetricsAddr))
+	}
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		faults = append(faults, errors.New("TLS needs both a certificate file and a key file"))
+	}
+	if c.PublicURL != "" {
+		if u, err := url.Parse(c.PublicURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			faults = append(faults, fmt.Errorf("public URL %q is not an http or https address", c.PublicURL))
+		}
+	}
+	if c.MaxBodyBytes < 0 {
+		faults = append(faults, fmt.Errorf("largest body %d is negative", c.MaxBodyBytes))
+	}
+	if c.SessionKey == [32]byte{} {
+		faults = append(faults, errors.New("session key is not set"))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("configure the HTTP server: %w", err)
+	}
+	return nil
+}
+
+func checkLoopback(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("metrics address %q: %w", addr, err)
+	}
+	if host == "localhost" {
+		return nil
+	}
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+		return fmt.Errorf("metrics address %q is not a loopback address", addr)
+	}
+	return nil
+}

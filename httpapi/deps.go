@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
+)
+
+// Dialer is what the API asks of campaigns, leads and voice agents; *dialer.Service is one.
+type Dialer interface {
+	CreateCampaign(ctx context.Context, tenant uuid.UUID, in dialer.CampaignInput) (dialer.Campaign, error)
+	ListCampaigns(ctx context.Context, tenant uuid.UUID) ([]dialer.Campaign, error)
+	GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
+	PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in dialer.CampaignInput) (dialer.Campaign, error)
+	DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error
+	StartCampaign(ctx context.Context, tenant, id uuid.UUID, env dialer.Environment) (dialer.Campaign, error)
+	PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
+	StopCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
+
+	PushLead(ctx context.Context, tenant, campaign uuid.UUID, in dialer.LeadInput) (dialer.Lead, error)
+	PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in dialer.BulkInput) (dialer.BulkResult, error)
+	Scrub(ctx context.Context, tenant, campaign uuid.UUID) (dialer.ScrubResult, error)
+	ChannelsUsage(ctx context.Context, tenant uuid.UUID) (dialer.ChannelsUsage, error)
+
+	CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.VoiceAgentInput) (dialer.VoiceAgent, error)
+	ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]dialer.VoiceAgent, error)
+	GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (dialer.VoiceAgent, error)
+	PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in dialer.VoiceAgentInput) (dialer.VoiceAgent, error)
+	ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (dialer.VoiceAgent, error)
+	DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error
+	DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (dialer.DefaultVoiceAgent, error)
+	SetDefaultVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.DefaultVoiceAgentInput) (dialer.DefaultVoiceAgent, error)
+}
+
+// Calls takes the verbs of the control endpoint; *switchctl.Controller is one. The result is empty unless the verb has one.
+type Calls interface {
+	Control(ctx context.Context, tenantID, callID uuid.UUID, req switchctl.ControlRequest) (map[string]any, error)
+}
+
+// Recordings finds, signs and opens what was recorded; *recordings.Library is one.
+type Recordings interface {
+	Find(ctx context.Context, tenantID, callID uuid.UUID) (recordings.Recording, error)
+	SignedURL(ctx context.Context, r recordings.Recording, lifetime time.Duration) (string, time.Time, error)
+	Open(ctx context.Context, tenantID, callID uuid.UUID) (*recordings.Audio, error)
+	LogAccess(ctx context.Context, a recordings.Access) error
+	Signer() *recordings.Signer
+}
+
+// Check is one critical dependency that /health/ready asks.
+type Check struct {
+	Name  string
+	Ready func(ctx context.Context) error
+}
+
+// Deps are the services behind the handlers.
+type Deps struct {
+	Store      *store.Store
+	Dialer     Dialer
+	Calls      Calls
+	Recordings Recordings
+	// Checks are asked by /health/ready, besides the database.
+	Checks []Check
+}
+
+func (d Deps) validate() error {
+	var faults []error
+	for _, need := range []struct {
+		name string
+		set  bool
+	}{
+		{"store", d.Store != nil}, {"dialer", d.Dialer != nil}, {"calls", d.Calls != nil}, {"recordings", d.Recordings != nil},
+	} {
+		if !need.set {
+			faults = append(faults, fmt.Errorf("make the HTTP server: no %s given", need.name))
+		}
+	}
+	return errors.Join(faults...)
+}

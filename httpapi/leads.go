@@ -1,0 +1,34 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/ringmaster/ringmaster/dialer"
+)
+
+func (s *Server) pushLead(ctx context.Context, r *request) (reply, error) {
+	campaignID, err := r.pathID("campaign_id", campaignNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	var in dialer.LeadInput
+	if err := r.decode(&in); err != nil {
+		return reply{}, err
+	}
+	lead, err := s.deps.Dialer.PushLead(ctx, r.who.tenantID, campaignID, in)
+	return created(lead), err
+}
+
+func (s *Server) pushLeads(ctx context.Context, r *request) (reply, error) {
+	campaignID, err := r.pathID("campaign_id", campaignNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	var in dialer.BulkInput
+	if err := r.decode(&in); err != nil {
+		return reply{}, err
+	}
+	result, err := s.deps.Dialer.PushLeads(ctx, r.who.tenantID, campaignID, in)
+	result.Results = orEmpty(result.Results)
+	return ok(result), err
+}

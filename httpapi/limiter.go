@@ -1,0 +1,114 @@
+package httpapi
+
+import (
+	"sync"
+	"time"
+)
+
+// limiter counts requests per credential in windows of one minute. A window opens with a credential's first request and is
+// shared by no other, so that a limit of n lets n requests through and tells when the next is let through.
+type limiter struct {
+	window time.Duration
+
+	mu    sync.Mutex // guards all below
+	byKey map[string]*tally
+	swept time.Time
+}
+
+type tally struct {
+	opened time.Time
+	used   int
+}
+
+// verdict is the limiter's answer to one request.
+type verdict struct {
+	allowed    bool
+	limit      int
+	remaining  int
+	retryAfter time.Duration
+}
+
+func newLimiter(window time.Duration) *limiter {
+	return &limiter{window: window, byKey: map[string]*tally{}}
+}
+
+// take counts one request of the credential.
+func (l *limiter) take(key string, limit int, now time.Time) verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sweep(now)
+	t, ok := l.byKey[key]
+	if !ok || now.Sub(t.opened) >= l.window {
+		t = &tally{opened: now}
+		l.byKey[key] = t
+	}
+	if t.used >= limit {
+		return verdict{limit: limit, retryAfter: t.opened.Add(l.window).Sub(now)}
+	}
+	t.used++
+	return verdict{allowed: true, limit: limit, remaining: limit - t.used}
+}
+
+// sweep forgets closed windows, once per window, so that the map holds the credentials of the last two minutes at most.
+func (l *limiter) sweep(now time.Time) {
+	if now.Sub(l.swept) < l.window {
+		return
+	}
+	l.swept = now
+	for key, t := range l.byKey {
+		if now.Sub(t.opened) >= l.window {
+			delete(l.byKey, key)
+		}
+	}
+}
+
+// pacer lets at most limit requests through in any span of one window: it remembers when the last ones came.
+type pacer struct {
+	limit  int
+	window time.Duration
+
+	mu    sync.Mutex // guards all below
+	byKey map[string]*recent
+	swept time.Time
+}
+
+// recent is a ring of the times of the last requests that were let through.
+type recent struct {
+	at   []time.Time
+	next int
+}
+
+func newPacer(limit int, window time.Duration) *pacer {
+	return &pacer{limit: limit, window: window, byKey: map[string]*recent{}}
+}
+
+// take counts one request, or tells how long to wait.
+func (p *pacer) take(key string, now time.Time) (bool, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sweep(now)
+	r, ok := p.byKey[key]
+	if !ok {
+		r = &recent{at: make([]time.Time, p.limit)}
+		p.byKey[key] = r
+	}
+	if oldest := r.at[r.next]; !oldest.IsZero() && now.Sub(oldest) < p.window {
+		return false, p.window - now.Sub(oldest)
+	}
+	r.at[r.next] = now
+	r.next = (r.next + 1) % p.limit
+	return true, 0
+}
+
+func (p *pacer) sweep(now time.Time) {
+	if now.Sub(p.swept) < time.Minute {
+		return
+	}
+	p.swept = now
+	for key, r := range p.byKey {
+		last := r.at[(r.next+p.limit-1)%p.limit]
+		if now.Sub(last) >= p.window {
+			delete(p.byKey, key)
+		}
+	}
+}

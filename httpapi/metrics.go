@@ -1,0 +1,35 @@
+package httpapi
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// serverMetrics are labelled by route pattern, never by path, so that their number is that of the operations.
+type serverMetrics struct {
+	requests *prometheus.CounterVec
+	latency  *prometheus.HistogramVec
+	panics   prometheus.Counter
+}
+
+func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
+	m := &serverMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ringmaster_http_requests_total", Help: "HTTP requests by method, route pattern and class of status.",
+		}, []string{"method", "route", "class"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ringmaster_http_request_duration_seconds", Help: "Time from a request's arrival to its response.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"method", "route"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ringmaster_http_panics_total", Help: "Panics in HTTP handlers, each answered with 500.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.panics} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("register HTTP metrics: %w", err)
+		}
+	}
+	return m, nil
+}

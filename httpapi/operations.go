@@ -1,0 +1,158 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+)
+
+// surface says in which style an operation answers.
+type surface uint8
+
+const (
+	publicAPI surface = iota
+	dialerAPI
+)
+
+// access says which credentials open an operation.
+type access uint8
+
+const (
+	// accessOpen takes none.
+	accessOpen access = iota
+	// accessKey takes an API key with the operation's scope.
+	accessKey
+	// accessKeyOrSession takes a signed-in user as well.
+	accessKeyOrSession
+	// accessControl takes a callback token or an API key with the operation's scope, listed by name.
+	accessControl
+)
+
+// Scopes of API keys. A key without any has all but scopeControlAdmin.
+const (
+	scopeCampaignsRead     = "campaigns:read"
+	scopeCampaignsWrite    = "campaigns:write"
+	scopeLeadsWrite        = "leads:write"
+	scopeCallsRead         = "calls:read"
+	scopeVoiceAgentsRead   = "voice_agents:read"
+	scopeVoiceAgentsWrite  = "voice_agents:write"
+	scopeVoiceAgentsAdmin  = "voice_agents:admin"
+	scopeRecordingsLoad    = "recordings:download"
+	scopeWebhooksRead      = "webhooks:read"
+	scopeWebhooksWrite     = "webhooks:write"
+	scopeControlAdmin      = "ai_sessions:control_admin"
+	scopeVoiceAgentControl = "voice_agent:control"
+)
+
+// Scopes lists every scope that an API key may have.
+func Scopes() []string {
+	return []string{
+		scopeCampaignsRead, scopeCampaignsWrite, "leads:read", scopeLeadsWrite, scopeCallsRead, "calls:write", "agents:read",
+		scopeVoiceAgentsRead, scopeVoiceAgentsWrite, scopeVoiceAgentsAdmin, scopeRecordingsLoad, scopeControlAdmin,
+		"api_keys:manage", scopeWebhooksRead, scopeWebhooksWrite,
+	}
+}
+
+// handlerFunc does one operation's work.
+type handlerFunc func(ctx context.Context, r *request) (reply, error)
+
+// operation is one method on one path.
+type operation struct {
+	method  string
+	path    string
+	surface surface
+	access  access
+	scope   string
+	// managers keeps agents out: only administrators and supervisors may, when it is a session that asks.
+	managers bool
+	// body says that a JSON body is expected.
+	body   bool
+	handle handlerFunc
+}
+
+// operations is everything that the server does; HEAD comes with each GET.
+func (s *Server) operations() []operation {
+	var all []operation
+	for _, group := range [][]operation{
+		s.voiceAgentOperations(), s.campaignOperations(), s.callOperations(), s.webhookOperations(),
+		s.dialerOperations(), s.healthOperations(),
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+func (s *Server) voiceAgentOperations() []operation {
+	const root = "/api/v1/voice-agents"
+	return []operation{
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeVoiceAgentsWrite, body: true, handle: s.createVoiceAgent},
+		{method: http.MethodGet, path: root, access: accessKey, scope: scopeVoiceAgentsRead, handle: s.listVoiceAgents},
+		{method: http.MethodGet, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsRead, handle: s.getDefaultVoiceAgent},
+		{method: http.MethodPost, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsAdmin, body: true, handle: s.setDefaultVoiceAgent},
+		{method: http.MethodGet, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsRead, handle: s.getVoiceAgent},
+		{method: http.MethodPatch, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, body: true, handle: s.patchVoiceAgent},
+		{method: http.MethodDelete, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, handle: s.deleteVoiceAgent},
+		{method: http.MethodPost, path: root + "/{voice_agent_id}/archive", access: accessKey, scope: scopeVoiceAgentsWrite, handle: s.archiveVoiceAgent},
+	}
+}
+
+func (s *Server) campaignOperations() []operation {
+	const root = "/api/v1/campaigns"
+	const one = root + "/{campaign_id}"
+	return []operation{
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: true, handle: s.createCampaign},
+		{method: http.MethodGet, path: root, access: accessKey, scope: scopeCampaignsRead, handle: s.listCampaigns},
+		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCampaignsRead, handle: s.getCampaign},
+		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeCampaignsWrite, body: true, handle: s.patchCampaign},
+		{method: http.MethodDelete, path: one, access: accessKey, scope: scopeCampaignsWrite, handle: s.deleteCampaign},
+		{method: http.MethodPost, path: one + "/start", access: accessKey, scope: scopeCampaignsWrite, handle: s.startCampaign},
+		{method: http.MethodPost, path: one + "/pause", access: accessKey, scope: scopeCampaignsWrite, handle: s.pauseCampaign},
+		{method: http.MethodPost, path: one + "/stop", access: accessKey, scope: scopeCampaignsWrite, handle: s.stopCampaign},
+		{method: http.MethodPost, path: one + "/leads", access: accessKey, scope: scopeLeadsWrite, body: true, handle: s.pushLead},
+		{method: http.MethodPost, path: one + "/leads:bulk", access: accessKey, scope: scopeLeadsWrite, body: true, handle: s.pushLeads},
+		{method: http.MethodGet, path: one + "/calls", access: accessKey, scope: scopeCallsRead, handle: s.listCampaignCalls},
+	}
+}
+
+func (s *Server) callOperations() []operation {
+	const one = "/api/v1/calls/{call_id}"
+	return []operation{
+		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCallsRead, handle: s.getCall},
+		{method: http.MethodGet, path: one + "/recording", access: accessKey, scope: scopeCallsRead, handle: s.getRecording},
+		{method: http.MethodGet, path: one + "/recording/audio", access: accessKey, scope: scopeRecordingsLoad, handle: s.streamRecording},
+		{method: http.MethodGet, path: "/recordings/{call_id}", access: accessOpen, handle: s.openSignedRecording},
+		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/control", access: accessControl, scope: scopeControlAdmin, body: true, handle: s.controlCall},
+	}
+}
+
+func (s *Server) webhookOperations() []operation {
+	const root = "/api/v1/webhooks"
+	return []operation{
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeWebhooksWrite, body: true, handle: s.createWebhook},
+		{method: http.MethodGet, path: root, access: accessKey, scope: scopeWebhooksRead, handle: s.listWebhooks},
+		{method: http.MethodGet, path: root + "/deliveries", access: accessKey, scope: scopeWebhooksRead, handle: s.listDeliveries},
+		{method: http.MethodPost, path: root + "/deliveries/{id}/replay", access: accessKey, scope: scopeWebhooksWrite, handle: s.replayDelivery},
+		{method: http.MethodGet, path: root + "/{id}", access: accessKey, scope: scopeWebhooksRead, handle: s.getWebhook},
+		{method: http.MethodPatch, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, body: true, handle: s.patchWebhook},
+		{method: http.MethodDelete, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, handle: s.deleteWebhook},
+		{method: http.MethodPost, path: root + "/{id}/test", access: accessKey, scope: scopeWebhooksWrite, handle: s.testWebhook},
+	}
+}
+
+func (s *Server) dialerOperations() []operation {
+	const one = "/api/campaigns/{campaign_id}"
+	return []operation{
+		{method: http.MethodPost, path: "/api/auth/login", surface: dialerAPI, access: accessOpen, body: true, handle: s.login},
+		{method: http.MethodPost, path: one + "/scrub", surface: dialerAPI, access: accessKeyOrSession, scope: scopeCampaignsWrite, managers: true, handle: s.scrubCampaign},
+		{method: http.MethodPost, path: one + "/start", surface: dialerAPI, access: accessKeyOrSession, scope: scopeCampaignsWrite, managers: true, handle: s.startCampaign},
+		{method: http.MethodGet, path: "/api/telephony/channels/usage", surface: dialerAPI, access: accessKeyOrSession, scope: scopeCampaignsRead, handle: s.channelsUsage},
+	}
+}
+
+func (s *Server) healthOperations() []operation {
+	return []operation{
+		{method: http.MethodGet, path: "/health", surface: dialerAPI, handle: s.health},
+		{method: http.MethodGet, path: "/health/live", surface: dialerAPI, handle: s.live},
+		{method: http.MethodGet, path: "/health/ready", surface: dialerAPI, handle: s.ready},
+		{method: http.MethodGet, path: "/openapi.json", surface: dialerAPI, handle: s.openAPI},
+	}
+}

@@ -1,0 +1,244 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// Codes of problems. Those of a service's own errors come from the service.
+const (
+	codeInvalidCredential   = "invalid_credential"
+	codeExpiredCredential   = "credential_expired"
+	codeMissingCredential   = "missing_credential"
+	codeInsufficientScope   = "insufficient_scope"
+	codeWrongCredential     = "credential_not_accepted"
+	codeOriginNotAllowed    = "origin_not_allowed"
+	codeForeignCall         = "call_not_yours"
+	codeNotFound            = "not_found"
+	codeMethodNotAllowed    = "method_not_allowed"
+	codeBodyTooLarge        = "body_too_large"
+	codeUnsupportedMedia    = "unsupported_media_type"
+	codeInvalidJSON         = "invalid_json"
+	codeValidation          = "validation_error"
+	codeConflict            = "conflict"
+	codeRateLimited         = "rate_limited"
+	codeUnavailable         = "service_unavailable"
+	codeInternal            = "internal_error"
+	codeBadRequest          = "bad_request"
+	codeVerbNotAvailable    = "verb_not_available"
+	codeUnknownVerb         = "unknown_verb"
+	codeUnknownOutcome      = "unknown_outcome"
+	codeSessionTerminated   = "AISessionTerminated"
+	codeInvalidCallState    = "InvalidCallState"
+	codeRecordingPending    = "recording_processing"
+	codeRecordingMissing    = "recording_not_found"
+	codeBadSignature        = "invalid_signature"
+	codeExpiredURL          = "url_expired"
+	codeDeliveryPending     = "delivery_pending"
+	codeSubscriptionRemoved = "subscription_removed"
+	codeSubscriptionPaused  = "subscription_inactive"
+	codeTooManyLogins       = "too_many_attempts"
+)
+
+// apiError is what a handler, or the code around it, answers in place of a result.
+type apiError struct {
+	status     int
+	code       string
+	detail     string
+	retryAfter time.Duration
+	fields     []dialer.FieldError
+	// members stand at the top level of a problem document.
+	members map[string]any
+	// cause is for the log alone.
+	cause error
+}
+
+func (e *apiError) Error() string {
+	if e.cause != nil {
+		return fmt.Sprintf("%s: %s: %v", e.code, e.detail, e.cause)
+	}
+	return e.code + ": " + e.detail
+}
+
+func (e *apiError) Unwrap() error { return e.cause }
+
+func newError(status int, code, detail string) *apiError {
+	return &apiError{status: status, code: code, detail: detail}
+}
+
+func notFound(what string) *apiError {
+	return newError(http.StatusNotFound, codeNotFound, what+" not found")
+}
+
+func invalid(fields ...dialer.FieldError) *apiError {
+	return &apiError{
+		status: http.StatusUnprocessableEntity, code: codeValidation,
+		detail: "The request is not valid.", fields: fields,
+	}
+}
+
+// mapError turns any error into the answer it deserves; what it does not know is an internal error whose cause only the log
+// sees.
+func mapError(err error) *apiError {
+	var known *apiError
+	var limit *dialer.LimitError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, store.ErrNotFound):
+		return &apiError{status: http.StatusNotFound, code: codeNotFound, detail: "resource not found", cause: err}
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrBusy):
+		return unavailable("The database does not answer.", err)
+	case errors.As(err, &limit):
+		return &apiError{
+			status: http.StatusTooManyRequests, code: limit.Code, detail: limit.Detail,
+			retryAfter: max(limit.RetryAfter, time.Second), cause: err,
+		}
+	case errors.Is(err, context.DeadlineExceeded):
+		return unavailable("The request took too long.", err)
+	}
+	if e := mapDialerError(err); e != nil {
+		return e
+	}
+	if e := mapSwitchError(err); e != nil {
+		return e
+	}
+	return &apiError{
+		status: http.StatusInternalServerError, code: codeInternal,
+		detail: "Something went wrong here; quote the request id when you ask about it.", cause: err,
+	}
+}
+
+func unavailable(detail string, cause error) *apiError {
+	return &apiError{
+		status: http.StatusServiceUnavailable, code: codeUnavailable, detail: detail, retryAfter: time.Second, cause: cause,
+	}
+}
+
+func mapDialerError(err error) *apiError {
+	var validation *dialer.ValidationError
+	var conflict *dialer.ConflictError
+	var dependency *dialer.DependencyError
+	switch {
+	case errors.As(err, &validation):
+		e := invalid(validation.Fields...)
+		e.cause = err
+		return e
+	case errors.As(err, &conflict):
+		return &apiError{
+			status: http.StatusConflict, code: conflict.Code, detail: conflict.Detail, members: conflict.Members, cause: err,
+		}
+	case errors.As(err, &dependency):
+		return &apiError{status: http.StatusFailedDependency, code: dependency.Code, detail: dependency.Detail, cause: err}
+	default:
+		return nil
+	}
+}
+
+func mapSwitchError(err error) *apiError {
+	var state *switchctl.StateError
+	var field *switchctl.InvalidError
+	switch {
+	case errors.Is(err, switchctl.ErrSessionTerminated), errors.Is(err, switchctl.ErrCallEnded):
+		return &apiError{
+			status: http.StatusConflict, code: codeSessionTerminated,
+			detail: "The call has no active AI session.", cause: err,
+		}
+	case errors.As(err, &state):
+		code, detail := state.Code, state.Detail
+		if code == "" {
+			code = codeInvalidCallState
+		}
+		if detail == "" {
+			detail = fmt.Sprintf("%s is not possible while the call is %s.", state.Event, state.State)
+		}
+		return &apiError{status: http.StatusConflict, code: code, detail: detail, cause: err}
+	case errors.As(err, &field):
+		e := invalid(dialer.FieldError{Field: field.Field, Message: field.Message})
+		e.cause = err
+		return e
+	case errors.Is(err, switchctl.ErrMailboxFull):
+		return &apiError{
+			status: http.StatusTooManyRequests, code: codeRateLimited, detail: "Too many commands wait for this call.",
+			retryAfter: time.Second, cause: err,
+		}
+	case errors.Is(err, switchctl.ErrDraining), errors.Is(err, switchctl.ErrLinkDown), errors.Is(err, switchctl.ErrTimeout):
+		return unavailable("The telephony switch does not answer just now.", err)
+	default:
+		return nil
+	}
+}
+
+// problem gives the RFC 9457 document.
+func (e *apiError) problem(requestID string) ([]byte, error) {
+	doc := maps.Clone(e.members)
+	if doc == nil {
+		doc = map[string]any{}
+	}
+	doc["type"] = "about:blank"
+	doc["title"] = http.StatusText(e.status)
+	doc["status"] = e.status
+	doc["detail"] = e.detail
+	doc["code"] = e.code
+	doc["request_id"] = requestID
+	if e.retryAfter > 0 {
+		doc["retry_after_s"] = e.retrySeconds()
+	}
+	if len(e.fields) > 0 {
+		doc["errors"] = e.fields
+	}
+	return json.Marshal(doc)
+}
+
+// retrySeconds is rounded up, so that who waits that long is not refused again.
+func (e *apiError) retrySeconds() int { return int(math.Ceil(e.retryAfter.Seconds())) }
+
+// dialerValidation is one entry of an HTTPValidationError.
+type dialerValidation struct {
+	Loc  []any  `json:"loc"`
+	Msg  string `json:"msg"`
+	Type string `json:"type"`
+}
+
+// dialerBody gives the same error as the Dialer API tells it.
+func (e *apiError) dialerBody(requestID string) ([]byte, error) {
+	doc := map[string]any{"request_id": requestID}
+	if e.status != http.StatusUnprocessableEntity {
+		doc["detail"] = e.detail
+		return json.Marshal(doc)
+	}
+	list := make([]dialerValidation, 0, len(e.fields))
+	for _, f := range e.fields {
+		list = append(list, dialerValidation{Loc: location(f.Field), Msg: f.Message, Type: "value_error"})
+	}
+	if len(list) == 0 {
+		list = append(list, dialerValidation{Loc: []any{"body"}, Msg: e.detail, Type: "value_error." + e.code})
+	}
+	doc["detail"] = list
+	return json.Marshal(doc)
+}
+
+// location splits "retry.busy" or "leads[3].phone" into the steps that lead to the member.
+func location(field string) []any {
+	loc := []any{"body"}
+	for step := range strings.FieldsFuncSeq(field, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		if n, err := strconv.Atoi(step); err == nil {
+			loc = append(loc, n)
+			continue
+		}
+		loc = append(loc, step)
+	}
+	return loc
+}

@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
+)
+
+const codeRecordingLost = "recording_lost"
+
+type recordingURLView struct {
+	CallID    uuid.UUID `json:"call_id"`
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expires_at"`
+	DurationS int64     `json:"duration_s"`
+	Stereo    bool      `json:"stereo"`
+	Format    string    `json:"format"`
+}
+
+// getRecording hands out a signed URL.
+func (s *Server) getRecording(ctx context.Context, r *request) (reply, error) {
+	callID, err := r.pathID("call_id", callNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	rec, err := s.accessRecording(ctx, r, r.who.tenantID, callID, recordings.MethodSignedURL)
+	if err != nil {
+		return reply{}, err
+	}
+	url, expires, err := s.deps.Recordings.SignedURL(ctx, rec, recordings.APIURLLifetime)
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(recordingURLView{
+		CallID: callID, URL: url, ExpiresAt: expires.UTC(), DurationS: rec.Seconds(), Stereo: rec.Stereo, Format: rec.Format,
+	}), nil
+}
+
+// streamRecording sends the audio to a key with its own scope for that.
+func (s *Server) streamRecording(ctx context.Context, r *request) (reply, error) {
+	callID, err := r.pathID("call_id", callNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	return s.stream(ctx, r, r.who.tenantID, callID)
+}
+
+// openSignedRecording sends the audio to whoever holds a URL that we signed.
+func (s *Server) openSignedRecording(ctx context.Context, r *request) (reply, error) {
+	call, _ := r.rc.UserValue("call_id").(string)
+	tenant, _ := r.query("tenant")
+	expires, _ := r.query("expires")
+	sig, _ := r.query("sig")
+	tenantID, callID, err := s.deps.Recordings.Signer().VerifyURL(call, tenant, expires, sig, s.cfg.Now())
+	switch {
+	case errors.Is(err, recordings.ErrExpired):
+		return reply{}, newError(http.StatusForbidden, codeExpiredURL, "The URL has expired.")
+	case err != nil:
+		return reply{}, newError(http.StatusForbidden, codeBadSignature, "The URL's signature is not valid.")
+	}
+	return s.stream(ctx, r, tenantID, callID)
+}
+
+func (s *Server) stream(ctx context.Context, r *request, tenantID, callID uuid.UUID) (reply, error) {
+	if _, err := s.accessRecording(ctx, r, tenantID, callID, recordings.MethodStream); err != nil {
+		return reply{}, err
+	}
+	// The stream outlives the handler, and so must not end with its context.
+	audio, err := s.deps.Recordings.Open(context.WithoutCancel(ctx), tenantID, callID)
+	if err != nil {
+		return reply{}, s.recordingError(ctx, tenantID, callID, err)
+	}
+	return reply{
+		status: http.StatusOK, stream: audio, contentType: audio.ContentType,
+		headers: map[string]string{"Cache-Control": "private, max-age=300", "X-Content-Type-Options": "nosniff"},
+	}, nil
+}
+
+// accessRecording finds a call's finished recording and writes the access to the audit. It fails when the entry can't be
+// written: no access without its entry.
+func (s *Server) accessRecording(
+	ctx context.Context, r *request, tenantID, callID uuid.UUID, method recordings.Method,
+) (recordings.Recording, error) {
+	rec, err := s.deps.Recordings.Find(ctx, tenantID, callID)
+	if err == nil {
+		err = rec.Err()
+	}
+	if err != nil {
+		return recordings.Recording{}, s.recordingError(ctx, tenantID, callID, err)
+	}
+	err = s.deps.Recordings.LogAccess(ctx, recordings.Access{
+		TenantID: tenantID, CallID: callID, RecordingID: rec.ID, Accessor: r.who.accessor(), Method: method,
+		RemoteAddr: s.remoteAddr(r.rc),
+	})
+	return rec, err
+}
+
+// recordingError says why there is nothing to hand out: not yet, not any more, never, or no such call.
+func (s *Server) recordingError(ctx context.Context, tenantID, callID uuid.UUID, err error) error {
+	switch {
+	case errors.Is(err, recordings.ErrProcessing):
+		return newError(http.StatusConflict, codeRecordingPending, "The recording is still being processed.")
+	case errors.Is(err, recordings.ErrFailed):
+		return newError(http.StatusNotFound, codeRecordingLost, "The recording could not be processed.")
+	case !errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("find the recording of call %s: %w", callID, err)
+	}
+	return s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		if _, err := tx.Q.GetCallView(ctx, tenantID, callID); err != nil {
+			return named(err, callNoun)
+		}
+		return newError(http.StatusNotFound, codeRecordingMissing, "The call has no recording.")
+	})
+}

@@ -1,0 +1,295 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fasthttp/router"
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	headerRequestID  = "X-Request-Id"
+	headerRateLimit  = "X-RateLimit-Limit"
+	headerRateLeft   = "X-RateLimit-Remaining"
+	headerRetryAfter = "Retry-After"
+	jsonType         = "application/json"
+	problemType      = "application/problem+json"
+
+	// requestKey is the user value that holds a request's *request.
+	requestKey = "ringmaster.request"
+	// noRoute labels requests that match no operation.
+	noRoute = "none"
+)
+
+// request is what a handler sees of one request. It lives no longer than the handler.
+type request struct {
+	rc      *fasthttp.RequestCtx
+	id      string
+	op      operation
+	who     principal
+	arrived time.Time
+}
+
+// reply is what a handler answers: a body that is encoded as JSON, or a stream.
+type reply struct {
+	status  int
+	body    any
+	raw     []byte // JSON that is encoded already
+	stream  io.ReadCloser
+	headers map[string]string
+	// contentType is the stream's.
+	contentType string
+}
+
+func ok(body any) reply      { return reply{status: http.StatusOK, body: body} }
+func created(body any) reply { return reply{status: http.StatusCreated, body: body} }
+func noContent() reply       { return reply{status: http.StatusNoContent} }
+
+// handler joins the routes with what surrounds every request.
+func (s *Server) handler(base context.Context) fasthttp.RequestHandler {
+	rt := router.New()
+	rt.RedirectTrailingSlash = false
+	rt.RedirectFixedPath = false
+	rt.HandleOPTIONS = true
+	rt.HandleMethodNotAllowed = true
+	rt.GlobalOPTIONS = answerPreflight
+	rt.NotFound = func(rc *fasthttp.RequestCtx) {
+		s.answerError(s.requestOf(rc), newError(http.StatusNotFound, codeNotFound, "No operation has this path."))
+	}
+	rt.MethodNotAllowed = func(rc *fasthttp.RequestCtx) {
+		s.answerError(s.requestOf(rc), newError(http.StatusMethodNotAllowed, codeMethodNotAllowed,
+			"This path does not take this method; the Allow header lists those that it takes."))
+	}
+	for _, op := range s.operations() {
+		serve := s.serveOperation(base, op)
+		rt.Handle(op.method, op.path, serve)
+		if op.method == http.MethodGet {
+			rt.Handle(http.MethodHead, op.path, serve)
+		}
+	}
+	return s.surround(base, rt.Handler)
+}
+
+// surround gives each request its id, survives its panics, and writes its log line and metrics.
+func (s *Server) surround(base context.Context, next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(rc *fasthttp.RequestCtx) {
+		r := s.requestOf(rc)
+		rc.Response.Header.Set(headerRequestID, r.id)
+		s.allowOrigin(rc)
+		func() {
+			defer s.recoverPanic(base, r)
+			next(rc)
+		}()
+		s.record(base, r)
+	}
+}
+
+// requestOf gives the request's own record, and makes it at the first call.
+func (s *Server) requestOf(rc *fasthttp.RequestCtx) *request {
+	if r, ok := rc.UserValue(requestKey).(*request); ok {
+		return r
+	}
+	r := &request{rc: rc, id: requestID(rc), arrived: time.Now()}
+	r.op.path = noRoute
+	if !strings.HasPrefix(string(rc.Path()), "/api/v1/") && dialerPath(string(rc.Path())) {
+		r.op.surface = dialerAPI
+	}
+	rc.SetUserValue(requestKey, r)
+	return r
+}
+
+// dialerPath tells which style a path that no operation has is answered in.
+func dialerPath(path string) bool {
+	return strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/health")
+}
+
+// requestID takes the client's id when it is sane, so that both sides' logs can be joined.
+func requestID(rc *fasthttp.RequestCtx) string {
+	given := rc.Request.Header.Peek(headerRequestID)
+	if len(given) > 0 && len(given) <= 128 && !strings.ContainsFunc(string(given), func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._-", c)
+	}) {
+		return string(given)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return strconv.FormatInt(time.Now().UnixNano(), 36)
+	}
+	return id.String()
+}
+
+func (s *Server) recoverPanic(base context.Context, r *request) {
+	if p := recover(); p != nil {
+		s.metrics.panics.Inc()
+		s.cfg.Logger.ErrorContext(base, "panic in a request", "request_id", r.id, "route", r.op.path,
+			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		s.answerError(r, newError(http.StatusInternalServerError, codeInternal,
+			"Something went wrong here; quote the request id when you ask about it."))
+	}
+}
+
+func (s *Server) record(base context.Context, r *request) {
+	status := r.rc.Response.StatusCode()
+	took := time.Since(r.arrived)
+	method := methodLabel(string(r.rc.Method()))
+	s.metrics.requests.WithLabelValues(method, r.op.path, strconv.Itoa(status/100)+"xx").Inc()
+	s.metrics.latency.WithLabelValues(method, r.op.path).Observe(took.Seconds())
+	attrs := []slog.Attr{
+		slog.String("request_id", r.id), slog.String("method", method), slog.String("route", r.op.path),
+		slog.Int("status", status), slog.Float64("latency_ms", float64(took.Microseconds())/1000),
+		slog.String("remote_addr", s.remoteAddr(r.rc)),
+	}
+	if r.who.kind != kindNone {
+		attrs = append(attrs, slog.String("tenant_id", r.who.tenantID.String()), slog.String("accessor", r.who.accessor()))
+	}
+	if id, ok := r.rc.UserValue("call_id").(string); ok && len(id) == uuidLength {
+		attrs = append(attrs, slog.String("call_id", id))
+	}
+	s.cfg.Logger.LogAttrs(base, slog.LevelInfo, "http request", attrs...)
+}
+
+// methodLabel bounds the values of the metric's label.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodPut:
+		return method
+	default:
+		return "other"
+	}
+}
+
+// serveOperation is the way of a request to its handler: credential, scope, limit, media type, then the work.
+func (s *Server) serveOperation(base context.Context, op operation) fasthttp.RequestHandler {
+	return func(rc *fasthttp.RequestCtx) {
+		r := s.requestOf(rc)
+		r.op = op
+		ctx, cancel := context.WithTimeout(base, s.cfg.RequestTimeout)
+		defer cancel()
+		out, err := s.admitAndHandle(ctx, r)
+		if err != nil {
+			e := mapError(err)
+			if e.status >= http.StatusInternalServerError {
+				s.cfg.Logger.ErrorContext(base, "request failed", "request_id", r.id, "route", op.path, "error", err)
+			}
+			s.answerError(r, e)
+			return
+		}
+		s.answer(r, out)
+	}
+}
+
+func (s *Server) admitAndHandle(ctx context.Context, r *request) (reply, error) {
+	if r.op.access != accessOpen {
+		if err := s.admit(ctx, r); err != nil {
+			return reply{}, err
+		}
+	}
+	if r.op.body {
+		if err := checkMediaType(r.rc); err != nil {
+			return reply{}, err
+		}
+	}
+	return r.op.handle(ctx, r)
+}
+
+// checkMediaType refuses bodies that say they are something else than plain JSON.
+func checkMediaType(rc *fasthttp.RequestCtx) error {
+	refusal := newError(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must be sent as application/json.")
+	if enc := string(rc.Request.Header.ContentEncoding()); enc != "" && !strings.EqualFold(enc, "identity") {
+		return refusal
+	}
+	media, _, _ := strings.Cut(string(rc.Request.Header.ContentType()), ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	if media == "" || media == jsonType || (strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")) {
+		return nil
+	}
+	return refusal
+}
+
+func (s *Server) answer(r *request, out reply) {
+	h := &r.rc.Response.Header
+	for name, value := range out.headers {
+		h.Set(name, value)
+	}
+	r.rc.SetStatusCode(out.status)
+	switch {
+	case out.stream != nil:
+		h.SetContentType(out.contentType)
+		r.rc.Response.SetBodyStream(newChunked(out.stream, r.rc.Conn(), s.cfg.WriteTimeout), -1)
+	case out.raw != nil:
+		h.SetContentType(jsonType)
+		r.rc.SetBody(out.raw)
+	case out.status == http.StatusNoContent:
+	default:
+		b, err := json.Marshal(out.body)
+		if err != nil {
+			s.cfg.Logger.Error("response could not be encoded", "request_id", r.id, "route", r.op.path, "error", err)
+			s.answerError(r, mapError(fmt.Errorf("encode response: %w", err)))
+			return
+		}
+		h.SetContentType(jsonType)
+		r.rc.SetBody(b)
+	}
+}
+
+// answerError writes an error in the surface's own style.
+func (s *Server) answerError(r *request, e *apiError) {
+	body, contentType, err := []byte(nil), problemType, error(nil)
+	if r.op.surface == dialerAPI {
+		contentType = jsonType
+		body, err = e.dialerBody(r.id)
+	} else {
+		body, err = e.problem(r.id)
+	}
+	if err != nil {
+		s.cfg.Logger.Error("error could not be encoded", "request_id", r.id, "error", err)
+	}
+	h := &r.rc.Response.Header
+	if e.retryAfter > 0 {
+		h.Set(headerRetryAfter, strconv.Itoa(e.retrySeconds()))
+	}
+	if e.status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="ringmaster"`)
+	}
+	r.rc.SetStatusCode(e.status)
+	h.SetContentType(contentType)
+	r.rc.SetBody(body)
+}
+
+// refuse answers what was no readable request.
+func (s *Server) refuse(rc *fasthttp.RequestCtx, err error) {
+	r := s.requestOf(rc)
+	rc.Response.Header.Set(headerRequestID, r.id)
+	var small *fasthttp.ErrSmallBuffer
+	var timeout interface{ Timeout() bool }
+	e := newError(http.StatusBadRequest, codeBadRequest, "The request could not be read.")
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		e = newError(http.StatusRequestEntityTooLarge, codeBodyTooLarge,
+			"The body is larger than "+strconv.Itoa(s.cfg.MaxBodyBytes)+" bytes.")
+	case errors.As(err, &small):
+		e = newError(http.StatusRequestHeaderFieldsTooLarge, "headers_too_large", "The request's headers are too large.")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		e = newError(http.StatusRequestTimeout, "request_timeout", "The request did not arrive in time.")
+	}
+	rc.SetConnectionClose()
+	s.answerError(r, e)
+}
+
+// quietLogger sends fasthttp's own lines, which are about broken connections, to the debug level.
+type quietLogger struct{ to *slog.Logger }
+
+func (l quietLogger) Printf(format string, args ...any) {
+	l.to.Debug("http connection", "message", fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,225 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/valyala/fasthttp"
+
+	"github.com/ringmaster/ringmaster/httpapi/openapi"
+)
+
+// Server is the HTTP server of one controller.
+type Server struct {
+	cfg     Config
+	deps    Deps
+	started time.Time
+	doc     []byte
+
+	metrics  *serverMetrics
+	keyLimit *limiter
+	calls    *pacer
+	logins   *throttle
+	sessions *sessionSigner
+	touched  *touchLog
+
+	mu        sync.Mutex // guards all below
+	state     serverState
+	publicURL string
+	addr      net.Addr
+	metricsAt net.Addr
+	main      *fasthttp.Server
+	side      *http.Server
+	stop      context.CancelFunc
+	running   sync.WaitGroup
+}
+
+type serverState uint8
+
+const (
+	stateNew serverState = iota
+	stateServing
+	stateClosed
+)
+
+// ErrClosed refuses to start a server that was closed, or started before.
+var ErrClosed = errors.New("http server was started or closed before")
+
+// New makes a server; nothing listens before Start.
+func New(cfg Config, deps Deps) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := errors.Join(cfg.validate(), deps.validate()); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, deps: deps, started: cfg.Now(),
+		keyLimit: newLimiter(time.Minute),
+		calls:    newPacer(controlPerSecond, time.Second),
+		logins:   newThrottle(),
+		touched:  newTouchLog(),
+	}
+	var err error
+	if s.doc, err = openapi.Document(); err != nil {
+		return nil, err
+	}
+	if s.sessions, err = newSessionSigner(cfg.SessionKey, cfg.Now); err != nil {
+		return nil, err
+	}
+	if s.metrics, err = newServerMetrics(cfg.Registerer); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Start binds both listeners and returns when they serve. The server runs until Close; ctx bounds the start alone.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != stateNew {
+		return ErrClosed
+	}
+	ln, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	var sideLn net.Listener
+	if s.cfg.MetricsAddr != "" {
+		var lc net.ListenConfig
+		if sideLn, err = lc.Listen(ctx, "tcp", s.cfg.MetricsAddr); err != nil {
+			return errors.Join(fmt.Errorf("listen for metrics on %s: %w", s.cfg.MetricsAddr, err), ln.Close())
+		}
+		s.metricsAt = sideLn.Addr()
+	}
+	s.addr = ln.Addr()
+	s.publicURL = strings.TrimSuffix(s.cfg.PublicURL, "/")
+	if s.publicURL == "" {
+		s.publicURL = s.scheme() + "://" + s.addr.String()
+	}
+	s.state = stateServing
+
+	base, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.main = s.newMain(base)
+	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
+	s.running.Go(func() { s.touched.run(base, s) })
+	if sideLn != nil {
+		s.side = s.newSide()
+		s.running.Go(func() { s.report("serve metrics", s.side.Serve(sideLn)) })
+	}
+	s.cfg.Logger.InfoContext(ctx, "http server listens", "addr", s.addr.String(), "public_url", s.publicURL)
+	return nil
+}
+
+func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", s.cfg.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for HTTP on %s: %w", s.cfg.Addr, err)
+	}
+	if s.cfg.TLSCertFile == "" {
+		return ln, nil
+	}
+	cert, err := tls.LoadX509KeyPair(s.cfg.TLSCertFile, s.cfg.TLSKeyFile)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("load the TLS certificate: %w", err), ln.Close())
+	}
+	return tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}), nil
+}
+
+func (s *Server) scheme() string {
+	if s.cfg.TLSCertFile != "" {
+		return "https"
+	}
+	return "http"
+}
+
+func (s *Server) newMain(base context.Context) *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:                      s.handler(base),
+		ErrorHandler:                 s.refuse,
+		Name:                         "",
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		DisablePreParseMultipartForm: true,
+		ReadBufferSize:               16 << 10,
+		MaxRequestBodySize:           s.cfg.MaxBodyBytes,
+		ReadTimeout:                  s.cfg.ReadTimeout,
+		WriteTimeout:                 s.cfg.WriteTimeout,
+		IdleTimeout:                  s.cfg.IdleTimeout,
+		CloseOnShutdown:              true,
+		Logger:                       quietLogger{s.cfg.Logger},
+	}
+}
+
+func (s *Server) newSide() *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+}
+
+func (s *Server) report(what string, err error) {
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		s.cfg.Logger.Error("http listener ended", "task", what, "error", err)
+	}
+}
+
+// Close lets the requests in progress finish, until ctx ends, and returns when nothing of the server runs any more. It may
+// be called more than once, and before Start.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	was := s.state
+	s.state = stateClosed
+	s.mu.Unlock()
+	if was != stateServing {
+		return nil
+	}
+	var errs []error
+	if err := s.main.ShutdownWithContext(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("finish HTTP requests: %w", err))
+	}
+	s.stop()
+	if s.side != nil {
+		if err := s.side.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("finish metrics requests: %w", err), s.side.Close())
+		}
+	}
+	s.running.Wait()
+	s.touched.flush(context.WithoutCancel(ctx), s)
+	return errors.Join(errs...)
+}
+
+// Addr is where both surfaces listen, once started.
+func (s *Server) Addr() string { return s.address(func() net.Addr { return s.addr }) }
+
+// MetricsAddr is where the metrics listen, once started.
+func (s *Server) MetricsAddr() string { return s.address(func() net.Addr { return s.metricsAt }) }
+
+func (s *Server) address(get func() net.Addr) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := get(); a != nil {
+		return a.String()
+	}
+	return ""
+}
+
+// URL is the base address that customers reach us at.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.publicURL
+}

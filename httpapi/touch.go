@@ -1,0 +1,67 @@
+package httpapi
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+)
+
+// touchEvery is how often the times of use are written.
+const touchEvery = time.Second
+
+// touchLog gathers when keys were last used and writes it beside the requests' path, each key at most once a second. What is
+// not written when the process dies is lost.
+type touchLog struct {
+	mu   sync.Mutex // guards used
+	used map[keyRef]time.Time
+}
+
+type keyRef struct{ tenantID, id uuid.UUID }
+
+func newTouchLog() *touchLog { return &touchLog{used: map[keyRef]time.Time{}} }
+
+func (t *touchLog) note(tenantID, id uuid.UUID, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used[keyRef{tenantID, id}] = at
+}
+
+// run writes until ctx ends.
+func (t *touchLog) run(ctx context.Context, s *Server) {
+	tick := time.NewTicker(touchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			t.flush(ctx, s)
+		}
+	}
+}
+
+func (t *touchLog) flush(ctx context.Context, s *Server) {
+	t.mu.Lock()
+	used := t.used
+	t.used = map[keyRef]time.Time{}
+	t.mu.Unlock()
+	if len(used) == 0 {
+		return
+	}
+	tenants := make([]uuid.UUID, 0, len(used))
+	ids := make([]uuid.UUID, 0, len(used))
+	times := make([]time.Time, 0, len(used))
+	for ref, at := range used {
+		tenants, ids, times = append(tenants, ref.tenantID), append(ids, ref.id), append(times, at)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error { return tx.Q.TouchAPIKeys(ctx, tenants, ids, times) })
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.WarnContext(ctx, "last use of API keys could not be written", "keys", len(ids), "error", err)
+	}
+}
