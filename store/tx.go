@@ -130,6 +130,9 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 		return translated
 	}
 	finished = true
+	if conn.Conn().IsClosed() {
+		return fmt.Errorf("commit transaction: %w: the connection was lost before", ErrUnavailable)
+	}
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))
 	}
@@ -144,14 +147,13 @@ func rollback(ctx context.Context, tx pgx.Tx) {
 	_ = tx.Rollback(ctx)
 }
 
-// commitError marks a commit whose answer never came. A server that answered with an error has not committed.
+// commitError marks a commit whose answer never came. A server that answered with an error has not committed. (What
+// pgconn.SafeToRetry says is no help: pgx v5.12 reports a connection that broke while it awaited the answer as one that was
+// closed before.)
 func commitError(ctx context.Context, err error) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) || errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, pgx.ErrTxCommitRollback) {
 		return translate(err)
-	}
-	if pgconn.SafeToRetry(err) {
-		return lostUnless(ctx, err)
 	}
 	return fmt.Errorf("%w: %w", ErrCommitUnknown, lostUnless(ctx, err))
 }

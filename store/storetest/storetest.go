@@ -87,6 +87,20 @@ func Open(t testing.TB, databaseURL string) *store.Store {
 // NewURL gives the URL of a fresh, migrated database, which is dropped when the test ends. Its role is no superuser.
 func NewURL(t testing.TB) string {
 	t.Helper()
+	return newDatabase(t, (*administrator).template)
+}
+
+// NewEmptyURL gives the URL of a database without a schema, for tests of migrations.
+func NewEmptyURL(t testing.TB) string {
+	t.Helper()
+	return newDatabase(t, func(a *administrator, ctx context.Context) (string, error) {
+		_, err := a.template(ctx) // which creates the role
+		return "template0", err
+	})
+}
+
+func newDatabase(t testing.TB, template func(*administrator, context.Context) (string, error)) string {
+	t.Helper()
 	adminURL := os.Getenv(URLVariable)
 	if adminURL == "" {
 		t.Fatal("no database for tests: the package's TestMain must call storetest.Main")
@@ -96,10 +110,10 @@ func NewURL(t testing.TB) string {
 	admin, err := connectAdmin(ctx, adminURL)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, admin.conn.Close(ctx)) }()
-	template, err := admin.template(ctx)
+	source, err := template(admin, ctx)
 	require.NoError(t, err)
 	name := "rmtest_" + randomName()
-	require.NoError(t, admin.create(ctx, name, template))
+	require.NoError(t, admin.create(ctx, name, source))
 	t.Cleanup(func() { drop(t, adminURL, name) })
 	return admin.url(name)
 }

@@ -1,0 +1,163 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// idAt makes the UUIDv7 of a moment.
+func idAt(t *testing.T, at time.Time) uuid.UUID {
+	t.Helper()
+	id := storetest.NewID(t)
+	ms := at.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (8 * (5 - i)))
+	}
+	return id
+}
+
+func partitionOf(t *testing.T, st *store.Store, id uuid.UUID) string {
+	t.Helper()
+	var table string
+	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), "SELECT tableoid::regclass::text FROM calls WHERE id = $1", id).Scan(&table)
+	}))
+	return table
+}
+
+func insertCallAt(t *testing.T, st *store.Store, tenantID uuid.UUID, at time.Time) uuid.UUID {
+	t.Helper()
+	id := idAt(t, at)
+	storetest.Exec(t, st, tenantID, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, from_number, to_number)
+		VALUES ($1, $2, 'n', 'f', 'inbound', 'anonymous', '+918000000001')`, tenantID, id)
+	return id
+}
+
+func TestRowsLieInTheMonthOfTheirID(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	now := time.Now().UTC()
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for _, offset := range []int{-1, 0, 1, 2, 3} {
+		first := month.AddDate(0, offset, 0)
+		last := month.AddDate(0, offset+1, 0).Add(-time.Millisecond)
+		want := "calls_" + first.Format("2006_01")
+		require.Equal(t, want, partitionOf(t, st, insertCallAt(t, st, tenantID, first)))
+		require.Equal(t, want, partitionOf(t, st, insertCallAt(t, st, tenantID, last)))
+	}
+	require.Equal(t, "calls_default", partitionOf(t, st, insertCallAt(t, st, tenantID, month.AddDate(0, 4, 0))))
+	require.Equal(t, "calls_default", partitionOf(t, st, insertCallAt(t, st, tenantID, month.AddDate(-5, 0, 0))))
+}
+
+func TestEnsurePartitionsTakesRowsFromTheDefault(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	now := time.Now().UTC()
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	late := insertCallAt(t, st, tenantID, month.AddDate(0, 5, 9))
+	far := insertCallAt(t, st, tenantID, month.AddDate(0, 6, 0))
+	created, err := st.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	require.Zero(t, created, "migration made these")
+	created, err = st.EnsurePartitions(t.Context(), 5)
+	require.NoError(t, err)
+	require.Equal(t, 6, created, "two months of three tables")
+	require.Equal(t, "calls_"+month.AddDate(0, 5, 0).Format("2006_01"), partitionOf(t, st, late))
+	require.Equal(t, "calls_default", partitionOf(t, st, far))
+	for table, protected := range protectedTables(t, st) {
+		require.True(t, protected, "partition %s", table)
+	}
+	// The call still takes its updates, and the constraints of its table hold in the new partition.
+	err = storetest.TryExec(t, st, tenantID, "UPDATE calls SET status = 'failed' WHERE tenant_id = $1 AND id = $2", tenantID, late)
+	require.True(t, store.IsConstraint(err, "calls_closed_has_end"))
+	var duplicate *store.ConstraintError
+	err = storetest.TryExec(t, st, tenantID, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, from_number, to_number)
+		VALUES ($1, $2, 'n', 'f', 'inbound', 'x', 'y')`, tenantID, late)
+	require.ErrorAs(t, err, &duplicate)
+	require.Equal(t, store.KindUnique, duplicate.Kind)
+}
+
+func TestEnsurePartitionsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	const callers = 4
+	type result struct {
+		created int
+		err     error
+	}
+	results := make(chan result, callers)
+	for range callers {
+		go func() {
+			created, err := st.EnsurePartitions(t.Context(), 4)
+			results <- result{created, err}
+		}()
+	}
+	total := 0
+	for range callers {
+		r := <-results
+		require.NoError(t, r.err)
+		total += r.created
+	}
+	require.Equal(t, 3, total)
+}
+
+func TestLookupByIDReadsOnePartition(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	id := insertCallAt(t, st, tenantID, time.Now())
+	plan := explain(t, st, tenantID, "SELECT * FROM calls WHERE tenant_id = '"+tenantID.String()+"' AND id = '"+id.String()+"'")
+	require.Contains(t, plan, "calls_"+time.Now().UTC().Format("2006_01"))
+	require.Equal(t, 1, strings.Count(plan, "Scan"), plan)
+}
+
+func explain(t *testing.T, st *store.Store, tenantID uuid.UUID, query string) string {
+	t.Helper()
+	var lines []string
+	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+		// Small tables would be read whole; the question is whether the index can serve.
+		if _, err := tx.Pgx().Exec(t.Context(), "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off"); err != nil {
+			return err
+		}
+		rows, err := tx.Pgx().Query(t.Context(), "EXPLAIN (COSTS OFF) "+query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var line string
+			if err := rows.Scan(&line); err != nil {
+				return err
+			}
+			lines = append(lines, line)
+		}
+		return rows.Err()
+	}))
+	return strings.Join(lines, "\n")
+}
+
+func TestClaimReadsOnlyDialableRows(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	campaign := storetest.Campaign(t, st, tenantID, nil)
+	scope := "tenant_id = '" + tenantID.String() + "' AND campaign_id = '" + campaign.String() + "'"
+	fresh := explain(t, st, tenantID, "SELECT id FROM leads WHERE "+scope+
+		" AND status IN ('new', 'queued') AND dnd_clean ORDER BY priority DESC, id LIMIT 50 FOR UPDATE SKIP LOCKED")
+	require.Contains(t, fresh, "Index Scan using leads_fresh")
+	require.NotContains(t, fresh, "Sort")
+	due := explain(t, st, tenantID, "SELECT id FROM leads WHERE "+scope+
+		" AND status IN ('retry', 'callback') AND dnd_clean AND next_attempt_at <= now() ORDER BY next_attempt_at LIMIT 50 FOR UPDATE SKIP LOCKED")
+	require.Contains(t, due, "Index Scan using leads_due")
+	require.Regexp(t, `Index Cond:.*next_attempt_at <= now\(\)`, due)
+	require.NotContains(t, due, "Sort")
+}
