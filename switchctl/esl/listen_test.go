@@ -13,7 +13,7 @@ import (
 // serve runs a listener until the test ends, and gives a channel that is closed when Serve has returned.
 func serve(ctx context.Context, t *testing.T, handle func(context.Context, *esl.Conn)) (*esl.Listener, <-chan struct{}) {
 	t.Helper()
-	l, err := esl.Listen(t.Context(), "127.0.0.1:0")
+	l, err := esl.Listen(ctx, "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan struct{})
 	go func() {
@@ -179,4 +179,31 @@ func TestOutboundEventsOfOneConnection(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return total.Load() == 5*calls }, limit, 1e6)
 	require.Zero(t, mixed.Load())
+}
+
+// TestServeStartStop starts and stops listeners with calls in all stages.
+func TestServeStartStop(t *testing.T) {
+	t.Parallel()
+	for n := range 60 {
+		ctx, cancel := context.WithCancel(t.Context())
+		l, err := esl.Listen(ctx, "127.0.0.1:0")
+		require.NoError(t, err)
+		served := make(chan error, 1)
+		go func() {
+			served <- l.Serve(ctx, esl.Options{OnEvent: func(*esl.Event) {}}, func(ctx context.Context, c *esl.Conn) {
+				if _, err := c.Connect(ctx); err == nil {
+					<-c.Done()
+				}
+			})
+		}()
+		for range n % 4 {
+			attach(t, l, channel("u-1"))
+		}
+		if n%2 == 0 {
+			cancel()
+		}
+		require.NoError(t, l.Close())
+		cancel()
+		require.NoError(t, <-served)
+	}
 }

@@ -26,6 +26,14 @@ type peer struct {
 	br *bufio.Reader
 }
 
+// run plays the connection and then ends it.
+func (p *peer) run(serve func(*peer)) {
+	serve(p)
+	if err := p.nc.Close(); err != nil {
+		p.t.Error(err)
+	}
+}
+
 // request reads the next command, or nil when the connection has ended.
 func (p *peer) request() *esl.Request {
 	r, err := esl.ReadRequest(p.br)
@@ -76,8 +84,7 @@ func startSwitch(t *testing.T, serve func(*peer)) string {
 				return
 			}
 			wg.Go(func() {
-				defer nc.Close()
-				serve(&peer{t: t, nc: nc, br: bufio.NewReader(nc)})
+				(&peer{t: t, nc: nc, br: bufio.NewReader(nc)}).run(serve)
 			})
 		}
 	})
@@ -127,8 +134,7 @@ func attach(t *testing.T, l *esl.Listener, serve func(*peer)) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer nc.Close()
-		serve(&peer{t: t, nc: nc, br: bufio.NewReader(nc)})
+		(&peer{t: t, nc: nc, br: bufio.NewReader(nc)}).run(serve)
 	}()
 	t.Cleanup(func() { <-done })
 	return done

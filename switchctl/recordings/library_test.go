@@ -1,0 +1,285 @@
+package recordings
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// bundle is one tenant with a call that is recorded.
+type bundle struct {
+	st       *store.Store
+	tenant   uuid.UUID
+	call     uuid.UUID
+	dir      string
+	bucket   *blob.Bucket
+	registry *prometheus.Registry
+	log      *logs
+	now      time.Time
+	lib      *Library
+}
+
+func setup(t *testing.T, bucket *blob.Bucket) *bundle {
+	t.Helper()
+	b := &bundle{
+		st: storetest.New(t), call: newID(t), dir: t.TempDir(), bucket: bucket,
+		registry: prometheus.NewRegistry(), log: &logs{}, now: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
+	}
+	b.tenant = storetest.Tenant(t, b.st)
+	var err error
+	b.lib, err = New(Config{
+		Store: b.st, Bucket: bucket, Signer: NewSigner("https://ring.example", []byte("key")),
+		Logger: slog.New(b.log), Registerer: b.registry, Now: func() time.Time { return b.now },
+	})
+	require.NoError(t, err)
+	return b
+}
+
+func memory(t *testing.T) *blob.Bucket {
+	t.Helper()
+	return open(t, "mem://")
+}
+
+func open(t *testing.T, address string) *blob.Bucket {
+	t.Helper()
+	bucket, err := OpenBucket(address)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, bucket.Close()) })
+	return bucket
+}
+
+func newID(t *testing.T) uuid.UUID {
+	t.Helper()
+	id, err := uuid.NewV7()
+	require.NoError(t, err)
+	return id
+}
+
+func (b *bundle) tx(t *testing.T, fn func(*store.Tx) error) {
+	t.Helper()
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, fn))
+}
+
+// record runs the call's transactions: the first part from answer, further ones at their offsets.
+func (b *bundle) record(t *testing.T, paths map[time.Duration]string, offsets ...time.Duration) {
+	t.Helper()
+	b.tx(t, func(tx *store.Tx) error {
+		return Begin(t.Context(), tx, b.tenant, b.call, paths[0], true)
+	})
+	for _, offset := range offsets {
+		b.tx(t, func(tx *store.Tx) error {
+			return AddPart(t.Context(), tx, b.tenant, b.call, paths[offset], offset)
+		})
+	}
+	b.finish(t)
+}
+
+func (b *bundle) finish(t *testing.T) {
+	t.Helper()
+	b.tx(t, func(tx *store.Tx) error { return Finish(t.Context(), tx, b.tenant, b.call) })
+}
+
+func (b *bundle) row(t *testing.T) db.Recording {
+	t.Helper()
+	row, err := b.lib.row(t.Context(), b.tenant, b.call)
+	require.NoError(t, err)
+	return row.Recording
+}
+
+// events gives the data of the call's events, and their campaigns.
+func (b *bundle) events(t *testing.T) (data []map[string]any, campaigns []*uuid.UUID) {
+	t.Helper()
+	b.tx(t, func(tx *store.Tx) error {
+		rows, err := tx.Pgx().Query(t.Context(),
+			"SELECT data, campaign_id FROM events WHERE type = 'call.recording_ready' AND call_id = $1 ORDER BY seq", b.call)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var raw json.RawMessage
+			var campaign *uuid.UUID
+			if err := rows.Scan(&raw, &campaign); err != nil {
+				return err
+			}
+			var object map[string]any
+			if err := json.Unmarshal(raw, &object); err != nil {
+				return err
+			}
+			data, campaigns = append(data, object), append(campaigns, campaign)
+		}
+		return rows.Err()
+	})
+	return data, campaigns
+}
+
+func (b *bundle) jobs(t *testing.T) int {
+	t.Helper()
+	var n int
+	require.NoError(t, b.st.InSystem(t.Context(), func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(),
+			"SELECT count(*) FROM river_job WHERE kind = 'recording_process' AND queue = 'recordings'").Scan(&n)
+	}))
+	return n
+}
+
+func TestOpenBucketSchemes(t *testing.T) {
+	t.Parallel()
+	open(t, "mem://")
+	open(t, "file://"+filepath.Join(t.TempDir(), "a", "b"))
+	_, err := OpenBucket("s3://bucket")
+	require.ErrorContains(t, err, "s3")
+	_, err = OpenBucket("file://%zz")
+	require.Error(t, err)
+	_, err = New(Config{})
+	require.Error(t, err)
+}
+
+func TestLedger(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	b.finish(t)
+	require.Zero(t, b.jobs(t), "a call that was never recorded has nothing to process")
+	_, err := b.lib.Find(t.Context(), b.tenant, b.call)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		return AddPart(t.Context(), tx, b.tenant, b.call, "/x.wav", time.Second)
+	})
+	require.ErrorIs(t, err, store.ErrNotFound)
+
+	for _, path := range []string{"/a.wav", "/taken-over.wav"} {
+		b.tx(t, func(tx *store.Tx) error { return Begin(t.Context(), tx, b.tenant, b.call, path, true) })
+	}
+	for range 2 {
+		b.tx(t, func(tx *store.Tx) error {
+			return AddPart(t.Context(), tx, b.tenant, b.call, "/b.wav", 90*time.Second)
+		})
+	}
+	row := b.row(t)
+	require.Equal(t, "recording", row.Status)
+	require.Equal(t, "/a.wav", *row.LocalPath)
+	require.JSONEq(t, `[{"path":"/a.wav","offset_ms":0},{"path":"/b.wav","offset_ms":90000}]`, string(row.Parts))
+
+	for range 2 {
+		b.finish(t)
+	}
+	require.Equal(t, 1, b.jobs(t), "a call that is closed twice is processed once")
+	require.Equal(t, "processing", b.row(t).Status)
+	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		return AddPart(t.Context(), tx, b.tenant, b.call, "/late.wav", time.Second)
+	})
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestFinishRollsBackWithTheCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	b.tx(t, func(tx *store.Tx) error { return Begin(t.Context(), tx, b.tenant, b.call, "/a.wav", true) })
+	err := b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		if err := Finish(t.Context(), tx, b.tenant, b.call); err != nil {
+			return err
+		}
+		return context.Canceled
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, b.jobs(t))
+	require.Equal(t, "recording", b.row(t).Status)
+}
+
+func TestOpenTellsTheStatus(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	check := func(want error) {
+		t.Helper()
+		_, err := b.lib.Open(t.Context(), b.tenant, b.call)
+		require.ErrorIs(t, err, want)
+	}
+	check(store.ErrNotFound)
+	audio := wav(2, 2*time.Second, 3)
+	path := writeFile(t, b.dir, "a.wav", audio)
+	b.tx(t, func(tx *store.Tx) error { return Begin(t.Context(), tx, b.tenant, b.call, path, true) })
+	check(ErrProcessing)
+	r, err := b.lib.Find(t.Context(), b.tenant, b.call)
+	require.NoError(t, err)
+	_, _, err = b.lib.SignedURL(t.Context(), r, APIURLLifetime)
+	require.ErrorIs(t, err, ErrProcessing)
+	b.finish(t)
+	check(ErrProcessing)
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+
+	opened, err := b.lib.Open(t.Context(), b.tenant, b.call)
+	require.NoError(t, err)
+	got, err := io.ReadAll(opened)
+	require.NoError(t, err)
+	require.NoError(t, opened.Close())
+	require.Equal(t, audio, got)
+	require.EqualValues(t, len(audio), opened.Size)
+	require.Equal(t, "audio/wav", opened.ContentType)
+
+	other := storetest.Tenant(t, b.st)
+	_, err = b.lib.Open(t.Context(), other, b.call)
+	require.ErrorIs(t, err, store.ErrNotFound, "a foreign call is unknown")
+
+	require.NoError(t, b.bucket.Delete(t.Context(), opened.Recording.Key))
+	check(store.ErrNotFound)
+}
+
+func TestSignedURLOfTheAPI(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wav(2, 2*time.Second, 3))})
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	r, err := b.lib.Find(t.Context(), b.tenant, b.call)
+	require.NoError(t, err)
+	text, expires, err := b.lib.SignedURL(t.Context(), r, APIURLLifetime)
+	require.NoError(t, err)
+	require.Equal(t, b.now.Add(7*24*time.Hour), expires)
+	u, err := url.Parse(text)
+	require.NoError(t, err)
+	q := u.Query()
+	tenant, call, err := b.lib.Signer().VerifyURL(b.call.String(), q.Get("tenant"), q.Get("expires"), q.Get("sig"), b.now)
+	require.NoError(t, err)
+	require.Equal(t, b.tenant, tenant)
+	require.Equal(t, b.call, call)
+}
+
+func TestLogAccess(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	access := Access{
+		TenantID: b.tenant, CallID: b.call, RecordingID: newID(t), Accessor: "api_key:1", Method: MethodStream,
+		RemoteAddr: "192.0.2.7",
+	}
+	require.NoError(t, b.lib.LogAccess(t.Context(), access))
+	access.Method, access.RemoteAddr = MethodSignedURL, ""
+	require.NoError(t, b.lib.LogAccess(t.Context(), access))
+	access.Method = "guessed"
+	require.Error(t, b.lib.LogAccess(t.Context(), access))
+	var rows []db.RecordingAccess
+	b.tx(t, func(tx *store.Tx) error {
+		var err error
+		rows, err = tx.Q.ListRecordingAccess(t.Context(), b.tenant, b.call)
+		return err
+	})
+	require.Len(t, rows, 2)
+	require.Equal(t, "api_key:1", rows[0].Accessor)
+	require.Equal(t, "stream", rows[0].Method)
+	require.Equal(t, "192.0.2.7", *rows[0].RemoteAddr)
+	require.True(t, b.now.Equal(rows[0].At))
+	require.Equal(t, "signed_url", rows[1].Method)
+	require.Nil(t, rows[1].RemoteAddr)
+}

@@ -1,0 +1,378 @@
+package recordings
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/driver"
+	"gocloud.dev/gcerrors"
+
+	"github.com/ringmaster/ringmaster/store"
+)
+
+func TestProcessOnePart(t *testing.T) {
+	t.Parallel()
+	b := setup(t, open(t, "file://"+t.TempDir()))
+	campaign := newID(t)
+	b.tx(t, func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), `INSERT INTO calls
+			(tenant_id, id, campaign_id, node, fs_uuid, direction, status, from_number, to_number)
+			VALUES ($1, $2, $3, 'n', 'u-1', 'outbound', 'answered', 'a', 'b')`, b.tenant, b.call, campaign)
+		return err
+	})
+	audio := wav(2, 12600*time.Millisecond, 5)
+	path := writeFile(t, b.dir, "a.wav", audio)
+	b.record(t, map[time.Duration]string{0: path})
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+
+	row := b.row(t)
+	sum := sha256.Sum256(audio)
+	require.Equal(t, "ready", row.Status)
+	require.Equal(t, hex.EncodeToString(sum[:]), *row.Sha256)
+	require.EqualValues(t, len(audio), *row.Bytes)
+	require.EqualValues(t, 12600, *row.DurationMs)
+	require.True(t, row.Stereo)
+	require.True(t, b.now.Equal(*row.ReadyAt))
+	require.Nil(t, row.LocalPath)
+	require.JSONEq(t, "[]", string(row.Parts))
+	stored, err := b.bucket.ReadAll(t.Context(), *row.StorageKey)
+	require.NoError(t, err)
+	require.Equal(t, audio, stored)
+	require.NoFileExists(t, path)
+
+	data, campaigns := b.events(t)
+	require.Len(t, data, 1)
+	require.Equal(t, campaign, *campaigns[0])
+	signed, ok := data[0]["signed_url"].(string)
+	require.True(t, ok)
+	u, err := url.Parse(signed)
+	require.NoError(t, err)
+	require.Equal(t, strconv.FormatInt(b.now.Add(15*time.Minute).Unix(), 10), u.Query().Get("expires"))
+	endpoint := "https://ring.example/api/v1/calls/" + b.call.String() + "/recording/audio"
+	require.Equal(t, map[string]any{
+		"call_id": b.call.String(), "recording_url": endpoint, "signed_url": signed, "duration_s": float64(13),
+		"stereo": true, "format": "audio/wav", "recording": map[string]any{"available": true, "url": endpoint},
+	}, data[0])
+
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call), "a second run changes nothing")
+	data, _ = b.events(t)
+	require.Len(t, data, 1)
+	require.InDelta(t, 1, testutil.ToFloat64(b.lib.metrics.processed.WithLabelValues("ready")), 0)
+	require.InDelta(t, len(audio), testutil.ToFloat64(b.lib.metrics.bytes), 0)
+}
+
+// TestProcessJoinsParts has a call whose second part was recorded by the switch, two seconds after the answer.
+func TestProcessJoinsParts(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	first := writeFile(t, b.dir, "a.wav", wav(2, time.Second, 100))
+	second := writeFile(t, b.dir, "b.wav", patched(wav(2, time.Second, 200), 40, 0)) // the switch was killed
+	b.record(t, map[time.Duration]string{0: first, 2 * time.Second: second}, 2*time.Second)
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	row := b.row(t)
+	require.Equal(t, "ready", row.Status)
+	require.EqualValues(t, 3000, *row.DurationMs)
+	audio, err := b.bucket.ReadAll(t.Context(), *row.StorageKey)
+	require.NoError(t, err)
+	sample := func(at time.Duration) byte { return audio[44+int(at.Seconds()*8000)*4] }
+	require.EqualValues(t, 100, sample(500*time.Millisecond))
+	require.EqualValues(t, 0, sample(1500*time.Millisecond), "what nobody recorded is silence")
+	require.EqualValues(t, 200, sample(2500*time.Millisecond))
+	left, err := os.ReadDir(b.dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "parts and the joined file are gone")
+}
+
+func TestProcessGoesOnWithoutALostPart(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	path := writeFile(t, b.dir, "a.wav", wav(2, time.Second, 100))
+	missing := filepath.Join(b.dir, "missing.wav")
+	b.record(t, map[time.Duration]string{0: path, time.Second: missing}, time.Second)
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	require.Equal(t, "ready", b.row(t).Status)
+	require.True(t, b.log.has(slog.LevelError, "part of a recording is lost"))
+}
+
+// work runs the River worker for one attempt.
+func (b *bundle) work(t *testing.T, attempt int) error {
+	t.Helper()
+	return (&worker{library: b.lib}).Work(t.Context(), &river.Job[ProcessArgs]{
+		JobRow: &rivertype.JobRow{Attempt: attempt, MaxAttempts: MaxAttempts},
+		Args:   ProcessArgs{TenantID: b.tenant, CallID: b.call},
+	})
+}
+
+func TestWorkerGivesUpWithoutFiles(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string][]byte{"missing": nil, "no audio": wav(2, 0, 0), "no WAV": []byte("mp3")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, memory(t))
+			path := filepath.Join(b.dir, "missing.wav")
+			if content != nil {
+				path = writeFile(t, b.dir, "a.wav", content)
+			}
+			b.record(t, map[time.Duration]string{0: path})
+			err := b.work(t, 1)
+			require.ErrorIs(t, err, river.JobCancel(nil), "no retry can help")
+			row := b.row(t)
+			require.Equal(t, "failed", row.Status)
+			require.NotEmpty(t, *row.Error)
+			data, _ := b.events(t)
+			require.Empty(t, data)
+			require.True(t, b.log.has(slog.LevelError, "recording lost, it needs attention"))
+			require.InDelta(t, 1, testutil.ToFloat64(b.lib.metrics.processed.WithLabelValues("failed")), 0)
+			_, err = b.lib.Open(t.Context(), b.tenant, b.call)
+			require.ErrorIs(t, err, ErrFailed)
+		})
+	}
+}
+
+// faulty is object storage that fails as a test says, over memory that works.
+type faulty struct {
+	driver.Bucket
+
+	mu      sync.Mutex
+	objects map[string][]byte
+	write   error // of every write
+	corrupt bool  // what is read differs from what was written
+	presign string
+}
+
+var errStorage = errors.New("storage is down")
+
+func (f *faulty) set(fn func(*faulty)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn(f)
+}
+
+// ErrorCode implements driver.Bucket.
+func (f *faulty) ErrorCode(err error) gcerrors.ErrorCode {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return gcerrors.Unimplemented
+	}
+	return gcerrors.Internal
+}
+
+// ErrorAs implements driver.Bucket.
+func (f *faulty) ErrorAs(error, any) bool { return false }
+
+// Close implements driver.Bucket.
+func (f *faulty) Close() error { return nil }
+
+// SignedURL implements driver.Bucket.
+func (f *faulty) SignedURL(_ context.Context, key string, o *driver.SignedURLOptions) (string, error) {
+	if f.presign == "" {
+		return "", errors.ErrUnsupported
+	}
+	return f.presign + key + "?for=" + o.Expiry.String(), nil
+}
+
+// NewTypedWriter implements driver.Bucket.
+func (f *faulty) NewTypedWriter(ctx context.Context, key, _ string, _ *driver.WriterOptions) (driver.Writer, error) {
+	return &faultyWriter{ctx: ctx, f: f, key: key}, nil
+}
+
+type faultyWriter struct {
+	ctx  context.Context //nolint:containedctx // the driver's writer is told of an abort by its context
+	f    *faulty
+	key  string
+	data []byte
+}
+
+// Write implements io.Writer.
+func (w *faultyWriter) Write(p []byte) (int, error) {
+	w.data = append(w.data, p...)
+	return len(p), nil
+}
+
+// Close implements io.Closer.
+func (w *faultyWriter) Close() error {
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	if err := errors.Join(w.ctx.Err(), w.f.write); err != nil {
+		return err
+	}
+	w.f.objects[w.key] = w.data
+	return nil
+}
+
+// NewRangeReader implements driver.Bucket.
+func (f *faulty) NewRangeReader(_ context.Context, key string, _, _ int64, _ *driver.ReaderOptions) (driver.Reader, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text := string(f.objects[key])
+	if f.corrupt {
+		text = text[:len(text)-1] + "x"
+	}
+	return faultyReader{io.NopCloser(strings.NewReader(text)), int64(len(text))}, nil
+}
+
+type faultyReader struct {
+	io.ReadCloser
+	size int64
+}
+
+// Attributes implements driver.Reader.
+func (r faultyReader) Attributes() *driver.ReaderAttributes {
+	return &driver.ReaderAttributes{Size: r.size}
+}
+
+// As implements driver.Reader.
+func (r faultyReader) As(any) bool { return false }
+
+func setupFaulty(t *testing.T) (*bundle, *faulty) {
+	t.Helper()
+	f := &faulty{objects: map[string][]byte{}}
+	bucket := blob.NewBucket(f)
+	t.Cleanup(func() { require.NoError(t, bucket.Close()) })
+	return setup(t, bucket), f
+}
+
+func TestWorkerTriesAgainThenGivesUp(t *testing.T) {
+	t.Parallel()
+	b, f := setupFaulty(t)
+	path := writeFile(t, b.dir, "a.wav", wav(2, time.Second, 5))
+	b.record(t, map[time.Duration]string{0: path})
+	f.set(func(f *faulty) { f.write = errStorage })
+	require.Error(t, b.work(t, 1))
+	require.Equal(t, "processing", b.row(t).Status)
+	require.InDelta(t, 1, testutil.ToFloat64(b.lib.metrics.processed.WithLabelValues("retried")), 0)
+
+	f.set(func(f *faulty) { f.write, f.corrupt = nil, true })
+	require.ErrorIs(t, b.work(t, 2), ErrVerify)
+	require.FileExists(t, path, "an object that differs vouches for nothing")
+	require.Equal(t, "processing", b.row(t).Status)
+
+	require.ErrorIs(t, b.work(t, MaxAttempts), ErrVerify)
+	require.Equal(t, "failed", b.row(t).Status)
+	require.FileExists(t, path)
+	require.True(t, b.log.has(slog.LevelError, "recording lost, it needs attention"))
+	data, _ := b.events(t)
+	require.Empty(t, data)
+
+	f.set(func(f *faulty) { f.corrupt = false })
+	require.NoError(t, b.work(t, MaxAttempts), "a job that somebody runs again heals the recording")
+	require.Equal(t, "ready", b.row(t).Status)
+	require.Nil(t, b.row(t).Error)
+	require.NoFileExists(t, path)
+	data, _ = b.events(t)
+	require.Len(t, data, 1)
+}
+
+func TestPresignedURLs(t *testing.T) {
+	t.Parallel()
+	b, f := setupFaulty(t)
+	f.presign = "https://objects.example/"
+	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wav(2, time.Second, 5))})
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	data, _ := b.events(t)
+	require.Equal(t, "https://objects.example/"+*b.row(t).StorageKey+"?for=15m0s", data[0]["signed_url"])
+}
+
+// TestDeletionIsMadeUp has a worker that died after the commit: the next run deletes what is left.
+func TestDeletionIsMadeUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	audio := wav(2, time.Second, 5)
+	path := writeFile(t, b.dir, "a.wav", audio)
+	b.record(t, map[time.Duration]string{0: path})
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	writeFile(t, b.dir, "a.wav", audio)
+	b.tx(t, func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(),
+			"UPDATE recordings SET parts = jsonb_build_array(jsonb_build_object('path', $1::text, 'offset_ms', 0))", path)
+		return err
+	})
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	require.NoFileExists(t, path)
+	data, _ := b.events(t)
+	require.Len(t, data, 1)
+}
+
+// TestThroughRiver takes recordings from the transaction that closes a call to their objects.
+func TestThroughRiver(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	workers := river.NewWorkers()
+	require.NoError(t, b.lib.AddWorker(workers))
+	client, err := river.NewClient(riverpgxv5.New(b.st.Pool()), &river.Config{
+		Queues: map[string]river.QueueConfig{Queue: {MaxWorkers: 2}}, Workers: workers,
+		Logger: slog.New(slog.DiscardHandler), FetchPollInterval: 100 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	require.NoError(t, client.Start(context.WithoutCancel(t.Context())))
+	t.Cleanup(func() { require.NoError(t, client.Stop(context.WithoutCancel(t.Context()))) })
+	calls := make(map[uuid.UUID]string)
+	for n := range 5 {
+		b.call = newID(t)
+		path := filepath.Join(b.dir, "missing.wav")
+		calls[b.call] = "failed"
+		if n > 0 {
+			path = writeFile(t, b.dir, b.call.String()+".wav", wav(2, time.Second, int16(n)))
+			calls[b.call] = "ready"
+		}
+		b.record(t, map[time.Duration]string{0: path})
+	}
+	for call, status := range calls {
+		require.Eventually(t, func() bool {
+			r, err := b.lib.Find(t.Context(), b.tenant, call)
+			return err == nil && string(r.Status) == status
+		}, 30*time.Second, 20*time.Millisecond, status)
+	}
+}
+
+// logs keeps log records.
+type logs struct {
+	mu      sync.Mutex
+	records []slog.Record
+}
+
+// Enabled implements slog.Handler.
+func (l *logs) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (l *logs) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, r)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (l *logs) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements slog.Handler.
+func (l *logs) WithGroup(string) slog.Handler { return l }
+
+func (l *logs) has(level slog.Level, message string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records {
+		if r.Level == level && r.Message == message {
+			return true
+		}
+	}
+	return false
+}
