@@ -1,7 +1,7 @@
 -- The gate before every call. Its transaction holds the tenant's gate lock, so that counting live_calls is exact.
 
 -- name: GateLock :exec
-SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.gate:' || @tenant_id::uuid::text, 0));
+SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.gate:' || (@tenant_id::uuid)::text, 0));
 
 -- GateFacts reads all that the rules look at, but for the trunks.
 -- name: GateFacts :one

@@ -9,10 +9,13 @@ SELECT @tenant_id, r.id, @campaign_id, nullif(r.phone, ''), nullif(r.sealed, '':
   nullif(r.email, ''), nullif(r.metadata, '')::jsonb, nullif(r.crm_lead_id, ''), r.checked, r.checked AND NOT r.listed,
   CASE WHEN r.checked THEN @now::timestamptz END, r.status,
   CASE WHEN r.status <> 'new' THEN @now::timestamptz END
-FROM unnest(@ids::uuid[], @phones::text[], @sealed::bytea[], @hashes::bytea[], @last4s::text[], @names::text[], @emails::text[],
-  @metadatas::text[], @crm_lead_ids::text[], @checked::bool[], @listed::bool[], @statuses::text[])
-  WITH ORDINALITY AS r (id, phone, sealed, hash, last4, name, email, metadata, crm_lead_id, checked, listed, status, n)
-ORDER BY r.n
+FROM (
+  SELECT unnest(@ids::uuid[]) AS id, unnest(@phones::text[]) AS phone, unnest(@sealed::bytea[]) AS sealed,
+    unnest(@hashes::bytea[]) AS hash, unnest(@last4s::text[]) AS last4, unnest(@names::text[]) AS name,
+    unnest(@emails::text[]) AS email, unnest(@metadatas::text[]) AS metadata, unnest(@crm_lead_ids::text[]) AS crm_lead_id,
+    unnest(@checked::bool[]) AS checked, unnest(@listed::bool[]) AS listed, unnest(@statuses::text[]) AS status
+) r
+ORDER BY r.id
 ON CONFLICT DO NOTHING
 RETURNING *;
 
@@ -51,7 +54,7 @@ ORDER BY id LIMIT @batch FOR UPDATE SKIP LOCKED;
 
 -- name: LeadsMarkScrubbed :exec
 UPDATE leads l SET dnd_checked = true, dnd_clean = NOT r.listed, dnd_checked_at = @now::timestamptz, updated_at = now()
-FROM unnest(@ids::uuid[], @listed::bool[]) AS r (id, listed)
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@listed::bool[]) AS listed) r
 WHERE l.tenant_id = @tenant_id AND l.id = r.id;
 
 -- name: LeadFinish :one
@@ -81,11 +84,12 @@ WHERE tenant_id = @tenant_id AND id = @id AND last_call_id = @call_id::uuid AND 
 -- name: LeadsClaimDue :many
 UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
 FROM (
-  SELECT id FROM leads
-  WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND status IN ('retry', 'callback') AND dnd_clean
-    AND next_attempt_at <= @now::timestamptz
-    AND (claimed_by IS NULL OR claimed_until <= @now::timestamptz OR (claimed_by LIKE 'pacer:%' AND claimed_by <> @claimant::text))
-  ORDER BY next_attempt_at LIMIT @batch FOR UPDATE SKIP LOCKED
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('retry', 'callback') AND c.dnd_clean
+    AND c.next_attempt_at <= @now::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz
+      OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
+  ORDER BY c.next_attempt_at LIMIT @batch FOR UPDATE SKIP LOCKED
 ) due
 WHERE l.tenant_id = @tenant_id AND l.id = due.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;
@@ -94,11 +98,12 @@ RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;
 -- name: LeadsClaimFresh :many
 UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
 FROM (
-  SELECT id FROM leads
-  WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND status IN ('new', 'queued') AND dnd_clean
-    AND (next_attempt_at IS NULL OR next_attempt_at <= @now::timestamptz)
-    AND (claimed_by IS NULL OR claimed_until <= @now::timestamptz OR (claimed_by LIKE 'pacer:%' AND claimed_by <> @claimant::text))
-  ORDER BY priority DESC, id LIMIT @batch FOR UPDATE SKIP LOCKED
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= @now::timestamptz)
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz
+      OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
+  ORDER BY c.priority DESC, c.id LIMIT @batch FOR UPDATE SKIP LOCKED
 ) fresh
 WHERE l.tenant_id = @tenant_id AND l.id = fresh.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;

@@ -42,4 +42,4 @@ UPDATE tenants SET default_voice_agent_id = NULL, updated_at = now()
 WHERE id = @tenant_id AND default_voice_agent_id = @voice_agent_id::uuid;
 
 -- name: TenantLock :one
-SELECT * FROM tenants WHERE id = @tenant_id FOR UPDATE;
+SELECT * FROM tenants WHERE id = @tenant_id FOR NO KEY UPDATE;
