@@ -21,6 +21,8 @@ var (
 	ErrTextQueueFull = errors.New("sending a text frame: the queue is full")
 	// ErrNoRecording means that the session records nothing.
 	ErrNoRecording = errors.New("finishing a recording: the session has none")
+	// ErrSessionOpen means that a recording can't be finished before its session is closed.
+	ErrSessionOpen = errors.New("finishing a recording: the session is open")
 	// ErrSubprotocol means that the subprotocol is not served here, or that the peer did not select it.
 	ErrSubprotocol = errors.New("dialing the voice agent's socket: subprotocol not agreed")
 )

@@ -125,6 +125,24 @@ func (r *Resampler) Process(dst, src []int16) []int16 {
 	return dst
 }
 
+// Reset forgets the history, as if nothing had been heard.
+func (r *Resampler) Reset() {
+	if r.up == r.down {
+		return
+	}
+	r.hist = r.hist[:2*r.half-1]
+	clear(r.hist)
+	r.phase, r.pos = 0, 0
+}
+
+// Flush appends what the filter still holds back.
+func (r *Resampler) Flush(dst []int16) []int16 {
+	if r.up == r.down {
+		return dst
+	}
+	return r.Process(dst, make([]int16, r.half))
+}
+
 // dotHalfband sums a 2:1 window: beside the middle tap only those at an odd distance from it are not zero.
 func (r *Resampler) dotHalfband(win []float32) float32 {
 	taps := r.taps[0][:len(win)]

@@ -2,8 +2,15 @@ package media
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,67 +18,331 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
-// Config is what a Server needs.
+// Config is what a Server needs. Zero members have the defaults that stand beside them.
 type Config struct {
-	SIPAddr                string
-	RTPIP                  string
+	// SIPAddr is the address that the switch bridges to, over UDP and TCP; port 0 takes a free one. 127.0.0.1:5090.
+	SIPAddr string
+	// RTPIP is the IPv4 address of the RTP sockets. SIPAddr's.
+	RTPIP string
+	// RTPPortMin and RTPPortMax bound the RTP ports, of which the even ones are used. 20000 to 29998.
 	RTPPortMin, RTPPortMax int
-	Subprotocols           []string
-	DialGuard              netguard.Policy
-	Shards                 int
-	Logger                 *slog.Logger
-	Registerer             prometheus.Registerer
-	Clock                  func() time.Time
+	// Subprotocols are those that may be dialed. Alpha's and beta's.
+	Subprotocols []string
+	// DialGuard says which addresses an AI's socket may have. Public ones.
+	DialGuard netguard.Policy
+	// TLS is for wss sockets; nil verifies against the system's roots.
+	TLS *tls.Config
+	// Shards is the number of tick threads. One for every two processors.
+	Shards int
+	// Logger is slog.Default() when nil.
+	Logger *slog.Logger
+	// Registerer takes the metrics; nil keeps them unregistered.
+	Registerer prometheus.Registerer
+	// Clock is the wall clock. time.Now.
+	Clock func() time.Time
 }
 
-// Server is the media endpoint.
-type Server struct{ cfg Config }
+// Server is the media endpoint: a SIP user agent, the RTP sockets and the voice agents' sockets of all sessions.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	rtpIP   netip.Addr
+	next    atomic.Uint32 // where the search for a free RTP port and shard goes on
 
-// New returns a server.
-func New(cfg Config) (*Server, error) { return &Server{cfg: cfg}, nil }
+	mu       sync.Mutex
+	state    serverState
+	sessions map[string]*Session // a nil value holds the id of a session that is being opened
+	tasks    tasks
 
-// Start binds.
-func (s *Server) Start(ctx context.Context) error { return nil }
+	// Set by Start, read after it.
+	sip      *sipEndpoint
+	shards   []*shard
+	recorder *recWriter
+	decoders chan struct{} // bounds the text frames that are decoded at once
+	done     chan struct{} // closed when Close begins
+}
 
-// Close ends.
-func (s *Server) Close(ctx context.Context) error { return nil }
+type serverState int
 
-// SIPAddr is the bound address.
-func (s *Server) SIPAddr() string { return s.cfg.SIPAddr }
+const (
+	stateNew serverState = iota
+	stateServing
+	stateClosed
+)
 
-// Open opens a session.
+// New returns a server that is not bound yet. All faults of the configuration are reported at once.
+func New(cfg Config) (*Server, error) {
+	var errs []error
+	if cfg.SIPAddr == "" {
+		cfg.SIPAddr = "127.0.0.1:5090"
+	}
+	sipAddr, err := netip.ParseAddrPort(cfg.SIPAddr)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("SIP address %q: %w", cfg.SIPAddr, err))
+	}
+	if cfg.RTPIP == "" {
+		cfg.RTPIP = sipAddr.Addr().String()
+	}
+	ip, err := netip.ParseAddr(cfg.RTPIP)
+	if err != nil || !ip.Is4() {
+		errs = append(errs, fmt.Errorf("RTP address %q is not an IPv4 address", cfg.RTPIP))
+	}
+	if cfg.RTPPortMin == 0 && cfg.RTPPortMax == 0 {
+		cfg.RTPPortMin, cfg.RTPPortMax = 20000, 29998
+	}
+	if cfg.RTPPortMin < 1024 || cfg.RTPPortMax > 65535 || cfg.RTPPortMin > cfg.RTPPortMax {
+		errs = append(errs, fmt.Errorf("RTP ports %d to %d are not a range above 1023", cfg.RTPPortMin, cfg.RTPPortMax))
+	}
+	if len(cfg.Subprotocols) == 0 {
+		cfg.Subprotocols = []string{SubprotocolAlpha, SubprotocolBeta}
+	}
+	for _, p := range cfg.Subprotocols {
+		if p != SubprotocolAlpha && p != SubprotocolBeta {
+			errs = append(errs, fmt.Errorf("subprotocol %q is unknown", p))
+		}
+	}
+	if cfg.Shards <= 0 {
+		cfg.Shards = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("configuring the media endpoint: %w", err)
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		cfg: cfg, log: cfg.Logger, metrics: m, rtpIP: ip, sessions: map[string]*Session{},
+		decoders: make(chan struct{}, 2), done: make(chan struct{}),
+	}, nil
+}
+
+// Start binds the SIP address and returns when the endpoint serves.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != stateNew {
+		return fmt.Errorf("starting the media endpoint: %w", ErrServerClosed)
+	}
+	var shards []*shard
+	for range s.cfg.Shards {
+		sh, err := newShard(s)
+		if err != nil {
+			closeShards(shards)
+			return fmt.Errorf("starting the media endpoint: %w", err)
+		}
+		shards = append(shards, sh)
+	}
+	ep, err := startSIP(ctx, s)
+	if err != nil {
+		closeShards(shards)
+		return fmt.Errorf("starting the media endpoint: %w", err)
+	}
+	s.sip, s.shards, s.recorder, s.state = ep, shards, newRecWriter(), stateServing
+	for _, sh := range shards {
+		sh.wg.Add(1)
+		go sh.run()
+	}
+	return nil
+}
+
+// Close closes all sessions, says goodbye to their legs and sockets as long as ctx allows, and returns when all has
+// ended. It is safe before Start and more than once.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.state != stateServing {
+		s.state = stateClosed
+		s.mu.Unlock()
+		return nil
+	}
+	s.state = stateClosed
+	open := make([]*Session, 0, len(s.sessions))
+	for _, sess := range s.sessions {
+		if sess != nil {
+			open = append(open, sess)
+		}
+	}
+	s.mu.Unlock()
+	for _, sess := range open {
+		sess.Close(CloseShutdown)
+	}
+	close(s.done)
+	err := s.sip.close(ctx)
+	closeShards(s.shards)
+	// What is left now ends by itself within seconds: redials are cancelled, decoders have no one to wait for.
+	s.tasks.wait(context.WithoutCancel(ctx))
+	s.recorder.close()
+	if err != nil {
+		return fmt.Errorf("closing the media endpoint: %w", err)
+	}
+	return nil
+}
+
+// closeShards ends tick threads, whether they were started or not.
+func closeShards(shards []*shard) {
+	for _, sh := range shards {
+		close(sh.quit)
+	}
+	for _, sh := range shards {
+		sh.wg.Wait()
+		sh.end()
+	}
+}
+
+// SIPAddr is the bound address, "" before Start.
+func (s *Server) SIPAddr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sip == nil {
+		return ""
+	}
+	return s.sip.addr.String()
+}
+
+// spawn runs fn in a goroutine that Close waits for.
+func (s *Server) spawn(fn func()) { s.tasks.run(fn) }
+
+// find returns the open session with an id, or nil.
+func (s *Server) find(id string) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}
+
+// Open dials the AI's socket, sends the metadata and returns a session that waits for its leg. Errors of the AI's side
+// are *HandshakeError, ErrDialTimeout and netguard.ErrForbidden; those of the description *SpecError.
 func (s *Server) Open(ctx context.Context, spec SessionSpec) (*Session, error) {
-	return &Session{}, nil
+	if err := s.checkSpec(&spec); err != nil {
+		return nil, err
+	}
+	if err := s.reserve(spec.ID); err != nil {
+		return nil, err
+	}
+	sess, err := s.open(ctx, spec)
+	s.mu.Lock()
+	closed := s.state == stateClosed
+	if err != nil || closed {
+		delete(s.sessions, spec.ID)
+	} else {
+		s.sessions[spec.ID] = sess
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.metrics.opens.WithLabelValues(openResult(err)).Inc()
+		return nil, err
+	}
+	if closed {
+		sess.Close(CloseShutdown)
+		return nil, ErrServerClosed
+	}
+	s.metrics.opens.WithLabelValues("ok").Inc()
+	return sess, nil
 }
 
-// Session is one AI session.
-type Session struct{}
+func openResult(err error) string {
+	var he *HandshakeError
+	switch {
+	case errors.Is(err, ErrDialTimeout):
+		return "timeout"
+	case errors.As(err, &he) && he.Status != 0:
+		return "refused"
+	}
+	return "failed"
+}
 
-// URI is where the switch bridges the caller to.
-func (s *Session) URI() string { return "" }
+func (s *Server) reserve(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != stateServing {
+		return ErrServerClosed
+	}
+	if _, ok := s.sessions[id]; ok {
+		return fmt.Errorf("session %q: %w", id, ErrSessionExists)
+	}
+	s.sessions[id] = nil
+	return nil
+}
 
-// Events reports.
-func (s *Session) Events() <-chan Event { return nil }
+// forget frees a session's id.
+func (s *Server) forget(sess *Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[sess.spec.ID] == sess {
+		delete(s.sessions, sess.spec.ID)
+	}
+}
 
-// SendText sends {"type","data"}.
-func (s *Session) SendText(typ string, data any) error { return nil }
+// checkSpec fills in the defaults and refuses what can't be served.
+func (s *Server) checkSpec(spec *SessionSpec) error {
+	if spec.ID == "" {
+		return &SpecError{Field: "id", Message: "is empty"}
+	}
+	if spec.Subprotocol == "" {
+		spec.Subprotocol = SubprotocolAlpha
+	}
+	if !slices.Contains(s.cfg.Subprotocols, spec.Subprotocol) {
+		return fmt.Errorf("subprotocol %q is not served: %w", spec.Subprotocol, ErrSubprotocol)
+	}
+	if spec.DialTimeout <= 0 {
+		spec.DialTimeout = 5 * time.Second
+	}
+	a := &spec.Audio
+	if a.Encoding == "" {
+		a.Encoding = EncodingPCM
+	}
+	if spec.Subprotocol == SubprotocolBeta {
+		a.Encoding = EncodingPCM
+	}
+	if a.SampleRateHz == 0 {
+		a.SampleRateHz = 16000
+		if a.Encoding != EncodingPCM {
+			a.SampleRateHz = sampleRate
+		}
+	}
+	if a.Channels == 0 {
+		a.Channels = 1
+	}
+	if a.FrameMS == 0 {
+		a.FrameMS = 20
+	}
+	switch a.Encoding {
+	case EncodingPCM, EncodingPCMU, EncodingPCMA:
+	default:
+		return &SpecError{Field: "audio.encoding", Message: fmt.Sprintf("%q is unknown", a.Encoding)}
+	}
+	if !slices.Contains([]int{8000, 16000, 24000, 32000, 44100, 48000}, a.SampleRateHz) {
+		return &SpecError{Field: "audio.sample_rate_hz", Message: fmt.Sprintf("%d is not supported", a.SampleRateHz)}
+	}
+	if a.Channels < 1 || a.Channels > 2 {
+		return &SpecError{Field: "audio.channels", Message: fmt.Sprintf("%d is not 1 or 2", a.Channels)}
+	}
+	if a.FrameMS < 10 || a.FrameMS > 200 || a.FrameMS%10 != 0 {
+		return &SpecError{Field: "audio.frame_ms", Message: fmt.Sprintf("%d is not a multiple of 10 from 10 to 200", a.FrameMS)}
+	}
+	return nil
+}
 
-// SendCommandResult answers a command frame.
-func (s *Session) SendCommandResult(r CommandResult) error { return nil }
-
-// SetMute mutes.
-func (s *Session) SetMute(dir Direction, muted bool) {}
-
-// UpdateMetadata replaces the metadata frame of the next reconnect.
-func (s *Session) UpdateMetadata(m json.RawMessage) {}
-
-// Stats counts so far.
-func (s *Session) Stats() Stats { return Stats{} }
-
-// Close closes.
-func (s *Session) Close(reason CloseReason) Stats { return Stats{} }
-
-// FinishRecording trims.
-func (s *Session) FinishRecording(answered, ended time.Time) (RecordingInfo, error) {
-	return RecordingInfo{}, nil
+// bindRTP takes the next free even port. The search goes round the range, so that a port is not used again soon: packets
+// of its last call may still arrive.
+func (s *Server) bindRTP() (*rtpSocket, error) {
+	first := (s.cfg.RTPPortMin + 1) &^ 1
+	n := (s.cfg.RTPPortMax-first)/2 + 1
+	for range n {
+		port := first + 2*int(s.next.Add(1)%uint32(n))
+		sock, err := openRTP(s.rtpIP, port)
+		if err == nil {
+			return sock, nil
+		}
+		if !errors.Is(err, errPortInUse) {
+			return nil, err
+		}
+	}
+	return nil, ErrNoPorts
 }

@@ -1,6 +1,164 @@
 package media
 
-// JoinWAV lays parts on one timeline.
-func JoinWAV(dst string, parts []WAVPart) (RecordingInfo, error) {
-	return RecordingInfo{Path: dst}, nil
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// WAV format tags that are understood.
+const (
+	wavPCM        = 1
+	wavALaw       = 6
+	wavULaw       = 7
+	wavExtensible = 0xFFFE
+)
+
+// wavHeaderSize is the size of the header that recordings have: RIFF, fmt and data, nothing else.
+const wavHeaderSize = 44
+
+// stereoBytes is the size of one stereo frame of a recording.
+const stereoBytes = 4
+
+// ErrWAV means that a file is not a WAV file, or of a kind that is not understood.
+var ErrWAV = errors.New("not a usable WAV file")
+
+// wavInfo is what a WAV file's header says.
+type wavInfo struct {
+	format   uint16
+	channels int
+	rate     int
+	bits     int
+	dataAt   int64
+	dataLen  int64
+}
+
+func (i wavInfo) frameBytes() int { return i.channels * i.bits / 8 }
+
+// frames is the length of the audio in sample frames.
+func (i wavInfo) frames() int64 { return i.dataLen / int64(i.frameBytes()) }
+
+// scanWAV reads the header. A data chunk that claims more than the file holds, as after a crash, ends with the file.
+func scanWAV(r io.ReaderAt, size int64) (wavInfo, error) {
+	var info wavInfo
+	var head [12]byte
+	if _, err := r.ReadAt(head[:], 0); err != nil || string(head[:4]) != "RIFF" || string(head[8:]) != "WAVE" {
+		return info, fmt.Errorf("reading a WAV header: no RIFF header: %w", ErrWAV)
+	}
+	for at := int64(12); at+8 <= size; {
+		var ck [8]byte
+		if _, err := r.ReadAt(ck[:], at); err != nil {
+			return info, fmt.Errorf("reading a WAV header: %w", err)
+		}
+		n := int64(binary.LittleEndian.Uint32(ck[4:]))
+		at += 8
+		switch string(ck[:4]) {
+		case "fmt ":
+			if err := info.readFormat(r, at, n); err != nil {
+				return info, err
+			}
+		case "data":
+			info.dataAt, info.dataLen = at, min(n, size-at)
+			return info, info.check()
+		}
+		at += n + n&1
+	}
+	return info, fmt.Errorf("reading a WAV header: no data: %w", ErrWAV)
+}
+
+func (i *wavInfo) readFormat(r io.ReaderAt, at, n int64) error {
+	b := make([]byte, min(max(n, 0), 40))
+	if len(b) < 16 {
+		return fmt.Errorf("reading a WAV header: short format: %w", ErrWAV)
+	}
+	if _, err := r.ReadAt(b, at); err != nil {
+		return fmt.Errorf("reading a WAV header: %w", err)
+	}
+	i.format = binary.LittleEndian.Uint16(b)
+	i.channels = int(binary.LittleEndian.Uint16(b[2:]))
+	i.rate = int(binary.LittleEndian.Uint32(b[4:]))
+	i.bits = int(binary.LittleEndian.Uint16(b[14:]))
+	if i.format == wavExtensible && len(b) >= 26 {
+		i.format = binary.LittleEndian.Uint16(b[24:])
+	}
+	return nil
+}
+
+func (i wavInfo) check() error {
+	pcm := i.format == wavPCM && i.bits == 16
+	g711 := (i.format == wavALaw || i.format == wavULaw) && i.bits == 8
+	if !pcm && !g711 {
+		return fmt.Errorf("reading a WAV header: format %d with %d bits: %w", i.format, i.bits, ErrWAV)
+	}
+	if i.channels < 1 || i.channels > 8 || i.rate < 4000 || i.rate > 192000 {
+		return fmt.Errorf("reading a WAV header: %d channels at %d Hz: %w", i.channels, i.rate, ErrWAV)
+	}
+	return nil
+}
+
+// samples turns raw data into 16-bit samples, interleaved as in the file, appended to dst.
+func (i wavInfo) samples(dst []int16, raw []byte) []int16 {
+	switch i.format {
+	case wavALaw:
+		for _, b := range raw {
+			dst = append(dst, alawSamples[b])
+		}
+	case wavULaw:
+		for _, b := range raw {
+			dst = append(dst, ulawSamples[b])
+		}
+	default:
+		for ; len(raw) >= 2; raw = raw[2:] {
+			dst = append(dst, int16(binary.LittleEndian.Uint16(raw)))
+		}
+	}
+	return dst
+}
+
+// decodeWAV reads a whole WAV file into mono samples.
+func decodeWAV(b []byte) (pcm []int16, rate int, err error) {
+	info, err := scanWAV(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return nil, 0, err
+	}
+	raw := b[info.dataAt : info.dataAt+info.dataLen]
+	return mixDown(info.samples(make([]int16, 0, len(raw)*8/info.bits), raw), info.channels), info.rate, nil
+}
+
+// mixDown averages interleaved channels, in place.
+func mixDown(pcm []int16, channels int) []int16 {
+	if channels == 1 {
+		return pcm
+	}
+	n := len(pcm) / channels
+	for i := range n {
+		sum := 0
+		for _, s := range pcm[i*channels : (i+1)*channels] {
+			sum += int(s)
+		}
+		pcm[i] = int16(sum / channels)
+	}
+	return pcm[:n]
+}
+
+// wavHeader is the header of a stereo 16-bit 8 kHz file that holds so many bytes of audio.
+func wavHeader(dataLen int64) [wavHeaderSize]byte {
+	const maxData = 1<<32 - 1 - wavHeaderSize
+	n := uint32(min(dataLen, maxData))
+	var h [wavHeaderSize]byte
+	copy(h[0:], "RIFF")
+	binary.LittleEndian.PutUint32(h[4:], n+wavHeaderSize-8)
+	copy(h[8:], "WAVEfmt ")
+	binary.LittleEndian.PutUint32(h[16:], 16)
+	binary.LittleEndian.PutUint16(h[20:], wavPCM)
+	binary.LittleEndian.PutUint16(h[22:], 2)
+	binary.LittleEndian.PutUint32(h[24:], sampleRate)
+	binary.LittleEndian.PutUint32(h[28:], sampleRate*stereoBytes)
+	binary.LittleEndian.PutUint16(h[32:], stereoBytes)
+	binary.LittleEndian.PutUint16(h[34:], 16)
+	copy(h[36:], "data")
+	binary.LittleEndian.PutUint32(h[40:], n)
+	return h
 }

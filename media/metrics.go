@@ -1,0 +1,90 @@
+package media
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the endpoint's figures. All label values are listed here.
+type metrics struct {
+	sessions, legs prometheus.Gauge
+	packets        *prometheus.CounterVec // direction: in, out
+	discarded      *prometheus.CounterVec // reason: stranger, malformed, duplicate, late, payload_type
+	concealed      prometheus.Counter
+	frames         *prometheus.CounterVec // direction: to_ai, from_ai
+	framesDropped  prometheus.Counter
+	texts          *prometheus.CounterVec // type: the known ones, unknown, bad
+	opens          *prometheus.CounterVec // result: ok, refused, timeout, failed
+	reconnects     *prometheus.CounterVec // result: ok, failed
+	invites        *prometheus.CounterVec // status: 200, 400, 404, 420, 481, 486, 488, 500
+	recordings     *prometheus.CounterVec // result: ok, failed
+	lateSlots      prometheus.Counter
+	panics         prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	const ns, sub = "ringmaster", "media"
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
+	}
+	vec := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, []string{label})
+	}
+	m := &metrics{
+		sessions:      gauge("sessions", "Open AI sessions."),
+		legs:          gauge("legs", "SIP legs that are up."),
+		packets:       vec("rtp_packets_total", "RTP packets moved.", "direction"),
+		discarded:     vec("rtp_discarded_total", "RTP packets that were dropped.", "reason"),
+		concealed:     counter("concealed_frames_total", "Frames of the caller that were filled in."),
+		frames:        vec("ai_frames_total", "Binary frames on the voice agents' sockets.", "direction"),
+		framesDropped: counter("ai_frames_dropped_total", "Audio frames that a slow voice agent did not get."),
+		texts:         vec("ai_texts_total", "Text frames from voice agents.", "type"),
+		opens:         vec("ai_opens_total", "Sockets dialed when a session opens.", "result"),
+		reconnects:    vec("ai_reconnects_total", "Broken sockets that were dialed again.", "result"),
+		invites:       vec("sip_invites_total", "INVITEs answered.", "status"),
+		recordings:    vec("recordings_total", "Recordings closed.", "result"),
+		lateSlots:     counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
+		panics:        counter("panics_total", "Panics caught at the top of a request or a session."),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		m.sessions, m.legs, m.packets, m.discarded, m.concealed, m.frames, m.framesDropped, m.texts, m.opens,
+		m.reconnects, m.invites, m.recordings, m.lateSlots, m.panics,
+	} {
+		errs = append(errs, reg.Register(c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("registering the media metrics: %w", err)
+	}
+	return m, nil
+}
+
+// tally collects a shard's hot counts, which go to the metrics once a second.
+type tally struct {
+	packetsIn, packetsOut                                  uint64
+	stranger, malformed, duplicate, late, badType, conceal uint64
+	toAI, fromAI, dropped                                  uint64
+}
+
+func (t *tally) flush(m *metrics) {
+	m.packets.WithLabelValues("in").Add(float64(t.packetsIn))
+	m.packets.WithLabelValues("out").Add(float64(t.packetsOut))
+	m.discarded.WithLabelValues("stranger").Add(float64(t.stranger))
+	m.discarded.WithLabelValues("malformed").Add(float64(t.malformed))
+	m.discarded.WithLabelValues("duplicate").Add(float64(t.duplicate))
+	m.discarded.WithLabelValues("late").Add(float64(t.late))
+	m.discarded.WithLabelValues("payload_type").Add(float64(t.badType))
+	m.concealed.Add(float64(t.conceal))
+	m.frames.WithLabelValues("to_ai").Add(float64(t.toAI))
+	m.frames.WithLabelValues("from_ai").Add(float64(t.fromAI))
+	m.framesDropped.Add(float64(t.dropped))
+	*t = tally{}
+}

@@ -1,0 +1,158 @@
+package media
+
+const (
+	// chunkSamples is the size of a pooled piece of the playout queue: 160 ms.
+	chunkSamples = 8 * frameSamples
+	// maxQueued bounds the playout queue to 5 minutes; an AI that sends more ahead loses the excess.
+	maxQueued = 300 * sampleRate
+	// fadeSamples is the ramp, 4 ms, that ends audio which stops in mid-sample.
+	fadeSamples = 32
+	// maxMarks bounds the marks that wait.
+	maxMarks = 1024
+)
+
+// chunkPool keeps the pieces that playout queues have emptied. It belongs to one shard.
+type chunkPool struct{ free [][]int16 }
+
+func (c *chunkPool) get() []int16 {
+	if n := len(c.free); n > 0 {
+		b := c.free[n-1]
+		c.free = c.free[:n-1]
+		return b[:0]
+	}
+	return make([]int16, 0, chunkSamples)
+}
+
+func (c *chunkPool) put(b []int16) {
+	if cap(b) == chunkSamples && len(c.free) < 4096 {
+		c.free = append(c.free, b)
+	}
+}
+
+// mark is a name that the AI put behind its audio.
+type mark struct {
+	name string
+	pos  uint64 // samples queued before it, since the session began
+}
+
+// markAnswer is what became of a mark.
+type markAnswer struct {
+	name    string
+	cleared bool
+}
+
+// playout is the queue between the AI, which sends as it likes, and the caller, who hears 20 ms at a time. Positions
+// count samples since the session began, so that a mark is answered by what was really played.
+type playout struct {
+	pool   *chunkPool
+	chunks [][]int16
+	head   int // samples of chunks[0] that are gone
+	queued uint64
+	gone   uint64 // played or dropped
+	marks  []mark
+	last   int16 // the newest sample that went out, for the fade
+}
+
+func (q *playout) backlog() int { return int(q.queued - q.gone) }
+
+// push queues samples and returns how many did not fit.
+func (q *playout) push(pcm []int16) int {
+	room := max(maxQueued-q.backlog(), 0)
+	lost := max(len(pcm)-room, 0)
+	pcm = pcm[:len(pcm)-lost]
+	q.queued += uint64(len(pcm))
+	for len(pcm) > 0 {
+		n := len(q.chunks)
+		if n == 0 || len(q.chunks[n-1]) == cap(q.chunks[n-1]) {
+			q.chunks = append(q.chunks, q.pool.get())
+			n++
+		}
+		tail := q.chunks[n-1]
+		take := min(cap(tail)-len(tail), len(pcm))
+		q.chunks[n-1] = append(tail, pcm[:take]...)
+		pcm = pcm[take:]
+	}
+	return lost
+}
+
+// pull fills dst with the next samples and returns how many there were; the rest is a short fade and silence.
+func (q *playout) pull(dst []int16) int {
+	n := 0
+	for n < len(dst) && len(q.chunks) > 0 {
+		c := q.chunks[0]
+		m := copy(dst[n:], c[q.head:])
+		n += m
+		if q.head += m; q.head == len(c) {
+			q.dropChunk()
+		}
+	}
+	q.gone += uint64(n)
+	if n > 0 {
+		q.last = dst[n-1]
+	}
+	q.fade(dst[n:])
+	return n
+}
+
+// dropChunk gives the first chunk back. The slice keeps its memory: it is moved down, not resliced.
+func (q *playout) dropChunk() {
+	q.pool.put(q.chunks[0])
+	n := copy(q.chunks, q.chunks[1:])
+	q.chunks[n] = nil
+	q.chunks, q.head = q.chunks[:n], 0
+}
+
+// fade leads the last sample to zero, so that audio which stops doesn't click.
+func (q *playout) fade(dst []int16) {
+	clear(dst)
+	if q.last == 0 || len(dst) == 0 {
+		return
+	}
+	n := min(fadeSamples, len(dst))
+	for i := range n {
+		dst[i] = int16(int(q.last) * (n - 1 - i) / n)
+	}
+	q.last = 0
+}
+
+// clearAudio drops all that is queued.
+func (q *playout) clearAudio() {
+	for len(q.chunks) > 0 {
+		q.pool.put(q.chunks[len(q.chunks)-1])
+		q.chunks[len(q.chunks)-1] = nil
+		q.chunks = q.chunks[:len(q.chunks)-1]
+	}
+	q.head, q.gone = 0, q.queued
+}
+
+// addMark puts a name behind all that is queued. It reports false when too many wait.
+func (q *playout) addMark(name string) bool {
+	if len(q.marks) >= maxMarks {
+		return false
+	}
+	q.marks = append(q.marks, mark{name: name, pos: q.queued})
+	return true
+}
+
+// played appends the marks whose audio has gone out. It is asked before the next frame is pulled: by then the caller
+// has heard the one before.
+func (q *playout) played(dst []markAnswer) []markAnswer {
+	n := 0
+	for n < len(q.marks) && q.marks[n].pos <= q.gone {
+		dst = append(dst, markAnswer{name: q.marks[n].name})
+		n++
+	}
+	if n > 0 {
+		q.marks = q.marks[:copy(q.marks, q.marks[n:])]
+	}
+	return dst
+}
+
+// dropMarks appends all marks as cleared.
+func (q *playout) dropMarks(dst []markAnswer) []markAnswer {
+	for _, m := range q.marks {
+		dst = append(dst, markAnswer{name: m.name, cleared: true})
+	}
+	q.marks = q.marks[:0]
+	return dst
+}

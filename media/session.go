@@ -1,0 +1,340 @@
+package media
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// eventQueue bounds the events that nobody has read yet; the last eventReserve places are kept from texts and digits.
+	eventQueue   = 256
+	eventReserve = 32
+	// The pauses between two attempts to dial a broken socket.
+	redialFirst, redialMost = 100 * time.Millisecond, time.Second
+)
+
+// Session is one AI session: a voice agent's socket, at most one leg of the switch at a time, and a recording.
+type Session struct {
+	srv      *Server
+	spec     SessionSpec
+	log      *slog.Logger
+	sh       *shard
+	port     *port // the shard's
+	file     *recFile
+	rtpAddr  netip.AddrPort
+	released chan struct{} // closed by the shard when nothing of the session is left there
+	texts    atomic.Int32  // text frames that wait on the socket; written by the shard
+	lost     atomic.Bool   // no socket will come again; written by the shard
+
+	mu       sync.Mutex
+	events   chan Event
+	metadata json.RawMessage
+	leg      *leg
+	closed   bool
+	cancel   context.CancelFunc // ends a redial
+	final    Stats
+}
+
+// open builds a session: its sockets and files first, then its place on a shard.
+func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err error) {
+	rtpSock, err := s.bindRTP()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, rtpSock.close())
+		}
+	}()
+	sess := &Session{
+		srv: s, spec: spec, metadata: spec.Metadata,
+		log:     s.log.With("call_id", spec.CallID, "session_id", spec.ID),
+		rtpAddr: rtpSock.local,
+		events:  make(chan Event, eventQueue), released: make(chan struct{}),
+	}
+	sess.sh = s.shards[int(s.next.Load())%len(s.shards)]
+	p, err := newPort(sess, rtpSock)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.dialSocket(ctx, &spec)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Recording != nil {
+		if sess.file, err = openRecording(spec.Recording); err != nil {
+			return nil, errors.Join(err, d.st.close())
+		}
+	}
+	sess.port = p
+	meta := sess.meta(spec.Reconnected)
+	var watchErr error
+	if !sess.sh.do(func() { watchErr = p.begin(d, meta) }) {
+		watchErr = errors.Join(ErrServerClosed, d.st.close())
+	}
+	if watchErr != nil {
+		if sess.file != nil {
+			watchErr = errors.Join(watchErr, sess.file.f.Close())
+		}
+		return nil, watchErr
+	}
+	return sess, nil
+}
+
+func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
+	up, err := newUplink(sess.spec.Audio)
+	if err != nil {
+		return nil, err
+	}
+	down, err := newDownlink(sess.spec.Audio)
+	if err != nil {
+		return nil, err
+	}
+	return &port{s: sess, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: playout{pool: &sess.sh.pool}, noise: 1}, nil
+}
+
+// begin puts the port on its shard.
+func (p *port) begin(d *dialed, meta []byte) error {
+	now := monotonic()
+	if err := p.sh.watch(p.rtp.fd, p); err != nil {
+		return errors.Join(err, d.st.close())
+	}
+	if rec := p.s.spec.Recording; rec != nil {
+		p.recStart = now - int64(p.sh.srv.cfg.Clock().Sub(rec.Start))
+		p.rec = &recorder{
+			out: p.sh.srv.recorder, file: p.s.file, base: max(0, p.samplesAt(now)),
+			window: make([]int16, 2*recWindow),
+		}
+	}
+	p.sh.add(p)
+	p.sh.srv.metrics.sessions.Inc()
+	p.attach(d, meta, now)
+	return nil
+}
+
+// URI is where the switch bridges the caller to.
+func (s *Session) URI() string { return "sip:" + s.spec.ID + "@" + s.srv.SIPAddr() }
+
+// Events reports what happens to the session. The channel is closed by Close.
+func (s *Session) Events() <-chan Event { return s.events }
+
+// emit queues an event. Texts and digits are dropped when nobody reads; what ends or changes the session has a reserve.
+func (s *Session) emit(ev Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	limit := eventQueue
+	switch ev.(type) {
+	case Text, DTMF:
+		limit -= eventReserve
+	}
+	if len(s.events) >= limit {
+		s.log.Error("a media event was dropped, since nobody reads them", "event", fmt.Sprintf("%T", ev))
+		return
+	}
+	s.events <- ev
+}
+
+// SendText sends {"type": typ, "data": data} to the AI. While the socket is being dialed again the frame waits.
+func (s *Session) SendText(typ string, data any) error {
+	b, err := encodeText(typ, data)
+	if err != nil {
+		return err
+	}
+	if s.isClosed() || s.lost.Load() {
+		return fmt.Errorf("sending a %s frame: %w", typ, ErrSessionClosed)
+	}
+	if s.texts.Load() >= textQueue {
+		return fmt.Errorf("sending a %s frame: %w", typ, ErrTextQueueFull)
+	}
+	if !s.sh.post(func() { s.port.sendRaw(b) }) {
+		return fmt.Errorf("sending a %s frame: %w", typ, ErrServerClosed)
+	}
+	return nil
+}
+
+// SendCommandResult answers a command frame of the AI.
+func (s *Session) SendCommandResult(r CommandResult) error { return s.SendText("command_result", r) }
+
+// SetMute silences one direction, or lets it be heard again.
+func (s *Session) SetMute(dir Direction, muted bool) {
+	s.sh.post(func() { s.port.muted[dir] = muted })
+}
+
+// UpdateMetadata replaces the metadata that the socket gets when it is dialed again.
+func (s *Session) UpdateMetadata(m json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.metadata = m
+}
+
+func (s *Session) meta(reconnect bool) json.RawMessage {
+	s.mu.Lock()
+	m := s.metadata
+	s.mu.Unlock()
+	if len(m) == 0 {
+		m = json.RawMessage("{}")
+	}
+	if reconnect {
+		return withReconnect(m)
+	}
+	return m
+}
+
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Stats returns the counts so far.
+func (s *Session) Stats() Stats {
+	var st Stats
+	if s.isClosed() || !s.sh.do(func() { st = s.port.stats }) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.final
+	}
+	return st
+}
+
+// Close ends the session: the AI's socket is closed with the reason, a leg that is still up gets a BYE, the recording
+// ends. It returns the counts, and may be called more than once.
+func (s *Session) Close(reason CloseReason) Stats {
+	s.endLeg(string(reason))
+	var st Stats
+	code := closeNormal
+	switch reason {
+	case CloseShutdown:
+		code = closeGoingAway
+	case CloseError:
+		code = closeInternal
+	case CloseHangup, CloseDisconnect, CloseTransferred, CloseTimeout:
+	}
+	s.sh.do(func() {
+		st = s.port.stats
+		s.port.shutdown(code, reason, monotonic())
+	})
+	s.srv.forget(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return s.final
+	}
+	s.closed, s.final = true, st
+	close(s.events)
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.srv.spawn(s.awaitRelease)
+	return st
+}
+
+// awaitRelease makes the server's Close wait for the closing handshake of the socket.
+func (s *Session) awaitRelease() {
+	t := time.NewTimer(2 * time.Duration(closeLinger))
+	defer t.Stop()
+	select {
+	case <-s.released:
+	case <-s.sh.quit:
+	case <-t.C:
+	}
+}
+
+// redial dials a broken socket again, with growing pauses, until it is up or the time is over.
+func (s *Session) redial(limit time.Duration, cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		cancel()
+		return
+	}
+	s.cancel = cancel
+	s.mu.Unlock()
+	s.srv.spawn(func() {
+		defer cancel()
+		d, err := s.dialAgain(ctx, cause)
+		if err != nil {
+			s.srv.metrics.reconnects.WithLabelValues("failed").Inc()
+			s.sh.post(func() {
+				if !s.port.closing {
+					s.log.Warn("voice agent's socket could not be dialed again", "error", err)
+					s.port.socketLost(err)
+				}
+			})
+			return
+		}
+		meta := s.meta(true)
+		if !s.sh.post(func() { s.reattach(d, meta) }) {
+			s.closeStream(d.st)
+		}
+	})
+}
+
+// reattach runs on the shard.
+func (s *Session) reattach(d *dialed, meta []byte) {
+	if s.port.closing || s.port.gone {
+		s.closeStream(d.st)
+		return
+	}
+	s.port.stats.Reconnects++
+	s.srv.metrics.reconnects.WithLabelValues("ok").Inc()
+	s.emit(SocketReconnected{})
+	s.port.attach(d, meta, monotonic())
+}
+
+func (s *Session) closeStream(st stream) {
+	if err := st.close(); err != nil {
+		s.log.Debug("closing the voice agent's socket failed", "error", err)
+	}
+}
+
+func (s *Session) dialAgain(ctx context.Context, cause error) (*dialed, error) {
+	pause := redialFirst
+	last := cause
+	for {
+		t := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil, fmt.Errorf("dialing the voice agent's socket again: %w", last)
+		case <-t.C:
+		}
+		d, err := s.srv.dialSocket(ctx, &s.spec)
+		if err == nil {
+			return d, nil
+		}
+		last, pause = err, min(2*pause, redialMost)
+	}
+}
+
+// recordingFlush bounds how long FinishRecording waits for the disk.
+const recordingFlush = 30 * time.Second
+
+// FinishRecording cuts or pads the recording to exactly the span from answered to ended. The session must be closed.
+func (s *Session) FinishRecording(answered, ended time.Time) (RecordingInfo, error) {
+	if s.file == nil {
+		return RecordingInfo{}, ErrNoRecording
+	}
+	if !s.isClosed() {
+		return RecordingInfo{}, ErrSessionOpen
+	}
+	t := time.NewTimer(recordingFlush)
+	defer t.Stop()
+	select {
+	case <-s.file.done:
+	case <-t.C:
+		return RecordingInfo{}, fmt.Errorf("finishing a recording: waiting for its last blocks: %w", context.DeadlineExceeded)
+	}
+	return FinishWAV(s.spec.Recording.Path, s.spec.Recording.Start, answered, ended)
+}

@@ -1,0 +1,259 @@
+package media
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+const (
+	// slots is how many parts the sessions of a shard are spread over, one part every slotNS. A shard wakes up once per
+	// slot for all that has come in and for the playout of that slot's sessions.
+	slots  = 4
+	slotNS = frameNS / slots
+	// maxLag is how far a shard may fall behind and still catch up, slot by slot; beyond it slots are left out.
+	maxLag = 3 * frameNS
+	// readBuffer is what is read from an AI's socket at a time.
+	readBuffer = 64 << 10
+	// readRounds bounds the reads from one socket in one slot.
+	readRounds = 4
+	// talliesEvery is the number of slots between two updates of the metrics: 1 s.
+	talliesEvery = 50 * slots
+)
+
+// shard is a tick thread and the sessions it serves. All their audio, sockets and timers are touched by this one thread,
+// so nothing on the audio path is locked. Others reach it through do.
+type shard struct {
+	srv   *Server
+	log   *slog.Logger
+	inbox chan func()
+	quit  chan struct{}
+	wg    sync.WaitGroup
+
+	poll   *poller
+	byFD   map[int32]*port
+	ports  [slots][]*port
+	pumped map[*port]struct{} // ports whose socket can't be polled
+	rd     rtpReader
+	buf    []byte
+	out    []byte
+	pcm    [maxPayload]int16
+	pool   chunkPool
+	marks  []markAnswer
+	tally  tally
+	slot   int
+	count  int64 // slots since the shard began, those left out included; 1 is the first
+	wall   int64 // the wall clock minus the monotonic one, ns
+}
+
+func newShard(srv *Server) (*shard, error) {
+	p, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	return &shard{
+		srv: srv, log: srv.log, poll: p,
+		inbox: make(chan func(), 256), quit: make(chan struct{}),
+		count: 1, byFD: map[int32]*port{}, pumped: map[*port]struct{}{},
+		buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
+	}, nil
+}
+
+// do runs fn on the shard's thread and waits for it. It reports false when the shard has ended.
+func (sh *shard) do(fn func()) bool {
+	done := make(chan struct{})
+	if !sh.post(func() { defer close(done); fn() }) {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-sh.quit:
+		return false
+	}
+}
+
+// post hands fn to the shard's thread, waiting for room in its inbox.
+func (sh *shard) post(fn func()) bool {
+	select {
+	case sh.inbox <- fn:
+		return true
+	case <-sh.quit:
+		return false
+	}
+}
+
+// run is the tick thread.
+func (sh *shard) run() {
+	defer sh.wg.Done()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	next := monotonic()
+	for {
+		sh.drain()
+		if sh.idle() {
+			select {
+			case fn := <-sh.inbox:
+				sh.guard(nil, fn)
+			case <-sh.quit:
+				return
+			}
+			next = monotonic()
+			continue
+		}
+		select {
+		case <-sh.quit:
+			return
+		default:
+		}
+		now := monotonic()
+		if lag := now - next; lag > maxLag {
+			skip := lag / slotNS
+			next += skip * slotNS
+			sh.count += skip
+			sh.slot = int((int64(sh.slot) + skip) % slots)
+			sh.srv.metrics.lateSlots.Add(float64(skip))
+		}
+		sh.step(now, next)
+		next += slotNS
+		sleepUntil(next)
+	}
+}
+
+// end gives back what the shard holds, after its thread has ended.
+func (sh *shard) end() {
+	if err := sh.poll.close(); err != nil {
+		sh.log.Warn("closing a poller failed", "error", err)
+	}
+}
+
+// step does one slot's work: all input that is there, then the playout of this slot's sessions.
+func (sh *shard) step(now, due int64) {
+	sh.wall = time.Now().UnixNano() - now
+	sh.readReady(now)
+	for i := len(sh.ports[sh.slot]) - 1; i >= 0; i-- { // backwards: a port may remove itself
+		p := sh.ports[sh.slot][i]
+		sh.guard(p, func() { p.tick(now, due) })
+	}
+	sh.slot = (sh.slot + 1) % slots
+	if sh.count++; sh.count%talliesEvery == 0 {
+		sh.tally.flush(sh.srv.metrics)
+	}
+}
+
+func (sh *shard) readReady(now int64) {
+	for _, ev := range sh.poll.ready() {
+		p := sh.byFD[ev.Fd]
+		if p == nil {
+			continue
+		}
+		fd := ev.Fd
+		sh.guard(p, func() {
+			if p.rtp != nil && fd == int32(p.rtp.fd) {
+				p.readRTP(now)
+			} else {
+				p.readSocket(now)
+			}
+		})
+	}
+	for p := range sh.pumped {
+		sh.guard(p, func() { p.readSocket(now) })
+	}
+}
+
+// arrival turns the kernel's time of a packet into the monotonic clock's; without one, or with one that makes no sense,
+// the packet has arrived now.
+func (sh *shard) arrival(now, wall int64) int64 {
+	at := wall - sh.wall
+	if wall == 0 || at > now+slotNS || now-at > int64(2*time.Second) {
+		return now
+	}
+	return min(at, now)
+}
+
+// guard keeps a fault in one session from ending the others: it is logged and counted, and the session is closed.
+func (sh *shard) guard(p *port, fn func()) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		sh.srv.metrics.panics.Inc()
+		sh.log.Error("media thread caught a panic", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		if p != nil {
+			p.abandon()
+		}
+	}()
+	fn()
+}
+
+// drain runs what others have asked for.
+func (sh *shard) drain() {
+	for range len(sh.inbox) {
+		select {
+		case fn := <-sh.inbox:
+			sh.guard(nil, fn)
+		default:
+			return
+		}
+	}
+}
+
+func (sh *shard) idle() bool {
+	for i := range sh.ports {
+		if len(sh.ports[i]) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// add gives a session the emptiest slot.
+func (sh *shard) add(p *port) {
+	best := 0
+	for i := range sh.ports {
+		if len(sh.ports[i]) < len(sh.ports[best]) {
+			best = i
+		}
+	}
+	p.slot = best
+	sh.ports[best] = append(sh.ports[best], p)
+}
+
+func (sh *shard) remove(p *port) {
+	list := sh.ports[p.slot]
+	for i := range list {
+		if list[i] == p {
+			list[i] = list[len(list)-1]
+			list[len(list)-1] = nil
+			sh.ports[p.slot] = list[:len(list)-1]
+			break
+		}
+	}
+	if sh.idle() {
+		sh.tally.flush(sh.srv.metrics)
+	}
+}
+
+// watch polls a descriptor for a port.
+func (sh *shard) watch(fd int, p *port) error {
+	if err := sh.poll.add(fd); err != nil {
+		return err
+	}
+	sh.byFD[int32(fd)] = p
+	return nil
+}
+
+// unwatch ends that, before the descriptor is closed: its number may be given to another socket at once.
+func (sh *shard) unwatch(fd int) {
+	if _, ok := sh.byFD[int32(fd)]; !ok {
+		return
+	}
+	delete(sh.byFD, int32(fd))
+	if err := sh.poll.remove(fd); err != nil {
+		sh.log.Warn("a descriptor could not be taken off the poller", "error", err)
+	}
+}

@@ -1,0 +1,325 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/emiago/sipgo"
+	"github.com/emiago/sipgo/sip"
+)
+
+// allowedMethods is what the endpoint understands.
+const allowedMethods = "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, UPDATE"
+
+// sipEndpoint is the SIP user agent: it matches INVITEs to sessions and keeps their dialogs.
+type sipEndpoint struct {
+	srv    *Server
+	log    *slog.Logger
+	addr   netip.AddrPort
+	ua     *sipgo.UserAgent
+	client *sipgo.Client
+	udp    net.PacketConn
+	tcp    net.Listener
+	wg     sync.WaitGroup
+
+	mu   sync.Mutex
+	legs map[dialogKey]*leg
+}
+
+// dialogKey names a dialog on our side (RFC 3261 section 12).
+type dialogKey struct{ callID, localTag, remoteTag string }
+
+// startSIP binds the address for UDP and TCP: the switch changes to TCP when an INVITE grows beyond a datagram.
+func startSIP(ctx context.Context, srv *Server) (*sipEndpoint, error) {
+	e := &sipEndpoint{srv: srv, log: srv.log, legs: map[dialogKey]*leg{}}
+	if err := e.bind(ctx, srv.cfg.SIPAddr); err != nil {
+		return nil, err
+	}
+	if err := e.build(); err != nil {
+		return nil, errors.Join(err, e.udp.Close(), e.tcp.Close())
+	}
+	return e, nil
+}
+
+// bind opens both sockets on one port; a port that the system picks for UDP may be taken for TCP.
+func (e *sipEndpoint) bind(ctx context.Context, addr string) error {
+	var lc net.ListenConfig
+	for tries := 0; ; tries++ {
+		udp, err := lc.ListenPacket(ctx, "udp4", addr)
+		if err != nil {
+			return fmt.Errorf("binding SIP: %w", err)
+		}
+		ap, err := netip.ParseAddrPort(udp.LocalAddr().String())
+		if err != nil {
+			return errors.Join(fmt.Errorf("binding SIP: %w", err), udp.Close())
+		}
+		tcp, err := lc.Listen(ctx, "tcp4", ap.String())
+		if err == nil {
+			e.udp, e.tcp, e.addr = udp, tcp, ap
+			return nil
+		}
+		if err = errors.Join(err, udp.Close()); !strings.HasSuffix(addr, ":0") || tries >= 20 {
+			return fmt.Errorf("binding SIP: %w", err)
+		}
+	}
+}
+
+func (e *sipEndpoint) build() error {
+	quiet := slog.New(sipLog{e.log.Handler()})
+	ua, err := sipgo.NewUA(
+		sipgo.WithUserAgent("ringmaster"),
+		sipgo.WithUserAgentTransportLayerOptions(sip.WithTransportLayerLogger(quiet)),
+		sipgo.WithUserAgentTransactionLayerOptions(sip.WithTransactionLayerLogger(quiet)),
+	)
+	if err != nil {
+		return fmt.Errorf("creating a SIP user agent: %w", err)
+	}
+	server, err := sipgo.NewServer(ua, sipgo.WithServerLogger(quiet))
+	if err != nil {
+		return errors.Join(fmt.Errorf("creating a SIP server: %w", err), ua.Close())
+	}
+	client, err := sipgo.NewClient(ua, sipgo.WithClientAddr(e.addr.String()), sipgo.WithClientLogger(quiet))
+	if err != nil {
+		return errors.Join(fmt.Errorf("creating a SIP client: %w", err), ua.Close())
+	}
+	e.ua, e.client = ua, client
+	server.OnInvite(e.guard(e.onInvite))
+	server.OnAck(e.guard(e.onAck))
+	server.OnBye(e.guard(e.onBye))
+	server.OnCancel(e.guard(e.onCancel))
+	server.OnOptions(e.guard(e.onOptions))
+	server.OnInfo(e.guard(e.onInfo))
+	server.OnUpdate(e.guard(e.onUpdate))
+	e.wg.Go(func() { e.served(server.ServeUDP(e.udp)) })
+	e.wg.Go(func() { e.served(server.ServeTCP(e.tcp)) })
+	return nil
+}
+
+func (e *sipEndpoint) served(err error) {
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		e.log.Error("the SIP endpoint stopped serving", "error", err)
+	}
+}
+
+// close ends the user agent once the legs' BYEs are answered or ctx is over.
+func (e *sipEndpoint) close(ctx context.Context) error {
+	e.srv.tasks.wait(ctx)
+	err := errors.Join(e.udp.Close(), e.tcp.Close(), e.ua.Close())
+	e.wg.Wait()
+	return err
+}
+
+// guard keeps a fault in one request from ending the process.
+func (e *sipEndpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
+	return func(req *sip.Request, tx sip.ServerTransaction) {
+		defer func() {
+			if r := recover(); r != nil {
+				e.srv.metrics.panics.Inc()
+				e.log.Error("a SIP request caused a panic", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			}
+		}()
+		if !complete(req) {
+			if !req.IsAck() {
+				e.respond(tx, sip.NewResponseFromRequest(req, sip.StatusBadRequest, "Bad Request", nil))
+			}
+			return
+		}
+		h(req, tx)
+	}
+}
+
+// complete tells whether a request has the headers that no request may lack (RFC 3261 section 8.1.1).
+func complete(req *sip.Request) bool {
+	if req.From() == nil || req.To() == nil || req.CallID() == nil || req.CSeq() == nil || req.Via() == nil {
+		return false
+	}
+	return !req.IsInvite() || req.Contact() != nil
+}
+
+func (e *sipEndpoint) respond(tx sip.ServerTransaction, res *sip.Response) {
+	if res.StatusCode != sip.StatusOK {
+		res.AppendHeader(sip.NewHeader("Allow", allowedMethods))
+	}
+	if err := tx.Respond(res); err != nil {
+		e.log.Debug("a SIP response could not be sent", "error", err)
+	}
+}
+
+// reject answers a request with an error.
+func (e *sipEndpoint) reject(req *sip.Request, tx sip.ServerTransaction, status int, reason string) {
+	if req.IsInvite() {
+		e.srv.metrics.invites.WithLabelValues(strconv.Itoa(status)).Inc()
+	}
+	e.respond(tx, sip.NewResponseFromRequest(req, status, reason, nil))
+}
+
+// keyOf names the dialog that a request belongs to.
+func keyOf(req *sip.Request) dialogKey {
+	local, _ := req.To().Params.Get("tag")
+	remote, _ := req.From().Params.Get("tag")
+	return dialogKey{callID: req.CallID().Value(), localTag: local, remoteTag: remote}
+}
+
+func (e *sipEndpoint) find(req *sip.Request) *leg {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.legs[keyOf(req)]
+}
+
+func (e *sipEndpoint) store(l *leg) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.legs[l.key] = l
+}
+
+func (e *sipEndpoint) drop(l *leg) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.legs, l.key)
+}
+
+// onInvite takes a leg for a session, or a change of one that is up.
+func (e *sipEndpoint) onInvite(req *sip.Request, tx sip.ServerTransaction) {
+	if req.To().Params.Has("tag") {
+		l := e.find(req)
+		if l == nil {
+			e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")
+			return
+		}
+		l.reinvite(req, tx)
+		return
+	}
+	if unknown := unsupported(req); unknown != "" {
+		res := sip.NewResponseFromRequest(req, sip.StatusBadExtension, "Bad Extension", nil)
+		res.AppendHeader(sip.NewHeader("Unsupported", unknown))
+		e.srv.metrics.invites.WithLabelValues("420").Inc()
+		e.respond(tx, res)
+		return
+	}
+	sess := e.srv.find(req.Recipient.User)
+	if sess == nil {
+		e.log.Warn("an INVITE names no open session", "session_id", clip(req.Recipient.User, 64))
+		e.reject(req, tx, sip.StatusNotFound, "Not Found")
+		return
+	}
+	l := newLeg(e, sess, req)
+	if !sess.claim(l) {
+		e.reject(req, tx, sip.StatusBusyHere, "Busy Here")
+		return
+	}
+	l.answer(req, tx)
+}
+
+// unsupported returns the required extensions that we don't have.
+func unsupported(req *sip.Request) string {
+	var unknown []string
+	for _, h := range req.GetHeaders("Require") {
+		for tag := range strings.SplitSeq(h.Value(), ",") {
+			if tag = strings.TrimSpace(tag); tag != "" {
+				unknown = append(unknown, tag)
+			}
+		}
+	}
+	return strings.Join(unknown, ", ")
+}
+
+func (e *sipEndpoint) onAck(req *sip.Request, _ sip.ServerTransaction) {
+	if l := e.find(req); l != nil {
+		l.ack(req)
+	}
+}
+
+func (e *sipEndpoint) onBye(req *sip.Request, tx sip.ServerTransaction) {
+	l := e.find(req)
+	if l == nil {
+		e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")
+		return
+	}
+	e.respond(tx, sip.NewResponseFromRequest(req, sip.StatusOK, "OK", nil))
+	l.ended("bye", true)
+}
+
+// onCancel answers a CANCEL whose INVITE is not pending any more; the SIP library answers all others.
+func (e *sipEndpoint) onCancel(req *sip.Request, tx sip.ServerTransaction) {
+	e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")
+}
+
+func (e *sipEndpoint) onOptions(req *sip.Request, tx sip.ServerTransaction) {
+	res := sip.NewResponseFromRequest(req, sip.StatusOK, "OK", nil)
+	res.AppendHeader(sip.NewHeader("Allow", allowedMethods))
+	res.AppendHeader(sip.NewHeader("Accept", "application/sdp"))
+	e.respond(tx, res)
+}
+
+// onInfo takes a digit that came by SIP INFO; other INFOs are only answered.
+func (e *sipEndpoint) onInfo(req *sip.Request, tx sip.ServerTransaction) {
+	l := e.find(req)
+	if l == nil {
+		e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")
+		return
+	}
+	e.respond(tx, sip.NewResponseFromRequest(req, sip.StatusOK, "OK", nil))
+	if ct := req.ContentType(); ct != nil && strings.HasPrefix(strings.ToLower(ct.Value()), "application/dtmf-relay") {
+		if d, ok := infoDigit(string(req.Body())); ok {
+			l.sess.sh.post(func() { l.sess.port.digit(d) })
+		}
+	}
+}
+
+// infoDigit reads the body of an application/dtmf-relay: `Signal=5` and `Duration=160`, in milliseconds.
+func infoDigit(body string) (dtmfDigit, bool) {
+	var d dtmfDigit
+	for line := range strings.Lines(body) {
+		key, val, _ := strings.Cut(strings.TrimSpace(line), "=")
+		val = strings.TrimSpace(val)
+		switch strings.ToLower(strings.TrimSpace(key)) {
+		case "signal":
+			if len(val) == 1 && strings.Contains(dtmfDigits, strings.ToUpper(val)) {
+				d.digit = strings.ToUpper(val)[0]
+			}
+		case "duration":
+			if ms, err := strconv.Atoi(val); err == nil && ms > 0 && ms < 60000 {
+				d.samples = ms * sampleRate / 1000
+			}
+		}
+	}
+	return d, d.digit != 0
+}
+
+func (e *sipEndpoint) onUpdate(req *sip.Request, tx sip.ServerTransaction) {
+	l := e.find(req)
+	if l == nil {
+		e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")
+		return
+	}
+	l.update(req, tx)
+}
+
+// sipLog passes the SIP library's warnings on without their attributes, which hold whole messages and so the numbers
+// of callers.
+type sipLog struct{ next slog.Handler }
+
+// Enabled implements slog.Handler.
+func (h sipLog) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelWarn && h.next.Enabled(ctx, l)
+}
+
+// Handle implements slog.Handler.
+func (h sipLog) Handle(ctx context.Context, r slog.Record) error {
+	out := slog.NewRecord(r.Time, slog.LevelWarn, "SIP library: "+r.Message, r.PC)
+	return h.next.Handle(ctx, out)
+}
+
+// WithAttrs implements slog.Handler.
+func (h sipLog) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// WithGroup implements slog.Handler.
+func (h sipLog) WithGroup(string) slog.Handler { return h }

@@ -1,0 +1,475 @@
+package media
+
+import (
+	"errors"
+	"time"
+)
+
+const (
+	pingEvery     = int64(15 * time.Second)
+	deadAfter     = int64(40 * time.Second)
+	writeDeadline = int64(10 * time.Second)
+	closeLinger   = int64(1 * time.Second)
+	// uplinkQueue is how much of the caller's audio waits for an AI that reads slowly; the oldest is dropped first.
+	uplinkQueue = 2 * time.Second
+	// textQueue bounds the text frames that wait.
+	textQueue = 512
+	// inlineText is the longest text frame that is decoded on the shard's own thread.
+	inlineText = 4 << 10
+)
+
+// outFrame is a WebSocket frame that waits to be written.
+type outFrame struct {
+	data  []byte
+	audio bool
+}
+
+// socket is the AI's connection: frames in both directions, none of them blocking. It belongs to the shard.
+type socket struct {
+	st        stream
+	in        frameReader
+	paused    bool   // a long text frame is being decoded; reading waits, so that order is kept
+	stash     []byte // what had been read behind it
+	pending   []byte // the rest of a frame of which a part was written
+	queue     []outFrame
+	free      [][]byte
+	audio     int // audio frames in queue
+	texts     int
+	lastIn    int64
+	nextPing  int64
+	blocked   int64 // since when nothing could be written; 0 when something was
+	peerCode  int   // the close code that the AI sent
+	peerClose bool
+}
+
+// errors of a socket that the peer didn't close properly.
+var (
+	errSocketDead    = errors.New("voice agent's socket: no sign of life")
+	errSocketBlocked = errors.New("voice agent's socket: nothing could be written before the deadline")
+	errTextsBlocked  = errors.New("voice agent's socket: too many text frames wait")
+)
+
+// attach gives the port an open socket. The metadata goes first, then what has waited.
+func (p *port) attach(d *dialed, meta []byte, now int64) {
+	s := &socket{st: d.st, lastIn: now, nextPing: now + pingEvery}
+	p.sock, p.reconnecting = s, false
+	p.stableAt = now + int64(p.s.spec.ReconnectFor)
+	if fd := d.st.pollFD(); fd < 0 {
+		p.sh.pumped[p] = struct{}{}
+	} else if err := p.sh.watch(fd, p); err != nil {
+		p.socketFailed(err, now)
+		return
+	}
+	p.write(opText, meta, false, now)
+	texts := p.waiting
+	p.waiting = nil
+	for _, t := range texts {
+		p.write(opText, t, false, now)
+	}
+	if p.sock == s && len(d.early) > 0 {
+		p.feed(d.early, now)
+	}
+}
+
+// detach closes the socket.
+func (p *port) detach() {
+	s := p.sock
+	if s == nil {
+		return
+	}
+	p.sock = nil
+	delete(p.sh.pumped, p)
+	p.s.texts.Store(0)
+	if fd := s.st.pollFD(); fd >= 0 {
+		p.sh.unwatch(fd)
+		p.closeStream(s.st)
+		return
+	}
+	p.sh.srv.spawn(func() { p.closeStream(s.st) }) // its goroutines and TLS may take a while to end
+}
+
+func (p *port) closeStream(st stream) {
+	if err := st.close(); err != nil {
+		p.log.Debug("closing the voice agent's socket failed", "error", err)
+	}
+}
+
+// readSocket takes what the AI has sent.
+func (p *port) readSocket(now int64) {
+	for range readRounds {
+		s := p.sock
+		if s == nil || s.paused {
+			return
+		}
+		n, err := s.st.read(p.sh.buf)
+		if errors.Is(err, errAgain) {
+			return
+		}
+		if err != nil {
+			p.socketFailed(err, now)
+			return
+		}
+		p.feed(p.sh.buf[:n], now)
+		if n < len(p.sh.buf) {
+			return
+		}
+	}
+}
+
+// feed gives bytes to the frame reader, up to a text frame that is decoded elsewhere.
+func (p *port) feed(b []byte, now int64) {
+	s := p.sock
+	s.lastIn = now
+	n, err := s.in.feed(b, p)
+	if p.sock != s {
+		return // a close frame, or a write that failed, has ended it
+	}
+	if err != nil {
+		code := closeProtocol
+		var fe *frameError
+		if errors.As(err, &fe) {
+			code = fe.code
+		}
+		p.write(opClose, closePayload(code, "protocol error"), false, now)
+		p.socketFailed(err, now)
+		return
+	}
+	if s.peerClose {
+		p.peerClosed(now)
+		return
+	}
+	if s.paused {
+		s.stash = append(s.stash[:0], b[n:]...)
+		if fd := s.st.pollFD(); fd >= 0 {
+			p.sh.unwatch(fd)
+		}
+	}
+}
+
+// resume goes on reading when a long text frame has been decoded.
+func (p *port) resume(s *socket, now int64) {
+	if p.sock != s || !s.paused {
+		return
+	}
+	s.paused = false
+	if fd := s.st.pollFD(); fd >= 0 {
+		if err := p.sh.watch(fd, p); err != nil {
+			p.socketFailed(err, now)
+			return
+		}
+	}
+	stash := s.stash
+	s.stash = nil
+	if len(stash) > 0 {
+		p.feed(stash, now)
+	}
+}
+
+// binary implements frameSink: audio of the AI, in pieces.
+func (p *port) binary(b []byte, end bool) {
+	if p.closing {
+		return
+	}
+	if len(b) > 0 {
+		p.enqueue(p.down.feed(b))
+	}
+	if !end {
+		return
+	}
+	p.stats.FramesFromAI++
+	p.sh.tally.fromAI++
+	if p.down.endMessage() {
+		p.badFrame("binary", errors.New("audio frame ends within a sample"))
+	}
+}
+
+// enqueue puts samples into the playout queue. Once a leg has gone, they are for nobody.
+func (p *port) enqueue(pcm []int16) {
+	if p.hadLeg && !p.legUp {
+		return
+	}
+	if lost := p.queue.push(pcm); lost > 0 {
+		p.sh.tally.dropped++
+	}
+}
+
+// control implements frameSink.
+func (p *port) control(op byte, payload []byte) {
+	if p.sock == nil {
+		return // it broke over what came before
+	}
+	switch op {
+	case opPing:
+		p.write(opPong, payload, false, p.sock.lastIn)
+	case opClose:
+		if !p.sock.peerClose {
+			p.sock.peerClose, p.sock.peerCode = true, closeCode(payload)
+		}
+	}
+}
+
+// peerClosed ends a socket that the AI has closed.
+func (p *port) peerClosed(now int64) {
+	code := p.sock.peerCode
+	if p.closing {
+		p.finishClosing()
+		return
+	}
+	if len(p.sock.pending) == 0 { // not into the middle of a frame
+		echo := appendFrame(nil, opClose, closePayload(closeNormal, ""))
+		_, _ = p.sock.st.write(echo) // the answer is a courtesy: the socket is closed in any case
+	}
+	if code != closeNormal && code != closeNoStatus {
+		p.socketFailed(&closedError{code: code}, now)
+		return
+	}
+	p.detach()
+	p.s.lost.Store(true)
+	p.s.emit(SocketClosed{Code: code, Clean: true})
+}
+
+// socketFailed ends a socket that broke, and dials it again as long as the session allows.
+func (p *port) socketFailed(err error, now int64) {
+	if p.sock == nil {
+		return
+	}
+	p.detach()
+	if p.closing {
+		p.finishClosing()
+		return
+	}
+	if now >= p.stableAt {
+		p.redialDeadline = now + int64(p.s.spec.ReconnectFor)
+	}
+	if now >= p.redialDeadline {
+		p.log.Warn("voice agent's socket broke", "error", err)
+		p.socketLost(err)
+		return
+	}
+	p.log.Warn("voice agent's socket broke, dialing again", "error", err)
+	p.reconnecting = true
+	p.s.emit(SocketBroken{Err: err})
+	p.s.redial(time.Duration(p.redialDeadline-now), err)
+}
+
+// socketLost reports that no socket will come again.
+func (p *port) socketLost(err error) {
+	p.reconnecting = false
+	p.waiting = nil
+	p.s.lost.Store(true)
+	code := closeAbnormal
+	var ce *closedError
+	if errors.As(err, &ce) {
+		code = ce.code
+	}
+	p.s.emit(SocketClosed{Code: code, Err: err})
+}
+
+// sendAudio writes one audio frame, or queues it behind what waits, dropping the oldest audio when too much does.
+func (p *port) sendAudio(f []byte, now int64) {
+	s := p.sock
+	if s == nil || p.closing {
+		p.stats.FramesDropped++
+		p.sh.tally.dropped++
+		return
+	}
+	limit := max(2, int(uplinkQueue/(time.Duration(p.s.spec.Audio.FrameMS)*time.Millisecond)))
+	if s.audio >= limit {
+		s.dropOldestAudio()
+		p.stats.FramesDropped++
+		p.sh.tally.dropped++
+	}
+	p.write(opBinary, f, true, now)
+	p.stats.FramesToAI++
+	p.sh.tally.toAI++
+}
+
+func (s *socket) dropOldestAudio() {
+	for i := range s.queue {
+		if s.queue[i].audio {
+			s.free = append(s.free, s.queue[i].data[:0])
+			s.queue = append(s.queue[:i], s.queue[i+1:]...)
+			s.audio--
+			return
+		}
+	}
+}
+
+// sendText sends {"type","data"} to the AI.
+func (p *port) sendText(typ string, data any) {
+	b, err := encodeText(typ, data)
+	if err != nil {
+		p.log.Error("a text frame could not be encoded", "type", typ, "error", err)
+		return
+	}
+	p.sendRaw(b)
+}
+
+// sendRaw sends a text frame, or keeps it for the socket that is being dialed.
+func (p *port) sendRaw(b []byte) {
+	switch {
+	case p.closing:
+	case p.sock != nil:
+		p.write(opText, b, false, monotonic())
+	case p.reconnecting && len(p.waiting) < textQueue:
+		p.waiting = append(p.waiting, b)
+	}
+}
+
+// write frames a payload and writes it, as far as the connection takes it; the rest waits.
+func (p *port) write(op byte, payload []byte, audio bool, now int64) {
+	s := p.sock
+	if s == nil {
+		return
+	}
+	if len(s.pending) > 0 || len(s.queue) > 0 {
+		var buf []byte
+		if n := len(s.free); n > 0 {
+			buf, s.free = s.free[n-1], s.free[:n-1]
+		}
+		s.queue = append(s.queue, outFrame{data: appendFrame(buf, op, payload), audio: audio})
+		if audio {
+			s.audio++
+		} else if s.texts++; s.texts > textQueue {
+			p.socketFailed(errTextsBlocked, now)
+			return
+		}
+		p.flush(now)
+		return
+	}
+	p.sh.out = appendFrame(p.sh.out[:0], op, payload)
+	p.push(p.sh.out, now)
+}
+
+// push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
+func (p *port) push(b []byte, now int64) bool {
+	s := p.sock
+	n, err := s.st.write(b)
+	if err != nil && !errors.Is(err, errAgain) {
+		p.socketFailed(err, now)
+		return false
+	}
+	if n > 0 {
+		s.blocked = 0
+	}
+	if n < len(b) {
+		s.pending = append(s.pending[:0], b[n:]...)
+		if s.blocked == 0 {
+			s.blocked = now
+		}
+		return false
+	}
+	s.pending = s.pending[:0]
+	return true
+}
+
+// flush writes what waits.
+func (p *port) flush(now int64) {
+	s := p.sock
+	if len(s.pending) > 0 && !p.push(s.pending, now) {
+		return
+	}
+	done := 0
+	for done < len(s.queue) {
+		f := s.queue[done]
+		done++
+		if f.audio {
+			s.audio--
+		} else {
+			s.texts--
+		}
+		sent := p.push(f.data, now)
+		if p.sock != s {
+			return
+		}
+		s.free = append(s.free, f.data[:0])
+		if !sent {
+			break
+		}
+	}
+	s.queue = s.queue[:copy(s.queue, s.queue[done:])]
+	p.s.texts.Store(int32(s.texts))
+}
+
+// tickSocket keeps the socket alive and its deadlines.
+func (p *port) tickSocket(now int64) {
+	s := p.sock
+	if s == nil {
+		return
+	}
+	if len(s.pending) > 0 || len(s.queue) > 0 {
+		if p.flush(now); p.sock != s {
+			return
+		}
+	}
+	switch {
+	case s.blocked != 0 && now-s.blocked > writeDeadline:
+		p.socketFailed(errSocketBlocked, now)
+	case !s.paused && now-s.lastIn > deadAfter:
+		p.socketFailed(errSocketDead, now)
+	case now >= s.nextPing:
+		s.nextPing = now + pingEvery
+		p.write(opPing, nil, false, now)
+	}
+}
+
+// shutdown begins the end of the session: the leg and the recording stop now, the socket after its closing handshake.
+func (p *port) shutdown(code int, reason CloseReason, now int64) {
+	if p.closing {
+		return
+	}
+	p.endLeg()
+	p.closing, p.closeDeadline = true, now+closeLinger
+	if p.rtp != nil {
+		p.sh.unwatch(p.rtp.fd)
+		if err := p.rtp.close(); err != nil {
+			p.log.Debug("closing an RTP socket failed", "error", err)
+		}
+		p.rtp = nil
+	}
+	if p.rec != nil {
+		p.rec.finish(p.samplesAt(now))
+		p.sh.srv.spawn(func() { p.sh.srv.recorder.closeFile(p.s.file) })
+		if p.rec.failed == nil {
+			p.sh.srv.metrics.recordings.WithLabelValues("ok").Inc()
+		}
+	}
+	if p.sock != nil {
+		p.write(opClose, closePayload(code, string(reason)), false, now)
+	}
+	if p.sock == nil {
+		p.finishClosing()
+	}
+}
+
+// tickClosing waits for the AI's side of the closing handshake.
+func (p *port) tickClosing(now int64) {
+	if p.sock == nil || now >= p.closeDeadline {
+		p.finishClosing()
+		return
+	}
+	if len(p.sock.pending) > 0 || len(p.sock.queue) > 0 {
+		p.flush(now)
+	}
+}
+
+// finishClosing takes the port off its shard.
+func (p *port) finishClosing() {
+	if p.gone {
+		return
+	}
+	p.gone = true
+	p.detach()
+	p.sh.remove(p)
+	p.sh.srv.metrics.sessions.Dec()
+	close(p.s.released)
+}
+
+// abandon ends a session that caught a panic.
+func (p *port) abandon() {
+	p.s.emit(SocketClosed{Code: closeInternal, Err: errSessionFault})
+	p.shutdown(closeInternal, CloseError, monotonic())
+}
+
+// errSessionFault is reported when a fault of ours ended a session.
+var errSessionFault = errors.New("media session ended by an internal fault")

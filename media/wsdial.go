@@ -1,0 +1,159 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"golang.org/x/sys/unix"
+)
+
+// sendBuffer bounds what the kernel holds for an AI that reads slowly: about two seconds of 16 kHz audio. More would be
+// delay that the uplink queue can't drop.
+const sendBuffer = 64 << 10
+
+// dialed is an open WebSocket, after gorilla's handshake and before a shard takes it.
+type dialed struct {
+	st    stream
+	early []byte // bytes of frames that came with the handshake's answer
+}
+
+// dialSocket opens the AI's socket: address guard, TLS, handshake, subprotocol.
+func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*dialed, error) {
+	ctx, cancel := context.WithTimeout(ctx, spec.DialTimeout)
+	defer cancel()
+	var held *headerConn
+	dialTCP := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d := net.Dialer{Control: s.cfg.DialGuard.Control}
+		return d.DialContext(ctx, network, addr)
+	}
+	d := websocket.Dialer{
+		Subprotocols: []string{spec.Subprotocol},
+		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dialTCP(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			held = &headerConn{Conn: c}
+			return held, nil
+		},
+		NetDialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := s.dialTLS(ctx, dialTCP, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			held = &headerConn{Conn: c}
+			return held, nil
+		},
+	}
+	head := http.Header{}
+	if spec.AuthToken != "" {
+		head.Set("Authorization", "Bearer "+spec.AuthToken)
+	}
+	conn, resp, err := d.DialContext(ctx, spec.URL, head)
+	if resp != nil && resp.Body != nil {
+		defer resp.Body.Close()
+	}
+	if err != nil {
+		return nil, dialError(ctx, resp, err)
+	}
+	if got := conn.Subprotocol(); got != spec.Subprotocol {
+		return nil, errors.Join(&HandshakeError{Status: resp.StatusCode, Err: fmt.Errorf("asked for %q, got %q: %w", spec.Subprotocol, got, ErrSubprotocol)}, conn.Close())
+	}
+	return held.takeOver()
+}
+
+func (s *Server) dialTLS(ctx context.Context, dialTCP func(context.Context, string, string) (net.Conn, error), network, addr string) (net.Conn, error) {
+	c, err := dialTCP(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.cfg.TLS != nil {
+		cfg = s.cfg.TLS.Clone()
+	}
+	if cfg.ServerName == "" {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("dialing the voice agent's socket: %w", err), c.Close())
+		}
+		cfg.ServerName = host
+	}
+	tc := tls.Client(c, cfg)
+	if err := tc.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("dialing the voice agent's socket: TLS: %w", err), c.Close())
+	}
+	return tc, nil
+}
+
+// dialError names what went wrong: no answer in time, an HTTP refusal, or a connection that failed.
+func dialError(ctx context.Context, resp *http.Response, err error) error {
+	var nerr net.Error
+	switch {
+	case resp != nil:
+		return &HandshakeError{Status: resp.StatusCode, Err: err}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &nerr) && nerr.Timeout():
+		return fmt.Errorf("%w: %w", ErrDialTimeout, err)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("dialing the voice agent's socket: %w", ctx.Err())
+	}
+	return &HandshakeError{Err: err}
+}
+
+// headerConn ends a read at the end of the HTTP header, so that the handshake's buffered reader takes nothing of the
+// frames behind it.
+type headerConn struct {
+	net.Conn
+
+	seen []byte // the header so far, until its end was read
+	done bool
+	rest []byte
+}
+
+// Read implements net.Conn.
+func (c *headerConn) Read(p []byte) (int, error) {
+	if len(c.rest) > 0 {
+		n := copy(p, c.rest)
+		c.rest = c.rest[n:]
+		return n, nil
+	}
+	n, err := c.Conn.Read(p)
+	if c.done || n == 0 {
+		return n, err
+	}
+	before := len(c.seen)
+	c.seen = append(c.seen, p[:n]...)
+	end := bytes.Index(c.seen[max(0, before-3):], []byte("\r\n\r\n"))
+	if end < 0 {
+		return n, err
+	}
+	end += max(0, before-3) + 4 - before // where the header ends in p
+	c.done, c.seen, c.rest = true, nil, slices.Clone(p[end:n])
+	return end, err
+}
+
+// takeOver turns the connection into a stream that a shard can poll.
+func (c *headerConn) takeOver() (*dialed, error) {
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return nil, errors.Join(fmt.Errorf("taking over a connection: %w", err), c.Close())
+	}
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		return &dialed{st: newPumpStream(c.Conn), early: c.rest}, nil
+	}
+	st, err := newFDStream(tcp)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if err := unix.SetsockoptInt(st.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer); err != nil {
+		return nil, errors.Join(fmt.Errorf("taking over a connection: %w", err), st.close())
+	}
+	return &dialed{st: st, early: c.rest}, nil
+}

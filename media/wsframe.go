@@ -1,0 +1,233 @@
+package media
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+)
+
+// WebSocket opcodes and close codes (RFC 6455 sections 5.2 and 7.4.1).
+const (
+	opContinuation = 0x0
+	opText         = 0x1
+	opBinary       = 0x2
+	opClose        = 0x8
+	opPing         = 0x9
+	opPong         = 0xA
+
+	closeNormal    = 1000
+	closeGoingAway = 1001
+	closeProtocol  = 1002
+	closeNoStatus  = 1005
+	closeAbnormal  = 1006
+	closeTooBig    = 1009
+	closeInternal  = 1011
+)
+
+// maxText bounds a text frame: five minutes of 16 kHz audio in base64 fit.
+const maxText = 16 << 20
+
+// errSocketEOF means that the peer closed the connection without a close frame.
+var errSocketEOF = errors.New("voice agent's socket: connection closed without a close frame")
+
+// frameError is a breach of RFC 6455 by the peer.
+type frameError struct {
+	code int
+	what string
+}
+
+// Error implements error.
+func (e *frameError) Error() string { return "voice agent's socket: " + e.what }
+
+// frameSink takes what a frameReader finds. Slices are valid during the call only.
+type frameSink interface {
+	// binary is a piece of a binary message; end says that the message is complete.
+	binary(p []byte, end bool)
+	// text is a whole text message. Returning false stops the reader until it is fed again.
+	text(msg []byte) bool
+	control(op byte, payload []byte)
+}
+
+// frameReader takes the server's half of a WebSocket connection apart, in whatever pieces it arrives. Binary messages
+// are handed on as they come, since audio needs no message bounds; text messages are put together first.
+type frameReader struct {
+	head    [10]byte
+	nhead   int
+	op      byte // of the frame that is being read
+	message byte // opcode of the message it belongs to, 0 between messages
+	fin     bool
+	body    bool // the header is complete
+	left    uint64
+	msg     []byte
+	ctl     [125]byte
+	nctl    int
+}
+
+// feed reads p and returns how much of it was used: all, unless the sink stopped it or an error was found.
+func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
+	used := 0
+	for {
+		if !r.body {
+			n, err := r.header(p[used:])
+			used += n
+			if err != nil || !r.body {
+				return used, err
+			}
+		}
+		n := int(min(uint64(len(p)-used), r.left))
+		piece := p[used : used+n]
+		used += n
+		r.left -= uint64(n)
+		if r.op >= opClose {
+			r.nctl += copy(r.ctl[r.nctl:], piece)
+		} else if r.message == opText {
+			if len(r.msg)+n > maxText {
+				return used, &frameError{closeTooBig, "text frame is too long"}
+			}
+			r.msg = append(r.msg, piece...)
+		} else if n > 0 || r.left == 0 {
+			sink.binary(piece, r.left == 0 && r.fin)
+		}
+		if r.left > 0 {
+			return used, nil
+		}
+		if !r.finish(sink) {
+			return used, nil
+		}
+	}
+}
+
+// finish ends a frame whose body is complete. It reports false when the sink wants a pause.
+func (r *frameReader) finish(sink frameSink) bool {
+	r.body, r.nhead = false, 0
+	if r.op >= opClose {
+		n := r.nctl
+		r.nctl = 0
+		sink.control(r.op, r.ctl[:n])
+		return true
+	}
+	if !r.fin {
+		return true
+	}
+	text := r.message == opText
+	r.message = 0
+	if !text {
+		return true
+	}
+	msg := r.msg
+	if cap(msg) > 64<<10 {
+		r.msg = nil // a long message's memory is not kept for the rest of the call
+	} else {
+		r.msg = msg[:0]
+	}
+	return sink.text(msg)
+}
+
+// header reads up to the end of a frame's header.
+func (r *frameReader) header(p []byte) (int, error) {
+	used := 0
+	for used < len(p) {
+		r.head[r.nhead] = p[used]
+		r.nhead++
+		used++
+		if r.nhead < 2 {
+			continue
+		}
+		need := 2
+		switch r.head[1] & 0x7f {
+		case 126:
+			need = 4
+		case 127:
+			need = 10
+		}
+		if r.nhead == need {
+			return used, r.start(need)
+		}
+	}
+	return used, nil
+}
+
+func (r *frameReader) start(size int) error {
+	r.fin, r.op, r.body = r.head[0]&0x80 != 0, r.head[0]&0x0f, true
+	switch size {
+	case 2:
+		r.left = uint64(r.head[1] & 0x7f)
+	case 4:
+		r.left = uint64(binary.BigEndian.Uint16(r.head[2:]))
+	default:
+		r.left = binary.BigEndian.Uint64(r.head[2:])
+	}
+	switch {
+	case r.head[0]&0x70 != 0:
+		return &frameError{closeProtocol, "reserved bits are set"}
+	case r.head[1]&0x80 != 0:
+		return &frameError{closeProtocol, "server's frame is masked"}
+	case r.left > 1<<62:
+		return &frameError{closeProtocol, "frame length is out of range"}
+	}
+	switch r.op {
+	case opText, opBinary:
+		if r.message != 0 {
+			return &frameError{closeProtocol, "message begins inside another"}
+		}
+		r.message = r.op
+	case opContinuation:
+		if r.message == 0 {
+			return &frameError{closeProtocol, "continuation without a message"}
+		}
+	case opClose, opPing, opPong:
+		if !r.fin || r.left > 125 {
+			return &frameError{closeProtocol, "control frame is long or in pieces"}
+		}
+	default:
+		return &frameError{closeProtocol, fmt.Sprintf("opcode %#x is unknown", r.op)}
+	}
+	return nil
+}
+
+// appendFrame appends a client's frame, masked as RFC 6455 section 5.3 demands.
+func appendFrame(dst []byte, op byte, payload []byte) []byte {
+	n := len(payload)
+	switch {
+	case n < 126:
+		dst = append(dst, 0x80|op, 0x80|byte(n))
+	case n < 1<<16:
+		dst = append(dst, 0x80|op, 0x80|126, byte(n>>8), byte(n))
+	default:
+		dst = append(dst, 0x80|op, 0x80|127)
+		dst = binary.BigEndian.AppendUint64(dst, uint64(n))
+	}
+	key := rand.Uint32()
+	dst = binary.LittleEndian.AppendUint32(dst, key)
+	at := len(dst)
+	dst = append(dst, payload...)
+	maskBytes(dst[at:], key)
+	return dst
+}
+
+// maskBytes applies the key, whose first byte is the lowest, eight bytes at a time.
+func maskBytes(p []byte, key uint32) {
+	k := uint64(key)<<32 | uint64(key)
+	for len(p) >= 8 {
+		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(p)^k)
+		p = p[8:]
+	}
+	for i := range p {
+		p[i] ^= byte(key >> (8 * (i & 3)))
+	}
+}
+
+// closePayload is the body of a close frame; the reason is cut to what fits.
+func closePayload(code int, reason string) []byte {
+	b := binary.BigEndian.AppendUint16(nil, uint16(code))
+	return append(b, reason[:min(len(reason), 123)]...)
+}
+
+// closeCode reads the body of a close frame.
+func closeCode(payload []byte) int {
+	if len(payload) < 2 {
+		return closeNoStatus
+	}
+	return int(binary.BigEndian.Uint16(payload))
+}
