@@ -20,18 +20,18 @@ type EventType string
 
 // The events of the interface document, section 6.2.
 const (
-	EventCallStarted                   EventType = "call.started"
-	EventCallAnswered                  EventType = "call.answered"
-	EventCallEnded                     EventType = "call.ended"
-	EventCallDispositionSet            EventType = "call.disposition_set"
-	EventCallRecordingReady            EventType = "call.recording_ready"
-	EventCampaignPaused                EventType = "campaign.paused"
-	EventLeadCompleted                 EventType = "lead.completed"
-	EventAISessionStarted              EventType = "ai_session.started"
-	EventAISessionEnded                EventType = "ai_session.ended"
-	EventAISessionTransferredEventType           = "ai_session.transferred"
-	EventAISessionEscalated            EventType = "ai_session.escalated"
-	EventAISessionConference           EventType = "ai_session.conference_changed"
+	EventCallStarted          EventType = "call.started"
+	EventCallAnswered         EventType = "call.answered"
+	EventCallEnded            EventType = "call.ended"
+	EventCallDispositionSet   EventType = "call.disposition_set"
+	EventCallRecordingReady   EventType = "call.recording_ready"
+	EventCampaignPaused       EventType = "campaign.paused"
+	EventLeadCompleted        EventType = "lead.completed"
+	EventAISessionStarted     EventType = "ai_session.started"
+	EventAISessionEnded       EventType = "ai_session.ended"
+	EventAISessionTransferred EventType = "ai_session.transferred"
+	EventAISessionEscalated   EventType = "ai_session.escalated"
+	EventAISessionConference  EventType = "ai_session.conference_changed"
 )
 
 const (
