@@ -89,3 +89,34 @@ type CommandError struct {
 func (e *CommandError) Error() string {
 	return fmt.Sprintf("switchctl: switch refused %s: %s", e.Command, e.Reply)
 }
+
+// ErrorStatus is the HTTP status and the code that the control endpoint, and the AI's command_result, answer an error
+// of this package with; 500 for an error of another.
+func ErrorStatus(err error) (status int, code string) {
+	var (
+		state   *StateError
+		invalid *InvalidError
+		busy    *BusyError
+		sub     *SubprotocolError
+	)
+	switch {
+	case errors.Is(err, ErrSessionTerminated), errors.Is(err, ErrCallEnded):
+		return 409, "AISessionTerminated"
+	case errors.As(err, &state):
+		if state.Code != "" {
+			return 409, state.Code
+		}
+		return 409, "InvalidCallState"
+	case errors.As(err, &invalid):
+		return 422, "validation_error"
+	case errors.As(err, &sub):
+		return 424, "SubprotocolMismatch"
+	case errors.As(err, &busy):
+		return 429, "max_concurrent"
+	case errors.Is(err, ErrMailboxFull):
+		return 429, "rate_limited"
+	case errors.Is(err, ErrLinkDown), errors.Is(err, ErrDraining), errors.Is(err, ErrTimeout):
+		return 503, "switch_unavailable"
+	}
+	return 500, "internal_error"
+}

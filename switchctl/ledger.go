@@ -7,11 +7,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// ledger is what calls are written to. Every method is one transaction, and doing it twice changes nothing.
+// ledger is what calls are written to. Every method is one transaction; after one whose commit is unknown it may be done
+// twice, which changes no row.
 // An error that is store.ErrUnavailable is tried again by the call's journal.
 type ledger interface {
 	Ringing(ctx context.Context, call db.Call, at time.Time) error
@@ -26,8 +26,8 @@ type ledger interface {
 	StartSession(ctx context.Context, s sessionStart) (sessionGrant, error)
 	// ResumeSession reads what a session needs that outlived a crash.
 	ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (sessionGrant, error)
-	// SessionOpened commits ai_session.started.
-	SessionOpened(ctx context.Context, call db.Call, session db.AiSession) error
+	// SessionOpened commits ai_session.started, and the recording that has begun at path.
+	SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error
 	// EndSession commits the outcome with ai_session.transferred, when it was, and ai_session.ended.
 	EndSession(ctx context.Context, call db.Call, end sessionEnd) error
 	AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbackToken) error
@@ -132,9 +132,6 @@ type closing struct {
 	call    db.Call
 	record  finalRecord
 	outcome sessionOutcome // of a session that is still active
-	// recorded is the media server's file, when there is one; recordErr says why it is not whole.
-	recorded  *media.RecordingInfo
-	recordErr string
 }
 
 // openCall is a call that a controller before us, or we, did not close.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
 // errAgentBusy says that a voice agent's max_concurrent is reached.
@@ -100,6 +101,9 @@ func (l *pgLedger) Close(ctx context.Context, c closing) error {
 			return err
 		}
 		rec := c.record
+		if rec.AnswerTime == nil {
+			rec.AnswerTime = before.AnswerTime // an answer that was committed is a fact
+		}
 		if rec.AnswerTime != nil && before.AnswerTime == nil {
 			if err := emitAnswered(ctx, tx, before, *rec.AnswerTime, lead); err != nil {
 				return err
@@ -122,7 +126,7 @@ func (l *pgLedger) Close(ctx context.Context, c closing) error {
 		if err := emitEnded(ctx, tx, row, lead); err != nil {
 			return err
 		}
-		if err := finishRecording(ctx, tx, row, c); err != nil {
+		if err := recordings.Finish(ctx, tx, row.TenantID, row.ID); err != nil {
 			return err
 		}
 		return l.handler.Ended(ctx, tx, row)

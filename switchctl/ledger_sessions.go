@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
 func (l *pgLedger) StartSession(ctx context.Context, s sessionStart) (sessionGrant, error) {
@@ -133,8 +134,13 @@ func (l *pgLedger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *
 	return nil
 }
 
-func (l *pgLedger) SessionOpened(ctx context.Context, call db.Call, session db.AiSession) error {
+func (l *pgLedger) SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		if recording != "" {
+			if err := recordings.Begin(ctx, tx, call.TenantID, call.ID, recording, true); err != nil {
+				return err
+			}
+		}
 		return emitSessionStarted(ctx, tx, call, session)
 	})
 }
@@ -185,5 +191,11 @@ func (l *pgLedger) AppendLog(ctx context.Context, call db.Call, session uuid.UUI
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		_, err := tx.Q.SessionAppendLog(ctx, raw, call.TenantID, session)
 		return err
+	})
+}
+
+func (l *pgLedger) AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return recordings.AddPart(ctx, tx, call.TenantID, call.ID, path, offset)
 	})
 }

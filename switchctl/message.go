@@ -1,6 +1,8 @@
 package switchctl
 
 import (
+	"time"
+
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -42,7 +44,7 @@ type jobDone struct {
 	job jobKind
 	// attempt numbers the originates of a call, one for each route.
 	attempt int
-	body string
+	body    string
 	// err is set when the reply can't come any more, or the command was refused or never sent.
 	err error
 	// unsent is true when the switch certainly has not taken the command.
@@ -99,6 +101,8 @@ func (socketDown) essential() bool { return true }
 // channelFound is the result of a look at the switch: the caller's channel lives.
 type channelFound struct {
 	answered bool
+	// answeredAt is zero when the switch doesn't tell.
+	answeredAt time.Time
 	// generation of the host link that was asked.
 	generation uint64
 }
@@ -202,7 +206,7 @@ type mediaEvent struct {
 	ev    media.Event
 }
 
-func (mediaEvent) name() string    { return "media event" }
+func (mediaEvent) name() string { return "media event" }
 
 func (m mediaEvent) essential() bool {
 	switch m.ev.(type) {
@@ -253,3 +257,9 @@ type letGo struct{}
 
 func (letGo) name() string    { return "let go" }
 func (letGo) essential() bool { return true }
+
+// begin starts the dialing of an outbound call.
+type begin struct{}
+
+func (begin) name() string    { return "begin" }
+func (begin) essential() bool { return true }

@@ -1,0 +1,309 @@
+package switchctl
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	directionInbound  = "inbound"
+	directionOutbound = "outbound"
+)
+
+// state of a call, as its actor runs it.
+type state int
+
+const (
+	stateDialing state = iota
+	stateRinging
+	stateAnswered
+	stateAgentConnected
+	// stateClosing is completed or failed, while the final record is being committed.
+	stateClosing
+	stateDone
+)
+
+func (s state) String() string {
+	switch s {
+	case stateDialing:
+		return StatusDialing
+	case stateRinging:
+		return StatusRinging
+	case stateAnswered:
+		return StatusAnswered
+	case stateAgentConnected:
+		return StatusAgentConnected
+	case stateClosing:
+		return "closing"
+	case stateDone:
+		return "closed"
+	}
+	return "unknown"
+}
+
+// actor runs one call. All fields below the line belong to its goroutine.
+type actor struct {
+	c      *Controller
+	id     uuid.UUID
+	tenant uuid.UUID
+	// channel is the caller's channel UUID.
+	channel string
+	box     *mailbox
+	journal journal
+	log     *slog.Logger
+	// done is closed when the actor has ended.
+	done chan struct{}
+
+	// ---
+	state  state
+	call   db.Call
+	timers map[timerKind]armedTimer
+	serial uint64
+
+	dial     dialProgress
+	inbound  bool
+	sock     socket
+	answerAt *time.Time
+	// killCause is set once we have decided to end the call.
+	killCause string
+	waiters   []chan<- error // of Leg.Answer
+
+	// stopHandler ends the context of AnswerHandler.Answered; nil before it runs.
+	stopHandler context.CancelFunc
+	// handled is true when AnswerHandler.Answered has run for this call, here or before a restart.
+	handled bool
+
+	ai       *aiSession
+	transfer *transfer
+	// recovered is true for a call that was found again and whose channel has not been seen yet.
+	recovered bool
+	reattach  int // uuid_transfer to rm_reattach without a socket so far
+
+	final finalRecord
+}
+
+func (c *Controller) newActor(call db.Call, channel string) *actor {
+	return &actor{
+		c: c, id: call.ID, tenant: call.TenantID, channel: channel, box: newMailbox(), call: call,
+		log:  c.log.With("call_id", call.ID.String()),
+		done: make(chan struct{}), timers: map[timerKind]armedTimer{}, inbound: call.Direction == directionInbound,
+		answerAt: call.AnswerTime,
+	}
+}
+
+// run owns the call until its record is committed, or until the controller lets go of it.
+func (a *actor) run(ctx context.Context) {
+	defer close(a.done)
+	defer a.leave()
+	for a.state != stateDone {
+		select {
+		case <-a.box.ready:
+		case <-ctx.Done():
+			return
+		}
+		for _, m := range a.box.take() {
+			if a.state == stateDone {
+				a.refuse(m, ErrCallEnded)
+				continue
+			}
+			a.state = a.step(ctx, m)
+		}
+	}
+}
+
+// leave ends what the actor has started, in this order: timers, handler, waiting callers, registry.
+func (a *actor) leave() {
+	for kind := range a.timers {
+		a.disarm(kind)
+	}
+	if a.stopHandler != nil {
+		a.stopHandler()
+	}
+	a.answerWaiters(ErrCallEnded)
+	if a.ai != nil {
+		a.ai.answer(OutcomeEnded, ErrCallEnded)
+	}
+	a.c.registry.remove(a)
+	for _, m := range a.box.close() {
+		a.refuse(m, ErrCallEnded)
+	}
+}
+
+// step gives one message to the state's function. A panic is counted and ends the call, not the process.
+func (a *actor) step(ctx context.Context, m message) (next state) {
+	defer func() {
+		if r := recover(); r != nil {
+			a.c.metrics.panics.Inc()
+			a.log.ErrorContext(ctx, "panic in a call", "panic", fmt.Sprint(r), "message", m.name(), "stack", string(debug.Stack()))
+			a.refuse(m, &StateError{State: a.state.String(), Event: m.name(), Detail: "internal error"})
+			next = a.state
+			if a.killCause == "" {
+				a.kill(ctx, CauseTemporaryFailure)
+			}
+		}
+	}()
+	var err error
+	switch a.state {
+	case stateDialing:
+		next, err = a.dialing(ctx, m)
+	case stateRinging:
+		next, err = a.ringing(ctx, m)
+	case stateAnswered:
+		next, err = a.answered(ctx, m)
+	case stateAgentConnected:
+		next, err = a.agentConnected(ctx, m)
+	case stateClosing:
+		next, err = a.closing(ctx, m)
+	case stateDone:
+		return stateDone
+	}
+	if err != nil {
+		a.reject(ctx, m, err)
+	}
+	return next
+}
+
+// reject tells whoever waits for m that the state did not take it.
+func (a *actor) reject(ctx context.Context, m message, err error) {
+	a.c.metrics.rejected.Inc()
+	a.log.DebugContext(ctx, "event is not taken", "event", m.name(), "state", a.state.String(), "error", err)
+	a.refuse(m, err)
+}
+
+// refuse answers a command with err; other messages have nobody waiting, but may carry what must be closed.
+func (a *actor) refuse(m message, err error) {
+	switch m := m.(type) {
+	case hangupCommand:
+		m.reply <- err
+	case answerCommand:
+		m.reply <- err
+	case connectCommand:
+		m.reply <- connectResult{outcome: OutcomeFailed, err: err}
+	case controlCommand:
+		m.reply <- controlResult{err: err}
+	case socketUp:
+		closeQuietly(m.sock)
+	case sessionOpened:
+		if m.media != nil {
+			a.c.goes.Go(func() { m.media.Close(media.CloseHangup) })
+		}
+	case transferAdmitted:
+		if m.err == nil {
+			a.c.releaseLate(a, m.adm)
+		}
+	}
+}
+
+// post sends a message to the actor itself; one that comes too late is dealt with as refused.
+func (a *actor) post(m message) {
+	if err := a.box.put(m); err != nil {
+		a.refuse(m, err)
+	}
+}
+
+// notTaken is the typed error of an event that a state rejects.
+func (a *actor) notTaken(m message) error {
+	return &StateError{State: a.state.String(), Event: m.name()}
+}
+
+func (a *actor) answerWaiters(err error) {
+	for _, w := range a.waiters {
+		w <- err
+	}
+	a.waiters = nil
+}
+
+func closeQuietly(s socket) {
+	if s != nil {
+		_ = s.Close() // its reader reports how it ended
+	}
+}
+
+// timerKind names the timers of a call.
+type timerKind int
+
+const (
+	// timerOriginate: the originate had to be decided by now.
+	timerOriginate timerKind = iota
+	// timerRefused: an originate was refused, and its channel's end, if it has one, had to be seen by now.
+	timerRefused
+	// timerReroute: the channel of the route before had to be gone by now.
+	timerReroute
+	// timerSocket: an answered call had to have its socket by now.
+	timerSocket
+	// timerKill: a call that we ended had to be gone by now.
+	timerKill
+	// timerLeg: the media leg had to be up by now.
+	timerLeg
+	// timerRefresh: the callback token is due for its successor.
+	timerRefresh
+	// timerSession: the AI session has reached its limit.
+	timerSession
+	// timerTransfer: the transfer's second leg had to be decided by now.
+	timerTransfer
+)
+
+func (k timerKind) String() string {
+	switch k {
+	case timerOriginate:
+		return "originate"
+	case timerRefused:
+		return "refused"
+	case timerReroute:
+		return "reroute"
+	case timerSocket:
+		return "socket"
+	case timerKill:
+		return "kill"
+	case timerLeg:
+		return "leg"
+	case timerRefresh:
+		return "token_refresh"
+	case timerSession:
+		return "session_limit"
+	case timerTransfer:
+		return "transfer"
+	}
+	return "unknown"
+}
+
+type armedTimer struct {
+	timer  Timer
+	serial uint64
+}
+
+// arm sets a timer, in place of one of the same kind.
+func (a *actor) arm(kind timerKind, d time.Duration) {
+	a.disarm(kind)
+	a.serial++
+	serial := a.serial
+	a.timers[kind] = armedTimer{
+		timer:  a.c.clock.AfterFunc(max(0, d), func() { a.post(timerFired{timer: kind, serial: serial}) }),
+		serial: serial,
+	}
+}
+
+func (a *actor) disarm(kind timerKind) {
+	if t, ok := a.timers[kind]; ok {
+		t.timer.Stop()
+		delete(a.timers, kind)
+	}
+}
+
+// due reports whether a firing is of the timer that is armed now, and disarms it.
+func (a *actor) due(m timerFired) bool {
+	t, ok := a.timers[m.timer]
+	if !ok || t.serial != m.serial {
+		return false
+	}
+	delete(a.timers, m.timer)
+	return true
+}

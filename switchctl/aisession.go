@@ -1,0 +1,422 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+const (
+	// socketReconnect is how long a broken AI socket is dialed again.
+	socketReconnect = 5 * time.Second
+	// legPatience is how long a media leg may take to come up; legRetry is the pause before the next try.
+	legPatience  = 4 * time.Second
+	legRetry     = 300 * time.Millisecond
+	legGone      = 1500 * time.Millisecond
+	maxBridges   = 6
+	mediaSilence = 10 * time.Second
+
+	actionHangup = "hangup"
+)
+
+// phase of an AI session.
+type phase int
+
+const (
+	phaseOpening phase = iota // row and socket are on their way
+	phaseOpen                 // the AI's socket is up
+	phaseEnded
+)
+
+// aiSession is a call's voice agent. All fields belong to the actor's goroutine.
+type aiSession struct {
+	id     uuid.UUID
+	phase  phase
+	agent  db.VoiceAgent
+	grant  sessionGrant
+	media  mediaSession
+	format media.AudioFormat
+	// resumed: the session outlived a crash and is dialed again.
+	resumed bool
+	granted bool
+	// legUp: caller and session hear each other. bridging: the switch was asked to bridge them.
+	legUp    bool
+	bridging bool
+	bridges  int
+	outcome  sessionOutcome
+	// closeReason is what the AI is told. A caller who is being hung up goes first: closing the media leg before would
+	// send it to rm_reattach, so the socket is closed when the call's end is seen.
+	closeReason media.CloseReason
+	// cancelOpen ends the dial of the AI's socket.
+	cancelOpen context.CancelFunc
+	reply      chan<- connectResult
+	// opening: sessionOpened is still to come.
+	opening bool
+	// partDone: the recording was finished when the call was transferred.
+	partDone bool
+}
+
+// live reports whether a session is open, or about to be.
+func (s *aiSession) live() bool { return s != nil && s.phase != phaseEnded }
+
+// answer tells Leg.ConnectVoiceAgent how it went, once.
+func (s *aiSession) answer(outcome Outcome, err error) {
+	if s.reply != nil {
+		s.reply <- connectResult{outcome: outcome, err: err}
+		s.reply = nil
+	}
+}
+
+// shutdown closes the AI's socket and the media leg; the session itself goes on after a restart.
+func (s *aiSession) shutdown(a *actor) {
+	if s.cancelOpen != nil {
+		s.cancelOpen()
+	}
+	if m := s.media; m != nil && s.phase != phaseEnded {
+		a.c.goes.Go(func() { m.Close(media.CloseShutdown) })
+	}
+}
+
+// connect starts an AI session on the caller's leg.
+func (a *actor) connect(ctx context.Context, m connectCommand) (state, error) {
+	switch {
+	case a.killCause != "":
+		return a.state, ErrCallEnded
+	case a.ai != nil && a.ai.phase != phaseEnded:
+		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "an AI session is on the call"}
+	case a.transfer.bridged():
+		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "the call was transferred"}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return a.state, err
+	}
+	now := a.c.clock.Now().UTC()
+	token, err := mintToken(a.c.cfg.TokenKey, a.tenant, a.id, now, tokenLifeOf(m.agent.TokenLifetime))
+	if err != nil {
+		return a.state, err
+	}
+	a.ai = &aiSession{id: id, agent: m.agent, reply: m.reply}
+	start := sessionStart{call: a.call, agent: m.agent, id: id, at: now, token: token}
+	a.record(ctx, "session start", func(ctx context.Context) error {
+		grant, err := a.c.ledger.StartSession(ctx, start)
+		if err == nil {
+			a.post(sessionGranted{grant: grant})
+		}
+		return err
+	}, func(err error) {
+		if err != nil {
+			a.post(sessionGranted{err: err})
+		}
+	})
+	return a.state, nil
+}
+
+// granted: the session's row is written; its socket can be dialed.
+func (a *actor) granted(ctx context.Context, m sessionGranted) (state, error) {
+	s := a.ai
+	if s == nil || s.phase != phaseOpening {
+		return a.state, a.notTaken(m)
+	}
+	switch {
+	case errors.Is(m.err, errAgentBusy):
+		a.ai = nil
+		s.answer(OutcomeBusy, nil)
+		return a.state, nil
+	case m.err != nil:
+		a.log.ErrorContext(ctx, "AI session could not be written", "error", m.err)
+		s.phase = phaseEnded
+		s.answer(OutcomeFailed, m.err)
+		a.kill(ctx, CauseServiceUnavailable)
+		return a.state, nil
+	}
+	s.grant, s.agent, s.granted = m.grant, m.grant.agent, true
+	sub := s.agent.Subprotocol
+	if sub == "" {
+		sub = media.SubprotocolAlpha
+	}
+	if !slices.Contains(a.c.cfg.Subprotocols, sub) {
+		a.log.ErrorContext(ctx, "voice agent's subprotocol is not served by this host", "subprotocol", sub)
+		a.endSession(ctx, sessionError, nil, media.CloseError)
+		s.answer(OutcomeFailed, &SubprotocolError{Subprotocol: sub})
+		a.kill(ctx, CauseServiceUnavailable)
+		return a.state, nil
+	}
+	spec, err := a.sessionSpec(sub)
+	if err != nil {
+		a.log.ErrorContext(ctx, "voice agent can't be dialed", "voice_agent_id", s.agent.ID.String(), "error", err)
+		return a.openFailed(ctx, err), nil
+	}
+	a.open(ctx, spec)
+	return a.state, nil
+}
+
+// sessionSpec describes the session to the media server.
+func (a *actor) sessionSpec(subprotocol string) (media.SessionSpec, error) {
+	s := a.ai
+	metadata, format, err := a.c.metadata(a.call, s.grant)
+	if err != nil {
+		return media.SessionSpec{}, err
+	}
+	s.format = format
+	spec := media.SessionSpec{
+		ID: s.id.String(), CallID: a.id.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
+		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, Reconnected: s.resumed,
+		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
+	}
+	if a.answerAt != nil {
+		spec.Recording = &media.RecordingSpec{Path: a.c.recordPath(a.id), Start: *a.answerAt, Append: s.resumed}
+	}
+	return spec, nil
+}
+
+func (c *Controller) recordPath(call uuid.UUID) string {
+	return filepath.Join(c.cfg.RecordDir, call.String()+".wav")
+}
+
+// open dials the AI's socket beside the actor. A session that outlived a crash is dialed for as long as one whose socket
+// broke.
+func (a *actor) open(ctx context.Context, spec media.SessionSpec) {
+	s := a.ai
+	ctx, s.cancelOpen = context.WithCancel(ctx)
+	cancel, resumed := s.cancelOpen, s.resumed
+	s.opening = true
+	a.c.goes.Go(func() {
+		defer cancel()
+		deadline := a.c.clock.Now().Add(socketReconnect)
+		for {
+			session, err := a.c.media.Open(ctx, spec)
+			if err != nil && resumed && ctx.Err() == nil && a.c.clock.Now().Before(deadline) &&
+				a.c.pause(ctx, 200*time.Millisecond) == nil {
+				continue
+			}
+			a.post(sessionOpened{media: session, err: err})
+			return
+		}
+	})
+}
+
+// opened: the AI's socket is up, or was refused.
+func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
+	s := a.ai
+	if s != nil {
+		s.opening = false
+	}
+	if s == nil || s.phase != phaseOpening {
+		return a.state, a.notTaken(m)
+	}
+	if m.err != nil {
+		a.log.ErrorContext(ctx, "voice agent's socket did not open", "voice_agent_id", s.agent.ID.String(), "error", m.err)
+		return a.openFailed(ctx, m.err), nil
+	}
+	s.phase, s.media = phaseOpen, m.media
+	a.c.goes.Go(func() { a.pump(m.media) })
+	if !s.resumed {
+		call, session, path := a.call, s.grant.session, ""
+		if a.answerAt != nil {
+			path = a.c.recordPath(a.id)
+		}
+		a.record(ctx, "session opened", func(ctx context.Context) error {
+			return a.c.ledger.SessionOpened(ctx, call, session, path)
+		}, nil)
+	} else {
+		a.c.metrics.recovered.WithLabelValues("resumed").Inc()
+	}
+	age := a.c.clock.Now().Sub(s.grant.session.StartedAt)
+	a.arm(timerSession, sessionLimit-age)
+	if s.agent.TokenLifetime != lifetimeSocket {
+		a.arm(timerRefresh, tokenRefreshAt-age)
+	}
+	a.tryBridge(ctx)
+	return a.state, nil
+}
+
+// openFailed ends a session whose socket did not open; ws_disconnect_action applies, with the true cause.
+func (a *actor) openFailed(ctx context.Context, err error) state {
+	s := a.ai
+	a.endSession(ctx, sessionError, nil, media.CloseError)
+	s.answer(OutcomeFailed, err)
+	a.disconnectAction(ctx, CauseServiceUnavailable)
+	return a.state
+}
+
+// pump brings the session's events to the actor's mailbox.
+func (a *actor) pump(m mediaSession) {
+	for ev := range m.Events() {
+		err := a.box.put(mediaEvent{media: m, ev: ev})
+		if errors.Is(err, ErrMailboxFull) {
+			a.c.metrics.dropped.Inc()
+			if text, ok := ev.(media.Text); ok && text.Type == "command" {
+				a.commandResult(m, text.ID, nil, err)
+			}
+		}
+	}
+}
+
+// tryBridge leads the caller to the session once both are there.
+func (a *actor) tryBridge(ctx context.Context) {
+	s := a.ai
+	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || a.sock == nil || a.killCause != "" ||
+		a.transfer.bridging() || a.transfer.bridged() {
+		return
+	}
+	s.bridges++
+	arg, err := a.c.mediaBridge(a.id.String(), s.id.String(), a.c.media.SIPAddr())
+	if err != nil {
+		a.log.ErrorContext(ctx, "media leg can't be dialed", "error", err)
+		a.sessionBroke(ctx, sessionError, CauseTemporaryFailure)
+		return
+	}
+	s.bridging = true
+	a.arm(timerLeg, legPatience)
+	a.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})
+}
+
+// bridgeRefused: the bridge could not be asked for; the socket is most likely closing, and a new one comes.
+func (a *actor) bridgeRefused(ctx context.Context, _ bridgeFailed) (state, error) {
+	if a.ai.live() && a.ai.bridging {
+		a.ai.bridging = false
+		a.arm(timerLeg, legRetry)
+	}
+	return a.state, nil
+}
+
+// legDue: the media leg had to be up by now.
+func (a *actor) legDue(ctx context.Context) (state, error) {
+	s := a.ai
+	if !s.live() || s.legUp || a.killCause != "" || a.transfer.bridging() || a.transfer.bridged() {
+		return a.state, nil
+	}
+	if s.bridges >= maxBridges {
+		a.log.ErrorContext(ctx, "media leg does not come up", "tries", s.bridges)
+		return a.sessionBroke(ctx, sessionError, CauseTemporaryFailure), nil
+	}
+	s.bridging = false
+	if a.sock == nil {
+		a.takeBack(ctx)
+		a.arm(timerLeg, legPatience)
+		return a.state, nil
+	}
+	a.tryBridge(ctx)
+	return a.state, nil
+}
+
+// mediaLegEvent is an event of the switch's leg to the session. Its end while no bridge stood means that it was refused.
+func (a *actor) mediaLegEvent(ctx context.Context, m channelEvent) (state, error) {
+	s := a.ai
+	if m.ev.Name() != evHangupComplete || !s.live() {
+		return a.state, nil
+	}
+	if s.bridging && !s.legUp {
+		a.log.WarnContext(ctx, "media leg failed", "hangup_cause", m.ev.Get("Hangup-Cause"))
+		s.bridging = false
+		a.arm(timerLeg, legRetry)
+	}
+	return a.state, nil
+}
+
+// legAnswered: caller and voice agent hear each other.
+func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
+	s := a.ai
+	s.legUp, s.bridging, s.bridges = true, false, 0
+	a.disarm(timerLeg)
+	if a.state != stateAnswered {
+		return a.state
+	}
+	if at.IsZero() {
+		at = a.c.clock.Now()
+	}
+	at = at.UTC()
+	a.call.AgentConnectTime = &at
+	call := a.call
+	a.record(ctx, "agent connected", func(ctx context.Context) error {
+		return a.c.ledger.AgentConnected(ctx, call, at)
+	}, nil)
+	return stateAgentConnected
+}
+
+// legEnded: the media leg is gone. As a rule the caller has hung up and its end follows; if the call lives, it comes
+// back by transfer_after_bridge, or is taken back.
+func (a *actor) legEnded() {
+	a.ai.legUp, a.ai.bridging = false, false
+	a.arm(timerLeg, legGone)
+}
+
+// sessionBroke ends a session that can't go on; the call follows ws_disconnect_action.
+func (a *actor) sessionBroke(ctx context.Context, outcome sessionOutcome, cause string) state {
+	reason := media.CloseError
+	if outcome == sessionTimeout {
+		reason = media.CloseTimeout
+	} else if outcome == sessionHangup {
+		reason = media.CloseHangup
+	}
+	a.disconnectAction(ctx, cause)
+	a.endSession(ctx, outcome, nil, reason)
+	return a.state
+}
+
+// disconnectAction is what the voice agent's record says of a lost socket.
+func (a *actor) disconnectAction(ctx context.Context, cause string) {
+	if a.ai != nil && a.ai.agent.WsDisconnectAction != actionHangup && a.ai.agent.WsDisconnectAction != "" {
+		a.log.WarnContext(ctx, "no agent queue on this host, hanging up",
+			"ws_disconnect_action", a.ai.agent.WsDisconnectAction)
+	}
+	a.kill(ctx, cause)
+}
+
+func (a *actor) sessionExpired(ctx context.Context) state {
+	if !a.ai.live() {
+		return a.state
+	}
+	a.log.InfoContext(ctx, "AI session has reached its limit", "limit", sessionLimit)
+	return a.sessionBroke(ctx, sessionTimeout, CauseNormalClearing)
+}
+
+// endSession ends the session in the ledger and closes its socket.
+func (a *actor) endSession(ctx context.Context, outcome sessionOutcome, final json.RawMessage, reason media.CloseReason) {
+	a.endSessionWith(ctx, sessionEnd{outcome: outcome, final: final, at: a.c.clock.Now().UTC()}, reason)
+}
+
+func (a *actor) endSessionWith(ctx context.Context, end sessionEnd, reason media.CloseReason) {
+	s := a.ai
+	if !s.live() {
+		return
+	}
+	s.phase, s.outcome = phaseEnded, end.outcome
+	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession} {
+		a.disarm(k)
+	}
+	if s.cancelOpen != nil {
+		s.cancelOpen()
+	}
+	a.c.metrics.sessions.WithLabelValues(string(end.outcome)).Inc()
+	s.closeReason = reason
+	if a.killCause == "" {
+		a.closeMedia()
+	}
+	if s.granted || s.resumed {
+		end.session, end.revoke = s.id, s.agent.TokenLifetime == lifetimeSocket
+		call := a.call
+		a.record(ctx, "session end", func(ctx context.Context) error { return a.c.ledger.EndSession(ctx, call, end) }, nil)
+	}
+	s.answer(OutcomeEnded, nil)
+}
+
+// closeMedia closes the socket and the media leg of a session that has ended.
+func (a *actor) closeMedia() {
+	s := a.ai
+	if s == nil || s.media == nil || s.phase != phaseEnded {
+		return
+	}
+	m, reason := s.media, s.closeReason
+	a.c.goes.Go(func() { m.Close(reason) })
+}

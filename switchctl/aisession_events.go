@@ -1,0 +1,172 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/ringmaster/ringmaster/media"
+)
+
+// mediaReport is an event of the session's socket or leg.
+func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
+	s := a.ai
+	if s == nil || s.media != m.media || s.phase == phaseEnded {
+		return a.state, nil // of a session that is over
+	}
+	switch ev := m.ev.(type) {
+	case media.LegAnswered:
+		return a.legAnswered(ctx, ev.At), nil
+	case media.LegEnded:
+		if !a.transfer.bridging() {
+			a.legEnded()
+		}
+	case media.LegSilent:
+		a.log.WarnContext(ctx, "media leg is silent", "for", ev.For)
+	case media.SocketBroken:
+		a.log.WarnContext(ctx, "voice agent's socket broke, dialing it again", "error", ev.Err)
+	case media.SocketReconnected:
+		a.log.InfoContext(ctx, "voice agent's socket is back")
+	case media.SocketClosed:
+		return a.socketClosed(ctx, ev), nil
+	case media.Text:
+		return a.textFrame(ctx, ev)
+	case media.DTMF:
+		// The media server tells the AI by itself.
+	case media.RecordingFailed:
+		a.log.ErrorContext(ctx, "recording failed, the call goes on", "error", ev.Err)
+	default:
+		return a.state, a.notTaken(m)
+	}
+	return a.state, nil
+}
+
+// socketClosed: the AI closed its socket, or it broke for good.
+func (a *actor) socketClosed(ctx context.Context, ev media.SocketClosed) state {
+	if a.transfer.bridging() {
+		return a.state // the caller is on the way to somebody else
+	}
+	outcome := sessionError
+	if ev.Clean {
+		outcome = sessionHangup
+	}
+	a.log.InfoContext(ctx, "voice agent's socket is closed", "code", ev.Code, "clean", ev.Clean, "error", ev.Err)
+	return a.sessionBroke(ctx, outcome, CauseNormalClearing)
+}
+
+// textFrame is a text frame of the AI that the call acts on.
+func (a *actor) textFrame(ctx context.Context, t media.Text) (state, error) {
+	switch t.Type {
+	case "disconnect":
+		a.hangupSession(ctx, nil)
+	case "json":
+		a.appendLog(ctx, "json", t.Data, "ai", nil)
+	case "transfer":
+		var req ControlRequest
+		if err := json.Unmarshal(t.Data, &req); err != nil {
+			a.transferFailed(ctx, req, "INVALID_FRAME")
+			return a.state, nil
+		}
+		req.Event, req.Source = VerbTransfer, "ai"
+		if err := a.startTransfer(ctx, req, nil); err != nil {
+			a.transferFailed(ctx, req, failureCause(err))
+		}
+	case "command":
+		a.commandFrame(ctx, t)
+	default:
+		a.log.WarnContext(ctx, "text frame of the voice agent is not understood", "type", t.Type)
+	}
+	return a.state, nil
+}
+
+// commandFrame runs a verb that the AI sent over its socket; the answer goes back as command_result.
+func (a *actor) commandFrame(ctx context.Context, t media.Text) {
+	m := a.ai.media
+	var req ControlRequest
+	if err := json.Unmarshal(t.Data, &req); err != nil || req.Event == "" {
+		a.commandResult(m, t.ID, nil, &InvalidError{Field: "event", Message: "a control body with an event is needed"})
+		return
+	}
+	req.Source = "ai"
+	reply := make(chan controlResult, 1)
+	a.runVerb(ctx, controlCommand{req: req, reply: reply})
+	a.c.goes.Go(func() {
+		select {
+		case r := <-reply:
+			a.commandResult(m, t.ID, r.result, r.err)
+		case <-a.done:
+		case <-ctx.Done():
+		}
+	})
+}
+
+func (a *actor) commandResult(m mediaSession, id string, result map[string]any, err error) {
+	r := media.CommandResult{ID: id, OK: err == nil, Status: 200}
+	if err != nil {
+		var code string
+		r.Status, code = ErrorStatus(err)
+		r.Error = map[string]any{"code": code, "detail": err.Error()}
+	} else {
+		if result == nil {
+			result = map[string]any{}
+		}
+		r.Result = result
+	}
+	if err := m.SendCommandResult(r); err != nil {
+		a.log.Debug("command result could not be sent", "error", err)
+	}
+}
+
+// hangupSession ends the session and the call, as the AI or the customer asked for.
+func (a *actor) hangupSession(ctx context.Context, metadata json.RawMessage) {
+	final := finalMetadata("hangup", nil, metadata)
+	a.kill(ctx, CauseNormalClearing)
+	a.endSession(ctx, sessionHangup, final, media.CloseDisconnect)
+}
+
+func finalMetadata(action string, facts *transferFacts, metadata json.RawMessage) json.RawMessage {
+	final := map[string]any{"action": action, "metadata": orNull(metadata)}
+	if facts != nil {
+		final["destination_type"], final["destination"] = facts.destinationType, facts.destination
+	}
+	raw, err := json.Marshal(final)
+	if err != nil {
+		return nil // metadata was valid JSON when it was decoded
+	}
+	return raw
+}
+
+// refreshToken mints the token that follows at minute 25.
+func (a *actor) refreshToken(ctx context.Context) {
+	if !a.ai.live() {
+		return
+	}
+	token, err := mintToken(a.c.cfg.TokenKey, a.tenant, a.id, a.c.clock.Now(), tokenLife)
+	if err != nil {
+		a.log.ErrorContext(ctx, "callback token could not be minted", "error", err)
+		return
+	}
+	call, session := a.call, a.ai.id
+	a.record(ctx, "token", func(ctx context.Context) error {
+		return a.c.ledger.AddToken(ctx, call, session, token)
+	}, func(err error) { a.post(tokenMinted{token: token, err: err}) })
+}
+
+// tokenReady tells the AI its new token; a socket that is dialed again shows it in its metadata.
+func (a *actor) tokenReady(ctx context.Context, m tokenMinted) (state, error) {
+	s := a.ai
+	if m.err != nil || !s.live() || s.media == nil {
+		return a.state, nil
+	}
+	s.grant.token = m.token
+	if metadata, _, err := a.c.metadata(a.call, s.grant); err == nil {
+		s.media.UpdateMetadata(metadata)
+	}
+	err := s.media.SendText("token_refresh", map[string]any{
+		"service_callback_token": m.token.wire(), "expires_at": m.token.expiresAt.Format(time.RFC3339),
+	})
+	if err != nil {
+		a.log.WarnContext(ctx, "token refresh could not be sent", "error", err)
+	}
+	return a.state, nil
+}

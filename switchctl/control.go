@@ -1,0 +1,185 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/google/uuid"
+)
+
+// Control runs a verb on a call's AI session. The result is never nil without an error. Errors: store.ErrNotFound,
+// [ErrSessionTerminated], [*StateError], [*InvalidError], [ErrMailboxFull], [ErrLinkDown], and those of the gate for a
+// transfer.
+func (c *Controller) Control(ctx context.Context, tenantID, callID uuid.UUID, req ControlRequest) (map[string]any, error) {
+	a := c.registry.call(callID)
+	if a == nil || a.tenant != tenantID {
+		if _, _, err := c.ledger.CallState(ctx, tenantID, callID); err != nil {
+			return nil, err
+		}
+		return nil, ErrSessionTerminated
+	}
+	reply := make(chan controlResult, 1)
+	if err := a.box.put(controlCommand{req: req, reply: reply}); err != nil {
+		if errors.Is(err, ErrCallEnded) {
+			return nil, ErrSessionTerminated
+		}
+		return nil, err
+	}
+	select {
+	case r := <-reply:
+		return r.result, terminated(r.err)
+	case <-a.done:
+		select {
+		case r := <-reply:
+			return r.result, terminated(r.err)
+		default:
+			return nil, ErrSessionTerminated
+		}
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// terminated is ErrCallEnded as verbs know it.
+func terminated(err error) error {
+	if errors.Is(err, ErrCallEnded) {
+		return ErrSessionTerminated
+	}
+	return err
+}
+
+// Hangup ends a call with a switch cause. store.ErrNotFound: the tenant has no such call; [ErrCallEnded]: it is over.
+func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error {
+	a := c.registry.call(callID)
+	if a == nil || a.tenant != tenantID {
+		if _, _, err := c.ledger.CallState(ctx, tenantID, callID); err != nil {
+			return err
+		}
+		return ErrCallEnded
+	}
+	return a.ask(ctx, func(reply chan<- error) message { return hangupCommand{cause: cause, reply: reply} })
+}
+
+// ask sends a command and waits for its answer.
+func (a *actor) ask(ctx context.Context, build func(reply chan<- error) message) error {
+	reply := make(chan error, 1)
+	if err := a.box.put(build(reply)); err != nil {
+		return err
+	}
+	select {
+	case err := <-reply:
+		return err
+	case <-a.done:
+		select {
+		case err := <-reply:
+			return err
+		default:
+			return ErrCallEnded
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// noSession answers a verb on a call without an AI session.
+func (a *actor) noSession(controlCommand) error { return ErrSessionTerminated }
+
+// control is a verb in a state that may have an AI session.
+func (a *actor) control(ctx context.Context, m controlCommand) (state, error) {
+	a.runVerb(ctx, m)
+	return a.state, nil
+}
+
+// runVerb runs one verb and answers it.
+func (a *actor) runVerb(ctx context.Context, m controlCommand) {
+	result, answered, err := a.verb(ctx, m)
+	switch {
+	case err != nil:
+		a.c.metrics.rejected.Inc()
+		m.reply <- controlResult{err: err}
+	case !answered:
+		if result == nil {
+			result = map[string]any{}
+		}
+		m.reply <- controlResult{result: result}
+	}
+}
+
+// verb acts on one verb. answered: the reply comes later, from elsewhere.
+func (a *actor) verb(ctx context.Context, m controlCommand) (result map[string]any, answered bool, err error) {
+	if a.ai == nil || a.ai.phase != phaseOpen || a.killCause != "" {
+		return nil, false, ErrSessionTerminated
+	}
+	switch m.req.Event {
+	case VerbLog:
+		a.appendLog(ctx, "log", m.req.Metadata, m.req.Source, m.reply)
+		return nil, true, nil
+	case VerbGetCallState:
+		a.replyCallState(ctx, m.reply)
+		return nil, true, nil
+	case VerbHangup:
+		a.hangupSession(ctx, m.req.Metadata)
+		return nil, false, nil
+	}
+	if a.transfer.pending() {
+		return nil, false, &StateError{State: a.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
+	}
+	switch m.req.Event {
+	case VerbTransfer:
+		return nil, true, a.startTransfer(ctx, m.req, m.reply)
+	}
+	return nil, false, &InvalidError{Field: "event", Message: "unknown verb"}
+}
+
+// appendLog keeps an entry with the session's logs; reply, which may be nil, hears when it is written.
+func (a *actor) appendLog(ctx context.Context, typ string, metadata json.RawMessage, source string, reply chan<- controlResult) {
+	if source == "" {
+		source = "api"
+	}
+	entry := logEntry{At: a.c.clock.Now().UTC(), Source: source, Type: typ, Metadata: metadata}
+	call, session := a.call, a.ai.id
+	a.record(ctx, "session log", func(ctx context.Context) error {
+		return a.c.ledger.AppendLog(ctx, call, session, entry)
+	}, func(err error) {
+		if reply != nil {
+			reply <- controlResult{result: map[string]any{}, err: err}
+		}
+	})
+}
+
+// replyCallState reads the call: what the actor knows, and the disposition that others may have set.
+func (a *actor) replyCallState(ctx context.Context, reply chan<- controlResult) {
+	result := map[string]any{
+		"state": a.state.String(), "duration_s": 0, "answered": a.answerAt != nil,
+		"current_participants": a.participants(), "is_recording": a.ai.media != nil && a.answerAt != nil,
+		"is_muted": map[string]any{"caller": false, "agent": false}, "is_held": false,
+		"conference_id": nil, "disposition": nil,
+	}
+	if a.transfer.pending() {
+		result["state"] = "transferring"
+	}
+	if a.answerAt != nil {
+		now := a.c.clock.Now()
+		result["duration_s"] = *DurationSeconds(a.answerAt, &now)
+	}
+	a.c.goes.Go(func() {
+		_, disposition, err := a.c.ledger.CallState(ctx, a.tenant, a.id)
+		if err == nil && disposition != nil {
+			result["disposition"] = *disposition
+		}
+		reply <- controlResult{result: result, err: err}
+	})
+}
+
+// participants are who is on the line.
+func (a *actor) participants() []map[string]any {
+	list := []map[string]any{{"role": "caller"}}
+	if a.ai.live() {
+		list = append(list, map[string]any{"role": "voice_agent", "voice_agent_id": a.ai.agent.ID.String()})
+	}
+	if a.transfer.bridged() {
+		list = append(list, map[string]any{"role": "destination", "destination": a.transfer.facts.destination})
+	}
+	return list
+}

@@ -1,0 +1,339 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// Controller runs the calls of one switch host.
+type Controller struct {
+	cfg      Config
+	log      *slog.Logger
+	clock    Clock
+	ledger   ledger
+	media    mediaServer
+	gate     Gate
+	handler  AnswerHandler
+	link     hostPort
+	registry *registry
+	metrics  *metrics
+	// ping asks the database for a sign of life.
+	ping func(ctx context.Context) error
+
+	draining atomic.Bool
+	// goes are all goroutines of calls.
+	goes sync.WaitGroup
+
+	mu       sync.Mutex
+	listener *esl.Listener
+	running  sync.WaitGroup // listener, link, reconcile
+	// stopIO ends listener and link, stopCalls what calls still do; nil before Start.
+	stopIO    context.CancelFunc
+	stopCalls context.CancelFunc
+	closed    bool
+
+	starts sync.Mutex // guards run: no actor starts once Close waits for all
+	// run runs an actor; nil before Start and once Close waits.
+	run func(a *actor)
+}
+
+// hostPort is the host link as the controller itself uses it.
+type hostPort interface {
+	switchLink
+	run(ctx context.Context)
+	setCore(core string) (before string)
+	restarted() bool
+}
+
+// New makes a controller. It does nothing before Start.
+func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandler) (*Controller, error) {
+	c, err := build(cfg, gate, h)
+	if err != nil {
+		return nil, err
+	}
+	c.ledger = &pgLedger{st: st, handler: h}
+	c.media = mediaAdapter{server: m}
+	c.ping = st.Ping
+	c.link = &hostLink{
+		addr: c.cfg.ESLAddr, password: c.cfg.ESLPassword, log: c.log, clock: c.clock, metrics: c.metrics,
+		onEvent: c.dispatch, onUp: c.resync,
+	}
+	return c, nil
+}
+
+// build checks the configuration, with all faults at once, and makes a controller without its ports.
+func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
+	var faults []error
+	need := func(ok bool, what string) {
+		if !ok {
+			faults = append(faults, errors.New("switchctl: configuration: "+what))
+		}
+	}
+	need(cfg.NodeID != "", "NodeID is empty")
+	_, err := quoteVariable("rm_node", cfg.NodeID)
+	need(err == nil, "NodeID can't be a channel variable")
+	need(len(cfg.TokenKey) >= 32, "TokenKey has fewer than 32 bytes")
+	need(cfg.ControlURL != nil, "ControlURL is not set")
+	need(cfg.RecordDir != "", "RecordDir is empty")
+	need(gate != nil && h != nil, "gate and answer handler are needed")
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	cfg.Context = or(cfg.Context, "public")
+	cfg.CarrierProfile = or(cfg.CarrierProfile, "external")
+	cfg.MediaProfile = or(cfg.MediaProfile, "internal")
+	if len(cfg.Subprotocols) == 0 {
+		cfg.Subprotocols = []string{media.SubprotocolAlpha, media.SubprotocolBeta}
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = SystemClock()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Controller{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry()}
+	c.metrics, err = newMetrics(cfg.Registerer, func() float64 { return float64(c.registry.len()) })
+	if err != nil {
+		return nil, fmt.Errorf("switchctl: register metrics: %w", err)
+	}
+	return c, nil
+}
+
+func or(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
+}
+
+// Start binds the outbound listener (a second controller on its port ends here), finds the calls that are open, and
+// links to the switch. It returns once sockets are taken; the link comes up beside it, see Ready. ctx bounds the start
+// only.
+func (c *Controller) Start(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.listener != nil {
+		return errors.New("switchctl: start: controller was started before")
+	}
+	listener, err := esl.Listen(ctx, c.cfg.OutboundListen)
+	if err != nil {
+		return err
+	}
+	life := context.WithoutCancel(ctx)
+	calls, stopCalls := context.WithCancel(life)
+	c.setRun(func(a *actor) { c.goes.Go(func() { a.run(calls) }) })
+	if err := c.recover(ctx); err != nil {
+		c.setRun(nil)
+		stopCalls()
+		c.goes.Wait()
+		return errors.Join(err, listener.Close())
+	}
+	io, stopIO := context.WithCancel(life)
+	c.listener, c.stopIO, c.stopCalls = listener, stopIO, stopCalls
+	c.running.Go(func() {
+		if err := listener.Serve(io, esl.Options{Logger: c.log}, c.serveSocket); err != nil {
+			c.log.ErrorContext(io, "outbound listener ended", "error", err)
+		}
+	})
+	c.running.Go(func() { c.link.run(io) })
+	c.running.Go(func() { c.reconcile(io) })
+	c.log.InfoContext(ctx, "call control is up", "outbound_addr", listener.Addr().String(), "node", c.cfg.NodeID)
+	return nil
+}
+
+func (c *Controller) setRun(run func(a *actor)) {
+	c.starts.Lock()
+	defer c.starts.Unlock()
+	c.run = run
+}
+
+// start runs an actor. After Close has begun it does not: the call's row stays open, and the next start finds it.
+func (c *Controller) start(a *actor) bool {
+	c.starts.Lock()
+	defer c.starts.Unlock()
+	if c.run == nil {
+		c.registry.remove(a)
+		return false
+	}
+	c.run(a)
+	return true
+}
+
+// recover makes actors for the node's open calls; what they do waits for the switch. It waits for PostgreSQL.
+func (c *Controller) recover(ctx context.Context) error {
+	for {
+		core, err := c.ledger.NodeStarted(ctx, c.cfg.NodeID, c.clock.Now())
+		if err == nil {
+			c.link.setCore(core)
+			if _, err = c.adopt(ctx, 0); err == nil {
+				return nil
+			}
+		}
+		if !errors.Is(err, store.ErrUnavailable) {
+			return err
+		}
+		c.log.WarnContext(ctx, "database is away, call control waits", "error", err)
+		if paused := c.pause(ctx, time.Second); paused != nil {
+			return errors.Join(err, paused)
+		}
+	}
+}
+
+// OutboundAddr is where the dialplan's socket application must connect to; nil before Start.
+func (c *Controller) OutboundAddr() net.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.listener == nil {
+		return nil
+	}
+	return c.listener.Addr()
+}
+
+// dispatch brings an event of the host link to its call.
+func (c *Controller) dispatch(ev *esl.Event) {
+	channel := ev.UUID()
+	a := c.registry.find(channel, ev.Var("rm_call_id"))
+	if a == nil {
+		return
+	}
+	role := roleCaller
+	if channel != a.channel {
+		role = ev.Var("rm_role")
+		if role != roleTransfer {
+			role = roleMedia
+		}
+	}
+	if err := a.box.put(channelEvent{ev: ev, role: role}); errors.Is(err, ErrMailboxFull) {
+		c.metrics.dropped.Inc()
+		a.log.Warn("event dropped, the call's mailbox is full", "event", ev.Name())
+	}
+}
+
+// Originate dials one outbound call, through the gate first: there is no other way to originate. The call is up to the
+// switch when it returns; its fate comes as events. Errors: [ErrDraining], [ErrLinkDown], [ErrTestEnvironment], and the
+// gate's own.
+func (c *Controller) Originate(ctx context.Context, req OriginateRequest) (db.Call, error) {
+	switch {
+	case c.draining.Load():
+		return db.Call{}, ErrDraining
+	case c.link.Generation() == 0:
+		return db.Call{}, ErrLinkDown
+	case req.Environment == "test":
+		return db.Call{}, ErrTestEnvironment
+	case req.Purpose == PurposeTransfer:
+		return db.Call{}, &InvalidError{Field: "purpose", Message: "a transfer is a verb of its call"}
+	}
+	adm, err := c.gate.Admit(ctx, req)
+	if err != nil {
+		return db.Call{}, err
+	}
+	a := c.newActor(adm.Call, adm.Call.ID.String())
+	a.dial.adm = adm
+	if a.dial.adm.RingTimeout <= 0 {
+		a.dial.adm.RingTimeout = defaultRing
+	}
+	if !c.registry.add(a) {
+		return db.Call{}, fmt.Errorf("switchctl: originate: call %s is live already", adm.Call.ID)
+	}
+	a.post(begin{})
+	if !c.start(a) {
+		return adm.Call, ErrDraining
+	}
+	return adm.Call, nil
+}
+
+// Live is the number of calls that this controller runs.
+func (c *Controller) Live() int { return c.registry.len() }
+
+// Ready tells why calls can't be placed just now; nil when they can.
+func (c *Controller) Ready(ctx context.Context) error {
+	var faults []error
+	if c.draining.Load() {
+		faults = append(faults, ErrDraining)
+	}
+	if c.link.Generation() == 0 {
+		faults = append(faults, ErrLinkDown)
+	}
+	if c.ping != nil {
+		if err := c.ping(ctx); err != nil {
+			faults = append(faults, fmt.Errorf("switchctl: database: %w", err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Drain stops taking calls and waits until those that live have ended, or ctx has. With DrainHangup it ends them.
+func (c *Controller) Drain(ctx context.Context) error {
+	c.draining.Store(true)
+	for {
+		if c.cfg.DrainHangup {
+			for _, a := range c.registry.all() {
+				// One that can't be told is told on the next round.
+				_ = a.box.put(hangupCommand{cause: CauseNormalClearing, reply: make(chan error, 1)})
+			}
+		}
+		again := make(chan struct{})
+		t := c.clock.AfterFunc(time.Second, func() { close(again) })
+		select {
+		case <-c.registry.empty():
+			t.Stop()
+			return nil
+		case <-again:
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("switchctl: drain: %d calls are up: %w", c.registry.len(), context.Cause(ctx))
+		}
+	}
+}
+
+// Close lets go of the calls, which stay up on the switch and are found again by the next start, and ends what runs:
+// sockets and link, then what calls still write (until ctx ends). It may be called more than once, and before Start.
+func (c *Controller) Close(ctx context.Context) error {
+	c.draining.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.listener == nil {
+		c.closed = true
+		return nil
+	}
+	c.closed = true
+	err := c.listener.Close()
+	c.setRun(nil)
+	for _, a := range c.registry.all() {
+		a.post(letGo{})
+	}
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		c.goes.Wait()
+	}()
+	select {
+	case <-settled:
+	case <-ctx.Done():
+		err = errors.Join(err, fmt.Errorf("switchctl: close: calls still had work: %w", context.Cause(ctx)))
+	}
+	c.stopIO()
+	c.running.Wait()
+	c.stopCalls()
+	<-settled
+	return err
+}
+
+// releaseLate gives back the unit of a transfer that was admitted after its call's end.
+func (c *Controller) releaseLate(a *actor, adm Admission) {
+	ctx := context.Background()
+	a.record(ctx, "late transfer unit", func(ctx context.Context) error {
+		return c.ledger.ReleaseUnit(ctx, a.tenant, adm.UnitID)
+	}, nil)
+}

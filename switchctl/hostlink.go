@@ -1,0 +1,235 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+const (
+	linkMinPause = 100 * time.Millisecond
+	linkMaxPause = 2 * time.Second
+	linkPing     = 5 * time.Second
+
+	// subscription names the events that calls are run by.
+	subscription = "event plain " + evCreate + " " + evProgress + " " + evProgressMedia + " " + evAnswer + " " +
+		evBridge + " " + evHangupComplete + " " + evDestroy + " " + evBackgroundJob
+)
+
+// hostLink is the one inbound event socket of a switch host. It dials again for as long as it runs; every new
+// connection is a generation, after which the calls are looked for afresh.
+type hostLink struct {
+	addr     string
+	password string
+	log      *slog.Logger
+	clock    Clock
+	metrics  *metrics
+	// onEvent takes the events in the switch's order; onUp runs beside them after each connect.
+	onEvent func(ev *esl.Event)
+	onUp    func(ctx context.Context)
+
+	mu         sync.Mutex
+	conn       *esl.Conn // nil while there is none
+	generation uint64
+	jobs       map[string]func(body string, err error)
+	core       string // the switch's Core-UUID
+	changed    uint64 // generation at which the Core-UUID changed
+}
+
+// run keeps the link up until ctx ends.
+func (l *hostLink) run(ctx context.Context) {
+	wait := linkMinPause
+	for ctx.Err() == nil {
+		started := l.clock.Now()
+		err := l.serve(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if l.clock.Now().Sub(started) > linkMaxPause {
+			wait = linkMinPause
+		}
+		l.log.WarnContext(ctx, "no link to the switch, dialing again", "esl_addr", l.addr, "retry_in", wait, "error", err)
+		done := make(chan struct{})
+		t := l.clock.AfterFunc(wait, func() { close(done) })
+		select {
+		case <-done:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+		wait = min(2*wait, linkMaxPause)
+	}
+}
+
+// serve is one connection's life.
+func (l *hostLink) serve(ctx context.Context) error {
+	conn, err := esl.Dial(ctx, l.addr, l.password, esl.Options{OnEvent: l.event, Logger: l.log})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = conn.Close()
+		<-conn.Done()
+	}()
+	if _, err := conn.Command(ctx, subscription); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.conn = conn
+	l.generation++
+	generation := l.generation
+	l.jobs = map[string]func(string, error){}
+	l.mu.Unlock()
+	l.metrics.linkUp.Set(1)
+	l.metrics.linkDials.Inc()
+	l.log.InfoContext(ctx, "link to the switch is up", "esl_addr", l.addr, "generation", generation)
+	defer l.down(conn)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	beside.Go(func() { l.onUp(ctx) })
+	return l.watch(ctx, conn)
+}
+
+// watch pings the switch, so that a connection that is up in name only is noticed, until the connection ends.
+func (l *hostLink) watch(ctx context.Context, conn *esl.Conn) error {
+	for {
+		tick := make(chan struct{})
+		t := l.clock.AfterFunc(linkPing, func() { close(tick) })
+		select {
+		case <-conn.Done():
+			t.Stop()
+			return conn.Err()
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		case <-tick:
+			var refused *esl.ReplyError
+			if _, err := conn.API(ctx, "uuid_exists "+uuid.Nil.String()); err != nil && !errors.As(err, &refused) {
+				return err
+			}
+		}
+	}
+}
+
+// down fails what waits for replies of the connection.
+func (l *hostLink) down(conn *esl.Conn) {
+	l.mu.Lock()
+	jobs := l.jobs
+	l.jobs = nil
+	l.conn = nil
+	l.mu.Unlock()
+	l.metrics.linkUp.Set(0)
+	_ = conn.Close()
+	for _, done := range jobs {
+		done("", errLinkLost)
+	}
+}
+
+// errLinkLost: the link went down before the reply came.
+var errLinkLost = errors.New("switchctl: link to the switch was lost before the reply")
+
+func (l *hostLink) event(ev *esl.Event) {
+	l.metrics.events.WithLabelValues(eventLabel(ev.Name())).Inc()
+	if ev.Name() != evBackgroundJob {
+		l.onEvent(ev)
+		return
+	}
+	if done := l.takeJob(ev.Get("Job-UUID")); done != nil {
+		done(ev.Body(), nil)
+	}
+}
+
+func (l *hostLink) takeJob(id string) func(string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	done := l.jobs[id]
+	delete(l.jobs, id)
+	return done
+}
+
+func eventLabel(name string) string {
+	switch name {
+	case evCreate, evProgress, evProgressMedia, evAnswer, evBridge, evHangupComplete, evDestroy, evBackgroundJob:
+		return name
+	}
+	return "other"
+}
+
+func (l *hostLink) current() *esl.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn
+}
+
+// Generation implements switchLink.
+func (l *hostLink) Generation() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		return 0
+	}
+	return l.generation
+}
+
+// API implements switchLink.
+func (l *hostLink) API(ctx context.Context, cmd string) (string, error) {
+	conn := l.current()
+	if conn == nil {
+		return "", ErrLinkDown
+	}
+	return conn.API(ctx, cmd)
+}
+
+// BgAPI implements switchLink. When the command was refused, or its own reply is lost, done is not called.
+func (l *hostLink) BgAPI(ctx context.Context, cmd string, done func(body string, err error)) error {
+	job, err := uuid.NewRandom()
+	if err != nil {
+		return err
+	}
+	id := job.String()
+	l.mu.Lock()
+	conn := l.conn
+	if conn != nil {
+		l.jobs[id] = done
+	}
+	l.mu.Unlock()
+	if conn == nil {
+		return ErrLinkDown
+	}
+	if err := conn.BgAPI(ctx, cmd, id); err != nil && l.takeJob(id) != nil {
+		return err
+	}
+	return nil // done is, or was, called: by the reply, or by the link's end
+}
+
+// setCore notes the switch's Core-UUID and gives the one before.
+func (l *hostLink) setCore(core string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.core
+	if core == "" {
+		return before
+	}
+	if before != "" && before != core {
+		l.changed = l.generation
+	}
+	l.core = core
+	return before
+}
+
+// restarted reports whether the switch that the link is to was found to be another process than the one before.
+func (l *hostLink) restarted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed != 0 && l.changed == l.generation
+}

@@ -1,0 +1,99 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ringmaster/ringmaster/store"
+)
+
+// How long a write is tried again while PostgreSQL is away or refuses it.
+const (
+	journalPatience = 2 * time.Minute
+	closePatience   = 15 * time.Minute
+	// journalTries bounds the tries of a write that fails for another reason than PostgreSQL's absence.
+	journalTries    = 3
+	journalMinPause = 50 * time.Millisecond
+	journalMaxPause = 2 * time.Second
+)
+
+// journal writes one call's changes in the order in which they were decided, without holding the actor up. Its
+// goroutine lives only while something is to be written.
+type journal struct {
+	mu      sync.Mutex
+	queue   []journalEntry
+	running bool
+}
+
+type journalEntry struct {
+	what     string
+	patience time.Duration
+	write    func(ctx context.Context) error
+	// done gets the last error; may be nil.
+	done func(err error)
+}
+
+// record queues a write of the call.
+func (a *actor) record(ctx context.Context, what string, write func(context.Context) error, done func(error)) {
+	a.recordFor(ctx, journalPatience, what, write, done)
+}
+
+func (a *actor) recordFor(
+	ctx context.Context, patience time.Duration, what string, write func(context.Context) error, done func(error),
+) {
+	j := &a.journal
+	j.mu.Lock()
+	j.queue = append(j.queue, journalEntry{what: what, patience: patience, write: write, done: done})
+	start := !j.running
+	j.running = true
+	j.mu.Unlock()
+	if start {
+		a.c.goes.Go(func() { a.writeJournal(ctx) })
+	}
+}
+
+func (a *actor) writeJournal(ctx context.Context) {
+	j := &a.journal
+	for {
+		j.mu.Lock()
+		if len(j.queue) == 0 {
+			j.running = false
+			j.mu.Unlock()
+			return
+		}
+		e := j.queue[0]
+		j.queue = j.queue[1:]
+		j.mu.Unlock()
+		err := a.writeEntry(ctx, e)
+		if e.done != nil {
+			e.done(err)
+		}
+	}
+}
+
+// writeEntry tries until it is done, can't be done, or patience is out.
+func (a *actor) writeEntry(ctx context.Context, e journalEntry) error {
+	deadline := a.c.clock.Now().Add(e.patience)
+	wait := journalMinPause
+	for tries := 1; ; tries++ {
+		err := e.write(ctx)
+		if err == nil || errors.Is(err, errAgentBusy) || errors.Is(err, ErrCallEnded) {
+			return err
+		}
+		away := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrBusy)
+		if ctx.Err() != nil || (!away && tries >= journalTries) || a.c.clock.Now().After(deadline) {
+			a.log.ErrorContext(ctx, "call change could not be written", "change", e.what, "tries", tries, "error", err)
+			a.c.metrics.lostWrites.Inc()
+			return err
+		}
+		if tries == 1 || wait == journalMaxPause {
+			a.log.WarnContext(ctx, "call change waits to be written", "change", e.what, "tries", tries, "error", err)
+		}
+		if a.c.pause(ctx, wait) != nil {
+			return err
+		}
+		wait = min(2*wait, journalMaxPause)
+	}
+}

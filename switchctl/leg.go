@@ -1,0 +1,76 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// leg is the caller's leg in an AnswerHandler's hands.
+type leg struct {
+	a    *actor
+	call db.Call
+}
+
+func (l *leg) Call() db.Call { return l.call }
+
+func (l *leg) Answer(ctx context.Context) error {
+	if l.call.Direction != directionInbound {
+		return nil
+	}
+	return l.a.ask(ctx, func(reply chan<- error) message { return answerCommand{reply: reply} })
+}
+
+func (l *leg) ConnectVoiceAgent(ctx context.Context, agent db.VoiceAgent) (Outcome, error) {
+	if err := l.Answer(ctx); err != nil {
+		return OutcomeFailed, fmt.Errorf("switchctl: answer the leg: %w", err)
+	}
+	reply := make(chan connectResult, 1)
+	if err := l.a.box.put(connectCommand{agent: agent, reply: reply}); err != nil {
+		return OutcomeFailed, err
+	}
+	select {
+	case r := <-reply:
+		return r.outcome, r.err
+	case <-l.a.done:
+		select {
+		case r := <-reply:
+			return r.outcome, r.err
+		default:
+			return OutcomeEnded, ErrCallEnded
+		}
+	case <-ctx.Done():
+		return OutcomeEnded, context.Cause(ctx)
+	}
+}
+
+func (l *leg) Hangup(ctx context.Context, cause string) error {
+	return l.a.ask(ctx, func(reply chan<- error) message { return hangupCommand{cause: cause, reply: reply} })
+}
+
+// runHandler runs AnswerHandler.Answered; its panic costs its own call only.
+func (c *Controller) runHandler(ctx context.Context, l *leg) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.metrics.panics.Inc()
+			l.a.log.ErrorContext(ctx, "panic while handling a call", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			err = fmt.Errorf("switchctl: handle call: panic: %v", r)
+		}
+	}()
+	return c.handler.Answered(ctx, l)
+}
+
+// handlerCause is the cause that a call ends with when its handler failed.
+func handlerCause(err error) string {
+	var busy *BusyError
+	switch {
+	case errors.As(err, &busy):
+		return CauseUserBusy
+	case errors.Is(err, ErrUnknownNumber):
+		return CauseUnallocated
+	}
+	return CauseServiceUnavailable
+}

@@ -1,0 +1,265 @@
+package switchctl
+
+import (
+	"context"
+	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// kill decides that the call ends, with a cause, and asks the switch for it.
+func (a *actor) kill(ctx context.Context, cause string) {
+	if a.killCause == "" {
+		a.killCause = cause
+	}
+	a.sendKill(ctx)
+}
+
+// sendKill asks over the host link; the caller's own socket is the second way.
+func (a *actor) sendKill(ctx context.Context) {
+	a.arm(timerKill, killPatience)
+	if a.c.link.Generation() == 0 && a.sock != nil {
+		sock, cause := a.sock, a.killCause
+		a.c.goes.Go(func() {
+			if err := sock.Execute(ctx, esl.ExecuteRequest{App: "hangup", Arg: cause}); err != nil {
+				a.log.WarnContext(ctx, "hangup could not be sent", "error", err)
+			}
+		})
+		return
+	}
+	a.command(ctx, jobKill, "uuid_kill "+a.channel+" "+a.killCause)
+}
+
+// killAgain: the call had to be gone by now. While there is no link, resynchronising does it.
+func (a *actor) killAgain(ctx context.Context) {
+	if a.killCause == "" {
+		return
+	}
+	a.closeMedia()
+	if a.c.link.Generation() == 0 {
+		a.arm(timerKill, killPatience)
+		return
+	}
+	a.sendKill(ctx)
+}
+
+// hangupLeg is Leg.Hangup and Controller.Hangup.
+func (a *actor) hangupLeg(ctx context.Context, m hangupCommand) (state, error) {
+	if a.killCause == "" {
+		a.kill(ctx, m.cause)
+	}
+	m.reply <- nil
+	return a.state, nil
+}
+
+// answerLeg answers an inbound leg; the waiter is told when the switch has done it.
+func (a *actor) answerLeg(ctx context.Context, m answerCommand) (state, error) {
+	switch {
+	case !a.inbound || a.killCause != "":
+		return a.state, a.notTaken(m)
+	case a.sock == nil:
+		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "the leg has no socket"}
+	}
+	a.waiters = append(a.waiters, m.reply)
+	a.execute(ctx, esl.ExecuteRequest{App: "answer"})
+	return a.state, nil
+}
+
+// execute runs an application on the caller's channel without waiting for it.
+func (a *actor) execute(ctx context.Context, req esl.ExecuteRequest) {
+	sock := a.sock
+	a.c.goes.Go(func() {
+		if err := sock.Execute(ctx, req); err != nil {
+			a.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
+			if req.App == "bridge" {
+				a.post(bridgeFailed{err: err})
+			}
+		}
+	})
+}
+
+// socketAttached takes a new outbound socket: the first one, or the one after a transfer to rm_reattach. The older one
+// is closed first, since closing it later could end the newer one's park.
+func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
+	if a.sock != nil && a.sock != m.sock {
+		closeQuietly(a.sock)
+	}
+	a.sock = m.sock
+	found := a.recovered
+	a.recovered = false
+	a.reattach = 0
+	a.dial.seen = true
+	a.disarm(timerSocket)
+	next := a.state
+	if next == stateDialing || next == stateRinging {
+		if at := m.ev.Micros("Caller-Channel-Answered-Time"); !at.IsZero() || !a.inbound {
+			if at.IsZero() {
+				at = eventTime(m.ev)
+			}
+			next = a.answers(ctx, at)
+		} else {
+			a.startHandler(ctx)
+		}
+	}
+	if a.killCause != "" {
+		a.sendKill(ctx)
+		return next, nil
+	}
+	if found {
+		a.resume(ctx, next)
+	}
+	if a.ai != nil {
+		a.ai.bridging = false
+		a.ai.legUp = false
+		a.tryBridge(ctx)
+	}
+	return next, nil
+}
+
+// socketLost: the switch closed the socket, because the channel is down or went to another extension, or we did.
+func (a *actor) socketLost(ctx context.Context, m socketDown) (state, error) {
+	if a.sock != m.sock {
+		return a.state, nil
+	}
+	a.sock = nil
+	if a.transfer.bridged() {
+		return a.state, nil // a human bridge is steered over the host link
+	}
+	a.arm(timerSocket, socketPatience)
+	return a.state, nil
+}
+
+// socketDue: an answered call is without a socket for too long. It is sent to the extension that calls us again.
+func (a *actor) socketDue(ctx context.Context) {
+	if a.sock != nil || a.killCause != "" || a.transfer.bridged() {
+		return
+	}
+	a.takeBack(ctx)
+}
+
+// takeBack transfers the caller to rm_reattach.
+func (a *actor) takeBack(ctx context.Context) {
+	a.arm(timerSocket, socketPatience)
+	if a.c.link.Generation() == 0 {
+		return // resynchronising does it
+	}
+	a.reattach++
+	if a.reattach > maxReattach {
+		a.log.ErrorContext(ctx, "call stays without its socket, hanging up", "tries", maxReattach)
+		a.kill(ctx, CauseTemporaryFailure)
+		return
+	}
+	a.command(ctx, jobReattach, "uuid_transfer "+a.channel+" rm_reattach XML "+a.c.cfg.Context)
+}
+
+// probe looks at the switch for the caller's channel; the answer is channelFound or channelGone.
+func (a *actor) probe(ctx context.Context) {
+	a.c.goes.Go(func() { a.c.look(ctx, a) })
+}
+
+// channelLives: the switch has the caller's channel.
+func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error) {
+	a.dial.seen = true
+	found := a.recovered
+	a.recovered = false
+	if a.killCause != "" {
+		a.sendKill(ctx)
+		return a.state, nil
+	}
+	next := a.state
+	if !m.answered {
+		if a.dial.generation == 0 && !a.inbound {
+			a.arm(timerOriginate, probeEvery)
+		}
+		return next, nil
+	}
+	if next == stateDialing || next == stateRinging {
+		at := m.answeredAt
+		if at.IsZero() {
+			at = a.c.clock.Now().UTC()
+		}
+		next = a.answers(ctx, at)
+	}
+	if a.transfer.bridged() {
+		return next, nil
+	}
+	if found {
+		a.resume(ctx, next)
+	}
+	if a.sock == nil && a.killCause == "" {
+		a.takeBack(ctx)
+	}
+	return next, nil
+}
+
+// channelVanished: the switch has no such channel. Its record closes the call; without one the call was lost, or never
+// begun.
+func (a *actor) channelVanished(ctx context.Context, m channelGone) (state, error) {
+	if m.record != nil && !a.dial.rerouting {
+		a.c.metrics.recovered.WithLabelValues("closed").Inc()
+		return a.endedWith(ctx, *m.record, ""), nil
+	}
+	if a.dial.rerouting {
+		return a.state, nil
+	}
+	if a.dial.generation != 0 && a.dial.generation == m.generation && !a.dial.seen && a.dial.misses < maxMisses {
+		a.dial.misses++
+		return a.state, nil // the originate is on its way over this very connection
+	}
+	cause := CauseCrash
+	if !a.dial.seen && a.answerAt == nil && a.state == stateDialing {
+		cause = CauseNetworkOutOfOrder
+		a.c.metrics.recovered.WithLabelValues("never_begun").Inc()
+	} else {
+		a.c.metrics.recovered.WithLabelValues("closed").Inc()
+	}
+	a.log.WarnContext(ctx, "switch knows nothing of the call", "hangup_cause", cause, "switch_restarted", m.restarted)
+	return a.beginClose(ctx, lostRecord(cause, a.c.clock.Now(), a.answerAt)), nil
+}
+
+// startHandler runs AnswerHandler.Answered beside the actor, once.
+func (a *actor) startHandler(ctx context.Context) {
+	if a.handled || a.killCause != "" {
+		return
+	}
+	a.handled = true
+	hctx, cancel := context.WithCancel(ctx)
+	a.stopHandler = cancel
+	l := &leg{a: a, call: a.call}
+	a.c.goes.Go(func() {
+		defer cancel()
+		a.post(handlerDone{err: a.c.runHandler(hctx, l)})
+	})
+}
+
+// handlerReturned: nobody steers the call any more. Without a voice agent on it, it ends.
+func (a *actor) handlerReturned(ctx context.Context, m handlerDone) (state, error) {
+	if m.err != nil && a.killCause == "" {
+		a.log.ErrorContext(ctx, "handling the call failed", "error", m.err)
+	}
+	if a.ai.live() || a.transfer.bridged() || a.killCause != "" {
+		return a.state, nil
+	}
+	cause := CauseNormalClearing
+	if m.err != nil {
+		cause = handlerCause(m.err)
+	}
+	a.kill(ctx, cause)
+	return a.state, nil
+}
+
+// release leaves the call up: the controller stops, the call outlives it.
+func (a *actor) release(ctx context.Context) (state, error) {
+	if a.ai != nil {
+		a.ai.shutdown(a)
+	}
+	if s := a.sock; s != nil {
+		a.sock = nil
+		a.c.goes.Go(func() { closeQuietly(s) })
+	}
+	a.log.InfoContext(ctx, "call is left to the switch")
+	return stateDone, nil
+}
+
+// callRecordPatience bounds how long a look at the switch waits for a call record that is still being written.
+const callRecordPatience = 2 * time.Second

@@ -1,0 +1,85 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// look asks the switch for a call's channel, and its call record when there is none. The answer goes to the actor.
+func (c *Controller) look(ctx context.Context, a *actor) {
+	generation := c.link.Generation()
+	if generation == 0 {
+		return // the next connection looks at every call
+	}
+	found, err := c.dump(ctx, a.channel)
+	switch {
+	case err != nil:
+		a.log.DebugContext(ctx, "look at the switch failed", "error", err)
+	case found != nil:
+		at := found.Micros("Caller-Channel-Answered-Time")
+		a.post(channelFound{
+			answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
+		})
+	default:
+		gone := channelGone{generation: generation, restarted: c.link.restarted()}
+		if rec, err := c.waitCDR(ctx, a.channel, callRecordPatience); err == nil {
+			final := rec.final()
+			gone.record = &final
+		}
+		if ctx.Err() == nil {
+			a.post(gone)
+		}
+	}
+}
+
+// dump gives a channel's headers and variables; nil when the switch has no such channel.
+func (c *Controller) dump(ctx context.Context, channel string) (*esl.Event, error) {
+	text, err := c.link.API(ctx, "uuid_dump "+channel+" json")
+	var refused *esl.ReplyError
+	if errors.As(err, &refused) {
+		return nil, nil //nolint:nilnil // no channel is an answer, not an error
+	}
+	if err != nil {
+		return nil, err
+	}
+	ev, err := esl.ParseJSONEvent([]byte(strings.TrimSpace(text)))
+	if err != nil {
+		return nil, fmt.Errorf("switchctl: read uuid_dump of a channel: %w", err)
+	}
+	return ev, nil
+}
+
+// listChannels gives the UUIDs of the switch's channels. `rows` is absent when there are none.
+func (c *Controller) listChannels(ctx context.Context) ([]string, error) {
+	text, err := c.link.API(ctx, "show channels as json")
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Rows []struct {
+			UUID string `json:"uuid"`
+		} `json:"rows"`
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, fmt.Errorf("switchctl: read show channels: %w", err)
+	}
+	channels := make([]string, 0, len(list.Rows))
+	for _, row := range list.Rows {
+		if row.UUID != "" {
+			channels = append(channels, row.UUID)
+		}
+	}
+	return channels, nil
+}
+
+// resyncTries bounds how often a resynchronisation that was cut off is tried on one connection.
+const (
+	resyncTries = 5
+	resyncPause = 500 * time.Millisecond
+)

@@ -1,0 +1,70 @@
+package switchctl
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of a controller. Every label's values are listed where it is used, so their number is bounded.
+type metrics struct {
+	live       prometheus.GaugeFunc
+	ended      *prometheus.CounterVec // status: completed, failed; cause: knownCauses, other
+	linkUp     prometheus.Gauge
+	linkDials  prometheus.Counter
+	events     *prometheus.CounterVec // name: subscribed events, other
+	dropped    prometheus.Counter
+	rejected   prometheus.Counter
+	panics     prometheus.Counter
+	lostWrites prometheus.Counter
+	sessions   *prometheus.CounterVec // outcome: those of sessionOutcome
+	recovered  *prometheus.CounterVec // how: resumed, closed, never_begun, orphan_killed
+}
+
+func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "ringmaster", Name: name, Help: help})
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "ringmaster", Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		live: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "ringmaster", Name: "calls_live", Help: "Calls that this controller runs.",
+		}, live),
+		ended: vec("calls_ended_total", "Calls closed, by status and hangup cause.", "status", "cause"),
+		linkUp: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "ringmaster", Name: "switch_link_up", Help: "1 while the switch's event socket is connected.",
+		}),
+		linkDials:  counter("switch_link_connects_total", "Connections made to the switch's event socket."),
+		events:     vec("switch_events_total", "Events received on the host link, by name.", "name"),
+		dropped:    counter("call_mailbox_drops_total", "Switch events dropped because a call's mailbox was full."),
+		rejected:   counter("call_events_rejected_total", "Events and commands that a call's state did not take."),
+		panics:     counter("call_panics_total", "Panics caught at the top of a call."),
+		lostWrites: counter("call_writes_lost_total", "Changes of a call that could not be written."),
+		sessions:   vec("ai_sessions_ended_total", "AI sessions ended, by outcome.", "outcome"),
+		recovered:  vec("calls_recovered_total", "Calls found again after a restart or a lost link, by what became of them.", "how"),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{
+		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.sessions,
+		m.recovered,
+	} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// causeLabel bounds the causes that the metric tells apart.
+func causeLabel(cause string) string {
+	switch cause {
+	case CauseNormalClearing, CauseServiceUnavailable, CauseNoRoute, CauseUnallocated, CauseUserBusy,
+		CauseTemporaryFailure, CauseNetworkOutOfOrder, CauseCrash, "NO_ANSWER", "CALL_REJECTED", "ORIGINATOR_CANCEL",
+		"NO_USER_RESPONSE", "INVALID_NUMBER_FORMAT", "RECOVERY_ON_TIMER_EXPIRE", "MEDIA_TIMEOUT",
+		"INCOMPATIBLE_DESTINATION":
+		return cause
+	}
+	return "other"
+}

@@ -1,0 +1,117 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+const (
+	// routeTimeout bounds finding an inbound call's tenant: the carrier waits.
+	routeTimeout = 5 * time.Second
+)
+
+// serveSocket is the life of one outbound socket: it belongs to a call of ours, it is a carrier's call, or nobody's.
+func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
+	ev, err := conn.Connect(ctx)
+	if err != nil {
+		c.log.WarnContext(ctx, "outbound socket did not say what it is", "error", err)
+		return
+	}
+	callID := ev.Var("rm_call_id")
+	a := c.registry.find(ev.UUID(), callID)
+	switch {
+	case a != nil && ev.UUID() == a.channel:
+	case a != nil:
+		c.log.WarnContext(ctx, "socket of a leg that has none", "call_id", callID, "role", ev.Var("rm_role"))
+		return
+	case callID == "" && ev.Get("Call-Direction") == directionInbound:
+		if a = c.takeInbound(ctx, conn, ev); a == nil {
+			return
+		}
+	default:
+		c.log.WarnContext(ctx, "socket of a call that is not open, hanging up", "call_id", callID, "channel", ev.UUID())
+		c.hangupSocket(ctx, conn, CauseTemporaryFailure)
+		return
+	}
+	if err := a.box.put(socketUp{sock: conn, ev: ev}); err != nil {
+		c.hangupSocket(ctx, conn, CauseNormalClearing)
+		return
+	}
+	<-conn.Done()
+	a.post(socketDown{sock: conn})
+}
+
+// hangupSocket ends a channel that is nobody's, and waits until its socket has closed.
+func (c *Controller) hangupSocket(ctx context.Context, conn *esl.Conn, cause string) {
+	if err := conn.Execute(ctx, esl.ExecuteRequest{App: "hangup", Arg: cause}); err != nil {
+		c.log.WarnContext(ctx, "hangup could not be sent", "error", err)
+		return
+	}
+	done := make(chan struct{})
+	t := c.clock.AfterFunc(killPatience, func() { close(done) })
+	defer t.Stop()
+	select {
+	case <-conn.Done():
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// takeInbound admits a carrier's call. While we drain, or can't hear the switch's events, the socket just closes: the
+// dialplan answers 503, and the carrier tries its next route.
+func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Event) *actor {
+	if c.draining.Load() || c.link.Generation() == 0 {
+		c.log.WarnContext(ctx, "inbound call refused", "draining", c.draining.Load())
+		return nil
+	}
+	call, err := c.routeInbound(ctx, ev)
+	if err != nil {
+		cause := inboundCause(err)
+		c.log.WarnContext(ctx, "inbound call refused", "hangup_cause", cause, "error", err)
+		c.hangupSocket(ctx, conn, cause)
+		return nil
+	}
+	a := c.newActor(call, ev.UUID())
+	a.dial.seen = true
+	if !c.registry.add(a) || !c.start(a) {
+		return nil
+	}
+	set := fmt.Sprintf("uuid_setvar_multi %s rm_call_id=%s;rm_tenant_id=%s;rm_node=%s;rm_role=%s;transfer_after_bridge=%s",
+		ev.UUID(), call.ID, call.TenantID, c.cfg.NodeID, roleCaller, "rm_reattach:XML:"+c.cfg.Context)
+	if _, err := c.link.API(ctx, set); err != nil {
+		a.log.WarnContext(ctx, "variables of an inbound call could not be set", "error", err)
+	}
+	return a
+}
+
+func (c *Controller) routeInbound(ctx context.Context, ev *esl.Event) (db.Call, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return db.Call{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
+	defer cancel()
+	return c.handler.Route(ctx, Inbound{
+		CallID: id, FSUUID: ev.UUID(), NodeID: c.cfg.NodeID, From: ev.Get("Caller-Caller-ID-Number"),
+		To: ev.Get("Caller-Destination-Number"), At: eventTime(ev, "Caller-Channel-Created-Time"),
+	})
+}
+
+// inboundCause is what the carrier hears: 404, 486, or 503.
+func inboundCause(err error) string {
+	var busy *BusyError
+	switch {
+	case errors.Is(err, ErrUnknownNumber):
+		return CauseUnallocated
+	case errors.As(err, &busy):
+		return CauseUserBusy
+	}
+	return CauseTemporaryFailure
+}

@@ -1,0 +1,111 @@
+package switchctl
+
+import (
+	"sync"
+
+	"github.com/google/uuid"
+)
+
+// registry is the cache of live actors, by call and by channel. PostgreSQL is the truth.
+type registry struct {
+	mu       sync.RWMutex
+	calls    map[uuid.UUID]*actor
+	channels map[string]*actor
+	// idle is closed while there is no call.
+	idle chan struct{}
+}
+
+func newRegistry() *registry {
+	idle := make(chan struct{})
+	close(idle)
+	return &registry{calls: map[uuid.UUID]*actor{}, channels: map[string]*actor{}, idle: idle}
+}
+
+// add takes a call; false when it is there already.
+func (r *registry) add(a *actor) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, taken := r.calls[a.id]; taken {
+		return false
+	}
+	if len(r.calls) == 0 {
+		r.idle = make(chan struct{})
+	}
+	r.calls[a.id] = a
+	if a.channel != "" {
+		r.channels[a.channel] = a
+	}
+	return true
+}
+
+func (r *registry) remove(a *actor) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls[a.id] != a {
+		return
+	}
+	delete(r.calls, a.id)
+	for channel, owner := range r.channels {
+		if owner == a {
+			delete(r.channels, channel)
+		}
+	}
+	if len(r.calls) == 0 {
+		close(r.idle)
+	}
+}
+
+// bind gives a call one more channel.
+func (r *registry) bind(a *actor, channel string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.channels[channel] = a
+}
+
+func (r *registry) unbind(channel string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.channels, channel)
+}
+
+func (r *registry) call(id uuid.UUID) *actor {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.calls[id]
+}
+
+// find looks for the owner of a channel: by its UUID, else by the rm_call_id that it carries.
+func (r *registry) find(channel, callID string) *actor {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if a := r.channels[channel]; a != nil {
+		return a
+	}
+	if id, err := uuid.Parse(callID); err == nil {
+		return r.calls[id]
+	}
+	return nil
+}
+
+func (r *registry) all() []*actor {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	list := make([]*actor, 0, len(r.calls))
+	for _, a := range r.calls {
+		list = append(list, a)
+	}
+	return list
+}
+
+func (r *registry) len() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.calls)
+}
+
+// empty is closed once there is no call.
+func (r *registry) empty() <-chan struct{} {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.idle
+}

@@ -1,0 +1,236 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+const (
+	// reconcileEvery is how often the node's open rows are compared with the live actors.
+	reconcileEvery = time.Minute
+	// strayAge is how old an open row without an actor must be: the gate writes it before the actor is made.
+	strayAge = 30 * time.Second
+	// lookers bounds the looks at the switch that run side by side.
+	lookers = 8
+)
+
+// resync looks for every call after a connect, and kills the channels of ours that belong to no call.
+func (c *Controller) resync(ctx context.Context) {
+	for try := 1; try <= resyncTries; try++ {
+		err := c.resyncOnce(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		c.log.ErrorContext(ctx, "calls could not be compared with the switch", "attempt", try, "error", err)
+		if c.pause(ctx, resyncPause) != nil {
+			return
+		}
+	}
+}
+
+func (c *Controller) resyncOnce(ctx context.Context) error {
+	c.noteCore(ctx)
+	actors := c.registry.all()
+	channels, err := c.listChannels(ctx)
+	if err != nil {
+		return err
+	}
+	c.lookAll(ctx, actors)
+	for _, channel := range channels {
+		if err := c.checkStray(ctx, channel); err != nil {
+			return err
+		}
+	}
+	c.log.InfoContext(ctx, "calls compared with the switch", "calls", len(actors), "channels", len(channels))
+	return ctx.Err()
+}
+
+// lookAll asks for each call's channel, some at a time.
+func (c *Controller) lookAll(ctx context.Context, actors []*actor) {
+	queue := make(chan *actor)
+	var workers sync.WaitGroup
+	for range min(lookers, len(actors)) {
+		workers.Go(func() {
+			for a := range queue {
+				c.look(ctx, a)
+			}
+		})
+	}
+	for _, a := range actors {
+		queue <- a
+	}
+	close(queue)
+	workers.Wait()
+}
+
+// noteCore learns whether the switch is the process that it was.
+func (c *Controller) noteCore(ctx context.Context) {
+	text, err := c.link.API(ctx, "global_getvar core_uuid")
+	core := strings.TrimSpace(text)
+	if err != nil || uuid.Validate(core) != nil {
+		return
+	}
+	if before := c.link.setCore(core); before != "" && before != core {
+		c.log.WarnContext(ctx, "switch has restarted", "core_uuid", core)
+	}
+	if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, c.clock.Now(), core); err != nil {
+		c.log.WarnContext(ctx, "node could not be written", "error", err)
+	}
+}
+
+// checkStray kills a channel that carries our variables and belongs to no call. Channels of others are left alone.
+func (c *Controller) checkStray(ctx context.Context, channel string) error {
+	if c.registry.find(channel, "") != nil {
+		return nil
+	}
+	ev, err := c.dump(ctx, channel)
+	if err != nil || ev == nil {
+		return err
+	}
+	if ev.Var("rm_node") != c.cfg.NodeID || ev.Var("rm_call_id") == "" {
+		return nil
+	}
+	a := c.registry.find(channel, ev.Var("rm_call_id"))
+	if a != nil && ev.Var("rm_role") != roleTransfer {
+		return nil // the media leg of a live call
+	}
+	c.log.WarnContext(ctx, "killing a channel that belongs to no call", "channel", channel,
+		"call_id", ev.Var("rm_call_id"), "role", ev.Var("rm_role"))
+	c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
+	var refused *esl.ReplyError
+	if _, err := c.link.API(ctx, "uuid_kill "+channel+" "+CauseNormalClearing); err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	return nil
+}
+
+// reconcile finds open rows that have lost their actor, again and again: a final record that could not be written, a
+// call that was admitted and never begun.
+func (c *Controller) reconcile(ctx context.Context) {
+	for c.pause(ctx, reconcileEvery) == nil {
+		if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, c.clock.Now(), ""); err != nil {
+			c.log.WarnContext(ctx, "node could not be written", "error", err)
+		}
+		if c.link.Generation() == 0 {
+			continue
+		}
+		adopted, err := c.adopt(ctx, strayAge)
+		if err != nil {
+			c.log.ErrorContext(ctx, "open calls could not be listed", "error", err)
+			continue
+		}
+		c.lookAll(ctx, adopted)
+	}
+}
+
+// adopt makes an actor for each open row of the node that has none and is at least minAge old.
+func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*actor, error) {
+	open, err := c.ledger.OpenCalls(ctx, c.cfg.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	var adopted []*actor
+	for _, o := range open {
+		if minAge > 0 && c.clock.Now().Sub(o.call.CreatedAt) < minAge {
+			continue
+		}
+		a := c.recoveredActor(o)
+		if !c.registry.add(a) {
+			continue
+		}
+		if a.transfer != nil {
+			c.registry.bind(a, a.transfer.channel)
+		}
+		if !c.start(a) {
+			return adopted, nil
+		}
+		c.log.InfoContext(ctx, "open call found", "call_id", a.id.String(), "status", o.call.Status)
+		adopted = append(adopted, a)
+	}
+	return adopted, nil
+}
+
+// recoveredActor is the actor of a call that was open when the process before us ended. What it does waits until its
+// channel is found.
+func (c *Controller) recoveredActor(o openCall) *actor {
+	a := c.newActor(o.call, o.call.FsUuid)
+	a.recovered = true
+	a.dial.adm = Admission{Call: o.call, RingTimeout: defaultRing}
+	a.state = stateOf(o.call)
+	if s := o.session; s != nil {
+		a.handled = true
+		a.ai = &aiSession{id: s.ID, phase: phaseOpening, resumed: true, grant: sessionGrant{session: *s}}
+		if s.Status == "ended" {
+			a.ai.phase = phaseEnded
+			if s.Outcome != nil {
+				a.ai.outcome = sessionOutcome(*s.Outcome)
+			}
+		}
+	}
+	if o.transferUnit != nil {
+		a.transfer = &transfer{
+			phase: transferDialing, channel: o.transferUnit.String(), adm: Admission{UnitID: *o.transferUnit},
+		}
+	}
+	if a.ai != nil && a.ai.outcome.transferred() {
+		if a.transfer == nil {
+			a.transfer = &transfer{}
+		}
+		a.transfer.phase = transferBridged
+	}
+	return a
+}
+
+// defaultRing is the ring time-out of a call whose own is not known.
+const defaultRing = 25 * time.Second
+
+func stateOf(call db.Call) state {
+	switch call.Status {
+	case StatusRinging:
+		return stateRinging
+	case StatusAnswered:
+		return stateAnswered
+	case StatusAgentConnected:
+		return stateAgentConnected
+	}
+	return stateDialing
+}
+
+// resume goes on with a call that was found again: its voice agent in the same session, or its handler when it had not
+// got that far.
+func (a *actor) resume(ctx context.Context, now state) {
+	if t := a.transfer; t.pending() {
+		a.transfer = nil // its answer had nobody to hear it
+		a.dropTransferLeg(ctx, t)
+	}
+	switch s := a.ai; {
+	case a.transfer.bridged():
+	case s == nil:
+		if now == stateAnswered || now == stateAgentConnected {
+			a.startHandler(ctx)
+		}
+	case s.phase == phaseEnded:
+		a.kill(ctx, CauseNormalClearing) // what ended the session was ending the call
+	case s.phase == phaseOpening:
+		call, session := a.call, s.grant.session
+		a.record(ctx, "session resume", func(ctx context.Context) error {
+			grant, err := a.c.ledger.ResumeSession(ctx, call, session)
+			if err == nil {
+				a.post(sessionGranted{grant: grant})
+			}
+			return err
+		}, func(err error) {
+			if err != nil {
+				a.post(sessionGranted{err: err})
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package switchctl
+
+import "context"
+
+// answered: the caller is on the line and no voice agent has been heard yet.
+func (a *actor) answered(ctx context.Context, m message) (state, error) {
+	switch m := m.(type) {
+	case channelEvent:
+		return a.answeredEvent(ctx, m)
+	case jobDone:
+		return a.jobReply(ctx, m)
+	case socketUp:
+		return a.socketAttached(ctx, m)
+	case socketDown:
+		return a.socketLost(ctx, m)
+	case channelFound:
+		return a.channelLives(ctx, m)
+	case channelGone:
+		return a.channelVanished(ctx, m)
+	case timerFired:
+		return a.answeredTimer(ctx, m)
+	case hangupCommand:
+		return a.hangupLeg(ctx, m)
+	case answerCommand:
+		m.reply <- nil
+		return a.state, nil
+	case connectCommand:
+		return a.connect(ctx, m)
+	case sessionGranted:
+		return a.granted(ctx, m)
+	case sessionOpened:
+		return a.opened(ctx, m)
+	case mediaEvent:
+		return a.mediaReport(ctx, m)
+	case bridgeFailed:
+		return a.bridgeRefused(ctx, m)
+	case tokenMinted:
+		return a.tokenReady(ctx, m)
+	case transferAdmitted:
+		return a.transferAllowed(ctx, m)
+	case controlCommand:
+		return a.control(ctx, m)
+	case handlerDone:
+		return a.handlerReturned(ctx, m)
+	case partFinished:
+		return a.partReady(ctx, m)
+	case letGo:
+		return a.release(ctx)
+	}
+	return a.state, a.notTaken(m)
+}
+
+// agentConnected: caller and voice agent (after a transfer, caller and destination) hear each other.
+func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
+	switch m := m.(type) {
+	case channelEvent:
+		return a.answeredEvent(ctx, m)
+	case jobDone:
+		return a.jobReply(ctx, m)
+	case socketUp:
+		return a.socketAttached(ctx, m)
+	case socketDown:
+		return a.socketLost(ctx, m)
+	case channelFound:
+		return a.channelLives(ctx, m)
+	case channelGone:
+		return a.channelVanished(ctx, m)
+	case timerFired:
+		return a.answeredTimer(ctx, m)
+	case hangupCommand:
+		return a.hangupLeg(ctx, m)
+	case answerCommand:
+		m.reply <- nil
+		return a.state, nil
+	case sessionGranted:
+		return a.granted(ctx, m) // a session that outlived a restart
+	case sessionOpened:
+		return a.opened(ctx, m)
+	case mediaEvent:
+		return a.mediaReport(ctx, m)
+	case bridgeFailed:
+		return a.bridgeRefused(ctx, m)
+	case tokenMinted:
+		return a.tokenReady(ctx, m)
+	case transferAdmitted:
+		return a.transferAllowed(ctx, m)
+	case controlCommand:
+		return a.control(ctx, m)
+	case handlerDone:
+		return a.handlerReturned(ctx, m)
+	case partFinished:
+		return a.partReady(ctx, m)
+	case letGo:
+		return a.release(ctx)
+	}
+	return a.state, a.notTaken(m)
+}
+
+// answeredEvent is an event of the caller's channel, of the media leg, or of a transfer's second leg.
+func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error) {
+	switch m.role {
+	case roleMedia:
+		return a.mediaLegEvent(ctx, m)
+	case roleTransfer:
+		return a.transferEvent(ctx, m)
+	}
+	if a.dial.isSpent(m.ev) {
+		return a.state, nil
+	}
+	switch m.ev.Name() {
+	case evHangupComplete:
+		return a.ended(ctx, m.ev), nil
+	case evDestroy:
+		a.probe(ctx) // its end was missed
+	case evBridge:
+		return a.bridged(ctx, m.ev)
+	case evCreate, evProgress, evProgressMedia, evAnswer:
+		// Late, or told twice.
+	default:
+		return a.state, a.notTaken(m)
+	}
+	return a.state, nil
+}
+
+func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) {
+	if !a.due(m) {
+		return a.state, nil
+	}
+	switch m.timer {
+	case timerSocket:
+		a.socketDue(ctx)
+	case timerKill:
+		a.killAgain(ctx)
+	case timerLeg:
+		return a.legDue(ctx)
+	case timerRefresh:
+		a.refreshToken(ctx)
+	case timerSession:
+		return a.sessionExpired(ctx), nil
+	case timerTransfer:
+		return a.transferDue(ctx)
+	case timerOriginate, timerRefused, timerReroute:
+		// Set before the answer that overtook them.
+	}
+	return a.state, nil
+}

@@ -1,0 +1,102 @@
+package switchctl
+
+import (
+	"context"
+
+	"github.com/ringmaster/ringmaster/media"
+)
+
+// beginClose ends the call with its final record: what still runs is stopped, the recording is closed, and the record
+// is committed with all that follows from it.
+func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
+	if a.state == stateClosing || a.state == stateDone {
+		return a.state
+	}
+	a.final = rec
+	for kind := range a.timers {
+		a.disarm(kind)
+	}
+	if a.stopHandler != nil {
+		a.stopHandler()
+	}
+	a.answerWaiters(ErrCallEnded)
+	if t := a.transfer; t != nil {
+		t.tell(controlResult{err: ErrSessionTerminated})
+		a.dropTransferLeg(ctx, t)
+	}
+	outcome := sessionHangup
+	if s := a.ai; s.live() {
+		s.phase, s.outcome, s.closeReason = phaseEnded, outcome, media.CloseHangup
+		if s.cancelOpen != nil {
+			s.cancelOpen()
+		}
+		a.c.metrics.sessions.WithLabelValues(string(outcome)).Inc()
+		s.answer(OutcomeEnded, nil)
+	}
+	if s := a.sock; s != nil {
+		a.sock = nil
+		a.c.goes.Go(func() { closeQuietly(s) })
+	}
+	a.commitClose(ctx, closing{call: a.call, record: rec, outcome: outcome})
+	return stateClosing
+}
+
+// commitClose closes the recording first, so that the file is whole when its processing starts.
+func (a *actor) commitClose(ctx context.Context, c closing) {
+	var session mediaSession
+	var reason media.CloseReason
+	partDone := true
+	if s := a.ai; s != nil && s.media != nil {
+		session, reason, partDone = s.media, s.closeReason, s.partDone
+	}
+	answered := c.record.AnswerTime
+	a.c.goes.Go(func() {
+		if session != nil {
+			session.Close(reason)
+			if !partDone && answered != nil {
+				if _, err := session.FinishRecording(*answered, c.record.EndTime); err != nil {
+					a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
+				}
+			}
+		}
+		a.recordFor(ctx, closePatience, "close", func(ctx context.Context) error {
+			return a.c.ledger.Close(ctx, c)
+		}, func(err error) { a.post(closeCommitted{err: err}) })
+	})
+}
+
+// closing: the call is over; only its record is still on the way.
+func (a *actor) closing(ctx context.Context, m message) (state, error) {
+	switch m := m.(type) {
+	case closeCommitted:
+		return a.closed(ctx, m), nil
+	case channelEvent, jobDone, socketDown, channelFound, channelGone, timerFired, handlerDone, mediaEvent, bridgeFailed,
+		tokenMinted, partFinished, sessionGranted, letGo:
+		return a.state, nil // late, or told twice: the final record stands
+	case socketUp, sessionOpened, transferAdmitted:
+		a.refuse(m, ErrCallEnded)
+		return a.state, nil
+	case controlCommand:
+		return a.state, ErrSessionTerminated
+	case hangupCommand, answerCommand, connectCommand:
+		return a.state, ErrCallEnded
+	}
+	return a.state, a.notTaken(m)
+}
+
+// closed: the record is committed. A record that could not be written leaves its row open, for the next look at the
+// node's open calls to close it.
+func (a *actor) closed(ctx context.Context, m closeCommitted) state {
+	if m.err != nil {
+		a.log.ErrorContext(ctx, "final record is not written, the call stays open in the database", "error", m.err)
+		return stateDone
+	}
+	a.c.metrics.ended.WithLabelValues(a.final.Status(), causeLabel(a.final.Cause)).Inc()
+	disposition := ""
+	if a.final.Disposition != nil {
+		disposition = *a.final.Disposition
+	}
+	a.log.InfoContext(ctx, "call ended", "status", a.final.Status(), "hangup_cause", a.final.Cause,
+		"hangup_disposition", disposition)
+	return stateDone
+}

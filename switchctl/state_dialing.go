@@ -1,0 +1,174 @@
+package switchctl
+
+import (
+	"context"
+	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// The switch's events that calls are run by.
+const (
+	evCreate         = "CHANNEL_CREATE"
+	evProgress       = "CHANNEL_PROGRESS"
+	evProgressMedia  = "CHANNEL_PROGRESS_MEDIA"
+	evAnswer         = "CHANNEL_ANSWER"
+	evBridge         = "CHANNEL_BRIDGE"
+	evHangupComplete = "CHANNEL_HANGUP_COMPLETE"
+	evDestroy        = "CHANNEL_DESTROY"
+	evBackgroundJob  = "BACKGROUND_JOB"
+)
+
+// dialing: the call is admitted; its channel may exist or not. An inbound call is here until it is answered.
+func (a *actor) dialing(ctx context.Context, m message) (state, error) {
+	switch m := m.(type) {
+	case begin:
+		return a.startDialing(ctx), nil
+	case channelEvent:
+		return a.unansweredEvent(ctx, m)
+	case jobDone:
+		return a.jobReply(ctx, m)
+	case socketUp:
+		return a.socketAttached(ctx, m)
+	case socketDown:
+		return a.socketLost(ctx, m)
+	case channelFound:
+		return a.channelLives(ctx, m)
+	case channelGone:
+		return a.channelVanished(ctx, m)
+	case timerFired:
+		return a.unansweredTimer(ctx, m)
+	case hangupCommand:
+		return a.hangupLeg(ctx, m)
+	case answerCommand:
+		return a.answerLeg(ctx, m)
+	case handlerDone:
+		return a.handlerReturned(ctx, m)
+	case controlCommand:
+		return a.state, a.noSession(m)
+	case letGo:
+		return a.release(ctx)
+	}
+	return a.state, a.notTaken(m)
+}
+
+// ringing: the callee's phone rings.
+func (a *actor) ringing(ctx context.Context, m message) (state, error) {
+	switch m := m.(type) {
+	case channelEvent:
+		return a.unansweredEvent(ctx, m)
+	case jobDone:
+		return a.jobReply(ctx, m)
+	case socketUp:
+		return a.socketAttached(ctx, m)
+	case socketDown:
+		return a.socketLost(ctx, m)
+	case channelFound:
+		return a.channelLives(ctx, m)
+	case channelGone:
+		return a.channelVanished(ctx, m)
+	case timerFired:
+		return a.unansweredTimer(ctx, m)
+	case hangupCommand:
+		return a.hangupLeg(ctx, m)
+	case answerCommand:
+		return a.answerLeg(ctx, m)
+	case handlerDone:
+		return a.handlerReturned(ctx, m)
+	case controlCommand:
+		return a.state, a.noSession(m)
+	case letGo:
+		return a.release(ctx)
+	}
+	return a.state, a.notTaken(m)
+}
+
+// unansweredEvent is a channel's event before answer. Events of a channel of a route that has failed are over.
+func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, error) {
+	if m.role != roleCaller {
+		return a.state, a.notTaken(m)
+	}
+	if a.dial.isSpent(m.ev) {
+		if m.ev.Name() == evDestroy && a.dial.rerouting {
+			return a.nextRoute(ctx), nil
+		}
+		return a.state, nil
+	}
+	a.dial.seen, a.recovered = true, false
+	switch m.ev.Name() {
+	case evCreate:
+		if a.killCause != "" {
+			a.sendKill(ctx) // it was asked for before the channel existed
+		}
+	case evProgress, evProgressMedia:
+		return a.rings(ctx, eventTime(m.ev, "Caller-Channel-Progress-Time", "Caller-Channel-Progress-Media-Time")), nil
+	case evAnswer:
+		return a.answers(ctx, eventTime(m.ev, "Caller-Channel-Answered-Time")), nil
+	case evHangupComplete:
+		return a.ended(ctx, m.ev), nil
+	case evDestroy:
+		a.arm(timerOriginate, 0) // without HANGUP_COMPLETE: ask the switch, and its records
+	default:
+		return a.state, a.notTaken(m)
+	}
+	return a.state, nil
+}
+
+func (a *actor) rings(ctx context.Context, at time.Time) state {
+	if a.state != stateDialing || a.inbound {
+		return a.state
+	}
+	call := a.call
+	a.record(ctx, "ringing", func(ctx context.Context) error { return a.c.ledger.Ringing(ctx, call, at) }, nil)
+	return stateRinging
+}
+
+// answers moves an unanswered call on. What happens after answer is the handler's to say.
+func (a *actor) answers(ctx context.Context, at time.Time) state {
+	a.disarm(timerOriginate)
+	a.disarm(timerRefused)
+	a.recovered = false
+	a.answerAt = &at
+	a.call.AnswerTime = &at
+	call := a.call
+	a.record(ctx, "answered", func(ctx context.Context) error { return a.c.ledger.Answered(ctx, call, at) }, nil)
+	a.answerWaiters(nil)
+	if a.sock == nil {
+		a.arm(timerSocket, socketPatience)
+	}
+	a.startHandler(ctx)
+	return stateAnswered
+}
+
+// unansweredTimer asks the switch what has become of a call that should have been decided.
+func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error) {
+	if !a.due(m) {
+		return a.state, nil
+	}
+	switch m.timer {
+	case timerOriginate:
+		a.arm(timerOriginate, probeEvery)
+		a.probe(ctx)
+	case timerRefused:
+		return a.refusedWithoutChannel(ctx), nil
+	case timerReroute:
+		return a.nextRoute(ctx), nil
+	case timerKill:
+		a.killAgain(ctx)
+	case timerSocket:
+		a.probe(ctx)
+	case timerLeg, timerRefresh, timerSession, timerTransfer:
+		return a.state, a.notTaken(m)
+	}
+	return a.state, nil
+}
+
+// eventTime is the first time that an event's headers hold, else when the event was made.
+func eventTime(ev *esl.Event, headers ...string) time.Time {
+	for _, h := range append(headers, "Event-Date-Timestamp") {
+		if t := ev.Micros(h); !t.IsZero() {
+			return t
+		}
+	}
+	return time.Now().UTC()
+}

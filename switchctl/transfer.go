@@ -1,0 +1,412 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+const (
+	bridgePatience = 5 * time.Second
+
+	destinationE164   = "e164"
+	destinationSIP    = "sip_uri"
+	destinationQueue  = "agent_queue"
+	destinationPerson = "agent"
+)
+
+type transferPhase int
+
+const (
+	transferAdmitting transferPhase = iota // the gate is asked
+	transferDialing                        // the second leg rings
+	transferBridging                       // it has answered, and the switch was asked to bridge
+	transferBridged                        // caller and destination hear each other
+)
+
+// transfer is a call's way to somebody else. All fields belong to the actor's goroutine.
+type transfer struct {
+	phase   transferPhase
+	to      store.Phone
+	facts   transferFacts
+	adm     Admission
+	route   int
+	channel string // of the second leg
+	refusal string
+	reply   chan<- controlResult
+}
+
+// The questions that other states ask; nil is a call that is not being transferred.
+func (t *transfer) pending() bool  { return t != nil && t.phase != transferBridged }
+func (t *transfer) bridging() bool { return t != nil && t.phase == transferBridging }
+func (t *transfer) bridged() bool  { return t != nil && t.phase == transferBridged }
+
+// startTransfer checks a transfer and asks the gate. reply, which may be nil, hears when it is dispatched.
+func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply chan<- controlResult) error {
+	if a.ai == nil || a.ai.phase != phaseOpen || a.killCause != "" {
+		return ErrSessionTerminated
+	}
+	if a.transfer.pending() {
+		return &StateError{State: a.state.String(), Event: VerbTransfer, Detail: "a transfer is under way"}
+	}
+	facts := transferFacts{destinationType: req.DestinationType, destination: req.Destination, metadata: req.Metadata}
+	if facts.destination == "" && a.ai.agent.TransferDestination != nil {
+		facts.destination = *a.ai.agent.TransferDestination
+	}
+	if facts.destinationType == "" {
+		facts.destinationType = destinationE164
+		if strings.HasPrefix(strings.ToLower(facts.destination), "sip:") {
+			facts.destinationType = destinationSIP
+		}
+	}
+	switch facts.destinationType {
+	case destinationE164:
+	case destinationQueue, destinationPerson:
+		return &StateError{
+			State: a.state.String(), Event: VerbTransfer, Code: "NoAgentAvailable", Detail: "nobody is logged in",
+		}
+	default:
+		return &InvalidError{Field: "destination_type", Message: "this host transfers to " + destinationE164}
+	}
+	to, err := store.ParsePhone(facts.destination)
+	if err != nil {
+		return &InvalidError{Field: "destination", Message: err.Error()}
+	}
+	facts.destination = to.E164()
+	a.transfer = &transfer{to: to, facts: facts, reply: reply}
+	a.callState("transferring", "")
+	request := OriginateRequest{
+		TenantID: a.tenant, CampaignID: a.call.CampaignID, LeadID: a.call.LeadID, VoiceAgentID: a.call.VoiceAgentID,
+		To: to, Purpose: PurposeTransfer, ParentCallID: &a.id, Environment: a.call.Environment, Metadata: req.Metadata,
+	}
+	a.c.goes.Go(func() {
+		adm, err := a.c.gate.Admit(ctx, request)
+		a.post(transferAdmitted{adm: adm, err: err})
+	})
+	return nil
+}
+
+// callState tells the AI how its call stands.
+func (a *actor) callState(name, reason string) {
+	if a.ai == nil || a.ai.media == nil {
+		return
+	}
+	data := map[string]any{"state": name}
+	if reason != "" {
+		data["reason"] = reason
+	}
+	if err := a.ai.media.SendText("call_state", data); err != nil {
+		a.log.Debug("call state could not be sent", "error", err)
+	}
+}
+
+// transferAllowed: the gate has answered.
+func (a *actor) transferAllowed(ctx context.Context, m transferAdmitted) (state, error) {
+	t := a.transfer
+	if t == nil || t.phase != transferAdmitting {
+		return a.state, a.notTaken(m)
+	}
+	if m.err != nil {
+		a.log.InfoContext(ctx, "transfer is not admitted", "error", m.err)
+		t.tell(controlResult{err: m.err})
+		a.failTransfer(ctx, failureCause(m.err))
+		return a.state, nil
+	}
+	t.adm, t.phase = m.adm, transferDialing
+	t.tell(controlResult{result: map[string]any{}})
+	a.dialTransfer(ctx, m.adm.UnitID)
+	return a.state, nil
+}
+
+// tell answers the verb, once.
+func (t *transfer) tell(r controlResult) {
+	if t.reply != nil {
+		t.reply <- r
+		t.reply = nil
+	}
+}
+
+// dialTransfer originates the second leg over the current route. The caller goes on hearing the AI.
+func (a *actor) dialTransfer(ctx context.Context, channel uuid.UUID) {
+	t := a.transfer
+	t.refusal = ""
+	if t.route >= len(t.adm.Routes) {
+		a.failTransfer(ctx, CauseNoRoute)
+		return
+	}
+	t.channel = channel.String()
+	a.c.registry.bind(a, t.channel)
+	vars := a.c.callerVariables(a)
+	delete(vars, "transfer_after_bridge")
+	vars["rm_role"] = roleTransfer
+	vars["hangup_after_bridge"] = "true" // both legs end together
+	route := t.adm.Routes[t.route]
+	vars = outboundVariables(vars, t.channel, t.adm.From, t.adm.RingTimeout, route)
+	cmd, err := originateCommand(vars, route.Endpoint, "&park()")
+	if err != nil {
+		a.log.ErrorContext(ctx, "route of a transfer can't be dialed", "route", t.route, "error", err)
+		a.failTransfer(ctx, CauseNoRoute)
+		return
+	}
+	a.arm(timerTransfer, t.adm.RingTimeout+originateSlack)
+	a.command(ctx, jobTransferOriginate, cmd)
+}
+
+// transferEvent is an event of the second leg.
+func (a *actor) transferEvent(ctx context.Context, m channelEvent) (state, error) {
+	t := a.transfer
+	if t == nil || m.ev.UUID() != t.channel {
+		return a.state, nil // of a leg that was given up
+	}
+	switch m.ev.Name() {
+	case evAnswer:
+		if t.phase == transferDialing {
+			t.phase = transferBridging
+			a.bridgeTransfer(ctx)
+		}
+	case evBridge:
+		return a.bridged(ctx, m.ev)
+	case evHangupComplete:
+		return a.transferLegEnded(ctx, finalFrom(m.ev.Get, a.c.clock.Now()))
+	}
+	return a.state, nil
+}
+
+// bridgeTransfer connects caller and destination. Each command waits for the one before: without
+// transfer_after_bridge, and with hangup_after_bridge, both legs end together.
+func (a *actor) bridgeTransfer(ctx context.Context) {
+	a.arm(timerTransfer, bridgePatience)
+	caller, other := a.channel, a.transfer.channel
+	link, attempt := a.c.link, a.dial.attempt
+	a.c.goes.Go(func() {
+		done := func(body string, err error) {
+			a.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
+		}
+		for _, cmd := range []string{
+			"uuid_setvar " + caller + " transfer_after_bridge",
+			"uuid_setvar " + caller + " hangup_after_bridge true",
+		} {
+			if _, err := link.API(ctx, cmd); err != nil {
+				done("", err)
+				return
+			}
+		}
+		if err := link.BgAPI(ctx, "uuid_bridge "+caller+" "+other, done); err != nil {
+			done("", err)
+		}
+	})
+}
+
+// transferReply is the switch's word on the second leg; the events say the rest.
+func (a *actor) transferReply(ctx context.Context, m jobDone) (state, error) {
+	t := a.transfer
+	reason := refusedJob(m)
+	if t == nil || reason == "" {
+		return a.state, nil
+	}
+	switch {
+	case m.job == jobTransferOriginate && t.phase == transferDialing:
+		t.refusal = CauseNetworkOutOfOrder
+		if m.err == nil {
+			t.refusal = refusalCause(m.body)
+		}
+		a.arm(timerTransfer, refusedGrace) // the leg's own end tells more
+	case m.job == jobTransferBridge && t.phase == transferBridging:
+		a.log.WarnContext(ctx, "transfer could not be bridged", "reply", reason)
+		a.unbridge(ctx, CauseTemporaryFailure)
+	}
+	return a.state, nil
+}
+
+// transferDue: the second leg had to be decided by now.
+func (a *actor) transferDue(ctx context.Context) (state, error) {
+	t := a.transfer
+	switch {
+	case t == nil || t.phase == transferBridged || t.phase == transferAdmitting:
+	case t.phase == transferBridging:
+		a.log.WarnContext(ctx, "transfer was not confirmed by the switch")
+		a.unbridge(ctx, CauseTemporaryFailure)
+	case t.refusal != "":
+		a.failTransfer(ctx, t.refusal)
+	default:
+		a.failTransfer(ctx, "NO_ANSWER")
+	}
+	return a.state, nil
+}
+
+// transferLegEnded: the second leg is gone.
+func (a *actor) transferLegEnded(ctx context.Context, rec finalRecord) (state, error) {
+	t := a.transfer
+	switch t.phase {
+	case transferAdmitting:
+	case transferDialing:
+		if rec.failsOver() && t.route+1 < len(t.adm.Routes) && a.killCause == "" {
+			if next, err := uuid.NewV7(); err == nil {
+				a.c.registry.unbind(t.channel)
+				t.route++
+				a.dialTransfer(ctx, next)
+				return a.state, nil
+			}
+		}
+		a.failTransfer(ctx, rec.Cause)
+	case transferBridging:
+		a.unbridge(ctx, rec.Cause)
+	case transferBridged:
+		unit := t.adm.UnitID
+		a.record(ctx, "transfer unit", func(ctx context.Context) error {
+			return a.c.ledger.ReleaseUnit(ctx, a.tenant, unit)
+		}, nil)
+		if a.killCause == "" {
+			a.kill(ctx, CauseNormalClearing)
+		}
+	}
+	return a.state, nil
+}
+
+// unbridge gives up a bridge that did not come about: the caller goes back to the AI.
+func (a *actor) unbridge(ctx context.Context, cause string) {
+	caller, link, back := a.channel, a.c.link, "rm_reattach:XML:"+a.c.cfg.Context
+	a.failTransfer(ctx, cause)
+	a.c.goes.Go(func() {
+		for _, cmd := range []string{
+			"uuid_setvar " + caller + " hangup_after_bridge false",
+			"uuid_setvar " + caller + " transfer_after_bridge " + back,
+		} {
+			if _, err := link.API(ctx, cmd); err != nil {
+				a.log.WarnContext(ctx, "caller's variables could not be set back", "error", err)
+				return
+			}
+		}
+	})
+	if a.ai.live() && !a.ai.legUp {
+		a.arm(timerLeg, legRetry)
+	}
+}
+
+// failTransfer ends a transfer that did not come about; the session goes on.
+func (a *actor) failTransfer(ctx context.Context, cause string) {
+	t := a.transfer
+	a.transfer = nil
+	a.disarm(timerTransfer)
+	t.tell(controlResult{err: &StateError{State: a.state.String(), Event: VerbTransfer, Detail: cause}})
+	a.dropTransferLeg(ctx, t)
+	a.transferFailed(ctx, ControlRequest{DestinationType: t.facts.destinationType, Destination: t.facts.destination}, cause)
+}
+
+// dropTransferLeg ends the second leg, if there is one, and gives its unit back.
+func (a *actor) dropTransferLeg(ctx context.Context, t *transfer) {
+	if t == nil || t.phase == transferAdmitting {
+		return
+	}
+	if t.channel != "" {
+		a.c.registry.unbind(t.channel)
+		a.command(ctx, jobTransferOriginate, "uuid_kill "+t.channel+" "+CauseNormalClearing)
+	}
+	unit := t.adm.UnitID
+	a.record(ctx, "transfer unit", func(ctx context.Context) error {
+		return a.c.ledger.ReleaseUnit(ctx, a.tenant, unit)
+	}, nil)
+}
+
+// transferFailed tells the AI.
+func (a *actor) transferFailed(ctx context.Context, req ControlRequest, cause string) {
+	if a.ai == nil || a.ai.media == nil {
+		return
+	}
+	err := a.ai.media.SendText("transfer_failed", map[string]any{
+		"destination_type": req.DestinationType, "destination": req.Destination, "cause": cause,
+	})
+	if err != nil {
+		a.log.WarnContext(ctx, "transfer_failed could not be sent", "error", err)
+	}
+}
+
+// failureCause names why a transfer was refused.
+func failureCause(err error) string {
+	var invalid *InvalidError
+	var conflict *StateError
+	switch {
+	case errors.As(err, &invalid):
+		return "INVALID_NUMBER_FORMAT"
+	case errors.As(err, &conflict) && conflict.Code != "":
+		return conflict.Code
+	case errors.As(err, &conflict):
+		return "INVALID_STATE"
+	case errors.Is(err, ErrSessionTerminated):
+		return "AISessionTerminated"
+	}
+	return "OUTGOING_CALL_BARRED"
+}
+
+// bridged: the switch has bridged the caller with somebody. With the second leg, the transfer is done.
+func (a *actor) bridged(ctx context.Context, ev *esl.Event) (state, error) {
+	t := a.transfer
+	if !t.bridging() {
+		return a.state, nil
+	}
+	one, two := ev.Get("Bridge-A-Unique-ID"), ev.Get("Bridge-B-Unique-ID")
+	if one == "" && two == "" {
+		one, two = ev.UUID(), ev.Get("Other-Leg-Unique-ID")
+	}
+	if (one != a.channel || two != t.channel) && (one != t.channel || two != a.channel) {
+		return a.state, nil // caller and voice agent
+	}
+	t.phase = transferBridged
+	a.disarm(timerTransfer)
+	a.disarm(timerLeg)
+	at := eventTime(ev)
+	a.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
+	facts := t.facts
+	a.endSessionWith(ctx, sessionEnd{
+		outcome: sessionTransferredE164, at: at, final: finalMetadata("transfer", &facts, facts.metadata), transfer: &facts,
+	}, media.CloseTransferred)
+	a.recordRest(ctx, at)
+	return a.state, nil
+}
+
+// recordRest finishes the AI's part of the recording, and has the switch record the rest in stereo.
+func (a *actor) recordRest(ctx context.Context, at time.Time) {
+	if a.answerAt == nil {
+		return
+	}
+	answered, call := *a.answerAt, a.call
+	if m := a.ai.media; m != nil {
+		a.ai.partDone = true
+		a.c.goes.Go(func() {
+			m.Close(media.CloseTransferred)
+			_, err := m.FinishRecording(answered, at)
+			a.post(partFinished{err: err})
+		})
+	}
+	path, link := filepath.Join(a.c.cfg.RecordDir, a.id.String()+".2.wav"), a.c.link
+	a.record(ctx, "second recording part", func(ctx context.Context) error {
+		return a.c.ledger.AddRecordingPart(ctx, call, path, max(0, at.Sub(answered)))
+	}, nil)
+	channel, attempt := a.channel, a.dial.attempt
+	a.c.goes.Go(func() {
+		done := func(body string, err error) { a.post(jobDone{job: jobRecord, attempt: attempt, body: body, err: err}) }
+		// One follows the other: the variable is read when the recording starts.
+		if _, err := link.API(ctx, "uuid_setvar "+channel+" RECORD_STEREO true"); err != nil {
+			done("", err)
+			return
+		}
+		if err := link.BgAPI(ctx, "uuid_record "+channel+" start "+path, done); err != nil {
+			done("", err)
+		}
+	})
+}
+
+func (a *actor) partReady(ctx context.Context, m partFinished) (state, error) {
+	if m.err != nil {
+		a.log.ErrorContext(ctx, "recording before the transfer is not whole", "error", m.err)
+	}
+	return a.state, nil
+}
