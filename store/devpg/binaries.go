@@ -54,6 +54,9 @@ func findBinaries(ctx context.Context, dirs []string) (binaries, error) {
 		if major, err := serverMajor(ctx, found.postgres); err == nil && major >= oldestMajor {
 			return found, nil
 		}
+		if ctx.Err() != nil {
+			return binaries{}, fmt.Errorf("look for PostgreSQL's binaries: %w", ctx.Err())
+		}
 	}
 	return binaries{}, ErrNoBinaries
 }
