@@ -1,77 +1,131 @@
 package dialer
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
 )
 
-// Service is the dialer.
-type Service struct{}
-
-var errUnwired = errors.New("dialer: being wired")
-
-func (s *Service) CreateCampaign(ctx context.Context, tenant uuid.UUID, in CampaignInput) (Campaign, error) {
-	return Campaign{}, errUnwired
-}
-func (s *Service) ListCampaigns(ctx context.Context, tenant uuid.UUID) ([]Campaign, error) {
-	return nil, errUnwired
-}
-func (s *Service) GetCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
-	return Campaign{}, errUnwired
-}
-func (s *Service) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in CampaignInput) (Campaign, error) {
-	return Campaign{}, errUnwired
-}
-func (s *Service) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error { return errUnwired }
-func (s *Service) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env Environment) (Campaign, error) {
-	return Campaign{}, errUnwired
-}
-func (s *Service) PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
-	return Campaign{}, errUnwired
-}
-func (s *Service) StopCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
-	return Campaign{}, errUnwired
-}
-func (s *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in LeadInput) (Lead, error) {
-	return Lead{}, errUnwired
+// Config is what the dialer needs to know about its host and its law.
+type Config struct {
+	// NodeID names this controller, as in switchctl.Config.
+	NodeID string
+	// Subprotocols are those of voice agents that this host serves; both by default.
+	Subprotocols []string
+	// Guard says which addresses a customer may configure.
+	Guard netguard.Policy
+	// Legal is the time of day outside which nobody is called, in the callee's time zone; 09:00 to 21:00 by
+	// default. It is the calling window of whoever sets none.
+	Legal Hours
+	// HostTrunk carries the calls of tenants that declare no trunk; nil refuses them.
+	HostTrunk *HostTrunk
+	// CarrierProfile is the switch's SIP profile towards carriers; "external" by default.
+	CarrierProfile string
+	// DNC is the do-not-call registry. Without one nothing is dialed.
+	DNC dnc.Provider
+	// Poll is how often a pacer looks without being woken; 1 s by default.
+	Poll       time.Duration
+	Now        func() time.Time
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
-// PushLeads: BulkInput decodes from the body; more than BulkLimit rows or a missing list is a *ValidationError.
-func (s *Service) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in BulkInput) (BulkResult, error) {
-	return BulkResult{}, errUnwired
-}
-func (s *Service) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
-	return ScrubResult{}, errUnwired
-}
-func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
-	return VoiceAgent{}, errUnwired
+// Hours is a time of day as "HH:MM"; To may be "24:00".
+type Hours struct {
+	From, To string
 }
 
-// ListVoiceAgents: a status outside the three is a *ValidationError.
-func (s *Service) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]VoiceAgent, error) {
-	return nil, errUnwired
-}
-func (s *Service) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
-	return VoiceAgent{}, errUnwired
-}
-func (s *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
-	return VoiceAgent{}, errUnwired
-}
-func (s *Service) ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
-	return VoiceAgent{}, errUnwired
-}
-func (s *Service) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error { return errUnwired }
-func (s *Service) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (DefaultVoiceAgent, error) {
-	return DefaultVoiceAgent{}, errUnwired
-}
-func (s *Service) SetDefaultVoiceAgent(ctx context.Context, tenant uuid.UUID, in DefaultVoiceAgentInput) (DefaultVoiceAgent, error) {
-	return DefaultVoiceAgent{}, errUnwired
-}
-func (s *Service) ChannelsUsage(ctx context.Context, tenant uuid.UUID) (ChannelsUsage, error) {
-	return ChannelsUsage{}, errUnwired
+// HostTrunk is a carrier that the deployment gives to tenants without one of their own.
+type HostTrunk struct {
+	Host         string
+	Port         int
+	Transport    string // udp, tcp or tls
+	NumberFormat string // e164, national or 0national
 }
 
-var _ json.Unmarshaler = (*CampaignInput)(nil)
+// Originator dials. The call controller is one.
+type Originator interface {
+	Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error)
+}
+
+// Service is the dialer. It is safe for concurrent use.
+type Service struct {
+	cfg      Config
+	st       *store.Store
+	log      *slog.Logger
+	legal    window
+	metrics  metrics
+	signals  signals
+	rotation atomic.Uint64 // counts the caller ids given out
+}
+
+// New checks the configuration and returns a dialer that paces nothing until Run.
+func New(cfg Config, st *store.Store) (*Service, error) {
+	if cfg.NodeID == "" {
+		return nil, fmt.Errorf("create dialer: node id is required")
+	}
+	if len(cfg.Subprotocols) == 0 {
+		cfg.Subprotocols = []string{SubprotocolAlpha, SubprotocolBeta}
+	}
+	cfg.CarrierProfile = cmp.Or(cfg.CarrierProfile, "external")
+	cfg.Poll = cmp.Or(cfg.Poll, time.Second)
+	cfg.Legal = Hours{From: cmp.Or(cfg.Legal.From, "09:00"), To: cmp.Or(cfg.Legal.To, "21:00")}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	legal, err := newWindow(CallingWindow{Timezone: calleeZone, From: cfg.Legal.From, To: cfg.Legal.To})
+	if err != nil {
+		return nil, fmt.Errorf("create dialer: legal hours: %w", err)
+	}
+	return &Service{
+		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(),
+	}, nil
+}
+
+func (s *Service) now() time.Time { return s.cfg.Now() }
+
+// newID returns a UUIDv7.
+func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+type metrics struct {
+	admitted *prometheus.CounterVec
+	refused  *prometheus.CounterVec
+	finished *prometheus.CounterVec
+	pacers   prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) metrics {
+	m := metrics{
+		admitted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ringmaster_gate_admitted_total", Help: "Calls that the gate let through, by purpose (lead, single, transfer, inbound).",
+		}, []string{"purpose"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ringmaster_gate_refused_total", Help: "Calls that the gate refused, by reason.",
+		}, []string{"reason"}),
+		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ringmaster_leads_finished_total", Help: "Leads that reached a terminal state, by status.",
+		}, []string{"status"}),
+		pacers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ringmaster_pacers", Help: "Campaigns that this controller paces.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.admitted, m.refused, m.finished, m.pacers)
+	}
+	return m
+}

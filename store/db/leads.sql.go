@@ -478,20 +478,6 @@ func (q *Queries) LeadsClaimFresh(ctx context.Context, arg LeadsClaimFreshParams
 	return items, nil
 }
 
-const leadsDialable = `-- name: LeadsDialable :one
-SELECT EXISTS (SELECT 1 FROM leads l WHERE l.tenant_id = $1 AND l.campaign_id = $2
-    AND l.status IN ('new', 'queued') AND l.dnd_clean)
-  OR EXISTS (SELECT 1 FROM leads l WHERE l.tenant_id = $1 AND l.campaign_id = $2
-    AND l.status IN ('retry', 'callback') AND l.dnd_clean) AS dialable
-`
-
-func (q *Queries) LeadsDialable(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID) (*bool, error) {
-	row := q.db.QueryRow(ctx, leadsDialable, tenantID, campaignID)
-	var dialable *bool
-	err := row.Scan(&dialable)
-	return dialable, err
-}
-
 const leadsInsert = `-- name: LeadsInsert :many
 
 INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id,

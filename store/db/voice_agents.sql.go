@@ -104,14 +104,15 @@ func (q *Queries) VoiceAgentGet(ctx context.Context, tenantID uuid.UUID, iD uuid
 }
 
 const voiceAgentInUse = `-- name: VoiceAgentInUse :one
-SELECT EXISTS (SELECT 1 FROM ai_sessions s WHERE s.tenant_id = $1 AND s.voice_agent_id = $2 AND s.status = 'active')
-  OR EXISTS (SELECT 1 FROM live_calls u WHERE u.tenant_id = $1 AND u.voice_agent_id = $2) AS in_use
+SELECT (EXISTS (SELECT 1 FROM ai_sessions s WHERE s.tenant_id = $1 AND s.voice_agent_id = $2::uuid
+    AND s.status = 'active')
+  OR EXISTS (SELECT 1 FROM live_calls u WHERE u.tenant_id = $1 AND u.voice_agent_id = $2::uuid))::bool AS in_use
 `
 
 // VoiceAgentInUse tells of a live session, or of a call on its way to the agent.
-func (q *Queries) VoiceAgentInUse(ctx context.Context, tenantID uuid.UUID, voiceAgentID uuid.UUID) (*bool, error) {
+func (q *Queries) VoiceAgentInUse(ctx context.Context, tenantID uuid.UUID, voiceAgentID uuid.UUID) (bool, error) {
 	row := q.db.QueryRow(ctx, voiceAgentInUse, tenantID, voiceAgentID)
-	var in_use *bool
+	var in_use bool
 	err := row.Scan(&in_use)
 	return in_use, err
 }

@@ -119,11 +119,5 @@ UPDATE leads SET status = CASE WHEN status = 'new' THEN 'queued' ELSE status END
 WHERE tenant_id = @tenant_id AND id = @id AND claimed_by = @claimant::text
   AND status IN ('new', 'queued', 'retry', 'callback');
 
--- name: LeadsDialable :one
-SELECT EXISTS (SELECT 1 FROM leads l WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id
-    AND l.status IN ('new', 'queued') AND l.dnd_clean)
-  OR EXISTS (SELECT 1 FROM leads l WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id
-    AND l.status IN ('retry', 'callback') AND l.dnd_clean) AS dialable;
-
 -- name: DNCLoadInsert :exec
 INSERT INTO dnc_loads (id, source, numbers, loaded_at, version) VALUES (@id, @source, @numbers, @loaded_at, @version);

@@ -30,8 +30,9 @@ UPDATE voice_agents SET status = 'archived', updated_at = now() WHERE tenant_id 
 
 -- VoiceAgentInUse tells of a live session, or of a call on its way to the agent.
 -- name: VoiceAgentInUse :one
-SELECT EXISTS (SELECT 1 FROM ai_sessions s WHERE s.tenant_id = @tenant_id AND s.voice_agent_id = @voice_agent_id AND s.status = 'active')
-  OR EXISTS (SELECT 1 FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.voice_agent_id = @voice_agent_id) AS in_use;
+SELECT (EXISTS (SELECT 1 FROM ai_sessions s WHERE s.tenant_id = @tenant_id AND s.voice_agent_id = @voice_agent_id::uuid
+    AND s.status = 'active')
+  OR EXISTS (SELECT 1 FROM live_calls u WHERE u.tenant_id = @tenant_id AND u.voice_agent_id = @voice_agent_id::uuid))::bool AS in_use;
 
 -- name: VoiceAgentDelete :execrows
 DELETE FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id;

@@ -1,0 +1,236 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// maxTargetAbandon is the law's cap.
+	maxTargetAbandon     = 0.03
+	defaultMaxWaitS      = 2
+	defaultRingTimeoutS  = 25
+	defaultMaxAttempts   = 3
+	maxCampaignChannels  = 100_000
+	maxRetryMinutes      = 7 * 24 * 60
+	maxNameLength        = 200
+	maxTextLength        = 100_000
+	voicemailConnect     = "connect"
+	voicemailHangup      = "hangup"
+	voicemailMessage     = "message"
+	fieldVoicemailURL    = "voicemail_message_url"
+	fieldAnnouncementURL = "announcement_url"
+)
+
+var callerIDPattern = regexp.MustCompile(`^\+?[0-9]{3,15}$`)
+
+// defaultRetry waits longer the less likely the callee is to be there soon.
+func defaultRetry() RetryPolicy {
+	return RetryPolicy{Busy: 15, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30}
+}
+
+// newCampaign is a campaign before its creator has said anything.
+func newCampaign() db.Campaign {
+	retry, _ := json.Marshal(defaultRetry()) // five integers always encode
+	return db.Campaign{
+		ID: newID(), Status: string(CampaignDraft), Environment: string(EnvironmentLive),
+		PostAnswerAction: string(ActionConnectAgent), PredictiveTargetAbandon: maxTargetAbandon,
+		PredictiveMaxWaitS: defaultMaxWaitS, RingTimeoutS: defaultRingTimeoutS, VoicemailAction: voicemailConnect,
+		MaxAttempts: defaultMaxAttempts, Retry: retry,
+	}
+}
+
+// apply puts a request's members into a campaign.
+func (in CampaignInput) apply(ctx context.Context, c *checker, guard *netguard.Policy, to *db.Campaign) {
+	if c.edit {
+		for _, name := range in.nulls {
+			c.fail(name, "can't be null")
+		}
+	}
+	if v, ok := required(c, "name", in.Name); ok && c.text("name", v, 1, maxNameLength) {
+		to.Name = v
+	}
+	if v, ok := required(c, "dial_mode", in.DialMode); ok &&
+		c.oneOf("dial_mode", v, string(DialPreview), string(DialProgressive), string(DialPredictive)) {
+		to.DialMode = v
+	}
+	if v, ok := given(c, "post_answer_action", in.PostAnswerAction); ok && c.oneOf("post_answer_action", v,
+		string(ActionConnectAgent), string(ActionConnectVoiceAgent), string(ActionRunFlow)) {
+		to.PostAnswerAction = v
+	}
+	in.applyReferences(c, to)
+	in.applyPace(c, to)
+	in.applyTexts(c, to)
+	in.applyVoicemail(ctx, c, guard, to)
+	in.applyRetry(c, to)
+	if v, ok := given(c, "calling_window", in.CallingWindow); ok {
+		if w, ok := v.window(c); ok {
+			to.CallingWindow, _ = json.Marshal(w) // strings always encode
+		}
+	}
+}
+
+func (in CampaignInput) applyReferences(c *checker, to *db.Campaign) {
+	if v, ok := clearable(c, "voice_agent_id", in.VoiceAgentID); ok {
+		if to.VoiceAgentID = nil; v != nil {
+			if id, ok := c.uuid("voice_agent_id", *v); ok {
+				to.VoiceAgentID = &id
+			}
+		}
+	}
+	if v, ok := clearable(c, "flow_id", in.FlowID); ok {
+		if to.FlowID = nil; v != nil {
+			if id, ok := c.uuid("flow_id", *v); ok {
+				to.FlowID = &id
+			}
+		}
+	}
+	if v, ok := clearable(c, "caller_id", in.CallerID); ok {
+		if v != nil && !callerIDPattern.MatchString(*v) {
+			c.fail("caller_id", "must be a number of 3 to 15 digits")
+		}
+		to.CallerID = v
+	}
+}
+
+func (in CampaignInput) applyPace(c *checker, to *db.Campaign) {
+	if v, ok := given(c, "predictive_target_abandon", in.PredictiveTargetAbandon); ok {
+		if v < 0 || v > maxTargetAbandon {
+			c.fail("predictive_target_abandon", "must lie between 0 and 0.03")
+		}
+		to.PredictiveTargetAbandon = v
+	}
+	if v, ok := given(c, "predictive_max_wait_s", in.PredictiveMaxWaitS); ok {
+		if v < 0 || v > 3600 {
+			c.fail("predictive_max_wait_s", "must lie between 0 and 3600")
+		}
+		to.PredictiveMaxWaitS = v
+	}
+	if v, ok := clearable(c, "max_concurrent", in.MaxConcurrent); ok {
+		if to.MaxConcurrent = nil; v != nil && c.between("max_concurrent", *v, 1, maxCampaignChannels) {
+			n := int32(*v) //nolint:gosec // bounded by between
+			to.MaxConcurrent = &n
+		}
+	}
+	if v, ok := given(c, "ring_timeout_s", in.RingTimeoutS); ok && c.between("ring_timeout_s", v, 15, 60) {
+		to.RingTimeoutS = int32(v) //nolint:gosec // bounded by between
+	}
+	if v, ok := given(c, "max_attempts", in.MaxAttempts); ok && c.between("max_attempts", v, 1, 100) {
+		to.MaxAttempts = int32(v) //nolint:gosec // bounded by between
+	}
+}
+
+func (in CampaignInput) applyTexts(c *checker, to *db.Campaign) {
+	for _, m := range []struct {
+		field string
+		value Opt[string]
+		to    **string
+	}{{"description", in.Description, &to.Description}, {"script", in.Script, &to.Script}, {"notes", in.Notes, &to.Notes}} {
+		if v, ok := clearable(c, m.field, m.value); ok {
+			if v == nil || c.text(m.field, *v, 0, maxTextLength) {
+				*m.to = v
+			}
+		}
+	}
+}
+
+func (in CampaignInput) applyVoicemail(ctx context.Context, c *checker, guard *netguard.Policy, to *db.Campaign) {
+	if v, ok := given(c, "amd", in.AMD); ok {
+		to.Amd = v
+	} else if !c.edit {
+		to.Amd = to.PostAnswerAction == string(ActionConnectVoiceAgent)
+	}
+	if v, ok := given(c, "voicemail_action", in.VoicemailAction); ok &&
+		c.oneOf("voicemail_action", v, voicemailConnect, voicemailHangup, voicemailMessage) {
+		to.VoicemailAction = v
+	}
+	if v, ok := given(c, fieldVoicemailURL, in.VoicemailMessageURL); ok &&
+		c.address(ctx, guard, fieldVoicemailURL, v, "http", "https") {
+		to.VoicemailMessageUrl = &v
+	}
+	if to.VoicemailAction == voicemailMessage && to.VoicemailMessageUrl == nil {
+		c.fail(fieldVoicemailURL, "is required for the voicemail action message")
+	}
+	if v, ok := given(c, fieldAnnouncementURL, in.AnnouncementURL); ok &&
+		c.address(ctx, guard, fieldAnnouncementURL, v, "http", "https") {
+		to.AnnouncementUrl = &v
+	}
+}
+
+func (in CampaignInput) applyRetry(c *checker, to *db.Campaign) {
+	v, ok := given(c, "retry", in.Retry)
+	if !ok {
+		return
+	}
+	policy := retryPolicy(to.Retry)
+	for _, m := range []struct {
+		field   string
+		minutes Opt[int]
+		to      *int
+	}{
+		{"retry.busy", v.Busy, &policy.Busy}, {"retry.no_answer", v.NoAnswer, &policy.NoAnswer},
+		{"retry.congestion", v.Congestion, &policy.Congestion}, {"retry.machine", v.Machine, &policy.Machine},
+		{"retry.failed", v.Failed, &policy.Failed},
+	} {
+		if n, ok := given(c, m.field, m.minutes); ok && c.between(m.field, n, 0, maxRetryMinutes) {
+			*m.to = n
+		}
+	}
+	to.Retry, _ = json.Marshal(policy) // five integers always encode
+}
+
+// retryPolicy reads a campaign's policy; what it doesn't say is as by default.
+func retryPolicy(column json.RawMessage) RetryPolicy {
+	policy := defaultRetry()
+	if err := json.Unmarshal(column, &policy); err != nil {
+		return defaultRetry()
+	}
+	return policy
+}
+
+// window checks a calling window.
+func (in WindowInput) window(c *checker) (CallingWindow, bool) {
+	before := len(c.faults)
+	w := CallingWindow{Timezone: calleeZone, Days: []string{}}
+	if v, ok := given(c, "calling_window.timezone", in.Timezone); ok {
+		if w.Timezone = v; len(v) > 100 {
+			c.fail("calling_window.timezone", "must be the name of a time zone")
+		} else if _, err := loadZone(v); err != nil {
+			c.fail("calling_window.timezone", "must be the name of a time zone")
+		}
+	}
+	for _, m := range []struct {
+		field string
+		value Opt[string]
+		to    *string
+	}{{"calling_window.from", in.From, &w.From}, {"calling_window.to", in.To, &w.To}} {
+		if !m.value.Set || m.value.Null {
+			c.fail(m.field, "is required")
+		} else if v, ok := given(c, m.field, m.value); ok {
+			if _, valid := minutes(v); !valid {
+				c.fail(m.field, "must be a time of day as HH:MM")
+			}
+			*m.to = v
+		}
+	}
+	if v, ok := given(c, "calling_window.days", in.Days); ok {
+		for _, day := range v {
+			if !c.oneOf("calling_window.days", day, weekdays...) {
+				break
+			}
+		}
+		w.Days = append(w.Days, v...)
+	}
+	if len(c.faults) > before {
+		return CallingWindow{}, false
+	}
+	if _, err := newWindow(w); err != nil {
+		c.fail("calling_window.to", "must differ from calling_window.from")
+		return CallingWindow{}, false
+	}
+	return w, true
+}

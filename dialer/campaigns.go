@@ -1,0 +1,376 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// CreateCampaign adds a campaign in state draft. Errors: *ValidationError.
+func (s *Service) CreateCampaign(ctx context.Context, tenant uuid.UUID, in CampaignInput) (Campaign, error) {
+	row := newCampaign()
+	row.TenantID = tenant
+	c := checker{}
+	in.apply(ctx, &c, &s.cfg.Guard, &row)
+	if err := c.err(); err != nil {
+		return Campaign{}, err
+	}
+	var made db.Campaign
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		if err := checkReferences(ctx, tx, in, row); err != nil {
+			return err
+		}
+		params := campaignParams(row)
+		if !in.MaxConcurrent.Set {
+			owner, err := tx.Q.GetTenant(ctx, tenant)
+			if err != nil {
+				return err
+			}
+			params.MaxConcurrent = owner.DefaultMaxConcurrent
+		}
+		var err error
+		made, err = tx.Q.CampaignInsert(ctx, params)
+		return err
+	})
+	if err != nil {
+		return Campaign{}, wrap("create campaign", err)
+	}
+	return campaignOf(made), nil
+}
+
+// wrap says what was attempted, and leaves the errors of this package as they are.
+func wrap(attempt string, err error) error {
+	var (
+		validation *ValidationError
+		conflict   *ConflictError
+		dependency *DependencyError
+		limit      *LimitError
+		refusal    *RefusalError
+	)
+	if errors.As(err, &validation) || errors.As(err, &conflict) || errors.As(err, &dependency) || errors.As(err, &limit) ||
+		errors.As(err, &refusal) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", attempt, err)
+}
+
+// checkReferences refuses a voice agent or flow that the tenant doesn't have.
+func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db.Campaign) error {
+	c := checker{}
+	if in.VoiceAgentID.Has() {
+		_, err := tx.Q.VoiceAgentGet(ctx, row.TenantID, *row.VoiceAgentID)
+		if errors.Is(err, store.ErrNotFound) {
+			c.fail("voice_agent_id", "names no voice agent")
+		} else if err != nil {
+			return err
+		}
+	}
+	if in.FlowID.Has() {
+		exists, err := tx.Q.FlowExists(ctx, row.TenantID, *row.FlowID)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			c.fail("flow_id", "names no flow")
+		}
+	}
+	return c.err()
+}
+
+// ListCampaigns gives all campaigns of the tenant, in the order of their creation.
+func (s *Service) ListCampaigns(ctx context.Context, tenant uuid.UUID) ([]Campaign, error) {
+	var rows []db.Campaign
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		rows, err = tx.Q.CampaignList(ctx, tenant)
+		return err
+	})
+	if err != nil {
+		return nil, wrap("list campaigns", err)
+	}
+	out := make([]Campaign, len(rows))
+	for i, row := range rows {
+		out[i] = campaignOf(row)
+	}
+	return out, nil
+}
+
+// GetCampaign gives one campaign. Errors: store.ErrNotFound.
+func (s *Service) GetCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
+	return s.inCampaign(ctx, tenant, "get campaign", func(tx *store.Tx) (db.Campaign, error) {
+		return tx.Q.CampaignGet(ctx, tenant, id)
+	})
+}
+
+func (s *Service) inCampaign(
+	ctx context.Context, tenant uuid.UUID, attempt string, fn func(*store.Tx) (db.Campaign, error),
+) (Campaign, error) {
+	var row db.Campaign
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		row, err = fn(tx)
+		return err
+	})
+	if err != nil {
+		return Campaign{}, wrap(attempt, err)
+	}
+	return campaignOf(row), nil
+}
+
+// PatchCampaign edits a campaign that is not running. An absent member is left alone; null clears the seven members
+// that may be cleared. Errors: store.ErrNotFound, *ValidationError, *ConflictError.
+func (s *Service) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in CampaignInput) (Campaign, error) {
+	probe, c := newCampaign(), checker{edit: true}
+	probe.VoicemailMessageUrl = new(string) // whether one is needed is known under the lock
+	in.apply(ctx, &c, &s.cfg.Guard, &probe)
+	if err := c.err(); err != nil {
+		return Campaign{}, err
+	}
+	return s.inCampaign(ctx, tenant, "edit campaign", func(tx *store.Tx) (db.Campaign, error) {
+		row, err := tx.Q.CampaignLock(ctx, tenant, id)
+		if err != nil {
+			return row, err
+		}
+		if row.Status == string(CampaignRunning) {
+			return row, &ConflictError{Code: CodeCampaignRunning, Detail: "a running campaign can't be edited; pause it first"}
+		}
+		c := checker{edit: true}
+		in.apply(ctx, &c, nil, &row)
+		if err := c.err(); err != nil {
+			return row, err
+		}
+		if err := checkReferences(ctx, tx, in, row); err != nil {
+			return row, err
+		}
+		return tx.Q.CampaignUpdate(ctx, campaignUpdate(row))
+	})
+}
+
+// DeleteCampaign removes a campaign and its leads. Errors: store.ErrNotFound, *ConflictError while it runs or calls
+// of it are in progress.
+func (s *Service) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error {
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		if err := tx.Q.GateLock(ctx, tenant); err != nil {
+			return err
+		}
+		row, err := tx.Q.CampaignLock(ctx, tenant, id)
+		if err != nil {
+			return err
+		}
+		if row.Status == string(CampaignRunning) {
+			return &ConflictError{Code: CodeCampaignRunning, Detail: "a running campaign can't be deleted; stop it first"}
+		}
+		busy, err := tx.Q.CampaignHasLiveCalls(ctx, tenant, id)
+		if err != nil {
+			return err
+		}
+		if busy {
+			return &ConflictError{Code: CodeCampaignHasCalls, Detail: "calls of this campaign are still in progress"}
+		}
+		_, err = tx.Q.CampaignDelete(ctx, tenant, id)
+		return err
+	})
+	if err != nil {
+		return wrap("delete campaign", err)
+	}
+	return nil
+}
+
+// StartCampaign sets a draft or paused campaign running. Started with a test key it is running and dials nothing.
+// Errors: store.ErrNotFound, *ConflictError, *DependencyError when what would take its calls is missing.
+func (s *Service) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env Environment) (Campaign, error) {
+	started, err := s.inCampaign(ctx, tenant, "start campaign", func(tx *store.Tx) (db.Campaign, error) {
+		row, err := tx.Q.CampaignLock(ctx, tenant, id)
+		if err != nil {
+			return row, err
+		}
+		switch CampaignStatus(row.Status) {
+		case CampaignDraft, CampaignPaused:
+		case CampaignRunning, CampaignCompleted:
+			return row, invalidTransition("start", row)
+		}
+		if row.DialMode == string(DialPredictive) {
+			if err := checkScrubbed(ctx, tx, row); err != nil {
+				return row, err
+			}
+		}
+		if _, _, err := s.actionAgent(ctx, tx, row); err != nil {
+			return row, err
+		}
+		return tx.Q.CampaignSetRunning(ctx, string(env), tenant, id)
+	})
+	if err == nil {
+		s.signals.changed()
+		s.signals.campaign(id)
+	}
+	return started, err
+}
+
+func invalidTransition(trigger string, row db.Campaign) error {
+	return &ConflictError{
+		Code: CodeInvalidTransition, Detail: fmt.Sprintf("can't %s a campaign that is %s", trigger, row.Status),
+		Members: map[string]any{"campaign_status": row.Status},
+	}
+}
+
+func checkScrubbed(ctx context.Context, tx *store.Tx, row db.Campaign) error {
+	counts, err := tx.Q.ScrubCounts(ctx, row.TenantID, row.ID)
+	if err != nil {
+		return err
+	}
+	if pending := counts.Total - counts.Scrubbed; pending > 0 {
+		return &ConflictError{
+			Code: CodeLeadsNotScrubbed, Detail: fmt.Sprintf("%d leads are not scrubbed yet", pending),
+			Members: map[string]any{"pending": pending},
+		}
+	}
+	return nil
+}
+
+// actionAgent resolves the voice agent that takes a campaign's answered calls first; false when none does.
+func (s *Service) actionAgent(ctx context.Context, tx *store.Tx, row db.Campaign) (db.VoiceAgent, bool, error) {
+	var node *uuid.UUID
+	switch PostAnswerAction(row.PostAnswerAction) {
+	case ActionConnectAgent:
+		return db.VoiceAgent{}, false, nil
+	case ActionConnectVoiceAgent:
+	case ActionRunFlow:
+		graph, err := campaignFlow(ctx, tx, row)
+		if err != nil {
+			return db.VoiceAgent{}, false, err
+		}
+		first := graph.FirstVoiceAgent()
+		if first == nil {
+			return db.VoiceAgent{}, false, nil
+		}
+		id := first.VoiceAgentID()
+		node = &id
+	}
+	agent, err := s.resolveAgent(ctx, tx, row.TenantID, node, row.VoiceAgentID)
+	return agent, err == nil, err
+}
+
+func campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flow.Graph, error) {
+	if row.FlowID == nil {
+		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}
+	}
+	return storedFlow(ctx, tx, row.TenantID, *row.FlowID)
+}
+
+// PauseCampaign stops a running campaign from dialing; calls in progress go on. Errors: store.ErrNotFound,
+// *ConflictError.
+func (s *Service) PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
+	return s.halt(ctx, tenant, id, "pause", CampaignPaused, CampaignRunning)
+}
+
+// StopCampaign ends a running or paused campaign for good. Errors: store.ErrNotFound, *ConflictError.
+func (s *Service) StopCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
+	return s.halt(ctx, tenant, id, "stop", CampaignCompleted, CampaignRunning, CampaignPaused)
+}
+
+// halt holds the gate's lock, so that no call of the campaign begins once it has committed.
+func (s *Service) halt(
+	ctx context.Context, tenant, id uuid.UUID, trigger string, to CampaignStatus, from ...CampaignStatus,
+) (Campaign, error) {
+	out, err := s.inCampaign(ctx, tenant, trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
+		if err := tx.Q.GateLock(ctx, tenant); err != nil {
+			return db.Campaign{}, err
+		}
+		row, err := tx.Q.CampaignLock(ctx, tenant, id)
+		if err != nil {
+			return row, err
+		}
+		allowed := false
+		for _, state := range from {
+			allowed = allowed || row.Status == string(state)
+		}
+		if !allowed {
+			return row, invalidTransition(trigger, row)
+		}
+		row, err = tx.Q.CampaignSetStatus(ctx, string(to), tenant, id)
+		if err != nil || to != CampaignPaused {
+			return row, err
+		}
+		_, err = tx.Emit(ctx, store.Event{
+			TenantID: tenant, Type: store.EventCampaignPaused, At: row.UpdatedAt, CampaignID: &id,
+			Data: campaignPaused{CampaignID: id, Source: "manual", PausedAt: row.UpdatedAt.UTC()},
+		})
+		return row, err
+	})
+	if err == nil {
+		s.signals.changed()
+		s.signals.campaign(id)
+	}
+	return out, err
+}
+
+// campaignPaused is the data of campaign.paused. AbandonRate is null where no call was answered yet.
+type campaignPaused struct {
+	CampaignID  uuid.UUID `json:"campaign_id"`
+	Source      string    `json:"source"`
+	AbandonRate *float64  `json:"abandon_rate"`
+	PausedAt    time.Time `json:"paused_at"`
+}
+
+func campaignParams(row db.Campaign) db.CampaignInsertParams {
+	return db.CampaignInsertParams{
+		TenantID: row.TenantID, ID: row.ID, Name: row.Name, DialMode: row.DialMode, VoiceAgentID: row.VoiceAgentID,
+		PostAnswerAction: row.PostAnswerAction, PredictiveTargetAbandon: row.PredictiveTargetAbandon,
+		PredictiveMaxWaitS: row.PredictiveMaxWaitS, MaxConcurrent: row.MaxConcurrent, CallerID: row.CallerID,
+		FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
+		RingTimeoutS: row.RingTimeoutS, Amd: row.Amd, VoicemailAction: row.VoicemailAction,
+		VoicemailMessageUrl: row.VoicemailMessageUrl, MaxAttempts: row.MaxAttempts, Retry: row.Retry,
+		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl,
+	}
+}
+
+func campaignUpdate(row db.Campaign) db.CampaignUpdateParams {
+	return db.CampaignUpdateParams{
+		Name: row.Name, DialMode: row.DialMode, VoiceAgentID: row.VoiceAgentID,
+		PostAnswerAction: row.PostAnswerAction, PredictiveTargetAbandon: row.PredictiveTargetAbandon,
+		PredictiveMaxWaitS: row.PredictiveMaxWaitS, MaxConcurrent: row.MaxConcurrent, CallerID: row.CallerID,
+		FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
+		RingTimeoutS: row.RingTimeoutS, Amd: row.Amd, VoicemailAction: row.VoicemailAction,
+		VoicemailMessageUrl: row.VoicemailMessageUrl, MaxAttempts: row.MaxAttempts, Retry: row.Retry,
+		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl, TenantID: row.TenantID, ID: row.ID,
+	}
+}
+
+func campaignOf(row db.Campaign) Campaign {
+	out := Campaign{
+		ID: row.ID, Name: row.Name, DialMode: DialMode(row.DialMode), Status: CampaignStatus(row.Status),
+		Environment: Environment(row.Environment), VoiceAgentID: row.VoiceAgentID,
+		PostAnswerAction:        PostAnswerAction(row.PostAnswerAction),
+		PredictiveTargetAbandon: row.PredictiveTargetAbandon, PredictiveMaxWaitS: row.PredictiveMaxWaitS,
+		CallerID: row.CallerID, FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
+		RingTimeoutS: int(row.RingTimeoutS), AMD: row.Amd, VoicemailAction: row.VoicemailAction,
+		VoicemailMessageURL: row.VoicemailMessageUrl, MaxAttempts: int(row.MaxAttempts), Retry: retryPolicy(row.Retry),
+		AnnouncementURL: row.AnnouncementUrl, StartedAt: utc(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),
+		UpdatedAt: row.UpdatedAt.UTC(),
+	}
+	if row.MaxConcurrent != nil {
+		n := int(*row.MaxConcurrent)
+		out.MaxConcurrent = &n
+	}
+	var w CallingWindow
+	if len(row.CallingWindow) > 0 && json.Unmarshal(row.CallingWindow, &w) == nil {
+		out.CallingWindow = &w
+	}
+	return out
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}

@@ -1,0 +1,82 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+const (
+	directionOutbound = "outbound"
+	directionInbound  = "inbound"
+)
+
+// open writes what an admitted outbound call consists of. store.ErrNotFound: the lead was taken meanwhile.
+func (g gate) open(
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission, f db.GateFactsRow, hash []byte,
+	registry registryAnswer, now time.Time,
+) (db.Call, error) {
+	p := db.GateAdmitParams{
+		TenantID: req.TenantID, ID: adm.UnitID, CampaignID: req.CampaignID, LeadID: req.LeadID, VoiceAgentID: req.VoiceAgentID,
+		TrunkID: adm.Routes[0].TrunkID, Node: g.s.cfg.NodeID, FsUuid: adm.UnitID.String(), Direction: directionOutbound,
+		Environment: string(EnvironmentLive), FromNumber: store.NewNumber(adm.From),
+		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: hash, DialTime: now, Metadata: req.Metadata,
+	}
+	if registry.known {
+		p.ScrubbedAt = &now
+	}
+	if adm.Privacy == store.PrivacyStrict {
+		sealed, err := tx.SealPhone(ctx, req.TenantID, req.To)
+		if err != nil {
+			return db.Call{}, err
+		}
+		p.PeerSealed = sealed
+	}
+	call, err := tx.Q.GateAdmit(ctx, p)
+	if err != nil {
+		return call, err
+	}
+	return call, emitStarted(ctx, tx, call, f.LeadMetadata)
+}
+
+func (g gate) openTransfer(
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission, now time.Time,
+) error {
+	return tx.Q.GateOpenTransfer(ctx, db.GateOpenTransferParams{
+		TenantID: req.TenantID, UnitID: adm.UnitID, CallID: adm.Call.ID, TrunkID: adm.Routes[0].TrunkID,
+		Node: g.s.cfg.NodeID, OpenedAt: now,
+	})
+}
+
+// callStarted is the data of call.started.
+type callStarted struct {
+	CallID       uuid.UUID       `json:"call_id"`
+	Direction    string          `json:"direction"`
+	From         string          `json:"from"`
+	To           string          `json:"to"`
+	CampaignID   *uuid.UUID      `json:"campaign_id"`
+	VoiceAgentID *uuid.UUID      `json:"voice_agent_id"`
+	StartedAt    time.Time       `json:"started_at"`
+	LeadMetadata json.RawMessage `json:"lead_metadata"`
+}
+
+func emitStarted(ctx context.Context, tx *store.Tx, call db.Call, leadMetadata json.RawMessage) error {
+	at := call.CreatedAt
+	if call.DialTime != nil {
+		at = *call.DialTime
+	}
+	_, err := tx.Emit(ctx, store.Event{
+		TenantID: call.TenantID, Type: store.EventCallStarted, At: at, CallID: &call.ID, CampaignID: call.CampaignID,
+		Data: callStarted{
+			CallID: call.ID, Direction: call.Direction, From: call.FromNumber.Reveal(), To: call.ToNumber.Reveal(),
+			CampaignID: call.CampaignID, VoiceAgentID: call.VoiceAgentID, StartedAt: at.UTC(), LeadMetadata: leadMetadata,
+		},
+	})
+	return err
+}

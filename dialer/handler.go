@@ -1,0 +1,328 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// handler says what happens on a call: where an inbound one belongs, what follows answer, what its end means.
+type handler struct{ s *Service }
+
+// Handler is what the call controller asks about calls that are up.
+func (s *Service) Handler() switchctl.AnswerHandler { return handler{s} }
+
+// Route finds the tenant of an inbound call's number and commits the call's row, its unit and call.started. The call
+// takes the unit of the voice agent that it reaches first. Errors: switchctl.ErrUnknownNumber,
+// *switchctl.BusyError, *DependencyError when nothing takes the call.
+func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, error) {
+	number, err := h.number(ctx, in.To)
+	if err != nil {
+		return db.Call{}, err
+	}
+	var call db.Call
+	err = h.s.st.InTenant(ctx, number.TenantID, func(tx *store.Tx) error {
+		if err := tx.Q.GateLock(ctx, number.TenantID); err != nil {
+			return err
+		}
+		var err error
+		call, err = h.admitInbound(ctx, tx, in, number)
+		return err
+	})
+	var busy *switchctl.BusyError
+	switch {
+	case errors.As(err, &busy):
+		h.s.metrics.refused.WithLabelValues(busyReason(busy)).Inc()
+		return db.Call{}, err
+	case err != nil:
+		return db.Call{}, wrap("route inbound call", err)
+	default:
+		h.s.metrics.admitted.WithLabelValues(directionInbound).Inc()
+		return call, nil
+	}
+}
+
+func busyReason(busy *switchctl.BusyError) string {
+	if busy.Ceiling == ceilingChannels {
+		return string(ReasonChannels)
+	}
+	return string(ReasonAgentCeiling)
+}
+
+// The ceilings that a *switchctl.BusyError names.
+const (
+	ceilingChannels   = "channels"
+	ceilingVoiceAgent = "voice_agent"
+)
+
+func (h handler) number(ctx context.Context, dialedNumber string) (db.Number, error) {
+	var number db.Number
+	err := h.s.st.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		for _, candidate := range spellings(dialedNumber) {
+			if number, err = tx.Q.FindNumber(ctx, candidate); !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+		}
+		return switchctl.ErrUnknownNumber
+	})
+	if err != nil && !errors.Is(err, switchctl.ErrUnknownNumber) {
+		return number, fmt.Errorf("find the number of an inbound call: %w", err)
+	}
+	return number, err
+}
+
+// spellings gives the E.164 forms that a carrier may have meant by what it sent.
+func spellings(sent string) []string {
+	var out []string
+	if strings.HasPrefix(sent, "+") {
+		out = append(out, sent)
+	}
+	if p, err := store.ParsePhone(sent); err == nil {
+		out = append(out, p.E164())
+	}
+	if !strings.HasPrefix(sent, "+") {
+		out = append(out, "+"+strings.TrimPrefix(sent, "00"))
+	}
+	return out
+}
+
+func (h handler) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.Inbound, number db.Number) (db.Call, error) {
+	s, tenant := h.s, number.TenantID
+	agent, err := h.inboundAgent(ctx, tx, number)
+	if err != nil {
+		return db.Call{}, err
+	}
+	hash := []byte(nil)
+	peer, parseErr := store.ParsePhone(in.From)
+	if parseErr == nil {
+		hash = s.st.PhoneHash(tenant, peer)
+	}
+	facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
+		TenantID: tenant, PhoneHash: hash, VoiceAgentID: agent.id, Node: s.cfg.NodeID,
+	})
+	if err != nil {
+		return db.Call{}, err
+	}
+	allocated, err := tx.Q.ChannelsAllocated(ctx, tenant)
+	if err != nil {
+		return db.Call{}, err
+	}
+	if allocated.Trunks > 0 && facts.ChannelsUsed >= int64(allocated.Channels) {
+		return db.Call{}, &switchctl.BusyError{Ceiling: ceilingChannels}
+	}
+	if agent.id != nil && facts.AgentUsed >= int64(facts.AgentMax) {
+		if !agent.handlesBusy {
+			return db.Call{}, &switchctl.BusyError{Ceiling: ceilingVoiceAgent}
+		}
+		agent.id = nil // the flow's own branch decides; the unit counts for the account alone
+	}
+	p := db.GateAdmitParams{
+		TenantID: tenant, ID: in.CallID, VoiceAgentID: agent.id, TrunkID: number.TrunkID, Node: s.cfg.NodeID,
+		FsUuid: in.FSUUID, Direction: directionInbound, Environment: string(EnvironmentLive),
+		FromNumber: store.NewNumber(in.From), ToNumber: store.NewNumber(number.E164), PeerHash: hash, DialTime: inboundTime(in, s),
+	}
+	if in.NodeID != "" {
+		p.Node = in.NodeID
+	}
+	privacy := store.PrivacyMode(facts.PrivacyMode)
+	switch {
+	case parseErr == nil:
+		p.FromNumber = store.NewNumber(peer.EchoE164(privacy))
+		if privacy == store.PrivacyStrict {
+			if p.PeerSealed, err = tx.SealPhone(ctx, tenant, peer); err != nil {
+				return db.Call{}, err
+			}
+		}
+	case privacy == store.PrivacyStrict:
+		p.FromNumber = store.NewNumber(store.NewNumber(in.From).Mask())
+	}
+	call, err := tx.Q.GateAdmit(ctx, p)
+	if err != nil {
+		return call, err
+	}
+	return call, emitStarted(ctx, tx, call, nil)
+}
+
+func inboundTime(in switchctl.Inbound, s *Service) time.Time {
+	if in.At.IsZero() {
+		return s.now()
+	}
+	return in.At
+}
+
+// inboundTarget is the voice agent that an inbound call reaches first; id is nil when a flow begins otherwise.
+type inboundTarget struct {
+	id          *uuid.UUID
+	handlesBusy bool
+}
+
+func (h handler) inboundAgent(ctx context.Context, tx *store.Tx, number db.Number) (inboundTarget, error) {
+	var target inboundTarget
+	var node *uuid.UUID
+	if number.FlowID != nil {
+		graph, err := storedFlow(ctx, tx, number.TenantID, *number.FlowID)
+		if err != nil {
+			return target, err
+		}
+		first := graph.FirstVoiceAgent()
+		if first == nil {
+			return target, nil
+		}
+		id := first.VoiceAgentID()
+		node, target.handlesBusy = &id, graph.HandlesBusy(first)
+	}
+	agent, err := h.s.resolveAgent(ctx, tx, number.TenantID, node, nil)
+	target.id = &agent.ID
+	return target, err
+}
+
+func storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*flow.Graph, error) {
+	stored, err := tx.Q.FlowGet(ctx, tenant, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: "the flow is gone"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	graph, err := flow.Parse(stored.Nodes)
+	if err != nil {
+		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: err.Error()}
+	}
+	return graph, nil
+}
+
+// Answered runs what follows answer: the number's flow or default voice agent for an inbound call, the campaign's
+// action for an outbound one. A call that nothing takes ends with SERVICE_UNAVAILABLE.
+func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
+	call := leg.Call()
+	if err := h.s.markConnected(ctx, call.TenantID, call.LeadID, call.ID); err != nil {
+		h.s.log.WarnContext(ctx, "lead not marked as connected", "call_id", call.ID, "error", err)
+	}
+	plan, err := h.plan(ctx, call)
+	if err != nil {
+		h.s.log.ErrorContext(ctx, "nothing takes the call", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
+		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
+	}
+	ops := legOperations{h: h, leg: leg}
+	if plan.graph != nil {
+		outcome, err := plan.graph.Run(ctx, ops)
+		if err != nil {
+			h.s.log.ErrorContext(ctx, "flow ended early", "call_id", call.ID, "error", err)
+			return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
+		}
+		return ops.close(ctx, outcome)
+	}
+	outcome, err := leg.ConnectVoiceAgent(ctx, plan.agent)
+	if err != nil {
+		return fmt.Errorf("connect the voice agent: %w", err)
+	}
+	return ops.close(ctx, string(outcome))
+}
+
+// answerPlan is a flow, or else a voice agent.
+type answerPlan struct {
+	graph *flow.Graph
+	agent db.VoiceAgent
+}
+
+func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
+	var plan answerPlan
+	err := h.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		plan = answerPlan{}
+		var err error
+		if call.Direction == directionInbound {
+			stored, flowErr := tx.Q.FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
+			switch {
+			case flowErr == nil:
+				plan.graph, err = storedFlow(ctx, tx, call.TenantID, stored.ID)
+			case errors.Is(flowErr, store.ErrNotFound):
+				plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
+			default:
+				err = flowErr
+			}
+			return err
+		}
+		if call.CampaignID == nil {
+			plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
+			return err
+		}
+		campaign, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
+		if err != nil {
+			return err
+		}
+		switch PostAnswerAction(campaign.PostAnswerAction) {
+		case ActionRunFlow:
+			plan.graph, err = campaignFlow(ctx, tx, campaign)
+		case ActionConnectVoiceAgent:
+			plan.agent, err = h.admittedAgent(ctx, tx, call, campaign.VoiceAgentID)
+		case ActionConnectAgent:
+			err = &DependencyError{Code: "NoAgentAvailable", Detail: "no agent is logged in"}
+		}
+		return err
+	})
+	return plan, err
+}
+
+// admittedAgent is the voice agent whose unit the call holds, even if it was paused or archived since: the callee has
+// answered. Without one it is resolved now.
+func (h handler) admittedAgent(ctx context.Context, tx *store.Tx, call db.Call, campaign *uuid.UUID) (db.VoiceAgent, error) {
+	if call.VoiceAgentID != nil {
+		agent, err := tx.Q.VoiceAgentGet(ctx, call.TenantID, *call.VoiceAgentID)
+		if !errors.Is(err, store.ErrNotFound) {
+			return agent, err
+		}
+	}
+	return h.s.resolveAgent(ctx, tx, call.TenantID, nil, campaign)
+}
+
+// legOperations offers a leg's operations to a flow.
+type legOperations struct {
+	h   handler
+	leg switchctl.Leg
+}
+
+func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (string, error) {
+	call := o.leg.Call()
+	var agent db.VoiceAgent
+	err := o.h.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		var err error
+		agent, err = o.h.s.resolveAgent(ctx, tx, call.TenantID, &id, nil)
+		return err
+	})
+	var missing *DependencyError
+	if errors.As(err, &missing) {
+		o.h.s.log.WarnContext(ctx, "voice agent takes no calls", "call_id", call.ID, "voice_agent_id", id, "error", err)
+		return flow.OutcomeFailed, nil
+	}
+	if err != nil {
+		return flow.OutcomeFailed, err
+	}
+	outcome, err := o.leg.ConnectVoiceAgent(ctx, agent)
+	return string(outcome), err
+}
+
+func (o legOperations) Hangup(ctx context.Context, cause string) error {
+	return o.leg.Hangup(ctx, cause)
+}
+
+// close ends a call whose last step did not take it. After an ended conversation the controller ends what is left.
+func (o legOperations) close(ctx context.Context, outcome string) error {
+	switch outcome {
+	case flow.OutcomeBusy:
+		return o.leg.Hangup(ctx, switchctl.CauseUserBusy)
+	case flow.OutcomeFailed:
+		return o.leg.Hangup(ctx, switchctl.CauseServiceUnavailable)
+	default:
+		return nil
+	}
+}

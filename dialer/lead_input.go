@@ -1,0 +1,76 @@
+package dialer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/phone"
+)
+
+// leadRow is a lead that was found valid, on its way into the database.
+type leadRow struct {
+	id        uuid.UUID
+	phone     store.Phone
+	hash      []byte
+	name      string
+	email     string
+	crmLeadID string
+	metadata  json.RawMessage
+	listed    bool // on the registry; means nothing unless the registry answered
+	status    LeadStatus
+}
+
+// row checks a lead.
+func (in LeadInput) row() (leadRow, error) {
+	c, out := checker{}, leadRow{id: newID(), status: LeadNew}
+	if v, ok := required(&c, "phone", in.Phone); ok {
+		number, err := store.ParsePhone(v)
+		if err != nil {
+			c.fail("phone", "%s", phoneFault(err))
+		}
+		out.phone = number
+	}
+	for _, m := range []struct {
+		field string
+		value Opt[string]
+		to    *string
+		most  int
+	}{{"name", in.Name, &out.name, 500}, {"email", in.Email, &out.email, 320}, {"crm_lead_id", in.CRMLeadID, &out.crmLeadID, 255}} {
+		if v, ok := given(&c, m.field, m.value); ok && c.text(m.field, v, 0, m.most) {
+			*m.to = v
+		}
+	}
+	if v, ok := given(&c, "metadata", in.Metadata); ok {
+		checkMetadata(&c, v)
+		out.metadata = json.RawMessage(v)
+	}
+	return out, c.err()
+}
+
+func phoneFault(err error) string {
+	switch {
+	case errors.Is(err, phone.ErrLength):
+		return "must have 5 to 20 characters"
+	case errors.Is(err, phone.ErrInternational):
+		return "must be an Indian number; international numbers are not taken"
+	default:
+		return "must be an Indian number of 10 digits, with or without 0 or 91 before them"
+	}
+}
+
+// checkMetadata refuses what the voice agent's variables or the database could not take.
+func checkMetadata(c *checker, metadata Object) {
+	var shape struct {
+		Variables Opt[Object] `json:"variables"`
+	}
+	if err := json.Unmarshal(metadata, &shape); err == nil && shape.Variables.fault != "" {
+		c.fail("metadata.variables", "must be an object")
+	}
+	if bytes.Contains(metadata, []byte(`\u0000`)) {
+		c.fail("metadata", "can't hold a zero character")
+	}
+}

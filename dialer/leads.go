@@ -1,0 +1,306 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/phone"
+)
+
+// PushLead adds one lead, scrubbed. Errors: *ValidationError, store.ErrNotFound for the campaign, *ConflictError with
+// the members id and crm_lead_id of the lead that is there already.
+func (s *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in LeadInput) (Lead, error) {
+	row, err := in.row()
+	if err != nil {
+		return Lead{}, err
+	}
+	rows := []leadRow{row}
+	answered := s.scrubRows(ctx, tenant, rows)
+	var out Lead
+	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		owner, err := campaignOwner(ctx, tx, tenant, campaign)
+		if err != nil {
+			return err
+		}
+		added, err := s.insertLeads(ctx, tx, owner, campaign, rows, answered)
+		if err != nil {
+			return err
+		}
+		made, ok := added[row.id]
+		if !ok {
+			return s.duplicate(ctx, tx, tenant, campaign, rows[0])
+		}
+		out = leadOf(made, store.PrivacyMode(owner.PrivacyMode))
+		return nil
+	})
+	if err != nil {
+		return Lead{}, wrap("push lead", err)
+	}
+	s.signals.campaign(campaign)
+	return out, nil
+}
+
+// campaignOwner reads the tenant, and that the campaign is there.
+func campaignOwner(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (db.Tenant, error) {
+	if _, err := tx.Q.CampaignGet(ctx, tenant, campaign); err != nil {
+		return db.Tenant{}, err
+	}
+	return tx.Q.GetTenant(ctx, tenant)
+}
+
+func (s *Service) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, row leadRow) error {
+	there, err := tx.Q.LeadFindDuplicate(ctx, db.LeadFindDuplicateParams{
+		TenantID: tenant, CampaignID: campaign, PhoneHash: row.hash, CrmLeadID: emptyAsNil(row.crmLeadID),
+	})
+	if err != nil {
+		return fmt.Errorf("find the lead that is there already: %w", err)
+	}
+	return &ConflictError{
+		Code: CodeDuplicateLead, Detail: "the campaign already has a lead with this phone or crm_lead_id",
+		Members: map[string]any{"id": there.ID, "crm_lead_id": there.CrmLeadID},
+	}
+}
+
+// scrubRows asks the registry about rows that come in, and gives them their hashes; false when it can't answer.
+func (s *Service) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRow) bool {
+	phones := make([]store.Phone, len(rows))
+	for i := range rows {
+		rows[i].hash = s.st.PhoneHash(tenant, rows[i].phone)
+		phones[i] = rows[i].phone
+	}
+	listed, err := s.listed(ctx, phones)
+	if err != nil {
+		s.log.WarnContext(ctx, "leads not scrubbed: do-not-call registry can't answer", "tenant_id", tenant,
+			"leads", len(rows), "error", err)
+		return false
+	}
+	for i := range rows {
+		rows[i].listed = listed[i]
+	}
+	return true
+}
+
+var errNoRegistry = errors.New("ask do-not-call registry: none configured")
+
+func (s *Service) listed(ctx context.Context, phones []store.Phone) ([]bool, error) {
+	if s.cfg.DNC == nil {
+		return nil, errNoRegistry
+	}
+	listed, err := s.cfg.DNC.Listed(ctx, phones)
+	if err != nil {
+		return nil, err
+	}
+	if len(listed) != len(phones) {
+		return nil, fmt.Errorf("ask do-not-call registry: %d answers for %d numbers", len(listed), len(phones))
+	}
+	return listed, nil
+}
+
+// insertLeads adds the rows that are no duplicates and returns them by id. A number that opted out is kept as
+// opted_out, without the number itself where the tenant is strict.
+func (s *Service) insertLeads(
+	ctx context.Context, tx *store.Tx, owner db.Tenant, campaign uuid.UUID, rows []leadRow, scrubbed bool,
+) (map[uuid.UUID]db.Lead, error) {
+	hashes := make([][]byte, len(rows))
+	for i, r := range rows {
+		hashes[i] = r.hash
+	}
+	suppressed, err := tx.Q.SuppressedHashes(ctx, owner.ID, hashes)
+	if err != nil {
+		return nil, err
+	}
+	optedOut := make(map[string]bool, len(suppressed))
+	for _, h := range suppressed {
+		optedOut[string(h)] = true
+	}
+	strict := store.PrivacyMode(owner.PrivacyMode) == store.PrivacyStrict
+	p := db.LeadsInsertParams{TenantID: owner.ID, CampaignID: campaign, Now: s.now(), Hashes: hashes}
+	for _, r := range rows {
+		status, number, sealed := r.status, r.phone.National(), []byte{}
+		switch {
+		case optedOut[string(r.hash)]:
+			status = LeadOptedOut
+		case scrubbed && r.listed:
+			status = LeadDNC
+		}
+		if strict {
+			if number = ""; status != LeadOptedOut {
+				if sealed, err = tx.SealPhone(ctx, owner.ID, r.phone); err != nil {
+					return nil, err
+				}
+			}
+		}
+		p.Ids, p.Phones, p.Sealed = append(p.Ids, r.id), append(p.Phones, number), append(p.Sealed, sealed)
+		p.Last4s, p.Names, p.Emails = append(p.Last4s, r.phone.Last4()), append(p.Names, r.name), append(p.Emails, r.email)
+		p.Metadatas, p.CrmLeadIds = append(p.Metadatas, string(r.metadata)), append(p.CrmLeadIds, r.crmLeadID)
+		p.Checked, p.Listed = append(p.Checked, scrubbed), append(p.Listed, r.listed)
+		p.Statuses = append(p.Statuses, string(status))
+	}
+	made, err := tx.Q.LeadsInsert(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	added := make(map[uuid.UUID]db.Lead, len(made))
+	for _, lead := range made {
+		added[lead.ID] = lead
+		if lead.Status != string(LeadNew) {
+			if err := s.emitLeadCompleted(ctx, tx, lead); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return added, nil
+}
+
+// PushLeads adds leads in bulk, each scrubbed. Rows that are invalid or duplicates fail no other. Errors:
+// *ValidationError for the body as a whole, store.ErrNotFound for the campaign.
+func (s *Service) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in BulkInput) (BulkResult, error) {
+	c := checker{}
+	list, ok := required(&c, "leads", in.Leads)
+	if ok && len(list) > BulkLimit {
+		c.fail("leads", "must have at most %d elements", BulkLimit)
+	}
+	if err := c.err(); err != nil {
+		return BulkResult{}, err
+	}
+	inputs := make([]LeadInput, len(list))
+	results := make([]BulkRow, len(list))
+	var rows []leadRow
+	var places []int // of rows in results
+	for i, raw := range list {
+		if err := json.Unmarshal(raw, &inputs[i]); err != nil {
+			results[i] = BulkRow{Status: BulkInvalid, Errors: []FieldError{{Field: "", Message: "must be an object"}}}
+			continue
+		}
+		row, err := inputs[i].row()
+		var invalid *ValidationError
+		if errors.As(err, &invalid) {
+			results[i] = BulkRow{Status: BulkInvalid, Errors: invalid.Fields}
+			continue
+		}
+		rows, places = append(rows, row), append(places, i)
+	}
+	answered := s.scrubRows(ctx, tenant, rows)
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		owner, err := campaignOwner(ctx, tx, tenant, campaign)
+		if err != nil {
+			return err
+		}
+		added, err := s.insertLeads(ctx, tx, owner, campaign, rows, answered)
+		if err != nil {
+			return err
+		}
+		privacy := store.PrivacyMode(owner.PrivacyMode)
+		for i, place := range places {
+			results[place] = BulkRow{Phone: rows[i].phone.Echo(privacy), Status: BulkDuplicate}
+			if made, ok := added[rows[i].id]; ok {
+				results[place].Status, results[place].ID = BulkAdded, &made.ID
+			}
+		}
+		for i := range results {
+			if results[i].Status == BulkInvalid {
+				results[i].Phone = echoRaw(inputs[i].Phone.Value, privacy)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return BulkResult{}, wrap("push leads", err)
+	}
+	s.signals.campaign(campaign)
+	return tally(results), nil
+}
+
+// echoRaw shows what was sent for a phone that is none.
+func echoRaw(sent string, privacy store.PrivacyMode) string {
+	if privacy == store.PrivacyStrict {
+		return store.NewNumber(sent).Mask()
+	}
+	return sent
+}
+
+func tally(results []BulkRow) BulkResult {
+	out := BulkResult{Total: len(results), Results: results}
+	for _, r := range results {
+		switch r.Status {
+		case BulkAdded:
+			out.Valid++
+		case BulkInvalid:
+			out.Invalid++
+		case BulkDuplicate:
+			out.Duplicates++
+		}
+	}
+	return out
+}
+
+func leadOf(row db.Lead, privacy store.PrivacyMode) Lead {
+	out := Lead{
+		ID: row.ID, CampaignID: row.CampaignID, Phone: phone.FromSuffix(row.PhoneLast4), Name: row.Name, Email: row.Email,
+		Metadata: row.Metadata, CRMLeadID: row.CrmLeadID, DNDChecked: row.DndChecked, DNDClean: row.DndClean,
+		DNDCheckedAt: utc(row.DndCheckedAt), CustomFields: row.CustomFields, Status: LeadStatus(row.Status),
+		StatusSetBy: row.StatusSetBy, Attempts: int(row.Attempts), NextAttemptAt: utc(row.NextAttemptAt),
+		LastCallID: row.LastCallID, Disposition: row.Disposition, CreatedAt: row.CreatedAt.UTC(),
+		UpdatedAt: row.UpdatedAt.UTC(), CompletedAt: utc(row.CompletedAt),
+	}
+	if privacy == store.PrivacyStandard && !row.Phone.IsZero() {
+		out.Phone = row.Phone.National()
+	}
+	return out
+}
+
+// leadCompleted is the data of lead.completed.
+type leadCompleted struct {
+	LeadID      uuid.UUID       `json:"lead_id"`
+	CampaignID  uuid.UUID       `json:"campaign_id"`
+	CRMLeadID   *string         `json:"crm_lead_id"`
+	Status      string          `json:"status"`
+	Disposition *string         `json:"disposition"`
+	Attempts    int32           `json:"attempts"`
+	LastCallID  *uuid.UUID      `json:"last_call_id"`
+	CompletedAt *time.Time      `json:"completed_at"`
+	Metadata    json.RawMessage `json:"metadata"`
+}
+
+func (s *Service) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.Lead) error {
+	at := s.now()
+	if lead.CompletedAt != nil {
+		at = *lead.CompletedAt
+	}
+	_, err := tx.Emit(ctx, store.Event{
+		TenantID: lead.TenantID, Type: store.EventLeadCompleted, At: at, CallID: lead.LastCallID, CampaignID: &lead.CampaignID,
+		Data: leadCompleted{
+			LeadID: lead.ID, CampaignID: lead.CampaignID, CRMLeadID: lead.CrmLeadID, Status: lead.Status,
+			Disposition: lead.Disposition, Attempts: lead.Attempts, LastCallID: lead.LastCallID,
+			CompletedAt: utc(lead.CompletedAt), Metadata: lead.Metadata,
+		},
+	})
+	if err == nil {
+		s.metrics.finished.WithLabelValues(lead.Status).Inc()
+	}
+	return err
+}
+
+// finishLead puts a lead into a terminal state and tells so. A strict tenant's number is forgotten at once when its
+// owner has opted out.
+func (s *Service) finishLead(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
+	done, err := tx.Q.LeadFinish(ctx, db.LeadFinishParams{
+		TenantID: lead.TenantID, ID: lead.ID, Status: string(status), CompletedAt: at,
+	})
+	if err != nil {
+		return err
+	}
+	if status == LeadOptedOut {
+		if err := tx.Q.LeadPurgePhone(ctx, lead.TenantID, lead.ID); err != nil {
+			return err
+		}
+	}
+	return s.emitLeadCompleted(ctx, tx, done)
+}

@@ -1,0 +1,179 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// managerBackoff is the wait after the connection that holds the pacers' locks was lost.
+const managerBackoff = time.Second
+
+// Run paces all running campaigns that no other controller paces, until ctx ends. When it returns no pacer runs and
+// no lead is claimed.
+func (s *Service) Run(ctx context.Context, originator Originator) error {
+	for {
+		err := s.manage(ctx, originator)
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.log.WarnContext(ctx, "pacers stopped, starting them again", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(managerBackoff):
+		}
+	}
+}
+
+// manager holds the advisory locks of the campaigns that this controller paces, all on one connection of its own:
+// when that breaks, all locks are gone, and so must be all pacers.
+type manager struct {
+	s          *Service
+	originator Originator
+	conn       *pgx.Conn
+	pacers     map[uuid.UUID]*runningPacer
+}
+
+type runningPacer struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (s *Service) manage(ctx context.Context, originator Originator) (err error) {
+	conn, err := pgx.ConnectConfig(ctx, s.st.Pool().Config().ConnConfig.Copy())
+	if err != nil {
+		return fmt.Errorf("connect for the pacers' locks: %w", err)
+	}
+	m := &manager{s: s, originator: originator, conn: conn, pacers: make(map[uuid.UUID]*runningPacer)}
+	defer func() { err = errors.Join(err, m.close(ctx)) }()
+	tick := time.NewTicker(s.cfg.Poll)
+	defer tick.Stop()
+	for {
+		if err := m.round(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		case <-s.signals.kick:
+		}
+	}
+}
+
+// round starts and stops pacers as the campaigns' states say. A database that can't be read now stops nothing: the
+// gate holds.
+func (m *manager) round(ctx context.Context) error {
+	var campaigns []db.CampaignsToPaceRow
+	err := m.s.st.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		campaigns, err = tx.Q.CampaignsToPace(ctx)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		m.s.log.WarnContext(ctx, "running campaigns can't be listed", "error", err)
+	}
+	if err == nil {
+		wanted := make(map[uuid.UUID]bool, len(campaigns))
+		for _, c := range campaigns {
+			wanted[c.ID] = true
+			if err := m.start(ctx, c); err != nil {
+				return err
+			}
+		}
+		for id := range m.pacers {
+			if !wanted[id] {
+				if err := m.stop(ctx, id); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	pingCtx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	if err := m.conn.Ping(pingCtx); err != nil {
+		return fmt.Errorf("connection of the pacers' locks is lost: %w", err)
+	}
+	return nil
+}
+
+// lockTimeout bounds each statement on the locks' connection.
+const lockTimeout = 5 * time.Second
+
+func lockName(campaign uuid.UUID) string { return "ringmaster.pacer:" + campaign.String() }
+
+func (m *manager) start(ctx context.Context, c db.CampaignsToPaceRow) error {
+	if p := m.pacers[c.ID]; p != nil {
+		select {
+		case <-p.done: // it saw the campaign halted, and the campaign runs again
+			p.cancel()
+			m.spawn(ctx, c)
+		default:
+		}
+		return nil
+	}
+	var got bool
+	lockCtx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	row := m.conn.QueryRow(lockCtx, "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", lockName(c.ID))
+	if err := row.Scan(&got); err != nil {
+		return fmt.Errorf("lock campaign %s for pacing: %w", c.ID, err)
+	}
+	if got {
+		m.spawn(ctx, c)
+	}
+	return nil
+}
+
+func (m *manager) spawn(ctx context.Context, c db.CampaignsToPaceRow) {
+	pacerCtx, cancel := context.WithCancel(ctx)
+	p := &runningPacer{cancel: cancel, done: make(chan struct{})}
+	m.pacers[c.ID] = p
+	m.s.metrics.pacers.Set(float64(len(m.pacers)))
+	wake := m.s.signals.open(c.ID)
+	go func() {
+		defer close(p.done)
+		newPacer(m.s, m.originator, c.TenantID, c.ID, wake).run(pacerCtx)
+	}()
+}
+
+func (m *manager) stop(ctx context.Context, id uuid.UUID) error {
+	p := m.pacers[id]
+	p.cancel()
+	<-p.done
+	delete(m.pacers, id)
+	m.s.signals.close(id)
+	m.s.metrics.pacers.Set(float64(len(m.pacers)))
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	if _, err := m.conn.Exec(ctx, "SELECT pg_advisory_unlock(hashtextextended($1, 0))", lockName(id)); err != nil {
+		return fmt.Errorf("unlock campaign %s: %w", id, err)
+	}
+	return nil
+}
+
+// close ends all pacers and then the connection, which frees the locks for another controller.
+func (m *manager) close(ctx context.Context) error {
+	for _, p := range m.pacers {
+		p.cancel()
+	}
+	for id, p := range m.pacers {
+		<-p.done
+		m.s.signals.close(id)
+	}
+	m.s.metrics.pacers.Set(0)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
+	defer cancel()
+	if err := m.conn.Close(ctx); err != nil {
+		return fmt.Errorf("close the connection of the pacers' locks: %w", err)
+	}
+	return nil
+}

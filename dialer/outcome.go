@@ -1,0 +1,191 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// callOutcome is what an ended call means to its lead.
+type callOutcome string
+
+const (
+	outcomeConversation callOutcome = "conversation"
+	outcomeBusy         callOutcome = "busy"
+	outcomeNoAnswer     callOutcome = "no_answer"
+	outcomeCongestion   callOutcome = "congestion"
+	outcomeFailed       callOutcome = "failed"
+	outcomeInvalid      callOutcome = "invalid"
+	outcomeNeverBegun   callOutcome = "never_begun"
+)
+
+// neverBegunWait keeps a lead whose call never reached the switch from being claimed again at once.
+const neverBegunWait = 10 * time.Second
+
+// outcomeOf reads a closed call's final record.
+func outcomeOf(call db.Call) callOutcome {
+	cause := ""
+	if call.HangupCause != nil {
+		cause = *call.HangupCause
+	}
+	if call.Status == switchctl.StatusCompleted {
+		if cause == switchctl.CauseServiceUnavailable {
+			return outcomeFailed // answered, but nobody took the call
+		}
+		return outcomeConversation
+	}
+	if switchctl.NeverBegun(call) {
+		return outcomeNeverBegun
+	}
+	switch cause {
+	case "USER_BUSY":
+		return outcomeBusy
+	case "NO_ANSWER", "NO_USER_RESPONSE", "ORIGINATOR_CANCEL", "ALLOTTED_TIMEOUT", "PROGRESS_TIMEOUT", "SUBSCRIBER_ABSENT":
+		return outcomeNoAnswer
+	case "NORMAL_TEMPORARY_FAILURE", "NORMAL_CIRCUIT_CONGESTION", "SWITCH_CONGESTION", "NETWORK_OUT_OF_ORDER",
+		"REQUESTED_CHAN_UNAVAIL", "SERVICE_UNAVAILABLE", "GATEWAY_DOWN", "RECOVERY_ON_TIMER_EXPIRE":
+		return outcomeCongestion
+	case "UNALLOCATED_NUMBER", "INVALID_NUMBER_FORMAT":
+		return outcomeInvalid
+	default:
+		return outcomeFailed
+	}
+}
+
+// Ended gives a lead the outcome of its call, in the transaction that closes the call.
+func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
+	s := h.s
+	if call.CampaignID != nil {
+		s.signals.campaign(*call.CampaignID)
+	}
+	if call.LeadID == nil {
+		return nil
+	}
+	lead, err := tx.Q.LeadLock(ctx, call.TenantID, *call.LeadID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if lead.LastCallID == nil || *lead.LastCallID != call.ID {
+		return nil // a later call decides
+	}
+	if call.Disposition != nil {
+		if err := tx.Q.LeadSetDisposition(ctx, call.Disposition, lead.TenantID, lead.ID); err != nil {
+			return err
+		}
+	}
+	suppressed, err := tx.Q.SuppressedHashes(ctx, lead.TenantID, [][]byte{lead.PhoneHash})
+	if err != nil {
+		return err
+	}
+	at := s.now()
+	if call.EndTime != nil {
+		at = *call.EndTime
+	}
+	if len(suppressed) > 0 {
+		return s.complete(ctx, tx, lead, LeadOptedOut, at)
+	}
+	switch LeadStatus(lead.Status) {
+	case LeadDialing, LeadConnected:
+		return s.applyOutcome(ctx, tx, lead, outcomeOf(call), at)
+	case LeadCompleted, LeadExhausted, LeadDNC, LeadOptedOut, LeadInvalid:
+		return s.complete(ctx, tx, lead, LeadStatus(lead.Status), at)
+	case LeadNew, LeadQueued, LeadCallback, LeadRetry:
+		return s.reopen(ctx, tx, lead, at)
+	default:
+		return nil
+	}
+}
+
+// complete ends a lead once; whoever set its status during the call left the event to the call's end.
+func (s *Service) complete(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
+	if lead.CompletedAt != nil && lead.Status == string(status) {
+		return nil
+	}
+	return s.finishLead(ctx, tx, lead, status, at)
+}
+
+// reopen keeps a status that was set during the call, and gives it a time when it has none.
+func (s *Service) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
+	if lead.NextAttemptAt != nil {
+		return nil
+	}
+	return s.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
+}
+
+func (s *Service) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
+	switch outcome {
+	case outcomeConversation:
+		return s.complete(ctx, tx, lead, LeadCompleted, at)
+	case outcomeInvalid:
+		return s.complete(ctx, tx, lead, LeadInvalid, at)
+	case outcomeNeverBegun:
+		status, attempts := LeadRetry, max(0, lead.Attempts-1)
+		if attempts == 0 {
+			status = LeadQueued
+		}
+		return s.reschedule(ctx, tx, lead, status, attempts, s.now().Add(neverBegunWait))
+	case outcomeBusy, outcomeNoAnswer, outcomeCongestion, outcomeFailed:
+		return s.retryOrExhaust(ctx, tx, lead, outcome, at)
+	default:
+		return s.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
+	}
+}
+
+func (s *Service) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
+	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
+	if err != nil {
+		return err
+	}
+	if lead.Attempts >= campaign.MaxAttempts {
+		return s.complete(ctx, tx, lead, LeadExhausted, at)
+	}
+	status := LeadRetry
+	if lead.Status == string(LeadCallback) {
+		status = LeadCallback
+	}
+	wait := time.Duration(retryMinutes(retryPolicy(campaign.Retry), outcome)) * time.Minute
+	return s.reschedule(ctx, tx, lead, status, lead.Attempts, at.Add(wait))
+}
+
+func retryMinutes(policy RetryPolicy, outcome callOutcome) int {
+	switch outcome {
+	case outcomeBusy:
+		return policy.Busy
+	case outcomeNoAnswer:
+		return policy.NoAnswer
+	case outcomeCongestion:
+		return policy.Congestion
+	case outcomeFailed, outcomeConversation, outcomeInvalid, outcomeNeverBegun:
+		return policy.Failed
+	default:
+		return policy.Failed
+	}
+}
+
+func (s *Service) reschedule(
+	ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, attempts int32, next time.Time,
+) error {
+	return tx.Q.LeadReschedule(ctx, db.LeadRescheduleParams{
+		TenantID: lead.TenantID, ID: lead.ID, Status: string(status), Attempts: attempts, NextAttemptAt: next,
+	})
+}
+
+// markConnected tells that the lead's call was answered.
+func (s *Service) markConnected(ctx context.Context, tenant uuid.UUID, lead *uuid.UUID, call uuid.UUID) error {
+	if lead == nil {
+		return nil
+	}
+	return s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		_, err := tx.Q.LeadMarkConnected(ctx, tenant, *lead, call)
+		return err
+	})
+}

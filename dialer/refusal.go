@@ -1,0 +1,93 @@
+package dialer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// Reason says why the gate refused a call.
+type Reason string
+
+// The reasons of a refusal.
+const (
+	ReasonNumber          Reason = "number"              // none, or not the lead's
+	ReasonTestEnvironment Reason = "test_environment"    // a test key places no calls
+	ReasonCampaign        Reason = "campaign"            // not running, or gone
+	ReasonLead            Reason = "lead"                // in a call, finished, or gone
+	ReasonCall            Reason = "call"                // the call to transfer is over
+	ReasonSuppressed      Reason = "suppressed"          // the callee has opted out
+	ReasonDNC             Reason = "do_not_call"         // on the registry
+	ReasonUnscrubbed      Reason = "unscrubbed"          // the registry can't answer
+	ReasonAttempts        Reason = "max_attempts"        // dialed often enough
+	ReasonWindow          Reason = "calling_window"      // not at this time of day
+	ReasonVoiceAgent      Reason = "voice_agent"         // none that takes calls
+	ReasonAgentCeiling    Reason = "voice_agent_ceiling" // ceilings, from here on
+	ReasonCampaignCeiling Reason = "campaign_ceiling"
+	ReasonFallback        Reason = "fallback_ceiling"
+	ReasonChannels        Reason = "channels"
+	ReasonTrunkChannels   Reason = "trunk_channels"
+	ReasonTrunkRate       Reason = "trunk_rate"
+	ReasonRoute           Reason = "route"     // neither trunk nor host trunk
+	ReasonCallerID        Reason = "caller_id" // no number to call from
+)
+
+// RefusalError is a call that the gate did not let through. RetryAt is when it may be asked again, zero for never.
+type RefusalError struct {
+	Reason  Reason
+	Detail  string
+	RetryAt time.Time
+	cause   error
+}
+
+func (e *RefusalError) Error() string { return fmt.Sprintf("admit call: %s: %s", e.Reason, e.Detail) }
+
+// Unwrap gives what the refusal means to someone who asked for a single call: a *LimitError, a *ConflictError, a
+// *DependencyError or an error of switchctl.
+func (e *RefusalError) Unwrap() error { return e.cause }
+
+// Ceiling tells whether the refusal passes when another call ends.
+func (e *RefusalError) Ceiling() bool {
+	switch e.Reason {
+	case ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate:
+		return true
+	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC,
+		ReasonUnscrubbed, ReasonAttempts, ReasonWindow, ReasonVoiceAgent, ReasonRoute, ReasonCallerID:
+		return false
+	default:
+		return false
+	}
+}
+
+// ceilingRetry is when a full ceiling is worth another look, for those whom no signal wakes.
+const ceilingRetry = time.Second
+
+// refuse makes the refusal that goes with a reason; at is when it may pass.
+func refuse(reason Reason, now, at time.Time, format string, args ...any) *RefusalError {
+	e := &RefusalError{Reason: reason, Detail: fmt.Sprintf(format, args...), RetryAt: at}
+	switch reason {
+	case ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate:
+		code := string(reason)
+		if reason == ReasonAgentCeiling {
+			code = CodeMaxConcurrent
+		}
+		if e.RetryAt.IsZero() {
+			e.RetryAt = now.Add(ceilingRetry)
+		}
+		e.cause = &LimitError{Code: code, Detail: e.Detail, RetryAfter: e.RetryAt.Sub(now)}
+	case ReasonTestEnvironment:
+		e.cause = switchctl.ErrTestEnvironment
+	case ReasonCall:
+		e.cause = switchctl.ErrCallEnded
+	case ReasonVoiceAgent:
+		e.cause = &DependencyError{Code: CodeNoVoiceAgentConfigured, Detail: e.Detail}
+	case ReasonRoute:
+		e.cause = &DependencyError{Code: "NoTrunkConfigured", Detail: e.Detail}
+	case ReasonCallerID:
+		e.cause = &DependencyError{Code: "NoCallerID", Detail: e.Detail}
+	case ReasonNumber, ReasonCampaign, ReasonLead, ReasonSuppressed, ReasonDNC, ReasonUnscrubbed, ReasonAttempts, ReasonWindow:
+		e.cause = &ConflictError{Code: string(reason), Detail: e.Detail}
+	}
+	return e
+}

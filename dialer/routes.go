@@ -1,0 +1,101 @@
+package dialer
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// rateWindow is the time over which a trunk's calls per second are counted.
+const rateWindow = time.Second
+
+// trunks reads the tenant's active trunks with their use.
+func (g gate) trunks(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) ([]db.GateTrunksRow, error) {
+	return tx.Q.GateTrunks(ctx, idFloor(now.Add(-time.Minute)), now.Add(-rateWindow), tenant)
+}
+
+// idFloor is the smallest UUIDv7 of a moment.
+func idFloor(t time.Time) uuid.UUID {
+	var id uuid.UUID
+	ms := uint64(max(0, t.UnixMilli())) //nolint:gosec // not negative
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i)) //nolint:gosec // one byte of six
+	}
+	return id
+}
+
+// routes gives the ways to a number, the trunks with a free channel and rate in order of priority. The first one's
+// trunk carries the unit.
+func (s *Service) routes(to store.Phone, trunks []db.GateTrunksRow, now time.Time) ([]switchctl.Route, *RefusalError) {
+	if len(trunks) == 0 {
+		if s.cfg.HostTrunk == nil {
+			return nil, refuse(ReasonRoute, now, now.Add(time.Minute), "no active trunk is declared")
+		}
+		h := s.cfg.HostTrunk
+		return []switchctl.Route{{Endpoint: s.endpoint(dialed(to, h.NumberFormat), h.Host, h.Port, h.Transport)}}, nil
+	}
+	var routes []switchctl.Route
+	limited := refuse(ReasonTrunkChannels, now, time.Time{}, "all trunks' channels are taken")
+	for _, t := range trunks {
+		switch {
+		case t.ChannelsUsed >= int64(t.MaxChannels):
+		case t.Recent >= t.Cps:
+			wait := rateWindow / time.Duration(max(1, t.Cps))
+			limited = refuse(ReasonTrunkRate, now, now.Add(wait), "a trunk's %d calls per second are begun", t.Cps)
+		default:
+			routes = append(routes, switchctl.Route{TrunkID: &t.ID, Endpoint: s.trunkEndpoint(to, t)})
+		}
+	}
+	if len(routes) == 0 {
+		return nil, limited
+	}
+	return routes, nil
+}
+
+// trunkEndpoint names the gateway of a trunk that must authenticate; others are dialed by address.
+func (s *Service) trunkEndpoint(to store.Phone, t db.GateTrunksRow) string {
+	number := dialed(to, t.NumberFormat)
+	if t.Register || (t.Username != nil && *t.Username != "") {
+		return "sofia/gateway/rm_" + t.ID.String() + "/" + number
+	}
+	return s.endpoint(number, t.Host, int(t.Port), t.Transport)
+}
+
+func (s *Service) endpoint(number, host string, port int, transport string) string {
+	return "sofia/" + s.cfg.CarrierProfile + "/" + number + "@" + net.JoinHostPort(host, strconv.Itoa(cmp.Or(port, 5060))) +
+		";transport=" + cmp.Or(transport, "udp")
+}
+
+// dialed writes a number as a trunk wants it.
+func dialed(to store.Phone, format string) string {
+	switch format {
+	case "national":
+		return to.National()
+	case "0national":
+		return "0" + to.National()
+	default:
+		return to.E164()
+	}
+}
+
+// callerID is the number that the callee sees: the request's, the campaign's, or one of the tenant's own in turn.
+func (s *Service) callerID(req switchctl.OriginateRequest, f db.GateFactsRow) (string, bool) {
+	switch {
+	case req.From != "":
+		return req.From, true
+	case f.CallerID != nil && *f.CallerID != "":
+		return *f.CallerID, true
+	case len(f.Numbers) > 0:
+		return f.Numbers[(s.rotation.Add(1)-1)%uint64(len(f.Numbers))], true
+	default:
+		return "", false
+	}
+}

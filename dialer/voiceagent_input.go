@@ -1,0 +1,165 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// The subprotocols of a voice agent's WebSocket.
+const (
+	SubprotocolAlpha = "audio.alpha.org"
+	SubprotocolBeta  = "audio.beta.org"
+)
+
+const (
+	tokenLifetimeRefresh = "30min_with_refresh"
+	tokenLifetimeSession = "ws_session"
+	disconnectHangup     = "hangup"
+	disconnectQueue      = "transfer_to_queue"
+	defaultAgentCalls    = 10
+	lazyAgentCalls       = 100
+	maxAgentCalls        = 10_000
+
+	encodingPCM  = "pcm_s16le"
+	encodingPCMU = "pcmu"
+	encodingPCMA = "pcma"
+	g711RateHz   = 8000
+)
+
+var transferPattern = regexp.MustCompile(`^(\+?[0-9]{5,15}|sips?:[^\s]+)$`)
+
+func defaultAudio() AudioFormat {
+	return AudioFormat{Encoding: encodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 20}
+}
+
+// newVoiceAgent is a voice agent before its creator has said anything.
+func newVoiceAgent() db.VoiceAgent {
+	audio, _ := json.Marshal(defaultAudio()) // strings and integers always encode
+	return db.VoiceAgent{
+		ID: newID(), AudioFormat: audio, MaxConcurrent: defaultAgentCalls, Status: string(VoiceAgentActive),
+		TokenLifetime: tokenLifetimeRefresh, Subprotocol: SubprotocolAlpha, WsDisconnectAction: disconnectHangup,
+	}
+}
+
+// apply puts a request's members into a voice agent; a null one counts as absent, but for those that creation
+// requires. The auth token stays outside, for it is sealed.
+func (in VoiceAgentInput) apply(ctx context.Context, c *checker, guard *netguard.Policy, to *db.VoiceAgent) {
+	if v, ok := required(c, "name", skipNull(c, in.Name)); ok && c.text("name", v, 1, maxNameLength) {
+		to.Name = v
+	}
+	if v, ok := required(c, "ws_url", skipNull(c, in.WSURL)); ok && c.address(ctx, guard, "ws_url", v, "ws", "wss") {
+		to.WsUrl = v
+	}
+	if v, ok := given(c, "auth_token", in.AuthToken); ok && !headerSafe(v) {
+		c.fail("auth_token", "must have at most 4096 printable ASCII characters")
+	}
+	if v, ok := given(c, "audio_format", in.AudioFormat); ok {
+		if audio, ok := v.audio(c, audioOf(*to)); ok {
+			to.AudioFormat, _ = json.Marshal(audio) // strings and integers always encode
+		}
+	}
+	if v, ok := given(c, "external_agent_id", in.ExternalAgentID); ok && c.text("external_agent_id", v, 0, 500) {
+		to.ExternalAgentID = emptyAsNil(v)
+	}
+	if v, ok := given(c, "transfer_destination", in.TransferDestination); ok {
+		if v != "" && (len(v) > 500 || !transferPattern.MatchString(v)) {
+			c.fail("transfer_destination", "must be an E.164 number or a SIP URI")
+		}
+		to.TransferDestination = emptyAsNil(v)
+	}
+	if v, ok := given(c, "max_concurrent", in.MaxConcurrent); ok && c.between("max_concurrent", v, 1, maxAgentCalls) {
+		to.MaxConcurrent = int32(v) //nolint:gosec // bounded by between
+	}
+	if v, ok := given(c, "status", in.Status); ok && c.oneOf("status", v, string(VoiceAgentActive), string(VoiceAgentPaused)) {
+		to.Status = v
+	}
+	if v, ok := given(c, "token_lifetime", in.TokenLifetime); ok &&
+		c.oneOf("token_lifetime", v, tokenLifetimeRefresh, tokenLifetimeSession) {
+		to.TokenLifetime = v
+	}
+	if v, ok := given(c, "subprotocol", in.Subprotocol); ok && c.oneOf("subprotocol", v, SubprotocolAlpha, SubprotocolBeta) {
+		to.Subprotocol = v
+	}
+	if v, ok := given(c, "ws_disconnect_action", in.WSDisconnectAction); ok &&
+		c.oneOf("ws_disconnect_action", v, disconnectHangup, disconnectQueue) {
+		to.WsDisconnectAction = v
+	}
+}
+
+// skipNull takes a null in an edit for an absent member.
+func skipNull[T any](c *checker, o Opt[T]) Opt[T] {
+	if c.edit && o.Null {
+		return Opt[T]{}
+	}
+	return o
+}
+
+func emptyAsNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// headerSafe tells whether s can stand in an HTTP header.
+func headerSafe(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return len(s) <= 4096
+}
+
+// audioRatesHz are the sample rates that media resamples to.
+func audioRatesHz() []int { return []int{8000, 16000, 24000, 32000, 44100, 48000} }
+
+// audio checks an audio format; what it doesn't say stays as in base, but that G.711 has one rate.
+func (in AudioFormatInput) audio(c *checker, base AudioFormat) (AudioFormat, bool) {
+	before := len(c.faults)
+	out := base
+	if v, ok := given(c, "audio_format.encoding", in.Encoding); ok &&
+		c.oneOf("audio_format.encoding", v, encodingPCM, encodingPCMU, encodingPCMA) {
+		if out.Encoding = v; v != base.Encoding {
+			if out.SampleRateHz = g711RateHz; v == encodingPCM {
+				out.SampleRateHz = defaultAudio().SampleRateHz
+			}
+		}
+	}
+	if v, ok := given(c, "audio_format.sample_rate_hz", in.SampleRateHz); ok {
+		if !slices.Contains(audioRatesHz(), v) {
+			c.fail("audio_format.sample_rate_hz", "must be one of 8000, 16000, 24000, 32000, 44100, 48000")
+		}
+		out.SampleRateHz = v
+	}
+	if out.Encoding != encodingPCM && out.SampleRateHz != g711RateHz {
+		c.fail("audio_format.sample_rate_hz", "must be 8000 for %s", out.Encoding)
+	}
+	if v, ok := given(c, "audio_format.channels", in.Channels); ok {
+		if v != 1 {
+			c.fail("audio_format.channels", "must be 1")
+		}
+		out.Channels = v
+	}
+	if v, ok := given(c, "audio_format.frame_ms", in.FrameMS); ok {
+		if !slices.Contains([]int{10, 20, 40, 60, 80, 100}, v) {
+			c.fail("audio_format.frame_ms", "must be one of 10, 20, 40, 60, 80, 100")
+		}
+		out.FrameMS = v
+	}
+	return out, len(c.faults) == before
+}
+
+// audioOf reads a voice agent's audio format; what it doesn't say is as by default.
+func audioOf(row db.VoiceAgent) AudioFormat {
+	audio := defaultAudio()
+	if err := json.Unmarshal(row.AudioFormat, &audio); err != nil {
+		return defaultAudio()
+	}
+	return audio
+}

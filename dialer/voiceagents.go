@@ -1,0 +1,349 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// CreateVoiceAgent adds a voice agent. Errors: *ValidationError.
+func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
+	row, c := newVoiceAgent(), checker{}
+	row.TenantID = tenant
+	in = in.withoutNulls()
+	in.apply(ctx, &c, &s.cfg.Guard, &row)
+	if err := c.err(); err != nil {
+		return VoiceAgent{}, err
+	}
+	return s.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+		if err := s.sealToken(in, &row); err != nil {
+			return row, err
+		}
+		return tx.Q.VoiceAgentInsert(ctx, voiceAgentParams(row))
+	})
+}
+
+// withoutNulls takes null members for absent ones, which are never modified; name and ws_url stay, since creation
+// requires them.
+func (in VoiceAgentInput) withoutNulls() VoiceAgentInput {
+	in.AuthToken, in.AudioFormat = present(in.AuthToken), present(in.AudioFormat)
+	in.ExternalAgentID, in.TransferDestination = present(in.ExternalAgentID), present(in.TransferDestination)
+	in.MaxConcurrent, in.Status, in.TokenLifetime = present(in.MaxConcurrent), present(in.Status), present(in.TokenLifetime)
+	in.Subprotocol, in.WSDisconnectAction = present(in.Subprotocol), present(in.WSDisconnectAction)
+	return in
+}
+
+func present[T any](o Opt[T]) Opt[T] {
+	if o.Null {
+		return Opt[T]{}
+	}
+	return o
+}
+
+func (s *Service) sealToken(in VoiceAgentInput, row *db.VoiceAgent) error {
+	if !in.AuthToken.Has() {
+		return nil
+	}
+	if row.AuthTokenSealed = nil; in.AuthToken.Value == "" {
+		return nil
+	}
+	sealed, err := s.st.Seal(switchctl.AuthTokenContext(row.ID), []byte(in.AuthToken.Value))
+	row.AuthTokenSealed = sealed
+	return err
+}
+
+func (s *Service) inAgent(
+	ctx context.Context, tenant uuid.UUID, attempt string, fn func(*store.Tx) (db.VoiceAgent, error),
+) (VoiceAgent, error) {
+	var row db.VoiceAgent
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		row, err = fn(tx)
+		return err
+	})
+	if err != nil {
+		return VoiceAgent{}, wrap(attempt, err)
+	}
+	return s.voiceAgentOf(row)
+}
+
+// ListVoiceAgents gives the tenant's voice agents, of one status where it is given. Errors: *ValidationError.
+func (s *Service) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]VoiceAgent, error) {
+	if status != nil && !slices.Contains([]VoiceAgentStatus{VoiceAgentActive, VoiceAgentPaused, VoiceAgentArchived}, VoiceAgentStatus(*status)) {
+		return nil, &ValidationError{Fields: []FieldError{{"status", "must be one of active, paused, archived"}}}
+	}
+	var rows []db.VoiceAgent
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		rows, err = tx.Q.VoiceAgentList(ctx, tenant, status)
+		return err
+	})
+	if err != nil {
+		return nil, wrap("list voice agents", err)
+	}
+	out := make([]VoiceAgent, len(rows))
+	for i, row := range rows {
+		if out[i], err = s.voiceAgentOf(row); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// GetVoiceAgent gives one voice agent. Errors: store.ErrNotFound.
+func (s *Service) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
+	return s.inAgent(ctx, tenant, "get voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+		return tx.Q.VoiceAgentGet(ctx, tenant, id)
+	})
+}
+
+// PatchVoiceAgent edits a voice agent; absent and null members are not modified. Errors: store.ErrNotFound,
+// *ValidationError, *ConflictError when an archived agent's status is to change.
+func (s *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
+	in = in.withoutNulls()
+	if in.WSURL.Has() {
+		c := checker{edit: true}
+		c.address(ctx, &s.cfg.Guard, "ws_url", in.WSURL.Value, "ws", "wss")
+		if err := c.err(); err != nil {
+			return VoiceAgent{}, err
+		}
+	}
+	out, err := s.inAgent(ctx, tenant, "edit voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+		row, err := tx.Q.VoiceAgentLock(ctx, tenant, id)
+		if err != nil {
+			return row, err
+		}
+		archived, c := row.Status == string(VoiceAgentArchived), checker{edit: true}
+		in.apply(ctx, &c, nil, &row)
+		if err := c.err(); err != nil {
+			return row, err
+		}
+		if archived && in.Status.Has() {
+			return row, &ConflictError{Code: CodeVoiceAgentArchived, Detail: "an archived voice agent stays archived"}
+		}
+		if err := s.sealToken(in, &row); err != nil {
+			return row, err
+		}
+		return tx.Q.VoiceAgentUpdate(ctx, voiceAgentUpdate(row))
+	})
+	if err == nil {
+		s.signals.all()
+	}
+	return out, err
+}
+
+// ArchiveVoiceAgent takes a voice agent out of use for good; its id stays valid. Errors: store.ErrNotFound.
+func (s *Service) ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
+	return s.inAgent(ctx, tenant, "archive voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+		return tx.Q.VoiceAgentArchive(ctx, tenant, id)
+	})
+}
+
+// DeleteVoiceAgent removes a voice agent that no call uses. Errors: store.ErrNotFound, *ConflictError.
+func (s *Service) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error {
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		if err := tx.Q.GateLock(ctx, tenant); err != nil {
+			return err
+		}
+		if _, err := tx.Q.VoiceAgentLock(ctx, tenant, id); err != nil {
+			return err
+		}
+		busy, err := tx.Q.VoiceAgentInUse(ctx, tenant, id)
+		if err != nil {
+			return err
+		}
+		if busy {
+			return &ConflictError{Code: CodeVoiceAgentInUse, Detail: "the voice agent has active sessions"}
+		}
+		if err := tx.Q.VoiceAgentUnsetDefault(ctx, tenant, id); err != nil {
+			return err
+		}
+		_, err = tx.Q.VoiceAgentDelete(ctx, tenant, id)
+		return err
+	})
+	if err != nil {
+		return wrap("delete voice agent", err)
+	}
+	return nil
+}
+
+// DefaultVoiceAgent gives the tenant's default voice agent, or none.
+func (s *Service) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (DefaultVoiceAgent, error) {
+	var owner db.Tenant
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		owner, err = tx.Q.GetTenant(ctx, tenant)
+		return err
+	})
+	if err != nil {
+		return DefaultVoiceAgent{}, wrap("get default voice agent", err)
+	}
+	return DefaultVoiceAgent{VoiceAgentID: owner.DefaultVoiceAgentID}, nil
+}
+
+// SetDefaultVoiceAgent makes a voice agent the tenant's default; null clears it. Errors: *ValidationError,
+// store.ErrNotFound for an id that the tenant doesn't have, *ConflictError for an archived agent.
+func (s *Service) SetDefaultVoiceAgent(
+	ctx context.Context, tenant uuid.UUID, in DefaultVoiceAgentInput,
+) (DefaultVoiceAgent, error) {
+	c, out := checker{}, DefaultVoiceAgent{}
+	if !in.VoiceAgentID.Set {
+		c.fail("voice_agent_id", "is required")
+	}
+	wanted, _ := clearable(&c, "voice_agent_id", in.VoiceAgentID)
+	if err := c.err(); err != nil {
+		return out, err
+	}
+	if wanted != nil {
+		id, err := uuid.Parse(*wanted)
+		if err != nil {
+			return out, fmt.Errorf("set default voice agent: %w", store.ErrNotFound)
+		}
+		out.VoiceAgentID = &id
+	}
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		if out.VoiceAgentID != nil {
+			row, err := tx.Q.VoiceAgentLock(ctx, tenant, *out.VoiceAgentID)
+			if err != nil {
+				return err
+			}
+			if row.Status == string(VoiceAgentArchived) {
+				return &ConflictError{Code: CodeVoiceAgentArchived, Detail: "an archived voice agent takes no calls"}
+			}
+		}
+		return tx.Q.SetTenantDefaultVoiceAgent(ctx, out.VoiceAgentID, tenant)
+	})
+	if err != nil {
+		return DefaultVoiceAgent{}, wrap("set default voice agent", err)
+	}
+	return out, nil
+}
+
+// resolveAgent finds the voice agent of a call: the flow node's, the campaign's, the tenant's default, or one made
+// of the tenant's default address. An agent that is gone is passed over; one that is paused or archived takes no
+// calls, and no other takes them in its place. Errors: *DependencyError.
+func (s *Service) resolveAgent(
+	ctx context.Context, tx *store.Tx, tenant uuid.UUID, node, campaign *uuid.UUID,
+) (db.VoiceAgent, error) {
+	for _, id := range []*uuid.UUID{node, campaign} {
+		if agent, found, err := s.usableAgent(ctx, tx, tenant, id); found || err != nil {
+			return agent, err
+		}
+	}
+	owner, err := tx.Q.GetTenant(ctx, tenant)
+	if err != nil {
+		return db.VoiceAgent{}, err
+	}
+	if agent, found, err := s.usableAgent(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
+		return agent, err
+	}
+	return s.lazyAgent(ctx, tx, tenant)
+}
+
+// usableAgent reads one candidate and checks that it can take calls here.
+func (s *Service) usableAgent(
+	ctx context.Context, tx *store.Tx, tenant uuid.UUID, id *uuid.UUID,
+) (db.VoiceAgent, bool, error) {
+	if id == nil {
+		return db.VoiceAgent{}, false, nil
+	}
+	agent, err := tx.Q.VoiceAgentGet(ctx, tenant, *id)
+	if errors.Is(err, store.ErrNotFound) {
+		return db.VoiceAgent{}, false, nil
+	}
+	if err != nil {
+		return db.VoiceAgent{}, false, err
+	}
+	return agent, true, s.checkAgent(agent)
+}
+
+func (s *Service) checkAgent(agent db.VoiceAgent) error {
+	if agent.Status != string(VoiceAgentActive) {
+		return &DependencyError{Code: CodeNoVoiceAgentConfigured, Detail: fmt.Sprintf("voice agent %s is %s", agent.ID, agent.Status)}
+	}
+	if !slices.Contains(s.cfg.Subprotocols, agent.Subprotocol) {
+		return &DependencyError{
+			Code:   CodeSubprotocolMismatch,
+			Detail: fmt.Sprintf("voice agent %s wants %s; this host serves %s", agent.ID, agent.Subprotocol, strings.Join(s.cfg.Subprotocols, ", ")),
+		}
+	}
+	return nil
+}
+
+// lazyAgent makes the tenant's default voice agent of its default address. The tenant's row is locked, so that of
+// several calls that need it at once one makes it and the others find it.
+func (s *Service) lazyAgent(ctx context.Context, tx *store.Tx, tenant uuid.UUID) (db.VoiceAgent, error) {
+	owner, err := tx.Q.TenantLock(ctx, tenant)
+	if err != nil {
+		return db.VoiceAgent{}, err
+	}
+	if agent, found, err := s.usableAgent(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
+		return agent, err
+	}
+	if owner.VoiceAgentDefaultWsUrl == nil || !isWebSocketURL(*owner.VoiceAgentDefaultWsUrl) {
+		return db.VoiceAgent{}, &DependencyError{
+			Code: CodeNoVoiceAgentConfigured, Detail: "neither flow, campaign nor tenant names a voice agent",
+		}
+	}
+	row := newVoiceAgent()
+	row.TenantID, row.Name, row.WsUrl, row.MaxConcurrent = tenant, "Default voice agent", *owner.VoiceAgentDefaultWsUrl, lazyAgentCalls
+	agent, err := tx.Q.VoiceAgentInsert(ctx, voiceAgentParams(row))
+	if err != nil {
+		return agent, err
+	}
+	err = tx.Q.SetTenantDefaultVoiceAgent(ctx, &agent.ID, tenant)
+	if err != nil {
+		return agent, err
+	}
+	return agent, s.checkAgent(agent)
+}
+
+func isWebSocketURL(s string) bool {
+	return strings.HasPrefix(s, "ws://") || strings.HasPrefix(s, "wss://")
+}
+
+func voiceAgentParams(row db.VoiceAgent) db.VoiceAgentInsertParams {
+	return db.VoiceAgentInsertParams{
+		TenantID: row.TenantID, ID: row.ID, Name: row.Name, WsUrl: row.WsUrl, AuthTokenSealed: row.AuthTokenSealed,
+		AudioFormat: row.AudioFormat, ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
+		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime, Subprotocol: row.Subprotocol,
+		WsDisconnectAction: row.WsDisconnectAction,
+	}
+}
+
+func voiceAgentUpdate(row db.VoiceAgent) db.VoiceAgentUpdateParams {
+	return db.VoiceAgentUpdateParams{
+		Name: row.Name, WsUrl: row.WsUrl, AuthTokenSealed: row.AuthTokenSealed, AudioFormat: row.AudioFormat,
+		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
+		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime,
+		Subprotocol: row.Subprotocol, WsDisconnectAction: row.WsDisconnectAction, TenantID: row.TenantID,
+		ID: row.ID,
+	}
+}
+
+func (s *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
+	out := VoiceAgent{
+		ID: row.ID, TenantID: row.TenantID, Name: row.Name, WSURL: row.WsUrl, AudioFormat: audioOf(row),
+		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
+		MaxConcurrent: int(row.MaxConcurrent), Status: VoiceAgentStatus(row.Status), TokenLifetime: row.TokenLifetime,
+		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, CreatedAt: row.CreatedAt.UTC(),
+		UpdatedAt: row.UpdatedAt.UTC(),
+	}
+	if len(row.AuthTokenSealed) > 0 {
+		token, err := s.st.Unseal(switchctl.AuthTokenContext(row.ID), row.AuthTokenSealed)
+		if err != nil {
+			return VoiceAgent{}, fmt.Errorf("open the auth token of voice agent %s: %w", row.ID, err)
+		}
+		text := string(token)
+		out.AuthToken = &text
+	}
+	return out, nil
+}
