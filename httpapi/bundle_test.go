@@ -1,0 +1,267 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/httpapi"
+	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/httpapi/apitest"
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
+)
+
+// bundle is one server on a database of its own, with two tenants.
+type bundle struct {
+	st      *store.Store
+	srv     *httpapi.Server
+	calls   *fakeCalls
+	dialer  *fakeDialer
+	library *recordings.Library
+	bucket  *blob.Bucket
+	clock   *testClock
+	logs    *logBuffer
+	metrics *prometheus.Registry
+
+	tenant, other uuid.UUID
+	// api has a key of tenant with every scope but ai_sessions:control_admin, foreign one of other.
+	api, foreign apitest.Client
+}
+
+func sessionKey() [32]byte { return [32]byte{1, 2, 3} }
+
+func setup(t *testing.T, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
+	t.Helper()
+	b := &bundle{
+		st: storetest.New(t), calls: &fakeCalls{}, clock: &testClock{at: time.Now().UTC().Truncate(time.Second)},
+		logs: &logBuffer{}, metrics: prometheus.NewRegistry(),
+	}
+	b.tenant, b.other = storetest.Tenant(t, b.st), storetest.Tenant(t, b.st)
+	b.dialer = &fakeDialer{st: b.st}
+	var err error
+	b.bucket, err = recordings.OpenBucket("mem://")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.bucket.Close()) })
+	log := slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	b.library, err = recordings.New(recordings.Config{
+		Store: b.st, Bucket: b.bucket, Signer: recordings.NewSigner("", []byte("signing key of the recordings test")), Now: b.clock.now,
+	})
+	require.NoError(t, err)
+	cfg := httpapi.Config{
+		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKey: sessionKey(), Logger: log, Now: b.clock.now,
+		Registerer: b.metrics, Gatherer: b.metrics, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
+	}
+	deps := httpapi.Deps{Store: b.st, Dialer: b.dialer, Calls: b.calls, Recordings: b.library}
+	for _, f := range adjust {
+		f(&cfg, &deps)
+	}
+	b.srv, err = httpapi.New(cfg, deps)
+	require.NoError(t, err)
+	require.NoError(t, b.srv.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		require.NoError(t, b.srv.Close(ctx))
+	})
+	b.api = b.client(b.key(t, b.tenant, account.KeyInput{}))
+	b.foreign = b.client(b.key(t, b.other, account.KeyInput{}))
+	return b
+}
+
+func (b *bundle) client(key string) apitest.Client {
+	return apitest.Client{BaseURL: "http://" + b.srv.Addr(), Key: key}
+}
+
+// key issues an API key and gives its secret.
+func (b *bundle) key(t testing.TB, tenant uuid.UUID, in account.KeyInput) string {
+	t.Helper()
+	if in.Label == "" {
+		in.Label = "test"
+	}
+	_, secret, err := account.New(b.st).CreateKey(t.Context(), tenant, in)
+	require.NoError(t, err)
+	return secret.Key
+}
+
+// scoped gives a client whose key has these scopes alone.
+func (b *bundle) scoped(t testing.TB, scopes ...string) apitest.Client {
+	t.Helper()
+	return b.client(b.key(t, b.tenant, account.KeyInput{Scopes: scopes}))
+}
+
+// call inserts a finished call of the tenant.
+func (b *bundle) call(t testing.TB, tenant uuid.UUID, campaign *uuid.UUID, columns string, values ...any) uuid.UUID {
+	t.Helper()
+	id := storetest.NewID(t)
+	sql := "INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number" + columns
+	sql += ") VALUES ($1, $2::uuid, $3, 'n1', $2::uuid::text, 'outbound', '+918000000001', '+919812345678'"
+	args := []any{tenant, id, campaign}
+	for i := range values {
+		sql += ", $" + string(rune('4'+i))
+	}
+	storetest.Exec(t, b.st, tenant, sql+")", append(args, values...)...)
+	return id
+}
+
+// problem is an error of the Public API.
+type problem struct {
+	Status      int                 `json:"status"`
+	Code        string              `json:"code"`
+	Detail      string              `json:"detail"`
+	RequestID   string              `json:"request_id"`
+	RetryAfterS int                 `json:"retry_after_s"`
+	Errors      []dialer.FieldError `json:"errors"`
+}
+
+// refused makes a request that must be refused, and gives the problem.
+func refused(t testing.TB, c apitest.Client, method, path string, body any, status int, code string) problem {
+	t.Helper()
+	got, header, answer := c.Do(t, method, path, body)
+	require.Equal(t, status, got, "%s %s answered %s", method, path, answer)
+	require.Equal(t, "application/problem+json", header.Get("Content-Type"))
+	var p problem
+	require.NoError(t, json.Unmarshal(answer, &p))
+	require.Equal(t, status, p.Status)
+	require.Equal(t, code, p.Code, "%s", answer)
+	require.Equal(t, header.Get("X-Request-Id"), p.RequestID)
+	return p
+}
+
+// testClock stands still until it is moved.
+type testClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *testClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *testClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// logBuffer keeps what was logged.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// fakeCalls takes the verbs and answers as it is told.
+type fakeCalls struct {
+	mu     sync.Mutex
+	taken  []switchctl.ControlRequest
+	result map[string]any
+	err    error
+	block  chan struct{}
+}
+
+func (f *fakeCalls) Control(ctx context.Context, _, _ uuid.UUID, req switchctl.ControlRequest) (map[string]any, error) {
+	f.mu.Lock()
+	f.taken = append(f.taken, req)
+	result, err, block := f.result, f.err, f.block
+	f.mu.Unlock()
+	if block != nil {
+		select {
+		case <-block:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return result, err
+}
+
+func (f *fakeCalls) answer(result map[string]any, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.result, f.err = result, err
+}
+
+func (f *fakeCalls) requests() []switchctl.ControlRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]switchctl.ControlRequest{}, f.taken...)
+}
+
+// fakeDialer knows the campaigns that are in the database, and fails all else with err.
+type fakeDialer struct {
+	httpapi.Dialer
+	st  *store.Store
+	mu  sync.Mutex
+	err error
+}
+
+func (f *fakeDialer) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *fakeDialer) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func (f *fakeDialer) GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
+	if err := f.failure(); err != nil {
+		return dialer.Campaign{}, err
+	}
+	c := dialer.Campaign{ID: id}
+	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		const query = "SELECT name FROM campaigns WHERE tenant_id = $1 AND id = $2"
+		return tx.Pgx().QueryRow(ctx, query, tenant, id).Scan(&c.Name)
+	})
+	return c, err
+}
+
+func (f *fakeDialer) StartCampaign(context.Context, uuid.UUID, uuid.UUID, dialer.Environment) (dialer.Campaign, error) {
+	return dialer.Campaign{}, f.failure()
+}
+
+func (f *fakeDialer) ListVoiceAgents(context.Context, uuid.UUID, *string) ([]dialer.VoiceAgent, error) {
+	if f.failure() == nil {
+		return nil, nil
+	}
+	return nil, f.failure()
+}
+
+func (f *fakeDialer) Scrub(context.Context, uuid.UUID, uuid.UUID) (dialer.ScrubResult, error) {
+	return dialer.ScrubResult{Total: 3, Scrubbed: 2, Flagged: 1, Pending: 1}, f.failure()
+}
+
+func (f *fakeDialer) ChannelsUsage(context.Context, uuid.UUID) (dialer.ChannelsUsage, error) {
+	usage := dialer.ChannelsUsage{ChannelsAllocated: 10}
+	usage.Ceilings.Channels.Enforced = true
+	return usage, f.failure()
+}
