@@ -17,6 +17,7 @@ const (
 	csNew           chanState = 0
 	csInit          chanState = 1
 	csRouting       chanState = 2
+	csSoftExecute   chanState = 3
 	csExecute       chanState = 4
 	csExchangeMedia chanState = 5
 	csPark          chanState = 6
@@ -34,6 +35,8 @@ func (s chanState) String() string {
 		return "CS_INIT"
 	case csRouting:
 		return "CS_ROUTING"
+	case csSoftExecute:
+		return "CS_SOFT_EXECUTE"
 	case csExecute:
 		return "CS_EXECUTE"
 	case csExchangeMedia:
@@ -99,14 +102,14 @@ type channel struct {
 	transferring bool
 	breaks       int // rises with each uuid_break
 	partner      *channel
+	wanted       *channel // whom uuid_bridge joins it with
 	otherType    string
 	appLog       []appRecord
-	control      *eslConn // the outbound socket that controls it
+	controls     []*eslConn // outbound sockets that control it
 	divert       bool
 	held         bool
 	holdSince    time.Time
 	timers       []*time.Timer
-	playing      int // applications that were broadcast to it and still play
 }
 
 // signals are facts whose events have been fired: who waits for them acts after the event.
@@ -333,6 +336,14 @@ func (ch *channel) replaceProfile(ext, dialplan, context string, now time.Time) 
 	ch.profile.transferSource = src
 	ch.vars.push("transfer_history", src)
 	ch.vars.set("transfer_source", src)
+	if ch.outbound && !ch.hitDialplan {
+		// A leg that was dialed turns caller when it enters the dialplan: its caller id is swapped with its callee's.
+		p := ch.profile
+		ch.vars.set("pre_transfer_caller_id_name", p.cidName)
+		ch.vars.set("pre_transfer_caller_id_number", p.cidNumber)
+		ch.vars.set("channel_cid_flipped", "yes")
+		p.cidName, p.cidNumber, p.calleeName, p.calleeNum = p.calleeNum, p.calleeNum, p.cidName, p.cidNumber
+	}
 	ch.hitDialplan = true
 	ch.otherType = ""
 }
@@ -351,6 +362,7 @@ func (ch *channel) run() {
 			continue
 		}
 		ch.running = state
+		ch.notify()
 		ch.mu.Unlock()
 		if state >= csHangup {
 			ch.finish()
@@ -362,6 +374,8 @@ func (ch *channel) run() {
 			ch.runInit()
 		case csRouting:
 			ch.runRouting()
+		case csSoftExecute:
+			ch.runSoftExecute()
 		case csExecute:
 			ch.runExecute()
 		case csPark:
@@ -390,6 +404,9 @@ func (ch *channel) runInit() {
 // idle waits in a state in which another goroutine (an originate, the bridge of the other leg) drives the channel. Controllers'
 // messages run meanwhile.
 func (ch *channel) idle(state chanState) {
+	ch.mu.Lock()
+	ch.transferring = false
+	ch.mu.Unlock()
 	for {
 		changed := ch.watch()
 		ch.mu.Lock()

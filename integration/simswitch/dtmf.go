@@ -131,8 +131,20 @@ func (ch *channel) gotDigit(digit byte, samples int) {
 	}
 }
 
-// emitDigit fires DTMF on the channel.
+// emitDigit fires DTMF on the channel; a controller that diverts the channel's events gets it alone.
 func (ch *channel) emitDigit(digit byte, samples int) {
-	ch.emit("DTMF", header{"DTMF-Digit", string(digit)}, header{"DTMF-Duration", strconv.Itoa(samples)},
-		header{"DTMF-Source", "RTP"})
+	about := []header{
+		{"DTMF-Digit", string(digit)}, {"DTMF-Duration", strconv.Itoa(samples)}, {"DTMF-Source", "RTP"},
+	}
+	ch.mu.Lock()
+	divert := ch.divert
+	ch.mu.Unlock()
+	if !divert {
+		ch.emit("DTMF", about...)
+		return
+	}
+	e := ch.build("DTMF", nil, about)
+	for _, c := range ch.controllers() {
+		c.offer(e)
+	}
 }

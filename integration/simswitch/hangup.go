@@ -2,6 +2,7 @@ package simswitch
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -39,8 +40,10 @@ func (ch *channel) finish() {
 	ch.mu.Unlock()
 	ch.emit("CHANNEL_STATE")
 	ch.setCallState("HANGUP")
-	if s := ch.controller(); s != nil && !s.lingers() {
-		s.shutdown()
+	for _, s := range ch.controllers() {
+		if !s.lingers() {
+			s.shutdown()
+		}
 	}
 	ch.leg.terminate(c)
 	if ch.media != nil {
@@ -51,7 +54,7 @@ func (ch *channel) finish() {
 	ch.enter(csReporting)
 	ch.writeCDR()
 	ch.emitWith("CHANNEL_HANGUP_COMPLETE", []header{{"Hangup-Cause", string(c)}}, nil)
-	if s := ch.controller(); s != nil {
+	for _, s := range ch.controllers() {
 		s.lingerNotice()
 		<-s.done
 	}
@@ -75,15 +78,15 @@ func (ch *channel) enter(s chanState) {
 
 // abandonSocket cuts a controller that lingers without end.
 func (ch *channel) abandonSocket() {
-	if s := ch.controller(); s != nil {
+	for _, s := range ch.controllers() {
 		s.cut()
 	}
 }
 
-func (ch *channel) controller() *eslConn {
+func (ch *channel) controllers() []*eslConn {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.control
+	return slices.Clone(ch.controls)
 }
 
 // endHoldLocked adds a running hold to the leg's account. The caller holds mu.

@@ -162,3 +162,8 @@ func splitArgs(s string) []string {
 	end(len(s))
 	return args
 }
+
+// cutArg splits off the first word.
+func cutArg(s string) (first, rest string, found bool) {
+	return strings.Cut(strings.TrimSpace(s), " ")
+}

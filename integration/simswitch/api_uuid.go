@@ -1,0 +1,301 @@
+package simswitch
+
+import (
+	"slices"
+	"strings"
+)
+
+// uuidCommand finds a command about one channel.
+func uuidCommand(name string) apiFunc {
+	switch name {
+	case "uuid_exists":
+		return func(sw *Switch, arg string) string {
+			if sw.channel(arg) == nil {
+				return "false"
+			}
+			return "true"
+		}
+	case "uuid_kill":
+		return onChannel("<uuid> [cause]", func(ch *channel, args []string) string {
+			ch.hangup(parseCause(argAt(args, 1)))
+			return "+OK\n"
+		})
+	case "uuid_park":
+		return onChannel("<uuid>", func(ch *channel, _ []string) string { ch.parkNow(); return "+OK\n" })
+	case "uuid_transfer":
+		return (*Switch).uuidTransfer
+	case "uuid_bridge":
+		return (*Switch).uuidBridgeCommand
+	case "uuid_dump":
+		return onChannel("<uuid> [format]", uuidDump)
+	case "uuid_getvar":
+		return onChannel("<uuid> <var>", func(ch *channel, args []string) string {
+			if v, ok := ch.lookup(argAt(args, 1)); ok {
+				return v
+			}
+			return "_undef_"
+		})
+	case "uuid_setvar":
+		return setVarCommand
+	case "uuid_setvar_multi":
+		return setVarsCommand
+	case "uuid_send_dtmf":
+		return onChannel("<uuid> <dtmf_data>", func(ch *channel, args []string) string {
+			if ch.leg.sendDigits(argAt(args, 1)) == 0 {
+				return "-ERR no digits\n"
+			}
+			return "+OK " + ch.uuid + " sent DTMF " + args[1] + ".\n"
+		})
+	}
+	return uuidMediaCommand(name)
+}
+
+// uuidMediaCommand finds a command about a channel's audio.
+func uuidMediaCommand(name string) apiFunc {
+	switch name {
+	case "uuid_broadcast":
+		return (*Switch).uuidBroadcast
+	case "uuid_break":
+		return onChannel("<uuid> [all]", func(ch *channel, args []string) string {
+			ch.mu.Lock()
+			defer ch.mu.Unlock()
+			if argAt(args, 1) == "all" {
+				ch.queue = nil
+			}
+			ch.breaks++
+			ch.notify()
+			return "+OK\n"
+		})
+	case "uuid_record":
+		return (*Switch).uuidRecord
+	case "uuid_audio":
+		return onChannel("<uuid> [start [read|write] [mute|level <level>]|stop]", uuidAudio)
+	case "uuid_hold":
+		return (*Switch).uuidHold
+	}
+	return nil
+}
+
+// onChannel wraps a command whose first argument is a channel.
+func onChannel(usage string, f func(ch *channel, args []string) string) apiFunc {
+	return func(sw *Switch, arg string) string {
+		args := splitArgs(arg)
+		if len(args) == 0 {
+			return "-USAGE: " + usage + "\n"
+		}
+		ch := sw.channel(args[0])
+		if ch == nil {
+			return noChannel
+		}
+		return f(ch, args)
+	}
+}
+
+func (sw *Switch) uuidTransfer(arg string) string {
+	args := splitArgs(arg)
+	if len(args) < 2 {
+		return "-USAGE: <uuid> [-bleg|-both] <dest-exten> [<dialplan>] [<context>]\n"
+	}
+	ch := sw.channel(args[0])
+	if ch == nil {
+		return noChannel
+	}
+	args = args[1:]
+	switch args[0] {
+	case "-bleg", "-both":
+		if len(args) < 2 {
+			return "-USAGE: <uuid> [-bleg|-both] <dest-exten> [<dialplan>] [<context>]\n"
+		}
+		other := ch.bridged()
+		both := args[0] == "-both"
+		args = args[1:]
+		if other != nil {
+			other.transfer(args[0], argAt(args, 1), argAt(args, 2))
+		} else if !both {
+			return "-ERR No such channel!\n"
+		}
+		if !both {
+			return "+OK\n"
+		}
+	}
+	ch.transfer(args[0], argAt(args, 1), argAt(args, 2))
+	return "+OK\n"
+}
+
+func (sw *Switch) uuidBridgeCommand(arg string) string {
+	args := splitArgs(arg)
+	if len(args) != 2 {
+		return "-USAGE: <uuid> <other_uuid>\n"
+	}
+	a, b := sw.channel(args[0]), sw.channel(args[1])
+	if a == nil || b == nil || !sw.uuidBridge(a, b) {
+		return "-ERR Invalid uuid\n"
+	}
+	return "+OK " + args[1] + "\n"
+}
+
+func uuidDump(ch *channel, args []string) string {
+	e := ch.sw.newEvent("CHANNEL_DATA")
+	ch.describe(e, true)
+	if strings.EqualFold(argAt(args, 1), "json") {
+		return string(e.json())
+	}
+	return string(e.plain())
+}
+
+// setVarCommand is `uuid_setvar <uuid> <name> [<value>]`; the value goes to the end of the line.
+func setVarCommand(sw *Switch, arg string) string {
+	id, rest, _ := strings.Cut(arg, " ")
+	name, value, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	if id == "" || name == "" {
+		return "-USAGE: <uuid> <var> [value]\n"
+	}
+	ch := sw.channel(id)
+	if ch == nil {
+		return noChannel
+	}
+	ch.set(name, value)
+	return "+OK\n"
+}
+
+// setVarsCommand is `uuid_setvar_multi <uuid> a=1;b=2`, 64 at most.
+func setVarsCommand(sw *Switch, arg string) string {
+	id, rest, _ := strings.Cut(arg, " ")
+	if id == "" || rest == "" {
+		return "-USAGE: <uuid> <var>=<value>;<var>=<value>...\n"
+	}
+	ch := sw.channel(id)
+	if ch == nil {
+		return noChannel
+	}
+	for i, pair := range strings.Split(rest, ";") {
+		if i == 64 {
+			break
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		if name = strings.TrimSpace(name); name != "" {
+			ch.set(name, value)
+		}
+	}
+	return "+OK\n"
+}
+
+// uuidBroadcast is `uuid_broadcast <uuid> [app::]path [aleg|bleg|both|holdb]`.
+func (sw *Switch) uuidBroadcast(arg string) string {
+	args := splitArgs(arg)
+	if len(args) < 2 {
+		return "-USAGE: <uuid> <path> [aleg|bleg|holdb|both]\n"
+	}
+	ch := sw.channel(args[0])
+	if ch == nil {
+		return "-ERR invalid uuid\n"
+	}
+	app, data := "playback", args[1]
+	if name, rest, ok := strings.Cut(args[1], "::"); ok {
+		app, data = name, rest
+	}
+	legs := []*channel{ch}
+	switch argAt(args, 2) {
+	case "both":
+		legs = append(legs, ch.bridged())
+	case "bleg":
+		legs = []*channel{ch.bridged()}
+	}
+	for _, l := range slices.DeleteFunc(legs, func(l *channel) bool { return l == nil }) {
+		l.post(message{command: "execute", app: app, arg: data})
+	}
+	return "+OK Message sent\n"
+}
+
+// uuidRecord is `uuid_record <uuid> start|stop|mask|unmask <path>`.
+func (sw *Switch) uuidRecord(arg string) string {
+	args := splitArgs(arg)
+	if len(args) < 3 {
+		return "-USAGE: <uuid> [start|stop|mask|unmask] <path> [<limit>] [<recording_vars>]\n"
+	}
+	ch := sw.channel(args[0])
+	if ch == nil {
+		return "-ERR Cannot locate session!\n"
+	}
+	ok, failure := false, ""
+	switch strings.ToLower(args[1]) {
+	case "start":
+		err := ch.startRecording(args[2])
+		if err != nil {
+			sw.log.Warn("recording not started", "channel", ch.uuid, "error", err)
+		}
+		ok, failure = err == nil, "-ERR Cannot record session!\n"
+	case "stop":
+		ok, failure = ch.stopRecording(args[2], "success-maxtime"), "-ERR Cannot stop record session!\n"
+	case "mask":
+		ok, failure = ch.maskRecording(args[2], true), "-ERR Cannot mask recording session!\n"
+	case "unmask":
+		ok, failure = ch.maskRecording(args[2], false), "-ERR Cannot unmask recording session!\n"
+	default:
+		return "-USAGE: <uuid> [start|stop|mask|unmask] <path> [<limit>] [<recording_vars>]\n"
+	}
+	if !ok {
+		return failure
+	}
+	return "+OK Success\n"
+}
+
+// uuidAudio mutes what the party says (read) or hears (write).
+func uuidAudio(ch *channel, args []string) string {
+	if ch.media == nil {
+		return noChannel
+	}
+	on, off := true, false
+	switch argAt(args, 1) {
+	case "stop":
+		ch.media.mute(&off, &off)
+	case "start":
+		value := &on
+		if level := argAt(args, 4); argAt(args, 3) != "mute" || level == "0" {
+			value = &off
+		}
+		switch argAt(args, 2) {
+		case "read":
+			ch.media.mute(value, nil)
+		case "write":
+			ch.media.mute(nil, value)
+		default:
+			return "-USAGE: <uuid> [start [read|write] [mute|level <level>]|stop]\n"
+		}
+	default:
+		return "-USAGE: <uuid> [start [read|write] [mute|level <level>]|stop]\n"
+	}
+	return "+OK\n"
+}
+
+// uuidHold is `uuid_hold [off|toggle] <uuid>`: a re-INVITE to the leg. An unknown channel is +OK too, a repetition -ERR
+// (switch_ivr.c).
+func (sw *Switch) uuidHold(arg string) string {
+	args := splitArgs(arg)
+	if len(args) == 0 {
+		return "-USAGE: [off|toggle] <uuid> [<display>]\n"
+	}
+	mode := ""
+	if args[0] == "off" || args[0] == "toggle" {
+		mode = args[0]
+		args = args[1:]
+	}
+	ch := sw.channel(argAt(args, 0))
+	if ch == nil {
+		return "+OK Success\n"
+	}
+	ch.mu.Lock()
+	held := ch.held
+	ch.mu.Unlock()
+	hold := mode == "" || (mode == "toggle" && !held)
+	if hold == held {
+		return "-ERR Operation failed\n"
+	}
+	dir := sendRecv
+	if hold {
+		dir = sendOnly
+	}
+	ch.leg.reinvite(dir)
+	ch.markHold(hold)
+	return "+OK Success\n"
+}

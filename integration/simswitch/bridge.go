@@ -1,0 +1,378 @@
+package simswitch
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// bridgeApp dials and joins the channel with whoever answers.
+func (ch *channel) bridgeApp(arg string) string {
+	if strings.TrimSpace(arg) == "" {
+		return "_none_"
+	}
+	before := ch.callStateNow()
+	ch.setCallState("RING_WAIT")
+	b, c := ch.sw.dial(dialPlan{url: arg, originator: ch, timeout: defaultDialTimeout})
+	if ch.up() {
+		ch.setCallState(before)
+	}
+	if b == nil {
+		ch.bridgeFailed(c)
+		return "_none_"
+	}
+	ch.setAll([]header{
+		{"originate_disposition", "SUCCESS"}, {"DIALSTATUS", "SUCCESS"}, {"originate_causes", b.uuid + ";NONE"},
+		{"originated_legs", b.uuid + ";Outbound Call;" + b.profileNow().destination},
+	})
+	ch.bridgeWith(b)
+	return "_none_"
+}
+
+func (ch *channel) callStateNow() string {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.callState
+}
+
+func (ch *channel) profileNow() *callerProfile {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.profile.snapshot()
+}
+
+func (ch *channel) bridged() *channel {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.partner
+}
+
+// bridgeFailed notes why nobody could be reached and hangs up with that cause, unless continue_on_fail says otherwise
+// (switch_channel.c, switch_channel_handle_cause).
+func (ch *channel) bridgeFailed(c cause) {
+	ch.setAll([]header{
+		{"originate_disposition", string(c)}, {"DIALSTATUS", dialStatusName(c)}, {"originate_failed_cause", string(c)},
+		{"last_bridge_hangup_cause", string(c)},
+	})
+	if !ch.ready() {
+		return
+	}
+	if v := ch.get("failure_causes"); v != "" && !listHas(v, c) {
+		return
+	}
+	if v := ch.get("continue_on_fail"); v != "" && (isTrue(v) || listHas(v, c)) {
+		return
+	}
+	ch.hangup(c)
+}
+
+func listHas(list string, c cause) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		item = strings.TrimSpace(item)
+		if strings.EqualFold(item, string(c)) || item == strconv.Itoa(q850Of(c)) {
+			return true
+		}
+	}
+	return false
+}
+
+func dialStatusName(c cause) string {
+	switch c {
+	case causeUserBusy:
+		return "BUSY"
+	case causeNoAnswer, causeNoUserResponse:
+		return "NOANSWER"
+	case causeCancel:
+		return "CANCEL"
+	case causeRejected:
+		return "DONTCALL"
+	case causeInvalidGateway, causeInvalidProfile:
+		return "INVALIDARGS"
+	default:
+		return string(c)
+	}
+}
+
+// bridgeWith joins the channel (the A leg, whose goroutine this is) and b until one of them ends or leaves.
+func (ch *channel) bridgeWith(b *channel) {
+	ch.join(b)
+	brokenOff := ch.awaitBridgeEnd(b)
+	ch.part(b)
+	b.afterBridgeB()
+	ch.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(ch, b), nil)
+	if !brokenOff {
+		ch.afterBridgeA(b)
+	}
+}
+
+func bridgeIDs(a, b *channel) []header {
+	return []header{{"Bridge-A-Unique-ID", a.uuid}, {"Bridge-B-Unique-ID", b.uuid}}
+}
+
+// join ties two legs together and tells so.
+func (ch *channel) join(b *channel) {
+	b.setState(csExchangeMedia)
+	if b.isAnswered() {
+		ch.answer()
+	} else if !ch.isAnswered() {
+		ch.leg.preAnswer()
+	}
+	now := time.Now()
+	ap, bp := ch.profileNow(), b.profileNow()
+	tie := func(c, other *channel, op *callerProfile, role string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.partner = other
+		c.profile.times.bridged = now
+		if role == "originator" {
+			c.otherType = "originatee"
+			c.profile.originatee = append([]*callerProfile{op}, c.profile.originatee...)
+			if c.profile.calleeNum == "" || c.outbound {
+				c.profile.calleeName, c.profile.calleeNum = op.destination, op.destination
+			}
+		} else {
+			c.otherType = "originator"
+			c.profile.originator = []*callerProfile{op}
+			c.vars.set("call_uuid", other.uuid)
+		}
+		c.vars.set("signal_bond", other.uuid)
+		c.vars.set("bridge_to", other.uuid)
+		c.vars.set("last_bridge_to", other.uuid)
+		c.notify()
+	}
+	tie(ch, b, bp, "originator")
+	tie(b, ch, ap, "originatee")
+	ch.emitWith("CHANNEL_BRIDGE", bridgeIDs(ch, b), nil)
+	for _, pair := range [][2]*channel{{ch, b}, {b, ch}} {
+		pair[0].setAll([]header{{"bridge_channel", pair[1].name}, {"bridge_uuid", pair[1].uuid}})
+	}
+	bridgeMedia(ch.media, b.media)
+}
+
+// awaitBridgeEnd returns when the bridge is over; true when it was broken off to do something else with the channel.
+func (ch *channel) awaitBridgeEnd(b *channel) bool {
+	watch := newMediaWatch(ch, b)
+	defer watch.stop()
+	for {
+		changedA, changedB := ch.watch(), b.watch()
+		ch.mu.Lock()
+		ready, left := ch.readyLocked(), ch.transferring
+		ch.mu.Unlock()
+		if !ready {
+			return left
+		}
+		b.mu.Lock()
+		stays := b.state == csExchangeMedia && b.hangupCause == causeNone
+		bAnswered := b.signalled.answer
+		b.mu.Unlock()
+		if !stays {
+			return false
+		}
+		if bAnswered && !ch.isAnswered() {
+			ch.answer()
+			continue
+		}
+		if m, ok := ch.nextMessage(); ok {
+			ch.handle(m)
+			continue
+		}
+		select {
+		case <-changedA:
+		case <-changedB:
+		case <-watch.tick():
+			watch.check()
+		}
+		if !b.up() {
+			return false
+		}
+	}
+}
+
+// mediaWatch hangs a leg up that sends no RTP for its media_timeout (milliseconds).
+type mediaWatch struct {
+	legs   []*channel
+	limits []time.Duration
+	since  time.Time
+	ticker *time.Ticker
+}
+
+func newMediaWatch(legs ...*channel) *mediaWatch {
+	w := &mediaWatch{since: time.Now()}
+	for _, l := range legs {
+		ms, err := strconv.Atoi(l.get("media_timeout"))
+		if err == nil && ms > 0 && l.media != nil {
+			w.legs = append(w.legs, l)
+			w.limits = append(w.limits, time.Duration(ms)*time.Millisecond)
+		}
+	}
+	if len(w.legs) > 0 {
+		w.ticker = time.NewTicker(100 * time.Millisecond)
+	}
+	return w
+}
+
+func (w *mediaWatch) tick() <-chan time.Time {
+	if w.ticker == nil {
+		return nil
+	}
+	return w.ticker.C
+}
+
+func (w *mediaWatch) stop() {
+	if w.ticker != nil {
+		w.ticker.Stop()
+	}
+}
+
+func (w *mediaWatch) check() {
+	now := time.Now()
+	for i, l := range w.legs {
+		if l.media.silentFor(w.since, now) > w.limits[i] {
+			l.hangup(causeMediaTimeout)
+		}
+	}
+}
+
+// part unties two legs.
+func (ch *channel) part(b *channel) {
+	unbridgeMedia(ch.media, b.media)
+	ac, bc := ch.causeNow(), b.causeNow()
+	untie := func(c *channel, role string, other cause) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.partner = nil
+		c.vars.set("bridge_to", "")
+		c.vars.set("signal_bond", "")
+		c.vars.set("last_bridge_role", role)
+		c.vars.set("call_uuid", c.uuid)
+		if other != causeNone {
+			c.vars.set("bridge_hangup_cause", string(other))
+			c.vars.set("last_bridge_hangup_cause", string(other))
+		}
+		c.notify()
+	}
+	untie(ch, "originator", bc)
+	untie(b, "originatee", ac)
+}
+
+func (ch *channel) causeNow() cause {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.hangupCause
+}
+
+// afterBridgeB is what becomes of the B leg when the A leg ends or leaves.
+func (ch *channel) afterBridgeB() {
+	ch.mu.Lock()
+	stays := ch.state == csExchangeMedia && ch.hangupCause == causeNone
+	answered := ch.answered
+	ch.mu.Unlock()
+	if !stays {
+		return
+	}
+	switch {
+	case isTrue(ch.get("park_after_bridge")):
+		ch.parkNow()
+	case ch.get("transfer_after_bridge") != "":
+		ch.transferAfterBridge()
+	case answered:
+		ch.hangup(causeNormalClearing)
+	default:
+		ch.hangup(causeCancel)
+	}
+}
+
+// afterBridgeA is what becomes of the A leg: park_after_bridge, then transfer_after_bridge, then hangup_after_bridge
+// (switch_ivr_bridge.c). A transfer is noted even on a channel that is down, where it leaves a new caller profile.
+func (ch *channel) afterBridgeA(b *channel) {
+	c := b.causeNow()
+	if c == causeNone {
+		c = causeNormalClearing
+	}
+	switch {
+	case isTrue(ch.get("park_after_bridge")):
+		ch.parkNow()
+	case ch.get("transfer_after_bridge") != "":
+		ch.transferAfterBridge()
+	case isTrue(ch.get("hangup_after_bridge")):
+		ch.hangup(c)
+	}
+}
+
+// parkNow takes the channel out of its extension into a park.
+func (ch *channel) parkNow() {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.state < csHangup && ch.hangupCause == causeNone {
+		ch.transferring = true
+		ch.state = csPark
+		ch.notify()
+	}
+}
+
+// transferAfterBridge takes "extension:dialplan:context", once.
+func (ch *channel) transferAfterBridge() {
+	parts := strings.SplitN(ch.get("transfer_after_bridge"), ":", 3)
+	ch.set("transfer_after_bridge", "")
+	ch.transfer(parts[0], argAt(parts, 1), argAt(parts, 2))
+}
+
+// uuidBridge joins two channels that exist, taking each out of what it does. The A leg's goroutine runs the bridge.
+func (sw *Switch) uuidBridge(a, b *channel) bool {
+	if a == b || !a.up() || !b.up() || !a.isAnswered() || !b.isAnswered() {
+		return false
+	}
+	b.mu.Lock()
+	b.transferring = true
+	b.state = csConsumeMedia
+	b.notify()
+	b.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.transferring = true
+	a.wanted = b
+	a.state = csSoftExecute
+	a.notify()
+	return true
+}
+
+// runSoftExecute is the A leg of uuid_bridge. After the bridge the channel's extension goes on.
+func (ch *channel) runSoftExecute() {
+	ch.mu.Lock()
+	b := ch.wanted
+	ch.wanted, ch.transferring = nil, false
+	ch.mu.Unlock()
+	if b == nil || !b.settled(csConsumeMedia, 5*time.Second) {
+		ch.hangup(causeOutOfOrder)
+		return
+	}
+	ch.emit("CHANNEL_EXECUTE", header{"Application", "uuid_bridge"}, header{"Application-Data", b.uuid})
+	b.emit("CHANNEL_EXECUTE", header{"Application", "uuid_bridge"}, header{"Application-Data", ch.uuid})
+	ch.bridgeWith(b)
+	ch.mu.Lock()
+	goOn := ch.state == csSoftExecute && ch.hangupCause == causeNone && !ch.transferring
+	ch.mu.Unlock()
+	if goOn {
+		ch.setState(csExecute)
+	}
+}
+
+// settled waits until the channel's goroutine is in a state.
+func (ch *channel) settled(s chanState, d time.Duration) bool {
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	for {
+		changed := ch.watch()
+		ch.mu.Lock()
+		ok, down := ch.running == s && ch.partner == nil, ch.hangupCause != causeNone
+		ch.mu.Unlock()
+		if ok || down {
+			return ok && !down
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return false
+		}
+	}
+}
