@@ -183,7 +183,6 @@ func BenchmarkEslSetups(b *testing.B) {
 	b.ReportMetric(ratio, "ratio")
 	require.Zero(b, ours.Inverted, "events out of order")
 	require.Zero(b, ours.Mixed, "replies mixed up")
-	// The probe that waits for the server's port is a call that breaks.
 	require.EqualValues(b, benchCalls, ours.Done)
 }
 
