@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -93,15 +94,13 @@ func translateAnswer(err error) (error, bool) {
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
 		return err, true
 	}
-	var translated *ConstraintError
-	if errors.As(err, &translated) {
+	if _, ok := errors.AsType[*ConstraintError](err); ok {
 		return err, true
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("%w: %w", ErrNotFound, err), true
 	}
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return translateServer(err, pgErr), true
 	}
 	return err, false
@@ -145,8 +144,7 @@ func serverGone(code string) bool {
 
 // isConnectionLoss tells faults of the connection. A caller's own timeout or cancellation is none; a time-out while connecting is.
 func isConnectionLoss(err error) bool {
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
 	if endedByContext(err) {
@@ -162,14 +160,6 @@ func endedByContext(err error) bool {
 }
 
 func hasCode(err error, codes ...string) bool {
-	var pgErr *pgconn.PgError
-	if !errors.As(err, &pgErr) {
-		return false
-	}
-	for _, code := range codes {
-		if pgErr.Code == code {
-			return true
-		}
-	}
-	return false
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && slices.Contains(codes, pgErr.Code)
 }

@@ -3,6 +3,9 @@ package store_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -35,4 +38,31 @@ func TestMigrateAnEmptyDatabaseTwiceAtOnce(t *testing.T) {
 	require.NoError(t, <-errs)
 	require.NoError(t, <-errs)
 	storetest.Tenant(t, storetest.Open(t, url))
+}
+
+func TestMigrationsCanBeTakenBack(t *testing.T) {
+	t.Parallel()
+	cfg, err := pgxpool.ParseConfig(storetest.NewEmptyURL(t))
+	require.NoError(t, err)
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	files, err := store.Migrations()
+	require.NoError(t, err)
+	sqlDB := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { require.NoError(t, sqlDB.Close()) })
+	provider, err := goose.NewProvider(goose.DialectPostgres, sqlDB, files)
+	require.NoError(t, err)
+	for range 2 {
+		_, err = provider.Up(t.Context())
+		require.NoError(t, err)
+		_, err = pool.Exec(t.Context(), "SELECT ensure_partitions(1)")
+		require.NoError(t, err)
+		_, err = provider.DownTo(t.Context(), 0)
+		require.NoError(t, err)
+		var left int
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relkind IN ('r', 'p', 'S')
+			AND relnamespace = 'public'::regnamespace AND relname NOT LIKE 'goose%'`).Scan(&left))
+		require.Zero(t, left)
+	}
 }

@@ -173,7 +173,7 @@ func (s *Store) EnsurePartitions(ctx context.Context, monthsAhead int) (int, err
 	var created int32
 	err := s.InSystem(ctx, func(tx *Tx) error {
 		var err error
-		created, err = tx.Q.EnsurePartitions(ctx, int32(min(monthsAhead, 1200))) //nolint:gosec // bounded on this line
+		created, err = tx.Q.EnsurePartitions(ctx, int32(min(monthsAhead, 1200)))
 		return err
 	})
 	if err != nil {
@@ -229,5 +229,5 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // jitter spreads waits over [d/2, d), so that transactions which collided don't collide again.
 func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2+1) //nolint:gosec // no secret depends on it
+	return d/2 + rand.N(d/2+1)
 }

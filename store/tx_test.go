@@ -137,7 +137,7 @@ func terminate(t *testing.T, pids ...uint32) {
 	conn, err := pgx.Connect(t.Context(), os.Getenv(storetest.URLVariable))
 	require.NoError(t, err)
 	for _, pid := range pids {
-		_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend($1::int, 10000)", int32(pid)) //nolint:gosec // a process id
+		_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend($1::int, 10000)", int32(pid))
 		require.NoError(t, err)
 	}
 	require.NoError(t, conn.Close(t.Context()))

@@ -280,6 +280,7 @@ SELECT d.subscription_id, d.status, d.attempts, d.next_attempt_at,
     JOIN webhook_deliveries pending ON pending.tenant_id = earlier.tenant_id AND pending.event_id = earlier.id
     WHERE earlier.tenant_id = d.tenant_id AND earlier.call_id = e.call_id AND earlier.seq < e.seq
       AND pending.subscription_id = d.subscription_id AND pending.status = 'pending' AND pending.attempts = '[]'
+      AND pending.created_at > now() - interval '1 minute'
   ) AS waits
 FROM webhook_deliveries d
 JOIN events e ON e.tenant_id = d.tenant_id AND e.id = d.event_id

@@ -15,7 +15,7 @@ func install(t *testing.T, version string) string {
 	dir := t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\necho 'postgres (PostgreSQL) %s'\n", version)
 	for _, name := range []string{"initdb", "postgres"} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755)) //nolint:gosec // a program
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
 	}
 	return dir
 }

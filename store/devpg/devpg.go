@@ -143,7 +143,7 @@ func (s *Server) prepareDir(account *account) error {
 			return fmt.Errorf("create a temporary directory: %w", err)
 		}
 		s.dir, s.temporary = dir, true
-		if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // entered by the server's account
+		if err := os.Chmod(dir, 0o711); err != nil {
 			return fmt.Errorf("open the temporary directory to the server: %w", err)
 		}
 	}
@@ -155,7 +155,7 @@ func (s *Server) prepareDir(account *account) error {
 	if len(s.socketDir()) > maxSocketDir {
 		return fmt.Errorf("data directory's path is too long for a Unix socket (%d bytes, at most %d)", len(dir), maxSocketDir-4)
 	}
-	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // entered by the server's account
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return fmt.Errorf("create the data directory: %w", err)
 	}
 	if err := account.canEnter(dir); err != nil {

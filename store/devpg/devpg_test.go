@@ -37,17 +37,15 @@ func start(t *testing.T, cfg devpg.Config) *devpg.Server {
 	t.Helper()
 	server, err := devpg.Start(t.Context(), cfg)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) }) //nolint:usetesting // runs in Cleanup
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 	return server
 }
 
 // dataDir makes a directory that the server's account can enter.
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rmpg")
-	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // entered by the server's account
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	return filepath.Join(dir, "data")
 }
 

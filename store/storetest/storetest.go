@@ -68,83 +68,83 @@ func (w withServer) Run() int {
 func MasterKey() [32]byte { return sha256.Sum256([]byte("master key of tests")) }
 
 // New gives a store on a fresh, migrated database, which is dropped when the test ends.
-func New(t testing.TB) *store.Store {
-	t.Helper()
-	return Open(t, NewURL(t))
+func New(tb testing.TB) *store.Store {
+	tb.Helper()
+	return Open(tb, NewURL(tb))
 }
 
 // Open gives a store on a database of NewURL, for tests that need several on one.
-func Open(t testing.TB, databaseURL string) *store.Store {
-	t.Helper()
-	st, err := store.Open(t.Context(), store.Config{
+func Open(tb testing.TB, databaseURL string) *store.Store {
+	tb.Helper()
+	st, err := store.Open(tb.Context(), store.Config{
 		URL: databaseURL, MasterKey: MasterKey(), Logger: slog.New(slog.DiscardHandler),
 	})
-	require.NoError(t, err)
-	t.Cleanup(st.Close)
+	require.NoError(tb, err)
+	tb.Cleanup(st.Close)
 	return st
 }
 
 // NewURL gives the URL of a fresh, migrated database, which is dropped when the test ends. Its role is no superuser.
-func NewURL(t testing.TB) string {
-	t.Helper()
-	return newDatabase(t, (*administrator).template)
+func NewURL(tb testing.TB) string {
+	tb.Helper()
+	return newDatabase(tb, (*administrator).template)
 }
 
 // NewEmptyURL gives the URL of a database without a schema, for tests of migrations.
-func NewEmptyURL(t testing.TB) string {
-	t.Helper()
-	return newDatabase(t, func(a *administrator, ctx context.Context) (string, error) {
+func NewEmptyURL(tb testing.TB) string {
+	tb.Helper()
+	return newDatabase(tb, func(a *administrator, ctx context.Context) (string, error) {
 		_, err := a.template(ctx) // which creates the role
 		return "template0", err
 	})
 }
 
-func newDatabase(t testing.TB, template func(*administrator, context.Context) (string, error)) string {
-	t.Helper()
+func newDatabase(tb testing.TB, template func(*administrator, context.Context) (string, error)) string {
+	tb.Helper()
 	adminURL := os.Getenv(URLVariable)
 	if adminURL == "" {
-		t.Fatal("no database for tests: the package's TestMain must call storetest.Main")
+		tb.Fatal("no database for tests: the package's TestMain must call storetest.Main")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), setupTimeout)
+	ctx, cancel := context.WithTimeout(tb.Context(), setupTimeout)
 	defer cancel()
 	admin, err := connectAdmin(ctx, adminURL)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, admin.conn.Close(ctx)) }()
+	require.NoError(tb, err)
+	defer func() { require.NoError(tb, admin.conn.Close(ctx)) }()
 	source, err := template(admin, ctx)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	name := "rmtest_" + randomName()
-	require.NoError(t, admin.create(ctx, name, source))
-	t.Cleanup(func() { drop(t, adminURL, name) })
+	require.NoError(tb, admin.create(ctx, name, source))
+	tb.Cleanup(func() { drop(tb, adminURL, name) })
 	return admin.url(name)
 }
 
-func drop(t testing.TB, adminURL, name string) {
-	t.Helper()
+func drop(tb testing.TB, adminURL, name string) {
+	tb.Helper()
 	// The test's own context has ended by now.
-	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout) //nolint:usetesting // runs in Cleanup
+	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, adminURL)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	_, err = conn.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
-	require.NoError(t, errors.Join(err, conn.Close(ctx)))
+	require.NoError(tb, errors.Join(err, conn.Close(ctx)))
 }
 
 // Tenant creates a tenant with standard privacy.
-func Tenant(t testing.TB, st *store.Store) uuid.UUID {
-	t.Helper()
-	return tenant(t, st, store.PrivacyStandard)
+func Tenant(tb testing.TB, st *store.Store) uuid.UUID {
+	tb.Helper()
+	return tenant(tb, st, store.PrivacyStandard)
 }
 
 // StrictTenant creates a tenant with strict privacy.
-func StrictTenant(t testing.TB, st *store.Store) uuid.UUID {
-	t.Helper()
-	return tenant(t, st, store.PrivacyStrict)
+func StrictTenant(tb testing.TB, st *store.Store) uuid.UUID {
+	tb.Helper()
+	return tenant(tb, st, store.PrivacyStrict)
 }
 
-func tenant(t testing.TB, st *store.Store, privacy store.PrivacyMode) uuid.UUID {
-	t.Helper()
-	created, err := st.CreateTenant(t.Context(), store.NewTenant{Name: "tenant-" + randomName(), Privacy: privacy})
-	require.NoError(t, err)
+func tenant(tb testing.TB, st *store.Store, privacy store.PrivacyMode) uuid.UUID {
+	tb.Helper()
+	created, err := st.CreateTenant(tb.Context(), store.NewTenant{Name: "tenant-" + randomName(), Privacy: privacy})
+	require.NoError(tb, err)
 	return created.ID
 }
 

@@ -32,25 +32,29 @@ func TestDatabaseOfItsOwn(t *testing.T) {
 func TestDatabaseIsDropped(t *testing.T) {
 	t.Parallel()
 	var name string
-	t.Run("use", func(t *testing.T) { //nolint:paralleltest // must end before the check
-		require.NoError(t, storetest.New(t).Pool().QueryRow(t.Context(), "SELECT current_database()::text").Scan(&name))
+	// Cleanup runs last in, first out: this one after New's.
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.WithoutCancel(t.Context()), os.Getenv(storetest.URLVariable))
+		require.NoError(t, err)
+		require.NotEmpty(t, name)
+		require.Zero(t, databases(t, conn, name))
+		require.NoError(t, conn.Close(context.WithoutCancel(t.Context())))
 	})
-	require.NotEmpty(t, name)
-	require.Zero(t, databases(t, os.Getenv(storetest.URLVariable), name))
+	require.NoError(t, storetest.New(t).Pool().QueryRow(t.Context(), "SELECT current_database()::text").Scan(&name))
 }
 
 func TestProcessesShareAServer(t *testing.T) {
 	t.Parallel()
 	server, err := devpg.Start(t.Context(), devpg.Config{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) }) //nolint:usetesting // runs in Cleanup
+	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 	share(t, server.AdminURL())
-	require.Equal(t, 1, databases(t, server.AdminURL(), "rmtemplate_%"))
-	require.Zero(t, databases(t, server.AdminURL(), "rmtest_%"))
-
-	// An administrator that may create databases and nothing else.
 	conn, err := pgx.Connect(t.Context(), server.AdminURL())
 	require.NoError(t, err)
+	require.Equal(t, 1, databases(t, conn, "rmtemplate_%"))
+	require.Zero(t, databases(t, conn, "rmtest_%"))
+
+	// An administrator that may create databases and nothing else.
 	for _, statement := range []string{
 		"ALTER DATABASE " + template(t, conn) + " IS_TEMPLATE false", "DROP DATABASE " + template(t, conn),
 		"CREATE ROLE tester LOGIN CREATEDB PASSWORD 'tester'",
@@ -95,13 +99,11 @@ func template(t *testing.T, conn *pgx.Conn) string {
 	return name
 }
 
-func databases(t *testing.T, adminURL, pattern string) int {
+func databases(t *testing.T, conn *pgx.Conn, pattern string) int {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), adminURL)
-	require.NoError(t, err)
+	ctx := context.WithoutCancel(t.Context())
 	var n int
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_database WHERE datname LIKE $1", pattern).Scan(&n))
-	require.NoError(t, conn.Close(t.Context()))
+	require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM pg_database WHERE datname LIKE $1", pattern).Scan(&n))
 	return n
 }
 
