@@ -238,7 +238,7 @@ func (p *port) socketFailed(err error, now int64) {
 		p.finishClosing()
 		return
 	}
-	if now >= p.stableAt {
+	if p.redialDeadline == 0 || now >= p.stableAt {
 		p.redialDeadline = now + int64(p.s.spec.ReconnectFor)
 	}
 	if now >= p.redialDeadline {

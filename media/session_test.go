@@ -1,0 +1,490 @@
+package media
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
+)
+
+// TestToneBothWays carries 425 Hz from the caller to the AI and 1000 Hz back, and finds each on its own side of the WAV.
+func TestToneBothWays(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		proto string
+		audio AudioFormat
+	}{
+		{"alpha 16 kHz", SubprotocolAlpha, AudioFormat{}},
+		{"beta 8 kHz", SubprotocolBeta, AudioFormat{SampleRateHz: 8000}},
+		{"beta 24 kHz", SubprotocolBeta, AudioFormat{SampleRateHz: 24000, FrameMS: 40}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			spec := r.spec("tone")
+			spec.Subprotocol, spec.Audio = tc.proto, tc.audio
+			path := filepath.Join(t.TempDir(), "call.wav")
+			start := time.Now()
+			spec.Recording = &RecordingSpec{Path: path, Start: start}
+			sess, ai := r.open(spec)
+			require.Equal(t, tc.proto, ai.proto)
+			p := newPhone(t)
+			p.call(sess)
+			rate := sess.spec.Audio.SampleRateHz
+			ai.say(tone(1000, rate, 2*rate)) // two seconds at once: faster than real time
+			p.speak(tone(425, 8000, 16000))
+
+			heard := ai.heard()
+			require.Greater(t, len(heard), rate)
+			mid := heard[len(heard)/4 : 3*len(heard)/4]
+			require.Greater(t, power(mid, 425, rate), power(mid, 1000, rate)+40)
+			require.Greater(t, power(mid, 425, rate), -20.0)
+			frame := rate * sess.spec.Audio.FrameMS / 1000 * 2
+			require.Equal(t, frame, ai.frames[0])
+
+			back := p.heard()
+			require.Greater(t, len(back), 8000)
+			on := onset(back)
+			require.GreaterOrEqual(t, on, 0)
+			back = back[on+800 : min(on+9000, len(back))]
+			require.Greater(t, power(back, 1000, 8000), power(back, 425, 8000)+40)
+
+			sess.Close(CloseHangup)
+			ended := time.Now()
+			info, err := sess.FinishRecording(start, ended)
+			require.NoError(t, err)
+			require.True(t, info.Stereo)
+			require.InDelta(t, ended.Sub(start).Seconds(), info.Duration.Seconds(), 0.001)
+			left, right := readStereo(t, path)
+			l, ro := onset(left), onset(right)
+			require.GreaterOrEqual(t, l, 0)
+			require.Greater(t, ro, 0)
+			left, right = left[l+800:l+8000], right[ro+800:ro+8000]
+			require.Greater(t, power(left, 425, 8000), power(left, 1000, 8000)+40)
+			require.Greater(t, power(right, 1000, 8000), power(right, 425, 8000)+40)
+		})
+	}
+}
+
+func readStereo(t testing.TB, path string) (left, right []int16) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, len(b)-8, int(uint32(b[4])|uint32(b[5])<<8|uint32(b[6])<<16|uint32(b[7])<<24), "RIFF size")
+	pcm := bytesPCM(b[wavHeaderSize:])
+	for i := 0; i+1 < len(pcm); i += 2 {
+		left, right = append(left, pcm[i]), append(right, pcm[i+1])
+	}
+	return left, right
+}
+
+// TestOnsets compares the distance of two onsets in the WAV with what the switch's side sent and heard.
+func TestOnsets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("onset")
+	path := filepath.Join(t.TempDir(), "call.wav")
+	start := time.Now()
+	spec.Recording = &RecordingSpec{Path: path, Start: start}
+	sess, ai := r.open(spec)
+	p := newPhone(t)
+	p.call(sess)
+	p.speak(make([]int16, 4000))
+	sent := time.Now()
+	p.speak(tone(425, 8000, 4000))
+	ai.say(tone(1000, 16000, 16000))
+	p.speak(make([]int16, 4000))
+	var heardAt time.Time
+	for _, pkt := range p.got() {
+		s := make([]int16, len(pkt.p))
+		DecodeULaw(s, pkt.p)
+		if on := onset(s); on >= 0 {
+			heardAt = pkt.at.Add(time.Duration(on) * 125 * time.Microsecond)
+			break
+		}
+	}
+	require.False(t, heardAt.IsZero())
+	sess.Close(CloseHangup)
+	_, err := sess.FinishRecording(start, time.Now())
+	require.NoError(t, err)
+	left, right := readStereo(t, path)
+	inWAV := time.Duration(onset(right)-onset(left)) * 125 * time.Microsecond
+	diff := inWAV - heardAt.Sub(sent)
+	t.Logf("onsets: %v apart in the WAV, %v on the wire", inWAV, heardAt.Sub(sent))
+	require.Less(t, diff.Abs(), 25*time.Millisecond)
+}
+
+// TestPacing proves that packets leave every 20 ms with continuous numbers, silence included, and a marker where speech
+// begins.
+func TestPacing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("pace"))
+	p := newPhone(t)
+	p.call(sess)
+	require.Eventually(t, func() bool { return len(p.got()) > 20 }, soon, tick)
+	ai.say(tone(1000, 16000, 3200))
+	require.Eventually(t, func() bool { return len(p.got()) > 60 }, soon, tick)
+	pk := p.got()
+	markers := 0
+	for i := 1; i < len(pk); i++ {
+		require.Equal(t, pk[i-1].h.SequenceNumber+1, pk[i].h.SequenceNumber)
+		gap := pk[i].h.Timestamp - pk[i-1].h.Timestamp
+		require.Zero(t, gap%160)
+		require.Equal(t, pk[0].h.SSRC, pk[i].h.SSRC)
+		require.Len(t, pk[i].p, 160)
+		if pk[i].h.Marker {
+			markers++
+		}
+	}
+	require.Equal(t, 1, markers)
+	span := pk[len(pk)-1].at.Sub(pk[0].at)
+	stamps := time.Duration(pk[len(pk)-1].h.Timestamp-pk[0].h.Timestamp) * 125 * time.Microsecond
+	require.InDelta(t, stamps.Seconds(), span.Seconds(), 0.08)
+}
+
+func TestHandshake(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, ai := r.open(r.spec("hs"))
+	require.JSONEq(t, `{"call_id":"hs","sampleRate":16000}`, ai.waitText(t, "call_id"))
+	r.ai.mu.Lock()
+	require.Equal(t, "Bearer secret", r.ai.heads[0].Get("Authorization"))
+	r.ai.mu.Unlock()
+
+	_, err := r.srv.Open(t.Context(), r.spec("hs"))
+	require.ErrorIs(t, err, ErrSessionExists)
+
+	r.ai.refuse(http.StatusUnauthorized)
+	_, err = r.srv.Open(t.Context(), r.spec("refused"))
+	var he *HandshakeError
+	require.ErrorAs(t, err, &he)
+	require.Equal(t, 401, he.Status)
+
+	r.ai.refuse(0)
+	r.ai.protocols(SubprotocolBeta)
+	_, err = r.srv.Open(t.Context(), r.spec("proto"))
+	require.ErrorIs(t, err, ErrSubprotocol)
+
+	spec := r.spec("unserved")
+	spec.Subprotocol = "audio.gamma.org"
+	_, err = r.srv.Open(t.Context(), spec)
+	require.ErrorIs(t, err, ErrSubprotocol)
+
+	spec = r.spec("closed port")
+	spec.URL = "ws://127.0.0.1:1/"
+	_, err = r.srv.Open(t.Context(), spec)
+	require.ErrorAs(t, err, &he)
+
+	require.Equal(t, 1, r.sessions())
+}
+
+func (r *rig) sessions() int {
+	r.srv.mu.Lock()
+	defer r.srv.mu.Unlock()
+	return len(r.srv.sessions)
+}
+
+func TestGuardRefusesLoopback(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.srv.cfg.DialGuard = netguard.Policy{}
+	_, err := r.srv.Open(t.Context(), r.spec("guard"))
+	require.ErrorIs(t, err, netguard.ErrForbidden)
+}
+
+// TestSilentAI dials a server that accepts connections and says nothing.
+func TestSilentAI(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	spec := r.spec("silent")
+	spec.URL = "ws://" + l.Addr().String()
+	spec.DialTimeout = 100 * time.Millisecond
+	_, err = r.srv.Open(t.Context(), spec)
+	require.ErrorIs(t, err, ErrDialTimeout)
+}
+
+func TestSpecErrors(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for field, change := range map[string]func(*SessionSpec){
+		"id":                   func(s *SessionSpec) { s.ID = "" },
+		"audio.encoding":       func(s *SessionSpec) { s.Audio.Encoding = "opus" },
+		"audio.sample_rate_hz": func(s *SessionSpec) { s.Audio.SampleRateHz = 7000 },
+		"audio.channels":       func(s *SessionSpec) { s.Audio.Channels = 3 },
+		"audio.frame_ms":       func(s *SessionSpec) { s.Audio.FrameMS = 15 },
+	} {
+		spec := r.spec("x")
+		change(&spec)
+		_, err := r.srv.Open(t.Context(), spec)
+		var se *SpecError
+		require.ErrorAs(t, err, &se)
+		require.Equal(t, field, se.Field)
+	}
+}
+
+// TestKillAudio proves that audio which was queued for 30 s stops within 40 ms of audio.
+func TestKillAudio(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("kill"))
+	p := newPhone(t)
+	p.call(sess)
+	ai.say(tone(1000, 16000, 30*16000))
+	ai.text(`{"type":"mark","data":{"name":"end"}}`)
+	require.Eventually(t, func() bool { return len(p.heard()) > 4000 && onset(p.heard()) >= 0 }, soon, tick)
+	before := time.Now()
+	ai.text(`{"type":"killAudio"}`)
+	require.JSONEq(t, `{"type":"mark","data":{"name":"end","event":"cleared"}}`, ai.waitText(t, `"end"`))
+	require.Eventually(t, func() bool {
+		pk := p.got()
+		return len(pk) > 0 && quiet(pk[len(pk)-1].p)
+	}, soon, tick)
+	loud := 0
+	for _, pkt := range p.got() {
+		if pkt.at.After(before.Add(15*time.Millisecond)) && !quiet(pkt.p) {
+			loud++
+		}
+	}
+	require.LessOrEqual(t, loud, 2, "frames of 20 ms that were still loud")
+}
+
+func quiet(payload []byte) bool {
+	s := make([]int16, len(payload))
+	DecodeULaw(s, payload)
+	for _, v := range s[min(fadeSamples, len(s)):] {
+		if v > 50 || v < -50 {
+			return false
+		}
+	}
+	return true
+}
+
+// TestMarks proves that a mark is answered when its audio has been played, in order, and at once when nothing is queued.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("marks"))
+	p := newPhone(t)
+	p.call(sess)
+	ai.text(`{"type":"mark","data":{"name":"zero"}}`)
+	ai.waitText(t, "zero", "playout")
+	ai.say(tone(1000, 16000, 4800)) // 300 ms
+	ai.text(`{"type":"mark","data":{"name":"one"}}`)
+	sent := time.Now()
+	ai.say(tone(1000, 16000, 80*16000))
+	ai.text(`{"type":"mark","data":{"name":"two"}}`)
+	ai.waitText(t, "one", "playout")
+	require.Greater(t, time.Since(sent), 250*time.Millisecond)
+	ai.text(`{"type":"clearMarks"}`)
+	ai.waitText(t, "two", "cleared")
+}
+
+// TestPlayAudio sends audio by JSON: raw and WAV, rates as number and as text, long enough to be decoded elsewhere.
+func TestPlayAudio(t *testing.T) {
+	t.Parallel()
+	raw := base64.StdEncoding.EncodeToString(pcmBytes(tone(1000, 24000, 24000)))
+	short := base64.RawStdEncoding.EncodeToString(pcmBytes(tone(1000, 8000, 800)))
+	head := wavHeader(0)
+	head[22], head[24], head[25], head[32] = 1, 0x22, 0x56, 2 // mono, 22,050 Hz
+	wav := base64.StdEncoding.EncodeToString(append(head[:40:40], append([]byte{0xff, 0xff, 0xff, 0xff}, pcmBytes(tone(1000, 22050, 22050))...)...))
+	for name, frame := range map[string]string{
+		"raw":   `{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":24000,"audioContent":"` + raw + `","textContent":"hi"}}`,
+		"short": `{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":"8000","audioContent":"` + short + `"}}`,
+		"wav":   `{"type":"playAudio","data":{"audioContentType":"wave","audioContent":"` + wav + `"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			sess, ai := r.open(r.spec("play"))
+			p := newPhone(t)
+			p.call(sess)
+			ai.text(frame)
+			ai.text(`{"type":"mark","data":{"name":"done"}}`)
+			ai.waitText(t, "done", "playout")
+			heard := p.heard()
+			on := onset(heard)
+			require.GreaterOrEqual(t, on, 0)
+			heard = heard[on:]
+			n := 700
+			if name != "short" {
+				require.Greater(t, len(heard), 7900)
+				n = 7800
+			}
+			require.Greater(t, power(heard[:n], 1000, 8000), -20.0)
+		})
+	}
+}
+
+// TestBadFrames sends what can't be understood; the call goes on.
+func TestBadFrames(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("bad"))
+	bad := []string{
+		`{`, `[]`, `"x"`, `{"type":"mark"}`, `{"type":"mark","data":{}}`,
+		`{"type":"playAudio","data":{"audioContent":"!!!!"}}`,
+		`{"type":"playAudio","data":{"audioContentType":"mp3","audioContent":""}}`,
+		`{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":"fast","audioContent":""}}`,
+		`{"type":"playAudio","data":{"audioContentType":"wav","audioContent":"AAAA"}}`,
+		`{"type":"playAudio","data":{"audioContentType":"raw","audioContent":"AAAA"}}`,
+		`{"type":"playAudio","data":{"audioContentType":"raw","audioContent":"` + strings.Repeat("!", 10000) + `"}}`,
+	}
+	for _, f := range bad {
+		ai.text(f)
+	}
+	ai.write(websocket.BinaryMessage, []byte{1, 2, 3})
+	ai.text(`{"type":"dance"}`)
+	ai.text(`{"type":"dance"}`)
+	ai.text(`{"type":"json","data":{"a":1}}`)
+	got := event[Text](t, sess)
+	require.Equal(t, "json", got.Type)
+	require.JSONEq(t, `{"a":1}`, string(got.Data))
+	st := sess.Stats()
+	require.EqualValues(t, len(bad)+1, st.BadFrames)
+	require.EqualValues(t, 2, st.UnknownTexts)
+	require.InDelta(t, float64(len(bad)+1), testutil.ToFloat64(r.srv.metrics.texts.WithLabelValues("bad")), 0)
+}
+
+func TestActorTexts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("texts"))
+	ai.text(`{"type":"command","id":"c1","data":{"event":"hangup"}}`)
+	require.Equal(t, Text{Type: "command", ID: "c1", Data: json.RawMessage(`{"event":"hangup"}`)}, event[Text](t, sess))
+	ai.text(`{"type":"command","id":7}`)
+	require.Equal(t, "7", event[Text](t, sess).ID)
+	require.NoError(t, sess.SendCommandResult(CommandResult{ID: "c1", OK: true, Status: 200, Result: map[string]any{"x": 1}}))
+	require.JSONEq(t, `{"type":"command_result","data":{"id":"c1","ok":true,"status":200,"result":{"x":1}}}`, ai.waitText(t, "command_result"))
+	require.NoError(t, sess.SendText("call_state", map[string]string{"state": "held"}))
+	ai.waitText(t, "call_state", "held")
+	sess.Close(CloseDisconnect)
+	require.ErrorIs(t, sess.SendText("call_state", nil), ErrSessionClosed)
+	_, open := <-sess.Events()
+	for open {
+		_, open = <-sess.Events()
+	}
+	<-ai.done
+	var ce *websocket.CloseError
+	require.ErrorAs(t, ai.closeErr(), &ce)
+	require.Equal(t, 1000, ce.Code)
+	require.Equal(t, "disconnect", ce.Text)
+}
+
+func TestCleanClose(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("clean"))
+	ai.close(websocket.CloseNormalClosure)
+	got := event[SocketClosed](t, sess)
+	require.Equal(t, SocketClosed{Code: 1000, Clean: true}, got)
+}
+
+// TestReconnect breaks the socket: the caller hears noise, the new socket gets reconnect:true and what has waited.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("again"))
+	p := newPhone(t)
+	p.call(sess)
+	r.ai.refuse(http.StatusServiceUnavailable)
+	require.NoError(t, ai.c.NetConn().Close())
+	event[SocketBroken](t, sess)
+	sess.UpdateMetadata(json.RawMessage(`{"call_id":"again","token":"new"}`))
+	require.NoError(t, sess.SendText("token_refresh", map[string]string{"service_callback_token": "t2"}))
+	require.Eventually(t, func() bool {
+		pk := p.got()
+		return len(pk) > 0 && pk[len(pk)-1].p[7] != 0xff
+	}, soon, tick, "no comfort noise")
+	r.ai.refuse(0)
+	event[SocketReconnected](t, sess)
+	ai = r.ai.next(t)
+	require.JSONEq(t, `{"call_id":"again","token":"new","reconnect":true}`, ai.waitText(t, "call_id"))
+	ai.waitText(t, "token_refresh", "t2")
+	p.speak(tone(425, 8000, 4000))
+	require.Eventually(t, func() bool { return power(ai.heard(), 425, 16000) > -20 }, soon, tick)
+	require.EqualValues(t, 1, sess.Stats().Reconnects)
+}
+
+func TestReconnectGivesUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("lost")
+	spec.ReconnectFor = 300 * time.Millisecond
+	sess, ai := r.open(spec)
+	r.ai.refuse(http.StatusServiceUnavailable)
+	ai.close(websocket.CloseInternalServerErr)
+	got := event[SocketClosed](t, sess)
+	require.False(t, got.Clean)
+	require.Error(t, got.Err)
+	var he *HandshakeError
+	require.True(t, errors.As(got.Err, &he), fmt.Sprint(got.Err))
+
+	spec = r.spec("never")
+	spec.ReconnectFor = 0
+	r.ai.refuse(0)
+	sess, ai = r.open(spec)
+	ai.close(websocket.CloseInternalServerErr)
+	got = event[SocketClosed](t, sess)
+	require.Equal(t, 1011, got.Code)
+	require.False(t, got.Clean)
+	require.ErrorIs(t, sess.SendText("x", nil), ErrSessionClosed)
+}
+
+// TestSlowAI lets the AI read nothing: audio is dropped and counted, and the rest of the server goes on.
+func TestSlowAI(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("slow")
+	sess, _ := r.openStuck(spec)
+	p := newPhone(t)
+	p.call(sess)
+	silence := make([]int16, frameSamples)
+	require.Eventually(t, func() bool {
+		for range 100 { // far faster than real time: the point is the backlog
+			p.send(silence)
+		}
+		return sess.Stats().FramesDropped > 0
+	}, 20*time.Second, 30*time.Millisecond)
+}
+
+// openStuck opens a session with an AI that never reads.
+func (r *rig) openStuck(spec SessionSpec) (*Session, net.Conn) {
+	r.t.Helper()
+	conns := make(chan net.Conn, 1)
+	srv := http.Server{ReadHeaderTimeout: soon, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		up := websocket.Upgrader{Subprotocols: []string{spec.Subprotocol}}
+		c, err := up.Upgrade(w, req, nil)
+		if err == nil {
+			conns <- c.NetConn()
+		}
+	})}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(r.t, err)
+	go func() { _ = srv.Serve(l) }()
+	r.t.Cleanup(func() { _ = srv.Close() })
+	spec.URL = "ws://" + l.Addr().String()
+	sess, err := r.srv.Open(r.t.Context(), spec)
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { sess.Close(CloseHangup) })
+	c := <-conns
+	r.t.Cleanup(func() { _ = c.Close() })
+	return sess, c
+}
