@@ -91,8 +91,7 @@ type DialingConfig struct {
 	DNCPath      string        `koanf:"dnc_path"`     // the regulator's CSV file, or a folder of them
 	DNCPatterns  []string      `koanf:"dnc_patterns"` // ten-digit patterns, ? any digit, of numbers barred wholesale
 	WindowFrom   string        `koanf:"window_from"`
-	WindowTo     string        `koanf:"window_to"` // no campaign's window is wider
-	Timezone     string        `koanf:"timezone"`
+	WindowTo     string        `koanf:"window_to"`     // no campaign's window is wider
 	DefaultTrunk TrunkConfig   `koanf:"default_trunk"` // for tenants that declared none
 	Poll         time.Duration `koanf:"poll"`
 }
@@ -128,7 +127,7 @@ func Defaults() Config {
 			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},
 		},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings"},
-		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", Timezone: "Asia/Kolkata", Poll: time.Second},
+		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", Poll: time.Second},
 		Drain:      DrainConfig{Timeout: 30 * time.Second},
 	}
 }
@@ -263,9 +262,6 @@ func (c Config) validateDialing(f *faults) {
 	}
 	if c.Dialing.WindowFrom >= c.Dialing.WindowTo {
 		f.add("dialing.window_to", "must be after dialing.window_from")
-	}
-	if _, err := time.LoadLocation(c.Dialing.Timezone); err != nil || c.Dialing.Timezone == "" {
-		f.add("dialing.timezone", "%q is no zone", c.Dialing.Timezone)
 	}
 	positive(f, "dialing.poll", c.Dialing.Poll)
 	if c.Dialing.DNCPath == "" {

@@ -1,0 +1,347 @@
+// Package controller wires Ringmaster's parts into the process that `ringmaster serve` runs. It holds no logic of its own.
+//
+// Read config.go and load.go for the configuration, this file for what is started in which order.
+package controller
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"gocloud.dev/blob"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/httpapi"
+	"github.com/ringmaster/ringmaster/httpapi/webhook"
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
+)
+
+// Controller is everything that one process runs.
+type Controller struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *prometheus.Registry
+
+	store    *store.Store
+	registry *dnc.Registry
+	media    *media.Server
+	dialer   *dialer.Service
+	calls    *switchctl.Controller
+	bucket   *blob.Bucket
+	webhooks *webhook.Worker
+	jobs     *river.Client[pgx.Tx]
+	http     *httpapi.Server
+
+	cancel  context.CancelFunc // ends the background work
+	working sync.WaitGroup     // the background work
+}
+
+// Limits of ending, each part after the other.
+const (
+	httpCloseLimit  = 3 * time.Second
+	jobsCloseLimit  = 5 * time.Second
+	mediaCloseLimit = 3 * time.Second
+	// rescueAfter takes up the jobs of a process that died; each job's own time-out is looked at first.
+	rescueAfter = time.Minute
+	// recordingWorkers read and hash whole files: a few are enough.
+	recordingWorkers = 4
+	partitionsEvery  = 12 * time.Hour
+	partitionsAhead  = 2
+)
+
+// OpenStore opens the database of a configuration, waiting for its server as long as the configuration says.
+func OpenStore(ctx context.Context, c Config) (*store.Store, error) {
+	return openStore(ctx, c, slog.Default())
+}
+
+func openStore(ctx context.Context, c Config, log *slog.Logger) (*store.Store, error) {
+	key, err := c.MasterKey()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Database.ConnectTimeout)
+	defer cancel()
+	return store.Open(ctx, store.Config{URL: c.Database.URL, MasterKey: key, MaxConns: int32(c.Database.MaxConns), Logger: log})
+}
+
+// New builds every part; nothing listens yet.
+func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Controller, err error) {
+	c := &Controller{cfg: cfg, log: log, metrics: prometheus.NewRegistry()}
+	c.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.release())
+		}
+	}()
+	for _, build := range []func(context.Context) error{
+		c.buildStore, c.buildDialer, c.buildCalls, c.buildJobs,
+	} {
+		if err := build(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Controller) buildStore(ctx context.Context) (err error) {
+	if err := os.MkdirAll(c.cfg.Recordings.SpoolDir, 0o750); err != nil {
+		return fmt.Errorf("make the folder of recordings in progress: %w", err)
+	}
+	c.store, err = openStore(ctx, c.cfg, c.log)
+	return err
+}
+
+// guard says which addresses customers may point us at.
+func (c *Controller) guard() netguard.Policy {
+	return netguard.Policy{AllowLoopback: c.cfg.Security.AllowLoopbackTargets}
+}
+
+func (c *Controller) buildDialer(context.Context) error {
+	d := c.cfg.Dialing
+	c.registry = dnc.New(dnc.Config{Path: d.DNCPath, Logger: c.log, Registerer: c.metrics})
+	provider, err := dnc.WithPatterns(c.registry, d.DNCPatterns)
+	if err != nil {
+		return err
+	}
+	cfg := dialer.Config{
+		NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: provider, Poll: d.Poll,
+		Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, Logger: c.log, Registerer: c.metrics,
+	}
+	if t := d.DefaultTrunk; t.Host != "" {
+		cfg.HostTrunk = &dialer.HostTrunk{Host: t.Host, Port: t.Port, Transport: t.Transport, NumberFormat: t.NumberFormat}
+	}
+	c.dialer, err = dialer.New(cfg, c.store)
+	return err
+}
+
+func (c *Controller) buildCalls(context.Context) (err error) {
+	c.media, err = media.New(media.Config{
+		SIPAddr: c.cfg.Media.SIPAddr, RTPIP: c.cfg.Media.RTPIP, RTPPortMin: c.cfg.Media.RTPPortMin, RTPPortMax: c.cfg.Media.RTPPortMax,
+		Subprotocols: c.cfg.Media.Subprotocols, DialGuard: c.guard(), Logger: c.log, Registerer: c.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	tokenKey, err := c.derive("callback tokens")
+	if err != nil {
+		return err
+	}
+	base := c.cfg.PublicURL()
+	c.calls, err = switchctl.New(switchctl.Config{
+		NodeID: c.cfg.Node, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
+		OutboundListen: c.cfg.Switch.OutboundListen, CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
+		Subprotocols: c.cfg.Media.Subprotocols, TokenKey: tokenKey, DrainHangup: c.cfg.Drain.HangupCalls,
+		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
+		Logger:     c.log, Registerer: c.metrics,
+	}, c.store, c.media, c.dialer.Gate(), c.dialer.Handler())
+	return err
+}
+
+func (c *Controller) buildJobs(context.Context) (err error) {
+	if c.bucket, err = recordings.OpenBucket(c.cfg.Recordings.BlobURL); err != nil {
+		return err
+	}
+	key, err := c.derive("recording URLs")
+	if err != nil {
+		return err
+	}
+	library, err := recordings.New(recordings.Config{
+		Store: c.store, Bucket: c.bucket, Signer: recordings.NewSigner(c.cfg.PublicURL(), key), Logger: c.log, Registerer: c.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	workers := river.NewWorkers()
+	if err := library.AddWorker(workers); err != nil {
+		return err
+	}
+	c.webhooks, err = webhook.New(webhook.Config{Store: c.store, Targets: c.guard(), Logger: c.log, Registerer: c.metrics})
+	if err != nil {
+		return err
+	}
+	if err := c.webhooks.AddWorker(workers); err != nil {
+		return err
+	}
+	queues := webhook.Queues()
+	queues[recordings.Queue] = river.QueueConfig{MaxWorkers: recordingWorkers}
+	c.jobs, err = river.NewClient(riverpgxv5.New(c.store.Pool()), &river.Config{
+		Queues: queues, Workers: workers, Logger: c.log, RescueStuckJobsAfter: rescueAfter,
+	})
+	if err != nil {
+		return fmt.Errorf("make the job client: %w", err)
+	}
+	return c.buildServer(library)
+}
+
+func (c *Controller) buildServer(library *recordings.Library) (err error) {
+	sessionKey, err := c.derive("sessions")
+	if err != nil {
+		return err
+	}
+	cfg := httpapi.Config{
+		Addr: c.cfg.HTTP.Addr, MetricsAddr: c.cfg.HTTP.MetricsAddr, PublicURL: c.cfg.PublicURL(), TLSCertFile: c.cfg.HTTP.TLSCert,
+		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKey: [32]byte(sessionKey), WebhookTargets: c.guard(), Logger: c.log,
+		Registerer: c.metrics, Gatherer: c.metrics,
+	}
+	for _, p := range c.cfg.HTTP.TrustedProxies {
+		prefix, err := netip.ParsePrefix(p)
+		if err != nil {
+			return fmt.Errorf("read the trusted proxies: %w", err)
+		}
+		cfg.TrustedProxies = append(cfg.TrustedProxies, prefix)
+	}
+	c.http, err = httpapi.New(cfg, httpapi.Deps{
+		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: library,
+		Checks: []httpapi.Check{
+			{Name: "switch", Ready: c.calls.Ready},
+			{Name: "do_not_call", Ready: func(context.Context) error {
+				if _, ok := c.registry.Status(); !ok {
+					return dnc.ErrUnavailable
+				}
+				return nil
+			}},
+		},
+	})
+	return err
+}
+
+// derive gives a key of its own for one purpose.
+func (c *Controller) derive(purpose string) ([]byte, error) {
+	master, err := c.cfg.MasterKey()
+	if err != nil {
+		return nil, err
+	}
+	key, err := hkdf.Key(sha256.New, master[:], nil, "ringmaster "+purpose, sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of %s: %w", purpose, err)
+	}
+	return key, nil
+}
+
+// Run starts every part, serves until ctx ends, drains and stops. It may be called once.
+func (c *Controller) Run(ctx context.Context) error {
+	if err := c.start(ctx); err != nil {
+		return errors.Join(err, c.stop(context.WithoutCancel(ctx)))
+	}
+	c.log.InfoContext(ctx, "serving", "node", c.cfg.Node, "http", c.cfg.PublicURL(), "switch", c.cfg.Switch.ESLAddr)
+	<-ctx.Done()
+	c.log.InfoContext(ctx, "draining", "calls", c.calls.Live(), "timeout", c.cfg.Drain.Timeout)
+	return c.stop(context.WithoutCancel(ctx))
+}
+
+// start binds every listener first, so that a port in use ends it before any call is touched.
+func (c *Controller) start(ctx context.Context) error {
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel = cancel
+	if err := c.registry.Load(ctx); err != nil {
+		c.log.ErrorContext(ctx, "the do-not-call registry could not be loaded: nothing is dialed until it can", "error", err)
+	}
+	if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
+		return err
+	}
+	if err := c.media.Start(background); err != nil {
+		return err
+	}
+	if err := c.http.Start(background); err != nil {
+		return err
+	}
+	if err := c.calls.Start(background); err != nil {
+		return err
+	}
+	if err := c.jobs.Start(background); err != nil {
+		return fmt.Errorf("start the job client: %w", err)
+	}
+	c.working.Go(func() { c.registry.Run(background) })
+	c.working.Go(func() { c.keepPartitions(background) })
+	c.working.Go(func() {
+		if err := c.dialer.Run(background, c.calls); err != nil {
+			c.log.ErrorContext(background, "the dialer ended", "error", err)
+		}
+	})
+	return nil
+}
+
+// keepPartitions makes the months ahead.
+func (c *Controller) keepPartitions(ctx context.Context) {
+	tick := time.NewTicker(partitionsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
+			c.log.ErrorContext(ctx, "partitions could not be made", "error", err)
+		}
+	}
+}
+
+// stop ends the parts in the order in which they depend on each other: no new calls, the calls there are, the API, the jobs
+// that the ended calls have left, the media, the database.
+func (c *Controller) stop(ctx context.Context) error {
+	limited := func(limit time.Duration, stop func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return stop(ctx)
+	}
+	drained := limited(c.cfg.Drain.Timeout, c.calls.Drain)
+	if errors.Is(drained, context.DeadlineExceeded) {
+		c.log.WarnContext(ctx, "calls live on in the switch", "calls", c.calls.Live())
+		drained = nil
+	}
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.working.Wait()
+	return errors.Join(
+		drained,
+		limited(httpCloseLimit, c.http.Close),
+		limited(jobsCloseLimit, c.stopJobs),
+		limited(mediaCloseLimit, c.calls.Close),
+		limited(mediaCloseLimit, c.media.Close),
+		c.release(),
+	)
+}
+
+// stopJobs lets the jobs at work finish, and cancels them when they do not.
+func (c *Controller) stopJobs(ctx context.Context) error {
+	err := c.jobs.Stop(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return c.jobs.StopAndCancel(context.WithoutCancel(ctx))
+	}
+	return err
+}
+
+// release closes what New opened.
+func (c *Controller) release() error {
+	var err error
+	if c.webhooks != nil {
+		c.webhooks.Close()
+	}
+	if c.bucket != nil {
+		err = c.bucket.Close()
+	}
+	if c.store != nil {
+		c.store.Close()
+	}
+	return err
+}
