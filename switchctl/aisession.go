@@ -146,15 +146,14 @@ func (a *actor) granted(ctx context.Context, m sessionGranted) (state, error) {
 	}
 	if !slices.Contains(a.c.cfg.Subprotocols, sub) {
 		a.log.ErrorContext(ctx, "voice agent's subprotocol is not served by this host", "subprotocol", sub)
-		a.endSession(ctx, sessionError, nil, media.CloseError)
-		s.answer(OutcomeFailed, &SubprotocolError{Subprotocol: sub})
-		a.kill(ctx, CauseServiceUnavailable)
+		a.openFailed(ctx, &SubprotocolError{Subprotocol: sub})
 		return a.state, nil
 	}
 	spec, err := a.sessionSpec(sub)
 	if err != nil {
 		a.log.ErrorContext(ctx, "voice agent can't be dialed", "voice_agent_id", s.agent.ID.String(), "error", err)
-		return a.openFailed(ctx, err), nil
+		a.openFailed(ctx, err)
+		return a.state, nil
 	}
 	a.open(ctx, spec)
 	return a.state, nil
@@ -216,7 +215,8 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 	}
 	if m.err != nil {
 		a.log.ErrorContext(ctx, "voice agent's socket did not open", "voice_agent_id", s.agent.ID.String(), "error", m.err)
-		return a.openFailed(ctx, m.err), nil
+		a.openFailed(ctx, m.err)
+		return a.state, nil
 	}
 	s.phase, s.media = phaseOpen, m.media
 	a.c.goes.Go(func() { a.pump(m.media) })
@@ -241,12 +241,10 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 }
 
 // openFailed ends a session whose socket did not open; ws_disconnect_action applies, with the true cause.
-func (a *actor) openFailed(ctx context.Context, err error) state {
-	s := a.ai
+func (a *actor) openFailed(ctx context.Context, err error) {
+	a.ai.answer(OutcomeFailed, err)
 	a.endSession(ctx, sessionError, nil, media.CloseError)
-	s.answer(OutcomeFailed, err)
 	a.disconnectAction(ctx, CauseServiceUnavailable)
-	return a.state
 }
 
 // pump brings the session's events to the actor's mailbox.

@@ -1,0 +1,162 @@
+package switchctl
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func testAgent() db.VoiceAgent {
+	number := "+919876500000"
+	return db.VoiceAgent{
+		ID: uuid.MustParse("01930000-0000-7000-8000-00000000000a"), Name: "Asha", WsUrl: "ws://127.0.0.1:9/ai",
+		MaxConcurrent: 10, Status: "active", TokenLifetime: "30min_with_refresh", Subprotocol: "audio.alpha.org",
+		WsDisconnectAction: "hangup", TransferDestination: &number,
+	}
+}
+
+// bench is a controller between fakes. It is made inside a synctest bubble, so that its clock is the bubble's.
+type bench struct {
+	t       testing.TB
+	c       *Controller
+	trace   *trace
+	link    *fakeLink
+	media   *fakeMedia
+	ledger  *memLedger
+	gate    *fakeGate
+	handler *fakeHandler
+
+	tenant uuid.UUID
+	call   db.Call
+	unit   string
+	sock   *fakeSocket
+	times  map[string]time.Time // of the caller's channel
+	serial int                  // of its created-time
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	tr := &trace{}
+	b := &bench{
+		t: t, trace: tr, link: &fakeLink{trace: tr, channels: map[string]string{}}, media: &fakeMedia{trace: tr},
+		ledger: newMemLedger(tr), handler: &fakeHandler{trace: tr, agent: testAgent()},
+		tenant: uuid.MustParse("01930000-0000-7000-8000-000000000001"), times: map[string]time.Time{},
+	}
+	b.gate = &fakeGate{ledger: b.ledger}
+	b.gate.set(nil, Route{Endpoint: "sofia/external/+919876543210@10.0.0.1:5060"})
+	b.c = b.controller()
+	return b
+}
+
+// controller makes another controller over the same switch, database and media, as a restart does.
+func (b *bench) controller() *Controller {
+	b.t.Helper()
+	c, err := build(Config{
+		NodeID: "node-1", TokenKey: make([]byte, 32), CDRDir: b.t.TempDir(), RecordDir: b.t.TempDir(),
+		ControlURL: func(id uuid.UUID) string { return "http://127.0.0.1/" + id.String() }, Logger: slog.New(slog.DiscardHandler),
+	}, b.gate, b.handler)
+	require.NoError(b.t, err)
+	c.ledger, c.media, c.link = b.ledger, b.media, b.link
+	b.link.set(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.setRun(func(a *actor) { c.goes.Go(func() { a.run(ctx) }) })
+	b.t.Cleanup(func() {
+		c.setRun(nil)
+		for _, a := range c.registry.all() {
+			a.post(letGo{})
+		}
+		cancel()
+		b.media.die()
+		c.goes.Wait()
+	})
+	return c
+}
+
+func (b *bench) dial() error {
+	to, err := store.ParsePhone("9876543210")
+	require.NoError(b.t, err)
+	agent := b.handler.agent.ID
+	call, err := b.c.Originate(b.t.Context(), OriginateRequest{
+		TenantID: b.tenant, To: to, Purpose: PurposeSingle, VoiceAgentID: &agent, Environment: "live",
+	})
+	if err == nil {
+		b.call = call
+	}
+	return err
+}
+
+func micros(t time.Time) string {
+	if t.IsZero() {
+		return "0"
+	}
+	return strconv.FormatInt(t.UnixMicro(), 10)
+}
+
+// event is one of the caller's channel, with the times that the switch would write.
+func (b *bench) event(name string, headers map[string]string) *esl.Event {
+	now := time.Now()
+	switch name {
+	case evCreate:
+		b.serial++
+		b.times = map[string]time.Time{"created": now.Add(time.Duration(b.serial) * time.Microsecond)}
+	case evProgress:
+		b.times["progress"] = now
+	case evAnswer:
+		b.times["answered"] = now
+	case evHangupComplete:
+		b.times["hangup"] = now
+	}
+	ev := esl.NewEvent(name)
+	ev.Set("Unique-ID", b.call.FsUuid)
+	ev.Set("variable_rm_call_id", b.call.ID.String())
+	ev.Set("variable_rm_role", roleCaller)
+	ev.Set("Event-Date-Timestamp", micros(now))
+	ev.Set("Caller-Channel-Created-Time", micros(b.times["created"]))
+	ev.Set("Caller-Channel-Progress-Time", micros(b.times["progress"]))
+	ev.Set("Caller-Channel-Answered-Time", micros(b.times["answered"]))
+	ev.Set("Caller-Channel-Hangup-Time", micros(b.times["hangup"]))
+	for _, k := range slices.Sorted(maps.Keys(headers)) {
+		ev.Set(k, headers[k])
+	}
+	return ev
+}
+
+// legEvent is one of the transfer's second leg.
+func (b *bench) legEvent(name string, headers map[string]string) *esl.Event {
+	ev := esl.NewEvent(name)
+	ev.Set("Unique-ID", b.unit)
+	ev.Set("variable_rm_call_id", b.call.ID.String())
+	ev.Set("variable_rm_role", roleTransfer)
+	ev.Set("Event-Date-Timestamp", micros(time.Now()))
+	if name == evHangupComplete {
+		ev.Set("Caller-Channel-Hangup-Time", micros(time.Now()))
+	}
+	for _, k := range slices.Sorted(maps.Keys(headers)) {
+		ev.Set(k, headers[k])
+	}
+	return ev
+}
+
+// state is what the call's actor is in, or how its row was closed.
+func (b *bench) state() string {
+	row := b.ledger.call(b.call.ID)
+	if a := b.c.registry.call(b.call.ID); a != nil {
+		return fmt.Sprintf("live, row %s, units %d", row.Status, b.ledger.unitCount())
+	}
+	return fmt.Sprintf("gone, row %s, units %d", row.Status, b.ledger.unitCount())
+}

@@ -1,0 +1,351 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// trace collects what a call makes its surroundings do.
+type trace struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (t *trace) add(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = append(t.lines, fmt.Sprintf(format, args...))
+}
+
+func (t *trace) take() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := t.lines
+	t.lines = nil
+	return lines
+}
+
+// fakeLink is a switch that does nothing by itself.
+type fakeLink struct {
+	trace *trace
+
+	mu         sync.Mutex
+	generation uint64
+	next       uint64
+	jobs       []fakeJob
+	channels   map[string]string // uuid → uuid_dump
+	onBgAPI    func(cmd string, done func(string, error))
+}
+
+type fakeJob struct {
+	cmd  string
+	done func(string, error)
+}
+
+func (l *fakeLink) Generation() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.generation
+}
+
+func (l *fakeLink) BgAPI(_ context.Context, cmd string, done func(string, error)) error {
+	l.mu.Lock()
+	up, hook := l.generation != 0, l.onBgAPI
+	if up && hook == nil {
+		l.jobs = append(l.jobs, fakeJob{cmd: cmd, done: done})
+	}
+	l.mu.Unlock()
+	if !up {
+		return ErrLinkDown
+	}
+	l.trace.add("bgapi %s", cmd)
+	if hook != nil {
+		hook(cmd, done)
+	}
+	return nil
+}
+
+func (l *fakeLink) API(_ context.Context, cmd string) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.generation == 0 {
+		return "", ErrLinkDown
+	}
+	name, args, _ := strings.Cut(cmd, " ")
+	switch name {
+	case "uuid_dump":
+		channel, _, _ := strings.Cut(args, " ")
+		if text, ok := l.channels[channel]; ok {
+			return text, nil
+		}
+		return "", &esl.ReplyError{Text: "-ERR No such channel!"}
+	case "show":
+		rows := []map[string]string{}
+		for channel := range l.channels {
+			rows = append(rows, map[string]string{"uuid": channel})
+		}
+		raw, err := json.Marshal(map[string]any{"row_count": len(rows), "rows": rows})
+		return string(raw), err
+	case "global_getvar":
+		return "", &esl.ReplyError{Text: "-ERR no such variable"}
+	}
+	l.trace.add("api %s", cmd)
+	return "+OK", nil
+}
+
+// reply answers the oldest job whose command begins with name.
+func (l *fakeLink) reply(name, body string) bool {
+	l.mu.Lock()
+	var found *fakeJob
+	for i, job := range l.jobs {
+		if strings.HasPrefix(job.cmd, name) {
+			found = &job
+			l.jobs = append(l.jobs[:i:i], l.jobs[i+1:]...)
+			break
+		}
+	}
+	l.mu.Unlock()
+	if found == nil {
+		return false
+	}
+	found.done(body, nil)
+	return true
+}
+
+func (l *fakeLink) set(up bool) {
+	l.mu.Lock()
+	jobs := l.jobs
+	l.jobs = nil
+	if up {
+		l.next++
+		l.generation = l.next
+	} else {
+		l.generation = 0
+	}
+	l.mu.Unlock()
+	for _, job := range jobs {
+		job.done("", errLinkLost)
+	}
+}
+
+func (l *fakeLink) setChannel(channel, dump string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if dump == "" {
+		delete(l.channels, channel)
+		return
+	}
+	l.channels[channel] = dump
+}
+
+func (l *fakeLink) run(context.Context)   {}
+func (l *fakeLink) setCore(string) string { return "" }
+func (l *fakeLink) restarted() bool       { return false }
+
+// fakeSocket is a caller's outbound socket.
+type fakeSocket struct {
+	trace *trace
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newFakeSocket(t *trace) *fakeSocket { return &fakeSocket{trace: t, done: make(chan struct{})} }
+
+func (s *fakeSocket) Execute(_ context.Context, req esl.ExecuteRequest) error {
+	s.trace.add("execute %s %s", req.App, req.Arg)
+	return nil
+}
+
+func (s *fakeSocket) Done() <-chan struct{} { return s.done }
+
+func (s *fakeSocket) Close() error {
+	s.once.Do(func() { close(s.done) })
+	return nil
+}
+
+// fakeMedia opens sessions, or refuses them.
+type fakeMedia struct {
+	trace *trace
+
+	mu     sync.Mutex
+	refuse error
+	last   *fakeSession
+	all    []*fakeSession
+	hook   func(*fakeSession)
+}
+
+func (m *fakeMedia) SIPAddr() string { return "127.0.0.1:5090" }
+
+func (m *fakeMedia) Open(_ context.Context, spec media.SessionSpec) (mediaSession, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refuse != nil {
+		m.trace.add("media refuses")
+		return nil, m.refuse
+	}
+	s := &fakeSession{trace: m.trace, spec: spec, events: make(chan media.Event, 64)}
+	m.last = s
+	m.all = append(m.all, s)
+	rec := "none"
+	if spec.Recording != nil {
+		rec = fmt.Sprintf("append=%t", spec.Recording.Append)
+	}
+	m.trace.add("media open %s reconnected=%t recording %s", spec.Subprotocol, spec.Reconnected, rec)
+	if m.hook != nil {
+		m.hook(s)
+	}
+	return s, nil
+}
+
+// die ends all sessions without a word, as kill -9 does.
+func (m *fakeMedia) die() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.all {
+		s.mu.Lock()
+		if !s.closed {
+			s.closed = true
+			close(s.events)
+		}
+		s.mu.Unlock()
+	}
+	m.all = nil
+}
+
+func (m *fakeMedia) session() *fakeSession {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+type fakeSession struct {
+	trace *trace
+	spec  media.SessionSpec
+
+	mu     sync.Mutex
+	events chan media.Event
+	closed bool
+}
+
+func (s *fakeSession) Events() <-chan media.Event { return s.events }
+
+func (s *fakeSession) send(ev media.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.events <- ev
+	}
+}
+
+func (s *fakeSession) SendText(typ string, data any) error {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	s.trace.add("text %s %s", typ, raw)
+	return nil
+}
+
+func (s *fakeSession) SendCommandResult(r media.CommandResult) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	s.trace.add("command_result %s", raw)
+	return nil
+}
+
+func (s *fakeSession) UpdateMetadata(json.RawMessage) { s.trace.add("media metadata updated") }
+
+func (s *fakeSession) Close(reason media.CloseReason) media.Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		s.trace.add("media close %s", reason)
+		close(s.events)
+	}
+	return media.Stats{}
+}
+
+func (s *fakeSession) FinishRecording(answered, ended time.Time) (media.RecordingInfo, error) {
+	s.trace.add("media recording finished, %s", ended.Sub(answered))
+	return media.RecordingInfo{Path: s.spec.Recording.Path, Duration: ended.Sub(answered)}, nil
+}
+
+// fakeGate admits everything, as the dialer's gate does: row and unit in one step.
+type fakeGate struct {
+	ledger *memLedger
+
+	mu     sync.Mutex
+	refuse error
+	routes []Route
+}
+
+func (g *fakeGate) set(refuse error, routes ...Route) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refuse, g.routes = refuse, routes
+}
+
+func (g *fakeGate) Admit(_ context.Context, req OriginateRequest) (Admission, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refuse != nil {
+		return Admission{}, g.refuse
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Admission{}, err
+	}
+	adm := Admission{
+		UnitID: id, Privacy: store.PrivacyStandard, To: req.To, From: "+918000000001", RingTimeout: 20 * time.Second,
+		Routes: g.routes,
+	}
+	if req.Purpose == PurposeTransfer {
+		g.ledger.unit(id, *req.ParentCallID)
+		adm.Call = db.Call{TenantID: req.TenantID, ID: *req.ParentCallID}
+		return adm, nil
+	}
+	now := time.Now().UTC()
+	adm.Call = db.Call{
+		TenantID: req.TenantID, ID: id, FsUuid: id.String(), Node: "node-1", Direction: directionOutbound,
+		Environment: "live", Status: StatusDialing, FromNumber: store.NewNumber("+918000000001"),
+		ToNumber: store.NewNumber(req.To.E164()), DialTime: &now, CreatedAt: now, VoiceAgentID: req.VoiceAgentID,
+	}
+	g.ledger.open(adm.Call)
+	return adm, nil
+}
+
+// fakeHandler connects the voice agent, as the one node of a flow does.
+type fakeHandler struct {
+	trace *trace
+	agent db.VoiceAgent
+	// answered replaces the connecting when set.
+	answered func(ctx context.Context, leg Leg) error
+	route    func(in Inbound) (db.Call, error)
+}
+
+func (h *fakeHandler) Route(_ context.Context, in Inbound) (db.Call, error) { return h.route(in) }
+
+func (h *fakeHandler) Answered(ctx context.Context, leg Leg) error {
+	if h.answered != nil {
+		return h.answered(ctx, leg)
+	}
+	outcome, err := leg.ConnectVoiceAgent(ctx, h.agent)
+	h.trace.add("handler %s %v", outcome, err)
+	return err
+}
+
+func (h *fakeHandler) Ended(context.Context, *store.Tx, db.Call) error { return nil }

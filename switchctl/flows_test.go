@@ -1,0 +1,290 @@
+package switchctl
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media"
+)
+
+var (
+	update = flag.Bool("update", false, "rewrite the flows' expected lines")
+
+	tokenPattern = regexp.MustCompile(`svc_cb_[0-9A-Z]{26}`)
+	uuidPattern  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	timePattern  = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+)
+
+// TestFlows runs the call flows of testdata/flows: each line without a mark is an input, the lines after it that begin
+// with "> " are what the call did, and "= " its state. `go test -update` rewrites both.
+func TestFlows(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/flows/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var got string
+			synctest.Test(t, func(t *testing.T) { got = runFlow(t, string(text)) })
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+				return
+			}
+			require.Equal(t, string(text), got)
+		})
+	}
+}
+
+func runFlow(t *testing.T, script string) string {
+	b := newBench(t)
+	var out strings.Builder
+	last := ""
+	for line := range strings.Lines(script) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "> ") || strings.HasPrefix(line, "= ") {
+			continue
+		}
+		fmt.Fprintln(&out, line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		b.input(strings.Fields(line))
+		synctest.Wait()
+		lines := b.trace.take()
+		for i := range lines {
+			lines[i] = b.tidy(lines[i])
+		}
+		slices.Sort(lines) // of one step, in no order
+		for _, l := range lines {
+			fmt.Fprintln(&out, "> "+l)
+		}
+		if state := b.state(); state != last {
+			fmt.Fprintln(&out, "= "+state)
+			last = state
+		}
+	}
+	return out.String()
+}
+
+// tidy takes out what differs from run to run.
+func (b *bench) tidy(line string) string {
+	line = strings.ReplaceAll(line, b.call.ID.String(), "<call>")
+	if b.unit == "" || !strings.Contains(line, b.unit) {
+		if m := regexp.MustCompile(`^bgapi originate .*origination_uuid=([0-9a-f-]{36}).*rm_role=transfer`).FindStringSubmatch(line); m != nil {
+			b.unit = m[1]
+		}
+	}
+	if b.unit != "" {
+		line = strings.ReplaceAll(line, b.unit, "<unit>")
+	}
+	line = strings.ReplaceAll(line, b.c.cfg.RecordDir, "<dir>")
+	line = tokenPattern.ReplaceAllString(line, "<token>")
+	line = uuidPattern.ReplaceAllString(line, "<id>")
+	return timePattern.ReplaceAllString(line, "<time>")
+}
+
+func keyValues(fields []string) map[string]string {
+	kv := map[string]string{}
+	for _, f := range fields {
+		if k, v, ok := strings.Cut(f, "="); ok {
+			kv[k] = v
+		}
+	}
+	return kv
+}
+
+// input is one line of a flow.
+func (b *bench) input(f []string) {
+	switch f[0] {
+	case "dial":
+		if err := b.dial(); err != nil {
+			b.trace.add("error %v", err)
+		}
+	case "routes":
+		routes := []Route{}
+		for _, host := range f[1:] {
+			routes = append(routes, Route{Endpoint: "sofia/external/+919876543210@" + host})
+		}
+		b.gate.set(nil, routes...)
+	case "gate":
+		b.gate.set(errors.New(strings.Join(f[1:], " ")))
+	case "agent":
+		b.setAgent(keyValues(f[1:]))
+	case "reply":
+		require.True(b.t, b.link.reply(f[1], strings.Join(f[2:], " ")), "no job %s waits", f[1])
+	case "event":
+		b.c.dispatch(b.event(f[1], keyValues(f[2:])))
+	case "leg":
+		b.c.dispatch(b.legEvent(f[1], keyValues(f[2:])))
+	case "bridged":
+		b.c.dispatch(b.event(evBridge, map[string]string{
+			"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": b.unit,
+		}))
+	case "socket":
+		b.socketInput(f[1])
+	case "media":
+		b.mediaInput(f[1:])
+	case "verb":
+		b.verbInput(f[1:])
+	case "sleep":
+		d, err := time.ParseDuration(f[1])
+		require.NoError(b.t, err)
+		time.Sleep(d) //nolint:forbidigo // the bubble's clock
+	default:
+		b.faultInput(f)
+	}
+}
+
+// faultInput is what goes wrong around a call.
+func (b *bench) faultInput(f []string) {
+	switch f[0] {
+	case "hangup":
+		if err := b.c.Hangup(b.t.Context(), b.tenant, b.call.ID, f[1]); err != nil {
+			b.trace.add("error %v", err)
+		}
+	case "link":
+		b.link.set(f[1] == "up")
+		if f[1] == "up" {
+			b.resync()
+		}
+	case "database":
+		b.ledger.setAway(f[1] == "away")
+	case "channel":
+		dump := ""
+		if f[1] != "gone" {
+			raw, err := json.Marshal(map[string]string{
+				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
+			})
+			require.NoError(b.t, err)
+			dump = string(raw)
+		}
+		b.link.setChannel(b.call.FsUuid, dump)
+	case "cdr":
+		b.writeCDR(strings.Join(f[1:], " "))
+	case "restart":
+		cdrs := b.c.cfg.CDRDir
+		for _, a := range b.c.registry.all() {
+			a.box.close() // as dead as after kill -9
+		}
+		b.media.die()
+		b.c = b.controller()
+		b.c.cfg.CDRDir = cdrs
+		_, err := b.c.adopt(b.t.Context(), 0)
+		require.NoError(b.t, err)
+		b.resync()
+	default:
+		b.t.Fatalf("flow has an unknown input: %q", f)
+	}
+}
+
+// resync runs beside the flow, as it runs beside the link's events.
+func (b *bench) resync() {
+	c := b.c
+	c.goes.Go(func() { c.resync(b.t.Context()) })
+}
+
+func (b *bench) setAgent(kv map[string]string) {
+	if v, ok := kv["subprotocol"]; ok {
+		b.handler.agent.Subprotocol = v
+	}
+	if v, ok := kv["token_lifetime"]; ok {
+		b.handler.agent.TokenLifetime = v
+	}
+	if v, ok := kv["ws_disconnect_action"]; ok {
+		b.handler.agent.WsDisconnectAction = v
+	}
+	if kv["busy"] == "yes" {
+		b.handler.agent.MaxConcurrent = 0
+	}
+	if kv["socket"] == "refused" {
+		b.media.refuse = &media.HandshakeError{Status: 401}
+	}
+}
+
+func (b *bench) socketInput(what string) {
+	a := b.c.registry.call(b.call.ID)
+	require.NotNil(b.t, a)
+	if what == "down" {
+		a.post(socketDown{sock: b.sock})
+		return
+	}
+	b.sock = newFakeSocket(b.trace)
+	ev := b.event("CHANNEL_DATA", nil)
+	a.post(socketUp{sock: b.sock, ev: ev})
+}
+
+func (b *bench) mediaInput(f []string) {
+	s := b.media.session()
+	require.NotNil(b.t, s)
+	switch f[0] {
+	case "answered":
+		s.send(media.LegAnswered{At: time.Now(), Codec: "PCMU"})
+	case "ended":
+		s.send(media.LegEnded{Cause: "bye", ByPeer: true})
+	case "closed":
+		s.send(media.SocketClosed{Code: 1000, Clean: f[1] == "clean"})
+	case "text":
+		data := "null"
+		if len(f) > 2 {
+			data = strings.Join(f[2:], " ")
+		}
+		s.send(media.Text{Type: f[1], ID: "c1", Data: json.RawMessage(data)})
+	default:
+		b.t.Fatalf("flow has an unknown media input: %q", f)
+	}
+}
+
+func (b *bench) verbInput(f []string) {
+	req := ControlRequest{Event: f[0]}
+	kv := keyValues(f[1:])
+	req.Destination, req.DestinationType = kv["destination"], kv["destination_type"]
+	if m, ok := kv["metadata"]; ok {
+		req.Metadata = json.RawMessage(m)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result, err := b.c.Control(b.t.Context(), b.tenant, b.call.ID, req)
+		if err != nil {
+			status, code := ErrorStatus(err)
+			b.trace.add("verb %s: %d %s %v", f[0], status, code, err)
+			return
+		}
+		raw, err := json.Marshal(result)
+		require.NoError(b.t, err)
+		b.trace.add("verb %s: %s", f[0], raw)
+	}()
+}
+
+// writeCDR writes the call's record as the switch does; "broken" is half a file.
+func (b *bench) writeCDR(cause string) {
+	path := filepath.Join(b.c.cfg.CDRDir, b.call.FsUuid+".cdr.json")
+	if cause == "broken" {
+		require.NoError(b.t, os.WriteFile(path, []byte(`{"core-uuid":"x","variables":{"hang`), 0o600))
+		return
+	}
+	b.times["hangup"] = time.Now()
+	raw, err := json.Marshal(map[string]any{
+		"variables": map[string]string{
+			"hangup_cause": cause, "sip_hangup_disposition": "recv_bye", "answer_uepoch": micros(b.times["answered"]),
+			"progress_uepoch": micros(b.times["progress"]), "end_uepoch": micros(b.times["hangup"]), "sip_term_status": "200",
+		},
+	})
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.WriteFile(path, raw, 0o600))
+}

@@ -1,0 +1,250 @@
+package switchctl
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// memLedger keeps calls in memory under the rules of the real one: a row moves forward only, a closed call has no unit.
+type memLedger struct {
+	trace *trace
+
+	mu       sync.Mutex
+	away     bool
+	calls    map[uuid.UUID]db.Call
+	units    map[uuid.UUID]uuid.UUID // unit → call
+	sessions map[uuid.UUID]db.AiSession
+	closes   int
+}
+
+func newMemLedger(t *trace) *memLedger {
+	return &memLedger{
+		trace: t, calls: map[uuid.UUID]db.Call{}, units: map[uuid.UUID]uuid.UUID{}, sessions: map[uuid.UUID]db.AiSession{},
+	}
+}
+
+func (l *memLedger) open(call db.Call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls[call.ID] = call
+	l.units[call.ID] = call.ID
+}
+
+func (l *memLedger) unit(id, call uuid.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.units[id] = call
+}
+
+func (l *memLedger) setAway(away bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = away
+}
+
+func (l *memLedger) call(id uuid.UUID) db.Call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls[id]
+}
+
+func (l *memLedger) unitCount() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.units)
+}
+
+// do runs fn under the lock, unless the database is away.
+func (l *memLedger) do(fn func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away {
+		return store.ErrUnavailable
+	}
+	return fn()
+}
+
+func (l *memLedger) update(call db.Call, from []string, change func(*db.Call)) error {
+	return l.do(func() error {
+		row := l.calls[call.ID]
+		for _, s := range from {
+			if row.Status == s {
+				change(&row)
+				l.calls[call.ID] = row
+				l.trace.add("ledger %s", row.Status)
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+func (l *memLedger) Ringing(_ context.Context, call db.Call, at time.Time) error {
+	return l.update(call, []string{StatusDialing}, func(c *db.Call) { c.Status, c.RingTime = StatusRinging, &at })
+}
+
+func (l *memLedger) Answered(_ context.Context, call db.Call, at time.Time) error {
+	return l.update(call, []string{StatusDialing, StatusRinging}, func(c *db.Call) {
+		c.Status, c.AnswerTime = StatusAnswered, &at
+	})
+}
+
+func (l *memLedger) AgentConnected(_ context.Context, call db.Call, at time.Time) error {
+	return l.update(call, []string{StatusAnswered}, func(c *db.Call) {
+		c.Status, c.AgentConnectTime = StatusAgentConnected, &at
+	})
+}
+
+func (l *memLedger) Rerouted(_ context.Context, _ db.Call, _ *uuid.UUID) error {
+	return l.do(func() error { l.trace.add("ledger rerouted"); return nil })
+}
+
+func (l *memLedger) StartSession(_ context.Context, s sessionStart) (sessionGrant, error) {
+	g := sessionGrant{agent: s.agent, token: s.token, from: "+918000000001", to: "+919876543210"}
+	err := l.do(func() error {
+		if s.agent.MaxConcurrent == 0 {
+			return errAgentBusy
+		}
+		g.session = db.AiSession{
+			TenantID: s.call.TenantID, ID: s.id, CallID: s.call.ID, VoiceAgentID: s.agent.ID, WsUrl: s.agent.WsUrl,
+			Status: "active", StartedAt: s.at, TokenJti: &s.token.jti,
+		}
+		l.sessions[s.id] = g.session
+		l.trace.add("ledger session started")
+		return nil
+	})
+	return g, err
+}
+
+func (l *memLedger) ResumeSession(_ context.Context, _ db.Call, s db.AiSession) (sessionGrant, error) {
+	g := sessionGrant{session: s, agent: testAgent(), token: callbackToken{jti: *s.TokenJti}}
+	return g, l.do(func() error { l.trace.add("ledger session resumed"); return nil })
+}
+
+func (l *memLedger) SessionOpened(_ context.Context, _ db.Call, _ db.AiSession, _ string) error {
+	return l.do(func() error { l.trace.add("event ai_session.started"); return nil })
+}
+
+func (l *memLedger) EndSession(_ context.Context, _ db.Call, end sessionEnd) error {
+	return l.do(func() error { l.endSession(end); return nil })
+}
+
+func (l *memLedger) endSession(end sessionEnd) {
+	s := l.sessions[end.session]
+	if s.Status != "active" {
+		return
+	}
+	outcome := string(end.outcome)
+	s.Status, s.Outcome, s.EndedAt = "ended", &outcome, &end.at
+	l.sessions[end.session] = s
+	if end.transfer != nil {
+		l.trace.add("event ai_session.transferred %s %s", end.transfer.destinationType, end.transfer.destination)
+	}
+	l.trace.add("event ai_session.ended %s revoke=%t", outcome, end.revoke)
+}
+
+func (l *memLedger) AddToken(context.Context, db.Call, uuid.UUID, callbackToken) error {
+	return l.do(func() error { l.trace.add("ledger token added"); return nil })
+}
+
+func (l *memLedger) AppendLog(_ context.Context, _ db.Call, _ uuid.UUID, e logEntry) error {
+	return l.do(func() error { l.trace.add("ledger log %s %s %s", e.Source, e.Type, e.Metadata); return nil })
+}
+
+func (l *memLedger) AddRecordingPart(_ context.Context, _ db.Call, _ string, offset time.Duration) error {
+	return l.do(func() error { l.trace.add("ledger recording part at %s", offset); return nil })
+}
+
+func (l *memLedger) ReleaseUnit(_ context.Context, _, unit uuid.UUID) error {
+	return l.do(func() error {
+		delete(l.units, unit)
+		l.trace.add("ledger unit released")
+		return nil
+	})
+}
+
+func (l *memLedger) Close(_ context.Context, c closing) error {
+	return l.do(func() error {
+		row := l.calls[c.call.ID]
+		if row.Status == StatusCompleted || row.Status == StatusFailed {
+			return nil
+		}
+		rec := c.record
+		if rec.AnswerTime == nil {
+			rec.AnswerTime = row.AnswerTime
+		}
+		row.Status, row.AnswerTime, row.EndTime, row.HangupCause = rec.Status(), rec.AnswerTime, &rec.EndTime, &rec.Cause
+		row.HangupDisposition, row.SipStatus = rec.Disposition, rec.SIPStatus
+		if rec.RingTime != nil {
+			row.RingTime = rec.RingTime
+		}
+		l.calls[row.ID] = row
+		for unit, call := range l.units {
+			if call == row.ID {
+				delete(l.units, unit)
+			}
+		}
+		for id, s := range l.sessions {
+			if s.CallID == row.ID && s.Status == "active" {
+				l.endSession(sessionEnd{session: id, outcome: c.outcome, at: rec.EndTime})
+			}
+		}
+		l.closes++
+		disposition, sip := "-", int32(0)
+		if row.HangupDisposition != nil {
+			disposition = *row.HangupDisposition
+		}
+		if row.SipStatus != nil {
+			sip = *row.SipStatus
+		}
+		l.trace.add("event call.ended %s %s %s sip=%d never_begun=%t", row.Status, rec.Cause, disposition, sip, NeverBegun(row))
+		return nil
+	})
+}
+
+func (l *memLedger) CallState(_ context.Context, tenant, call uuid.UUID) (string, *string, error) {
+	var row db.Call
+	err := l.do(func() error {
+		row = l.calls[call]
+		if row.TenantID != tenant {
+			return store.ErrNotFound
+		}
+		return nil
+	})
+	return row.Status, row.Disposition, err
+}
+
+func (l *memLedger) OpenCalls(context.Context, string) ([]openCall, error) {
+	var open []openCall
+	err := l.do(func() error {
+		for _, call := range l.calls {
+			if call.Status == StatusCompleted || call.Status == StatusFailed {
+				continue
+			}
+			o := openCall{call: call}
+			for _, s := range l.sessions {
+				if s.CallID == call.ID {
+					o.session = &s
+				}
+			}
+			for unit, owner := range l.units {
+				if owner == call.ID && unit != call.ID {
+					o.transferUnit = &unit
+				}
+			}
+			open = append(open, o)
+		}
+		return nil
+	})
+	return open, err
+}
+
+func (l *memLedger) NodeStarted(context.Context, string, time.Time) (string, error) { return "", nil }
+
+func (l *memLedger) NodeSeen(context.Context, string, time.Time, string) error { return nil }
