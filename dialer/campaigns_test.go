@@ -1,0 +1,274 @@
+package dialer
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+func TestCampaignDefaults(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_max_concurrent = 7 WHERE id = $1", b.tenant)
+	made, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"spring","dial_mode":"predictive"}`))
+	require.NoError(t, err)
+	require.Equal(t, CampaignDraft, made.Status)
+	require.Equal(t, ActionConnectAgent, made.PostAnswerAction)
+	require.Equal(t, 7, *made.MaxConcurrent, "an absent ceiling follows the tenant's default")
+	require.Equal(t, 25, made.RingTimeoutS)
+	require.Equal(t, 3, made.MaxAttempts)
+	require.False(t, made.AMD)
+	require.Equal(t, defaultRetry(), made.Retry)
+	require.InDelta(t, 0.03, made.PredictiveTargetAbandon, 0)
+
+	null, err := b.svc.CreateCampaign(t.Context(), b.tenant,
+		decode[CampaignInput](t, `{"name":"n","dial_mode":"preview","max_concurrent":null,"post_answer_action":"connect_voice_agent"}`))
+	require.NoError(t, err)
+	require.Nil(t, null.MaxConcurrent, "an explicit null does not follow it")
+	require.True(t, null.AMD)
+
+	all, err := b.svc.ListCampaigns(t.Context(), b.tenant)
+	require.NoError(t, err)
+	require.Equal(t, []Campaign{made, null}, all)
+	_, err = b.svc.GetCampaign(t.Context(), storetest.Tenant(t, b.st), made.ID)
+	require.ErrorIs(t, err, store.ErrNotFound, "another tenant's campaign")
+}
+
+func TestCampaignValidation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, c := range map[string]struct {
+		body   string
+		fields []string
+	}{
+		"nothing":       {`{}`, []string{"dial_mode", "name"}},
+		"null required": {`{"name":null,"dial_mode":null}`, []string{"dial_mode", "name"}},
+		"wrong types":   {`{"name":1,"dial_mode":[],"amd":"yes","max_concurrent":"9","retry":3,"notes":{}}`, []string{"amd", "dial_mode", "max_concurrent", "name", "notes", "retry"}},
+		"abandon":       {`{"name":"a","dial_mode":"predictive","predictive_target_abandon":0.031}`, []string{"predictive_target_abandon"}},
+		"enums":         {`{"name":"a","dial_mode":"auto","post_answer_action":"x","voicemail_action":"x"}`, []string{"dial_mode", "post_answer_action", "voicemail_action"}},
+		"ranges":        {`{"name":"","dial_mode":"preview","ring_timeout_s":14,"max_attempts":0,"max_concurrent":0}`, []string{"max_attempts", "max_concurrent", "name", "ring_timeout_s"}},
+		"fraction":      {`{"name":"a","dial_mode":"preview","ring_timeout_s":20.5}`, []string{"ring_timeout_s"}},
+		"unknown ids": {
+			`{"name":"a","dial_mode":"preview","voice_agent_id":"` + uuid.NewString() + `","flow_id":"` + uuid.NewString() + `"}`,
+			[]string{"flow_id", "voice_agent_id"},
+		},
+		"bad ids":   {`{"name":"a","dial_mode":"preview","voice_agent_id":"x"}`, []string{"voice_agent_id"}},
+		"voicemail": {`{"name":"a","dial_mode":"preview","voicemail_action":"message"}`, []string{"voicemail_message_url"}},
+		"retry":     {`{"name":"a","dial_mode":"preview","retry":{"busy":-1,"failed":"x"}}`, []string{"retry.busy", "retry.failed"}},
+		"window": {
+			`{"name":"a","dial_mode":"preview","calling_window":{"timezone":"Moon/Base","days":["funday"],"from":"9:00"}}`,
+			[]string{"calling_window.days", "calling_window.from", "calling_window.timezone", "calling_window.to"},
+		},
+		"empty window": {`{"name":"a","dial_mode":"preview","calling_window":{"from":"09:00","to":"09:00"}}`, []string{"calling_window.to"}},
+		"inner net":    {`{"name":"a","dial_mode":"preview","announcement_url":"http://10.0.0.1/a.wav"}`, []string{"announcement_url"}},
+		"caller id":    {`{"name":"a","dial_mode":"preview","caller_id":"anonymous"}`, []string{"caller_id"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, c.body))
+			require.Equal(t, c.fields, fields(t, err))
+		})
+	}
+	require.Error(t, json.Unmarshal([]byte(`[]`), &CampaignInput{}))
+	require.Error(t, json.Unmarshal([]byte(`null`), &CampaignInput{}))
+}
+
+func TestPatchCampaignClearsSevenMembers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	campaign := b.aiCampaign(t)
+	set, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t,
+		`{"caller_id":"08040001234","description":"d","script":"s","notes":"n","max_concurrent":5,"retry":{"busy":1},
+		  "calling_window":{"from":"10:00","to":"18:00","days":["mon"]}}`))
+	require.NoError(t, err)
+	require.Equal(t, "08040001234", *set.CallerID)
+	require.Equal(t, RetryPolicy{Busy: 1, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30}, set.Retry)
+	require.Equal(t, &CallingWindow{Timezone: "Asia/Kolkata", Days: []string{"mon"}, From: "10:00", To: "18:00"}, set.CallingWindow)
+
+	kept, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{}`))
+	require.NoError(t, err)
+	kept.UpdatedAt = set.UpdatedAt
+	require.Equal(t, set, kept, "absent members are left alone")
+
+	cleared, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t,
+		`{"caller_id":null,"flow_id":null,"voice_agent_id":null,"description":null,"script":null,"notes":null,"max_concurrent":null}`))
+	require.NoError(t, err)
+	require.Nil(t, cleared.CallerID)
+	require.Nil(t, cleared.VoiceAgentID)
+	require.Nil(t, cleared.Description)
+	require.Nil(t, cleared.Script)
+	require.Nil(t, cleared.Notes)
+	require.Nil(t, cleared.MaxConcurrent)
+
+	for _, field := range []string{"name", "dial_mode", "status", "post_answer_action", "predictive_target_abandon", "amd", "retry", "calling_window"} {
+		_, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"`+field+`":null}`))
+		require.Equal(t, []string{field}, fields(t, err))
+	}
+	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, uuid.New(), decode[CampaignInput](t, `{"name":"x"}`))
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestCampaignStateMachine(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	start := func(id uuid.UUID) error {
+		_, err := b.svc.StartCampaign(t.Context(), b.tenant, id, EnvironmentLive)
+		return err
+	}
+	pause := func(id uuid.UUID) error { _, err := b.svc.PauseCampaign(t.Context(), b.tenant, id); return err }
+	stop := func(id uuid.UUID) error { _, err := b.svc.StopCampaign(t.Context(), b.tenant, id); return err }
+	patch := func(id uuid.UUID) error {
+		_, err := b.svc.PatchCampaign(t.Context(), b.tenant, id, CampaignInput{Name: Some("renamed")})
+		return err
+	}
+	remove := func(id uuid.UUID) error { return b.svc.DeleteCampaign(t.Context(), b.tenant, id) }
+	for _, c := range []struct {
+		from    CampaignStatus
+		trigger string
+		do      func(uuid.UUID) error
+		to      CampaignStatus // empty: 409
+	}{
+		{CampaignDraft, "start", start, CampaignRunning},
+		{CampaignDraft, "pause", pause, ""},
+		{CampaignDraft, "stop", stop, ""},
+		{CampaignDraft, "patch", patch, CampaignDraft},
+		{CampaignDraft, "delete", remove, "deleted"},
+		{CampaignRunning, "start", start, ""},
+		{CampaignRunning, "pause", pause, CampaignPaused},
+		{CampaignRunning, "stop", stop, CampaignCompleted},
+		{CampaignRunning, "patch", patch, ""},
+		{CampaignRunning, "delete", remove, ""},
+		{CampaignPaused, "start", start, CampaignRunning},
+		{CampaignPaused, "pause", pause, ""},
+		{CampaignPaused, "stop", stop, CampaignCompleted},
+		{CampaignPaused, "patch", patch, CampaignPaused},
+		{CampaignPaused, "delete", remove, "deleted"},
+		{CampaignCompleted, "start", start, ""},
+		{CampaignCompleted, "pause", pause, ""},
+		{CampaignCompleted, "stop", stop, ""},
+		{CampaignCompleted, "delete", remove, "deleted"},
+	} {
+		t.Run(string(c.from)+" "+c.trigger, func(t *testing.T) {
+			t.Parallel()
+			campaign := b.aiCampaign(t)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = $1 WHERE id = $2", string(c.from), campaign.ID)
+			err := c.do(campaign.ID)
+			got, getErr := b.svc.GetCampaign(t.Context(), b.tenant, campaign.ID)
+			switch c.to {
+			case "":
+				conflictCode(t, err)
+				require.Equal(t, c.from, got.Status)
+			case "deleted":
+				require.NoError(t, err)
+				require.ErrorIs(t, getErr, store.ErrNotFound)
+			default:
+				require.NoError(t, err)
+				require.Equal(t, c.to, got.Status)
+			}
+		})
+	}
+}
+
+func TestPauseEmitsEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	campaign := b.running(t)
+	require.NotNil(t, campaign.StartedAt)
+	paused, err := b.svc.PauseCampaign(t.Context(), b.tenant, campaign.ID)
+	require.NoError(t, err)
+	require.Equal(t, []map[string]any{{
+		"campaign_id": campaign.ID.String(), "source": "manual", "abandon_rate": nil,
+		"paused_at": paused.UpdatedAt.Format(time.RFC3339Nano),
+	}}, b.events(t, store.EventCampaignPaused))
+	_, err = b.svc.StopCampaign(t.Context(), b.tenant, campaign.ID)
+	require.NoError(t, err)
+	require.Len(t, b.events(t, store.EventCampaignPaused), 1, "a stop is no pause")
+}
+
+func TestPredictiveStartsOnlyScrubbed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
+	require.NoError(t, err)
+	b.registry.setDown(true)
+	b.push(t, campaign.ID, "9876543210")
+	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
+	b.registry.setDown(false)
+	result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	require.NoError(t, err)
+	require.Equal(t, ScrubResult{Total: 1, Scrubbed: 1}, result)
+	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	require.NoError(t, err)
+}
+
+func TestStartNeedsWhatTakesTheCalls(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Subprotocols = []string{SubprotocolAlpha} })
+	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant,
+		decode[CampaignInput](t, `{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent"}`))
+	require.NoError(t, err)
+	start := func(wanted string) {
+		t.Helper()
+		_, err := b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+		var missing *DependencyError
+		require.ErrorAs(t, err, &missing)
+		require.Equal(t, wanted, missing.Code)
+	}
+	start(CodeNoVoiceAgentConfigured)
+	beta, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant,
+		decode[VoiceAgentInput](t, `{"name":"b","ws_url":"ws://127.0.0.1:9/","subprotocol":"audio.beta.org"}`))
+	require.NoError(t, err)
+	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, CampaignInput{VoiceAgentID: Some(beta.ID.String())})
+	require.NoError(t, err)
+	start(CodeSubprotocolMismatch)
+	archived, err := b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, b.agent(t).ID)
+	require.NoError(t, err)
+	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, CampaignInput{VoiceAgentID: Some(archived.ID.String())})
+	require.NoError(t, err)
+	start(CodeNoVoiceAgentConfigured)
+
+	flowing, err := b.svc.CreateCampaign(t.Context(), b.tenant,
+		decode[CampaignInput](t, `{"name":"f","dial_mode":"progressive","post_answer_action":"run_flow"}`))
+	require.NoError(t, err)
+	campaign = flowing
+	start(CodeNoFlowConfigured)
+}
+
+func TestStartWithTestKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.aiCampaign(t)
+	started, err := b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentTest)
+	require.NoError(t, err)
+	require.Equal(t, CampaignRunning, started.Status)
+	require.Equal(t, EnvironmentTest, started.Environment)
+	lead := b.push(t, campaign.ID, "9876543210")
+	_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
+	require.Equal(t, ReasonTestEnvironment, reason(t, err))
+	require.NoError(t, b.st.InSystem(t.Context(), func(tx *store.Tx) error {
+		paced, err := tx.Q.CampaignsToPace(t.Context())
+		require.Empty(t, paced)
+		return err
+	}))
+}
+
+func TestDeleteCampaignWaitsForItsCalls(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	require.NoError(t, err)
+	_, err = b.svc.StopCampaign(t.Context(), b.tenant, campaign.ID)
+	require.NoError(t, err)
+	require.Equal(t, CodeCampaignHasCalls, conflictCode(t, b.svc.DeleteCampaign(t.Context(), b.tenant, campaign.ID)))
+	b.end(t, adm.Call, "failed", "USER_BUSY")
+	require.NoError(t, b.svc.DeleteCampaign(t.Context(), b.tenant, campaign.ID))
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads"))
+}

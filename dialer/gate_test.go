@@ -1,0 +1,381 @@
+package dialer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+func (b *bundle) request(t *testing.T, campaign uuid.UUID, lead Lead) switchctl.OriginateRequest {
+	t.Helper()
+	row := b.lead(t, lead.ID)
+	var number store.Phone
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		var err error
+		number, err = leadPhone(t.Context(), tx, b.tenant, row.Phone, row.PhoneSealed)
+		return err
+	}))
+	return switchctl.OriginateRequest{
+		TenantID: b.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: number, Purpose: switchctl.PurposeLead,
+		Environment: string(EnvironmentLive),
+	}
+}
+
+func reason(t *testing.T, err error) Reason {
+	t.Helper()
+	var refusal *RefusalError
+	require.ErrorAs(t, err, &refusal)
+	return refusal.Reason
+}
+
+// closeCall ends a call as the call controller does: final record, units, the lead's outcome, in one transaction.
+func (b *bundle) closeCall(ctx context.Context, call db.Call, status, cause string) error {
+	return b.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		end := b.clock.Now()
+		p := db.CallCloseParams{TenantID: call.TenantID, ID: call.ID, Status: status, EndTime: end, HangupCause: cause}
+		if status == switchctl.StatusCompleted {
+			p.AnswerTime = &end
+		}
+		if cause != switchctl.CauseNetworkOutOfOrder {
+			disposition := "recv_refuse"
+			p.HangupDisposition = &disposition
+		}
+		closed, err := tx.Q.CallClose(ctx, p)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Q.LiveUnitsDeleteOfCall(ctx, call.TenantID, call.ID); err != nil {
+			return err
+		}
+		return b.svc.Handler().Ended(ctx, tx, closed)
+	})
+}
+
+func (b *bundle) end(t *testing.T, call db.Call, status, cause string) {
+	t.Helper()
+	require.NoError(t, b.closeCall(t.Context(), call, status, cause))
+}
+
+func TestGateAdmitsALead(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	lead, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID,
+		decode[LeadInput](t, `{"phone":"09876543210","metadata":{"plan":"gold"}}`))
+	require.NoError(t, err)
+	adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
+	require.NoError(t, err)
+	require.Equal(t, adm.UnitID, adm.Call.ID)
+	require.Equal(t, adm.Call.ID.String(), adm.Call.FsUuid)
+	require.Equal(t, "+919876543210", adm.Call.ToNumber.Reveal())
+	require.Equal(t, adm.From, adm.Call.FromNumber.Reveal())
+	require.Equal(t, switchctl.StatusDialing, adm.Call.Status)
+	require.Equal(t, campaign.VoiceAgentID, adm.Call.VoiceAgentID)
+	require.Equal(t, 25*time.Second, adm.RingTimeout)
+	require.Len(t, adm.Routes, 1)
+	require.Equal(t, "sofia/external/+919876543210@127.0.0.1:5070;transport=udp", adm.Routes[0].Endpoint)
+	require.Equal(t, adm.Routes[0].TrunkID, adm.Call.TrunkID)
+
+	row := b.lead(t, lead.ID)
+	require.Equal(t, string(LeadDialing), row.Status)
+	require.EqualValues(t, 1, row.Attempts)
+	require.Equal(t, adm.Call.ID, *row.LastCallID)
+	require.Equal(t, 1, b.units(t))
+	require.Equal(t, []map[string]any{{
+		"call_id": adm.Call.ID.String(), "direction": "outbound", "from": adm.From, "to": "+919876543210",
+		"campaign_id": campaign.ID.String(), "voice_agent_id": campaign.VoiceAgentID.String(),
+		"started_at": adm.Call.DialTime.UTC().Format(time.RFC3339Nano), "lead_metadata": map[string]any{"plan": "gold"},
+	}}, b.events(t, store.EventCallStarted))
+
+	_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
+	require.Equal(t, ReasonLead, reason(t, err), "a lead in a call is not dialed again")
+	b.end(t, adm.Call, "completed", "NORMAL_CLEARING")
+	require.Zero(t, b.units(t))
+}
+
+func TestGateOfStrictTenantShowsTheMask(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t).strict(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
+	require.NoError(t, err)
+	require.Equal(t, "••••3210", adm.Call.ToNumber.Reveal())
+	require.Equal(t, "••••3210", b.events(t, store.EventCallStarted)[0]["to"])
+	require.Contains(t, adm.Routes[0].Endpoint, "+919876543210")
+	opened, err := b.st.OpenPhone(t.Context(), b.tenant, adm.Call.PeerSealed)
+	require.NoError(t, err)
+	require.Equal(t, "9876543210", opened.National())
+}
+
+func TestGateRefusals(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	next := 0
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, lead Lead, req *switchctl.OriginateRequest)
+		reason  Reason
+		status  LeadStatus // of the lead afterwards
+	}{
+		"marked": {func(t *testing.T, lead Lead, _ *switchctl.OriginateRequest) {
+			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_clean = false WHERE id = $1", lead.ID)
+		}, ReasonDNC, LeadDNC},
+		"registered since": {func(_ *testing.T, _ Lead, req *switchctl.OriginateRequest) {
+			b.registry.add(req.To.National())
+		}, ReasonDNC, LeadDNC},
+		"opted out since": {func(t *testing.T, lead Lead, _ *switchctl.OriginateRequest) {
+			storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) SELECT tenant_id, phone_hash, 'test' FROM leads WHERE id = $1", lead.ID)
+		}, ReasonSuppressed, LeadOptedOut},
+		"attempts": {func(t *testing.T, lead Lead, _ *switchctl.OriginateRequest) {
+			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET attempts = 3, status = 'retry' WHERE id = $1", lead.ID)
+		}, ReasonAttempts, LeadExhausted},
+		"finished": {func(t *testing.T, lead Lead, _ *switchctl.OriginateRequest) {
+			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'completed' WHERE id = $1", lead.ID)
+		}, ReasonLead, LeadCompleted},
+		"another number": {func(t *testing.T, _ Lead, req *switchctl.OriginateRequest) {
+			req.To = mustPhone(t, "9000000001")
+		}, ReasonNumber, LeadNew},
+		"no number": {func(_ *testing.T, _ Lead, req *switchctl.OriginateRequest) { req.To = store.Phone{} }, ReasonNumber, LeadNew},
+		"test key": {func(_ *testing.T, _ Lead, req *switchctl.OriginateRequest) {
+			req.Environment = "test"
+		}, ReasonTestEnvironment, LeadNew},
+		"no campaign": {func(_ *testing.T, _ Lead, req *switchctl.OriginateRequest) {
+			other := uuid.New()
+			req.CampaignID = &other
+		}, ReasonCampaign, LeadNew},
+		"no such lead": {func(_ *testing.T, _ Lead, req *switchctl.OriginateRequest) {
+			other := uuid.New()
+			req.LeadID = &other
+		}, ReasonLead, LeadNew},
+		"no parent": {func(_ *testing.T, _ Lead, req *switchctl.OriginateRequest) {
+			req.Purpose = switchctl.PurposeTransfer
+		}, ReasonCall, LeadNew},
+	} {
+		next++
+		phone := fmt.Sprintf("98765%05d", next)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lead := b.push(t, campaign.ID, phone)
+			req := b.request(t, campaign.ID, lead)
+			c.prepare(t, lead, &req)
+			before := b.lead(t, lead.ID)
+			_, err := b.svc.Gate().Admit(t.Context(), req)
+			require.Equal(t, c.reason, reason(t, err))
+			after := b.lead(t, lead.ID)
+			require.Equal(t, string(c.status), after.Status)
+			require.Equal(t, before.Attempts, after.Attempts)
+			require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM calls WHERE lead_id = $1", lead.ID))
+			completed := 0
+			for _, e := range b.events(t, store.EventLeadCompleted) {
+				if e["lead_id"] == lead.ID.String() {
+					completed++
+					require.Equal(t, string(c.status), e["status"])
+				}
+			}
+			if before.Status != after.Status {
+				require.Equal(t, 1, completed)
+			} else {
+				require.Zero(t, completed)
+			}
+		})
+	}
+	require.Zero(t, b.units(t))
+}
+
+func TestGateScrubsAgainAfterAWeek(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	fresh, stale := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_checked_at = $1 WHERE id = $2", b.clock.Now().Add(-8*24*time.Hour), stale.ID)
+	b.registry.setDown(true)
+	adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, fresh))
+	require.NoError(t, err, "a fresh mark holds while the registry is down")
+	b.end(t, adm.Call, "failed", "USER_BUSY")
+	_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, stale))
+	require.Equal(t, ReasonUnscrubbed, reason(t, err), "an old one does not")
+	b.registry.setDown(false)
+	_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, stale))
+	require.NoError(t, err)
+	require.WithinDuration(t, b.clock.Now(), *b.lead(t, stale.ID).DndCheckedAt, time.Second)
+}
+
+func TestGateCeilings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql    string
+		admits int
+		reason Reason
+	}{
+		"campaign":        {"UPDATE campaigns SET max_concurrent = 2", 2, ReasonCampaignCeiling},
+		"voice agent":     {"UPDATE voice_agents SET max_concurrent = 3", 3, ReasonAgentCeiling},
+		"trunk channels":  {"UPDATE trunks SET max_channels = 4", 4, ReasonChannels},
+		"trunk rate":      {"UPDATE trunks SET cps = 2", 2, ReasonTrunkRate},
+		"fallback":        {"UPDATE trunks SET is_active = false", 10, ReasonFallback},
+		"fallback of own": {"WITH off AS (UPDATE trunks SET is_active = false) UPDATE campaigns SET max_concurrent = 12", 12, ReasonCampaignCeiling},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, func(c *Config) {
+				c.HostTrunk = &HostTrunk{Host: "carrier.example", Port: 5061, Transport: "tls", NumberFormat: "national"}
+			}).trunkAndNumber(t)
+			campaign := b.running(t)
+			storetest.Exec(t, b.st, b.tenant, c.sql)
+			var calls []db.Call
+			var err error
+			for i := range 20 {
+				lead := b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
+				var adm switchctl.Admission
+				if adm, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead)); err != nil {
+					require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
+					require.Zero(t, b.lead(t, lead.ID).Attempts, "a ceiling costs no attempt")
+					break
+				}
+				calls = append(calls, adm.Call)
+			}
+			require.Len(t, calls, c.admits)
+			require.Equal(t, c.reason, reason(t, err))
+			var limit *LimitError
+			require.ErrorAs(t, err, &limit)
+			require.Positive(t, limit.RetryAfter)
+			if c.reason == ReasonAgentCeiling {
+				require.Equal(t, "max_concurrent", limit.Code)
+			}
+			b.end(t, calls[0], "failed", "USER_BUSY")
+			b.clock.advance(2 * time.Second)
+			_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9000000000")))
+			require.NoError(t, err, "a unit given back is free again")
+		})
+	}
+}
+
+func TestGateCountsAllCallsOfTheAccount(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET max_channels = 3")
+	one, two := b.running(t), b.running(t)
+	adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, one.ID, b.push(t, one.ID, "9876543210")))
+	require.NoError(t, err)
+	_, err = b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, "9876543211"), Purpose: switchctl.PurposeSingle})
+	require.NoError(t, err)
+	transfer := switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, "9876543212"), Purpose: switchctl.PurposeTransfer, ParentCallID: &adm.Call.ID}
+	moved, err := b.svc.Gate().Admit(t.Context(), transfer)
+	require.NoError(t, err)
+	require.Equal(t, adm.Call.ID, moved.Call.ID)
+	require.NotEqual(t, adm.UnitID, moved.UnitID)
+	require.Equal(t, 2, storetest.Count(t, b.st, "SELECT count(*) FROM calls"), "a transfer has no row of its own")
+	_, err = b.svc.Gate().Admit(t.Context(), b.request(t, two.ID, b.push(t, two.ID, "9876543213")))
+	require.Equal(t, ReasonChannels, reason(t, err))
+	usage, err := b.svc.ChannelsUsage(t.Context(), b.tenant)
+	require.NoError(t, err)
+	require.Equal(t, 3, usage.ChannelsAllocated)
+	require.Equal(t, 3, usage.ChannelsInUse)
+	require.True(t, usage.Ceilings.Channels.Enforced)
+	b.end(t, adm.Call, "failed", "USER_BUSY")
+	require.Equal(t, 1, b.units(t), "both units of the call are given back")
+
+	b.registry.add("9876543212")
+	adm, err = b.svc.Gate().Admit(t.Context(), b.request(t, two.ID, b.push(t, two.ID, "9876543214")))
+	require.NoError(t, err)
+	transfer.ParentCallID = &adm.Call.ID
+	_, err = b.svc.Gate().Admit(t.Context(), transfer)
+	require.Equal(t, ReasonDNC, reason(t, err), "the rules of numbers hold for transfers")
+}
+
+func TestGateRoutesByPriority(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	add := func(host, format string, priority, channels int, change string) uuid.UUID {
+		id := storetest.Trunk(t, b.st, b.tenant, host, 5060, channels)
+		storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET number_format = $1, priority = $2, cps = 100, "+change+" WHERE id = $3", format, priority, id)
+		return id
+	}
+	last := add("c.example", "0national", 3, 10, "transport = 'tcp'")
+	first := add("a.example", "national", 1, 1, "register = true, username = 'u'")
+	add("off.example", "e164", 0, 10, "is_active = false")
+	second := add("b.example", "e164", 2, 10, "transport = 'udp'")
+	campaign := b.running(t)
+	adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	require.NoError(t, err)
+	require.Equal(t, []switchctl.Route{
+		{TrunkID: &first, Endpoint: "sofia/gateway/rm_" + first.String() + "/9876543210"},
+		{TrunkID: &second, Endpoint: "sofia/external/+919876543210@b.example:5060;transport=udp"},
+		{TrunkID: &last, Endpoint: "sofia/external/09876543210@c.example:5060;transport=tcp"},
+	}, adm.Routes)
+	adm, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543211")))
+	require.NoError(t, err)
+	require.Equal(t, &second, adm.Routes[0].TrunkID, "a trunk without a free channel is passed over")
+}
+
+func TestGateCallerID(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 200)
+	campaign := b.running(t)
+	admit := func(phone string) (switchctl.Admission, error) {
+		return b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, phone)))
+	}
+	_, err := admit("9876543210")
+	require.Equal(t, ReasonCallerID, reason(t, err))
+	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	storetest.InboundNumber(t, b.st, b.tenant, "+918000000002")
+	seen := map[string]int{}
+	for i := range 4 {
+		adm, err := admit(fmt.Sprintf("987654322%d", i))
+		require.NoError(t, err)
+		seen[adm.From]++
+	}
+	require.Equal(t, map[string]int{"+918000000001": 2, "+918000000002": 2}, seen, "the tenant's own numbers in turn")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET caller_id = '1409999'")
+	adm, err := admit("9876543230")
+	require.NoError(t, err)
+	require.Equal(t, "1409999", adm.From)
+}
+
+func TestGateHoldsUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET max_concurrent = 5")
+	shared := b.push(t, campaign.ID, "9876543299")
+	requests := []switchctl.OriginateRequest{b.request(t, campaign.ID, shared), b.request(t, campaign.ID, shared)}
+	for i := range 14 {
+		requests = append(requests, b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))))
+	}
+	other := b.another(t, "node-2")
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	admitted, sharedAdmitted := 0, 0
+	for i, req := range requests {
+		svc := b.svc
+		if i%2 == 1 {
+			svc = other
+		}
+		wg.Go(func() {
+			if _, err := svc.Gate().Admit(t.Context(), req); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				admitted++
+				if *req.LeadID == shared.ID {
+					sharedAdmitted++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 5, admitted)
+	require.LessOrEqual(t, sharedAdmitted, 1)
+	require.Equal(t, 5, b.units(t))
+}

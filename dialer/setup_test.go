@@ -1,0 +1,243 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m) }
+
+// fakeRegistry lists the numbers that it is given, or can't answer.
+type fakeRegistry struct {
+	mu     sync.Mutex
+	listed map[string]bool
+	down   bool
+	asked  int
+}
+
+var errRegistryDown = errors.New("registry is down")
+
+func (r *fakeRegistry) Listed(_ context.Context, phones []store.Phone) ([]bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if r.down {
+		return nil, errRegistryDown
+	}
+	out := make([]bool, len(phones))
+	for i, p := range phones {
+		out[i] = r.listed[p.National()]
+	}
+	return out, nil
+}
+
+func (r *fakeRegistry) add(numbers ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range numbers {
+		r.listed[n] = true
+	}
+}
+
+func (r *fakeRegistry) setDown(down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = down
+}
+
+// testClock stands still until it is moved.
+type testClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *testClock) set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
+func (c *testClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+type bundle struct {
+	svc      *Service
+	st       *store.Store
+	tenant   uuid.UUID
+	registry *fakeRegistry
+	clock    *testClock
+}
+
+// setup gives a dialer whose law allows calls around the clock, and a tenant with a trunk and a number.
+func setup(t *testing.T, change ...func(*Config)) *bundle {
+	t.Helper()
+	return setupOn(t, storetest.New(t), change...)
+}
+
+func setupOn(t *testing.T, st *store.Store, change ...func(*Config)) *bundle {
+	t.Helper()
+	b := &bundle{
+		st: st, registry: &fakeRegistry{listed: make(map[string]bool)}, clock: &testClock{now: time.Now()},
+		tenant: storetest.Tenant(t, st),
+	}
+	b.svc = b.another(t, "node-1", change...)
+	return b
+}
+
+// another gives a second dialer on the same database.
+func (b *bundle) another(t *testing.T, node string, change ...func(*Config)) *Service {
+	t.Helper()
+	cfg := Config{
+		NodeID: node, Guard: netguard.Policy{AllowLoopback: true}, Legal: Hours{From: "00:00", To: "24:00"}, DNC: b.registry,
+		Now: b.clock.Now, Poll: 20 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	svc, err := New(cfg, b.st)
+	require.NoError(t, err)
+	return svc
+}
+
+func (b *bundle) trunkAndNumber(t *testing.T) *bundle {
+	t.Helper()
+	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 200)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 10000")
+	storetest.InboundNumber(t, b.st, b.tenant, "+91800000"+randomDigits(4))
+	return b
+}
+
+func randomDigits(n int) string {
+	id := uuid.New()
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = '0' + id[i]%10
+	}
+	return string(out)
+}
+
+func (b *bundle) strict(t *testing.T) *bundle {
+	t.Helper()
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET privacy_mode = 'strict' WHERE id = $1", b.tenant)
+	return b
+}
+
+func decode[T any](t *testing.T, body string) T {
+	t.Helper()
+	var in T
+	require.NoError(t, json.Unmarshal([]byte(body), &in))
+	return in
+}
+
+func (b *bundle) agent(t *testing.T) VoiceAgent {
+	t.Helper()
+	agent, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant,
+		decode[VoiceAgentInput](t, `{"name":"agent","ws_url":"ws://127.0.0.1:9/echo","max_concurrent":100}`))
+	require.NoError(t, err)
+	return agent
+}
+
+// aiCampaign gives a draft that connects its own voice agent.
+func (b *bundle) aiCampaign(t *testing.T) Campaign {
+	t.Helper()
+	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
+		`{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent","voice_agent_id":"`+b.agent(t).ID.String()+`"}`))
+	require.NoError(t, err)
+	return campaign
+}
+
+func (b *bundle) running(t *testing.T) Campaign {
+	t.Helper()
+	campaign, err := b.svc.StartCampaign(t.Context(), b.tenant, b.aiCampaign(t).ID, EnvironmentLive)
+	require.NoError(t, err)
+	return campaign
+}
+
+func (b *bundle) push(t *testing.T, campaign uuid.UUID, phone string) Lead {
+	t.Helper()
+	lead, err := b.svc.PushLead(t.Context(), b.tenant, campaign, LeadInput{Phone: Some(phone)})
+	require.NoError(t, err)
+	return lead
+}
+
+func (b *bundle) lead(t *testing.T, id uuid.UUID) db.Lead {
+	t.Helper()
+	var lead db.Lead
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		var err error
+		lead, err = tx.Q.LeadGet(t.Context(), b.tenant, id)
+		return err
+	}))
+	return lead
+}
+
+// events gives the data of the tenant's events of one type, in their order.
+func (b *bundle) events(t *testing.T, typ store.EventType) []map[string]any {
+	t.Helper()
+	var out []map[string]any
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		events, err := tx.Q.ListEvents(t.Context(), b.tenant)
+		for _, e := range events {
+			if e.Type == string(typ) {
+				var data map[string]any
+				if err := json.Unmarshal(e.Data, &data); err != nil {
+					return err
+				}
+				out = append(out, data)
+			}
+		}
+		return err
+	}))
+	return out
+}
+
+func (b *bundle) units(t *testing.T) int {
+	t.Helper()
+	return storetest.Count(t, b.st, "SELECT count(*) FROM live_calls")
+}
+
+func fields(t *testing.T, err error) []string {
+	t.Helper()
+	var invalid *ValidationError
+	require.ErrorAs(t, err, &invalid)
+	out := make([]string, len(invalid.Fields))
+	for i, f := range invalid.Fields {
+		out[i] = f.Field
+	}
+	return out
+}
+
+func conflictCode(t *testing.T, err error) string {
+	t.Helper()
+	var conflict *ConflictError
+	require.ErrorAs(t, err, &conflict)
+	return conflict.Code
+}
+
+func mustPhone(t *testing.T, s string) store.Phone {
+	t.Helper()
+	p, err := store.ParsePhone(s)
+	require.NoError(t, err)
+	return p
+}

@@ -1,0 +1,251 @@
+package dialer
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+func TestVoiceAgentDefaults(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+		`{"name":"a","ws_url":"wss://127.0.0.1/x","auth_token":null,"max_concurrent":null}`))
+	require.NoError(t, err)
+	wanted := VoiceAgent{
+		ID: made.ID, TenantID: b.tenant, Name: "a", WSURL: "wss://127.0.0.1/x", MaxConcurrent: 10, Status: VoiceAgentActive,
+		AudioFormat:   AudioFormat{Encoding: "pcm_s16le", SampleRateHz: 16000, Channels: 1, FrameMS: 20},
+		TokenLifetime: "30min_with_refresh", Subprotocol: "audio.alpha.org", WSDisconnectAction: "hangup",
+		CreatedAt: made.CreatedAt, UpdatedAt: made.UpdatedAt,
+	}
+	require.Equal(t, wanted, made)
+	got, err := b.svc.GetVoiceAgent(t.Context(), b.tenant, made.ID)
+	require.NoError(t, err)
+	require.Equal(t, made, got)
+	_, err = b.svc.GetVoiceAgent(t.Context(), storetest.Tenant(t, b.st), made.ID)
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestVoiceAgentAudioFormats(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	agent := b.agent(t)
+	for _, c := range []struct {
+		body   string
+		wanted AudioFormat
+	}{
+		{`{"encoding":"pcma","sample_rate":8000}`, AudioFormat{"pcma", 8000, 1, 20}},
+		{`{"sample_rate":16000,"sample_rate_hz":8000}`, AudioFormat{"pcma", 8000, 1, 20}},
+		{`{"encoding":"pcm_s16le"}`, AudioFormat{"pcm_s16le", 16000, 1, 20}},
+		{`{"sample_rate_hz":24000,"frame_ms":40}`, AudioFormat{"pcm_s16le", 24000, 1, 40}},
+		{`{"encoding":"pcmu"}`, AudioFormat{"pcmu", 8000, 1, 40}},
+	} {
+		got, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[VoiceAgentInput](t, `{"audio_format":`+c.body+`}`))
+		require.NoError(t, err)
+		require.Equal(t, c.wanted, got.AudioFormat, c.body)
+	}
+	for _, bad := range []string{
+		`{"encoding":"opus"}`, `{"sample_rate_hz":16000}`, `{"channels":2}`, `{"frame_ms":7}`, `{"sample_rate":"8000"}`, `[]`, `"pcma"`,
+	} {
+		_, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[VoiceAgentInput](t, `{"audio_format":`+bad+`}`))
+		require.Contains(t, fields(t, err)[0], "audio_format", bad)
+	}
+}
+
+func TestVoiceAgentValidation(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Guard = netguard.Policy{} })
+	for body, wanted := range map[string][]string{
+		`{}`:                                                                                        {"name", "ws_url"},
+		`{"name":null,"ws_url":null}`:                                                               {"name", "ws_url"},
+		`{"name":"","ws_url":"http://8.8.8.8/"}`:                                                    {"name", "ws_url"},
+		`{"name":"a","ws_url":"ws://"}`:                                                             {"ws_url"},
+		`{"name":"a","ws_url":"ws://127.0.0.1/"}`:                                                   {"ws_url"},
+		`{"name":"a","ws_url":"ws://10.1.2.3/"}`:                                                    {"ws_url"},
+		`{"name":"a","ws_url":"wss://[::1]:80/"}`:                                                   {"ws_url"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/ a"}`:                                                   {"ws_url"},
+		`{"name":5,"ws_url":false,"max_concurrent":"10","status":1}`:                                {"max_concurrent", "name", "status", "ws_url"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/","max_concurrent":0}`:                                  {"max_concurrent"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/","max_concurrent":10001}`:                              {"max_concurrent"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/","status":"archived"}`:                                 {"status"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/","token_lifetime":"1h","subprotocol":"x"}`:             {"subprotocol", "token_lifetime"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/","ws_disconnect_action":"x","auth_token":"a\r\nb: c"}`: {"auth_token", "ws_disconnect_action"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/","transfer_destination":"someone"}`:                    {"transfer_destination"},
+		`{"name":"` + strings.Repeat("é", 201) + `","ws_url":"ws://8.8.8.8/"}`:                      {"name"},
+	} {
+		_, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, body))
+		require.Equal(t, wanted, fields(t, err), body)
+	}
+	_, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant,
+		decode[VoiceAgentInput](t, `{"name":"`+strings.Repeat("é", 200)+`","ws_url":"ws://8.8.8.8/","max_concurrent":10000}`))
+	require.NoError(t, err)
+}
+
+func TestPatchVoiceAgent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+		`{"name":"a","ws_url":"ws://127.0.0.1/","auth_token":"secret","external_agent_id":"e","transfer_destination":"sip:a@b"}`))
+	require.NoError(t, err)
+	require.Equal(t, "secret", *made.AuthToken)
+	same, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t,
+		`{"name":null,"ws_url":null,"auth_token":null,"audio_format":null,"max_concurrent":null,"status":null,"external_agent_id":null}`))
+	require.NoError(t, err)
+	same.UpdatedAt = made.UpdatedAt
+	require.Equal(t, made, same, "null modifies nothing")
+	paused, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"status":"paused","name":"b","max_concurrent":4}`))
+	require.NoError(t, err)
+	require.Equal(t, VoiceAgentPaused, paused.Status)
+	require.Equal(t, "b", paused.Name)
+	require.Equal(t, 4, paused.MaxConcurrent)
+	archived, err := b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, made.ID)
+	require.NoError(t, err)
+	require.Equal(t, VoiceAgentArchived, archived.Status)
+	_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"status":"active"}`))
+	require.Equal(t, CodeVoiceAgentArchived, conflictCode(t, err))
+	_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, uuid.New(), VoiceAgentInput{})
+	require.ErrorIs(t, err, store.ErrNotFound)
+
+	active := b.agent(t)
+	for status, wanted := range map[string][]VoiceAgent{"active": {active}, "archived": {archived}, "paused": {}} {
+		listed, err := b.svc.ListVoiceAgents(t.Context(), b.tenant, &status)
+		require.NoError(t, err)
+		require.Equal(t, wanted, listed)
+	}
+	all, err := b.svc.ListVoiceAgents(t.Context(), b.tenant, nil)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	bad := "gone"
+	_, err = b.svc.ListVoiceAgents(t.Context(), b.tenant, &bad)
+	require.Equal(t, []string{"status"}, fields(t, err))
+}
+
+func TestDefaultVoiceAgent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	none, err := b.svc.DefaultVoiceAgent(t.Context(), b.tenant)
+	require.NoError(t, err)
+	require.Nil(t, none.VoiceAgentID)
+	agent := b.agent(t)
+	set, err := b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[DefaultVoiceAgentInput](t, `{"voice_agent_id":"`+agent.ID.String()+`"}`))
+	require.NoError(t, err)
+	require.Equal(t, agent.ID, *set.VoiceAgentID)
+	for _, id := range []string{uuid.NewString(), "nonsense"} {
+		_, err = b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: Some(id)})
+		require.ErrorIs(t, err, store.ErrNotFound)
+	}
+	for _, body := range []string{`{}`, `{"voice_agent_id":5}`} {
+		_, err = b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[DefaultVoiceAgentInput](t, body))
+		require.Equal(t, []string{"voice_agent_id"}, fields(t, err))
+	}
+	got, err := b.svc.DefaultVoiceAgent(t.Context(), b.tenant)
+	require.NoError(t, err)
+	require.Equal(t, set, got)
+	require.NoError(t, b.svc.DeleteVoiceAgent(t.Context(), b.tenant, agent.ID))
+	got, err = b.svc.DefaultVoiceAgent(t.Context(), b.tenant)
+	require.NoError(t, err)
+	require.Nil(t, got.VoiceAgentID, "a deleted agent is no default")
+	cleared, err := b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, DefaultVoiceAgentInput{VoiceAgentID: Null[string]()})
+	require.NoError(t, err)
+	require.Nil(t, cleared.VoiceAgentID)
+}
+
+func TestDeleteVoiceAgentInUse(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	require.NoError(t, err)
+	err = b.svc.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID)
+	require.Equal(t, CodeVoiceAgentInUse, conflictCode(t, err))
+	b.end(t, adm.Call, "failed", "USER_BUSY")
+	require.NoError(t, b.svc.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID))
+	require.ErrorIs(t, b.svc.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID), store.ErrNotFound)
+}
+
+// resolve runs the four steps and gives the agent's id.
+func (b *bundle) resolve(t *testing.T, node, campaign *uuid.UUID) (db.VoiceAgent, error) {
+	t.Helper()
+	var agent db.VoiceAgent
+	err := b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		var err error
+		agent, err = b.svc.resolveAgent(t.Context(), tx, b.tenant, node, campaign)
+		return err
+	})
+	return agent, err
+}
+
+func TestVoiceAgentResolution(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	node, campaign, standard, gone := b.agent(t).ID, b.agent(t).ID, b.agent(t).ID, uuid.New()
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1, voice_agent_default_ws_url = 'ws://127.0.0.1/lazy' WHERE id = $2", standard, b.tenant)
+	for _, c := range []struct {
+		node, campaign *uuid.UUID
+		wanted         uuid.UUID
+	}{{&node, &campaign, node}, {nil, &campaign, campaign}, {nil, nil, standard}, {&gone, &campaign, campaign}, {&gone, &gone, standard}} {
+		agent, err := b.resolve(t, c.node, c.campaign)
+		require.NoError(t, err)
+		require.Equal(t, c.wanted, agent.ID)
+	}
+	_, err := b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, campaign)
+	require.NoError(t, err)
+	_, err = b.resolve(t, nil, &campaign)
+	var missing *DependencyError
+	require.ErrorAs(t, err, &missing)
+	require.Equal(t, CodeNoVoiceAgentConfigured, missing.Code, "nobody else takes an archived agent's calls")
+}
+
+func TestLazyVoiceAgentIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.resolve(t, nil, nil)
+	var missing *DependencyError
+	require.ErrorAs(t, err, &missing)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET voice_agent_default_ws_url = 'ws://127.0.0.1/lazy' WHERE id = $1", b.tenant)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	ids := map[uuid.UUID]int{}
+	for range 12 {
+		wg.Go(func() {
+			var agent db.VoiceAgent
+			err := b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+				var err error
+				agent, err = b.svc.resolveAgent(t.Context(), tx, b.tenant, nil, nil)
+				return err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				ids[agent.ID]++
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, ids, 1)
+	for id, n := range ids {
+		require.Equal(t, 12, n)
+		agent, err := b.svc.GetVoiceAgent(t.Context(), b.tenant, id)
+		require.NoError(t, err)
+		require.Equal(t, 100, agent.MaxConcurrent)
+		require.Nil(t, agent.AuthToken)
+		require.Equal(t, "30min_with_refresh", agent.TokenLifetime)
+		require.Equal(t, "audio.alpha.org", agent.Subprotocol)
+		require.Equal(t, "ws://127.0.0.1/lazy", agent.WSURL)
+		standard, err := b.svc.DefaultVoiceAgent(t.Context(), b.tenant)
+		require.NoError(t, err)
+		require.Equal(t, id, *standard.VoiceAgentID)
+	}
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET voice_agent_default_ws_url = 'ws://127.0.0.1/later' WHERE id = $1", b.tenant)
+	agent, err := b.resolve(t, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, "ws://127.0.0.1/lazy", agent.WsUrl, "a later change of the setting modifies nothing")
+}
