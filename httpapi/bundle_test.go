@@ -30,7 +30,7 @@ type bundle struct {
 	st      *store.Store
 	srv     *httpapi.Server
 	calls   *fakeCalls
-	dialer  *fakeDialer
+	dialer  *switchDialer
 	library *recordings.Library
 	bucket  *blob.Bucket
 	clock   *testClock
@@ -51,8 +51,11 @@ func setup(t *testing.T, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle
 		logs: &logBuffer{}, metrics: prometheus.NewRegistry(),
 	}
 	b.tenant, b.other = storetest.Tenant(t, b.st), storetest.Tenant(t, b.st)
-	b.dialer = &fakeDialer{st: b.st}
-	var err error
+	service, err := dialer.New(dialer.Config{
+		NodeID: "n1", Guard: netguard.Policy{AllowLoopback: true}, DNC: registry{}, Now: b.clock.now,
+	}, b.st)
+	require.NoError(t, err)
+	b.dialer = &switchDialer{Dialer: service}
 	b.bucket, err = recordings.OpenBucket("mem://")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.bucket.Close()) })
@@ -207,61 +210,52 @@ func (f *fakeCalls) answer(result map[string]any, err error) {
 	f.result, f.err = result, err
 }
 
+// hold makes verbs wait until the function that it gives is called.
+func (f *fakeCalls) hold() (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	block := make(chan struct{})
+	f.block = block
+	return func() { close(block) }
+}
+
 func (f *fakeCalls) requests() []switchctl.ControlRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]switchctl.ControlRequest{}, f.taken...)
 }
 
-// fakeDialer knows the campaigns that are in the database, and fails all else with err.
-type fakeDialer struct {
+// switchDialer is the real dialer until it is told to fail.
+type switchDialer struct {
 	httpapi.Dialer
-	st  *store.Store
 	mu  sync.Mutex
 	err error
 }
 
-func (f *fakeDialer) fail(err error) {
+func (f *switchDialer) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
 }
 
-func (f *fakeDialer) failure() error {
+// ListVoiceAgents is the operation that the tests of errors use.
+func (f *switchDialer) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]dialer.VoiceAgent, error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
-}
-
-func (f *fakeDialer) GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
-	if err := f.failure(); err != nil {
-		return dialer.Campaign{}, err
+	err := f.err
+	f.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	c := dialer.Campaign{ID: id}
-	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		const query = "SELECT name FROM campaigns WHERE tenant_id = $1 AND id = $2"
-		return tx.Pgx().QueryRow(ctx, query, tenant, id).Scan(&c.Name)
-	})
-	return c, err
+	return f.Dialer.ListVoiceAgents(ctx, tenant, status)
 }
 
-func (f *fakeDialer) StartCampaign(context.Context, uuid.UUID, uuid.UUID, dialer.Environment) (dialer.Campaign, error) {
-	return dialer.Campaign{}, f.failure()
-}
+// registry has the numbers that end in 90 to 99.
+type registry struct{}
 
-func (f *fakeDialer) ListVoiceAgents(context.Context, uuid.UUID, *string) ([]dialer.VoiceAgent, error) {
-	if f.failure() == nil {
-		return nil, nil
+func (registry) Listed(_ context.Context, phones []store.Phone) ([]bool, error) {
+	listed := make([]bool, len(phones))
+	for i, p := range phones {
+		listed[i] = p.National()[8] == '9'
 	}
-	return nil, f.failure()
-}
-
-func (f *fakeDialer) Scrub(context.Context, uuid.UUID, uuid.UUID) (dialer.ScrubResult, error) {
-	return dialer.ScrubResult{Total: 3, Scrubbed: 2, Flagged: 1, Pending: 1}, f.failure()
-}
-
-func (f *fakeDialer) ChannelsUsage(context.Context, uuid.UUID) (dialer.ChannelsUsage, error) {
-	usage := dialer.ChannelsUsage{ChannelsAllocated: 10}
-	usage.Ceilings.Channels.Enforced = true
-	return usage, f.failure()
+	return listed, nil
 }

@@ -3,7 +3,8 @@ package httpapi_test
 import (
 	"testing"
 
+	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m) }
+func TestMain(m *testing.M) { storetest.Main(m, apitest.LeakOptions()...) }

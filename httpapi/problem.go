@@ -169,6 +169,10 @@ func mapSwitchError(err error) *apiError {
 		e := invalid(dialer.FieldError{Field: field.Field, Message: field.Message})
 		e.cause = err
 		return e
+	case errors.Is(err, switchctl.ErrTestEnvironment):
+		return &apiError{
+			status: http.StatusConflict, code: "test_environment", detail: "A test key places no calls.", cause: err,
+		}
 	case errors.Is(err, switchctl.ErrMailboxFull):
 		return &apiError{
 			status: http.StatusTooManyRequests, code: codeRateLimited, detail: "Too many commands wait for this call.",

@@ -1,0 +1,320 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/oklog/ulid/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/httpapi"
+	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/httpapi/apitest"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+const unusedKey = "4b1d4b6e-6c3c-4a52-8b7e-0d5d5f2f9c11"
+
+func controlPath(call uuid.UUID) string { return "/api/v1/ai-sessions/" + call.String() + "/control" }
+
+// token inserts a callback token as the controller keeps it, and gives its wire form.
+func (b *bundle) token(t testing.TB, tenant, call uuid.UUID, expires time.Time) string {
+	t.Helper()
+	jti := ulid.Make().String()
+	storetest.Exec(t, b.st, tenant, `INSERT INTO callback_tokens (tenant_id, jti, call_id, session_id, jwt, scope, expires_at)
+		VALUES ($1, $2, $3, $4, 'x', 'voice_agent:control', $5)`, tenant, jti, call, storetest.NewID(t), expires)
+	return "svc_cb_" + jti
+}
+
+type controlAnswer struct {
+	OK           bool           `json:"ok"`
+	CallID       string         `json:"call_id"`
+	DispatchedAt time.Time      `json:"dispatched_at"`
+	Result       map[string]any `json:"result"`
+}
+
+func TestControlDispatchesVerbs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call := b.call(t, b.tenant, nil, "")
+	key := b.scoped(t, "ai_sessions:control_admin")
+	cb := b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Minute)))
+	tests := map[string]struct {
+		client apitest.Client
+		body   string
+		want   switchctl.ControlRequest
+	}{
+		"hangup": {key, `{"event":"hangup","metadata":{"why":"done"}}`, switchctl.ControlRequest{
+			Event: "hangup", Metadata: json.RawMessage(`{"why":"done"}`), Source: "api",
+		}},
+		"log by the voice agent": {cb, `{"event":"log","metadata":{"n":1},"extra":true}`, switchctl.ControlRequest{
+			Event: "log", Metadata: json.RawMessage(`{"n":1}`), Source: "ai",
+		}},
+		"get_call_state": {cb, `{"event":"get_call_state"}`, switchctl.ControlRequest{Event: "get_call_state", Source: "ai"}},
+		"transfer": {
+			key, `{"event":"transfer","destination_type":"e164","destination":"+919812345678","metadata":null}`,
+			switchctl.ControlRequest{Event: "transfer", DestinationType: "e164", Destination: "+919812345678", Source: "api"},
+		},
+		"transfer to the voice agent's own destination": {
+			key, `{"event":"transfer"}`, switchctl.ControlRequest{Event: "transfer", Source: "api"},
+		},
+	}
+	for name, tt := range tests {
+		var got controlAnswer
+		header := tt.client.JSON(t, http.MethodPost, controlPath(call), tt.body, http.StatusOK, &got)
+		require.NotEmpty(t, header.Get("X-Ratelimit-Limit"), name)
+		require.True(t, got.OK, name)
+		require.Equal(t, call.String(), got.CallID, name)
+		require.Equal(t, b.clock.now(), got.DispatchedAt, name)
+		require.Equal(t, map[string]any{}, got.Result, name)
+		taken := b.calls.requests()
+		require.Equal(t, tt.want, taken[len(taken)-1], name)
+	}
+	b.calls.answer(map[string]any{"state": "answered", "duration_s": 3}, nil)
+	b.clock.advance(time.Second)
+	var got controlAnswer
+	cb.JSON(t, http.MethodPost, controlPath(call), `{"event":"get_call_state"}`, http.StatusOK, &got)
+	require.Equal(t, "answered", got.Result["state"])
+}
+
+func TestControlCredentials(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call, foreignCall := b.call(t, b.tenant, nil, ""), b.call(t, b.other, nil, "")
+	soon := b.clock.now().Add(time.Minute)
+	revoked := b.token(t, b.tenant, call, soon)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE callback_tokens SET revoked_at = $1 WHERE jti = $2", b.clock.now(),
+		strings.TrimPrefix(revoked, "svc_cb_"))
+	admin := b.key(t, b.tenant, account.KeyInput{Scopes: []string{"ai_sessions:control_admin"}})
+	tests := map[string]struct {
+		credential string
+		call       string
+		status     int
+		code       string
+	}{
+		"expired token":           {b.token(t, b.tenant, call, b.clock.now()), call.String(), 401, "credential_expired"},
+		"revoked token":           {revoked, call.String(), 401, "invalid_credential"},
+		"lower-case ulid":         {strings.ToLower(b.token(t, b.tenant, call, soon)), call.String(), 401, "invalid_credential"},
+		"token for another call":  {b.token(t, b.tenant, b.call(t, b.tenant, nil, ""), soon), call.String(), 403, "call_not_yours"},
+		"token of another tenant": {b.token(t, b.other, foreignCall, soon), call.String(), 403, "call_not_yours"},
+		"token and no call at all": {
+			b.token(t, b.tenant, call, soon), "nonsense", 403, "call_not_yours",
+		},
+		"key of another tenant":  {admin, foreignCall.String(), 403, "call_not_yours"},
+		"key and unknown call":   {admin, storetest.NewID(t).String(), 404, "not_found"},
+		"key and malformed call": {admin, "nonsense", 404, "not_found"},
+		"key without the scope":  {b.api.Key, call.String(), 403, "insufficient_scope"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refused(t, b.client(tt.credential), http.MethodPost, "/api/v1/ai-sessions/"+tt.call+"/control", `{"event":"log"}`,
+				tt.status, tt.code)
+		})
+	}
+	t.Run("a callback token opens nothing else", func(t *testing.T) {
+		t.Parallel()
+		refused(t, b.client(b.token(t, b.tenant, call, soon)), http.MethodGet, "/api/v1/calls/"+call.String(), nil,
+			http.StatusForbidden, "credential_not_accepted")
+	})
+}
+
+func TestControlBodies(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.scoped(t, "ai_sessions:control_admin")
+	tests := map[string]struct {
+		body   string
+		status int
+		code   string
+	}{
+		"empty":                    {``, 400, "invalid_json"},
+		"no JSON":                  {`{"event"`, 400, "invalid_json"},
+		"no object":                {`["hangup"]`, 400, "invalid_json"},
+		"no verb":                  {`{}`, 400, "bad_request"},
+		"null verb":                {`{"event":null}`, 400, "bad_request"},
+		"number as verb":           {`{"event":1}`, 400, "bad_request"},
+		"unknown verb":             {`{"event":"explode"}`, 400, "unknown_verb"},
+		"verb in capitals":         {`{"event":"HANGUP"}`, 400, "unknown_verb"},
+		"metadata is a list":       {`{"event":"log","metadata":[1]}`, 400, "bad_request"},
+		"metadata is text":         {`{"event":"log","metadata":"x"}`, 400, "bad_request"},
+		"unknown destination type": {`{"event":"transfer","destination_type":"moon"}`, 400, "bad_request"},
+		"destination is a number":  {`{"event":"transfer","destination":5}`, 400, "bad_request"},
+		"destination is empty":     {`{"event":"transfer","destination":""}`, 400, "bad_request"},
+		"destination is too long":  {`{"event":"transfer","destination":"` + strings.Repeat("1", 513) + `"}`, 400, "bad_request"},
+	}
+	for name, tt := range tests {
+		call := b.call(t, b.tenant, nil, "")
+		p := refused(t, key, http.MethodPost, controlPath(call), tt.body, tt.status, tt.code)
+		require.NotEmpty(t, p.Detail, name)
+	}
+	for _, verb := range []string{
+		"mute", "unmute", "hold", "unhold", "send_dtmf", "play_audio", "set_disposition", "recording_pause", "recording_resume",
+		"conference_start", "conference_add", "conference_remove", "conference_leave", "request_supervisor", "whisper", "barge",
+		"monitor_start", "monitor_stop", "set_lead_field", "set_lead_status", "schedule_callback",
+	} {
+		call := b.call(t, b.tenant, nil, "")
+		p := refused(t, key, http.MethodPost, controlPath(call), map[string]string{"event": verb}, 422, "verb_not_available")
+		require.Contains(t, p.Detail, verb)
+	}
+	require.Empty(t, b.calls.requests(), "nothing of that reaches the call")
+}
+
+func TestControlAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call := b.call(t, b.tenant, nil, "")
+	cb := b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Minute)))
+	for _, err := range []error{switchctl.ErrSessionTerminated, store.ErrNotFound} {
+		b.calls.answer(nil, err)
+		refused(t, cb, http.MethodPost, controlPath(call), `{"event":"get_call_state"}`, http.StatusConflict, "AISessionTerminated")
+	}
+}
+
+func TestControlRate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call, second := b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, "")
+	key := b.scoped(t, "ai_sessions:control_admin")
+	cb := b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Minute)))
+	for range 5 {
+		key.JSON(t, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusOK, nil)
+		cb.JSON(t, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusOK, nil)
+	}
+	b.clock.advance(999 * time.Millisecond)
+	p := refused(t, key, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusTooManyRequests, "rate_limited")
+	require.Equal(t, 1, p.RetryAfterS)
+	key.JSON(t, http.MethodPost, controlPath(second), `{"event":"log"}`, http.StatusOK, nil)
+	b.clock.advance(time.Millisecond)
+	cb.JSON(t, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusOK, nil)
+}
+
+func TestIdempotencyKeyMustBeVersion4(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.scoped(t, "ai_sessions:control_admin")
+	call := b.call(t, b.tenant, nil, "")
+	for _, bad := range []string{"x", "01890a5d-ac96-774b-bcce-b302099a8057", strings.ReplaceAll(unusedKey, "-", ""), unusedKey + "0"} {
+		refused(t, key.With("Idempotency-Key", bad), http.MethodPost, controlPath(call), `{"event":"hangup"}`,
+			http.StatusBadRequest, "invalid_idempotency_key")
+	}
+	require.Empty(t, b.calls.requests())
+	// The two verbs that change nothing ignore the key.
+	key.With("Idempotency-Key", "x").JSON(t, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusOK, nil)
+}
+
+func TestIdempotentReplay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call, second := b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, "")
+	plain := b.scoped(t, "ai_sessions:control_admin")
+	key := plain.With("Idempotency-Key", unusedKey)
+	b.calls.answer(map[string]any{"n": "first"}, nil)
+	_, _, first := key.Do(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`)
+	b.calls.answer(nil, switchctl.ErrSessionTerminated)
+	b.clock.advance(23 * time.Hour)
+	_, _, again := key.Do(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`)
+	require.JSONEq(t, string(first), string(again), "the first answer, although the call has ended")
+	require.Len(t, b.calls.requests(), 1)
+	// The key belongs to its call.
+	refused(t, key, http.MethodPost, controlPath(second), `{"event":"hangup"}`, http.StatusConflict, "AISessionTerminated")
+	require.Len(t, b.calls.requests(), 2)
+	// A refusal is replayed as well: it is the answer.
+	b.calls.answer(nil, nil)
+	refused(t, key, http.MethodPost, controlPath(second), `{"event":"hangup"}`, http.StatusConflict, "AISessionTerminated")
+	require.Len(t, b.calls.requests(), 2)
+	// After 24 hours the key is new again.
+	b.clock.advance(2 * time.Hour)
+	key.JSON(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusOK, nil)
+	require.Len(t, b.calls.requests(), 3)
+}
+
+func TestIdempotencyWhenTheOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key := b.scoped(t, "ai_sessions:control_admin").With("Idempotency-Key", unusedKey)
+	t.Run("the process died in between", func(t *testing.T) {
+		call := b.call(t, b.tenant, nil, "")
+		storetest.Exec(t, b.st, b.tenant, `INSERT INTO idempotency_keys (tenant_id, call_id, key, verb, created_at)
+			VALUES ($1, $2, $3, 'hangup', $4)`, b.tenant, call, unusedKey, b.clock.now())
+		refused(t, key, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusConflict, "unknown_outcome")
+	})
+	t.Run("the switch did not answer", func(t *testing.T) {
+		call := b.call(t, b.tenant, nil, "")
+		b.calls.answer(nil, switchctl.ErrTimeout)
+		refused(t, key, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusServiceUnavailable, "service_unavailable")
+		b.calls.answer(nil, nil)
+		refused(t, key, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusConflict, "unknown_outcome")
+	})
+	t.Run("what had no effect frees the key", func(t *testing.T) {
+		for _, err := range []error{
+			switchctl.ErrMailboxFull, switchctl.ErrLinkDown, &dialer.LimitError{Code: "channels", Detail: "d"},
+		} {
+			call := b.call(t, b.tenant, nil, "")
+			b.calls.answer(nil, err)
+			status, _, _ := key.Do(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`)
+			require.Contains(t, []int{429, 503}, status)
+			b.calls.answer(nil, nil)
+			key.JSON(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusOK, nil)
+		}
+	})
+}
+
+// Twenty requests with one key at the same time act once.
+func TestIdempotencyUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call := b.call(t, b.tenant, nil, "")
+	key := b.scoped(t, "ai_sessions:control_admin").With("Idempotency-Key", unusedKey)
+	release := b.calls.hold()
+	var all sync.WaitGroup
+	statuses := make(chan int, 9)
+	for range 9 {
+		all.Go(func() {
+			status, _, _ := key.Do(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`)
+			statuses <- status
+		})
+	}
+	require.Eventually(t, func() bool { return len(statuses) == 8 }, 10*time.Second, 5*time.Millisecond)
+	release()
+	all.Wait()
+	close(statuses)
+	count := map[int]int{}
+	for status := range statuses {
+		count[status]++
+	}
+	require.Equal(t, map[int]int{http.StatusOK: 1, http.StatusConflict: 8}, count)
+	require.Len(t, b.calls.requests(), 1)
+}
+
+func FuzzControlBody(f *testing.F) {
+	for _, seed := range []string{
+		`{"event":"hangup"}`, `{"event":"transfer","destination_type":"e164","destination":"+919812345678"}`,
+		`{"event":"log","metadata":{"a":[1,2,{"b":null}]}}`, `{"event":"mute"}`, `{}`, `[]`, `{"event":`, `{"event":"\u0000"}`,
+		`{"EVENT":"log"}`, "\xff\xfe", `{"event":"log","event":"hangup"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		before := string(body)
+		status, err := httpapi.ParseControl(body)
+		require.Equal(t, before, string(body), "the body is not written to")
+		if err != nil {
+			require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, status)
+			return
+		}
+		require.True(t, json.Valid(body), "only JSON is accepted")
+		var object map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(body, &object))
+		require.NotErrorIs(t, err, errors.ErrUnsupported)
+	})
+}
