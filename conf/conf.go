@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/template"
 )
@@ -135,7 +136,7 @@ func (g Gateway) XML() (string, error) {
 	doc.Gateway.Params = []param{
 		{"realm", g.Host},
 		{"proxy", proxy},
-		{"register", fmt.Sprint(g.Register)},
+		{"register", strconv.FormatBool(g.Register)},
 		{"register-transport", g.Transport},
 		{"username", g.Username},
 		{"password", g.Password},

@@ -29,23 +29,31 @@ type callView struct {
 	LeadID            string     `json:"lead_id"`
 	To                string     `json:"-"` // filled in from the lead
 	Status            string     `json:"status"`
-	DialTime          *time.Time `json:"dial_time"`
+	RingTime          *time.Time `json:"ring_time"`
 	AnswerTime        *time.Time `json:"answer_time"`
 	EndTime           *time.Time `json:"end_time"`
-	RingDurationS     *int       `json:"ring_duration_s"`
 	TalkDurationS     *int       `json:"talk_duration_s"`
 	HangupCause       *string    `json:"hangup_cause"`
 	HangupDisposition *string    `json:"hangup_disposition"`
 }
 
-func (c callView) ring() int { return seconds(c.RingDurationS) }
-func (c callView) talk() int { return seconds(c.TalkDurationS) }
-
-func seconds(n *int) int {
-	if n == nil {
+// ring is how long it rang, to the answer or to the end.
+func (c callView) ring() int {
+	until := c.AnswerTime
+	if until == nil {
+		until = c.EndTime
+	}
+	if c.RingTime == nil || until == nil {
 		return 0
 	}
-	return *n
+	return int(until.Sub(*c.RingTime).Round(time.Second).Seconds())
+}
+
+func (c callView) talk() int {
+	if c.TalkDurationS == nil {
+		return 0
+	}
+	return *c.TalkDurationS
 }
 
 func (a *api) post(ctx context.Context, path string, body, into any) error {

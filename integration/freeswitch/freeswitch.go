@@ -79,8 +79,7 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 		args = append(args, "-"+d, dir)
 	}
 	s := &Switch{Params: p, logger: cfg.Logger, exited: make(chan struct{}), output: &tail{}}
-	//nolint:gosec // the operator names the binary
-	s.cmd = exec.Command(cfg.Binary, args...)
+	s.cmd = exec.Command(cfg.Binary, args...) //nolint:noctx // its life is longer than the context's
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
