@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/emiago/sipgo/sip"
@@ -35,6 +36,8 @@ type call struct {
 	hangOnce sync.Once
 	acked    chan struct{} // a callee's: the ACK has come
 	ackOnce  sync.Once
+	// cancelled is set once the transaction has answered a CANCEL, and the INVITE with 487.
+	cancelled atomic.Bool
 
 	mu       sync.Mutex // guards what follows
 	report   Report

@@ -1,7 +1,6 @@
 package simcarrier
 
 import (
-	"errors"
 	"time"
 
 	"github.com/emiago/sipgo/sip"
@@ -115,6 +114,7 @@ func (c *call) decline(req *sip.Request, tx sip.ServerTransaction, code int, rea
 func (c *call) ring(req *sip.Request, tx sip.ServerTransaction) bool {
 	cancelled := make(chan string, 1)
 	watching := tx.OnCancel(func(r *sip.Request) {
+		c.cancelled.Store(true)
 		select {
 		case cancelled <- headerValue(r, "Reason"):
 		default:
@@ -139,7 +139,7 @@ func (c *call) ring(req *sip.Request, tx sip.ServerTransaction) bool {
 	reason := ""
 	select {
 	case <-pickUp:
-		if !errors.Is(tx.Err(), sip.ErrTransactionCanceled) {
+		if !c.cancelled.Load() {
 			return true
 		}
 	case reason = <-cancelled:
@@ -167,11 +167,15 @@ func (c *call) awaitACK(tx sip.ServerTransaction, res *sip.Response) bool {
 		case <-c.acked:
 			return true
 		case ack := <-tx.Acks():
+			if c.cancelled.Load() { // the CANCEL was faster than our answer: this acknowledges the 487
+				c.withdraw()
+				return false
+			}
 			c.takeACK(ack)
 		case <-c.ended:
 			return false
 		case <-timer.C:
-			if errors.Is(tx.Err(), sip.ErrTransactionCanceled) { // the CANCEL was faster than our answer
+			if c.cancelled.Load() {
 				c.withdraw()
 				return false
 			}

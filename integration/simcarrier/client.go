@@ -25,7 +25,9 @@ type StatusError struct {
 }
 
 // Error implements error.
-func (e *StatusError) Error() string { return fmt.Sprintf("carrier answered %d: %s", e.Status, e.Message) }
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("carrier answered %d: %s", e.Status, e.Message)
+}
 
 // Place calls the switch; see Server.Place.
 func (c *Client) Place(ctx context.Context, req PlaceRequest) (PlaceResult, error) {
