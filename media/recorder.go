@@ -1,11 +1,11 @@
 package media
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -82,9 +82,8 @@ func (r *recorder) flush(n int64) error {
 	if r.failed == nil {
 		blk := r.out.block()
 		blk.file, blk.pos = r.file, r.base
-		for _, s := range r.window[:2*n] {
-			blk.data = binary.LittleEndian.AppendUint16(blk.data, uint16(s))
-		}
+		blk.data = slices.Grow(blk.data, int(stereoBytes*n))[:stereoBytes*n]
+		putPCM(blk.data, r.window[:2*n])
 		if !r.out.put(blk) {
 			r.failed = errRecorderBehind
 		} else if err := r.file.failure(); err != nil {

@@ -3,22 +3,29 @@ package media
 import (
 	"fmt"
 	"math"
+	"slices"
 )
+
+// perSide is the number of input samples (of the lower rate) on each side that an output depends on.
+const perSide = 14
 
 // maxPhases bounds a resampler's coefficient table; 8,000 to 44,100 Hz needs 441 phases.
 const maxPhases = 2048
 
 // Resampler changes the sample rate of one stream of mono audio by a polyphase FIR filter. It keeps its history from
-// call to call and must not be shared.
+// call to call and must not be shared. Twice and half the rate, the common cases, take a half-band filter: every second
+// tap is zero and the others are symmetric, which leaves 14 multiplications for an output.
 type Resampler struct {
 	up, down int // reduced ratio: up output samples for down input samples
 	half     int // samples of history on each side of the newest complete window
 	taps     [][]float32
-	centre   float32 // middle tap of a half-band filter; its even taps are zero and are skipped
-	halfband bool
 	phase    int
 	pos      int // index in hist of the next window's first sample
 	hist     []float32
+
+	band   halfBand
+	odd    []float32 // 2:1 only: the odd samples of the input, the even ones being in hist
+	parity bool      // 2:1 only: the next sample is an odd one
 }
 
 // NewResampler returns a resampler between two rates of 4,000 to 192,000 Hz.
@@ -39,11 +46,10 @@ func NewResampler(fromHz, toHz int) (*Resampler, error) {
 
 // design lays a Kaiser-windowed low-pass over both rates: flat to 85% of the lower rate's half, 70 dB down from 115%.
 func (r *Resampler) design() {
-	const perSide, beta = 14, 6.8
+	const beta = 6.8
 	ratio := max(1, float64(r.down)/float64(r.up)) // the window is stretched when the rate falls
 	r.half = int(math.Ceil(perSide * ratio))
 	width := 2 * r.half
-	r.halfband = r.up == 1 && r.down == 2
 	r.taps = make([][]float32, r.up)
 	for p := range r.taps {
 		taps, sum := make([]float32, width), 0.0
@@ -57,10 +63,18 @@ func (r *Resampler) design() {
 		}
 		r.taps[p] = taps
 	}
-	if r.halfband {
-		r.centre = r.taps[0][r.half-1]
+	switch {
+	case r.up == 2 && r.down == 1:
+		copy(r.band.side[:], r.taps[1])
+	case r.up == 1 && r.down == 2:
+		r.band.centre = r.taps[0][r.half-1]
+		for i := range r.band.side {
+			r.band.side[i] = r.taps[0][2*i]
+		}
+		width = 2 * perSide
 	}
-	r.hist = make([]float32, width-1, 4096)
+	r.hist = make([]float32, width-1, 2048)
+	r.odd = make([]float32, width-1)
 }
 
 // kaiserSinc is the windowed impulse response at t input samples from its middle.
@@ -94,34 +108,96 @@ func gcd(a, b int) int {
 
 // Process appends the output for src to dst. It doesn't allocate once dst and the history have grown to their size.
 func (r *Resampler) Process(dst, src []int16) []int16 {
-	if r.up == r.down {
+	switch {
+	case r.up == r.down:
 		return append(dst, src...)
+	case r.up == 2 && r.down == 1:
+		return r.double(dst, src)
+	case r.up == 1 && r.down == 2:
+		return r.halve(dst, src)
 	}
-	for _, s := range src {
-		r.hist = append(r.hist, float32(s))
-	}
+	r.hist = appendFloat(r.hist, src)
 	width := 2 * r.half
 	for r.pos+width <= len(r.hist) {
 		win := r.hist[r.pos : r.pos+width]
-		var v float32
-		switch {
-		case r.halfband:
-			v = r.dotHalfband(win)
-		case r.phase == 0 && r.down == 1:
-			v = win[r.half-1] * r.taps[0][r.half-1] // an output that falls on an input: all other taps are zero
-		default:
-			v = dot(win, r.taps[r.phase])
+		if r.phase == 0 && r.down == 1 {
+			dst = append(dst, int16(win[r.half-1])) // an output that falls on an input: all other taps are zero
+		} else {
+			dst = append(dst, clip16(dot(win, r.taps[r.phase])))
 		}
-		dst = append(dst, clip16(v))
 		r.phase += r.down
 		r.pos += r.phase / r.up
 		r.phase %= r.up
 	}
 	// The next window may begin beyond what has arrived.
 	drop := min(r.pos, len(r.hist))
-	n := copy(r.hist, r.hist[drop:])
-	r.hist = r.hist[:n]
+	r.hist = r.hist[:copy(r.hist, r.hist[drop:])]
 	r.pos -= drop
+	return dst
+}
+
+// double is the 1:2 case: each input sample, and one in the middle of each two.
+func (r *Resampler) double(dst, src []int16) []int16 {
+	r.hist = appendFloat(r.hist, src)
+	n := len(r.hist) - (2*perSide - 1)
+	at := len(dst)
+	dst = slices.Grow(dst, 2*n)[:at+2*n]
+	out := dst[at:]
+	for i := range n {
+		win := (*[2 * perSide]float32)(r.hist[i:])
+		out[2*i] = int16(win[perSide-1])
+		out[2*i+1] = clip16(r.band.fold(win))
+	}
+	r.hist = r.hist[:copy(r.hist, r.hist[n:])]
+	return dst
+}
+
+// halve is the 2:1 case. Only the odd sample in the middle of a window and the even ones count.
+func (r *Resampler) halve(dst, src []int16) []int16 {
+	for _, s := range src {
+		if r.parity {
+			r.odd = append(r.odd, float32(s))
+		} else {
+			r.hist = append(r.hist, float32(s))
+		}
+		r.parity = !r.parity
+	}
+	n := len(r.hist) - (2*perSide - 1)
+	at := len(dst)
+	dst = slices.Grow(dst, n)[:at+n]
+	out := dst[at:]
+	for i := range n {
+		win := (*[2 * perSide]float32)(r.hist[i:])
+		out[i] = clip16(r.band.centre*r.odd[i+perSide-1] + r.band.fold(win))
+	}
+	r.hist = r.hist[:copy(r.hist, r.hist[n:])]
+	r.odd = r.odd[:copy(r.odd, r.odd[n:])]
+	return dst
+}
+
+// halfBand holds the taps of a half-band filter that are not zero: the middle one and one of each pair.
+type halfBand struct {
+	centre float32
+	side   [perSide]float32
+}
+
+// fold sums a window with the side taps. Constant indices and four chains keep bounds checks and waiting out of it.
+func (h *halfBand) fold(w *[2 * perSide]float32) float32 {
+	t := &h.side
+	a := (w[0]+w[27])*t[0] + (w[4]+w[23])*t[4] + (w[8]+w[19])*t[8] + (w[12]+w[15])*t[12]
+	b := (w[1]+w[26])*t[1] + (w[5]+w[22])*t[5] + (w[9]+w[18])*t[9] + (w[13]+w[14])*t[13]
+	c := (w[2]+w[25])*t[2] + (w[6]+w[21])*t[6] + (w[10]+w[17])*t[10]
+	d := (w[3]+w[24])*t[3] + (w[7]+w[20])*t[7] + (w[11]+w[16])*t[11]
+	return (a + b) + (c + d)
+}
+
+func appendFloat(dst []float32, src []int16) []float32 {
+	at := len(dst)
+	dst = slices.Grow(dst, len(src))[:at+len(src)]
+	out := dst[at:]
+	for i, s := range src {
+		out[i] = float32(s)
+	}
 	return dst
 }
 
@@ -130,9 +206,14 @@ func (r *Resampler) Reset() {
 	if r.up == r.down {
 		return
 	}
-	r.hist = r.hist[:2*r.half-1]
+	width := 2*r.half - 1
+	if r.up == 1 && r.down == 2 {
+		width = 2*perSide - 1
+	}
+	r.hist, r.odd = r.hist[:width], r.odd[:width]
 	clear(r.hist)
-	r.phase, r.pos = 0, 0
+	clear(r.odd)
+	r.phase, r.pos, r.parity = 0, 0, false
 }
 
 // Flush appends what the filter still holds back.
@@ -141,22 +222,6 @@ func (r *Resampler) Flush(dst []int16) []int16 {
 		return dst
 	}
 	return r.Process(dst, make([]int16, r.half))
-}
-
-// dotHalfband sums a 2:1 window: beside the middle tap only those at an odd distance from it are not zero.
-func (r *Resampler) dotHalfband(win []float32) float32 {
-	taps := r.taps[0][:len(win)]
-	first := r.half % 2 // parity of the indices at an odd distance from half-1
-	a, b := r.centre*win[r.half-1], float32(0)
-	i := first
-	for ; i+2 < len(win); i += 4 {
-		a += win[i] * taps[i]
-		b += win[i+2] * taps[i+2]
-	}
-	if i < len(win) {
-		a += win[i] * taps[i]
-	}
-	return a + b
 }
 
 // dot sums in four chains, so that the additions need not wait for one another.
@@ -176,14 +241,8 @@ func dot(x, y []float32) float32 {
 	return (a + b) + (c + d)
 }
 
+// clip16 rounds to the nearest sample.
 func clip16(v float32) int16 {
-	switch {
-	case v >= math.MaxInt16:
-		return math.MaxInt16
-	case v <= math.MinInt16:
-		return math.MinInt16
-	case v >= 0:
-		return int16(v + 0.5)
-	}
-	return int16(v - 0.5)
+	const bias = 1 << 20 // makes all that a filter can put out positive, where truncation rounds down
+	return int16(min(max(int32(v+(bias+0.5))-bias, math.MinInt16), math.MaxInt16))
 }

@@ -1,6 +1,9 @@
 package media
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // uplink turns the caller's samples into the binary frames that the AI asked for. It is a pure step function: feed it,
 // then take the frames.
@@ -30,18 +33,38 @@ func newUplink(f AudioFormat) (*uplink, error) {
 func (u *uplink) feed(pcm []int16) {
 	u.compact()
 	u.pcm = u.res.Process(u.pcm[:0], pcm)
-	for _, s := range u.pcm {
-		for range u.channels {
-			switch u.encoding {
-			case EncodingPCMU:
-				u.buf = append(u.buf, ulawByte(s))
-			case EncodingPCMA:
-				u.buf = append(u.buf, alawByte(s))
-			case EncodingPCM:
-				u.buf = binary.LittleEndian.AppendUint16(u.buf, uint16(s))
-			}
-		}
+	if u.channels == 2 {
+		u.pcm = twice(u.pcm)
 	}
+	at := len(u.buf)
+	switch u.encoding {
+	case EncodingPCMU:
+		u.buf = slices.Grow(u.buf, len(u.pcm))[:at+len(u.pcm)]
+		EncodeULaw(u.buf[at:], u.pcm)
+	case EncodingPCMA:
+		u.buf = slices.Grow(u.buf, len(u.pcm))[:at+len(u.pcm)]
+		EncodeALaw(u.buf[at:], u.pcm)
+	case EncodingPCM:
+		u.buf = slices.Grow(u.buf, 2*len(u.pcm))[:at+2*len(u.pcm)]
+		putPCM(u.buf[at:], u.pcm)
+	}
+}
+
+// putPCM writes little-endian samples; dst holds two bytes for each.
+func putPCM(dst []byte, pcm []int16) {
+	for i, s := range pcm {
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(s))
+	}
+}
+
+// twice repeats each sample, in place.
+func twice(pcm []int16) []int16 {
+	n := len(pcm)
+	pcm = slices.Grow(pcm, n)[:2*n]
+	for i := n - 1; i >= 0; i-- {
+		pcm[2*i], pcm[2*i+1] = pcm[i], pcm[i]
+	}
+	return pcm
 }
 
 // feedPayload passes a G.711 payload on as it came, when the AI speaks the leg's codec.
@@ -119,18 +142,21 @@ func (d *downlink) feed(p []byte) []int16 {
 }
 
 func (d *downlink) decode(p []byte) {
+	at := len(d.pcm)
+	n := len(p)
+	if d.encoding == EncodingPCM {
+		n /= 2
+	}
+	d.pcm = slices.Grow(d.pcm, n)[:at+n]
+	out := d.pcm[at:]
 	switch d.encoding {
 	case EncodingPCMU:
-		for _, b := range p {
-			d.pcm = append(d.pcm, ulawSamples[b])
-		}
+		DecodeULaw(out, p)
 	case EncodingPCMA:
-		for _, b := range p {
-			d.pcm = append(d.pcm, alawSamples[b])
-		}
+		DecodeALaw(out, p)
 	case EncodingPCM:
-		for ; len(p) >= 2; p = p[2:] {
-			d.pcm = append(d.pcm, int16(binary.LittleEndian.Uint16(p)))
+		for i := range out {
+			out[i] = int16(binary.LittleEndian.Uint16(p[2*i:]))
 		}
 	}
 }

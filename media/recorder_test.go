@@ -1,0 +1,218 @@
+package media
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// writeWAV writes a WAV file of 16-bit samples.
+func writeWAV(t testing.TB, path string, rate, channels int, pcm []int16) {
+	t.Helper()
+	h := wavHeader(int64(2 * len(pcm)))
+	binary.LittleEndian.PutUint16(h[22:], uint16(channels))
+	binary.LittleEndian.PutUint32(h[24:], uint32(rate))
+	require.NoError(t, os.WriteFile(path, append(h[:], pcmBytes(pcm)...), 0o600))
+}
+
+// TestRecordingIsPlayable reads the file while the call goes on: its header is right at every flush.
+func TestRecordingIsPlayable(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("crash")
+	path := filepath.Join(t.TempDir(), "crash.wav")
+	spec.Recording = &RecordingSpec{Path: path, Start: time.Now()}
+	sess, _ := r.open(spec)
+	p := newPhone(t)
+	p.call(sess)
+	p.speak(tone(425, 8000, 12000))
+	left, right := readStereo(t, path)
+	require.Greater(t, len(left), 4000)
+	require.Len(t, right, len(left))
+	require.Greater(t, power(left[len(left)-4000:], 425, 8000), -20.0)
+	_, err := sess.FinishRecording(time.Now(), time.Now())
+	require.ErrorIs(t, err, ErrSessionOpen)
+}
+
+// TestRecordingAppend goes on in the file of a session that crashed: the gap is silence.
+func TestRecordingAppend(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	path := filepath.Join(t.TempDir(), "a.wav")
+	start := time.Now().Add(-3 * time.Second)
+	half := make([]int16, 0, 32000)
+	for _, s := range tone(425, 8000, 16000) {
+		half = append(half, s, 0)
+	}
+	writeWAV(t, path, 8000, 2, half)
+	spec := r.spec("append")
+	spec.Reconnected = true
+	spec.Recording = &RecordingSpec{Path: path, Start: start, Append: true}
+	sess, ai := r.open(spec)
+	ai.waitText(t, `"reconnect":true`)
+	p := newPhone(t)
+	p.call(sess)
+	p.speak(tone(700, 8000, 8000))
+	sess.Close(CloseHangup)
+	info, err := sess.FinishRecording(start, start.Add(5*time.Second))
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Second, info.Duration)
+	require.EqualValues(t, wavHeaderSize+5*8000*4, info.Bytes)
+	require.Len(t, info.SHA256, 64)
+	left, _ := readStereo(t, path)
+	require.Greater(t, power(left[:15000], 425, 8000), -20.0)
+	require.Equal(t, -1, onset(left[16100:23500]))
+	require.Greater(t, onset(left[23500:]), 0)
+	require.Greater(t, power(left[26000:30000], 700, 8000), -20.0)
+}
+
+func TestFinishWAV(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	for name, tc := range map[string]struct {
+		answered, ended time.Duration
+		onset           int
+	}{
+		"as it is":       {0, time.Second, 4000},
+		"head is cut":    {250 * time.Millisecond, 900 * time.Millisecond, 2000},
+		"head is padded": {-250 * time.Millisecond, 2 * time.Second, 6000},
+		"cut beyond":     {5 * time.Second, 6 * time.Second, -1},
+		"ends early":     {0, 400 * time.Millisecond, -1},
+		"no time at all": {time.Second, 0, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "x.wav")
+			pcm := make([]int16, 8000, 16000)
+			for _, s := range tone(425, 8000, 4000) {
+				pcm = append(pcm, s, s)
+			}
+			writeWAV(t, path, 8000, 2, pcm)
+			info, err := FinishWAV(path, start, start.Add(tc.answered), start.Add(tc.ended))
+			require.NoError(t, err)
+			require.Equal(t, max(tc.ended-tc.answered, 0), info.Duration)
+			left, right := readStereo(t, path)
+			require.Equal(t, left, right)
+			require.InDelta(t, tc.onset, onset(left), 80)
+		})
+	}
+	_, err := FinishWAV(filepath.Join(t.TempDir(), "none.wav"), start, start, start)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestJoinWAV lays a stereo file, a mono one at another rate and an overlapping one on one timeline.
+func TestJoinWAV(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := make([]int16, 0, 16000)
+	for _, s := range tone(425, 8000, 8000) {
+		first = append(first, s, 0)
+	}
+	writeWAV(t, filepath.Join(dir, "1.wav"), 8000, 2, first)
+	writeWAV(t, filepath.Join(dir, "2.wav"), 16000, 1, tone(1000, 16000, 16000))
+	writeWAV(t, filepath.Join(dir, "3.wav"), 8000, 2, first)
+	info, err := JoinWAV(filepath.Join(dir, "all.wav"), []WAVPart{
+		{Path: filepath.Join(dir, "1.wav")},
+		{Path: filepath.Join(dir, "2.wav"), Offset: 2 * time.Second},
+		{Path: filepath.Join(dir, "3.wav"), Offset: 2500 * time.Millisecond},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 3500*time.Millisecond, info.Duration)
+	require.True(t, info.Stereo)
+	left, right := readStereo(t, info.Path)
+	require.Greater(t, power(left[800:7000], 425, 8000), -20.0)
+	require.Equal(t, -1, onset(right[:15900]))
+	require.Equal(t, -1, onset(left[8100:15900]))
+	require.Greater(t, power(right[16800:19000], 1000, 8000), -20.0)
+	require.Greater(t, power(left[20800:23000], 425, 8000), -20.0)
+	require.Greater(t, power(left[20800:23000], 1000, 8000), -20.0)
+	_, err = JoinWAV(filepath.Join(dir, "bad.wav"), []WAVPart{{Path: filepath.Join(dir, "none")}})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = os.Stat(filepath.Join(dir, "bad.wav"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestScanWAV(t *testing.T) {
+	t.Parallel()
+	good := wavHeader(8)
+	file := append(good[:], 1, 0, 2, 0, 3, 0, 4, 0)
+	pcm, rate, err := decodeWAV(file)
+	require.NoError(t, err)
+	require.Equal(t, 8000, rate)
+	require.Equal(t, []int16{1, 3}, pcm)
+	for name, change := range map[string]func([]byte) []byte{
+		"short":      func(b []byte) []byte { return b[:20] },
+		"no RIFF":    func(b []byte) []byte { b[0] = 'X'; return b },
+		"no data":    func(b []byte) []byte { return b[:36] },
+		"float":      func(b []byte) []byte { b[20] = 3; return b },
+		"24 bits":    func(b []byte) []byte { b[34] = 24; return b },
+		"no channel": func(b []byte) []byte { b[22] = 0; return b },
+		"short fmt":  func(b []byte) []byte { b[16] = 4; return b },
+	} {
+		_, _, err := decodeWAV(change(bytes.Clone(file)))
+		require.Error(t, err, name)
+	}
+	alaw := bytes.Clone(file)
+	alaw[20], alaw[22], alaw[34] = wavALaw, 1, 8
+	pcm, _, err = decodeWAV(alaw)
+	require.NoError(t, err)
+	require.Len(t, pcm, 8)
+}
+
+// TestCallerClock proves that jitter moves nothing, that a late first packet is mended, and that drift is followed.
+func TestCallerClock(t *testing.T) {
+	t.Parallel()
+	var c callerClock
+	require.EqualValues(t, 1000, c.place(50, 1000))
+	require.EqualValues(t, 1160, c.place(210, 1300), "17 ms late: its timestamp decides")
+	require.EqualValues(t, 1320, c.place(370, 1320))
+	require.EqualValues(t, 9000, c.place(900000, 9000), "a jump sets the anchor anew")
+
+	c = callerClock{}
+	pos, now := int64(0), int64(0)
+	for i := range int64(3000) {
+		now = 160 * i
+		if i == 0 {
+			now += 400 // the first packet was 50 ms late
+		}
+		pos = c.place(uint32(160*i), now)
+	}
+	require.InDelta(t, now, pos, 50)
+
+	c = callerClock{}
+	worst := int64(0)
+	for i := range int64(180_000) { // an hour at +200 ppm
+		now = 160*i - 160*i/5000
+		pos = c.place(uint32(160*i), now)
+		worst = max(worst, pos-now, now-pos)
+	}
+	require.LessOrEqual(t, worst, int64(160), "20 ms")
+}
+
+// TestRecorderBehind ends the recording, not the call, when the disk doesn't keep up.
+func TestRecorderBehind(t *testing.T) {
+	t.Parallel()
+	w := &recWriter{queue: make(chan *recBlockData, 1)}
+	rec := &recorder{out: w, file: &recFile{}, window: make([]int16, 2*recWindow)}
+	rec.put(leftChannel, 0, make([]int16, 160))
+	require.ErrorIs(t, rec.advance(3*recBlock+recHold), errRecorderBehind)
+	rec.put(leftChannel, 10, make([]int16, 160))
+	require.Positive(t, rec.clipped)
+}
+
+func FuzzWAV(f *testing.F) {
+	h := wavHeader(4)
+	f.Add(append(h[:], 1, 2, 3, 4))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		pcm, rate, err := decodeWAV(b)
+		if err == nil {
+			require.Positive(t, rate)
+			require.LessOrEqual(t, len(pcm), len(b))
+		}
+	})
+}

@@ -1,0 +1,287 @@
+package media
+
+import (
+	"encoding/binary"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/pion/rtp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+func metric(t testing.TB, c prometheus.Collector) float64 {
+	t.Helper()
+	return testutil.ToFloat64(c)
+}
+
+// TestStranger sends packets from an address that was not negotiated: counted, never heard.
+func TestStranger(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("stranger"))
+	p := newPhone(t)
+	p.call(sess)
+	p.speak(make([]int16, 800))
+	other, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}, p.peer)
+	require.NoError(t, err)
+	defer other.Close()
+	same, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, p.peer)
+	require.NoError(t, err)
+	defer same.Close()
+	for i := range 20 {
+		h := rtp.Header{Version: 2, PayloadType: 0, SequenceNumber: uint16(i), Timestamp: uint32(i) * 160, SSRC: 666}
+		b, err := h.Marshal()
+		require.NoError(t, err)
+		loud := make([]byte, 160)
+		EncodeULaw(loud, tone(2000, 8000, 160))
+		for _, c := range []*net.UDPConn{other, same} {
+			_, err = c.Write(append(b, loud...))
+			require.NoError(t, err)
+		}
+	}
+	require.Eventually(t, func() bool { return sess.Stats().Strangers == 40 }, soon, tick)
+	p.speak(tone(425, 8000, 4000))
+	require.Less(t, power(ai.heard(), 2000, 16000), -70.0)
+	require.Greater(t, power(ai.heard(), 425, 16000), -20.0)
+}
+
+// TestLatch lets the peer send from another port than it named: ours follow there.
+func TestLatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("latch"))
+	p := newPhone(t)
+	p.call(sess)
+	nat, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, p.peer)
+	require.NoError(t, err)
+	defer nat.Close()
+	h := rtp.Header{Version: 2, SSRC: 5}
+	b, err := h.Marshal()
+	require.NoError(t, err)
+	_, err = nat.Write(append(b, make([]byte, 160)...))
+	require.NoError(t, err)
+	require.NoError(t, nat.SetReadDeadline(time.Now().Add(soon)))
+	n, err := nat.Read(make([]byte, 2048))
+	require.NoError(t, err)
+	require.Equal(t, 172, n)
+}
+
+// TestDTMF presses digits with RFC 4733's redundancy: one event and one text frame each.
+func TestDTMF(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("dtmf"))
+	p := newPhone(t)
+	p.call(sess)
+	p.speak(make([]int16, 800))
+	for _, ev := range []byte{1, 2, 2, 11} {
+		ts := p.ts
+		for i := 1; i <= 8; i++ {
+			pay := []byte{ev, 10, 0, 0}
+			binary.BigEndian.PutUint16(pay[2:], uint16(min(i, 5)*160))
+			if i > 5 {
+				pay[1] |= 0x80
+			}
+			p.ts = ts
+			p.raw(101, i == 1, pay, 0)
+		}
+		p.ts = ts + 1600
+	}
+	for _, want := range []string{"1", "2", "2", "#"} {
+		require.Equal(t, DTMF{Digit: want, Duration: 100 * time.Millisecond}, event[DTMF](t, sess))
+	}
+	ai.waitText(t, `"dtmf"`, `"digit":"#"`, `"duration_ms":100`)
+	n := 0
+	for _, s := range ai.allTexts() {
+		if s != "" && s[0] == '{' && len(s) > 15 && s[:14] == `{"type":"dtmf"` {
+			n++
+		}
+	}
+	require.Equal(t, 4, n)
+}
+
+func TestDTMFReceiver(t *testing.T) {
+	t.Parallel()
+	var d dtmfReceiver
+	start := []byte{5, 10, 0, 160}
+	_, ok := d.push(1000, start, 0)
+	require.False(t, ok)
+	_, ok = d.expire(dtmfIdle - 1)
+	require.False(t, ok)
+	got, ok := d.expire(dtmfIdle)
+	require.True(t, ok, "all end packets were lost")
+	require.Equal(t, dtmfDigit{'5', 160}, got)
+	_, ok = d.push(1000, []byte{5, 0x8a, 1, 0}, dtmfIdle+1)
+	require.False(t, ok, "its end comes late")
+	_, ok = d.push(3000, start, 0)
+	require.False(t, ok)
+	got, ok = d.push(5000, []byte{6, 10, 0, 160}, 1)
+	require.True(t, ok, "the next digit ends the one before")
+	require.Equal(t, byte('5'), got.digit)
+	_, ok = d.push(3000, start, 2)
+	require.False(t, ok, "a straggler")
+	_, ok = d.push(9000, []byte{16, 0x80, 0, 0}, 3)
+	require.False(t, ok, "flash is no digit")
+}
+
+// TestMediaTimeout reports a silent leg once, and again after it has spoken.
+func TestMediaTimeout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("mute")
+	spec.MediaTimeout = 200 * time.Millisecond
+	sess, _ := r.open(spec)
+	p := newPhone(t)
+	p.call(sess)
+	for range 2 {
+		require.GreaterOrEqual(t, event[LegSilent](t, sess).For, spec.MediaTimeout)
+		p.send(make([]int16, 160))
+	}
+}
+
+// TestMutes silences each direction.
+func TestMutes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("mutes"))
+	p := newPhone(t)
+	p.call(sess)
+	sess.SetMute(FromCaller, true)
+	sess.SetMute(FromAgent, true)
+	ai.say(tone(1000, 16000, 8000))
+	p.speak(tone(425, 8000, 4000))
+	require.Less(t, power(ai.heard(), 425, 16000), -70.0)
+	require.Equal(t, -1, onset(p.heard()))
+	sess.SetMute(FromCaller, false)
+	sess.SetMute(FromAgent, false)
+	ai.say(tone(1000, 16000, 8000))
+	p.speak(tone(425, 8000, 4000))
+	require.Greater(t, onset(p.heard()), 0)
+	require.Greater(t, power(ai.heard()[8000:], 425, 16000), -25.0)
+}
+
+// TestSSRCChange restarts the stream with a new sender and clock; the AI's audio goes on.
+func TestSSRCChange(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("ssrc"))
+	p := newPhone(t)
+	p.call(sess)
+	p.speak(tone(425, 8000, 1600))
+	p.ssrc, p.ts, p.seq = 78, 5, 5
+	p.speak(tone(425, 8000, 1600))
+	require.Eventually(t, func() bool { return len(ai.heard()) >= 6400 }, soon, tick)
+	require.Zero(t, sess.Stats().Late)
+}
+
+func pkt(ts uint32) []byte { return []byte{byte(ts / 160)} }
+
+// drainJitter takes all that is due: the packets' numbers, and -1 for each concealed frame.
+func drainJitter(j *jitter, now int64) []int {
+	var got []int
+	for {
+		v, p, _ := j.pop(now)
+		switch v {
+		case popNothing:
+			return got
+		case popAudio:
+			got = append(got, int(p.payload[0]))
+			j.release(p)
+		case popConceal:
+			got = append(got, -1)
+		}
+	}
+}
+
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	const ms = int64(1_000_000)
+	var j jitter
+	push := func(n int, at int64) pushed { return j.push(uint32(n)*160, 160, pkt(uint32(n)*160), at*ms) }
+	require.Equal(t, pushQueued, push(1, 0))
+	require.Equal(t, []int{1}, drainJitter(&j, 0), "in order: at once")
+	push(3, 40)
+	require.Empty(t, drainJitter(&j, 40*ms), "2 may still come")
+	push(2, 45)
+	require.Equal(t, []int{2, 3}, drainJitter(&j, 45*ms), "reordered")
+	require.Equal(t, pushLate, push(2, 46), "already gone")
+	push(5, 80)
+	require.Equal(t, pushDuplicate, push(5, 81))
+	require.Equal(t, []int{-1, 5}, drainJitter(&j, 121*ms), "4 is lost")
+	require.Equal(t, pushLate, push(4, 122))
+	require.Empty(t, drainJitter(&j, 140*ms))
+	got := drainJitter(&j, 400*ms)
+	require.Greater(t, len(got), 5, "a caller that sends nothing is silence")
+	for _, g := range got {
+		require.Equal(t, -1, g)
+	}
+	for i := range lateRun {
+		push(6+i, 400+int64(i))
+	}
+	// Packet 4 was the first of the run of late ones, so that 9 is the fifth.
+	require.Equal(t, []int{9, 10}, drainJitter(&j, 410*ms), "a clock that fell behind is believed in the end")
+	push(100000, 420)
+	require.Equal(t, []int{100000 & 0xff}, drainJitter(&j, 420*ms), "a jump is a new clock")
+}
+
+// TestJitterRate feeds an hour of a jittery stream with loss and proves that as much audio comes out as went in.
+func TestJitterRate(t *testing.T) {
+	t.Parallel()
+	var j jitter
+	out, now := 0, int64(0)
+	for i := range 180_000 {
+		now = int64(i) * frameNS
+		if i%97 != 0 {
+			j.push(uint32(i)*160, 160, []byte{1}, now+int64(i*7919%15)*1_000_000)
+		}
+		for {
+			v, p, n := j.pop(now + 15_000_000)
+			if v == popNothing {
+				break
+			}
+			if v == popAudio {
+				j.release(p)
+			}
+			out += n
+		}
+	}
+	require.InDelta(t, 180_000*160, out, 4*160)
+}
+
+func TestConceal(t *testing.T) {
+	t.Parallel()
+	var c concealer
+	pcm := tone(425, 8000, 320)
+	c.heard(pcm)
+	var got []int16
+	for range concealSteps + 1 {
+		f := make([]int16, frameSamples)
+		c.conceal(f)
+		got = append(got, f...)
+	}
+	step := int(got[0]) - int(pcm[319])
+	require.Less(t, max(step, -step), 3000, "no click")
+	require.Equal(t, make([]int16, frameSamples), got[concealSteps*frameSamples:], "then silence")
+	require.Greater(t, power(got[:160], 425, 8000), power(got[320:480], 425, 8000)+6, "it fades")
+}
+
+func FuzzRTP(f *testing.F) {
+	f.Add([]byte{0x80, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3})
+	f.Add([]byte{0xbf, 0x80, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 9, 9, 9, 9})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h rtp.Header
+		p, err := parseRTP(&h, b)
+		if err != nil {
+			return
+		}
+		require.LessOrEqual(t, len(p), len(b)-12)
+		var d dtmfReceiver
+		d.push(h.Timestamp, p, 0)
+		var j jitter
+		j.push(h.Timestamp, len(p), p[:min(len(p), maxPayload)], 0)
+		drainJitter(&j, 1e9)
+	})
+}

@@ -1,0 +1,355 @@
+package media
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+	"github.com/stretchr/testify/require"
+)
+
+// sipSocket is a bare UDP socket that speaks SIP by hand.
+type sipSocket struct {
+	t    testing.TB
+	conn *net.UDPConn
+	rtp  *net.UDPConn
+	cseq int
+	tag  string // the endpoint's
+	id   string
+}
+
+func newSIPSocket(t testing.TB, r *rig) *sipSocket {
+	t.Helper()
+	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(r.srv.SIPAddr())))
+	require.NoError(t, err)
+	m, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(); _ = m.Close() })
+	return &sipSocket{t: t, conn: c, rtp: m, id: strconv.FormatInt(time.Now().UnixNano(), 36)}
+}
+
+// request sends a request; a new CSeq and branch unless it is an ACK.
+func (s *sipSocket) request(method, user, body, extra string) {
+	s.t.Helper()
+	if method != "ACK" && method != "CANCEL" {
+		s.cseq++
+	}
+	to := "<sip:" + user + "@127.0.0.1>"
+	if s.tag != "" {
+		to += ";tag=" + s.tag
+	}
+	branch := fmt.Sprintf("z9hG4bK%s%d", s.id, s.cseq)
+	if method == "ACK" {
+		branch += "ack"
+	}
+	if body != "" {
+		extra += "Content-Type: application/sdp\r\n"
+	}
+	msg := fmt.Sprintf("%s sip:%s@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP %s;branch=%s;rport\r\nMax-Forwards: 70\r\nFrom: <sip:switch@127.0.0.1>;tag=sw\r\nTo: %s\r\nCall-ID: %s\r\nCSeq: %d %s\r\nContact: <sip:switch@%s>\r\n%sContent-Length: %d\r\n\r\n%s",
+		method, user, s.conn.LocalAddr(), branch, to, s.id, s.cseq, method, s.conn.LocalAddr(), extra, len(body), body)
+	_, err := s.conn.Write([]byte(msg))
+	require.NoError(s.t, err)
+}
+
+// final reads messages until a final response to a method comes.
+func (s *sipSocket) final(method string) *sip.Response {
+	s.t.Helper()
+	for {
+		msg := s.read()
+		if res, ok := msg.(*sip.Response); ok && !res.IsProvisional() && res.CSeq() != nil && string(res.CSeq().MethodName) == method {
+			if tag, ok := res.To().Params.Get("tag"); ok && res.StatusCode == 200 && s.tag == "" && method == "INVITE" {
+				s.tag = tag
+			}
+			return res
+		}
+	}
+}
+
+func (s *sipSocket) read() sip.Message {
+	s.t.Helper()
+	buf := make([]byte, 4096)
+	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(soon)))
+	n, err := s.conn.Read(buf)
+	require.NoError(s.t, err)
+	msg, err := sip.NewParser().ParseSIP(bytes.Clone(buf[:n]))
+	require.NoError(s.t, err)
+	return msg
+}
+
+func (s *sipSocket) offer(formats, attrs string) string {
+	return fmt.Sprintf("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio %d RTP/AVP %s\r\n%s",
+		s.rtp.LocalAddr().(*net.UDPAddr).Port, formats, attrs)
+}
+
+func TestInviteRefusals(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("known"))
+	s := newSIPSocket(t, r)
+	s.request("INVITE", "nobody", s.offer("0", ""), "")
+	require.Equal(t, 404, s.final("INVITE").StatusCode)
+
+	for _, formats := range []string{"9 18", "111", "13"} {
+		s = newSIPSocket(t, r)
+		s.request("INVITE", "known", s.offer(formats, "a=rtpmap:111 opus/48000/2\r\n"), "")
+		require.Equal(t, 488, s.final("INVITE").StatusCode)
+	}
+	s = newSIPSocket(t, r)
+	s.request("INVITE", "known", "v=1\r\nthis is no SDP", "")
+	require.Equal(t, 488, s.final("INVITE").StatusCode)
+
+	s = newSIPSocket(t, r)
+	s.request("INVITE", "known", s.offer("0", ""), "Require: 100rel\r\n")
+	res := s.final("INVITE")
+	require.Equal(t, 420, res.StatusCode)
+	require.Equal(t, "100rel", res.GetHeader("Unsupported").Value())
+
+	p := newPhone(t)
+	p.call(sess)
+	s = newSIPSocket(t, r)
+	s.request("INVITE", "known", s.offer("0", ""), "")
+	require.Equal(t, 486, s.final("INVITE").StatusCode)
+
+	s = newSIPSocket(t, r)
+	s.tag = "unknown"
+	for _, m := range []string{"INVITE", "BYE", "INFO", "UPDATE", "CANCEL"} {
+		s.request(m, "known", "", "")
+		require.Equal(t, 481, s.final(m).StatusCode, m)
+	}
+	s.request("OPTIONS", "known", "", "")
+	res = s.final("OPTIONS")
+	require.Equal(t, 200, res.StatusCode)
+	require.Contains(t, res.GetHeader("Allow").Value(), "INVITE")
+	s.request("SUBSCRIBE", "known", "", "")
+	require.Equal(t, 405, s.final("SUBSCRIBE").StatusCode)
+}
+
+// TestRepeated200 leaves the ACK out: the 200 comes again, and again, until it is there.
+func TestRepeated200(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("rep"))
+	s := newSIPSocket(t, r)
+	s.request("INVITE", "rep", s.offer("8 0 97", "a=rtpmap:97 telephone-event/8000\r\n"), "")
+	first := s.final("INVITE")
+	require.Equal(t, 200, first.StatusCode)
+	m, err := readSDP(first.Body())
+	require.NoError(t, err)
+	require.Equal(t, codecPCMA, m.media.codec, "the offer's order")
+	require.EqualValues(t, 97, m.media.dtmfPT)
+	again := s.final("INVITE")
+	require.Equal(t, first.Body(), again.Body())
+	s.request("ACK", "rep", "", "")
+	require.Equal(t, "PCMA", event[LegAnswered](t, sess).Codec)
+	s.request("BYE", "rep", "", "")
+	require.Equal(t, 200, s.final("BYE").StatusCode)
+	require.Equal(t, LegEnded{Cause: "bye", ByPeer: true}, event[LegEnded](t, sess))
+}
+
+// TestNewLegAfterBye lets a second leg take the place of the first, as after a transfer that failed.
+func TestNewLegAfterBye(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("two"))
+	for range 2 {
+		p := newPhone(t)
+		p.call(sess)
+		p.speak(tone(425, 8000, 3200))
+		require.NoError(t, p.dialog.Bye(t.Context()))
+		event[LegEnded](t, sess)
+		ai.text(`{"type":"mark","data":{"name":"late"}}`)
+		ai.waitText(t, "late", "cleared")
+	}
+	require.Eventually(t, func() bool { return len(ai.heard()) >= 2*16000*2/5 }, soon, tick)
+}
+
+func TestWeSayBye(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("bye"))
+	p := newPhone(t)
+	p.call(sess)
+	st := sess.Close(CloseTransferred)
+	require.Positive(t, st.PacketsOut+1)
+	select {
+	case <-p.bye:
+	case <-time.After(soon):
+		require.Fail(t, "no BYE came")
+	}
+	var last Event
+	for ev := range sess.Events() {
+		last = ev
+	}
+	require.Equal(t, LegEnded{Cause: "transferred"}, last)
+	require.Equal(t, st, sess.Close(CloseHangup))
+	require.Nil(t, r.srv.find("bye"))
+}
+
+// TestHold puts the leg on hold by re-INVITE and takes it back, then lets us make the offer.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("hold"))
+	s := newSIPSocket(t, r)
+	s.request("INVITE", "hold", s.offer("0 101", dtmfAttr), "")
+	require.Contains(t, string(s.final("INVITE").Body()), "a=sendrecv")
+	s.request("ACK", "hold", "", "")
+	event[LegAnswered](t, sess)
+	for _, tc := range []struct{ theirs, ours string }{
+		{"sendonly", "recvonly"}, {"inactive", "inactive"}, {"recvonly", "sendonly"}, {"sendrecv", "sendrecv"},
+	} {
+		s.request("INVITE", "hold", s.offer("0 101", dtmfAttr+"a="+tc.theirs+"\r\n"), "")
+		res := s.final("INVITE")
+		require.Equal(t, 200, res.StatusCode)
+		require.Contains(t, string(res.Body()), "a="+tc.ours+"\r\n")
+		s.request("ACK", "hold", "", "")
+		want := tc.ours == "sendrecv" || tc.ours == "sendonly"
+		var dir direction
+		require.Eventually(t, func() bool {
+			sess.sh.do(func() { dir = sess.port.leg.dir })
+			return dir.send == want
+		}, soon, tick)
+	}
+	s.request("INVITE", "hold", s.offer("18", ""), "")
+	require.Equal(t, 488, s.final("INVITE").StatusCode, "a refused re-INVITE leaves the leg as it was")
+
+	s.request("INVITE", "hold", "", "")
+	res := s.final("INVITE")
+	require.Equal(t, 200, res.StatusCode)
+	for _, want := range []string{"PCMU/8000", "PCMA/8000", "L16/8000", "telephone-event/8000"} {
+		require.Contains(t, string(res.Body()), want)
+	}
+	s.request("ACK", "hold", s.offer("8", ""), "")
+	require.Eventually(t, func() bool {
+		var c legCodec
+		sess.sh.do(func() { c = sess.port.leg.codec })
+		return c == codecPCMA
+	}, soon, tick)
+	s.request("UPDATE", "hold", s.offer("0", ""), "")
+	require.Contains(t, string(s.final("UPDATE").Body()), "PCMU")
+	s.request("INFO", "hold", "", "")
+	require.Equal(t, 200, s.final("INFO").StatusCode)
+}
+
+// TestLateOffer answers an INVITE without SDP by our own offer.
+func TestLateOffer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("late"))
+	s := newSIPSocket(t, r)
+	s.request("INVITE", "late", "", "")
+	require.Equal(t, 200, s.final("INVITE").StatusCode)
+	s.request("ACK", "late", s.offer("96", "a=rtpmap:96 L16/8000\r\n"), "")
+	require.Equal(t, "L16", event[LegAnswered](t, sess).Codec)
+	buf := make([]byte, 2048)
+	require.NoError(t, s.rtp.SetReadDeadline(time.Now().Add(soon)))
+	n, err := s.rtp.Read(buf)
+	require.NoError(t, err)
+	require.Equal(t, 12+320, n)
+
+	sess2, _ := r.open(r.spec("late2"))
+	s = newSIPSocket(t, r)
+	s.request("INVITE", "late2", "", "")
+	require.Equal(t, 200, s.final("INVITE").StatusCode)
+	s.request("ACK", "late2", s.offer("18", ""), "")
+	require.Equal(t, LegEnded{Cause: "bad_answer"}, event[LegEnded](t, sess2))
+	require.Equal(t, "BYE", string(s.read().(*sip.Request).Method))
+}
+
+// TestMalformedSIP sends rubbish; the endpoint still serves.
+func TestMalformedSIP(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.open(r.spec("alive"))
+	s := newSIPSocket(t, r)
+	for _, msg := range []string{
+		"\r\n\r\n", "\x00\x00", "INVITE", "INVITE sip:x SIP/2.0\r\n\r\n", "SIP/2.0 200 OK\r\n\r\n",
+		"INVITE sip:alive@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:1;branch=z9hG4bKx\r\nContent-Length: 99999\r\n\r\n",
+		"INVITE sip:alive@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP " + s.conn.LocalAddr().String() + ";branch=z9hG4bKy\r\nCSeq: 1 INVITE\r\nCall-ID: y\r\nFrom: <sip:a@b>;tag=1\r\nTo: <sip:alive@127.0.0.1>\r\nContent-Length: 0\r\n\r\n",
+		strings.Repeat("A", 9000),
+	} {
+		_, err := s.conn.Write([]byte(msg))
+		require.NoError(t, err)
+	}
+	s.request("OPTIONS", "alive", "", "")
+	require.Equal(t, 200, s.final("OPTIONS").StatusCode)
+	require.Zero(t, int(metric(t, r.srv.metrics.panics)))
+}
+
+// TestSIPOverTCP answers on TCP as well, since the switch changes to it for long messages.
+func TestSIPOverTCP(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c, err := net.Dial("tcp4", r.srv.SIPAddr())
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = fmt.Fprintf(c, "OPTIONS sip:x@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/TCP %s;branch=z9hG4bKt\r\nFrom: <sip:a@b>;tag=1\r\nTo: <sip:x@127.0.0.1>\r\nCall-ID: t\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n", c.LocalAddr())
+	require.NoError(t, err)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
+	buf := make([]byte, 2048)
+	n, err := c.Read(buf)
+	require.NoError(t, err)
+	require.Contains(t, string(buf[:n]), "200 OK")
+}
+
+func TestInfoDigit(t *testing.T) {
+	t.Parallel()
+	d, ok := infoDigit("Signal= 5\r\nDuration=160\r\n")
+	require.True(t, ok)
+	require.Equal(t, dtmfDigit{digit: '5', samples: 1280}, d)
+	d, ok = infoDigit("signal=d")
+	require.True(t, ok)
+	require.Equal(t, byte('D'), d.digit)
+	for _, bad := range []string{"", "Signal=", "Signal=55", "Signal=x", "Duration=160"} {
+		_, ok = infoDigit(bad)
+		require.False(t, ok, bad)
+	}
+}
+
+func TestSDPAnswer(t *testing.T) {
+	t.Parallel()
+	l := localSDP{addr: netip.MustParseAddrPort("127.0.0.1:4000"), id: 9}
+	r, err := readSDP([]byte("v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=video 9 RTP/AVP 34\r\nm=audio 5004/1 RTP/AVP 18 8 0 13 100\r\na=rtpmap:100 telephone-event/8000\r\na=rtpmap:18 G729/8000\r\n"))
+	require.NoError(t, err)
+	require.Equal(t, legMedia{remote: netip.MustParseAddrPort("10.0.0.1:5004"), codec: codecPCMA, pt: 8, dtmfPT: 100, dir: direction{send: true, recv: true}}, r.media)
+	b, err := l.answer(r)
+	require.NoError(t, err)
+	require.Contains(t, string(b), "m=video 0 RTP/AVP 34\r\nm=audio 4000 RTP/AVP 8 100\r\n")
+	require.Contains(t, string(b), "o=ringmaster 9 1 IN IP4 127.0.0.1")
+	for name, body := range map[string]string{
+		"no address": "v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nt=0 0\r\nm=audio 4 RTP/AVP 0\r\n",
+		"IPv6":       "v=0\r\no=- 1 1 IN IP6 ::1\r\ns=-\r\nc=IN IP6 ::1\r\nt=0 0\r\nm=audio 4 RTP/AVP 0\r\n",
+		"SRTP only":  "v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nc=IN IP4 1.1.1.1\r\nt=0 0\r\nm=audio 4 RTP/SAVP 0\r\n",
+		"port 0":     "v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nc=IN IP4 1.1.1.1\r\nt=0 0\r\nm=audio 0 RTP/AVP 0\r\n",
+	} {
+		_, err := readSDP([]byte(body))
+		require.Error(t, err, name)
+	}
+	hold, err := readSDP([]byte("v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\nm=audio 4 RTP/AVP 0\r\n"))
+	require.NoError(t, err)
+	require.Equal(t, "recvonly", hold.media.dir.attribute())
+}
+
+func FuzzSDP(f *testing.F) {
+	f.Add([]byte("v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nc=IN IP4 1.1.1.1\r\nt=0 0\r\nm=audio 4 RTP/AVP 0 101\r\na=rtpmap:101 telephone-event/8000\r\n"))
+	f.Add([]byte("v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nt=0 0\r\nm=video 4 RTP/AVP 0\r\nm=audio 4 RTP/AVP 8\r\nc=IN IP4 1.1.1.1\r\na=inactive\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := readSDP(b)
+		if err != nil {
+			return
+		}
+		require.True(t, r.media.remote.IsValid())
+		l := localSDP{addr: netip.MustParseAddrPort("127.0.0.1:4000")}
+		out, err := l.answer(r)
+		require.NoError(t, err)
+		again, err := readSDP(out)
+		require.NoError(t, err, "our own answer: %s", out)
+		require.Equal(t, r.media.codec, again.media.codec)
+	})
+}

@@ -1,0 +1,184 @@
+package media
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sinkLog notes what a frameReader finds.
+type sinkLog struct {
+	texts    []string
+	bin      []byte
+	messages int
+	controls []string
+	stop     bool
+}
+
+func (s *sinkLog) binary(p []byte, end bool) {
+	s.bin = append(s.bin, p...)
+	if end {
+		s.messages++
+	}
+}
+
+func (s *sinkLog) text(msg []byte) bool {
+	s.texts = append(s.texts, string(msg))
+	return !s.stop
+}
+
+func (s *sinkLog) control(op byte, p []byte) {
+	s.controls = append(s.controls, string(rune('a'+op))+string(p))
+}
+
+// serverFrame builds an unmasked frame.
+func serverFrame(first byte, payload []byte) []byte {
+	b := []byte{first}
+	switch n := len(payload); {
+	case n < 126:
+		b = append(b, byte(n))
+	case n < 1<<16:
+		b = binary.BigEndian.AppendUint16(append(b, 126), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint64(append(b, 127), uint64(n))
+	}
+	return append(b, payload...)
+}
+
+// TestFrameReader feeds the same frames whole and in random pieces.
+func TestFrameReader(t *testing.T) {
+	t.Parallel()
+	long := bytes.Repeat([]byte("0123456789"), 7000)
+	var in []byte
+	in = append(in, serverFrame(0x01, []byte("hel"))...)
+	in = append(in, serverFrame(0x89, []byte("ping"))...) // a control frame between the pieces of a message
+	in = append(in, serverFrame(0x80, []byte("lo"))...)
+	in = append(in, serverFrame(0x82, long)...)
+	in = append(in, serverFrame(0x02, []byte("ab"))...)
+	in = append(in, serverFrame(0x00, nil)...)
+	in = append(in, serverFrame(0x80, bytes.Repeat([]byte("c"), 300))...)
+	in = append(in, serverFrame(0x82, nil)...)
+	in = append(in, serverFrame(0x81, []byte("bye"))...)
+	in = append(in, serverFrame(0x88, closePayload(1000, "x"))...)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for round := range 200 {
+		var r frameReader
+		var s sinkLog
+		for rest := in; len(rest) > 0; {
+			n := len(rest)
+			if round > 0 {
+				n = min(n, 1+rnd.IntN(1+rnd.IntN(5000)))
+			}
+			used, err := r.feed(rest[:n], &s)
+			require.NoError(t, err)
+			require.Equal(t, n, used)
+			rest = rest[n:]
+		}
+		require.Equal(t, []string{"hello", "bye"}, s.texts)
+		require.Equal(t, string(long)+"ab"+strings.Repeat("c", 300), string(s.bin))
+		require.Equal(t, 3, s.messages)
+		require.Equal(t, []string{"jping", "i\x03\xe8x"}, s.controls)
+	}
+}
+
+// TestFrameReaderStops leaves what follows a text frame unread when the sink asks for it.
+func TestFrameReaderStops(t *testing.T) {
+	t.Parallel()
+	in := append(serverFrame(0x81, []byte("one")), serverFrame(0x81, []byte("two"))...)
+	var r frameReader
+	s := sinkLog{stop: true}
+	n, err := r.feed(in, &s)
+	require.NoError(t, err)
+	require.Equal(t, 5, n)
+	_, err = r.feed(in[n:], &s)
+	require.NoError(t, err)
+	require.Equal(t, []string{"one", "two"}, s.texts)
+}
+
+func TestFrameErrors(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string][]byte{
+		"reserved bits":    {0xc1, 0},
+		"masked":           {0x81, 0x80},
+		"unknown opcode":   {0x83, 0},
+		"long ping":        {0x89, 126, 0, 200},
+		"ping in pieces":   {0x09, 0},
+		"continuation":     {0x80, 0},
+		"nested message":   {0x01, 1, 'a', 0x81, 0},
+		"negative length":  {0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0},
+		"text beyond 16 M": append([]byte{0x81, 127, 0, 0, 0, 0, 2, 0, 0, 0}, make([]byte, maxText+1)...),
+	} {
+		var r frameReader
+		_, err := r.feed(in, &sinkLog{})
+		var fe *frameError
+		require.ErrorAs(t, err, &fe, name)
+	}
+}
+
+func TestAppendFrame(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, 7, 8, 9, 125, 126, 65535, 65536} {
+		payload := bytes.Repeat([]byte{0xa5}, n)
+		f := appendFrame(nil, opBinary, payload)
+		require.Equal(t, byte(0x82), f[0])
+		require.NotZero(t, f[1]&0x80, "a client's frames are masked")
+		head := 2
+		switch f[1] & 0x7f {
+		case 126:
+			head = 4
+		case 127:
+			head = 10
+		}
+		key, body := f[head:head+4], f[head+4:]
+		for i := range body {
+			body[i] ^= key[i%4]
+		}
+		require.True(t, bytes.Equal(payload, body))
+	}
+}
+
+func FuzzFrames(f *testing.F) {
+	f.Add(serverFrame(0x81, []byte("x")), uint8(1))
+	f.Add(serverFrame(0x02, []byte("x")), uint8(3))
+	f.Add([]byte{0x88, 2, 3, 0xe8}, uint8(2))
+	f.Fuzz(func(t *testing.T, b []byte, cut uint8) {
+		var whole, pieces frameReader
+		var a, c sinkLog
+		_, errA := whole.feed(b, &a)
+		var errC error
+		step := int(cut) + 1
+		for i := 0; i < len(b) && errC == nil; i += step {
+			_, errC = pieces.feed(b[i:min(i+step, len(b))], &c)
+		}
+		require.Equal(t, errA == nil, errC == nil)
+		require.Equal(t, a, c)
+	})
+}
+
+func FuzzText(f *testing.F) {
+	for _, s := range []string{
+		`{"type":"mark","data":{"name":"x"}}`, `{"type":"command","id":1,"data":{}}`, `{"type":"killAudio"}`,
+		`{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":"16000","audioContent":"AAAA"}}`,
+		`{"type":"playAudio","data":{"audioContentType":"wav","audioContent":"UklGRg=="}}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fr, err := decodeText(b, 16000)
+		if err != nil {
+			require.ErrorIs(t, err, ErrTextFrame)
+			return
+		}
+		if fr.typ == textMark {
+			require.NotEmpty(t, fr.mark)
+		}
+		if fr.data != nil {
+			require.True(t, json.Valid(fr.data))
+		}
+	})
+}
