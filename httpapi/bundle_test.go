@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -114,7 +115,7 @@ func (b *bundle) call(t testing.TB, tenant uuid.UUID, campaign *uuid.UUID, colum
 	sql += ") VALUES ($1, $2::uuid, $3, 'n1', $2::uuid::text, 'outbound', '+918000000001', '+919812345678'"
 	args := []any{tenant, id, campaign}
 	for i := range values {
-		sql += ", $" + string(rune('4'+i))
+		sql += ", $" + strconv.Itoa(4+i)
 	}
 	storetest.Exec(t, b.st, tenant, sql+")", append(args, values...)...)
 	return id
