@@ -20,9 +20,13 @@ import (
 type trace struct {
 	mu    sync.Mutex
 	lines []string
+	off   bool // set before use
 }
 
 func (t *trace) add(format string, args ...any) {
+	if t.off {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines = append(t.lines, fmt.Sprintf(format, args...))
@@ -46,6 +50,7 @@ type fakeLink struct {
 	jobs       []fakeJob
 	channels   map[string]string // uuid → uuid_dump
 	onBgAPI    func(cmd string, done func(string, error))
+	dump       func(channel string) (string, bool) // in place of channels
 }
 
 type fakeJob struct {
@@ -86,6 +91,11 @@ func (l *fakeLink) API(_ context.Context, cmd string) (string, error) {
 	switch name {
 	case "uuid_dump":
 		channel, _, _ := strings.Cut(args, " ")
+		if l.dump != nil {
+			if text, ok := l.dump(channel); ok {
+				return text, nil
+			}
+		}
 		if text, ok := l.channels[channel]; ok {
 			return text, nil
 		}
@@ -196,7 +206,9 @@ func (m *fakeMedia) Open(_ context.Context, spec media.SessionSpec) (mediaSessio
 	}
 	s := &fakeSession{trace: m.trace, spec: spec, events: make(chan media.Event, 64)}
 	m.last = s
-	m.all = append(m.all, s)
+	if m.hook == nil {
+		m.all = append(m.all, s)
+	}
 	rec := "none"
 	if spec.Recording != nil {
 		rec = fmt.Sprintf("append=%t", spec.Recording.Append)

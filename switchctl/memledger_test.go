@@ -15,17 +15,20 @@ import (
 type memLedger struct {
 	trace *trace
 
-	mu       sync.Mutex
-	away     bool
-	calls    map[uuid.UUID]db.Call
-	units    map[uuid.UUID]uuid.UUID // unit → call
-	sessions map[uuid.UUID]db.AiSession
-	closes   int
+	mu        sync.Mutex
+	away      bool
+	calls     map[uuid.UUID]db.Call
+	units     map[uuid.UUID]uuid.UUID // unit → call
+	sessions  map[uuid.UUID]db.AiSession
+	closes    int
+	sessionOf map[uuid.UUID]uuid.UUID // call → its newest session
+	unitsOf   map[uuid.UUID][]uuid.UUID
 }
 
 func newMemLedger(t *trace) *memLedger {
 	return &memLedger{
 		trace: t, calls: map[uuid.UUID]db.Call{}, units: map[uuid.UUID]uuid.UUID{}, sessions: map[uuid.UUID]db.AiSession{},
+		sessionOf: map[uuid.UUID]uuid.UUID{}, unitsOf: map[uuid.UUID][]uuid.UUID{},
 	}
 }
 
@@ -34,12 +37,14 @@ func (l *memLedger) open(call db.Call) {
 	defer l.mu.Unlock()
 	l.calls[call.ID] = call
 	l.units[call.ID] = call.ID
+	l.unitsOf[call.ID] = append(l.unitsOf[call.ID], call.ID)
 }
 
 func (l *memLedger) unit(id, call uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.units[id] = call
+	l.unitsOf[call] = append(l.unitsOf[call], id)
 }
 
 func (l *memLedger) setAway(away bool) {
@@ -116,6 +121,7 @@ func (l *memLedger) StartSession(_ context.Context, s sessionStart) (sessionGran
 			Status: "active", StartedAt: s.at, TokenJti: &s.token.jti,
 		}
 		l.sessions[s.id] = g.session
+		l.sessionOf[s.call.ID] = s.id
 		l.trace.add("ledger session started")
 		return nil
 	})
@@ -185,15 +191,11 @@ func (l *memLedger) Close(_ context.Context, c closing) error {
 			row.RingTime = rec.RingTime
 		}
 		l.calls[row.ID] = row
-		for unit, call := range l.units {
-			if call == row.ID {
-				delete(l.units, unit)
-			}
+		for _, unit := range l.unitsOf[row.ID] {
+			delete(l.units, unit)
 		}
-		for id, s := range l.sessions {
-			if s.CallID == row.ID && s.Status == "active" {
-				l.endSession(sessionEnd{session: id, outcome: c.outcome, at: rec.EndTime})
-			}
+		if id, ok := l.sessionOf[row.ID]; ok {
+			l.endSession(sessionEnd{session: id, outcome: c.outcome, at: rec.EndTime})
 		}
 		l.closes++
 		disposition, sip := "-", int32(0)
@@ -228,13 +230,12 @@ func (l *memLedger) OpenCalls(context.Context, string) ([]openCall, error) {
 				continue
 			}
 			o := openCall{call: call}
-			for _, s := range l.sessions {
-				if s.CallID == call.ID {
-					o.session = &s
-				}
+			if id, ok := l.sessionOf[call.ID]; ok {
+				s := l.sessions[id]
+				o.session = &s
 			}
-			for unit, owner := range l.units {
-				if owner == call.ID && unit != call.ID {
+			for _, unit := range l.unitsOf[call.ID] {
+				if _, live := l.units[unit]; live && unit != call.ID {
 					o.transferUnit = &unit
 				}
 			}

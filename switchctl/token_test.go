@@ -1,0 +1,108 @@
+package switchctl
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+func TestCallbackToken(t *testing.T) {
+	t.Parallel()
+	key, tenant, call := []byte("0123456789abcdef0123456789abcdef"), uuid.New(), uuid.New()
+	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	token, err := mintToken(key, tenant, call, now, tokenLifeOf("30min_with_refresh"))
+	require.NoError(t, err)
+	require.Regexp(t, `^svc_cb_[0-9A-HJKMNP-TV-Z]{26}$`, token.wire())
+	jti, ok := CallbackJTI(token.wire())
+	require.True(t, ok)
+	require.Equal(t, token.jti, jti)
+
+	claims, err := ParseCallbackToken(key, token.jwt, jti, now.Add(29*time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, call, claims.CallID)
+	require.Equal(t, tenant, claims.TenantID)
+	require.Equal(t, CallbackScope, claims.Scope)
+
+	_, err = ParseCallbackToken(key, token.jwt, jti, now.Add(31*time.Minute))
+	require.ErrorIs(t, err, ErrBadToken)
+	_, err = ParseCallbackToken([]byte("another key of thirty-two bytes!"), token.jwt, jti, now)
+	require.ErrorIs(t, err, ErrBadToken)
+	_, err = ParseCallbackToken(key, token.jwt, "01ARZ3NDEKTSV4RRFFQ69G5FAV", now)
+	require.ErrorIs(t, err, ErrBadToken)
+	for _, bad := range []string{"", "svc_cb_", "svc_cb_short", "svc_live_01ARZ3NDEKTSV4RRFFQ69G5FAV", "svc_cb_01arz3ndektsv4rrffq69g5fav"} {
+		_, ok := CallbackJTI(bad)
+		require.False(t, ok, bad)
+	}
+	require.Equal(t, 24*time.Hour, tokenLifeOf("ws_session"))
+}
+
+func TestMetadataFrame(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	name, crm, campaign := "Ravi", "CRM-1", uuid.New()
+	call := db.Call{TenantID: b.tenant, ID: uuid.New(), Direction: "outbound", CampaignID: &campaign}
+	token := callbackToken{jti: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}
+	agent := testAgent()
+	agent.AudioFormat = json.RawMessage(`{"encoding":"pcma","sample_rate":8000}`)
+	raw, format, err := b.c.metadata(call, sessionGrant{
+		agent: agent, token: token, from: "+918000000001", to: "+919876543210",
+		lead: &leadContext{
+			ID: uuid.New(), Name: &name, CRMLeadID: &crm, CustomFields: json.RawMessage(`{"plan":"gold"}`),
+			Metadata: json.RawMessage(`{"variables":{"lead_name":"Mr Ravi","city":"Pune"}}`),
+		},
+	})
+	require.NoError(t, err)
+	require.Equal(t, media.AudioFormat{Encoding: media.EncodingPCMA, SampleRateHz: 8000, Channels: 1, FrameMS: 20}, format)
+	var frame map[string]any
+	require.NoError(t, json.Unmarshal(raw, &frame))
+	for _, member := range []string{
+		"call_id", "tenant_id", "voice_agent_id", "external_agent_id", "direction", "from", "to", "campaign_id", "lead", "variables",
+		"service_callback_token", "control_url", "protocol_version", "callSid", "sampleRate", "mixType", "audio_format",
+	} {
+		require.Contains(t, frame, member)
+	}
+	require.Equal(t, "svc_cb_01ARZ3NDEKTSV4RRFFQ69G5FAV", frame["service_callback_token"])
+	require.Equal(t, "+919876543210", frame["to"])
+	require.Equal(t, "v1", frame["protocol_version"])
+	require.InDelta(t, 8000, frame["sampleRate"], 0)
+	require.Equal(t, map[string]any{"lead_name": "Mr Ravi", "crm_lead_id": "CRM-1", "city": "Pune"}, frame["variables"])
+	require.Equal(t, map[string]any{"plan": "gold"}, frame["lead"].(map[string]any)["custom_fields"]) //nolint:forcetypeassert // the test's own data
+}
+
+func TestAudioFormatDefaults(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]media.AudioFormat{
+		``:                           {Encoding: media.EncodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 20},
+		`{}`:                         {Encoding: media.EncodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 20},
+		`{"encoding":"pcmu"}`:        {Encoding: media.EncodingPCMU, SampleRateHz: 8000, Channels: 1, FrameMS: 20},
+		`{"sample_rate_hz":24000}`:   {Encoding: media.EncodingPCM, SampleRateHz: 24000, Channels: 1, FrameMS: 20},
+		`{"frame_ms":40,"x":"more"}`: {Encoding: media.EncodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 40},
+	} {
+		got, err := audioFormat(json.RawMessage(raw))
+		require.NoError(t, err)
+		require.Equal(t, want, got, raw)
+	}
+	_, err := audioFormat(json.RawMessage(`[]`))
+	require.Error(t, err)
+}
+
+func TestMailboxRefusesCommandsWhenFullAndNeverTheCallsEnd(t *testing.T) {
+	t.Parallel()
+	box := newMailbox()
+	for range mailboxLimit {
+		require.NoError(t, box.put(hangupCommand{}))
+	}
+	require.ErrorIs(t, box.put(hangupCommand{}), ErrMailboxFull)
+	require.ErrorIs(t, box.put(channelEvent{ev: scriptedEvent(db.Call{}, evProgress)}), ErrMailboxFull)
+	require.NoError(t, box.put(channelEvent{ev: scriptedEvent(db.Call{}, evHangupComplete)}))
+	require.NoError(t, box.put(timerFired{}))
+	require.Len(t, box.take(), mailboxLimit+2)
+	box.close()
+	require.ErrorIs(t, box.put(timerFired{}), ErrCallEnded)
+}
