@@ -66,19 +66,19 @@ func checkRecording(t *testing.T, c *customer, callID string, report simcarrier.
 	separation("left", left, callerHz, agentHz)
 	separation("right", right, agentHz, callerHz)
 
-	row := c.callRow(t, callID)
-	require.NotNil(t, row.AnswerTime)
-	require.NotNil(t, row.EndTime)
+	row := c.row(t, callID)
+	require.NotNil(t, row.answered)
+	require.NotNil(t, row.ended)
 	length := time.Duration(len(left)) * time.Second / time.Duration(wav.Rate)
-	t.Logf("the recording lasts %s, the call %s", length, row.EndTime.Sub(*row.AnswerTime))
-	require.InDelta(t, row.EndTime.Sub(*row.AnswerTime), length, float64(durationTolerance))
+	t.Logf("the recording lasts %s, the call %s", length, row.ended.Sub(*row.answered))
+	require.InDelta(t, row.ended.Sub(*row.answered), length, float64(durationTolerance))
 
 	inLeft, inRight := wavOnsets(left, wav.Rate, callerHz), wavOnsets(right, wav.Rate, agentHz)
 	heard := onsets(report.Heard, agentHz)
 	require.NotEmpty(t, inLeft)
 	require.GreaterOrEqual(t, len(inRight), 3)
 	// The file's time zero is the answer; the first burst fixes nothing: only distances between the sides are compared.
-	first := nearest(report.SentOnsets, row.AnswerTime.Add(inLeft[0]))
+	first := nearest(report.SentOnsets, row.answered.Add(inLeft[0]))
 	for i := range min(len(inRight), len(heard)) {
 		carrier, file := heard[i].Sub(first), inRight[i]-inLeft[0]
 		t.Logf("burst %d: %s after the caller's onset at the carrier, %s in the file", i, carrier, file)
@@ -89,7 +89,7 @@ func checkRecording(t *testing.T, c *customer, callID string, report simcarrier.
 // onsets are those of one frequency.
 func onsets(heard []tone.Heard, hz float64) []time.Time {
 	for _, h := range heard {
-		if math.Abs(h.HZ-hz) < frequencyTolerance {
+		if math.Abs(h.Hz-hz) < frequencyTolerance {
 			return h.Onsets
 		}
 	}
@@ -102,7 +102,7 @@ func wavOnsets(samples []int16, rate int, hz float64) []time.Duration {
 	zero := time.Unix(0, 0)
 	frame := rate / 50
 	for i := 0; i+frame <= len(samples); i += frame {
-		listener.Write(samples[i:i+frame], zero.Add(time.Duration(i)*time.Second/time.Duration(rate)))
+		listener.Hear(zero.Add(time.Duration(i)*time.Second/time.Duration(rate)), samples[i:i+frame], nil)
 	}
 	var out []time.Duration
 	for _, at := range onsets(listener.Heard(), hz) {

@@ -3,11 +3,12 @@ package e2e
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/integration/echoai"
 )
 
 // live starts one call that stays up, and waits until both hear each other.
@@ -112,9 +113,9 @@ func TestTransferThatFails(t *testing.T) {
 			"event": "transfer", "destination_type": "e164", "destination": "+919876300060",
 		})
 		eventually(t, 15*time.Second, "the AI is told", func() bool {
-			return slices.ContainsFunc(c.sessions(t, callID), func(s sessionReport) bool {
-				return strings.Contains(s.AllTexts(), "transfer_failed")
-			})
+			sessions := c.sessions(t, callID)
+			require.Len(t, sessions, 1)
+			return slices.ContainsFunc(sessions[0].Texts, func(text echoai.Text) bool { return text.Type == "transfer_failed" })
 		})
 		status, _, body := c.api.Do(t, http.MethodPost, "/api/v1/ai-sessions/"+callID+"/control", map[string]any{
 			"event": "transfer", "destination_type": "e164", "destination": "+919876300091",

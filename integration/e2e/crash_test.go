@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/integration/echoai"
 	"github.com/ringmaster/ringmaster/integration/stack"
 )
 
@@ -80,16 +83,16 @@ func (c *customer) checkSurvivors(t *testing.T, campaign string, before []call, 
 			sessions := c.sessions(t, call.ID)
 			require.Len(t, sessions, 2, "the first connection, and the one after the restart")
 			require.True(t, sessions[1].Reconnect)
-			require.Equal(t, sessions[0].Token(), sessions[1].Token(), "the same session keeps its token")
+			require.Equal(t, token(t, sessions[0]), token(t, sessions[1]), "the same session keeps its token")
 			continue
 		}
 		ended++
 		require.Equal(t, "completed", call.Status)
 		require.Equal(t, "NORMAL_CLEARING", deref(call.HangupCause))
 		require.Equal(t, "recv_bye", deref(call.HangupDisposition))
-		row := c.callRow(t, call.ID)
-		require.Contains(t, gone, row.ToNumber.Reveal()[len("+91"):])
-		require.WithinDuration(t, gone[row.ToNumber.Reveal()[len("+91"):]], *call.EndTime, time.Second, "its true end, not the restart's")
+		number := strings.TrimPrefix(c.row(t, call.ID).to, "+91")
+		require.Contains(t, gone, number)
+		require.WithinDuration(t, gone[number], *call.EndTime, time.Second, "its true end, not the restart's")
 	}
 	require.Equal(t, len(gone), ended)
 }
@@ -102,4 +105,15 @@ func (c *customer) finish(t *testing.T, calls int, number func(int) string) {
 			c.hangUp(t, "+91"+number(i))
 		}
 	}
+}
+
+// token is the callback token that a connection was given.
+func token(t *testing.T, s echoai.Session) string {
+	t.Helper()
+	var metadata struct {
+		Token string `json:"service_callback_token"`
+	}
+	require.NoError(t, json.Unmarshal(s.Metadata, &metadata))
+	require.NotEmpty(t, metadata.Token)
+	return metadata.Token
 }

@@ -5,16 +5,21 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/integration/echoai"
 	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // A voice AI that can't be reached, refuses, never answers, or goes away: the call ends with a true cause, the session says why,
@@ -25,12 +30,10 @@ func TestVoiceAIFaults(t *testing.T) {
 		c.subscribe(t, r.URL, "ai_session.ended", "call.ended")
 		for i, fault := range []struct {
 			name, path, outcome string
-			started             bool // an AI session had begun
 		}{
-			{"refused with 401", "/refuse?status=401", "error", false},
-			{"no answer to the upgrade", "/stall", "error", false},
-			{"closed cleanly in mid-call", "/close?after=2s&code=1000", "hangup", true},
-			{"broken in mid-call for good", "/close?after=2s&code=1011&once=1", "error", true},
+			{"refused with 401", "/refuse?status=401", "error"},
+			{"no answer to the upgrade", "/stall", "error"},
+			{"closed cleanly in mid-call", "/close?after=2s&code=1000", "hangup"},
 		} {
 			t.Run(fault.name, func(t *testing.T) {
 				campaign := c.campaign(t, c.voiceAgent(t, fault.path, nil), nil)
@@ -53,6 +56,77 @@ func TestVoiceAIFaults(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A voice AI whose socket breaks is dialed again in the same session; one that stays away ends the call.
+func TestVoiceAISocketBroken(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		campaign := c.campaign(t, c.voiceAgent(t, "/close?after=2s&code=1011&times=1", nil), nil)
+		const number = "9878200000"
+		c.push(t, campaign, number)
+		c.start(t, campaign)
+		var sessions []echoai.Session
+		eventually(t, 30*time.Second, "the socket is dialed again", func() bool {
+			if calls := c.calls(t, campaign); len(calls) == 1 {
+				sessions = c.sessions(t, calls[0].ID)
+			}
+			return len(sessions) == 2
+		})
+		require.True(t, sessions[1].Reconnect)
+		require.Equal(t, token(t, sessions[0]), token(t, sessions[1]))
+		report, _ := c.report(t, "+91"+number)
+		require.True(t, report.Live, "the call has gone on")
+		c.hangUp(t, "+91"+number)
+		c.ended(t, campaign, 1, 10*time.Second)
+
+		gone := c.campaign(t, c.fleetingAI(t, 2*time.Second), nil)
+		c.push(t, gone, "9878200001")
+		c.start(t, gone)
+		call := c.ended(t, gone, 1, 40*time.Second)[0]
+		require.Equal(t, "completed", call.Status)
+		require.Equal(t, "send_bye", deref(call.HangupDisposition))
+		require.Equal(t, "error", c.outcome(t, call.ID))
+		c.atRest(t)
+	})
+}
+
+// fleetingAI takes one connection, drops it without a close frame, and refuses all others.
+func (c *customer) fleetingAI(t *testing.T, after time.Duration) (voiceAgent string) {
+	t.Helper()
+	var taken atomic.Bool
+	upgrader := websocket.Upgrader{Subprotocols: []string{"audio.alpha.org"}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if taken.Swap(true) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		conn, err := upgrader.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		timer := time.AfterFunc(after, func() { _ = conn.NetConn().Close() })
+		defer timer.Stop()
+		for {
+			if _, _, err := conn.ReadMessage(); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	var out id
+	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/voice-agents",
+		map[string]any{"name": "fleeting", "ws_url": "ws" + strings.TrimPrefix(server.URL, "http")}, &out)
+	return out.ID
+}
+
+// outcome is that of a call's AI session.
+func (c *customer) outcome(t *testing.T, callID string) string {
+	t.Helper()
+	var out string
+	require.NoError(t, c.open(t).InSystem(t.Context(), func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), "SELECT coalesce(outcome, '') FROM ai_sessions WHERE call_id = $1", callID).Scan(&out)
+	}))
+	return out
 }
 
 // Nobody listens at the voice AI's address.
@@ -146,7 +220,7 @@ func faultOnCable(t *testing.T, key string, target func(*stack.Stack) string, re
 			seen[*call.LeadID] = true
 			require.Equal(t, "NORMAL_CLEARING", deref(call.HangupCause))
 			require.Equal(t, "recv_bye", deref(call.HangupDisposition))
-			r, ok := c.report(t, "+91"+c.callRow(t, call.ID).ToNumber.Reveal()[len("+91"):])
+			r, ok := c.report(t, c.row(t, call.ID).to)
 			require.True(t, ok)
 			require.WithinDuration(t, *r.EndedAt, *call.EndTime, time.Second)
 		}

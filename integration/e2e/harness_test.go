@@ -158,10 +158,19 @@ func skipWithout(t *testing.T, k kind) {
 	}
 }
 
-// eventually polls until ok, for at most limit.
+// eventually polls until ok, for at most limit, in the test's own goroutine: ok may assert.
 func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, limit, 50*time.Millisecond, what)
+	deadline := time.After(limit)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			require.FailNow(t, "not within "+limit.String()+": "+what)
+		case <-tick.C:
+		}
+	}
 }
 
 // racelog keeps the end of what the processes log, and counts the races among it. Safe for concurrent use.
