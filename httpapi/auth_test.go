@@ -226,11 +226,11 @@ func TestLogin(t *testing.T) {
 	b.client(agent.AccessToken).JSON(t, http.MethodGet, "/api/telephony/channels/usage", nil, http.StatusOK, nil)
 	b.client(agent.AccessToken).JSON(t, http.MethodPost, scrub, nil, http.StatusForbidden, nil)
 
-	t.Run("a user who is switched off is out at once", func(t *testing.T) {
+	{ // a user who is switched off is out at once
 		storetest.Exec(t, b.st, b.tenant, "UPDATE users SET is_active = false WHERE email = 'agent@acme.test'")
 		b.client(agent.AccessToken).JSON(t, http.MethodGet, "/api/telephony/channels/usage", nil, http.StatusUnauthorized, nil)
-	})
-	t.Run("an altered token is refused", func(t *testing.T) {
+	}
+	{ // an altered token is refused
 		parts := strings.Split(s.AccessToken, ".")
 		raw, err := base64.RawURLEncoding.DecodeString(parts[1])
 		require.NoError(t, err)
@@ -250,11 +250,11 @@ func TestLogin(t *testing.T) {
 		} {
 			b.client(forged).JSON(t, http.MethodGet, "/api/telephony/channels/usage", nil, http.StatusUnauthorized, nil)
 		}
-	})
-	t.Run("a session ends after twelve hours", func(t *testing.T) {
+	}
+	{ // a session ends after twelve hours
 		b.clock.advance(12*time.Hour + time.Second)
 		b.client(s.AccessToken).JSON(t, http.MethodGet, "/api/telephony/channels/usage", nil, http.StatusUnauthorized, nil)
-	})
+	}
 }
 
 func TestLoginRefusals(t *testing.T) {
@@ -268,7 +268,8 @@ func TestLoginRefusals(t *testing.T) {
 	}
 	for _, body := range []any{
 		`{`, `[]`, `{}`, `{"email":7,"password":"x"}`, `{"email":"a@b","password":null}`, `{"email":"","password":"x"}`,
-		map[string]string{"email": "a@b", "password": strings.Repeat("x", 1025)}, `{"email":"a\u0000b","password":"x"}`,
+		map[string]string{"email": "a@b", "password": strings.Repeat("x", 1025)},
+		`{"email":"a\u0000b","password":"x"}`,
 	} {
 		login(body, http.StatusUnprocessableEntity)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func (b *bundle) client(key string) apitest.Client {
 }
 
 // key issues an API key and gives its secret.
-func (b *bundle) key(t testing.TB, tenant uuid.UUID, in account.KeyInput) string {
+func (b *bundle) key(t *testing.T, tenant uuid.UUID, in account.KeyInput) string {
 	t.Helper()
 	if in.Label == "" {
 		in.Label = "test"
@@ -102,22 +103,23 @@ func (b *bundle) key(t testing.TB, tenant uuid.UUID, in account.KeyInput) string
 }
 
 // scoped gives a client whose key has these scopes alone.
-func (b *bundle) scoped(t testing.TB, scopes ...string) apitest.Client {
+func (b *bundle) scoped(t *testing.T, scopes ...string) apitest.Client {
 	t.Helper()
 	return b.client(b.key(t, b.tenant, account.KeyInput{Scopes: scopes}))
 }
 
 // call inserts a finished call of the tenant.
-func (b *bundle) call(t testing.TB, tenant uuid.UUID, campaign *uuid.UUID, columns string, values ...any) uuid.UUID {
+func (b *bundle) call(t *testing.T, tenant uuid.UUID, campaign *uuid.UUID, columns string, values ...any) uuid.UUID {
 	t.Helper()
 	id := storetest.NewID(t)
-	sql := "INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number" + columns
-	sql += ") VALUES ($1, $2::uuid, $3, 'n1', $2::uuid::text, 'outbound', '+918000000001', '+919812345678'"
+	var sql strings.Builder
+	sql.WriteString("INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number" + columns)
+	sql.WriteString(") VALUES ($1, $2::uuid, $3, 'n1', $2::uuid::text, 'outbound', '+918000000001', '+919812345678'")
 	args := []any{tenant, id, campaign}
 	for i := range values {
-		sql += ", $" + strconv.Itoa(4+i)
+		sql.WriteString(", $" + strconv.Itoa(4+i))
 	}
-	storetest.Exec(t, b.st, tenant, sql+")", append(args, values...)...)
+	storetest.Exec(t, b.st, tenant, sql.String()+")", append(args, values...)...)
 	return id
 }
 
@@ -132,7 +134,7 @@ type problem struct {
 }
 
 // refused makes a request that must be refused, and gives the problem.
-func refused(t testing.TB, c apitest.Client, method, path string, body any, status int, code string) problem {
+func refused(t *testing.T, c apitest.Client, method, path string, body any, status int, code string) problem {
 	t.Helper()
 	got, header, answer := c.Do(t, method, path, body)
 	require.Equal(t, status, got, "%s %s answered %s", method, path, answer)

@@ -26,7 +26,7 @@ const unusedKey = "4b1d4b6e-6c3c-4a52-8b7e-0d5d5f2f9c11"
 func controlPath(call uuid.UUID) string { return "/api/v1/ai-sessions/" + call.String() + "/control" }
 
 // token inserts a callback token as the controller keeps it, and gives its wire form.
-func (b *bundle) token(t testing.TB, tenant, call uuid.UUID, expires time.Time) string {
+func (b *bundle) token(t *testing.T, tenant, call uuid.UUID, expires time.Time) string {
 	t.Helper()
 	jti := ulid.Make().String()
 	storetest.Exec(t, b.st, tenant, `INSERT INTO callback_tokens (tenant_id, jti, call_id, session_id, jwt, scope, expires_at)
@@ -241,20 +241,20 @@ func TestIdempotencyWhenTheOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	key := b.scoped(t, "ai_sessions:control_admin").With("Idempotency-Key", unusedKey)
-	t.Run("the process died in between", func(t *testing.T) {
+	{ // the process died in between
 		call := b.call(t, b.tenant, nil, "")
 		storetest.Exec(t, b.st, b.tenant, `INSERT INTO idempotency_keys (tenant_id, call_id, key, verb, created_at)
 			VALUES ($1, $2, $3, 'hangup', $4)`, b.tenant, call, unusedKey, b.clock.now())
 		refused(t, key, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusConflict, "unknown_outcome")
-	})
-	t.Run("the switch did not answer", func(t *testing.T) {
+	}
+	{ // the switch did not answer
 		call := b.call(t, b.tenant, nil, "")
 		b.calls.answer(nil, switchctl.ErrTimeout)
 		refused(t, key, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusServiceUnavailable, "service_unavailable")
 		b.calls.answer(nil, nil)
 		refused(t, key, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusConflict, "unknown_outcome")
-	})
-	t.Run("what had no effect frees the key", func(t *testing.T) {
+	}
+	{ // what had no effect frees the key
 		for _, err := range []error{
 			switchctl.ErrMailboxFull, switchctl.ErrLinkDown, &dialer.LimitError{Code: "channels", Detail: "d"},
 		} {
@@ -265,7 +265,7 @@ func TestIdempotencyWhenTheOutcomeIsUnknown(t *testing.T) {
 			b.calls.answer(nil, nil)
 			key.JSON(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusOK, nil)
 		}
-	})
+	}
 }
 
 // Twenty requests with one key at the same time act once.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -53,8 +54,8 @@ func (s *Server) remoteAddr(rc *fasthttp.RequestCtx) string {
 		return client.String()
 	}
 	hops := strings.Split(string(rc.Request.Header.Peek("X-Forwarded-For")), ",")
-	for i := len(hops) - 1; i >= 0; i-- {
-		addr, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+	for _, hop := range slices.Backward(hops) {
+		addr, err := netip.ParseAddr(strings.TrimSpace(hop))
 		if err != nil {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,10 +113,8 @@ func (r *request) queryOneOf(name string, allowed ...string) (*string, *dialer.F
 	if !sent {
 		return nil, nil
 	}
-	for _, a := range allowed {
-		if text == a {
-			return &text, nil
-		}
+	if slices.Contains(allowed, text) {
+		return &text, nil
 	}
 	return nil, &dialer.FieldError{Field: name, Message: "must be one of " + strings.Join(allowed, ", ")}
 }

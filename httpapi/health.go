@@ -41,7 +41,9 @@ func (s *Server) health(context.Context, *request) (reply, error) {
 	}), nil
 }
 
-func (s *Server) live(context.Context, *request) (reply, error) { return ok(liveView{Status: checkOK}), nil }
+func (s *Server) live(context.Context, *request) (reply, error) {
+	return ok(liveView{Status: checkOK}), nil
+}
 
 // ready asks every critical dependency at once. The answer names those that fail; why they fail stands in the log.
 func (s *Server) ready(ctx context.Context, r *request) (reply, error) {

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 // object is any response object.
 type object map[string]any
 
-func (o object) text(t testing.TB, member string) string {
+func (o object) text(t *testing.T, member string) string {
 	t.Helper()
 	s, ok := o[member].(string)
 	require.True(t, ok, "%s is %v", member, o[member])
@@ -109,12 +110,10 @@ func TestVoiceAgentInUse(t *testing.T) {
 
 const campaigns = "/api/v1/campaigns"
 
-func newCampaign(t testing.TB, b *bundle, members object) object {
+func newCampaign(t *testing.T, b *bundle, members object) object {
 	t.Helper()
 	body := object{"name": "C", "dial_mode": "progressive"}
-	for k, v := range members {
-		body[k] = v
-	}
+	maps.Copy(body, members)
 	var out object
 	b.api.JSON(t, http.MethodPost, campaigns, body, http.StatusCreated, &out)
 	return out
@@ -165,8 +164,15 @@ func TestCampaigns(t *testing.T) {
 	refused(t, b.api, http.MethodPost, path+"/start", nil, http.StatusConflict, "invalid_state_transition")
 
 	for _, op := range []struct{ method, suffix string }{
-		{"GET", ""}, {"PATCH", ""}, {"DELETE", ""}, {"POST", "/start"}, {"POST", "/pause"}, {"POST", "/stop"},
-		{"POST", "/leads"}, {"POST", "/leads:bulk"}, {"GET", "/calls"},
+		{"GET", ""},
+		{"PATCH", ""},
+		{"DELETE", ""},
+		{"POST", "/start"},
+		{"POST", "/pause"},
+		{"POST", "/stop"},
+		{"POST", "/leads"},
+		{"POST", "/leads:bulk"},
+		{"GET", "/calls"},
 	} {
 		body := object{"phone": "9812345678", "leads": []object{}}
 		refused(t, b.foreign, op.method, path+op.suffix, body, http.StatusNotFound, "not_found")
@@ -213,8 +219,14 @@ func TestLeads(t *testing.T) {
 		require.NotContains(t, string(raw), "98123456")
 	}
 	for _, body := range []object{
-		{}, {"phone": ""}, {"phone": "123"}, {"phone": "+14155550100"}, {"phone": 9812345678}, {"phone": nil},
-		{"phone": "9812345677", "metadata": []int{}}, {"phone": "9812345677", "name": 7},
+		{},
+		{"phone": ""},
+		{"phone": "123"},
+		{"phone": "+14155550100"},
+		{"phone": 9812345678},
+		{"phone": nil},
+		{"phone": "9812345677", "metadata": []int{}},
+		{"phone": "9812345677", "name": 7},
 	} {
 		refused(t, b.api, http.MethodPost, path+"/leads", body, http.StatusUnprocessableEntity, "validation_error")
 	}

@@ -245,13 +245,11 @@ func (s *Server) answer(r *request, out reply) {
 
 // answerError writes an error in the surface's own style.
 func (s *Server) answerError(r *request, e *apiError) {
-	body, contentType, err := []byte(nil), problemType, error(nil)
+	encode, contentType := e.problem, problemType
 	if r.op.surface == dialerAPI {
-		contentType = jsonType
-		body, err = e.dialerBody(r.id)
-	} else {
-		body, err = e.problem(r.id)
+		encode, contentType = e.dialerBody, jsonType
 	}
+	body, err := encode(r.id)
 	if err != nil {
 		s.cfg.Logger.Error("error could not be encoded", "request_id", r.id, "error", err)
 	}

@@ -188,7 +188,7 @@ type deliveryPage struct {
 	PageSize int `json:"page_size"`
 }
 
-func (b *bundle) deliveries(t testing.TB, query string) deliveryPage {
+func (b *bundle) deliveries(t *testing.T, query string) deliveryPage {
 	t.Helper()
 	var page deliveryPage
 	b.api.JSON(t, http.MethodGet, webhooks+"/deliveries"+query, nil, http.StatusOK, &page)

@@ -59,14 +59,14 @@ func (c Client) As(key string) Client {
 
 // Do makes one request. A body that is a string, a []byte or a json.RawMessage is sent as it is, any other as JSON; nil sends
 // none. The test fails when the response is not as documented.
-func (c Client) Do(t testing.TB, method, path string, body any) (int, http.Header, []byte) {
-	t.Helper()
+func (c Client) Do(tb testing.TB, method, path string, body any) (int, http.Header, []byte) {
+	tb.Helper()
 	raw, err := encode(body)
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), requestTimeout)
+	require.NoError(tb, err)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), requestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.BaseURL, "/")+path, bytes.NewReader(raw))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	for name, values := range c.Header {
 		req.Header[name] = slices.Clone(values)
 	}
@@ -81,21 +81,21 @@ func (c Client) Do(t testing.TB, method, path string, body any) (int, http.Heade
 		client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	}
 	resp, err := client.Do(req)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	answer, err := io.ReadAll(resp.Body)
-	require.NoError(t, resp.Body.Close())
-	require.NoError(t, err)
-	require.NoError(t, Check(ctx, req, raw, resp, answer), "%s %s answered %d: %.2000s", method, path, resp.StatusCode, answer)
+	require.NoError(tb, resp.Body.Close())
+	require.NoError(tb, err)
+	require.NoError(tb, Check(ctx, req, raw, resp, answer), "%s %s answered %d: %.2000s", method, path, resp.StatusCode, answer)
 	return resp.StatusCode, resp.Header, answer
 }
 
 // JSON makes a request that must be answered with a status, and decodes the answer into out unless that is nil.
-func (c Client) JSON(t testing.TB, method, path string, body any, status int, out any) http.Header {
-	t.Helper()
-	got, header, answer := c.Do(t, method, path, body)
-	require.Equal(t, status, got, "%s %s answered %.2000s", method, path, answer)
+func (c Client) JSON(tb testing.TB, method, path string, body any, status int, out any) http.Header {
+	tb.Helper()
+	got, header, answer := c.Do(tb, method, path, body)
+	require.Equal(tb, status, got, "%s %s answered %.2000s", method, path, answer)
 	if out != nil {
-		require.NoError(t, json.Unmarshal(answer, out))
+		require.NoError(tb, json.Unmarshal(answer, out))
 	}
 	return header
 }

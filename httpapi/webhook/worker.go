@@ -129,7 +129,9 @@ func (w *Worker) Close() { w.sender.close() }
 func (w *Worker) Timeout(*river.Job[store.WebhookDeliveryArgs]) time.Duration { return jobTimeout }
 
 // NextRetry implements river.Worker, for jobs whose process died.
-func (w *Worker) NextRetry(*river.Job[store.WebhookDeliveryArgs]) time.Time { return w.now().Add(retryStore) }
+func (w *Worker) NextRetry(*river.Job[store.WebhookDeliveryArgs]) time.Time {
+	return w.now().Add(retryStore)
+}
 
 // Work implements river.Worker: it makes the attempt that is due, or sleeps until it is.
 func (w *Worker) Work(ctx context.Context, job *river.Job[store.WebhookDeliveryArgs]) error {
