@@ -109,10 +109,7 @@ func (a *agent) snapshot() Session {
 	if a.ear == nil {
 		return r
 	}
-	r.Heard, r.Bursts = a.ear.Heard(), a.ear.Bursts()
-	if len(r.Heard) > 0 {
-		r.DominantHz = r.Heard[0].Hz
-	}
+	r.Heard, r.Bursts, r.DominantHz = a.ear.Heard(), a.ear.Bursts(), a.ear.DominantHz()
 	if first, last := a.ear.FirstHeard(), a.ear.LastHeard(); !last.IsZero() {
 		r.FirstHeardAt, r.LastHeardAt = &first, &last
 		r.HearsNow = r.Live && time.Since(last) <= hearsWithin

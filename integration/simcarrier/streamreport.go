@@ -43,10 +43,7 @@ func (st *stream) report(r *Report, live bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	r.Codec, r.OnHold = st.media.codec.name, st.active && st.paused
-	r.Heard, r.Bursts = st.ear.Heard(), st.ear.Bursts()
-	if len(r.Heard) > 0 {
-		r.DominantHz = r.Heard[0].Hz
-	}
+	r.Heard, r.Bursts, r.DominantHz = st.ear.Heard(), st.ear.Bursts(), st.ear.DominantHz()
 	if last := st.ear.LastHeard(); !last.IsZero() {
 		r.LastHeardAt = &last
 		r.HearsNow = live && time.Since(last) <= hearsWithin

@@ -218,6 +218,29 @@ func (l *Listener) Heard() []Heard {
 	return out
 }
 
+// DominantHz is the frequency that was heard longest, as measured; 0 when nothing was heard.
+func (l *Listener) DominantHz() float64 {
+	type sum struct{ hz, ms float64 }
+	var sums []sum
+	for _, b := range l.Bursts() {
+		i := slices.IndexFunc(sums, func(s sum) bool { return math.Abs(s.hz-b.Hz) <= sameHz })
+		if i < 0 {
+			sums = append(sums, sum{b.Hz, b.DurationMS})
+			continue
+		}
+		s := &sums[i]
+		s.ms += b.DurationMS
+		if s.ms > 0 {
+			s.hz += (b.Hz - s.hz) * b.DurationMS / s.ms
+		}
+	}
+	if len(sums) == 0 {
+		return 0
+	}
+	longest := slices.MaxFunc(sums, func(a, b sum) int { return cmp.Compare(a.ms, b.ms) })
+	return math.Round(longest.hz*10) / 10
+}
+
 // addBurst counts a burst under its frequency, unless a tracker (the first tracked entries) already does.
 func addBurst(out []Heard, tracked int, b Burst) []Heard {
 	end := b.At.Add(time.Duration(b.DurationMS * float64(time.Millisecond)))

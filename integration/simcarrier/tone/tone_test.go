@@ -121,6 +121,25 @@ func TestLostPacketDoesNotSplitATone(t *testing.T) {
 	require.InDelta(t, 3.0, l.Heard()[0].Onsets[1].Sub(epoch).Seconds(), 0.002)
 }
 
+func TestNeighbouringTonesAreNotTheTrackedOne(t *testing.T) {
+	t.Parallel()
+	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, hz := range []float64{365, 385, 400, 405, 415, 420, 425, 430, 435, 445, 450, 465, 475, 500} {
+		l := tone.NewListener(8000, []float64{425})
+		l.Hear(epoch, tone.Sine(8000, 8000, hz, -12), nil)
+		l.Hear(epoch.Add(time.Second), make([]int16, 8000), nil)
+		heard := l.Heard()
+		require.Len(t, heard, 1, "%v Hz", hz)
+		require.InDelta(t, hz, l.DominantHz(), 1)
+		if math.Abs(hz-425) >= 20 {
+			require.InDelta(t, hz, heard[0].Hz, 1, "heard as itself")
+		} else if math.Abs(hz-425) <= 10 {
+			require.InDelta(t, 425, heard[0].Hz, 0)
+		}
+	}
+	require.Zero(t, tone.NewListener(8000, nil).DominantHz())
+}
+
 func TestComfortNoiseIsSilence(t *testing.T) {
 	t.Parallel()
 	l := tone.NewListener(8000, []float64{425, 1000})

@@ -21,6 +21,8 @@ const (
 type tracker struct {
 	hz    float64
 	coeff float64
+	sine  float64
+	step  float64 // phase that the frequency advances by in a block
 
 	on       bool
 	pending  time.Time // start of the first block of a tone that one more block must confirm; zero when none
@@ -29,6 +31,7 @@ type tracker struct {
 	before   float64 // amplitude of the block before the pending one
 	first    float64 // amplitude of the pending block
 	previous float64 // amplitude of the latest block
+	phase    float64 // phase at the end of the latest block
 
 	onsets []time.Time
 	ends   []time.Time
@@ -37,24 +40,33 @@ type tracker struct {
 }
 
 func newTracker(hz float64, rateHz int) *tracker {
-	return &tracker{hz: hz, coeff: 2 * math.Cos(2*math.Pi*hz/float64(rateHz))}
+	w := 2 * math.Pi * hz / float64(rateHz)
+	return &tracker{hz: hz, coeff: 2 * math.Cos(w), sine: math.Sin(w), step: w * float64(rateHz/blocksPerSecond)}
 }
 
-// amplitude is the peak of the tone in a block, exact for a whole block of it, in proportion for a part.
-func (t *tracker) amplitude(samples []int16) float64 {
+// measure is the peak of the tone in a block, exact for a whole block of it and in proportion for a part, and its
+// phase at the end of the block.
+func (t *tracker) measure(samples []int16) (amplitude, phase float64) {
 	var s1, s2 float64
 	for _, v := range samples {
 		s1, s2 = float64(v)+t.coeff*s1-s2, s1
 	}
-	power := s1*s1 + s2*s2 - t.coeff*s1*s2
-	return 2 * math.Sqrt(max(0, power)) / float64(len(samples))
+	re, im := s1-s2*t.coeff/2, s2*t.sine
+	return 2 * math.Hypot(re, im) / float64(len(samples)), math.Atan2(im, re)
+}
+
+// steady says that the phase advanced from the latest block to this one as the frequency makes it: a block of 10 ms
+// alone can't tell tones that lie less than 100 Hz apart.
+func (t *tracker) steady(phase float64) bool {
+	off := math.Abs(math.Remainder(phase-t.phase-t.step, 2*math.Pi))
+	return off <= 2*math.Pi*sameHz/blocksPerSecond
 }
 
 // hear takes the block that began at at; power is its mean square.
 func (t *tracker) hear(at time.Time, samples []int16, power float64) (onset bool) {
-	a := 0.0
+	var a, phase float64
 	if power > 0 {
-		a = t.amplitude(samples)
+		a, phase = t.measure(samples)
 	}
 	present := a >= toneFloor && a*a/2 >= toneShare*power
 	switch {
@@ -62,7 +74,7 @@ func (t *tracker) hear(at time.Time, samples []int16, power float64) (onset bool
 		t.extend(at, a)
 	case t.on && at.Sub(t.ending) >= hangover:
 		t.end()
-	case !t.on && present && t.pending.IsZero():
+	case !t.on && present && (t.pending.IsZero() || !t.steady(phase)):
 		t.pending, t.first, t.before = at, a, t.previous
 	case !t.on && present:
 		t.begin(at, a)
@@ -70,7 +82,7 @@ func (t *tracker) hear(at time.Time, samples []int16, power float64) (onset bool
 	case !t.on:
 		t.pending = time.Time{}
 	}
-	t.previous = a
+	t.previous, t.phase = a, phase
 	return onset
 }
 
