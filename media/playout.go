@@ -51,6 +51,7 @@ type playout struct {
 	gone   uint64 // played or dropped
 	marks  []mark
 	last   int16 // the newest sample that went out, for the fade
+	delay  backlog
 }
 
 func (q *playout) backlog() int { return int(q.queued - q.gone) }
@@ -61,6 +62,7 @@ func (q *playout) push(pcm []int16) int {
 	lost := max(len(pcm)-room, 0)
 	pcm = pcm[:len(pcm)-lost]
 	q.queued += uint64(len(pcm))
+	q.delay.arrived += len(pcm)
 	for len(pcm) > 0 {
 		n := len(q.chunks)
 		if n == 0 || len(q.chunks[n-1]) == cap(q.chunks[n-1]) {
@@ -77,6 +79,7 @@ func (q *playout) push(pcm []int16) int {
 
 // pull fills dst with the next samples and returns how many there were; the rest is a short fade and silence.
 func (q *playout) pull(dst []int16) int {
+	q.shed()
 	n := 0
 	for n < len(dst) && len(q.chunks) > 0 {
 		c := q.chunks[0]
@@ -90,7 +93,9 @@ func (q *playout) pull(dst []int16) int {
 	if n > 0 {
 		q.last = dst[n-1]
 	}
+	q.delay.smooth(dst[:n])
 	q.fade(dst[n:])
+	q.delay.watch(q.backlog())
 	return n
 }
 
@@ -123,6 +128,7 @@ func (q *playout) clearAudio() {
 		q.chunks = q.chunks[:len(q.chunks)-1]
 	}
 	q.head, q.gone = 0, q.queued
+	q.delay = backlog{}
 }
 
 // addMark puts a name behind all that is queued. It reports false when too many wait.

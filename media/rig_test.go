@@ -235,6 +235,12 @@ func (a *aiConn) heard() []int16 {
 	return bytesPCM(a.audio)
 }
 
+func (a *aiConn) frameSizes() []int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]int(nil), a.frames...)
+}
+
 func (a *aiConn) closeErr() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -54,7 +54,7 @@ func TestToneBothWays(t *testing.T) {
 			require.Greater(t, power(mid, 425, rate), power(mid, 1000, rate)+40)
 			require.Greater(t, power(mid, 425, rate), -20.0)
 			frame := rate * sess.spec.Audio.FrameMS / 1000 * 2
-			require.Equal(t, frame, ai.frames[0])
+			require.Equal(t, frame, ai.frameSizes()[0])
 
 			back := p.heard()
 			require.Greater(t, len(back), 8000)

@@ -89,8 +89,11 @@ func (sh *shard) post(fn func()) bool {
 // run is the tick thread.
 func (sh *shard) run() {
 	defer sh.wg.Done()
+	// The thread ends with the goroutine, since its priority is of no use to others.
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if err := raisePriority(); err != nil {
+		sh.log.Debug("the media thread keeps its ordinary priority", "error", err)
+	}
 	next := monotonic()
 	for {
 		sh.drain()

@@ -1,0 +1,124 @@
+package media
+
+const (
+	// backlogWindow is how long a stream is watched before it is judged, in frames: 1 s.
+	backlogWindow = 50
+	// backlogSteady is how many windows in a row must bring as much audio as time before a stream counts as live.
+	backlogSteady = 2
+	// backlogSpread is how far from real time a live stream's window may be, in samples.
+	backlogSpread = sampleRate / 8
+	// backlogDeep is the delay of a live stream, in samples, from which on audible frames are left out, too: 1 s.
+	backlogDeep = sampleRate
+	// backlogPause is the number of frames between two audible ones that are left out: 200 ms.
+	backlogPause = 10
+	// backlogBurst bounds the silent frames that are left out at a time.
+	backlogBurst = 4
+	// blendSamples is the crossfade over an audible cut: 5 ms.
+	blendSamples = 40
+	// silentMean is the mean magnitude below which a frame counts as silent, about −54 dBFS.
+	silentMean = 64
+)
+
+// backlog finds delay that has settled in a playout queue. An AI that speaks ahead of time fills the queue on purpose and
+// nothing of it is lost. One that sends in real time and whose queue still never runs low is simply late, for the rest
+// of the call, after one stall somewhere: then silent frames are left out until it is not, and, when it is very late,
+// now and then an audible one.
+type backlog struct {
+	frames  int
+	arrived int
+	low     int
+	steady  int
+	excess  int // samples that are delay and nothing else
+	deep    bool
+	pause   int
+	blend   [blendSamples]int16
+	blended bool
+}
+
+// watch is told the queue's depth once a frame.
+func (b *backlog) watch(depth int) {
+	if b.frames == 0 || depth < b.low {
+		b.low = depth
+	}
+	if b.frames++; b.frames < backlogWindow {
+		return
+	}
+	want := backlogWindow * frameSamples
+	if d := b.arrived - want; d <= backlogSpread && d >= -backlogSpread {
+		b.steady++
+	} else {
+		b.steady = 0
+	}
+	b.excess = 0
+	if b.steady >= backlogSteady && b.low > 2*frameSamples {
+		b.excess = b.low - frameSamples
+	}
+	b.deep = b.excess >= backlogDeep
+	b.frames, b.arrived = 0, 0
+}
+
+// shed leaves out what is delay.
+func (q *playout) shed() {
+	b := &q.delay
+	if b.pause > 0 {
+		b.pause--
+	}
+	var frame [frameSamples]int16
+	for n := 0; b.excess >= frameSamples && n < backlogBurst && q.backlog() >= 2*frameSamples; n++ {
+		q.peek(frame[:])
+		silent := isSilent(frame[:])
+		if !silent && (!b.deep || b.pause > 0) {
+			return
+		}
+		q.skip(frameSamples)
+		b.excess -= frameSamples
+		if !silent {
+			copy(b.blend[:], frame[:])
+			b.blended, b.pause = true, backlogPause
+			return
+		}
+	}
+}
+
+// smooth leads over from what was cut to what follows.
+func (b *backlog) smooth(dst []int16) {
+	if !b.blended {
+		return
+	}
+	b.blended = false
+	for i := range min(blendSamples, len(dst)) {
+		dst[i] = int16((int(b.blend[i])*(blendSamples-i) + int(dst[i])*i) / blendSamples)
+	}
+}
+
+func isSilent(pcm []int16) bool {
+	sum := 0
+	for _, s := range pcm {
+		sum += max(int(s), -int(s))
+	}
+	return sum < silentMean*len(pcm)
+}
+
+// peek copies the next samples without taking them.
+func (q *playout) peek(dst []int16) {
+	n, head := 0, q.head
+	for _, c := range q.chunks {
+		n += copy(dst[n:], c[head:])
+		head = 0
+		if n == len(dst) {
+			return
+		}
+	}
+}
+
+// skip drops the next n samples, which must be there.
+func (q *playout) skip(n int) {
+	q.gone += uint64(n)
+	for n > 0 {
+		m := min(n, len(q.chunks[0])-q.head)
+		n -= m
+		if q.head += m; q.head == len(q.chunks[0]) {
+			q.dropChunk()
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package media
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPlayoutModel compares the queue with a plain list of samples and marks, over random operations: each mark is
+// answered once, as played when all before it was played, as cleared when it was dropped.
+func TestPlayoutModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		q := playout{pool: new(chunkPool)}
+		var model []int16
+		var marks []string
+		at := map[string]int{} // samples that are still to be played before a mark
+		next, name := int16(1), 0
+		frame := make([]int16, frameSamples)
+		for range 400 {
+			switch rnd.IntN(10) {
+			case 0, 1, 2:
+				pcm := make([]int16, rnd.IntN(3000))
+				for i := range pcm {
+					pcm[i] = 1000 + next%20000
+					next++
+				}
+				require.Zero(t, q.push(pcm))
+				model = append(model, pcm...)
+			case 3:
+				name++
+				require.True(t, q.addMark(strconv.Itoa(name)))
+				marks = append(marks, strconv.Itoa(name))
+				at[strconv.Itoa(name)] = len(model)
+			case 4:
+				if rnd.IntN(4) > 0 {
+					continue
+				}
+				q.clearAudio()
+				got := q.dropMarks(nil)
+				require.Len(t, got, len(marks))
+				for i, m := range got {
+					require.Equal(t, markAnswer{name: marks[i], cleared: true}, m)
+				}
+				model, marks = nil, nil
+			default:
+				got := q.played(nil)
+				n := 0
+				for n < len(marks) && at[marks[n]] <= 0 {
+					n++
+				}
+				require.Len(t, got, n)
+				marks = marks[n:]
+				want := min(len(model), frameSamples)
+				require.Equal(t, want, q.pull(frame))
+				require.True(t, slices.Equal(model[:want], frame[:want]))
+				model = model[want:]
+				for k := range at {
+					at[k] -= want
+				}
+			}
+			require.Equal(t, len(model), q.backlog())
+		}
+	}
+}
+
+func TestPlayoutBounds(t *testing.T) {
+	t.Parallel()
+	q := playout{pool: new(chunkPool)}
+	require.Zero(t, q.push(make([]int16, maxQueued-10)))
+	require.Equal(t, 90, q.push(make([]int16, 100)))
+	for range maxMarks {
+		require.True(t, q.addMark("x"))
+	}
+	require.False(t, q.addMark("x"))
+}
+
+func TestPlayoutFades(t *testing.T) {
+	t.Parallel()
+	q := playout{pool: new(chunkPool)}
+	q.push([]int16{8000, 8000, 8000})
+	frame := make([]int16, frameSamples)
+	require.Equal(t, 3, q.pull(frame))
+	require.Greater(t, frame[4], int16(7000))
+	require.Zero(t, frame[3+fadeSamples])
+	q.push(tone(425, 8000, 400))
+	q.pull(frame)
+	q.clearAudio()
+	require.Zero(t, q.pull(frame))
+	require.Zero(t, frame[fadeSamples])
+}
+
+// live plays a stream that comes in real time for some seconds, after a stall that has queued late samples.
+func live(q *playout, late, seconds int, audio func(n int) []int16) {
+	q.push(audio(late))
+	frame := make([]int16, frameSamples)
+	for range seconds * 50 {
+		q.push(audio(frameSamples))
+		q.pull(frame)
+	}
+}
+
+// TestBacklogIsNotDelay proves that a stall's delay goes away, and that an AI which speaks ahead loses nothing.
+func TestBacklogIsNotDelay(t *testing.T) {
+	t.Parallel()
+	quiet := func(n int) []int16 { return make([]int16, n) }
+	loud := func(n int) []int16 { return tone(425, 8000, n) }
+
+	q := playout{pool: new(chunkPool)}
+	live(&q, 4000, 4, quiet)
+	require.LessOrEqual(t, q.backlog(), 2*frameSamples, "500 ms of silence")
+
+	q = playout{pool: new(chunkPool)}
+	live(&q, 4000, 4, loud)
+	require.Equal(t, 4000, q.backlog(), "half a second of speech is not worth a cut")
+
+	q = playout{pool: new(chunkPool)}
+	live(&q, 16000, 14, loud)
+	require.Less(t, q.backlog(), backlogDeep+frameSamples, "two seconds are")
+
+	q = playout{pool: new(chunkPool)}
+	q.push(quiet(10 * sampleRate))
+	frame := make([]int16, frameSamples)
+	for range 200 {
+		q.pull(frame)
+	}
+	require.Equal(t, 10*sampleRate-200*frameSamples, q.backlog(), "an AI that speaks ahead")
+}
