@@ -40,12 +40,7 @@ func (ch *channel) socketApp(arg string) {
 		ch.dropController(c)
 		return
 	}
-	for ch.pauseFor(c.connected, c.done) == endBreak {
-		continue
-	}
-	select {
-	case <-c.connected:
-	default:
+	if !ch.awaitConnect(c) {
 		return
 	}
 	ch.emit("CHANNEL_PARK")
@@ -55,20 +50,21 @@ func (ch *channel) socketApp(arg string) {
 	ch.emit("CHANNEL_UNPARK")
 }
 
-// pauseFor is pause for either of two.
-func (ch *channel) pauseFor(a, b <-chan struct{}) waitEnd {
-	either := make(chan struct{})
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-a:
-		case <-b:
-		case <-stop:
+// awaitConnect waits for the controller's `connect`. Its further messages run after CHANNEL_PARK.
+func (ch *channel) awaitConnect(c *eslConn) bool {
+	for {
+		changed := ch.watch()
+		if !ch.ready() {
+			return false
 		}
-		close(either)
-	}()
-	return ch.pause(either, 0)
+		select {
+		case <-c.connected:
+			return true
+		case <-c.done:
+			return false
+		case <-changed:
+		}
+	}
 }
 
 // connectController tries the hosts in turn. A port given for one carries over to later ones without (mod_event_socket.c).

@@ -18,6 +18,7 @@ const (
 	frameDuration = 20 * time.Millisecond
 	rtpHeader     = 12
 	maxPacket     = 1500
+	maxDelayed    = 480 // 60 ms of G.711; longer packets aren't held back
 	// strangers is how many packets in a row must come from a new address before the leg follows it, as FreeSWITCH's
 	// automatic adjustment does.
 	strangers = 10
@@ -110,11 +111,12 @@ type mediaPort struct {
 
 // delayedPacket is audio on its way through the switch.
 type delayedPacket struct {
-	due     time.Time
-	payload []byte
-	ts      uint32
-	ssrc    uint32
-	codec   codec
+	due   time.Time
+	ts    uint32
+	ssrc  uint32
+	codec codec
+	n     int
+	data  [maxDelayed]byte
 }
 
 // newMediaPort binds a socket and starts to read it.
@@ -231,7 +233,7 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 	}
 	for _, r := range m.recorders {
 		m.pcm = decode(c, m.pcm[:0], payload)
-		r.read(m.pcm, now)
+		r.read(m.pcm, ts, ssrc, now)
 	}
 	peer, echo := m.peer, m.echo
 	m.mu.Unlock()
@@ -293,10 +295,9 @@ func (m *mediaPort) relay(payload []byte, from codec, ts, ssrc uint32, now time.
 	if m.closed || !m.remote.IsValid() || m.play != nil || len(m.digits) > 0 {
 		return
 	}
-	if delay > 0 {
-		m.delayed = append(m.delayed, delayedPacket{
-			due: now.Add(delay), payload: append([]byte(nil), payload...), ts: ts, ssrc: ssrc, codec: from,
-		})
+	if delay > 0 && len(payload) <= maxDelayed {
+		m.delayed = append(m.delayed, delayedPacket{due: now.Add(delay), ts: ts, ssrc: ssrc, codec: from, n: len(payload)})
+		copy(m.delayed[len(m.delayed)-1].data[:], payload)
 		return
 	}
 	m.forward(payload, from, ts, ssrc, now)
@@ -338,7 +339,7 @@ func (m *mediaPort) sendAudio(payload []byte, ts uint32, marker bool, now time.T
 	}
 	for _, r := range m.recorders {
 		m.pcm = decode(m.c, m.pcm[:0], payload)
-		r.write(m.pcm, now)
+		r.write(m.pcm, ts, now)
 	}
 	m.ts = ts + uint32(len(payload))
 	m.send(uint8(m.c), payload, ts, marker, now)
@@ -374,7 +375,7 @@ func bridgeMedia(a, b *mediaPort) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.peer = peer
-		m.delayed = nil
+		m.delayed = m.delayed[:0]
 	}
 	set(a, b)
 	set(b, a)
@@ -385,7 +386,7 @@ func unbridgeMedia(a, b *mediaPort) {
 	for _, m := range []*mediaPort{a, b} {
 		if m != nil {
 			m.mu.Lock()
-			m.peer, m.delayed = nil, nil
+			m.peer, m.delayed = nil, m.delayed[:0]
 			m.mu.Unlock()
 		}
 	}

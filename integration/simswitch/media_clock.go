@@ -82,8 +82,8 @@ func (m *mediaPort) tick(now time.Time) {
 func (m *mediaPort) flush(now time.Time) {
 	n := 0
 	for n < len(m.delayed) && m.delayed[n].due.Sub(now) <= clockTick/2 {
-		d := m.delayed[n]
-		m.forward(d.payload, d.codec, d.ts, d.ssrc, now)
+		d := &m.delayed[n]
+		m.forward(d.data[:d.n], d.codec, d.ts, d.ssrc, now)
 		n++
 	}
 	if n > 0 {
@@ -112,7 +112,7 @@ func (m *mediaPort) startPlay(source func(frame []int16) bool) *player {
 	closed := m.closed
 	if !closed {
 		m.play = p
-		m.delayed = nil
+		m.delayed = m.delayed[:0]
 		m.rebase(p.next)
 	}
 	m.mu.Unlock()

@@ -348,17 +348,18 @@ func (sw *Switch) newOutbound(plan dialPlan, vars []header, url string) (*channe
 	ch.leg.gateway = e.gateway
 	ch.profile = sw.dialProfile(plan, vars, ch, e.user)
 	ch.state = csInit
-	if !sw.register(ch) {
-		media.close()
-		return nil, causeOutOfOrder
-	}
-	media.announce()
-	ch.setDialVars(plan, vars, e)
 	fromUser := ch.profile.cidNumber
 	if e.gateway != nil && e.gateway.FromUser != "" {
 		fromUser = e.gateway.FromUser
 	}
 	ch.leg.prepareInvite(e.target, e.destination, fromUser, ch.profile.cidName)
+	if !sw.register(ch) {
+		media.close()
+		return nil, causeOutOfOrder
+	}
+	e.prof.addLeg(ch.leg)
+	media.announce()
+	ch.setDialVars(plan, vars, e)
 	ch.emit("CHANNEL_OUTGOING")
 	if !sw.goFunc(ch.run) {
 		sw.unregister(ch)

@@ -97,7 +97,7 @@ func TestKillWhileRinging(t *testing.T) {
 				default:
 					return false
 				}
-			}, 5*time.Second, 5*time.Millisecond)
+			}, 20*time.Second, 5*time.Millisecond)
 		})
 	}
 }
@@ -175,7 +175,7 @@ func TestOriginateRules(t *testing.T) {
 
 	require.Equal(t, "+OK hangup all channels with cause MANAGER_REQUEST\n", b.esl.api("hupall"))
 	require.Equal(t, "MANAGER_REQUEST", b.esl.event(second, "CHANNEL_HANGUP_COMPLETE").get("Hangup-Cause"))
-	require.Eventually(t, func() bool { return b.sw.Live() == 0 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.sw.Live() == 0 }, 20*time.Second, 5*time.Millisecond)
 	require.Equal(t, "{\"row_count\": 0}\n", b.esl.api("show channels as json"))
 	require.Equal(t, originateUsage, b.esl.api("originate"))
 }

@@ -41,6 +41,15 @@ type peer struct {
 
 	mu     sync.Mutex
 	byCall map[string]*peerCall
+	taken  func(callID string) // waits until the switch has taken a 180: the SIP stack may overtake a response by the next
+}
+
+// rang waits until the switch has taken the 180.
+func (p *peer) rang(callID string) {
+	p.mu.Lock()
+	taken := p.taken
+	p.mu.Unlock()
+	taken(callID)
 }
 
 // peerCall is one call of a peer.
@@ -84,7 +93,8 @@ func newPeer(t *testing.T) *peer {
 	require.NoError(t, err)
 	p.ua, err = sipgo.NewUA(sipgo.WithUserAgent("peer"),
 		sipgo.WithUserAgentTransportLayerOptions(sip.WithTransportLayerLogger(quiet)),
-		sipgo.WithUserAgentTransactionLayerOptions(sip.WithTransactionLayerLogger(quiet)))
+		sipgo.WithUserAgentTransactionLayerOptions(sip.WithTransactionLayerLogger(quiet),
+			sip.WithTransactionLayerUnhandledResponseHandler(func(*sip.Response) {})))
 	require.NoError(t, err)
 	srv, err := sipgo.NewServer(p.ua, sipgo.WithServerLogger(quiet))
 	require.NoError(t, err)
@@ -111,7 +121,7 @@ func newPeer(t *testing.T) *peer {
 	require.Eventually(t, func() bool {
 		c, err := p.ua.TransportLayer().GetConnection("udp", p.addr)
 		return err == nil && c != nil
-	}, 5*time.Second, time.Millisecond)
+	}, 20*time.Second, time.Millisecond)
 	t.Cleanup(func() {
 		p.mu.Lock()
 		for _, c := range p.byCall {
@@ -137,7 +147,7 @@ func (p *peer) next() *peerCall {
 	select {
 	case c := <-p.calls:
 		return c
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		require.Fail(p.t, "no call came in")
 		return nil
 	}
@@ -219,12 +229,12 @@ func (c *peerCall) behave() {
 	switch kind {
 	case "answer":
 		respond(180, nil)
-		<-time.After(50 * time.Millisecond)
+		c.peer.rang(c.invite.CallID().Value())
 		go c.talk()
 		respond(200, c.sdp(sendRecv))
 	case "bye":
 		respond(180, nil)
-		<-time.After(50 * time.Millisecond)
+		c.peer.rang(c.invite.CallID().Value())
 		go c.talk()
 		respond(200, c.sdp(sendRecv))
 		<-c.peer.accept
@@ -249,7 +259,7 @@ func (c *peerCall) behave() {
 	default:
 		if status, err := strconv.Atoi(kind); err == nil {
 			respond(180, nil)
-			<-time.After(50 * time.Millisecond) // the SIP stack may overtake a response by the next
+			c.peer.rang(c.invite.CallID().Value())
 			respond(status, nil)
 		}
 	}
@@ -373,7 +383,7 @@ func (c *peerCall) hears(freq float64) {
 			return false
 		}
 		return tonal(c.heard[len(c.heard)-1600:], freq)
-	}, 8*time.Second, 20*time.Millisecond, "no tone of %v Hz", freq)
+	}, 20*time.Second, 20*time.Millisecond, "no tone of %v Hz", freq)
 }
 
 // forget drops what was heard.

@@ -15,32 +15,39 @@ const (
 	sampleRate = 8000
 	// recordSlack is how long samples wait for those of the other side before they are written.
 	recordSlack = 200 * time.Millisecond
-	// recordJump is how far a frame may lie from where its stream stands before the gap is kept as silence.
-	recordJump = 480
-	wavHeader  = 44
+	// recordDrift is how far a frame's timestamp may lie from its arrival before the stream is placed anew (in samples).
+	recordDrift = 4000
+	wavHeader   = 44
 )
 
-// track is one direction of a recording on the recording's timeline.
+// track is one direction of a recording on the recording's timeline. Frames lie where their RTP timestamps say, so that
+// jitter leaves no trace; the first frame of a stream lies where it arrived.
 type track struct {
 	base    int // sample index of samples[0]
 	samples []int16
-	next    int // where the stream continues
 	begun   bool
+	ssrc    uint32
+	anchor  uint32 // timestamp that lies at index place
+	place   int
 }
 
 // put places a frame that arrived at sample index at.
-func (t *track) put(pcm []int16, at int) {
-	pos := t.next
-	if d := at - len(pcm) - pos; !t.begun || d > recordJump || d < -recordJump {
+func (t *track) put(pcm []int16, ts, ssrc uint32, at int) {
+	pos := t.place + int(int32(ts-t.anchor))
+	if d := at - len(pcm) - pos; !t.begun || ssrc != t.ssrc || d > recordDrift || d < -recordDrift {
 		pos = max(at-len(pcm), 0)
-		t.begun = true
+		t.begun, t.ssrc, t.anchor, t.place = true, ssrc, ts, pos
 	}
-	pos = max(pos, t.base)
+	if late := t.base - pos; late > 0 {
+		if late >= len(pcm) {
+			return
+		}
+		pcm, pos = pcm[late:], t.base
+	}
 	if need := pos + len(pcm) - t.base; need > len(t.samples) {
 		t.samples = append(t.samples, make([]int16, need-len(t.samples))...)
 	}
 	copy(t.samples[pos-t.base:], pcm)
-	t.next = pos + len(pcm)
 }
 
 // take cuts n samples off the front, silence where there are none.
@@ -117,20 +124,20 @@ func (r *recorder) index(now time.Time) int {
 }
 
 // read takes what the party said.
-func (r *recorder) read(pcm []int16, now time.Time) {
+func (r *recorder) read(pcm []int16, ts, ssrc uint32, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.masked {
-		r.in.put(pcm, r.index(now))
+		r.in.put(pcm, ts, ssrc, r.index(now))
 	}
 }
 
 // write takes what the party hears.
-func (r *recorder) write(pcm []int16, now time.Time) {
+func (r *recorder) write(pcm []int16, ts uint32, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.masked {
-		r.out.put(pcm, r.index(now))
+		r.out.put(pcm, ts, 0, r.index(now))
 	}
 }
 

@@ -52,6 +52,8 @@ type sipLeg struct {
 	provisional bool
 	answerReply string
 	cancelled   chan struct{} // closed when the INVITE is to be cancelled
+	following   bool          // a goroutine takes the INVITE's responses
+	cancelling  bool          // that goroutine counts as a last request
 
 	// of an INVITE that came in
 	inReq     *sip.Request
@@ -171,7 +173,7 @@ func (l *sipLeg) terminate(c cause) {
 		l.ch.set("sip_hangup_disposition", "send_cancel")
 		l.ch.set("sip_invite_failure_status", "487")
 		l.ch.set("sip_invite_failure_phrase", "CANCEL")
-		close(l.cancelled)
+		l.takeBack()
 	default:
 		l.ch.set("sip_hangup_disposition", "send_refuse")
 		l.mu.Lock()
@@ -183,6 +185,18 @@ func (l *sipLeg) terminate(c cause) {
 		l.respond(status, nil, reasonHeader(c))
 		l.finishInvite()
 	}
+}
+
+// takeBack lets the INVITE's goroutine send CANCEL; Close waits for it as for any last request.
+func (l *sipLeg) takeBack() {
+	l.mu.Lock()
+	following := l.following
+	if following {
+		l.prof.sw.requests.Add(1)
+		l.cancelling = true
+	}
+	l.mu.Unlock()
+	close(l.cancelled)
 }
 
 // forget drops the dialog; late requests get 481.

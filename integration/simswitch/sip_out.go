@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// prepareInvite sets the dialog up before the channel's goroutine starts.
+// prepareInvite sets the dialog up before anyone else sees the leg.
 func (l *sipLeg) prepareInvite(target sip.Uri, destination, fromUser, fromName string) {
 	l.callID, l.localTag = uuid.NewString(), sip.GenerateTagN(13)
 	l.cseq = uint32(time.Now().Unix() & 0x7fffffff)
@@ -24,7 +24,6 @@ func (l *sipLeg) prepareInvite(target sip.Uri, destination, fromUser, fromName s
 	to := target
 	to.UriParams = nil
 	l.remote = sip.ToHeader{Address: to}
-	l.prof.addLeg(l)
 }
 
 // sendInvite offers the call and follows its responses in a goroutine of its own.
@@ -72,9 +71,24 @@ func (l *sipLeg) sendInvite() {
 		l.refused(503, nil)
 		return
 	}
-	if !l.prof.sw.goFunc(func() { defer cancel(); l.follow(ctx, tx) }) {
+	l.mu.Lock()
+	l.following = true
+	l.mu.Unlock()
+	if !l.prof.sw.goFunc(func() { defer cancel(); l.follow(ctx, tx); l.unfollow() }) {
 		cancel()
 		tx.Terminate()
+		l.unfollow()
+	}
+}
+
+// unfollow notes that the INVITE is over.
+func (l *sipLeg) unfollow() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.following = false
+	if l.cancelling {
+		l.cancelling = false
+		l.prof.sw.requests.Add(-1)
 	}
 }
 

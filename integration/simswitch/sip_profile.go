@@ -75,7 +75,8 @@ func (p *sipProfile) build() error {
 	quiet := slog.New(slog.DiscardHandler)
 	ua, err := sipgo.NewUA(sipgo.WithUserAgent(userAgent), sipgo.WithUserAgentHostname(p.host),
 		sipgo.WithUserAgentTransportLayerOptions(sip.WithTransportLayerLogger(quiet)),
-		sipgo.WithUserAgentTransactionLayerOptions(sip.WithTransactionLayerLogger(quiet)))
+		sipgo.WithUserAgentTransactionLayerOptions(sip.WithTransactionLayerLogger(quiet),
+			sip.WithTransactionLayerUnhandledResponseHandler(func(*sip.Response) {})))
 	if err != nil {
 		return fmt.Errorf("create the SIP user agent: %w", err)
 	}

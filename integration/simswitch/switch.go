@@ -33,7 +33,7 @@ type Switch struct {
 	channels map[string]*channel // guarded by mu
 	closing  bool                // guarded by mu
 	wg       sync.WaitGroup      // every goroutine of the switch
-	requests sync.WaitGroup      // BYEs and CANCELs on their way
+	requests atomic.Int64        // BYEs and CANCELs on their way
 
 	sessions    atomic.Int64 // channels since the start
 	peak        atomic.Int64
@@ -156,7 +156,7 @@ func (sw *Switch) Close() error {
 				<-ch.gone
 			}
 		}
-		sw.waitRequests(time.Second)
+		sw.waitRequests(2 * time.Second)
 		sw.mu.Lock()
 		close(sw.stop)
 		sw.mu.Unlock()
@@ -189,18 +189,23 @@ func (sw *Switch) goFunc(f func()) bool {
 // goRequest runs a last request of a dialog. Close gives those a moment before it stops the sockets.
 func (sw *Switch) goRequest(f func()) {
 	sw.requests.Add(1)
-	if !sw.goFunc(func() { defer sw.requests.Done(); f() }) {
-		sw.requests.Done()
+	if !sw.goFunc(func() { defer sw.requests.Add(-1); f() }) {
+		sw.requests.Add(-1)
 	}
 }
 
 // waitRequests waits until the last requests are answered, for d at most.
 func (sw *Switch) waitRequests(d time.Duration) {
-	done := make(chan struct{})
-	sw.goFunc(func() { sw.requests.Wait(); close(done) })
-	select {
-	case <-done:
-	case <-time.After(d):
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for sw.requests.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-timeout.C:
+			return
+		}
 	}
 }
 

@@ -51,8 +51,22 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	require.NoError(t, err)
 	require.NoError(t, b.sw.Start(context.WithoutCancel(t.Context())))
 	t.Cleanup(func() { require.NoError(t, b.sw.Close()) })
+	b.peer.mu.Lock()
+	b.peer.taken = b.rang
+	b.peer.mu.Unlock()
 	b.esl = b.connect()
 	return b
+}
+
+// rang waits until the leg with that Call-ID has told CHANNEL_PROGRESS.
+func (b *bundle) rang(callID string) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
+		for _, ch := range b.sw.allChannels() {
+			if ch.leg.callID == callID && ch.dialStatus().progress {
+				return
+			}
+		}
+	}
 }
 
 // connect opens an inbound connection that hears every event.
@@ -70,7 +84,7 @@ func (b *bundle) connect() *client {
 // accept waits for the dialplan's socket and sends connect.
 func (b *bundle) accept() (*client, ev) {
 	b.t.Helper()
-	require.NoError(b.t, b.l.(*net.TCPListener).SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(b.t, b.l.(*net.TCPListener).SetDeadline(time.Now().Add(30*time.Second)))
 	conn, err := b.l.Accept()
 	require.NoError(b.t, err)
 	c := newClient(b.t, conn)
@@ -203,7 +217,7 @@ func (c *client) nextReply() msg {
 	select {
 	case m := <-c.replies:
 		return m
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		require.Fail(c.t, "no reply")
 		return msg{}
 	}
@@ -264,7 +278,7 @@ func (c *client) wait(match func(ev) bool) ev {
 			}
 		}
 		return false
-	}, 12*time.Second, 5*time.Millisecond, "the event didn't come; seen: %v", names(c.all("")))
+	}, 30*time.Second, 5*time.Millisecond, "the event didn't come; seen: %v", names(c.all("")))
 	return found
 }
 
