@@ -2,6 +2,7 @@ package media
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -24,18 +25,19 @@ const benchPeerEnv = "RINGMASTER_MEDIA_BENCH_PEER"
 // benchResult is what the callers have measured.
 type benchResult struct {
 	Sent, Received int
+	Expected       int     // packets that should have come back, set by the benchmark
 	P50, P99       float64 // of the round trip, in ms
 }
 
 // benchPeer prints the AI's URL, reads "SIP-address calls seconds", prints "up" when all calls are answered, and at the
 // end the result. It ends when its input does.
 func benchPeer(in io.Reader, out io.Writer) int {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return fail(err)
 	}
 	go func() { _ = http.Serve(l, http.HandlerFunc(echoAudio)) }() //nolint:gosec // a loopback server of a benchmark
-	fmt.Fprintf(out, "ws://%s/\n", l.Addr())
+	_, _ = fmt.Fprintf(out, "ws://%s/\n", l.Addr())
 	var addr string
 	var n, seconds int
 	lines := bufio.NewReader(in)
@@ -48,7 +50,7 @@ func benchPeer(in io.Reader, out io.Writer) int {
 			return fail(err)
 		}
 	}
-	fmt.Fprintln(out, "up")
+	_, _ = fmt.Fprintln(out, "up")
 	var wg sync.WaitGroup
 	for _, c := range callers {
 		wg.Go(c.listen)
@@ -87,7 +89,7 @@ func echoAudio(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	for {
 		t, b, err := c.ReadMessage()
 		if err != nil {
@@ -117,12 +119,11 @@ func newBenchCaller(addr string, i int) (*benchCaller, error) {
 		return nil, err
 	}
 	c := &benchCaller{rtp: rtp}
-	sipC, err := net.Dial("udp4", addr)
+	sipC, err := new(net.Dialer).DialContext(context.Background(), "udp4", addr)
 	if err != nil {
 		return nil, err
 	}
-	local := rtp.LocalAddr().(*net.UDPAddr)
-	body := fmt.Sprintf("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio %d RTP/AVP 0\r\n", local.Port)
+	body := fmt.Sprintf("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio %d RTP/AVP 0\r\n", localPort(rtp))
 	head := func(method, tag string) string {
 		return fmt.Sprintf("%s sip:bench%d@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP %s;branch=z9hG4bK%d%s;rport\r\nFrom: <sip:b@127.0.0.1>;tag=b\r\nTo: <sip:bench%d@127.0.0.1>%s\r\nCall-ID: bench%d\r\nCSeq: 1 %s\r\nContact: <sip:b@%s>\r\nMax-Forwards: 70\r\n",
 			method, i, sipC.LocalAddr(), i, method, i, tag, i, method, sipC.LocalAddr())

@@ -114,10 +114,8 @@ func (j *jitter) pop(now int64) (verdict, *jitterPacket, int) {
 	}
 	if len(j.queue) > 0 {
 		p := j.queue[0]
-		gap := int32(p.ts - j.next)
-		if gap < 0 { // overlaps what was filled in: only a sender with crooked timestamps does that
-			gap = 0
-		}
+		// What overlaps with what was filled in follows it: only a sender with crooked timestamps does that.
+		gap := max(int32(p.ts-j.next), 0)
 		if gap == 0 {
 			j.queue = slices.Delete(j.queue, 0, 1)
 			j.next = p.ts + uint32(p.samples)

@@ -261,12 +261,13 @@ func (p *port) pump(now int64) {
 		case popAudio:
 			pcm := p.decode(pkt.payload[:pkt.n])
 			p.conceal.heard(pcm)
-			if p.muted[FromCaller] {
+			switch {
+			case p.muted[FromCaller]:
 				clear(pcm)
 				p.up.feed(pcm)
-			} else if p.up.passes(p.leg.codec) {
+			case p.up.passes(p.leg.codec):
 				p.up.feedPayload(pkt.payload[:pkt.n])
-			} else {
+			default:
 				p.up.feed(pcm)
 			}
 			p.jitter.release(pkt)

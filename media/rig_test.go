@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -34,19 +33,19 @@ const (
 
 // rig is a media server with an AI and a switch beside it.
 type rig struct {
-	t   testing.TB
+	t   *testing.T
 	srv *Server
 	reg *prometheus.Registry
 	ai  *fakeAI
 }
 
-func newRig(t testing.TB) *rig {
+func newRig(t *testing.T) *rig {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	srv, err := New(Config{
 		SIPAddr: "127.0.0.1:0", RTPPortMin: 30000, RTPPortMax: 59998,
 		DialGuard: netguard.Policy{AllowLoopback: true}, Registerer: reg,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	require.NoError(t, srv.Start(t.Context()))
@@ -76,7 +75,7 @@ func (r *rig) open(spec SessionSpec) (*Session, *aiConn) {
 }
 
 // event waits for an event of type T and returns it; others are passed over.
-func event[T Event](t testing.TB, sess *Session) T {
+func event[T Event](t *testing.T, sess *Session) T {
 	t.Helper()
 	deadline := time.After(soon)
 	for {
@@ -107,7 +106,7 @@ type fakeAI struct {
 	heads  []http.Header
 }
 
-func newFakeAI(t testing.TB) *fakeAI {
+func newFakeAI(t *testing.T) *fakeAI {
 	t.Helper()
 	a := &fakeAI{conns: make(chan *aiConn, 1024), proto: []string{SubprotocolAlpha, SubprotocolBeta}}
 	a.http = httptest.NewServer(a)
@@ -148,7 +147,7 @@ func (a *fakeAI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ac.read()
 }
 
-func (a *fakeAI) next(t testing.TB) *aiConn {
+func (a *fakeAI) next(t *testing.T) *aiConn {
 	t.Helper()
 	select {
 	case c := <-a.conns:
@@ -171,7 +170,6 @@ type aiConn struct {
 	audio  []byte
 	frames []int
 	at     []time.Time // arrival of each audio frame
-	echo   bool
 	err    error
 	wmu    sync.Mutex
 }
@@ -191,13 +189,9 @@ func (a *aiConn) read() {
 			a.frames = append(a.frames, len(b))
 			a.at = append(a.at, time.Now())
 		}
-		echo := a.echo
 		a.mu.Unlock()
 		if err != nil {
 			return
-		}
-		if echo && typ == websocket.BinaryMessage {
-			a.write(typ, b)
 		}
 	}
 }
@@ -210,12 +204,6 @@ func (a *aiConn) write(typ int, b []byte) {
 
 func (a *aiConn) say(pcm []int16)  { a.write(websocket.BinaryMessage, pcmBytes(pcm)) }
 func (a *aiConn) text(json string) { a.write(websocket.TextMessage, []byte(json)) }
-
-func (a *aiConn) setEcho() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.echo = true
-}
 
 func (a *aiConn) close(code int) {
 	a.wmu.Lock()
@@ -248,7 +236,7 @@ func (a *aiConn) closeErr() error {
 }
 
 // waitText waits for a text frame that contains all parts and returns it.
-func (a *aiConn) waitText(t testing.TB, parts ...string) string {
+func (a *aiConn) waitText(t *testing.T, parts ...string) string {
 	t.Helper()
 	var found string
 	require.Eventually(t, func() bool {
@@ -325,7 +313,7 @@ func onset(pcm []int16) int {
 
 // phone is the switch's side of a leg: a SIP user agent and an RTP socket.
 type phone struct {
-	t      testing.TB
+	t      *testing.T
 	ua     *sipgo.UserAgent
 	dua    *sipgo.DialogUA
 	dialog *sipgo.DialogClientSession
@@ -350,13 +338,13 @@ type heardPacket struct {
 	p  []byte
 }
 
-func newPhone(t testing.TB) *phone {
+func newPhone(t *testing.T) *phone {
 	t.Helper()
 	p := &phone{t: t, bye: make(chan struct{}, 4), ssrc: 77, seq: 65500, ts: 4294960000}
 	var err error
 	p.rtp, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
-	p.sipC, err = net.ListenPacket("udp4", "127.0.0.1:0")
+	p.sipC, err = new(net.ListenConfig).ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	p.ua, err = sipgo.NewUA(sipgo.WithUserAgent("switch"))
 	require.NoError(t, err)
@@ -407,8 +395,12 @@ func (p *phone) listen() {
 
 // sdpBody is an offer with the given formats.
 func (p *phone) sdpBody(formats, attrs string) []byte {
-	port := p.rtp.LocalAddr().(*net.UDPAddr).Port
-	return fmt.Appendf(nil, "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio %d RTP/AVP %s\r\n%s", port, formats, attrs)
+	return fmt.Appendf(nil, "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio %d RTP/AVP %s\r\n%s", localPort(p.rtp), formats, attrs)
+}
+
+// localPort is the port that a socket is bound to.
+func localPort(c *net.UDPConn) int {
+	return int(netip.MustParseAddrPort(c.LocalAddr().String()).Port())
 }
 
 const dtmfAttr = "a=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n"

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func metric(t testing.TB, c prometheus.Collector) float64 {
+func metric(t *testing.T, c prometheus.Collector) float64 {
 	t.Helper()
 	return testutil.ToFloat64(c)
 }
@@ -27,10 +27,10 @@ func TestStranger(t *testing.T) {
 	p.speak(make([]int16, 800))
 	other, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}, p.peer)
 	require.NoError(t, err)
-	defer other.Close()
+	defer func() { _ = other.Close() }()
 	same, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, p.peer)
 	require.NoError(t, err)
-	defer same.Close()
+	defer func() { _ = same.Close() }()
 	for i := range 20 {
 		h := rtp.Header{Version: 2, PayloadType: 0, SequenceNumber: uint16(i), Timestamp: uint32(i) * 160, SSRC: 666}
 		b, err := h.Marshal()
@@ -57,7 +57,7 @@ func TestLatch(t *testing.T) {
 	p.call(sess)
 	nat, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, p.peer)
 	require.NoError(t, err)
-	defer nat.Close()
+	defer func() { _ = nat.Close() }()
 	h := rtp.Header{Version: 2, SSRC: 5}
 	b, err := h.Marshal()
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestMutes(t *testing.T) {
 	sess.SetMute(FromAgent, false)
 	ai.say(tone(1000, 16000, 8000))
 	p.speak(tone(425, 8000, 4000))
-	require.Greater(t, onset(p.heard()), 0)
+	require.Positive(t, onset(p.heard()))
 	require.Greater(t, power(ai.heard()[8000:], 425, 16000), -25.0)
 }
 
@@ -231,9 +231,9 @@ func TestJitter(t *testing.T) {
 func TestJitterRate(t *testing.T) {
 	t.Parallel()
 	var j jitter
-	out, now := 0, int64(0)
+	out := 0
 	for i := range 180_000 {
-		now = int64(i) * frameNS
+		now := int64(i) * frameNS
 		if i%97 != 0 {
 			j.push(uint32(i)*160, 160, []byte{1}, now+int64(i*7919%15)*1_000_000)
 		}

@@ -148,7 +148,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.sip, s.shards, s.recorder, s.state = ep, shards, newRecWriter(), stateServing
 	for _, sh := range shards {
 		sh.wg.Add(1)
-		go sh.run()
+		go sh.run() //nolint:contextcheck // a tick thread ends by Close, not with the context of Start
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	for _, sess := range open {
-		sess.Close(CloseShutdown)
+		sess.Close(CloseShutdown) //nolint:contextcheck // a BYE has its own time limit
 	}
 	close(s.done)
 	err := s.sip.close(ctx)
@@ -239,7 +239,7 @@ func (s *Server) Open(ctx context.Context, spec SessionSpec) (*Session, error) {
 		return nil, err
 	}
 	if closed {
-		sess.Close(CloseShutdown)
+		sess.Close(CloseShutdown) //nolint:contextcheck // a BYE has its own time limit
 		return nil, ErrServerClosed
 	}
 	s.metrics.opens.WithLabelValues("ok").Inc()
@@ -247,11 +247,11 @@ func (s *Server) Open(ctx context.Context, spec SessionSpec) (*Session, error) {
 }
 
 func openResult(err error) string {
-	var he *HandshakeError
+	he, refused := errors.AsType[*HandshakeError](err)
 	switch {
 	case errors.Is(err, ErrDialTimeout):
 		return "timeout"
-	case errors.As(err, &he) && he.Status != 0:
+	case refused && he.Status != 0:
 		return "refused"
 	}
 	return "failed"

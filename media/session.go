@@ -76,7 +76,7 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 	sess.port = p
 	meta := sess.meta(spec.Reconnected)
 	var watchErr error
-	if !sess.sh.do(func() { watchErr = p.begin(d, meta) }) {
+	if !sess.sh.do(func() { watchErr = p.begin(d, meta) }) { //nolint:contextcheck // a redial outlives the context of Open
 		watchErr = errors.Join(ErrServerClosed, d.st.close())
 	}
 	if watchErr != nil {
@@ -275,7 +275,7 @@ func (s *Session) redial(limit time.Duration, cause error) {
 			return
 		}
 		meta := s.meta(true)
-		if !s.sh.post(func() { s.reattach(d, meta) }) {
+		if !s.sh.post(func() { s.reattach(d, meta) }) { //nolint:contextcheck // the next redial has its own time limit
 			s.closeStream(d.st)
 		}
 	})

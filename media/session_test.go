@@ -3,8 +3,6 @@ package media
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -72,7 +70,7 @@ func TestToneBothWays(t *testing.T) {
 			left, right := readStereo(t, path)
 			l, ro := onset(left), onset(right)
 			require.GreaterOrEqual(t, l, 0)
-			require.Greater(t, ro, 0)
+			require.Positive(t, ro)
 			left, right = left[l+800:l+8000], right[ro+800:ro+8000]
 			require.Greater(t, power(left, 425, 8000), power(left, 1000, 8000)+40)
 			require.Greater(t, power(right, 1000, 8000), power(right, 425, 8000)+40)
@@ -80,7 +78,7 @@ func TestToneBothWays(t *testing.T) {
 	}
 }
 
-func readStereo(t testing.TB, path string) (left, right []int16) {
+func readStereo(t *testing.T, path string) (left, right []int16) {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -211,9 +209,9 @@ func TestGuardRefusesLoopback(t *testing.T) {
 func TestSilentAI(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	spec := r.spec("silent")
 	spec.URL = "ws://" + l.Addr().String()
 	spec.DialTimeout = 100 * time.Millisecond
@@ -435,7 +433,7 @@ func TestReconnectGivesUp(t *testing.T) {
 	require.False(t, got.Clean)
 	require.Error(t, got.Err)
 	var he *HandshakeError
-	require.True(t, errors.As(got.Err, &he), fmt.Sprint(got.Err))
+	require.ErrorAs(t, got.Err, &he)
 
 	spec = r.spec("never")
 	spec.ReconnectFor = 0
@@ -476,7 +474,7 @@ func (r *rig) openStuck(spec SessionSpec) (*Session, net.Conn) {
 			conns <- c.NetConn()
 		}
 	})}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(r.t.Context(), "tcp4", "127.0.0.1:0")
 	require.NoError(r.t, err)
 	go func() { _ = srv.Serve(l) }()
 	r.t.Cleanup(func() { _ = srv.Close() })

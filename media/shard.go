@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -137,8 +138,7 @@ func (sh *shard) end() {
 func (sh *shard) step(now, due int64) {
 	sh.wall = time.Now().UnixNano() - now
 	sh.readReady(now)
-	for i := len(sh.ports[sh.slot]) - 1; i >= 0; i-- { // backwards: a port may remove itself
-		p := sh.ports[sh.slot][i]
+	for _, p := range slices.Backward(sh.ports[sh.slot]) { // a port may remove itself
 		sh.guard(p, func() { p.tick(now, due) })
 	}
 	sh.slot = (sh.slot + 1) % slots

@@ -16,7 +16,7 @@ import (
 
 // sipSocket is a bare UDP socket that speaks SIP by hand.
 type sipSocket struct {
-	t    testing.TB
+	t    *testing.T
 	conn *net.UDPConn
 	rtp  *net.UDPConn
 	cseq int
@@ -24,7 +24,7 @@ type sipSocket struct {
 	id   string
 }
 
-func newSIPSocket(t testing.TB, r *rig) *sipSocket {
+func newSIPSocket(t *testing.T, r *rig) *sipSocket {
 	t.Helper()
 	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(r.srv.SIPAddr())))
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func (s *sipSocket) read() sip.Message {
 
 func (s *sipSocket) offer(formats, attrs string) string {
 	return fmt.Sprintf("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio %d RTP/AVP %s\r\n%s",
-		s.rtp.LocalAddr().(*net.UDPAddr).Port, formats, attrs)
+		localPort(s.rtp), formats, attrs)
 }
 
 func TestInviteRefusals(t *testing.T) {
@@ -259,7 +259,9 @@ func TestLateOffer(t *testing.T) {
 	require.Equal(t, 200, s.final("INVITE").StatusCode)
 	s.request("ACK", "late2", s.offer("18", ""), "")
 	require.Equal(t, LegEnded{Cause: "bad_answer"}, event[LegEnded](t, sess2))
-	require.Equal(t, "BYE", string(s.read().(*sip.Request).Method))
+	bye, ok := s.read().(*sip.Request)
+	require.True(t, ok)
+	require.Equal(t, sip.BYE, bye.Method)
 }
 
 // TestMalformedSIP sends rubbish; the endpoint still serves.
@@ -286,9 +288,9 @@ func TestMalformedSIP(t *testing.T) {
 func TestSIPOverTCP(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c, err := net.Dial("tcp4", r.srv.SIPAddr())
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp4", r.srv.SIPAddr())
 	require.NoError(t, err)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	_, err = fmt.Fprintf(c, "OPTIONS sip:x@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/TCP %s;branch=z9hG4bKt\r\nFrom: <sip:a@b>;tag=1\r\nTo: <sip:x@127.0.0.1>\r\nCall-ID: t\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n", c.LocalAddr())
 	require.NoError(t, err)
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))

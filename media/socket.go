@@ -126,8 +126,7 @@ func (p *port) feed(b []byte, now int64) {
 	}
 	if err != nil {
 		code := closeProtocol
-		var fe *frameError
-		if errors.As(err, &fe) {
+		if fe, ok := errors.AsType[*frameError](err); ok {
 			code = fe.code
 		}
 		p.write(opClose, closePayload(code, "protocol error"), false, now)
@@ -258,8 +257,7 @@ func (p *port) socketLost(err error) {
 	p.waiting = nil
 	p.s.lost.Store(true)
 	code := closeAbnormal
-	var ce *closedError
-	if errors.As(err, &ce) {
+	if ce, ok := errors.AsType[*closedError](err); ok {
 		code = ce.code
 	}
 	p.s.emit(SocketClosed{Code: code, Err: err})

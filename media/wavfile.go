@@ -50,7 +50,7 @@ func cutHead(path string, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer src.Close()
+	defer closeQuietly(src)
 	st, err := src.Stat()
 	if err != nil {
 		return err
@@ -65,6 +65,9 @@ func cutHead(path string, d time.Duration) error {
 		return err
 	})
 }
+
+// closeQuietly closes a file that was only read: there is nothing to lose.
+func closeQuietly(f *os.File) { _ = f.Close() }
 
 // replaceFile writes a file beside path and renames it over path.
 func replaceFile(path string, write func(*os.File) error) error {
@@ -105,7 +108,7 @@ func describe(path string) (RecordingInfo, error) {
 	if err != nil {
 		return RecordingInfo{}, fmt.Errorf("describing a recording: %w", err)
 	}
-	defer f.Close()
+	defer closeQuietly(f)
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
 	if err != nil {
@@ -155,7 +158,7 @@ func addPart(out *os.File, p WAVPart) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
+	defer closeQuietly(f)
 	st, err := f.Stat()
 	if err != nil {
 		return 0, err

@@ -59,7 +59,7 @@ func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*dialed, er
 	}
 	conn, resp, err := d.DialContext(ctx, spec.URL, head)
 	if resp != nil && resp.Body != nil {
-		defer resp.Body.Close()
+		defer func() { _ = resp.Body.Close() }() // gorilla has read what matters of it
 	}
 	if err != nil {
 		return nil, dialError(ctx, resp, err)

@@ -79,14 +79,15 @@ func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 		piece := p[used : used+n]
 		used += n
 		r.left -= uint64(n)
-		if r.op >= opClose {
+		switch {
+		case r.op >= opClose:
 			r.nctl += copy(r.ctl[r.nctl:], piece)
-		} else if r.message == opText {
+		case r.message == opText:
 			if len(r.msg)+n > maxText {
 				return used, &frameError{closeTooBig, "text frame is too long"}
 			}
 			r.msg = append(r.msg, piece...)
-		} else if n > 0 || r.left == 0 {
+		case n > 0 || r.left == 0:
 			sink.binary(piece, r.left == 0 && r.fin)
 		}
 		if r.left > 0 {

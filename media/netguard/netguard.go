@@ -48,8 +48,7 @@ func (p Policy) Check(ctx context.Context, rawURL string) error {
 	}
 	addrs, err := r.LookupNetIP(ctx, "ip", host)
 	if err != nil {
-		var dns *net.DNSError
-		if errors.As(err, &dns) {
+		if _, ok := errors.AsType[*net.DNSError](err); ok {
 			return nil
 		}
 		return fmt.Errorf("checking a target: resolving its host: %w", err)

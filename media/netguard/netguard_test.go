@@ -49,9 +49,9 @@ func TestCheck(t *testing.T) {
 
 func TestControl(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	d := net.Dialer{Control: netguard.Policy{}.Control}
 	_, err = d.DialContext(t.Context(), "tcp", l.Addr().String())
 	require.ErrorIs(t, err, netguard.ErrForbidden)

@@ -1,0 +1,133 @@
+package media
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
+)
+
+func TestConfigFaults(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{SIPAddr: "x", RTPIP: "::1", RTPPortMin: 9, RTPPortMax: 3, Subprotocols: []string{"nope"}})
+	require.Error(t, err)
+	for _, want := range []string{"SIP address", "RTP address", "RTP ports", "subprotocol"} {
+		require.ErrorContains(t, err, want, "all faults at once")
+	}
+}
+
+// TestStartStop starts and stops servers in every order, with sessions in mid-call.
+func TestStartStop(t *testing.T) {
+	t.Parallel()
+	ai := newFakeAI(t)
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			srv, err := New(Config{SIPAddr: "127.0.0.1:0", DialGuard: netguard.Policy{AllowLoopback: true}, Registerer: prometheus.NewRegistry()})
+			if err != nil || srv.Start(t.Context()) != nil {
+				t.Error("the server did not start")
+				return
+			}
+			for range 3 {
+				wg.Go(func() {
+					// Whether it opens or the server is closed already, nothing may be left behind.
+					_, _ = srv.Open(t.Context(), SessionSpec{ID: "x", URL: ai.url(), ReconnectFor: time.Second})
+				})
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), soon)
+			defer cancel()
+			if err := srv.Close(ctx); err != nil {
+				t.Error(err)
+			}
+			if err := srv.Close(ctx); err != nil {
+				t.Error("a second Close failed")
+			}
+		})
+	}
+	wg.Wait()
+	srv, err := New(Config{SIPAddr: "127.0.0.1:0"})
+	require.NoError(t, err)
+	require.NoError(t, srv.Close(t.Context()), "before Start")
+	require.ErrorIs(t, srv.Start(t.Context()), ErrServerClosed)
+	_, err = srv.Open(t.Context(), SessionSpec{ID: "x"})
+	require.ErrorIs(t, err, ErrServerClosed)
+}
+
+// TestTwoOnOnePort refuses a second endpoint on the address of the first.
+func TestTwoOnOnePort(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	srv, err := New(Config{SIPAddr: r.srv.SIPAddr()})
+	require.NoError(t, err)
+	require.ErrorContains(t, srv.Start(t.Context()), "binding SIP")
+}
+
+// TestTLS carries a call over wss, verified against a CA of the configuration.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	srv := httptest.NewTLSServer(r.ai)
+	t.Cleanup(srv.Close)
+	spec := r.spec("tls")
+	spec.URL = "wss" + strings.TrimPrefix(srv.URL, "https")
+	_, err := r.srv.Open(t.Context(), spec)
+	require.Error(t, err, "the certificate's issuer is unknown")
+	roots := x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	r.srv.cfg.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	sess, ai := r.open(spec)
+	p := newPhone(t)
+	p.call(sess)
+	ai.say(tone(1000, 16000, 16000))
+	ai.text(`{"type":"mark","data":{"name":"end"}}`)
+	p.speak(tone(425, 8000, 4000))
+	ai.waitText(t, "end", "playout")
+	require.Greater(t, power(ai.heard(), 425, 16000), -20.0)
+	require.GreaterOrEqual(t, onset(p.heard()), 0)
+	sess.Close(CloseHangup)
+	<-ai.done
+}
+
+// TestPanicEndsOneSession proves that a fault in one session leaves the others alone.
+func TestPanicEndsOneSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	bad, _ := r.open(r.spec("bad"))
+	good, ai := r.open(r.spec("good"))
+	bad.sh.do(func() { bad.port.up = nil })
+	p := newPhone(t)
+	p.call(bad)
+	p.send(make([]int16, 160))
+	require.ErrorIs(t, event[SocketClosed](t, bad).Err, errSessionFault)
+	require.InDelta(t, 1, metric(t, r.srv.metrics.panics), 0)
+	bad.Close(CloseError)
+	p = newPhone(t)
+	p.call(good)
+	p.speak(tone(425, 8000, 1600))
+	require.Eventually(t, func() bool { return len(ai.heard()) > 3000 }, soon, tick)
+}
+
+// TestGauges returns to zero when all is over.
+func TestGauges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("gauge"))
+	p := newPhone(t)
+	p.call(sess)
+	require.InDelta(t, 1, metric(t, r.srv.metrics.sessions), 0)
+	require.Eventually(t, func() bool { return metric(t, r.srv.metrics.legs) == 1 }, soon, tick)
+	sess.Close(CloseHangup)
+	require.Eventually(t, func() bool { return metric(t, r.srv.metrics.sessions) == 0 && metric(t, r.srv.metrics.legs) == 0 }, soon, tick)
+	families, err := r.reg.Gather()
+	require.NoError(t, err)
+	require.NotEmpty(t, families)
+}
