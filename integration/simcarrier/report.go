@@ -71,7 +71,7 @@ type Report struct {
 	FirstAudioMS *float64     `json:"first_audio_ms"`
 	DTMF         []tone.Digit `json:"dtmf"`
 
-	// SentOnsets are the times at which the first packet of each burst of speech, beep or marker left.
+	// SentOnsets are the times at which the first packet of each burst of speech, beep or marker was due to leave.
 	SentOnsets []time.Time `json:"sent_onsets"`
 	// Sent groups them by kind.
 	Sent     []SentAudio  `json:"sent"`

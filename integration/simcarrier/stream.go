@@ -16,7 +16,7 @@ import (
 const (
 	// maxCatchup bounds the frames sent in one go by a thread that came late; what is older is skipped, as a phone's
 	// clock would.
-	maxCatchup = 5
+	maxCatchup = 10
 	// hearsWithin is how recent audio must be for "hears now".
 	hearsWithin = 300 * time.Millisecond
 	// maxJitter bounds the delay of a packet on a lossy line.
@@ -56,6 +56,7 @@ type stream struct {
 	active  bool
 	paused  bool // the peer has put us on hold
 	ear     *tone.Listener
+	clock   mediaClock
 	in      RTPIn
 	out     RTPOut
 	sources []uint32
@@ -154,15 +155,16 @@ func (st *stream) hear(h *rtp.Header, payload []byte, at time.Time) {
 		return
 	}
 	n := c.decode(st.samples, payload)
-	st.ear.Hear(at, st.samples[:n], st.onset)
+	st.ear.Hear(st.clock.date(h.Timestamp, at), st.samples[:n], st.onset)
 }
 
 // onset closes the round trip of a marker.
 func (st *stream) onset(hz float64, at time.Time) {
-	if hz != markerHz || st.lastMark.IsZero() || at.Before(st.lastMark) {
+	came := st.clock.cameAt(at)
+	if hz != markerHz || st.lastMark.IsZero() || came.Before(st.lastMark) {
 		return
 	}
-	st.trips = append(st.trips, at.Sub(st.lastMark).Seconds()*1000)
+	st.trips = append(st.trips, came.Sub(st.lastMark).Seconds()*1000)
 	st.lastMark = time.Time{}
 }
 
@@ -180,6 +182,7 @@ func (st *stream) count(h *rtp.Header, size int, at time.Time) {
 	known := len(st.sources) > 0 && st.sources[len(st.sources)-1] == h.SSRC
 	if !known {
 		st.sources = append(st.sources, h.SSRC)
+		st.clock = mediaClock{}
 		st.highest = h.SequenceNumber
 		return
 	}

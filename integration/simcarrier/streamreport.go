@@ -6,16 +6,17 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
 )
 
-// noteOnset dates the first packet of a sound: it leaves now.
+// noteOnset dates the first packet of a sound by the pacing clock, as its RTP timestamp does: a machine too busy to send
+// it in time only adds jitter. A round trip counts from when it really left.
 func (st *stream) noteOnset(k sound) {
-	now := time.Now()
+	now := st.nextAt
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if len(st.onsets) < maxSent {
 		st.onsets = append(st.onsets, now)
 	}
 	if k == soundMarker {
-		st.lastMark = now
+		st.lastMark = time.Now()
 	}
 	hz := st.voice.spec.hz
 	if k == soundBeep {
@@ -34,7 +35,7 @@ func (st *stream) noteKey(digit string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.sentKey = append(st.sentKey, tone.Digit{
-		Digit: digit, At: time.Now(), DurationMS: keySamples / (rateHz / 1000), Via: "rfc4733",
+		Digit: digit, At: st.nextAt, DurationMS: keySamples / (rateHz / 1000), Via: "rfc4733",
 	})
 }
 
