@@ -1,25 +1,28 @@
 package switchctl
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { storetest.Main(m) }
 
 func testAgent() db.VoiceAgent {
 	number := "+919876500000"
@@ -159,4 +162,66 @@ func (b *bench) state() string {
 		return fmt.Sprintf("live, row %s, units %d", row.Status, b.ledger.unitCount())
 	}
 	return fmt.Sprintf("gone, row %s, units %d", row.Status, b.ledger.unitCount())
+}
+
+// routeInbound is a handler's Route: one number is ours.
+func (b *bench) routeInbound(in Inbound) (db.Call, error) {
+	if in.To != "9180000001" {
+		return db.Call{}, ErrUnknownNumber
+	}
+	call := db.Call{
+		TenantID: b.tenant, ID: in.CallID, FsUuid: in.FSUUID, Node: in.NodeID, Direction: directionInbound, Environment: "live",
+		Status: StatusDialing, FromNumber: store.NewNumber(in.From), ToNumber: store.NewNumber(in.To), DialTime: &in.At,
+	}
+	b.ledger.open(call)
+	return call, nil
+}
+
+// dialOutbound opens a socket as the dialplan does, and gives the applications that it is told to run. The channel closes
+// with the socket.
+func dialOutbound(t *testing.T, c *Controller, channel map[string]string) <-chan string {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", c.OutboundAddr().String())
+	require.NoError(t, err)
+	apps := make(chan string, 8)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(apps)
+		in := bufio.NewScanner(conn)
+		in.Split(splitCommands)
+		for in.Scan() {
+			text := in.Text()
+			if strings.HasPrefix(strings.TrimSpace(text), "connect") {
+				ev := esl.NewEvent("CHANNEL_DATA")
+				for k, v := range channel {
+					ev.Set(k, v)
+				}
+				ev.Set("Content-Type", "command/reply")
+				ev.Set("Reply-Text", "+OK")
+				_, _ = conn.Write(ev.EncodePlain())
+				continue
+			}
+			app, arg := "", ""
+			for line := range strings.Lines(text) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+				switch strings.ToLower(name) {
+				case "execute-app-name":
+					app = value
+				case "execute-app-arg":
+					arg = value
+				}
+			}
+			_, _ = conn.Write([]byte("Content-Type: command/reply\nReply-Text: +OK\n\n"))
+			apps <- app + " " + arg
+			if app == "hangup" {
+				_ = conn.Close()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-done
+	})
+	return apps
 }

@@ -95,7 +95,11 @@ func (s *simulation) n(limit int) int {
 	return s.rnd.IntN(limit)
 }
 
-func (s *simulation) wait(limit time.Duration) { time.Sleep(time.Duration(s.n(int(limit)))) } //nolint:forbidigo // the bubble's clock
+// wait sleeps for less than limit, in steps that let many calls wake at once: the bubble's clock is dear to turn.
+func (s *simulation) wait(limit time.Duration) {
+	const step = 250 * time.Millisecond
+	time.Sleep(time.Duration(s.n(int(limit/step)+1)) * step) //nolint:forbidigo // the bubble's clock
+}
 
 // oneCall dials and waits for the end of it.
 func (s *simulation) oneCall() bool {
@@ -253,7 +257,7 @@ func between(text, after string) string {
 
 // originate is a channel's life.
 func (s *simulation) originate(cmd string, done func(string, error)) {
-	if s.chance(3) {
+	if s.chance(10) {
 		done("-ERR INVALID_GATEWAY\n", nil)
 		return
 	}
@@ -271,12 +275,12 @@ func (s *simulation) originate(cmd string, done func(string, error)) {
 		{"RECOVERY_ON_TIMER_EXPIRE", "408", "recv_refuse"}, {"UNALLOCATED_NUMBER", "404", "recv_refuse"},
 	}
 	switch {
-	case s.chance(25):
+	case s.chance(50):
 		f := failures[s.n(len(failures))]
 		done("-ERR "+f[0]+"\n", nil)
 		s.hangup(ch, created, f[0], f[1], f[2])
 		return
-	case s.chance(15):
+	case s.chance(30):
 		s.tell(ch, evProgress, created)
 		cause, disposition := s.await(ch, 21*time.Second, "NO_ANSWER")
 		done("-ERR "+cause+"\n", nil)
@@ -378,6 +382,10 @@ func (s *simulation) voiceAgent(m *fakeSession) {
 			m.send(media.Text{Type: "transfer", Data: []byte(`{"destination":"9876500000"}`)})
 		case 4:
 			m.send(media.LegEnded{Cause: "bye", ByPeer: true})
+			s.wait(time.Second)
+			if s.chance(80) {
+				m.send(media.LegAnswered{At: time.Now()})
+			}
 		case 5:
 			m.send(media.Text{Type: "command", ID: "1", Data: []byte(`{"event":"hangup"}`)})
 		}

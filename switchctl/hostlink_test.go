@@ -1,0 +1,291 @@
+package switchctl
+
+import (
+	"bufio"
+	"context"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// eslPeer is the switch's side of the inbound event socket.
+type eslPeer struct {
+	ln net.Listener
+
+	mu       sync.Mutex
+	conns    []net.Conn
+	commands []string
+	deaf     bool // commands get no replies
+	wg       sync.WaitGroup
+}
+
+func newESLPeer(t *testing.T) *eslPeer {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &eslPeer{ln: ln}
+	p.wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, conn)
+			p.mu.Unlock()
+			p.wg.Go(func() { p.serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		p.hangUp()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// hangUp ends all connections, as a switch that dies does.
+func (p *eslPeer) hangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+func (p *eslPeer) send(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_, _ = c.Write([]byte(text))
+	}
+}
+
+func (p *eslPeer) sendEvent(ev *esl.Event) {
+	body := string(ev.EncodePlain())
+	p.send("Content-Length: " + strconv.Itoa(len(body)) + "\nContent-Type: text/event-plain\n\n" + body)
+}
+
+func (p *eslPeer) seen(prefix string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	count := 0
+	for _, c := range p.commands {
+		if strings.HasPrefix(c, prefix) {
+			count++
+		}
+	}
+	return count
+}
+
+func (p *eslPeer) serve(conn net.Conn) {
+	_, _ = conn.Write([]byte("Content-Type: auth/request\n\n"))
+	in := bufio.NewScanner(conn)
+	in.Split(splitCommands)
+	for in.Scan() {
+		line, rest, _ := strings.Cut(strings.TrimSpace(in.Text()), "\n")
+		line = strings.TrimSpace(line)
+		p.mu.Lock()
+		p.commands = append(p.commands, line)
+		deaf := p.deaf
+		p.mu.Unlock()
+		switch {
+		case deaf && !strings.HasPrefix(line, "auth"):
+		case strings.HasPrefix(line, "api "):
+			body := "false"
+			if strings.HasPrefix(line, "api show channels") {
+				body = `{"row_count":0}`
+			}
+			_, _ = conn.Write([]byte("Content-Type: api/response\nContent-Length: " + strconv.Itoa(len(body)) + "\n\n" + body))
+		case strings.HasPrefix(line, "bgapi "):
+			_, job, _ := strings.Cut(rest, "Job-UUID: ")
+			if job == "" {
+				_, job, _ = strings.Cut(rest, "Job-Uuid: ")
+			}
+			_, _ = conn.Write([]byte("Content-Type: command/reply\nReply-Text: +OK Job-UUID: " + strings.TrimSpace(job) + "\n\n"))
+			ev := esl.NewEvent(evBackgroundJob)
+			ev.Set("Job-UUID", strings.TrimSpace(job))
+			ev.SetBody("-ERR USER_BUSY\n")
+			if !strings.Contains(line, "silent") {
+				p.sendEvent(ev)
+			}
+		default:
+			_, _ = conn.Write([]byte("Content-Type: command/reply\nReply-Text: +OK accepted\n\n"))
+		}
+	}
+}
+
+func splitCommands(data []byte, atEOF bool) (int, []byte, error) {
+	text := strings.ReplaceAll(string(data), "\r\n", "\n")
+	if i := strings.Index(text, "\n\n"); i >= 0 {
+		used := len(text[:i+2])
+		// Count the carriage returns that the replacement has swallowed.
+		n := 0
+		for n < len(data) && used > 0 {
+			if data[n] != '\r' {
+				used--
+			}
+			n++
+		}
+		return n, []byte(text[:i]), nil
+	}
+	if atEOF {
+		return len(data), nil, bufio.ErrFinalToken
+	}
+	return 0, nil, nil
+}
+
+// startLink runs a host link to the peer until the test ends.
+func startLink(t *testing.T, p *eslPeer, onEvent func(*esl.Event), onUp func(context.Context)) *hostLink {
+	t.Helper()
+	m, err := newMetrics(nil, func() float64 { return 0 })
+	require.NoError(t, err)
+	l := &hostLink{
+		addr: p.ln.Addr().String(), password: "secret", log: slog.New(slog.DiscardHandler), clock: SystemClock(), metrics: m,
+		onEvent: onEvent, onUp: onUp,
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return l
+}
+
+func TestLinkRoutesEventsAndBackgroundReplies(t *testing.T) {
+	t.Parallel()
+	p := newESLPeer(t)
+	events := make(chan string, 8)
+	ups := make(chan struct{}, 8)
+	l := startLink(t, p, func(ev *esl.Event) { events <- ev.Name() }, func(context.Context) { ups <- struct{}{} })
+	<-ups
+	require.Equal(t, uint64(1), l.Generation())
+	require.Equal(t, 1, p.seen("event plain CHANNEL_CREATE"))
+
+	reply := make(chan string, 1)
+	require.NoError(t, l.BgAPI(t.Context(), "originate x", func(body string, err error) {
+		require.NoError(t, err)
+		reply <- body
+	}))
+	require.Equal(t, "-ERR USER_BUSY\n", <-reply)
+
+	p.sendEvent(esl.NewEvent(evAnswer))
+	require.Equal(t, evAnswer, <-events)
+}
+
+func TestLinkFailsPendingRepliesAndDialsAgain(t *testing.T) {
+	t.Parallel()
+	p := newESLPeer(t)
+	ups := make(chan struct{}, 8)
+	l := startLink(t, p, func(*esl.Event) {}, func(context.Context) { ups <- struct{}{} })
+	<-ups
+	lost := make(chan error, 1)
+	require.NoError(t, l.BgAPI(t.Context(), "originate silent", func(_ string, err error) { lost <- err }))
+	p.hangUp()
+	require.ErrorIs(t, <-lost, errLinkLost)
+	<-ups
+	require.Equal(t, uint64(2), l.Generation())
+	require.Equal(t, 2, p.seen("event plain"), "a new connection subscribes anew")
+}
+
+func TestLinkThatIsDownSaysSo(t *testing.T) {
+	t.Parallel()
+	p := newESLPeer(t)
+	require.NoError(t, p.ln.Close())
+	l := startLink(t, p, func(*esl.Event) {}, func(context.Context) {})
+	require.Zero(t, l.Generation())
+	require.ErrorIs(t, l.BgAPI(t.Context(), "originate x", func(string, error) { t.Error("nothing was sent") }), ErrLinkDown)
+	_, err := l.API(t.Context(), "status")
+	require.ErrorIs(t, err, ErrLinkDown)
+}
+
+func TestControllerStartsAndStopsOverAndOver(t *testing.T) {
+	t.Parallel()
+	p := newESLPeer(t)
+	b := newBench(t)
+	for range 5 {
+		c := listening(t, b, p, "127.0.0.1:0")
+		require.NoError(t, c.Start(t.Context()))
+		require.Eventually(t, func() bool { return c.Ready(t.Context()) == nil }, 10*time.Second, 5*time.Millisecond)
+		require.Error(t, c.Start(t.Context()), "twice")
+
+		second := listening(t, b, p, c.OutboundAddr().String())
+		require.Error(t, second.Start(t.Context()), "two controllers on one port")
+		require.NoError(t, second.Close(t.Context()))
+
+		require.NoError(t, c.Drain(t.Context()))
+		require.NoError(t, c.Close(t.Context()))
+		require.NoError(t, c.Close(t.Context()))
+	}
+	require.NoError(t, listening(t, b, p, "127.0.0.1:0").Close(t.Context()), "before start")
+}
+
+// listening is a controller with real sockets on both sides.
+func listening(t *testing.T, b *bench, p *eslPeer, addr string) *Controller {
+	t.Helper()
+	cfg := b.c.cfg
+	cfg.OutboundListen = addr
+	c, err := build(cfg, b.gate, b.handler)
+	require.NoError(t, err)
+	c.ledger, c.media = b.ledger, b.media
+	c.link = &hostLink{
+		addr: p.ln.Addr().String(), password: "secret", log: c.log, clock: c.clock, metrics: c.metrics, onEvent: c.dispatch,
+		onUp: c.resync,
+	}
+	return c
+}
+
+// TestOutboundSockets plays the switch towards the outbound listener: an inbound call is admitted, answered and led to the
+// voice agent; a foreign number is refused with 404's cause; a drained controller closes the socket without a word.
+func TestOutboundSockets(t *testing.T) {
+	t.Parallel()
+	p := newESLPeer(t)
+	b := newBench(t)
+	c := listening(t, b, p, "127.0.0.1:0")
+	b.handler.route = b.routeInbound
+	require.NoError(t, c.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) })
+	require.Eventually(t, func() bool { return c.Ready(t.Context()) == nil }, 10*time.Second, 5*time.Millisecond)
+
+	foreign := dialOutbound(t, c, map[string]string{"Unique-ID": "f-1", "Call-Direction": "inbound", "Caller-Destination-Number": "404"})
+	require.Equal(t, "hangup UNALLOCATED_NUMBER", <-foreign)
+	stranger := dialOutbound(t, c, map[string]string{"Unique-ID": "s-1", "variable_rm_call_id": "0193a000-0000-7000-8000-000000000009"})
+	require.Equal(t, "hangup NORMAL_TEMPORARY_FAILURE", <-stranger)
+
+	inbound := dialOutbound(t, c, map[string]string{
+		"Unique-ID": "i-1", "Call-Direction": "inbound", "Caller-Destination-Number": "9180000001", "Caller-Caller-ID-Number": "9876543210",
+	})
+	require.Equal(t, "answer ", <-inbound)
+	require.Equal(t, 1, p.seen("api uuid_setvar_multi i-1 rm_call_id="))
+	answer := esl.NewEvent(evAnswer)
+	answer.Set("Unique-ID", "i-1")
+	answer.Set("Caller-Channel-Answered-Time", micros(time.Now()))
+	p.sendEvent(answer)
+	require.Contains(t, <-inbound, "bridge {")
+	require.Equal(t, 1, c.Live())
+	end := esl.NewEvent(evHangupComplete)
+	end.Set("Unique-ID", "i-1")
+	end.Set("Hangup-Cause", "NORMAL_CLEARING")
+	end.Set("Caller-Channel-Answered-Time", micros(time.Now()))
+	p.sendEvent(end)
+	require.NoError(t, c.Drain(t.Context()))
+	require.Zero(t, b.ledger.unitCount())
+
+	refused := dialOutbound(t, c, map[string]string{"Unique-ID": "i-2", "Call-Direction": "inbound", "Caller-Destination-Number": "9180000001"})
+	_, open := <-refused
+	require.False(t, open, "a drained controller closes the socket, so that the dialplan answers 503")
+}

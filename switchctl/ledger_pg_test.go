@@ -1,0 +1,264 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// pgBench is a call in a real database.
+type pgBench struct {
+	st     *store.Store
+	l      *pgLedger
+	tenant uuid.UUID
+	agent  db.VoiceAgent
+	call   db.Call
+	ended  []db.Call
+	fail   error // of the handler's part
+}
+
+func (b *pgBench) Route(context.Context, Inbound) (db.Call, error) { return db.Call{}, nil }
+func (b *pgBench) Answered(context.Context, Leg) error             { return nil }
+func (b *pgBench) Ended(_ context.Context, _ *store.Tx, call db.Call) error {
+	if b.fail != nil {
+		return b.fail
+	}
+	b.ended = append(b.ended, call)
+	return nil
+}
+
+func newPGBench(t *testing.T) *pgBench {
+	t.Helper()
+	b := &pgBench{st: storetest.New(t)}
+	b.tenant = storetest.Tenant(t, b.st)
+	b.l = &pgLedger{st: b.st, handler: b}
+	agent := storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/ai")
+	campaign := storetest.Campaign(t, b.st, b.tenant, &agent)
+	lead := storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
+	storetest.Exec(t, b.st, b.tenant, `UPDATE leads SET crm_lead_id = 'CRM-7', metadata = '{"k":1}' WHERE id = $1`, lead)
+	b.call = b.open(t, &campaign, &lead, &agent)
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		var err error
+		b.agent, err = tx.Q.SessionVoiceAgent(t.Context(), b.tenant, agent)
+		return err
+	}))
+	return b
+}
+
+// open writes a call and its unit, as the gate does.
+func (b *pgBench) open(t *testing.T, campaign, lead, agent *uuid.UUID) db.Call {
+	t.Helper()
+	id := storetest.NewID(t)
+	storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, campaign_id, lead_id, voice_agent_id, node, fs_uuid, direction,
+		from_number, to_number, dial_time) VALUES ($1, $2, $3, $4, $5, 'node-1', $6, 'outbound', '+918000000001', '+919876543210', now())`,
+		b.tenant, id, campaign, lead, agent, id.String())
+	storetest.Exec(t, b.st, b.tenant, `INSERT INTO live_calls (tenant_id, unit_id, call_id, voice_agent_id, node)
+		VALUES ($1, $2, $2, $3, 'node-1')`, b.tenant, id, agent)
+	open, err := b.l.OpenCalls(t.Context(), "node-1")
+	require.NoError(t, err)
+	for _, o := range open {
+		if o.call.ID == id {
+			return o.call
+		}
+	}
+	t.Fatal("the call is not among the node's open ones")
+	return db.Call{}
+}
+
+func (b *pgBench) count(t *testing.T, sql string) int {
+	t.Helper()
+	n := 0
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), sql).Scan(&n)
+	}))
+	return n
+}
+
+// events gives the call's events in the order of the outbox, with their data.
+func (b *pgBench) events(t *testing.T) (types []string, data []map[string]any) {
+	t.Helper()
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		types, data = nil, nil
+		rows, err := tx.Pgx().Query(t.Context(), "SELECT type, data FROM events ORDER BY seq")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var typ string
+			var raw json.RawMessage
+			if err := rows.Scan(&typ, &raw); err != nil {
+				return err
+			}
+			var m map[string]any
+			if err := json.Unmarshal(raw, &m); err != nil {
+				return err
+			}
+			types, data = append(types, typ), append(data, m)
+		}
+		return rows.Err()
+	}))
+	return types, data
+}
+
+func (b *pgBench) startSession(t *testing.T) sessionGrant {
+	t.Helper()
+	token, err := mintToken(make([]byte, 32), b.tenant, b.call.ID, time.Now(), tokenLife)
+	require.NoError(t, err)
+	g, err := b.l.StartSession(t.Context(), sessionStart{
+		call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token,
+	})
+	require.NoError(t, err)
+	return g
+}
+
+func TestLedgerRunsACallFromAnswerToItsEnd(t *testing.T) {
+	t.Parallel()
+	b, ctx := newPGBench(t), t.Context()
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	require.NoError(t, b.l.Ringing(ctx, b.call, at.Add(-time.Second)))
+	require.NoError(t, b.l.Answered(ctx, b.call, at))
+	require.NoError(t, b.l.Answered(ctx, b.call, at), "told twice")
+	g := b.startSession(t)
+	require.Equal(t, "+919876543210", g.to)
+	require.Equal(t, "CRM-7", *g.lead.CRMLeadID)
+	require.NoError(t, b.l.SessionOpened(ctx, b.call, g.session, "/tmp/x.wav"))
+	require.NoError(t, b.l.AgentConnected(ctx, b.call, at))
+	require.NoError(t, b.l.AppendLog(ctx, b.call, g.session.ID, logEntry{Source: "api", Type: "log", Metadata: json.RawMessage(`{"n":1}`)}))
+
+	disposition, sip := "recv_bye", int32(200)
+	closed := closing{call: b.call, outcome: sessionHangup, record: finalRecord{
+		AnswerTime: &at, EndTime: at.Add(7500 * time.Millisecond), Cause: "NORMAL_CLEARING", Disposition: &disposition, SIPStatus: &sip,
+	}}
+	require.NoError(t, b.l.Close(ctx, closed))
+	require.NoError(t, b.l.Close(ctx, closed), "told twice")
+
+	types, data := b.events(t)
+	require.Equal(t, []string{"call.answered", "ai_session.started", "ai_session.ended", "call.ended"}, types)
+	require.Equal(t, "human", data[0]["answered_by_amd"])
+	require.Equal(t, map[string]any{"k": 1.0}, data[0]["lead_metadata"])
+	require.Equal(t, "hangup", data[2]["outcome"])
+	metadata, ok := data[2]["metadata"].(map[string]any)
+	require.True(t, ok)
+	require.Len(t, metadata["logs"], 1)
+	ended := data[3]
+	require.Equal(t, "completed", ended["status"])
+	require.Equal(t, "CRM-7", ended["crm_lead_id"])
+	require.InDelta(t, 7, ended["talk_duration_s"], 0)
+	require.Equal(t, map[string]any{"available": false}, ended["recording"])
+	require.Nil(t, ended["disposition"])
+	require.NotContains(t, ended, "to")
+
+	require.Len(t, b.ended, 1)
+	require.Equal(t, "recv_bye", *b.ended[0].HangupDisposition)
+	require.Zero(t, b.count(t, "SELECT count(*) FROM live_calls"))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM recordings WHERE status = 'processing'"))
+	open, err := b.l.OpenCalls(ctx, "node-1")
+	require.NoError(t, err)
+	require.Empty(t, open)
+}
+
+func TestLedgerKeepsNothingOfACloseThatFails(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	b.fail = errors.New("the lead can't be written")
+	at := time.Now().UTC()
+	c := closing{call: b.call, record: finalRecord{EndTime: at, Cause: "USER_BUSY"}}
+	require.ErrorIs(t, b.l.Close(t.Context(), c), b.fail)
+	types, _ := b.events(t)
+	require.Empty(t, types)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls"))
+	b.fail = nil
+	require.NoError(t, b.l.Close(t.Context(), c))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE status = 'failed' AND hangup_cause = 'USER_BUSY'"))
+}
+
+func TestLedgerOfACallThatWasAnsweredUnseen(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	require.NoError(t, b.l.Close(t.Context(), closing{
+		call: b.call, record: finalRecord{AnswerTime: &at, EndTime: at.Add(time.Second), Cause: "NORMAL_CLEARING"},
+	}))
+	types, _ := b.events(t)
+	require.Equal(t, []string{"call.answered", "call.ended"}, types, "in the order in which it happened")
+}
+
+func TestLedgerEndsASessionByTransfer(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	g := b.startSession(t)
+	at := time.Now().UTC()
+	end := sessionEnd{
+		session: g.session.ID, outcome: sessionTransferredE164, at: at, revoke: true, final: json.RawMessage(`{"destination":"x"}`),
+		transfer: &transferFacts{destinationType: "e164", destination: "+919876500000"},
+	}
+	require.NoError(t, b.l.EndSession(t.Context(), b.call, end))
+	require.NoError(t, b.l.EndSession(t.Context(), b.call, end), "told twice")
+	types, data := b.events(t)
+	require.Equal(t, []string{"ai_session.transferred", "ai_session.ended"}, types)
+	require.Equal(t, "+919876500000", data[0]["destination"])
+	require.Equal(t, "transferred_e164", data[1]["outcome"])
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM callback_tokens WHERE revoked_at IS NOT NULL"))
+}
+
+func TestLedgerCountsAVoiceAgentThatTheGateDidNot(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET max_concurrent = 1")
+	token, err := mintToken(make([]byte, 32), b.tenant, b.call.ID, time.Now(), tokenLife)
+	require.NoError(t, err)
+	second := b.open(t, nil, nil, nil)
+	start := sessionStart{call: second, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
+	_, err = b.l.StartSession(t.Context(), start)
+	require.ErrorIs(t, err, errAgentBusy, "the first call has the one unit")
+	require.NoError(t, b.l.Close(t.Context(), closing{call: b.call, record: finalRecord{EndTime: time.Now().UTC(), Cause: "USER_BUSY"}}))
+	_, err = b.l.StartSession(t.Context(), start)
+	require.NoError(t, err)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"))
+	again := start
+	again.call = b.call
+	_, err = b.l.StartSession(t.Context(), again)
+	require.ErrorIs(t, err, ErrCallEnded)
+}
+
+func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	sealed, err := b.st.Seal(AuthTokenContext(b.agent.ID), []byte("bearer"))
+	require.NoError(t, err)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET auth_token_sealed = $1", sealed)
+	g := b.startSession(t)
+	open, err := b.l.OpenCalls(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	require.Equal(t, g.session.ID, open[0].session.ID)
+	resumed, err := b.l.ResumeSession(t.Context(), open[0].call, *open[0].session)
+	require.NoError(t, err)
+	require.Equal(t, g.token.jti, resumed.token.jti)
+	require.Equal(t, "bearer", resumed.authToken)
+	require.Equal(t, "+919876543210", resumed.to)
+
+	next, err := mintToken(make([]byte, 32), b.tenant, b.call.ID, time.Now(), tokenLife)
+	require.NoError(t, err)
+	require.NoError(t, b.l.AddToken(t.Context(), b.call, g.session.ID, next))
+	open, err = b.l.OpenCalls(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Equal(t, next.jti, *open[0].session.TokenJti)
+	core, err := b.l.NodeStarted(t.Context(), "node-1", time.Now())
+	require.NoError(t, err)
+	require.Empty(t, core)
+	require.NoError(t, b.l.NodeSeen(t.Context(), "node-1", time.Now(), "c-1"))
+	core, err = b.l.NodeStarted(t.Context(), "node-1", time.Now())
+	require.NoError(t, err)
+	require.Equal(t, "c-1", core)
+}
