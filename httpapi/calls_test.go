@@ -245,6 +245,10 @@ func TestRecordingStream(t *testing.T) {
 	require.Equal(t, "private, max-age=300", header.Get("Cache-Control"))
 	require.Equal(t, audio, body)
 	require.Equal(t, 1, b.audit(t, call, "stream", "api_key:%"))
+	status, header, body = key.Do(t, http.MethodHead, path, nil)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "audio/wav", header.Get("Content-Type"))
+	require.Empty(t, body)
 
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.srv.Addr())
 	require.NoError(t, err)

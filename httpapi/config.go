@@ -28,7 +28,7 @@ type Config struct {
 	// TrustedProxies may name the client in X-Forwarded-For.
 	TrustedProxies []netip.Prefix
 
-	// MaxBodyBytes bounds a request's body; 1 MiB by default.
+	// MaxBodyBytes bounds a request's body; 4 MiB by default.
 	MaxBodyBytes int
 	// ReadTimeout bounds the reading of a request, WriteTimeout that of a response (of each chunk where one is streamed),
 	// IdleTimeout the wait for the next request, RequestTimeout the work in between.
@@ -53,7 +53,7 @@ type Config struct {
 
 // Defaults of Config.
 const (
-	defaultMaxBody        = 1 << 20
+	defaultMaxBody        = 4 << 20
 	defaultReadTimeout    = 30 * time.Second
 	defaultWriteTimeout   = 30 * time.Second
 	defaultIdleTimeout    = 2 * time.Minute

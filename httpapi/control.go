@@ -101,15 +101,25 @@ func (s *Server) ownCall(ctx context.Context, r *request) (uuid.UUID, error) {
 	return callID, err
 }
 
+// controlInput is the body of the control endpoint.
+type controlInput struct {
+	Event           dialer.Opt[string]
+	Metadata        dialer.Opt[json.RawMessage]
+	DestinationType dialer.Opt[string]
+	Destination     dialer.Opt[string]
+}
+
+// UnmarshalJSON takes a verb with its fields.
+func (in *controlInput) UnmarshalJSON(b []byte) error {
+	return decodeMembers(b, map[string]json.Unmarshaler{
+		"event": &in.Event, "metadata": &in.Metadata, "destination_type": &in.DestinationType, "destination": &in.Destination,
+	})
+}
+
 // parseControl reads a verb with its fields. Whatever is wrong with the body is a 400 here, except a verb that is known and
 // not carried out.
 func parseControl(body []byte) (switchctl.ControlRequest, error) {
-	var in struct {
-		Event           dialer.Opt[string]          `json:"event"`
-		Metadata        dialer.Opt[json.RawMessage] `json:"metadata"`
-		DestinationType dialer.Opt[string]          `json:"destination_type"`
-		Destination     dialer.Opt[string]          `json:"destination"`
-	}
+	var in controlInput
 	if err := decodeObject(body, &in); err != nil {
 		return switchctl.ControlRequest{}, asBadRequest(err)
 	}

@@ -143,6 +143,7 @@ func TestControlBodies(t *testing.T) {
 		"null verb":                {`{"event":null}`, 400, "bad_request"},
 		"number as verb":           {`{"event":1}`, 400, "bad_request"},
 		"unknown verb":             {`{"event":"explode"}`, 400, "unknown_verb"},
+		"member in capitals":       {`{"EVENT":"hangup"}`, 400, "bad_request"},
 		"verb in capitals":         {`{"event":"HANGUP"}`, 400, "unknown_verb"},
 		"metadata is a list":       {`{"event":"log","metadata":[1]}`, 400, "bad_request"},
 		"metadata is text":         {`{"event":"log","metadata":"x"}`, 400, "bad_request"},

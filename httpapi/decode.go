@@ -3,12 +3,12 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -24,46 +24,92 @@ func (r *request) decode(v any) error {
 }
 
 func decodeObject(body []byte, v any) error {
-	bad := func(detail string, cause error) error {
-		return &apiError{status: http.StatusUnprocessableEntity, code: codeInvalidJSON, detail: detail, cause: cause}
+	if unstorable(body) {
+		return badJSON("The body holds text that can't be kept: U+0000, or half of a surrogate pair.", nil)
 	}
-	trimmed := bytes.TrimSpace(body)
-	if len(trimmed) == 0 {
-		return bad("A JSON object is required in the body.", nil)
-	}
-	if !json.Valid(trimmed) {
-		return bad("The body is not valid JSON.", nil)
-	}
-	if trimmed[0] != '{' {
-		return bad("The body must be a JSON object.", nil)
-	}
-	if holdsNUL(trimmed) {
-		return bad("The body holds the character U+0000, which can't be kept.", nil)
-	}
-	err := json.Unmarshal(trimmed, v)
-	var wrong *json.UnmarshalTypeError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &wrong):
-		return invalid(dialer.FieldError{Field: wrong.Field, Message: "must not be a JSON " + wrong.Value})
-	default:
-		return bad("The body can't be understood.", err)
-	}
+	return decodeJSON(body, v)
 }
 
-// holdsNUL looks for the escape \u0000 in a valid JSON text; \\u0000 is none.
-func holdsNUL(b []byte) bool {
+func badJSON(detail string, cause error) error {
+	return &apiError{status: http.StatusUnprocessableEntity, code: codeInvalidJSON, detail: detail, cause: cause}
+}
+
+// decodeJSON is decodeObject for a body whose parts are looked at one by one.
+func decodeJSON(body []byte, v any) error {
+	trimmed := bytes.TrimSpace(body)
+	switch {
+	case len(trimmed) == 0:
+		return badJSON("A JSON object is required in the body.", nil)
+	case !utf8.Valid(trimmed) || !json.Valid(trimmed):
+		return badJSON("The body is not valid JSON in UTF-8.", nil)
+	case trimmed[0] != '{':
+		return badJSON("The body must be a JSON object.", nil)
+	}
+	if err := json.Unmarshal(trimmed, v); err != nil {
+		return badJSON("The body can't be understood.", err)
+	}
+	return nil
+}
+
+// decodeMembers takes an object's members by their exact names.
+func decodeMembers(b []byte, into map[string]json.Unmarshaler) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b, &members); err != nil {
+		return fmt.Errorf("decode members: %w", err)
+	}
+	for name, target := range into {
+		raw, sent := members[name]
+		if !sent {
+			continue
+		}
+		if err := target.UnmarshalJSON(raw); err != nil {
+			return fmt.Errorf("decode member %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// unstorable looks in a JSON text for escapes that PostgreSQL has no text for: U+0000 and surrogates without their other half.
+func unstorable(b []byte) bool {
 	for i := 0; i < len(b); i++ {
 		if b[i] != '\\' {
 			continue
 		}
-		if bytes.HasPrefix(b[i:], []byte(`\u0000`)) {
+		unit, escape := codeUnit(b[i:])
+		switch {
+		case !escape:
+			i++ // what is escaped may itself be a backslash
+		case unit == 0 || unit >= lowSurrogate && unit < afterSurrogates:
 			return true
+		case unit >= highSurrogate && unit < lowSurrogate:
+			i += escapeLength
+			low, paired := codeUnit(b[min(i, len(b)):])
+			if !paired || low < lowSurrogate || low >= afterSurrogates {
+				return true
+			}
+			i += escapeLength - 1
+		default:
+			i += escapeLength - 1
 		}
-		i++
 	}
 	return false
+}
+
+// Ranges of UTF-16's surrogates, and the length of an escape such as \u0000.
+const (
+	highSurrogate   = 0xD800
+	lowSurrogate    = 0xDC00
+	afterSurrogates = 0xE000
+	escapeLength    = 6
+)
+
+// codeUnit reads an escape of the form \uXXXX.
+func codeUnit(b []byte) (uint64, bool) {
+	if len(b) < escapeLength || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	unit, err := strconv.ParseUint(string(b[2:escapeLength]), 16, 32)
+	return unit, err == nil
 }
 
 // pathID reads an id of the path. What is no id names nothing.

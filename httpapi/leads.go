@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/ringmaster/ringmaster/dialer"
 )
@@ -25,8 +26,14 @@ func (s *Server) pushLeads(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	var in dialer.BulkInput
-	if err := r.decode(&in); err != nil {
+	if err := decodeJSON(r.rc.PostBody(), &in); err != nil {
 		return reply{}, err
+	}
+	for i, row := range in.Leads.Value {
+		// A row that can't be kept is an invalid row, and fails no other.
+		if unstorable(row) {
+			in.Leads.Value[i] = json.RawMessage("null")
+		}
 	}
 	result, err := s.deps.Dialer.PushLeads(ctx, r.who.tenantID, campaignID, in)
 	result.Results = orEmpty(result.Results)

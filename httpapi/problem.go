@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -51,6 +53,10 @@ const (
 	codeSubscriptionPaused  = "subscription_inactive"
 	codeTooManyLogins       = "too_many_attempts"
 )
+
+// classDataException is SQLSTATE's class of values that a column can't take, such as a number beyond all bounds in a JSON
+// object of the client's.
+const classDataException = "22"
 
 // apiError is what a handler, or the code around it, answers in place of a result.
 type apiError struct {
@@ -94,6 +100,7 @@ func invalid(fields ...dialer.FieldError) *apiError {
 func mapError(err error) *apiError {
 	var known *apiError
 	var limit *dialer.LimitError
+	var data *pgconn.PgError
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -108,6 +115,10 @@ func mapError(err error) *apiError {
 		}
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable("The request took too long.", err)
+	case errors.As(err, &data) && strings.HasPrefix(data.Code, classDataException):
+		e := invalid()
+		e.detail, e.cause = "The request holds a value that can't be kept.", err
+		return e
 	}
 	if e := mapDialerError(err); e != nil {
 		return e

@@ -247,6 +247,11 @@ func TestLeads(t *testing.T) {
 		require.Equal(t, row["status"] == "added", row["id"] != nil)
 	}
 	require.Equal(t, []string{"added", "duplicate", "invalid", "duplicate", "invalid"}, statuses)
+	b.api.JSON(t, http.MethodPost, path+"/leads:bulk",
+		`{"leads":[{"phone":"9812345602","name":"\u0000"},{"phone":"9812345603","name":"\\u0000 \ud83d\ude00"}]}`, http.StatusOK, &bulk)
+	require.Equal(t, []int{2, 1, 1, 0}, []int{bulk.Total, bulk.Valid, bulk.Invalid, bulk.Duplicates})
+	refused(t, b.api, http.MethodPost, path+"/leads", `{"phone":"9812345604","metadata":{"n":1e999999}}`,
+		http.StatusUnprocessableEntity, "validation_error")
 	b.api.JSON(t, http.MethodPost, path+"/leads:bulk", object{"leads": []any{}}, http.StatusOK, &bulk)
 	require.NotNil(t, bulk.Results)
 	rows := make([]object, 501)

@@ -89,7 +89,10 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.MaxBodyBytes = 4096 })
-	for _, body := range []string{``, ` `, `{`, `[]`, `null`, `"x"`, `{"name":"a"} x`, "{\"name\":\"\\u0000\"}", "\xff"} {
+	for _, body := range []string{
+		``, ` `, `{`, `[]`, `null`, `"x"`, `{"name":"a"} x`, "\xff",
+		`{"name":"\u0000"}`, `{"name":"\ud800"}`, `{"name":"\udc00\ud800"}`, `{"name":"\uD800\n"}`, "{\"name\":\"\xff\"}",
+	} {
 		p := refused(t, b.api, http.MethodPost, voiceAgents, body, http.StatusUnprocessableEntity, "invalid_json")
 		require.NotEmpty(t, p.Detail)
 	}
@@ -312,6 +315,20 @@ func TestCloseWaitsForRequests(t *testing.T) {
 	release()
 	require.Equal(t, http.StatusOK, <-status)
 	require.NoError(t, <-closed)
+}
+
+// A connection that is kept open does not hold the server up.
+func TestCloseEndsIdleConnections(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	c := b.client("")
+	c.HTTP = &http.Client{Transport: transport}
+	c.JSON(t, http.MethodGet, "/health/live", nil, http.StatusOK, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, b.srv.Close(ctx))
 }
 
 func TestMalformedRequestIsAnswered(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -109,8 +110,13 @@ func (s *sessionSigner) matches(ctx context.Context, hash, password string) (boo
 }
 
 type loginInput struct {
-	Email    dialer.Opt[string] `json:"email"`
-	Password dialer.Opt[string] `json:"password"`
+	Email    dialer.Opt[string]
+	Password dialer.Opt[string]
+}
+
+// UnmarshalJSON takes the body of a sign-in.
+func (in *loginInput) UnmarshalJSON(b []byte) error {
+	return decodeMembers(b, map[string]json.Unmarshaler{"email": &in.Email, "password": &in.Password})
 }
 
 func (in loginInput) validate() error {

@@ -27,10 +27,17 @@ const (
 )
 
 type webhookInput struct {
-	URL        dialer.Opt[string]   `json:"url"`
-	EventTypes dialer.Opt[[]string] `json:"event_types"`
-	CampaignID dialer.Opt[string]   `json:"campaign_id"`
-	IsActive   dialer.Opt[bool]     `json:"is_active"`
+	URL        dialer.Opt[string]
+	EventTypes dialer.Opt[[]string]
+	CampaignID dialer.Opt[string]
+	IsActive   dialer.Opt[bool]
+}
+
+// UnmarshalJSON takes the body of a subscription's creation or edit.
+func (in *webhookInput) UnmarshalJSON(b []byte) error {
+	return decodeMembers(b, map[string]json.Unmarshaler{
+		"url": &in.URL, "event_types": &in.EventTypes, "campaign_id": &in.CampaignID, "is_active": &in.IsActive,
+	})
 }
 
 type webhookView struct {

@@ -39,6 +39,7 @@ func Document() ([]byte, error) {
 			return nil, err
 		}
 	}
+	describeErrors(whole)
 	b, err := json.Marshal(whole)
 	if err != nil {
 		return nil, fmt.Errorf("encode the OpenAPI document: %w", err)
