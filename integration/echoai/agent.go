@@ -1,6 +1,7 @@
 package echoai
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -69,11 +70,11 @@ func (s *Server) serveAgent(w http.ResponseWriter, r *http.Request) {
 		Texts: []Text{}, TextsSent: []Text{}, Heard: []tone.Heard{}, Bursts: []tone.Burst{}, SentOnsets: []time.Time{}, ControlStatus: []int{},
 	}
 	s.admit(a)
-	a.run()
+	a.run(context.WithoutCancel(r.Context()))
 }
 
 // run reads until the connection ends, and records how it did.
-func (a *agent) run() {
+func (a *agent) run(ctx context.Context) {
 	pong := a.conn.PingHandler()
 	a.conn.SetPingHandler(func(data string) error {
 		a.mu.Lock()
@@ -92,14 +93,14 @@ func (a *agent) run() {
 			}
 		}
 	})
-	err := a.read()
+	err := a.read(ctx)
 	close(a.done)
 	a.wg.Wait()
 	a.finish(err)
 }
 
 // read handles every frame; the first must be the metadata.
-func (a *agent) read() error {
+func (a *agent) read(ctx context.Context) error {
 	first := true
 	for {
 		kind, frame, err := a.conn.ReadMessage()
@@ -108,7 +109,7 @@ func (a *agent) read() error {
 		}
 		switch {
 		case kind == websocket.TextMessage && first:
-			a.begin(frame)
+			a.begin(ctx, frame)
 		case kind == websocket.TextMessage:
 			a.hearText(frame)
 		default:
@@ -132,7 +133,7 @@ func (a *agent) fail(err error) {
 }
 
 // begin takes the metadata and starts to talk.
-func (a *agent) begin(frame []byte) {
+func (a *agent) begin(ctx context.Context, frame []byte) {
 	a.mu.Lock()
 	meta, format, err := parseMetadata(frame, a.record.Subprotocol)
 	if err != nil {
@@ -150,7 +151,7 @@ func (a *agent) begin(frame []byte) {
 		a.s.stats.Reconnects++
 		a.s.mu.Unlock()
 	}
-	a.talk(format)
+	a.talk(ctx, format)
 }
 
 func (a *agent) call() string {

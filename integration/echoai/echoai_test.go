@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -71,9 +72,7 @@ func open(t *testing.T, s *echoai.Server, path string, more map[string]any) clie
 	require.NoError(t, err)
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	meta := map[string]any{"call_id": "c1", "audio_format": map[string]any{"encoding": "pcm_s16le", "sample_rate_hz": 8000, "frame_ms": 20}}
-	for k, v := range more {
-		meta[k] = v
-	}
+	maps.Copy(meta, more)
 	require.NoError(t, conn.WriteJSON(meta))
 	return client{conn, "pcm_s16le", 8000}
 }

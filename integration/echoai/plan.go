@@ -83,9 +83,9 @@ func (q *query) fail(key string, err error) {
 	q.errs = append(q.errs, fmt.Errorf("query %s=%q: %w", key, q.Get(key), err))
 }
 
-func (q *query) duration(key string, def time.Duration) time.Duration {
+func (q *query) duration(key string) time.Duration {
 	if !q.Has(key) {
-		return def
+		return 0
 	}
 	d, err := time.ParseDuration(q.Get(key))
 	if err == nil && d < 0 {
@@ -139,11 +139,11 @@ func parsePlan(path string, values url.Values) (plan, error) {
 	p := plan{
 		greet: q.flag("greet", path == "/echo"), hz: greetingHz, level: q.number("level", -12, -60, 0), length: greetingTime,
 		faster: q.flag("faster", false), mark: q.Get("mark"), rate: int(q.number("play_rate", 0, 4000, 48000)),
-		endAfter: q.duration("end_after", 0), code: int(q.number("code", 1000, 0, 4999)), times: int(q.number("times", 0, 0, 1000)),
+		endAfter: q.duration("end_after"), code: int(q.number("code", 1000, 0, 4999)), times: int(q.number("times", 0, 0, 1000)),
 	}
 	p.hz = q.number("hz", p.hz, 50, 3900)
 	p.play = choice(q, "play", playBinary, map[string]playAs{"raw": playRaw, "wav": playWAV})
-	p.delay, p.every = q.duration("delay", 0), q.duration("every", 0)
+	p.delay, p.every = q.duration("delay"), q.duration("every")
 	p.end = choice(q, "end_by", endDisconnect, map[string]ending{
 		"disconnect": endDisconnect, "close": endClose, "hangup": endHangup, "drop": endDrop,
 	})
@@ -154,11 +154,11 @@ func parsePlan(path string, values url.Values) (plan, error) {
 	case "/echo":
 		p.mode = modeEcho
 	case "/tone":
-		p.mode, p.length = modeTone, q.duration("duration", 0)
+		p.mode, p.length = modeTone, q.duration("duration")
 	case "/silent":
 		p.mode = modeSilent
 	case "/close":
-		p.mode, p.end, p.endAfter = modeEcho, endClose, q.duration("after", 0)
+		p.mode, p.end, p.endAfter = modeEcho, endClose, q.duration("after")
 		if p.code == 0 {
 			p.end = endDrop
 		}

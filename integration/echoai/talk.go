@@ -17,7 +17,7 @@ import (
 const controlTimeout = 10 * time.Second
 
 // talk starts what the plan has the agent say and do.
-func (a *agent) talk(f Format) {
+func (a *agent) talk(ctx context.Context, f Format) {
 	bursts := a.plan.mode == modeTone || a.plan.mode == modeEcho && a.plan.greet
 	if bursts {
 		a.greeting.Store(a.plan.mode == modeEcho)
@@ -30,7 +30,7 @@ func (a *agent) talk(f Format) {
 		a.wg.Go(func() { a.report("playing the script", a.perform()) })
 	}
 	if a.plan.end != endNever && (a.plan.times == 0 || a.s.connectionsOf(a.call()) <= a.plan.times) {
-		a.wg.Go(func() { a.report("ending the conversation", a.endConversation()) })
+		a.wg.Go(func() { a.report("ending the conversation", a.endConversation(ctx)) })
 	}
 }
 
@@ -178,7 +178,7 @@ func (a *agent) perform() error {
 }
 
 // endConversation ends the connection in the plan's way when its time has come.
-func (a *agent) endConversation() error {
+func (a *agent) endConversation(ctx context.Context) error {
 	if !a.sleep(a.plan.endAfter) {
 		return nil
 	}
@@ -191,20 +191,20 @@ func (a *agent) endConversation() error {
 	case endDrop:
 		a.drop()
 	case endHangup:
-		return a.hangUp()
+		return a.hangUp(ctx)
 	}
 	return nil
 }
 
 // hangUp asks the control endpoint to end the call, with the callback token.
-func (a *agent) hangUp() (err error) {
+func (a *agent) hangUp(ctx context.Context) (err error) {
 	a.mu.Lock()
 	url, token := a.meta.ControlURL, a.meta.Token
 	a.mu.Unlock()
 	if url == "" {
 		return errors.New("the metadata names no control_url")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), controlTimeout)
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(`{"event":"hangup"}`)))
 	if err != nil {

@@ -120,7 +120,7 @@ func (c *call) answer(n *negotiated) {
 }
 
 // stay keeps an answered call until one side hangs up, then closes it.
-func (c *call) stay() {
+func (c *call) stay(ctx context.Context) {
 	var timer <-chan time.Time
 	if c.behaviour == HangsUp {
 		t := time.NewTimer(hangsUpAfter)
@@ -135,13 +135,13 @@ func (c *call) stay() {
 	case <-c.s.stop:
 	}
 	if c.end(Us, "") {
-		c.bye()
+		c.bye(ctx)
 	}
 }
 
 // bye ends the dialog on our side.
-func (c *call) bye() {
-	ctx, cancel := context.WithTimeout(context.Background(), byeTimeout)
+func (c *call) bye(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, byeTimeout)
 	defer cancel()
 	res, err := c.s.client.Do(ctx, c.request(sip.BYE))
 	if err != nil {

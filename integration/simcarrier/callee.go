@@ -1,6 +1,7 @@
 package simcarrier
 
 import (
+	"context"
 	"time"
 
 	"github.com/emiago/sipgo/sip"
@@ -29,7 +30,7 @@ func (s *Server) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
 		return
 	}
 	defer c.leave()
-	c.receive(req, tx)
+	c.receive(context.Background(), req, tx)
 }
 
 // adoptInvite takes the dialog's addresses from the INVITE (RFC 3261 section 12.1.1).
@@ -65,7 +66,7 @@ func (s *Server) respond(tx sip.ServerTransaction, res *sip.Response) {
 }
 
 // receive rings as the number says, and answers or refuses.
-func (c *call) receive(req *sip.Request, tx sip.ServerTransaction) {
+func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTransaction) {
 	if code, reason := c.behaviour.refusal(); code != 0 {
 		if c.behaviour == Forbidden {
 			c.mu.Lock()
@@ -74,7 +75,7 @@ func (c *call) receive(req *sip.Request, tx sip.ServerTransaction) {
 			c.s.noteForbidden()
 			c.s.log.Error("a number of the do-not-call registry was called", "sip_call_id", c.callID)
 		}
-		c.decline(req, tx, code, reason, Us)
+		c.decline(req, tx, code, reason)
 		return
 	}
 	var offer *negotiated
@@ -82,7 +83,7 @@ func (c *call) receive(req *sip.Request, tx sip.ServerTransaction) {
 		n, err := parseSDP(req.Body(), c.s.cfg.Codecs)
 		if err != nil {
 			c.s.log.Warn("the switch's offer can't be taken", "sip_call_id", c.callID, "error", err)
-			c.decline(req, tx, 488, "Not Acceptable Here", Us)
+			c.decline(req, tx, 488, "Not Acceptable Here")
 			return
 		}
 		offer = &n
@@ -92,7 +93,7 @@ func (c *call) receive(req *sip.Request, tx sip.ServerTransaction) {
 	}
 	if err := c.openStream(c.s.spec); err != nil {
 		c.s.log.Error("answering failed", "sip_call_id", c.callID, "error", err)
-		c.decline(req, tx, 500, "Server Internal Error", Us)
+		c.decline(req, tx, 500, "Server Internal Error")
 		return
 	}
 	res := c.response(req, 200, "OK", c.describe(offer))
@@ -101,13 +102,13 @@ func (c *call) receive(req *sip.Request, tx sip.ServerTransaction) {
 	if !c.awaitACK(tx, res) {
 		return
 	}
-	c.stay()
+	c.stay(ctx)
 }
 
-func (c *call) decline(req *sip.Request, tx sip.ServerTransaction, code int, reason string, by Party) {
+func (c *call) decline(req *sip.Request, tx sip.ServerTransaction, code int, reason string) {
 	c.refuse(code)
 	c.s.respond(tx, c.response(req, code, reason, nil))
-	c.end(by, "")
+	c.end(Us, "")
 }
 
 // ring sends 180 and waits until the callee picks up. It is false when the call ended before.
@@ -145,10 +146,10 @@ func (c *call) ring(req *sip.Request, tx sip.ServerTransaction) bool {
 	case reason = <-cancelled:
 	case <-tx.Done():
 	case <-c.hangup:
-		c.decline(req, tx, 480, "Temporarily Unavailable", Us)
+		c.decline(req, tx, 480, "Temporarily Unavailable")
 		return false
 	case <-c.s.stop:
-		c.decline(req, tx, 480, "Temporarily Unavailable", Us)
+		c.decline(req, tx, 480, "Temporarily Unavailable")
 		return false
 	}
 	c.refuse(487) // the transaction has sent it
@@ -196,6 +197,9 @@ func (c *call) withdraw() {
 	c.mu.Lock()
 	c.report.AnsweredAt, c.report.SIPStatus = nil, 487
 	c.mu.Unlock()
+	c.s.mu.Lock()
+	c.s.calls.stats.Answered--
+	c.s.mu.Unlock()
 	c.end(Them, "")
 }
 

@@ -47,7 +47,7 @@ func (s *Server) Place(ctx context.Context, req PlaceRequest) (PlaceResult, erro
 	placed := make(chan error, 1)
 	go func() {
 		defer c.leave()
-		c.place(target, placed)
+		c.place(context.WithoutCancel(ctx), target, placed)
 	}()
 	select {
 	case err = <-placed:
@@ -79,30 +79,30 @@ func (c *call) invite(target string) (*sip.Request, error) {
 }
 
 // place runs a placed call to its end; placed takes the outcome of the INVITE.
-func (c *call) place(target string, placed chan<- error) {
+func (c *call) place(ctx context.Context, target string, placed chan<- error) {
 	req, err := c.invite(target)
 	if err != nil {
 		c.fail(400)
 		placed <- err
 		return
 	}
-	tx, err := c.s.client.TransactionRequest(context.Background(), req)
+	tx, err := c.s.client.TransactionRequest(ctx, req)
 	if err != nil {
 		c.fail(503)
 		placed <- errors.Join(ErrUnreachable, err)
 		return
 	}
-	res, err := c.awaitAnswer(req, tx)
+	res, err := c.awaitAnswer(ctx, req, tx)
 	if err != nil || !res.IsSuccess() {
 		placed <- err
 		return
 	}
-	if err := c.confirm(res, tx); err != nil {
+	if err := c.confirm(ctx, res, tx); err != nil {
 		placed <- err
 		return
 	}
 	placed <- nil
-	c.stay()
+	c.stay(ctx)
 }
 
 func (c *call) fail(status int) {
@@ -112,7 +112,7 @@ func (c *call) fail(status int) {
 
 // awaitAnswer follows the INVITE to its final response. It cancels a call that we give up, and closes the report of
 // one that is refused.
-func (c *call) awaitAnswer(req *sip.Request, tx sip.ClientTransaction) (*sip.Response, error) {
+func (c *call) awaitAnswer(ctx context.Context, req *sip.Request, tx sip.ClientTransaction) (*sip.Response, error) {
 	silent, ringing := time.NewTimer(c.s.cfg.NoResponse), time.NewTimer(c.s.cfg.RingTimeout)
 	defer silent.Stop()
 	defer ringing.Stop()
@@ -121,7 +121,7 @@ func (c *call) awaitAnswer(req *sip.Request, tx sip.ClientTransaction) (*sip.Res
 	for {
 		if giveUp && heard && !cancelled { // RFC 3261 section 9.1: no CANCEL before a provisional response
 			cancelled = true
-			c.cancel(req)
+			c.cancel(ctx, req)
 			silent.Reset(c.s.cfg.NoResponse)
 		}
 		select {
@@ -173,7 +173,7 @@ func (c *call) noteRinging(res *sip.Response) {
 }
 
 // cancel takes the INVITE back; its 487 comes by the INVITE's own transaction.
-func (c *call) cancel(invite *sip.Request) {
+func (c *call) cancel(ctx context.Context, invite *sip.Request) {
 	req := sip.NewRequest(sip.CANCEL, *invite.Recipient.Clone())
 	hops := sip.MaxForwardsHeader(70)
 	req.AppendHeader(sip.HeaderClone(invite.Via()))
@@ -183,7 +183,7 @@ func (c *call) cancel(invite *sip.Request) {
 	req.AppendHeader(&sip.CSeqHeader{SeqNo: invite.CSeq().SeqNo, MethodName: sip.CANCEL})
 	req.AppendHeader(&hops)
 	req.SetTransport("UDP")
-	ctx, cancel := context.WithTimeout(context.Background(), byeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, byeTimeout)
 	defer cancel()
 	if _, err := c.s.client.Do(ctx, req); err != nil {
 		c.s.log.Warn("cancelling failed", "sip_call_id", c.callID, "error", err)
@@ -191,7 +191,7 @@ func (c *call) cancel(invite *sip.Request) {
 }
 
 // confirm takes the dialog from the answer, acknowledges it, and starts the audio.
-func (c *call) confirm(res *sip.Response, tx sip.ClientTransaction) error {
+func (c *call) confirm(ctx context.Context, res *sip.Response, tx sip.ClientTransaction) error {
 	c.mu.Lock()
 	if to := res.To(); to != nil {
 		c.remote = sip.HeaderClone(to)
@@ -215,7 +215,7 @@ func (c *call) confirm(res *sip.Response, tx sip.ClientTransaction) error {
 		ack()
 		c.refuse(res.StatusCode)
 		if c.end(Us, "") {
-			c.bye()
+			c.bye(ctx)
 		}
 		return fmt.Errorf("take the switch's answer: %w", err)
 	}

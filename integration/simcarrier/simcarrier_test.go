@@ -24,45 +24,45 @@ type pair struct {
 	from, to *simcarrier.Server
 }
 
-func start(t testing.TB, cfg simcarrier.Config) *simcarrier.Server {
-	t.Helper()
+func start(tb testing.TB, cfg simcarrier.Config) *simcarrier.Server {
+	tb.Helper()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s, err := simcarrier.New(cfg)
-	require.NoError(t, err)
-	require.NoError(t, s.Start(t.Context()))
-	t.Cleanup(func() {
+	require.NoError(tb, err)
+	require.NoError(tb, s.Start(tb.Context()))
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		require.NoError(t, s.Close(ctx))
+		require.NoError(tb, s.Close(ctx))
 	})
 	return s
 }
 
-func setup(t testing.TB, calling, called simcarrier.Config) pair {
-	t.Helper()
+func setup(tb testing.TB, calling, called simcarrier.Config) pair {
+	tb.Helper()
 	if called.AnswerAfter == 0 {
 		called.AnswerAfter = 50 * time.Millisecond
 	}
-	to := start(t, called)
+	to := start(tb, called)
 	calling.Target = to.SIPAddr()
-	return pair{start(t, calling), to}
+	return pair{start(tb, calling), to}
 }
 
 // call places a call and returns it answered.
-func (p pair) call(t testing.TB, from, to string) string {
-	t.Helper()
-	res, err := p.from.Place(t.Context(), simcarrier.PlaceRequest{From: from, To: to})
-	require.NoError(t, err)
-	require.Equal(t, simcarrier.PlaceResult{Answered: true, SIPStatus: 200, CallID: res.CallID}, res)
+func (p pair) call(tb testing.TB, from, to string) string {
+	tb.Helper()
+	res, err := p.from.Place(tb.Context(), simcarrier.PlaceRequest{From: from, To: to})
+	require.NoError(tb, err)
+	require.Equal(tb, simcarrier.PlaceResult{Answered: true, SIPStatus: 200, CallID: res.CallID}, res)
 	return res.CallID
 }
 
 // reports are both sides' reports of a call once until accepts them.
-func (p pair) reports(t testing.TB, id string, until func(from, to simcarrier.Report) bool) (from, to simcarrier.Report) {
-	t.Helper()
-	require.Eventually(t, func() bool {
+func (p pair) reports(tb testing.TB, id string, until func(from, to simcarrier.Report) bool) (from, to simcarrier.Report) {
+	tb.Helper()
+	require.Eventually(tb, func() bool {
 		var err, err2 error
 		from, err = p.from.Call(id)
 		to, err2 = p.to.Call(id)
@@ -298,7 +298,7 @@ func TestCancelRaceLeavesNothing(t *testing.T) {
 
 func TestUnreachableSwitch(t *testing.T) {
 	t.Parallel()
-	dead, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	dead, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dead.Close()) }()
 	s := start(t, simcarrier.Config{NoResponse: 200 * time.Millisecond})
@@ -313,7 +313,7 @@ func TestUnreachableSwitch(t *testing.T) {
 
 func TestRTPPortsAreGivenBack(t *testing.T) {
 	t.Parallel()
-	free, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	free, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	addr, ok := free.LocalAddr().(*net.UDPAddr)
 	require.True(t, ok)

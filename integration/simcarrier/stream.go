@@ -145,7 +145,7 @@ func (st *stream) hear(h *rtp.Header, payload []byte, at time.Time) {
 		st.hearEvent(h.Timestamp, payload, at)
 		return
 	}
-	c := st.media.codec
+	var c codec
 	switch h.PayloadType {
 	case 0:
 		c, _ = codecByName(codecPCMU)
