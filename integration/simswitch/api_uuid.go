@@ -217,7 +217,8 @@ func (sw *Switch) uuidRecord(arg string) string {
 	if ch == nil {
 		return "-ERR Cannot locate session!\n"
 	}
-	ok, failure := false, ""
+	var ok bool
+	var failure string
 	switch strings.ToLower(args[1]) {
 	case "start":
 		err := ch.startRecording(args[2])

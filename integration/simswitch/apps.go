@@ -1,16 +1,12 @@
 package simswitch
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 )
-
-// errUnknownApp says that the switch has no such application; the channel that asked for it is hung up.
-var errUnknownApp = errors.New("no such application")
 
 // appFunc runs an application on its channel's goroutine and returns Application-Response.
 type appFunc func(ch *channel, arg string) string
@@ -85,7 +81,7 @@ func (ch *channel) handle(m message) {
 			if !ch.ready() {
 				return
 			}
-			if err := ch.execute(m.app, m.arg, m.eventUUID, m.lock); err != nil {
+			if !ch.execute(m.app, m.arg, m.eventUUID, m.lock) {
 				return
 			}
 		}
@@ -93,13 +89,13 @@ func (ch *channel) handle(m message) {
 }
 
 // execute runs one application between its two events. Without CHANNEL_EXECUTE_COMPLETE: an unknown application, which also
-// hangs up, and a channel that is down already.
-func (ch *channel) execute(name, arg, eventUUID string, lock bool) error {
+// hangs up (false).
+func (ch *channel) execute(name, arg, eventUUID string, lock bool) bool {
 	fn, ok := app(name)
 	if !ok {
 		ch.sw.log.Warn("invalid application", "app", name, "channel", ch.uuid)
 		ch.hangup(causeOutOfOrder)
-		return errUnknownApp
+		return false
 	}
 	if eventUUID == "" {
 		eventUUID = uuid.NewString()
@@ -128,7 +124,7 @@ func (ch *channel) execute(name, arg, eventUUID string, lock bool) error {
 	ch.depth--
 	ch.mu.Unlock()
 	ch.emit("CHANNEL_EXECUTE_COMPLETE", append(about, header{"Application-Response", response}, id)...)
-	return nil
+	return true
 }
 
 // expand replaces ${name} by the channel's variables.

@@ -22,7 +22,9 @@ func (ch *channel) bridgeApp(arg string) string {
 		return "_none_"
 	}
 	ch.setAll([]header{
-		{"originate_disposition", "SUCCESS"}, {"DIALSTATUS", "SUCCESS"}, {"originate_causes", b.uuid + ";NONE"},
+		{"originate_disposition", "SUCCESS"},
+		{"DIALSTATUS", "SUCCESS"},
+		{"originate_causes", b.uuid + ";NONE"},
 		{"originated_legs", b.uuid + ";Outbound Call;" + b.profileNow().destination},
 	})
 	ch.bridgeWith(b)
@@ -51,7 +53,9 @@ func (ch *channel) bridged() *channel {
 // (switch_channel.c, switch_channel_handle_cause).
 func (ch *channel) bridgeFailed(c cause) {
 	ch.setAll([]header{
-		{"originate_disposition", string(c)}, {"DIALSTATUS", dialStatusName(c)}, {"originate_failed_cause", string(c)},
+		{"originate_disposition", string(c)},
+		{"DIALSTATUS", dialStatusName(c)},
+		{"originate_failed_cause", string(c)},
 		{"last_bridge_hangup_cause", string(c)},
 	})
 	if !ch.ready() {
@@ -77,20 +81,14 @@ func listHas(list string, c cause) bool {
 }
 
 func dialStatusName(c cause) string {
-	switch c {
-	case causeUserBusy:
-		return "BUSY"
-	case causeNoAnswer, causeNoUserResponse:
-		return "NOANSWER"
-	case causeCancel:
-		return "CANCEL"
-	case causeRejected:
-		return "DONTCALL"
-	case causeInvalidGateway, causeInvalidProfile:
-		return "INVALIDARGS"
-	default:
-		return string(c)
+	names := map[cause]string{
+		causeUserBusy: "BUSY", causeNoAnswer: "NOANSWER", causeNoUserResponse: "NOANSWER", causeCancel: "CANCEL",
+		causeRejected: "DONTCALL", causeInvalidGateway: "INVALIDARGS", causeInvalidProfile: "INVALIDARGS",
 	}
+	if n, ok := names[c]; ok {
+		return n
+	}
+	return string(c)
 }
 
 // bridgeWith joins the channel (the A leg, whose goroutine this is) and b until one of them ends or leaves.

@@ -72,7 +72,8 @@ func TestBridgeAudio(t *testing.T) {
 			require.Equal(t, b.sw.coreUUID, rec["core-uuid"])
 			flow, _ := rec["callflow"].([]any)
 			require.Len(t, flow, 2)
-			require.Equal(t, other, b.record(other)["variables"].(map[string]any)["uuid"])
+			vars, _ := b.record(other)["variables"].(map[string]any)
+			require.Equal(t, other, vars["uuid"])
 		})
 	}
 }

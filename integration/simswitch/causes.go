@@ -43,26 +43,80 @@ func q850() []struct {
 		name cause
 		code int
 	}{
-		{"UNSPECIFIED", 0}, {causeUnallocated, 1}, {"NO_ROUTE_TRANSIT_NET", 2}, {causeNoRoute, 3}, {"CHANNEL_UNACCEPTABLE", 6},
-		{"CALL_AWARDED_DELIVERED", 7}, {causeNormalClearing, 16}, {causeUserBusy, 17}, {causeNoUserResponse, 18},
-		{causeNoAnswer, 19}, {"SUBSCRIBER_ABSENT", 20}, {causeRejected, 21}, {"NUMBER_CHANGED", 22},
-		{"REDIRECTION_TO_NEW_DESTINATION", 23}, {"EXCHANGE_ROUTING_ERROR", 25}, {causeOutOfOrder, 27},
-		{causeInvalidFormat, 28}, {"FACILITY_REJECTED", 29}, {"RESPONSE_TO_STATUS_ENQUIRY", 30}, {"NORMAL_UNSPECIFIED", 31},
-		{"NORMAL_CIRCUIT_CONGESTION", 34}, {"NETWORK_OUT_OF_ORDER", 38}, {causeTemporaryFailure, 41},
-		{"SWITCH_CONGESTION", 42}, {"ACCESS_INFO_DISCARDED", 43}, {"REQUESTED_CHAN_UNAVAIL", 44}, {"PRE_EMPTED", 45},
-		{"FACILITY_NOT_SUBSCRIBED", 50}, {"OUTGOING_CALL_BARRED", 52}, {"INCOMING_CALL_BARRED", 54},
-		{"BEARERCAPABILITY_NOTAUTH", 57}, {"BEARERCAPABILITY_NOTAVAIL", 58}, {"SERVICE_UNAVAILABLE", 63},
-		{"BEARERCAPABILITY_NOTIMPL", 65}, {"CHAN_NOT_IMPLEMENTED", 66}, {"FACILITY_NOT_IMPLEMENTED", 69},
-		{"SERVICE_NOT_IMPLEMENTED", 79}, {"INVALID_CALL_REFERENCE", 81}, {causeIncompatible, 88},
-		{"INVALID_MSG_UNSPECIFIED", 95}, {"MANDATORY_IE_MISSING", 96}, {"MESSAGE_TYPE_NONEXIST", 97}, {"WRONG_MESSAGE", 98},
-		{"IE_NONEXIST", 99}, {"INVALID_IE_CONTENTS", 100}, {"WRONG_CALL_STATE", 101}, {causeTimerExpire, 102},
-		{"MANDATORY_IE_LENGTH_ERROR", 103}, {"PROTOCOL_ERROR", 111}, {"INTERWORKING", 127}, {causeCancel, 487},
-		{"CRASH", 500}, {causeSystemShutdown, 501}, {causeLoseRace, 502}, {causeManagerRequest, 503},
-		{"BLIND_TRANSFER", 600}, {"ATTENDED_TRANSFER", 601}, {causeAllottedTimeout, 602}, {"USER_CHALLENGE", 603},
-		{causeMediaTimeout, 604}, {"PICKED_OFF", 605}, {"USER_NOT_REGISTERED", 606}, {causeProgressTimeout, 607},
-		{causeInvalidGateway, 608}, {"GATEWAY_DOWN", 609}, {"INVALID_URL", 610}, {causeInvalidProfile, 611},
-		{"NO_PICKUP", 612}, {"BOWOUT", 614}, {"BUSY_EVERYWHERE", 615}, {"DECLINE", 616}, {"DOES_NOT_EXIST_ANYWHERE", 617},
-		{"NOT_ACCEPTABLE", 618}, {"UNWANTED", 619},
+		{"UNSPECIFIED", 0},
+		{causeUnallocated, 1},
+		{"NO_ROUTE_TRANSIT_NET", 2},
+		{causeNoRoute, 3},
+		{"CHANNEL_UNACCEPTABLE", 6},
+		{"CALL_AWARDED_DELIVERED", 7},
+		{causeNormalClearing, 16},
+		{causeUserBusy, 17},
+		{causeNoUserResponse, 18},
+		{causeNoAnswer, 19},
+		{"SUBSCRIBER_ABSENT", 20},
+		{causeRejected, 21},
+		{"NUMBER_CHANGED", 22},
+		{"REDIRECTION_TO_NEW_DESTINATION", 23},
+		{"EXCHANGE_ROUTING_ERROR", 25},
+		{causeOutOfOrder, 27},
+		{causeInvalidFormat, 28},
+		{"FACILITY_REJECTED", 29},
+		{"RESPONSE_TO_STATUS_ENQUIRY", 30},
+		{"NORMAL_UNSPECIFIED", 31},
+		{"NORMAL_CIRCUIT_CONGESTION", 34},
+		{"NETWORK_OUT_OF_ORDER", 38},
+		{causeTemporaryFailure, 41},
+		{"SWITCH_CONGESTION", 42},
+		{"ACCESS_INFO_DISCARDED", 43},
+		{"REQUESTED_CHAN_UNAVAIL", 44},
+		{"PRE_EMPTED", 45},
+		{"FACILITY_NOT_SUBSCRIBED", 50},
+		{"OUTGOING_CALL_BARRED", 52},
+		{"INCOMING_CALL_BARRED", 54},
+		{"BEARERCAPABILITY_NOTAUTH", 57},
+		{"BEARERCAPABILITY_NOTAVAIL", 58},
+		{"SERVICE_UNAVAILABLE", 63},
+		{"BEARERCAPABILITY_NOTIMPL", 65},
+		{"CHAN_NOT_IMPLEMENTED", 66},
+		{"FACILITY_NOT_IMPLEMENTED", 69},
+		{"SERVICE_NOT_IMPLEMENTED", 79},
+		{"INVALID_CALL_REFERENCE", 81},
+		{causeIncompatible, 88},
+		{"INVALID_MSG_UNSPECIFIED", 95},
+		{"MANDATORY_IE_MISSING", 96},
+		{"MESSAGE_TYPE_NONEXIST", 97},
+		{"WRONG_MESSAGE", 98},
+		{"IE_NONEXIST", 99},
+		{"INVALID_IE_CONTENTS", 100},
+		{"WRONG_CALL_STATE", 101},
+		{causeTimerExpire, 102},
+		{"MANDATORY_IE_LENGTH_ERROR", 103},
+		{"PROTOCOL_ERROR", 111},
+		{"INTERWORKING", 127},
+		{causeCancel, 487},
+		{"CRASH", 500},
+		{causeSystemShutdown, 501},
+		{causeLoseRace, 502},
+		{causeManagerRequest, 503},
+		{"BLIND_TRANSFER", 600},
+		{"ATTENDED_TRANSFER", 601},
+		{causeAllottedTimeout, 602},
+		{"USER_CHALLENGE", 603},
+		{causeMediaTimeout, 604},
+		{"PICKED_OFF", 605},
+		{"USER_NOT_REGISTERED", 606},
+		{causeProgressTimeout, 607},
+		{causeInvalidGateway, 608},
+		{"GATEWAY_DOWN", 609},
+		{"INVALID_URL", 610},
+		{causeInvalidProfile, 611},
+		{"NO_PICKUP", 612},
+		{"BOWOUT", 614},
+		{"BUSY_EVERYWHERE", 615},
+		{"DECLINE", 616},
+		{"DOES_NOT_EXIST_ANYWHERE", 617},
+		{"NOT_ACCEPTABLE", 618},
+		{"UNWANTED", 619},
 	}
 }
 
@@ -73,7 +127,8 @@ func parseCause(name string) cause {
 	if i := slices.IndexFunc(all, func(c struct {
 		name cause
 		code int
-	}) bool {
+	},
+	) bool {
 		return string(c.name) == name
 	}); i >= 0 {
 		return all[i].name
@@ -138,41 +193,37 @@ func causeOfStatus(status int) cause {
 	}
 }
 
-// statusOfCause is how a leg that came in is refused, as mod_sofia does.
+// statusOfCause is how a leg that came in is refused, as mod_sofia does: 480 for what has no status of its own.
 func statusOfCause(c cause) int {
-	switch c {
-	case causeUnallocated, causeNoRoute, "NO_ROUTE_TRANSIT_NET":
-		return 404
-	case causeUserBusy:
-		return 486
-	case causeNoUserResponse:
-		return 408
-	case causeRejected:
-		return 603
-	case "NUMBER_CHANGED", "REDIRECTION_TO_NEW_DESTINATION":
-		return 410
-	case causeOutOfOrder, causeInvalidProfile:
-		return 502
-	case causeInvalidFormat, causeInvalidGateway, "INVALID_URL":
-		return 484
-	case "FACILITY_REJECTED", "FACILITY_NOT_IMPLEMENTED", "SERVICE_NOT_IMPLEMENTED":
-		return 501
-	case "REQUESTED_CHAN_UNAVAIL", "NORMAL_CIRCUIT_CONGESTION", "NETWORK_OUT_OF_ORDER", causeTemporaryFailure,
-		"SWITCH_CONGESTION", "GATEWAY_DOWN", "BEARERCAPABILITY_NOTAVAIL":
-		return 503
-	case "OUTGOING_CALL_BARRED", "INCOMING_CALL_BARRED", "BEARERCAPABILITY_NOTAUTH":
-		return 403
-	case "BEARERCAPABILITY_NOTIMPL", causeIncompatible:
-		return 488
-	case causeTimerExpire:
-		return 504
-	case causeCancel:
-		return 487
-	case "EXCHANGE_ROUTING_ERROR":
-		return 483
-	default:
-		return 480
+	byStatus := map[int][]cause{
+		404: {causeUnallocated, causeNoRoute, "NO_ROUTE_TRANSIT_NET"},
+		486: {causeUserBusy},
+		408: {causeNoUserResponse},
+		603: {causeRejected, "DECLINE", "REJECT_ALL"},
+		410: {"NUMBER_CHANGED", "REDIRECTION_TO_NEW_DESTINATION"},
+		502: {causeOutOfOrder, causeInvalidProfile},
+		484: {causeInvalidFormat, causeInvalidGateway, "INVALID_URL"},
+		501: {"FACILITY_REJECTED", "FACILITY_NOT_IMPLEMENTED", "SERVICE_NOT_IMPLEMENTED"},
+		503: {
+			"REQUESTED_CHAN_UNAVAIL", "NORMAL_CIRCUIT_CONGESTION", "NETWORK_OUT_OF_ORDER", causeTemporaryFailure,
+			"SWITCH_CONGESTION", "GATEWAY_DOWN", "BEARERCAPABILITY_NOTAVAIL",
+		},
+		403: {"OUTGOING_CALL_BARRED", "INCOMING_CALL_BARRED", "BEARERCAPABILITY_NOTAUTH"},
+		488: {"BEARERCAPABILITY_NOTIMPL", causeIncompatible},
+		504: {causeTimerExpire},
+		487: {causeCancel},
+		483: {"EXCHANGE_ROUTING_ERROR"},
+		600: {"BUSY_EVERYWHERE"},
+		604: {"DOES_NOT_EXIST_ANYWHERE"},
+		606: {"NOT_ACCEPTABLE"},
+		607: {"UNWANTED"},
 	}
+	for status, causes := range byStatus {
+		if slices.Contains(causes, c) {
+			return status
+		}
+	}
+	return 480
 }
 
 // reasonPhrase is the text of a SIP status that the switch sends.

@@ -139,12 +139,17 @@ func profileRecord(p *callerProfile) []byte {
 	o.raw("caller_profile", cp.bytes())
 	var t object
 	for _, h := range []header{
-		{"created_time", micros(p.times.created)}, {"profile_created_time", micros(p.times.profileCreated)},
-		{"progress_time", micros(p.times.progress)}, {"progress_media_time", micros(p.times.progressMedia)},
-		{"answered_time", micros(p.times.answered)}, {"bridged_time", micros(p.times.bridged)},
+		{"created_time", micros(p.times.created)},
+		{"profile_created_time", micros(p.times.profileCreated)},
+		{"progress_time", micros(p.times.progress)},
+		{"progress_media_time", micros(p.times.progressMedia)},
+		{"answered_time", micros(p.times.answered)},
+		{"bridged_time", micros(p.times.bridged)},
 		{"last_hold_time", micros(p.times.lastHold)},
 		{"hold_accum_time", strconv.FormatInt(p.times.holdAccum.Microseconds(), 10)},
-		{"hangup_time", micros(p.times.hungup)}, {"resurrect_time", "0"}, {"transfer_time", micros(p.times.transferred)},
+		{"hangup_time", micros(p.times.hungup)},
+		{"resurrect_time", "0"},
+		{"transfer_time", micros(p.times.transferred)},
 	} {
 		t.str(h.name, h.value)
 	}
@@ -178,9 +183,18 @@ func extensionRecord(e *extensionRun) []byte {
 func callerRecord(p *callerProfile) *object {
 	var o object
 	for _, h := range []header{
-		{"username", ""}, {"dialplan", p.dialplan}, {"caller_id_name", p.cidName}, {"ani", p.ani}, {"aniii", ""},
-		{"caller_id_number", p.cidNumber}, {"network_addr", p.networkAddr}, {"rdnis", p.rdnis},
-		{"destination_number", p.destination}, {"uuid", p.uuid}, {"source", p.source}, {"context", p.context},
+		{"username", ""},
+		{"dialplan", p.dialplan},
+		{"caller_id_name", p.cidName},
+		{"ani", p.ani},
+		{"aniii", ""},
+		{"caller_id_number", p.cidNumber},
+		{"network_addr", p.networkAddr},
+		{"rdnis", p.rdnis},
+		{"destination_number", p.destination},
+		{"uuid", p.uuid},
+		{"source", p.source},
+		{"context", p.context},
 		{"chan_name", p.chanName},
 	} {
 		o.str(h.name, h.value)

@@ -212,7 +212,7 @@ func knownEvent(name string) bool {
 func (c *eslConn) unsubscribe(arg string) {
 	c.mu.Lock()
 	keys, custom := 0, false
-	for _, w := range strings.Fields(arg) {
+	for w := range strings.FieldsSeq(arg) {
 		switch name := strings.ToUpper(w); {
 		case custom:
 			delete(c.custom, w)
@@ -325,8 +325,8 @@ func (c *eslConn) sendMsg(cmd command, id string) {
 		m.arg = cmd.body
 	}
 	m.loops, _ = strconv.Atoi(cmd.get("loops"))
+	c.reply("+OK") // before the message can end the connection
 	ch.post(m)
-	c.reply("+OK")
 }
 
 func (c *eslConn) setLinger(arg string) {

@@ -155,7 +155,7 @@ func (c *eslConn) myEvents(arg string) {
 	c.mu.Lock()
 	if c.mine {
 		c.mu.Unlock()
-		c.reply("-ERR aready enabled.")
+		c.reply("-ERR aready enabled.") //nolint:misspell // mod_event_socket spells it so
 		return
 	}
 	c.mine, c.listening = true, true

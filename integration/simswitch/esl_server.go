@@ -228,7 +228,7 @@ func (c *eslConn) take() ([]outItem, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held {
-		return nil, c.ending
+		return nil, false
 	}
 	items := c.queue
 	c.queue = nil

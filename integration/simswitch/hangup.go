@@ -121,8 +121,13 @@ func (ch *channel) setTimeVars() {
 		name string
 		at   time.Time
 	}{
-		{"start", start}, {"profile_start", t.profileCreated}, {"answer", t.answered}, {"bridge", t.bridged},
-		{"progress", t.progress}, {"progress_media", t.progressMedia}, {"end", t.hungup},
+		{"start", start},
+		{"profile_start", t.profileCreated},
+		{"answer", t.answered},
+		{"bridge", t.bridged},
+		{"progress", t.progress},
+		{"progress_media", t.progressMedia},
+		{"end", t.hungup},
 	} {
 		stamp(m.name, m.at)
 		epoch(m.name, m.at)
@@ -151,8 +156,12 @@ func (ch *channel) setTimeVars() {
 		prefix, name string
 		d            time.Duration
 	}{
-		{"", "duration", t.hungup.Sub(start)}, {"bill", "", billed}, {"progress", "", since(t.progress)},
-		{"answer", "", since(t.answered)}, {"wait", "", since(t.bridged)}, {"progress_media", "", since(t.progressMedia)},
+		{"", "duration", t.hungup.Sub(start)},
+		{"bill", "", billed},
+		{"progress", "", since(t.progress)},
+		{"answer", "", since(t.answered)},
+		{"wait", "", since(t.bridged)},
+		{"progress_media", "", since(t.progressMedia)},
 		{"flow_bill", "", t.hungup.Sub(start)},
 	} {
 		if d.name != "" {

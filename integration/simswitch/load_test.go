@@ -46,7 +46,7 @@ func BenchmarkRelay(b *testing.B) {
 		}
 	})
 	var ports []*mediaPort
-	addr := far.LocalAddr().(*net.UDPAddr).AddrPort()
+	addr := localPort(far).AddrPort()
 	for range calls {
 		var pair []*mediaPort
 		for range 2 {

@@ -425,10 +425,15 @@ func (m *mediaPort) silentFor(since, now time.Time) time.Duration {
 func (m *mediaPort) statVars() []header {
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
 	return []header{
-		{"rtp_audio_in_raw_bytes", n(m.rxBytes.Load())}, {"rtp_audio_in_media_bytes", n(m.rxBytes.Load())},
-		{"rtp_audio_in_packet_count", n(m.rxCount.Load())}, {"rtp_audio_in_media_packet_count", n(m.rxCount.Load())},
-		{"rtp_audio_in_dtmf_packet_count", n(m.rxDTMF.Load())}, {"rtp_audio_out_raw_bytes", n(m.txBytes.Load())},
-		{"rtp_audio_out_media_bytes", n(m.txBytes.Load())}, {"rtp_audio_out_packet_count", n(m.txCount.Load())},
-		{"rtp_audio_out_media_packet_count", n(m.txCount.Load())}, {"rtp_audio_out_dtmf_packet_count", n(m.txDTMF.Load())},
+		{"rtp_audio_in_raw_bytes", n(m.rxBytes.Load())},
+		{"rtp_audio_in_media_bytes", n(m.rxBytes.Load())},
+		{"rtp_audio_in_packet_count", n(m.rxCount.Load())},
+		{"rtp_audio_in_media_packet_count", n(m.rxCount.Load())},
+		{"rtp_audio_in_dtmf_packet_count", n(m.rxDTMF.Load())},
+		{"rtp_audio_out_raw_bytes", n(m.txBytes.Load())},
+		{"rtp_audio_out_media_bytes", n(m.txBytes.Load())},
+		{"rtp_audio_out_packet_count", n(m.txCount.Load())},
+		{"rtp_audio_out_media_packet_count", n(m.txCount.Load())},
+		{"rtp_audio_out_dtmf_packet_count", n(m.txDTMF.Load())},
 	}
 }

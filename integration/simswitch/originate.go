@@ -373,7 +373,9 @@ func (sw *Switch) newOutbound(plan dialPlan, vars []header, url string) (*channe
 // setDialVars gives a new leg its variables, in FreeSWITCH's order.
 func (ch *channel) setDialVars(plan dialPlan, vars []header, e endpoint) {
 	ch.setAll([]header{
-		{"session_id", strconv.FormatInt(ch.sessionID, 10)}, {"sip_profile_name", e.prof.name}, {"channel_name", ch.name},
+		{"session_id", strconv.FormatInt(ch.sessionID, 10)},
+		{"sip_profile_name", e.prof.name},
+		{"channel_name", ch.name},
 		{"sip_destination_url", "sip:" + strings.TrimPrefix(e.target.String(), "sip:")},
 	})
 	if e.gateway != nil {

@@ -160,7 +160,7 @@ func TestOriginateRules(t *testing.T) {
 
 	require.Equal(t, "-ERR DESTINATION_OUT_OF_ORDER\n", b.originate(",origination_uuid="+id, "answer-400", "&park"))
 	require.Equal(t, "true", b.esl.api("uuid_exists "+id))
-	require.Len(t, b.peer.calls, 0)
+	require.Empty(t, b.peer.calls)
 
 	b.esl.forget()
 	require.Equal(t, "-ERR INVALID_GATEWAY\n", b.esl.api("originate sofia/gateway/nope/1 &park"))

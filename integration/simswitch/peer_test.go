@@ -82,7 +82,7 @@ type peerCall struct {
 
 func newPeer(t *testing.T) *peer {
 	t.Helper()
-	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	quiet := slog.New(slog.DiscardHandler)
 	p := &peer{t: t, addr: conn.LocalAddr().String(), calls: make(chan *peerCall, 256), accept: make(chan struct{}), byCall: make(map[string]*peerCall)}
@@ -135,6 +135,14 @@ func newPeer(t *testing.T) *peer {
 	return p
 }
 
+func localPort(c *net.UDPConn) *net.UDPAddr {
+	addr, ok := c.LocalAddr().(*net.UDPAddr)
+	if !ok {
+		return &net.UDPAddr{}
+	}
+	return addr
+}
+
 func (p *peer) call(req *sip.Request) *peerCall {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +186,7 @@ func (p *peer) newCall(callID, user string) *peerCall {
 }
 
 func (c *peerCall) sdp(dir direction) []byte {
-	port := c.rtp.LocalAddr().(*net.UDPAddr).Port
+	port := localPort(c.rtp).Port
 	return localSDP("127.0.0.1", port, 1, []codec{c.codec}, c.telEv, dir)
 }
 
@@ -302,7 +310,7 @@ func (c *peerCall) talk() {
 	defer tick.Stop()
 	b := make([]byte, rtpHeader+frameSamples)
 	b[0] = 0x80
-	binary.BigEndian.PutUint32(b[8:], uint32(c.rtp.LocalAddr().(*net.UDPAddr).Port))
+	binary.BigEndian.PutUint32(b[8:], uint32(localPort(c.rtp).Port))
 	pcm := make([]int16, frameSamples)
 	for n := 0; ; n++ {
 		select {

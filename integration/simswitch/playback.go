@@ -219,21 +219,22 @@ func (ch *channel) playOnce(path string) (response string, again bool) {
 	samples := ch.media.stopPlay(p)
 	ch.setAll([]header{
 		{"playback_seconds", strconv.Itoa(int(time.Since(start).Seconds()))},
-		{"playback_ms", strconv.Itoa(samples / 8)}, {"playback_samples", strconv.Itoa(samples)},
+		{"playback_ms", strconv.Itoa(samples / 8)},
+		{"playback_samples", strconv.Itoa(samples)},
 	})
 	status := "done"
 	if end == endBreak {
 		status = "break"
 	}
 	ch.emit("PLAYBACK_STOP", append(about, header{"Playback-Status", status})...)
-	switch {
-	case end == endDone:
+	switch end {
+	case endDone:
 		return "FILE PLAYED", true
-	case end == endBreak:
+	case endBreak:
 		return "FILE PLAYED", false
-	default:
-		return "PLAYBACK ERROR", false
+	case endTimeout, endStopped:
 	}
+	return "PLAYBACK ERROR", false
 }
 
 // echoApp sends the party's audio back.

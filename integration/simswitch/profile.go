@@ -53,12 +53,23 @@ func (p *callerProfile) addTo(e *event, prefix string) {
 	e.add(pre+"Direction", p.direction)
 	e.add(pre+"Logical-Direction", p.logicalDirection)
 	for _, h := range []header{
-		{"Dialplan", p.dialplan}, {"Caller-ID-Name", p.cidName}, {"Caller-ID-Number", p.cidNumber},
-		{"Orig-Caller-ID-Name", p.origName}, {"Orig-Caller-ID-Number", p.origNumber},
-		{"Callee-ID-Name", p.calleeName}, {"Callee-ID-Number", p.calleeNum}, {"Network-Addr", p.networkAddr},
-		{"ANI", p.ani}, {"Destination-Number", p.destination}, {"Unique-ID", p.uuid}, {"Source", p.source},
-		{"Transfer-Source", p.transferSource}, {"Context", p.context}, {"RDNIS", p.rdnis},
-		{"Channel-Name", p.chanName}, {"Profile-Index", strconv.Itoa(p.index)},
+		{"Dialplan", p.dialplan},
+		{"Caller-ID-Name", p.cidName},
+		{"Caller-ID-Number", p.cidNumber},
+		{"Orig-Caller-ID-Name", p.origName},
+		{"Orig-Caller-ID-Number", p.origNumber},
+		{"Callee-ID-Name", p.calleeName},
+		{"Callee-ID-Number", p.calleeNum},
+		{"Network-Addr", p.networkAddr},
+		{"ANI", p.ani},
+		{"Destination-Number", p.destination},
+		{"Unique-ID", p.uuid},
+		{"Source", p.source},
+		{"Transfer-Source", p.transferSource},
+		{"Context", p.context},
+		{"RDNIS", p.rdnis},
+		{"Channel-Name", p.chanName},
+		{"Profile-Index", strconv.Itoa(p.index)},
 	} {
 		if h.name == "Profile-Index" && prefix == "Other-Leg" {
 			continue
@@ -67,11 +78,16 @@ func (p *callerProfile) addTo(e *event, prefix string) {
 	}
 	t := p.times
 	for _, h := range []header{
-		{"Profile-Created-Time", micros(t.profileCreated)}, {"Channel-Created-Time", micros(t.created)},
-		{"Channel-Answered-Time", micros(t.answered)}, {"Channel-Progress-Time", micros(t.progress)},
-		{"Channel-Progress-Media-Time", micros(t.progressMedia)}, {"Channel-Hangup-Time", micros(t.hungup)},
-		{"Channel-Transfer-Time", micros(t.transferred)}, {"Channel-Resurrect-Time", "0"},
-		{"Channel-Bridged-Time", micros(t.bridged)}, {"Channel-Last-Hold", micros(t.lastHold)},
+		{"Profile-Created-Time", micros(t.profileCreated)},
+		{"Channel-Created-Time", micros(t.created)},
+		{"Channel-Answered-Time", micros(t.answered)},
+		{"Channel-Progress-Time", micros(t.progress)},
+		{"Channel-Progress-Media-Time", micros(t.progressMedia)},
+		{"Channel-Hangup-Time", micros(t.hungup)},
+		{"Channel-Transfer-Time", micros(t.transferred)},
+		{"Channel-Resurrect-Time", "0"},
+		{"Channel-Bridged-Time", micros(t.bridged)},
+		{"Channel-Last-Hold", micros(t.lastHold)},
 		{"Channel-Hold-Accum", strconv.FormatInt(t.holdAccum.Microseconds(), 10)},
 	} {
 		e.add(pre+h.name, h.value)

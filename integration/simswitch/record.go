@@ -241,8 +241,10 @@ func (ch *channel) stopRecording(path, why string) bool {
 	for _, r := range ended {
 		samples, size := r.close()
 		ch.setAll([]header{
-			{"record_file_size", strconv.Itoa(size)}, {"record_samples", strconv.Itoa(samples)},
-			{"record_seconds", strconv.Itoa(samples / sampleRate)}, {"record_ms", strconv.Itoa(samples / 8)},
+			{"record_file_size", strconv.Itoa(size)},
+			{"record_samples", strconv.Itoa(samples)},
+			{"record_seconds", strconv.Itoa(samples / sampleRate)},
+			{"record_ms", strconv.Itoa(samples / 8)},
 			{"record_completion_cause", why},
 		})
 		ch.emit("RECORD_STOP", header{"Record-File-Path", r.path}, header{"Record-Completion-Cause", why})

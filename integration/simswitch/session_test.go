@@ -2,7 +2,6 @@ package simswitch
 
 import (
 	"bufio"
-	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -67,9 +66,7 @@ func TestInboundCommands(t *testing.T) {
 func TestAuth(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	conn, err := net.Dial("tcp", b.sw.Addrs().ESL)
-	require.NoError(t, err)
-	c := newClient(t, conn)
+	c := newClient(t, dialTCP(t, b.sw.Addrs().ESL))
 	require.Equal(t, "auth/request", c.nextReply().head["content-type"])
 	require.Equal(t, "-ERR command not found", c.cmd("api status"))
 	require.Equal(t, "-ERR invalid", c.cmd("auth wrong"))
@@ -93,7 +90,7 @@ func TestOutboundSession(t *testing.T) {
 	require.NotEmpty(t, conn.v("sip_call_id"))
 	require.Equal(t, "c1", ctl.cmd("getvar rm_call_id"))
 	require.Equal(t, "+OK Events Enabled", ctl.cmd("myevents"))
-	require.Equal(t, "-ERR aready enabled.", ctl.cmd("myevents"))
+	require.Equal(t, "-ERR aready enabled.", ctl.cmd("myevents")) //nolint:misspell // mod_event_socket spells it so
 	require.Equal(t, "+OK will linger 1 seconds", ctl.cmd("linger 1"))
 	require.Contains(t, ctl.cmd("api status"), "is ready")
 
@@ -157,7 +154,7 @@ func TestUnknownApplication(t *testing.T) {
 // TestSocketFailover tries the hosts in turn, the port of one carried over to the next.
 func TestSocketFailover(t *testing.T) {
 	t.Parallel()
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	dead, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, dead.Close())
 	b := setup(t, func(c *Config) { c.SocketAddr = dead.Addr().String() + "|" + c.SocketAddr })
@@ -315,15 +312,14 @@ func TestGarbage(t *testing.T) {
 		"\n\n\n\n", strings.Repeat("x", 2<<20), "auth ClueCon\nContent-Length: 99999999999\n\n", "auth ClueCon\nContent-Length: -5\n\n",
 		"auth ClueCon\n\nsendmsg\n\nevent\x00\xff\n\nbgapi\n\napi\n\nbgapi originate {a=b\n\nbgapi originate {{{}}} &\n\nexit\n\n",
 	} {
-		conn, err := net.Dial("tcp", b.sw.Addrs().ESL)
-		require.NoError(t, err)
+		conn := dialTCP(t, b.sw.Addrs().ESL)
 		_, _ = conn.Write([]byte(junk))
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
 		_, _ = bufio.NewReader(conn).ReadString(0)
 		require.NoError(t, conn.Close())
 	}
 	for _, addr := range []string{b.sw.Addrs().External, b.sw.Addrs().Internal} {
-		conn, err := net.Dial("udp", addr)
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp", addr)
 		require.NoError(t, err)
 		for _, junk := range []string{
 			"\x00\x01\x02", "INVITE\r\n\r\n", "INVITE sip:x SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:9;branch=z9hG4bKx\r\nCSeq: 1 INVITE\r\n\r\n",
@@ -361,5 +357,5 @@ func TestStartStop(t *testing.T) {
 	_, err := New(Config{RTPPortMin: 5, RTPPortMax: 1, Gateways: []Gateway{{Name: "a"}, {Name: "a", Proxy: "x"}}})
 	require.ErrorContains(t, err, "no range")
 	require.ErrorContains(t, err, "twice")
-	require.False(t, errors.Is(err, ErrClosed))
+	require.NotErrorIs(t, err, ErrClosed)
 }

@@ -106,17 +106,33 @@ func (ch *channel) describeInvite(p *sipProfile, req *sip.Request, host, port st
 	from, to := req.From(), req.To()
 	uri := func(u sip.Uri) string { return u.User + "@" + hostPort(u) }
 	ch.setAll([]header{
-		{"sip_profile_name", p.name}, {"sofia_profile_name", p.name}, {"channel_name", ch.name},
-		{"sip_call_id", req.CallID().Value()}, {"sip_network_ip", host}, {"sip_network_port", port},
-		{"sip_received_ip", host}, {"sip_received_port", port},
-		{"sip_from_user", from.Address.User}, {"sip_from_host", from.Address.Host}, {"sip_from_uri", uri(from.Address)},
-		{"sip_from_display", from.DisplayName}, {"sip_from_tag", from.Params.GetOr("tag", "")},
-		{"sip_full_from", from.Value()}, {"sip_full_to", to.Value()},
-		{"sip_to_user", to.Address.User}, {"sip_to_host", to.Address.Host}, {"sip_to_uri", uri(to.Address)},
-		{"sip_req_user", req.Recipient.User}, {"sip_req_host", req.Recipient.Host}, {"sip_req_uri", uri(req.Recipient)},
-		{"sip_contact_uri", uri(req.Contact().Address)}, {"sip_cseq", strconv.Itoa(int(req.CSeq().SeqNo))},
-		{"sip_via_protocol", strings.ToLower(req.Transport())}, {"switch_r_sdp", string(req.Body())},
-		{"endpoint_disposition", "DELAYED NEGOTIATION"}, {"max_forwards", "69"},
+		{"sip_profile_name", p.name},
+		{"sofia_profile_name", p.name},
+		{"channel_name", ch.name},
+		{"sip_call_id", req.CallID().Value()},
+		{"sip_network_ip", host},
+		{"sip_network_port", port},
+		{"sip_received_ip", host},
+		{"sip_received_port", port},
+		{"sip_from_user", from.Address.User},
+		{"sip_from_host", from.Address.Host},
+		{"sip_from_uri", uri(from.Address)},
+		{"sip_from_display", from.DisplayName},
+		{"sip_from_tag", from.Params.GetOr("tag", "")},
+		{"sip_full_from", from.Value()},
+		{"sip_full_to", to.Value()},
+		{"sip_to_user", to.Address.User},
+		{"sip_to_host", to.Address.Host},
+		{"sip_to_uri", uri(to.Address)},
+		{"sip_req_user", req.Recipient.User},
+		{"sip_req_host", req.Recipient.Host},
+		{"sip_req_uri", uri(req.Recipient)},
+		{"sip_contact_uri", uri(req.Contact().Address)},
+		{"sip_cseq", strconv.Itoa(int(req.CSeq().SeqNo))},
+		{"sip_via_protocol", strings.ToLower(req.Transport())},
+		{"switch_r_sdp", string(req.Body())},
+		{"endpoint_disposition", "DELAYED NEGOTIATION"},
+		{"max_forwards", "69"},
 	})
 	if h := req.GetHeader("User-Agent"); h != nil {
 		ch.set("sip_user_agent", h.Value())
@@ -206,7 +222,8 @@ func (l *sipLeg) negotiate() ([]byte, bool) {
 	}
 	body := localSDP(l.prof.sw.cfg.RTPIP, l.ch.media.port(), l.version, codecs, te, dir)
 	l.ch.setAll([]header{
-		{"rtp_local_sdp_str", string(body)}, {"local_media_ip", l.prof.sw.cfg.RTPIP},
+		{"rtp_local_sdp_str", string(body)},
+		{"local_media_ip", l.prof.sw.cfg.RTPIP},
 		{"local_media_port", strconv.Itoa(l.ch.media.port())},
 	})
 	return body, true
@@ -275,8 +292,11 @@ func (l *sipLeg) onCancel() {
 	l.phase, l.finalSent = phaseOver, true
 	l.mu.Unlock()
 	l.ch.setAll([]header{
-		{"sip_hangup_disposition", "recv_cancel"}, {"sip_term_status", "487"}, {"sip_invite_failure_status", "487"},
-		{"proto_specific_hangup_cause", "sip:487"}, {"sip_term_cause", "487"},
+		{"sip_hangup_disposition", "recv_cancel"},
+		{"sip_term_status", "487"},
+		{"sip_invite_failure_status", "487"},
+		{"proto_specific_hangup_cause", "sip:487"},
+		{"sip_term_cause", "487"},
 	})
 	l.ch.hangup(causeCancel)
 	l.finishInvite()

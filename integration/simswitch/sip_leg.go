@@ -50,7 +50,6 @@ type sipLeg struct {
 	// of an INVITE that the switch sent
 	invite      *sip.Request
 	provisional bool
-	answerReply string
 	cancelled   chan struct{} // closed when the INVITE is to be cancelled
 	following   bool          // a goroutine takes the INVITE's responses
 	cancelling  bool          // that goroutine counts as a last request
@@ -110,6 +109,11 @@ func (l *sipLeg) request(method sip.RequestMethod) *sip.Request {
 
 // do sends a request within the dialog and waits for its final response.
 func (l *sipLeg) do(req *sip.Request) (*sip.Response, error) {
+	select {
+	case <-l.prof.sw.stop:
+		return nil, ErrClosed
+	default:
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	stop := make(chan struct{})
@@ -239,6 +243,8 @@ func (l *sipLeg) bye(c cause) {
 		select {
 		case <-l.acked:
 		case <-time.After(2 * time.Second):
+		case <-l.prof.sw.stop:
+			return
 		}
 	}
 	l.mu.Lock()
@@ -265,7 +271,9 @@ func (l *sipLeg) onBye(req *sip.Request, tx sip.ServerTransaction) {
 		c = causeNormalClearing
 	}
 	l.ch.setAll([]header{
-		{"sip_term_status", "200"}, {"proto_specific_hangup_cause", "sip:200"}, {"sip_term_cause", strconv.Itoa(q850Of(c))},
+		{"sip_term_status", "200"},
+		{"proto_specific_hangup_cause", "sip:200"},
+		{"sip_term_cause", strconv.Itoa(q850Of(c))},
 		{"sip_hangup_disposition", "recv_bye"},
 	})
 	if v := req.GetHeader("Reason"); v != nil {

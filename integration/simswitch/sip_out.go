@@ -54,19 +54,23 @@ func (l *sipLeg) sendInvite() {
 	local := localSDP(l.prof.sw.cfg.RTPIP, ch.media.port(), l.version, l.codecs, l.telEvent, sendRecv)
 	req.SetBody(local)
 	ch.setAll([]header{
-		{"rtp_local_sdp_str", string(local)}, {"sip_call_id", l.callID}, {"sip_from_tag", l.localTag},
-		{"sip_cseq", strconv.Itoa(int(l.cseq))}, {"sip_from_user", l.local.Address.User},
-		{"sip_from_host", l.local.Address.Host}, {"sip_from_uri", l.local.Address.User + "@" + l.local.Address.Host},
-		{"sip_to_user", l.remote.Address.User}, {"sip_to_host", l.remote.Address.Host},
+		{"rtp_local_sdp_str", string(local)},
+		{"sip_call_id", l.callID},
+		{"sip_from_tag", l.localTag},
+		{"sip_cseq", strconv.Itoa(int(l.cseq))},
+		{"sip_from_user", l.local.Address.User},
+		{"sip_from_host", l.local.Address.Host},
+		{"sip_from_uri", l.local.Address.User + "@" + l.local.Address.Host},
+		{"sip_to_user", l.remote.Address.User},
+		{"sip_to_host", l.remote.Address.Host},
 		{"sip_req_uri", strings.TrimPrefix(l.target.String(), "sip:")},
 		{"sip_outgoing_contact_uri", "<" + l.prof.contact(l.transport).Address.String() + ">"},
-		{"local_media_ip", l.prof.sw.cfg.RTPIP}, {"local_media_port", strconv.Itoa(ch.media.port())},
+		{"local_media_ip", l.prof.sw.cfg.RTPIP},
+		{"local_media_port", strconv.Itoa(ch.media.port())},
 		{"sofia_profile_name", l.prof.name},
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	tx, err := l.prof.client.TransactionRequest(ctx, req)
+	tx, err := l.prof.client.TransactionRequest(context.Background(), req)
 	if err != nil {
-		cancel()
 		l.prof.sw.log.Debug("INVITE not sent", "channel", ch.uuid, "error", err)
 		l.refused(503, nil)
 		return
@@ -74,8 +78,7 @@ func (l *sipLeg) sendInvite() {
 	l.mu.Lock()
 	l.following = true
 	l.mu.Unlock()
-	if !l.prof.sw.goFunc(func() { defer cancel(); l.follow(ctx, tx); l.unfollow() }) {
-		cancel()
+	if !l.prof.sw.goFunc(func() { l.follow(tx); l.unfollow() }) {
 		tx.Terminate()
 		l.unfollow()
 	}
@@ -93,7 +96,7 @@ func (l *sipLeg) unfollow() {
 }
 
 // follow takes the responses of the INVITE until its end.
-func (l *sipLeg) follow(ctx context.Context, tx sip.ClientTransaction) {
+func (l *sipLeg) follow(tx sip.ClientTransaction) {
 	cancelled := l.cancelled
 	tried := false
 	for {
@@ -107,7 +110,7 @@ func (l *sipLeg) follow(ctx context.Context, tx sip.ClientTransaction) {
 				return
 			case (res.StatusCode == 401 || res.StatusCode == 407) && l.gateway != nil && l.gateway.Password != "" && !tried:
 				tried = true
-				next, err := l.authenticate(ctx, res)
+				next, err := l.authenticate(res)
 				if err != nil {
 					l.refused(res.StatusCode, res)
 					return
@@ -133,8 +136,8 @@ func (l *sipLeg) follow(ctx context.Context, tx sip.ClientTransaction) {
 }
 
 // authenticate answers a gateway's challenge with a second INVITE.
-func (l *sipLeg) authenticate(ctx context.Context, res *sip.Response) (sip.ClientTransaction, error) {
-	tx, err := l.prof.client.TransactionDigestAuth(ctx, l.invite, res,
+func (l *sipLeg) authenticate(res *sip.Response) (sip.ClientTransaction, error) {
+	tx, err := l.prof.client.TransactionDigestAuth(context.Background(), l.invite, res,
 		sipgo.DigestAuth{Username: l.gateway.Username, Password: l.gateway.Password})
 	if err != nil {
 		return nil, err
@@ -241,10 +244,17 @@ func (l *sipLeg) startMedia(r remoteSDP, c codec) {
 	ch := l.ch
 	ch.media.connect(r.addr, c, r.telEvent)
 	ch.setAll([]header{
-		{"switch_r_sdp", r.text}, {"remote_media_ip", r.addr.Addr().String()},
-		{"remote_media_port", strconv.Itoa(int(r.addr.Port()))}, {"read_codec", c.String()}, {"read_rate", "8000"},
-		{"write_codec", c.String()}, {"write_rate", "8000"}, {"rtp_use_codec_name", c.String()}, {"rtp_use_codec_rate", "8000"},
-		{"rtp_use_codec_ptime", "20"}, {"remote_audio_media_flow", string(r.direction)},
+		{"switch_r_sdp", r.text},
+		{"remote_media_ip", r.addr.Addr().String()},
+		{"remote_media_port", strconv.Itoa(int(r.addr.Port()))},
+		{"read_codec", c.String()},
+		{"read_rate", "8000"},
+		{"write_codec", c.String()},
+		{"write_rate", "8000"},
+		{"rtp_use_codec_name", c.String()},
+		{"rtp_use_codec_rate", "8000"},
+		{"rtp_use_codec_ptime", "20"},
+		{"remote_audio_media_flow", string(r.direction)},
 		{"rtp_use_ssrc", strconv.FormatUint(uint64(ch.media.ssrc), 10)},
 	})
 	if r.telEvent > 0 {
@@ -315,8 +325,11 @@ func (l *sipLeg) refused(status int, res *sip.Response) {
 	}
 	code := strconv.Itoa(status)
 	l.ch.setAll([]header{
-		{"sip_invite_failure_status", code}, {"sip_invite_failure_phrase", phrase}, {"sip_term_status", code},
-		{"proto_specific_hangup_cause", "sip:" + code}, {"sip_term_cause", strconv.Itoa(q850Of(c))},
+		{"sip_invite_failure_status", code},
+		{"sip_invite_failure_phrase", phrase},
+		{"sip_term_status", code},
+		{"proto_specific_hangup_cause", "sip:" + code},
+		{"sip_term_cause", strconv.Itoa(q850Of(c))},
 		{"sip_hangup_disposition", "recv_refuse"},
 	})
 	l.ch.hangup(c)

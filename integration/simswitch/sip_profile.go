@@ -29,6 +29,7 @@ type sipProfile struct {
 	client *sipgo.Client
 	conn   *sipConn
 	tcp    net.Listener
+	serve  sync.WaitGroup // the listeners
 
 	mu   sync.Mutex
 	legs map[string]*sipLeg // by dialogKey; guarded by mu
@@ -56,13 +57,13 @@ func newSIPProfile(ctx context.Context, sw *Switch, name, addr string) (*sipProf
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, pc.Close())
 	}
-	sw.goFunc(func() {
+	p.serve.Go(func() {
 		if err := p.server.ServeUDP(p.conn); err != nil && !errors.Is(err, net.ErrClosed) {
 			sw.log.Error("SIP profile stopped", "profile", name, "error", err)
 		}
 	})
 	if p.tcp, err = lc.Listen(ctx, "tcp4", local); err == nil {
-		sw.goFunc(func() { _ = p.server.ServeTCP(p.tcp) })
+		p.serve.Go(func() { _ = p.server.ServeTCP(p.tcp) })
 	}
 	if !p.waitServing() {
 		return nil, errors.Join(fmt.Errorf("serve SIP on %s: not ready in time", local), p.close())
@@ -110,6 +111,7 @@ func (p *sipProfile) waitServing() bool {
 	return false
 }
 
+// close ends the listeners. Nothing may send a request any more: the SIP stack would open a socket of its own for it.
 func (p *sipProfile) close() error {
 	var errs []error
 	if p.tcp != nil {
@@ -121,6 +123,7 @@ func (p *sipProfile) close() error {
 	if err := p.conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		errs = append(errs, err)
 	}
+	p.serve.Wait()
 	return errors.Join(errs...)
 }
 

@@ -32,7 +32,7 @@ type Switch struct {
 	mu       sync.Mutex
 	channels map[string]*channel // guarded by mu
 	closing  bool                // guarded by mu
-	wg       sync.WaitGroup      // every goroutine of the switch
+	wg       sync.WaitGroup      // every goroutine of the switch but the SIP listeners
 	requests atomic.Int64        // BYEs and CANCELs on their way
 
 	sessions    atomic.Int64 // channels since the start
@@ -164,10 +164,10 @@ func (sw *Switch) Close() error {
 		if sw.esl != nil {
 			errs = append(errs, sw.esl.close())
 		}
+		sw.wg.Wait()
 		for _, p := range sw.profiles {
 			errs = append(errs, p.close())
 		}
-		sw.wg.Wait()
 		sw.closeResult = errors.Join(errs...)
 	})
 	return sw.closeResult

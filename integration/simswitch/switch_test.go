@@ -27,7 +27,7 @@ type bundle struct {
 	sw   *Switch
 	esl  *client
 	peer *peer
-	l    net.Listener // where the dialplan's socket calls
+	l    *net.TCPListener // where the dialplan's socket calls
 	cdr  string
 }
 
@@ -35,9 +35,11 @@ type bundle struct {
 func setup(t *testing.T, change ...func(*Config)) *bundle {
 	t.Helper()
 	b := &bundle{t: t, peer: newPeer(t), cdr: t.TempDir()}
-	var err error
-	b.l, err = net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	var ok bool
+	b.l, ok = l.(*net.TCPListener)
+	require.True(t, ok)
 	t.Cleanup(func() { _ = b.l.Close() })
 	cfg := Config{
 		ESLAddr: "127.0.0.1:0", ExternalSIPAddr: "127.0.0.1:0", InternalSIPAddr: "127.0.0.1:0",
@@ -72,19 +74,24 @@ func (b *bundle) rang(callID string) {
 // connect opens an inbound connection that hears every event.
 func (b *bundle) connect() *client {
 	b.t.Helper()
-	conn, err := net.Dial("tcp", b.sw.Addrs().ESL)
-	require.NoError(b.t, err)
-	c := newClient(b.t, conn)
+	c := newClient(b.t, dialTCP(b.t, b.sw.Addrs().ESL))
 	require.Equal(b.t, "auth/request", c.nextReply().head["content-type"])
 	require.Equal(b.t, "+OK accepted", c.cmd("auth ClueCon"))
 	require.Equal(b.t, "+OK event listener enabled plain", c.cmd("event plain ALL"))
 	return c
 }
 
+func dialTCP(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	require.NoError(t, err)
+	return conn
+}
+
 // accept waits for the dialplan's socket and sends connect.
 func (b *bundle) accept() (*client, ev) {
 	b.t.Helper()
-	require.NoError(b.t, b.l.(*net.TCPListener).SetDeadline(time.Now().Add(30*time.Second)))
+	require.NoError(b.t, b.l.SetDeadline(time.Now().Add(30*time.Second)))
 	conn, err := b.l.Accept()
 	require.NoError(b.t, err)
 	c := newClient(b.t, conn)
@@ -120,7 +127,6 @@ type client struct {
 
 	mu     sync.Mutex
 	events []ev
-	seen   int
 	notice []msg
 }
 
