@@ -38,10 +38,13 @@ func TestControllerKilledDuringLiveCalls(t *testing.T) {
 		gone := map[string]time.Time{}
 		for i := range hungUp {
 			c.hangUp(t, "+91"+number(i))
-			report, ok := c.report(t, "+91"+number(i))
-			require.True(t, ok)
-			require.NotNil(t, report.EndedAt)
-			gone[number(i)] = *report.EndedAt
+			eventually(t, 5*time.Second, "the callee has hung up", func() bool {
+				report, ok := c.report(t, "+91"+number(i))
+				if ok && report.EndedAt != nil {
+					gone[number(i)] = *report.EndedAt
+				}
+				return ok && report.EndedAt != nil
+			})
 		}
 		eventually(t, silentFor+5*time.Second, "the callers hear nothing", func() bool { return c.hearing(t, calls, number) == 0 })
 		restarted := time.Now()

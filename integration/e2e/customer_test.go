@@ -116,10 +116,8 @@ func (c *customer) calls(t *testing.T, campaign string) []call {
 	t.Helper()
 	var out struct {
 		Items []call `json:"items"`
-		Total int    `json:"total"`
 	}
 	c.do(t, http.StatusOK, http.MethodGet, "/api/v1/campaigns/"+campaign+"/calls?page_size=200", nil, &out)
-	require.Len(t, out.Items, out.Total)
 	return out.Items
 }
 
