@@ -43,7 +43,7 @@ type Config struct {
 	RTPPortMin, RTPPortMax int
 	// SocketAddr is the controller that the dialplan's `socket` action calls: "host:port", more of them separated by |.
 	SocketAddr string
-	// Context is the dialplan context of both profiles, "public" by default.
+	// Context is the dialplan context of the external profile, "public" by default.
 	Context string
 	// CDRDir is where <uuid>.cdr.json files go, none when empty. RecordDir is the base of relative recording paths.
 	CDRDir, RecordDir string

@@ -1,6 +1,9 @@
 package simswitch
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // action is one application of an extension.
 type action struct{ app, data string }
@@ -12,28 +15,44 @@ type extensionRun struct {
 	current      int // index of the action that runs, -1 before the first
 }
 
-// route finds what a channel does, as conf/'s dialplan says: the three extensions of a controller, and every other number that
-// comes in is given to the controller unanswered. A leg whose number isn't known in its context isn't routed.
+// internalContext is the context of the profile that serves media legs: nobody calls in there.
+const internalContext = "internal"
+
+// dialableNumber is what a carrier may send.
+var dialableNumber = regexp.MustCompile(`^\+?\d{3,20}$`)
+
+// route finds what a channel does, to the letter of conf's dialplan: the extensions of a controller, and every number that comes
+// in is given to the controller unanswered.
 func (sw *Switch) route(ch *channel, p *callerProfile) *extensionRun {
-	if p.context != sw.cfg.Context || strings.EqualFold(p.dialplan, "inline") {
+	run := &extensionRun{name: p.destination, number: p.destination, current: -1}
+	if p.context == internalContext {
+		run.name, run.actions = "refused", []action{{"respond", "403 Forbidden"}}
+		return run
+	}
+	if p.context != sw.cfg.Context {
 		return nil
 	}
 	socket := action{"socket", sw.cfg.SocketAddr + " async full"}
-	park := action{app: "park"}
-	run := &extensionRun{name: p.destination, number: p.destination, current: -1}
-	switch p.destination {
-	case "rm_call":
+	answer, park := action{app: "answer"}, action{app: "park"}
+	switch {
+	case p.destination == "rm_call":
 		run.actions = []action{socket, park}
-	case "rm_reattach":
-		run.actions = []action{{app: "answer"}, socket, park}
-	case "rm_park":
-		run.actions = []action{park}
-	default:
-		if ch.outbound {
-			return nil
-		}
+	case p.destination == "rm_reattach":
+		run.actions = []action{answer, socket, park}
+	case p.destination == "rm_park":
+		run.actions = []action{answer, park}
+	case p.destination == "rm_inbound_left" && ch.get("endpoint_disposition") == "ANSWER":
+		run.name, run.actions = "rm_inbound_left_answered", []action{park}
+	case p.destination == "rm_inbound_left":
+		run.actions = []action{{"respond", "503 Service Unavailable"}}
+	case dialableNumber.MatchString(p.destination):
 		run.name = "rm_inbound"
-		run.actions = []action{socket, {"inbound_fallback", ""}}
+		run.actions = []action{
+			{"set", "transfer_after_bridge=rm_reattach:XML:" + sw.cfg.Context}, socket,
+			{"transfer", "rm_inbound_left XML " + sw.cfg.Context},
+		}
+	default:
+		run.name, run.actions = "rm_unknown", []action{{"respond", "404 Not Found"}}
 	}
 	return run
 }
@@ -101,20 +120,6 @@ func (ch *channel) runExecute() {
 			return
 		}
 		a := p.extension.actions[next]
-		if a.app == "inbound_fallback" {
-			ch.inboundFallback()
-			continue
-		}
 		ch.execute(a.app, a.data, "", false)
 	}
-}
-
-// inboundFallback is what the dialplan does with a call that came in when no controller holds it: 503 to the carrier as long as
-// it isn't answered, park after that.
-func (ch *channel) inboundFallback() {
-	if ch.isAnswered() {
-		ch.execute("park", "", "", false)
-		return
-	}
-	ch.execute("respond", "503", "", false)
 }

@@ -125,7 +125,7 @@ func TestAnsweredEnds(t *testing.T) {
 	require.Equal(t, "200", h.v("sip_term_status"))
 	b.esl.event(theirs, "CHANNEL_DESTROY")
 	require.Equal(t, []string{
-		"CHANNEL_OUTGOING", "CHANNEL_CREATE", "CHANNEL_ORIGINATE", "CHANNEL_PROGRESS", "CHANNEL_ANSWER", "CHANNEL_EXECUTE park",
+		"CHANNEL_OUTGOING", "CHANNEL_CREATE", "CHANNEL_ORIGINATE", "CHANNEL_PROGRESS", "CHANNEL_ANSWER", "CHANNEL_EXECUTE answer", "CHANNEL_EXECUTE_COMPLETE answer", "CHANNEL_EXECUTE park",
 		"CHANNEL_PARK", "CHANNEL_HANGUP", "CHANNEL_UNPARK", "CHANNEL_EXECUTE_COMPLETE park", "CHANNEL_HANGUP_COMPLETE", "CHANNEL_DESTROY",
 	}, order(b.esl.all(theirs)))
 	answered, err := strconv.ParseInt(h.get("Caller-Channel-Answered-Time"), 10, 64)

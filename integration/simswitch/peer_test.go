@@ -462,3 +462,11 @@ func (p *peer) dial(to string, user string, headers ...sip.Header) (*peerCall, i
 	go c.talk()
 	return c, status
 }
+
+func mustAddr(s string) netip.AddrPort {
+	a, err := netip.ParseAddrPort(s)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}

@@ -83,7 +83,7 @@ func (sw *Switch) newInbound(p *sipProfile, req *sip.Request, tx sip.ServerTrans
 	}
 	host, port, _ := net.SplitHostPort(req.Source())
 	ch.profile = &callerProfile{
-		index: 1, dialplan: "XML", context: sw.cfg.Context, destination: req.Recipient.User,
+		index: 1, dialplan: "XML", context: p.context, destination: req.Recipient.User,
 		cidName: name, cidNumber: from.Address.User, origName: name, origNumber: from.Address.User,
 		networkAddr: host, ani: from.Address.User, uuid: ch.uuid, source: "mod_sofia", chanName: ch.name,
 		direction: "inbound", logicalDirection: "inbound", times: times{created: now, profileCreated: now},

@@ -19,17 +19,18 @@ const userAgent = "FreeSWITCH-mod_sofia/1.11.3-simulated"
 
 // sipProfile is one SIP address of the switch with its dialogs.
 type sipProfile struct {
-	sw     *Switch
-	name   string
-	addr   string
-	host   string
-	port   int
-	ua     *sipgo.UserAgent
-	server *sipgo.Server
-	client *sipgo.Client
-	conn   *sipConn
-	tcp    net.Listener
-	serve  sync.WaitGroup // the listeners
+	sw      *Switch
+	name    string
+	context string // the dialplan context of calls that come in
+	addr    string
+	host    string
+	port    int
+	ua      *sipgo.UserAgent
+	server  *sipgo.Server
+	client  *sipgo.Client
+	conn    *sipConn
+	tcp     net.Listener
+	serve   sync.WaitGroup // the listeners
 
 	mu   sync.Mutex
 	legs map[string]*sipLeg // by dialogKey; guarded by mu
@@ -53,6 +54,10 @@ func newSIPProfile(ctx context.Context, sw *Switch, name, addr string) (*sipProf
 	}
 	port, _ := strconv.Atoi(portText)
 	p := &sipProfile{sw: sw, name: name, addr: local, host: host, port: port, legs: make(map[string]*sipLeg)}
+	p.context = sw.cfg.Context
+	if name == "internal" {
+		p.context = internalContext
+	}
 	p.conn = newSIPConn(udp, p.unreachable)
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, pc.Close())
