@@ -48,7 +48,8 @@ func (sw *Switch) route(ch *channel, p *callerProfile) *extensionRun {
 	case dialableNumber.MatchString(p.destination):
 		run.name = "rm_inbound"
 		run.actions = []action{
-			{"set", "transfer_after_bridge=rm_reattach:XML:" + sw.cfg.Context}, socket,
+			{"set", "transfer_after_bridge=rm_reattach:XML:" + sw.cfg.Context},
+			socket,
 			{"transfer", "rm_inbound_left XML " + sw.cfg.Context},
 		}
 	default:
