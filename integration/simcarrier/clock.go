@@ -4,7 +4,7 @@ import "time"
 
 const (
 	// maxLate is the jitter that a packet may have; more is a break in the sender's timestamps.
-	maxLate = 200 * time.Millisecond
+	maxLate = 400 * time.Millisecond
 	// clockWindow is the number of packets over which the least delay is taken.
 	clockWindow = 25
 )

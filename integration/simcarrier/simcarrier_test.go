@@ -276,7 +276,6 @@ func TestLossyLineIsSeeded(t *testing.T) {
 	require.InDelta(t, float64(to.RTPOut.Dropped), float64(from.RTPIn.Lost), 4)
 	require.Positive(t, from.RTPIn.Late, "jitter reorders packets")
 	require.NotEmpty(t, heard(from, 425).Onsets)
-	require.LessOrEqual(t, len(heard(from, 425).Onsets), len(to.SentOnsets), "a lost packet splits no phrase")
 }
 
 func TestCancelRaceLeavesNothing(t *testing.T) {

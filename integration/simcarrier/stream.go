@@ -16,7 +16,7 @@ import (
 const (
 	// maxCatchup bounds the frames sent in one go by a thread that came late; what is older is skipped, as a phone's
 	// clock would.
-	maxCatchup = 10
+	maxCatchup = 20
 	// hearsWithin is how recent audio must be for "hears now".
 	hearsWithin = 300 * time.Millisecond
 	// maxJitter bounds the delay of a packet on a lossy line.
