@@ -2,6 +2,7 @@ package dialer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -38,8 +39,9 @@ func reason(t *testing.T, err error) Reason {
 	return refusal.Reason
 }
 
-// closeCall ends a call as the call controller does: final record, units, the lead's outcome, in one transaction.
-func (b *bundle) closeCall(ctx context.Context, call db.Call, status, cause string) error {
+// closeCall ends a call as the call controller does: final record, units, the lead's outcome, in one transaction. A fault
+// undoes it at the end.
+func (b *bundle) closeCall(ctx context.Context, call db.Call, status, cause string, fault ...error) error {
 	return b.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		end := b.clock.Now()
 		p := db.CallCloseParams{TenantID: call.TenantID, ID: call.ID, Status: status, EndTime: end, HangupCause: cause}
@@ -57,7 +59,7 @@ func (b *bundle) closeCall(ctx context.Context, call db.Call, status, cause stri
 		if _, err := tx.Q.LiveUnitsDeleteOfCall(ctx, call.TenantID, call.ID); err != nil {
 			return err
 		}
-		return b.svc.Handler().Ended(ctx, tx, closed)
+		return errors.Join(append(fault, b.svc.Handler().Ended(ctx, tx, closed))...)
 	})
 }
 

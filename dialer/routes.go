@@ -17,6 +17,9 @@ import (
 // rateWindow is the time over which a trunk's calls per second are counted.
 const rateWindow = time.Second
 
+// clockSkew is how far the clocks of two controllers may be apart.
+const clockSkew = time.Second
+
 // trunks reads the tenant's active trunks with their use.
 func (g gate) trunks(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) ([]db.GateTrunksRow, error) {
 	return tx.Q.GateTrunks(ctx, idFloor(now.Add(-time.Minute)), now.Add(-rateWindow), tenant)

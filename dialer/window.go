@@ -107,7 +107,22 @@ func (w window) span(t time.Time, days int) (from, to time.Time, ok bool) {
 	if w.to <= w.from {
 		end++
 	}
-	return time.Date(y, m, d, 0, w.from, 0, 0, w.zone), time.Date(y, m, end, 0, w.to, 0, 0, w.zone), true
+	return w.wall(y, m, d, w.from), w.wall(y, m, end, w.to), true
+}
+
+// wall is a moment by the clock on the wall. One that the change to summer time skips is the moment of the change.
+func (w window) wall(y int, m time.Month, d, minute int) time.Time {
+	t := time.Date(y, m, d, 0, minute, 0, 0, w.zone)
+	shown := t.Hour()*60 + t.Minute()
+	wanted := minute % minutesPerDay
+	if shown == wanted {
+		return t
+	}
+	began, ends := t.ZoneBounds()
+	if shown > wanted {
+		return began
+	}
+	return ends
 }
 
 func (w window) open(t time.Time) bool {

@@ -339,8 +339,8 @@ func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 const gateTrunks = `-- name: GateTrunks :many
 SELECT k.id, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.media_mode,
   (SELECT count(*) FROM live_calls u WHERE u.tenant_id = k.tenant_id AND u.trunk_id = k.id) AS channels_used,
-  (SELECT count(*) FROM calls b WHERE b.tenant_id = k.tenant_id AND b.id >= $1 AND b.trunk_id = k.id
-    AND b.direction = 'outbound' AND b.dial_time > $2::timestamptz)
+  (SELECT count(*) FROM (SELECT 1 FROM calls b WHERE b.tenant_id = k.tenant_id AND b.id >= $1 AND b.trunk_id = k.id
+    AND b.direction = 'outbound' AND b.dial_time > $2::timestamptz LIMIT k.cps) begun)
   + (SELECT count(*) FROM live_calls x WHERE x.tenant_id = k.tenant_id AND x.trunk_id = k.id AND x.kind = 'transfer'
     AND x.opened_at > $2::timestamptz) AS recent
 FROM trunks k WHERE k.tenant_id = $3 AND k.is_active ORDER BY k.priority, k.name
@@ -362,7 +362,7 @@ type GateTrunksRow struct {
 }
 
 // GateTrunks lists the active trunks with their use: units held, and calls begun since the given moment. from_id is the
-// smallest call id of a somewhat earlier moment, which keeps the count to a few rows.
+// smallest call id of a somewhat earlier moment; it and the limit keep the count to a few rows.
 func (q *Queries) GateTrunks(ctx context.Context, fromID uuid.UUID, since time.Time, tenantID uuid.UUID) ([]GateTrunksRow, error) {
 	rows, err := q.db.Query(ctx, gateTrunks, fromID, since, tenantID)
 	if err != nil {

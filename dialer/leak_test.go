@@ -1,0 +1,273 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// leakWorld is the world of the leak test: tenants with tight ceilings, and calls that fail at every stage.
+type leakWorld struct {
+	b         *bundle
+	campaigns []Campaign
+	leads     []switchctl.OriginateRequest
+	admitted  atomic.Int64
+	refused   atomic.Int64
+	aborted   atomic.Int64
+
+	mu      sync.Mutex
+	crashed []db.Call // open, and forgotten by the controller that had them
+}
+
+const (
+	leakCampaignMax = 12
+	leakAgentMax    = 15
+	leakChannels    = 20
+)
+
+func newLeakWorld(t *testing.T, st *store.Store) *leakWorld {
+	t.Helper()
+	w := &leakWorld{b: setupOn(t, st, func(c *Config) { c.Now = time.Now })}
+	b := w.b
+	for range 2 {
+		trunk := storetest.Trunk(t, st, b.tenant, "127.0.0.1", 5070, leakChannels/2)
+		storetest.Exec(t, st, b.tenant, "UPDATE trunks SET cps = 1000000 WHERE id = $1", trunk)
+	}
+	storetest.InboundNumber(t, st, b.tenant, "+91800000"+randomDigits(4))
+	agent := b.agent(t)
+	storetest.Exec(t, st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
+	storetest.Exec(t, st, b.tenant, "UPDATE voice_agents SET max_concurrent = $1", leakAgentMax)
+	for range 2 {
+		campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, fmt.Sprintf(
+			`{"name":"c","dial_mode":"progressive","post_answer_action":"connect_voice_agent","max_concurrent":%d,"max_attempts":100}`, leakCampaignMax)))
+		require.NoError(t, err)
+		campaign, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+		require.NoError(t, err)
+		w.campaigns = append(w.campaigns, campaign)
+		for i := range 100 {
+			lead := b.push(t, campaign.ID, fmt.Sprintf("98765%05d", i))
+			req := b.request(t, campaign.ID, lead)
+			req.VoiceAgentID = &agent.ID
+			w.leads = append(w.leads, req)
+		}
+	}
+	return w
+}
+
+var errUndone = errors.New("undone")
+
+// call plays one call to whatever end chance gives it.
+func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
+	req := w.leads[rng.IntN(len(w.leads))]
+	if rng.IntN(3) > 0 {
+		req = switchctl.OriginateRequest{TenantID: req.TenantID, To: req.To, Purpose: switchctl.PurposeSingle, VoiceAgentID: req.VoiceAgentID}
+	}
+	admitCtx, cancel := ctx, context.CancelFunc(func() {})
+	if rng.IntN(200) == 0 { // its connection dies somewhere in the admission
+		admitCtx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
+	}
+	adm, err := w.b.svc.Gate().Admit(admitCtx, req)
+	cancel()
+	var refusal *RefusalError
+	switch {
+	case errors.As(err, &refusal):
+		w.refused.Add(1)
+		return nil
+	case err != nil && admitCtx != ctx:
+		w.aborted.Add(1) // the commit may have happened all the same: recovery finds the call
+		return nil
+	case err != nil:
+		return err
+	}
+	w.admitted.Add(1)
+	if rng.IntN(10) == 0 {
+		_, err := w.b.svc.Gate().Admit(ctx, switchctl.OriginateRequest{
+			TenantID: req.TenantID, To: req.To, Purpose: switchctl.PurposeTransfer, ParentCallID: &adm.Call.ID,
+		})
+		if err != nil && !errors.As(err, &refusal) {
+			return err
+		}
+	}
+	switch n := rng.IntN(100); {
+	case n < 30:
+		return w.close(ctx, adm.Call, "completed", "NORMAL_CLEARING")
+	case n < 60:
+		return w.close(ctx, adm.Call, "failed", "USER_BUSY")
+	case n < 75:
+		return w.close(ctx, adm.Call, "failed", switchctl.CauseNetworkOutOfOrder)
+	case n < 85: // the close is undone on its way and done again
+		if err := w.b.closeCall(ctx, adm.Call, "failed", "NO_ANSWER", errUndone); !errors.Is(err, errUndone) {
+			return fmt.Errorf("undone close: %w", err)
+		}
+		return w.close(ctx, adm.Call, "failed", "NO_ANSWER")
+	case n < 86: // the close's connection dies
+		dying, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(1500))*time.Microsecond)
+		_ = w.b.closeCall(dying, adm.Call, "failed", "NO_ANSWER")
+		cancel()
+		return w.close(ctx, adm.Call, "failed", "NO_ANSWER")
+	case n < 95: // told twice
+		return errors.Join(w.close(ctx, adm.Call, "failed", "USER_BUSY"), w.close(ctx, adm.Call, "completed", "NORMAL_CLEARING"))
+	default:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.crashed = append(w.crashed, adm.Call)
+		return nil
+	}
+}
+
+// close ends a call; one that is closed already stays as it is.
+func (w *leakWorld) close(ctx context.Context, call db.Call, status, cause string) error {
+	if err := w.b.closeCall(ctx, call, status, cause); !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// recover closes what a crash has left, as a controller does when it starts.
+func (w *leakWorld) recover(ctx context.Context, all bool) error {
+	w.mu.Lock()
+	lost := w.crashed
+	w.crashed = nil
+	w.mu.Unlock()
+	if all {
+		err := w.b.st.InSystem(ctx, func(tx *store.Tx) error {
+			var err error
+			lost, err = tx.Q.CallsOpenOfNode(ctx, "node-1")
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, call := range lost {
+		if err := w.close(ctx, call, "failed", switchctl.CauseCrash); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestUnitsNeverLeak(t *testing.T) {
+	t.Parallel()
+	total := int64(100_000)
+	if testing.Short() || raceEnabled {
+		total = 10_000
+	}
+	// The same few statements run a million times: planning each anew would take half the time.
+	st := storetest.Open(t, withParameter(t, storetest.NewURL(t), "plan_cache_mode", "force_generic_plan"))
+	worlds := []*leakWorld{newLeakWorld(t, st), newLeakWorld(t, st), newLeakWorld(t, st), newLeakWorld(t, st)}
+	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any seed will do
+	t.Logf("seed %d", seed)
+	began := time.Now()
+	var played atomic.Int64
+	var wg sync.WaitGroup
+	errs := make(chan error, 64)
+	for worker := range 12 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(worker))) //nolint:gosec // a simulation; worker is not negative
+			w := worlds[worker%len(worlds)]
+			for played.Add(1) <= total {
+				if err := w.call(t.Context(), rng); err != nil {
+					errs <- err
+					return
+				}
+				if rng.IntN(200) == 0 {
+					if err := errors.Join(w.recover(t.Context(), false), w.reopenLeads(t.Context())); err != nil {
+						errs <- err
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	require.NoError(t, errors.Join(collect(errs)...))
+	for _, w := range worlds {
+		require.NoError(t, w.recover(t.Context(), true))
+		w.check(t)
+		t.Logf("admitted %d, refused %d, aborted %d", w.admitted.Load(), w.refused.Load(), w.aborted.Load())
+	}
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM live_calls"), "units left")
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE end_time IS NULL"), "rows left open")
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM leads WHERE status IN ('dialing', 'connected')"), "leads left in a call")
+	t.Logf("%d calls in %s", total, time.Since(began).Round(time.Millisecond))
+}
+
+func collect(errs <-chan error) []error {
+	var out []error
+	for err := range errs {
+		out = append(out, err)
+	}
+	return out
+}
+
+// reopenLeads makes the world's finished leads dialable again.
+func (w *leakWorld) reopenLeads(ctx context.Context) error {
+	return w.b.st.InTenant(ctx, w.b.tenant, func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(ctx, `UPDATE leads SET status = 'new', attempts = 0, completed_at = NULL, next_attempt_at = NULL
+			WHERE tenant_id = $1 AND status IN ('completed', 'exhausted')`, w.b.tenant)
+		return err
+	})
+}
+
+// check asks the gate itself whether every ceiling is at zero, and that exactly the tightest one can be filled.
+func (w *leakWorld) check(t *testing.T) {
+	t.Helper()
+	require.Positive(t, w.admitted.Load())
+	require.NoError(t, w.b.st.InTenant(t.Context(), w.b.tenant, func(tx *store.Tx) error {
+		for _, campaign := range w.campaigns {
+			facts, err := tx.Q.GateFacts(t.Context(), db.GateFactsParams{
+				TenantID: w.b.tenant, CampaignID: &campaign.ID, VoiceAgentID: w.leads[0].VoiceAgentID, Node: "node-1",
+			})
+			require.NoError(t, err)
+			require.Zero(t, facts.ChannelsUsed+facts.CampaignUsed+facts.AgentUsed+facts.CampaignUsedHere+facts.LooseUsedHere)
+		}
+		trunks, err := gate{w.b.svc}.trunks(t.Context(), tx, w.b.tenant, time.Now())
+		for _, trunk := range trunks {
+			require.Zero(t, trunk.ChannelsUsed)
+		}
+		return err
+	}))
+	require.NoError(t, w.reopenLeads(t.Context()))
+	filled := map[uuid.UUID]int{}
+	var open []db.Call
+	for _, req := range w.leads {
+		adm, err := w.b.svc.Gate().Admit(t.Context(), req)
+		if err == nil {
+			filled[*req.CampaignID]++
+			open = append(open, adm.Call)
+		}
+	}
+	require.Len(t, open, leakAgentMax)
+	for _, n := range filled {
+		require.LessOrEqual(t, n, leakCampaignMax)
+	}
+	for _, call := range open {
+		require.NoError(t, w.close(t.Context(), call, "failed", "USER_BUSY"))
+	}
+}
+
+func withParameter(t *testing.T, databaseURL, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	require.NoError(t, err)
+	values := u.Query()
+	values.Set(name, value)
+	u.RawQuery = values.Encode()
+	return u.String()
+}

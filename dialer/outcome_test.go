@@ -1,0 +1,161 @@
+package dialer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// dial admits a lead's call.
+func (b *bundle) dial(t *testing.T, campaign Campaign, lead Lead) db.Call {
+	t.Helper()
+	adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
+	require.NoError(t, err)
+	return adm.Call
+}
+
+func TestLeadOutcomes(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET retry = '{"busy":1,"no_answer":2,"congestion":3,"failed":4}'`)
+	n := 0
+	for _, c := range []struct {
+		status, cause string
+		lead          LeadStatus
+		minutes       int
+		attempts      int32
+	}{
+		{"completed", "NORMAL_CLEARING", LeadCompleted, 0, 1},
+		{"completed", "SERVICE_UNAVAILABLE", LeadRetry, 4, 1},
+		{"failed", "USER_BUSY", LeadRetry, 1, 1},
+		{"failed", "NO_ANSWER", LeadRetry, 2, 1},
+		{"failed", "ORIGINATOR_CANCEL", LeadRetry, 2, 1},
+		{"failed", "NORMAL_TEMPORARY_FAILURE", LeadRetry, 3, 1},
+		{"failed", "CALL_REJECTED", LeadRetry, 4, 1},
+		{"failed", "SOMETHING_NEW", LeadRetry, 4, 1},
+		{"failed", "UNALLOCATED_NUMBER", LeadInvalid, 0, 1},
+		{"failed", "INVALID_NUMBER_FORMAT", LeadInvalid, 0, 1},
+	} {
+		n++
+		phone := fmt.Sprintf("98765432%02d", n)
+		t.Run(c.status+" "+c.cause, func(t *testing.T) {
+			t.Parallel()
+			lead := b.push(t, campaign.ID, phone)
+			call := b.dial(t, campaign, lead)
+			b.end(t, call, c.status, c.cause)
+			row := b.lead(t, lead.ID)
+			require.Equal(t, string(c.lead), row.Status)
+			require.Equal(t, c.attempts, row.Attempts)
+			if c.lead == LeadRetry {
+				require.WithinDuration(t, b.clock.Now().Add(time.Duration(c.minutes)*time.Minute), *row.NextAttemptAt, time.Second)
+				require.Nil(t, row.CompletedAt)
+				return
+			}
+			require.NotNil(t, row.CompletedAt)
+			found := false
+			for _, e := range b.events(t, store.EventLeadCompleted) {
+				if e["lead_id"] == lead.ID.String() {
+					require.Equal(t, map[string]any{
+						"lead_id": lead.ID.String(), "campaign_id": campaign.ID.String(), "crm_lead_id": nil, "status": string(c.lead),
+						"disposition": nil, "attempts": 1.0, "last_call_id": call.ID.String(),
+						"completed_at": row.CompletedAt.UTC().Format(time.RFC3339Nano), "metadata": nil,
+					}, e)
+					require.False(t, found, "told once")
+					found = true
+				}
+			}
+			require.True(t, found)
+		})
+	}
+}
+
+func TestLeadIsExhaustedByItsAttempts(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	for attempt := range 3 {
+		b.end(t, b.dial(t, campaign, lead), "failed", "NO_ANSWER")
+		row := b.lead(t, lead.ID)
+		require.EqualValues(t, attempt+1, row.Attempts)
+		if attempt < 2 {
+			require.Equal(t, string(LeadRetry), row.Status)
+		} else {
+			require.Equal(t, string(LeadExhausted), row.Status)
+		}
+	}
+	require.Equal(t, "exhausted", b.events(t, store.EventLeadCompleted)[0]["status"])
+}
+
+func TestCallThatNeverBeganCostsNoAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	b.end(t, b.dial(t, campaign, lead), "failed", "NETWORK_OUT_OF_ORDER")
+	row := b.lead(t, lead.ID)
+	require.Zero(t, row.Attempts)
+	require.Equal(t, string(LeadQueued), row.Status)
+	require.True(t, row.NextAttemptAt.After(b.clock.Now()))
+	b.end(t, b.dial(t, campaign, lead), "failed", "NO_ANSWER")
+	b.end(t, b.dial(t, campaign, lead), "failed", "NETWORK_OUT_OF_ORDER")
+	row = b.lead(t, lead.ID)
+	require.EqualValues(t, 1, row.Attempts)
+	require.Equal(t, string(LeadRetry), row.Status)
+}
+
+func TestOutcomeGivesWayToWhatWasSet(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	set := func(lead Lead, assignments string) {
+		storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET "+assignments+" WHERE id = $1", lead.ID)
+	}
+	ai := b.push(t, campaign.ID, "9876543210")
+	call := b.dial(t, campaign, ai)
+	set(ai, "status = 'exhausted', status_set_by = 'ai'")
+	b.end(t, call, "completed", "NORMAL_CLEARING")
+	require.Equal(t, string(LeadExhausted), b.lead(t, ai.ID).Status, "a status that was set wins over the computed one")
+	require.Equal(t, "exhausted", b.events(t, store.EventLeadCompleted)[0]["status"])
+
+	later := b.clock.Now().Add(5 * time.Hour).Truncate(time.Millisecond)
+	back := b.push(t, campaign.ID, "9876543211")
+	call = b.dial(t, campaign, back)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', status_set_by = 'ai', next_attempt_at = $1 WHERE id = $2", later, back.ID)
+	b.end(t, call, "completed", "NORMAL_CLEARING")
+	row := b.lead(t, back.ID)
+	require.Equal(t, string(LeadCallback), row.Status)
+	require.WithinDuration(t, later, *row.NextAttemptAt, 0)
+
+	out := b.push(t, campaign.ID, "9876543212")
+	call = b.dial(t, campaign, out)
+	set(out, "status = 'completed', status_set_by = 'ai'")
+	storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) SELECT tenant_id, phone_hash, 'ai' FROM leads WHERE id = $1", out.ID)
+	b.end(t, call, "completed", "NORMAL_CLEARING")
+	require.Equal(t, string(LeadOptedOut), b.lead(t, out.ID).Status, "nothing wins over an opt-out")
+
+	stale := b.push(t, campaign.ID, "9876543213")
+	first := b.dial(t, campaign, stale)
+	set(stale, "last_call_id = gen_random_uuid()")
+	b.end(t, first, "completed", "NORMAL_CLEARING")
+	require.Equal(t, string(LeadDialing), b.lead(t, stale.ID).Status, "only the last call decides")
+}
+
+func TestDispositionGoesToTheLead(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	call := b.dial(t, campaign, lead)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET disposition = 'interested' WHERE id = $1", call.ID)
+	b.end(t, call, "completed", "NORMAL_CLEARING")
+	require.Equal(t, "interested", *b.lead(t, lead.ID).Disposition)
+	require.Equal(t, "interested", b.events(t, store.EventLeadCompleted)[0]["disposition"])
+}

@@ -1,0 +1,383 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// fakeSwitch originates through a gate and holds the calls until they are ended.
+type fakeSwitch struct {
+	gate  switchctl.Gate
+	onAdm func(db.Call) error // may be nil
+
+	mu    sync.Mutex
+	calls []db.Call
+}
+
+func (f *fakeSwitch) Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
+	adm, err := f.gate.Admit(ctx, req)
+	if err != nil {
+		return db.Call{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, adm.Call)
+	if f.onAdm != nil {
+		return adm.Call, f.onAdm(adm.Call)
+	}
+	return adm.Call, nil
+}
+
+func (f *fakeSwitch) dialed() []db.Call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]db.Call(nil), f.calls...)
+}
+
+// pace runs a dialer's pacers until the returned function, or the test's end.
+func pace(t *testing.T, svc *Service, originator Originator) func() {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- svc.Run(ctx, originator) }()
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			cancel()
+			require.NoError(t, <-done)
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+const (
+	waitFor = 20 * time.Second
+	every   = 10 * time.Millisecond
+)
+
+func TestPacerFillsTheCeilingAndGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET max_concurrent = 3")
+	var leads []Lead
+	for i := range 8 {
+		leads = append(leads, b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i)))
+	}
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	pace(t, b.svc, sw)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 3 }, waitFor, every)
+	for i := range 8 {
+		require.Eventually(t, func() bool { return len(sw.dialed()) > i }, waitFor, every)
+		require.LessOrEqual(t, b.units(t), 3)
+		b.end(t, sw.dialed()[i], "completed", "NORMAL_CLEARING")
+	}
+	require.Eventually(t, func() bool {
+		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE status = 'completed'") == 8
+	}, waitFor, every)
+	for i, call := range sw.dialed() {
+		require.Equal(t, leads[i].ID, *call.LeadID, "in the order in which they came")
+	}
+	late := b.push(t, campaign.ID, "9876543299")
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 9 }, waitFor, every, "a push wakes the pacer")
+	require.Equal(t, late.ID, *sw.dialed()[8].LeadID)
+	got, err := b.svc.GetCampaign(t.Context(), b.tenant, campaign.ID)
+	require.NoError(t, err)
+	require.Equal(t, CampaignRunning, got.Status, "with nothing to dial a campaign stays running")
+}
+
+func TestPacerOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET max_concurrent = 6")
+	ids := map[string]uuid.UUID{}
+	for i, name := range []string{"new", "urgent", "later", "due", "callback", "far"} {
+		ids[name] = b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i)).ID
+	}
+	now := b.clock.Now()
+	set := func(name, assignments string, args ...any) {
+		storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET "+assignments+" WHERE id = $1", append([]any{ids[name]}, args...)...)
+	}
+	set("urgent", "priority = 5")
+	set("later", "priority = -1")
+	set("due", "status = 'retry', attempts = 1, next_attempt_at = $2", now.Add(-time.Minute))
+	set("callback", "status = 'callback', attempts = 1, next_attempt_at = $2", now.Add(-time.Hour))
+	set("far", "status = 'retry', attempts = 1, next_attempt_at = $2", now.Add(time.Hour))
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	pace(t, b.svc, sw)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 5 }, waitFor, every)
+	var order []uuid.UUID
+	for _, call := range sw.dialed() {
+		order = append(order, *call.LeadID)
+	}
+	require.Equal(t, []uuid.UUID{ids["callback"], ids["due"], ids["urgent"], ids["new"], ids["later"]}, order)
+	b.clock.advance(2 * time.Hour)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 6 }, waitFor, every)
+}
+
+func TestPauseStopsDialingAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	for i := range 40 {
+		b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
+	}
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	paused := make(chan struct{})
+	var once sync.Once
+	sw.onAdm = func(db.Call) error {
+		once.Do(func() { // in the middle of a round, with claimed leads in hand
+			_, err := b.svc.PauseCampaign(t.Context(), b.tenant, campaign.ID)
+			if err == nil {
+				close(paused)
+			}
+		})
+		return nil
+	}
+	pace(t, b.svc, sw)
+	<-paused
+	require.Eventually(t, func() bool {
+		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL") == 0
+	}, waitFor, every, "claimed leads are given back")
+	require.Len(t, sw.dialed(), 1)
+	require.Equal(t, 39, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE status = 'new' AND attempts = 0"))
+	b.end(t, sw.dialed()[0], "completed", "NORMAL_CLEARING")
+	_, err := b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 40 }, waitFor, every)
+}
+
+func TestOneCampaignIsPacedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET max_concurrent = 4")
+	for i := range 30 {
+		b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
+	}
+	other := b.another(t, "node-2")
+	one, two := &fakeSwitch{gate: b.svc.Gate()}, &fakeSwitch{gate: other.Gate()}
+	stopOne := pace(t, b.svc, one)
+	require.Eventually(t, func() bool { return len(one.dialed()) == 4 }, waitFor, every)
+	pace(t, other, two)
+	for i := range 10 {
+		require.Eventually(t, func() bool { return len(one.dialed()) > i }, waitFor, every)
+		b.end(t, one.dialed()[i], "completed", "NORMAL_CLEARING")
+	}
+	require.Empty(t, two.dialed())
+	stopOne()
+	ended := 10
+	for ; ended < len(one.dialed()); ended++ {
+		b.end(t, one.dialed()[ended], "completed", "NORMAL_CLEARING")
+	}
+	for i := 0; ended+i < 30; i++ {
+		require.Eventually(t, func() bool { return len(two.dialed()) > i }, waitFor, every, "the other controller takes over")
+		b.end(t, two.dialed()[i], "completed", "NORMAL_CLEARING")
+	}
+	seen := map[uuid.UUID]bool{}
+	for _, call := range append(one.dialed(), two.dialed()...) {
+		require.False(t, seen[*call.LeadID], "no lead is dialed twice")
+		seen[*call.LeadID] = true
+	}
+	require.Len(t, seen, 30)
+}
+
+func TestPacerSurvivesTheLossOfItsLock(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	b.push(t, campaign.ID, "9876543210")
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	pace(t, b.svc, sw)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
+	require.Positive(t, storetest.Count(t, b.st, `SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l
+		JOIN pg_stat_activity a ON a.pid = l.pid AND a.usename = current_user AND a.datname = current_database()
+		WHERE l.locktype = 'advisory' AND l.pid <> pg_backend_pid()`))
+	b.push(t, campaign.ID, "9876543211")
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 2 }, waitFor, every)
+}
+
+func TestClaimOfADeadPacerIsTaken(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	orphan, reserved := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
+	until := b.clock.Now().Add(time.Hour)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET claimed_by = 'pacer:dead:1', claimed_until = $1 WHERE id = $2", until, orphan.ID)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET claimed_by = 'agent:7', claimed_until = $1 WHERE id = $2", until, reserved.ID)
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	pace(t, b.svc, sw)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
+	require.Equal(t, orphan.ID, *sw.dialed()[0].LeadID)
+	b.clock.advance(2 * time.Hour)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 2 }, waitFor, every, "any claim runs out")
+}
+
+func TestPacerWaitsForTheWindow(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Legal = Hours{} }).trunkAndNumber(t)
+	night := time.Date(2026, 11, 20, 22, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
+	b.clock.set(night)
+	campaign := b.running(t)
+	b.push(t, campaign.ID, "9876543210")
+	rounds := make(chan struct{})
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	go func() { defer close(rounds); p.round(t.Context()) }()
+	<-rounds
+	require.Empty(t, sw.dialed())
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL"))
+	b.clock.set(night.Add(11 * time.Hour))
+	p.round(t.Context())
+	require.Len(t, sw.dialed(), 1)
+}
+
+func TestLeadRefusedForTheWindowWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	opens := b.clock.Now().Add(time.Hour).Truncate(time.Millisecond)
+	refusing := originatorFunc(func(context.Context, switchctl.OriginateRequest) (db.Call, error) {
+		return db.Call{}, refuse(ReasonWindow, b.clock.Now(), opens, "closed")
+	})
+	newPacer(b.svc, refusing, b.tenant, campaign.ID, nil).round(t.Context())
+	row := b.lead(t, lead.ID)
+	require.Equal(t, string(LeadQueued), row.Status)
+	require.WithinDuration(t, opens, *row.NextAttemptAt, 0)
+	require.Nil(t, row.ClaimedBy)
+	require.Zero(t, row.Attempts)
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	p.round(t.Context())
+	require.Empty(t, sw.dialed())
+	b.clock.advance(time.Hour)
+	p.round(t.Context())
+	require.Len(t, sw.dialed(), 1)
+}
+
+type originatorFunc func(context.Context, switchctl.OriginateRequest) (db.Call, error)
+
+func (f originatorFunc) Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
+	return f(ctx, req)
+}
+
+func TestPacerBacksOffWhenTheSwitchFails(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	for i := range 3 {
+		b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i))
+	}
+	tries := 0
+	failing := originatorFunc(func(context.Context, switchctl.OriginateRequest) (db.Call, error) {
+		tries++
+		return db.Call{}, errors.New("switch is gone")
+	})
+	p := newPacer(b.svc, failing, b.tenant, campaign.ID, nil)
+	p.round(t.Context())
+	p.round(t.Context())
+	require.Equal(t, 1, tries, "one failure stops the round and the next")
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL"))
+	b.clock.advance(2 * time.Second)
+	p.round(t.Context())
+	require.Equal(t, 2, tries)
+}
+
+func TestPacerKeepsATrunksRate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Now = time.Now }).trunkAndNumber(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 5")
+	campaign := b.running(t)
+	for i := range 12 {
+		b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
+	}
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	pace(t, b.svc, sw)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 12 }, waitFor, every)
+	calls := sw.dialed()
+	for i := 5; i < len(calls); i++ {
+		require.GreaterOrEqual(t, calls[i].DialTime.Sub(*calls[i-5].DialTime), 999*time.Millisecond)
+	}
+}
+
+func TestPacerOfPeopleDialsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	for _, body := range []string{
+		`{"name":"a","dial_mode":"progressive"}`,
+		`{"name":"b","dial_mode":"preview","post_answer_action":"connect_voice_agent","voice_agent_id":"` + b.agent(t).ID.String() + `"}`,
+	} {
+		campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, body))
+		require.NoError(t, err)
+		b.push(t, campaign.ID, "9876543210")
+		_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+		require.NoError(t, err)
+		sw := &fakeSwitch{gate: b.svc.Gate()}
+		newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
+		require.Empty(t, sw.dialed())
+	}
+}
+
+func TestPacerRunsAFlowOfOneNode(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	agent := b.agent(t)
+	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t,
+		`{"name":"f","dial_mode":"progressive","post_answer_action":"run_flow","flow_id":"`+b.flow(t, oneNode(agent.ID, "")).String()+`"}`))
+	require.NoError(t, err)
+	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	require.NoError(t, err)
+	b.push(t, campaign.ID, "9876543210")
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
+	require.Len(t, sw.dialed(), 1)
+	require.Equal(t, agent.ID, *sw.dialed()[0].VoiceAgentID)
+}
+
+func TestPacerScrubsWhatTheRegistryMissed(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	b.registry.setDown(true)
+	clean, flagged := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543290")
+	b.registry.add("9876543290")
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	p.round(t.Context())
+	require.Empty(t, sw.dialed(), "an unscrubbed lead is not dialed")
+	b.registry.setDown(false)
+	b.clock.advance(registryRetry)
+	p.round(t.Context())
+	require.Len(t, sw.dialed(), 1)
+	require.Equal(t, clean.ID, *sw.dialed()[0].LeadID)
+	require.Equal(t, string(LeadDNC), b.lead(t, flagged.ID).Status)
+}
+
+func TestStrictLeadWithoutNumberEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t).strict(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	purged, kept := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_sealed = NULL WHERE id = $1", purged.ID)
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
+	require.Len(t, sw.dialed(), 1)
+	require.Equal(t, kept.ID, *sw.dialed()[0].LeadID)
+	require.Equal(t, string(LeadInvalid), b.lead(t, purged.ID).Status)
+	require.Len(t, b.events(t, store.EventLeadCompleted), 1)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package dialer
+
+const raceEnabled = false
