@@ -52,7 +52,9 @@ type aiSession struct {
 	legUp    bool
 	bridging bool
 	bridges  int
-	outcome  sessionOutcome
+	// leg is the channel UUID of the newest media leg.
+	leg     string
+	outcome sessionOutcome
 	// closeReason is what the AI is told. A caller who is being hung up goes first: closing the media leg before would
 	// send it to rm_reattach, so the socket is closed when the call's end is seen.
 	closeReason media.CloseReason
@@ -268,7 +270,12 @@ func (a *actor) tryBridge(ctx context.Context) {
 		return
 	}
 	s.bridges++
-	arg, err := a.c.mediaBridge(a.id.String(), s.id.String(), a.c.media.SIPAddr())
+	leg, err := uuid.NewV7()
+	arg := ""
+	if err == nil {
+		s.leg = leg.String()
+		arg, err = a.c.mediaBridge(a.id.String(), s.id.String(), s.leg, a.c.media.SIPAddr())
+	}
 	if err != nil {
 		a.log.ErrorContext(ctx, "media leg can't be dialed", "error", err)
 		a.sessionBroke(ctx, sessionError, CauseTemporaryFailure)
@@ -298,7 +305,13 @@ func (a *actor) legDue(ctx context.Context) (state, error) {
 		a.log.ErrorContext(ctx, "media leg does not come up", "tries", s.bridges)
 		return a.sessionBroke(ctx, sessionError, CauseTemporaryFailure), nil
 	}
-	s.bridging = false
+	if s.bridging {
+		// A second bridge would run inside the first: that one is ended, and its end starts the next.
+		s.bridging = false
+		a.command(ctx, jobKillLeg, "uuid_kill "+s.leg+" "+CauseNormalClearing)
+		a.arm(timerLeg, legGone)
+		return a.state, nil
+	}
 	if a.sock == nil {
 		a.takeBack(ctx)
 		a.arm(timerLeg, legPatience)
@@ -311,10 +324,10 @@ func (a *actor) legDue(ctx context.Context) (state, error) {
 // mediaLegEvent is an event of the switch's leg to the session. Its end while no bridge stood means that it was refused.
 func (a *actor) mediaLegEvent(ctx context.Context, m channelEvent) (state, error) {
 	s := a.ai
-	if m.ev.Name() != evHangupComplete || !s.live() {
+	if m.ev.Name() != evHangupComplete || !s.live() || m.ev.UUID() != s.leg {
 		return a.state, nil
 	}
-	if s.bridging && !s.legUp {
+	if !s.legUp {
 		a.log.WarnContext(ctx, "media leg failed", "hangup_cause", m.ev.Get("Hangup-Cause"))
 		s.bridging = false
 		a.arm(timerLeg, legRetry)
@@ -345,8 +358,11 @@ func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 // legEnded: the media leg is gone. As a rule the caller has hung up and its end follows; if the call lives, it comes
 // back by transfer_after_bridge, or is taken back.
 func (a *actor) legEnded() {
-	a.ai.legUp, a.ai.bridging = false, false
-	a.arm(timerLeg, legGone)
+	up := a.ai.legUp
+	a.ai.legUp = false
+	if up && !a.ai.bridging {
+		a.arm(timerLeg, legGone)
+	}
 }
 
 // sessionBroke ends a session that can't go on; the call follows ws_disconnect_action.

@@ -98,6 +98,8 @@ func (c *Controller) callerVariables(a *actor) variables {
 		"rm_role":      roleCaller,
 		// The call outlives the media leg, and us: it goes to an extension that calls us again and parks.
 		"transfer_after_bridge": "rm_reattach:XML:" + c.cfg.Context,
+		// A media leg that is refused leaves the caller to us.
+		"continue_on_fail": "true",
 	}
 	if a.call.CampaignID != nil {
 		v["rm_campaign_id"] = a.call.CampaignID.String()
@@ -122,9 +124,11 @@ func outboundVariables(v variables, channel, from string, ring time.Duration, ro
 	return v
 }
 
-// mediaBridge is the argument of the bridge application that leads a caller to an AI session.
-func (c *Controller) mediaBridge(callID, sessionID, mediaAddr string) (string, error) {
+// mediaBridge is the argument of the bridge application that leads a caller to an AI session. Each try has a channel UUID
+// of its own, so that the end of an earlier leg is not taken for this one's.
+func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr string) (string, error) {
 	v := variables{
+		"origination_uuid": leg,
 		// A media leg that dies with us is noticed by the switch itself.
 		"media_timeout":         "2000",
 		"absolute_codec_string": "PCMU,PCMA",

@@ -168,13 +168,28 @@ type fakeSocket struct {
 	trace *trace
 	done  chan struct{}
 	once  sync.Once
+
+	mu      sync.Mutex
+	bridged string
 }
 
 func newFakeSocket(t *trace) *fakeSocket { return &fakeSocket{trace: t, done: make(chan struct{})} }
 
 func (s *fakeSocket) Execute(_ context.Context, req esl.ExecuteRequest) error {
 	s.trace.add("execute %s %s", req.App, req.Arg)
+	if req.App == "bridge" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.bridged = between(req.Arg, "origination_uuid=")
+	}
 	return nil
+}
+
+// leg is the channel that the last bridge was to make.
+func (s *fakeSocket) leg() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bridged
 }
 
 func (s *fakeSocket) Done() <-chan struct{} { return s.done }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
 var (
@@ -131,6 +132,8 @@ func (b *bench) input(f []string) {
 		b.c.dispatch(b.event(f[1], keyValues(f[2:])))
 	case "leg":
 		b.c.dispatch(b.legEvent(f[1], keyValues(f[2:])))
+	case "medialeg", "oldleg":
+		b.c.dispatch(b.mediaLegEvent(f[0] == "oldleg", f[1], keyValues(f[2:])))
 	case "bridged":
 		b.c.dispatch(b.event(evBridge, map[string]string{
 			"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": b.unit,
@@ -247,6 +250,18 @@ func (b *bench) mediaInput(f []string) {
 	default:
 		b.t.Fatalf("flow has an unknown media input: %q", f)
 	}
+}
+
+// mediaLegEvent is one of the switch's leg to the session: of the newest, or of one before.
+func (b *bench) mediaLegEvent(old bool, name string, headers map[string]string) *esl.Event {
+	ev := b.event(name, headers)
+	ev.Set("variable_rm_role", roleMedia)
+	leg := b.sock.leg()
+	if old {
+		leg = "0193a000-0000-7000-8000-000000000bad"
+	}
+	ev.Set("Unique-ID", leg)
+	return ev
 }
 
 func (b *bench) verbInput(f []string) {

@@ -63,6 +63,7 @@ const (
 	jobKill
 	jobReattach
 	jobRecord
+	jobKillLeg
 )
 
 func (k jobKind) String() string {
@@ -79,6 +80,8 @@ func (k jobKind) String() string {
 		return "uuid_transfer"
 	case jobRecord:
 		return "uuid_record"
+	case jobKillLeg:
+		return "uuid_kill of a leg"
 	}
 	return "unknown job"
 }

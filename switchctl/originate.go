@@ -112,6 +112,8 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 		if reason := refusedJob(m); reason != "" {
 			a.log.ErrorContext(ctx, "recording of the transferred call did not start", "reply", reason)
 		}
+	case jobKillLeg:
+		// A leg that was gone already is what was wanted.
 	}
 	return a.state, nil
 }

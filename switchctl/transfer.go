@@ -146,6 +146,7 @@ func (a *actor) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	a.c.registry.bind(a, t.channel)
 	vars := a.c.callerVariables(a)
 	delete(vars, "transfer_after_bridge")
+	delete(vars, "continue_on_fail")
 	vars["rm_role"] = roleTransfer
 	vars["hangup_after_bridge"] = "true" // both legs end together
 	route := t.adm.Routes[t.route]
@@ -308,7 +309,7 @@ func (a *actor) dropTransferLeg(ctx context.Context, t *transfer) {
 	}
 	if t.channel != "" {
 		a.c.registry.unbind(t.channel)
-		a.command(ctx, jobTransferOriginate, "uuid_kill "+t.channel+" "+CauseNormalClearing)
+		a.command(ctx, jobKillLeg, "uuid_kill "+t.channel+" "+CauseNormalClearing)
 	}
 	unit := t.adm.UnitID
 	a.record(ctx, "transfer unit", func(ctx context.Context) error {
