@@ -108,7 +108,14 @@ func (c *eslConn) api(line string) {
 	}
 	c.mu.Lock()
 	c.held = false
-	c.queue = slices.Insert(c.queue, 0, outItem{
+	// Ahead of the events that came meanwhile, behind the replies that wait to be sent.
+	at := 0
+	for i, it := range c.queue {
+		if it.event == nil {
+			at = i + 1
+		}
+	}
+	c.queue = slices.Insert(c.queue, at, outItem{
 		raw: []byte("Content-Type: api/response\nContent-Length: " + strconv.Itoa(len(out)) + "\n\n" + out),
 	})
 	c.signal()
