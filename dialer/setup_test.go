@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 type fakeRegistry struct {
 	mu     sync.Mutex
 	listed map[string]bool
+	silent map[string]bool // numbers that it can't answer for
 	down   bool
 	asked  int
 }
@@ -38,6 +39,9 @@ func (r *fakeRegistry) Listed(_ context.Context, phones []store.Phone) ([]bool, 
 	}
 	out := make([]bool, len(phones))
 	for i, p := range phones {
+		if r.silent[p.National()] {
+			return nil, errRegistryDown
+		}
 		out[i] = r.listed[p.National()]
 	}
 	return out, nil
@@ -49,6 +53,15 @@ func (r *fakeRegistry) add(numbers ...string) {
 	for _, n := range numbers {
 		r.listed[n] = true
 	}
+}
+
+func (r *fakeRegistry) silentOn(number string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.silent == nil {
+		r.silent = make(map[string]bool)
+	}
+	r.silent[number] = true
 }
 
 func (r *fakeRegistry) setDown(down bool) {

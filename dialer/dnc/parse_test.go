@@ -109,7 +109,7 @@ func FuzzNumber(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		n, ok := Number([]byte(s))
+		n, ok := Number([]byte(strings.TrimSpace(s)))
 		if phone, err := store.ParsePhone(s); err == nil && ok {
 			require.Equal(t, phone.National(), fmt.Sprint(n))
 		} else if err == nil {

@@ -1,0 +1,156 @@
+package dialer
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// forbidden is why a number must not ring.
+type forbidden string
+
+const (
+	forbiddenNot        forbidden = "allowed"
+	forbiddenRegistered forbidden = "registered"
+	forbiddenLater      forbidden = "registered after the push"
+	forbiddenSuppressed forbidden = "suppressed"
+	forbiddenOptsOut    forbidden = "suppressed after the push"
+	forbiddenUnknown    forbidden = "never scrubbed"
+)
+
+// TestForbiddenNumbersNeverRing pushes numbers by every way in, spelled in every way, makes most of them forbidden
+// before or after, dials by pacer, single call and transfer, in and out of hours: no call of a forbidden number, and none
+// out of hours, ever gets past the gate.
+func TestForbiddenNumbersNeverRing(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	for _, privacy := range []store.PrivacyMode{store.PrivacyStandard, store.PrivacyStrict} {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprintf("%s %d", privacy, seed), func(t *testing.T) {
+				t.Parallel()
+				b := setupOn(t, st, func(c *Config) { c.Legal = Hours{} }).trunkAndNumber(t)
+				if privacy == store.PrivacyStrict {
+					b.strict(t)
+				}
+				playForbidden(t, b, rand.New(rand.NewPCG(seed, 7))) //nolint:gosec // a simulation
+			})
+		}
+	}
+}
+
+func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
+	t.Helper()
+	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
+	b.clock.set(noon)
+	campaign := b.running(t)
+	kinds := []forbidden{
+		forbiddenNot, forbiddenRegistered, forbiddenLater, forbiddenSuppressed, forbiddenOptsOut, forbiddenUnknown,
+	}
+	why := map[string]forbidden{} // by ten digits
+	suppress := func(number string) {
+		storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES ($1, $2, 'test')",
+			b.tenant, b.st.PhoneHash(b.tenant, mustPhone(t, number)))
+	}
+	var rows []string
+	for i := range 60 {
+		number := fmt.Sprintf("9%d%08d", rng.IntN(10), i)
+		kind := kinds[rng.IntN(len(kinds))]
+		why[number] = kind
+		switch kind {
+		case forbiddenRegistered:
+			b.registry.add(number)
+		case forbiddenSuppressed:
+			suppress(number)
+		case forbiddenNot, forbiddenLater, forbiddenOptsOut, forbiddenUnknown:
+		}
+		b.registry.setDown(kind == forbiddenUnknown)
+		spelled := []string{"", "0", "91", "+91"}[rng.IntN(4)] + number
+		if rng.IntN(2) == 0 || kind == forbiddenUnknown {
+			_, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: Some(spelled)})
+			require.NoError(t, err)
+		} else {
+			rows = append(rows, fmt.Sprintf(`{"mobile":%q}`, spelled))
+		}
+		b.registry.setDown(false)
+	}
+	_, err := b.svc.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t, `{"leads":[`+strings.Join(rows, ",")+`]}`))
+	require.NoError(t, err)
+	for number, kind := range why {
+		switch kind {
+		case forbiddenLater:
+			b.registry.add(number)
+		case forbiddenOptsOut:
+			suppress(number)
+		case forbiddenNot, forbiddenRegistered, forbiddenSuppressed, forbiddenUnknown:
+		}
+	}
+	var rang []string
+	admitted := func(req switchctl.OriginateRequest) bool {
+		adm, err := b.svc.Gate().Admit(t.Context(), req)
+		if err == nil {
+			rang = append(rang, req.To.National())
+			if req.Purpose != switchctl.PurposeTransfer {
+				b.end(t, adm.Call, "failed", "USER_BUSY")
+			}
+		}
+		return err == nil
+	}
+	b.registry.setDown(true)
+	for _, at := range []time.Time{noon.Add(10 * time.Hour), noon.Add(20 * time.Hour), noon.Add(-12 * time.Hour)} {
+		b.clock.set(at)
+		sw := &fakeSwitch{gate: b.svc.Gate()}
+		newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
+		if at.Equal(noon.Add(20 * time.Hour)) {
+			continue // 08:00, an hour before it opens
+		}
+		for number := range why {
+			require.False(t, admitted(switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, number), Purpose: switchctl.PurposeSingle}))
+		}
+		require.Empty(t, sw.dialed(), "out of hours")
+	}
+	b.clock.set(noon)
+	b.registry.setDown(false)
+	parent, err := b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, "8888888888"), Purpose: switchctl.PurposeSingle})
+	require.NoError(t, err)
+	for number, kind := range why {
+		b.registry.setDown(kind == forbiddenUnknown)
+		req := switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, number), Purpose: switchctl.PurposeSingle}
+		require.Equal(t, kind == forbiddenNot, admitted(req), "single call, %s", kind)
+		req.Purpose, req.ParentCallID = switchctl.PurposeTransfer, &parent.Call.ID
+		require.Equal(t, kind == forbiddenNot, admitted(req), "transfer, %s", kind)
+	}
+	b.registry.setDown(false)
+	for number, kind := range why {
+		if kind == forbiddenUnknown {
+			b.registry.silentOn(number)
+		}
+	}
+	p := newPacer(b.svc, originatorFunc(func(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
+		adm, err := b.svc.Gate().Admit(ctx, req)
+		if err == nil {
+			rang = append(rang, req.To.National())
+			b.end(t, adm.Call, "failed", "USER_BUSY")
+		}
+		return adm.Call, err
+	}), b.tenant, campaign.ID, nil)
+	before := len(rang)
+	for range 4 {
+		p.round(t.Context())
+	}
+	require.Greater(t, len(rang), before)
+	for _, number := range rang {
+		require.Equal(t, forbiddenNot, why[number])
+	}
+	require.Zero(t, storetest.Count(t, b.st, `SELECT count(*) FROM leads l WHERE l.tenant_id = $1 AND l.attempts > 0
+		AND (NOT l.dnd_clean OR l.phone_hash IN (SELECT phone_hash FROM suppressions s WHERE s.tenant_id = l.tenant_id))`, b.tenant))
+}
