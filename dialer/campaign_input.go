@@ -172,8 +172,10 @@ func (in CampaignInput) applyRetry(c *checker, to *db.Campaign) {
 		minutes Opt[int]
 		to      *int
 	}{
-		{"retry.busy", v.Busy, &policy.Busy}, {"retry.no_answer", v.NoAnswer, &policy.NoAnswer},
-		{"retry.congestion", v.Congestion, &policy.Congestion}, {"retry.machine", v.Machine, &policy.Machine},
+		{"retry.busy", v.Busy, &policy.Busy},
+		{"retry.no_answer", v.NoAnswer, &policy.NoAnswer},
+		{"retry.congestion", v.Congestion, &policy.Congestion},
+		{"retry.machine", v.Machine, &policy.Machine},
 		{"retry.failed", v.Failed, &policy.Failed},
 	} {
 		if n, ok := given(c, m.field, m.minutes); ok && c.between(m.field, n, 0, maxRetryMinutes) {

@@ -128,31 +128,32 @@ func TestCampaignStateMachine(t *testing.T) {
 		return err
 	}
 	remove := func(id uuid.UUID) error { return b.svc.DeleteCampaign(t.Context(), b.tenant, id) }
+	const deleted = "deleted"
 	for _, c := range []struct {
 		from    CampaignStatus
 		trigger string
 		do      func(uuid.UUID) error
-		to      CampaignStatus // empty: 409
+		to      string // empty: 409
 	}{
-		{CampaignDraft, "start", start, CampaignRunning},
+		{CampaignDraft, "start", start, string(CampaignRunning)},
 		{CampaignDraft, "pause", pause, ""},
 		{CampaignDraft, "stop", stop, ""},
-		{CampaignDraft, "patch", patch, CampaignDraft},
-		{CampaignDraft, "delete", remove, "deleted"},
+		{CampaignDraft, "patch", patch, string(CampaignDraft)},
+		{CampaignDraft, "delete", remove, deleted},
 		{CampaignRunning, "start", start, ""},
-		{CampaignRunning, "pause", pause, CampaignPaused},
-		{CampaignRunning, "stop", stop, CampaignCompleted},
+		{CampaignRunning, "pause", pause, string(CampaignPaused)},
+		{CampaignRunning, "stop", stop, string(CampaignCompleted)},
 		{CampaignRunning, "patch", patch, ""},
 		{CampaignRunning, "delete", remove, ""},
-		{CampaignPaused, "start", start, CampaignRunning},
+		{CampaignPaused, "start", start, string(CampaignRunning)},
 		{CampaignPaused, "pause", pause, ""},
-		{CampaignPaused, "stop", stop, CampaignCompleted},
-		{CampaignPaused, "patch", patch, CampaignPaused},
-		{CampaignPaused, "delete", remove, "deleted"},
+		{CampaignPaused, "stop", stop, string(CampaignCompleted)},
+		{CampaignPaused, "patch", patch, string(CampaignPaused)},
+		{CampaignPaused, "delete", remove, deleted},
 		{CampaignCompleted, "start", start, ""},
 		{CampaignCompleted, "pause", pause, ""},
 		{CampaignCompleted, "stop", stop, ""},
-		{CampaignCompleted, "delete", remove, "deleted"},
+		{CampaignCompleted, "delete", remove, deleted},
 	} {
 		t.Run(string(c.from)+" "+c.trigger, func(t *testing.T) {
 			t.Parallel()
@@ -164,12 +165,12 @@ func TestCampaignStateMachine(t *testing.T) {
 			case "":
 				conflictCode(t, err)
 				require.Equal(t, c.from, got.Status)
-			case "deleted":
+			case deleted:
 				require.NoError(t, err)
 				require.ErrorIs(t, getErr, store.ErrNotFound)
 			default:
 				require.NoError(t, err)
-				require.Equal(t, c.to, got.Status)
+				require.Equal(t, c.to, string(got.Status))
 			}
 		})
 	}

@@ -139,7 +139,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		adm, err := b.svc.Gate().Admit(ctx, req)
 		if err == nil {
 			rang = append(rang, req.To.National())
-			b.end(t, adm.Call, "failed", "USER_BUSY")
+			err = b.closeCall(ctx, adm.Call, "failed", "USER_BUSY")
 		}
 		return adm.Call, err
 	}), b.tenant, campaign.ID, nil)

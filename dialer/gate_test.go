@@ -131,21 +131,26 @@ func TestGateRefusals(t *testing.T) {
 		status  LeadStatus // of the lead afterwards
 	}{
 		"marked": {func(t *testing.T, lead Lead, _ *switchctl.OriginateRequest) {
+			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_clean = false WHERE id = $1", lead.ID)
 		}, ReasonDNC, LeadDNC},
 		"registered since": {func(_ *testing.T, _ Lead, req *switchctl.OriginateRequest) {
 			b.registry.add(req.To.National())
 		}, ReasonDNC, LeadDNC},
 		"opted out since": {func(t *testing.T, lead Lead, _ *switchctl.OriginateRequest) {
+			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) SELECT tenant_id, phone_hash, 'test' FROM leads WHERE id = $1", lead.ID)
 		}, ReasonSuppressed, LeadOptedOut},
 		"attempts": {func(t *testing.T, lead Lead, _ *switchctl.OriginateRequest) {
+			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET attempts = 3, status = 'retry' WHERE id = $1", lead.ID)
 		}, ReasonAttempts, LeadExhausted},
 		"finished": {func(t *testing.T, lead Lead, _ *switchctl.OriginateRequest) {
+			t.Helper()
 			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'completed' WHERE id = $1", lead.ID)
 		}, ReasonLead, LeadCompleted},
 		"another number": {func(t *testing.T, _ Lead, req *switchctl.OriginateRequest) {
+			t.Helper()
 			req.To = mustPhone(t, "9000000001")
 		}, ReasonNumber, LeadNew},
 		"no number": {func(_ *testing.T, _ Lead, req *switchctl.OriginateRequest) { req.To = store.Phone{} }, ReasonNumber, LeadNew},

@@ -299,8 +299,7 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 		agent, err = o.h.s.resolveAgent(ctx, tx, call.TenantID, &id, nil)
 		return err
 	})
-	var missing *DependencyError
-	if errors.As(err, &missing) {
+	if _, missing := errors.AsType[*DependencyError](err); missing {
 		o.h.s.log.WarnContext(ctx, "voice agent takes no calls", "call_id", call.ID, "voice_agent_id", id, "error", err)
 		return flow.OutcomeFailed, nil
 	}

@@ -180,8 +180,7 @@ func (s *Service) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in 
 			continue
 		}
 		row, err := inputs[i].row()
-		var invalid *ValidationError
-		if errors.As(err, &invalid) {
+		if invalid, ok := errors.AsType[*ValidationError](err); ok {
 			results[i] = BulkRow{Status: BulkInvalid, Errors: invalid.Fields}
 			continue
 		}

@@ -20,11 +20,9 @@ const managerBackoff = time.Second
 // no lead is claimed.
 func (s *Service) Run(ctx context.Context, originator Originator) error {
 	for {
-		err := s.manage(ctx, originator)
-		if ctx.Err() != nil {
-			return nil
+		if err := s.manage(ctx, originator); ctx.Err() == nil {
+			s.log.WarnContext(ctx, "pacers stopped, starting them again", "error", err)
 		}
-		s.log.WarnContext(ctx, "pacers stopped, starting them again", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil

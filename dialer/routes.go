@@ -22,7 +22,7 @@ const clockSkew = time.Second
 
 // trunks reads the tenant's active trunks with their use.
 func (g gate) trunks(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) ([]db.GateTrunksRow, error) {
-	return tx.Q.GateTrunks(ctx, idFloor(now.Add(-time.Minute)), now.Add(-rateWindow), tenant)
+	return tx.Q.GateTrunks(ctx, idFloor(now.Add(-rateWindow-clockSkew)), now.Add(-rateWindow), tenant)
 }
 
 // idFloor is the smallest UUIDv7 of a moment.

@@ -3,6 +3,7 @@ package dialer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -74,7 +75,7 @@ type Service struct {
 // New checks the configuration and returns a dialer that paces nothing until Run.
 func New(cfg Config, st *store.Store) (*Service, error) {
 	if cfg.NodeID == "" {
-		return nil, fmt.Errorf("create dialer: node id is required")
+		return nil, errors.New("create dialer: node id is required")
 	}
 	if len(cfg.Subprotocols) == 0 {
 		cfg.Subprotocols = []string{SubprotocolAlpha, SubprotocolBeta}

@@ -85,14 +85,13 @@ func minutes(s string) (int, bool) {
 	if len(s) != 5 || s[2] != ':' {
 		return 0, false
 	}
-	n := 0
 	for _, i := range []int{0, 1, 3, 4} {
 		if s[i] < '0' || s[i] > '9' {
 			return 0, false
 		}
 	}
 	h, m := int(s[0]-'0')*10+int(s[1]-'0'), int(s[3]-'0')*10+int(s[4]-'0')
-	n = h*60 + m
+	n := h*60 + m
 	return n, m < 60 && n <= minutesPerDay
 }
 

@@ -61,9 +61,15 @@ func TestWindow(t *testing.T) {
 		})
 	}
 	for _, bad := range []CallingWindow{
-		{Timezone: "", From: "09:00", To: "10:00"}, {Timezone: "Local", From: "09:00", To: "10:00"}, {Timezone: "X/Y", From: "09:00", To: "10:00"},
-		{Timezone: "UTC", From: "9:00", To: "10:00"}, {Timezone: "UTC", From: "09:60", To: "10:00"}, {Timezone: "UTC", From: "24:00", To: "10:00"},
-		{Timezone: "UTC", From: "09:00", To: "24:01"}, {Timezone: "UTC", From: "09:00", To: "09:00"}, {Timezone: "UTC", From: "09:00", To: "10:00", Days: []string{"Mon"}},
+		{Timezone: "", From: "09:00", To: "10:00"},
+		{Timezone: "Local", From: "09:00", To: "10:00"},
+		{Timezone: "X/Y", From: "09:00", To: "10:00"},
+		{Timezone: "UTC", From: "9:00", To: "10:00"},
+		{Timezone: "UTC", From: "09:60", To: "10:00"},
+		{Timezone: "UTC", From: "24:00", To: "10:00"},
+		{Timezone: "UTC", From: "09:00", To: "24:01"},
+		{Timezone: "UTC", From: "09:00", To: "09:00"},
+		{Timezone: "UTC", From: "09:00", To: "10:00", Days: []string{"Mon"}},
 	} {
 		_, err := newWindow(bad)
 		require.ErrorIs(t, err, errWindow)

@@ -108,15 +108,23 @@ func TestParseNamesNodeAndField(t *testing.T) {
 		"empty":       {`[]`, []Fault{{"", "nodes", "must hold a start node"}}},
 		"null node":   {`[null,{"id":"s","type":"start","next":{"default":"s"}}]`, []Fault{{"", "nodes[0]", "must be an object"}}},
 		"start alone": {`[{"id":"s","type":"start"}]`, []Fault{{"s", "next.default", "is required"}}},
-		"no agent": {`[{"id":"s","type":"start","next":{"default":"v"}},{"id":"v","type":"connect_voice_agent"}]`,
-			[]Fault{{"v", "data.voice_agent_id", "is required"}}},
-		"bad agent": {`[{"id":"s","type":"start","next":{"default":"v"}},{"id":"v","type":"connect_voice_agent","data":{"voice_agent_id":"x"}}]`,
-			[]Fault{{"v", "data.voice_agent_id", "must be the id of a voice agent"}}},
-		"bad cause": {`[{"id":"s","type":"start","next":{"default":"h"}},{"id":"h","type":"hangup","data":{"cause":"a\nb"}}]`,
-			[]Fault{{"h", "data.cause", "must be a hangup cause of the switch"}}},
+		"no agent": {
+			`[{"id":"s","type":"start","next":{"default":"v"}},{"id":"v","type":"connect_voice_agent"}]`,
+			[]Fault{{"v", "data.voice_agent_id", "is required"}},
+		},
+		"bad agent": {
+			`[{"id":"s","type":"start","next":{"default":"v"}},{"id":"v","type":"connect_voice_agent","data":{"voice_agent_id":"x"}}]`,
+			[]Fault{{"v", "data.voice_agent_id", "must be the id of a voice agent"}},
+		},
+		"bad cause": {
+			`[{"id":"s","type":"start","next":{"default":"h"}},{"id":"h","type":"hangup","data":{"cause":"a\nb"}}]`,
+			[]Fault{{"h", "data.cause", "must be a hangup cause of the switch"}},
+		},
 		"unknown type": {`[{"id":"s","type":"start","next":{"default":"z"}},{"id":"z","type":"zap"}]`, []Fault{{"z", "type", "is unknown"}}},
-		"bad next": {`[{"id":"s","type":"start","next":{"default":"q","oops":"s"}}]`,
-			[]Fault{{"s", "next.default", "names no node of this flow"}, {"s", "next.oops", "is no outcome of start"}}},
+		"bad next": {
+			`[{"id":"s","type":"start","next":{"default":"q","oops":"s"}}]`,
+			[]Fault{{"s", "next.default", "names no node of this flow"}, {"s", "next.oops", "is no outcome of start"}},
+		},
 		"twice": {`[{"id":"s","type":"start","next":{"default":"s"}},{"id":"s","type":"hangup"}]`, []Fault{{"s", "id", "is used by another node"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
