@@ -176,7 +176,7 @@ func TestUnitsNeverLeak(t *testing.T) {
 	var played atomic.Int64
 	var wg sync.WaitGroup
 	errs := make(chan error, 64)
-	for worker := range 12 {
+	for worker := range 8 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(worker))) //nolint:gosec // a simulation; worker is not negative
 			w := worlds[worker%len(worlds)]

@@ -22,7 +22,7 @@ const clockSkew = time.Second
 
 // trunks reads the tenant's active trunks with their use.
 func (g gate) trunks(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) ([]db.GateTrunksRow, error) {
-	return tx.Q.GateTrunks(ctx, idFloor(now.Add(-rateWindow-clockSkew)), now.Add(-rateWindow), tenant)
+	return tx.Q.GateTrunks(ctx, tenant, now.Add(-rateWindow), idFloor(now.Add(-rateWindow-clockSkew)))
 }
 
 // idFloor is the smallest UUIDv7 of a moment.
@@ -50,7 +50,7 @@ func (s *Service) routes(to store.Phone, trunks []db.GateTrunksRow, now time.Tim
 	for _, t := range trunks {
 		switch {
 		case t.ChannelsUsed >= int64(t.MaxChannels):
-		case t.Recent >= t.Cps:
+		case t.Recent >= int64(t.Cps):
 			wait := rateWindow / time.Duration(max(1, t.Cps))
 			limited = refuse(ReasonTrunkRate, now, now.Add(wait), "a trunk's %d calls per second are begun", t.Cps)
 		default:

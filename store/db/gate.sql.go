@@ -337,13 +337,18 @@ func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 }
 
 const gateTrunks = `-- name: GateTrunks :many
-SELECT k.id, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.media_mode,
-  (SELECT count(*) FROM live_calls u WHERE u.tenant_id = k.tenant_id AND u.trunk_id = k.id) AS channels_used,
-  (SELECT count(*) FROM (SELECT 1 FROM calls b WHERE b.tenant_id = k.tenant_id AND b.id >= $1 AND b.trunk_id = k.id
-    AND b.direction = 'outbound' AND b.dial_time > $2::timestamptz LIMIT k.cps) begun)
-  + (SELECT count(*) FROM live_calls x WHERE x.tenant_id = k.tenant_id AND x.trunk_id = k.id AND x.kind = 'transfer'
-    AND x.opened_at > $2::timestamptz) AS recent
-FROM trunks k WHERE k.tenant_id = $3 AND k.is_active ORDER BY k.priority, k.name
+WITH held AS (
+  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (WHERE u.kind = 'transfer' AND u.opened_at > $2::timestamptz) AS transfers
+  FROM live_calls u WHERE u.tenant_id = $1 GROUP BY u.trunk_id
+), begun AS (
+  SELECT b.trunk_id, count(*) AS calls FROM calls b
+  WHERE b.tenant_id = $1 AND b.id >= $3 AND b.direction = 'outbound' AND b.dial_time > $2::timestamptz
+  GROUP BY b.trunk_id
+)
+SELECT k.id, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps,
+  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.transfers, 0))::bigint AS recent
+FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk_id = k.id
+WHERE k.tenant_id = $1 AND k.is_active ORDER BY k.priority, k.name
 `
 
 type GateTrunksRow struct {
@@ -356,15 +361,14 @@ type GateTrunksRow struct {
 	NumberFormat string
 	MaxChannels  int32
 	Cps          int32
-	MediaMode    string
 	ChannelsUsed int64
-	Recent       int32
+	Recent       int64
 }
 
 // GateTrunks lists the active trunks with their use: units held, and calls begun since the given moment. from_id is the
-// smallest call id of a somewhat earlier moment; it and the limit keep the count to a few rows.
-func (q *Queries) GateTrunks(ctx context.Context, fromID uuid.UUID, since time.Time, tenantID uuid.UUID) ([]GateTrunksRow, error) {
-	rows, err := q.db.Query(ctx, gateTrunks, fromID, since, tenantID)
+// smallest call id of a somewhat earlier moment, which keeps the count to a few rows.
+func (q *Queries) GateTrunks(ctx context.Context, tenantID uuid.UUID, since time.Time, fromID uuid.UUID) ([]GateTrunksRow, error) {
+	rows, err := q.db.Query(ctx, gateTrunks, tenantID, since, fromID)
 	if err != nil {
 		return nil, err
 	}
@@ -382,7 +386,6 @@ func (q *Queries) GateTrunks(ctx context.Context, fromID uuid.UUID, since time.T
 			&i.NumberFormat,
 			&i.MaxChannels,
 			&i.Cps,
-			&i.MediaMode,
 			&i.ChannelsUsed,
 			&i.Recent,
 		); err != nil {

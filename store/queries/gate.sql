@@ -31,15 +31,20 @@ CROSS JOIN LATERAL (
 WHERE t.id = @tenant_id;
 
 -- GateTrunks lists the active trunks with their use: units held, and calls begun since the given moment. from_id is the
--- smallest call id of a somewhat earlier moment; it and the limit keep the count to a few rows.
+-- smallest call id of a somewhat earlier moment, which keeps the count to a few rows.
 -- name: GateTrunks :many
-SELECT k.id, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.media_mode,
-  (SELECT count(*) FROM live_calls u WHERE u.tenant_id = k.tenant_id AND u.trunk_id = k.id) AS channels_used,
-  (SELECT count(*) FROM (SELECT 1 FROM calls b WHERE b.tenant_id = k.tenant_id AND b.id >= @from_id AND b.trunk_id = k.id
-    AND b.direction = 'outbound' AND b.dial_time > @since::timestamptz LIMIT k.cps) begun)
-  + (SELECT count(*) FROM live_calls x WHERE x.tenant_id = k.tenant_id AND x.trunk_id = k.id AND x.kind = 'transfer'
-    AND x.opened_at > @since::timestamptz) AS recent
-FROM trunks k WHERE k.tenant_id = @tenant_id AND k.is_active ORDER BY k.priority, k.name;
+WITH held AS (
+  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (WHERE u.kind = 'transfer' AND u.opened_at > @since::timestamptz) AS transfers
+  FROM live_calls u WHERE u.tenant_id = @tenant_id GROUP BY u.trunk_id
+), begun AS (
+  SELECT b.trunk_id, count(*) AS calls FROM calls b
+  WHERE b.tenant_id = @tenant_id AND b.id >= @from_id AND b.direction = 'outbound' AND b.dial_time > @since::timestamptz
+  GROUP BY b.trunk_id
+)
+SELECT k.id, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps,
+  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.transfers, 0))::bigint AS recent
+FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk_id = k.id
+WHERE k.tenant_id = @tenant_id AND k.is_active ORDER BY k.priority, k.name;
 
 -- GateAdmit writes the call, its unit and the lead's new state together. No row comes back when the lead is no longer one
 -- that may be dialed.
