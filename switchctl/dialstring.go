@@ -130,12 +130,15 @@ func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr string) (stri
 	v := variables{
 		"origination_uuid": leg,
 		// A media leg that dies with us is noticed by the switch itself.
-		"media_timeout":         "2000",
-		"absolute_codec_string": "PCMU,PCMA",
-		"rm_role":               roleMedia,
-		"rm_session_id":         sessionID,
-		"rm_call_id":            callID,
-		"rm_node":               c.cfg.NodeID,
+		"media_timeout": "2000",
+		// Without its timer a bridged leg waits for packets in steps of 5 s (switch_rtp.c, rtp_common_read), and neither
+		// media_timeout nor uuid_transfer nor the caller's BYE is acted on meanwhile.
+		"rtp_notimer_during_bridge": "false",
+		"absolute_codec_string":     "PCMU,PCMA",
+		"rm_role":                   roleMedia,
+		"rm_session_id":             sessionID,
+		"rm_call_id":                callID,
+		"rm_node":                   c.cfg.NodeID,
 	}
 	endpoint := "sofia/" + c.cfg.MediaProfile + "/" + sessionID + "@" + mediaAddr
 	if err := checkEndpoint(endpoint); err != nil {
