@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -228,4 +229,11 @@ func TestScrubAgain(t *testing.T) {
 	require.Equal(t, string(LeadDNC), b.lead(t, clean.ID).Status)
 	_, err = b.svc.Scrub(t.Context(), b.tenant, uuid.New())
 	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestRegistryLoadIsRecorded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.svc.RecordRegistryLoad(t.Context(), dnc.Status{Source: "dnc.csv", Version: "abc", Numbers: 5, LoadedAt: b.clock.Now()}))
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM dnc_loads WHERE version = 'abc' AND numbers = 5"))
 }

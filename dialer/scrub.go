@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -123,6 +124,20 @@ func leadPhone(
 		return plain, nil
 	}
 	return tx.OpenPhone(ctx, tenant, sealed)
+}
+
+// RecordRegistryLoad keeps which version of the registry came into use, and when.
+func (s *Service) RecordRegistryLoad(ctx context.Context, status dnc.Status) error {
+	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
+		return tx.Q.DNCLoadInsert(ctx, db.DNCLoadInsertParams{
+			ID: newID(), Source: status.Source, Numbers: int64(status.Numbers), //nolint:gosec // at most ten digits' worth
+			LoadedAt: status.LoadedAt, Version: status.Version,
+		})
+	})
+	if err != nil {
+		return wrap("record do-not-call registry load", err)
+	}
+	return nil
 }
 
 // ChannelsUsage tells the tenant's channel allocation and use.

@@ -80,7 +80,7 @@ SELECT f.tenant_id, f.id, f.name, f.version, f.nodes, f.created_at, f.updated_at
 WHERE n.tenant_id = $1 AND n.e164 = $2
 `
 
-// FlowOfCall finds the flow of the number that an inbound call came in on.
+// FlowOfNumber finds the flow of the number that an inbound call came in on.
 func (q *Queries) FlowOfNumber(ctx context.Context, tenantID uuid.UUID, e164 string) (Flow, error) {
 	row := q.db.QueryRow(ctx, flowOfNumber, tenantID, e164)
 	var i Flow

@@ -711,12 +711,3 @@ func (q *Queries) SuppressedHashes(ctx context.Context, tenantID uuid.UUID, hash
 	}
 	return items, nil
 }
-
-const suppressionAdd = `-- name: SuppressionAdd :exec
-INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
-`
-
-func (q *Queries) SuppressionAdd(ctx context.Context, tenantID uuid.UUID, phoneHash []byte, reason string) error {
-	_, err := q.db.Exec(ctx, suppressionAdd, tenantID, phoneHash, reason)
-	return err
-}

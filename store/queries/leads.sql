@@ -34,9 +34,6 @@ SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 -- name: SuppressedHashes :many
 SELECT phone_hash FROM suppressions WHERE tenant_id = @tenant_id AND phone_hash = ANY(@hashes::bytea[]);
 
--- name: SuppressionAdd :exec
-INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES (@tenant_id, @phone_hash, @reason) ON CONFLICT DO NOTHING;
-
 -- name: ScrubCounts :one
 SELECT count(*) AS total, count(*) FILTER (WHERE dnd_checked) AS scrubbed,
   count(*) FILTER (WHERE dnd_checked AND NOT dnd_clean) AS flagged
