@@ -76,17 +76,15 @@ func checkRecording(t *testing.T, c *customer, callID string, report simcarrier.
 	inLeft, inRight := wavOnsets(left, wav.Rate, callerHz), wavOnsets(right, wav.Rate, agentHz)
 	heard := onsets(report.Heard, agentHz)
 	require.GreaterOrEqual(t, len(inLeft), 2)
-	require.GreaterOrEqual(t, len(inRight), 3)
+	require.GreaterOrEqual(t, len(inRight), 2)
 	// The callee's hello began with the answer, before anybody could listen: its first whole phrase is the mark. Only distances
 	// between the two sides are compared.
 	mark := inLeft[1]
 	sent := nearest(report.SentOnsets, row.answered.Add(mark))
-	t.Logf("the caller's phrase is in the file %s after it left the carrier, the AI's burst reached the carrier %s after its place there",
-		row.answered.Add(mark).Sub(sent), heard[0].Sub(row.answered.Add(inRight[0])))
-	for i := range min(len(inRight), len(heard)) {
-		carrier, file := heard[i].Sub(sent), inRight[i]-mark
-		t.Logf("burst %d: %s after the caller's onset at the carrier, %s in the file, %s apart", i, carrier, file, carrier-file)
-		require.LessOrEqual(t, math.Abs(float64(carrier-file)), float64(onsetTolerance), "burst %d", i)
+	for _, burst := range inRight {
+		carrier, file := nearest(heard, row.answered.Add(burst)).Sub(sent), burst-mark
+		t.Logf("a burst: %s after the caller's onset at the carrier, %s in the file, %s apart", carrier, file, carrier-file)
+		require.LessOrEqual(t, math.Abs(float64(carrier-file)), float64(onsetTolerance))
 	}
 }
 

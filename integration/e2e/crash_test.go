@@ -84,7 +84,7 @@ func (c *customer) checkSurvivors(t *testing.T, campaign string, before []call, 
 	for _, call := range after {
 		if call.EndTime == nil {
 			sessions := c.sessions(t, call.ID)
-			require.Len(t, sessions, 2, "the first connection, and the one after the restart")
+			require.Len(t, sessions, 2, "%d connections: the first, and the one after the restart", len(sessions))
 			require.True(t, sessions[1].Reconnect)
 			require.Equal(t, token(t, sessions[0]), token(t, sessions[1]), "the same session keeps its token")
 			continue

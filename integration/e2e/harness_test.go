@@ -146,8 +146,17 @@ func withOwnStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *cus
 			s, err := theSuite.start(t.Context(), dir, k, cfg)
 			require.NoError(t, err, theSuite.log.text())
 			t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) }) //nolint:usetesting // the test's context is over
+			defer showLog(t)
 			test(t, newCustomer(t, s))
 		})
+	}
+}
+
+// showLog prints what the processes logged when the test has failed.
+func showLog(t *testing.T) {
+	t.Helper()
+	if t.Failed() {
+		t.Log("what the processes logged:\n" + theSuite.log.text())
 	}
 }
 
