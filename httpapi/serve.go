@@ -211,7 +211,8 @@ func checkMediaType(rc *fasthttp.RequestCtx) error {
 	}
 	media, _, _ := strings.Cut(string(rc.Request.Header.ContentType()), ";")
 	media = strings.ToLower(strings.TrimSpace(media))
-	if media == "" || media == jsonType || (strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")) {
+	// curl names forms unless it is told otherwise; the body is read as JSON all the same.
+	if media == "" || media == jsonType || media == "application/x-www-form-urlencoded" || (strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")) {
 		return nil
 	}
 	return refusal

@@ -100,11 +100,11 @@ func (c *customer) checkSurvivors(t *testing.T, campaign string, before []call, 
 	require.Equal(t, len(gone), ended)
 }
 
-// finish hangs up every call that is left.
+// finish makes every callee who has answered hang up.
 func (c *customer) finish(t *testing.T, calls int, number func(int) string) {
 	t.Helper()
 	for i := range calls {
-		if r, ok := c.report(t, "+91"+number(i)); ok && r.Live {
+		if r, ok := c.report(t, "+91"+number(i)); ok && r.Live && r.AnsweredAt != nil {
 			c.hangUp(t, "+91"+number(i))
 		}
 	}
