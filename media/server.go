@@ -153,6 +153,16 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
+// Ready returns ErrServerClosed unless the endpoint serves.
+func (s *Server) Ready(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != stateServing {
+		return ErrServerClosed
+	}
+	return nil
+}
+
 // Close closes all sessions, says goodbye to their legs and sockets as long as ctx allows, and returns when all has
 // ended. It is safe before Start and more than once.
 func (s *Server) Close(ctx context.Context) error {

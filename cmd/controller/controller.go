@@ -63,6 +63,7 @@ const (
 	rescueAfter = time.Minute
 	// recordingWorkers read and hash whole files: a few are enough.
 	recordingWorkers = 4
+	recordLimit      = 5 * time.Second
 	partitionsEvery  = 12 * time.Hour
 	partitionsAhead  = 2
 )
@@ -116,7 +117,7 @@ func (c *Controller) guard() netguard.Policy {
 
 func (c *Controller) buildDialer(context.Context) error {
 	d := c.cfg.Dialing
-	c.registry = dnc.New(dnc.Config{Path: d.DNCPath, Logger: c.log, Registerer: c.metrics})
+	c.registry = dnc.New(dnc.Config{Path: d.DNCPath, Logger: c.log, Registerer: c.metrics, OnLoad: c.recordLoad})
 	provider, err := dnc.WithPatterns(c.registry, d.DNCPatterns)
 	if err != nil {
 		return err
@@ -130,6 +131,15 @@ func (c *Controller) buildDialer(context.Context) error {
 	}
 	c.dialer, err = dialer.New(cfg, c.store)
 	return err
+}
+
+// recordLoad keeps which version of the registry came into use.
+func (c *Controller) recordLoad(status dnc.Status) {
+	ctx, cancel := context.WithTimeout(context.Background(), recordLimit)
+	defer cancel()
+	if err := c.dialer.RecordRegistryLoad(ctx, status); err != nil {
+		c.log.Warn("the load of the do-not-call registry could not be recorded", "error", err)
+	}
 }
 
 func (c *Controller) buildCalls(context.Context) (err error) {
@@ -212,6 +222,7 @@ func (c *Controller) buildServer(library *recordings.Library) (err error) {
 		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: library,
 		Checks: []httpapi.Check{
 			{Name: "switch", Ready: c.calls.Ready},
+			{Name: "media", Ready: c.media.Ready},
 			{Name: "do_not_call", Ready: func(context.Context) error {
 				if _, ok := c.registry.Status(); !ok {
 					return dnc.ErrUnavailable
