@@ -53,7 +53,11 @@ func (cmd userCreateCmd) Run(ctx context.Context, e env) error {
 
 func userRow(u db.User) row {
 	return row{
-		{"id", u.ID}, {"email", u.Email}, {"role", u.Role}, {"extension", u.Extension}, {"phone_mode", u.PhoneMode},
+		{"id", u.ID},
+		{"email", u.Email},
+		{"role", u.Role},
+		{"extension", u.Extension},
+		{"phone_mode", u.PhoneMode},
 		{"is_active", u.IsActive},
 	}
 }
@@ -133,8 +137,14 @@ func (cmd keyCreateCmd) Run(ctx context.Context, e env) error {
 
 func keyRow(k db.ApiKey) row {
 	return row{
-		{"id", k.ID}, {"label", k.Label}, {"environment", k.Environment}, {"key_prefix", k.KeyPrefix}, {"last_four", k.LastFour},
-		{"scopes", k.Scopes}, {"rate_limit_per_min", k.RateLimitPerMin}, {"is_active", k.IsActive},
+		{"id", k.ID},
+		{"label", k.Label},
+		{"environment", k.Environment},
+		{"key_prefix", k.KeyPrefix},
+		{"last_four", k.LastFour},
+		{"scopes", k.Scopes},
+		{"rate_limit_per_min", k.RateLimitPerMin},
+		{"is_active", k.IsActive},
 	}
 }
 

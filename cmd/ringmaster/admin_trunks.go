@@ -50,9 +50,17 @@ func (cmd trunkCreateCmd) Run(ctx context.Context, e env) error {
 
 func trunkRow(t db.Trunk) row {
 	return row{
-		{"id", t.ID}, {"name", t.Name}, {"host", t.Host}, {"port", t.Port}, {"transport", t.Transport},
-		{"number_format", t.NumberFormat}, {"max_channels", t.MaxChannels}, {"cps", t.Cps}, {"priority", t.Priority},
-		{"media_mode", t.MediaMode}, {"is_active", t.IsActive},
+		{"id", t.ID},
+		{"name", t.Name},
+		{"host", t.Host},
+		{"port", t.Port},
+		{"transport", t.Transport},
+		{"number_format", t.NumberFormat},
+		{"max_channels", t.MaxChannels},
+		{"cps", t.Cps},
+		{"priority", t.Priority},
+		{"media_mode", t.MediaMode},
+		{"is_active", t.IsActive},
 	}
 }
 
@@ -127,7 +135,7 @@ type numberCreateCmd struct {
 
 // Run gives a number to a tenant.
 func (cmd numberCreateCmd) Run(ctx context.Context, e env) error {
-	return cmd.ofTenant(ctx, e, cmd.ofTenantFlags.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
 		n, err := s.CreateNumber(ctx, tenantID, account.NumberInput{
 			Number: cmd.Number, Label: cmd.Label, FlowID: cmd.Flow, TrunkID: cmd.Trunk,
 		})
@@ -140,7 +148,11 @@ func (cmd numberCreateCmd) Run(ctx context.Context, e env) error {
 
 func numberRow(n db.Number) row {
 	return row{
-		{"id", n.ID}, {"e164", n.E164}, {"label", n.Label}, {"flow_id", n.FlowID}, {"trunk_id", n.TrunkID},
+		{"id", n.ID},
+		{"e164", n.E164},
+		{"label", n.Label},
+		{"flow_id", n.FlowID},
+		{"trunk_id", n.TrunkID},
 		{"is_active", n.IsActive},
 	}
 }

@@ -22,7 +22,7 @@ type demoCmd struct {
 
 // Run runs the campaign and fails unless every call ended as the number table says.
 func (cmd demoCmd) Run(ctx context.Context, e env) (err error) {
-	fmt.Fprintln(e.stderr, "Starting PostgreSQL, the switch, the carrier, the voice AI and the controller.")
+	_, _ = fmt.Fprintln(e.stderr, "Starting PostgreSQL, the switch, the carrier, the voice AI and the controller.")
 	s, end, err := cmd.start(ctx, e, stack.Config{})
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (cmd demoCmd) Run(ctx context.Context, e env) (err error) {
 	bar := progressbar.NewOptions(cmd.Leads,
 		progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription("calls"), progressbar.OptionShowCount(),
 		progressbar.OptionSetWidth(30), progressbar.OptionShowElapsedTimeOnFinish(), progressbar.OptionOnCompletion(func() {
-			fmt.Fprintln(e.stderr)
+			_, _ = fmt.Fprintln(e.stderr)
 		}))
 	summary, err := demo.Run(ctx, s, demo.Config{Leads: cmd.Leads, Progress: func(done int) { _ = bar.Set(done) }})
 	if err != nil {

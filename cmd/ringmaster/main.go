@@ -17,7 +17,7 @@ import (
 )
 
 // version is set by the linker.
-var version = "unknown" //nolint:gochecknoglobals // the linker sets it
+var version = "unknown"
 
 // The exit codes of every command.
 const (
@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, e env) (code int) {
 		kong.Bind(e),
 	)
 	if err != nil {
-		fmt.Fprintln(e.stderr, "ringmaster:", err)
+		_, _ = fmt.Fprintln(e.stderr, "ringmaster:", err)
 		return exitFailed
 	}
 	defer func() {
@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, e env) (code int) {
 	}()
 	command, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintf(e.stderr, "ringmaster: %v\nTry: ringmaster --help\n", err)
+		_, _ = fmt.Fprintf(e.stderr, "ringmaster: %v\nTry: ringmaster --help\n", err)
 		return exitUsage
 	}
 	err = command.Run()
@@ -101,7 +101,7 @@ func run(ctx context.Context, args []string, e env) (code int) {
 	case errors.As(err, &exit):
 		return exit.code
 	default:
-		fmt.Fprintln(e.stderr, "ringmaster:", err)
+		_, _ = fmt.Fprintln(e.stderr, "ringmaster:", err)
 		return exitFailed
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/devpg"
@@ -40,7 +41,7 @@ func (cmd withPostgresCmd) Run(ctx context.Context, e env) (err error) {
 	child.Cancel = func() error { return child.Process.Signal(os.Interrupt) }
 	child.WaitDelay = postgresStop
 	child.Stdout, child.Stderr, child.Stdin = e.stdout, e.stderr, os.Stdin
-	child.Env = append(e.environ, "RINGMASTER_TEST_DATABASE_URL="+pg.AdminURL())
+	child.Env = append(slices.Clone(e.environ), "RINGMASTER_TEST_DATABASE_URL="+pg.AdminURL())
 	err = child.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() > 0 {

@@ -38,13 +38,13 @@ const benchSeconds = 20
 
 func benchmarkCalls(b *testing.B, k kind, calls int) {
 	b.Helper()
-	dir, err := os.MkdirTemp(theSuite.dir, "bench-")
+	dir, err := os.MkdirTemp(theSuite.dir, "bench-") //nolint:usetesting // the database's server runs as another user
 	check(b, err)
 	own := theSuite
 	own.controller = own.binary // without the race detector
 	s, err := own.start(b.Context(), dir, k, stack.Config{Voice: "marker"})
 	check(b, err)
-	defer func() { check(b, s.Close(context.Background())) }() //nolint:usetesting // the benchmark's context may be over
+	defer func() { check(b, s.Close(context.Background())) }()
 	cust := &benchCustomer{base: s.Bootstrap.BaseURL, key: s.Bootstrap.Tenants[0].LiveKey}
 	carrier := strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound")
 	cust.campaign(b, s.Bootstrap.AIWSURL+"?greet=0", calls)

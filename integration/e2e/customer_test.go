@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -53,9 +54,7 @@ type id struct {
 func (c *customer) voiceAgent(t *testing.T, path string, extra map[string]any) string {
 	t.Helper()
 	body := map[string]any{"name": t.Name(), "ws_url": strings.Replace(c.ai, "http://", "ws://", 1) + path, "max_concurrent": 200}
-	for k, v := range extra {
-		body[k] = v
-	}
+	maps.Copy(body, extra)
 	var out id
 	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/voice-agents", body, &out)
 	return out.ID
@@ -68,9 +67,7 @@ func (c *customer) campaign(t *testing.T, voiceAgent string, extra map[string]an
 		"name": t.Name(), "dial_mode": "progressive", "post_answer_action": "connect_voice_agent", "voice_agent_id": voiceAgent,
 		"max_attempts": 1, "ring_timeout_s": 15, "max_concurrent": nil,
 	}
-	for k, v := range extra {
-		body[k] = v
-	}
+	maps.Copy(body, extra)
 	var out id
 	c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/campaigns", body, &out)
 	return out.ID

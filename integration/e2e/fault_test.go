@@ -250,13 +250,15 @@ func TestDatabaseDownAtStart(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+		joined := make(chan error, 1)
 		go func() {
 			select {
 			case <-ctx.Done():
 			case <-time.After(2 * time.Second):
-				cable.join(t)
+				joined <- cable.listen() //nolint:contextcheck // the cable lives as long as the test
 			}
 		}()
 		require.NoError(t, c.Reconfigure(ctx, map[string]any{"database.url": url}))
+		require.NoError(t, <-joined)
 	})
 }

@@ -141,11 +141,11 @@ func withOwnStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *cus
 	for _, k := range []kind{simulated, freeswitch} {
 		t.Run(string(k), func(t *testing.T) {
 			skipWithout(t, k)
-			dir, err := os.MkdirTemp(theSuite.dir, "own-")
+			dir, err := os.MkdirTemp(theSuite.dir, "own-") //nolint:usetesting // the database's server runs as another user
 			require.NoError(t, err)
 			s, err := theSuite.start(t.Context(), dir, k, cfg)
 			require.NoError(t, err, theSuite.log.text())
-			t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) }) //nolint:usetesting // the test's context is over
+			t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 			defer showLog(t)
 			test(t, newCustomer(t, s))
 		})

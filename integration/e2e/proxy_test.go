@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -31,16 +32,23 @@ func newCable(t *testing.T, target string) *cable {
 // join makes the cable whole, on the address that it always had.
 func (c *cable) join(t *testing.T) {
 	t.Helper()
+	require.NoError(t, c.listen())
+}
+
+func (c *cable) listen() error {
 	addr := c.addr
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
-	require.NoError(t, err)
+	if err != nil {
+		return fmt.Errorf("make the cable whole: %w", err)
+	}
 	c.mu.Lock()
 	c.listener, c.addr = l, l.Addr().String()
 	c.mu.Unlock()
 	c.wg.Go(func() { c.serve(l) })
+	return nil
 }
 
 // cut closes every connection and refuses new ones.
