@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func runCLI(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, env{stdout: &out, stderr: &errs, environ: environ})
+	return code, out.String(), errs.String()
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	code, out, _ := runCLI(t, nil, "version")
+	require.Equal(t, exitDone, code)
+	require.NotEmpty(t, out)
+	code, out, _ = runCLI(t, nil, "--help")
+	require.Equal(t, exitDone, code)
+	for _, command := range []string{"serve", "dev", "demo", "migrate", "tenant", "user", "key", "trunk", "number", "version"} {
+		require.Contains(t, out, command)
+	}
+	require.NotContains(t, out, "stand-in")
+	for _, wrong := range [][]string{{}, {"fly"}, {"demo", "--leads", "many"}, {"tenant", "create"}, {"serve", "--fast"}} {
+		code, _, errs := runCLI(t, nil, wrong...)
+		require.Equal(t, exitUsage, code, "%q: %s", wrong, errs)
+		require.NotEmpty(t, errs)
+	}
+}
+
+func TestServeReportsEveryFaultOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ringmaster.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("log: {level: loud}\nhttp: {addr: nowhere}\n"), 0o600))
+	code, _, errs := runCLI(t, nil, "serve", "--config", path)
+	require.Equal(t, exitFailed, code)
+	for _, key := range []string{"log.level", "http.addr", "database.url", "switch.esl_password", "security.master_key"} {
+		require.Contains(t, errs, key)
+	}
+}
