@@ -313,7 +313,7 @@ func (a *actor) legDue(ctx context.Context) (state, error) {
 		return a.state, nil
 	}
 	if a.sock == nil {
-		a.takeBack(ctx)
+		a.probe(ctx)
 		a.arm(timerLeg, legPatience)
 		return a.state, nil
 	}

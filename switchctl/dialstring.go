@@ -100,6 +100,10 @@ func (c *Controller) callerVariables(a *actor) variables {
 		"transfer_after_bridge": "rm_reattach:XML:" + c.cfg.Context,
 		// A media leg that is refused leaves the caller to us.
 		"continue_on_fail": "true",
+		// The caller is read by the switch's timer: a read that waits for packets could not be cut off, so that the BYE of
+		// a caller who has stopped sending would wait for 5 s (switch_rtp.c, rtp_common_read).
+		"rtp_notimer_during_bridge":   "false",
+		"rtp_autoflush_during_bridge": "false",
 	}
 	if a.call.CampaignID != nil {
 		v["rm_campaign_id"] = a.call.CampaignID.String()
@@ -131,14 +135,14 @@ func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr string) (stri
 		"origination_uuid": leg,
 		// A media leg that dies with us is noticed by the switch itself.
 		"media_timeout": "2000",
-		// Without its timer a bridged leg waits for packets in steps of 5 s (switch_rtp.c, rtp_common_read), and neither
-		// media_timeout nor uuid_transfer nor the caller's BYE is acted on meanwhile.
-		"rtp_notimer_during_bridge": "false",
-		"absolute_codec_string":     "PCMU,PCMA",
-		"rm_role":                   roleMedia,
-		"rm_session_id":             sessionID,
-		"rm_call_id":                callID,
-		"rm_node":                   c.cfg.NodeID,
+		// The media endpoint sends always, so its packets are read as they come: that saves a hop of up to 20 ms and a
+		// backlog that stays.
+		"rtp_timer_name":        "none",
+		"absolute_codec_string": "PCMU,PCMA",
+		"rm_role":               roleMedia,
+		"rm_session_id":         sessionID,
+		"rm_call_id":            callID,
+		"rm_node":               c.cfg.NodeID,
 	}
 	endpoint := "sofia/" + c.cfg.MediaProfile + "/" + sessionID + "@" + mediaAddr
 	if err := checkEndpoint(endpoint); err != nil {

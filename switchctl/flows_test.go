@@ -172,6 +172,7 @@ func (b *bench) faultInput(f []string) {
 		if f[1] != "gone" {
 			raw, err := json.Marshal(map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
+				"variable_signal_bond": keyValues(f[2:])["bridged"],
 			})
 			require.NoError(b.t, err)
 			dump = string(raw)

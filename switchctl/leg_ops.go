@@ -134,11 +134,13 @@ func (a *actor) socketDue(ctx context.Context) {
 	if a.sock != nil || a.killCause != "" || a.transfer.bridged() {
 		return
 	}
-	a.takeBack(ctx)
+	a.arm(timerSocket, socketPatience)
+	a.probe(ctx) // the channel, when it lives, is taken back
 }
 
-// takeBack transfers the caller to rm_reattach.
-func (a *actor) takeBack(ctx context.Context) {
+// takeBack transfers the caller to rm_reattach. other is the leg that it is bridged with, to a media endpoint that is
+// gone: while the switch waits for packets from there it would not follow, so that leg is ended.
+func (a *actor) takeBack(ctx context.Context, other string) {
 	a.arm(timerSocket, socketPatience)
 	if a.c.link.Generation() == 0 {
 		return // resynchronising does it
@@ -149,12 +151,21 @@ func (a *actor) takeBack(ctx context.Context) {
 		a.kill(ctx, CauseTemporaryFailure)
 		return
 	}
-	a.command(ctx, jobReattach, "uuid_transfer "+a.channel+" rm_reattach XML "+a.c.cfg.Context)
+	transfer, link, attempt := "uuid_transfer "+a.channel+" rm_reattach XML "+a.c.cfg.Context, a.c.link, a.dial.attempt
+	a.c.goes.Go(func() {
+		body, err := link.API(ctx, transfer)
+		a.post(jobDone{job: jobReattach, attempt: attempt, body: body, err: err})
+		if err == nil && other != "" {
+			if err := a.c.killChannel(ctx, other); err != nil {
+				a.log.WarnContext(ctx, "the caller's other leg could not be ended", "error", err)
+			}
+		}
+	})
 }
 
 // probe looks at the switch for the caller's channel; the answer is channelFound or channelGone.
 func (a *actor) probe(ctx context.Context) {
-	a.c.goes.Go(func() { a.c.look(ctx, a) })
+	a.c.goes.Go(func() { a.c.look(ctx, a, "") })
 }
 
 // channelLives: the switch has the caller's channel.
@@ -180,14 +191,14 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 		}
 		next = a.answers(ctx, at)
 	}
-	if a.transfer.bridged() {
+	if a.transfer.bridged() || a.transfer.bridging() {
 		return next, nil
 	}
 	if found {
 		a.resume(ctx, next)
 	}
 	if a.sock == nil && a.killCause == "" {
-		a.takeBack(ctx)
+		a.takeBack(ctx, m.other)
 	}
 	return next, nil
 }
@@ -261,5 +272,6 @@ func (a *actor) release(ctx context.Context) (state, error) {
 	return stateDone, nil
 }
 
-// callRecordPatience bounds how long a look at the switch waits for a call record that is still being written.
-const callRecordPatience = 2 * time.Second
+// callRecordPatience bounds how long a look at the switch waits for a call record. A switch that waits for packets of the
+// call's other leg, whose endpoint is dead, writes it 5 s late.
+const callRecordPatience = 7 * time.Second

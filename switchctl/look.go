@@ -11,8 +11,10 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
-// look asks the switch for a call's channel, and its call record when there is none. The answer goes to the actor.
-func (c *Controller) look(ctx context.Context, a *actor) {
+// look asks the switch for a call's channel, and its call record when there is none. The answer goes to the actor. leg is
+// the call's media leg on the switch, if one is known: when the caller is gone it is ended, since the switch may wait for
+// its packets before it writes the caller's record.
+func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 	generation := c.link.Generation()
 	if generation == 0 {
 		return // the next connection looks at every call
@@ -25,9 +27,15 @@ func (c *Controller) look(ctx context.Context, a *actor) {
 		at := found.Micros("Caller-Channel-Answered-Time")
 		a.post(channelFound{
 			answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
+			other: found.Var("signal_bond"),
 		})
 	default:
 		gone := channelGone{generation: generation, restarted: c.link.restarted()}
+		if leg != "" {
+			if err := c.killChannel(ctx, leg); err != nil {
+				a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)
+			}
+		}
 		if rec, err := c.waitCDR(ctx, a.channel, callRecordPatience); err == nil {
 			final := rec.final()
 			gone.record = &final

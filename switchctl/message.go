@@ -106,6 +106,8 @@ type channelFound struct {
 	answered bool
 	// answeredAt is zero when the switch doesn't tell.
 	answeredAt time.Time
+	// other is the channel that it is bridged with; empty for none.
+	other string
 	// generation of the host link that was asked.
 	generation uint64
 }

@@ -83,8 +83,9 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 	if !c.registry.add(a) || !c.start(a) {
 		return nil
 	}
-	set := fmt.Sprintf("uuid_setvar_multi %s rm_call_id=%s;rm_tenant_id=%s;rm_node=%s;rm_role=%s;continue_on_fail=true;transfer_after_bridge=%s",
-		ev.UUID(), call.ID, call.TenantID, c.cfg.NodeID, roleCaller, "rm_reattach:XML:"+c.cfg.Context)
+	set := fmt.Sprintf("uuid_setvar_multi %s rm_call_id=%s;rm_tenant_id=%s;rm_node=%s;rm_role=%s;continue_on_fail=true;"+
+		"rtp_notimer_during_bridge=false;rtp_autoflush_during_bridge=false;transfer_after_bridge=rm_reattach:XML:%s",
+		ev.UUID(), call.ID, call.TenantID, c.cfg.NodeID, roleCaller, c.cfg.Context)
 	if _, err := c.link.API(ctx, set); err != nil {
 		a.log.WarnContext(ctx, "variables of an inbound call could not be set", "error", err)
 	}

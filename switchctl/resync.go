@@ -43,24 +43,25 @@ func (c *Controller) resyncOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.lookAll(ctx, actors)
+	legs := map[uuid.UUID]string{}
 	for _, channel := range channels {
-		if err := c.checkStray(ctx, channel); err != nil {
+		if err := c.sortOut(ctx, channel, legs); err != nil {
 			return err
 		}
 	}
+	c.lookAll(ctx, actors, legs)
 	c.log.InfoContext(ctx, "calls compared with the switch", "calls", len(actors), "channels", len(channels))
 	return ctx.Err()
 }
 
-// lookAll asks for each call's channel, some at a time.
-func (c *Controller) lookAll(ctx context.Context, actors []*actor) {
+// lookAll asks for each call's channel, some at a time. legs are the media legs on the switch, by call.
+func (c *Controller) lookAll(ctx context.Context, actors []*actor, legs map[uuid.UUID]string) {
 	queue := make(chan *actor)
 	var workers sync.WaitGroup
 	for range min(lookers, len(actors)) {
 		workers.Go(func() {
 			for a := range queue {
-				c.look(ctx, a)
+				c.look(ctx, a, legs[a.id])
 			}
 		})
 	}
@@ -86,8 +87,9 @@ func (c *Controller) noteCore(ctx context.Context) {
 	}
 }
 
-// checkStray kills a channel that carries our variables and belongs to no call. Channels of others are left alone.
-func (c *Controller) checkStray(ctx context.Context, channel string) error {
+// sortOut looks at a channel that is no caller's: the media leg of a live call is noted, a channel of ours that belongs to
+// no call is killed, and those of others are left alone.
+func (c *Controller) sortOut(ctx context.Context, channel string, legs map[uuid.UUID]string) error {
 	if c.registry.find(channel, "") != nil {
 		return nil
 	}
@@ -100,11 +102,17 @@ func (c *Controller) checkStray(ctx context.Context, channel string) error {
 	}
 	a := c.registry.find(channel, ev.Var("rm_call_id"))
 	if a != nil && ev.Var("rm_role") != roleTransfer {
-		return nil // the media leg of a live call
+		legs[a.id] = channel
+		return nil
 	}
 	c.log.WarnContext(ctx, "killing a channel that belongs to no call", "channel", channel,
 		"call_id", ev.Var("rm_call_id"), "role", ev.Var("rm_role"))
 	c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
+	return c.killChannel(ctx, channel)
+}
+
+// killChannel ends a channel; one that is gone is what was wanted.
+func (c *Controller) killChannel(ctx context.Context, channel string) error {
 	var refused *esl.ReplyError
 	if _, err := c.link.API(ctx, "uuid_kill "+channel+" "+CauseNormalClearing); err != nil && !errors.As(err, &refused) {
 		return err
@@ -127,7 +135,7 @@ func (c *Controller) reconcile(ctx context.Context) {
 			c.log.ErrorContext(ctx, "open calls could not be listed", "error", err)
 			continue
 		}
-		c.lookAll(ctx, adopted)
+		c.lookAll(ctx, adopted, nil)
 	}
 }
 
