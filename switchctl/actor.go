@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -61,6 +62,8 @@ type actor struct {
 	log     *slog.Logger
 	// done is closed when the actor has ended.
 	done chan struct{}
+	// looking is true while somebody looks for the call's channel: one look at a time.
+	looking atomic.Bool
 
 	// ---
 	state  state

@@ -139,7 +139,7 @@ func (a *actor) granted(ctx context.Context, m sessionGranted) (state, error) {
 		s.phase = phaseEnded
 		s.answer(OutcomeFailed, m.err)
 		a.kill(ctx, CauseServiceUnavailable)
-		return a.state, nil
+		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	s.grant, s.agent, s.granted = m.grant, m.grant.agent, true
 	sub := s.agent.Subprotocol
@@ -218,7 +218,7 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 	if m.err != nil {
 		a.log.ErrorContext(ctx, "voice agent's socket did not open", "voice_agent_id", s.agent.ID.String(), "error", m.err)
 		a.openFailed(ctx, m.err)
-		return a.state, nil
+		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	s.phase, s.media = phaseOpen, m.media
 	a.c.goes.Go(func() { a.pump(m.media) })
@@ -287,7 +287,7 @@ func (a *actor) tryBridge(ctx context.Context) {
 }
 
 // bridgeRefused: the bridge could not be asked for; the socket is most likely closing, and a new one comes.
-func (a *actor) bridgeRefused(ctx context.Context, _ bridgeFailed) (state, error) {
+func (a *actor) bridgeRefused() (state, error) {
 	if a.ai.live() && a.ai.bridging {
 		a.ai.bridging = false
 		a.arm(timerLeg, legRetry)
@@ -368,10 +368,12 @@ func (a *actor) legEnded() {
 // sessionBroke ends a session that can't go on; the call follows ws_disconnect_action.
 func (a *actor) sessionBroke(ctx context.Context, outcome sessionOutcome, cause string) state {
 	reason := media.CloseError
-	if outcome == sessionTimeout {
+	switch outcome {
+	case sessionTimeout:
 		reason = media.CloseTimeout
-	} else if outcome == sessionHangup {
+	case sessionHangup:
 		reason = media.CloseHangup
+	case sessionError, sessionTransferredE164:
 	}
 	a.disconnectAction(ctx, cause)
 	a.endSession(ctx, outcome, nil, reason)

@@ -65,7 +65,7 @@ func (a *actor) textFrame(ctx context.Context, t media.Text) (state, error) {
 		var req ControlRequest
 		if err := json.Unmarshal(t.Data, &req); err != nil {
 			a.transferFailed(ctx, req, "INVALID_FRAME")
-			return a.state, nil
+			return a.state, nil //nolint:nilerr // the AI is told
 		}
 		req.Event, req.Source = VerbTransfer, "ai"
 		if err := a.startTransfer(ctx, req, nil); err != nil {
@@ -156,7 +156,7 @@ func (a *actor) refreshToken(ctx context.Context) {
 func (a *actor) tokenReady(ctx context.Context, m tokenMinted) (state, error) {
 	s := a.ai
 	if m.err != nil || !s.live() || s.media == nil {
-		return a.state, nil
+		return a.state, nil //nolint:nilerr // the journal has logged it, and the old token goes on until it expires
 	}
 	s.grant.token = m.token
 	if metadata, _, err := a.c.metadata(a.call, s.grant); err == nil {

@@ -52,11 +52,11 @@ type bench struct {
 	serial int                  // of its created-time
 }
 
-func newBench(t testing.TB) *bench {
-	t.Helper()
+func newBench(tb testing.TB) *bench {
+	tb.Helper()
 	tr := &trace{}
 	b := &bench{
-		t: t, trace: tr, link: &fakeLink{trace: tr, channels: map[string]string{}}, media: &fakeMedia{trace: tr},
+		t: tb, trace: tr, link: &fakeLink{trace: tr, channels: map[string]string{}}, media: &fakeMedia{trace: tr},
 		ledger: newMemLedger(tr), handler: &fakeHandler{trace: tr, agent: testAgent()},
 		tenant: uuid.MustParse("01930000-0000-7000-8000-000000000001"), times: map[string]time.Time{},
 	}
@@ -77,9 +77,9 @@ func (b *bench) controller() *Controller {
 	c.ledger, c.media, c.link = b.ledger, b.media, b.link
 	b.link.set(true)
 	ctx, cancel := context.WithCancel(context.Background())
-	c.setRun(func(a *actor) { c.goes.Go(func() { a.run(ctx) }) })
+	c.accept(ctx)
 	b.t.Cleanup(func() {
-		c.setRun(nil)
+		c.refuseStarts()
 		for _, a := range c.registry.all() {
 			a.post(letGo{})
 		}

@@ -93,43 +93,39 @@ func (a *actor) control(ctx context.Context, m controlCommand) (state, error) {
 
 // runVerb runs one verb and answers it.
 func (a *actor) runVerb(ctx context.Context, m controlCommand) {
-	result, answered, err := a.verb(ctx, m)
+	answered, err := a.verb(ctx, m)
 	switch {
 	case err != nil:
 		a.c.metrics.rejected.Inc()
 		m.reply <- controlResult{err: err}
 	case !answered:
-		if result == nil {
-			result = map[string]any{}
-		}
-		m.reply <- controlResult{result: result}
+		m.reply <- controlResult{result: map[string]any{}}
 	}
 }
 
 // verb acts on one verb. answered: the reply comes later, from elsewhere.
-func (a *actor) verb(ctx context.Context, m controlCommand) (result map[string]any, answered bool, err error) {
+func (a *actor) verb(ctx context.Context, m controlCommand) (answered bool, err error) {
 	if a.ai == nil || a.ai.phase != phaseOpen || a.killCause != "" {
-		return nil, false, ErrSessionTerminated
+		return false, ErrSessionTerminated
 	}
 	switch m.req.Event {
 	case VerbLog:
 		a.appendLog(ctx, "log", m.req.Metadata, m.req.Source, m.reply)
-		return nil, true, nil
+		return true, nil
 	case VerbGetCallState:
 		a.replyCallState(ctx, m.reply)
-		return nil, true, nil
+		return true, nil
 	case VerbHangup:
 		a.hangupSession(ctx, m.req.Metadata)
-		return nil, false, nil
+		return false, nil
 	}
 	if a.transfer.pending() {
-		return nil, false, &StateError{State: a.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
+		return false, &StateError{State: a.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
 	}
-	switch m.req.Event {
-	case VerbTransfer:
-		return nil, true, a.startTransfer(ctx, m.req, m.reply)
+	if m.req.Event == VerbTransfer {
+		return true, a.startTransfer(ctx, m.req, m.reply)
 	}
-	return nil, false, &InvalidError{Field: "event", Message: "unknown verb"}
+	return false, &InvalidError{Field: "event", Message: "unknown verb"}
 }
 
 // appendLog keeps an entry with the session's logs; reply, which may be nil, hears when it is written.

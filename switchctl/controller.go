@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -43,9 +45,11 @@ type Controller struct {
 	stopCalls context.CancelFunc
 	closed    bool
 
-	starts sync.Mutex // guards run: no actor starts once Close waits for all
+	starts sync.Mutex // guards run and late: no actor starts once Close waits for all
 	// run runs an actor; nil before Start and once Close waits.
 	run func(a *actor)
+	// late gives a unit back for a call that has ended; nil before Start.
+	late func(a *actor, unit uuid.UUID)
 }
 
 // hostPort is the host link as the controller itself uses it.
@@ -132,9 +136,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	life := context.WithoutCancel(ctx)
 	calls, stopCalls := context.WithCancel(life)
-	c.setRun(func(a *actor) { c.goes.Go(func() { a.run(calls) }) })
+	c.accept(calls)
 	if err := c.recover(ctx); err != nil {
-		c.setRun(nil)
+		c.refuseStarts()
 		stopCalls()
 		c.goes.Wait()
 		return errors.Join(err, listener.Close())
@@ -152,10 +156,22 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-func (c *Controller) setRun(run func(a *actor)) {
+// accept lets actors start; they live until ctx ends.
+func (c *Controller) accept(ctx context.Context) {
 	c.starts.Lock()
 	defer c.starts.Unlock()
-	c.run = run
+	c.run = func(a *actor) { c.goes.Go(func() { a.run(ctx) }) }
+	c.late = func(a *actor, unit uuid.UUID) {
+		a.record(ctx, "late transfer unit", func(ctx context.Context) error {
+			return c.ledger.ReleaseUnit(ctx, a.tenant, unit)
+		}, nil)
+	}
+}
+
+func (c *Controller) refuseStarts() {
+	c.starts.Lock()
+	defer c.starts.Unlock()
+	c.run = nil
 }
 
 // start runs an actor. After Close has begun it does not: the call's row stays open, and the next start finds it.
@@ -309,7 +325,7 @@ func (c *Controller) Close(ctx context.Context) error {
 	}
 	c.closed = true
 	err := c.listener.Close()
-	c.setRun(nil)
+	c.refuseStarts()
 	for _, a := range c.registry.all() {
 		a.post(letGo{})
 	}
@@ -332,8 +348,10 @@ func (c *Controller) Close(ctx context.Context) error {
 
 // releaseLate gives back the unit of a transfer that was admitted after its call's end.
 func (c *Controller) releaseLate(a *actor, adm Admission) {
-	ctx := context.Background()
-	a.record(ctx, "late transfer unit", func(ctx context.Context) error {
-		return c.ledger.ReleaseUnit(ctx, a.tenant, adm.UnitID)
-	}, nil)
+	c.starts.Lock()
+	late := c.late
+	c.starts.Unlock()
+	if late != nil {
+		late(a, adm.UnitID)
+	}
 }

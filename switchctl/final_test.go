@@ -158,7 +158,8 @@ func TestCallRecordGivesTheRecordOfTheEvent(t *testing.T) {
 	}
 	for _, flow := range []any{
 		[]any{map[string]any{"times": map[string]string{"answered_time": "1700000003000000", "progress_time": "0"}}},
-		map[string]any{"times": map[string]string{"hangup_time": "1700000011500000"}}, nil, "nonsense",
+		map[string]any{"times": map[string]string{"hangup_time": "1700000011500000"}},
+		nil, "nonsense",
 	} {
 		raw, err := json.Marshal(map[string]any{"variables": vars, "callflow": flow})
 		require.NoError(t, err)

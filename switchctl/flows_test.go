@@ -21,6 +21,7 @@ import (
 )
 
 var (
+	//nolint:gochecknoglobals // a test flag
 	update = flag.Bool("update", false, "rewrite the flows' expected lines")
 
 	tokenPattern = regexp.MustCompile(`svc_cb_[0-9A-Z]{26}`)
@@ -52,6 +53,7 @@ func TestFlows(t *testing.T) {
 }
 
 func runFlow(t *testing.T, script string) string {
+	t.Helper()
 	b := newBench(t)
 	var out strings.Builder
 	last := ""

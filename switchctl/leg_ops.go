@@ -117,7 +117,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 }
 
 // socketLost: the switch closed the socket, because the channel is down or went to another extension, or we did.
-func (a *actor) socketLost(ctx context.Context, m socketDown) (state, error) {
+func (a *actor) socketLost(m socketDown) (state, error) {
 	if a.sock != m.sock {
 		return a.state, nil
 	}

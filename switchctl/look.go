@@ -15,6 +15,10 @@ import (
 // the call's media leg on the switch, if one is known: when the caller is gone it is ended, since the switch may wait for
 // its packets before it writes the caller's record.
 func (c *Controller) look(ctx context.Context, a *actor, leg string) {
+	if !a.looking.CompareAndSwap(false, true) {
+		return
+	}
+	defer a.looking.Store(false)
 	generation := c.link.Generation()
 	if generation == 0 {
 		return // the next connection looks at every call
@@ -49,8 +53,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 // dump gives a channel's headers and variables; nil when the switch has no such channel.
 func (c *Controller) dump(ctx context.Context, channel string) (*esl.Event, error) {
 	text, err := c.link.API(ctx, "uuid_dump "+channel+" json")
-	var refused *esl.ReplyError
-	if errors.As(err, &refused) {
+	if _, refused := errors.AsType[*esl.ReplyError](err); refused {
 		return nil, nil //nolint:nilnil // no channel is an answer, not an error
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package switchctl
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,13 +79,10 @@ func (l *memLedger) do(fn func() error) error {
 func (l *memLedger) update(call db.Call, from []string, change func(*db.Call)) error {
 	return l.do(func() error {
 		row := l.calls[call.ID]
-		for _, s := range from {
-			if row.Status == s {
-				change(&row)
-				l.calls[call.ID] = row
-				l.trace.add("ledger %s", row.Status)
-				return nil
-			}
+		if slices.Contains(from, row.Status) {
+			change(&row)
+			l.calls[call.ID] = row
+			l.trace.add("ledger %s", row.Status)
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package switchctl
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
 
@@ -79,9 +80,7 @@ func promptVariables(lead *leadContext, callMetadata json.RawMessage) map[string
 		if len(metadata) == 0 || json.Unmarshal(metadata, &m) != nil {
 			return
 		}
-		for name, value := range m.Variables {
-			vars[name] = value
-		}
+		maps.Copy(vars, m.Variables)
 	}
 	override(callMetadata)
 	if lead != nil {
@@ -89,9 +88,7 @@ func promptVariables(lead *leadContext, callMetadata json.RawMessage) map[string
 		vars = map[string]json.RawMessage{}
 		set("lead_name", lead.Name)
 		set("crm_lead_id", lead.CRMLeadID)
-		for name, value := range defaults {
-			vars[name] = value
-		}
+		maps.Copy(vars, defaults)
 		override(lead.Metadata)
 	}
 	return vars

@@ -11,6 +11,7 @@ type registry struct {
 	mu       sync.RWMutex
 	calls    map[uuid.UUID]*actor
 	channels map[string]*actor
+	owned    map[*actor][]string // channels that bind has added
 	// idle is closed while there is no call.
 	idle chan struct{}
 }
@@ -18,7 +19,7 @@ type registry struct {
 func newRegistry() *registry {
 	idle := make(chan struct{})
 	close(idle)
-	return &registry{calls: map[uuid.UUID]*actor{}, channels: map[string]*actor{}, idle: idle}
+	return &registry{calls: map[uuid.UUID]*actor{}, channels: map[string]*actor{}, owned: map[*actor][]string{}, idle: idle}
 }
 
 // add takes a call; false when it is there already.
@@ -45,11 +46,12 @@ func (r *registry) remove(a *actor) {
 		return
 	}
 	delete(r.calls, a.id)
-	for channel, owner := range r.channels {
-		if owner == a {
+	for _, channel := range append(r.owned[a], a.channel) {
+		if r.channels[channel] == a {
 			delete(r.channels, channel)
 		}
 	}
+	delete(r.owned, a)
 	if len(r.calls) == 0 {
 		close(r.idle)
 	}
@@ -59,7 +61,11 @@ func (r *registry) remove(a *actor) {
 func (r *registry) bind(a *actor, channel string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.calls[a.id] != a {
+		return
+	}
 	r.channels[channel] = a
+	r.owned[a] = append(r.owned[a], channel)
 }
 
 func (r *registry) unbind(channel string) {

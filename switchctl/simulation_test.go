@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,38 +21,48 @@ import (
 )
 
 // TestHundredThousandCallsLeaveNoUnit runs 100,000 calls against a switch, a carrier, voice agents, a database and a link
-// that fail at random, in the bubble's time, and looks at the ledger of ceilings when the last one has ended.
+// that fail at random, in a bubble's time, and looks at the ledger of ceilings when the last one has ended.
 func TestHundredThousandCallsLeaveNoUnit(t *testing.T) {
 	t.Parallel()
-	calls, lines := 100_000, 500
+	const hosts, lines = 4, 300
+	calls := 100_000 / hosts
 	if testing.Short() {
-		calls = 5_000
+		calls = 5_000 / hosts
 	}
-	synctest.Test(t, func(t *testing.T) {
-		s := newSimulation(t, 20261121)
-		var dialed, refused atomic.Int64
-		var workers sync.WaitGroup
-		for range lines {
-			workers.Go(func() {
-				for dialed.Add(1) <= int64(calls) {
-					if !s.oneCall() {
-						refused.Add(1)
-					}
+	for host := range uint64(hosts) {
+		t.Run("host "+strconv.FormatUint(host, 10), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { simulate(t, 20261121+host, calls, lines) })
+		})
+	}
+}
+
+// simulate runs the calls of one host, so many at a time as it has lines.
+func simulate(t *testing.T, seed uint64, calls, lines int) {
+	t.Helper()
+	s := newSimulation(t, seed)
+	var dialed, refused atomic.Int64
+	var workers sync.WaitGroup
+	for range lines {
+		workers.Go(func() {
+			for dialed.Add(1) <= int64(calls) {
+				for !s.oneCall() {
+					refused.Add(1)
 				}
-			})
-		}
-		stop := make(chan struct{})
-		faults := s.faults(stop)
-		workers.Wait()
-		close(stop)
-		<-faults
-		s.sweep()
-		require.Zero(t, s.b.ledger.unitCount(), "units that no call gave back")
-		require.Zero(t, s.b.c.Live())
-		closes := s.b.ledger.closes
-		require.Equal(t, len(s.b.ledger.calls), closes, "each call is closed once")
-		t.Logf("%d calls closed, %d refused before dialing, outcomes %v", closes, refused.Load(), s.outcomes())
-	})
+			}
+		})
+	}
+	stop := make(chan struct{})
+	faults := s.faults(stop)
+	workers.Wait()
+	close(stop)
+	<-faults
+	s.sweep()
+	require.Zero(t, s.b.ledger.unitCount(), "units that no call gave back")
+	require.Zero(t, s.b.c.Live())
+	require.Len(t, s.b.ledger.calls, calls)
+	require.Equal(t, calls, s.b.ledger.closes, "each call is closed once")
+	t.Logf("%d calls closed, %d refusals before dialing, outcomes %v", s.b.ledger.closes, refused.Load(), s.outcomes())
 }
 
 // simulation is a switch whose carrier, voice agents and links fail at random.
@@ -97,7 +108,7 @@ func (s *simulation) n(limit int) int {
 
 // wait sleeps for less than limit, in steps that let many calls wake at once: the bubble's clock is dear to turn.
 func (s *simulation) wait(limit time.Duration) {
-	const step = 250 * time.Millisecond
+	const step = 500 * time.Millisecond
 	time.Sleep(time.Duration(s.n(int(limit/step)+1)) * step) //nolint:forbidigo // the bubble's clock
 }
 
@@ -271,8 +282,10 @@ func (s *simulation) originate(cmd string, done func(string, error)) {
 	s.mu.Unlock()
 	s.tell(ch, evCreate, created)
 	failures := [][3]string{
-		{"USER_BUSY", "486", "recv_refuse"}, {"NORMAL_TEMPORARY_FAILURE", "503", "recv_refuse"},
-		{"RECOVERY_ON_TIMER_EXPIRE", "408", "recv_refuse"}, {"UNALLOCATED_NUMBER", "404", "recv_refuse"},
+		{"USER_BUSY", "486", "recv_refuse"},
+		{"NORMAL_TEMPORARY_FAILURE", "503", "recv_refuse"},
+		{"RECOVERY_ON_TIMER_EXPIRE", "408", "recv_refuse"},
+		{"UNALLOCATED_NUMBER", "404", "recv_refuse"},
 	}
 	switch {
 	case s.chance(50):

@@ -12,7 +12,7 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 	case socketUp:
 		return a.socketAttached(ctx, m)
 	case socketDown:
-		return a.socketLost(ctx, m)
+		return a.socketLost(m)
 	case channelFound:
 		return a.channelLives(ctx, m)
 	case channelGone:
@@ -33,7 +33,7 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 	case mediaEvent:
 		return a.mediaReport(ctx, m)
 	case bridgeFailed:
-		return a.bridgeRefused(ctx, m)
+		return a.bridgeRefused()
 	case tokenMinted:
 		return a.tokenReady(ctx, m)
 	case transferAdmitted:
@@ -60,7 +60,7 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 	case socketUp:
 		return a.socketAttached(ctx, m)
 	case socketDown:
-		return a.socketLost(ctx, m)
+		return a.socketLost(m)
 	case channelFound:
 		return a.channelLives(ctx, m)
 	case channelGone:
@@ -79,7 +79,7 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 	case mediaEvent:
 		return a.mediaReport(ctx, m)
 	case bridgeFailed:
-		return a.bridgeRefused(ctx, m)
+		return a.bridgeRefused()
 	case tokenMinted:
 		return a.tokenReady(ctx, m)
 	case transferAdmitted:

@@ -69,7 +69,8 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 func (a *actor) closing(ctx context.Context, m message) (state, error) {
 	switch m := m.(type) {
 	case closeCommitted:
-		return a.closed(ctx, m), nil
+		a.closed(ctx, m)
+		return stateDone, nil
 	case channelEvent, jobDone, socketDown, channelFound, channelGone, timerFired, handlerDone, mediaEvent, bridgeFailed,
 		tokenMinted, partFinished, sessionGranted, letGo:
 		return a.state, nil // late, or told twice: the final record stands
@@ -86,10 +87,10 @@ func (a *actor) closing(ctx context.Context, m message) (state, error) {
 
 // closed: the record is committed. A record that could not be written leaves its row open, for the next look at the
 // node's open calls to close it.
-func (a *actor) closed(ctx context.Context, m closeCommitted) state {
+func (a *actor) closed(ctx context.Context, m closeCommitted) {
 	if m.err != nil {
 		a.log.ErrorContext(ctx, "final record is not written, the call stays open in the database", "error", m.err)
-		return stateDone
+		return
 	}
 	a.c.metrics.ended.WithLabelValues(a.final.Status(), causeLabel(a.final.Cause)).Inc()
 	disposition := ""
@@ -98,5 +99,4 @@ func (a *actor) closed(ctx context.Context, m closeCommitted) state {
 	}
 	a.log.InfoContext(ctx, "call ended", "status", a.final.Status(), "hangup_cause", a.final.Cause,
 		"hangup_disposition", disposition)
-	return stateDone
 }

@@ -31,7 +31,7 @@ func (a *actor) dialing(ctx context.Context, m message) (state, error) {
 	case socketUp:
 		return a.socketAttached(ctx, m)
 	case socketDown:
-		return a.socketLost(ctx, m)
+		return a.socketLost(m)
 	case channelFound:
 		return a.channelLives(ctx, m)
 	case channelGone:
@@ -62,7 +62,7 @@ func (a *actor) ringing(ctx context.Context, m message) (state, error) {
 	case socketUp:
 		return a.socketAttached(ctx, m)
 	case socketDown:
-		return a.socketLost(ctx, m)
+		return a.socketLost(m)
 	case channelFound:
 		return a.channelLives(ctx, m)
 	case channelGone:

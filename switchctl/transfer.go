@@ -118,7 +118,7 @@ func (a *actor) transferAllowed(ctx context.Context, m transferAdmitted) (state,
 		a.log.InfoContext(ctx, "transfer is not admitted", "error", m.err)
 		t.tell(controlResult{err: m.err})
 		a.failTransfer(ctx, failureCause(m.err))
-		return a.state, nil
+		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	t.adm, t.phase = m.adm, transferDialing
 	t.tell(controlResult{result: map[string]any{}})
