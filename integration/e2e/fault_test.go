@@ -215,6 +215,7 @@ func faultOnCable(t *testing.T, key string, target func(*stack.Stack) string, re
 			require.WithinDuration(t, *r.EndedAt, *call.EndTime, time.Second)
 		}
 		c.atRest(t)
+		require.NoError(t, c.StopController()) // before its cable is cut again
 	})
 }
 
@@ -260,5 +261,6 @@ func TestDatabaseDownAtStart(t *testing.T) {
 		}()
 		require.NoError(t, c.Reconfigure(ctx, map[string]any{"database.url": url}))
 		require.NoError(t, <-joined)
+		require.NoError(t, c.StopController()) // before its cable is cut again
 	})
 }
