@@ -182,20 +182,36 @@ func (b *bench) faultInput(f []string) {
 		b.link.setChannel(b.call.FsUuid, dump)
 	case "cdr":
 		b.writeCDR(strings.Join(f[1:], " "))
+	case "recording":
+		b.recordingInput(f[1])
 	case "restart":
-		cdrs := b.c.cfg.CDRDir
+		cdrs, recordings := b.c.cfg.CDRDir, b.c.cfg.RecordDir
 		for _, a := range b.c.registry.all() {
 			a.box.close() // as dead as after kill -9
 		}
 		b.media.die()
 		b.c = b.controller()
-		b.c.cfg.CDRDir = cdrs
+		b.c.cfg.CDRDir, b.c.cfg.RecordDir = cdrs, recordings
 		_, err := b.c.adopt(b.t.Context(), 0)
 		require.NoError(b.t, err)
 		b.resync()
 	default:
 		b.t.Fatalf("flow has an unknown input: %q", f)
 	}
+}
+
+// recordingInput leaves the file that a killed controller leaves, or tells how long it is now.
+func (b *bench) recordingInput(what string) {
+	path := filepath.Join(b.c.cfg.RecordDir, b.call.ID.String()+".wav")
+	if what == "left" {
+		require.NoError(b.t, os.WriteFile(path, make([]byte, 44), 0o600)) // killed before the first flush
+		return
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(b.t, err)
+	wav, err := media.ParseWAV(text)
+	require.NoError(b.t, err)
+	b.trace.add("recording lasts %s", time.Duration(len(wav.Channel(0)))*time.Second/time.Duration(wav.Rate))
 }
 
 // resync runs beside the flow, as it runs beside the link's events.

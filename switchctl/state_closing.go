@@ -2,6 +2,8 @@ package switchctl
 
 import (
 	"context"
+	"os"
+	"time"
 
 	"github.com/ringmaster/ringmaster/media"
 )
@@ -50,7 +52,11 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 		session, reason, partDone = s.media, s.closeReason, s.partDone
 	}
 	answered := c.record.AnswerTime
+	left := session == nil && a.ai != nil && a.ai.resumed && !a.ai.outcome.transferred()
 	a.c.goes.Go(func() {
+		if left && answered != nil {
+			a.finishLeft(ctx, *answered, c.record.EndTime)
+		}
 		if session != nil {
 			session.Close(reason)
 			if !partDone && answered != nil {
@@ -63,6 +69,17 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 			return a.c.ledger.Close(ctx, c)
 		}, func(err error) { a.post(closeCommitted{err: err}) })
 	})
+}
+
+// finishLeft finishes the file of a session that was never dialed again: the call ended while nobody was there.
+func (a *actor) finishLeft(ctx context.Context, answered, ended time.Time) {
+	path := a.c.recordPath(a.id)
+	if _, err := os.Stat(path); err != nil {
+		return // nothing was recorded
+	}
+	if _, err := media.FinishWAV(path, answered, answered, ended); err != nil {
+		a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
+	}
 }
 
 // closing: the call is over; only its record is still on the way.
