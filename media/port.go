@@ -30,8 +30,7 @@ type port struct {
 	hdr       rtp.Header
 	lastRTP   int64
 	silent    bool  // LegSilent was reported
-	heardLeg  bool  // a packet of this leg has come
-	speakAt   int64 // when we begin to send
+	speakAt   int64 // when we begin to send, unless the leg is heard before
 
 	// Caller to AI.
 	jitter  jitter
@@ -72,15 +71,10 @@ type port struct {
 	stats         Stats
 }
 
-// When a leg's audio begins. A switch that bridges reads its legs one packet per 20 ms and is busy with other things at first: what
-// reaches it then stays as delay for the whole call (two packets, 40 ms, seen on FreeSWITCH 100 ms after the bridge). Its first
-// packet tells that it has bridged.
-const (
-	// speakSettle is the wait after the leg's first packet.
-	speakSettle = int64(140 * time.Millisecond)
-	// speakLimit is the wait for a leg that sends nothing.
-	speakLimit = int64(500 * time.Millisecond)
-)
+// speakLimit is how long we wait for a leg's first packet before we send. A switch that bridges begins to read when it begins to
+// write: what it gets before waits, and reaches the caller in a burst, or late for the whole call (two packets, 40 ms, seen on
+// FreeSWITCH). Its first packet tells that it reads.
+const speakLimit = int64(500 * time.Millisecond)
 
 // samplesAt is a moment's position in the recording.
 func (p *port) samplesAt(mono int64) int64 { return (mono - p.recStart) / nsPerSample }
@@ -95,7 +89,7 @@ func (p *port) setLeg(m legMedia, now int64) {
 		p.seq, p.ts, p.ssrc = uint16(rand.Uint32()), rand.Uint32(), rand.Uint32()
 		p.talking, p.count = false, 0
 		p.playPos = 0
-		p.heardLeg, p.speakAt = false, now+speakLimit
+		p.speakAt = now + speakLimit
 		p.resetCaller()
 		p.sh.srv.metrics.legs.Inc()
 	}
@@ -163,9 +157,7 @@ func (p *port) packet(b []byte, from netip.AddrPort, at int64) {
 	p.stats.PacketsIn++
 	p.sh.tally.packetsIn++
 	p.lastRTP, p.silent = at, false
-	if !p.heardLeg {
-		p.heardLeg, p.speakAt = true, min(p.speakAt, at+speakSettle)
-	}
+	p.speakAt = 0
 	if !p.leg.dir.recv {
 		return
 	}

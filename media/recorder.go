@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// callerAdvance moves the caller's side of the recording ahead of its packets' arrival. A packet's first sample was
-	// spoken one packet time before it was sent, and the switch's hop, which also lies between our sending and the
-	// caller's hearing, costs up to as much again; half a packet halves what remains of both on either kind of path.
-	callerAdvance = 10 * time.Millisecond
+	// callerAdvance moves the caller's side of the recording ahead of its packets' arrival, so that both sides lie where the
+	// carrier sent the one and heard the other. A packet's first sample was spoken one packet time before it was sent, and
+	// the switch's hops there and back cost 0 to 40 ms, by the phase of its 20 ms timer (10 to 34 ms seen on FreeSWITCH): the
+	// middle of that leaves 20 ms at most.
+	callerAdvance = 20 * time.Millisecond
 
 	// recWindow is how much of the recording is held back for audio that arrives late, in samples.
 	recWindow = 8 * recBlock
