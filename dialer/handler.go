@@ -216,6 +216,9 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	ops := legOperations{h: h, leg: leg}
 	if plan.graph != nil {
 		outcome, err := plan.graph.Run(ctx, ops)
+		if ctx.Err() != nil {
+			return fmt.Errorf("run the flow: %w", ctx.Err()) // the caller hung up, or we are stopping: nothing is wrong
+		}
 		if err != nil {
 			h.s.log.ErrorContext(ctx, "flow ended early", "call_id", call.ID, "error", err)
 			return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))

@@ -56,7 +56,9 @@ type callPage struct {
 
 // viewCall shows a call. Durations count from the moments of the switch's own record: ring to answer, answer to hang-up, dial
 // to hang-up.
-func (s *Server) viewCall(ctx context.Context, c db.Call, recordingStatus, recordingKey string) (callView, error) {
+//
+// The URL of a recording is an access to it: it is handed out only with its entry in the audit.
+func (s *Server) viewCall(ctx context.Context, r *request, c db.Call, recordingStatus string) (callView, error) {
 	v := callView{
 		ID: c.ID, CampaignID: c.CampaignID, LeadID: c.LeadID, AgentID: c.AgentID, VoiceAgentID: c.VoiceAgentID,
 		Environment: c.Environment, FSUUID: c.FsUuid, Direction: c.Direction, Status: c.Status,
@@ -73,9 +75,11 @@ func (s *Server) viewCall(ctx context.Context, c db.Call, recordingStatus, recor
 	if !v.HasRecording {
 		return v, nil
 	}
-	url, _, err := s.deps.Recordings.SignedURL(ctx, recordings.Recording{
-		TenantID: c.TenantID, CallID: c.ID, Status: recordings.StatusReady, Key: recordingKey,
-	}, recordings.APIURLLifetime)
+	rec, err := s.accessRecording(ctx, r, c.TenantID, c.ID, recordings.MethodSignedURL)
+	if err != nil {
+		return v, err
+	}
+	url, _, err := s.deps.Recordings.SignedURL(ctx, rec, recordings.APIURLLifetime)
 	if err != nil {
 		return v, fmt.Errorf("show call %s: %w", c.ID, err)
 	}
@@ -105,7 +109,7 @@ func (s *Server) getCall(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, named(err, callNoun)
 	}
-	view, err := s.viewCall(ctx, row.Call, row.RecordingStatus, row.RecordingKey)
+	view, err := s.viewCall(ctx, r, row.Call, row.RecordingStatus)
 	return ok(view), err
 }
 
@@ -144,7 +148,7 @@ func (s *Server) listCampaignCalls(ctx context.Context, r *request) (reply, erro
 		return reply{}, err
 	}
 	for _, row := range rows {
-		view, err := s.viewCall(ctx, row.Call, row.RecordingStatus, row.RecordingKey)
+		view, err := s.viewCall(ctx, r, row.Call, row.RecordingStatus)
 		if err != nil {
 			return reply{}, err
 		}

@@ -63,7 +63,7 @@ func (s *Server) ready(ctx context.Context, r *request) (reply, error) {
 		if errs[i] == nil {
 			continue
 		}
-		s.cfg.Logger.WarnContext(ctx, "not ready", "check", c.Name, "request_id", r.id, "error", errs[i])
+		s.cfg.Logger.InfoContext(ctx, "not ready", "check", c.Name, "request_id", r.id, "error", errs[i])
 		view.Checks[c.Name] = checkFailing
 		view.Failing = append(view.Failing, c.Name)
 		view.Status, status = "unavailable", http.StatusServiceUnavailable

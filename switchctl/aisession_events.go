@@ -24,7 +24,7 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 	case media.LegSilent:
 		a.log.WarnContext(ctx, "media leg is silent", "for", ev.For)
 	case media.SocketBroken:
-		a.log.WarnContext(ctx, "voice agent's socket broke, dialing it again", "error", ev.Err)
+		// The media endpoint has said so.
 	case media.SocketReconnected:
 		a.log.InfoContext(ctx, "voice agent's socket is back")
 	case media.SocketClosed:

@@ -161,6 +161,9 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end sessionEnd)
 	if err != nil {
 		return err
 	}
+	if _, err := tx.Q.LiveUnitClearVoiceAgent(ctx, call.TenantID, call.ID); err != nil {
+		return err
+	}
 	if end.revoke {
 		if _, err := tx.Q.CallbackTokenRevokeOfSession(ctx, end.at, call.TenantID, end.session); err != nil {
 			return err

@@ -195,6 +195,9 @@ func (c Config) validate(f *faults) {
 		f.add("switch.esl_password", "is required")
 	}
 	absolute(f, "switch.cdr_dir", c.Switch.CDRDir)
+	if _, err := os.Stat(c.Switch.CDRDir); err != nil {
+		f.add("switch.cdr_dir", "%s: the switch's call records are needed to recover", err)
+	}
 	c.validateMedia(f)
 	absolute(f, "recordings.spool_dir", c.Recordings.SpoolDir)
 	if u, err := url.Parse(c.Recordings.BlobURL); err != nil || u.Scheme != "file" || u.Path == "" {
@@ -274,11 +277,10 @@ func (c Config) validateDialing(f *faults) {
 			f.add("dialing.dnc_patterns", "%q is not ten digits or question marks", p)
 		}
 	}
-	if t := c.Dialing.DefaultTrunk; t.Host != "" {
-		oneOf(f, "dialing.default_trunk.transport", t.Transport, "", "udp", "tcp", "tls")
-		oneOf(f, "dialing.default_trunk.number_format", t.NumberFormat, "", "e164", "national", "0national")
-		between(f, "dialing.default_trunk.port", t.Port, 0, 65535)
-	}
+	t := c.Dialing.DefaultTrunk
+	oneOf(f, "dialing.default_trunk.transport", t.Transport, "", "udp", "tcp", "tls")
+	oneOf(f, "dialing.default_trunk.number_format", t.NumberFormat, "", "e164", "national", "0national")
+	between(f, "dialing.default_trunk.port", t.Port, 0, 65535)
 }
 
 // ErrMasterKey says what is wrong with the master key.
@@ -300,6 +302,9 @@ func (c Config) MasterKey() ([32]byte, error) {
 		return key, ErrMasterKey
 	}
 	copy(key[:], raw)
+	if key == [32]byte{} {
+		return key, ErrMasterKey
+	}
 	return key, nil
 }
 

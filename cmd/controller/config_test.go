@@ -13,7 +13,7 @@ import (
 const minimal = `
 node: a
 database: {url: "postgres://u:p@127.0.0.1/x"}
-switch: {esl_password: pw}
+switch: {esl_password: pw, cdr_dir: /}
 security: {master_key: "` + key + `"}
 dialing: {dnc_path: /}
 `
@@ -91,7 +91,7 @@ func TestSampleIsCompleteAndLoads(t *testing.T) {
 	path := filepath.Join("..", "..", "conf", "ringmaster.yaml")
 	_, err := Load(path, []string{
 		"RINGMASTER_SECURITY__MASTER_KEY_FILE=", "RINGMASTER_SECURITY__MASTER_KEY=" + key, "RINGMASTER_DIALING__DNC_PATH=/",
-		"RINGMASTER_SWITCH__ESL_PASSWORD=x",
+		"RINGMASTER_SWITCH__ESL_PASSWORD=x", "RINGMASTER_SWITCH__CDR_DIR=/",
 	})
 	require.NoError(t, err)
 	text, err := os.ReadFile(path)

@@ -37,6 +37,7 @@ import (
 // Controller is everything that one process runs.
 type Controller struct {
 	cfg     Config
+	version string
 	log     *slog.Logger
 	metrics *prometheus.Registry
 
@@ -83,9 +84,9 @@ func openStore(ctx context.Context, c Config, log *slog.Logger) (*store.Store, e
 	return store.Open(ctx, store.Config{URL: c.Database.URL, MasterKey: key, MaxConns: int32(c.Database.MaxConns), Logger: log})
 }
 
-// New builds every part; nothing listens yet.
-func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Controller, err error) {
-	c := &Controller{cfg: cfg, log: log, metrics: prometheus.NewRegistry()}
+// New builds every part; nothing listens yet. version is shown by /health.
+func New(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *Controller, err error) {
+	c := &Controller{cfg: cfg, version: version, log: log, metrics: prometheus.NewRegistry()}
 	c.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
@@ -208,7 +209,7 @@ func (c *Controller) buildServer(library *recordings.Library) (err error) {
 	}
 	cfg := httpapi.Config{
 		Addr: c.cfg.HTTP.Addr, MetricsAddr: c.cfg.HTTP.MetricsAddr, PublicURL: c.cfg.PublicURL(), TLSCertFile: c.cfg.HTTP.TLSCert,
-		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKey: [32]byte(sessionKey), WebhookTargets: c.guard(), Logger: c.log,
+		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKey: [32]byte(sessionKey), WebhookTargets: c.guard(), Version: c.version, Logger: c.log,
 		Registerer: c.metrics, Gatherer: c.metrics,
 	}
 	for _, p := range c.cfg.HTTP.TrustedProxies {

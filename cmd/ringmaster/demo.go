@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"text/tabwriter"
 
 	"github.com/schollz/progressbar/v3"
@@ -16,9 +17,13 @@ import (
 
 type demoCmd struct {
 	devFlags
-	Leads int  `help:"How many people are called." default:"20"`
-	JSON  bool `help:"Print one JSON object instead of the table."`
+	Leads      int    `help:"How many people are called." default:"20"`
+	JSON       bool   `help:"Print one JSON object instead of the table."`
+	Recordings string `help:"Folder for the recordings; a temporary one that stays when left out." type:"path" placeholder:"DIR"`
 }
+
+// Validate refuses a size before anything is started.
+func (cmd demoCmd) Validate() error { return demo.CheckLeads(cmd.Leads) }
 
 // Run runs the campaign and fails unless every call ended as the number table says.
 func (cmd demoCmd) Run(ctx context.Context, e env) (err error) {
@@ -28,12 +33,16 @@ func (cmd demoCmd) Run(ctx context.Context, e env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
+	dir, err := cmd.folder()
+	if err != nil {
+		return err
+	}
 	bar := progressbar.NewOptions(cmd.Leads,
 		progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription("calls"), progressbar.OptionShowCount(),
 		progressbar.OptionSetWidth(30), progressbar.OptionShowElapsedTimeOnFinish(), progressbar.OptionOnCompletion(func() {
 			_, _ = fmt.Fprintln(e.stderr)
 		}))
-	summary, err := demo.Run(ctx, s, demo.Config{Leads: cmd.Leads, Progress: func(done int) { _ = bar.Set(done) }})
+	summary, err := demo.Run(ctx, s, demo.Config{Leads: cmd.Leads, Recordings: dir, Progress: func(done int) { _ = bar.Set(done) }})
 	if err != nil {
 		return err
 	}
@@ -44,6 +53,21 @@ func (cmd demoCmd) Run(ctx context.Context, e env) (err error) {
 		return &exitError{code: exitFailed}
 	}
 	return nil
+}
+
+// folder makes the folder of the recordings.
+func (cmd demoCmd) folder() (string, error) {
+	if cmd.Recordings == "" {
+		dir, err := os.MkdirTemp("", "ringmaster-recordings-")
+		if err != nil {
+			return "", fmt.Errorf("make a folder for the recordings: %w", err)
+		}
+		return dir, nil
+	}
+	if err := os.MkdirAll(cmd.Recordings, 0o750); err != nil {
+		return "", fmt.Errorf("make the folder for the recordings: %w", err)
+	}
+	return cmd.Recordings, nil
 }
 
 func (cmd demoCmd) show(w io.Writer, s demo.Summary) error {
@@ -59,7 +83,7 @@ func (cmd demoCmd) show(w io.Writer, s demo.Summary) error {
 			if c.Stereo {
 				recording = "stereo"
 			}
-			recording += " " + shorten(*c.Recording)
+			recording += " " + *c.Recording
 		}
 		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\n", c.To, c.Outcome, c.HangupCause, c.RingS, c.TalkS, recording)
 	}
@@ -75,14 +99,4 @@ func (cmd demoCmd) show(w io.Writer, s demo.Summary) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%d leads, %d calls: %s\n", s.Leads, len(s.Calls), verdict)
 	return err
-}
-
-// shorten leaves the query of a signed URL out of a table.
-func shorten(url string) string {
-	for i := range len(url) {
-		if url[i] == '?' {
-			return url[:i] + "?…"
-		}
-	}
-	return url
 }

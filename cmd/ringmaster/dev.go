@@ -49,7 +49,7 @@ func (f devFlags) start(ctx context.Context, e env, cfg stack.Config) (*stack.St
 			return nil, nil, fmt.Errorf("make a temporary folder: %w", err)
 		}
 		remove = func() error { return os.RemoveAll(cfg.Dir) }
-	} else if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
+	} else if err := os.MkdirAll(cfg.Dir, 0o711); err != nil {
 		return nil, nil, fmt.Errorf("make the data folder: %w", err)
 	}
 	if !f.Verbose {

@@ -27,7 +27,7 @@ func TestExitCodes(t *testing.T) {
 		require.Contains(t, out, command)
 	}
 	require.NotContains(t, out, "stand-in")
-	for _, wrong := range [][]string{{}, {"fly"}, {"demo", "--leads", "many"}, {"tenant", "create"}, {"serve", "--fast"}} {
+	for _, wrong := range [][]string{{}, {"fly"}, {"demo", "--leads", "many"}, {"tenant", "create"}, {"serve", "--fast"}, {"demo", "--leads", "0"}} {
 		code, _, errs := runCLI(t, nil, wrong...)
 		require.Equal(t, exitUsage, code, "%q: %s", wrong, errs)
 		require.NotEmpty(t, errs)

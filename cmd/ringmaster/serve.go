@@ -18,7 +18,7 @@ func (cmd serveCmd) Run(ctx context.Context, e env) error {
 		return err
 	}
 	log := logger(e, c.Log)
-	ctl, err := controller.New(ctx, c, log)
+	ctl, err := controller.New(ctx, c, version, log)
 	if err != nil {
 		return err
 	}

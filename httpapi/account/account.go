@@ -167,6 +167,8 @@ func (s *Service) CreateKey(ctx context.Context, tenantID uuid.UUID, in KeyInput
 		return db.ApiKey{}, Secret{}, &InvalidError{"label", "has 1 to 200 characters"}
 	case in.Environment != "live" && in.Environment != "test":
 		return db.ApiKey{}, Secret{}, &InvalidError{"environment", "is live or test"}
+	case !known(in.Scopes):
+		return db.ApiKey{}, Secret{}, &InvalidError{"scopes", "are of " + strings.Join(Scopes(), ", ")}
 	case in.RatePerMin < 1 || in.RatePerMin > 100_000:
 		return db.ApiKey{}, Secret{}, &InvalidError{"rate_limit_per_min", "is 1 to 100000"}
 	}
@@ -185,6 +187,10 @@ func (s *Service) CreateKey(ctx context.Context, tenantID uuid.UUID, in KeyInput
 		return err
 	})
 	return out, secret, translate("create key", err)
+}
+
+func known(scopes []string) bool {
+	return !slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(Scopes(), s) })
 }
 
 // Keys lists the keys of a tenant, revoked ones too.
@@ -229,7 +235,9 @@ func translate(what string, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &constraint):
-		return fmt.Errorf("%s: %w (%s)", what, ErrTaken, constraint.Constraint)
+		return fmt.Errorf("%s: %w", what, ErrTaken)
+	case errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("%s: %w", what, store.ErrNotFound)
 	default:
 		return fmt.Errorf("%s: %w", what, err)
 	}

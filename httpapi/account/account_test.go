@@ -96,6 +96,8 @@ func TestInvalidInputNamesItsField(t *testing.T) {
 	require.Equal(t, "number", field(err))
 	_, _, err = s.CreateKey(t.Context(), tenant, KeyInput{})
 	require.Equal(t, "label", field(err))
+	_, _, err = s.CreateKey(t.Context(), tenant, KeyInput{Label: "x", Scopes: []string{"calls:read", "nope"}})
+	require.Equal(t, "scopes", field(err))
 	_, err = s.CreateTenant(t.Context(), " ", "")
 	require.Equal(t, "name", field(err))
 	_, err = s.CreateTenant(t.Context(), "x", "secret")

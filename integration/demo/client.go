@@ -137,8 +137,7 @@ func (a *api) calls(ctx context.Context, campaign string) ([]callView, error) {
 }
 
 type recordingView struct {
-	URL    string `json:"url"`
-	Stereo bool   `json:"stereo"`
+	Stereo bool `json:"stereo"`
 }
 
 // recording waits for the recording to be processed and downloads it.

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +22,8 @@ import (
 // Config says how large the campaign is.
 type Config struct {
 	Leads int
+	// Recordings is the folder that the calls' recordings are downloaded to.
+	Recordings string
 	// Progress is told how many of the leads are done; may be nil.
 	Progress func(done int)
 }
@@ -35,13 +39,14 @@ type Summary struct {
 
 // Call is one call of the campaign.
 type Call struct {
-	To          string  `json:"to"`
-	Outcome     string  `json:"outcome"`
-	HangupCause string  `json:"hangup_cause"`
-	RingS       int     `json:"ring_s"`
-	TalkS       int     `json:"talk_s"`
-	Recording   *string `json:"recording"`
-	Stereo      bool    `json:"stereo"`
+	To          string `json:"to"`
+	Outcome     string `json:"outcome"`
+	HangupCause string `json:"hangup_cause"`
+	RingS       int    `json:"ring_s"`
+	TalkS       int    `json:"talk_s"`
+	// Recording is the file that it was downloaded to.
+	Recording *string `json:"recording"`
+	Stereo    bool    `json:"stereo"`
 	// AIFramesIn were heard by the voice AI, AIFramesOut were spoken by it.
 	AIFramesIn  int `json:"ai_frames_in"`
 	AIFramesOut int `json:"ai_frames_out"`
@@ -64,10 +69,18 @@ var ErrLeads = errors.New("the demo takes 1 to 5000 leads")
 
 const maxLeads = 5000
 
+// CheckLeads returns ErrLeads for a size that the demo does not take.
+func CheckLeads(n int) error {
+	if n < 1 || n > maxLeads {
+		return ErrLeads
+	}
+	return nil
+}
+
 // Run pushes the leads, starts the campaign, waits for its end, and compares.
 func Run(ctx context.Context, s *stack.Stack, cfg Config) (Summary, error) {
-	if cfg.Leads < 1 || cfg.Leads > maxLeads {
-		return Summary{}, ErrLeads
+	if err := CheckLeads(cfg.Leads); err != nil {
+		return Summary{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
@@ -222,7 +235,11 @@ func (r *run) inspect(ctx context.Context, c callView) (Call, []string, error) {
 	if err != nil {
 		return out, append(faults, fmt.Sprintf("%s: no recording: %v", c.To, err)), nil
 	}
-	out.Recording, out.Stereo = &rec.URL, rec.Stereo
+	path := filepath.Join(r.cfg.Recordings, c.To+".wav")
+	if err := os.WriteFile(path, audio, 0o600); err != nil {
+		return out, nil, fmt.Errorf("keep the recording: %w", err)
+	}
+	out.Recording, out.Stereo = &path, rec.Stereo
 	faults = append(faults, checkAudio(c, want, audio)...)
 	return out, faults, nil
 }

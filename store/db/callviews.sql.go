@@ -110,8 +110,7 @@ func (q *Queries) FinishIdempotencyKey(ctx context.Context, arg FinishIdempotenc
 
 const getCallView = `-- name: GetCallView :one
 
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, coalesce(r.status, '')::text AS recording_status,
-  coalesce(r.storage_key, '')::text AS recording_key
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, coalesce(r.status, '')::text AS recording_status
 FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = $1 AND c.id = $2
 `
@@ -119,7 +118,6 @@ WHERE c.tenant_id = $1 AND c.id = $2
 type GetCallViewRow struct {
 	Call            Call
 	RecordingStatus string
-	RecordingKey    string
 }
 
 // Calls and recordings as the API shows them, and what the control endpoint keeps.
@@ -160,7 +158,6 @@ func (q *Queries) GetCallView(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 		&i.Call.Metadata,
 		&i.Call.CreatedAt,
 		&i.RecordingStatus,
-		&i.RecordingKey,
 	)
 	return i, err
 }
@@ -215,8 +212,7 @@ func (q *Queries) InsertRecordingAccess(ctx context.Context, arg InsertRecording
 }
 
 const listCampaignCallViews = `-- name: ListCampaignCallViews :many
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, coalesce(r.status, '')::text AS recording_status,
-  coalesce(r.storage_key, '')::text AS recording_key
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, coalesce(r.status, '')::text AS recording_status
 FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = $1 AND c.campaign_id = $2::uuid
   AND ($3::text IS NULL OR c.status = $3)
@@ -236,7 +232,6 @@ type ListCampaignCallViewsParams struct {
 type ListCampaignCallViewsRow struct {
 	Call            Call
 	RecordingStatus string
-	RecordingKey    string
 }
 
 func (q *Queries) ListCampaignCallViews(ctx context.Context, arg ListCampaignCallViewsParams) ([]ListCampaignCallViewsRow, error) {
@@ -289,7 +284,6 @@ func (q *Queries) ListCampaignCallViews(ctx context.Context, arg ListCampaignCal
 			&i.Call.Metadata,
 			&i.Call.CreatedAt,
 			&i.RecordingStatus,
-			&i.RecordingKey,
 		); err != nil {
 			return nil, err
 		}

@@ -77,6 +77,19 @@ func (q *Queries) CallbackTokenRevokeOfSession(ctx context.Context, revokedAt ti
 	return result.RowsAffected(), nil
 }
 
+const liveUnitClearVoiceAgent = `-- name: LiveUnitClearVoiceAgent :execrows
+UPDATE live_calls SET voice_agent_id = NULL WHERE tenant_id = $1 AND call_id = $2 AND kind = 'call'
+`
+
+// A session's end gives the voice agent's unit back; the call may go on with a person.
+func (q *Queries) LiveUnitClearVoiceAgent(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, liveUnitClearVoiceAgent, tenantID, callID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const liveUnitSetVoiceAgent = `-- name: LiveUnitSetVoiceAgent :execrows
 UPDATE live_calls SET voice_agent_id = $1::uuid
 WHERE tenant_id = $2 AND call_id = $3 AND kind = 'call'

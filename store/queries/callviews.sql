@@ -1,14 +1,12 @@
 -- Calls and recordings as the API shows them, and what the control endpoint keeps.
 
 -- name: GetCallView :one
-SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status,
-  coalesce(r.storage_key, '')::text AS recording_key
+SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
 FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = @tenant_id AND c.id = @id;
 
 -- name: ListCampaignCallViews :many
-SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status,
-  coalesce(r.storage_key, '')::text AS recording_key
+SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
 FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid
   AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))

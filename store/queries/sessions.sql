@@ -51,5 +51,9 @@ WHERE tenant_id = @tenant_id AND voice_agent_id = @voice_agent_id::uuid AND call
 UPDATE live_calls SET voice_agent_id = @voice_agent_id::uuid
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND kind = 'call';
 
+-- A session's end gives the voice agent's unit back; the call may go on with a person.
+-- name: LiveUnitClearVoiceAgent :execrows
+UPDATE live_calls SET voice_agent_id = NULL WHERE tenant_id = @tenant_id AND call_id = @call_id AND kind = 'call';
+
 -- name: CallSetVoiceAgent :execrows
 UPDATE calls SET voice_agent_id = @voice_agent_id::uuid WHERE tenant_id = @tenant_id AND id = @id;
