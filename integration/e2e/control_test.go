@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/echoai"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // live starts one call that stays up, and waits until both hear each other.
@@ -94,6 +95,7 @@ func TestTransferToE164(t *testing.T) {
 			}
 		}
 		c.control(t, http.StatusConflict, callID, map[string]any{"event": "log"})
+		require.Zero(t, c.slotsHeld(t), "the session's end has given the voice agent's slot back, the call goes on")
 		report, _ := c.report(t, "+91"+caller)
 		require.NotEmpty(t, onsets(report.Heard, callerHz), "the caller hears the other party")
 		c.hangUp(t, "+91"+other)
@@ -102,6 +104,15 @@ func TestTransferToE164(t *testing.T) {
 		c.atRest(t)
 		require.NotEmpty(t, c.recording(t, callID))
 	})
+}
+
+// slotsHeld counts the calls that hold a slot of a voice agent.
+func (c *customer) slotsHeld(t *testing.T) (n int) {
+	t.Helper()
+	require.NoError(t, c.open(t).InSystem(t.Context(), func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL").Scan(&n)
+	}))
+	return n
 }
 
 // A transfer that fails is told to the AI, and the conversation goes on. A number of the registry is not dialed.
