@@ -66,7 +66,7 @@ func pace(t *testing.T, svc *Service, originator Originator) func() {
 }
 
 const (
-	waitFor = 20 * time.Second
+	waitFor = time.Minute
 	every   = 10 * time.Millisecond
 )
 
