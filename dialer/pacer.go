@@ -26,6 +26,8 @@ const (
 	maxBackoff    = 30 * time.Second
 	// rateTries bounds the waits for a trunk's calls per second that one lead gets.
 	rateTries = 20
+	// originateTimeout bounds the admission of one call.
+	originateTimeout = 10 * time.Second
 )
 
 // pacer dials the leads of one running campaign. One goroutine owns it.
@@ -269,10 +271,7 @@ func (p *pacer) dial(ctx context.Context, leads []claimed, agent *uuid.UUID) {
 // dialOne tells whether the lead is settled and the next may follow.
 func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID) bool {
 	for try := 0; ctx.Err() == nil; try++ {
-		_, err := p.originator.Originate(ctx, switchctl.OriginateRequest{
-			TenantID: p.tenant, CampaignID: &p.campaign, LeadID: &lead.id, VoiceAgentID: agent, To: lead.number,
-			Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
-		})
+		err := p.originate(ctx, lead, agent)
 		var refusal *RefusalError
 		switch {
 		case err == nil:
@@ -290,6 +289,18 @@ func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID) boo
 		}
 	}
 	return false
+}
+
+// originate finishes what it began also when the pacer is being stopped: a commit that is cut off leaves it unknown
+// whether the call was admitted, and its unit taken until the reconciliation finds it.
+func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
+	defer cancel()
+	_, err := p.originator.Originate(ctx, switchctl.OriginateRequest{
+		TenantID: p.tenant, CampaignID: &p.campaign, LeadID: &lead.id, VoiceAgentID: agent, To: lead.number,
+		Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
+	})
+	return err
 }
 
 // refused decides over a lead that the gate sent back.
