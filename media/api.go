@@ -3,6 +3,8 @@ package media
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/amd"
 )
 
 // Encoding is how samples are written in the binary frames of the AI's socket.
@@ -59,6 +61,8 @@ type SessionSpec struct {
 	ReconnectFor time.Duration
 	// DialTimeout bounds one dial and handshake; zero means 5 s.
 	DialTimeout time.Duration
+	// AMD listens for an answering machine in the caller's first seconds; nil means that nobody does.
+	AMD *amd.Config
 	// MediaTimeout is how long a leg may send no RTP before LegSilent is reported; zero means never.
 	MediaTimeout time.Duration
 }

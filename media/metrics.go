@@ -20,6 +20,7 @@ type metrics struct {
 	reconnects     *prometheus.CounterVec // result: ok, failed
 	invites        *prometheus.CounterVec // status: 200, 400, 404, 420, 481, 486, 488, 500
 	recordings     *prometheus.CounterVec // result: ok, failed
+	amd            *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
 	lateSlots      prometheus.Counter
 	panics         prometheus.Counter
 }
@@ -32,8 +33,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
 	}
-	vec := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, []string{label})
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, labels)
 	}
 	m := &metrics{
 		sessions:      gauge("sessions", "Open AI sessions."),
@@ -48,6 +49,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		reconnects:    vec("ai_reconnects_total", "Broken sockets that were dialed again.", "result"),
 		invites:       vec("sip_invites_total", "INVITEs answered.", "status"),
 		recordings:    vec("recordings_total", "Recordings closed.", "result"),
+		amd:           vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
 		lateSlots:     counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
 		panics:        counter("panics_total", "Panics caught at the top of a request or a session."),
 	}
@@ -57,7 +59,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		m.sessions, m.legs, m.packets, m.discarded, m.concealed, m.frames, m.framesDropped, m.texts, m.opens,
-		m.reconnects, m.invites, m.recordings, m.lateSlots, m.panics,
+		m.reconnects, m.invites, m.recordings, m.amd, m.lateSlots, m.panics,
 	} {
 		errs = append(errs, reg.Register(c))
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/pion/rtp"
+
+	"github.com/ringmaster/ringmaster/media/amd"
 )
 
 // port is one session as its shard sees it. All members belong to the shard's thread.
@@ -35,6 +37,7 @@ type port struct {
 	// Caller to AI.
 	jitter  jitter
 	conceal concealer
+	amd     *amd.Detector // nil when nobody listens, or nothing more can come
 	dtmf    dtmfReceiver
 	up      *uplink
 
@@ -269,6 +272,7 @@ func (p *port) pump(now int64) {
 		case popAudio:
 			pcm := p.decode(pkt.payload[:pkt.n])
 			p.conceal.heard(pcm)
+			p.hearAMD(pcm)
 			switch {
 			case p.muted[FromCaller]:
 				clear(pcm)
@@ -284,6 +288,7 @@ func (p *port) pump(now int64) {
 			p.stats.Concealed++
 			pcm := p.sh.pcm[:n]
 			p.conceal.conceal(pcm)
+			p.hearAMD(pcm)
 			if p.muted[FromCaller] {
 				clear(pcm)
 			}

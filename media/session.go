@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/amd"
 )
 
 const (
@@ -97,7 +99,11 @@ func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &port{s: sess, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: playout{pool: &sess.sh.pool}, noise: 1}, nil
+	var detector *amd.Detector
+	if c := sess.spec.AMD; c != nil {
+		detector = amd.New(*c)
+	}
+	return &port{s: sess, amd: detector, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: playout{pool: &sess.sh.pool}, noise: 1}, nil
 }
 
 // begin puts the port on its shard.

@@ -23,6 +23,9 @@ const (
 	textCommand    = "command"
 )
 
+// textAMD is the type of the frames that report answering-machine detection.
+const textAMD = "amd"
+
 // ErrTextFrame means that a text frame of the AI could not be understood.
 var ErrTextFrame = errors.New("text frame can't be understood")
 

@@ -1,0 +1,39 @@
+package media
+
+import (
+	"time"
+
+	"github.com/ringmaster/ringmaster/media/amd"
+)
+
+// AMD is a finding of the answering-machine detection. The AI has been sent it as an `amd` text frame already.
+type AMD struct {
+	amd.Event
+	// Heard is when the audio that decided it was heard.
+	Heard time.Time
+}
+
+func (AMD) mediaEvent() {}
+
+// amdData is the body of an amd frame.
+type amdData struct {
+	Event      amd.EventKind `json:"event"`
+	Class      amd.Class     `json:"class"`
+	Confidence float64       `json:"confidence"`
+}
+
+// hearAMD gives the caller's audio to the detector, as it was spoken: a muted caller is heard too.
+func (p *port) hearAMD(pcm []int16) {
+	if p.amd == nil {
+		return
+	}
+	p.amd.Feed(pcm)
+	for ev, ok := p.amd.Next(); ok; ev, ok = p.amd.Next() {
+		p.s.emit(AMD{Event: ev, Heard: p.sh.srv.cfg.Clock()})
+		p.sh.srv.metrics.amd.WithLabelValues(string(ev.Kind), string(ev.Class)).Inc()
+		p.sendText(textAMD, amdData{Event: ev.Kind, Class: ev.Class, Confidence: ev.Confidence})
+	}
+	if p.amd.Done() {
+		p.amd = nil
+	}
+}

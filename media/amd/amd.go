@@ -1,0 +1,78 @@
+package amd
+
+import "time"
+
+// SampleRate is the rate of the samples that a Detector takes, in Hz.
+const SampleRate = 8000
+
+// Class says who has answered.
+type Class string
+
+// The classes of a verdict.
+const (
+	// ClassHuman is a person.
+	ClassHuman Class = "human"
+	// ClassMachine is a mailbox, an announcement, a menu or a fax.
+	ClassMachine Class = "machine"
+	// ClassUnknown is what could not be told, silence above all.
+	ClassUnknown Class = "unknown"
+)
+
+// EventKind says what an Event reports.
+type EventKind string
+
+// The kinds of events.
+const (
+	// KindVerdict is reported once, within Config.MaxWait.
+	KindVerdict EventKind = "verdict"
+	// KindGreetingEnd reports that a machine's greeting has been followed by silence.
+	KindGreetingEnd EventKind = "greeting_end"
+	// KindBeep reports that a mailbox has given its beep, at the beep's end.
+	KindBeep EventKind = "beep"
+)
+
+// Event is what a Detector has found.
+type Event struct {
+	Kind  EventKind
+	Class Class
+	// Confidence is the probability that Class is right, 0 to 1.
+	Confidence float64
+	// At is the length of the audio heard so far.
+	At time.Duration
+}
+
+// Config holds a Detector's limits. The zero value of each member means its default.
+type Config struct {
+	// Decide is how long after the onset of speech the verdict comes at the latest; default 2.9 s.
+	Decide time.Duration
+	// MaxWait is how much audio is heard before the verdict at the latest, speech or not; default 3.6 s, which leaves a call
+	// some time for its media to come up within the 4 s after answer that the verdict is waited for.
+	MaxWait time.Duration
+	// GreetingPause is the silence that ends a machine's greeting; default 1.2 s.
+	GreetingPause time.Duration
+	// BeepMin is how long a steady tone lasts at least that is taken for a beep; default 120 ms.
+	BeepMin time.Duration
+	// Listen is how much audio is heard for the events after the verdict; default 60 s.
+	Listen time.Duration
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config { return Config{}.withDefaults() }
+
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{
+		{&c.Decide, 2900 * time.Millisecond},
+		{&c.MaxWait, 3600 * time.Millisecond},
+		{&c.GreetingPause, 1200 * time.Millisecond},
+		{&c.BeepMin, 120 * time.Millisecond},
+		{&c.Listen, time.Minute},
+	} {
+		if *d.v <= 0 {
+			*d.v = d.def
+		}
+	}
+	return c
+}

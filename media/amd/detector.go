@@ -1,0 +1,86 @@
+package amd
+
+import "time"
+
+const (
+	frameSamples = 160
+	frameTime    = 20 * time.Millisecond
+	maxEvents    = 8
+)
+
+// Detector hears one call. Its methods must not be called at the same time.
+type Detector struct {
+	cfg Config
+
+	part  [frameSamples]int16 // samples of a frame that is not complete yet
+	n     int
+	frame int // frames heard
+
+	vad      vad
+	pattern  pattern
+	decided  bool
+	class    Class
+	greeting bool // the end of the greeting was reported
+	beeped   bool
+	done     bool
+
+	events [maxEvents]Event
+	head   int
+	count  int
+}
+
+// New returns a Detector that has heard nothing yet.
+func New(cfg Config) *Detector {
+	return &Detector{cfg: cfg.withDefaults(), vad: newVAD()}
+}
+
+// Done reports that no event can come any more: what is fed is ignored.
+func (d *Detector) Done() bool { return d.done }
+
+// Next returns the oldest event that has not been taken.
+func (d *Detector) Next() (Event, bool) {
+	if d.count == 0 {
+		return Event{}, false
+	}
+	ev := d.events[d.head]
+	d.head = (d.head + 1) % maxEvents
+	d.count--
+	return ev, true
+}
+
+func (d *Detector) emit(kind EventKind, class Class, confidence float64) {
+	if d.count == maxEvents {
+		return // three kinds, each at most once
+	}
+	d.events[(d.head+d.count)%maxEvents] = Event{Kind: kind, Class: class, Confidence: confidence, At: d.heard()}
+	d.count++
+}
+
+func (d *Detector) heard() time.Duration { return time.Duration(d.frame) * frameTime }
+
+// Feed takes the next samples, any number of them.
+func (d *Detector) Feed(pcm []int16) {
+	for len(pcm) > 0 && !d.done {
+		n := copy(d.part[d.n:], pcm)
+		d.n += n
+		pcm = pcm[n:]
+		if d.n == frameSamples {
+			d.n = 0
+			d.step()
+		}
+	}
+}
+
+// step hears one frame.
+func (d *Detector) step() {
+	d.frame++
+	d.pattern.step(d.vad.step(&d.part))
+	if !d.decided {
+		d.decide()
+	} else {
+		d.follow()
+	}
+	if d.heard() >= d.cfg.Listen {
+		d.done = true
+	}
+}

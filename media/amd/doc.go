@@ -1,0 +1,9 @@
+// Package amd tells from the first seconds of a caller's audio whether a person or a machine has answered.
+//
+// A [Detector] takes mono samples of 8 kHz in pieces of any size and reports events: one verdict, and for a machine the end
+// of its greeting and the beep after it. It is pure and deterministic: the same samples give the same events however they
+// are cut, it has no clock but the samples, and Feed allocates nothing.
+//
+// Read it in this order: amd.go (what a user sees), detector.go (the path of a frame), vad.go (speech or not), pattern.go
+// (the bursts and pauses that speech makes), tone.go and spectrum.go (beeps and signalling tones), decide.go (the verdict).
+package amd
