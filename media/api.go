@@ -107,6 +107,8 @@ type Stats struct {
 	BadFrames uint64
 	// UnknownTexts counts text frames of a type that is not known.
 	UnknownTexts uint64
+	// Quality is how both directions of the leg have done so far.
+	Quality Quality
 }
 
 // RecordingInfo describes a finished recording.
