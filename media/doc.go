@@ -4,11 +4,11 @@
 // WebSocket, waits for the switch to bridge the caller to [Session.URI], moves the audio of both directions in frames
 // of 20 ms, and records both on one timeline. The package knows no tenants, campaigns or databases.
 //
-// Read it in this order: api.go and event.go, server.go and session.go (what a caller of the package sees), shard.go (the
-// tick threads that own all audio), port.go (one session's step functions) and socket.go (its voice agent's connection),
-// then the parts that these are made of: the SIP dialog (sip.go, leg.go, sdp.go), RTP (jitter.go, dtmf.go), WebSocket
-// frames (ws*.go, text*.go), playout (playout.go, backlog.go), codecs (g711.go, resample.go, uplink.go) and the
-// recording (recorder.go, wav*.go).
+// Read it in this order: api.go and event.go, server.go and session.go (what a caller of the package sees), shard.go
+// (the tick threads that own all audio), port.go, rtpin.go and rtpout.go (one session's step functions) and socket.go
+// (its voice agent's connection), then the parts that these are made of: the SIP dialog (sip.go, leg.go, sdp.go), RTP
+// (jitter.go, dtmf.go), WebSocket frames (ws*.go, text*.go), playout (playout.go, backlog.go), codecs (g711.go,
+// resample.go, uplink.go) and the recording (recorder.go, wav*.go).
 //
 // The audio path reads and writes its sockets by system calls of Linux (udp_linux.go), beside the runtime's poller.
 package media
