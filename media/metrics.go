@@ -16,7 +16,7 @@ type metrics struct {
 	frames         *prometheus.CounterVec // direction: to_ai, from_ai
 	framesDropped  prometheus.Counter
 	texts          *prometheus.CounterVec // type: the known ones, unknown, bad
-	opens          *prometheus.CounterVec // result: ok, refused, timeout, failed
+	opens          *prometheus.CounterVec // result: ok, refused, untrusted, timeout, failed
 	reconnects     *prometheus.CounterVec // result: ok, failed
 	invites        *prometheus.CounterVec // status: 200, 400, 404, 420, 481, 486, 488, 500
 	recordings     *prometheus.CounterVec // result: ok, failed

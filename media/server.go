@@ -258,7 +258,10 @@ func (s *Server) Open(ctx context.Context, spec SessionSpec) (*Session, error) {
 
 func openResult(err error) string {
 	he, refused := errors.AsType[*HandshakeError](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
+	case untrusted:
+		return "untrusted"
 	case errors.Is(err, ErrDialTimeout):
 		return "timeout"
 	case refused && he.Status != 0:

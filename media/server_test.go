@@ -2,10 +2,6 @@ package media
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -69,32 +65,6 @@ func TestTwoOnOnePort(t *testing.T) {
 	srv, err := New(Config{SIPAddr: r.srv.SIPAddr()})
 	require.NoError(t, err)
 	require.ErrorContains(t, srv.Start(t.Context()), "binding SIP")
-}
-
-// TestTLS carries a call over wss, verified against a CA of the configuration.
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	srv := httptest.NewTLSServer(r.ai)
-	t.Cleanup(srv.Close)
-	spec := r.spec("tls")
-	spec.URL = "wss" + strings.TrimPrefix(srv.URL, "https")
-	_, err := r.srv.Open(t.Context(), spec)
-	require.Error(t, err, "the certificate's issuer is unknown")
-	roots := x509.NewCertPool()
-	roots.AddCert(srv.Certificate())
-	r.srv.cfg.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	sess, ai := r.open(spec)
-	p := newPhone(t)
-	p.call(sess)
-	ai.say(tone(1000, 16000, 16000))
-	ai.text(`{"type":"mark","data":{"name":"end"}}`)
-	p.speak(tone(425, 8000, 4000))
-	ai.waitText(t, "end", "playout")
-	require.Greater(t, power(ai.heard(), 425, 16000), -20.0)
-	require.GreaterOrEqual(t, onset(p.heard()), 0)
-	sess.Close(CloseHangup)
-	<-ai.done
 }
 
 // TestPanicEndsOneSession proves that a fault in one session leaves the others alone.

@@ -19,8 +19,8 @@ const (
 	maxLag = 3 * frameNS
 	// readBuffer is what is read from an AI's socket at a time.
 	readBuffer = 64 << 10
-	// readRounds bounds the reads from one socket in one slot.
-	readRounds = 4
+	// readBudget bounds what is read from one socket in one slot.
+	readBudget = 4 * readBuffer
 	// talliesEvery is the number of slots between two updates of the metrics: 1 s.
 	talliesEvery = 50 * slots
 )
@@ -34,20 +34,20 @@ type shard struct {
 	quit  chan struct{}
 	wg    sync.WaitGroup
 
-	poll   *poller
-	byFD   map[int32]*port
-	ports  [slots][]*port
-	pumped map[*port]struct{} // ports whose socket can't be polled
-	rd     rtpReader
-	buf    []byte
-	out    []byte
-	pcm    [maxPayload]int16
-	pool   chunkPool
-	marks  []markAnswer
-	tally  tally
-	slot   int
-	count  int64 // slots since the shard began, those left out included; 1 is the first
-	wall   int64 // the wall clock minus the monotonic one, ns
+	poll  *poller
+	byFD  map[int32]*port
+	ports [slots][]*port
+	held  map[*port]struct{} // ports whose socket may hold bytes that the poller can't tell of
+	rd    rtpReader
+	buf   []byte
+	out   []byte
+	pcm   [maxPayload]int16
+	pool  chunkPool
+	marks []markAnswer
+	tally tally
+	slot  int
+	count int64 // slots since the shard began, those left out included; 1 is the first
+	wall  int64 // the wall clock minus the monotonic one, ns
 }
 
 func newShard(srv *Server) (*shard, error) {
@@ -58,7 +58,7 @@ func newShard(srv *Server) (*shard, error) {
 	return &shard{
 		srv: srv, log: srv.log, poll: p,
 		inbox: make(chan func(), 256), quit: make(chan struct{}),
-		count: 1, byFD: map[int32]*port{}, pumped: map[*port]struct{}{},
+		count: 1, byFD: map[int32]*port{}, held: map[*port]struct{}{},
 		buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
 	}, nil
 }
@@ -162,7 +162,7 @@ func (sh *shard) readReady(now int64) {
 			}
 		})
 	}
-	for p := range sh.pumped {
+	for p := range sh.held {
 		sh.guard(p, func() { p.readSocket(now) })
 	}
 }

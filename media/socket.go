@@ -54,10 +54,7 @@ func (p *port) attach(d *dialed, meta []byte, now int64) {
 	s := &socket{st: d.st, lastIn: now, nextPing: now + pingEvery}
 	p.sock, p.reconnecting = s, false
 	p.stableAt = now + int64(p.s.spec.ReconnectFor)
-	if fd := d.st.pollFD(); fd < 0 {
-		p.sh.pumped[p] = struct{}{}
-	} else if err := p.sh.watch(fd, p); err != nil {
-		p.socketFailed(err, now)
+	if !p.watchSocket(now) {
 		return
 	}
 	p.write(opText, meta, false, now)
@@ -78,14 +75,27 @@ func (p *port) detach() {
 		return
 	}
 	p.sock = nil
-	delete(p.sh.pumped, p)
+	p.unwatchSocket(s)
 	p.s.texts.Store(0)
-	if fd := s.st.pollFD(); fd >= 0 {
-		p.sh.unwatch(fd)
-		p.closeStream(s.st)
-		return
+	p.closeStream(s.st)
+}
+
+// watchSocket has the shard read the socket; it reports whether that could be.
+func (p *port) watchSocket(now int64) bool {
+	st := p.sock.st
+	if err := p.sh.watch(st.pollFD(), p); err != nil {
+		p.socketFailed(err, now)
+		return false
 	}
-	p.sh.srv.spawn(func() { p.closeStream(s.st) }) // its goroutines and TLS may take a while to end
+	if st.holds() {
+		p.sh.held[p] = struct{}{}
+	}
+	return true
+}
+
+func (p *port) unwatchSocket(s *socket) {
+	delete(p.sh.held, p)
+	p.sh.unwatch(s.st.pollFD())
 }
 
 func (p *port) closeStream(st stream) {
@@ -96,13 +106,14 @@ func (p *port) closeStream(st stream) {
 
 // readSocket takes what the AI has sent.
 func (p *port) readSocket(now int64) {
-	for range readRounds {
+	for budget := readBudget; budget > 0; {
 		s := p.sock
 		if s == nil || s.paused {
 			return
 		}
 		n, err := s.st.read(p.sh.buf)
 		if errors.Is(err, errAgain) {
+			delete(p.sh.held, p)
 			return
 		}
 		if err != nil {
@@ -110,9 +121,13 @@ func (p *port) readSocket(now int64) {
 			return
 		}
 		p.feed(p.sh.buf[:n], now)
-		if n < len(p.sh.buf) {
+		if n < len(p.sh.buf) && !s.st.holds() {
 			return
 		}
+		budget -= n
+	}
+	if s := p.sock; s != nil && !s.paused && s.st.holds() {
+		p.sh.held[p] = struct{}{}
 	}
 }
 
@@ -139,9 +154,7 @@ func (p *port) feed(b []byte, now int64) {
 	}
 	if s.paused {
 		s.stash = append(s.stash[:0], b[n:]...)
-		if fd := s.st.pollFD(); fd >= 0 {
-			p.sh.unwatch(fd)
-		}
+		p.unwatchSocket(s)
 	}
 }
 
@@ -151,11 +164,8 @@ func (p *port) resume(s *socket, now int64) {
 		return
 	}
 	s.paused = false
-	if fd := s.st.pollFD(); fd >= 0 {
-		if err := p.sh.watch(fd, p); err != nil {
-			p.socketFailed(err, now)
-			return
-		}
+	if !p.watchSocket(now) {
+		return
 	}
 	stash := s.stash
 	s.stash = nil
@@ -396,9 +406,12 @@ func (p *port) tickSocket(now int64) {
 		return
 	}
 	if len(s.pending) > 0 || len(s.queue) > 0 {
-		if p.flush(now); p.sock != s {
-			return
-		}
+		p.flush(now)
+	} else if err := s.st.flush(); err != nil && !errors.Is(err, errAgain) {
+		p.socketFailed(err, now)
+	}
+	if p.sock != s {
+		return
 	}
 	switch {
 	case s.blocked != 0 && now-s.blocked > writeDeadline:
@@ -448,6 +461,8 @@ func (p *port) tickClosing(now int64) {
 	}
 	if len(p.sock.pending) > 0 || len(p.sock.queue) > 0 {
 		p.flush(now)
+	} else if err := p.sock.st.flush(); err != nil && !errors.Is(err, errAgain) {
+		p.socketFailed(err, now)
 	}
 }
 

@@ -122,8 +122,12 @@ type stream interface {
 	// read and write return errAgain when nothing can be done now.
 	read(p []byte) (int, error)
 	write(p []byte) (int, error)
-	// pollFD is a descriptor that tells when read has something, or -1: then read is tried in every slot.
+	// flush writes what an earlier write took and could not give to the kernel; errAgain says that some of it still waits.
+	flush() error
+	// pollFD is a descriptor that tells when read may have something.
 	pollFD() int
+	// holds tells that read may have something although pollFD doesn't say so, until read has returned errAgain.
+	holds() bool
 	close() error
 }
 
@@ -174,7 +178,9 @@ func (s *fdStream) write(p []byte) (int, error) {
 	return int(n), nil
 }
 
+func (s *fdStream) flush() error { return nil }
 func (s *fdStream) pollFD() int  { return s.fd }
+func (s *fdStream) holds() bool  { return false }
 func (s *fdStream) close() error { return unix.Close(s.fd) }
 
 // poller tells which descriptors can be read.

@@ -70,11 +70,13 @@ func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*dialed, er
 	return held.takeOver()
 }
 
+// dialTLS opens a wss connection and verifies it.
 func (s *Server) dialTLS(ctx context.Context, dialTCP func(context.Context, string, string) (net.Conn, error), network, addr string) (net.Conn, error) {
-	c, err := dialTCP(ctx, network, addr)
+	tcp, err := dialTCP(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
+	c := &handoverConn{Conn: tcp}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.cfg.TLS != nil {
 		cfg = s.cfg.TLS.Clone()
@@ -90,7 +92,7 @@ func (s *Server) dialTLS(ctx context.Context, dialTCP func(context.Context, stri
 	if err := tc.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("dialing the voice agent's socket: TLS: %w", err), c.Close())
 	}
-	return tc, nil
+	return &tlsLink{Conn: tc, raw: c}, nil
 }
 
 // dialError names what went wrong: no answer in time, an HTTP refusal, or a connection that failed.
@@ -144,16 +146,36 @@ func (c *headerConn) takeOver() (*dialed, error) {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, errors.Join(fmt.Errorf("taking over a connection: %w", err), c.Close())
 	}
-	tcp, ok := c.Conn.(*net.TCPConn)
-	if !ok {
-		return &dialed{st: newPumpStream(c.Conn), early: c.rest}, nil
-	}
-	st, err := newFDStream(tcp)
+	st, fd, err := c.stream()
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	if err := unix.SetsockoptInt(st.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer); err != nil {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer); err != nil {
 		return nil, errors.Join(fmt.Errorf("taking over a connection: %w", err), st.close())
 	}
 	return &dialed{st: st, early: c.rest}, nil
+}
+
+func (c *headerConn) stream() (st stream, fd int, err error) {
+	switch conn := c.Conn.(type) {
+	case *net.TCPConn:
+		s, err := newFDStream(conn)
+		if err != nil {
+			return nil, -1, err
+		}
+		return s, s.fd, nil
+	case *tlsLink:
+		if err := conn.raw.handOver(); err != nil {
+			return nil, -1, err
+		}
+		return &tlsStream{conn: conn.Conn, raw: conn.raw}, conn.raw.fd.fd, nil
+	}
+	return nil, -1, errNotTCP
+}
+
+// tlsLink is a TLS connection with what lies below it.
+type tlsLink struct {
+	*tls.Conn
+
+	raw *handoverConn
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media"
 )
 
 // Config is the controller's whole configuration. The keys of the file are the koanf tags, joined by dots; an
@@ -70,6 +72,7 @@ type MediaConfig struct {
 	RTPPortMin   int      `koanf:"rtp_port_min"`
 	RTPPortMax   int      `koanf:"rtp_port_max"`
 	Subprotocols []string `koanf:"subprotocols"` // served on this host
+	AICAFile     string   `koanf:"ai_ca_file"`   // PEM: trusted for voice agents' wss besides the system's roots
 }
 
 // RecordingsConfig says where recordings go.
@@ -248,6 +251,11 @@ func (c Config) validateMedia(f *faults) {
 	}
 	for _, s := range c.Media.Subprotocols {
 		oneOf(f, "media.subprotocols", s, "audio.alpha.org", "audio.beta.org")
+	}
+	if c.Media.AICAFile != "" {
+		if _, err := media.TrustCA(c.Media.AICAFile); err != nil {
+			f.add("media.ai_ca_file", "%s", err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -144,9 +145,15 @@ func (c *Controller) recordLoad(status dnc.Status) {
 }
 
 func (c *Controller) buildCalls(context.Context) (err error) {
+	var trust *tls.Config
+	if path := c.cfg.Media.AICAFile; path != "" {
+		if trust, err = media.TrustCA(path); err != nil {
+			return err
+		}
+	}
 	c.media, err = media.New(media.Config{
 		SIPAddr: c.cfg.Media.SIPAddr, RTPIP: c.cfg.Media.RTPIP, RTPPortMin: c.cfg.Media.RTPPortMin, RTPPortMax: c.cfg.Media.RTPPortMax,
-		Subprotocols: c.cfg.Media.Subprotocols, DialGuard: c.guard(), Logger: c.log, Registerer: c.metrics,
+		Subprotocols: c.cfg.Media.Subprotocols, DialGuard: c.guard(), TLS: trust, Logger: c.log, Registerer: c.metrics,
 	})
 	if err != nil {
 		return err
