@@ -9,7 +9,7 @@ type Behaviour int
 
 // The rows of the number table.
 const (
-	// Talks answers after a second, speaks, and stays until hung up: 00–59, 65–69, 76–89, and what has no two digits.
+	// Talks answers after a second, speaks, and stays until hung up: 00–59, 76–89, and what has no two digits.
 	Talks Behaviour = iota
 	// Busy refuses with 486: 60.
 	Busy
@@ -21,6 +21,14 @@ const (
 	Congested
 	// RingsLong rings for 8 s, then talks: 64.
 	RingsLong
+	// Refuses488, Refuses491 and Refuses500 talk, and refuse each re-INVITE with that status: 65, 66, 67.
+	Refuses488
+	Refuses491
+	Refuses500
+	// ReinvitedLate talks, and answers each re-INVITE after 400 ms: 68.
+	ReinvitedLate
+	// OtherEvents talks and presses 1 2 3, and has telephone events under payload type 109: 69.
+	OtherEvents
 	// Unallocated refuses with 404: 70.
 	Unallocated
 	// HangsUp answers, talks, and hangs up after 3 s: 71.
@@ -41,6 +49,8 @@ const (
 	ringsLong    = 8 * time.Second
 	hangsUpAfter = 3 * time.Second
 	keysAfter    = 2 * time.Second
+	// reinvitedLate is how long a ReinvitedLate thinks about a re-INVITE.
+	reinvitedLate = 400 * time.Millisecond
 	lossRatio    = 0.05
 )
 
@@ -62,6 +72,16 @@ func BehaviourOf(number string) Behaviour {
 		return Congested
 	case 64:
 		return RingsLong
+	case 65:
+		return Refuses488
+	case 66:
+		return Refuses491
+	case 67:
+		return Refuses500
+	case 68:
+		return ReinvitedLate
+	case 69:
+		return OtherEvents
 	case 70:
 		return Unallocated
 	case 71:
@@ -93,10 +113,35 @@ func (b Behaviour) refusal() (code int, reason string) {
 		return 503, "Service Unavailable"
 	case Unallocated:
 		return 404, "Not Found"
-	case Talks, NoAnswer, RingsLong, HangsUp, Machine, PressesKeys, Silent, Lossy:
+	case Talks, NoAnswer, RingsLong, HangsUp, Machine, PressesKeys, Silent, Lossy, Refuses488, Refuses491, Refuses500,
+		ReinvitedLate, OtherEvents:
 		return 0, ""
 	}
 	return 0, ""
+}
+
+// reinviteRefusal is what a re-INVITE is refused with, or 0.
+func (b Behaviour) reinviteRefusal() (code int, reason string) {
+	switch b {
+	case Refuses488:
+		return 488, "Not Acceptable Here"
+	case Refuses491:
+		return 491, "Request Pending"
+	case Refuses500:
+		return 500, "Server Internal Error"
+	case Talks, Busy, NoAnswer, Declines, Congested, RingsLong, ReinvitedLate, OtherEvents, Unallocated, HangsUp, Machine,
+		PressesKeys, Silent, Lossy, Forbidden:
+		return 0, ""
+	}
+	return 0, ""
+}
+
+// eventType is the payload type of telephone events that a subscriber offers and answers with.
+func (b Behaviour) eventType() uint8 {
+	if b == OtherEvents {
+		return otherEvent
+	}
+	return defaultEvent
 }
 
 // ringTime is how long a callee rings before it answers; 0 means for ever.
@@ -106,7 +151,8 @@ func (b Behaviour) ringTime(ordinary time.Duration) time.Duration {
 		return 0
 	case RingsLong:
 		return ringsLong
-	case Talks, HangsUp, Machine, PressesKeys, Silent, Lossy, Busy, Declines, Congested, Unallocated, Forbidden:
+	case Talks, HangsUp, Machine, PressesKeys, Silent, Lossy, Busy, Declines, Congested, Unallocated, Forbidden, Refuses488,
+		Refuses491, Refuses500, ReinvitedLate, OtherEvents:
 		return ordinary
 	}
 	return ordinary

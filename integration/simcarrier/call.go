@@ -18,6 +18,7 @@ import (
 const (
 	byeTimeout   = 5 * time.Second
 	defaultEvent = 101 // payload type of telephone events that we offer
+	otherEvent   = 109 // and of a subscriber whose carrier has another
 )
 
 // call is one dialog. The goroutine that placed or received it runs its life; requests of the switch within the
@@ -94,13 +95,14 @@ func (c *call) openStream(spec voiceSpec) error {
 	return nil
 }
 
-// describe is our SDP: an answer to n, or an offer when n is nil.
+// describe is our SDP: an answer to n, or an offer when n is nil. A carrier whose telephone events have another number
+// says and uses its own, whatever it was offered.
 func (c *call) describe(n *negotiated) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version++
 	if n == nil {
-		return localSDP(c.s.cfg.RTPIP, c.stream.port, c.session, c.version, c.s.cfg.Codecs, defaultEvent, "sendrecv")
+		return localSDP(c.s.cfg.RTPIP, c.stream.port, c.session, c.version, c.s.cfg.Codecs, c.behaviour.eventType(), "sendrecv")
 	}
 	return localSDP(c.s.cfg.RTPIP, c.stream.port, c.session, c.version, []string{n.codec.name}, n.event, n.answerDirection())
 }

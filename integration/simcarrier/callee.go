@@ -80,7 +80,7 @@ func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTrans
 	}
 	var offer *negotiated
 	if len(req.Body()) > 0 {
-		n, err := parseSDP(req.Body(), c.s.cfg.Codecs)
+		n, err := c.parse(req.Body())
 		if err != nil {
 			c.s.log.Warn("the switch's offer can't be taken", "sip_call_id", c.callID, "error", err)
 			c.decline(req, tx, 488, "Not Acceptable Here")
@@ -206,7 +206,7 @@ func (c *call) withdraw() {
 // takeACK takes the answer to our own offer, which comes in the ACK when the INVITE had none.
 func (c *call) takeACK(req *sip.Request) {
 	if st := c.live(); st != nil && len(req.Body()) > 0 {
-		if n, err := parseSDP(req.Body(), c.s.cfg.Codecs); err != nil {
+		if n, err := c.parse(req.Body()); err != nil {
 			c.s.log.Warn("the switch's answer can't be taken", "sip_call_id", c.callID, "error", err)
 		} else {
 			st.activate(n)
@@ -231,17 +231,46 @@ func (s *Server) handleReinvite(req *sip.Request, tx sip.ServerTransaction, tag 
 	c.report.Reinvites++
 	c.target = *req.Contact().Address.Clone() // RFC 3261 section 12.2.2: a target refresh
 	c.mu.Unlock()
+	if code, reason := c.behaviour.reinviteRefusal(); code != 0 {
+		s.respond(tx, c.response(req, code, reason, nil))
+		return
+	}
+	if c.behaviour == ReinvitedLate && !c.think() {
+		s.respond(tx, c.response(req, 487, "Request Terminated", nil))
+		return
+	}
 	if len(req.Body()) == 0 {
 		s.respond(tx, c.response(req, 200, "OK", c.describe(nil)))
 		return
 	}
-	n, err := parseSDP(req.Body(), s.cfg.Codecs)
+	n, err := c.parse(req.Body())
 	if err != nil {
 		s.respond(tx, c.response(req, 488, "Not Acceptable Here", nil))
 		return
 	}
 	s.respond(tx, c.response(req, 200, "OK", c.describe(&n)))
 	st.activate(n)
+}
+
+// think waits as long as a ReinvitedLate does. It is false when the call has ended meanwhile.
+func (c *call) think() bool {
+	t := time.NewTimer(reinvitedLate)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.ended:
+		return false
+	}
+}
+
+// parse reads the switch's offer or answer as this subscriber takes it.
+func (c *call) parse(body []byte) (negotiated, error) {
+	n, err := parseSDP(body, c.s.cfg.Codecs)
+	if n.event != 0 && c.behaviour == OtherEvents {
+		n.event = otherEvent
+	}
+	return n, err
 }
 
 func headerValue(req *sip.Request, name string) string {

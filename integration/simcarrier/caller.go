@@ -210,7 +210,7 @@ func (c *call) confirm(ctx context.Context, res *sip.Response, tx sip.ClientTran
 		}
 	}
 	tx.OnRetransmission(func(*sip.Response) { ack() })
-	n, err := parseSDP(res.Body(), c.s.cfg.Codecs)
+	n, err := c.parse(res.Body())
 	if err != nil {
 		ack()
 		c.refuse(res.StatusCode)
