@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Event is what a session reports on its Events channel. The types are LegAnswered, LegEnded, LegSilent, SocketClosed,
-// SocketBroken, SocketReconnected, Text, DTMF, AMD and RecordingFailed.
+// Event is what a session reports on its Events channel. The types are LegAnswered, LegEnded, LegMoved, LegSilent,
+// SocketClosed, SocketBroken, SocketReconnected, Text, DTMF, AMD and RecordingFailed.
 type Event interface{ mediaEvent() }
 
 // LegAnswered reports that the switch's leg is up: its ACK has arrived.

@@ -25,6 +25,7 @@ type port struct {
 	hadLeg    bool
 	peer      rtpPeer
 	heardFrom netip.AddrPort // the address that packets are accepted from; not valid before the first
+	move      move
 	ssrcIn    uint32
 	haveSSRC  bool
 	hdr       rtp.Header
@@ -95,6 +96,9 @@ func (p *port) setLeg(m legMedia, now int64) {
 		p.sh.srv.metrics.legs.Inc()
 	}
 	if m.remote != p.leg.remote || !p.heardFrom.IsValid() {
+		if m.remote != p.leg.remote && p.leg.remote.IsValid() {
+			p.move.begin(p.heardFrom, p.leg.remote, p.lastRTP)
+		}
 		p.heardFrom = netip.AddrPort{}
 		p.peer = newRTPPeer(m.remote)
 	}
@@ -107,7 +111,7 @@ func (p *port) endLeg() {
 		return
 	}
 	p.legUp = false
-	p.leg = legMedia{}
+	p.leg, p.move = legMedia{}, move{}
 	p.heardFrom = netip.AddrPort{}
 	p.killAudio()
 	p.sh.srv.metrics.legs.Dec()

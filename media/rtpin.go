@@ -53,6 +53,7 @@ func (p *port) packet(b []byte, from netip.AddrPort, at int64) {
 	}
 	p.stats.PacketsIn++
 	p.sh.tally.packetsIn++
+	p.arrived(from, at)
 	p.lastRTP, p.silent = at, false
 	p.speakAt = 0
 	if !p.leg.dir.recv {
@@ -106,7 +107,7 @@ func (p *port) accept(from netip.AddrPort) bool {
 		if from != p.leg.remote {
 			return false
 		}
-	} else if from.Addr() != p.leg.remote.Addr() {
+	} else if from.Addr() != p.leg.remote.Addr() || from == p.move.from {
 		return false
 	}
 	p.heardFrom = from

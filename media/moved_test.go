@@ -1,0 +1,41 @@
+package media
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLegMoved leads the audio to another address and back: each first packet on the new way is told, with the gap, and what
+// still comes on the old one is a stranger's.
+func TestLegMoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("moved"))
+	fromSwitch, fromCarrier := netip.MustParseAddrPort("127.0.0.1:20000"), netip.MustParseAddrPort("127.0.0.1:41000")
+	agreed := func(remote netip.AddrPort) legMedia {
+		return legMedia{remote: remote, codec: codecPCMU, dir: direction{send: true, recv: true}}
+	}
+	packet := append([]byte{0x80, 0, 0, 1, 0, 0, 0, 160, 0, 0, 0, 7}, make([]byte, 160)...)
+	const ms = int64(time.Millisecond)
+	var strangers uint64
+	sess.sh.do(func() {
+		p, now := sess.port, monotonic()
+		p.setLeg(agreed(fromSwitch), now)
+		p.packet(packet, fromSwitch, now)
+		p.setLeg(agreed(fromCarrier), now+20*ms)
+		p.packet(packet, fromSwitch, now+30*ms)
+		p.packet(packet, fromCarrier, now+60*ms)
+		p.setLeg(agreed(fromCarrier), now+70*ms)
+		p.packet(packet, fromCarrier, now+80*ms)
+		p.setLeg(agreed(fromSwitch), now+90*ms)
+		p.packet(packet, fromSwitch, now+170*ms)
+		strangers = p.stats.Strangers
+		p.endLeg()
+	})
+	require.Equal(t, LegMoved{Remote: fromCarrier, Gap: 60 * time.Millisecond}, event[LegMoved](t, sess))
+	require.Equal(t, LegMoved{Remote: fromSwitch, Gap: 90 * time.Millisecond}, event[LegMoved](t, sess))
+	require.EqualValues(t, 1, strangers)
+}
