@@ -103,19 +103,38 @@ func (t *Tx) Emit(ctx context.Context, e Event) (string, error) {
 	if at.IsZero() {
 		at = time.Now()
 	}
+	if err := t.insertEvent(ctx, e, id, data, at); err != nil {
+		return "", fmt.Errorf("emit %s: %w", e.Type, err)
+	}
+	return EventID(id), nil
+}
+
+// ReleaseEvents moves the events of a call that were held to the outbox, in the order in which they were emitted. Whoever
+// decides the answer (CallDecideAnswer) calls it in the same transaction, after call.answered.
+func (t *Tx) ReleaseEvents(ctx context.Context, tenantID, callID uuid.UUID) error {
+	held, err := t.Q.TakeHeldEvents(ctx, tenantID, callID)
+	if err != nil {
+		return fmt.Errorf("release held events: %w", err)
+	}
+	for _, h := range held {
+		e := Event{TenantID: tenantID, Type: EventType(h.Type), CallID: &h.CallID, CampaignID: h.CampaignID}
+		if err := t.insertEvent(ctx, e, h.ID, h.Data, h.CreatedAt); err != nil {
+			return fmt.Errorf("release held %s: %w", h.Type, err)
+		}
+	}
+	return nil
+}
+
+// insertEvent writes an event with its deliveries, or holds it.
+func (t *Tx) insertEvent(ctx context.Context, e Event, id uuid.UUID, data json.RawMessage, at time.Time) error {
 	subscriptions, err := t.Q.InsertEvent(ctx, db.InsertEventParams{
 		TenantID: e.TenantID, ID: id, Type: string(e.Type), CallID: e.CallID, CampaignID: e.CampaignID,
 		Data: data, CreatedAt: at, Patterns: patterns(e.Type),
 	})
-	if err != nil {
-		return "", fmt.Errorf("emit %s: %w", e.Type, err)
+	if err != nil || len(subscriptions) == 0 {
+		return err
 	}
-	if len(subscriptions) > 0 {
-		if err := t.deliver(ctx, e, id, subscriptions); err != nil {
-			return "", fmt.Errorf("emit %s: %w", e.Type, err)
-		}
-	}
-	return EventID(id), nil
+	return t.deliver(ctx, e, id, subscriptions)
 }
 
 func (t *Tx) deliver(ctx context.Context, e Event, eventID uuid.UUID, subscriptions []uuid.UUID) error {

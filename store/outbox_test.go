@@ -178,3 +178,96 @@ func TestParseEventIDRefuses(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrEventID, id)
 	}
 }
+
+// Events of a call whose answer waits for a verdict are nobody's until it is decided; then they follow in their order, with
+// the ids and times that they were given.
+func TestEventsWaitForTheAnswer(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	subscription := storetest.Subscription(t, st, tenantID, nil, "*", "call.*", "ai_session.*")
+	call, other := insertCall(t, st, tenantID), insertCall(t, st, tenantID)
+	emitOf := func(call uuid.UUID, typ store.EventType, at time.Time) uuid.UUID {
+		return emit(t, st, store.Event{TenantID: tenantID, Type: typ, At: at, CallID: &call, Data: map[string]any{"n": 1}})
+	}
+	at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	emitOf(call, store.EventCallStarted, at)
+	storetest.Exec(t, st, tenantID, "UPDATE calls SET status = 'answered', answer_time = now(), amd = true WHERE id = $1", call)
+	started := emitOf(call, store.EventAISessionStarted, at.Add(time.Second))
+	ended := emitOf(call, store.EventAISessionEnded, at.Add(2*time.Second))
+	emitOf(other, store.EventCallStarted, at)
+	list := func() []db.Event {
+		var events []db.Event
+		require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+			var err error
+			events, err = tx.Q.ListEventsOfCall(t.Context(), tenantID, call)
+			return err
+		}))
+		return events
+	}
+	require.Len(t, list(), 1)
+	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM webhook_deliveries"), "of what is no secret")
+
+	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+		row, err := tx.Q.CallDecideAnswer(t.Context(), "machine", tenantID, call)
+		require.NoError(t, err)
+		if _, err := tx.Emit(t.Context(), store.Event{TenantID: tenantID, Type: store.EventCallAnswered, At: *row.AnswerTime, CallID: &call, Data: struct{}{}}); err != nil {
+			return err
+		}
+		return tx.ReleaseEvents(t.Context(), tenantID, call)
+	}))
+	events := list()
+	require.Len(t, events, 4)
+	require.Equal(t, "call.answered", events[1].Type)
+	require.Equal(t, started, events[2].ID)
+	require.True(t, at.Add(time.Second).Equal(events[2].CreatedAt))
+	require.JSONEq(t, `{"n":1}`, string(events[2].Data))
+	require.Equal(t, ended, events[3].ID)
+	require.Equal(t, []uuid.UUID{subscription}, deliveriesOf(t, st, tenantID, started))
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM held_events"))
+	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+		_, err := tx.Q.CallDecideAnswer(t.Context(), "human", tenantID, call)
+		require.ErrorIs(t, err, store.ErrNotFound, "it is decided once")
+		return nil
+	}))
+	emitOf(call, store.EventCallEnded, at)
+	require.Len(t, list(), 5)
+}
+
+// An event that is emitted while the answer is being decided elsewhere waits for that, and is not left behind.
+func TestEventsOfOthersDuringTheDecision(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	call := insertCall(t, st, tenantID)
+	storetest.Exec(t, st, tenantID, "UPDATE calls SET status = 'answered', answer_time = now(), amd = true WHERE id = $1", call)
+	other := make(chan error, 1)
+	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+		if _, err := tx.Q.CallDecideAnswer(t.Context(), "human", tenantID, call); err != nil {
+			return err
+		}
+		if _, err := tx.Emit(t.Context(), store.Event{TenantID: tenantID, Type: store.EventCallAnswered, CallID: &call, Data: struct{}{}}); err != nil {
+			return err
+		}
+		go func() {
+			other <- st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+				_, err := tx.Emit(t.Context(), store.Event{
+					TenantID: tenantID, Type: store.EventCallDispositionSet, CallID: &call, Data: struct{}{},
+				})
+				return err
+			})
+		}()
+		var xid string
+		if err := tx.Pgx().QueryRow(t.Context(), "SELECT pg_current_xact_id()::text").Scan(&xid); err != nil {
+			return err
+		}
+		require.Eventually(t, func() bool {
+			return storetest.Count(t, st, "SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid::text = $1", xid) == 1
+		}, 30*time.Second, 5*time.Millisecond, "the other waits")
+		return tx.ReleaseEvents(t.Context(), tenantID, call)
+	}))
+	require.NoError(t, <-other)
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM held_events"))
+	require.Equal(t, 1, storetest.Count(t, st, `SELECT count(*) FROM events d JOIN events a ON a.call_id = d.call_id AND a.seq < d.seq
+		WHERE d.type = 'call.disposition_set' AND a.type = 'call.answered'`))
+}

@@ -15,16 +15,19 @@ import (
 
 const callClose = `-- name: CallClose :one
 UPDATE calls SET status = $1, ring_time = coalesce($2, ring_time),
-  answer_time = $3, end_time = $4::timestamptz, hangup_cause = $5::text,
-  hangup_disposition = $6, sip_status = $7
-WHERE tenant_id = $8 AND id = $9 AND status NOT IN ('completed', 'failed')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at
+  answer_time = $3, answered_by_amd = $4,
+  quality = coalesce($5, quality), end_time = $6::timestamptz, hangup_cause = $7::text,
+  hangup_disposition = $8, sip_status = $9
+WHERE tenant_id = $10 AND id = $11 AND status NOT IN ('completed', 'failed')
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality
 `
 
 type CallCloseParams struct {
 	Status            string
 	RingTime          *time.Time
 	AnswerTime        *time.Time
+	AnsweredByAmd     *string
+	Quality           json.RawMessage
 	EndTime           time.Time
 	HangupCause       string
 	HangupDisposition *string
@@ -38,6 +41,8 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 		arg.Status,
 		arg.RingTime,
 		arg.AnswerTime,
+		arg.AnsweredByAmd,
+		arg.Quality,
 		arg.EndTime,
 		arg.HangupCause,
 		arg.HangupDisposition,
@@ -79,6 +84,65 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 		&i.AiNextAction,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.Amd,
+		&i.AnsweredByAmd,
+		&i.AmdClass,
+		&i.AmdConfidence,
+		&i.AmdAfterMs,
+		&i.Quality,
+	)
+	return i, err
+}
+
+const callDecideAnswer = `-- name: CallDecideAnswer :one
+UPDATE calls SET answered_by_amd = $1::text
+WHERE tenant_id = $2 AND id = $3 AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality
+`
+
+// CallDecideAnswer ends the wait for a verdict, once.
+func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, tenantID uuid.UUID, iD uuid.UUID) (Call, error) {
+	row := q.db.QueryRow(ctx, callDecideAnswer, answeredByAmd, tenantID, iD)
+	var i Call
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CampaignID,
+		&i.LeadID,
+		&i.AgentID,
+		&i.VoiceAgentID,
+		&i.TrunkID,
+		&i.Node,
+		&i.FsUuid,
+		&i.Direction,
+		&i.Environment,
+		&i.Status,
+		&i.FromNumber,
+		&i.ToNumber,
+		&i.PeerHash,
+		&i.PeerSealed,
+		&i.DialTime,
+		&i.RingTime,
+		&i.AnswerTime,
+		&i.AgentConnectTime,
+		&i.EndTime,
+		&i.HangupCause,
+		&i.HangupDisposition,
+		&i.SipStatus,
+		&i.Disposition,
+		&i.DispositionSource,
+		&i.Notes,
+		&i.AiSummary,
+		&i.AiSentiment,
+		&i.AiNextAction,
+		&i.Metadata,
+		&i.CreatedAt,
+		&i.Amd,
+		&i.AnsweredByAmd,
+		&i.AmdClass,
+		&i.AmdConfidence,
+		&i.AmdAfterMs,
+		&i.Quality,
 	)
 	return i, err
 }
@@ -109,7 +173,7 @@ func (q *Queries) CallLeadContext(ctx context.Context, tenantID uuid.UUID, iD uu
 }
 
 const callLockOpen = `-- name: CallLockOpen :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality FROM calls
 WHERE tenant_id = $1 AND id = $2 AND status NOT IN ('completed', 'failed')
 FOR UPDATE
 `
@@ -150,6 +214,12 @@ func (q *Queries) CallLockOpen(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.AiNextAction,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.Amd,
+		&i.AnsweredByAmd,
+		&i.AmdClass,
+		&i.AmdConfidence,
+		&i.AmdAfterMs,
+		&i.Quality,
 	)
 	return i, err
 }
@@ -168,11 +238,13 @@ func (q *Queries) CallMarkAgentConnected(ctx context.Context, agentConnectTime t
 }
 
 const callMarkAnswered = `-- name: CallMarkAnswered :one
-UPDATE calls SET status = 'answered', answer_time = $1::timestamptz
+UPDATE calls SET status = 'answered', answer_time = $1::timestamptz,
+  answered_by_amd = CASE WHEN amd THEN NULL ELSE 'human' END
 WHERE tenant_id = $2 AND id = $3 AND status IN ('dialing', 'ringing')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality
 `
 
+// CallMarkAnswered leaves answered_by_amd open when machine detection listens.
 func (q *Queries) CallMarkAnswered(ctx context.Context, answerTime time.Time, tenantID uuid.UUID, iD uuid.UUID) (Call, error) {
 	row := q.db.QueryRow(ctx, callMarkAnswered, answerTime, tenantID, iD)
 	var i Call
@@ -209,6 +281,12 @@ func (q *Queries) CallMarkAnswered(ctx context.Context, answerTime time.Time, te
 		&i.AiNextAction,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.Amd,
+		&i.AnsweredByAmd,
+		&i.AmdClass,
+		&i.AmdConfidence,
+		&i.AmdAfterMs,
+		&i.Quality,
 	)
 	return i, err
 }
@@ -229,6 +307,18 @@ func (q *Queries) CallMarkRinging(ctx context.Context, ringTime time.Time, tenan
 	return result.RowsAffected(), nil
 }
 
+const callSetQuality = `-- name: CallSetQuality :execrows
+UPDATE calls SET quality = $1 WHERE tenant_id = $2 AND id = $3 AND status NOT IN ('completed', 'failed')
+`
+
+func (q *Queries) CallSetQuality(ctx context.Context, quality json.RawMessage, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, callSetQuality, quality, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const callSetTrunk = `-- name: CallSetTrunk :execrows
 UPDATE calls SET trunk_id = $1
 WHERE tenant_id = $2 AND id = $3 AND status IN ('dialing', 'ringing')
@@ -236,6 +326,34 @@ WHERE tenant_id = $2 AND id = $3 AND status IN ('dialing', 'ringing')
 
 func (q *Queries) CallSetTrunk(ctx context.Context, trunkID *uuid.UUID, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, callSetTrunk, trunkID, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const callSetVerdict = `-- name: CallSetVerdict :execrows
+UPDATE calls SET amd_class = $1::text, amd_confidence = $2::float8, amd_after_ms = $3::int
+WHERE tenant_id = $4 AND id = $5 AND amd_class IS NULL
+`
+
+type CallSetVerdictParams struct {
+	AmdClass      string
+	AmdConfidence float64
+	AmdAfterMs    int32
+	TenantID      uuid.UUID
+	ID            uuid.UUID
+}
+
+// CallSetVerdict keeps the first verdict, also one that came after the answer was decided.
+func (q *Queries) CallSetVerdict(ctx context.Context, arg CallSetVerdictParams) (int64, error) {
+	result, err := q.db.Exec(ctx, callSetVerdict,
+		arg.AmdClass,
+		arg.AmdConfidence,
+		arg.AmdAfterMs,
+		arg.TenantID,
+		arg.ID,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -259,7 +377,7 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality FROM calls
 WHERE node = $1::text AND status NOT IN ('completed', 'failed')
 ORDER BY id
 `
@@ -306,6 +424,12 @@ func (q *Queries) CallsOpenOfNode(ctx context.Context, node string) ([]Call, err
 			&i.AiNextAction,
 			&i.Metadata,
 			&i.CreatedAt,
+			&i.Amd,
+			&i.AnsweredByAmd,
+			&i.AmdClass,
+			&i.AmdConfidence,
+			&i.AmdAfterMs,
+			&i.Quality,
 		); err != nil {
 			return nil, err
 		}

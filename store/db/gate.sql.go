@@ -47,7 +47,7 @@ const gateAdmit = `-- name: GateAdmit :one
 WITH lead AS (
   UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = $2, next_attempt_at = NULL, claimed_by = NULL,
     claimed_until = NULL, dnd_checked = true, dnd_clean = true,
-    dnd_checked_at = coalesce($17::timestamptz, l.dnd_checked_at), updated_at = now()
+    dnd_checked_at = coalesce($18::timestamptz, l.dnd_checked_at), updated_at = now()
   WHERE l.tenant_id = $1 AND l.id = $4::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')
     AND (l.dnd_clean OR NOT l.dnd_checked)
   RETURNING l.id
@@ -58,12 +58,12 @@ WITH lead AS (
   WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
-  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata)
+  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd)
 SELECT $1, $2, $3::uuid, $4::uuid, $5::uuid,
   $6::uuid, $7, $8, $9, $10, 'dialing', $11, $12, $13,
-  $14, $15::timestamptz, $16
+  $14, $15::timestamptz, $16, $17::bool
 WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality
 `
 
 type GateAdmitParams struct {
@@ -83,6 +83,7 @@ type GateAdmitParams struct {
 	PeerSealed   []byte
 	DialTime     time.Time
 	Metadata     json.RawMessage
+	Amd          bool
 	ScrubbedAt   *time.Time
 }
 
@@ -106,6 +107,7 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 		arg.PeerSealed,
 		arg.DialTime,
 		arg.Metadata,
+		arg.Amd,
 		arg.ScrubbedAt,
 	)
 	var i Call
@@ -142,6 +144,12 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 		&i.AiNextAction,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.Amd,
+		&i.AnsweredByAmd,
+		&i.AmdClass,
+		&i.AmdConfidence,
+		&i.AmdAfterMs,
+		&i.Quality,
 	)
 	return i, err
 }
@@ -151,6 +159,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.default_voice_agent_
   coalesce(c.status, '')::text AS campaign_status, coalesce(c.environment, 'live')::text AS campaign_environment,
   c.caller_id, c.max_concurrent AS campaign_max, coalesce(c.max_attempts, 0)::int AS max_attempts,
   c.calling_window AS campaign_window, coalesce(c.ring_timeout_s, 0)::int AS ring_timeout_s,
+  coalesce(c.amd, false)::bool AS amd,
   coalesce(l.status, '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
   coalesce(l.dnd_checked, false)::bool AS dnd_checked, coalesce(l.dnd_clean, false)::bool AS dnd_clean, l.dnd_checked_at,
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
@@ -193,6 +202,7 @@ type GateFactsRow struct {
 	MaxAttempts         int32
 	CampaignWindow      json.RawMessage
 	RingTimeoutS        int32
+	Amd                 bool
 	LeadStatus          string
 	LeadHash            []byte
 	Attempts            int32
@@ -233,6 +243,7 @@ func (q *Queries) GateFacts(ctx context.Context, arg GateFactsParams) (GateFacts
 		&i.MaxAttempts,
 		&i.CampaignWindow,
 		&i.RingTimeoutS,
+		&i.Amd,
 		&i.LeadStatus,
 		&i.LeadHash,
 		&i.Attempts,
@@ -293,7 +304,7 @@ func (q *Queries) GateOpenTransfer(ctx context.Context, arg GateOpenTransferPara
 }
 
 const gateParent = `-- name: GateParent :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at FROM calls WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality FROM calls WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Call, error) {
@@ -332,6 +343,12 @@ func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 		&i.AiNextAction,
 		&i.Metadata,
 		&i.CreatedAt,
+		&i.Amd,
+		&i.AnsweredByAmd,
+		&i.AmdClass,
+		&i.AmdConfidence,
+		&i.AmdAfterMs,
+		&i.Quality,
 	)
 	return i, err
 }

@@ -78,6 +78,12 @@ type Call struct {
 	AiNextAction      *string
 	Metadata          json.RawMessage
 	CreatedAt         time.Time
+	Amd               bool
+	AnsweredByAmd     *string
+	AmdClass          *string
+	AmdConfidence     *float64
+	AmdAfterMs        *int32
+	Quality           json.RawMessage
 }
 
 type CallbackToken struct {
@@ -149,6 +155,17 @@ type Flow struct {
 	Nodes     json.RawMessage
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+type HeldEvent struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	Seq        int64
+	Type       string
+	CallID     uuid.UUID
+	CampaignID *uuid.UUID
+	Data       json.RawMessage
+	CreatedAt  time.Time
 }
 
 type IdempotencyKey struct {

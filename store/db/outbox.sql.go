@@ -58,13 +58,23 @@ func (q *Queries) InsertDeliveries(ctx context.Context, arg InsertDeliveriesPara
 }
 
 const insertEvent = `-- name: InsertEvent :many
-WITH inserted AS (
+WITH waits AS (
+  SELECT c.id FROM calls c
+  WHERE c.tenant_id = $1 AND c.id = $4::uuid AND c.amd AND c.answer_time IS NOT NULL AND c.answered_by_amd IS NULL
+    AND c.end_time IS NULL
+  FOR SHARE
+), held AS (
+  INSERT INTO held_events (tenant_id, id, type, call_id, campaign_id, data, created_at)
+  SELECT $1, $5::uuid, $6::text, w.id, $3::uuid, $7::jsonb, $8::timestamptz FROM waits w
+), inserted AS (
   INSERT INTO events (tenant_id, id, type, call_id, campaign_id, data, created_at)
-  VALUES ($1, $4, $5, $6, $3, $7, $8)
+  SELECT $1, $5::uuid, $6::text, $4::uuid, $3::uuid, $7::jsonb,
+    $8::timestamptz
+  WHERE NOT EXISTS (SELECT 1 FROM waits)
 )
 SELECT s.id FROM webhook_subscriptions s
 WHERE s.tenant_id = $1 AND s.is_active AND s.event_types && $2::text[]
-  AND (s.campaign_id IS NULL OR s.campaign_id = $3)
+  AND (s.campaign_id IS NULL OR s.campaign_id = $3) AND NOT EXISTS (SELECT 1 FROM waits)
 ORDER BY s.id
 `
 
@@ -72,23 +82,24 @@ type InsertEventParams struct {
 	TenantID   uuid.UUID
 	Patterns   []string
 	CampaignID *uuid.UUID
+	CallID     *uuid.UUID
 	ID         uuid.UUID
 	Type       string
-	CallID     *uuid.UUID
 	Data       json.RawMessage
 	CreatedAt  time.Time
 }
 
 // InsertEvent writes an event and, in the same round trip, finds the subscriptions that want it: patterns holds the event's
-// type and the wildcards that cover it.
+// type and the wildcards that cover it. While the call's answer waits for a verdict the event is held, and nobody gets it yet;
+// the row's lock waits for a decision that is being committed.
 func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, insertEvent,
 		arg.TenantID,
 		arg.Patterns,
 		arg.CampaignID,
+		arg.CallID,
 		arg.ID,
 		arg.Type,
-		arg.CallID,
 		arg.Data,
 		arg.CreatedAt,
 	)
@@ -160,6 +171,49 @@ func (q *Queries) ListEventsOfCall(ctx context.Context, tenantID uuid.UUID, call
 			&i.TenantID,
 			&i.ID,
 			&i.Seq,
+			&i.Type,
+			&i.CallID,
+			&i.CampaignID,
+			&i.Data,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const takeHeldEvents = `-- name: TakeHeldEvents :many
+WITH taken AS (
+  DELETE FROM held_events h WHERE h.tenant_id = $1 AND h.call_id = $2 RETURNING h.tenant_id, h.id, h.seq, h.type, h.call_id, h.campaign_id, h.data, h.created_at
+)
+SELECT t.id, t.type, t.call_id, t.campaign_id, t.data, t.created_at FROM taken t ORDER BY t.seq
+`
+
+type TakeHeldEventsRow struct {
+	ID         uuid.UUID
+	Type       string
+	CallID     uuid.UUID
+	CampaignID *uuid.UUID
+	Data       json.RawMessage
+	CreatedAt  time.Time
+}
+
+func (q *Queries) TakeHeldEvents(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]TakeHeldEventsRow, error) {
+	rows, err := q.db.Query(ctx, takeHeldEvents, tenantID, callID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TakeHeldEventsRow{}
+	for rows.Next() {
+		var i TakeHeldEventsRow
+		if err := rows.Scan(
+			&i.ID,
 			&i.Type,
 			&i.CallID,
 			&i.CampaignID,

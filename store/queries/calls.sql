@@ -5,10 +5,26 @@
 UPDATE calls SET status = 'ringing', ring_time = @ring_time::timestamptz
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'dialing';
 
+-- CallMarkAnswered leaves answered_by_amd open when machine detection listens.
 -- name: CallMarkAnswered :one
-UPDATE calls SET status = 'answered', answer_time = @answer_time::timestamptz
+UPDATE calls SET status = 'answered', answer_time = @answer_time::timestamptz,
+  answered_by_amd = CASE WHEN amd THEN NULL ELSE 'human' END
 WHERE tenant_id = @tenant_id AND id = @id AND status IN ('dialing', 'ringing')
 RETURNING *;
+
+-- CallDecideAnswer ends the wait for a verdict, once.
+-- name: CallDecideAnswer :one
+UPDATE calls SET answered_by_amd = @answered_by_amd::text
+WHERE tenant_id = @tenant_id AND id = @id AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
+RETURNING *;
+
+-- CallSetVerdict keeps the first verdict, also one that came after the answer was decided.
+-- name: CallSetVerdict :execrows
+UPDATE calls SET amd_class = @amd_class::text, amd_confidence = @amd_confidence::float8, amd_after_ms = @amd_after_ms::int
+WHERE tenant_id = @tenant_id AND id = @id AND amd_class IS NULL;
+
+-- name: CallSetQuality :execrows
+UPDATE calls SET quality = @quality WHERE tenant_id = @tenant_id AND id = @id AND status NOT IN ('completed', 'failed');
 
 -- name: CallMarkAgentConnected :execrows
 UPDATE calls SET status = 'agent_connected', agent_connect_time = @agent_connect_time::timestamptz
@@ -29,7 +45,8 @@ FOR UPDATE;
 
 -- name: CallClose :one
 UPDATE calls SET status = @status, ring_time = coalesce(sqlc.narg('ring_time'), ring_time),
-  answer_time = sqlc.narg('answer_time'), end_time = @end_time::timestamptz, hangup_cause = @hangup_cause::text,
+  answer_time = sqlc.narg('answer_time'), answered_by_amd = sqlc.narg('answered_by_amd'),
+  quality = coalesce(sqlc.narg('quality'), quality), end_time = @end_time::timestamptz, hangup_cause = @hangup_cause::text,
   hangup_disposition = sqlc.narg('hangup_disposition'), sip_status = sqlc.narg('sip_status')
 WHERE tenant_id = @tenant_id AND id = @id AND status NOT IN ('completed', 'failed')
 RETURNING *;
