@@ -27,6 +27,7 @@ func (g gate) open(
 		TrunkID: adm.Routes[0].TrunkID, Node: g.s.cfg.NodeID, FsUuid: adm.UnitID.String(), Direction: directionOutbound,
 		Environment: string(EnvironmentLive), FromNumber: store.NewNumber(adm.From),
 		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: hash, DialTime: now, Metadata: req.Metadata,
+		Amd: f.Amd,
 	}
 	if registry.known {
 		p.ScrubbedAt = &now

@@ -106,6 +106,7 @@ func (c *Controller) newActor(call db.Call, channel string) *actor {
 func (a *actor) run(ctx context.Context) {
 	defer close(a.done)
 	defer a.leave()
+	a.awaitVerdict()
 	for a.state != stateDone {
 		select {
 		case <-a.box.ready:
@@ -252,6 +253,8 @@ const (
 	timerSession
 	// timerTransfer: the transfer's second leg had to be decided by now.
 	timerTransfer
+	// timerVerdict: machine detection had to say by now who has answered.
+	timerVerdict
 )
 
 func (k timerKind) String() string {
@@ -274,6 +277,8 @@ func (k timerKind) String() string {
 		return "session_limit"
 	case timerTransfer:
 		return "transfer"
+	case timerVerdict:
+		return "verdict"
 	}
 	return "unknown"
 }

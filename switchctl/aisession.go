@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
@@ -173,6 +174,9 @@ func (a *actor) sessionSpec(subprotocol string) (media.SessionSpec, error) {
 		ID: s.id.String(), CallID: a.id.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
 		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, Reconnected: s.resumed,
 		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
+	}
+	if a.detects() {
+		spec.AMD = &amd.Config{}
 	}
 	if a.answerAt != nil {
 		spec.Recording = &media.RecordingSpec{Path: a.c.recordPath(a.id), Start: *a.answerAt, Append: s.resumed}

@@ -33,6 +33,8 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 		return a.textFrame(ctx, ev)
 	case media.DTMF:
 		// The media server tells the AI by itself.
+	case media.AMD:
+		a.machineHeard(ctx, ev)
 	case media.RecordingFailed:
 		a.log.ErrorContext(ctx, "recording failed, the call goes on", "error", ev.Err)
 	default:

@@ -228,6 +228,9 @@ func (m *fakeMedia) Open(_ context.Context, spec media.SessionSpec) (mediaSessio
 	if spec.Recording != nil {
 		rec = fmt.Sprintf("append=%t", spec.Recording.Append)
 	}
+	if spec.AMD != nil {
+		rec += " amd"
+	}
 	m.trace.add("media open %s reconnected=%t recording %s", spec.Subprotocol, spec.Reconnected, rec)
 	if m.hook != nil {
 		m.hook(s)
@@ -318,6 +321,13 @@ type fakeGate struct {
 	mu     sync.Mutex
 	refuse error
 	routes []Route
+	amd    func() bool // nil is off
+}
+
+func (g *fakeGate) detect(amd func() bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.amd = amd
 }
 
 func (g *fakeGate) set(refuse error, routes ...Route) {
@@ -351,6 +361,7 @@ func (g *fakeGate) Admit(_ context.Context, req OriginateRequest) (Admission, er
 		Environment: "live", Status: StatusDialing, FromNumber: store.NewNumber("+918000000001"),
 		ToNumber: store.NewNumber(req.To.E164()), DialTime: &now, CreatedAt: now, VoiceAgentID: req.VoiceAgentID,
 	}
+	adm.Call.Amd = g.amd != nil && g.amd()
 	g.ledger.open(adm.Call)
 	return adm, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -124,6 +125,10 @@ func (b *bench) input(f []string) {
 			routes = append(routes, Route{Endpoint: "sofia/external/+919876543210@" + host})
 		}
 		b.gate.set(nil, routes...)
+	case "amd":
+		b.gate.detect(func() bool { return f[1] == "on" })
+	case "outbox":
+		b.trace.add("outbox: %s", strings.Join(b.ledger.events(b.call.ID), ", "))
 	case "gate":
 		b.gate.set(errors.New(strings.Join(f[1:], " ")))
 	case "agent":
@@ -184,12 +189,11 @@ func (b *bench) faultInput(f []string) {
 		b.writeCDR(strings.Join(f[1:], " "))
 	case "recording":
 		b.recordingInput(f[1])
+	case "crash":
+		b.crash()
 	case "restart":
 		cdrs, recordings := b.c.cfg.CDRDir, b.c.cfg.RecordDir
-		for _, a := range b.c.registry.all() {
-			a.box.close() // as dead as after kill -9
-		}
-		b.media.die()
+		b.crash()
 		b.c = b.controller()
 		b.c.cfg.CDRDir, b.c.cfg.RecordDir = cdrs, recordings
 		_, err := b.c.adopt(b.t.Context(), 0)
@@ -198,6 +202,14 @@ func (b *bench) faultInput(f []string) {
 	default:
 		b.t.Fatalf("flow has an unknown input: %q", f)
 	}
+}
+
+// crash leaves the controller as dead as after kill -9.
+func (b *bench) crash() {
+	for _, a := range b.c.registry.all() {
+		a.box.close()
+	}
+	b.media.die()
 }
 
 // recordingInput leaves the file that a killed controller leaves, or tells how long it is now.
@@ -260,6 +272,8 @@ func (b *bench) mediaInput(f []string) {
 		s.send(media.LegEnded{Cause: "bye", ByPeer: true})
 	case "closed":
 		s.send(media.SocketClosed{Code: 1000, Clean: f[1] == "clean"})
+	case "amd":
+		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.Class(f[2]), Confidence: 0.9}, Heard: time.Now()})
 	case "text":
 		data := "null"
 		if len(f) > 2 {

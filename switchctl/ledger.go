@@ -15,8 +15,11 @@ import (
 // An error that is store.ErrUnavailable is tried again by the call's journal.
 type ledger interface {
 	Ringing(ctx context.Context, call db.Call, at time.Time) error
-	// Answered commits the answer with call.answered.
+	// Answered commits the answer, with call.answered unless that waits for machine detection.
 	Answered(ctx context.Context, call db.Call, at time.Time) error
+	// Verdict keeps what machine detection said of the call, and commits call.answered, with the events that were held behind
+	// it, when the call says by whom.
+	Verdict(ctx context.Context, call db.Call) error
 	AgentConnected(ctx context.Context, call db.Call, at time.Time) error
 	// Rerouted moves the call's unit to another trunk.
 	Rerouted(ctx context.Context, call db.Call, trunk *uuid.UUID) error

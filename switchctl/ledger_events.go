@@ -72,9 +72,9 @@ func leadMetadata(lead *leadContext) json.RawMessage {
 	return lead.Metadata
 }
 
-func emitAnswered(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, lead *leadContext) error {
+func emitAnswered(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, by string, lead *leadContext) error {
 	return emit(ctx, tx, call, store.EventCallAnswered, at, answeredPayload{
-		CallID: call.ID, AnswerTime: at.UTC(), AnsweredByAMD: "human", LeadMetadata: leadMetadata(lead),
+		CallID: call.ID, AnswerTime: at.UTC(), AnsweredByAMD: by, LeadMetadata: leadMetadata(lead),
 	})
 }
 

@@ -44,11 +44,14 @@ func (l *pgLedger) Answered(ctx context.Context, call db.Call, at time.Time) err
 		if err != nil {
 			return err
 		}
+		if row.AnsweredByAmd == nil {
+			return nil // machine detection listens
+		}
 		lead, err := leadOf(ctx, tx, row)
 		if err != nil {
 			return err
 		}
-		return emitAnswered(ctx, tx, row, at, lead)
+		return emitAnswered(ctx, tx, row, at, *row.AnsweredByAmd, lead)
 	})
 }
 
@@ -100,18 +103,20 @@ func (l *pgLedger) Close(ctx context.Context, c closing) error {
 		if err != nil {
 			return err
 		}
-		rec := c.record
-		if rec.AnswerTime == nil {
-			rec.AnswerTime = before.AnswerTime // an answer that was committed is a fact
+		if c.record.AnswerTime == nil {
+			c.record.AnswerTime = before.AnswerTime // an answer that was committed is a fact
 		}
-		if rec.AnswerTime != nil && before.AnswerTime == nil {
-			if err := emitAnswered(ctx, tx, before, *rec.AnswerTime, lead); err != nil {
-				return err
-			}
+		rec := c.record
+		by, err := closeAnswer(ctx, tx, before, c, lead)
+		if err != nil {
+			return err
+		}
+		if err := setVerdict(ctx, tx, c.call); err != nil {
+			return err
 		}
 		row, err := tx.Q.CallClose(ctx, db.CallCloseParams{
 			TenantID: before.TenantID, ID: before.ID, Status: rec.Status(), RingTime: rec.RingTime,
-			AnswerTime: rec.AnswerTime, EndTime: rec.EndTime, HangupCause: rec.Cause,
+			AnswerTime: rec.AnswerTime, AnsweredByAmd: by, EndTime: rec.EndTime, HangupCause: rec.Cause,
 			HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus,
 		})
 		if err != nil {

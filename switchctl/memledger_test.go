@@ -2,6 +2,7 @@ package switchctl
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -24,13 +25,50 @@ type memLedger struct {
 	closes    int
 	sessionOf map[uuid.UUID]uuid.UUID // call → its newest session
 	unitsOf   map[uuid.UUID][]uuid.UUID
+	outbox    map[uuid.UUID][]string // events of a call, in the order in which they are committed
+	held      map[uuid.UUID][]string // behind call.answered
 }
 
 func newMemLedger(t *trace) *memLedger {
 	return &memLedger{
 		trace: t, calls: map[uuid.UUID]db.Call{}, units: map[uuid.UUID]uuid.UUID{}, sessions: map[uuid.UUID]db.AiSession{},
 		sessionOf: map[uuid.UUID]uuid.UUID{}, unitsOf: map[uuid.UUID][]uuid.UUID{},
+		outbox: map[uuid.UUID][]string{}, held: map[uuid.UUID][]string{},
 	}
+}
+
+// emit holds an event while the call's answer waits for a verdict.
+func (l *memLedger) emit(call uuid.UUID, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if awaitsVerdict(l.calls[call]) {
+		l.held[call] = append(l.held[call], text)
+		l.trace.add("held %s", text)
+		return
+	}
+	l.outbox[call] = append(l.outbox[call], text)
+	l.trace.add("event %s", text)
+}
+
+// decide commits call.answered with what was held behind it.
+func (l *memLedger) decide(id uuid.UUID, by string) {
+	row := l.calls[id]
+	if !awaitsVerdict(row) {
+		return
+	}
+	row.AnsweredByAmd = &by
+	l.calls[id] = row
+	l.emit(id, "call.answered %s", by)
+	held := l.held[id]
+	delete(l.held, id)
+	for _, text := range held {
+		l.emit(id, "%s", text)
+	}
+}
+
+func (l *memLedger) events(call uuid.UUID) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.outbox[call])
 }
 
 func (l *memLedger) open(call db.Call) {
@@ -95,6 +133,26 @@ func (l *memLedger) Ringing(_ context.Context, call db.Call, at time.Time) error
 func (l *memLedger) Answered(_ context.Context, call db.Call, at time.Time) error {
 	return l.update(call, []string{StatusDialing, StatusRinging}, func(c *db.Call) {
 		c.Status, c.AnswerTime = StatusAnswered, &at
+		if !c.Amd {
+			by := answeredByHuman
+			c.AnsweredByAmd = &by
+			l.outbox[c.ID] = append(l.outbox[c.ID], "call.answered "+by)
+		}
+	})
+}
+
+func (l *memLedger) Verdict(_ context.Context, call db.Call) error {
+	return l.do(func() error {
+		row := l.calls[call.ID]
+		if row.AmdClass == nil && call.AmdClass != nil {
+			row.AmdClass = call.AmdClass
+			l.calls[call.ID] = row
+			l.trace.add("ledger verdict %s after %d ms", *call.AmdClass, *call.AmdAfterMs)
+		}
+		if call.AnsweredByAmd != nil {
+			l.decide(call.ID, *call.AnsweredByAmd)
+		}
+		return nil
 	})
 }
 
@@ -131,8 +189,8 @@ func (l *memLedger) ResumeSession(_ context.Context, _ db.Call, s db.AiSession) 
 	return g, l.do(func() error { l.trace.add("ledger session resumed"); return nil })
 }
 
-func (l *memLedger) SessionOpened(_ context.Context, _ db.Call, _ db.AiSession, _ string) error {
-	return l.do(func() error { l.trace.add("event ai_session.started"); return nil })
+func (l *memLedger) SessionOpened(_ context.Context, call db.Call, _ db.AiSession, _ string) error {
+	return l.do(func() error { l.emit(call.ID, "ai_session.started"); return nil })
 }
 
 func (l *memLedger) EndSession(_ context.Context, _ db.Call, end sessionEnd) error {
@@ -148,9 +206,9 @@ func (l *memLedger) endSession(end sessionEnd) {
 	s.Status, s.Outcome, s.EndedAt = "ended", &outcome, &end.at
 	l.sessions[end.session] = s
 	if end.transfer != nil {
-		l.trace.add("event ai_session.transferred %s %s", end.transfer.destinationType, end.transfer.destination)
+		l.emit(s.CallID, "ai_session.transferred %s %s", end.transfer.destinationType, end.transfer.destination)
 	}
-	l.trace.add("event ai_session.ended %s revoke=%t", outcome, end.revoke)
+	l.emit(s.CallID, "ai_session.ended %s revoke=%t", outcome, end.revoke)
 }
 
 func (l *memLedger) AddToken(context.Context, db.Call, uuid.UUID, callbackToken) error {
@@ -183,6 +241,12 @@ func (l *memLedger) Close(_ context.Context, c closing) error {
 		if rec.AnswerTime == nil {
 			rec.AnswerTime = row.AnswerTime
 		}
+		l.decide(row.ID, answeredBy(c.call))
+		if row = l.calls[row.ID]; rec.AnswerTime != nil && row.AnswerTime == nil {
+			by := answeredBy(c.call)
+			row.AnsweredByAmd = &by
+			l.outbox[row.ID] = append(l.outbox[row.ID], "call.answered "+by)
+		}
 		row.Status, row.AnswerTime, row.EndTime, row.HangupCause = rec.Status(), rec.AnswerTime, &rec.EndTime, &rec.Cause
 		row.HangupDisposition, row.SipStatus = rec.Disposition, rec.SIPStatus
 		if rec.RingTime != nil {
@@ -203,7 +267,7 @@ func (l *memLedger) Close(_ context.Context, c closing) error {
 		if row.SipStatus != nil {
 			sip = *row.SipStatus
 		}
-		l.trace.add("event call.ended %s %s %s sip=%d never_begun=%t", row.Status, rec.Cause, disposition, sip, NeverBegun(row))
+		l.emit(row.ID, "call.ended %s %s %s sip=%d never_begun=%t", row.Status, rec.Cause, disposition, sip, NeverBegun(row))
 		return nil
 	})
 }

@@ -15,8 +15,10 @@ type metrics struct {
 	rejected   prometheus.Counter
 	panics     prometheus.Counter
 	lostWrites prometheus.Counter
-	sessions   *prometheus.CounterVec // outcome: those of sessionOutcome
-	recovered  *prometheus.CounterVec // how: resumed, closed, never_begun, orphan_killed
+	sessions   *prometheus.CounterVec   // outcome: those of sessionOutcome
+	answered   *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
+	verdict    *prometheus.HistogramVec // class: human, machine, unknown
+	recovered  *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed
 }
 
 func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error) {
@@ -41,14 +43,20 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		panics:     counter("call_panics_total", "Panics caught at the top of a call."),
 		lostWrites: counter("call_writes_lost_total", "Changes of a call that could not be written."),
 		sessions:   vec("ai_sessions_ended_total", "AI sessions ended, by outcome.", "outcome"),
-		recovered:  vec("calls_recovered_total", "Calls found again after a restart or a lost link, by what became of them.", "how"),
+		answered: vec("calls_answered_total", "Answered calls, by who answered and what decided it.", "answered_by",
+			"decided_by"),
+		verdict: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "ringmaster", Name: "amd_verdict_seconds", Help: "Time from answer to the verdict of machine detection, by class.",
+			Buckets: []float64{0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10},
+		}, []string{"class"}),
+		recovered: vec("calls_recovered_total", "Calls found again after a restart or a lost link, by what became of them.", "how"),
 	}
 	if reg == nil {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
 		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.sessions,
-		m.recovered,
+		m.answered, m.verdict, m.recovered,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err

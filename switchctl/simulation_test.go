@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
@@ -62,6 +63,7 @@ func simulate(t *testing.T, seed uint64, calls, lines int) {
 	require.Zero(t, s.b.c.Live())
 	require.Len(t, s.b.ledger.calls, calls)
 	require.Equal(t, calls, s.b.ledger.closes, "each call is closed once")
+	s.checkEvents(t)
 	t.Logf("%d calls closed, %d refusals before dialing, outcomes %v", s.b.ledger.closes, refused.Load(), s.outcomes())
 }
 
@@ -94,6 +96,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	b.link.onBgAPI = s.command
 	b.link.dump = s.dump
 	b.media.hook = s.voiceAgent
+	b.gate.detect(func() bool { return s.chance(50) })
 	b.gate.set(nil, Route{Endpoint: "sofia/external/+919876543210@10.0.0.1"}, Route{Endpoint: "sofia/external/+919876543210@10.0.0.2"})
 	return s
 }
@@ -162,6 +165,32 @@ func (s *simulation) sweep() {
 	adopted, err := s.b.c.adopt(s.b.t.Context(), 0)
 	require.NoError(s.b.t, err)
 	require.Empty(s.b.t, adopted, "calls without an actor")
+}
+
+// checkEvents: a call that was answered says so once and before all else, one that was not never does.
+func (s *simulation) checkEvents(t *testing.T) {
+	t.Helper()
+	require.Empty(t, s.b.ledger.held, "events that nobody released")
+	decided := map[string]int{}
+	for id, call := range s.b.ledger.calls {
+		events := s.b.ledger.outbox[id]
+		answers := 0
+		for _, e := range events {
+			if strings.HasPrefix(e, "call.answered") {
+				answers++
+			}
+		}
+		if call.AnswerTime == nil {
+			require.Zero(t, answers, "%v", events)
+			continue
+		}
+		require.Equal(t, 1, answers, "%v", events)
+		require.Equal(t, "call.answered "+*call.AnsweredByAmd, events[0], "%v", events)
+		require.True(t, strings.HasPrefix(events[len(events)-1], "call.ended"), "%v", events)
+		decided[*call.AnsweredByAmd]++
+	}
+	require.NotZero(t, decided[answeredByHuman])
+	require.NotZero(t, decided[answeredByMachine])
 }
 
 func (s *simulation) outcomes() map[string]int {
@@ -383,7 +412,11 @@ func (s *simulation) voiceAgent(m *fakeSession) {
 	go func() {
 		s.wait(100 * time.Millisecond)
 		m.send(media.LegAnswered{At: time.Now()})
-		s.wait(10 * time.Second)
+		if s.wait(5 * time.Second); m.spec.AMD != nil && s.chance(80) {
+			class := []amd.Class{amd.ClassHuman, amd.ClassMachine, amd.ClassUnknown}[s.n(3)]
+			m.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: class, Confidence: 0.9}, Heard: time.Now()})
+		}
+		s.wait(5 * time.Second)
 		switch s.n(8) {
 		case 0:
 			m.send(media.Text{Type: "disconnect"})

@@ -139,6 +139,8 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 		return a.sessionExpired(ctx), nil
 	case timerTransfer:
 		return a.transferDue(ctx)
+	case timerVerdict:
+		a.decideAnswer(ctx, decidedTimeout)
 	case timerOriginate, timerRefused, timerReroute:
 		// Set before the answer that overtook them.
 	}

@@ -18,6 +18,9 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 	for kind := range a.timers {
 		a.disarm(kind)
 	}
+	if awaitsVerdict(a.call) {
+		a.c.metrics.answered.WithLabelValues(answeredBy(a.call), decidedHangup).Inc()
+	}
 	if a.stopHandler != nil {
 		a.stopHandler()
 	}

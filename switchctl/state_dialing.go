@@ -131,8 +131,14 @@ func (a *actor) answers(ctx context.Context, at time.Time) state {
 	a.answerAt = &at
 	a.call.AnswerTime = &at
 	call := a.call
+	if !call.Amd {
+		by := answeredByHuman
+		a.call.AnsweredByAmd = &by
+		a.c.metrics.answered.WithLabelValues(by, decidedOff).Inc()
+	}
 	a.record(ctx, "answered", func(ctx context.Context) error { return a.c.ledger.Answered(ctx, call, at) }, nil)
 	a.answerWaiters(nil)
+	a.awaitVerdict()
 	if a.sock == nil {
 		a.arm(timerSocket, socketPatience)
 	}
@@ -157,7 +163,7 @@ func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error
 		a.killAgain(ctx)
 	case timerSocket:
 		a.probe(ctx)
-	case timerLeg, timerRefresh, timerSession, timerTransfer:
+	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict:
 		return a.state, a.notTaken(m)
 	}
 	return a.state, nil

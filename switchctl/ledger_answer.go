@@ -1,0 +1,67 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// Verdict keeps what machine detection said of a call, and commits call.answered when the call says by whom.
+func (l *pgLedger) Verdict(ctx context.Context, call db.Call) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		if err := setVerdict(ctx, tx, call); err != nil {
+			return err
+		}
+		if call.AnsweredByAmd == nil {
+			return nil
+		}
+		lead, err := leadOf(ctx, tx, call)
+		if err != nil {
+			return err
+		}
+		return decideAnswer(ctx, tx, call, *call.AnsweredByAmd, lead)
+	})
+}
+
+func setVerdict(ctx context.Context, tx *store.Tx, call db.Call) error {
+	if call.AmdClass == nil || call.AmdConfidence == nil || call.AmdAfterMs == nil {
+		return nil
+	}
+	_, err := tx.Q.CallSetVerdict(ctx, db.CallSetVerdictParams{
+		TenantID: call.TenantID, ID: call.ID, AmdClass: *call.AmdClass, AmdConfidence: *call.AmdConfidence,
+		AmdAfterMs: *call.AmdAfterMs,
+	})
+	return err
+}
+
+// decideAnswer commits call.answered with what was held behind it. It does nothing when no event waits.
+func decideAnswer(ctx context.Context, tx *store.Tx, call db.Call, by string, lead *leadContext) error {
+	row, err := tx.Q.CallDecideAnswer(ctx, by, call.TenantID, call.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := emitAnswered(ctx, tx, row, *row.AnswerTime, by, lead); err != nil {
+		return err
+	}
+	return tx.ReleaseEvents(ctx, row.TenantID, row.ID)
+}
+
+// closeAnswer settles who answered before a call is closed: the hang-up ends the wait for a verdict, and an answer that
+// nobody saw is told now. It gives what the closed row says.
+func closeAnswer(ctx context.Context, tx *store.Tx, before db.Call, c closing, lead *leadContext) (*string, error) {
+	by := answeredBy(c.call)
+	switch {
+	case c.record.AnswerTime == nil:
+		return nil, nil //nolint:nilnil // nobody answered
+	case before.AnswerTime == nil:
+		return &by, emitAnswered(ctx, tx, before, *c.record.AnswerTime, by, lead)
+	case awaitsVerdict(before):
+		return &by, decideAnswer(ctx, tx, before, by, lead)
+	}
+	return before.AnsweredByAmd, nil
+}

@@ -1,0 +1,120 @@
+package switchctl
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// detected is a bench whose call is listened to, answered at the given time, with an open session.
+func detected(t *testing.T, at time.Time) *pgBench {
+	t.Helper()
+	b := newPGBench(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd = true WHERE id = $1", b.call.ID)
+	b.call.Amd = true
+	require.NoError(t, b.l.Answered(t.Context(), b.call, at))
+	g := b.startSession(t)
+	require.NoError(t, b.l.SessionOpened(t.Context(), b.call, g.session, "/tmp/x.wav"))
+	types, _ := b.events(t)
+	require.Empty(t, types, "nothing is told before the answer")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE status = 'answered' AND answered_by_amd IS NULL"),
+		"the call itself is answered")
+	return b
+}
+
+// told gives the call with what machine detection and the wait for it have brought.
+func told(call db.Call, class, by string) db.Call {
+	confidence, after := 0.9, int32(1500)
+	call.AmdClass, call.AmdConfidence, call.AmdAfterMs = &class, &confidence, &after
+	if class == "" {
+		call.AmdClass, call.AmdConfidence, call.AmdAfterMs = nil, nil, nil
+	}
+	if by != "" {
+		call.AnsweredByAmd = &by
+	}
+	return call
+}
+
+func (b *pgBench) endAt(t *testing.T, call db.Call, at time.Time) {
+	t.Helper()
+	c := closing{call: call, record: finalRecord{EndTime: at, Cause: CauseNormalClearing}, outcome: sessionHangup}
+	require.NoError(t, b.l.Close(t.Context(), c))
+	require.NoError(t, b.l.Close(t.Context(), c), "told twice")
+}
+
+func TestLedgerHoldsTheAnswerUntilTheVerdict(t *testing.T) {
+	t.Parallel()
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	b := detected(t, at)
+	call := told(b.call, "machine", answeredByMachine)
+	require.NoError(t, b.l.Verdict(t.Context(), call))
+	require.NoError(t, b.l.Verdict(t.Context(), call), "told twice")
+	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "human", answeredByHuman)), "the first verdict stays")
+	b.endAt(t, call, at.Add(10*time.Second))
+	types, data := b.events(t)
+	require.Equal(t, []string{"call.answered", "ai_session.started", "ai_session.ended", "call.ended"}, types)
+	require.Equal(t, answeredByMachine, data[0]["answered_by_amd"])
+	require.Equal(t, map[string]any{"k": 1.0}, data[0]["lead_metadata"])
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls c JOIN events e ON e.call_id = c.id AND e.created_at = c.answer_time "+
+		"WHERE e.type = 'call.answered'"), "the event has the time of the fact")
+	require.Equal(t, 1, b.count(t, `SELECT count(*) FROM calls WHERE answered_by_amd = 'machine' AND amd_class = 'machine'
+		AND amd_confidence = 0.9 AND amd_after_ms = 1500`))
+	require.Len(t, b.ended, 1)
+	require.Equal(t, "machine", *b.ended[0].AmdClass, "whoever takes the call's end knows")
+}
+
+func TestLedgerTellsTheAnswerAtHangUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		class, by, told string
+	}{
+		"undecided":                         {told: answeredByHuman},
+		"the verdict could not be written":  {class: "machine", by: answeredByMachine, told: answeredByMachine},
+		"decided, then heard otherwise":     {class: "machine", by: answeredByHuman, told: answeredByHuman},
+		"heard in the moment of the end":    {class: "machine", told: answeredByMachine},
+		"heard that it can not be told who": {class: "unknown", told: answeredByHuman},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := time.Now().UTC().Truncate(time.Microsecond)
+			b := detected(t, at)
+			b.endAt(t, told(b.call, c.class, c.by), at.Add(time.Second))
+			types, data := b.events(t)
+			require.Equal(t, []string{"call.answered", "ai_session.started", "ai_session.ended", "call.ended"}, types)
+			require.Equal(t, c.told, data[0]["answered_by_amd"])
+			require.Zero(t, b.count(t, "SELECT count(*) FROM held_events"))
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE answered_by_amd = '"+c.told+"'"))
+		})
+	}
+}
+
+// A verdict that comes after the wait is kept, and tells nobody anything else.
+func TestLedgerKeepsALateVerdict(t *testing.T) {
+	t.Parallel()
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	b := detected(t, at)
+	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "", answeredByHuman)))
+	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "machine", answeredByHuman)))
+	types, data := b.events(t)
+	require.Equal(t, []string{"call.answered", "ai_session.started"}, types)
+	require.Equal(t, answeredByHuman, data[0]["answered_by_amd"])
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE answered_by_amd = 'human' AND amd_class = 'machine'"))
+}
+
+// A call that was listened to, and whose answer nobody saw, says so at its end.
+func TestLedgerOfAnAnswerUnseenWithDetection(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd = true WHERE id = $1", b.call.ID)
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	require.NoError(t, b.l.Close(t.Context(), closing{
+		call: b.call, record: finalRecord{AnswerTime: &at, EndTime: at.Add(time.Second), Cause: CauseNormalClearing},
+	}))
+	types, data := b.events(t)
+	require.Equal(t, []string{"call.answered", "call.ended"}, types)
+	require.Equal(t, answeredByHuman, data[0]["answered_by_amd"])
+}

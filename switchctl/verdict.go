@@ -1,0 +1,97 @@
+package switchctl
+
+import (
+	"context"
+	"time"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// verdictPatience is how long after answer call.answered waits for machine detection.
+	verdictPatience = 4 * time.Second
+	// detectWithin is how long after answer a session may begin that still hears how the call was answered.
+	detectWithin = 10 * time.Second
+
+	answeredByHuman   = "human"
+	answeredByMachine = "machine"
+)
+
+// What ended the wait for a verdict, as the metric names it.
+const (
+	decidedOff     = "detection_off"
+	decidedVerdict = "verdict"
+	decidedTimeout = "timeout"
+	decidedHangup  = "hangup"
+)
+
+// answeredBy is what call.answered says of a call, as was decided: a machine when the verdict is that, else a person.
+func answeredBy(call db.Call) string {
+	if call.AnsweredByAmd != nil {
+		return *call.AnsweredByAmd
+	}
+	if call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) {
+		return answeredByMachine
+	}
+	return answeredByHuman
+}
+
+// awaitsVerdict reports whether an answered call's call.answered is still to be committed.
+func awaitsVerdict(call db.Call) bool {
+	return call.Amd && call.AnswerTime != nil && call.AnsweredByAmd == nil
+}
+
+// detects reports whether the session that is about to open hears the caller's first seconds.
+func (a *actor) detects() bool {
+	return a.call.Amd && a.answerAt != nil && !a.ai.resumed && a.call.AmdClass == nil &&
+		a.c.clock.Now().Sub(*a.answerAt) < detectWithin
+}
+
+// awaitVerdict gives machine detection what is left of its time. A call that was found again waits no longer than it would
+// have without the interruption: its detector's audio is lost.
+func (a *actor) awaitVerdict() {
+	if awaitsVerdict(a.call) {
+		a.arm(timerVerdict, a.call.AnswerTime.Add(verdictPatience).Sub(a.c.clock.Now()))
+	}
+}
+
+// machineHeard is a finding of machine detection. The first verdict is kept on the call's record; it decides what
+// call.answered says when that still waits, and never ends the call.
+func (a *actor) machineHeard(ctx context.Context, ev media.AMD) {
+	if ev.Kind != amd.KindVerdict {
+		a.log.DebugContext(ctx, "machine detection reports", "event", string(ev.Kind), "class", string(ev.Class))
+		return
+	}
+	if a.call.AmdClass != nil || a.answerAt == nil {
+		return
+	}
+	after := max(0, ev.Heard.Sub(*a.answerAt))
+	class, confidence, ms := string(ev.Class), ev.Confidence, int32(min(after, detectWithin+time.Minute).Milliseconds()) //nolint:gosec // bounded
+	a.call.AmdClass, a.call.AmdConfidence, a.call.AmdAfterMs = &class, &confidence, &ms
+	a.log.InfoContext(ctx, "machine detection has decided", "class", class, "confidence", confidence, "after_ms", ms)
+	a.c.metrics.verdict.WithLabelValues(class).Observe(after.Seconds())
+	if awaitsVerdict(a.call) {
+		a.decideAnswer(ctx, decidedVerdict)
+		return
+	}
+	a.recordVerdict(ctx)
+}
+
+// decideAnswer ends the wait for a verdict: call.answered is committed, and the events behind it.
+func (a *actor) decideAnswer(ctx context.Context, how string) {
+	if !awaitsVerdict(a.call) {
+		return
+	}
+	a.disarm(timerVerdict)
+	by := answeredBy(a.call)
+	a.call.AnsweredByAmd = &by
+	a.c.metrics.answered.WithLabelValues(by, how).Inc()
+	a.recordVerdict(ctx)
+}
+
+func (a *actor) recordVerdict(ctx context.Context) {
+	call := a.call
+	a.record(ctx, "verdict", func(ctx context.Context) error { return a.c.ledger.Verdict(ctx, call) }, nil)
+}
