@@ -58,10 +58,12 @@ func (in CampaignInput) apply(ctx context.Context, c *checker, guard *netguard.P
 		c.oneOf("dial_mode", v, string(DialPreview), string(DialProgressive), string(DialPredictive)) {
 		to.DialMode = v
 	}
+	action := to.PostAnswerAction
 	if v, ok := given(c, "post_answer_action", in.PostAnswerAction); ok && c.oneOf("post_answer_action", v,
 		string(ActionConnectAgent), string(ActionConnectVoiceAgent), string(ActionRunFlow)) {
 		to.PostAnswerAction = v
 	}
+	in.applyDetection(c, !c.edit || to.PostAnswerAction != action, to)
 	in.applyReferences(c, to)
 	in.applyPace(c, to)
 	in.applyTexts(c, to)
@@ -138,12 +140,16 @@ func (in CampaignInput) applyTexts(c *checker, to *db.Campaign) {
 	}
 }
 
-func (in CampaignInput) applyVoicemail(ctx context.Context, c *checker, guard *netguard.Policy, to *db.Campaign) {
+// applyDetection sets machine detection. One that is not named has the default of a new action: on for a voice agent.
+func (in CampaignInput) applyDetection(c *checker, newAction bool, to *db.Campaign) {
 	if v, ok := given(c, "amd", in.AMD); ok {
 		to.Amd = v
-	} else if !c.edit {
+	} else if newAction {
 		to.Amd = to.PostAnswerAction == string(ActionConnectVoiceAgent)
 	}
+}
+
+func (in CampaignInput) applyVoicemail(ctx context.Context, c *checker, guard *netguard.Policy, to *db.Campaign) {
 	if v, ok := given(c, "voicemail_action", in.VoicemailAction); ok &&
 		c.oneOf("voicemail_action", v, voicemailConnect, voicemailHangup, voicemailMessage) {
 		to.VoicemailAction = v

@@ -36,6 +36,22 @@ func TestCampaignDefaults(t *testing.T) {
 	all, err := b.svc.ListCampaigns(t.Context(), b.tenant)
 	require.NoError(t, err)
 	require.Equal(t, []Campaign{made, null}, all)
+
+	for _, c := range []struct {
+		patch string
+		amd   bool
+	}{
+		{`{"post_answer_action":"connect_voice_agent"}`, true},
+		{`{"amd":false}`, false},
+		{`{"name":"summer","post_answer_action":"connect_voice_agent"}`, false},
+		{`{"post_answer_action":"run_flow"}`, false},
+		{`{"post_answer_action":"connect_voice_agent"}`, true},
+		{`{"post_answer_action":"connect_agent","amd":true}`, true},
+	} {
+		patched, err := b.svc.PatchCampaign(t.Context(), b.tenant, made.ID, decode[CampaignInput](t, c.patch))
+		require.NoError(t, err)
+		require.Equal(t, c.amd, patched.AMD, "a new action brings its default, unless the campaign says otherwise: %s", c.patch)
+	}
 	_, err = b.svc.GetCampaign(t.Context(), storetest.Tenant(t, b.st), made.ID)
 	require.ErrorIs(t, err, store.ErrNotFound, "another tenant's campaign")
 }

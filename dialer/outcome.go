@@ -3,10 +3,12 @@ package dialer
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -20,6 +22,7 @@ const (
 	outcomeBusy         callOutcome = "busy"
 	outcomeNoAnswer     callOutcome = "no_answer"
 	outcomeCongestion   callOutcome = "congestion"
+	outcomeMachine      callOutcome = "machine"
 	outcomeFailed       callOutcome = "failed"
 	outcomeInvalid      callOutcome = "invalid"
 	outcomeNeverBegun   callOutcome = "never_begun"
@@ -37,6 +40,9 @@ func outcomeOf(call db.Call) callOutcome {
 	if call.Status == switchctl.StatusCompleted {
 		if cause == switchctl.CauseServiceUnavailable {
 			return outcomeFailed // answered, but nobody took the call
+		}
+		if call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) {
+			return outcomeMachine
 		}
 		return outcomeConversation
 	}
@@ -95,7 +101,13 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	}
 	switch LeadStatus(lead.Status) {
 	case LeadDialing, LeadConnected:
-		return s.applyOutcome(ctx, tx, lead, outcomeOf(call), at)
+		outcome := outcomeOf(call)
+		if outcome == outcomeMachine {
+			if outcome, err = machineOutcome(ctx, tx, call); err != nil {
+				return err
+			}
+		}
+		return s.applyOutcome(ctx, tx, lead, outcome, at)
 	case LeadCompleted, LeadExhausted, LeadDNC, LeadOptedOut, LeadInvalid:
 		return s.complete(ctx, tx, lead, LeadStatus(lead.Status), at)
 	case LeadNew, LeadQueued, LeadCallback, LeadRetry:
@@ -103,6 +115,22 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	default:
 		return nil
 	}
+}
+
+// machineOutcome is what a call means that a machine is said to have answered: no conversation, unless the voice agent has
+// passed it on to somebody, which nobody does with a mailbox.
+func machineOutcome(ctx context.Context, tx *store.Tx, call db.Call) (callOutcome, error) {
+	session, err := tx.Q.SessionLastOfCall(ctx, call.TenantID, call.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return outcomeMachine, nil
+	}
+	if err != nil {
+		return outcomeMachine, err
+	}
+	if session.Outcome != nil && strings.HasPrefix(*session.Outcome, "transferred_") {
+		return outcomeConversation, nil
+	}
+	return outcomeMachine, nil
 }
 
 // complete ends a lead once; whoever set its status during the call left the event to the call's end.
@@ -133,7 +161,7 @@ func (s *Service) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, 
 			status = LeadQueued
 		}
 		return s.reschedule(ctx, tx, lead, status, attempts, s.now().Add(neverBegunWait))
-	case outcomeBusy, outcomeNoAnswer, outcomeCongestion, outcomeFailed:
+	case outcomeBusy, outcomeNoAnswer, outcomeCongestion, outcomeMachine, outcomeFailed:
 		return s.retryOrExhaust(ctx, tx, lead, outcome, at)
 	default:
 		return s.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
@@ -164,6 +192,8 @@ func retryMinutes(policy RetryPolicy, outcome callOutcome) int {
 		return policy.NoAnswer
 	case outcomeCongestion:
 		return policy.Congestion
+	case outcomeMachine:
+		return policy.Machine
 	case outcomeFailed, outcomeConversation, outcomeInvalid, outcomeNeverBegun:
 		return policy.Failed
 	default:

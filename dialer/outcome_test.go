@@ -24,7 +24,7 @@ func TestLeadOutcomes(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET retry = '{"busy":1,"no_answer":2,"congestion":3,"failed":4}'`)
+	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET retry = '{"busy":1,"no_answer":2,"congestion":3,"machine":5,"failed":4}'`)
 	n := 0
 	for _, c := range []struct {
 		status, cause string
@@ -74,6 +74,59 @@ func TestLeadOutcomes(t *testing.T) {
 			require.True(t, found)
 		})
 	}
+}
+
+// A machine's answer is no conversation, whatever the voice agent told it, unless it passed the call on to somebody.
+func TestLeadWhoseMachineAnswered(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET retry = '{"machine":5}', max_attempts = 2`)
+	for i, c := range []struct {
+		class, session string
+		lead           LeadStatus
+	}{
+		{"machine", "", LeadRetry},
+		{"machine", "hangup", LeadRetry},
+		{"machine", "transferred_e164", LeadCompleted},
+		{"human", "hangup", LeadCompleted},
+		{"unknown", "hangup", LeadCompleted},
+	} {
+		t.Run(c.class+" "+c.session, func(t *testing.T) {
+			t.Parallel()
+			lead := b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
+			call := b.dial(t, campaign, lead)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_class = $2, amd_confidence = 0.9, amd_after_ms = 1500 WHERE id = $1",
+				call.ID, c.class)
+			if c.session != "" {
+				storetest.Exec(t, b.st, b.tenant, `INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, outcome,
+					ended_at) VALUES ($1, $2, $3, $4, 'ws://x', 'ended', $5, now())`,
+					b.tenant, storetest.NewID(t), call.ID, campaign.VoiceAgentID, c.session)
+			}
+			b.end(t, call, "completed", "NORMAL_CLEARING")
+			row := b.lead(t, lead.ID)
+			require.Equal(t, string(c.lead), row.Status)
+			if c.lead != LeadRetry {
+				return
+			}
+			require.WithinDuration(t, b.clock.Now().Add(5*time.Minute), *row.NextAttemptAt, time.Second)
+			again := b.dial(t, campaign, lead)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_class = 'machine', amd_confidence = 1, amd_after_ms = 1 WHERE id = $1", again.ID)
+			b.end(t, again, "completed", "NORMAL_CLEARING")
+			require.Equal(t, string(LeadExhausted), b.lead(t, lead.ID).Status)
+		})
+	}
+}
+
+// A call carries its campaign's setting of the moment when it was admitted.
+func TestGateTakesTheCampaignsDetection(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	require.True(t, campaign.AMD)
+	require.True(t, b.dial(t, campaign, b.push(t, campaign.ID, "9876543210")).Amd)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET amd = false")
+	require.False(t, b.dial(t, campaign, b.push(t, campaign.ID, "9876543211")).Amd)
 }
 
 func TestLeadIsExhaustedByItsAttempts(t *testing.T) {
