@@ -53,7 +53,8 @@ fuzz: ## fuzz every parser, FUZZTIME each
 	  done; done
 
 .PHONY: bench
-bench: postgres build ## the benchmarks that print ratios
+bench: postgres build ## the benchmarks that print ratios, and a short run of the media endpoint's own
+	-$(BIN) bench media --calls 100 --seconds 5
 	RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres -- $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m $(PKG)
 
 .PHONY: generate

@@ -30,6 +30,7 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run the controller."`
 	Dev     devCmd     `cmd:"" help:"Run everything on this machine: database, switch, carrier, voice AI and controller."`
 	Demo    demoCmd    `cmd:"" help:"Run a campaign end to end, and show what became of its calls."`
+	Bench   benchCmd   `cmd:"" help:"Measure the service on this machine."`
 	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date."`
 	Tenant  tenantCmd  `cmd:"" help:"Tenants."`
 	User    userCmd    `cmd:"" help:"Users, who sign in."`

@@ -23,11 +23,11 @@ func TestExitCodes(t *testing.T) {
 	require.NotEmpty(t, out)
 	code, out, _ = runCLI(t, nil, "--help")
 	require.Equal(t, exitDone, code)
-	for _, command := range []string{"serve", "dev", "demo", "migrate", "tenant", "user", "key", "trunk", "number", "version"} {
+	for _, command := range []string{"serve", "dev", "demo", "bench", "migrate", "tenant", "user", "key", "trunk", "number", "version"} {
 		require.Contains(t, out, command)
 	}
 	require.NotContains(t, out, "stand-in")
-	for _, wrong := range [][]string{{}, {"fly"}, {"demo", "--leads", "many"}, {"tenant", "create"}, {"serve", "--fast"}, {"demo", "--leads", "0"}} {
+	for _, wrong := range [][]string{{}, {"fly"}, {"demo", "--leads", "many"}, {"tenant", "create"}, {"serve", "--fast"}, {"demo", "--leads", "0"}, {"bench", "media", "--calls", "0"}, {"bench", "media", "--encoding", "opus"}} {
 		code, _, errs := runCLI(t, nil, wrong...)
 		require.Equal(t, exitUsage, code, "%q: %s", wrong, errs)
 		require.NotEmpty(t, errs)

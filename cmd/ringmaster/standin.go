@@ -18,6 +18,7 @@ type standInCmd struct {
 	Switch  standInSwitchCmd  `cmd:"" help:"The simulated switch."`
 	Carrier standInCarrierCmd `cmd:"" help:"The simulated carrier."`
 	AI      standInAICmd      `cmd:"" name:"ai" help:"The echoing voice AI."`
+	Bench   standInBenchCmd   `cmd:"" help:"A part of a measurement."`
 }
 
 // whileParent gives a context that ends with ctx, or when the parent process has gone.

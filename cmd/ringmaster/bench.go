@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ringmaster/ringmaster/integration/mediabench"
+)
+
+// benchCmd measures parts of the service.
+type benchCmd struct {
+	Media benchMediaCmd `cmd:"" help:"Run callers, an echoing AI and the media endpoint, each a process of its own, and print what the calls cost."`
+}
+
+type benchMediaCmd struct {
+	Calls       int    `help:"How many calls." default:"200"`
+	Seconds     int    `help:"How long they are measured." default:"10"`
+	Warm        int    `help:"Seconds of calls before that." default:"3"`
+	Record      bool   `help:"Record in stereo." default:"true" negatable:""`
+	Dir         string `help:"Folder for the recordings, which are deleted at the end." type:"path" placeholder:"DIR"`
+	Subprotocol string `help:"The AI's subprotocol." default:"audio.alpha.org"`
+	Encoding    string `help:"The AI's audio: pcm_s16le, pcmu or pcma." default:"pcm_s16le" enum:"pcm_s16le,pcmu,pcma"`
+	Rate        int    `help:"The AI's sample rate in Hz; 16000, or 8000 for pcmu and pcma, when left out."`
+	Shards      int    `help:"Tick threads of the endpoint; its own choice when left out."`
+	FindLimit   bool   `help:"Raise the calls until RTP is lost, the grid's deviation exceeds 5 ms (p99), or AI frames are dropped."`
+	Step        int    `help:"By how many calls they are raised." default:"50"`
+	Most        int    `help:"Where raising them ends." default:"3000"`
+	Profile     string `help:"File for a CPU profile of the endpoint." type:"path" placeholder:"FILE"`
+	JSON        bool   `help:"Print one JSON object for each run."`
+}
+
+// Validate refuses what can't be measured before anything is started.
+func (cmd benchMediaCmd) Validate() error {
+	if cmd.Calls < 1 || cmd.Seconds < 1 || cmd.Warm < 0 || cmd.Step < 1 {
+		return errors.New("--calls, --seconds and --step must be at least 1, --warm at least 0")
+	}
+	return nil
+}
+
+// Run measures, and fails when something of what it measures did.
+func (cmd benchMediaCmd) Run(ctx context.Context, e env) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find our own binary: %w", err)
+	}
+	start := mediabench.Processes(binary, func(p mediabench.Part) []string { return []string{"stand-in", "bench", string(p)} }, e.stderr)
+	o := mediabench.Options{
+		Calls: cmd.Calls, Seconds: cmd.Seconds, Warm: cmd.Warm, Record: cmd.Record, Dir: cmd.Dir, Subprotocol: cmd.Subprotocol,
+		Encoding: cmd.Encoding, Rate: cmd.Rate, Shards: cmd.Shards, Profile: cmd.Profile,
+	}
+	if cmd.FindLimit {
+		all, err := mediabench.FindLimit(ctx, start, o, cmd.Step, cmd.Most, func(r *mediabench.Result) { _ = cmd.show(e.stdout, r) })
+		if err != nil || len(all) == 0 || cmd.JSON {
+			return err
+		}
+		last := all[len(all)-1]
+		_, err = fmt.Fprintf(e.stdout, "first fault at %d calls: %v\n", last.Calls, last.Faults())
+		return err
+	}
+	r, err := mediabench.Run(ctx, start, o)
+	if err != nil {
+		return err
+	}
+	if err := cmd.show(e.stdout, r); err != nil {
+		return err
+	}
+	if len(r.Faults()) > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+func (cmd benchMediaCmd) show(w io.Writer, r *mediabench.Result) error {
+	if cmd.JSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	return r.Print(w)
+}
+
+type standInBenchCmd struct {
+	Part string `arg:"" help:"callers, ai or endpoint."`
+}
+
+// Run serves one part of a measurement until the parent ends.
+func (cmd standInBenchCmd) Run(ctx context.Context, e env) error {
+	return mediabench.RunPart(ctx, mediabench.Part(cmd.Part), os.Stdin, e.stdout, standInLogger(e, "bench-"+cmd.Part))
+}

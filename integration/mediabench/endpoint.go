@@ -1,0 +1,238 @@
+package mediabench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/netguard"
+)
+
+// endpoint is the part that is measured: a media.Server with one session for each caller.
+type endpoint struct {
+	log      *slog.Logger
+	reg      *prometheus.Registry
+	srv      *media.Server
+	dir      string
+	sessions []*media.Session
+	events   sync.WaitGroup
+	profile  *os.File
+}
+
+// endpointSums is what the endpoint counted from the first packet to the last.
+type endpointSums struct {
+	PacketsIn  uint64 `json:"packets_in"`
+	PacketsOut uint64 `json:"packets_out"`
+	// Dropped are frames that the AI did not get, and pieces of the AI's audio that found no room.
+	Dropped   uint64 `json:"dropped"`
+	Late      uint64 `json:"late"` // packets behind the jitter buffer
+	Concealed uint64 `json:"concealed"`
+	LateSlots uint64 `json:"late_slots"` // ticks that were left out
+	// RecordingBytes is the size of all recordings, FailedRecordings how many ended early.
+	RecordingBytes   int64  `json:"recording_bytes"`
+	FailedRecordings uint64 `json:"failed_recordings"`
+}
+
+func (e *endpoint) addr() string { return "" }
+
+func (e *endpoint) do(ctx context.Context, c command) (reply, error) {
+	switch c.Do {
+	case doOpen:
+		err := e.open(ctx, c)
+		if err != nil {
+			return reply{}, err
+		}
+		return reply{Addr: e.srv.SIPAddr()}, nil
+	case doBegin:
+		if err := e.startProfile(c.Options.Profile); err != nil {
+			return reply{}, err
+		}
+		return sampled()
+	case doEnd:
+		r, err := sampled()
+		return r, errors.Join(err, e.endProfile())
+	case doFinish:
+		sums, err := e.finish()
+		return reply{Endpoint: sums}, err
+	case doCall, doQuiet:
+	}
+	return unexpected(c)
+}
+
+func (e *endpoint) open(ctx context.Context, c command) (err error) {
+	o := c.Options
+	e.reg = prometheus.NewRegistry()
+	e.srv, err = media.New(media.Config{
+		SIPAddr: "127.0.0.1:0", RTPPortMin: 30000, RTPPortMax: 59998, Shards: o.Shards,
+		DialGuard: netguard.Policy{AllowLoopback: true}, Logger: e.log, Registerer: e.reg,
+	})
+	if err != nil {
+		return err
+	}
+	if err := e.srv.Start(ctx); err != nil {
+		return err
+	}
+	if o.Record {
+		if e.dir, err = os.MkdirTemp(o.Dir, "ringmaster-bench-"); err != nil {
+			return fmt.Errorf("make a folder for the recordings: %w", err)
+		}
+	}
+	e.sessions = make([]*media.Session, o.Calls)
+	errs := make([]error, o.Calls)
+	room := make(chan struct{}, dialing)
+	var wg sync.WaitGroup
+	for i := range o.Calls {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			e.sessions[i], errs[i] = e.srv.Open(ctx, e.spec(i, c.URL, o))
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("open the sessions: %w", err)
+	}
+	for _, s := range e.sessions {
+		e.events.Go(func() { e.watch(s.Events()) })
+	}
+	return nil
+}
+
+func (e *endpoint) spec(i int, url string, o Options) media.SessionSpec {
+	spec := media.SessionSpec{
+		ID: sessionID(i), CallID: sessionID(i), URL: url, Subprotocol: o.Subprotocol,
+		Audio:        media.AudioFormat{Encoding: media.Encoding(o.Encoding), SampleRateHz: o.Rate},
+		ReconnectFor: 5 * time.Second,
+	}
+	if o.Record {
+		spec.Recording = &media.RecordingSpec{Path: filepath.Join(e.dir, spec.ID+".wav"), Start: time.Now()}
+	}
+	return spec
+}
+
+// watch logs what should not happen during a measurement.
+func (e *endpoint) watch(events <-chan media.Event) {
+	for ev := range events {
+		switch ev := ev.(type) {
+		case media.SocketBroken, media.SocketClosed, media.RecordingFailed:
+			e.log.Warn("the endpoint reported a fault", "event", fmt.Sprintf("%T: %v", ev, ev))
+		}
+	}
+}
+
+func (e *endpoint) startProfile(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("create a profile: %w", err)
+	}
+	e.profile = f
+	return pprof.StartCPUProfile(f)
+}
+
+func (e *endpoint) endProfile() error {
+	if e.profile == nil {
+		return nil
+	}
+	pprof.StopCPUProfile()
+	err := e.profile.Close()
+	e.profile = nil
+	return err
+}
+
+// finish closes all sessions and sums up.
+func (e *endpoint) finish() (*endpointSums, error) {
+	sums := new(endpointSums)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	room := make(chan struct{}, dialing)
+	for _, s := range e.sessions {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			st := s.Close(media.CloseHangup)
+			mu.Lock()
+			defer mu.Unlock()
+			sums.PacketsIn += st.PacketsIn
+			sums.PacketsOut += st.PacketsOut
+		})
+	}
+	wg.Wait()
+	e.events.Wait()
+	err := e.stop()
+	families, gatherErr := e.reg.Gather()
+	for _, f := range families {
+		total := 0.0
+		for _, m := range f.GetMetric() {
+			labels := ""
+			for _, l := range m.GetLabel() {
+				labels += l.GetValue()
+			}
+			if f.GetName() == "ringmaster_media_rtp_discarded_total" && labels != "late" ||
+				f.GetName() == "ringmaster_media_recordings_total" && labels != "failed" {
+				continue
+			}
+			total += m.GetCounter().GetValue()
+		}
+		switch f.GetName() {
+		case "ringmaster_media_ai_frames_dropped_total":
+			sums.Dropped = uint64(total)
+		case "ringmaster_media_rtp_discarded_total":
+			sums.Late = uint64(total)
+		case "ringmaster_media_concealed_frames_total":
+			sums.Concealed = uint64(total)
+		case "ringmaster_media_late_slots_total":
+			sums.LateSlots = uint64(total)
+		case "ringmaster_media_recordings_total":
+			sums.FailedRecordings = uint64(total)
+		}
+	}
+	sums.RecordingBytes = folderSize(e.dir)
+	return sums, errors.Join(err, gatherErr)
+}
+
+func folderSize(dir string) int64 {
+	entries, err := os.ReadDir(dir)
+	if dir == "" || err != nil {
+		return 0
+	}
+	var n int64
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+// stop ends the server, once.
+func (e *endpoint) stop() error {
+	if e.srv == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := e.srv.Close(ctx)
+	e.srv = nil
+	return err
+}
+
+func (e *endpoint) close() error {
+	err := errors.Join(e.endProfile(), e.stop())
+	e.events.Wait()
+	if e.dir != "" {
+		err = errors.Join(err, os.RemoveAll(e.dir))
+	}
+	return err
+}
