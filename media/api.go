@@ -65,6 +65,8 @@ type SessionSpec struct {
 	AMD *amd.Config
 	// MediaTimeout is how long a leg may send no RTP before LegSilent is reported; zero means never.
 	MediaTimeout time.Duration
+
+	tap *tapRole // set by OpenTap
 }
 
 // Direction names one of a session's two audio directions.
@@ -107,6 +109,8 @@ type Stats struct {
 	BadFrames uint64
 	// UnknownTexts counts text frames of a type that is not known.
 	UnknownTexts uint64
+	// TapDropped counts pieces of audio that a tap's socket sent: nobody hears them.
+	TapDropped uint64
 	// Quality is how both directions of the leg have done so far.
 	Quality Quality
 }

@@ -10,6 +10,8 @@ import (
 // metrics are the endpoint's figures. All label values are listed here.
 type metrics struct {
 	sessions, legs prometheus.Gauge
+	tapLegs        prometheus.Gauge
+	tapDropped     prometheus.Counter
 	packets        *prometheus.CounterVec // direction: in, out
 	discarded      *prometheus.CounterVec // reason: stranger, malformed, duplicate, late, payload_type
 	concealed      prometheus.Counter
@@ -39,6 +41,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		sessions:      gauge("sessions", "Open AI sessions."),
 		legs:          gauge("legs", "SIP legs that are up."),
+		tapLegs:       gauge("tap_legs", "Open taps, those of two channels twice."),
+		tapDropped:    counter("tap_audio_dropped_total", "Pieces of audio that voice agents sent on taps, where nobody hears them."),
 		packets:       vec("rtp_packets_total", "RTP packets moved.", "direction"),
 		discarded:     vec("rtp_discarded_total", "RTP packets that were dropped.", "reason"),
 		concealed:     counter("concealed_frames_total", "Frames of the caller that were filled in."),
@@ -58,7 +62,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.sessions, m.legs, m.packets, m.discarded, m.concealed, m.frames, m.framesDropped, m.texts, m.opens,
+		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.discarded, m.concealed, m.frames, m.framesDropped, m.texts, m.opens,
 		m.reconnects, m.invites, m.recordings, m.amd, m.lateSlots, m.panics,
 	} {
 		errs = append(errs, reg.Register(c))

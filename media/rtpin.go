@@ -169,6 +169,7 @@ func (p *port) pump(now int64) {
 			p.conceal.heard(pcm)
 			p.hearAMD(pcm)
 			switch {
+			case p.tapped(pcm, now):
 			case p.muted[FromCaller]:
 				clear(pcm)
 				p.up.feed(pcm)
@@ -187,7 +188,9 @@ func (p *port) pump(now int64) {
 			if p.muted[FromCaller] {
 				clear(pcm)
 			}
-			p.up.feed(pcm)
+			if !p.tapped(pcm, now) {
+				p.up.feed(pcm)
+			}
 		}
 		for f := p.up.frame(); f != nil; f = p.up.frame() {
 			p.sendAudio(f, now)

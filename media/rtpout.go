@@ -11,7 +11,7 @@ func (p *port) play(due int64) {
 	heard := !p.muted[FromAgent] && p.leg.dir.send
 	if p.muted[FromAgent] {
 		clear(frame)
-	} else if n == 0 && p.reconnecting {
+	} else if n == 0 && p.reconnecting && p.s.spec.tap == nil {
 		p.comfort(frame)
 	}
 	if p.rec != nil && heard && (n > 0 || p.talking || p.reconnecting) {

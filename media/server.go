@@ -252,7 +252,9 @@ func (s *Server) Open(ctx context.Context, spec SessionSpec) (*Session, error) {
 		sess.Close(CloseShutdown) //nolint:contextcheck // a BYE has its own time limit
 		return nil, ErrServerClosed
 	}
-	s.metrics.opens.WithLabelValues("ok").Inc()
+	if spec.URL != "" {
+		s.metrics.opens.WithLabelValues("ok").Inc()
+	}
 	return sess, nil
 }
 

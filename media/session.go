@@ -62,24 +62,29 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 		events:  make(chan Event, eventQueue), released: make(chan struct{}),
 	}
 	sess.sh = s.shards[int(s.next.Load())%len(s.shards)]
+	if t := spec.tap; t != nil && t.beside != nil {
+		sess.sh = t.beside.sh
+	}
 	p, err := newPort(sess, rtpSock)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.dialSocket(ctx, &spec)
-	if err != nil {
-		return nil, err
+	var d *dialed // stays nil for a tap without a socket
+	if spec.tap == nil || spec.tap.socket {
+		if d, err = s.dialSocket(ctx, &spec); err != nil {
+			return nil, err
+		}
 	}
 	if spec.Recording != nil {
 		if sess.file, err = openRecording(spec.Recording); err != nil {
-			return nil, errors.Join(err, d.st.close())
+			return nil, errors.Join(err, d.close())
 		}
 	}
 	sess.port = p
 	meta := sess.meta(spec.Reconnected)
 	var watchErr error
 	if !sess.sh.do(func() { watchErr = p.begin(d, meta) }) { //nolint:contextcheck // a redial outlives the context of Open
-		watchErr = errors.Join(ErrServerClosed, d.st.close())
+		watchErr = errors.Join(ErrServerClosed, d.close())
 	}
 	if watchErr != nil {
 		if sess.file != nil {
@@ -103,14 +108,15 @@ func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
 	if c := sess.spec.AMD; c != nil {
 		detector = amd.New(*c)
 	}
-	return &port{s: sess, amd: detector, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: playout{pool: &sess.sh.pool}, noise: 1}, nil
+	p := &port{s: sess, amd: detector, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: playout{pool: &sess.sh.pool}, noise: 1}
+	return p, sess.spec.tap.begin(p)
 }
 
 // begin puts the port on its shard.
 func (p *port) begin(d *dialed, meta []byte) error {
 	now := monotonic()
 	if err := p.sh.watch(p.rtp.fd, p); err != nil {
-		return errors.Join(err, d.st.close())
+		return errors.Join(err, d.close())
 	}
 	if rec := p.s.spec.Recording; rec != nil {
 		p.recStart = now - int64(p.sh.srv.cfg.Clock().Sub(rec.Start))
@@ -120,8 +126,10 @@ func (p *port) begin(d *dialed, meta []byte) error {
 		}
 	}
 	p.sh.add(p)
-	p.sh.srv.metrics.sessions.Inc()
-	p.attach(d, meta, now)
+	p.opened().Inc()
+	if d != nil {
+		p.attach(d, meta, now)
+	}
 	return nil
 }
 

@@ -194,6 +194,11 @@ func (p *port) binary(b []byte, end bool) {
 
 // enqueue puts samples into the playout queue. Once a leg has gone, they are for nobody.
 func (p *port) enqueue(pcm []int16) {
+	if p.s.spec.tap != nil {
+		p.stats.TapDropped++
+		p.sh.srv.metrics.tapDropped.Inc()
+		return
+	}
 	if p.hadLeg && !p.legUp {
 		return
 	}
@@ -474,7 +479,7 @@ func (p *port) finishClosing() {
 	p.gone = true
 	p.detach()
 	p.sh.remove(p)
-	p.sh.srv.metrics.sessions.Dec()
+	p.opened().Dec()
 	close(p.s.released)
 }
 

@@ -74,7 +74,7 @@ func (p *port) takeText(f textFrame, err error) {
 
 // addMark queues a mark, or answers it at once when it can't be played.
 func (p *port) addMark(name string) {
-	if p.hadLeg && !p.legUp || !p.queue.addMark(name) {
+	if p.s.spec.tap != nil || p.hadLeg && !p.legUp || !p.queue.addMark(name) {
 		p.sendText(textMark, markData{Name: name, Event: "cleared"})
 	}
 }

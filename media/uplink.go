@@ -12,7 +12,8 @@ type uplink struct {
 	channels   int
 	frameBytes int
 	res        *Resampler
-	pcm        []int16
+	resRight   *Resampler // of the right channel, when it differs from the left one
+	pcm, right []int16
 	buf        []byte // encoded, not yet taken
 	taken      int
 }
@@ -36,6 +37,11 @@ func (u *uplink) feed(pcm []int16) {
 	if u.channels == 2 {
 		u.pcm = twice(u.pcm)
 	}
+	u.encode()
+}
+
+// encode appends the samples to the encoded bytes.
+func (u *uplink) encode() {
 	at := len(u.buf)
 	switch u.encoding {
 	case EncodingPCMU:

@@ -25,6 +25,14 @@ type dialed struct {
 	early []byte // bytes of frames that came with the handshake's answer
 }
 
+// close gives up a socket that no shard has taken; nil is none.
+func (d *dialed) close() error {
+	if d == nil {
+		return nil
+	}
+	return d.st.close()
+}
+
 // dialSocket opens the AI's socket: address guard, TLS, handshake, subprotocol.
 func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*dialed, error) {
 	ctx, cancel := context.WithTimeout(ctx, spec.DialTimeout)

@@ -1,0 +1,209 @@
+package media
+
+import (
+	"context"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TapSide says which part of a call the leg of a tap brings, seen from the channel that is tapped.
+type TapSide int
+
+// The sides of a tap's legs.
+const (
+	// TapMixed is both parties in one channel.
+	TapMixed TapSide = iota
+	// TapCaller is what the tapped channel's own party says.
+	TapCaller
+	// TapOther is what that party hears: the other side.
+	TapOther
+)
+
+// String names the side in logs.
+func (s TapSide) String() string {
+	switch s {
+	case TapMixed:
+		return "mixed"
+	case TapCaller:
+		return "caller"
+	case TapOther:
+		return "other"
+	}
+	return "unknown"
+}
+
+// TapLeg is one leg that the switch has to bring: it runs eavesdrop and is dialed to the session's URI.
+type TapLeg struct {
+	Side    TapSide
+	Session *Session
+}
+
+// Tap is a fork of a call's audio. What its socket sends is dropped and counted: a tap never speaks into the call.
+type Tap struct {
+	// Legs are one, of both parties mixed or of one of them, or two when the socket's format has two channels: the caller
+	// on the left, the other side on the right. The first one's session has the socket.
+	Legs []TapLeg
+}
+
+// otherSideSuffix makes the id of a tap's second leg from that of its first.
+const otherSideSuffix = "-other"
+
+// OpenTap opens a tap that waits for its legs. Without a URL it has no socket: it is there for the answering-machine
+// detector, which hears the caller's side alone. Errors are those of Open.
+func (s *Server) OpenTap(ctx context.Context, spec SessionSpec) (*Tap, error) {
+	spec.Recording = nil
+	role := &tapRole{side: TapMixed, socket: spec.URL != ""}
+	if !role.socket {
+		role.side = TapCaller
+	}
+	if role.socket && spec.Audio.Channels == 2 {
+		role.side, role.pair = TapCaller, &tapPair{}
+	}
+	spec.tap = role
+	first, err := s.Open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tap{Legs: []TapLeg{{Side: role.side, Session: first}}}
+	if role.pair == nil {
+		return t, nil
+	}
+	spec.ID += otherSideSuffix
+	spec.URL, spec.AMD = "", nil
+	spec.tap = &tapRole{side: TapOther, pair: role.pair, beside: first}
+	second, err := s.Open(ctx, spec)
+	if err != nil {
+		first.Close(CloseError) //nolint:contextcheck // a BYE has its own time limit
+		return nil, err
+	}
+	t.Legs = append(t.Legs, TapLeg{Side: TapOther, Session: second})
+	return t, nil
+}
+
+// Close ends the tap's legs and its socket, and returns the counts of the one with the socket.
+func (t *Tap) Close(reason CloseReason) Stats {
+	var st Stats
+	for _, l := range slices.Backward(t.Legs) {
+		st = l.Session.Close(reason)
+	}
+	return st
+}
+
+// tapRole makes a session a tap, or the second leg of one.
+type tapRole struct {
+	side   TapSide
+	socket bool
+	// pair is shared by the two legs of a tap of two channels; nil for a tap of one.
+	pair *tapPair
+	// beside is the session on whose shard this one must be; nil for the first.
+	beside *Session
+}
+
+const (
+	// tapSkew is how far the two sides of a tap may lie apart before silence stands in for the one that is behind: they
+	// come by different legs, each with its own jitter. It also bounds what waits.
+	tapSkew = 3 * frameSamples
+	// tapHold is the room for one side's samples.
+	tapHold = tapSkew + maxPayload
+)
+
+// tapPair puts the two sides of a tap side by side. It belongs to the shard that both legs are on.
+type tapPair struct {
+	main *port // the one with the socket
+	side [2]tapBuffer
+}
+
+// tapBuffer holds the samples of one side that wait for the other.
+type tapBuffer struct {
+	pcm [tapHold]int16
+	n   int
+}
+
+// put appends samples; what exceeds the room pushes out the oldest.
+func (b *tapBuffer) put(pcm []int16) {
+	if len(pcm) > tapHold {
+		pcm = pcm[len(pcm)-tapHold:]
+	}
+	if over := b.n + len(pcm) - tapHold; over > 0 {
+		b.drop(over)
+	}
+	b.n += copy(b.pcm[b.n:], pcm)
+}
+
+func (b *tapBuffer) drop(n int) { b.n = copy(b.pcm[:], b.pcm[n:b.n]) }
+
+// pad makes the buffer n samples long, by silence.
+func (b *tapBuffer) pad(n int) {
+	if b.n < n {
+		clear(b.pcm[b.n:n])
+		b.n = n
+	}
+}
+
+// put takes samples of one side and sends on what both sides have. A side that is missing, or late by more than tapSkew, is
+// silence.
+func (t *tapPair) put(side TapSide, pcm []int16, now int64) {
+	i := leftChannel
+	if side == TapOther {
+		i = rightChannel
+	}
+	t.side[i].put(pcm)
+	left, right := &t.side[leftChannel], &t.side[rightChannel]
+	n := max(min(left.n, right.n), max(left.n, right.n)-tapSkew)
+	if n == 0 || t.main == nil || t.main.closing {
+		return
+	}
+	left.pad(n)
+	right.pad(n)
+	t.main.up.feedSides(left.pcm[:n], right.pcm[:n])
+	left.drop(n)
+	right.drop(n)
+	for f := t.main.up.frame(); f != nil; f = t.main.up.frame() {
+		t.main.sendAudio(f, now)
+	}
+}
+
+// tapped gives the port's audio to its tap; it reports false when the port sends it like that of any session.
+func (p *port) tapped(pcm []int16, now int64) bool {
+	t := p.s.spec.tap
+	switch {
+	case t == nil:
+		return false
+	case t.pair != nil:
+		t.pair.put(t.side, pcm, now)
+		return true
+	}
+	return !t.socket
+}
+
+// opened is the gauge that counts the port's session.
+func (p *port) opened() prometheus.Gauge {
+	if p.s.spec.tap != nil {
+		return p.sh.srv.metrics.tapLegs
+	}
+	return p.sh.srv.metrics.sessions
+}
+
+// begin gives the first leg of a pair what it needs to send both.
+func (t *tapRole) begin(p *port) error {
+	if t == nil || t.pair == nil || t.beside != nil {
+		return nil
+	}
+	res, err := NewResampler(sampleRate, p.s.spec.Audio.SampleRateHz)
+	p.up.resRight, t.pair.main = res, p
+	return err
+}
+
+// feedSides encodes one span of both sides, as left and right.
+func (u *uplink) feedSides(left, right []int16) {
+	u.compact()
+	u.pcm = u.res.Process(u.pcm[:0], left)
+	u.right = u.resRight.Process(u.right[:0], right)
+	n := min(len(u.pcm), len(u.right))
+	u.pcm = slices.Grow(u.pcm[:n], n)[:2*n]
+	for i := n - 1; i >= 0; i-- {
+		u.pcm[2*i], u.pcm[2*i+1] = u.pcm[i], u.right[i]
+	}
+	u.encode()
+}
