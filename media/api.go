@@ -38,8 +38,12 @@ type RecordingSpec struct {
 	Path string
 	// Start is the file's time zero, the moment of answer.
 	Start time.Time
-	// Append goes on in an existing file; what lies between its end and now becomes silence.
+	// Append goes on in an existing file, in the encoding that it has; what lies between its end and now becomes silence.
 	Append bool
+	// Encoding is how samples are stored; zero means PCM.
+	Encoding RecordingEncoding
+	// Paused begins with silence, until PauseRecording(false).
+	Paused bool
 }
 
 // SessionSpec describes one AI session.
@@ -121,8 +125,8 @@ type RecordingInfo struct {
 	Duration time.Duration
 	Bytes    int64
 	Stereo   bool
-	// SHA256 is the file's digest in lower-case hex.
-	SHA256 string
+	// Partial: the recording ended before its call, and is as long as what it holds.
+	Partial bool
 }
 
 // WAVPart is one file on the timeline that JoinWAV builds.

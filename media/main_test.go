@@ -7,10 +7,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the tests, or, in a process that a benchmark has started, its callers and its voice AI.
+// TestMain runs the tests, or, in a process that a test has started, its callers and its voice AI, or a recorder.
 func TestMain(m *testing.M) {
 	if os.Getenv(benchPeerEnv) != "" {
 		os.Exit(benchPeer(os.Stdin, os.Stdout))
+	}
+	if spec := os.Getenv(recordEnv); spec != "" {
+		os.Exit(recordMarks(spec, os.Stdout))
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -22,9 +22,12 @@ type metrics struct {
 	reconnects     *prometheus.CounterVec // result: ok, failed
 	invites        *prometheus.CounterVec // status: 200, 400, 404, 420, 481, 486, 488, 500
 	recordings     *prometheus.CounterVec // result: ok, failed
-	amd            *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
-	lateSlots      prometheus.Counter
-	panics         prometheus.Counter
+	// recordingFailures has the reasons disk_full, disk_slow, missing, permission, io.
+	recordingFailures *prometheus.CounterVec
+	recordingQueue    prometheus.Gauge
+	amd               *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
+	lateSlots         prometheus.Counter
+	panics            prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -52,10 +55,16 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		opens:         vec("ai_opens_total", "Sockets dialed when a session opens.", "result"),
 		reconnects:    vec("ai_reconnects_total", "Broken sockets that were dialed again.", "result"),
 		invites:       vec("sip_invites_total", "INVITEs answered.", "status"),
-		recordings:    vec("recordings_total", "Recordings closed.", "result"),
-		amd:           vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
-		lateSlots:     counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
-		panics:        counter("panics_total", "Panics caught at the top of a request or a session."),
+		recordings:    vec("recordings_total", "Recordings closed; failed ones ended before their call.", "result"),
+		recordingFailures: vec("recording_failures_total",
+			"Recordings that ended before their call, by reason. Any increase deserves an alert: audio is being lost.", "reason"),
+		recordingQueue: gauge("recording_queue_bytes", "Recorded audio that waits for the disk; at 64 MiB recordings are ended."),
+		amd:            vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
+		lateSlots:      counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
+		panics:         counter("panics_total", "Panics caught at the top of a request or a session."),
+	}
+	for _, reason := range []string{"disk_full", "disk_slow", "missing", "permission", "io"} {
+		m.recordingFailures.WithLabelValues(reason)
 	}
 	if reg == nil {
 		return m, nil

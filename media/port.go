@@ -137,8 +137,6 @@ func (p *port) tick(now, due int64) {
 	p.tickSocket(now)
 	if p.rec != nil && p.rec.failed == nil {
 		if err := p.rec.advance(p.samplesAt(now)); err != nil {
-			p.log.Error("recording ended early", "error", err)
-			p.sh.srv.metrics.recordings.WithLabelValues("failed").Inc()
 			p.s.emit(RecordingFailed{Err: err})
 		}
 	}

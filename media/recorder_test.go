@@ -11,13 +11,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// wavHeader is the header of a PCM recording of so many bytes.
+func wavHeader(dataLen int64) []byte {
+	lay, err := layoutOf(RecordPCM)
+	if err != nil {
+		return nil
+	}
+	return lay.appendHeader(nil, dataLen/stereoBytes)
+}
+
 // writeWAV writes a WAV file of 16-bit samples.
 func writeWAV(t *testing.T, path string, rate, channels int, pcm []int16) {
 	t.Helper()
 	h := wavHeader(int64(2 * len(pcm)))
 	binary.LittleEndian.PutUint16(h[22:], uint16(channels))
 	binary.LittleEndian.PutUint32(h[24:], uint32(rate))
-	require.NoError(t, os.WriteFile(path, append(h[:], pcmBytes(pcm)...), 0o600))
+	require.NoError(t, os.WriteFile(path, append(h, pcmBytes(pcm)...), 0o600))
 }
 
 // TestRecordingIsPlayable reads the file while the call goes on: its header is right at every flush.
@@ -31,10 +40,9 @@ func TestRecordingIsPlayable(t *testing.T) {
 	p := newPhone(t)
 	p.call(sess)
 	p.speak(tone(425, 8000, 12000))
-	left, right := readStereo(t, path)
-	require.Greater(t, len(left), 4000)
-	require.Len(t, right, len(left))
-	require.Greater(t, power(left[len(left)-4000:], 425, 8000), -20.0)
+	s := readStrict(t, path)
+	require.Greater(t, s.frames, 4000)
+	require.Greater(t, power(s.left[s.frames-4000:], 425, 8000), -20.0)
 	_, err := sess.FinishRecording(time.Now(), time.Now())
 	require.ErrorIs(t, err, ErrSessionOpen)
 }
@@ -63,7 +71,6 @@ func TestRecordingAppend(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, info.Duration)
 	require.EqualValues(t, wavHeaderSize+5*8000*4, info.Bytes)
-	require.Len(t, info.SHA256, 64)
 	left, _ := readStereo(t, path)
 	require.Greater(t, power(left[:15000], 425, 8000), -20.0)
 	require.Equal(t, -1, onset(left[16100:23500]))
@@ -140,7 +147,7 @@ func TestJoinWAV(t *testing.T) {
 func TestScanWAV(t *testing.T) {
 	t.Parallel()
 	good := wavHeader(8)
-	file := append(good[:], 1, 0, 2, 0, 3, 0, 4, 0)
+	file := append(good, 1, 0, 2, 0, 3, 0, 4, 0)
 	pcm, rate, err := decodeWAV(file)
 	require.NoError(t, err)
 	require.Equal(t, 8000, rate)
@@ -194,20 +201,9 @@ func TestCallerClock(t *testing.T) {
 	require.LessOrEqual(t, worst, int64(160), "20 ms")
 }
 
-// TestRecorderBehind ends the recording, not the call, when the disk doesn't keep up.
-func TestRecorderBehind(t *testing.T) {
-	t.Parallel()
-	w := &recWriter{queue: make(chan *recBlockData, 1)}
-	rec := &recorder{out: w, file: &recFile{}, window: make([]int16, 2*recWindow)}
-	rec.put(leftChannel, 0, make([]int16, 160))
-	require.ErrorIs(t, rec.advance(3*recBlock+recHold), errRecorderBehind)
-	rec.put(leftChannel, 10, make([]int16, 160))
-	require.Positive(t, rec.clipped)
-}
-
 func FuzzWAV(f *testing.F) {
 	h := wavHeader(4)
-	f.Add(append(h[:], 1, 2, 3, 4))
+	f.Add(append(h, 1, 2, 3, 4))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		pcm, rate, err := decodeWAV(b)
 		if err == nil {

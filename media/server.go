@@ -145,7 +145,7 @@ func (s *Server) Start(ctx context.Context) error {
 		closeShards(shards)
 		return fmt.Errorf("starting the media endpoint: %w", err)
 	}
-	s.sip, s.shards, s.recorder, s.state = ep, shards, newRecWriter(), stateServing
+	s.sip, s.shards, s.recorder, s.state = ep, shards, newRecWriter(s.metrics, openRecFile), stateServing
 	for _, sh := range shards {
 		sh.wg.Add(1)
 		go sh.run() //nolint:contextcheck // a tick thread ends by Close, not with the context of Start
@@ -188,11 +188,17 @@ func (s *Server) Close(ctx context.Context) error {
 	closeShards(s.shards)
 	// What is left now ends by itself within seconds: redials are cancelled, decoders have no one to wait for.
 	s.tasks.wait(context.WithoutCancel(ctx))
-	s.recorder.close()
-	if err != nil {
+	if err := errors.Join(err, s.closeRecorder(ctx)); err != nil {
 		return fmt.Errorf("closing the media endpoint: %w", err)
 	}
 	return nil
+}
+
+// closeRecorder waits for what is left of the recordings, but not for a disk that hangs.
+func (s *Server) closeRecorder(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordingFlush)
+	defer cancel()
+	return s.recorder.close(ctx)
 }
 
 // closeShards ends tick threads, whether they were started or not.
@@ -307,6 +313,11 @@ func (s *Server) checkSpec(spec *SessionSpec) error {
 	}
 	if spec.DialTimeout <= 0 {
 		spec.DialTimeout = 5 * time.Second
+	}
+	if rec := spec.Recording; rec != nil {
+		if _, err := layoutOf(rec.Encoding); err != nil {
+			return err
+		}
 	}
 	a := &spec.Audio
 	if a.Encoding == "" {

@@ -76,9 +76,7 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 		}
 	}
 	if spec.Recording != nil {
-		if sess.file, err = openRecording(spec.Recording); err != nil {
-			return nil, errors.Join(err, d.close())
-		}
+		sess.file = s.recorder.add(spec.Recording, sess.log)
 	}
 	sess.port = p
 	meta := sess.meta(spec.Reconnected)
@@ -88,7 +86,7 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 	}
 	if watchErr != nil {
 		if sess.file != nil {
-			watchErr = errors.Join(watchErr, sess.file.f.Close())
+			s.recorder.closeFile(sess.file)
 		}
 		return nil, watchErr
 	}
@@ -122,7 +120,7 @@ func (p *port) begin(d *dialed, meta []byte) error {
 		p.recStart = now - int64(p.sh.srv.cfg.Clock().Sub(rec.Start))
 		p.rec = &recorder{
 			out: p.sh.srv.recorder, file: p.s.file, base: max(0, p.samplesAt(now)),
-			window: make([]int16, 2*recWindow),
+			window: make([]int16, 2*recWindow), paused: rec.Paused,
 		}
 	}
 	p.sh.add(p)
@@ -333,9 +331,10 @@ func (s *Session) dialAgain(ctx context.Context, cause error) (*dialed, error) {
 }
 
 // recordingFlush bounds how long FinishRecording waits for the disk.
-const recordingFlush = 30 * time.Second
+const recordingFlush = 10 * time.Second
 
-// FinishRecording cuts or pads the recording to exactly the span from answered to ended. The session must be closed.
+// FinishRecording cuts or pads the recording to exactly the span from answered to ended. One that ended early is not
+// padded: it is Partial, and as long as what it holds. The session must be closed.
 func (s *Session) FinishRecording(answered, ended time.Time) (RecordingInfo, error) {
 	if s.file == nil {
 		return RecordingInfo{}, ErrNoRecording
@@ -343,12 +342,19 @@ func (s *Session) FinishRecording(answered, ended time.Time) (RecordingInfo, err
 	if !s.isClosed() {
 		return RecordingInfo{}, ErrSessionOpen
 	}
-	t := time.NewTimer(recordingFlush)
-	defer t.Stop()
-	select {
-	case <-s.file.done:
-	case <-t.C:
-		return RecordingInfo{}, fmt.Errorf("finishing a recording: waiting for its last blocks: %w", context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeout(context.Background(), recordingFlush)
+	defer cancel()
+	return s.srv.recorder.finish(ctx, s.file, answered, ended)
+}
+
+// PauseRecording leaves silence in the recording for what is said from now on, or records again. The recording's time goes
+// on. It returns ErrNoRecording for a session that records nothing.
+func (s *Session) PauseRecording(paused bool) error {
+	if s.file == nil {
+		return ErrNoRecording
 	}
-	return FinishWAV(s.spec.Recording.Path, s.spec.Recording.Start, answered, ended)
+	if !s.sh.post(func() { s.port.pauseRecording(paused) }) {
+		return fmt.Errorf("pausing a recording: %w", ErrServerClosed)
+	}
+	return nil
 }

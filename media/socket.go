@@ -445,10 +445,7 @@ func (p *port) shutdown(code int, reason CloseReason, now int64) {
 	}
 	if p.rec != nil {
 		p.rec.finish(p.samplesAt(now))
-		p.sh.srv.spawn(func() { p.sh.srv.recorder.closeFile(p.s.file) })
-		if p.rec.failed == nil {
-			p.sh.srv.metrics.recordings.WithLabelValues("ok").Inc()
-		}
+		p.sh.srv.recorder.closeFile(p.s.file)
 	}
 	if p.sock != nil {
 		p.write(opClose, closePayload(code, string(reason)), false, now)

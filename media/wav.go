@@ -16,12 +16,6 @@ const (
 	wavExtensible = 0xFFFE
 )
 
-// wavHeaderSize is the size of the header that recordings have: RIFF, fmt and data, nothing else.
-const wavHeaderSize = 44
-
-// stereoBytes is the size of one stereo frame of a recording.
-const stereoBytes = 4
-
 // ErrWAV means that a file is not a WAV file, or of a kind that is not understood.
 var ErrWAV = errors.New("not a usable WAV file")
 
@@ -141,24 +135,4 @@ func mixDown(pcm []int16, channels int) []int16 {
 		pcm[i] = int16(sum / channels)
 	}
 	return pcm[:n]
-}
-
-// wavHeader is the header of a stereo 16-bit 8 kHz file that holds so many bytes of audio.
-func wavHeader(dataLen int64) [wavHeaderSize]byte {
-	const maxData = 1<<32 - 1 - wavHeaderSize
-	n := uint32(min(dataLen, maxData))
-	var h [wavHeaderSize]byte
-	copy(h[0:], "RIFF")
-	binary.LittleEndian.PutUint32(h[4:], n+wavHeaderSize-8)
-	copy(h[8:], "WAVEfmt ")
-	binary.LittleEndian.PutUint32(h[16:], 16)
-	binary.LittleEndian.PutUint16(h[20:], wavPCM)
-	binary.LittleEndian.PutUint16(h[22:], 2)
-	binary.LittleEndian.PutUint32(h[24:], sampleRate)
-	binary.LittleEndian.PutUint32(h[28:], sampleRate*stereoBytes)
-	binary.LittleEndian.PutUint16(h[32:], stereoBytes)
-	binary.LittleEndian.PutUint16(h[34:], 16)
-	copy(h[36:], "data")
-	binary.LittleEndian.PutUint32(h[40:], n)
-	return h
 }

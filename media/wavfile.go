@@ -1,9 +1,7 @@
 package media
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,53 +14,85 @@ import (
 const copyBlock = 8192
 
 // samplesIn rounds a duration to samples of 8 kHz.
-func samplesIn(d time.Duration) int64 {
-	return int64(d+time.Duration(nsPerSample)/2) / nsPerSample
-}
+func samplesIn(d time.Duration) int64 { return int64(d.Round(time.Duration(nsPerSample))) / nsPerSample }
 
-// FinishWAV cuts or pads a recording whose time zero is start to exactly the span from answered to ended, writes its
-// header, and describes it. It serves a recording whose session is gone, too: one that a crash left behind.
+// FinishWAV cuts or pads a recording whose time zero is start to exactly the span from answered to ended, and describes it.
+// It serves a recording whose session is gone, too: one that a crash left behind. Where the disk has no room for the
+// silence at the end, the recording stays as long as it is, and is Partial.
 func FinishWAV(path string, start, answered, ended time.Time) (RecordingInfo, error) {
-	if ended.Before(answered) {
-		ended = answered
-	}
-	length := samplesIn(ended.Sub(answered))
-	if err := cutHead(path, answered.Sub(start)); err != nil {
-		return RecordingInfo{}, fmt.Errorf("finishing a recording: %w", err)
-	}
-	if err := setLength(path, length); err != nil {
-		return RecordingInfo{}, fmt.Errorf("finishing a recording: %w", err)
-	}
-	return describe(path)
+	return finishWAV(context.Background(), path, answered.Sub(start), ended.Sub(answered), false)
 }
 
-// cutHead moves the file's time zero by d: audio before it goes, silence fills what is missing. The file is replaced
-// in one step.
-func cutHead(path string, d time.Duration) error {
-	shift := samplesIn(d.Abs())
-	if shift == 0 {
-		return nil
+// finishWAV cuts off the head and leaves at most that length; a partial recording is not padded. It stops between its
+// steps when ctx is over.
+func finishWAV(ctx context.Context, path string, head, length time.Duration, partial bool) (RecordingInfo, error) {
+	failed := func(err error) (RecordingInfo, error) {
+		return RecordingInfo{}, fmt.Errorf("finishing a recording: %w", err)
 	}
-	if d < 0 {
-		shift = -shift
-	}
-	src, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return err
+		return failed(err)
 	}
-	defer closeQuietly(src)
-	st, err := src.Stat()
+	defer func() { closeQuietly(f) }()
+	lay, frames, err := scanOurs(f)
 	if err != nil {
-		return err
+		return failed(err)
 	}
-	from := wavHeaderSize + max(shift, 0)*stereoBytes
-	from = min(from, max(st.Size(), wavHeaderSize))
+	shift, want := samplesIn(head), samplesIn(max(0, length))
+	if max(-shift, want) > lay.maxFrames() {
+		return failed(fmt.Errorf("from %v for %v: %w", head, length, errRecordingFull))
+	}
+	if ctx.Err() != nil {
+		return failed(context.Cause(ctx))
+	}
+	if shift != 0 {
+		if err := cutHead(ctx, f, path, lay, frames, shift); err != nil {
+			return failed(err)
+		}
+		closeQuietly(f)
+		if f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+			return failed(err)
+		}
+		frames = max(0, frames-shift)
+	}
+	if partial {
+		want = min(want, frames)
+	}
+	if frames < want {
+		if err := lay.extend(f, frames, want); err != nil {
+			want, partial = frames, true
+		}
+	}
+	if ctx.Err() != nil {
+		return failed(context.Cause(ctx))
+	}
+	_, err = f.WriteAt(lay.appendHeader(nil, want), 0)
+	if err := errors.Join(err, f.Truncate(lay.offset(want))); err != nil {
+		return failed(err)
+	}
+	return RecordingInfo{
+		Path: path, Duration: time.Duration(want * nsPerSample), Bytes: lay.offset(want), Stereo: true, Partial: partial,
+	}, nil
+}
+
+// cutHead moves the file's time zero by a number of frames: audio before it goes, silence fills what is missing. The file
+// is replaced in one step.
+func cutHead(ctx context.Context, src *os.File, path string, lay wavLayout, frames, shift int64) error {
 	return replaceFile(path, func(dst *os.File) error {
-		if _, err := dst.Seek(wavHeaderSize+max(-shift, 0)*stereoBytes, io.SeekStart); err != nil {
+		from, pad := min(max(0, shift), frames), max(0, -shift)
+		if _, err := dst.Write(lay.appendHeader(nil, frames-from+pad)); err != nil {
 			return err
 		}
-		_, err := io.Copy(dst, io.NewSectionReader(src, from, max(st.Size()-from, 0)))
-		return err
+		if err := lay.fillSilence(dst, 0, pad); err != nil {
+			return err
+		}
+		if _, err := dst.Seek(lay.offset(pad), io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.Copy(dst, io.NewSectionReader(src, lay.offset(from), (frames-from)*lay.frame)); err != nil {
+			return err
+		}
+		return context.Cause(ctx)
 	})
 }
 
@@ -88,72 +118,60 @@ func replaceFile(path string, write func(*os.File) error) error {
 	return nil
 }
 
-// setLength cuts or pads a recording to a number of sample frames and writes its header.
-func setLength(path string, frames int64) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	head := wavHeader(frames * stereoBytes)
-	err = f.Truncate(wavHeaderSize + frames*stereoBytes)
-	if err == nil {
-		_, err = f.WriteAt(head[:], 0)
-	}
-	return errors.Join(err, f.Close())
-}
-
-// describe reads a finished recording through.
-func describe(path string) (RecordingInfo, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return RecordingInfo{}, fmt.Errorf("describing a recording: %w", err)
-	}
-	defer closeQuietly(f)
-	sum := sha256.New()
-	n, err := io.Copy(sum, f)
-	if err != nil {
-		return RecordingInfo{}, fmt.Errorf("describing a recording: %w", err)
-	}
-	info, err := scanWAV(f, n)
-	if err != nil {
-		return RecordingInfo{}, fmt.Errorf("describing a recording: %w", err)
-	}
-	return RecordingInfo{
-		Path:     path,
-		Duration: time.Duration(info.frames()) * time.Second / time.Duration(info.rate),
-		Bytes:    n,
-		Stereo:   info.channels == 2,
-		SHA256:   hex.EncodeToString(sum.Sum(nil)),
-	}, nil
-}
-
-// JoinWAV lays parts on one timeline and writes it to dst as stereo 8 kHz 16-bit. Where parts overlap they are added;
-// what no part covers is silence. A mono part is heard on both sides.
+// JoinWAV lays parts on one timeline and writes it to dst as stereo at 8 kHz. Where parts overlap they are added; what no
+// part covers is silence. A mono part is heard on both sides. Parts may differ in encoding; the joined file has that of the
+// first part.
 func JoinWAV(dst string, parts []WAVPart) (RecordingInfo, error) {
-	err := replaceFile(dst, func(out *os.File) error {
-		var frames int64
-		for _, p := range parts {
-			end, err := addPart(out, p)
-			if err != nil {
-				return fmt.Errorf("%s: %w", filepath.Base(p.Path), err)
+	var frames int64
+	lay, err := layoutOf(RecordPCM)
+	if len(parts) > 0 && err == nil {
+		lay, err = partLayout(parts[0].Path)
+	}
+	if err == nil {
+		err = replaceFile(dst, func(out *os.File) error {
+			for _, p := range parts {
+				end, err := addPart(out, lay, frames, p)
+				if err != nil {
+					return fmt.Errorf("%s: %w", filepath.Base(p.Path), err)
+				}
+				frames = max(frames, end)
 			}
-			frames = max(frames, end)
-		}
-		head := wavHeader(frames * stereoBytes)
-		if err := out.Truncate(wavHeaderSize + frames*stereoBytes); err != nil {
-			return err
-		}
-		_, err := out.WriteAt(head[:], 0)
-		return err
-	})
+			_, err := out.WriteAt(lay.appendHeader(nil, frames), 0)
+			return errors.Join(err, out.Truncate(lay.offset(frames)))
+		})
+	}
 	if err != nil {
 		return RecordingInfo{}, fmt.Errorf("joining recordings: %w", err)
 	}
-	return describe(dst)
+	return RecordingInfo{Path: dst, Duration: time.Duration(frames * nsPerSample), Bytes: lay.offset(frames), Stereo: true}, nil
 }
 
-// addPart adds one file to the timeline and returns where it ends, in sample frames.
-func addPart(out *os.File, p WAVPart) (int64, error) {
+// partLayout is the layout of a joined file that begins with a part.
+func partLayout(path string) (wavLayout, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return wavLayout{}, err
+	}
+	defer closeQuietly(f)
+	st, err := f.Stat()
+	if err != nil {
+		return wavLayout{}, err
+	}
+	info, err := scanWAV(f, st.Size())
+	if err != nil {
+		return wavLayout{}, fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	switch info.format {
+	case wavULaw:
+		return layoutOf(RecordULaw)
+	case wavALaw:
+		return layoutOf(RecordALaw)
+	}
+	return layoutOf(RecordPCM)
+}
+
+// addPart adds one file to a timeline that holds so many frames, and returns where the file ends, in frames.
+func addPart(out *os.File, lay wavLayout, filled int64, p WAVPart) (int64, error) {
 	f, err := os.Open(p.Path)
 	if err != nil {
 		return 0, err
@@ -174,21 +192,25 @@ func addPart(out *os.File, p WAVPart) (int64, error) {
 		}
 	}
 	at := samplesIn(p.Offset)
+	if err := lay.fillSilence(out, filled, at); err != nil {
+		return 0, err
+	}
 	raw := make([]byte, copyBlock*info.frameBytes())
 	var pcm, one []int16
 	var both [2][]int16
-	for rest := info.dataLen - info.dataLen%int64(info.frameBytes()); rest > 0; {
-		n := min(int64(len(raw)), rest)
-		if _, err := f.ReadAt(raw[:n], info.dataAt+info.dataLen-info.dataLen%int64(info.frameBytes())-rest); err != nil {
+	whole := info.dataLen - info.dataLen%int64(info.frameBytes())
+	for done := int64(0); done < whole; {
+		n := min(int64(len(raw)), whole-done)
+		if _, err := f.ReadAt(raw[:n], info.dataAt+done); err != nil {
 			return 0, err
 		}
-		rest -= n
+		done += n
 		pcm = info.samples(pcm[:0], raw[:n])
 		for c := range both {
 			one = channel(one[:0], pcm, min(c, info.channels-1), info.channels)
 			both[c] = side[c].Process(both[c][:0], one)
 		}
-		if err := mixAt(out, at, both[0], both[1]); err != nil {
+		if err := mixAt(out, lay, at, both[0], both[1]); err != nil {
 			return 0, err
 		}
 		at += int64(len(both[0]))
@@ -205,23 +227,24 @@ func channel(dst, pcm []int16, c, channels int) []int16 {
 }
 
 // mixAt adds samples to what the file holds at a position; positions before the timeline are dropped.
-func mixAt(f *os.File, at int64, left, right []int16) error {
+func mixAt(f *os.File, lay wavLayout, at int64, left, right []int16) error {
 	if at < 0 {
 		skip := min(-at, int64(len(left)))
 		left, right, at = left[skip:], right[skip:], at+skip
 	}
-	b := make([]byte, len(left)*stereoBytes)
-	off := wavHeaderSize + at*stereoBytes
-	if _, err := f.ReadAt(b, off); err != nil && !errors.Is(err, io.EOF) {
+	raw := make([]byte, int64(len(left))*lay.frame)
+	n, err := f.ReadAt(raw, lay.offset(at))
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+	info := wavInfo{format: lay.format}
+	pcm := info.samples(make([]int16, 0, 2*len(left)), raw[:int64(n)-int64(n)%lay.frame])
+	pcm = append(pcm, make([]int16, 2*len(left)-len(pcm))...) // silence behind the end
 	for i := range left {
-		l := int32(int16(binary.LittleEndian.Uint16(b[4*i:]))) + int32(left[i])
-		r := int32(int16(binary.LittleEndian.Uint16(b[4*i+2:]))) + int32(right[i])
-		binary.LittleEndian.PutUint16(b[4*i:], uint16(saturate(l)))
-		binary.LittleEndian.PutUint16(b[4*i+2:], uint16(saturate(r)))
+		pcm[2*i] = saturate(int32(pcm[2*i]) + int32(left[i]))
+		pcm[2*i+1] = saturate(int32(pcm[2*i+1]) + int32(right[i]))
 	}
-	_, err := f.WriteAt(b, off)
+	_, err = f.WriteAt(lay.appendSamples(raw[:0], pcm), lay.offset(at))
 	return err
 }
 

@@ -1,0 +1,367 @@
+package media
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+// alerts keeps the log records that ask for somebody's attention.
+type alerts struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (a *alerts) Enabled(context.Context, slog.Level) bool { return true }
+func (a *alerts) WithAttrs([]slog.Attr) slog.Handler       { return a }
+func (a *alerts) WithGroup(string) slog.Handler            { return a }
+
+// Handle implements slog.Handler.
+func (a *alerts) Handle(_ context.Context, r slog.Record) error {
+	if r.Level < slog.LevelError {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r.Attrs(func(attr slog.Attr) bool {
+		if attr.Key == "reason" {
+			a.seen = append(a.seen, attr.Value.String())
+		}
+		return true
+	})
+	return nil
+}
+
+func (a *alerts) all() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]string(nil), a.seen...)
+}
+
+func (w *recWriter) failures(reason string) float64 {
+	return testutil.ToFloat64(w.metrics.recordingFailures.WithLabelValues(reason))
+}
+
+// tinyDisk mounts a file system of so many kilobytes, and skips the test where that is not allowed.
+func tinyDisk(t *testing.T, kilobytes int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dk", kilobytes)); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	return dir
+}
+
+// fill records marks until a position, or until the recording fails, and tells the error.
+func fill(t *testing.T, w *recWriter, rec *recorder, from, to int64) error {
+	t.Helper()
+	for pos := from; pos < to; pos += frameSamples {
+		if err := putMarks(rec, pos); err != nil {
+			return err
+		}
+		if pos%recBlock == 0 {
+			w.breathe(t, 4)
+		}
+	}
+	w.breathe(t, 0)
+	return nil
+}
+
+// closed ends a recording and waits for its file.
+func closed(t *testing.T, w *recWriter, rec *recorder, end int64) {
+	t.Helper()
+	rec.finish(end)
+	w.closeFile(rec.file)
+	select {
+	case <-rec.file.done:
+	case <-time.After(soon):
+		require.FailNow(t, "the file was not closed")
+	}
+}
+
+// TestDiskFull fills a real disk: the recording there ends and keeps what was written, with its true length; one on another
+// disk goes on.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	for _, encoding := range RecordingEncodings() {
+		t.Run(string(encoding), func(t *testing.T) {
+			t.Parallel()
+			full := tinyDisk(t, 128)
+			w := newTestWriter(t, openRecFile)
+			log := &alerts{}
+			path := filepath.Join(full, "a.wav")
+			rec := newTestRecorder(w, RecordingSpec{Path: path, Encoding: encoding, Start: time.Unix(1000, 0)})
+			rec.file.log = slog.New(log)
+			other := newTestRecorder(w, RecordingSpec{Path: filepath.Join(t.TempDir(), "b.wav"), Encoding: encoding})
+
+			const length = 30 * sampleRate
+			err := fill(t, w, rec, 0, length)
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			require.ErrorIs(t, putMarks(rec, length), syscall.ENOSPC, "it has ended for good")
+			require.NoError(t, fill(t, w, other, 0, length))
+			closed(t, w, rec, length)
+			closed(t, w, other, length)
+
+			require.InDelta(t, 1, w.failures("disk_full"), 0)
+			require.Eventually(t, func() bool { return len(log.all()) == 1 }, soon, tick)
+			require.Equal(t, []string{"disk_full"}, log.all())
+			require.InDelta(t, 1, testutil.ToFloat64(w.metrics.recordings.WithLabelValues("failed")), 0)
+			require.InDelta(t, 1, testutil.ToFloat64(w.metrics.recordings.WithLabelValues("ok")), 0)
+
+			start := time.Unix(1000, 0)
+			info, err := w.finish(t.Context(), rec.file, start, start.Add(30*time.Second))
+			require.NoError(t, err)
+			require.True(t, info.Partial)
+			s := readStrict(t, path)
+			require.EqualValues(t, int64(s.frames)*nsPerSample, info.Duration)
+			require.Greater(t, s.frames, 2*sampleRate)
+			requireMarks(t, 0, s, rec.file.lay)
+			soxi(t, path, s.frames)
+			require.Equal(t, length, readStrict(t, other.file.spec.Path).frames)
+		})
+	}
+}
+
+// TestNoRoomForTheSilence finishes a file whose end can't be padded.
+func TestNoRoomForTheSilence(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(tinyDisk(t, 64), "a.wav")
+	lay, err := layoutOf(RecordULaw)
+	require.NoError(t, err)
+	b := lay.appendSamples(lay.appendHeader(nil, sampleRate), make([]int16, 2*sampleRate))
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+	start := time.Unix(1000, 0)
+	info, err := FinishWAV(path, start, start, start.Add(time.Minute))
+	require.NoError(t, err)
+	require.True(t, info.Partial)
+	require.Equal(t, time.Second, info.Duration)
+	require.Equal(t, sampleRate, readStrict(t, path).frames)
+}
+
+// gatedDisk hangs in its writes while its gate is shut.
+type gatedDisk struct {
+	recDisk
+	gate <-chan struct{}
+}
+
+// WriteAt implements io.WriterAt.
+func (d gatedDisk) WriteAt(b []byte, at int64) (int, error) {
+	<-d.gate
+	return d.recDisk.WriteAt(b, at)
+}
+
+// gated opens recordings whose name contains "hung" on a disk that hangs.
+func gated(gate <-chan struct{}) recOpen {
+	return func(spec *RecordingSpec) (recDisk, wavLayout, int64, error) {
+		disk, lay, frames, err := openRecFile(spec)
+		if err == nil && strings.Contains(spec.Path, "hung") {
+			disk = gatedDisk{disk, gate}
+		}
+		return disk, lay, frames, err
+	}
+}
+
+// TestOneFileHangs lets the disk hang in one file for good: that recording ends, the others go on.
+func TestOneFileHangs(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	w := newTestWriter(t, gated(gate))
+	dir := t.TempDir()
+	hung := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "hung.wav")})
+	others := make([]*recorder, 5)
+	for i := range others {
+		others[i] = newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, fmt.Sprintf("%d.wav", i))})
+	}
+	var failed error
+	const length = 15 * sampleRate
+	for pos := int64(0); pos < length; pos += frameSamples {
+		if err := putMarks(hung, pos); err != nil {
+			failed = err
+		}
+		for _, rec := range others {
+			require.NoError(t, putMarks(rec, pos))
+		}
+		if pos%recBlock == 0 {
+			w.breathe(t, recFileBuffer+8) // the hung one's own may wait
+		}
+	}
+	require.ErrorIs(t, failed, errRecorderBehind)
+	require.InDelta(t, 1, w.failures("disk_slow"), 0)
+	for _, rec := range others {
+		closed(t, w, rec, length)
+		require.Equal(t, length, readStrict(t, rec.file.spec.Path).frames)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	w.closeFile(hung.file)
+	_, err := w.finish(ctx, hung.file, time.Time{}, time.Time{}.Add(15*time.Second))
+	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody waits for good")
+	close(gate)
+	closed(t, w, hung, length)
+	readStrict(t, hung.file.spec.Path)
+}
+
+// TestDiskHangs lets the whole disk hang: what waits is bounded, nobody is held up, all recordings end, and the writer can be
+// closed.
+func TestDiskHangs(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	w := newRecWriter(testMetrics(t), gated(gate))
+	dir := t.TempDir()
+	recs := make([]*recorder, 300)
+	for i := range recs {
+		recs[i] = newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, fmt.Sprintf("hung%d.wav", i))})
+	}
+	most, failed := 0, map[int]bool{}
+	for pos := int64(0); pos < 20*sampleRate; pos += frameSamples {
+		for i, rec := range recs {
+			if putMarks(rec, pos) != nil {
+				failed[i] = true
+			}
+		}
+		most = max(most, w.backlog())
+	}
+	require.Len(t, failed, len(recs))
+	w.mu.Lock()
+	made, helpers := w.blocks, w.helpers
+	w.mu.Unlock()
+	require.LessOrEqual(t, most, recBuffer)
+	require.LessOrEqual(t, made, recBuffer, "the memory is bounded")
+	require.Less(t, helpers, recWorkers)
+	t.Logf("%d blocks of %d waited at most, %d workers", most, recBuffer, helpers+1)
+	require.InDelta(t, len(recs), w.failures("disk_slow"), 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, w.close(ctx), context.DeadlineExceeded)
+	close(gate)
+	require.NoError(t, w.close(t.Context()))
+}
+
+// TestFolderVanishes deletes the folder of recordings under a call, and another's before it begins.
+func TestFolderVanishes(t *testing.T) {
+	t.Parallel()
+	w := newTestWriter(t, openRecFile)
+	dir := filepath.Join(t.TempDir(), "spool")
+	require.NoError(t, os.Mkdir(dir, 0o750))
+	path := filepath.Join(dir, "a.wav")
+	rec := newTestRecorder(w, RecordingSpec{Path: path})
+	require.NoError(t, fill(t, w, rec, 0, 2*sampleRate))
+	require.NoError(t, os.RemoveAll(dir))
+	require.ErrorIs(t, fill(t, w, rec, 2*sampleRate, 30*sampleRate), fs.ErrNotExist)
+	closed(t, w, rec, 30*sampleRate)
+	require.InDelta(t, 1, w.failures("missing"), 0)
+	s := readStrict(t, path)
+	require.GreaterOrEqual(t, s.frames, 2*sampleRate-recBlock-recHold, "what was recorded is brought back")
+	requireMarks(t, 0, s, rec.file.lay)
+
+	short := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "short.wav")})
+	require.NoError(t, fill(t, w, short, 0, sampleRate))
+	require.NoError(t, os.RemoveAll(dir))
+	closed(t, w, short, sampleRate)
+	require.InDelta(t, 2, w.failures("missing"), 0, "it is noticed at the end, too")
+
+	replaced := newTestRecorder(w, RecordingSpec{Path: path})
+	require.NoError(t, fill(t, w, replaced, 0, sampleRate))
+	require.NoError(t, os.WriteFile(path+".other", []byte("somebody else's"), 0o600))
+	require.NoError(t, os.Rename(path+".other", path))
+	closed(t, w, replaced, sampleRate)
+	require.ErrorIs(t, w.failure(replaced.file), errRecordingGone)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "somebody else's", string(b))
+
+	none := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "no", "such", "folder.wav")})
+	require.ErrorIs(t, fill(t, w, none, 0, 30*sampleRate), fs.ErrNotExist)
+	closed(t, w, none, 30*sampleRate)
+}
+
+// TestFailureReasons names what ends a recording.
+func TestFailureReasons(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"permission": &fs.PathError{Op: "open", Err: syscall.EACCES}, "io": syscall.EIO, "disk_full": syscall.EDQUOT,
+	} {
+		w := newTestWriter(t, func(*RecordingSpec) (recDisk, wavLayout, int64, error) { return nil, wavLayout{}, 0, err })
+		rec := newTestRecorder(w, RecordingSpec{Path: "x"})
+		require.ErrorIs(t, fill(t, w, rec, 0, 30*sampleRate), err)
+		require.InDelta(t, 1, w.failures(want), 0, want)
+		closed(t, w, rec, 30*sampleRate)
+	}
+	require.Equal(t, "permission", recordingFailure(syscall.EROFS))
+}
+
+// TestCallOutlivesItsRecording has a session whose folder is missing: caller and AI hear each other all the same.
+func TestCallOutlivesItsRecording(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("nodisk")
+	start := time.Now()
+	spec.Recording = &RecordingSpec{Path: filepath.Join(t.TempDir(), "gone", "x.wav"), Start: start}
+	sess, ai := r.open(spec)
+	p := newPhone(t)
+	p.call(sess)
+	ai.say(tone(1000, 16000, 16000))
+	p.speak(tone(425, 8000, 8000))
+	require.ErrorIs(t, event[RecordingFailed](t, sess).Err, fs.ErrNotExist)
+	p.speak(tone(425, 8000, 4000))
+	require.Greater(t, power(ai.heard(), 425, 16000), -25.0)
+	require.GreaterOrEqual(t, onset(p.heard()), 0)
+	sess.Close(CloseHangup)
+	_, err := sess.FinishRecording(start, time.Now())
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// TestPauseRecording pauses in the middle of a conversation: both sides go on hearing each other, the recording is silent
+// there, and what follows lies where it was said.
+func TestPauseRecording(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("pause")
+	path := filepath.Join(t.TempDir(), "call.wav")
+	start := time.Now()
+	spec.Recording = &RecordingSpec{Path: path, Start: start, Paused: true}
+	sess, ai := r.open(spec)
+	p := newPhone(t)
+	p.call(sess)
+	mark := func() int { return int(samplesIn(time.Since(start))) }
+	ai.say(tone(1000, 16000, 16000*4))
+	p.speak(tone(425, 8000, 6400))
+	resumed := mark()
+	require.NoError(t, sess.PauseRecording(false))
+	p.speak(tone(425, 8000, 6400))
+	paused := mark()
+	require.NoError(t, sess.PauseRecording(true))
+	p.speak(tone(425, 8000, 6400))
+	again := mark()
+	require.NoError(t, sess.PauseRecording(false))
+	p.speak(tone(425, 8000, 6400))
+	sess.Close(CloseHangup)
+	end := mark()
+	_, err := sess.FinishRecording(start, start.Add(time.Duration(int64(end)*nsPerSample)))
+	require.NoError(t, err)
+	s := readStrict(t, path)
+	require.Equal(t, end, s.frames, "the time went on")
+	const edge = 800 // 100 ms for what is on its way
+	for name, side := range map[string][]int16{"caller": s.left, "agent": s.right} {
+		hz := map[string]float64{"caller": 425, "agent": 1000}[name]
+		require.Equal(t, -1, onset(side[:resumed-edge]), name)
+		require.Greater(t, power(side[resumed+edge:paused-edge], hz, 8000), -20.0, name)
+		require.Equal(t, -1, onset(side[paused+edge:again-edge]), name)
+		require.Greater(t, power(side[again+edge:end-2*edge], hz, 8000), -20.0, name)
+	}
+	require.Greater(t, power(ai.heard(), 425, 16000), -25.0, "the AI heard all of it")
+	none, _ := r.open(r.spec("none"))
+	require.ErrorIs(t, none.PauseRecording(true), ErrNoRecording)
+}
