@@ -123,16 +123,21 @@ func reopenRecFile(path string) (*os.File, wavLayout, int64, error) {
 	return f, lay, frames, nil
 }
 
-// scanOurs reads the layout of one of our own files and how many frames of audio it really holds.
+// scanOurs reads the layout of one of our own files and how many frames of audio it really holds. One whose header never
+// reached the disk, as a loss of power leaves it, counts as PCM.
 func scanOurs(f *os.File) (wavLayout, int64, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return wavLayout{}, 0, err
 	}
-	info, err := scanWAV(f, st.Size())
-	if errors.Is(err, io.EOF) {
-		err = ErrWAV
+	var head [wavHeaderSize]byte
+	if n, err := f.ReadAt(head[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return wavLayout{}, 0, err
+	} else if n < wavHeaderSize || head == [wavHeaderSize]byte{} {
+		lay, err := layoutOf(RecordPCM)
+		return lay, lay.framesIn(st.Size()), err
 	}
+	info, err := scanWAV(f, st.Size())
 	if err != nil {
 		return wavLayout{}, 0, err
 	}

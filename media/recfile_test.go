@@ -336,7 +336,7 @@ func TestAppendKeepsTheEncoding(t *testing.T) {
 	require.Equal(t, markAt(7, 1), s.right[7])
 
 	broken := filepath.Join(t.TempDir(), "broken.wav")
-	require.NoError(t, os.WriteFile(broken, []byte("RIFF"), 0o600))
+	require.NoError(t, os.WriteFile(broken, []byte("ID3"+strings.Repeat("x", 100)), 0o600))
 	fresh := newTestRecorder(w, RecordingSpec{Path: broken, Append: true})
 	w.closeFile(fresh.file)
 	<-fresh.file.done
@@ -381,6 +381,19 @@ func TestFinishEveryEncoding(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestFinishWithoutAHeader makes recordings of files whose header never reached the disk.
+func TestFinishWithoutAHeader(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	for _, size := range []int{0, 10, 44, 4000} {
+		path := filepath.Join(t.TempDir(), "f.wav")
+		require.NoError(t, os.WriteFile(path, make([]byte, size), 0o600))
+		_, err := FinishWAV(path, start, start, start.Add(time.Second))
+		require.NoError(t, err)
+		require.Equal(t, sampleRate, readStrict(t, path).frames)
 	}
 }
 
