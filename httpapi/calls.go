@@ -17,7 +17,7 @@ import (
 
 const callNoun = "call"
 
-// callView is the call object of interface section 2.5; voice_agent_id and environment are ours.
+// callView is the call object of interface section 2.5; voice_agent_id, environment, and what follows ai_next_action are ours.
 type callView struct {
 	ID                uuid.UUID  `json:"id"`
 	CampaignID        *uuid.UUID `json:"campaign_id"`
@@ -45,6 +45,57 @@ type callView struct {
 	AISummary         *string    `json:"ai_summary"`
 	AISentiment       *string    `json:"ai_sentiment"`
 	AINextAction      *string    `json:"ai_next_action"`
+
+	AnsweredByAMD *string      `json:"answered_by_amd"`
+	AMD           *verdictView `json:"amd"`
+	Quality       *qualityView `json:"quality"`
+}
+
+// verdictView is what machine detection said, and how long after the answer.
+type verdictView struct {
+	Class      string  `json:"class"`
+	Confidence float64 `json:"confidence"`
+	AfterMS    int32   `json:"after_ms"`
+}
+
+type qualityView struct {
+	Inbound  *directionView `json:"inbound"`
+	Outbound *directionView `json:"outbound"`
+}
+
+type directionView struct {
+	MOS          float64 `json:"mos"`
+	LossPct      float64 `json:"loss_pct"`
+	JitterMS     float64 `json:"jitter_ms"`
+	LatePct      float64 `json:"late_pct"`
+	ConcealedPct float64 `json:"concealed_pct"`
+}
+
+func viewVerdict(c db.Call) *verdictView {
+	if c.AmdClass == nil || c.AmdConfidence == nil || c.AmdAfterMs == nil {
+		return nil
+	}
+	return &verdictView{Class: *c.AmdClass, Confidence: *c.AmdConfidence, AfterMS: *c.AmdAfterMs}
+}
+
+func viewQuality(c db.Call) (*qualityView, error) {
+	q, err := switchctl.ParseQuality(c.Quality)
+	if err != nil {
+		return nil, fmt.Errorf("show call %s: %w", c.ID, err)
+	}
+	if q == nil {
+		return nil, nil //nolint:nilnil // shown as null
+	}
+	return &qualityView{Inbound: viewDirection(q.Inbound), Outbound: viewDirection(q.Outbound)}, nil
+}
+
+func viewDirection(d *switchctl.DirectionQuality) *directionView {
+	if d == nil {
+		return nil
+	}
+	return &directionView{
+		MOS: d.MOS, LossPct: d.LossPct, JitterMS: d.JitterMS, LatePct: d.LatePct, ConcealedPct: d.ConcealedPct,
+	}
 }
 
 type callPage struct {
@@ -71,9 +122,11 @@ func (s *Server) viewCall(ctx context.Context, r *request, c db.Call, recordingS
 		HasRecording: recordingStatus == string(recordings.StatusReady),
 		Disposition:  c.Disposition, Notes: c.Notes,
 		AISummary: c.AiSummary, AISentiment: c.AiSentiment, AINextAction: c.AiNextAction,
+		AnsweredByAMD: c.AnsweredByAmd, AMD: viewVerdict(c),
 	}
-	if !v.HasRecording {
-		return v, nil
+	var err error
+	if v.Quality, err = viewQuality(c); err != nil || !v.HasRecording {
+		return v, err
 	}
 	rec, err := s.accessRecording(ctx, r, c.TenantID, c.ID, recordings.MethodSignedURL)
 	if err != nil {

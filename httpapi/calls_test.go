@@ -54,6 +54,31 @@ func TestGetCall(t *testing.T) {
 	refused(t, b.api, http.MethodGet, "/api/v1/calls/nonsense", nil, http.StatusNotFound, "not_found")
 }
 
+// Who answered and how it sounded: whole, in part, and not known.
+func TestCallShowsVerdictAndQuality(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	answered := func(columns string, values ...any) map[string]any {
+		id := b.call(t, b.tenant, nil, ", status, answer_time"+columns, append([]any{"answered", b.clock.now()}, values...)...)
+		var got map[string]any
+		b.api.JSON(t, http.MethodGet, callPath(id), nil, http.StatusOK, &got)
+		return got
+	}
+	got := answered(", amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality", true, "human", "machine", 0.93, 4210,
+		`{"inbound":{"mos":3.9,"loss_pct":5.1,"jitter_ms":11.25,"late_pct":0.2,"concealed_pct":5.3,"packets":500},"outbound":null}`)
+	require.Equal(t, "human", got["answered_by_amd"])
+	require.Equal(t, map[string]any{"class": "machine", "confidence": 0.93, "after_ms": 4210.0}, got["amd"])
+	require.Equal(t, map[string]any{
+		"inbound":  map[string]any{"mos": 3.9, "loss_pct": 5.1, "jitter_ms": 11.25, "late_pct": 0.2, "concealed_pct": 5.3},
+		"outbound": nil,
+	}, got["quality"])
+	got = answered(", amd", true)
+	for _, member := range []string{"answered_by_amd", "amd", "quality"} {
+		require.Contains(t, got, member)
+		require.Nil(t, got[member], member)
+	}
+}
+
 func TestCallThatWasNeverAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

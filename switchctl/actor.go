@@ -84,7 +84,9 @@ type actor struct {
 	// handled is true when AnswerHandler.Answered has run for this call, here or before a restart.
 	handled bool
 
-	ai       *aiSession
+	ai *aiSession
+	// sessions are all AI sessions that this controller has opened for the call.
+	sessions []mediaSession
 	transfer *transfer
 	// recovered is true for a call that was found again and whose channel has not been seen yet.
 	recovered bool

@@ -225,6 +225,7 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	s.phase, s.media = phaseOpen, m.media
+	a.sessions = append(a.sessions, m.media)
 	a.c.goes.Go(func() { a.pump(m.media) })
 	if !s.resumed {
 		call, session, path := a.call, s.grant.session, ""

@@ -266,6 +266,7 @@ type fakeSession struct {
 	mu     sync.Mutex
 	events chan media.Event
 	closed bool
+	stats  media.Stats
 }
 
 func (s *fakeSession) Events() <-chan media.Event { return s.events }
@@ -306,7 +307,7 @@ func (s *fakeSession) Close(reason media.CloseReason) media.Stats {
 		s.trace.add("media close %s", reason)
 		close(s.events)
 	}
-	return media.Stats{}
+	return s.stats
 }
 
 func (s *fakeSession) FinishRecording(answered, ended time.Time) (media.RecordingInfo, error) {

@@ -191,6 +191,10 @@ func (b *bench) faultInput(f []string) {
 		b.recordingInput(f[1])
 	case "crash":
 		b.crash()
+	case "shutdown":
+		for _, a := range b.c.registry.all() {
+			a.post(letGo{})
+		}
 	case "restart":
 		cdrs, recordings := b.c.cfg.CDRDir, b.c.cfg.RecordDir
 		b.crash()
@@ -272,6 +276,8 @@ func (b *bench) mediaInput(f []string) {
 		s.send(media.LegEnded{Cause: "bye", ByPeer: true})
 	case "closed":
 		s.send(media.SocketClosed{Code: 1000, Clean: f[1] == "clean"})
+	case "heard":
+		s.hear(b.t, f[1:])
 	case "amd":
 		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.Class(f[2]), Confidence: 0.9}, Heard: time.Now()})
 	case "text":

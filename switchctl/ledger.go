@@ -20,6 +20,8 @@ type ledger interface {
 	// Verdict keeps what machine detection said of the call, and commits call.answered, with the events that were held behind
 	// it, when the call says by whom.
 	Verdict(ctx context.Context, call db.Call) error
+	// Quality keeps how the call's audio has fared so far, in place of what was kept before.
+	Quality(ctx context.Context, call db.Call, quality json.RawMessage) error
 	AgentConnected(ctx context.Context, call db.Call, at time.Time) error
 	// Rerouted moves the call's unit to another trunk.
 	Rerouted(ctx context.Context, call db.Call, trunk *uuid.UUID) error
@@ -135,6 +137,8 @@ type closing struct {
 	call    db.Call
 	record  finalRecord
 	outcome sessionOutcome // of a session that is still active
+	// quality is nil when no audio was measured.
+	quality json.RawMessage
 }
 
 // openCall is a call that a controller before us, or we, did not close.

@@ -2,6 +2,7 @@ package switchctl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -22,6 +23,14 @@ func (l *pgLedger) Verdict(ctx context.Context, call db.Call) error {
 			return err
 		}
 		return decideAnswer(ctx, tx, call, *call.AnsweredByAmd, lead)
+	})
+}
+
+// Quality keeps how the audio of a call that goes on has fared.
+func (l *pgLedger) Quality(ctx context.Context, call db.Call, quality json.RawMessage) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		_, err := tx.Q.CallSetQuality(ctx, quality, call.TenantID, call.ID)
+		return err
 	})
 }
 

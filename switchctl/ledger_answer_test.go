@@ -1,11 +1,13 @@
 package switchctl
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -103,6 +105,32 @@ func TestLedgerKeepsALateVerdict(t *testing.T) {
 	require.Equal(t, []string{"call.answered", "ai_session.started"}, types)
 	require.Equal(t, answeredByHuman, data[0]["answered_by_amd"])
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE answered_by_amd = 'human' AND amd_class = 'machine'"))
+}
+
+// Quality is replaced while the call goes on, and left alone by an end that brings none.
+func TestLedgerKeepsQuality(t *testing.T) {
+	t.Parallel()
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	b := detected(t, at)
+	quality := func() string {
+		row := ""
+		require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+			return tx.Pgx().QueryRow(t.Context(), "SELECT quality::text FROM calls WHERE id = $1", b.call.ID).Scan(&row)
+		}))
+		return row
+	}
+	require.NoError(t, b.l.Quality(t.Context(), b.call, json.RawMessage(`{"inbound":null,"outbound":null}`)))
+	require.NoError(t, b.l.Quality(t.Context(), b.call, json.RawMessage(`{"inbound":{"mos":4},"outbound":null}`)))
+	b.endAt(t, b.call, at.Add(time.Second))
+	require.JSONEq(t, `{"inbound":{"mos":4},"outbound":null}`, quality())
+	require.NoError(t, b.l.Quality(t.Context(), b.call, json.RawMessage(`{}`)), "too late")
+	require.JSONEq(t, `{"inbound":{"mos":4},"outbound":null}`, quality())
+
+	other := b.open(t, nil, nil, nil)
+	b.call = other
+	record := finalRecord{AnswerTime: &at, EndTime: at, Cause: CauseNormalClearing}
+	require.NoError(t, b.l.Close(t.Context(), closing{call: other, record: record, quality: json.RawMessage(`{"inbound":{"mos":3},"outbound":null}`)}))
+	require.JSONEq(t, `{"inbound":{"mos":3},"outbound":null}`, quality())
 }
 
 // A call that was listened to, and whose answer nobody saw, says so at its end.

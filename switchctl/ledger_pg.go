@@ -117,7 +117,7 @@ func (l *pgLedger) Close(ctx context.Context, c closing) error {
 		row, err := tx.Q.CallClose(ctx, db.CallCloseParams{
 			TenantID: before.TenantID, ID: before.ID, Status: rec.Status(), RingTime: rec.RingTime,
 			AnswerTime: rec.AnswerTime, AnsweredByAmd: by, EndTime: rec.EndTime, HangupCause: rec.Cause,
-			HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus,
+			HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus, Quality: c.quality,
 		})
 		if err != nil {
 			return err

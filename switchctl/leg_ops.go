@@ -263,6 +263,7 @@ func (a *actor) handlerReturned(ctx context.Context, m handlerDone) (state, erro
 func (a *actor) release(ctx context.Context) (state, error) {
 	if a.ai != nil {
 		a.ai.shutdown(a)
+		a.keepQuality(ctx)
 	}
 	if s := a.sock; s != nil {
 		a.sock = nil

@@ -2,6 +2,7 @@ package switchctl
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -141,6 +142,16 @@ func (l *memLedger) Answered(_ context.Context, call db.Call, at time.Time) erro
 	})
 }
 
+func (l *memLedger) Quality(_ context.Context, call db.Call, quality json.RawMessage) error {
+	return l.do(func() error {
+		row := l.calls[call.ID]
+		row.Quality = quality
+		l.calls[call.ID] = row
+		l.trace.add("ledger quality %s", quality)
+		return nil
+	})
+}
+
 func (l *memLedger) Verdict(_ context.Context, call db.Call) error {
 	return l.do(func() error {
 		row := l.calls[call.ID]
@@ -258,6 +269,11 @@ func (l *memLedger) Close(_ context.Context, c closing) error {
 		}
 		if id, ok := l.sessionOf[row.ID]; ok {
 			l.endSession(sessionEnd{session: id, outcome: c.outcome, at: rec.EndTime})
+		}
+		if c.quality != nil {
+			row.Quality = c.quality
+			l.calls[row.ID] = row
+			l.trace.add("ledger quality %s", c.quality)
 		}
 		l.closes++
 		disposition, sip := "-", int32(0)

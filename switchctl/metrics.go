@@ -18,7 +18,8 @@ type metrics struct {
 	sessions   *prometheus.CounterVec   // outcome: those of sessionOutcome
 	answered   *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
 	verdict    *prometheus.HistogramVec // class: human, machine, unknown
-	recovered  *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed
+	quality    qualityMetrics
+	recovered  *prometheus.CounterVec // how: resumed, closed, never_begun, orphan_killed
 }
 
 func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error) {
@@ -49,15 +50,16 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 			Namespace: "ringmaster", Name: "amd_verdict_seconds", Help: "Time from answer to the verdict of machine detection, by class.",
 			Buckets: []float64{0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10},
 		}, []string{"class"}),
+		quality:   newQualityMetrics(),
 		recovered: vec("calls_recovered_total", "Calls found again after a restart or a lost link, by what became of them.", "how"),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{
+	for _, c := range append(m.quality.collectors(),
 		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.sessions,
 		m.answered, m.verdict, m.recovered,
-	} {
+	) {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -54,18 +54,18 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 	if s := a.ai; s != nil && s.media != nil {
 		session, reason, partDone = s.media, s.closeReason, s.partDone
 	}
-	answered := c.record.AnswerTime
+	answered, sessions := c.record.AnswerTime, a.sessions
 	left := session == nil && a.ai != nil && a.ai.resumed && !a.ai.outcome.transferred()
 	a.c.goes.Go(func() {
 		if left && answered != nil {
 			a.finishLeft(ctx, *answered, c.record.EndTime)
 		}
-		if session != nil {
-			session.Close(reason)
-			if !partDone && answered != nil {
-				if _, err := session.FinishRecording(*answered, c.record.EndTime); err != nil {
-					a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
-				}
+		q, stats := measured(c.call.Quality, sessions, reason)
+		c.quality = q.column()
+		a.c.metrics.quality.observe(q, stats)
+		if session != nil && !partDone && answered != nil {
+			if _, err := session.FinishRecording(*answered, c.record.EndTime); err != nil {
+				a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
 			}
 		}
 		a.recordFor(ctx, closePatience, "close", func(ctx context.Context) error {
