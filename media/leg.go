@@ -39,6 +39,8 @@ type leg struct {
 	offered  bool // our 200 carried an offer; the ACK has the answer
 	answered bool
 	over     bool
+	keys     []dtmfKey // digits that wait to be sent by INFO
+	keying   bool
 }
 
 func newLeg(e *sipEndpoint, sess *Session, req *sip.Request) *leg {
@@ -297,18 +299,24 @@ func (l *leg) hangup(cause string) {
 }
 
 func (l *leg) bye(ctx context.Context) error {
+	_, err := l.ep.client.Do(ctx, l.request(sip.BYE), sipgo.ClientRequestAddVia)
+	return err
+}
+
+// request builds a request of ours within the dialog.
+func (l *leg) request(method sip.RequestMethod) *sip.Request {
 	l.mu.Lock()
 	l.cseq++
 	seq, target := l.cseq, l.target
 	l.mu.Unlock()
-	req := sip.NewRequest(sip.BYE, target)
+	req := sip.NewRequest(method, target)
 	callID := sip.CallIDHeader(l.key.callID)
 	hops := sip.MaxForwardsHeader(70)
 	req.AppendHeader(&hops)
 	req.AppendHeader(&l.from)
 	req.AppendHeader(&l.to)
 	req.AppendHeader(&callID)
-	req.AppendHeader(&sip.CSeqHeader{SeqNo: seq, MethodName: sip.BYE})
+	req.AppendHeader(&sip.CSeqHeader{SeqNo: seq, MethodName: method})
 	req.AppendHeader(l.contact)
 	for _, r := range l.routes {
 		req.AppendHeader(sip.NewHeader("Route", r))
@@ -324,8 +332,7 @@ func (l *leg) bye(ctx context.Context) error {
 			req.Laddr = sip.Addr{IP: net.IP(a.Addr().AsSlice()), Port: int(a.Port())}
 		}
 	}
-	_, err := l.ep.client.Do(ctx, req, sipgo.ClientRequestAddVia)
-	return err
+	return req
 }
 
 // claim makes a leg the session's own, unless it has one.

@@ -21,6 +21,7 @@ type metrics struct {
 	opens          *prometheus.CounterVec // result: ok, refused, untrusted, timeout, failed
 	reconnects     *prometheus.CounterVec // result: ok, failed
 	invites        *prometheus.CounterVec // status: 200, 400, 404, 420, 481, 486, 488, 500
+	digits         *prometheus.CounterVec // way: rtp, info, switch, tone, repeated, sent_rtp, sent_info
 	recordings     *prometheus.CounterVec // result: ok, failed
 	// recordingFailures has the reasons disk_full, disk_slow, missing, permission, io.
 	recordingFailures *prometheus.CounterVec
@@ -55,6 +56,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		opens:         vec("ai_opens_total", "Sockets dialed when a session opens.", "result"),
 		reconnects:    vec("ai_reconnects_total", "Broken sockets that were dialed again.", "result"),
 		invites:       vec("sip_invites_total", "INVITEs answered.", "status"),
+		digits:        vec("dtmf_digits_total", "Digits of callers, by the way they came first, and digits sent to them.", "way"),
 		recordings:    vec("recordings_total", "Recordings closed; failed ones ended before their call.", "result"),
 		recordingFailures: vec("recording_failures_total",
 			"Recordings that ended before their call, by reason. Any increase deserves an alert: audio is being lost.", "reason"),
@@ -72,7 +74,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.discarded, m.concealed, m.frames, m.framesDropped, m.texts, m.opens,
-		m.reconnects, m.invites, m.recordings, m.amd, m.lateSlots, m.panics,
+		m.reconnects, m.invites, m.digits, m.recordings, m.amd, m.lateSlots, m.panics,
 	} {
 		errs = append(errs, reg.Register(c))
 	}

@@ -37,7 +37,7 @@ type port struct {
 	jitter  jitter
 	conceal concealer
 	amd     *amd.Detector // nil when nobody listens, or nothing more can come
-	dtmf    dtmfReceiver
+	pad     keypad
 	up      *uplink
 
 	// AI to caller.
@@ -103,6 +103,7 @@ func (p *port) setLeg(m legMedia, now int64) {
 		p.peer = newRTPPeer(m.remote)
 	}
 	p.leg, p.lastRTP, p.silent = m, now, false
+	p.chooseTones()
 }
 
 // endLeg stops the leg's audio. What the AI has queued is for a caller who is not there.
@@ -110,8 +111,11 @@ func (p *port) endLeg() {
 	if !p.legUp {
 		return
 	}
+	p.endKey(monotonic())
+	p.pad.out.clear()
 	p.legUp = false
 	p.leg, p.move = legMedia{}, move{}
+	p.chooseTones()
 	p.heardFrom = netip.AddrPort{}
 	p.killAudio()
 	p.sh.srv.metrics.legs.Dec()
@@ -125,8 +129,8 @@ func (p *port) tick(now, due int64) {
 	}
 	if p.legUp {
 		p.pump(now)
-		if d, ok := p.dtmf.expire(now); ok {
-			p.digit(d)
+		if d, ok := p.pad.in.expire(now); ok {
+			p.heardKey(p.rtpKey(d), wayRTP, now)
 		}
 		p.watchSilence(now)
 		p.answerMarks()
@@ -140,12 +144,6 @@ func (p *port) tick(now, due int64) {
 			p.s.emit(RecordingFailed{Err: err})
 		}
 	}
-}
-
-func (p *port) digit(d dtmfDigit) {
-	dur := time.Duration(int64(d.samples) * nsPerSample)
-	p.s.emit(DTMF{Digit: string(rune(d.digit)), Duration: dur})
-	p.sendText("dtmf", dtmfData{Digit: string(rune(d.digit)), DurationMS: int(dur.Milliseconds())})
 }
 
 // killAudio empties the playout queue at once. Marks whose audio was heard in full are played, the rest are cleared.

@@ -1,7 +1,6 @@
 package media
 
 import (
-	"encoding/binary"
 	"net"
 	"testing"
 	"time"
@@ -67,64 +66,6 @@ func TestLatch(t *testing.T) {
 	n, err := nat.Read(make([]byte, 2048))
 	require.NoError(t, err)
 	require.Equal(t, 172, n)
-}
-
-// TestDTMF presses digits with RFC 4733's redundancy: one event and one text frame each.
-func TestDTMF(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	sess, ai := r.open(r.spec("dtmf"))
-	p := newPhone(t)
-	p.call(sess)
-	p.speak(make([]int16, 800))
-	for _, ev := range []byte{1, 2, 2, 11} {
-		ts := p.ts
-		for i := 1; i <= 8; i++ {
-			pay := []byte{ev, 10, 0, 0}
-			binary.BigEndian.PutUint16(pay[2:], uint16(min(i, 5)*160))
-			if i > 5 {
-				pay[1] |= 0x80
-			}
-			p.ts = ts
-			p.raw(101, i == 1, pay, 0)
-		}
-		p.ts = ts + 1600
-	}
-	for _, want := range []string{"1", "2", "2", "#"} {
-		require.Equal(t, DTMF{Digit: want, Duration: 100 * time.Millisecond}, event[DTMF](t, sess))
-	}
-	ai.waitText(t, `"dtmf"`, `"digit":"#"`, `"duration_ms":100`)
-	n := 0
-	for _, s := range ai.allTexts() {
-		if s != "" && s[0] == '{' && len(s) > 15 && s[:14] == `{"type":"dtmf"` {
-			n++
-		}
-	}
-	require.Equal(t, 4, n)
-}
-
-func TestDTMFReceiver(t *testing.T) {
-	t.Parallel()
-	var d dtmfReceiver
-	start := []byte{5, 10, 0, 160}
-	_, ok := d.push(1000, start, 0)
-	require.False(t, ok)
-	_, ok = d.expire(dtmfIdle - 1)
-	require.False(t, ok)
-	got, ok := d.expire(dtmfIdle)
-	require.True(t, ok, "all end packets were lost")
-	require.Equal(t, dtmfDigit{'5', 160}, got)
-	_, ok = d.push(1000, []byte{5, 0x8a, 1, 0}, dtmfIdle+1)
-	require.False(t, ok, "its end comes late")
-	_, ok = d.push(3000, start, 0)
-	require.False(t, ok)
-	got, ok = d.push(5000, []byte{6, 10, 0, 160}, 1)
-	require.True(t, ok, "the next digit ends the one before")
-	require.Equal(t, byte('5'), got.digit)
-	_, ok = d.push(3000, start, 2)
-	require.False(t, ok, "a straggler")
-	_, ok = d.push(9000, []byte{16, 0x80, 0, 0}, 3)
-	require.False(t, ok, "flash is no digit")
 }
 
 // TestMediaTimeout reports a silent leg once, and again after it has spoken.

@@ -12,7 +12,7 @@ import (
 func (p *port) resetCaller() {
 	p.jitter.reset()
 	p.conceal = concealer{}
-	p.dtmf = dtmfReceiver{}
+	p.endKey(p.lastRTP)
 	p.callerClk = callerClock{}
 	p.haveSSRC = false
 }
@@ -69,9 +69,7 @@ func (p *port) packet(b []byte, from netip.AddrPort, at int64) {
 		p.audio(payload, at)
 	case pt == p.leg.dtmfPT && pt != 0, pt >= 96 && len(payload) == 4:
 		// In bypass the carrier's own number arrives, whatever we have negotiated with the switch.
-		if d, ok := p.dtmf.push(p.hdr.Timestamp, payload, at); ok {
-			p.digit(d)
-		}
+		p.events(p.hdr.Timestamp, payload, at)
 	case pt == 13: // comfort noise (RFC 3389): the gap is filled with silence
 	default:
 		p.sh.tally.badType++
@@ -168,6 +166,7 @@ func (p *port) pump(now int64) {
 			pcm := p.decode(pkt.payload[:pkt.n])
 			p.conceal.heard(pcm)
 			p.hearAMD(pcm)
+			p.hearTones(pcm, now)
 			switch {
 			case p.tapped(pcm, now):
 			case p.muted[FromCaller]:
@@ -185,6 +184,7 @@ func (p *port) pump(now int64) {
 			pcm := p.sh.pcm[:n]
 			p.conceal.conceal(pcm)
 			p.hearAMD(pcm)
+			p.hearTones(pcm, now)
 			if p.muted[FromCaller] {
 				clear(pcm)
 			}

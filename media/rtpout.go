@@ -6,6 +6,9 @@ import "encoding/binary"
 // again, else silence, which keeps the switch's own media timeout quiet.
 func (p *port) play(due int64) {
 	p.advanceClock(due)
+	if p.playKeys() {
+		return
+	}
 	frame := p.sh.pcm[:frameSamples]
 	n := p.queue.pull(frame)
 	heard := !p.muted[FromAgent] && p.leg.dir.send
@@ -22,6 +25,11 @@ func (p *port) play(due int64) {
 	if p.leg.dir.send && p.leg.remote.Port() != 0 {
 		p.transmit(frame, start)
 	}
+	p.endFrame()
+}
+
+// endFrame moves the outgoing stream on by a frame.
+func (p *port) endFrame() {
 	p.seq++
 	p.ts += frameSamples
 	p.playPos += frameSamples

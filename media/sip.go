@@ -259,41 +259,6 @@ func (e *sipEndpoint) onOptions(req *sip.Request, tx sip.ServerTransaction) {
 	e.respond(tx, res)
 }
 
-// onInfo takes a digit that came by SIP INFO; other INFOs are only answered.
-func (e *sipEndpoint) onInfo(req *sip.Request, tx sip.ServerTransaction) {
-	l := e.find(req)
-	if l == nil {
-		e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")
-		return
-	}
-	e.respond(tx, sip.NewResponseFromRequest(req, sip.StatusOK, "OK", nil))
-	if ct := req.ContentType(); ct != nil && strings.HasPrefix(strings.ToLower(ct.Value()), "application/dtmf-relay") {
-		if d, ok := infoDigit(string(req.Body())); ok {
-			l.sess.sh.post(func() { l.sess.port.digit(d) })
-		}
-	}
-}
-
-// infoDigit reads the body of an application/dtmf-relay: `Signal=5` and `Duration=160`, in milliseconds.
-func infoDigit(body string) (dtmfDigit, bool) {
-	var d dtmfDigit
-	for line := range strings.Lines(body) {
-		key, val, _ := strings.Cut(strings.TrimSpace(line), "=")
-		val = strings.TrimSpace(val)
-		switch strings.ToLower(strings.TrimSpace(key)) {
-		case "signal":
-			if len(val) == 1 && strings.Contains(dtmfDigits, strings.ToUpper(val)) {
-				d.digit = strings.ToUpper(val)[0]
-			}
-		case "duration":
-			if ms, err := strconv.Atoi(val); err == nil && ms > 0 && ms < 60000 {
-				d.samples = ms * sampleRate / 1000
-			}
-		}
-	}
-	return d, d.digit != 0
-}
-
 func (e *sipEndpoint) onUpdate(req *sip.Request, tx sip.ServerTransaction) {
 	l := e.find(req)
 	if l == nil {

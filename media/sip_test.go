@@ -300,20 +300,6 @@ func TestSIPOverTCP(t *testing.T) {
 	require.Contains(t, string(buf[:n]), "200 OK")
 }
 
-func TestInfoDigit(t *testing.T) {
-	t.Parallel()
-	d, ok := infoDigit("Signal= 5\r\nDuration=160\r\n")
-	require.True(t, ok)
-	require.Equal(t, dtmfDigit{digit: '5', samples: 1280}, d)
-	d, ok = infoDigit("signal=d")
-	require.True(t, ok)
-	require.Equal(t, byte('D'), d.digit)
-	for _, bad := range []string{"", "Signal=", "Signal=55", "Signal=x", "Duration=160"} {
-		_, ok = infoDigit(bad)
-		require.False(t, ok, bad)
-	}
-}
-
 func TestSDPAnswer(t *testing.T) {
 	t.Parallel()
 	l := localSDP{addr: netip.MustParseAddrPort("127.0.0.1:4000"), id: 9}
