@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/echoai"
 	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // After kill -9 of the controller alone during 20 live AI calls, and its restart: every call that the carrier still holds hears
@@ -59,7 +61,30 @@ func TestControllerKilledDuringLiveCalls(t *testing.T) {
 		c.finish(t, calls, number)
 		c.ended(t, campaign, calls, 20*time.Second)
 		c.atRest(t)
+		c.checkOutbox(t, campaign)
 	})
+}
+
+// checkOutbox: each answered call of a campaign has said so once, before its sessions and its end, whenever the controller was
+// killed.
+func (c *customer) checkOutbox(t *testing.T, campaign string) {
+	t.Helper()
+	var calls [][]string
+	require.NoError(t, c.open(t).InSystem(t.Context(), func(tx *store.Tx) error {
+		rows, err := tx.Pgx().Query(t.Context(), `SELECT array_agg(type ORDER BY seq) FROM events
+			WHERE campaign_id = $1 AND call_id IS NOT NULL GROUP BY call_id`, campaign)
+		if err != nil {
+			return err
+		}
+		calls, err = pgx.CollectRows(rows, pgx.RowTo[[]string])
+		return err
+	}))
+	require.NotEmpty(t, calls)
+	for _, types := range calls {
+		require.GreaterOrEqual(t, len(types), 5, "%v", types)
+		require.Equal(t, []string{"call.started", "call.answered", "ai_session.started", "ai_session.ended", "call.ended"}, types[:5])
+		require.NotContains(t, types[5:], "call.answered")
+	}
 }
 
 // hearing counts the callees that hear something now.

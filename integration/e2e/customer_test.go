@@ -99,6 +99,25 @@ type call struct {
 	HangupCause       *string    `json:"hangup_cause"`
 	HangupDisposition *string    `json:"hangup_disposition"`
 	HasRecording      bool       `json:"has_recording"`
+	AnsweredByAMD     *string    `json:"answered_by_amd"`
+	AMD               *struct {
+		Class      string  `json:"class"`
+		Confidence float64 `json:"confidence"`
+		AfterMS    int     `json:"after_ms"`
+	} `json:"amd"`
+	Quality *struct {
+		Inbound  *direction `json:"inbound"`
+		Outbound *direction `json:"outbound"`
+	} `json:"quality"`
+}
+
+// direction is the quality of one direction of a call's audio.
+type direction struct {
+	MOS          float64 `json:"mos"`
+	LossPct      float64 `json:"loss_pct"`
+	JitterMS     float64 `json:"jitter_ms"`
+	LatePct      float64 `json:"late_pct"`
+	ConcealedPct float64 `json:"concealed_pct"`
 }
 
 func (c *customer) call(t *testing.T, id string) call {

@@ -131,6 +131,7 @@ func (c *customer) atRest(t *testing.T) {
 	}
 	eventually(t, 10*time.Second, "every unit is given back", func() bool { return count("SELECT count(*) FROM live_calls") == 0 })
 	require.Zero(t, count("SELECT count(*) FROM calls WHERE end_time IS NULL"), "open calls")
+	require.Zero(t, count("SELECT count(*) FROM held_events"), "events behind an answer")
 	require.Zero(t, count("SELECT count(*) FROM ai_sessions WHERE status = 'active'"), "open sessions")
 	require.Zero(t, count("SELECT count(*) FROM leads WHERE status IN ('dialing', 'connected')"), "leads in a call")
 }

@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answered gives the call.answered of a call, and when it came; it waits for it.
+func (r *receiver) answered(t *testing.T, callID string) delivery {
+	t.Helper()
+	var found delivery
+	eventually(t, 20*time.Second, "call.answered arrives", func() bool {
+		for _, d := range r.deliveries() {
+			if d.event.Type == "call.answered" && d.event.Data["call_id"] == callID {
+				found = d
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// A mailbox is told from people, in call.answered and on the call; whoever says nothing is a person. The voice agent talks to
+// all of them alike.
+func TestWhoAnswered(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "call.*", "ai_session.*")
+		campaign := c.campaign(t, c.voiceAgent(t, "/echo?end_after=8s", nil), nil)
+		byLead := map[string]string{}
+		for _, suffix := range []string{"00", "71", "72", "73", "74", "75"} {
+			byLead[c.push(t, campaign, "98731000"+suffix)] = suffix
+		}
+		c.start(t, campaign)
+		for _, call := range c.ended(t, campaign, len(byLead), time.Minute) {
+			who := byLead[*call.LeadID]
+			want, class := "human", "human"
+			switch who {
+			case "72":
+				want, class = "machine", "machine"
+			case "74":
+				class = "unknown"
+			}
+			answered := r.answered(t, call.ID)
+			require.Equal(t, want, answered.event.Data["answered_by_amd"], who)
+			require.WithinDuration(t, *call.AnswerTime, answered.event.CreatedAt, time.Millisecond, "the event has the time of the fact")
+			require.NotNil(t, call.AnsweredByAMD, who)
+			require.Equal(t, want, *call.AnsweredByAMD, who)
+			if who != "74" || call.AMD != nil {
+				require.NotNil(t, call.AMD, who)
+				require.Equal(t, class, call.AMD.Class, who)
+				require.Greater(t, call.AMD.Confidence, 0.0, who)
+			}
+			want1 := []string{"call.started", "call.answered", "ai_session.started", "ai_session.ended", "call.ended"}
+			eventually(t, 20*time.Second, "the events of the call arrive", func() bool { return len(r.ofCall(call.ID)) >= len(want1) })
+			require.Equal(t, want1, r.ofCall(call.ID)[:len(want1)], who)
+		}
+		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/stop", nil, nil)
+	})
+}
+
+// Without machine detection call.answered comes at the answer, and says human whoever it was.
+func TestDetectionOff(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		r := newReceiver(t, accept)
+		c.subscribe(t, r.URL, "call.answered")
+		campaign := c.campaign(t, c.voiceAgent(t, "/echo?end_after=20s", nil), map[string]any{"amd": false})
+		c.push(t, campaign, "9873100072")
+		c.start(t, campaign)
+		var live call
+		eventually(t, 20*time.Second, "the mailbox answers", func() bool {
+			calls := c.calls(t, campaign)
+			if len(calls) == 1 {
+				live = calls[0]
+			}
+			return live.AnswerTime != nil
+		})
+		require.Equal(t, "human", r.answered(t, live.ID).event.Data["answered_by_amd"])
+		require.Nil(t, c.call(t, live.ID).EndTime, "the call goes on")
+		require.Equal(t, "human", *live.AnsweredByAMD)
+		c.hangUp(t, "+919873100072")
+		ended := c.ended(t, campaign, 1, 20*time.Second)[0]
+		require.Nil(t, ended.AMD)
+		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/stop", nil, nil)
+	})
+}
