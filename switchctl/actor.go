@@ -88,6 +88,9 @@ type actor struct {
 	// sessions are all AI sessions that this controller has opened for the call.
 	sessions []mediaSession
 	transfer *transfer
+	bypass   bypass
+	// codec is the carrier's, as the switch names it; empty before it is known.
+	codec string
 	// recovered is true for a call that was found again and whose channel has not been seen yet.
 	recovered bool
 	reattach  int // uuid_transfer to rm_reattach without a socket so far
@@ -255,6 +258,8 @@ const (
 	timerSession
 	// timerTransfer: the transfer's second leg had to be decided by now.
 	timerTransfer
+	// timerBypass: a change of the audio's way had to be done by now.
+	timerBypass
 	// timerVerdict: machine detection had to say by now who has answered.
 	timerVerdict
 )
@@ -279,6 +284,8 @@ func (k timerKind) String() string {
 		return "session_limit"
 	case timerTransfer:
 		return "transfer"
+	case timerBypass:
+		return "bypass"
 	case timerVerdict:
 		return "verdict"
 	}

@@ -49,6 +49,8 @@ type aiSession struct {
 	// resumed: the session outlived a crash and is dialed again.
 	resumed bool
 	granted bool
+	// grantedAt is when the ledger told what the session runs with.
+	grantedAt time.Time
 	// legUp: caller and session hear each other. bridging: the switch was asked to bridge them.
 	legUp    bool
 	bridging bool
@@ -142,7 +144,7 @@ func (a *actor) granted(ctx context.Context, m sessionGranted) (state, error) {
 		a.kill(ctx, CauseServiceUnavailable)
 		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
-	s.grant, s.agent, s.granted = m.grant, m.grant.agent, true
+	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.agent, true, a.c.clock.Now()
 	sub := s.agent.Subprotocol
 	if sub == "" {
 		sub = media.SubprotocolAlpha
@@ -279,7 +281,7 @@ func (a *actor) tryBridge(ctx context.Context) {
 	arg := ""
 	if err == nil {
 		s.leg = leg.String()
-		arg, err = a.c.mediaBridge(a.id.String(), s.id.String(), s.leg, a.c.media.SIPAddr())
+		arg, err = a.c.mediaBridge(a.id.String(), s.id.String(), s.leg, a.c.media.SIPAddr(), a.bypassCodec())
 	}
 	if err != nil {
 		a.log.ErrorContext(ctx, "media leg can't be dialed", "error", err)
@@ -333,7 +335,9 @@ func (a *actor) mediaLegEvent(ctx context.Context, m channelEvent) (state, error
 		return a.state, nil
 	}
 	if !s.legUp {
-		a.log.WarnContext(ctx, "media leg failed", "hangup_cause", m.ev.Get("Hangup-Cause"))
+		if s.bridging {
+			a.log.WarnContext(ctx, "media leg failed", "hangup_cause", m.ev.Get("Hangup-Cause"))
+		}
 		s.bridging = false
 		a.arm(timerLeg, legRetry)
 	}
@@ -345,6 +349,7 @@ func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 	s := a.ai
 	s.legUp, s.bridging, s.bridges = true, false, 0
 	a.disarm(timerLeg)
+	a.considerBypass(ctx)
 	if a.state != stateAnswered {
 		return a.state
 	}

@@ -20,9 +20,13 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 	case media.LegEnded:
 		if !a.transfer.bridging() {
 			a.legEnded()
+			a.bypassReset(ctx)
 		}
+	case media.LegMoved:
+		a.legMoved(ctx, ev)
 	case media.LegSilent:
 		a.log.WarnContext(ctx, "media leg is silent", "for", ev.For)
+		a.bypassSilent(ctx)
 	case media.SocketBroken:
 		// The media endpoint has said so.
 	case media.SocketReconnected:

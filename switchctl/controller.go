@@ -34,6 +34,7 @@ type Controller struct {
 	ping func(ctx context.Context) error
 
 	draining atomic.Bool
+	failed   failedTrunks
 	// goes are all goroutines of calls.
 	goes sync.WaitGroup
 

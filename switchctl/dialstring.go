@@ -130,7 +130,10 @@ func outboundVariables(v variables, channel, from string, ring time.Duration, ro
 
 // mediaBridge is the argument of the bridge application that leads a caller to an AI session. Each try has a channel UUID
 // of its own, so that the end of an earlier leg is not taken for this one's.
-func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr string) (string, error) {
+//
+// codec is that of a leg which is to go into bypass, empty for any other: that leg speaks the carrier's codec alone, and is
+// read by the switch's timer, since a read that waits for packets that now go past the switch would hold it up for seconds.
+func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, codec string) (string, error) {
 	v := variables{
 		"origination_uuid": leg,
 		// A media leg that dies with us is noticed by the switch itself.
@@ -143,6 +146,9 @@ func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr string) (stri
 		"rm_session_id":         sessionID,
 		"rm_call_id":            callID,
 		"rm_node":               c.cfg.NodeID,
+	}
+	if codec != "" {
+		v["absolute_codec_string"], v["rtp_timer_name"] = codec, "soft"
 	}
 	endpoint := "sofia/" + c.cfg.MediaProfile + "/" + sessionID + "@" + mediaAddr
 	if err := checkEndpoint(endpoint); err != nil {

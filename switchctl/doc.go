@@ -8,6 +8,7 @@
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close),
 // registry.go and mailbox.go, actor.go and the state_*.go files (one function per state), originate.go,
-// aisession.go, verdict.go (who answered), transfer.go, control.go (verbs), final.go, cdr.go and quality.go (how a call ends), hostlink.go, resync.go and
-// recovery.go (how it is found again), ledger.go (what is written, and when).
+// aisession.go, verdict.go (who answered), bypass.go (the audio past the switch), transfer.go, control.go (verbs),
+// final.go, cdr.go and quality.go (how a call ends), hostlink.go, resync.go and recovery.go (how it is found again),
+// ledger.go (what is written, and when).
 package switchctl

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -51,6 +52,8 @@ type fakeLink struct {
 	channels   map[string]string // uuid → uuid_dump
 	onBgAPI    func(cmd string, done func(string, error))
 	dump       func(channel string) (string, bool) // in place of channels
+	reinvite   string                              // what a re-INVITE is refused with, or "silent"
+	cseq       int
 }
 
 type fakeJob struct {
@@ -107,11 +110,27 @@ func (l *fakeLink) API(_ context.Context, cmd string) (string, error) {
 		}
 		raw, err := json.Marshal(map[string]any{"row_count": len(rows), "rows": rows})
 		return string(raw), err
+	case "uuid_getvar":
+		return l.getvar(args), nil
 	case "global_getvar":
 		return "", &esl.ReplyError{Text: "-ERR no such variable"}
 	}
+	if name == "uuid_media_reneg" && l.reinvite == "" {
+		l.cseq++
+	}
 	l.trace.add("api %s", cmd)
 	return "+OK", nil
+}
+
+// getvar tells how the last re-INVITE has gone. The caller holds mu.
+func (l *fakeLink) getvar(args string) string {
+	switch _, name, _ := strings.Cut(args, " "); {
+	case name == "sip_cseq":
+		return strconv.Itoa(l.cseq)
+	case name == "sip_invite_failure_status" && l.reinvite != "" && l.reinvite != "silent":
+		return l.reinvite
+	}
+	return "_undef_"
 }
 
 // reply answers the oldest job whose command begins with name.
@@ -323,6 +342,7 @@ type fakeGate struct {
 	refuse error
 	routes []Route
 	amd    func() bool // nil is off
+	trunk  *uuid.UUID
 }
 
 func (g *fakeGate) detect(amd func() bool) {
@@ -363,6 +383,7 @@ func (g *fakeGate) Admit(_ context.Context, req OriginateRequest) (Admission, er
 		ToNumber: store.NewNumber(req.To.E164()), DialTime: &now, CreatedAt: now, VoiceAgentID: req.VoiceAgentID,
 	}
 	adm.Call.Amd = g.amd != nil && g.amd()
+	adm.Call.TrunkID = g.trunk
 	g.ledger.open(adm.Call)
 	return adm, nil
 }

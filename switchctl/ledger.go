@@ -40,6 +40,9 @@ type ledger interface {
 	// AddRecordingPart puts a file on the timeline of the call's recording.
 	AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error
 
+	// BypassFailed takes a trunk out of bypass and keeps why.
+	BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error
+
 	ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error
 	// Close commits the final record with all that follows from it. It does nothing on a closed call.
 	Close(ctx context.Context, c closing) error
@@ -70,6 +73,8 @@ type sessionGrant struct {
 	// authToken is the bearer of the WebSocket upgrade; empty for none.
 	authToken string
 	lead      *leadContext
+	// bypass: the call's trunk is for it.
+	bypass bool
 	// from and to are revealed: the voice agent gets them for the duration of the call.
 	from, to string
 }

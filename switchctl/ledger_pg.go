@@ -72,6 +72,13 @@ func (l *pgLedger) Rerouted(ctx context.Context, call db.Call, trunk *uuid.UUID)
 	})
 }
 
+func (l *pgLedger) BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error {
+	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		_, err := tx.Q.TrunkBypassFailed(ctx, db.TrunkBypassFailedParams{TenantID: tenant, ID: trunk, At: at, Failure: reason})
+		return err
+	})
+}
+
 func (l *pgLedger) ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error {
 	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		_, err := tx.Q.LiveUnitDelete(ctx, tenant, unit)

@@ -111,6 +111,12 @@ func (l *pgLedger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *
 	if g.lead, err = leadOf(ctx, tx, call); err != nil {
 		return err
 	}
+	if call.TrunkID != nil {
+		g.bypass, err = tx.Q.TrunkBypass(ctx, call.TenantID, *call.TrunkID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
 	g.from, g.to = call.FromNumber.Reveal(), call.ToNumber.Reveal()
 	if len(call.PeerSealed) > 0 {
 		// A strict tenant's row shows the mask; the voice agent gets the number while the call lasts.

@@ -89,6 +89,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 	a.recovered = false
 	a.reattach = 0
 	a.dial.seen = true
+	a.codecOf(m.ev)
 	a.disarm(timerSocket)
 	next := a.state
 	if next == stateDialing || next == stateRinging {
@@ -108,6 +109,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 	if found {
 		a.resume(ctx, next)
 	}
+	a.bypassReset(ctx)
 	if a.ai != nil {
 		a.ai.bridging = false
 		a.ai.legUp = false
@@ -139,8 +141,9 @@ func (a *actor) socketDue(ctx context.Context) {
 }
 
 // takeBack transfers the caller to rm_reattach. other is the leg that it is bridged with, to a media endpoint that is
-// gone: while the switch waits for packets from there it would not follow, so that leg is ended.
-func (a *actor) takeBack(ctx context.Context, other string) {
+// gone: while the switch waits for packets from there it would not follow, so that leg is ended. A caller who was left in
+// bypass is told first to come with its media.
+func (a *actor) takeBack(ctx context.Context, other string, bypassed bool) {
 	a.arm(timerSocket, socketPatience)
 	if a.c.link.Generation() == 0 {
 		return // resynchronising does it
@@ -152,7 +155,13 @@ func (a *actor) takeBack(ctx context.Context, other string) {
 		return
 	}
 	transfer, link, attempt := "uuid_transfer "+a.channel+" rm_reattach XML "+a.c.cfg.Context, a.c.link, a.dial.attempt
+	channel := a.channel
 	a.c.goes.Go(func() {
+		if bypassed {
+			if _, err := link.API(ctx, "uuid_setvar "+channel+" bypass_media false"); err != nil {
+				a.log.WarnContext(ctx, "the caller's media could not be asked back", "error", err)
+			}
+		}
 		body, err := link.API(ctx, transfer)
 		a.post(jobDone{job: jobReattach, attempt: attempt, body: body, err: err})
 		if err == nil && other != "" {
@@ -198,7 +207,7 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 		a.resume(ctx, next)
 	}
 	if a.sock == nil && a.killCause == "" {
-		a.takeBack(ctx, m.other)
+		a.takeBack(ctx, m.other, m.bypassed)
 	}
 	return next, nil
 }

@@ -31,7 +31,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 		at := found.Micros("Caller-Channel-Answered-Time")
 		a.post(channelFound{
 			answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
-			other: found.Var("signal_bond"),
+			other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
 		})
 	default:
 		gone := channelGone{generation: generation, restarted: c.link.restarted()}
@@ -88,6 +88,9 @@ func (c *Controller) listChannels(ctx context.Context) ([]string, error) {
 	}
 	return channels, nil
 }
+
+// stateHibernate is a channel's state whose media goes past the switch.
+const stateHibernate = "CS_HIBERNATE"
 
 // resyncTries bounds how often a resynchronisation that was cut off is tried on one connection.
 const (

@@ -173,12 +173,16 @@ func (l *memLedger) AgentConnected(_ context.Context, call db.Call, at time.Time
 	})
 }
 
+func (l *memLedger) BypassFailed(_ context.Context, _, _ uuid.UUID, _ time.Time, reason string) error {
+	return l.do(func() error { l.trace.add("ledger bypass failed: %s", reason); return nil })
+}
+
 func (l *memLedger) Rerouted(_ context.Context, _ db.Call, _ *uuid.UUID) error {
 	return l.do(func() error { l.trace.add("ledger rerouted"); return nil })
 }
 
 func (l *memLedger) StartSession(_ context.Context, s sessionStart) (sessionGrant, error) {
-	g := sessionGrant{agent: s.agent, token: s.token, from: "+918000000001", to: "+919876543210"}
+	g := sessionGrant{agent: s.agent, token: s.token, from: "+918000000001", to: "+919876543210", bypass: s.call.TrunkID != nil}
 	err := l.do(func() error {
 		if s.agent.MaxConcurrent == 0 {
 			return errAgentBusy
@@ -195,8 +199,8 @@ func (l *memLedger) StartSession(_ context.Context, s sessionStart) (sessionGran
 	return g, err
 }
 
-func (l *memLedger) ResumeSession(_ context.Context, _ db.Call, s db.AiSession) (sessionGrant, error) {
-	g := sessionGrant{session: s, agent: testAgent(), token: callbackToken{jti: *s.TokenJti}}
+func (l *memLedger) ResumeSession(_ context.Context, call db.Call, s db.AiSession) (sessionGrant, error) {
+	g := sessionGrant{session: s, agent: testAgent(), token: callbackToken{jti: *s.TokenJti}, bypass: call.TrunkID != nil}
 	return g, l.do(func() error { l.trace.add("ledger session resumed"); return nil })
 }
 

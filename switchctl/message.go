@@ -64,6 +64,9 @@ const (
 	jobReattach
 	jobRecord
 	jobKillLeg
+	jobBypass
+	jobMediaBack
+	jobReneg
 )
 
 func (k jobKind) String() string {
@@ -82,6 +85,12 @@ func (k jobKind) String() string {
 		return "uuid_record"
 	case jobKillLeg:
 		return "uuid_kill of a leg"
+	case jobBypass:
+		return "uuid_media off"
+	case jobMediaBack:
+		return "uuid_media"
+	case jobReneg:
+		return "uuid_media_reneg"
 	}
 	return "unknown job"
 }
@@ -108,6 +117,8 @@ type channelFound struct {
 	answeredAt time.Time
 	// other is the channel that it is bridged with; empty for none.
 	other string
+	// bypassed: the switch is not in the way of its audio.
+	bypassed bool
 	// generation of the host link that was asked.
 	generation uint64
 }

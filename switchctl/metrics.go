@@ -19,6 +19,8 @@ type metrics struct {
 	answered   *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
 	verdict    *prometheus.HistogramVec // class: human, machine, unknown
 	quality    qualityMetrics
+	bypass     *prometheus.CounterVec // change: entered, left, failed, silent
+	bypassGap  prometheus.Histogram
 	recovered  *prometheus.CounterVec // how: resumed, closed, never_begun, orphan_killed
 }
 
@@ -51,6 +53,8 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 			Buckets: []float64{0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10},
 		}, []string{"class"}),
 		quality:   newQualityMetrics(),
+		bypass:    vec("bypass_changes_total", "Ways of calls' audio past the switch and back, by what became of them.", "change"),
+		bypassGap: newBypassGap(),
 		recovered: vec("calls_recovered_total", "Calls found again after a restart or a lost link, by what became of them.", "how"),
 	}
 	if reg == nil {
@@ -58,7 +62,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 	}
 	for _, c := range append(m.quality.collectors(),
 		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.sessions,
-		m.answered, m.verdict, m.recovered,
+		m.answered, m.verdict, m.recovered, m.bypass, m.bypassGap,
 	) {
 		if err := reg.Register(c); err != nil {
 			return nil, err
@@ -77,4 +81,12 @@ func causeLabel(cause string) string {
 		return cause
 	}
 	return "other"
+}
+
+// newBypassGap measures what a change of the audio's way costs the caller's voice agent.
+func newBypassGap() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "ringmaster", Name: "bypass_gap_seconds", Help: "Time without the caller's audio at a change of its way.",
+		Buckets: []float64{0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2},
+	})
 }

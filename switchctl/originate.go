@@ -112,8 +112,12 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 		if reason := refusedJob(m); reason != "" {
 			a.log.ErrorContext(ctx, "recording of the transferred call did not start", "reply", reason)
 		}
-	case jobKillLeg:
-		// A leg that was gone already is what was wanted.
+	case jobBypass:
+		a.bypassReply(ctx, m)
+	case jobMediaBack:
+		a.takeBackReply(ctx, m)
+	case jobKillLeg, jobReneg:
+		// A leg that was gone already is what was wanted; how a re-INVITE goes is seen by what follows.
 	}
 	return a.state, nil
 }

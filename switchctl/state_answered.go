@@ -34,6 +34,8 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.mediaReport(ctx, m)
 	case bridgeFailed:
 		return a.bridgeRefused()
+	case bypassTried:
+		return a.bypassAnswered(ctx, m)
 	case tokenMinted:
 		return a.tokenReady(ctx, m)
 	case transferAdmitted:
@@ -80,6 +82,8 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 		return a.mediaReport(ctx, m)
 	case bridgeFailed:
 		return a.bridgeRefused()
+	case bypassTried:
+		return a.bypassAnswered(ctx, m)
 	case tokenMinted:
 		return a.tokenReady(ctx, m)
 	case transferAdmitted:
@@ -109,10 +113,12 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 	}
 	switch m.ev.Name() {
 	case evHangupComplete:
+		a.bypassCallEnded(ctx, m.ev)
 		return a.ended(ctx, m.ev), nil
 	case evDestroy:
 		a.probe(ctx) // its end was missed
 	case evBridge:
+		a.mediaBridged(ctx, m.ev)
 		return a.bridged(ctx, m.ev)
 	case evCreate, evProgress, evProgressMedia, evAnswer:
 		// Late, or told twice.
@@ -139,6 +145,8 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 		return a.sessionExpired(ctx), nil
 	case timerTransfer:
 		return a.transferDue(ctx)
+	case timerBypass:
+		a.bypassDue(ctx)
 	case timerVerdict:
 		a.decideAnswer(ctx, decidedTimeout)
 	case timerOriginate, timerRefused, timerReroute:

@@ -95,6 +95,7 @@ func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, err
 		return a.state, nil
 	}
 	a.dial.seen, a.recovered = true, false
+	a.codecOf(m.ev)
 	switch m.ev.Name() {
 	case evCreate:
 		if a.killCause != "" {
@@ -163,7 +164,7 @@ func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error
 		a.killAgain(ctx)
 	case timerSocket:
 		a.probe(ctx)
-	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict:
+	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict, timerBypass:
 		return a.state, a.notTaken(m)
 	}
 	return a.state, nil

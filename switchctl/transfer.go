@@ -41,6 +41,7 @@ type transfer struct {
 	route   int
 	channel string // of the second leg
 	refusal string
+	media   bool // it holds the switch's media
 	reply   chan<- controlResult
 }
 
@@ -170,8 +171,13 @@ func (a *actor) transferEvent(ctx context.Context, m channelEvent) (state, error
 	switch m.ev.Name() {
 	case evAnswer:
 		if t.phase == transferDialing {
-			t.phase = transferBridging
-			a.bridgeTransfer(ctx)
+			t.phase, t.media = transferBridging, true
+			a.arm(timerTransfer, bridgePatience)
+			a.withSwitchMedia(ctx, func(ctx context.Context) {
+				if a.transfer == t && t.phase == transferBridging {
+					a.bridgeTransfer(ctx)
+				}
+			})
 		}
 	case evBridge:
 		return a.bridged(ctx, m.ev)
@@ -184,7 +190,6 @@ func (a *actor) transferEvent(ctx context.Context, m channelEvent) (state, error
 // bridgeTransfer connects caller and destination. Each command waits for the one before: without
 // transfer_after_bridge, and with hangup_after_bridge, both legs end together.
 func (a *actor) bridgeTransfer(ctx context.Context) {
-	a.arm(timerTransfer, bridgePatience)
 	caller, other := a.channel, a.transfer.channel
 	link, attempt := a.c.link, a.dial.attempt
 	a.c.goes.Go(func() {
@@ -300,6 +305,11 @@ func (a *actor) failTransfer(ctx context.Context, cause string) {
 	t.tell(controlResult{err: &StateError{State: a.state.String(), Event: VerbTransfer, Detail: cause}})
 	a.dropTransferLeg(ctx, t)
 	a.transferFailed(ctx, ControlRequest{DestinationType: t.facts.destinationType, Destination: t.facts.destination}, cause)
+	if t.media {
+		a.switchMediaDone(ctx)
+		return
+	}
+	a.considerBypass(ctx)
 }
 
 // dropTransferLeg ends the second leg, if there is one, and gives its unit back.
@@ -361,6 +371,8 @@ func (a *actor) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 		return a.state, nil // caller and voice agent
 	}
 	t.phase = transferBridged
+	a.bypass = bypass{serial: a.bypass.serial + 1}
+	a.disarm(timerBypass)
 	a.disarm(timerTransfer)
 	a.disarm(timerLeg)
 	at := eventTime(ev)

@@ -309,6 +309,9 @@ type Trunk struct {
 	IsActive       bool
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	BypassProvenAt *time.Time
+	BypassFailedAt *time.Time
+	BypassFailure  *string
 }
 
 type User struct {

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -51,7 +52,7 @@ func (q *Queries) CreateNumber(ctx context.Context, arg CreateNumberParams) (Num
 const createTrunk = `-- name: CreateTrunk :one
 INSERT INTO trunks (tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels,
   cps, priority, media_mode)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure
 `
 
 type CreateTrunkParams struct {
@@ -107,6 +108,9 @@ func (q *Queries) CreateTrunk(ctx context.Context, arg CreateTrunkParams) (Trunk
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.BypassProvenAt,
+		&i.BypassFailedAt,
+		&i.BypassFailure,
 	)
 	return i, err
 }
@@ -134,7 +138,7 @@ func (q *Queries) FindNumber(ctx context.Context, e164 string) (Number, error) {
 }
 
 const getTrunk = `-- name: GetTrunk :one
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at FROM trunks WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure FROM trunks WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GetTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Trunk, error) {
@@ -158,6 +162,9 @@ func (q *Queries) GetTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.BypassProvenAt,
+		&i.BypassFailedAt,
+		&i.BypassFailure,
 	)
 	return i, err
 }
@@ -197,7 +204,7 @@ func (q *Queries) ListActiveNumbers(ctx context.Context, tenantID uuid.UUID) ([]
 }
 
 const listActiveTrunks = `-- name: ListActiveTrunks :many
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at FROM trunks WHERE tenant_id = $1 AND is_active ORDER BY priority, name
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure FROM trunks WHERE tenant_id = $1 AND is_active ORDER BY priority, name
 `
 
 func (q *Queries) ListActiveTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, error) {
@@ -227,6 +234,9 @@ func (q *Queries) ListActiveTrunks(ctx context.Context, tenantID uuid.UUID) ([]T
 			&i.IsActive,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.BypassProvenAt,
+			&i.BypassFailedAt,
+			&i.BypassFailure,
 		); err != nil {
 			return nil, err
 		}
@@ -273,7 +283,7 @@ func (q *Queries) ListNumbers(ctx context.Context, tenantID uuid.UUID) ([]Number
 }
 
 const listTrunks = `-- name: ListTrunks :many
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at FROM trunks WHERE tenant_id = $1 ORDER BY priority, name
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure FROM trunks WHERE tenant_id = $1 ORDER BY priority, name
 `
 
 func (q *Queries) ListTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, error) {
@@ -303,6 +313,9 @@ func (q *Queries) ListTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, 
 			&i.IsActive,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.BypassProvenAt,
+			&i.BypassFailedAt,
+			&i.BypassFailure,
 		); err != nil {
 			return nil, err
 		}
@@ -344,6 +357,75 @@ UPDATE trunks SET is_active = $1, updated_at = now() WHERE tenant_id = $2 AND id
 
 func (q *Queries) SetTrunkActive(ctx context.Context, isActive bool, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, setTrunkActive, isActive, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const setTrunkMediaMode = `-- name: SetTrunkMediaMode :execrows
+UPDATE trunks SET media_mode = $1,
+  bypass_failed_at = CASE WHEN $1 = 'bypass' THEN NULL ELSE bypass_failed_at END,
+  bypass_failure = CASE WHEN $1 = 'bypass' THEN NULL ELSE bypass_failure END, updated_at = now()
+WHERE tenant_id = $2 AND id = $3
+`
+
+// SetTrunkMediaMode configures a trunk. To ask for bypass again gives it another chance.
+func (q *Queries) SetTrunkMediaMode(ctx context.Context, mediaMode string, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, setTrunkMediaMode, mediaMode, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const trunkBypass = `-- name: TrunkBypass :one
+SELECT (media_mode = 'bypass' AND bypass_failed_at IS NULL)::boolean AS bypass FROM trunks WHERE tenant_id = $1 AND id = $2
+`
+
+// TrunkBypass tells whether calls of a trunk are taken into bypass.
+func (q *Queries) TrunkBypass(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, trunkBypass, tenantID, iD)
+	var bypass bool
+	err := row.Scan(&bypass)
+	return bypass, err
+}
+
+const trunkBypassFailed = `-- name: TrunkBypassFailed :execrows
+UPDATE trunks SET bypass_failed_at = $1::timestamptz, bypass_failure = $2::text, updated_at = now()
+WHERE tenant_id = $3 AND id = $4 AND bypass_failed_at IS NULL
+`
+
+type TrunkBypassFailedParams struct {
+	At       time.Time
+	Failure  string
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// TrunkBypassFailed takes a trunk out of bypass; the first failure is kept.
+func (q *Queries) TrunkBypassFailed(ctx context.Context, arg TrunkBypassFailedParams) (int64, error) {
+	result, err := q.db.Exec(ctx, trunkBypassFailed,
+		arg.At,
+		arg.Failure,
+		arg.TenantID,
+		arg.ID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const trunkBypassProven = `-- name: TrunkBypassProven :execrows
+UPDATE trunks SET media_mode = 'bypass', bypass_proven_at = $1::timestamptz, bypass_failed_at = NULL, bypass_failure = NULL,
+  updated_at = now()
+WHERE tenant_id = $2 AND id = $3
+`
+
+// TrunkBypassProven sets the flag that a probe has earned.
+func (q *Queries) TrunkBypassProven(ctx context.Context, at time.Time, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, trunkBypassProven, at, tenantID, iD)
 	if err != nil {
 		return 0, err
 	}

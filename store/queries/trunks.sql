@@ -33,3 +33,25 @@ UPDATE numbers SET flow_id = sqlc.narg(flow_id), updated_at = now() WHERE tenant
 
 -- name: SetNumberActive :execrows
 UPDATE numbers SET is_active = @is_active, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
+
+-- SetTrunkMediaMode configures a trunk. To ask for bypass again gives it another chance.
+-- name: SetTrunkMediaMode :execrows
+UPDATE trunks SET media_mode = @media_mode,
+  bypass_failed_at = CASE WHEN @media_mode = 'bypass' THEN NULL ELSE bypass_failed_at END,
+  bypass_failure = CASE WHEN @media_mode = 'bypass' THEN NULL ELSE bypass_failure END, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- TrunkBypass tells whether calls of a trunk are taken into bypass.
+-- name: TrunkBypass :one
+SELECT (media_mode = 'bypass' AND bypass_failed_at IS NULL)::boolean AS bypass FROM trunks WHERE tenant_id = @tenant_id AND id = @id;
+
+-- TrunkBypassProven sets the flag that a probe has earned.
+-- name: TrunkBypassProven :execrows
+UPDATE trunks SET media_mode = 'bypass', bypass_proven_at = @at::timestamptz, bypass_failed_at = NULL, bypass_failure = NULL,
+  updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- TrunkBypassFailed takes a trunk out of bypass; the first failure is kept.
+-- name: TrunkBypassFailed :execrows
+UPDATE trunks SET bypass_failed_at = @at::timestamptz, bypass_failure = @failure::text, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id AND bypass_failed_at IS NULL;

@@ -1,0 +1,379 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/mediapath"
+)
+
+// Bypass: carrier and media endpoint exchange the audio directly, and the switch keeps the signalling. Everything that needs
+// the switch's media does nothing there, silently, so it goes through withSwitchMedia, which takes the media back first.
+
+const (
+	// bypassPatience is how long the way into bypass may take: no reply of the switch, or no packet from the carrier, after
+	// that is a failure.
+	bypassPatience = time.Second
+	// takeBackPatience bounds the way back, takeBackTries how often it is tried; mendPause lies between two tries.
+	takeBackPatience = 1500 * time.Millisecond
+	takeBackTries    = 4
+	mendPause        = 400 * time.Millisecond
+)
+
+type bypassPhase int
+
+const (
+	bypassOff      bypassPhase = iota // the audio goes through the switch
+	bypassTrying                      // the carrier is asked by a re-INVITE that changes nothing
+	bypassEntering                    // uuid_media off is on its way
+	bypassOn                          // the audio goes past the switch
+	bypassLeaving                     // uuid_media is on its way
+)
+
+// bypass is how a call's audio goes. All fields belong to the actor's goroutine.
+type bypass struct {
+	phase bypassPhase
+	// serial numbers the changes of phase: the answers of an earlier one are late.
+	serial int
+	// bridged: caller and media leg are bridged by the switch.
+	bridged bool
+	// asked: the carrier was sent a re-INVITE of ours.
+	asked bool
+	// barred: bypass has failed on this call, and is not tried again.
+	barred bool
+	// holds are the operations that need the switch's media; waiting are those that wait for it.
+	holds   int
+	waiting []func(ctx context.Context)
+	// replied and moved: the switch's reply has come, and the first packet on the new way.
+	replied, moved bool
+	// stuck: the way into bypass was given up while the switch still works on it.
+	stuck bool
+	// left is the serial of the first try of the way back, tries how many there were.
+	left, tries int
+}
+
+func (b *bypass) next(p bypassPhase) {
+	b.phase = p
+	b.serial++
+	b.replied, b.moved = false, false
+}
+
+// bypassTried is the carrier's answer to the re-INVITE before bypass.
+type bypassTried struct {
+	serial int
+	err    error
+}
+
+func (bypassTried) name() string    { return "bypass tried" }
+func (bypassTried) essential() bool { return true }
+
+// mediaBridged notes that the switch has bridged caller and media leg.
+func (a *actor) mediaBridged(ctx context.Context, ev *esl.Event) {
+	if a.ai.live() && a.ai.leg != "" && (ev.Get("Bridge-B-Unique-ID") == a.ai.leg || ev.Get("Bridge-A-Unique-ID") == a.ai.leg) {
+		a.bypass.bridged = true
+		a.considerBypass(ctx)
+	}
+}
+
+// codecOf notes which codec the carrier speaks, from whichever event tells it first.
+func (a *actor) codecOf(ev *esl.Event) {
+	if name := ev.Get("Channel-Read-Codec-Name"); name != "" {
+		a.codec = name
+	}
+}
+
+// bypassCodec is the codec of a media leg that is to go into bypass; empty when the call is not to.
+func (a *actor) bypassCodec() string {
+	if a.ai == nil || !a.ai.grant.bypass || a.bypass.barred || a.c.outOfBypass(a.call.TrunkID, a.ai.grantedAt) {
+		return ""
+	}
+	switch a.codec {
+	case "PCMU", "PCMA":
+		return a.codec
+	}
+	return ""
+}
+
+// considerBypass takes the call past the switch, if its trunk is for that and nothing needs the switch's media. The carrier
+// is tried first by a re-INVITE that does no harm: on the way into bypass a refusal would leave the call deaf.
+func (a *actor) considerBypass(ctx context.Context) {
+	b, s := &a.bypass, a.ai
+	if b.phase != bypassOff || !b.bridged || b.holds > 0 || a.killCause != "" || s == nil || s.phase != phaseOpen || !s.legUp ||
+		a.transfer != nil || a.bypassCodec() == "" {
+		return
+	}
+	b.next(bypassTrying)
+	b.asked = true
+	link, channel, serial := a.c.link, a.channel, b.serial
+	a.c.goes.Go(func() {
+		a.post(bypassTried{serial: serial, err: mediapath.Reinvite(ctx, link, channel)})
+	})
+}
+
+// bypassAnswered: the carrier has answered the re-INVITE that changes nothing.
+func (a *actor) bypassAnswered(ctx context.Context, m bypassTried) (state, error) {
+	b := &a.bypass
+	if b.serial != m.serial || b.phase != bypassTrying {
+		return a.state, nil
+	}
+	refused, wasRefused := errors.AsType[*mediapath.RefusedError](m.err)
+	switch {
+	case wasRefused:
+		b.next(bypassOff)
+		a.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d", refused.Status))
+	case errors.Is(m.err, mediapath.ErrNoAnswer):
+		b.next(bypassOff)
+		a.bypassFailed(ctx, "re-INVITE not answered in "+mediapath.ReinvitePatience.String())
+	case m.err != nil: // the channel's end tells more, or the link is away
+		b.next(bypassOff)
+		a.log.DebugContext(ctx, "bypass not tried", "error", m.err)
+	default:
+		a.enterBypass(ctx)
+	}
+	return a.state, nil
+}
+
+// enterBypass asks for it. The caller's leg offers the one codec that the media leg has: each leg keeps its own.
+func (a *actor) enterBypass(ctx context.Context) {
+	b := &a.bypass
+	b.next(bypassEntering)
+	a.arm(timerBypass, bypassPatience)
+	a.bypassCommand(ctx, jobBypass, "uuid_setvar "+a.channel+" absolute_codec_string "+a.codec, "uuid_media off "+a.channel)
+}
+
+// bypassCommand sends a background command once the quick one before it is done.
+func (a *actor) bypassCommand(ctx context.Context, job jobKind, before, cmd string) {
+	link, serial := a.c.link, a.bypass.serial
+	a.c.goes.Go(func() {
+		done := func(body string, err error) { a.post(jobDone{job: job, attempt: serial, body: body, err: err}) }
+		if _, err := link.API(ctx, before); err != nil {
+			done("", err)
+			return
+		}
+		if err := link.BgAPI(ctx, cmd, done); err != nil {
+			done("", err)
+		}
+	})
+}
+
+// bypassReply is the switch's reply to the way into bypass.
+func (a *actor) bypassReply(ctx context.Context, m jobDone) {
+	b := &a.bypass
+	reason := refusedJob(m)
+	switch {
+	case b.phase == bypassLeaving && b.stuck && m.attempt < b.serial:
+		b.stuck = false // it has come to its end after all: now the way back is open
+		a.takeMediaBack(ctx)
+	case b.phase != bypassEntering || m.attempt != b.serial:
+	case reason == "", errors.Is(m.err, errLinkLost): // without a reply the packets tell
+		b.replied = true
+		a.bypassSettled(ctx)
+	default:
+		a.breakBypass(ctx, "switch: "+reason)
+	}
+}
+
+// takeBackReply is the switch's reply to the way back.
+func (a *actor) takeBackReply(ctx context.Context, m jobDone) {
+	b := &a.bypass
+	switch {
+	case b.phase != bypassLeaving || m.attempt < b.left:
+	case refusedJob(m) == "":
+		a.mediaIsBack(ctx)
+	default:
+		a.arm(timerBypass, mendPause)
+	}
+}
+
+// legMoved: the caller's audio comes on a new way.
+func (a *actor) legMoved(ctx context.Context, ev media.LegMoved) {
+	b := &a.bypass
+	switch b.phase {
+	case bypassEntering:
+		b.moved = true
+		a.c.metrics.bypassGap.Observe(ev.Gap.Seconds())
+		a.log.DebugContext(ctx, "audio comes past the switch", "gap", ev.Gap)
+		a.bypassSettled(ctx)
+	case bypassLeaving:
+		a.c.metrics.bypassGap.Observe(ev.Gap.Seconds())
+		a.log.DebugContext(ctx, "audio comes from the switch", "gap", ev.Gap)
+	case bypassOff, bypassTrying, bypassOn:
+	}
+}
+
+// bypassSettled: the call is in bypass once the switch says so and the carrier is heard directly.
+func (a *actor) bypassSettled(ctx context.Context) {
+	b := &a.bypass
+	if !b.replied || !b.moved {
+		return
+	}
+	a.disarm(timerBypass)
+	b.next(bypassOn)
+	a.c.metrics.bypass.WithLabelValues("entered").Inc()
+	if len(b.waiting) > 0 {
+		a.leaveBypass(ctx)
+	}
+}
+
+// bypassDue: a change of the audio's way had to be done by now.
+func (a *actor) bypassDue(ctx context.Context) {
+	b := &a.bypass
+	switch b.phase {
+	case bypassEntering:
+		reason := "no audio from the carrier in " + bypassPatience.String()
+		if !b.replied {
+			reason = "no reply of the switch in " + bypassPatience.String()
+		}
+		a.breakBypass(ctx, reason)
+	case bypassLeaving:
+		a.takeMediaBack(ctx)
+	case bypassOff, bypassTrying, bypassOn:
+	}
+}
+
+// breakBypass gives up a way into bypass that does not come about: the trunk loses its flag, and the media is taken back.
+func (a *actor) breakBypass(ctx context.Context, reason string) {
+	b := &a.bypass
+	b.stuck = !b.replied
+	a.bypassFailed(ctx, reason)
+	a.leaveBypass(ctx)
+}
+
+// bypassFailed notes that bypass has failed on this call, and takes its trunk out.
+func (a *actor) bypassFailed(ctx context.Context, reason string) {
+	a.bypass.barred = true
+	a.c.metrics.bypass.WithLabelValues("failed").Inc()
+	trunk := a.call.TrunkID
+	if trunk == nil {
+		return
+	}
+	a.log.ErrorContext(ctx, "bypass failed, the trunk's calls go through the switch from now on", "trunk_id", trunk.String(),
+		"reason", reason)
+	now := a.c.clock.Now().UTC()
+	a.c.takeOutOfBypass(*trunk, now)
+	tenant, id := a.tenant, *trunk
+	a.record(ctx, "bypass failure", func(ctx context.Context) error {
+		return a.c.ledger.BypassFailed(ctx, tenant, id, now, reason)
+	}, nil)
+}
+
+// bypassCallEnded: a carrier that refuses a re-INVITE with 500 and the like has ended the call with that. An answered call
+// does not end by a refusal otherwise.
+func (a *actor) bypassCallEnded(ctx context.Context, ev *esl.Event) {
+	if !a.bypass.asked || a.bypass.barred {
+		return
+	}
+	status := finalFrom(ev.Get, a.c.clock.Now()).SIPStatus
+	if ev.Var("sip_hangup_disposition") == "recv_refuse" && status != nil && *status >= 400 {
+		a.bypass.next(bypassOff)
+		a.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d, which ended the call", *status))
+	}
+}
+
+// leaveBypass takes the media back to the switch.
+func (a *actor) leaveBypass(ctx context.Context) {
+	b := &a.bypass
+	b.next(bypassLeaving)
+	b.left, b.tries = b.serial, 0
+	a.takeMediaBack(ctx)
+}
+
+// takeMediaBack asks for it, a few times. A call whose media does not come back would stay deaf. While the switch is stuck on
+// the way into bypass it waits for a carrier who has refused: asked again, that one may agree, which opens the way back.
+func (a *actor) takeMediaBack(ctx context.Context) {
+	b := &a.bypass
+	b.serial++
+	if a.c.link.Generation() == 0 {
+		a.arm(timerBypass, takeBackPatience)
+		return
+	}
+	if b.tries++; b.tries > takeBackTries {
+		a.log.ErrorContext(ctx, "media does not come back to the switch, hanging up", "tries", takeBackTries)
+		a.bypassLost(ctx)
+		return
+	}
+	if b.stuck {
+		a.arm(timerBypass, mendPause)
+		a.command(ctx, jobReneg, "uuid_media_reneg "+a.channel)
+		return
+	}
+	a.arm(timerBypass, takeBackPatience)
+	a.bypassCommand(ctx, jobMediaBack, "uuid_setvar "+a.channel+" bypass_media false", "uuid_media "+a.channel)
+}
+
+// bypassLost ends a call that nobody can hear.
+func (a *actor) bypassLost(ctx context.Context) {
+	a.bypass.next(bypassOff)
+	a.bypass.waiting = nil
+	a.kill(ctx, CauseTemporaryFailure)
+}
+
+// mediaIsBack: the switch has the audio again; what has waited for that goes on.
+func (a *actor) mediaIsBack(ctx context.Context) {
+	b := &a.bypass
+	a.disarm(timerBypass)
+	if b.phase == bypassLeaving {
+		a.c.metrics.bypass.WithLabelValues("left").Inc()
+	}
+	b.next(bypassOff)
+	waiting := b.waiting
+	b.waiting = nil
+	for _, do := range waiting {
+		do(ctx)
+	}
+}
+
+// withSwitchMedia runs do, on the actor's goroutine, once the audio goes through the switch: at once in most calls, after it
+// was taken back from bypass in the others. It stays there until switchMediaDone has been called as often as this. do must
+// look whether it is still wanted.
+func (a *actor) withSwitchMedia(ctx context.Context, do func(ctx context.Context)) {
+	b := &a.bypass
+	b.holds++
+	switch b.phase {
+	case bypassTrying: // nothing has been changed yet
+		b.next(bypassOff)
+		do(ctx)
+	case bypassOff:
+		do(ctx)
+	case bypassOn:
+		b.waiting = append(b.waiting, do)
+		a.leaveBypass(ctx)
+	case bypassEntering, bypassLeaving:
+		b.waiting = append(b.waiting, do)
+	}
+}
+
+// switchMediaDone ends one operation that needed the switch's media; after the last one the call goes into bypass again.
+func (a *actor) switchMediaDone(ctx context.Context) {
+	a.bypass.holds = max(0, a.bypass.holds-1)
+	a.considerBypass(ctx)
+}
+
+// bypassReset: the caller has no media leg any more, and its audio is the switch's.
+func (a *actor) bypassReset(ctx context.Context) {
+	b := &a.bypass
+	b.bridged = false
+	switch {
+	case b.phase == bypassOff || b.phase == bypassTrying:
+		b.next(bypassOff)
+	case b.stuck:
+		a.bypassLost(ctx) // the switch ends such a call some seconds later
+	default:
+		a.mediaIsBack(ctx)
+	}
+}
+
+// bypassSilent: a caller in bypass is not heard. The switch's media_timeout sees nothing there, so the media is taken back;
+// it is no fault of the trunk's, whose carrier has been heard.
+func (a *actor) bypassSilent(ctx context.Context) {
+	if a.bypass.phase != bypassOn {
+		return
+	}
+	a.c.metrics.bypass.WithLabelValues("silent").Inc()
+	a.bypass.barred = true
+	a.leaveBypass(ctx)
+}

@@ -1,0 +1,107 @@
+// Package mediapath holds what can be said to a FreeSWITCH about the way of a call's audio: through the switch, or past it,
+// in bypass. It knows no calls of ours; package switchctl applies it to them, and Probe to a test call of its own.
+//
+// Read this file for the re-INVITE that tries a carrier without harm, and probe.go for the test call.
+package mediapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// Switch runs quick API commands. A refusal is an *esl.ReplyError.
+type Switch interface {
+	API(ctx context.Context, cmd string) (string, error)
+}
+
+// ReinvitePatience is how long a carrier may take to answer a re-INVITE: bypass has failed after that.
+const ReinvitePatience = time.Second
+
+const (
+	pollEvery = 20 * time.Millisecond
+	unset     = "_undef_"
+)
+
+// Errors of a re-INVITE.
+var (
+	// ErrNoAnswer: the carrier has not answered the re-INVITE in time.
+	ErrNoAnswer = errors.New("carrier did not answer a re-INVITE")
+	// ErrGone: the channel is no more, which is what some refusals do to it.
+	ErrGone = errors.New("channel ended during a re-INVITE")
+)
+
+// RefusedError is a re-INVITE that the carrier refused.
+type RefusedError struct{ Status int }
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("carrier refused a re-INVITE with %d", e.Status)
+}
+
+// Reinvite sends the carrier a re-INVITE that changes nothing, while the audio goes through the switch, and waits for the
+// answer. Refused with 488 or 491 there, a call goes on undisturbed, where the same refusal on the way into bypass would
+// leave it deaf. A status of 500 ends the call in either case (sofia.c, sofia_handle_sip_r_invite). The answer shows in two
+// variables: sip_cseq grows with a 2xx, sip_invite_failure_status tells any other.
+func Reinvite(ctx context.Context, sw Switch, channel string) error {
+	before, err := variable(ctx, sw, channel, "sip_cseq")
+	if err != nil {
+		return err
+	}
+	for _, cmd := range []string{"uuid_setvar " + channel + " sip_invite_failure_status", "uuid_media_reneg " + channel} {
+		if _, err := sw.API(ctx, cmd); err != nil {
+			return gone(err)
+		}
+	}
+	deadline := time.NewTimer(ReinvitePatience)
+	defer deadline.Stop()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			return ErrNoAnswer
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		now, err := variable(ctx, sw, channel, "sip_cseq")
+		if err != nil {
+			return err
+		}
+		if now != before {
+			return nil
+		}
+		text, err := variable(ctx, sw, channel, "sip_invite_failure_status")
+		if err != nil {
+			return err
+		}
+		if status, err := strconv.Atoi(text); err == nil {
+			return &RefusedError{Status: status}
+		}
+	}
+}
+
+// variable reads a channel's variable; empty when it is not set.
+func variable(ctx context.Context, sw Switch, channel, name string) (string, error) {
+	text, err := sw.API(ctx, "uuid_getvar "+channel+" "+name)
+	if err != nil {
+		return "", gone(err)
+	}
+	if text = strings.TrimSpace(text); text == unset {
+		text = ""
+	}
+	return text, nil
+}
+
+// gone is ErrGone in place of the switch's refusal to know the channel.
+func gone(err error) error {
+	if _, refused := errors.AsType[*esl.ReplyError](err); refused {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return err
+}
