@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/schollz/progressbar/v3"
@@ -75,7 +76,7 @@ func (cmd demoCmd) show(w io.Writer, s demo.Summary) error {
 		return json.NewEncoder(w).Encode(s)
 	}
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "NUMBER\tOUTCOME\tCAUSE\tRING S\tTALK S\tRECORDING")
+	_, _ = fmt.Fprintln(tw, "NUMBER\tOUTCOME\tCAUSE\tBY\tRING S\tTALK S\tMOS\tRECORDING")
 	for _, c := range s.Calls {
 		recording := "-"
 		if c.Recording != nil {
@@ -85,7 +86,14 @@ func (cmd demoCmd) show(w io.Writer, s demo.Summary) error {
 			}
 			recording += " " + *c.Recording
 		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%s\n", c.To, c.Outcome, c.HangupCause, c.RingS, c.TalkS, recording)
+		by, mos := "-", "-"
+		if c.AnsweredBy != nil {
+			by = *c.AnsweredBy
+		}
+		if c.MOS != nil {
+			mos = strconv.FormatFloat(*c.MOS, 'f', 2, 64)
+		}
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.To, c.Outcome, c.HangupCause, by, c.RingS, c.TalkS, mos, recording)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -35,6 +35,19 @@ type callView struct {
 	TalkDurationS     *int       `json:"talk_duration_s"`
 	HangupCause       *string    `json:"hangup_cause"`
 	HangupDisposition *string    `json:"hangup_disposition"`
+	AnsweredBy        *string    `json:"answered_by_amd"`
+	Quality           *struct {
+		Inbound *struct {
+			MOS float64 `json:"mos"`
+		} `json:"inbound"`
+	} `json:"quality"`
+}
+
+func (c callView) mos() *float64 {
+	if c.Quality == nil || c.Quality.Inbound == nil {
+		return nil
+	}
+	return &c.Quality.Inbound.MOS
 }
 
 // ring is how long it rang, to the answer or to the end.

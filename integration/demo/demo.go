@@ -44,6 +44,10 @@ type Call struct {
 	HangupCause string `json:"hangup_cause"`
 	RingS       int    `json:"ring_s"`
 	TalkS       int    `json:"talk_s"`
+	// AnsweredBy is human or machine; nil when nobody answered.
+	AnsweredBy *string `json:"answered_by"`
+	// MOS estimates how the caller's audio arrived, 1 to about 4.4; nil when it was not measured.
+	MOS *float64 `json:"mos"`
 	// Recording is the file that it was downloaded to.
 	Recording *string `json:"recording"`
 	Stereo    bool    `json:"stereo"`
@@ -215,7 +219,7 @@ func (r *run) summarize(ctx context.Context) (Summary, error) {
 
 // inspect looks at one call: its record, what the AI heard and said, and its recording.
 func (r *run) inspect(ctx context.Context, c callView) (Call, []string, error) {
-	out := Call{To: c.To, Outcome: c.Status, RingS: c.ring(), TalkS: c.talk()}
+	out := Call{To: c.To, Outcome: c.Status, RingS: c.ring(), TalkS: c.talk(), AnsweredBy: c.AnsweredBy, MOS: c.mos()}
 	if c.HangupCause != nil {
 		out.HangupCause = *c.HangupCause
 	}
