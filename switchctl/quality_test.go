@@ -14,17 +14,16 @@ import (
 )
 
 // hear sets what a session will have measured: in=MOS/loss/jitter/packets, out=the same.
-func (s *fakeSession) hear(t testing.TB, fields []string) {
-	t.Helper()
-	t.Helper()
+func (s *fakeSession) hear(tb testing.TB, fields []string) {
+	tb.Helper()
 	for direction, text := range keyValues(fields) {
 		part := strings.Split(text, "/")
-		require.Len(t, part, 4)
+		require.Len(tb, part, 4)
 		var n [4]float64
 		for i, p := range part {
 			var err error
 			n[i], err = strconv.ParseFloat(p, 64)
-			require.NoError(t, err)
+			require.NoError(tb, err)
 		}
 		d := media.DirectionQuality{Measured: true, MOS: n[0], LossPct: n[1], JitterMS: n[2], Packets: uint64(n[3])}
 		s.mu.Lock()
@@ -82,7 +81,9 @@ func TestMetricsOfAnswersAndQuality(t *testing.T) {
 			by, how string
 			n       float64
 		}{
-			{answeredByMachine, decidedVerdict, 1}, {answeredByHuman, decidedOff, 1}, {answeredByHuman, decidedHangup, 1},
+			{answeredByMachine, decidedVerdict, 1},
+			{answeredByHuman, decidedOff, 1},
+			{answeredByHuman, decidedHangup, 1},
 			{answeredByHuman, decidedTimeout, 1},
 		} {
 			require.InDelta(t, c.n, testutil.ToFloat64(m.answered.WithLabelValues(c.by, c.how)), 0, "%s by %s", c.by, c.how)
