@@ -70,6 +70,10 @@ func uuidMediaCommand(name string) apiFunc {
 		return (*Switch).uuidRecord
 	case "uuid_audio":
 		return onChannel("<uuid> [start [read|write] [mute|level <level>]|stop]", uuidAudio)
+	case "uuid_media":
+		return (*Switch).mediaCommand
+	case "uuid_media_reneg":
+		return (*Switch).renegCommand
 	case "uuid_hold":
 		return (*Switch).uuidHold
 	}

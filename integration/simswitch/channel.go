@@ -22,6 +22,7 @@ const (
 	csExchangeMedia chanState = 5
 	csPark          chanState = 6
 	csConsumeMedia  chanState = 7
+	csHibernate     chanState = 8
 	csHangup        chanState = 10
 	csReporting     chanState = 11
 	csDestroy       chanState = 12
@@ -45,6 +46,8 @@ func (s chanState) String() string {
 		return "CS_PARK"
 	case csConsumeMedia:
 		return "CS_CONSUME_MEDIA"
+	case csHibernate:
+		return "CS_HIBERNATE"
 	case csHangup:
 		return "CS_HANGUP"
 	case csReporting:
@@ -107,6 +110,7 @@ type channel struct {
 	appLog       []appRecord
 	controls     []*eslConn // outbound sockets that control it
 	divert       bool
+	bypass       bypassState
 	held         bool
 	holdSince    time.Time
 	timers       []*time.Timer
@@ -380,6 +384,8 @@ func (ch *channel) run() {
 			ch.runExecute()
 		case csPark:
 			ch.runPark()
+		case csHibernate:
+			ch.runHibernate()
 		case csConsumeMedia, csExchangeMedia:
 			ch.idle(state)
 		case csNew, csHangup, csReporting, csDestroy:

@@ -45,7 +45,11 @@ type sipLeg struct {
 	dir       direction // what this side last offered or answered
 	telEvent  uint8
 	inviting  bool // a re-INVITE of ours is on its way
-	ackedCSeq uint32
+	// offeredIP and offeredPort are what a re-INVITE for bypass offered last; empty is our own address.
+	offeredIP   string
+	offeredPort int
+	refusedAway bool // the far end has ended the call by refusing a re-INVITE
+	ackedCSeq   uint32
 
 	// of an INVITE that the switch sent
 	invite      *sip.Request
@@ -164,14 +168,16 @@ func (l *sipLeg) learn(contact *sip.ContactHeader, tag string, routes []sip.Head
 // terminate ends the dialog as the cause demands and notes sip_hangup_disposition, as mod_sofia does on hang-up.
 func (l *sipLeg) terminate(c cause) {
 	l.mu.Lock()
-	phase := l.phase
+	phase, refused := l.phase, l.refusedAway
 	l.phase = phaseOver
 	l.mu.Unlock()
 	switch {
 	case phase == phaseOver:
 		l.finishInvite()
 	case phase == phaseConfirmed:
-		l.ch.set("sip_hangup_disposition", "send_bye")
+		if !refused {
+			l.ch.set("sip_hangup_disposition", "send_bye")
+		}
 		l.prof.sw.goRequest(func() { l.bye(c) })
 	case l.outbound:
 		l.ch.set("sip_hangup_disposition", "send_cancel")
@@ -319,6 +325,9 @@ func (l *sipLeg) sendDigits(digits string) int {
 	l.mu.Lock()
 	byInfo := l.offer != nil && l.offer.telEvent == 0
 	l.mu.Unlock()
+	if _, past := l.ch.bypassed(); past {
+		byInfo = true
+	}
 	for _, d := range digits {
 		if byInfo {
 			l.infoDigit(d, ms)

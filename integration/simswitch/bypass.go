@@ -1,0 +1,373 @@
+package simswitch
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/emiago/sipgo/sip"
+)
+
+// Bypass as FreeSWITCH does it (switch_ivr.c, switch_ivr_nomedia and switch_ivr_media): both legs are parked, each is offered
+// the other's address, and they hibernate, bound by their signalling alone. A re-INVITE that is refused there is not mended:
+// the command waits for an answer that does not come, and then binds the legs all the same.
+
+const (
+	// ackWait is how long uuid_media waits for a leg whose re-INVITE was refused.
+	ackWait     = 10 * time.Second
+	operationOK = "+OK Success\n"
+	operationNo = "-ERR Operation failed\n"
+	// causeBlindTransfer ends a leg whose partner was transferred away.
+	causeBlindTransfer cause = "BLIND_TRANSFER"
+)
+
+// bypassState is a channel's part in a bypass. It is guarded by the channel's mu.
+type bypassState struct {
+	// partner is the other hibernating leg; origin is the leg that bridged.
+	partner *channel
+	origin  bool
+	past    bool // what was offered to the far end last is the partner's address
+	trans   bool // a command changes the way of the media
+	acks    int  // re-INVITEs that were accepted
+}
+
+// mediaCommand is `uuid_media [off] <uuid>`.
+func (sw *Switch) mediaCommand(arg string) string {
+	args := splitArgs(arg)
+	off := argAt(args, 0) == "off"
+	id := argAt(args, 0)
+	if off {
+		id = argAt(args, 1)
+	}
+	if len(args) == 0 {
+		return "-USAGE: [off] <uuid>\n"
+	}
+	ch := sw.channel(id)
+	if ch == nil || !ch.beginTrans() {
+		return operationNo
+	}
+	defer ch.endTrans()
+	if off {
+		return ch.mediaOff()
+	}
+	return ch.mediaOn()
+}
+
+// renegCommand is `uuid_media_reneg <uuid>`: the last offer once more. Its reply does not wait for the answer.
+func (sw *Switch) renegCommand(arg string) string {
+	ch := sw.channel(argAt(splitArgs(arg), 0))
+	if ch == nil {
+		return "-ERR Operation Failed\n"
+	}
+	sw.goFunc(func() { ch.leg.offerAgain() })
+	return operationOK
+}
+
+func (ch *channel) beginTrans() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.bypass.trans {
+		return false
+	}
+	ch.bypass.trans = true
+	return true
+}
+
+func (ch *channel) endTrans() {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.bypass.trans = false
+}
+
+func (ch *channel) bypassed() (partner *channel, past bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.bypass.partner, ch.bypass.past
+}
+
+// mediaOff leads the audio of two bridged legs past the switch.
+func (ch *channel) mediaOff() string {
+	b := ch.bridged()
+	if _, past := ch.bypassed(); past || b == nil {
+		return operationOK
+	}
+	a := ch
+	if !ch.bridgedFirst() {
+		a, b = b, ch
+	}
+	a.parkNow()
+	b.parkNow()
+	if !a.settled(csPark, 5*time.Second) || !b.settled(csPark, 5*time.Second) {
+		return operationOK
+	}
+	done := make(chan struct{})
+	started := ch.sw.goFunc(func() { defer close(done); b.leg.offerMedia(a) })
+	a.offerAndWait(b)
+	if started {
+		<-done
+	}
+	ch.sw.signalBridge(a, b)
+	return operationOK
+}
+
+// bridgedFirst says that the channel is the one whose goroutine ran the bridge.
+func (ch *channel) bridgedFirst() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.otherType == "originatee"
+}
+
+// offerAndWait sends a re-INVITE (the other leg's address, or our own) and waits for its acceptance, by it or a later one.
+func (ch *channel) offerAndWait(other *channel) {
+	ch.mu.Lock()
+	before := ch.bypass.acks
+	ch.mu.Unlock()
+	ch.leg.offerMedia(other)
+	timeout := time.NewTimer(ackWait)
+	defer timeout.Stop()
+	for {
+		changed := ch.watch()
+		ch.mu.Lock()
+		done := ch.bypass.acks != before || ch.hangupCause != causeNone
+		ch.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return
+		case <-ch.sw.stop:
+			return
+		}
+	}
+}
+
+// signalBridge binds two parked legs by their signalling.
+func (sw *Switch) signalBridge(a, b *channel) {
+	switch {
+	case !b.up():
+		a.hangup(b.causeNow())
+		return
+	case !a.up():
+		b.hangup(causeCancel)
+		return
+	}
+	for _, leg := range []struct {
+		ch, other *channel
+		origin    bool
+	}{{a, b, true}, {b, a, false}} {
+		leg.ch.setAll([]header{
+			{"signal_bridge_to", leg.other.uuid},
+			{"signal_bridge", "true"},
+			{"signal_bond", leg.other.uuid},
+			{"bridge_to", leg.other.uuid},
+		})
+		leg.ch.emit("CHANNEL_EXECUTE", header{"Application", "signal_bridge"}, header{"Application-Data", leg.other.uuid})
+		leg.ch.mu.Lock()
+		leg.ch.bypass.partner, leg.ch.bypass.origin, leg.ch.bypass.past = leg.other, leg.origin, true
+		leg.ch.transferring = true
+		leg.ch.state = csHibernate
+		leg.ch.notify()
+		leg.ch.mu.Unlock()
+	}
+	if b.settled(csHibernate, 5*time.Second) && a.settled(csHibernate, 5*time.Second) {
+		a.emitWith("CHANNEL_BRIDGE", bridgeIDs(a, b), nil)
+	}
+}
+
+// release takes a leg out of its bypass; it reports the partner, nil when somebody was faster.
+func (ch *channel) release() *channel {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	other := ch.bypass.partner
+	ch.bypass.partner, ch.bypass.past = nil, false
+	for _, name := range []string{"signal_bridge_to", "signal_bond", "bridge_to"} {
+		ch.vars.set(name, "")
+	}
+	return other
+}
+
+// mediaOn takes the audio back: each leg is offered our own address, and both are bridged.
+func (ch *channel) mediaOn() string {
+	other, past := ch.bypassed()
+	if other == nil || !past {
+		return operationNo
+	}
+	ch.offerAndWait(nil)
+	other.offerAndWait(nil)
+	ch.mu.Lock()
+	origin := ch.bypass.origin
+	ch.mu.Unlock()
+	if ch.release() == nil || other.release() == nil {
+		return operationOK // one of them left meanwhile
+	}
+	a, b := ch, other
+	if !origin {
+		a, b = other, ch
+	}
+	a.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(a, b), nil)
+	if ch.sw.uuidBridge(a, b) {
+		a.awaitBridge(b, time.Second)
+	}
+	return operationOK
+}
+
+func (ch *channel) awaitBridge(b *channel, d time.Duration) {
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	for ch.bridged() != b && ch.up() {
+		changed := ch.watch()
+		if ch.bridged() == b {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return
+		}
+	}
+}
+
+// runHibernate waits while the audio goes past the switch. A controller's messages wait as well.
+func (ch *channel) runHibernate() {
+	ch.mu.Lock()
+	ch.transferring = false
+	other, origin := ch.bypass.partner, ch.bypass.origin
+	ch.mu.Unlock()
+	if other == nil {
+		ch.hangup(causeNormalClearing)
+		return
+	}
+	for {
+		changed, theirs := ch.watch(), other.watch()
+		ch.mu.Lock()
+		cause, state, bound := ch.hangupCause, ch.state, ch.bypass.partner != nil
+		ch.mu.Unlock()
+		switch {
+		case cause != causeNone:
+			if origin && ch.release() != nil {
+				ch.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(ch, other), nil)
+				other.hangup(cause)
+			}
+			return
+		case !bound:
+			return
+		case state != csHibernate: // transferred away
+			if ch.release() != nil {
+				other.hangup(causeBlindTransfer)
+				ch.sw.goFunc(func() { ch.leg.offerMedia(nil) })
+			}
+			return
+		case !other.up():
+			ch.partnerGone(other, origin)
+			return
+		}
+		select {
+		case <-changed:
+		case <-theirs:
+		}
+	}
+}
+
+// partnerGone is what becomes of a leg whose partner has ended: its media comes back first.
+func (ch *channel) partnerGone(other *channel, origin bool) {
+	if ch.release() == nil {
+		return
+	}
+	c := other.causeNow()
+	if !origin {
+		ch.hangup(c)
+		return
+	}
+	ch.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(ch, other), nil)
+	ch.leg.offerMedia(nil)
+	switch {
+	case isTrue(ch.get("park_after_bridge")):
+		ch.parkNow()
+	case ch.get("transfer_after_bridge") != "":
+		ch.transferAfterBridge()
+	default:
+		ch.hangup(c)
+	}
+}
+
+// offerMedia sends one re-INVITE with the address of another leg's far end, or with our own when other is nil.
+func (l *sipLeg) offerMedia(other *channel) {
+	ip, port := l.prof.sw.cfg.RTPIP, l.ch.media.port()
+	if other != nil {
+		ip = other.get("remote_media_ip")
+		if n, err := strconv.Atoi(other.get("remote_media_port")); err == nil {
+			port = n
+		}
+	}
+	l.mu.Lock()
+	l.offeredIP, l.offeredPort = ip, port
+	l.mu.Unlock()
+	l.offerAgain()
+}
+
+// offerAgain sends the last offer once more.
+func (l *sipLeg) offerAgain() {
+	l.mu.Lock()
+	if l.phase != phaseConfirmed || l.inviting {
+		l.mu.Unlock()
+		return
+	}
+	l.inviting = true
+	ip, port, event := l.offeredIP, l.offeredPort, l.telEvent
+	if ip == "" {
+		ip, port = l.prof.sw.cfg.RTPIP, l.ch.media.port()
+	}
+	if l.offer != nil {
+		event = l.offer.telEvent
+	}
+	l.version++
+	version := l.version
+	req := l.request(sip.INVITE)
+	l.mu.Unlock()
+	cseq := req.CSeq().SeqNo
+	req.AppendHeader(sip.NewHeader("Content-Type", "application/sdp"))
+	req.SetBody(localSDP(ip, port, version, []codec{l.ch.media.codec()}, event, sendRecv))
+	res, err := l.do(req)
+	l.mu.Lock()
+	l.inviting = false
+	l.mu.Unlock()
+	switch {
+	case err != nil:
+		l.ch.hangup(causeTimerExpire)
+	case res.IsSuccess():
+		l.ack(cseq)
+		if err := l.takeAnswer(res.Body()); err != nil {
+			l.prof.sw.log.Warn("re-INVITE answered without audio of ours", "channel", l.ch.uuid, "error", err)
+		}
+		l.ch.set("sip_cseq", strconv.Itoa(int(cseq)))
+		l.ch.mu.Lock()
+		l.ch.bypass.acks++
+		l.ch.notify()
+		l.ch.mu.Unlock()
+	default:
+		l.offerRefused(res)
+	}
+}
+
+// offerRefused notes a refused re-INVITE. Some statuses end the call (RFC 5057, as sofia-sip has it).
+func (l *sipLeg) offerRefused(res *sip.Response) {
+	code := strconv.Itoa(res.StatusCode)
+	l.ch.setAll([]header{
+		{"sip_invite_failure_status", code},
+		{"sip_invite_failure_phrase", res.Reason},
+		{"sip_hangup_disposition", "recv_refuse"},
+	})
+	if !slices.Contains([]int{404, 405, 408, 480, 481, 500, 501, 502, 503, 504, 600}, res.StatusCode) {
+		return
+	}
+	l.ch.setAll([]header{
+		{"sip_term_status", code},
+		{"proto_specific_hangup_cause", "sip:" + code},
+	})
+	l.mu.Lock()
+	l.refusedAway = true
+	l.mu.Unlock()
+	l.ch.hangup(causeOfStatus(res.StatusCode))
+}
