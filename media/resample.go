@@ -23,8 +23,9 @@ type Resampler struct {
 	pos      int // index in hist of the next window's first sample
 	hist     []float32
 
-	band   halfBand
+	band   foldTaps
 	odd    []float32 // 2:1 only: the odd samples of the input, the even ones being in hist
+	side   []int16   // 1:2 only: the outputs between two inputs
 	parity bool      // 2:1 only: the next sample is an odd one
 }
 
@@ -47,8 +48,8 @@ func NewResampler(fromHz, toHz int) (*Resampler, error) {
 // design lays a Kaiser-windowed low-pass over both rates: flat to 85% of the lower rate's half, 70 dB down from 115%.
 func (r *Resampler) design() {
 	const beta = 6.8
-	ratio := max(1, float64(r.down)/float64(r.up)) // the window is stretched when the rate falls
-	r.half = int(math.Ceil(perSide * ratio))
+	ratio := max(1, float64(r.down)/float64(r.up))    // the window is stretched when the rate falls
+	r.half = (int(math.Ceil(perSide*ratio)) + 1) &^ 1 // even, so that a window is whole vectors
 	width := 2 * r.half
 	r.taps = make([][]float32, r.up)
 	for p := range r.taps {
@@ -65,12 +66,13 @@ func (r *Resampler) design() {
 	}
 	switch {
 	case r.up == 2 && r.down == 1:
-		copy(r.band.side[:], r.taps[1])
+		r.band.set(0, r.taps[1])
 	case r.up == 1 && r.down == 2:
-		r.band.centre = r.taps[0][r.half-1]
-		for i := range r.band.side {
-			r.band.side[i] = r.taps[0][2*i]
+		side := make([]float32, perSide)
+		for i := range side {
+			side[i] = r.taps[0][2*i]
 		}
+		r.band.set(r.taps[0][r.half-1], side)
 		width = 2 * perSide
 	}
 	r.hist = make([]float32, width-1, 2048)
@@ -125,9 +127,9 @@ func (r *Resampler) Process(dst, src []int16) []int16 {
 		} else {
 			dst = append(dst, clip16(dot(win, r.taps[r.phase])))
 		}
-		r.phase += r.down
-		r.pos += r.phase / r.up
-		r.phase %= r.up
+		for r.phase += r.down; r.phase >= r.up; r.phase -= r.up { // a few rounds at most, cheaper than a division
+			r.pos++
+		}
 	}
 	// The next window may begin beyond what has arrived.
 	drop := min(r.pos, len(r.hist))
@@ -140,13 +142,13 @@ func (r *Resampler) Process(dst, src []int16) []int16 {
 func (r *Resampler) double(dst, src []int16) []int16 {
 	r.hist = appendFloat(r.hist, src)
 	n := len(r.hist) - (2*perSide - 1)
+	r.side = slices.Grow(r.side[:0], n)[:n]
+	fold(r.side, r.hist, r.hist, &r.band)
 	at := len(dst)
 	dst = slices.Grow(dst, 2*n)[:at+2*n]
-	out := dst[at:]
-	for i := range n {
-		win := (*[2 * perSide]float32)(r.hist[i:])
-		out[2*i] = int16(win[perSide-1])
-		out[2*i+1] = clip16(r.band.fold(win))
+	out, even := dst[at:], r.hist[perSide-1:]
+	for i, s := range r.side {
+		out[2*i], out[2*i+1] = int16(even[i]), s
 	}
 	r.hist = r.hist[:copy(r.hist, r.hist[n:])]
 	return dst
@@ -154,41 +156,56 @@ func (r *Resampler) double(dst, src []int16) []int16 {
 
 // halve is the 2:1 case. Only the odd sample in the middle of a window and the even ones count.
 func (r *Resampler) halve(dst, src []int16) []int16 {
-	for _, s := range src {
-		if r.parity {
-			r.odd = append(r.odd, float32(s))
-		} else {
-			r.hist = append(r.hist, float32(s))
-		}
-		r.parity = !r.parity
-	}
+	r.split(src)
 	n := len(r.hist) - (2*perSide - 1)
 	at := len(dst)
 	dst = slices.Grow(dst, n)[:at+n]
-	out := dst[at:]
-	for i := range n {
-		win := (*[2 * perSide]float32)(r.hist[i:])
-		out[i] = clip16(r.band.centre*r.odd[i+perSide-1] + r.band.fold(win))
-	}
+	fold(dst[at:], r.hist, r.odd[perSide-1:], &r.band)
 	r.hist = r.hist[:copy(r.hist, r.hist[n:])]
 	r.odd = r.odd[:copy(r.odd, r.odd[n:])]
 	return dst
 }
 
-// halfBand holds the taps of a half-band filter that are not zero: the middle one and one of each pair.
-type halfBand struct {
-	centre float32
-	side   [perSide]float32
+// split appends the even samples to hist and the odd ones to odd.
+func (r *Resampler) split(src []int16) {
+	if r.parity && len(src) > 0 {
+		r.odd = append(r.odd, float32(src[0]))
+		src, r.parity = src[1:], false
+	}
+	n := len(src) / 2
+	he, ho := len(r.hist), len(r.odd)
+	r.hist = slices.Grow(r.hist, n+1)[:he+n]
+	r.odd = slices.Grow(r.odd, n+1)[:ho+n]
+	even, odd := r.hist[he:], r.odd[ho:]
+	for i := range even {
+		even[i], odd[i] = float32(src[2*i]), float32(src[2*i+1])
+	}
+	if len(src)%2 == 1 {
+		r.hist, r.parity = append(r.hist, float32(src[len(src)-1])), true
+	}
 }
 
-// fold sums a window with the side taps. Constant indices and four chains keep bounds checks and waiting out of it.
-func (h *halfBand) fold(w *[2 * perSide]float32) float32 {
-	t := &h.side
-	a := (w[0]+w[27])*t[0] + (w[4]+w[23])*t[4] + (w[8]+w[19])*t[8] + (w[12]+w[15])*t[12]
-	b := (w[1]+w[26])*t[1] + (w[5]+w[22])*t[5] + (w[9]+w[18])*t[9] + (w[13]+w[14])*t[13]
-	c := (w[2]+w[25])*t[2] + (w[6]+w[21])*t[6] + (w[10]+w[17])*t[10]
-	d := (w[3]+w[24])*t[3] + (w[7]+w[20])*t[7] + (w[11]+w[16])*t[11]
-	return (a + b) + (c + d)
+// foldTaps holds the taps of a half-band filter that are not zero, the middle one first, then one of each pair. Each stands
+// there four times, as vectors want it.
+type foldTaps [1 + perSide][4]float32
+
+func (t *foldTaps) set(centre float32, side []float32) {
+	t[0] = [4]float32{centre, centre, centre, centre}
+	for i, v := range side[:perSide] {
+		t[1+i] = [4]float32{v, v, v, v}
+	}
+}
+
+// foldGo filters: output i is the middle tap times mid[i], and the others times the pairs of src[i:] from both its ends.
+func foldGo(dst []int16, src, mid []float32, t *foldTaps) {
+	for i := range dst {
+		win := src[i : i+2*perSide]
+		sum := t[0][0] * mid[i]
+		for k := range perSide {
+			sum += (win[k] + win[2*perSide-1-k]) * t[1+k][0]
+		}
+		dst[i] = clip16(sum)
+	}
 }
 
 func appendFloat(dst []float32, src []int16) []float32 {
@@ -224,8 +241,8 @@ func (r *Resampler) Flush(dst []int16) []int16 {
 	return r.Process(dst, make([]int16, r.half))
 }
 
-// dot sums in four chains, so that the additions need not wait for one another.
-func dot(x, y []float32) float32 {
+// dotGo sums in four chains, so that the additions need not wait for one another.
+func dotGo(x, y []float32) float32 {
 	y = y[:len(x)]
 	var a, b, c, d float32
 	i := 0
