@@ -84,7 +84,8 @@ type actor struct {
 	// handled is true when AnswerHandler.Answered has run for this call, here or before a restart.
 	handled bool
 
-	ai *aiSession
+	ai   *aiSession
+	keys callerKeys
 	// sessions are all AI sessions that this controller has opened for the call.
 	sessions []mediaSession
 	transfer *transfer

@@ -66,6 +66,8 @@ type aiSession struct {
 	reply      chan<- connectResult
 	// opening: sessionOpened is still to come.
 	opening bool
+	// socketGone: the AI has been told of the end, or its socket will not come again.
+	socketGone bool
 	// partDone: the recording was finished when the call was transferred.
 	partDone bool
 }
@@ -229,6 +231,7 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 	s.phase, s.media = phaseOpen, m.media
 	a.sessions = append(a.sessions, m.media)
 	a.c.goes.Go(func() { a.pump(m.media) })
+	a.applyKeys()
 	if !s.resumed {
 		call, session, path := a.call, s.grant.session, ""
 		if a.answerAt != nil {
@@ -353,6 +356,7 @@ func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 	if a.state != stateAnswered {
 		return a.state
 	}
+	a.callState("answered", "")
 	if at.IsZero() {
 		at = a.c.clock.Now()
 	}
@@ -437,6 +441,14 @@ func (a *actor) endSessionWith(ctx context.Context, end sessionEnd, reason media
 	s.answer(OutcomeEnded, nil)
 }
 
+// sayEnded tells the AI, once, that the call is over for it.
+func (a *actor) sayEnded() {
+	if s := a.ai; s != nil && !s.socketGone {
+		s.socketGone = true
+		a.callState("ended", string(s.closeReason))
+	}
+}
+
 // closeMedia closes the socket and the media leg of a session that has ended.
 func (a *actor) closeMedia() {
 	s := a.ai
@@ -444,5 +456,6 @@ func (a *actor) closeMedia() {
 		return
 	}
 	m, reason := s.media, s.closeReason
+	a.sayEnded()
 	a.c.goes.Go(func() { m.Close(reason) })
 }

@@ -49,6 +49,7 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 
 // socketClosed: the AI closed its socket, or it broke for good.
 func (a *actor) socketClosed(ctx context.Context, ev media.SocketClosed) state {
+	a.ai.socketGone = true
 	if a.transfer.bridging() {
 		return a.state // the caller is on the way to somebody else
 	}

@@ -170,6 +170,7 @@ type ControlRequest struct {
 	Metadata        json.RawMessage `json:"metadata,omitempty"`
 	DestinationType string          `json:"destination_type,omitempty"`
 	Destination     string          `json:"destination,omitempty"`
+	Digits          string          `json:"digits,omitempty"`
 	// Source is who sent it: "api" (default) or "ai".
 	Source string `json:"-"`
 }
@@ -180,6 +181,7 @@ const (
 	VerbLog          = "log"
 	VerbGetCallState = "get_call_state"
 	VerbTransfer     = "transfer"
+	VerbSendDTMF     = "send_dtmf"
 )
 
 // Statuses of a call.

@@ -122,8 +122,11 @@ func (a *actor) verb(ctx context.Context, m controlCommand) (answered bool, err 
 	if a.transfer.pending() {
 		return false, &StateError{State: a.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
 	}
-	if m.req.Event == VerbTransfer {
+	switch m.req.Event {
+	case VerbTransfer:
 		return true, a.startTransfer(ctx, m.req, m.reply)
+	case VerbSendDTMF:
+		return true, a.sendDTMF(ctx, m)
 	}
 	return false, &InvalidError{Field: "event", Message: "unknown verb"}
 }

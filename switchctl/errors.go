@@ -21,6 +21,8 @@ var (
 	ErrCallEnded = errors.New("switchctl: call has ended")
 	// ErrMailboxFull refuses a command to a call that has too many waiting (429).
 	ErrMailboxFull = errors.New("switchctl: too many commands wait for this call")
+	// ErrDTMFQueueFull refuses digits while too many wait to be sent (429).
+	ErrDTMFQueueFull = errors.New("switchctl: too many digits wait to be sent")
 	// ErrTimeout says that the switch did not do in time what it was asked to.
 	ErrTimeout = errors.New("switchctl: switch did not act in time")
 )
@@ -113,7 +115,7 @@ func ErrorStatus(err error) (status int, code string) {
 		return 424, "SubprotocolMismatch"
 	case errors.As(err, &busy):
 		return 429, "max_concurrent"
-	case errors.Is(err, ErrMailboxFull):
+	case errors.Is(err, ErrMailboxFull), errors.Is(err, ErrDTMFQueueFull):
 		return 429, "rate_limited"
 	case errors.Is(err, ErrLinkDown), errors.Is(err, ErrDraining), errors.Is(err, ErrTimeout):
 		return 503, "switch_unavailable"

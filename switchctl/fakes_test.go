@@ -316,6 +316,20 @@ func (s *fakeSession) SendCommandResult(r media.CommandResult) error {
 	return nil
 }
 
+func (s *fakeSession) SendDTMF(digits string, _ time.Duration) error {
+	s.trace.add("media sends dtmf %s", digits)
+	if digits == "99" {
+		return media.ErrDTMFQueueFull
+	}
+	return nil
+}
+
+func (s *fakeSession) HeardDTMF(digit string, dur time.Duration) {
+	s.trace.add("media hears dtmf %s of %s", digit, dur)
+}
+
+func (s *fakeSession) SetToneDetection(on bool) { s.trace.add("media listens for tones: %t", on) }
+
 func (s *fakeSession) UpdateMetadata(json.RawMessage) { s.trace.add("media metadata updated") }
 
 func (s *fakeSession) Close(reason media.CloseReason) media.Stats {

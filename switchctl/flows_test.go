@@ -137,6 +137,10 @@ func (b *bench) input(f []string) {
 		require.True(b.t, b.link.reply(b.jobName(f[1]), strings.Join(f[2:], " ")), "no job %s waits", f[1])
 	case "event":
 		b.c.dispatch(b.event(f[1], keyValues(f[2:])))
+	case "info":
+		ev := b.event(evInfo, map[string]string{"SIP-Content-Type": f[1]})
+		ev.SetBody(strings.Join(f[2:], "\r\n"))
+		b.c.dispatch(ev)
 	case "leg":
 		b.c.dispatch(b.legEvent(f[1], keyValues(f[2:])))
 	case "medialeg", "oldleg":
@@ -280,6 +284,8 @@ func (b *bench) mediaInput(f []string) {
 		s.hear(b.t, f[1:])
 	case "amd":
 		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.Class(f[2]), Confidence: 0.9}, Heard: time.Now()})
+	case "dtmf":
+		s.send(media.DTMF{Digit: f[1], Duration: 100 * time.Millisecond})
 	case "text":
 		data := "null"
 		if len(f) > 2 {
@@ -306,6 +312,7 @@ func (b *bench) mediaLegEvent(old bool, name string, headers map[string]string) 
 func (b *bench) verbInput(f []string) {
 	req := ControlRequest{Event: f[0]}
 	kv := keyValues(f[1:])
+	req.Digits = kv["digits"]
 	req.Destination, req.DestinationType = kv["destination"], kv["destination_type"]
 	if m, ok := kv["metadata"]; ok {
 		req.Metadata = json.RawMessage(m)

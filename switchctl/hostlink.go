@@ -19,7 +19,7 @@ const (
 
 	// subscription names the events that calls are run by.
 	subscription = "event plain " + evCreate + " " + evProgress + " " + evProgressMedia + " " + evAnswer + " " +
-		evBridge + " " + evHangupComplete + " " + evDestroy + " " + evBackgroundJob
+		evBridge + " " + evHangupComplete + " " + evDestroy + " " + evBackgroundJob + " " + evInfo
 )
 
 // hostLink is the one inbound event socket of a switch host. It dials again for as long as it runs; every new
@@ -159,7 +159,7 @@ func (l *hostLink) takeJob(id string) func(string, error) {
 
 func eventLabel(name string) string {
 	switch name {
-	case evCreate, evProgress, evProgressMedia, evAnswer, evBridge, evHangupComplete, evDestroy, evBackgroundJob:
+	case evCreate, evProgress, evProgressMedia, evAnswer, evBridge, evHangupComplete, evDestroy, evBackgroundJob, evInfo:
 		return name
 	}
 	return "other"

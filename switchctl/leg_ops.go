@@ -85,6 +85,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 		closeQuietly(a.sock)
 	}
 	a.sock = m.sock
+	a.noteKeys(m.ev)
 	found := a.recovered
 	a.recovered = false
 	a.reattach = 0

@@ -111,6 +111,7 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 	if a.dial.isSpent(m.ev) {
 		return a.state, nil
 	}
+	a.noteKeys(m.ev)
 	switch m.ev.Name() {
 	case evHangupComplete:
 		a.bypassCallEnded(ctx, m.ev)
@@ -120,6 +121,8 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 	case evBridge:
 		a.mediaBridged(ctx, m.ev)
 		return a.bridged(ctx, m.ev)
+	case evInfo:
+		a.callerInfo(m.ev)
 	case evCreate, evProgress, evProgressMedia, evAnswer:
 		// Late, or told twice.
 	default:

@@ -54,6 +54,7 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 	if s := a.ai; s != nil && s.media != nil {
 		session, reason, partDone = s.media, s.closeReason, s.partDone
 	}
+	a.sayEnded()
 	answered, sessions := c.record.AnswerTime, a.sessions
 	left := session == nil && a.ai != nil && a.ai.resumed && !a.ai.outcome.transferred()
 	a.c.goes.Go(func() {

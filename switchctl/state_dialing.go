@@ -17,6 +17,7 @@ const (
 	evHangupComplete = "CHANNEL_HANGUP_COMPLETE"
 	evDestroy        = "CHANNEL_DESTROY"
 	evBackgroundJob  = "BACKGROUND_JOB"
+	evInfo           = "RECV_INFO"
 )
 
 // dialing: the call is admitted; its channel may exist or not. An inbound call is here until it is answered.
@@ -104,6 +105,7 @@ func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, err
 	case evProgress, evProgressMedia:
 		return a.rings(ctx, eventTime(m.ev, "Caller-Channel-Progress-Time", "Caller-Channel-Progress-Media-Time")), nil
 	case evAnswer:
+		a.noteKeys(m.ev)
 		return a.answers(ctx, eventTime(m.ev, "Caller-Channel-Answered-Time")), nil
 	case evHangupComplete:
 		return a.ended(ctx, m.ev), nil

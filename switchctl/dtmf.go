@@ -1,0 +1,74 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// callerKeys is how the caller's leg carries digits, as the switch has negotiated it with the carrier.
+type callerKeys struct {
+	known bool
+	// payload is the carrier's telephone-event number; 0: it has none, and digits go as SIP INFO, or come as tones.
+	payload uint8
+}
+
+// noteKeys reads it from the caller's channel. The media leg has telephone-events in any case, since the switch offers them.
+func (a *actor) noteKeys(ev *esl.Event) {
+	kind := ev.Var("dtmf_type")
+	if kind == "" {
+		return
+	}
+	keys := callerKeys{known: true}
+	if n, err := strconv.ParseUint(ev.Var("rtp_2833_send_payload"), 10, 7); err == nil && kind == "rfc2833" {
+		keys.payload = uint8(n)
+	}
+	if keys != a.keys {
+		a.keys = keys
+		a.applyKeys()
+	}
+}
+
+// applyKeys has the session listen for tones when nothing else can bring the caller's digits.
+func (a *actor) applyKeys() {
+	if a.ai.live() && a.ai.media != nil && a.keys.known {
+		a.ai.media.SetToneDetection(a.keys.payload == 0)
+	}
+}
+
+// callerInfo is a SIP INFO of the caller. The switch drops its digit when the leg has telephone-events, and passes it on when
+// it has not; the session tells a digit that comes twice.
+func (a *actor) callerInfo(ev *esl.Event) {
+	digit, dur, ok := media.ParseInfo(ev.Get("SIP-Content-Type"), ev.Body())
+	if ok && a.ai.live() && a.ai.media != nil {
+		a.ai.media.HeardDTMF(digit, dur)
+	}
+}
+
+// sendDTMF presses digits for the caller, over the media leg: the switch passes them on in the way of the caller's own leg.
+func (a *actor) sendDTMF(_ context.Context, m controlCommand) error {
+	if err := media.CheckDigits(m.req.Digits); err != nil {
+		return &InvalidError{Field: "digits", Message: err.Error()}
+	}
+	noLeg := &StateError{State: a.state.String(), Event: m.req.Event, Detail: "the caller does not hear the voice agent now"}
+	if !a.ai.legUp {
+		return noLeg
+	}
+	session := a.ai.media
+	a.c.goes.Go(func() {
+		err := session.SendDTMF(m.req.Digits, 0)
+		switch {
+		case errors.Is(err, media.ErrNoLeg):
+			err = noLeg
+		case errors.Is(err, media.ErrDTMFQueueFull):
+			err = ErrDTMFQueueFull
+		case errors.Is(err, media.ErrSessionClosed), errors.Is(err, media.ErrServerClosed):
+			err = ErrSessionTerminated
+		}
+		m.reply <- controlResult{result: map[string]any{}, err: err}
+	})
+	return nil
+}
