@@ -34,7 +34,8 @@ type controlView struct {
 func verbs() map[string]bool {
 	return map[string]bool{
 		switchctl.VerbTransfer: true, switchctl.VerbHangup: true, switchctl.VerbLog: true, switchctl.VerbGetCallState: true,
-		"mute": false, "unmute": false, "hold": false, "unhold": false, "send_dtmf": false, "play_audio": false,
+		switchctl.VerbSendDTMF: true,
+		"mute":                 false, "unmute": false, "hold": false, "unhold": false, "play_audio": false,
 		"set_disposition": false, "recording_pause": false, "recording_resume": false, "conference_start": false,
 		"conference_add": false, "conference_remove": false, "conference_leave": false, "request_supervisor": false,
 		"whisper": false, "barge": false, "monitor_start": false, "monitor_stop": false, "set_lead_field": false,
@@ -107,12 +108,14 @@ type controlInput struct {
 	Metadata        dialer.Opt[json.RawMessage]
 	DestinationType dialer.Opt[string]
 	Destination     dialer.Opt[string]
+	Digits          dialer.Opt[string]
 }
 
 // UnmarshalJSON takes a verb with its fields.
 func (in *controlInput) UnmarshalJSON(b []byte) error {
 	return decodeMembers(b, map[string]json.Unmarshaler{
 		"event": &in.Event, "metadata": &in.Metadata, "destination_type": &in.DestinationType, "destination": &in.Destination,
+		"digits": &in.Digits,
 	})
 }
 
@@ -141,8 +144,14 @@ func parseControl(body []byte) (switchctl.ControlRequest, error) {
 		}
 		req.Metadata = slices.Clone(in.Metadata.Value)
 	}
-	if req.Event == switchctl.VerbTransfer {
+	switch req.Event {
+	case switchctl.VerbTransfer:
 		return parseTransfer(req, in.DestinationType, in.Destination)
+	case switchctl.VerbSendDTMF:
+		if err := switchctl.CheckDigits(in.Digits.Value); err != nil {
+			return switchctl.ControlRequest{}, badControl(codeBadRequest, "digits", err.Error())
+		}
+		req.Digits = in.Digits.Value
 	}
 	return req, nil
 }

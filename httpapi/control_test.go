@@ -150,6 +150,11 @@ func TestControlBodies(t *testing.T) {
 		"unknown destination type": {`{"event":"transfer","destination_type":"moon"}`, 400, "bad_request"},
 		"destination is a number":  {`{"event":"transfer","destination":5}`, 400, "bad_request"},
 		"destination is empty":     {`{"event":"transfer","destination":""}`, 400, "bad_request"},
+		"no digits":                {`{"event":"send_dtmf"}`, 400, "bad_request"},
+		"null digits":              {`{"event":"send_dtmf","digits":null}`, 400, "bad_request"},
+		"digits as a number":       {`{"event":"send_dtmf","digits":12}`, 400, "bad_request"},
+		"digits with a letter":     {`{"event":"send_dtmf","digits":"12e"}`, 400, "bad_request"},
+		"too many digits":          {`{"event":"send_dtmf","digits":"` + strings.Repeat("1", 100) + `"}`, 400, "bad_request"},
 		"destination is too long":  {`{"event":"transfer","destination":"` + strings.Repeat("1", 513) + `"}`, 400, "bad_request"},
 	}
 	for name, tt := range tests {
@@ -158,7 +163,7 @@ func TestControlBodies(t *testing.T) {
 		require.NotEmpty(t, p.Detail, name)
 	}
 	for _, verb := range []string{
-		"mute", "unmute", "hold", "unhold", "send_dtmf", "play_audio", "set_disposition", "recording_pause", "recording_resume",
+		"mute", "unmute", "hold", "unhold", "play_audio", "set_disposition", "recording_pause", "recording_resume",
 		"conference_start", "conference_add", "conference_remove", "conference_leave", "request_supervisor", "whisper", "barge",
 		"monitor_start", "monitor_stop", "set_lead_field", "set_lead_status", "schedule_callback",
 	} {
@@ -316,4 +321,27 @@ func FuzzControlBody(f *testing.F) {
 		var object map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal(body, &object))
 	})
+}
+
+// TestSendDTMFIsRepeatable dispatches the digits, and remembers their key for a minute alone.
+func TestSendDTMFIsRepeatable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	call := b.call(t, b.tenant, nil, "")
+	plain := b.scoped(t, "ai_sessions:control_admin")
+	plain.JSON(t, http.MethodPost, controlPath(call), `{"event":"send_dtmf","digits":"12w#"}`, http.StatusOK, nil)
+	plain.JSON(t, http.MethodPost, controlPath(call), `{"event":"send_dtmf","digits":"12w#"}`, http.StatusOK, nil)
+	require.Len(t, b.calls.requests(), 2, "without a key it acts again")
+	require.Equal(t, "12w#", b.calls.requests()[0].Digits)
+	key := plain.With("Idempotency-Key", unusedKey)
+	for range 2 {
+		key.JSON(t, http.MethodPost, controlPath(call), `{"event":"send_dtmf","digits":"5"}`, http.StatusOK, nil)
+	}
+	require.Len(t, b.calls.requests(), 3)
+	b.clock.advance(59 * time.Second)
+	key.JSON(t, http.MethodPost, controlPath(call), `{"event":"send_dtmf","digits":"5"}`, http.StatusOK, nil)
+	require.Len(t, b.calls.requests(), 3)
+	b.clock.advance(2 * time.Second)
+	key.JSON(t, http.MethodPost, controlPath(call), `{"event":"send_dtmf","digits":"5"}`, http.StatusOK, nil)
+	require.Len(t, b.calls.requests(), 4, "a minute later it is meant again")
 }

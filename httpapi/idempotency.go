@@ -19,7 +19,18 @@ const (
 	headerIdempotencyKey = "Idempotency-Key"
 	// replayWindow is how long a key answers with the first response.
 	replayWindow = 24 * time.Hour
+	// repeatWindow is that of verbs which may well be meant again.
+	repeatWindow = time.Minute
 )
+
+// windowOf is how long a key of a verb is remembered.
+func windowOf(verb string) time.Duration {
+	switch verb {
+	case "play_audio", "whisper", switchctl.VerbSendDTMF:
+		return repeatWindow
+	}
+	return replayWindow
+}
 
 // idempotencyKey reads the header; uuid.Nil where it is absent.
 func idempotencyKey(r *request) (uuid.UUID, error) {
@@ -76,7 +87,7 @@ func (s *Server) claimKey(ctx context.Context, tenantID, callID, key uuid.UUID, 
 	err := s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
-			TenantID: tenantID, CallID: callID, Key: key, Verb: verb, CreatedAt: now, ExpiredBefore: now.Add(-replayWindow),
+			TenantID: tenantID, CallID: callID, Key: key, Verb: verb, CreatedAt: now, ExpiredBefore: now.Add(-windowOf(verb)),
 		})
 		return err
 	})

@@ -48,6 +48,9 @@ func (a *actor) callerInfo(ev *esl.Event) {
 	}
 }
 
+// CheckDigits tells what is wrong with the digits of a [VerbSendDTMF]; nil when nothing is.
+func CheckDigits(digits string) error { return media.CheckDigits(digits) }
+
 // sendDTMF presses digits for the caller, over the media leg: the switch passes them on in the way of the caller's own leg.
 func (a *actor) sendDTMF(_ context.Context, m controlCommand) error {
 	if err := media.CheckDigits(m.req.Digits); err != nil {
