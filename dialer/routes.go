@@ -77,6 +77,16 @@ func (s *Service) endpoint(number, host string, port int, transport string) stri
 		";transport=" + cmp.Or(transport, "udp")
 }
 
+// Endpoint is the switch's dial string of a number over a trunk. profile is the SIP profile towards carriers, "external"
+// when empty.
+func Endpoint(profile string, to store.Phone, t db.Trunk) string {
+	s := Service{cfg: Config{CarrierProfile: cmp.Or(profile, "external")}}
+	return s.trunkEndpoint(to, db.GateTrunksRow{
+		ID: t.ID, Host: t.Host, Port: t.Port, Transport: t.Transport, Username: t.Username, Register: t.Register,
+		NumberFormat: t.NumberFormat,
+	})
+}
+
 // dialed writes a number as a trunk wants it.
 func dialed(to store.Phone, format string) string {
 	switch format {

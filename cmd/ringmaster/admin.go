@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -108,6 +109,11 @@ func show(v any) string {
 			return "-"
 		}
 		return *v
+	case *time.Time:
+		if v == nil {
+			return "-"
+		}
+		return v.UTC().Format(time.RFC3339)
 	case *uuid.UUID:
 		if v == nil {
 			return "-"

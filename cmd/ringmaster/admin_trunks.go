@@ -15,6 +15,8 @@ type trunkCmd struct {
 	List    trunkListCmd    `cmd:"" help:"List a tenant's trunks."`
 	Disable trunkDisableCmd `cmd:"" help:"Take a trunk out of use."`
 	Enable  trunkEnableCmd  `cmd:"" help:"Take a trunk into use again."`
+	Set     trunkSetCmd     `cmd:"" help:"Configure how a trunk's audio goes."`
+	Probe   trunkProbeCmd   `cmd:"" help:"Try by a test call whether a trunk bears bypass, and set or clear its flag."`
 	Gateway trunkGatewayCmd `cmd:"" help:"Print the switch's gateway for a trunk that registers or authenticates."`
 }
 
@@ -31,6 +33,7 @@ type trunkCreateCmd struct {
 	MaxChannels  int    `help:"Calls at once." default:"10"`
 	CPS          int    `help:"New calls per second." default:"10"`
 	Priority     int    `help:"The lowest is tried first." default:"0"`
+	MediaMode    string `help:"bridge, or bypass: the audio goes past the switch." enum:"bridge,bypass" default:"bridge"`
 }
 
 // Run declares a trunk.
@@ -39,7 +42,7 @@ func (cmd trunkCreateCmd) Run(ctx context.Context, e env) error {
 		t, err := s.CreateTrunk(ctx, tenantID, account.TrunkInput{
 			Name: cmd.Name, Host: cmd.Host, Port: cmd.Port, Transport: cmd.Transport, Username: cmd.Username,
 			Password: cmd.Password, Register: cmd.Register, NumberFormat: cmd.NumberFormat, MaxChannels: cmd.MaxChannels,
-			CPS: cmd.CPS, Priority: cmd.Priority,
+			CPS: cmd.CPS, Priority: cmd.Priority, MediaMode: cmd.MediaMode,
 		})
 		if err != nil {
 			return err
@@ -60,6 +63,9 @@ func trunkRow(t db.Trunk) row {
 		{"cps", t.Cps},
 		{"priority", t.Priority},
 		{"media_mode", t.MediaMode},
+		{"bypass_proven_at", t.BypassProvenAt},
+		{"bypass_failed_at", t.BypassFailedAt},
+		{"bypass_failure", t.BypassFailure},
 		{"is_active", t.IsActive},
 	}
 }

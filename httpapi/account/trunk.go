@@ -3,8 +3,10 @@ package account
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -104,6 +106,35 @@ func (s *Service) CreateTrunk(ctx context.Context, tenantID uuid.UUID, in TrunkI
 // Trunks lists the trunks of a tenant, by priority.
 func (s *Service) Trunks(ctx context.Context, tenantID uuid.UUID) ([]db.Trunk, error) {
 	return list(ctx, s.store, tenantID, "list trunks", (*db.Queries).ListTrunks)
+}
+
+// SetTrunkMediaMode configures how a trunk's audio goes: bridge, or bypass, which also gives a trunk that has failed another
+// chance.
+func (s *Service) SetTrunkMediaMode(ctx context.Context, tenantID, id uuid.UUID, mode string) error {
+	if !slices.Contains([]string{"bridge", "bypass"}, mode) {
+		return &InvalidError{"media_mode", "is bridge or bypass"}
+	}
+	return one(ctx, s.store, tenantID, "set trunk's media mode", func(q *db.Queries) (int64, error) {
+		return q.SetTrunkMediaMode(ctx, mode, tenantID, id)
+	})
+}
+
+// TrunkBypassProven sets the flag that a probe has earned: the trunk's calls go past the switch from now on.
+func (s *Service) TrunkBypassProven(ctx context.Context, tenantID, id uuid.UUID, at time.Time) error {
+	return one(ctx, s.store, tenantID, "set trunk's bypass", func(q *db.Queries) (int64, error) {
+		return q.TrunkBypassProven(ctx, at, tenantID, id)
+	})
+}
+
+// TrunkBypassFailed takes a trunk out of bypass, whatever is configured, and keeps why.
+func (s *Service) TrunkBypassFailed(ctx context.Context, tenantID, id uuid.UUID, at time.Time, failure string) error {
+	err := one(ctx, s.store, tenantID, "clear trunk's bypass", func(q *db.Queries) (int64, error) {
+		return q.TrunkBypassFailed(ctx, db.TrunkBypassFailedParams{TenantID: tenantID, ID: id, At: at, Failure: failure})
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // it is out already, and its first failure is kept
+	}
+	return err
 }
 
 // SetTrunkActive takes a trunk into use, or out of it.

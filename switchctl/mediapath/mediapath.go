@@ -33,7 +33,7 @@ var (
 	// ErrNoAnswer: the carrier has not answered the re-INVITE in time.
 	ErrNoAnswer = errors.New("carrier did not answer a re-INVITE")
 	// ErrGone: the channel is no more, which is what some refusals do to it.
-	ErrGone = errors.New("channel ended during a re-INVITE")
+	ErrGone = errors.New("the call ended by a re-INVITE, as it does when the carrier refuses one with 500 and the like")
 )
 
 // RefusedError is a re-INVITE that the carrier refused.
@@ -101,7 +101,7 @@ func variable(ctx context.Context, sw Switch, channel, name string) (string, err
 // gone is ErrGone in place of the switch's refusal to know the channel.
 func gone(err error) error {
 	if _, refused := errors.AsType[*esl.ReplyError](err); refused {
-		return fmt.Errorf("%w: %w", ErrGone, err)
+		return ErrGone
 	}
 	return err
 }
