@@ -68,20 +68,27 @@ func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun cou
 	require.NoError(t, err)
 	audio := pcmBytes(tone(1000, 16000, 320))
 	q := playout{pool: new(chunkPool)}
-	var j jitter
-	var c concealer
+	var c caller
+	require.NoError(t, c.setRate(sampleRate))
+	track := callerTrack{table: newSlewTable()}
+	rec := &recorder{window: make([]int16, 2*recWindow)}
 	var out []byte
+	decoded := make([]int16, maxPayload)
 	frame := make([]int16, frameSamples)
-	ts, now := uint32(0), int64(0)
+	seq, ts, now := uint16(0), uint32(0), int64(0)
 	step := func() {
 		EncodeULaw(buf, pcm)
-		j.push(ts, frameSamples, buf, now)
-		ts, now = ts+frameSamples, now+frameNS
-		_, p, _ := j.pop(now)
-		DecodeULaw(frame, p.payload[:p.n])
-		c.heard(frame)
-		j.release(p)
-		up.feed(frame)
+		seq, ts, now = seq+1, ts+frameSamples, now+frameNS+4000 // a sender whose clock is 200 ppm slow
+		c.rx.packet(1, seq)
+		if seq%50 != 0 {
+			c.audio(seq, ts, codecPCMU, buf, now)
+		}
+		for h, ok := c.next(now, decoded); ok; h, ok = c.next(now, decoded) {
+			rec.base = max(0, track.pos-recBlock)
+			track.put(rec, h.from/nsPerSample, c.narrow(h.pcm))
+			c.smooth(&h)
+			up.feed(h.pcm)
+		}
 		for f := up.frame(); f != nil; f = up.frame() {
 			out = appendFrame(out[:0], opBinary, f)
 		}

@@ -56,7 +56,7 @@ type heardDigit struct {
 }
 
 func (p *port) rtpKey(d dtmfDigit) heardDigit {
-	return heardDigit{digit: d.digit, dur: time.Duration(int64(d.samples) * nsPerSample)}
+	return heardDigit{digit: d.digit, dur: time.Duration(int64(d.samples) * int64(time.Second) / int64(p.leg.eventRate()))}
 }
 
 // heardKey reports a digit to the call's owner and to the AI, unless it has come by another way already.

@@ -208,7 +208,7 @@ func (p *port) playKeys() bool {
 	if !p.pad.out.busy && len(p.pad.out.queue) == 0 || !p.leg.dir.send || p.leg.remote.Port() == 0 {
 		return false
 	}
-	what, payload, marker := p.pad.out.step(p.ts, frameSamples)
+	what, payload, marker := p.pad.out.step(p.ts, p.leg.eventRate()/framesPerSecond)
 	switch what {
 	case keyNone:
 		return false
@@ -226,19 +226,5 @@ func (p *port) playKeys() bool {
 
 // transmitEvent sends one telephone-event.
 func (p *port) transmitEvent(payload [4]byte, ts uint32, marker bool) {
-	b := p.sh.out[:0]
-	m := p.eventPayload()
-	if marker {
-		m |= 0x80
-	}
-	b = append(b, 0x80, m)
-	b = binary.BigEndian.AppendUint16(b, p.seq)
-	b = binary.BigEndian.AppendUint32(b, ts)
-	b = binary.BigEndian.AppendUint32(b, p.ssrc)
-	b = append(b, payload[:]...)
-	if err := p.rtp.send(b, &p.peer); err != nil {
-		return
-	}
-	p.stats.PacketsOut++
-	p.sh.tally.packetsOut++
+	p.sendRTP(append(p.header(p.eventPayload(), ts, marker), payload[:]...))
 }

@@ -3,46 +3,76 @@ package media
 import "slices"
 
 const (
-	sampleRate   = 8000 // of the leg, of playout and of the recording
-	frameSamples = 160  // 20 ms
-	frameNS      = int64(20_000_000)
-	nsPerSample  = int64(125_000)
+	sampleRate   = 8000 // of playout and of the recording
+	frameSamples = 160  // 20 ms of it
+	frameNS      = 20 * ms
+	// framesPerSecond is the pace of playout.
+	framesPerSecond = 50
+	nsPerSample     = int64(125_000)
 
-	// reorderWait is how long a packet may wait for one that is missing before it.
-	reorderWait = 40 * int64(1_000_000)
-	// starveWait is how long after the last frame's end silence begins to fill in for a caller that sends nothing.
-	starveWait = 60 * int64(1_000_000)
+	// starveWait is how much longer than the target a caller who sends nothing at all is waited for, before filling goes to
+	// the AI: nothing is held up meanwhile.
+	starveWait = 40 * ms
+	// reorderGrace is how much longer than the target a packet is waited for whose successor is there: it has most often
+	// been overtaken by just that one.
+	reorderGrace = 10 * ms
 	// burstAhead is how much audio one burst of packets may bring ahead of its time.
-	burstAhead = 200 * int64(1_000_000)
-	// resyncSamples is the jump of the caller's timestamps that is taken for a new clock rather than for loss.
-	resyncSamples = sampleRate
+	burstAhead = 200 * ms
 	// lateRun is how many packets in a row may be late before their clock is believed instead of ours.
 	lateRun = 5
-	// jitterDepth bounds the buffer; 16 packets are 320 ms.
-	jitterDepth = 16
-	// maxPayload is 60 ms of L16.
-	maxPayload = 960
+	// jitterDepth bounds the buffer: 32 packets of 10 ms are 320 ms.
+	jitterDepth = 32
+	// maxPayload is what fits into a datagram that is read: 20 ms of L16 at 48 kHz.
+	maxPayload = maxRTPPacket - 12
 )
 
-// jitterPacket is one packet that waits for its turn.
-type jitterPacket struct {
+// packetKind is what a packet in the jitter buffer holds.
+type packetKind uint8
+
+const (
+	packetAudio packetKind = iota
+	packetNoise            // comfort noise (RFC 3389): it has no length
+)
+
+// packetHead is what the jitter buffer knows of a packet.
+type packetHead struct {
+	seq     uint16
+	kind    packetKind
+	codec   legCodec
 	ts      uint32
 	samples int
 	at      int64 // arrival, monotonic ns
+}
+
+// jitterPacket is one packet that waits for its turn.
+type jitterPacket struct {
+	packetHead
+
 	n       int
 	payload [maxPayload]byte
 }
 
 // jitter puts the caller's packets in order. A packet that is next in order leaves at once, so that an undisturbed
-// stream gains no delay; one that is missing is waited for, then concealed; a caller that sends nothing is filled with
-// silence at the pace of the clock. It is keyed by timestamps, which unlike sequence numbers tell the length of a gap.
+// stream gains no delay; one that is missing is waited for as long as the measured jitter makes sense, then concealed; a
+// caller that sends nothing is filled in at the pace of the clock. It is keyed by timestamps, which unlike sequence
+// numbers tell the length of a gap; those tell whether anything was lost in it.
 type jitter struct {
+	rate    int // of the timestamps; set before the first packet
 	started bool
+	quiet   bool   // the sender has told that it pauses: the gap is no loss
+	seq     uint16 // of the newest packet that left
 	next    uint32 // timestamp of the next frame to leave
-	due     int64  // when silence must fill in if nothing has come
+	runsOut int64  // when the audio that has left is over, for one who plays it as it comes
 	late    int    // late packets in a row
+	line    arrivalLine
+	delay   delayTarget
 	queue   []*jitterPacket
 	free    []*jitterPacket
+
+	// bursts counts gaps by loss, burstSamples their length.
+	bursts, burstSamples uint64
+	inBurst              bool
+	perPacket            int // samples of the newest packet that left
 }
 
 // pushed says what push did with a packet.
@@ -52,6 +82,7 @@ const (
 	pushQueued pushed = iota
 	pushDuplicate
 	pushLate
+	pushMalformed // its size makes no sense
 )
 
 // verdict says what pop found.
@@ -60,24 +91,41 @@ type verdict int
 const (
 	popNothing verdict = iota
 	popAudio
-	popConceal
+	popNoise   // a comfort-noise packet: what follows is noise of its kind
+	popConceal // lost, late or not sent
+	popPause   // the sender pauses and has said so
 )
 
-// reset forgets the stream: the sender or its clock has changed.
+// piece is what pop found: a packet (given back by release), or a number of samples to fill in.
+type piece struct {
+	verdict verdict
+	pkt     *jitterPacket
+	ts      uint32
+	samples int
+}
+
+func (j *jitter) span(samples int) int64 { return int64(samples) * int64(1e9) / int64(j.rate) }
+
+// reset forgets the stream: the sender or its clock has changed. What was learned of the path stays.
 func (j *jitter) reset() {
 	j.free = append(j.free, j.queue...)
 	j.queue = j.queue[:0]
-	j.started, j.late = false, 0
+	j.started, j.late, j.quiet, j.inBurst = false, 0, false, false
+	j.line = arrivalLine{}
 }
 
-// push takes a packet that holds the given number of samples.
-func (j *jitter) push(ts uint32, samples int, payload []byte, at int64) pushed {
+// hush tells that the sender sends something else than audio for a while: a digit.
+func (j *jitter) hush() { j.quiet = true }
+
+// push takes a packet.
+func (j *jitter) push(in packetHead, payload []byte) pushed {
 	if j.started {
-		switch d := int32(ts - j.next); {
-		case d > resyncSamples || d < -resyncSamples:
+		switch d := int32(in.ts - j.next); {
+		case d > int32(j.rate) || d < -int32(j.rate): // a new clock rather than loss
 			j.reset()
 		case d < 0:
 			if j.late++; j.late < lateRun {
+				j.delay.note(j.line.note(in.ts, in.at, j.rate))
 				return pushLate
 			}
 			j.reset() // the sender's clock fell behind for good: it paused without counting on
@@ -86,96 +134,92 @@ func (j *jitter) push(ts uint32, samples int, payload []byte, at int64) pushed {
 		}
 	}
 	if !j.started {
-		j.started, j.next, j.due, j.late = true, ts, at+starveWait+frameNS, 0
+		j.started, j.next, j.runsOut, j.late = true, in.ts, in.at, 0
+		j.seq = in.seq - 1
 	}
-	i, found := slices.BinarySearchFunc(j.queue, ts, func(p *jitterPacket, ts uint32) int { return int(int32(p.ts - ts)) })
+	i, found := slices.BinarySearchFunc(j.queue, in, func(p *jitterPacket, q packetHead) int {
+		if p.ts != q.ts {
+			return int(int32(p.ts - q.ts))
+		}
+		return int(p.kind) - int(q.kind)
+	})
 	if found {
 		return pushDuplicate
 	}
+	j.delay.note(j.line.note(in.ts, in.at, j.rate))
 	if len(j.queue) == jitterDepth {
 		return pushLate
 	}
+	j.queue = slices.Insert(j.queue, i, j.take(in, payload))
+	return pushQueued
+}
+
+func (j *jitter) take(in packetHead, payload []byte) *jitterPacket {
 	var p *jitterPacket
 	if n := len(j.free); n > 0 {
 		p, j.free = j.free[n-1], j.free[:n-1]
 	} else {
 		p = new(jitterPacket)
 	}
-	p.ts, p.samples, p.at = ts, samples, at
+	p.packetHead = in
 	p.n = copy(p.payload[:], payload)
-	j.queue = slices.Insert(j.queue, i, p)
-	return pushQueued
+	return p
 }
 
-// pop returns the next piece of audio that is due: a packet (given back by release), or a number of samples to conceal.
-func (j *jitter) pop(now int64) (verdict, *jitterPacket, int) {
+// pop returns the next piece of audio that is due.
+func (j *jitter) pop(now int64) piece {
 	if !j.started {
-		return popNothing, nil, 0
+		return piece{}
 	}
-	if len(j.queue) > 0 {
-		p := j.queue[0]
-		// What overlaps with what was filled in follows it: only a sender with crooked timestamps does that.
-		gap := max(int32(p.ts-j.next), 0)
-		if gap == 0 {
-			j.queue = slices.Delete(j.queue, 0, 1)
-			j.next = p.ts + uint32(p.samples)
-			// A burst carries audio for some time to come, but no more of it is trusted than a sender may be early.
-			earliest := p.at + starveWait + frameNS
-			j.due = min(max(j.due+int64(p.samples)*nsPerSample, earliest), earliest+burstAhead)
-			return popAudio, p, p.samples
+	if len(j.queue) == 0 {
+		if now >= j.runsOut+j.delay.wait()+starveWait {
+			return j.fill(j.rate/framesPerSecond, !j.quiet)
 		}
-		if now-p.at < reorderWait && len(j.queue) < 4 {
-			return popNothing, nil, 0
+		return piece{}
+	}
+	p := j.queue[0]
+	// What overlaps with what was filled in follows it: only a sender with crooked timestamps does that.
+	gap := int(max(int32(p.ts-j.next), 0))
+	if gap == 0 {
+		j.queue = slices.Delete(j.queue, 0, 1)
+		j.seq, j.inBurst = p.seq, false
+		j.quiet = p.kind == packetNoise
+		if j.quiet {
+			return piece{verdict: popNoise, pkt: p, ts: p.ts}
 		}
-		return j.fill(min(int(gap), frameSamples))
+		j.next, j.perPacket = p.ts+uint32(p.samples), p.samples
+		j.played(p)
+		return piece{verdict: popAudio, pkt: p, ts: p.ts, samples: p.samples}
 	}
-	if now >= j.due {
-		return j.fill(frameSamples)
+	lost := p.seq != j.seq+1 // otherwise the sender has paused, and there is nothing to wait for
+	if lost && now < min(j.line.expect(j.next, j.rate), p.at)+j.delay.wait()+reorderGrace {
+		return piece{}
 	}
-	return popNothing, nil, 0
+	if lost && !j.inBurst {
+		j.inBurst = true
+		j.bursts++
+		j.burstSamples += uint64(gap)
+	}
+	return j.fill(min(gap, j.rate/framesPerSecond), lost)
 }
 
-func (j *jitter) fill(samples int) (verdict, *jitterPacket, int) {
+// played tells when the audio that has left is over. A burst carries audio for some time to come, but no more of it is
+// trusted than a sender may be early, and that trust wears off.
+func (j *jitter) played(p *jitterPacket) {
+	d := j.span(p.samples)
+	end := p.at + d
+	ahead := max(j.runsOut+d-end, 0)
+	j.runsOut = end + min(ahead-ahead/64, burstAhead)
+}
+
+func (j *jitter) fill(samples int, lost bool) piece {
+	p := piece{verdict: popPause, ts: j.next, samples: samples}
+	if lost {
+		p.verdict = popConceal
+	}
 	j.next += uint32(samples)
-	j.due += int64(samples) * nsPerSample
-	return popConceal, nil, samples
+	j.runsOut += j.span(samples)
+	return p
 }
 
 func (j *jitter) release(p *jitterPacket) { j.free = append(j.free, p) }
-
-// concealer fills gaps with the last audio, faded out within 60 ms, then with silence: a short loss is not heard as a
-// click, a long one not as a robot.
-type concealer struct {
-	last [frameSamples]int16
-	n    int // samples in last
-	gain int // 0…concealSteps, steps of 20 ms left
-}
-
-const concealSteps = 3
-
-// heard remembers the newest audio.
-func (c *concealer) heard(pcm []int16) {
-	tail := pcm[max(0, len(pcm)-frameSamples):]
-	c.n = copy(c.last[:], tail)
-	c.gain = concealSteps
-}
-
-// conceal writes len(dst) samples of filling.
-func (c *concealer) conceal(dst []int16) {
-	if c.gain == 0 || c.n == 0 {
-		clear(dst)
-		return
-	}
-	from, to := int32(c.gain), int32(c.gain-1)
-	for i := range dst {
-		// Played backwards, the repeated piece begins where the audio stopped, without a step.
-		k := i % (2 * c.n)
-		if k >= c.n {
-			k = 2*c.n - 1 - k
-		}
-		s := int32(c.last[c.n-1-k])
-		g := from*int32(len(dst)-i) + to*int32(i)
-		dst[i] = int16(s * g / (concealSteps * int32(len(dst))))
-	}
-	c.gain--
-}

@@ -92,7 +92,7 @@ func (l *leg) negotiate(body []byte) ([]byte, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(body) == 0 {
-		out, err := l.local.offer(l.media.codec)
+		out, err := l.local.offer(l.media)
 		if err != nil {
 			return nil, sip.StatusInternalServerError
 		}

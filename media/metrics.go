@@ -13,6 +13,7 @@ type metrics struct {
 	tapLegs        prometheus.Gauge
 	tapDropped     prometheus.Counter
 	packets        *prometheus.CounterVec // direction: in, out
+	rtcp           *prometheus.CounterVec // direction: in, out
 	discarded      *prometheus.CounterVec // reason: stranger, malformed, duplicate, late, payload_type
 	concealed      prometheus.Counter
 	frames         *prometheus.CounterVec // direction: to_ai, from_ai
@@ -48,6 +49,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		tapLegs:       gauge("tap_legs", "Open taps, those of two channels twice."),
 		tapDropped:    counter("tap_audio_dropped_total", "Pieces of audio that voice agents sent on taps, where nobody hears them."),
 		packets:       vec("rtp_packets_total", "RTP packets moved.", "direction"),
+		rtcp:          vec("rtcp_packets_total", "RTCP packets moved.", "direction"),
 		discarded:     vec("rtp_discarded_total", "RTP packets that were dropped.", "reason"),
 		concealed:     counter("concealed_frames_total", "Frames of the caller that were filled in."),
 		frames:        vec("ai_frames_total", "Binary frames on the voice agents' sockets.", "direction"),
@@ -73,7 +75,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.discarded, m.concealed, m.frames, m.framesDropped, m.texts, m.opens,
+		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.rtcp, m.discarded, m.concealed, m.frames, m.framesDropped, m.texts, m.opens,
 		m.reconnects, m.invites, m.digits, m.recordings, m.amd, m.lateSlots, m.panics,
 	} {
 		errs = append(errs, reg.Register(c))
@@ -86,7 +88,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 
 // tally collects a shard's hot counts, which go to the metrics once a second.
 type tally struct {
-	packetsIn, packetsOut                                  uint64
+	packetsIn, packetsOut, rtcpIn, rtcpOut                 uint64
 	stranger, malformed, duplicate, late, badType, conceal uint64
 	toAI, fromAI, dropped                                  uint64
 }
@@ -94,6 +96,8 @@ type tally struct {
 func (t *tally) flush(m *metrics) {
 	m.packets.WithLabelValues("in").Add(float64(t.packetsIn))
 	m.packets.WithLabelValues("out").Add(float64(t.packetsOut))
+	m.rtcp.WithLabelValues("in").Add(float64(t.rtcpIn))
+	m.rtcp.WithLabelValues("out").Add(float64(t.rtcpOut))
 	m.discarded.WithLabelValues("stranger").Add(float64(t.stranger))
 	m.discarded.WithLabelValues("malformed").Add(float64(t.malformed))
 	m.discarded.WithLabelValues("duplicate").Add(float64(t.duplicate))

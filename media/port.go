@@ -34,11 +34,11 @@ type port struct {
 	speakAt   int64 // when we begin to send, unless the leg is heard before
 
 	// Caller to AI.
-	jitter  jitter
-	conceal concealer
-	amd     *amd.Detector // nil when nobody listens, or nothing more can come
-	pad     keypad
-	up      *uplink
+	in  caller
+	ctl control       // RTCP, both ways
+	amd *amd.Detector // nil when nobody listens, or nothing more can come
+	pad keypad
+	up  *uplink
 
 	// AI to caller.
 	down    *downlink
@@ -49,6 +49,8 @@ type port struct {
 	talking bool
 	count   int64 // the shard's slot count at the last tick
 	noise   uint32
+	widen   *Resampler // from playout's rate to the leg's; nil when they are the same
+	wide    []int16
 
 	muted [2]bool
 
@@ -62,10 +64,10 @@ type port struct {
 	badLogged      bool
 
 	// The recording.
-	rec       *recorder
-	recStart  int64 // its time zero on the monotonic clock
-	callerClk callerClock
-	playPos   int64 // where the next frame of the AI lies
+	rec      *recorder
+	recStart int64 // its time zero on the monotonic clock
+	track    callerTrack
+	playPos  int64 // where the next frame of the AI lies
 
 	closing       bool
 	closeDeadline int64
@@ -86,6 +88,9 @@ func (p *port) setLeg(m legMedia, now int64) {
 	if p.rtp == nil {
 		return
 	}
+	if m.rate == 0 {
+		m.rate = sampleRate
+	}
 	if !p.legUp {
 		p.legUp, p.hadLeg = true, true
 		p.seq, p.ts, p.ssrc = uint16(rand.Uint32()), rand.Uint32(), rand.Uint32()
@@ -93,6 +98,7 @@ func (p *port) setLeg(m legMedia, now int64) {
 		p.playPos = 0
 		p.speakAt = now + speakLimit
 		p.resetCaller()
+		p.ctl.begin(now)
 		p.sh.srv.metrics.legs.Inc()
 	}
 	if m.remote != p.leg.remote || !p.heardFrom.IsValid() {
@@ -102,8 +108,43 @@ func (p *port) setLeg(m legMedia, now int64) {
 		p.heardFrom = netip.AddrPort{}
 		p.peer = newRTPPeer(m.remote)
 	}
+	if m.rtcp != p.leg.rtcp {
+		p.ctl.heardFrom, p.ctl.peer = netip.AddrPort{}, newRTPPeer(m.rtcp)
+	}
+	if err := p.setRate(m.rate); err != nil {
+		p.log.Error("a leg's rate can't be served", "error", err, "rate_hz", m.rate)
+		return
+	}
 	p.leg, p.lastRTP, p.silent = m, now, false
 	p.chooseTones()
+}
+
+// setRate prepares both directions for a leg's rate.
+func (p *port) setRate(rate int) error {
+	if rate == p.in.rate {
+		return nil
+	}
+	if err := p.in.setRate(rate); err != nil {
+		return err
+	}
+	if err := p.up.setRate(rate); err != nil {
+		return err
+	}
+	p.widen = nil
+	if rate == sampleRate {
+		return nil
+	}
+	var err error
+	p.widen, err = NewResampler(sampleRate, rate)
+	return err
+}
+
+// snapshot is what the session has moved so far.
+func (p *port) snapshot() Stats {
+	st := p.stats
+	st.Duplicates, st.Late, st.Concealed = p.in.duplicate, p.in.late, p.in.filled
+	st.Quality = p.quality()
+	return st
 }
 
 // endLeg stops the leg's audio. What the AI has queued is for a caller who is not there.
@@ -113,10 +154,11 @@ func (p *port) endLeg() {
 	}
 	p.endKey(monotonic())
 	p.pad.out.clear()
+	p.report(monotonic(), true)
 	p.legUp = false
 	p.leg, p.move = legMedia{}, move{}
 	p.chooseTones()
-	p.heardFrom = netip.AddrPort{}
+	p.heardFrom, p.ctl.heardFrom = netip.AddrPort{}, netip.AddrPort{}
 	p.killAudio()
 	p.sh.srv.metrics.legs.Dec()
 }
@@ -133,6 +175,7 @@ func (p *port) tick(now, due int64) {
 			p.heardKey(p.rtpKey(d), wayRTP, now)
 		}
 		p.watchSilence(now)
+		p.tickRTCP(now)
 		p.answerMarks()
 		if now >= p.speakAt {
 			p.play(due)

@@ -171,36 +171,6 @@ func TestScanWAV(t *testing.T) {
 	require.Len(t, pcm, 8)
 }
 
-// TestCallerClock proves that jitter moves nothing, that a late first packet is mended, and that drift is followed.
-func TestCallerClock(t *testing.T) {
-	t.Parallel()
-	var c callerClock
-	require.EqualValues(t, 1000, c.place(50, 1000))
-	require.EqualValues(t, 1160, c.place(210, 1300), "17 ms late: its timestamp decides")
-	require.EqualValues(t, 1320, c.place(370, 1320))
-	require.EqualValues(t, 9000, c.place(900000, 9000), "a jump sets the anchor anew")
-
-	c = callerClock{}
-	pos, now := int64(0), int64(0)
-	for i := range int64(3000) {
-		now = 160 * i
-		if i == 0 {
-			now += 400 // the first packet was 50 ms late
-		}
-		pos = c.place(uint32(160*i), now)
-	}
-	require.InDelta(t, now, pos, 50)
-
-	c = callerClock{}
-	worst := int64(0)
-	for i := range int64(180_000) { // an hour at +200 ppm
-		now = 160*i - 160*i/5000
-		pos = c.place(uint32(160*i), now)
-		worst = max(worst, pos-now, now-pos)
-	}
-	require.LessOrEqual(t, worst, int64(160), "20 ms")
-}
-
 func FuzzWAV(f *testing.F) {
 	h := wavHeader(4)
 	f.Add(append(h, 1, 2, 3, 4))

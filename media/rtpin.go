@@ -1,7 +1,6 @@
 package media
 
 import (
-	"encoding/binary"
 	"errors"
 	"net/netip"
 	"time"
@@ -10,10 +9,9 @@ import (
 )
 
 func (p *port) resetCaller() {
-	p.jitter.reset()
-	p.conceal = concealer{}
+	p.in.reset()
 	p.endKey(p.lastRTP)
-	p.callerClk = callerClock{}
+	p.track.flush(p.rec)
 	p.haveSSRC = false
 }
 
@@ -43,7 +41,8 @@ func (p *port) packet(b []byte, from netip.AddrPort, at int64) {
 		p.sh.tally.stranger++
 		return
 	}
-	if len(b) >= 2 && b[1] >= 200 && b[1] <= 207 { // RTCP on the same port (RFC 5761 section 4)
+	if len(b) >= 2 && b[1] >= 192 && b[1] <= rtcpLast { // RTCP on the same port (RFC 5761 section 4)
+		p.takeRTCP(b, at)
 		return
 	}
 	payload, err := parseRTP(&p.hdr, b)
@@ -59,18 +58,43 @@ func (p *port) packet(b []byte, from netip.AddrPort, at int64) {
 	if !p.leg.dir.recv {
 		return
 	}
+	if p.hdr.SSRC == p.ssrc && !p.collide(at) {
+		return // our own audio comes back
+	}
 	if !p.haveSSRC || p.hdr.SSRC != p.ssrcIn {
 		p.resetCaller()
 		p.ssrcIn, p.haveSSRC = p.hdr.SSRC, true
 	}
+	if !p.in.rx.packet(p.hdr.SSRC, p.hdr.SequenceNumber) {
+		p.in.duplicate++
+		p.sh.tally.duplicate++
+		return
+	}
+	p.content(payload, at)
+}
+
+// content sorts a packet by its payload type.
+func (p *port) content(payload []byte, at int64) {
 	pt := p.hdr.PayloadType
+	if codec, ok := p.leg.codecOf(pt); ok {
+		switch p.in.audio(p.hdr.SequenceNumber, p.hdr.Timestamp, codec, payload, at) {
+		case pushQueued:
+		case pushDuplicate:
+			p.sh.tally.duplicate++
+		case pushLate:
+			p.sh.tally.late++
+		case pushMalformed:
+			p.sh.tally.malformed++
+		}
+		return
+	}
 	switch {
-	case pt == p.leg.pt:
-		p.audio(payload, at)
 	case pt == p.leg.dtmfPT && pt != 0, pt >= 96 && len(payload) == 4:
 		// In bypass the carrier's own number arrives, whatever we have negotiated with the switch.
+		p.in.jit.hush()
 		p.events(p.hdr.Timestamp, payload, at)
-	case pt == 13: // comfort noise (RFC 3389): the gap is filled with silence
+	case pt == staticNoise, pt == p.leg.noisePT && pt != 0:
+		p.in.comfort(p.hdr.SequenceNumber, p.hdr.Timestamp, payload, at)
 	default:
 		p.sh.tally.badType++
 	}
@@ -113,88 +137,48 @@ func (p *port) accept(from netip.AddrPort) bool {
 	return true
 }
 
-// audio records a packet's samples where they belong and queues them for the AI.
-func (p *port) audio(payload []byte, at int64) {
-	samples := len(payload) / p.leg.codec.bytesPerSample()
-	if samples == 0 || len(payload) > maxPayload {
-		p.sh.tally.malformed++
-		return
-	}
-	if p.rec != nil {
-		pos := p.callerClk.place(p.hdr.Timestamp, p.samplesAt(at)-samplesIn(callerAdvance))
-		if !p.muted[FromCaller] {
-			p.rec.put(leftChannel, pos, p.decode(payload))
-		}
-	}
-	switch p.jitter.push(p.hdr.Timestamp, samples, payload, at) {
-	case pushQueued:
-	case pushDuplicate:
-		p.stats.Duplicates++
-		p.sh.tally.duplicate++
-	case pushLate:
-		p.stats.Late++
-		p.sh.tally.late++
-	}
-}
-
-// decode returns a payload's samples, valid until the next use of the shard's buffer.
-func (p *port) decode(payload []byte) []int16 {
-	pcm := p.sh.pcm[:]
-	switch p.leg.codec {
-	case codecPCMU:
-		return pcm[:DecodeULaw(pcm, payload)]
-	case codecPCMA:
-		return pcm[:DecodeALaw(pcm, payload)]
-	case codecL16:
-		n := min(len(payload)/2, len(pcm))
-		for i := range n {
-			pcm[i] = int16(binary.BigEndian.Uint16(payload[2*i:]))
-		}
-		return pcm[:n]
-	}
-	return nil
-}
-
-// pump moves what the jitter buffer has ready to the AI.
+// pump moves what of the caller's stream is due.
 func (p *port) pump(now int64) {
 	for p.legUp {
-		v, pkt, n := p.jitter.pop(now)
-		switch v {
-		case popNothing:
+		f, ok := p.in.next(now, p.sh.pcm[:])
+		if !ok {
 			return
-		case popAudio:
-			pcm := p.decode(pkt.payload[:pkt.n])
-			p.conceal.heard(pcm)
-			p.hearAMD(pcm)
-			p.hearTones(pcm, now)
-			switch {
-			case p.tapped(pcm, now):
-			case p.muted[FromCaller]:
-				clear(pcm)
-				p.up.feed(pcm)
-			case p.up.passes(p.leg.codec):
-				p.up.feedPayload(pkt.payload[:pkt.n])
-			default:
-				p.up.feed(pcm)
-			}
-			p.jitter.release(pkt)
-		case popConceal:
+		}
+		if f.filled {
 			p.sh.tally.conceal++
-			p.stats.Concealed++
-			pcm := p.sh.pcm[:n]
-			p.conceal.conceal(pcm)
-			p.hearAMD(pcm)
-			p.hearTones(pcm, now)
-			if p.muted[FromCaller] {
-				clear(pcm)
-			}
-			if !p.tapped(pcm, now) {
-				p.up.feed(pcm)
-			}
 		}
-		for f := p.up.frame(); f != nil; f = p.up.frame() {
-			p.sendAudio(f, now)
+		p.hear(&f, now)
+		for b := p.up.frame(); b != nil; b = p.up.frame() {
+			p.sendAudio(b, now)
 		}
+	}
+}
+
+// hear gives a piece of the caller's stream to all who listen.
+func (p *port) hear(f *callerFrame, now int64) {
+	narrow := p.in.narrow(f.pcm)
+	p.hearAMD(narrow)
+	p.hearTones(narrow, now)
+	if p.muted[FromCaller] {
+		clear(f.pcm)
+		clear(narrow)
+		f.payload = nil
+	}
+	if p.rec != nil {
+		p.track.put(p.rec, p.samplesAt(f.from)-samplesIn(callerAdvance), narrow)
+	}
+	if p.tapped(narrow, now) {
+		return
+	}
+	if first := p.in.smooth(f); first != nil {
+		p.up.feed(first)
+	}
+	switch {
+	case f.tempo == tempoDrop:
+	case f.payload != nil && p.up.passes(f.codec):
+		p.up.feedPayload(f.payload)
+	default:
+		p.up.feed(f.pcm)
 	}
 }
 

@@ -30,8 +30,7 @@ func (p *port) play(due int64) {
 
 // endFrame moves the outgoing stream on by a frame.
 func (p *port) endFrame() {
-	p.seq++
-	p.ts += frameSamples
+	p.ts += uint32(p.leg.rate / framesPerSecond)
 	p.playPos += frameSamples
 }
 
@@ -40,35 +39,61 @@ func (p *port) advanceClock(due int64) {
 	if p.count == 0 {
 		p.playPos = p.samplesAt(due)
 	} else if left := (p.sh.count-p.count)/slots - 1; left > 0 {
-		p.ts += uint32(left) * frameSamples
+		p.ts += uint32(left) * uint32(p.leg.rate/framesPerSecond)
 		p.playPos += left * frameSamples
 	}
 	p.count = p.sh.count
 }
 
+// transmit sends a frame of playout in the leg's codec and rate.
 func (p *port) transmit(frame []int16, marker bool) {
-	b := p.sh.out[:0]
-	m := p.leg.pt
-	if marker {
-		m |= 0x80
+	if p.widen != nil {
+		p.wide = p.widen.Process(p.wide[:0], frame)
+		frame = p.wide
 	}
-	b = append(b, 0x80, m)
-	b = binary.BigEndian.AppendUint16(b, p.seq)
-	b = binary.BigEndian.AppendUint32(b, p.ts)
-	b = binary.BigEndian.AppendUint32(b, p.ssrc)
+	ts := p.ts
+	for piece := p.leg.rate * p.leg.packetMS() / 1000; len(frame) > 0; marker = false {
+		n := min(piece, len(frame))
+		p.sendPacket(frame[:n], ts, marker)
+		ts += uint32(n)
+		frame = frame[n:]
+	}
+}
+
+func (p *port) sendPacket(pcm []int16, ts uint32, marker bool) {
+	b := p.header(p.leg.pt, ts, marker)
 	at := len(b)
 	switch p.leg.codec {
 	case codecPCMU:
-		b = b[:at+len(frame)]
-		EncodeULaw(b[at:], frame)
+		b = b[:at+len(pcm)]
+		EncodeULaw(b[at:], pcm)
 	case codecPCMA:
-		b = b[:at+len(frame)]
-		EncodeALaw(b[at:], frame)
+		b = b[:at+len(pcm)]
+		EncodeALaw(b[at:], pcm)
 	case codecL16:
-		for _, s := range frame {
+		for _, s := range pcm {
 			b = binary.BigEndian.AppendUint16(b, uint16(s))
 		}
 	}
+	p.sendRTP(b)
+}
+
+// header begins a packet in the shard's buffer.
+func (p *port) header(pt uint8, ts uint32, marker bool) []byte {
+	if marker {
+		pt |= 0x80
+	}
+	b := append(p.sh.out[:0], 0x80, pt)
+	b = binary.BigEndian.AppendUint16(b, p.seq)
+	b = binary.BigEndian.AppendUint32(b, ts)
+	return binary.BigEndian.AppendUint32(b, p.ssrc)
+}
+
+// sendRTP sends a packet and counts it.
+func (p *port) sendRTP(b []byte) {
+	p.seq++
+	p.ctl.packets++
+	p.ctl.octets += uint32(len(b) - rtpHeaderSize)
 	if err := p.rtp.send(b, &p.peer); err != nil {
 		return
 	}

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pion/sdp/v3"
 )
 
-// legCodec is a codec of the switch's leg. All run at 8 kHz.
-type legCodec int
+// legCodec is a codec of the switch's leg. G.711 runs at 8 kHz, L16 at any of l16Rates.
+type legCodec uint8
 
 // The leg's codecs, in the order in which we offer them.
 const (
@@ -42,10 +43,17 @@ func (c legCodec) bytesPerSample() int {
 }
 
 const (
-	// offeredL16 and offeredDTMF are the dynamic payload types of our own offers.
+	// offeredL16, offeredL16+1, … and offeredDTMF are the dynamic payload types of our own offers.
 	offeredL16  = 96
 	offeredDTMF = 101
+	// staticNoise is the payload type of comfort noise at 8 kHz (RFC 3551 table 4).
+	staticNoise = 13
+	// wideL16 is the rate from which on 20 ms don't fit into a packet of Ethernet's size.
+	wideL16 = 48000
 )
+
+// l16Rates are the rates of L16 that we speak, in the order in which we offer them.
+func l16Rates() []int { return []int{8000, 16000, 24000, 48000} }
 
 // Errors of the SDP negotiation.
 var (
@@ -74,10 +82,48 @@ func (d direction) attribute() string {
 // legMedia is what a negotiation has agreed on.
 type legMedia struct {
 	remote netip.AddrPort
+	// rtcp is where the other side takes reports: the port above remote's, one that it has named (RFC 3605), or with mux
+	// remote itself (RFC 5761).
+	rtcp   netip.AddrPort
+	mux    bool
 	codec  legCodec
+	rate   int
 	pt     uint8
 	dtmfPT uint8 // 0: none was offered
-	dir    direction
+	// dtmfRate is the clock of telephone events.
+	dtmfRate int
+	noisePT  uint8 // 0: none was offered
+	dir      direction
+}
+
+// packetMS is how much audio we put into one packet.
+func (m legMedia) packetMS() int {
+	if m.rate >= wideL16 {
+		return 10
+	}
+	return 20
+}
+
+// eventRate is the clock of telephone events, also of such as were not negotiated.
+func (m legMedia) eventRate() int {
+	if m.dtmfRate > 0 {
+		return m.dtmfRate
+	}
+	return sampleRate
+}
+
+// codecOf tells what a payload type is: what was agreed on, or the other G.711 law, which some peers change to in
+// mid-call.
+func (m legMedia) codecOf(pt uint8) (legCodec, bool) {
+	switch {
+	case pt == m.pt:
+		return m.codec, true
+	case m.rate == sampleRate && pt == 0:
+		return codecPCMU, true
+	case m.rate == sampleRate && pt == 8:
+		return codecPCMA, true
+	}
+	return 0, false
 }
 
 // remoteSDP is the other side's description, read.
@@ -106,6 +152,7 @@ func readSDP(body []byte) (*remoteSDP, error) {
 		if err := r.readAddress(&d, m); err != nil {
 			return nil, err
 		}
+		r.readRTCP(m)
 		r.index = i
 	}
 	if r.index < 0 {
@@ -156,39 +203,87 @@ func (r *remoteSDP) readAddress(d *sdp.SessionDescription, m *sdp.MediaDescripti
 
 // pickCodec reads the formats of an audio line.
 func (r *remoteSDP) pickCodec(m *sdp.MediaDescription) bool {
-	names := map[string]string{"0": "PCMU/8000", "8": "PCMA/8000"}
+	names := map[string]string{"0": "PCMU/8000", "8": "PCMA/8000", "13": "CN/8000"}
 	for _, a := range m.Attributes {
 		if pt, name, ok := strings.Cut(a.Value, " "); ok && a.Key == "rtpmap" {
 			names[pt] = strings.ToUpper(strings.TrimSuffix(strings.TrimSpace(name), "/1"))
 		}
 	}
 	found := false
-	r.media.dtmfPT = 0
+	dtmf, noise := map[int]uint8{}, map[int]uint8{} // by rate
 	for _, f := range m.MediaName.Formats {
 		pt, err := strconv.ParseUint(f, 10, 7)
 		if err != nil {
 			continue
 		}
+		name, rateText, _ := strings.Cut(names[f], "/")
+		rate, err := strconv.Atoi(rateText)
+		if err != nil {
+			continue
+		}
 		codec := codecPCMU
-		switch names[f] {
-		case "PCMU/8000":
-		case "PCMA/8000":
+		switch {
+		case name == "PCMU" && rate == sampleRate:
+		case name == "PCMA" && rate == sampleRate:
 			codec = codecPCMA
-		case "L16/8000":
+		case name == "L16" && slices.Contains(l16Rates(), rate):
 			codec = codecL16
-		case "TELEPHONE-EVENT/8000":
-			if r.media.dtmfPT == 0 {
-				r.media.dtmfPT = uint8(pt)
-			}
+		case name == "TELEPHONE-EVENT":
+			keepFirst(dtmf, rate, uint8(pt))
+			continue
+		case name == "CN":
+			keepFirst(noise, rate, uint8(pt))
 			continue
 		default:
 			continue
 		}
 		if !found {
-			r.media.codec, r.media.pt, found = codec, uint8(pt), true
+			r.media.codec, r.media.rate, r.media.pt, found = codec, rate, uint8(pt), true
 		}
 	}
+	// An event's clock is its audio's (RFC 4733 section 2.1); some describe 8 kHz whatever the audio's.
+	r.media.dtmfPT, r.media.dtmfRate = dtmf[r.media.rate], r.media.rate
+	if r.media.dtmfPT == 0 {
+		r.media.dtmfPT, r.media.dtmfRate = dtmf[sampleRate], sampleRate
+	}
+	r.media.noisePT = noise[r.media.rate]
 	return found
+}
+
+func keepFirst(m map[int]uint8, rate int, pt uint8) {
+	if _, ok := m[rate]; !ok {
+		m[rate] = pt
+	}
+}
+
+// readRTCP finds where the other side wants its reports.
+func (r *remoteSDP) readRTCP(m *sdp.MediaDescription) {
+	r.media.rtcp, r.media.mux = netip.AddrPort{}, false
+	if p := r.media.remote.Port(); p < 65535 {
+		r.media.rtcp = netip.AddrPortFrom(r.media.remote.Addr(), p+1)
+	}
+	for _, a := range m.Attributes {
+		switch a.Key {
+		case "rtcp-mux":
+			r.media.mux = true
+		case "rtcp":
+			port, rest, _ := strings.Cut(a.Value, " ")
+			n, err := strconv.ParseUint(port, 10, 16)
+			if err != nil || n == 0 {
+				continue
+			}
+			addr := r.media.remote.Addr()
+			if f := strings.Fields(rest); len(f) == 3 {
+				if other, err := netip.ParseAddr(f[2]); err == nil && other.Unmap() != addr {
+					continue // reports to a third party are not sent
+				}
+			}
+			r.media.rtcp = netip.AddrPortFrom(addr, uint16(n))
+		}
+	}
+	if r.media.mux {
+		r.media.rtcp = r.media.remote
+	}
 }
 
 // localSDP writes our descriptions. One belongs to each leg; the version grows with each description that it writes.
@@ -208,20 +303,24 @@ func (l *localSDP) answer(r *remoteSDP) ([]byte, error) {
 			d.MediaDescriptions = append(d.MediaDescriptions, &sdp.MediaDescription{MediaName: refused})
 			continue
 		}
-		d.MediaDescriptions = append(d.MediaDescriptions, l.audio([]legMedia{r.media}, r.media.dir))
+		d.MediaDescriptions = append(d.MediaDescriptions, l.audio([]legMedia{r.media}, r.media))
 	}
 	return d.Marshal()
 }
 
-// offer writes an offer of all codecs, the preferred one first.
-func (l *localSDP) offer(first legCodec) ([]byte, error) {
-	all := []legMedia{{codec: codecPCMU, pt: 0}, {codec: codecPCMA, pt: 8}, {codec: codecL16, pt: offeredL16}}
-	if int(first) < len(all) {
-		all[0], all[first] = all[first], all[0]
+// offer writes an offer of all codecs, what the leg speaks already first.
+func (l *localSDP) offer(now legMedia) ([]byte, error) {
+	all := []legMedia{{codec: codecPCMU, rate: sampleRate, pt: 0}, {codec: codecPCMA, rate: sampleRate, pt: 8}}
+	for i, rate := range l16Rates() {
+		all = append(all, legMedia{codec: codecL16, rate: rate, pt: offeredL16 + uint8(i)})
 	}
-	all[0].dtmfPT = offeredDTMF
+	for i, m := range all {
+		if m.codec == now.codec && m.rate == now.rate {
+			all[0], all[i] = all[i], all[0]
+		}
+	}
 	d := l.session()
-	d.MediaDescriptions = []*sdp.MediaDescription{l.audio(all, direction{send: true, recv: true})}
+	d.MediaDescriptions = []*sdp.MediaDescription{l.audio(all, legMedia{dtmfPT: offeredDTMF, dtmfRate: sampleRate, dir: direction{send: true, recv: true}})}
 	return d.Marshal()
 }
 
@@ -236,23 +335,31 @@ func (l *localSDP) session() *sdp.SessionDescription {
 	}
 }
 
-// audio writes an audio line; the first of the medias says which telephone-event type it has.
-func (l *localSDP) audio(medias []legMedia, dir direction) *sdp.MediaDescription {
+// audio writes an audio line of some codecs; all but the codec is line's.
+func (l *localSDP) audio(codecs []legMedia, line legMedia) *sdp.MediaDescription {
 	m := &sdp.MediaDescription{MediaName: sdp.MediaName{
 		Media: "audio", Port: sdp.RangedPort{Value: int(l.addr.Port())}, Protos: []string{"RTP", "AVP"},
 	}}
-	add := func(pt uint8, name string) {
+	add := func(pt uint8, name string, rate int) {
 		f := strconv.Itoa(int(pt))
 		m.MediaName.Formats = append(m.MediaName.Formats, f)
-		m.Attributes = append(m.Attributes, sdp.NewAttribute("rtpmap", f+" "+name))
+		m.Attributes = append(m.Attributes, sdp.NewAttribute("rtpmap", f+" "+name+"/"+strconv.Itoa(rate)))
 	}
-	for _, lm := range medias {
-		add(lm.pt, lm.codec.String()+"/8000")
+	packet := 20
+	for _, lm := range codecs {
+		add(lm.pt, lm.codec.String(), lm.rate)
 	}
-	if pt := medias[0].dtmfPT; pt != 0 {
-		add(pt, "telephone-event/8000")
-		m.Attributes = append(m.Attributes, sdp.NewAttribute("fmtp", strconv.Itoa(int(pt))+" 0-15"))
+	if len(codecs) == 1 {
+		packet = codecs[0].packetMS()
 	}
-	m.Attributes = append(m.Attributes, sdp.NewAttribute("ptime", "20"), sdp.NewPropertyAttribute(dir.attribute()))
+	if line.dtmfPT != 0 {
+		add(line.dtmfPT, "telephone-event", line.dtmfRate)
+		m.Attributes = append(m.Attributes, sdp.NewAttribute("fmtp", strconv.Itoa(int(line.dtmfPT))+" 0-15"))
+	}
+	m.Attributes = append(m.Attributes, sdp.NewAttribute("ptime", strconv.Itoa(packet)))
+	if line.mux {
+		m.Attributes = append(m.Attributes, sdp.NewPropertyAttribute("rtcp-mux"))
+	}
+	m.Attributes = append(m.Attributes, sdp.NewPropertyAttribute(line.dir.attribute()))
 	return m
 }

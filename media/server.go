@@ -24,7 +24,8 @@ type Config struct {
 	SIPAddr string
 	// RTPIP is the IPv4 address of the RTP sockets. SIPAddr's.
 	RTPIP string
-	// RTPPortMin and RTPPortMax bound the RTP ports, of which the even ones are used. 20000 to 29998.
+	// RTPPortMin and RTPPortMax bound the ports: the even ones for RTP, each with the odd one above it for RTCP. 20000 to
+	// 29999.
 	RTPPortMin, RTPPortMax int
 	// Subprotocols are those that may be dialed. Alpha's and beta's.
 	Subprotocols []string
@@ -89,10 +90,10 @@ func New(cfg Config) (*Server, error) {
 		errs = append(errs, fmt.Errorf("RTP address %q is not an IPv4 address", cfg.RTPIP))
 	}
 	if cfg.RTPPortMin == 0 && cfg.RTPPortMax == 0 {
-		cfg.RTPPortMin, cfg.RTPPortMax = 20000, 29998
+		cfg.RTPPortMin, cfg.RTPPortMax = 20000, 29999
 	}
-	if cfg.RTPPortMin < 1024 || cfg.RTPPortMax > 65535 || cfg.RTPPortMin > cfg.RTPPortMax {
-		errs = append(errs, fmt.Errorf("RTP ports %d to %d are not a range above 1023", cfg.RTPPortMin, cfg.RTPPortMax))
+	if cfg.RTPPortMin < 1024 || cfg.RTPPortMax > 65535 || cfg.RTPPortMax-(cfg.RTPPortMin+1)&^1 < 1 {
+		errs = append(errs, fmt.Errorf("RTP ports %d to %d are not a range above 1023 with an even and an odd port", cfg.RTPPortMin, cfg.RTPPortMax))
 	}
 	if len(cfg.Subprotocols) == 0 {
 		cfg.Subprotocols = []string{SubprotocolAlpha, SubprotocolBeta}
@@ -355,14 +356,14 @@ func (s *Server) checkSpec(spec *SessionSpec) error {
 	return nil
 }
 
-// bindRTP takes the next free even port. The search goes round the range, so that a port is not used again soon: packets
+// bindRTP takes the next free pair of ports. The search goes round the range, so that a port is not used again soon: packets
 // of its last call may still arrive.
 func (s *Server) bindRTP() (*rtpSocket, error) {
 	first := (s.cfg.RTPPortMin + 1) &^ 1
-	n := (s.cfg.RTPPortMax-first)/2 + 1
+	n := (s.cfg.RTPPortMax - first + 1) / 2
 	for range n {
 		port := first + 2*int(s.next.Add(1)%uint32(n))
-		sock, err := openRTP(s.rtpIP, port)
+		sock, err := bindPair(s.rtpIP, port)
 		if err == nil {
 			return sock, nil
 		}

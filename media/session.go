@@ -113,7 +113,7 @@ func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
 // begin puts the port on its shard.
 func (p *port) begin(d *dialed, meta []byte) error {
 	now := monotonic()
-	if err := p.sh.watch(p.rtp.fd, p); err != nil {
+	if err := p.watchRTP(); err != nil {
 		return errors.Join(err, d.close())
 	}
 	if rec := p.s.spec.Recording; rec != nil {
@@ -123,6 +123,7 @@ func (p *port) begin(d *dialed, meta []byte) error {
 			window: make([]int16, 2*recWindow), paused: rec.Paused,
 		}
 	}
+	p.track.table = p.sh.slew
 	p.sh.add(p)
 	p.opened().Inc()
 	if d != nil {
@@ -211,7 +212,7 @@ func (s *Session) isClosed() bool {
 // Stats returns the counts so far.
 func (s *Session) Stats() Stats {
 	var st Stats
-	if s.isClosed() || !s.sh.do(func() { st = s.port.stats }) {
+	if s.isClosed() || !s.sh.do(func() { st = s.port.snapshot() }) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.final
@@ -233,7 +234,7 @@ func (s *Session) Close(reason CloseReason) Stats {
 	case CloseHangup, CloseDisconnect, CloseTransferred, CloseTimeout:
 	}
 	s.sh.do(func() {
-		st = s.port.stats
+		st = s.port.snapshot()
 		s.port.shutdown(code, reason, monotonic())
 	})
 	s.srv.forget(s)

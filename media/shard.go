@@ -42,6 +42,7 @@ type shard struct {
 	buf   []byte
 	out   []byte
 	pcm   [maxPayload]int16
+	slew  *slewTable // of the recordings
 	pool  chunkPool
 	marks []markAnswer
 	tally tally
@@ -59,7 +60,7 @@ func newShard(srv *Server) (*shard, error) {
 		srv: srv, log: srv.log, poll: p,
 		inbox: make(chan func(), 256), quit: make(chan struct{}),
 		count: 1, byFD: map[int32]*port{}, held: map[*port]struct{}{},
-		buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
+		slew: newSlewTable(), buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
 	}, nil
 }
 
@@ -155,9 +156,12 @@ func (sh *shard) readReady(now int64) {
 		}
 		fd := ev.Fd
 		sh.guard(p, func() {
-			if p.rtp != nil && fd == int32(p.rtp.fd) {
+			switch {
+			case p.rtp != nil && fd == int32(p.rtp.fd):
 				p.readRTP(now)
-			} else {
+			case p.rtp != nil && fd == int32(p.rtp.control.fd):
+				p.readRTCP(now)
+			default:
 				p.readSocket(now)
 			}
 		})

@@ -222,7 +222,7 @@ func TestHold(t *testing.T) {
 	s.request("INVITE", "hold", "", "")
 	res := s.final("INVITE")
 	require.Equal(t, 200, res.StatusCode)
-	for _, want := range []string{"PCMU/8000", "PCMA/8000", "L16/8000", "telephone-event/8000"} {
+	for _, want := range []string{"PCMU/8000", "PCMA/8000", "L16/8000", "L16/16000", "L16/24000", "L16/48000", "telephone-event/8000"} {
 		require.Contains(t, string(res.Body()), want)
 	}
 	s.request("ACK", "hold", s.offer("8", ""), "")
@@ -305,7 +305,10 @@ func TestSDPAnswer(t *testing.T) {
 	l := localSDP{addr: netip.MustParseAddrPort("127.0.0.1:4000"), id: 9}
 	r, err := readSDP([]byte("v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=video 9 RTP/AVP 34\r\nm=audio 5004/1 RTP/AVP 18 8 0 13 100\r\na=rtpmap:100 telephone-event/8000\r\na=rtpmap:18 G729/8000\r\n"))
 	require.NoError(t, err)
-	require.Equal(t, legMedia{remote: netip.MustParseAddrPort("10.0.0.1:5004"), codec: codecPCMA, pt: 8, dtmfPT: 100, dir: direction{send: true, recv: true}}, r.media)
+	require.Equal(t, legMedia{
+		remote: netip.MustParseAddrPort("10.0.0.1:5004"), rtcp: netip.MustParseAddrPort("10.0.0.1:5005"), codec: codecPCMA, rate: 8000, pt: 8,
+		dtmfPT: 100, dtmfRate: 8000, noisePT: 13, dir: direction{send: true, recv: true},
+	}, r.media)
 	b, err := l.answer(r)
 	require.NoError(t, err)
 	require.Contains(t, string(b), "m=video 0 RTP/AVP 34\r\nm=audio 4000 RTP/AVP 8 100\r\n")

@@ -436,14 +436,9 @@ func (p *port) shutdown(code int, reason CloseReason, now int64) {
 	}
 	p.endLeg()
 	p.closing, p.closeDeadline = true, now+closeLinger
-	if p.rtp != nil {
-		p.sh.unwatch(p.rtp.fd)
-		if err := p.rtp.close(); err != nil {
-			p.log.Debug("closing an RTP socket failed", "error", err)
-		}
-		p.rtp = nil
-	}
+	p.closeRTP()
 	if p.rec != nil {
+		p.track.flush(p.rec)
 		p.rec.finish(p.samplesAt(now))
 		p.sh.srv.recorder.closeFile(p.s.file)
 	}

@@ -23,8 +23,9 @@ var errPortInUse = errors.New("port is in use")
 // rtpSocket is one session's UDP socket. It is a bare descriptor, because the shards poll it themselves: the runtime's
 // poller would wake a goroutine for each packet.
 type rtpSocket struct {
-	fd    int
-	local netip.AddrPort
+	fd      int
+	local   netip.AddrPort
+	control *rtpSocket // RTCP's, on the port above
 }
 
 // openRTP binds a socket on ip:port.
@@ -52,7 +53,13 @@ func openRTP(ip netip.Addr, port int) (*rtpSocket, error) {
 	return &rtpSocket{fd: fd, local: netip.AddrPortFrom(ip, uint16(port))}, nil
 }
 
-func (s *rtpSocket) close() error { return unix.Close(s.fd) }
+func (s *rtpSocket) close() error {
+	err := unix.Close(s.fd)
+	if s.control != nil {
+		err = errors.Join(err, s.control.close())
+	}
+	return err
+}
 
 // rtpReader holds what one recvmsg call needs, so that reading allocates nothing. A shard has one.
 type rtpReader struct {

@@ -11,6 +11,7 @@ type uplink struct {
 	encoding   Encoding
 	channels   int
 	frameBytes int
+	rate       int
 	res        *Resampler
 	resRight   *Resampler // of the right channel, when it differs from the left one
 	pcm, right []int16
@@ -27,7 +28,17 @@ func newUplink(f AudioFormat) (*uplink, error) {
 	if f.Encoding == EncodingPCM {
 		n *= 2
 	}
-	return &uplink{encoding: f.Encoding, channels: f.Channels, frameBytes: n, res: res, buf: make([]byte, 0, 2*n)}, nil
+	return &uplink{encoding: f.Encoding, channels: f.Channels, frameBytes: n, rate: f.SampleRateHz, res: res, buf: make([]byte, 0, 2*n)}, nil
+}
+
+// setRate tells the rate of the leg, which is 8 kHz until then.
+func (u *uplink) setRate(hz int) error {
+	res, err := NewResampler(hz, u.rate)
+	if err != nil {
+		return err
+	}
+	u.res = res
+	return nil
 }
 
 // feed encodes samples of the leg's rate.

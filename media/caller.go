@@ -1,0 +1,273 @@
+package media
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+const (
+	// paceFrame is how far the AI's stream may run off the clock before a silent frame is left out or repeated, paceForce
+	// how far before an audible one is: at 200 ppm, 100 and 300 s.
+	paceFrame, paceForce = 20 * ms, 60 * ms
+	// pauseCounted is how much of a gap without packets counts as concealed: beyond it, nobody spoke.
+	pauseCounted = 100 * ms
+)
+
+// tempo says how often a frame goes to the AI.
+type tempo uint8
+
+const (
+	tempoOnce tempo = iota
+	tempoDrop
+	tempoTwice
+)
+
+// callerFrame is a piece of the caller's stream, valid until the next one is taken.
+type callerFrame struct {
+	pcm     []int16 // at the leg's rate
+	payload []byte  // as it came, nil when it was filled in or changed
+	codec   legCodec
+	// from is when its first sample would have come on the shortest path, monotonic ns: its place in time.
+	from int64
+	// filled tells that nothing has come for it.
+	filled bool
+	tempo  tempo
+}
+
+// caller turns RTP packets into the continuous stream of what the caller says: in order, gaps concealed, pauses filled
+// with comfort noise. It is pure: packets and the clock go in, frames come out.
+type caller struct {
+	rate  int
+	jit   jitter
+	plc   *concealer
+	noise comfortNoise
+	rx    receiver
+	held  *jitterPacket // whose payload is with the frame's taker
+	wide  *Resampler    // from the leg's rate to that of the recording; nil when they are the same
+	thin  []int16
+
+	// The pace towards the AI.
+	blend   []int16 // the head of an audible frame that was left out
+	blended bool
+	before  []int16 // the frame before, kept when one is about to be repeated
+	again   []int16
+
+	late, duplicate, filled uint64 // packets; and pieces that were concealed
+	spoken, concealed       int64  // ns of all that went out, and of what was concealed of it
+	gap                     int64  // ns of the present gap
+	held0, heldN            int64  // ns that packets were behind the shortest path when they left, and their number
+}
+
+// setRate prepares for a leg's rate. The stream begins anew when it changes.
+func (c *caller) setRate(rate int) error {
+	if c.rate == rate {
+		return nil
+	}
+	c.reset()
+	c.rate, c.jit.rate, c.plc = rate, rate, newConcealer(rate)
+	c.blend = make([]int16, blendSamples*rate/sampleRate)
+	c.before = make([]int16, 0, rate/framesPerSecond)
+	c.wide = nil
+	if rate == sampleRate {
+		return nil
+	}
+	var err error
+	c.wide, err = NewResampler(rate, sampleRate)
+	return err
+}
+
+// reset forgets the stream, not its counts.
+func (c *caller) reset() {
+	c.giveBack()
+	c.jit.reset()
+	c.rx.fold()
+	c.noise.on, c.blended = false, false
+	c.before, c.again = c.before[:0], c.again[:0]
+	if c.plc != nil {
+		c.plc.reset()
+	}
+	if c.wide != nil {
+		c.wide.Reset()
+	}
+}
+
+// audio takes an audio packet.
+func (c *caller) audio(seq uint16, ts uint32, codec legCodec, payload []byte, at int64) pushed {
+	n := len(payload) / codec.bytesPerSample()
+	if n == 0 || len(payload) > maxPayload {
+		return pushMalformed
+	}
+	c.rx.time(at, int64(ts)*int64(1e9)/int64(c.rate)) // differences alone count
+	did := c.jit.push(packetHead{seq: seq, ts: ts, codec: codec, samples: n, at: at}, payload)
+	switch did {
+	case pushQueued, pushMalformed:
+	case pushDuplicate:
+		c.duplicate++
+	case pushLate:
+		c.late++
+	}
+	return did
+}
+
+// comfort takes a comfort-noise packet.
+func (c *caller) comfort(seq uint16, ts uint32, payload []byte, at int64) {
+	c.jit.push(packetHead{kind: packetNoise, seq: seq, ts: ts, at: at}, payload[:min(len(payload), noiseOrder+1)])
+}
+
+func (c *caller) giveBack() {
+	if c.held != nil {
+		c.jit.release(c.held)
+		c.held = nil
+	}
+}
+
+// next takes the piece that is due, decoded into buf.
+func (c *caller) next(now int64, buf []int16) (callerFrame, bool) {
+	c.giveBack()
+	p := c.jit.pop(now)
+	for p.verdict == popNoise {
+		c.noise.describe(p.pkt.payload[:p.pkt.n])
+		c.jit.release(p.pkt)
+		p = c.jit.pop(now)
+	}
+	if p.verdict == popNothing {
+		return callerFrame{}, false
+	}
+	f := callerFrame{from: c.jit.line.expect(p.ts, c.rate)}
+	d := c.jit.span(p.samples)
+	c.spoken += d
+	if p.verdict == popAudio {
+		c.held = p.pkt
+		f.codec, f.payload = p.pkt.codec, p.pkt.payload[:p.pkt.n]
+		f.pcm = buf[:decodePayload(buf, f.codec, f.payload)]
+		if c.plc.lost > 0 {
+			f.payload = nil // its head is blended
+		}
+		c.plc.heard(f.pcm)
+		c.noise.on, c.gap = false, 0
+		c.held0 += max(now-f.from, 0)
+		c.heldN++
+	} else {
+		f.pcm = buf[:p.samples]
+		c.plc.conceal(f.pcm)
+		c.noise.add(f.pcm)
+		if p.verdict == popConceal {
+			f.filled = true
+			c.filled++
+			if c.gap < pauseCounted {
+				c.concealed += d
+			}
+		}
+		c.gap += d
+	}
+	f.tempo = c.keepPace(f.pcm, d)
+	return f, true
+}
+
+// keepPace keeps the stream in step with our clock although the caller's differs: 20 ms are repeated or left out where
+// nothing is said, or, when somebody speaks for minutes without a pause, anywhere.
+func (c *caller) keepPace(pcm []int16, d int64) tempo {
+	off := c.jit.line.drift
+	far := max(off, -off)
+	if far < max(paceFrame, d) {
+		return tempoOnce
+	}
+	if !isSilent(pcm) {
+		if far < paceForce || off > 0 && len(c.before) != len(pcm) {
+			c.before = append(c.before[:0], pcm...)
+			return tempoOnce
+		}
+	}
+	if off < 0 {
+		c.jit.line.drift += d
+		return tempoDrop
+	}
+	c.jit.line.drift -= d
+	return tempoTwice
+}
+
+// smooth prepares a frame for the AI, after all others have had it. It returns what goes before it, if anything.
+func (c *caller) smooth(f *callerFrame) []int16 {
+	if c.blended {
+		c.blended = false
+		crossfade(f.pcm, c.blend, len(c.blend))
+		f.payload = nil
+	}
+	switch f.tempo {
+	case tempoOnce:
+	case tempoDrop: // its head goes on where the frame before ended, and leads to the frame after it
+		n := copy(c.blend, f.pcm)
+		clear(c.blend[n:])
+		c.blended = !isSilent(f.pcm)
+	case tempoTwice:
+		if isSilent(f.pcm) || len(c.before) != len(f.pcm) {
+			return f.pcm
+		}
+		c.again = append(c.again[:0], c.before...) // leads to this frame, as it did before
+		crossfade(c.again, f.pcm, len(c.blend))
+		return c.again
+	}
+	return nil
+}
+
+// crossfade leads from head into dst within n samples.
+func crossfade(dst, head []int16, n int) {
+	n = min(n, len(dst), len(head))
+	for i := range n {
+		dst[i] = int16((int(head[i])*(n-i) + int(dst[i])*i) / n)
+	}
+}
+
+// narrow returns the samples at the recording's rate.
+func (c *caller) narrow(pcm []int16) []int16 {
+	if c.wide == nil {
+		return pcm
+	}
+	c.thin = c.wide.Process(c.thin[:0], pcm)
+	return c.thin
+}
+
+// decodePayload writes a payload's samples to dst, which has room, and returns their number.
+func decodePayload(dst []int16, codec legCodec, payload []byte) int {
+	switch codec {
+	case codecPCMU:
+		return DecodeULaw(dst, payload)
+	case codecPCMA:
+		return DecodeALaw(dst, payload)
+	case codecL16:
+		n := min(len(payload)/2, len(dst))
+		for i := range n {
+			dst[i] = int16(binary.BigEndian.Uint16(payload[2*i:]))
+		}
+		return n
+	}
+	return 0
+}
+
+// meanHold is how long packets were behind the shortest path when they left: the network's jitter and our waiting.
+func (c *caller) meanHold() time.Duration {
+	if c.heldN == 0 {
+		return 0
+	}
+	return time.Duration(c.held0 / c.heldN)
+}
+
+// quality judges the stream; roundTrip is that of the network, 0 when unknown, and packets last for packetTime.
+func (c *caller) quality(roundTrip, packetTime time.Duration) DirectionQuality {
+	got, expected := c.rx.totals()
+	if got == 0 {
+		return DirectionQuality{}
+	}
+	lost := expected - got
+	i := impairment{
+		delay: roundTrip/2 + packetTime + c.meanHold(),
+		loss:  float64(lost+c.late) / float64(expected),
+	}
+	if c.jit.bursts > 0 {
+		i.bursts = float64(c.jit.burstSamples) / float64(c.jit.bursts) / float64(max(c.jit.perPacket, 1))
+	}
+	return DirectionQuality{
+		Measured: true, MOS: mos(i.rating()), LossPct: percent(lost, expected), JitterMS: tenths(c.rx.meanJitter()),
+		LatePct: percent(c.late, expected), ConcealedPct: percent(uint64(c.concealed), uint64(max(c.spoken, 1))), Packets: got,
+	}
+}

@@ -1,0 +1,58 @@
+package media
+
+import "math"
+
+// noiseOrder is the most reflection coefficients that are used of a comfort-noise packet.
+const noiseOrder = 12
+
+// comfortNoise makes the noise that a comfort-noise packet describes (RFC 3389): a level below overload and, optionally,
+// the spectrum's reflection coefficients.
+type comfortNoise struct {
+	on    bool
+	gain  float32 // of uniform noise, so that what comes out of the filter has the level
+	order int
+	refl  [noiseOrder]float32
+	state [noiseOrder + 1]float32
+	seed  uint32
+}
+
+// describe takes a packet's payload.
+func (c *comfortNoise) describe(payload []byte) {
+	if len(payload) == 0 {
+		c.on = false
+		return
+	}
+	// The level is the noise's, relative to a square wave at overload; a lattice filter raises the power of its input by
+	// the product of 1/(1-k²).
+	rms := 32767 * math.Pow(10, -float64(payload[0]&0x7f)/20)
+	c.order = min(len(payload)-1, noiseOrder)
+	gain := rms * math.Sqrt(3)
+	for i, b := range payload[1 : 1+c.order] {
+		k := min(max((float64(b)-127)/128, -0.98), 0.98)
+		c.refl[i] = float32(k)
+		gain *= math.Sqrt(1 - k*k)
+	}
+	c.on, c.gain = true, float32(gain)
+}
+
+// add lays the noise over samples.
+func (c *comfortNoise) add(dst []int16) {
+	if !c.on {
+		return
+	}
+	x := c.seed | 1
+	for i := range dst {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		f := c.gain * (float32(int32(x)) / (1 << 31))
+		// The all-pole lattice, from the last stage to the first.
+		for m := c.order - 1; m >= 0; m-- {
+			f -= c.refl[m] * c.state[m]
+			c.state[m+1] = c.state[m] + c.refl[m]*f
+		}
+		c.state[0] = f
+		dst[i] = clip16(float32(dst[i]) + f)
+	}
+	c.seed = x
+}

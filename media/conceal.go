@@ -1,0 +1,158 @@
+package media
+
+import "math"
+
+// The concealer's lengths, in samples at 8 kHz; other rates are multiples of it.
+const (
+	pitchMin, pitchMax = 20, 160 // 400 Hz to 50 Hz
+	pitchWindow        = 160     // what is compared to find the pitch
+	pitchSpan          = 3       // the most periods that are repeated
+	blendMax           = 40      // the longest crossfade between two periods
+	leadIn             = 20      // over which a step at the beginning is levelled
+	fadeFrom, fadeTo   = 80, 480 // full until 10 ms, silence from 60 ms on
+	mergeMax           = 80      // the longest crossfade back to real audio
+	concealHistory     = pitchSpan*pitchMax + blendMax
+)
+
+// voicedPercent is the correlation from which on audio counts as periodic, in percent.
+const voicedPercent = 45
+
+// concealer fills gaps by repeating the last pitch period, then the last two, then three, so that no robot is heard, and
+// fades out within 60 ms. Where periods join, and where real audio comes back, it crossfades, so that nothing clicks.
+type concealer struct {
+	scale  int // rate / 8,000
+	hist   []int16
+	merged []int16 // scratch
+	lost   int     // samples filled in since the last real one
+	period int
+	turns  int // periods repeated in this pass
+	pos    int // what is read next, in hist
+	step   int // how far the repetition began beside the last sample
+}
+
+// newConcealer returns a concealer for 8,000 Hz or a multiple.
+func newConcealer(rate int) *concealer {
+	k := max(rate/sampleRate, 1)
+	return &concealer{scale: k, hist: make([]int16, concealHistory*k), merged: make([]int16, mergeMax*k)}
+}
+
+// reset forgets what was heard.
+func (c *concealer) reset() {
+	clear(c.hist)
+	c.lost = 0
+}
+
+// heard takes real audio; after a gap its beginning is blended, in place, with the filling.
+func (c *concealer) heard(pcm []int16) {
+	if c.lost > 0 {
+		n := min(c.period/4+c.lost/5, mergeMax*c.scale, len(pcm))
+		if c.lost >= fadeTo*c.scale { // out of silence: no more than what keeps it from clicking
+			n = min(leadIn*c.scale, len(pcm))
+		}
+		m := c.merged[:n]
+		c.write(m)
+		for i, s := range m {
+			pcm[i] = int16((int(s)*(n-i) + int(pcm[i])*i) / n)
+		}
+		c.lost = 0
+	}
+	c.remember(pcm)
+}
+
+func (c *concealer) remember(pcm []int16) {
+	if len(pcm) >= len(c.hist) {
+		copy(c.hist, pcm[len(pcm)-len(c.hist):])
+		return
+	}
+	n := copy(c.hist, c.hist[len(pcm):])
+	copy(c.hist[n:], pcm)
+}
+
+// conceal writes len(dst) samples of filling.
+func (c *concealer) conceal(dst []int16) {
+	if c.lost == 0 {
+		c.begin()
+	}
+	c.write(dst)
+}
+
+// begin finds what is repeated.
+func (c *concealer) begin() {
+	c.period, c.turns = c.pitch(), 1
+	end := len(c.hist)
+	c.pos = end - c.period
+	c.step = int(c.hist[end-1]) - int(c.hist[end-1-c.period])
+}
+
+// write goes on with the repetition.
+func (c *concealer) write(dst []int16) {
+	k, end := c.scale, len(c.hist)
+	if c.lost >= fadeTo*k {
+		clear(dst)
+		c.lost += len(dst)
+		return
+	}
+	q := min(c.period/4, blendMax*k)
+	next := min(c.turns+1, pitchSpan) * c.period
+	for i := range dst {
+		s := int(c.hist[c.pos])
+		if left := end - c.pos; left <= q { // the seam to the pass that follows
+			s = (s*(left-1) + int(c.hist[c.pos-next])*(q-left+1)) / q
+		}
+		if c.lost < leadIn*k {
+			s += c.step * (leadIn*k - c.lost) / (leadIn*k + 1)
+		}
+		if c.lost > fadeFrom*k {
+			s = s * max(fadeTo*k-c.lost, 0) / ((fadeTo - fadeFrom) * k)
+		}
+		dst[i] = int16(min(max(s, -32768), 32767))
+		c.lost++
+		if c.pos++; c.pos == end {
+			c.turns = min(c.turns+1, pitchSpan)
+			c.pos = end - c.turns*c.period
+			next = min(c.turns+1, pitchSpan) * c.period
+		}
+	}
+}
+
+// pitch is the lag at which the last 20 ms are most like what was before them: coarsely at 8 kHz, then to the sample.
+// Audio without a period, noise and hiss, is repeated in the longest pieces, which gives it no tone.
+func (c *concealer) pitch() int {
+	k := c.scale
+	best, lag := 0.0, 0
+	for l := pitchMin; l <= pitchMax; l++ {
+		if r := c.alike(l*k, k); r > best {
+			best, lag = r, l*k
+		}
+	}
+	if best*100 < voicedPercent {
+		return pitchMax * k
+	}
+	if k > 1 {
+		best = 0
+		for l, to := max(lag-k+1, pitchMin*k), min(lag+k-1, pitchMax*k); l <= to; l++ {
+			if r := c.alike(l, 1); r > best {
+				best, lag = r, l
+			}
+		}
+	}
+	return lag
+}
+
+// alike is the normalized correlation of the newest audio with what lies lag samples before it, taking every step-th sample.
+func (c *concealer) alike(lag, step int) float64 {
+	n := pitchWindow * c.scale
+	x := c.hist[len(c.hist)-n:]
+	y := c.hist[len(c.hist)-n-lag:][:n]
+	var xy, yy, xx int64
+	for i := 0; i < n; i += step {
+		a, b := int64(x[i]), int64(y[i])
+		xy += a * b
+		yy += b * b
+		xx += a * a
+	}
+	if xy <= 0 || yy == 0 {
+		return 0
+	}
+	return float64(xy) / math.Sqrt(float64(xx)*float64(yy))
+}
