@@ -26,6 +26,9 @@ type fakeLeg struct {
 func (l *fakeLeg) Call() db.Call                { return l.call }
 func (l *fakeLeg) Answer(context.Context) error { return nil }
 
+// DetectMachine is not asked for by the flows of these tests.
+func (l *fakeLeg) DetectMachine(context.Context) error { return nil }
+
 func (l *fakeLeg) ConnectVoiceAgent(_ context.Context, agent db.VoiceAgent) (switchctl.Outcome, error) {
 	l.agents = append(l.agents, agent.ID)
 	if len(l.outcomes) == 0 {

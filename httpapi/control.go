@@ -34,11 +34,11 @@ type controlView struct {
 func verbs() map[string]bool {
 	return map[string]bool{
 		switchctl.VerbTransfer: true, switchctl.VerbHangup: true, switchctl.VerbLog: true, switchctl.VerbGetCallState: true,
-		switchctl.VerbSendDTMF: true,
-		"mute":                 false, "unmute": false, "hold": false, "unhold": false, "play_audio": false,
+		switchctl.VerbSendDTMF: true, switchctl.VerbMonitorStart: true, switchctl.VerbMonitorStop: true,
+		"mute": false, "unmute": false, "hold": false, "unhold": false, "play_audio": false,
 		"set_disposition": false, "recording_pause": false, "recording_resume": false, "conference_start": false,
 		"conference_add": false, "conference_remove": false, "conference_leave": false, "request_supervisor": false,
-		"whisper": false, "barge": false, "monitor_start": false, "monitor_stop": false, "set_lead_field": false,
+		"whisper": false, "barge": false, "set_lead_field": false,
 		"set_lead_status": false, "schedule_callback": false,
 	}
 }
@@ -109,13 +109,16 @@ type controlInput struct {
 	DestinationType dialer.Opt[string]
 	Destination     dialer.Opt[string]
 	Digits          dialer.Opt[string]
+	TargetCallID    dialer.Opt[string]
+	Mode            dialer.Opt[string]
 }
 
 // UnmarshalJSON takes a verb with its fields.
 func (in *controlInput) UnmarshalJSON(b []byte) error {
 	return decodeMembers(b, map[string]json.Unmarshaler{
 		"event": &in.Event, "metadata": &in.Metadata, "destination_type": &in.DestinationType, "destination": &in.Destination,
-		"digits": &in.Digits,
+		"digits":         &in.Digits,
+		"target_call_id": &in.TargetCallID, "mode": &in.Mode,
 	})
 }
 
@@ -152,6 +155,27 @@ func parseControl(body []byte) (switchctl.ControlRequest, error) {
 			return switchctl.ControlRequest{}, badControl(codeBadRequest, "digits", err.Error())
 		}
 		req.Digits = in.Digits.Value
+	}
+	if req.Event == switchctl.VerbMonitorStart || req.Event == switchctl.VerbMonitorStop {
+		return parseMonitor(req, in.TargetCallID, in.Mode)
+	}
+	return req, nil
+}
+
+// parseMonitor reads the target, and the mode that monitor_start alone has.
+func parseMonitor(req switchctl.ControlRequest, target, mode dialer.Opt[string]) (switchctl.ControlRequest, error) {
+	none := switchctl.ControlRequest{}
+	id, err := uuid.Parse(target.Value)
+	if !target.Has() || err != nil || len(target.Value) != len(id.String()) {
+		return none, badControl(codeBadRequest, "target_call_id", "must be the id of a call")
+	}
+	req.TargetCallID = id.String()
+	if req.Event == switchctl.VerbMonitorStart && mode.Set && !mode.Null {
+		modes := []string{string(switchctl.MonitorListen), string(switchctl.MonitorWhisper)}
+		if !mode.Has() || !slices.Contains(modes, mode.Value) {
+			return none, badControl(codeBadRequest, "mode", "must be one of listen, listen_and_whisper")
+		}
+		req.Mode = mode.Value
 	}
 	return req, nil
 }

@@ -63,6 +63,20 @@ func TestControlDispatchesVerbs(t *testing.T) {
 			key, `{"event":"transfer","destination_type":"e164","destination":"+919812345678","metadata":null}`,
 			switchctl.ControlRequest{Event: "transfer", DestinationType: "e164", Destination: "+919812345678", Source: "api"},
 		},
+		"monitor_start": {
+			cb, `{"event":"monitor_start","target_call_id":"0193A000-0000-7000-8000-000000000001","mode":"listen_and_whisper"}`,
+			switchctl.ControlRequest{
+				Event: "monitor_start", TargetCallID: "0193a000-0000-7000-8000-000000000001", Mode: "listen_and_whisper", Source: "ai",
+			},
+		},
+		"monitor_start in the default mode": {
+			key, `{"event":"monitor_start","target_call_id":"0193a000-0000-7000-8000-000000000001","mode":null}`,
+			switchctl.ControlRequest{Event: "monitor_start", TargetCallID: "0193a000-0000-7000-8000-000000000001", Source: "api"},
+		},
+		"monitor_stop": {
+			key, `{"event":"monitor_stop","target_call_id":"0193a000-0000-7000-8000-000000000001"}`,
+			switchctl.ControlRequest{Event: "monitor_stop", TargetCallID: "0193a000-0000-7000-8000-000000000001", Source: "api"},
+		},
 		"transfer to the voice agent's own destination": {
 			key, `{"event":"transfer"}`, switchctl.ControlRequest{Event: "transfer", Source: "api"},
 		},
@@ -156,6 +170,14 @@ func TestControlBodies(t *testing.T) {
 		"digits with a letter":     {`{"event":"send_dtmf","digits":"12e"}`, 400, "bad_request"},
 		"too many digits":          {`{"event":"send_dtmf","digits":"` + strings.Repeat("1", 100) + `"}`, 400, "bad_request"},
 		"destination is too long":  {`{"event":"transfer","destination":"` + strings.Repeat("1", 513) + `"}`, 400, "bad_request"},
+		"monitor without a target": {`{"event":"monitor_start"}`, 400, "bad_request"},
+		"stop without a target":    {`{"event":"monitor_stop","target_call_id":null}`, 400, "bad_request"},
+		"target is no id":          {`{"event":"monitor_start","target_call_id":"5"}`, 400, "bad_request"},
+		"target is a number":       {`{"event":"monitor_stop","target_call_id":5}`, 400, "bad_request"},
+		"target in braces":         {`{"event":"monitor_stop","target_call_id":"{0193a000-0000-7000-8000-000000000001}"}`, 400, "bad_request"},
+		"unknown mode": {
+			`{"event":"monitor_start","target_call_id":"0193a000-0000-7000-8000-000000000001","mode":"shout"}`, 400, "bad_request",
+		},
 	}
 	for name, tt := range tests {
 		call := b.call(t, b.tenant, nil, "")
@@ -165,7 +187,7 @@ func TestControlBodies(t *testing.T) {
 	for _, verb := range []string{
 		"mute", "unmute", "hold", "unhold", "play_audio", "set_disposition", "recording_pause", "recording_resume",
 		"conference_start", "conference_add", "conference_remove", "conference_leave", "request_supervisor", "whisper", "barge",
-		"monitor_start", "monitor_stop", "set_lead_field", "set_lead_status", "schedule_callback",
+		"set_lead_field", "set_lead_status", "schedule_callback",
 	} {
 		call := b.call(t, b.tenant, nil, "")
 		p := refused(t, key, http.MethodPost, controlPath(call), map[string]string{"event": verb}, 422, "verb_not_available")

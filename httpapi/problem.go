@@ -52,6 +52,8 @@ const (
 	codeSubscriptionRemoved = "subscription_removed"
 	codeSubscriptionPaused  = "subscription_inactive"
 	codeTooManyLogins       = "too_many_attempts"
+	codeNoRelationship      = "no_relationship"
+	codeTapFailed           = "TapFailed"
 )
 
 // classDataException is SQLSTATE's class of values that a column can't take, such as a number beyond all bounds in a JSON
@@ -161,6 +163,9 @@ func mapDialerError(err error) *apiError {
 func mapSwitchError(err error) *apiError {
 	var state *switchctl.StateError
 	var field *switchctl.InvalidError
+	if e := mapMonitorError(err); e != nil {
+		return e
+	}
 	switch {
 	case errors.Is(err, switchctl.ErrSessionTerminated), errors.Is(err, switchctl.ErrCallEnded):
 		return &apiError{
@@ -194,6 +199,32 @@ func mapSwitchError(err error) *apiError {
 	default:
 		return nil
 	}
+}
+
+// mapMonitorError tells what was wrong with the call that a verb named as its target.
+func mapMonitorError(err error) *apiError {
+	var shape *switchctl.MalformedError
+	var relation *switchctl.RelationError
+	var tap *switchctl.TapError
+	switch {
+	case errors.As(err, &shape):
+		e := badControl(codeBadRequest, shape.Field, shape.Message)
+		e.cause = err
+		return e
+	case errors.As(err, &relation):
+		return &apiError{
+			status: http.StatusForbidden, code: codeNoRelationship,
+			detail: "The session neither monitors the target call nor shares a conference with it.", cause: err,
+		}
+	case errors.Is(err, switchctl.ErrTargetNotFound):
+		return &apiError{status: http.StatusNotFound, code: codeNotFound, detail: "There is no such target call.", cause: err}
+	case errors.As(err, &tap):
+		return &apiError{
+			status: http.StatusFailedDependency, code: codeTapFailed,
+			detail: "The target call's audio could not be brought to the voice agent.", cause: err,
+		}
+	}
+	return nil
 }
 
 // problem gives the RFC 9457 document.

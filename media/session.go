@@ -135,6 +135,9 @@ func (p *port) begin(d *dialed, meta []byte) error {
 // URI is where the switch bridges the caller to.
 func (s *Session) URI() string { return "sip:" + s.spec.ID + "@" + s.srv.SIPAddr() }
 
+// ID is the user part of URI.
+func (s *Session) ID() string { return s.spec.ID }
+
 // Events reports what happens to the session. The channel is closed by Close.
 func (s *Session) Events() <-chan Event { return s.events }
 

@@ -92,6 +92,9 @@ type actor struct {
 	bypass   bypass
 	// codec is the carrier's, as the switch names it; empty before it is known.
 	codec string
+	// taps fork this call's audio; monitors are the calls whose audio this call's AI session has forked.
+	taps     []*tap
+	monitors map[uuid.UUID]*monitor
 	// recovered is true for a call that was found again and whose channel has not been seen yet.
 	recovered bool
 	reattach  int // uuid_transfer to rm_reattach without a socket so far
@@ -205,6 +208,8 @@ func (a *actor) refuse(m message, err error) {
 		if m.media != nil {
 			a.c.goes.Go(func() { m.media.Close(media.CloseHangup) })
 		}
+	case tapMessage:
+		m.refused(a, err)
 	case transferAdmitted:
 		if m.err == nil {
 			a.c.releaseLate(a, m.adm)
@@ -263,6 +268,8 @@ const (
 	timerBypass
 	// timerVerdict: machine detection had to say by now who has answered.
 	timerVerdict
+	// timerTap: a tap's leg is due to be dialed, or had to be up by now.
+	timerTap
 )
 
 func (k timerKind) String() string {
@@ -289,6 +296,8 @@ func (k timerKind) String() string {
 		return "bypass"
 	case timerVerdict:
 		return "verdict"
+	case timerTap:
+		return "tap"
 	}
 	return "unknown"
 }

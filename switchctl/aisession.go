@@ -421,6 +421,7 @@ func (a *actor) endSessionWith(ctx context.Context, end sessionEnd, reason media
 	if !s.live() {
 		return
 	}
+	a.endMonitors(ctx)
 	s.phase, s.outcome = phaseEnded, end.outcome
 	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession} {
 		a.disarm(k)

@@ -107,7 +107,12 @@ func (a *actor) commandFrame(ctx context.Context, t media.Text) {
 	})
 }
 
-func (a *actor) commandResult(m mediaSession, id string, result map[string]any, err error) {
+// resultSender takes the answer to a command frame.
+type resultSender interface {
+	SendCommandResult(r media.CommandResult) error
+}
+
+func (a *actor) commandResult(m resultSender, id string, result map[string]any, err error) {
 	r := media.CommandResult{ID: id, OK: err == nil, Status: 200}
 	if err != nil {
 		var code string
@@ -169,6 +174,7 @@ func (a *actor) tokenReady(ctx context.Context, m tokenMinted) (state, error) {
 	if metadata, _, err := a.c.metadata(a.call, s.grant); err == nil {
 		s.media.UpdateMetadata(metadata)
 	}
+	a.refreshMonitors()
 	err := s.media.SendText("token_refresh", map[string]any{
 		"service_callback_token": m.token.wire(), "expires_at": m.token.expiresAt.Format(time.RFC3339),
 	})

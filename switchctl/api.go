@@ -150,6 +150,9 @@ type Leg interface {
 	// ConnectVoiceAgent opens an AI session, answering the leg first, and blocks until the session has ended.
 	// The actor applies the agent's ws_disconnect_action by itself.
 	ConnectVoiceAgent(ctx context.Context, agent db.VoiceAgent) (Outcome, error)
+	// DetectMachine listens to an answered leg that has no AI session, which detects by itself, and decides what call.answered
+	// says. It returns when the switch has forked the audio; the verdict goes on the call's record.
+	DetectMachine(ctx context.Context) error
 	// Hangup ends the leg with a switch cause, such as NORMAL_CLEARING.
 	Hangup(ctx context.Context, cause string) error
 }
@@ -171,6 +174,9 @@ type ControlRequest struct {
 	DestinationType string          `json:"destination_type,omitempty"`
 	Destination     string          `json:"destination,omitempty"`
 	Digits          string          `json:"digits,omitempty"`
+	// TargetCallID and Mode are those of monitor_start and monitor_stop.
+	TargetCallID string `json:"target_call_id,omitempty"`
+	Mode         string `json:"mode,omitempty"`
 	// Source is who sent it: "api" (default) or "ai".
 	Source string `json:"-"`
 }
@@ -182,6 +188,8 @@ const (
 	VerbGetCallState = "get_call_state"
 	VerbTransfer     = "transfer"
 	VerbSendDTMF     = "send_dtmf"
+	VerbMonitorStart = "monitor_start"
+	VerbMonitorStop  = "monitor_stop"
 )
 
 // Statuses of a call.

@@ -127,6 +127,10 @@ func (a *actor) verb(ctx context.Context, m controlCommand) (answered bool, err 
 		return true, a.startTransfer(ctx, m.req, m.reply)
 	case VerbSendDTMF:
 		return true, a.sendDTMF(ctx, m)
+	case VerbMonitorStart:
+		return true, a.startMonitor(ctx, m.req, m.reply)
+	case VerbMonitorStop:
+		return false, a.stopMonitor(ctx, m.req)
 	}
 	return false, &InvalidError{Field: "event", Message: "unknown verb"}
 }

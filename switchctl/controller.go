@@ -220,6 +220,9 @@ func (c *Controller) OutboundAddr() net.Addr {
 // dispatch brings an event of the host link to its call.
 func (c *Controller) dispatch(ev *esl.Event) {
 	channel := ev.UUID()
+	if ev.Var("rm_role") == roleTap {
+		return // its leg is watched at the media endpoint, where its audio arrives
+	}
 	a := c.registry.find(channel, ev.Var("rm_call_id"))
 	if a == nil {
 		return

@@ -19,6 +19,8 @@ var (
 	ErrSessionTerminated = errors.New("switchctl: AI session is terminated")
 	// ErrCallEnded answers an operation on a leg that is gone.
 	ErrCallEnded = errors.New("switchctl: call has ended")
+	// ErrTargetNotFound says that the tenant has no call with the id in target_call_id (404).
+	ErrTargetNotFound = errors.New("switchctl: target call is not found")
 	// ErrMailboxFull refuses a command to a call that has too many waiting (429).
 	ErrMailboxFull = errors.New("switchctl: too many commands wait for this call")
 	// ErrDTMFQueueFull refuses digits while too many wait to be sent (429).
@@ -54,6 +56,31 @@ type InvalidError struct {
 func (e *InvalidError) Error() string {
 	return fmt.Sprintf("switchctl: control request field %s: %s", e.Field, e.Message)
 }
+
+// MalformedError names the member of a control request that is missing or of the wrong shape (400).
+type MalformedError struct {
+	Field   string
+	Message string
+}
+
+func (e *MalformedError) Error() string {
+	return fmt.Sprintf("switchctl: control request: %s %s", e.Field, e.Message)
+}
+
+// RelationError refuses a verb on a call that the session neither monitors nor shares a conference with (403).
+type RelationError struct{ Target string }
+
+func (e *RelationError) Error() string {
+	return "switchctl: no monitor or conference relationship with call " + e.Target
+}
+
+// TapError says why a call's audio could not be forked (424): the voice agent's socket, or the switch's leg.
+type TapError struct{ Err error }
+
+func (e *TapError) Error() string { return "switchctl: tap: " + e.Err.Error() }
+
+// Unwrap gives the reason.
+func (e *TapError) Unwrap() error { return e.Err }
 
 // BusyError refuses an inbound call with 486: a ceiling is reached.
 type BusyError struct {
@@ -96,12 +123,23 @@ func (e *CommandError) Error() string {
 // of this package with; 500 for an error of another.
 func ErrorStatus(err error) (status int, code string) {
 	var (
-		state   *StateError
-		invalid *InvalidError
-		busy    *BusyError
-		sub     *SubprotocolError
+		state    *StateError
+		invalid  *InvalidError
+		busy     *BusyError
+		sub      *SubprotocolError
+		shape    *MalformedError
+		stranger *RelationError
+		tap      *TapError
 	)
 	switch {
+	case errors.As(err, &shape):
+		return 400, "bad_request"
+	case errors.As(err, &stranger):
+		return 403, "no_relationship"
+	case errors.Is(err, ErrTargetNotFound):
+		return 404, "not_found"
+	case errors.As(err, &tap):
+		return 424, "TapFailed"
 	case errors.Is(err, ErrSessionTerminated), errors.Is(err, ErrCallEnded):
 		return 409, "AISessionTerminated"
 	case errors.As(err, &state):

@@ -225,11 +225,53 @@ type fakeMedia struct {
 	mu     sync.Mutex
 	refuse error
 	last   *fakeSession
+	taps   []*fakeSession // the legs of the newest tap
 	all    []*fakeSession
 	hook   func(*fakeSession)
 }
 
 func (m *fakeMedia) SIPAddr() string { return "127.0.0.1:5090" }
+
+// OpenTap makes taps whose sessions a test drives.
+func (m *fakeMedia) OpenTap(_ context.Context, spec media.SessionSpec) (*tapFork, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refuse != nil {
+		m.trace.add("media refuses")
+		return nil, m.refuse
+	}
+	sides := []media.TapSide{media.TapMixed}
+	if spec.Audio.Channels == 2 {
+		sides = []media.TapSide{media.TapCaller, media.TapOther}
+	}
+	var about struct {
+		Purpose string `json:"purpose"`
+		Target  string `json:"target_call_id"`
+		MixType string `json:"mixType"`
+	}
+	if len(spec.Metadata) > 0 {
+		if err := json.Unmarshal(spec.Metadata, &about); err != nil {
+			return nil, err
+		}
+	}
+	m.trace.add("media tap %s purpose=%s target=%s mix=%s", spec.Subprotocol, about.Purpose, about.Target, about.MixType)
+	fork := &tapFork{socket: spec.URL != ""}
+	m.taps = nil
+	for _, side := range sides {
+		s := &fakeSession{trace: m.trace, spec: spec, events: make(chan media.Event, 64)}
+		m.taps = append(m.taps, s)
+		fork.legs = append(fork.legs, forkLeg{side: side, sip: spec.ID, session: s})
+	}
+	sessions := m.taps
+	m.all = append(m.all, sessions...)
+	fork.close = func(reason media.CloseReason) {
+		for _, s := range sessions {
+			s.end()
+		}
+		m.trace.add("media tap close %s", reason)
+	}
+	return fork, nil
+}
 
 func (m *fakeMedia) Open(_ context.Context, spec media.SessionSpec) (mediaSession, error) {
 	m.mu.Lock()
@@ -270,6 +312,12 @@ func (m *fakeMedia) die() {
 		s.mu.Unlock()
 	}
 	m.all = nil
+}
+
+func (m *fakeMedia) tapLegs() []*fakeSession {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.taps
 }
 
 func (m *fakeMedia) session() *fakeSession {
@@ -341,6 +389,16 @@ func (s *fakeSession) Close(reason media.CloseReason) media.Stats {
 		close(s.events)
 	}
 	return s.stats
+}
+
+// end closes the session without a word.
+func (s *fakeSession) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.events)
+	}
 }
 
 func (s *fakeSession) FinishRecording(answered, ended time.Time) (media.RecordingInfo, error) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,6 +89,7 @@ func runFlow(t *testing.T, script string) string {
 // tidy takes out what differs from run to run.
 func (b *bench) tidy(line string) string {
 	line = strings.ReplaceAll(line, b.call.ID.String(), "<call>")
+	line = strings.ReplaceAll(line, b.other.call.ID.String(), "<other>")
 	if b.unit == "" || !strings.Contains(line, b.unit) {
 		if m := regexp.MustCompile(`^bgapi originate .*origination_uuid=([0-9a-f-]{36}).*rm_role=transfer`).FindStringSubmatch(line); m != nil {
 			b.unit = m[1]
@@ -155,6 +157,13 @@ func (b *bench) input(f []string) {
 		b.mediaInput(f[1:])
 	case "verb":
 		b.verbInput(f[1:])
+	case "tap":
+		b.tapInput(f[1:])
+	case "other": // the line is about a second call
+		b.swap()
+		b.input(f[1:])
+		synctest.Wait()
+		b.swap()
 	case "sleep":
 		d, err := time.ParseDuration(f[1])
 		require.NoError(b.t, err)
@@ -163,6 +172,9 @@ func (b *bench) input(f []string) {
 		b.faultInput(f)
 	}
 }
+
+// strayChannel is the UUID of a leg that nobody knows.
+const strayChannel = "0193a000-0000-7000-8000-00000000057a"
 
 // faultInput is what goes wrong around a call.
 func (b *bench) faultInput(f []string) {
@@ -189,6 +201,12 @@ func (b *bench) faultInput(f []string) {
 			dump = string(raw)
 		}
 		b.link.setChannel(b.call.FsUuid, dump)
+	case "stray": // a leg of the call that a killed controller has left on the switch
+		raw, err := json.Marshal(map[string]string{
+			"Unique-ID": strayChannel, "variable_rm_node": "node-1", "variable_rm_call_id": b.call.ID.String(), "variable_rm_role": f[1],
+		})
+		require.NoError(b.t, err)
+		b.link.setChannel(strayChannel, string(raw))
 	case "cdr":
 		b.writeCDR(strings.Join(f[1:], " "))
 	case "recording":
@@ -250,6 +268,12 @@ func (b *bench) setAgent(kv map[string]string) {
 	if v, ok := kv["ws_disconnect_action"]; ok {
 		b.handler.agent.WsDisconnectAction = v
 	}
+	if v, ok := kv["channels"]; ok {
+		b.handler.agent.AudioFormat = json.RawMessage(`{"channels":` + v + `}`)
+	}
+	if kv["socket"] == "accepted" {
+		b.media.refuse = nil
+	}
 	if kv["busy"] == "yes" {
 		b.handler.agent.MaxConcurrent = 0
 	}
@@ -297,6 +321,31 @@ func (b *bench) mediaInput(f []string) {
 	}
 }
 
+// tapInput is an event of the newest tap: of one of its legs, or of its socket.
+func (b *bench) tapInput(f []string) {
+	leg, err := strconv.Atoi(f[0])
+	require.NoError(b.t, err)
+	s := b.media.tapLegs()[leg]
+	switch f[1] {
+	case "answered":
+		s.send(media.LegAnswered{At: time.Now(), Codec: "PCMU"})
+	case "ended":
+		s.send(media.LegEnded{Cause: "bye", ByPeer: true})
+	case "silent":
+		s.send(media.LegSilent{For: mediaSilence})
+	case "closed":
+		s.send(media.SocketClosed{Code: 1000, Clean: true})
+	case "broken":
+		s.send(media.SocketClosed{Code: 1006, Err: errors.New("broken")})
+	case "text":
+		s.send(media.Text{Type: f[2], ID: "c1", Data: json.RawMessage("null")})
+	case "human":
+		s.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: amd.ClassHuman, Confidence: 0.9}, Heard: time.Now()})
+	default:
+		b.t.Fatalf("flow has an unknown tap input: %q", f)
+	}
+}
+
 // mediaLegEvent is one of the switch's leg to the session: of the newest, or of one before.
 func (b *bench) mediaLegEvent(old bool, name string, headers map[string]string) *esl.Event {
 	ev := b.event(name, headers)
@@ -313,6 +362,13 @@ func (b *bench) verbInput(f []string) {
 	req := ControlRequest{Event: f[0]}
 	kv := keyValues(f[1:])
 	req.Digits = kv["digits"]
+	req.TargetCallID, req.Mode = kv["target"], kv["mode"]
+	switch req.TargetCallID {
+	case "other":
+		req.TargetCallID = b.other.call.ID.String()
+	case "self":
+		req.TargetCallID = b.call.ID.String()
+	}
 	req.Destination, req.DestinationType = kv["destination"], kv["destination_type"]
 	if m, ok := kv["metadata"]; ok {
 		req.Metadata = json.RawMessage(m)

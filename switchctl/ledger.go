@@ -42,6 +42,8 @@ type ledger interface {
 
 	// BypassFailed takes a trunk out of bypass and keeps why.
 	BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error
+	// ConferenceChanged commits ai_session.conference_changed.
+	ConferenceChanged(ctx context.Context, call db.Call, c conferenceChange) error
 
 	ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error
 	// Close commits the final record with all that follows from it. It does nothing on a closed call.

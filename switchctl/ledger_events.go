@@ -58,6 +58,28 @@ type (
 	}
 )
 
+// conferencePayload is ai_session.conference_changed; target_call_id and mode are added for monitors.
+type conferencePayload struct {
+	CallID       uuid.UUID          `json:"call_id"`
+	VoiceAgentID uuid.UUID          `json:"voice_agent_id"`
+	ConferenceID *string            `json:"conference_id"`
+	Change       string             `json:"change"`
+	Actor        string             `json:"actor"`
+	Participants []conferenceMember `json:"participants"`
+	ChangedAt    time.Time          `json:"changed_at"`
+	TargetCallID *uuid.UUID         `json:"target_call_id,omitempty"`
+	Mode         MonitorMode        `json:"mode,omitempty"`
+}
+
+func (l *pgLedger) ConferenceChanged(ctx context.Context, call db.Call, c conferenceChange) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return emit(ctx, tx, call, store.EventAISessionConference, c.at, conferencePayload{
+			CallID: call.ID, VoiceAgentID: c.voiceAgentID, Change: c.change, Actor: c.actor, Participants: c.members,
+			ChangedAt: c.at, TargetCallID: c.target, Mode: c.mode,
+		})
+	})
+}
+
 func emit(ctx context.Context, tx *store.Tx, call db.Call, typ store.EventType, at time.Time, data any) error {
 	_, err := tx.Emit(ctx, store.Event{
 		TenantID: call.TenantID, Type: typ, At: at, CallID: &call.ID, CampaignID: call.CampaignID, Data: data,

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
@@ -45,6 +49,15 @@ func (l *leg) ConnectVoiceAgent(ctx context.Context, agent db.VoiceAgent) (Outco
 	case <-ctx.Done():
 		return OutcomeEnded, context.Cause(ctx)
 	}
+}
+
+func (l *leg) DetectMachine(ctx context.Context) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	spec := media.SessionSpec{ID: id.String(), CallID: l.a.id.String(), AMD: &amd.Config{}}
+	return l.a.c.tapCall(ctx, l.a.tenant, l.a.id, tapRequest{id: id, spec: spec}).err
 }
 
 func (l *leg) Hangup(ctx context.Context, cause string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -271,6 +272,7 @@ func (a *actor) handlerReturned(ctx context.Context, m handlerDone) (state, erro
 
 // release leaves the call up: the controller stops, the call outlives it.
 func (a *actor) release(ctx context.Context) (state, error) {
+	a.endTaps(ctx, media.CloseShutdown)
 	if a.ai != nil {
 		a.ai.shutdown(a)
 		a.keepQuality(ctx)

@@ -238,6 +238,17 @@ func (l *memLedger) AddRecordingPart(_ context.Context, _ db.Call, _ string, off
 	return l.do(func() error { l.trace.add("ledger recording part at %s", offset); return nil })
 }
 
+func (l *memLedger) ConferenceChanged(_ context.Context, _ db.Call, c conferenceChange) error {
+	return l.do(func() error {
+		roles := make([]string, 0, len(c.members))
+		for _, m := range c.members {
+			roles = append(roles, m.Role)
+		}
+		l.trace.add("event ai_session.conference_changed %s by %s, %s of %s: %v", c.change, c.actor, c.mode, c.target, roles)
+		return nil
+	})
+}
+
 func (l *memLedger) ReleaseUnit(_ context.Context, _, unit uuid.UUID) error {
 	return l.do(func() error {
 		delete(l.units, unit)

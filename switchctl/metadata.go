@@ -31,10 +31,29 @@ type metadataFrame struct {
 	SampleRate  int             `json:"sampleRate"`
 	MixType     string          `json:"mixType"`
 	AudioFormat json.RawMessage `json:"audio_format"`
+	// Purpose is "monitor" on the connection that hears TargetCallID.
+	Purpose      string     `json:"purpose,omitempty"`
+	TargetCallID *uuid.UUID `json:"target_call_id,omitempty"`
 }
 
 // metadata builds the frame of a session.
 func (c *Controller) metadata(call db.Call, g sessionGrant) (json.RawMessage, media.AudioFormat, error) {
+	return c.metadataWith(call, g, func(*metadataFrame, media.AudioFormat) {})
+}
+
+// monitorMetadata builds the frame of the connection on which a session hears another call.
+func (c *Controller) monitorMetadata(call db.Call, g sessionGrant, target uuid.UUID) (json.RawMessage, media.AudioFormat, error) {
+	return c.metadataWith(call, g, func(f *metadataFrame, format media.AudioFormat) {
+		f.Purpose, f.TargetCallID, f.MixType = "monitor", &target, "mixed"
+		if format.Channels == 2 {
+			f.MixType = "stereo"
+		}
+	})
+}
+
+func (c *Controller) metadataWith(
+	call db.Call, g sessionGrant, change func(*metadataFrame, media.AudioFormat),
+) (json.RawMessage, media.AudioFormat, error) {
 	format, err := audioFormat(g.agent.AudioFormat)
 	if err != nil {
 		return nil, format, err
@@ -53,6 +72,7 @@ func (c *Controller) metadata(call db.Call, g sessionGrant) (json.RawMessage, me
 		ProtocolVersion: "v1", CallSID: call.ID.String(), SampleRate: format.SampleRateHz, MixType: "mono",
 		AudioFormat: shown,
 	}
+	change(&frame, format)
 	raw, err := json.Marshal(frame)
 	if err != nil {
 		return nil, format, fmt.Errorf("switchctl: encode metadata frame: %w", err)

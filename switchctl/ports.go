@@ -30,7 +30,30 @@ type socket interface {
 // mediaServer opens AI sessions.
 type mediaServer interface {
 	Open(ctx context.Context, spec media.SessionSpec) (mediaSession, error)
+	OpenTap(ctx context.Context, spec media.SessionSpec) (*tapFork, error)
 	SIPAddr() string
+}
+
+// tapFork is an open tap of the media endpoint, waiting for its legs.
+type tapFork struct {
+	legs []forkLeg
+	// socket: somebody hears it, besides the detector.
+	socket bool
+	close  func(reason media.CloseReason)
+}
+
+// forkLeg is one of them; sip is the user part of its address.
+type forkLeg struct {
+	side    media.TapSide
+	sip     string
+	session tapSession
+}
+
+// tapSession is what an actor needs of a leg's session.
+type tapSession interface {
+	Events() <-chan media.Event
+	SendCommandResult(r media.CommandResult) error
+	UpdateMetadata(m json.RawMessage)
 }
 
 // mediaSession is one AI session. *media.Session is one.
@@ -56,6 +79,18 @@ func (m mediaAdapter) Open(ctx context.Context, spec media.SessionSpec) (mediaSe
 		return nil, err
 	}
 	return s, nil
+}
+
+func (m mediaAdapter) OpenTap(ctx context.Context, spec media.SessionSpec) (*tapFork, error) {
+	t, err := m.server.OpenTap(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	fork := &tapFork{socket: spec.URL != "", close: func(reason media.CloseReason) { t.Close(reason) }}
+	for _, l := range t.Legs {
+		fork.legs = append(fork.legs, forkLeg{side: l.Side, sip: l.Session.ID(), session: l.Session})
+	}
+	return fork, nil
 }
 
 func (m mediaAdapter) SIPAddr() string { return m.server.SIPAddr() }

@@ -101,7 +101,7 @@ func (c *Controller) sortOut(ctx context.Context, channel string, legs map[uuid.
 		return nil
 	}
 	a := c.registry.find(channel, ev.Var("rm_call_id"))
-	if a != nil && ev.Var("rm_role") != roleTransfer {
+	if role := ev.Var("rm_role"); a != nil && role != roleTransfer && role != roleTap {
 		legs[a.id] = channel
 		return nil
 	}

@@ -26,6 +26,8 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.state, nil
 	case connectCommand:
 		return a.connect(ctx, m)
+	case tapMessage:
+		return a.tapping(ctx, m)
 	case sessionGranted:
 		return a.granted(ctx, m)
 	case sessionOpened:
@@ -74,6 +76,8 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 	case answerCommand:
 		m.reply <- nil
 		return a.state, nil
+	case tapMessage:
+		return a.tapping(ctx, m)
 	case sessionGranted:
 		return a.granted(ctx, m) // a session that outlived a restart
 	case sessionOpened:
@@ -150,6 +154,8 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 		return a.transferDue(ctx)
 	case timerBypass:
 		a.bypassDue(ctx)
+	case timerTap:
+		a.tapsDue(ctx)
 	case timerVerdict:
 		a.decideAnswer(ctx, decidedTimeout)
 	case timerOriginate, timerRefused, timerReroute:

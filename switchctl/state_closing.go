@@ -29,8 +29,10 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 		t.tell(controlResult{err: ErrSessionTerminated})
 		a.dropTransferLeg(ctx, t)
 	}
+	a.endTaps(ctx, media.CloseHangup)
 	outcome := sessionHangup
 	if s := a.ai; s.live() {
+		a.endMonitors(ctx)
 		s.phase, s.outcome, s.closeReason = phaseEnded, outcome, media.CloseHangup
 		if s.cancelOpen != nil {
 			s.cancelOpen()
@@ -96,6 +98,9 @@ func (a *actor) closing(ctx context.Context, m message) (state, error) {
 		tokenMinted, bypassTried, partFinished, sessionGranted, letGo:
 		return a.state, nil // late, or told twice: the final record stands
 	case socketUp, sessionOpened, transferAdmitted:
+		a.refuse(m, ErrCallEnded)
+		return a.state, nil
+	case tapMessage:
 		a.refuse(m, ErrCallEnded)
 		return a.state, nil
 	case controlCommand:

@@ -1,0 +1,312 @@
+package switchctl
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+)
+
+// maxMonitors bounds the calls that one AI session listens to at a time.
+const maxMonitors = 8
+
+// MonitorMode says what a monitor may do.
+type MonitorMode string
+
+// The modes of monitor_start.
+const (
+	// MonitorListen hears the target call.
+	MonitorListen MonitorMode = "listen"
+	// MonitorWhisper hears it and may whisper into one of its legs.
+	MonitorWhisper MonitorMode = "listen_and_whisper"
+)
+
+type monitorPhase int
+
+const (
+	monitorStarting monitorPhase = iota
+	monitorActive
+	monitorEnded
+)
+
+// monitor is an AI session's relationship with a call that it listens to. `whisper`, `barge` and `monitor_stop` ask for it
+// (see [actor.monitoring]). One that has ended is remembered, so that a repeated monitor_stop is no fault. It belongs to the
+// goroutine of the actor that listens.
+type monitor struct {
+	id      uuid.UUID
+	target  uuid.UUID
+	mode    MonitorMode
+	phase   monitorPhase
+	source  string
+	members []conferenceMember
+	reply   chan<- controlResult
+	// gone: the tap has ended before the word of its start was here.
+	gone bool
+}
+
+// monitorUp tells the call that listens how its monitor_start went.
+type monitorUp struct {
+	target uuid.UUID
+	id     uuid.UUID
+	up     tapUp
+}
+
+func (monitorUp) name() string    { return "monitor up" }
+func (monitorUp) essential() bool { return true }
+
+func (m monitorUp) refused(a *actor, _ error) {
+	if m.up.err == nil {
+		a.c.stopTap(m.target, m.id, media.CloseHangup)
+	}
+}
+
+// monitorOver tells it that the tap has ended on the target's side.
+type monitorOver struct{ id uuid.UUID }
+
+func (monitorOver) name() string          { return "monitor over" }
+func (monitorOver) essential() bool       { return true }
+func (monitorOver) refused(*actor, error) {}
+
+// monitoring is the relationship with a call that is being listened to; [RelationError] when there is none.
+func (a *actor) monitoring(target uuid.UUID) (*monitor, error) {
+	if m := a.monitors[target]; m != nil && m.phase == monitorActive {
+		return m, nil
+	}
+	return nil, &RelationError{Target: target.String()}
+}
+
+// monitorTarget reads the target of a verb.
+func (a *actor) monitorTarget(req ControlRequest) (uuid.UUID, error) {
+	target, err := uuid.Parse(req.TargetCallID)
+	switch {
+	case req.TargetCallID == "":
+		return uuid.Nil, &MalformedError{Field: "target_call_id", Message: "is needed"}
+	case err != nil:
+		return uuid.Nil, &MalformedError{Field: "target_call_id", Message: "must be a UUID"}
+	case target == a.id:
+		return uuid.Nil, &InvalidError{Field: "target_call_id", Message: "must be another call"}
+	}
+	return target, nil
+}
+
+// startMonitor forks a call's audio to a second connection of the session's voice agent. The reply comes when it runs.
+func (a *actor) startMonitor(ctx context.Context, req ControlRequest, reply chan<- controlResult) error {
+	target, err := a.monitorTarget(req)
+	if err != nil {
+		return err
+	}
+	mode := MonitorMode(or(req.Mode, string(MonitorListen)))
+	if mode != MonitorListen && mode != MonitorWhisper {
+		return &MalformedError{Field: "mode", Message: "must be one of listen, listen_and_whisper"}
+	}
+	before, live := a.monitors[target], 0
+	for _, m := range a.monitors {
+		if m.phase != monitorEnded {
+			live++
+		}
+	}
+	switch {
+	case before != nil && before.phase == monitorStarting:
+		return &StateError{State: a.state.String(), Event: req.Event, Detail: "the monitor is being started"}
+	case before != nil && before.phase == monitorActive:
+		if before.mode != mode {
+			before.mode = mode
+			a.monitorChanged(ctx, before, changeMonitorStarted)
+		}
+		reply <- controlResult{result: map[string]any{}}
+		return nil
+	case live >= maxMonitors:
+		return &StateError{State: a.state.String(), Event: req.Event, Detail: "the session has as many monitors as it may have"}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	spec, err := a.monitorSpec(id, target)
+	if err != nil {
+		return err
+	}
+	if a.monitors == nil {
+		a.monitors = map[uuid.UUID]*monitor{}
+	}
+	a.monitors[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply}
+	a.c.goes.Go(func() {
+		up := a.c.tapCall(ctx, a.tenant, target, tapRequest{id: id, spec: spec, owner: a})
+		a.post(monitorUp{target: target, id: id, up: up})
+	})
+	return nil
+}
+
+// monitorSpec describes the second connection: the session's own address, format and token, with the monitor's metadata.
+func (a *actor) monitorSpec(id, target uuid.UUID) (media.SessionSpec, error) {
+	s := a.ai
+	metadata, format, err := a.c.monitorMetadata(a.call, s.grant, target)
+	if err != nil {
+		return media.SessionSpec{}, err
+	}
+	return media.SessionSpec{
+		ID: id.String(), CallID: target.String(), URL: s.agent.WsUrl, Subprotocol: or(s.agent.Subprotocol, media.SubprotocolAlpha),
+		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
+	}, nil
+}
+
+// monitorIsUp: the target's actor has answered. A session that has ended meanwhile wants the tap no more.
+func (a *actor) monitorIsUp(ctx context.Context, m monitorUp) {
+	mon := a.monitors[m.target]
+	if mon == nil || mon.id != m.id || mon.phase != monitorStarting {
+		m.refused(a, nil)
+		return
+	}
+	if m.up.err != nil {
+		delete(a.monitors, m.target)
+		a.c.metrics.rejected.Inc()
+		mon.answer(controlResult{err: m.up.err})
+		return
+	}
+	mon.phase = monitorActive
+	mon.members = append(m.up.members, conferenceMember{MemberID: mon.id.String(), Role: "monitor", Destination: ptr(a.id.String())})
+	a.log.InfoContext(ctx, "monitor has started", "target_call_id", m.target.String(), "tap_id", m.id.String())
+	a.monitorChanged(ctx, mon, changeMonitorStarted)
+	mon.answer(controlResult{result: map[string]any{}})
+	if mon.gone {
+		a.endMonitor(ctx, mon)
+	}
+}
+
+// monitorIsOver: the tap ended with its call, or the AI has closed its socket.
+func (a *actor) monitorIsOver(ctx context.Context, m monitorOver) {
+	for _, mon := range a.monitors {
+		switch {
+		case mon.id != m.id:
+		case mon.phase == monitorStarting:
+			mon.gone = true
+		case mon.phase == monitorActive:
+			a.endMonitor(ctx, mon)
+		}
+	}
+}
+
+// stopMonitor is monitor_stop. One that has ended already is what was wanted.
+func (a *actor) stopMonitor(ctx context.Context, req ControlRequest) error {
+	target, err := a.monitorTarget(req)
+	if err != nil {
+		return err
+	}
+	mon := a.monitors[target]
+	switch {
+	case mon == nil:
+		return &RelationError{Target: target.String()}
+	case mon.phase == monitorStarting:
+		return &StateError{State: a.state.String(), Event: req.Event, Detail: "the monitor is being started"}
+	case mon.phase == monitorActive:
+		mon.source = req.Source
+		a.endMonitor(ctx, mon)
+		a.c.stopTap(target, mon.id, media.CloseHangup)
+	}
+	return nil
+}
+
+// endMonitor ends the relationship, and says so when it had begun.
+func (a *actor) endMonitor(ctx context.Context, mon *monitor) {
+	before := mon.phase
+	mon.phase = monitorEnded
+	if before == monitorActive {
+		mon.members = slices.DeleteFunc(slices.Clone(mon.members), func(m conferenceMember) bool { return m.MemberID == mon.id.String() })
+		a.monitorChanged(ctx, mon, changeMonitorStopped)
+	}
+	mon.answer(controlResult{err: ErrSessionTerminated})
+}
+
+// endMonitors ends what a session listens to, before the session itself.
+func (a *actor) endMonitors(ctx context.Context) {
+	for target, mon := range a.monitors {
+		if mon.phase != monitorEnded {
+			a.c.stopTap(target, mon.id, media.CloseHangup)
+		}
+		a.endMonitor(ctx, mon)
+	}
+}
+
+// stopTap tells the target's actor, if the call still lives, that nobody listens any more.
+func (c *Controller) stopTap(target, id uuid.UUID, reason media.CloseReason) {
+	if a := c.registry.call(target); a != nil {
+		a.post(tapStop{id: id, reason: reason})
+	}
+}
+
+// refreshMonitors gives the taps' sockets the new token for the case that they are dialed again.
+func (a *actor) refreshMonitors() {
+	for target, mon := range a.monitors {
+		t := a.c.registry.call(target)
+		if mon.phase != monitorActive || t == nil {
+			continue
+		}
+		if metadata, _, err := a.c.monitorMetadata(a.call, a.ai.grant, target); err == nil {
+			t.post(tapMetadata{id: mon.id, metadata: metadata})
+		}
+	}
+}
+
+// answer tells the verb, once.
+func (m *monitor) answer(r controlResult) {
+	if m.reply != nil {
+		m.reply <- r
+		m.reply = nil
+	}
+}
+
+// The changes that ai_session.conference_changed tells of a monitor.
+const (
+	changeMonitorStarted = "monitor_started"
+	changeMonitorStopped = "monitor_stopped"
+)
+
+// conferenceMember is one of the participants of ai_session.conference_changed.
+type conferenceMember struct {
+	MemberID    string  `json:"member_id"`
+	Role        string  `json:"role"`
+	Destination *string `json:"destination"`
+}
+
+// conferenceChange is what ai_session.conference_changed tells.
+type conferenceChange struct {
+	change  string
+	actor   string
+	members []conferenceMember
+	at      time.Time
+	// target and mode are a monitor's.
+	target       *uuid.UUID
+	mode         MonitorMode
+	voiceAgentID uuid.UUID
+}
+
+// monitorChanged commits the event.
+func (a *actor) monitorChanged(ctx context.Context, mon *monitor, change string) {
+	who := "tenant_api"
+	if mon.source == "ai" {
+		who = "ai"
+	}
+	target, call := mon.target, a.call
+	c := conferenceChange{
+		change: change, actor: who, members: mon.members, at: a.c.clock.Now().UTC(), target: &target, mode: mon.mode,
+		voiceAgentID: a.ai.agent.ID,
+	}
+	a.record(ctx, change, func(ctx context.Context) error { return a.c.ledger.ConferenceChanged(ctx, call, c) }, nil)
+}
+
+// members are who is on the line, as events name them.
+func (a *actor) members() []conferenceMember {
+	list := []conferenceMember{{MemberID: a.channel, Role: "caller"}}
+	if a.ai.live() {
+		list = append(list, conferenceMember{MemberID: a.ai.id.String(), Role: "voice_agent"})
+	}
+	if a.transfer.bridged() {
+		list = append(list, conferenceMember{MemberID: a.transfer.channel, Role: "destination", Destination: ptr(a.transfer.facts.destination)})
+	}
+	return list
+}
+
+func ptr[T any](v T) *T { return &v }

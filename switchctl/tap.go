@@ -1,0 +1,454 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/store"
+)
+
+const (
+	// roleTap marks a leg that runs eavesdrop on a caller's channel.
+	roleTap = "tap"
+	// maxTaps bounds the taps of one call: each costs the switch about as much as half a bridge.
+	maxTaps = 8
+	// tapPatience is how long a leg may take to come up, tapRetry the pause before it is dialed again, and tapStart how long
+	// the first one may take in all, its socket included.
+	tapPatience = 3 * time.Second
+	tapRetry    = 300 * time.Millisecond
+	tapStart    = 9 * time.Second
+	// maxTapTries is how often in a row a leg is dialed; one that was up for tapStable has earned them again.
+	maxTapTries = 6
+	tapStable   = 5 * time.Second
+)
+
+// tapRequest asks a call's actor for a fork of its audio.
+type tapRequest struct {
+	id   uuid.UUID
+	spec media.SessionSpec
+	// owner is the call that listens; nil when the call itself does.
+	owner *actor
+}
+
+// tapUp tells that a tap runs, and who was on the line when it began.
+type tapUp struct {
+	members []conferenceMember
+	err     error
+}
+
+// tap is a fork of a call's audio. The actor of the call that is tapped owns it: it dials the legs, dials them again when they
+// die, and ends them with the call. All fields belong to the actor's goroutine.
+type tap struct {
+	id    uuid.UUID
+	owner *actor
+	fork  *tapFork // nil until the media endpoint has opened it
+	legs  []*tapLeg
+	// reply is answered once, when all legs are up or the tap has failed; startBy is its deadline.
+	reply   chan<- tapUp
+	startBy time.Time
+	cancel  context.CancelFunc // ends the dial of the socket
+	closed  bool
+	// held: the call's audio is kept on the switch for this tap.
+	held bool
+}
+
+// tapLeg is one eavesdropping leg of the switch.
+type tapLeg struct {
+	forkLeg
+	channel string
+	up      bool
+	dialing bool
+	tries   int
+	upAt    time.Time
+	// due is when something must be done about a leg that is not up; zero while it waits for the call's audio to be taken
+	// back from bypass.
+	due time.Time
+}
+
+// tapping is a tap's message in a state in which the call can be tapped.
+func (a *actor) tapping(ctx context.Context, m tapMessage) (state, error) {
+	switch m := m.(type) {
+	case tapCommand:
+		return a.state, a.startTap(ctx, m)
+	case tapStop:
+		if t := a.tap(m.id); t != nil {
+			t.owner = nil
+			a.endTap(ctx, t, m.reason)
+		}
+	case tapMetadata:
+		if t := a.tap(m.id); t != nil && t.fork != nil {
+			t.legs[0].session.UpdateMetadata(m.metadata)
+		}
+	case tapOpened:
+		a.tapIsOpen(ctx, m)
+	case tapReport:
+		a.tapReported(ctx, m)
+	case tapRefused:
+		a.tapLegRefused(ctx, m)
+	case monitorUp:
+		a.monitorIsUp(ctx, m)
+	case monitorOver:
+		a.monitorIsOver(ctx, m)
+	}
+	return a.state, nil
+}
+
+func (a *actor) tap(id uuid.UUID) *tap {
+	i := slices.IndexFunc(a.taps, func(t *tap) bool { return t.id == id })
+	if i < 0 {
+		return nil
+	}
+	return a.taps[i]
+}
+
+// startTap opens the fork's socket beside the actor; the legs follow.
+func (a *actor) startTap(ctx context.Context, m tapCommand) error {
+	switch {
+	case a.killCause != "":
+		return ErrCallEnded
+	case len(a.taps) >= maxTaps:
+		return &StateError{State: a.state.String(), Event: m.name(), Detail: "the call has as many taps as it may have"}
+	}
+	t := &tap{id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: a.c.clock.Now().Add(tapStart)}
+	a.taps = append(a.taps, t)
+	ctx, t.cancel = context.WithCancel(ctx)
+	cancel, spec := t.cancel, m.req.spec
+	a.c.goes.Go(func() {
+		defer cancel()
+		fork, err := a.c.media.OpenTap(ctx, spec)
+		a.post(tapOpened{id: t.id, fork: fork, err: err})
+	})
+	a.armTaps()
+	return nil
+}
+
+// tapIsOpen: the fork's socket is up; the switch is asked for the legs.
+func (a *actor) tapIsOpen(ctx context.Context, m tapOpened) {
+	t := a.tap(m.id)
+	if t == nil {
+		m.refused(a, nil)
+		return
+	}
+	if m.err != nil {
+		a.log.WarnContext(ctx, "tap could not be opened", "error", m.err)
+		t.tell(tapUp{err: &TapError{Err: m.err}})
+		a.endTap(ctx, t, media.CloseError)
+		return
+	}
+	t.fork = m.fork
+	for i, l := range m.fork.legs {
+		leg := &tapLeg{forkLeg: l}
+		t.legs = append(t.legs, leg)
+		a.c.goes.Go(func() {
+			for ev := range l.session.Events() {
+				a.post(tapReport{id: m.id, leg: i, ev: ev})
+			}
+		})
+	}
+	t.held = true
+	a.withSwitchMedia(ctx, func(ctx context.Context) {
+		for i := range t.legs {
+			if !t.closed {
+				a.dialTap(ctx, t, i)
+			}
+		}
+		a.armTaps()
+	})
+}
+
+// dialTap asks the switch for one leg.
+func (a *actor) dialTap(ctx context.Context, t *tap, i int) {
+	l := t.legs[i]
+	channel, err := uuid.NewV7()
+	if l.tries++; l.tries > maxTapTries || err != nil {
+		a.log.ErrorContext(ctx, "tap's leg does not come up", "tap_id", t.id.String(), "side", l.side.String(), "error", err)
+		a.endTap(ctx, t, media.CloseError)
+		return
+	}
+	l.channel, l.dialing, l.due = channel.String(), true, a.c.clock.Now().Add(tapPatience)
+	a.c.registry.bind(a, l.channel)
+	a.originateTap(ctx, t.id, i, l)
+}
+
+// originateTap sends the originate. What one side says is taken as it comes (native_eavesdrop), which costs the switch half of
+// eavesdrop, and which needs the caller's own codec.
+func (a *actor) originateTap(ctx context.Context, id uuid.UUID, i int, l *tapLeg) {
+	caller, channel, side, sip, codec := a.channel, l.channel, l.side, l.sip, a.codec
+	refuse := func(reason string, unsent bool) {
+		a.post(tapRefused{id: id, leg: i, channel: channel, reason: reason, unsent: unsent})
+	}
+	a.c.goes.Go(func() {
+		cmd, err := a.c.tapCommand(a.id.String(), channel, sip, caller, side, codec)
+		if err != nil {
+			refuse(err.Error(), false)
+			return
+		}
+		err = a.c.link.BgAPI(ctx, cmd, func(body string, err error) {
+			if reason := refusedJob(jobDone{body: body, err: err}); reason != "" {
+				refuse(reason, false)
+			}
+		})
+		if err != nil {
+			refuse(err.Error(), errors.Is(err, ErrLinkDown))
+		}
+	})
+}
+
+// tapReported is an event of a tap.
+func (a *actor) tapReported(ctx context.Context, m tapReport) {
+	t := a.tap(m.id)
+	if t == nil || m.leg >= len(t.legs) {
+		return
+	}
+	l := t.legs[m.leg]
+	switch ev := m.ev.(type) {
+	case media.LegAnswered:
+		l.up, l.dialing, l.upAt = true, false, a.c.clock.Now()
+		if !slices.ContainsFunc(t.legs, func(l *tapLeg) bool { return !l.up }) {
+			t.tell(tapUp{members: a.members()})
+		}
+		a.armTaps()
+	case media.LegEnded:
+		a.tapLegEnded(l)
+	case media.LegSilent:
+		a.log.WarnContext(ctx, "tap's leg is silent", "tap_id", t.id.String(), "side", l.side.String(), "for", ev.For)
+		if a.killCause == "" {
+			a.command(ctx, jobKillLeg, "uuid_kill "+l.channel+" "+CauseNormalClearing) // its end has it dialed again
+		}
+	case media.SocketClosed:
+		a.log.InfoContext(ctx, "tap's socket is closed", "tap_id", t.id.String(), "code", ev.Code, "clean", ev.Clean, "error", ev.Err)
+		a.endTap(ctx, t, media.CloseHangup)
+	case media.Text:
+		a.tapText(ctx, t, ev)
+	case media.AMD:
+		a.machineHeard(ctx, ev)
+		if ev.Kind == amd.KindVerdict && !t.fork.socket {
+			a.endTap(ctx, t, media.CloseHangup) // it was there for that
+		}
+	}
+}
+
+// tapText is a text frame on a tap's socket. Verbs belong on the call's own socket.
+func (a *actor) tapText(ctx context.Context, t *tap, ev media.Text) {
+	switch ev.Type {
+	case "disconnect":
+		a.endTap(ctx, t, media.CloseDisconnect)
+	case "command":
+		a.commandResult(t.legs[0].session, ev.ID, nil, &StateError{
+			State: a.state.String(), Event: "command", Detail: "a monitor's socket takes no verbs, the call's own does",
+		})
+	default:
+		a.log.DebugContext(ctx, "text frame on a tap is not taken", "type", ev.Type)
+	}
+}
+
+// tapLegEnded: the switch has ended a leg. While the call lives, it is dialed again.
+func (a *actor) tapLegEnded(l *tapLeg) {
+	a.c.registry.unbind(l.channel)
+	if l.up && a.c.clock.Now().Sub(l.upAt) >= tapStable {
+		l.tries = 0
+	}
+	l.up, l.dialing, l.due = false, false, a.c.clock.Now().Add(tapRetry)
+	a.armTaps()
+}
+
+func (a *actor) tapLegRefused(ctx context.Context, m tapRefused) {
+	t := a.tap(m.id)
+	if t == nil || t.legs[m.leg].channel != m.channel || !t.legs[m.leg].dialing {
+		return
+	}
+	l := t.legs[m.leg]
+	a.log.WarnContext(ctx, "tap's leg was refused", "tap_id", t.id.String(), "side", l.side.String(), "reply", m.reason)
+	a.tapLegEnded(l)
+	if m.unsent {
+		l.tries-- // the switch was not asked
+		l.due = a.c.clock.Now().Add(time.Second)
+	}
+	a.armTaps()
+}
+
+// tapsDue looks after the legs whose time has come.
+func (a *actor) tapsDue(ctx context.Context) {
+	now := a.c.clock.Now()
+	for _, t := range slices.Clone(a.taps) {
+		if t.reply != nil && !now.Before(t.startBy) {
+			t.tell(tapUp{err: &TapError{Err: ErrTimeout}})
+			a.endTap(ctx, t, media.CloseError)
+			continue
+		}
+		for i, l := range t.legs {
+			if l.up || t.closed || l.due.IsZero() || now.Before(l.due) || a.killCause != "" {
+				continue
+			}
+			if l.dialing {
+				a.c.registry.unbind(l.channel)
+				a.command(ctx, jobKillLeg, "uuid_kill "+l.channel+" "+CauseNormalClearing)
+			}
+			a.dialTap(ctx, t, i)
+		}
+	}
+	a.armTaps()
+}
+
+// armTaps sets the one timer of all taps to the earliest moment at which one needs it.
+func (a *actor) armTaps() {
+	var next time.Time
+	sooner := func(at time.Time) {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	for _, t := range a.taps {
+		if t.reply != nil {
+			sooner(t.startBy)
+		}
+		for _, l := range t.legs {
+			if !l.up && !l.due.IsZero() {
+				sooner(l.due)
+			}
+		}
+	}
+	if next.IsZero() || a.killCause != "" {
+		a.disarm(timerTap)
+		return
+	}
+	a.arm(timerTap, next.Sub(a.c.clock.Now()))
+}
+
+// endTap closes a fork and its legs, and tells whoever listens.
+func (a *actor) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
+	if t.closed {
+		return
+	}
+	t.closed = true
+	a.taps = slices.DeleteFunc(a.taps, func(other *tap) bool { return other == t })
+	t.cancel()
+	t.tell(tapUp{err: ErrCallEnded})
+	for _, l := range t.legs {
+		if l.channel != "" {
+			a.c.registry.unbind(l.channel)
+		}
+		if l.dialing {
+			a.command(ctx, jobKillLeg, "uuid_kill "+l.channel+" "+CauseNormalClearing)
+		}
+	}
+	if fork := t.fork; fork != nil {
+		a.c.goes.Go(func() { fork.close(reason) }) // the legs get their BYE from the endpoint
+	}
+	if t.owner != nil {
+		t.owner.post(monitorOver{id: t.id})
+	}
+	if t.held {
+		a.switchMediaDone(ctx)
+	}
+	a.log.InfoContext(ctx, "tap ended", "tap_id", t.id.String(), "reason", string(reason))
+	a.armTaps()
+}
+
+// endTaps ends all taps of a call that is over, or that is let go.
+func (a *actor) endTaps(ctx context.Context, reason media.CloseReason) {
+	for _, t := range slices.Clone(a.taps) {
+		t.held = false // the call has no way of its audio to choose any more
+		a.endTap(ctx, t, reason)
+	}
+}
+
+// tell answers who asked for the tap, once.
+func (t *tap) tell(up tapUp) {
+	if t.reply != nil {
+		t.reply <- up
+		t.reply = nil
+	}
+}
+
+// tapCommand builds the originate of a tap's leg. The leg sends nothing into the call, and dies with our endpoint.
+func (c *Controller) tapCommand(callID, channel, session, caller string, side media.TapSide, codec string) (string, error) {
+	native := side != media.TapMixed && (codec == "PCMU" || codec == "PCMA")
+	if !native {
+		codec = ""
+	}
+	v := variables{
+		"origination_uuid":      channel,
+		"originate_timeout":     "5",
+		"ignore_early_media":    "true",
+		"media_timeout":         "2000",
+		"absolute_codec_string": or(codec, "PCMU,PCMA"),
+		"rm_role":               roleTap,
+		"rm_call_id":            callID,
+		"rm_node":               c.cfg.NodeID,
+	}
+	app := "&eavesdrop(" + caller + ")"
+	switch {
+	case side == media.TapMixed:
+	case native && side == media.TapCaller:
+		app = "'&native_eavesdrop(" + caller + " read)'"
+	case native:
+		app = "'&native_eavesdrop(" + caller + " write)'"
+	default:
+		v["eavesdrop_bridge_aleg"] = boolText(side == media.TapCaller)
+		v["eavesdrop_bridge_bleg"] = boolText(side == media.TapOther)
+	}
+	return originateCommand(v, "sofia/"+c.cfg.MediaProfile+"/"+session+"@"+c.media.SIPAddr(), app)
+}
+
+func boolText(b bool) string {
+	if b {
+		return "true"
+	}
+	return "false"
+}
+
+// tapCall asks the call's actor for a tap and waits until it runs. The call may be of another controller one day: nothing but
+// its id is known here.
+func (c *Controller) tapCall(ctx context.Context, tenant, target uuid.UUID, req tapRequest) tapUp {
+	a := c.registry.call(target)
+	if a == nil || a.tenant != tenant {
+		status, _, err := c.ledger.CallState(ctx, tenant, target)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return tapUp{err: ErrTargetNotFound}
+		case err != nil:
+			return tapUp{err: err}
+		case status == StatusCompleted || status == StatusFailed:
+			return tapUp{err: &StateError{State: status, Event: VerbMonitorStart, Detail: "the target call has ended"}}
+		}
+		return tapUp{err: &StateError{State: status, Event: VerbMonitorStart, Detail: "the target call is on another host"}}
+	}
+	reply := make(chan tapUp, 1)
+	if err := a.box.put(tapCommand{req: req, reply: reply}); err != nil {
+		return tapUp{err: targetError(err)}
+	}
+	select {
+	case up := <-reply:
+		up.err = targetError(up.err)
+		return up
+	case <-a.done:
+	case <-ctx.Done():
+		return tapUp{err: context.Cause(ctx)}
+	}
+	select {
+	case up := <-reply:
+		up.err = targetError(up.err)
+		return up
+	default:
+		return tapUp{err: targetError(ErrCallEnded)}
+	}
+}
+
+// targetError tells the end of the target from that of the call that asks.
+func targetError(err error) error {
+	var state *StateError
+	switch {
+	case errors.Is(err, ErrCallEnded):
+		return &StateError{State: StatusCompleted, Event: VerbMonitorStart, Detail: "the target call has ended"}
+	case errors.As(err, &state) && state.Detail == "":
+		return &StateError{State: state.State, Event: VerbMonitorStart, Detail: "the target call is " + state.State}
+	}
+	return err
+}
