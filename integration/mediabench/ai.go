@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"runtime"
 	"sync"
 	"time"
 	"unsafe"
@@ -102,7 +101,7 @@ func (e *echo) upgrade(w http.ResponseWriter, r *http.Request) {
 
 // run is the echoing thread.
 func (e *echo) run() {
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	prioritize()
 	events, buf := make([]unix.EpollEvent, 256), make([]byte, echoRead)
 	for {
 		select {

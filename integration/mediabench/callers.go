@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -200,7 +199,7 @@ func audioAddr(sdp string) (netip.AddrPort, error) {
 
 // send is the thread that paces all calls.
 func (c *callers) send() {
-	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	prioritize()
 	v, r := newVoice(), new(reader)
 	next := monotonic()
 	for k := 0; ; k++ {

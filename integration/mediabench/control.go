@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"runtime/metrics"
 
 	"golang.org/x/sys/unix"
@@ -152,6 +153,16 @@ func sleepUntil(deadline int64) {
 	for unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &ts, nil) == unix.EINTR {
 		continue
 	}
+}
+
+// nice is the priority of the generators' threads, that of the endpoint's own: a carrier and an AI are not slowed down by
+// what else runs on our machine.
+const nice = -15
+
+// prioritize gives the calling goroutine a thread of its own, which ends with it, and raises that as far as it may.
+func prioritize() {
+	runtime.LockOSThread()
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) // needs CAP_SYS_NICE
 }
 
 // unexpected refuses a command that a part doesn't know.
