@@ -61,6 +61,7 @@ type recFile struct {
 	frames int64 // audio in the file
 	looked int64 // frames when the path was last looked at
 	buf    []byte
+	spare  []*recBlockData // empty; its memory is the queue's next
 	closed bool
 
 	// the writer's

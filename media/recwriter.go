@@ -277,13 +277,13 @@ func (w *recWriter) next(f *recFile, blocks []*recBlockData) (recStep, []*recBlo
 		f.finish = nil
 		return stepFinish, blocks, job
 	}
-	f.busy = false
+	f.busy, f.spare = false, blocks
 	return stepNone, nil, nil
 }
 
 // serve does for a file what there is to do.
 func (w *recWriter) serve(f *recFile) {
-	var blocks []*recBlockData
+	blocks := f.spare
 	for {
 		var step recStep
 		var job *finishJob
