@@ -195,10 +195,12 @@ func (a *actor) legMoved(ctx context.Context, ev media.LegMoved) {
 	switch b.phase {
 	case bypassEntering:
 		b.moved = true
+		a.pastSwitch(true)
 		a.c.metrics.bypassGap.Observe(ev.Gap.Seconds())
 		a.log.DebugContext(ctx, "audio comes past the switch", "gap", ev.Gap)
 		a.bypassSettled(ctx)
 	case bypassLeaving:
+		a.pastSwitch(false)
 		a.c.metrics.bypassGap.Observe(ev.Gap.Seconds())
 		a.log.DebugContext(ctx, "audio comes from the switch", "gap", ev.Gap)
 	case bypassOff, bypassTrying, bypassOn:

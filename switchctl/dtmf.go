@@ -3,11 +3,17 @@ package switchctl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
+
+// switchDigit is the length of a digit that the switch presses.
+const switchDigit = 160 * time.Millisecond
 
 // callerKeys is how the caller's leg carries digits, as the switch has negotiated it with the carrier.
 type callerKeys struct {
@@ -39,6 +45,19 @@ func (a *actor) applyKeys() {
 	}
 }
 
+// pastSwitch tells the session whose telephone-event number holds: the carrier's while the audio goes past the switch, which
+// translates between the two legs otherwise.
+func (a *actor) pastSwitch(on bool) {
+	if !a.ai.live() || a.ai.media == nil {
+		return
+	}
+	if on {
+		a.ai.media.SetEventPayload(a.keys.payload)
+	} else {
+		a.ai.media.SetEventPayload(0)
+	}
+}
+
 // callerInfo is a SIP INFO of the caller. The switch drops its digit when the leg has telephone-events, and passes it on when
 // it has not; the session tells a digit that comes twice.
 func (a *actor) callerInfo(ev *esl.Event) {
@@ -52,13 +71,17 @@ func (a *actor) callerInfo(ev *esl.Event) {
 func CheckDigits(digits string) error { return media.CheckDigits(digits) }
 
 // sendDTMF presses digits for the caller, over the media leg: the switch passes them on in the way of the caller's own leg.
-func (a *actor) sendDTMF(_ context.Context, m controlCommand) error {
+func (a *actor) sendDTMF(ctx context.Context, m controlCommand) error {
 	if err := media.CheckDigits(m.req.Digits); err != nil {
 		return &InvalidError{Field: "digits", Message: err.Error()}
 	}
 	noLeg := &StateError{State: a.state.String(), Event: m.req.Event, Detail: "the caller does not hear the voice agent now"}
 	if !a.ai.legUp {
 		return noLeg
+	}
+	if a.bypass.phase == bypassOn && a.keys.known && a.keys.payload == 0 {
+		a.switchDTMF(ctx, m)
+		return nil
 	}
 	session := a.ai.media
 	a.c.goes.Go(func() {
@@ -74,4 +97,18 @@ func (a *actor) sendDTMF(_ context.Context, m controlCommand) error {
 		m.reply <- controlResult{result: map[string]any{}, err: err}
 	})
 	return nil
+}
+
+// switchDTMF has the switch press the digits: of a carrier without telephone-events that we talk to directly. They go as SIP
+// INFO.
+func (a *actor) switchDTMF(ctx context.Context, m controlCommand) {
+	cmd := fmt.Sprintf("uuid_send_dtmf %s %s@%d", a.channel, m.req.Digits, switchDigit.Milliseconds())
+	link := a.c.link
+	a.c.goes.Go(func() {
+		body, err := link.API(ctx, cmd)
+		if err == nil && !strings.HasPrefix(body, "+OK") {
+			err = &CommandError{Command: "uuid_send_dtmf", Reply: strings.TrimSpace(body)}
+		}
+		m.reply <- controlResult{result: map[string]any{}, err: err}
+	})
 }

@@ -378,6 +378,8 @@ func (s *fakeSession) HeardDTMF(digit string, dur time.Duration) {
 
 func (s *fakeSession) SetToneDetection(on bool) { s.trace.add("media listens for tones: %t", on) }
 
+func (s *fakeSession) SetEventPayload(pt uint8) { s.trace.add("media sends events as %d", pt) }
+
 func (s *fakeSession) UpdateMetadata(json.RawMessage) { s.trace.add("media metadata updated") }
 
 func (s *fakeSession) Close(reason media.CloseReason) media.Stats {

@@ -61,10 +61,11 @@ type mediaSession interface {
 	Events() <-chan media.Event
 	SendText(typ string, data any) error
 	SendCommandResult(r media.CommandResult) error
-	// SendDTMF, HeardDTMF and SetToneDetection are of the caller's digits.
+	// SendDTMF and the three below are of the caller's digits.
 	SendDTMF(digits string, each time.Duration) error
 	HeardDTMF(digit string, dur time.Duration)
 	SetToneDetection(on bool)
+	SetEventPayload(pt uint8)
 	UpdateMetadata(m json.RawMessage)
 	Close(reason media.CloseReason) media.Stats
 	FinishRecording(answered, ended time.Time) (media.RecordingInfo, error)
