@@ -53,7 +53,7 @@ fuzz: ## fuzz every parser, FUZZTIME each
 	  done; done
 
 .PHONY: bench
-bench: postgres build ## the benchmarks that print ratios, and a short run of the media endpoint's own
+bench: postgres speech build ## the benchmarks that print ratios, and a short run of the media endpoint's own
 	-$(BIN) bench media --calls 100 --seconds 5
 	RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres -- $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m $(PKG)
 
@@ -70,3 +70,7 @@ verify: ## the generated code and go.mod are current
 .PHONY: postgres
 postgres: ## install PostgreSQL's server when the machine has none
 	@sh .ci/postgres
+
+.PHONY: speech
+speech: ## install the speech synthesizer that the AMD benchmark's recordings are made with
+	@sh .ci/speech

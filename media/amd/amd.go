@@ -43,11 +43,14 @@ type Event struct {
 
 // Config holds a Detector's limits. The zero value of each member means its default.
 type Config struct {
-	// Decide is how long after the onset of speech the verdict comes at the latest; default 2.9 s.
+	// Decide is how long after the onset of speech the verdict comes at the latest; default 2.88 s.
 	Decide time.Duration
-	// MaxWait is how much audio is heard before the verdict at the latest, speech or not; default 3.6 s, which leaves a call
+	// MaxWait is how much audio is heard before the verdict at the latest, speech or not; default 3.8 s, which leaves a call
 	// some time for its media to come up within the 4 s after answer that the verdict is waited for.
 	MaxWait time.Duration
+	// MachineAt is the probability from which on the verdict is a machine, when nothing but the pattern of speech tells it.
+	// A person called a machine costs more than the reverse; default 0.75.
+	MachineAt float64
 	// GreetingPause is the silence that ends a machine's greeting; default 1.2 s.
 	GreetingPause time.Duration
 	// BeepMin is how long a steady tone lasts at least that is taken for a beep; default 120 ms.
@@ -64,8 +67,8 @@ func (c Config) withDefaults() Config {
 		v   *time.Duration
 		def time.Duration
 	}{
-		{&c.Decide, 2900 * time.Millisecond},
-		{&c.MaxWait, 3600 * time.Millisecond},
+		{&c.Decide, 2880 * time.Millisecond},
+		{&c.MaxWait, 3800 * time.Millisecond},
 		{&c.GreetingPause, 1200 * time.Millisecond},
 		{&c.BeepMin, 120 * time.Millisecond},
 		{&c.Listen, time.Minute},
@@ -73,6 +76,9 @@ func (c Config) withDefaults() Config {
 		if *d.v <= 0 {
 			*d.v = d.def
 		}
+	}
+	if c.MachineAt <= 0 {
+		c.MachineAt = 0.75
 	}
 	return c
 }

@@ -16,12 +16,13 @@ type Detector struct {
 	n     int
 	frame int // frames heard
 
-	vad      vad
+	spectrum *spectrum
 	pattern  pattern
+	tones    tones
+	rang     bool // ringing was heard
 	decided  bool
 	class    Class
 	greeting bool // the end of the greeting was reported
-	beeped   bool
 	done     bool
 
 	events [maxEvents]Event
@@ -31,7 +32,8 @@ type Detector struct {
 
 // New returns a Detector that has heard nothing yet.
 func New(cfg Config) *Detector {
-	return &Detector{cfg: cfg.withDefaults(), vad: newVAD()}
+	cfg = cfg.withDefaults()
+	return &Detector{cfg: cfg, spectrum: newSpectrum(), tones: tones{minimum: frames(cfg.BeepMin) - 1}}
 }
 
 // Done reports that no event can come any more: what is fed is ignored.
@@ -56,6 +58,8 @@ func (d *Detector) emit(kind EventKind, class Class, confidence float64) {
 	d.count++
 }
 
+func frames(t time.Duration) int { return int(t / frameTime) }
+
 func (d *Detector) heard() time.Duration { return time.Duration(d.frame) * frameTime }
 
 // Feed takes the next samples, any number of them.
@@ -74,13 +78,25 @@ func (d *Detector) Feed(pcm []int16) {
 // step hears one frame.
 func (d *Detector) step() {
 	d.frame++
-	d.pattern.step(d.vad.step(&d.part))
+	sound := d.spectrum.hear(&d.part)
+	d.pattern.add(&sound)
+	sig := d.tones.hear(&sound, d.pattern.loud(&sound), d.class)
+	if sig != signalNone {
+		d.pattern.erase(d.tones.erase)
+	}
+	if d.frame%every == 0 {
+		d.pattern.look()
+	}
 	if !d.decided {
-		d.decide()
-	} else {
-		d.follow()
+		d.decide(sig)
+	}
+	if d.decided {
+		d.follow(sig)
 	}
 	if d.heard() >= d.cfg.Listen {
 		d.done = true
 	}
 }
+
+// Features returns the pattern that the verdict is made from, as of the last tenth of a second.
+func (d *Detector) Features() Features { return d.pattern.f }

@@ -1,0 +1,82 @@
+package amdcorpus
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringmaster/ringmaster/media/amd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestPlan holds the corpus to its size, and to the same content whenever it is planned.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	samples, err := Plan(Seed)
+	require.NoError(t, err)
+	again, err := Plan(Seed)
+	require.NoError(t, err)
+	require.Equal(t, samples, again)
+	other, err := Plan(Seed + 1)
+	require.NoError(t, err)
+	require.NotEqual(t, samples, other)
+	counts := map[Half]map[amd.Class]int{Tuning: {}, HeldOut: {}}
+	for _, s := range samples {
+		counts[s.Half][s.Want]++
+	}
+	for _, c := range counts {
+		require.GreaterOrEqual(t, c[amd.ClassHuman], 150)
+		require.GreaterOrEqual(t, c[amd.ClassMachine], 150)
+	}
+	require.Equal(t, counts[Tuning], counts[HeldOut])
+}
+
+// TestHalvesShareNothing lets no accent, language, variant or text of the tuning half be heard in the other, neither in front
+// nor in the babble behind.
+func TestHalvesShareNothing(t *testing.T) {
+	t.Parallel()
+	samples, err := Plan(Seed)
+	require.NoError(t, err)
+	heard := [2]map[string]bool{{}, {}}
+	for _, s := range samples {
+		for _, st := range slices.Concat(s.steps, s.line.babbler) {
+			if st.kind != stepSay {
+				continue
+			}
+			accent, variant, ok := strings.Cut(st.voice, "+")
+			require.True(t, ok)
+			for _, name := range []string{"accent " + accent, "variant " + variant, "text " + st.text} {
+				heard[s.Half][name] = true
+				require.False(t, heard[1-s.Half][name], "%q is heard in both halves", name)
+			}
+		}
+	}
+	for _, names := range heard {
+		require.Greater(t, len(names), 60)
+	}
+}
+
+// TestRenderIsRepeatable makes some recordings twice, from the cache and anew.
+func TestRenderIsRepeatable(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	speech, err := OpenSpeech(t.Context())
+	if err != nil {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	samples, err := Plan(Seed)
+	require.NoError(t, err)
+	samples = samples[:3]
+	fresh, err := Render(t.Context(), speech, samples)
+	require.NoError(t, err)
+	cached, err := Render(t.Context(), speech, samples)
+	require.NoError(t, err)
+	require.Equal(t, fresh, cached)
+	for _, r := range fresh {
+		require.Positive(t, r.Onset)
+		require.Greater(t, at(len(r.PCM)), r.Onset)
+	}
+}

@@ -1,0 +1,174 @@
+package amdcorpus
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// ErrNoSynthesizer says that espeak-ng or sox is not installed.
+var ErrNoSynthesizer = errors.New("espeak-ng and sox are needed to make the corpus")
+
+// soxEffects takes speech to the telephone's band.
+const soxEffects = "highpass 220 highpass 220 lowpass 3400"
+
+// Speech is the synthesizer and its cache of utterances.
+type Speech struct {
+	espeak, sox string
+	dir         string
+	version     string // of both programs, part of each utterance's name
+}
+
+// OpenSpeech finds the programs and the cache, which is in the user's cache directory or else in the temporary one.
+func OpenSpeech(ctx context.Context) (*Speech, error) {
+	s := &Speech{}
+	for name, path := range map[string]*string{"espeak-ng": &s.espeak, "sox": &s.sox} {
+		p, err := exec.LookPath(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNoSynthesizer, err)
+		}
+		*path = p
+		v, err := exec.CommandContext(ctx, p, "--version").Output()
+		if err != nil {
+			return nil, fmt.Errorf("asking %s for its version: %w", name, err)
+		}
+		defer func() { s.version += string(bytes.TrimSpace(v)) }()
+	}
+	root, err := os.UserCacheDir()
+	if err != nil {
+		root = os.TempDir()
+	}
+	s.dir = filepath.Join(root, "ringmaster", "amdcorpus")
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the corpus's cache: %w", err)
+	}
+	return s, nil
+}
+
+// say returns an utterance at 8 kHz, its edges trimmed and its active level 0 dB of full scale.
+func (s *Speech) say(ctx context.Context, st *step) ([]float64, error) {
+	key := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%d\n%s", s.version, soxEffects, st.voice, st.speed, st.pitch, st.text))
+	path := filepath.Join(s.dir, hex.EncodeToString(key[:16])+".s16")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		if raw, err = s.synthesize(ctx, st); err != nil {
+			return nil, err
+		}
+		if err := store(path, raw); err != nil {
+			return nil, err
+		}
+	}
+	pcm := make([]float64, len(raw)/2)
+	for i := range pcm {
+		pcm[i] = float64(int16(binary.LittleEndian.Uint16(raw[2*i:]))) / 32768
+	}
+	pcm = trim(pcm)
+	if len(pcm) == 0 {
+		return nil, fmt.Errorf("espeak-ng said nothing as %s: %q", st.voice, st.text)
+	}
+	scale(pcm, 1/activeLevel(pcm))
+	return pcm, nil
+}
+
+// synthesize pipes espeak-ng into sox.
+func (s *Speech) synthesize(ctx context.Context, st *step) ([]byte, error) {
+	var voice, out, complaints bytes.Buffer
+	say := exec.CommandContext(ctx, s.espeak, "-v", st.voice, "-s", strconv.Itoa(st.speed), "-p", strconv.Itoa(st.pitch), "--stdout", st.text)
+	say.Stdout, say.Stderr = &voice, &complaints
+	if err := say.Run(); err != nil {
+		return nil, fmt.Errorf("speaking %q as %s: %w: %s", st.text, st.voice, err, complaints.Bytes())
+	}
+	args := []string{"-R", "-V1", "--ignore-length", "-t", "wav", "-", "-t", "raw", "-r", "8000", "-e", "signed-integer", "-b", "16", "-c", "1", "-"}
+	for f := range bytes.FieldsSeq([]byte(soxEffects)) {
+		args = append(args, string(f))
+	}
+	band := exec.CommandContext(ctx, s.sox, args...)
+	band.Stdin, band.Stdout, band.Stderr = &voice, &out, &complaints
+	if err := band.Run(); err != nil {
+		return nil, fmt.Errorf("filtering %q: %w: %s", st.text, err, complaints.Bytes())
+	}
+	return out.Bytes(), nil
+}
+
+// store writes a file whole or not at all.
+func store(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "new-*")
+	if err != nil {
+		return fmt.Errorf("caching an utterance: %w", err)
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("caching an utterance: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
+
+const window = 80 // 10 ms
+
+// trim cuts what lies more than 35 dB below the loudest 10 ms off both ends.
+func trim(pcm []float64) []float64 {
+	var loudest float64
+	for i := 0; i+window <= len(pcm); i += window {
+		loudest = max(loudest, rms(pcm[i:i+window]))
+	}
+	limit := loudest * math.Pow(10, -35.0/20)
+	from, to := -1, 0
+	for i := 0; i+window <= len(pcm); i += window {
+		if rms(pcm[i:i+window]) > limit {
+			if from < 0 {
+				from = i
+			}
+			to = i + window
+		}
+	}
+	if from < 0 {
+		return nil
+	}
+	return pcm[from:to]
+}
+
+// activeLevel is the RMS of the parts that hold speech.
+func activeLevel(pcm []float64) float64 {
+	var loudest, sum float64
+	for i := 0; i+window <= len(pcm); i += window {
+		loudest = max(loudest, rms(pcm[i:i+window]))
+	}
+	n := 0
+	for i := 0; i+window <= len(pcm); i += window {
+		if r := rms(pcm[i : i+window]); r > loudest/20 {
+			sum += r * r
+			n++
+		}
+	}
+	if n == 0 {
+		return 1
+	}
+	return math.Sqrt(sum / float64(n))
+}
+
+func rms(pcm []float64) float64 {
+	sum := 0.0
+	for _, v := range pcm {
+		sum += v * v
+	}
+	return math.Sqrt(sum / float64(max(1, len(pcm))))
+}
+
+func scale(pcm []float64, by float64) {
+	for i := range pcm {
+		pcm[i] *= by
+	}
+}
