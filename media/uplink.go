@@ -67,8 +67,13 @@ func (u *uplink) encode() {
 	}
 }
 
-// putPCM writes little-endian samples; dst holds two bytes for each.
+// putPCM writes little-endian samples, four at a time; dst holds two bytes for each.
 func putPCM(dst []byte, pcm []int16) {
+	for len(pcm) >= 4 && len(dst) >= 8 {
+		four := uint64(uint16(pcm[0])) | uint64(uint16(pcm[1]))<<16 | uint64(uint16(pcm[2]))<<32 | uint64(uint16(pcm[3]))<<48
+		binary.LittleEndian.PutUint64(dst, four)
+		pcm, dst = pcm[4:], dst[8:]
+	}
 	for i, s := range pcm {
 		binary.LittleEndian.PutUint16(dst[2*i:], uint16(s))
 	}
@@ -169,11 +174,24 @@ func (d *downlink) decode(p []byte) {
 	switch d.encoding {
 	case EncodingPCMU:
 		DecodeULaw(out, p)
+		keepNegativeZeros(out, p)
 	case EncodingPCMA:
 		DecodeALaw(out, p)
 	case EncodingPCM:
 		for i := range out {
 			out[i] = int16(binary.LittleEndian.Uint16(p[2*i:]))
+		}
+	}
+}
+
+// keepNegativeZeros marks what was μ-law's negative zero by −1, which becomes a negative zero again. All other codes of both
+// laws come back by themselves: what an AI sends reaches a leg of the same codec byte by byte.
+func keepNegativeZeros(pcm []int16, ulaw []byte) {
+	const negativeZero = 0x7f
+	pcm = pcm[:len(ulaw)]
+	for i, b := range ulaw {
+		if b == negativeZero {
+			pcm[i] = -1
 		}
 	}
 }
