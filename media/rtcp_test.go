@@ -1,0 +1,376 @@
+package media
+
+import (
+	"encoding/binary"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+	"github.com/stretchr/testify/require"
+)
+
+// TestRTCPWrite has another library read our reports.
+func TestRTCPWrite(t *testing.T) {
+	t.Parallel()
+	r := rtcpReport{
+		ssrc: 7, cname: "0123456789abcdef", sends: true, ntp: ntpTime(time.Unix(1_700_000_000, 500_000_000).UnixNano()), ts: 99,
+		packets: 5, octets: 800, receives: true, bye: true,
+		block: rtcpBlock{ssrc: 8, fraction: 12, lost: 5, highest: 1<<16 | 9, jitter: 40, lsr: 3, dlsr: 4},
+	}
+	got, err := rtcp.Unmarshal(r.append(nil))
+	require.NoError(t, err)
+	require.Len(t, got, 3)
+	sr, ok := got[0].(*rtcp.SenderReport)
+	require.True(t, ok)
+	require.Equal(t, &rtcp.SenderReport{
+		SSRC: 7, NTPTime: (1_700_000_000+2_208_988_800)<<32 | 1<<31, RTPTime: 99, PacketCount: 5, OctetCount: 800,
+		Reports: []rtcp.ReceptionReport{{SSRC: 8, FractionLost: 12, TotalLost: 5, LastSequenceNumber: 1<<16 | 9, Jitter: 40, LastSenderReport: 3, Delay: 4}},
+	}, sr)
+	require.Equal(t, []uint32{7}, got[2].DestinationSSRC())
+	for n := range 5 {
+		r = rtcpReport{ssrc: 7, cname: "abcdefgh"[:n+1]}
+		got, err = rtcp.Unmarshal(r.append(nil))
+		require.NoError(t, err)
+		require.IsType(t, &rtcp.ReceiverReport{}, got[0])
+		des, ok := got[1].(*rtcp.SourceDescription)
+		require.True(t, ok)
+		require.Equal(t, r.cname, des.Chunks[0].Items[0].Text)
+	}
+}
+
+// TestRTCPRead reads what another library has written, and refuses what is no compound packet.
+func TestRTCPRead(t *testing.T) {
+	t.Parallel()
+	b, err := rtcp.Marshal([]rtcp.Packet{
+		&rtcp.SenderReport{SSRC: 8, NTPTime: 0x1111222233334444, Reports: []rtcp.ReceptionReport{
+			{SSRC: 1, TotalLost: 99},
+			{SSRC: 7, FractionLost: 3, TotalLost: 4, LastSequenceNumber: 5, Jitter: 6, LastSenderReport: 7, Delay: 8},
+		}},
+		&rtcp.SourceDescription{Chunks: []rtcp.SourceDescriptionChunk{{Source: 8, Items: []rtcp.SourceDescriptionItem{{Type: rtcp.SDESCNAME, Text: "x"}}}}},
+		&rtcp.Goodbye{Sources: []uint32{3, 8}, Reason: "over"},
+	})
+	require.NoError(t, err)
+	n, err := parseRTCP(b, 7, 8)
+	require.NoError(t, err)
+	require.Equal(t, rtcpNews{
+		sender: 8, sent: true, ntp: 0x22223333, reported: true, bye: true,
+		block: rtcpBlock{ssrc: 7, fraction: 3, lost: 4, highest: 5, jitter: 6, lsr: 7, dlsr: 8},
+	}, n)
+	n, err = parseRTCP(b, 70, 80)
+	require.NoError(t, err)
+	require.False(t, n.reported || n.bye)
+	lost := &rtcp.ReceiverReport{SSRC: 8, Reports: []rtcp.ReceptionReport{{SSRC: 7, TotalLost: 1<<24 - 2}}}
+	b, err = lost.Marshal()
+	require.NoError(t, err)
+	n, err = parseRTCP(b, 7, 8)
+	require.NoError(t, err)
+	require.EqualValues(t, -2, n.block.lost, "duplicates make the loss negative")
+	for name, bad := range map[string][]byte{
+		"short":           {0x80, 200, 0},
+		"version":         {0x40, 201, 0, 1, 0, 0, 0, 1},
+		"not a report":    {0x80, 99, 0, 1, 0, 0, 0, 1},
+		"too long":        {0x80, 201, 0, 9, 0, 0, 0, 1},
+		"blocks missing":  {0x82, 201, 0, 1, 0, 0, 0, 1},
+		"no sender info":  {0x80, 200, 0, 1, 0, 0, 0, 1},
+		"padding":         {0xa0, 201, 0, 1, 0, 0, 0, 9},
+		"padded too soon": append([]byte{0xa0, 201, 0, 1, 0, 0, 0, 0}, 0x80, 201, 0, 1, 0, 0, 0, 1),
+		"rest":            {0x80, 201, 0, 1, 0, 0, 0, 1, 0x80},
+		"goodbye":         append([]byte{0x80, 201, 0, 1, 0, 0, 0, 1}, 0x82, 203, 0, 1, 0, 0, 0, 1),
+	} {
+		_, err = parseRTCP(bad, 7, 8)
+		require.ErrorIs(t, err, errRTCP, name)
+	}
+}
+
+// control is the phone's RTCP socket, on the port above its RTP's if that can be had.
+func (p *phone) control() *net.UDPConn {
+	p.t.Helper()
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// nextReport waits for the next compound packet of a type.
+func nextReport[T rtcp.Packet](t *testing.T, c *net.UDPConn) T {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
+	buf := make([]byte, 2048)
+	for {
+		n, err := c.Read(buf)
+		require.NoError(t, err)
+		all, err := rtcp.Unmarshal(buf[:n])
+		require.NoError(t, err)
+		for _, p := range all {
+			if got, ok := p.(T); ok {
+				return got
+			}
+		}
+	}
+}
+
+// soonReport makes a session's next report due.
+func soonReport(sess *Session) { sess.sh.do(func() { sess.port.ctl.next = 0 }) }
+
+// TestRTCPFlows exchanges reports with a session: ours are right, theirs become the quality of what the caller hears, and
+// a goodbye ends the leg.
+func TestRTCPFlows(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("rtcp"))
+	p := newPhone(t)
+	c := p.control()
+	res := p.invite(sess.URI(), p.sdpBody("0", "a=rtcp:"+strconv.Itoa(localPort(c))+"\r\n"))
+	require.Equal(t, 200, res.StatusCode)
+	event[LegAnswered](t, sess)
+	p.speak(make([]int16, 10*frameSamples))
+	p.seq += 10 // half of them are lost
+	p.speak(make([]int16, 10*frameSamples))
+	require.Eventually(t, func() bool { return sess.Stats().PacketsOut > 10 }, soon, tick)
+
+	soonReport(sess)
+	sr := nextReport[*rtcp.SenderReport](t, c)
+	require.Greater(t, sr.PacketCount, uint32(5))
+	require.Equal(t, sr.PacketCount*160, sr.OctetCount)
+	require.InDelta(t, ntpTime(time.Now().UnixNano())>>32, sr.NTPTime>>32, 60)
+	require.Len(t, sr.Reports, 1)
+	require.Equal(t, uint32(77), sr.Reports[0].SSRC)
+	require.EqualValues(t, 10, sr.Reports[0].TotalLost)
+	require.InDelta(t, 85, sr.Reports[0].FractionLost, 3)
+	require.EqualValues(t, p.seq-1, uint16(sr.Reports[0].LastSequenceNumber))
+	q := sess.Stats().Quality
+	require.True(t, q.Inbound.Measured)
+	require.InDelta(t, 33.3, q.Inbound.LossPct, 0.1)
+	require.Less(t, q.Inbound.MOS, 3.0)
+	require.False(t, q.Outbound.Measured, "the peer has told nothing yet")
+
+	// The peer's own report: its sender report comes back in our next block, its block tells what the caller hears.
+	to := *p.peer
+	to.Port++
+	send := func(pkt ...rtcp.Packet) {
+		b, err := rtcp.Marshal(pkt)
+		require.NoError(t, err)
+		_, err = c.WriteToUDP(b, &to)
+		require.NoError(t, err)
+	}
+	send(&rtcp.SenderReport{SSRC: 77, NTPTime: 0xaaaabbbbccccdddd, Reports: []rtcp.ReceptionReport{{
+		SSRC: sr.SSRC, TotalLost: 1, Jitter: 80, LastSenderReport: uint32(sr.NTPTime >> 16), Delay: 0,
+	}}})
+	require.Eventually(t, func() bool { return sess.Stats().Quality.Outbound.Measured }, soon, tick)
+	q = sess.Stats().Quality
+	require.Greater(t, q.Outbound.LossPct, 0.1)
+	require.InDelta(t, 10, q.Outbound.JitterMS, 0)
+	require.Greater(t, q.Outbound.MOS, 1.0)
+	p.send(make([]int16, frameSamples))
+	soonReport(sess)
+	sr = nextReport[*rtcp.SenderReport](t, c)
+	require.Equal(t, uint32(0xbbbbcccc), sr.Reports[0].LastSenderReport)
+	var rt time.Duration
+	sess.sh.do(func() { rt = sess.port.ctl.roundTrip })
+	require.Positive(t, rt)
+	require.Less(t, rt, soon)
+
+	// Malformed and foreign packets change nothing.
+	_, err := c.WriteToUDP([]byte{0x80, 200, 0, 77}, &to)
+	require.NoError(t, err)
+	far, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}, &to)
+	require.NoError(t, err)
+	defer func() { _ = far.Close() }()
+	_, err = far.Write([]byte{0x81, 203, 0, 1, 0, 0, 0, 77})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return sess.Stats().Strangers == 1 }, soon, tick)
+
+	// A goodbye of the peer lets the next source begin anew, although it counts on from elsewhere.
+	send(&rtcp.ReceiverReport{SSRC: 77}, &rtcp.Goodbye{Sources: []uint32{77}})
+	require.Eventually(t, func() bool {
+		var have bool
+		sess.sh.do(func() { have = sess.port.haveSSRC })
+		return !have
+	}, soon, tick)
+	sess.Close(CloseHangup)
+	require.Equal(t, []uint32{sr.SSRC}, nextReport[*rtcp.Goodbye](t, c).Sources)
+}
+
+// TestRTCPMux exchanges reports on RTP's own port with a peer that offers it.
+func TestRTCPMux(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, _ := r.open(r.spec("mux"))
+	p := newPhone(t)
+	res := p.invite(sess.URI(), p.sdpBody("0", "a=rtcp-mux\r\n"))
+	require.Contains(t, string(res.Body()), "a=rtcp-mux")
+	event[LegAnswered](t, sess)
+	p.speak(make([]int16, 5*frameSamples))
+	soonReport(sess)
+	isReport := func(h heardPacket) bool { return h.h.PayloadType == rtcpSR&0x7f && h.h.Marker }
+	require.Eventually(t, func() bool {
+		for _, h := range p.got() {
+			if isReport(h) {
+				return true
+			}
+		}
+		return false
+	}, soon, tick)
+	var ssrc uint32
+	sess.sh.do(func() { ssrc = sess.port.ssrc })
+	b, err := rtcp.Marshal([]rtcp.Packet{&rtcp.ReceiverReport{SSRC: 77, Reports: []rtcp.ReceptionReport{{SSRC: ssrc}}}})
+	require.NoError(t, err)
+	_, err = p.rtp.WriteToUDP(b, p.peer)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return sess.Stats().Quality.Outbound.Measured }, soon, tick)
+	require.InDelta(t, 4.39, sess.Stats().Quality.Outbound.MOS, 0.05)
+}
+
+// TestSSRCCollision takes another SSRC when the peer uses ours, and says goodbye for the old one.
+func TestSSRCCollision(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("collision"))
+	p := newPhone(t)
+	c := p.control()
+	p.invite(sess.URI(), p.sdpBody("0", "a=rtcp:"+strconv.Itoa(localPort(c))+"\r\n"))
+	event[LegAnswered](t, sess)
+	p.speak(make([]int16, 3*frameSamples))
+	var ours uint32
+	sess.sh.do(func() { ours = sess.port.ssrc })
+	p.ssrc = ours
+	p.speak(tone(425, 8000, 1600))
+	require.Equal(t, []uint32{ours}, nextReport[*rtcp.Goodbye](t, c).Sources)
+	require.Eventually(t, func() bool { return power(ai.heard(), 425, 16000) > -25 }, soon, tick, "it is heard all the same")
+	sess.sh.do(func() { require.NotEqual(t, ours, sess.port.ssrc) })
+}
+
+// TestReceiver counts loss, duplicates, reordering, wrap-around and restarts as RFC 3550 does.
+func TestReceiver(t *testing.T) {
+	t.Parallel()
+	var r receiver
+	for _, seq := range []uint16{65533, 65535, 65534, 0, 1, 3} {
+		require.True(t, r.packet(5, seq))
+	}
+	require.False(t, r.packet(5, 65535), "a duplicate")
+	got, expected := r.totals()
+	require.EqualValues(t, 6, got)
+	require.EqualValues(t, 7, expected)
+	b := r.block(8000)
+	require.EqualValues(t, 1, b.lost)
+	require.EqualValues(t, 256/7, b.fraction)
+	require.EqualValues(t, 1<<16|3, b.highest)
+	require.True(t, r.packet(5, 4))
+	require.Zero(t, r.block(8000).fraction, "nothing was lost since")
+	require.True(t, r.packet(5, 30000), "a stray packet")
+	require.True(t, r.packet(5, 5))
+	require.True(t, r.packet(5, 40000))
+	require.True(t, r.packet(5, 40001), "two in a row: the sender has begun anew")
+	require.EqualValues(t, 40001, r.block(8000).highest)
+	require.True(t, r.packet(6, 100))
+	got, expected = r.totals()
+	require.EqualValues(t, 11, expected)
+	require.LessOrEqual(t, got, expected)
+}
+
+// TestJitterEstimate has RFC 3550's estimate settle where packets are 20 ms late and not late in turn.
+func TestJitterEstimate(t *testing.T) {
+	t.Parallel()
+	var r receiver
+	r.packet(1, 0)
+	for i := range int64(1000) {
+		r.time(i*frameNS+i%2*20*ms, i*frameNS)
+	}
+	require.InDelta(t, 20*ms, r.jitter>>4, float64(ms))
+	require.InDelta(t, 20, tenths(r.meanJitter()), 1)
+	r.time(0, 1<<60)
+	require.InDelta(t, 20*ms, r.jitter>>4, float64(ms), "a jump of the clock is no jitter")
+}
+
+// TestMOS checks the E-model against figures of G.107 and G.113.
+func TestMOS(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		in  impairment
+		mos float64
+	}{
+		"undisturbed":      {impairment{}, 4.41},
+		"100 ms":           {impairment{delay: 100 * time.Millisecond}, 4.36},
+		"300 ms":           {impairment{delay: 300 * time.Millisecond}, 3.71},
+		"1% loss":          {impairment{loss: 0.01}, 4.33},
+		"5% loss":          {impairment{loss: 0.05}, 3.92},
+		"5% loss, bursts":  {impairment{loss: 0.05, bursts: 4}, 3.83},
+		"20% loss":         {impairment{loss: 0.2}, 2.63},
+		"all lost, slowly": {impairment{loss: 1, delay: time.Second}, 1},
+	} {
+		require.InDelta(t, tc.mos, mos(tc.in.rating()), 0.03, name)
+	}
+	last := 5.0
+	for loss := 0.0; loss <= 1; loss += 0.01 {
+		m := mos(impairment{loss: loss}.rating())
+		require.LessOrEqual(t, m, last)
+		require.GreaterOrEqual(t, m, 1.0)
+		last = m
+	}
+}
+
+func FuzzRTCP(f *testing.F) {
+	r := rtcpReport{ssrc: 8, cname: "x", sends: true, receives: true, block: rtcpBlock{ssrc: 7}, bye: true}
+	f.Add(r.append(nil))
+	f.Add([]byte{0x80, 201, 0, 1, 0, 0, 0, 1})
+	f.Add([]byte{0xa1, 203, 0, 2, 0, 0, 0, 8, 0, 0, 0, 4})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, err := parseRTCP(b, 7, 8)
+		if err != nil {
+			return
+		}
+		var c control
+		if n.reported {
+			require.Equal(t, uint32(7), n.block.ssrc)
+			c.heard(n.sender, n.block, 1, sampleRate, 10)
+			q := c.quality(10, 20*time.Millisecond)
+			require.GreaterOrEqual(t, q.MOS, 1.0)
+			require.LessOrEqual(t, q.MOS, 4.5)
+			require.LessOrEqual(t, q.LossPct, 100.0)
+		}
+		// Whatever was read can be written and read again.
+		w := rtcpReport{ssrc: n.sender, cname: "x", sends: n.sent, ntp: uint64(n.ntp) << 16, receives: n.reported, block: n.block}
+		again, err := parseRTCP(w.append(nil), 7, 8)
+		require.NoError(t, err)
+		n.bye = false
+		require.Equal(t, n, again)
+	})
+}
+
+// FuzzRTPStream feeds a leg's stream with any sequence of packets: it never breaks, and never makes more audio than time.
+func FuzzRTPStream(f *testing.F) {
+	f.Add([]byte{0, 1, 0, 160, 20, 0, 2, 1, 64, 20, 1, 9, 9, 9, 9})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var c caller
+		require.NoError(t, c.setRate(sampleRate))
+		buf := make([]int16, maxPayload)
+		now := int64(0)
+		for len(b) >= 5 {
+			h := rtp.Header{SequenceNumber: uint16(b[0]), Timestamp: uint32(binary.BigEndian.Uint16(b[1:])) << (b[0] & 15)}
+			now += int64(b[3]) * ms
+			if c.rx.packet(uint32(b[4]&1), h.SequenceNumber) {
+				if b[4]&6 == 6 {
+					c.comfort(h.SequenceNumber, h.Timestamp, b[:b[4]>>4&3], now)
+				} else {
+					c.audio(h.SequenceNumber, h.Timestamp, legCodec(b[4]>>1%3), make([]byte, int(b[4])*2), now)
+				}
+			}
+			for range 500 {
+				fr, ok := c.next(now, buf)
+				if !ok {
+					break
+				}
+				require.NotEmpty(t, fr.pcm)
+				c.smooth(&fr)
+			}
+			_, ok := c.next(now, buf)
+			require.False(t, ok, "the stream doesn't end")
+			b = b[5:]
+		}
+		q := c.quality(0, 0)
+		require.LessOrEqual(t, q.LossPct, 100.0)
+	})
+}
