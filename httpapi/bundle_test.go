@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"gocloud.dev/blob"
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi"
@@ -34,7 +33,7 @@ type bundle struct {
 	calls   *fakeCalls
 	dialer  *switchDialer
 	library *recordings.Library
-	bucket  *blob.Bucket
+	bucket  *recordings.Bucket
 	clock   *testClock
 	logs    *logBuffer
 	metrics *prometheus.Registry
@@ -58,7 +57,7 @@ func setup(t *testing.T, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle
 	}, b.st)
 	require.NoError(t, err)
 	b.dialer = &switchDialer{Dialer: service}
-	b.bucket, err = recordings.OpenBucket("mem://")
+	b.bucket, err = recordings.OpenBucket(t.Context(), "mem://")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.bucket.Close()) })
 	log := slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))

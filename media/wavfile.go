@@ -14,7 +14,9 @@ import (
 const copyBlock = 8192
 
 // samplesIn rounds a duration to samples of 8 kHz.
-func samplesIn(d time.Duration) int64 { return int64(d.Round(time.Duration(nsPerSample))) / nsPerSample }
+func samplesIn(d time.Duration) int64 {
+	return int64(d.Round(time.Duration(nsPerSample))) / nsPerSample
+}
 
 // FinishWAV cuts or pads a recording whose time zero is start to exactly the span from answered to ended, and describes it.
 // It serves a recording whose session is gone, too: one that a crash left behind. Where the disk has no room for the

@@ -16,8 +16,10 @@ import (
 const (
 	// Queue is River's queue of recordings.
 	Queue = "recordings"
-	// MaxAttempts with River's back-off keeps a recording for about two and a half hours of trouble.
-	MaxAttempts = 8
+	// MaxAttempts keeps a recording through about three days of trouble: retryDelay grows to an hour.
+	MaxAttempts = 80
+	// alertAttempts is how many failures in a row call somebody: some minutes of trouble.
+	alertAttempts = 6
 )
 
 // ProcessArgs is the River job that processes one call's recording.

@@ -6,52 +6,26 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
-	"path/filepath"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
-	"gocloud.dev/blob/memblob"
 	"gocloud.dev/gcerrors"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// OpenBucket opens file:///DIR, which is created when it does not exist, or mem:// (for tests).
-func OpenBucket(address string) (*blob.Bucket, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("open the bucket of recordings: %w", err)
-	}
-	switch u.Scheme {
-	case memblob.Scheme:
-		return memblob.OpenBucket(nil), nil
-	case fileblob.Scheme:
-		// Temporary files beside the objects: a rename does not cross file systems.
-		options := &fileblob.Options{
-			CreateDir: true, DirFileMode: 0o750, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
-		}
-		bucket, err := fileblob.OpenBucket(filepath.FromSlash(u.Path), options)
-		if err != nil {
-			return nil, fmt.Errorf("open the bucket of recordings: %w", err)
-		}
-		return bucket, nil
-	default:
-		return nil, fmt.Errorf("open the bucket of recordings: scheme %q is neither file nor mem", u.Scheme)
-	}
-}
-
 // Config is what a Library needs.
 type Config struct {
 	Store *store.Store
 	// Bucket keeps the recordings; the Library does not close it.
-	Bucket *blob.Bucket
+	Bucket *Bucket
 	// Signer makes the URLs, unless the bucket's service presigns its own.
 	Signer *Signer
+	// SpoolDir is where the files are until they are uploaded, for the metric of its free space; none when empty.
+	SpoolDir string
 	// Logger discards when nil.
 	Logger *slog.Logger
 	// Registerer takes the metrics; none when nil.
@@ -63,11 +37,13 @@ type Config struct {
 // Library processes recordings and hands them out. It is safe for concurrent use.
 type Library struct {
 	store   *store.Store
-	bucket  *blob.Bucket
+	bucket  *Bucket
 	signer  *Signer
 	log     *slog.Logger
 	now     func() time.Time
 	metrics *metrics
+	// transferBase is what a transfer may take besides its bytes.
+	transferBase time.Duration
 }
 
 // New makes a Library.
@@ -81,12 +57,13 @@ func New(cfg Config) (*Library, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	m, err := newMetrics(cfg.Registerer)
+	m, err := newMetrics(cfg.Registerer, cfg.SpoolDir)
 	if err != nil {
 		return nil, fmt.Errorf("make the library of recordings: %w", err)
 	}
 	return &Library{
 		store: cfg.Store, bucket: cfg.Bucket, signer: cfg.Signer, log: cfg.Logger, now: cfg.Now, metrics: m,
+		transferBase: transferBase,
 	}, nil
 }
 

@@ -6,14 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"gocloud.dev/blob"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -26,14 +24,14 @@ type bundle struct {
 	tenant   uuid.UUID
 	call     uuid.UUID
 	dir      string
-	bucket   *blob.Bucket
+	bucket   *Bucket
 	registry *prometheus.Registry
 	log      *logs
 	now      time.Time
 	lib      *Library
 }
 
-func setup(t *testing.T, bucket *blob.Bucket) *bundle {
+func setup(t *testing.T, bucket *Bucket) *bundle {
 	t.Helper()
 	b := &bundle{
 		st: storetest.New(t), call: newID(t), dir: t.TempDir(), bucket: bucket,
@@ -43,20 +41,20 @@ func setup(t *testing.T, bucket *blob.Bucket) *bundle {
 	var err error
 	b.lib, err = New(Config{
 		Store: b.st, Bucket: bucket, Signer: NewSigner("https://ring.example", []byte("key")),
-		Logger: slog.New(b.log), Registerer: b.registry, Now: func() time.Time { return b.now },
+		SpoolDir: b.dir, Logger: slog.New(b.log), Registerer: b.registry, Now: func() time.Time { return b.now },
 	})
 	require.NoError(t, err)
 	return b
 }
 
-func memory(t *testing.T) *blob.Bucket {
+func memory(t *testing.T) *Bucket {
 	t.Helper()
 	return open(t, "mem://")
 }
 
-func open(t *testing.T, address string) *blob.Bucket {
+func open(t *testing.T, address string) *Bucket {
 	t.Helper()
-	bucket, err := OpenBucket(address)
+	bucket, err := OpenBucket(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, bucket.Close()) })
 	return bucket
@@ -135,18 +133,6 @@ func (b *bundle) jobs(t *testing.T) int {
 			"SELECT count(*) FROM river_job WHERE kind = 'recording_process' AND queue = 'recordings'").Scan(&n)
 	}))
 	return n
-}
-
-func TestOpenBucketSchemes(t *testing.T) {
-	t.Parallel()
-	open(t, "mem://")
-	open(t, "file://"+filepath.Join(t.TempDir(), "a", "b"))
-	_, err := OpenBucket("s3://bucket")
-	require.ErrorContains(t, err, "s3")
-	_, err = OpenBucket("file://%zz")
-	require.Error(t, err)
-	_, err = New(Config{})
-	require.Error(t, err)
 }
 
 func TestLedger(t *testing.T) {
@@ -282,4 +268,18 @@ func TestLogAccess(t *testing.T) {
 	require.True(t, b.now.Equal(rows[0].At))
 	require.Equal(t, "signed_url", rows[1].Method)
 	require.Nil(t, rows[1].RemoteAddr)
+}
+
+func TestSpoolSpace(t *testing.T) {
+	t.Parallel()
+	require.Positive(t, freeBytes(t.TempDir()))
+	require.InDelta(t, -1, freeBytes(t.TempDir()+"/none"), 0)
+	b := setup(t, memory(t))
+	families, err := b.registry.Gather()
+	require.NoError(t, err)
+	names := make([]string, 0, len(families))
+	for _, f := range families {
+		names = append(names, f.GetName())
+	}
+	require.Contains(t, names, "ringmaster_recordings_spool_free_bytes")
 }

@@ -2,6 +2,7 @@ package recordings
 
 import (
 	"fmt"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -20,11 +21,12 @@ type metrics struct {
 	bytes     prometheus.Counter
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer, spool string) (*metrics, error) {
 	m := &metrics{
 		processed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_recordings_processed_total",
-			Help: "Attempts to process a recording by result; failed ones are lost and need somebody's attention.",
+			Help: "Attempts to process a recording by result: failed ones are lost and need somebody's attention, many retried " +
+				"ones mean that the bucket can't be reached.",
 		}, []string{"result"}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ringmaster_recordings_stored_bytes_total",
@@ -37,12 +39,29 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	if registerer == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.processed, m.bytes} {
+	collectors := []prometheus.Collector{m.processed, m.bytes}
+	if spool != "" {
+		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "ringmaster_recordings_spool_free_bytes",
+			Help: "Free space where recordings are written while their calls live; -1 when it can't be asked. Without space " +
+				"recordings end early.",
+		}, func() float64 { return freeBytes(spool) }))
+	}
+	for _, c := range collectors {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics of recordings: %w", err)
 		}
 	}
 	return m, nil
+}
+
+// freeBytes is the space that we may use in a folder's file system, -1 when that is not known.
+func freeBytes(dir string) float64 {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		return -1
+	}
+	return float64(s.Bavail) * float64(s.Bsize)
 }
 
 func (m *metrics) count(r result) { m.processed.WithLabelValues(string(r)).Inc() }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,8 +24,17 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// processTimeout bounds one attempt: an hour of stereo is 115 MB, which a slow object store takes its time for.
-const processTimeout = 15 * time.Minute
+const (
+	// The first attempt may take attemptTime, each further one that much more, up to attemptMost. A job whose process has died
+	// is taken up when its attempt's time is over, so the first one's is short.
+	attemptTime, attemptMost = 3 * time.Minute, time.Hour
+	// An upload, and reading it back, may take transferBase and a second for every transferRate bytes: an hour of stereo is
+	// 115 MB, which a slow object store takes its time for.
+	transferBase = time.Minute
+	transferRate = 128 << 10
+	// retryFirst and retryMost are the pauses between attempts, which double, by a fifth more or less.
+	retryFirst, retryMost = 5 * time.Second, time.Hour
+)
 
 // ErrNoFile says that a recording's files are all missing. Trying again does not help.
 var ErrNoFile = errors.New("none of the recording's files exists")
@@ -47,7 +57,23 @@ type worker struct {
 }
 
 // Timeout implements river.Worker.
-func (w *worker) Timeout(*river.Job[ProcessArgs]) time.Duration { return processTimeout }
+func (w *worker) Timeout(job *river.Job[ProcessArgs]) time.Duration {
+	return min(time.Duration(max(1, job.Attempt))*attemptTime, attemptMost)
+}
+
+// NextRetry implements river.Worker.
+func (w *worker) NextRetry(job *river.Job[ProcessArgs]) time.Time {
+	return w.library.now().Add(retryDelay(job.Attempt, rand.Float64()))
+}
+
+// retryDelay is the pause after that many attempts; at is where it lies in its range, from 0 to 1.
+func retryDelay(attempts int, at float64) time.Duration {
+	pause := retryMost
+	if n := max(0, attempts-1); n < 16 {
+		pause = min(retryFirst<<n, retryMost)
+	}
+	return time.Duration(float64(pause) * (0.8 + 0.4*at))
+}
 
 // Work implements river.Worker.
 func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
@@ -59,8 +85,13 @@ func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
 	final := permanent(err) || job.Attempt >= job.MaxAttempts
 	if !final || ctx.Err() != nil && job.Attempt < job.MaxAttempts {
 		l.metrics.count(resultRetried)
-		l.log.WarnContext(ctx, "processing a recording failed, it will be tried again", "call_id", args.CallID,
-			"tenant_id", args.TenantID, "attempt", job.Attempt, "max_attempts", job.MaxAttempts, "error", err)
+		level := slog.LevelWarn
+		if job.Attempt >= alertAttempts {
+			level = slog.LevelError
+		}
+		l.log.LogAttrs(ctx, level, "processing a recording failed, it will be tried again",
+			slog.Bool("alert", level == slog.LevelError), slog.Any("call_id", args.CallID), slog.Any("tenant_id", args.TenantID),
+			slog.Int("attempt", job.Attempt), slog.Int("max_attempts", job.MaxAttempts), slog.Any("error", err))
 		return err
 	}
 	if markErr := l.fail(ctx, args, err); markErr != nil {
@@ -191,9 +222,15 @@ func (l *Library) upload(ctx context.Context, key, path string) (content, error)
 	if err != nil {
 		return content{}, fmt.Errorf("upload: %w", err)
 	}
-	ctx, abort := context.WithCancel(ctx) // a writer whose context has ended leaves no object
+	stat, err := f.Stat()
+	if err != nil {
+		return content{}, errors.Join(fmt.Errorf("upload: %w", err), f.Close())
+	}
+	ctx, abort := l.transferContext(ctx, "upload", stat.Size()) // a writer whose context has ended leaves no object
 	defer abort()
-	w, err := l.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: ContentType})
+	w, err := l.bucket.NewWriter(ctx, key, &blob.WriterOptions{
+		ContentType: ContentType, BufferSize: s3PartBytes, MaxConcurrency: s3Parts,
+	})
 	if err != nil {
 		return content{}, errors.Join(fmt.Errorf("upload: %w", err), f.Close())
 	}
@@ -203,24 +240,46 @@ func (l *Library) upload(ctx context.Context, key, path string) (content, error)
 		abort()
 		// The close reports the abort, which is no news.
 		_ = w.Close()
-		return content{}, errors.Join(fmt.Errorf("upload: %w", err), f.Close())
+		return content{}, errors.Join(fmt.Errorf("upload: %w", err), context.Cause(ctx), f.Close())
 	}
 	if err := errors.Join(w.Close(), f.Close()); err != nil {
-		return content{}, fmt.Errorf("upload: %w", err)
+		return content{}, errors.Join(fmt.Errorf("upload: %w", err), context.Cause(ctx))
 	}
 	return content{bytes: n, sha256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// verify reads the object back. Only what it vouches for lets the local files go.
+// TransferError says that an object store took too long.
+type TransferError struct {
+	Operation string
+	Limit     time.Duration
+}
+
+// Error implements error.
+func (e *TransferError) Error() string {
+	return fmt.Sprintf("%s of a recording took longer than %v", e.Operation, e.Limit)
+}
+
+// transferContext bounds the transfer of so many bytes.
+func (l *Library) transferContext(ctx context.Context, operation string, bytes int64) (context.Context, context.CancelFunc) {
+	limit := l.transferBase + time.Duration(bytes/transferRate)*time.Second
+	return context.WithTimeoutCause(ctx, limit, &TransferError{Operation: operation, Limit: limit})
+}
+
+// verify brings the object to stable storage and reads it back. Only what it vouches for lets the local files go.
 func (l *Library) verify(ctx context.Context, key string, want content) error {
+	if err := l.bucket.settle(key); err != nil {
+		return fmt.Errorf("sync the upload: %w", err)
+	}
+	ctx, done := l.transferContext(ctx, "verification", want.bytes)
+	defer done()
 	r, err := l.bucket.NewReader(ctx, key, nil)
 	if err != nil {
-		return fmt.Errorf("verify the upload: %w", err)
+		return errors.Join(fmt.Errorf("verify the upload: %w", err), context.Cause(ctx))
 	}
 	sum := sha256.New()
 	n, err := io.Copy(sum, r)
 	if err := errors.Join(err, r.Close()); err != nil {
-		return fmt.Errorf("verify the upload: %w", err)
+		return errors.Join(fmt.Errorf("verify the upload: %w", err), context.Cause(ctx))
 	}
 	if got := (content{bytes: n, sha256: hex.EncodeToString(sum.Sum(nil))}); got != want {
 		return fmt.Errorf("verify the upload: %w: %d bytes of %d", ErrVerify, got.bytes, want.bytes)

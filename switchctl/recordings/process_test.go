@@ -102,6 +102,35 @@ func TestProcessJoinsParts(t *testing.T) {
 	require.Empty(t, left, "parts and the joined file are gone")
 }
 
+// TestProcessJoinsEncodings has a G.711 part of ours, and one of the switch in PCM.
+func TestProcessJoinsEncodings(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	first := writeFile(t, b.dir, "a.wav", ulaw(time.Second, 0x80))
+	second := writeFile(t, b.dir, "b.wav", wav(1, time.Second, -32124))
+	b.record(t, map[time.Duration]string{0: first, 1500 * time.Millisecond: second}, 1500*time.Millisecond)
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	row := b.row(t)
+	require.EqualValues(t, 2500, *row.DurationMs)
+	require.True(t, row.Stereo)
+	require.Equal(t, "audio/wav", row.Format)
+	audio, err := b.bucket.ReadAll(t.Context(), *row.StorageKey)
+	require.NoError(t, err)
+	require.EqualValues(t, 58+2*20000, *row.Bytes, "mu-law, as the first part")
+	at := func(at time.Duration) byte { return audio[58+int(at.Seconds()*8000)*2] }
+	require.EqualValues(t, []byte{0x80, 0xFF, 0x00}, []byte{at(500 * time.Millisecond), at(1250 * time.Millisecond), at(2 * time.Second)})
+}
+
+// TestPartialRecording has a call whose disk was full after a second: what there is, is kept with its true length.
+func TestPartialRecording(t *testing.T) {
+	t.Parallel()
+	b := setup(t, open(t, "file://"+t.TempDir()))
+	torn := append(ulaw(time.Second, 0x80), 1, 2, 3) // the last write was cut off
+	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", torn)})
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	require.EqualValues(t, 1000, *b.row(t).DurationMs)
+}
+
 func TestProcessGoesOnWithoutALostPart(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
@@ -247,7 +276,7 @@ func setupFaulty(t *testing.T) (*bundle, *faulty) {
 	f := &faulty{objects: map[string][]byte{}}
 	bucket := blob.NewBucket(f)
 	t.Cleanup(func() { require.NoError(t, bucket.Close()) })
-	return setup(t, bucket), f
+	return setup(t, NewBucket(bucket)), f
 }
 
 func TestWorkerTriesAgainThenGivesUp(t *testing.T) {

@@ -23,14 +23,16 @@ const (
 	riffHeader  = 12 // "RIFF", size, "WAVE"
 	chunkHeader = 8  // name, size
 	formatPCM   = 1
+	formatALaw  = 6
+	formatULaw  = 7
 	formatExt   = 0xFFFE // WAVE_FORMAT_EXTENSIBLE
-	sampleBytes = 2      // s16
 )
 
 // wavInfo is what a checked file holds.
 type wavInfo struct {
 	channels int
 	rate     int
+	block    int64 // bytes of a frame
 	frames   int64
 	sizes    wavSizes
 }
@@ -39,6 +41,8 @@ type wavInfo struct {
 type wavSizes struct {
 	dataAt    int64 // of the data chunk's header
 	dataBytes int64
+	factAt    int64 // of the count in the fact chunk, which G.711 has; 0 without one
+	frames    int64
 	stale     bool // the header does not tell these sizes
 }
 
@@ -46,7 +50,7 @@ func (w wavInfo) duration() time.Duration {
 	return time.Duration(w.frames) * time.Second / time.Duration(w.rate)
 }
 
-// checkWAV reads a file's header: PCM, 16 bit, one or two channels, some audio. A header whose sizes don't fit the file,
+// checkWAV reads a file's header: 16-bit PCM or G.711, one or two channels, some audio. A header whose sizes don't fit the file,
 // as a writer leaves it that was killed, is corrected in place, since the samples are all there.
 func checkWAV(path string) (wavInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -76,6 +80,7 @@ func readWAV(f *os.File, path string) (wavInfo, error) {
 		return wavInfo{}, &WAVError{Path: path, Reason: "it is no RIFF WAVE file"}
 	}
 	var info wavInfo
+	var factAt, fact int64
 	for at := int64(riffHeader); ; {
 		var chunk [chunkHeader]byte
 		if err := readAt(f, path, chunk[:], at); err != nil {
@@ -87,9 +92,18 @@ func readWAV(f *os.File, path string) (wavInfo, error) {
 			if info, err = readFormat(f, path, at+chunkHeader, size); err != nil {
 				return wavInfo{}, err
 			}
+		case "fact":
+			var count [4]byte
+			if err := readAt(f, path, count[:], at+chunkHeader); err != nil {
+				return wavInfo{}, err
+			}
+			factAt, fact = at+chunkHeader, int64(binary.LittleEndian.Uint32(count[:]))
 		case "data":
 			riff := int64(binary.LittleEndian.Uint32(head[4:8]))
-			return info.withData(f, path, at, size, riff, stat.Size())
+			info, err := info.withData(f, path, at, size, riff, stat.Size())
+			info.sizes.factAt = factAt
+			info.sizes.stale = info.sizes.stale || factAt > 0 && fact != info.frames
+			return info, err
 		}
 		at += chunkHeader + size + size&1
 	}
@@ -110,11 +124,12 @@ func readFormat(f *os.File, path string, at, size int64) (wavInfo, error) {
 	}
 	channels, rate := binary.LittleEndian.Uint16(b[2:]), binary.LittleEndian.Uint32(b[4:])
 	bits := binary.LittleEndian.Uint16(b[14:])
-	if format != formatPCM || bits != 8*sampleBytes || channels < 1 || channels > 2 || rate == 0 || rate > 192_000 {
+	g711 := (format == formatALaw || format == formatULaw) && bits == 8
+	if !g711 && (format != formatPCM || bits != 16) || channels < 1 || channels > 2 || rate == 0 || rate > 192_000 {
 		reason := fmt.Sprintf("format %d with %d channels of %d bits at %d Hz is not ours", format, channels, bits, rate)
 		return wavInfo{}, &WAVError{Path: path, Reason: reason}
 	}
-	return wavInfo{channels: int(channels), rate: int(rate)}, nil
+	return wavInfo{channels: int(channels), rate: int(rate), block: int64(channels) * int64(bits/8)}, nil
 }
 
 // withData takes the data chunk in. A size that leads to the end, or to further chunks that do, is believed; else all that
@@ -124,12 +139,11 @@ func (w wavInfo) withData(f *os.File, path string, at, size, riff, fileSize int6
 		return wavInfo{}, &WAVError{Path: path, Reason: "it has no format chunk before its data"}
 	}
 	start := at + chunkHeader
-	block := int64(w.channels * sampleBytes)
 	if !chunksReachEnd(f, start+size+size&1, fileSize) {
 		size = fileSize - start
 		w.sizes.stale = true
 	}
-	if rest := size % block; rest != 0 { // the last frame was cut off
+	if rest := size % w.block; rest != 0 { // the last frame was cut off
 		size -= rest
 		w.sizes.stale = true
 	}
@@ -139,7 +153,8 @@ func (w wavInfo) withData(f *os.File, path string, at, size, riff, fileSize int6
 	if size == 0 {
 		return wavInfo{}, &WAVError{Path: path, Reason: "it holds no audio"}
 	}
-	w.sizes.dataAt, w.sizes.dataBytes, w.frames = at, size, size/block
+	w.sizes.dataAt, w.sizes.dataBytes, w.frames = at, size, size/w.block
+	w.sizes.frames = w.frames
 	w.sizes.stale = w.sizes.stale || riff+chunkHeader > fileSize
 	return w, nil
 }
@@ -171,6 +186,10 @@ func writeSizes(f *os.File, s wavSizes) error {
 	if err == nil {
 		binary.LittleEndian.PutUint32(size[:], uint32(end-chunkHeader)) //nolint:gosec // withData bounds it
 		_, err = f.WriteAt(size[:], 4)
+	}
+	if err == nil && s.factAt > 0 {
+		binary.LittleEndian.PutUint32(size[:], uint32(s.frames)) //nolint:gosec // withData bounds it
+		_, err = f.WriteAt(size[:], s.factAt)
 	}
 	if err == nil {
 		err = f.Truncate(end)

@@ -33,6 +33,20 @@ func wav(channels int, length time.Duration, value int16) []byte {
 	return b.Bytes()
 }
 
+// ulaw builds a stereo file of mu-law, every byte with the value given.
+func ulaw(length time.Duration, value byte) []byte {
+	frames := int(length.Seconds() * 8000)
+	le := binary.LittleEndian
+	b := le.AppendUint32([]byte("RIFF"), uint32(50+2*frames))
+	b = le.AppendUint32(append(b, "WAVEfmt "...), 18)
+	for _, v := range []uint16{7, 2, 8000, 0, 16000, 0, 2, 8, 0} {
+		b = le.AppendUint16(b, v)
+	}
+	b = le.AppendUint32(append(b, "fact\x04\x00\x00\x00"...), uint32(frames))
+	b = le.AppendUint32(append(b, "data"...), uint32(2*frames))
+	return append(b, bytes.Repeat([]byte{value}, 2*frames)...)
+}
+
 func writeFile(t *testing.T, dir, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -79,6 +93,26 @@ func TestCheckWAV(t *testing.T) {
 	require.Equal(t, time.Second, info.duration())
 }
 
+// TestCheckG711 corrects all three sizes that a killed writer may have left behind.
+func TestCheckG711(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	good := ulaw(1500*time.Millisecond, 7)
+	for name, content := range map[string][]byte{
+		"complete": good, "sizes never written": patched(patched(patched(good, 4, 50), 46, 0), 54, 0),
+		"fact alone": patched(good, 46, 99), "half a frame": append(bytes.Clone(good), 1),
+	} {
+		path := writeFile(t, dir, name, content)
+		info, err := checkWAV(path)
+		require.NoError(t, err, name)
+		require.Equal(t, 1500*time.Millisecond, info.duration(), name)
+		require.Equal(t, 2, info.channels)
+		got, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, good, got, name)
+	}
+}
+
 func TestCheckWAVRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -109,6 +143,7 @@ func FuzzReadWAV(f *testing.F) {
 	good := wav(2, 10*time.Millisecond, 7)
 	f.Add(good)
 	f.Add(patched(good, 40, 0))
+	f.Add(patched(ulaw(10*time.Millisecond, 1), 46, 3))
 	f.Add(append(bytes.Clone(good), "LIST\x00\x00\x00\x00"...))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := writeFile(t, t.TempDir(), "f.wav", content)
