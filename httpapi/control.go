@@ -21,6 +21,8 @@ const (
 	controlPerSecond = 10
 	// maxDestination bounds a transfer's destination: the longest SIP URI that a carrier is likely to take.
 	maxDestination = 512
+	// maxReason bounds why a recording is paused.
+	maxReason = 500
 )
 
 type controlView struct {
@@ -36,7 +38,7 @@ func verbs() map[string]bool {
 		switchctl.VerbTransfer: true, switchctl.VerbHangup: true, switchctl.VerbLog: true, switchctl.VerbGetCallState: true,
 		switchctl.VerbSendDTMF: true, switchctl.VerbMonitorStart: true, switchctl.VerbMonitorStop: true,
 		"mute": false, "unmute": false, "hold": false, "unhold": false, "play_audio": false,
-		"set_disposition": false, "recording_pause": false, "recording_resume": false, "conference_start": false,
+		"set_disposition": false, switchctl.VerbRecordingPause: true, switchctl.VerbRecordingResume: true, "conference_start": false,
 		"conference_add": false, "conference_remove": false, "conference_leave": false, "request_supervisor": false,
 		"whisper": false, "barge": false, "set_lead_field": false,
 		"set_lead_status": false, "schedule_callback": false,
@@ -111,6 +113,7 @@ type controlInput struct {
 	Digits          dialer.Opt[string]
 	TargetCallID    dialer.Opt[string]
 	Mode            dialer.Opt[string]
+	Reason          dialer.Opt[string]
 }
 
 // UnmarshalJSON takes a verb with its fields.
@@ -119,6 +122,7 @@ func (in *controlInput) UnmarshalJSON(b []byte) error {
 		"event": &in.Event, "metadata": &in.Metadata, "destination_type": &in.DestinationType, "destination": &in.Destination,
 		"digits":         &in.Digits,
 		"target_call_id": &in.TargetCallID, "mode": &in.Mode,
+		"reason": &in.Reason,
 	})
 }
 
@@ -148,6 +152,11 @@ func parseControl(body []byte) (switchctl.ControlRequest, error) {
 		req.Metadata = slices.Clone(in.Metadata.Value)
 	}
 	switch req.Event {
+	case switchctl.VerbRecordingPause:
+		if in.Reason.Set && !in.Reason.Null && (!in.Reason.Has() || len(in.Reason.Value) > maxReason) {
+			return switchctl.ControlRequest{}, badControl(codeBadRequest, "reason", "must be a string of at most 500 characters")
+		}
+		req.Reason = in.Reason.Value
 	case switchctl.VerbTransfer:
 		return parseTransfer(req, in.DestinationType, in.Destination)
 	case switchctl.VerbSendDTMF:

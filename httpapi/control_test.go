@@ -59,6 +59,12 @@ func TestControlDispatchesVerbs(t *testing.T) {
 			Event: "log", Metadata: json.RawMessage(`{"n":1}`), Source: "ai",
 		}},
 		"get_call_state": {cb, `{"event":"get_call_state"}`, switchctl.ControlRequest{Event: "get_call_state", Source: "ai"}},
+		"recording_pause": {cb, `{"event":"recording_pause","reason":"card number"}`, switchctl.ControlRequest{
+			Event: "recording_pause", Reason: "card number", Source: "ai",
+		}},
+		"recording_resume": {key, `{"event":"recording_resume","reason":null}`, switchctl.ControlRequest{
+			Event: "recording_resume", Source: "api",
+		}},
 		"transfer": {
 			key, `{"event":"transfer","destination_type":"e164","destination":"+919812345678","metadata":null}`,
 			switchctl.ControlRequest{Event: "transfer", DestinationType: "e164", Destination: "+919812345678", Source: "api"},
@@ -169,6 +175,8 @@ func TestControlBodies(t *testing.T) {
 		"digits as a number":       {`{"event":"send_dtmf","digits":12}`, 400, "bad_request"},
 		"digits with a letter":     {`{"event":"send_dtmf","digits":"12e"}`, 400, "bad_request"},
 		"too many digits":          {`{"event":"send_dtmf","digits":"` + strings.Repeat("1", 100) + `"}`, 400, "bad_request"},
+		"reason is a number":       {`{"event":"recording_pause","reason":5}`, 400, "bad_request"},
+		"reason is too long":       {`{"event":"recording_pause","reason":"` + strings.Repeat("x", 501) + `"}`, 400, "bad_request"},
 		"destination is too long":  {`{"event":"transfer","destination":"` + strings.Repeat("1", 513) + `"}`, 400, "bad_request"},
 		"monitor without a target": {`{"event":"monitor_start"}`, 400, "bad_request"},
 		"stop without a target":    {`{"event":"monitor_stop","target_call_id":null}`, 400, "bad_request"},
@@ -185,7 +193,7 @@ func TestControlBodies(t *testing.T) {
 		require.NotEmpty(t, p.Detail, name)
 	}
 	for _, verb := range []string{
-		"mute", "unmute", "hold", "unhold", "play_audio", "set_disposition", "recording_pause", "recording_resume",
+		"mute", "unmute", "hold", "unhold", "play_audio", "set_disposition",
 		"conference_start", "conference_add", "conference_remove", "conference_leave", "request_supervisor", "whisper", "barge",
 		"set_lead_field", "set_lead_status", "schedule_callback",
 	} {

@@ -89,6 +89,7 @@ type actor struct {
 	// sessions are all AI sessions that this controller has opened for the call.
 	sessions []mediaSession
 	transfer *transfer
+	rec      recording
 	bypass   bypass
 	// codec is the carrier's, as the switch names it; empty before it is known.
 	codec string

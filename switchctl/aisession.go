@@ -177,13 +177,10 @@ func (a *actor) sessionSpec(subprotocol string) (media.SessionSpec, error) {
 	spec := media.SessionSpec{
 		ID: s.id.String(), CallID: a.id.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
 		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, Reconnected: s.resumed,
-		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
+		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence, Recording: a.recordingSpec(),
 	}
 	if a.detects() {
 		spec.AMD = &amd.Config{}
-	}
-	if a.answerAt != nil {
-		spec.Recording = &media.RecordingSpec{Path: a.c.recordPath(a.id), Start: *a.answerAt, Append: s.resumed}
 	}
 	return spec, nil
 }

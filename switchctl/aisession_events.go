@@ -40,7 +40,7 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 	case media.AMD:
 		a.machineHeard(ctx, ev)
 	case media.RecordingFailed:
-		a.log.ErrorContext(ctx, "recording failed, the call goes on", "error", ev.Err)
+		a.rec.failed = true // the media endpoint has raised the alarm
 	default:
 		return a.state, a.notTaken(m)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -31,6 +32,8 @@ type Config struct {
 	CDRDir string
 	// RecordDir is where recordings are written, as <call id>.wav.
 	RecordDir string
+	// RecordEncoding is how AI calls are recorded; PCM by default. What the switch itself records is PCM.
+	RecordEncoding media.RecordingEncoding
 	// Subprotocols are those that this host serves; both by default.
 	Subprotocols []string
 	// TokenKey signs the JWT behind a callback token (HMAC-SHA256; at least 32 bytes).
@@ -177,6 +180,8 @@ type ControlRequest struct {
 	// TargetCallID and Mode are those of monitor_start and monitor_stop.
 	TargetCallID string `json:"target_call_id,omitempty"`
 	Mode         string `json:"mode,omitempty"`
+	// Reason is why a recording is paused.
+	Reason string `json:"reason,omitempty"`
 	// Source is who sent it: "api" (default) or "ai".
 	Source string `json:"-"`
 }
@@ -190,6 +195,9 @@ const (
 	VerbSendDTMF     = "send_dtmf"
 	VerbMonitorStart = "monitor_start"
 	VerbMonitorStop  = "monitor_stop"
+
+	VerbRecordingPause  = "recording_pause"
+	VerbRecordingResume = "recording_resume"
 )
 
 // Statuses of a call.

@@ -131,6 +131,8 @@ func (a *actor) verb(ctx context.Context, m controlCommand) (answered bool, err 
 		return true, a.startMonitor(ctx, m.req, m.reply)
 	case VerbMonitorStop:
 		return false, a.stopMonitor(ctx, m.req)
+	case VerbRecordingPause, VerbRecordingResume:
+		return false, a.pauseOrResume(ctx, m.req)
 	}
 	return false, &InvalidError{Field: "event", Message: "unknown verb"}
 }
@@ -155,7 +157,7 @@ func (a *actor) appendLog(ctx context.Context, typ string, metadata json.RawMess
 func (a *actor) replyCallState(ctx context.Context, reply chan<- controlResult) {
 	result := map[string]any{
 		"state": a.state.String(), "duration_s": 0, "answered": a.answerAt != nil,
-		"current_participants": a.participants(), "is_recording": a.ai.media != nil && a.answerAt != nil,
+		"current_participants": a.participants(), "is_recording": a.isRecording(),
 		"is_muted": map[string]any{"caller": false, "agent": false}, "is_held": false,
 		"conference_id": nil, "disposition": nil,
 	}

@@ -288,6 +288,9 @@ func (m *fakeMedia) Open(_ context.Context, spec media.SessionSpec) (mediaSessio
 	rec := "none"
 	if spec.Recording != nil {
 		rec = fmt.Sprintf("append=%t", spec.Recording.Append)
+		if spec.Recording.Paused {
+			rec += " paused"
+		}
 	}
 	if spec.AMD != nil {
 		rec += " amd"
@@ -379,6 +382,13 @@ func (s *fakeSession) HeardDTMF(digit string, dur time.Duration) {
 func (s *fakeSession) SetToneDetection(on bool) { s.trace.add("media listens for tones: %t", on) }
 
 func (s *fakeSession) SetEventPayload(pt uint8) { s.trace.add("media sends events as %d", pt) }
+func (s *fakeSession) PauseRecording(paused bool) error {
+	if s.spec.Recording == nil {
+		return media.ErrNoRecording
+	}
+	s.trace.add("media recording paused %t", paused)
+	return nil
+}
 
 func (s *fakeSession) UpdateMetadata(json.RawMessage) { s.trace.add("media metadata updated") }
 

@@ -196,6 +196,7 @@ func (b *bench) faultInput(f []string) {
 			raw, err := json.Marshal(map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
 				"variable_signal_bond": keyValues(f[2:])["bridged"], "Channel-State": keyValues(f[2:])["state"],
+				"variable_rm_recording_paused": keyValues(f[2:])["paused"],
 			})
 			require.NoError(b.t, err)
 			dump = string(raw)
@@ -310,6 +311,8 @@ func (b *bench) mediaInput(f []string) {
 		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.Class(f[2]), Confidence: 0.9}, Heard: time.Now()})
 	case "dtmf":
 		s.send(media.DTMF{Digit: f[1], Duration: 100 * time.Millisecond})
+	case "disk":
+		s.send(media.RecordingFailed{Err: errors.New(f[1])})
 	case "text":
 		data := "null"
 		if len(f) > 2 {
@@ -361,7 +364,7 @@ func (b *bench) mediaLegEvent(old bool, name string, headers map[string]string) 
 func (b *bench) verbInput(f []string) {
 	req := ControlRequest{Event: f[0]}
 	kv := keyValues(f[1:])
-	req.Digits = kv["digits"]
+	req.Digits, req.Reason = kv["digits"], kv["reason"]
 	req.TargetCallID, req.Mode = kv["target"], kv["mode"]
 	switch req.TargetCallID {
 	case "other":

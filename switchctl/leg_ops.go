@@ -88,6 +88,9 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 	a.sock = m.sock
 	a.noteKeys(m.ev)
 	found := a.recovered
+	if found {
+		a.rec.paused = m.ev.Var(varPaused) == "true"
+	}
 	a.recovered = false
 	a.reattach = 0
 	a.dial.seen = true
@@ -183,6 +186,9 @@ func (a *actor) probe(ctx context.Context) {
 func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error) {
 	a.dial.seen = true
 	found := a.recovered
+	if found {
+		a.rec.paused = m.paused
+	}
 	a.recovered = false
 	if a.killCause != "" {
 		a.sendKill(ctx)

@@ -63,6 +63,7 @@ const (
 	jobKill
 	jobReattach
 	jobRecord
+	jobMask
 	jobKillLeg
 	jobBypass
 	jobMediaBack
@@ -83,6 +84,8 @@ func (k jobKind) String() string {
 		return "uuid_transfer"
 	case jobRecord:
 		return "uuid_record"
+	case jobMask:
+		return "uuid_record mask"
 	case jobKillLeg:
 		return "uuid_kill of a leg"
 	case jobBypass:
@@ -117,6 +120,8 @@ type channelFound struct {
 	answeredAt time.Time
 	// other is the channel that it is bridged with; empty for none.
 	other string
+	// paused: its recording was paused.
+	paused bool
 	// bypassed: the switch is not in the way of its audio.
 	bypassed bool
 	// generation of the host link that was asked.

@@ -111,6 +111,12 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 	case jobRecord:
 		if reason := refusedJob(m); reason != "" {
 			a.log.ErrorContext(ctx, "recording of the transferred call did not start", "reply", reason)
+		} else {
+			a.secondPartStarted(ctx)
+		}
+	case jobMask:
+		if reason := refusedJob(m); reason != "" {
+			a.log.ErrorContext(ctx, "recording of the transferred call is not paused", "reply", reason)
 		}
 	case jobBypass:
 		a.bypassReply(ctx, m)

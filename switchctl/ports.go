@@ -68,6 +68,7 @@ type mediaSession interface {
 	SetEventPayload(pt uint8)
 	UpdateMetadata(m json.RawMessage)
 	Close(reason media.CloseReason) media.Stats
+	PauseRecording(paused bool) error
 	FinishRecording(answered, ended time.Time) (media.RecordingInfo, error)
 }
 

@@ -400,6 +400,7 @@ func (a *actor) recordRest(ctx context.Context, at time.Time) {
 		})
 	}
 	path, link := filepath.Join(a.c.cfg.RecordDir, a.id.String()+".2.wav"), a.c.link
+	a.rec.second = path
 	a.record(ctx, "second recording part", func(ctx context.Context) error {
 		return a.c.ledger.AddRecordingPart(ctx, call, path, max(0, at.Sub(answered)))
 	}, nil)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
 // Config is the controller's whole configuration. The keys of the file are the koanf tags, joined by dots; an
@@ -78,7 +79,8 @@ type MediaConfig struct {
 // RecordingsConfig says where recordings go.
 type RecordingsConfig struct {
 	SpoolDir string `koanf:"spool_dir"` // while a call lives
-	BlobURL  string `koanf:"blob_url"`  // file:///dir
+	BlobURL  string `koanf:"blob_url"`  // file:///dir or s3://bucket?region=…
+	Encoding string `koanf:"encoding"`  // pcm, ulaw, alaw
 }
 
 // SecurityConfig holds the master key and what may be reached.
@@ -129,7 +131,7 @@ func Defaults() Config {
 			SIPAddr: "127.0.0.1:5090", RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
 			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},
 		},
-		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings"},
+		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},
 		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", Poll: time.Second},
 		Drain:      DrainConfig{Timeout: 30 * time.Second},
 	}
@@ -203,9 +205,10 @@ func (c Config) validate(f *faults) {
 	}
 	c.validateMedia(f)
 	absolute(f, "recordings.spool_dir", c.Recordings.SpoolDir)
-	if u, err := url.Parse(c.Recordings.BlobURL); err != nil || u.Scheme != "file" || u.Path == "" {
-		f.add("recordings.blob_url", "must be file:///DIR")
+	if err := recordings.CheckBucketURL(c.Recordings.BlobURL); err != nil {
+		f.add("recordings.blob_url", "%s: file:///DIR or s3://BUCKET?region=REGION is needed", err)
 	}
+	oneOf(f, "recordings.encoding", c.Recordings.Encoding, "pcm", "ulaw", "alaw")
 	if _, err := c.MasterKey(); err != nil {
 		f.add("security.master_key", "%s", err)
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"gocloud.dev/blob"
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
@@ -47,7 +46,7 @@ type Controller struct {
 	media    *media.Server
 	dialer   *dialer.Service
 	calls    *switchctl.Controller
-	bucket   *blob.Bucket
+	bucket   *recordings.Bucket
 	webhooks *webhook.Worker
 	jobs     *river.Client[pgx.Tx]
 	http     *httpapi.Server
@@ -166,15 +165,16 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	c.calls, err = switchctl.New(switchctl.Config{
 		NodeID: c.cfg.Node, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
 		OutboundListen: c.cfg.Switch.OutboundListen, CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
-		Subprotocols: c.cfg.Media.Subprotocols, TokenKey: tokenKey, DrainHangup: c.cfg.Drain.HangupCalls,
+		RecordEncoding: media.RecordingEncoding(c.cfg.Recordings.Encoding),
+		Subprotocols:   c.cfg.Media.Subprotocols, TokenKey: tokenKey, DrainHangup: c.cfg.Drain.HangupCalls,
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
 		Logger:     c.log, Registerer: c.metrics,
 	}, c.store, c.media, c.dialer.Gate(), c.dialer.Handler())
 	return err
 }
 
-func (c *Controller) buildJobs(context.Context) (err error) {
-	if c.bucket, err = recordings.OpenBucket(c.cfg.Recordings.BlobURL); err != nil {
+func (c *Controller) buildJobs(ctx context.Context) (err error) {
+	if c.bucket, err = recordings.OpenBucket(ctx, c.cfg.Recordings.BlobURL); err != nil {
 		return err
 	}
 	key, err := c.derive("recording URLs")
@@ -183,6 +183,7 @@ func (c *Controller) buildJobs(context.Context) (err error) {
 	}
 	library, err := recordings.New(recordings.Config{
 		Store: c.store, Bucket: c.bucket, Signer: recordings.NewSigner(c.cfg.PublicURL(), key), Logger: c.log, Registerer: c.metrics,
+		SpoolDir: c.cfg.Recordings.SpoolDir,
 	})
 	if err != nil {
 		return err
