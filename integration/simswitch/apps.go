@@ -52,6 +52,10 @@ func app(name string) (appFunc, bool) {
 		return none(func(ch *channel, arg string) { ch.stopRecording(arg, "success-maxtime") }), true
 	case "echo":
 		return none((*channel).echoApp), true
+	case "eavesdrop":
+		return none((*channel).eavesdropApp), true
+	case "native_eavesdrop":
+		return none((*channel).nativeEavesdropApp), true
 	case "send_dtmf":
 		return none((*channel).sendDTMFApp), true
 	case "sched_hangup":

@@ -105,6 +105,7 @@ type mediaPort struct {
 	eventTS   uint32 // of the telephone-event being received
 	eventSeen bool
 	recorders []*recorder
+	spies     []*spy
 	scratch   [maxPacket]byte
 	pcm       []int16
 }
@@ -231,8 +232,11 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 	if m.muteRead {
 		payload = fill(payload, silence(c))
 	}
-	for _, r := range m.recorders {
+	if len(m.recorders)+len(m.spies) > 0 {
 		m.pcm = decode(c, m.pcm[:0], payload)
+		m.spied(m.pcm, false)
+	}
+	for _, r := range m.recorders {
 		r.read(m.pcm, ts, ssrc, now)
 	}
 	peer, echo := m.peer, m.echo
@@ -337,8 +341,11 @@ func (m *mediaPort) sendAudio(payload []byte, ts uint32, marker bool, now time.T
 	if m.muteWrite {
 		payload = fill(payload, silence(m.c))
 	}
-	for _, r := range m.recorders {
+	if len(m.recorders)+len(m.spies) > 0 {
 		m.pcm = decode(m.c, m.pcm[:0], payload)
+		m.spied(m.pcm, true)
+	}
+	for _, r := range m.recorders {
 		r.write(m.pcm, ts, now)
 	}
 	m.ts = ts + uint32(len(payload))

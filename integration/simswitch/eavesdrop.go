@@ -1,0 +1,164 @@
+package simswitch
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// spyLead is how much of a side must wait before it is heard, and spyHold how much may: the two sides and the spy run by
+	// three clocks.
+	spyLead = 2 * frameSamples
+	spyHold = 5 * frameSamples
+)
+
+// spy listens to a channel: to what its party says, to what it hears, or to both mixed. Its lock is taken under that of the
+// port which feeds it, or of the one that plays it, never with another.
+type spy struct {
+	reads, writes bool
+
+	mu      sync.Mutex // guards all below
+	in, out spySide
+}
+
+// spySide is one direction's samples on their way.
+type spySide struct {
+	pcm   []int16
+	going bool // enough has waited
+}
+
+func (s *spySide) put(pcm []int16) {
+	s.pcm = append(s.pcm, pcm...)
+	if over := len(s.pcm) - spyHold; over > 0 {
+		s.pcm = slices.Delete(s.pcm, 0, len(s.pcm)-spyLead)
+	}
+}
+
+// add mixes the next samples into frame; a side that has run dry waits for a new lead.
+func (s *spySide) add(frame []int16) {
+	if !s.going && len(s.pcm) < spyLead {
+		return
+	}
+	s.going = len(s.pcm) >= len(frame)
+	n := min(len(s.pcm), len(frame))
+	for i, v := range s.pcm[:n] {
+		frame[i] = int16(min(max(int(frame[i])+int(v), -32768), 32767))
+	}
+	s.pcm = slices.Delete(s.pcm, 0, n)
+}
+
+// read takes what the party said, write what it heard.
+func (s *spy) read(pcm []int16) {
+	if s.reads {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.in.put(pcm)
+	}
+}
+
+func (s *spy) write(pcm []int16) {
+	if s.writes {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.out.put(pcm)
+	}
+}
+
+// source is what the spy's own channel plays.
+func (s *spy) source(frame []int16) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.in.add(frame)
+	s.out.add(frame)
+	return true
+}
+
+// spied feeds those who listen to a port. The caller holds mu.
+func (m *mediaPort) spied(pcm []int16, wrote bool) {
+	for _, s := range m.spies {
+		if wrote {
+			s.write(pcm)
+		} else {
+			s.read(pcm)
+		}
+	}
+}
+
+// eavesdropApp listens to another channel until one of the two ends. The variables eavesdrop_bridge_aleg and
+// eavesdrop_bridge_bleg take one side away: what the channel says, what it hears. The spy is never heard: its DTMF controls
+// are not played here.
+func (ch *channel) eavesdropApp(arg string) {
+	s := &spy{reads: true, writes: true}
+	if v, set := ch.lookup("eavesdrop_bridge_aleg"); set {
+		s.reads = isTrue(v)
+	}
+	if v, set := ch.lookup("eavesdrop_bridge_bleg"); set {
+		s.writes = isTrue(v)
+	}
+	ch.listenTo(strings.TrimSpace(arg), s)
+}
+
+// nativeEavesdropApp takes one side as it comes: `<uuid> [read|write]`, what the channel says when neither is named.
+func (ch *channel) nativeEavesdropApp(arg string) {
+	args := splitArgs(arg)
+	if len(args) == 0 {
+		return
+	}
+	writes := argAt(args, 1) == "write"
+	ch.listenTo(args[0], &spy{reads: !writes, writes: writes})
+}
+
+// listenTo runs until the target or the spy ends. A target that is not there, or is the spy itself, ends it at once.
+func (ch *channel) listenTo(uuid string, s *spy) {
+	target := ch.sw.channel(uuid)
+	if target == nil || target == ch || target.media == nil || ch.media == nil || !target.up() {
+		ch.sw.log.Warn("nothing to eavesdrop on", "channel", ch.uuid, "target", uuid)
+		return
+	}
+	target.media.mu.Lock()
+	target.media.spies = append(target.media.spies, s)
+	target.media.mu.Unlock()
+	play := ch.media.startPlay(s.source)
+	defer func() {
+		ch.media.stopPlay(play)
+		target.media.mu.Lock()
+		defer target.media.mu.Unlock()
+		target.media.spies = slices.DeleteFunc(target.media.spies, func(other *spy) bool { return other == s })
+	}()
+	watch := newMediaWatch(ch)
+	defer watch.stop()
+	for ch.ready() && target.up() {
+		ended := target.watch()
+		if !target.up() {
+			return
+		}
+		switch ch.pauseWhile(ended, watch.tick()) {
+		case endStopped, endBreak:
+			return
+		case endDone, endTimeout:
+			watch.check()
+		}
+	}
+}
+
+// pauseWhile is pause for something that a ticker looks at as well: endTimeout is its tick.
+func (ch *channel) pauseWhile(done <-chan struct{}, tick <-chan time.Time) waitEnd {
+	changed := ch.watch()
+	if !ch.ready() {
+		return endStopped
+	}
+	if m, ok := ch.nextMessage(); ok {
+		ch.handle(m)
+		return endDone
+	}
+	select {
+	case <-done:
+		return endDone
+	case <-tick:
+		return endTimeout
+	case <-changed:
+		return endDone
+	}
+}
