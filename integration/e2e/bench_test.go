@@ -48,18 +48,7 @@ func benchmarkCalls(b *testing.B, k kind, calls int) {
 	cust := &benchCustomer{base: s.Bootstrap.BaseURL, key: s.Bootstrap.Tenants[0].LiveKey}
 	carrier := strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound")
 	cust.campaign(b, s.Bootstrap.AIWSURL+"?greet=0", calls)
-	live := func() int {
-		var stats simcarrier.Stats
-		cust.get(b, carrier+"/stats", &stats)
-		return stats.Live
-	}
-	deadline := time.Now().Add(time.Minute)
-	for live() < calls && time.Now().Before(deadline) {
-		<-time.After(100 * time.Millisecond)
-	}
-	if n := live(); n < calls {
-		b.Fatalf("%d of %d calls are up", n, calls)
-	}
+	cust.awaitLive(b, carrier, calls)
 	<-time.After(3 * time.Second) // the set-ups' own cost has passed
 	cpu, began := cpuTime(b, s.ControllerPID()), time.Now()
 	<-time.After(benchSeconds * time.Second)
@@ -71,6 +60,18 @@ func benchmarkCalls(b *testing.B, k kind, calls int) {
 	b.ReportMetric(stats.RoundTrip.P50, "rtt-p50-ms")
 	b.ReportMetric(stats.RoundTrip.P99, "rtt-p99-ms")
 	b.ReportMetric(0, "ns/op")
+}
+
+// awaitLive waits until so many calls are up at the carrier.
+func (c *benchCustomer) awaitLive(b *testing.B, carrier string, calls int) {
+	b.Helper()
+	var stats simcarrier.Stats
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(100 * time.Millisecond) {
+		if c.get(b, carrier+"/stats", &stats); stats.Live == calls {
+			return
+		}
+	}
+	b.Fatalf("%d calls are up, not %d", stats.Live, calls)
 }
 
 // cpuTime is the user and system time of a process (proc(5), stat fields 14 and 15, in ticks of 10 ms).
@@ -87,7 +88,13 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-type benchCustomer struct{ base, key string }
+type benchCustomer struct {
+	base, key string
+	round     int // of its campaigns: each dials numbers of its own
+}
+
+// benchNumber is a number whose subscriber answers and stays.
+func benchNumber(round, i int) string { return fmt.Sprintf("98%03d%03d%02d", round+1, i/60, i%60) }
 
 func (c *benchCustomer) campaign(b *testing.B, url string, calls int) {
 	b.Helper()
@@ -99,8 +106,9 @@ func (c *benchCustomer) campaign(b *testing.B, url string, calls int) {
 	}, &campaign)
 	leads := make([]map[string]any, 0, calls)
 	for i := range calls {
-		leads = append(leads, map[string]any{"phone": fmt.Sprintf("98001%03d%02d", i/60, i%60)})
+		leads = append(leads, map[string]any{"phone": benchNumber(c.round, i)})
 	}
+	c.round++
 	c.post(b, "/api/v1/campaigns/"+campaign.ID+"/leads:bulk", map[string]any{"leads": leads}, nil)
 	c.post(b, "/api/v1/campaigns/"+campaign.ID+"/start", nil, nil)
 }

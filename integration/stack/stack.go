@@ -339,6 +339,17 @@ func (s *Stack) StartController(ctx context.Context) (err error) {
 // ControllerPID is the controller's process id.
 func (s *Stack) ControllerPID() int { return s.controller.pid() }
 
+// SwitchPID is the process id of the switch, simulated or real.
+func (s *Stack) SwitchPID() int {
+	if s.freeswitch != nil {
+		return s.freeswitch.PID()
+	}
+	return s.switchProc.pid()
+}
+
+// SwitchPassword opens the switch's event socket.
+func (s *Stack) SwitchPassword() string { return eslPassword }
+
 // ControllerDone is closed when the controller that runs now has ended.
 func (s *Stack) ControllerDone() <-chan struct{} { return s.controller.exited }
 

@@ -1,0 +1,243 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emiago/sipgo"
+	"github.com/emiago/sipgo/sip"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// BenchmarkWholePath measures calls from the carrier through the switch and the controller to an echoing AI and back, the
+// audio in bridge mode and in bypass, beside a yardstick of the same run: the same callers, bridged by the same switch to an
+// endpoint that echoes RTP. It prints the CPU of switch and controller per call-second, as a multiple of what the switch
+// alone uses for the yardstick, and by how much the audio's round trip exceeds the yardstick's.
+func BenchmarkWholePath(b *testing.B) {
+	for _, calls := range []int{50, 100} {
+		b.Run(fmt.Sprint(calls), func(b *testing.B) {
+			if theSuite.freeswitch == "" {
+				b.Skip("NO REAL SWITCH: set " + envFreeSWITCH)
+			}
+			for range b.N {
+				benchmarkPath(b, calls)
+			}
+		})
+	}
+}
+
+// pathFigures is what one phase has shown.
+type pathFigures struct {
+	switchCPU, ownCPU float64 // µs per call-second
+	trip              simcarrier.RoundTrip
+}
+
+func benchmarkPath(b *testing.B, calls int) {
+	b.Helper()
+	dir, err := os.MkdirTemp(theSuite.dir, "path-") //nolint:usetesting // the database's server runs as another user
+	check(b, err)
+	own := theSuite
+	own.controller = own.binary // without the race detector
+	s, err := own.start(b.Context(), dir, freeswitch, stack.Config{Voice: "marker"})
+	check(b, err)
+	defer func() { check(b, s.Close(context.Background())) }()
+	p := &pathBench{
+		s: s, calls: calls, carrier: strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound"),
+		cust: &benchCustomer{base: s.Bootstrap.BaseURL, key: s.Bootstrap.Tenants[0].LiveKey},
+	}
+	p.esl, err = esl.Dial(b.Context(), s.Bootstrap.Switch.ESL, s.SwitchPassword(), esl.Options{})
+	check(b, err)
+	defer func() { _ = p.esl.Close() }()
+
+	yard := p.yardstick(b)
+	b.ReportMetric(yard.switchCPU, "yardstick-us/call-s")
+	b.ReportMetric(yard.trip.P50, "yardstick-rtt-p50-ms")
+	for _, mode := range []string{"bridge", "bypass"} {
+		p.setMode(b, mode)
+		p.cust.campaign(b, s.Bootstrap.AIWSURL+"?greet=0", calls)
+		f := p.measure(b)
+		b.ReportMetric(f.switchCPU, mode+"-switch-us/call-s")
+		b.ReportMetric(f.ownCPU, mode+"-ours-us/call-s")
+		b.ReportMetric((f.switchCPU+f.ownCPU)/yard.switchCPU, mode+"-x-yardstick")
+		b.ReportMetric(f.trip.P50, mode+"-rtt-p50-ms")
+		b.ReportMetric(f.trip.P99, mode+"-rtt-p99-ms")
+		b.ReportMetric(f.trip.P50-yard.trip.P50, mode+"-rtt-above-yardstick-ms")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// pathBench is one stack and its phases.
+type pathBench struct {
+	s       *stack.Stack
+	cust    *benchCustomer
+	carrier string
+	esl     *esl.Conn
+	calls   int
+}
+
+// yardstick has the switch call the carrier's subscribers and bridge each to the echo, without the controller.
+func (p *pathBench) yardstick(b *testing.B) pathFigures {
+	b.Helper()
+	echo, err := startReflector(b.Context())
+	check(b, err)
+	defer echo.close()
+	for i := range p.calls {
+		_, err := p.esl.API(b.Context(), fmt.Sprintf("bgapi originate sofia/external/%s@%s &bridge(sofia/internal/echo@%s)",
+			benchNumber(p.cust.round, i), p.s.CarrierSIP, echo.addr))
+		check(b, err)
+		<-time.After(20 * time.Millisecond)
+	}
+	p.cust.round++
+	return p.measure(b)
+}
+
+// setMode says how the audio of the trunks' next calls goes.
+func (p *pathBench) setMode(b *testing.B, mode string) {
+	b.Helper()
+	db, err := pgx.Connect(b.Context(), p.s.Bootstrap.DatabaseURL)
+	check(b, err)
+	defer func() { check(b, db.Close(context.Background())) }()
+	_, err = db.Exec(b.Context(), "UPDATE trunks SET media_mode = $1", mode)
+	check(b, err)
+}
+
+// measure waits until all calls are up, watches them, and ends them.
+func (p *pathBench) measure(b *testing.B) pathFigures {
+	b.Helper()
+	p.cust.awaitLive(b, p.carrier, p.calls)
+	<-time.After(5 * time.Second) // the set-ups' own cost has passed
+	pids := []int{p.s.SwitchPID(), p.s.ControllerPID()}
+	var before, used [2]time.Duration
+	began := time.Now()
+	for i, pid := range pids {
+		before[i] = cpuTime(b, pid)
+	}
+	<-time.After(benchSeconds * time.Second)
+	for i, pid := range pids {
+		used[i] = cpuTime(b, pid) - before[i]
+	}
+	callSeconds := float64(p.calls) * time.Since(began).Seconds()
+	var stats simcarrier.Stats
+	p.cust.get(b, p.carrier+"/stats", &stats)
+	if stats.Live != p.calls {
+		b.Fatalf("%d of %d calls are left", stats.Live, p.calls)
+	}
+	_, err := p.esl.API(b.Context(), "hupall NORMAL_CLEARING")
+	check(b, err)
+	p.cust.awaitLive(b, p.carrier, 0)
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodDelete, p.carrier+"/calls", http.NoBody)
+	check(b, err)
+	p.cust.send(b, req, nil) // the next phase's round trips are its own
+	return pathFigures{
+		switchCPU: float64(used[0].Microseconds()) / callSeconds, ownCPU: float64(used[1].Microseconds()) / callSeconds,
+		trip: stats.RoundTrip,
+	}
+}
+
+// reflector is a bare SIP endpoint that sends each RTP packet straight back.
+type reflector struct {
+	addr string
+	ua   *sipgo.UserAgent
+	sip  net.PacketConn
+	wg   sync.WaitGroup
+
+	mu   sync.Mutex
+	legs map[string]*net.UDPConn
+}
+
+func startReflector(ctx context.Context) (*reflector, error) {
+	var lc net.ListenConfig
+	pc, err := lc.ListenPacket(ctx, "udp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("bind the echo's SIP address: %w", err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	ua, err := sipgo.NewUA(sipgo.WithUserAgent("echo"), sipgo.WithUserAgentTransportLayerOptions(sip.WithTransportLayerLogger(quiet)),
+		sipgo.WithUserAgentTransactionLayerOptions(sip.WithTransactionLayerLogger(quiet)))
+	if err != nil {
+		return nil, errors.Join(err, pc.Close())
+	}
+	srv, err := sipgo.NewServer(ua, sipgo.WithServerLogger(quiet))
+	if err != nil {
+		return nil, errors.Join(err, pc.Close())
+	}
+	r := &reflector{addr: pc.LocalAddr().String(), ua: ua, sip: pc, legs: map[string]*net.UDPConn{}}
+	srv.OnInvite(r.invite)
+	srv.OnAck(func(*sip.Request, sip.ServerTransaction) {})
+	srv.OnBye(r.bye)
+	r.wg.Go(func() { _ = srv.ServeUDP(pc) }) // ends by close
+	return r, nil
+}
+
+func (r *reflector) invite(req *sip.Request, tx sip.ServerTransaction) {
+	at := netip.MustParseAddrPort(r.addr)
+	r.mu.Lock()
+	leg := r.legs[req.CallID().Value()]
+	if leg == nil {
+		var err error
+		if leg, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+			r.mu.Unlock()
+			_ = tx.Respond(sip.NewResponseFromRequest(req, sip.StatusServiceUnavailable, "No Port", nil))
+			return
+		}
+		r.legs[req.CallID().Value()] = leg
+		r.wg.Go(func() { reflect(leg) })
+	}
+	r.mu.Unlock()
+	body := fmt.Sprintf("v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio %d RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\na=ptime:20\r\n",
+		netip.MustParseAddrPort(leg.LocalAddr().String()).Port())
+	res := sip.NewResponseFromRequest(req, sip.StatusOK, "OK", []byte(body))
+	res.AppendHeader(&sip.ContactHeader{Address: sip.Uri{Scheme: "sip", User: "echo", Host: at.Addr().String(), Port: int(at.Port())}})
+	res.AppendHeader(sip.NewHeader("Content-Type", "application/sdp"))
+	_ = tx.Respond(res)
+	<-tx.Done()
+}
+
+// reflect ends when the socket is closed.
+func reflect(leg *net.UDPConn) {
+	b := make([]byte, 2048)
+	for {
+		n, from, err := leg.ReadFromUDPAddrPort(b)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			_, _ = leg.WriteToUDPAddrPort(b[:n], from)
+		}
+	}
+}
+
+func (r *reflector) bye(req *sip.Request, tx sip.ServerTransaction) {
+	_ = tx.Respond(sip.NewResponseFromRequest(req, sip.StatusOK, "OK", nil))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if leg := r.legs[req.CallID().Value()]; leg != nil {
+		_ = leg.Close()
+		delete(r.legs, req.CallID().Value())
+	}
+}
+
+func (r *reflector) close() {
+	_ = r.ua.Close()
+	_ = r.sip.Close()
+	r.mu.Lock()
+	for _, leg := range r.legs {
+		_ = leg.Close()
+	}
+	r.mu.Unlock()
+	r.wg.Wait()
+}
