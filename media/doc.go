@@ -8,7 +8,8 @@
 // (the tick threads that own all audio), port.go, rtpin.go and rtpout.go (one session's step functions) and socket.go
 // (its voice agent's connection), then the parts that these are made of: the SIP dialog (sip.go, leg.go, sdp.go), RTP
 // (jitter.go, dtmf.go), WebSocket frames (ws*.go, text*.go), playout (playout.go, backlog.go), codecs (g711.go,
-// resample.go, uplink.go), taps (tap.go) and the recording (recorder.go, wav*.go).
+// resample.go, uplink.go), taps (tap.go) and the recording (recorder.go; recwriter.go and recfile.go, which bring it to the
+// disk; wav*.go).
 //
 // The audio path reads and writes its sockets by system calls of Linux (udp_linux.go), beside the runtime's poller.
 package media

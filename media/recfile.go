@@ -152,8 +152,8 @@ func scanOurs(f *os.File) (wavLayout, int64, error) {
 const (
 	// recBatch is how many blocks are written at once.
 	recBatch = 8
-	// lookEvery is how many frames are written between two looks at the path: 4 s.
-	lookEvery = 4 * sampleRate
+	// lookEvery is how many frames are written between two looks at the path: 15 s.
+	lookEvery = 15 * sampleRate
 )
 
 // writeAll writes what has come together, in as few writes as the gaps allow.

@@ -466,3 +466,32 @@ func TestWAVHeaders(t *testing.T) {
 	require.LessOrEqual(t, uint64(binary.LittleEndian.Uint32(huge[4:]))+8, uint64(1)<<32, "sizes that don't fit are the largest that do")
 	require.True(t, bytes.HasPrefix(huge, []byte("RIFF")))
 }
+
+// TestRecordingAcrossTheWindow puts frames that lie across the window's end, out of order and of odd sizes.
+func TestRecordingAcrossTheWindow(t *testing.T) {
+	t.Parallel()
+	w := newTestWriter(t, openRecFile)
+	path := filepath.Join(t.TempDir(), "ring.wav")
+	rec := newTestRecorder(w, RecordingSpec{Path: path})
+	const size, length = 331, 10 * sampleRate
+	put := func(pos int64) {
+		var pcm [size]int16
+		for ch := range 2 {
+			for i := range pcm {
+				pcm[i] = markAt(pos+int64(i), ch)
+			}
+			rec.put(ch, pos, pcm[:])
+		}
+	}
+	for pos := int64(0); pos < length; pos += 2 * size {
+		put(pos + size)
+		put(pos)
+		require.NoError(t, rec.advance(pos))
+		w.breathe(t, 8)
+	}
+	closed(t, w, rec, length)
+	s := readStrict(t, path)
+	require.Equal(t, length, s.frames)
+	requireMarks(t, 0, s, rec.file.lay)
+	require.Zero(t, rec.clipped)
+}

@@ -26,8 +26,9 @@ const (
 type recorder struct {
 	out    *recWriter
 	file   *recFile
-	base   int64 // position of window[0]; all before it has been given to the writer
+	base   int64 // the first position in the window; all before it has been given to the writer
 	window []int16
+	head   int64 // where base lies in the window, which is a ring; whole blocks lead there
 	failed error // set once: the recording has ended early
 
 	clipped uint64 // samples that came too late for their place
@@ -50,9 +51,20 @@ func (r *recorder) put(ch int, pos int64, pcm []int16) {
 		return
 	}
 	pcm = pcm[:min(int64(len(pcm)), recWindow-at)]
-	w := r.window[2*at+int64(ch):]
+	at = (r.head + at) % recWindow
+	n := min(int64(len(pcm)), recWindow-at)
+	lay(r.window[2*at+int64(ch):], pcm[:n])
+	lay(r.window[ch:], pcm[n:]) // round the end
+}
+
+// lay writes samples to every other place.
+func lay(dst, pcm []int16) {
+	if len(pcm) == 0 {
+		return
+	}
+	dst = dst[:2*len(pcm)-1]
 	for i, s := range pcm {
-		w[2*i] = s
+		dst[2*i] = s
 	}
 }
 
@@ -83,13 +95,14 @@ func (r *recorder) advance(now int64) error {
 	return nil
 }
 
-// flush gives the writer the first n samples of the window, at most recBlock.
+// flush gives the writer the first n samples of the window: a block, or less at the very end.
 func (r *recorder) flush(n int64) error {
+	block := r.window[2*r.head : 2*(r.head+n)]
 	if r.failed == nil {
-		r.failed = r.out.put(r.file, r.base, r.window[:2*n])
+		r.failed = r.out.put(r.file, r.base, block)
 	}
-	m := copy(r.window, r.window[2*n:])
-	clear(r.window[m:])
+	clear(block)
+	r.head = (r.head + n) % recWindow
 	r.base += n
 	return r.failed
 }
