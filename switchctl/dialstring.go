@@ -142,10 +142,12 @@ func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, codec string
 		// backlog that stays.
 		"rtp_timer_name":        "none",
 		"absolute_codec_string": "PCMU,PCMA",
-		"rm_role":               roleMedia,
-		"rm_session_id":         sessionID,
-		"rm_call_id":            callID,
-		"rm_node":               c.cfg.NodeID,
+		// Reports tell how the switch hears us; without them the quality of what the caller hears stays unknown.
+		"rtcp_audio_interval_msec": "5000",
+		"rm_role":                  roleMedia,
+		"rm_session_id":            sessionID,
+		"rm_call_id":               callID,
+		"rm_node":                  c.cfg.NodeID,
 	}
 	if codec != "" {
 		v["absolute_codec_string"], v["rtp_timer_name"] = codec, "soft"

@@ -130,7 +130,7 @@ func (st *stream) receive(buf []byte) {
 		}
 		var h rtp.Header
 		size, err := h.Unmarshal(buf[:n])
-		if err != nil || h.Version != 2 {
+		if err != nil || h.Version != 2 || buf[1] >= 192 && buf[1] <= 223 { // RTCP, for the port below or for nobody
 			continue
 		}
 		st.hear(&h, buf[size:n], at)

@@ -199,7 +199,7 @@ func (m *mediaPort) read() {
 
 // receive handles one packet. Malformed ones and those of strangers are dropped.
 func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
-	if len(b) < rtpHeader || b[0]>>6 != 2 {
+	if len(b) < rtpHeader || b[0]>>6 != 2 || b[1] >= 192 && b[1] <= 223 { // RTCP, for the port below or for nobody
 		return
 	}
 	payload, ok := rtpPayload(b)
