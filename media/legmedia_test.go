@@ -1,0 +1,276 @@
+package media
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pion/rtp"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWideLegs speaks L16 at each rate, offered by the switch: what the caller says reaches the AI at the AI's own rate
+// without a detour by 8 kHz, and the AI's audio comes back in the leg's.
+func TestWideLegs(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []int{8000, 16000, 24000, 48000} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			spec := r.spec("wide")
+			spec.Audio.SampleRateHz = 24000
+			sess, ai := r.open(spec)
+			p := newPhone(t)
+			p.codec = 112
+			res := p.invite(sess.URI(), p.sdpBody("112 102", fmt.Sprintf("a=rtpmap:112 L16/%d\r\na=rtpmap:102 telephone-event/%d\r\n", rate, rate)))
+			require.Equal(t, 200, res.StatusCode)
+			require.Contains(t, string(res.Body()), fmt.Sprintf("a=rtpmap:112 L16/%d\r\na=rtpmap:102 telephone-event/%d\r\n", rate, rate))
+			event[LegAnswered](t, sess)
+			ai.say(tone(1000, 24000, 24000))
+			high := 3000.0
+			if rate > 8000 {
+				high = 6500
+			}
+			n := rate / 100
+			low, up := tone(1000, rate, rate), tone(high, rate, rate)
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for i := 0; i+n <= rate; i += n {
+				b := make([]byte, 0, 2*n)
+				for k := range n {
+					b = binary.BigEndian.AppendUint16(b, uint16(low[i+k]/2+up[i+k]/2))
+				}
+				p.raw(112, false, b, n)
+				<-tick.C
+			}
+			require.Eventually(t, func() bool { return len(ai.heard()) >= 20000 }, soon, tick10)
+			heard := ai.heard()[4000:20000]
+			require.InDelta(t, -18.3, power(heard, 1000, 24000), 0.5)
+			require.InDelta(t, -18.3, power(heard, high, 24000), 0.5)
+
+			var back []int16
+			for i, h := range p.got() {
+				if i > 0 {
+					before := p.got()[i-1]
+					require.Zero(t, (h.h.Timestamp-before.h.Timestamp)%uint32(len(before.p)/2), "a late thread leaves whole frames out")
+					require.EqualValues(t, 1, h.h.SequenceNumber-before.h.SequenceNumber)
+				}
+				for k := 0; k+1 < len(h.p); k += 2 {
+					back = append(back, int16(binary.BigEndian.Uint16(h.p[k:])))
+				}
+				require.LessOrEqual(t, len(h.p), 960, "no packet is cut on its way")
+			}
+			from := onset(back)
+			require.GreaterOrEqual(t, from, 0)
+			require.InDelta(t, -12.2, power(back[from+rate/10:from+rate/2], 1000, rate), 0.5)
+		})
+	}
+}
+
+const tick10 = 10 * time.Millisecond
+
+// TestPacketTimes takes packets of any length; what is missing between them is as long as they are.
+func TestPacketTimes(t *testing.T) {
+	t.Parallel()
+	for _, packetMS := range []int{10, 20, 30, 40, 60, 120} {
+		n := 8 * packetMS
+		var c caller
+		require.NoError(t, c.setRate(sampleRate))
+		buf, total := make([]int16, maxPayload), 0
+		payload := make([]byte, n)
+		count := 6000 / packetMS
+		for i := range count {
+			at := int64(i*packetMS) * ms
+			c.rx.packet(1, uint16(i))
+			if i%10 != 5 {
+				EncodeULaw(payload, tone(425, 8000, n))
+				require.Equal(t, pushQueued, c.audio(uint16(i), uint32(i*n), codecPCMU, payload, at))
+			}
+			for now := at; now < at+int64(packetMS)*ms; now += slotNS {
+				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
+					total += len(f.pcm)
+				}
+			}
+		}
+		require.InDelta(t, count*n, total, float64(n), "%d ms", packetMS)
+		require.Zero(t, c.late)
+		if packetMS <= 60 { // longer ones are filled in before the next one tells how long they were
+			require.EqualValues(t, n, c.jit.burstSamples/c.jit.bursts, "%d ms", packetMS)
+		}
+	}
+}
+
+// TestOddPackets takes CSRCs, a header extension and padding, and passes over what makes no sense.
+func TestOddPackets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("odd"))
+	p := newPhone(t)
+	p.call(sess)
+	pcm := tone(425, 8000, 8000)
+	buf := make([]byte, frameSamples)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; i < 50; i++ {
+		EncodeULaw(buf, pcm[i*frameSamples:][:frameSamples])
+		h := rtp.Header{Version: 2, SequenceNumber: p.seq, Timestamp: p.ts, SSRC: p.ssrc, CSRC: []uint32{1, 2, 3}, Padding: true}
+		require.NoError(t, h.SetExtension(1, []byte{9, 9}))
+		b, err := h.Marshal()
+		require.NoError(t, err)
+		b = append(append(b, buf...), 0, 0, 0, 4)
+		_, err = p.rtp.WriteToUDP(b, p.peer)
+		require.NoError(t, err)
+		p.seq, p.ts = p.seq+1, p.ts+frameSamples
+		<-tick.C
+	}
+	for _, junk := range [][]byte{{}, {0x80}, make([]byte, 12), {0x80, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 77}, append([]byte{0x80, 90, 0, 1, 0, 0, 0, 1, 0, 0, 0, 77}, 1, 2)} {
+		_, err := p.rtp.WriteToUDP(junk, p.peer)
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return len(ai.heard()) >= 15000 }, soon, tick10)
+	require.InDelta(t, -12.2, power(ai.heard()[2000:15000], 425, 16000), 0.5)
+	require.Zero(t, sess.Stats().Quality.Inbound.ConcealedPct)
+}
+
+// TestLawChange lets the peer change from one G.711 law to the other without a word, and by a re-INVITE.
+func TestLawChange(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sess, ai := r.open(r.spec("law"))
+	p := newPhone(t)
+	p.call(sess)
+	pcm := tone(425, 8000, frameSamples*51)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for i := range 51 {
+		f, b := pcm[i*frameSamples:][:frameSamples], make([]byte, frameSamples)
+		if i%2 == 0 {
+			EncodeULaw(b, f)
+			p.raw(0, false, b, frameSamples)
+		} else {
+			EncodeALaw(b, f)
+			p.raw(8, false, b, frameSamples)
+		}
+		<-tick.C
+	}
+	require.Eventually(t, func() bool { return len(ai.heard()) >= 15000 }, soon, tick10)
+	heard := ai.heard()[2000:15000]
+	require.InDelta(t, -12.2, power(heard, 425, 16000), 0.3)
+	for _, hz := range []float64{212, 850, 1700} {
+		require.Less(t, power(heard, hz, 16000), -50.0)
+	}
+}
+
+// TestOffers answers what switches and carriers offer.
+func TestOffers(t *testing.T) {
+	t.Parallel()
+	offer := func(line string, attrs ...string) string {
+		return "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=audio 5004 RTP/AVP " + line + "\r\n" +
+			strings.Join(append(attrs, ""), "\r\n")
+	}
+	for name, tc := range map[string]struct {
+		offer string
+		want  []string
+	}{
+		"wide first":          {offer("97 0 101", "a=rtpmap:97 L16/16000", "a=rtpmap:101 telephone-event/8000"), []string{"RTP/AVP 97 101", "97 L16/16000", "101 telephone-event/8000", "ptime:20"}},
+		"events of each rate": {offer("97 101 102", "a=rtpmap:97 L16/16000/1", "a=rtpmap:101 telephone-event/8000", "a=rtpmap:102 telephone-event/16000"), []string{"RTP/AVP 97 102", "102 telephone-event/16000"}},
+		"48 kHz in 10 ms":     {offer("97", "a=rtpmap:97 L16/48000"), []string{"97 L16/48000", "ptime:10"}},
+		"stereo is not ours":  {offer("97 8", "a=rtpmap:97 L16/16000/2"), []string{"RTP/AVP 8\r\n"}},
+		"static L16 neither":  {offer("10 11 0"), []string{"RTP/AVP 0\r\n"}},
+		"opus then PCMA":      {offer("111 8 126", "a=rtpmap:111 opus/48000/2", "a=rtpmap:126 telephone-event/8000"), []string{"RTP/AVP 8 126"}},
+		"mux":                 {offer("0", "a=rtcp-mux"), []string{"a=rtcp-mux"}},
+	} {
+		r, err := readSDP([]byte(tc.offer))
+		require.NoError(t, err, name)
+		l := localSDP{addr: netip.MustParseAddrPort("127.0.0.1:4000")}
+		b, err := l.answer(r)
+		require.NoError(t, err, name)
+		for _, want := range tc.want {
+			require.Contains(t, string(b), want, name)
+		}
+	}
+	r, err := readSDP([]byte(offer("0", "a=rtcp:7001 IN IP4 10.0.0.1")))
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.1:7001", r.media.rtcp.String())
+	r, err = readSDP([]byte(offer("0", "a=rtcp:7001 IN IP4 10.9.9.9")))
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.1:5005", r.media.rtcp.String(), "no reports to a third party")
+}
+
+// TestTrackSlew proves that the recording's following of a clock is not heard: a tone stays a tone.
+func TestTrackSlew(t *testing.T) {
+	t.Parallel()
+	for _, hz := range []float64{425, 1000, 3000} {
+		track := callerTrack{table: newSlewTable()}
+		rec := &recorder{window: make([]int16, 2*recWindow)}
+		var out []int16
+		pcm := tone(hz, sampleRate, 20*sampleRate)
+		slewed := false
+		for i := 0; i+frameSamples <= len(pcm); i += frameSamples {
+			want := int64(i) + int64(i)/2000 // 500 ppm slow
+			track.put(rec, want, append([]int16(nil), pcm[i:i+frameSamples]...))
+			slewed = slewed || track.dir != 0
+			for track.pos-rec.base > 1000 {
+				for k := range 500 {
+					out = append(out, rec.window[2*k])
+				}
+				copy(rec.window, rec.window[1000:])
+				clear(rec.window[len(rec.window)-1000:])
+				rec.base += 500
+			}
+		}
+		require.True(t, slewed)
+		require.InDelta(t, len(pcm)+len(pcm)/2000, len(out), 1200)
+		out = out[4000:132000]
+		total, near := 0.0, 0.0
+		for f := hz - 4; f <= hz+4; f += 8000.0 / float64(len(out)) {
+			near += pow10(power(out, f, sampleRate))
+		}
+		for f := 101.3; f < 3900; f += 23.7 {
+			if f < hz-10 || f > hz+10 {
+				total += pow10(power(out, f, sampleRate))
+			}
+		}
+		require.Less(t, db(total/near), -65.0, "%v Hz", hz)
+	}
+}
+
+func pow10(db float64) float64 { return math.Pow(10, db/10) }
+
+func db(ratio float64) float64 { return 10 * math.Log10(ratio) }
+
+// TestPaceOfTone forces the pace where nobody ever pauses: no clicks, and the clock is kept.
+func TestPaceOfTone(t *testing.T) {
+	t.Parallel()
+	for _, ppm := range []int64{-1000, 1000} {
+		var c caller
+		require.NoError(t, c.setRate(sampleRate))
+		buf, b := make([]int16, maxPayload), make([]byte, 2*frameSamples)
+		pcm := tone(400, sampleRate, frameSamples) // whole periods
+		for i, s := range pcm {
+			binary.BigEndian.PutUint16(b[2*i:], uint16(s))
+		}
+		var out []int16
+		const packets = 15_000 // 5 minutes
+		for i := int64(0); i < packets; i++ {
+			now := i * frameNS * (1_000_000 + ppm) / 1_000_000
+			c.rx.packet(1, uint16(i))
+			c.audio(uint16(i), uint32(i)*frameSamples, codecL16, b, now)
+			for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
+				if before := c.smooth(&f); before != nil {
+					out = append(out, before...)
+				}
+				if f.tempo != tempoDrop {
+					out = append(out, f.pcm...)
+				}
+			}
+		}
+		require.InDelta(t, packets*frameSamples*(1_000_000+ppm)/1_000_000, len(out), 90*8, "%d ppm", ppm)
+		require.LessOrEqual(t, steepest(out), steepest(append(append([]int16{}, pcm...), pcm...))*11/10)
+		require.InDelta(t, power(pcm, 400, sampleRate), power(out[:8000*200], 400, sampleRate), 0.2)
+	}
+}
