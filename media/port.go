@@ -194,6 +194,11 @@ func (p *port) killAudio() {
 	p.answerMarks()
 	p.queue.clearAudio()
 	p.down.reset()
+	if s := p.sock; s != nil && s.paused {
+		s.dec = &textDecoder{rate: s.dec.rate} // the old one is at work
+	} else if s != nil {
+		s.dec.reset()
+	}
 	p.clearMarks()
 }
 

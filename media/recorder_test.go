@@ -156,8 +156,8 @@ func TestScanWAV(t *testing.T) {
 		"short":      func(b []byte) []byte { return b[:20] },
 		"no RIFF":    func(b []byte) []byte { b[0] = 'X'; return b },
 		"no data":    func(b []byte) []byte { return b[:36] },
-		"float":      func(b []byte) []byte { b[20] = 3; return b },
-		"24 bits":    func(b []byte) []byte { b[34] = 24; return b },
+		"float":      func(b []byte) []byte { b[20] = 3; return b }, // of 16 bits
+		"12 bits":    func(b []byte) []byte { b[34] = 12; return b },
 		"no channel": func(b []byte) []byte { b[22] = 0; return b },
 		"short fmt":  func(b []byte) []byte { b[16] = 4; return b },
 	} {

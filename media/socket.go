@@ -15,7 +15,7 @@ const (
 	// textQueue bounds the text frames that wait.
 	textQueue = 512
 	// inlineText is the longest text frame that is decoded on the shard's own thread.
-	inlineText = 4 << 10
+	inlineText = 16 << 10
 )
 
 // outFrame is a WebSocket frame that waits to be written.
@@ -28,9 +28,10 @@ type outFrame struct {
 type socket struct {
 	st        stream
 	in        frameReader
-	paused    bool   // a long text frame is being decoded; reading waits, so that order is kept
-	stash     []byte // what had been read behind it
-	pending   []byte // the rest of a frame of which a part was written
+	dec       *textDecoder // not the shard's while paused
+	paused    bool         // a long text frame is being decoded; reading waits, so that order is kept
+	stash     []byte       // what had been read behind it
+	pending   []byte       // the rest of a frame of which a part was written
 	queue     []outFrame
 	free      [][]byte
 	audio     int // audio frames in queue
@@ -51,7 +52,7 @@ var (
 
 // attach gives the port an open socket. The metadata goes first, then what has waited.
 func (p *port) attach(d *dialed, meta []byte, now int64) {
-	s := &socket{st: d.st, lastIn: now, nextPing: now + pingEvery}
+	s := &socket{st: d.st, dec: &textDecoder{rate: p.s.spec.Audio.SampleRateHz}, lastIn: now, nextPing: now + pingEvery}
 	p.sock, p.reconnecting = s, false
 	p.stableAt = now + int64(p.s.spec.ReconnectFor)
 	if !p.watchSocket(now) {

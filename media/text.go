@@ -2,13 +2,9 @@ package media
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 )
 
 // Types of the text frames that the AI sends.
@@ -38,8 +34,8 @@ type textFrame struct {
 	pcm  []int16 // the audio of a playAudio, at the leg's rate
 }
 
-// decodeText reads a text frame. It keeps no reference to msg. rate is the AI's own, for audio that names none.
-func decodeText(msg []byte, rate int) (textFrame, error) {
+// read parses a text frame; content is the audio that was cut out of it.
+func (t *textDecoder) read(msg, content []byte, mayDesign bool) (textFrame, error) {
 	var env struct {
 		Type string          `json:"type"`
 		ID   json.RawMessage `json:"id"`
@@ -49,10 +45,15 @@ func decodeText(msg []byte, rate int) (textFrame, error) {
 		return textFrame{}, fmt.Errorf("reading a text frame: %w: %w", ErrTextFrame, err)
 	}
 	f := textFrame{typ: env.Type, id: plainID(env.ID)}
+	if content != nil && env.Type != textPlayAudio {
+		return f, errNotCut
+	}
 	var err error
 	switch env.Type {
 	case textPlayAudio:
-		f.pcm, err = decodePlayAudio(env.Data, rate)
+		if f.pcm, err = t.playAudio(env.Data, content, mayDesign); errors.Is(err, errFilter) || errors.Is(err, errNotCut) {
+			return f, err
+		}
 	case textMark:
 		var m struct {
 			Name string `json:"name"`
@@ -80,66 +81,6 @@ func plainID(raw json.RawMessage) string {
 		return ""
 	}
 	return s
-}
-
-// decodePlayAudio reads the audio of a playAudio frame: raw 16-bit samples or a WAV file, at any rate.
-func decodePlayAudio(data json.RawMessage, rate int) ([]int16, error) {
-	var d struct {
-		ContentType string          `json:"audioContentType"`
-		SampleRate  json.RawMessage `json:"sampleRate"`
-		Content     string          `json:"audioContent"`
-	}
-	if err := json.Unmarshal(data, &d); err != nil {
-		return nil, err
-	}
-	audio, err := decodeBase64(d.Content)
-	if err != nil {
-		return nil, fmt.Errorf("audioContent: %w", err)
-	}
-	var pcm []int16
-	switch strings.ToLower(d.ContentType) {
-	case "wav", "wave":
-		if pcm, rate, err = decodeWAV(audio); err != nil {
-			return nil, err
-		}
-	case "raw", "":
-		if rate, err = numericRate(d.SampleRate, rate); err != nil {
-			return nil, err
-		}
-		if len(audio)%2 != 0 {
-			return nil, errors.New("audioContent: odd number of bytes")
-		}
-		pcm = make([]int16, len(audio)/2)
-		for i := range pcm {
-			pcm[i] = int16(binary.LittleEndian.Uint16(audio[2*i:]))
-		}
-	default:
-		return nil, fmt.Errorf("audioContentType %q is unknown", d.ContentType)
-	}
-	r, err := NewResampler(rate, sampleRate)
-	if err != nil {
-		return nil, err
-	}
-	out := r.Process(make([]int16, 0, len(pcm)*sampleRate/rate+2*chunkSamples), pcm)
-	return r.Flush(out), nil
-}
-
-// decodeBase64 takes the standard alphabet, with and without padding.
-func decodeBase64(s string) ([]byte, error) {
-	return base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
-}
-
-// numericRate reads a sample rate that is a number or a numeric string.
-func numericRate(raw json.RawMessage, fallback int) (int, error) {
-	s := strings.Trim(string(raw), `" `)
-	if s == "" || s == "null" {
-		return fallback, nil
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || f < 4000 || f > 192000 {
-		return 0, fmt.Errorf("sampleRate %q is not a rate", s)
-	}
-	return int(f), nil
 }
 
 // encodeText builds a text frame's body.

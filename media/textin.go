@@ -1,6 +1,7 @@
 package media
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -13,23 +14,25 @@ func (e *closedError) Error() string {
 	return fmt.Sprintf("voice agent's socket: closed with code %d", e.code)
 }
 
-// text implements frameSink. A long frame, which can only be audio, is decoded off the shard's thread; reading stops
-// until it is done, so that what follows it (a mark, a killAudio) stays behind it.
+// text implements frameSink. A long frame, which can only be audio, and the first one of a rate are decoded off the shard's
+// thread; reading stops until it is done, so that what follows it (a mark, a killAudio) stays behind it.
 func (p *port) text(msg []byte) bool {
 	if p.closing || p.sock == nil {
 		return true
 	}
-	s, rate := p.sock, p.s.spec.Audio.SampleRateHz
+	s := p.sock
 	if len(msg) <= inlineText {
-		f, err := decodeText(msg, rate)
-		p.takeText(f, err)
-		return p.sock == s
+		f, err := s.dec.decode(msg, false)
+		if !errors.Is(err, errFilter) {
+			p.takeText(f, err)
+			return p.sock == s
+		}
 	}
 	s.paused = true
-	own := slices.Clone(msg)
+	own, dec := slices.Clone(msg), s.dec
 	p.sh.srv.spawn(func() {
 		p.sh.srv.decoders <- struct{}{}
-		f, err := decodeText(own, rate)
+		f, err := dec.decode(own, true)
 		<-p.sh.srv.decoders
 		p.sh.post(func() {
 			if p.gone || p.closing {

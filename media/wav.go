@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
 // WAV format tags that are understood.
 const (
 	wavPCM        = 1
+	wavFloat      = 3
 	wavALaw       = 6
 	wavULaw       = 7
 	wavExtensible = 0xFFFE
@@ -81,7 +83,7 @@ func (i *wavInfo) readFormat(r io.ReaderAt, at, n int64) error {
 }
 
 func (i wavInfo) check() error {
-	pcm := i.format == wavPCM && i.bits == 16
+	pcm := i.format == wavPCM && (i.bits == 8 || i.bits == 16 || i.bits == 24 || i.bits == 32) || i.format == wavFloat && i.bits == 32
 	g711 := (i.format == wavALaw || i.format == wavULaw) && i.bits == 8
 	if !pcm && !g711 {
 		return fmt.Errorf("reading a WAV header: format %d with %d bits: %w", i.format, i.bits, ErrWAV)
@@ -103,12 +105,31 @@ func (i wavInfo) samples(dst []int16, raw []byte) []int16 {
 		for _, b := range raw {
 			dst = append(dst, ulawSamples[b])
 		}
+	case wavFloat:
+		for ; len(raw) >= 4; raw = raw[4:] {
+			dst = append(dst, floatSample(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
+		}
 	default:
-		for ; len(raw) >= 2; raw = raw[2:] {
-			dst = append(dst, int16(binary.LittleEndian.Uint16(raw)))
+		if i.bits == 8 { // the only unsigned one
+			for _, b := range raw {
+				dst = append(dst, int16(b)<<8^math.MinInt16)
+			}
+			return dst
+		}
+		n := max(2, i.bits/8)
+		for ; len(raw) >= n; raw = raw[n:] {
+			dst = append(dst, int16(binary.LittleEndian.Uint16(raw[n-2:]))) // the upper 16 bits
 		}
 	}
 	return dst
+}
+
+// floatSample takes a sample of ±1.
+func floatSample(f float32) int16 {
+	if f != f {
+		return 0
+	}
+	return clip16(max(-1, min(1, f)) * math.MaxInt16)
 }
 
 // decodeWAV reads a whole WAV file into mono samples.

@@ -3,7 +3,6 @@ package media
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -157,28 +156,5 @@ func FuzzFrames(f *testing.F) {
 		}
 		require.Equal(t, errA == nil, errC == nil)
 		require.Equal(t, a, c)
-	})
-}
-
-func FuzzText(f *testing.F) {
-	for _, s := range []string{
-		`{"type":"mark","data":{"name":"x"}}`, `{"type":"command","id":1,"data":{}}`, `{"type":"killAudio"}`,
-		`{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":"16000","audioContent":"AAAA"}}`,
-		`{"type":"playAudio","data":{"audioContentType":"wav","audioContent":"UklGRg=="}}`,
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		fr, err := decodeText(b, 16000)
-		if err != nil {
-			require.ErrorIs(t, err, ErrTextFrame)
-			return
-		}
-		if fr.typ == textMark {
-			require.NotEmpty(t, fr.mark)
-		}
-		if fr.data != nil {
-			require.True(t, json.Valid(fr.data))
-		}
 	})
 }
