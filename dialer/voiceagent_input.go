@@ -141,8 +141,8 @@ func (in AudioFormatInput) audio(c *checker, base AudioFormat) (AudioFormat, boo
 		c.fail("audio_format.sample_rate_hz", "must be 8000 for %s", out.Encoding)
 	}
 	if v, ok := given(c, "audio_format.channels", in.Channels); ok {
-		if v != 1 {
-			c.fail("audio_format.channels", "must be 1")
+		if v != 1 && v != 2 {
+			c.fail("audio_format.channels", "must be 1 or 2")
 		}
 		out.Channels = v
 	}

@@ -53,7 +53,7 @@ func TestVoiceAgentAudioFormats(t *testing.T) {
 		require.Equal(t, c.wanted, got.AudioFormat, c.body)
 	}
 	for _, bad := range []string{
-		`{"encoding":"opus"}`, `{"sample_rate_hz":16000}`, `{"channels":2}`, `{"frame_ms":7}`, `{"sample_rate":"8000"}`, `[]`, `"pcma"`,
+		`{"encoding":"opus"}`, `{"sample_rate_hz":16000}`, `{"channels":3}`, `{"frame_ms":7}`, `{"sample_rate":"8000"}`, `[]`, `"pcma"`,
 	} {
 		_, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, agent.ID, decode[VoiceAgentInput](t, `{"audio_format":`+bad+`}`))
 		require.Contains(t, fields(t, err)[0], "audio_format", bad)

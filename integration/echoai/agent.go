@@ -191,7 +191,7 @@ func (a *agent) hearAudio(frame []byte) error {
 	if a.ear == nil {
 		a.ear = tone.NewListener(a.format.SampleRateHz, a.s.cfg.Listen)
 	}
-	a.samples = a.format.decode(a.samples[:0], frame)
+	a.samples = a.format.decode(a.samples[:0], frame, a.plan.hears)
 	a.ear.Hear(now, a.samples, nil)
 	a.mu.Unlock()
 	if a.plan.mode != modeEcho || a.greeting.Load() || len(frame) == 0 {

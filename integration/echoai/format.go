@@ -108,8 +108,11 @@ func (f Format) encode(samples []int16) []byte {
 	return out
 }
 
-// decode writes the first channel to buf, which it may grow.
-func (f Format) decode(buf []int16, b []byte) []int16 {
+// decode writes one channel (the first one when there is no such) to buf, which it may grow.
+func (f Format) decode(buf []int16, b []byte, channel int) []int16 {
+	if channel >= f.Channels {
+		channel = 0
+	}
 	n := len(b) / f.bytesPerSample() * f.Channels
 	if cap(buf) < n {
 		buf = make([]int16, n)
@@ -129,7 +132,7 @@ func (f Format) decode(buf []int16, b []byte) []int16 {
 		return buf
 	}
 	for i := range n / f.Channels {
-		buf[i] = buf[i*f.Channels]
+		buf[i] = buf[i*f.Channels+channel]
 	}
 	return buf[:n/f.Channels]
 }

@@ -57,6 +57,7 @@ type plan struct {
 	faster bool          // faster than real time
 	play   playAs
 	rate   int    // sample rate of playAudio; 0 is the socket's
+	hears  int    // the channel that is listened to, from 0
 	mark   string // name of the mark after each burst, "" for none
 
 	endAfter time.Duration
@@ -138,7 +139,7 @@ func parsePlan(path string, values url.Values) (plan, error) {
 	q := &query{Values: values}
 	p := plan{
 		greet: q.flag("greet", path == "/echo"), hz: greetingHz, level: q.number("level", -12, -60, 0), length: greetingTime,
-		faster: q.flag("faster", false), mark: q.Get("mark"), rate: int(q.number("play_rate", 0, 4000, 48000)),
+		faster: q.flag("faster", false), mark: q.Get("mark"), hears: int(q.number("hears", 0, 0, 7)), rate: int(q.number("play_rate", 0, 4000, 48000)),
 		endAfter: q.duration("end_after"), code: int(q.number("code", 1000, 0, 4999)), times: int(q.number("times", 0, 0, 1000)),
 	}
 	p.hz = q.number("hz", p.hz, 50, 3900)
