@@ -21,6 +21,10 @@ const (
 	readBuffer = 64 << 10
 	// readBudget bounds what is read from one socket in one slot.
 	readBudget = 4 * readBuffer
+	// yieldEvery is the number of slots between two yields, 10 ms. A goroutine that goes from system call to system call and
+	// is never scheduled looks to the runtime's monitor like one that holds its processor for itself: the monitor then wakes
+	// up thousands of times a second to take it away.
+	yieldEvery = 2
 	// talliesEvery is the number of slots between two updates of the metrics: 1 s.
 	talliesEvery = 50 * slots
 )
@@ -124,6 +128,9 @@ func (sh *shard) run() {
 		}
 		sh.step(now, next)
 		next += slotNS
+		if sh.count%yieldEvery == 0 {
+			runtime.Gosched()
+		}
 		sleepUntil(next)
 	}
 }
