@@ -132,23 +132,39 @@ func Plan(seed uint64) ([]Sample, error) {
 	if err != nil {
 		return nil, err
 	}
+	return append(both[Tuning].plan(seed, Tuning, 0), both[HeldOut].plan(seed, HeldOut, 0)...), nil
+}
+
+// PlanTuning lists the recordings of the tuning half, and further takes of it: other recordings of the same voices and texts, of
+// which there may be any number.
+func PlanTuning(seed uint64, takes int) ([]Sample, error) {
+	both, err := casts(seed)
+	if err != nil {
+		return nil, err
+	}
 	var out []Sample
-	for h := range both {
-		n := 0
-		for _, q := range quotas() {
-			for range q.count {
-				n++
-				s := Sample{
-					Name: fmt.Sprintf("%s-%03d", Half(h), n), Half: Half(h), Category: q.category, Want: q.want,
-					seed: seed<<12 | uint64(h)<<11 | uint64(n),
-				}
-				w := writer{rng: rand.New(rand.NewPCG(s.seed, 1)), cast: &both[h]}
-				w.write(&s)
-				out = append(out, s)
-			}
-		}
+	for take := range takes {
+		out = append(out, both[Tuning].plan(seed, Tuning, take)...)
 	}
 	return out, nil
+}
+
+// plan lists one take of a half.
+func (c *cast) plan(seed uint64, h Half, take int) []Sample {
+	var out []Sample
+	for _, q := range quotas() {
+		for range q.count {
+			n := len(out) + 1
+			s := Sample{
+				Name: fmt.Sprintf("%s-%d-%03d", h, take, n), Half: h, Category: q.category, Want: q.want,
+				seed: seed<<16 | uint64(take)<<12 | uint64(h)<<11 | uint64(n),
+			}
+			w := writer{rng: rand.New(rand.NewPCG(s.seed, 1)), cast: c}
+			w.write(&s)
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // writer makes up one recording.

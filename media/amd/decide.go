@@ -17,6 +17,7 @@ func (d *Detector) decide(sig signal) {
 	switch sig {
 	case signalBeep, signalSIT, signalFax:
 		d.verdict(ClassMachine, toneSure)
+		d.done = sig == signalFax // it has neither a greeting nor a beep
 		return
 	case signalProgress:
 		d.rang = true
@@ -49,12 +50,9 @@ func (d *Detector) weigh() {
 	}
 }
 
-// Vector is the model's input: the features and their bends, since a pause longer than a comma's, or more speech than a person's,
-// weighs otherwise than the same difference below that.
+// Vector is the model's input: the features, and how far two of them go beyond what is found within a sentence.
 func (f *Features) Vector() [7]float64 {
-	return [...]float64{
-		1, f.Speech, max(0, f.Speech-2.2), f.Pause, max(0, f.Pause-0.3), f.Longest, max(0, f.Gap-0.35),
-	}
+	return [...]float64{1, f.Speech, f.Pause, f.Quiet, max(0, f.Quiet-0.3), max(0, f.Gap-0.35), f.Full}
 }
 
 // Machine is the probability of a machine, for features as they are when speech began about three seconds ago.

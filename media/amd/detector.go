@@ -84,7 +84,7 @@ func (d *Detector) step() {
 	if sig != signalNone {
 		d.pattern.erase(d.tones.erase)
 	}
-	if d.frame%every == 0 {
+	if !d.decided || d.frame%every == 0 {
 		d.pattern.look()
 	}
 	if !d.decided {
@@ -98,5 +98,5 @@ func (d *Detector) step() {
 	}
 }
 
-// Features returns the pattern that the verdict is made from, as of the last tenth of a second.
+// Features returns the pattern that the verdict is made from, as at the latest tenth of a second.
 func (d *Detector) Features() Features { return d.pattern.f }

@@ -4,5 +4,5 @@ package amd
 //
 //	go run ./integration/amdcorpus/train > media/amd/model.go
 func weights() [7]float64 {
-	return [...]float64{0.0621, 1.1436, 4.4189, -6.3001, -0.4435, 1.1557, 0.0589}
+	return [...]float64{0.0222, 1.2718, -2.8517, -4.2923, 0.6753, 1.0295, 0.6456}
 }

@@ -3,17 +3,22 @@ package amd
 const (
 	// memory is how many frames the pattern is made of: 5.12 s.
 	memory = 256
-	// every is how many frames lie between two looks at the pattern.
-	every = 1
+	// every is how many frames lie between two looks at the pattern once the verdict is given.
+	every = 5
 	// Levels are counted in steps of 1 dB.
 	levelSteps = 100
 
-	burstMin = 4 // frames of sound that make a burst; a click is shorter
-	burstGap = 9 // frames of silence that a burst may contain
-	loudest  = 5 // frames that the peak level leaves out: clicks
-	quietest = 20
+	burstMin = 4   // frames of sound that make a burst; a click is shorter
+	burstGap = 9   // frames of silence that a burst may contain
+	loudest  = 5   // frames that the peak level leaves out: clicks
+	quietest = 20  // the share of the frames that the floor leaves out below it: 1 in 20
 	rangeMin = 9.0 // dB between noise and speech
-	softest  = -58.0
+	// Sound lies above the noise by a margin in dB, or by a share of what lies between noise and speech. Speech lies within
+	// speechRange of its peak, which keeps babble out, its soft parts within softRange.
+	noiseMargin, noiseShare = 7.0, 0.4
+	speechRange, softRange  = 12.0, 24.0
+	// softest is the least level of any sound, in dB of full scale.
+	softest = -58.0
 	// humHighest is up to where a tone may be the mains: an even hum is no sound.
 	humHighest = 310.0
 )
@@ -24,8 +29,8 @@ type pattern struct {
 	tonal  [memory]bool
 	frames int // heard so far
 
-	floor, peak, limit float32
-	steady             bool // the level has not moved: noise alone, or sound alone
+	floor, peak float32 // levels of the noise and of the speech
+	limit, soft float32 // what speech, and any sound, lies above
 
 	f Features
 }
@@ -34,12 +39,12 @@ type pattern struct {
 type Features struct {
 	// Since is the time since the onset, 0 before it.
 	Since float64
-	// Speech is the length of all bursts, their short gaps included, First that of the first, Longest that of the longest.
-	Speech, First, Longest float64
+	// Bursts counts the stretches of speech, Speech is their length with the short gaps in them.
+	Bursts, Speech float64
 	// Pause is the silence since the last burst, Gap the longest silence between two.
 	Pause, Gap float64
-	// Bursts counts them.
-	Bursts float64
+	// Full is the length of all sound, the soft included, and Quiet the silence after its last.
+	Full, Quiet float64
 }
 
 func (p *pattern) add(s *sound) {
@@ -59,53 +64,71 @@ func (p *pattern) erase(n int) {
 func (p *pattern) look() {
 	p.levels()
 	n := min(p.frames, memory)
-	f := Features{}
-	from, to, sounding := -1, -1, 0 // the burst that is open, and its frames of sound
-	onset, last := -1, -1
-	var speech, longest, first, gap int
-	end := func() {
-		if from < 0 || sounding < burstMin {
-			return
-		}
-		length := to - from + 1
-		if onset < 0 {
-			onset, first = from, length
-		} else {
-			gap = max(gap, from-last-1)
-		}
-		last = to
-		speech += length
-		longest = max(longest, length)
-		f.Bursts++
-	}
+	var all bursts
 	for k := range n {
-		if !p.sounds(p.frames - n + k) {
-			continue
+		if p.at(n, k) > p.limit {
+			all.sound(k)
 		}
-		if from < 0 || k-to > burstGap {
-			end()
-			from, sounding = k, 0
-		}
-		to = k
-		sounding++
 	}
-	end()
-	if onset < 0 {
-		p.f = f
+	all.close()
+	if all.count == 0 {
+		p.f = Features{}
 		return
 	}
-	const sec = 1.0 / 50
-	f.Since = float64(n-onset) * sec
-	f.Speech, f.First, f.Longest = float64(speech)*sec, float64(first)*sec, float64(longest)*sec
-	f.Pause, f.Gap = float64(n-1-last)*sec, float64(gap)*sec
-	p.f = f
+	full, last := 0, all.onset
+	for k := all.onset; k < n; k++ {
+		if p.at(n, k) > p.soft {
+			full++
+			last = k
+		}
+	}
+	const frame = 1.0 / 50
+	p.f = Features{
+		Since: frame * float64(n-all.onset), Bursts: float64(all.count), Speech: frame * float64(all.speech),
+		Pause: frame * float64(n-1-all.last), Gap: frame * float64(all.gap),
+		Full: frame * float64(full), Quiet: frame * float64(n-1-last),
+	}
+}
+
+// at is the level of the k-th of the last n frames.
+func (p *pattern) at(n, k int) float32 { return p.level[(p.frames-n+k)%memory] }
+
+// bursts gathers frames of sound into bursts. All members count frames.
+type bursts struct {
+	from, to, sounding int // the burst that is open, and how much of it is sound
+	count, onset, last int // last is the end of the latest burst
+	speech, gap        int
+}
+
+// sound takes a frame of sound, after all that lie before it.
+func (b *bursts) sound(k int) {
+	if b.sounding > 0 && k-b.to > burstGap {
+		b.close()
+	}
+	if b.sounding == 0 {
+		b.from = k
+	}
+	b.to = k
+	b.sounding++
+}
+
+// close ends the open burst; it counts unless it was a click.
+func (b *bursts) close() {
+	if b.sounding >= burstMin {
+		if b.count == 0 {
+			b.onset = b.from
+		} else {
+			b.gap = max(b.gap, b.from-b.last-1)
+		}
+		b.count++
+		b.last = b.to
+		b.speech += b.to - b.from + 1
+	}
+	b.sounding = 0
 }
 
 // loud says that a sound lies above the limit, as soon as there is one.
 func (p *pattern) loud(s *sound) bool { return p.limit != 0 && s.level > p.limit }
-
-// sounds says whether a frame lies above the limit.
-func (p *pattern) sounds(frame int) bool { return p.level[frame%memory] > p.limit }
 
 // levels finds the level of the noise and of the speech, and sets the limit between them.
 func (p *pattern) levels() {
@@ -128,8 +151,9 @@ func (p *pattern) levels() {
 		}
 	}
 	span := p.peak - p.floor
-	if p.steady = span < rangeMin; !p.steady {
-		p.limit = max(softest, p.peak-12, p.floor+max(7, 0.4*span))
+	if span >= rangeMin {
+		noise := max(softest, p.floor+max(noiseMargin, noiseShare*span))
+		p.limit, p.soft = max(noise, p.peak-speechRange), max(noise, p.peak-softRange)
 		return
 	}
 	// Noise alone, or sound alone: of the two only a tone is so even.
@@ -142,4 +166,5 @@ func (p *pattern) levels() {
 	if p.limit = 0; n > 2*loudest && 2*tonal > n && p.peak > softest {
 		p.limit = softest
 	}
+	p.soft = p.limit
 }

@@ -79,7 +79,7 @@ type tones struct {
 	past    [maxTones]float64
 	n       int
 	sit     int // tones of a special information tone so far
-	age     int // frames since the last tone ended that was no mere vowel
+	age     int // frames since the last tone ended that was neither hum nor as short as a vowel
 	spoken  int // frames of other sound
 	erase   int // frames before this one that belong to the signal just found
 	minimum int // frames of a beep
@@ -159,7 +159,7 @@ func (t *tones) end() signal {
 	c := &t.cur
 	t.erase = c.frames + c.gap
 	between := t.age - t.erase // frames since the tone before
-	if c.frames >= sitLeast {
+	if c.frames >= sitLeast && c.mid() > humHighest {
 		t.age = 0
 		if t.special(between) {
 			return signalSIT
@@ -185,7 +185,7 @@ func (t *tones) end() signal {
 
 // remember keeps a tone that was nothing in particular: what comes again is no beep.
 func (t *tones) remember(r *run) {
-	if t.spoken += r.frames; r.frames >= longTone && r.steady() {
+	if t.spoken += r.frames; r.frames >= longTone && r.steady() && r.mid() > beepLow {
 		t.past[t.n%maxTones] = r.mid()
 		t.n++
 	}

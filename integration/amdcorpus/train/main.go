@@ -10,10 +10,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 
 	"github.com/ringmaster/ringmaster/integration/amdcorpus"
 )
+
+// takes is how often the tuning half is recorded, each time with other words and on other lines.
+const takes = 4
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -26,11 +28,10 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	samples, err := amdcorpus.Plan(amdcorpus.Seed)
+	samples, err := amdcorpus.PlanTuning(amdcorpus.Seed, takes)
 	if err != nil {
 		return err
 	}
-	samples = slices.DeleteFunc(samples, func(s amdcorpus.Sample) bool { return s.Half != amdcorpus.Tuning })
 	speech, err := amdcorpus.OpenSpeech(ctx)
 	if err != nil {
 		return err
