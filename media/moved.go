@@ -32,6 +32,10 @@ func (m *move) begin(heard, agreed netip.AddrPort, last int64) {
 	}
 }
 
+// stray tells a packet that still comes on the old way. One from the address that is agreed on now never is: a port that was
+// another session's before may have heard that one first.
+func (m *move) stray(from, agreed netip.AddrPort) bool { return from == m.from && from != agreed }
+
 // arrived ends a move by its first packet.
 func (p *port) arrived(from netip.AddrPort, at int64) {
 	if !p.move.from.IsValid() {

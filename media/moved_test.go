@@ -34,8 +34,13 @@ func TestLegMoved(t *testing.T) {
 		p.packet(packet, fromSwitch, now+170*ms)
 		strangers = p.stats.Strangers
 		p.endLeg()
+		p.setLeg(agreed(fromSwitch), now+200*ms)
+		p.packet(packet, fromCarrier, now+210*ms) // it goes on sending where another session was before
+		p.setLeg(agreed(fromCarrier), now+220*ms)
+		p.packet(packet, fromCarrier, now+230*ms)
 	})
 	require.Equal(t, LegMoved{Remote: fromCarrier, Gap: 60 * time.Millisecond}, event[LegMoved](t, sess))
 	require.Equal(t, LegMoved{Remote: fromSwitch, Gap: 90 * time.Millisecond}, event[LegMoved](t, sess))
+	require.Equal(t, LegMoved{Remote: fromCarrier, Gap: 20 * time.Millisecond}, event[LegMoved](t, sess))
 	require.EqualValues(t, 1, strangers)
 }

@@ -129,7 +129,7 @@ func (p *port) accept(from netip.AddrPort) bool {
 		if from != p.leg.remote {
 			return false
 		}
-	} else if from.Addr() != p.leg.remote.Addr() || from == p.move.from {
+	} else if from.Addr() != p.leg.remote.Addr() || p.move.stray(from, p.leg.remote) {
 		return false
 	}
 	p.heardFrom = from

@@ -21,7 +21,7 @@ func (c *customer) cli(t *testing.T, into any, args ...string) (stdout string) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), theSuite.binary, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	require.NoError(t, cmd.Run(), "%q: %s", args, errs.String())
+	require.NoError(t, cmd.Run(), "%q: %s%s", args, errs.String(), out.String())
 	if into != nil {
 		require.NoError(t, json.Unmarshal(out.Bytes(), into), out.String())
 	}

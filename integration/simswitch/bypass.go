@@ -236,7 +236,7 @@ func (ch *channel) runHibernate() {
 	other, origin := ch.bypass.partner, ch.bypass.origin
 	ch.mu.Unlock()
 	if other == nil {
-		ch.hangup(causeNormalClearing)
+		ch.idle(csHibernate) // it was released, and its next state is on its way
 		return
 	}
 	for {

