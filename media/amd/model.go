@@ -4,5 +4,5 @@ package amd
 //
 //	go run ./integration/amdcorpus/train > media/amd/model.go
 func weights() [7]float64 {
-	return [...]float64{0.0222, 1.2718, -2.8517, -4.2923, 0.6753, 1.0295, 0.6456}
+	return [...]float64{-0.0547, 1.5150, -3.2014, -3.9589, 0.7756, 1.3489, 0.4082}
 }

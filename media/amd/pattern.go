@@ -75,8 +75,9 @@ func (p *pattern) look() {
 		p.f = Features{}
 		return
 	}
+	onset := p.softOnset(n, all.onset)
 	full, last := 0, all.onset
-	for k := all.onset; k < n; k++ {
+	for k := onset; k < n; k++ {
 		if p.at(n, k) > p.soft {
 			full++
 			last = k
@@ -84,10 +85,21 @@ func (p *pattern) look() {
 	}
 	const frame = 1.0 / 50
 	p.f = Features{
-		Since: frame * float64(n-all.onset), Bursts: float64(all.count), Speech: frame * float64(all.speech),
+		Since: frame * float64(n-onset), Bursts: float64(all.count), Speech: frame * float64(all.speech),
 		Pause: frame * float64(n-1-all.last), Gap: frame * float64(all.gap),
 		Full: frame * float64(full), Quiet: frame * float64(n-1-last),
 	}
+}
+
+// softOnset is where the sound begins that leads up to the first burst: a soft syllable is no burst, but it is speech.
+func (p *pattern) softOnset(n, first int) int {
+	onset := first
+	for k := first - 1; k > 0 && onset-k <= burstGap; k-- {
+		if p.at(n, k) > p.soft && p.at(n, k-1) > p.soft {
+			onset = k - 1
+		}
+	}
+	return onset
 }
 
 // at is the level of the k-th of the last n frames.
