@@ -18,6 +18,9 @@ const (
 	reorderGrace = 10 * ms
 	// burstAhead is how much audio one burst of packets may bring ahead of its time.
 	burstAhead = 200 * ms
+	// unsaidPause is how long a gap of the timestamps may be that neither the sequence numbers nor a marker explain, to be taken
+	// for loss. FreeSWITCH numbers what it passes on anew: the timestamps alone tell what was lost or overtaken before it.
+	unsaidPause = 200 * ms
 	// lateRun is how many packets in a row may be late before their clock is believed instead of ours.
 	lateRun = 5
 	// jitterDepth bounds the buffer: 32 packets of 10 ms are 320 ms.
@@ -38,6 +41,7 @@ const (
 type packetHead struct {
 	seq     uint16
 	kind    packetKind
+	mark    bool // it begins a talk spurt (RFC 3551 section 4.1)
 	codec   legCodec
 	ts      uint32
 	samples int
@@ -60,7 +64,7 @@ type jitter struct {
 	rate    int // of the timestamps; set before the first packet
 	started bool
 	quiet   bool   // the sender has told that it pauses: the gap is no loss
-	seq     uint16 // of the newest packet that left
+	seq     uint16 // the newest of the packets that left
 	next    uint32 // timestamp of the next frame to leave
 	runsOut int64  // when the audio that has left is over, for one who plays it as it comes
 	late    int    // late packets in a row
@@ -73,6 +77,9 @@ type jitter struct {
 	bursts, burstSamples uint64
 	inBurst              bool
 	perPacket            int // samples of the newest packet that left
+	filled               int // samples filled in since then
+	// missing is the length of all gaps that were no pause, in samples.
+	missing uint64
 }
 
 // pushed says what push did with a packet.
@@ -111,6 +118,7 @@ func (j *jitter) reset() {
 	j.free = append(j.free, j.queue...)
 	j.queue = j.queue[:0]
 	j.started, j.late, j.quiet, j.inBurst = false, 0, false, false
+	j.filled = 0
 	j.line = arrivalLine{}
 }
 
@@ -182,7 +190,13 @@ func (j *jitter) pop(now int64) piece {
 	gap := int(max(int32(p.ts-j.next), 0))
 	if gap == 0 {
 		j.queue = slices.Delete(j.queue, 0, 1)
-		j.seq, j.inBurst = p.seq, false
+		if int16(p.seq-j.seq) > 0 {
+			j.seq = p.seq
+		}
+		if !p.mark && !j.quiet && j.span(j.filled) <= unsaidPause {
+			j.missing += uint64(j.filled)
+		}
+		j.inBurst, j.filled = false, 0
 		j.quiet = p.kind == packetNoise
 		if j.quiet {
 			return piece{verdict: popNoise, pkt: p, ts: p.ts}
@@ -191,7 +205,9 @@ func (j *jitter) pop(now int64) piece {
 		j.played(p)
 		return piece{verdict: popAudio, pkt: p, ts: p.ts, samples: p.samples}
 	}
-	lost := p.seq != j.seq+1 // otherwise the sender has paused, and there is nothing to wait for
+	// Otherwise the sender has paused, and there is nothing to wait for.
+	unsaid := p.seq == j.seq+1 && !p.mark && !j.quiet && j.span(j.filled+gap) <= unsaidPause
+	lost := unsaid || p.seq != j.seq+1
 	if lost && now < min(j.line.expect(j.next, j.rate), p.at)+j.delay.wait()+reorderGrace {
 		return piece{}
 	}
@@ -217,6 +233,7 @@ func (j *jitter) fill(samples int, lost bool) piece {
 	if lost {
 		p.verdict = popConceal
 	}
+	j.filled += samples
 	j.next += uint32(samples)
 	j.runsOut += j.span(samples)
 	return p

@@ -72,7 +72,7 @@ func TestJitterPause(t *testing.T) {
 	j := newJitterRig()
 	j.add(1, 0)
 	require.Equal(t, []int{1}, j.take(0))
-	require.Equal(t, pushQueued, j.push(packetHead{seq: 2, ts: 6 * 160, samples: 160, at: 100 * ms}, []byte{6}))
+	require.Equal(t, pushQueued, j.push(packetHead{seq: 2, ts: 6 * 160, mark: true, samples: 160, at: 100 * ms}, []byte{6}))
 	require.Equal(t, []int{-2, -2, -2, -2, 6}, j.take(100), "the sequence numbers have no gap")
 	require.Zero(t, j.bursts)
 	// Comfort noise announces a pause of any length.
@@ -83,6 +83,32 @@ func TestJitterPause(t *testing.T) {
 	for _, g := range got {
 		require.Equal(t, -2, g)
 	}
+}
+
+// TestJitterRenumbered tells loss and overtaking by the timestamps, where a switch has numbered anew what it passed on; a gap
+// that is marked, or long, is a pause.
+func TestJitterRenumbered(t *testing.T) {
+	t.Parallel()
+	j := newJitterRig()
+	seq := 0
+	add := func(n int, atMS int64, mark bool) {
+		seq++
+		require.Equal(t, pushQueued, j.push(packetHead{seq: uint16(seq), ts: uint32(n) * 160, mark: mark, samples: 160, at: atMS * ms}, []byte{byte(n)}))
+	}
+	add(1, 0, false)
+	require.Equal(t, []int{1}, j.take(0))
+	add(3, 40, false)
+	require.Empty(t, j.take(45), "2 may still come")
+	add(2, 50, false)
+	require.Equal(t, []int{2, 3}, j.take(50), "overtaken")
+	add(5, 80, false)
+	require.Equal(t, []int{-1, 5}, j.take(130), "4 is lost")
+	require.Equal(t, uint64(160), j.missing)
+	add(8, 140, true)
+	require.Equal(t, []int{-2, -2, 8}, j.take(140), "a talk spurt begins")
+	add(30, 580, false)
+	require.NotContains(t, j.take(580), -1, "nobody loses so much and goes on counting")
+	require.Equal(t, uint64(160), j.missing)
 }
 
 // TestJitterWrap goes through the wrap-around of timestamps and sequence numbers, with loss and reordering there.

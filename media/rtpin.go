@@ -77,6 +77,7 @@ func (p *port) packet(b []byte, from netip.AddrPort, at int64) {
 func (p *port) content(payload []byte, at int64) {
 	pt := p.hdr.PayloadType
 	if codec, ok := p.leg.codecOf(pt); ok {
+		p.in.mark = p.hdr.Marker
 		switch p.in.audio(p.hdr.SequenceNumber, p.hdr.Timestamp, codec, payload, at) {
 		case pushQueued:
 		case pushDuplicate:
