@@ -88,3 +88,48 @@ func TestDetectionOff(t *testing.T) {
 		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/stop", nil, nil)
 	})
 }
+
+// What the caller sent is measured: a clean line is as good as G.711 gets, and one that loses 5% and jitters shows that, on the
+// call and in the metrics. A call that nobody answered has no quality. Of three clean calls the best counts: the others may have
+// waited for this machine.
+func TestQualityOfCalls(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		campaign := c.campaign(t, c.voiceAgent(t, "/echo?end_after=12s", nil), nil)
+		bad, busy := c.push(t, campaign, "9873200075"), c.push(t, campaign, "9873200060")
+		for _, number := range []string{"9873200001", "9873200002", "9873200003"} {
+			c.push(t, campaign, number)
+		}
+		c.start(t, campaign)
+		var best, worst direction
+		for _, call := range c.ended(t, campaign, 5, time.Minute) {
+			if *call.LeadID == busy {
+				require.Nil(t, call.Quality)
+				continue
+			}
+			require.NotNil(t, call.Quality)
+			require.NotNil(t, call.Quality.Inbound)
+			switch in := *call.Quality.Inbound; {
+			case *call.LeadID == bad:
+				worst = in
+			case in.MOS > best.MOS:
+				best = in
+			}
+		}
+		t.Logf("clean %+v, 5%% lost %+v", best, worst)
+		require.Greater(t, best.MOS, 4.0)
+		require.Less(t, best.LossPct, 1.0)
+		require.InDelta(t, 5, worst.LossPct, 4.5)
+		require.Greater(t, worst.ConcealedPct, 2.0)
+		require.Less(t, worst.MOS, best.MOS)
+		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/stop", nil, nil)
+		metrics := c.metrics(t)
+		for _, name := range []string{
+			`ringmaster_call_mos_count{direction="inbound"}`, `ringmaster_call_packet_loss_ratio_count{direction="inbound"}`,
+			`ringmaster_call_jitter_seconds_count{direction="inbound"}`, "ringmaster_call_concealed_frames_total",
+			`ringmaster_calls_answered_total{answered_by="human",decided_by="verdict"}`,
+			`ringmaster_amd_verdict_seconds_count{class="human"}`,
+		} {
+			require.Contains(t, metrics, name)
+		}
+	})
+}
