@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -142,23 +144,27 @@ func (sh *shard) end() {
 	}
 }
 
-// step does one slot's work: all input that is there, then the playout of this slot's sessions.
+// step does one slot's work: the playout of this slot's sessions, behind the input that is there for them, and then the input
+// of all others. So a packet leaves as near to its time as it can, and takes the AI's newest audio along.
 func (sh *shard) step(now, due int64) {
 	sh.wall = time.Now().UnixNano() - now
-	sh.readReady(now)
+	ready := sh.poll.ready()
+	sh.read(ready, now, true)
 	for _, p := range slices.Backward(sh.ports[sh.slot]) { // a port may remove itself
 		sh.guard(p, func() { p.tick(now, due) })
 	}
+	sh.read(ready, now, false)
 	sh.slot = (sh.slot + 1) % slots
 	if sh.count++; sh.count%talliesEvery == 0 {
 		sh.tally.flush(sh.srv.metrics)
 	}
 }
 
-func (sh *shard) readReady(now int64) {
-	for _, ev := range sh.poll.ready() {
+// read takes the input of this slot's sessions, or that of the others.
+func (sh *shard) read(ready []unix.EpollEvent, now int64, mine bool) {
+	for _, ev := range ready {
 		p := sh.byFD[ev.Fd]
-		if p == nil {
+		if p == nil || (p.slot == sh.slot) != mine {
 			continue
 		}
 		fd := ev.Fd
@@ -174,6 +180,9 @@ func (sh *shard) readReady(now int64) {
 		})
 	}
 	for p := range sh.held {
+		if (p.slot == sh.slot) != mine {
+			continue
+		}
 		sh.guard(p, func() { p.readSocket(now) })
 	}
 }

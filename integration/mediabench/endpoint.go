@@ -61,7 +61,7 @@ func (e *endpoint) do(ctx context.Context, c command) (reply, error) {
 		r, err := sampled()
 		return r, errors.Join(err, e.endProfile())
 	case doFinish:
-		sums, err := e.finish()
+		sums, err := e.finish() //nolint:contextcheck // the endpoint ends in order, whatever becomes of the parent
 		return reply{Endpoint: sums}, err
 	case doCall, doQuiet:
 	}
@@ -171,35 +171,32 @@ func (e *endpoint) finish() (*endpointSums, error) {
 	wg.Wait()
 	e.events.Wait()
 	err := e.stop()
-	families, gatherErr := e.reg.Gather()
+	sums.Dropped = e.counter("ai_frames_dropped_total", "")
+	sums.Late = e.counter("rtp_discarded_total", "late")
+	sums.Concealed = e.counter("concealed_frames_total", "")
+	sums.LateSlots = e.counter("late_slots_total", "")
+	sums.FailedRecordings = e.counter("recordings_total", "failed")
+	sums.RecordingBytes = folderSize(e.dir)
+	return sums, err
+}
+
+// counter reads one of the endpoint's metrics; label is the value of its only label, if it has one.
+func (e *endpoint) counter(name, label string) uint64 {
+	families, err := e.reg.Gather()
+	if err != nil {
+		e.log.Warn("the endpoint's metrics could not be read", "error", err)
+	}
 	for _, f := range families {
-		total := 0.0
-		for _, m := range f.GetMetric() {
-			labels := ""
-			for _, l := range m.GetLabel() {
-				labels += l.GetValue()
-			}
-			if f.GetName() == "ringmaster_media_rtp_discarded_total" && labels != "late" ||
-				f.GetName() == "ringmaster_media_recordings_total" && labels != "failed" {
-				continue
-			}
-			total += m.GetCounter().GetValue()
+		if f.GetName() != "ringmaster_media_"+name {
+			continue
 		}
-		switch f.GetName() {
-		case "ringmaster_media_ai_frames_dropped_total":
-			sums.Dropped = uint64(total)
-		case "ringmaster_media_rtp_discarded_total":
-			sums.Late = uint64(total)
-		case "ringmaster_media_concealed_frames_total":
-			sums.Concealed = uint64(total)
-		case "ringmaster_media_late_slots_total":
-			sums.LateSlots = uint64(total)
-		case "ringmaster_media_recordings_total":
-			sums.FailedRecordings = uint64(total)
+		for _, m := range f.GetMetric() {
+			if l := m.GetLabel(); label == "" || len(l) == 1 && l[0].GetValue() == label {
+				return uint64(m.GetCounter().GetValue())
+			}
 		}
 	}
-	sums.RecordingBytes = folderSize(e.dir)
-	return sums, errors.Join(err, gatherErr)
+	return 0
 }
 
 func folderSize(dir string) int64 {

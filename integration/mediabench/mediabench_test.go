@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,7 +114,7 @@ func TestEcho(t *testing.T) {
 		open := true
 		for at := 0; at < len(in); at += size {
 			require.True(t, open)
-			b := append(c.in, in[at:min(at+size, len(in))]...)
+			b := slices.Concat(c.in, in[at:min(at+size, len(in))])
 			var used int
 			used, open = c.frames(b)
 			c.in = append([]byte(nil), b[used:]...)
