@@ -19,7 +19,8 @@ func vowel(hz float64, rate, n int) []int16 {
 		phase += 2 * math.Pi * f / float64(rate)
 		s := 0.0
 		for h := 1.0; h*f < 3400; h++ {
-			formant := 1/(1+math.Pow((h*f-600)/150, 2)) + 0.5/(1+math.Pow((h*f-1200)/200, 2)) + 0.05
+			x, y := (h*f-600)/150, (h*f-1200)/200
+			formant := 1/(1+x*x) + 0.5/(1+y*y) + 0.05
 			s += formant * math.Sin(h*phase)
 		}
 		pcm[i] = int16(4000 * s)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 func TestWideLegs(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{8000, 16000, 24000, 48000} {
-		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+		t.Run(strconv.Itoa(rate), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			spec := r.spec("wide")
@@ -115,7 +116,7 @@ func TestOddPackets(t *testing.T) {
 	buf := make([]byte, frameSamples)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for i := 0; i < 50; i++ {
+	for i := range 50 {
 		EncodeULaw(buf, pcm[i*frameSamples:][:frameSamples])
 		h := rtp.Header{Version: 2, SequenceNumber: p.seq, Timestamp: p.ts, SSRC: p.ssrc, CSRC: []uint32{1, 2, 3}, Padding: true}
 		require.NoError(t, h.SetExtension(1, []byte{9, 9}))
@@ -256,7 +257,7 @@ func TestPaceOfTone(t *testing.T) {
 		}
 		var out []int16
 		const packets = 15_000 // 5 minutes
-		for i := int64(0); i < packets; i++ {
+		for i := range int64(packets) {
 			now := i * frameNS * (1_000_000 + ppm) / 1_000_000
 			c.rx.packet(1, uint16(i))
 			c.audio(uint16(i), uint32(i)*frameSamples, codecL16, b, now)

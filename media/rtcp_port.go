@@ -235,18 +235,17 @@ func (r *receiver) block(rate int) rtcpBlock {
 	return b
 }
 
-// collide takes another SSRC when the peer uses ours (RFC 3550 section 8.2). It reports false for what is rather our own
-// audio coming back.
-func (p *port) collide(now int64) bool {
+// collide takes another SSRC when the peer uses ours (RFC 3550 section 8.2). One that always does so sends our own packets
+// back, as a carrier's echo test may: it is left to.
+func (p *port) collide(now int64) {
 	c := &p.ctl
 	if c.collided++; c.collided > maxCollisions {
-		return false
+		return
 	}
 	p.report(now, true)
 	c.out.fold()
 	p.ssrc = rand.Uint32()
 	c.packets, c.octets, c.reported = 0, 0, 0
-	return true
 }
 
 // quality is how both directions have done so far.

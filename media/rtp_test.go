@@ -137,7 +137,7 @@ func FuzzRTP(f *testing.F) {
 		c.comfort(h.SequenceNumber+1, h.Timestamp+160, p, 1)
 		c.audio(h.SequenceNumber+3, h.Timestamp+480, codecL16, p, 2)
 		buf := make([]int16, maxPayload)
-		for n := 0; n < 10_000; n++ {
+		for range 10_000 {
 			if _, ok := c.next(int64(time.Second), buf); !ok {
 				return
 			}

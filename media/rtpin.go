@@ -58,8 +58,8 @@ func (p *port) packet(b []byte, from netip.AddrPort, at int64) {
 	if !p.leg.dir.recv {
 		return
 	}
-	if p.hdr.SSRC == p.ssrc && !p.collide(at) {
-		return // our own audio comes back
+	if p.hdr.SSRC == p.ssrc {
+		p.collide(at)
 	}
 	if !p.haveSSRC || p.hdr.SSRC != p.ssrcIn {
 		p.resetCaller()

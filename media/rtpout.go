@@ -83,7 +83,8 @@ func (p *port) header(pt uint8, ts uint32, marker bool) []byte {
 	if marker {
 		pt |= 0x80
 	}
-	b := append(p.sh.out[:0], 0x80, pt)
+	b := p.sh.out[:0]
+	b = append(b, 0x80, pt)
 	b = binary.BigEndian.AppendUint16(b, p.seq)
 	b = binary.BigEndian.AppendUint32(b, ts)
 	return binary.BigEndian.AppendUint32(b, p.ssrc)

@@ -80,7 +80,7 @@ func (e *ear) level(hz float64) float64 {
 
 // TestLegs has the switch call a session in each codec, play it a tone, and exchange reports with it. The tone at
 // 6 kHz is heard on the wide legs alone.
-func TestLegs(t *testing.T) {
+func TestLegs(t *testing.T) { //nolint:tparallel // one switch, one call after another
 	t.Parallel()
 	path := os.Getenv(variable)
 	if path == "" {

@@ -1,0 +1,42 @@
+package media
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// BenchmarkCaller is what a packet of the caller costs until its audio is ready for the AI and laid down in the recording.
+func BenchmarkCaller(b *testing.B) {
+	for name, tc := range map[string]struct {
+		lossEvery uint16
+		ppm       int64
+	}{
+		"undisturbed":       {0, 0},
+		"2% loss":           {50, 0},
+		"2% loss, 1000 ppm": {50, 1000},
+	} {
+		b.Run(name, func(b *testing.B) {
+			var c caller
+			require.NoError(b, c.setRate(sampleRate))
+			track := callerTrack{table: newSlewTable()}
+			rec := &recorder{window: make([]int16, 2*recWindow)}
+			payload, buf := make([]byte, frameSamples), make([]int16, maxPayload)
+			EncodeULaw(payload, vowel(140, sampleRate, frameSamples))
+			seq, ts, now := uint16(0), uint32(0), int64(0)
+			b.ReportAllocs()
+			for b.Loop() {
+				seq, ts, now = seq+1, ts+frameSamples, now+frameNS+frameNS*tc.ppm/1_000_000
+				c.rx.packet(1, seq)
+				if tc.lossEvery == 0 || seq%tc.lossEvery != 0 {
+					c.audio(seq, ts, codecPCMU, payload, now)
+				}
+				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
+					rec.base = max(0, track.pos-recBlock)
+					track.put(rec, f.from/nsPerSample, c.narrow(f.pcm))
+					c.smooth(&f)
+				}
+			}
+		})
+	}
+}
