@@ -43,6 +43,7 @@ type callerTrack struct {
 	phase int     // its part beyond that, in 1/slewRate of a sample
 	dir   int     // 1 stretches, −1 shortens
 	pos   int64   // its place on the timeline
+	fine  []float32
 	out   []int16
 }
 
@@ -92,15 +93,10 @@ func (c *callerTrack) copyOut(r *recorder) {
 // slew interpolates between samples, at a step beside one.
 func (c *callerTrack) slew(r *recorder) {
 	c.out = c.out[:0]
+	c.fine = appendFloat(c.fine[:0], c.buf)
 	for c.at+slewLead < len(c.buf) {
 		taps := &c.table[c.phase*slewPhases/slewRate]
-		win := (*[slewTaps]int16)(c.buf[c.at-(slewTaps-slewLead-1):])
-		var a, b float32
-		for i := 0; i < slewTaps; i += 2 {
-			a += float32(win[i]) * taps[i]
-			b += float32(win[i+1]) * taps[i+1]
-		}
-		c.out = append(c.out, clip16(a+b))
+		c.out = append(c.out, clip16(slewed((*[slewTaps]float32)(c.fine[c.at-(slewTaps-slewLead-1):]), taps)))
 		switch c.phase -= c.dir; {
 		case c.phase < 0:
 			c.phase += slewRate // the next output lies before the next input
@@ -121,4 +117,16 @@ func (c *callerTrack) flush(r *recorder) {
 		r.put(leftChannel, c.pos, c.buf[c.at:])
 	}
 	c.begun = false
+}
+
+// slewed sums a window with the taps, in four chains, so that the additions need not wait for one another.
+func slewed(w, t *[slewTaps]float32) float32 {
+	var a, b, c, d float32
+	for i := 0; i < slewTaps; i += 4 {
+		a += w[i] * t[i]
+		b += w[i+1] * t[i+1]
+		c += w[i+2] * t[i+2]
+		d += w[i+3] * t[i+3]
+	}
+	return (a + b) + (c + d)
 }

@@ -119,40 +119,53 @@ func (c *concealer) write(dst []int16) {
 // Audio without a period, noise and hiss, is repeated in the longest pieces, which gives it no tone.
 func (c *concealer) pitch() int {
 	k := c.scale
-	best, lag := 0.0, 0
-	for l := pitchMin; l <= pitchMax; l++ {
-		if r := c.alike(l*k, k); r > best {
-			best, lag = r, l*k
-		}
-	}
+	best, lag := c.likest(pitchMin*k, pitchMax*k, k)
 	if best*100 < voicedPercent {
 		return pitchMax * k
 	}
 	if k > 1 {
-		best = 0
-		for l, to := max(lag-k+1, pitchMin*k), min(lag+k-1, pitchMax*k); l <= to; l++ {
-			if r := c.alike(l, 1); r > best {
-				best, lag = r, l
-			}
-		}
+		_, lag = c.likest(max(lag-k+1, pitchMin*k), min(lag+k-1, pitchMax*k), 1)
 	}
 	return lag
 }
 
-// alike is the normalized correlation of the newest audio with what lies lag samples before it, taking every step-th sample.
-func (c *concealer) alike(lag, step int) float64 {
+// likest tries lags at a distance of step and returns the best normalized correlation of the newest audio with what lies
+// before it, and its lag. Only every step-th sample counts.
+func (c *concealer) likest(from, to, step int) (best float64, lag int) {
 	n := pitchWindow * c.scale
 	x := c.hist[len(c.hist)-n:]
-	y := c.hist[len(c.hist)-n-lag:][:n]
-	var xy, yy, xx int64
+	var xx, yy float64
 	for i := 0; i < n; i += step {
-		a, b := int64(x[i]), int64(y[i])
-		xy += a * b
-		yy += b * b
-		xx += a * a
+		xx += float64(x[i]) * float64(x[i])
 	}
-	if xy <= 0 || yy == 0 {
-		return 0
+	lag = from
+	for l := from; l <= to; l += step {
+		start := len(c.hist) - n - l
+		y := c.hist[start:][:n]
+		if l == from {
+			for i := 0; i < n; i += step {
+				yy += float64(y[i]) * float64(y[i])
+			}
+		} else { // the window has moved by one of the samples that count
+			in, out := float64(y[0]), float64(c.hist[start+n])
+			yy += in*in - out*out
+		}
+		var xy int64
+		if step == 1 {
+			for i, s := range x {
+				xy += int64(s) * int64(y[i])
+			}
+		} else {
+			for i := 0; i < n; i += step {
+				xy += int64(x[i]) * int64(y[i])
+			}
+		}
+		if xy <= 0 || yy <= 0 {
+			continue
+		}
+		if r := float64(xy) / math.Sqrt(xx*yy); r > best {
+			best, lag = r, l
+		}
 	}
-	return float64(xy) / math.Sqrt(float64(xx)*float64(yy))
+	return best, lag
 }
