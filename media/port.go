@@ -199,10 +199,16 @@ func (p *port) killAudio() {
 	} else if s != nil {
 		s.dec.reset()
 	}
-	p.clearMarks()
+	p.dropMarks()
 }
 
+// clearMarks takes the marks off the queue, whose audio goes on.
 func (p *port) clearMarks() {
+	p.answerMarks()
+	p.dropMarks()
+}
+
+func (p *port) dropMarks() {
 	p.sh.marks = p.queue.dropMarks(p.sh.marks[:0])
 	p.sendMarks()
 }

@@ -436,6 +436,7 @@ func (p *port) shutdown(code int, reason CloseReason, now int64) {
 		return
 	}
 	p.endLeg()
+	p.killAudio() // of a session that no leg has come to
 	p.closing, p.closeDeadline = true, now+closeLinger
 	p.closeRTP()
 	if p.rec != nil {

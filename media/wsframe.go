@@ -83,9 +83,6 @@ func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 		case r.op >= opClose:
 			r.nctl += copy(r.ctl[r.nctl:], piece)
 		case r.message == opText:
-			if len(r.msg)+n > maxText {
-				return used, &frameError{closeTooBig, "text frame is too long"}
-			}
 			r.msg = append(r.msg, piece...)
 		case n > 0 || r.left == 0:
 			sink.binary(piece, r.left == 0 && r.fin)
@@ -166,6 +163,8 @@ func (r *frameReader) start(size int) error {
 		return &frameError{closeProtocol, "server's frame is masked"}
 	case r.left > 1<<62:
 		return &frameError{closeProtocol, "frame length is out of range"}
+	case r.op == opText && r.left > maxText, r.op == opContinuation && r.message == opText && uint64(len(r.msg))+r.left > maxText:
+		return &frameError{closeTooBig, "text frame is too long"}
 	}
 	switch r.op {
 	case opText, opBinary:

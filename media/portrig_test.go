@@ -1,0 +1,201 @@
+package media
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// portRig is one session's port on a shard that nobody runs: a test turns its clock. The AI and the caller are the far ends of
+// real sockets.
+type portRig struct {
+	t    *testing.T
+	p    *port
+	now  int64
+	slot int64
+
+	ai     int // the AI's end of the socket, -1 while there is none
+	in     frameReader
+	texts  []string
+	audio  []byte
+	pings  int
+	closes []int
+
+	caller *rtpSocket
+	rd     rtpReader
+}
+
+func newPortRig(t *testing.T, audio AudioFormat) *portRig {
+	t.Helper()
+	srv, err := New(Config{SIPAddr: "127.0.0.1:0", RTPPortMin: 30000, RTPPortMax: 59998, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	srv.next.Store(rand.Uint32())
+	sh, err := newShard(srv)
+	require.NoError(t, err)
+	local := netip.MustParseAddr("127.0.0.1")
+	mine, err := srv.bindRTP()
+	require.NoError(t, err)
+	caller, err := openRTP(local, 0)
+	require.NoError(t, err)
+	spec := SessionSpec{ID: "rig", URL: "ws://127.0.0.1:1", Audio: audio, ReconnectFor: 1 << 40}
+	require.NoError(t, srv.checkSpec(&spec))
+	// Closed from the beginning: no event is queued, and no socket is dialed again behind the test's back.
+	sess := &Session{srv: srv, sh: sh, spec: spec, log: srv.log, closed: true, events: make(chan Event, 1), released: make(chan struct{}), rtpAddr: mine.local}
+	p, err := newPort(sess, mine)
+	require.NoError(t, err)
+	sess.port = p
+	r := &portRig{t: t, p: p, now: 1 << 40, ai: -1, caller: caller}
+	require.NoError(t, p.watchRTP())
+	sh.add(p)
+	t.Cleanup(func() {
+		if !p.gone {
+			p.shutdown(closeNormal, CloseHangup, r.now)
+			p.finishClosing()
+		}
+		r.hangUp()
+		require.NoError(t, caller.close())
+		sh.end()
+	})
+	return r
+}
+
+// connect gives the port a socket, whose other end is the AI.
+func (r *portRig) connect() {
+	r.t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	require.NoError(r.t, err)
+	r.hangUp()
+	r.ai, r.in = fds[1], frameReader{}
+	r.p.attach(&dialed{st: &fdStream{fd: fds[0]}}, json.RawMessage(`{}`), r.now)
+}
+
+// hangUp breaks the AI's end.
+func (r *portRig) hangUp() {
+	if r.ai >= 0 {
+		require.NoError(r.t, unix.Close(r.ai))
+		r.ai = -1
+	}
+}
+
+// call brings a caller with a codec that loses nothing.
+func (r *portRig) call() {
+	r.p.setLeg(legMedia{remote: r.caller.local, codec: codecL16, rate: sampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
+	r.p.speakAt = 0
+}
+
+// send writes bytes of the AI, as far as the socket takes them, and has the port read them.
+func (r *portRig) send(b []byte) {
+	r.t.Helper()
+	for len(b) > 0 {
+		n, err := unix.Write(r.ai, b)
+		if err == unix.EAGAIN { //nolint:errorlint // an errno
+			r.read()
+			continue
+		}
+		require.NoError(r.t, err)
+		b = b[n:]
+	}
+	r.read()
+}
+
+// read has the port read its socket, long text frames, which are decoded elsewhere, included.
+func (r *portRig) read() {
+	r.p.readSocket(r.now)
+	for r.p.sock != nil && r.p.sock.paused {
+		(<-r.p.sh.inbox)()
+		r.p.readSocket(r.now)
+	}
+}
+
+// step turns the clock by a slot of 5 ms; the session's own comes every fourth time. It reports whether this was it.
+func (r *portRig) step() bool {
+	r.now += slotNS
+	r.slot++
+	r.p.sh.count++
+	r.read()
+	if r.slot%slots != 0 {
+		return false
+	}
+	r.p.tick(r.now, r.now)
+	return true
+}
+
+// aiReads takes what has come to the AI.
+func (r *portRig) aiReads() {
+	r.t.Helper()
+	buf := make([]byte, 64<<10)
+	for r.ai >= 0 {
+		n, err := unix.Read(r.ai, buf)
+		if err != nil || n == 0 {
+			return
+		}
+		unmaskAll(r.t, buf[:n], &r.in, r)
+	}
+}
+
+// unmaskAll feeds a client's frames, which come whole in these tests, to a server's reader.
+func unmaskAll(t *testing.T, b []byte, fr *frameReader, sink frameSink) {
+	t.Helper()
+	for len(b) > 0 {
+		n, head := int(b[1]&0x7f), 2
+		switch n {
+		case 126:
+			n, head = int(binary.BigEndian.Uint16(b[2:])), 4
+		case 127:
+			n, head = int(binary.BigEndian.Uint64(b[2:])), 10
+		}
+		body := append([]byte(nil), b[head+4:head+4+n]...)
+		maskBytes(body, binary.LittleEndian.Uint32(b[head:]))
+		_, err := fr.feed(serverFrame(b[0], body), sink)
+		require.NoError(t, err)
+		b = b[head+4+n:]
+	}
+}
+
+// binary, text and control implement frameSink for the AI.
+func (r *portRig) binary(b []byte, _ bool) { r.audio = append(r.audio, b...) }
+
+func (r *portRig) text(msg []byte) bool {
+	r.texts = append(r.texts, string(msg))
+	return true
+}
+
+func (r *portRig) control(op byte, payload []byte) {
+	switch op {
+	case opPing:
+		r.pings++
+	case opClose:
+		r.closes = append(r.closes, closeCode(payload))
+	}
+}
+
+// heard takes the packets that have come to the caller.
+func (r *portRig) heard() (pcm []int16) {
+	for {
+		b, _, _, err := r.rd.read(r.caller)
+		if err != nil {
+			return pcm
+		}
+		if len(b) < rtpHeaderSize || b[1]&0x7f != offeredL16 {
+			continue
+		}
+		for b = b[rtpHeaderSize:]; len(b) >= 2; b = b[2:] {
+			pcm = append(pcm, int16(binary.BigEndian.Uint16(b)))
+		}
+	}
+}
+
+// textFrame8 and audioFrame are frames of the AI.
+func aiText(s string) []byte     { return serverFrame(0x81, []byte(s)) }
+func aiAudio(pcm []int16) []byte { return serverFrame(0x82, pcmBytes(pcm)) }
+func aiMark(name string) []byte  { return aiText(`{"type":"mark","data":{"name":"` + name + `"}}`) }
+func eightKHz() AudioFormat      { return AudioFormat{SampleRateHz: sampleRate} }
+func markText(name, ev string) string {
+	return `{"type":"mark","data":{"name":"` + name + `","event":"` + ev + `"}}`
+}
