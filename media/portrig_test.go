@@ -20,7 +20,8 @@ type portRig struct {
 	now  int64
 	slot int64
 
-	ai     int // the AI's end of the socket, -1 while there is none
+	ai     int    // the AI's end of the socket, -1 while there is none
+	raw    []byte // of a frame that has come in part
 	in     frameReader
 	texts  []string
 	audio  []byte
@@ -71,7 +72,7 @@ func (r *portRig) connect() {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	require.NoError(r.t, err)
 	r.hangUp()
-	r.ai, r.in = fds[1], frameReader{}
+	r.ai, r.in, r.raw = fds[1], frameReader{}, nil
 	r.p.attach(&dialed{st: &fdStream{fd: fds[0]}}, json.RawMessage(`{}`), r.now)
 }
 
@@ -135,20 +136,26 @@ func (r *portRig) aiReads() {
 		if err != nil || n == 0 {
 			return
 		}
-		unmaskAll(r.t, buf[:n], &r.in, r)
+		r.raw = append(r.raw, buf[:n]...)
+		r.raw = unmask(r.t, r.raw, &r.in, r)
 	}
 }
 
-// unmaskAll feeds a client's frames, which come whole in these tests, to a server's reader.
-func unmaskAll(t *testing.T, b []byte, fr *frameReader, sink frameSink) {
+// unmask feeds a client's whole frames to a server's reader, and returns what is left.
+func unmask(t *testing.T, b []byte, fr *frameReader, sink frameSink) []byte {
 	t.Helper()
-	for len(b) > 0 {
+	for len(b) >= 2 {
 		n, head := int(b[1]&0x7f), 2
-		switch n {
-		case 126:
+		switch {
+		case n == 126 && len(b) >= 4:
 			n, head = int(binary.BigEndian.Uint16(b[2:])), 4
-		case 127:
+		case n == 127 && len(b) >= 10:
 			n, head = int(binary.BigEndian.Uint64(b[2:])), 10
+		case n >= 126:
+			return b
+		}
+		if len(b) < head+4+n {
+			return b
 		}
 		body := append([]byte(nil), b[head+4:head+4+n]...)
 		maskBytes(body, binary.LittleEndian.Uint32(b[head:]))
@@ -156,6 +163,7 @@ func unmaskAll(t *testing.T, b []byte, fr *frameReader, sink frameSink) {
 		require.NoError(t, err)
 		b = b[head+4+n:]
 	}
+	return b
 }
 
 // binary, text and control implement frameSink for the AI.
@@ -191,7 +199,7 @@ func (r *portRig) heard() (pcm []int16) {
 	}
 }
 
-// textFrame8 and audioFrame are frames of the AI.
+// Frames of the AI, and an answer of ours.
 func aiText(s string) []byte     { return serverFrame(0x81, []byte(s)) }
 func aiAudio(pcm []int16) []byte { return serverFrame(0x82, pcmBytes(pcm)) }
 func aiMark(name string) []byte  { return aiText(`{"type":"mark","data":{"name":"` + name + `"}}`) }

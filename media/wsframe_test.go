@@ -110,7 +110,8 @@ func TestFrameErrors(t *testing.T) {
 		"continuation":     {0x80, 0},
 		"nested message":   {0x01, 1, 'a', 0x81, 0},
 		"negative length":  {0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0},
-		"text beyond 16 M": append([]byte{0x81, 127, 0, 0, 0, 0, 2, 0, 0, 0}, make([]byte, maxText+1)...),
+		"text beyond 16 M": {0x81, 127, 0, 0, 0, 0, 1, 0, 0, 1},
+		"pieces beyond it": append(append([]byte{0x01, 127, 0, 0, 0, 0, 1, 0, 0, 0}, make([]byte, maxText)...), 0x80, 1),
 	} {
 		var r frameReader
 		_, err := r.feed(in, &sinkLog{})
@@ -156,5 +157,70 @@ func FuzzFrames(f *testing.F) {
 		}
 		require.Equal(t, errA == nil, errC == nil)
 		require.Equal(t, a, c)
+	})
+}
+
+// FuzzFrameSequence builds a server's stream from its input (messages of both kinds in random pieces, control frames between
+// them), spoils it or not, and feeds it in random pieces: all messages come whole and in order, up to the spoiled frame.
+func FuzzFrameSequence(f *testing.F) {
+	f.Add([]byte{0, 5, 1, 9, 2, 200, 3, 4, 4}, uint8(3), uint8(0))
+	f.Add([]byte{1, 40, 1, 40, 0, 0, 5, 2, 2, 2}, uint8(1), uint8(1))
+	f.Add([]byte{2, 255, 0, 255, 2, 255}, uint8(255), uint8(2))
+	f.Fuzz(func(t *testing.T, plan []byte, cut, spoil uint8) {
+		var in []byte
+		var texts, controls []string
+		var bin []byte
+		messages := 0
+		for i := 0; i+1 < len(plan) && i < 200; i += 2 {
+			n := int(plan[i+1]) * (1 + int(plan[i]>>4)*40)
+			body := bytes.Repeat([]byte{'a' + plan[i+1]%26}, n)
+			op := byte(opText)
+			if plan[i]&1 == 1 {
+				op = opBinary
+			}
+			pieces := 1 + int(plan[i]>>1&3)
+			for k := range pieces {
+				part := body[k*n/pieces : (k+1)*n/pieces]
+				first := op
+				if k > 0 {
+					first = opContinuation
+					ping := []byte{plan[i+1]}
+					in = append(in, serverFrame(0x80|opPing, ping)...)
+					controls = append(controls, string(rune('a'+opPing))+string(ping))
+				}
+				if k == pieces-1 {
+					first |= 0x80
+				}
+				in = append(in, serverFrame(first, part)...)
+			}
+			if op == opText {
+				texts = append(texts, string(body))
+			} else {
+				bin = append(bin, body...)
+				messages++
+			}
+		}
+		bad := [][]byte{
+			nil, {0xc1, 0}, {0xa1, 0}, {0x91, 0}, {0x81, 0x80}, {0x83, 0}, {0x09, 0}, {0x88, 126, 0, 200}, {0x80, 0},
+			{0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0}, {0x81, 127, 0, 0, 0, 0, 1, 0, 0, 1},
+		}[int(spoil)%11]
+		in = append(in, bad...)
+		var r frameReader
+		var got sinkLog
+		var err error
+		step := int(cut) + 1
+		for i := 0; i < len(in) && err == nil; i += step {
+			_, err = r.feed(in[i:min(i+step, len(in))], &got)
+		}
+		if bad == nil {
+			require.NoError(t, err)
+		} else {
+			var fe *frameError
+			require.ErrorAs(t, err, &fe)
+		}
+		require.Equal(t, texts, got.texts)
+		require.Equal(t, string(bin), string(got.bin))
+		require.Equal(t, messages, got.messages)
+		require.Equal(t, controls, got.controls)
 	})
 }
