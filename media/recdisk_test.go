@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,7 +48,7 @@ func (a *alerts) Handle(_ context.Context, r slog.Record) error {
 func (a *alerts) all() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return append([]string(nil), a.seen...)
+	return slices.Clone(a.seen)
 }
 
 func (w *recWriter) failures(reason string) float64 {
@@ -127,7 +129,7 @@ func TestDiskFull(t *testing.T) {
 			s := readStrict(t, path)
 			require.EqualValues(t, int64(s.frames)*nsPerSample, info.Duration)
 			require.Greater(t, s.frames, 2*sampleRate)
-			requireMarks(t, 0, s, rec.file.lay)
+			requireMarks(t, s, rec.file.lay)
 			soxi(t, path, s.frames)
 			require.Equal(t, length, readStrict(t, other.file.spec.Path).frames)
 		})
@@ -143,7 +145,7 @@ func TestNoRoomForTheSilence(t *testing.T) {
 	b := lay.appendSamples(lay.appendHeader(nil, sampleRate), make([]int16, 2*sampleRate))
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 	start := time.Unix(1000, 0)
-	info, err := FinishWAV(path, start, start, start.Add(time.Minute))
+	info, err := FinishWAV(t.Context(), path, start, start, start.Add(time.Minute))
 	require.NoError(t, err)
 	require.True(t, info.Partial)
 	require.Equal(t, time.Second, info.Duration)
@@ -182,7 +184,7 @@ func TestOneFileHangs(t *testing.T) {
 	hung := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "hung.wav")})
 	others := make([]*recorder, 5)
 	for i := range others {
-		others[i] = newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, fmt.Sprintf("%d.wav", i))})
+		others[i] = newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, strconv.Itoa(i)+".wav")})
 	}
 	var failed error
 	const length = 15 * sampleRate
@@ -222,7 +224,7 @@ func TestDiskHangs(t *testing.T) {
 	dir := t.TempDir()
 	recs := make([]*recorder, 300)
 	for i := range recs {
-		recs[i] = newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, fmt.Sprintf("hung%d.wav", i))})
+		recs[i] = newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "hung"+strconv.Itoa(i)+".wav")})
 	}
 	most, failed := 0, map[int]bool{}
 	for pos := int64(0); pos < 20*sampleRate; pos += frameSamples {
@@ -264,7 +266,7 @@ func TestFolderVanishes(t *testing.T) {
 	require.InDelta(t, 1, w.failures("missing"), 0)
 	s := readStrict(t, path)
 	require.GreaterOrEqual(t, s.frames, 2*sampleRate-recBlock-recHold, "what was recorded is brought back")
-	requireMarks(t, 0, s, rec.file.lay)
+	requireMarks(t, s, rec.file.lay)
 
 	short := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "short.wav")})
 	require.NoError(t, fill(t, w, short, 0, sampleRate))
@@ -336,30 +338,30 @@ func TestPauseRecording(t *testing.T) {
 	p := newPhone(t)
 	p.call(sess)
 	mark := func() int { return int(samplesIn(time.Since(start))) }
-	ai.say(tone(1000, 16000, 16000*4))
-	p.speak(tone(425, 8000, 6400))
+	ai.say(tone(1000, 16000, 16000*6))
+	p.speak(tone(425, 8000, 9600))
 	resumed := mark()
 	require.NoError(t, sess.PauseRecording(false))
-	p.speak(tone(425, 8000, 6400))
+	p.speak(tone(425, 8000, 9600))
 	paused := mark()
 	require.NoError(t, sess.PauseRecording(true))
-	p.speak(tone(425, 8000, 6400))
+	p.speak(tone(425, 8000, 9600))
 	again := mark()
 	require.NoError(t, sess.PauseRecording(false))
-	p.speak(tone(425, 8000, 6400))
+	p.speak(tone(425, 8000, 9600))
 	sess.Close(CloseHangup)
 	end := mark()
 	_, err := sess.FinishRecording(start, start.Add(time.Duration(int64(end)*nsPerSample)))
 	require.NoError(t, err)
 	s := readStrict(t, path)
 	require.Equal(t, end, s.frames, "the time went on")
-	const edge = 800 // 100 ms for what is on its way
+	const edge = 2400 // 300 ms for what is on its way, on a busy machine
 	for name, side := range map[string][]int16{"caller": s.left, "agent": s.right} {
 		hz := map[string]float64{"caller": 425, "agent": 1000}[name]
 		require.Equal(t, -1, onset(side[:resumed-edge]), name)
 		require.Greater(t, power(side[resumed+edge:paused-edge], hz, 8000), -20.0, name)
 		require.Equal(t, -1, onset(side[paused+edge:again-edge]), name)
-		require.Greater(t, power(side[again+edge:end-2*edge], hz, 8000), -20.0, name)
+		require.Greater(t, power(side[again+edge:end-edge], hz, 8000), -20.0, name)
 	}
 	require.Greater(t, power(ai.heard(), 425, 16000), -25.0, "the AI heard all of it")
 	none, _ := r.open(r.spec("none"))

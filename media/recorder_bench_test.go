@@ -1,10 +1,10 @@
 package media
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -13,10 +13,10 @@ import (
 )
 
 // cpuTime is the processor time that this process has used, in the kernel and outside.
-func cpuTime(t testing.TB) time.Duration {
-	t.Helper()
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
 	var u syscall.Rusage
-	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -41,7 +41,7 @@ func BenchmarkRecording(b *testing.B) {
 				}
 				recs := make([]*recorder, calls)
 				for i := range recs {
-					spec := RecordingSpec{Path: filepath.Join(dir, fmt.Sprint(i)), Encoding: encoding}
+					spec := RecordingSpec{Path: filepath.Join(dir, strconv.Itoa(i)), Encoding: encoding}
 					if encoding == "none" {
 						spec.Path = dir
 					}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,7 +101,7 @@ func TestFinishWAV(t *testing.T) {
 				pcm = append(pcm, s, s)
 			}
 			writeWAV(t, path, 8000, 2, pcm)
-			info, err := FinishWAV(path, start, start.Add(tc.answered), start.Add(tc.ended))
+			info, err := FinishWAV(t.Context(), path, start, start.Add(tc.answered), start.Add(tc.ended))
 			require.NoError(t, err)
 			require.Equal(t, max(tc.ended-tc.answered, 0), info.Duration)
 			left, right := readStereo(t, path)
@@ -108,7 +109,7 @@ func TestFinishWAV(t *testing.T) {
 			require.InDelta(t, tc.onset, onset(left), 80)
 		})
 	}
-	_, err := FinishWAV(filepath.Join(t.TempDir(), "none.wav"), start, start, start)
+	_, err := FinishWAV(t.Context(), filepath.Join(t.TempDir(), "none.wav"), start, start, start)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -147,7 +148,7 @@ func TestJoinWAV(t *testing.T) {
 func TestScanWAV(t *testing.T) {
 	t.Parallel()
 	good := wavHeader(8)
-	file := append(good, 1, 0, 2, 0, 3, 0, 4, 0)
+	file := slices.Concat(good, []byte{1, 0, 2, 0, 3, 0, 4, 0})
 	pcm, rate, err := decodeWAV(file)
 	require.NoError(t, err)
 	require.Equal(t, 8000, rate)

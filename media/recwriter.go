@@ -171,13 +171,13 @@ func (w *recWriter) finish(ctx context.Context, f *recFile, answered, ended time
 	closed := w.closed
 	w.mu.Unlock()
 	if closed { // no worker is left
-		w.round()
+		w.round() //nolint:contextcheck // the log line of a failure has no deadline
 	}
 	select {
 	case r := <-job.reply:
 		return r.info, r.err
 	case <-ctx.Done():
-		w.abandon(f)
+		w.abandon(f) //nolint:contextcheck // the log line of a failure has no deadline
 		return RecordingInfo{}, fmt.Errorf("finishing a recording: waiting for the disk: %w", context.Cause(ctx))
 	}
 }

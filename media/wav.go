@@ -33,9 +33,6 @@ type wavInfo struct {
 
 func (i wavInfo) frameBytes() int { return i.channels * i.bits / 8 }
 
-// frames is the length of the audio in sample frames.
-func (i wavInfo) frames() int64 { return i.dataLen / int64(i.frameBytes()) }
-
 // scanWAV reads the header. A data chunk that claims more than the file holds, as after a crash, ends with the file.
 func scanWAV(r io.ReaderAt, size int64) (wavInfo, error) {
 	var info wavInfo

@@ -21,8 +21,8 @@ func samplesIn(d time.Duration) int64 {
 // FinishWAV cuts or pads a recording whose time zero is start to exactly the span from answered to ended, and describes it.
 // It serves a recording whose session is gone, too: one that a crash left behind. Where the disk has no room for the
 // silence at the end, the recording stays as long as it is, and is Partial.
-func FinishWAV(path string, start, answered, ended time.Time) (RecordingInfo, error) {
-	return finishWAV(context.Background(), path, answered.Sub(start), ended.Sub(answered), false)
+func FinishWAV(ctx context.Context, path string, start, answered, ended time.Time) (RecordingInfo, error) {
+	return finishWAV(ctx, path, answered.Sub(start), ended.Sub(answered), false)
 }
 
 // finishWAV cuts off the head and leaves at most that length; a partial recording is not padded. It stops between its

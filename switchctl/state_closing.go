@@ -83,7 +83,7 @@ func (a *actor) finishLeft(ctx context.Context, answered, ended time.Time) {
 	if _, err := os.Stat(path); err != nil {
 		return // nothing was recorded
 	}
-	if _, err := media.FinishWAV(path, answered, answered, ended); err != nil {
+	if _, err := media.FinishWAV(ctx, path, answered, answered, ended); err != nil {
 		a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
 	}
 }

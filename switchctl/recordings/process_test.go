@@ -118,7 +118,7 @@ func TestProcessJoinsEncodings(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 58+2*20000, *row.Bytes, "mu-law, as the first part")
 	at := func(at time.Duration) byte { return audio[58+int(at.Seconds()*8000)*2] }
-	require.EqualValues(t, []byte{0x80, 0xFF, 0x00}, []byte{at(500 * time.Millisecond), at(1250 * time.Millisecond), at(2 * time.Second)})
+	require.Equal(t, []byte{0x80, 0xFF, 0x00}, []byte{at(500 * time.Millisecond), at(1250 * time.Millisecond), at(2 * time.Second)})
 }
 
 // TestPartialRecording has a call whose disk was full after a second: what there is, is kept with its true length.
