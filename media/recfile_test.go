@@ -188,7 +188,7 @@ func (w *recWriter) catchesUp(most int) bool {
 	return true
 }
 
-// TestRecordingIsValidAtEveryMoment reads a growing file again and again, as fast as it can.
+// TestRecordingIsValidAtEveryMoment reads a growing file again and again.
 func TestRecordingIsValidAtEveryMoment(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range RecordingEncodings() {
@@ -214,7 +214,10 @@ func TestRecordingIsValidAtEveryMoment(t *testing.T) {
 				written <- err
 			}()
 			reads, sizes := 0, map[int]bool{}
+			often := time.NewTicker(500 * time.Microsecond) // the machine has other tests to run
+			defer often.Stop()
 			for done := false; !done; reads++ {
+				<-often.C
 				select {
 				case err := <-written:
 					require.NoError(t, err)

@@ -114,4 +114,3 @@ func TestJoinEncodings(t *testing.T) {
 		}
 	}
 }
-

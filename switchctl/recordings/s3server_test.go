@@ -339,4 +339,3 @@ func presignedRefusal(r, again *http.Request, signer *v4.Signer, creds aws.Crede
 	}
 	return ""
 }
-
