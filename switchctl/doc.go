@@ -8,7 +8,8 @@
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close),
 // registry.go and mailbox.go, actor.go and the state_*.go files (one function per state), originate.go,
-// aisession.go, verdict.go (who answered), bypass.go (the audio past the switch), transfer.go, control.go (verbs),
+// aisession.go, verdict.go (who answered), bypass.go (the audio past the switch), transfer.go, control.go (verbs), tap.go
+// and monitor.go (forks of a call's audio),
 // final.go, cdr.go and quality.go (how a call ends), hostlink.go, resync.go and recovery.go (how it is found again),
 // ledger.go (what is written, and when).
 package switchctl

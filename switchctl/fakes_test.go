@@ -241,7 +241,9 @@ func (m *fakeMedia) OpenTap(_ context.Context, spec media.SessionSpec) (*tapFork
 		return nil, m.refuse
 	}
 	sides := []media.TapSide{media.TapMixed}
-	if spec.Audio.Channels == 2 {
+	if spec.URL == "" {
+		sides = []media.TapSide{media.TapCaller}
+	} else if spec.Audio.Channels == 2 {
 		sides = []media.TapSide{media.TapCaller, media.TapOther}
 	}
 	var about struct {

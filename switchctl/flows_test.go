@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -202,6 +203,12 @@ func (b *bench) faultInput(f []string) {
 			dump = string(raw)
 		}
 		b.link.setChannel(b.call.FsUuid, dump)
+	case "handler": // keeps the call up without a voice agent, and listens for a machine
+		b.handler.answered = func(ctx context.Context, leg Leg) error {
+			b.trace.add("handler detects %v", leg.DetectMachine(ctx))
+			<-ctx.Done()
+			return nil
+		}
 	case "stray": // a leg of the call that a killed controller has left on the switch
 		raw, err := json.Marshal(map[string]string{
 			"Unique-ID": strayChannel, "variable_rm_node": "node-1", "variable_rm_call_id": b.call.ID.String(), "variable_rm_role": f[1],
