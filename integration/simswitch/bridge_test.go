@@ -253,6 +253,38 @@ func TestDTMF(t *testing.T) {
 	}
 }
 
+// TestDTMFByINFO proves that an INFO is told on the host link in any case, and is a digit for the other side only when the
+// caller has no telephone-events: as FreeSWITCH does.
+func TestDTMFByINFO(t *testing.T) {
+	t.Parallel()
+	for caller, kind := range map[string]string{"answer-425": "rfc2833", "answer-425-nodtmf": "info"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			id, ctl, a, m := b.bridged("", caller, "answer-1000", "")
+			require.Equal(t, kind, b.esl.event(id, "CHANNEL_ANSWER").get("variable_dtmf_type"))
+			a.info("application/dtmf-relay", "Signal=5\r\nDuration=100\r\n")
+			e := b.esl.event(id, "RECV_INFO")
+			require.Equal(t, "application/dtmf-relay", e.get("SIP-Content-Type"))
+			got := func() string {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				return string(m.digits)
+			}
+			if kind == "info" {
+				d := ctl.event(id, "DTMF")
+				require.Equal(t, "5", d.get("DTMF-Digit"))
+				require.Equal(t, "800", d.get("DTMF-Duration"))
+				require.Equal(t, "ENDPOINT", d.get("DTMF-Source"))
+				require.Eventually(t, func() bool { return got() == "5" }, 20*time.Second, 10*time.Millisecond)
+				return
+			}
+			a.press('6', 160000)
+			require.Eventually(t, func() bool { return got() == "6" }, 20*time.Second, 10*time.Millisecond)
+		})
+	}
+}
+
 // TestDivertedDTMF takes the digits from the host link.
 func TestDivertedDTMF(t *testing.T) {
 	t.Parallel()

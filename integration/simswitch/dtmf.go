@@ -120,9 +120,45 @@ func (m *mediaPort) telephoneEvent(p []byte, ts uint32) (digit byte, samples int
 	return dtmfKeys[p[0]], int(binary.BigEndian.Uint16(p[2:])), true
 }
 
+// Where a digit came from, as events tell it.
+const (
+	sourceRTP      = "RTP"
+	sourceEndpoint = "ENDPOINT" // SIP INFO
+)
+
+// infoSamples is the length of an INFO's digit that names none.
+const infoSamples = 2000
+
+// infoDigit reads a SIP INFO's digit.
+func infoDigit(contentType, body string) (digit byte, samples int, ok bool) {
+	signal := ""
+	samples = infoSamples
+	switch strings.ToLower(contentType) {
+	case "application/dtmf":
+		signal = body
+	case "application/dtmf-relay":
+		for line := range strings.Lines(body) {
+			name, val, _ := strings.Cut(line, "=")
+			switch strings.TrimSpace(name) {
+			case "Signal":
+				signal = val
+			case "Duration":
+				if ms, err := strconv.Atoi(strings.TrimSpace(val)); err == nil && ms > 0 {
+					samples = ms * 8
+				}
+			}
+		}
+	}
+	signal = strings.TrimSpace(signal)
+	if len(signal) != 1 || !strings.Contains(dtmfKeys, signal) {
+		return 0, 0, false
+	}
+	return signal[0], samples, true
+}
+
 // gotDigit tells of a digit that the far end pressed, and passes it on to the other leg of a bridge.
-func (ch *channel) gotDigit(digit byte, samples int) {
-	ch.emitDigit(digit, samples)
+func (ch *channel) gotDigit(digit byte, samples int, source string) {
+	ch.emitDigit(digit, samples, source)
 	ch.mu.Lock()
 	other := ch.partner
 	ch.mu.Unlock()
@@ -132,9 +168,9 @@ func (ch *channel) gotDigit(digit byte, samples int) {
 }
 
 // emitDigit fires DTMF on the channel; a controller that diverts the channel's events gets it alone.
-func (ch *channel) emitDigit(digit byte, samples int) {
+func (ch *channel) emitDigit(digit byte, samples int, source string) {
 	about := []header{
-		{"DTMF-Digit", string(digit)}, {"DTMF-Duration", strconv.Itoa(samples)}, {"DTMF-Source", "RTP"},
+		{"DTMF-Digit", string(digit)}, {"DTMF-Duration", strconv.Itoa(samples)}, {"DTMF-Source", source},
 	}
 	ch.mu.Lock()
 	divert := ch.divert

@@ -220,7 +220,7 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 		digit, dur, done := m.telephoneEvent(payload, ts)
 		m.mu.Unlock()
 		if done {
-			m.owner.gotDigit(digit, dur)
+			m.owner.gotDigit(digit, dur, sourceRTP)
 		}
 		return
 	}

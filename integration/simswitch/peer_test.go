@@ -304,6 +304,18 @@ func (c *peerCall) hangup() {
 	c.end()
 }
 
+// info sends a SIP INFO.
+func (c *peerCall) info(contentType, body string) {
+	ctx, cancel := context.WithTimeout(c.peer.t.Context(), 5*time.Second)
+	defer cancel()
+	req := sip.NewRequest(sip.INFO, c.server.InviteRequest.Contact().Address)
+	req.AppendHeader(sip.NewHeader("Content-Type", contentType))
+	req.SetBody([]byte(body))
+	res, err := c.server.Do(ctx, req)
+	require.NoError(c.peer.t, err)
+	require.Equal(c.peer.t, 200, res.StatusCode)
+}
+
 // talk sends a tone until the call ends.
 func (c *peerCall) talk() {
 	tick := time.NewTicker(frameDuration)

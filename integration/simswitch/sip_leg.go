@@ -288,13 +288,24 @@ func (l *sipLeg) onBye(req *sip.Request, tx sip.ServerTransaction) {
 	l.ch.hangup(c)
 }
 
-// onInfo takes a SIP INFO: it is told on the host link, and is no DTMF (seen on FreeSWITCH).
+// onInfo takes a SIP INFO: it is told on the host link. It is a digit as well when the leg has no telephone-events, and none
+// when it has (both seen on FreeSWITCH).
 func (l *sipLeg) onInfo(req *sip.Request, tx sip.ServerTransaction) {
 	l.prof.reply(req, tx, 200)
 	contentType := ""
 	if h := req.ContentType(); h != nil {
 		contentType = h.Value()
 	}
+	l.tellInfo(req, contentType)
+	if l.ch.get("dtmf_type") != "info" {
+		return
+	}
+	if digit, samples, ok := infoDigit(contentType, string(req.Body())); ok {
+		l.ch.gotDigit(digit, samples, sourceEndpoint)
+	}
+}
+
+func (l *sipLeg) tellInfo(req *sip.Request, contentType string) {
 	l.ch.emitMu.Lock()
 	defer l.ch.emitMu.Unlock()
 	e := l.ch.build("RECV_INFO", nil, []header{{"SIP-Content-Type", contentType}})

@@ -257,9 +257,15 @@ func (l *sipLeg) startMedia(r remoteSDP, c codec) {
 		{"remote_audio_media_flow", string(r.direction)},
 		{"rtp_use_ssrc", strconv.FormatUint(uint64(ch.media.ssrc), 10)},
 	})
-	if r.telEvent > 0 {
-		ch.set("rtp_2833_send_payload", strconv.Itoa(int(r.telEvent)))
+	if r.telEvent == 0 {
+		ch.set("dtmf_type", "info")
+		return
 	}
+	ch.setAll([]header{
+		{"dtmf_type", "rfc2833"},
+		{"rtp_2833_send_payload", strconv.Itoa(int(r.telEvent))},
+		{"rtp_2833_recv_payload", strconv.Itoa(int(r.telEvent))},
+	})
 }
 
 // onAccepted takes the 2xx.
