@@ -122,7 +122,7 @@ func TestResamplerPieces(t *testing.T) {
 			got = pieces.Process(got, rest[:n])
 			rest = rest[n:]
 		}
-		require.Equal(t, len(want), len(got), "%v", p)
+		require.Len(t, got, len(want), "%v", p)
 		for i := range want {
 			require.InDelta(t, want[i], got[i], 1, "%v: sample %d", p, i) // sums of another order
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,7 +30,7 @@ import (
 // alone uses for the yardstick, and by how much the audio's round trip exceeds the yardstick's.
 func BenchmarkWholePath(b *testing.B) {
 	for _, calls := range []int{50, 100} {
-		b.Run(fmt.Sprint(calls), func(b *testing.B) {
+		b.Run(strconv.Itoa(calls), func(b *testing.B) {
 			if theSuite.freeswitch == "" {
 				b.Skip("NO REAL SWITCH: set " + envFreeSWITCH)
 			}
