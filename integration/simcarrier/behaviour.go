@@ -51,7 +51,7 @@ const (
 	keysAfter    = 2 * time.Second
 	// reinvitedLate is how long a ReinvitedLate thinks about a re-INVITE.
 	reinvitedLate = 400 * time.Millisecond
-	lossRatio    = 0.05
+	lossRatio     = 0.05
 )
 
 // BehaviourOf reads the last two digits of a number.

@@ -340,7 +340,7 @@ func (ch *channel) runSoftExecute() {
 	b := ch.wanted
 	ch.wanted, ch.transferring = nil, false
 	ch.mu.Unlock()
-	if b == nil || !b.settled(csConsumeMedia, 5*time.Second) {
+	if b == nil || !b.settled(csConsumeMedia) {
 		ch.hangup(causeOutOfOrder)
 		return
 	}
@@ -355,9 +355,12 @@ func (ch *channel) runSoftExecute() {
 	}
 }
 
+// settleLimit is how long a channel may take to follow a command.
+const settleLimit = 5 * time.Second
+
 // settled waits until the channel's goroutine is in a state.
-func (ch *channel) settled(s chanState, d time.Duration) bool {
-	timeout := time.NewTimer(d)
+func (ch *channel) settled(s chanState) bool {
+	timeout := time.NewTimer(settleLimit)
 	defer timeout.Stop()
 	for {
 		changed := ch.watch()

@@ -97,7 +97,7 @@ func (ch *channel) mediaOff() string {
 	}
 	a.parkNow()
 	b.parkNow()
-	if !a.settled(csPark, 5*time.Second) || !b.settled(csPark, 5*time.Second) {
+	if !a.settled(csPark) || !b.settled(csPark) {
 		return operationOK
 	}
 	done := make(chan struct{})
@@ -171,7 +171,7 @@ func (sw *Switch) signalBridge(a, b *channel) {
 		leg.ch.notify()
 		leg.ch.mu.Unlock()
 	}
-	if b.settled(csHibernate, 5*time.Second) && a.settled(csHibernate, 5*time.Second) {
+	if b.settled(csHibernate) && a.settled(csHibernate) {
 		a.emitWith("CHANNEL_BRIDGE", bridgeIDs(a, b), nil)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -28,10 +27,10 @@ const (
 	evJob        = "BACKGROUND_JOB"
 )
 
-// ErrNotAnswered: the test call did not come about, so nothing is known of the trunk.
+// ErrNotAnswered says that the test call did not come about, so that nothing is known of the trunk.
 var ErrNotAnswered = errors.New("test call was not answered")
 
-// ErrNoAudio: no RTP came, on the way named.
+// ErrNoAudio says that no RTP came on the way that was tried.
 var ErrNoAudio = errors.New("no audio from the carrier")
 
 // ProbeRequest describes a test call.
@@ -103,7 +102,7 @@ func Probe(ctx context.Context, req ProbeRequest) (ProbeResult, error) {
 	defer p.hangup(context.WithoutCancel(ctx))
 	watching := make(chan struct{})
 	go func() { defer close(watching); p.watch() }()
-	defer func() {
+	defer func() { //nolint:contextcheck // the leg's end is told, whatever became of the context
 		req.Session.Close(media.CloseHangup)
 		<-watching
 	}()
@@ -174,13 +173,13 @@ func (p *probe) step(name string, began time.Time, detail string, err error) err
 }
 
 // job runs a background command and waits for its reply.
-func (p *probe) job(ctx context.Context, cmd string, patience time.Duration) (string, error) {
+func (p *probe) job(ctx context.Context, cmd string, patience time.Duration) error {
 	id, done := uuid.NewString(), make(chan string, 1)
 	p.mu.Lock()
 	p.jobs[id] = done
 	p.mu.Unlock()
 	if err := p.conn.BgAPI(ctx, cmd, id); err != nil {
-		return "", err
+		return err
 	}
 	name, _, _ := strings.Cut(cmd, " ")
 	timeout := time.NewTimer(patience)
@@ -188,15 +187,15 @@ func (p *probe) job(ctx context.Context, cmd string, patience time.Duration) (st
 	select {
 	case body := <-done:
 		if strings.HasPrefix(body, "-") {
-			return "", &esl.ReplyError{Op: name, Text: body}
+			return &esl.ReplyError{Op: name, Text: body}
 		}
-		return body, nil
+		return nil
 	case <-timeout.C:
-		return "", fmt.Errorf("%s: no reply of the switch in %s", name, patience)
+		return fmt.Errorf("%s: no reply of the switch in %s", name, patience)
 	case <-p.conn.Done():
-		return "", fmt.Errorf("%s: %w", name, p.conn.Err())
+		return fmt.Errorf("%s: %w", name, p.conn.Err())
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
@@ -204,7 +203,7 @@ func (p *probe) job(ctx context.Context, cmd string, patience time.Duration) (st
 func (p *probe) connect(ctx context.Context) error {
 	began := time.Now()
 	seconds := int((p.req.RingTimeout + time.Second - 1) / time.Second)
-	_, err := p.job(ctx, fmt.Sprintf("originate {origination_uuid=%s,ignore_early_media=true,originate_timeout=%d,"+
+	err := p.job(ctx, fmt.Sprintf("originate {origination_uuid=%s,ignore_early_media=true,originate_timeout=%d,"+
 		"origination_caller_id_number=%s,origination_caller_id_name=%s,sip_copy_custom_headers=false,"+
 		"rtp_notimer_during_bridge=false,rtp_autoflush_during_bridge=false}%s &park()",
 		p.caller, seconds, p.req.From, p.req.From, p.req.Endpoint), p.req.RingTimeout+originateSlack)
@@ -216,10 +215,10 @@ func (p *probe) connect(ctx context.Context) error {
 	}
 	_ = p.step("call the number", began, "answered in "+p.result.Codec, nil)
 	began = time.Now()
-	_, err = p.job(ctx, fmt.Sprintf("originate {origination_uuid=%s,absolute_codec_string=%s,rtp_timer_name=soft}sofia/%s/%s@%s &park()",
+	err = p.job(ctx, fmt.Sprintf("originate {origination_uuid=%s,absolute_codec_string=%s,rtp_timer_name=soft}sofia/%s/%s@%s &park()",
 		p.leg, p.result.Codec, p.req.MediaProfile, p.req.SessionID, p.req.MediaAddr), bridgePatience)
 	if err == nil {
-		_, err = p.job(ctx, "uuid_bridge "+p.caller+" "+p.leg, bridgePatience)
+		err = p.job(ctx, "uuid_bridge "+p.caller+" "+p.leg, bridgePatience)
 	}
 	if err == nil {
 		err = p.await(ctx, p.bridged, bridgePatience, "CHANNEL_BRIDGE")
@@ -255,7 +254,7 @@ func (p *probe) try(ctx context.Context) error {
 	if _, err := p.conn.API(ctx, "uuid_setvar "+p.caller+" absolute_codec_string "+p.result.Codec); err != nil {
 		return err
 	}
-	if _, err := p.change(ctx, "into bypass", "uuid_media off "+p.caller, bypassPatience); err != nil {
+	if err := p.change(ctx, "into bypass", "uuid_media off "+p.caller, bypassPatience); err != nil {
 		return err
 	}
 	if err := p.listen(ctx, "audio past the switch"); err != nil {
@@ -264,32 +263,32 @@ func (p *probe) try(ctx context.Context) error {
 	if _, err := p.conn.API(ctx, "uuid_setvar "+p.caller+" bypass_media false"); err != nil {
 		return err
 	}
-	if _, err := p.change(ctx, "out of bypass", "uuid_media "+p.caller, takeBackPatience); err != nil {
+	if err := p.change(ctx, "out of bypass", "uuid_media "+p.caller, takeBackPatience); err != nil {
 		return err
 	}
 	return p.listen(ctx, "audio through the switch again")
 }
 
 // change leads the audio on another way: the switch must say so, and the audio must come from there.
-func (p *probe) change(ctx context.Context, name, cmd string, patience time.Duration) (netip.AddrPort, error) {
+func (p *probe) change(ctx context.Context, name, cmd string, patience time.Duration) error {
 	began := time.Now()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
-	if _, err := p.job(ctx, cmd, patience); err != nil {
+	if err := p.job(ctx, cmd, patience); err != nil {
 		status, _ := variable(ctx, p.conn, p.caller, "sip_invite_failure_status") // the failure stands without it
 		if status != "" {
 			err = fmt.Errorf("carrier refused the re-INVITE with %s: %w", status, err)
 		}
-		return netip.AddrPort{}, p.step(name, began, "", err)
+		return p.step(name, began, "", err)
 	}
 	select {
 	case moved := <-p.moved:
 		detail := fmt.Sprintf("audio from %s, gap %d ms", moved.Remote, moved.Gap.Milliseconds())
-		return moved.Remote, p.step(name, began, detail, nil)
+		return p.step(name, began, detail, nil)
 	case <-deadline.C:
-		return netip.AddrPort{}, p.step(name, began, "", ErrNoAudio)
+		return p.step(name, began, "", ErrNoAudio)
 	case <-ctx.Done():
-		return netip.AddrPort{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
