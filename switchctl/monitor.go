@@ -167,7 +167,7 @@ func (a *actor) monitorIsUp(ctx context.Context, m monitorUp) {
 		return
 	}
 	mon.phase = monitorActive
-	mon.members = append(m.up.members, conferenceMember{MemberID: mon.id.String(), Role: "monitor", Destination: ptr(a.id.String())})
+	mon.members = append(slices.Clone(m.up.members), conferenceMember{MemberID: mon.id.String(), Role: "monitor", Destination: new(a.id.String())})
 	a.log.InfoContext(ctx, "monitor has started", "target_call_id", m.target.String(), "tap_id", m.id.String())
 	a.monitorChanged(ctx, mon, changeMonitorStarted)
 	mon.answer(controlResult{result: map[string]any{}})
@@ -195,17 +195,19 @@ func (a *actor) stopMonitor(ctx context.Context, req ControlRequest) error {
 	if err != nil {
 		return err
 	}
-	mon := a.monitors[target]
-	switch {
-	case mon == nil:
-		return &RelationError{Target: target.String()}
-	case mon.phase == monitorStarting:
-		return &StateError{State: a.state.String(), Event: req.Event, Detail: "the monitor is being started"}
-	case mon.phase == monitorActive:
-		mon.source = req.Source
-		a.endMonitor(ctx, mon)
-		a.c.stopTap(target, mon.id, media.CloseHangup)
+	mon, err := a.monitoring(target)
+	if err != nil {
+		switch before := a.monitors[target]; {
+		case before == nil:
+			return err
+		case before.phase == monitorStarting:
+			return &StateError{State: a.state.String(), Event: req.Event, Detail: "the monitor is being started"}
+		}
+		return nil //nolint:nilerr // it has ended already
 	}
+	mon.source = req.Source
+	a.endMonitor(ctx, mon)
+	a.c.stopTap(target, mon.id, media.CloseHangup)
 	return nil
 }
 
@@ -304,9 +306,7 @@ func (a *actor) members() []conferenceMember {
 		list = append(list, conferenceMember{MemberID: a.ai.id.String(), Role: "voice_agent"})
 	}
 	if a.transfer.bridged() {
-		list = append(list, conferenceMember{MemberID: a.transfer.channel, Role: "destination", Destination: ptr(a.transfer.facts.destination)})
+		list = append(list, conferenceMember{MemberID: a.transfer.channel, Role: "destination", Destination: new(a.transfer.facts.destination)})
 	}
 	return list
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -88,7 +88,7 @@ func (m mediaAdapter) OpenTap(ctx context.Context, spec media.SessionSpec) (*tap
 	if err != nil {
 		return nil, err
 	}
-	fork := &tapFork{socket: spec.URL != "", close: func(reason media.CloseReason) { t.Close(reason) }}
+	fork := &tapFork{socket: spec.URL != "", close: func(reason media.CloseReason) { t.Close(reason) }} //nolint:contextcheck // a BYE has its own time limit
 	for _, l := range t.Legs {
 		fork.legs = append(fork.legs, forkLeg{side: l.Side, sip: l.Session.ID(), session: l.Session})
 	}
