@@ -3,6 +3,7 @@ package media
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -187,7 +188,7 @@ func (w *markWorld) position(s int16) int {
 func TestMarksInEveryInterleaving(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			w := &markWorld{portRig: newPortRig(t, eightKHz()), rnd: rand.New(rand.NewPCG(seed, 77))}
 			w.connect()

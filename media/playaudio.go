@@ -58,11 +58,11 @@ var errNotCut = errors.New("audio was not found where it was expected")
 // little to read. The caller checks that it was the right one: the parsed rest must have the mark in its place.
 func cutContent(msg []byte) (small, content []byte, ok bool) {
 	key := []byte(`"audioContent"`)
-	at := bytes.Index(msg, key)
-	if at < 0 {
+	_, rest, found := bytes.Cut(msg, key)
+	if !found {
 		return nil, nil, false
 	}
-	rest := bytes.TrimLeft(msg[at+len(key):], " \t\r\n")
+	rest = bytes.TrimLeft(rest, " \t\r\n")
 	if len(rest) == 0 || rest[0] != ':' {
 		return nil, nil, false
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,7 +136,7 @@ func TestPlayAudioStreams(t *testing.T) {
 		frames := 0
 		for step := rate / 50; len(in) > 0; frames++ {
 			n := min(step, len(in))
-			f, err := dec.decode(playFrame("raw", fmt.Sprint(rate), pcmBytes(in[:n])), frames == 0)
+			f, err := dec.decode(playFrame("raw", strconv.Itoa(rate), pcmBytes(in[:n])), frames == 0)
 			require.NoError(t, err, "the filter is there after the first frame")
 			out = append(out, f.pcm...)
 			in = in[n:]
@@ -243,7 +244,7 @@ func FuzzText(f *testing.F) {
 // BenchmarkPlayAudio reads 30 s of speech in one frame.
 func BenchmarkPlayAudio(b *testing.B) {
 	for _, rate := range []int{8000, 16000, 24000, 48000} {
-		frame := playFrame("raw", fmt.Sprint(rate), pcmBytes(tone(1000, rate, 30*rate)))
+		frame := playFrame("raw", strconv.Itoa(rate), pcmBytes(tone(1000, rate, 30*rate)))
 		b.Run(fmt.Sprintf("30 s at %d Hz", rate), func(b *testing.B) {
 			dec := &textDecoder{rate: rate}
 			b.ReportAllocs()

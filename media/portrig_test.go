@@ -95,7 +95,7 @@ func (r *portRig) send(b []byte) {
 	r.t.Helper()
 	for len(b) > 0 {
 		n, err := unix.Write(r.ai, b)
-		if err == unix.EAGAIN { //nolint:errorlint // an errno
+		if err == unix.EAGAIN {
 			r.read()
 			continue
 		}

@@ -177,15 +177,15 @@ func (s *tlsStream) close() error { return s.conn.Close() }
 var errNotTCP = errors.New("voice agent's socket: not a TCP connection")
 
 // errTLSAgain is errAgain for crypto/tls, which goes on after temporary errors and after no others.
-var errTLSAgain net.Error = tlsAgain{}
+var errTLSAgain net.Error = tlsAgainError{}
 
-type tlsAgain struct{}
+type tlsAgainError struct{}
 
 // Error implements error.
-func (tlsAgain) Error() string { return errAgain.Error() }
+func (tlsAgainError) Error() string { return errAgain.Error() }
 
 // Timeout implements net.Error.
-func (tlsAgain) Timeout() bool { return false }
+func (tlsAgainError) Timeout() bool { return false }
 
 // Temporary implements net.Error.
-func (tlsAgain) Temporary() bool { return true }
+func (tlsAgainError) Temporary() bool { return true }
