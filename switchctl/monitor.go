@@ -203,7 +203,7 @@ func (a *actor) stopMonitor(ctx context.Context, req ControlRequest) error {
 		case before.phase == monitorStarting:
 			return &StateError{State: a.state.String(), Event: req.Event, Detail: "the monitor is being started"}
 		}
-		return nil //nolint:nilerr // it has ended already
+		return nil // it has ended already
 	}
 	mon.source = req.Source
 	a.endMonitor(ctx, mon)
