@@ -38,6 +38,7 @@ type Server struct {
 	addr      net.Addr
 	metricsAt net.Addr
 	main      *fasthttp.Server
+	listener  net.Listener
 	side      *http.Server
 	stop      context.CancelFunc
 	running   sync.WaitGroup
@@ -108,7 +109,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	s.main = s.newMain(base)
+	s.main, s.listener = s.newMain(base), ln
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
 	s.running.Go(func() { s.touched.run(base, s) })
 	if sideLn != nil {
@@ -190,6 +191,10 @@ func (s *Server) Close(ctx context.Context) error {
 	var errs []error
 	if err := s.main.ShutdownWithContext(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("finish HTTP requests: %w", err))
+	}
+	// A server that is closed before its goroutine has begun to serve doesn't know its listener yet.
+	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		errs = append(errs, fmt.Errorf("close the HTTP listener: %w", err))
 	}
 	s.stop()
 	if s.side != nil {
