@@ -156,7 +156,7 @@ func TestConversation(t *testing.T) {
 				onsets := heard(side.heard, side.hz).Onsets
 				require.InDelta(t, len(side.sent.SentOnsets), len(onsets), 1)
 				for i, at := range onsets {
-					require.InDelta(t, 0, at.Sub(side.sent.SentOnsets[i]).Seconds(), 0.015)
+					require.InDelta(t, 0, at.Sub(side.sent.SentOnsets[i]).Seconds(), slack)
 				}
 				require.InDelta(t, -12, heard(side.heard, side.hz).LevelDBFS, 0.7)
 				require.Equal(t, 1, side.heard.RTPIn.Sources)
@@ -164,8 +164,8 @@ func TestConversation(t *testing.T) {
 				require.Zero(t, side.sent.RTPOut.Failed)
 			}
 			// Hello lasts 0.8 s, the pause 2 s.
-			require.InDelta(t, 2.8, to.SentOnsets[1].Sub(to.SentOnsets[0]).Seconds(), 0.03)
-			require.InDelta(t, 800, to.Sent[0].Onsets[1].Sub(to.Sent[0].Onsets[0]).Seconds()*1000-2000, 30)
+			require.InDelta(t, 2.8, to.SentOnsets[1].Sub(to.SentOnsets[0]).Seconds(), slack)
+			require.InDelta(t, 800, to.Sent[0].Onsets[1].Sub(to.Sent[0].Onsets[0]).Seconds()*1000-2000, 1000*slack)
 		})
 	}
 }
@@ -177,8 +177,8 @@ func TestPhrasesAreTwoSecondsWithOneBetween(t *testing.T) {
 	from, _ := p.reports(t, id, func(from, _ simcarrier.Report) bool { return len(heard(from, 425).Onsets) >= 4 })
 	h := heard(from, 425)
 	for i, want := range []struct{ length, next float64 }{{0.8, 2.8}, {2, 3}, {2, 3}} {
-		require.InDelta(t, want.length, h.Ends[i].Sub(h.Onsets[i]).Seconds(), 0.03)
-		require.InDelta(t, want.next, h.Onsets[i+1].Sub(h.Onsets[i]).Seconds(), 0.03)
+		require.InDelta(t, want.length, h.Ends[i].Sub(h.Onsets[i]).Seconds(), slack)
+		require.InDelta(t, want.next, h.Onsets[i+1].Sub(h.Onsets[i]).Seconds(), slack)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestMachineGreetsBeepsAndFallsSilent(t *testing.T) {
 	p := setup(t, simcarrier.Config{Voice: "silence"}, simcarrier.Config{})
 	id := p.call(t, caller, "9800000072")
 	from, to := p.reports(t, id, func(from, _ simcarrier.Report) bool { return len(heard(from, 1400).Ends) > 0 })
-	require.InDelta(t, 1000, heard(from, 1400).TotalMS, 30)
+	require.InDelta(t, 1000, heard(from, 1400).TotalMS, 1000*slack)
 	require.InDelta(t, 8, heard(from, 1400).Onsets[0].Sub(heard(from, 425).Onsets[0]).Seconds(), 0.5)
 	require.Equal(t, "beep", to.Sent[1].Kind)
 	before := len(from.Bursts)
@@ -242,6 +242,9 @@ func TestMachineGreetsBeepsAndFallsSilent(t *testing.T) {
 	require.False(t, from.HearsNow)
 }
 
+// slack, in seconds, is what a busy machine may add to a moment that is seen by the clock.
+const slack = 0.15
+
 func TestPressesKeys(t *testing.T) {
 	t.Parallel()
 	p := setup(t, simcarrier.Config{}, simcarrier.Config{})
@@ -251,9 +254,9 @@ func TestPressesKeys(t *testing.T) {
 		require.Equal(t, digit, from.DTMF[i].Digit)
 		require.Equal(t, 100, from.DTMF[i].DurationMS)
 		require.Equal(t, digit, to.SentDTMF[i].Digit)
-		require.InDelta(t, 0, from.DTMF[i].At.Sub(to.SentDTMF[i].At).Seconds(), 0.015)
+		require.InDelta(t, 0, from.DTMF[i].At.Sub(to.SentDTMF[i].At).Seconds(), slack)
 	}
-	require.InDelta(t, 2, to.SentDTMF[0].At.Sub(*to.AnsweredAt).Seconds(), 0.15)
+	require.InDelta(t, 2, to.SentDTMF[0].At.Sub(*to.AnsweredAt).Seconds(), 2*slack)
 }
 
 func TestSilentSendsPackets(t *testing.T) {
