@@ -26,7 +26,7 @@ run: postgres build ## install what is missing, build, and run the demo: a campa
 # The end-to-end suite listens to audio: it runs when nothing else wants the processor.
 GOTEST := $(GO) test -race -shuffle=on -timeout 25m
 ifeq ($(PKG),./...)
-TESTS = $(GOTEST) $$($(GO) list ./... | grep -v /integration/e2e$$) && $(GOTEST) ./integration/e2e
+TESTS = rc=0; $(GOTEST) $$($(GO) list ./... | grep -v /integration/e2e$$) || rc=1; $(GOTEST) ./integration/e2e || rc=1; exit $$rc
 else
 TESTS = $(GOTEST) $(PKG)
 endif
