@@ -124,6 +124,7 @@ func TestVerdicts(t *testing.T) {
 		"India's ringback":  {newTrack().silence(0.2).tone(0.4, 400, 450).silence(0.2).tone(0.4, 400, 450).silence(4), ClassMachine, 3800 * time.Millisecond},
 		"America's":         {newTrack().silence(0.2).tone(2, 440, 480).silence(4), ClassMachine, 3800 * time.Millisecond},
 		"a key at the ear":  {newTrack().silence(0.3).tone(0.2, 770, 1336).silence(0.3).speech(0.5).silence(3), ClassHuman, 3800 * time.Millisecond},
+		"its end alone":     {newTrack().silence(0.1).tone(0.42, 425).silence(4), ClassHuman, 2500 * time.Millisecond},
 		"a hello that hums": {newTrack().silence(0.3).tone(0.8, 425).silence(4), ClassHuman, 2500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

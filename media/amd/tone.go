@@ -172,7 +172,7 @@ func (t *tones) end() signal {
 		return signalNone
 	case first && c.frames >= 20 && c.frames <= 30 && c.within(1065, 1135) && c.steady():
 		return signalFax
-	case first && c.ringing():
+	case first && c.ringing(between <= ringPause):
 		return signalProgress
 	}
 	if between > tuneGap && t.beepLike(first) {
@@ -210,13 +210,17 @@ func (r *run) falls() bool {
 	return r.frames >= glideLeast && way >= glideShare*r.high && way >= 0.8*(r.high-r.low)
 }
 
-// ringing knows ringback by its two tones that beat, or by its length: 0.4, 1 or 2 s.
-func (r *run) ringing() bool {
+// ringPause is the pause within a double ring, in frames.
+const ringPause = 15
+
+// ringing knows ringback by its two tones that beat, or by its length: 1 or 2 s, or 0.4 s twice. One short tone alone may be
+// all that was heard of a word.
+func (r *run) ringing(again bool) bool {
 	if !r.within(ringLow, ringHigh) {
 		return false
 	}
-	beats := !r.steady() || r.dual > r.frames/4
-	return beats && r.frames >= 14 || r.frames >= 17 && r.frames <= 24 || r.frames >= 45 && r.frames <= 70 || r.frames >= 93 && r.frames <= 105
+	return r.dual > r.frames/4 && r.frames >= 14 || again && r.frames >= 17 && r.frames <= 24 ||
+		r.frames >= 45 && r.frames <= 70 || r.frames >= 93 && r.frames <= 105
 }
 
 func (t *tones) beepLike(first bool) bool {
