@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -37,8 +38,11 @@ type trunkProbeCmd struct {
 	From   string `help:"The number that the callee sees; the tenant's first number when left out."`
 }
 
-// errTrunk says that a trunk must be named.
-var errTrunk = errors.New("name the trunk by --trunk")
+var (
+	// errTrunk says that a trunk must be named, errNoTrunk that the tenant has none of that name.
+	errTrunk   = errors.New("name the trunk by --trunk")
+	errNoTrunk = errors.New("no such trunk")
+)
 
 // probeReport is what the command prints.
 type probeReport struct {
@@ -77,7 +81,7 @@ func (cmd trunkProbeCmd) Run(ctx context.Context, e env) error {
 	result, probeErr := controller.ProbeTrunk(ctx, c, trunk, to, from, quiet)
 	report := probeReport{TrunkID: trunk.ID, Trunk: trunk.Name, Number: to.E164(), ProbeResult: result}
 	if probeErr != nil {
-		report.Failure = probeErr.Error()
+		report.Failure = strings.ReplaceAll(probeErr.Error(), "\n", "; ")
 	}
 	err = cmd.show(e, report, probeErr == nil)
 	now := time.Now().UTC()
@@ -99,16 +103,12 @@ func (cmd trunkProbeCmd) choose(ctx context.Context, s *account.Service, tenantI
 	if err != nil {
 		return trunk, "", err
 	}
-	i := slices.IndexFunc(trunks, func(t db.Trunk) bool { return t.Name == cmd.Trunk || t.ID.String() == cmd.Trunk })
-	switch {
-	case cmd.Trunk == "" && len(trunks) == 1:
-		i = 0
-	case i < 0:
-		return trunk, "", errTrunk
+	if trunk, err = cmd.pick(trunks); err != nil {
+		return trunk, "", err
 	}
 	if cmd.From != "" {
 		phone, err := store.ParsePhone(cmd.From)
-		return trunks[i], phone.E164(), err
+		return trunk, phone.E164(), err
 	}
 	numbers, err := s.Numbers(ctx, tenantID)
 	if err != nil {
@@ -117,7 +117,21 @@ func (cmd trunkProbeCmd) choose(ctx context.Context, s *account.Service, tenantI
 	if len(numbers) > 0 {
 		from = numbers[0].E164
 	}
-	return trunks[i], from, nil
+	return trunk, from, nil
+}
+
+// pick is the trunk that is named, or the only one.
+func (cmd trunkProbeCmd) pick(trunks []db.Trunk) (db.Trunk, error) {
+	i := slices.IndexFunc(trunks, func(t db.Trunk) bool { return t.Name == cmd.Trunk || t.ID.String() == cmd.Trunk })
+	switch {
+	case i >= 0:
+		return trunks[i], nil
+	case cmd.Trunk != "":
+		return db.Trunk{}, fmt.Errorf("%w: %q of tenant %q", errNoTrunk, cmd.Trunk, cmd.Tenant)
+	case len(trunks) == 1:
+		return trunks[0], nil
+	}
+	return db.Trunk{}, errTrunk
 }
 
 // show prints what was seen, step by step.
