@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -75,6 +76,8 @@ type probe struct {
 	result  ProbeResult
 	bridged chan struct{}
 	moved   chan media.LegMoved
+	// from is where the audio came from after the last change; not valid before the first.
+	from netip.AddrPort
 
 	mu   sync.Mutex
 	jobs map[string]chan string
@@ -113,7 +116,7 @@ func Probe(ctx context.Context, req ProbeRequest) (ProbeResult, error) {
 		if ctx.Err() != nil {
 			return p.result, context.Cause(ctx)
 		}
-		p.result.Failure = err.Error()
+		p.result.Failure = oneLine(err)
 		return p.result, nil
 	}
 	p.result.Bypass = true
@@ -166,7 +169,7 @@ func (p *probe) step(name string, began time.Time, detail string, err error) err
 	took := time.Since(began)
 	s := Step{Name: name, OK: err == nil, Took: took, TookMS: float64(took.Microseconds()) / 1000, Detail: detail}
 	if err != nil {
-		s.Detail = err.Error()
+		s.Detail = oneLine(err)
 	}
 	p.result.Steps = append(p.result.Steps, s)
 	return err
@@ -208,7 +211,7 @@ func (p *probe) connect(ctx context.Context) error {
 		"rtp_notimer_during_bridge=false,rtp_autoflush_during_bridge=false}%s &park()",
 		p.caller, seconds, p.req.From, p.req.From, p.req.Endpoint), p.req.RingTimeout+originateSlack)
 	if err != nil {
-		return errors.Join(ErrNotAnswered, p.step("call the number", began, "", err))
+		return fmt.Errorf("%w: %w", ErrNotAnswered, p.step("call the number", began, "", err))
 	}
 	if p.result.Codec, err = variable(ctx, p.conn, p.caller, "read_codec"); err != nil {
 		return p.step("call the number", began, "", err)
@@ -274,6 +277,7 @@ func (p *probe) change(ctx context.Context, name, cmd string, patience time.Dura
 	began := time.Now()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
+	p.forgetMoves()
 	if err := p.job(ctx, cmd, patience); err != nil {
 		status, _ := variable(ctx, p.conn, p.caller, "sip_invite_failure_status") // the failure stands without it
 		if status != "" {
@@ -281,16 +285,47 @@ func (p *probe) change(ctx context.Context, name, cmd string, patience time.Dura
 		}
 		return p.step(name, began, "", err)
 	}
-	select {
-	case moved := <-p.moved:
-		detail := fmt.Sprintf("audio from %s, gap %d ms", moved.Remote, moved.Gap.Milliseconds())
-		return p.step(name, began, detail, nil)
-	case <-deadline.C:
-		return p.step(name, began, "", ErrNoAudio)
-	case <-ctx.Done():
+	moved, err := p.awaitMove(ctx, deadline.C)
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	return p.step(name, began, fmt.Sprintf("audio from %s, gap %d ms", moved.Remote, moved.Gap.Milliseconds()), err)
 }
+
+// awaitMove waits for audio that comes from elsewhere than after the last change.
+func (p *probe) awaitMove(ctx context.Context, deadline <-chan time.Time) (media.LegMoved, error) {
+	for {
+		select {
+		case moved := <-p.moved:
+			if moved.Remote == p.from {
+				continue
+			}
+			p.from = moved.Remote
+			return moved, nil
+		case <-deadline:
+			return media.LegMoved{}, ErrNoAudio
+		case <-ctx.Done():
+			return media.LegMoved{}, context.Cause(ctx)
+		}
+	}
+}
+
+// forgetMoves drops what was told of changes before the one that comes now.
+func (p *probe) forgetMoves() {
+	for {
+		select {
+		case moved := <-p.moved:
+			p.from = moved.Remote
+		default:
+			return
+		}
+	}
+}
+
+// oneLine is an error's text without line breaks, for a list and a log.
+func oneLine(err error) string { return strings.Join(strings.FieldsFunc(err.Error(), isBreak), "; ") }
+
+func isBreak(r rune) bool { return r == '\n' || r == '\r' }
 
 // listen counts what comes from the carrier for a second.
 func (p *probe) listen(ctx context.Context, name string) error {
