@@ -168,7 +168,7 @@ func (s *Session) SendDTMF(digits string, each time.Duration) error {
 }
 
 // SetEventPayload sets the payload type that telephone-events are sent with, for a peer that is not the one we negotiated
-// with: the carrier, when the switch has led the audio past itself. 0 is the negotiated one.
+// with: the carrier, when the switch has led the audio past itself. 0 is the negotiated one, which a new leg begins with.
 func (s *Session) SetEventPayload(pt uint8) {
 	s.sh.post(func() { s.port.pad.pt = pt })
 }

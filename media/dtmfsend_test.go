@@ -2,6 +2,7 @@ package media
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -160,9 +161,15 @@ func TestSendDTMFBounds(t *testing.T) {
 	require.NoError(t, p.dialog.Bye(t.Context()))
 	event[LegEnded](t, sess)
 	require.ErrorIs(t, sess.SendDTMF("1", 0), ErrNoLeg)
-	waits := -1
-	sess.sh.do(func() { waits = len(sess.port.pad.out.queue) })
+	waits, payload := -1, uint8(0)
+	sess.sh.do(func() {
+		waits = len(sess.port.pad.out.queue)
+		sess.port.setLeg(legMedia{remote: netip.MustParseAddrPort("127.0.0.1:20000"), dtmfPT: 101}, monotonic())
+		payload = sess.port.eventPayload()
+		sess.port.endLeg()
+	})
 	require.Zero(t, waits)
+	require.EqualValues(t, 101, payload, "the carrier's number was the first leg's")
 	sess.Close(CloseHangup)
 	require.ErrorIs(t, sess.SendDTMF("1", 0), ErrSessionClosed)
 }

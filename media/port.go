@@ -154,6 +154,7 @@ func (p *port) endLeg() {
 	}
 	p.endKey(monotonic())
 	p.pad.out.clear()
+	p.pad.pt = 0 // the next leg negotiates its own
 	p.report(monotonic(), true)
 	p.legUp = false
 	p.leg, p.move = legMedia{}, move{}
