@@ -10,6 +10,6 @@
 // registry.go and mailbox.go, actor.go and the state_*.go files (one function per state), originate.go,
 // aisession.go, verdict.go (who answered), bypass.go (the audio past the switch), transfer.go, control.go (verbs), tap.go
 // and monitor.go (forks of a call's audio),
-// final.go, cdr.go and quality.go (how a call ends), hostlink.go, resync.go and recovery.go (how it is found again),
+// final.go, cdr.go and quality.go (how a call ends), hostlink.go, look.go and resync.go (how it is found again),
 // ledger.go (what is written, and when).
 package switchctl

@@ -45,6 +45,8 @@ type monitor struct {
 	reply   chan<- controlResult
 	// gone: the tap has ended before the word of its start was here.
 	gone bool
+	// before is the relationship of an earlier monitor_start, which stands when this one fails.
+	before *monitor
 }
 
 // monitorUp tells the call that listens how its monitor_start went.
@@ -132,7 +134,7 @@ func (a *actor) startMonitor(ctx context.Context, req ControlRequest, reply chan
 	if a.monitors == nil {
 		a.monitors = map[uuid.UUID]*monitor{}
 	}
-	a.monitors[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply}
+	a.monitors[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply, before: before}
 	a.c.goes.Go(func() {
 		up := a.c.tapCall(ctx, a.tenant, target, tapRequest{id: id, spec: spec, owner: a})
 		a.post(monitorUp{target: target, id: id, up: up})
@@ -162,11 +164,14 @@ func (a *actor) monitorIsUp(ctx context.Context, m monitorUp) {
 	}
 	if m.up.err != nil {
 		delete(a.monitors, m.target)
+		if mon.before != nil {
+			a.monitors[m.target] = mon.before
+		}
 		a.c.metrics.rejected.Inc()
 		mon.answer(controlResult{err: m.up.err})
 		return
 	}
-	mon.phase = monitorActive
+	mon.phase, mon.before = monitorActive, nil
 	mon.members = append(slices.Clone(m.up.members), conferenceMember{MemberID: mon.id.String(), Role: "monitor", Destination: new(a.id.String())})
 	a.log.InfoContext(ctx, "monitor has started", "target_call_id", m.target.String(), "tap_id", m.id.String())
 	a.monitorChanged(ctx, mon, changeMonitorStarted)
