@@ -86,6 +86,8 @@ type actor struct {
 
 	ai   *aiSession
 	keys callerKeys
+	// presses are the digits on their way to the caller.
+	presses presses
 	// sessions are all AI sessions that this controller has opened for the call.
 	sessions []mediaSession
 	transfer *transfer

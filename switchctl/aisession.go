@@ -281,7 +281,7 @@ func (a *actor) tryBridge(ctx context.Context) {
 	arg := ""
 	if err == nil {
 		s.leg = leg.String()
-		arg, err = a.c.mediaBridge(a.id.String(), s.id.String(), s.leg, a.c.media.SIPAddr(), a.bypassCodec())
+		arg, err = a.c.mediaBridge(a.id.String(), s.id.String(), s.leg, a.c.media.SIPAddr(), a.codec, a.bypassCodec())
 	}
 	if err != nil {
 		a.log.ErrorContext(ctx, "media leg can't be dialed", "error", err)
@@ -348,6 +348,7 @@ func (a *actor) mediaLegEvent(ctx context.Context, m channelEvent) (state, error
 func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 	s := a.ai
 	s.legUp, s.bridging, s.bridges = true, false, 0
+	a.bypass.awaited = false // of an earlier leg
 	a.disarm(timerLeg)
 	a.considerBypass(ctx)
 	if a.state != stateAnswered {

@@ -50,6 +50,8 @@ type bypass struct {
 	waiting []func(ctx context.Context)
 	// replied and moved: the switch's reply has come, and the first packet on the new way.
 	replied, moved bool
+	// awaited: the switch has the audio back, and its first packet is still to come.
+	awaited bool
 	// stuck: the way into bypass was given up while the switch still works on it.
 	stuck bool
 	// left is the serial of the first try of the way back, tries how many there were.
@@ -102,7 +104,7 @@ func (a *actor) bypassCodec() string {
 // is tried first by a re-INVITE that does no harm: on the way into bypass a refusal would leave the call deaf.
 func (a *actor) considerBypass(ctx context.Context) {
 	b, s := &a.bypass, a.ai
-	if b.phase != bypassOff || !b.bridged || b.holds > 0 || a.killCause != "" || s == nil || s.phase != phaseOpen || !s.legUp ||
+	if b.phase != bypassOff || b.awaited || !b.bridged || b.holds > 0 || a.killCause != "" || s == nil || s.phase != phaseOpen || !s.legUp ||
 		a.transfer != nil || a.bypassCodec() == "" {
 		return
 	}
@@ -189,22 +191,34 @@ func (a *actor) takeBackReply(ctx context.Context, m jobDone) {
 	}
 }
 
-// legMoved: the caller's audio comes on a new way.
+// legMoved: the caller's audio comes on a new way. The way back mostly shows after the switch has said that it is done.
 func (a *actor) legMoved(ctx context.Context, ev media.LegMoved) {
 	b := &a.bypass
 	switch b.phase {
 	case bypassEntering:
 		b.moved = true
 		a.pastSwitch(true)
-		a.c.metrics.bypassGap.Observe(ev.Gap.Seconds())
+		a.c.metrics.bypassGap.WithLabelValues("entered").Observe(ev.Gap.Seconds())
 		a.log.DebugContext(ctx, "audio comes past the switch", "gap", ev.Gap)
 		a.bypassSettled(ctx)
 	case bypassLeaving:
-		a.pastSwitch(false)
-		a.c.metrics.bypassGap.Observe(ev.Gap.Seconds())
-		a.log.DebugContext(ctx, "audio comes from the switch", "gap", ev.Gap)
-	case bypassOff, bypassTrying, bypassOn:
+		b.moved = true
+		a.movedBack(ctx, ev)
+	case bypassOff:
+		if b.awaited {
+			b.awaited = false
+			a.movedBack(ctx, ev)
+			a.considerBypass(ctx)
+		}
+	case bypassTrying, bypassOn:
 	}
+}
+
+// movedBack: the caller's audio comes from the switch again.
+func (a *actor) movedBack(ctx context.Context, ev media.LegMoved) {
+	a.pastSwitch(false)
+	a.c.metrics.bypassGap.WithLabelValues("left").Observe(ev.Gap.Seconds())
+	a.log.DebugContext(ctx, "audio comes from the switch", "gap", ev.Gap)
 }
 
 // bypassSettled: the call is in bypass once the switch says so and the carrier is heard directly.
@@ -314,14 +328,17 @@ func (a *actor) bypassLost(ctx context.Context) {
 	a.kill(ctx, CauseTemporaryFailure)
 }
 
-// mediaIsBack: the switch has the audio again; what has waited for that goes on.
+// mediaIsBack: the switch has the audio again, and its own telephone-event number holds before the first packet shows that;
+// what has waited goes on.
 func (a *actor) mediaIsBack(ctx context.Context) {
 	b := &a.bypass
 	a.disarm(timerBypass)
 	if b.phase == bypassLeaving {
+		b.awaited = !b.moved
 		a.c.metrics.bypass.WithLabelValues("left").Inc()
 	}
 	b.next(bypassOff)
+	a.pastSwitch(false)
 	waiting := b.waiting
 	b.waiting = nil
 	for _, do := range waiting {
@@ -367,6 +384,7 @@ func (a *actor) bypassReset(ctx context.Context) {
 	default:
 		a.mediaIsBack(ctx)
 	}
+	b.awaited = false
 }
 
 // bypassSilent: a caller in bypass is not heard. The switch's media_timeout sees nothing there, so the media is taken back;

@@ -1,10 +1,15 @@
 package switchctl
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
@@ -38,10 +43,60 @@ func (b *bench) bypassInput(f []string) {
 	case "moved":
 		gap, err := time.ParseDuration(f[2])
 		require.NoError(b.t, err)
-		b.media.session().send(media.LegMoved{Remote: netip.MustParseAddrPort(f[1]), Gap: gap})
+		b.media.sessionOf(b.call.ID.String()).send(media.LegMoved{Remote: netip.MustParseAddrPort(f[1]), Gap: gap})
 	case "silent":
 		b.media.session().send(media.LegSilent{For: 10 * time.Second})
+	case "bypassgaps": // tells how many gaps were measured each way, and which changes are counted
+		b.trace.add("bypass gaps: %s; changes: %s", b.samples(b.c.metrics.bypassGap), b.samples(b.c.metrics.bypass))
 	default:
 		b.t.Fatalf("flow has an unknown input: %q", f)
 	}
+}
+
+// samples are the counts of a metric's series, by label.
+func (b *bench) samples(c prometheus.Collector) string {
+	reg := prometheus.NewRegistry()
+	require.NoError(b.t, reg.Register(c))
+	families, err := reg.Gather()
+	require.NoError(b.t, err)
+	var list []string
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			n := float64(m.GetHistogram().GetSampleCount()) + m.GetCounter().GetValue()
+			list = append(list, fmt.Sprintf("%s %.0f", m.GetLabel()[0].GetValue(), n))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// TestBypassSeries: what has not happened yet is a series of 0.
+func TestBypassSeries(t *testing.T) {
+	t.Parallel()
+	m, err := newMetrics(prometheus.NewRegistry(), func() float64 { return 0 })
+	require.NoError(t, err)
+	b := &bench{t: t}
+	require.Equal(t, "entered 0, failed 0, left 0, silent 0", b.samples(m.bypass))
+	require.Equal(t, "entered 0, left 0", b.samples(m.bypassGap))
+}
+
+// TestPressOrder: digits of two verbs go in their order, however long the first one takes, and not too many wait.
+func TestPressOrder(t *testing.T) {
+	t.Parallel()
+	a := &actor{c: &Controller{}}
+	ctx, release := context.WithCancel(t.Context())
+	busy := make(chan struct{})
+	require.NoError(t, a.press(func() { close(busy); <-ctx.Done() }))
+	<-busy
+	var got, want []int
+	for i := range maxPresses {
+		want = append(want, i)
+		require.NoError(t, a.press(func() { got = append(got, i) }))
+	}
+	require.ErrorIs(t, a.press(func() {}), ErrDTMFQueueFull)
+	release()
+	a.c.goes.Wait()
+	require.Equal(t, want, got)
+	require.NoError(t, a.press(func() { got = nil }))
+	a.c.goes.Wait()
+	require.Nil(t, got)
 }

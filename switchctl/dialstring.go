@@ -128,12 +128,21 @@ func outboundVariables(v variables, channel, from string, ring time.Duration, ro
 	return v
 }
 
+// legCodecs are the codecs of a leg to our endpoint, the carrier's first, so that the switch need not transcode.
+func legCodecs(carrier string) string {
+	if carrier == "PCMA" {
+		return "PCMA,PCMU"
+	}
+	return "PCMU,PCMA"
+}
+
 // mediaBridge is the argument of the bridge application that leads a caller to an AI session. Each try has a channel UUID
 // of its own, so that the end of an earlier leg is not taken for this one's.
 //
-// codec is that of a leg which is to go into bypass, empty for any other: that leg speaks the carrier's codec alone, and is
-// read by the switch's timer, since a read that waits for packets that now go past the switch would hold it up for seconds.
-func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, codec string) (string, error) {
+// carrier is the carrier's codec, which the leg prefers. codec is that of a leg which is to go into bypass, empty for any
+// other: that leg speaks the carrier's codec alone, and is read by the switch's timer, since a read that waits for packets that
+// now go past the switch would hold it up for seconds.
+func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, carrier, codec string) (string, error) {
 	v := variables{
 		"origination_uuid": leg,
 		// A media leg that dies with us is noticed by the switch itself.
@@ -141,7 +150,7 @@ func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, codec string
 		// The media endpoint sends always, so its packets are read as they come: that saves a hop of up to 20 ms and a
 		// backlog that stays.
 		"rtp_timer_name":        "none",
-		"absolute_codec_string": "PCMU,PCMA",
+		"absolute_codec_string": legCodecs(carrier),
 		// Reports tell how the switch hears us; without them the quality of what the caller hears stays unknown.
 		"rtcp_audio_interval_msec": "5000",
 		"rm_role":                  roleMedia,

@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
-// switchDigit is the length of a digit that the switch presses.
-const switchDigit = 160 * time.Millisecond
+const (
+	// switchDigit is the length of a digit that the switch presses.
+	switchDigit = 160 * time.Millisecond
+	// maxPresses bounds the send_dtmf of one call that wait for an earlier one.
+	maxPresses = 64
+)
 
 // callerKeys is how the caller's leg carries digits, as the switch has negotiated it with the carrier.
 type callerKeys struct {
@@ -70,6 +75,44 @@ func (a *actor) callerInfo(ev *esl.Event) {
 // CheckDigits tells what is wrong with the digits of a [VerbSendDTMF]; nil when nothing is.
 func CheckDigits(digits string) error { return media.CheckDigits(digits) }
 
+// presses are the verbs of one call that press digits, in their order. Its goroutine lives only while one is at work.
+type presses struct {
+	mu      sync.Mutex
+	queue   []func()
+	running bool
+}
+
+// press runs do beside the actor, after those before it.
+func (a *actor) press(do func()) error {
+	p := &a.presses
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) >= maxPresses {
+		return ErrDTMFQueueFull
+	}
+	p.queue = append(p.queue, do)
+	if !p.running {
+		p.running = true
+		a.c.goes.Go(p.run)
+	}
+	return nil
+}
+
+func (p *presses) run() {
+	for {
+		p.mu.Lock()
+		if len(p.queue) == 0 {
+			p.running, p.queue = false, nil
+			p.mu.Unlock()
+			return
+		}
+		do := p.queue[0]
+		p.queue = p.queue[1:]
+		p.mu.Unlock()
+		do()
+	}
+}
+
 // sendDTMF presses digits for the caller, over the media leg: the switch passes them on in the way of the caller's own leg.
 func (a *actor) sendDTMF(ctx context.Context, m controlCommand) error {
 	if err := media.CheckDigits(m.req.Digits); err != nil {
@@ -80,11 +123,10 @@ func (a *actor) sendDTMF(ctx context.Context, m controlCommand) error {
 		return noLeg
 	}
 	if a.bypass.phase == bypassOn && a.keys.known && a.keys.payload == 0 {
-		a.switchDTMF(ctx, m)
-		return nil
+		return a.switchDTMF(ctx, m)
 	}
 	session := a.ai.media
-	a.c.goes.Go(func() {
+	return a.press(func() {
 		err := session.SendDTMF(m.req.Digits, 0)
 		switch {
 		case errors.Is(err, media.ErrNoLeg):
@@ -96,15 +138,14 @@ func (a *actor) sendDTMF(ctx context.Context, m controlCommand) error {
 		}
 		m.reply <- controlResult{result: map[string]any{}, err: err}
 	})
-	return nil
 }
 
 // switchDTMF has the switch press the digits: of a carrier without telephone-events that we talk to directly. They go as SIP
 // INFO.
-func (a *actor) switchDTMF(ctx context.Context, m controlCommand) {
+func (a *actor) switchDTMF(ctx context.Context, m controlCommand) error {
 	cmd := fmt.Sprintf("uuid_send_dtmf %s %s@%d", a.channel, m.req.Digits, switchDigit.Milliseconds())
 	link := a.c.link
-	a.c.goes.Go(func() {
+	return a.press(func() {
 		body, err := link.API(ctx, cmd)
 		if err == nil && !strings.HasPrefix(body, "+OK") {
 			err = &CommandError{Command: "uuid_send_dtmf", Reply: strings.TrimSpace(body)}

@@ -225,7 +225,8 @@ type fakeMedia struct {
 	mu     sync.Mutex
 	refuse error
 	last   *fakeSession
-	taps   []*fakeSession // the legs of the newest tap
+	calls  map[string]*fakeSession // the newest of each call
+	taps   []*fakeSession          // the legs of the newest tap
 	all    []*fakeSession
 	hook   func(*fakeSession)
 }
@@ -284,6 +285,10 @@ func (m *fakeMedia) Open(_ context.Context, spec media.SessionSpec) (mediaSessio
 	}
 	s := &fakeSession{trace: m.trace, spec: spec, events: make(chan media.Event, 64)}
 	m.last = s
+	if m.calls == nil {
+		m.calls = map[string]*fakeSession{}
+	}
+	m.calls[spec.CallID] = s
 	if m.hook == nil {
 		m.all = append(m.all, s)
 	}
@@ -329,6 +334,12 @@ func (m *fakeMedia) session() *fakeSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
+}
+
+func (m *fakeMedia) sessionOf(callID string) *fakeSession {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.calls[callID]
 }
 
 type fakeSession struct {

@@ -19,9 +19,9 @@ type metrics struct {
 	answered   *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
 	verdict    *prometheus.HistogramVec // class: human, machine, unknown
 	quality    qualityMetrics
-	bypass     *prometheus.CounterVec // change: entered, left, failed, silent
-	bypassGap  prometheus.Histogram
-	recovered  *prometheus.CounterVec // how: resumed, closed, never_begun, orphan_killed
+	bypass     *prometheus.CounterVec   // change: entered, left, failed, silent
+	bypassGap  *prometheus.HistogramVec // change: entered, left
+	recovered  *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed
 }
 
 func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error) {
@@ -57,6 +57,9 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		bypassGap: newBypassGap(),
 		recovered: vec("calls_recovered_total", "Calls found again after a restart or a lost link, by what became of them.", "how"),
 	}
+	for _, change := range []string{"entered", "left", "failed", "silent"} {
+		m.bypass.WithLabelValues(change)
+	}
 	if reg == nil {
 		return m, nil
 	}
@@ -84,9 +87,13 @@ func causeLabel(cause string) string {
 }
 
 // newBypassGap measures what a change of the audio's way costs the caller's voice agent.
-func newBypassGap() prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: "ringmaster", Name: "bypass_gap_seconds", Help: "Time without the caller's audio at a change of its way.",
+func newBypassGap() *prometheus.HistogramVec {
+	gap := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "ringmaster", Name: "bypass_gap_seconds",
+		Help:    "Time without the caller's audio at a change of its way: past the switch (entered), and back (left).",
 		Buckets: []float64{0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2},
-	})
+	}, []string{"change"})
+	gap.WithLabelValues("entered")
+	gap.WithLabelValues("left")
+	return gap
 }

@@ -370,15 +370,16 @@ func (t *tap) tell(up tapUp) {
 // tapCommand builds the originate of a tap's leg. The leg sends nothing into the call, and dies with our endpoint.
 func (c *Controller) tapCommand(callID, channel, session, caller string, side media.TapSide, codec string) (string, error) {
 	native := side != media.TapMixed && (codec == "PCMU" || codec == "PCMA")
-	if !native {
-		codec = ""
+	codecs := legCodecs(codec)
+	if native {
+		codecs = codec
 	}
 	v := variables{
 		"origination_uuid":      channel,
 		"originate_timeout":     "5",
 		"ignore_early_media":    "true",
 		"media_timeout":         "2000",
-		"absolute_codec_string": or(codec, "PCMU,PCMA"),
+		"absolute_codec_string": codecs,
 		"rm_role":               roleTap,
 		"rm_call_id":            callID,
 		"rm_node":               c.cfg.NodeID,
