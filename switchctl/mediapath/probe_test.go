@@ -40,5 +40,5 @@ func TestAwaitMove(t *testing.T) {
 
 func TestOneLine(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "no audio from the carrier; a; b", oneLine(errors.Join(ErrNoAudio, errors.New("a\r\nb\n"))))
+	require.Equal(t, "no audio from the carrier; a; b", oneLine(errors.Join(ErrNoAudio, errors.New("a\r\nb"))))
 }
