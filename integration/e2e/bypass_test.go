@@ -105,8 +105,9 @@ func (c *customer) bypassAndTransfer(t *testing.T) {
 	callID := c.bypassed(t, caller, "/tone?hz=1000&delay=0s")
 	gap := func(at string) {
 		report, _ := c.report(t, "+91"+caller)
-		t.Logf("%s: longest gap at the carrier %.0f ms; at the media endpoint %.0f ms in %.0f changes", at, report.LongestGapMS,
-			1000*c.metric(t, "ringmaster_bypass_gap_seconds_sum"), c.metric(t, "ringmaster_bypass_gap_seconds_count"))
+		t.Logf("%s: longest gap at the carrier %.0f ms; at the media endpoint %.0f ms past the switch, %.0f ms back", at,
+			report.LongestGapMS, 1000*c.metric(t, `ringmaster_bypass_gap_seconds_sum{change="entered"}`),
+			1000*c.metric(t, `ringmaster_bypass_gap_seconds_sum{change="left"}`))
 		require.Less(t, report.LongestGapMS, 500.0)
 	}
 	gap("into bypass")
@@ -187,7 +188,8 @@ func (c *customer) bypassHangups(t *testing.T) {
 	}
 }
 
-// bypassKeys: the keys of a carrier whose telephone events have a number of their own, which nobody has told us.
+// bypassKeys: the keys of a carrier whose telephone events have a number of their own, which nobody has told us; both ways, and
+// also after a monitor has taken the media back.
 func (c *customer) bypassKeys(t *testing.T) {
 	t.Helper()
 	callID := c.bypassed(t, "9877000069", "/tone?hz=1000&delay=0s")
@@ -195,8 +197,33 @@ func (c *customer) bypassKeys(t *testing.T) {
 		return len(keysTold(t, c.sessions(t, callID)[0])) >= 3
 	})
 	require.Equal(t, []string{"1", "2", "3"}, keysTold(t, c.sessions(t, callID)[0]))
-	c.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
-	c.endedCall(t, callID)
+	c.press(t, callID, "45", "+919877000069", "45")
+	left := c.metric(t, `ringmaster_bypass_gap_seconds_count{change="left"}`)
+	monitor := c.live(t, "9877000003", "/tone?hz=700&delay=0s")
+	c.monitor(t, http.StatusOK, monitor, "monitor_start", callID)
+	c.press(t, callID, "67", "+919877000069", "4567")
+	require.Greater(t, c.metric(t, `ringmaster_bypass_gap_seconds_count{change="left"}`), left, "the way out is measured")
+	for _, id := range []string{monitor, callID} {
+		c.control(t, http.StatusOK, id, map[string]any{"event": "hangup"})
+		c.endedCall(t, id)
+	}
+}
+
+// press sends digits to the caller, who then has been sent so many in all.
+func (c *customer) press(t *testing.T, callID, digits, number, all string) {
+	t.Helper()
+	c.control(t, http.StatusOK, callID, map[string]any{"event": "send_dtmf", "digits": digits})
+	var got string
+	require.Eventually(t, func() bool {
+		report, _ := c.report(t, number)
+		var keys strings.Builder
+		for _, d := range report.DTMF {
+			keys.WriteString(d.Digit)
+		}
+		got = keys.String()
+		return len(got) >= len(all)
+	}, 5*time.Second, 100*time.Millisecond, "the caller hears %s", all)
+	require.Equal(t, all, got)
 }
 
 func keysTold(t *testing.T, s echoai.Session) (keys []string) {
