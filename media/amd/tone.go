@@ -78,6 +78,7 @@ type tones struct {
 	breaks  int // frames in it that were not silent
 	past    [maxTones]float64
 	n       int
+	rung    int // frames of the tone before, if it may have been the first of a double ring
 	sit     int // tones of a special information tone so far
 	age     int // frames since the last tone ended that was neither hum nor as short as a vowel
 	spoken  int // frames of other sound
@@ -166,13 +167,22 @@ func (t *tones) end() signal {
 		}
 	}
 	first := t.spoken < spokenLeast
+	before := t.rung
+	t.rung = 0
+	if c.rings() {
+		t.rung = c.frames
+	}
+	again := before > 0 && between <= ringPause
 	switch {
 	case c.frames < t.minimum:
 		t.spoken += c.frames
 		return signalNone
 	case first && c.frames >= 20 && c.frames <= 30 && c.within(1065, 1135) && c.steady():
 		return signalFax
-	case first && c.ringing(between <= ringPause):
+	case first && c.ringing(again):
+		if again {
+			t.erase += between + before // the first of the two was taken for speech
+		}
 		return signalProgress
 	}
 	if between > tuneGap && t.beepLike(first) {
@@ -210,8 +220,8 @@ func (r *run) falls() bool {
 	return r.frames >= glideLeast && way >= glideShare*r.high && way >= 0.8*(r.high-r.low)
 }
 
-// ringPause is the pause within a double ring, in frames.
-const ringPause = 15
+// ringPause is the pause within a double ring, in frames; ringWander is how far two tones that beat lead each other astray, in Hz.
+const ringPause, ringWander = 15, 20.0
 
 // ringing knows ringback by its two tones that beat, or by its length: 1 or 2 s, or 0.4 s twice. One short tone alone may be
 // all that was heard of a word.
@@ -219,8 +229,14 @@ func (r *run) ringing(again bool) bool {
 	if !r.within(ringLow, ringHigh) {
 		return false
 	}
-	return r.dual > r.frames/4 && r.frames >= 14 || again && r.frames >= 17 && r.frames <= 24 ||
+	beats := r.high-r.low >= ringWander || r.dual > r.frames/4
+	return beats && r.frames >= 14 || again && r.rings() ||
 		r.frames >= 45 && r.frames <= 70 || r.frames >= 93 && r.frames <= 105
+}
+
+// rings tells a tone as long as each of a double ring.
+func (r *run) rings() bool {
+	return r.within(ringLow, ringHigh) && r.frames >= 17 && r.frames <= 24
 }
 
 func (t *tones) beepLike(first bool) bool {
