@@ -5,16 +5,18 @@ const (
 	backlogWindow = 50
 	// backlogSteady is how many windows in a row must bring as much audio as time before a stream counts as live.
 	backlogSteady = 2
-	// backlogSpread is how far from real time a live stream's window may be, in samples.
+	// backlogSpread is how far from real time a live stream's window may be, in samples at 8 kHz.
 	backlogSpread = sampleRate / 8
-	// backlogDeep is the delay of a live stream, in samples, from which on audible frames are left out, too: 1 s.
+	// backlogDeep is the delay of a live stream, in samples at 8 kHz, from which on audible frames are left out, too: 1 s.
 	backlogDeep = sampleRate
+	// widestFrame is 20 ms at 48 kHz.
+	widestFrame = 6 * frameSamples
 	// backlogPause is the number of frames between two audible ones that are left out: 200 ms.
 	backlogPause = 10
 	// backlogBurst bounds the silent frames that are left out at a time.
 	backlogBurst = 4
-	// blendSamples is the crossfade over an audible cut: 5 ms.
-	blendSamples = 40
+	// blendSamples is the crossfade over an audible cut: 5 ms at 8 kHz; blendWidest is that at 48 kHz.
+	blendSamples, blendWidest = 40, 240
 	// silentMean is the mean magnitude below which a frame counts as silent, about −54 dBFS.
 	silentMean = 64
 )
@@ -31,29 +33,30 @@ type backlog struct {
 	excess  int // samples that are delay and nothing else
 	deep    bool
 	pause   int
-	blend   [blendSamples]int16
+	blend   [blendWidest]int16
 	blended bool
 }
 
-// watch is told the queue's depth once a frame.
-func (b *backlog) watch(depth int) {
+// watch looks at the queue's depth once a frame.
+func (q *playout) watch() {
+	b, depth, frame := &q.delay, q.backlog(), q.frame()
 	if b.frames == 0 || depth < b.low {
 		b.low = depth
 	}
 	if b.frames++; b.frames < backlogWindow {
 		return
 	}
-	want := backlogWindow * frameSamples
-	if d := b.arrived - want; d <= backlogSpread && d >= -backlogSpread {
+	spread := q.scaled(backlogSpread)
+	if d := b.arrived - backlogWindow*frame; d <= spread && d >= -spread {
 		b.steady++
 	} else {
 		b.steady = 0
 	}
 	b.excess = 0
-	if b.steady >= backlogSteady && b.low > 2*frameSamples {
-		b.excess = b.low - frameSamples
+	if b.steady >= backlogSteady && b.low > 2*frame {
+		b.excess = b.low - frame
 	}
-	b.deep = b.excess >= backlogDeep
+	b.deep = b.excess >= q.scaled(backlogDeep)
 	b.frames, b.arrived = 0, 0
 }
 
@@ -63,17 +66,25 @@ func (q *playout) shed() {
 	if b.pause > 0 {
 		b.pause--
 	}
-	var frame [frameSamples]int16
-	for n := 0; b.excess >= frameSamples && n < backlogBurst && q.backlog() >= 2*frameSamples; n++ {
-		q.peek(frame[:])
-		silent := isSilent(frame[:])
+	if b.excess >= q.frame() {
+		q.cut()
+	}
+}
+
+// cut leaves out a few silent frames, or an audible one.
+func (q *playout) cut() {
+	var room [widestFrame]int16
+	b, frame := &q.delay, room[:q.frame()]
+	for n := 0; b.excess >= len(frame) && n < backlogBurst && q.backlog() >= 2*len(frame); n++ {
+		q.peek(frame)
+		silent := isSilent(frame)
 		if !silent && (!b.deep || b.pause > 0) {
 			return
 		}
-		q.skip(frameSamples)
-		b.excess -= frameSamples
+		q.skip(len(frame))
+		b.excess -= len(frame)
 		if !silent {
-			copy(b.blend[:], frame[:])
+			copy(b.blend[:], frame)
 			b.blended, b.pause = true, backlogPause
 			return
 		}
@@ -81,13 +92,15 @@ func (q *playout) shed() {
 }
 
 // smooth leads over from what was cut to what follows.
-func (b *backlog) smooth(dst []int16) {
+func (q *playout) smooth(dst []int16) {
+	b := &q.delay
 	if !b.blended {
 		return
 	}
 	b.blended = false
-	for i := range min(blendSamples, len(dst)) {
-		dst[i] = int16((int(b.blend[i])*(blendSamples-i) + int(dst[i])*i) / blendSamples)
+	over := q.scaled(blendSamples)
+	for i := range min(over, len(dst)) {
+		dst[i] = int16((int(b.blend[i])*(over-i) + int(dst[i])*i) / over)
 	}
 }
 

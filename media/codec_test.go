@@ -66,8 +66,10 @@ func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun cou
 	require.NoError(t, err)
 	down, err := newDownlink(AudioFormat{Encoding: EncodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 20})
 	require.NoError(t, err)
+	down.res, err = down.filter(sampleRate)
+	require.NoError(t, err)
 	audio := pcmBytes(tone(1000, 16000, 320))
-	q := playout{pool: new(chunkPool)}
+	q := newPlayout(new(chunkPool), sampleRate)
 	var c caller
 	require.NoError(t, c.setRate(sampleRate))
 	track := callerTrack{table: newSlewTable()}

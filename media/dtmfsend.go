@@ -215,7 +215,7 @@ func (p *port) playKeys() bool {
 	case keyEvent:
 		p.transmitEvent(payload, p.pad.out.ts, marker)
 	case keyRest:
-		frame := p.sh.pcm[:frameSamples]
+		frame := p.sh.pcm[:p.leg.rate/framesPerSecond]
 		clear(frame)
 		p.transmit(frame, false)
 	}

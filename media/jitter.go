@@ -3,7 +3,7 @@ package media
 import "slices"
 
 const (
-	sampleRate   = 8000 // of playout and of the recording
+	sampleRate   = 8000 // of the recording, and of most legs
 	frameSamples = 160  // 20 ms of it
 	frameNS      = 20 * ms
 	// framesPerSecond is the pace of playout.

@@ -16,7 +16,9 @@ import (
 // many short playAudio frames is heard without seams between them.
 type textDecoder struct {
 	rate int // the AI's own, for audio that names none
+	to   int // playout's
 	from int // the rate that res comes from
+	into int // the rate that res leads to
 	res  *Resampler
 }
 
@@ -111,7 +113,7 @@ func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign 
 		if err != nil {
 			return nil, err
 		}
-		return wholeAudio(pcm, rate, mayDesign)
+		return wholeAudio(pcm, rate, t.to, mayDesign)
 	case "raw", "":
 		rate, err := numericRate(d.SampleRate, t.rate)
 		if err != nil {
@@ -131,49 +133,59 @@ func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign 
 
 // convert brings raw audio, which goes on where the frame before ended, to the rate of playout.
 func (t *textDecoder) convert(pcm []int16, rate int, mayDesign bool) ([]int16, error) {
-	if rate == sampleRate {
+	if rate == t.to {
 		return pcm, nil
 	}
-	if t.res == nil || t.from != rate {
+	if t.res == nil || t.from != rate || t.into != t.to {
 		if !mayDesign {
 			return nil, errFilter
 		}
-		res, err := newAnyResampler(rate)
+		res, err := newAnyResampler(rate, t.to)
 		if err != nil {
 			return nil, err
 		}
-		t.res, t.from = res, rate
+		t.res, t.from, t.into = res, rate, t.to
 	}
-	return t.res.Process(make([]int16, 0, len(pcm)*sampleRate/rate+chunkSamples), pcm), nil
+	return t.res.Process(make([]int16, 0, len(pcm)*t.to/rate+chunkSamples), pcm), nil
+}
+
+// flush returns what the filter of raw audio holds back.
+func (t *textDecoder) flush() []int16 {
+	if t.res == nil || t.into != t.to {
+		return nil
+	}
+	rest := t.res.Flush(nil)
+	t.res.Reset()
+	return rest
 }
 
 // wholeAudio brings a file to the rate of playout, its last sample included.
-func wholeAudio(pcm []int16, rate int, mayDesign bool) ([]int16, error) {
-	if rate == sampleRate {
+func wholeAudio(pcm []int16, rate, to int, mayDesign bool) ([]int16, error) {
+	if rate == to {
 		return pcm, nil
 	}
 	if !mayDesign {
 		return nil, errFilter
 	}
-	res, err := newAnyResampler(rate)
+	res, err := newAnyResampler(rate, to)
 	if err != nil {
 		return nil, err
 	}
-	out := res.Process(make([]int16, 0, len(pcm)*sampleRate/rate+2*chunkSamples), pcm)
+	out := res.Process(make([]int16, 0, len(pcm)*to/rate+2*chunkSamples), pcm)
 	return res.Flush(out), nil
 }
 
 // newAnyResampler leads from any rate to playout's. A rate that would need too many phases is taken for its next neighbour
-// that doesn't, 0.05% away at most.
-func newAnyResampler(rate int) (*Resampler, error) {
+// that doesn't, 0.1% away at most from 16 kHz on.
+func newAnyResampler(rate, to int) (*Resampler, error) {
 	near := rate
 	for _, grain := range []int{4, 8, 16, 32, 64, 125} { // divisors of 8,000
-		if g := gcd(near, sampleRate); near/g <= maxPhases && sampleRate/g <= maxPhases {
+		if g := gcd(near, to); near/g <= maxPhases && to/g <= maxPhases {
 			break
 		}
 		near = (rate + grain/2) / grain * grain
 	}
-	return NewResampler(near, sampleRate)
+	return NewResampler(near, to)
 }
 
 // decodeBase64 takes the standard alphabet, with and without padding.

@@ -85,7 +85,7 @@ func TestPlayAudioFormats(t *testing.T) {
 	for name, frame := range frames {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dec := &textDecoder{rate: 24000}
+			dec := &textDecoder{rate: 24000, to: sampleRate}
 			f, err := dec.decode(frame, true)
 			require.NoError(t, err)
 			require.Equal(t, textPlayAudio, f.typ)
@@ -118,10 +118,10 @@ func TestPlayAudioFaults(t *testing.T) {
 			base64.StdEncoding.EncodeToString(wavFile(wavPCM, 16, 0, 8000, nil)) + `"}}`,
 		`{"type":"playAudio","data":{"audioContent":"` + long,
 	} {
-		_, err := (&textDecoder{rate: 16000}).decode([]byte(frame), true)
+		_, err := (&textDecoder{rate: 16000, to: sampleRate}).decode([]byte(frame), true)
 		require.ErrorIs(t, err, ErrTextFrame, clip(frame, 100))
 	}
-	empty, err := (&textDecoder{rate: 16000}).decode([]byte(`{"type":"playAudio","data":{"audioContent":""}}`), true)
+	empty, err := (&textDecoder{rate: 16000, to: sampleRate}).decode([]byte(`{"type":"playAudio","data":{"audioContent":""}}`), true)
 	require.NoError(t, err)
 	require.Empty(t, empty.pcm)
 }
@@ -130,7 +130,7 @@ func TestPlayAudioFaults(t *testing.T) {
 func TestPlayAudioStreams(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{16000, 22050, 24000, 48000} {
-		dec := &textDecoder{rate: rate}
+		dec := &textDecoder{rate: rate, to: sampleRate}
 		in := tone(1000, rate, 2*rate)
 		var out []int16
 		frames := 0
@@ -155,7 +155,7 @@ func TestPlayAudioStreams(t *testing.T) {
 // TestTextDecoderDesigns leaves what takes long to another thread.
 func TestTextDecoderDesigns(t *testing.T) {
 	t.Parallel()
-	dec := &textDecoder{rate: 8000}
+	dec := &textDecoder{rate: 8000, to: sampleRate}
 	short := pcmBytes(make([]int16, 16))
 	for _, frame := range [][]byte{
 		playFrame("raw", "24000", short), playFrame("wav", "", wavFile(wavPCM, 16, 1, 24000, make([]int16, 16))),
@@ -190,7 +190,7 @@ func TestCutContent(t *testing.T) {
 		"twice":             {pad + `{"data":{"audioContent":"AAAA","audioContent":"` + audio + `","sampleRate":"8000"},"type":"playAudio"}`, []int16{1, 2, 3, 4}},
 		"the mark itself":   {pad + `{"data":{"audioContent":"@","sampleRate":"8000"},"type":"playAudio"}`, nil},
 	} {
-		f, err := (&textDecoder{rate: 8000}).decode([]byte(tc.frame), true)
+		f, err := (&textDecoder{rate: 8000, to: sampleRate}).decode([]byte(tc.frame), true)
 		if tc.want == nil {
 			require.ErrorIs(t, err, ErrTextFrame, name)
 			continue
@@ -198,7 +198,7 @@ func TestCutContent(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, tc.want, f.pcm, name)
 	}
-	f, err := (&textDecoder{}).decode([]byte(pad+`{"type":"json","data":{"audioContent":"keep"}}`), true)
+	f, err := (&textDecoder{to: sampleRate}).decode([]byte(pad+`{"type":"json","data":{"audioContent":"keep"}}`), true)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"audioContent":"keep"}`, string(f.data))
 }
@@ -217,7 +217,7 @@ func FuzzText(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		fr, err := (&textDecoder{rate: 16000}).read(b, nil, true)
+		fr, err := (&textDecoder{rate: 16000, to: sampleRate}).read(b, nil, true)
 		if err != nil {
 			require.ErrorIs(t, err, ErrTextFrame)
 		} else {
@@ -232,7 +232,7 @@ func FuzzText(f *testing.F) {
 		if !ok || err != nil { // a broken string may hold what JSON forbids and base64 passes over
 			return
 		}
-		cut, err := (&textDecoder{rate: 16000}).read(small, content, true)
+		cut, err := (&textDecoder{rate: 16000, to: sampleRate}).read(small, content, true)
 		if err == nil {
 			require.Equal(t, fr, cut)
 		} else {
@@ -246,7 +246,7 @@ func BenchmarkPlayAudio(b *testing.B) {
 	for _, rate := range []int{8000, 16000, 24000, 48000} {
 		frame := playFrame("raw", strconv.Itoa(rate), pcmBytes(tone(1000, rate, 30*rate)))
 		b.Run(fmt.Sprintf("30 s at %d Hz", rate), func(b *testing.B) {
-			dec := &textDecoder{rate: rate}
+			dec := &textDecoder{rate: rate, to: sampleRate}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := dec.decode(frame, true); err != nil {

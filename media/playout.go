@@ -1,11 +1,11 @@
 package media
 
 const (
-	// chunkSamples is the size of a pooled piece of the playout queue: 160 ms.
+	// chunkSamples is the size of a pooled piece of the playout queue: 160 ms at 8 kHz.
 	chunkSamples = 8 * frameSamples
-	// maxQueued bounds the playout queue to 5 minutes; an AI that sends more ahead loses the excess.
-	maxQueued = 300 * sampleRate
-	// fadeSamples is the ramp, 4 ms, that ends audio which stops in mid-sample.
+	// maxQueued bounds the playout queue to 5 minutes, in seconds; an AI that sends more ahead loses the excess.
+	maxQueued = 300
+	// fadeSamples is the ramp, 4 ms at 8 kHz, that ends audio which stops in mid-sample.
 	fadeSamples = 32
 	// maxMarks bounds the marks that wait.
 	maxMarks = 1024
@@ -44,6 +44,7 @@ type markAnswer struct {
 // playout is the queue between the AI, which sends as it likes, and the caller, who hears 20 ms at a time. Positions
 // count samples since the session began, so that a mark is answered by what was really played.
 type playout struct {
+	rate   int // of all that is queued
 	pool   *chunkPool
 	chunks [][]int16
 	head   int // samples of chunks[0] that are gone
@@ -54,11 +55,19 @@ type playout struct {
 	delay  backlog
 }
 
+func newPlayout(pool *chunkPool, rate int) playout { return playout{rate: rate, pool: pool} }
+
 func (q *playout) backlog() int { return int(q.queued - q.gone) }
+
+// scaled is a number of samples at 8 kHz, at the queue's rate.
+func (q *playout) scaled(n int) int { return n * q.rate / sampleRate }
+
+// frame is the length of 20 ms, in samples.
+func (q *playout) frame() int { return q.rate / framesPerSecond }
 
 // push queues samples and returns how many did not fit.
 func (q *playout) push(pcm []int16) int {
-	room := max(maxQueued-q.backlog(), 0)
+	room := max(maxQueued*q.rate-q.backlog(), 0)
 	lost := max(len(pcm)-room, 0)
 	pcm = pcm[:len(pcm)-lost]
 	q.queued += uint64(len(pcm))
@@ -93,9 +102,9 @@ func (q *playout) pull(dst []int16) int {
 	if n > 0 {
 		q.last = dst[n-1]
 	}
-	q.delay.smooth(dst[:n])
+	q.smooth(dst[:n])
 	q.fade(dst[n:])
-	q.delay.watch(q.backlog())
+	q.watch()
 	return n
 }
 
@@ -113,7 +122,7 @@ func (q *playout) fade(dst []int16) {
 	if q.last == 0 || len(dst) == 0 {
 		return
 	}
-	n := min(fadeSamples, len(dst))
+	n := min(q.scaled(fadeSamples), len(dst))
 	for i := range n {
 		dst[i] = int16(int(q.last) * (n - 1 - i) / n)
 	}

@@ -15,12 +15,12 @@ func TestPlayoutModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		q := playout{pool: new(chunkPool)}
+		q := newPlayout(new(chunkPool), l16Rates()[seed%4])
 		var model []int16
 		var marks []string
 		at := map[string]int{} // samples that are still to be played before a mark
 		next, name := int16(1), 0
-		frame := make([]int16, frameSamples)
+		frame := make([]int16, q.frame())
 		for range 400 {
 			switch rnd.IntN(10) {
 			case 0, 1, 2:
@@ -55,7 +55,7 @@ func TestPlayoutModel(t *testing.T) {
 				}
 				require.Len(t, got, n)
 				marks = marks[n:]
-				want := min(len(model), frameSamples)
+				want := min(len(model), q.frame())
 				require.Equal(t, want, q.pull(frame))
 				require.True(t, slices.Equal(model[:want], frame[:want]))
 				model = model[want:]
@@ -70,8 +70,8 @@ func TestPlayoutModel(t *testing.T) {
 
 func TestPlayoutBounds(t *testing.T) {
 	t.Parallel()
-	q := playout{pool: new(chunkPool)}
-	require.Zero(t, q.push(make([]int16, maxQueued-10)))
+	q := newPlayout(new(chunkPool), sampleRate)
+	require.Zero(t, q.push(make([]int16, maxQueued*sampleRate-10)))
 	require.Equal(t, 90, q.push(make([]int16, 100)))
 	for range maxMarks {
 		require.True(t, q.addMark("x"))
@@ -81,7 +81,7 @@ func TestPlayoutBounds(t *testing.T) {
 
 func TestPlayoutFades(t *testing.T) {
 	t.Parallel()
-	q := playout{pool: new(chunkPool)}
+	q := newPlayout(new(chunkPool), sampleRate)
 	q.push([]int16{8000, 8000, 8000})
 	frame := make([]int16, frameSamples)
 	require.Equal(t, 3, q.pull(frame))
@@ -97,9 +97,9 @@ func TestPlayoutFades(t *testing.T) {
 // live plays a stream that comes in real time for some seconds, after a stall that has queued late samples.
 func live(q *playout, late, seconds int, audio func(n int) []int16) {
 	q.push(audio(late))
-	frame := make([]int16, frameSamples)
+	frame := make([]int16, q.frame())
 	for range seconds * 50 {
-		q.push(audio(frameSamples))
+		q.push(audio(len(frame)))
 		q.pull(frame)
 	}
 }
@@ -110,23 +110,26 @@ func TestBacklogIsNotDelay(t *testing.T) {
 	quiet := func(n int) []int16 { return make([]int16, n) }
 	loud := func(n int) []int16 { return tone(425, 8000, n) }
 
-	q := playout{pool: new(chunkPool)}
-	live(&q, 4000, 4, quiet)
-	require.LessOrEqual(t, q.backlog(), 2*frameSamples, "500 ms of silence")
+	for _, rate := range l16Rates() {
+		k := rate / sampleRate
+		q := newPlayout(new(chunkPool), rate)
+		live(&q, 4000*k, 4, quiet)
+		require.LessOrEqual(t, q.backlog(), 2*q.frame(), "500 ms of silence")
 
-	q = playout{pool: new(chunkPool)}
-	live(&q, 4000, 4, loud)
-	require.Equal(t, 4000, q.backlog(), "half a second of speech is not worth a cut")
+		q = newPlayout(new(chunkPool), rate)
+		live(&q, 4000*k, 4, loud)
+		require.Equal(t, 4000*k, q.backlog(), "half a second of speech is not worth a cut")
 
-	q = playout{pool: new(chunkPool)}
-	live(&q, 16000, 14, loud)
-	require.Less(t, q.backlog(), backlogDeep+frameSamples, "two seconds are")
+		q = newPlayout(new(chunkPool), rate)
+		live(&q, 16000*k, 14, loud)
+		require.Less(t, q.backlog(), rate+q.frame(), "two seconds are")
 
-	q = playout{pool: new(chunkPool)}
-	q.push(quiet(10 * sampleRate))
-	frame := make([]int16, frameSamples)
-	for range 200 {
-		q.pull(frame)
+		q = newPlayout(new(chunkPool), rate)
+		q.push(quiet(10 * rate))
+		frame := make([]int16, q.frame())
+		for range 200 {
+			q.pull(frame)
+		}
+		require.Equal(t, 6*rate, q.backlog(), "an AI that speaks ahead")
 	}
-	require.Equal(t, 10*sampleRate-200*frameSamples, q.backlog(), "an AI that speaks ahead")
 }

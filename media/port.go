@@ -49,8 +49,11 @@ type port struct {
 	talking bool
 	count   int64 // the shard's slot count at the last tick
 	noise   uint32
-	widen   *Resampler // from playout's rate to the leg's; nil when they are the same
-	wide    []int16
+	wire    *Resampler // from the queue's rate to the leg's; nil when they are the same
+	wide    []int16    // what wire has made
+	thin    *Resampler // from the leg's rate to the recording's; nil when they are the same
+	narrow  []int16    // what thin has made
+	texted  bool       // the newest audio came in a text frame
 
 	muted [2]bool
 
@@ -130,13 +133,7 @@ func (p *port) setRate(rate int) error {
 	if err := p.up.setRate(rate); err != nil {
 		return err
 	}
-	p.widen = nil
-	if rate == sampleRate {
-		return nil
-	}
-	var err error
-	p.widen, err = NewResampler(sampleRate, rate)
-	return err
+	return p.setPlayRate(rate)
 }
 
 // snapshot is what the session has moved so far.

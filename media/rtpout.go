@@ -9,7 +9,7 @@ func (p *port) play(due int64) {
 	if p.playKeys() {
 		return
 	}
-	frame := p.sh.pcm[:frameSamples]
+	frame := p.sh.pcm[:p.queue.frame()]
 	n := p.queue.pull(frame)
 	heard := !p.muted[FromAgent] && p.leg.dir.send
 	if p.muted[FromAgent] {
@@ -17,15 +17,20 @@ func (p *port) play(due int64) {
 	} else if n == 0 && p.reconnecting && p.s.spec.tap == nil {
 		p.comfort(frame)
 	}
-	if p.rec != nil && heard && (n > 0 || p.talking || p.reconnecting) {
-		p.rec.put(rightChannel, p.playPos, frame)
+	if p.wire != nil {
+		p.wide = p.wire.Process(p.wide[:0], frame)
+		frame = p.wide
 	}
+	p.record(frame, heard && (n > 0 || p.talking || p.reconnecting))
 	start := n > 0 && !p.talking
 	p.talking = n > 0
 	if p.leg.dir.send && p.leg.remote.Port() != 0 {
 		p.transmit(frame, start)
 	}
 	p.endFrame()
+	if p.wire != nil {
+		p.settle()
+	}
 }
 
 // endFrame moves the outgoing stream on by a frame.
@@ -45,12 +50,8 @@ func (p *port) advanceClock(due int64) {
 	p.count = p.sh.count
 }
 
-// transmit sends a frame of playout in the leg's codec and rate.
+// transmit sends a frame of the leg's rate in its codec.
 func (p *port) transmit(frame []int16, marker bool) {
-	if p.widen != nil {
-		p.wide = p.widen.Process(p.wide[:0], frame)
-		frame = p.wide
-	}
 	ts := p.ts
 	for piece := p.leg.rate * p.leg.packetMS() / 1000; len(frame) > 0; marker = false {
 		n := min(piece, len(frame))

@@ -106,7 +106,7 @@ func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
 	if c := sess.spec.AMD; c != nil {
 		detector = amd.New(*c)
 	}
-	p := &port{s: sess, amd: detector, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: playout{pool: &sess.sh.pool}, noise: 1}
+	p := &port{s: sess, amd: detector, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: newPlayout(&sess.sh.pool, sess.spec.Audio.SampleRateHz), noise: 1}
 	return p, sess.spec.tap.begin(p)
 }
 

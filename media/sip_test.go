@@ -191,6 +191,19 @@ func TestWeSayBye(t *testing.T) {
 	require.Nil(t, r.srv.find("bye"))
 }
 
+// acknowledged tells whether the ACK of the newest re-INVITE has been taken; before, another one would be refused with 500.
+func acknowledged(sess *Session) bool {
+	sess.mu.Lock()
+	l := sess.leg
+	sess.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending == nil
+}
+
 // TestHold puts the leg on hold by re-INVITE and takes it back, then lets us make the offer.
 func TestHold(t *testing.T) {
 	t.Parallel()
@@ -213,7 +226,7 @@ func TestHold(t *testing.T) {
 		var dir direction
 		require.Eventually(t, func() bool {
 			sess.sh.do(func() { dir = sess.port.leg.dir })
-			return dir.send == want
+			return dir.send == want && acknowledged(sess)
 		}, soon, tick)
 	}
 	s.request("INVITE", "hold", s.offer("18", ""), "")

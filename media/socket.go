@@ -181,6 +181,7 @@ func (p *port) binary(b []byte, end bool) {
 		return
 	}
 	if len(b) > 0 {
+		p.texted = false
 		p.enqueue(p.down.feed(b))
 	}
 	if !end {

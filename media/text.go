@@ -31,7 +31,8 @@ type textFrame struct {
 	id   string
 	data json.RawMessage
 	mark string  // the name in a mark
-	pcm  []int16 // the audio of a playAudio, at the leg's rate
+	pcm  []int16 // the audio of a playAudio
+	rate int     // its rate, playout's when it began to be decoded
 }
 
 // read parses a text frame; content is the audio that was cut out of it.
@@ -44,7 +45,7 @@ func (t *textDecoder) read(msg, content []byte, mayDesign bool) (textFrame, erro
 	if err := json.Unmarshal(msg, &env); err != nil {
 		return textFrame{}, fmt.Errorf("reading a text frame: %w: %w", ErrTextFrame, err)
 	}
-	f := textFrame{typ: env.Type, id: plainID(env.ID)}
+	f := textFrame{typ: env.Type, id: plainID(env.ID), rate: t.to}
 	if content != nil && env.Type != textPlayAudio {
 		return f, errNotCut
 	}

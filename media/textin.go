@@ -21,6 +21,7 @@ func (p *port) text(msg []byte) bool {
 		return true
 	}
 	s := p.sock
+	s.dec.to = p.queue.rate
 	if len(msg) <= inlineText {
 		f, err := s.dec.decode(msg, false)
 		if !errors.Is(err, errFilter) {
@@ -54,7 +55,7 @@ func (p *port) takeText(f textFrame, err error) {
 	texts := p.sh.srv.metrics.texts
 	switch f.typ {
 	case textPlayAudio:
-		p.enqueue(f.pcm)
+		p.playText(f)
 	case textKillAudio:
 		p.killAudio()
 	case textClearMarks:

@@ -116,22 +116,36 @@ func (u *uplink) compact() {
 	u.taken = 0
 }
 
-// downlink turns the AI's binary audio, in pieces of any size, into samples of the leg's rate.
+// downlink turns the AI's binary audio, in pieces of any size, into samples of playout's rate, which is the AI's own until a
+// leg's is known (playrate.go).
 type downlink struct {
 	encoding Encoding
 	channels int
+	rate     int
 	res      *Resampler
-	carry    [16]byte // the beginning of a sample frame that was cut by the end of a piece
+	spare    *Resampler // to 8 kHz, the rate of most legs, designed before the session is on its shard; nil when taken
+	carry    [16]byte   // the beginning of a sample frame that was cut by the end of a piece
 	ncarry   int
 	pcm, out []int16
 }
 
 func newDownlink(f AudioFormat) (*downlink, error) {
-	res, err := NewResampler(f.SampleRateHz, sampleRate)
-	if err != nil {
+	d := &downlink{encoding: f.Encoding, channels: f.Channels, rate: f.SampleRateHz}
+	var err error
+	if d.res, err = NewResampler(d.rate, d.rate); err != nil {
 		return nil, err
 	}
-	return &downlink{encoding: f.Encoding, channels: f.Channels, res: res}, nil
+	d.spare, err = NewResampler(d.rate, sampleRate)
+	return d, err
+}
+
+// filter is a resampler from the AI's rate.
+func (d *downlink) filter(toHz int) (*Resampler, error) {
+	if res := d.spare; res != nil && toHz == sampleRate {
+		d.spare = nil
+		return res, nil
+	}
+	return NewResampler(d.rate, toHz)
 }
 
 // unit is the size of a sample frame in bytes.

@@ -35,10 +35,23 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ear is a voice agent that keeps what it hears.
+// ear is a voice agent that keeps what it hears, and says two tones all the while.
 type ear struct {
 	mu    sync.Mutex
 	audio []byte
+}
+
+// seconds is how long the agent speaks, all of it sent at once.
+const seconds = 30
+
+// chord is what it says: 1 kHz and 6 kHz at the same level.
+func chord() []byte {
+	b := make([]byte, 0, 2*seconds*rate)
+	for i := range seconds * rate {
+		t := 2 * math.Pi * float64(i) / rate
+		b = binary.LittleEndian.AppendUint16(b, uint16(int16(4000*math.Sin(1000*t)+4000*math.Sin(6000*t))))
+	}
+	return b
 }
 
 func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -48,6 +61,9 @@ func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = c.Close() }()
+	if err := c.WriteMessage(websocket.BinaryMessage, chord()); err != nil {
+		return
+	}
 	for {
 		typ, b, err := c.ReadMessage()
 		if err != nil {
@@ -68,18 +84,24 @@ func (e *ear) level(hz float64) float64 {
 	if len(e.audio) < 2*rate {
 		return -200
 	}
-	var re, im float64
-	for i := range rate {
-		s := float64(int16(binary.LittleEndian.Uint16(e.audio[len(e.audio)-2*rate+2*i:])))
-		s *= 0.5 - 0.5*math.Cos(2*math.Pi*float64(i)/rate)
-		re += s * math.Cos(2*math.Pi*hz*float64(i)/rate)
-		im += s * math.Sin(2*math.Pi*hz*float64(i)/rate)
-	}
-	return 20 * math.Log10(max(4*math.Hypot(re, im)/rate/32768, 1e-10))
+	return level(e.audio[len(e.audio)-2*rate:], hz, rate)
 }
 
-// TestLegs has the switch call a session in each codec, play it a tone, and exchange reports with it. The tone at
-// 6 kHz is heard on the wide legs alone.
+// level is the power of little-endian samples at a frequency, in dB relative to a full-scale sine.
+func level(pcm []byte, hz, perSecond float64) float64 {
+	n := float64(len(pcm) / 2)
+	var re, im float64
+	for i := range len(pcm) / 2 {
+		s := float64(int16(binary.LittleEndian.Uint16(pcm[2*i:])))
+		s *= 0.5 - 0.5*math.Cos(2*math.Pi*float64(i)/n)
+		re += s * math.Cos(2*math.Pi*hz*float64(i)/perSecond)
+		im += s * math.Sin(2*math.Pi*hz*float64(i)/perSecond)
+	}
+	return 20 * math.Log10(max(4*math.Hypot(re, im)/n/32768, 1e-10))
+}
+
+// TestLegs has the switch call a session in each codec, play it two tones, record the two that come back, and exchange reports
+// with it. The tones at 6 kHz are heard on the wide legs alone, in both directions.
 func TestLegs(t *testing.T) { //nolint:tparallel // one switch, one call after another
 	t.Parallel()
 	path := os.Getenv(variable)
@@ -150,11 +172,56 @@ func TestLegs(t *testing.T) { //nolint:tparallel // one switch, one call after a
 			} else {
 				require.Less(t, agent.level(6000), -60.0)
 			}
+			low, high := callerHears(t, conn, strings.TrimSpace(strings.TrimPrefix(reply, "+OK")), dir)
+			require.InDelta(t, -18.3, low, 1)
+			if tc.wide {
+				require.InDelta(t, low, high, 1)
+			} else {
+				require.Less(t, high, low-40, "G.711 has harmonics of its own")
+			}
 			st := sess.Stats()
-			t.Logf("%s: 1 kHz %.1f dB, 6 kHz %.1f dB, %+v", tc.codec, agent.level(1000), agent.level(6000), st.Quality)
+			t.Logf("%s: the agent hears 1 kHz at %.1f dB, 6 kHz at %.1f dB, the caller at %.1f and %.1f dB, %+v",
+				tc.codec, agent.level(1000), agent.level(6000), low, high, st.Quality)
 			require.Greater(t, st.Quality.Inbound.MOS, 4.2)
 			require.Greater(t, st.Quality.Outbound.MOS, 4.2)
 			require.Zero(t, st.Late)
 		})
 	}
+}
+
+// callerHears has the switch record a second of what comes to it on a channel, and returns the levels of 1 kHz and of 6 kHz, or of
+// the latter's alias where it can't be.
+func callerHears(t *testing.T, conn *esl.Conn, channel, dir string) (low, high float64) {
+	t.Helper()
+	path := filepath.Join(dir, channel+".wav")
+	for _, cmd := range []string{
+		"uuid_setvar " + channel + " RECORD_READ_ONLY true", "uuid_record " + channel + " start " + path,
+	} {
+		reply, err := conn.API(t.Context(), cmd)
+		require.NoError(t, err)
+		require.Contains(t, reply, "+OK", cmd)
+	}
+	const header = 44
+	var perSecond, enough int
+	require.Eventually(t, func() bool {
+		b, err := os.ReadFile(path)
+		if err != nil || len(b) < header {
+			return false
+		}
+		perSecond = int(binary.LittleEndian.Uint32(b[24:]))
+		enough = header + 2*perSecond*3/2
+		return len(b) >= enough
+	}, soon, 50*time.Millisecond, "the recording of %s does not grow", channel)
+	reply, err := conn.API(t.Context(), "uuid_record "+channel+" stop "+path)
+	require.NoError(t, err)
+	require.Contains(t, reply, "+OK")
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, binary.LittleEndian.Uint16(b[22:]), "one channel")
+	pcm := b[enough-2*perSecond : enough]
+	low = level(pcm, 1000, float64(perSecond))
+	if perSecond <= 12000 {
+		return low, level(pcm, 2000, float64(perSecond))
+	}
+	return low, level(pcm, 6000, float64(perSecond))
 }

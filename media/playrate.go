@@ -1,0 +1,133 @@
+package media
+
+// Playout runs at the leg's rate: the AI's audio is brought there once, when it comes, and a frame goes out as it lies in
+// the queue. Until a leg's rate is known the queue holds the AI's own. When a leg comes, or a re-INVITE changes its rate,
+// what is queued stays as it is and is converted on its way out (port.wire) until it is little enough to be converted in
+// place, and until that can be done without a seam.
+
+// settleMost is how much of a queue is converted in place, in seconds.
+const settleMost = 1
+
+// setPlayRate leads playout to a leg's rate.
+func (p *port) setPlayRate(rate int) (err error) {
+	p.wire, p.thin = nil, nil
+	if rate != sampleRate && p.rec != nil {
+		if p.thin, err = NewResampler(rate, sampleRate); err != nil {
+			return err
+		}
+	}
+	switch p.queue.rate {
+	case rate:
+		return nil
+	case p.down.rate:
+		p.wire, err = p.down.filter(rate)
+	default:
+		p.wire, err = NewResampler(p.queue.rate, rate)
+	}
+	if err == nil {
+		p.settle()
+	}
+	return err
+}
+
+// settle changes the queue to the leg's rate as soon as nobody hears it.
+func (p *port) settle() {
+	q := &p.queue
+	if q.backlog() > settleMost*q.rate || p.sock != nil && p.sock.paused { // a frame is being decoded for the old rate
+		return
+	}
+	if q.rate == p.down.rate && !p.texted {
+		// The filter on the way out is the one that the AI's audio will need: it goes on, and there is no seam.
+		q.recast(p.in.rate, p.wire)
+		p.down.res, p.wire = p.wire, nil
+		return
+	}
+	if !q.endsSilent() {
+		return
+	}
+	next, err := p.down.filter(p.in.rate)
+	if err != nil {
+		p.log.Error("playout stays at its old rate", "error", err, "rate_hz", p.in.rate)
+		return
+	}
+	q.pushLoud(p.down.res.Flush(nil))
+	if p.sock != nil {
+		q.pushLoud(p.sock.dec.flush())
+	}
+	q.recast(p.in.rate, p.wire)
+	q.pushLoud(p.wire.Flush(nil))
+	p.down.res, p.wire = next, nil
+}
+
+// record lays a frame of the leg's rate on the recording, or leaves its place silent.
+func (p *port) record(frame []int16, heard bool) {
+	switch {
+	case p.rec == nil:
+	case !heard:
+		if p.thin != nil {
+			p.thin.Reset()
+		}
+	case p.thin != nil:
+		p.narrow = p.thin.Process(p.narrow[:0], frame)
+		p.rec.put(rightChannel, p.playPos, p.narrow)
+	default:
+		p.rec.put(rightChannel, p.playPos, frame)
+	}
+}
+
+// playText queues the audio of a text frame, at the queue's rate also when that has changed while the frame was decoded.
+func (p *port) playText(f textFrame) {
+	pcm := f.pcm
+	if f.rate != p.queue.rate {
+		var err error
+		if pcm, err = wholeAudio(pcm, f.rate, p.queue.rate, true); err != nil {
+			p.badFrame(f.typ, err)
+			return
+		}
+	}
+	p.texted = true
+	p.enqueue(pcm)
+}
+
+// recast converts what is queued. Marks stay where they are in the audio.
+func (q *playout) recast(rate int, res *Resampler) {
+	var out []int16
+	for i, c := range q.chunks {
+		out = res.Process(out, c[q.head:])
+		q.pool.put(c)
+		q.chunks[i], q.head = nil, 0
+	}
+	q.chunks = q.chunks[:0]
+	for i := range q.marks {
+		if m := &q.marks[i]; m.pos > q.gone {
+			left := (m.pos-q.gone)*uint64(rate) + uint64(q.rate) - 1
+			m.pos = q.gone + min(left/uint64(q.rate), uint64(len(out)))
+		}
+	}
+	q.queued, q.rate, q.delay = q.gone, rate, backlog{}
+	q.push(out)
+}
+
+// pushLoud queues the rest of a filter, unless it is silence.
+func (q *playout) pushLoud(pcm []int16) {
+	if len(pcm) > 0 && !isSilent(pcm) {
+		q.push(pcm)
+	}
+}
+
+// endsSilent tells whether nothing is said in the newest 20 ms that are queued.
+func (q *playout) endsSilent() bool {
+	left := q.frame()
+	for i := len(q.chunks) - 1; i >= 0 && left > 0; i-- {
+		c := q.chunks[i]
+		if i == 0 {
+			c = c[q.head:]
+		}
+		c = c[max(0, len(c)-left):]
+		if !isSilent(c) {
+			return false
+		}
+		left -= len(c)
+	}
+	return true
+}
