@@ -1,6 +1,7 @@
 package media
 
 import (
+	"math"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/amd"
@@ -19,7 +20,7 @@ func (AMD) mediaEvent() {}
 type amdData struct {
 	Event      amd.EventKind `json:"event"`
 	Class      amd.Class     `json:"class"`
-	Confidence float64       `json:"confidence"`
+	Confidence float64       `json:"confidence"` // to three decimals
 }
 
 // hearAMD gives the caller's audio to the detector, as it was spoken: a muted caller is heard too.
@@ -31,7 +32,7 @@ func (p *port) hearAMD(pcm []int16) {
 	for ev, ok := p.amd.Next(); ok; ev, ok = p.amd.Next() {
 		p.s.emit(AMD{Event: ev, Heard: p.sh.srv.cfg.Clock()})
 		p.sh.srv.metrics.amd.WithLabelValues(string(ev.Kind), string(ev.Class)).Inc()
-		p.sendText(textAMD, amdData{Event: ev.Kind, Class: ev.Class, Confidence: ev.Confidence})
+		p.sendText(textAMD, amdData{Event: ev.Kind, Class: ev.Class, Confidence: math.Round(1000*ev.Confidence) / 1000})
 	}
 	if p.amd.Done() {
 		p.amd = nil

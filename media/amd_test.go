@@ -1,6 +1,8 @@
 package media
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +29,8 @@ func TestAMD(t *testing.T) {
 	require.Equal(t, amd.ClassHuman, ev.Class)
 	require.False(t, ev.Heard.IsZero())
 	ai.waitText(t, `"type":"amd"`, `"event":"verdict"`, `"class":"human"`, `"confidence":0.`)
+	i := slices.IndexFunc(ai.allTexts(), func(s string) bool { return strings.Contains(s, `"type":"amd"`) })
+	require.Regexp(t, `"confidence":0\.\d{1,3}}`, ai.allTexts()[i])
 	for _, s := range ai.heard() {
 		require.Zero(t, s, "a muted caller is silence for the AI")
 	}
