@@ -103,10 +103,13 @@ type Stats struct {
 	PacketsIn, PacketsOut uint64
 	// Strangers are packets from an address that was not negotiated; they are dropped.
 	Strangers uint64
-	// Duplicates, Late and Concealed count the jitter buffer's decisions, in packets and 20 ms frames.
+	// Duplicates, Late and Concealed count the jitter buffer's decisions, in packets and in frames of 20 ms. What pauses are filled
+	// with is not concealed.
 	Duplicates, Late, Concealed uint64
 	// FramesToAI and FramesFromAI are binary frames of the socket; FramesDropped were too old to send.
 	FramesToAI, FramesFromAI, FramesDropped uint64
+	// PlayoutDropped is audio of the AI that came more than 5 minutes ahead of its time: nobody hears it.
+	PlayoutDropped time.Duration
 	// Reconnects counts sockets that were dialed again with success.
 	Reconnects uint64
 	// BadFrames counts text and binary frames of the AI that could not be understood.

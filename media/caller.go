@@ -29,9 +29,9 @@ type callerFrame struct {
 	codec   legCodec
 	// from is when its first sample would have come on the shortest path, monotonic ns: its place in time.
 	from int64
-	// filled tells that nothing has come for it.
-	filled bool
-	tempo  tempo
+	// concealed is how much of it was lost or late, in ns; a pause is 0.
+	concealed int64
+	tempo     tempo
 }
 
 // caller turns RTP packets into the continuous stream of what the caller says: in order, gaps concealed, pauses filled
@@ -53,10 +53,10 @@ type caller struct {
 	before  []int16 // the frame before, kept when one is about to be repeated
 	again   []int16
 
-	late, duplicate, filled uint64 // packets; and pieces that were concealed
-	spoken, concealed       int64  // ns of all that went out, and of what was concealed of it
-	gap                     int64  // ns of the present gap
-	held0, heldN            int64  // ns that packets were behind the shortest path when they left, and their number
+	late, duplicate   uint64 // packets
+	spoken, concealed int64  // ns of all that went out, and of what was concealed of it
+	gap               int64  // ns of the present gap
+	held0, heldN      int64  // ns that packets were behind the shortest path when they left, and their number
 }
 
 // setRate prepares for a leg's rate. The stream begins anew when it changes.
@@ -152,12 +152,9 @@ func (c *caller) next(now int64, buf []int16) (callerFrame, bool) {
 		f.pcm = buf[:p.samples]
 		c.plc.conceal(f.pcm)
 		c.noise.add(f.pcm)
-		if p.verdict == popConceal {
-			f.filled = true
-			c.filled++
-			if c.gap < pauseCounted {
-				c.concealed += d
-			}
+		if p.verdict == popConceal && c.gap < pauseCounted {
+			f.concealed = d
+			c.concealed += d
 		}
 		c.gap += d
 	}

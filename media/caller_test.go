@@ -1,6 +1,7 @@
 package media
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -113,4 +114,41 @@ func TestHour(t *testing.T) {
 			require.Zero(t, rec.clipped)
 		})
 	}
+}
+
+// TestConcealedIsNoPause counts what was lost, not the pauses of a caller who sends nothing while he is silent.
+func TestConcealedIsNoPause(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, AudioFormat{})
+	r.connect()
+	r.call()
+	r.p.leg.codec, r.p.leg.pt = codecPCMU, 0
+	seq, ts := uint16(0), uint32(0)
+	talk := func(frames int) {
+		for range frames {
+			b := append([]byte{0x80, 0, byte(seq >> 8), byte(seq)}, 0, 0, 0, 0, 0, 0, 0, 7)
+			binary.BigEndian.PutUint32(b[4:], ts)
+			r.p.packet(append(b, make([]byte, 160)...), r.caller.local, r.now)
+			seq, ts = seq+1, ts+160
+			for !r.step() {
+			}
+		}
+	}
+	talk(20)
+	seq, ts = seq+2, ts+320
+	for range 2 {
+		for !r.step() {
+		}
+	}
+	talk(20)
+	lost := r.p.snapshot().Concealed
+	require.EqualValues(t, 2, lost)
+	for range 500 { // he sends nothing for 10 s
+		for !r.step() {
+		}
+	}
+	ts += 500 * 160
+	talk(20)
+	require.LessOrEqual(t, r.p.snapshot().Concealed, lost+uint64(pauseCounted/frameNS))
+	require.Equal(t, int64(r.p.snapshot().Concealed), r.p.sh.tally.conceal/frameNS)
 }

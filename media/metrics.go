@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/media/amd"
 )
 
 // metrics are the endpoint's figures. All label values are listed here.
@@ -18,6 +20,7 @@ type metrics struct {
 	concealed      prometheus.Counter
 	frames         *prometheus.CounterVec // direction: to_ai, from_ai
 	framesDropped  prometheus.Counter
+	playoutDropped prometheus.Counter
 	texts          *prometheus.CounterVec // type: the known ones, unknown, bad
 	opens          *prometheus.CounterVec // result: ok, refused, untrusted, timeout, failed
 	reconnects     *prometheus.CounterVec // result: ok, failed
@@ -51,15 +54,17 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		packets:       vec("rtp_packets_total", "RTP packets moved.", "direction"),
 		rtcp:          vec("rtcp_packets_total", "RTCP packets moved.", "direction"),
 		discarded:     vec("rtp_discarded_total", "RTP packets that were dropped.", "reason"),
-		concealed:     counter("concealed_frames_total", "Frames of the caller that were filled in."),
+		concealed:     counter("concealed_frames_total", "Frames of 20 ms of callers that were lost or late, and concealed; pauses don't count."),
 		frames:        vec("ai_frames_total", "Binary frames on the voice agents' sockets.", "direction"),
 		framesDropped: counter("ai_frames_dropped_total", "Audio frames that a slow voice agent did not get."),
-		texts:         vec("ai_texts_total", "Text frames from voice agents.", "type"),
-		opens:         vec("ai_opens_total", "Sockets dialed when a session opens.", "result"),
-		reconnects:    vec("ai_reconnects_total", "Broken sockets that were dialed again.", "result"),
-		invites:       vec("sip_invites_total", "INVITEs answered.", "status"),
-		digits:        vec("dtmf_digits_total", "Digits of callers, by the way they came first, and digits sent to them.", "way"),
-		recordings:    vec("recordings_total", "Recordings closed; failed ones ended before their call.", "result"),
+		playoutDropped: counter("ai_playout_dropped_seconds_total",
+			"Audio of voice agents that callers never hear: it came more than 5 minutes ahead of time."),
+		texts:      vec("ai_texts_total", "Text frames from voice agents.", "type"),
+		opens:      vec("ai_opens_total", "Sockets dialed when a session opens.", "result"),
+		reconnects: vec("ai_reconnects_total", "Broken sockets that were dialed again.", "result"),
+		invites:    vec("sip_invites_total", "INVITEs answered.", "status"),
+		digits:     vec("dtmf_digits_total", "Digits of callers, by the way they came first, and digits sent to them.", "way"),
+		recordings: vec("recordings_total", "Recordings closed; failed ones ended before their call.", "result"),
 		recordingFailures: vec("recording_failures_total",
 			"Recordings that ended before their call, by reason. Any increase deserves an alert: audio is being lost.", "reason"),
 		recordingQueue: gauge("recording_queue_bytes", "Recorded audio that waits for the disk; at 64 MiB recordings are ended."),
@@ -67,16 +72,15 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		lateSlots:      counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
 		panics:         counter("panics_total", "Panics caught at the top of a request or a session."),
 	}
-	for _, reason := range []string{"disk_full", "disk_slow", "missing", "permission", "io"} {
-		m.recordingFailures.WithLabelValues(reason)
-	}
+	m.initialise()
 	if reg == nil {
 		return m, nil
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.rtcp, m.discarded, m.concealed, m.frames, m.framesDropped, m.texts, m.opens,
-		m.reconnects, m.invites, m.digits, m.recordings, m.amd, m.lateSlots, m.panics,
+		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.rtcp, m.discarded, m.concealed, m.frames, m.framesDropped,
+		m.playoutDropped, m.texts, m.opens, m.reconnects, m.invites, m.digits, m.recordings, m.recordingFailures, m.recordingQueue, m.amd,
+		m.lateSlots, m.panics,
 	} {
 		errs = append(errs, reg.Register(c))
 	}
@@ -86,11 +90,39 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
+// initialise shows every series from the beginning, at 0: an increase from nothing would go unseen.
+func (m *metrics) initialise() {
+	for vec, values := range map[*prometheus.CounterVec][]string{
+		m.packets:           {"in", "out"},
+		m.rtcp:              {"in", "out"},
+		m.discarded:         {"stranger", "malformed", "duplicate", "late", "payload_type"},
+		m.frames:            {"to_ai", "from_ai"},
+		m.texts:             {textPlayAudio, textKillAudio, textClearMarks, textMark, textTransfer, textDisconnect, textJSON, textCommand, "unknown", "bad"},
+		m.opens:             {"ok", "refused", "untrusted", "timeout", "failed"},
+		m.reconnects:        {"ok", "failed"},
+		m.invites:           {"200", "400", "404", "420", "481", "486", "488", "500"},
+		m.digits:            {"rtp", "info", "switch", "tone", "repeated", "sent_rtp", "sent_info"},
+		m.recordings:        {"ok", "failed"},
+		m.recordingFailures: {"disk_full", "disk_slow", "missing", "permission", "io"},
+	} {
+		for _, v := range values {
+			vec.WithLabelValues(v)
+		}
+	}
+	for _, kind := range []amd.EventKind{amd.KindVerdict, amd.KindGreetingEnd, amd.KindBeep} {
+		for _, class := range []amd.Class{amd.ClassHuman, amd.ClassMachine, amd.ClassUnknown} {
+			m.amd.WithLabelValues(string(kind), string(class))
+		}
+	}
+}
+
 // tally collects a shard's hot counts, which go to the metrics once a second.
 type tally struct {
-	packetsIn, packetsOut, rtcpIn, rtcpOut                 uint64
-	stranger, malformed, duplicate, late, badType, conceal uint64
-	toAI, fromAI, dropped                                  uint64
+	packetsIn, packetsOut, rtcpIn, rtcpOut        uint64
+	stranger, malformed, duplicate, late, badType uint64
+	conceal                                       int64 // ns
+	toAI, fromAI, dropped                         uint64
+	unplayed                                      uint64 // samples of the AI that found no room
 }
 
 func (t *tally) flush(m *metrics) {
@@ -103,9 +135,10 @@ func (t *tally) flush(m *metrics) {
 	m.discarded.WithLabelValues("duplicate").Add(float64(t.duplicate))
 	m.discarded.WithLabelValues("late").Add(float64(t.late))
 	m.discarded.WithLabelValues("payload_type").Add(float64(t.badType))
-	m.concealed.Add(float64(t.conceal))
+	m.concealed.Add(float64(t.conceal) / float64(frameNS))
 	m.frames.WithLabelValues("to_ai").Add(float64(t.toAI))
 	m.frames.WithLabelValues("from_ai").Add(float64(t.fromAI))
 	m.framesDropped.Add(float64(t.dropped))
+	m.playoutDropped.Add(float64(t.unplayed) / sampleRate)
 	*t = tally{}
 }

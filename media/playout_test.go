@@ -1,10 +1,13 @@
 package media
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -132,4 +135,24 @@ func TestBacklogIsNotDelay(t *testing.T) {
 		}
 		require.Equal(t, 6*rate, q.backlog(), "an AI that speaks ahead")
 	}
+}
+
+// TestPlayoutDropped tells audio that came too far ahead of time, once in the log, apart from frames that the AI did not get.
+func TestPlayoutDropped(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	r.connect()
+	var log strings.Builder
+	r.p.log = slog.New(slog.NewTextHandler(&log, nil))
+	r.p.enqueue(make([]int16, maxQueued-sampleRate))
+	require.Zero(t, r.p.stats.PlayoutDropped)
+	for range 3 {
+		r.p.enqueue(make([]int16, sampleRate))
+	}
+	st := r.p.snapshot()
+	require.Equal(t, 2*time.Second, st.PlayoutDropped)
+	require.Zero(t, st.FramesDropped)
+	require.EqualValues(t, 2*sampleRate, r.p.sh.tally.unplayed)
+	require.Zero(t, r.p.sh.tally.dropped)
+	require.Equal(t, 1, strings.Count(log.String(), "too far ahead"))
 }

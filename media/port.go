@@ -65,6 +65,7 @@ type port struct {
 	stableAt       int64 // a socket that lives so long earns the whole time for reconnecting again
 	unknownLogged  bool
 	badLogged      bool
+	fullLogged     bool
 
 	// The recording.
 	rec      *recorder
@@ -139,7 +140,7 @@ func (p *port) setRate(rate int) error {
 // snapshot is what the session has moved so far.
 func (p *port) snapshot() Stats {
 	st := p.stats
-	st.Duplicates, st.Late, st.Concealed = p.in.duplicate, p.in.late, p.in.filled
+	st.Duplicates, st.Late, st.Concealed = p.in.duplicate, p.in.late, uint64(p.in.concealed/frameNS)
 	st.Quality = p.quality()
 	return st
 }

@@ -145,9 +145,7 @@ func (p *port) pump(now int64) {
 		if !ok {
 			return
 		}
-		if f.filled {
-			p.sh.tally.conceal++
-		}
+		p.sh.tally.conceal += f.concealed
 		p.hear(&f, now)
 		for b := p.up.frame(); b != nil; b = p.up.frame() {
 			p.sendAudio(b, now)

@@ -204,8 +204,15 @@ func (p *port) enqueue(pcm []int16) {
 	if p.hadLeg && !p.legUp {
 		return
 	}
-	if lost := p.queue.push(pcm); lost > 0 {
-		p.sh.tally.dropped++
+	lost := p.queue.push(pcm)
+	if lost == 0 {
+		return
+	}
+	p.stats.PlayoutDropped += time.Duration(int64(lost) * nsPerSample)
+	p.sh.tally.unplayed += uint64(lost)
+	if !p.fullLogged {
+		p.fullLogged = true
+		p.log.Warn("voice agent's audio is too far ahead of time and is dropped", "queued_s", maxQueued/sampleRate)
 	}
 }
 

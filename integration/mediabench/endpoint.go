@@ -32,7 +32,7 @@ type endpoint struct {
 type endpointSums struct {
 	PacketsIn  uint64 `json:"packets_in"`
 	PacketsOut uint64 `json:"packets_out"`
-	// Dropped are frames that the AI did not get, and pieces of the AI's audio that found no room.
+	// Dropped are frames that the AI did not get.
 	Dropped   uint64 `json:"dropped"`
 	Late      uint64 `json:"late"` // packets behind the jitter buffer
 	Concealed uint64 `json:"concealed"`
