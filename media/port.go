@@ -102,12 +102,13 @@ func (p *port) setLeg(m legMedia, now int64) {
 		p.playPos = 0
 		p.speakAt = now + speakLimit
 		p.resetCaller()
-		p.ctl.begin(now)
+		p.ctl.begin(now, m.remote.Addr(), p.stats.PacketsOut, p.seq)
 		p.sh.srv.metrics.legs.Inc()
 	}
 	if m.remote != p.leg.remote || !p.heardFrom.IsValid() {
 		if m.remote != p.leg.remote && p.leg.remote.IsValid() {
 			p.move.begin(p.heardFrom, p.leg.remote, p.lastRTP)
+			p.ctl.out.moved(p.stats.PacketsOut, p.seq)
 		}
 		p.heardFrom = netip.AddrPort{}
 		p.peer = newRTPPeer(m.remote)

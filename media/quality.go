@@ -21,13 +21,14 @@ type DirectionQuality struct {
 	MOS float64
 	// LossPct is the share of packets that never came.
 	LossPct float64
-	// JitterMS is the interarrival jitter of RFC 3550 section 6.4.1, averaged over the session.
+	// JitterMS is the interarrival jitter of RFC 3550 section 6.4.1, averaged over the session. Outbound it is that of reporters
+	// beyond the switch, in bypass, and 0 when there was none: the switch's own tells when it reads, not what the caller hears.
 	JitterMS float64
 	// LatePct is the share of packets that came too late to be heard; it is 0 outbound, where nobody tells.
 	LatePct float64
 	// ConcealedPct is the share of time in which a lost or late packet was concealed; it is 0 outbound.
 	ConcealedPct float64
-	// Packets is the number of packets received inbound, sent outbound.
+	// Packets is the number of packets received inbound; outbound, of those sent that reports have covered.
 	Packets uint64
 }
 

@@ -34,17 +34,8 @@ type control struct {
 	lsrAt int64
 
 	roundTrip time.Duration // the newest, 0 when unknown
+	home      netip.Addr    // the switch's, with which the leg began
 	out       outbound
-}
-
-// outbound is what the peer's receiver reports have told.
-type outbound struct {
-	reports  int64
-	reporter uint32
-	sent     uint64        // packets up to the newest report
-	prior    uint64        // packets that other reporters have missed, or that were lost under another SSRC
-	lost     uint64        // packets that this one has missed
-	jitter   time.Duration // sum
 }
 
 // bindPair takes an even port for RTP and the one above it for RTCP.
@@ -77,11 +68,11 @@ func (p *port) closeRTP() {
 	p.rtp = nil
 }
 
-// begin starts the reports of a leg. The first one comes early, so that short calls have one.
-func (c *control) begin(now int64) {
+// begin starts the reports of a leg, which the switch at home has called. The first one comes early, so that short calls have one.
+func (c *control) begin(now int64, home netip.Addr, sent uint64, seq uint16) {
 	out := c.out
-	*c = control{cname: fmt.Sprintf("%016x", rand.Uint64()), next: now + rtcpPause()/4, out: out}
-	c.out.fold()
+	*c = control{cname: fmt.Sprintf("%016x", rand.Uint64()), next: now + rtcpPause()/4, home: home, out: out}
+	c.out.begin(sent, seq)
 }
 
 // rtcpPause is the time to the next report. The random part keeps calls from reporting all at once.
@@ -139,46 +130,44 @@ func (p *port) takeRTCP(b []byte, at int64) {
 		p.haveSSRC = false // whoever sends next begins anew
 	}
 	if n.reported {
-		c.heard(n.sender, n.block, uint32(ntpTime(at+p.sh.wall)>>16), p.leg.rate, p.stats.PacketsOut)
+		c.heard(n.sender, n.block, uint32(ntpTime(at+p.sh.wall)>>16), p.stats.PacketsOut)
+		c.heardJitter(n.block, p.leg.remote.Addr(), p.leg.rate)
 	}
 }
 
 // heard takes what a peer says of our packets; now is the middle of the NTP time, sent all packets of ours so far.
-func (c *control) heard(from uint32, b rtcpBlock, now uint32, rate int, sent uint64) {
+func (c *control) heard(from uint32, b rtcpBlock, now uint32, sent uint64) {
 	if b.lsr != 0 {
 		if rt := shortNTP(now - b.lsr - b.dlsr); rt < maxRoundTrip {
 			c.roundTrip = max(rt, 1)
 		}
 	}
-	o := &c.out
-	if from != o.reporter {
-		o.fold()
-		o.reporter = from
-	}
-	o.lost, o.sent = uint64(max(b.lost, 0)), sent
-	o.jitter += time.Duration(int64(b.jitter) * int64(time.Second) / int64(max(rate, 1)))
-	o.reports++
+	c.out.heard(from, b, sent)
 }
 
-// fold keeps what a reporter has told, before another one begins at 0.
-func (o *outbound) fold() {
-	o.prior += o.lost
-	o.lost = 0
+// heardJitter takes the jitter of a report by the peer at an address. The switch's own is not believed: it may read a leg only
+// when it has something to write to it, and then reports a whole frame, 20 ms, for packets that came without any.
+func (c *control) heardJitter(b rtcpBlock, from netip.Addr, rate int) {
+	if from == c.home {
+		return
+	}
+	c.out.jitter += time.Duration(int64(b.jitter) * int64(time.Second) / int64(max(rate, 1)))
+	c.out.jitters++
 }
 
 // quality judges what the caller hears.
-func (c *control) quality(packets uint64, packetTime time.Duration) DirectionQuality {
-	o := &c.out
-	if o.reports == 0 || o.sent == 0 {
+func (c *control) quality(packetTime time.Duration) DirectionQuality {
+	sent, lost := c.out.totals()
+	if sent == 0 {
 		return DirectionQuality{}
 	}
-	jitter, lost := o.jitter/time.Duration(o.reports), o.prior+o.lost
+	jitter := c.out.meanJitter()
 	i := impairment{
 		delay: c.roundTrip/2 + packetTime + 2*jitter, // a receiver holds back about twice its jitter
-		loss:  float64(lost) / float64(o.sent),
+		loss:  float64(lost) / float64(sent),
 	}
 	return DirectionQuality{
-		Measured: true, MOS: mos(i.rating()), LossPct: percent(lost, o.sent), JitterMS: tenths(jitter), Packets: packets,
+		Measured: true, MOS: mos(i.rating()), LossPct: percent(lost, sent), JitterMS: tenths(jitter), Packets: sent,
 	}
 }
 
@@ -243,7 +232,7 @@ func (p *port) collide(now int64) {
 		return
 	}
 	p.report(now, true)
-	c.out.fold()
+	c.out.begin(p.stats.PacketsOut, p.seq)
 	p.ssrc = rand.Uint32()
 	c.packets, c.octets, c.reported = 0, 0, 0
 }
@@ -253,6 +242,6 @@ func (p *port) quality() Quality {
 	packet := 20 * time.Millisecond
 	return Quality{
 		Inbound:  p.in.quality(p.ctl.roundTrip, packet),
-		Outbound: p.ctl.quality(p.stats.PacketsOut, packet),
+		Outbound: p.ctl.quality(packet),
 	}
 }

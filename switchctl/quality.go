@@ -20,8 +20,9 @@ type Quality struct {
 
 // DirectionQuality is one direction of a call's audio. Of several sessions it is the mean, weighted by their packets.
 type DirectionQuality struct {
-	MOS          float64 `json:"mos"`
-	LossPct      float64 `json:"loss_pct"`
+	MOS     float64 `json:"mos"`
+	LossPct float64 `json:"loss_pct"`
+	// JitterMS is 0 outbound when nobody has told it: see media.DirectionQuality.
 	JitterMS     float64 `json:"jitter_ms"`
 	LatePct      float64 `json:"late_pct"`
 	ConcealedPct float64 `json:"concealed_pct"`
@@ -55,7 +56,11 @@ func (q Quality) column() json.RawMessage {
 
 // with adds a session.
 func (q Quality) with(m media.Quality) Quality {
-	return Quality{Inbound: combine(q.Inbound, m.Inbound), Outbound: combine(q.Outbound, m.Outbound)}
+	out := combine(q.Outbound, m.Outbound)
+	if b := q.Outbound; b != nil && m.Outbound.Measured && (b.JitterMS == 0 || m.Outbound.JitterMS == 0) {
+		out.JitterMS = max(b.JitterMS, m.Outbound.JitterMS) // a 0 was not told
+	}
+	return Quality{Inbound: combine(q.Inbound, m.Inbound), Outbound: out}
 }
 
 // combine gives the mean of two, weighted by packets and in two decimals.
@@ -141,7 +146,7 @@ func newQualityMetrics() qualityMetrics {
 			1.5, 2, 2.5, 3, 3.3, 3.6, 3.8, 4, 4.1, 4.2, 4.3, 4.4, 4.5),
 		loss: histogram("call_packet_loss_ratio", "Share of the packets that never came, of AI calls that have ended, by direction.",
 			0, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5),
-		jitter: histogram("call_jitter_seconds", "Interarrival jitter of AI calls that have ended, by direction.",
+		jitter: histogram("call_jitter_seconds", "Interarrival jitter of AI calls that have ended, by direction; outbound, of those that were in bypass.",
 			0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5),
 		late:      counter("call_late_packets_total", "Packets of callers that came too late to be heard, of AI calls that have ended."),
 		concealed: counter("call_concealed_frames_total", "Frames of 20 ms that were concealed, of AI calls that have ended."),
@@ -159,7 +164,9 @@ func (m qualityMetrics) observe(q Quality, stats []media.Stats) {
 		}
 		m.mos.WithLabelValues(direction).Observe(d.MOS)
 		m.loss.WithLabelValues(direction).Observe(d.LossPct / 100)
-		m.jitter.WithLabelValues(direction).Observe(d.JitterMS / 1000)
+		if direction == directionInbound || d.JitterMS > 0 {
+			m.jitter.WithLabelValues(direction).Observe(d.JitterMS / 1000)
+		}
 	}
 	for _, s := range stats {
 		m.late.Add(float64(s.Late))

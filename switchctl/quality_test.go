@@ -111,3 +111,19 @@ ringmaster_amd_verdict_seconds_count{class="machine"} 1
 		require.Equal(t, 1, testutil.CollectAndCount(m.quality.jitter))
 	})
 }
+
+// TestQualityJitter leaves sessions whose jitter nobody told out of what the caller heard.
+func TestQualityJitter(t *testing.T) {
+	t.Parallel()
+	told := media.DirectionQuality{Measured: true, MOS: 4.2, JitterMS: 6, Packets: 100}
+	untold := media.DirectionQuality{Measured: true, MOS: 4.4, Packets: 300}
+	for _, order := range [][]media.DirectionQuality{{told, untold}, {untold, told}, {told, {}, untold}} {
+		var q Quality
+		for _, d := range order {
+			q = q.with(media.Quality{Inbound: d, Outbound: d})
+		}
+		require.InDelta(t, 6, q.Outbound.JitterMS, 0)
+		require.InDelta(t, 4.35, q.Outbound.MOS, 0)
+		require.InDelta(t, 1.5, q.Inbound.JitterMS, 0, "inbound, 0 is a measurement")
+	}
+}
