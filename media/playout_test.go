@@ -144,7 +144,7 @@ func TestPlayoutDropped(t *testing.T) {
 	r.connect()
 	var log strings.Builder
 	r.p.log = slog.New(slog.NewTextHandler(&log, nil))
-	r.p.enqueue(make([]int16, maxQueued-sampleRate))
+	r.p.enqueue(make([]int16, (maxQueued-1)*sampleRate))
 	require.Zero(t, r.p.stats.PlayoutDropped)
 	for range 3 {
 		r.p.enqueue(make([]int16, sampleRate))

@@ -208,11 +208,11 @@ func (p *port) enqueue(pcm []int16) {
 	if lost == 0 {
 		return
 	}
-	p.stats.PlayoutDropped += time.Duration(int64(lost) * nsPerSample)
-	p.sh.tally.unplayed += uint64(lost)
+	p.stats.PlayoutDropped += time.Duration(lost) * time.Second / time.Duration(p.queue.rate)
+	p.sh.tally.unplayed += uint64(lost) * sampleRate / uint64(p.queue.rate)
 	if !p.fullLogged {
 		p.fullLogged = true
-		p.log.Warn("voice agent's audio is too far ahead of time and is dropped", "queued_s", maxQueued/sampleRate)
+		p.log.Warn("voice agent's audio is too far ahead of time and is dropped", "queued_s", maxQueued)
 	}
 }
 
