@@ -2,8 +2,11 @@ package dialer
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // FieldError says what is wrong with one member of a request.
@@ -50,6 +53,32 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Detail) }
+
+// Refusal implements [switchctl.Refuser].
+func (e *ValidationError) Refusal() switchctl.Refusal {
+	r := switchctl.Refusal{Status: http.StatusUnprocessableEntity, Code: "validation_error", Detail: "The request is not valid."}
+	for _, f := range e.Fields {
+		r.Fields = append(r.Fields, switchctl.FieldFault(f))
+	}
+	return r
+}
+
+// Refusal implements [switchctl.Refuser].
+func (e *ConflictError) Refusal() switchctl.Refusal {
+	return switchctl.Refusal{Status: http.StatusConflict, Code: e.Code, Detail: e.Detail}
+}
+
+// Refusal implements [switchctl.Refuser].
+func (e *DependencyError) Refusal() switchctl.Refusal {
+	return switchctl.Refusal{Status: http.StatusFailedDependency, Code: e.Code, Detail: e.Detail}
+}
+
+// Refusal implements [switchctl.Refuser].
+func (e *LimitError) Refusal() switchctl.Refusal {
+	return switchctl.Refusal{
+		Status: http.StatusTooManyRequests, Code: e.Code, Detail: e.Detail, RetryAfter: max(e.RetryAfter, time.Second),
+	}
+}
 
 // The codes of ConflictError, DependencyError and LimitError.
 const (

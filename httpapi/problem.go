@@ -160,71 +160,18 @@ func mapDialerError(err error) *apiError {
 	}
 }
 
+// mapSwitchError answers as the AI's socket does.
 func mapSwitchError(err error) *apiError {
-	var state *switchctl.StateError
-	var field *switchctl.InvalidError
-	if e := mapMonitorError(err); e != nil {
-		return e
-	}
-	switch {
-	case errors.Is(err, switchctl.ErrSessionTerminated), errors.Is(err, switchctl.ErrCallEnded):
-		return &apiError{
-			status: http.StatusConflict, code: codeSessionTerminated,
-			detail: "The call has no active AI session.", cause: err,
-		}
-	case errors.As(err, &state):
-		code, detail := state.Code, state.Detail
-		if code == "" {
-			code = codeInvalidCallState
-		}
-		if detail == "" {
-			detail = fmt.Sprintf("%s is not possible while the call is %s.", state.Event, state.State)
-		}
-		return &apiError{status: http.StatusConflict, code: code, detail: detail, cause: err}
-	case errors.As(err, &field):
-		e := invalid(dialer.FieldError{Field: field.Field, Message: field.Message})
-		e.cause = err
-		return e
-	case errors.Is(err, switchctl.ErrTestEnvironment):
-		return &apiError{
-			status: http.StatusConflict, code: "test_environment", detail: "A test key places no calls.", cause: err,
-		}
-	case errors.Is(err, switchctl.ErrMailboxFull):
-		return &apiError{
-			status: http.StatusTooManyRequests, code: codeRateLimited, detail: "Too many commands wait for this call.",
-			retryAfter: time.Second, cause: err,
-		}
-	case errors.Is(err, switchctl.ErrDraining), errors.Is(err, switchctl.ErrLinkDown), errors.Is(err, switchctl.ErrTimeout):
-		return unavailable("The telephony switch does not answer just now.", err)
-	default:
+	refusal, known := switchctl.RefusalOf(err)
+	if !known {
 		return nil
 	}
-}
-
-// mapMonitorError tells what was wrong with the call that a verb named as its target.
-func mapMonitorError(err error) *apiError {
-	var shape *switchctl.MalformedError
-	var relation *switchctl.RelationError
-	var tap *switchctl.TapError
-	switch {
-	case errors.As(err, &shape):
-		e := badControl(codeBadRequest, shape.Field, shape.Message)
-		e.cause = err
-		return e
-	case errors.As(err, &relation):
-		return &apiError{
-			status: http.StatusForbidden, code: codeNoRelationship,
-			detail: "The session neither monitors the target call nor shares a conference with it.", cause: err,
-		}
-	case errors.Is(err, switchctl.ErrTargetNotFound):
-		return &apiError{status: http.StatusNotFound, code: codeNotFound, detail: "There is no such target call.", cause: err}
-	case errors.As(err, &tap):
-		return &apiError{
-			status: http.StatusFailedDependency, code: codeTapFailed,
-			detail: "The target call's audio could not be brought to the voice agent.", cause: err,
-		}
+	e := newError(refusal.Status, refusal.Code, refusal.Detail)
+	for _, f := range refusal.Fields {
+		e.fields = append(e.fields, dialer.FieldError(f))
 	}
-	return nil
+	e.retryAfter, e.cause = refusal.RetryAfter, err
+	return e
 }
 
 // problem gives the RFC 9457 document.

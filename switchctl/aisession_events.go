@@ -89,9 +89,10 @@ func (a *actor) textFrame(ctx context.Context, t media.Text) (state, error) {
 // commandFrame runs a verb that the AI sent over its socket; the answer goes back as command_result.
 func (a *actor) commandFrame(ctx context.Context, t media.Text) {
 	m := a.ai.media
-	var req ControlRequest
-	if err := json.Unmarshal(t.Data, &req); err != nil || req.Event == "" {
-		a.commandResult(m, t.ID, nil, &InvalidError{Field: "event", Message: "a control body with an event is needed"})
+	req, err := ParseControl(t.Data)
+	if err != nil {
+		a.c.metrics.rejected.Inc()
+		a.commandResult(m, t.ID, nil, err)
 		return
 	}
 	req.Source = "ai"
@@ -115,9 +116,11 @@ type resultSender interface {
 func (a *actor) commandResult(m resultSender, id string, result map[string]any, err error) {
 	r := media.CommandResult{ID: id, OK: err == nil, Status: 200}
 	if err != nil {
-		var code string
-		r.Status, code = ErrorStatus(err)
-		r.Error = map[string]any{"code": code, "detail": err.Error()}
+		refusal, known := RefusalOf(err)
+		if !known {
+			a.log.Error("command of the voice agent failed", "error", err)
+		}
+		r.Status, r.Error = refusal.Status, map[string]any{"code": refusal.Code, "detail": refusal.Detail}
 	} else {
 		if result == nil {
 			result = map[string]any{}

@@ -134,7 +134,7 @@ func (a *actor) verb(ctx context.Context, m controlCommand) (answered bool, err 
 	case VerbRecordingPause, VerbRecordingResume:
 		return false, a.pauseOrResume(ctx, m.req)
 	}
-	return false, &InvalidError{Field: "event", Message: "unknown verb"}
+	return false, &VerbError{Verb: m.req.Event}
 }
 
 // appendLog keeps an entry with the session's logs; reply, which may be nil, hears when it is written.

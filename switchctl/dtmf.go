@@ -72,8 +72,13 @@ func (a *actor) callerInfo(ev *esl.Event) {
 	}
 }
 
-// CheckDigits tells what is wrong with the digits of a [VerbSendDTMF]; nil when nothing is.
-func CheckDigits(digits string) error { return media.CheckDigits(digits) }
+// checkDigits tells what is wrong with the digits of a [VerbSendDTMF]; nil when nothing is.
+func checkDigits(digits string) error {
+	if err := media.CheckDigits(digits); err != nil {
+		return &MalformedError{Field: "digits", Message: strings.TrimPrefix(err.Error(), "digits ")}
+	}
+	return nil
+}
 
 // presses are the verbs of one call that press digits, in their order. Its goroutine lives only while one is at work.
 type presses struct {
@@ -115,8 +120,8 @@ func (p *presses) run() {
 
 // sendDTMF presses digits for the caller, over the media leg: the switch passes them on in the way of the caller's own leg.
 func (a *actor) sendDTMF(ctx context.Context, m controlCommand) error {
-	if err := media.CheckDigits(m.req.Digits); err != nil {
-		return &InvalidError{Field: "digits", Message: err.Error()}
+	if err := checkDigits(m.req.Digits); err != nil {
+		return err
 	}
 	noLeg := &StateError{State: a.state.String(), Event: m.req.Event, Detail: "the caller does not hear the voice agent now"}
 	if !a.ai.legUp {

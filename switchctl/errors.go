@@ -21,6 +21,8 @@ var (
 	ErrCallEnded = errors.New("switchctl: call has ended")
 	// ErrTargetNotFound says that the tenant has no call with the id in target_call_id (404).
 	ErrTargetNotFound = errors.New("switchctl: target call is not found")
+	// ErrNoObject says that a control request is not a JSON object (400).
+	ErrNoObject = errors.New("switchctl: control request is no JSON object")
 	// ErrMailboxFull refuses a command to a call that has too many waiting (429).
 	ErrMailboxFull = errors.New("switchctl: too many commands wait for this call")
 	// ErrDTMFQueueFull refuses digits while too many wait to be sent (429).
@@ -54,7 +56,7 @@ type InvalidError struct {
 }
 
 func (e *InvalidError) Error() string {
-	return fmt.Sprintf("switchctl: control request field %s: %s", e.Field, e.Message)
+	return fmt.Sprintf("switchctl: control request: %s %s", e.Field, e.Message)
 }
 
 // MalformedError names the member of a control request that is missing or of the wrong shape (400).
@@ -66,6 +68,15 @@ type MalformedError struct {
 func (e *MalformedError) Error() string {
 	return fmt.Sprintf("switchctl: control request: %s %s", e.Field, e.Message)
 }
+
+// VerbError names a verb that no control request can ask for: one of the interface that this version does not carry out (422), or
+// none at all (400).
+type VerbError struct {
+	Verb  string
+	Known bool
+}
+
+func (e *VerbError) Error() string { return fmt.Sprintf("switchctl: verb %q is not available", e.Verb) }
 
 // RelationError refuses a verb on a call that the session neither monitors nor shares a conference with (403).
 type RelationError struct{ Target string }
@@ -117,46 +128,4 @@ type CommandError struct {
 
 func (e *CommandError) Error() string {
 	return fmt.Sprintf("switchctl: switch refused %s: %s", e.Command, e.Reply)
-}
-
-// ErrorStatus is the HTTP status and the code that the control endpoint, and the AI's command_result, answer an error
-// of this package with; 500 for an error of another.
-func ErrorStatus(err error) (status int, code string) {
-	var (
-		state    *StateError
-		invalid  *InvalidError
-		busy     *BusyError
-		sub      *SubprotocolError
-		shape    *MalformedError
-		stranger *RelationError
-		tap      *TapError
-	)
-	switch {
-	case errors.As(err, &shape):
-		return 400, "bad_request"
-	case errors.As(err, &stranger):
-		return 403, "no_relationship"
-	case errors.Is(err, ErrTargetNotFound):
-		return 404, "not_found"
-	case errors.As(err, &tap):
-		return 424, "TapFailed"
-	case errors.Is(err, ErrSessionTerminated), errors.Is(err, ErrCallEnded):
-		return 409, "AISessionTerminated"
-	case errors.As(err, &state):
-		if state.Code != "" {
-			return 409, state.Code
-		}
-		return 409, "InvalidCallState"
-	case errors.As(err, &invalid):
-		return 422, "validation_error"
-	case errors.As(err, &sub):
-		return 424, "SubprotocolMismatch"
-	case errors.As(err, &busy):
-		return 429, "max_concurrent"
-	case errors.Is(err, ErrMailboxFull), errors.Is(err, ErrDTMFQueueFull):
-		return 429, "rate_limited"
-	case errors.Is(err, ErrLinkDown), errors.Is(err, ErrDraining), errors.Is(err, ErrTimeout):
-		return 503, "switch_unavailable"
-	}
-	return 500, "internal_error"
 }

@@ -388,8 +388,8 @@ func (b *bench) verbInput(f []string) {
 		defer close(done)
 		result, err := b.c.Control(b.t.Context(), b.tenant, b.call.ID, req)
 		if err != nil {
-			status, code := ErrorStatus(err)
-			b.trace.add("verb %s: %d %s %v", f[0], status, code, err)
+			r, _ := RefusalOf(err)
+			b.trace.add("verb %s: %d %s %s", f[0], r.Status, r.Code, r.Detail)
 			return
 		}
 		raw, err := json.Marshal(result)

@@ -75,11 +75,11 @@ func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply cha
 			State: a.state.String(), Event: VerbTransfer, Code: "NoAgentAvailable", Detail: "nobody is logged in",
 		}
 	default:
-		return &InvalidError{Field: "destination_type", Message: "this host transfers to " + destinationE164}
+		return &InvalidError{Field: "destination_type", Message: "must be " + destinationE164 + " on this server"}
 	}
 	to, err := store.ParsePhone(facts.destination)
 	if err != nil {
-		return &InvalidError{Field: "destination", Message: err.Error()}
+		return &InvalidError{Field: "destination", Message: "can't be called: " + err.Error()}
 	}
 	facts.destination = to.E164()
 	a.transfer = &transfer{to: to, facts: facts, reply: reply}
