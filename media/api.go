@@ -139,6 +139,9 @@ type WAVPart struct {
 	Offset time.Duration
 }
 
+// SampleRates are those that the AI's audio may have, in Hz.
+func SampleRates() []int { return []int{8000, 16000, 24000, 32000, 44100, 48000} }
+
 // CommandResult answers a `command` text frame of the AI.
 type CommandResult struct {
 	// ID is the id that stood beside the command's type.

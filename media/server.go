@@ -344,7 +344,7 @@ func (s *Server) checkSpec(spec *SessionSpec) error {
 	default:
 		return &SpecError{Field: "audio.encoding", Message: fmt.Sprintf("%q is unknown", a.Encoding)}
 	}
-	if !slices.Contains([]int{8000, 16000, 24000, 32000, 44100, 48000}, a.SampleRateHz) {
+	if !slices.Contains(SampleRates(), a.SampleRateHz) {
 		return &SpecError{Field: "audio.sample_rate_hz", Message: fmt.Sprintf("%d is not supported", a.SampleRateHz)}
 	}
 	if a.Channels < 1 || a.Channels > 2 {

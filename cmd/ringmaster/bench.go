@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"slices"
+
+	"github.com/emiago/sipgo/sip"
 
 	"github.com/ringmaster/ringmaster/integration/mediabench"
+	"github.com/ringmaster/ringmaster/media"
 )
 
 // benchCmd measures parts of the service.
@@ -37,6 +42,22 @@ type benchMediaCmd struct {
 func (cmd benchMediaCmd) Validate() error {
 	if cmd.Calls < 1 || cmd.Seconds < 1 || cmd.Warm < 0 || cmd.Step < 1 {
 		return errors.New("--calls, --seconds and --step must be at least 1, --warm at least 0")
+	}
+	switch {
+	case cmd.Shards < 0:
+		return errors.New("--shards must be at least 1, or left out")
+	case cmd.FindLimit && cmd.Most < cmd.Calls:
+		return errors.New("--most must be at least --calls")
+	case !slices.Contains([]string{media.SubprotocolAlpha, media.SubprotocolBeta}, cmd.Subprotocol):
+		return fmt.Errorf("--subprotocol must be %s or %s", media.SubprotocolAlpha, media.SubprotocolBeta)
+	case cmd.Rate != 0 && !slices.Contains(media.SampleRates(), cmd.Rate):
+		return fmt.Errorf("--rate must be one of %v", media.SampleRates())
+	}
+	if cmd.Dir == "" {
+		return nil
+	}
+	if at, err := os.Stat(cmd.Dir); err != nil || !at.IsDir() {
+		return fmt.Errorf("--dir %s must be an existing folder", cmd.Dir)
 	}
 	return nil
 }
@@ -87,5 +108,6 @@ type standInBenchCmd struct {
 
 // Run serves one part of a measurement until the parent ends.
 func (cmd standInBenchCmd) Run(ctx context.Context, e env) error {
+	sip.SetDefaultLogger(slog.New(slog.DiscardHandler)) // sipgo warns of what is ordinary when a transport closes
 	return mediabench.RunPart(ctx, mediabench.Part(cmd.Part), os.Stdin, e.stdout, standInLogger(e, "bench-"+cmd.Part))
 }
