@@ -92,13 +92,13 @@ func (s *Server) dialTLS(ctx context.Context, dialTCP func(context.Context, stri
 	if cfg.ServerName == "" {
 		host, _, err := net.SplitHostPort(addr)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("dialing the voice agent's socket: %w", err), c.Close())
+			return nil, errors.Join(err, c.Close())
 		}
 		cfg.ServerName = host
 	}
 	tc := tls.Client(c, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("dialing the voice agent's socket: TLS: %w", err), c.Close())
+		return nil, errors.Join(fmt.Errorf("TLS: %w", err), c.Close())
 	}
 	return &tlsLink{Conn: tc, raw: c}, nil
 }

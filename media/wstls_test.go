@@ -126,6 +126,7 @@ func TestTLSVerification(t *testing.T) {
 			var untrusted *tls.CertificateVerificationError
 			require.ErrorAs(t, err, &untrusted)
 			require.ErrorContains(t, err, tc.reason)
+			require.Equal(t, 1, strings.Count(err.Error(), "dialing"), err.Error())
 			var he *HandshakeError
 			require.ErrorAs(t, err, &he)
 			require.InDelta(t, 1, metric(t, r.srv.metrics.opens.WithLabelValues("untrusted")), 0)
