@@ -82,6 +82,10 @@ func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(ctx.Err(), context.Canceled) && job.Attempt < job.MaxAttempts {
+		l.log.DebugContext(ctx, "processing a recording is interrupted, it will be tried again", "call_id", args.CallID, "error", err)
+		return err
+	}
 	final := permanent(err) || job.Attempt >= job.MaxAttempts
 	if !final || ctx.Err() != nil && job.Attempt < job.MaxAttempts {
 		l.metrics.count(resultRetried)
