@@ -7,6 +7,8 @@ const bootstrapFile = "bootstrap.json"
 
 // Bootstrap is what `ringmaster dev --json` prints: where everything is, and with which credentials.
 type Bootstrap struct {
+	// Config is the file of the controller's configuration, for the commands that read it.
+	Config              string   `json:"config"`
 	BaseURL             string   `json:"base_url"`
 	MetricsURL          string   `json:"metrics_url"`
 	DatabaseURL         string   `json:"database_url"`

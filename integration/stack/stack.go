@@ -304,6 +304,7 @@ func (s *Stack) saveConfig() error {
 		return fmt.Errorf("encode the controller's configuration: %w", err)
 	}
 	s.configFile = filepath.Join(s.cfg.Dir, "ringmaster.yaml")
+	s.Bootstrap.Config = s.configFile
 	return os.WriteFile(s.configFile, text, 0o600)
 }
 
