@@ -10,8 +10,8 @@
 // re-INVITE changes (moved.go); the caller's stream (caller.go: jitter*.go puts it in order, conceal.go fills gaps, comfort.go
 // pauses); RTCP (rtcp.go, rtcp_port.go) and what it tells of the audio (quality.go, outbound.go); the caller's digits
 // (dtmf*.go) and the detection of answering machines (amd.go, package amd); WebSocket frames (ws*.go, text*.go,
-// playaudio.go), playout (playout.go, playrate.go, backlog.go), codecs (g711.go, resample.go, uplink.go), taps (tap.go) and the recording
-// (recorder.go, callertrack.go; recwriter.go and recfile.go, which bring it to the disk; wav*.go).
+// playaudio.go), playout (playout.go, playrate.go, backlog.go), codecs (g711.go, resample.go, uplink.go), taps (tap.go)
+// and the recording (recorder.go, callertrack.go; recwriter.go and recfile.go, which bring it to the disk; wav*.go).
 //
 // The audio path reads and writes its sockets by system calls of Linux (udp_linux.go), beside the runtime's poller.
 package media

@@ -27,9 +27,21 @@ func TestExitCodes(t *testing.T) {
 		require.Contains(t, out, command)
 	}
 	require.NotContains(t, out, "stand-in")
-	for _, wrong := range [][]string{{}, {"fly"}, {"demo", "--leads", "many"}, {"tenant", "create"}, {"serve", "--fast"}, {"demo", "--leads", "0"}, {"bench", "media", "--calls", "0"}, {"bench", "media", "--encoding", "opus"},
-		{"bench", "media", "--rate", "123"}, {"bench", "media", "--subprotocol", "x"}, {"bench", "media", "--dir", "/nonexistent"},
-		{"bench", "media", "--shards=-1"}, {"bench", "media", "--find-limit", "--most", "0"}} {
+	for _, wrong := range [][]string{
+		{},
+		{"fly"},
+		{"demo", "--leads", "many"},
+		{"tenant", "create"},
+		{"serve", "--fast"},
+		{"demo", "--leads", "0"},
+		{"bench", "media", "--calls", "0"},
+		{"bench", "media", "--encoding", "opus"},
+		{"bench", "media", "--rate", "123"},
+		{"bench", "media", "--subprotocol", "x"},
+		{"bench", "media", "--dir", "/nonexistent"},
+		{"bench", "media", "--shards=-1"},
+		{"bench", "media", "--find-limit", "--most", "0"},
+	} {
 		code, _, errs := runCLI(t, nil, wrong...)
 		require.Equal(t, exitUsage, code, "%q: %s", wrong, errs)
 		require.NotEmpty(t, errs)
