@@ -33,7 +33,10 @@ const (
 	rate     = 16000 // of the voice agent
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// sipgo answers a retransmission that comes while its listener closes from a new socket, which it then never closes.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/emiago/sipgo/sip.(*TransportUDP).readUDPConnection"))
+}
 
 // ear is a voice agent that keeps what it hears, and says two tones all the while.
 type ear struct {

@@ -13,7 +13,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// sipgo answers a retransmission that comes while its listener closes from a new socket, which it then never closes.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/emiago/sipgo/sip.(*TransportUDP).readUDPConnection"))
+}
 
 // inProcess runs the parts as goroutines of the test.
 func inProcess(ctx context.Context, p Part) (io.WriteCloser, io.Reader, func() error, error) {

@@ -12,7 +12,10 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// sipgo answers a retransmission that comes while its listener closes from a new socket, which it then never closes.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/emiago/sipgo/sip.(*TransportUDP).readUDPConnection"))
+}
 
 // TestAwaitMove: a change is not shown by audio of an earlier one, whether it was told before or late.
 func TestAwaitMove(t *testing.T) {
