@@ -220,8 +220,8 @@ func (r *run) falls() bool {
 	return r.frames >= glideLeast && way >= glideShare*r.high && way >= 0.8*(r.high-r.low)
 }
 
-// ringPause is the pause within a double ring, in frames; ringWander is how far two tones that beat lead each other astray, in Hz.
-const ringPause, ringWander = 15, 20.0
+// ringPause is the pause within a double ring, in frames.
+const ringPause = 15
 
 // ringing knows ringback by its two tones that beat, or by its length: 1 or 2 s, or 0.4 s twice. One short tone alone may be
 // all that was heard of a word.
@@ -229,8 +229,7 @@ func (r *run) ringing(again bool) bool {
 	if !r.within(ringLow, ringHigh) {
 		return false
 	}
-	beats := r.high-r.low >= ringWander || r.dual > r.frames/4
-	return beats && r.frames >= 14 || again && r.rings() ||
+	return r.dual > r.frames/4 && r.frames >= 14 || again && r.rings() ||
 		r.frames >= 45 && r.frames <= 70 || r.frames >= 93 && r.frames <= 105
 }
 
