@@ -200,19 +200,8 @@ func TestTLSReconnects(t *testing.T) {
 // TestTLSStuck has an AI that reads nothing: what waits is bounded, the oldest audio is dropped and counted.
 func TestTLSStuck(t *testing.T) {
 	t.Parallel()
-	ca := newTestCA(t)
 	client, server := tcpPair(t)
-	raw := &handoverConn{Conn: client}
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
-	tc := tls.Client(raw, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
-	ts := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{ca.issue(honest)}, MinVersion: tls.VersionTLS12})
-	shaken := make(chan error, 1)
-	go func() { shaken <- ts.HandshakeContext(t.Context()) }()
-	require.NoError(t, tc.HandshakeContext(t.Context()))
-	require.NoError(t, <-shaken)
-	require.NoError(t, raw.handOver())
-	st := &tlsStream{conn: tc, raw: raw}
+	st, ts := shakeHands(t, client, server)
 	frame := make([]byte, 4096)
 	total := 0
 	for {
@@ -224,7 +213,7 @@ func TestTLSStuck(t *testing.T) {
 		}
 		require.Less(t, total, 64<<20, "the stream takes without end")
 	}
-	require.LessOrEqual(t, len(raw.out), 2*len(frame), "no more than one record waits here")
+	require.LessOrEqual(t, len(st.raw.out), 2*len(frame), "no more than one record waits here")
 	got := make([]byte, 0, total)
 	buf := make([]byte, 64<<10)
 	for len(got) < total {
@@ -245,20 +234,9 @@ func TestTLSStuck(t *testing.T) {
 // TestTLSInPieces lets a record arrive byte by byte: a read that finds a part of it must not spoil the connection.
 func TestTLSInPieces(t *testing.T) {
 	t.Parallel()
-	ca := newTestCA(t)
 	client, server := tcpPair(t)
-	raw := &handoverConn{Conn: client}
-	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
-	tc := tls.Client(raw, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
 	dam := &damConn{Conn: server}
-	ts := tls.Server(dam, &tls.Config{Certificates: []tls.Certificate{ca.issue(honest)}, MinVersion: tls.VersionTLS12})
-	shaken := make(chan error, 1)
-	go func() { shaken <- ts.HandshakeContext(t.Context()) }()
-	require.NoError(t, tc.HandshakeContext(t.Context()))
-	require.NoError(t, <-shaken)
-	require.NoError(t, raw.handOver())
-	st := &tlsStream{conn: tc, raw: raw}
+	st, ts := shakeHands(t, client, dam)
 	dam.hold = true
 	_, err := ts.Write([]byte("hello"))
 	require.NoError(t, err)
@@ -275,6 +253,23 @@ func TestTLSInPieces(t *testing.T) {
 	require.Eventually(t, func() bool { n, err = st.read(buf); return err == nil }, soon, tick)
 	require.Equal(t, "hello", string(buf[:n]))
 	require.NoError(t, st.close())
+}
+
+// shakeHands makes a stream as the shard has it, and its other end.
+func shakeHands(t *testing.T, client, server net.Conn) (*tlsStream, *tls.Conn) {
+	t.Helper()
+	ca := newTestCA(t)
+	raw := &handoverConn{Conn: client}
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	tc := tls.Client(raw, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
+	ts := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{ca.issue(honest)}, MinVersion: tls.VersionTLS12})
+	shaken := make(chan error, 1)
+	go func() { shaken <- ts.HandshakeContext(t.Context()) }()
+	require.NoError(t, tc.HandshakeContext(t.Context()))
+	require.NoError(t, <-shaken)
+	require.NoError(t, raw.handOver())
+	return &tlsStream{conn: tc, raw: raw}, ts
 }
 
 // damConn keeps what is written once it holds.
