@@ -313,6 +313,37 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 	return string(outcome), err
 }
 
+func (o legOperations) PlayAudio(ctx context.Context, url string) (string, error) {
+	switch err := o.leg.Play(ctx, url); {
+	case errors.Is(err, switchctl.ErrAudio):
+		o.h.s.log.WarnContext(ctx, "audio of a flow can't be played", "call_id", o.leg.Call().ID, "error", err)
+		return flow.OutcomeFailed, nil
+	case err != nil:
+		return flow.OutcomeFailed, err
+	}
+	return flow.OutcomeDefault, nil
+}
+
+func (o legOperations) Gather(ctx context.Context, g flow.Gather) (string, error) {
+	return o.leg.Gather(ctx, switchctl.Gather(g))
+}
+
+// ConnectAgent has nobody to connect with yet.
+func (o legOperations) ConnectAgent(context.Context, flow.AgentQueue) (string, error) {
+	return flow.OutcomeUnavailable, nil
+}
+
+func (o legOperations) Transfer(ctx context.Context, destinationType, destination string) (string, error) {
+	outcome, err := o.leg.Transfer(ctx, destinationType, destination)
+	return string(outcome), err
+}
+
+func (o legOperations) Voicemail(ctx context.Context, greetingURL string, longest time.Duration) error {
+	return o.leg.RecordVoicemail(ctx, switchctl.Voicemail{GreetingURL: greetingURL, Max: longest})
+}
+
+func (o legOperations) SetDisposition(context.Context, string) error { return nil }
+
 func (o legOperations) Hangup(ctx context.Context, cause string) error {
 	return o.leg.Hangup(ctx, cause)
 }

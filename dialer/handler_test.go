@@ -15,8 +15,9 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
-// fakeLeg records what the handler does with a call.
+// fakeLeg records what the handler does with a call. What it does not offer is not asked for by these tests.
 type fakeLeg struct {
+	switchctl.Leg
 	call     db.Call
 	outcomes []switchctl.Outcome
 	agents   []uuid.UUID
@@ -25,9 +26,6 @@ type fakeLeg struct {
 
 func (l *fakeLeg) Call() db.Call                { return l.call }
 func (l *fakeLeg) Answer(context.Context) error { return nil }
-
-// DetectMachine is not asked for by the flows of these tests.
-func (l *fakeLeg) DetectMachine(context.Context) error { return nil }
 
 func (l *fakeLeg) ConnectVoiceAgent(_ context.Context, agent db.VoiceAgent) (switchctl.Outcome, error) {
 	l.agents = append(l.agents, agent.ID)

@@ -40,6 +40,8 @@ type Config struct {
 	TokenKey []byte
 	// ControlURL is the address of the control endpoint for a call.
 	ControlURL func(callID uuid.UUID) string
+	// Prompts fetches what is played to callers; nothing can be played without it.
+	Prompts Prompts
 	// DrainHangup makes Drain end the calls (NORMAL_CLEARING) in place of waiting for their parties.
 	DrainHangup bool
 	Clock       Clock
@@ -156,6 +158,16 @@ type Leg interface {
 	// DetectMachine listens to an answered leg that has no AI session, which detects by itself, and decides what call.answered
 	// says. It returns when the switch has forked the audio; the verdict goes on the call's record.
 	DetectMachine(ctx context.Context) error
+	// Play answers the leg and plays the audio at url to its end. [ErrAudio] says that it can't be fetched or played.
+	Play(ctx context.Context, url string) error
+	// Gather answers the leg, plays a prompt and collects digits; empty digits are a caller who pressed none.
+	Gather(ctx context.Context, g Gather) (digits string, err error)
+	// RecordVoicemail answers the leg, plays greeting and beep, and records the caller until #, the limit, or the hang-up. The
+	// file is the call's recording.
+	RecordVoicemail(ctx context.Context, v Voicemail) error
+	// Transfer leads the caller to somebody else and blocks until they have parted. [OutcomeFailed] is a destination that was
+	// not reached: the caller is still there.
+	Transfer(ctx context.Context, destinationType, destination string) (Outcome, error)
 	// Hangup ends the leg with a switch cause, such as NORMAL_CLEARING.
 	Hangup(ctx context.Context, cause string) error
 }
@@ -169,6 +181,33 @@ const (
 	OutcomeBusy   Outcome = "busy"
 	OutcomeFailed Outcome = "failed"
 )
+
+// Gather asks for digits of the caller. Digits that were typed ahead, and those pressed during the prompt, which they cut off,
+// count.
+type Gather struct {
+	// URL is the prompt's; empty for none.
+	URL string
+	// MaxDigits end the collecting; so does Terminator, which is not among the digits, and Timeout after the prompt or the
+	// last digit.
+	MaxDigits  int
+	Timeout    time.Duration
+	Terminator string
+	// Tries is how often the prompt is played when no digit comes; 1 by default.
+	Tries int
+}
+
+// Voicemail asks for a message of the caller.
+type Voicemail struct {
+	// GreetingURL is played before the beep; empty for none.
+	GreetingURL string
+	Max         time.Duration
+}
+
+// Prompts brings audio to where the switch can play it. *prompt.Cache is one.
+type Prompts interface {
+	// Path gives the local WAV file (8 kHz, mono) of a URL. The file stays for an hour after its last use.
+	Path(ctx context.Context, url string) (string, error)
+}
 
 // ControlRequest is one control verb with its fields, from the control endpoint or the AI's command frame.
 type ControlRequest struct {

@@ -27,6 +27,8 @@ var (
 	ErrMailboxFull = errors.New("switchctl: too many commands wait for this call")
 	// ErrDTMFQueueFull refuses digits while too many wait to be sent (429).
 	ErrDTMFQueueFull = errors.New("switchctl: too many digits wait to be sent")
+	// ErrAudio says that audio could not be fetched or played.
+	ErrAudio = errors.New("switchctl: audio can't be played")
 	// ErrTimeout says that the switch did not do in time what it was asked to.
 	ErrTimeout = errors.New("switchctl: switch did not act in time")
 )

@@ -16,6 +16,7 @@ const agentA, agentB = "01970000-0000-7000-8000-00000000000a", "01970000-0000-70
 
 // script plays a call: the outcome of each connection in turn, and what was done.
 type script struct {
+	Operations
 	outcomes []string
 	done     []string
 	err      error

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -10,11 +11,41 @@ import (
 // maxSteps ends a flow that goes round in circles.
 const maxSteps = 1000
 
-// Operations is what a call offers to its flow. Each returns when the operation has ended.
+// Operations is what a call offers to its flow. Each returns when the operation has ended, and gives one of the node's
+// outcomes. An error is for what the flow has no outcome for: it ends the flow.
 type Operations interface {
-	// ConnectVoiceAgent returns the node's outcome: ended, busy or failed.
+	// PlayAudio gives default or failed.
+	PlayAudio(ctx context.Context, url string) (string, error)
+	// Gather gives the digits; empty is the outcome timeout.
+	Gather(ctx context.Context, g Gather) (digits string, err error)
+	// ConnectVoiceAgent gives ended, busy or failed.
 	ConnectVoiceAgent(ctx context.Context, agent uuid.UUID) (string, error)
+	// ConnectAgent gives ended, timeout or unavailable.
+	ConnectAgent(ctx context.Context, q AgentQueue) (string, error)
+	// Transfer gives ended or failed.
+	Transfer(ctx context.Context, destinationType, destination string) (string, error)
+	// Voicemail records a message.
+	Voicemail(ctx context.Context, greetingURL string, longest time.Duration) error
+	SetDisposition(ctx context.Context, disposition string) error
 	Hangup(ctx context.Context, cause string) error
+}
+
+// Gather is what a gather_dtmf node asks for.
+type Gather struct {
+	URL        string
+	MaxDigits  int
+	Timeout    time.Duration
+	Terminator string
+	Tries      int
+}
+
+// AgentQueue is what a connect_agent node asks for.
+type AgentQueue struct {
+	Tags             []string
+	Priority         int
+	MaxWait          time.Duration
+	MusicURL         string
+	AnnouncePosition bool
 }
 
 // NodeError is a node that could not be run.
