@@ -232,6 +232,16 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	return ops.close(ctx, string(outcome))
 }
 
+// CanQueue refuses: nobody is logged in.
+func (h handler) CanQueue(context.Context, uuid.UUID, switchctl.QueueRequest) error {
+	return switchctl.ErrNobodyLoggedIn
+}
+
+// Queue refuses as CanQueue does.
+func (h handler) Queue(context.Context, switchctl.Leg, switchctl.QueueRequest) error {
+	return switchctl.ErrNobodyLoggedIn
+}
+
 // answerPlan is a flow, or else a voice agent.
 type answerPlan struct {
 	graph *flow.Graph

@@ -37,6 +37,13 @@ func (l *fakeLeg) ConnectVoiceAgent(_ context.Context, agent db.VoiceAgent) (swi
 	return out, nil
 }
 
+func (l *fakeLeg) ConnectAgent(context.Context, switchctl.AgentConnect) (switchctl.AgentOutcome, error) {
+	return switchctl.AgentUnavailable, nil
+}
+
+func (l *fakeLeg) StartMusic(context.Context, string) error { return nil }
+func (l *fakeLeg) StopMusic(context.Context) error          { return nil }
+
 func (l *fakeLeg) Hangup(_ context.Context, cause string) error {
 	l.hangups = append(l.hangups, cause)
 	return nil

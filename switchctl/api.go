@@ -40,7 +40,9 @@ type Config struct {
 	TokenKey []byte
 	// ControlURL is the address of the control endpoint for a call.
 	ControlURL func(callID uuid.UUID) string
-	// Prompts fetches what is played to callers; nothing can be played without it.
+	// Phones hears how agents' phones change; may be nil.
+	Phones PhoneWatcher
+	// Prompts fetches what is played; without it a waiting caller hears ringback, and nothing else can be played.
 	Prompts Prompts
 	// DrainHangup makes Drain end the calls (NORMAL_CLEARING) in place of waiting for their parties.
 	DrainHangup bool
@@ -144,6 +146,29 @@ type AnswerHandler interface {
 	// Ended runs inside the transaction that closes the call and may be retried with it. call carries its final
 	// record; [NeverBegun] tells whether the switch ever had a channel for it.
 	Ended(ctx context.Context, tx *store.Tx, call db.Call) error
+	// CanQueue tells whether a call of the tenant could wait for an agent now: nil, [ErrNobodyLoggedIn], [ErrUnknownExtension]
+	// for one that no agent has. It is asked before an AI session is given up.
+	CanQueue(ctx context.Context, tenant uuid.UUID, req QueueRequest) error
+	// Queue runs beside the actor, in place of Answered, for a call whose AI session has handed its caller over; after a
+	// restart it may run again. When it returns and nobody has taken the call, the actor hangs up.
+	Queue(ctx context.Context, leg Leg, req QueueRequest) error
+}
+
+// QueueRequest says for whom a caller waits.
+type QueueRequest struct {
+	// Queue is a queue's name; "default" when both it and Extension are empty.
+	Queue string
+	// Extension is the one agent who is wanted; empty for any.
+	Extension string
+	// Tags are the skills that the agent must have.
+	Tags     []string
+	Priority int
+	// MaxWait bounds the wait; 0 is the queue's own.
+	MaxWait time.Duration
+	// MusicURL is what the caller hears; empty for ringback.
+	MusicURL string
+	// Metadata is what the voice agent sent with the transfer.
+	Metadata json.RawMessage
 }
 
 // Leg is the caller's leg as an [AnswerHandler] sees it. Its operations go through the call's actor.
@@ -168,6 +193,13 @@ type Leg interface {
 	// Transfer leads the caller to somebody else and blocks until they have parted. [OutcomeFailed] is a destination that was
 	// not reached: the caller is still there.
 	Transfer(ctx context.Context, destinationType, destination string) (Outcome, error)
+	// ConnectAgent bridges the caller with an agent's phone and blocks until that is over, answering the leg first. Until the
+	// bridge the caller hears what StartMusic plays. [AgentConnect.Phone] names a held phone, or one that is rung.
+	ConnectAgent(ctx context.Context, req AgentConnect) (AgentOutcome, error)
+	// StartMusic plays the audio at url to the caller again and again, or ringback when url is empty or can't be had, answering
+	// the leg first. It lasts until StopMusic, the bridge of ConnectAgent, or the end of the call.
+	StartMusic(ctx context.Context, url string) error
+	StopMusic(ctx context.Context) error
 	// Hangup ends the leg with a switch cause, such as NORMAL_CLEARING.
 	Hangup(ctx context.Context, cause string) error
 }

@@ -29,6 +29,14 @@ var (
 	ErrDTMFQueueFull = errors.New("switchctl: too many digits wait to be sent")
 	// ErrAudio says that audio could not be fetched or played.
 	ErrAudio = errors.New("switchctl: audio can't be played")
+	// ErrNobodyLoggedIn refuses to queue a caller (409 NoAgentAvailable).
+	ErrNobodyLoggedIn = errors.New("switchctl: no agent is logged in")
+	// ErrUnknownExtension says that no agent has the extension (422).
+	ErrUnknownExtension = errors.New("switchctl: no agent has this extension")
+	// ErrHandedOver tells a handler that its call was given to another one.
+	ErrHandedOver = errors.New("switchctl: call was handed over")
+	// ErrUnknownPhone says that no phone of this agent is held here.
+	ErrUnknownPhone = errors.New("switchctl: agent's phone is not known here")
 	// ErrTimeout says that the switch did not do in time what it was asked to.
 	ErrTimeout = errors.New("switchctl: switch did not act in time")
 )

@@ -506,3 +506,9 @@ func (h *fakeHandler) Answered(ctx context.Context, leg Leg) error {
 }
 
 func (h *fakeHandler) Ended(context.Context, *store.Tx, db.Call) error { return nil }
+
+func (h *fakeHandler) CanQueue(context.Context, uuid.UUID, QueueRequest) error {
+	return ErrNobodyLoggedIn
+}
+
+func (h *fakeHandler) Queue(context.Context, Leg, QueueRequest) error { return ErrNobodyLoggedIn }

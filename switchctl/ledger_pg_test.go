@@ -28,6 +28,10 @@ type pgBench struct {
 
 func (b *pgBench) Route(context.Context, Inbound) (db.Call, error) { return db.Call{}, nil }
 func (b *pgBench) Answered(context.Context, Leg) error             { return nil }
+
+func (b *pgBench) CanQueue(context.Context, uuid.UUID, QueueRequest) error { return nil }
+func (b *pgBench) Queue(context.Context, Leg, QueueRequest) error          { return nil }
+
 func (b *pgBench) Ended(_ context.Context, _ *store.Tx, call db.Call) error {
 	if b.fail != nil {
 		return b.fail

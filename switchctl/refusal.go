@@ -47,6 +47,8 @@ func RefusalOf(err error) (Refusal, bool) {
 		return refuse(http.StatusConflict, "AISessionTerminated", "The call has no active AI session."), true
 	case errors.As(err, &state):
 		return state.refusal(), true
+	case errors.Is(err, ErrNobodyLoggedIn):
+		return refuse(http.StatusConflict, "NoAgentAvailable", "No agent is logged in."), true
 	case errors.Is(err, ErrTestEnvironment):
 		return refuse(http.StatusConflict, "test_environment", "A test key places no calls."), true
 	case errors.As(err, &stranger):
@@ -74,6 +76,8 @@ func requestRefusal(err error) (Refusal, bool) {
 		return refuse(http.StatusUnprocessableEntity, "verb_not_available", "The verb "+verb.Verb+" is not available on this server."), true
 	case errors.As(err, &verb):
 		return refuseField(http.StatusBadRequest, "unknown_verb", "event", "is no known verb"), true
+	case errors.Is(err, ErrUnknownExtension):
+		return refuseField(http.StatusUnprocessableEntity, "validation_error", "destination", "is no agent's extension"), true
 	case errors.As(err, &invalid):
 		return refuseField(http.StatusUnprocessableEntity, "validation_error", invalid.Field, invalid.Message), true
 	}
