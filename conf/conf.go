@@ -41,6 +41,10 @@ type Params struct {
 	CDRDir string
 	// DirectoryURL is the controller's /fs/directory.
 	DirectoryURL string
+	// SIPDomain is that of all softphones (the controller's agents.sip_domain); SIPIP when empty.
+	SIPDomain string
+	// WSBinding and WSSBinding are the addresses, as ":5066", of softphones in browsers; none when empty.
+	WSBinding, WSSBinding string
 }
 
 // Gateway is a trunk that registers or authenticates, as the switch needs it.
@@ -56,6 +60,9 @@ type Gateway struct {
 
 // Render writes the switch's configuration to dir, which is created.
 func Render(dir string, p Params, gateways ...Gateway) error {
+	if p.SIPDomain == "" {
+		p.SIPDomain = p.SIPIP
+	}
 	root, err := fs.Sub(freeswitch, "freeswitch")
 	if err != nil {
 		return fmt.Errorf("open the embedded switch configuration: %w", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
@@ -69,7 +70,7 @@ func setup(t *testing.T, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle
 		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKey: sessionKey(), Logger: log, Now: b.clock.now,
 		Registerer: b.metrics, Gatherer: b.metrics, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
 	}
-	deps := httpapi.Deps{Store: b.st, Dialer: b.dialer, Calls: b.calls, Recordings: b.library}
+	deps := httpapi.Deps{Store: b.st, Dialer: b.dialer, Calls: b.calls, Recordings: b.library, Directory: acd.NewAccounts(b.st, []byte("key of the SIP accounts"), sipDomain)}
 	for _, f := range adjust {
 		f(&cfg, &deps)
 	}

@@ -28,6 +28,9 @@ type Config struct {
 	// TrustedProxies may name the client in X-Forwarded-For.
 	TrustedProxies []netip.Prefix
 
+	// DirectoryAllow are the networks of the switch: only from there /fs/directory answers. Loopback by default.
+	DirectoryAllow []netip.Prefix
+
 	// MaxBodyBytes bounds a request's body; 4 MiB by default.
 	MaxBodyBytes int
 	// ReadTimeout bounds the reading of a request, WriteTimeout that of a response (of each chunk where one is streamed),
@@ -77,6 +80,9 @@ func (c Config) withDefaults() Config {
 		if *d.value == 0 {
 			*d.value = d.def
 		}
+	}
+	if c.DirectoryAllow == nil {
+		c.DirectoryAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

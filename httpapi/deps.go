@@ -66,6 +66,7 @@ type Deps struct {
 	Dialer     Dialer
 	Calls      Calls
 	Recordings Recordings
+	Directory  Directory
 	// Checks are asked by /health/ready, besides the database.
 	Checks []Check
 }
@@ -77,6 +78,7 @@ func (d Deps) validate() error {
 		set  bool
 	}{
 		{"store", d.Store != nil}, {"dialer", d.Dialer != nil}, {"calls", d.Calls != nil}, {"recordings", d.Recordings != nil},
+		{"directory", d.Directory != nil},
 	} {
 		if !need.set {
 			faults = append(faults, fmt.Errorf("make the HTTP server: no %s given", need.name))

@@ -153,6 +153,7 @@ func (s *Server) healthOperations() []operation {
 		{method: http.MethodGet, path: "/health", surface: dialerAPI, handle: s.health},
 		{method: http.MethodGet, path: "/health/live", surface: dialerAPI, handle: s.live},
 		{method: http.MethodGet, path: "/health/ready", surface: dialerAPI, handle: s.ready},
+		{method: http.MethodPost, path: "/fs/directory", surface: dialerAPI, handle: s.lookup},
 		{method: http.MethodGet, path: "/openapi.json", surface: dialerAPI, handle: s.openAPI},
 	}
 }

@@ -54,6 +54,7 @@ const (
 	codeTooManyLogins       = "too_many_attempts"
 	codeNoRelationship      = "no_relationship"
 	codeTapFailed           = "TapFailed"
+	codeForbiddenClient     = "client_not_allowed"
 )
 
 // classDataException is SQLSTATE's class of values that a column can't take, such as a number beyond all bounds in a JSON

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,10 +46,10 @@ type request struct {
 type reply struct {
 	status  int
 	body    any
-	raw     []byte // JSON that is encoded already
+	raw     []byte // encoded already
 	stream  io.ReadCloser
 	headers map[string]string
-	// contentType is the stream's.
+	// contentType is the stream's or raw's; JSON when empty.
 	contentType string
 }
 
@@ -111,7 +112,7 @@ func (s *Server) requestOf(rc *fasthttp.RequestCtx) *request {
 
 // dialerPath tells which style a path that no operation has is answered in.
 func dialerPath(path string) bool {
-	return strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/health")
+	return strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/health") || strings.HasPrefix(path, "/fs/")
 }
 
 // requestID takes the client's id when it is sane, so that both sides' logs can be joined.
@@ -229,7 +230,7 @@ func (s *Server) answer(r *request, out reply) {
 		h.SetContentType(out.contentType)
 		r.rc.Response.SetBodyStream(newChunked(out.stream, r.rc.Conn(), s.cfg.WriteTimeout), -1)
 	case out.raw != nil:
-		h.SetContentType(jsonType)
+		h.SetContentType(cmp.Or(out.contentType, jsonType))
 		r.rc.SetBody(out.raw)
 	case out.status == http.StatusNoContent:
 	default:

@@ -32,6 +32,7 @@ type Config struct {
 	Recordings RecordingsConfig `koanf:"recordings"`
 	Security   SecurityConfig   `koanf:"security"`
 	Dialing    DialingConfig    `koanf:"dialing"`
+	Agents     AgentsConfig     `koanf:"agents"`
 	Drain      DrainConfig      `koanf:"drain"`
 }
 
@@ -64,6 +65,14 @@ type SwitchConfig struct {
 	ESLPassword    string `koanf:"esl_password"`
 	OutboundListen string `koanf:"outbound_listen"` // the dialplan's socket application connects here
 	CDRDir         string `koanf:"cdr_dir"`         // mod_json_cdr's log-dir
+	// DirectoryAllow are the CIDR blocks of the switch, which alone may ask /fs/directory.
+	DirectoryAllow []string `koanf:"directory_allow"`
+}
+
+// AgentsConfig is what agents' and supervisors' softphones are told.
+type AgentsConfig struct {
+	SIPDomain  string   `koanf:"sip_domain"` // of all extensions: rm_sip_domain on the switch
+	Transports []string `koanf:"transports"` // what the switch's internal profile serves: udp, tcp, tls, ws, wss
 }
 
 // MediaConfig is the media endpoint.
@@ -126,13 +135,14 @@ func Defaults() Config {
 		Log:      LogConfig{Level: "info", Format: "text"},
 		Database: DatabaseConfig{MaxConns: 16, ConnectTimeout: time.Minute},
 		HTTP:     HTTPConfig{Addr: "127.0.0.1:8080", MetricsAddr: "127.0.0.1:9090"},
-		Switch:   SwitchConfig{ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", CDRDir: "/var/log/freeswitch/json_cdr"},
+		Switch:   SwitchConfig{ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", CDRDir: "/var/log/freeswitch/json_cdr", DirectoryAllow: []string{"127.0.0.0/8", "::1/128"}},
 		Media: MediaConfig{
 			SIPAddr: "127.0.0.1:5090", RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
 			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},
 		},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},
 		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", Poll: time.Second},
+		Agents:     AgentsConfig{SIPDomain: "127.0.0.1", Transports: []string{"udp", "tcp"}},
 		Drain:      DrainConfig{Timeout: 30 * time.Second},
 	}
 }
@@ -204,6 +214,7 @@ func (c Config) validate(f *faults) {
 		f.add("switch.cdr_dir", "%s: the switch's call records are needed to recover", err)
 	}
 	c.validateMedia(f)
+	c.validateAgents(f)
 	absolute(f, "recordings.spool_dir", c.Recordings.SpoolDir)
 	if err := recordings.CheckBucketURL(c.Recordings.BlobURL); err != nil {
 		f.add("recordings.blob_url", "%s: file:///DIR or s3://BUCKET?region=REGION is needed", err)
@@ -259,6 +270,29 @@ func (c Config) validateMedia(f *faults) {
 		if _, err := media.TrustCA(c.Media.AICAFile); err != nil {
 			f.add("media.ai_ca_file", "%s", err)
 		}
+	}
+}
+
+// sipDomain is a host name or an IPv4 address.
+var sipDomain = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+
+func (c Config) validateAgents(f *faults) {
+	for _, p := range c.Switch.DirectoryAllow {
+		if _, err := netip.ParsePrefix(p); err != nil {
+			f.add("switch.directory_allow", "%q is no CIDR block", p)
+		}
+	}
+	if len(c.Switch.DirectoryAllow) == 0 {
+		f.add("switch.directory_allow", "needs at least one CIDR block: the switch asks for its users")
+	}
+	if !sipDomain.MatchString(c.Agents.SIPDomain) {
+		f.add("agents.sip_domain", "%q is no host name or IPv4 address", c.Agents.SIPDomain)
+	}
+	if len(c.Agents.Transports) == 0 {
+		f.add("agents.transports", "needs at least one")
+	}
+	for _, t := range c.Agents.Transports {
+		oneOf(f, "agents.transports", t, "udp", "tcp", "tls", "ws", "wss")
 	}
 }
 

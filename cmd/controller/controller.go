@@ -24,6 +24,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
@@ -227,8 +228,20 @@ func (c *Controller) buildServer(library *recordings.Library) (err error) {
 		}
 		cfg.TrustedProxies = append(cfg.TrustedProxies, prefix)
 	}
+	for _, p := range c.cfg.Switch.DirectoryAllow {
+		prefix, err := netip.ParsePrefix(p)
+		if err != nil {
+			return fmt.Errorf("read the switch's networks: %w", err)
+		}
+		cfg.DirectoryAllow = append(cfg.DirectoryAllow, prefix)
+	}
+	accountKey, err := c.derive("sip accounts")
+	if err != nil {
+		return err
+	}
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: library,
+		Directory: acd.NewAccounts(c.store, accountKey, c.cfg.Agents.SIPDomain),
 		Checks: []httpapi.Check{
 			{Name: "switch", Ready: c.calls.Ready},
 			{Name: "media", Ready: c.media.Ready},

@@ -55,7 +55,7 @@ func commonErrors(path string, operation map[string]any) map[string]any {
 }
 
 func isDialer(path string) bool {
-	return strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/api/v1/")
+	return strings.HasPrefix(path, "/fs/") || strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/api/v1/")
 }
 
 func reference(response string) map[string]any {

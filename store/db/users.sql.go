@@ -7,7 +7,36 @@ package db
 
 import (
 	"context"
+
+	"github.com/google/uuid"
 )
+
+const findSIPAccount = `-- name: FindSIPAccount :one
+SELECT tenant_id, id, role, display_name, 0::bigint AS sip_epoch
+FROM users WHERE extension = $1::text AND is_active
+`
+
+type FindSIPAccountRow struct {
+	TenantID    uuid.UUID
+	ID          uuid.UUID
+	Role        string
+	DisplayName *string
+	SipEpoch    int64
+}
+
+// An extension names its user in the switch's directory, whichever the tenant: the look-up needs the system's scope.
+func (q *Queries) FindSIPAccount(ctx context.Context, extension string) (FindSIPAccountRow, error) {
+	row := q.db.QueryRow(ctx, findSIPAccount, extension)
+	var i FindSIPAccountRow
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Role,
+		&i.DisplayName,
+		&i.SipEpoch,
+	)
+	return i, err
+}
 
 const findUserByEmail = `-- name: FindUserByEmail :one
 
