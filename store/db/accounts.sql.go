@@ -65,7 +65,7 @@ func (q *Queries) CreateAPIKey(ctx context.Context, arg CreateAPIKeyParams) (Api
 
 const createUser = `-- name: CreateUser :one
 INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode)
-VALUES ($1, $2, lower($3::text), $4, $5, $6, $7, $8) RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at
+VALUES ($1, $2, lower($3::text), $4, $5, $6, $7, $8) RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags
 `
 
 type CreateUserParams struct {
@@ -103,12 +103,13 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Tags,
 	)
 	return i, err
 }
 
 const getUser = `-- name: GetUser :one
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at FROM users WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags FROM users WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GetUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (User, error) {
@@ -126,6 +127,7 @@ func (q *Queries) GetUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Tags,
 	)
 	return i, err
 }
@@ -171,7 +173,7 @@ func (q *Queries) ListAPIKeys(ctx context.Context, tenantID uuid.UUID) ([]ApiKey
 }
 
 const listUsers = `-- name: ListUsers :many
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at FROM users WHERE tenant_id = $1 ORDER BY email
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags FROM users WHERE tenant_id = $1 ORDER BY email
 `
 
 func (q *Queries) ListUsers(ctx context.Context, tenantID uuid.UUID) ([]User, error) {
@@ -195,6 +197,7 @@ func (q *Queries) ListUsers(ctx context.Context, tenantID uuid.UUID) ([]User, er
 			&i.IsActive,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Tags,
 		); err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ UPDATE calls SET status = $1, ring_time = coalesce($2, ring_time),
   quality = coalesce($5, quality), end_time = $6::timestamptz, hangup_cause = $7::text,
   hangup_disposition = $8, sip_status = $9
 WHERE tenant_id = $10 AND id = $11 AND status NOT IN ('completed', 'failed')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned
 `
 
 type CallCloseParams struct {
@@ -90,6 +90,8 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 		&i.AmdConfidence,
 		&i.AmdAfterMs,
 		&i.Quality,
+		&i.QueuedAt,
+		&i.Abandoned,
 	)
 	return i, err
 }
@@ -97,7 +99,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 const callDecideAnswer = `-- name: CallDecideAnswer :one
 UPDATE calls SET answered_by_amd = $1::text
 WHERE tenant_id = $2 AND id = $3 AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned
 `
 
 // CallDecideAnswer ends the wait for a verdict, once.
@@ -143,6 +145,8 @@ func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, te
 		&i.AmdConfidence,
 		&i.AmdAfterMs,
 		&i.Quality,
+		&i.QueuedAt,
+		&i.Abandoned,
 	)
 	return i, err
 }
@@ -173,7 +177,7 @@ func (q *Queries) CallLeadContext(ctx context.Context, tenantID uuid.UUID, iD uu
 }
 
 const callLockOpen = `-- name: CallLockOpen :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned FROM calls
 WHERE tenant_id = $1 AND id = $2 AND status NOT IN ('completed', 'failed')
 FOR UPDATE
 `
@@ -220,6 +224,8 @@ func (q *Queries) CallLockOpen(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.AmdConfidence,
 		&i.AmdAfterMs,
 		&i.Quality,
+		&i.QueuedAt,
+		&i.Abandoned,
 	)
 	return i, err
 }
@@ -241,7 +247,7 @@ const callMarkAnswered = `-- name: CallMarkAnswered :one
 UPDATE calls SET status = 'answered', answer_time = $1::timestamptz,
   answered_by_amd = CASE WHEN amd THEN NULL ELSE 'human' END
 WHERE tenant_id = $2 AND id = $3 AND status IN ('dialing', 'ringing')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned
 `
 
 // CallMarkAnswered leaves answered_by_amd open when machine detection listens.
@@ -287,6 +293,8 @@ func (q *Queries) CallMarkAnswered(ctx context.Context, answerTime time.Time, te
 		&i.AmdConfidence,
 		&i.AmdAfterMs,
 		&i.Quality,
+		&i.QueuedAt,
+		&i.Abandoned,
 	)
 	return i, err
 }
@@ -377,7 +385,7 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned FROM calls
 WHERE node = $1::text AND status NOT IN ('completed', 'failed')
 ORDER BY id
 `
@@ -430,6 +438,8 @@ func (q *Queries) CallsOpenOfNode(ctx context.Context, node string) ([]Call, err
 			&i.AmdConfidence,
 			&i.AmdAfterMs,
 			&i.Quality,
+			&i.QueuedAt,
+			&i.Abandoned,
 		); err != nil {
 			return nil, err
 		}
@@ -479,7 +489,7 @@ func (q *Queries) LiveUnitsDeleteOfCall(ctx context.Context, tenantID uuid.UUID,
 }
 
 const liveUnitsOfCall = `-- name: LiveUnitsOfCall :many
-SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at FROM live_calls WHERE tenant_id = $1 AND call_id = $2 ORDER BY opened_at
+SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent FROM live_calls WHERE tenant_id = $1 AND call_id = $2 ORDER BY opened_at
 `
 
 func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]LiveCall, error) {
@@ -501,6 +511,7 @@ func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callI
 			&i.TrunkID,
 			&i.Node,
 			&i.OpenedAt,
+			&i.AwaitsAgent,
 		); err != nil {
 			return nil, err
 		}

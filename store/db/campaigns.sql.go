@@ -25,7 +25,7 @@ func (q *Queries) CampaignDelete(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const campaignGet = `-- name: CampaignGet :one
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at FROM campaigns WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action FROM campaigns WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) CampaignGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -59,6 +59,9 @@ func (q *Queries) CampaignGet(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 		&i.StartedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.AgentWhisperUrl,
+		&i.WrapUpS,
+		&i.OverflowAction,
 	)
 	return i, err
 }
@@ -83,7 +86,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7,
   $8, $9, $10, $11, $12,
   $13, $14, $15, $16, $17, $18,
   $19, $20, $21, $22)
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action
 `
 
 type CampaignInsertParams struct {
@@ -166,12 +169,15 @@ func (q *Queries) CampaignInsert(ctx context.Context, arg CampaignInsertParams) 
 		&i.StartedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.AgentWhisperUrl,
+		&i.WrapUpS,
+		&i.OverflowAction,
 	)
 	return i, err
 }
 
 const campaignList = `-- name: CampaignList :many
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at FROM campaigns WHERE tenant_id = $1 ORDER BY id
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action FROM campaigns WHERE tenant_id = $1 ORDER BY id
 `
 
 func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campaign, error) {
@@ -211,6 +217,9 @@ func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campa
 			&i.StartedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.AgentWhisperUrl,
+			&i.WrapUpS,
+			&i.OverflowAction,
 		); err != nil {
 			return nil, err
 		}
@@ -223,7 +232,7 @@ func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campa
 }
 
 const campaignLock = `-- name: CampaignLock :one
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at FROM campaigns WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action FROM campaigns WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -257,6 +266,9 @@ func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.StartedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.AgentWhisperUrl,
+		&i.WrapUpS,
+		&i.OverflowAction,
 	)
 	return i, err
 }
@@ -264,7 +276,7 @@ func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.
 const campaignSetRunning = `-- name: CampaignSetRunning :one
 UPDATE campaigns SET status = 'running', environment = $1, started_at = coalesce(started_at, now()), updated_at = now()
 WHERE tenant_id = $2 AND id = $3 AND status IN ('draft', 'paused')
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action
 `
 
 func (q *Queries) CampaignSetRunning(ctx context.Context, environment string, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -298,12 +310,15 @@ func (q *Queries) CampaignSetRunning(ctx context.Context, environment string, te
 		&i.StartedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.AgentWhisperUrl,
+		&i.WrapUpS,
+		&i.OverflowAction,
 	)
 	return i, err
 }
 
 const campaignSetStatus = `-- name: CampaignSetStatus :one
-UPDATE campaigns SET status = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at
+UPDATE campaigns SET status = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action
 `
 
 func (q *Queries) CampaignSetStatus(ctx context.Context, status string, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -337,6 +352,9 @@ func (q *Queries) CampaignSetStatus(ctx context.Context, status string, tenantID
 		&i.StartedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.AgentWhisperUrl,
+		&i.WrapUpS,
+		&i.OverflowAction,
 	)
 	return i, err
 }
@@ -351,7 +369,7 @@ UPDATE campaigns SET name = $1, dial_mode = $2, voice_agent_id = $3,
   max_attempts = $17, retry = $18, calling_window = $19,
   announcement_url = $20, updated_at = now()
 WHERE tenant_id = $21 AND id = $22
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action
 `
 
 type CampaignUpdateParams struct {
@@ -433,6 +451,9 @@ func (q *Queries) CampaignUpdate(ctx context.Context, arg CampaignUpdateParams) 
 		&i.StartedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.AgentWhisperUrl,
+		&i.WrapUpS,
+		&i.OverflowAction,
 	)
 	return i, err
 }

@@ -12,6 +12,34 @@ import (
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
+type Agent struct {
+	TenantID      uuid.UUID
+	ID            uuid.UUID
+	Status        string
+	Reason        *string
+	CurrentCallID *uuid.UUID
+	LastCallID    *uuid.UUID
+	Node          string
+	Version       int64
+	LastStatusAt  time.Time
+	LoggedInAt    *time.Time
+	IdleSince     *time.Time
+	WrapUpUntil   *time.Time
+	SipEpoch      int64
+	SipExpiresAt  *time.Time
+}
+
+type AgentStatusLog struct {
+	TenantID uuid.UUID
+	AgentID  uuid.UUID
+	Version  int64
+	Status   string
+	Reason   *string
+	Cause    string
+	CallID   *uuid.UUID
+	At       time.Time
+}
+
 type AiSession struct {
 	TenantID        uuid.UUID
 	ID              uuid.UUID
@@ -84,6 +112,8 @@ type Call struct {
 	AmdConfidence     *float64
 	AmdAfterMs        *int32
 	Quality           json.RawMessage
+	QueuedAt          *time.Time
+	Abandoned         bool
 }
 
 type CallbackToken struct {
@@ -126,6 +156,9 @@ type Campaign struct {
 	StartedAt               *time.Time
 	CreatedAt               time.Time
 	UpdatedAt               time.Time
+	AgentWhisperUrl         *string
+	WrapUpS                 *int32
+	OverflowAction          string
 }
 
 type DncLoad struct {
@@ -218,6 +251,7 @@ type LiveCall struct {
 	TrunkID      *uuid.UUID
 	Node         string
 	OpenedAt     time.Time
+	AwaitsAgent  bool
 }
 
 type Node struct {
@@ -326,6 +360,7 @@ type User struct {
 	IsActive     bool
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+	Tags         []string
 }
 
 type VoiceAgent struct {

@@ -40,7 +40,7 @@ func (q *Queries) FindSIPAccount(ctx context.Context, extension string) (FindSIP
 
 const findUserByEmail = `-- name: FindUserByEmail :one
 
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at FROM users WHERE email = lower($1::text)
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags FROM users WHERE email = lower($1::text)
 `
 
 // Signing in: the address alone names the user, so the look-up needs the system's scope.
@@ -59,6 +59,7 @@ func (q *Queries) FindUserByEmail(ctx context.Context, email string) (User, erro
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Tags,
 	)
 	return i, err
 }

@@ -1,0 +1,98 @@
+-- Agents: their state, its history, and what a call keeps of them.
+
+-- AgentLogin makes the row of an agent who was never here; its state is set by AgentMove. No row comes back for a user who is
+-- no active agent.
+-- name: AgentLogin :one
+INSERT INTO agents (tenant_id, id, status, node, last_status_at)
+SELECT u.tenant_id, u.id, 'offline', @node, @at::timestamptz
+FROM users u WHERE u.tenant_id = @tenant_id AND u.id = @id AND u.is_active AND u.role = 'agent'
+ON CONFLICT (tenant_id, id) DO UPDATE SET status = agents.status
+RETURNING *;
+
+-- name: AgentLock :one
+SELECT * FROM agents WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: AgentLockOnCall :one
+SELECT * FROM agents WHERE tenant_id = @tenant_id AND current_call_id = @call_id::uuid FOR UPDATE;
+
+-- AgentMove writes an agent's next state with its history. The row is locked and its version known.
+-- name: AgentMove :one
+WITH history AS (
+  INSERT INTO agent_status_log (tenant_id, agent_id, version, status, reason, cause, call_id, at)
+  VALUES (@tenant_id, @id, @version, @status, sqlc.narg('reason'), @cause, sqlc.narg('call_id'), @at::timestamptz)
+)
+UPDATE agents a SET status = @status, reason = sqlc.narg('reason'), current_call_id = sqlc.narg('current_call_id'),
+  last_call_id = sqlc.narg('last_call_id'), node = @node, version = @version, last_status_at = @at::timestamptz,
+  logged_in_at = sqlc.narg('logged_in_at'), idle_since = sqlc.narg('idle_since'), wrap_up_until = sqlc.narg('wrap_up_until')
+WHERE a.tenant_id = @tenant_id AND a.id = @id
+RETURNING a.*;
+
+-- AgentRenew keeps the state, and tells readers that the row has changed.
+-- name: AgentRenew :one
+UPDATE agents SET reason = sqlc.narg('reason'), node = @node, version = version + 1
+WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+
+-- AgentSetAccount begins or ends a SIP account: the password of the epoch before is void.
+-- name: AgentSetAccount :one
+UPDATE agents SET sip_epoch = sip_epoch + 1, sip_expires_at = sqlc.narg('expires_at'), version = version + 1
+WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+
+-- name: AgentUser :one
+SELECT * FROM users WHERE tenant_id = @tenant_id AND id = @id;
+
+-- AgentUserOfExtension finds whom an extension of the tenant belongs to.
+-- name: AgentUserOfExtension :one
+SELECT * FROM users WHERE tenant_id = @tenant_id AND extension = @extension::text AND is_active;
+
+-- name: AgentSetExtension :exec
+UPDATE users SET extension = @extension::text, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
+
+-- AgentViews shows the tenant's agents, logged in or not; id narrows it to one.
+-- name: AgentViews :many
+SELECT u.id, u.extension, u.display_name, coalesce(a.status, 'offline')::text AS status, a.reason, a.current_call_id,
+  a.last_status_at, a.logged_in_at, a.wrap_up_until
+FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
+WHERE u.tenant_id = @tenant_id AND u.role = 'agent' AND (sqlc.narg('id')::uuid IS NULL OR u.id = sqlc.narg('id')::uuid)
+ORDER BY u.email;
+
+-- AgentsOfNode lists who is logged in at a controller, with what becomes of the call that each is on: it needs the system's
+-- scope. connected: the call was bridged to that agent.
+-- name: AgentsOfNode :many
+SELECT a.*, u.extension, u.phone_mode, u.tags, (u.is_active AND u.role = 'agent')::bool AS active,
+  (c.id IS NOT NULL AND c.end_time IS NULL)::bool AS call_open, coalesce(c.agent_id = a.id, false)::bool AS call_is_theirs
+FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id
+LEFT JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
+WHERE a.node = @node AND a.status <> 'offline';
+
+-- AgentsOfDeadNodes lists the agents whose controller was not seen since a moment.
+-- name: AgentsOfDeadNodes :many
+SELECT a.tenant_id, a.id, a.node FROM agents a LEFT JOIN nodes n ON n.id = a.node
+WHERE a.status <> 'offline' AND a.node <> @node AND (n.id IS NULL OR n.last_seen_at < @seen_before::timestamptz);
+
+-- name: AgentAccountsExpired :many
+SELECT tenant_id, id FROM agents WHERE sip_expires_at <= @at::timestamptz AND node = @node;
+
+-- CallAsksAgent notes that a call waits for an agent.
+-- name: CallAsksAgent :exec
+UPDATE calls SET queued_at = coalesce(queued_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id AND end_time IS NULL;
+
+-- CallOffered notes that a call has an agent to itself, or has none again.
+-- name: CallOffered :exec
+WITH unit AS (
+  UPDATE live_calls l SET awaits_agent = @awaits_agent::bool WHERE l.tenant_id = @tenant_id AND l.call_id = @id AND l.kind = 'call'
+)
+UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz)
+WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
+
+-- name: CallAbandoned :exec
+UPDATE calls SET abandoned = true WHERE tenant_id = @tenant_id AND id = @id AND agent_connect_time IS NULL;
+
+-- AgentCallStats counts an agent's calls since a moment; the smallest call id of a somewhat earlier moment keeps that to a few
+-- partitions. Talk times are whole seconds from answer to end, as a call shows them.
+-- name: AgentCallStats :one
+SELECT count(*) AS total, count(*) FILTER (WHERE agent_connect_time IS NOT NULL) AS connected,
+  count(*) FILTER (WHERE status = 'failed') AS failed,
+  coalesce(avg(greatest(0, floor(extract(epoch FROM end_time - answer_time))))
+    FILTER (WHERE agent_connect_time IS NOT NULL AND end_time IS NOT NULL), 0)::float8 AS talk_s
+FROM calls WHERE tenant_id = @tenant_id AND agent_id = @agent_id::uuid AND id >= @from_id
+  AND coalesce(dial_time, created_at) >= @since::timestamptz;
