@@ -135,6 +135,33 @@ func (q *Queries) AgentLockOnCall(ctx context.Context, tenantID uuid.UUID, callI
 	return i, err
 }
 
+const agentLockStill = `-- name: AgentLockStill :one
+SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at FROM agents WHERE tenant_id = $1 AND id = $2 AND version = $3 FOR UPDATE
+`
+
+// AgentLockStill locks an agent's row while it is as it was read.
+func (q *Queries) AgentLockStill(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID, version int64) (Agent, error) {
+	row := q.db.QueryRow(ctx, agentLockStill, tenantID, iD, version)
+	var i Agent
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Status,
+		&i.Reason,
+		&i.CurrentCallID,
+		&i.LastCallID,
+		&i.Node,
+		&i.Version,
+		&i.LastStatusAt,
+		&i.LoggedInAt,
+		&i.IdleSince,
+		&i.WrapUpUntil,
+		&i.SipEpoch,
+		&i.SipExpiresAt,
+	)
+	return i, err
+}
+
 const agentLogin = `-- name: AgentLogin :one
 
 INSERT INTO agents (tenant_id, id, status, node, last_status_at)
@@ -459,33 +486,35 @@ func (q *Queries) AgentsOfDeadNodes(ctx context.Context, node string, seenBefore
 
 const agentsOfNode = `-- name: AgentsOfNode :many
 SELECT a.tenant_id, a.id, a.status, a.reason, a.current_call_id, a.last_call_id, a.node, a.version, a.last_status_at, a.logged_in_at, a.idle_since, a.wrap_up_until, a.sip_epoch, a.sip_expires_at, u.extension, u.phone_mode, u.tags, (u.is_active AND u.role = 'agent')::bool AS active,
-  (c.id IS NOT NULL AND c.end_time IS NULL)::bool AS call_open, coalesce(c.agent_id = a.id, false)::bool AS call_is_theirs
+  (c.id IS NOT NULL AND c.end_time IS NULL)::bool AS call_open, coalesce(c.agent_id = a.id, false)::bool AS call_is_theirs,
+  (c.id IS NOT NULL AND c.answer_time IS NULL)::bool AS call_unanswered
 FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id
 LEFT JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
 WHERE a.node = $1 AND a.status <> 'offline'
 `
 
 type AgentsOfNodeRow struct {
-	TenantID      uuid.UUID
-	ID            uuid.UUID
-	Status        string
-	Reason        *string
-	CurrentCallID *uuid.UUID
-	LastCallID    *uuid.UUID
-	Node          string
-	Version       int64
-	LastStatusAt  time.Time
-	LoggedInAt    *time.Time
-	IdleSince     *time.Time
-	WrapUpUntil   *time.Time
-	SipEpoch      int64
-	SipExpiresAt  *time.Time
-	Extension     *string
-	PhoneMode     string
-	Tags          []string
-	Active        bool
-	CallOpen      bool
-	CallIsTheirs  bool
+	TenantID       uuid.UUID
+	ID             uuid.UUID
+	Status         string
+	Reason         *string
+	CurrentCallID  *uuid.UUID
+	LastCallID     *uuid.UUID
+	Node           string
+	Version        int64
+	LastStatusAt   time.Time
+	LoggedInAt     *time.Time
+	IdleSince      *time.Time
+	WrapUpUntil    *time.Time
+	SipEpoch       int64
+	SipExpiresAt   *time.Time
+	Extension      *string
+	PhoneMode      string
+	Tags           []string
+	Active         bool
+	CallOpen       bool
+	CallIsTheirs   bool
+	CallUnanswered bool
 }
 
 // AgentsOfNode lists who is logged in at a controller, with what becomes of the call that each is on: it needs the system's
@@ -520,6 +549,7 @@ func (q *Queries) AgentsOfNode(ctx context.Context, node string) ([]AgentsOfNode
 			&i.Active,
 			&i.CallOpen,
 			&i.CallIsTheirs,
+			&i.CallUnanswered,
 		); err != nil {
 			return nil, err
 		}
@@ -532,9 +562,10 @@ func (q *Queries) AgentsOfNode(ctx context.Context, node string) ([]AgentsOfNode
 }
 
 const callAbandoned = `-- name: CallAbandoned :exec
-UPDATE calls SET abandoned = true WHERE tenant_id = $1 AND id = $2 AND agent_connect_time IS NULL
+UPDATE calls SET abandoned = true WHERE tenant_id = $1 AND id = $2 AND agent_id IS NULL
 `
 
+// CallAbandoned notes that no agent took a call; one that an agent had is none of those.
 func (q *Queries) CallAbandoned(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, callAbandoned, tenantID, iD)
 	return err
@@ -550,7 +581,7 @@ func (q *Queries) CallAsksAgent(ctx context.Context, at time.Time, tenantID uuid
 	return err
 }
 
-const callOffered = `-- name: CallOffered :exec
+const callOffered = `-- name: CallOffered :execrows
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = $4::bool WHERE l.tenant_id = $2 AND l.call_id = $3 AND l.kind = 'call'
 )
@@ -565,13 +596,16 @@ type CallOfferedParams struct {
 	AwaitsAgent bool
 }
 
-// CallOffered notes that a call has an agent to itself, or has none again.
-func (q *Queries) CallOffered(ctx context.Context, arg CallOfferedParams) error {
-	_, err := q.db.Exec(ctx, callOffered,
+// CallOffered notes that an open call has an agent to itself, or has none again.
+func (q *Queries) CallOffered(ctx context.Context, arg CallOfferedParams) (int64, error) {
+	result, err := q.db.Exec(ctx, callOffered,
 		arg.At,
 		arg.TenantID,
 		arg.ID,
 		arg.AwaitsAgent,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

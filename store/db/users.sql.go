@@ -12,8 +12,9 @@ import (
 )
 
 const findSIPAccount = `-- name: FindSIPAccount :one
-SELECT tenant_id, id, role, display_name, 0::bigint AS sip_epoch
-FROM users WHERE extension = $1::text AND is_active
+SELECT u.tenant_id, u.id, u.role, u.display_name, coalesce(a.sip_epoch, 0)::bigint AS sip_epoch
+FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
+WHERE u.extension = $1::text AND u.is_active
 `
 
 type FindSIPAccountRow struct {

@@ -37,6 +37,10 @@ WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 UPDATE agents SET sip_epoch = sip_epoch + 1, sip_expires_at = sqlc.narg('expires_at'), version = version + 1
 WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 
+-- AgentLockStill locks an agent's row while it is as it was read.
+-- name: AgentLockStill :one
+SELECT * FROM agents WHERE tenant_id = @tenant_id AND id = @id AND version = @version FOR UPDATE;
+
 -- name: AgentUser :one
 SELECT * FROM users WHERE tenant_id = @tenant_id AND id = @id;
 
@@ -59,7 +63,8 @@ ORDER BY u.email;
 -- scope. connected: the call was bridged to that agent.
 -- name: AgentsOfNode :many
 SELECT a.*, u.extension, u.phone_mode, u.tags, (u.is_active AND u.role = 'agent')::bool AS active,
-  (c.id IS NOT NULL AND c.end_time IS NULL)::bool AS call_open, coalesce(c.agent_id = a.id, false)::bool AS call_is_theirs
+  (c.id IS NOT NULL AND c.end_time IS NULL)::bool AS call_open, coalesce(c.agent_id = a.id, false)::bool AS call_is_theirs,
+  (c.id IS NOT NULL AND c.answer_time IS NULL)::bool AS call_unanswered
 FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id
 LEFT JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
 WHERE a.node = @node AND a.status <> 'offline';
@@ -76,16 +81,17 @@ SELECT tenant_id, id FROM agents WHERE sip_expires_at <= @at::timestamptz AND no
 -- name: CallAsksAgent :exec
 UPDATE calls SET queued_at = coalesce(queued_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id AND end_time IS NULL;
 
--- CallOffered notes that a call has an agent to itself, or has none again.
--- name: CallOffered :exec
+-- CallOffered notes that an open call has an agent to itself, or has none again.
+-- name: CallOffered :execrows
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = @awaits_agent::bool WHERE l.tenant_id = @tenant_id AND l.call_id = @id AND l.kind = 'call'
 )
 UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz)
 WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
 
+-- CallAbandoned notes that no agent took a call; one that an agent had is none of those.
 -- name: CallAbandoned :exec
-UPDATE calls SET abandoned = true WHERE tenant_id = @tenant_id AND id = @id AND agent_connect_time IS NULL;
+UPDATE calls SET abandoned = true WHERE tenant_id = @tenant_id AND id = @id AND agent_id IS NULL;
 
 -- AgentCallStats counts an agent's calls since a moment; the smallest call id of a somewhat earlier moment keeps that to a few
 -- partitions. Talk times are whole seconds from answer to end, as a call shows them.

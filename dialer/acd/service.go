@@ -1,0 +1,226 @@
+package acd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// Config is what the service needs to know about its host.
+type Config struct {
+	// NodeID names this controller, as in switchctl.Config.
+	NodeID string
+	// Accounts derives the SIP accounts that logins hand out.
+	Accounts *Accounts
+	// Transports are those that a softphone may register over; udp by default. AccountTTL is how long a login's account lasts;
+	// 12 h by default.
+	Transports []string
+	AccountTTL time.Duration
+	// WrapUp is the time limit of a wrap-up where the campaign sets none; 60 s by default, negative for no limit.
+	WrapUp time.Duration
+	// PhoneGrace is how long an available agent may be without a phone; 30 s by default.
+	PhoneGrace time.Duration
+	// RingTimeout bounds the ringing of a phone that is on the hook; 20 s by default.
+	RingTimeout time.Duration
+	// MaxWait bounds the wait of a caller for whom nothing else does; 10 min by default.
+	MaxWait time.Duration
+	// PositionPrompts are the addresses of the announcements of the places 1, 2, 3 … in the queue; none, no announcement.
+	// AnnounceEvery is the time between two of them; 30 s by default.
+	PositionPrompts []string
+	AnnounceEvery   time.Duration
+	// Every is how often rows, calls and phones are compared; 1 s by default. NodeGrace is how long another controller may be
+	// silent before its agents are put offline; 2 min by default.
+	Every     time.Duration
+	NodeGrace time.Duration
+	// ReadyChanged, unless nil, is told that a tenant has an agent more who could take a call. It must not block.
+	ReadyChanged func(tenant uuid.UUID)
+	Now          func() time.Time
+	Logger       *slog.Logger
+	Registerer   prometheus.Registerer
+}
+
+// Switch has the agents' phones, and their calls. The call controller is one.
+type Switch interface {
+	HoldPhone(ctx context.Context, p switchctl.PhoneSpec) error
+	ReleasePhone(ctx context.Context, agentID uuid.UUID) error
+	RingPhone(ctx context.Context, agentID uuid.UUID, on bool) error
+	Phones() []switchctl.PhoneState
+	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
+}
+
+// Service keeps the agents and the queue of one controller. It is safe for concurrent use.
+type Service struct {
+	cfg     Config
+	st      *store.Store
+	log     *slog.Logger
+	metrics *metrics
+	// loaded is closed once the agents' rows were read after the start.
+	loaded chan struct{}
+	kick   chan struct{}
+
+	mu     sync.Mutex
+	desk   *desk
+	phones Switch // nil while Run doesn't run
+	// held are the phones that were asked for, by agent.
+	held map[uuid.UUID]switchctl.PhoneSpec
+	// lost are the agents whose phone went since the last look.
+	lost map[uuid.UUID]bool
+	once sync.Once // closes loaded
+}
+
+// New checks the configuration and returns a service that serves nobody until Run.
+func New(cfg Config, st *store.Store) (*Service, error) {
+	if cfg.NodeID == "" || cfg.Accounts == nil {
+		return nil, errors.New("create acd: node id and accounts are required")
+	}
+	if len(cfg.Transports) == 0 {
+		cfg.Transports = []string{"udp"}
+	}
+	cfg.AccountTTL = cmp.Or(cfg.AccountTTL, 12*time.Hour)
+	cfg.WrapUp = cmp.Or(cfg.WrapUp, time.Minute)
+	cfg.PhoneGrace = cmp.Or(cfg.PhoneGrace, 30*time.Second)
+	cfg.RingTimeout = cmp.Or(cfg.RingTimeout, 20*time.Second)
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, 10*time.Minute)
+	cfg.AnnounceEvery = cmp.Or(cfg.AnnounceEvery, 30*time.Second)
+	cfg.Every = cmp.Or(cfg.Every, time.Second)
+	cfg.NodeGrace = cmp.Or(cfg.NodeGrace, 2*time.Minute)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{
+		cfg: cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
+		held: make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]bool),
+	}
+	s.metrics = newMetrics(cfg.Registerer, s)
+	return s, nil
+}
+
+func (s *Service) now() time.Time { return s.cfg.Now() }
+
+// ReadyAgents counts the tenant's agents of this controller who could take a call now.
+func (s *Service) ReadyAgents(tenant uuid.UUID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.desk.readyAgents(tenant)
+}
+
+// PhoneChanged implements [switchctl.PhoneWatcher].
+func (s *Service) PhoneChanged(p switchctl.PhoneState) {
+	s.mu.Lock()
+	before := s.desk.readyAgents(p.TenantID)
+	a := s.desk.agents[p.AgentID]
+	if a != nil && a.phoneUp && !p.Up && (a.row.Status == string(Available) || a.row.Status == string(OnCall)) {
+		s.lost[p.AgentID] = true
+	}
+	s.desk.phone(p.AgentID, p.Up, s.now())
+	s.desk.match()
+	after := s.desk.readyAgents(p.TenantID)
+	s.mu.Unlock()
+	if a != nil && !p.Up {
+		notify(s.kick)
+	}
+	s.tellReady(p.TenantID, before, after)
+}
+
+// apply takes an agent's new row into account. Rows of agents of other controllers are theirs.
+func (s *Service) apply(row db.Agent) {
+	if row.Node != s.cfg.NodeID {
+		return
+	}
+	s.mu.Lock()
+	before := s.desk.readyAgents(row.TenantID)
+	known := s.desk.agents[row.ID] != nil
+	if known {
+		s.desk.sit(row)
+		s.desk.match()
+	}
+	after := s.desk.readyAgents(row.TenantID)
+	s.mu.Unlock()
+	if !known {
+		notify(s.kick) // whoever it is, the table tells more
+	}
+	s.tellReady(row.TenantID, before, after)
+}
+
+func (s *Service) tellReady(tenant uuid.UUID, before, after int) {
+	if after > before && s.cfg.ReadyChanged != nil {
+		s.cfg.ReadyChanged(tenant)
+	}
+}
+
+// loggedIn seats an agent and asks for the phone.
+func (s *Service) loggedIn(ctx context.Context, row db.Agent, who db.User) {
+	spec := s.phoneSpec(row.TenantID, row.ID, *who.Extension, who.PhoneMode)
+	s.mu.Lock()
+	before := s.desk.readyAgents(row.TenantID)
+	a := s.desk.sit(row)
+	a.extension, a.tags, a.onHook = spec.Extension, who.Tags, spec.Mode == switchctl.PhoneOnHook
+	if a.downSince.Before(row.LastStatusAt) {
+		a.downSince = s.now()
+	}
+	s.desk.match()
+	after := s.desk.readyAgents(row.TenantID)
+	s.mu.Unlock()
+	s.hold(ctx, spec)
+	s.tellReady(row.TenantID, before, after)
+}
+
+// loggedOut forgets an agent and lets go of the phone.
+func (s *Service) loggedOut(ctx context.Context, agent uuid.UUID) {
+	s.mu.Lock()
+	s.desk.leave(agent)
+	s.desk.match()
+	phones, held := s.phones, s.held[agent]
+	delete(s.held, agent)
+	delete(s.lost, agent)
+	s.mu.Unlock()
+	if phones == nil || held.AgentID != agent {
+		return
+	}
+	if err := phones.ReleasePhone(ctx, agent); err != nil {
+		s.log.WarnContext(ctx, "agent's phone not released", "agent_id", agent, "error", err)
+	}
+}
+
+func (s *Service) phoneSpec(tenant, agent uuid.UUID, extension, mode string) switchctl.PhoneSpec {
+	return switchctl.PhoneSpec{
+		TenantID: tenant, AgentID: agent, Extension: extension, Domain: s.cfg.Accounts.Domain(), Mode: switchctl.PhoneMode(mode),
+	}
+}
+
+// hold asks for an agent's phone, once, and reads how it stands.
+func (s *Service) hold(ctx context.Context, spec switchctl.PhoneSpec) {
+	s.mu.Lock()
+	phones := s.phones
+	if phones == nil || s.held[spec.AgentID] == spec {
+		s.mu.Unlock()
+		return
+	}
+	s.held[spec.AgentID] = spec
+	s.mu.Unlock()
+	if err := phones.HoldPhone(ctx, spec); err != nil {
+		s.log.WarnContext(ctx, "agent's phone not held", "agent_id", spec.AgentID, "error", err)
+		s.mu.Lock()
+		delete(s.held, spec.AgentID) // the next look tries again
+		s.mu.Unlock()
+		return
+	}
+	for _, p := range phones.Phones() {
+		if p.AgentID == spec.AgentID && p.Up {
+			s.PhoneChanged(p)
+		}
+	}
+}
