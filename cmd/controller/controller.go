@@ -235,7 +235,11 @@ func (c *Controller) buildServer(library *recordings.Library) (err error) {
 		}
 		cfg.DirectoryAllow = append(cfg.DirectoryAllow, prefix)
 	}
-	accountKey, err := c.derive("sip accounts")
+	master, err := c.cfg.MasterKey()
+	if err != nil {
+		return err
+	}
+	accountKey, err := acd.AccountKey(master)
 	if err != nil {
 		return err
 	}

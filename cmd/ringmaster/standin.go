@@ -48,13 +48,16 @@ type standInSwitchCmd struct {
 	Internal    string `help:"Address of the media legs' SIP profile." default:"127.0.0.1:0"`
 	Socket      string `help:"Where the dialplan's socket application connects." required:""`
 	CDRDir      string `help:"Folder of call records." required:""`
+	Directory   string `help:"URL that softphones' accounts are looked up at; none registers without."`
+	SIPDomain   string `name:"sip-domain" help:"Domain of all softphones." default:"127.0.0.1"`
 }
 
 // Run serves until the parent ends.
 func (cmd standInSwitchCmd) Run(ctx context.Context, e env) error {
 	return simswitch.Run(whileParent(ctx), simswitch.Config{
 		ESLAddr: cmd.ESL, ESLPassword: cmd.ESLPassword, ExternalSIPAddr: cmd.External, InternalSIPAddr: cmd.Internal,
-		RTPIP: "127.0.0.1", SocketAddr: cmd.Socket, CDRDir: cmd.CDRDir, Logger: standInLogger(e, "simswitch"),
+		RTPIP: "127.0.0.1", SocketAddr: cmd.Socket, CDRDir: cmd.CDRDir, DirectoryURL: cmd.Directory, SIPDomain: cmd.SIPDomain,
+		Logger: standInLogger(e, "simswitch"),
 		Ready: func(a simswitch.Addrs) {
 			announce(e, map[string]string{"esl": a.ESL, "external": a.External, "internal": a.Internal})
 		},
@@ -66,13 +69,16 @@ type standInCarrierCmd struct {
 	HTTP   string `help:"Address of the control surface." default:"127.0.0.1:0"`
 	Switch string `help:"Address of the switch's carrier profile." required:""`
 	Voice  string `help:"What subscribers speak with." default:"tone:425"`
+
+	Registrar string `help:"Address of the switch's internal profile, where softphones register."`
 }
 
 // Run serves until the parent ends.
 func (cmd standInCarrierCmd) Run(ctx context.Context, e env) error {
 	return simcarrier.Run(whileParent(ctx), simcarrier.Config{
-		SIPAddr: cmd.SIP, HTTPAddr: cmd.HTTP, Target: cmd.Switch, Voice: cmd.Voice, Logger: standInLogger(e, "simcarrier"),
-		Ready: func(a simcarrier.Addrs) { announce(e, a) },
+		SIPAddr: cmd.SIP, HTTPAddr: cmd.HTTP, Target: cmd.Switch, Voice: cmd.Voice, Registrar: cmd.Registrar,
+		Logger: standInLogger(e, "simcarrier"),
+		Ready:  func(a simcarrier.Addrs) { announce(e, a) },
 	})
 }
 

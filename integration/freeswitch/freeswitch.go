@@ -113,6 +113,11 @@ func (s *Switch) ExternalAddr() string {
 	return net.JoinHostPort(s.Params.SIPIP, strconv.Itoa(s.Params.ExternalPort))
 }
 
+// InternalAddr is host:port of the softphones' SIP profile.
+func (s *Switch) InternalAddr() string {
+	return net.JoinHostPort(s.Params.SIPIP, strconv.Itoa(s.Params.InternalPort))
+}
+
 // Stop ends the switch: a request to shut down first, SIGKILL after 10 s.
 func (s *Switch) Stop() error {
 	var err error

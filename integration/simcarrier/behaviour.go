@@ -144,6 +144,33 @@ func (b Behaviour) eventType() uint8 {
 	return defaultEvent
 }
 
+// plan is what a subscriber makes of a call.
+type plan struct {
+	// agent is the softphone that was called; nil for a number of the carrier.
+	agent *agent
+	// refusal is the final status of one that never answers, or 0.
+	refusal int
+	reason  string
+	// ring is how long it rings before it answers, when rings is set; otherwise for ever.
+	ring  time.Duration
+	rings bool
+	// hangUp ends an answered call, unless it is 0.
+	hangUp time.Duration
+	voice  voiceSpec
+	// steady speaks without a pause.
+	steady bool
+}
+
+// planFor is what the number table says.
+func (s *Server) planFor(b Behaviour) plan {
+	p := plan{voice: s.spec, ring: b.ringTime(s.cfg.AnswerAfter), rings: b != NoAnswer}
+	p.refusal, p.reason = b.refusal()
+	if b == HangsUp {
+		p.hangUp = hangsUpAfter
+	}
+	return p
+}
+
 // ringTime is how long a callee rings before it answers; 0 means for ever.
 func (b Behaviour) ringTime(ordinary time.Duration) time.Duration {
 	switch b {

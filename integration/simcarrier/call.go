@@ -27,6 +27,7 @@ type call struct {
 	s         *Server
 	role      Role
 	behaviour Behaviour
+	plan      plan
 	callID    string
 	number    string
 	session   uint64 // the SDP session's id
@@ -64,6 +65,7 @@ func (s *Server) newCall(role Role, callID, from, to string) *call {
 		c.number = from
 	}
 	c.behaviour = BehaviourOf(c.number)
+	c.plan = s.planFor(c.behaviour)
 	c.report = Report{
 		CallID: callID, Number: c.number, From: from, To: to, Direction: role, Live: true, InvitedAt: &now,
 		Heard: []tone.Heard{}, Bursts: []tone.Burst{}, DTMF: []tone.Digit{},
@@ -86,6 +88,9 @@ func (c *call) openStream(spec voiceSpec) error {
 	}
 	st := newStream(socket, port, c.s.voices.get(spec), c.s.voices, c.s.cfg.Listen, c.s.cfg.Seed)
 	st.behave(c.behaviour, c.number)
+	if c.plan.steady {
+		st.player = player{script: steadyScript()}
+	}
 	if err := c.s.pump.add(st); err != nil {
 		return err
 	}
@@ -124,8 +129,8 @@ func (c *call) answer(n *negotiated) {
 // stay keeps an answered call until one side hangs up, then closes it.
 func (c *call) stay(ctx context.Context) {
 	var timer <-chan time.Time
-	if c.behaviour == HangsUp {
-		t := time.NewTimer(hangsUpAfter)
+	if c.plan.hangUp > 0 {
+		t := time.NewTimer(c.plan.hangUp)
 		defer t.Stop()
 		timer = t.C
 	}
@@ -143,6 +148,9 @@ func (c *call) stay(ctx context.Context) {
 
 // bye ends the dialog on our side.
 func (c *call) bye(ctx context.Context) {
+	if c.unreachable() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, byeTimeout)
 	defer cancel()
 	res, err := c.s.client.Do(ctx, c.request(sip.BYE))
@@ -239,6 +247,9 @@ func (c *call) snapshot() Report {
 	}
 	return r
 }
+
+// unreachable tells whether the softphone of this call has no network: requests of the switch vanish.
+func (c *call) unreachable() bool { return c != nil && c.plan.agent != nil && c.plan.agent.isLost() }
 
 func (c *call) roundTrips() []float64 {
 	c.mu.Lock()

@@ -23,6 +23,14 @@ func (s *Server) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
 		return
 	}
 	c := s.newCall(Callee, req.CallID().Value(), req.From().Address.User, req.Recipient.User)
+	if a := s.agentOf(req.Recipient.User); a != nil {
+		if a.isLost() {
+			return
+		}
+		c.behaviour, c.plan = Talks, a.plan(req)
+		c.report.Direction = Agent
+		a.noteCall(c)
+	}
 	c.noteHeaders(req)
 	c.adoptInvite(req)
 	if err := s.register(c); err != nil {
@@ -67,7 +75,7 @@ func (s *Server) respond(tx sip.ServerTransaction, res *sip.Response) {
 
 // receive rings as the number says, and answers or refuses.
 func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTransaction) {
-	if code, reason := c.behaviour.refusal(); code != 0 {
+	if c.plan.refusal != 0 {
 		if c.behaviour == Forbidden {
 			c.mu.Lock()
 			c.report.Forbidden = true
@@ -75,7 +83,7 @@ func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTrans
 			c.s.noteForbidden()
 			c.s.log.Error("a number of the do-not-call registry was called", "sip_call_id", c.callID)
 		}
-		c.decline(req, tx, code, reason)
+		c.decline(req, tx, c.plan.refusal, c.plan.reason)
 		return
 	}
 	var offer *negotiated
@@ -91,7 +99,11 @@ func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTrans
 	if !c.ring(req, tx) {
 		return
 	}
-	if err := c.openStream(c.s.spec); err != nil {
+	if c.unreachable() {
+		c.end(Us, networkLost)
+		return
+	}
+	if err := c.openStream(c.plan.voice); err != nil {
 		c.s.log.Error("answering failed", "sip_call_id", c.callID, "error", err)
 		c.decline(req, tx, 500, "Server Internal Error")
 		return
@@ -132,8 +144,8 @@ func (c *call) ring(req *sip.Request, tx sip.ServerTransaction) bool {
 	c.report.RingingAt = &now
 	c.mu.Unlock()
 	var pickUp <-chan time.Time
-	if d := c.behaviour.ringTime(c.s.cfg.AnswerAfter); d > 0 {
-		t := time.NewTimer(d)
+	if c.plan.rings {
+		t := time.NewTimer(c.plan.ring)
 		defer t.Stop()
 		pickUp = t.C
 	}
@@ -164,6 +176,9 @@ func (c *call) awaitACK(tx sip.ServerTransaction, res *sip.Response) bool {
 	defer timer.Stop()
 	defer giveUp.Stop()
 	for {
+		if c.unreachable() {
+			return true
+		}
 		select {
 		case <-c.acked:
 			return true
@@ -218,6 +233,9 @@ func (c *call) takeACK(req *sip.Request) {
 // handleReinvite moves, holds or refreshes a call's media.
 func (s *Server) handleReinvite(req *sip.Request, tx sip.ServerTransaction, tag string) {
 	c := s.dialogCall(req.CallID().Value(), tag)
+	if c.unreachable() {
+		return
+	}
 	if c == nil {
 		s.respond(tx, sip.NewResponseFromRequest(req, 481, "Call/Transaction Does Not Exist", nil))
 		return

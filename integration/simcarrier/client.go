@@ -121,3 +121,55 @@ func (c *Client) do(ctx context.Context, method, path string, body, out any) (er
 	}
 	return nil
 }
+
+// AddAgent makes a softphone and registers it; see Server.AddAgent.
+func (c *Client) AddAgent(ctx context.Context, spec AgentSpec) (AgentState, error) {
+	var out AgentState
+	return out, c.do(ctx, http.MethodPost, "/agents", spec, &out)
+}
+
+// Agents lists the softphones.
+func (c *Client) Agents(ctx context.Context) ([]AgentState, error) {
+	var out []AgentState
+	return out, c.do(ctx, http.MethodGet, "/agents", nil, &out)
+}
+
+// Agent is one softphone's state.
+func (c *Client) Agent(ctx context.Context, extension string) (AgentState, error) {
+	return c.agent(ctx, http.MethodGet, extension, "", nil)
+}
+
+// SetAgentManner changes how a softphone takes its next call.
+func (c *Client) SetAgentManner(ctx context.Context, extension string, m AgentManner) (AgentState, error) {
+	return c.agent(ctx, http.MethodPatch, extension, "", m)
+}
+
+// RegisterAgent registers a softphone once more.
+func (c *Client) RegisterAgent(ctx context.Context, extension string) (AgentState, error) {
+	return c.agent(ctx, http.MethodPost, extension, "/register", nil)
+}
+
+// LoseAgent cuts a softphone's network; see Server.LoseAgent.
+func (c *Client) LoseAgent(ctx context.Context, extension string) (AgentState, error) {
+	return c.agent(ctx, http.MethodPost, extension, "/lose", nil)
+}
+
+// RecoverAgent gives it back; see Server.RecoverAgent.
+func (c *Client) RecoverAgent(ctx context.Context, extension string) (AgentState, error) {
+	return c.agent(ctx, http.MethodPost, extension, "/recover", nil)
+}
+
+// HangupAgent makes the agent hang up.
+func (c *Client) HangupAgent(ctx context.Context, extension string) (AgentState, error) {
+	return c.agent(ctx, http.MethodPost, extension, "/hangup", nil)
+}
+
+// RemoveAgent takes a softphone's registration back and forgets it.
+func (c *Client) RemoveAgent(ctx context.Context, extension string) (AgentState, error) {
+	return c.agent(ctx, http.MethodDelete, extension, "", nil)
+}
+
+func (c *Client) agent(ctx context.Context, method, extension, action string, body any) (AgentState, error) {
+	var out AgentState
+	return out, c.do(ctx, method, "/agents/"+url.PathEscape(extension)+action, body, &out)
+}

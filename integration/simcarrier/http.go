@@ -51,6 +51,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		s.write(w, http.StatusOK, map[string]any{"ok": true, "sip": s.SIPAddr()})
 	})
+	s.agentRoutes(mux)
 	return mux
 }
 
@@ -92,7 +93,7 @@ func (s *Server) reply(w http.ResponseWriter, v any, err error) {
 		return
 	case errors.Is(err, ErrInvalidRequest):
 		s.write(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
-	case errors.Is(err, ErrUnknownCall):
+	case errors.Is(err, ErrUnknownCall), errors.Is(err, ErrUnknownAgent):
 		s.write(w, http.StatusNotFound, map[string]string{"error": err.Error()})
 	case errors.Is(err, ErrUnreachable):
 		s.write(w, http.StatusBadGateway, map[string]string{"error": err.Error()})

@@ -15,6 +15,8 @@ const (
 	Callee Role = "callee"
 	// Caller called the switch.
 	Caller Role = "caller"
+	// Agent is a softphone that the switch called.
+	Agent Role = "agent"
 )
 
 // Party says who ended a call.

@@ -17,7 +17,7 @@ import (
 func (s *Server) routeSIP(srv *sipgo.Server) {
 	srv.OnInvite(s.handleInvite)
 	srv.OnAck(func(req *sip.Request, _ sip.ServerTransaction) {
-		if c := s.dialogOf(req); c != nil {
+		if c := s.dialogOf(req); c != nil && !c.unreachable() {
 			c.takeACK(req)
 		}
 	})
@@ -30,10 +30,16 @@ func (s *Server) routeSIP(srv *sipgo.Server) {
 	}))
 	srv.OnUpdate(s.inDialog(func(*call, *sip.Request) {}))
 	srv.OnOptions(func(req *sip.Request, tx sip.ServerTransaction) {
+		if a := s.agentOf(req.Recipient.User); a != nil && a.isLost() {
+			return
+		}
 		s.respond(tx, sip.NewResponseFromRequest(req, 200, "OK", nil))
 	})
 	srv.OnRegister(s.handleRegister)
 	srv.OnCancel(func(req *sip.Request, tx sip.ServerTransaction) { // of an INVITE that is over
+		if a := s.agentOf(req.Recipient.User); a != nil && a.isLost() {
+			return
+		}
 		s.respond(tx, sip.NewResponseFromRequest(req, 481, "Call/Transaction Does Not Exist", nil))
 	})
 }
@@ -50,7 +56,13 @@ func (s *Server) dialogOf(req *sip.Request) *call {
 func (s *Server) inDialog(handle func(*call, *sip.Request)) sipgo.RequestHandler {
 	return func(req *sip.Request, tx sip.ServerTransaction) {
 		c := s.dialogOf(req)
+		if c.unreachable() {
+			return
+		}
 		if c == nil {
+			if a := s.agentOf(req.Recipient.User); a != nil && a.isLost() {
+				return
+			}
 			s.respond(tx, sip.NewResponseFromRequest(req, 481, "Call/Transaction Does Not Exist", nil))
 			return
 		}

@@ -65,6 +65,9 @@ func scriptFor(b Behaviour, kind voiceKind) script {
 	}
 }
 
+// steadyScript speaks without a pause.
+func steadyScript() script { return script{steps: []step{{soundSpeech, phraseFrames}}} }
+
 // machineScript is a greeting of 8 s in phrases, a breath, a beep of 1 s, and silence from there on.
 func machineScript() script {
 	const rest = 20

@@ -44,6 +44,8 @@ type Config struct {
 	// Target is the host:port of the switch's carrier profile, to which inbound calls are placed. It can be set
 	// later, by SetTarget.
 	Target string
+	// Registrar is the host:port of the switch's internal profile, where softphones register that name no other.
+	Registrar string
 	// RTPIP is the address RTP is sent from and received on; 127.0.0.1 by default.
 	RTPIP string
 	// RTPPortMin and RTPPortMax bound the RTP ports, both included; 41000 to 44998 by default.
@@ -162,7 +164,8 @@ type Server struct {
 	closed bool
 	began  bool
 	calls  registry
-	wg     sync.WaitGroup // calls and handlers; Add only under mu while !closed
+	agents map[string]*agent // by extension
+	wg     sync.WaitGroup    // calls and handlers; Add only under mu while !closed
 }
 
 // New checks the configuration and builds a carrier that Start will serve.
@@ -180,6 +183,7 @@ func New(cfg Config) (*Server, error) {
 		ports:  newPortPool(cfg.RTPPortMin, cfg.RTPPortMax),
 		voices: newVoiceBank(cfg.Seed),
 		calls:  newRegistry(cfg.KeepReports),
+		agents: map[string]*agent{},
 	}
 	s.pump = newPump(cfg.TickThreads, s.ports, s.log)
 	return s, nil

@@ -32,6 +32,7 @@ type stream struct {
 	slot   int
 	lossy  bool
 	closed atomic.Bool // set by the call, obeyed by the thread
+	lost   atomic.Bool // set by the call: what is sent and received is dropped
 	freed  bool        // the thread's
 
 	voice    voice
@@ -127,6 +128,9 @@ func (st *stream) receive(buf []byte) {
 		n, at, ok := st.socket.receive(buf)
 		if !ok {
 			return
+		}
+		if st.lost.Load() {
+			continue
 		}
 		var h rtp.Header
 		size, err := h.Unmarshal(buf[:n])
@@ -262,7 +266,7 @@ func (st *stream) sendFrame(n negotiated, paused, catchup bool) {
 	k, at := st.player.next()
 	st.frame++
 	st.ts += frameSamples
-	if paused {
+	if paused || st.lost.Load() {
 		return
 	}
 	if catchup {

@@ -63,6 +63,10 @@ func apiCommand(name string) apiFunc {
 		return func(*Switch, string) string { return strconv.FormatInt(time.Now().Unix(), 10) }
 	case "echo":
 		return func(_ *Switch, arg string) string { return arg }
+	case "sofia_contact":
+		return (*Switch).apiSofiaContact
+	case "xml_flush_cache":
+		return (*Switch).apiFlushCache
 	case "reloadxml":
 		return func(*Switch, string) string { return "+OK [Success]\n" }
 	}

@@ -13,6 +13,7 @@ const (
 	causeNone             cause = ""
 	causeNormalClearing   cause = "NORMAL_CLEARING"
 	causeUserBusy         cause = "USER_BUSY"
+	causeNotRegistered    cause = "USER_NOT_REGISTERED"
 	causeNoAnswer         cause = "NO_ANSWER"
 	causeNoUserResponse   cause = "NO_USER_RESPONSE"
 	causeRejected         cause = "CALL_REJECTED"
@@ -104,7 +105,7 @@ func q850() []struct {
 		{"USER_CHALLENGE", 603},
 		{causeMediaTimeout, 604},
 		{"PICKED_OFF", 605},
-		{"USER_NOT_REGISTERED", 606},
+		{causeNotRegistered, 606},
 		{causeProgressTimeout, 607},
 		{causeInvalidGateway, 608},
 		{"GATEWAY_DOWN", 609},

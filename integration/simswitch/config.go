@@ -47,6 +47,12 @@ type Config struct {
 	Context string
 	// CDRDir is where <uuid>.cdr.json files go, none when empty. RecordDir is the base of relative recording paths.
 	CDRDir, RecordDir string
+	// DirectoryURL is where accounts of softphones are looked up, as mod_xml_curl does; nobody may register when it is empty.
+	DirectoryURL string
+	// SIPDomain is the one domain of the internal profile's registrations; RTPIP by default.
+	SIPDomain string
+	// LateMargin is how long after its expiry a phone is still taken for registered, 60 s by default.
+	LateMargin time.Duration
 	// Gateways are the trunks known by name.
 	Gateways []Gateway
 	// HopDelay is DefaultHopDelay when 0; a negative one forwards at once.
@@ -81,11 +87,15 @@ func (cfg Config) withDefaults() Config {
 	set(&cfg.ExternalSIPAddr, "127.0.0.1:5080")
 	set(&cfg.InternalSIPAddr, "127.0.0.1:5060")
 	set(&cfg.RTPIP, "127.0.0.1")
+	set(&cfg.SIPDomain, cfg.RTPIP)
 	set(&cfg.SocketAddr, "127.0.0.1:8084")
 	set(&cfg.Context, "public")
 	set(&cfg.RecordDir, os.TempDir())
 	if cfg.HopDelay == 0 {
 		cfg.HopDelay = DefaultHopDelay
+	}
+	if cfg.LateMargin <= 0 {
+		cfg.LateMargin = time.Minute
 	}
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = 20 * time.Second

@@ -309,6 +309,13 @@ func (sw *Switch) endpoint(url string) (endpoint, cause) {
 		}
 		rest = target
 	}
+	if user, domain, ok := strings.Cut(rest, "%"); ok && e.gateway == nil && !strings.Contains(rest, "@") {
+		target, err := sw.registrar.find(user, domain)
+		if err != nil {
+			return endpoint{}, causeNotRegistered
+		}
+		rest = target.String()
+	}
 	rest = strings.TrimPrefix(rest, "sip:")
 	if !strings.Contains(rest, "@") || sip.ParseUri("sip:"+rest, &e.target) != nil || e.target.Host == "" {
 		return endpoint{}, causeInvalidProfile
@@ -404,6 +411,9 @@ func (ch *channel) setDialVars(plan dialPlan, vars []header, e endpoint) {
 		}
 	}
 	ch.setAll(vars)
+	if isTrue(ch.get("sip_auto_answer")) {
+		ch.set("sip_h_Call-Info", "<sip:"+e.prof.host+">;answer-after=0")
+	}
 	ch.setAll([]header{{"originate_early_media", "false"}, {"originate_endpoint", "sofia"}})
 }
 

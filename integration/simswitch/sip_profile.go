@@ -101,6 +101,7 @@ func (p *sipProfile) build() error {
 	p.server.OnInfo(p.inDialog((*sipLeg).onInfo))
 	p.server.OnUpdate(p.inDialog((*sipLeg).onUpdate))
 	p.server.OnCancel(p.onStrayCancel)
+	p.server.OnRegister(p.onRegister)
 	p.server.OnOptions(func(req *sip.Request, tx sip.ServerTransaction) { p.reply(req, tx, 200) })
 	return nil
 }

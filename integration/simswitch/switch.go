@@ -29,6 +29,8 @@ type Switch struct {
 	globals  map[string]string
 	esl      *eslServer
 
+	registrar *registrar
+
 	mu       sync.Mutex
 	channels map[string]*channel // guarded by mu
 	closing  bool                // guarded by mu
@@ -60,6 +62,7 @@ func New(cfg Config) (*Switch, error) {
 		channels: make(map[string]*channel), stop: make(chan struct{}),
 	}
 	sw.bus = newBus(sw)
+	sw.registrar = newRegistrar(sw)
 	sw.clock = newMediaClock(cfg.HopDelay)
 	for _, g := range cfg.Gateways {
 		sw.gateways[g.Name] = g
@@ -92,6 +95,7 @@ func (sw *Switch) Start(ctx context.Context) error {
 	sw.esl = esl
 	sw.goFunc(func() { sw.clock.run(sw.stop) })
 	sw.goFunc(sw.heartbeats)
+	sw.goFunc(sw.registrar.expireLoop)
 	context.AfterFunc(ctx, func() { _ = sw.Close() })
 	sw.log.Info("switch serves", "esl", sw.Addrs().ESL, "external", sw.Addrs().External, "internal", sw.Addrs().Internal)
 	return nil
@@ -168,6 +172,7 @@ func (sw *Switch) Close() error {
 		for _, p := range sw.profiles {
 			errs = append(errs, p.close())
 		}
+		sw.registrar.dir.close()
 		sw.closeResult = errors.Join(errs...)
 	})
 	return sw.closeResult

@@ -23,6 +23,8 @@ type Switch struct {
 	Kind string `json:"kind"`
 	ESL  string `json:"esl"`
 	SIP  string `json:"sip"`
+	// Registrar is where softphones register.
+	Registrar string `json:"registrar"`
 }
 
 // Tenant is one seeded tenant.

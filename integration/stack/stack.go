@@ -191,6 +191,9 @@ func (s *Stack) chooseAddresses(ctx context.Context) error {
 	return nil
 }
 
+// SIPDomain is that of every softphone.
+const SIPDomain = "127.0.0.1"
+
 // eslPassword of the stack's switch, which listens on loopback.
 const eslPassword = "ringmaster-dev"
 
@@ -208,26 +211,32 @@ func (s *Stack) startSwitch(ctx context.Context) (err error) {
 	var ready struct {
 		ESL      string `json:"esl"`
 		External string `json:"external"`
+		Internal string `json:"internal"`
 	}
 	s.switchProc, err = spawn(ctx, "simswitch", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "switch",
 		"--esl", s.Bootstrap.Switch.ESL, "--esl-password", eslPassword, "--external", sip, "--socket", s.Socket,
-		"--cdr-dir", s.CDRDir)
-	s.Bootstrap.Switch = Switch{Kind: "simulated", ESL: ready.ESL, SIP: ready.External}
+		"--cdr-dir", s.CDRDir, "--directory", s.directoryURL(), "--sip-domain", SIPDomain)
+	s.Bootstrap.Switch = Switch{Kind: "simulated", ESL: ready.ESL, SIP: ready.External, Registrar: ready.Internal}
 	return err
 }
+
+// directoryURL is where the switch looks its users up.
+func (s *Stack) directoryURL() string { return s.Bootstrap.BaseURL + "/fs/directory" }
 
 func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) (err error) {
 	s.freeswitch, err = freeswitch.Start(ctx, freeswitch.Config{
 		Binary: s.cfg.FreeSWITCH, Dir: filepath.Join(s.cfg.Dir, "freeswitch"), Logger: s.cfg.Logger,
 		Params: conf.Params{
 			ESLPort: port(s.Bootstrap.Switch.ESL), ESLPassword: eslPassword, SocketAddr: s.Socket, ExternalPort: port(sip),
-			CDRDir: s.CDRDir, DirectoryURL: s.Bootstrap.BaseURL + "/fs/directory",
+			CDRDir: s.CDRDir, DirectoryURL: s.directoryURL(), SIPDomain: SIPDomain,
 		},
 	})
 	if err != nil {
 		return err
 	}
-	s.Bootstrap.Switch = Switch{Kind: "freeswitch", ESL: s.freeswitch.ESLAddr(), SIP: s.freeswitch.ExternalAddr()}
+	s.Bootstrap.Switch = Switch{
+		Kind: "freeswitch", ESL: s.freeswitch.ESLAddr(), SIP: s.freeswitch.ExternalAddr(), Registrar: s.freeswitch.InternalAddr(),
+	}
 	return nil
 }
 
@@ -236,7 +245,9 @@ func (s *Stack) startCarrier(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	args := []string{"stand-in", "carrier", "--http", addr, "--switch", s.Bootstrap.Switch.SIP}
+	args := []string{
+		"stand-in", "carrier", "--http", addr, "--switch", s.Bootstrap.Switch.SIP, "--registrar", s.Bootstrap.Switch.Registrar,
+	}
 	if s.cfg.Voice != "" {
 		args = append(args, "--voice", s.cfg.Voice)
 	}
@@ -272,6 +283,7 @@ func (s *Stack) writeConfig() error {
 		"switch.outbound_listen":          s.Socket,
 		"switch.cdr_dir":                  s.CDRDir,
 		"media.sip_addr":                  s.MediaSIP,
+		"agents.sip_domain":               SIPDomain,
 		"recordings.spool_dir":            s.SpoolDir,
 		"recordings.blob_url":             "file://" + filepath.Join(s.cfg.Dir, "recordings"),
 		"security.master_key":             hex.EncodeToString(s.MasterKey[:]),
