@@ -86,23 +86,25 @@ type Campaign struct {
 	PostAnswerAction        PostAnswerAction `json:"post_answer_action"`
 	PredictiveTargetAbandon float64          `json:"predictive_target_abandon"`
 	PredictiveMaxWaitS      float64          `json:"predictive_max_wait_s"`
-	MaxConcurrent           *int             `json:"max_concurrent"`
-	CallerID                *string          `json:"caller_id"`
-	FlowID                  *uuid.UUID       `json:"flow_id"`
-	Description             *string          `json:"description"`
-	Script                  *string          `json:"script"`
-	Notes                   *string          `json:"notes"`
-	RingTimeoutS            int              `json:"ring_timeout_s"`
-	AMD                     bool             `json:"amd"`
-	VoicemailAction         string           `json:"voicemail_action"`
-	VoicemailMessageURL     *string          `json:"voicemail_message_url"`
-	MaxAttempts             int              `json:"max_attempts"`
-	Retry                   RetryPolicy      `json:"retry"`
-	CallingWindow           *CallingWindow   `json:"calling_window"`
-	AnnouncementURL         *string          `json:"announcement_url"`
-	StartedAt               *time.Time       `json:"started_at"`
-	CreatedAt               time.Time        `json:"created_at"`
-	UpdatedAt               time.Time        `json:"updated_at"`
+	// PredictivePaused says that a predictive campaign dials 1:1 until it is resumed.
+	PredictivePaused    bool           `json:"predictive_paused"`
+	MaxConcurrent       *int           `json:"max_concurrent"`
+	CallerID            *string        `json:"caller_id"`
+	FlowID              *uuid.UUID     `json:"flow_id"`
+	Description         *string        `json:"description"`
+	Script              *string        `json:"script"`
+	Notes               *string        `json:"notes"`
+	RingTimeoutS        int            `json:"ring_timeout_s"`
+	AMD                 bool           `json:"amd"`
+	VoicemailAction     string         `json:"voicemail_action"`
+	VoicemailMessageURL *string        `json:"voicemail_message_url"`
+	MaxAttempts         int            `json:"max_attempts"`
+	Retry               RetryPolicy    `json:"retry"`
+	CallingWindow       *CallingWindow `json:"calling_window"`
+	AnnouncementURL     *string        `json:"announcement_url"`
+	StartedAt           *time.Time     `json:"started_at"`
+	CreatedAt           time.Time      `json:"created_at"`
+	UpdatedAt           time.Time      `json:"updated_at"`
 }
 
 // RetryPolicy holds the minutes to wait before the next attempt, by the outcome of the last one.

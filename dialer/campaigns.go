@@ -2,7 +2,6 @@ package dialer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -350,19 +349,12 @@ func campaignOf(row db.Campaign) Campaign {
 		Environment: Environment(row.Environment), VoiceAgentID: row.VoiceAgentID,
 		PostAnswerAction:        PostAnswerAction(row.PostAnswerAction),
 		PredictiveTargetAbandon: row.PredictiveTargetAbandon, PredictiveMaxWaitS: row.PredictiveMaxWaitS,
-		CallerID: row.CallerID, FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
+		PredictivePaused: row.PredictivePaused, CallerID: row.CallerID, FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
 		RingTimeoutS: int(row.RingTimeoutS), AMD: row.Amd, VoicemailAction: row.VoicemailAction,
 		VoicemailMessageURL: row.VoicemailMessageUrl, MaxAttempts: int(row.MaxAttempts), Retry: retryPolicy(row.Retry),
+		MaxConcurrent: intOf(row.MaxConcurrent), CallingWindow: shownWindow(row.CallingWindow),
 		AnnouncementURL: row.AnnouncementUrl, StartedAt: utc(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
-	}
-	if row.MaxConcurrent != nil {
-		n := int(*row.MaxConcurrent)
-		out.MaxConcurrent = &n
-	}
-	var w CallingWindow
-	if len(row.CallingWindow) > 0 && json.Unmarshal(row.CallingWindow, &w) == nil {
-		out.CallingWindow = &w
 	}
 	return out
 }

@@ -93,4 +93,5 @@ const (
 	CodeNoFlowConfigured       = "NoFlowConfigured"
 	CodeSubprotocolMismatch    = "SubprotocolMismatch"
 	CodeMaxConcurrent          = "max_concurrent"
+	CodeNotPredictive          = "not_predictive"
 )

@@ -63,6 +63,9 @@ func (p principal) accessor() string {
 	return ""
 }
 
+// isAgent tells whether an agent asks, who sees own calls alone.
+func (p principal) isAgent() bool { return p.kind == kindSession && p.role == account.RoleAgent }
+
 // mayUse tells whether an API key has a scope. No scopes means all of them, except the one that must be listed.
 func (p principal) mayUse(scope string) bool {
 	if len(p.scopes) == 0 && scope != scopeControlAdmin {
@@ -196,6 +199,9 @@ func (s *Server) authorize(r *request) error {
 	wrong := newError(http.StatusForbidden, codeWrongCredential, "This operation does not take this kind of credential.")
 	switch r.who.kind {
 	case kindKey:
+		if r.op.access == accessSession {
+			return wrong
+		}
 		if origin := string(r.rc.Request.Header.Peek("Origin")); origin != "" && len(r.who.origins) > 0 &&
 			!slices.Contains(r.who.origins, origin) {
 			return newError(http.StatusForbidden, codeOriginNotAllowed, "The API key does not allow this origin.")
@@ -205,11 +211,11 @@ func (s *Server) authorize(r *request) error {
 		}
 		return nil
 	case kindSession:
-		if r.op.access != accessKeyOrSession {
+		if r.op.access != accessKeyOrSession && r.op.access != accessSession {
 			return wrong
 		}
-		if r.op.managers && r.who.role == "agent" {
-			return newError(http.StatusForbidden, codeInsufficientScope, "Agents may not do this.")
+		if !r.op.roles.include(r.who.role) {
+			return newError(http.StatusForbidden, codeInsufficientScope, "The role "+r.who.role+" may not do this.")
 		}
 		return nil
 	case kindCallback:

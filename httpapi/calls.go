@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -149,21 +151,68 @@ func utc(t *time.Time) *time.Time {
 }
 
 func (s *Server) getCall(ctx context.Context, r *request) (reply, error) {
-	id, err := r.pathID("call_id", callNoun)
+	row, err := s.visibleCall(ctx, r)
 	if err != nil {
 		return reply{}, err
 	}
+	view, err := s.viewCall(ctx, r, row.Call, row.RecordingStatus)
+	return ok(view), err
+}
+
+// visibleCall reads the call that the path names. An agent sees no other agent's.
+func (s *Server) visibleCall(ctx context.Context, r *request) (db.GetCallViewRow, error) {
 	var row db.GetCallViewRow
+	id, err := r.pathID("call_id", callNoun)
+	if err != nil {
+		return row, err
+	}
 	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.GetCallView(ctx, r.who.tenantID, id)
 		return err
 	})
 	if err != nil {
-		return reply{}, named(err, callNoun)
+		return row, named(err, callNoun)
 	}
-	view, err := s.viewCall(ctx, r, row.Call, row.RecordingStatus)
-	return ok(view), err
+	if r.who.isAgent() && (row.Call.AgentID == nil || *row.Call.AgentID != r.who.id) {
+		return row, notFound(callNoun)
+	}
+	return row, nil
+}
+
+// callFilter says which calls are listed; nil members leave all in.
+type callFilter struct {
+	campaignID, agentID            *uuid.UUID
+	status, disposition, direction *string
+}
+
+func (r *request) callFilter() (callFilter, []*dialer.FieldError) {
+	var f callFilter
+	var bad [2]*dialer.FieldError
+	f.status, bad[0] = r.queryOneOf("status", switchctl.StatusDialing, switchctl.StatusRinging, switchctl.StatusAnswered,
+		switchctl.StatusAgentConnected, switchctl.StatusCompleted, switchctl.StatusFailed)
+	f.disposition, bad[1] = r.queryText("disposition")
+	return f, bad[:]
+}
+
+// listCalls lists all calls of the tenant; for an agent the agent's own.
+func (s *Server) listCalls(ctx context.Context, r *request) (reply, error) {
+	pg, bad := r.page()
+	f, badFilter := r.callFilter()
+	var badIDs [3]*dialer.FieldError
+	f.campaignID, badIDs[0] = r.queryID("campaign_id")
+	f.agentID, badIDs[1] = r.queryID("agent_id")
+	f.direction, badIDs[2] = r.queryOneOf("direction", "outbound", "inbound")
+	if err := faults(slices.Concat(bad, badFilter, badIDs[:])...); err != nil {
+		return reply{}, err
+	}
+	if r.who.isAgent() {
+		if f.agentID != nil && *f.agentID != r.who.id {
+			return ok(callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}), nil
+		}
+		f.agentID = &r.who.id
+	}
+	return s.answerCalls(ctx, r, f, pg)
 }
 
 func (s *Server) listCampaignCalls(ctx context.Context, r *request) (reply, error) {
@@ -172,28 +221,33 @@ func (s *Server) listCampaignCalls(ctx context.Context, r *request) (reply, erro
 		return reply{}, err
 	}
 	pg, bad := r.page()
-	status, badStatus := r.queryOneOf("status", switchctl.StatusDialing, switchctl.StatusRinging, switchctl.StatusAnswered,
-		switchctl.StatusAgentConnected, switchctl.StatusCompleted, switchctl.StatusFailed)
-	disposition, badDisposition := r.queryText("disposition")
-	if err := faults(append(bad, badStatus, badDisposition)...); err != nil {
+	f, badFilter := r.callFilter()
+	if err := faults(slices.Concat(bad, badFilter)...); err != nil {
 		return reply{}, err
 	}
 	if _, err := s.deps.Dialer.GetCampaign(ctx, r.who.tenantID, campaignID); err != nil {
 		return reply{}, err
 	}
+	f.campaignID = &campaignID
+	return s.answerCalls(ctx, r, f, pg)
+}
+
+// answerCalls answers with a page of calls, the newest first.
+func (s *Server) answerCalls(ctx context.Context, r *request, f callFilter, pg page) (reply, error) {
 	out := callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}
-	var rows []db.ListCampaignCallViewsRow
-	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	var rows []db.ListCallViewsRow
+	err := s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		var err error
-		out.Total, err = tx.Q.CountCampaignCalls(ctx, db.CountCampaignCallsParams{
-			TenantID: r.who.tenantID, CampaignID: campaignID, Status: status, Disposition: disposition,
+		out.Total, err = tx.Q.CountCalls(ctx, db.CountCallsParams{
+			TenantID: r.who.tenantID, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status,
+			Disposition: f.disposition, Direction: f.direction,
 		})
 		if err != nil {
 			return err
 		}
-		rows, err = tx.Q.ListCampaignCallViews(ctx, db.ListCampaignCallViewsParams{
-			TenantID: r.who.tenantID, CampaignID: campaignID, Status: status, Disposition: disposition,
-			PageLimit: pg.limit(), PageOffset: pg.offset(),
+		rows, err = tx.Q.ListCallViews(ctx, db.ListCallViewsParams{
+			TenantID: r.who.tenantID, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status,
+			Disposition: f.disposition, Direction: f.direction, PageLimit: pg.limit(), PageOffset: pg.offset(),
 		})
 		return err
 	})

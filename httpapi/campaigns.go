@@ -63,6 +63,24 @@ func (s *Server) stopCampaign(ctx context.Context, r *request) (reply, error) {
 	return s.onCampaign(ctx, r, s.deps.Dialer.StopCampaign)
 }
 
+func (s *Server) pausePredictive(ctx context.Context, r *request) (reply, error) {
+	return s.setPredictivePaused(ctx, r, true)
+}
+
+func (s *Server) resumePredictive(ctx context.Context, r *request) (reply, error) {
+	return s.setPredictivePaused(ctx, r, false)
+}
+
+func (s *Server) setPredictivePaused(ctx context.Context, r *request, paused bool) (reply, error) {
+	var in dialer.PredictiveInput
+	if err := r.decodeOptional(&in); err != nil {
+		return reply{}, err
+	}
+	return s.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
+		return s.deps.Dialer.SetPredictivePaused(ctx, tenant, id, paused, in)
+	})
+}
+
 // onCampaign does what needs the campaign's id alone.
 func (s *Server) onCampaign(
 	ctx context.Context, r *request, do func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error),

@@ -112,6 +112,14 @@ func codeUnit(b []byte) (uint64, bool) {
 	return unit, err == nil
 }
 
+// decodeOptional is decode for a body that may be left out.
+func (r *request) decodeOptional(v any) error {
+	if len(bytes.TrimSpace(r.rc.PostBody())) == 0 {
+		return nil
+	}
+	return r.decode(v)
+}
+
 // pathID reads an id of the path. What is no id names nothing.
 func (r *request) pathID(name, what string) (uuid.UUID, error) {
 	text, _ := r.rc.UserValue(name).(string)
@@ -194,6 +202,8 @@ const (
 	maxPage         = 1 << 20
 	defaultPageSize = 25
 	maxPageSize     = 200
+	// maxDialerPageSize is the Dialer API's.
+	maxDialerPageSize = 100
 )
 
 // page is one page of a list.
@@ -205,7 +215,11 @@ func (p page) offset() int32 { return int32((p.number - 1) * p.size) }
 
 func (r *request) page() (page, []*dialer.FieldError) {
 	number, badNumber := r.queryInt("page", 1, 1, maxPage)
-	size, badSize := r.queryInt("page_size", defaultPageSize, 1, maxPageSize)
+	most := maxPageSize
+	if r.op.surface == dialerAPI {
+		most = maxDialerPageSize
+	}
+	size, badSize := r.queryInt("page_size", defaultPageSize, 1, most)
 	return page{number, size}, []*dialer.FieldError{badNumber, badSize}
 }
 
@@ -220,5 +234,7 @@ func faults(list ...*dialer.FieldError) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return invalid(found...)
+	e := invalid(found...)
+	e.part = "query"
+	return e
 }

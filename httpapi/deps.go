@@ -16,6 +16,8 @@ import (
 
 // Dialer is what the API asks of campaigns, leads and voice agents; *dialer.Service is one.
 type Dialer interface {
+	Settings
+
 	CreateCampaign(ctx context.Context, tenant uuid.UUID, in dialer.CampaignInput) (dialer.Campaign, error)
 	ListCampaigns(ctx context.Context, tenant uuid.UUID) ([]dialer.Campaign, error)
 	GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
@@ -24,6 +26,7 @@ type Dialer interface {
 	StartCampaign(ctx context.Context, tenant, id uuid.UUID, env dialer.Environment) (dialer.Campaign, error)
 	PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
 	StopCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
+	SetPredictivePaused(ctx context.Context, tenant, id uuid.UUID, paused bool, in dialer.PredictiveInput) (dialer.Campaign, error)
 
 	PushLead(ctx context.Context, tenant, campaign uuid.UUID, in dialer.LeadInput) (dialer.Lead, error)
 	PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in dialer.BulkInput) (dialer.BulkResult, error)
@@ -38,6 +41,12 @@ type Dialer interface {
 	DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error
 	DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (dialer.DefaultVoiceAgent, error)
 	SetDefaultVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.DefaultVoiceAgentInput) (dialer.DefaultVoiceAgent, error)
+}
+
+// Settings is what the API asks of a tenant's settings; *dialer.Service is one.
+type Settings interface {
+	Settings(ctx context.Context, tenant uuid.UUID) (dialer.Settings, error)
+	PatchSettings(ctx context.Context, tenant uuid.UUID, in dialer.SettingsInput) (dialer.Settings, error)
 }
 
 // Calls takes the verbs of the control endpoint; *switchctl.Controller is one. The result is empty unless the verb has one.

@@ -16,7 +16,6 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/account"
-	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -124,10 +123,7 @@ func TestDirectoryFindsNothing(t *testing.T) {
 	b := setup(t)
 	b.user(t, "agent", "1001", "")
 	gone := b.user(t, "agent", "1002", "")
-	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-		_, err := tx.Q.SetUserActive(t.Context(), false, b.tenant, gone)
-		return err
-	}))
+	require.NoError(t, account.New(b.st).SetUserActive(t.Context(), b.tenant, gone, false))
 	for name, body := range map[string]string{
 		"unknown user": form("user", "1003"), "deactivated user": form("user", "1002"), "injection": form("user", `1001' OR 1=1 --`),
 		"markup": form("user", `"/><user id="1001`), "another domain": form("domain", "other.example"),

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"context"
 	"net/http"
+
+	"github.com/ringmaster/ringmaster/httpapi/account"
 )
 
 // surface says in which style an operation answers.
@@ -23,6 +25,8 @@ const (
 	accessKey
 	// accessKeyOrSession takes a signed-in user as well.
 	accessKeyOrSession
+	// accessSession takes a signed-in user alone.
+	accessSession
 	// accessControl takes a callback token or an API key with the operation's scope, listed by name.
 	accessControl
 )
@@ -31,8 +35,10 @@ const (
 const (
 	scopeCampaignsRead     = "campaigns:read"
 	scopeCampaignsWrite    = "campaigns:write"
+	scopeLeadsRead         = "leads:read"
 	scopeLeadsWrite        = "leads:write"
 	scopeCallsRead         = "calls:read"
+	scopeCallsWrite        = "calls:write"
 	scopeVoiceAgentsRead   = "voice_agents:read"
 	scopeVoiceAgentsWrite  = "voice_agents:write"
 	scopeVoiceAgentsAdmin  = "voice_agents:admin"
@@ -46,9 +52,35 @@ const (
 // Scopes lists every scope that an API key may have.
 func Scopes() []string {
 	return []string{
-		scopeCampaignsRead, scopeCampaignsWrite, "leads:read", scopeLeadsWrite, scopeCallsRead, "calls:write", "agents:read",
+		scopeCampaignsRead, scopeCampaignsWrite, scopeLeadsRead, scopeLeadsWrite, scopeCallsRead, scopeCallsWrite, "agents:read",
 		scopeVoiceAgentsRead, scopeVoiceAgentsWrite, scopeVoiceAgentsAdmin, scopeRecordingsLoad, scopeControlAdmin,
 		"api_keys:manage", scopeWebhooksRead, scopeWebhooksWrite,
+	}
+}
+
+// roleSet says which users an operation is open to; keys are held to its scope instead.
+type roleSet uint8
+
+const (
+	anyRole  roleSet = iota
+	managers         // administrators and supervisors
+	admins
+	agents
+)
+
+// include tells whether users of a role are in the set.
+func (s roleSet) include(role string) bool {
+	switch s {
+	case anyRole:
+		return true
+	case managers:
+		return role == account.RoleAdmin || role == account.RoleSupervisor
+	case admins:
+		return role == account.RoleAdmin
+	case agents:
+		return role == account.RoleAgent
+	default:
+		return false
 	}
 }
 
@@ -62,8 +94,8 @@ type operation struct {
 	surface surface
 	access  access
 	scope   string
-	// managers keeps agents out: only administrators and supervisors may, when it is a session that asks.
-	managers bool
+	// roles are those of the users who may, when it is a session that asks.
+	roles roleSet
 	// body says that a JSON body is expected.
 	body   bool
 	handle handlerFunc
@@ -74,7 +106,7 @@ func (s *Server) operations() []operation {
 	var all []operation
 	for _, group := range [][]operation{
 		s.voiceAgentOperations(), s.campaignOperations(), s.callOperations(), s.webhookOperations(),
-		s.dialerOperations(), s.healthOperations(),
+		s.dialerOperations(), s.accountOperations(), s.healthOperations(),
 	} {
 		all = append(all, group...)
 	}
@@ -114,8 +146,9 @@ func (s *Server) campaignOperations() []operation {
 }
 
 func (s *Server) callOperations() []operation {
-	const one = "/api/v1/calls/{call_id}"
+	const all, one = "/api/v1/calls", "/api/v1/calls/{call_id}"
 	return []operation{
+		{method: http.MethodGet, path: all, access: accessKey, scope: scopeCallsRead, handle: s.listCalls},
 		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCallsRead, handle: s.getCall},
 		{method: http.MethodGet, path: one + "/recording", access: accessKey, scope: scopeCallsRead, handle: s.getRecording},
 		{method: http.MethodGet, path: one + "/recording/audio", access: accessKey, scope: scopeRecordingsLoad, handle: s.streamRecording},
@@ -135,16 +168,6 @@ func (s *Server) webhookOperations() []operation {
 		{method: http.MethodPatch, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, body: true, handle: s.patchWebhook},
 		{method: http.MethodDelete, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, handle: s.deleteWebhook},
 		{method: http.MethodPost, path: root + "/{id}/test", access: accessKey, scope: scopeWebhooksWrite, handle: s.testWebhook},
-	}
-}
-
-func (s *Server) dialerOperations() []operation {
-	const one = "/api/campaigns/{campaign_id}"
-	return []operation{
-		{method: http.MethodPost, path: "/api/auth/login", surface: dialerAPI, access: accessOpen, body: true, handle: s.login},
-		{method: http.MethodPost, path: one + "/scrub", surface: dialerAPI, access: accessKeyOrSession, scope: scopeCampaignsWrite, managers: true, handle: s.scrubCampaign},
-		{method: http.MethodPost, path: one + "/start", surface: dialerAPI, access: accessKeyOrSession, scope: scopeCampaignsWrite, managers: true, handle: s.startCampaign},
-		{method: http.MethodGet, path: "/api/telephony/channels/usage", surface: dialerAPI, access: accessKeyOrSession, scope: scopeCampaignsRead, handle: s.channelsUsage},
 	}
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -55,6 +57,7 @@ const (
 	codeNoRelationship      = "no_relationship"
 	codeTapFailed           = "TapFailed"
 	codeForbiddenClient     = "client_not_allowed"
+	codeTaken               = "already_in_use"
 )
 
 // classDataException is SQLSTATE's class of values that a column can't take, such as a number beyond all bounds in a JSON
@@ -68,6 +71,8 @@ type apiError struct {
 	detail     string
 	retryAfter time.Duration
 	fields     []dialer.FieldError
+	// part names the part of the request that fields are of; "body" when empty.
+	part string
 	// members stand at the top level of a problem document.
 	members map[string]any
 	// cause is for the log alone.
@@ -145,6 +150,7 @@ func mapDialerError(err error) *apiError {
 	var validation *dialer.ValidationError
 	var conflict *dialer.ConflictError
 	var dependency *dialer.DependencyError
+	var taken *account.TakenError
 	switch {
 	case errors.As(err, &validation):
 		e := invalid(validation.Fields...)
@@ -153,6 +159,10 @@ func mapDialerError(err error) *apiError {
 	case errors.As(err, &conflict):
 		return &apiError{
 			status: http.StatusConflict, code: conflict.Code, detail: conflict.Detail, members: conflict.Members, cause: err,
+		}
+	case errors.As(err, &taken):
+		return &apiError{
+			status: http.StatusConflict, code: codeTaken, detail: "This " + taken.Field + " is in use already.", cause: err,
 		}
 	case errors.As(err, &dependency):
 		return &apiError{status: http.StatusFailedDependency, code: dependency.Code, detail: dependency.Detail, cause: err}
@@ -215,7 +225,7 @@ func (e *apiError) dialerBody(requestID string) ([]byte, error) {
 	}
 	list := make([]dialerValidation, 0, len(e.fields))
 	for _, f := range e.fields {
-		list = append(list, dialerValidation{Loc: location(f.Field), Msg: f.Message, Type: "value_error"})
+		list = append(list, dialerValidation{Loc: location(cmp.Or(e.part, "body"), f.Field), Msg: f.Message, Type: "value_error"})
 	}
 	if len(list) == 0 {
 		list = append(list, dialerValidation{Loc: []any{"body"}, Msg: e.detail, Type: "value_error." + e.code})
@@ -225,8 +235,8 @@ func (e *apiError) dialerBody(requestID string) ([]byte, error) {
 }
 
 // location splits "retry.busy" or "leads[3].phone" into the steps that lead to the member.
-func location(field string) []any {
-	loc := []any{"body"}
+func location(part, field string) []any {
+	loc := []any{part}
 	for step := range strings.FieldsFuncSeq(field, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
 		if n, err := strconv.Atoi(step); err == nil {
 			loc = append(loc, n)

@@ -26,10 +26,11 @@ type recordingURLView struct {
 
 // getRecording hands out a signed URL.
 func (s *Server) getRecording(ctx context.Context, r *request) (reply, error) {
-	callID, err := r.pathID("call_id", callNoun)
+	call, err := s.visibleCall(ctx, r)
 	if err != nil {
 		return reply{}, err
 	}
+	callID := call.Call.ID
 	rec, err := s.accessRecording(ctx, r, r.who.tenantID, callID, recordings.MethodSignedURL)
 	if err != nil {
 		return reply{}, err

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 
+	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
 )
 
@@ -31,6 +32,7 @@ type Server struct {
 	logins   *throttle
 	sessions *sessionSigner
 	touched  *touchLog
+	accounts *account.Service
 
 	mu        sync.Mutex // guards all below
 	state     serverState
@@ -67,6 +69,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		calls:    newPacer(controlPerSecond, time.Second),
 		logins:   newThrottle(),
 		touched:  newTouchLog(),
+		accounts: account.New(deps.Store),
 	}
 	var err error
 	if s.doc, err = openapi.Document(); err != nil {

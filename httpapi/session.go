@@ -148,17 +148,6 @@ type sessionView struct {
 	User        userView `json:"user"`
 }
 
-type userView struct {
-	ID          uuid.UUID `json:"id"`
-	TenantID    uuid.UUID `json:"tenant_id"`
-	Email       string    `json:"email"`
-	DisplayName *string   `json:"display_name"`
-	Role        string    `json:"role"`
-	Extension   *string   `json:"extension"`
-	PhoneMode   string    `json:"phone_mode"`
-	IsActive    bool      `json:"is_active"`
-}
-
 // login signs a user in. An unknown address, a wrong password and a user who is switched off are answered alike, after the
 // same work.
 func (s *Server) login(ctx context.Context, r *request) (reply, error) {
@@ -197,10 +186,7 @@ func (s *Server) login(ctx context.Context, r *request) (reply, error) {
 	}
 	return ok(sessionView{
 		AccessToken: token, TokenType: "bearer", ExpiresIn: int(sessionLifetime / time.Second),
-		User: userView{
-			ID: user.ID, TenantID: user.TenantID, Email: user.Email, DisplayName: user.DisplayName, Role: user.Role,
-			Extension: user.Extension, PhoneMode: user.PhoneMode, IsActive: user.IsActive,
-		},
+		User: viewUser(user),
 	}), nil
 }
 

@@ -1,16 +1,15 @@
 // Package account manages what belongs to a tenant by configuration: the tenant itself, its users, API keys, trunks and
 // numbers. The command line, the development seed and the HTTP handlers share it.
 //
-// Read credential.go for the form of keys and passwords, and this file for the services.
+// Read credential.go for the form of keys and passwords, this file for tenants and keys, user.go, trunk.go and number.go for the
+// rest, errors.go for what is refused. Inputs whose members are dialer.Opt are those of the HTTP API; the plain ones are made of
+// them for callers in Go.
 package account
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/mail"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -28,27 +27,16 @@ type Service struct {
 // New returns a service.
 func New(st *store.Store) *Service { return &Service{store: st} }
 
-// InvalidError says which field of an input is wrong, and how.
-type InvalidError struct {
-	Field, Message string
-}
-
-// Error names the field.
-func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
-
-// ErrTaken says that a name, e-mail, extension or number is in use already.
-var ErrTaken = errors.New("already in use")
-
 // CreateTenant creates a tenant; privacy is standard (also when empty) or strict.
 func (s *Service) CreateTenant(ctx context.Context, name string, privacy store.PrivacyMode) (db.Tenant, error) {
 	if strings.TrimSpace(name) == "" {
-		return db.Tenant{}, &InvalidError{"name", "is required"}
+		return db.Tenant{}, invalid("name", "is required")
 	}
 	if privacy == "" {
 		privacy = store.PrivacyStandard
 	}
 	if privacy != store.PrivacyStandard && privacy != store.PrivacyStrict {
-		return db.Tenant{}, &InvalidError{"privacy_mode", "is standard or strict"}
+		return db.Tenant{}, invalid("privacy_mode", "is standard or strict")
 	}
 	t, err := s.store.CreateTenant(ctx, store.NewTenant{Name: name, Privacy: privacy})
 	return t, translate("create tenant "+name, err)
@@ -87,65 +75,6 @@ func (s *Service) SetCallingWindow(ctx context.Context, tenantID uuid.UUID, wind
 	return translate("set the calling window", err)
 }
 
-// UserInput describes a new user.
-type UserInput struct {
-	Email, Password, DisplayName string
-	Role                         string // admin, supervisor, agent
-	Extension                    string
-	PhoneMode                    string // held (also when empty), on_hook
-}
-
-// minPassword is the shortest password taken.
-const minPassword = 8
-
-// extensionForm is what a softphone registers as.
-var extensionForm = regexp.MustCompile(`^[0-9]{2,10}$`)
-
-// CreateUser creates a user who can sign in.
-func (s *Service) CreateUser(ctx context.Context, tenantID uuid.UUID, in UserInput) (db.User, error) {
-	if in.PhoneMode == "" {
-		in.PhoneMode = "held"
-	}
-	switch addr, err := mail.ParseAddress(in.Email); {
-	case err != nil || addr.Address != in.Email:
-		return db.User{}, &InvalidError{"email", "is no e-mail address"}
-	case len(in.Password) < minPassword:
-		return db.User{}, &InvalidError{"password", fmt.Sprintf("needs at least %d characters", minPassword)}
-	case !slices.Contains([]string{"admin", "supervisor", "agent"}, in.Role):
-		return db.User{}, &InvalidError{"role", "is admin, supervisor or agent"}
-	case in.Extension != "" && !extensionForm.MatchString(in.Extension):
-		return db.User{}, &InvalidError{"extension", "is 2 to 10 digits"}
-	case in.PhoneMode != "held" && in.PhoneMode != "on_hook":
-		return db.User{}, &InvalidError{"phone_mode", "is held or on_hook"}
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return db.User{}, fmt.Errorf("create user: %w", err)
-	}
-	hash := HashPassword(in.Password)
-	var out db.User
-	err = s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
-		out, err = tx.Q.CreateUser(ctx, db.CreateUserParams{
-			TenantID: tenantID, ID: id, Email: in.Email, PasswordHash: hash, DisplayName: optional(in.DisplayName),
-			Role: in.Role, Extension: optional(in.Extension), PhoneMode: in.PhoneMode,
-		})
-		return err
-	})
-	return out, translate("create user "+in.Email, err)
-}
-
-// Users lists the users of a tenant.
-func (s *Service) Users(ctx context.Context, tenantID uuid.UUID) ([]db.User, error) {
-	return list(ctx, s.store, tenantID, "list users", (*db.Queries).ListUsers)
-}
-
-// SetUserActive lets a user sign in, or not.
-func (s *Service) SetUserActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
-	return one(ctx, s.store, tenantID, "set user active", func(q *db.Queries) (int64, error) {
-		return q.SetUserActive(ctx, active, tenantID, id)
-	})
-}
-
 // KeyInput describes a new API key.
 type KeyInput struct {
 	Label       string
@@ -164,13 +93,13 @@ func (s *Service) CreateKey(ctx context.Context, tenantID uuid.UUID, in KeyInput
 	}
 	switch {
 	case in.Label == "" || len([]rune(in.Label)) > 200:
-		return db.ApiKey{}, Secret{}, &InvalidError{"label", "has 1 to 200 characters"}
+		return db.ApiKey{}, Secret{}, invalid("label", "has 1 to 200 characters")
 	case in.Environment != "live" && in.Environment != "test":
-		return db.ApiKey{}, Secret{}, &InvalidError{"environment", "is live or test"}
+		return db.ApiKey{}, Secret{}, invalid("environment", "is live or test")
 	case !known(in.Scopes):
-		return db.ApiKey{}, Secret{}, &InvalidError{"scopes", "are of " + strings.Join(Scopes(), ", ")}
+		return db.ApiKey{}, Secret{}, invalid("scopes", "are of "+strings.Join(Scopes(), ", "))
 	case in.RatePerMin < 1 || in.RatePerMin > 100_000:
-		return db.ApiKey{}, Secret{}, &InvalidError{"rate_limit_per_min", "is 1 to 100000"}
+		return db.ApiKey{}, Secret{}, invalid("rate_limit_per_min", "is 1 to 100000")
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -226,21 +155,6 @@ func one(ctx context.Context, st *store.Store, tenantID uuid.UUID, what string, 
 		return err
 	})
 	return translate(what, err)
-}
-
-// translate names the operation and tells a taken name from other faults.
-func translate(what string, err error) error {
-	var constraint *store.ConstraintError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &constraint):
-		return fmt.Errorf("%s: %w", what, ErrTaken)
-	case errors.Is(err, store.ErrNotFound):
-		return fmt.Errorf("%s: %w", what, store.ErrNotFound)
-	default:
-		return fmt.Errorf("%s: %w", what, err)
-	}
 }
 
 func optional(s string) *string {

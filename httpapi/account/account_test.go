@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -71,9 +72,9 @@ func TestInvalidInputNamesItsField(t *testing.T) {
 	t.Parallel()
 	s, tenant := setup(t)
 	field := func(err error) string {
-		var invalid *InvalidError
+		var invalid *dialer.ValidationError
 		require.ErrorAs(t, err, &invalid)
-		return invalid.Field
+		return invalid.Fields[0].Field
 	}
 	user := UserInput{Email: "a@b.test", Password: "long enough", Role: "agent", Extension: "1001"}
 	for want, change := range map[string]func(*UserInput){
@@ -93,7 +94,7 @@ func TestInvalidInputNamesItsField(t *testing.T) {
 	_, err = s.CreateTrunk(t.Context(), tenant, TrunkInput{Name: "x", Host: "h", Register: true})
 	require.Equal(t, "username", field(err))
 	_, err = s.CreateNumber(t.Context(), tenant, NumberInput{Number: "+14155550100"})
-	require.Equal(t, "number", field(err))
+	require.Equal(t, "e164", field(err))
 	_, _, err = s.CreateKey(t.Context(), tenant, KeyInput{})
 	require.Equal(t, "label", field(err))
 	_, _, err = s.CreateKey(t.Context(), tenant, KeyInput{Label: "x", Scopes: []string{"calls:read", "nope"}})

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"regexp"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/conf"
+	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -29,78 +32,234 @@ type TrunkInput struct {
 	MediaMode          string
 }
 
-func (in *TrunkInput) defaults() {
-	set := func(v *string, d string) {
-		if *v == "" {
-			*v = d
-		}
-	}
-	setInt := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	set(&in.Transport, "udp")
-	set(&in.NumberFormat, "e164")
-	set(&in.MediaMode, "bridge")
-	setInt(&in.Port, 5060)
-	setInt(&in.MaxChannels, 10)
-	setInt(&in.CPS, 10)
+// TrunkEdit is the body of a trunk's creation or edit. A password of null is forgotten.
+type TrunkEdit struct {
+	Name, Host, Transport, Username, Password, NumberFormat, MediaMode dialer.Opt[string]
+	Port, MaxChannels, CPS, Priority                                   dialer.Opt[int]
+	Register, IsActive                                                 dialer.Opt[bool]
 }
 
-func (in *TrunkInput) validate() error {
-	switch {
-	case in.Name == "":
-		return &InvalidError{"name", "is required"}
-	case in.Host == "":
-		return &InvalidError{"host", "is required"}
-	case in.Port < 1 || in.Port > 65535:
-		return &InvalidError{"port", "is 1 to 65535"}
-	case !slices.Contains([]string{"udp", "tcp", "tls"}, in.Transport):
-		return &InvalidError{"transport", "is udp, tcp or tls"}
-	case !slices.Contains([]string{"e164", "national", "0national"}, in.NumberFormat):
-		return &InvalidError{"number_format", "is e164, national or 0national"}
-	case !slices.Contains([]string{"bridge", "bypass"}, in.MediaMode):
-		return &InvalidError{"media_mode", "is bridge or bypass"}
-	case in.MaxChannels < 1:
-		return &InvalidError{"max_channels", "is at least 1"}
-	case in.CPS < 1:
-		return &InvalidError{"cps", "is at least 1"}
-	case in.Register && in.Username == "":
-		return &InvalidError{"username", "is required to register"}
+// Members gives the members of the body by their names.
+func (in *TrunkEdit) Members() map[string]json.Unmarshaler {
+	return map[string]json.Unmarshaler{
+		"name": &in.Name, "host": &in.Host, "port": &in.Port, "transport": &in.Transport, "username": &in.Username,
+		"password": &in.Password, "register": &in.Register, "number_format": &in.NumberFormat,
+		"max_channels": &in.MaxChannels, "cps": &in.CPS, "priority": &in.Priority, "media_mode": &in.MediaMode,
+		"is_active": &in.IsActive,
 	}
-	return nil
+}
+
+const (
+	transportUDP = "udp"
+	formatE164   = "e164"
+	modeBridge   = "bridge"
+	modeBypass   = "bypass"
+
+	defaultPort      = 5060
+	defaultChannels  = 10
+	defaultCPS       = 10
+	maxTrunkChannels = 100_000
+	maxTrunkCPS      = 10_000
+	maxTrunkPriority = 1_000_000
+	maxTrunkName     = 200
+	maxTrunkPassword = 200
+)
+
+// Host and user name become part of dial strings and of the switch's configuration, so that they can't hold what is syntax there.
+var (
+	hostForm     = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])$`)
+	usernameForm = regexp.MustCompile(`^[A-Za-z0-9_.!~*+-]{1,200}$`)
+)
+
+func newTrunk() db.Trunk {
+	return db.Trunk{
+		Port: defaultPort, Transport: transportUDP, NumberFormat: formatE164, MaxChannels: defaultChannels, Cps: defaultCPS,
+		MediaMode: modeBridge, IsActive: true,
+	}
+}
+
+// apply checks the input's members and puts all but the password into a trunk.
+func (in *TrunkEdit) apply(f *dialer.Form, to *db.Trunk) {
+	if v, ok := dialer.Required(f, "name", in.Name); ok && f.Text("name", v, 1, maxTrunkName) {
+		to.Name = v
+	}
+	if v, ok := dialer.Required(f, "host", in.Host); ok {
+		if !hostForm.MatchString(v) {
+			f.Fail("host", "must be a host name or an address")
+		}
+		to.Host = v
+	}
+	if v, ok := dialer.Given(f, "transport", in.Transport); ok && f.OneOf("transport", v, transportUDP, "tcp", "tls") {
+		to.Transport = v
+	}
+	if v, ok := dialer.Clearable(f, "username", in.Username); ok {
+		if to.Username = v; v != nil && !usernameForm.MatchString(*v) {
+			f.Fail("username", "must be a SIP user name of 1 to 200 characters")
+		}
+	}
+	if v, ok := dialer.Clearable(f, "password", in.Password); ok && v != nil && f.Text("password", *v, 1, maxTrunkPassword) &&
+		strings.ContainsFunc(*v, unicode.IsControl) {
+		f.Fail("password", "can't hold control characters")
+	}
+	if v, ok := dialer.Given(f, "number_format", in.NumberFormat); ok &&
+		f.OneOf("number_format", v, formatE164, "national", "0national") {
+		to.NumberFormat = v
+	}
+	if v, ok := dialer.Given(f, "media_mode", in.MediaMode); ok && f.OneOf("media_mode", v, modeBridge, modeBypass) {
+		to.MediaMode = v
+	}
+	if v, ok := dialer.Given(f, "register", in.Register); ok {
+		to.Register = v
+	}
+	if v, ok := dialer.Given(f, "is_active", in.IsActive); ok {
+		to.IsActive = v
+	}
+	in.applyNumbers(f, to)
+	if to.Register && to.Username == nil {
+		f.Fail("username", "is required to register")
+	}
+}
+
+func (in *TrunkEdit) applyNumbers(f *dialer.Form, to *db.Trunk) {
+	for _, m := range []struct {
+		field       string
+		value       dialer.Opt[int]
+		least, most int
+		to          *int32
+	}{
+		{"port", in.Port, 1, 65535, &to.Port},
+		{"max_channels", in.MaxChannels, 1, maxTrunkChannels, &to.MaxChannels},
+		{"cps", in.CPS, 1, maxTrunkCPS, &to.Cps},
+		{"priority", in.Priority, -maxTrunkPriority, maxTrunkPriority, &to.Priority},
+	} {
+		if v, ok := dialer.Given(f, m.field, m.value); ok && f.Between(m.field, v, m.least, m.most) {
+			*m.to = int32(v) //nolint:gosec // bounded by Between
+		}
+	}
 }
 
 // trunkSecret is the context that a trunk's password is sealed in.
 func trunkSecret(id uuid.UUID) string { return "trunk:" + id.String() }
 
+// seal gives the sealed password that was sent, or else what there is.
+func (s *Service) seal(id uuid.UUID, in dialer.Opt[string], present []byte) ([]byte, error) {
+	switch {
+	case !in.Set:
+		return present, nil
+	case in.Null:
+		return nil, nil
+	default:
+		return s.store.Seal(trunkSecret(id), []byte(in.Value))
+	}
+}
+
 // CreateTrunk declares a trunk; the password is kept encrypted.
 func (s *Service) CreateTrunk(ctx context.Context, tenantID uuid.UUID, in TrunkInput) (db.Trunk, error) {
-	in.defaults()
-	if err := in.validate(); err != nil {
-		return db.Trunk{}, err
+	return s.AddTrunk(ctx, tenantID, TrunkEdit{
+		Name: dialer.Some(in.Name), Host: dialer.Some(in.Host), Port: someInt(in.Port), Transport: some(in.Transport),
+		Username: some(in.Username), Password: some(in.Password), Register: dialer.Some(in.Register),
+		NumberFormat: some(in.NumberFormat), MaxChannels: someInt(in.MaxChannels), CPS: someInt(in.CPS),
+		Priority: dialer.Some(in.Priority), MediaMode: some(in.MediaMode),
+	})
+}
+
+func someInt(n int) dialer.Opt[int] {
+	if n == 0 {
+		return dialer.Opt[int]{}
 	}
+	return dialer.Some(n)
+}
+
+// AddTrunk declares a trunk. Errors: *dialer.ValidationError, ErrTaken.
+func (s *Service) AddTrunk(ctx context.Context, tenantID uuid.UUID, in TrunkEdit) (db.Trunk, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return db.Trunk{}, fmt.Errorf("create trunk: %w", err)
 	}
-	var sealed []byte
-	if in.Password != "" {
-		if sealed, err = s.store.Seal(trunkSecret(id), []byte(in.Password)); err != nil {
-			return db.Trunk{}, fmt.Errorf("create trunk: %w", err)
-		}
+	row, f := newTrunk(), dialer.NewForm(false)
+	in.apply(f, &row)
+	if err := f.Err(); err != nil {
+		return db.Trunk{}, err
+	}
+	sealed, err := s.seal(id, in.Password, nil)
+	if err != nil {
+		return db.Trunk{}, fmt.Errorf("create trunk: %w", err)
 	}
 	var out db.Trunk
 	err = s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
 		out, err = tx.Q.CreateTrunk(ctx, db.CreateTrunkParams{
-			TenantID: tenantID, ID: id, Name: in.Name, Host: in.Host, Port: int32(in.Port), Transport: in.Transport,
-			Username: optional(in.Username), PasswordSealed: sealed, Register: in.Register, NumberFormat: in.NumberFormat,
-			MaxChannels: int32(in.MaxChannels), Cps: int32(in.CPS), Priority: int32(in.Priority), MediaMode: in.MediaMode,
+			TenantID: tenantID, ID: id, Name: row.Name, Host: row.Host, Port: row.Port, Transport: row.Transport,
+			Username: row.Username, PasswordSealed: sealed, Register: row.Register, NumberFormat: row.NumberFormat,
+			MaxChannels: row.MaxChannels, Cps: row.Cps, Priority: row.Priority, MediaMode: row.MediaMode, IsActive: row.IsActive,
 		})
 		return err
 	})
-	return out, translate("create trunk "+in.Name, err)
+	return out, translate("create trunk", err)
+}
+
+// EditTrunk changes a trunk. To ask for bypass gives a trunk that has failed in it another chance. Errors: store.ErrNotFound,
+// *dialer.ValidationError, ErrTaken.
+func (s *Service) EditTrunk(ctx context.Context, tenantID, id uuid.UUID, in TrunkEdit) (db.Trunk, error) {
+	var out db.Trunk
+	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		row, err := tx.Q.LockTrunk(ctx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		f := dialer.NewForm(true)
+		in.apply(f, &row)
+		if err := f.Err(); err != nil {
+			return err
+		}
+		sealed, err := s.seal(id, in.Password, row.PasswordSealed)
+		if err != nil {
+			return err
+		}
+		out, err = tx.Q.UpdateTrunk(ctx, db.UpdateTrunkParams{
+			Name: row.Name, Host: row.Host, Port: row.Port, Transport: row.Transport, Username: row.Username,
+			PasswordSealed: sealed, Register: row.Register, NumberFormat: row.NumberFormat, MaxChannels: row.MaxChannels,
+			Cps: row.Cps, Priority: row.Priority, MediaMode: row.MediaMode, IsActive: row.IsActive,
+			RetryBypass: in.MediaMode.Has() && row.MediaMode == modeBypass, TenantID: tenantID, ID: id,
+		})
+		return err
+	})
+	return out, translate("edit trunk", err)
+}
+
+// DeleteTrunk removes a trunk. Errors: store.ErrNotFound, *dialer.ConflictError while numbers or calls are on it.
+func (s *Service) DeleteTrunk(ctx context.Context, tenantID, id uuid.UUID) error {
+	inUse := &dialer.ConflictError{Code: CodeTrunkInUse, Detail: "numbers or live calls are on this trunk"}
+	err := one(ctx, s.store, tenantID, "delete trunk", func(q *db.Queries) (int64, error) {
+		if err := q.GateLock(ctx, tenantID); err != nil {
+			return 0, err
+		}
+		if busy, err := q.TrunkHasLiveCalls(ctx, tenantID, id); err != nil || busy {
+			return 0, errors.Join(err, when(busy, inUse))
+		}
+		return q.DeleteTrunk(ctx, tenantID, id)
+	})
+	if errors.Is(err, ErrReferenced) {
+		return inUse
+	}
+	return err
+}
+
+// when gives an error on a condition.
+func when(condition bool, err error) error {
+	if condition {
+		return err
+	}
+	return nil
+}
+
+// Trunk gives one trunk. Errors: store.ErrNotFound.
+func (s *Service) Trunk(ctx context.Context, tenantID, id uuid.UUID) (db.Trunk, error) {
+	var out db.Trunk
+	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+		out, err = tx.Q.GetTrunk(ctx, tenantID, id)
+		return err
+	})
+	return out, translate("find trunk", err)
 }
 
 // Trunks lists the trunks of a tenant, by priority.
@@ -108,15 +267,10 @@ func (s *Service) Trunks(ctx context.Context, tenantID uuid.UUID) ([]db.Trunk, e
 	return list(ctx, s.store, tenantID, "list trunks", (*db.Queries).ListTrunks)
 }
 
-// SetTrunkMediaMode configures how a trunk's audio goes: bridge, or bypass, which also gives a trunk that has failed another
-// chance.
+// SetTrunkMediaMode configures how a trunk's audio goes: bridge, or bypass.
 func (s *Service) SetTrunkMediaMode(ctx context.Context, tenantID, id uuid.UUID, mode string) error {
-	if !slices.Contains([]string{"bridge", "bypass"}, mode) {
-		return &InvalidError{"media_mode", "is bridge or bypass"}
-	}
-	return one(ctx, s.store, tenantID, "set trunk's media mode", func(q *db.Queries) (int64, error) {
-		return q.SetTrunkMediaMode(ctx, mode, tenantID, id)
-	})
+	_, err := s.EditTrunk(ctx, tenantID, id, TrunkEdit{MediaMode: dialer.Some(mode)})
+	return err
 }
 
 // TrunkBypassProven sets the flag that a probe has earned: the trunk's calls go past the switch from now on.
@@ -139,20 +293,15 @@ func (s *Service) TrunkBypassFailed(ctx context.Context, tenantID, id uuid.UUID,
 
 // SetTrunkActive takes a trunk into use, or out of it.
 func (s *Service) SetTrunkActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
-	return one(ctx, s.store, tenantID, "set trunk active", func(q *db.Queries) (int64, error) {
-		return q.SetTrunkActive(ctx, active, tenantID, id)
-	})
+	_, err := s.EditTrunk(ctx, tenantID, id, TrunkEdit{IsActive: dialer.Some(active)})
+	return err
 }
 
 // Gateway gives a trunk in the form that the switch's configuration needs, its password in the clear.
 func (s *Service) Gateway(ctx context.Context, tenantID, id uuid.UUID) (conf.Gateway, error) {
-	var t db.Trunk
-	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
-		t, err = tx.Q.GetTrunk(ctx, tenantID, id)
-		return err
-	})
+	t, err := s.Trunk(ctx, tenantID, id)
 	if err != nil {
-		return conf.Gateway{}, translate("find trunk", err)
+		return conf.Gateway{}, err
 	}
 	g := conf.Gateway{
 		Name: "rm_" + t.ID.String(), Host: t.Host, Port: int(t.Port), Transport: t.Transport, Register: t.Register,
@@ -168,62 +317,4 @@ func (s *Service) Gateway(ctx context.Context, tenantID, id uuid.UUID) (conf.Gat
 		g.Password = string(password)
 	}
 	return g, nil
-}
-
-// NumberInput describes one of a tenant's numbers.
-type NumberInput struct {
-	// Number is as in a lead: ten digits, 0, 91 or +91 before them taken.
-	Number, Label string
-	FlowID        *uuid.UUID
-	TrunkID       *uuid.UUID
-}
-
-// CreateNumber gives a number to a tenant.
-func (s *Service) CreateNumber(ctx context.Context, tenantID uuid.UUID, in NumberInput) (db.Number, error) {
-	phone, err := store.ParsePhone(in.Number)
-	if err != nil {
-		return db.Number{}, &InvalidError{"number", err.Error()}
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return db.Number{}, fmt.Errorf("create number: %w", err)
-	}
-	var out db.Number
-	err = s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
-		out, err = tx.Q.CreateNumber(ctx, db.CreateNumberParams{
-			TenantID: tenantID, ID: id, E164: phone.E164(), Label: optional(in.Label), FlowID: in.FlowID, TrunkID: in.TrunkID,
-		})
-		return err
-	})
-	return out, translate("create number", err)
-}
-
-// Numbers lists the numbers of a tenant.
-func (s *Service) Numbers(ctx context.Context, tenantID uuid.UUID) ([]db.Number, error) {
-	return list(ctx, s.store, tenantID, "list numbers", (*db.Queries).ListNumbers)
-}
-
-// SetNumberActive takes a number into use, or out of it.
-func (s *Service) SetNumberActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
-	return one(ctx, s.store, tenantID, "set number active", func(q *db.Queries) (int64, error) {
-		return q.SetNumberActive(ctx, active, tenantID, id)
-	})
-}
-
-// VoiceAgentFlow is the flow that connects every call to one voice agent.
-func VoiceAgentFlow(voiceAgentID uuid.UUID) (json.RawMessage, error) {
-	type node struct {
-		ID   string            `json:"id"`
-		Type string            `json:"type"`
-		Data map[string]any    `json:"data"`
-		Next map[string]string `json:"next"`
-	}
-	out, err := json.Marshal([]node{
-		{ID: "start", Type: "start", Data: map[string]any{}, Next: map[string]string{"default": "agent"}},
-		{ID: "agent", Type: "connect_voice_agent", Data: map[string]any{"voice_agent_id": voiceAgentID}, Next: map[string]string{}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode flow: %w", err)
-	}
-	return out, nil
 }

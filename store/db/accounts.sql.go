@@ -64,8 +64,10 @@ func (q *Queries) CreateAPIKey(ctx context.Context, arg CreateAPIKeyParams) (Api
 }
 
 const createUser = `-- name: CreateUser :one
-INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode)
-VALUES ($1, $2, lower($3::text), $4, $5, $6, $7, $8) RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags
+INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, tags)
+VALUES ($1, $2, lower($3::text), $4, $5, $6, $7, $8, $9,
+  $10)
+RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags
 `
 
 type CreateUserParams struct {
@@ -77,6 +79,8 @@ type CreateUserParams struct {
 	Role         string
 	Extension    *string
 	PhoneMode    string
+	IsActive     bool
+	Tags         []string
 }
 
 func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, error) {
@@ -89,6 +93,8 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 		arg.Role,
 		arg.Extension,
 		arg.PhoneMode,
+		arg.IsActive,
+		arg.Tags,
 	)
 	var i User
 	err := row.Scan(
@@ -216,18 +222,6 @@ WHERE tenant_id = $2 AND id = $3 AND revoked_at IS NULL
 
 func (q *Queries) RevokeAPIKey(ctx context.Context, revokeReason *string, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, revokeAPIKey, revokeReason, tenantID, iD)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const setUserActive = `-- name: SetUserActive :execrows
-UPDATE users SET is_active = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3
-`
-
-func (q *Queries) SetUserActive(ctx context.Context, isActive bool, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, setUserActive, isActive, tenantID, iD)
 	if err != nil {
 		return 0, err
 	}

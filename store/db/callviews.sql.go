@@ -46,26 +46,33 @@ func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyK
 	return result.RowsAffected(), nil
 }
 
-const countCampaignCalls = `-- name: CountCampaignCalls :one
+const countCalls = `-- name: CountCalls :one
 SELECT count(*) FROM calls c
-WHERE c.tenant_id = $1 AND c.campaign_id = $2::uuid
-  AND ($3::text IS NULL OR c.status = $3)
-  AND ($4::text IS NULL OR c.disposition = $4)
+WHERE c.tenant_id = $1
+  AND ($2::uuid IS NULL OR c.campaign_id = $2)
+  AND ($3::uuid IS NULL OR c.agent_id = $3)
+  AND ($4::text IS NULL OR c.status = $4)
+  AND ($5::text IS NULL OR c.disposition = $5)
+  AND ($6::text IS NULL OR c.direction = $6)
 `
 
-type CountCampaignCallsParams struct {
+type CountCallsParams struct {
 	TenantID    uuid.UUID
-	CampaignID  uuid.UUID
+	CampaignID  *uuid.UUID
+	AgentID     *uuid.UUID
 	Status      *string
 	Disposition *string
+	Direction   *string
 }
 
-func (q *Queries) CountCampaignCalls(ctx context.Context, arg CountCampaignCallsParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countCampaignCalls,
+func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countCalls,
 		arg.TenantID,
 		arg.CampaignID,
+		arg.AgentID,
 		arg.Status,
 		arg.Disposition,
+		arg.Direction,
 	)
 	var count int64
 	err := row.Scan(&count)
@@ -219,35 +226,42 @@ func (q *Queries) InsertRecordingAccess(ctx context.Context, arg InsertRecording
 	return err
 }
 
-const listCampaignCallViews = `-- name: ListCampaignCallViews :many
+const listCallViews = `-- name: ListCallViews :many
 SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, coalesce(r.status, '')::text AS recording_status
 FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
-WHERE c.tenant_id = $1 AND c.campaign_id = $2::uuid
-  AND ($3::text IS NULL OR c.status = $3)
-  AND ($4::text IS NULL OR c.disposition = $4)
-ORDER BY c.id DESC LIMIT $6 OFFSET $5
+WHERE c.tenant_id = $1
+  AND ($2::uuid IS NULL OR c.campaign_id = $2)
+  AND ($3::uuid IS NULL OR c.agent_id = $3)
+  AND ($4::text IS NULL OR c.status = $4)
+  AND ($5::text IS NULL OR c.disposition = $5)
+  AND ($6::text IS NULL OR c.direction = $6)
+ORDER BY c.id DESC LIMIT $8 OFFSET $7
 `
 
-type ListCampaignCallViewsParams struct {
+type ListCallViewsParams struct {
 	TenantID    uuid.UUID
-	CampaignID  uuid.UUID
+	CampaignID  *uuid.UUID
+	AgentID     *uuid.UUID
 	Status      *string
 	Disposition *string
+	Direction   *string
 	PageOffset  int32
 	PageLimit   int32
 }
 
-type ListCampaignCallViewsRow struct {
+type ListCallViewsRow struct {
 	Call            Call
 	RecordingStatus string
 }
 
-func (q *Queries) ListCampaignCallViews(ctx context.Context, arg ListCampaignCallViewsParams) ([]ListCampaignCallViewsRow, error) {
-	rows, err := q.db.Query(ctx, listCampaignCallViews,
+func (q *Queries) ListCallViews(ctx context.Context, arg ListCallViewsParams) ([]ListCallViewsRow, error) {
+	rows, err := q.db.Query(ctx, listCallViews,
 		arg.TenantID,
 		arg.CampaignID,
+		arg.AgentID,
 		arg.Status,
 		arg.Disposition,
+		arg.Direction,
 		arg.PageOffset,
 		arg.PageLimit,
 	)
@@ -255,9 +269,9 @@ func (q *Queries) ListCampaignCallViews(ctx context.Context, arg ListCampaignCal
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ListCampaignCallViewsRow{}
+	items := []ListCallViewsRow{}
 	for rows.Next() {
-		var i ListCampaignCallViewsRow
+		var i ListCallViewsRow
 		if err := rows.Scan(
 			&i.Call.TenantID,
 			&i.Call.ID,

@@ -25,7 +25,7 @@ func (q *Queries) CampaignDelete(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const campaignGet = `-- name: CampaignGet :one
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action FROM campaigns WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused FROM campaigns WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) CampaignGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -62,6 +62,7 @@ func (q *Queries) CampaignGet(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 		&i.AgentWhisperUrl,
 		&i.WrapUpS,
 		&i.OverflowAction,
+		&i.PredictivePaused,
 	)
 	return i, err
 }
@@ -86,7 +87,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7,
   $8, $9, $10, $11, $12,
   $13, $14, $15, $16, $17, $18,
   $19, $20, $21, $22)
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
 `
 
 type CampaignInsertParams struct {
@@ -172,12 +173,13 @@ func (q *Queries) CampaignInsert(ctx context.Context, arg CampaignInsertParams) 
 		&i.AgentWhisperUrl,
 		&i.WrapUpS,
 		&i.OverflowAction,
+		&i.PredictivePaused,
 	)
 	return i, err
 }
 
 const campaignList = `-- name: CampaignList :many
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action FROM campaigns WHERE tenant_id = $1 ORDER BY id
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused FROM campaigns WHERE tenant_id = $1 ORDER BY id
 `
 
 func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campaign, error) {
@@ -220,6 +222,7 @@ func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campa
 			&i.AgentWhisperUrl,
 			&i.WrapUpS,
 			&i.OverflowAction,
+			&i.PredictivePaused,
 		); err != nil {
 			return nil, err
 		}
@@ -232,7 +235,7 @@ func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campa
 }
 
 const campaignLock = `-- name: CampaignLock :one
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action FROM campaigns WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused FROM campaigns WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -269,6 +272,51 @@ func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.AgentWhisperUrl,
 		&i.WrapUpS,
 		&i.OverflowAction,
+		&i.PredictivePaused,
+	)
+	return i, err
+}
+
+const campaignSetPredictivePaused = `-- name: CampaignSetPredictivePaused :one
+UPDATE campaigns SET predictive_paused = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
+`
+
+// CampaignSetPredictivePaused sets whether a campaign over-dials; its state stays.
+func (q *Queries) CampaignSetPredictivePaused(ctx context.Context, paused bool, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
+	row := q.db.QueryRow(ctx, campaignSetPredictivePaused, paused, tenantID, iD)
+	var i Campaign
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Name,
+		&i.DialMode,
+		&i.Status,
+		&i.Environment,
+		&i.VoiceAgentID,
+		&i.PostAnswerAction,
+		&i.PredictiveTargetAbandon,
+		&i.PredictiveMaxWaitS,
+		&i.MaxConcurrent,
+		&i.CallerID,
+		&i.FlowID,
+		&i.Description,
+		&i.Script,
+		&i.Notes,
+		&i.RingTimeoutS,
+		&i.Amd,
+		&i.VoicemailAction,
+		&i.VoicemailMessageUrl,
+		&i.MaxAttempts,
+		&i.Retry,
+		&i.CallingWindow,
+		&i.AnnouncementUrl,
+		&i.StartedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.AgentWhisperUrl,
+		&i.WrapUpS,
+		&i.OverflowAction,
+		&i.PredictivePaused,
 	)
 	return i, err
 }
@@ -276,7 +324,7 @@ func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.
 const campaignSetRunning = `-- name: CampaignSetRunning :one
 UPDATE campaigns SET status = 'running', environment = $1, started_at = coalesce(started_at, now()), updated_at = now()
 WHERE tenant_id = $2 AND id = $3 AND status IN ('draft', 'paused')
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
 `
 
 func (q *Queries) CampaignSetRunning(ctx context.Context, environment string, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -313,12 +361,13 @@ func (q *Queries) CampaignSetRunning(ctx context.Context, environment string, te
 		&i.AgentWhisperUrl,
 		&i.WrapUpS,
 		&i.OverflowAction,
+		&i.PredictivePaused,
 	)
 	return i, err
 }
 
 const campaignSetStatus = `-- name: CampaignSetStatus :one
-UPDATE campaigns SET status = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action
+UPDATE campaigns SET status = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
 `
 
 func (q *Queries) CampaignSetStatus(ctx context.Context, status string, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -355,6 +404,7 @@ func (q *Queries) CampaignSetStatus(ctx context.Context, status string, tenantID
 		&i.AgentWhisperUrl,
 		&i.WrapUpS,
 		&i.OverflowAction,
+		&i.PredictivePaused,
 	)
 	return i, err
 }
@@ -369,7 +419,7 @@ UPDATE campaigns SET name = $1, dial_mode = $2, voice_agent_id = $3,
   max_attempts = $17, retry = $18, calling_window = $19,
   announcement_url = $20, updated_at = now()
 WHERE tenant_id = $21 AND id = $22
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
 `
 
 type CampaignUpdateParams struct {
@@ -454,6 +504,7 @@ func (q *Queries) CampaignUpdate(ctx context.Context, arg CampaignUpdateParams) 
 		&i.AgentWhisperUrl,
 		&i.WrapUpS,
 		&i.OverflowAction,
+		&i.PredictivePaused,
 	)
 	return i, err
 }

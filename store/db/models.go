@@ -159,6 +159,7 @@ type Campaign struct {
 	AgentWhisperUrl         *string
 	WrapUpS                 *int32
 	OverflowAction          string
+	PredictivePaused        bool
 }
 
 type DncLoad struct {

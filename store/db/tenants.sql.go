@@ -148,6 +148,31 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 	return items, nil
 }
 
+const lockTenant = `-- name: LockTenant :one
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at FROM tenants WHERE id = $1 FOR UPDATE
+`
+
+func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
+	row := q.db.QueryRow(ctx, lockTenant, tenantID)
+	var i Tenant
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.PrivacyMode,
+		&i.PiiRetentionDays,
+		&i.RecordingRetentionDays,
+		&i.DefaultVoiceAgentID,
+		&i.VoiceAgentDefaultWsUrl,
+		&i.DefaultMaxConcurrent,
+		&i.CallingWindow,
+		&i.Dispositions,
+		&i.DataKey,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const setTenantCallingWindow = `-- name: SetTenantCallingWindow :exec
 UPDATE tenants SET calling_window = $1, updated_at = now() WHERE id = $2
 `

@@ -13,7 +13,7 @@ import (
 )
 
 const createNumber = `-- name: CreateNumber :one
-INSERT INTO numbers (tenant_id, id, e164, label, flow_id, trunk_id) VALUES ($1, $2, $3, $4, $5, $6) RETURNING tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at
+INSERT INTO numbers (tenant_id, id, e164, label, flow_id, trunk_id, is_active) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at
 `
 
 type CreateNumberParams struct {
@@ -23,6 +23,7 @@ type CreateNumberParams struct {
 	Label    *string
 	FlowID   *uuid.UUID
 	TrunkID  *uuid.UUID
+	IsActive bool
 }
 
 func (q *Queries) CreateNumber(ctx context.Context, arg CreateNumberParams) (Number, error) {
@@ -33,6 +34,7 @@ func (q *Queries) CreateNumber(ctx context.Context, arg CreateNumberParams) (Num
 		arg.Label,
 		arg.FlowID,
 		arg.TrunkID,
+		arg.IsActive,
 	)
 	var i Number
 	err := row.Scan(
@@ -51,8 +53,8 @@ func (q *Queries) CreateNumber(ctx context.Context, arg CreateNumberParams) (Num
 
 const createTrunk = `-- name: CreateTrunk :one
 INSERT INTO trunks (tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels,
-  cps, priority, media_mode)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure
+  cps, priority, media_mode, is_active)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure
 `
 
 type CreateTrunkParams struct {
@@ -70,6 +72,7 @@ type CreateTrunkParams struct {
 	Cps            int32
 	Priority       int32
 	MediaMode      string
+	IsActive       bool
 }
 
 func (q *Queries) CreateTrunk(ctx context.Context, arg CreateTrunkParams) (Trunk, error) {
@@ -88,6 +91,7 @@ func (q *Queries) CreateTrunk(ctx context.Context, arg CreateTrunkParams) (Trunk
 		arg.Cps,
 		arg.Priority,
 		arg.MediaMode,
+		arg.IsActive,
 	)
 	var i Trunk
 	err := row.Scan(
@@ -325,58 +329,6 @@ func (q *Queries) ListTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, 
 		return nil, err
 	}
 	return items, nil
-}
-
-const setNumberActive = `-- name: SetNumberActive :execrows
-UPDATE numbers SET is_active = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3
-`
-
-func (q *Queries) SetNumberActive(ctx context.Context, isActive bool, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, setNumberActive, isActive, tenantID, iD)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const setNumberFlow = `-- name: SetNumberFlow :execrows
-UPDATE numbers SET flow_id = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3
-`
-
-func (q *Queries) SetNumberFlow(ctx context.Context, flowID *uuid.UUID, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, setNumberFlow, flowID, tenantID, iD)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const setTrunkActive = `-- name: SetTrunkActive :execrows
-UPDATE trunks SET is_active = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3
-`
-
-func (q *Queries) SetTrunkActive(ctx context.Context, isActive bool, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, setTrunkActive, isActive, tenantID, iD)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const setTrunkMediaMode = `-- name: SetTrunkMediaMode :execrows
-UPDATE trunks SET media_mode = $1,
-  bypass_failed_at = CASE WHEN $1 = 'bypass' THEN NULL ELSE bypass_failed_at END,
-  bypass_failure = CASE WHEN $1 = 'bypass' THEN NULL ELSE bypass_failure END, updated_at = now()
-WHERE tenant_id = $2 AND id = $3
-`
-
-// SetTrunkMediaMode configures a trunk. To ask for bypass again gives it another chance.
-func (q *Queries) SetTrunkMediaMode(ctx context.Context, mediaMode string, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, setTrunkMediaMode, mediaMode, tenantID, iD)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const trunkBypass = `-- name: TrunkBypass :one

@@ -1,15 +1,14 @@
 -- name: CreateUser :one
-INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode)
-VALUES (@tenant_id, @id, lower(@email::text), @password_hash, @display_name, @role, @extension, @phone_mode) RETURNING *;
+INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, tags)
+VALUES (@tenant_id, @id, lower(@email::text), @password_hash, @display_name, @role, @extension, @phone_mode, @is_active,
+  @tags)
+RETURNING *;
 
 -- name: ListUsers :many
 SELECT * FROM users WHERE tenant_id = @tenant_id ORDER BY email;
 
 -- name: GetUser :one
 SELECT * FROM users WHERE tenant_id = @tenant_id AND id = @id;
-
--- name: SetUserActive :execrows
-UPDATE users SET is_active = @is_active, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: SetUserPassword :execrows
 UPDATE users SET password_hash = @password_hash, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;

@@ -5,19 +5,25 @@ SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
 FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = @tenant_id AND c.id = @id;
 
--- name: ListCampaignCallViews :many
+-- name: ListCallViews :many
 SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
 FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
-WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid
+WHERE c.tenant_id = @tenant_id
+  AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
+  AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
   AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
+  AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'))
 ORDER BY c.id DESC LIMIT @page_limit OFFSET @page_offset;
 
--- name: CountCampaignCalls :one
+-- name: CountCalls :one
 SELECT count(*) FROM calls c
-WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid
+WHERE c.tenant_id = @tenant_id
+  AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
+  AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
   AND (sqlc.narg('status')::text IS NULL OR c.status = sqlc.narg('status'))
-  AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'));
+  AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
+  AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'));
 
 -- FindCallTenant tells whose call it is, over all tenants: it needs the system's scope.
 -- name: FindCallTenant :one

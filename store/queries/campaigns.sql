@@ -39,6 +39,10 @@ RETURNING *;
 -- name: CampaignSetStatus :one
 UPDATE campaigns SET status = @status, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 
+-- CampaignSetPredictivePaused sets whether a campaign over-dials; its state stays.
+-- name: CampaignSetPredictivePaused :one
+UPDATE campaigns SET predictive_paused = @paused, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+
 -- name: CampaignDelete :execrows
 DELETE FROM campaigns WHERE tenant_id = @tenant_id AND id = @id;
 

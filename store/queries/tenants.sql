@@ -10,6 +10,9 @@ SELECT * FROM tenants WHERE name = @name;
 -- name: ListTenants :many
 SELECT * FROM tenants ORDER BY name;
 
+-- name: LockTenant :one
+SELECT * FROM tenants WHERE id = @tenant_id FOR UPDATE;
+
 -- name: SetTenantSettings :one
 UPDATE tenants SET privacy_mode = @privacy_mode, pii_retention_days = @pii_retention_days,
   recording_retention_days = @recording_retention_days, voice_agent_default_ws_url = @voice_agent_default_ws_url,

@@ -1,7 +1,7 @@
 -- name: CreateTrunk :one
 INSERT INTO trunks (tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels,
-  cps, priority, media_mode)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING *;
+  cps, priority, media_mode, is_active)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING *;
 
 -- name: ListTrunks :many
 SELECT * FROM trunks WHERE tenant_id = @tenant_id ORDER BY priority, name;
@@ -12,11 +12,8 @@ SELECT * FROM trunks WHERE tenant_id = @tenant_id AND is_active ORDER BY priorit
 -- name: GetTrunk :one
 SELECT * FROM trunks WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: SetTrunkActive :execrows
-UPDATE trunks SET is_active = @is_active, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
-
 -- name: CreateNumber :one
-INSERT INTO numbers (tenant_id, id, e164, label, flow_id, trunk_id) VALUES ($1, $2, $3, $4, $5, $6) RETURNING *;
+INSERT INTO numbers (tenant_id, id, e164, label, flow_id, trunk_id, is_active) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING *;
 
 -- name: ListNumbers :many
 SELECT * FROM numbers WHERE tenant_id = @tenant_id ORDER BY e164;
@@ -27,19 +24,6 @@ SELECT * FROM numbers WHERE tenant_id = @tenant_id AND is_active ORDER BY e164;
 -- FindNumber looks an inbound number up over all tenants: it needs the system's scope.
 -- name: FindNumber :one
 SELECT * FROM numbers WHERE e164 = @e164 AND is_active;
-
--- name: SetNumberFlow :execrows
-UPDATE numbers SET flow_id = sqlc.narg(flow_id), updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
-
--- name: SetNumberActive :execrows
-UPDATE numbers SET is_active = @is_active, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
-
--- SetTrunkMediaMode configures a trunk. To ask for bypass again gives it another chance.
--- name: SetTrunkMediaMode :execrows
-UPDATE trunks SET media_mode = @media_mode,
-  bypass_failed_at = CASE WHEN @media_mode = 'bypass' THEN NULL ELSE bypass_failed_at END,
-  bypass_failure = CASE WHEN @media_mode = 'bypass' THEN NULL ELSE bypass_failure END, updated_at = now()
-WHERE tenant_id = @tenant_id AND id = @id;
 
 -- TrunkBypass tells whether calls of a trunk are taken into bypass.
 -- name: TrunkBypass :one

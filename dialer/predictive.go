@@ -1,0 +1,68 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const maxReasonLength = 500
+
+// PredictiveInput is the body that pauses or resumes over-dialing.
+type PredictiveInput struct {
+	Reason Opt[string]
+}
+
+// UnmarshalJSON takes the body.
+func (in *PredictiveInput) UnmarshalJSON(b []byte) error {
+	*in = PredictiveInput{}
+	_, err := decodeMembers(b, map[string]json.Unmarshaler{"reason": &in.Reason})
+	return err
+}
+
+// SetPredictivePaused stops the over-dialing of a running predictive campaign, or lets it go on. The campaign runs all the while,
+// with one call per ready agent when it is paused. Errors: store.ErrNotFound, *ValidationError, *ConflictError.
+func (s *Service) SetPredictivePaused(
+	ctx context.Context, tenant, id uuid.UUID, paused bool, in PredictiveInput,
+) (Campaign, error) {
+	trigger := "resume predictive dialing of"
+	if paused {
+		trigger = "pause predictive dialing of"
+	}
+	c := checker{}
+	if in.Reason.Null {
+		in.Reason = Opt[string]{}
+	}
+	reason, ok := given(&c, "reason", in.Reason)
+	if ok {
+		c.text("reason", reason, 0, maxReasonLength)
+	}
+	if err := c.err(); err != nil {
+		return Campaign{}, err
+	}
+	out, err := s.inCampaign(ctx, tenant, trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
+		row, err := tx.Q.CampaignLock(ctx, tenant, id)
+		if err != nil {
+			return row, err
+		}
+		if row.DialMode != string(DialPredictive) {
+			return row, &ConflictError{
+				Code: CodeNotPredictive, Detail: "the campaign's dial mode is " + row.DialMode + ", not predictive",
+				Members: map[string]any{"dial_mode": row.DialMode},
+			}
+		}
+		if row.Status != string(CampaignRunning) {
+			return row, invalidTransition(trigger, row)
+		}
+		return tx.Q.CampaignSetPredictivePaused(ctx, paused, tenant, id)
+	})
+	if err == nil {
+		s.log.InfoContext(ctx, "predictive dialing set", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
+		s.signals.campaign(id)
+	}
+	return out, err
+}

@@ -1,0 +1,193 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	maxRetentionDays = 36_500
+	maxDispositions  = 500
+)
+
+// dispositionForm is what a disposition code looks like.
+var dispositionForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
+
+// Settings are what a tenant has set for all its campaigns and calls. A null stands for the service's own default; an empty list
+// of dispositions allows all.
+type Settings struct {
+	PrivacyMode            store.PrivacyMode `json:"privacy_mode"`
+	PIIRetentionDays       int               `json:"pii_retention_days"`
+	VoiceAgentDefaultWSURL *string           `json:"voice_agent_default_ws_url"`
+	DefaultMaxConcurrent   *int              `json:"default_max_concurrent"`
+	CallingWindow          *CallingWindow    `json:"calling_window"`
+	RecordingRetentionDays *int              `json:"recording_retention_days"`
+	Dispositions           []string          `json:"dispositions"`
+}
+
+// SettingsInput is the body of an edit of the settings: an absent member is left alone, null clears one that may be null.
+type SettingsInput struct {
+	PrivacyMode            Opt[string]
+	PIIRetentionDays       Opt[int]
+	VoiceAgentDefaultWSURL Opt[string]
+	DefaultMaxConcurrent   Opt[int]
+	CallingWindow          Opt[WindowInput]
+	RecordingRetentionDays Opt[int]
+	Dispositions           Opt[[]string]
+}
+
+// UnmarshalJSON takes the body.
+func (in *SettingsInput) UnmarshalJSON(b []byte) error {
+	*in = SettingsInput{}
+	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+		"privacy_mode": &in.PrivacyMode, "pii_retention_days": &in.PIIRetentionDays,
+		"voice_agent_default_ws_url": &in.VoiceAgentDefaultWSURL, "default_max_concurrent": &in.DefaultMaxConcurrent,
+		"calling_window": &in.CallingWindow, "recording_retention_days": &in.RecordingRetentionDays,
+		"dispositions": &in.Dispositions,
+	})
+	return err
+}
+
+// Settings gives the tenant's settings. Errors: store.ErrNotFound.
+func (s *Service) Settings(ctx context.Context, tenant uuid.UUID) (Settings, error) {
+	var row db.Tenant
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.GetTenant(ctx, tenant)
+		return err
+	})
+	if err != nil {
+		return Settings{}, wrap("read settings", err)
+	}
+	return settingsOf(row), nil
+}
+
+// PatchSettings edits the tenant's settings. A change of the privacy mode holds for what comes in from then on; numbers that
+// are stored already are shown by the new mode at once. Errors: store.ErrNotFound, *ValidationError.
+func (s *Service) PatchSettings(ctx context.Context, tenant uuid.UUID, in SettingsInput) (Settings, error) {
+	c := checker{edit: true}
+	if v, ok := clearable(&c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok && v != nil {
+		c.address(ctx, &s.cfg.Guard, "voice_agent_default_ws_url", *v, "ws", "wss")
+	}
+	in.apply(&c, &db.Tenant{})
+	if err := c.err(); err != nil {
+		return Settings{}, err
+	}
+	var row db.Tenant
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		if row, err = tx.Q.LockTenant(ctx, tenant); err != nil {
+			return err
+		}
+		in.apply(&checker{edit: true}, &row)
+		row, err = tx.Q.SetTenantSettings(ctx, db.SetTenantSettingsParams{
+			PrivacyMode: row.PrivacyMode, PiiRetentionDays: row.PiiRetentionDays,
+			RecordingRetentionDays: row.RecordingRetentionDays, VoiceAgentDefaultWsUrl: row.VoiceAgentDefaultWsUrl,
+			DefaultMaxConcurrent: row.DefaultMaxConcurrent, CallingWindow: row.CallingWindow, Dispositions: row.Dispositions,
+			TenantID: tenant,
+		})
+		return err
+	})
+	if err != nil {
+		return Settings{}, wrap("edit settings", err)
+	}
+	s.signals.changed()
+	return settingsOf(row), nil
+}
+
+// apply puts the input's members into a tenant.
+func (in SettingsInput) apply(c *checker, to *db.Tenant) {
+	if v, ok := given(c, "privacy_mode", in.PrivacyMode); ok &&
+		c.oneOf("privacy_mode", v, string(store.PrivacyStandard), string(store.PrivacyStrict)) {
+		to.PrivacyMode = v
+	}
+	if v, ok := given(c, "pii_retention_days", in.PIIRetentionDays); ok && c.between("pii_retention_days", v, 0, maxRetentionDays) {
+		to.PiiRetentionDays = int32(v) //nolint:gosec // bounded by between
+	}
+	if v, ok := clearable(c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok {
+		to.VoiceAgentDefaultWsUrl = v
+	}
+	in.applyNumbers(c, to)
+	if in.CallingWindow.Null {
+		to.CallingWindow = nil
+	} else if v, ok := given(c, "calling_window", in.CallingWindow); ok {
+		if w, ok := v.window(c); ok {
+			to.CallingWindow, _ = json.Marshal(w) // strings always encode
+		}
+	}
+	if v, ok := given(c, "dispositions", in.Dispositions); ok {
+		checkDispositions(c, v)
+		to.Dispositions = slices.Compact(slices.Sorted(slices.Values(v)))
+	}
+}
+
+func (in SettingsInput) applyNumbers(c *checker, to *db.Tenant) {
+	for _, m := range []struct {
+		field       string
+		value       Opt[int]
+		least, most int
+		to          **int32
+	}{
+		{"default_max_concurrent", in.DefaultMaxConcurrent, 1, maxCampaignChannels, &to.DefaultMaxConcurrent},
+		{"recording_retention_days", in.RecordingRetentionDays, 0, maxRetentionDays, &to.RecordingRetentionDays},
+	} {
+		v, ok := clearable(c, m.field, m.value)
+		if !ok {
+			continue
+		}
+		if *m.to = nil; v != nil && c.between(m.field, *v, m.least, m.most) {
+			n := int32(*v) //nolint:gosec // bounded by between
+			*m.to = &n
+		}
+	}
+}
+
+func checkDispositions(c *checker, codes []string) {
+	if len(codes) > maxDispositions {
+		c.fail("dispositions", "must have at most %d elements", maxDispositions)
+		return
+	}
+	for _, code := range codes {
+		if !dispositionForm.MatchString(code) {
+			c.fail("dispositions", "must be codes of 1 to 64 small letters, digits and underscores")
+			return
+		}
+	}
+}
+
+func settingsOf(row db.Tenant) Settings {
+	out := Settings{
+		PrivacyMode: store.PrivacyMode(row.PrivacyMode), PIIRetentionDays: int(row.PiiRetentionDays),
+		VoiceAgentDefaultWSURL: row.VoiceAgentDefaultWsUrl, DefaultMaxConcurrent: intOf(row.DefaultMaxConcurrent),
+		RecordingRetentionDays: intOf(row.RecordingRetentionDays), Dispositions: row.Dispositions,
+		CallingWindow: shownWindow(row.CallingWindow),
+	}
+	if out.Dispositions == nil {
+		out.Dispositions = []string{}
+	}
+	return out
+}
+
+func intOf(n *int32) *int {
+	if n == nil {
+		return nil
+	}
+	i := int(*n)
+	return &i
+}
+
+// shownWindow gives a stored calling window as it was sent; nil when there is none.
+func shownWindow(column json.RawMessage) *CallingWindow {
+	var w *CallingWindow
+	if len(column) == 0 || json.Unmarshal(column, &w) != nil {
+		return nil
+	}
+	return w
+}

@@ -1,0 +1,245 @@
+package account
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/mail"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// Roles of users.
+const (
+	RoleAdmin      = "admin"
+	RoleSupervisor = "supervisor"
+	RoleAgent      = "agent"
+)
+
+// How a user's phone takes calls (CONTRACT 1).
+const (
+	PhoneHeld   = "held"
+	PhoneOnHook = "on_hook"
+)
+
+const (
+	minPassword    = 8
+	maxPassword    = 1024
+	maxEmail       = 320
+	maxDisplayName = 200
+	maxTags        = 50
+	maxTag         = 64
+)
+
+// extensionForm is what a softphone registers as.
+var extensionForm = regexp.MustCompile(`^[0-9]{2,10}$`)
+
+// UserInput describes a new user.
+type UserInput struct {
+	Email, Password, DisplayName string
+	Role                         string // admin, supervisor, agent
+	Extension                    string
+	PhoneMode                    string // held (also when empty), on_hook
+}
+
+// UserEdit is the body of a user's creation or edit. Without a password nobody signs in as a new user until one is set.
+type UserEdit struct {
+	Email, Password, DisplayName, Role, Extension, PhoneMode dialer.Opt[string]
+	IsActive                                                 dialer.Opt[bool]
+	// Tags are the skills that a queued call may ask for.
+	Tags dialer.Opt[[]string]
+}
+
+// Members gives the members of the body by their names.
+func (in *UserEdit) Members() map[string]json.Unmarshaler {
+	return map[string]json.Unmarshaler{
+		"email": &in.Email, "password": &in.Password, "display_name": &in.DisplayName, "role": &in.Role,
+		"extension": &in.Extension, "phone_mode": &in.PhoneMode, "is_active": &in.IsActive,
+		"tags": &in.Tags,
+	}
+}
+
+// CreateUser creates a user who can sign in.
+func (s *Service) CreateUser(ctx context.Context, tenantID uuid.UUID, in UserInput) (db.User, error) {
+	edit := UserEdit{
+		Email: dialer.Some(in.Email), Password: dialer.Some(in.Password), Role: dialer.Some(in.Role),
+		DisplayName: some(in.DisplayName), Extension: some(in.Extension), PhoneMode: some(in.PhoneMode),
+	}
+	return s.AddUser(ctx, tenantID, edit)
+}
+
+func some(s string) dialer.Opt[string] {
+	if s == "" {
+		return dialer.Opt[string]{}
+	}
+	return dialer.Some(s)
+}
+
+// AddUser creates a user. Errors: *dialer.ValidationError, ErrTaken.
+func (s *Service) AddUser(ctx context.Context, tenantID uuid.UUID, in UserEdit) (db.User, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return db.User{}, fmt.Errorf("create user: %w", err)
+	}
+	row := db.User{TenantID: tenantID, ID: id, PhoneMode: PhoneHeld, IsActive: true, Tags: []string{}}
+	f := dialer.NewForm(false)
+	in.apply(f, &row)
+	if err := f.Err(); err != nil {
+		return db.User{}, err
+	}
+	row.PasswordHash = in.hash(HashPassword(Random(maxRandomPassword)))
+	var out db.User
+	err = s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+		out, err = tx.Q.CreateUser(ctx, db.CreateUserParams{
+			TenantID: tenantID, ID: id, Email: row.Email, PasswordHash: row.PasswordHash, DisplayName: row.DisplayName,
+			Role: row.Role, Extension: row.Extension, PhoneMode: row.PhoneMode, IsActive: row.IsActive,
+			Tags: row.Tags,
+		})
+		return err
+	})
+	return out, translate("create user", err)
+}
+
+// maxRandomPassword is the length of the password, known to nobody, of a user who was given none.
+const maxRandomPassword = 40
+
+// hash gives the hash of the password that was sent, or else what there is.
+func (in *UserEdit) hash(present string) string {
+	if in.Password.Has() {
+		return HashPassword(in.Password.Value)
+	}
+	return present
+}
+
+// apply checks the input's members and puts all but the password into a user.
+func (in *UserEdit) apply(f *dialer.Form, to *db.User) {
+	if v, ok := dialer.Required(f, "email", in.Email); ok {
+		if addr, err := mail.ParseAddress(v); err != nil || addr.Address != v || len(v) > maxEmail {
+			f.Fail("email", "must be an e-mail address")
+		}
+		to.Email = strings.ToLower(v)
+	}
+	if v, ok := dialer.Given(f, "password", in.Password); ok {
+		f.Text("password", v, minPassword, maxPassword)
+	}
+	if v, ok := dialer.Clearable(f, "display_name", in.DisplayName); ok {
+		if to.DisplayName = v; v != nil {
+			f.Text("display_name", *v, 1, maxDisplayName)
+		}
+	}
+	if v, ok := dialer.Required(f, "role", in.Role); ok && f.OneOf("role", v, RoleAdmin, RoleSupervisor, RoleAgent) {
+		to.Role = v
+	}
+	if v, ok := dialer.Clearable(f, "extension", in.Extension); ok {
+		if to.Extension = v; v != nil && !extensionForm.MatchString(*v) {
+			f.Fail("extension", "must have 2 to 10 digits")
+		}
+	}
+	if v, ok := dialer.Given(f, "phone_mode", in.PhoneMode); ok && f.OneOf("phone_mode", v, PhoneHeld, PhoneOnHook) {
+		to.PhoneMode = v
+	}
+	if v, ok := dialer.Given(f, "is_active", in.IsActive); ok {
+		to.IsActive = v
+	}
+	if v, ok := dialer.Given(f, "tags", in.Tags); ok {
+		if len(v) > maxTags {
+			f.Fail("tags", "must have at most %d elements", maxTags)
+		}
+		for _, tag := range v {
+			if !f.Text("tags", tag, 1, maxTag) {
+				break
+			}
+		}
+		to.Tags = slices.Compact(slices.Sorted(slices.Values(v)))
+		if to.Tags == nil {
+			to.Tags = []string{}
+		}
+	}
+}
+
+// Users lists the users of a tenant.
+func (s *Service) Users(ctx context.Context, tenantID uuid.UUID) ([]db.User, error) {
+	return list(ctx, s.store, tenantID, "list users", (*db.Queries).ListUsers)
+}
+
+// User gives one user. Errors: store.ErrNotFound.
+func (s *Service) User(ctx context.Context, tenantID, id uuid.UUID) (db.User, error) {
+	var out db.User
+	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+		out, err = tx.Q.GetUser(ctx, tenantID, id)
+		return err
+	})
+	return out, translate("find user", err)
+}
+
+// SetUserActive lets a user sign in, or not.
+func (s *Service) SetUserActive(ctx context.Context, tenantID, id uuid.UUID, active bool) error {
+	_, err := s.EditUser(ctx, tenantID, id, UserEdit{IsActive: dialer.Some(active)})
+	return err
+}
+
+// EditUser changes a user. Errors: store.ErrNotFound, *dialer.ValidationError, ErrTaken, *dialer.ConflictError for the last
+// active administrator.
+func (s *Service) EditUser(ctx context.Context, tenantID, id uuid.UUID, in UserEdit) (db.User, error) {
+	f := dialer.NewForm(true)
+	in.apply(f, &db.User{})
+	if err := f.Err(); err != nil {
+		return db.User{}, err
+	}
+	hash := in.hash("")
+	return s.changeUser(ctx, tenantID, id, "edit user", func(tx *store.Tx, row *db.User) error {
+		in.apply(dialer.NewForm(true), row)
+		if hash != "" {
+			row.PasswordHash = hash
+		}
+		var err error
+		*row, err = tx.Q.UpdateUser(ctx, db.UpdateUserParams{
+			TenantID: tenantID, ID: id, Email: row.Email, PasswordHash: row.PasswordHash, DisplayName: row.DisplayName,
+			Role: row.Role, Extension: row.Extension, PhoneMode: row.PhoneMode, IsActive: row.IsActive,
+			Tags: row.Tags,
+		})
+		return err
+	})
+}
+
+// DeleteUser removes a user. Errors: store.ErrNotFound, *dialer.ConflictError for the last active administrator.
+func (s *Service) DeleteUser(ctx context.Context, tenantID, id uuid.UUID) error {
+	_, err := s.changeUser(ctx, tenantID, id, "delete user", func(tx *store.Tx, row *db.User) error {
+		row.IsActive = false
+		_, err := tx.Q.DeleteUser(ctx, tenantID, id)
+		return err
+	})
+	return err
+}
+
+// changeUser changes a locked user, and undoes that when it would leave the tenant without an active administrator.
+func (s *Service) changeUser(
+	ctx context.Context, tenantID, id uuid.UUID, what string, change func(*store.Tx, *db.User) error,
+) (db.User, error) {
+	var row db.User
+	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		admins, err := tx.Q.LockActiveAdmins(ctx, tenantID)
+		if err != nil {
+			return err
+		}
+		if row, err = tx.Q.LockUser(ctx, tenantID, id); err != nil {
+			return err
+		}
+		if err := change(tx, &row); err != nil {
+			return err
+		}
+		stays := row.Role == RoleAdmin && row.IsActive
+		if !stays && slices.Equal(admins, []uuid.UUID{id}) {
+			return &dialer.ConflictError{Code: CodeLastAdmin, Detail: "the last active administrator must stay one"}
+		}
+		return nil
+	})
+	return row, translate(what, err)
+}

@@ -1,0 +1,65 @@
+package httpapi
+
+import "net/http"
+
+// dialerOperations are those of the Dialer API that are about campaigns and calls. Most are the Public API's own handlers,
+// opened to signed-in users.
+func (s *Server) dialerOperations() []operation {
+	const all, one = "/api/campaigns", "/api/campaigns/{campaign_id}"
+	const calls, call = "/api/calls", "/api/calls/{call_id}"
+	ops := []operation{
+		{method: http.MethodGet, path: all, handle: s.listCampaigns},
+		{method: http.MethodPost, path: all, roles: managers, body: true, handle: s.createCampaign},
+		{method: http.MethodGet, path: one, handle: s.getCampaign},
+		{method: http.MethodPatch, path: one, roles: managers, body: true, handle: s.patchCampaign},
+		{method: http.MethodDelete, path: one, roles: managers, handle: s.deleteCampaign},
+		{method: http.MethodPost, path: one + "/start", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: s.startCampaign},
+		{method: http.MethodPost, path: one + "/pause", roles: managers, handle: s.pauseCampaign},
+		{method: http.MethodPost, path: one + "/stop", roles: managers, handle: s.stopCampaign},
+		{method: http.MethodPost, path: one + "/predictive/pause", roles: managers, body: true, handle: s.pausePredictive},
+		{method: http.MethodPost, path: one + "/predictive/resume", roles: managers, body: true, handle: s.resumePredictive},
+		{method: http.MethodPost, path: one + "/scrub", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: s.scrubCampaign},
+		{method: http.MethodGet, path: calls, handle: s.listCalls},
+		{method: http.MethodGet, path: call, handle: s.getCall},
+		{method: http.MethodGet, path: call + "/recording", handle: s.getRecording},
+		{method: http.MethodGet, path: "/api/telephony/channels/usage", access: accessKeyOrSession, scope: scopeCampaignsRead, handle: s.channelsUsage},
+	}
+	return onDialerAPI(ops)
+}
+
+// accountOperations are about what a tenant consists of, and about signing in.
+func (s *Server) accountOperations() []operation {
+	const users, numbers, trunks = "/api/users", "/api/numbers", "/api/trunks"
+	ops := []operation{
+		{method: http.MethodGet, path: users, roles: managers, handle: s.listUsers},
+		{method: http.MethodPost, path: users, roles: admins, body: true, handle: s.createUser},
+		{method: http.MethodGet, path: users + "/{id}", roles: managers, handle: s.getUser},
+		{method: http.MethodPatch, path: users + "/{id}", roles: admins, body: true, handle: s.patchUser},
+		{method: http.MethodDelete, path: users + "/{id}", roles: admins, handle: s.deleteUser},
+		{method: http.MethodGet, path: numbers, roles: managers, handle: s.listNumbers},
+		{method: http.MethodPost, path: numbers, roles: admins, body: true, handle: s.createNumber},
+		{method: http.MethodGet, path: numbers + "/{id}", roles: managers, handle: s.getNumber},
+		{method: http.MethodPatch, path: numbers + "/{id}", roles: admins, body: true, handle: s.patchNumber},
+		{method: http.MethodDelete, path: numbers + "/{id}", roles: admins, handle: s.deleteNumber},
+		{method: http.MethodGet, path: trunks, roles: managers, handle: s.listTrunks},
+		{method: http.MethodPost, path: trunks, roles: admins, body: true, handle: s.createTrunk},
+		{method: http.MethodGet, path: trunks + "/{id}", roles: managers, handle: s.getTrunk},
+		{method: http.MethodPatch, path: trunks + "/{id}", roles: admins, body: true, handle: s.patchTrunk},
+		{method: http.MethodDelete, path: trunks + "/{id}", roles: admins, handle: s.deleteTrunk},
+		{method: http.MethodGet, path: "/api/settings", roles: managers, handle: s.getSettings},
+		{method: http.MethodPatch, path: "/api/settings", roles: admins, body: true, handle: s.patchSettings},
+	}
+	return append(onDialerAPI(ops),
+		operation{method: http.MethodPost, path: "/api/auth/login", surface: dialerAPI, access: accessOpen, body: true, handle: s.login})
+}
+
+// onDialerAPI puts operations on the Dialer API, for signed-in users unless they say that they take more.
+func onDialerAPI(ops []operation) []operation {
+	for i := range ops {
+		ops[i].surface = dialerAPI
+		if ops[i].access == accessOpen {
+			ops[i].access = accessSession
+		}
+	}
+	return ops
+}

@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	trunkNoun  = "trunk"
+	numberNoun = "number"
+)
+
+// trunkView is the trunk of CONTRACT 4; its password is never shown.
+type trunkView struct {
+	ID           uuid.UUID `json:"id"`
+	Name         string    `json:"name"`
+	Host         string    `json:"host"`
+	Port         int32     `json:"port"`
+	Transport    string    `json:"transport"`
+	Username     *string   `json:"username"`
+	Register     bool      `json:"register"`
+	NumberFormat string    `json:"number_format"`
+	MaxChannels  int32     `json:"max_channels"`
+	CPS          int32     `json:"cps"`
+	Priority     int32     `json:"priority"`
+	MediaMode    string    `json:"media_mode"`
+	IsActive     bool      `json:"is_active"`
+}
+
+func viewTrunk(t db.Trunk) trunkView {
+	return trunkView{
+		ID: t.ID, Name: t.Name, Host: t.Host, Port: t.Port, Transport: t.Transport, Username: t.Username, Register: t.Register,
+		NumberFormat: t.NumberFormat, MaxChannels: t.MaxChannels, CPS: t.Cps, Priority: t.Priority, MediaMode: t.MediaMode,
+		IsActive: t.IsActive,
+	}
+}
+
+func (s *Server) listTrunks(ctx context.Context, r *request) (reply, error) {
+	trunks, err := s.accounts.Trunks(ctx, r.who.tenantID)
+	return ok(listed(trunks, viewTrunk)), err
+}
+
+func (s *Server) createTrunk(ctx context.Context, r *request) (reply, error) {
+	var in account.TrunkEdit
+	if err := r.decodeInto(&in); err != nil {
+		return reply{}, err
+	}
+	trunk, err := s.accounts.AddTrunk(ctx, r.who.tenantID, in)
+	return created(viewTrunk(trunk)), err
+}
+
+func (s *Server) getTrunk(ctx context.Context, r *request) (reply, error) {
+	return onOne(ctx, r, trunkNoun, s.accounts.Trunk, viewTrunk)
+}
+
+func (s *Server) patchTrunk(ctx context.Context, r *request) (reply, error) {
+	var in account.TrunkEdit
+	if err := r.decodeInto(&in); err != nil {
+		return reply{}, err
+	}
+	return onOne(ctx, r, trunkNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.Trunk, error) {
+		return s.accounts.EditTrunk(ctx, tenant, id, in)
+	}, viewTrunk)
+}
+
+func (s *Server) deleteTrunk(ctx context.Context, r *request) (reply, error) {
+	return deleteOne(ctx, r, trunkNoun, s.accounts.DeleteTrunk)
+}
+
+// numberView is the number of CONTRACT 4.
+type numberView struct {
+	ID       uuid.UUID  `json:"id"`
+	E164     string     `json:"e164"`
+	Label    *string    `json:"label"`
+	FlowID   *uuid.UUID `json:"flow_id"`
+	TrunkID  *uuid.UUID `json:"trunk_id"`
+	IsActive bool       `json:"is_active"`
+}
+
+func viewNumber(n db.Number) numberView {
+	return numberView{ID: n.ID, E164: n.E164, Label: n.Label, FlowID: n.FlowID, TrunkID: n.TrunkID, IsActive: n.IsActive}
+}
+
+func (s *Server) listNumbers(ctx context.Context, r *request) (reply, error) {
+	numbers, err := s.accounts.Numbers(ctx, r.who.tenantID)
+	return ok(listed(numbers, viewNumber)), err
+}
+
+func (s *Server) createNumber(ctx context.Context, r *request) (reply, error) {
+	var in account.NumberEdit
+	if err := r.decodeInto(&in); err != nil {
+		return reply{}, err
+	}
+	number, err := s.accounts.AddNumber(ctx, r.who.tenantID, in)
+	return created(viewNumber(number)), err
+}
+
+func (s *Server) getNumber(ctx context.Context, r *request) (reply, error) {
+	return onOne(ctx, r, numberNoun, s.accounts.Number, viewNumber)
+}
+
+func (s *Server) patchNumber(ctx context.Context, r *request) (reply, error) {
+	var in account.NumberEdit
+	if err := r.decodeInto(&in); err != nil {
+		return reply{}, err
+	}
+	return onOne(ctx, r, numberNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.Number, error) {
+		return s.accounts.EditNumber(ctx, tenant, id, in)
+	}, viewNumber)
+}
+
+func (s *Server) deleteNumber(ctx context.Context, r *request) (reply, error) {
+	return deleteOne(ctx, r, numberNoun, s.accounts.DeleteNumber)
+}

@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const userNoun = "user"
+
+// itemList is a list that is given whole.
+type itemList[T any] struct {
+	Items []T `json:"items"`
+	Total int `json:"total"`
+}
+
+// listed shows rows.
+func listed[R, V any](rows []R, view func(R) V) itemList[V] {
+	out := itemList[V]{Items: make([]V, len(rows)), Total: len(rows)}
+	for i, row := range rows {
+		out.Items[i] = view(row)
+	}
+	return out
+}
+
+// members is the body of a request whose members are known by name.
+type members interface {
+	Members() map[string]json.Unmarshaler
+}
+
+// decodeInto reads the body into an input that names its members.
+func (r *request) decodeInto(in members) error {
+	return r.decode(&byMembers{in})
+}
+
+type byMembers struct{ in members }
+
+// UnmarshalJSON takes the members by their exact names.
+func (b *byMembers) UnmarshalJSON(raw []byte) error { return decodeMembers(raw, b.in.Members()) }
+
+// onOne does what needs the id in the path alone, and shows the result.
+func onOne[R, V any](
+	ctx context.Context, r *request, noun string, do func(ctx context.Context, tenant, id uuid.UUID) (R, error), view func(R) V,
+) (reply, error) {
+	id, err := r.pathID("id", noun)
+	if err != nil {
+		return reply{}, err
+	}
+	row, err := do(ctx, r.who.tenantID, id)
+	if err != nil {
+		return reply{}, named(err, noun)
+	}
+	return ok(view(row)), nil
+}
+
+// deleteOne deletes what the path names.
+func deleteOne(
+	ctx context.Context, r *request, noun string, do func(ctx context.Context, tenant, id uuid.UUID) error,
+) (reply, error) {
+	id, err := r.pathID("id", noun)
+	if err != nil {
+		return reply{}, err
+	}
+	return noContent(), named(do(ctx, r.who.tenantID, id), noun)
+}
+
+type userView struct {
+	ID          uuid.UUID `json:"id"`
+	TenantID    uuid.UUID `json:"tenant_id"`
+	Email       string    `json:"email"`
+	DisplayName *string   `json:"display_name"`
+	Role        string    `json:"role"`
+	Extension   *string   `json:"extension"`
+	PhoneMode   string    `json:"phone_mode"`
+	IsActive    bool      `json:"is_active"`
+	Tags        []string  `json:"tags"`
+}
+
+func viewUser(u db.User) userView {
+	return userView{
+		ID: u.ID, TenantID: u.TenantID, Email: u.Email, DisplayName: u.DisplayName, Role: u.Role, Extension: u.Extension,
+		PhoneMode: u.PhoneMode, IsActive: u.IsActive, Tags: orEmpty(u.Tags),
+	}
+}
+
+func (s *Server) listUsers(ctx context.Context, r *request) (reply, error) {
+	users, err := s.accounts.Users(ctx, r.who.tenantID)
+	return ok(listed(users, viewUser)), err
+}
+
+func (s *Server) createUser(ctx context.Context, r *request) (reply, error) {
+	var in account.UserEdit
+	if err := r.decodeInto(&in); err != nil {
+		return reply{}, err
+	}
+	user, err := s.accounts.AddUser(ctx, r.who.tenantID, in)
+	return created(viewUser(user)), err
+}
+
+func (s *Server) getUser(ctx context.Context, r *request) (reply, error) {
+	return onOne(ctx, r, userNoun, s.accounts.User, viewUser)
+}
+
+func (s *Server) patchUser(ctx context.Context, r *request) (reply, error) {
+	var in account.UserEdit
+	if err := r.decodeInto(&in); err != nil {
+		return reply{}, err
+	}
+	return onOne(ctx, r, userNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.User, error) {
+		return s.accounts.EditUser(ctx, tenant, id, in)
+	}, viewUser)
+}
+
+func (s *Server) deleteUser(ctx context.Context, r *request) (reply, error) {
+	return deleteOne(ctx, r, userNoun, s.accounts.DeleteUser)
+}
