@@ -92,6 +92,9 @@ func (l *fakeLink) API(_ context.Context, cmd string) (string, error) {
 	}
 	name, args, _ := strings.Cut(cmd, " ")
 	switch name {
+	case "xml_flush_cache":
+		l.trace.add("api %s", cmd)
+		return "+OK cleared 1 entry\n", nil
 	case "uuid_dump":
 		channel, _, _ := strings.Cut(args, " ")
 		if l.dump != nil {

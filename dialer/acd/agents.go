@@ -143,6 +143,7 @@ func (s *Service) Login(ctx context.Context, tenant, user uuid.UUID, in LoginInp
 	if err != nil {
 		return LoginResult{}, fmt.Errorf("log agent in: %w", err)
 	}
+	s.forgetAccount(ctx, who)
 	s.loggedIn(ctx, row, who)
 	return LoginResult{Agent: agentOf(row, who), SIP: SIPAccount{
 		Extension: *who.Extension, Domain: s.cfg.Accounts.Domain(), Transports: s.cfg.Transports, ExpiresAt: expires.UTC(),
@@ -201,6 +202,7 @@ func (s *Service) Logout(ctx context.Context, tenant, user uuid.UUID) (Agent, er
 		return Agent{}, fmt.Errorf("log agent out: %w", err)
 	}
 	s.loggedOut(ctx, user)
+	s.forgetAccount(ctx, who)
 	return agentOf(row, who), nil
 }
 

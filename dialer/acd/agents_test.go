@@ -1,6 +1,7 @@
 package acd
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -50,6 +51,25 @@ func TestLoginGivesAccountAndState(t *testing.T) {
 	_, err = b.svc.Logout(t.Context(), b.tenant, id)
 	require.NoError(t, err, "there is nothing to do")
 	require.Equal(t, 3, storetest.Count(t, b.st, "SELECT count(*) FROM agent_status_log"), "login, pause, logout")
+}
+
+// A password counts from the login that gave it: the switch is told before the phone can be.
+func TestSwitchForgetsAccountsAtLoginAndLogout(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	run(t, b.svc, b.sw)
+	id := b.agent(t)
+	in, err := b.svc.Login(t.Context(), b.tenant, id, LoginInput{})
+	require.NoError(t, err)
+	forgot := func() []string {
+		b.sw.mu.Lock()
+		defer b.sw.mu.Unlock()
+		return slices.Clone(b.sw.forgot)
+	}
+	require.Equal(t, []string{in.SIP.Extension}, forgot())
+	_, err = b.svc.Logout(t.Context(), b.tenant, id)
+	require.NoError(t, err)
+	require.Equal(t, []string{in.SIP.Extension, in.SIP.Extension}, forgot())
 }
 
 func TestLoginIsForAgentsWithTheirExtension(t *testing.T) {

@@ -55,6 +55,8 @@ type Switch interface {
 	ReleasePhone(ctx context.Context, agentID uuid.UUID) error
 	RingPhone(ctx context.Context, agentID uuid.UUID, on bool) error
 	Phones() []switchctl.PhoneState
+	// ForgetAccount makes a new password of an extension count at once.
+	ForgetAccount(ctx context.Context, extension, domain string) error
 	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
 }
 
@@ -192,6 +194,19 @@ func (s *Service) loggedOut(ctx context.Context, agent uuid.UUID) {
 	}
 	if err := phones.ReleasePhone(ctx, agent); err != nil {
 		s.log.WarnContext(ctx, "agent's phone not released", "agent_id", agent, "error", err)
+	}
+}
+
+// forgetAccount has the switch ask for the password anew. Where it can't be told, it asks by itself within a minute.
+func (s *Service) forgetAccount(ctx context.Context, who db.User) {
+	s.mu.Lock()
+	phones := s.phones
+	s.mu.Unlock()
+	if phones == nil || who.Extension == nil {
+		return
+	}
+	if err := phones.ForgetAccount(ctx, *who.Extension, s.cfg.Accounts.Domain()); err != nil {
+		s.log.WarnContext(ctx, "switch still knows the password of before", "agent_id", who.ID, "error", err)
 	}
 }
 

@@ -41,6 +41,7 @@ type fakeSwitch struct {
 	held    map[uuid.UUID]switchctl.PhoneSpec
 	down    map[uuid.UUID]bool // extensions' agents whose phone doesn't come up
 	hungUp  []uuid.UUID
+	forgot  []string // extensions whose account the switch was told to look up anew
 }
 
 func (f *fakeSwitch) HoldPhone(_ context.Context, p switchctl.PhoneSpec) error {
@@ -58,6 +59,13 @@ func (f *fakeSwitch) ReleasePhone(_ context.Context, agent uuid.UUID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.held, agent)
+	return nil
+}
+
+func (f *fakeSwitch) ForgetAccount(_ context.Context, extension, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgot = append(f.forgot, extension)
 	return nil
 }
 

@@ -1,0 +1,25 @@
+package switchctl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// forgetLimit bounds the wait for a switch that is busy: a login must not hang on it.
+const forgetLimit = 2 * time.Second
+
+// ForgetAccount has the switch drop what it keeps of an account's directory entry, so that a new password counts at once and
+// the one before no more. Errors: [ErrLinkDown] while the switch is away, [*VariableError] for an account that can't be one.
+func (c *Controller) ForgetAccount(ctx context.Context, extension, domain string) error {
+	if extension == "" || domain == "" || strings.ContainsAny(extension+domain, " \t\r\n") {
+		return &VariableError{Name: "account"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, forgetLimit)
+	defer cancel()
+	if _, err := c.link.API(ctx, "xml_flush_cache id "+extension+" "+domain); err != nil {
+		return fmt.Errorf("forget the account of %s: %w", extension, err)
+	}
+	return nil
+}

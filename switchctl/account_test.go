@@ -1,0 +1,19 @@
+package switchctl
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestForgetAccount(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, b.c.ForgetAccount(t.Context(), "1001", "pbx.example"))
+	require.Contains(t, b.trace.take(), "api xml_flush_cache id 1001 pbx.example")
+	var bad *VariableError
+	require.ErrorAs(t, b.c.ForgetAccount(t.Context(), "1001\nhupall", "pbx.example"), &bad)
+	require.ErrorAs(t, b.c.ForgetAccount(t.Context(), "1001", ""), &bad, "nobody's name would flush everybody")
+	b.link.set(false)
+	require.ErrorIs(t, b.c.ForgetAccount(t.Context(), "1001", "pbx.example"), ErrLinkDown)
+}
