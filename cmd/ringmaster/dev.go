@@ -77,7 +77,7 @@ func (cmd devCmd) Run(ctx context.Context, e env) (err error) {
 			return fmt.Errorf("find the data folder: %w", err)
 		}
 	}
-	s, end, err := cmd.start(ctx, e, stack.Config{Dir: dir, Durable: dir != "", Ports: stack.DevPorts()})
+	s, end, err := cmd.start(ctx, e, stack.Config{Dir: dir, Durable: dir != "", Ports: stack.DevPorts(), Softphones: true})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,8 @@
 // a real FreeSWITCH), a carrier, a voice AI, and the controller, each a process of its own, so that any one can be killed
 // alone. `ringmaster dev`, `ringmaster demo`, the end-to-end suite and the benchmarks use it.
 //
-// Read stack.go for what is started in which order, process.go for how, seed.go for the tenants, bootstrap.go for what it tells.
+// Read stack.go for what is started in which order, process.go for how, seed.go for the tenants, softphones.go for
+// the phones of people, bootstrap.go for what it tells.
 package stack
 
 import (
@@ -44,6 +45,8 @@ type Config struct {
 	Ports Ports
 	// Voice is what simcarrier speaks with: "tone:425" when empty.
 	Voice string
+	// Softphones plays the phones of everyone who has an extension; a test that plays its own leaves it out.
+	Softphones bool
 	// Override replaces keys of the controller's configuration, by their dotted names.
 	Override map[string]any
 	// Stderr takes what the processes log.
@@ -78,6 +81,7 @@ type Stack struct {
 	carrier    *process
 	ai         *process
 	controller *process
+	softphones *softphones
 	configFile string
 	settings   map[string]any // the controller's configuration, by dotted keys
 }
@@ -111,6 +115,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 		{"the carrier", s.startCarrier},
 		{"the tenants", s.seed},
 		{"the controller", s.startConfigured},
+		{"the softphones", s.startSoftphones},
 	} {
 		if err := step.run(ctx); err != nil {
 			err = fmt.Errorf("start %s: %w", step.name, err)
@@ -401,6 +406,9 @@ func (s *Stack) awaitReady(ctx context.Context) error {
 // Close ends everything, the controller first so that its calls are hung up and their records written.
 func (s *Stack) Close(ctx context.Context) error {
 	var errs []error
+	if s.softphones != nil {
+		s.softphones.close()
+	}
 	for _, p := range []*process{s.controller, s.carrier, s.switchProc, s.ai} {
 		if p != nil {
 			errs = append(errs, p.end(endLimit))
