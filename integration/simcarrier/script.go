@@ -56,6 +56,9 @@ func scriptFor(b Behaviour, kind voiceKind) script {
 	if kind == voiceMarker {
 		return script{steps: []step{{soundSilence, perSecond / 2}, {soundMarker, markerFrames}, {soundSilence, perSecond - markerFrames}}, loop: 1}
 	}
+	if kind == voiceSteady {
+		return script{steps: []step{{soundSpeech, perSecond}}}
+	}
 	if b == Machine {
 		return machineScript()
 	}

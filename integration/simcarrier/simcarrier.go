@@ -50,7 +50,7 @@ type Config struct {
 	RTPIP string
 	// RTPPortMin and RTPPortMax bound the RTP ports, both included; 41000 to 44998 by default.
 	RTPPortMin, RTPPortMax int
-	// Voice is what subscribers speak with: "tone:HZ", "babble", "marker" or "silence"; "tone:425" by default.
+	// Voice is what subscribers speak with: "tone:HZ", "steady:HZ" (without pauses), "babble", "marker" or "silence"; "tone:425" by default.
 	Voice string
 	// Codecs lists the codecs offered and taken, best first; PCMU and PCMA by default.
 	Codecs []string

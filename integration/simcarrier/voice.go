@@ -47,6 +47,8 @@ const (
 	voiceBabble
 	voiceMarker
 	voiceSilence
+	// voiceSteady is a tone without pauses.
+	voiceSteady
 )
 
 type voiceSpec struct {
@@ -54,14 +56,17 @@ type voiceSpec struct {
 	hz   float64
 }
 
-// parseVoice reads "tone:HZ", "babble", "marker" or "silence".
+// parseVoice reads "tone:HZ", "steady:HZ", "babble", "marker" or "silence".
 func parseVoice(s string) (voiceSpec, error) {
 	name, arg, _ := strings.Cut(s, ":")
 	switch name {
-	case "tone":
+	case "tone", "steady":
 		hz, err := strconv.ParseFloat(arg, 64)
 		if err != nil || !(hz >= 50 && hz <= 3900) {
 			return voiceSpec{}, fmt.Errorf("%w: voice %q: a tone of 50 to 3900 Hz is written tone:425", ErrInvalidRequest, s)
+		}
+		if name == "steady" {
+			return voiceSpec{voiceSteady, hz}, nil
 		}
 		return voiceSpec{voiceTone, hz}, nil
 	case "babble":
@@ -130,7 +135,7 @@ func (b *voiceBank) get(spec voiceSpec) voice {
 	}
 	v := voice{spec: spec}
 	switch spec.kind {
-	case voiceTone, voiceMarker:
+	case voiceTone, voiceMarker, voiceSteady:
 		v.phrase = newClip(tone.Sine(2*rateHz, rateHz, spec.hz, speechDBFS))
 	case voiceBabble:
 		v.phrase = newClip(tone.Babble(2*rateHz, rateHz, speechDBFS, b.seed))

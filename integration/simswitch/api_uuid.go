@@ -68,6 +68,8 @@ func uuidMediaCommand(name string) apiFunc {
 		})
 	case "uuid_record":
 		return (*Switch).uuidRecord
+	case "uuid_displace":
+		return onChannel("<uuid> [start|stop] <path> [<limit>] [mux]", uuidDisplace)
 	case "uuid_audio":
 		return onChannel("<uuid> [start [read|write] [mute|level <level>]|stop]", uuidAudio)
 	case "uuid_media":

@@ -39,6 +39,8 @@ func (sw *Switch) route(ch *channel, p *callerProfile) *extensionRun {
 		run.actions = []action{socket, park}
 	case p.destination == "rm_reattach":
 		run.actions = []action{answer, socket, park}
+	case p.destination == "rm_agent":
+		run.actions = []action{{"playback", "silence_stream://-1"}, {"transfer", "rm_agent XML " + sw.cfg.Context}}
 	case p.destination == "rm_park":
 		run.actions = []action{answer, park}
 	case p.destination == "rm_inbound_left" && ch.get("endpoint_disposition") == "ANSWER":

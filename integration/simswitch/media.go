@@ -106,6 +106,7 @@ type mediaPort struct {
 	eventSeen bool
 	recorders []*recorder
 	spies     []*spy
+	over      *displacement // what is mixed into the audio that is sent
 	scratch   [maxPacket]byte
 	pcm       []int16
 }
@@ -340,6 +341,9 @@ func (m *mediaPort) rebase(now time.Time) {
 func (m *mediaPort) sendAudio(payload []byte, ts uint32, marker bool, now time.Time) {
 	if m.muteWrite {
 		payload = fill(payload, silence(m.c))
+	}
+	if m.over != nil {
+		payload = m.displace(payload)
 	}
 	if len(m.recorders)+len(m.spies) > 0 {
 		m.pcm = decode(m.c, m.pcm[:0], payload)
