@@ -83,6 +83,15 @@ type actor struct {
 	stopHandler context.CancelFunc
 	// handled is true when AnswerHandler.Answered has run for this call, here or before a restart.
 	handled bool
+	// handler numbers the handlers that the call has had.
+	handler int
+
+	// human is the call's agent; humans numbers them. music is what the caller hears meanwhile.
+	human  *human
+	humans uint64
+	music  music
+	// away: the caller's socket is of no use before the switch has brought the caller back from a bridge.
+	away bool
 
 	ai   *aiSession
 	keys callerKeys
@@ -144,6 +153,9 @@ func (a *actor) leave() {
 		a.stopHandler()
 	}
 	a.answerWaiters(ErrCallEnded)
+	if a.human != nil {
+		a.human.answer("", ErrCallEnded)
+	}
 	if a.ai != nil {
 		a.ai.answer(OutcomeEnded, ErrCallEnded)
 	}
@@ -203,6 +215,10 @@ func (a *actor) refuse(m message, err error) {
 		m.reply <- err
 	case connectCommand:
 		m.reply <- connectResult{outcome: OutcomeFailed, err: err}
+	case agentCommand:
+		m.reply <- agentResult{outcome: AgentUnavailable, err: err}
+	case musicCommand:
+		m.reply <- err
 	case controlCommand:
 		m.reply <- controlResult{err: err}
 	case socketUp:
@@ -273,6 +289,8 @@ const (
 	timerVerdict
 	// timerTap: a tap's leg is due to be dialed, or had to be up by now.
 	timerTap
+	// timerAgent: the agent has heard the whisper, or the bridge with the agent had to be there by now.
+	timerAgent
 )
 
 func (k timerKind) String() string {
@@ -301,6 +319,8 @@ func (k timerKind) String() string {
 		return "verdict"
 	case timerTap:
 		return "tap"
+	case timerAgent:
+		return "agent"
 	}
 	return "unknown"
 }

@@ -70,6 +70,8 @@ type aiSession struct {
 	socketGone bool
 	// partDone: the recording was finished when the call was transferred.
 	partDone bool
+	// handedOver: AnswerHandler.Queue has the call now.
+	handedOver bool
 }
 
 // live reports whether a session is open, or about to be.
@@ -251,9 +253,10 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 
 // openFailed ends a session whose socket did not open; ws_disconnect_action applies, with the true cause.
 func (a *actor) openFailed(ctx context.Context, err error) {
-	a.ai.answer(OutcomeFailed, err)
-	a.endSession(ctx, sessionError, nil, media.CloseError)
-	a.disconnectAction(ctx, CauseServiceUnavailable)
+	if a.ai.agent.WsDisconnectAction != actionQueue {
+		a.ai.answer(OutcomeFailed, err)
+	}
+	a.disconnected(ctx, sessionError, CauseServiceUnavailable, media.CloseError)
 }
 
 // pump brings the session's events to the actor's mailbox.
@@ -385,20 +388,10 @@ func (a *actor) sessionBroke(ctx context.Context, outcome sessionOutcome, cause 
 		reason = media.CloseTimeout
 	case sessionHangup:
 		reason = media.CloseHangup
-	case sessionError, sessionTransferredE164:
+	case sessionError, sessionTransferredE164, sessionTransferredAgent:
 	}
-	a.disconnectAction(ctx, cause)
-	a.endSession(ctx, outcome, nil, reason)
+	a.disconnected(ctx, outcome, cause, reason)
 	return a.state
-}
-
-// disconnectAction is what the voice agent's record says of a lost socket.
-func (a *actor) disconnectAction(ctx context.Context, cause string) {
-	if a.ai != nil && a.ai.agent.WsDisconnectAction != actionHangup && a.ai.agent.WsDisconnectAction != "" {
-		a.log.WarnContext(ctx, "no agent queue on this host, hanging up",
-			"ws_disconnect_action", a.ai.agent.WsDisconnectAction)
-	}
-	a.kill(ctx, cause)
 }
 
 func (a *actor) sessionExpired(ctx context.Context) state {
@@ -436,6 +429,10 @@ func (a *actor) endSessionWith(ctx context.Context, end sessionEnd, reason media
 		end.session, end.revoke = s.id, s.agent.TokenLifetime == lifetimeSocket
 		call := a.call
 		a.record(ctx, "session end", func(ctx context.Context) error { return a.c.ledger.EndSession(ctx, call, end) }, nil)
+	}
+	if s.handedOver {
+		s.answer(OutcomeEnded, ErrHandedOver)
+		return
 	}
 	s.answer(OutcomeEnded, nil)
 }

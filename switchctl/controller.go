@@ -29,6 +29,7 @@ type Controller struct {
 	handler  AnswerHandler
 	link     hostPort
 	registry *registry
+	phones   *phoneBook
 	metrics  *metrics
 	// ping asks the database for a sign of life.
 	ping func(ctx context.Context) error
@@ -107,7 +108,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Controller{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry()}
+	c := &Controller{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook()}
 	c.metrics, err = newMetrics(cfg.Registerer, func() float64 { return float64(c.registry.len()) })
 	if err != nil {
 		return nil, fmt.Errorf("switchctl: register metrics: %w", err)
@@ -162,6 +163,7 @@ func (c *Controller) accept(ctx context.Context) {
 	c.starts.Lock()
 	defer c.starts.Unlock()
 	c.run = func(a *actor) { c.goes.Go(func() { a.run(ctx) }) }
+	c.phones.accept(func(p *phone) { c.goes.Go(func() { p.run(ctx) }) })
 	c.late = func(a *actor, unit uuid.UUID) {
 		a.record(ctx, "late transfer unit", func(ctx context.Context) error {
 			return c.ledger.ReleaseUnit(ctx, a.tenant, unit)
@@ -173,6 +175,7 @@ func (c *Controller) refuseStarts() {
 	c.starts.Lock()
 	defer c.starts.Unlock()
 	c.run = nil
+	c.phones.accept(nil)
 }
 
 // start runs an actor. After Close has begun it does not: the call's row stays open, and the next start finds it.
@@ -220,8 +223,15 @@ func (c *Controller) OutboundAddr() net.Addr {
 // dispatch brings an event of the host link to its call.
 func (c *Controller) dispatch(ev *esl.Event) {
 	channel := ev.UUID()
-	if ev.Var("rm_role") == roleTap {
+	switch {
+	case ev.Name() == evCustom:
+		c.phoneRegistered(ev)
+		return
+	case ev.Var("rm_role") == roleTap:
 		return // its leg is watched at the media endpoint, where its audio arrives
+	case ev.Var("rm_role") == roleAgent:
+		c.phoneEvent(ev)
+		return
 	}
 	a := c.registry.find(channel, ev.Var("rm_call_id"))
 	if a == nil {
@@ -293,7 +303,8 @@ func (c *Controller) Ready(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// Drain stops taking calls and waits until those that live have ended, or ctx has. With DrainHangup it ends them.
+// Drain stops taking calls and waits until those that live have ended, or ctx has. With DrainHangup it ends them, and the legs of
+// agents' phones, which stay up otherwise for the next start.
 func (c *Controller) Drain(ctx context.Context) error {
 	c.draining.Store(true)
 	for {
@@ -308,6 +319,9 @@ func (c *Controller) Drain(ctx context.Context) error {
 		select {
 		case <-c.registry.empty():
 			t.Stop()
+			if c.cfg.DrainHangup {
+				return c.hangupPhones(ctx)
+			}
 			return nil
 		case <-again:
 		case <-ctx.Done():
@@ -332,6 +346,9 @@ func (c *Controller) Close(ctx context.Context) error {
 	c.refuseStarts()
 	for _, a := range c.registry.all() {
 		a.post(letGo{})
+	}
+	for _, p := range c.phones.all() {
+		p.post(letGo{})
 	}
 	settled := make(chan struct{})
 	go func() {

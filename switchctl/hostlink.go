@@ -19,7 +19,8 @@ const (
 
 	// subscription names the events that calls are run by.
 	subscription = "event plain " + evCreate + " " + evProgress + " " + evProgressMedia + " " + evAnswer + " " +
-		evBridge + " " + evHangupComplete + " " + evDestroy + " " + evBackgroundJob + " " + evInfo
+		evBridge + " " + evHangupComplete + " " + evDestroy + " " + evBackgroundJob + " " + evInfo + " " + evCustom + " " +
+		evRegister + " " + evUnregister + " " + evExpire
 )
 
 // hostLink is the one inbound event socket of a switch host. It dials again for as long as it runs; every new
@@ -159,7 +160,7 @@ func (l *hostLink) takeJob(id string) func(string, error) {
 
 func eventLabel(name string) string {
 	switch name {
-	case evCreate, evProgress, evProgressMedia, evAnswer, evBridge, evHangupComplete, evDestroy, evBackgroundJob, evInfo:
+	case evCreate, evProgress, evProgressMedia, evAnswer, evBridge, evHangupComplete, evDestroy, evBackgroundJob, evInfo, evCustom:
 		return name
 	}
 	return "other"

@@ -22,6 +22,7 @@ type ledger interface {
 	Verdict(ctx context.Context, call db.Call) error
 	// Quality keeps how the call's audio has fared so far, in place of what was kept before.
 	Quality(ctx context.Context, call db.Call, quality json.RawMessage) error
+	// AgentConnected commits that the caller and a voice agent, or call.AgentID, hear each other.
 	AgentConnected(ctx context.Context, call db.Call, at time.Time) error
 	// Rerouted moves the call's unit to another trunk.
 	Rerouted(ctx context.Context, call db.Call, trunk *uuid.UUID) error
@@ -37,6 +38,8 @@ type ledger interface {
 	EndSession(ctx context.Context, call db.Call, end sessionEnd) error
 	AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbackToken) error
 	AppendLog(ctx context.Context, call db.Call, session uuid.UUID, entry logEntry) error
+	// BeginRecording writes that the switch records the call, in mono, to the file at path, from offset after the answer on.
+	BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error
 	// AddRecordingPart puts a file on the timeline of the call's recording.
 	AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error
 
@@ -94,16 +97,17 @@ type leadContext struct {
 type sessionOutcome string
 
 const (
-	sessionHangup          sessionOutcome = "hangup"
-	sessionError           sessionOutcome = "error"
-	sessionTimeout         sessionOutcome = "timeout"
-	sessionTransferredE164 sessionOutcome = "transferred_e164"
+	sessionHangup           sessionOutcome = "hangup"
+	sessionError            sessionOutcome = "error"
+	sessionTimeout          sessionOutcome = "timeout"
+	sessionTransferredE164  sessionOutcome = "transferred_e164"
+	sessionTransferredAgent sessionOutcome = "transferred_agent"
 )
 
 // transferred reports whether the caller went on to somebody else.
 func (o sessionOutcome) transferred() bool {
 	switch o {
-	case sessionTransferredE164, "transferred_agent", "transferred_sip_uri":
+	case sessionTransferredE164, sessionTransferredAgent, "transferred_sip_uri":
 		return true
 	case sessionHangup, sessionError, sessionTimeout:
 		return false

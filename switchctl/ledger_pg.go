@@ -57,7 +57,14 @@ func (l *pgLedger) Answered(ctx context.Context, call db.Call, at time.Time) err
 
 func (l *pgLedger) AgentConnected(ctx context.Context, call db.Call, at time.Time) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		_, err := tx.Q.CallMarkAgentConnected(ctx, at, call.TenantID, call.ID)
+		var err error
+		if call.AgentID != nil {
+			_, err = tx.Q.CallMarkPersonConnected(ctx, db.CallMarkPersonConnectedParams{
+				TenantID: call.TenantID, ID: call.ID, AgentID: *call.AgentID, AgentConnectTime: at,
+			})
+		} else {
+			_, err = tx.Q.CallMarkAgentConnected(ctx, at, call.TenantID, call.ID)
+		}
 		return err
 	})
 }

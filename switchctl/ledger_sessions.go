@@ -203,6 +203,12 @@ func (l *pgLedger) AppendLog(ctx context.Context, call db.Call, session uuid.UUI
 	})
 }
 
+func (l *pgLedger) BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return recordings.BeginAt(ctx, tx, call.TenantID, call.ID, path, false, offset)
+	})
+}
+
 func (l *pgLedger) AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return recordings.AddPart(ctx, tx, call.TenantID, call.ID, path, offset)

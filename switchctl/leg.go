@@ -17,6 +17,8 @@ import (
 type leg struct {
 	a    *actor
 	call db.Call
+	// handler numbers the handler that has the leg.
+	handler int
 }
 
 func (l *leg) Call() db.Call { return l.call }
@@ -64,8 +66,8 @@ func (l *leg) Hangup(ctx context.Context, cause string) error {
 	return l.a.ask(ctx, func(reply chan<- error) message { return hangupCommand{cause: cause, reply: reply} })
 }
 
-// runHandler runs AnswerHandler.Answered; its panic costs its own call only.
-func (c *Controller) runHandler(ctx context.Context, l *leg) (err error) {
+// runHandler runs an operation of the AnswerHandler; its panic costs its own call only.
+func (c *Controller) runHandler(ctx context.Context, l *leg, handle func(ctx context.Context, l *leg) error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.metrics.panics.Inc()
@@ -73,7 +75,7 @@ func (c *Controller) runHandler(ctx context.Context, l *leg) (err error) {
 			err = fmt.Errorf("switchctl: handle call: panic: %v", r)
 		}
 	}()
-	return c.handler.Answered(ctx, l)
+	return handle(ctx, l)
 }
 
 // handlerCause is the cause that a call ends with when its handler failed.

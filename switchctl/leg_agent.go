@@ -2,26 +2,66 @@ package switchctl
 
 import (
 	"context"
-
-	"github.com/google/uuid"
+	"errors"
+	"fmt"
 )
 
-func (l *leg) ConnectAgent(context.Context, AgentConnect) (AgentOutcome, error) {
-	return AgentUnavailable, ErrUnknownPhone
+func (l *leg) ConnectAgent(ctx context.Context, req AgentConnect) (AgentOutcome, error) {
+	if _, err := phoneEndpoint(l.a.c.cfg.MediaProfile, req.Phone); err != nil {
+		return AgentUnavailable, err
+	}
+	if err := l.Answer(ctx); err != nil {
+		return callerGone(fmt.Errorf("switchctl: answer the leg: %w", err))
+	}
+	reply := make(chan agentResult, 1)
+	if err := l.a.box.put(agentCommand{req: req, reply: reply}); err != nil {
+		return callerGone(err)
+	}
+	done := ctx.Done()
+	for {
+		select {
+		case r := <-reply:
+			if r.err != nil && r.outcome == AgentUnavailable {
+				return callerGone(r.err)
+			}
+			return r.outcome, r.err
+		case <-l.a.done:
+			select {
+			case r := <-reply:
+				return r.outcome, r.err
+			default:
+				return "", ErrCallEnded
+			}
+		case <-done:
+			done = nil // the actor answers, by the outcome if there is one
+			l.a.post(agentCancel{reply: reply, err: context.Cause(ctx)})
+		}
+	}
 }
 
-func (l *leg) StartMusic(context.Context, string) error { return nil }
+// callerGone is the outcome of a try that the call's end has refused.
+func callerGone(err error) (AgentOutcome, error) {
+	if errors.Is(err, ErrCallEnded) {
+		return AgentCallerGone, nil
+	}
+	return AgentUnavailable, err
+}
 
-func (l *leg) StopMusic(context.Context) error { return nil }
+func (l *leg) StartMusic(ctx context.Context, url string) error {
+	if err := l.Answer(ctx); err != nil {
+		return fmt.Errorf("switchctl: answer the leg: %w", err)
+	}
+	path := ""
+	if prompts := l.a.c.cfg.Prompts; url != "" && prompts != nil {
+		var err error
+		if path, err = prompts.Path(ctx, url); err != nil {
+			l.a.log.WarnContext(ctx, "music can't be had, the caller hears ringback", "url", url, "error", err)
+			path = ""
+		}
+	}
+	return l.a.ask(ctx, func(reply chan<- error) message { return musicCommand{on: true, path: path, reply: reply} })
+}
 
-// HoldPhone keeps the agent's phone from now on: a held one gets its leg as soon as it is registered. It may be called again.
-func (c *Controller) HoldPhone(context.Context, PhoneSpec) error { return ErrUnknownPhone }
-
-// ReleasePhone ends that, and the phone's leg.
-func (c *Controller) ReleasePhone(context.Context, uuid.UUID) error { return nil }
-
-// RingPhone plays ringback to a held phone while the call that its agent has dialed rings, or ends it.
-func (c *Controller) RingPhone(context.Context, uuid.UUID, bool) error { return ErrUnknownPhone }
-
-// Phones tells how all phones stand.
-func (c *Controller) Phones() []PhoneState { return nil }
+func (l *leg) StopMusic(ctx context.Context) error {
+	return l.a.ask(ctx, func(reply chan<- error) message { return musicCommand{reply: reply} })
+}

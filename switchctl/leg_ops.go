@@ -93,6 +93,8 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 	}
 	a.recovered = false
 	a.reattach = 0
+	a.away = false
+	a.music.playing = false
 	a.dial.seen = true
 	a.codecOf(m.ev)
 	a.disarm(timerSocket)
@@ -120,6 +122,8 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 		a.ai.legUp = false
 		a.tryBridge(ctx)
 	}
+	a.playMusic(ctx)
+	a.tryAgent(ctx)
 	return next, nil
 }
 
@@ -129,7 +133,8 @@ func (a *actor) socketLost(m socketDown) (state, error) {
 		return a.state, nil
 	}
 	a.sock = nil
-	if a.transfer.bridged() {
+	a.music.playing = false
+	if a.transfer.bridged() || a.human.steered() {
 		return a.state, nil // a human bridge is steered over the host link
 	}
 	a.arm(timerSocket, socketPatience)
@@ -138,7 +143,7 @@ func (a *actor) socketLost(m socketDown) (state, error) {
 
 // socketDue: an answered call is without a socket for too long. It is sent to the extension that calls us again.
 func (a *actor) socketDue(ctx context.Context) {
-	if a.sock != nil || a.killCause != "" || a.transfer.bridged() {
+	if (a.sock != nil && !a.away) || a.killCause != "" || a.transfer.bridged() || a.human.steered() {
 		return
 	}
 	a.arm(timerSocket, socketPatience)
@@ -211,10 +216,13 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	if a.transfer.bridged() || a.transfer.bridging() {
 		return next, nil
 	}
+	if a.adoptAgent(m.other) {
+		return stateAgentConnected, nil
+	}
 	if found {
 		a.resume(ctx, next)
 	}
-	if a.sock == nil && a.killCause == "" {
+	if (a.sock == nil || a.away) && a.killCause == "" {
 		a.takeBack(ctx, m.other, m.bypassed)
 	}
 	return next, nil
@@ -251,21 +259,31 @@ func (a *actor) startHandler(ctx context.Context) {
 		return
 	}
 	a.handled = true
-	hctx, cancel := context.WithCancel(ctx)
+	a.runBeside(ctx, func(ctx context.Context, l *leg) error { return a.c.handler.Answered(ctx, l) })
+}
+
+// runBeside runs a handler's operation beside the actor; there is one at a time.
+func (a *actor) runBeside(ctx context.Context, handle func(ctx context.Context, l *leg) error) {
+	ctx, cancel := context.WithCancel(ctx)
 	a.stopHandler = cancel
-	l := &leg{a: a, call: a.call}
+	a.handler++
+	l := &leg{a: a, call: a.call, handler: a.handler}
 	a.c.goes.Go(func() {
 		defer cancel()
-		a.post(handlerDone{err: a.c.runHandler(hctx, l)})
+		err := a.c.runHandler(ctx, l, handle)
+		a.post(handlerDone{serial: l.handler, err: err})
 	})
 }
 
 // handlerReturned: nobody steers the call any more. Without a voice agent on it, it ends.
 func (a *actor) handlerReturned(ctx context.Context, m handlerDone) (state, error) {
+	if m.serial != a.handler {
+		return a.state, nil // its call was handed over
+	}
 	if m.err != nil && a.killCause == "" {
 		a.log.ErrorContext(ctx, "handling the call failed", "error", m.err)
 	}
-	if a.ai.live() || a.transfer.bridged() || a.killCause != "" {
+	if a.ai.live() || a.transfer.bridged() || a.human.bridged() || a.killCause != "" {
 		return a.state, nil
 	}
 	cause := CauseNormalClearing

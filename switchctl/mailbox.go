@@ -56,3 +56,14 @@ func (b *mailbox) close() []message {
 	b.queue = nil
 	return rest
 }
+
+// closeEmpty closes the mailbox if nothing waits in it.
+func (b *mailbox) closeEmpty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) > 0 {
+		return false
+	}
+	b.closed = true
+	return true
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -167,7 +168,16 @@ func (l *memLedger) Verdict(_ context.Context, call db.Call) error {
 	})
 }
 
+func (l *memLedger) BeginRecording(_ context.Context, _ db.Call, path string, offset time.Duration) error {
+	return l.do(func() error { l.trace.add("ledger recording %s from %s", filepath.Base(path), offset); return nil })
+}
+
 func (l *memLedger) AgentConnected(_ context.Context, call db.Call, at time.Time) error {
+	if call.AgentID != nil {
+		return l.update(call, []string{StatusAnswered, StatusAgentConnected}, func(c *db.Call) {
+			c.Status, c.AgentConnectTime, c.AgentID = StatusAgentConnected, &at, call.AgentID
+		})
+	}
 	return l.update(call, []string{StatusAnswered}, func(c *db.Call) {
 		c.Status, c.AgentConnectTime = StatusAgentConnected, &at
 	})

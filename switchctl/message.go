@@ -68,6 +68,8 @@ const (
 	jobBypass
 	jobMediaBack
 	jobReneg
+	jobPhone
+	jobAgentBridge
 )
 
 func (k jobKind) String() string {
@@ -94,6 +96,10 @@ func (k jobKind) String() string {
 		return "uuid_media"
 	case jobReneg:
 		return "uuid_media_reneg"
+	case jobPhone:
+		return "originate of an agent's phone"
+	case jobAgentBridge:
+		return "uuid_bridge with an agent"
 	}
 	return "unknown job"
 }
@@ -197,8 +203,12 @@ type controlResult struct {
 	err    error
 }
 
-// handlerDone tells that AnswerHandler.Answered has returned.
-type handlerDone struct{ err error }
+// handlerDone tells that AnswerHandler.Answered, or Queue, has returned.
+type handlerDone struct {
+	// serial tells the handler that runs now from one whose call was handed over.
+	serial int
+	err    error
+}
 
 func (handlerDone) name() string    { return "handler done" }
 func (handlerDone) essential() bool { return true }

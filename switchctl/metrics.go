@@ -21,7 +21,8 @@ type metrics struct {
 	quality    qualityMetrics
 	bypass     *prometheus.CounterVec   // change: entered, left, failed, silent
 	bypassGap  *prometheus.HistogramVec // change: entered, left
-	recovered  *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed
+	recovered  *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed, phone
+	phoneMetrics
 }
 
 func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error) {
@@ -55,7 +56,9 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		quality:   newQualityMetrics(),
 		bypass:    vec("bypass_changes_total", "Ways of calls' audio past the switch and back, by what became of them.", "change"),
 		bypassGap: newBypassGap(),
-		recovered: vec("calls_recovered_total", "Calls found again after a restart or a lost link, by what became of them.", "how"),
+		recovered: vec("calls_recovered_total",
+			"Calls, and legs of agents' phones, found again after a restart or a lost link, by what became of them.", "how"),
+		phoneMetrics: newPhoneMetrics(),
 	}
 	for _, change := range []string{"entered", "left", "failed", "silent"} {
 		m.bypass.WithLabelValues(change)
@@ -63,7 +66,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range append(m.quality.collectors(),
+	for _, c := range append(append(m.quality.collectors(), m.phoneMetrics.collectors()...),
 		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.sessions,
 		m.answered, m.verdict, m.recovered, m.bypass, m.bypassGap,
 	) {

@@ -110,7 +110,7 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 		}
 	case jobRecord:
 		if reason := refusedJob(m); reason != "" {
-			a.log.ErrorContext(ctx, "recording of the transferred call did not start", "reply", reason)
+			a.log.ErrorContext(ctx, "recording by the switch did not start", "reply", reason)
 		} else {
 			a.secondPartStarted(ctx)
 		}
@@ -122,6 +122,10 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 		a.bypassReply(ctx, m)
 	case jobMediaBack:
 		a.takeBackReply(ctx, m)
+	case jobAgentBridge:
+		a.agentBridgeReply(ctx, m)
+	case jobPhone:
+		// A phone's own.
 	case jobKillLeg, jobReneg:
 		// A leg that was gone already is what was wanted; how a re-INVITE goes is seen by what follows.
 	}

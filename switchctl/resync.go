@@ -38,6 +38,7 @@ func (c *Controller) resync(ctx context.Context) {
 
 func (c *Controller) resyncOnce(ctx context.Context) error {
 	c.noteCore(ctx)
+	generation := c.link.Generation()
 	actors := c.registry.all()
 	channels, err := c.listChannels(ctx)
 	if err != nil {
@@ -49,6 +50,7 @@ func (c *Controller) resyncOnce(ctx context.Context) error {
 			return err
 		}
 	}
+	c.resyncPhones(generation, channels)
 	c.lookAll(ctx, actors, legs)
 	c.log.InfoContext(ctx, "calls compared with the switch", "calls", len(actors), "channels", len(channels))
 	return ctx.Err()
@@ -90,12 +92,15 @@ func (c *Controller) noteCore(ctx context.Context) {
 // sortOut looks at a channel that is no caller's: the media leg of a live call is noted, a channel of ours that belongs to
 // no call is killed, and those of others are left alone.
 func (c *Controller) sortOut(ctx context.Context, channel string, legs map[uuid.UUID]string) error {
-	if c.registry.find(channel, "") != nil {
+	if c.registry.find(channel, "") != nil || c.phones.ofChannel(channel) != nil {
 		return nil
 	}
 	ev, err := c.dump(ctx, channel)
 	if err != nil || ev == nil {
 		return err
+	}
+	if ev.Var("rm_node") == c.cfg.NodeID && ev.Var("rm_role") == roleAgent {
+		return c.adoptPhone(ctx, channel, ev)
 	}
 	if ev.Var("rm_node") != c.cfg.NodeID || ev.Var("rm_call_id") == "" {
 		return nil
@@ -188,7 +193,7 @@ func (c *Controller) recoveredActor(o openCall) *actor {
 			phase: transferDialing, channel: o.transferUnit.String(), adm: Admission{UnitID: *o.transferUnit},
 		}
 	}
-	if a.ai != nil && a.ai.outcome.transferred() {
+	if a.ai != nil && a.ai.outcome.transferred() && a.queued() == nil {
 		if a.transfer == nil {
 			a.transfer = &transfer{}
 		}
@@ -221,6 +226,10 @@ func (a *actor) resume(ctx context.Context, now state) {
 	}
 	switch s := a.ai; {
 	case a.transfer.bridged():
+	case a.queued() != nil:
+		a.away = a.sock == nil
+		a.music.on = true
+		a.startQueue(ctx, *a.queued())
 	case s == nil:
 		if now == stateAnswered || now == stateAgentConnected {
 			a.startHandler(ctx)

@@ -26,6 +26,14 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.state, nil
 	case connectCommand:
 		return a.connect(ctx, m)
+	case agentCommand:
+		return a.connectAgent(ctx, m)
+	case agentLeg, agentGone, agentCancel, whisperReady:
+		return a.agentMessage(ctx, m)
+	case musicCommand:
+		return a.setMusic(ctx, m)
+	case queueAllowed:
+		return a.queueAnswered(ctx, m)
 	case tapMessage:
 		return a.tapping(ctx, m)
 	case sessionGranted:
@@ -76,6 +84,14 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 	case answerCommand:
 		m.reply <- nil
 		return a.state, nil
+	case agentCommand:
+		return a.connectAgent(ctx, m)
+	case agentLeg, agentGone, agentCancel, whisperReady:
+		return a.agentMessage(ctx, m)
+	case musicCommand:
+		return a.setMusic(ctx, m)
+	case queueAllowed:
+		return a.queueAnswered(ctx, m)
 	case tapMessage:
 		return a.tapping(ctx, m)
 	case sessionGranted:
@@ -107,6 +123,8 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 // answeredEvent is an event of the caller's channel, of the media leg, or of a transfer's second leg.
 func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error) {
 	switch m.role {
+	case roleAgent:
+		return a.agentBridged(ctx, m.ev), nil
 	case roleMedia:
 		return a.mediaLegEvent(ctx, m)
 	case roleTransfer:
@@ -124,6 +142,9 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 		a.probe(ctx) // its end was missed
 	case evBridge:
 		a.mediaBridged(ctx, m.ev)
+		if a.human != nil {
+			return a.agentBridged(ctx, m.ev), nil
+		}
 		return a.bridged(ctx, m.ev)
 	case evInfo:
 		a.callerInfo(m.ev)
@@ -156,6 +177,8 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 		a.bypassDue(ctx)
 	case timerTap:
 		a.tapsDue(ctx)
+	case timerAgent:
+		a.agentDue(ctx)
 	case timerVerdict:
 		a.decideAnswer(ctx, decidedTimeout)
 	case timerOriginate, timerRefused, timerReroute:

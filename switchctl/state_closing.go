@@ -21,6 +21,7 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 	if awaitsVerdict(a.call) {
 		a.c.metrics.answered.WithLabelValues(answeredBy(a.call), decidedHangup).Inc()
 	}
+	a.endAgent() // before the handler is stopped: it hears how the conversation ended
 	if a.stopHandler != nil {
 		a.stopHandler()
 	}
@@ -95,7 +96,7 @@ func (a *actor) closing(ctx context.Context, m message) (state, error) {
 		a.closed(ctx, m)
 		return stateDone, nil
 	case channelEvent, jobDone, socketDown, channelFound, channelGone, timerFired, handlerDone, mediaEvent, bridgeFailed,
-		tokenMinted, bypassTried, partFinished, sessionGranted, letGo:
+		tokenMinted, bypassTried, partFinished, sessionGranted, agentLeg, agentGone, agentCancel, whisperReady, queueAllowed, letGo:
 		return a.state, nil // late, or told twice: the final record stands
 	case socketUp, sessionOpened, transferAdmitted:
 		a.refuse(m, ErrCallEnded)
@@ -105,7 +106,7 @@ func (a *actor) closing(ctx context.Context, m message) (state, error) {
 		return a.state, nil
 	case controlCommand:
 		return a.state, ErrSessionTerminated
-	case hangupCommand, answerCommand, connectCommand:
+	case hangupCommand, answerCommand, connectCommand, agentCommand, musicCommand:
 		return a.state, ErrCallEnded
 	}
 	return a.state, a.notTaken(m)

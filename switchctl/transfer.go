@@ -42,7 +42,9 @@ type transfer struct {
 	channel string // of the second leg
 	refusal string
 	media   bool // it holds the switch's media
-	reply   chan<- controlResult
+	// handover is set for a transfer to people, which is done when the queue has the caller.
+	handover *handover
+	reply    chan<- controlResult
 }
 
 // The questions that other states ask; nil is a call that is not being transferred.
@@ -71,9 +73,7 @@ func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply cha
 	switch facts.destinationType {
 	case destinationE164:
 	case destinationQueue, destinationPerson:
-		return &StateError{
-			State: a.state.String(), Event: VerbTransfer, Code: "NoAgentAvailable", Detail: "nobody is logged in",
-		}
+		return a.startHandover(ctx, facts, reply)
 	default:
 		return &InvalidError{Field: "destination_type", Message: "must be " + destinationE164 + " on this server"}
 	}
@@ -345,6 +345,10 @@ func failureCause(err error) string {
 	var invalid *InvalidError
 	var conflict *StateError
 	switch {
+	case errors.Is(err, ErrNobodyLoggedIn):
+		return "NoAgentAvailable"
+	case errors.Is(err, ErrUnknownExtension):
+		return CauseUnallocated
 	case errors.As(err, &invalid):
 		return "INVALID_NUMBER_FORMAT"
 	case errors.As(err, &conflict) && conflict.Code != "":

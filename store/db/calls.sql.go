@@ -299,6 +299,31 @@ func (q *Queries) CallMarkAnswered(ctx context.Context, answerTime time.Time, te
 	return i, err
 }
 
+const callMarkPersonConnected = `-- name: CallMarkPersonConnected :execrows
+UPDATE calls SET status = 'agent_connected', agent_connect_time = $1::timestamptz, agent_id = $2::uuid
+WHERE tenant_id = $3 AND id = $4 AND status IN ('answered', 'agent_connected')
+`
+
+type CallMarkPersonConnectedParams struct {
+	AgentConnectTime time.Time
+	AgentID          uuid.UUID
+	TenantID         uuid.UUID
+	ID               uuid.UUID
+}
+
+func (q *Queries) CallMarkPersonConnected(ctx context.Context, arg CallMarkPersonConnectedParams) (int64, error) {
+	result, err := q.db.Exec(ctx, callMarkPersonConnected,
+		arg.AgentConnectTime,
+		arg.AgentID,
+		arg.TenantID,
+		arg.ID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const callMarkRinging = `-- name: CallMarkRinging :execrows
 
 UPDATE calls SET status = 'ringing', ring_time = $1::timestamptz

@@ -30,6 +30,10 @@ UPDATE calls SET quality = @quality WHERE tenant_id = @tenant_id AND id = @id AN
 UPDATE calls SET status = 'agent_connected', agent_connect_time = @agent_connect_time::timestamptz
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'answered';
 
+-- name: CallMarkPersonConnected :execrows
+UPDATE calls SET status = 'agent_connected', agent_connect_time = @agent_connect_time::timestamptz, agent_id = @agent_id::uuid
+WHERE tenant_id = @tenant_id AND id = @id AND status IN ('answered', 'agent_connected');
+
 -- name: CallSetTrunk :execrows
 UPDATE calls SET trunk_id = sqlc.narg('trunk_id')
 WHERE tenant_id = @tenant_id AND id = @id AND status IN ('dialing', 'ringing');

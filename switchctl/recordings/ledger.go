@@ -45,11 +45,18 @@ type part struct {
 // Begin writes that a call is being recorded to the file at path, from its answer on. For a call that has a recording
 // already it changes nothing.
 func Begin(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path string, stereo bool) error {
+	return BeginAt(ctx, tx, tenantID, callID, path, stereo, 0)
+}
+
+// BeginAt is Begin for a file whose first sample lies offset after the answer.
+func BeginAt(
+	ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path string, stereo bool, offset time.Duration,
+) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return fmt.Errorf("begin recording: %w", err)
 	}
-	parts, err := json.Marshal([]part{{Path: path}})
+	parts, err := json.Marshal([]part{{Path: path, OffsetMS: offset.Milliseconds()}})
 	if err != nil {
 		return fmt.Errorf("begin recording: %w", err)
 	}

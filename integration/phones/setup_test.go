@@ -1,0 +1,321 @@
+package phones
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringmaster/ringmaster/conf"
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/integration/freeswitch"
+	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/integration/simswitch"
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+const (
+	envFreeSWITCH = "RINGMASTER_FREESWITCH"
+	envLog        = "RINGMASTER_TEST_LOG" // any value has the controller log
+	soon          = 8 * time.Second
+	callerHz      = 425.0
+	agentHz       = 1000.0
+	ringHz        = 400.0
+	toneHz        = 600.0
+	number        = "+918000000001"
+)
+
+func TestMain(m *testing.M) {
+	// sipgo answers a retransmission that comes while its listener closes from a new socket, which it then never closes.
+	storetest.Main(m, goleak.IgnoreAnyFunction("github.com/emiago/sipgo/sip.(*TransportUDP).readUDPConnection"))
+}
+
+// line is a switch, a controller, a carrier whose subscribers are called, and the phones of agents.
+type line struct {
+	t       *testing.T
+	st      *store.Store
+	tenant  uuid.UUID
+	agent   uuid.UUID
+	cfg     switchctl.Config
+	media   *media.Server
+	dialer  *dialer.Service
+	calls   *switchctl.Controller
+	stop    func(ctx context.Context) error
+	carrier *simcarrier.Server
+	phone   *simcarrier.Server
+	handler *handler
+	states  states
+	dir     string
+	restart func() // of the switch, as after a crash; nil where it can't be
+}
+
+// handler is the dialer's, with what a test puts in its place.
+type handler struct {
+	switchctl.AnswerHandler
+
+	mu       sync.Mutex
+	answered func(ctx context.Context, leg switchctl.Leg) error
+	queue    func(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error
+	canQueue error
+}
+
+func (h *handler) Answered(ctx context.Context, leg switchctl.Leg) error {
+	h.mu.Lock()
+	f := h.answered
+	h.mu.Unlock()
+	if f == nil {
+		return h.AnswerHandler.Answered(ctx, leg)
+	}
+	return f(ctx, leg)
+}
+
+func (h *handler) CanQueue(context.Context, uuid.UUID, switchctl.QueueRequest) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.canQueue
+}
+
+func (h *handler) Queue(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error {
+	h.mu.Lock()
+	f := h.queue
+	h.mu.Unlock()
+	return f(ctx, leg, req)
+}
+
+func (h *handler) onAnswer(f func(ctx context.Context, leg switchctl.Leg) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answered = f
+}
+
+// states keeps what a phone's watcher was told.
+type states struct {
+	mu   sync.Mutex
+	list []switchctl.PhoneState
+}
+
+func (s *states) PhoneChanged(p switchctl.PhoneState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, p)
+}
+
+func (s *states) last() switchctl.PhoneState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == 0 {
+		return switchctl.PhoneState{}
+	}
+	return s.list[len(s.list)-1]
+}
+
+// nobody is on the registry.
+type nobody struct{}
+
+func (nobody) Listed(_ context.Context, phones []store.Phone) ([]bool, error) {
+	return make([]bool, len(phones)), nil
+}
+
+// onEachSwitch runs a test on the simulated switch, and on a real one where there is one.
+func onEachSwitch(t *testing.T, test func(t *testing.T, l *line)) {
+	t.Helper()
+	t.Run("simulated", func(t *testing.T) {
+		t.Parallel()
+		test(t, newLine(t, ""))
+	})
+	t.Run("freeswitch", func(t *testing.T) {
+		t.Parallel()
+		path := os.Getenv(envFreeSWITCH)
+		if path == "" {
+			t.Skip("NO REAL SWITCH: set " + envFreeSWITCH)
+		}
+		test(t, newLine(t, path))
+	})
+}
+
+func newLine(t testing.TB, binary string) *line {
+	t.Helper()
+	l := &line{dir: t.TempDir()}
+	if tt, ok := t.(*testing.T); ok {
+		l.t = tt
+	}
+	logger := slog.New(slog.DiscardHandler)
+	if os.Getenv(envLog) != "" {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	l.st = storetest.New(t)
+	l.tenant, l.agent = storetest.Tenant(t, l.st), storetest.NewID(t)
+	l.carrier, l.phone = subscriber(t, callerHz), subscriber(t, agentHz)
+	outbound := freeAddr(t)
+	cdrs := filepath.Join(l.dir, "cdr")
+	require.NoError(t, os.MkdirAll(cdrs, 0o755)) //nolint:gosec // the switch writes there
+	l.cfg = switchctl.Config{
+		NodeID: "node-1", OutboundListen: outbound, CDRDir: cdrs, RecordDir: l.dir, TokenKey: make([]byte, 32), Phones: &l.states,
+		ControlURL: func(uuid.UUID) string { return "http://127.0.0.1:9/" }, Logger: logger,
+	}
+	if binary == "" {
+		l.simulate(t, outbound, cdrs)
+	} else {
+		l.realSwitch(t, binary, outbound, cdrs)
+	}
+	host, port, err := net.SplitHostPort(l.carrier.SIPAddr())
+	require.NoError(t, err)
+	n, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	storetest.Trunk(t, l.st, l.tenant, host, n, 200)
+	storetest.Exec(t, l.st, l.tenant, "UPDATE trunks SET cps = 10000")
+	storetest.InboundNumber(t, l.st, l.tenant, number)
+	l.dialer, err = dialer.New(dialer.Config{
+		NodeID: "node-1", Guard: netguard.Policy{AllowLoopback: true}, Legal: dialer.Hours{From: "00:00", To: "24:00"}, DNC: nobody{},
+		Logger: logger,
+	}, l.st)
+	require.NoError(t, err)
+	l.handler = &handler{AnswerHandler: l.dialer.Handler()}
+	l.media, err = media.New(media.Config{SIPAddr: "127.0.0.1:0", DialGuard: netguard.Policy{AllowLoopback: true}, Logger: logger})
+	require.NoError(t, err)
+	require.NoError(t, l.media.Start(t.Context()))
+	l.start(t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		require.NoError(t, l.stop(ctx))
+		require.NoError(t, l.media.Close(ctx))
+	})
+	return l
+}
+
+// start starts a controller on the line.
+func (l *line) start(t testing.TB) {
+	t.Helper()
+	var err error
+	l.calls, err = switchctl.New(l.cfg, l.st, l.media, l.dialer.Gate(), l.handler)
+	require.NoError(t, err)
+	require.NoError(t, l.calls.Start(t.Context()))
+	l.stop = l.calls.Close
+	require.Eventually(t, func() bool { return l.calls.Ready(t.Context()) == nil }, soon, 10*time.Millisecond)
+}
+
+func (l *line) simulate(t testing.TB, outbound, cdrs string) {
+	t.Helper()
+	sw, err := simswitch.New(simswitch.Config{
+		ESLAddr: "127.0.0.1:0", ESLPassword: "secret", ExternalSIPAddr: "127.0.0.1:0", InternalSIPAddr: "127.0.0.1:0", RTPIP: "127.0.0.1",
+		SocketAddr: outbound, CDRDir: cdrs, RecordDir: l.dir,
+	})
+	require.NoError(t, err)
+	require.NoError(t, sw.Start(t.Context()))
+	t.Cleanup(func() { _ = sw.Close() })
+	l.cfg.ESLAddr, l.cfg.ESLPassword = sw.Addrs().ESL, "secret"
+	require.NoError(t, l.carrier.SetTarget(sw.Addrs().External))
+}
+
+func (l *line) realSwitch(t testing.TB, binary, outbound, cdrs string) {
+	t.Helper()
+	sw, err := freeswitch.Start(t.Context(), freeswitch.Config{Binary: binary, Dir: filepath.Join(l.dir, "fs"), Params: conf.Params{
+		ESLIP: "127.0.0.1", ESLPassword: "secret", SocketAddr: outbound, SIPIP: "127.0.0.1", CarrierNet: "127.0.0.0/8",
+		CDRDir: cdrs, DirectoryURL: "http://127.0.0.1:9/",
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sw.Stop()) })
+	l.cfg.ESLAddr, l.cfg.ESLPassword = sw.ESLAddr(), "secret"
+	require.NoError(t, l.carrier.SetTarget(sw.ExternalAddr()))
+}
+
+// subscriber is a carrier whose subscribers answer at once and speak one tone.
+func subscriber(t testing.TB, hz float64) *simcarrier.Server {
+	t.Helper()
+	s, err := simcarrier.New(simcarrier.Config{
+		Voice: fmt.Sprintf("steady:%g", hz), AnswerAfter: time.Millisecond, Listen: []float64{callerHz, agentHz, ringHz, toneHz},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		require.NoError(t, s.Close(ctx))
+	})
+	return s
+}
+
+// freeAddr is an address that nobody listens on.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close() //nolint:errcheck // it has served
+	return ln.Addr().String()
+}
+
+// spec is the agent's phone, which is at its own address.
+func (l *line) spec(mode switchctl.PhoneMode) switchctl.PhoneSpec {
+	return switchctl.PhoneSpec{TenantID: l.tenant, AgentID: l.agent, Extension: "1001", Domain: l.phone.SIPAddr(), Mode: mode}
+}
+
+// hold has the agent's phone held, and waits for its leg.
+func (l *line) hold(t testing.TB) {
+	t.Helper()
+	require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneHeld)))
+	require.Eventually(t, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond, "the leg is not up")
+}
+
+// dial places a call to a subscriber of the carrier.
+func (l *line) dial(t testing.TB) db.Call {
+	t.Helper()
+	to, err := store.ParsePhone("9876543210")
+	require.NoError(t, err)
+	call, err := l.calls.Originate(t.Context(), switchctl.OriginateRequest{
+		TenantID: l.tenant, To: to, Purpose: switchctl.PurposeSingle, Environment: "live",
+	})
+	require.NoError(t, err)
+	return call
+}
+
+// call reads a call's row.
+func (l *line) call(t testing.TB, id uuid.UUID) db.Call {
+	t.Helper()
+	var row db.GetCallViewRow
+	require.NoError(t, l.st.InTenant(t.Context(), l.tenant, func(tx *store.Tx) (err error) {
+		row, err = tx.Q.GetCallView(t.Context(), l.tenant, id)
+		return err
+	}))
+	return row.Call
+}
+
+// talking is the newest live call of a subscriber.
+func talking(s *simcarrier.Server) (simcarrier.Report, bool) {
+	calls := s.Calls(simcarrier.Filter{Live: true})
+	if len(calls) == 0 {
+		return simcarrier.Report{}, false
+	}
+	return calls[len(calls)-1], true
+}
+
+// heard is the first onset of a frequency after a time; zero while there is none.
+func heard(r simcarrier.Report, hz float64, after time.Time) time.Time {
+	for _, h := range r.Heard {
+		if h.Hz != hz {
+			continue
+		}
+		for _, at := range h.Onsets {
+			if at.After(after) {
+				return at
+			}
+		}
+	}
+	return time.Time{}
+}

@@ -1,0 +1,394 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// People on the phone: the call is bridged by the switch, caller and agent's leg, and is steered over the host link alone. The
+// bridge's end gives the caller back by transfer_after_bridge, whoever ended it; what follows depends on how the agent's leg went.
+
+const (
+	// agentTone is what the agent hears when a caller comes: mixed into the leg, so that it costs no time.
+	agentTone = "tone_stream://%(60,0,600)"
+	// ringback is the Indian ringing tone (400 Hz, 0.4 s on, 0.2 off, 0.4 on, 2 off).
+	ringback = "tone_stream://%(400,200,400);%(400,2000,400);loops=-1"
+)
+
+type humanPhase int
+
+const (
+	humanClaiming   humanPhase = iota // the phone is asked for its leg
+	humanReady                        // it is there; the caller's socket is still to come
+	humanWhispering                   // the agent hears what the caller does not
+	humanBridging                     // the switch was asked to bridge
+	humanBridged                      // caller and agent hear each other
+)
+
+// human is a call's agent. All fields belong to the actor's goroutine.
+type human struct {
+	serial  uint64
+	phase   humanPhase
+	agent   uuid.UUID
+	mode    PhoneMode
+	channel string // of the agent's leg
+	req     AgentConnect
+	reply   chan<- agentResult // nil after a restart: whoever waited is gone
+	asked   time.Time
+}
+
+// The questions that other states ask; nil is a call without an agent.
+func (h *human) bridging() bool { return h != nil && h.phase == humanBridging }
+func (h *human) bridged() bool  { return h != nil && h.phase == humanBridged }
+
+// steered reports whether the switch leads the caller to an agent, so that it has no socket.
+func (h *human) steered() bool { return h.bridging() || h.bridged() }
+
+// answer tells Leg.ConnectAgent how it went, once.
+func (h *human) answer(outcome AgentOutcome, err error) {
+	if h.reply != nil {
+		h.reply <- agentResult{outcome: outcome, err: err}
+		h.reply = nil
+	}
+}
+
+// agentCommand connects the caller with an agent's phone.
+type agentCommand struct {
+	req   AgentConnect
+	reply chan<- agentResult
+}
+
+func (agentCommand) name() string    { return "connect_agent" }
+func (agentCommand) essential() bool { return false }
+
+type agentResult struct {
+	outcome AgentOutcome
+	err     error
+}
+
+// agentCancel gives an agent up who is not bridged yet; reply is the one of the command that it is about.
+type agentCancel struct {
+	reply chan<- agentResult
+	err   error
+}
+
+func (agentCancel) name() string    { return "connect_agent cancelled" }
+func (agentCancel) essential() bool { return true }
+
+// whisperReady brings the audio that the agent hears first; path is empty when it can't be had.
+type whisperReady struct {
+	serial uint64
+	path   string
+	lasts  time.Duration
+}
+
+func (whisperReady) name() string    { return "whisper" }
+func (whisperReady) essential() bool { return true }
+
+// connectAgent asks the phone for its leg.
+func (a *actor) connectAgent(ctx context.Context, m agentCommand) (state, error) {
+	conflict := func(detail string) error {
+		return &StateError{State: a.state.String(), Event: m.name(), Detail: detail}
+	}
+	switch {
+	case a.killCause != "":
+		return a.state, ErrCallEnded
+	case a.ai.live():
+		return a.state, conflict("an AI session is on the call")
+	case a.transfer != nil:
+		return a.state, conflict("the call is transferred")
+	case a.human != nil:
+		return a.state, conflict("an agent is on the call")
+	case a.c.link.Generation() == 0:
+		return a.state, ErrLinkDown
+	}
+	a.humans++
+	h := &human{
+		serial: a.humans, agent: m.req.Phone.AgentID, mode: m.req.Phone.Mode, req: m.req, reply: m.reply, asked: a.c.clock.Now(),
+	}
+	claim := phoneClaim{call: a, serial: h.serial, ring: m.req.RingTimeout}
+	if err := a.c.phones.send(a.c, h.agent, &m.req.Phone, claim); err != nil {
+		return a.state, err
+	}
+	a.human = h
+	a.recordHuman(ctx)
+	return a.state, nil
+}
+
+// agentMessage is what concerns the call's agent.
+func (a *actor) agentMessage(ctx context.Context, m message) (state, error) {
+	h := a.human
+	switch m := m.(type) {
+	case agentLeg:
+		switch {
+		case h == nil || h.serial != m.serial || h.phase != humanClaiming:
+			a.freeAgent(h, m.serial, false)
+		case m.reason != "":
+			a.agentUnavailable(ctx, m.reason)
+		default:
+			h.channel, h.phase = m.channel, humanReady
+			a.c.registry.bind(a, h.channel)
+			a.tryAgent(ctx)
+		}
+	case whisperReady:
+		if h != nil && h.serial == m.serial && h.phase == humanWhispering {
+			a.whisper(ctx, m)
+		}
+	case agentGone:
+		if h != nil && h.serial == m.serial {
+			return a.agentGone(ctx, m.reason), nil
+		}
+	case agentCancel:
+		a.cancelAgent(ctx, m)
+	}
+	return a.state, nil
+}
+
+// tryAgent goes on once both legs are there. Before its socket is up the caller may still be on the way out of the originate,
+// which would undo a bridge.
+func (a *actor) tryAgent(ctx context.Context) {
+	h := a.human
+	if h == nil || h.phase != humanReady || a.sock == nil || a.away || a.killCause != "" {
+		return
+	}
+	if h.req.Connecting != nil {
+		h.req.Connecting()
+	}
+	if h.req.WhisperURL == "" || a.c.cfg.Prompts == nil {
+		a.bridgeAgent(ctx, true)
+		return
+	}
+	h.phase = humanWhispering
+	url, serial := h.req.WhisperURL, h.serial
+	a.c.goes.Go(func() {
+		path, err := a.c.cfg.Prompts.Path(ctx, url)
+		lasts := time.Duration(0)
+		if err == nil {
+			lasts, err = wavLength(path)
+		}
+		if err != nil {
+			a.log.WarnContext(ctx, "whisper to the agent can't be played", "url", url, "error", err)
+			path = ""
+		}
+		a.post(whisperReady{serial: serial, path: path, lasts: lasts})
+	})
+}
+
+// broadcastLead is how long the switch waits before it plays a broadcast (lead-frames in switch_ivr_async.c).
+const broadcastLead = 100 * time.Millisecond
+
+// whisper plays what the agent is told before the caller is heard.
+func (a *actor) whisper(ctx context.Context, m whisperReady) {
+	if m.path == "" {
+		a.bridgeAgent(ctx, true)
+		return
+	}
+	a.quickly(ctx, "uuid_broadcast "+a.human.channel+" playback::"+m.path+" aleg")
+	a.arm(timerAgent, m.lasts+broadcastLead)
+}
+
+// quickly sends a command whose reply says nothing that events don't.
+func (a *actor) quickly(ctx context.Context, cmd string) {
+	link := a.c.link
+	a.c.goes.Go(func() {
+		if _, err := link.API(ctx, cmd); err != nil {
+			a.log.DebugContext(ctx, "command failed", "command", cmd, "error", err)
+		}
+	})
+}
+
+// bridgeAgent connects caller and agent. Each leg is told first what becomes of it when the bridge ends; the switch forgets that
+// with each use. The tone is mixed into the agent's leg, and sounds while the switch builds the bridge.
+func (a *actor) bridgeAgent(ctx context.Context, tone bool) {
+	h := a.human
+	h.phase = humanBridging
+	a.arm(timerAgent, bridgePatience)
+	caller, agent, dialplan := a.channel, h.channel, ":XML:"+a.c.cfg.Context
+	first := []string{"uuid_setvar " + caller + " transfer_after_bridge rm_reattach" + dialplan}
+	if h.mode == PhoneOnHook {
+		first = append(first, "uuid_setvar "+agent+" transfer_after_bridge")
+	} else {
+		first = append(first, "uuid_setvar "+agent+" transfer_after_bridge "+agentExtension+dialplan)
+	}
+	link, serial := a.c.link, h.serial
+	a.c.goes.Go(func() {
+		done := func(body string, err error) {
+			a.post(jobDone{job: jobAgentBridge, attempt: int(serial), body: body, err: err})
+		}
+		for _, cmd := range first {
+			if _, err := link.API(ctx, cmd); err != nil {
+				done("", err)
+				return
+			}
+		}
+		if tone {
+			if _, err := link.API(ctx, "uuid_displace "+agent+" start "+agentTone+" 0 m"); err != nil {
+				a.log.DebugContext(ctx, "tone to the agent could not be played", "error", err)
+			}
+		}
+		if err := link.BgAPI(ctx, "uuid_bridge "+caller+" "+agent, done); err != nil {
+			done("", err)
+		}
+	})
+}
+
+// agentBridgeReply is the switch's word on the bridge; the event says the rest.
+func (a *actor) agentBridgeReply(ctx context.Context, m jobDone) {
+	reason := refusedJob(m)
+	if !a.human.bridging() || int(a.human.serial) != m.attempt || reason == "" || errors.Is(m.err, errLinkLost) {
+		return
+	}
+	a.log.WarnContext(ctx, "agent could not be bridged", "reply", reason)
+	a.agentUnavailable(ctx, PhoneLost)
+}
+
+// agentDue: the agent has heard the whisper, or the bridge had to be there by now.
+func (a *actor) agentDue(ctx context.Context) {
+	switch h := a.human; {
+	case h == nil:
+	case h.phase == humanWhispering:
+		a.bridgeAgent(ctx, false)
+	case h.phase == humanBridging:
+		a.log.WarnContext(ctx, "bridge with an agent was not confirmed by the switch")
+		a.agentUnavailable(ctx, PhoneLost)
+	}
+}
+
+// agentBridged: the switch has bridged the caller with somebody. With the agent's leg, they hear each other.
+func (a *actor) agentBridged(ctx context.Context, ev *esl.Event) state {
+	h := a.human
+	if !h.bridging() {
+		return a.state
+	}
+	one, two := ev.Get("Bridge-A-Unique-ID"), ev.Get("Bridge-B-Unique-ID")
+	if (one != a.channel || two != h.channel) && (one != h.channel || two != a.channel) {
+		return a.state
+	}
+	h.phase = humanBridged
+	a.disarm(timerAgent)
+	a.disarm(timerSocket)
+	a.music.playing, a.music.on = false, false // the bridge has cut it off
+	at := eventTime(ev)
+	a.call.AgentID, a.call.AgentConnectTime = &h.agent, &at
+	call := a.call
+	a.c.metrics.agentConnect.Observe(max(0, a.c.clock.Now().Sub(h.asked).Seconds()))
+	a.record(ctx, "agent connected", func(ctx context.Context) error {
+		return a.c.ledger.AgentConnected(ctx, call, at)
+	}, nil)
+	a.log.InfoContext(ctx, "call is connected with an agent", "agent_id", h.agent.String())
+	return stateAgentConnected
+}
+
+// agentGone: the agent's leg has ended. An agent who hangs up ends the call; one who is lost leaves the caller to us.
+func (a *actor) agentGone(ctx context.Context, reason string) state {
+	h := a.human
+	a.c.registry.unbind(h.channel)
+	if !h.bridged() {
+		a.agentUnavailable(ctx, reason)
+		return a.state
+	}
+	if reason == PhoneHungUp || a.killCause != "" {
+		if a.killCause == "" {
+			a.kill(ctx, CauseNormalClearing)
+		}
+		return a.state // the caller's end answers
+	}
+	a.log.WarnContext(ctx, "agent is lost, the caller waits", "agent_id", h.agent.String(), "reason", reason)
+	a.human = nil
+	a.c.metrics.agentOutcomes.WithLabelValues(string(AgentLost)).Inc()
+	waited := h.reply != nil
+	h.answer(AgentLost, nil)
+	a.music.on = true
+	a.callerComesBack()
+	if !waited {
+		a.resume(ctx, a.state) // after a restart nobody waits for the outcome
+	}
+	return a.state
+}
+
+// callerComesBack: the switch transfers the caller to rm_reattach, unless it never left.
+func (a *actor) callerComesBack() {
+	if a.sock == nil {
+		a.arm(timerSocket, socketPatience)
+	}
+}
+
+// agentUnavailable ends a try whose bridge did not come about. The caller waits on.
+func (a *actor) agentUnavailable(ctx context.Context, reason string) {
+	h := a.human
+	a.human = nil
+	a.disarm(timerAgent)
+	a.log.InfoContext(ctx, "agent is not available", "agent_id", h.agent.String(), "reason", reason)
+	a.c.metrics.agentOutcomes.WithLabelValues(string(AgentUnavailable)).Inc()
+	a.freeAgent(h, h.serial, h.phase == humanBridging)
+	h.answer(AgentUnavailable, nil)
+	a.callerComesBack()
+}
+
+// freeAgent gives the phone back.
+func (a *actor) freeAgent(h *human, serial uint64, doubt bool) {
+	if h == nil {
+		return
+	}
+	if h.channel != "" {
+		a.c.registry.unbind(h.channel)
+	}
+	// A phone that is not kept any more has no claim to end.
+	_ = a.c.phones.send(a.c, h.agent, nil, phoneFree{call: a, serial: serial, doubt: doubt})
+}
+
+// cancelAgent: whoever asked for the agent has given up. A conversation goes on.
+func (a *actor) cancelAgent(ctx context.Context, m agentCancel) {
+	h := a.human
+	if h == nil || h.reply != m.reply {
+		return
+	}
+	if h.bridged() {
+		h.answer("", m.err)
+		return
+	}
+	a.human = nil
+	a.disarm(timerAgent)
+	a.freeAgent(h, h.serial, h.phase == humanBridging)
+	h.answer("", m.err)
+	a.callerComesBack()
+	a.log.DebugContext(ctx, "agent is not wanted any more", "agent_id", h.agent.String())
+}
+
+// endAgent ends the agent's part with the call.
+func (a *actor) endAgent() {
+	h := a.human
+	if h == nil {
+		return
+	}
+	a.human = nil
+	outcome := AgentCallerGone
+	if h.bridged() {
+		outcome = AgentEnded
+	}
+	a.c.metrics.agentOutcomes.WithLabelValues(string(outcome)).Inc()
+	a.freeAgent(h, h.serial, false)
+	h.answer(outcome, nil)
+}
+
+// adoptAgent finds the agent of a call whose bridge outlived us: other is the leg that the caller is bridged with.
+func (a *actor) adoptAgent(other string) bool {
+	if a.human.steered() {
+		return true
+	}
+	p := a.c.phones.ofChannel(other)
+	if other == "" || p == nil {
+		return false
+	}
+	a.humans++
+	a.human = &human{serial: a.humans, phase: humanBridged, agent: p.agent, channel: other, asked: a.c.clock.Now()}
+	a.c.registry.bind(a, other)
+	a.c.metrics.recovered.WithLabelValues("resumed").Inc()
+	p.post(phoneClaim{call: a, serial: a.humans, channel: other})
+	return true
+}

@@ -1,0 +1,431 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+const (
+	// heldRing is how long a phone that is to be held may take to pick up, onHookRing one that is rung without a limit given.
+	heldRing   = 20 * time.Second
+	onHookRing = 20 * time.Second
+	// redialMin and redialMax bound the pause before a held leg is dialed again. It doubles with each failure.
+	redialMin = time.Second
+	redialMax = 30 * time.Second
+	// unregisteredPause is for a phone that is not registered: its registration has it dialed at once.
+	unregisteredPause = 15 * time.Second
+	// settledLeg is how long a leg must have lasted for its loss to be the first failure again.
+	settledLeg = 10 * time.Second
+	// strayPatience is how long a leg that was found on the switch waits for somebody to hold its phone.
+	strayPatience = time.Minute
+	// phoneSilence ends the leg of a phone that sends nothing any more (media_timeout).
+	phoneSilence = 5 * time.Second
+)
+
+// legPhase is how far the leg of a phone is.
+type legPhase int
+
+const (
+	legNone legPhase = iota
+	legDialing
+	legUp
+	legEnding // it was killed; its end is still to come
+)
+
+type phoneTimerKind int
+
+const (
+	phoneRedial  phoneTimerKind = iota // the held leg is due to be dialed
+	phoneOverdue                       // an originate had to be decided, or a killed leg gone, by now
+	phoneStray                         // somebody had to hold the phone by now
+	phoneTimers
+)
+
+// phone runs one agent's phone. All fields below the line belong to its goroutine.
+type phone struct {
+	c     *Controller
+	agent uuid.UUID
+	box   *mailbox
+	log   *slog.Logger
+	// state is what the watcher was told last.
+	state atomic.Pointer[PhoneState]
+
+	// ---
+	spec PhoneSpec
+	// held: somebody holds the phone; without that it ends when it has no leg and no call.
+	held  bool
+	phase legPhase
+	leg   string // channel UUID
+	// attempt numbers the originates; generation is the host link's that the newest was sent over.
+	attempt    int
+	generation uint64
+	upSince    time.Time
+	// reason is why the leg is not up.
+	reason   string
+	failures int
+	claim    *phoneClaim
+	ringing  bool
+	releases []chan<- struct{}
+	timers   [phoneTimers]armedTimer
+	serial   uint64
+}
+
+func newPhone(c *Controller, spec PhoneSpec) *phone {
+	p := &phone{
+		c: c, agent: spec.AgentID, box: newMailbox(), spec: spec,
+		log: c.log.With("agent_id", spec.AgentID.String(), "extension", spec.Extension),
+	}
+	p.state.Store(&PhoneState{TenantID: spec.TenantID, AgentID: spec.AgentID, Up: spec.Mode == PhoneOnHook})
+	return p
+}
+
+// run owns the phone until nobody needs it, or the controller stops. A leg that is up stays on the switch then.
+func (p *phone) run(ctx context.Context) {
+	defer func() {
+		for kind := range p.timers {
+			p.disarm(phoneTimerKind(kind))
+		}
+		for _, m := range p.c.phones.drop(p) {
+			p.refuse(m)
+		}
+		p.released()
+	}()
+	for {
+		select {
+		case <-p.box.ready:
+		case <-ctx.Done():
+			return
+		}
+		for _, m := range p.box.take() {
+			if _, stop := m.(letGo); stop {
+				return
+			}
+			p.step(ctx, m)
+			p.tell()
+		}
+		if !p.held && p.claim == nil && p.phase == legNone && p.c.phones.retire(p) {
+			return
+		}
+	}
+}
+
+// step takes one message; a panic is counted and costs the phone its leg, not the process.
+func (p *phone) step(ctx context.Context, m message) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.c.metrics.panics.Inc()
+			p.log.ErrorContext(ctx, "panic in a phone", "panic", fmt.Sprint(r), "message", m.name(), "stack", string(debug.Stack()))
+			p.legOver(ctx, PhoneLost)
+		}
+	}()
+	switch m := m.(type) {
+	case phoneHold:
+		p.hold(ctx, m.spec)
+	case phoneRelease:
+		p.release(ctx, m.done)
+	case phoneClaim:
+		p.claimed(ctx, m)
+	case phoneFree:
+		p.freed(ctx, m)
+	case phoneRing:
+		p.ring(ctx, m.on)
+	case phoneSeen:
+		p.registration(ctx, m.registered)
+	case channelEvent:
+		p.legEvent(ctx, m)
+	case jobDone:
+		p.originateReply(ctx, m)
+	case phoneFound:
+		p.found(ctx, m)
+	case phoneSwept:
+		p.swept(ctx, m)
+	case phoneChecked:
+		p.checked(ctx, m)
+	case phoneTimer:
+		p.due(ctx, m)
+	default:
+		p.log.WarnContext(ctx, "message is not for a phone", "message", m.name())
+	}
+}
+
+// post sends a message to the phone; one that comes too late is dealt with as refused.
+func (p *phone) post(m message) {
+	if err := p.box.put(m); err != nil {
+		p.refuse(m)
+	}
+}
+
+// refuse answers what the phone will not read any more.
+func (p *phone) refuse(m message) {
+	switch m := m.(type) {
+	case phoneRelease:
+		close(m.done)
+	case phoneClaim:
+		m.call.post(agentLeg{serial: m.serial, reason: PhoneLost})
+	}
+}
+
+// tell brings what has changed to the watcher.
+func (p *phone) tell() {
+	now := PhoneState{TenantID: p.spec.TenantID, AgentID: p.agent, Up: p.phase == legUp, Reason: p.reason}
+	if p.spec.Mode == PhoneOnHook && p.reason == "" {
+		now.Up = true
+	}
+	if now.Up {
+		now.Reason = ""
+	}
+	if p.claim != nil {
+		id := p.claim.call.id
+		now.CallID = &id
+	}
+	before := p.state.Load()
+	same := before.CallID == now.CallID || before.CallID != nil && now.CallID != nil && *before.CallID == *now.CallID
+	if same && before.Up == now.Up && before.Reason == now.Reason && before.TenantID == now.TenantID {
+		return
+	}
+	p.state.Store(&now)
+	if before.Up != now.Up {
+		p.log.Info("agent's phone has changed", "up", now.Up, "reason", now.Reason)
+	}
+	if w := p.c.cfg.Phones; w != nil && p.held {
+		w.PhoneChanged(now)
+	}
+}
+
+// hold keeps the phone. A held one is dialed; one that was found with its leg up is as it should be.
+func (p *phone) hold(ctx context.Context, spec PhoneSpec) {
+	before := p.spec
+	p.spec = spec
+	p.disarm(phoneStray)
+	if account(before.Extension, before.Domain) != account(spec.Extension, spec.Domain) {
+		p.c.phones.rename(p, before, spec)
+	}
+	if !p.held {
+		p.held = true
+		p.reason, p.failures = "", 0
+		p.hello()
+	}
+	switch {
+	case p.claim != nil:
+	case p.phase != legNone && (spec.Mode == PhoneOnHook || before.Extension != spec.Extension || before.Domain != spec.Domain):
+		p.hangup(ctx)
+	case p.phase == legNone && spec.Mode == PhoneHeld:
+		p.dial(ctx, heldRing)
+	}
+}
+
+// hello tells a new holder how the phone stands, also when nothing has changed since the last one.
+func (p *phone) hello() {
+	if p.phase == legUp || p.spec.Mode == PhoneOnHook {
+		s := *p.state.Load()
+		s.Up = false
+		p.state.Store(&s)
+	}
+}
+
+// release gives the phone up: its leg ends with the call that it is in.
+func (p *phone) release(ctx context.Context, done chan<- struct{}) {
+	p.held = false
+	p.disarm(phoneRedial)
+	p.releases = append(p.releases, done)
+	if p.claim != nil {
+		return
+	}
+	if p.phase == legNone || !p.hangup(ctx) {
+		p.released()
+	}
+}
+
+func (p *phone) released() {
+	for _, done := range p.releases {
+		close(done)
+	}
+	p.releases = nil
+}
+
+// claimed takes the phone for a call.
+func (p *phone) claimed(ctx context.Context, m phoneClaim) {
+	answer := func(channel, reason string) {
+		m.call.post(agentLeg{serial: m.serial, channel: channel, reason: reason})
+	}
+	switch {
+	case m.channel != "":
+		if p.phase != legUp || p.leg != m.channel {
+			m.call.post(agentGone{serial: m.serial, reason: PhoneLost})
+			return
+		}
+		p.claim = &m
+		p.disarm(phoneStray)
+	case p.claim != nil:
+		answer("", PhoneBusy)
+	case p.phase == legUp:
+		p.claim = &m
+		p.quiet(ctx)
+		answer(p.leg, "")
+	case p.spec.Mode == PhoneOnHook && p.phase == legNone:
+		ring := m.ring
+		if ring <= 0 {
+			ring = onHookRing
+		}
+		p.claim = &m
+		p.dial(ctx, ring)
+	default:
+		answer("", or(p.reason, PhoneNoAnswer))
+	}
+}
+
+// freed ends a call's claim. A held leg goes back to its silence by itself.
+func (p *phone) freed(ctx context.Context, m phoneFree) {
+	if p.claim == nil || p.claim.call != m.call || p.claim.serial != m.serial {
+		return
+	}
+	p.claim = nil
+	switch {
+	case p.phase == legNone:
+	case p.spec.Mode == PhoneOnHook || !p.held:
+		p.hangup(ctx)
+	case m.doubt:
+		p.check(ctx)
+	}
+}
+
+// ring starts or ends ringback on the held leg.
+func (p *phone) ring(ctx context.Context, on bool) {
+	if !on {
+		p.quiet(ctx)
+		return
+	}
+	if p.phase != legUp || p.claim != nil || p.ringing {
+		return
+	}
+	p.ringing = true
+	p.command(ctx, "uuid_broadcast "+p.leg+" playback::"+ringback+" aleg")
+}
+
+func (p *phone) quiet(ctx context.Context) {
+	if p.ringing && p.phase == legUp {
+		p.command(ctx, "uuid_break "+p.leg+" all")
+	}
+	p.ringing = false
+}
+
+// command sends what may fail without anything following from it: the leg's end is told by its events.
+func (p *phone) command(ctx context.Context, cmd string) {
+	p.c.goes.Go(func() {
+		if _, err := p.c.link.API(ctx, cmd); err != nil {
+			p.log.DebugContext(ctx, "command to an agent's phone failed", "error", err)
+		}
+	})
+}
+
+// dial rings the phone.
+func (p *phone) dial(ctx context.Context, ring time.Duration) {
+	p.disarm(phoneRedial)
+	channel, err := uuid.NewV7()
+	var cmd string
+	if err == nil {
+		cmd, err = p.originate(channel.String(), ring)
+	}
+	if err != nil {
+		p.log.ErrorContext(ctx, "agent's phone can't be dialed", "error", err)
+		p.legOver(ctx, PhoneLost)
+		return
+	}
+	p.attempt++
+	p.phase, p.leg, p.generation = legDialing, channel.String(), p.c.link.Generation()
+	p.c.phones.bind(p, p.leg)
+	p.arm(phoneOverdue, ring+originateSlack)
+	attempt := p.attempt
+	p.c.goes.Go(func() {
+		done := func(body string, err error) { p.post(jobDone{job: jobPhone, attempt: attempt, body: body, err: err}) }
+		if err := p.c.link.BgAPI(ctx, cmd, done); err != nil {
+			var refused *esl.ReplyError
+			unsent := errors.Is(err, ErrLinkDown) || errors.As(err, &refused) || errors.Is(err, esl.ErrInvalidCommand)
+			p.post(jobDone{job: jobPhone, attempt: attempt, err: err, unsent: unsent})
+		}
+	})
+}
+
+// originate is the command that rings the phone: one that is held is asked to answer by itself.
+func (p *phone) originate(channel string, ring time.Duration) (string, error) {
+	endpoint, err := phoneEndpoint(p.c.cfg.MediaProfile, p.spec)
+	if err != nil {
+		return "", err
+	}
+	v := variables{
+		"origination_uuid":             channel,
+		"originate_timeout":            ringSeconds(ring),
+		"ignore_early_media":           "true",
+		"origination_caller_id_number": p.spec.Extension,
+		"origination_caller_id_name":   "Ringmaster",
+		"media_timeout":                fmt.Sprint(phoneSilence.Milliseconds()),
+		"rtp_notimer_during_bridge":    "false",
+		"rtp_autoflush_during_bridge":  "false",
+		"rm_role":                      roleAgent,
+		"rm_node":                      p.c.cfg.NodeID,
+		"rm_tenant_id":                 p.spec.TenantID.String(),
+		"rm_agent_id":                  p.agent.String(),
+		"rm_extension":                 p.spec.Extension,
+		"rm_domain":                    p.spec.Domain,
+		"rm_phone_mode":                string(p.spec.Mode),
+	}
+	if p.spec.Mode == PhoneHeld {
+		v["sip_auto_answer"] = "true" // Call-Info with answer-after=0 (mod_sofia.c)
+		v["sip_h_Alert-Info"] = "info=alert-autoanswer;delay=0"
+	}
+	return originateCommand(v, endpoint, agentExtension+" XML "+p.c.cfg.Context)
+}
+
+// agentExtension plays silence to an agent's leg.
+const agentExtension = "rm_agent"
+
+// phoneEndpoint is where a phone is reached: at its registration, or at its own address when the domain names a port.
+func phoneEndpoint(profile string, spec PhoneSpec) (string, error) {
+	if spec.Extension == "" || spec.Domain == "" || strings.ContainsAny(spec.Extension+spec.Domain, "%@/") {
+		return "", &VariableError{Name: "endpoint"}
+	}
+	at := "%"
+	if strings.Contains(spec.Domain, ":") {
+		at = "@"
+	}
+	endpoint := "sofia/" + profile + "/" + spec.Extension + at + spec.Domain
+	return endpoint, checkEndpoint(endpoint)
+}
+
+// hangup ends the leg; false when that can't be asked for.
+func (p *phone) hangup(ctx context.Context) bool {
+	if p.c.link.Generation() == 0 {
+		return false
+	}
+	p.phase = legEnding
+	p.arm(phoneOverdue, killPatience)
+	p.command(ctx, "uuid_kill "+p.leg+" "+CauseNormalClearing)
+	return true
+}
+
+func (p *phone) arm(kind phoneTimerKind, d time.Duration) {
+	p.disarm(kind)
+	p.serial++
+	serial := p.serial
+	p.timers[kind] = armedTimer{
+		timer:  p.c.clock.AfterFunc(max(0, d), func() { p.post(phoneTimer{kind: kind, serial: serial}) }),
+		serial: serial,
+	}
+}
+
+func (p *phone) disarm(kind phoneTimerKind) {
+	if t := p.timers[kind].timer; t != nil {
+		t.Stop()
+	}
+	p.timers[kind] = armedTimer{}
+}

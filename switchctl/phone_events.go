@@ -1,0 +1,302 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// The registrar's events, as CUSTOM events name them (mod_sofia's sofia_reg.c).
+const (
+	evCustom     = "CUSTOM"
+	evRegister   = "sofia::register"
+	evUnregister = "sofia::unregister"
+	evExpire     = "sofia::expire"
+)
+
+// roleAgent is the role of an agent's leg.
+const roleAgent = "agent"
+
+// legEvent is an event of one of the phone's legs.
+func (p *phone) legEvent(ctx context.Context, m channelEvent) {
+	if m.ev.UUID() != p.leg {
+		return // of a leg before
+	}
+	switch m.ev.Name() {
+	case evAnswer:
+		if p.phase == legDialing {
+			p.answered(ctx)
+		}
+	case evHangupComplete:
+		rec := finalFrom(m.ev.Get, p.c.clock.Now())
+		p.legOver(ctx, p.endReason(rec))
+	case evDestroy:
+		p.check(ctx) // its end was missed
+	case evBridge:
+		if p.claim != nil {
+			p.claim.call.post(m) // the switch has taken the legs in the other order
+		}
+	}
+}
+
+// answered: the phone has picked up.
+func (p *phone) answered(ctx context.Context) {
+	p.disarm(phoneOverdue)
+	p.phase, p.reason, p.upSince = legUp, "", p.c.clock.Now()
+	p.c.metrics.phoneDials.WithLabelValues("answered").Inc()
+	switch {
+	case p.claim != nil:
+		p.claim.call.post(agentLeg{serial: p.claim.serial, channel: p.leg})
+	case !p.held || p.spec.Mode == PhoneOnHook:
+		p.hangup(ctx) // whoever wanted it has gone meanwhile
+	}
+}
+
+// endReason tells why a leg has ended.
+func (p *phone) endReason(rec finalRecord) string {
+	if p.phase == legDialing {
+		return dialReason(rec.Cause)
+	}
+	if rec.Disposition != nil && *rec.Disposition == "recv_bye" {
+		return PhoneHungUp
+	}
+	return PhoneLost
+}
+
+// dialReason tells why a phone that was rung is not up.
+func dialReason(cause string) string {
+	switch cause {
+	case "USER_NOT_REGISTERED", "SUBSCRIBER_ABSENT", "NO_ROUTE_DESTINATION", "UNALLOCATED_NUMBER":
+		return PhoneNotRegistered
+	case "NO_ANSWER", "NO_USER_RESPONSE", "ALLOTTED_TIMEOUT", "PROGRESS_TIMEOUT", "ORIGINATOR_CANCEL":
+		return PhoneNoAnswer
+	case CauseUserBusy:
+		return PhoneBusy
+	case "CALL_REJECTED", "INCOMPATIBLE_DESTINATION":
+		return PhoneRejected
+	}
+	return PhoneLost
+}
+
+// originateReply: +OK says what the events say better; -ERR without a channel is all there will be.
+func (p *phone) originateReply(ctx context.Context, m jobDone) {
+	if m.attempt != p.attempt || p.phase != legDialing {
+		return
+	}
+	switch {
+	case m.unsent:
+		p.legOver(ctx, PhoneLost)
+	case m.err != nil: // lost on the way: the next connection looks for the leg
+	case refusedJob(m) != "":
+		p.legOver(ctx, dialReason(refusalCause(m.body)))
+	}
+}
+
+// legOver: the phone has no leg any more. A held one is dialed again, and the call that it was in hears of it.
+func (p *phone) legOver(ctx context.Context, reason string) {
+	before := p.phase
+	if p.leg != "" {
+		p.c.phones.unbind(p.leg)
+	}
+	p.leg, p.phase, p.ringing = "", legNone, false
+	p.disarm(phoneOverdue)
+	if before != legEnding {
+		p.reason = reason
+		p.c.metrics.phoneLoss(before, reason)
+	}
+	if before == legUp && p.c.clock.Now().Sub(p.upSince) >= settledLeg {
+		p.failures = 0
+	}
+	if c := p.claim; c != nil {
+		p.claim = nil
+		if before == legDialing {
+			c.call.post(agentLeg{serial: c.serial, reason: reason})
+		} else {
+			c.call.post(agentGone{serial: c.serial, reason: reason})
+		}
+	}
+	p.released()
+	if p.held && p.spec.Mode == PhoneHeld {
+		p.redial(ctx, reason)
+	} else if p.spec.Mode == PhoneOnHook && before == legUp {
+		p.reason = "" // it lies on the hook
+	}
+}
+
+// redial plans the next dial of a held leg.
+func (p *phone) redial(ctx context.Context, reason string) {
+	if p.c.link.Generation() == 0 {
+		return // the next connection has it dialed
+	}
+	pause := redialMax
+	if p.failures < 6 {
+		pause = min(redialMin<<p.failures, redialMax)
+	}
+	p.failures++
+	if reason == PhoneNotRegistered {
+		pause = unregisteredPause
+	}
+	p.log.DebugContext(ctx, "agent's phone is dialed again", "reason", reason, "in", pause)
+	p.arm(phoneRedial, pause)
+}
+
+// registration: the phone has registered, or is registered no more. A leg that is up stays as long as its audio does.
+func (p *phone) registration(ctx context.Context, registered bool) {
+	switch {
+	case p.phase != legNone:
+	case !registered:
+		p.reason = PhoneNotRegistered
+	case p.spec.Mode == PhoneOnHook:
+		p.reason = ""
+	case p.held:
+		p.failures = 0
+		p.dial(ctx, heldRing)
+	}
+}
+
+// due is a timer of the phone's.
+func (p *phone) due(ctx context.Context, m phoneTimer) {
+	if p.timers[m.kind].serial != m.serial || m.serial == 0 {
+		return
+	}
+	p.timers[m.kind] = armedTimer{}
+	switch m.kind {
+	case phoneRedial:
+		if p.phase == legNone && p.held && p.spec.Mode == PhoneHeld {
+			p.dial(ctx, heldRing)
+		}
+	case phoneOverdue:
+		p.arm(phoneOverdue, probeEvery)
+		p.check(ctx)
+	case phoneStray:
+		if !p.held && p.claim == nil && p.phase == legUp {
+			p.log.WarnContext(ctx, "nobody holds this phone, its leg is ended")
+			p.hangup(ctx)
+		}
+	case phoneTimers:
+	}
+}
+
+// check asks the switch whether the leg is there; the answer is phoneChecked.
+func (p *phone) check(ctx context.Context) {
+	leg := p.leg
+	if leg == "" || p.c.link.Generation() == 0 {
+		return
+	}
+	p.c.goes.Go(func() {
+		if found, err := p.c.dump(ctx, leg); err == nil {
+			p.post(p.c.phoneVerdict(leg, found != nil))
+		}
+	})
+}
+
+// seek reads how a leg stands that is there; the answer is phoneFound.
+func (p *phone) seek(ctx context.Context) {
+	leg := p.leg
+	p.c.goes.Go(func() {
+		if ev, err := p.c.dump(ctx, leg); err == nil && ev != nil {
+			p.post(phoneFound{channel: leg, ev: ev})
+		}
+	})
+}
+
+// phoneVerdict says how a leg stands, with its call record when it is gone.
+func (c *Controller) phoneVerdict(leg string, there bool) phoneChecked {
+	m := phoneChecked{channel: leg, there: there}
+	if !there {
+		if rec, err := readCDR(c.cfg.CDRDir, leg); err == nil {
+			final := rec.final()
+			m.record = &final
+		}
+	}
+	return m
+}
+
+// checked: the switch has, or has not, the phone's leg.
+func (p *phone) checked(ctx context.Context, m phoneChecked) {
+	if m.channel != p.leg || p.leg == "" {
+		return
+	}
+	switch {
+	case m.there && p.phase == legEnding:
+		p.hangup(ctx)
+	case m.there:
+	case m.record != nil:
+		p.legOver(ctx, p.endReason(*m.record))
+	default:
+		p.legOver(ctx, PhoneLost)
+	}
+}
+
+// found takes a leg that the switch has from before: after a restart of ours, or a lost link.
+func (p *phone) found(ctx context.Context, m phoneFound) {
+	if p.leg == m.channel {
+		if p.phase == legDialing && m.ev.Get("Answer-State") == "answered" {
+			p.answered(ctx)
+		}
+		return
+	}
+	if p.leg != "" || m.ev.Get("Answer-State") != "answered" {
+		p.log.WarnContext(ctx, "killing a second leg of an agent's phone", "channel", m.channel)
+		p.c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
+		p.command(ctx, "uuid_kill "+m.channel+" "+CauseNormalClearing)
+		return
+	}
+	p.disarm(phoneRedial)
+	p.leg, p.phase, p.reason, p.upSince = m.channel, legUp, "", p.c.clock.Now()
+	p.c.phones.bind(p, p.leg)
+	p.c.metrics.recovered.WithLabelValues("phone").Inc()
+	p.log.InfoContext(ctx, "agent's leg found", "channel", m.channel)
+	if !p.held {
+		p.arm(phoneStray, strayPatience)
+	}
+}
+
+// adoptPhone gives a leg that the switch has to the phone that its variables name.
+func (c *Controller) adoptPhone(ctx context.Context, channel string, ev *esl.Event) error {
+	agent, err := uuid.Parse(ev.Var("rm_agent_id"))
+	tenant, err2 := uuid.Parse(ev.Var("rm_tenant_id"))
+	spec := PhoneSpec{
+		TenantID: tenant, AgentID: agent, Extension: ev.Var("rm_extension"), Domain: ev.Var("rm_domain"),
+		Mode: PhoneMode(ev.Var("rm_phone_mode")),
+	}
+	if errors.Join(err, err2) != nil || (spec.Mode != PhoneHeld && spec.Mode != PhoneOnHook) {
+		c.log.WarnContext(ctx, "killing an agent's leg that does not say whose it is", "channel", channel)
+		c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
+		return c.killChannel(ctx, channel)
+	}
+	return c.phones.send(c, agent, &spec, phoneFound{channel: channel, ev: ev})
+}
+
+// resyncPhones compares the phones' legs with the channels that the switch has, and dials those that are missing.
+func (c *Controller) resyncPhones(generation uint64, channels []string) {
+	there := make(map[string]bool, len(channels))
+	for _, channel := range channels {
+		there[channel] = true
+	}
+	for _, p := range c.phones.all() {
+		p.post(phoneSwept{there: there, generation: generation})
+	}
+}
+
+// swept: the switch's channels were listed after a connect.
+func (p *phone) swept(ctx context.Context, m phoneSwept) {
+	switch {
+	case p.leg == "" && p.held && p.spec.Mode == PhoneHeld && p.phase == legNone:
+		p.failures = 0
+		p.dial(ctx, heldRing)
+	case p.leg == "":
+	case p.phase == legDialing && p.generation == m.generation:
+		// Dialed while the list was made.
+	case m.there[p.leg]:
+		if p.phase == legDialing {
+			p.seek(ctx) // its answer may have been missed
+		}
+	default:
+		leg := p.leg
+		p.c.goes.Go(func() { p.post(p.c.phoneVerdict(leg, false)) })
+	}
+}

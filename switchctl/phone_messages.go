@@ -1,0 +1,112 @@
+package switchctl
+
+import (
+	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// What a phone's mailbox takes, besides channelEvent, jobDone and letGo.
+
+// phoneHold keeps the phone; phoneRelease gives it up, and closes done when its leg is.
+type (
+	phoneHold    struct{ spec PhoneSpec }
+	phoneRelease struct{ done chan<- struct{} }
+)
+
+func (phoneHold) name() string       { return "hold" }
+func (phoneHold) essential() bool    { return true }
+func (phoneRelease) name() string    { return "release" }
+func (phoneRelease) essential() bool { return true }
+
+// phoneClaim takes the phone for a call. The answer is agentLeg, and agentGone follows when the leg goes before phoneFree.
+type phoneClaim struct {
+	call   *actor
+	serial uint64
+	ring   time.Duration
+	// channel is set for a call that was found bridged with this leg after a restart.
+	channel string
+}
+
+func (phoneClaim) name() string    { return "claim" }
+func (phoneClaim) essential() bool { return true }
+
+// phoneFree ends a claim. doubt: the bridge did not come about, so the leg may be gone.
+type phoneFree struct {
+	call   *actor
+	serial uint64
+	doubt  bool
+}
+
+func (phoneFree) name() string    { return "free" }
+func (phoneFree) essential() bool { return true }
+
+// phoneRing starts and ends ringback on the leg.
+type phoneRing struct{ on bool }
+
+func (phoneRing) name() string    { return "ring" }
+func (phoneRing) essential() bool { return false }
+
+// phoneSeen is a change of the phone's registration.
+type phoneSeen struct{ registered bool }
+
+func (phoneSeen) name() string    { return "registration" }
+func (phoneSeen) essential() bool { return true }
+
+// phoneFound brings a leg of this phone that the switch has; ev is its uuid_dump.
+type phoneFound struct {
+	channel string
+	ev      *esl.Event
+}
+
+func (phoneFound) name() string    { return "leg found" }
+func (phoneFound) essential() bool { return true }
+
+// phoneChecked is the result of a look at the switch for the phone's leg.
+type phoneChecked struct {
+	channel string
+	there   bool
+	// record is the leg's call record, if it has one.
+	record *finalRecord
+}
+
+func (phoneChecked) name() string    { return "leg checked" }
+func (phoneChecked) essential() bool { return true }
+
+// phoneSwept brings the switch's channels after a connect.
+type phoneSwept struct {
+	there map[string]bool
+	// generation of the host link that was asked.
+	generation uint64
+}
+
+func (phoneSwept) name() string    { return "channels listed" }
+func (phoneSwept) essential() bool { return true }
+
+// phoneTimer is one of the phone's timers.
+type phoneTimer struct {
+	kind   phoneTimerKind
+	serial uint64
+}
+
+func (phoneTimer) name() string    { return "timer" }
+func (phoneTimer) essential() bool { return true }
+
+// agentLeg is a phone's answer to a claim: the channel, or why there is none.
+type agentLeg struct {
+	serial  uint64
+	channel string
+	reason  string
+}
+
+func (agentLeg) name() string    { return "agent's leg" }
+func (agentLeg) essential() bool { return true }
+
+// agentGone tells a call that the leg of its agent has ended; reason is PhoneHungUp or PhoneLost.
+type agentGone struct {
+	serial uint64
+	reason string
+}
+
+func (agentGone) name() string    { return "agent gone" }
+func (agentGone) essential() bool { return true }

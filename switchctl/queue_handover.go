@@ -1,0 +1,190 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// Handing a caller over: the voice agent's session ends, and AnswerHandler.Queue finds the caller a person. The AI talks on until
+// somebody who is logged in may take the caller.
+
+const (
+	actionQueue  = "transfer_to_queue"
+	defaultQueue = "default"
+)
+
+// handover is a caller's way from the voice agent to people. All fields belong to the actor's goroutine.
+type handover struct {
+	req QueueRequest
+	// forced: the session is over anyway. Without a queue it ends with outcome, and the call with cause.
+	forced  bool
+	outcome sessionOutcome
+	cause   string
+	reason  media.CloseReason
+}
+
+// queueAllowed is the queue's answer.
+type queueAllowed struct {
+	transfer *transfer
+	err      error
+}
+
+func (queueAllowed) name() string    { return "queue allowed" }
+func (queueAllowed) essential() bool { return true }
+
+// queueRequest is what a transfer to people asks for.
+func queueRequest(facts transferFacts) QueueRequest {
+	req := QueueRequest{Metadata: facts.metadata}
+	if facts.destinationType == destinationPerson {
+		req.Extension = facts.destination
+	} else {
+		req.Queue = or(facts.destination, defaultQueue)
+	}
+	return req
+}
+
+// startHandover asks the queue. Until it has answered the transfer is pending.
+func (a *actor) startHandover(ctx context.Context, facts transferFacts, reply chan<- controlResult) error {
+	if facts.destinationType == destinationPerson && facts.destination == "" {
+		return &InvalidError{Field: "destination", Message: "must be an agent's extension"}
+	}
+	if facts.destinationType == destinationQueue {
+		facts.destination = or(facts.destination, defaultQueue)
+	}
+	a.askQueue(ctx, &transfer{facts: facts, reply: reply, handover: &handover{req: queueRequest(facts)}})
+	return nil
+}
+
+func (a *actor) askQueue(ctx context.Context, t *transfer) {
+	a.transfer = t
+	tenant, req := a.tenant, t.handover.req
+	a.c.goes.Go(func() {
+		a.post(queueAllowed{transfer: t, err: a.c.handler.CanQueue(ctx, tenant, req)})
+	})
+}
+
+// disconnected is what the voice agent's record says of a session that can't go on: its caller is handed over, or the call ends.
+func (a *actor) disconnected(ctx context.Context, outcome sessionOutcome, cause string, reason media.CloseReason) {
+	s := a.ai
+	if !s.live() || s.agent.WsDisconnectAction != actionQueue || a.killCause != "" {
+		a.kill(ctx, cause)
+		a.endSession(ctx, outcome, nil, reason)
+		return
+	}
+	if t := a.transfer; t.pending() {
+		if t.handover != nil {
+			t.handover.forced, t.handover.outcome, t.handover.cause, t.handover.reason = true, outcome, cause, reason
+			return // the queue is being asked
+		}
+		a.failTransfer(ctx, cause)
+	}
+	facts := transferFacts{destinationType: destinationQueue, destination: defaultQueue}
+	a.askQueue(ctx, &transfer{facts: facts, handover: &handover{
+		req: queueRequest(facts), forced: true, outcome: outcome, cause: cause, reason: reason,
+	}})
+}
+
+// queueAnswered: the queue takes the caller, or not.
+func (a *actor) queueAnswered(ctx context.Context, m queueAllowed) (state, error) {
+	t := a.transfer
+	if t == nil || t != m.transfer {
+		return a.state, nil
+	}
+	h := t.handover
+	switch {
+	case m.err != nil && h.forced:
+		a.log.WarnContext(ctx, "queue does not take the caller, hanging up", "error", m.err)
+		a.transfer = nil
+		t.tell(controlResult{err: m.err})
+		a.kill(ctx, h.cause)
+		a.endSession(ctx, h.outcome, nil, h.reason)
+	case m.err != nil:
+		a.log.InfoContext(ctx, "queue does not take the caller", "error", m.err)
+		t.tell(controlResult{err: m.err})
+		a.failTransfer(ctx, failureCause(m.err))
+	default:
+		t.tell(controlResult{result: map[string]any{}})
+		a.callState("transferring", "")
+		t.media = true
+		a.withSwitchMedia(ctx, func(ctx context.Context) {
+			if a.transfer == t {
+				a.handOver(ctx, t)
+			}
+		})
+	}
+	return a.state, nil //nolint:nilerr // a refusal is the event, and it is handled
+}
+
+// handOver ends the AI session and starts the queue. The caller comes back from the media leg by transfer_after_bridge, and hears
+// ringback as soon as its socket is there.
+func (a *actor) handOver(ctx context.Context, t *transfer) {
+	s, h := a.ai, t.handover
+	if !s.live() || a.killCause != "" {
+		return
+	}
+	a.transfer = nil
+	a.bypass.holds = max(0, a.bypass.holds-1)
+	at, facts := a.c.clock.Now().UTC(), t.facts
+	end := sessionEnd{
+		outcome: sessionTransferredAgent, at: at, transfer: &facts, final: finalMetadata("transfer", &facts, facts.metadata),
+	}
+	reason := media.CloseTransferred
+	if h.outcome == sessionTimeout {
+		end.outcome, end.transfer, reason = sessionTimeout, nil, media.CloseTimeout
+	}
+	a.log.InfoContext(ctx, "caller is handed over", "queue", h.req.Queue, "destination", h.req.Extension)
+	a.away = s.legUp || s.bridging
+	s.handedOver = true
+	if a.stopHandler != nil {
+		a.stopHandler()
+	}
+	a.endSessionWith(ctx, end, reason)
+	if s.media != nil {
+		a.recordRest(ctx, at)
+	}
+	a.music = music{on: true}
+	if a.away {
+		a.arm(timerSocket, socketPatience)
+	} else {
+		a.playMusic(ctx)
+	}
+	a.startQueue(ctx, h.req)
+}
+
+// startQueue runs AnswerHandler.Queue beside the actor, in place of the handler before.
+func (a *actor) startQueue(ctx context.Context, req QueueRequest) {
+	a.handled = true
+	a.runBeside(ctx, func(ctx context.Context, l *leg) error { return a.c.handler.Queue(ctx, l, req) })
+}
+
+// queuedBefore is the queue that a call was handed over to before a restart; nil for none.
+func queuedBefore(session db.AiSession) *QueueRequest {
+	var kept struct {
+		Final struct {
+			Action          string          `json:"action"`
+			DestinationType string          `json:"destination_type"`
+			Destination     string          `json:"destination"`
+			Metadata        json.RawMessage `json:"metadata"`
+		} `json:"final"`
+	}
+	if session.Status != "ended" || json.Unmarshal(session.Metadata, &kept) != nil || kept.Final.Action != "transfer" {
+		return nil
+	}
+	facts := transferFacts{destinationType: kept.Final.DestinationType, destination: kept.Final.Destination, metadata: kept.Final.Metadata}
+	if facts.destinationType != destinationQueue && facts.destinationType != destinationPerson {
+		return nil
+	}
+	req := queueRequest(facts)
+	return &req
+}
+
+// queued is the queue that the call's voice agent has handed its caller over to; nil for none.
+func (a *actor) queued() *QueueRequest {
+	if a.ai == nil || a.ai.phase != phaseEnded {
+		return nil
+	}
+	return queuedBefore(a.ai.grant.session)
+}
