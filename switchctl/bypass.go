@@ -22,6 +22,8 @@ const (
 	takeBackPatience = 1500 * time.Millisecond
 	takeBackTries    = 4
 	mendPause        = 400 * time.Millisecond
+	// heardPatience is how long the first packet after the switch's reply is waited for: a caller may be silent.
+	heardPatience = 500 * time.Millisecond
 )
 
 type bypassPhase int
@@ -144,18 +146,24 @@ func (a *actor) enterBypass(ctx context.Context) {
 	b := &a.bypass
 	b.next(bypassEntering)
 	a.arm(timerBypass, bypassPatience)
-	a.bypassCommand(ctx, jobBypass, "uuid_setvar "+a.channel+" absolute_codec_string "+a.codec, "uuid_media off "+a.channel)
+	link, leg, codec := a.c.link, a.ai.leg, "uuid_setvar "+a.channel+" absolute_codec_string "+a.codec
+	a.bypassCommand(ctx, jobBypass, "uuid_media off "+a.channel, func() error {
+		if _, err := link.API(ctx, codec); err != nil {
+			return err
+		}
+		return a.c.outlastBypass(ctx, leg)
+	})
 }
 
-// bypassCommand sends a background command once the quick one before it is done.
-func (a *actor) bypassCommand(ctx context.Context, job jobKind, before, cmd string) {
+// bypassCommand sends a background command once what comes before it is done.
+func (a *actor) bypassCommand(ctx context.Context, job jobKind, cmd string, before func() error) {
 	link, serial := a.c.link, a.bypass.serial
 	a.c.goes.Go(func() {
-		done := func(body string, err error) { a.post(jobDone{job: job, attempt: serial, body: body, err: err}) }
-		if _, err := link.API(ctx, before); err != nil {
-			done("", err)
+		if err := before(); err != nil {
+			a.post(jobDone{job: job, attempt: serial, err: err, unsent: true})
 			return
 		}
+		done := func(body string, err error) { a.post(jobDone{job: job, attempt: serial, body: body, err: err}) }
 		if err := link.BgAPI(ctx, cmd, done); err != nil {
 			done("", err)
 		}
@@ -166,11 +174,15 @@ func (a *actor) bypassCommand(ctx context.Context, job jobKind, before, cmd stri
 func (a *actor) bypassReply(ctx context.Context, m jobDone) {
 	b := &a.bypass
 	reason := refusedJob(m)
+	entering := b.phase == bypassEntering && m.attempt == b.serial
+	givenUp := b.phase == bypassLeaving && b.stuck && m.attempt < b.serial
 	switch {
-	case b.phase == bypassLeaving && b.stuck && m.attempt < b.serial:
+	case m.unsent && (entering || givenUp):
+		a.bypassUnsent(ctx, m.err)
+	case givenUp:
 		b.stuck = false // it has come to its end after all: now the way back is open
 		a.takeMediaBack(ctx)
-	case b.phase != bypassEntering || m.attempt != b.serial:
+	case !entering:
 	case reason == "", errors.Is(m.err, errLinkLost): // without a reply the packets tell
 		b.replied = true
 		a.bypassSettled(ctx)
@@ -179,13 +191,20 @@ func (a *actor) bypassReply(ctx context.Context, m jobDone) {
 	}
 }
 
-// takeBackReply is the switch's reply to the way back.
+// takeBackReply is the switch's reply to the way back. It comes while the switch still bridges the legs anew; what waits for the
+// media would fall into that, so it waits for the first packet as well.
 func (a *actor) takeBackReply(ctx context.Context, m jobDone) {
 	b := &a.bypass
 	switch {
 	case b.phase != bypassLeaving || m.attempt < b.left:
 	case refusedJob(m) == "":
-		a.mediaIsBack(ctx)
+		b.replied = true
+		if b.moved {
+			a.mediaIsBack(ctx)
+			return
+		}
+		a.pastSwitch(false)
+		a.arm(timerBypass, heardPatience)
 	default:
 		a.arm(timerBypass, mendPause)
 	}
@@ -204,6 +223,9 @@ func (a *actor) legMoved(ctx context.Context, ev media.LegMoved) {
 	case bypassLeaving:
 		b.moved = true
 		a.movedBack(ctx, ev)
+		if b.replied {
+			a.mediaIsBack(ctx)
+		}
 	case bypassOff:
 		if b.awaited {
 			b.awaited = false
@@ -246,6 +268,10 @@ func (a *actor) bypassDue(ctx context.Context) {
 		}
 		a.breakBypass(ctx, reason)
 	case bypassLeaving:
+		if b.replied {
+			a.mediaIsBack(ctx) // of a caller who is silent
+			return
+		}
 		a.takeMediaBack(ctx)
 	case bypassOff, bypassTrying, bypassOn:
 	}
@@ -318,7 +344,14 @@ func (a *actor) takeMediaBack(ctx context.Context) {
 		return
 	}
 	a.arm(timerBypass, takeBackPatience)
-	a.bypassCommand(ctx, jobMediaBack, "uuid_setvar "+a.channel+" bypass_media false", "uuid_media "+a.channel)
+	link, leg, past := a.c.link, a.ai.leg, "uuid_setvar "+a.channel+" bypass_media false"
+	a.bypassCommand(ctx, jobMediaBack, "uuid_media "+a.channel, func() error {
+		if err := a.c.endAsBefore(ctx, leg); err != nil {
+			return err
+		}
+		_, err := link.API(ctx, past)
+		return err
+	})
 }
 
 // bypassLost ends a call that nobody can hear.

@@ -146,7 +146,7 @@ func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, carrier, cod
 	v := variables{
 		"origination_uuid": leg,
 		// A media leg that dies with us is noticed by the switch itself.
-		"media_timeout": "2000",
+		"media_timeout": millis(legTimeout),
 		// The media endpoint sends always, so its packets are read as they come: that saves a hop of up to 20 ms and a
 		// backlog that stays.
 		"rtp_timer_name":        "none",

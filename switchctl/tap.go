@@ -378,7 +378,7 @@ func (c *Controller) tapCommand(callID, channel, session, caller string, side me
 		"origination_uuid":      channel,
 		"originate_timeout":     "5",
 		"ignore_early_media":    "true",
-		"media_timeout":         "2000",
+		"media_timeout":         millis(legTimeout),
 		"absolute_codec_string": codecs,
 		"rm_role":               roleTap,
 		"rm_call_id":            callID,

@@ -91,6 +91,8 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 type benchCustomer struct {
 	base, key string
 	round     int // of its campaigns: each dials numbers of its own
+	// carrier, ai and metrics are for the benchmarks that look at single calls.
+	carrier, ai, metrics string
 }
 
 // benchNumber is a number whose subscriber answers and stays.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,21 +24,31 @@ import (
 // metric reads one sample of /metrics by its name with labels, 0 when there is none.
 func (c *customer) metric(t *testing.T, name string) float64 {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.Bootstrap.MetricsURL, http.NoBody)
+	value, err := sample(t.Context(), c.Bootstrap.MetricsURL, name)
 	require.NoError(t, err)
+	return value
+}
+
+func sample(ctx context.Context, url, name string) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
 	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
+	if err != nil {
+		return 0, err
+	}
 	defer res.Body.Close() //nolint:errcheck // read to its end
 	text, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
+	if err != nil {
+		return 0, err
+	}
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			require.NoError(t, err)
-			return v
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
-	return 0
+	return 0, nil
 }
 
 // changes counts the ways past the switch and back, by what became of them.
@@ -89,6 +100,9 @@ func (c *customer) bypassed(t *testing.T, number, path string) (callID string) {
 	return ""
 }
 
+// tolerableGap is what a change of the audio's way may cost on a busy machine. BenchmarkBypassGap prints what it does cost.
+const tolerableGap = 400 * time.Millisecond
+
 // A trunk earns bypass by a probe. In it both sides hear each other, keys are understood whatever their payload type is, the
 // recording goes on, and either side's hang-up is told truly. A transfer takes the media back and loses little by that.
 func TestBypass(t *testing.T) {
@@ -104,26 +118,26 @@ func TestBypass(t *testing.T) {
 		require.Len(t, probe.Steps, 8)
 		require.Equal(t, "bypass", c.trunk(t).MediaMode)
 
-		c.bypassAndTransfer(t)
+		// Of a few calls the best counts: this machine may be busy.
+		best := time.Hour
+		for try := 0; try < 3 && best >= tolerableGap; try++ {
+			best = min(best, c.bypassAndTransfer(t, try))
+		}
+		require.Less(t, best, tolerableGap, "the longest time without audio at the carrier")
 		c.bypassHangups(t)
 		c.bypassKeys(t)
 		c.atRest(t)
 	})
 }
 
-// bypassAndTransfer hears both sides in bypass, then transfers the caller.
-func (c *customer) bypassAndTransfer(t *testing.T) {
+// bypassAndTransfer hears both sides in bypass, then transfers the caller. It returns the longest time without audio, which is an
+// hour when the way back was not measured: then the media leg has not outlived it.
+func (c *customer) bypassAndTransfer(t *testing.T, try int) (gap time.Duration) {
 	t.Helper()
-	const caller, other = "9877000001", "9877000002"
+	caller, other := fmt.Sprintf("98770000%d1", try), fmt.Sprintf("98770000%d2", try)
+	since := time.Now()
 	callID := c.bypassed(t, caller, "/tone?hz=1000&delay=0s")
-	gap := func(at string) {
-		report, _ := c.report(t, "+91"+caller)
-		t.Logf("%s: longest gap at the carrier %.0f ms; at the media endpoint %.0f ms past the switch, %.0f ms back", at,
-			report.LongestGapMS, 1000*c.metric(t, `ringmaster_bypass_gap_seconds_sum{change="entered"}`),
-			1000*c.metric(t, `ringmaster_bypass_gap_seconds_sum{change="left"}`))
-		require.Less(t, report.LongestGapMS, 1500.0, "100 ms on an idle machine")
-	}
-	gap("into bypass")
+	gap = c.wayGap(t, "entered", caller, since)
 	var report simcarrier.Report
 	eventually(t, 20*time.Second, "the caller says two phrases", func() bool {
 		report, _ = c.report(t, "+91"+caller)
@@ -135,7 +149,8 @@ func (c *customer) bypassAndTransfer(t *testing.T) {
 	require.Len(t, sessions, 1)
 	require.InDelta(t, callerHz, sessions[0].DominantHz, frequencyTolerance, "what the AI heard")
 
-	left := c.changes(t, "left")
+	left, measured := c.changes(t, "left"), c.wayGaps(t, "left")
+	since = time.Now()
 	c.control(t, http.StatusOK, callID, map[string]any{
 		"event": "transfer", "destination_type": "e164", "destination": "+91" + other,
 	})
@@ -144,7 +159,10 @@ func (c *customer) bypassAndTransfer(t *testing.T) {
 		return ok && len(onsets(report.Heard, callerHz)) > 0
 	})
 	require.Equal(t, left+1, c.changes(t, "left"), "the media was taken back")
-	gap("out of bypass, to a person")
+	if gap = max(gap, c.wayGap(t, "left", caller, since)); c.wayGaps(t, "left") == measured {
+		t.Log("the way back was not measured")
+		gap = time.Hour
+	}
 	eventually(t, 10*time.Second, "the other party says two phrases after its hello", func() bool {
 		report, _ := c.report(t, "+91"+other)
 		return len(report.SentOnsets) >= 3
@@ -155,6 +173,32 @@ func (c *customer) bypassAndTransfer(t *testing.T) {
 	call := c.endedCall(t, callID)
 	require.Equal(t, "completed", call.Status)
 	c.checkBypassRecording(t, callID)
+	return gap
+}
+
+// wayGap is the longest time without audio at the carrier since then; it logs what the media endpoint measured as well.
+func (c *customer) wayGap(t *testing.T, change, number string, since time.Time) time.Duration {
+	t.Helper()
+	report, _ := c.report(t, "+91"+number)
+	carrier, endpoint := gapSince(report, since), c.metric(t, `ringmaster_bypass_gap_seconds_sum{change="`+change+`"}`)
+	t.Logf("%s: longest gap at the carrier %s; %.0f ms at the media endpoint, in %d changes", change, carrier, 1000*endpoint, c.wayGaps(t, change))
+	return carrier
+}
+
+// wayGaps counts the changes of the audio's way that were measured.
+func (c *customer) wayGaps(t *testing.T, change string) int {
+	t.Helper()
+	return int(c.metric(t, `ringmaster_bypass_gap_seconds_count{change="`+change+`"}`))
+}
+
+// gapSince is the longest time between two packets at the carrier that began since then.
+func gapSince(r simcarrier.Report, since time.Time) (longest time.Duration) {
+	for _, gap := range r.Gaps {
+		if gap.At.After(since) {
+			longest = max(longest, time.Duration(gap.MS*float64(time.Millisecond)))
+		}
+	}
+	return longest
 }
 
 // checkBypassRecording holds the file against the call: the AI and the caller in its first part, the other party in its second,
@@ -211,11 +255,11 @@ func (c *customer) bypassKeys(t *testing.T) {
 	})
 	require.Equal(t, []string{"1", "2", "3"}, keysTold(t, c.sessions(t, callID)[0]))
 	c.press(t, callID, "45", "+919877000069", "45")
-	left := c.metric(t, `ringmaster_bypass_gap_seconds_count{change="left"}`)
+	left := c.wayGaps(t, "left")
 	monitor := c.live(t, "9877000003", "/tone?hz=700&delay=0s")
 	c.monitor(t, http.StatusOK, monitor, "monitor_start", callID)
 	c.press(t, callID, "67", "+919877000069", "4567")
-	require.Greater(t, c.metric(t, `ringmaster_bypass_gap_seconds_count{change="left"}`), left, "the way out is measured")
+	require.Greater(t, c.wayGaps(t, "left"), left, "the way out is measured")
 	for _, id := range []string{monitor, callID} {
 		c.control(t, http.StatusOK, id, map[string]any{"event": "hangup"})
 		c.endedCall(t, id)

@@ -69,7 +69,7 @@ func (s *Server) newCall(role Role, callID, from, to string) *call {
 	c.report = Report{
 		CallID: callID, Number: c.number, From: from, To: to, Direction: role, Live: true, InvitedAt: &now,
 		Heard: []tone.Heard{}, Bursts: []tone.Burst{}, DTMF: []tone.Digit{},
-		Sent: []SentAudio{}, SentOnsets: []time.Time{}, SentDTMF: []tone.Digit{},
+		Sent: []SentAudio{}, SentOnsets: []time.Time{}, SentDTMF: []tone.Digit{}, Gaps: []Gap{},
 	}
 	return c
 }
@@ -243,6 +243,7 @@ func (c *call) snapshot() Report {
 	r := c.report
 	if c.stream != nil {
 		r.Sent, r.SentOnsets, r.DTMF, r.SentDTMF = slices.Clone(r.Sent), slices.Clone(r.SentOnsets), slices.Clone(r.DTMF), slices.Clone(r.SentDTMF)
+		r.Gaps = slices.Clone(r.Gaps)
 		c.stream.report(&r, r.Live)
 	}
 	return r

@@ -85,6 +85,8 @@ type Report struct {
 	LongestGapMS float64 `json:"longest_gap_ms"`
 	// LongestGapAt is when that gap began.
 	LongestGapAt *time.Time `json:"longest_gap_at"`
+	// Gaps are the first 256 of 60 ms and more, so that each can be told by what happened then.
+	Gaps []Gap `json:"gaps"`
 	// RoundTripMS are the marker's round trips, in marker mode.
 	RoundTripMS []float64 `json:"round_trip_ms,omitempty"`
 }
@@ -94,6 +96,12 @@ type SentAudio struct {
 	Kind   string      `json:"kind"`
 	HZ     float64     `json:"hz"`
 	Onsets []time.Time `json:"onsets"`
+}
+
+// Gap is a time without packets, from the last one before it.
+type Gap struct {
+	At time.Time `json:"at"`
+	MS float64   `json:"ms"`
 }
 
 // RTPIn counts what a call received.

@@ -22,6 +22,9 @@ const (
 	// maxJitter bounds the delay of a packet on a lossy line.
 	maxJitter = 40 * time.Millisecond
 	maxSent   = 16384
+	// gapsFrom is the least time between two packets that counts as a gap: two frames are missing.
+	gapsFrom = 3 * frameTime
+	maxGaps  = 256
 )
 
 // stream is one call's RTP. A pacing thread owns the socket and all that is not under mu; the call's goroutines read
@@ -64,6 +67,7 @@ type stream struct {
 	highest uint16 // highest sequence number of the current source
 	gap     time.Duration
 	gapAt   time.Time
+	gaps    []Gap
 	event   heardEvent
 	dtmf    []tone.Digit
 	sentKey []tone.Digit
@@ -174,9 +178,7 @@ func (st *stream) onset(hz float64, at time.Time) {
 
 func (st *stream) count(h *rtp.Header, size int, at time.Time) {
 	if st.in.LastAt != nil {
-		if gap := at.Sub(*st.in.LastAt); gap > st.gap {
-			st.gap, st.gapAt = gap, *st.in.LastAt
-		}
+		st.countGap(*st.in.LastAt, at)
 	} else {
 		st.in.FirstAt = &at
 	}
@@ -197,6 +199,16 @@ func (st *stream) count(h *rtp.Header, size int, at time.Time) {
 	case step < 0:
 		st.in.Late++
 		st.in.Lost = max(0, st.in.Lost-1)
+	}
+}
+
+func (st *stream) countGap(from, to time.Time) {
+	gap := to.Sub(from)
+	if gap > st.gap {
+		st.gap, st.gapAt = gap, from
+	}
+	if gap >= gapsFrom && len(st.gaps) < maxGaps {
+		st.gaps = append(st.gaps, Gap{At: from, MS: float64(gap.Microseconds()) / 1000})
 	}
 }
 

@@ -67,5 +67,6 @@ func (st *stream) report(r *Report, live bool) {
 		at := st.gapAt
 		r.LongestGapAt = &at
 	}
+	r.Gaps = append(r.Gaps, st.gaps...)
 	r.RoundTripMS = append(r.RoundTripMS, st.trips...)
 }

@@ -197,10 +197,9 @@ type mediaWatch struct {
 func newMediaWatch(legs ...*channel) *mediaWatch {
 	w := &mediaWatch{since: time.Now()}
 	for _, l := range legs {
-		ms, err := strconv.Atoi(l.get("media_timeout"))
-		if err == nil && ms > 0 && l.media != nil {
+		if limit := l.mediaLimit(); limit > 0 && l.media != nil {
 			w.legs = append(w.legs, l)
-			w.limits = append(w.limits, time.Duration(ms)*time.Millisecond)
+			w.limits = append(w.limits, limit)
 		}
 	}
 	if len(w.legs) > 0 {

@@ -29,6 +29,49 @@ type bypassState struct {
 	past    bool // what was offered to the far end last is the partner's address
 	trans   bool // a command changes the way of the media
 	acks    int  // re-INVITEs that were accepted
+	// since is when the audio left the switch.
+	since time.Time
+	// limit is the media_timeout in force (see adoptLimit), adopted that there is one.
+	limit   time.Duration
+	adopted bool
+}
+
+// adoptLimit takes the leg's media_timeout (milliseconds). A switch reads the variable when it opens the leg's audio, and at each
+// re-INVITE that is answered while it has the audio or gets it back; in between a new value means nothing.
+func (ch *channel) adoptLimit() {
+	ms, err := strconv.Atoi(ch.get("media_timeout"))
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.bypass.adopted = true
+	if err == nil && ms > 0 { // 0 changes nothing either
+		ch.bypass.limit = time.Duration(ms) * time.Millisecond
+	}
+}
+
+// mediaLimit is the media_timeout in force, 0 for none.
+func (ch *channel) mediaLimit() time.Duration {
+	ch.mu.Lock()
+	adopted := ch.bypass.adopted
+	ch.mu.Unlock()
+	if !adopted {
+		ch.adoptLimit()
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.bypass.limit
+}
+
+// readTooEarly ends a leg that has been past the switch for longer than its media_timeout. FreeSWITCH reads a leg on the way back
+// when its re-INVITE has any reply, and only the handling of the 200 sets the clock anew: the read comes first now and then on a busy
+// machine, and always here.
+func (ch *channel) readTooEarly() {
+	limit := ch.mediaLimit()
+	ch.mu.Lock()
+	since := ch.bypass.since
+	ch.mu.Unlock()
+	if limit > 0 && ch.media.silentFor(since, time.Now()) > limit {
+		ch.hangup(causeMediaTimeout)
+	}
 }
 
 // mediaCommand is `uuid_media [off] <uuid>`.
@@ -166,6 +209,7 @@ func (sw *Switch) signalBridge(a, b *channel) {
 		leg.ch.emit("CHANNEL_EXECUTE", header{"Application", "signal_bridge"}, header{"Application-Data", leg.other.uuid})
 		leg.ch.mu.Lock()
 		leg.ch.bypass.partner, leg.ch.bypass.origin, leg.ch.bypass.past = leg.other, leg.origin, true
+		leg.ch.bypass.since = time.Now()
 		leg.ch.transferring = true
 		leg.ch.state = csHibernate
 		leg.ch.notify()
@@ -194,8 +238,10 @@ func (ch *channel) mediaOn() string {
 	if other == nil || !past {
 		return operationNo
 	}
-	ch.offerAndWait(nil)
-	other.offerAndWait(nil)
+	for _, leg := range []*channel{ch, other} {
+		leg.readTooEarly()
+		leg.offerAndWait(nil)
+	}
 	ch.mu.Lock()
 	origin := ch.bypass.origin
 	ch.mu.Unlock()
@@ -342,6 +388,9 @@ func (l *sipLeg) offerAgain() {
 			l.prof.sw.log.Warn("re-INVITE answered without audio of ours", "channel", l.ch.uuid, "error", err)
 		}
 		l.ch.set("sip_cseq", strconv.Itoa(int(cseq)))
+		if ip == l.prof.sw.cfg.RTPIP && port == l.ch.media.port() {
+			l.ch.adoptLimit()
+		}
 		l.ch.mu.Lock()
 		l.ch.bypass.acks++
 		l.ch.notify()
