@@ -102,9 +102,14 @@ type Campaign struct {
 	Retry               RetryPolicy    `json:"retry"`
 	CallingWindow       *CallingWindow `json:"calling_window"`
 	AnnouncementURL     *string        `json:"announcement_url"`
-	StartedAt           *time.Time     `json:"started_at"`
-	CreatedAt           time.Time      `json:"created_at"`
-	UpdatedAt           time.Time      `json:"updated_at"`
+	// AgentWhisperURL is what an agent hears before the callee; null for a short tone. WrapUpS is the time limit of a wrap-up, 0
+	// for none, null for the deployment's. OverflowAction is what becomes of a callee whom no agent takes in time.
+	AgentWhisperURL *string    `json:"agent_whisper_url"`
+	WrapUpS         *int       `json:"wrap_up_s"`
+	OverflowAction  string     `json:"overflow_action"`
+	StartedAt       *time.Time `json:"started_at"`
+	CreatedAt       time.Time  `json:"created_at"`
+	UpdatedAt       time.Time  `json:"updated_at"`
 }
 
 // RetryPolicy holds the minutes to wait before the next attempt, by the outcome of the last one.
@@ -147,6 +152,9 @@ type CampaignInput struct {
 	Retry                   Opt[RetryInput]
 	CallingWindow           Opt[WindowInput]
 	AnnouncementURL         Opt[string]
+	AgentWhisperURL         Opt[string]
+	WrapUpS                 Opt[int]
+	OverflowAction          Opt[string]
 
 	nulls []string // members sent as null that are none of the above
 }

@@ -24,6 +24,11 @@ const (
 	voicemailMessage     = "message"
 	fieldVoicemailURL    = "voicemail_message_url"
 	fieldAnnouncementURL = "announcement_url"
+	fieldWhisperURL      = "agent_whisper_url"
+	maxWrapUpS           = 3600
+	overflowHangup       = "hangup"
+	overflowFlow         = "flow"
+	overflowVoicemail    = "voicemail"
 )
 
 var callerIDPattern = regexp.MustCompile(`^\+?[0-9]{3,15}$`)
@@ -40,7 +45,7 @@ func newCampaign() db.Campaign {
 		ID: newID(), Status: string(CampaignDraft), Environment: string(EnvironmentLive),
 		PostAnswerAction: string(ActionConnectAgent), PredictiveTargetAbandon: maxTargetAbandon,
 		PredictiveMaxWaitS: defaultMaxWaitS, RingTimeoutS: defaultRingTimeoutS, VoicemailAction: voicemailConnect,
-		MaxAttempts: defaultMaxAttempts, Retry: retry,
+		MaxAttempts: defaultMaxAttempts, Retry: retry, OverflowAction: overflowHangup,
 	}
 }
 
@@ -68,6 +73,7 @@ func (in CampaignInput) apply(ctx context.Context, c *checker, guard *netguard.P
 	in.applyPace(c, to)
 	in.applyTexts(c, to)
 	in.applyVoicemail(ctx, c, guard, to)
+	in.applyPeople(ctx, c, guard, to)
 	in.applyRetry(c, to)
 	if v, ok := given(c, "calling_window", in.CallingWindow); ok {
 		if w, ok := v.window(c); ok {
@@ -164,6 +170,21 @@ func (in CampaignInput) applyVoicemail(ctx context.Context, c *checker, guard *n
 	if v, ok := given(c, fieldAnnouncementURL, in.AnnouncementURL); ok &&
 		c.address(ctx, guard, fieldAnnouncementURL, v, "http", "https") {
 		to.AnnouncementUrl = &v
+	}
+}
+
+// applyPeople sets what happens between callee and agent.
+func (in CampaignInput) applyPeople(ctx context.Context, c *checker, guard *netguard.Policy, to *db.Campaign) {
+	if v, ok := given(c, fieldWhisperURL, in.AgentWhisperURL); ok && c.address(ctx, guard, fieldWhisperURL, v, "http", "https") {
+		to.AgentWhisperUrl = &v
+	}
+	if v, ok := given(c, "wrap_up_s", in.WrapUpS); ok && c.between("wrap_up_s", v, 0, maxWrapUpS) {
+		n := int32(v) //nolint:gosec // bounded by between
+		to.WrapUpS = &n
+	}
+	if v, ok := given(c, "overflow_action", in.OverflowAction); ok &&
+		c.oneOf("overflow_action", v, overflowHangup, overflowFlow, overflowVoicemail) {
+		to.OverflowAction = v
 	}
 }
 

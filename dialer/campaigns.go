@@ -327,7 +327,8 @@ func campaignParams(row db.Campaign) db.CampaignInsertParams {
 		FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
 		RingTimeoutS: row.RingTimeoutS, Amd: row.Amd, VoicemailAction: row.VoicemailAction,
 		VoicemailMessageUrl: row.VoicemailMessageUrl, MaxAttempts: row.MaxAttempts, Retry: row.Retry,
-		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl,
+		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl, AgentWhisperUrl: row.AgentWhisperUrl,
+		WrapUpS: row.WrapUpS, OverflowAction: row.OverflowAction,
 	}
 }
 
@@ -339,7 +340,8 @@ func campaignUpdate(row db.Campaign) db.CampaignUpdateParams {
 		FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
 		RingTimeoutS: row.RingTimeoutS, Amd: row.Amd, VoicemailAction: row.VoicemailAction,
 		VoicemailMessageUrl: row.VoicemailMessageUrl, MaxAttempts: row.MaxAttempts, Retry: row.Retry,
-		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl, TenantID: row.TenantID, ID: row.ID,
+		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl, AgentWhisperUrl: row.AgentWhisperUrl,
+		WrapUpS: row.WrapUpS, OverflowAction: row.OverflowAction, TenantID: row.TenantID, ID: row.ID,
 	}
 }
 
@@ -353,7 +355,8 @@ func campaignOf(row db.Campaign) Campaign {
 		RingTimeoutS: int(row.RingTimeoutS), AMD: row.Amd, VoicemailAction: row.VoicemailAction,
 		VoicemailMessageURL: row.VoicemailMessageUrl, MaxAttempts: int(row.MaxAttempts), Retry: retryPolicy(row.Retry),
 		MaxConcurrent: intOf(row.MaxConcurrent), CallingWindow: shownWindow(row.CallingWindow),
-		AnnouncementURL: row.AnnouncementUrl, StartedAt: utc(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),
+		AnnouncementURL: row.AnnouncementUrl, AgentWhisperURL: row.AgentWhisperUrl, WrapUpS: intOf(row.WrapUpS),
+		OverflowAction: row.OverflowAction, StartedAt: utc(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	return out

@@ -91,6 +91,7 @@ func (g gate) decide(
 ) (switchctl.Admission, *RefusalError, error) {
 	s, none := g.s, switchctl.Admission{}
 	var parent db.Call
+	people := false
 	if req.Purpose == switchctl.PurposeTransfer {
 		var refused *RefusalError
 		var err error
@@ -98,10 +99,10 @@ func (g gate) decide(
 			return none, refused, err
 		}
 		req.CampaignID, req.LeadID, req.VoiceAgentID = nil, nil, nil
-	} else if agent, err := g.agent(ctx, tx, req); err != nil {
+	} else if taker, err := g.taker(ctx, tx, req); err != nil {
 		return none, nil, err
-	} else if agent != nil {
-		req.VoiceAgentID = agent
+	} else {
+		req.VoiceAgentID, people = taker.voiceAgent, taker.people
 	}
 	hash := s.st.PhoneHash(req.TenantID, req.To)
 	facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
@@ -121,6 +122,9 @@ func (g gate) decide(
 	if refused := judgeCeilings(req, facts, trunks, now); refused != nil {
 		return none, refused, nil
 	}
+	if ready := s.readyAgents(req.TenantID); people && facts.AwaitingHere >= int64(ready) {
+		return none, refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready", facts.AwaitingHere, ready), nil
+	}
 	routes, refused := s.routes(req.To, trunks, now)
 	if refused != nil {
 		return none, refused, nil
@@ -137,9 +141,12 @@ func (g gate) decide(
 		adm.Call = parent
 		return adm, nil, g.openTransfer(ctx, tx, req, adm, now)
 	}
-	adm.Call, err = g.open(ctx, tx, req, adm, facts, hash, registry, now)
+	adm.Call, err = g.open(ctx, tx, req, adm, facts, opening{hash: hash, registry: registry, now: now, people: people})
 	if errors.Is(err, store.ErrNotFound) {
 		return none, refuse(ReasonLead, now, time.Time{}, "the lead may no longer be dialed"), nil
+	}
+	if err == nil && req.AgentID != nil {
+		err = s.dials(ctx, tx, req, adm.Call, now)
 	}
 	return adm, nil, err
 }
@@ -164,25 +171,6 @@ func (g gate) parent(
 	}
 }
 
-// agent is the voice agent whose unit the call takes, nil when a person or a later node takes the call.
-func (g gate) agent(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest) (*uuid.UUID, error) {
-	if req.VoiceAgentID != nil || req.CampaignID == nil {
-		return req.VoiceAgentID, nil
-	}
-	campaign, err := tx.Q.CampaignGet(ctx, req.TenantID, *req.CampaignID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil //nolint:nilnil // the campaign's absence is judged with the other facts
-	}
-	if err != nil {
-		return nil, err
-	}
-	agent, ok, err := g.s.actionAgent(ctx, tx, campaign)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return &agent.ID, nil
-}
-
 // judge applies the rules that look at the number, the lead and the time, in the order in which they matter: what
 // can never be dialed first.
 func (s *Service) judge(
@@ -201,6 +189,9 @@ func (s *Service) judge(
 	}
 	if forLead && !waits(LeadStatus(f.LeadStatus)) {
 		return refuse(ReasonLead, now, never, "the lead is %s", orGone(f.LeadStatus))
+	}
+	if forLead && req.AgentID != nil && reservedForOther(f, *req.AgentID, now) {
+		return refuse(ReasonLead, now, never, "the lead is reserved for another agent")
 	}
 	if forLead && !bytes.Equal(f.LeadHash, hash) {
 		return refuse(ReasonNumber, now, never, "the number is not the lead's")
@@ -312,7 +303,7 @@ func (g gate) settle(
 	case ReasonAttempts:
 		status = LeadExhausted
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonWindow,
-		ReasonVoiceAgent, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
+		ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
 		ReasonTrunkRate, ReasonRoute, ReasonCallerID:
 		return nil
 	}

@@ -17,20 +17,27 @@ const (
 	directionInbound  = "inbound"
 )
 
+// opening is what the gate found out on the way to an admission.
+type opening struct {
+	hash     []byte
+	registry registryAnswer
+	now      time.Time
+	people   bool // the call will ask for an agent
+}
+
 // open writes what an admitted outbound call consists of. store.ErrNotFound: the lead was taken meanwhile.
 func (g gate) open(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission, f db.GateFactsRow, hash []byte,
-	registry registryAnswer, now time.Time,
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission, f db.GateFactsRow, o opening,
 ) (db.Call, error) {
 	p := db.GateAdmitParams{
 		TenantID: req.TenantID, ID: adm.UnitID, CampaignID: req.CampaignID, LeadID: req.LeadID, VoiceAgentID: req.VoiceAgentID,
 		TrunkID: adm.Routes[0].TrunkID, Node: g.s.cfg.NodeID, FsUuid: adm.UnitID.String(), Direction: directionOutbound,
 		Environment: string(EnvironmentLive), FromNumber: store.NewNumber(adm.From),
-		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: hash, DialTime: now, Metadata: req.Metadata,
-		Amd: f.Amd,
+		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: o.hash, DialTime: o.now, Metadata: req.Metadata,
+		Amd: f.Amd, AgentID: req.AgentID, AwaitsAgent: o.people,
 	}
-	if registry.known {
-		p.ScrubbedAt = &now
+	if o.registry.known {
+		p.ScrubbedAt = &o.now
 	}
 	if adm.Privacy == store.PrivacyStrict {
 		sealed, err := tx.SealPhone(ctx, req.TenantID, req.To)

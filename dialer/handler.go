@@ -213,39 +213,38 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 		h.s.log.ErrorContext(ctx, "nothing takes the call", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
 	}
-	ops := legOperations{h: h, leg: leg}
-	if plan.graph != nil {
-		outcome, err := plan.graph.Run(ctx, ops)
-		if ctx.Err() != nil {
-			return fmt.Errorf("run the flow: %w", ctx.Err()) // the caller hung up, or we are stopping: nothing is wrong
-		}
-		if err != nil {
-			h.s.log.ErrorContext(ctx, "flow ended early", "call_id", call.ID, "error", err)
-			return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
-		}
-		return ops.close(ctx, outcome)
+	switch {
+	case plan.people != nil:
+		return h.connectPeople(ctx, leg, *plan.people)
+	case plan.graph != nil:
+		return h.runGraph(ctx, leg, plan.graph)
 	}
 	outcome, err := leg.ConnectVoiceAgent(ctx, plan.agent)
 	if err != nil {
 		return fmt.Errorf("connect the voice agent: %w", err)
 	}
-	return ops.close(ctx, string(outcome))
+	return legOperations{h: h, leg: leg}.close(ctx, string(outcome))
 }
 
-// CanQueue refuses: nobody is logged in.
-func (h handler) CanQueue(context.Context, uuid.UUID, switchctl.QueueRequest) error {
-	return switchctl.ErrNobodyLoggedIn
+// runGraph runs a flow, and ends a call that it leaves.
+func (h handler) runGraph(ctx context.Context, leg switchctl.Leg, graph *flow.Graph) error {
+	ops := legOperations{h: h, leg: leg}
+	outcome, err := graph.Run(ctx, ops)
+	if ctx.Err() != nil {
+		return fmt.Errorf("run the flow: %w", ctx.Err()) // the caller hung up, or we are stopping: nothing is wrong
+	}
+	if err != nil {
+		h.s.log.ErrorContext(ctx, "flow ended early", "call_id", leg.Call().ID, "error", err)
+		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
+	}
+	return ops.close(ctx, outcome)
 }
 
-// Queue refuses as CanQueue does.
-func (h handler) Queue(context.Context, switchctl.Leg, switchctl.QueueRequest) error {
-	return switchctl.ErrNobodyLoggedIn
-}
-
-// answerPlan is a flow, or else a voice agent.
+// answerPlan is an agent, or a flow, or else a voice agent.
 type answerPlan struct {
-	graph *flow.Graph
-	agent db.VoiceAgent
+	people *peoplePlan
+	graph  *flow.Graph
+	agent  db.VoiceAgent
 }
 
 func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
@@ -266,6 +265,10 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 			return err
 		}
 		if call.CampaignID == nil {
+			if call.AgentID != nil {
+				plan.people = &peoplePlan{}
+				return nil
+			}
 			plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
 			return err
 		}
@@ -273,13 +276,17 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 		if err != nil {
 			return err
 		}
+		if call.AgentID != nil {
+			plan.people = &peoplePlan{campaign: &campaign}
+			return nil
+		}
 		switch PostAnswerAction(campaign.PostAnswerAction) {
 		case ActionRunFlow:
 			plan.graph, err = campaignFlow(ctx, tx, campaign)
 		case ActionConnectVoiceAgent:
 			plan.agent, err = h.admittedAgent(ctx, tx, call, campaign.VoiceAgentID)
 		case ActionConnectAgent:
-			err = &DependencyError{Code: "NoAgentAvailable", Detail: "no agent is logged in"}
+			plan.people = &peoplePlan{campaign: &campaign}
 		}
 		return err
 	})
@@ -336,11 +343,6 @@ func (o legOperations) PlayAudio(ctx context.Context, url string) (string, error
 
 func (o legOperations) Gather(ctx context.Context, g flow.Gather) (string, error) {
 	return o.leg.Gather(ctx, switchctl.Gather(g))
-}
-
-// ConnectAgent has nobody to connect with yet.
-func (o legOperations) ConnectAgent(context.Context, flow.AgentQueue) (string, error) {
-	return flow.OutcomeUnavailable, nil
 }
 
 func (o legOperations) Transfer(ctx context.Context, destinationType, destination string) (string, error) {

@@ -123,7 +123,8 @@ func (in *CampaignInput) UnmarshalJSON(b []byte) error {
 		"notes": &in.Notes, "ring_timeout_s": &in.RingTimeoutS, "amd": &in.AMD,
 		"voicemail_action": &in.VoicemailAction, "voicemail_message_url": &in.VoicemailMessageURL,
 		"max_attempts": &in.MaxAttempts, "retry": &in.Retry, "calling_window": &in.CallingWindow,
-		"announcement_url": &in.AnnouncementURL,
+		"announcement_url": &in.AnnouncementURL, "agent_whisper_url": &in.AgentWhisperURL, "wrap_up_s": &in.WrapUpS,
+		"overflow_action": &in.OverflowAction,
 	})
 	return err
 }

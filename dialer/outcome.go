@@ -41,6 +41,9 @@ func outcomeOf(call db.Call) callOutcome {
 		if cause == switchctl.CauseServiceUnavailable {
 			return outcomeFailed // answered, but nobody took the call
 		}
+		if call.QueuedAt != nil && call.AgentID == nil && call.VoiceAgentID == nil {
+			return outcomeFailed // left while waiting for an agent
+		}
 		if call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) {
 			return outcomeMachine
 		}
@@ -67,6 +70,11 @@ func outcomeOf(call db.Call) callOutcome {
 // Ended gives a lead the outcome of its call, in the transaction that closes the call.
 func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	s := h.s
+	if s.cfg.Agents != nil {
+		if err := s.cfg.Agents.CallEnded(ctx, tx, call); err != nil {
+			return err
+		}
+	}
 	if call.CampaignID != nil {
 		s.signals.campaign(*call.CampaignID)
 	}

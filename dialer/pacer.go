@@ -37,6 +37,7 @@ type pacer struct {
 	tenant     uuid.UUID
 	campaign   uuid.UUID
 	claimant   string
+	lease      time.Duration
 	wake       <-chan struct{}
 	log        *slog.Logger
 
@@ -51,6 +52,7 @@ func newPacer(s *Service, originator Originator, tenant, campaign uuid.UUID, wak
 	return &pacer{
 		s: s, originator: originator, tenant: tenant, campaign: campaign, wake: wake,
 		claimant: "pacer:" + s.cfg.NodeID + ":" + newID().String(),
+		lease:    claimLease,
 		log:      s.log.With("tenant_id", tenant, "campaign_id", campaign),
 	}
 }
@@ -139,17 +141,19 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 		if err != nil {
 			return err
 		}
-		agent, ok, err := p.s.actionAgent(ctx, tx, row)
+		taker, err := p.s.takerOf(ctx, tx, row)
 		if err != nil {
 			return err
 		}
-		if !ok || row.DialMode == string(DialPreview) {
-			p.tellIdle(ctx, row)
+		ready := p.s.readyAgents(p.tenant)
+		if row.DialMode == string(DialPreview) || taker.people && ready == 0 {
+			p.tellIdle(ctx, row, ready)
 			return nil
 		}
-		out.agent = &agent.ID
+		p.idleTold = false
+		out.agent = taker.voiceAgent
 		facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
-			TenantID: p.tenant, CampaignID: &p.campaign, VoiceAgentID: &agent.ID, Node: p.s.cfg.NodeID,
+			TenantID: p.tenant, CampaignID: &p.campaign, VoiceAgentID: taker.voiceAgent, Node: p.s.cfg.NodeID,
 		})
 		if err != nil {
 			return err
@@ -159,24 +163,30 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 			return nil
 		}
 		trunks, err := gate{p.s}.trunks(ctx, tx, p.tenant, now)
-		out.free = room(facts, trunks)
+		out.free = room(facts, trunks, taker.voiceAgent != nil)
+		if taker.people {
+			out.free = min(out.free, ready-int(facts.AwaitingHere))
+		}
 		return err
 	})
 	return out, err
 }
 
-func (p *pacer) tellIdle(ctx context.Context, row db.Campaign) {
+func (p *pacer) tellIdle(ctx context.Context, row db.Campaign, ready int) {
 	if p.idleTold {
 		return
 	}
 	p.idleTold = true
 	p.log.InfoContext(ctx, "campaign dials nothing: no agent is ready", "dial_mode", row.DialMode,
-		"post_answer_action", row.PostAnswerAction, "agents_ready", 0)
+		"post_answer_action", row.PostAnswerAction, "agents_ready", ready)
 }
 
-// room is the number of calls that the tightest ceiling leaves.
-func room(f db.GateFactsRow, trunks []db.GateTrunksRow) int {
-	free := int64(f.AgentMax) - f.AgentUsed
+// room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls.
+func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool) int {
+	free := int64(claimBatch)
+	if voiceAgent {
+		free = int64(f.AgentMax) - f.AgentUsed
+	}
 	if f.CampaignMax != nil {
 		free = min(free, int64(*f.CampaignMax)-f.CampaignUsed)
 	}
@@ -202,43 +212,49 @@ type claimed struct {
 // claim takes leads that are due, then fresh ones.
 func (p *pacer) claim(ctx context.Context, n int, now time.Time) ([]claimed, error) {
 	var out []claimed
-	until := now.Add(claimLease)
 	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
-		out = nil
-		due, err := tx.Q.LeadsClaimDue(ctx, db.LeadsClaimDueParams{
-			TenantID: p.tenant, CampaignID: p.campaign, Now: now, Claimant: p.claimant, Until: until, Batch: int32(n), //nolint:gosec // at most claimBatch
-		})
-		if err != nil {
-			return err
-		}
-		slices.SortFunc(due, func(a, b db.LeadsClaimDueRow) int {
-			return cmp.Or(a.NextAttemptAt.Compare(*b.NextAttemptAt), slices.Compare(a.ID[:], b.ID[:]))
-		})
-		for _, lead := range due {
-			if out, err = p.hold(ctx, tx, out, lead); err != nil {
-				return err
-			}
-		}
-		if len(due) >= n {
-			return nil
-		}
-		fresh, err := tx.Q.LeadsClaimFresh(ctx, db.LeadsClaimFreshParams{
-			TenantID: p.tenant, CampaignID: p.campaign, Now: now, Claimant: p.claimant, Until: until, Batch: int32(n - len(due)), //nolint:gosec // at most claimBatch
-		})
-		if err != nil {
-			return err
-		}
-		slices.SortFunc(fresh, func(a, b db.LeadsClaimFreshRow) int {
-			return cmp.Or(cmp.Compare(b.Priority, a.Priority), slices.Compare(a.ID[:], b.ID[:]))
-		})
-		for _, lead := range fresh {
-			if out, err = p.hold(ctx, tx, out, db.LeadsClaimDueRow(lead)); err != nil {
-				return err
-			}
-		}
-		return nil
+		var err error
+		out, err = p.claimIn(ctx, tx, n, now)
+		return err
 	})
 	return out, err
+}
+
+func (p *pacer) claimIn(ctx context.Context, tx *store.Tx, n int, now time.Time) ([]claimed, error) {
+	var out []claimed
+	until := now.Add(p.lease)
+	due, err := tx.Q.LeadsClaimDue(ctx, db.LeadsClaimDueParams{
+		TenantID: p.tenant, CampaignID: p.campaign, Now: now, Claimant: p.claimant, Until: until, Batch: int32(n), //nolint:gosec // at most claimBatch
+	})
+	if err != nil {
+		return out, err
+	}
+	slices.SortFunc(due, func(a, b db.LeadsClaimDueRow) int {
+		return cmp.Or(a.NextAttemptAt.Compare(*b.NextAttemptAt), slices.Compare(a.ID[:], b.ID[:]))
+	})
+	for _, lead := range due {
+		if out, err = p.hold(ctx, tx, out, lead); err != nil {
+			return out, err
+		}
+	}
+	if len(due) >= n {
+		return out, nil
+	}
+	fresh, err := tx.Q.LeadsClaimFresh(ctx, db.LeadsClaimFreshParams{
+		TenantID: p.tenant, CampaignID: p.campaign, Now: now, Claimant: p.claimant, Until: until, Batch: int32(n - len(due)), //nolint:gosec // at most claimBatch
+	})
+	if err != nil {
+		return out, err
+	}
+	slices.SortFunc(fresh, func(a, b db.LeadsClaimFreshRow) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), slices.Compare(a.ID[:], b.ID[:]))
+	})
+	for _, lead := range fresh {
+		if out, err = p.hold(ctx, tx, out, db.LeadsClaimDueRow(lead)); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
 }
 
 func (p *pacer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimDueRow) ([]claimed, error) {
@@ -320,7 +336,7 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 	case ReasonRoute, ReasonCallerID, ReasonVoiceAgent:
 		p.backOff(ctx, "no call can be made", refusal)
 		return false
-	case ReasonTestEnvironment, ReasonCampaign, ReasonCall, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback,
+	case ReasonTestEnvironment, ReasonCampaign, ReasonCall, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback,
 		ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate:
 		return false
 	default:

@@ -12,18 +12,19 @@ type Reason string
 
 // The reasons of a refusal.
 const (
-	ReasonNumber          Reason = "number"              // none, or not the lead's
-	ReasonTestEnvironment Reason = "test_environment"    // a test key places no calls
-	ReasonCampaign        Reason = "campaign"            // not running, or gone
-	ReasonLead            Reason = "lead"                // in a call, finished, or gone
-	ReasonCall            Reason = "call"                // the call to transfer is over
-	ReasonSuppressed      Reason = "suppressed"          // the callee has opted out
-	ReasonDNC             Reason = "do_not_call"         // on the registry
-	ReasonUnscrubbed      Reason = "unscrubbed"          // the registry can't answer
-	ReasonAttempts        Reason = "max_attempts"        // dialed often enough
-	ReasonWindow          Reason = "calling_window"      // not at this time of day
-	ReasonVoiceAgent      Reason = "voice_agent"         // none that takes calls
-	ReasonAgentCeiling    Reason = "voice_agent_ceiling" // ceilings, from here on
+	ReasonNumber          Reason = "number"           // none, or not the lead's
+	ReasonTestEnvironment Reason = "test_environment" // a test key places no calls
+	ReasonCampaign        Reason = "campaign"         // not running, or gone
+	ReasonLead            Reason = "lead"             // in a call, finished, or gone
+	ReasonCall            Reason = "call"             // the call to transfer is over
+	ReasonSuppressed      Reason = "suppressed"       // the callee has opted out
+	ReasonDNC             Reason = "do_not_call"      // on the registry
+	ReasonUnscrubbed      Reason = "unscrubbed"       // the registry can't answer
+	ReasonAttempts        Reason = "max_attempts"     // dialed often enough
+	ReasonWindow          Reason = "calling_window"   // not at this time of day
+	ReasonVoiceAgent      Reason = "voice_agent"      // none that takes calls
+	ReasonAgents          Reason = "agents"           // ceilings, from here on: an agent for each call
+	ReasonAgentCeiling    Reason = "voice_agent_ceiling"
 	ReasonCampaignCeiling Reason = "campaign_ceiling"
 	ReasonFallback        Reason = "fallback_ceiling"
 	ReasonChannels        Reason = "channels"
@@ -50,7 +51,8 @@ func (e *RefusalError) Unwrap() error { return e.cause }
 // Ceiling tells whether the refusal passes when another call ends.
 func (e *RefusalError) Ceiling() bool {
 	switch e.Reason {
-	case ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate:
+	case ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
+		ReasonTrunkRate:
 		return true
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC,
 		ReasonUnscrubbed, ReasonAttempts, ReasonWindow, ReasonVoiceAgent, ReasonRoute, ReasonCallerID:
@@ -67,7 +69,8 @@ const ceilingRetry = time.Second
 func refuse(reason Reason, now, at time.Time, format string, args ...any) *RefusalError {
 	e := &RefusalError{Reason: reason, Detail: fmt.Sprintf(format, args...), RetryAt: at}
 	switch reason {
-	case ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate:
+	case ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
+		ReasonTrunkRate:
 		code := string(reason)
 		if reason == ReasonAgentCeiling {
 			code = CodeMaxConcurrent

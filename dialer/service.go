@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
@@ -36,6 +37,8 @@ type Config struct {
 	CarrierProfile string
 	// DNC is the do-not-call registry. Without one nothing is dialed.
 	DNC dnc.Provider
+	// Agents are the people who take calls. Without them nobody does.
+	Agents *acd.Service
 	// Poll is how often a pacer looks without being woken; 1 s by default.
 	Poll       time.Duration
 	Now        func() time.Time
@@ -61,6 +64,12 @@ type Originator interface {
 	Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error)
 }
 
+// Calls are the calls that agents place and end. The call controller has them.
+type Calls interface {
+	Originator
+	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
+}
+
 // Service is the dialer. It is safe for concurrent use.
 type Service struct {
 	cfg      Config
@@ -69,6 +78,7 @@ type Service struct {
 	legal    window
 	metrics  metrics
 	signals  signals
+	calls    Calls         // set by Attach, before anything serves
 	rotation atomic.Uint64 // counts the caller ids given out
 }
 
@@ -97,6 +107,12 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(),
 	}, nil
 }
+
+// Attach gives the dialer the call controller that its agents dial through. It must be called before anything serves.
+func (s *Service) Attach(calls Calls) { s.calls = calls }
+
+// AgentReady wakes the pacers: an agent could take a call. It doesn't block.
+func (s *Service) AgentReady(uuid.UUID) { s.signals.all() }
 
 func (s *Service) now() time.Time { return s.cfg.Now() }
 

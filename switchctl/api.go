@@ -80,7 +80,9 @@ type OriginateRequest struct {
 	CampaignID   *uuid.UUID
 	LeadID       *uuid.UUID
 	VoiceAgentID *uuid.UUID
-	To           store.Phone
+	// AgentID is the agent who dials; nil when nobody in particular does.
+	AgentID *uuid.UUID
+	To      store.Phone
 	From         string
 	Purpose      Purpose
 	// ParentCallID is the call that is being transferred; only with PurposeTransfer.

@@ -369,3 +369,27 @@ func idFloor(t time.Time) uuid.UUID {
 	}
 	return id
 }
+
+// ByExtension finds the agent of an extension. Errors: switchctl.ErrUnknownExtension.
+func (s *Service) ByExtension(ctx context.Context, tenant uuid.UUID, extension string) (uuid.UUID, error) {
+	var who db.User
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		who, err = tx.Q.AgentUserOfExtension(ctx, tenant, extension)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || err == nil && who.Role != "agent" {
+		return uuid.Nil, switchctl.ErrUnknownExtension
+	}
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("find agent by extension: %w", err)
+	}
+	return who.ID, nil
+}
+
+// Staffed tells whether somebody who could take such a caller is logged in here.
+func (s *Service) Staffed(tenant uuid.UUID, req Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.desk.hope(&caller{tenant: tenant, agent: req.AgentID, tags: req.Tags})
+}

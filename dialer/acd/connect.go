@@ -208,7 +208,9 @@ func (v *serving) play(ctx context.Context) error {
 func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, outcome Outcome, err error) {
 	s := v.s
 	spec, ok := s.seatPhone(a)
-	if !theirs {
+	if theirs {
+		s.answered(spec.AgentID)
+	} else {
 		err = s.claim(ctx, v.call, spec.AgentID, v.c.since)
 	}
 	var state *StateError

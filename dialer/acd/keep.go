@@ -88,6 +88,7 @@ func (s *Service) look(ctx context.Context, sw Switch) {
 			s.log.WarnContext(ctx, "agent's state can't be set right", "agent_id", r.ID, "error", err)
 		}
 	}
+	s.quiet(ctx, sw)
 	s.voidAccounts(ctx)
 }
 

@@ -77,7 +77,9 @@ type Service struct {
 	held map[uuid.UUID]switchctl.PhoneSpec
 	// lost are the agents whose phone went since the last look.
 	lost map[uuid.UUID]bool
-	once sync.Once // closes loaded
+	// ringing are the agents who hear ringback, with the call that they dialed.
+	ringing map[uuid.UUID]uuid.UUID
+	once    sync.Once // closes loaded
 }
 
 // New checks the configuration and returns a service that serves nobody until Run.
@@ -105,6 +107,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	s := &Service{
 		cfg: cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
 		held: make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]bool),
+		ringing: make(map[uuid.UUID]uuid.UUID),
 	}
 	s.metrics = newMetrics(cfg.Registerer, s)
 	return s, nil

@@ -82,11 +82,12 @@ const campaignInsert = `-- name: CampaignInsert :one
 
 INSERT INTO campaigns (tenant_id, id, name, dial_mode, voice_agent_id, post_answer_action, predictive_target_abandon,
   predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action,
-  voicemail_message_url, max_attempts, retry, calling_window, announcement_url)
+  voicemail_message_url, max_attempts, retry, calling_window, announcement_url, agent_whisper_url, wrap_up_s, overflow_action)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
   $8, $9, $10, $11, $12,
   $13, $14, $15, $16, $17, $18,
-  $19, $20, $21, $22)
+  $19, $20, $21, $22, $23,
+  $24, $25)
 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
 `
 
@@ -113,6 +114,9 @@ type CampaignInsertParams struct {
 	Retry                   json.RawMessage
 	CallingWindow           json.RawMessage
 	AnnouncementUrl         *string
+	AgentWhisperUrl         *string
+	WrapUpS                 *int32
+	OverflowAction          string
 }
 
 // Campaigns and their state machine.
@@ -140,6 +144,9 @@ func (q *Queries) CampaignInsert(ctx context.Context, arg CampaignInsertParams) 
 		arg.Retry,
 		arg.CallingWindow,
 		arg.AnnouncementUrl,
+		arg.AgentWhisperUrl,
+		arg.WrapUpS,
+		arg.OverflowAction,
 	)
 	var i Campaign
 	err := row.Scan(
@@ -417,8 +424,9 @@ UPDATE campaigns SET name = $1, dial_mode = $2, voice_agent_id = $3,
   script = $11, notes = $12, ring_timeout_s = $13, amd = $14,
   voicemail_action = $15, voicemail_message_url = $16,
   max_attempts = $17, retry = $18, calling_window = $19,
-  announcement_url = $20, updated_at = now()
-WHERE tenant_id = $21 AND id = $22
+  announcement_url = $20, agent_whisper_url = $21,
+  wrap_up_s = $22, overflow_action = $23, updated_at = now()
+WHERE tenant_id = $24 AND id = $25
 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
 `
 
@@ -443,6 +451,9 @@ type CampaignUpdateParams struct {
 	Retry                   json.RawMessage
 	CallingWindow           json.RawMessage
 	AnnouncementUrl         *string
+	AgentWhisperUrl         *string
+	WrapUpS                 *int32
+	OverflowAction          string
 	TenantID                uuid.UUID
 	ID                      uuid.UUID
 }
@@ -469,6 +480,9 @@ func (q *Queries) CampaignUpdate(ctx context.Context, arg CampaignUpdateParams) 
 		arg.Retry,
 		arg.CallingWindow,
 		arg.AnnouncementUrl,
+		arg.AgentWhisperUrl,
+		arg.WrapUpS,
+		arg.OverflowAction,
 		arg.TenantID,
 		arg.ID,
 	)

@@ -47,21 +47,22 @@ const gateAdmit = `-- name: GateAdmit :one
 WITH lead AS (
   UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = $2, next_attempt_at = NULL, claimed_by = NULL,
     claimed_until = NULL, dnd_checked = true, dnd_clean = true,
-    dnd_checked_at = coalesce($18::timestamptz, l.dnd_checked_at), updated_at = now()
+    dnd_checked_at = coalesce($19::timestamptz, l.dnd_checked_at), updated_at = now()
   WHERE l.tenant_id = $1 AND l.id = $4::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')
     AND (l.dnd_clean OR NOT l.dnd_checked)
   RETURNING l.id
 ), unit AS (
-  INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at)
-  SELECT $1, $2, $2, 'call', $3::uuid, $5::uuid,
-    $6::uuid, $7, $15::timestamptz
+  INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
+    awaits_agent)
+  SELECT $1, $2, $2, 'call', $3::uuid, $6::uuid,
+    $7::uuid, $8, $16::timestamptz, $20::bool
   WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
-INSERT INTO calls (tenant_id, id, campaign_id, lead_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
+INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
   from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd)
 SELECT $1, $2, $3::uuid, $4::uuid, $5::uuid,
-  $6::uuid, $7, $8, $9, $10, 'dialing', $11, $12, $13,
-  $14, $15::timestamptz, $16, $17::bool
+  $6::uuid, $7::uuid, $8, $9, $10, $11, 'dialing', $12, $13, $14,
+  $15, $16::timestamptz, $17, $18::bool
 WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned
 `
@@ -71,6 +72,7 @@ type GateAdmitParams struct {
 	ID           uuid.UUID
 	CampaignID   *uuid.UUID
 	LeadID       *uuid.UUID
+	AgentID      *uuid.UUID
 	VoiceAgentID *uuid.UUID
 	TrunkID      *uuid.UUID
 	Node         string
@@ -85,6 +87,7 @@ type GateAdmitParams struct {
 	Metadata     json.RawMessage
 	Amd          bool
 	ScrubbedAt   *time.Time
+	AwaitsAgent  bool
 }
 
 // GateAdmit writes the call, its unit and the lead's new state together. No row comes back when the lead is no longer one
@@ -95,6 +98,7 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 		arg.ID,
 		arg.CampaignID,
 		arg.LeadID,
+		arg.AgentID,
 		arg.VoiceAgentID,
 		arg.TrunkID,
 		arg.Node,
@@ -109,6 +113,7 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 		arg.Metadata,
 		arg.Amd,
 		arg.ScrubbedAt,
+		arg.AwaitsAgent,
 	)
 	var i Call
 	err := row.Scan(
@@ -162,12 +167,13 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.default_voice_agent_
   c.caller_id, c.max_concurrent AS campaign_max, coalesce(c.max_attempts, 0)::int AS max_attempts,
   c.calling_window AS campaign_window, coalesce(c.ring_timeout_s, 0)::int AS ring_timeout_s,
   coalesce(c.amd, false)::bool AS amd,
+  l.claimed_by AS lead_claimed_by, l.claimed_until AS lead_claimed_until,
   coalesce(l.status, '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
   coalesce(l.dnd_checked, false)::bool AS dnd_checked, coalesce(l.dnd_clean, false)::bool AS dnd_clean, l.dnd_checked_at,
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
   EXISTS (SELECT 1 FROM suppressions s WHERE s.tenant_id = $1 AND s.phone_hash = $2) AS suppressed,
   u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,
-  u.loose_here AS loose_used_here,
+  u.loose_here AS loose_used_here, u.awaiting_here,
   ARRAY(SELECT n.e164 FROM numbers n WHERE n.tenant_id = $1 AND n.is_active ORDER BY n.id)::text[] AS numbers
 FROM tenants t
 LEFT JOIN campaigns c ON c.tenant_id = $1 AND c.id = $3::uuid
@@ -178,7 +184,8 @@ CROSS JOIN LATERAL (
     count(*) FILTER (WHERE w.campaign_id = $3::uuid) AS campaign,
     count(*) FILTER (WHERE w.campaign_id = $3::uuid AND w.node = $6::text) AS campaign_here,
     count(*) FILTER (WHERE w.voice_agent_id = $5::uuid) AS agent,
-    count(*) FILTER (WHERE w.campaign_id IS NULL AND w.node = $6::text) AS loose_here
+    count(*) FILTER (WHERE w.campaign_id IS NULL AND w.node = $6::text) AS loose_here,
+    count(*) FILTER (WHERE w.awaits_agent AND w.node = $6::text) AS awaiting_here
   FROM live_calls w WHERE w.tenant_id = $1
 ) u
 WHERE t.id = $1
@@ -205,6 +212,8 @@ type GateFactsRow struct {
 	CampaignWindow      json.RawMessage
 	RingTimeoutS        int32
 	Amd                 bool
+	LeadClaimedBy       *string
+	LeadClaimedUntil    *time.Time
 	LeadStatus          string
 	LeadHash            []byte
 	Attempts            int32
@@ -220,6 +229,7 @@ type GateFactsRow struct {
 	CampaignUsedHere    int64
 	AgentUsed           int64
 	LooseUsedHere       int64
+	AwaitingHere        int64
 	Numbers             []string
 }
 
@@ -246,6 +256,8 @@ func (q *Queries) GateFacts(ctx context.Context, arg GateFactsParams) (GateFacts
 		&i.CampaignWindow,
 		&i.RingTimeoutS,
 		&i.Amd,
+		&i.LeadClaimedBy,
+		&i.LeadClaimedUntil,
 		&i.LeadStatus,
 		&i.LeadHash,
 		&i.Attempts,
@@ -261,6 +273,7 @@ func (q *Queries) GateFacts(ctx context.Context, arg GateFactsParams) (GateFacts
 		&i.CampaignUsedHere,
 		&i.AgentUsed,
 		&i.LooseUsedHere,
+		&i.AwaitingHere,
 		&i.Numbers,
 	)
 	return i, err

@@ -67,11 +67,15 @@ ALTER TABLE calls
   ADD COLUMN abandoned boolean NOT NULL DEFAULT false;
 CREATE INDEX calls_by_agent ON calls (tenant_id, agent_id, id) WHERE agent_id IS NOT NULL;
 
+-- What an agent holds for preview; such claims are few.
+CREATE INDEX leads_reserved ON leads (tenant_id, claimed_by) WHERE claimed_by LIKE 'agent:%';
+
 -- The call will ask for one of the node's agents and has none yet: what paces dialing to the agents that are ready.
 ALTER TABLE live_calls ADD COLUMN awaits_agent boolean NOT NULL DEFAULT false;
 
 -- +goose Down
 ALTER TABLE live_calls DROP COLUMN awaits_agent;
+DROP INDEX leads_reserved;
 DROP INDEX calls_by_agent;
 ALTER TABLE calls DROP COLUMN queued_at, DROP COLUMN abandoned;
 ALTER TABLE campaigns DROP COLUMN agent_whisper_url, DROP COLUMN wrap_up_s, DROP COLUMN overflow_action;

@@ -3,11 +3,12 @@
 -- name: CampaignInsert :one
 INSERT INTO campaigns (tenant_id, id, name, dial_mode, voice_agent_id, post_answer_action, predictive_target_abandon,
   predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action,
-  voicemail_message_url, max_attempts, retry, calling_window, announcement_url)
+  voicemail_message_url, max_attempts, retry, calling_window, announcement_url, agent_whisper_url, wrap_up_s, overflow_action)
 VALUES (@tenant_id, @id, @name, @dial_mode, sqlc.narg('voice_agent_id'), @post_answer_action, @predictive_target_abandon,
   @predictive_max_wait_s, sqlc.narg('max_concurrent'), sqlc.narg('caller_id'), sqlc.narg('flow_id'), sqlc.narg('description'),
   sqlc.narg('script'), sqlc.narg('notes'), @ring_timeout_s, @amd, @voicemail_action, sqlc.narg('voicemail_message_url'),
-  @max_attempts, @retry, sqlc.narg('calling_window'), sqlc.narg('announcement_url'))
+  @max_attempts, @retry, sqlc.narg('calling_window'), sqlc.narg('announcement_url'), sqlc.narg('agent_whisper_url'),
+  sqlc.narg('wrap_up_s'), @overflow_action)
 RETURNING *;
 
 -- name: CampaignGet :one
@@ -27,7 +28,8 @@ UPDATE campaigns SET name = @name, dial_mode = @dial_mode, voice_agent_id = sqlc
   script = sqlc.narg('script'), notes = sqlc.narg('notes'), ring_timeout_s = @ring_timeout_s, amd = @amd,
   voicemail_action = @voicemail_action, voicemail_message_url = sqlc.narg('voicemail_message_url'),
   max_attempts = @max_attempts, retry = @retry, calling_window = sqlc.narg('calling_window'),
-  announcement_url = sqlc.narg('announcement_url'), updated_at = now()
+  announcement_url = sqlc.narg('announcement_url'), agent_whisper_url = sqlc.narg('agent_whisper_url'),
+  wrap_up_s = sqlc.narg('wrap_up_s'), overflow_action = @overflow_action, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 

@@ -10,12 +10,13 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.default_voice_agent_
   c.caller_id, c.max_concurrent AS campaign_max, coalesce(c.max_attempts, 0)::int AS max_attempts,
   c.calling_window AS campaign_window, coalesce(c.ring_timeout_s, 0)::int AS ring_timeout_s,
   coalesce(c.amd, false)::bool AS amd,
+  l.claimed_by AS lead_claimed_by, l.claimed_until AS lead_claimed_until,
   coalesce(l.status, '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
   coalesce(l.dnd_checked, false)::bool AS dnd_checked, coalesce(l.dnd_clean, false)::bool AS dnd_clean, l.dnd_checked_at,
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
   EXISTS (SELECT 1 FROM suppressions s WHERE s.tenant_id = @tenant_id AND s.phone_hash = @phone_hash) AS suppressed,
   u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,
-  u.loose_here AS loose_used_here,
+  u.loose_here AS loose_used_here, u.awaiting_here,
   ARRAY(SELECT n.e164 FROM numbers n WHERE n.tenant_id = @tenant_id AND n.is_active ORDER BY n.id)::text[] AS numbers
 FROM tenants t
 LEFT JOIN campaigns c ON c.tenant_id = @tenant_id AND c.id = sqlc.narg('campaign_id')::uuid
@@ -26,7 +27,8 @@ CROSS JOIN LATERAL (
     count(*) FILTER (WHERE w.campaign_id = sqlc.narg('campaign_id')::uuid) AS campaign,
     count(*) FILTER (WHERE w.campaign_id = sqlc.narg('campaign_id')::uuid AND w.node = @node::text) AS campaign_here,
     count(*) FILTER (WHERE w.voice_agent_id = sqlc.narg('voice_agent_id')::uuid) AS agent,
-    count(*) FILTER (WHERE w.campaign_id IS NULL AND w.node = @node::text) AS loose_here
+    count(*) FILTER (WHERE w.campaign_id IS NULL AND w.node = @node::text) AS loose_here,
+    count(*) FILTER (WHERE w.awaits_agent AND w.node = @node::text) AS awaiting_here
   FROM live_calls w WHERE w.tenant_id = @tenant_id
 ) u
 WHERE t.id = @tenant_id;
@@ -58,15 +60,16 @@ WITH lead AS (
     AND (l.dnd_clean OR NOT l.dnd_checked)
   RETURNING l.id
 ), unit AS (
-  INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at)
+  INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
+    awaits_agent)
   SELECT @tenant_id, @id, @id, 'call', sqlc.narg('campaign_id')::uuid, sqlc.narg('voice_agent_id')::uuid,
-    sqlc.narg('trunk_id')::uuid, @node, @dial_time::timestamptz
+    sqlc.narg('trunk_id')::uuid, @node, @dial_time::timestamptz, @awaits_agent::bool
   WHERE sqlc.narg('lead_id')::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
-INSERT INTO calls (tenant_id, id, campaign_id, lead_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
+INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
   from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd)
-SELECT @tenant_id, @id, sqlc.narg('campaign_id')::uuid, sqlc.narg('lead_id')::uuid, sqlc.narg('voice_agent_id')::uuid,
-  sqlc.narg('trunk_id')::uuid, @node, @fs_uuid, @direction, @environment, 'dialing', @from_number, @to_number, @peer_hash,
+SELECT @tenant_id, @id, sqlc.narg('campaign_id')::uuid, sqlc.narg('lead_id')::uuid, sqlc.narg('agent_id')::uuid,
+  sqlc.narg('voice_agent_id')::uuid, sqlc.narg('trunk_id')::uuid, @node, @fs_uuid, @direction, @environment, 'dialing', @from_number, @to_number, @peer_hash,
   sqlc.narg('peer_sealed'), @dial_time::timestamptz, sqlc.narg('metadata'), @amd::bool
 WHERE sqlc.narg('lead_id')::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 RETURNING *;

@@ -1,0 +1,340 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// reservation is how long a lead is an agent's who asked for it.
+const reservation = 10 * time.Minute
+
+// The codes of what an agent can't do now.
+const (
+	CodeNotPreview       = "not_a_preview_campaign"
+	CodeCampaignNotRuns  = "campaign_not_running"
+	CodeNoCall           = "no_call"
+	CodeCallInProgress   = "call_in_progress"
+	CodeCallOfOtherAgent = "call_of_another_agent"
+)
+
+func claimantOf(agent uuid.UUID) string { return "agent:" + agent.String() }
+
+// reservedForOther tells whether somebody else holds a lead.
+func reservedForOther(f db.GateFactsRow, agent uuid.UUID, now time.Time) bool {
+	return f.LeadClaimedBy != nil && *f.LeadClaimedBy != claimantOf(agent) && f.LeadClaimedUntil != nil && f.LeadClaimedUntil.After(now)
+}
+
+// NextLead reserves a preview campaign's next lead for an agent for ten minutes; nil when there is none to dial now. An agent
+// who asks again gets the same lead, and one who asks in another campaign gives the first lead back. Errors:
+// store.ErrNotFound, *ConflictError, *acd.StateError.
+func (s *Service) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*Lead, error) {
+	now := s.now()
+	if err := s.mayPreview(ctx, tenant, agent); err != nil {
+		return nil, wrap("next lead", err)
+	}
+	p := &pacer{s: s, tenant: tenant, campaign: campaign, claimant: claimantOf(agent), lease: reservation}
+	var out *Lead
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		out = nil
+		owner, err := s.previewCampaign(ctx, tx, tenant, campaign)
+		if err != nil {
+			return err
+		}
+		if owner == nil {
+			return nil // not at this time of day, or not on the telephone network
+		}
+		if err := tx.Q.LeadsReleaseOthers(ctx, tenant, p.claimant, campaign); err != nil {
+			return err
+		}
+		row, err := s.reserve(ctx, tx, p, now)
+		if err != nil || row == nil {
+			return err
+		}
+		lead := leadOf(*row, store.PrivacyMode(owner.PrivacyMode))
+		out = &lead
+		return nil
+	})
+	if err != nil {
+		return nil, wrap("next lead", err)
+	}
+	return out, nil
+}
+
+// mayPreview refuses an agent who is not there, or talks.
+func (s *Service) mayPreview(ctx context.Context, tenant, agent uuid.UUID) error {
+	if s.cfg.Agents == nil {
+		return errNoAgents
+	}
+	a, err := s.cfg.Agents.GetAgent(ctx, tenant, agent)
+	if err != nil {
+		return err
+	}
+	if a.Status == acd.Offline || a.Status == acd.OnCall {
+		return &acd.StateError{Status: a.Status, Trigger: "next-lead"}
+	}
+	return nil
+}
+
+// previewCampaign gives the tenant when the campaign's leads may be previewed now; nil when not at this time, or, for a
+// campaign of a test key, never.
+func (s *Service) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (*db.Tenant, error) {
+	row, err := tx.Q.CampaignGet(ctx, tenant, campaign)
+	switch {
+	case err != nil:
+		return nil, err
+	case row.DialMode != string(DialPreview):
+		return nil, &ConflictError{Code: CodeNotPreview, Detail: "The campaign dials by itself."}
+	case row.Status != string(CampaignRunning):
+		return nil, &ConflictError{Code: CodeCampaignNotRuns, Detail: "The campaign is " + row.Status + "."}
+	}
+	owner, err := tx.Q.GetTenant(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	open, _ := s.mayCall(owner.CallingWindow, row.CallingWindow, s.now())
+	if !open || row.Environment == string(EnvironmentTest) {
+		return nil, nil //nolint:nilnil // there is nothing to dial, which is no error
+	}
+	return &owner, nil
+}
+
+// reserve gives the lead that the claimant holds, or claims the next one; nil when there is none.
+func (s *Service) reserve(ctx context.Context, tx *store.Tx, p *pacer, now time.Time) (*db.Lead, error) {
+	held, err := tx.Q.LeadReservedFor(ctx, db.LeadReservedForParams{
+		TenantID: p.tenant, CampaignID: p.campaign, Claimant: p.claimant, Now: now,
+	})
+	if err == nil {
+		return &held, tx.Q.LeadHold(ctx, db.LeadHoldParams{
+			TenantID: p.tenant, ID: held.ID, Claimant: p.claimant, Until: now.Add(reservation),
+		})
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	leads, err := p.claimIn(ctx, tx, 1, now)
+	if err != nil || len(leads) == 0 {
+		return nil, err
+	}
+	row, err := tx.Q.LeadGet(ctx, p.tenant, leads[0].id)
+	return &row, err
+}
+
+// DialInput is whom an agent dials: a lead, or a number in the name of a campaign.
+type DialInput struct {
+	LeadID     Opt[string]
+	CampaignID Opt[string]
+	Phone      Opt[string]
+}
+
+// UnmarshalJSON takes the body.
+func (in *DialInput) UnmarshalJSON(b []byte) error {
+	*in = DialInput{}
+	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+		"lead_id": &in.LeadID, "campaign_id": &in.CampaignID, "phone": &in.Phone,
+	})
+	return err
+}
+
+// target is what a DialInput names.
+type target struct {
+	lead, campaign *uuid.UUID
+	phone          store.Phone
+}
+
+func (in DialInput) target() (target, error) {
+	c, out := checker{}, target{}
+	if v, ok := given(&c, "lead_id", in.LeadID); ok {
+		if id, ok := c.uuid("lead_id", v); ok {
+			out.lead = &id
+		}
+		if in.CampaignID.Has() || in.Phone.Has() {
+			c.fail("lead_id", "can't stand beside campaign_id or phone")
+		}
+		return out, c.err()
+	}
+	if !in.CampaignID.Has() && !in.Phone.Has() {
+		c.fail("lead_id", "is required, or campaign_id and phone")
+		return out, c.err()
+	}
+	if v, ok := required(&c, "campaign_id", in.CampaignID); ok {
+		if id, ok := c.uuid("campaign_id", v); ok {
+			out.campaign = &id
+		}
+	}
+	if v, ok := required(&c, "phone", in.Phone); ok {
+		number, err := store.ParsePhone(v)
+		if err != nil {
+			c.fail("phone", "%s", phoneFault(err))
+		}
+		out.phone = number
+	}
+	return out, c.err()
+}
+
+// AgentDial calls a lead, or a number in a campaign's name, for an agent, under every rule of dialing. The agent is on the
+// call from its admission on, and hears ringback until the callee answers. A number that is a lead of the campaign counts as
+// that lead. Errors: *ValidationError, store.ErrNotFound, *acd.StateError, *ConflictError, *RefusalError, those of
+// Originator.
+func (s *Service) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialInput) (db.Call, error) {
+	to, err := in.target()
+	if err != nil {
+		return db.Call{}, err
+	}
+	if s.cfg.Agents == nil || s.calls == nil {
+		return db.Call{}, wrap("dial", errNoAgents)
+	}
+	if err := s.cfg.Agents.CanDial(ctx, tenant, agent); err != nil {
+		return db.Call{}, wrap("dial", err)
+	}
+	if to, err = s.resolveTarget(ctx, tenant, to); err != nil {
+		return db.Call{}, wrap("dial", err)
+	}
+	req := switchctl.OriginateRequest{
+		TenantID: tenant, CampaignID: to.campaign, LeadID: to.lead, AgentID: &agent, To: to.phone,
+		Purpose: switchctl.PurposeSingle, Environment: string(EnvironmentLive),
+	}
+	if to.lead != nil {
+		req.Purpose = switchctl.PurposeLead
+	}
+	// What was begun is finished also when whoever asked has gone.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
+	defer cancel()
+	call, err := s.calls.Originate(ctx, req)
+	if err != nil {
+		return call, wrap("dial", err)
+	}
+	s.cfg.Agents.Dialed(ctx, tenant, agent, call.ID)
+	return call, nil
+}
+
+// resolveTarget reads the lead's number and campaign, or finds the lead of a number.
+func (s *Service) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) (target, error) {
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var lead db.Lead
+		var err error
+		if to.lead != nil {
+			lead, err = tx.Q.LeadGet(ctx, tenant, *to.lead)
+		} else {
+			if _, err := tx.Q.CampaignGet(ctx, tenant, *to.campaign); err != nil {
+				return err
+			}
+			lead, err = tx.Q.LeadOfPhone(ctx, tenant, *to.campaign, s.st.PhoneHash(tenant, to.phone))
+			if errors.Is(err, store.ErrNotFound) {
+				return nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+		to.lead, to.campaign = &lead.ID, &lead.CampaignID
+		number, err := leadPhone(ctx, tx, tenant, lead.Phone, lead.PhoneSealed)
+		if err == nil && !number.IsZero() {
+			to.phone = number
+		}
+		return err
+	})
+	return to, err
+}
+
+// dials makes an admitted call its agent's, in the transaction of the admission.
+func (s *Service) dials(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, call db.Call, now time.Time) error {
+	if s.cfg.Agents == nil {
+		return errNoAgents
+	}
+	return s.cfg.Agents.Dials(ctx, tx, req.TenantID, *req.AgentID, call.ID, now)
+}
+
+// AgentHangup ends the call that the agent is on; the agent's phone stays up. Errors: store.ErrNotFound, *ConflictError.
+func (s *Service) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
+	if s.cfg.Agents == nil || s.calls == nil {
+		return acd.Agent{}, wrap("hang up", errNoAgents)
+	}
+	a, err := s.cfg.Agents.GetAgent(ctx, tenant, agent)
+	if err != nil {
+		return a, wrap("hang up", err)
+	}
+	if a.CurrentCallUUID == nil {
+		return a, &ConflictError{Code: CodeNoCall, Detail: "The agent is on no call."}
+	}
+	err = s.calls.Hangup(ctx, tenant, *a.CurrentCallUUID, switchctl.CauseNormalClearing)
+	if err != nil && !errors.Is(err, switchctl.ErrCallEnded) {
+		return a, wrap("hang up", err)
+	}
+	return a, nil
+}
+
+// DisposeInput is what an agent says of a call.
+type DisposeInput struct {
+	CallID      Opt[string]
+	Disposition Opt[string]
+	Notes       Opt[string]
+	CallbackAt  Opt[string]
+	OptOut      Opt[bool]
+}
+
+// UnmarshalJSON takes the body.
+func (in *DisposeInput) UnmarshalJSON(b []byte) error {
+	*in = DisposeInput{}
+	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+		"call_id": &in.CallID, "disposition": &in.Disposition, "notes": &in.Notes, "callback_at": &in.CallbackAt,
+		"opt_out": &in.OptOut,
+	})
+	return err
+}
+
+// disposal is a DisposeInput that was found valid.
+type disposal struct {
+	call        uuid.UUID
+	disposition string
+	notes       *string
+	callbackAt  *time.Time
+	optOut      bool
+}
+
+const maxCallbackDays = 366
+
+func (in DisposeInput) disposal(now time.Time) (disposal, error) {
+	c, out := checker{}, disposal{}
+	if v, ok := required(&c, "call_id", in.CallID); ok {
+		out.call, _ = c.uuid("call_id", v)
+	}
+	if v, ok := required(&c, "disposition", in.Disposition); ok {
+		if !validDisposition(v) {
+			c.fail("disposition", "must have 1 to 64 characters of a to z, 0 to 9 and _")
+		}
+		out.disposition = v
+	}
+	if v, ok := clearable(&c, "notes", in.Notes); ok && v != nil && c.text("notes", *v, 0, maxTextLength) {
+		out.notes = v
+	}
+	if v, ok := clearable(&c, "opt_out", in.OptOut); ok && v != nil {
+		out.optOut = *v
+	}
+	if v, ok := clearable(&c, "callback_at", in.CallbackAt); ok && v != nil {
+		at, err := time.Parse(time.RFC3339, *v)
+		switch {
+		case err != nil:
+			c.fail("callback_at", "must be a time such as 2026-01-31T09:00:00Z")
+		case !at.After(now) || at.After(now.AddDate(0, 0, maxCallbackDays)):
+			c.fail("callback_at", "must lie in the next %d days", maxCallbackDays)
+		case out.optOut:
+			c.fail("callback_at", "can't stand beside opt_out")
+		}
+		out.callbackAt = &at
+	}
+	return out, c.err()
+}
+
+func validDisposition(v string) bool {
+	return v != "" && len(v) <= 64 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}

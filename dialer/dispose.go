@@ -1,0 +1,160 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// Who sets a disposition, or a lead's status.
+const (
+	sourceAgent  = "agent"
+	sourceSystem = "system"
+)
+
+// suppressedByOptOut is the reason of a suppression that the callee asked for.
+const suppressedByOptOut = "opt_out"
+
+// DisposeResult is the call and the agent after a disposition.
+type DisposeResult struct {
+	Call  db.Call
+	Agent acd.Agent
+}
+
+// Dispose keeps what an agent says of a call: disposition and notes, a callback for its lead, or that the callee wants no more
+// calls. It ends the wrap-up of that call; later it corrects what was said. Errors: *ValidationError, store.ErrNotFound,
+// *ConflictError, *acd.StateError.
+func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in DisposeInput) (DisposeResult, error) {
+	now := s.now()
+	d, err := in.disposal(now)
+	if err != nil {
+		return DisposeResult{}, err
+	}
+	if s.cfg.Agents == nil {
+		return DisposeResult{}, wrap("dispose", errNoAgents)
+	}
+	var out DisposeResult
+	var moved db.Agent
+	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		call, err := tx.Q.CallLock(ctx, tenant, d.call)
+		if err != nil {
+			return err
+		}
+		if call.AgentID == nil || *call.AgentID != agent {
+			return &ConflictError{Code: CodeCallOfOtherAgent, Detail: "The call was not this agent's."}
+		}
+		if moved, err = s.cfg.Agents.Disposes(ctx, tx, tenant, agent, d.call, now); err != nil {
+			return err
+		}
+		if out.Call, err = s.setDisposition(ctx, tx, call, disposing{
+			disposition: d.disposition, notes: d.notes, source: sourceAgent, at: now,
+		}); err != nil {
+			return err
+		}
+		switch {
+		case d.optOut && len(call.PeerHash) > 0:
+			return s.optOut(ctx, tx, tenant, call.PeerHash, now)
+		case d.callbackAt != nil && call.LeadID != nil:
+			return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{
+				TenantID: tenant, ID: *call.LeadID, SetBy: sourceAgent, At: *d.callbackAt,
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return DisposeResult{}, wrap("dispose", err)
+	}
+	s.cfg.Agents.Applied(moved)
+	if out.Agent, err = s.cfg.Agents.GetAgent(ctx, tenant, agent); err != nil {
+		return out, wrap("dispose", err)
+	}
+	return out, nil
+}
+
+// disposing is a disposition to set.
+type disposing struct {
+	disposition string
+	notes       *string
+	source      string
+	at          time.Time
+}
+
+// callDispositionSet is the data of call.disposition_set.
+type callDispositionSet struct {
+	CallID              uuid.UUID `json:"call_id"`
+	Disposition         string    `json:"disposition"`
+	PreviousDisposition *string   `json:"previous_disposition,omitempty"`
+	Source              string    `json:"source"`
+	Notes               *string   `json:"notes"`
+	SetAt               time.Time `json:"set_at"`
+}
+
+// setDisposition puts a disposition on a locked call and its lead, and tells so. Errors: *ValidationError when the tenant has
+// a list that it is not on.
+func (s *Service) setDisposition(ctx context.Context, tx *store.Tx, call db.Call, d disposing) (db.Call, error) {
+	owner, err := tx.Q.GetTenant(ctx, call.TenantID)
+	if err != nil {
+		return call, err
+	}
+	if len(owner.Dispositions) > 0 && !slices.Contains(owner.Dispositions, d.disposition) {
+		return call, &ValidationError{Fields: []FieldError{{Field: "disposition", Message: "is none of the tenant's dispositions"}}}
+	}
+	previous := call.Disposition
+	call, err = tx.Q.CallSetDisposition(ctx, db.CallSetDispositionParams{
+		TenantID: call.TenantID, ID: call.ID, Disposition: d.disposition, Source: d.source, Notes: d.notes,
+	})
+	if err != nil {
+		return call, err
+	}
+	if call.LeadID != nil {
+		lead, err := tx.Q.LeadLock(ctx, call.TenantID, *call.LeadID)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			return call, err
+		case lead.LastCallID != nil && *lead.LastCallID == call.ID:
+			if err := tx.Q.LeadSetDisposition(ctx, &d.disposition, lead.TenantID, lead.ID); err != nil {
+				return call, err
+			}
+		}
+	}
+	_, err = tx.Emit(ctx, store.Event{
+		TenantID: call.TenantID, Type: store.EventCallDispositionSet, At: d.at, CallID: &call.ID, CampaignID: call.CampaignID,
+		Data: callDispositionSet{
+			CallID: call.ID, Disposition: d.disposition, PreviousDisposition: previous, Source: d.source, Notes: call.Notes,
+			SetAt: d.at.UTC(),
+		},
+	})
+	return call, err
+}
+
+// optOut keeps a number from being dialed ever again: its hash stays, its leads end, and a strict tenant forgets the number
+// itself. A lead in a call ends with it.
+func (s *Service) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
+	err := tx.Q.SuppressionInsert(ctx, tenant, hash, suppressedByOptOut)
+	if err != nil {
+		return err
+	}
+	leads, err := tx.Q.LeadsOfHash(ctx, tenant, hash)
+	if err != nil {
+		return err
+	}
+	for _, lead := range leads {
+		switch LeadStatus(lead.Status) {
+		case LeadDialing, LeadConnected: // the call's end finds the suppression
+		case LeadOptedOut:
+		case LeadNew, LeadQueued, LeadCallback, LeadRetry, LeadCompleted, LeadExhausted, LeadDNC, LeadInvalid:
+			if err := s.finishLead(ctx, tx, lead, LeadOptedOut, at); err != nil {
+				return err
+			}
+		}
+	}
+	return tx.Q.CallsPurgePeer(ctx, tenant, hash)
+}

@@ -1,0 +1,187 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+const (
+	// queueDefault is the queue of all agents; another queue's name is a tag that its agents carry.
+	queueDefault = "default"
+	// overflowMessage bounds the message of a callee whom no agent took.
+	overflowMessage = 2 * time.Minute
+)
+
+// taker is who takes a campaign's calls first: a voice agent, people, or, with neither, a flow that begins otherwise.
+type taker struct {
+	voiceAgent *uuid.UUID
+	people     bool
+}
+
+// takerOf tells who takes a campaign's answered calls first.
+func (s *Service) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (taker, error) {
+	agent, ok, err := s.actionAgent(ctx, tx, row)
+	switch {
+	case err != nil:
+		return taker{}, err
+	case ok:
+		return taker{voiceAgent: &agent.ID}, nil
+	case PostAnswerAction(row.PostAnswerAction) == ActionConnectAgent:
+		return taker{people: true}, nil
+	}
+	graph, err := campaignFlow(ctx, tx, row)
+	if err != nil {
+		return taker{}, err
+	}
+	return taker{people: graph.Has(flow.TypeConnectAgent)}, nil
+}
+
+// taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
+func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest) (taker, error) {
+	if req.VoiceAgentID != nil || req.CampaignID == nil || req.AgentID != nil {
+		return taker{voiceAgent: req.VoiceAgentID}, nil
+	}
+	campaign, err := tx.Q.CampaignGet(ctx, req.TenantID, *req.CampaignID)
+	if errors.Is(err, store.ErrNotFound) {
+		return taker{}, nil // the campaign's absence is judged with the other facts
+	}
+	if err != nil {
+		return taker{}, err
+	}
+	return g.s.takerOf(ctx, tx, campaign)
+}
+
+func (s *Service) readyAgents(tenant uuid.UUID) int {
+	if s.cfg.Agents == nil {
+		return 0
+	}
+	return s.cfg.Agents.ReadyAgents(tenant)
+}
+
+// peoplePlan is a call that goes to an agent; campaign is nil for one that belongs to none.
+type peoplePlan struct{ campaign *db.Campaign }
+
+// connectPeople brings an answered call to an agent: the one who dialed it, else whoever is ready.
+func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peoplePlan) error {
+	if h.s.cfg.Agents == nil {
+		return errors.Join(errNoAgents, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
+	}
+	req := acd.Request{}
+	if c := p.campaign; c != nil {
+		req.Campaign = true
+		req.MaxWait = max(time.Millisecond, time.Duration(c.PredictiveMaxWaitS*float64(time.Second)))
+		if c.AgentWhisperUrl != nil {
+			req.WhisperURL = *c.AgentWhisperUrl
+		}
+		h.disclose(ctx, leg, c)
+	}
+	outcome, err := h.s.cfg.Agents.Connect(ctx, leg, req)
+	if err != nil || outcome == acd.Ended {
+		return err
+	}
+	return h.overflow(ctx, leg, p.campaign)
+}
+
+var errNoAgents = &DependencyError{Code: "NoAgentAvailable", Detail: "no agent is logged in"}
+
+// disclose plays what a campaign's callees are told at answer.
+func (h handler) disclose(ctx context.Context, leg switchctl.Leg, c *db.Campaign) {
+	if c.AnnouncementUrl == nil {
+		return
+	}
+	if err := leg.Play(ctx, *c.AnnouncementUrl); err != nil && ctx.Err() == nil {
+		h.s.log.WarnContext(ctx, "announcement not played", "call_id", leg.Call().ID, "error", err)
+	}
+}
+
+// overflow is what becomes of a call that no agent took: its campaign's overflow action, or the end.
+func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign) error {
+	if c == nil {
+		return leg.Hangup(ctx, switchctl.CauseServiceUnavailable)
+	}
+	switch c.OverflowAction {
+	case overflowFlow:
+		var graph *flow.Graph
+		err := h.s.st.InTenant(ctx, c.TenantID, func(tx *store.Tx) error {
+			var err error
+			graph, err = campaignFlow(ctx, tx, *c)
+			return err
+		})
+		if err != nil {
+			return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
+		}
+		return h.runGraph(ctx, leg, graph)
+	case overflowVoicemail:
+		v := switchctl.Voicemail{Max: overflowMessage}
+		if c.VoicemailMessageUrl != nil {
+			v.GreetingURL = *c.VoicemailMessageUrl
+		}
+		if err := leg.RecordVoicemail(ctx, v); err != nil {
+			return fmt.Errorf("record a message: %w", err)
+		}
+		return nil
+	default:
+		return leg.Hangup(ctx, switchctl.CauseServiceUnavailable)
+	}
+}
+
+// ConnectAgent queues the caller.
+func (o legOperations) ConnectAgent(ctx context.Context, q flow.AgentQueue) (string, error) {
+	if o.h.s.cfg.Agents == nil {
+		return flow.OutcomeUnavailable, nil
+	}
+	outcome, err := o.h.s.cfg.Agents.Connect(ctx, o.leg, acd.Request{
+		Tags: q.Tags, Priority: q.Priority, MaxWait: q.MaxWait, MusicURL: q.MusicURL, Announce: q.AnnouncePosition,
+	})
+	return string(outcome), err
+}
+
+// CanQueue tells whether somebody could take a caller. Errors: switchctl.ErrNobodyLoggedIn, switchctl.ErrUnknownExtension.
+func (h handler) CanQueue(ctx context.Context, tenant uuid.UUID, req switchctl.QueueRequest) error {
+	wanted, err := h.queueRequest(ctx, tenant, req)
+	if err != nil {
+		return err
+	}
+	if !h.s.cfg.Agents.Staffed(tenant, wanted) {
+		return switchctl.ErrNobodyLoggedIn
+	}
+	return nil
+}
+
+// Queue brings a caller whom a voice agent has handed over to an agent. One whom nobody takes is hung up.
+func (h handler) Queue(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error {
+	wanted, err := h.queueRequest(ctx, leg.Call().TenantID, req)
+	if err != nil {
+		return err
+	}
+	if _, err := h.s.cfg.Agents.Connect(ctx, leg, wanted); err != nil {
+		return fmt.Errorf("queue the caller: %w", err)
+	}
+	return nil
+}
+
+func (h handler) queueRequest(ctx context.Context, tenant uuid.UUID, req switchctl.QueueRequest) (acd.Request, error) {
+	out := acd.Request{Tags: req.Tags, Priority: req.Priority, MaxWait: req.MaxWait, MusicURL: req.MusicURL}
+	if h.s.cfg.Agents == nil {
+		return out, switchctl.ErrNobodyLoggedIn
+	}
+	if req.Extension != "" {
+		id, err := h.s.cfg.Agents.ByExtension(ctx, tenant, req.Extension)
+		out.AgentID = &id
+		return out, err
+	}
+	if req.Queue != "" && req.Queue != queueDefault {
+		out.Tags = append([]string{req.Queue}, out.Tags...)
+	}
+	return out, nil
+}

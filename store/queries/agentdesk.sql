@@ -1,0 +1,45 @@
+-- What agents do with leads and calls: take the next one, dial, dispose.
+
+-- LeadReservedFor finds the lead of a campaign that a claimant holds.
+-- name: LeadReservedFor :one
+SELECT * FROM leads
+WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND claimed_by LIKE 'agent:%' AND claimed_by = @claimant::text AND claimed_until > @now::timestamptz
+  AND status IN ('new', 'queued', 'retry', 'callback')
+ORDER BY id LIMIT 1 FOR UPDATE;
+
+-- LeadHold makes a claim last.
+-- name: LeadHold :exec
+UPDATE leads SET claimed_until = @until::timestamptz WHERE tenant_id = @tenant_id AND id = @id AND claimed_by = @claimant::text;
+
+-- LeadsReleaseOthers gives back what a claimant holds in other campaigns: an agent has one lead at a time.
+-- name: LeadsReleaseOthers :exec
+UPDATE leads SET claimed_by = NULL, claimed_until = NULL
+WHERE tenant_id = @tenant_id AND claimed_by LIKE 'agent:%' AND claimed_by = @claimant::text AND campaign_id <> @campaign_id;
+
+-- name: LeadOfPhone :one
+SELECT * FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND phone_hash = @phone_hash;
+
+-- name: CallLock :one
+SELECT * FROM calls WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: CallSetDisposition :one
+UPDATE calls SET disposition = @disposition::text, disposition_source = @source::text, notes = coalesce(sqlc.narg('notes'), notes)
+WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+
+-- LeadSetCallback promises the lead a call at a time, with an attempt left for it.
+-- name: LeadSetCallback :exec
+UPDATE leads l SET status = 'callback', status_set_by = @set_by::text, next_attempt_at = @at::timestamptz, completed_at = NULL,
+  claimed_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))
+FROM campaigns c
+WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND c.id = l.campaign_id;
+
+-- name: SuppressionInsert :exec
+INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES (@tenant_id, @phone_hash, @reason) ON CONFLICT DO NOTHING;
+
+-- LeadsOfHash locks the tenant's leads with a number, in whatever campaign.
+-- name: LeadsOfHash :many
+SELECT * FROM leads WHERE tenant_id = @tenant_id AND phone_hash = @phone_hash ORDER BY id FOR UPDATE;
+
+-- CallsPurgePeer forgets a number in the calls of a tenant that keeps numbers sealed.
+-- name: CallsPurgePeer :exec
+UPDATE calls SET peer_sealed = NULL WHERE tenant_id = @tenant_id AND peer_hash = @phone_hash AND peer_sealed IS NOT NULL;
