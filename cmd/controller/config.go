@@ -73,6 +73,12 @@ type SwitchConfig struct {
 type AgentsConfig struct {
 	SIPDomain  string   `koanf:"sip_domain"` // of all extensions: rm_sip_domain on the switch
 	Transports []string `koanf:"transports"` // what the switch's internal profile serves: udp, tcp, tls, ws, wss
+
+	WrapUp          time.Duration `koanf:"wrap_up"`          // time limit after a call, where the campaign sets none; 0: none
+	RingTimeout     time.Duration `koanf:"ring_timeout"`     // of phones that are on the hook
+	MaxWait         time.Duration `koanf:"max_wait"`         // of callers for whom nothing else bounds it
+	PositionPrompts []string      `koanf:"position_prompts"` // http(s) addresses: what is said at place 1, 2, 3 … of the queue
+	AnnounceEvery   time.Duration `koanf:"announce_every"`   // between two announcements of the place
 }
 
 // MediaConfig is the media endpoint.
@@ -142,8 +148,11 @@ func Defaults() Config {
 		},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},
 		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", Poll: time.Second},
-		Agents:     AgentsConfig{SIPDomain: "127.0.0.1", Transports: []string{"udp", "tcp"}},
-		Drain:      DrainConfig{Timeout: 30 * time.Second},
+		Agents: AgentsConfig{
+			SIPDomain: "127.0.0.1", Transports: []string{"udp", "tcp"}, WrapUp: time.Minute, RingTimeout: 20 * time.Second,
+			MaxWait: 10 * time.Minute, AnnounceEvery: 30 * time.Second,
+		},
+		Drain: DrainConfig{Timeout: 30 * time.Second},
 	}
 }
 
@@ -291,6 +300,12 @@ func (c Config) validateAgents(f *faults) {
 	if len(c.Agents.Transports) == 0 {
 		f.add("agents.transports", "needs at least one")
 	}
+	if c.Agents.WrapUp < 0 {
+		f.add("agents.wrap_up", "%s is negative", c.Agents.WrapUp)
+	}
+	positive(f, "agents.ring_timeout", c.Agents.RingTimeout)
+	positive(f, "agents.max_wait", c.Agents.MaxWait)
+	positive(f, "agents.announce_every", c.Agents.AnnounceEvery)
 	for _, t := range c.Agents.Transports {
 		oneOf(f, "agents.transports", t, "udp", "tcp", "tls", "ws", "wss")
 	}

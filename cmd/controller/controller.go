@@ -45,6 +45,8 @@ type Controller struct {
 	store    *store.Store
 	registry *dnc.Registry
 	media    *media.Server
+	accounts *acd.Accounts
+	agents   *acd.Service
 	dialer   *dialer.Service
 	calls    *switchctl.Controller
 	bucket   *recordings.Bucket
@@ -95,7 +97,7 @@ func New(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *
 		}
 	}()
 	for _, build := range []func(context.Context) error{
-		c.buildStore, c.buildDialer, c.buildCalls, c.buildJobs,
+		c.buildStore, c.buildAgents, c.buildDialer, c.buildCalls, c.buildJobs,
 	} {
 		if err := build(ctx); err != nil {
 			return nil, err
@@ -117,6 +119,28 @@ func (c *Controller) guard() netguard.Policy {
 	return netguard.Policy{AllowLoopback: c.cfg.Security.AllowLoopbackTargets}
 }
 
+func (c *Controller) buildAgents(context.Context) error {
+	master, err := c.cfg.MasterKey()
+	if err != nil {
+		return err
+	}
+	key, err := acd.AccountKey(master)
+	if err != nil {
+		return err
+	}
+	a := c.cfg.Agents
+	c.accounts = acd.NewAccounts(c.store, key, a.SIPDomain)
+	if a.WrapUp == 0 {
+		a.WrapUp = -1 // no limit
+	}
+	c.agents, err = acd.New(acd.Config{
+		NodeID: c.cfg.Node, Accounts: c.accounts, Transports: a.Transports, WrapUp: a.WrapUp, RingTimeout: a.RingTimeout,
+		MaxWait: a.MaxWait, PositionPrompts: a.PositionPrompts, AnnounceEvery: a.AnnounceEvery, Logger: c.log, Registerer: c.metrics,
+		ReadyChanged: func(tenant uuid.UUID) { c.dialer.AgentReady(tenant) },
+	}, c.store)
+	return err
+}
+
 func (c *Controller) buildDialer(context.Context) error {
 	d := c.cfg.Dialing
 	c.registry = dnc.New(dnc.Config{Path: d.DNCPath, Logger: c.log, Registerer: c.metrics, OnLoad: c.recordLoad})
@@ -125,7 +149,7 @@ func (c *Controller) buildDialer(context.Context) error {
 		return err
 	}
 	cfg := dialer.Config{
-		NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: provider, Poll: d.Poll,
+		NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: provider, Poll: d.Poll, Agents: c.agents,
 		Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, Logger: c.log, Registerer: c.metrics,
 	}
 	if t := d.DefaultTrunk; t.Host != "" {
@@ -169,8 +193,11 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 		RecordEncoding: media.RecordingEncoding(c.cfg.Recordings.Encoding),
 		Subprotocols:   c.cfg.Media.Subprotocols, TokenKey: tokenKey, DrainHangup: c.cfg.Drain.HangupCalls,
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
-		Logger:     c.log, Registerer: c.metrics,
+		Logger:     c.log, Registerer: c.metrics, Phones: c.agents,
 	}, c.store, c.media, c.dialer.Gate(), c.dialer.Handler())
+	if err == nil {
+		c.dialer.Attach(c.calls)
+	}
 	return err
 }
 
@@ -235,17 +262,9 @@ func (c *Controller) buildServer(library *recordings.Library) (err error) {
 		}
 		cfg.DirectoryAllow = append(cfg.DirectoryAllow, prefix)
 	}
-	master, err := c.cfg.MasterKey()
-	if err != nil {
-		return err
-	}
-	accountKey, err := acd.AccountKey(master)
-	if err != nil {
-		return err
-	}
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: library,
-		Directory: acd.NewAccounts(c.store, accountKey, c.cfg.Agents.SIPDomain),
+		Directory: c.accounts,
 		Checks: []httpapi.Check{
 			{Name: "switch", Ready: c.calls.Ready},
 			{Name: "media", Ready: c.media.Ready},
@@ -303,6 +322,11 @@ func (c *Controller) start(ctx context.Context) error {
 	if err := c.calls.Start(background); err != nil {
 		return err
 	}
+	c.working.Go(func() {
+		if err := c.agents.Run(background, c.calls); err != nil {
+			c.log.ErrorContext(background, "the agents' service ended", "error", err)
+		}
+	})
 	if err := c.jobs.Start(background); err != nil {
 		return fmt.Errorf("start the job client: %w", err)
 	}
