@@ -14,8 +14,9 @@ const (
 	// calls. recFileBuffer bounds that of one: 10 s.
 	recBuffer     = 64 << 20 / (recBlock * stereoBytes)
 	recFileBuffer = 40
-	// recPause lets blocks of many recordings come together, so that a worker wakes up for all of them at once.
-	recPause = 20 * time.Millisecond
+	// recPause lets blocks of many recordings come together, so that a worker wakes up for all of them at once, and two blocks
+	// of one, so that they take one write and one new header. Opening and closing a file don't wait for it.
+	recPause = 500 * time.Millisecond
 	// recPatience is how long a round of writing may take before another worker comes to its help; recWorkers is how many may
 	// be at work, or be stuck in the disk.
 	recPatience = 100 * time.Millisecond
@@ -40,6 +41,7 @@ type recWriter struct {
 	metrics *metrics
 	open    recOpen
 	kick    chan struct{} // holds one
+	hurry   chan struct{} // holds one: the pause ends
 	quit    chan struct{}
 	tasks   tasks // the workers, and the failures that are being logged
 
@@ -55,7 +57,7 @@ type recWriter struct {
 }
 
 func newRecWriter(m *metrics, open recOpen) *recWriter {
-	w := &recWriter{metrics: m, open: open, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	w := &recWriter{metrics: m, open: open, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), quit: make(chan struct{})}
 	w.watch = time.AfterFunc(recPatience, w.help)
 	w.tasks.run(w.run)
 	return w
@@ -67,6 +69,7 @@ func (w *recWriter) add(spec *RecordingSpec, log *slog.Logger) *recFile {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.enqueue(f)
+	signal(w.hurry)
 	return f
 }
 
@@ -77,8 +80,13 @@ func (w *recWriter) enqueue(f *recFile) {
 	}
 	f.busy = true
 	w.ready = append(w.ready, f)
+	signal(w.kick)
+}
+
+// signal fills a channel that holds one.
+func signal(c chan<- struct{}) {
 	select {
-	case w.kick <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -153,6 +161,7 @@ func (w *recWriter) closeFile(f *recFile) {
 	defer w.mu.Unlock()
 	f.closing = true
 	w.enqueue(f)
+	signal(w.hurry)
 }
 
 // abandon gives up a file whose disk hangs: nothing more is written to it.
@@ -168,6 +177,7 @@ func (w *recWriter) finish(ctx context.Context, f *recFile, answered, ended time
 	w.mu.Lock()
 	f.finish = job
 	w.enqueue(f)
+	signal(w.hurry)
 	closed := w.closed
 	w.mu.Unlock()
 	if closed { // no worker is left
@@ -192,6 +202,7 @@ func (w *recWriter) run() {
 			pause.Reset(recPause)
 			select {
 			case <-pause.C:
+			case <-w.hurry:
 			case <-w.quit:
 			}
 		case <-w.quit:
