@@ -82,6 +82,9 @@ type Service struct {
 	once    sync.Once // closes loaded
 }
 
+// releaseTimeout bounds the wait for a phone's leg to end.
+const releaseTimeout = 2 * time.Second
+
 // New checks the configuration and returns a service that serves nobody until Run.
 func New(cfg Config, st *store.Store) (*Service, error) {
 	if cfg.NodeID == "" || cfg.Accounts == nil {
@@ -195,6 +198,8 @@ func (s *Service) loggedOut(ctx context.Context, agent uuid.UUID) {
 	if phones == nil || held.AgentID != agent {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
 	if err := phones.ReleasePhone(ctx, agent); err != nil {
 		s.log.WarnContext(ctx, "agent's phone not released", "agent_id", agent, "error", err)
 	}
