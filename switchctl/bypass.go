@@ -29,11 +29,12 @@ const (
 type bypassPhase int
 
 const (
-	bypassOff      bypassPhase = iota // the audio goes through the switch
-	bypassTrying                      // the carrier is asked by a re-INVITE that changes nothing
-	bypassEntering                    // uuid_media off is on its way
-	bypassOn                          // the audio goes past the switch
-	bypassLeaving                     // uuid_media is on its way
+	bypassOff       bypassPhase = iota // the audio goes through the switch
+	bypassTrying                       // the carrier is asked by a re-INVITE that changes nothing
+	bypassPreparing                    // the media leg is made ready
+	bypassEntering                     // uuid_media off is on its way
+	bypassOn                           // the audio goes past the switch
+	bypassLeaving                      // uuid_media is on its way
 )
 
 // bypass is how a call's audio goes. All fields belong to the actor's goroutine.
@@ -118,52 +119,66 @@ func (a *actor) considerBypass(ctx context.Context) {
 	})
 }
 
-// bypassAnswered: the carrier has answered the re-INVITE that changes nothing.
+// bypassAnswered: the carrier has answered the re-INVITE that changes nothing, or the media leg is ready.
 func (a *actor) bypassAnswered(ctx context.Context, m bypassTried) (state, error) {
 	b := &a.bypass
-	if b.serial != m.serial || b.phase != bypassTrying {
+	if b.serial != m.serial {
 		return a.state, nil
 	}
-	refused, wasRefused := errors.AsType[*mediapath.RefusedError](m.err)
-	switch {
-	case wasRefused:
-		b.next(bypassOff)
-		a.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d", refused.Status))
-	case errors.Is(m.err, mediapath.ErrNoAnswer):
-		b.next(bypassOff)
-		a.bypassFailed(ctx, "re-INVITE not answered in "+mediapath.ReinvitePatience.String())
-	case m.err != nil: // the channel's end tells more, or the link is away
-		b.next(bypassOff)
-		a.log.DebugContext(ctx, "bypass not tried", "error", m.err)
-	default:
-		a.enterBypass(ctx)
+	switch b.phase {
+	case bypassTrying:
+		a.carrierTried(ctx, m.err)
+	case bypassPreparing:
+		if m.err != nil {
+			a.bypassUnprepared(ctx, m.err)
+		} else {
+			a.enterBypass(ctx)
+		}
+	case bypassOff, bypassEntering, bypassOn, bypassLeaving:
 	}
 	return a.state, nil
 }
 
-// enterBypass asks for it. The caller's leg offers the one codec that the media leg has: each leg keeps its own.
+// carrierTried goes on to the media leg, or notes that the carrier is not for bypass.
+func (a *actor) carrierTried(ctx context.Context, err error) {
+	b := &a.bypass
+	refused, wasRefused := errors.AsType[*mediapath.RefusedError](err)
+	switch {
+	case wasRefused:
+		b.next(bypassOff)
+		a.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d", refused.Status))
+	case errors.Is(err, mediapath.ErrNoAnswer):
+		b.next(bypassOff)
+		a.bypassFailed(ctx, "re-INVITE not answered in "+mediapath.ReinvitePatience.String())
+	case err != nil: // the channel's end tells more, or the link is away
+		b.next(bypassOff)
+		a.log.DebugContext(ctx, "bypass not tried", "error", err)
+	default:
+		a.prepareBypass(ctx)
+	}
+}
+
+// enterBypass asks for it.
 func (a *actor) enterBypass(ctx context.Context) {
 	b := &a.bypass
 	b.next(bypassEntering)
 	a.arm(timerBypass, bypassPatience)
-	link, leg, codec := a.c.link, a.ai.leg, "uuid_setvar "+a.channel+" absolute_codec_string "+a.codec
-	a.bypassCommand(ctx, jobBypass, "uuid_media off "+a.channel, func() error {
-		if _, err := link.API(ctx, codec); err != nil {
-			return err
-		}
-		return a.c.outlastBypass(ctx, leg)
-	})
+	codec := "uuid_setvar " + a.channel + " absolute_codec_string " + a.codec // each leg keeps the one codec that it has
+	a.bypassCommand(ctx, jobBypass, "uuid_media off "+a.channel, codec)
 }
 
-// bypassCommand sends a background command once what comes before it is done.
-func (a *actor) bypassCommand(ctx context.Context, job jobKind, cmd string, before func() error) {
+// bypassCommand sends a background command once the quick ones before it are done.
+func (a *actor) bypassCommand(ctx context.Context, job jobKind, cmd string, before ...string) {
 	link, serial := a.c.link, a.bypass.serial
 	a.c.goes.Go(func() {
-		if err := before(); err != nil {
-			a.post(jobDone{job: job, attempt: serial, err: err, unsent: true})
-			return
-		}
 		done := func(body string, err error) { a.post(jobDone{job: job, attempt: serial, body: body, err: err}) }
+		for _, quick := range before {
+			_, err := link.API(ctx, quick)
+			if _, refused := errors.AsType[*esl.ReplyError](err); err != nil && !refused { // of a leg that is gone
+				done("", err)
+				return
+			}
+		}
 		if err := link.BgAPI(ctx, cmd, done); err != nil {
 			done("", err)
 		}
@@ -174,15 +189,11 @@ func (a *actor) bypassCommand(ctx context.Context, job jobKind, cmd string, befo
 func (a *actor) bypassReply(ctx context.Context, m jobDone) {
 	b := &a.bypass
 	reason := refusedJob(m)
-	entering := b.phase == bypassEntering && m.attempt == b.serial
-	givenUp := b.phase == bypassLeaving && b.stuck && m.attempt < b.serial
 	switch {
-	case m.unsent && (entering || givenUp):
-		a.bypassUnsent(ctx, m.err)
-	case givenUp:
+	case b.phase == bypassLeaving && b.stuck && m.attempt < b.serial:
 		b.stuck = false // it has come to its end after all: now the way back is open
 		a.takeMediaBack(ctx)
-	case !entering:
+	case b.phase != bypassEntering || m.attempt != b.serial:
 	case reason == "", errors.Is(m.err, errLinkLost): // without a reply the packets tell
 		b.replied = true
 		a.bypassSettled(ctx)
@@ -232,7 +243,7 @@ func (a *actor) legMoved(ctx context.Context, ev media.LegMoved) {
 			a.movedBack(ctx, ev)
 			a.considerBypass(ctx)
 		}
-	case bypassTrying, bypassOn:
+	case bypassTrying, bypassPreparing, bypassOn:
 	}
 }
 
@@ -273,7 +284,7 @@ func (a *actor) bypassDue(ctx context.Context) {
 			return
 		}
 		a.takeMediaBack(ctx)
-	case bypassOff, bypassTrying, bypassOn:
+	case bypassOff, bypassTrying, bypassPreparing, bypassOn:
 	}
 }
 
@@ -344,14 +355,7 @@ func (a *actor) takeMediaBack(ctx context.Context) {
 		return
 	}
 	a.arm(timerBypass, takeBackPatience)
-	link, leg, past := a.c.link, a.ai.leg, "uuid_setvar "+a.channel+" bypass_media false"
-	a.bypassCommand(ctx, jobMediaBack, "uuid_media "+a.channel, func() error {
-		if err := a.c.endAsBefore(ctx, leg); err != nil {
-			return err
-		}
-		_, err := link.API(ctx, past)
-		return err
-	})
+	a.bypassCommand(ctx, jobMediaBack, "uuid_media "+a.channel, a.endAsBefore(), "uuid_setvar "+a.channel+" bypass_media false")
 }
 
 // bypassLost ends a call that nobody can hear.
@@ -394,7 +398,7 @@ func (a *actor) withSwitchMedia(ctx context.Context, do func(ctx context.Context
 	case bypassOn:
 		b.waiting = append(b.waiting, do)
 		a.leaveBypass(ctx)
-	case bypassEntering, bypassLeaving:
+	case bypassPreparing, bypassEntering, bypassLeaving:
 		b.waiting = append(b.waiting, do)
 	}
 }
