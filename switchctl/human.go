@@ -304,18 +304,21 @@ func (a *actor) agentGone(ctx context.Context, reason string) state {
 	waited := h.reply != nil
 	h.answer(AgentLost, nil)
 	a.music.on = true
-	a.callerComesBack()
+	a.callerComesBack(ctx)
 	if !waited {
 		a.resume(ctx, a.state) // after a restart nobody waits for the outcome
 	}
 	return a.state
 }
 
-// callerComesBack: the switch transfers the caller to rm_reattach, unless it never left.
-func (a *actor) callerComesBack() {
+// callerComesBack: the switch transfers the caller to rm_reattach, unless it never left. Its socket may come before the news of the
+// agent's end does.
+func (a *actor) callerComesBack(ctx context.Context) {
 	if a.sock == nil {
 		a.arm(timerSocket, socketPatience)
+		return
 	}
+	a.playMusic(ctx)
 }
 
 // agentUnavailable ends a try whose bridge did not come about. The caller waits on.
@@ -327,7 +330,7 @@ func (a *actor) agentUnavailable(ctx context.Context, reason string) {
 	a.c.metrics.agentOutcomes.WithLabelValues(string(AgentUnavailable)).Inc()
 	a.freeAgent(h, h.serial, h.phase == humanBridging)
 	h.answer(AgentUnavailable, nil)
-	a.callerComesBack()
+	a.callerComesBack(ctx)
 }
 
 // freeAgent gives the phone back.
@@ -356,7 +359,7 @@ func (a *actor) cancelAgent(ctx context.Context, m agentCancel) {
 	a.disarm(timerAgent)
 	a.freeAgent(h, h.serial, h.phase == humanBridging)
 	h.answer("", m.err)
-	a.callerComesBack()
+	a.callerComesBack(ctx)
 	a.log.DebugContext(ctx, "agent is not wanted any more", "agent_id", h.agent.String())
 }
 

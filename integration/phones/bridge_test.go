@@ -21,6 +21,18 @@ func (l *line) connect(outcomes chan<- switchctl.AgentOutcome, mode switchctl.Ph
 	})
 }
 
+// outcome waits for the next one.
+func outcome(t *testing.T, outcomes <-chan switchctl.AgentOutcome) switchctl.AgentOutcome {
+	t.Helper()
+	select {
+	case out := <-outcomes:
+		return out
+	case <-time.After(soon):
+		require.FailNow(t, "ConnectAgent does not return")
+		return ""
+	}
+}
+
 // bothHear waits until caller and agent hear each other's voice.
 func (l *line) bothHear(t *testing.T, since time.Time) {
 	t.Helper()
@@ -59,7 +71,7 @@ func TestHeldLeg(t *testing.T) {
 
 		caller, _ := talking(l.carrier)
 		require.NoError(t, l.carrier.Hangup(caller.CallID))
-		require.Equal(t, switchctl.AgentEnded, <-outcomes)
+		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
 		require.Eventually(t, func() bool {
 			s := l.states.last()
 			return s.Up && s.CallID == nil && l.call(t, call.ID).Status == switchctl.StatusCompleted
@@ -77,7 +89,7 @@ func TestHeldLeg(t *testing.T) {
 		call = l.dial(t)
 		l.bothHear(t, since)
 		require.NoError(t, l.phone.Hangup(leg.CallID))
-		require.Equal(t, switchctl.AgentEnded, <-outcomes)
+		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
 		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 20*time.Millisecond)
 		row = l.call(t, call.ID)
 		require.Equal(t, switchctl.CauseNormalClearing, *row.HangupCause)

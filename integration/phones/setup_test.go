@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,12 +34,14 @@ import (
 const (
 	envFreeSWITCH = "RINGMASTER_FREESWITCH"
 	envLog        = "RINGMASTER_TEST_LOG" // any value has the controller log
-	soon          = 8 * time.Second
+	soon          = 15 * time.Second
 	callerHz      = 425.0
 	agentHz       = 1000.0
 	ringHz        = 400.0
 	toneHz        = 600.0
 	number        = "+918000000001"
+	domain        = "127.0.0.1"
+	extension     = "1001"
 )
 
 func TestMain(m *testing.M) {
@@ -47,21 +51,22 @@ func TestMain(m *testing.M) {
 
 // line is a switch, a controller, a carrier whose subscribers are called, and the phones of agents.
 type line struct {
-	t       *testing.T
-	st      *store.Store
-	tenant  uuid.UUID
-	agent   uuid.UUID
-	cfg     switchctl.Config
-	media   *media.Server
-	dialer  *dialer.Service
-	calls   *switchctl.Controller
-	stop    func(ctx context.Context) error
-	carrier *simcarrier.Server
-	phone   *simcarrier.Server
-	handler *handler
-	states  states
-	dir     string
-	restart func() // of the switch, as after a crash; nil where it can't be
+	t         *testing.T
+	st        *store.Store
+	tenant    uuid.UUID
+	agent     uuid.UUID
+	cfg       switchctl.Config
+	media     *media.Server
+	dialer    *dialer.Service
+	calls     *switchctl.Controller
+	stop      func(ctx context.Context) error
+	carrier   *simcarrier.Server
+	phone     *simcarrier.Server // plays the softphones too
+	internal  string             // address of the switch's profile for phones
+	directory string
+	handler   *handler
+	states    states
+	dir       string
 }
 
 // handler is the dialer's, with what a test puts in its place.
@@ -162,6 +167,9 @@ func newLine(t testing.TB, binary string) *line {
 	l.tenant, l.agent = storetest.Tenant(t, l.st), storetest.NewID(t)
 	l.carrier, l.phone = subscriber(t, callerHz), subscriber(t, agentHz)
 	outbound := freeAddr(t)
+	web := httptest.NewServer(http.HandlerFunc(anybody))
+	t.Cleanup(web.Close)
+	l.directory = web.URL
 	cdrs := filepath.Join(l.dir, "cdr")
 	require.NoError(t, os.MkdirAll(cdrs, 0o755)) //nolint:gosec // the switch writes there
 	l.cfg = switchctl.Config{
@@ -214,12 +222,12 @@ func (l *line) simulate(t testing.TB, outbound, cdrs string) {
 	t.Helper()
 	sw, err := simswitch.New(simswitch.Config{
 		ESLAddr: "127.0.0.1:0", ESLPassword: "secret", ExternalSIPAddr: "127.0.0.1:0", InternalSIPAddr: "127.0.0.1:0", RTPIP: "127.0.0.1",
-		SocketAddr: outbound, CDRDir: cdrs, RecordDir: l.dir,
+		SocketAddr: outbound, CDRDir: cdrs, RecordDir: l.dir, DirectoryURL: l.directory, SIPDomain: domain,
 	})
 	require.NoError(t, err)
 	require.NoError(t, sw.Start(t.Context()))
 	t.Cleanup(func() { _ = sw.Close() })
-	l.cfg.ESLAddr, l.cfg.ESLPassword = sw.Addrs().ESL, "secret"
+	l.cfg.ESLAddr, l.cfg.ESLPassword, l.internal = sw.Addrs().ESL, "secret", sw.Addrs().Internal
 	require.NoError(t, l.carrier.SetTarget(sw.Addrs().External))
 }
 
@@ -227,11 +235,12 @@ func (l *line) realSwitch(t testing.TB, binary, outbound, cdrs string) {
 	t.Helper()
 	sw, err := freeswitch.Start(t.Context(), freeswitch.Config{Binary: binary, Dir: filepath.Join(l.dir, "fs"), Params: conf.Params{
 		ESLIP: "127.0.0.1", ESLPassword: "secret", SocketAddr: outbound, SIPIP: "127.0.0.1", CarrierNet: "127.0.0.0/8",
-		CDRDir: cdrs, DirectoryURL: "http://127.0.0.1:9/",
+		CDRDir: cdrs, DirectoryURL: l.directory, SIPDomain: domain,
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, sw.Stop()) })
 	l.cfg.ESLAddr, l.cfg.ESLPassword = sw.ESLAddr(), "secret"
+	l.internal = net.JoinHostPort(sw.Params.SIPIP, strconv.Itoa(sw.Params.InternalPort))
 	require.NoError(t, l.carrier.SetTarget(sw.ExternalAddr()))
 }
 
@@ -263,12 +272,34 @@ func freeAddr(t testing.TB) string {
 
 // spec is the agent's phone, which is at its own address.
 func (l *line) spec(mode switchctl.PhoneMode) switchctl.PhoneSpec {
-	return switchctl.PhoneSpec{TenantID: l.tenant, AgentID: l.agent, Extension: "1001", Domain: l.phone.SIPAddr(), Mode: mode}
+	return switchctl.PhoneSpec{TenantID: l.tenant, AgentID: l.agent, Extension: extension, Domain: domain, Mode: mode}
 }
 
-// hold has the agent's phone held, and waits for its leg.
+// anybody is a directory that knows every user, with one password.
+func anybody(w http.ResponseWriter, r *http.Request) {
+	user := r.FormValue("user")
+	_, _ = fmt.Fprintf(w, `<document type="freeswitch/xml"><section name="directory"><domain name=%q><groups><group name="default"><users>`+
+		`<user id=%q><params><param name="password" value=%q/></params></user></users></group></groups></domain></section></document>`,
+		domain, user, password)
+}
+
+const password = "secret-of-the-phone"
+
+// register has the agent's softphone register.
+func (l *line) register(t testing.TB, manner simcarrier.AgentManner) {
+	t.Helper()
+	state, err := l.phone.AddAgent(t.Context(), simcarrier.AgentSpec{
+		Extension: extension, Domain: domain, Password: password, Registrar: l.internal, Voice: fmt.Sprintf("steady:%g", agentHz),
+		AgentManner: manner,
+	})
+	require.NoError(t, err)
+	require.True(t, state.Registered, "%+v", state)
+}
+
+// hold has the agent's phone registered and held, and waits for its leg.
 func (l *line) hold(t testing.TB) {
 	t.Helper()
+	l.register(t, simcarrier.AgentManner{})
 	require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneHeld)))
 	require.Eventually(t, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond, "the leg is not up")
 }

@@ -1,0 +1,124 @@
+package phones
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// TestPhoneRegistersLate: a held phone is dialed as soon as it registers, and is not ready before.
+func TestPhoneRegistersLate(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneHeld)))
+		require.Eventually(t, func() bool { return l.states.last().Reason == switchctl.PhoneNotRegistered }, soon, 10*time.Millisecond)
+		l.register(t, simcarrier.AgentManner{})
+		require.Eventually(t, func() bool { return l.states.last().Up }, 5*time.Second, 10*time.Millisecond)
+		require.NoError(t, l.calls.ReleasePhone(t.Context(), l.agent))
+		require.Eventually(t, func() bool { _, ok := talking(l.phone); return !ok }, soon, 10*time.Millisecond)
+		require.Empty(t, l.calls.Phones())
+	})
+}
+
+// TestPhoneIsLost: the agent's network goes in mid-call. The caller is not cut off, hears ringback, and gets the agent back.
+func TestPhoneIsLost(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		outcomes := make(chan switchctl.AgentOutcome, 2)
+		again := make(chan struct{})
+		l.handler.onAnswer(func(ctx context.Context, leg switchctl.Leg) error {
+			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
+			outcomes <- out
+			if err != nil {
+				return err
+			}
+			select {
+			case <-again:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			out, err = leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
+			outcomes <- out
+			return err
+		})
+		l.hold(t)
+		since := time.Now()
+		call := l.dial(t)
+		l.bothHear(t, since)
+
+		lost := time.Now()
+		_, err := l.phone.LoseAgent(extension)
+		require.NoError(t, err)
+		require.Equal(t, switchctl.AgentLost, outcome(t, outcomes))
+		t.Logf("lost after %s", time.Since(lost))
+		require.Eventually(t, func() bool {
+			caller, ok := talking(l.carrier)
+			return ok && !heard(caller, ringHz, lost).IsZero()
+		}, soon, 10*time.Millisecond, "the caller hears nothing")
+		require.False(t, l.states.last().Up)
+		require.Equal(t, switchctl.StatusAgentConnected, l.call(t, call.ID).Status)
+
+		_, err = l.phone.RecoverAgent(t.Context(), extension)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond)
+		since = time.Now()
+		close(again)
+		l.bothHear(t, since)
+		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
+	})
+}
+
+// TestOnHook rings a phone for each call: it is picked up, not answered, and refused.
+func TestOnHook(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		outcomes := make(chan switchctl.AgentOutcome, 1)
+		l.handler.onAnswer(func(ctx context.Context, leg switchctl.Leg) error {
+			if err := leg.StartMusic(ctx, ""); err != nil {
+				return err
+			}
+			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneOnHook), RingTimeout: 2 * time.Second})
+			outcomes <- out
+			<-ctx.Done()
+			return err
+		})
+		l.register(t, simcarrier.AgentManner{AnswerAfterMS: 1000})
+		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneOnHook)))
+		require.Eventually(t, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond)
+		since := time.Now()
+		call := l.dial(t)
+		require.Eventually(t, func() bool {
+			caller, ok := talking(l.carrier)
+			return ok && !heard(caller, ringHz, since).IsZero()
+		}, soon, 10*time.Millisecond, "the caller hears no ringback")
+		l.bothHear(t, since)
+		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
+		require.Eventually(t, func() bool { _, ok := talking(l.phone); return !ok }, soon, 10*time.Millisecond, "the phone is not on the hook")
+		require.Eventually(t, func() bool { s := l.states.last(); return s.Up && s.CallID == nil }, soon, 10*time.Millisecond)
+
+		for _, tc := range []struct {
+			behaviour simcarrier.AgentBehaviour
+			reason    string
+		}{{simcarrier.AgentBusy, switchctl.PhoneBusy}, {simcarrier.AgentRejects, switchctl.PhoneRejected}, {simcarrier.AgentNoAnswer, switchctl.PhoneNoAnswer}} {
+			_, err := l.phone.SetAgentManner(extension, simcarrier.AgentManner{Behaviour: tc.behaviour})
+			require.NoError(t, err)
+			since = time.Now()
+			call = l.dial(t)
+			require.Equal(t, switchctl.AgentUnavailable, outcome(t, outcomes))
+			require.Eventually(t, func() bool { return l.states.last().Reason == tc.reason }, soon, 10*time.Millisecond, "%+v", l.states.last())
+			require.Eventually(t, func() bool {
+				caller, ok := talking(l.carrier)
+				return ok && !heard(caller, ringHz, since).IsZero()
+			}, soon, 10*time.Millisecond, "the caller does not wait on")
+			require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+			require.Eventually(t, func() bool { _, ok := talking(l.carrier); return !ok }, soon, 10*time.Millisecond)
+		}
+	})
+}
