@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -242,22 +241,21 @@ func (s *Service) actionAgent(ctx context.Context, tx *store.Tx, row db.Campaign
 		return db.VoiceAgent{}, false, nil
 	case ActionConnectVoiceAgent:
 	case ActionRunFlow:
-		graph, err := campaignFlow(ctx, tx, row)
+		plan, err := campaignFlow(ctx, tx, row)
 		if err != nil {
 			return db.VoiceAgent{}, false, err
 		}
-		first := graph.FirstVoiceAgent()
+		first := plan.graph.FirstVoiceAgent(s.now())
 		if first == nil {
 			return db.VoiceAgent{}, false, nil
 		}
-		id := first.VoiceAgentID()
-		node = &id
+		node = &first.VoiceAgentID
 	}
 	agent, err := s.resolveAgent(ctx, tx, row.TenantID, node, row.VoiceAgentID)
 	return agent, err == nil, err
 }
 
-func campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flow.Graph, error) {
+func campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flowPlan, error) {
 	if row.FlowID == nil {
 		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -170,35 +169,19 @@ func (h handler) inboundAgent(ctx context.Context, tx *store.Tx, number db.Numbe
 	var target inboundTarget
 	var node *uuid.UUID
 	if number.FlowID != nil {
-		graph, err := storedFlow(ctx, tx, number.TenantID, *number.FlowID)
+		plan, err := storedFlow(ctx, tx, number.TenantID, *number.FlowID)
 		if err != nil {
 			return target, err
 		}
-		first := graph.FirstVoiceAgent()
+		first := plan.graph.FirstVoiceAgent(h.s.now())
 		if first == nil {
 			return target, nil
 		}
-		id := first.VoiceAgentID()
-		node, target.handlesBusy = &id, graph.HandlesBusy(first)
+		node, target.handlesBusy = &first.VoiceAgentID, first.HandlesBusy
 	}
 	agent, err := h.s.resolveAgent(ctx, tx, number.TenantID, node, nil)
 	target.id = &agent.ID
 	return target, err
-}
-
-func storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*flow.Graph, error) {
-	stored, err := tx.Q.FlowGet(ctx, tenant, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: "the flow is gone"}
-	}
-	if err != nil {
-		return nil, err
-	}
-	graph, err := flow.Parse(stored.Nodes)
-	if err != nil {
-		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: err.Error()}
-	}
-	return graph, nil
 }
 
 // Answered runs what follows answer: the number's flow or default voice agent for an inbound call, the campaign's
@@ -216,8 +199,8 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	switch {
 	case plan.people != nil:
 		return h.connectPeople(ctx, leg, *plan.people)
-	case plan.graph != nil:
-		return h.runGraph(ctx, leg, plan.graph)
+	case plan.flow != nil:
+		return h.runFlow(ctx, leg, plan.flow)
 	}
 	outcome, err := leg.ConnectVoiceAgent(ctx, plan.agent)
 	if err != nil {
@@ -226,24 +209,10 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	return legOperations{h: h, leg: leg}.close(ctx, string(outcome))
 }
 
-// runGraph runs a flow, and ends a call that it leaves.
-func (h handler) runGraph(ctx context.Context, leg switchctl.Leg, graph *flow.Graph) error {
-	ops := legOperations{h: h, leg: leg}
-	outcome, err := graph.Run(ctx, ops)
-	if ctx.Err() != nil {
-		return fmt.Errorf("run the flow: %w", ctx.Err()) // the caller hung up, or we are stopping: nothing is wrong
-	}
-	if err != nil {
-		h.s.log.ErrorContext(ctx, "flow ended early", "call_id", leg.Call().ID, "error", err)
-		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
-	}
-	return ops.close(ctx, outcome)
-}
-
 // answerPlan is an agent, or a flow, or else a voice agent.
 type answerPlan struct {
 	people *peoplePlan
-	graph  *flow.Graph
+	flow   *flowPlan
 	agent  db.VoiceAgent
 }
 
@@ -252,11 +221,14 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 	err := h.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		plan = answerPlan{}
 		var err error
+		if plan.flow, err = cutOffFlow(ctx, tx, call); err != nil || plan.flow != nil {
+			return err
+		}
 		if call.Direction == directionInbound {
 			stored, flowErr := tx.Q.FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
 			switch {
 			case flowErr == nil:
-				plan.graph, err = storedFlow(ctx, tx, call.TenantID, stored.ID)
+				plan.flow, err = storedFlow(ctx, tx, call.TenantID, stored.ID)
 			case errors.Is(flowErr, store.ErrNotFound):
 				plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
 			default:
@@ -282,7 +254,7 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 		}
 		switch PostAnswerAction(campaign.PostAnswerAction) {
 		case ActionRunFlow:
-			plan.graph, err = campaignFlow(ctx, tx, campaign)
+			plan.flow, err = campaignFlow(ctx, tx, campaign)
 		case ActionConnectVoiceAgent:
 			plan.agent, err = h.admittedAgent(ctx, tx, call, campaign.VoiceAgentID)
 		case ActionConnectAgent:
@@ -303,71 +275,4 @@ func (h handler) admittedAgent(ctx context.Context, tx *store.Tx, call db.Call, 
 		}
 	}
 	return h.s.resolveAgent(ctx, tx, call.TenantID, nil, campaign)
-}
-
-// legOperations offers a leg's operations to a flow.
-type legOperations struct {
-	h   handler
-	leg switchctl.Leg
-}
-
-func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (string, error) {
-	call := o.leg.Call()
-	var agent db.VoiceAgent
-	err := o.h.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		var err error
-		agent, err = o.h.s.resolveAgent(ctx, tx, call.TenantID, &id, nil)
-		return err
-	})
-	if _, missing := errors.AsType[*DependencyError](err); missing {
-		o.h.s.log.WarnContext(ctx, "voice agent takes no calls", "call_id", call.ID, "voice_agent_id", id, "error", err)
-		return flow.OutcomeFailed, nil
-	}
-	if err != nil {
-		return flow.OutcomeFailed, err
-	}
-	outcome, err := o.leg.ConnectVoiceAgent(ctx, agent)
-	return string(outcome), err
-}
-
-func (o legOperations) PlayAudio(ctx context.Context, url string) (string, error) {
-	switch err := o.leg.Play(ctx, url); {
-	case errors.Is(err, switchctl.ErrAudio):
-		o.h.s.log.WarnContext(ctx, "audio of a flow can't be played", "call_id", o.leg.Call().ID, "error", err)
-		return flow.OutcomeFailed, nil
-	case err != nil:
-		return flow.OutcomeFailed, err
-	}
-	return flow.OutcomeDefault, nil
-}
-
-func (o legOperations) Gather(ctx context.Context, g flow.Gather) (string, error) {
-	return o.leg.Gather(ctx, switchctl.Gather(g))
-}
-
-func (o legOperations) Transfer(ctx context.Context, destinationType, destination string) (string, error) {
-	outcome, err := o.leg.Transfer(ctx, destinationType, destination)
-	return string(outcome), err
-}
-
-func (o legOperations) Voicemail(ctx context.Context, greetingURL string, longest time.Duration) error {
-	return o.leg.RecordVoicemail(ctx, switchctl.Voicemail{GreetingURL: greetingURL, Max: longest})
-}
-
-func (o legOperations) SetDisposition(context.Context, string) error { return nil }
-
-func (o legOperations) Hangup(ctx context.Context, cause string) error {
-	return o.leg.Hangup(ctx, cause)
-}
-
-// close ends a call whose last step did not take it. After an ended conversation the controller ends what is left.
-func (o legOperations) close(ctx context.Context, outcome string) error {
-	switch outcome {
-	case flow.OutcomeBusy:
-		return o.leg.Hangup(ctx, switchctl.CauseUserBusy)
-	case flow.OutcomeFailed:
-		return o.leg.Hangup(ctx, switchctl.CauseServiceUnavailable)
-	default:
-		return nil
-	}
 }

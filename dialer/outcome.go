@@ -75,6 +75,9 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 			return err
 		}
 	}
+	if err := tx.Q.FlowRunsClose(ctx, *call.EndTime, call.TenantID, call.ID); err != nil {
+		return err
+	}
 	if call.CampaignID != nil {
 		s.signals.campaign(*call.CampaignID)
 	}

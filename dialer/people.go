@@ -39,11 +39,11 @@ func (s *Service) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (t
 	case PostAnswerAction(row.PostAnswerAction) == ActionConnectAgent:
 		return taker{people: true}, nil
 	}
-	graph, err := campaignFlow(ctx, tx, row)
+	plan, err := campaignFlow(ctx, tx, row)
 	if err != nil {
 		return taker{}, err
 	}
-	return taker{people: graph.Has(flow.TypeConnectAgent)}, nil
+	return taker{people: plan.graph.Has(flow.TypeConnectAgent)}, nil
 }
 
 // taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
@@ -111,16 +111,16 @@ func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign
 	}
 	switch c.OverflowAction {
 	case overflowFlow:
-		var graph *flow.Graph
+		var plan *flowPlan
 		err := h.s.st.InTenant(ctx, c.TenantID, func(tx *store.Tx) error {
 			var err error
-			graph, err = campaignFlow(ctx, tx, *c)
+			plan, err = campaignFlow(ctx, tx, *c)
 			return err
 		})
 		if err != nil {
 			return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
 		}
-		return h.runGraph(ctx, leg, graph)
+		return h.runFlow(ctx, leg, plan)
 	case overflowVoicemail:
 		v := switchctl.Voicemail{Max: overflowMessage}
 		if c.VoicemailMessageUrl != nil {
@@ -140,9 +140,17 @@ func (o legOperations) ConnectAgent(ctx context.Context, q flow.AgentQueue) (str
 	if o.h.s.cfg.Agents == nil {
 		return flow.OutcomeUnavailable, nil
 	}
-	outcome, err := o.h.s.cfg.Agents.Connect(ctx, o.leg, acd.Request{
+	return o.queue(ctx, acd.Request{
 		Tags: q.Tags, Priority: q.Priority, MaxWait: q.MaxWait, MusicURL: q.MusicURL, Announce: q.AnnouncePosition,
 	})
+}
+
+// queue has the caller wait for an agent. One whom nobody took hears the flow again, and no more music.
+func (o legOperations) queue(ctx context.Context, req acd.Request) (string, error) {
+	outcome, err := o.h.s.cfg.Agents.Connect(ctx, o.leg, req)
+	if err == nil && outcome != acd.Ended {
+		err = o.leg.StopMusic(ctx)
+	}
 	return string(outcome), err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -35,6 +36,8 @@ type Config struct {
 	HostTrunk *HostTrunk
 	// CarrierProfile is the switch's SIP profile towards carriers; "external" by default.
 	CarrierProfile string
+	// Web carries out the http_request nodes of flows; without it they fail.
+	Web flow.Web
 	// DNC is the do-not-call registry. Without one nothing is dialed.
 	DNC dnc.Provider
 	// Agents are the people who take calls. Without them nobody does.

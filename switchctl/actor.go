@@ -102,6 +102,7 @@ type actor struct {
 	transfer *transfer
 	rec      recording
 	bypass   bypass
+	talking  talking
 	// codec is the carrier's, as the switch names it; empty before it is known.
 	codec string
 	// taps fork this call's audio; monitors are the calls whose audio this call's AI session has forked.
@@ -159,6 +160,7 @@ func (a *actor) leave() {
 	if a.ai != nil {
 		a.ai.answer(OutcomeEnded, ErrCallEnded)
 	}
+	a.closeTalk()
 	a.c.registry.remove(a)
 	for _, m := range a.box.close() {
 		a.refuse(m, ErrCallEnded)
@@ -229,6 +231,8 @@ func (a *actor) refuse(m message, err error) {
 		}
 	case tapMessage:
 		m.refused(a, err)
+	case talkMessage:
+		m.refusedTalk(err)
 	case transferAdmitted:
 		if m.err == nil {
 			a.c.releaseLate(a, m.adm)
@@ -287,6 +291,8 @@ const (
 	timerBypass
 	// timerVerdict: machine detection had to say by now who has answered.
 	timerVerdict
+	// timerTalk: a conversation had to go on by now.
+	timerTalk
 	// timerTap: a tap's leg is due to be dialed, or had to be up by now.
 	timerTap
 	// timerAgent: the agent has heard the whisper, or the bridge with the agent had to be there by now.
@@ -321,6 +327,8 @@ func (k timerKind) String() string {
 		return "tap"
 	case timerAgent:
 		return "agent"
+	case timerTalk:
+		return "talk"
 	}
 	return "unknown"
 }

@@ -114,6 +114,7 @@ func (a *actor) connect(ctx context.Context, m connectCommand) (state, error) {
 	if err != nil {
 		return a.state, err
 	}
+	a.deafen(ctx)
 	a.ai = &aiSession{id: id, agent: m.agent, reply: m.reply}
 	start := sessionStart{call: a.call, agent: m.agent, id: id, at: now, token: token}
 	a.record(ctx, "session start", func(ctx context.Context) error {

@@ -83,8 +83,10 @@ type OriginateRequest struct {
 	// AgentID is the agent who dials; nil when nobody in particular does.
 	AgentID *uuid.UUID
 	To      store.Phone
-	From         string
-	Purpose      Purpose
+	// ToURI is a SIP URI in place of To; only with PurposeTransfer.
+	ToURI   string
+	From    string
+	Purpose Purpose
 	// ParentCallID is the call that is being transferred; only with PurposeTransfer.
 	ParentCallID *uuid.UUID
 	RingTimeout  time.Duration

@@ -193,6 +193,8 @@ type fakeSocket struct {
 
 	mu      sync.Mutex
 	bridged string
+	played  string // Event-UUID of the newest playback
+	handler func(*esl.Event)
 }
 
 func newFakeSocket(t *trace) *fakeSocket { return &fakeSocket{trace: t, done: make(chan struct{})} }
@@ -204,6 +206,11 @@ func (s *fakeSocket) Execute(_ context.Context, req esl.ExecuteRequest) error {
 		defer s.mu.Unlock()
 		s.bridged = between(req.Arg, "origination_uuid=")
 	}
+	if req.App == "playback" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.played = req.EventUUID
+	}
 	return nil
 }
 
@@ -212,6 +219,28 @@ func (s *fakeSocket) leg() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bridged
+}
+
+// Handle keeps who hears what a test has the socket say.
+func (s *fakeSocket) Handle(fn func(*esl.Event)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handler = fn
+}
+
+func (s *fakeSocket) Command(_ context.Context, text string, _ ...esl.Field) (esl.Reply, error) {
+	s.trace.add("socket %s", text)
+	return esl.Reply{}, nil
+}
+
+// say brings an event of the socket's own.
+func (s *fakeSocket) say(ev *esl.Event) {
+	s.mu.Lock()
+	fn := s.handler
+	s.mu.Unlock()
+	if fn != nil {
+		fn(ev)
+	}
 }
 
 func (s *fakeSocket) Done() <-chan struct{} { return s.done }

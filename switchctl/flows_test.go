@@ -170,7 +170,7 @@ func (b *bench) input(f []string) {
 		require.NoError(b.t, err)
 		time.Sleep(d) //nolint:forbidigo // the bubble's clock
 	default:
-		b.faultInput(f)
+		b.talkInput(f)
 	}
 }
 

@@ -116,6 +116,7 @@ func (a *actor) connectAgent(ctx context.Context, m agentCommand) (state, error)
 		return a.state, err
 	}
 	a.human = h
+	a.deafen(ctx)
 	a.recordHuman(ctx)
 	return a.state, nil
 }

@@ -35,8 +35,10 @@ func (a *actor) setMusic(ctx context.Context, m musicCommand) (state, error) {
 		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "somebody is on the call"}
 	}
 	if !m.on {
-		a.stopMusic(ctx)
-	} else if !a.music.playing || a.music.path != m.path {
+		a.stopMusicFor(ctx, m.reply)
+		return a.state, nil
+	}
+	if !a.music.playing || a.music.path != m.path {
 		a.stopMusic(ctx)
 		a.music.on, a.music.path = true, m.path
 		a.recordHuman(ctx)
@@ -58,6 +60,21 @@ func (a *actor) playMusic(ctx context.Context) {
 		req = esl.ExecuteRequest{App: "endless_playback", Arg: a.music.path}
 	}
 	a.execute(ctx, req)
+}
+
+// stopMusicFor ends the music, and answers once the switch has been told: what is played after that is not cut off.
+func (a *actor) stopMusicFor(ctx context.Context, reply chan<- error) {
+	playing := a.music.playing
+	a.music.on, a.music.playing = false, false
+	if !playing || a.sock == nil {
+		reply <- nil
+		return
+	}
+	link, channel := a.c.link, a.channel
+	a.c.goes.Go(func() {
+		_, err := link.API(ctx, "uuid_break "+channel+" all")
+		reply <- err
+	})
 }
 
 // stopMusic ends the music, and does nothing without it.

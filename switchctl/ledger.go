@@ -43,6 +43,9 @@ type ledger interface {
 	// AddRecordingPart puts a file on the timeline of the call's recording.
 	AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error
 
+	// AddRecording puts a file on the timeline of the call's recording, or makes it the recording when there is none.
+	AddRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error
+
 	// BypassFailed takes a trunk out of bypass and keeps why.
 	BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error
 	// ConferenceChanged commits ai_session.conference_changed.

@@ -209,6 +209,17 @@ func (l *pgLedger) BeginRecording(ctx context.Context, call db.Call, path string
 	})
 }
 
+// AddRecording begins a recording with the file, or adds it to the one that is there.
+func (l *pgLedger) AddRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error {
+	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		err := recordings.AddPart(ctx, tx, call.TenantID, call.ID, path, offset)
+		if errors.Is(err, store.ErrNotFound) {
+			return recordings.Begin(ctx, tx, call.TenantID, call.ID, path, false)
+		}
+		return err
+	})
+}
+
 func (l *pgLedger) AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return recordings.AddPart(ctx, tx, call.TenantID, call.ID, path, offset)

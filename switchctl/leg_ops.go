@@ -117,6 +117,9 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 		a.resume(ctx, next)
 	}
 	a.bypassReset(ctx)
+	if a.talking.now != nil {
+		a.startTalk(ctx)
+	}
 	if a.ai != nil {
 		a.ai.bridging = false
 		a.ai.legUp = false
@@ -194,6 +197,7 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	if found {
 		a.rec.paused = m.paused
 	}
+	a.stillBridged(m.other)
 	a.recovered = false
 	if a.killCause != "" {
 		a.sendKill(ctx)
@@ -212,6 +216,9 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 			at = a.c.clock.Now().UTC()
 		}
 		next = a.answers(ctx, at)
+	}
+	if found && a.transfer.bridged() && a.transfer.handler {
+		a.startHandler(ctx)
 	}
 	if a.transfer.bridged() || a.transfer.bridging() {
 		return next, nil

@@ -1,11 +1,110 @@
 package switchctl
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
 
-func (l *leg) Play(context.Context, string) error { return ErrAudio }
+const (
+	// defaultGather is the time for a digit when none is given, maxGather the most digits that are collected.
+	defaultGather = 5 * time.Second
+	maxGather     = 128
+	// beep is played before a voicemail is recorded, and lasts beepLength.
+	beep       = "tone_stream://%(300,0,1000)"
+	beepLength = 300 * time.Millisecond
+	// promptBytes is a second of what Prompts gives.
+	promptBytes = 16000
+)
 
-func (l *leg) Gather(context.Context, Gather) (string, error) { return "", ErrAudio }
+// promptFile is something that the switch can play, and for how long it plays.
+type promptFile struct {
+	path   string
+	length time.Duration
+}
 
-func (l *leg) RecordVoicemail(context.Context, Voicemail) error { return ErrAudio }
+// promptFile fetches what a URL names; its errors wrap [ErrAudio].
+func (c *Controller) promptFile(ctx context.Context, url string) (promptFile, error) {
+	if c.cfg.Prompts == nil {
+		return promptFile{}, fmt.Errorf("%w: no prompts are configured", ErrAudio)
+	}
+	path, err := c.cfg.Prompts.Path(ctx, url)
+	if err != nil {
+		if ctx.Err() != nil {
+			return promptFile{}, context.Cause(ctx)
+		}
+		return promptFile{}, fmt.Errorf("%w: %w", ErrAudio, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return promptFile{}, fmt.Errorf("%w: %w", ErrAudio, err)
+	}
+	return promptFile{path: path, length: time.Duration(info.Size()) * time.Second / promptBytes}, nil
+}
 
-func (l *leg) Transfer(context.Context, string, string) (Outcome, error) { return OutcomeFailed, nil }
+func (l *leg) Play(ctx context.Context, url string) error {
+	file, err := l.a.c.promptFile(ctx, url)
+	if err != nil {
+		return err
+	}
+	_, err = l.converse(ctx, &conversation{kind: talkPlay, files: []promptFile{file}})
+	return err
+}
+
+func (l *leg) Gather(ctx context.Context, g Gather) (string, error) {
+	if g.MaxDigits <= 0 || g.MaxDigits > maxGather {
+		g.MaxDigits = maxGather
+	}
+	if g.Timeout <= 0 {
+		g.Timeout = defaultGather
+	}
+	t := &conversation{kind: talkGather, gather: g}
+	if g.URL != "" {
+		file, err := l.a.c.promptFile(ctx, g.URL)
+		if err != nil {
+			return "", err
+		}
+		t.files = []promptFile{file}
+	}
+	return l.converse(ctx, t)
+}
+
+func (l *leg) RecordVoicemail(ctx context.Context, v Voicemail) error {
+	t := &conversation{kind: talkVoicemail, longest: v.Max, files: []promptFile{{path: beep, length: beepLength}}}
+	if v.GreetingURL != "" {
+		file, err := l.a.c.promptFile(ctx, v.GreetingURL)
+		if err != nil {
+			return err
+		}
+		t.files = append([]promptFile{file}, t.files...)
+	}
+	_, err := l.converse(ctx, t)
+	return err
+}
+
+// converse answers the leg, hands a conversation to the actor and waits for its end. When ctx ends first, what plays is cut.
+func (l *leg) converse(ctx context.Context, t *conversation) (string, error) {
+	if err := l.Answer(ctx); err != nil {
+		return "", fmt.Errorf("switchctl: answer the leg: %w", err)
+	}
+	reply := make(chan talkResult, 1)
+	t.reply = reply
+	if err := l.a.box.put(talkCommand{talk: t}); err != nil {
+		return "", err
+	}
+	select {
+	case r := <-reply:
+		return r.digits, r.err
+	case <-l.a.done:
+		select {
+		case r := <-reply:
+			return r.digits, r.err
+		default:
+			return "", ErrCallEnded
+		}
+	case <-ctx.Done():
+		l.a.post(talkDropped{talk: t})
+		return "", context.Cause(ctx)
+	}
+}

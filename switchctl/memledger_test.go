@@ -248,6 +248,10 @@ func (l *memLedger) AddRecordingPart(_ context.Context, _ db.Call, _ string, off
 	return l.do(func() error { l.trace.add("ledger recording part at %s", offset); return nil })
 }
 
+func (l *memLedger) AddRecording(_ context.Context, _ db.Call, _ string, offset time.Duration) error {
+	return l.do(func() error { l.trace.add("ledger recording by the switch at %s", offset); return nil })
+}
+
 func (l *memLedger) ConferenceChanged(_ context.Context, _ db.Call, c conferenceChange) error {
 	return l.do(func() error {
 		roles := make([]string, 0, len(c.members))

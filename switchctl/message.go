@@ -70,6 +70,7 @@ const (
 	jobReneg
 	jobPhone
 	jobAgentBridge
+	jobStopRecord
 )
 
 func (k jobKind) String() string {
@@ -100,6 +101,8 @@ func (k jobKind) String() string {
 		return "originate of an agent's phone"
 	case jobAgentBridge:
 		return "uuid_bridge with an agent"
+	case jobStopRecord:
+		return "uuid_record stop"
 	}
 	return "unknown job"
 }

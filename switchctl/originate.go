@@ -126,7 +126,7 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 		a.agentBridgeReply(ctx, m)
 	case jobPhone:
 		// A phone's own.
-	case jobKillLeg, jobReneg:
+	case jobKillLeg, jobReneg, jobStopRecord:
 		// A leg that was gone already is what was wanted; how a re-INVITE goes is seen by what follows.
 	}
 	return a.state, nil

@@ -23,6 +23,9 @@ type switchLink interface {
 // socket is a caller's outbound socket. *esl.Conn is one.
 type socket interface {
 	Execute(ctx context.Context, req esl.ExecuteRequest) error
+	// Handle and Command ask for further events; they come in order on one goroutine.
+	Handle(fn func(*esl.Event))
+	Command(ctx context.Context, text string, headers ...esl.Field) (esl.Reply, error)
 	Done() <-chan struct{}
 	Close() error
 }

@@ -36,6 +36,8 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.queueAnswered(ctx, m)
 	case tapMessage:
 		return a.tapping(ctx, m)
+	case talkMessage:
+		return a.talk(ctx, m)
 	case sessionGranted:
 		return a.granted(ctx, m)
 	case sessionOpened:
@@ -94,6 +96,8 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 		return a.queueAnswered(ctx, m)
 	case tapMessage:
 		return a.tapping(ctx, m)
+	case talkMessage:
+		return a.talk(ctx, m)
 	case sessionGranted:
 		return a.granted(ctx, m) // a session that outlived a restart
 	case sessionOpened:
@@ -148,6 +152,7 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 		return a.bridged(ctx, m.ev)
 	case evInfo:
 		a.callerInfo(m.ev)
+		a.infoDigit(ctx, m.ev)
 	case evCreate, evProgress, evProgressMedia, evAnswer:
 		// Late, or told twice.
 	default:
@@ -179,6 +184,8 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 		a.tapsDue(ctx)
 	case timerAgent:
 		a.agentDue(ctx)
+	case timerTalk:
+		a.talkDue(ctx)
 	case timerVerdict:
 		a.decideAnswer(ctx, decidedTimeout)
 	case timerOriginate, timerRefused, timerReroute:

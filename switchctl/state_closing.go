@@ -26,6 +26,7 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 		a.stopHandler()
 	}
 	a.answerWaiters(ErrCallEnded)
+	a.closeTalk()
 	if t := a.transfer; t != nil {
 		t.tell(controlResult{err: ErrSessionTerminated})
 		a.dropTransferLeg(ctx, t)
@@ -101,7 +102,7 @@ func (a *actor) closing(ctx context.Context, m message) (state, error) {
 	case socketUp, sessionOpened, transferAdmitted:
 		a.refuse(m, ErrCallEnded)
 		return a.state, nil
-	case tapMessage:
+	case tapMessage, talkMessage:
 		a.refuse(m, ErrCallEnded)
 		return a.state, nil
 	case controlCommand:

@@ -2,6 +2,7 @@ package switchctl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,12 @@ type transfer struct {
 	// handover is set for a transfer to people, which is done when the queue has the caller.
 	handover *handover
 	reply    chan<- controlResult
+	// handler: the call's handler asked for it, and waits on waiter; when it is over the caller is still there. uri is a
+	// destination that is no number, and recording the file that the switch writes meanwhile.
+	handler   bool
+	waiter    chan<- connectResult
+	uri       string
+	recording string
 }
 
 // The questions that other states ask; nil is a call that is not being transferred.
@@ -84,15 +91,21 @@ func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply cha
 	facts.destination = to.E164()
 	a.transfer = &transfer{to: to, facts: facts, reply: reply}
 	a.callState("transferring", "")
+	a.admitTransfer(ctx, req.Metadata)
+	return nil
+}
+
+// admitTransfer asks the gate for the second leg.
+func (a *actor) admitTransfer(ctx context.Context, metadata json.RawMessage) {
 	request := OriginateRequest{
 		TenantID: a.tenant, CampaignID: a.call.CampaignID, LeadID: a.call.LeadID, VoiceAgentID: a.call.VoiceAgentID,
-		To: to, Purpose: PurposeTransfer, ParentCallID: &a.id, Environment: a.call.Environment, Metadata: req.Metadata,
+		To: a.transfer.to, ToURI: a.transfer.uri, Purpose: PurposeTransfer, ParentCallID: &a.id,
+		Environment: a.call.Environment, Metadata: metadata,
 	}
 	a.c.goes.Go(func() {
 		adm, err := a.c.gate.Admit(ctx, request)
 		a.post(transferAdmitted{adm: adm, err: err})
 	})
-	return nil
 }
 
 // callState tells the AI how its call stands.
@@ -192,6 +205,10 @@ func (a *actor) transferEvent(ctx context.Context, m channelEvent) (state, error
 func (a *actor) bridgeTransfer(ctx context.Context) {
 	caller, other := a.channel, a.transfer.channel
 	link, attempt := a.c.link, a.dial.attempt
+	if a.transfer.handler {
+		a.command(ctx, jobTransferBridge, "uuid_bridge "+caller+" "+other)
+		return
+	}
 	a.c.goes.Go(func() {
 		done := func(body string, err error) {
 			a.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
@@ -270,7 +287,11 @@ func (a *actor) transferLegEnded(ctx context.Context, rec finalRecord) (state, e
 		a.record(ctx, "transfer unit", func(ctx context.Context) error {
 			return a.c.ledger.ReleaseUnit(ctx, a.tenant, unit)
 		}, nil)
-		if a.killCause == "" {
+		switch {
+		case a.killCause != "":
+		case t.handler:
+			a.handlerTransferOver(ctx, OutcomeEnded)
+		default:
 			a.kill(ctx, CauseNormalClearing)
 		}
 	}
@@ -280,7 +301,11 @@ func (a *actor) transferLegEnded(ctx context.Context, rec finalRecord) (state, e
 // unbridge gives up a bridge that did not come about: the caller goes back to the AI.
 func (a *actor) unbridge(ctx context.Context, cause string) {
 	caller, link, back := a.channel, a.c.link, "rm_reattach:XML:"+a.c.cfg.Context
+	handler := a.transfer.handler
 	a.failTransfer(ctx, cause)
+	if handler {
+		return // its variables are as they were
+	}
 	a.c.goes.Go(func() {
 		for _, cmd := range []string{
 			"uuid_setvar " + caller + " hangup_after_bridge false",
@@ -300,8 +325,14 @@ func (a *actor) unbridge(ctx context.Context, cause string) {
 // failTransfer ends a transfer that did not come about; the session goes on.
 func (a *actor) failTransfer(ctx context.Context, cause string) {
 	t := a.transfer
-	a.transfer = nil
 	a.disarm(timerTransfer)
+	if t.handler {
+		a.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.destinationType, "cause", cause)
+		a.dropTransferLeg(ctx, t)
+		a.handlerTransferOver(ctx, OutcomeFailed)
+		return
+	}
+	a.transfer = nil
 	t.tell(controlResult{err: &StateError{State: a.state.String(), Event: VerbTransfer, Detail: cause}})
 	a.dropTransferLeg(ctx, t)
 	a.transferFailed(ctx, ControlRequest{DestinationType: t.facts.destinationType, Destination: t.facts.destination}, cause)
@@ -380,6 +411,10 @@ func (a *actor) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	a.disarm(timerTransfer)
 	a.disarm(timerLeg)
 	at := eventTime(ev)
+	if t.handler {
+		a.handlerBridged(ctx, at)
+		return a.state, nil
+	}
 	a.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
 	facts := t.facts
 	a.endSessionWith(ctx, sessionEnd{

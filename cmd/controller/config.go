@@ -30,6 +30,7 @@ type Config struct {
 	Switch     SwitchConfig     `koanf:"switch"`
 	Media      MediaConfig      `koanf:"media"`
 	Recordings RecordingsConfig `koanf:"recordings"`
+	Prompts    PromptsConfig    `koanf:"prompts"`
 	Security   SecurityConfig   `koanf:"security"`
 	Dialing    DialingConfig    `koanf:"dialing"`
 	Agents     AgentsConfig     `koanf:"agents"`
@@ -98,6 +99,13 @@ type RecordingsConfig struct {
 	Encoding string `koanf:"encoding"`  // pcm, ulaw, alaw
 }
 
+// PromptsConfig says where the audio that callers hear is kept.
+type PromptsConfig struct {
+	CacheDir string `koanf:"cache_dir"` // what URLs have given, converted; the switch reads it
+	CacheMB  int    `koanf:"cache_mb"`
+	Dir      string `koanf:"dir"` // files of one's own, named prompt:FILE; none when empty
+}
+
 // SecurityConfig holds the master key and what may be reached.
 type SecurityConfig struct {
 	MasterKeyFile string `koanf:"master_key_file"` // 64 hex digits
@@ -147,6 +155,7 @@ func Defaults() Config {
 			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},
 		},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},
+		Prompts:    PromptsConfig{CacheDir: "/var/lib/ringmaster/prompts", CacheMB: 512},
 		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", Poll: time.Second},
 		Agents: AgentsConfig{
 			SIPDomain: "127.0.0.1", Transports: []string{"udp", "tcp"}, WrapUp: time.Minute, RingTimeout: 20 * time.Second,
@@ -227,6 +236,11 @@ func (c Config) validate(f *faults) {
 	absolute(f, "recordings.spool_dir", c.Recordings.SpoolDir)
 	if err := recordings.CheckBucketURL(c.Recordings.BlobURL); err != nil {
 		f.add("recordings.blob_url", "%s: file:///DIR or s3://BUCKET?region=REGION is needed", err)
+	}
+	absolute(f, "prompts.cache_dir", c.Prompts.CacheDir)
+	between(f, "prompts.cache_mb", c.Prompts.CacheMB, 16, 1<<20)
+	if c.Prompts.Dir != "" {
+		absolute(f, "prompts.dir", c.Prompts.Dir)
 	}
 	oneOf(f, "recordings.encoding", c.Recordings.Encoding, "pcm", "ulaw", "alaw")
 	if _, err := c.MasterKey(); err != nil {

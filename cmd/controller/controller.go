@@ -26,10 +26,12 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/prompt"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
@@ -44,6 +46,8 @@ type Controller struct {
 
 	store    *store.Store
 	registry *dnc.Registry
+	prompts  *prompt.Cache
+	web      *flow.Client
 	media    *media.Server
 	accounts *acd.Accounts
 	agents   *acd.Service
@@ -148,8 +152,9 @@ func (c *Controller) buildDialer(context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.web = flow.NewClient(c.guard())
 	cfg := dialer.Config{
-		NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: provider, Poll: d.Poll, Agents: c.agents,
+		Web: c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: provider, Poll: d.Poll, Agents: c.agents,
 		Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, Logger: c.log, Registerer: c.metrics,
 	}
 	if t := d.DefaultTrunk; t.Host != "" {
@@ -182,6 +187,13 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	c.prompts, err = prompt.New(prompt.Config{
+		Dir: c.cfg.Prompts.CacheDir, Local: c.cfg.Prompts.Dir, MaxBytes: int64(c.cfg.Prompts.CacheMB) << 20, Guard: c.guard(),
+		Logger: c.log, Registerer: c.metrics,
+	})
+	if err != nil {
+		return err
+	}
 	tokenKey, err := c.derive("callback tokens")
 	if err != nil {
 		return err
@@ -193,6 +205,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 		RecordEncoding: media.RecordingEncoding(c.cfg.Recordings.Encoding),
 		Subprotocols:   c.cfg.Media.Subprotocols, TokenKey: tokenKey, DrainHangup: c.cfg.Drain.HangupCalls,
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
+		Prompts:    c.prompts,
 		Logger:     c.log, Registerer: c.metrics, Phones: c.agents,
 	}, c.store, c.media, c.dialer.Gate(), c.dialer.Handler())
 	if err == nil {
@@ -397,6 +410,12 @@ func (c *Controller) release() error {
 	var err error
 	if c.webhooks != nil {
 		c.webhooks.Close()
+	}
+	if c.prompts != nil {
+		c.prompts.Close()
+	}
+	if c.web != nil {
+		c.web.Close()
 	}
 	if c.bucket != nil {
 		err = c.bucket.Close()

@@ -1,14 +1,12 @@
-// Package flow reads and runs flow graphs: what a call does after it was answered, node by node.
-//
-// Parse turns the stored nodes into a Graph and names the node and the field of every fault; Run walks the graph
-// with the operations that a call offers.
 package flow
 
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -32,7 +30,7 @@ const (
 	TypeHangup            Type = "hangup"
 )
 
-// The outcomes that a node's next can name; which of them a type has is in outcomes.
+// The outcomes that a node's next can name; which of them a type has is its kind's to say.
 const (
 	OutcomeDefault     = "default"
 	OutcomeEnded       = "ended"
@@ -44,19 +42,35 @@ const (
 	OutcomeUnavailable = "unavailable"
 )
 
-// Node is one node of a flow as it is stored.
-type Node struct {
-	ID   string            `json:"id"`
-	Type Type              `json:"type"`
-	Data json.RawMessage   `json:"data,omitempty"`
-	Next map[string]string `json:"next,omitempty"`
+// Limits of a graph.
+const (
+	// MaxNodes is how many nodes a flow may have.
+	MaxNodes  = 500
+	maxNodeID = 100
+)
 
-	agent uuid.UUID // connect_voice_agent
-	cause string    // hangup
+// Node is one node of a flow.
+type Node struct {
+	ID   string
+	Type Type
+	Next map[string]string
+
+	action action
 }
 
-// VoiceAgentID is the voice agent that a connect_voice_agent node names.
-func (n *Node) VoiceAgentID() uuid.UUID { return n.agent }
+// action is what a node does.
+type action interface {
+	// run gives the node's outcome. An error ends the flow.
+	run(r *runner) (string, error)
+}
+
+// stored is a node as it is written.
+type stored struct {
+	ID   *string         `json:"id"`
+	Type *string         `json:"type"`
+	Data json.RawMessage `json:"data"`
+	Next json.RawMessage `json:"next"`
+}
 
 // Graph is a flow that can be run.
 type Graph struct {
@@ -86,26 +100,31 @@ func (e *InvalidError) Error() string {
 
 // Parse reads a flow's nodes. Its error is an *InvalidError.
 func Parse(nodes []byte) (*Graph, error) {
-	var list []*Node
-	if err := json.Unmarshal(nodes, &list); err != nil {
+	var list []json.RawMessage
+	if err := json.Unmarshal(nodes, &list); err != nil || list == nil {
 		return nil, &InvalidError{[]Fault{{Field: "nodes", Message: "must be a list of nodes"}}}
+	}
+	if len(list) > MaxNodes {
+		return nil, &InvalidError{[]Fault{{Field: "nodes", Message: fmt.Sprintf("may hold %d nodes", MaxNodes)}}}
 	}
 	g := &Graph{nodes: make(map[string]*Node, len(list))}
 	var faults []Fault
-	for i, n := range list {
-		if n == nil {
-			faults = append(faults, Fault{Field: fmt.Sprintf("nodes[%d]", i), Message: "must be an object"})
+	ordered := make([]*Node, 0, len(list))
+	for i, raw := range list {
+		var s stored
+		if err := json.Unmarshal(raw, &s); err != nil || string(raw) == "null" {
+			faults = append(faults, Fault{Field: fmt.Sprintf("nodes[%d]", i), Message: "must be an object with the strings id and type"})
 			continue
 		}
-		faults = append(faults, g.add(n)...)
+		n, wrong := g.add(s, i)
+		faults = append(faults, wrong...)
+		ordered = append(ordered, n)
 	}
 	if g.start == nil {
 		faults = append(faults, Fault{Field: "nodes", Message: "must hold a start node"})
 	}
-	for _, n := range list {
-		if n != nil {
-			faults = append(faults, g.checkNext(n)...)
-		}
+	for _, n := range ordered {
+		faults = append(faults, g.checkNext(n)...)
 	}
 	if len(faults) > 0 {
 		return nil, &InvalidError{faults}
@@ -113,76 +132,81 @@ func Parse(nodes []byte) (*Graph, error) {
 	return g, nil
 }
 
-func (g *Graph) add(n *Node) []Fault {
+// add reads one node.
+func (g *Graph) add(s stored, at int) (*Node, []Fault) {
+	n := &Node{}
 	var faults []Fault
+	if s.ID != nil {
+		n.ID = *s.ID
+	}
 	fault := func(field, message string) { faults = append(faults, Fault{n.ID, field, message}) }
 	switch {
 	case n.ID == "":
-		fault("id", "is required")
+		faults = append(faults, Fault{"", fmt.Sprintf("nodes[%d].id", at), "is required"})
+	case len(n.ID) > maxNodeID:
+		fault("id", fmt.Sprintf("may have %d characters", maxNodeID))
 	case g.nodes[n.ID] != nil:
 		fault("id", "is used by another node")
 	default:
 		g.nodes[n.ID] = n
 	}
-	switch n.Type {
-	case TypeStart:
+	if len(s.Next) > 0 && string(s.Next) != "null" {
+		if err := json.Unmarshal(s.Next, &n.Next); err != nil {
+			fault("next", "must be an object of outcomes and node ids")
+			n.Next = nil
+		}
+	}
+	if s.Type == nil || *s.Type == "" {
+		fault("type", "is required")
+		return n, faults
+	}
+	n.Type = Type(*s.Type)
+	read := reader(n.Type)
+	if read == nil {
+		fault("type", "is unknown")
+		return n, faults
+	}
+	if n.Type == TypeStart {
 		if g.start != nil {
 			fault("type", "start stands twice in this flow")
-		}
-		g.start = n
-	case TypeConnectVoiceAgent:
-		var data struct {
-			VoiceAgentID *string `json:"voice_agent_id"`
-		}
-		if err := json.Unmarshal(orEmpty(n.Data), &data); err != nil || data.VoiceAgentID == nil {
-			fault("data.voice_agent_id", "is required")
-		} else if id, err := uuid.Parse(*data.VoiceAgentID); err != nil {
-			fault("data.voice_agent_id", "must be the id of a voice agent")
 		} else {
-			n.agent = id
+			g.start = n
 		}
+	}
+	f := newFields(n.ID, s.Data)
+	n.action = read(f)
+	return n, append(faults, f.faults...)
+}
+
+// reader is how a type's data is read; nil for an unknown type.
+func reader(t Type) func(f *fields) action {
+	switch t {
+	case TypeStart:
+		return readStart
+	case TypePlayAudio:
+		return readPlay
+	case TypeGatherDTMF:
+		return readGather
+	case TypeBranch:
+		return readBranch
+	case TypeBusinessHours:
+		return readHours
+	case TypeConnectVoiceAgent:
+		return readVoiceAgent
+	case TypeConnectAgent:
+		return readAgent
+	case TypeTransfer:
+		return readTransfer
+	case TypeVoicemail:
+		return readVoicemail
+	case TypeSetDisposition:
+		return readDisposition
+	case TypeHTTPRequest:
+		return readHTTP
 	case TypeHangup:
-		var data struct {
-			Cause string `json:"cause"`
-		}
-		if err := json.Unmarshal(orEmpty(n.Data), &data); err != nil {
-			fault("data.cause", "must be a string")
-		} else if strings.Trim(data.Cause, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
-			fault("data.cause", "must be a hangup cause of the switch")
-		}
-		n.cause = data.Cause
-	case TypePlayAudio, TypeGatherDTMF, TypeBranch, TypeBusinessHours, TypeConnectAgent, TypeTransfer, TypeVoicemail,
-		TypeSetDisposition, TypeHTTPRequest:
-	default:
-		fault("type", "is unknown")
+		return readHangup
 	}
-	return faults
-}
-
-func orEmpty(data json.RawMessage) []byte {
-	if len(data) == 0 {
-		return []byte("{}")
-	}
-	return data
-}
-
-func (g *Graph) checkNext(n *Node) []Fault {
-	var faults []Fault
-	allowed := outcomes(n.Type)
-	for outcome, target := range n.Next {
-		field := "next." + outcome
-		if allowed != nil && !slices.Contains(allowed, outcome) {
-			faults = append(faults, Fault{n.ID, field, "is no outcome of " + string(n.Type)})
-		}
-		if g.nodes[target] == nil {
-			faults = append(faults, Fault{n.ID, field, "names no node of this flow"})
-		}
-	}
-	if n.Type == TypeStart && n.Next[OutcomeDefault] == "" {
-		faults = append(faults, Fault{n.ID, "next." + OutcomeDefault, "is required"})
-	}
-	slices.SortFunc(faults, func(a, b Fault) int { return strings.Compare(a.Field, b.Field) })
-	return faults
+	return nil
 }
 
 // outcomes lists what a type's next may name; nil is anything, as a branch names values.
@@ -206,9 +230,26 @@ func outcomes(t Type) []string {
 		return []string{}
 	case TypeBranch:
 		return nil
-	default:
-		return nil
 	}
+	return nil
+}
+
+func (g *Graph) checkNext(n *Node) []Fault {
+	var faults []Fault
+	allowed := outcomes(n.Type)
+	for _, outcome := range slices.Sorted(maps.Keys(n.Next)) {
+		field := "next." + outcome
+		if allowed != nil && !slices.Contains(allowed, outcome) {
+			faults = append(faults, Fault{n.ID, field, "is no outcome of " + string(n.Type)})
+		}
+		if g.nodes[n.Next[outcome]] == nil {
+			faults = append(faults, Fault{n.ID, field, "names no node of this flow"})
+		}
+	}
+	if n.Type == TypeStart && n.Next[OutcomeDefault] == "" {
+		faults = append(faults, Fault{n.ID, "next." + OutcomeDefault, "is required"})
+	}
+	return faults
 }
 
 // next is the node that follows by an outcome, nil at the end of the flow.
@@ -219,17 +260,53 @@ func (g *Graph) next(n *Node, outcome string) *Node {
 	return g.nodes[n.Next[OutcomeDefault]]
 }
 
-// FirstVoiceAgent is the connect_voice_agent node that a call reaches straight from the start, nil when another
-// node comes first.
-func (g *Graph) FirstVoiceAgent() *Node {
-	if n := g.next(g.start, OutcomeDefault); n != nil && n.Type == TypeConnectVoiceAgent {
-		return n
+// Has tells whether a node of the type is in the flow.
+func (g *Graph) Has(t Type) bool {
+	for _, n := range g.nodes {
+		if n.Type == t {
+			return true
+		}
 	}
-	return nil
+	return false
 }
 
-// HandlesBusy tells whether the flow goes on by a node of its own when the voice agent of n has no free slot.
-func (g *Graph) HandlesBusy(n *Node) bool {
-	next := g.nodes[n.Next[OutcomeBusy]]
-	return next != nil && next.Type != TypeHangup
+// VoiceAgents are those that the flow names, by node.
+func (g *Graph) VoiceAgents() map[string]uuid.UUID {
+	agents := map[string]uuid.UUID{}
+	for id, n := range g.nodes {
+		if v, ok := n.action.(voiceAgent); ok {
+			agents[id] = v.id
+		}
+	}
+	return agents
+}
+
+// Target is the voice agent that a call reaches first.
+type Target struct {
+	VoiceAgentID uuid.UUID
+	// HandlesBusy tells whether the flow goes on by a node of its own when that agent has no free slot.
+	HandlesBusy bool
+}
+
+// FirstVoiceAgent is the voice agent that a call which comes in at that moment reaches before it has heard anything; nil when
+// the flow does something else first.
+func (g *Graph) FirstVoiceAgent(now time.Time) *Target {
+	n, outcome := g.start, OutcomeDefault
+	for range len(g.nodes) {
+		if n = g.next(n, outcome); n == nil {
+			return nil
+		}
+		switch a := n.action.(type) {
+		case voiceAgent:
+			busy := g.nodes[n.Next[OutcomeBusy]]
+			return &Target{VoiceAgentID: a.id, HandlesBusy: busy != nil && busy.Type != TypeHangup}
+		case hours:
+			outcome = a.at(now)
+		case disposition:
+			outcome = OutcomeDefault
+		default:
+			return nil
+		}
+	}
+	return nil
 }

@@ -31,6 +31,8 @@ func app(name string) (appFunc, bool) {
 		return none(func(ch *channel, arg string) { ch.hangup(parseCause(arg)) }), true
 	case "respond":
 		return none((*channel).respondApp), true
+	case "break":
+		return none(func(ch *channel, _ string) { ch.breakOff() }), true
 	case "playback", "endless_playback":
 		endless := strings.EqualFold(name, "endless_playback")
 		return func(ch *channel, arg string) string { return ch.playbackApp(arg, endless) }, true

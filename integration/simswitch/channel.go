@@ -281,6 +281,9 @@ func (ch *channel) pause(done <-chan struct{}, d time.Duration) waitEnd {
 		case !ready:
 			return endStopped
 		case broken:
+			ch.mu.Lock()
+			ch.breaks = breaks // it ends the innermost application alone
+			ch.mu.Unlock()
 			return endBreak
 		}
 		if m, ok := ch.nextMessage(); ok {

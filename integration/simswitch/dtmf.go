@@ -159,6 +159,7 @@ func infoDigit(contentType, body string) (digit byte, samples int, ok bool) {
 // gotDigit tells of a digit that the far end pressed, and passes it on to the other leg of a bridge.
 func (ch *channel) gotDigit(digit byte, samples int, source string) {
 	ch.emitDigit(digit, samples, source)
+	ch.terminated(digit)
 	ch.mu.Lock()
 	other := ch.partner
 	ch.mu.Unlock()

@@ -176,7 +176,7 @@ func (m *mediaPort) close() {
 	p := m.play
 	m.play, m.peer, m.delayed = nil, nil, nil
 	m.mu.Unlock()
-	if p != nil {
+	for ; p != nil; p = p.under {
 		p.finish()
 	}
 	m.sw.clock.remove(m)

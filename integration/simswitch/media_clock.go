@@ -100,37 +100,55 @@ type player struct {
 	frame  [frameSamples]int16
 	out    []byte
 	frames int
+	under  *player // what goes on when this ends: an application was run inside of another
+	ended  bool
 }
 
 func (p *player) finish() { p.once.Do(func() { close(p.done) }) }
 
-// startPlay plays source to the far end until it ends or stopPlay; the relay towards the port rests meanwhile.
+// startPlay plays source to the far end until it ends or stopPlay; the relay towards the port rests meanwhile, and so does what
+// played before.
 func (m *mediaPort) startPlay(source func(frame []int16) bool) *player {
 	p := &player{source: source, done: make(chan struct{}), next: time.Now()}
 	m.mu.Lock()
-	old := m.play
 	closed := m.closed
 	if !closed {
+		p.under = m.play
 		m.play = p
 		m.delayed = m.delayed[:0]
 		m.rebase(p.next)
 	}
 	m.mu.Unlock()
-	if old != nil {
-		old.finish()
-	}
 	if closed {
 		p.finish()
 	}
 	return p
 }
 
+// plays says whether something plays.
+func (m *mediaPort) plays() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.play != nil
+}
+
+// uncover takes p off, and lets what it lies on go on. The caller holds mu.
+func (m *mediaPort) uncover(p *player) {
+	for m.play = p.under; m.play != nil && m.play.ended; {
+		m.play = m.play.under
+	}
+	m.mapped = false
+	if m.play != nil {
+		m.play.next = time.Now()
+	}
+}
+
 // stopPlay ends p if it still plays, and tells how many samples were played.
 func (m *mediaPort) stopPlay(p *player) int {
 	m.mu.Lock()
+	p.ended = true
 	if m.play == p {
-		m.play = nil
-		m.mapped = false
+		m.uncover(p)
 	}
 	n := p.frames * frameSamples
 	m.mu.Unlock()
@@ -146,8 +164,7 @@ func (m *mediaPort) playTick(p *player, now time.Time) bool {
 	for !p.next.After(now) {
 		clear(p.frame[:])
 		if !p.source(p.frame[:]) {
-			m.play = nil
-			m.mapped = false
+			m.uncover(p)
 			return false
 		}
 		p.out = encode(m.c, p.out[:0], p.frame[:])

@@ -237,6 +237,32 @@ func (ch *channel) playOnce(path string) (response string, again bool) {
 	return "PLAYBACK ERROR", false
 }
 
+// breakOff ends what plays, at its next look. As on FreeSWITCH it does nothing to what is played later.
+func (ch *channel) breakOff() {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.breaks++
+	ch.notify()
+}
+
+// terminated ends what plays when a digit is one of its terminators: * unless the variable names others.
+func (ch *channel) terminated(digit byte) {
+	terminators, set := ch.lookup("playback_terminators")
+	switch {
+	case !set || terminators == "":
+		terminators = "*"
+	case strings.EqualFold(terminators, "any"):
+		terminators = "1234567890*#"
+	case strings.EqualFold(terminators, "none"):
+		return
+	}
+	if strings.IndexByte(terminators, digit) < 0 || ch.media == nil || !ch.media.plays() {
+		return
+	}
+	ch.set("playback_terminator_used", string(digit))
+	ch.breakOff()
+}
+
 // echoApp sends the party's audio back.
 func (ch *channel) echoApp(string) {
 	if ch.media == nil {

@@ -290,6 +290,7 @@ func (s *Stack) writeConfig() error {
 		"media.sip_addr":                  s.MediaSIP,
 		"agents.sip_domain":               SIPDomain,
 		"recordings.spool_dir":            s.SpoolDir,
+		"prompts.cache_dir":               filepath.Join(s.cfg.Dir, "prompts"),
 		"recordings.blob_url":             "file://" + filepath.Join(s.cfg.Dir, "recordings"),
 		"security.master_key":             hex.EncodeToString(s.MasterKey[:]),
 		"security.allow_loopback_targets": true,

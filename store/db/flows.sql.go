@@ -8,9 +8,33 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 )
+
+const flowCount = `-- name: FlowCount :one
+SELECT count(*) FROM flows WHERE tenant_id = $1
+`
+
+func (q *Queries) FlowCount(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, flowCount, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const flowDelete = `-- name: FlowDelete :execrows
+DELETE FROM flows WHERE tenant_id = $1 AND id = $2
+`
+
+func (q *Queries) FlowDelete(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, flowDelete, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
 
 const flowExists = `-- name: FlowExists :one
 SELECT EXISTS (SELECT 1 FROM flows WHERE tenant_id = $1 AND id = $2)
@@ -75,6 +99,57 @@ func (q *Queries) FlowInsert(ctx context.Context, arg FlowInsertParams) (Flow, e
 	return i, err
 }
 
+const flowList = `-- name: FlowList :many
+SELECT tenant_id, id, name, version, nodes, created_at, updated_at FROM flows WHERE tenant_id = $1 ORDER BY lower(name), id LIMIT $3 OFFSET $2
+`
+
+func (q *Queries) FlowList(ctx context.Context, tenantID uuid.UUID, pageOffset int32, pageLimit int32) ([]Flow, error) {
+	rows, err := q.db.Query(ctx, flowList, tenantID, pageOffset, pageLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Flow{}
+	for rows.Next() {
+		var i Flow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.Name,
+			&i.Version,
+			&i.Nodes,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const flowLock = `-- name: FlowLock :one
+SELECT tenant_id, id, name, version, nodes, created_at, updated_at FROM flows WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+func (q *Queries) FlowLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Flow, error) {
+	row := q.db.QueryRow(ctx, flowLock, tenantID, iD)
+	var i Flow
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Name,
+		&i.Version,
+		&i.Nodes,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const flowOfNumber = `-- name: FlowOfNumber :one
 SELECT f.tenant_id, f.id, f.name, f.version, f.nodes, f.created_at, f.updated_at FROM flows f JOIN numbers n ON n.tenant_id = f.tenant_id AND n.flow_id = f.id
 WHERE n.tenant_id = $1 AND n.e164 = $2
@@ -92,6 +167,272 @@ func (q *Queries) FlowOfNumber(ctx context.Context, tenantID uuid.UUID, e164 str
 		&i.Nodes,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const flowRunBegin = `-- name: FlowRunBegin :one
+INSERT INTO flow_runs AS r (tenant_id, call_id, flow_id, version) VALUES ($1, $2, $3, $4)
+ON CONFLICT (tenant_id, call_id, flow_id) DO UPDATE SET call_id = r.call_id
+RETURNING tenant_id, call_id, flow_id, version, state, trace, outcome, error, started_at, ended_at
+`
+
+type FlowRunBeginParams struct {
+	TenantID uuid.UUID
+	CallID   uuid.UUID
+	FlowID   uuid.UUID
+	Version  int32
+}
+
+// FlowRunBegin gives the run of a call that had begun it before a restart, or a new one.
+func (q *Queries) FlowRunBegin(ctx context.Context, arg FlowRunBeginParams) (FlowRun, error) {
+	row := q.db.QueryRow(ctx, flowRunBegin,
+		arg.TenantID,
+		arg.CallID,
+		arg.FlowID,
+		arg.Version,
+	)
+	var i FlowRun
+	err := row.Scan(
+		&i.TenantID,
+		&i.CallID,
+		&i.FlowID,
+		&i.Version,
+		&i.State,
+		&i.Trace,
+		&i.Outcome,
+		&i.Error,
+		&i.StartedAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
+const flowRunEnd = `-- name: FlowRunEnd :exec
+UPDATE flow_runs SET state = '{}', trace = $1, outcome = $2::text, error = $3, ended_at = $4::timestamptz
+WHERE tenant_id = $5 AND call_id = $6 AND flow_id = $7 AND ended_at IS NULL
+`
+
+type FlowRunEndParams struct {
+	Trace    json.RawMessage
+	Outcome  string
+	Error    *string
+	EndedAt  time.Time
+	TenantID uuid.UUID
+	CallID   uuid.UUID
+	FlowID   uuid.UUID
+}
+
+func (q *Queries) FlowRunEnd(ctx context.Context, arg FlowRunEndParams) error {
+	_, err := q.db.Exec(ctx, flowRunEnd,
+		arg.Trace,
+		arg.Outcome,
+		arg.Error,
+		arg.EndedAt,
+		arg.TenantID,
+		arg.CallID,
+		arg.FlowID,
+	)
+	return err
+}
+
+const flowRunKeep = `-- name: FlowRunKeep :exec
+UPDATE flow_runs SET state = $1, trace = $2
+WHERE tenant_id = $3 AND call_id = $4 AND flow_id = $5 AND ended_at IS NULL
+`
+
+type FlowRunKeepParams struct {
+	State    json.RawMessage
+	Trace    json.RawMessage
+	TenantID uuid.UUID
+	CallID   uuid.UUID
+	FlowID   uuid.UUID
+}
+
+func (q *Queries) FlowRunKeep(ctx context.Context, arg FlowRunKeepParams) error {
+	_, err := q.db.Exec(ctx, flowRunKeep,
+		arg.State,
+		arg.Trace,
+		arg.TenantID,
+		arg.CallID,
+		arg.FlowID,
+	)
+	return err
+}
+
+const flowRunOpen = `-- name: FlowRunOpen :one
+SELECT tenant_id, call_id, flow_id, version, state, trace, outcome, error, started_at, ended_at FROM flow_runs WHERE tenant_id = $1 AND call_id = $2 AND ended_at IS NULL ORDER BY started_at DESC LIMIT 1
+`
+
+// FlowRunOpen is the run of a call that a restart has cut off.
+func (q *Queries) FlowRunOpen(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (FlowRun, error) {
+	row := q.db.QueryRow(ctx, flowRunOpen, tenantID, callID)
+	var i FlowRun
+	err := row.Scan(
+		&i.TenantID,
+		&i.CallID,
+		&i.FlowID,
+		&i.Version,
+		&i.State,
+		&i.Trace,
+		&i.Outcome,
+		&i.Error,
+		&i.StartedAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
+const flowRunsClose = `-- name: FlowRunsClose :exec
+UPDATE flow_runs SET state = '{}', outcome = 'call_ended', ended_at = $1::timestamptz,
+  trace = CASE WHEN coalesce(state->>'node', '') = '' THEN trace
+    ELSE trace || jsonb_build_array(jsonb_build_object('node', state->'node', 'type', state->'type', 'outcome', 'call_ended',
+      'at', state->'at', 'duration_ms',
+      greatest(0, floor(extract(epoch FROM now() - (state->>'at')::timestamptz) * 1000)::bigint))) END
+WHERE tenant_id = $2 AND call_id = $3 AND ended_at IS NULL
+`
+
+// FlowRunsClose ends what a call's flows have left open, when the call itself has ended: the node that ran did not come to an
+// outcome of its own.
+func (q *Queries) FlowRunsClose(ctx context.Context, endedAt time.Time, tenantID uuid.UUID, callID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, flowRunsClose, endedAt, tenantID, callID)
+	return err
+}
+
+const flowRunsOfCall = `-- name: FlowRunsOfCall :many
+SELECT tenant_id, call_id, flow_id, version, state, trace, outcome, error, started_at, ended_at FROM flow_runs WHERE tenant_id = $1 AND call_id = $2 ORDER BY started_at
+`
+
+func (q *Queries) FlowRunsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]FlowRun, error) {
+	rows, err := q.db.Query(ctx, flowRunsOfCall, tenantID, callID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FlowRun{}
+	for rows.Next() {
+		var i FlowRun
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.CallID,
+			&i.FlowID,
+			&i.Version,
+			&i.State,
+			&i.Trace,
+			&i.Outcome,
+			&i.Error,
+			&i.StartedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const flowUpdate = `-- name: FlowUpdate :one
+UPDATE flows SET name = $1, nodes = $2, version = version + 1, updated_at = now()
+WHERE tenant_id = $3 AND id = $4 RETURNING tenant_id, id, name, version, nodes, created_at, updated_at
+`
+
+type FlowUpdateParams struct {
+	Name     string
+	Nodes    json.RawMessage
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+func (q *Queries) FlowUpdate(ctx context.Context, arg FlowUpdateParams) (Flow, error) {
+	row := q.db.QueryRow(ctx, flowUpdate,
+		arg.Name,
+		arg.Nodes,
+		arg.TenantID,
+		arg.ID,
+	)
+	var i Flow
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Name,
+		&i.Version,
+		&i.Nodes,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const flowUse = `-- name: FlowUse :one
+SELECT (SELECT count(*) FROM numbers n WHERE n.tenant_id = $1 AND n.flow_id = $2::uuid) AS numbers,
+       (SELECT count(*) FROM campaigns c
+        WHERE c.tenant_id = $1 AND c.flow_id = $2::uuid AND c.status <> 'completed') AS campaigns
+`
+
+type FlowUseRow struct {
+	Numbers   int64
+	Campaigns int64
+}
+
+// FlowUse tells what names a flow: a number, or a campaign that may still run it.
+func (q *Queries) FlowUse(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (FlowUseRow, error) {
+	row := q.db.QueryRow(ctx, flowUse, tenantID, iD)
+	var i FlowUseRow
+	err := row.Scan(&i.Numbers, &i.Campaigns)
+	return i, err
+}
+
+const flowVersionAdd = `-- name: FlowVersionAdd :exec
+INSERT INTO flow_versions (tenant_id, flow_id, version, nodes) VALUES ($1, $2, $3, $4)
+`
+
+type FlowVersionAddParams struct {
+	TenantID uuid.UUID
+	FlowID   uuid.UUID
+	Version  int32
+	Nodes    json.RawMessage
+}
+
+func (q *Queries) FlowVersionAdd(ctx context.Context, arg FlowVersionAddParams) error {
+	_, err := q.db.Exec(ctx, flowVersionAdd,
+		arg.TenantID,
+		arg.FlowID,
+		arg.Version,
+		arg.Nodes,
+	)
+	return err
+}
+
+const flowVersionDrop = `-- name: FlowVersionDrop :execrows
+DELETE FROM flow_versions v WHERE v.tenant_id = $1 AND v.flow_id = $2 AND v.version < $3
+  AND NOT EXISTS (SELECT 1 FROM flow_runs r
+                  WHERE r.tenant_id = v.tenant_id AND r.flow_id = v.flow_id AND r.version = v.version AND r.ended_at IS NULL)
+`
+
+func (q *Queries) FlowVersionDrop(ctx context.Context, tenantID uuid.UUID, flowID uuid.UUID, below int32) (int64, error) {
+	result, err := q.db.Exec(ctx, flowVersionDrop, tenantID, flowID, below)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const flowVersionGet = `-- name: FlowVersionGet :one
+SELECT tenant_id, flow_id, version, nodes, created_at FROM flow_versions WHERE tenant_id = $1 AND flow_id = $2 AND version = $3
+`
+
+func (q *Queries) FlowVersionGet(ctx context.Context, tenantID uuid.UUID, flowID uuid.UUID, version int32) (FlowVersion, error) {
+	row := q.db.QueryRow(ctx, flowVersionGet, tenantID, flowID, version)
+	var i FlowVersion
+	err := row.Scan(
+		&i.TenantID,
+		&i.FlowID,
+		&i.Version,
+		&i.Nodes,
+		&i.CreatedAt,
 	)
 	return i, err
 }

@@ -191,6 +191,27 @@ type Flow struct {
 	UpdatedAt time.Time
 }
 
+type FlowRun struct {
+	TenantID  uuid.UUID
+	CallID    uuid.UUID
+	FlowID    uuid.UUID
+	Version   int32
+	State     json.RawMessage
+	Trace     json.RawMessage
+	Outcome   *string
+	Error     *string
+	StartedAt time.Time
+	EndedAt   *time.Time
+}
+
+type FlowVersion struct {
+	TenantID  uuid.UUID
+	FlowID    uuid.UUID
+	Version   int32
+	Nodes     json.RawMessage
+	CreatedAt time.Time
+}
+
 type HeldEvent struct {
 	TenantID   uuid.UUID
 	ID         uuid.UUID

@@ -13,3 +13,67 @@ INSERT INTO flows (tenant_id, id, name, nodes) VALUES (@tenant_id, @id, @name, @
 -- name: FlowOfNumber :one
 SELECT f.* FROM flows f JOIN numbers n ON n.tenant_id = f.tenant_id AND n.flow_id = f.id
 WHERE n.tenant_id = @tenant_id AND n.e164 = @e164;
+
+-- name: FlowList :many
+SELECT * FROM flows WHERE tenant_id = @tenant_id ORDER BY lower(name), id LIMIT @page_limit OFFSET @page_offset;
+
+-- name: FlowCount :one
+SELECT count(*) FROM flows WHERE tenant_id = @tenant_id;
+
+-- name: FlowLock :one
+SELECT * FROM flows WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: FlowUpdate :one
+UPDATE flows SET name = @name, nodes = @nodes, version = version + 1, updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+
+-- name: FlowDelete :execrows
+DELETE FROM flows WHERE tenant_id = @tenant_id AND id = @id;
+
+-- FlowUse tells what names a flow: a number, or a campaign that may still run it.
+-- name: FlowUse :one
+SELECT (SELECT count(*) FROM numbers n WHERE n.tenant_id = @tenant_id AND n.flow_id = @id::uuid) AS numbers,
+       (SELECT count(*) FROM campaigns c
+        WHERE c.tenant_id = @tenant_id AND c.flow_id = @id::uuid AND c.status <> 'completed') AS campaigns;
+
+-- name: FlowVersionAdd :exec
+INSERT INTO flow_versions (tenant_id, flow_id, version, nodes) VALUES (@tenant_id, @flow_id, @version, @nodes);
+
+-- name: FlowVersionDrop :execrows
+DELETE FROM flow_versions v WHERE v.tenant_id = @tenant_id AND v.flow_id = @flow_id AND v.version < @below
+  AND NOT EXISTS (SELECT 1 FROM flow_runs r
+                  WHERE r.tenant_id = v.tenant_id AND r.flow_id = v.flow_id AND r.version = v.version AND r.ended_at IS NULL);
+
+-- name: FlowVersionGet :one
+SELECT * FROM flow_versions WHERE tenant_id = @tenant_id AND flow_id = @flow_id AND version = @version;
+
+-- FlowRunBegin gives the run of a call that had begun it before a restart, or a new one.
+-- name: FlowRunBegin :one
+INSERT INTO flow_runs AS r (tenant_id, call_id, flow_id, version) VALUES (@tenant_id, @call_id, @flow_id, @version)
+ON CONFLICT (tenant_id, call_id, flow_id) DO UPDATE SET call_id = r.call_id
+RETURNING *;
+
+-- FlowRunOpen is the run of a call that a restart has cut off.
+-- name: FlowRunOpen :one
+SELECT * FROM flow_runs WHERE tenant_id = @tenant_id AND call_id = @call_id AND ended_at IS NULL ORDER BY started_at DESC LIMIT 1;
+
+-- name: FlowRunKeep :exec
+UPDATE flow_runs SET state = @state, trace = @trace
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND flow_id = @flow_id AND ended_at IS NULL;
+
+-- name: FlowRunEnd :exec
+UPDATE flow_runs SET state = '{}', trace = @trace, outcome = @outcome::text, error = sqlc.narg('error'), ended_at = @ended_at::timestamptz
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND flow_id = @flow_id AND ended_at IS NULL;
+
+-- FlowRunsClose ends what a call's flows have left open, when the call itself has ended: the node that ran did not come to an
+-- outcome of its own.
+-- name: FlowRunsClose :exec
+UPDATE flow_runs SET state = '{}', outcome = 'call_ended', ended_at = @ended_at::timestamptz,
+  trace = CASE WHEN coalesce(state->>'node', '') = '' THEN trace
+    ELSE trace || jsonb_build_array(jsonb_build_object('node', state->'node', 'type', state->'type', 'outcome', 'call_ended',
+      'at', state->'at', 'duration_ms',
+      greatest(0, floor(extract(epoch FROM now() - (state->>'at')::timestamptz) * 1000)::bigint))) END
+WHERE tenant_id = @tenant_id AND call_id = @call_id AND ended_at IS NULL;
+
+-- name: FlowRunsOfCall :many
+SELECT * FROM flow_runs WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY started_at;

@@ -1,0 +1,638 @@
+package switchctl
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// A handler talks with its caller (plays, asks for digits, takes a message) through applications of the switch on the caller's
+// socket. That socket brings the two events that this takes: the end of an application, and the digits. They are asked for when
+// a call's first conversation begins, so that other calls don't pay for them.
+
+const (
+	evExecuteComplete = "CHANNEL_EXECUTE_COMPLETE"
+	evDTMF            = "DTMF"
+	talkEvents        = "event plain " + evExecuteComplete + " " + evDTMF
+
+	// playSlack is how long after its length a playback must have told of its end, and how long one that was cut has.
+	playSlack = 5 * time.Second
+	// sameDigit: within it, one digit that comes in two ways (telephone-event, SIP INFO, tone) is one.
+	sameDigit = 400 * time.Millisecond
+	// maxTyped bounds the digits that wait for somebody to ask for them.
+	maxTyped = 64
+)
+
+// talkKind is what a conversation is about.
+type talkKind int
+
+const (
+	talkPlay talkKind = iota
+	talkGather
+	talkVoicemail
+)
+
+func (k talkKind) String() string {
+	switch k {
+	case talkPlay:
+		return "play"
+	case talkGather:
+		return "gather"
+	case talkVoicemail:
+		return "voicemail"
+	}
+	return "unknown"
+}
+
+// talkPhase is how far a conversation has come.
+type talkPhase int
+
+const (
+	talkStarting  talkPhase = iota // the call has no socket just now
+	talkPlaying                    // a file plays
+	talkWaiting                    // for digits
+	talkRecordOn                   // a voicemail is recorded
+	talkCutting                    // nobody waits for it any more, and what plays is being ended
+	talkConcluded                  // it has been answered
+)
+
+// conversation is one operation of a leg. After it was handed over its fields belong to the actor's goroutine.
+type conversation struct {
+	kind    talkKind
+	files   []promptFile
+	gather  Gather
+	longest time.Duration // of a voicemail
+	reply   chan<- talkResult
+
+	phase  talkPhase
+	next   int    // of files, the one that plays
+	app    string // Event-UUID of the playback that runs; empty for none
+	sent   bool   // the switch has it
+	cut    bool   // it was told to end, or is to be
+	tries  int
+	digits []byte
+	path   string // of the voicemail's file
+}
+
+type talkResult struct {
+	digits string
+	err    error
+}
+
+// finish answers whoever waits, once.
+func (t *conversation) finish(digits string, err error) {
+	if t.reply != nil {
+		t.reply <- talkResult{digits: digits, err: err}
+		t.reply = nil
+	}
+}
+
+// talking is what an actor knows of its handler's conversations. All fields belong to its goroutine.
+type talking struct {
+	now *conversation // nil: none
+	// then follows now, which is being cut.
+	then *conversation
+	// heard is the socket whose events are subscribed to.
+	heard socket
+	// hearing: digits are for a handler, not for whom the caller is connected with.
+	hearing bool
+	// terminators is what the channel's playback_terminators says.
+	terminators string
+	// tones: the switch listens for tones.
+	tones bool
+	typed []byte
+	// line keeps what is sent to the socket in order.
+	line line
+	// last is the newest digit that counted, how it came, and when.
+	last struct {
+		digit, source string
+		at            time.Time
+	}
+	// messages counts the files that the switch has recorded for the handler.
+	messages int
+}
+
+// line runs functions beside the actor, one after the other. Its goroutine lives only while there are some.
+type line struct {
+	mu      sync.Mutex
+	queue   []func()
+	running bool
+}
+
+func (l *line) add(goes *sync.WaitGroup, do func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, do)
+	if !l.running {
+		l.running = true
+		goes.Go(l.run)
+	}
+}
+
+func (l *line) run() {
+	for {
+		l.mu.Lock()
+		if len(l.queue) == 0 {
+			l.running, l.queue = false, nil
+			l.mu.Unlock()
+			return
+		}
+		do := l.queue[0]
+		l.queue = l.queue[1:]
+		l.mu.Unlock()
+		do()
+	}
+}
+
+// talk takes a message of a conversation.
+func (a *actor) talk(ctx context.Context, m talkMessage) (state, error) {
+	switch m := m.(type) {
+	case talkCommand:
+		return a.state, a.beginTalk(ctx, m)
+	case talkDropped:
+		a.dropTalk(ctx, m.talk)
+	case transferCommand:
+		return a.state, a.handlerTransfer(ctx, m)
+	case talkSent:
+		a.talkWasSent(ctx, m)
+	case talkRecording:
+		a.voicemailStarted(ctx, m)
+	case socketEvent:
+		if m.sock == a.talking.heard {
+			a.socketSays(ctx, m.ev)
+		}
+	}
+	return a.state, nil
+}
+
+// beginTalk starts a conversation, or has it wait for the end of one that was dropped.
+func (a *actor) beginTalk(ctx context.Context, m talkCommand) error {
+	s := &a.talking
+	switch {
+	case a.killCause != "":
+		return ErrCallEnded
+	case a.ai.live() || a.transfer.pending() || a.transfer.bridged() || a.human.steered():
+		return &StateError{State: a.state.String(), Event: m.name(), Detail: "the caller is connected with somebody"}
+	case s.now != nil && s.now.phase == talkCutting && s.then == nil:
+		s.then = m.talk
+		return nil
+	case s.now != nil:
+		return &StateError{State: a.state.String(), Event: m.name(), Detail: "the caller hears something else"}
+	}
+	s.now = m.talk
+	if !s.hearing {
+		s.hearing, s.typed = true, nil
+	}
+	a.withSwitchMedia(ctx, func(ctx context.Context) {
+		if s.now == m.talk {
+			a.startTalk(ctx)
+		}
+	})
+	return nil
+}
+
+// startTalk begins, or goes on with, a conversation on the socket that is there. It is called again when another socket comes:
+// what played on the one before is played again.
+func (a *actor) startTalk(ctx context.Context) {
+	s, t := &a.talking, a.talking.now
+	if a.sock == nil {
+		t.phase = talkStarting
+		a.arm(timerTalk, 2*socketPatience)
+		return
+	}
+	switch t.phase {
+	case talkRecordOn, talkWaiting:
+		a.listen(ctx, t)
+		return
+	case talkCutting: // the new socket's channel plays nothing
+		a.endTalk(ctx, "", nil)
+		return
+	case talkStarting, talkPlaying, talkConcluded:
+	}
+	if t.kind == talkGather && a.collect(ctx, s.takeTyped()...) {
+		return
+	}
+	if t.kind == talkGather && len(t.digits) > 0 {
+		a.listen(ctx, t)
+		a.awaitDigit()
+		return
+	}
+	a.playNext(ctx)
+}
+
+// takeTyped gives the digits that nobody has asked for yet.
+func (s *talking) takeTyped() []byte {
+	typed := s.typed
+	s.typed = nil
+	return typed
+}
+
+// listen asks the socket for the events that a conversation needs, and runs what is to run on it, in order.
+func (a *actor) listen(ctx context.Context, t *conversation, apps ...esl.ExecuteRequest) {
+	s, sock := &a.talking, a.sock
+	subscribe := s.heard != sock
+	if subscribe {
+		s.heard, s.terminators, s.tones = sock, "", false
+	}
+	if t.kind == talkGather && !s.tones && a.keys.known && a.keys.payload == 0 {
+		s.tones = true
+		apps = append([]esl.ExecuteRequest{{App: "start_dtmf"}}, apps...)
+	}
+	if !subscribe && len(apps) == 0 {
+		return
+	}
+	app := t.app
+	s.line.add(&a.c.goes, func() {
+		var err error
+		if subscribe {
+			sock.Handle(func(ev *esl.Event) { a.post(socketEvent{sock: sock, ev: ev}) })
+			_, err = sock.Command(ctx, talkEvents)
+		}
+		for _, req := range apps {
+			if err == nil {
+				err = sock.Execute(ctx, req)
+			}
+		}
+		a.post(talkSent{talk: t, app: app, err: err})
+	})
+}
+
+// playNext plays the conversation's next file; after the last one it goes on.
+func (a *actor) playNext(ctx context.Context) {
+	s, t := &a.talking, a.talking.now
+	if t.next >= len(t.files) {
+		a.played(ctx)
+		return
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		a.endTalk(ctx, "", err)
+		return
+	}
+	file := t.files[t.next]
+	t.phase, t.app, t.sent, t.cut = talkPlaying, id.String(), false, false
+	want := "none"
+	if t.kind == talkGather {
+		want = "any" // the switch itself cuts the prompt off
+	}
+	var apps []esl.ExecuteRequest
+	if s.heard != a.sock || s.terminators != want {
+		apps = append(apps, esl.ExecuteRequest{App: "set", Arg: "playback_terminators=" + want})
+	}
+	a.listen(ctx, t, append(apps, esl.ExecuteRequest{App: "playback", Arg: file.path, EventUUID: t.app})...)
+	s.terminators = want
+	a.arm(timerTalk, file.length+playSlack)
+}
+
+// talkWasSent: the switch has the playback, which can be cut from now on.
+func (a *actor) talkWasSent(ctx context.Context, m talkSent) {
+	t := a.talking.now
+	if t == nil || t != m.talk || t.app != m.app {
+		return
+	}
+	if m.err != nil {
+		a.log.WarnContext(ctx, "application could not be sent", "app", "playback", "error", m.err)
+		// The socket is most likely closing, and another one comes; the timer ends the wait for it.
+		a.talking.heard, t.app = nil, ""
+		a.arm(timerTalk, 2*socketPatience)
+		return
+	}
+	t.sent = true
+	if t.cut {
+		a.sendBreak(ctx)
+	}
+}
+
+// cutPlayback ends what plays. The application runs inside of the playback, so it can't hit a later one.
+func (a *actor) cutPlayback(ctx context.Context) {
+	t := a.talking.now
+	if t.cut || t.app == "" {
+		return
+	}
+	t.cut = true
+	a.arm(timerTalk, playSlack)
+	if t.sent {
+		a.sendBreak(ctx)
+	}
+}
+
+func (a *actor) sendBreak(ctx context.Context) {
+	a.runApp(ctx, esl.ExecuteRequest{App: "break", Arg: "all"})
+}
+
+// runApp runs an application after those that were sent before.
+func (a *actor) runApp(ctx context.Context, req esl.ExecuteRequest) {
+	sock := a.sock
+	if sock == nil {
+		return
+	}
+	a.talking.line.add(&a.c.goes, func() {
+		if err := sock.Execute(ctx, req); err != nil {
+			a.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
+		}
+	})
+}
+
+// socketSays takes an event of the caller's own socket.
+func (a *actor) socketSays(ctx context.Context, ev *esl.Event) {
+	t := a.talking.now
+	switch ev.Name() {
+	case evDTMF:
+		a.digit(ctx, ev.Get("DTMF-Digit"), ev.Get("DTMF-Source"))
+	case evExecuteComplete:
+		if t != nil && t.app != "" && ev.Get("Application-UUID") == t.app {
+			a.fileEnded(ctx, ev.Get("Application-Response"))
+		}
+	}
+}
+
+// fileEnded: a playback is over.
+func (a *actor) fileEnded(ctx context.Context, response string) {
+	t := a.talking.now
+	t.app = ""
+	a.disarm(timerTalk)
+	switch {
+	case t.phase == talkCutting:
+		a.endTalk(ctx, "", nil)
+		return
+	case response != "FILE PLAYED" && !t.cut && t.kind != talkGather:
+		a.endTalk(ctx, "", fmt.Errorf("%w: the switch says %s", ErrAudio, response))
+		return
+	}
+	t.next++
+	a.playNext(ctx)
+}
+
+// played: all files of a conversation have been heard, or cut off.
+func (a *actor) played(ctx context.Context) {
+	t := a.talking.now
+	switch t.kind {
+	case talkPlay:
+		a.endTalk(ctx, "", nil)
+	case talkGather:
+		a.listen(ctx, t)
+		if !a.collect(ctx) {
+			a.awaitDigit()
+		}
+	case talkVoicemail:
+		a.startVoicemail(ctx)
+	}
+}
+
+// awaitDigit waits for the next digit.
+func (a *actor) awaitDigit() {
+	t := a.talking.now
+	t.phase = talkWaiting
+	a.arm(timerTalk, t.gather.Timeout)
+}
+
+// digit is one that the caller has pressed, in whichever way it came.
+func (a *actor) digit(ctx context.Context, digit, source string) {
+	s, t := &a.talking, a.talking.now
+	if !s.hearing || len(digit) != 1 {
+		return
+	}
+	now := a.c.clock.Now()
+	if s.last.digit == digit && s.last.source != source && now.Sub(s.last.at) < sameDigit {
+		return
+	}
+	s.last.digit, s.last.source, s.last.at = digit, source, now
+	switch {
+	case t == nil || t.kind == talkPlay || t.phase == talkCutting || t.kind == talkVoicemail && t.phase != talkRecordOn:
+		if len(s.typed) < maxTyped {
+			s.typed = append(s.typed, digit[0])
+		}
+	case t.kind == talkVoicemail:
+		if digit == "#" {
+			a.stopVoicemail(ctx)
+		}
+	case t.phase == talkPlaying:
+		s.typed = append(s.typed, digit[0])
+		a.gatherTyped(ctx)
+	default:
+		if !a.collect(ctx, digit[0]) && t.phase == talkWaiting {
+			a.awaitDigit()
+		}
+	}
+}
+
+// gatherTyped takes digits that were pressed during a prompt, which ends by them.
+func (a *actor) gatherTyped(ctx context.Context) {
+	t := a.talking.now
+	t.next = len(t.files)
+	a.cutPlayback(ctx)
+	typed := a.talking.takeTyped()
+	for i, d := range typed {
+		if t.complete() {
+			a.talking.typed = append(a.talking.typed, typed[i:]...)
+			return
+		}
+		t.digits = append(t.digits, d)
+	}
+}
+
+// complete tells whether the digits are what was asked for.
+func (t *conversation) complete() bool {
+	n := len(t.digits)
+	return n >= t.gather.MaxDigits || n > 0 && strings.IndexByte(t.gather.Terminator, t.digits[n-1]) >= 0
+}
+
+// collect adds digits to those that were asked for, and reports whether the conversation has ended, or asks anew. What is left
+// over waits for the next one.
+func (a *actor) collect(ctx context.Context, digits ...byte) bool {
+	t := a.talking.now
+	for i, d := range digits {
+		t.digits = append(t.digits, d)
+		if t.complete() {
+			a.talking.typed = append(a.talking.typed, digits[i+1:]...)
+			return a.collected(ctx)
+		}
+	}
+	return t.complete() && a.collected(ctx)
+}
+
+// collected: the caller has typed to the end, or no further digit came. With none, the prompt is played again.
+func (a *actor) collected(ctx context.Context) bool {
+	t := a.talking.now
+	digits := string(t.digits)
+	if n := len(digits); n > 0 && strings.IndexByte(t.gather.Terminator, digits[n-1]) >= 0 {
+		digits = digits[:n-1]
+	}
+	t.tries++
+	if digits == "" && t.tries < t.gather.Tries {
+		t.digits, t.next = nil, 0
+		a.playNext(ctx)
+		return true
+	}
+	a.endTalk(ctx, digits, nil)
+	return true
+}
+
+// talkDue: something had to have happened by now.
+func (a *actor) talkDue(ctx context.Context) {
+	t := a.talking.now
+	if t == nil {
+		return
+	}
+	switch t.phase {
+	case talkWaiting:
+		a.collected(ctx)
+	case talkRecordOn:
+		a.stopVoicemail(ctx)
+	case talkStarting, talkPlaying, talkCutting, talkConcluded:
+		a.log.WarnContext(ctx, "playback has not told of its end", "kind", t.kind.String())
+		if !t.cut && t.app != "" {
+			a.cutPlayback(ctx)
+			return
+		}
+		a.endTalk(ctx, "", fmt.Errorf("play to the caller: %w", ErrTimeout))
+	}
+}
+
+// dropTalk: whoever began the conversation has gone.
+func (a *actor) dropTalk(ctx context.Context, t *conversation) {
+	s := &a.talking
+	t.reply = nil
+	switch {
+	case s.then == t:
+		s.then = nil
+	case s.now != t:
+	case t.phase == talkRecordOn:
+		a.stopVoicemail(ctx)
+	case t.app != "":
+		t.phase = talkCutting
+		a.cutPlayback(ctx)
+	default:
+		a.endTalk(ctx, "", nil)
+	}
+}
+
+// endTalk answers the conversation; one that waited for its end begins.
+func (a *actor) endTalk(ctx context.Context, digits string, err error) {
+	s := &a.talking
+	t := s.now
+	a.disarm(timerTalk)
+	t.phase = talkConcluded
+	t.finish(digits, err)
+	s.now = nil
+	a.switchMediaDone(ctx)
+	if next := s.then; next != nil {
+		s.then = nil
+		if err := a.beginTalk(ctx, talkCommand{talk: next}); err != nil {
+			next.finish("", err)
+		}
+	}
+}
+
+// deafen: digits are no more for a handler, but for whom the caller is connected with.
+func (a *actor) deafen(ctx context.Context) {
+	s := &a.talking
+	s.hearing, s.typed = false, nil
+	if s.tones && a.sock != nil && s.heard == a.sock {
+		a.runApp(ctx, esl.ExecuteRequest{App: "stop_dtmf"})
+	}
+	s.tones = false
+}
+
+// closeTalk ends what is left of conversations with their call.
+func (a *actor) closeTalk() {
+	s := &a.talking
+	for _, t := range []*conversation{s.now, s.then} {
+		if t != nil {
+			t.finish("", ErrCallEnded)
+		}
+	}
+	s.now, s.then, s.hearing = nil, nil, false
+}
+
+// startVoicemail has the switch record the caller.
+func (a *actor) startVoicemail(ctx context.Context) {
+	t := a.talking.now
+	t.phase = talkRecordOn
+	a.arm(timerTalk, t.longest)
+	if a.rec.second != "" {
+		return // the switch has recorded the call for some time, and goes on
+	}
+	t.path = a.messagePath()
+	a.recordMono(ctx, t.path, t.longest+playSlack, a.c.clock.Now(), func(err error) { a.post(talkRecording{talk: t, err: err}) })
+}
+
+// recordMono has the switch record both sides in one channel, from a moment on, in a file that outlives us and is put on the
+// call's recording. limit ends it, should we be gone by then; 0 is none. done hears whether it has begun.
+func (a *actor) recordMono(ctx context.Context, path string, limit time.Duration, at time.Time, done func(err error)) {
+	channel, link, call, offset := a.channel, a.c.link, a.call, time.Duration(0)
+	if a.answerAt != nil {
+		offset = max(0, at.Sub(*a.answerAt))
+	}
+	a.record(ctx, "recording by the switch", func(ctx context.Context) error {
+		return a.c.ledger.AddRecording(ctx, call, path, offset)
+	}, nil)
+	cmd := "uuid_record " + channel + " start " + path
+	if limit > 0 {
+		cmd += " " + strconv.Itoa(int((limit+time.Second-1)/time.Second))
+	}
+	a.c.goes.Go(func() {
+		// One follows the other: the variable is read when the recording starts, and may be there from an earlier one.
+		if _, err := link.API(ctx, "uuid_setvar "+channel+" RECORD_STEREO false"); err != nil {
+			done(err)
+			return
+		}
+		err := link.BgAPI(ctx, cmd, func(body string, err error) {
+			if err == nil && !strings.HasPrefix(body, "+OK") {
+				err = &CommandError{Command: "uuid_record", Reply: strings.TrimSpace(body)}
+			}
+			done(err)
+		})
+		if err != nil {
+			done(err)
+		}
+	})
+}
+
+// messagePath is a file that no earlier part of the call's recording is in.
+func (a *actor) messagePath() string {
+	for {
+		a.talking.messages++
+		path := filepath.Join(a.c.cfg.RecordDir, fmt.Sprintf("%s.m%d.wav", a.id, a.talking.messages))
+		if _, err := os.Stat(path); err != nil {
+			return path
+		}
+	}
+}
+
+// voicemailStarted ends a conversation whose message can't be recorded.
+func (a *actor) voicemailStarted(ctx context.Context, m talkRecording) {
+	if m.err == nil {
+		return
+	}
+	a.log.ErrorContext(ctx, "voicemail is not recorded", "error", m.err)
+	if a.talking.now == m.talk {
+		a.endTalk(ctx, "", m.err)
+	}
+}
+
+// stopVoicemail ends the message.
+func (a *actor) stopVoicemail(ctx context.Context) {
+	t := a.talking.now
+	if t.path != "" {
+		a.command(ctx, jobStopRecord, "uuid_record "+a.channel+" stop "+t.path)
+	}
+	a.endTalk(ctx, "", nil)
+}
+
+// infoDigit hears a SIP INFO of the caller for a handler.
+func (a *actor) infoDigit(ctx context.Context, ev *esl.Event) {
+	if digit, _, ok := media.ParseInfo(ev.Get("SIP-Content-Type"), ev.Body()); ok {
+		a.digit(ctx, digit, evInfo)
+	}
+}
