@@ -124,7 +124,7 @@ func (in SettingsInput) apply(c *checker, to *db.Tenant) {
 	}
 	if v, ok := given(c, "dispositions", in.Dispositions); ok {
 		checkDispositions(c, v)
-		to.Dispositions = slices.Compact(slices.Sorted(slices.Values(v)))
+		to.Dispositions = slices.Compact(append([]string{}, slices.Sorted(slices.Values(v))...))
 	}
 }
 

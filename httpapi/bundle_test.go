@@ -33,6 +33,8 @@ type bundle struct {
 	srv     *httpapi.Server
 	calls   *fakeCalls
 	dialer  *switchDialer
+	service *dialer.Service
+	agents  *acd.Service
 	library *recordings.Library
 	bucket  *recordings.Bucket
 	clock   *testClock
@@ -46,18 +48,23 @@ type bundle struct {
 
 func sessionKey() [32]byte { return [32]byte{1, 2, 3} }
 
-func setup(t *testing.T, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
+func setup(t testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
 	t.Helper()
 	b := &bundle{
 		st: storetest.New(t), calls: &fakeCalls{}, clock: &testClock{at: time.Now().UTC().Truncate(time.Second)},
 		logs: &logBuffer{}, metrics: prometheus.NewRegistry(),
 	}
 	b.tenant, b.other = storetest.Tenant(t, b.st), storetest.Tenant(t, b.st)
-	service, err := dialer.New(dialer.Config{
-		NodeID: "n1", Guard: netguard.Policy{AllowLoopback: true}, DNC: registry{}, Now: b.clock.now,
+	accounts := acd.NewAccounts(b.st, []byte("key of the SIP accounts"), sipDomain)
+	var err error
+	b.agents, err = acd.New(acd.Config{NodeID: "n1", Accounts: accounts, Every: 20 * time.Millisecond}, b.st)
+	require.NoError(t, err)
+	b.service, err = dialer.New(dialer.Config{
+		NodeID: "n1", Guard: netguard.Policy{AllowLoopback: true}, DNC: registry{}, Now: b.clock.now, Agents: b.agents,
+		Legal: dialer.Hours{From: "00:00", To: "24:00"},
 	}, b.st)
 	require.NoError(t, err)
-	b.dialer = &switchDialer{Dialer: service}
+	b.dialer = &switchDialer{Dialer: b.service}
 	b.bucket, err = recordings.OpenBucket(t.Context(), "mem://")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.bucket.Close()) })
@@ -70,7 +77,9 @@ func setup(t *testing.T, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle
 		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKey: sessionKey(), Logger: log, Now: b.clock.now,
 		Registerer: b.metrics, Gatherer: b.metrics, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
 	}
-	deps := httpapi.Deps{Store: b.st, Dialer: b.dialer, Calls: b.calls, Recordings: b.library, Directory: acd.NewAccounts(b.st, []byte("key of the SIP accounts"), sipDomain)}
+	deps := httpapi.Deps{
+		Store: b.st, Dialer: b.dialer, Agents: b.agents, Calls: b.calls, Recordings: b.library, Directory: accounts,
+	}
 	for _, f := range adjust {
 		f(&cfg, &deps)
 	}
@@ -92,7 +101,7 @@ func (b *bundle) client(key string) apitest.Client {
 }
 
 // key issues an API key and gives its secret.
-func (b *bundle) key(t *testing.T, tenant uuid.UUID, in account.KeyInput) string {
+func (b *bundle) key(t testing.TB, tenant uuid.UUID, in account.KeyInput) string {
 	t.Helper()
 	if in.Label == "" {
 		in.Label = "test"

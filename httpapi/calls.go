@@ -161,23 +161,28 @@ func (s *Server) getCall(ctx context.Context, r *request) (reply, error) {
 
 // visibleCall reads the call that the path names. An agent sees no other agent's.
 func (s *Server) visibleCall(ctx context.Context, r *request) (db.GetCallViewRow, error) {
-	var row db.GetCallViewRow
 	id, err := r.pathID("call_id", callNoun)
 	if err != nil {
-		return row, err
+		return db.GetCallViewRow{}, err
 	}
-	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
-		var err error
-		row, err = tx.Q.GetCallView(ctx, r.who.tenantID, id)
-		return err
-	})
+	row, err := s.readCall(ctx, r.who.tenantID, id)
 	if err != nil {
-		return row, named(err, callNoun)
+		return row, err
 	}
 	if r.who.isAgent() && (row.Call.AgentID == nil || *row.Call.AgentID != r.who.id) {
 		return row, notFound(callNoun)
 	}
 	return row, nil
+}
+
+func (s *Server) readCall(ctx context.Context, tenant, id uuid.UUID) (db.GetCallViewRow, error) {
+	var row db.GetCallViewRow
+	err := s.deps.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.GetCallView(ctx, tenant, id)
+		return err
+	})
+	return row, named(err, callNoun)
 }
 
 // callFilter says which calls are listed; nil members leave all in.

@@ -33,6 +33,10 @@ type Config struct {
 
 	// MaxBodyBytes bounds a request's body; 4 MiB by default.
 	MaxBodyBytes int
+	// MaxUploadBytes bounds an uploaded file with its form; 1 GiB by default. UploadTimeout bounds the work on it; 30 minutes by
+	// default.
+	MaxUploadBytes int
+	UploadTimeout  time.Duration
 	// ReadTimeout bounds the reading of a request, WriteTimeout that of a response (of each chunk where one is streamed),
 	// IdleTimeout the wait for the next request, RequestTimeout the work in between.
 	ReadTimeout    time.Duration
@@ -61,12 +65,17 @@ const (
 	defaultWriteTimeout   = 30 * time.Second
 	defaultIdleTimeout    = 2 * time.Minute
 	defaultRequestTimeout = 25 * time.Second
+	defaultMaxUpload      = 1 << 30
+	defaultUploadTimeout  = 30 * time.Minute
 )
 
 // withDefaults fills in what is unset.
 func (c Config) withDefaults() Config {
 	if c.MaxBodyBytes == 0 {
 		c.MaxBodyBytes = defaultMaxBody
+	}
+	if c.MaxUploadBytes == 0 {
+		c.MaxUploadBytes = defaultMaxUpload
 	}
 	for _, d := range []struct {
 		value *time.Duration
@@ -76,6 +85,7 @@ func (c Config) withDefaults() Config {
 		{&c.WriteTimeout, defaultWriteTimeout},
 		{&c.IdleTimeout, defaultIdleTimeout},
 		{&c.RequestTimeout, defaultRequestTimeout},
+		{&c.UploadTimeout, defaultUploadTimeout},
 	} {
 		if *d.value == 0 {
 			*d.value = d.def
@@ -120,8 +130,10 @@ func (c Config) validate() error {
 			faults = append(faults, fmt.Errorf("public URL %q is not an http or https address", c.PublicURL))
 		}
 	}
-	if c.MaxBodyBytes < 0 {
-		faults = append(faults, fmt.Errorf("largest body %d is negative", c.MaxBodyBytes))
+	for _, limit := range []int{c.MaxBodyBytes, c.MaxUploadBytes} {
+		if limit < 0 {
+			faults = append(faults, fmt.Errorf("largest body %d is negative", limit))
+		}
 	}
 	if c.SessionKey == [32]byte{} {
 		faults = append(faults, errors.New("session key is not set"))

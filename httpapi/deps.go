@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
@@ -30,8 +33,14 @@ type Dialer interface {
 
 	PushLead(ctx context.Context, tenant, campaign uuid.UUID, in dialer.LeadInput) (dialer.Lead, error)
 	PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in dialer.BulkInput) (dialer.BulkResult, error)
+	UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (dialer.LeadUpload, error)
 	Scrub(ctx context.Context, tenant, campaign uuid.UUID) (dialer.ScrubResult, error)
 	ChannelsUsage(ctx context.Context, tenant uuid.UUID) (dialer.ChannelsUsage, error)
+
+	NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*dialer.Lead, error)
+	AgentDial(ctx context.Context, tenant, agent uuid.UUID, in dialer.DialInput) (db.Call, error)
+	Dispose(ctx context.Context, tenant, agent uuid.UUID, in dialer.DisposeInput) (dialer.DisposeResult, error)
+	AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error)
 
 	CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.VoiceAgentInput) (dialer.VoiceAgent, error)
 	ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]dialer.VoiceAgent, error)
@@ -73,6 +82,7 @@ type Check struct {
 type Deps struct {
 	Store      *store.Store
 	Dialer     Dialer
+	Agents     Agents
 	Calls      Calls
 	Recordings Recordings
 	Directory  Directory
@@ -86,7 +96,7 @@ func (d Deps) validate() error {
 		name string
 		set  bool
 	}{
-		{"store", d.Store != nil}, {"dialer", d.Dialer != nil}, {"calls", d.Calls != nil}, {"recordings", d.Recordings != nil},
+		{"store", d.Store != nil}, {"dialer", d.Dialer != nil}, {"agents", d.Agents != nil}, {"calls", d.Calls != nil}, {"recordings", d.Recordings != nil},
 		{"directory", d.Directory != nil},
 	} {
 		if !need.set {

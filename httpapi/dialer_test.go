@@ -23,7 +23,7 @@ type staff struct {
 	adminID, supervisorID, agentID string
 }
 
-func newStaff(t *testing.T, b *bundle) staff {
+func newStaff(t testing.TB, b *bundle) staff {
 	t.Helper()
 	var s staff
 	for _, u := range []struct {
@@ -48,7 +48,7 @@ func newStaff(t *testing.T, b *bundle) staff {
 }
 
 // signIn gives a client with the session of a user whose password is that of newUser.
-func (b *bundle) signIn(t *testing.T, email string) apitest.Client {
+func (b *bundle) signIn(t testing.TB, email string) apitest.Client {
 	t.Helper()
 	var s session
 	b.client("").JSON(t, http.MethodPost, "/api/auth/login", object{"email": email, "password": "correct horse"}, http.StatusOK, &s)

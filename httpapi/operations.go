@@ -39,6 +39,7 @@ const (
 	scopeLeadsWrite        = "leads:write"
 	scopeCallsRead         = "calls:read"
 	scopeCallsWrite        = "calls:write"
+	scopeAgentsRead        = "agents:read"
 	scopeVoiceAgentsRead   = "voice_agents:read"
 	scopeVoiceAgentsWrite  = "voice_agents:write"
 	scopeVoiceAgentsAdmin  = "voice_agents:admin"
@@ -52,7 +53,7 @@ const (
 // Scopes lists every scope that an API key may have.
 func Scopes() []string {
 	return []string{
-		scopeCampaignsRead, scopeCampaignsWrite, scopeLeadsRead, scopeLeadsWrite, scopeCallsRead, scopeCallsWrite, "agents:read",
+		scopeCampaignsRead, scopeCampaignsWrite, scopeLeadsRead, scopeLeadsWrite, scopeCallsRead, scopeCallsWrite, scopeAgentsRead,
 		scopeVoiceAgentsRead, scopeVoiceAgentsWrite, scopeVoiceAgentsAdmin, scopeRecordingsLoad, scopeControlAdmin,
 		"api_keys:manage", scopeWebhooksRead, scopeWebhooksWrite,
 	}
@@ -95,9 +96,8 @@ type operation struct {
 	access  access
 	scope   string
 	// roles are those of the users who may, when it is a session that asks.
-	roles roleSet
-	// body says that a JSON body is expected.
-	body   bool
+	roles  roleSet
+	body   bodyKind
 	handle handlerFunc
 }
 
@@ -106,7 +106,7 @@ func (s *Server) operations() []operation {
 	var all []operation
 	for _, group := range [][]operation{
 		s.voiceAgentOperations(), s.campaignOperations(), s.callOperations(), s.webhookOperations(),
-		s.dialerOperations(), s.accountOperations(), s.healthOperations(),
+		s.dialerOperations(), s.accountOperations(), s.agentOperations(), s.healthOperations(),
 	} {
 		all = append(all, group...)
 	}
@@ -116,12 +116,12 @@ func (s *Server) operations() []operation {
 func (s *Server) voiceAgentOperations() []operation {
 	const root = "/api/v1/voice-agents"
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeVoiceAgentsWrite, body: true, handle: s.createVoiceAgent},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: s.createVoiceAgent},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeVoiceAgentsRead, handle: s.listVoiceAgents},
 		{method: http.MethodGet, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsRead, handle: s.getDefaultVoiceAgent},
-		{method: http.MethodPost, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsAdmin, body: true, handle: s.setDefaultVoiceAgent},
+		{method: http.MethodPost, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsAdmin, body: jsonBody, handle: s.setDefaultVoiceAgent},
 		{method: http.MethodGet, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsRead, handle: s.getVoiceAgent},
-		{method: http.MethodPatch, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, body: true, handle: s.patchVoiceAgent},
+		{method: http.MethodPatch, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: s.patchVoiceAgent},
 		{method: http.MethodDelete, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, handle: s.deleteVoiceAgent},
 		{method: http.MethodPost, path: root + "/{voice_agent_id}/archive", access: accessKey, scope: scopeVoiceAgentsWrite, handle: s.archiveVoiceAgent},
 	}
@@ -131,16 +131,16 @@ func (s *Server) campaignOperations() []operation {
 	const root = "/api/v1/campaigns"
 	const one = root + "/{campaign_id}"
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: true, handle: s.createCampaign},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: s.createCampaign},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeCampaignsRead, handle: s.listCampaigns},
 		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCampaignsRead, handle: s.getCampaign},
-		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeCampaignsWrite, body: true, handle: s.patchCampaign},
+		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: s.patchCampaign},
 		{method: http.MethodDelete, path: one, access: accessKey, scope: scopeCampaignsWrite, handle: s.deleteCampaign},
 		{method: http.MethodPost, path: one + "/start", access: accessKey, scope: scopeCampaignsWrite, handle: s.startCampaign},
 		{method: http.MethodPost, path: one + "/pause", access: accessKey, scope: scopeCampaignsWrite, handle: s.pauseCampaign},
 		{method: http.MethodPost, path: one + "/stop", access: accessKey, scope: scopeCampaignsWrite, handle: s.stopCampaign},
-		{method: http.MethodPost, path: one + "/leads", access: accessKey, scope: scopeLeadsWrite, body: true, handle: s.pushLead},
-		{method: http.MethodPost, path: one + "/leads:bulk", access: accessKey, scope: scopeLeadsWrite, body: true, handle: s.pushLeads},
+		{method: http.MethodPost, path: one + "/leads", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.pushLead},
+		{method: http.MethodPost, path: one + "/leads:bulk", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.pushLeads},
 		{method: http.MethodGet, path: one + "/calls", access: accessKey, scope: scopeCallsRead, handle: s.listCampaignCalls},
 	}
 }
@@ -153,19 +153,19 @@ func (s *Server) callOperations() []operation {
 		{method: http.MethodGet, path: one + "/recording", access: accessKey, scope: scopeCallsRead, handle: s.getRecording},
 		{method: http.MethodGet, path: one + "/recording/audio", access: accessKey, scope: scopeRecordingsLoad, handle: s.streamRecording},
 		{method: http.MethodGet, path: "/recordings/{call_id}", access: accessOpen, handle: s.openSignedRecording},
-		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/control", access: accessControl, scope: scopeControlAdmin, body: true, handle: s.controlCall},
+		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/control", access: accessControl, scope: scopeControlAdmin, body: jsonBody, handle: s.controlCall},
 	}
 }
 
 func (s *Server) webhookOperations() []operation {
 	const root = "/api/v1/webhooks"
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeWebhooksWrite, body: true, handle: s.createWebhook},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: s.createWebhook},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeWebhooksRead, handle: s.listWebhooks},
 		{method: http.MethodGet, path: root + "/deliveries", access: accessKey, scope: scopeWebhooksRead, handle: s.listDeliveries},
 		{method: http.MethodPost, path: root + "/deliveries/{id}/replay", access: accessKey, scope: scopeWebhooksWrite, handle: s.replayDelivery},
 		{method: http.MethodGet, path: root + "/{id}", access: accessKey, scope: scopeWebhooksRead, handle: s.getWebhook},
-		{method: http.MethodPatch, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, body: true, handle: s.patchWebhook},
+		{method: http.MethodPatch, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: s.patchWebhook},
 		{method: http.MethodDelete, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, handle: s.deleteWebhook},
 		{method: http.MethodPost, path: root + "/{id}/test", access: accessKey, scope: scopeWebhooksWrite, handle: s.testWebhook},
 	}

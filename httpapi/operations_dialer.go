@@ -9,15 +9,16 @@ func (s *Server) dialerOperations() []operation {
 	const calls, call = "/api/calls", "/api/calls/{call_id}"
 	ops := []operation{
 		{method: http.MethodGet, path: all, handle: s.listCampaigns},
-		{method: http.MethodPost, path: all, roles: managers, body: true, handle: s.createCampaign},
+		{method: http.MethodPost, path: all, roles: managers, body: jsonBody, handle: s.createCampaign},
 		{method: http.MethodGet, path: one, handle: s.getCampaign},
-		{method: http.MethodPatch, path: one, roles: managers, body: true, handle: s.patchCampaign},
+		{method: http.MethodPatch, path: one, roles: managers, body: jsonBody, handle: s.patchCampaign},
 		{method: http.MethodDelete, path: one, roles: managers, handle: s.deleteCampaign},
 		{method: http.MethodPost, path: one + "/start", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: s.startCampaign},
 		{method: http.MethodPost, path: one + "/pause", roles: managers, handle: s.pauseCampaign},
 		{method: http.MethodPost, path: one + "/stop", roles: managers, handle: s.stopCampaign},
-		{method: http.MethodPost, path: one + "/predictive/pause", roles: managers, body: true, handle: s.pausePredictive},
-		{method: http.MethodPost, path: one + "/predictive/resume", roles: managers, body: true, handle: s.resumePredictive},
+		{method: http.MethodPost, path: one + "/predictive/pause", roles: managers, body: jsonBody, handle: s.pausePredictive},
+		{method: http.MethodPost, path: one + "/predictive/resume", roles: managers, body: jsonBody, handle: s.resumePredictive},
+		{method: http.MethodPost, path: one + "/leads/upload", roles: managers, body: fileBody, handle: s.uploadLeads},
 		{method: http.MethodPost, path: one + "/scrub", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: s.scrubCampaign},
 		{method: http.MethodGet, path: calls, handle: s.listCalls},
 		{method: http.MethodGet, path: call, handle: s.getCall},
@@ -32,25 +33,25 @@ func (s *Server) accountOperations() []operation {
 	const users, numbers, trunks = "/api/users", "/api/numbers", "/api/trunks"
 	ops := []operation{
 		{method: http.MethodGet, path: users, roles: managers, handle: s.listUsers},
-		{method: http.MethodPost, path: users, roles: admins, body: true, handle: s.createUser},
+		{method: http.MethodPost, path: users, roles: admins, body: jsonBody, handle: s.createUser},
 		{method: http.MethodGet, path: users + "/{id}", roles: managers, handle: s.getUser},
-		{method: http.MethodPatch, path: users + "/{id}", roles: admins, body: true, handle: s.patchUser},
+		{method: http.MethodPatch, path: users + "/{id}", roles: admins, body: jsonBody, handle: s.patchUser},
 		{method: http.MethodDelete, path: users + "/{id}", roles: admins, handle: s.deleteUser},
 		{method: http.MethodGet, path: numbers, roles: managers, handle: s.listNumbers},
-		{method: http.MethodPost, path: numbers, roles: admins, body: true, handle: s.createNumber},
+		{method: http.MethodPost, path: numbers, roles: admins, body: jsonBody, handle: s.createNumber},
 		{method: http.MethodGet, path: numbers + "/{id}", roles: managers, handle: s.getNumber},
-		{method: http.MethodPatch, path: numbers + "/{id}", roles: admins, body: true, handle: s.patchNumber},
+		{method: http.MethodPatch, path: numbers + "/{id}", roles: admins, body: jsonBody, handle: s.patchNumber},
 		{method: http.MethodDelete, path: numbers + "/{id}", roles: admins, handle: s.deleteNumber},
 		{method: http.MethodGet, path: trunks, roles: managers, handle: s.listTrunks},
-		{method: http.MethodPost, path: trunks, roles: admins, body: true, handle: s.createTrunk},
+		{method: http.MethodPost, path: trunks, roles: admins, body: jsonBody, handle: s.createTrunk},
 		{method: http.MethodGet, path: trunks + "/{id}", roles: managers, handle: s.getTrunk},
-		{method: http.MethodPatch, path: trunks + "/{id}", roles: admins, body: true, handle: s.patchTrunk},
+		{method: http.MethodPatch, path: trunks + "/{id}", roles: admins, body: jsonBody, handle: s.patchTrunk},
 		{method: http.MethodDelete, path: trunks + "/{id}", roles: admins, handle: s.deleteTrunk},
 		{method: http.MethodGet, path: "/api/settings", roles: managers, handle: s.getSettings},
-		{method: http.MethodPatch, path: "/api/settings", roles: admins, body: true, handle: s.patchSettings},
+		{method: http.MethodPatch, path: "/api/settings", roles: admins, body: jsonBody, handle: s.patchSettings},
 	}
 	return append(onDialerAPI(ops),
-		operation{method: http.MethodPost, path: "/api/auth/login", surface: dialerAPI, access: accessOpen, body: true, handle: s.login})
+		operation{method: http.MethodPost, path: "/api/auth/login", surface: dialerAPI, access: accessOpen, body: jsonBody, handle: s.login})
 }
 
 // onDialerAPI puts operations on the Dialer API, for signed-in users unless they say that they take more.

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -58,6 +59,7 @@ const (
 	codeTapFailed           = "TapFailed"
 	codeForbiddenClient     = "client_not_allowed"
 	codeTaken               = "already_in_use"
+	codeRequestTimeout      = "request_timeout"
 )
 
 // classDataException is SQLSTATE's class of values that a column can't take, such as a number beyond all bounds in a JSON
@@ -114,6 +116,10 @@ func mapError(err error) *apiError {
 		return known
 	case errors.Is(err, store.ErrNotFound):
 		return &apiError{status: http.StatusNotFound, code: codeNotFound, detail: "resource not found", cause: err}
+	case errors.Is(err, acd.ErrNotAgent):
+		return &apiError{
+			status: http.StatusForbidden, code: codeInsufficientScope, detail: "The user is no active agent.", cause: err,
+		}
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrBusy):
 		return unavailable("The database does not answer.", err)
 	case errors.As(err, &limit):

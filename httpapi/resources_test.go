@@ -16,7 +16,7 @@ import (
 // object is any response object.
 type object map[string]any
 
-func (o object) text(t *testing.T, member string) string {
+func (o object) text(t testing.TB, member string) string {
 	t.Helper()
 	s, ok := o[member].(string)
 	require.True(t, ok, "%s is %v", member, o[member])
@@ -110,7 +110,7 @@ func TestVoiceAgentInUse(t *testing.T) {
 
 const campaigns = "/api/v1/campaigns"
 
-func newCampaign(t *testing.T, b *bundle, members object) object {
+func newCampaign(t testing.TB, b *bundle, members object) object {
 	t.Helper()
 	body := object{"name": "C", "dial_mode": "progressive"}
 	maps.Copy(body, members)

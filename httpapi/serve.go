@@ -92,6 +92,7 @@ func (s *Server) surround(base context.Context, next fasthttp.RequestHandler) fa
 			defer s.recoverPanic(base, r)
 			next(rc)
 		}()
+		s.endBody(rc)
 		s.record(base, r)
 	}
 }
@@ -175,7 +176,14 @@ func (s *Server) serveOperation(base context.Context, op operation) fasthttp.Req
 	return func(rc *fasthttp.RequestCtx) {
 		r := s.requestOf(rc)
 		r.op = op
-		ctx, cancel := context.WithTimeout(base, s.cfg.RequestTimeout)
+		limit := s.cfg.RequestTimeout
+		if op.body == fileBody {
+			limit = s.cfg.UploadTimeout
+		} else if err := s.takeBody(rc); err != nil {
+			s.refuse(rc, err)
+			return
+		}
+		ctx, cancel := context.WithTimeout(base, limit)
 		defer cancel()
 		out, err := s.admitAndHandle(ctx, r)
 		if err != nil {
@@ -196,10 +204,16 @@ func (s *Server) admitAndHandle(ctx context.Context, r *request) (reply, error) 
 			return reply{}, err
 		}
 	}
-	if r.op.body {
+	switch r.op.body {
+	case jsonBody:
 		if err := checkMediaType(r.rc); err != nil {
 			return reply{}, err
 		}
+	case fileBody:
+		if err := checkUploadType(r.rc); err != nil {
+			return reply{}, err
+		}
+	case noBody:
 	}
 	return r.op.handle(ctx, r)
 }
@@ -276,15 +290,18 @@ func (s *Server) refuse(rc *fasthttp.RequestCtx, err error) {
 	e := newError(http.StatusBadRequest, codeBadRequest, "The request could not be read.")
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		e = newError(http.StatusRequestEntityTooLarge, codeBodyTooLarge,
-			"The body is larger than "+strconv.Itoa(s.cfg.MaxBodyBytes)+" bytes.")
+		e = s.bodyTooLarge(s.cfg.MaxBodyBytes)
 	case errors.As(err, &small):
 		e = newError(http.StatusRequestHeaderFieldsTooLarge, "headers_too_large", "The request's headers are too large.")
 	case errors.As(err, &timeout) && timeout.Timeout():
-		e = newError(http.StatusRequestTimeout, "request_timeout", "The request did not arrive in time.")
+		e = newError(http.StatusRequestTimeout, codeRequestTimeout, "The request did not arrive in time.")
 	}
 	rc.SetConnectionClose()
 	s.answerError(r, e)
+}
+
+func (s *Server) bodyTooLarge(limit int) *apiError {
+	return newError(http.StatusRequestEntityTooLarge, codeBodyTooLarge, "The body is larger than "+strconv.Itoa(limit)+" bytes.")
 }
 
 // quietLogger sends fasthttp's own lines, which are about broken connections, to the debug level.

@@ -154,6 +154,7 @@ func (s *Server) newMain(base context.Context) *fasthttp.Server {
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		DisablePreParseMultipartForm: true,
+		StreamRequestBody:            true,
 		ReadBufferSize:               16 << 10,
 		MaxRequestBodySize:           s.cfg.MaxBodyBytes,
 		ReadTimeout:                  s.cfg.ReadTimeout,

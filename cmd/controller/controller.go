@@ -277,7 +277,7 @@ func (c *Controller) buildServer(library *recordings.Library) (err error) {
 	}
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: library,
-		Directory: c.accounts,
+		Directory: c.accounts, Agents: c.agents,
 		Checks: []httpapi.Check{
 			{Name: "switch", Ready: c.calls.Ready},
 			{Name: "media", Ready: c.media.Ready},

@@ -1,0 +1,167 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/leadfile"
+	"github.com/ringmaster/ringmaster/store"
+)
+
+const (
+	// uploadBatch bounds the rows that are in memory, and in one transaction.
+	uploadBatch = 1000
+	// maxUploadErrors bounds the errors that an upload's answer lists; all rows are counted.
+	maxUploadErrors = 1000
+
+	fieldFile = "file"
+)
+
+// LeadUpload is the response to an upload of leads. Rows that were invalid are listed up to a bound.
+type LeadUpload struct {
+	Total      int           `json:"total"`
+	Valid      int           `json:"valid"`
+	Invalid    int           `json:"invalid"`
+	Duplicates int           `json:"duplicates"`
+	Errors     []UploadError `json:"errors"`
+}
+
+// UploadError says what is wrong with a row; Row is its line in the file.
+type UploadError struct {
+	Row     int    `json:"row"`
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// UploadLeads adds the leads of a CSV or XLSX file as a push does, each scrubbed, some at a time: when it fails, the leads of
+// the rows before are there, and are duplicates when the file is sent again. Errors: store.ErrNotFound, *ValidationError for a
+// file that can't be read, the reader's own.
+func (s *Service) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (LeadUpload, error) {
+	if _, err := s.GetCampaign(ctx, tenant, campaign); err != nil {
+		return LeadUpload{}, err
+	}
+	leads, err := leadfile.Open(file)
+	if err != nil {
+		return LeadUpload{}, wrap("read uploaded leads", fileFault(err))
+	}
+	up := upload{s: s, tenant: tenant, campaign: campaign, out: LeadUpload{Errors: []UploadError{}}}
+	err = up.run(ctx, leads)
+	if cerr := leads.Close(); cerr != nil {
+		s.log.WarnContext(ctx, "uploaded file not cleaned up", "tenant_id", tenant, "error", cerr)
+	}
+	if up.out.Valid > 0 {
+		s.signals.campaign(campaign)
+	}
+	s.log.InfoContext(ctx, "leads uploaded", "tenant_id", tenant, "campaign_id", campaign, "rows", up.out.Total,
+		"valid", up.out.Valid, "invalid", up.out.Invalid, "duplicates", up.out.Duplicates, "complete", err == nil)
+	if err != nil {
+		return LeadUpload{}, wrap("upload leads", fileFault(err))
+	}
+	return up.out, nil
+}
+
+// fileFault gives what is wrong with a file as what is wrong with the request.
+func fileFault(err error) error {
+	var broken *leadfile.FileError
+	if !errors.As(err, &broken) {
+		return err
+	}
+	message := broken.Message
+	if broken.Line > 0 {
+		message = broken.Error() + "; the rows before it were added"
+	}
+	return &ValidationError{Fields: []FieldError{{Field: fieldFile, Message: message}}}
+}
+
+// upload is one upload's work.
+type upload struct {
+	s                *Service
+	tenant, campaign uuid.UUID
+	rows             []leadRow
+	out              LeadUpload
+}
+
+func (u *upload) run(ctx context.Context, leads *leadfile.File) error {
+	for {
+		row, err := leads.Next()
+		if errors.Is(err, io.EOF) {
+			return u.flush(ctx)
+		}
+		if err != nil {
+			return errors.Join(err, u.flush(ctx))
+		}
+		u.take(row)
+		if len(u.rows) == uploadBatch {
+			if err := u.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take checks one row.
+func (u *upload) take(row leadfile.Row) {
+	u.out.Total++
+	var faults []FieldError
+	for _, f := range row.Faults {
+		faults = append(faults, FieldError(f))
+	}
+	checked, err := leadInput(row).row()
+	var invalid *ValidationError
+	if len(faults) == 0 && errors.As(err, &invalid) {
+		faults = invalid.Fields
+	}
+	if len(faults) == 0 {
+		u.rows = append(u.rows, checked)
+		return
+	}
+	u.out.Invalid++
+	for _, f := range faults {
+		if len(u.out.Errors) < maxUploadErrors {
+			u.out.Errors = append(u.out.Errors, UploadError{Row: row.Line, Field: f.Field, Message: f.Message})
+		}
+	}
+}
+
+// leadInput gives a row as a push would bring it.
+func leadInput(row leadfile.Row) LeadInput {
+	given := func(v string) Opt[string] {
+		if v == "" {
+			return Opt[string]{}
+		}
+		return Some(v)
+	}
+	in := LeadInput{Phone: given(row.Phone), Name: given(row.Name), Email: given(row.Email), CRMLeadID: given(row.CRMLeadID)}
+	if row.Metadata != nil {
+		in.Metadata = Some(Object(row.Metadata))
+	}
+	return in
+}
+
+// flush adds the rows that were taken.
+func (u *upload) flush(ctx context.Context) error {
+	if len(u.rows) == 0 {
+		return nil
+	}
+	answered := u.s.scrubRows(ctx, u.tenant, u.rows)
+	added := 0
+	err := u.s.st.InTenant(ctx, u.tenant, func(tx *store.Tx) error {
+		owner, err := campaignOwner(ctx, tx, u.tenant, u.campaign)
+		if err != nil {
+			return err
+		}
+		made, err := u.s.insertLeads(ctx, tx, owner, u.campaign, u.rows, answered)
+		added = len(made)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	u.out.Valid += added
+	u.out.Duplicates += len(u.rows) - added
+	u.rows = u.rows[:0]
+	return nil
+}

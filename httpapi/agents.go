@@ -1,0 +1,178 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/dialer/acd"
+)
+
+const agentNoun = "agent"
+
+// Agents is what the API asks of the people who take calls; *acd.Service is one.
+type Agents interface {
+	Login(ctx context.Context, tenant, user uuid.UUID, in acd.LoginInput) (acd.LoginResult, error)
+	Logout(ctx context.Context, tenant, user uuid.UUID) (acd.Agent, error)
+	SetStatus(ctx context.Context, tenant, user uuid.UUID, in acd.StatusInput) (acd.Agent, error)
+	ListAgents(ctx context.Context, tenant uuid.UUID) ([]acd.Agent, error)
+	GetAgent(ctx context.Context, tenant, id uuid.UUID) (acd.Agent, error)
+	Stats(ctx context.Context, tenant, id uuid.UUID, windowHours int) (acd.Stats, error)
+}
+
+// agentOperations are what agents do, and what others see of them.
+func (s *Server) agentOperations() []operation {
+	const one = "/api/v1/agents/{agent_id}"
+	desk := []operation{
+		{method: http.MethodPost, path: "/api/agent/login", roles: agents, body: jsonBody, handle: s.agentLogin},
+		{method: http.MethodPost, path: "/api/agent/logout", roles: agents, handle: s.agentLogout},
+		{method: http.MethodPost, path: "/api/agent/status", roles: agents, body: jsonBody, handle: s.agentStatus},
+		{method: http.MethodGet, path: "/api/agent/next-lead/{campaign_id}", roles: agents, handle: s.nextLead},
+		{method: http.MethodPost, path: "/api/agent/dial", roles: agents, body: jsonBody, handle: s.agentDial},
+		{method: http.MethodPost, path: "/api/agent/dispose", roles: agents, body: jsonBody, handle: s.agentDispose},
+		{method: http.MethodPost, path: "/api/agent/hangup", roles: agents, handle: s.agentHangup},
+	}
+	return append(onDialerAPI(desk),
+		operation{method: http.MethodGet, path: "/api/v1/agents", access: accessKey, scope: scopeAgentsRead, handle: s.listAgents},
+		operation{method: http.MethodGet, path: one, access: accessKey, scope: scopeAgentsRead, handle: s.getAgent},
+		operation{method: http.MethodGet, path: one + "/stats", access: accessKey, scope: scopeAgentsRead, handle: s.agentStats},
+	)
+}
+
+type agentLoginInput struct{ Extension dialer.Opt[string] }
+
+// Members gives the members of the body by their names.
+func (in *agentLoginInput) Members() map[string]json.Unmarshaler {
+	return map[string]json.Unmarshaler{"extension": &in.Extension}
+}
+
+func (s *Server) agentLogin(ctx context.Context, r *request) (reply, error) {
+	var in agentLoginInput
+	if err := r.decodeOptional(&byMembers{&in}); err != nil {
+		return reply{}, err
+	}
+	f := dialer.NewForm(false)
+	extension, _ := dialer.Given(f, "extension", in.Extension)
+	if err := f.Err(); err != nil {
+		return reply{}, err
+	}
+	result, err := s.deps.Agents.Login(ctx, r.who.tenantID, r.who.id, acd.LoginInput{Extension: extension})
+	return ok(result), err
+}
+
+func (s *Server) agentLogout(ctx context.Context, r *request) (reply, error) {
+	agent, err := s.deps.Agents.Logout(ctx, r.who.tenantID, r.who.id)
+	return ok(agent), named(err, agentNoun)
+}
+
+type agentStatusInput struct{ Status, Reason dialer.Opt[string] }
+
+// Members gives the members of the body by their names.
+func (in *agentStatusInput) Members() map[string]json.Unmarshaler {
+	return map[string]json.Unmarshaler{"status": &in.Status, "reason": &in.Reason}
+}
+
+func (s *Server) agentStatus(ctx context.Context, r *request) (reply, error) {
+	var in agentStatusInput
+	if err := r.decodeInto(&in); err != nil {
+		return reply{}, err
+	}
+	f := dialer.NewForm(false)
+	status, _ := dialer.Required(f, "status", in.Status)
+	reason, _ := dialer.Given(f, "reason", in.Reason)
+	if err := f.Err(); err != nil {
+		return reply{}, err
+	}
+	agent, err := s.deps.Agents.SetStatus(ctx, r.who.tenantID, r.who.id, acd.StatusInput{Status: status, Reason: reason})
+	return ok(agent), named(err, agentNoun)
+}
+
+type nextLeadView struct {
+	Lead *dialer.Lead `json:"lead"`
+}
+
+func (s *Server) nextLead(ctx context.Context, r *request) (reply, error) {
+	campaignID, err := r.pathID("campaign_id", campaignNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	lead, err := s.deps.Dialer.NextLead(ctx, r.who.tenantID, r.who.id, campaignID)
+	return ok(nextLeadView{lead}), named(err, campaignNoun)
+}
+
+type dialView struct {
+	Call callView `json:"call"`
+}
+
+func (s *Server) agentDial(ctx context.Context, r *request) (reply, error) {
+	var in dialer.DialInput
+	if err := r.decode(&in); err != nil {
+		return reply{}, err
+	}
+	call, err := s.deps.Dialer.AgentDial(ctx, r.who.tenantID, r.who.id, in)
+	if err != nil {
+		return reply{}, err
+	}
+	view, err := s.viewCall(ctx, r, call, "")
+	return ok(dialView{view}), err
+}
+
+type disposeView struct {
+	Call  callView  `json:"call"`
+	Agent acd.Agent `json:"agent"`
+}
+
+func (s *Server) agentDispose(ctx context.Context, r *request) (reply, error) {
+	var in dialer.DisposeInput
+	if err := r.decode(&in); err != nil {
+		return reply{}, err
+	}
+	result, err := s.deps.Dialer.Dispose(ctx, r.who.tenantID, r.who.id, in)
+	if err != nil {
+		return reply{}, named(err, callNoun)
+	}
+	row, err := s.readCall(ctx, r.who.tenantID, result.Call.ID)
+	if err != nil {
+		return reply{}, err
+	}
+	view, err := s.viewCall(ctx, r, row.Call, row.RecordingStatus)
+	return ok(disposeView{view, result.Agent}), err
+}
+
+// agentHangup ends the agent's call; the agent's phone stays up.
+func (s *Server) agentHangup(ctx context.Context, r *request) (reply, error) {
+	agent, err := s.deps.Dialer.AgentHangup(ctx, r.who.tenantID, r.who.id)
+	return ok(agent), named(err, agentNoun)
+}
+
+func (s *Server) listAgents(ctx context.Context, r *request) (reply, error) {
+	list, err := s.deps.Agents.ListAgents(ctx, r.who.tenantID)
+	return ok(orEmpty(list)), err
+}
+
+func (s *Server) getAgent(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID("agent_id", agentNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	agent, err := s.deps.Agents.GetAgent(ctx, r.who.tenantID, id)
+	return ok(agent), named(err, agentNoun)
+}
+
+func (s *Server) agentStats(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID("agent_id", agentNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	hours, bad := r.queryInt("window_hours", acd.DefaultWindowHours, acd.MinWindowHours, acd.MaxWindowHours)
+	if bad != nil {
+		e := invalid(*bad)
+		e.status, e.code = http.StatusBadRequest, codeBadRequest
+		return reply{}, e
+	}
+	stats, err := s.deps.Agents.Stats(ctx, r.who.tenantID, id, hours)
+	return ok(stats), named(err, agentNoun)
+}

@@ -1,0 +1,188 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/ringmaster/ringmaster/dialer"
+)
+
+// Bodies are not read before their request is handled: takeBody reads what is small, and an upload is read as it is worked on.
+
+// bodyKind says what body an operation takes.
+type bodyKind uint8
+
+const (
+	noBody bodyKind = iota
+	jsonBody
+	// fileBody is a multipart form with a file, which is streamed.
+	fileBody
+)
+
+const (
+	multipartType = "multipart/form-data"
+	fileField     = "file"
+	// drainTime bounds the reading of a body that nobody wants, which lets the client see the answer before the connection ends.
+	drainTime = 5 * time.Second
+)
+
+// takeBody reads the whole body of a request, up to the limit, so that handlers have it at hand.
+func (s *Server) takeBody(rc *fasthttp.RequestCtx) error {
+	if !rc.Request.IsBodyStream() {
+		return nil
+	}
+	if rc.Request.Header.ContentLength() > s.cfg.MaxBodyBytes {
+		return fasthttp.ErrBodyTooLarge
+	}
+	body, err := io.ReadAll(io.LimitReader(rc.RequestBodyStream(), int64(s.cfg.MaxBodyBytes)+1))
+	if err != nil {
+		return err
+	}
+	if len(body) > s.cfg.MaxBodyBytes {
+		return fasthttp.ErrBodyTooLarge
+	}
+	if err := rc.Request.CloseBodyStream(); err != nil {
+		return err
+	}
+	rc.Request.SetBodyRaw(body)
+	return nil
+}
+
+// endBody closes the connection behind a request whose body was not read to its end: what is left of it would be taken for the
+// next request.
+func (s *Server) endBody(rc *fasthttp.RequestCtx) {
+	if !rc.Request.IsBodyStream() {
+		return
+	}
+	if status := rc.Response.StatusCode(); status == http.StatusRequestTimeout || status == http.StatusBadRequest {
+		rc.SetConnectionClose() // nothing more comes
+		return
+	}
+	stream := rc.RequestBodyStream()
+	_ = rc.Conn().SetReadDeadline(time.Now().Add(drainTime)) // a connection that is gone fails the read
+	if _, err := io.Copy(io.Discard, stream); err != nil {
+		rc.SetConnectionClose()
+	}
+}
+
+// uploadBody is the body of an upload: bounded in its length, while the client must not stand still for longer than the read
+// time-out.
+type uploadBody struct {
+	src     io.Reader
+	conn    net.Conn
+	timeout time.Duration
+	left    int64
+}
+
+func (u *uploadBody) Read(p []byte) (int, error) {
+	if u.left <= 0 {
+		return 0, fasthttp.ErrBodyTooLarge
+	}
+	if err := u.conn.SetReadDeadline(time.Now().Add(u.timeout)); err != nil {
+		return 0, err
+	}
+	n, err := u.src.Read(p[:min(int64(len(p)), u.left)])
+	u.left -= int64(n)
+	return n, err
+}
+
+// uploadLeads adds the leads of a file to a campaign.
+func (s *Server) uploadLeads(ctx context.Context, r *request) (reply, error) {
+	campaignID, err := r.pathID("campaign_id", campaignNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	if _, err := s.deps.Dialer.GetCampaign(ctx, r.who.tenantID, campaignID); err != nil {
+		return reply{}, err
+	}
+	file, err := s.uploadedFile(r)
+	if err != nil {
+		return reply{}, s.uploadFault(err)
+	}
+	result, err := s.deps.Dialer.UploadLeads(ctx, r.who.tenantID, campaignID, file)
+	if err != nil {
+		return reply{}, s.uploadFault(err)
+	}
+	return ok(result), nil
+}
+
+// uploadedFile finds the file in the form; parts before it are passed over.
+func (s *Server) uploadedFile(r *request) (io.Reader, error) {
+	_, params, err := mime.ParseMediaType(string(r.rc.Request.Header.ContentType()))
+	if err != nil || params["boundary"] == "" {
+		return nil, newError(http.StatusUnprocessableEntity, codeValidation, "The form has no boundary.")
+	}
+	if !r.rc.Request.IsBodyStream() {
+		return nil, noFile()
+	}
+	if r.rc.Request.Header.ContentLength() > s.cfg.MaxUploadBytes {
+		return nil, fasthttp.ErrBodyTooLarge
+	}
+	form := multipart.NewReader(&uploadBody{
+		src: r.rc.RequestBodyStream(), conn: r.rc.Conn(), timeout: s.cfg.ReadTimeout, left: int64(s.cfg.MaxUploadBytes),
+	}, params["boundary"])
+	for {
+		part, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil, noFile()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errUploadBroken, err)
+		}
+		if part.FormName() == fileField {
+			return &formFile{part}, nil
+		}
+	}
+}
+
+// formFile tells a form that breaks off from a file that ends.
+type formFile struct{ part *multipart.Part }
+
+func (f *formFile) Read(p []byte) (int, error) {
+	n, err := f.part.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: %w", errUploadBroken, err)
+	}
+	return n, err
+}
+
+// errUploadBroken says that an upload did not arrive whole.
+var errUploadBroken = errors.New("upload broke off")
+
+func noFile() error {
+	return invalid(dialer.FieldError{Field: fileField, Message: "is required: a CSV or XLSX file"})
+}
+
+// uploadFault tells a broken or oversized upload from other faults.
+func (s *Server) uploadFault(err error) error {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		return s.bodyTooLarge(s.cfg.MaxUploadBytes)
+	case errors.As(err, &timeout) && timeout.Timeout() && errors.Is(err, errUploadBroken):
+		return newError(http.StatusRequestTimeout, codeRequestTimeout, "The upload did not arrive in time.")
+	case errors.Is(err, errUploadBroken):
+		return newError(http.StatusBadRequest, codeBadRequest, "The upload is no readable form, or broke off.")
+	default:
+		return err
+	}
+}
+
+// checkUploadType refuses bodies that say they are no form.
+func checkUploadType(rc *fasthttp.RequestCtx) error {
+	media, _, _ := strings.Cut(string(rc.Request.Header.ContentType()), ";")
+	if strings.EqualFold(strings.TrimSpace(media), multipartType) {
+		return nil
+	}
+	return newError(http.StatusUnsupportedMediaType, codeUnsupportedMedia, "The body must be sent as multipart/form-data.")
+}
