@@ -348,15 +348,16 @@ func (q *Queries) LeadsAfter(ctx context.Context, arg LeadsAfterParams) ([]Lead,
 }
 
 const leadsClaimDue = `-- name: LeadsClaimDue :many
-UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
-FROM (
+WITH due AS MATERIALIZED (
   SELECT c.id FROM leads c
   WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status IN ('retry', 'callback') AND c.dnd_clean
     AND c.next_attempt_at <= $5::timestamptz
     AND (c.claimed_by IS NULL OR c.claimed_until <= $5::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
   ORDER BY c.next_attempt_at LIMIT $6 FOR UPDATE SKIP LOCKED
-) due
+)
+UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
+FROM due
 WHERE l.tenant_id = $3 AND l.id = due.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority
 `
@@ -378,7 +379,8 @@ type LeadsClaimDueRow struct {
 	Priority      int32
 }
 
-// LeadsClaimDue claims leads whose time has come, the longest overdue first. A claim holds until its lease ends; since a
+// LeadsClaimDue claims leads whose time has come, the longest overdue first. They are chosen once, in a query of their own: a
+// plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
 // campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone.
 func (q *Queries) LeadsClaimDue(ctx context.Context, arg LeadsClaimDueParams) ([]LeadsClaimDueRow, error) {
 	rows, err := q.db.Query(ctx, leadsClaimDue,
@@ -414,15 +416,16 @@ func (q *Queries) LeadsClaimDue(ctx context.Context, arg LeadsClaimDueParams) ([
 }
 
 const leadsClaimFresh = `-- name: LeadsClaimFresh :many
-UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
-FROM (
+WITH fresh AS MATERIALIZED (
   SELECT c.id FROM leads c
   WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status IN ('new', 'queued') AND c.dnd_clean
     AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= $5::timestamptz)
     AND (c.claimed_by IS NULL OR c.claimed_until <= $5::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
   ORDER BY c.priority DESC, c.id LIMIT $6 FOR UPDATE SKIP LOCKED
-) fresh
+)
+UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
+FROM fresh
 WHERE l.tenant_id = $3 AND l.id = fresh.id
 RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority
 `
