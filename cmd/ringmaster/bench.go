@@ -18,7 +18,8 @@ import (
 
 // benchCmd measures parts of the service.
 type benchCmd struct {
-	Media benchMediaCmd `cmd:"" help:"Run callers, an echoing AI and the media endpoint, each a process of its own, and print what the calls cost."`
+	Media  benchMediaCmd  `cmd:"" help:"Run callers, an echoing AI and the media endpoint, each a process of its own, and print what the calls cost."`
+	Agents benchAgentsCmd `cmd:"" help:"Load a stack of its own with agents, calls and failures, and audit every second that nothing stands wrong."`
 }
 
 type benchMediaCmd struct {

@@ -49,6 +49,7 @@ type standInSwitchCmd struct {
 	Socket      string `help:"Where the dialplan's socket application connects." required:""`
 	CDRDir      string `help:"Folder of call records." required:""`
 	Directory   string `help:"URL that softphones' accounts are looked up at; none registers without."`
+	RTPEvery    int    `name:"rtp-every" help:"Send one of so many frames." default:"1"`
 	SIPDomain   string `name:"sip-domain" help:"Domain of all softphones." default:"127.0.0.1"`
 }
 
@@ -56,7 +57,7 @@ type standInSwitchCmd struct {
 func (cmd standInSwitchCmd) Run(ctx context.Context, e env) error {
 	return simswitch.Run(whileParent(ctx), simswitch.Config{
 		ESLAddr: cmd.ESL, ESLPassword: cmd.ESLPassword, ExternalSIPAddr: cmd.External, InternalSIPAddr: cmd.Internal,
-		RTPIP: "127.0.0.1", SocketAddr: cmd.Socket, CDRDir: cmd.CDRDir, DirectoryURL: cmd.Directory, SIPDomain: cmd.SIPDomain,
+		RTPIP: "127.0.0.1", SocketAddr: cmd.Socket, CDRDir: cmd.CDRDir, DirectoryURL: cmd.Directory, SIPDomain: cmd.SIPDomain, RTPEvery: cmd.RTPEvery,
 		Logger: standInLogger(e, "simswitch"),
 		Ready: func(a simswitch.Addrs) {
 			announce(e, map[string]string{"esl": a.ESL, "external": a.External, "internal": a.Internal})
@@ -71,12 +72,13 @@ type standInCarrierCmd struct {
 	Voice  string `help:"What subscribers speak with." default:"tone:425"`
 
 	Registrar string `help:"Address of the switch's internal profile, where softphones register."`
+	RTPEvery  int    `name:"rtp-every" help:"Send one of so many frames." default:"1"`
 }
 
 // Run serves until the parent ends.
 func (cmd standInCarrierCmd) Run(ctx context.Context, e env) error {
 	return simcarrier.Run(whileParent(ctx), simcarrier.Config{
-		SIPAddr: cmd.SIP, HTTPAddr: cmd.HTTP, Target: cmd.Switch, Voice: cmd.Voice, Registrar: cmd.Registrar,
+		SIPAddr: cmd.SIP, HTTPAddr: cmd.HTTP, Target: cmd.Switch, Voice: cmd.Voice, Registrar: cmd.Registrar, RTPEvery: cmd.RTPEvery,
 		Logger: standInLogger(e, "simcarrier"),
 		Ready:  func(a simcarrier.Addrs) { announce(e, a) },
 	})

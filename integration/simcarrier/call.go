@@ -88,6 +88,7 @@ func (c *call) openStream(spec voiceSpec) error {
 	}
 	st := newStream(socket, port, c.s.voices.get(spec), c.s.voices, c.s.cfg.Listen, c.s.cfg.Seed)
 	st.behave(c.behaviour, c.number)
+	st.every = c.s.cfg.RTPEvery
 	if c.plan.steady {
 		st.player = player{script: steadyScript()}
 	}

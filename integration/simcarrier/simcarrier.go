@@ -50,6 +50,8 @@ type Config struct {
 	RTPIP string
 	// RTPPortMin and RTPPortMax bound the RTP ports, both included; 41000 to 44998 by default.
 	RTPPortMin, RTPPortMax int
+	// RTPEvery sends one of so many frames, for load that is not about audio; all by default.
+	RTPEvery int
 	// Voice is what subscribers speak with: "tone:HZ", "steady:HZ" (without pauses), "babble", "marker" or "silence"; "tone:425" by default.
 	Voice string
 	// Codecs lists the codecs offered and taken, best first; PCMU and PCMA by default.

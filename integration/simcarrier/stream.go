@@ -37,6 +37,7 @@ type stream struct {
 	closed atomic.Bool // set by the call, obeyed by the thread
 	lost   atomic.Bool // set by the call: what is sent and received is dropped
 	freed  bool        // the thread's
+	every  int         // one of so many frames is sent; all when 0
 
 	voice    voice
 	beep     clip
@@ -278,7 +279,7 @@ func (st *stream) sendFrame(n negotiated, paused, catchup bool) {
 	k, at := st.player.next()
 	st.frame++
 	st.ts += frameSamples
-	if paused || st.lost.Load() {
+	if paused || st.lost.Load() || st.every > 1 && st.frame%st.every != 0 {
 		return
 	}
 	if catchup {

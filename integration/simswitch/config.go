@@ -55,6 +55,8 @@ type Config struct {
 	LateMargin time.Duration
 	// Gateways are the trunks known by name.
 	Gateways []Gateway
+	// RTPEvery sends one of so many frames, for load that is not about audio; all by default.
+	RTPEvery int
 	// HopDelay is DefaultHopDelay when 0; a negative one forwards at once.
 	HopDelay time.Duration
 	// Heartbeat is the interval of HEARTBEAT events, 20 s by default.

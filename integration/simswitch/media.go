@@ -108,6 +108,8 @@ type mediaPort struct {
 	spies     []*spy
 	over      *displacement // what is mixed into the audio that is sent
 	scratch   [maxPacket]byte
+	every     int // one of so many frames is sent; all when 0
+	frames    int // counts them
 	pcm       []int16
 }
 
@@ -132,7 +134,7 @@ func (sw *Switch) newMediaPort() (*mediaPort, error) {
 		return nil, errors.Join(errNoPort, conn.Close())
 	}
 	m := &mediaPort{
-		sw: sw, conn: conn, local: addr.Port, ssrc: rand.Uint32(), seq: uint16(rand.Uint32()), ts: rand.Uint32(), telEvent: 101,
+		sw: sw, conn: conn, local: addr.Port, ssrc: rand.Uint32(), seq: uint16(rand.Uint32()), ts: rand.Uint32(), telEvent: 101, every: sw.cfg.RTPEvery,
 	}
 	return m, nil
 }
@@ -370,6 +372,10 @@ func (m *mediaPort) send(pt uint8, payload []byte, ts uint32, marker bool, now t
 	binary.BigEndian.PutUint32(b[4:], ts)
 	binary.BigEndian.PutUint32(b[8:], m.ssrc)
 	copy(b[rtpHeader:], payload)
+	m.frames++
+	if m.every > 1 && m.frames%m.every != 0 {
+		return
+	}
 	m.seq++
 	m.sent = now
 	m.txCount.Add(1)

@@ -47,6 +47,8 @@ type Config struct {
 	Voice string
 	// Softphones plays the phones of everyone who has an extension; a test that plays its own leaves it out.
 	Softphones bool
+	// RTPEvery has the stand-ins send one of so many frames of audio; all when 0.
+	RTPEvery int
 	// Override replaces keys of the controller's configuration, by their dotted names.
 	Override map[string]any
 	// Stderr takes what the processes log.
@@ -220,7 +222,7 @@ func (s *Stack) startSwitch(ctx context.Context) (err error) {
 	}
 	s.switchProc, err = spawn(ctx, "simswitch", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "switch",
 		"--esl", s.Bootstrap.Switch.ESL, "--esl-password", eslPassword, "--external", sip, "--socket", s.Socket,
-		"--cdr-dir", s.CDRDir, "--directory", s.directoryURL(), "--sip-domain", SIPDomain)
+		"--cdr-dir", s.CDRDir, "--directory", s.directoryURL(), "--sip-domain", SIPDomain, "--rtp-every", strconv.Itoa(max(s.cfg.RTPEvery, 1)))
 	s.Bootstrap.Switch = Switch{Kind: "simulated", ESL: ready.ESL, SIP: ready.External, Registrar: ready.Internal}
 	return err
 }
@@ -252,6 +254,7 @@ func (s *Stack) startCarrier(ctx context.Context) (err error) {
 	}
 	args := []string{
 		"stand-in", "carrier", "--http", addr, "--switch", s.Bootstrap.Switch.SIP, "--registrar", s.Bootstrap.Switch.Registrar,
+		"--rtp-every", strconv.Itoa(max(s.cfg.RTPEvery, 1)),
 	}
 	if s.cfg.Voice != "" {
 		args = append(args, "--voice", s.cfg.Voice)
@@ -365,6 +368,9 @@ func (s *Stack) SwitchPID() int {
 	}
 	return s.switchProc.pid()
 }
+
+// CarrierPID is the process id of the simulated carrier, which plays the softphones too.
+func (s *Stack) CarrierPID() int { return s.carrier.pid() }
 
 // SwitchPassword opens the switch's event socket.
 func (s *Stack) SwitchPassword() string { return eslPassword }

@@ -1,0 +1,182 @@
+package agentbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/store"
+)
+
+// Options are the size of a run.
+type Options struct {
+	// Agents is how many people are logged in, PerSecond how many calls the trunk lets begin each second.
+	Agents, PerSecond int
+	// Duration is how long calls are begun and audited.
+	Duration time.Duration
+	// Talk is the mean length of a conversation.
+	Talk time.Duration
+	// Faults is the mean time between two faults of a softphone, over all of them; 0 for none.
+	Faults time.Duration
+	// Seed makes what happens, though not when, the same.
+	Seed uint64
+	// Grace is how long a wrong state is borne.
+	Grace time.Duration
+	// Logger takes what goes on.
+	Logger *slog.Logger
+	// Progress, unless nil, is told of each audit.
+	Progress func(Snapshot)
+}
+
+// Limits of the parts of a run.
+const (
+	prepareLimit = 3 * time.Minute
+	drainLimit   = 60 * time.Second
+	auditEvery   = time.Second
+	drivePause   = 250 * time.Millisecond
+	requestLimit = 20 * time.Second
+)
+
+// bench is one run.
+type bench struct {
+	o       Options
+	stack   *stack.Stack
+	store   *store.Store
+	http    *http.Client
+	carrier *simcarrier.Client
+	tenant  stack.Tenant
+	rng     *rand.Rand // of the driving goroutine
+
+	campaign uuid.UUID
+	agents   []*person
+}
+
+// Run loads a stack that is up, and gives what came of it. The error is of the run itself; wrong states are in the result.
+func Run(ctx context.Context, s *stack.Stack, o Options) (*Result, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	st, err := store.Open(ctx, store.Config{URL: s.Bootstrap.DatabaseURL, MasterKey: s.MasterKey, MaxConns: 4, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	transport := &http.Transport{MaxIdleConnsPerHost: 32}
+	defer transport.CloseIdleConnections()
+	b := &bench{
+		o: o, stack: s, store: st, http: &http.Client{Transport: transport, Timeout: requestLimit}, tenant: s.Bootstrap.Tenants[0],
+		rng: rand.New(rand.NewPCG(o.Seed, 7)),
+	}
+	b.carrier = &simcarrier.Client{BaseURL: strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound"), HTTP: b.http}
+	preparing, cancel := context.WithTimeout(ctx, prepareLimit)
+	defer cancel()
+	if err := errors.Join(b.hire(preparing), b.prepareCampaign(preparing)); err != nil {
+		return nil, err
+	}
+	return b.load(ctx)
+}
+
+// prepareCampaign gives the campaign more leads than can be dialed.
+func (b *bench) prepareCampaign(ctx context.Context) error {
+	var created struct {
+		ID uuid.UUID `json:"id"`
+	}
+	if err := b.ask(ctx, b.tenant.LiveKey, http.MethodPost, "/api/v1/campaigns", map[string]any{
+		"name": "agents' load", "dial_mode": "progressive", "post_answer_action": "connect_agent", "max_attempts": 1,
+		"ring_timeout_s": 15, "max_concurrent": nil,
+	}, &created); err != nil {
+		return err
+	}
+	b.campaign = created.ID
+	if err := b.store.InTenant(ctx, b.tenant.ID, func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(ctx, "UPDATE trunks SET cps = $2, max_channels = $3 WHERE tenant_id = $1", b.tenant.ID, b.o.PerSecond, 4*b.o.Agents+100)
+		return err
+	}); err != nil {
+		return fmt.Errorf("set the trunk's rate: %w", err)
+	}
+	const batch = 500
+	wanted := b.o.PerSecond*int(b.o.Duration.Seconds()) + 200
+	for from := 0; from < wanted; from += batch {
+		leads := make([]map[string]any, 0, batch)
+		for i := from; i < min(from+batch, wanted); i++ {
+			leads = append(leads, map[string]any{"phone": b.number(i)})
+		}
+		if err := b.ask(ctx, b.tenant.LiveKey, http.MethodPost, "/api/v1/campaigns/"+b.campaign.String()+"/leads:bulk",
+			map[string]any{"leads": leads}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number gives the i-th callee: most talk until they are hung up, some hang up after three seconds, others are busy, decline,
+// don't exist, have no line, or don't answer.
+func (b *bench) number(i int) string {
+	ending := b.rng.IntN(60)
+	switch n := b.rng.IntN(100); {
+	case n < 55:
+	case n < 80:
+		ending = 71
+	case n < 87:
+		ending = 60
+	case n < 90:
+		ending = 62
+	case n < 93:
+		ending = 63
+	case n < 96:
+		ending = 70
+	default:
+		ending = 61
+	}
+	return fmt.Sprintf("98%06d%02d", i, ending)
+}
+
+// load starts the campaign, drives the agents and audits until the time is over, and then until all is at rest.
+func (b *bench) load(ctx context.Context) (*Result, error) {
+	a, err := newAudit(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	if err := b.ask(ctx, b.tenant.LiveKey, http.MethodPost, "/api/v1/campaigns/"+b.campaign.String()+"/start", nil, nil); err != nil {
+		return nil, err
+	}
+	before, err := b.usage()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	driving, stop := context.WithCancel(ctx)
+	driven := make(chan struct{})
+	go func() {
+		defer close(driven)
+		b.drive(driving, began.Add(b.o.Duration))
+	}()
+	err = a.run(ctx, began.Add(b.o.Duration))
+	var after usage
+	if err == nil {
+		after, err = b.usage()
+	}
+	took := time.Since(began)
+	if err == nil {
+		err = b.ask(ctx, b.tenant.LiveKey, http.MethodPost, "/api/v1/campaigns/"+b.campaign.String()+"/stop", nil, nil)
+	}
+	if err == nil {
+		err = a.rest(ctx, time.Now().Add(drainLimit))
+	}
+	stop()
+	<-driven
+	if err != nil {
+		return nil, err
+	}
+	return b.result(ctx, a, took, after.since(before, took))
+}
