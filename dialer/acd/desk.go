@@ -90,10 +90,20 @@ func (d *desk) sit(row db.Agent) *seat {
 	return a
 }
 
-// leave forgets an agent who is logged out.
+// leave forgets an agent who is logged out; the seat of one whom a caller was just offered stays until that is decided, so that a
+// login in between finds it taken.
 func (d *desk) leave(agent uuid.UUID) {
 	d.changes++
-	delete(d.agents, agent)
+	a := d.agents[agent]
+	if a == nil {
+		return
+	}
+	if a.offered == nil {
+		delete(d.agents, agent)
+		return
+	}
+	a.row.Status, a.row.CurrentCallID, a.changed = string(Offline), nil, d.changes
+	a.row.Version++ // what was read before is old
 }
 
 // phone tells that an agent's held leg came or went.
@@ -125,8 +135,10 @@ func (d *desk) gone(c *caller) {
 
 // free parts a caller from the agent chosen: the caller waits again, in the old place.
 func (d *desk) free(c *caller) {
-	if c.seat != nil && c.seat.offered == c {
-		c.seat.offered = nil
+	if a := c.seat; a != nil && a.offered == c {
+		if a.offered = nil; a.row.Status == string(Offline) {
+			delete(d.agents, a.row.ID)
+		}
 	}
 	c.seat = nil
 }

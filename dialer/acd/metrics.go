@@ -70,6 +70,9 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 	ready, waiting := 0, 0
 	c.s.mu.Lock()
 	for _, a := range c.s.desk.agents {
+		if a.row.Status == string(Offline) {
+			continue
+		}
 		byStatus[Status(a.row.Status)]++
 		if a.ready() {
 			ready++

@@ -1,0 +1,160 @@
+package acd
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// TestRestartFreesAgents starts a controller over rows that the one before has left.
+func TestRestartFreesAgents(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	over, bridged, pending, own := b.call(t, nil), b.call(t, nil), b.call(t, nil), b.call(t, nil)
+	afterOver, talking, claimed, dialed, gone := b.agent(t), b.agent(t), b.agent(t), b.agent(t), b.agent(t)
+	missing := uuid.New()
+	for agent, call := range map[uuid.UUID]uuid.UUID{afterOver: over, talking: bridged, claimed: pending, dialed: own, gone: missing} {
+		b.force(t, agent, OnCall, &call)
+	}
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2, agent_connect_time = now() WHERE id = $1", bridged, talking)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2 WHERE id = $1", own, dialed)
+	storetest.Exec(t, b.st, b.tenant, `UPDATE calls SET agent_id = $2, agent_connect_time = now(), status = 'completed', end_time = now(),
+		hangup_cause = 'CRASH' WHERE id = $1`, over, afterOver)
+	b.clock.advance(3 * time.Second)
+	run(t, b.svc, b.sw)
+	b.eventually(t, afterOver, WrapUp)
+	b.eventually(t, claimed, Available) // its call was never bridged, and asks anew
+	b.eventually(t, gone, Available)
+	require.Equal(t, OnCall, b.status(t, talking), "the bridge is the switch's, and lives")
+	require.Equal(t, OnCall, b.status(t, dialed), "the own call rings on")
+
+	b.close(t, b.svc, bridged)
+	require.Equal(t, WrapUp, b.status(t, talking))
+	// The call that the agent dialed is answered now, by the new controller: it is still the agent's.
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = now() WHERE id = $1", own)
+	require.Equal(t, dialed, b.serve(t, b.svc, own, Request{}).offer(t).req.Phone.AgentID)
+}
+
+func TestWrapUpEndsAfterRestart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	agent, call := b.agent(t), uuid.New()
+	b.force(t, agent, WrapUp, &call)
+	until := b.clock.Now().Add(time.Minute)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET wrap_up_until = $1", until)
+	stop := run(t, b.svc, b.sw)
+	require.Eventually(t, func() bool { return b.sw.holds(agent) }, 10*time.Second, time.Millisecond)
+	require.Equal(t, WrapUp, b.status(t, agent))
+	stop()
+	b.clock.advance(time.Minute)
+	b.svc, b.sw = b.node(t, "node-1")
+	run(t, b.svc, b.sw)
+	b.eventually(t, agent, Available)
+}
+
+func TestPhoneOfAnAvailableAgent(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.online(t)
+	require.Equal(t, 1, b.svc.ReadyAgents(b.tenant))
+	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneLost)
+	require.Zero(t, b.svc.ReadyAgents(b.tenant), "at once")
+	a := b.eventually(t, agent, Paused)
+	require.Equal(t, ReasonPhoneLost, *a.Reason)
+	_, err := b.svc.SetStatus(t.Context(), b.tenant, agent, StatusInput{Status: "available"})
+	require.NoError(t, err)
+	require.Zero(t, b.svc.ReadyAgents(b.tenant), "available, but without a phone")
+	b.sw.setPhone(b.tenant, agent, true, "")
+	require.Equal(t, 1, b.svc.ReadyAgents(b.tenant))
+	select {
+	case tenant := <-b.ready:
+		require.Equal(t, b.tenant, tenant)
+	default:
+		require.Fail(t, "the pacers were not woken")
+	}
+}
+
+func TestPhoneThatNeverComesUp(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.agent(t)
+	b.sw.mu.Lock()
+	b.sw.down[agent] = true
+	b.sw.mu.Unlock()
+	_, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
+	require.NoError(t, err)
+	b.clock.advance(29 * time.Second)
+	require.Equal(t, Available, b.status(t, agent))
+	b.clock.advance(2 * time.Second)
+	require.Equal(t, ReasonPhoneLost, *b.eventually(t, agent, Paused).Reason)
+}
+
+// TestPhoneGoneWhileDialing ends the call that nobody would hear answered.
+func TestPhoneGoneWhileDialing(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent, call := b.online(t), b.call(t, nil)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = NULL, status = 'ringing', agent_id = $2 WHERE id = $1", call, agent)
+	b.force(t, agent, OnCall, &call)
+	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 0 }, 10*time.Second, time.Millisecond)
+	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneHungUp)
+	require.Eventually(t, func() bool { return len(b.sw.hangups()) > 0 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, call, b.sw.hangups()[0])
+}
+
+func TestAgentsOfOtherControllers(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	moving, lost, live := b.online(t), b.agent(t), b.agent(t)
+	call := uuid.New()
+	for agent, node := range map[uuid.UUID]string{lost: "dead", live: "alive"} {
+		b.force(t, agent, OnCall, &call)
+		storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET node = $2 WHERE id = $1", agent, node)
+		call = uuid.New()
+	}
+	storetest.Exec(t, b.st, b.tenant, "INSERT INTO nodes (id, last_seen_at) VALUES ('dead', $1), ('alive', $2)",
+		b.clock.Now().Add(-3*time.Minute), b.clock.Now())
+	other, phones := b.node(t, "node-2")
+	run(t, other, phones)
+	require.Equal(t, ReasonNodeLost, *b.eventually(t, lost, Offline).Reason)
+	require.Equal(t, OnCall, b.status(t, live))
+	require.True(t, b.sw.holds(moving))
+
+	// Logging in at another controller moves an agent there, with the phone.
+	_, err := other.Login(t.Context(), b.tenant, moving, LoginInput{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !b.sw.holds(moving) && phones.holds(moving) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return b.svc.ReadyAgents(b.tenant) == 0 && other.ReadyAgents(b.tenant) == 1
+	}, 10*time.Second, time.Millisecond)
+	var state *StateError
+	_, err = other.Login(t.Context(), b.tenant, live, LoginInput{})
+	require.ErrorAs(t, err, &state, "on a call at a controller that lives")
+}
+
+func TestDeactivatedAgent(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.online(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE users SET is_active = false")
+	require.Equal(t, ReasonRetired, *b.eventually(t, agent, Offline).Reason)
+	require.Eventually(t, func() bool { return !b.sw.holds(agent) }, 10*time.Second, time.Millisecond)
+}
+
+func TestAccountExpires(t *testing.T) {
+	t.Parallel()
+	b := running(t, func(c *Config) { c.AccountTTL = time.Minute })
+	agent := b.agent(t)
+	got, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
+	require.NoError(t, err)
+	b.clock.advance(2 * time.Minute)
+	require.Eventually(t, func() bool {
+		account, err := b.svc.cfg.Accounts.Account(t.Context(), got.SIP.Extension, "sip.test")
+		return err == nil && account.Password != got.SIP.Password
+	}, 10*time.Second, time.Millisecond)
+}
