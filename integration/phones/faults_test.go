@@ -74,6 +74,22 @@ func TestPhoneIsLost(t *testing.T) {
 	})
 }
 
+// TestIdlePhoneIsLost: between calls, too, a phone whose network goes is missed within seconds, and dialed when it is back.
+func TestIdlePhoneIsLost(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		l.hold(t)
+		lost := time.Now()
+		_, err := l.phone.LoseAgent(extension)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { s := l.states.last(); return !s.Up && s.Reason == switchctl.PhoneLost }, 15*time.Second, 10*time.Millisecond)
+		t.Logf("lost after %s", time.Since(lost))
+		_, err = l.phone.RecoverAgent(t.Context(), extension)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond)
+	})
+}
+
 // TestOnHook rings a phone for each call: it is picked up, not answered, and refused.
 func TestOnHook(t *testing.T) {
 	t.Parallel()

@@ -272,6 +272,9 @@ func (ch *channel) pause(done <-chan struct{}, d time.Duration) waitEnd {
 	ch.mu.Lock()
 	breaks := ch.breaks
 	ch.mu.Unlock()
+	// Whatever reads a leg's audio, not a bridge alone, sees that none comes.
+	silent := newMediaWatch(ch)
+	defer silent.stop()
 	for {
 		changed := ch.watch()
 		ch.mu.Lock()
@@ -295,6 +298,8 @@ func (ch *channel) pause(done <-chan struct{}, d time.Duration) waitEnd {
 			return endDone
 		case <-timeout:
 			return endTimeout
+		case <-silent.tick():
+			silent.check()
 		case <-changed:
 		}
 	}
