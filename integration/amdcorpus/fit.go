@@ -7,101 +7,140 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 )
 
+// Lessons are what the detector's model is made from: recordings of the tuning half, of which only the model's input is kept.
+type Lessons struct {
+	examples []example
+	pupils   []pupil
+}
+
 // example is one moment of a recording: the model's input and whether a machine made it.
 type example struct {
 	x       []float64
 	machine bool
+	weight  float64
+	pupil   int  // of which recording
+	last    bool // it is the moment of the verdict
+	late    bool // the verdict would not be in time
+	told    float64
 }
 
-// examples takes the model's input of each recording as it is when the verdict is due, and a little before, since a call may cut
-// the time short. Recordings that are decided without the model are left out, silence too.
-func examples(recs []Recording) []example {
-	var out []example
-	def := amd.DefaultConfig()
+// pupil is what cross-validation must know of a recording.
+type pupil struct {
+	want        amd.Class
+	voice, text int  // the parts that they are in
+	own         bool // it says what the corpus says
+	said        amd.Class
+	inTime      bool
+}
+
+const (
+	// personWeight is how much more it matters to be right about a person.
+	personWeight = 1.5
+	// lookAhead and lookStep are the moments before the verdict that are examples, too: a little less must do as well.
+	lookAhead, lookStep = 120 * time.Millisecond, 60 * time.Millisecond
+)
+
+// Add takes up recordings, which must be of the tuning half.
+func (l *Lessons) Add(recs []Recording) error {
+	own, err := ownTexts()
+	if err != nil {
+		return err
+	}
 	for i := range recs {
 		r := &recs[i]
-		if r.Want == amd.ClassUnknown {
+		voice, text := origin(r)
+		p := pupil{want: r.Want, voice: fold(voice), text: fold(text), own: own[text]}
+		if !l.examine(r) {
+			v := Listen(amd.Config{}, r).Verdict
+			p.said, p.inTime = v.Class, r.Want == amd.ClassUnknown || v.At-r.Onset <= inTime
+		}
+		l.pupils = append(l.pupils, p)
+	}
+	return nil
+}
+
+// examine takes the model's input of a recording as it is when the verdict is due, and a little before. It says whether there was
+// any: recordings that are decided without the model have none, silence neither.
+func (l *Lessons) examine(r *Recording) bool {
+	if r.Want == amd.ClassUnknown {
+		return false
+	}
+	def := amd.DefaultConfig()
+	d := amd.New(amd.Config{Decide: time.Hour, MaxWait: time.Hour})
+	ahead, from := lookAhead, len(l.examples)
+	for n := frameSamples; n <= len(r.PCM); n += frameSamples {
+		d.Feed(r.PCM[n-frameSamples : n])
+		if _, decided := d.Next(); decided {
+			break
+		}
+		f := d.Features()
+		left := min(def.Decide-seconds(f.Since), def.MaxWait-at(n))
+		if left > ahead || f.Bursts == 0 && left > 0 {
 			continue
 		}
-		d := amd.New(amd.Config{Decide: time.Hour, MaxWait: time.Hour})
-		ahead := 500 * time.Millisecond
-		for n := frameSamples; n <= len(r.PCM); n += frameSamples {
-			d.Feed(r.PCM[n-frameSamples : n])
-			if _, decided := d.Next(); decided {
-				break
-			}
-			f := d.Features()
-			left := min(def.Decide-seconds(f.Since), def.MaxWait-at(n))
-			if f.Bursts == 0 || left > ahead {
-				continue
-			}
-			x := f.Vector()
-			out = append(out, example{x: x[:], machine: r.Want == amd.ClassMachine})
-			if left <= 0 {
-				break
-			}
-			ahead = max(0, ahead-250*time.Millisecond)
+		if f.Bursts == 0 {
+			break
+		}
+		x := f.Vector()
+		e := example{
+			x: x[:], machine: r.Want == amd.ClassMachine, weight: 1, pupil: len(l.pupils), told: f.Told, last: left <= 0,
+			late: at(n)-r.Onset > inTime,
+		}
+		if !e.machine {
+			e.weight = personWeight
+		}
+		l.examples = append(l.examples, e)
+		if e.last {
+			return true
+		}
+		ahead = max(0, min(ahead, left)-lookStep)
+	}
+	l.examples = l.examples[:from]
+	return false
+}
+
+const (
+	treeCount = 800
+	learning  = 0.05 // how much of a tree's answer counts
+	shrink    = 10.0 // keeps the answers small of leaves that few examples reach
+	leafLeast = 30   // examples that reach a leaf
+	cutCount  = 48   // limits that are tried of each input, and one more
+	// The share of the examples and of the inputs that a tree is made of.
+	shareOfExamples, shareOfInputs = 0.6, 0.25
+)
+
+// Fit makes the model.
+func (l *Lessons) Fit() []amd.Tree { return fit(l.examples) }
+
+// fit makes trees each of which mends what those before it get wrong.
+func fit(es []example) []amd.Tree {
+	z := make([]float64, len(es))
+	out := make([]amd.Tree, 0, treeCount)
+	g := newGrower(es)
+	for range treeCount {
+		t := g.grow(z)
+		out = append(out, t)
+		for i := range es {
+			z[i] += t.Answer(es[i].x)
 		}
 	}
 	return out
 }
 
-// Fit finds the coefficients of a logistic regression on the recordings, which must be the tuning half.
-func Fit(recs []Recording) []float64 { return logistic(examples(recs)) }
+// machine is the probability of one.
+func machine(m []amd.Tree, x []float64) float64 {
+	z := 0.0
+	for i := range m {
+		z += m[i].Answer(x)
+	}
+	return sigmoid(z)
+}
 
-const (
-	ridge      = 0.003 // keeps coefficients small that the examples say little about
-	iterations = 3000
-	momentum   = 0.9
-	rateOfStep = 0.3
-)
+func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 
-// logistic is a regression by gradient descent on standardized inputs. The first input is the constant.
-func logistic(es []example) []float64 {
-	n, size := len(es[0].x), float64(len(es))
-	mean, dev := make([]float64, n), make([]float64, n)
-	for _, e := range es {
-		for j := 1; j < n; j++ {
-			mean[j] += e.x[j] / size
-		}
+func (e *example) target() float64 {
+	if e.machine {
+		return 1
 	}
-	for _, e := range es {
-		for j := range n {
-			dev[j] += (e.x[j] - mean[j]) * (e.x[j] - mean[j]) / size
-		}
-	}
-	for j := range dev {
-		if dev[j] = math.Sqrt(dev[j]); dev[j] == 0 {
-			dev[j] = 1
-		}
-	}
-	w, v, slope := make([]float64, n), make([]float64, n), make([]float64, n)
-	for range iterations {
-		clear(slope)
-		for _, e := range es {
-			z := 0.0
-			for j := range w {
-				z += w[j] * (e.x[j] - mean[j]) / dev[j]
-			}
-			miss := 1 / (1 + math.Exp(-z))
-			if e.machine {
-				miss--
-			}
-			for j := range w {
-				slope[j] += miss * (e.x[j] - mean[j]) / dev[j] / size
-			}
-		}
-		for j := range w {
-			if j > 0 {
-				slope[j] += ridge * w[j]
-			}
-			v[j] = momentum*v[j] - rateOfStep*slope[j]
-			w[j] += v[j]
-		}
-	}
-	for j := 1; j < n; j++ {
-		w[j] /= dev[j]
-		w[0] -= w[j] * mean[j]
-	}
-	return w
+	return 0
 }

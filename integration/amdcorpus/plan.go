@@ -3,6 +3,7 @@ package amdcorpus
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/amd"
@@ -36,7 +37,7 @@ const (
 	Silence Category = "silence"
 )
 
-// quota is how many recordings each half holds of a category.
+// quota is how many recordings a take of a half holds of a category.
 type quota struct {
 	category Category
 	want     amd.Class
@@ -82,6 +83,7 @@ const (
 type step struct {
 	kind    stepKind
 	text    string // say
+	phrase  string // what the text was made of, with names in braces
 	voice   string
 	speed   int // words per minute
 	pitch   int // 0…99
@@ -126,25 +128,39 @@ type Sample struct {
 	line     line
 }
 
+// heldOutTakes is how many takes the held-out half consists of: it is to be as large as the two others.
+const heldOutTakes = 2
+
 // Plan lists the recordings of the corpus.
 func Plan(seed uint64) ([]Sample, error) {
-	both, err := casts(seed)
+	all, err := casts(seed)
 	if err != nil {
 		return nil, err
 	}
-	return append(both[Tuning].plan(seed, Tuning, 0), both[HeldOut].plan(seed, HeldOut, 0)...), nil
+	out := append(all[Tuning].plan(seed, Tuning, 0), all[Former].plan(seed, Former, 0)...)
+	for take := range heldOutTakes {
+		out = append(out, all[HeldOut].plan(seed, HeldOut, take)...)
+	}
+	return out, nil
 }
 
-// PlanTuning lists the recordings of the tuning half, and further takes of it: other recordings of the same voices and texts, of
-// which there may be any number.
+// maxTakes is how many takes there may be, whose numbers do not meet.
+const maxTakes = 64
+
+// PlanTuning lists the recordings of the tuning half, and further takes of it, up to 64: other recordings of the same voices and
+// texts, and of many more.
 func PlanTuning(seed uint64, takes int) ([]Sample, error) {
-	both, err := casts(seed)
+	all, err := casts(seed)
 	if err != nil {
 		return nil, err
 	}
-	var out []Sample
-	for take := range takes {
-		out = append(out, both[Tuning].plan(seed, Tuning, take)...)
+	wide, err := all[Tuning].widen(seed)
+	if err != nil {
+		return nil, err
+	}
+	out := all[Tuning].plan(seed, Tuning, 0)
+	for take := 1; take < min(takes, maxTakes); take++ {
+		out = append(out, wide.plan(seed, Tuning, take)...)
 	}
 	return out, nil
 }
@@ -157,7 +173,7 @@ func (c *cast) plan(seed uint64, h Half, take int) []Sample {
 			n := len(out) + 1
 			s := Sample{
 				Name: fmt.Sprintf("%s-%d-%03d", h, take, n), Half: h, Category: q.category, Want: q.want,
-				seed: seed<<16 | uint64(take)<<12 | uint64(h)<<11 | uint64(n),
+				seed: h.seed(seed)<<16 ^ uint64(take)<<12 ^ uint64(h)<<11 ^ uint64(n),
 			}
 			w := writer{rng: rand.New(rand.NewPCG(s.seed, 1)), cast: c}
 			w.write(&s)
@@ -183,6 +199,19 @@ func (w *writer) chance(p float64) bool { return w.rng.Float64() < p }
 
 func (w *writer) pick(list []string) string { return list[w.rng.IntN(len(list))] }
 
+// fill puts names in.
+func (w *writer) fill(text string) string {
+	for {
+		before, rest, ok := strings.Cut(text, "{")
+		if !ok {
+			return text
+		}
+		name, after, _ := strings.Cut(rest, "}")
+		fill := w.cast.fill[name]
+		text = before + fill[w.rng.IntN(len(fill))] + after
+	}
+}
+
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // talk chooses the speaker and the speed: people pick up the phone at their own pace, receptionists are quick, greetings are
@@ -197,7 +226,9 @@ func (w *writer) pause(lo, hi float64) {
 }
 
 func (w *writer) say(text string, m mark) {
-	w.steps = append(w.steps, step{kind: stepSay, text: text, voice: w.sp.voice, speed: w.speed, pitch: w.pitch, mark: m})
+	w.steps = append(w.steps, step{
+		kind: stepSay, text: w.fill(text), phrase: text, voice: w.sp.voice, speed: w.speed, pitch: w.pitch, mark: m,
+	})
 }
 
 func (w *writer) tone(length, db float64, m mark, hz ...float64) {
@@ -387,7 +418,7 @@ func (w *writer) line(c Category) line {
 		for range 4 {
 			sp := w.cast.speaker(w.rng)
 			l.babbler = append(l.babbler, step{
-				kind: stepSay, voice: sp.voice, text: w.pick(sp.text.Voicemail), speed: int(w.between(140, 200)), pitch: int(w.between(15, 80)),
+				kind: stepSay, voice: sp.voice, text: w.fill(w.pick(sp.text.Voicemail)), speed: int(w.between(140, 200)), pitch: int(w.between(15, 80)),
 			})
 		}
 	}

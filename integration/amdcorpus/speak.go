@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // ErrNoSynthesizer says that espeak-ng or sox is not installed.
@@ -25,24 +26,22 @@ const soxEffects = "highpass 220 highpass 220 lowpass 3400"
 type Speech struct {
 	espeak, sox string
 	dir         string
+	voices      string // where espeak-ng finds its data and our voices
 	version     string // of both programs, part of each utterance's name
 }
 
 // OpenSpeech finds the programs and the cache, which is in the user's cache directory or else in the temporary one.
 func OpenSpeech(ctx context.Context) (*Speech, error) {
 	s := &Speech{}
-	for name, path := range map[string]*string{"espeak-ng": &s.espeak, "sox": &s.sox} {
-		p, err := exec.LookPath(name)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoSynthesizer, err)
-		}
-		*path = p
-		v, err := exec.CommandContext(ctx, p, "--version").Output()
-		if err != nil {
-			return nil, fmt.Errorf("asking %s for its version: %w", name, err)
-		}
-		defer func() { s.version += string(bytes.TrimSpace(v)) }()
+	var espeakVersion, soxVersion string
+	var err error
+	if s.espeak, espeakVersion, err = program(ctx, "espeak-ng"); err != nil {
+		return nil, err
 	}
+	if s.sox, soxVersion, err = program(ctx, "sox"); err != nil {
+		return nil, err
+	}
+	s.version = espeakVersion + soxVersion
 	root, err := os.UserCacheDir()
 	if err != nil {
 		root = os.TempDir()
@@ -51,7 +50,27 @@ func OpenSpeech(ctx context.Context) (*Speech, error) {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the corpus's cache: %w", err)
 	}
+	_, data, ok := strings.Cut(espeakVersion, "Data at: ")
+	if !ok {
+		return nil, fmt.Errorf("%w: espeak-ng does not say where its data is", ErrNoSynthesizer)
+	}
+	names := append(madeUp(Tuning.seed(Seed), tuningMadeUp), madeUp(HeldOut.seed(Seed), heldOutMadeUp)...)
+	if s.voices, err = openVoices(s.dir, data, names); err != nil {
+		return nil, err
+	}
 	return s, nil
+}
+
+// program finds a program and asks for its version.
+func program(ctx context.Context, name string) (path, version string, err error) {
+	if path, err = exec.LookPath(name); err != nil {
+		return "", "", fmt.Errorf("%w: %w", ErrNoSynthesizer, err)
+	}
+	v, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", "", fmt.Errorf("asking %s for its version: %w", name, err)
+	}
+	return path, string(bytes.TrimSpace(v)), nil
 }
 
 // say returns an utterance at 8 kHz, its edges trimmed and its active level 0 dB of full scale.
@@ -82,7 +101,7 @@ func (s *Speech) say(ctx context.Context, st *step) ([]float64, error) {
 // synthesize pipes espeak-ng into sox.
 func (s *Speech) synthesize(ctx context.Context, st *step) ([]byte, error) {
 	var voice, out, complaints bytes.Buffer
-	say := exec.CommandContext(ctx, s.espeak, "-v", st.voice, "-s", strconv.Itoa(st.speed), "-p", strconv.Itoa(st.pitch), "--stdout", st.text)
+	say := exec.CommandContext(ctx, s.espeak, "--path="+s.voices, "-v", st.voice, "-s", strconv.Itoa(st.speed), "-p", strconv.Itoa(st.pitch), "--stdout", st.text)
 	say.Stdout, say.Stderr = &voice, &complaints
 	if err := say.Run(); err != nil {
 		return nil, fmt.Errorf("speaking %q as %s: %w: %s", st.text, st.voice, err, complaints.Bytes())

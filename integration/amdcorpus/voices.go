@@ -12,22 +12,29 @@ import (
 // Seed is the corpus's own; figures are only comparable under the same one.
 const Seed = 20261121
 
-// Half is one of the two parts of the corpus.
+// Half is one of the parts of the corpus.
 type Half int
 
 // The halves.
 const (
-	// Tuning is what thresholds and coefficients are made from.
+	// Tuning is what thresholds and the model are made from.
 	Tuning Half = iota
-	// HeldOut is what they are judged by.
+	// Former is what they were judged by at first. Nothing was fitted to it, but its figures were seen while features were chosen.
+	Former
+	// HeldOut is what they are judged by, as large as the other two together.
 	HeldOut
 )
 
 func (h Half) String() string {
+	return [...]string{"tuning", "former held-out", "held-out"}[h]
+}
+
+// seed starts the numbers of a half.
+func (h Half) seed(seed uint64) uint64 {
 	if h == HeldOut {
-		return "held-out"
+		return ^seed
 	}
-	return "tuning"
+	return seed
 }
 
 // phrases is what the speakers of one language say, by kind: first persons, then machines.
@@ -52,19 +59,37 @@ type language struct {
 	Code    string  `json:"code"`
 	Group   string  `json:"group"` // english, indic or european
 	Phrases phrases `json:"phrases"`
+	// Fill holds what may stand for each name in braces in the phrases; only English has such.
+	Fill map[string][]string `json:"fill"`
 }
 
+// textsJSON is dealt out to the tuning and the former half.
+//
 //go:embed texts.json
 var textsJSON []byte
 
-// englishAccents are espeak-ng's voices of English, englishVariants its voice variants that sound like people. Relatives
-// (edward and edward2) are left out, since they could end up on both sides.
+// heldOutJSON is what the held-out half says.
+//
+//go:embed heldout.json
+var heldOutJSON []byte
+
+// tuningJSON is what further takes of the tuning half say besides.
+//
+//go:embed tuning.json
+var tuningJSON []byte
+
+// englishAccents are espeak-ng's voices of English, voiceVariants its voice variants that sound like people and that are dealt out.
+// What is no relative of those (as edward2 is of edward), or only of ones that the tuning half has got, goes to one side as a whole.
 const (
 	englishAccents = "en-us en-gb en-029 en-gb-scotland en-gb-x-gbclan en-gb-x-gbcwmd en-gb-x-rp en-us-nyc"
 	voiceVariants  = "f1 f2 f3 f4 f5 m1 m2 m3 m4 m5 m6 m7 m8 adam Alex Alicia Andrea Andy anika Annie antonio aunty belinda " +
 		"benjamin boris caleb david Denis Diogo ed edward Gene grandma grandpa gustave Henrique Hugo iven Jacky john kaukovalta " +
 		"Lee linda marcelo Marco Mario max Michael michel miguel Mike norbert pablo paul pedro quincy rob robert sandro shelby " +
 		"steph travis victor zac"
+	tuningVariants  = "AnxiousAndy Gene2 steph2 steph3 croak whisper whisperf fast"
+	heldOutVariants = "Nguyen RicishayMax announcer Storm Tweaky klatt klatt2 klatt3 klatt4"
+	// How many voices are made up for further takes of the tuning half, and for the half that is held out.
+	tuningMadeUp, heldOutMadeUp = 90, 23
 )
 
 // cast is who speaks in one half.
@@ -73,16 +98,20 @@ type cast struct {
 	variants []string
 	text     phrases // English
 	others   map[string][]language
+	fill     map[string][]string // what stands for the names in braces
 }
 
-// casts deals accents, variants, languages and English phrases out to the halves.
-func casts(seed uint64) ([2]cast, error) {
-	var langs []language
-	if err := json.Unmarshal(textsJSON, &langs); err != nil {
-		return [2]cast{}, fmt.Errorf("reading the corpus's texts: %w", err)
+// casts deals accents, variants, languages and English phrases out to the first two halves and gives the third its own.
+func casts(seed uint64) ([3]cast, error) {
+	var out [3]cast
+	langs, err := parse(textsJSON)
+	if err != nil {
+		return out, err
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
-	out := [2]cast{{others: map[string][]language{}}, {others: map[string][]language{}}}
+	for h := range 2 {
+		out[h].others = map[string][]language{}
+	}
 	for h, names := range deal(rng, strings.Fields(englishAccents)) {
 		out[h].english = names
 	}
@@ -95,17 +124,72 @@ func casts(seed uint64) ([2]cast, error) {
 			out[h].others[group] = part
 		}
 	}
-	i := slices.IndexFunc(langs, func(l language) bool { return l.Group == "english" })
-	if i < 0 {
-		return out, fmt.Errorf("reading the corpus's texts: no %s", "english")
-	}
-	text := langs[i].Phrases
+	text := langs[0].Phrases
 	for k, list := range text.lists() {
 		for h, part := range deal(rng, *list) {
 			*out[h].text.lists()[k] = part
 		}
 	}
+	if langs, err = parse(heldOutJSON); err != nil {
+		return out, err
+	}
+	// espeak-ng has no more accents of English than those, so that this half shares its accents with the former.
+	out[HeldOut] = cast{english: out[Former].english, others: map[string][]language{}}
+	out[HeldOut].variants = slices.Concat(strings.Fields(heldOutVariants), madeUp(HeldOut.seed(seed), heldOutMadeUp))
+	out[HeldOut].add(langs)
 	return out, nil
+}
+
+// parse reads texts. The first language is English.
+func parse(texts []byte) ([]language, error) {
+	var langs []language
+	if err := json.Unmarshal(texts, &langs); err != nil {
+		return nil, fmt.Errorf("reading the corpus's texts: %w", err)
+	}
+	if len(langs) == 0 || langs[0].Group != "english" {
+		return nil, fmt.Errorf("reading the corpus's texts: %s does not come first", "English")
+	}
+	return langs, nil
+}
+
+// widen adds what only further takes of the tuning half have: more voices, more texts, and languages of their own.
+func (c *cast) widen(seed uint64) (*cast, error) {
+	more, err := parse(tuningJSON)
+	if err != nil {
+		return nil, err
+	}
+	out := &cast{english: c.english, text: c.text.with(&phrases{}), others: map[string][]language{}}
+	out.variants = slices.Concat(c.variants, strings.Fields(tuningVariants), madeUp(seed, tuningMadeUp))
+	for group, langs := range c.others {
+		out.others[group] = slices.Clone(langs)
+	}
+	out.add(more)
+	return out, nil
+}
+
+// add takes up languages, or more phrases of those that are there.
+func (c *cast) add(langs []language) {
+	for _, l := range langs {
+		if l.Group == "english" {
+			c.text, c.fill = c.text.with(&l.Phrases), l.Fill
+			continue
+		}
+		if i := slices.IndexFunc(c.others[l.Group], func(o language) bool { return o.Code == l.Code }); i >= 0 {
+			o := &c.others[l.Group][i]
+			o.Phrases = o.Phrases.with(&l.Phrases)
+		} else {
+			c.others[l.Group] = append(c.others[l.Group], l)
+		}
+	}
+}
+
+// with returns copies of the lists with more at their ends.
+func (p *phrases) with(more *phrases) phrases {
+	var out phrases
+	for i, list := range out.lists() {
+		*list = slices.Concat(*p.lists()[i], *more.lists()[i])
+	}
+	return out
 }
 
 // deal shuffles a list and cuts it into two halves.

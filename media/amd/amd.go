@@ -43,7 +43,7 @@ type Event struct {
 
 // Config holds a Detector's limits. The zero value of each member means its default.
 type Config struct {
-	// Decide is how long after the onset of speech the verdict comes at the latest; default 2.88 s.
+	// Decide is how long after the onset of speech the verdict comes at the latest; default 2.84 s.
 	Decide time.Duration
 	// MaxWait is how much audio is heard before the verdict at the latest, speech or not; default 3.8 s, which leaves a call
 	// some time for its media to come up within the 4 s after answer that the verdict is waited for.
@@ -67,7 +67,7 @@ func (c Config) withDefaults() Config {
 		v   *time.Duration
 		def time.Duration
 	}{
-		{&c.Decide, 2880 * time.Millisecond},
+		{&c.Decide, 2840 * time.Millisecond},
 		{&c.MaxWait, 3800 * time.Millisecond},
 		{&c.GreetingPause, 1200 * time.Millisecond},
 		{&c.BeepMin, 120 * time.Millisecond},

@@ -120,6 +120,9 @@ func TestVerdicts(t *testing.T) {
 		"fax answers":       {newTrack().silence(0.3).tone(3, 2100).silence(2), ClassMachine, 1200 * time.Millisecond},
 		"fax calls":         {newTrack().silence(0.3).tone(0.5, 1100).silence(3), ClassMachine, 1200 * time.Millisecond},
 		"a beep alone":      {newTrack().silence(0.3).tone(0.3, 1000).silence(3), ClassMachine, 1200 * time.Millisecond},
+		"a falling beep":    {newTrack().silence(0.3).glide(0.4, -400, 1400).silence(3), ClassMachine, 1200 * time.Millisecond},
+		"ringback and hum":  {newTrack().silence(0.2).tone(0.4, 400, 450).silence(0.2).tone(0.4, 400, 450).silence(4).hum(150), ClassMachine, 3800 * time.Millisecond},
+		"heard too late":    {newTrack().silence(2).speech(5).noise(40), ClassHuman, 3800 * time.Millisecond},
 		"a beep in time":    {newTrack().silence(0.2).speech(1.5).silence(0.3).tone(0.3, 1000).silence(3), ClassMachine, 2700 * time.Millisecond},
 		"India's ringback":  {newTrack().silence(0.2).tone(0.4, 400, 450).silence(0.2).tone(0.4, 400, 450).silence(4), ClassMachine, 3800 * time.Millisecond},
 		"America's":         {newTrack().silence(0.2).tone(2, 440, 480).silence(4), ClassMachine, 3800 * time.Millisecond},
@@ -289,17 +292,23 @@ func FuzzChunks(f *testing.F) {
 	})
 }
 
-// BenchmarkFeed is the cost of 20 ms.
+// BenchmarkFeed is the cost of 20 ms: of those before the verdict, and of all of a greeting.
 func BenchmarkFeed(b *testing.B) {
 	pcm := greeting().noise(30).pcm
-	d, at := New(Config{Listen: time.Hour}), 0
-	b.ReportAllocs()
-	for b.Loop() {
-		if at+frameSamples > len(pcm) {
-			at = 0
-		}
-		d.Feed(pcm[at : at+frameSamples])
-		d.Next()
-		at += frameSamples
+	for name, length := range map[string]int{"before the verdict": samples(3), "all": len(pcm)} {
+		b.Run(name, func(b *testing.B) {
+			d, at := New(Config{}), 0
+			b.ReportAllocs()
+			for b.Loop() {
+				if at+frameSamples > length {
+					b.StopTimer()
+					d, at = New(Config{}), 0
+					b.StartTimer()
+				}
+				d.Feed(pcm[at : at+frameSamples])
+				d.Next()
+				at += frameSamples
+			}
+		})
 	}
 }

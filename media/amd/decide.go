@@ -1,15 +1,19 @@
 package amd
 
-import "math"
-
 const (
-	// shortGreeting is the most that a person says before waiting for an answer, and personPause what that wait is at least.
-	// Both are in seconds, and no pause within a machine's greeting is as long. personSure is the share of the tuning half's
-	// recordings judged by this rule that it is right about.
-	shortGreeting, personPause = 1.6, 1.1
-	personSure                 = 0.98
+	// word is the most that is too little for a greeting, and wordPause how long its speaker has then waited for an answer at least;
+	// phrase and phrasePause are more of both: a mailbox may say so much, but its beep would have come. All are in seconds.
+	// personSure is the share of the tuning half's recordings judged by this rule that it is right about.
+	word, wordPause     = 1.0, 1.1
+	phrase, phrasePause = 1.6, 1.3
+	personSure          = 0.99
 	// The certainty of a machine that was told by a tone, and of ringing with nobody behind it yet.
 	toneSure, ringSure = 0.98, 0.8
+	// heardLeast is how long after the onset of speech, in seconds, its pattern tells a machine at the earliest: of less there were no
+	// examples. A mailbox does not keep its caller waiting, nor does it speak as late as that.
+	heardLeast = 2.3
+	// toneLeast is how long a tone has sounded that is taken for a beep before it has ended, in frames.
+	toneLeast = 8
 )
 
 // decide gives the verdict once it is clear, or at the limits.
@@ -26,7 +30,7 @@ func (d *Detector) decide(sig signal) {
 	f := &d.pattern.f
 	late := d.heard() >= d.cfg.MaxWait
 	switch {
-	case f.Bursts > 0 && f.Speech <= shortGreeting && f.Pause >= personPause:
+	case f.Bursts > 0 && (f.Speech <= word && f.Pause >= wordPause || f.Speech <= phrase && f.Pause >= phrasePause):
 		d.verdict(ClassHuman, personSure)
 	case f.Bursts > 0 && (late || f.Since >= d.cfg.Decide.Seconds()):
 		d.weigh()
@@ -39,9 +43,10 @@ func (d *Detector) decide(sig signal) {
 
 // weigh decides at the limit, when neither a tone nor a person's silence has.
 func (d *Detector) weigh() {
-	p := d.pattern.f.Machine()
-	if d.rang {
-		p = max(p, ringSure)
+	f := d.Features()
+	p := f.Machine()
+	if f.Since < min(heardLeast, d.cfg.Decide.Seconds()) {
+		p = min(p, max(f.Told, 0.5))
 	}
 	if p >= d.cfg.MachineAt {
 		d.verdict(ClassMachine, p)
@@ -50,19 +55,15 @@ func (d *Detector) weigh() {
 	}
 }
 
-// Vector is the model's input: the features, and how far two of them go beyond what is found within a sentence.
-func (f *Features) Vector() [7]float64 {
-	return [...]float64{1, f.Speech, f.Pause, f.Quiet, max(0, f.Quiet-0.3), max(0, f.Gap-0.35), f.Full}
-}
-
-// Machine is the probability of a machine, for features as they are when speech began about three seconds ago.
-func (f *Features) Machine() float64 {
-	x, w := f.Vector(), weights()
-	z := 0.0
-	for i := range x {
-		z += x[i] * w[i]
+// told is the probability of a machine that the tones give so far which have not decided by themselves.
+func (d *Detector) told() float64 {
+	switch {
+	case d.tones.sounding() >= toneLeast:
+		return toneSure
+	case d.rang:
+		return ringSure
 	}
-	return 1 / (1 + math.Exp(-z))
+	return 0
 }
 
 func (d *Detector) verdict(c Class, confidence float64) {

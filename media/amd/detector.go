@@ -79,8 +79,12 @@ func (d *Detector) Feed(pcm []int16) {
 func (d *Detector) step() {
 	d.frame++
 	sound := d.spectrum.hear(&d.part)
+	loud := d.pattern.loud(&sound)
+	if loud && !d.decided && d.frame%2 == 0 {
+		sound.pitch = d.spectrum.pitch()
+	}
 	d.pattern.add(&sound)
-	sig := d.tones.hear(&sound, d.pattern.loud(&sound), d.class)
+	sig := d.tones.hear(&sound, loud, d.class)
 	if sig != signalNone {
 		d.pattern.erase(d.tones.erase)
 	}
@@ -98,5 +102,9 @@ func (d *Detector) step() {
 	}
 }
 
-// Features returns the pattern that the verdict is made from, as at the latest tenth of a second.
-func (d *Detector) Features() Features { return d.pattern.f }
+// Features returns what the verdict is made from, as at the latest frame.
+func (d *Detector) Features() Features {
+	d.pattern.complete()
+	d.pattern.f.Told = d.told()
+	return d.pattern.f
+}

@@ -4,6 +4,11 @@
 // of its greeting and the beep after it. It is pure and deterministic: the same samples give the same events however they
 // are cut, it has no clock but the samples, and Feed allocates nothing.
 //
-// Read it in this order: amd.go (what a user sees), detector.go (the path of a frame), vad.go (speech or not), pattern.go
-// (the bursts and pauses that speech makes), tone.go and spectrum.go (beeps and signalling tones), decide.go (the verdict).
+// Tones decide at once: a beep, a special information tone, a fax. Somebody who says a word or a phrase and then waits is a person.
+// Else the detector listens for nearly three seconds and then weighs how speech and silence went by: small decision trees, made
+// from the tuning half of the corpus in integration/amdcorpus, whose held-out half tells how well they do.
+//
+// Read it in this order: amd.go (what a user sees), detector.go (the path of a frame), pattern.go (the bursts and
+// pauses that speech makes), tone.go and spectrum.go (beeps and signalling tones), decide.go (the verdict), features.go, pitch.go
+// and model.go (what is weighed when the verdict is due, and how).
 package amd

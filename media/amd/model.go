@@ -1,8 +1,81 @@
 package amd
 
-// weights are the coefficients of Features.Vector, fitted to the tuning half of the corpus by
+import (
+	_ "embed"
+	"encoding/binary"
+	"math"
+)
+
+// model holds the trees, one after the other, that were made from the tuning half of the corpus by
 //
-//	go run ./integration/amdcorpus/train > media/amd/model.go
-func weights() [7]float64 {
-	return [...]float64{-0.0547, 1.5150, -3.2014, -3.9589, 0.7756, 1.3489, 0.4082}
+//	go run ./integration/amdcorpus/train > media/amd/model.bin
+//
+//go:embed model.bin
+var model string
+
+// Leaves is how many answers a tree has.
+const Leaves = 8
+
+// treeSize is the length of a tree in the model: its inputs, a byte each, then its limits and its leaves, float32 in little endian.
+const treeSize = (Leaves - 1) + 4*(Leaves-1) + 4*Leaves
+
+// Tree asks three questions, one after the other, whether an input lies above a limit. The first is question 0; after no comes
+// question 2q+1, after yes 2q+2.
+type Tree struct {
+	Input [Leaves - 1]uint8
+	Limit [Leaves - 1]float32
+	Leaf  [Leaves]float32
+}
+
+// Answer is what a tree adds to the logarithm of the odds of a machine.
+func (t *Tree) Answer(x []float64) float64 {
+	q := 0
+	for q < Leaves-1 {
+		above := x[t.Input[q]] > float64(t.Limit[q])
+		if q = 2*q + 1; above {
+			q++
+		}
+	}
+	return float64(t.Leaf[q-(Leaves-1)])
+}
+
+// AppendTree adds a tree to a model.
+func AppendTree(b []byte, t *Tree) []byte {
+	b = append(b, t.Input[:]...)
+	for _, v := range t.Limit {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	for _, v := range t.Leaf {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
+// odds is the logarithm of the odds of a machine.
+func odds(x [inputs]float64) float64 {
+	z := 0.0
+	for at := 0; at+treeSize <= len(model); at += treeSize {
+		t := treeAt(model[at : at+treeSize])
+		z += t.Answer(x[:])
+	}
+	return z
+}
+
+// treeAt reads a tree where it lies: a model that is unpacked would have to be kept by each detector.
+func treeAt(b string) Tree {
+	var t Tree
+	copy(t.Input[:], b)
+	b = b[len(t.Input):]
+	for i := range t.Limit {
+		t.Limit[i] = number(b[4*i:])
+	}
+	b = b[4*len(t.Limit):]
+	for i := range t.Leaf {
+		t.Leaf[i] = number(b[4*i:])
+	}
+	return t
+}
+
+func number(b string) float32 {
+	return math.Float32frombits(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24)
 }

@@ -27,29 +27,22 @@ const (
 type pattern struct {
 	level  [memory]float32
 	tonal  [memory]bool
-	frames int // heard so far
+	change [memory]float32
+	drift  [memory]float32
+	pitch  [memory]float32 // octaves above 1 Hz, 0 without a voice
+	frames int             // heard so far
 
 	floor, peak float32 // levels of the noise and of the speech
 	limit, soft float32 // what speech, and any sound, lies above
 
-	f Features
-}
-
-// Features is the pattern of sound and silence since the onset of sound. Lengths are in seconds.
-type Features struct {
-	// Since is the time since the onset, 0 before it.
-	Since float64
-	// Bursts counts the stretches of speech, Speech is their length with the short gaps in them.
-	Bursts, Speech float64
-	// Pause is the silence since the last burst, Gap the longest silence between two.
-	Pause, Gap float64
-	// Full is the length of all sound, the soft included, and Quiet the silence after its last.
-	Full, Quiet float64
+	f           Features
+	onset, last int // where all sound begins and ends, among the frames remembered
 }
 
 func (p *pattern) add(s *sound) {
 	i := p.frames % memory
 	p.level[i], p.tonal[i] = s.level, s.tone > humHighest
+	p.change[i], p.drift[i], p.pitch[i] = s.change, s.drift, s.pitch
 	p.frames++
 }
 
@@ -64,7 +57,7 @@ func (p *pattern) erase(n int) {
 func (p *pattern) look() {
 	p.levels()
 	n := min(p.frames, memory)
-	var all bursts
+	all := bursts{bears: burstGap}
 	for k := range n {
 		if p.at(n, k) > p.limit {
 			all.sound(k)
@@ -83,11 +76,12 @@ func (p *pattern) look() {
 			last = k
 		}
 	}
-	const frame = 1.0 / 50
+	p.onset, p.last = onset, last
 	p.f = Features{
-		Since: frame * float64(n-onset), Bursts: float64(all.count), Speech: frame * float64(all.speech),
-		Pause: frame * float64(n-1-all.last), Gap: frame * float64(all.gap),
-		Full: frame * float64(full), Quiet: frame * float64(n-1-last),
+		Since: frameLen * float64(n-onset), Bursts: float64(all.count), Speech: frameLen * float64(all.speech),
+		Pause: frameLen * float64(n-1-all.last), Gap: frameLen * float64(all.gap),
+		Full: frameLen * float64(full), Quiet: frameLen * float64(n-1-last),
+		Longest: frameLen * float64(all.longest), First: frameLen * float64(all.first), Last: frameLen * float64(all.latest),
 	}
 }
 
@@ -107,14 +101,18 @@ func (p *pattern) at(n, k int) float32 { return p.level[(p.frames-n+k)%memory] }
 
 // bursts gathers frames of sound into bursts. All members count frames.
 type bursts struct {
+	bears              int // frames of silence within a burst
 	from, to, sounding int // the burst that is open, and how much of it is sound
 	count, onset, last int // last is the end of the latest burst
 	speech, gap        int
+
+	longest, first, latest int // lengths of bursts
+	lastGap, firstGap      int // the latest silence between two, and the first
 }
 
 // sound takes a frame of sound, after all that lie before it.
 func (b *bursts) sound(k int) {
-	if b.sounding > 0 && k-b.to > burstGap {
+	if b.sounding > 0 && k-b.to > b.bears {
 		b.close()
 	}
 	if b.sounding == 0 {
@@ -130,11 +128,20 @@ func (b *bursts) close() {
 		if b.count == 0 {
 			b.onset = b.from
 		} else {
-			b.gap = max(b.gap, b.from-b.last-1)
+			b.lastGap = b.from - b.last - 1
+			b.gap = max(b.gap, b.lastGap)
+			if b.count == 1 {
+				b.firstGap = b.lastGap
+			}
 		}
 		b.count++
 		b.last = b.to
-		b.speech += b.to - b.from + 1
+		b.latest = b.to - b.from + 1
+		b.speech += b.latest
+		b.longest = max(b.longest, b.latest)
+		if b.count == 1 {
+			b.first = b.latest
+		}
 	}
 	b.sounding = 0
 }

@@ -20,7 +20,16 @@ type sound struct {
 	// second is the other one of two tones that sound together, 0 when there is one alone.
 	second float32
 	peaked float32 // the strongest bin beside the mean of all: how unlike noise the frame is
+	// change and drift are how far the spectrum's shape has gone from that of two and of eight frames before, 0 to 1.
+	change, drift float32
+	pitch         float32 // octaves above 1 Hz, 0 without a voice
 }
+
+// bands is how many bands the shape of a spectrum has, shapes how many frames' shapes are kept.
+const bands, shapes = 12, 9
+
+// bandEdges are the bins that begin the bands, and the end of the last.
+func bandEdges() [bands + 1]int { return [...]int{6, 9, 12, 16, 20, 25, 31, 38, 47, 58, 72, 90, 115} }
 
 // spectrum turns frames into sounds. It keeps the end of the frame before, since its window is longer than a frame.
 type spectrum struct {
@@ -33,10 +42,13 @@ type spectrum struct {
 	re    [halfSize]float32
 	im    [halfSize]float32
 	power [highBin + lobe + 2]float32
+	edges [bands + 1]int
+	shape [shapes][bands]float32 // of the latest frames, each of length 1
+	turn  int                    // which of them is the latest
 }
 
 func newSpectrum() *spectrum {
-	s := &spectrum{}
+	s := &spectrum{edges: bandEdges()}
 	for i := range s.window {
 		s.window[i] = float32((0.5 - 0.5*math.Cos(2*math.Pi*(float64(i)+0.5)/fftSize)) / 32768)
 	}
@@ -65,7 +77,41 @@ func (s *spectrum) hear(f *[frameSamples]int16) sound {
 	}
 	s.transform()
 	s.measure()
-	return s.judge()
+	out := s.judge()
+	s.form()
+	out.change, out.drift = s.apart(2), s.apart(8)
+	return out
+}
+
+// form keeps the shape of the frame's spectrum: the fourth root of the power in each band, whatever the level.
+func (s *spectrum) form() {
+	s.turn = (s.turn + 1) % shapes
+	now := &s.shape[s.turn]
+	const floor = 1e-4 // keeps silence from having a shape
+	var sum float32
+	for b := range now {
+		var power float32 = floor
+		for _, v := range s.power[s.edges[b]:s.edges[b+1]] {
+			power += v
+		}
+		root := float32(math.Sqrt(float64(power)))
+		sum += root
+		now[b] = float32(math.Sqrt(float64(root)))
+	}
+	size := float32(1 / math.Sqrt(float64(sum)))
+	for b := range now {
+		now[b] *= size
+	}
+}
+
+// apart is how unlike the latest shape is to an earlier one.
+func (s *spectrum) apart(frames int) float32 {
+	now, before := &s.shape[s.turn], &s.shape[(s.turn+shapes-frames)%shapes]
+	var like float32
+	for b := range now {
+		like += now[b] * before[b]
+	}
+	return max(0, 1-like)
 }
 
 // transform is a real FFT of the windowed input: pairs of samples are the complex input of one of half the length.

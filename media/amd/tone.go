@@ -168,12 +168,16 @@ func (t *tones) end() signal {
 	}
 	first := t.spoken < spokenLeast
 	before := t.rung
-	t.rung = 0
+	if c.frames >= t.minimum && c.mid() > humHighest { // a shorter one is how a tone begins or ends
+		t.rung = 0
+	}
 	if c.rings() {
 		t.rung = c.frames
 	}
-	again := before > 0 && between <= ringPause
+	again := before > 0 && between >= ringPauseLeast && between <= ringPause
 	switch {
+	case c.mid() <= humHighest: // neither speech nor a signal
+		return signalNone
 	case c.frames < t.minimum:
 		t.spoken += c.frames
 		return signalNone
@@ -220,8 +224,8 @@ func (r *run) falls() bool {
 	return r.frames >= glideLeast && way >= glideShare*r.high && way >= 0.8*(r.high-r.low)
 }
 
-// ringPause is the pause within a double ring, in frames.
-const ringPause = 15
+// ringPauseLeast and ringPause bound the pause within a double ring, in frames; a shorter one is a loss.
+const ringPauseLeast, ringPause = 5, 15
 
 // ringing knows ringback by its two tones that beat, or by its length: 1 or 2 s, or 0.4 s twice. One short tone alone may be
 // all that was heard of a word.
@@ -252,7 +256,7 @@ func (t *tones) beepLike(first bool) bool {
 		return false
 	}
 	if first {
-		return c.frames >= openLeast && c.frames <= loneMost && c.mid() > loneLow && c.high-c.low < steadyHz/2
+		return c.frames >= openLeast && c.frames <= loneMost && c.mid() > loneLow && (c.high-c.low < steadyHz/2 || c.falls())
 	}
 	return c.mid() > vowelHighest || c.frames >= longTone
 }
@@ -315,4 +319,16 @@ func (t *tones) settle(s *sound, class Class) signal {
 	}
 	t.erase = c.frames + beepQuiet + toneGap
 	return signalBeep
+}
+
+// sounding is how many frames the tone has that may be a beep after speech, whether it still sounds or silence is waited for.
+func (t *tones) sounding() int {
+	c := &t.cur
+	switch {
+	case t.waits > 0:
+		return t.done.frames
+	case t.spoken >= spokenLeast && c.within(vowelHighest, beepHigh) && c.frames <= beepMost && c.steady():
+		return c.frames
+	}
+	return 0
 }

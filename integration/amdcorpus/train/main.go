@@ -1,7 +1,8 @@
-// Command train makes the coefficients of the answering-machine detection from the tuning half of the corpus and writes them as
-// the source of media/amd/model.go:
+// Command train makes the model of the answering-machine detection from the tuning half of the corpus:
 //
-//	go run ./integration/amdcorpus/train > media/amd/model.go
+//	go run ./integration/amdcorpus/train > media/amd/model.bin
+//
+// With the argument check it cross-validates instead and prints what to expect.
 package main
 
 import (
@@ -10,12 +11,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 
 	"github.com/ringmaster/ringmaster/integration/amdcorpus"
+	"github.com/ringmaster/ringmaster/media/amd"
 )
 
-// takes is how often the tuning half is recorded, each time with other words and on other lines.
-const takes = 4
+const (
+	// takes is how often the tuning half is recorded, each time with other words and on other lines.
+	takes = 36
+	// atOnce is how many recordings are held at once.
+	atOnce = 340
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -36,31 +43,24 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	recs, err := amdcorpus.Render(ctx, speech, samples)
-	if err != nil {
-		return err
-	}
-	w := amdcorpus.Fit(recs)
-	_, err = fmt.Fprintf(out, `package amd
-
-// weights are the coefficients of Features.Vector, fitted to the tuning half of the corpus by
-//
-//	go run ./integration/amdcorpus/train > media/amd/model.go
-func weights() [%d]float64 {
-	return [...]float64{`, len(w))
-	if err != nil {
-		return fmt.Errorf("writing the model: %w", err)
-	}
-	for i, v := range w {
-		sep := ", "
-		if i == 0 {
-			sep = ""
+	var lessons amdcorpus.Lessons
+	for some := range slices.Chunk(samples, atOnce) {
+		recs, err := amdcorpus.Render(ctx, speech, some)
+		if err != nil {
+			return err
 		}
-		if _, err := fmt.Fprintf(out, "%s%.4f", sep, v); err != nil {
-			return fmt.Errorf("writing the model: %w", err)
+		if err := lessons.Add(recs); err != nil {
+			return err
 		}
 	}
-	if _, err := io.WriteString(out, "}\n}\n"); err != nil {
+	if len(os.Args) > 1 && os.Args[1] == "check" {
+		return lessons.CrossValidate(out)
+	}
+	var b []byte
+	for _, t := range lessons.Fit() {
+		b = amd.AppendTree(b, &t)
+	}
+	if _, err := out.Write(b); err != nil {
 		return fmt.Errorf("writing the model: %w", err)
 	}
 	return nil
