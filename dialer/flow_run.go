@@ -234,5 +234,5 @@ func (s *Service) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]FlowR
 		}
 		return nil
 	})
-	return runs, wrap("read the flows of a call", err)
+	return runs, wrapUnless("read the flows of a call", err)
 }

@@ -51,6 +51,9 @@ type callView struct {
 	AnsweredByAMD *string      `json:"answered_by_amd"`
 	AMD           *verdictView `json:"amd"`
 	Quality       *qualityView `json:"quality"`
+
+	// Flows are shown of one call alone, when it went through some.
+	Flows []dialer.FlowRun `json:"flows,omitempty"`
 }
 
 // verdictView is what machine detection said, and how long after the answer.
@@ -156,6 +159,10 @@ func (s *Server) getCall(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	view, err := s.viewCall(ctx, r, row.Call, row.RecordingStatus)
+	if err != nil {
+		return reply{}, err
+	}
+	view.Flows, err = s.deps.Dialer.FlowRuns(ctx, row.Call.TenantID, row.Call.ID)
 	return ok(view), err
 }
 

@@ -20,6 +20,7 @@ import (
 // Dialer is what the API asks of campaigns, leads and voice agents; *dialer.Service is one.
 type Dialer interface {
 	Settings
+	Flows
 
 	CreateCampaign(ctx context.Context, tenant uuid.UUID, in dialer.CampaignInput) (dialer.Campaign, error)
 	ListCampaigns(ctx context.Context, tenant uuid.UUID) ([]dialer.Campaign, error)
@@ -50,6 +51,16 @@ type Dialer interface {
 	DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error
 	DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (dialer.DefaultVoiceAgent, error)
 	SetDefaultVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.DefaultVoiceAgentInput) (dialer.DefaultVoiceAgent, error)
+}
+
+// Flows is what the API asks of flows; *dialer.Service is one.
+type Flows interface {
+	CreateFlow(ctx context.Context, tenant uuid.UUID, in dialer.FlowInput) (dialer.Flow, error)
+	ListFlows(ctx context.Context, tenant uuid.UUID) ([]dialer.Flow, error)
+	GetFlow(ctx context.Context, tenant, id uuid.UUID) (dialer.Flow, error)
+	PatchFlow(ctx context.Context, tenant, id uuid.UUID, in dialer.FlowInput) (dialer.Flow, error)
+	DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error
+	FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]dialer.FlowRun, error)
 }
 
 // Settings is what the API asks of a tenant's settings; *dialer.Service is one.

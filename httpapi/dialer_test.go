@@ -130,6 +130,11 @@ func TestRoles(t *testing.T) {
 		{"GET", "/api/trunks/" + id, managers},
 		{"PATCH", "/api/trunks/" + id, admins},
 		{"DELETE", "/api/trunks/" + id, admins},
+		{"GET", "/api/flows", managers},
+		{"POST", "/api/flows", managers},
+		{"GET", "/api/flows/" + id, managers},
+		{"PATCH", "/api/flows/" + id, managers},
+		{"DELETE", "/api/flows/" + id, managers},
 		{"GET", "/api/settings", managers},
 		{"PATCH", "/api/settings", admins},
 	}

@@ -50,6 +50,7 @@ func (s *Server) accountOperations() []operation {
 		{method: http.MethodGet, path: "/api/settings", roles: managers, handle: s.getSettings},
 		{method: http.MethodPatch, path: "/api/settings", roles: admins, body: jsonBody, handle: s.patchSettings},
 	}
+	ops = append(ops, s.flowOperations()...)
 	return append(onDialerAPI(ops),
 		operation{method: http.MethodPost, path: "/api/auth/login", surface: dialerAPI, access: accessOpen, body: jsonBody, handle: s.login})
 }

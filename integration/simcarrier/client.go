@@ -59,6 +59,11 @@ func (c *Client) Hangup(ctx context.Context, key string) error {
 	return c.do(ctx, http.MethodPost, "/calls/"+url.PathEscape(key)+"/hangup", nil, nil)
 }
 
+// Press presses keys on a live call.
+func (c *Client) Press(ctx context.Context, key string, req PressRequest) error {
+	return c.do(ctx, http.MethodPost, "/calls/"+url.PathEscape(key)+"/keys", req, nil)
+}
+
 // Forget drops the reports of ended calls.
 func (c *Client) Forget(ctx context.Context) error {
 	return c.do(ctx, http.MethodDelete, "/calls", nil, nil)

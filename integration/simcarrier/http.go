@@ -46,6 +46,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /calls/{id}/hangup", func(w http.ResponseWriter, r *http.Request) {
 		s.reply(w, map[string]bool{"ok": true}, s.Hangup(r.PathValue("id")))
 	})
+	mux.HandleFunc("POST /calls/{id}/keys", s.postKeys)
 	mux.HandleFunc("PUT /target", s.putTarget)
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { s.write(w, http.StatusOK, s.Stats()) })
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {

@@ -23,6 +23,7 @@ const (
 type keypad struct {
 	digits string
 	frame  int
+	tones  bool // in the audio, in place of events
 }
 
 // next writes the event payload of this frame. There is none in a rest, and done says that all digits are through.

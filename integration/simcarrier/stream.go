@@ -39,22 +39,25 @@ type stream struct {
 	freed  bool        // the thread's
 	every  int         // one of so many frames is sent; all when 0
 
-	voice    voice
-	beep     clip
-	quiet    clip
-	player   player
-	keysAt   int // frame at which keys are pressed; −1 for never
-	keys     *keypad
-	rng      *rand.Rand
-	frame    int
-	nextAt   time.Time
-	ts       uint32
-	seq      uint16
-	ssrc     uint32
-	packet   []byte
-	held     []heldPacket
-	samples  []int16
-	lastMark time.Time // when the latest marker left whose echo has not come yet
+	voice  voice
+	beep   clip
+	quiet  clip
+	player player
+	keysAt int // frame at which keys are pressed; −1 for never
+	keys   *keypad
+	// wanted are keys that the call's goroutine wants pressed, as tones or as events.
+	wanted    string
+	wantTones bool
+	rng       *rand.Rand
+	frame     int
+	nextAt    time.Time
+	ts        uint32
+	seq       uint16
+	ssrc      uint32
+	packet    []byte
+	held      []heldPacket
+	samples   []int16
+	lastMark  time.Time // when the latest marker left whose echo has not come yet
 
 	mu      sync.Mutex
 	media   negotiated
@@ -287,6 +290,7 @@ func (st *stream) sendFrame(n negotiated, paused, catchup bool) {
 		st.out.Catchups++
 		st.mu.Unlock()
 	}
+	st.takePressed()
 	if st.keys != nil {
 		var ev [eventSize]byte
 		payload, begins, age, done := st.keys.next(ev[:])
@@ -296,6 +300,11 @@ func (st *stream) sendFrame(n negotiated, paused, catchup bool) {
 		if payload != nil {
 			if begins {
 				st.noteKey(st.keys.digit())
+			}
+			if st.keys.tones {
+				tones := toneFrame(st.keys.digit()[0], age, n.codec.payloadType)
+				st.write(rtp.Header{Version: 2, PayloadType: n.codec.payloadType, Timestamp: st.ts}, tones, n.remote)
+				return
 			}
 			st.write(rtp.Header{Version: 2, PayloadType: n.event, Marker: begins, Timestamp: st.ts - age}, payload, n.remote)
 			return

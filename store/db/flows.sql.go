@@ -13,17 +13,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const flowCount = `-- name: FlowCount :one
-SELECT count(*) FROM flows WHERE tenant_id = $1
-`
-
-func (q *Queries) FlowCount(ctx context.Context, tenantID uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, flowCount, tenantID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const flowDelete = `-- name: FlowDelete :execrows
 DELETE FROM flows WHERE tenant_id = $1 AND id = $2
 `
@@ -100,11 +89,11 @@ func (q *Queries) FlowInsert(ctx context.Context, arg FlowInsertParams) (Flow, e
 }
 
 const flowList = `-- name: FlowList :many
-SELECT tenant_id, id, name, version, nodes, created_at, updated_at FROM flows WHERE tenant_id = $1 ORDER BY lower(name), id LIMIT $3 OFFSET $2
+SELECT tenant_id, id, name, version, nodes, created_at, updated_at FROM flows WHERE tenant_id = $1 ORDER BY lower(name), id LIMIT $2
 `
 
-func (q *Queries) FlowList(ctx context.Context, tenantID uuid.UUID, pageOffset int32, pageLimit int32) ([]Flow, error) {
-	rows, err := q.db.Query(ctx, flowList, tenantID, pageOffset, pageLimit)
+func (q *Queries) FlowList(ctx context.Context, tenantID uuid.UUID, most int32) ([]Flow, error) {
+	rows, err := q.db.Query(ctx, flowList, tenantID, most)
 	if err != nil {
 		return nil, err
 	}

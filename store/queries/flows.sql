@@ -15,10 +15,7 @@ SELECT f.* FROM flows f JOIN numbers n ON n.tenant_id = f.tenant_id AND n.flow_i
 WHERE n.tenant_id = @tenant_id AND n.e164 = @e164;
 
 -- name: FlowList :many
-SELECT * FROM flows WHERE tenant_id = @tenant_id ORDER BY lower(name), id LIMIT @page_limit OFFSET @page_offset;
-
--- name: FlowCount :one
-SELECT count(*) FROM flows WHERE tenant_id = @tenant_id;
+SELECT * FROM flows WHERE tenant_id = @tenant_id ORDER BY lower(name), id LIMIT @most;
 
 -- name: FlowLock :one
 SELECT * FROM flows WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;

@@ -1,0 +1,209 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// keptVersions are those of a flow that stay for the calls that began with them.
+	keptVersions = 20
+	maxFlows     = 10_000
+	// CodeFlowInUse refuses to delete a flow that a number or a campaign names.
+	CodeFlowInUse = "flow_in_use"
+)
+
+// Flow is the response object of a flow.
+type Flow struct {
+	ID        uuid.UUID       `json:"id"`
+	Name      string          `json:"name"`
+	Version   int             `json:"version"`
+	Nodes     json.RawMessage `json:"nodes"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+}
+
+// FlowInput is the body of a flow's creation or edit.
+type FlowInput struct {
+	Name  Opt[string]
+	Nodes Opt[json.RawMessage]
+}
+
+// UnmarshalJSON takes the body.
+func (in *FlowInput) UnmarshalJSON(b []byte) error {
+	*in = FlowInput{}
+	_, err := decodeMembers(b, map[string]json.Unmarshaler{"name": &in.Name, "nodes": &in.Nodes})
+	return err
+}
+
+// check applies an input to a flow's row, and tells what is wrong with it. Its field for a node's fault is
+// nodes.<node id>.<field>.
+func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit bool) error {
+	c := checker{edit: edit}
+	if name, ok := required(&c, "name", in.Name); ok && c.text("name", name, 1, 200) {
+		row.Name = name
+	}
+	nodes, ok := required(&c, "nodes", in.Nodes)
+	if !ok {
+		return c.err()
+	}
+	row.Nodes = nodes
+	graph, err := flow.Parse(nodes)
+	if invalid, wrong := errors.AsType[*flow.InvalidError](err); wrong {
+		for _, f := range invalid.Faults {
+			field := f.Field
+			if f.Node != "" {
+				field = "nodes." + f.Node + "." + f.Field
+			}
+			c.fail(field, "%s", f.Message)
+		}
+		return c.err()
+	}
+	if err != nil {
+		return err
+	}
+	for node, id := range graph.VoiceAgents() {
+		agent, err := tx.Q.VoiceAgentGet(ctx, row.TenantID, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			c.fail("nodes."+node+".data.voice_agent_id", "names no voice agent")
+		case err != nil:
+			return err
+		case agent.Status == string(VoiceAgentArchived):
+			c.fail("nodes."+node+".data.voice_agent_id", "names a voice agent that is archived")
+		}
+	}
+	return c.err()
+}
+
+func viewFlow(row db.Flow) Flow {
+	return Flow{
+		ID: row.ID, Name: row.Name, Version: int(row.Version), Nodes: row.Nodes, CreatedAt: row.CreatedAt.UTC(),
+		UpdatedAt: row.UpdatedAt.UTC(),
+	}
+}
+
+// CreateFlow saves a flow in its first version. Errors: *ValidationError.
+func (s *Service) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) (Flow, error) {
+	var out db.Flow
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		row := db.Flow{TenantID: tenant, ID: newID()}
+		if err := in.check(ctx, tx, &row, false); err != nil {
+			return err
+		}
+		var err error
+		out, err = tx.Q.FlowInsert(ctx, db.FlowInsertParams{TenantID: tenant, ID: row.ID, Name: row.Name, Nodes: row.Nodes})
+		if err != nil {
+			return err
+		}
+		return addVersion(ctx, tx, out)
+	})
+	return viewFlow(out), wrapUnless("create flow", err)
+}
+
+func addVersion(ctx context.Context, tx *store.Tx, row db.Flow) error {
+	return tx.Q.FlowVersionAdd(ctx, db.FlowVersionAddParams{
+		TenantID: row.TenantID, FlowID: row.ID, Version: row.Version, Nodes: row.Nodes,
+	})
+}
+
+// ListFlows gives the tenant's flows by name.
+func (s *Service) ListFlows(ctx context.Context, tenant uuid.UUID) ([]Flow, error) {
+	var rows []db.Flow
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		rows, err = tx.Q.FlowList(ctx, tenant, maxFlows)
+		return err
+	})
+	out := make([]Flow, 0, len(rows))
+	for _, row := range rows {
+		out = append(out, viewFlow(row))
+	}
+	return out, wrapUnless("list flows", err)
+}
+
+// GetFlow gives one flow. Errors: store.ErrNotFound.
+func (s *Service) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, error) {
+	var row db.Flow
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.FlowGet(ctx, tenant, id)
+		return err
+	})
+	return viewFlow(row), wrapUnless("get flow", err)
+}
+
+// PatchFlow changes a flow, which is its next version; calls that are up keep the one that they began with. Errors:
+// store.ErrNotFound, *ValidationError.
+func (s *Service) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in FlowInput) (Flow, error) {
+	var out db.Flow
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		before, err := tx.Q.FlowLock(ctx, tenant, id)
+		if err != nil {
+			return err
+		}
+		row := before
+		if err := in.check(ctx, tx, &row, true); err != nil {
+			return err
+		}
+		if row.Name == before.Name && sameJSON(row.Nodes, before.Nodes) {
+			out = before
+			return nil
+		}
+		out, err = tx.Q.FlowUpdate(ctx, db.FlowUpdateParams{TenantID: tenant, ID: id, Name: row.Name, Nodes: row.Nodes})
+		if err != nil {
+			return err
+		}
+		if err := addVersion(ctx, tx, out); err != nil {
+			return err
+		}
+		_, err = tx.Q.FlowVersionDrop(ctx, tenant, id, out.Version-keptVersions)
+		return err
+	})
+	return viewFlow(out), wrapUnless("edit flow", err)
+}
+
+// sameJSON compares documents, however they are spaced and ordered: the database keeps them in an order of its own.
+func sameJSON(a, b json.RawMessage) bool {
+	var one, two any
+	return json.Unmarshal(a, &one) == nil && json.Unmarshal(b, &two) == nil && reflect.DeepEqual(one, two)
+}
+
+// DeleteFlow deletes a flow that nothing names. Errors: store.ErrNotFound, *ConflictError.
+func (s *Service) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		if _, err := tx.Q.FlowLock(ctx, tenant, id); err != nil {
+			return err
+		}
+		use, err := tx.Q.FlowUse(ctx, tenant, id)
+		if err != nil {
+			return err
+		}
+		if use.Numbers+use.Campaigns > 0 {
+			return &ConflictError{
+				Code: CodeFlowInUse, Detail: "The flow is in use by a number or a campaign.",
+				Members: map[string]any{"numbers": use.Numbers, "campaigns": use.Campaigns},
+			}
+		}
+		_, err = tx.Q.FlowDelete(ctx, tenant, id)
+		return err
+	})
+	return wrapUnless("delete flow", err)
+}
+
+// wrapUnless is wrap for a result that may have no error.
+func wrapUnless(action string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return wrap(action, err)
+}

@@ -1,0 +1,212 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// menuLeg is a caller who hears prompts and presses keys.
+type menuLeg struct {
+	fakeLeg
+	presses  []string
+	done     []string
+	cut      context.CancelFunc // ends the handler at the next question
+	transfer switchctl.Outcome
+	missing  string // audio that can't be had
+}
+
+func (l *menuLeg) Play(_ context.Context, url string) error {
+	l.done = append(l.done, "play "+url)
+	if url == l.missing {
+		return fmt.Errorf("%w: 404", switchctl.ErrAudio)
+	}
+	return nil
+}
+
+func (l *menuLeg) Gather(ctx context.Context, g switchctl.Gather) (string, error) {
+	l.done = append(l.done, "gather "+g.URL)
+	if g.URL != "" && g.URL == l.missing {
+		return "", fmt.Errorf("%w: 404", switchctl.ErrAudio)
+	}
+	if l.cut != nil {
+		l.cut()
+		return "", ctx.Err()
+	}
+	if len(l.presses) == 0 {
+		return "", nil
+	}
+	out := l.presses[0]
+	l.presses = l.presses[1:]
+	return out, nil
+}
+
+func (l *menuLeg) RecordVoicemail(_ context.Context, v switchctl.Voicemail) error {
+	l.done = append(l.done, "voicemail "+v.GreetingURL)
+	return nil
+}
+
+func (l *menuLeg) Transfer(_ context.Context, kind, destination string) (switchctl.Outcome, error) {
+	l.done = append(l.done, "transfer "+kind+" "+destination)
+	return l.transfer, nil
+}
+
+func flowNodes(list ...string) json.RawMessage {
+	return json.RawMessage(`[{"id":"s","type":"start","next":{"default":"a"}},` + strings.Join(list, ",") + `]`)
+}
+
+func (b *bundle) saved(t *testing.T, nodes json.RawMessage) Flow {
+	t.Helper()
+	f, err := b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: Some("F"), Nodes: Some(nodes)})
+	require.NoError(t, err)
+	return f
+}
+
+func TestFlowOfAnInboundCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	f := b.saved(t, flowNodes(
+		`{"id":"a","type":"play_audio","data":{"audio_url":"http://x/{{direction}}"},"next":{"default":"m","failed":"m"}}`,
+		`{"id":"m","type":"gather_dtmf","data":{"audio_url":"http://x/menu","variable":"k","max_digits":1,"timeout_s":3},"next":{"default":"w","timeout":"v"}}`,
+		`{"id":"w","type":"branch","data":{"variable":"k"},"next":{"1":"t","default":"m"}}`,
+		`{"id":"t","type":"transfer","data":{"destination_type":"e164","destination":"{{from}}"},"next":{"failed":"d"}}`,
+		`{"id":"d","type":"set_disposition","data":{"disposition":"unreachable"},"next":{"default":"v"}}`,
+		`{"id":"v","type":"voicemail","data":{"max_s":30},"next":{"default":"h"}}`,
+		`{"id":"h","type":"hangup","data":{"cause":"CALL_REJECTED"}}`,
+	))
+	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET flow_id = $1 WHERE id = $2", f.ID, number)
+	h := b.svc.Handler()
+	call, err := h.Route(t.Context(), inbound("8000000001"))
+	require.NoError(t, err)
+	require.Nil(t, call.VoiceAgentID)
+
+	// A restart in the middle: the flow has changed meanwhile, and the call keeps its own.
+	ctx, cancel := context.WithCancel(t.Context())
+	leg := &menuLeg{fakeLeg: fakeLeg{call: call}, cut: cancel}
+	require.ErrorIs(t, h.Answered(ctx, leg), context.Canceled)
+	require.Equal(t, []string{"play http://x/inbound", "gather http://x/menu"}, leg.done)
+	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: Some(flowNodes(`{"id":"a","type":"hangup"}`))})
+	require.NoError(t, err)
+	leg = &menuLeg{fakeLeg: fakeLeg{call: call}, presses: []string{"7", "1"}, transfer: switchctl.OutcomeFailed, missing: "http://x/menu"}
+	require.NoError(t, h.Answered(t.Context(), leg))
+	require.Equal(t, []string{
+		"gather http://x/menu", "gather ", "gather http://x/menu", "gather ", "transfer e164 +919876543210", "voicemail ",
+	}, leg.done)
+	require.Equal(t, []string{"CALL_REJECTED"}, leg.hangups)
+	set := b.events(t, store.EventCallDispositionSet)
+	require.Len(t, set, 1)
+	require.Equal(t, "unreachable", set[0]["disposition"])
+	require.Equal(t, "system", set[0]["source"])
+
+	runs, err := b.svc.FlowRuns(t.Context(), b.tenant, call.ID)
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+	require.Equal(t, 1, runs[0].Version)
+	require.NotNil(t, runs[0].EndedAt)
+	steps := make([]string, 0, len(runs[0].Trace))
+	for _, s := range runs[0].Trace {
+		steps = append(steps, s.Node+"="+s.Outcome)
+	}
+	require.Equal(t, []string{
+		"s=default", "a=default", "m=default", "w=default", "m=default", "w=1", "t=failed", "d=default", "v=default", "h=default",
+	}, steps)
+	b.end(t, call, "completed", "NORMAL_CLEARING")
+
+	// The next call has the new version.
+	call, err = h.Route(t.Context(), inbound("8000000001"))
+	require.NoError(t, err)
+	leg = &menuLeg{fakeLeg: fakeLeg{call: call}}
+	require.NoError(t, h.Answered(t.Context(), leg))
+	require.Equal(t, []string{"NORMAL_CLEARING"}, leg.hangups)
+}
+
+func TestFlowThatTheCallerLeaves(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	f := b.saved(t, flowNodes(`{"id":"a","type":"gather_dtmf","data":{"variable":"k","max_digits":1,"timeout_s":3}}`))
+	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET flow_id = $1 WHERE id = $2", f.ID, number)
+	h := b.svc.Handler()
+	call, err := h.Route(t.Context(), inbound("8000000001"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.Error(t, h.Answered(ctx, &menuLeg{fakeLeg: fakeLeg{call: call}, cut: cancel}))
+	b.end(t, call, "completed", "NORMAL_CLEARING")
+	runs, err := b.svc.FlowRuns(t.Context(), b.tenant, call.ID)
+	require.NoError(t, err)
+	require.Equal(t, "call_ended", *runs[0].Outcome)
+	require.Equal(t, "a", runs[0].Trace[1].Node)
+	require.Equal(t, "call_ended", runs[0].Trace[1].Outcome)
+}
+
+func TestFlowWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	f := b.saved(t, flowNodes(`{"id":"a","type":"branch","data":{"variable":"k"},"next":{"default":"a"}}`))
+	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET flow_id = $1 WHERE id = $2", f.ID, number)
+	h := b.svc.Handler()
+	call, err := h.Route(t.Context(), inbound("8000000001"))
+	require.NoError(t, err)
+	leg := &menuLeg{fakeLeg: fakeLeg{call: call}}
+	require.NoError(t, h.Answered(t.Context(), leg))
+	require.Equal(t, []string{causeFlowLoops}, leg.hangups)
+	runs, err := b.svc.FlowRuns(t.Context(), b.tenant, call.ID)
+	require.NoError(t, err)
+	require.Equal(t, "error", *runs[0].Outcome)
+	require.Contains(t, *runs[0].Error, "goes round")
+}
+
+func TestForeignFlow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := storetest.Tenant(t, b.st)
+	theirs, err := b.svc.CreateFlow(t.Context(), other, FlowInput{Name: Some("F"), Nodes: Some(flowNodes(`{"id":"a","type":"hangup"}`))})
+	require.NoError(t, err)
+	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), "UPDATE numbers SET flow_id = $1 WHERE id = $2", theirs.ID, number)
+		return err
+	})
+	require.Error(t, err, "a number can't name another tenant's flow")
+	_, err = b.svc.GetFlow(t.Context(), b.tenant, theirs.ID)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = b.svc.PatchFlow(t.Context(), b.tenant, theirs.ID, FlowInput{Name: Some("G")})
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.ErrorIs(t, b.svc.DeleteFlow(t.Context(), b.tenant, theirs.ID), store.ErrNotFound)
+	// A campaign that somebody led to one by hand runs nothing.
+	var missing *DependencyError
+	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		_, err := storedFlow(t.Context(), tx, b.tenant, theirs.ID)
+		return err
+	})
+	require.ErrorAs(t, err, &missing)
+}
+
+func TestFlowVersionsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	f := b.saved(t, flowNodes(`{"id":"a","type":"hangup"}`))
+	for i := range keptVersions + 3 {
+		_, err := b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Name: Some(fmt.Sprintf("F%d", i))})
+		require.NoError(t, err)
+	}
+	require.Equal(t, keptVersions+1, storetest.Count(t, b.st, "SELECT count(*) FROM flow_versions"))
+	got, err := b.svc.GetFlow(t.Context(), b.tenant, f.ID)
+	require.NoError(t, err)
+	require.Equal(t, keptVersions+4, got.Version)
+	var invalid *ValidationError
+	_, err = b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: Some("x"), Nodes: Some(json.RawMessage(`[{"id":"s","type":"start"}]`))})
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, []FieldError{{Field: "nodes.s.next.default", Message: "is required"}}, invalid.Fields)
+	require.NoError(t, b.svc.DeleteFlow(t.Context(), b.tenant, f.ID))
+}

@@ -1,0 +1,219 @@
+package e2e
+
+import (
+	wire "encoding/binary"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/httpapi/apitest"
+	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
+	"github.com/ringmaster/ringmaster/media"
+)
+
+// promptHz is what the prompts of these tests sound like.
+const promptHz = 1400
+
+// signedIn is the API as one of the first tenant's seeded users sees it.
+func (c *customer) signedIn(t *testing.T, role string) apitest.Client {
+	t.Helper()
+	for _, u := range c.Bootstrap.Tenants[0].Users {
+		if u.Role != role {
+			continue
+		}
+		var out struct {
+			Token string `json:"access_token"`
+		}
+		c.api.JSON(t, http.MethodPost, "/api/auth/login", map[string]any{"email": u.Email, "password": u.Password}, http.StatusOK, &out)
+		return apitest.Client{BaseURL: c.api.BaseURL, Key: out.Token}
+	}
+	require.Fail(t, "no seeded user has the role", role)
+	return apitest.Client{}
+}
+
+// prompts serves a tone of 44.1 kHz in stereo.
+func prompts(t *testing.T, length time.Duration) string {
+	t.Helper()
+	const rate = 44100
+	samples := tone.Sine(int(length*rate/time.Second), rate, promptHz, -12)
+	b := []byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x02\x00")
+	b = wire.LittleEndian.AppendUint32(b, rate)
+	b = wire.LittleEndian.AppendUint32(b, 4*rate)
+	b = append(b, 4, 0, 16, 0)
+	b = wire.LittleEndian.AppendUint32(append(b, "data"...), uint32(4*len(samples)))
+	for _, s := range samples {
+		b = wire.LittleEndian.AppendUint16(wire.LittleEndian.AppendUint16(b, uint16(s)), uint16(s))
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(b) }))
+	t.Cleanup(server.Close)
+	return server.URL + "/prompt.wav"
+}
+
+// flowOfTheNumber leads the tenant's number to a flow until the test's end.
+func (c *customer) flowOfTheNumber(t *testing.T, nodes string) (flowID string) {
+	t.Helper()
+	admin := c.signedIn(t, "admin")
+	var f id
+	admin.JSON(t, http.MethodPost, "/api/flows", fmt.Sprintf(`{"name":%q,"nodes":%s}`, t.Name(), nodes), http.StatusCreated, &f)
+	var numbers struct {
+		Items []struct {
+			ID     string  `json:"id"`
+			E164   string  `json:"e164"`
+			FlowID *string `json:"flow_id"`
+		} `json:"items"`
+	}
+	admin.JSON(t, http.MethodGet, "/api/numbers", nil, http.StatusOK, &numbers)
+	for _, n := range numbers.Items {
+		if !strings.HasSuffix(n.E164, strings.TrimPrefix(c.Bootstrap.Tenants[0].Numbers[0], "+")) {
+			continue
+		}
+		path := "/api/numbers/" + n.ID
+		admin.JSON(t, http.MethodPatch, path, map[string]any{"flow_id": f.ID}, http.StatusOK, nil)
+		t.Cleanup(func() {
+			status, _, _ := admin.Do(t, http.MethodPatch, path, map[string]any{"flow_id": n.FlowID})
+			require.Equal(t, http.StatusOK, status)
+		})
+		return f.ID
+	}
+	require.Fail(t, "the tenant's number is not listed")
+	return ""
+}
+
+// hears waits until the other side of a call has heard a tone so often.
+func (c *customer) hears(t *testing.T, callID string, hz float64, times int, what string) {
+	t.Helper()
+	eventually(t, 20*time.Second, what, func() bool {
+		report, ok := c.report(t, callID)
+		return ok && len(onsets(report.Heard, hz)) >= times
+	})
+}
+
+type flowCall struct {
+	call
+	Disposition *string `json:"disposition"`
+	Flows       []struct {
+		FlowID  string `json:"flow_id"`
+		Version int    `json:"version"`
+		Outcome string `json:"outcome"`
+		Trace   []struct {
+			Node, Outcome string
+		} `json:"trace"`
+	} `json:"flows"`
+}
+
+// traced reads a call with its trace, as node=outcome.
+func (c *customer) traced(t *testing.T, callID string) (flowCall, []string) {
+	t.Helper()
+	var out flowCall
+	c.do(t, http.StatusOK, http.MethodGet, "/api/v1/calls/"+callID, nil, &out)
+	require.Len(t, out.Flows, 1)
+	steps := make([]string, 0, len(out.Flows[0].Trace))
+	for _, s := range out.Flows[0].Trace {
+		steps = append(steps, s.Node+"="+s.Outcome)
+	}
+	return out, steps
+}
+
+// A caller hears a menu and presses a key, in each way that keys travel: for the voice agent, to leave a message, or to be let go.
+func TestFlowWithMenu(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		url := prompts(t, 3*time.Second)
+		agent := c.voiceAgent(t, "/tone?hz=1000", nil)
+		c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"menu"}},
+			{"id":"menu","type":"gather_dtmf","data":{"audio_url":"`+url+`","variable":"key","max_digits":1,"timeout_s":2,"tries":2},"next":{"default":"which","timeout":"bye"}},
+			{"id":"which","type":"branch","data":{"variable":"key"},"next":{"1":"ai","2":"message","default":"menu"}},
+			{"id":"ai","type":"connect_voice_agent","data":{"voice_agent_id":"`+agent+`"}},
+			{"id":"message","type":"voicemail","data":{"max_s":20},"next":{"default":"tag"}},
+			{"id":"tag","type":"set_disposition","data":{"disposition":"message"},"next":{"default":"bye"}},
+			{"id":"bye","type":"hangup","data":{"cause":"CALL_REJECTED"}}]`)
+		number := c.Bootstrap.Tenants[0].Numbers[0]
+		press := func(callID, digits, by string) {
+			require.NoError(t, c.phones().Press(t.Context(), callID, simcarrier.PressRequest{Digits: digits, By: by}))
+		}
+		for i, by := range []string{simcarrier.ByEvent, simcarrier.ByInfo} {
+			from := fmt.Sprintf("98771000%02d", i)
+			out := c.dialIn(t, from, number)
+			require.True(t, out.Answered, "%+v", out)
+			c.hears(t, out.CallID, promptHz, 1, "the caller hears the menu")
+			press(out.CallID, "1", by)
+			c.hears(t, out.CallID, 1000, 1, "the caller hears the voice agent, after "+by)
+			callID, ok := c.inboundCall(t, from)
+			require.True(t, ok)
+			report, _ := c.report(t, out.CallID)
+			require.Less(t, onsets(report.Heard, 1000)[0].Sub(onsets(report.Heard, promptHz)[0]), 2900*time.Millisecond, "the key cuts the menu off")
+			c.hangUp(t, out.CallID)
+			c.endedCall(t, callID.String())
+			_, steps := c.traced(t, callID.String())
+			require.Equal(t, []string{"s=default", "menu=default", "which=1"}, steps[:3])
+		}
+
+		const from = "9877200000"
+		out := c.dialIn(t, from, number)
+		require.True(t, out.Answered)
+		c.hears(t, out.CallID, promptHz, 1, "the caller hears the menu")
+		press(out.CallID, "92", simcarrier.ByEvent) // the 9 leads back to the menu, which the 2 then cuts off
+		c.hears(t, out.CallID, 1000, 1, "the caller hears the beep")
+		callID, ok := c.inboundCall(t, from)
+		require.True(t, ok)
+		pause := time.After(2500 * time.Millisecond) // of speech
+		<-pause
+		press(out.CallID, "#", simcarrier.ByEvent)
+		ended := c.endedCall(t, callID.String())
+		require.Equal(t, "CALL_REJECTED", deref(ended.HangupCause))
+		detail, steps := c.traced(t, callID.String())
+		require.Equal(t, []string{
+			"s=default", "menu=default", "which=default", "menu=default", "which=2", "message=default", "tag=default", "bye=default",
+		}, steps)
+		require.Equal(t, "message", deref(detail.Disposition))
+		wav, err := media.ParseWAV(c.recording(t, callID.String()))
+		require.NoError(t, err)
+		require.Equal(t, 1, wav.Channels)
+		require.InDelta(t, 2.6, float64(len(wav.Samples))/float64(wav.Rate), 1)
+		require.NotEmpty(t, wavOnsets(wav.Channel(0), wav.Rate, callerHz), "the message is in the recording")
+
+		const silent = "9877300000"
+		out = c.dialIn(t, silent, number)
+		require.True(t, out.Answered)
+		callID, ok = c.inboundCall(t, silent)
+		require.True(t, ok)
+		c.endedCall(t, callID.String())
+		_, steps = c.traced(t, callID.String())
+		require.Equal(t, []string{"s=default", "menu=timeout", "bye=default"}, steps)
+		report, _ := c.report(t, out.CallID)
+		require.GreaterOrEqual(t, len(onsets(report.Heard, promptHz)), 2, "the menu is played twice")
+		c.atRest(t)
+	})
+}
+
+// A caller is led to a number; when they have parted the flow goes on.
+func TestFlowTransfers(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		url := prompts(t, time.Second)
+		const other = "9876200101"
+		c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"t"}},
+			{"id":"t","type":"transfer","data":{"destination_type":"e164","destination":"+91`+other+`"},"next":{"ended":"p"}},
+			{"id":"p","type":"play_audio","data":{"audio_url":"`+url+`"},"next":{"default":"b"}},
+			{"id":"b","type":"transfer","data":{"destination_type":"e164","destination":"+919876200160"},"next":{"failed":"h"}},
+			{"id":"h","type":"hangup"}]`)
+		const from = "9877400000"
+		out := c.dialIn(t, from, c.Bootstrap.Tenants[0].Numbers[0])
+		require.True(t, out.Answered, "%+v", out)
+		c.hears(t, "+91"+other, callerHz, 1, "the other party hears the caller")
+		c.hears(t, out.CallID, callerHz, 1, "the caller hears the other party")
+		callID, ok := c.inboundCall(t, from)
+		require.True(t, ok)
+		c.hangUp(t, "+91"+other)
+		c.hears(t, out.CallID, promptHz, 1, "the caller is back in the flow")
+		c.endedCall(t, callID.String())
+		_, steps := c.traced(t, callID.String())
+		require.Equal(t, []string{"s=default", "t=ended", "p=default", "b=failed", "h=default"}, steps)
+		require.NotEmpty(t, c.recording(t, callID.String()))
+		c.atRest(t)
+	})
+}
