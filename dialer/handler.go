@@ -188,9 +188,6 @@ func (h handler) inboundAgent(ctx context.Context, tx *store.Tx, number db.Numbe
 // action for an outbound one. A call that nothing takes ends with SERVICE_UNAVAILABLE.
 func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	call := leg.Call()
-	if err := h.s.markConnected(ctx, call.TenantID, call.LeadID, call.ID); err != nil {
-		h.s.log.WarnContext(ctx, "lead not marked as connected", "call_id", call.ID, "error", err)
-	}
 	plan, err := h.plan(ctx, call)
 	if err != nil {
 		h.s.log.ErrorContext(ctx, "nothing takes the call", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
@@ -221,6 +218,11 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 	err := h.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		plan = answerPlan{}
 		var err error
+		if call.LeadID != nil { // its call was answered; the caller waits, so that no transaction of its own tells
+			if _, err = tx.Q.LeadMarkConnected(ctx, call.TenantID, *call.LeadID, call.ID); err != nil {
+				return err
+			}
+		}
 		if plan.flow, err = cutOffFlow(ctx, tx, call); err != nil || plan.flow != nil {
 			return err
 		}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -217,16 +215,5 @@ func (s *Service) reschedule(
 ) error {
 	return tx.Q.LeadReschedule(ctx, db.LeadRescheduleParams{
 		TenantID: lead.TenantID, ID: lead.ID, Status: string(status), Attempts: attempts, NextAttemptAt: next,
-	})
-}
-
-// markConnected tells that the lead's call was answered.
-func (s *Service) markConnected(ctx context.Context, tenant uuid.UUID, lead *uuid.UUID, call uuid.UUID) error {
-	if lead == nil {
-		return nil
-	}
-	return s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		_, err := tx.Q.LeadMarkConnected(ctx, tenant, *lead, call)
-		return err
 	})
 }

@@ -85,6 +85,7 @@ func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peopleP
 		}
 		h.disclose(ctx, leg, c)
 	}
+	defer h.detect(ctx, leg)()
 	outcome, err := h.s.cfg.Agents.Connect(ctx, leg, req)
 	if err != nil || outcome == acd.Ended {
 		return err
@@ -102,6 +103,21 @@ func (h handler) disclose(ctx context.Context, leg switchctl.Leg, c *db.Campaign
 	if err := leg.Play(ctx, *c.AnnouncementUrl); err != nil && ctx.Err() == nil {
 		h.s.log.WarnContext(ctx, "announcement not played", "call_id", leg.Call().ID, "error", err)
 	}
+}
+
+// detect has a campaign's machine detection listen beside the agent, and returns what waits for it.
+func (h handler) detect(ctx context.Context, leg switchctl.Leg) func() {
+	if !leg.Call().Amd {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := leg.DetectMachine(ctx); err != nil && ctx.Err() == nil {
+			h.s.log.WarnContext(ctx, "machine detection does not listen", "call_id", leg.Call().ID, "error", err)
+		}
+	}()
+	return func() { <-done }
 }
 
 // overflow is what becomes of a call that no agent took: its campaign's overflow action, or the end.
