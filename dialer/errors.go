@@ -94,4 +94,5 @@ const (
 	CodeSubprotocolMismatch    = "SubprotocolMismatch"
 	CodeMaxConcurrent          = "max_concurrent"
 	CodeNotPredictive          = "not_predictive"
+	CodeLeadInCall             = "lead_in_call"
 )

@@ -11,6 +11,12 @@ import (
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
+const (
+	maxLeadName  = 500
+	maxLeadEmail = 320
+	maxCRMLeadID = 255
+)
+
 // leadRow is a lead that was found valid, on its way into the database.
 type leadRow struct {
 	id        uuid.UUID
@@ -39,7 +45,11 @@ func (in LeadInput) row() (leadRow, error) {
 		value Opt[string]
 		to    *string
 		most  int
-	}{{"name", in.Name, &out.name, 500}, {"email", in.Email, &out.email, 320}, {"crm_lead_id", in.CRMLeadID, &out.crmLeadID, 255}} {
+	}{
+		{"name", in.Name, &out.name, maxLeadName},
+		{"email", in.Email, &out.email, maxLeadEmail},
+		{"crm_lead_id", in.CRMLeadID, &out.crmLeadID, maxCRMLeadID},
+	} {
 		if v, ok := given(&c, m.field, m.value); ok && c.text(m.field, v, 0, m.most) {
 			*m.to = v
 		}

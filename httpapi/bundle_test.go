@@ -196,6 +196,7 @@ func (l *logBuffer) String() string {
 type fakeCalls struct {
 	mu     sync.Mutex
 	taken  []switchctl.ControlRequest
+	ended  []uuid.UUID
 	result map[string]any
 	err    error
 	block  chan struct{}
@@ -214,6 +215,14 @@ func (f *fakeCalls) Control(ctx context.Context, _, _ uuid.UUID, req switchctl.C
 		}
 	}
 	return result, err
+}
+
+// Hangup notes the call, and fails as it is told.
+func (f *fakeCalls) Hangup(_ context.Context, _, call uuid.UUID, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = append(f.ended, call)
+	return f.err
 }
 
 func (f *fakeCalls) answer(result map[string]any, err error) {

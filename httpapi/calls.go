@@ -192,6 +192,28 @@ func (s *Server) readCall(ctx context.Context, tenant, id uuid.UUID) (db.GetCall
 	return row, named(err, callNoun)
 }
 
+type hangupView struct {
+	OK     bool      `json:"ok"`
+	CallID uuid.UUID `json:"call_id"`
+}
+
+// hangupCall ends a live call, whoever is in it.
+func (s *Server) hangupCall(ctx context.Context, r *request) (reply, error) {
+	row, err := s.visibleCall(ctx, r)
+	if err != nil {
+		return reply{}, err
+	}
+	ended := newError(http.StatusConflict, codeCallEnded, "The call has ended.")
+	if row.Call.EndTime != nil {
+		return reply{}, ended
+	}
+	err = s.deps.Calls.Hangup(ctx, r.who.tenantID, row.Call.ID, switchctl.CauseNormalClearing)
+	if errors.Is(err, switchctl.ErrCallEnded) {
+		return reply{}, ended
+	}
+	return ok(hangupView{OK: true, CallID: row.Call.ID}), err
+}
+
 // callFilter says which calls are listed; nil members leave all in.
 type callFilter struct {
 	campaignID, agentID            *uuid.UUID

@@ -102,6 +102,15 @@ func (s *Server) scrubCampaign(ctx context.Context, r *request) (reply, error) {
 	return ok(result), err
 }
 
+func (s *Server) campaignStats(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID("campaign_id", campaignNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	stats, err := s.deps.Dialer.CampaignStats(ctx, r.who.tenantID, id)
+	return ok(stats), named(err, campaignNoun)
+}
+
 func (s *Server) channelsUsage(ctx context.Context, r *request) (reply, error) {
 	usage, err := s.deps.Dialer.ChannelsUsage(ctx, r.who.tenantID)
 	return ok(usage), err

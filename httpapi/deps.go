@@ -36,6 +36,12 @@ type Dialer interface {
 	PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in dialer.BulkInput) (dialer.BulkResult, error)
 	UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (dialer.LeadUpload, error)
 	Scrub(ctx context.Context, tenant, campaign uuid.UUID) (dialer.ScrubResult, error)
+	CampaignStats(ctx context.Context, tenant, id uuid.UUID) (dialer.CampaignStats, error)
+	ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f dialer.LeadFilter) ([]dialer.Lead, int64, error)
+	GetLead(ctx context.Context, tenant, id uuid.UUID) (dialer.Lead, error)
+	PatchLead(ctx context.Context, tenant, id uuid.UUID, in dialer.LeadEdit) (dialer.Lead, error)
+	DeleteLead(ctx context.Context, tenant, id uuid.UUID) error
+	Usage(ctx context.Context, tenant uuid.UUID, from, to time.Time, by dialer.UsageGroup) ([]dialer.UsageRow, error)
 	ChannelsUsage(ctx context.Context, tenant uuid.UUID) (dialer.ChannelsUsage, error)
 
 	NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*dialer.Lead, error)
@@ -72,6 +78,8 @@ type Settings interface {
 // Calls takes the verbs of the control endpoint; *switchctl.Controller is one. The result is empty unless the verb has one.
 type Calls interface {
 	Control(ctx context.Context, tenantID, callID uuid.UUID, req switchctl.ControlRequest) (map[string]any, error)
+	// Hangup gives switchctl.ErrCallEnded for a call that isn't live.
+	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
 }
 
 // Recordings finds, signs and opens what was recorded; *recordings.Library is one.

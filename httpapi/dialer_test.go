@@ -111,6 +111,7 @@ func TestRoles(t *testing.T) {
 		{"POST", "/api/campaigns/" + id + "/predictive/pause", managers},
 		{"POST", "/api/campaigns/" + id + "/predictive/resume", managers},
 		{"POST", "/api/campaigns/" + id + "/scrub", managers},
+		{"GET", "/api/campaigns/" + id + "/stats", all},
 		{"GET", "/api/calls", all},
 		{"GET", "/api/calls/" + id, all},
 		{"GET", "/api/calls/" + id + "/recording", all},
@@ -206,7 +207,7 @@ func TestCampaignsOfTheDialerAPI(t *testing.T) {
 
 	for _, op := range []struct{ method, suffix string }{
 		{"GET", ""}, {"PATCH", ""}, {"DELETE", ""}, {"POST", "/start"}, {"POST", "/pause"}, {"POST", "/stop"}, {"POST", "/scrub"},
-		{"POST", "/predictive/pause"}, {"POST", "/predictive/resume"},
+		{"POST", "/predictive/pause"}, {"POST", "/predictive/resume"}, {"GET", "/stats"},
 	} {
 		denied(t, s.foreign, op.method, path+op.suffix, "{}", http.StatusNotFound)
 		denied(t, s.admin, op.method, root+"/"+storetest.NewID(t).String()+op.suffix, "{}", http.StatusNotFound)

@@ -39,3 +39,62 @@ func (s *Server) pushLeads(ctx context.Context, r *request) (reply, error) {
 	result.Results = orEmpty(result.Results)
 	return ok(result), err
 }
+
+const leadNoun = "lead"
+
+type leadPage struct {
+	Items    []dialer.Lead `json:"items"`
+	Total    int64         `json:"total"`
+	Page     int           `json:"page"`
+	PageSize int           `json:"page_size"`
+}
+
+func (s *Server) listLeads(ctx context.Context, r *request) (reply, error) {
+	campaignID, err := r.pathID("campaign_id", campaignNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	pg, bad := r.page()
+	var statuses []string
+	for _, status := range dialer.LeadStatuses() {
+		statuses = append(statuses, string(status))
+	}
+	status, badStatus := r.queryOneOf("status", statuses...)
+	if err := faults(append(bad, badStatus)...); err != nil {
+		return reply{}, err
+	}
+	leads, total, err := s.deps.Dialer.ListLeads(ctx, r.who.tenantID, campaignID, dialer.LeadFilter{
+		Status: status, Limit: pg.limit(), Offset: pg.offset(),
+	})
+	return ok(leadPage{Items: orEmpty(leads), Total: total, Page: pg.number, PageSize: pg.size}), named(err, campaignNoun)
+}
+
+func (s *Server) getLead(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID("lead_id", leadNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	lead, err := s.deps.Dialer.GetLead(ctx, r.who.tenantID, id)
+	return ok(lead), named(err, leadNoun)
+}
+
+func (s *Server) patchLead(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID("lead_id", leadNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	var in dialer.LeadEdit
+	if err := r.decode(&in); err != nil {
+		return reply{}, err
+	}
+	lead, err := s.deps.Dialer.PatchLead(ctx, r.who.tenantID, id, in)
+	return ok(lead), named(err, leadNoun)
+}
+
+func (s *Server) deleteLead(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID("lead_id", leadNoun)
+	if err != nil {
+		return reply{}, err
+	}
+	return noContent(), named(s.deps.Dialer.DeleteLead(ctx, r.who.tenantID, id), leadNoun)
+}

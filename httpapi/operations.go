@@ -129,7 +129,7 @@ func (s *Server) voiceAgentOperations() []operation {
 
 func (s *Server) campaignOperations() []operation {
 	const root = "/api/v1/campaigns"
-	const one = root + "/{campaign_id}"
+	const one, lead = root + "/{campaign_id}", "/api/v1/leads/{lead_id}"
 	return []operation{
 		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: s.createCampaign},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeCampaignsRead, handle: s.listCampaigns},
@@ -141,7 +141,11 @@ func (s *Server) campaignOperations() []operation {
 		{method: http.MethodPost, path: one + "/stop", access: accessKey, scope: scopeCampaignsWrite, handle: s.stopCampaign},
 		{method: http.MethodPost, path: one + "/leads", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.pushLead},
 		{method: http.MethodPost, path: one + "/leads:bulk", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.pushLeads},
+		{method: http.MethodGet, path: one + "/leads", access: accessKey, scope: scopeLeadsRead, handle: s.listLeads},
 		{method: http.MethodGet, path: one + "/calls", access: accessKey, scope: scopeCallsRead, handle: s.listCampaignCalls},
+		{method: http.MethodGet, path: lead, access: accessKey, scope: scopeLeadsRead, handle: s.getLead},
+		{method: http.MethodPatch, path: lead, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.patchLead},
+		{method: http.MethodDelete, path: lead, access: accessKey, scope: scopeLeadsWrite, handle: s.deleteLead},
 	}
 }
 
@@ -149,6 +153,8 @@ func (s *Server) callOperations() []operation {
 	const all, one = "/api/v1/calls", "/api/v1/calls/{call_id}"
 	return []operation{
 		{method: http.MethodGet, path: all, access: accessKey, scope: scopeCallsRead, handle: s.listCalls},
+		{method: http.MethodGet, path: "/api/v1/usage", access: accessKey, scope: scopeCallsRead, handle: s.usage},
+		{method: http.MethodPost, path: one + "/hangup", access: accessKey, scope: scopeCallsWrite, handle: s.hangupCall},
 		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCallsRead, handle: s.getCall},
 		{method: http.MethodGet, path: one + "/recording", access: accessKey, scope: scopeCallsRead, handle: s.getRecording},
 		{method: http.MethodGet, path: one + "/recording/audio", access: accessKey, scope: scopeRecordingsLoad, handle: s.streamRecording},

@@ -20,6 +20,7 @@ func (s *Server) dialerOperations() []operation {
 		{method: http.MethodPost, path: one + "/predictive/resume", roles: managers, body: jsonBody, handle: s.resumePredictive},
 		{method: http.MethodPost, path: one + "/leads/upload", roles: managers, body: fileBody, handle: s.uploadLeads},
 		{method: http.MethodPost, path: one + "/scrub", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: s.scrubCampaign},
+		{method: http.MethodGet, path: one + "/stats", handle: s.campaignStats},
 		{method: http.MethodGet, path: calls, handle: s.listCalls},
 		{method: http.MethodGet, path: call, handle: s.getCall},
 		{method: http.MethodGet, path: call + "/recording", handle: s.getRecording},

@@ -60,6 +60,7 @@ const (
 	codeForbiddenClient     = "client_not_allowed"
 	codeTaken               = "already_in_use"
 	codeRequestTimeout      = "request_timeout"
+	codeCallEnded           = "call_ended"
 )
 
 // classDataException is SQLSTATE's class of values that a column can't take, such as a number beyond all bounds in a JSON

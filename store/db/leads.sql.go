@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,6 +35,78 @@ func (q *Queries) DNCLoadInsert(ctx context.Context, arg DNCLoadInsertParams) er
 		arg.Version,
 	)
 	return err
+}
+
+const leadDelete = `-- name: LeadDelete :execrows
+DELETE FROM leads WHERE tenant_id = $1 AND id = $2
+`
+
+func (q *Queries) LeadDelete(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, leadDelete, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const leadEdit = `-- name: LeadEdit :one
+UPDATE leads SET name = $1, email = $2, metadata = $3, crm_lead_id = $4, custom_fields = $5,
+  updated_at = now()
+WHERE tenant_id = $6 AND id = $7
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at
+`
+
+type LeadEditParams struct {
+	Name         *string
+	Email        *string
+	Metadata     json.RawMessage
+	CrmLeadID    *string
+	CustomFields json.RawMessage
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+}
+
+func (q *Queries) LeadEdit(ctx context.Context, arg LeadEditParams) (Lead, error) {
+	row := q.db.QueryRow(ctx, leadEdit,
+		arg.Name,
+		arg.Email,
+		arg.Metadata,
+		arg.CrmLeadID,
+		arg.CustomFields,
+		arg.TenantID,
+		arg.ID,
+	)
+	var i Lead
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.CampaignID,
+		&i.Phone,
+		&i.PhoneSealed,
+		&i.PhoneHash,
+		&i.PhoneLast4,
+		&i.Name,
+		&i.Email,
+		&i.Metadata,
+		&i.CrmLeadID,
+		&i.DndChecked,
+		&i.DndClean,
+		&i.DndCheckedAt,
+		&i.CustomFields,
+		&i.Status,
+		&i.StatusSetBy,
+		&i.Attempts,
+		&i.NextAttemptAt,
+		&i.ClaimedBy,
+		&i.ClaimedUntil,
+		&i.Priority,
+		&i.LastCallID,
+		&i.Disposition,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.CompletedAt,
+	)
+	return i, err
 }
 
 const leadFindDuplicate = `-- name: LeadFindDuplicate :one

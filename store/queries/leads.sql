@@ -121,3 +121,12 @@ WHERE tenant_id = @tenant_id AND id = @id AND claimed_by = @claimant::text
 
 -- name: DNCLoadInsert :exec
 INSERT INTO dnc_loads (id, source, numbers, loaded_at, version) VALUES (@id, @source, @numbers, @loaded_at, @version);
+
+-- name: LeadEdit :one
+UPDATE leads SET name = @name, email = @email, metadata = @metadata, crm_lead_id = @crm_lead_id, custom_fields = @custom_fields,
+  updated_at = now()
+WHERE tenant_id = @tenant_id AND id = @id
+RETURNING *;
+
+-- name: LeadDelete :execrows
+DELETE FROM leads WHERE tenant_id = @tenant_id AND id = @id;

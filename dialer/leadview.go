@@ -1,0 +1,167 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// LeadFilter chooses leads of a campaign.
+type LeadFilter struct {
+	Status        *string
+	Limit, Offset int32
+}
+
+// ListLeads gives a page of a campaign's leads, in the order in which they came, and how many there are. Errors:
+// store.ErrNotFound for the campaign.
+func (s *Service) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f LeadFilter) ([]Lead, int64, error) {
+	var out []Lead
+	var total int64
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		owner, err := campaignOwner(ctx, tx, tenant, campaign)
+		if err != nil {
+			return err
+		}
+		total, err = tx.Q.LeadCount(ctx, tenant, campaign, f.Status)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Q.LeadPage(ctx, db.LeadPageParams{
+			TenantID: tenant, CampaignID: campaign, Status: f.Status, PageLimit: f.Limit, PageOffset: f.Offset,
+		})
+		out = make([]Lead, len(rows))
+		for i, row := range rows {
+			out[i] = leadOf(row, store.PrivacyMode(owner.PrivacyMode))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, 0, wrap("list leads", err)
+	}
+	return out, total, nil
+}
+
+// GetLead gives one lead. Errors: store.ErrNotFound.
+func (s *Service) GetLead(ctx context.Context, tenant, id uuid.UUID) (Lead, error) {
+	return s.onLead(ctx, tenant, "get lead", func(tx *store.Tx) (db.Lead, error) { return tx.Q.LeadGet(ctx, tenant, id) })
+}
+
+func (s *Service) onLead(ctx context.Context, tenant uuid.UUID, attempt string, do func(*store.Tx) (db.Lead, error)) (Lead, error) {
+	var out Lead
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		row, err := do(tx)
+		if err != nil {
+			return err
+		}
+		owner, err := tx.Q.GetTenant(ctx, tenant)
+		out = leadOf(row, store.PrivacyMode(owner.PrivacyMode))
+		return err
+	})
+	if err != nil {
+		return Lead{}, wrap(attempt, err)
+	}
+	return out, nil
+}
+
+// LeadEdit is the body of a lead's edit: an absent member is left alone, null clears. A lead's number is what it was pushed with.
+type LeadEdit struct {
+	Name, Email, CRMLeadID Opt[string]
+	Metadata, CustomFields Opt[Object]
+	Phone                  Opt[json.RawMessage]
+}
+
+// UnmarshalJSON takes the body.
+func (in *LeadEdit) UnmarshalJSON(b []byte) error {
+	*in = LeadEdit{}
+	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+		"name": &in.Name, "email": &in.Email, "crm_lead_id": &in.CRMLeadID, "metadata": &in.Metadata,
+		"custom_fields": &in.CustomFields, "phone": &in.Phone,
+	})
+	return err
+}
+
+// apply checks the input's members and puts them into a lead.
+func (in LeadEdit) apply(c *checker, to *db.Lead) {
+	if in.Phone.Set {
+		c.fail("phone", "can't be changed; push a new lead")
+	}
+	for _, m := range []struct {
+		field string
+		value Opt[string]
+		to    **string
+		most  int
+	}{
+		{"name", in.Name, &to.Name, maxLeadName},
+		{"email", in.Email, &to.Email, maxLeadEmail},
+		{"crm_lead_id", in.CRMLeadID, &to.CrmLeadID, maxCRMLeadID},
+	} {
+		if v, ok := clearable(c, m.field, m.value); ok && (v == nil || c.text(m.field, *v, 0, m.most)) {
+			if *m.to = v; v != nil && *v == "" {
+				*m.to = nil
+			}
+		}
+	}
+	if v, ok := clearable(c, "metadata", in.Metadata); ok {
+		if to.Metadata = nil; v != nil {
+			checkMetadata(c, *v)
+			to.Metadata = json.RawMessage(*v)
+		}
+	}
+	if v, ok := given(c, "custom_fields", in.CustomFields); ok {
+		checkMetadata(c, v)
+		to.CustomFields = json.RawMessage(v)
+	}
+}
+
+// PatchLead edits what is known of a lead. Errors: store.ErrNotFound, *ValidationError, *ConflictError for a crm_lead_id that
+// another lead of the campaign has.
+func (s *Service) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEdit) (Lead, error) {
+	c := checker{edit: true}
+	in.apply(&c, &db.Lead{})
+	if err := c.err(); err != nil {
+		return Lead{}, err
+	}
+	lead, err := s.onLead(ctx, tenant, "edit lead", func(tx *store.Tx) (db.Lead, error) {
+		row, err := tx.Q.LeadLock(ctx, tenant, id)
+		if err != nil {
+			return row, err
+		}
+		in.apply(&checker{edit: true}, &row)
+		return tx.Q.LeadEdit(ctx, db.LeadEditParams{
+			Name: row.Name, Email: row.Email, Metadata: row.Metadata, CrmLeadID: row.CrmLeadID, CustomFields: row.CustomFields,
+			TenantID: tenant, ID: id,
+		})
+	})
+	if store.IsConstraint(err, "leads_crm_lead_id_once") {
+		return Lead{}, &ConflictError{Code: CodeDuplicateLead, Detail: "another lead of the campaign has this crm_lead_id"}
+	}
+	return lead, err
+}
+
+// DeleteLead removes a lead. What the tenant must remember of its number, an opt-out, stays. Errors: store.ErrNotFound,
+// *ConflictError while it is being called.
+func (s *Service) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		row, err := tx.Q.LeadLock(ctx, tenant, id)
+		if err != nil {
+			return err
+		}
+		if row.Status == string(LeadDialing) || row.Status == string(LeadConnected) {
+			return &ConflictError{Code: CodeLeadInCall, Detail: "the lead is in a call"}
+		}
+		n, err := tx.Q.LeadDelete(ctx, tenant, id)
+		if err == nil && n == 0 {
+			err = store.ErrNotFound
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return wrap("delete lead", err)
+	}
+	return err
+}

@@ -1,0 +1,254 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// abandonWindow is the time over which the abandon rate is watched.
+const abandonWindow = 24 * time.Hour
+
+// CampaignStats are a campaign's figures. Times are in seconds, rates from 0 to 1, and both 0 where nothing is counted yet.
+type CampaignStats struct {
+	CampaignID uuid.UUID `json:"campaign_id"`
+	// Leads holds total and the count of each lead status.
+	Leads map[string]int64 `json:"leads"`
+	Calls CallFigures      `json:"calls"`
+	// AnswerRate is over the calls that have ended.
+	AnswerRate float64        `json:"answer_rate"`
+	Abandon    AbandonFigures `json:"abandon"`
+	// Agents counts the tenant's agents by their status.
+	Agents map[string]int64 `json:"agents"`
+	// AvgTalkS is from answer to hang-up, AvgWaitS from the wish for an agent to the agent.
+	AvgTalkS float64 `json:"avg_talk_s"`
+	AvgWaitS float64 `json:"avg_wait_s"`
+	Pacing   Pacing  `json:"pacing"`
+	Ceiling  Ceiling `json:"ceiling"`
+}
+
+// CallFigures counts a campaign's calls.
+type CallFigures struct {
+	Total    int64            `json:"total"`
+	Live     int64            `json:"live"`
+	ByStatus map[string]int64 `json:"by_status"`
+	ByCause  map[string]int64 `json:"by_cause"`
+}
+
+// AbandonFigures counts the calls that a person answered, and those of them that found nobody in time.
+type AbandonFigures struct {
+	Rate24h   float64 `json:"rate_24h"`
+	RateTotal float64 `json:"rate_total"`
+	Answered  int64   `json:"answered"`
+	Abandoned int64   `json:"abandoned"`
+}
+
+// Pacing says how a campaign dials.
+type Pacing struct {
+	Mode          DialMode `json:"mode"`
+	LinesPerAgent float64  `json:"lines_per_agent"`
+}
+
+// CeilingSource says what bounds a campaign's calls.
+type CeilingSource string
+
+// The sources of a ceiling.
+const (
+	CeilingCampaign   CeilingSource = "campaign"
+	CeilingVoiceAgent CeilingSource = "voice_agent"
+	CeilingChannels   CeilingSource = "channels"
+	CeilingFallback   CeilingSource = "fallback"
+	CeilingAgents     CeilingSource = "agents"
+)
+
+// Ceiling is the tightest bound of a campaign's calls at once, and what sets it.
+type Ceiling struct {
+	Effective int64         `json:"effective"`
+	SetBy     CeilingSource `json:"set_by"`
+}
+
+// CampaignStats counts a campaign's leads and calls. Errors: store.ErrNotFound.
+func (s *Service) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (CampaignStats, error) {
+	out := CampaignStats{CampaignID: id}
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		row, err := tx.Q.CampaignGet(ctx, tenant, id)
+		if err != nil {
+			return err
+		}
+		if out.Leads, err = leadFigures(ctx, tx, tenant, id); err != nil {
+			return err
+		}
+		if out.Agents, err = agentFigures(ctx, tx, tenant); err != nil {
+			return err
+		}
+		figures, err := tx.Q.CampaignCallFigures(ctx, s.now().Add(-abandonWindow), tenant, id)
+		if err != nil {
+			return err
+		}
+		out.addCalls(figures)
+		// Until a campaign over-dials, it has one line per agent who is ready.
+		out.Pacing = Pacing{Mode: DialMode(row.DialMode), LinesPerAgent: 1}
+		out.Ceiling, err = s.ceiling(ctx, tx, row, out.Agents)
+		return err
+	})
+	if err != nil {
+		return CampaignStats{}, wrap("count campaign", err)
+	}
+	return out, nil
+}
+
+func leadFigures(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (map[string]int64, error) {
+	out := map[string]int64{"total": 0}
+	for _, status := range LeadStatuses() {
+		out[string(status)] = 0
+	}
+	rows, err := tx.Q.LeadStatusCounts(ctx, tenant, campaign)
+	for _, r := range rows {
+		out[r.Status] = r.Leads
+		out["total"] += r.Leads
+	}
+	return out, err
+}
+
+// LeadStatuses lists the states of a lead.
+func LeadStatuses() []LeadStatus {
+	return []LeadStatus{
+		LeadNew, LeadQueued, LeadDialing, LeadConnected, LeadCallback, LeadRetry, LeadCompleted, LeadExhausted, LeadDNC, LeadOptedOut,
+		LeadInvalid,
+	}
+}
+
+func agentFigures(ctx context.Context, tx *store.Tx, tenant uuid.UUID) (map[string]int64, error) {
+	out := map[string]int64{}
+	for _, status := range []acd.Status{acd.Available, acd.OnCall, acd.WrapUp, acd.Paused, acd.Offline} {
+		out[string(status)] = 0
+	}
+	rows, err := tx.Q.AgentStatusCounts(ctx, tenant)
+	for _, r := range rows {
+		out[r.Status] = r.Agents
+	}
+	return out, err
+}
+
+func (out *CampaignStats) addCalls(figures []db.CampaignCallFiguresRow) {
+	out.Calls = CallFigures{ByStatus: map[string]int64{}, ByCause: map[string]int64{}}
+	for _, status := range []string{
+		switchctl.StatusDialing, switchctl.StatusRinging, switchctl.StatusAnswered, switchctl.StatusAgentConnected,
+		switchctl.StatusCompleted, switchctl.StatusFailed,
+	} {
+		out.Calls.ByStatus[status] = 0
+	}
+	var sum db.CampaignCallFiguresRow
+	for _, r := range figures {
+		out.Calls.ByStatus[r.Status] += r.Calls
+		if r.Cause != "" {
+			out.Calls.ByCause[r.Cause] += r.Calls
+		}
+		sum.Calls += r.Calls
+		sum.Live += r.Live
+		sum.Ended += r.Ended
+		sum.EndedAnswered += r.EndedAnswered
+		sum.TalkS += r.TalkS
+		sum.Waited += r.Waited
+		sum.WaitS += r.WaitS
+		sum.Persons += r.Persons
+		sum.Abandoned += r.Abandoned
+		sum.PersonsLately += r.PersonsLately
+		sum.AbandonedLately += r.AbandonedLately
+	}
+	out.Calls.Total, out.Calls.Live = sum.Calls, sum.Live
+	out.AnswerRate = share(float64(sum.EndedAnswered), sum.Ended, 4)
+	out.AvgTalkS = share(sum.TalkS, sum.EndedAnswered, 1)
+	out.AvgWaitS = share(sum.WaitS, sum.Waited, 1)
+	out.Abandon = AbandonFigures{
+		Rate24h:   share(float64(sum.AbandonedLately), sum.PersonsLately, 4),
+		RateTotal: share(float64(sum.Abandoned), sum.Persons, 4), Answered: sum.Persons, Abandoned: sum.Abandoned,
+	}
+}
+
+// share divides, to so many decimals; of nothing it is 0.
+func share(part float64, whole int64, decimals int) float64 {
+	if whole == 0 {
+		return 0
+	}
+	scale := math.Pow10(decimals)
+	return math.Round(part/float64(whole)*scale) / scale
+}
+
+// ceiling finds the tightest bound; of equal ones the first named.
+func (s *Service) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign, agents map[string]int64) (Ceiling, error) {
+	out := Ceiling{Effective: math.MaxInt64}
+	bound := func(n int64, by CeilingSource) {
+		if n < out.Effective {
+			out = Ceiling{n, by}
+		}
+	}
+	if row.MaxConcurrent != nil {
+		bound(int64(*row.MaxConcurrent), CeilingCampaign)
+	}
+	voiceAgent, people, err := s.takesCalls(ctx, tx, row)
+	if err != nil {
+		return out, err
+	}
+	if voiceAgent != nil {
+		agent, err := tx.Q.VoiceAgentGet(ctx, row.TenantID, *voiceAgent)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return out, err
+		}
+		if err == nil {
+			bound(int64(agent.MaxConcurrent), CeilingVoiceAgent)
+		}
+	}
+	if people {
+		bound(agents[string(acd.Available)]+agents[string(acd.OnCall)], CeilingAgents)
+	}
+	allocated, err := tx.Q.ChannelsAllocated(ctx, row.TenantID)
+	switch {
+	case err != nil:
+		return out, err
+	case allocated.Trunks > 0:
+		bound(int64(allocated.Channels), CeilingChannels)
+	case row.MaxConcurrent == nil:
+		bound(fallbackChannels, CeilingFallback)
+	}
+	return out, nil
+}
+
+// takesCalls tells who takes a campaign's calls first, and leaves everything as it is: a voice agent that would be created by
+// the first call is none yet.
+func (s *Service) takesCalls(
+	ctx context.Context, tx *store.Tx, row db.Campaign,
+) (voiceAgent *uuid.UUID, people bool, err error) {
+	switch PostAnswerAction(row.PostAnswerAction) {
+	case ActionConnectAgent:
+		return nil, true, nil
+	case ActionConnectVoiceAgent:
+		if row.VoiceAgentID != nil {
+			return row.VoiceAgentID, false, nil
+		}
+		owner, err := tx.Q.GetTenant(ctx, row.TenantID)
+		return owner.DefaultVoiceAgentID, false, err
+	case ActionRunFlow:
+	}
+	plan, err := campaignFlow(ctx, tx, row)
+	var missing *DependencyError
+	if errors.As(err, &missing) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if first := plan.graph.FirstVoiceAgent(s.now()); first != nil {
+		return &first.VoiceAgentID, false, nil
+	}
+	return nil, plan.graph.Has(flow.TypeConnectAgent), nil
+}
