@@ -65,6 +65,7 @@ type line struct {
 	internal  string             // address of the switch's profile for phones
 	directory string
 	handler   *handler
+	voice     *uuid.UUID // the voice agent that takes the calls; nil for none
 	states    states
 	dir       string
 }
@@ -310,7 +311,7 @@ func (l *line) dial(t testing.TB) db.Call {
 	to, err := store.ParsePhone("9876543210")
 	require.NoError(t, err)
 	call, err := l.calls.Originate(t.Context(), switchctl.OriginateRequest{
-		TenantID: l.tenant, To: to, Purpose: switchctl.PurposeSingle, Environment: "live",
+		TenantID: l.tenant, To: to, Purpose: switchctl.PurposeSingle, Environment: "live", VoiceAgentID: l.voice,
 	})
 	require.NoError(t, err)
 	return call

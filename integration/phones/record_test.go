@@ -1,0 +1,80 @@
+package phones
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// level is the power of samples at a frequency, in dB relative to a full-scale sine.
+func level(pcm []int16, hz float64, perSecond int) float64 {
+	var re, im float64
+	for i, v := range pcm {
+		at := 2 * math.Pi * hz * float64(i) / float64(perSecond)
+		re += float64(v) * math.Cos(at)
+		im += float64(v) * math.Sin(at)
+	}
+	return 20 * math.Log10(max(2*math.Hypot(re, im)/float64(max(1, len(pcm)))/32768, 1e-10))
+}
+
+// TestRecording: the switch records the call with a person in mono, the wait included.
+func TestRecording(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		outcomes := make(chan switchctl.AgentOutcome, 1)
+		begin := make(chan struct{})
+		l.handler.onAnswer(func(ctx context.Context, leg switchctl.Leg) error {
+			if err := leg.StartMusic(ctx, ""); err != nil {
+				return err
+			}
+			select {
+			case <-begin:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
+			outcomes <- out
+			return err
+		})
+		l.hold(t)
+		since := time.Now()
+		call := l.dial(t)
+		require.Eventually(t, func() bool {
+			caller, ok := talking(l.carrier)
+			return ok && !heard(caller, ringHz, since).IsZero() && time.Since(since) > 2*time.Second
+		}, soon, 10*time.Millisecond, "the caller hears no ringback")
+		close(begin)
+		connected := time.Now()
+		l.bothHear(t, connected)
+		require.Eventually(t, func() bool { return time.Since(connected) > 2*time.Second }, soon, 50*time.Millisecond)
+		caller, _ := talking(l.carrier)
+		require.NoError(t, l.carrier.Hangup(caller.CallID))
+		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 20*time.Millisecond)
+
+		row := l.call(t, call.ID)
+		wav := l.recording(t, call.ID.String()+".wav")
+		require.Equal(t, 1, wav.Channels)
+		pcm := wav.Channel(0)
+		lasts := time.Duration(len(pcm)) * time.Second / time.Duration(wav.Rate)
+		talk := row.EndTime.Sub(*row.AnswerTime)
+		t.Logf("recorded %s of %s", lasts, talk)
+		require.InDelta(t, talk.Seconds(), lasts.Seconds(), 0.35)
+		tail := pcm[len(pcm)-wav.Rate:]
+		for _, hz := range []float64{callerHz, agentHz} {
+			require.Greater(t, level(tail, hz, wav.Rate), -30.0, "%g Hz", hz)
+		}
+		require.Greater(t, level(pcm[:wav.Rate], ringHz, wav.Rate), -40.0, "the wait is not recorded")
+		require.NoError(t, l.st.InTenant(t.Context(), l.tenant, func(tx *store.Tx) error {
+			view, err := tx.Q.GetCallView(t.Context(), l.tenant, call.ID)
+			require.Equal(t, "processing", view.RecordingStatus)
+			return err
+		}))
+	})
+}
