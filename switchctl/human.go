@@ -40,6 +40,9 @@ type human struct {
 	req     AgentConnect
 	reply   chan<- agentResult // nil after a restart: whoever waited is gone
 	asked   time.Time
+	doubts  int
+	// bySwitch: the switch has ended the agent's leg, since the caller was leaving.
+	bySwitch bool
 }
 
 // The questions that other states ask; nil is a call without an agent.
@@ -144,6 +147,8 @@ func (a *actor) agentMessage(ctx context.Context, m message) (state, error) {
 		if h != nil && h.serial == m.serial {
 			return a.agentGone(ctx, m.reason), nil
 		}
+	case agentDoubt:
+		a.settleDoubt(ctx, m)
 	case agentCancel:
 		a.cancelAgent(ctx, m)
 	}
@@ -245,7 +250,57 @@ func (a *actor) agentBridgeReply(ctx context.Context, m jobDone) {
 		return
 	}
 	a.log.WarnContext(ctx, "agent could not be bridged", "reply", reason)
-	a.agentUnavailable(ctx, PhoneLost)
+	a.doubtAgent(ctx)
+}
+
+// agentDoubt tells which of the two legs are there after a bridge that did not come about.
+type agentDoubt struct {
+	serial        uint64
+	caller, agent bool
+	err           error
+}
+
+func (agentDoubt) name() string    { return "bridge in doubt" }
+func (agentDoubt) essential() bool { return true }
+
+// doubtAgent finds out whose leg is missing, so that no agent answers for a caller who has hung up.
+func (a *actor) doubtAgent(ctx context.Context) {
+	h := a.human
+	h.doubts++
+	a.arm(timerAgent, bridgePatience)
+	m, caller, agent := agentDoubt{serial: h.serial}, a.channel, h.channel
+	a.c.goes.Go(func() {
+		found, err := a.c.dump(ctx, caller)
+		m.caller, m.err = found != nil, err
+		if err == nil {
+			found, err = a.c.dump(ctx, agent)
+			m.agent, m.err = found != nil, err
+		}
+		a.post(m)
+	})
+}
+
+func (a *actor) settleDoubt(ctx context.Context, m agentDoubt) {
+	h := a.human
+	switch {
+	case !h.bridging() || h.serial != m.serial:
+	case m.err == nil && !m.caller && h.doubts < 2:
+		a.probe(ctx) // the caller's end is on its way, and answers
+	case m.err == nil && m.caller && !m.agent && !h.bySwitch:
+		a.agentUnavailable(ctx, PhoneLost)
+	default:
+		a.agentFailed(ctx, errors.Join(ErrTimeout, m.err))
+	}
+}
+
+// agentFailed ends a try that the switch did not carry out; it is no fault of the agent's.
+func (a *actor) agentFailed(ctx context.Context, err error) {
+	h := a.human
+	a.human = nil
+	a.disarm(timerAgent)
+	a.freeAgent(h, h.serial, true)
+	h.answer("", err)
+	a.callerComesBack(ctx)
 }
 
 // agentDue: the agent has heard the whisper, or the bridge had to be there by now.
@@ -256,7 +311,7 @@ func (a *actor) agentDue(ctx context.Context) {
 		a.bridgeAgent(ctx, false)
 	case h.phase == humanBridging:
 		a.log.WarnContext(ctx, "bridge with an agent was not confirmed by the switch")
-		a.agentUnavailable(ctx, PhoneLost)
+		a.doubtAgent(ctx)
 	}
 }
 
@@ -270,11 +325,16 @@ func (a *actor) agentBridged(ctx context.Context, ev *esl.Event) state {
 	if (one != a.channel || two != h.channel) && (one != h.channel || two != a.channel) {
 		return a.state
 	}
+	return a.agentConfirmed(ctx, eventTime(ev))
+}
+
+// agentConfirmed: caller and agent hear each other since at.
+func (a *actor) agentConfirmed(ctx context.Context, at time.Time) state {
+	h := a.human
 	h.phase = humanBridged
 	a.disarm(timerAgent)
 	a.disarm(timerSocket)
 	a.music.playing, a.music.on = false, false // the bridge has cut it off
-	at := eventTime(ev)
 	a.call.AgentID, a.call.AgentConnectTime = &h.agent, &at
 	call := a.call
 	a.c.metrics.agentConnect.Observe(max(0, a.c.clock.Now().Sub(h.asked).Seconds()))
@@ -289,7 +349,13 @@ func (a *actor) agentBridged(ctx context.Context, ev *esl.Event) state {
 func (a *actor) agentGone(ctx context.Context, reason string) state {
 	h := a.human
 	a.c.registry.unbind(h.channel)
-	if !h.bridged() {
+	switch {
+	case h.bridged():
+	case reason == phoneBySwitch && h.bridging():
+		h.bySwitch = true
+		a.doubtAgent(ctx) // the caller has hung up before the bridge was there
+		return a.state
+	default:
 		a.agentUnavailable(ctx, reason)
 		return a.state
 	}
@@ -381,7 +447,10 @@ func (a *actor) endAgent() {
 }
 
 // adoptAgent finds the agent of a call whose bridge outlived us: other is the leg that the caller is bridged with.
-func (a *actor) adoptAgent(other string) bool {
+func (a *actor) adoptAgent(ctx context.Context, other string) bool {
+	if a.human.bridging() && other == a.human.channel {
+		a.agentConfirmed(ctx, a.c.clock.Now().UTC()) // its event was missed
+	}
 	if a.human.steered() {
 		return true
 	}

@@ -223,8 +223,12 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	if a.transfer.bridged() || a.transfer.bridging() {
 		return next, nil
 	}
-	if a.adoptAgent(m.other) {
+	if a.adoptAgent(ctx, m.other) {
 		return stateAgentConnected, nil
+	}
+	if found && m.left && a.call.AgentID != nil && !a.ai.live() {
+		a.kill(ctx, CauseNormalClearing) // the agent has ended the call while we were away
+		return next, nil
 	}
 	if found {
 		a.resume(ctx, next)

@@ -32,7 +32,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 		a.post(channelFound{
 			answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
 			other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
-			paused: found.Var(varPaused) == "true",
+			paused: found.Var(varPaused) == "true", left: c.agentLeft(found.Var("last_bridge_to")),
 		})
 	default:
 		gone := channelGone{generation: generation, restarted: c.link.restarted()}
@@ -41,7 +41,11 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 				a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)
 			}
 		}
-		if rec, err := c.waitCDR(ctx, a.channel, callRecordPatience); err == nil {
+		patience := callRecordPatience
+		if gone.restarted {
+			patience = 0 // whoever would have written it is dead
+		}
+		if rec, err := c.waitCDR(ctx, a.channel, patience); err == nil {
 			final := rec.final()
 			gone.record = &final
 		}
@@ -49,6 +53,16 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 			a.post(gone)
 		}
 	}
+}
+
+// agentLeft tells from a leg's call record whether its party has hung up, as an agent does to end a call.
+func (c *Controller) agentLeft(leg string) bool {
+	rec, err := readCDR(c.cfg.CDRDir, leg)
+	if err != nil {
+		return false
+	}
+	final := rec.final()
+	return final.Disposition != nil && *final.Disposition == "recv_bye"
 }
 
 // dump gives a channel's headers and variables; nil when the switch has no such channel.

@@ -133,6 +133,8 @@ type channelFound struct {
 	paused bool
 	// bypassed: the switch is not in the way of its audio.
 	bypassed bool
+	// left: an agent with whom it was bridged last has hung up.
+	left bool
 	// generation of the host link that was asked.
 	generation uint64
 }

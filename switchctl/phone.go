@@ -75,6 +75,8 @@ type phone struct {
 	failures int
 	claim    *phoneClaim
 	ringing  bool
+	// mending: the switch has ended the leg, through no fault of the phone's, and it is dialed again at once.
+	mending  bool
 	releases []chan<- struct{}
 	timers   [phoneTimers]armedTimer
 	serial   uint64
@@ -177,7 +179,7 @@ func (p *phone) refuse(m message) {
 
 // tell brings what has changed to the watcher.
 func (p *phone) tell() {
-	now := PhoneState{TenantID: p.spec.TenantID, AgentID: p.agent, Up: p.phase == legUp, Reason: p.reason}
+	now := PhoneState{TenantID: p.spec.TenantID, AgentID: p.agent, Up: p.phase == legUp || p.mending, Reason: p.reason}
 	if p.spec.Mode == PhoneOnHook && p.reason == "" {
 		now.Up = true
 	}
@@ -220,7 +222,7 @@ func (p *phone) hold(ctx context.Context, spec PhoneSpec) {
 	case p.phase != legNone && (spec.Mode == PhoneOnHook || before.Extension != spec.Extension || before.Domain != spec.Domain):
 		p.hangup(ctx)
 	case p.phase == legNone && spec.Mode == PhoneHeld:
-		p.dial(ctx, heldRing)
+		p.dialHeld(ctx)
 	}
 }
 
@@ -272,6 +274,8 @@ func (p *phone) claimed(ctx context.Context, m phoneClaim) {
 		p.claim = &m
 		p.quiet(ctx)
 		answer(p.leg, "")
+	case p.mending && p.phase == legDialing:
+		p.claim = &m
 	case p.spec.Mode == PhoneOnHook && p.phase == legNone:
 		ring := m.ring
 		if ring <= 0 {
@@ -326,6 +330,13 @@ func (p *phone) command(ctx context.Context, cmd string) {
 			p.log.DebugContext(ctx, "command to an agent's phone failed", "error", err)
 		}
 	})
+}
+
+// dialHeld brings a held leg up, unless the switch may have one from before: then the comparison with its channels does.
+func (p *phone) dialHeld(ctx context.Context) {
+	if p.c.phones.knows(p.c.link.Generation()) {
+		p.dial(ctx, heldRing)
+	}
 }
 
 // dial rings the phone.

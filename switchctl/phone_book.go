@@ -19,6 +19,8 @@ type phoneBook struct {
 	accounts map[string]*phone
 	// run starts a phone's goroutine; nil before Start and once Close waits.
 	run func(p *phone)
+	// synced is the generation of the host link whose channels have been compared with the phones' legs.
+	synced uint64
 }
 
 func newPhoneBook() *phoneBook {
@@ -95,6 +97,20 @@ func (b *phoneBook) forget(p *phone) {
 			delete(b.channels, channel)
 		}
 	}
+}
+
+// sync notes that a generation's channels have been compared.
+func (b *phoneBook) sync(generation uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.synced = generation
+}
+
+// knows reports whether the legs that the switch has are known, so that no second one is dialed beside one of before.
+func (b *phoneBook) knows(generation uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return generation != 0 && b.synced == generation
 }
 
 func (b *phoneBook) bind(p *phone, channel string) {

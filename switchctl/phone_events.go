@@ -45,7 +45,7 @@ func (p *phone) legEvent(ctx context.Context, m channelEvent) {
 // answered: the phone has picked up.
 func (p *phone) answered(ctx context.Context) {
 	p.disarm(phoneOverdue)
-	p.phase, p.reason, p.upSince = legUp, "", p.c.clock.Now()
+	p.phase, p.reason, p.upSince, p.mending = legUp, "", p.c.clock.Now(), false
 	p.c.metrics.phoneDials.WithLabelValues("answered").Inc()
 	switch {
 	case p.claim != nil:
@@ -60,10 +60,25 @@ func (p *phone) endReason(rec finalRecord) string {
 	if p.phase == legDialing {
 		return dialReason(rec.Cause)
 	}
-	if rec.Disposition != nil && *rec.Disposition == "recv_bye" {
+	switch {
+	case rec.Disposition != nil && *rec.Disposition == "recv_bye":
 		return PhoneHungUp
+	case rec.Cause == "DESTINATION_OUT_OF_ORDER":
+		return phoneBySwitch
 	}
 	return PhoneLost
+}
+
+// phoneBySwitch is the end of a leg whose caller hung up while the switch was about to bridge them (switch_ivr_bridge.c,
+// uuid_bridge_on_soft_execute). Nobody outside hears of it.
+const phoneBySwitch = "switch"
+
+// outward is a reason as others know it.
+func outward(reason string) string {
+	if reason == phoneBySwitch {
+		return PhoneLost
+	}
+	return reason
 }
 
 // dialReason tells why a phone that was rung is not up.
@@ -98,14 +113,15 @@ func (p *phone) originateReply(ctx context.Context, m jobDone) {
 // legOver: the phone has no leg any more. A held one is dialed again, and the call that it was in hears of it.
 func (p *phone) legOver(ctx context.Context, reason string) {
 	before := p.phase
+	p.mending = reason == phoneBySwitch && before == legUp && p.held && p.spec.Mode == PhoneHeld
 	if p.leg != "" {
 		p.c.phones.unbind(p.leg)
 	}
 	p.leg, p.phase, p.ringing = "", legNone, false
 	p.disarm(phoneOverdue)
 	if before != legEnding {
-		p.reason = reason
-		p.c.metrics.phoneLoss(before, reason)
+		p.reason = outward(reason)
+		p.c.metrics.phoneLoss(before, p.reason)
 	}
 	if before == legUp && p.c.clock.Now().Sub(p.upSince) >= settledLeg {
 		p.failures = 0
@@ -113,15 +129,21 @@ func (p *phone) legOver(ctx context.Context, reason string) {
 	if c := p.claim; c != nil {
 		p.claim = nil
 		if before == legDialing {
-			c.call.post(agentLeg{serial: c.serial, reason: reason})
+			c.call.post(agentLeg{serial: c.serial, reason: outward(reason)})
 		} else {
 			c.call.post(agentGone{serial: c.serial, reason: reason})
 		}
 	}
 	p.released()
-	if p.held && p.spec.Mode == PhoneHeld {
+	if p.mending {
+		p.dialHeld(ctx)
+		p.mending = p.phase == legDialing
+	}
+	switch {
+	case p.mending:
+	case p.held && p.spec.Mode == PhoneHeld:
 		p.redial(ctx, reason)
-	} else if p.spec.Mode == PhoneOnHook && before == legUp {
+	case p.spec.Mode == PhoneOnHook && before == legUp:
 		p.reason = "" // it lies on the hook
 	}
 }
@@ -153,7 +175,7 @@ func (p *phone) registration(ctx context.Context, registered bool) {
 		p.reason = ""
 	case p.held:
 		p.failures = 0
-		p.dial(ctx, heldRing)
+		p.dialHeld(ctx)
 	}
 }
 
@@ -166,7 +188,7 @@ func (p *phone) due(ctx context.Context, m phoneTimer) {
 	switch m.kind {
 	case phoneRedial:
 		if p.phase == legNone && p.held && p.spec.Mode == PhoneHeld {
-			p.dial(ctx, heldRing)
+			p.dialHeld(ctx)
 		}
 	case phoneOverdue:
 		p.arm(phoneOverdue, probeEvery)
@@ -277,6 +299,7 @@ func (c *Controller) resyncPhones(generation uint64, channels []string) {
 	for _, channel := range channels {
 		there[channel] = true
 	}
+	c.phones.sync(generation)
 	for _, p := range c.phones.all() {
 		p.post(phoneSwept{there: there, generation: generation})
 	}
@@ -287,7 +310,7 @@ func (p *phone) swept(ctx context.Context, m phoneSwept) {
 	switch {
 	case p.leg == "" && p.held && p.spec.Mode == PhoneHeld && p.phase == legNone:
 		p.failures = 0
-		p.dial(ctx, heldRing)
+		p.dialHeld(ctx)
 	case p.leg == "":
 	case p.phase == legDialing && p.generation == m.generation:
 		// Dialed while the list was made.

@@ -34,6 +34,7 @@ func (c *Controller) resync(ctx context.Context) {
 			return
 		}
 	}
+	c.phones.sync(c.link.Generation())
 }
 
 func (c *Controller) resyncOnce(ctx context.Context) error {

@@ -65,9 +65,11 @@ type line struct {
 	internal  string             // address of the switch's profile for phones
 	directory string
 	handler   *handler
-	voice     *uuid.UUID // the voice agent that takes the calls; nil for none
-	states    states
-	dir       string
+	// crash ends the switch at once, and starts it anew.
+	crash  func(t testing.TB)
+	voice  *uuid.UUID // the voice agent that takes the calls; nil for none
+	states states
+	dir    string
 }
 
 // handler is the dialer's, with what a test puts in its place.
@@ -221,25 +223,47 @@ func (l *line) start(t testing.TB) {
 
 func (l *line) simulate(t testing.TB, outbound, cdrs string) {
 	t.Helper()
-	sw, err := simswitch.New(simswitch.Config{
+	cfg := simswitch.Config{
 		ESLAddr: "127.0.0.1:0", ESLPassword: "secret", ExternalSIPAddr: "127.0.0.1:0", InternalSIPAddr: "127.0.0.1:0", RTPIP: "127.0.0.1",
 		SocketAddr: outbound, CDRDir: cdrs, RecordDir: l.dir, DirectoryURL: l.directory, SIPDomain: domain,
-	})
-	require.NoError(t, err)
-	require.NoError(t, sw.Start(t.Context()))
+	}
+	var sw *simswitch.Switch
+	boot := func(t testing.TB) {
+		t.Helper()
+		var err error
+		sw, err = simswitch.New(cfg)
+		require.NoError(t, err)
+		require.NoError(t, sw.Start(context.Background()))
+		cfg.ESLAddr, cfg.ExternalSIPAddr, cfg.InternalSIPAddr = sw.Addrs().ESL, sw.Addrs().External, sw.Addrs().Internal
+	}
+	boot(t)
 	t.Cleanup(func() { _ = sw.Close() })
+	l.crash = func(t testing.TB) {
+		t.Helper()
+		_ = sw.Close()
+		require.NoError(t, os.RemoveAll(cdrs)) // a crash writes no records
+		boot(t)
+	}
 	l.cfg.ESLAddr, l.cfg.ESLPassword, l.internal = sw.Addrs().ESL, "secret", sw.Addrs().Internal
 	require.NoError(t, l.carrier.SetTarget(sw.Addrs().External))
 }
 
 func (l *line) realSwitch(t testing.TB, binary, outbound, cdrs string) {
 	t.Helper()
-	sw, err := freeswitch.Start(t.Context(), freeswitch.Config{Binary: binary, Dir: filepath.Join(l.dir, "fs"), Params: conf.Params{
+	cfg := freeswitch.Config{Binary: binary, Dir: filepath.Join(l.dir, "fs"), Params: conf.Params{
 		ESLIP: "127.0.0.1", ESLPassword: "secret", SocketAddr: outbound, SIPIP: "127.0.0.1", CarrierNet: "127.0.0.0/8",
 		CDRDir: cdrs, DirectoryURL: l.directory, SIPDomain: domain,
-	}})
+	}}
+	sw, err := freeswitch.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, sw.Stop()) })
+	l.crash = func(t testing.TB) {
+		t.Helper()
+		require.NoError(t, sw.Kill())
+		cfg.Params = sw.Params
+		sw, err = freeswitch.Start(context.Background(), cfg)
+		require.NoError(t, err)
+	}
 	l.cfg.ESLAddr, l.cfg.ESLPassword = sw.ESLAddr(), "secret"
 	l.internal = net.JoinHostPort(sw.Params.SIPIP, strconv.Itoa(sw.Params.InternalPort))
 	require.NoError(t, l.carrier.SetTarget(sw.ExternalAddr()))
