@@ -147,6 +147,10 @@ func (a *actor) agentMessage(ctx context.Context, m message) (state, error) {
 		if h != nil && h.serial == m.serial {
 			return a.agentGone(ctx, m.reason), nil
 		}
+	case musicEnded:
+		if a.killCause == "" {
+			m.then(ctx)
+		}
 	case agentDoubt:
 		a.settleDoubt(ctx, m)
 	case agentCancel:
@@ -172,16 +176,11 @@ func (a *actor) tryAgent(ctx context.Context) {
 	h.phase = humanWhispering
 	url, serial := h.req.WhisperURL, h.serial
 	a.c.goes.Go(func() {
-		path, err := a.c.cfg.Prompts.Path(ctx, url)
-		lasts := time.Duration(0)
-		if err == nil {
-			lasts, err = wavLength(path)
-		}
+		file, err := a.c.promptFile(ctx, url)
 		if err != nil {
 			a.log.WarnContext(ctx, "whisper to the agent can't be played", "url", url, "error", err)
-			path = ""
 		}
-		a.post(whisperReady{serial: serial, path: path, lasts: lasts})
+		a.post(whisperReady{serial: serial, path: file.path, lasts: file.length})
 	})
 }
 

@@ -2,6 +2,7 @@ package switchctl
 
 import (
 	"context"
+	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
@@ -34,15 +35,16 @@ func (a *actor) setMusic(ctx context.Context, m musicCommand) (state, error) {
 	if m.on && (a.ai.live() || a.transfer.bridged() || a.human.steered()) {
 		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "somebody is on the call"}
 	}
-	if !m.on {
-		a.stopMusicFor(ctx, m.reply)
+	switch {
+	case !m.on:
+		a.afterMusic(ctx, func(context.Context) { m.reply <- nil })
 		return a.state, nil
-	}
-	if !a.music.playing || a.music.path != m.path {
-		a.stopMusic(ctx)
-		a.music.on, a.music.path = true, m.path
+	case !a.music.playing || a.music.path != m.path:
 		a.recordHuman(ctx)
-		a.playMusic(ctx)
+		a.afterMusic(ctx, func(ctx context.Context) {
+			a.music.on, a.music.path = true, m.path
+			a.playMusic(ctx)
+		})
 	}
 	m.reply <- nil
 	return a.state, nil
@@ -51,7 +53,7 @@ func (a *actor) setMusic(ctx context.Context, m musicCommand) (state, error) {
 // playMusic plays on the caller's socket, when there is one: an application that is asked for elsewhere before the dialplan runs
 // ends at once.
 func (a *actor) playMusic(ctx context.Context) {
-	if !a.music.on || a.music.playing || a.sock == nil || a.away || a.killCause != "" || a.human.steered() {
+	if !a.music.on || a.music.playing || a.sock == nil || a.away || a.killCause != "" || a.human.steered() || a.talking.now != nil {
 		return
 	}
 	a.music.playing = true
@@ -62,26 +64,30 @@ func (a *actor) playMusic(ctx context.Context) {
 	a.execute(ctx, req)
 }
 
-// stopMusicFor ends the music, and answers once the switch has been told: what is played after that is not cut off.
-func (a *actor) stopMusicFor(ctx context.Context, reply chan<- error) {
-	playing := a.music.playing
+// breakTime is how long the switch may take to end what plays; what is sent earlier would be broken off with it.
+const breakTime = 40 * time.Millisecond
+
+// musicEnded tells that the caller hears no music any more.
+type musicEnded struct{ then func(ctx context.Context) }
+
+func (musicEnded) name() string    { return "music ended" }
+func (musicEnded) essential() bool { return true }
+
+// afterMusic ends the music and then runs then, on the actor's goroutine: at once when there is none.
+func (a *actor) afterMusic(ctx context.Context, then func(ctx context.Context)) {
+	playing := a.music.playing && a.sock != nil
 	a.music.on, a.music.playing = false, false
-	if !playing || a.sock == nil {
-		reply <- nil
+	if !playing {
+		then(ctx)
 		return
 	}
 	link, channel := a.c.link, a.channel
 	a.c.goes.Go(func() {
-		_, err := link.API(ctx, "uuid_break "+channel+" all")
-		reply <- err
+		if _, err := link.API(ctx, "uuid_break "+channel+" all"); err != nil {
+			a.log.DebugContext(ctx, "music could not be ended", "error", err)
+		}
+		if a.c.pause(ctx, breakTime) == nil {
+			a.post(musicEnded{then: then})
+		}
 	})
-}
-
-// stopMusic ends the music, and does nothing without it.
-func (a *actor) stopMusic(ctx context.Context) {
-	playing := a.music.playing
-	a.music.on, a.music.playing = false, false
-	if playing && a.sock != nil {
-		a.quickly(ctx, "uuid_break "+a.channel+" all")
-	}
 }

@@ -1,13 +1,6 @@
 package switchctl
 
-import (
-	"context"
-	"fmt"
-	"os"
-	"time"
-
-	"github.com/ringmaster/ringmaster/media"
-)
+import "context"
 
 // recordHuman has the switch record a call that goes to a person: in mono, from now on. It survives us, and its file is whole
 // when the call's end is seen, since RECORD_STOP comes before CHANNEL_HANGUP_COMPLETE. A call that a voice agent had goes on in
@@ -28,20 +21,4 @@ func (a *actor) recordHuman(ctx context.Context) {
 		return a.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
 	a.command(ctx, jobRecord, "uuid_record "+a.channel+" start "+path)
-}
-
-// wavLength is how long a WAV file plays.
-func wavLength(path string) (time.Duration, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	wav, err := media.ParseWAV(text)
-	if err != nil {
-		return 0, fmt.Errorf("switchctl: read a prompt: %w", err)
-	}
-	if wav.Rate <= 0 {
-		return 0, fmt.Errorf("switchctl: read a prompt: rate %d", wav.Rate)
-	}
-	return time.Duration(len(wav.Channel(0))) * time.Second / time.Duration(wav.Rate), nil
 }

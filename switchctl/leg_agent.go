@@ -52,12 +52,12 @@ func (l *leg) StartMusic(ctx context.Context, url string) error {
 		return fmt.Errorf("switchctl: answer the leg: %w", err)
 	}
 	path := ""
-	if prompts := l.a.c.cfg.Prompts; url != "" && prompts != nil {
-		var err error
-		if path, err = prompts.Path(ctx, url); err != nil {
+	if url != "" {
+		file, err := l.a.c.promptFile(ctx, url)
+		if err != nil {
 			l.a.log.WarnContext(ctx, "music can't be had, the caller hears ringback", "url", url, "error", err)
-			path = ""
 		}
+		path = file.path
 	}
 	return l.a.ask(ctx, func(reply chan<- error) message { return musicCommand{on: true, path: path, reply: reply} })
 }

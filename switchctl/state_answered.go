@@ -28,7 +28,7 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.connect(ctx, m)
 	case agentCommand:
 		return a.connectAgent(ctx, m)
-	case agentLeg, agentGone, agentDoubt, agentCancel, whisperReady:
+	case agentLeg, agentGone, agentDoubt, musicEnded, agentCancel, whisperReady:
 		return a.agentMessage(ctx, m)
 	case musicCommand:
 		return a.setMusic(ctx, m)
@@ -88,7 +88,7 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 		return a.state, nil
 	case agentCommand:
 		return a.connectAgent(ctx, m)
-	case agentLeg, agentGone, agentDoubt, agentCancel, whisperReady:
+	case agentLeg, agentGone, agentDoubt, musicEnded, agentCancel, whisperReady:
 		return a.agentMessage(ctx, m)
 	case musicCommand:
 		return a.setMusic(ctx, m)

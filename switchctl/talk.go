@@ -194,9 +194,11 @@ func (a *actor) beginTalk(ctx context.Context, m talkCommand) error {
 		s.hearing, s.typed = true, nil
 	}
 	a.withSwitchMedia(ctx, func(ctx context.Context) {
-		if s.now == m.talk {
-			a.startTalk(ctx)
-		}
+		a.afterMusic(ctx, func(ctx context.Context) {
+			if s.now == m.talk {
+				a.startTalk(ctx)
+			}
+		})
 	})
 	return nil
 }

@@ -14,6 +14,9 @@ import (
 // leave ends the controller as a crash does for the switch: calls and legs stay.
 func (l *line) leave(t *testing.T) {
 	t.Helper()
+	// FreeSWITCH lists a channel up to half a second after its birth.
+	since := time.Now()
+	require.Eventually(t, func() bool { return time.Since(since) > time.Second }, soon, 50*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	require.NoError(t, l.stop(ctx))
