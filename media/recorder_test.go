@@ -3,6 +3,7 @@ package media
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,6 +144,35 @@ func TestJoinWAV(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = os.Stat(filepath.Join(dir, "bad.wav"))
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestJoinMono: what the switch recorded in mono stays so, though it begins after the answer.
+func TestJoinMono(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i, hz := range []float64{425, 1000} {
+		writeWAV(t, filepath.Join(dir, fmt.Sprint(i)), 8000, 1, tone(hz, 8000, 8000))
+	}
+	info, err := JoinWAV(filepath.Join(dir, "all.wav"), []WAVPart{
+		{Path: filepath.Join(dir, "0"), Offset: 500 * time.Millisecond}, {Path: filepath.Join(dir, "1"), Offset: 2 * time.Second},
+	})
+	require.NoError(t, err)
+	require.Equal(t, 3*time.Second, info.Duration)
+	require.False(t, info.Stereo)
+	require.Equal(t, info.Bytes, int64(wavHeaderSize+3*8000*2))
+	text, err := os.ReadFile(info.Path)
+	require.NoError(t, err)
+	wav, err := ParseWAV(text)
+	require.NoError(t, err)
+	require.Equal(t, 8000, wav.Rate)
+	require.Len(t, text, int(info.Bytes))
+	require.EqualValues(t, 1, text[22], "channels")
+	require.EqualValues(t, 16, text[34], "bits")
+	audio := wav.Channel(0)
+	require.Equal(t, -1, onset(audio[:3990]))
+	require.Greater(t, power(audio[4800:11000], 425, 8000), -20.0)
+	require.Equal(t, -1, onset(audio[12010:15990]))
+	require.Greater(t, power(audio[16800:23000], 1000, 8000), -20.0)
 }
 
 func TestScanWAV(t *testing.T) {

@@ -120,14 +120,14 @@ func replaceFile(path string, write func(*os.File) error) error {
 	return nil
 }
 
-// JoinWAV lays parts on one timeline and writes it to dst as stereo at 8 kHz. Where parts overlap they are added; what no
-// part covers is silence. A mono part is heard on both sides. Parts may differ in encoding; the joined file has that of the
-// first part.
+// JoinWAV lays parts on one timeline and writes it to dst at 8 kHz, in stereo unless all are mono. Where parts overlap they
+// are added; what no part covers is silence. A mono part is heard on both sides of a stereo file. Parts may differ in encoding;
+// the joined file has that of the first part.
 func JoinWAV(dst string, parts []WAVPart) (RecordingInfo, error) {
 	var frames int64
 	lay, err := layoutOf(RecordPCM)
 	if len(parts) > 0 && err == nil {
-		lay, err = partLayout(parts[0].Path)
+		lay, err = partsLayout(parts)
 	}
 	if err == nil {
 		err = replaceFile(dst, func(out *os.File) error {
@@ -145,31 +145,44 @@ func JoinWAV(dst string, parts []WAVPart) (RecordingInfo, error) {
 	if err != nil {
 		return RecordingInfo{}, fmt.Errorf("joining recordings: %w", err)
 	}
-	return RecordingInfo{Path: dst, Duration: time.Duration(frames * nsPerSample), Bytes: lay.offset(frames), Stereo: true}, nil
+	return RecordingInfo{Path: dst, Duration: time.Duration(frames * nsPerSample), Bytes: lay.offset(frames), Stereo: !lay.mono}, nil
 }
 
-// partLayout is the layout of a joined file that begins with a part.
-func partLayout(path string) (wavLayout, error) {
+// partsLayout is the layout of a joined file: its encoding is the first part's, and it has one channel when all parts have.
+func partsLayout(parts []WAVPart) (wavLayout, error) {
+	mono, encoding := true, RecordPCM
+	for i, p := range parts {
+		info, err := scanPart(p.Path)
+		if err != nil {
+			return wavLayout{}, fmt.Errorf("%s: %w", filepath.Base(p.Path), err)
+		}
+		mono = mono && info.channels == 1
+		switch {
+		case i > 0:
+		case info.format == wavULaw:
+			encoding = RecordULaw
+		case info.format == wavALaw:
+			encoding = RecordALaw
+		}
+	}
+	lay, err := layoutOf(encoding)
+	if err == nil && mono {
+		lay = lay.asMono()
+	}
+	return lay, err
+}
+
+func scanPart(path string) (wavInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return wavLayout{}, err
+		return wavInfo{}, err
 	}
 	defer closeQuietly(f)
 	st, err := f.Stat()
 	if err != nil {
-		return wavLayout{}, err
+		return wavInfo{}, err
 	}
-	info, err := scanWAV(f, st.Size())
-	if err != nil {
-		return wavLayout{}, fmt.Errorf("%s: %w", filepath.Base(path), err)
-	}
-	switch info.format {
-	case wavULaw:
-		return layoutOf(RecordULaw)
-	case wavALaw:
-		return layoutOf(RecordALaw)
-	}
-	return layoutOf(RecordPCM)
+	return scanWAV(f, st.Size())
 }
 
 // addPart adds one file to a timeline that holds so many frames, and returns where the file ends, in frames.
@@ -240,11 +253,14 @@ func mixAt(f *os.File, lay wavLayout, at int64, left, right []int16) error {
 		return err
 	}
 	info := wavInfo{format: lay.format}
-	pcm := info.samples(make([]int16, 0, 2*len(left)), raw[:int64(n)-int64(n)%lay.frame])
-	pcm = append(pcm, make([]int16, 2*len(left)-len(pcm))...) // silence behind the end
-	for i := range left {
-		pcm[2*i] = saturate(int32(pcm[2*i]) + int32(left[i]))
-		pcm[2*i+1] = saturate(int32(pcm[2*i+1]) + int32(right[i]))
+	sides := [][]int16{left, right}[:lay.channels()]
+	pcm := info.samples(make([]int16, 0, len(sides)*len(left)), raw[:int64(n)-int64(n)%lay.frame])
+	pcm = append(pcm, make([]int16, len(sides)*len(left)-len(pcm))...) // silence behind the end
+	for c, side := range sides {
+		for i, v := range side {
+			at := len(sides)*i + c
+			pcm[at] = saturate(int32(pcm[at]) + int32(v))
+		}
 	}
 	_, err = f.WriteAt(lay.appendSamples(raw[:0], pcm), lay.offset(at))
 	return err

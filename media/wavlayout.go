@@ -39,8 +39,22 @@ const (
 type wavLayout struct {
 	format  uint16
 	header  int64 // where the audio begins, in bytes
-	frame   int64 // the size of a stereo frame, in bytes
+	frame   int64 // the size of a frame of all channels, in bytes
 	silence byte  // G.711's zero is not 0
+	mono    bool  // one channel: parts that the switch recorded, joined
+}
+
+// asMono is the layout with one channel.
+func (l wavLayout) asMono() wavLayout {
+	l.frame, l.mono = l.frame/2, true
+	return l
+}
+
+func (l wavLayout) channels() int64 {
+	if l.mono {
+		return 1
+	}
+	return 2
 }
 
 // layoutOf returns the layout of an encoding, "" being PCM's.
@@ -88,11 +102,11 @@ func (l wavLayout) appendHeader(b []byte, frames int64) []byte {
 	}
 	b = le.AppendUint32(b, fmtSize)
 	b = le.AppendUint16(b, l.format)
-	b = le.AppendUint16(b, 2)
+	b = le.AppendUint16(b, uint16(l.channels()))
 	b = le.AppendUint32(b, sampleRate)
 	b = le.AppendUint32(b, uint32(sampleRate*l.frame))
 	b = le.AppendUint16(b, uint16(l.frame))
-	b = le.AppendUint16(b, uint16(4*l.frame))
+	b = le.AppendUint16(b, uint16(8*l.frame/l.channels()))
 	if l.format != wavPCM {
 		b = le.AppendUint16(b, 0)
 		b = append(b, "fact"...)

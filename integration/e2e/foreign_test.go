@@ -42,9 +42,9 @@ func freeUDP(t *testing.T) int {
 	return addr.Port
 }
 
-func (s *sipp) args(more ...string) []string {
+func (s *sipp) args(port, media int, more ...string) []string {
 	return append([]string{
-		s.registrar, "-i", "127.0.0.1", "-p", strconv.Itoa(s.port), "-mi", "127.0.0.1", "-mp", strconv.Itoa(s.media), "-nostdin",
+		s.registrar, "-i", "127.0.0.1", "-p", strconv.Itoa(port), "-mi", "127.0.0.1", "-mp", strconv.Itoa(media), "-nostdin",
 	}, more...)
 }
 
@@ -55,8 +55,8 @@ func (s *sipp) register(t *testing.T, extension, password string) bool {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.binary, s.args("-sf", scenario, "-s", extension, "-au", extension, "-ap", password,
-		"-key", "domain", stack.SIPDomain, "-m", "1", "-timeout", "10s", "-recv_timeout", "5000")...)
+	cmd := exec.CommandContext(ctx, s.binary, s.args(freeUDP(t), freeUDP(t)&^1, "-sf", scenario, "-s", extension, "-au", extension, "-ap", password,
+		"-key", "domain", stack.SIPDomain, "-key", "contact_port", strconv.Itoa(s.port), "-m", "1", "-timeout", "10s", "-recv_timeout", "5000")...)
 	cmd.Dir = t.TempDir()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *sipp) register(t *testing.T, extension, password string) bool {
 func (s *sipp) answer(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, s.binary, s.args("-sn", "uas", "-rtp_echo", "-aa")...)
+	cmd := exec.CommandContext(ctx, s.binary, s.args(s.port, s.media, "-sn", "uas", "-rtp_echo", "-aa")...)
 	cmd.Dir = t.TempDir()
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {

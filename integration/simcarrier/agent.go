@@ -334,8 +334,20 @@ func (a *agent) noteCall(c *call) {
 	a.latest = c
 }
 
+// state is the softphone's, with its latest call's whole report.
 func (a *agent) state() AgentState {
+	out, latest := a.brief()
+	if latest != nil {
+		r := latest.snapshot()
+		out.Call = &r
+	}
+	return out
+}
+
+// brief is the softphone's state, and its latest call.
+func (a *agent) brief() (AgentState, *call) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	out := AgentState{
 		Extension: a.spec.Extension, Domain: a.spec.Domain, Registered: time.Now().Before(a.valid), SIPStatus: a.status,
 		Registrations: a.times, Lost: a.lost, Voice: a.spec.Voice, AgentManner: a.spec.AgentManner, Calls: a.calls,
@@ -344,13 +356,7 @@ func (a *agent) state() AgentState {
 		since := a.since
 		out.RegisteredAt = &since
 	}
-	latest := a.latest
-	a.mu.Unlock()
-	if latest != nil {
-		r := latest.snapshot()
-		out.Call = &r
-	}
-	return out
+	return out, a.latest
 }
 
 func newAgentID() string { return uuid.NewString() }

@@ -63,7 +63,7 @@ func (s *Server) agentOf(extension string) *agent {
 	return s.agents[extension]
 }
 
-// Agents lists the softphones by extension.
+// Agents lists the softphones by extension. Of a call it tells how it stands, not what was heard.
 func (s *Server) Agents() []AgentState {
 	s.mu.Lock()
 	list := make([]*agent, 0, len(s.agents))
@@ -73,7 +73,14 @@ func (s *Server) Agents() []AgentState {
 	s.mu.Unlock()
 	out := make([]AgentState, 0, len(list))
 	for _, a := range list {
-		out = append(out, a.state())
+		state, latest := a.brief()
+		if latest != nil {
+			latest.mu.Lock()
+			r := latest.report
+			latest.mu.Unlock()
+			state.Call = &r
+		}
+		out = append(out, state)
 	}
 	return out
 }
