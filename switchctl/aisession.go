@@ -354,6 +354,7 @@ func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 	s.legUp, s.bridging, s.bridges = true, false, 0
 	a.bypass.awaited = false // of an earlier leg
 	a.disarm(timerLeg)
+	a.leaveSocket()
 	a.considerBypass(ctx)
 	if a.state != stateAnswered {
 		return a.state

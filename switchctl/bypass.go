@@ -80,6 +80,7 @@ func (bypassTried) essential() bool { return true }
 func (a *actor) mediaBridged(ctx context.Context, ev *esl.Event) {
 	if a.ai.live() && a.ai.leg != "" && (ev.Get("Bridge-B-Unique-ID") == a.ai.leg || ev.Get("Bridge-A-Unique-ID") == a.ai.leg) {
 		a.bypass.bridged = true
+		a.leaveSocket()
 		a.considerBypass(ctx)
 	}
 }

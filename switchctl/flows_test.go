@@ -194,9 +194,13 @@ func (b *bench) faultInput(f []string) {
 	case "channel":
 		dump := ""
 		if f[1] != "gone" {
+			bond := keyValues(f[2:])["bridged"]
+			if bond == "medialeg" {
+				bond = b.sock.leg()
+			}
 			raw, err := json.Marshal(map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
-				"variable_signal_bond": keyValues(f[2:])["bridged"], "Channel-State": keyValues(f[2:])["state"],
+				"variable_signal_bond": bond, "Channel-State": keyValues(f[2:])["state"],
 				"variable_rm_recording_paused": keyValues(f[2:])["paused"],
 			})
 			require.NoError(b.t, err)
@@ -293,8 +297,17 @@ func (b *bench) setAgent(kv map[string]string) {
 func (b *bench) socketInput(what string) {
 	a := b.c.registry.call(b.call.ID)
 	require.NotNil(b.t, a)
-	if what == "down" {
+	switch what {
+	case "down":
 		a.post(socketDown{sock: b.sock})
+		return
+	case "state":
+		select {
+		case <-b.sock.Done():
+			b.trace.add("socket closed")
+		default:
+			b.trace.add("socket open")
+		}
 		return
 	}
 	b.sock = newFakeSocket(b.trace)

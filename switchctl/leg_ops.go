@@ -137,8 +137,8 @@ func (a *actor) socketLost(m socketDown) (state, error) {
 	}
 	a.sock = nil
 	a.music.playing = false
-	if a.transfer.bridged() || a.human.steered() {
-		return a.state, nil // a human bridge is steered over the host link
+	if a.steered() {
+		return a.state, nil
 	}
 	a.arm(timerSocket, socketPatience)
 	return a.state, nil
@@ -146,7 +146,7 @@ func (a *actor) socketLost(m socketDown) (state, error) {
 
 // socketDue: an answered call is without a socket for too long. It is sent to the extension that calls us again.
 func (a *actor) socketDue(ctx context.Context) {
-	if (a.sock != nil && !a.away) || a.killCause != "" || a.transfer.bridged() || a.human.steered() {
+	if (a.sock != nil && !a.away) || a.killCause != "" || a.steered() {
 		return
 	}
 	a.arm(timerSocket, socketPatience)
@@ -232,6 +232,10 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	}
 	if found {
 		a.resume(ctx, next)
+	}
+	if a.bridgedWithAI() && (m.bypassed || m.other == a.ai.leg) {
+		a.leaveSocket() // a link that was lost is back
+		return next, nil
 	}
 	if (a.sock == nil || a.away) && a.killCause == "" {
 		a.takeBack(ctx, m.other, m.bypassed)
