@@ -219,7 +219,7 @@ func TestAgentWorksThroughAPreviewCampaign(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	phones := b.servePhones(t)
-	agent, _ := newAgent(t, b, "1001")
+	agent, id := newAgent(t, b, "1001")
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5060, 10)
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	c := newCampaign(t, b, object{"dial_mode": "preview"}).text(t, "id")
@@ -249,6 +249,7 @@ func TestAgentWorksThroughAPreviewCampaign(t *testing.T) {
 	call := dialed.Call.text(t, "id")
 	denied(t, agent, http.MethodPost, "/api/agent/dial", object{"lead_id": preview.Lead["id"]}, http.StatusConflict)
 	denied(t, agent, http.MethodPost, "/api/agent/logout", nil, http.StatusConflict)
+	denied(t, newStaff(t, b).admin, http.MethodDelete, "/api/users/"+id, nil, http.StatusConflict)
 	var a object
 	agent.JSON(t, http.MethodPost, "/api/agent/hangup", nil, http.StatusOK, &a)
 	require.Equal(t, []uuid.UUID{uuid.MustParse(call)}, phones.ended)

@@ -26,8 +26,9 @@ func (e *TakenError) Is(target error) bool { return target == ErrTaken }
 
 // The codes of this package's conflicts.
 const (
-	CodeLastAdmin  = "last_admin"
-	CodeTrunkInUse = "trunk_in_use"
+	CodeLastAdmin   = "last_admin"
+	CodeTrunkInUse  = "trunk_in_use"
+	CodeAgentOnCall = "agent_on_call"
 )
 
 func invalid(field, message string) error {

@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/mail"
 	"regexp"
@@ -209,11 +210,20 @@ func (s *Service) EditUser(ctx context.Context, tenantID, id uuid.UUID, in UserE
 	})
 }
 
-// DeleteUser removes a user. Errors: store.ErrNotFound, *dialer.ConflictError for the last active administrator.
+// DeleteUser removes a user, logged in or not. Errors: store.ErrNotFound, *dialer.ConflictError for the last active administrator
+// and for an agent on a call.
 func (s *Service) DeleteUser(ctx context.Context, tenantID, id uuid.UUID) error {
 	_, err := s.changeUser(ctx, tenantID, id, "delete user", func(tx *store.Tx, row *db.User) error {
 		row.IsActive = false
-		_, err := tx.Q.DeleteUser(ctx, tenantID, id)
+		onCall, err := tx.Q.UserOnCall(ctx, tenantID, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound): // never was an agent
+		case err != nil:
+			return err
+		case onCall:
+			return &dialer.ConflictError{Code: CodeAgentOnCall, Detail: "the agent is on a call"}
+		}
+		_, err = tx.Q.DeleteUser(ctx, tenantID, id)
 		return err
 	})
 	return err

@@ -347,3 +347,15 @@ func (q *Queries) UpdateUser(ctx context.Context, arg UpdateUserParams) (User, e
 	)
 	return i, err
 }
+
+const userOnCall = `-- name: UserOnCall :one
+SELECT status = 'on_call' AS on_call FROM agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+// UserOnCall locks the agent that a user is, and tells whether a call is theirs.
+func (q *Queries) UserOnCall(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, userOnCall, tenantID, iD)
+	var on_call bool
+	err := row.Scan(&on_call)
+	return on_call, err
+}

@@ -11,6 +11,10 @@ WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 -- name: DeleteUser :execrows
 DELETE FROM users WHERE tenant_id = @tenant_id AND id = @id;
 
+-- UserOnCall locks the agent that a user is, and tells whether a call is theirs.
+-- name: UserOnCall :one
+SELECT status = 'on_call' AS on_call FROM agents WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
 -- LockActiveAdmins keeps the tenant's active administrators as they are until the transaction ends.
 -- name: LockActiveAdmins :many
 SELECT id FROM users WHERE tenant_id = @tenant_id AND role = 'admin' AND is_active ORDER BY id FOR UPDATE;
