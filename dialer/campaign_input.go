@@ -186,6 +186,9 @@ func (in CampaignInput) applyPeople(ctx context.Context, c *checker, guard *netg
 		c.oneOf("overflow_action", v, overflowHangup, overflowFlow, overflowVoicemail) {
 		to.OverflowAction = v
 	}
+	if to.OverflowAction == overflowFlow && to.FlowID == nil {
+		c.fail("flow_id", "is required for the overflow action flow")
+	}
 }
 
 func (in CampaignInput) applyRetry(c *checker, to *db.Campaign) {

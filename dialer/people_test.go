@@ -413,3 +413,22 @@ func TestWhoMayBeQueuedFor(t *testing.T) {
 	require.NoError(t, h.CanQueue(t.Context(), p.tenant, switchctl.QueueRequest{Extension: "1000"}))
 	require.ErrorIs(t, h.CanQueue(t.Context(), p.tenant, switchctl.QueueRequest{Queue: "billing"}), switchctl.ErrNobodyLoggedIn)
 }
+
+func TestCampaignsPeopleMembers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	create := func(members string) (Campaign, error) {
+		return b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"c","dial_mode":"progressive"`+members+`}`))
+	}
+	c, err := create("")
+	require.NoError(t, err)
+	require.Equal(t, "hangup", c.OverflowAction)
+	require.Nil(t, c.WrapUpS)
+	c, err = create(`,"agent_whisper_url":"http://127.0.0.1/w.wav","wrap_up_s":0,"overflow_action":"voicemail"`)
+	require.NoError(t, err)
+	require.Equal(t, "http://127.0.0.1/w.wav", *c.AgentWhisperURL)
+	require.Zero(t, *c.WrapUpS)
+	require.Equal(t, "voicemail", c.OverflowAction)
+	_, err = create(`,"agent_whisper_url":"ftp://x/w.wav","wrap_up_s":9999,"overflow_action":"flow"`)
+	require.Equal(t, []string{"agent_whisper_url", "flow_id", "wrap_up_s"}, fields(t, err))
+}

@@ -169,8 +169,7 @@ func (s *Service) extension(ctx context.Context, tx *store.Tx, tenant, user uuid
 		return who, invalid("extension", "must have 2 to 10 digits")
 	}
 	if err := tx.Q.AgentSetExtension(ctx, asked, tenant, user); err != nil {
-		var taken *store.ConstraintError
-		if errors.As(err, &taken) {
+		if _, taken := errors.AsType[*store.ConstraintError](err); taken {
 			return who, &StateError{
 				Status: Offline, Trigger: TriggerLogin, Code: "extension_in_use", Detail: "Somebody else has this extension.",
 			}

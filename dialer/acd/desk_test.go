@@ -1,9 +1,9 @@
 package acd
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -186,7 +186,7 @@ func (f *floor) check() {
 func TestDeskUnderRandomEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			f := newFloor(t, seed)
 			for range 300 {

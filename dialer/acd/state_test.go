@@ -1,7 +1,6 @@
 package acd
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/uuid"
@@ -68,5 +67,4 @@ func TestEveryTransition(t *testing.T) {
 	}
 	_, known := next(Available, "nonsense")
 	require.False(t, known)
-	require.False(t, errors.Is(&StateError{}, store.ErrNotFound))
 }

@@ -104,3 +104,47 @@ func TestProgressiveReachesAgent(t *testing.T) {
 		require.Len(t, l.phone.Calls(simcarrier.Filter{}), 1, "the leg was kept")
 	})
 }
+
+// TestPreviewDial lets an agent dial: they hear that it rings, then the callee; hanging up the phone ends the call, and the phone is
+// there again for the next one.
+func TestPreviewDial(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		agents := l.staff(t)
+		agent := l.person(t, "held")
+		campaign := storetest.Campaign(t, l.st, l.tenant, nil)
+		storetest.Exec(t, l.st, l.tenant, "UPDATE campaigns SET post_answer_action = 'connect_agent', dial_mode = 'preview'")
+		lead := storetest.Lead(t, l.st, l.tenant, campaign, "9876543264") // rings for a while
+		_, err := agents.Login(t.Context(), l.tenant, agent, acd.LoginInput{})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return agents.ReadyAgents(l.tenant) == 1 }, soon, 10*time.Millisecond)
+		next, err := l.dialer.NextLead(t.Context(), l.tenant, agent, campaign)
+		require.NoError(t, err)
+		require.Equal(t, lead, next.ID)
+		since := time.Now()
+		call, err := l.dialer.AgentDial(t.Context(), l.tenant, agent, dialer.DialInput{LeadID: dialer.Some(lead.String())})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			r, ok := talking(l.phone)
+			return ok && !heard(r, ringHz, since).IsZero()
+		}, soon, 10*time.Millisecond, "the agent hears no ringback")
+		require.Eventually(t, func() bool {
+			row := l.call(t, call.ID)
+			return row.Status == switchctl.StatusAgentConnected && *row.AgentID == agent
+		}, 3*soon, 20*time.Millisecond)
+		l.bothHear(t, since)
+
+		leg, _ := talking(l.phone)
+		require.NoError(t, l.phone.Hangup(leg.CallID))
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 10*time.Millisecond)
+		require.Equal(t, "send_bye", *l.call(t, call.ID).HangupDisposition)
+		a, err := agents.GetAgent(t.Context(), l.tenant, agent)
+		require.NoError(t, err)
+		require.Equal(t, acd.WrapUp, a.Status)
+		_, err = l.dialer.Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
+			CallID: dialer.Some(call.ID.String()), Disposition: dialer.Some("no_interest"),
+		})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return agents.ReadyAgents(l.tenant) == 1 }, soon, 10*time.Millisecond, "the phone is dialed again")
+	})
+}
