@@ -3,10 +3,10 @@ package media
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -151,7 +151,7 @@ func TestJoinMono(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for i, hz := range []float64{425, 1000} {
-		writeWAV(t, filepath.Join(dir, fmt.Sprint(i)), 8000, 1, tone(hz, 8000, 8000))
+		writeWAV(t, filepath.Join(dir, strconv.Itoa(i)), 8000, 1, tone(hz, 8000, 8000))
 	}
 	info, err := JoinWAV(filepath.Join(dir, "all.wav"), []WAVPart{
 		{Path: filepath.Join(dir, "0"), Offset: 500 * time.Millisecond}, {Path: filepath.Join(dir, "1"), Offset: 2 * time.Second},

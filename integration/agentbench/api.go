@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 )
 
 // statusError is a refusal of the API.
@@ -28,16 +29,11 @@ func refusedAs(err error, statuses ...int) bool {
 	if !errors.As(err, &refusal) {
 		return false
 	}
-	for _, s := range statuses {
-		if refusal.status == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(statuses, refusal.status)
 }
 
-// ask makes one request with a bearer token, and decodes the answer into `into` unless that is nil.
-func (b *bench) ask(ctx context.Context, token, method, path string, body, into any) (err error) {
+// post makes one request with a bearer token, and decodes the answer into `into` unless that is nil.
+func (b *bench) post(ctx context.Context, token, path string, body, into any) (err error) {
 	var payload io.Reader = http.NoBody
 	if body != nil {
 		raw, err := json.Marshal(body)
@@ -46,7 +42,7 @@ func (b *bench) ask(ctx context.Context, token, method, path string, body, into 
 		}
 		payload = bytes.NewReader(raw)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, b.stack.Bootstrap.BaseURL+path, payload)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.stack.Bootstrap.BaseURL+path, payload)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", path, err)
 	}

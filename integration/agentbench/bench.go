@@ -90,7 +90,7 @@ func (b *bench) prepareCampaign(ctx context.Context) error {
 	var created struct {
 		ID uuid.UUID `json:"id"`
 	}
-	if err := b.ask(ctx, b.tenant.LiveKey, http.MethodPost, "/api/v1/campaigns", map[string]any{
+	if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns", map[string]any{
 		"name": "agents' load", "dial_mode": "progressive", "post_answer_action": "connect_agent", "max_attempts": 1,
 		"ring_timeout_s": 15, "max_concurrent": nil,
 	}, &created); err != nil {
@@ -110,7 +110,7 @@ func (b *bench) prepareCampaign(ctx context.Context) error {
 		for i := from; i < min(from+batch, wanted); i++ {
 			leads = append(leads, map[string]any{"phone": b.number(i)})
 		}
-		if err := b.ask(ctx, b.tenant.LiveKey, http.MethodPost, "/api/v1/campaigns/"+b.campaign.String()+"/leads:bulk",
+		if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+b.campaign.String()+"/leads:bulk",
 			map[string]any{"leads": leads}, nil); err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (b *bench) load(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	defer a.close()
-	if err := b.ask(ctx, b.tenant.LiveKey, http.MethodPost, "/api/v1/campaigns/"+b.campaign.String()+"/start", nil, nil); err != nil {
+	if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+b.campaign.String()+"/start", nil, nil); err != nil {
 		return nil, err
 	}
 	before, err := b.usage()
@@ -168,7 +168,7 @@ func (b *bench) load(ctx context.Context) (*Result, error) {
 	}
 	took := time.Since(began)
 	if err == nil {
-		err = b.ask(ctx, b.tenant.LiveKey, http.MethodPost, "/api/v1/campaigns/"+b.campaign.String()+"/stop", nil, nil)
+		err = b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+b.campaign.String()+"/stop", nil, nil)
 	}
 	if err == nil {
 		err = a.rest(ctx, time.Now().Add(drainLimit))

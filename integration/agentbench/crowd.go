@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/store"
 )
@@ -95,7 +96,7 @@ func (b *bench) signIn(ctx context.Context, p *person, password string) error {
 	var in struct {
 		Token string `json:"access_token"`
 	}
-	if err := b.ask(ctx, "", http.MethodPost, "/api/auth/login", map[string]any{"email": p.email, "password": password}, &in); err != nil {
+	if err := b.post(ctx, "", "/api/auth/login", map[string]any{"email": p.email, "password": password}, &in); err != nil {
 		return err
 	}
 	p.token = in.Token
@@ -109,7 +110,7 @@ func (b *bench) login(ctx context.Context, p *person) error {
 			Extension, Domain, Password string
 		} `json:"sip"`
 	}
-	if err := b.ask(ctx, p.token, http.MethodPost, "/api/agent/login", map[string]any{}, &out); err != nil {
+	if err := b.post(ctx, p.token, "/api/agent/login", map[string]any{}, &out); err != nil {
 		return err
 	}
 	p.password = out.SIP.Password
@@ -212,13 +213,13 @@ func (b *bench) act(ctx context.Context, p *person, row standing, now time.Time)
 			return nil
 		}
 		p.disposeAt = time.Time{}
-		return bear(b.ask(ctx, p.token, http.MethodPost, "/api/agent/dispose",
+		return bear(b.post(ctx, p.token, "/api/agent/dispose",
 			map[string]any{"call_id": row.last, "disposition": "sold"}, nil))
 	case "paused":
 		if now.Sub(row.since) < 2*time.Second {
 			return nil
 		}
-		return bear(b.ask(ctx, p.token, http.MethodPost, "/api/agent/status", map[string]any{"status": "available"}, nil))
+		return bear(b.post(ctx, p.token, "/api/agent/status", map[string]any{"status": "available"}, nil))
 	case "offline":
 		return b.login(ctx, p)
 	}
@@ -250,7 +251,7 @@ func (b *bench) converse(ctx context.Context, p *person, row standing, now time.
 		_, err := b.carrier.HangupAgent(ctx, p.extension)
 		return err
 	}
-	return bear(b.ask(ctx, p.token, http.MethodPost, "/api/agent/hangup", map[string]any{}, nil))
+	return bear(b.post(ctx, p.token, "/api/agent/hangup", map[string]any{}, nil))
 }
 
 // fault is something that befalls a softphone or its agent.
@@ -271,9 +272,9 @@ func (b *bench) fault(ctx context.Context, p *person, now time.Time) error {
 	case 3:
 		_, err = b.carrier.HangupAgent(ctx, p.extension)
 	case 4:
-		err = bear(b.ask(ctx, p.token, http.MethodPost, "/api/agent/status", map[string]any{"status": "paused", "reason": "lunch"}, nil))
+		err = bear(b.post(ctx, p.token, "/api/agent/status", map[string]any{"status": "paused", "reason": "lunch"}, nil))
 	case 5: // home, and back at the next look
-		err = bear(b.ask(ctx, p.token, http.MethodPost, "/api/agent/logout", nil, nil))
+		err = bear(b.post(ctx, p.token, "/api/agent/logout", nil, nil))
 	}
 	if errors.Is(err, simcarrier.ErrUnknownCall) {
 		return nil

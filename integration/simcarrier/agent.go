@@ -121,7 +121,7 @@ func (spec AgentSpec) check(registrar string) (AgentSpec, voiceSpec, error) {
 	setDefault(&spec.Registrar, registrar)
 	setDefault(&spec.ExpiresS, defaultExpires)
 	setDefault(&spec.Voice, "tone:"+strconv.Itoa(agentHz(spec.Extension)))
-	spec.AgentManner = spec.AgentManner.withDefaults()
+	spec.AgentManner = spec.withDefaults()
 	var errs []error
 	if !agentExtension.MatchString(spec.Extension) {
 		errs = append(errs, fmt.Errorf("%w: extension %q", ErrInvalidRequest, spec.Extension))

@@ -1,9 +1,9 @@
 // Package simcarrier plays the telephone network: a SIP user agent that is called by a switch's carrier profile and
 // that calls it. The last two digits of a number decide what its subscriber does (see Behaviour); everything that a
-// call sent and heard is kept in its Report.
+// call sent and heard is kept in its Report. It plays people's softphones too, which register at the switch's internal profile.
 //
-// Read behaviour.go for the number table, call.go, callee.go and caller.go for the two sides of a dialog, script.go
-// for what is said, stream.go and pump.go for RTP, and http.go for the control surface. Package tone makes and
+// Read behaviour.go for the number table, call.go, callee.go and caller.go for the two sides of a dialog, agent.go and
+// agents.go for softphones, script.go for what is said, stream.go and pump.go for RTP, and http.go for the control surface. Package tone makes and
 // recognises the audio.
 package simcarrier
 

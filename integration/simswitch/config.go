@@ -4,9 +4,9 @@
 // differ, FreeSWITCH is right: events, headers, replies and their order follow what FreeSWITCH 1.11 was seen to do.
 //
 // Read it in this order: config.go and switch.go (what is started), channel.go, hangup.go and channel_events.go (one leg and
-// its life), sip_profile.go, sip_leg.go, sip_out.go and sip_in.go (signalling), media.go, media_clock.go and record.go
-// (audio), dialplan.go, apps.go and bridge.go (what a channel runs), originate.go, esl_server.go, esl_outbound.go and
-// api.go (what a controller sees), cdr.go (call records).
+// its life), sip_profile.go, sip_leg.go, sip_out.go and sip_in.go (signalling), registrar.go and directory.go (softphones),
+// media.go, media_clock.go and record.go (audio), dialplan.go, apps.go and bridge.go (what a channel runs), originate.go,
+// esl_server.go, esl_outbound.go and api.go (what a controller sees), cdr.go (call records).
 package simswitch
 
 import (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -120,9 +121,7 @@ func (d *directory) ask(fields url.Values, user, domain string) (*directoryUser,
 		"Event-Name": {"REQUEST_PARAMS"}, "Core-UUID": {d.sw.coreUUID}, "FreeSWITCH-Hostname": {d.sw.hostname},
 		"key": {"id"}, "user": {user}, "domain": {domain},
 	}
-	for name, values := range fields {
-		form[name] = values
-	}
+	maps.Copy(form, fields)
 	ctx, cancel := context.WithTimeout(context.Background(), directoryTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.sw.cfg.DirectoryURL, strings.NewReader(form.Encode()))

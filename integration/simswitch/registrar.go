@@ -240,8 +240,12 @@ func (r *registrar) newRegistration(req *sip.Request, contact *sip.ContactHeader
 		user: req.To().Address.User, callID: req.CallID().Value(), status: status, ip: ip, port: port,
 		contact: `"` + contact.DisplayName + `" <` + contact.Address.String() + ">", target: *contact.Address.Clone(),
 		vars: append([]header{
-			{"sip_number_alias", auth.Username}, {"sip_auth_username", auth.Username}, {"sip_auth_realm", auth.Realm},
-			{"number_alias", auth.Username}, {"user_name", auth.Username}, {"domain_name", r.sw.cfg.SIPDomain},
+			{"sip_number_alias", auth.Username},
+			{"sip_auth_username", auth.Username},
+			{"sip_auth_realm", auth.Realm},
+			{"number_alias", auth.Username},
+			{"user_name", auth.Username},
+			{"domain_name", r.sw.cfg.SIPDomain},
 		}, user.variables...),
 	}
 	if h := req.GetHeader("User-Agent"); h != nil {
@@ -257,16 +261,36 @@ func (r *registrar) tell(subclass string, reg *registration, seconds int) {
 	e.add("profile-name", "internal")
 	if seconds > 0 {
 		for _, h := range []header{
-			{"from-user", reg.user}, {"from-host", domain}, {"presence-hosts", "n/a"}, {"contact", reg.contact}, {"call-id", reg.callID},
-			{"rpid", "unknown"}, {"status", reg.status}, {"expires", strconv.Itoa(seconds)}, {"to-user", reg.user}, {"to-host", domain},
-			{"network-ip", reg.ip}, {"network-port", reg.port}, {"username", reg.user}, {"realm", domain}, {"user-agent", reg.agent},
+			{"from-user", reg.user},
+			{"from-host", domain},
+			{"presence-hosts", "n/a"},
+			{"contact", reg.contact},
+			{"call-id", reg.callID},
+			{"rpid", "unknown"},
+			{"status", reg.status},
+			{"expires", strconv.Itoa(seconds)},
+			{"to-user", reg.user},
+			{"to-host", domain},
+			{"network-ip", reg.ip},
+			{"network-port", reg.port},
+			{"username", reg.user},
+			{"realm", domain},
+			{"user-agent", reg.agent},
 		} {
 			e.add(h.name, h.value)
 		}
 	} else {
 		for _, h := range []header{
-			{"username", reg.user}, {"from-user", reg.user}, {"from-host", domain}, {"contact", reg.contact}, {"call-id", reg.callID},
-			{"rpid", "unknown"}, {"realm", domain}, {"network-ip", reg.ip}, {"network-port", reg.port}, {"user-agent", reg.agent},
+			{"username", reg.user},
+			{"from-user", reg.user},
+			{"from-host", domain},
+			{"contact", reg.contact},
+			{"call-id", reg.callID},
+			{"rpid", "unknown"},
+			{"realm", domain},
+			{"network-ip", reg.ip},
+			{"network-port", reg.port},
+			{"user-agent", reg.agent},
 			{"expires", "0"},
 		} {
 			e.add(h.name, h.value)
@@ -331,9 +355,17 @@ func (r *registrar) expireLoop() {
 func (r *registrar) tellExpired(reg *registration) {
 	e := r.sw.newCustom("sofia::expire")
 	for _, h := range []header{
-		{"profile-name", "internal"}, {"call-id", reg.callID}, {"user", reg.user}, {"username", reg.user},
-		{"host", r.sw.cfg.SIPDomain}, {"contact", reg.contact}, {"expires", strconv.FormatInt(reg.expires.Unix(), 10)},
-		{"user-agent", reg.agent}, {"realm", r.sw.cfg.SIPDomain}, {"network-ip", reg.ip}, {"network-port", reg.port},
+		{"profile-name", "internal"},
+		{"call-id", reg.callID},
+		{"user", reg.user},
+		{"username", reg.user},
+		{"host", r.sw.cfg.SIPDomain},
+		{"contact", reg.contact},
+		{"expires", strconv.FormatInt(reg.expires.Unix(), 10)},
+		{"user-agent", reg.agent},
+		{"realm", r.sw.cfg.SIPDomain},
+		{"network-ip", reg.ip},
+		{"network-port", reg.port},
 	} {
 		e.add(h.name, h.value)
 	}
