@@ -210,3 +210,27 @@ func TestFlowVersionsAreBounded(t *testing.T) {
 	require.Equal(t, []FieldError{{Field: "nodes.s.next.default", Message: "is required"}}, invalid.Fields)
 	require.NoError(t, b.svc.DeleteFlow(t.Context(), b.tenant, f.ID))
 }
+
+func TestTransferToASIPURI(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	agent := b.agent(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
+	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	call, err := b.svc.Handler().Route(t.Context(), inbound("8000000001"))
+	require.NoError(t, err)
+	admit := func(uri string) (switchctl.Admission, error) {
+		return b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+			TenantID: b.tenant, ToURI: uri, Purpose: switchctl.PurposeTransfer, ParentCallID: &call.ID, Environment: "live",
+		})
+	}
+	adm, err := admit("sip:desk.7@8.8.8.8;transport=udp")
+	require.NoError(t, err)
+	require.Equal(t, "sofia/external/desk.7@8.8.8.8:5060", adm.Routes[0].Endpoint)
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM live_calls WHERE kind = 'transfer'"))
+	for _, bad := range []string{"sip:x@10.0.0.1", "sip:x@", "sip:@8.8.8.8", "tel:+91", "sip:a b@8.8.8.8", "sip:x@8.8.8.8:x", "sip:x@{y}"} {
+		var refused *RefusalError
+		_, err := admit(bad)
+		require.ErrorAs(t, err, &refused, bad)
+	}
+}

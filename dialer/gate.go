@@ -49,6 +49,16 @@ func (g gate) Admit(ctx context.Context, req switchctl.OriginateRequest) (switch
 
 func (g gate) admit(ctx context.Context, req switchctl.OriginateRequest) (switchctl.Admission, error) {
 	s, now := g.s, g.s.now()
+	if req.Purpose == switchctl.PurposeTransfer && req.ToURI != "" {
+		adm, refused, err := g.admitURI(ctx, req, now)
+		switch {
+		case err != nil:
+			return switchctl.Admission{}, wrap("admit transfer", err)
+		case refused != nil:
+			return switchctl.Admission{}, refused
+		}
+		return adm, nil
+	}
 	if req.To.IsZero() {
 		return switchctl.Admission{}, refuse(ReasonNumber, now, time.Time{}, "there is no number to dial")
 	}

@@ -96,8 +96,9 @@ func (c *customer) hears(t *testing.T, callID string, hz float64, times int, wha
 
 type flowCall struct {
 	call
-	Disposition *string `json:"disposition"`
-	Flows       []struct {
+	Disposition      *string    `json:"disposition"`
+	AgentConnectTime *time.Time `json:"agent_connect_time"`
+	Flows            []struct {
 		FlowID  string `json:"flow_id"`
 		Version int    `json:"version"`
 		Outcome string `json:"outcome"`
@@ -215,5 +216,59 @@ func TestFlowTransfers(t *testing.T) {
 		require.Equal(t, []string{"s=default", "t=ended", "p=default", "b=failed", "h=default"}, steps)
 		require.NotEmpty(t, c.recording(t, callID.String()))
 		c.atRest(t)
+	})
+}
+
+// A caller presses a key for a person: the flow queues the caller, and the agent's phone is bridged.
+func TestFlowToAnAgent(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		url := prompts(t, 2*time.Second)
+		c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"menu"}},
+			{"id":"menu","type":"gather_dtmf","data":{"audio_url":"`+url+`","variable":"key","max_digits":1,"timeout_s":5},"next":{"default":"which"}},
+			{"id":"which","type":"branch","data":{"variable":"key"},"next":{"2":"person"}},
+			{"id":"person","type":"connect_agent","data":{"max_wait_s":30},"next":{"timeout":"sorry","unavailable":"sorry"}},
+			{"id":"sorry","type":"play_audio","data":{"audio_url":"`+url+`"},"next":{"default":"bye"}},
+			{"id":"bye","type":"hangup"}]`)
+		number := c.Bootstrap.Tenants[0].Numbers[0]
+		press := func(from string) (out simcarrier.PlaceResult, callID string) {
+			out = c.dialIn(t, from, number)
+			require.True(t, out.Answered, "%+v", out)
+			c.hears(t, out.CallID, promptHz, 1, "the caller hears the menu")
+			require.NoError(t, c.phones().Press(t.Context(), out.CallID, simcarrier.PressRequest{Digits: "2"}))
+			found, ok := c.inboundCall(t, from)
+			require.True(t, ok)
+			return out, found.String()
+		}
+
+		_, callID := press("9877500000")
+		c.endedCall(t, callID) // nobody is there, and the flow says so
+		_, before := c.traced(t, callID)
+		require.Equal(t, []string{"s=default", "menu=default", "which=2", "person=unavailable", "sorry=default", "bye=default"}, before)
+
+		agent := c.signedIn(t, "agent")
+		var login struct {
+			SIP struct{ Extension, Domain, Password string } `json:"sip"`
+		}
+		agent.JSON(t, http.MethodPost, "/api/agent/login", map[string]any{}, http.StatusOK, &login)
+		defer func() { _, _, _ = agent.Do(t, http.MethodPost, "/api/agent/logout", nil) }()
+		c.softphone(t, simcarrier.AgentSpec{Extension: login.SIP.Extension, Password: login.SIP.Password, Voice: "tone:1000"})
+		eventually(t, 15*time.Second, "the agent's phone is held", func() bool {
+			state, err := c.phones().Agent(t.Context(), login.SIP.Extension)
+			return err == nil && state.Call != nil && state.Calls > 0
+		})
+
+		out, callID := press("9877500001")
+		c.hears(t, out.CallID, 1000, 1, "the caller hears the agent")
+		eventually(t, 10*time.Second, "the agent hears the caller", func() bool {
+			state, err := c.phones().Agent(t.Context(), login.SIP.Extension)
+			return err == nil && state.Call != nil && len(onsets(state.Call.Heard, callerHz)) > 0
+		})
+		c.hangUp(t, out.CallID)
+		c.endedCall(t, callID)
+		detail, steps := c.traced(t, callID)
+		require.NotNil(t, detail.AgentConnectTime)
+		require.Equal(t, "person=call_ended", steps[3])
+		agent.JSON(t, http.MethodPost, "/api/agent/dispose", map[string]any{"call_id": callID, "disposition": "done"}, http.StatusOK, nil)
+		require.NotEmpty(t, c.recording(t, callID))
 	})
 }

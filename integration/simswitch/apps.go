@@ -31,6 +31,9 @@ func app(name string) (appFunc, bool) {
 		return none(func(ch *channel, arg string) { ch.hangup(parseCause(arg)) }), true
 	case "respond":
 		return none((*channel).respondApp), true
+	case "start_dtmf", "stop_dtmf":
+		on := strings.EqualFold(name, "start_dtmf")
+		return none(func(ch *channel, _ string) { ch.listenForKeys(on) }), true
 	case "break":
 		return none(func(ch *channel, _ string) { ch.breakOff() }), true
 	case "playback", "endless_playback":

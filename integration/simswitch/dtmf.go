@@ -124,6 +124,7 @@ func (m *mediaPort) telephoneEvent(p []byte, ts uint32) (digit byte, samples int
 const (
 	sourceRTP      = "RTP"
 	sourceEndpoint = "ENDPOINT" // SIP INFO
+	sourceInband   = "INBAND_AUDIO"
 )
 
 // infoSamples is the length of an INFO's digit that names none.

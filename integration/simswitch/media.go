@@ -106,6 +106,7 @@ type mediaPort struct {
 	eventSeen bool
 	recorders []*recorder
 	spies     []*spy
+	tones     *keyTones     // start_dtmf
 	over      *displacement // what is mixed into the audio that is sent
 	scratch   [maxPacket]byte
 	every     int // one of so many frames is sent; all when 0
@@ -235,15 +236,22 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 	if m.muteRead {
 		payload = fill(payload, silence(c))
 	}
-	if len(m.recorders)+len(m.spies) > 0 {
+	pressed := byte(0)
+	if len(m.recorders)+len(m.spies) > 0 || m.tones != nil {
 		m.pcm = decode(c, m.pcm[:0], payload)
 		m.spied(m.pcm, false)
+		if m.tones != nil {
+			pressed = m.tones.feed(m.pcm)
+		}
 	}
 	for _, r := range m.recorders {
 		r.read(m.pcm, ts, ssrc, now)
 	}
 	peer, echo := m.peer, m.echo
 	m.mu.Unlock()
+	if pressed != 0 {
+		m.owner.gotDigit(pressed, infoSamples, sourceInband)
+	}
 	if echo {
 		peer = m
 	}

@@ -1,0 +1,90 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// maxURI is the longest SIP URI that is dialed.
+const maxURI = 256
+
+// admitURI admits the second leg of a transfer to a SIP URI. No registry and no hours apply, since it is no phone number; the
+// host must be one that customers may name, and the leg takes a channel of the account's.
+func (g gate) admitURI(ctx context.Context, req switchctl.OriginateRequest, now time.Time) (switchctl.Admission, *RefusalError, error) {
+	s, none := g.s, switchctl.Admission{}
+	target, err := s.sipTarget(ctx, req.ToURI)
+	if err != nil {
+		s.log.InfoContext(ctx, "SIP URI can't be dialed", "tenant_id", req.TenantID, "error", err)
+		return none, refuse(ReasonRoute, now, time.Time{}, "the SIP URI can't be dialed"), nil
+	}
+	adm, refused := none, (*RefusalError)(nil)
+	err = s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
+		adm, refused = none, nil
+		if err := tx.Q.GateLock(ctx, req.TenantID); err != nil {
+			return err
+		}
+		parent, over, err := g.parent(ctx, tx, req, now)
+		if refused = over; err != nil || over != nil {
+			return err
+		}
+		facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{TenantID: req.TenantID, Node: s.cfg.NodeID})
+		if err != nil {
+			return err
+		}
+		trunks, err := g.trunks(ctx, tx, req.TenantID, now)
+		if err != nil {
+			return err
+		}
+		if refused = judgeCeilings(switchctl.OriginateRequest{}, facts, trunks, now); refused != nil {
+			return nil
+		}
+		from, ok := s.callerID(req, facts)
+		if !ok {
+			refused = refuse(ReasonCallerID, now, now.Add(time.Minute), "the tenant has no number to call from")
+			return nil
+		}
+		adm = switchctl.Admission{
+			Call: parent, UnitID: newID(), Privacy: store.PrivacyMode(facts.PrivacyMode), From: from, RingTimeout: ringTimeout(req, facts),
+			Routes: []switchctl.Route{{Endpoint: "sofia/" + s.cfg.CarrierProfile + "/" + target}},
+		}
+		return g.openTransfer(ctx, tx, req, adm, now)
+	})
+	return adm, refused, err
+}
+
+// sipTarget checks a SIP URI, and writes it as the switch dials it. Its parameters are left out.
+func (s *Service) sipTarget(ctx context.Context, raw string) (string, error) {
+	rest, ok := strings.CutPrefix(raw, "sip:")
+	if !ok || len(raw) > maxURI {
+		return "", errors.New("it is no SIP URI")
+	}
+	if i := strings.IndexAny(rest, ";?"); i >= 0 {
+		rest = rest[:i]
+	}
+	user, address, ok := strings.Cut(rest, "@")
+	const form = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	if !ok || user == "" || strings.Trim(user, form+"+-_.") != "" {
+		return "", errors.New("its user part can't be dialed")
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port = strings.Trim(address, "[]"), "5060"
+	}
+	if host == "" || strings.Trim(host, form+".-:") != "" || strings.Trim(port, "0123456789") != "" || port == "" {
+		return "", errors.New("its host can't be dialed")
+	}
+	target := net.JoinHostPort(host, port)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	if err := s.cfg.Guard.Check(ctx, "http://"+target); err != nil {
+		return "", err
+	}
+	return user + "@" + target, nil
+}
