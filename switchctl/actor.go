@@ -80,7 +80,7 @@ type actor struct {
 	waiters   []chan<- error // of Leg.Answer
 
 	// stopHandler ends the context of AnswerHandler.Answered; nil before it runs.
-	stopHandler context.CancelFunc
+	stopHandler context.CancelCauseFunc
 	// handled is true when AnswerHandler.Answered has run for this call, here or before a restart.
 	handled bool
 	// handler numbers the handlers that the call has had.
@@ -151,7 +151,7 @@ func (a *actor) leave() {
 		a.disarm(kind)
 	}
 	if a.stopHandler != nil {
-		a.stopHandler()
+		a.stopHandler(nil)
 	}
 	a.answerWaiters(ErrCallEnded)
 	if a.human != nil {

@@ -70,8 +70,6 @@ type aiSession struct {
 	socketGone bool
 	// partDone: the recording was finished when the call was transferred.
 	partDone bool
-	// handedOver: AnswerHandler.Queue has the call now.
-	handedOver bool
 }
 
 // live reports whether a session is open, or about to be.
@@ -431,10 +429,6 @@ func (a *actor) endSessionWith(ctx context.Context, end sessionEnd, reason media
 		end.session, end.revoke = s.id, s.agent.TokenLifetime == lifetimeSocket
 		call := a.call
 		a.record(ctx, "session end", func(ctx context.Context) error { return a.c.ledger.EndSession(ctx, call, end) }, nil)
-	}
-	if s.handedOver {
-		s.answer(OutcomeEnded, ErrHandedOver)
-		return
 	}
 	s.answer(OutcomeEnded, nil)
 }

@@ -49,7 +49,7 @@ func (b *bench) bypassInput(f []string) {
 	case "bypassgaps": // tells how many gaps were measured each way, and which changes are counted
 		b.trace.add("bypass gaps: %s; changes: %s", b.samples(b.c.metrics.bypassGap), b.samples(b.c.metrics.bypass))
 	default:
-		b.t.Fatalf("flow has an unknown input: %q", f)
+		b.phoneInput(f)
 	}
 }
 

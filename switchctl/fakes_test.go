@@ -524,6 +524,7 @@ type fakeHandler struct {
 	// answered replaces the connecting when set.
 	answered func(ctx context.Context, leg Leg) error
 	route    func(in Inbound) (db.Call, error)
+	queue    func(ctx context.Context, leg Leg) error // nil: nobody is logged in
 }
 
 func (h *fakeHandler) Route(_ context.Context, in Inbound) (db.Call, error) { return h.route(in) }
@@ -540,7 +541,13 @@ func (h *fakeHandler) Answered(ctx context.Context, leg Leg) error {
 func (h *fakeHandler) Ended(context.Context, *store.Tx, db.Call) error { return nil }
 
 func (h *fakeHandler) CanQueue(context.Context, uuid.UUID, QueueRequest) error {
-	return ErrNobodyLoggedIn
+	if h.queue == nil {
+		return ErrNobodyLoggedIn
+	}
+	return nil
 }
 
-func (h *fakeHandler) Queue(context.Context, Leg, QueueRequest) error { return ErrNobodyLoggedIn }
+func (h *fakeHandler) Queue(ctx context.Context, leg Leg, req QueueRequest) error {
+	h.trace.add("queue %q extension %q", req.Queue, req.Extension)
+	return h.queue(ctx, leg)
+}

@@ -125,8 +125,8 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 		a.ai.legUp = false
 		a.tryBridge(ctx)
 	}
-	a.playMusic(ctx)
 	a.tryAgent(ctx)
+	a.playMusic(ctx) // unless the agent is there: what is asked for before a bridge would be heard in it
 	return next, nil
 }
 
@@ -279,12 +279,12 @@ func (a *actor) startHandler(ctx context.Context) {
 
 // runBeside runs a handler's operation beside the actor; there is one at a time.
 func (a *actor) runBeside(ctx context.Context, handle func(ctx context.Context, l *leg) error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	a.stopHandler = cancel
 	a.handler++
 	l := &leg{a: a, call: a.call, handler: a.handler}
 	a.c.goes.Go(func() {
-		defer cancel()
+		defer cancel(nil)
 		err := a.c.runHandler(ctx, l, handle)
 		a.post(handlerDone{serial: l.handler, err: err})
 	})

@@ -137,9 +137,9 @@ func (a *actor) handOver(ctx context.Context, t *transfer) {
 	}
 	a.log.InfoContext(ctx, "caller is handed over", "queue", h.req.Queue, "destination", h.req.Extension)
 	a.away = s.legUp || s.bridging
-	s.handedOver = true
+	s.reply = nil // the handler's context tells
 	if a.stopHandler != nil {
-		a.stopHandler()
+		a.stopHandler(ErrHandedOver)
 	}
 	a.endSessionWith(ctx, end, reason)
 	if s.media != nil {

@@ -23,7 +23,7 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 	}
 	a.endAgent() // before the handler is stopped: it hears how the conversation ended
 	if a.stopHandler != nil {
-		a.stopHandler()
+		a.stopHandler(nil)
 	}
 	a.answerWaiters(ErrCallEnded)
 	a.closeTalk()

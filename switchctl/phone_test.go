@@ -1,0 +1,101 @@
+package switchctl
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// phoneTrace tells what the watcher of phones was told.
+type phoneTrace struct{ trace *trace }
+
+func (p phoneTrace) PhoneChanged(s PhoneState) {
+	p.trace.add("phone up=%t reason=%q in_call=%t", s.Up, s.Reason, s.CallID != nil)
+}
+
+func testPhone(mode PhoneMode) PhoneSpec {
+	return PhoneSpec{
+		TenantID: uuid.MustParse("01930000-0000-7000-8000-000000000001"), AgentID: uuid.MustParse("01930000-0000-7000-8000-0000000000a9"),
+		Extension: "1001", Domain: "127.0.0.1", Mode: mode,
+	}
+}
+
+// serve connects the caller with the one agent until one of them has ended the call, with music in between.
+func (b *bench) serve(ctx context.Context, leg Leg, mode PhoneMode) error {
+	for {
+		out, err := leg.ConnectAgent(ctx, AgentConnect{Phone: testPhone(mode), RingTimeout: 10 * time.Second})
+		b.trace.add("connect_agent %q %v", out, err)
+		if err != nil || out != AgentUnavailable && out != AgentLost {
+			return err
+		}
+		if err := leg.StartMusic(ctx, ""); err != nil {
+			return err
+		}
+		if b.c.pause(ctx, 5*time.Second) != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// phoneInput is about agents' phones.
+func (b *bench) phoneInput(f []string) {
+	c := b.c
+	switch f[0] {
+	case "hold", "hook":
+		c.cfg.Phones = phoneTrace{b.trace}
+		c.phones.sync(c.link.Generation())
+		mode := map[string]PhoneMode{"hold": PhoneHeld, "hook": PhoneOnHook}[f[0]]
+		b.handler.answered = func(ctx context.Context, leg Leg) error { return b.serve(ctx, leg, mode) }
+		require.NoError(b.t, c.HoldPhone(b.t.Context(), testPhone(mode)))
+	case "queue": // the voice agent takes calls, and the queue is open
+		b.handler.answered = nil
+		b.handler.queue = func(ctx context.Context, leg Leg) error { return b.serve(ctx, leg, PhoneHeld) }
+	case "release":
+		c.goes.Go(func() { b.trace.add("released %v", c.ReleasePhone(context.Background(), testPhone(PhoneHeld).AgentID)) })
+	case "phone":
+		ev := b.phoneEvent(f[1])
+		for k, v := range keyValues(f[2:]) {
+			ev.Set(k, v)
+		}
+		c.dispatch(ev)
+	case "connected": // caller and agent
+		c.dispatch(b.event(evBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": b.phoneLeg()}))
+	case "registers", "unregisters":
+		ev := esl.NewEvent(evCustom)
+		ev.Set("Event-Subclass", map[string]string{"registers": evRegister, "unregisters": evUnregister}[f[0]])
+		ev.Set("from-user", "1001")
+		ev.Set("from-host", "127.0.0.1")
+		c.dispatch(ev)
+	case "phoneleg": // there, or gone
+		dump := ""
+		if f[1] == "there" {
+			dump = `{"Unique-ID":"` + b.phoneLeg() + `","Answer-State":"answered","variable_rm_role":"agent"}`
+		}
+		b.link.setChannel(b.phoneLeg(), dump)
+	default:
+		b.t.Fatalf("flow has an unknown input: %q", f)
+	}
+}
+
+// phoneLeg is the channel of the one phone's leg.
+func (b *bench) phoneLeg() string {
+	book := b.c.phones
+	book.mu.Lock()
+	defer book.mu.Unlock()
+	require.Len(b.t, book.channels, 1)
+	for channel := range book.channels {
+		return channel
+	}
+	return ""
+}
+
+func (b *bench) phoneEvent(name string) *esl.Event {
+	ev := esl.NewEvent(name)
+	ev.Set("Unique-ID", b.phoneLeg())
+	ev.Set("variable_rm_role", roleAgent)
+	return ev
+}
