@@ -14,21 +14,22 @@ import (
 
 type benchAgentsCmd struct {
 	devFlags
-	Agents   int           `help:"How many agents are logged in." default:"200"`
-	Rate     int           `help:"How many calls begin each second, at most." default:"20"`
-	Duration time.Duration `help:"How long calls begin." default:"5m"`
-	Talk     time.Duration `help:"Mean length of a conversation." default:"4s"`
-	Faults   time.Duration `help:"Mean time between two faults of a softphone; 0 for none." default:"1s"`
-	Grace    time.Duration `help:"How long a wrong state is borne." default:"2s"`
-	Seed     uint64        `help:"Of what happens." default:"1"`
-	RTPEvery int           `name:"rtp-every" help:"The stand-ins send one of so many frames of audio: 1 is all of it." default:"1"`
-	JSON     bool          `help:"Print one JSON object."`
+	Agents    int           `help:"How many agents are logged in." default:"200"`
+	Rate      int           `help:"How many calls begin each second, at most." default:"20"`
+	Campaigns int           `help:"How many campaigns they come from." default:"4"`
+	Duration  time.Duration `help:"How long calls begin." default:"5m"`
+	Talk      time.Duration `help:"Mean length of a conversation." default:"4s"`
+	Faults    time.Duration `help:"Mean time between two faults of a softphone; 0 for none." default:"1s"`
+	Grace     time.Duration `help:"How long a wrong state is borne." default:"2s"`
+	Seed      uint64        `help:"Of what happens." default:"1"`
+	RTPEvery  int           `name:"rtp-every" help:"The stand-ins send one of so many frames of audio: 1 is all of it." default:"1"`
+	JSON      bool          `help:"Print one JSON object."`
 }
 
 // Validate refuses a size before anything is started.
 func (cmd benchAgentsCmd) Validate() error {
-	if cmd.Agents < 1 || cmd.Agents > 5000 || cmd.Rate < 1 || cmd.Duration <= 0 || cmd.Talk <= 0 || cmd.Faults < 0 || cmd.RTPEvery < 1 || cmd.RTPEvery > 100 {
-		return errors.New("--agents must be 1 to 5000, --rate at least 1, --duration and --talk positive, --rtp-every 1 to 100")
+	if cmd.Agents < 1 || cmd.Agents > 5000 || cmd.Rate < 1 || cmd.Campaigns < 1 || cmd.Duration <= 0 || cmd.Talk <= 0 || cmd.Faults < 0 || cmd.RTPEvery < 1 || cmd.RTPEvery > 100 {
+		return errors.New("--agents must be 1 to 5000, --rate and --campaigns at least 1, --duration and --talk positive, --rtp-every 1 to 100")
 	}
 	return nil
 }
@@ -46,7 +47,7 @@ func (cmd benchAgentsCmd) Run(ctx context.Context, e env) (err error) {
 	}
 	seconds := 0
 	result, err := agentbench.Run(ctx, s, agentbench.Options{
-		Agents: cmd.Agents, PerSecond: cmd.Rate, Duration: cmd.Duration, Talk: cmd.Talk, Faults: cmd.Faults, Seed: cmd.Seed, Grace: cmd.Grace,
+		Agents: cmd.Agents, PerSecond: cmd.Rate, Campaigns: cmd.Campaigns, Duration: cmd.Duration, Talk: cmd.Talk, Faults: cmd.Faults, Seed: cmd.Seed, Grace: cmd.Grace,
 		Logger: slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level})),
 		Progress: func(p agentbench.Snapshot) {
 			if seconds++; seconds%10 == 0 {

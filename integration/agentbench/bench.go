@@ -19,8 +19,9 @@ import (
 
 // Options are the size of a run.
 type Options struct {
-	// Agents is how many people are logged in, PerSecond how many calls the trunk lets begin each second.
-	Agents, PerSecond int
+	// Agents is how many people are logged in, PerSecond how many calls the trunk lets begin each second, Campaigns from how many
+	// campaigns they come: each dials one after the other.
+	Agents, PerSecond, Campaigns int
 	// Duration is how long calls are begun and audited.
 	Duration time.Duration
 	// Talk is the mean length of a conversation.
@@ -56,8 +57,8 @@ type bench struct {
 	tenant  stack.Tenant
 	rng     *rand.Rand // of the driving goroutine
 
-	campaign uuid.UUID
-	agents   []*person
+	campaigns []uuid.UUID
+	agents    []*person
 }
 
 // Run loads a stack that is up, and gives what came of it. The error is of the run itself; wrong states are in the result.
@@ -79,38 +80,48 @@ func Run(ctx context.Context, s *stack.Stack, o Options) (*Result, error) {
 	b.carrier = &simcarrier.Client{BaseURL: strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound"), HTTP: b.http}
 	preparing, cancel := context.WithTimeout(ctx, prepareLimit)
 	defer cancel()
-	if err := errors.Join(b.hire(preparing), b.prepareCampaign(preparing)); err != nil {
+	if err := errors.Join(b.hire(preparing), b.prepareCampaigns(preparing)); err != nil {
 		return nil, err
 	}
 	return b.load(ctx)
 }
 
-// prepareCampaign gives the campaign more leads than can be dialed.
-func (b *bench) prepareCampaign(ctx context.Context) error {
-	var created struct {
-		ID uuid.UUID `json:"id"`
-	}
-	if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns", map[string]any{
-		"name": "agents' load", "dial_mode": "progressive", "post_answer_action": "connect_agent", "max_attempts": 1,
-		"ring_timeout_s": 15, "max_concurrent": nil,
-	}, &created); err != nil {
-		return err
-	}
-	b.campaign = created.ID
+// prepareCampaigns gives the campaigns more leads than can be dialed.
+func (b *bench) prepareCampaigns(ctx context.Context) error {
 	if err := b.store.InTenant(ctx, b.tenant.ID, func(tx *store.Tx) error {
 		_, err := tx.Pgx().Exec(ctx, "UPDATE trunks SET cps = $2, max_channels = $3 WHERE tenant_id = $1", b.tenant.ID, b.o.PerSecond, 4*b.o.Agents+100)
 		return err
 	}); err != nil {
 		return fmt.Errorf("set the trunk's rate: %w", err)
 	}
-	const batch = 500
 	wanted := b.o.PerSecond*int(b.o.Duration.Seconds()) + 200
-	for from := 0; from < wanted; from += batch {
+	for i := range b.o.Campaigns {
+		if err := b.prepareCampaign(ctx, i*wanted/b.o.Campaigns, (i+1)*wanted/b.o.Campaigns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepareCampaign makes a campaign that dials the numbers of a range.
+func (b *bench) prepareCampaign(ctx context.Context, first, end int) error {
+	var created struct {
+		ID uuid.UUID `json:"id"`
+	}
+	if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns", map[string]any{
+		"name": fmt.Sprintf("agents' load from %d", first), "dial_mode": "progressive", "post_answer_action": "connect_agent", "max_attempts": 1,
+		"ring_timeout_s": 15, "max_concurrent": nil,
+	}, &created); err != nil {
+		return err
+	}
+	b.campaigns = append(b.campaigns, created.ID)
+	const batch = 500
+	for from := first; from < end; from += batch {
 		leads := make([]map[string]any, 0, batch)
-		for i := from; i < min(from+batch, wanted); i++ {
+		for i := from; i < min(from+batch, end); i++ {
 			leads = append(leads, map[string]any{"phone": b.number(i)})
 		}
-		if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+b.campaign.String()+"/leads:bulk",
+		if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+created.ID.String()+"/leads:bulk",
 			map[string]any{"leads": leads}, nil); err != nil {
 			return err
 		}
@@ -147,7 +158,7 @@ func (b *bench) load(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	defer a.close()
-	if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+b.campaign.String()+"/start", nil, nil); err != nil {
+	if err := b.all(ctx, "start"); err != nil {
 		return nil, err
 	}
 	before, err := b.usage()
@@ -168,7 +179,7 @@ func (b *bench) load(ctx context.Context) (*Result, error) {
 	}
 	took := time.Since(began)
 	if err == nil {
-		err = b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+b.campaign.String()+"/stop", nil, nil)
+		err = b.all(ctx, "stop")
 	}
 	if err == nil {
 		err = a.rest(ctx, time.Now().Add(drainLimit))
@@ -179,4 +190,14 @@ func (b *bench) load(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	return b.result(ctx, a, took, after.since(before, took))
+}
+
+// all starts or stops every campaign.
+func (b *bench) all(ctx context.Context, verb string) error {
+	for _, id := range b.campaigns {
+		if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+id.String()+"/"+verb, nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -51,14 +51,14 @@ func (b *bench) result(ctx context.Context, a *audit, took time.Duration, cpu ma
 			coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY d), 0), coalesce(max(d), 0)
 			FROM (SELECT c.*, l.offers, CASE WHEN l.offers = 1 THEN 1000 * extract(epoch FROM agent_connect_time - answer_time)::float8 END AS d
 				FROM calls c CROSS JOIN LATERAL (SELECT count(*) AS offers FROM agent_status_log WHERE tenant_id = $1 AND call_id = c.id AND cause = 'offer') l
-				WHERE tenant_id = $1 AND campaign_id = $2) c`,
-			b.tenant.ID, b.campaign).Scan(&r.Calls, &r.Connected, &r.Abandoned, &r.Again, &p50, &p90, &p99, &most)
+				WHERE tenant_id = $1 AND campaign_id = ANY($2)) c`,
+			b.tenant.ID, b.campaigns).Scan(&r.Calls, &r.Connected, &r.Abandoned, &r.Again, &p50, &p90, &p99, &most)
 		if err != nil {
 			return err
 		}
 		r.DelayMS = map[string]float64{"p50": p50, "p90": p90, "p99": p99, "max": most}
 		if err := counts(ctx, tx, r.Outcomes, `SELECT coalesce(hangup_cause, '') || ' ' || coalesce(hangup_disposition, ''), count(*) FROM calls
-			WHERE tenant_id = $1 AND campaign_id = $2 GROUP BY 1`, b.tenant.ID, b.campaign); err != nil {
+			WHERE tenant_id = $1 AND campaign_id = ANY($2) GROUP BY 1`, b.tenant.ID, b.campaigns); err != nil {
 			return err
 		}
 		return counts(ctx, tx, r.Log, `SELECT cause, count(*) FROM agent_status_log WHERE tenant_id = $1 GROUP BY 1`, b.tenant.ID)
