@@ -207,8 +207,14 @@ func TestNumbers(t *testing.T) {
 		field string
 		value any
 	}{
-		{"e164", "+14155550100"}, {"e164", 8000000001}, {"e164", nil}, {"flow_id", "x"}, {"flow_id", foreign}, {"trunk_id", storetest.NewID(t)},
-		{"label", 7}, {"is_active", nil},
+		{"e164", "+14155550100"},
+		{"e164", 8000000001},
+		{"e164", nil},
+		{"flow_id", "x"},
+		{"flow_id", foreign},
+		{"trunk_id", storetest.NewID(t)},
+		{"label", 7},
+		{"is_active", nil},
 	} {
 		require.Equal(t, []string{"body." + tt.field},
 			denied(t, s.admin, http.MethodPatch, path, object{tt.field: tt.value}, http.StatusUnprocessableEntity))
@@ -255,11 +261,20 @@ func TestSettings(t *testing.T) {
 		value any
 		loc   string
 	}{
-		{"privacy_mode", "secret", ""}, {"privacy_mode", nil, ""}, {"pii_retention_days", -1, ""}, {"pii_retention_days", nil, ""},
-		{"pii_retention_days", "7", ""}, {"voice_agent_default_ws_url", "http://127.0.0.1", ""},
-		{"voice_agent_default_ws_url", "ws://10.0.0.1", ""}, {"default_max_concurrent", 0, ""}, {"recording_retention_days", 1.5, ""},
-		{"calling_window", object{"from": "10:00"}, "calling_window.to"}, {"calling_window", 7, ""}, {"dispositions", []string{"Sold!"}, ""},
-		{"dispositions", nil, ""}, {"dispositions", "sold", ""},
+		{"privacy_mode", "secret", ""},
+		{"privacy_mode", nil, ""},
+		{"pii_retention_days", -1, ""},
+		{"pii_retention_days", nil, ""},
+		{"pii_retention_days", "7", ""},
+		{"voice_agent_default_ws_url", "http://127.0.0.1", ""},
+		{"voice_agent_default_ws_url", "ws://10.0.0.1", ""},
+		{"default_max_concurrent", 0, ""},
+		{"recording_retention_days", 1.5, ""},
+		{"calling_window", object{"from": "10:00"}, "calling_window.to"},
+		{"calling_window", 7, ""},
+		{"dispositions", []string{"Sold!"}, ""},
+		{"dispositions", nil, ""},
+		{"dispositions", "sold", ""},
 	} {
 		loc := tt.loc
 		if loc == "" {

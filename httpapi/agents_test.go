@@ -110,8 +110,13 @@ func TestAgentOperationsAreForAgents(t *testing.T) {
 	s := newStaff(t, b)
 	id := storetest.NewID(t).String()
 	for _, op := range []struct{ method, path string }{
-		{"POST", "/api/agent/login"}, {"POST", "/api/agent/logout"}, {"POST", "/api/agent/status"},
-		{"GET", "/api/agent/next-lead/" + id}, {"POST", "/api/agent/dial"}, {"POST", "/api/agent/dispose"}, {"POST", "/api/agent/hangup"},
+		{"POST", "/api/agent/login"},
+		{"POST", "/api/agent/logout"},
+		{"POST", "/api/agent/status"},
+		{"GET", "/api/agent/next-lead/" + id},
+		{"POST", "/api/agent/dial"},
+		{"POST", "/api/agent/dispose"},
+		{"POST", "/api/agent/hangup"},
 	} {
 		denied(t, b.client(""), op.method, op.path, nil, http.StatusUnauthorized)
 		denied(t, b.api, op.method, op.path, nil, http.StatusForbidden)
@@ -259,8 +264,12 @@ func TestAgentWorksThroughAPreviewCampaign(t *testing.T) {
 	}, 20*time.Second, 50*time.Millisecond)
 
 	for _, body := range []object{
-		{}, {"call_id": call}, {"call_id": "x", "disposition": "sold"}, {"call_id": call, "disposition": "Sold!"},
-		{"call_id": call, "disposition": "sold", "callback_at": "tomorrow"}, {"call_id": call, "disposition": "sold", "opt_out": "yes"},
+		{},
+		{"call_id": call},
+		{"call_id": "x", "disposition": "sold"},
+		{"call_id": call, "disposition": "Sold!"},
+		{"call_id": call, "disposition": "sold", "callback_at": "tomorrow"},
+		{"call_id": call, "disposition": "sold", "opt_out": "yes"},
 	} {
 		denied(t, agent, http.MethodPost, "/api/agent/dispose", body, http.StatusUnprocessableEntity)
 	}

@@ -115,7 +115,11 @@ func (d Deps) validate() error {
 		name string
 		set  bool
 	}{
-		{"store", d.Store != nil}, {"dialer", d.Dialer != nil}, {"agents", d.Agents != nil}, {"calls", d.Calls != nil}, {"recordings", d.Recordings != nil},
+		{"store", d.Store != nil},
+		{"dialer", d.Dialer != nil},
+		{"agents", d.Agents != nil},
+		{"calls", d.Calls != nil},
+		{"recordings", d.Recordings != nil},
 		{"directory", d.Directory != nil},
 	} {
 		if !need.set {

@@ -206,8 +206,16 @@ func TestCampaignsOfTheDialerAPI(t *testing.T) {
 	denied(t, s.admin, http.MethodPost, path+"/start", nil, http.StatusConflict)
 
 	for _, op := range []struct{ method, suffix string }{
-		{"GET", ""}, {"PATCH", ""}, {"DELETE", ""}, {"POST", "/start"}, {"POST", "/pause"}, {"POST", "/stop"}, {"POST", "/scrub"},
-		{"POST", "/predictive/pause"}, {"POST", "/predictive/resume"}, {"GET", "/stats"},
+		{"GET", ""},
+		{"PATCH", ""},
+		{"DELETE", ""},
+		{"POST", "/start"},
+		{"POST", "/pause"},
+		{"POST", "/stop"},
+		{"POST", "/scrub"},
+		{"POST", "/predictive/pause"},
+		{"POST", "/predictive/resume"},
+		{"GET", "/stats"},
 	} {
 		denied(t, s.foreign, op.method, path+op.suffix, "{}", http.StatusNotFound)
 		denied(t, s.admin, op.method, root+"/"+storetest.NewID(t).String()+op.suffix, "{}", http.StatusNotFound)
