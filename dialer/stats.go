@@ -240,8 +240,7 @@ func (s *Service) takesCalls(
 	case ActionRunFlow:
 	}
 	plan, err := campaignFlow(ctx, tx, row)
-	var missing *DependencyError
-	if errors.As(err, &missing) {
+	if _, missing := errors.AsType[*DependencyError](err); missing {
 		return nil, false, nil
 	}
 	if err != nil {

@@ -191,7 +191,7 @@ func TestAgentsOfThePublicAPI(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"available": 1, "offline": 2}, statuses)
 	b.foreign.JSON(t, http.MethodGet, root, nil, http.StatusOK, &list)
-	require.Len(t, list, 0, "the other tenant's administrator is none")
+	require.Empty(t, list, "the other tenant's administrator is none")
 	var a object
 	b.api.JSON(t, http.MethodGet, root+"/"+id, nil, http.StatusOK, &a)
 	require.Equal(t, "1001", a["extension"])

@@ -48,31 +48,31 @@ type bundle struct {
 
 func sessionKey() [32]byte { return [32]byte{1, 2, 3} }
 
-func setup(t testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
-	t.Helper()
+func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
+	tb.Helper()
 	b := &bundle{
-		st: storetest.New(t), calls: &fakeCalls{}, clock: &testClock{at: time.Now().UTC().Truncate(time.Second)},
+		st: storetest.New(tb), calls: &fakeCalls{}, clock: &testClock{at: time.Now().UTC().Truncate(time.Second)},
 		logs: &logBuffer{}, metrics: prometheus.NewRegistry(),
 	}
-	b.tenant, b.other = storetest.Tenant(t, b.st), storetest.Tenant(t, b.st)
+	b.tenant, b.other = storetest.Tenant(tb, b.st), storetest.Tenant(tb, b.st)
 	accounts := acd.NewAccounts(b.st, []byte("key of the SIP accounts"), sipDomain)
 	var err error
 	b.agents, err = acd.New(acd.Config{NodeID: "n1", Accounts: accounts, Every: 20 * time.Millisecond}, b.st)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	b.service, err = dialer.New(dialer.Config{
 		NodeID: "n1", Guard: netguard.Policy{AllowLoopback: true}, DNC: registry{}, Now: b.clock.now, Agents: b.agents,
 		Legal: dialer.Hours{From: "00:00", To: "24:00"},
 	}, b.st)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	b.dialer = &switchDialer{Dialer: b.service}
-	b.bucket, err = recordings.OpenBucket(t.Context(), "mem://")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.bucket.Close()) })
+	b.bucket, err = recordings.OpenBucket(tb.Context(), "mem://")
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, b.bucket.Close()) })
 	log := slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b.library, err = recordings.New(recordings.Config{
 		Store: b.st, Bucket: b.bucket, Signer: recordings.NewSigner("", []byte("signing key of the recordings test")), Now: b.clock.now,
 	})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	cfg := httpapi.Config{
 		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKey: sessionKey(), Logger: log, Now: b.clock.now,
 		Registerer: b.metrics, Gatherer: b.metrics, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
@@ -84,15 +84,15 @@ func setup(t testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle
 		f(&cfg, &deps)
 	}
 	b.srv, err = httpapi.New(cfg, deps)
-	require.NoError(t, err)
-	require.NoError(t, b.srv.Start(t.Context()))
-	t.Cleanup(func() {
+	require.NoError(tb, err)
+	require.NoError(tb, b.srv.Start(tb.Context()))
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		require.NoError(t, b.srv.Close(ctx))
+		require.NoError(tb, b.srv.Close(ctx))
 	})
-	b.api = b.client(b.key(t, b.tenant, account.KeyInput{}))
-	b.foreign = b.client(b.key(t, b.other, account.KeyInput{}))
+	b.api = b.client(b.key(tb, b.tenant, account.KeyInput{}))
+	b.foreign = b.client(b.key(tb, b.other, account.KeyInput{}))
 	return b
 }
 
@@ -101,13 +101,13 @@ func (b *bundle) client(key string) apitest.Client {
 }
 
 // key issues an API key and gives its secret.
-func (b *bundle) key(t testing.TB, tenant uuid.UUID, in account.KeyInput) string {
-	t.Helper()
+func (b *bundle) key(tb testing.TB, tenant uuid.UUID, in account.KeyInput) string {
+	tb.Helper()
 	if in.Label == "" {
 		in.Label = "test"
 	}
-	_, secret, err := account.New(b.st).CreateKey(t.Context(), tenant, in)
-	require.NoError(t, err)
+	_, secret, err := account.New(b.st).CreateKey(tb.Context(), tenant, in)
+	require.NoError(tb, err)
 	return secret.Key
 }
 

@@ -23,8 +23,8 @@ type staff struct {
 	adminID, supervisorID, agentID string
 }
 
-func newStaff(t testing.TB, b *bundle) staff {
-	t.Helper()
+func newStaff(tb testing.TB, b *bundle) staff {
+	tb.Helper()
 	var s staff
 	for _, u := range []struct {
 		tenant uuid.UUID
@@ -37,21 +37,21 @@ func newStaff(t testing.TB, b *bundle) staff {
 		{b.tenant, "agent", &s.agent, &s.agentID},
 		{b.other, "admin", &s.foreign, new(string)},
 	} {
-		email := fmt.Sprintf("%s-%s@x.test", u.role, storetest.NewID(t))
-		user, err := account.New(b.st).CreateUser(t.Context(), u.tenant, account.UserInput{
+		email := fmt.Sprintf("%s-%s@x.test", u.role, storetest.NewID(tb))
+		user, err := account.New(b.st).CreateUser(tb.Context(), u.tenant, account.UserInput{
 			Email: email, Password: "correct horse", Role: u.role,
 		})
-		require.NoError(t, err)
-		*u.client, *u.id = b.signIn(t, email), user.ID.String()
+		require.NoError(tb, err)
+		*u.client, *u.id = b.signIn(tb, email), user.ID.String()
 	}
 	return s
 }
 
 // signIn gives a client with the session of a user whose password is that of newUser.
-func (b *bundle) signIn(t testing.TB, email string) apitest.Client {
-	t.Helper()
+func (b *bundle) signIn(tb testing.TB, email string) apitest.Client {
+	tb.Helper()
 	var s session
-	b.client("").JSON(t, http.MethodPost, "/api/auth/login", object{"email": email, "password": "correct horse"}, http.StatusOK, &s)
+	b.client("").JSON(tb, http.MethodPost, "/api/auth/login", object{"email": email, "password": "correct horse"}, http.StatusOK, &s)
 	return b.client(s.AccessToken)
 }
 

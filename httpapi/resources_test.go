@@ -16,10 +16,10 @@ import (
 // object is any response object.
 type object map[string]any
 
-func (o object) text(t testing.TB, member string) string {
-	t.Helper()
+func (o object) text(tb testing.TB, member string) string {
+	tb.Helper()
 	s, ok := o[member].(string)
-	require.True(t, ok, "%s is %v", member, o[member])
+	require.True(tb, ok, "%s is %v", member, o[member])
 	return s
 }
 
@@ -110,12 +110,12 @@ func TestVoiceAgentInUse(t *testing.T) {
 
 const campaigns = "/api/v1/campaigns"
 
-func newCampaign(t testing.TB, b *bundle, members object) object {
-	t.Helper()
+func newCampaign(tb testing.TB, b *bundle, members object) object {
+	tb.Helper()
 	body := object{"name": "C", "dial_mode": "progressive"}
 	maps.Copy(body, members)
 	var out object
-	b.api.JSON(t, http.MethodPost, campaigns, body, http.StatusCreated, &out)
+	b.api.JSON(tb, http.MethodPost, campaigns, body, http.StatusCreated, &out)
 	return out
 }
 

@@ -33,16 +33,16 @@ type leadUpload struct {
 }
 
 // fileForm gives a multipart form with one file, and its content type.
-func fileForm(t testing.TB, field string, file []byte) (body []byte, contentType string) {
-	t.Helper()
+func fileForm(tb testing.TB, field string, file []byte) (body []byte, contentType string) {
+	tb.Helper()
 	var buf bytes.Buffer
 	w := multipart.NewWriter(&buf)
-	require.NoError(t, w.WriteField("comment", "before the file"))
+	require.NoError(tb, w.WriteField("comment", "before the file"))
 	part, err := w.CreateFormFile(field, "leads.csv")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	_, err = part.Write(file)
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
+	require.NoError(tb, err)
+	require.NoError(tb, w.Close())
 	return buf.Bytes(), w.FormDataContentType()
 }
 

@@ -61,8 +61,7 @@ func (t *textCells) next() (int, []string, error) {
 			Message: fmt.Sprintf("begins a row of more than %d KiB; is a quotation mark not closed?", maxRowBytes>>10),
 		}
 	default:
-		var broken *csv.ParseError
-		if errors.As(err, &broken) {
+		if broken, ok := errors.AsType[*csv.ParseError](err); ok {
 			return 0, nil, &FileError{Line: broken.StartLine + t.skipped, Message: "is no CSV: " + broken.Err.Error()}
 		}
 		return 0, nil, fmt.Errorf("read lead file: %w", err)

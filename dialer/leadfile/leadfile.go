@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -70,12 +71,12 @@ const (
 func Open(r io.Reader) (*File, error) {
 	src := bufio.NewReaderSize(r, sniffBytes)
 	start, err := src.Peek(len(zipMagic))
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read lead file: %w", err)
 	}
 	f := &File{}
 	switch {
-	case len(bytes.TrimSpace(start)) == 0 && err == io.EOF:
+	case len(bytes.TrimSpace(start)) == 0 && errors.Is(err, io.EOF):
 		return nil, &FileError{Message: "is empty"}
 	case bytes.HasPrefix(start, []byte(oleMagic)):
 		return nil, &FileError{Message: "is a workbook of an old format (.xls); save it as .xlsx or .csv"}
@@ -103,7 +104,7 @@ func closing(c io.Closer, err error) error {
 func (f *File) readHeader() error {
 	for {
 		_, row, err := f.cells.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return &FileError{Message: "is empty"}
 		}
 		if err != nil {

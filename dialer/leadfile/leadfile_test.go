@@ -21,13 +21,13 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // readAll gives the rows of a file, and the error that ended it.
-func readAll(t testing.TB, r io.Reader) (rows []Row, err error) {
-	t.Helper()
+func readAll(tb testing.TB, r io.Reader) (rows []Row, err error) {
+	tb.Helper()
 	f, err := Open(r)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { require.NoError(t, f.Close()) }()
+	defer func() { require.NoError(tb, f.Close()) }()
 	for {
 		row, err := f.Next()
 		if errors.Is(err, io.EOF) {
@@ -184,18 +184,18 @@ func TestReaderErrorsAreNoFileErrors(t *testing.T) {
 	}
 }
 
-func workbookOf(t testing.TB, rows [][]any) []byte {
-	t.Helper()
+func workbookOf(tb testing.TB, rows [][]any) []byte {
+	tb.Helper()
 	book := excelize.NewFile()
 	w, err := book.NewStreamWriter("Sheet1")
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	for i, row := range rows {
-		require.NoError(t, w.SetRow(fmt.Sprintf("A%d", i+1), row))
+		require.NoError(tb, w.SetRow(fmt.Sprintf("A%d", i+1), row))
 	}
-	require.NoError(t, w.Flush())
+	require.NoError(tb, w.Flush())
 	var out bytes.Buffer
-	require.NoError(t, book.Write(&out))
-	require.NoError(t, book.Close())
+	require.NoError(tb, book.Write(&out))
+	require.NoError(tb, book.Close())
 	return out.Bytes()
 }
 
