@@ -3,5 +3,6 @@
 //
 // Read api.go for the shapes and the errors, service.go for the wiring, campaigns.go, leads.go and
 // voiceagents.go for what the public operations do, gate.go for the rules of dialing, pacer.go for the
-// campaigns at work, and outcome.go for what an ended call means to its lead.
+// campaigns at work, people.go for the calls that go to agents, agentdesk.go and dispose.go for what agents do
+// with leads and calls (package acd keeps the agents), and outcome.go for what an ended call means to its lead.
 package dialer
