@@ -8,7 +8,8 @@
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close),
 // registry.go and mailbox.go, actor.go and the state_*.go files (one function per state), originate.go,
-// aisession.go, verdict.go (who answered), bypass.go (the audio past the switch), transfer.go, control.go (verbs), tap.go
+// aisession.go, verdict.go (who answered), bypass.go (the audio past the switch), transfer.go, leg_play.go, talk.go
+// and leg_transfer.go (what a handler plays, asks, records, and where it leads its caller), control.go (verbs), tap.go
 // and monitor.go (forks of a call's audio),
 // final.go, cdr.go and quality.go (how a call ends), hostlink.go, look.go and resync.go (how it is found again),
 // ledger.go (what is written, and when). Of people: phone_api.go (what others call), phone.go, phone_events.go and phone_book.go

@@ -19,6 +19,7 @@ func (transferCommand) essential() bool { return false }
 func (m transferCommand) refusedTalk(err error) {
 	m.reply <- connectResult{outcome: OutcomeFailed, err: err}
 }
+
 func (m transferCommand) result(out Outcome) error {
 	m.reply <- connectResult{outcome: out}
 	return nil

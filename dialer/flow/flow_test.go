@@ -130,7 +130,8 @@ func TestRun(t *testing.T) {
 		"nobody":      {[]string{OutcomeDefault, "2", OutcomeUnavailable}, []string{hello, ask, agent, boss}, OutcomeEnded},
 		"message": {
 			[]string{OutcomeDefault, "2", OutcomeUnavailable, OutcomeFailed},
-			[]string{hello, ask, agent, boss, message, "disposition left_message", "hangup NORMAL_CLEARING"}, OutcomeDefault,
+			[]string{hello, ask, agent, boss, message, "disposition left_message", "hangup NORMAL_CLEARING"},
+			OutcomeDefault,
 		},
 		"nothing pressed": {nil, []string{hello, ask, message, "disposition left_message", "hangup NORMAL_CLEARING"}, OutcomeDefault},
 	} {
@@ -275,7 +276,7 @@ func TestBusinessHours(t *testing.T) {
 		moment, err := time.ParseInLocation("2006-01-02 15:04", at, zone)
 		require.NoError(t, err)
 		var outcome string
-		_, err = g.Run(t.Context(), &script{}, Options{Now: func() time.Time { return moment.UTC() }, Keep: func(_ context.Context, s State) error {
+		_, err = g.Run(t.Context(), &script{}, Options{Now: moment.UTC, Keep: func(_ context.Context, s State) error {
 			outcome = s.Outcome
 			return nil
 		}})
@@ -396,8 +397,10 @@ func TestParseNamesNodeAndField(t *testing.T) {
 		"play scheme": {one(`"play_audio","data":{"audio_url":"ftp://x/a"}`), []Fault{{"n", "data.audio_url", "must be a URL of http, https, prompt"}}},
 		"play host":   {one(`"play_audio","data":{"audio_url":"http:///a"}`), []Fault{{"n", "data.audio_url", "must name a host"}}},
 		"gather": {one(`"gather_dtmf","data":{"variable":"a b","max_digits":0,"timeout_s":"5","terminator":"x","tries":1.5}`), []Fault{
-			{"n", "data.variable", "may hold letters, digits and _ . -"}, {"n", "data.max_digits", "must be a whole number of 1 to 64"},
-			{"n", "data.timeout_s", "must be a number of seconds"}, {"n", "data.tries", "must be a whole number of 1 to 20"},
+			{"n", "data.variable", "may hold letters, digits and _ . -"},
+			{"n", "data.max_digits", "must be a whole number of 1 to 64"},
+			{"n", "data.timeout_s", "must be a number of seconds"},
+			{"n", "data.tries", "must be a whole number of 1 to 20"},
 			{"n", "data.terminator", "must be a key: 0 to 9, *, #, A to D"},
 		}},
 		"gather nothing": {one(`"gather_dtmf"`), []Fault{
@@ -405,12 +408,15 @@ func TestParseNamesNodeAndField(t *testing.T) {
 		}},
 		"branch": {one(`"branch","next":{"1":"nowhere"}`), []Fault{{"n", "data.variable", "is required"}, {"n", "next.1", "names no node of this flow"}}},
 		"hours": {one(`"business_hours","data":{"timezone":"Mars/Olympus","windows":[{"days":["noday"],"from":"25:00","to":"9"}],"holidays":["25.12."]}`), []Fault{
-			{"n", "data.timezone", "must be a time zone such as Asia/Kolkata"}, {"n", "data.windows[0].days", "may hold mon to sun"},
-			{"n", "data.windows[0].from", "must be a time of day such as 09:00"}, {"n", "data.windows[0].to", "must be a time of day such as 18:00"},
+			{"n", "data.timezone", "must be a time zone such as Asia/Kolkata"},
+			{"n", "data.windows[0].days", "may hold mon to sun"},
+			{"n", "data.windows[0].from", "must be a time of day such as 09:00"},
+			{"n", "data.windows[0].to", "must be a time of day such as 18:00"},
 			{"n", "data.holidays[0]", "must be a date such as 2026-12-25"},
 		}},
 		"agent tags": {one(`"connect_agent","data":{"tags":"hindi","max_wait_s":0,"announce_position":"yes"}`), []Fault{
-			{"n", "data.max_wait_s", "must be 1 to 7200 seconds"}, {"n", "data.tags", "must be a list of strings"},
+			{"n", "data.max_wait_s", "must be 1 to 7200 seconds"},
+			{"n", "data.tags", "must be a list of strings"},
 			{"n", "data.announce_position", "must be true or false"},
 		}},
 		"transfer": {one(`"transfer","data":{"destination_type":"pigeon","destination":"x"}`), []Fault{
@@ -421,8 +427,10 @@ func TestParseNamesNodeAndField(t *testing.T) {
 		"voicemail":       {one(`"voicemail","data":{}`), []Fault{{"n", "data.max_s", "is required"}}},
 		"disposition":     {one(`"set_disposition","data":{"disposition":"Not So"}`), []Fault{{"n", "data.disposition", "may hold a to z, 0 to 9 and _"}}},
 		"http": {one(`"http_request","data":{"method":"TRACE","url":"x","headers":{"A B":"c"},"timeout_s":1000,"save_as":""}`), []Fault{
-			{"n", "data.url", "must be a URL of http, https"}, {"n", "data.timeout_s", "must be 0.1 to 60 seconds"},
-			{"n", "data.save_as", "is required"}, {"n", "data.method", "must be one of GET, POST, PUT, PATCH, DELETE"},
+			{"n", "data.url", "must be a URL of http, https"},
+			{"n", "data.timeout_s", "must be 0.1 to 60 seconds"},
+			{"n", "data.save_as", "is required"},
+			{"n", "data.method", "must be one of GET, POST, PUT, PATCH, DELETE"},
 			{"n", "data.headers", `hold a name or a value that can't be sent: "A B"`},
 		}},
 	} {

@@ -185,7 +185,7 @@ func (c *Cache) look(address string) (path string, wait <-chan struct{}, err err
 }
 
 // landed gives what a fetch has brought; done is false when it must be tried again.
-func (c *Cache) landed(address string) (path string, err error, done bool) { //nolint:revive // the error is part of the answer
+func (c *Cache) landed(address string) (path string, err error, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sources[address]

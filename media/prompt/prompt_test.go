@@ -188,7 +188,7 @@ func TestOneFetchForAll(t *testing.T) {
 	for range 20 {
 		group.Go(func() {
 			_, err := cache.Path(t.Context(), w.URL)
-			require.NoError(t, err) //nolint:testifylint // a goroutine of this test, which waits for it
+			require.NoError(t, err)
 		})
 	}
 	// One who gives up neither ends the fetch of the others, nor waits for it.
