@@ -66,6 +66,7 @@ const (
 	CeilingCampaign   CeilingSource = "campaign"
 	CeilingVoiceAgent CeilingSource = "voice_agent"
 	CeilingChannels   CeilingSource = "channels"
+	CeilingTrunk      CeilingSource = "trunk"
 	CeilingFallback   CeilingSource = "fallback"
 	CeilingAgents     CeilingSource = "agents"
 )
@@ -184,7 +185,8 @@ func share(part float64, whole int64, decimals int) float64 {
 	return math.Round(part/float64(whole)*scale) / scale
 }
 
-// ceiling finds the tightest bound; of equal ones the first named.
+// ceiling finds the tightest bound; of equal ones the first named. An account's channels are those of its active trunks: a single
+// trunk's are its own ceiling.
 func (s *Service) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign, agents map[string]int64) (Ceiling, error) {
 	out := Ceiling{Effective: math.MaxInt64}
 	bound := func(n int64, by CeilingSource) {
@@ -215,7 +217,9 @@ func (s *Service) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign, ag
 	switch {
 	case err != nil:
 		return out, err
-	case allocated.Trunks > 0:
+	case allocated.Trunks == 1:
+		bound(int64(allocated.Channels), CeilingTrunk)
+	case allocated.Trunks > 1:
 		bound(int64(allocated.Channels), CeilingChannels)
 	case row.MaxConcurrent == nil:
 		bound(fallbackChannels, CeilingFallback)

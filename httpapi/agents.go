@@ -17,6 +17,7 @@ const agentNoun = "agent"
 type Agents interface {
 	Login(ctx context.Context, tenant, user uuid.UUID, in acd.LoginInput) (acd.LoginResult, error)
 	Logout(ctx context.Context, tenant, user uuid.UUID) (acd.Agent, error)
+	ManagerAccount(ctx context.Context, tenant, user uuid.UUID) (acd.SIPAccount, error)
 	SetStatus(ctx context.Context, tenant, user uuid.UUID, in acd.StatusInput) (acd.Agent, error)
 	ListAgents(ctx context.Context, tenant uuid.UUID) ([]acd.Agent, error)
 	GetAgent(ctx context.Context, tenant, id uuid.UUID) (acd.Agent, error)
@@ -61,6 +62,16 @@ func (s *Server) agentLogin(ctx context.Context, r *request) (reply, error) {
 	}
 	result, err := s.deps.Agents.Login(ctx, r.who.tenantID, r.who.id, acd.LoginInput{Extension: extension})
 	return ok(result), err
+}
+
+type sipView struct {
+	SIP acd.SIPAccount `json:"sip"`
+}
+
+// ownSIP gives a supervisor or an administrator an account for the softphone, as a login gives one to an agent.
+func (s *Server) ownSIP(ctx context.Context, r *request) (reply, error) {
+	sip, err := s.deps.Agents.ManagerAccount(ctx, r.who.tenantID, r.who.id)
+	return ok(sipView{sip}), err
 }
 
 func (s *Server) agentLogout(ctx context.Context, r *request) (reply, error) {
@@ -116,7 +127,11 @@ func (s *Server) agentDial(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(ctx, r, call, "")
+	row, err := s.readCall(ctx, r.who.tenantID, call.ID)
+	if err != nil {
+		return reply{}, err
+	}
+	view, err := s.viewCall(ctx, r, row)
 	return ok(dialView{view}), err
 }
 
@@ -138,7 +153,7 @@ func (s *Server) agentDispose(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(ctx, r, row.Call, row.RecordingStatus)
+	view, err := s.viewCall(ctx, r, row)
 	return ok(disposeView{view, result.Agent}), err
 }
 

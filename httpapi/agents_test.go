@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/store"
@@ -126,6 +127,71 @@ func TestAgentOperationsAreForAgents(t *testing.T) {
 	denied(t, s.agent, http.MethodPost, "/api/agent/login", nil, http.StatusConflict) // has no extension
 	denied(t, s.agent, http.MethodPost, "/api/agent/status", object{"status": "available"}, http.StatusConflict)
 	denied(t, s.agent, http.MethodPost, "/api/agent/hangup", nil, http.StatusConflict)
+}
+
+// The agent to whom a call is offered sees who calls before any bridge; no other agent does.
+func TestAgentSeesTheOfferedCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	agent, id := newAgent(t, b, "1001")
+	other, _ := newAgent(t, b, "1002")
+	agent.JSON(t, http.MethodPost, "/api/agent/login", nil, http.StatusOK, nil)
+	call := b.call(t, b.tenant, nil, ", status, answer_time", "answered", b.clock.now())
+	path := "/api/calls/" + call.String()
+	denied(t, agent, http.MethodGet, path, nil, http.StatusNotFound)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET status = 'on_call', current_call_id = $1, version = version + 1 WHERE id = $2", call, id)
+	var got object
+	agent.JSON(t, http.MethodGet, path, nil, http.StatusOK, &got)
+	require.Equal(t, "+918000000001", got["from"])
+	require.Equal(t, "+919812345678", got["to"])
+	require.Nil(t, got["agent_id"])
+	denied(t, other, http.MethodGet, path, nil, http.StatusNotFound)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET privacy_mode = 'strict' WHERE id = $1", b.tenant)
+	agent.JSON(t, http.MethodGet, path, nil, http.StatusOK, &got)
+	require.Equal(t, "+918000000001", got["from"], "the tenant's own")
+	require.Equal(t, "••••5678", got["to"])
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET direction = 'inbound' WHERE id = $1", call)
+	b.api.JSON(t, http.MethodGet, callPath(call), nil, http.StatusOK, &got)
+	require.Equal(t, "••••0001", got["from"])
+	require.Equal(t, "+919812345678", got["to"])
+}
+
+// Supervisors and administrators have softphones without being agents.
+func TestManagersGetSIPAccounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.servePhones(t)
+	s := newStaff(t, b)
+	const path = "/api/users/me/sip"
+	accounts := acd.NewAccounts(b.st, []byte("key of the SIP accounts"), sipDomain)
+	denied(t, b.client(""), http.MethodPost, path, nil, http.StatusUnauthorized)
+	denied(t, s.agent, http.MethodPost, path, nil, http.StatusForbidden)
+	denied(t, s.supervisor, http.MethodPost, path, nil, http.StatusConflict) // has no extension
+	storetest.Exec(t, b.st, b.tenant, "UPDATE users SET extension = '1009' WHERE id = $1", s.supervisorID)
+	account := func() (password string) {
+		var out struct {
+			SIP struct {
+				Extension, Domain, Password string
+				Transports                  []string
+				ExpiresAt                   time.Time `json:"expires_at"`
+			}
+		}
+		s.supervisor.JSON(t, http.MethodPost, path, nil, http.StatusOK, &out)
+		require.Equal(t, "1009", out.SIP.Extension)
+		require.NotEmpty(t, out.SIP.Transports)
+		require.True(t, out.SIP.ExpiresAt.After(time.Now()))
+		known, err := accounts.Account(t.Context(), "1009", out.SIP.Domain)
+		require.NoError(t, err)
+		require.Equal(t, known.Password, out.SIP.Password, "the directory's")
+		return out.SIP.Password
+	}
+	first := account()
+	require.NotEqual(t, first, account(), "each account voids the one before")
+	var list []object
+	b.api.JSON(t, http.MethodGet, "/api/v1/agents", nil, http.StatusOK, &list)
+	for _, a := range list {
+		require.NotEqual(t, s.supervisorID, a["id"])
+	}
 }
 
 func TestAgentLogin(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 
 const callNoun = "call"
 
-// callView is the call object of interface section 2.5; voice_agent_id, environment, and what follows ai_next_action are ours.
+// callView is the call object of interface section 2.5; voice_agent_id, environment, from, to, and what follows ai_next_action
+// are ours.
 type callView struct {
 	ID                uuid.UUID  `json:"id"`
 	CampaignID        *uuid.UUID `json:"campaign_id"`
@@ -29,6 +30,8 @@ type callView struct {
 	Environment       string     `json:"environment"`
 	FSUUID            string     `json:"fs_uuid"`
 	Direction         string     `json:"direction"`
+	From              string     `json:"from"`
+	To                string     `json:"to"`
 	Status            string     `json:"status"`
 	DialTime          *time.Time `json:"dial_time"`
 	RingTime          *time.Time `json:"ring_time"`
@@ -114,7 +117,8 @@ type callPage struct {
 // to hang-up.
 //
 // The URL of a recording is an access to it: it is handed out only with its entry in the audit.
-func (s *Server) viewCall(ctx context.Context, r *request, c db.Call, recordingStatus string) (callView, error) {
+func (s *Server) viewCall(ctx context.Context, r *request, row db.GetCallViewRow) (callView, error) {
+	c := row.Call
 	v := callView{
 		ID: c.ID, CampaignID: c.CampaignID, LeadID: c.LeadID, AgentID: c.AgentID, VoiceAgentID: c.VoiceAgentID,
 		Environment: c.Environment, FSUUID: c.FsUuid, Direction: c.Direction, Status: c.Status,
@@ -124,11 +128,12 @@ func (s *Server) viewCall(ctx context.Context, r *request, c db.Call, recordingS
 		TalkDurationS:  switchctl.DurationSeconds(c.AnswerTime, c.EndTime),
 		TotalDurationS: switchctl.DurationSeconds(c.DialTime, c.EndTime),
 		HangupCause:    c.HangupCause, HangupDisposition: c.HangupDisposition,
-		HasRecording: recordingStatus == string(recordings.StatusReady),
+		HasRecording: row.RecordingStatus == string(recordings.StatusReady),
 		Disposition:  c.Disposition, Notes: c.Notes,
 		AISummary: c.AiSummary, AISentiment: c.AiSentiment, AINextAction: c.AiNextAction,
 		AnsweredByAMD: c.AnsweredByAmd, AMD: viewVerdict(c),
 	}
+	v.From, v.To = shownNumbers(row)
 	var err error
 	if v.Quality, err = viewQuality(c); err != nil || !v.HasRecording {
 		return v, err
@@ -145,6 +150,20 @@ func (s *Server) viewCall(ctx context.Context, r *request, c db.Call, recordingS
 	return v, nil
 }
 
+// shownNumbers gives the two ends of a call. A strict tenant's customer is shown by the mask, the tenant's own number never.
+func shownNumbers(row db.GetCallViewRow) (from, to string) {
+	c := row.Call
+	from, to = c.FromNumber.Reveal(), c.ToNumber.Reveal()
+	switch {
+	case store.PrivacyMode(row.PrivacyMode) != store.PrivacyStrict:
+	case c.Direction == "inbound":
+		from = c.FromNumber.Mask()
+	default:
+		to = c.ToNumber.Mask()
+	}
+	return from, to
+}
+
 func utc(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
@@ -158,7 +177,7 @@ func (s *Server) getCall(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(ctx, r, row.Call, row.RecordingStatus)
+	view, err := s.viewCall(ctx, r, row)
 	if err != nil {
 		return reply{}, err
 	}
@@ -166,7 +185,8 @@ func (s *Server) getCall(ctx context.Context, r *request) (reply, error) {
 	return ok(view), err
 }
 
-// visibleCall reads the call that the path names. An agent sees no other agent's.
+// visibleCall reads the call that the path names. An agent sees those that were theirs, and the one that they are on or that is
+// being offered to them; no other agent's.
 func (s *Server) visibleCall(ctx context.Context, r *request) (db.GetCallViewRow, error) {
 	id, err := r.pathID("call_id", callNoun)
 	if err != nil {
@@ -176,10 +196,18 @@ func (s *Server) visibleCall(ctx context.Context, r *request) (db.GetCallViewRow
 	if err != nil {
 		return row, err
 	}
-	if r.who.isAgent() && (row.Call.AgentID == nil || *row.Call.AgentID != r.who.id) {
-		return row, notFound(callNoun)
+	if !r.who.isAgent() || row.Call.AgentID != nil && *row.Call.AgentID == r.who.id {
+		return row, nil
 	}
-	return row, nil
+	agent, err := s.deps.Agents.GetAgent(ctx, r.who.tenantID, r.who.id)
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		return row, err
+	case err != nil || agent.CurrentCallUUID == nil || *agent.CurrentCallUUID != id:
+		return row, notFound(callNoun)
+	default:
+		return row, nil
+	}
 }
 
 func (s *Server) readCall(ctx context.Context, tenant, id uuid.UUID) (db.GetCallViewRow, error) {
@@ -289,7 +317,7 @@ func (s *Server) answerCalls(ctx context.Context, r *request, f callFilter, pg p
 		return reply{}, err
 	}
 	for _, row := range rows {
-		view, err := s.viewCall(ctx, r, row.Call, row.RecordingStatus)
+		view, err := s.viewCall(ctx, r, db.GetCallViewRow(row))
 		if err != nil {
 			return reply{}, err
 		}

@@ -111,11 +111,13 @@ func TestCampaignCeiling(t *testing.T) {
 	check(7, "voice_agent", object{"post_answer_action": "connect_voice_agent", "voice_agent_id": agent})
 	check(3, "campaign", object{"post_answer_action": "connect_voice_agent", "voice_agent_id": agent, "max_concurrent": 3})
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5060, 5)
-	check(5, "channels", object{"post_answer_action": "connect_voice_agent", "voice_agent_id": agent, "max_concurrent": 30})
+	check(5, "trunk", object{"post_answer_action": "connect_voice_agent", "voice_agent_id": agent, "max_concurrent": 30})
 	person, _ := newAgent(t, b, "1001")
 	person.JSON(t, http.MethodPost, "/api/agent/login", nil, http.StatusOK, nil)
 	check(1, "agents", nil)
-	check(5, "channels", object{"post_answer_action": "run_flow"})
+	check(5, "trunk", object{"post_answer_action": "run_flow"})
+	storetest.Trunk(t, b.st, b.tenant, "127.0.0.2", 5060, 4)
+	check(9, "channels", object{"post_answer_action": "run_flow"})
 }
 
 func TestLeadsOneByOne(t *testing.T) {

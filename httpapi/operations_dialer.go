@@ -35,6 +35,7 @@ func (s *Server) accountOperations() []operation {
 	ops := []operation{
 		{method: http.MethodGet, path: users, roles: managers, handle: s.listUsers},
 		{method: http.MethodPost, path: users, roles: admins, body: jsonBody, handle: s.createUser},
+		{method: http.MethodPost, path: users + "/me/sip", roles: managers, handle: s.ownSIP},
 		{method: http.MethodGet, path: users + "/{id}", roles: managers, handle: s.getUser},
 		{method: http.MethodPatch, path: users + "/{id}", roles: admins, body: jsonBody, handle: s.patchUser},
 		{method: http.MethodDelete, path: users + "/{id}", roles: admins, handle: s.deleteUser},

@@ -145,10 +145,7 @@ func (s *Service) Login(ctx context.Context, tenant, user uuid.UUID, in LoginInp
 	}
 	s.forgetAccount(ctx, who)
 	s.loggedIn(ctx, row, who)
-	return LoginResult{Agent: agentOf(row, who), SIP: SIPAccount{
-		Extension: *who.Extension, Domain: s.cfg.Accounts.Domain(), Transports: s.cfg.Transports, ExpiresAt: expires.UTC(),
-		Password: s.cfg.Accounts.Password(*who.Extension, row.SipEpoch),
-	}}, nil
+	return LoginResult{Agent: agentOf(row, who), SIP: s.accountOf(*who.Extension, row.SipEpoch, expires)}, nil
 }
 
 // extension reads the user, whose extension must be the one asked for; a user without one gets it.

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -61,6 +62,53 @@ func (q *Queries) FindUserByEmail(ctx context.Context, email string) (User, erro
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Tags,
+	)
+	return i, err
+}
+
+const sIPAccountOfManager = `-- name: SIPAccountOfManager :one
+INSERT INTO agents AS a (tenant_id, id, status, node, last_status_at, sip_epoch, sip_expires_at)
+SELECT u.tenant_id, u.id, 'offline', $1, $2::timestamptz, 1, $3::timestamptz
+FROM users u WHERE u.tenant_id = $4 AND u.id = $5 AND u.is_active AND u.role <> 'agent' AND u.extension IS NOT NULL
+ON CONFLICT (tenant_id, id) DO UPDATE SET sip_epoch = a.sip_epoch + 1, sip_expires_at = excluded.sip_expires_at,
+  node = CASE a.status WHEN 'offline' THEN excluded.node ELSE a.node END, version = a.version + 1
+RETURNING tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at
+`
+
+type SIPAccountOfManagerParams struct {
+	Node      string
+	At        time.Time
+	ExpiresAt time.Time
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+}
+
+// SIPAccountOfManager begins a SIP account of a user who takes no calls; the password of the one before is void. No row comes
+// back for an agent, whose account comes with the login, or for a user who is not active or has no extension.
+func (q *Queries) SIPAccountOfManager(ctx context.Context, arg SIPAccountOfManagerParams) (Agent, error) {
+	row := q.db.QueryRow(ctx, sIPAccountOfManager,
+		arg.Node,
+		arg.At,
+		arg.ExpiresAt,
+		arg.TenantID,
+		arg.ID,
+	)
+	var i Agent
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Status,
+		&i.Reason,
+		&i.CurrentCallID,
+		&i.LastCallID,
+		&i.Node,
+		&i.Version,
+		&i.LastStatusAt,
+		&i.LoggedInAt,
+		&i.IdleSince,
+		&i.WrapUpUntil,
+		&i.SipEpoch,
+		&i.SipExpiresAt,
 	)
 	return i, err
 }

@@ -1,13 +1,13 @@
 -- Calls and recordings as the API shows them, and what the control endpoint keeps.
 
 -- name: GetCallView :one
-SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
-FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
+SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status, t.privacy_mode
+FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = @tenant_id AND c.id = @id;
 
 -- name: ListCallViews :many
-SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status
-FROM calls c LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
+SELECT sqlc.embed(c), coalesce(r.status, '')::text AS recording_status, t.privacy_mode
+FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.tenant_id = c.tenant_id AND r.call_id = c.id
 WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('campaign_id')::uuid IS NULL OR c.campaign_id = sqlc.narg('campaign_id'))
   AND (sqlc.narg('agent_id')::uuid IS NULL OR c.agent_id = sqlc.narg('agent_id'))
