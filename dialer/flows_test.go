@@ -3,9 +3,11 @@ package dialer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -233,4 +235,44 @@ func TestTransferToASIPURI(t *testing.T) {
 		_, err := admit(bad)
 		require.ErrorAs(t, err, &refused, bad)
 	}
+}
+
+// A SIP URI whose user is a phone number is dialed by the rules of numbers, however it is written.
+func TestTransferToANumberAsASIPURI(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Legal = Hours{} })
+	b.clock.set(time.Date(2026, 11, 20, 12, 0, 0, 0, time.FixedZone("IST", 5*3600+1800)))
+	agent := b.agent(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
+	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	call, err := b.svc.Handler().Route(t.Context(), inbound("8000000001"))
+	require.NoError(t, err)
+	admit := func(user string) Reason {
+		_, err := b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+			TenantID: b.tenant, ToURI: "sip:" + user + "@8.8.8.8", Purpose: switchctl.PurposeTransfer, ParentCallID: &call.ID,
+			Environment: "live",
+		})
+		var refused *RefusalError
+		if errors.As(err, &refused) {
+			return refused.Reason
+		}
+		require.NoError(t, err)
+		return ""
+	}
+	b.registry.add("9876543290")
+	storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES ($1, $2, 'test')",
+		b.tenant, b.st.PhoneHash(b.tenant, mustPhone(t, "9876543211")))
+	for _, user := range []string{"9876543290", "+919876543290", "00919876543290", "98765-43290", "7719876543290", "+91.98765.43290"} {
+		require.Equal(t, ReasonDNC, admit(user), user)
+	}
+	require.Equal(t, ReasonSuppressed, admit("+919876543211"))
+	require.Empty(t, admit("+919876543212"))
+	require.Empty(t, admit("1001"))
+	b.registry.setDown(true)
+	require.Equal(t, ReasonUnscrubbed, admit("+919876543212"))
+	require.Empty(t, admit("desk.9876543290"))
+	b.registry.setDown(false)
+	b.clock.set(time.Date(2026, 11, 20, 23, 0, 0, 0, time.FixedZone("IST", 5*3600+1800)))
+	require.Equal(t, ReasonWindow, admit("+919876543212"))
+	require.Empty(t, admit("1001"))
 }

@@ -65,16 +65,10 @@ func (g gate) admit(ctx context.Context, req switchctl.OriginateRequest) (switch
 	if req.Environment == string(EnvironmentTest) {
 		return switchctl.Admission{}, refuse(ReasonTestEnvironment, now, time.Time{}, "test keys place no calls")
 	}
-	var registry registryAnswer
-	listed, err := s.listed(ctx, []store.Phone{req.To})
-	if err == nil {
-		registry = registryAnswer{known: true, listed: listed[0]}
-	} else {
-		s.log.WarnContext(ctx, "do-not-call registry can't answer", "tenant_id", req.TenantID, "error", err)
-	}
+	registry := g.registry(ctx, req.TenantID, req.To)
 	var adm switchctl.Admission
 	var refused *RefusalError
-	err = s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
+	err := s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
 		adm, refused = switchctl.Admission{}, nil
 		if err := tx.Q.GateLock(ctx, req.TenantID); err != nil {
 			return err
@@ -93,6 +87,16 @@ func (g gate) admit(ctx context.Context, req switchctl.OriginateRequest) (switch
 		return switchctl.Admission{}, refused
 	}
 	return adm, nil
+}
+
+// registry asks the do-not-call registry about a number.
+func (g gate) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) registryAnswer {
+	listed, err := g.s.listed(ctx, []store.Phone{to})
+	if err != nil {
+		g.s.log.WarnContext(ctx, "do-not-call registry can't answer", "tenant_id", tenant, "error", err)
+		return registryAnswer{}
+	}
+	return registryAnswer{known: true, listed: listed[0]}
 }
 
 // decide runs under the tenant's gate lock.

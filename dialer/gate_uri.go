@@ -15,14 +15,20 @@ import (
 // maxURI is the longest SIP URI that is dialed.
 const maxURI = 256
 
-// admitURI admits the second leg of a transfer to a SIP URI. No registry and no hours apply, since it is no phone number; the
-// host must be one that customers may name, and the leg takes a channel of the account's.
+// admitURI admits the second leg of a transfer to a SIP URI. Its host must be one that customers may name, and the leg takes a
+// channel of the account's. A user part that is a phone number may ring as a phone wherever the host leads it: the rules of
+// numbers hold for it.
 func (g gate) admitURI(ctx context.Context, req switchctl.OriginateRequest, now time.Time) (switchctl.Admission, *RefusalError, error) {
 	s, none := g.s, switchctl.Admission{}
 	target, err := s.sipTarget(ctx, req.ToURI)
 	if err != nil {
 		s.log.InfoContext(ctx, "SIP URI can't be dialed", "tenant_id", req.TenantID, "error", err)
 		return none, refuse(ReasonRoute, now, time.Time{}, "the SIP URI can't be dialed"), nil
+	}
+	number := phoneUser(target)
+	var registry registryAnswer
+	if !number.IsZero() {
+		registry = g.registry(ctx, req.TenantID, number)
 	}
 	adm, refused := none, (*RefusalError)(nil)
 	err = s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
@@ -34,9 +40,19 @@ func (g gate) admitURI(ctx context.Context, req switchctl.OriginateRequest, now 
 		if refused = over; err != nil || over != nil {
 			return err
 		}
-		facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{TenantID: req.TenantID, Node: s.cfg.NodeID})
+		look := db.GateFactsParams{TenantID: req.TenantID, Node: s.cfg.NodeID}
+		if !number.IsZero() {
+			look.PhoneHash = s.st.PhoneHash(req.TenantID, number)
+		}
+		facts, err := tx.Q.GateFacts(ctx, look)
 		if err != nil {
 			return err
+		}
+		if !number.IsZero() {
+			leg := switchctl.OriginateRequest{TenantID: req.TenantID, To: number, Purpose: req.Purpose}
+			if refused = s.judge(leg, facts, look.PhoneHash, registry, now); refused != nil {
+				return nil
+			}
 		}
 		trunks, err := g.trunks(ctx, tx, req.TenantID, now)
 		if err != nil {
@@ -57,6 +73,26 @@ func (g gate) admitURI(ctx context.Context, req switchctl.OriginateRequest, now 
 		return g.openTransfer(ctx, tx, req, adm, now)
 	})
 	return adm, refused, err
+}
+
+// phoneUser gives the number that a SIP address is of, zero for none. Prefixes that a carrier may strip don't hide it: its last
+// ten digits count.
+func phoneUser(target string) store.Phone {
+	user, _, _ := strings.Cut(target, "@")
+	if strings.Trim(user, "0123456789+-_.") != "" {
+		return store.Phone{}
+	}
+	digits := strings.Map(func(c rune) rune {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		return c
+	}, user)
+	number, err := store.ParsePhone(digits[max(0, len(digits)-10):])
+	if err != nil {
+		return store.Phone{}
+	}
+	return number
 }
 
 // sipTarget checks a SIP URI, and writes it as the switch dials it. Its parameters are left out.
