@@ -1,0 +1,183 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/ringmaster/ringmaster/conf"
+	"github.com/ringmaster/ringmaster/integration/freeswitch"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/devpg"
+)
+
+func (s *Stack) startPostgres(ctx context.Context) error {
+	key, err := s.masterKey()
+	if err != nil {
+		return err
+	}
+	s.MasterKey = key
+	pg := devpg.Config{Logger: s.cfg.Logger}
+	if s.cfg.Durable {
+		pg.Dir = filepath.Join(s.cfg.Dir, "postgres")
+	}
+	if s.pg, err = devpg.Start(ctx, pg); err != nil {
+		return err
+	}
+	s.Bootstrap.DatabaseURL = s.pg.URL()
+	return store.Migrate(ctx, s.pg.URL())
+}
+
+// masterKey reads the key in the stack's folder, or makes one.
+func (s *Stack) masterKey() (key [32]byte, err error) {
+	path := filepath.Join(s.cfg.Dir, "master.key")
+	text, err := os.ReadFile(path) //nolint:gosec // the stack's own folder
+	if errors.Is(err, os.ErrNotExist) {
+		_, _ = rand.Read(key[:]) // never fails
+		return key, os.WriteFile(path, []byte(hex.EncodeToString(key[:])), 0o600)
+	}
+	if err != nil {
+		return key, fmt.Errorf("read the master key: %w", err)
+	}
+	raw, err := hex.DecodeString(string(text))
+	if err != nil || copy(key[:], raw) != len(key) {
+		return key, fmt.Errorf("the master key in %s is damaged", path)
+	}
+	return key, nil
+}
+
+func (s *Stack) startAI(ctx context.Context) (err error) {
+	addr, err := address(ctx, s.cfg.Ports.AI)
+	if err != nil {
+		return err
+	}
+	var ready struct {
+		Addr string `json:"addr"`
+	}
+	s.ai, err = spawn(ctx, "echoai", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "ai", "--addr", addr)
+	s.Bootstrap.AIWSURL = "ws://" + ready.Addr + "/echo"
+	return err
+}
+
+func (s *Stack) chooseAddresses(ctx context.Context) error {
+	var baseAddr, metrics string
+	for _, p := range []struct {
+		to   *string
+		port int
+	}{{&baseAddr, s.cfg.Ports.HTTP}, {&metrics, s.cfg.Ports.Metrics}, {&s.Socket, 0}, {&s.Bootstrap.Switch.ESL, s.cfg.Ports.ESL}} {
+		addr, err := address(ctx, p.port)
+		if err != nil {
+			return err
+		}
+		*p.to = addr
+	}
+	media, err := address(ctx, 0)
+	if err != nil {
+		return err
+	}
+	s.MediaSIP = media
+	s.Bootstrap.BaseURL = "http://" + baseAddr
+	s.Bootstrap.MetricsURL = "http://" + metrics + "/metrics"
+	return nil
+}
+
+// SIPDomain is that of every softphone.
+const SIPDomain = "127.0.0.1"
+
+// eslPassword of the stack's switch, which listens on loopback.
+const eslPassword = "ringmaster-dev"
+
+func (s *Stack) startSwitch(ctx context.Context) (err error) {
+	if err := os.MkdirAll(s.CDRDir, 0o750); err != nil {
+		return fmt.Errorf("make the folder of call records: %w", err)
+	}
+	sip, err := address(ctx, s.cfg.Ports.SIP)
+	if err != nil {
+		return err
+	}
+	if s.cfg.FreeSWITCH != "" {
+		return s.startFreeSWITCH(ctx, sip)
+	}
+	var ready struct {
+		ESL      string `json:"esl"`
+		External string `json:"external"`
+		Internal string `json:"internal"`
+	}
+	s.switchProc, err = spawn(ctx, "simswitch", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "switch",
+		"--esl", s.Bootstrap.Switch.ESL, "--esl-password", eslPassword, "--external", sip, "--socket", s.Socket,
+		"--cdr-dir", s.CDRDir, "--directory", s.directoryURL(), "--sip-domain", SIPDomain, "--rtp-every", strconv.Itoa(max(s.cfg.RTPEvery, 1)))
+	s.Bootstrap.Switch = Switch{Kind: "simulated", ESL: ready.ESL, SIP: ready.External, Registrar: ready.Internal}
+	return err
+}
+
+// directoryURL is where the switch looks its users up.
+func (s *Stack) directoryURL() string { return s.Bootstrap.BaseURL + "/fs/directory" }
+
+func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) (err error) {
+	s.freeswitch, err = freeswitch.Start(ctx, freeswitch.Config{
+		Binary: s.cfg.FreeSWITCH, Dir: filepath.Join(s.cfg.Dir, "freeswitch"), Logger: s.cfg.Logger,
+		Params: conf.Params{
+			ESLPort: port(s.Bootstrap.Switch.ESL), ESLPassword: eslPassword, SocketAddr: s.Socket, ExternalPort: port(sip),
+			CDRDir: s.CDRDir, DirectoryURL: s.directoryURL(), SIPDomain: SIPDomain,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.Bootstrap.Switch = Switch{
+		Kind: "freeswitch", ESL: s.freeswitch.ESLAddr(), SIP: s.freeswitch.ExternalAddr(), Registrar: s.freeswitch.InternalAddr(),
+	}
+	return nil
+}
+
+func (s *Stack) startCarrier(ctx context.Context) (err error) {
+	addr, err := address(ctx, s.cfg.Ports.Carrier)
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"stand-in", "carrier", "--http", addr, "--switch", s.Bootstrap.Switch.SIP, "--registrar", s.Bootstrap.Switch.Registrar,
+		"--rtp-every", strconv.Itoa(max(s.cfg.RTPEvery, 1)),
+	}
+	if s.cfg.Voice != "" {
+		args = append(args, "--voice", s.cfg.Voice)
+	}
+	var ready struct {
+		SIP  string `json:"sip"`
+		HTTP string `json:"http"`
+	}
+	s.carrier, err = spawn(ctx, "simcarrier", s.cfg.Stderr, &ready, s.cfg.Binary, args...)
+	s.CarrierSIP = ready.SIP
+	s.Bootstrap.PlaceInboundCallURL = "http://" + ready.HTTP + "/inbound"
+	return err
+}
+
+// address gives a loopback address with the wished port, or with a free one.
+func address(ctx context.Context, wished int) (string, error) {
+	var lc net.ListenConfig
+	for _, p := range []int{wished, 0} {
+		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
+		if err != nil {
+			continue
+		}
+		defer l.Close() //nolint:errcheck // it only showed that the port is free
+		u, err := lc.ListenPacket(ctx, "udp", l.Addr().String())
+		if err != nil {
+			continue
+		}
+		return l.Addr().String(), u.Close()
+	}
+	return "", errors.New("find a free port: none")
+}
+
+func port(addr string) int {
+	_, p, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(p)
+	return n
+}
