@@ -45,6 +45,7 @@ func (p *peopleSwitch) RingPhone(_ context.Context, _ uuid.UUID, on bool) error 
 func (p *peopleSwitch) Phones() []switchctl.PhoneState { return nil }
 
 func (p *peopleSwitch) ForgetAccount(context.Context, string, string) error { return nil }
+func (p *peopleSwitch) ForgetPhone(context.Context, string, string) error   { return nil }
 
 func (p *peopleSwitch) Hangup(_ context.Context, _, call uuid.UUID, _ string) error {
 	p.mu.Lock()

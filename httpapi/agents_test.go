@@ -44,6 +44,7 @@ func (f *fakePhones) ReleasePhone(_ context.Context, agent uuid.UUID) error {
 }
 
 func (f *fakePhones) ForgetAccount(context.Context, string, string) error { return nil }
+func (f *fakePhones) ForgetPhone(context.Context, string, string) error   { return nil }
 
 func (f *fakePhones) RingPhone(context.Context, uuid.UUID, bool) error { return nil }
 

@@ -14,6 +14,9 @@ func TestForgetAccount(t *testing.T) {
 	var bad *VariableError
 	require.ErrorAs(t, b.c.ForgetAccount(t.Context(), "1001\nhupall", "pbx.example"), &bad)
 	require.ErrorAs(t, b.c.ForgetAccount(t.Context(), "1001", ""), &bad, "nobody's name would flush everybody")
+	require.NoError(t, b.c.ForgetPhone(t.Context(), "1001", "pbx.example"))
+	require.Contains(t, b.trace.take(), "api sofia profile internal flush_inbound_reg 1001@pbx.example")
+	require.ErrorAs(t, b.c.ForgetPhone(t.Context(), "", "pbx.example"), &bad, "nobody's name would flush everybody")
 	b.link.set(false)
 	require.ErrorIs(t, b.c.ForgetAccount(t.Context(), "1001", "pbx.example"), ErrLinkDown)
 }

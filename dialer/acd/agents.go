@@ -199,6 +199,7 @@ func (s *Service) Logout(ctx context.Context, tenant, user uuid.UUID) (Agent, er
 	}
 	s.loggedOut(ctx, user)
 	s.forgetAccount(ctx, who)
+	s.forgetPhone(ctx, who)
 	return agentOf(row, who), nil
 }
 

@@ -69,7 +69,7 @@ func TestSwitchForgetsAccountsAtLoginAndLogout(t *testing.T) {
 	require.Equal(t, []string{in.SIP.Extension}, forgot())
 	_, err = b.svc.Logout(t.Context(), b.tenant, id)
 	require.NoError(t, err)
-	require.Equal(t, []string{in.SIP.Extension, in.SIP.Extension}, forgot())
+	require.Equal(t, []string{in.SIP.Extension, in.SIP.Extension, "phone of " + in.SIP.Extension}, forgot())
 }
 
 func TestLoginIsForAgentsWithTheirExtension(t *testing.T) {

@@ -57,6 +57,8 @@ type Switch interface {
 	Phones() []switchctl.PhoneState
 	// ForgetAccount makes a new password of an extension count at once.
 	ForgetAccount(ctx context.Context, extension, domain string) error
+	// ForgetPhone makes an extension's phone one that is not registered.
+	ForgetPhone(ctx context.Context, extension, domain string) error
 	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
 }
 
@@ -215,6 +217,19 @@ func (s *Service) forgetAccount(ctx context.Context, who db.User) {
 	}
 	if err := phones.ForgetAccount(ctx, *who.Extension, s.cfg.Accounts.Domain()); err != nil {
 		s.log.WarnContext(ctx, "switch still knows the password of before", "agent_id", who.ID, "error", err)
+	}
+}
+
+// forgetPhone has the switch dial a phone no more that can't take its registration back, as its password is void.
+func (s *Service) forgetPhone(ctx context.Context, who db.User) {
+	s.mu.Lock()
+	phones := s.phones
+	s.mu.Unlock()
+	if phones == nil || who.Extension == nil {
+		return
+	}
+	if err := phones.ForgetPhone(ctx, *who.Extension, s.cfg.Accounts.Domain()); err != nil {
+		s.log.WarnContext(ctx, "switch still knows where the phone was", "agent_id", who.ID, "error", err)
 	}
 }
 

@@ -41,7 +41,7 @@ type fakeSwitch struct {
 	held    map[uuid.UUID]switchctl.PhoneSpec
 	down    map[uuid.UUID]bool // extensions' agents whose phone doesn't come up
 	hungUp  []uuid.UUID
-	forgot  []string // extensions whose account the switch was told to look up anew
+	forgot  []string // extensions whose account the switch was told to look up anew, and whose phone to forget
 }
 
 func (f *fakeSwitch) HoldPhone(_ context.Context, p switchctl.PhoneSpec) error {
@@ -66,6 +66,13 @@ func (f *fakeSwitch) ForgetAccount(_ context.Context, extension, _ string) error
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forgot = append(f.forgot, extension)
+	return nil
+}
+
+func (f *fakeSwitch) ForgetPhone(_ context.Context, extension, _ string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgot = append(f.forgot, "phone of "+extension)
 	return nil
 }
 

@@ -33,8 +33,14 @@ type agent struct {
 // login signs the first tenant's agent in; they are logged out at the end of the test.
 func (c *customer) login(t *testing.T) agent {
 	t.Helper()
+	return c.loginOf(t, c.Bootstrap.Tenants[0])
+}
+
+// loginOf does so for another tenant's agent.
+func (c *customer) loginOf(t *testing.T, tenant stack.Tenant) agent {
+	t.Helper()
 	var who stack.User
-	for _, u := range c.Bootstrap.Tenants[0].Users {
+	for _, u := range tenant.Users {
 		if u.Role == "agent" {
 			who = u
 		}

@@ -253,7 +253,7 @@ func (s *Server) registerRequest(spec AgentSpec, callID string, cseq uint32, exp
 	req.AppendHeader(&id)
 	req.AppendHeader(&sip.CSeqHeader{SeqNo: cseq, MethodName: sip.REGISTER})
 	req.AppendHeader(&hops)
-	req.AppendHeader(s.contact(spec.Extension))
+	req.AppendHeader(s.contact(contactPrefix + spec.Extension))
 	req.AppendHeader(sip.NewHeader("Expires", strconv.Itoa(expires)))
 	req.AppendHeader(sip.NewHeader("User-Agent", "simcarrier softphone"))
 	req.SetTransport("UDP")

@@ -46,6 +46,23 @@ func TestSoftphoneAnswersAndTalks(t *testing.T) {
 	require.ErrorIs(t, err, simcarrier.ErrUnknownCall)
 }
 
+// A softphone's contact is its own: a switch that still knows it reaches nobody when the softphone is gone, and no callee.
+func TestSoftphoneContact(t *testing.T) {
+	t.Parallel()
+	p := setup(t, simcarrier.Config{}, simcarrier.Config{})
+	c := p.phone(t, simcarrier.AgentSpec{AgentManner: simcarrier.AgentManner{AnswerAfterMS: 10}})
+	const contact = "softphone-1001"
+	id := p.call(t, caller, contact)
+	_, agent := p.reports(t, id, func(from, _ simcarrier.Report) bool { return from.HearsNow })
+	require.Equal(t, simcarrier.Agent, agent.Direction)
+	require.Equal(t, "1001", agent.Number)
+	_, err := c.RemoveAgent(t.Context(), "1001")
+	require.NoError(t, err)
+	res, err := p.from.Place(t.Context(), simcarrier.PlaceRequest{From: caller, To: contact})
+	require.NoError(t, err)
+	require.Equal(t, 404, res.SIPStatus)
+}
+
 func TestSoftphoneManners(t *testing.T) {
 	t.Parallel()
 	p := setup(t, simcarrier.Config{RingTimeout: 200 * time.Millisecond}, simcarrier.Config{})

@@ -56,8 +56,12 @@ func (s *Server) findAgent(extension string) (*agent, error) {
 	return nil, fmt.Errorf("find agent %q: %w", extension, ErrUnknownAgent)
 }
 
-// agentOf is the softphone that a request was sent to, or nil.
-func (s *Server) agentOf(extension string) *agent {
+// contactPrefix begins the user part of every softphone's contact, which makes it no number of the carrier's.
+const contactPrefix = "softphone-"
+
+// agentOf is the softphone that a request was sent to, or nil: by its contact, or by its extension.
+func (s *Server) agentOf(user string) *agent {
+	extension := strings.TrimPrefix(user, contactPrefix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.agents[extension]

@@ -2,6 +2,7 @@ package simcarrier
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/emiago/sipgo/sip"
@@ -22,8 +23,14 @@ func (s *Server) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
 		s.respond(tx, sip.NewResponseFromRequest(req, 400, "Bad Request", nil))
 		return
 	}
-	c := s.newCall(Callee, req.CallID().Value(), req.From().Address.User, req.Recipient.User)
-	if a := s.agentOf(req.Recipient.User); a != nil {
+	number, isContact := strings.CutPrefix(req.Recipient.User, contactPrefix)
+	a := s.agentOf(number)
+	if isContact && a == nil { // a registration that is older than the softphone's end
+		s.respond(tx, sip.NewResponseFromRequest(req, 404, "Not Found", nil))
+		return
+	}
+	c := s.newCall(Callee, req.CallID().Value(), req.From().Address.User, number)
+	if a != nil {
 		if a.isLost() {
 			return
 		}

@@ -65,6 +65,8 @@ func apiCommand(name string) apiFunc {
 		return func(_ *Switch, arg string) string { return arg }
 	case "sofia_contact":
 		return (*Switch).apiSofiaContact
+	case "sofia":
+		return (*Switch).apiSofia
 	case "xml_flush_cache":
 		return (*Switch).apiFlushCache
 	case "reloadxml":

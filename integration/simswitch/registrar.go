@@ -398,3 +398,32 @@ func (sw *Switch) apiSofiaContact(arg string) string {
 	}
 	return "sofia/internal/" + target.String()
 }
+
+// apiSofia is `sofia profile internal flush_inbound_reg <call_id | user@domain>`, which has registrations expire.
+func (sw *Switch) apiSofia(arg string) string {
+	args := strings.Fields(arg)
+	if len(args) != 4 || args[0] != "profile" || args[2] != "flush_inbound_reg" {
+		return "-USAGE: sofia profile <name> flush_inbound_reg <call_id | user@domain>\n"
+	}
+	if args[1] == "internal" {
+		sw.registrar.flush(args[3])
+	}
+	return "+OK flushing all registrations matching specified call_id\n"
+}
+
+// flush forgets the phones of a Call-ID or of user@domain; of all users when that has no user.
+func (r *registrar) flush(which string) {
+	user, domain, isUser := strings.Cut(which, "@")
+	var gone []*registration
+	r.mu.Lock()
+	for name, reg := range r.users {
+		if reg.callID == which || isUser && (user == "" || user == name) && strings.EqualFold(domain, r.sw.cfg.SIPDomain) {
+			gone = append(gone, reg)
+			delete(r.users, name)
+		}
+	}
+	r.mu.Unlock()
+	for _, reg := range gone {
+		r.tellExpired(reg)
+	}
+}

@@ -236,6 +236,24 @@ func TestRegistrationExpires(t *testing.T) {
 	require.Equal(t, "error/user_not_registered", b.sw.api("sofia_contact 1001@pbx.example"))
 }
 
+// A phone is forgotten on demand, by its account or its Call-ID, and no other; it can register again.
+func TestRegistrationFlushed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withUsers(newUsers(t)))
+	p := newPhone(b)
+	const at, unknown = "sofia_contact 1001@pbx.example", "error/user_not_registered"
+	for _, ours := range []string{"1001@pbx.example", "@pbx.example", p.register("1001", "secret").CallID().Value()} {
+		require.Equal(t, 200, p.register("1001", "secret").StatusCode)
+		for _, others := range []string{"1002@pbx.example", "1001@elsewhere.example", "somebody"} {
+			require.Contains(t, b.sw.api("sofia profile internal flush_inbound_reg "+others), "+OK flushing")
+			require.NotEqual(t, unknown, b.sw.api(at), others)
+		}
+		require.Contains(t, b.sw.api("sofia profile internal flush_inbound_reg "+ours), "+OK flushing")
+		require.Equal(t, unknown, b.sw.api(at), ours)
+		require.Equal(t, "1001", b.esl.custom("sofia::expire")["user"])
+	}
+}
+
 func FuzzParseDirectory(f *testing.F) {
 	f.Add([]byte(`<document type="freeswitch/xml"><section name="directory"><domain name="d"><user id="u" cacheable="9"/></domain></section></document>`))
 	f.Add([]byte(`<document><section name="result"><result status="not found"/></section></document>`))
