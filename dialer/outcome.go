@@ -36,7 +36,7 @@ func outcomeOf(call db.Call) callOutcome {
 		cause = *call.HangupCause
 	}
 	if call.Status == switchctl.StatusCompleted {
-		if cause == switchctl.CauseServiceUnavailable {
+		if cause == switchctl.CauseServiceUnavailable && (call.AgentID == nil || call.AgentConnectTime == nil) {
 			return outcomeFailed // answered, but nobody took the call
 		}
 		if call.QueuedAt != nil && call.AgentID == nil && call.VoiceAgentID == nil {

@@ -143,7 +143,7 @@ func (s *Service) Login(ctx context.Context, tenant, user uuid.UUID, in LoginInp
 	if err != nil {
 		return LoginResult{}, fmt.Errorf("log agent in: %w", err)
 	}
-	s.forgetAccount(ctx, who)
+	s.forgetAccount(ctx, who.ID, who.Extension)
 	s.loggedIn(ctx, row, who)
 	return LoginResult{Agent: agentOf(row, who), SIP: s.accountOf(*who.Extension, row.SipEpoch, expires)}, nil
 }
@@ -198,7 +198,7 @@ func (s *Service) Logout(ctx context.Context, tenant, user uuid.UUID) (Agent, er
 		return Agent{}, fmt.Errorf("log agent out: %w", err)
 	}
 	s.loggedOut(ctx, user)
-	s.forgetAccount(ctx, who)
+	s.forgetAccount(ctx, who.ID, who.Extension)
 	s.forgetPhone(ctx, who)
 	return agentOf(row, who), nil
 }

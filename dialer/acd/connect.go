@@ -41,7 +41,7 @@ type Request struct {
 	Announce bool
 	// WhisperURL is what the agent hears before the caller; empty for a short tone.
 	WhisperURL string
-	// Campaign: the call is one of a campaign's that is paced by its agents.
+	// Campaign: the call is one that a campaign has dialed. While it waits, a free agent is no reason to dial another.
 	Campaign bool
 }
 
@@ -50,6 +50,9 @@ const (
 	writeTimeout = 10 * time.Second
 	// offerPause is the wait after an offer that failed by no fault of the agent.
 	offerPause = time.Second
+	// lostWait is the least that a caller waits who was in a conversation: the seconds of a campaign are for callees who have
+	// talked to nobody.
+	lostWait = time.Minute
 )
 
 // errCallOver says that a call ended before an agent could have it.
@@ -64,6 +67,10 @@ type serving struct {
 	c     *caller
 	music bool
 	noted bool // the call's row says that it waits
+	// since is when this wait began, and until when it ends: one for an agent, and one more for each that is lost in mid-call.
+	since    time.Time
+	until    time.Time
+	deadline *time.Timer
 }
 
 // Connect brings a caller to an agent and returns when they have parted, or when nobody took the caller. An error other than
@@ -82,6 +89,10 @@ func (s *Service) Connect(ctx context.Context, leg switchctl.Leg, req Request) (
 		call: call.ID, tenant: call.TenantID, agent: req.AgentID, tags: req.Tags, priority: req.Priority, since: s.now(),
 		wake: make(chan struct{}, 1),
 	}}
+	v.since = v.c.since
+	if call.AgentID != nil {
+		s.learnOwner(ctx, call.TenantID, *call.AgentID, call.ID)
+	}
 	owner := s.enter(v.c)
 	defer s.gone(v.c)
 	outcome, err := v.serve(ctx, owner)
@@ -95,6 +106,28 @@ func (s *Service) Connect(ctx context.Context, leg switchctl.Leg, req Request) (
 		return outcome, fmt.Errorf("connect agent: %w", err)
 	}
 	return outcome, nil
+}
+
+// learnOwner reads the row of the agent who has dialed a call, or had it, where the desk doesn't know that it is theirs.
+func (s *Service) learnOwner(ctx context.Context, tenant, agent, call uuid.UUID) {
+	s.mu.Lock()
+	known := s.desk.onCall(call) != nil
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	var row db.Agent
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.AgentLock(ctx, tenant, agent)
+		return err
+	})
+	switch {
+	case err == nil:
+		s.apply(row)
+	case ctx.Err() == nil && !errors.Is(err, store.ErrNotFound):
+		s.log.WarnContext(ctx, "owner of a call can't be read", "call_id", call, "agent_id", agent, "error", err)
+	}
 }
 
 // enter puts the caller in the queue. An agent whose row has this call already, who dialed it or had it before a restart, is
@@ -134,13 +167,16 @@ func (v *serving) serve(ctx context.Context, owner *seat) (Outcome, error) {
 	if err := v.leg.Answer(ctx); err != nil {
 		return Unavailable, err
 	}
-	deadline := time.NewTimer(v.req.MaxWait)
-	defer deadline.Stop()
+	v.until = time.Now().Add(v.req.MaxWait)
+	v.deadline = time.NewTimer(v.req.MaxWait)
+	defer v.deadline.Stop()
 	announce := v.announcements()
 	defer announce.Stop()
 	for {
 		seat, hopeless := v.s.place(v.c)
 		switch {
+		case seat != nil && seat != owner && time.Until(v.until) <= 0:
+			return v.late(ctx)
 		case seat != nil:
 			done, outcome, err := v.offer(ctx, seat, seat == owner)
 			if owner = nil; done || err != nil {
@@ -159,18 +195,30 @@ func (v *serving) serve(ctx context.Context, owner *seat) (Outcome, error) {
 		case <-announce.C:
 			v.announce(ctx)
 			announce.Reset(v.s.cfg.AnnounceEvery)
-		case <-deadline.C:
-			v.s.abandon(ctx, v.call)
-			return TimedOut, nil
+		case <-v.deadline.C:
+			return v.late(ctx)
 		case <-ctx.Done():
 			return Unavailable, ctx.Err()
 		}
 	}
 }
 
+// late ends a wait that nobody has ended in time.
+func (v *serving) late(ctx context.Context) (Outcome, error) {
+	v.s.abandon(ctx, v.call)
+	return TimedOut, nil
+}
+
+// again begins the wait of a caller whose agent was lost in mid-call.
+func (v *serving) again() {
+	limit := max(v.req.MaxWait, lostWait)
+	v.since, v.until = v.s.now(), time.Now().Add(limit)
+	v.deadline.Reset(limit)
+}
+
 // wait makes a caller who must wait hear something, and notes it.
 func (v *serving) wait(ctx context.Context) error {
-	if err := v.play(ctx); err != nil {
+	if err := v.play(ctx, v.req.MusicURL); err != nil {
 		return err
 	}
 	if v.noted {
@@ -178,7 +226,9 @@ func (v *serving) wait(ctx context.Context) error {
 	}
 	v.noted = true
 	err := v.s.st.InTenant(ctx, v.call.TenantID, func(tx *store.Tx) error {
-		return tx.Q.CallAsksAgent(ctx, v.c.since, v.call.TenantID, v.call.ID)
+		return tx.Q.CallAsksAgent(ctx, db.CallAsksAgentParams{
+			TenantID: v.call.TenantID, ID: v.call.ID, At: v.c.since, AwaitsAgent: v.req.Campaign,
+		})
 	})
 	if err != nil && ctx.Err() == nil {
 		v.s.log.WarnContext(ctx, "waiting call not noted", "call_id", v.call.ID, "error", err)
@@ -187,12 +237,12 @@ func (v *serving) wait(ctx context.Context) error {
 }
 
 // play starts the music. A caller who can't hear any waits all the same.
-func (v *serving) play(ctx context.Context) error {
+func (v *serving) play(ctx context.Context, url string) error {
 	if v.music {
 		return nil
 	}
 	v.music = true
-	err := v.leg.StartMusic(ctx, v.req.MusicURL)
+	err := v.leg.StartMusic(ctx, url)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -202,96 +252,6 @@ func (v *serving) play(ctx context.Context) error {
 		v.s.log.WarnContext(ctx, "waiting caller hears nothing", "call_id", v.call.ID, "error", err)
 	}
 	return nil
-}
-
-// offer gives the caller to the agent chosen. Not done: the caller waits on.
-func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, outcome Outcome, err error) {
-	s := v.s
-	spec, ok := s.seatPhone(a)
-	if theirs {
-		s.answered(spec.AgentID)
-	} else {
-		err = s.claim(ctx, v.call, spec.AgentID, v.c.since)
-	}
-	var state *StateError
-	switch {
-	case errors.Is(err, errCallOver):
-		return true, Unavailable, switchctl.ErrCallEnded
-	case errors.As(err, &state), errors.Is(err, store.ErrNotFound):
-		s.metrics.offers.WithLabelValues("refused").Inc()
-		s.doubt(v.c)
-		return false, "", nil
-	case err != nil:
-		s.log.WarnContext(ctx, "agent can't be claimed", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", err)
-		s.doubt(v.c)
-		return false, "", pause(ctx, offerPause)
-	case !ok:
-		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
-	}
-	if spec.Mode == switchctl.PhoneOnHook {
-		if err := v.play(ctx); err != nil {
-			return true, Unavailable, err
-		}
-	}
-	got, err := v.leg.ConnectAgent(ctx, switchctl.AgentConnect{
-		Phone: spec, WhisperURL: v.req.WhisperURL, RingTimeout: s.cfg.RingTimeout,
-		Connecting: func() { s.metrics.waited.Observe(s.now().Sub(v.c.since).Seconds()) },
-	})
-	return v.after(ctx, spec, got, err)
-}
-
-// after puts agent and caller where an offer's outcome leads.
-func (v *serving) after(
-	ctx context.Context, spec switchctl.PhoneSpec, got switchctl.AgentOutcome, failed error,
-) (done bool, outcome Outcome, err error) {
-	s := v.s
-	if failed == nil {
-		s.metrics.offers.WithLabelValues(string(got)).Inc()
-	} else {
-		s.metrics.offers.WithLabelValues("error").Inc()
-	}
-	v.music = false // the bridge has ended it
-	switch {
-	case ctx.Err() != nil:
-		return true, Unavailable, ctx.Err() // the call is over or left to the next start: its end, or that, frees the agent
-	case errors.Is(failed, switchctl.ErrCallEnded):
-		return true, Unavailable, failed
-	case errors.Is(failed, switchctl.ErrUnknownPhone):
-		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
-	case failed != nil:
-		s.log.WarnContext(ctx, "agent can't be connected", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", failed)
-		if err := v.settle(ctx, spec, TriggerReturned, ""); err != nil {
-			return true, Unavailable, err
-		}
-		return false, "", pause(ctx, offerPause)
-	}
-	switch got {
-	case switchctl.AgentEnded:
-		return true, Ended, v.settle(ctx, spec, TriggerEnded, "")
-	case switchctl.AgentUnavailable:
-		if v.music = spec.Mode == switchctl.PhoneOnHook; v.music {
-			return false, "", v.settle(ctx, spec, TriggerUnanswered, ReasonUnanswered)
-		}
-		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
-	case switchctl.AgentLost:
-		v.music = true // the leg plays it by itself, at once
-		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
-	case switchctl.AgentCallerGone:
-		return true, Unavailable, switchctl.ErrCallEnded
-	default:
-		return true, Unavailable, fmt.Errorf("acd: unknown outcome %q of an agent's connection", got)
-	}
-}
-
-// seatPhone names the phone of an agent; false when the desk knows no extension.
-func (s *Service) seatPhone(a *seat) (switchctl.PhoneSpec, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	mode := switchctl.PhoneHeld
-	if a.onHook {
-		mode = switchctl.PhoneOnHook
-	}
-	return s.phoneSpec(a.row.TenantID, a.row.ID, a.extension, string(mode)), a.extension != ""
 }
 
 // doubt parts the caller from an agent whose row said no, and keeps the agent from being chosen until it was read again.

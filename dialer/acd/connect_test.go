@@ -30,7 +30,7 @@ func TestCallerGetsAgentAtOnce(t *testing.T) {
 	require.Equal(t, agent, o.req.Phone.AgentID)
 	require.Equal(t, "http://whisper.test/a.wav", o.req.WhisperURL)
 	require.Equal(t, switchctl.PhoneHeld, o.req.Phone.Mode)
-	require.Empty(t, caller.musics(), "nobody waits")
+	require.Equal(t, []string{""}, caller.musics(), "the whisper takes its time")
 	a, err := b.svc.GetAgent(t.Context(), b.tenant, agent)
 	require.NoError(t, err)
 	require.Equal(t, OnCall, a.Status, "before the bridge begins")

@@ -32,6 +32,7 @@ func (s *Service) Run(ctx context.Context, sw Switch) error {
 		s.mu.Lock()
 		s.phones = nil
 		clear(s.held)
+		clear(s.renew)
 		s.mu.Unlock()
 	}()
 	tick := time.NewTicker(s.cfg.Every)
@@ -77,6 +78,7 @@ func (s *Service) look(ctx context.Context, sw Switch) {
 	for tenant := range ready {
 		s.tellReady(tenant, 0, 1)
 	}
+	s.renewPhones(ctx, sw)
 	for _, r := range rows {
 		if r.Extension != nil {
 			s.hold(ctx, s.phoneSpec(r.TenantID, r.ID, *r.Extension, r.PhoneMode))
@@ -167,7 +169,6 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 	s.mu.Lock()
 	a := s.desk.agents[r.ID]
 	lost := s.lost[r.ID]
-	delete(s.lost, r.ID)
 	phoneless := a != nil && !a.onHook && !a.phoneUp
 	overdue := phoneless && now.Sub(a.downSince) >= s.cfg.PhoneGrace && now.Sub(r.LastStatusAt) >= s.cfg.PhoneGrace
 	elsewhere := false // the call is here, but not with this agent
@@ -179,6 +180,9 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 	served := r.CurrentCallID != nil && s.desk.callers[*r.CurrentCallID] != nil && !elsewhere
 	s.mu.Unlock()
 	old := now.Sub(r.LastStatusAt) >= settleTime
+	if !phoneless {
+		s.settled(r.ID)
+	}
 	switch Status(r.Status) {
 	case OnCall:
 		switch {
@@ -186,6 +190,8 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 			return s.setRight(ctx, r)
 		case lost && phoneless && r.CallUnanswered:
 			return s.phoneGone(ctx, sw, r)
+		case !r.CallUnanswered:
+			s.settled(r.ID) // whoever serves the call sees to it
 		}
 		return nil
 	case Available, Paused, WrapUp:
@@ -196,6 +202,8 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 			return s.step(ctx, r, change{trigger: TriggerWrapUpOver, at: now})
 		case r.Status == string(Available) && (lost && phoneless || overdue):
 			return s.step(ctx, r, change{trigger: TriggerPhoneLost, at: now, reason: ReasonPhoneLost})
+		case r.Status != string(Available):
+			s.settled(r.ID)
 		}
 		return nil
 	case Offline:
@@ -214,6 +222,9 @@ func (s *Service) step(ctx context.Context, r db.AgentsOfNodeRow, c change) erro
 			return err
 		}
 		row, err = s.move(ctx, tx, row, c)
+		if err == nil && row.Status == string(Offline) {
+			row, err = tx.Q.AgentSetAccount(ctx, nil, row.TenantID, row.ID)
+		}
 		return err
 	})
 	switch {
@@ -221,8 +232,12 @@ func (s *Service) step(ctx context.Context, r db.AgentsOfNodeRow, c change) erro
 		return nil // it has gone on
 	case err != nil:
 		return fmt.Errorf("%s: %w", c.trigger, err)
+	}
+	s.settled(r.ID)
+	switch {
 	case row.Status == string(Offline):
 		s.loggedOut(ctx, row.ID)
+		s.forgetAccount(ctx, row.ID, r.Extension)
 	default:
 		s.apply(row)
 	}
@@ -240,31 +255,37 @@ func (s *Service) setRight(ctx context.Context, r db.AgentsOfNodeRow) error {
 	return s.step(ctx, r, c)
 }
 
+// settled forgets that an agent's phone went: it is back, or what follows is done.
+func (s *Service) settled(agent uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lost, agent)
+}
+
 // phoneGone: the agent's phone went while the agent's own call rang. It had better not be answered.
 func (s *Service) phoneGone(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) error {
 	err := sw.Hangup(ctx, r.TenantID, *r.CurrentCallID, switchctl.CauseNormalClearing)
-	if errors.Is(err, switchctl.ErrCallEnded) || errors.Is(err, store.ErrNotFound) {
-		return nil
+	if err != nil && !errors.Is(err, switchctl.ErrCallEnded) && !errors.Is(err, store.ErrNotFound) {
+		return err
 	}
-	return err
+	s.settled(r.ID)
+	return nil
 }
 
 // voidAccounts ends the SIP accounts whose time is over.
 func (s *Service) voidAccounts(ctx context.Context) {
+	var ended []db.AgentAccountsEndRow
 	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
-		due, err := tx.Q.AgentAccountsExpired(ctx, s.now(), s.cfg.NodeID)
-		if err != nil {
-			return err
-		}
-		for _, a := range due {
-			if _, err := tx.Q.AgentSetAccount(ctx, nil, a.TenantID, a.ID); err != nil {
-				return err
-			}
-		}
-		return nil
+		var err error
+		ended, err = tx.Q.AgentAccountsEnd(ctx, s.now(), s.cfg.NodeID)
+		return err
 	})
 	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "expired SIP accounts not ended", "error", err)
+		return
+	}
+	for _, a := range ended {
+		s.forgetAccount(ctx, a.ID, a.Extension)
 	}
 }
 
@@ -282,7 +303,10 @@ func (s *Service) lookAfterNodes(ctx context.Context) {
 			if err != nil || row.Node != a.Node || row.Status == string(Offline) {
 				return err
 			}
-			_, err = s.move(ctx, tx, row, change{trigger: TriggerNodeLost, at: s.now(), reason: ReasonNodeLost})
+			if _, err = s.move(ctx, tx, row, change{trigger: TriggerNodeLost, at: s.now(), reason: ReasonNodeLost}); err != nil {
+				return err
+			}
+			_, err = tx.Q.AgentSetAccount(ctx, nil, a.TenantID, a.ID)
 			return err
 		}))
 	}
@@ -291,13 +315,16 @@ func (s *Service) lookAfterNodes(ctx context.Context) {
 	}
 }
 
-// CallEnded frees the agent of a call, in the transaction that closes it, and notes a caller whom nobody took. call is the
-// closed row.
+// CallEnded frees the agent of a call, in the transaction that closes it, and notes a caller whom nobody took, or
+// not in time. call is the closed row.
 func (s *Service) CallEnded(ctx context.Context, tx *store.Tx, call db.Call) error {
 	if call.QueuedAt != nil && call.AgentID == nil && !call.Abandoned && (call.AmdClass == nil || *call.AmdClass != "machine") {
 		if err := tx.Q.CallAbandoned(ctx, call.TenantID, call.ID); err != nil {
 			return err
 		}
+	}
+	if err := tx.Q.CallConnectedLate(ctx, call.TenantID, call.ID); err != nil {
+		return err
 	}
 	row, err := tx.Q.AgentLockOnCall(ctx, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {

@@ -27,6 +27,7 @@ type fakeLeg struct {
 
 	call   db.Call
 	offers chan offered
+	slow   bool // the bridge doesn't begin at once
 	mu     sync.Mutex
 	music  []string
 	played []string
@@ -52,6 +53,9 @@ func (l *fakeLeg) Play(_ context.Context, url string) error {
 
 func (l *fakeLeg) ConnectAgent(ctx context.Context, req switchctl.AgentConnect) (switchctl.AgentOutcome, error) {
 	answer := make(chan switchctl.AgentOutcome, 1)
+	if !l.slow {
+		req.Connecting()
+	}
 	select {
 	case l.offers <- offered{req: req, answer: answer}:
 	case <-ctx.Done():
@@ -94,8 +98,14 @@ func (b *bundle) connect(t *testing.T, req Request) *served {
 
 func (b *bundle) serve(t *testing.T, svc *Service, call uuid.UUID, req Request) *served {
 	t.Helper()
+	return b.serveOn(t, svc, &fakeLeg{call: b.row(t, call)}, req)
+}
+
+func (b *bundle) serveOn(t *testing.T, svc *Service, leg *fakeLeg, req Request) *served {
+	t.Helper()
+	leg.offers = make(chan offered)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	s := &served{fakeLeg: &fakeLeg{call: b.row(t, call), offers: make(chan offered)}, done: make(chan struct{}), hangUp: cancel}
+	s := &served{fakeLeg: leg, done: make(chan struct{}), hangUp: cancel}
 	go func() {
 		defer close(s.done)
 		s.out, s.err = svc.Connect(ctx, s.fakeLeg, req)

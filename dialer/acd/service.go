@@ -77,6 +77,8 @@ type Service struct {
 	phones Switch // nil while Run doesn't run
 	// held are the phones that were asked for, by agent.
 	held map[uuid.UUID]switchctl.PhoneSpec
+	// renew are the agents who have logged in again since their phone was dialed, perhaps from another place.
+	renew map[uuid.UUID]bool
 	// lost are the agents whose phone went since the last look.
 	lost map[uuid.UUID]bool
 	// ringing are the agents who hear ringback, with the call that they dialed.
@@ -112,6 +114,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	s := &Service{
 		cfg: cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
 		held: make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]bool),
+		renew:   make(map[uuid.UUID]bool),
 		ringing: make(map[uuid.UUID]uuid.UUID),
 	}
 	s.metrics = newMetrics(cfg.Registerer, s)
@@ -134,6 +137,9 @@ func (s *Service) PhoneChanged(p switchctl.PhoneState) {
 	a := s.desk.agents[p.AgentID]
 	if a != nil && a.phoneUp && !p.Up && (a.row.Status == string(Available) || a.row.Status == string(OnCall)) {
 		s.lost[p.AgentID] = true
+	}
+	if p.Up {
+		delete(s.lost, p.AgentID)
 	}
 	s.desk.phone(p.AgentID, p.Up, s.now())
 	s.desk.match()
@@ -181,11 +187,45 @@ func (s *Service) loggedIn(ctx context.Context, row db.Agent, who db.User) {
 	if a.downSince.Before(row.LastStatusAt) {
 		a.downSince = s.now()
 	}
+	if _, again := s.held[row.ID]; again && !a.onHook {
+		s.renew[row.ID] = true
+		notify(s.kick)
+	}
 	s.desk.match()
 	after := s.desk.readyAgents(row.TenantID)
 	s.mu.Unlock()
 	s.hold(ctx, spec)
 	s.tellReady(row.TenantID, before, after)
+}
+
+// renewPhones lets go of the held legs of agents who have logged in again, once no caller is on them: the next is dialed to
+// where the agent is now.
+func (s *Service) renewPhones(ctx context.Context, sw Switch) {
+	var idle []uuid.UUID
+	s.mu.Lock()
+	for agent := range s.renew {
+		a := s.desk.agents[agent]
+		switch {
+		case a == nil:
+			delete(s.renew, agent)
+		case a.offered == nil && a.row.CurrentCallID == nil:
+			delete(s.renew, agent)
+			s.desk.phone(agent, false, s.now()) // nobody is given a caller meanwhile
+			idle = append(idle, agent)
+		}
+	}
+	s.mu.Unlock()
+	for _, agent := range idle {
+		releasing, cancel := context.WithTimeout(ctx, releaseTimeout)
+		err := sw.ReleasePhone(releasing, agent)
+		cancel()
+		if err != nil {
+			s.log.WarnContext(ctx, "agent's phone not released", "agent_id", agent, "error", err)
+		}
+		s.mu.Lock()
+		delete(s.held, agent)
+		s.mu.Unlock()
+	}
 }
 
 // loggedOut forgets an agent and lets go of the phone.
@@ -195,6 +235,7 @@ func (s *Service) loggedOut(ctx context.Context, agent uuid.UUID) {
 	s.desk.match()
 	phones, held := s.phones, s.held[agent]
 	delete(s.held, agent)
+	delete(s.renew, agent)
 	delete(s.lost, agent)
 	s.mu.Unlock()
 	if phones == nil || held.AgentID != agent {
@@ -208,15 +249,15 @@ func (s *Service) loggedOut(ctx context.Context, agent uuid.UUID) {
 }
 
 // forgetAccount has the switch ask for the password anew. Where it can't be told, it asks by itself within a minute.
-func (s *Service) forgetAccount(ctx context.Context, who db.User) {
+func (s *Service) forgetAccount(ctx context.Context, agent uuid.UUID, extension *string) {
 	s.mu.Lock()
 	phones := s.phones
 	s.mu.Unlock()
-	if phones == nil || who.Extension == nil {
+	if phones == nil || extension == nil {
 		return
 	}
-	if err := phones.ForgetAccount(ctx, *who.Extension, s.cfg.Accounts.Domain()); err != nil {
-		s.log.WarnContext(ctx, "switch still knows the password of before", "agent_id", who.ID, "error", err)
+	if err := phones.ForgetAccount(ctx, *extension, s.cfg.Accounts.Domain()); err != nil {
+		s.log.WarnContext(ctx, "switch still knows the password of before", "agent_id", agent, "error", err)
 	}
 }
 

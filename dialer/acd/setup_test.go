@@ -42,6 +42,7 @@ type fakeSwitch struct {
 	down    map[uuid.UUID]bool // extensions' agents whose phone doesn't come up
 	hungUp  []uuid.UUID
 	forgot  []string // extensions whose account the switch was told to look up anew, and whose phone to forget
+	freed   int      // how often a phone was released
 }
 
 func (f *fakeSwitch) HoldPhone(_ context.Context, p switchctl.PhoneSpec) error {
@@ -59,6 +60,7 @@ func (f *fakeSwitch) ReleasePhone(_ context.Context, agent uuid.UUID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.held, agent)
+	f.freed++
 	return nil
 }
 
@@ -108,6 +110,12 @@ func (f *fakeSwitch) holds(agent uuid.UUID) bool {
 	defer f.mu.Unlock()
 	_, ok := f.held[agent]
 	return ok
+}
+
+func (f *fakeSwitch) releases() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.freed
 }
 
 func (f *fakeSwitch) hangups() []uuid.UUID {

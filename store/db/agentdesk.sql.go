@@ -273,7 +273,8 @@ type LeadSetCallbackParams struct {
 	ID       uuid.UUID
 }
 
-// LeadSetCallback promises the lead a call at a time, with an attempt left for it.
+// LeadSetCallback promises the lead a call at a time, with an attempt left for it. The lead is locked and known not to be one
+// that may never be called again.
 func (q *Queries) LeadSetCallback(ctx context.Context, arg LeadSetCallbackParams) error {
 	_, err := q.db.Exec(ctx, leadSetCallback,
 		arg.SetBy,

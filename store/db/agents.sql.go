@@ -12,25 +12,30 @@ import (
 	"github.com/google/uuid"
 )
 
-const agentAccountsExpired = `-- name: AgentAccountsExpired :many
-SELECT tenant_id, id FROM agents WHERE sip_expires_at <= $1::timestamptz AND node = $2
+const agentAccountsEnd = `-- name: AgentAccountsEnd :many
+UPDATE agents a SET sip_epoch = a.sip_epoch + 1, sip_expires_at = NULL, version = a.version + 1
+FROM users u
+WHERE a.sip_expires_at <= $1::timestamptz AND a.node = $2 AND u.tenant_id = a.tenant_id AND u.id = a.id
+RETURNING a.tenant_id, a.id, u.extension
 `
 
-type AgentAccountsExpiredRow struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+type AgentAccountsEndRow struct {
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	Extension *string
 }
 
-func (q *Queries) AgentAccountsExpired(ctx context.Context, at time.Time, node string) ([]AgentAccountsExpiredRow, error) {
-	rows, err := q.db.Query(ctx, agentAccountsExpired, at, node)
+// AgentAccountsEnd ends the SIP accounts of a controller's agents whose time is over, and tells whose.
+func (q *Queries) AgentAccountsEnd(ctx context.Context, at time.Time, node string) ([]AgentAccountsEndRow, error) {
+	rows, err := q.db.Query(ctx, agentAccountsEnd, at, node)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []AgentAccountsExpiredRow{}
+	items := []AgentAccountsEndRow{}
 	for rows.Next() {
-		var i AgentAccountsExpiredRow
-		if err := rows.Scan(&i.TenantID, &i.ID); err != nil {
+		var i AgentAccountsEndRow
+		if err := rows.Scan(&i.TenantID, &i.ID, &i.Extension); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -572,12 +577,44 @@ func (q *Queries) CallAbandoned(ctx context.Context, tenantID uuid.UUID, iD uuid
 }
 
 const callAsksAgent = `-- name: CallAsksAgent :exec
-UPDATE calls SET queued_at = coalesce(queued_at, $1::timestamptz) WHERE tenant_id = $2 AND id = $3 AND end_time IS NULL
+WITH unit AS (
+  UPDATE live_calls l SET awaits_agent = true
+  WHERE $4::bool AND l.tenant_id = $2 AND l.call_id = $3 AND l.kind = 'call'
+)
+UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz)
+WHERE c.tenant_id = $2 AND c.id = $3 AND c.end_time IS NULL
 `
 
-// CallAsksAgent notes that a call waits for an agent.
-func (q *Queries) CallAsksAgent(ctx context.Context, at time.Time, tenantID uuid.UUID, iD uuid.UUID) error {
-	_, err := q.db.Exec(ctx, callAsksAgent, at, tenantID, iD)
+type CallAsksAgentParams struct {
+	At          time.Time
+	TenantID    uuid.UUID
+	ID          uuid.UUID
+	AwaitsAgent bool
+}
+
+// CallAsksAgent notes that a call waits for an agent, and, for one of a campaign's, that it has a claim to the next.
+func (q *Queries) CallAsksAgent(ctx context.Context, arg CallAsksAgentParams) error {
+	_, err := q.db.Exec(ctx, callAsksAgent,
+		arg.At,
+		arg.TenantID,
+		arg.ID,
+		arg.AwaitsAgent,
+	)
+	return err
+}
+
+const callConnectedLate = `-- name: CallConnectedLate :exec
+UPDATE calls c SET abandoned = true FROM campaigns k
+WHERE c.tenant_id = $1 AND c.id = $2 AND k.tenant_id = c.tenant_id AND k.id = c.campaign_id
+  AND k.post_answer_action = 'connect_agent' AND c.queued_at IS NOT NULL
+  AND c.agent_connect_time - CASE WHEN k.announcement_url IS NULL THEN c.answer_time ELSE c.queued_at END
+    > k.predictive_max_wait_s * interval '1 second'
+`
+
+// CallConnectedLate notes as abandoned a campaign's call that found its agent only after the callee had waited too long: since
+// the answer, or since the end of what every callee is told at answer. A call that its agent dialed never asked for one.
+func (q *Queries) CallConnectedLate(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, callConnectedLate, tenantID, iD)
 	return err
 }
 

@@ -300,21 +300,24 @@ func (q *Queries) CallMarkAnswered(ctx context.Context, answerTime time.Time, te
 }
 
 const callMarkPersonConnected = `-- name: CallMarkPersonConnected :execrows
-UPDATE calls SET status = 'agent_connected', agent_connect_time = $1::timestamptz, agent_id = $2::uuid
+UPDATE calls SET status = 'agent_connected', agent_id = $1::uuid,
+  agent_connect_time = CASE WHEN agent_id IS NULL THEN $2::timestamptz
+    ELSE coalesce(agent_connect_time, $2::timestamptz) END
 WHERE tenant_id = $3 AND id = $4 AND status IN ('answered', 'agent_connected')
 `
 
 type CallMarkPersonConnectedParams struct {
-	AgentConnectTime time.Time
 	AgentID          uuid.UUID
+	AgentConnectTime time.Time
 	TenantID         uuid.UUID
 	ID               uuid.UUID
 }
 
+// CallMarkPersonConnected keeps the moment of the first agent where another one follows.
 func (q *Queries) CallMarkPersonConnected(ctx context.Context, arg CallMarkPersonConnectedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, callMarkPersonConnected,
-		arg.AgentConnectTime,
 		arg.AgentID,
+		arg.AgentConnectTime,
 		arg.TenantID,
 		arg.ID,
 	)

@@ -26,7 +26,8 @@ SELECT * FROM calls WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 UPDATE calls SET disposition = @disposition::text, disposition_source = @source::text, notes = coalesce(sqlc.narg('notes'), notes)
 WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 
--- LeadSetCallback promises the lead a call at a time, with an attempt left for it.
+-- LeadSetCallback promises the lead a call at a time, with an attempt left for it. The lead is locked and known not to be one
+-- that may never be called again.
 -- name: LeadSetCallback :exec
 UPDATE leads l SET status = 'callback', status_set_by = @set_by::text, next_attempt_at = @at::timestamptz, completed_at = NULL,
   claimed_by = NULL, claimed_until = NULL, updated_at = now(), attempts = least(l.attempts, greatest(0, c.max_attempts - 1))

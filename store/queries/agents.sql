@@ -74,12 +74,21 @@ WHERE a.node = @node AND a.status <> 'offline';
 SELECT a.tenant_id, a.id, a.node FROM agents a LEFT JOIN nodes n ON n.id = a.node
 WHERE a.status <> 'offline' AND a.node <> @node AND (n.id IS NULL OR n.last_seen_at < @seen_before::timestamptz);
 
--- name: AgentAccountsExpired :many
-SELECT tenant_id, id FROM agents WHERE sip_expires_at <= @at::timestamptz AND node = @node;
+-- AgentAccountsEnd ends the SIP accounts of a controller's agents whose time is over, and tells whose.
+-- name: AgentAccountsEnd :many
+UPDATE agents a SET sip_epoch = a.sip_epoch + 1, sip_expires_at = NULL, version = a.version + 1
+FROM users u
+WHERE a.sip_expires_at <= @at::timestamptz AND a.node = @node AND u.tenant_id = a.tenant_id AND u.id = a.id
+RETURNING a.tenant_id, a.id, u.extension;
 
--- CallAsksAgent notes that a call waits for an agent.
+-- CallAsksAgent notes that a call waits for an agent, and, for one of a campaign's, that it has a claim to the next.
 -- name: CallAsksAgent :exec
-UPDATE calls SET queued_at = coalesce(queued_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id AND end_time IS NULL;
+WITH unit AS (
+  UPDATE live_calls l SET awaits_agent = true
+  WHERE @awaits_agent::bool AND l.tenant_id = @tenant_id AND l.call_id = @id AND l.kind = 'call'
+)
+UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz)
+WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
 
 -- CallOffered notes that an open call has an agent to itself, or has none again.
 -- name: CallOffered :execrows
@@ -92,6 +101,15 @@ WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
 -- CallAbandoned notes that no agent took a call; one that an agent had is none of those.
 -- name: CallAbandoned :exec
 UPDATE calls SET abandoned = true WHERE tenant_id = @tenant_id AND id = @id AND agent_id IS NULL;
+
+-- CallConnectedLate notes as abandoned a campaign's call that found its agent only after the callee had waited too long: since
+-- the answer, or since the end of what every callee is told at answer. A call that its agent dialed never asked for one.
+-- name: CallConnectedLate :exec
+UPDATE calls c SET abandoned = true FROM campaigns k
+WHERE c.tenant_id = @tenant_id AND c.id = @id AND k.tenant_id = c.tenant_id AND k.id = c.campaign_id
+  AND k.post_answer_action = 'connect_agent' AND c.queued_at IS NOT NULL
+  AND c.agent_connect_time - CASE WHEN k.announcement_url IS NULL THEN c.answer_time ELSE c.queued_at END
+    > k.predictive_max_wait_s * interval '1 second';
 
 -- AgentCallStats counts an agent's calls since a moment; the smallest call id of a somewhat earlier moment keeps that to a few
 -- partitions. Talk times are whole seconds from answer to end, as a call shows them.

@@ -30,8 +30,11 @@ UPDATE calls SET quality = @quality WHERE tenant_id = @tenant_id AND id = @id AN
 UPDATE calls SET status = 'agent_connected', agent_connect_time = @agent_connect_time::timestamptz
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'answered';
 
+-- CallMarkPersonConnected keeps the moment of the first agent where another one follows.
 -- name: CallMarkPersonConnected :execrows
-UPDATE calls SET status = 'agent_connected', agent_connect_time = @agent_connect_time::timestamptz, agent_id = @agent_id::uuid
+UPDATE calls SET status = 'agent_connected', agent_id = @agent_id::uuid,
+  agent_connect_time = CASE WHEN agent_id IS NULL THEN @agent_connect_time::timestamptz
+    ELSE coalesce(agent_connect_time, @agent_connect_time::timestamptz) END
 WHERE tenant_id = @tenant_id AND id = @id AND status IN ('answered', 'agent_connected');
 
 -- name: CallSetTrunk :execrows

@@ -1,0 +1,149 @@
+package acd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+const (
+	// ringback is the music of a caller who is given to an agent: it sounds at once, without a file.
+	ringback = ""
+	// bridgeSoon is how long a caller may wait for a bridge in silence.
+	bridgeSoon = 150 * time.Millisecond
+)
+
+// offer gives the caller to the agent chosen. Not done: the caller waits on.
+func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, outcome Outcome, err error) {
+	s := v.s
+	spec, up, ok := s.seatPhone(a)
+	if theirs {
+		s.answered(spec.AgentID)
+	} else {
+		err = s.claim(ctx, v.call, spec.AgentID, v.c.since)
+	}
+	var state *StateError
+	switch {
+	case errors.Is(err, errCallOver):
+		return true, Unavailable, switchctl.ErrCallEnded
+	case errors.As(err, &state), errors.Is(err, store.ErrNotFound):
+		s.metrics.offers.WithLabelValues("refused").Inc()
+		s.doubt(v.c)
+		return false, "", nil
+	case err != nil:
+		s.log.WarnContext(ctx, "agent can't be claimed", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", err)
+		s.doubt(v.c)
+		return false, "", pause(ctx, offerPause)
+	case !ok:
+		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+	}
+	if !up || spec.Mode == switchctl.PhoneOnHook || v.req.WhisperURL != "" {
+		if err := v.play(ctx, ringback); err != nil {
+			return true, Unavailable, err
+		}
+	}
+	ring := s.cfg.RingTimeout
+	if !theirs {
+		ring = min(ring, time.Until(v.until))
+	}
+	got, err := v.connect(ctx, switchctl.AgentConnect{
+		Phone: spec, WhisperURL: v.req.WhisperURL, RingTimeout: max(ring, time.Millisecond),
+	})
+	return v.after(ctx, spec, got, err)
+}
+
+// connect is ConnectAgent. A caller whom the bridge keeps waiting hears that it rings.
+func (v *serving) connect(ctx context.Context, req switchctl.AgentConnect) (switchctl.AgentOutcome, error) {
+	bridging := make(chan struct{})
+	begun := sync.OnceFunc(func() { close(bridging) })
+	req.Connecting = func() {
+		v.s.metrics.waited.Observe(v.s.now().Sub(v.since).Seconds())
+		begun()
+	}
+	if !v.music {
+		var ringing sync.WaitGroup
+		defer ringing.Wait()
+		defer begun()
+		ringing.Go(func() { v.ringIfSlow(ctx, bridging) })
+	}
+	return v.leg.ConnectAgent(ctx, req)
+}
+
+// ringIfSlow starts ringback unless the bridge begins soon. One that begins meanwhile refuses it, and is what was wanted.
+func (v *serving) ringIfSlow(ctx context.Context, bridging <-chan struct{}) {
+	soon := time.NewTimer(bridgeSoon)
+	defer soon.Stop()
+	select {
+	case <-bridging:
+		return
+	case <-ctx.Done():
+		return
+	case <-soon.C:
+	}
+	if err := v.leg.StartMusic(ctx, ringback); err != nil && ctx.Err() == nil {
+		v.s.log.DebugContext(ctx, "caller hears no ringback", "call_id", v.call.ID, "error", err)
+	}
+}
+
+// after puts agent and caller where an offer's outcome leads.
+func (v *serving) after(
+	ctx context.Context, spec switchctl.PhoneSpec, got switchctl.AgentOutcome, failed error,
+) (done bool, outcome Outcome, err error) {
+	s := v.s
+	if failed == nil {
+		s.metrics.offers.WithLabelValues(string(got)).Inc()
+	} else {
+		s.metrics.offers.WithLabelValues("error").Inc()
+	}
+	v.music = false // the bridge has ended it, or it was ringback
+	switch {
+	case ctx.Err() != nil:
+		return true, Unavailable, ctx.Err() // the call is over or left to the next start: its end, or that, frees the agent
+	case errors.Is(failed, switchctl.ErrCallEnded):
+		return true, Unavailable, failed
+	case errors.Is(failed, switchctl.ErrUnknownPhone):
+		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+	case failed != nil:
+		s.log.WarnContext(ctx, "agent can't be connected", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", failed)
+		if err := v.settle(ctx, spec, TriggerReturned, ""); err != nil {
+			return true, Unavailable, err
+		}
+		return false, "", pause(ctx, offerPause)
+	}
+	switch got {
+	case switchctl.AgentEnded:
+		return true, Ended, v.settle(ctx, spec, TriggerEnded, "")
+	case switchctl.AgentUnavailable:
+		switch {
+		case spec.Mode != switchctl.PhoneOnHook:
+			return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+		case time.Until(v.until) <= 0: // the caller's limit has cut the ringing short, which is not the agent's fault
+			return false, "", v.settle(ctx, spec, TriggerReturned, "")
+		}
+		return false, "", v.settle(ctx, spec, TriggerUnanswered, ReasonUnanswered)
+	case switchctl.AgentLost:
+		v.music = true // the leg plays it by itself, at once
+		v.again()
+		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+	case switchctl.AgentCallerGone:
+		return true, Unavailable, switchctl.ErrCallEnded
+	default:
+		return true, Unavailable, fmt.Errorf("acd: unknown outcome %q of an agent's connection", got)
+	}
+}
+
+// seatPhone names the phone of an agent, and tells whether it is up; not ok when the desk knows no extension.
+func (s *Service) seatPhone(a *seat) (spec switchctl.PhoneSpec, up, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mode := switchctl.PhoneHeld
+	if a.onHook {
+		mode = switchctl.PhoneOnHook
+	}
+	return s.phoneSpec(a.row.TenantID, a.row.ID, a.extension, string(mode)), a.phoneUp, a.extension != ""
+}

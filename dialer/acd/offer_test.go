@@ -1,0 +1,221 @@
+package acd
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// passes waits until real time has gone on.
+func passes(t *testing.T, d time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	require.Eventually(t, func() bool { return time.Since(begun) > d }, 10*time.Second, time.Millisecond)
+}
+
+// TestAgentLostAfterLongTalk: the limit of the wait is none of the talk.
+func TestAgentLostAfterLongTalk(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	first := b.online(t)
+	call := b.call(t, nil)
+	caller := b.serve(t, b.svc, call, Request{MaxWait: 2 * time.Second})
+	o := caller.offer(t)
+	b.bridged(t, call, first)
+	passes(t, 2100*time.Millisecond)
+	o.answer <- switchctl.AgentLost
+	b.eventually(t, first, Paused)
+	second := b.online(t)
+	next := caller.offer(t)
+	require.Equal(t, second, next.req.Phone.AgentID)
+	b.bridged(t, call, second)
+	next.answer <- switchctl.AgentEnded
+	caller.ends(t, Ended)
+	require.False(t, b.row(t, call).Abandoned)
+}
+
+// TestNoSilence: who waits for a bridge hears something, and who doesn't wait hears nothing else.
+func TestNoSilence(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		req  Request
+		slow bool
+		want []string
+	}{
+		"at once":           {want: nil},
+		"a whisper":         {req: Request{WhisperURL: "http://whisper.test/a.wav", MusicURL: "http://music.test/"}, want: []string{""}},
+		"a leg is redialed": {slow: true, want: []string{""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := running(t)
+			agent := b.online(t)
+			call := b.call(t, nil)
+			caller := b.serveOn(t, b.svc, &fakeLeg{call: b.row(t, call), slow: c.slow}, c.req)
+			o := caller.offer(t)
+			if c.slow {
+				require.Empty(t, caller.musics())
+			}
+			require.Eventually(t, func() bool { return len(caller.musics()) == len(c.want) }, 10*time.Second, time.Millisecond)
+			b.bridged(t, call, agent)
+			o.answer <- switchctl.AgentEnded
+			caller.ends(t, Ended)
+			require.Equal(t, c.want, caller.musics())
+		})
+	}
+}
+
+// TestLimitBoundsTheRinging: a phone rings no longer than the caller waits, and its agent is not blamed.
+func TestLimitBoundsTheRinging(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.agent(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE users SET phone_mode = 'on_hook'")
+	_, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
+	require.NoError(t, err)
+	call := b.call(t, nil)
+	caller := b.serve(t, b.svc, call, Request{MaxWait: 2 * time.Second})
+	o := caller.offer(t)
+	require.LessOrEqual(t, o.req.RingTimeout, 2*time.Second)
+	passes(t, 2*time.Second)
+	o.answer <- switchctl.AgentUnavailable
+	caller.ends(t, TimedOut)
+	require.True(t, b.row(t, call).Abandoned)
+	b.eventually(t, agent, Available)
+}
+
+// TestConnectedTooLate counts callees who had to wait longer than their campaign allows.
+func TestConnectedTooLate(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET post_answer_action = 'connect_agent', predictive_max_wait_s = 2")
+	for wait, late := range map[time.Duration]bool{time.Second: false, 3 * time.Second: true} {
+		agent, call := b.agent(t), b.call(t, &campaign)
+		storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET queued_at = answer_time WHERE id = $1", call)
+		b.clock.advance(wait)
+		b.bridged(t, call, agent)
+		b.close(t, b.svc, call)
+		require.Equal(t, late, b.row(t, call).Abandoned, wait)
+	}
+}
+
+// TestLoginFromAnotherPlace has the phone dialed anew, at once or after the call.
+func TestLoginFromAnotherPlace(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.online(t)
+	again := func() {
+		_, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
+		require.NoError(t, err)
+	}
+	renewed := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return b.sw.releases() == n && b.sw.holds(agent) }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 10*time.Second, time.Millisecond)
+	}
+	again()
+	renewed(1)
+	require.Equal(t, Available, b.status(t, agent))
+
+	call := b.call(t, nil)
+	caller := b.serve(t, b.svc, call, Request{})
+	o := caller.offer(t)
+	again()
+	passes(t, 200*time.Millisecond) // several looks
+	require.Equal(t, 1, b.sw.releases(), "somebody is on the leg")
+	b.bridged(t, call, agent)
+	o.answer <- switchctl.AgentEnded
+	caller.ends(t, Ended)
+	b.eventually(t, agent, WrapUp)
+	require.Eventually(t, func() bool { return b.sw.releases() == 2 && b.sw.holds(agent) }, 10*time.Second, time.Millisecond)
+}
+
+// TestOwnerIsReadFromTheRow: the desk may have missed who has dialed a call.
+func TestOwnerIsReadFromTheRow(t *testing.T) {
+	t.Parallel()
+	b := running(t, func(c *Config) { c.Every = time.Hour })
+	b.online(t)
+	b.clock.advance(time.Minute)
+	owner := b.online(t)
+	call := b.call(t, nil)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2 WHERE id = $1", call, owner)
+	b.force(t, owner, OnCall, &call)
+	require.Equal(t, owner, b.serve(t, b.svc, call, Request{}).offer(t).req.Phone.AgentID)
+}
+
+// TestPhoneGoesWhileDialsCommits: the look that sees the phone gone has read the row of before.
+func TestPhoneGoesWhileDialsCommits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	b.svc.phones = b.sw
+	agent := b.agent(t)
+	b.force(t, agent, Available, nil)
+	b.svc.look(ctx, b.sw)
+	require.Equal(t, 1, b.svc.ReadyAgents(b.tenant))
+	call := b.call(t, nil)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = NULL, status = 'ringing', agent_id = $2 WHERE id = $1", call, agent)
+	var rows []db.AgentsOfNodeRow
+	require.NoError(t, b.st.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		rows, err = tx.Q.AgentsOfNode(ctx, "node-1")
+		return err
+	}))
+	b.force(t, agent, OnCall, &call)
+	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneHungUp)
+	require.NoError(t, b.svc.correct(ctx, b.sw, rows[0]))
+	require.Empty(t, b.sw.hangups())
+	b.svc.look(ctx, b.sw)
+	require.Equal(t, []uuid.UUID{call}, b.sw.hangups())
+}
+
+// TestAccountsEndWithTheWork: whoever is put offline loses the password, and the switch hears of it.
+func TestAccountsEndWithTheWork(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	retired, lost := b.agent(t), b.agent(t)
+	var account SIPAccount // of the last
+	for _, agent := range []uuid.UUID{retired, lost} {
+		got, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
+		require.NoError(t, err)
+		account = got.SIP
+	}
+	storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET node = 'dead' WHERE id = $1", lost)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE users SET is_active = false WHERE id = $1", retired)
+	require.Eventually(t, func() bool {
+		return storetest.Count(t, b.st, "SELECT count(*) FROM agents WHERE status = 'offline'") == 1
+	}, 10*time.Second, time.Millisecond)
+	other, phones := b.node(t, "node-2")
+	run(t, other, phones)
+	b.eventually(t, lost, Offline)
+	now, err := b.svc.cfg.Accounts.Account(t.Context(), account.Extension, account.Domain)
+	require.NoError(t, err)
+	require.NotEqual(t, account.Password, now.Password)
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM agents WHERE sip_expires_at IS NOT NULL"))
+}
+
+// TestLoginAtTheEndOfAnAccount: what expires is the account of before.
+func TestLoginAtTheEndOfAnAccount(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.AccountTTL = time.Minute })
+	b.svc.phones = b.sw
+	agent := b.online(t)
+	told := len(b.sw.forgot)
+	b.clock.advance(2 * time.Minute)
+	b.svc.voidAccounts(t.Context())
+	require.Len(t, b.sw.forgot, told+1, "the switch forgets the password at once")
+	got, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
+	require.NoError(t, err)
+	b.svc.voidAccounts(t.Context())
+	account, err := b.svc.cfg.Accounts.Account(t.Context(), got.SIP.Extension, got.SIP.Domain)
+	require.NoError(t, err)
+	require.Equal(t, got.SIP.Password, account.Password)
+}
