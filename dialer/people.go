@@ -43,7 +43,7 @@ func (s *Service) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (t
 	if err != nil {
 		return taker{}, err
 	}
-	return taker{people: plan.graph.Has(flow.TypeConnectAgent)}, nil
+	return taker{people: plan.graph.AsksAgent(s.now())}, nil
 }
 
 // taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
@@ -83,7 +83,9 @@ func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peopleP
 		if c.AgentWhisperUrl != nil {
 			req.WhisperURL = *c.AgentWhisperUrl
 		}
-		h.disclose(ctx, leg, c)
+		if call := leg.Call(); call.QueuedAt == nil && call.AgentConnectTime == nil { // a call that we found after a restart was told
+			h.disclose(ctx, leg, c)
+		}
 	}
 	defer h.detect(ctx, leg)()
 	outcome, err := h.s.cfg.Agents.Connect(ctx, leg, req)
@@ -138,11 +140,11 @@ func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign
 		}
 		return h.runFlow(ctx, leg, plan)
 	case overflowVoicemail:
-		v := switchctl.Voicemail{Max: overflowMessage}
+		greeting := ""
 		if c.VoicemailMessageUrl != nil {
-			v.GreetingURL = *c.VoicemailMessageUrl
+			greeting = *c.VoicemailMessageUrl
 		}
-		if err := leg.RecordVoicemail(ctx, v); err != nil {
+		if err := (legOperations{h: h, leg: leg}).Voicemail(ctx, greeting, overflowMessage); err != nil {
 			return fmt.Errorf("record a message: %w", err)
 		}
 		return nil
@@ -163,6 +165,8 @@ func (o legOperations) ConnectAgent(ctx context.Context, q flow.AgentQueue) (str
 
 // queue has the caller wait for an agent. One whom nobody took hears the flow again, and no more music.
 func (o legOperations) queue(ctx context.Context, req acd.Request) (string, error) {
+	call := o.leg.Call()
+	req.Campaign = call.CampaignID != nil && call.Direction == directionOutbound
 	outcome, err := o.h.s.cfg.Agents.Connect(ctx, o.leg, req)
 	if err == nil && outcome != acd.Ended {
 		err = o.leg.StopMusic(ctx)

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
-	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -253,5 +252,5 @@ func (s *Service) takesCalls(
 	if first := plan.graph.FirstVoiceAgent(s.now()); first != nil {
 		return &first.VoiceAgentID, false, nil
 	}
-	return nil, plan.graph.Has(flow.TypeConnectAgent), nil
+	return nil, plan.graph.AsksAgent(s.now()), nil
 }

@@ -256,6 +256,35 @@ func TestFirstVoiceAgent(t *testing.T) {
 	}
 }
 
+// TestAsksAgent: what a caller must say or press first keeps no agent waiting.
+func TestAsksAgent(t *testing.T) {
+	t.Parallel()
+	people := `{"id":"q","type":"connect_agent","data":{"max_wait_s":9}}`
+	hours := `{"id":"h","type":"business_hours","data":{"timezone":"UTC","windows":[{"days":["mon"],"from":"09:00","to":"10:00"}]},"next":{"open":"q"}}`
+	monday := time.Date(2026, 11, 23, 9, 30, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		nodes []byte
+		at    time.Time
+		asks  bool
+	}{
+		"at once":        {nodes(people), monday, true},
+		"after a prompt": {nodes(`{"id":"p","type":"play_audio","data":{"audio_url":"http://x/a"},"next":{"default":"q"}}`, people), monday, true},
+		"open":           {nodes(hours, people), monday, true},
+		"closed":         {nodes(hours, people), monday.Add(time.Hour), false},
+		"a queue":        {nodes(`{"id":"t","type":"transfer","data":{"destination_type":"agent_queue","destination":"default"}}`), monday, true},
+		"after the AI":   {nodes(`{"id":"v","type":"connect_voice_agent","data":{"voice_agent_id":"`+agentA+`"},"next":{"ended":"q"}}`, people), monday, false},
+		"after a key":    {nodes(`{"id":"g","type":"gather_dtmf","data":{"variable":"x","max_digits":1,"timeout_s":2},"next":{"default":"q"}}`, people), monday, false},
+		"circle":         {nodes(`{"id":"d","type":"set_disposition","data":{"disposition":"x"},"next":{"default":"d"}}`), monday, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, err := Parse(c.nodes)
+			require.NoError(t, err)
+			require.Equal(t, c.asks, g.AsksAgent(c.at))
+		})
+	}
+}
+
 func TestBusinessHours(t *testing.T) {
 	t.Parallel()
 	g, err := Parse(nodes(`{"id":"h","type":"business_hours","data":{"timezone":"Europe/Berlin","windows":[
