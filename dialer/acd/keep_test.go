@@ -117,7 +117,7 @@ func TestAgentsOfOtherControllers(t *testing.T) {
 		storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET node = $2 WHERE id = $1", agent, node)
 		call = uuid.New()
 	}
-	storetest.Exec(t, b.st, b.tenant, "INSERT INTO nodes (id, last_seen_at) VALUES ('dead', $1), ('alive', $2)",
+	storetest.Exec(t, b.st, b.tenant, "INSERT INTO nodes (id, last_seen_at) VALUES ('dead', $1), ('alive', $2), ('node-1', $2)",
 		b.clock.Now().Add(-3*time.Minute), b.clock.Now())
 	other, phones := b.node(t, "node-2")
 	run(t, other, phones)

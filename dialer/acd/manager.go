@@ -35,7 +35,7 @@ func (s *Service) ManagerAccount(ctx context.Context, tenant, user uuid.UUID) (S
 	if err != nil {
 		return SIPAccount{}, fmt.Errorf("give SIP account: %w", err)
 	}
-	s.forgetAccount(ctx, who)
+	s.forgetAccount(ctx, who.ID, who.Extension)
 	return s.accountOf(*who.Extension, row.SipEpoch, expires), nil
 }
 
