@@ -27,11 +27,9 @@ const (
 	CodeCallOfOtherAgent = "call_of_another_agent"
 )
 
-func claimantOf(agent uuid.UUID) string { return "agent:" + agent.String() }
-
 // reservedForOther tells whether somebody else holds a lead.
 func reservedForOther(f db.GateFactsRow, agent uuid.UUID, now time.Time) bool {
-	return f.LeadClaimedBy != nil && *f.LeadClaimedBy != claimantOf(agent) && f.LeadClaimedUntil != nil && f.LeadClaimedUntil.After(now)
+	return f.LeadClaimedBy != nil && *f.LeadClaimedBy != acd.Claimant(agent) && f.LeadClaimedUntil != nil && f.LeadClaimedUntil.After(now)
 }
 
 // NextLead reserves a preview campaign's next lead for an agent for ten minutes; nil when there is none to dial now. An agent
@@ -42,7 +40,7 @@ func (s *Service) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUI
 	if err := s.mayPreview(ctx, tenant, agent); err != nil {
 		return nil, wrap("next lead", err)
 	}
-	p := &pacer{s: s, tenant: tenant, campaign: campaign, claimant: claimantOf(agent), lease: reservation}
+	p := &pacer{s: s, tenant: tenant, campaign: campaign, claimant: acd.Claimant(agent), lease: reservation}
 	var out *Lead
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		out = nil
@@ -80,7 +78,7 @@ func (s *Service) mayPreview(ctx context.Context, tenant, agent uuid.UUID) error
 		return err
 	}
 	if a.Status == acd.Offline || a.Status == acd.OnCall {
-		return &acd.StateError{Status: a.Status, Trigger: "next-lead"}
+		return &acd.StateError{Status: a.Status, Trigger: acd.TriggerPreview}
 	}
 	return nil
 }

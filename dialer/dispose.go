@@ -50,6 +50,9 @@ func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispo
 		if call.AgentID == nil || *call.AgentID != agent {
 			return &ConflictError{Code: CodeCallOfOtherAgent, Detail: "The call was not this agent's."}
 		}
+		if d.callbackAt != nil && call.LeadID == nil {
+			return &ValidationError{Fields: []FieldError{{Field: "callback_at", Message: "needs a call of a lead, and this call has none"}}}
+		}
 		if moved, err = s.cfg.Agents.Disposes(ctx, tx, tenant, agent, d.call, now); err != nil {
 			return err
 		}
@@ -61,7 +64,7 @@ func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispo
 		switch {
 		case d.optOut && len(call.PeerHash) > 0:
 			return s.optOut(ctx, tx, tenant, call.PeerHash, now)
-		case d.callbackAt != nil && call.LeadID != nil:
+		case d.callbackAt != nil:
 			return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{
 				TenantID: tenant, ID: *call.LeadID, SetBy: sourceAgent, At: *d.callbackAt,
 			})

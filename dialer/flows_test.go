@@ -131,6 +131,45 @@ func TestFlowOfAnInboundCall(t *testing.T) {
 	require.Equal(t, []string{"NORMAL_CLEARING"}, leg.hangups)
 }
 
+// hangingLeg has the call's end written, and its handler cut off, before a hang-up returns.
+type hangingLeg struct {
+	menuLeg
+	over func()
+}
+
+func (l *hangingLeg) Hangup(ctx context.Context, cause string) error {
+	l.over()
+	return errors.Join(l.menuLeg.Hangup(ctx, cause), ctx.Err())
+}
+
+// A trace ends with the node that hung up, also when the call's end is written before the node is done.
+func TestFlowThatHangsUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	f := b.saved(t, flowNodes(`{"id":"a","type":"gather_dtmf","data":{"variable":"k","max_digits":1,"timeout_s":3},"next":{"timeout":"h"}}`,
+		`{"id":"h","type":"hangup","data":{}}`))
+	number := storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET flow_id = $1 WHERE id = $2", f.ID, number)
+	h := b.svc.Handler()
+	call, err := h.Route(t.Context(), inbound("8000000001"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	leg := &hangingLeg{menuLeg: menuLeg{fakeLeg: fakeLeg{call: call}}, over: func() {
+		b.end(t, call, "completed", "NORMAL_CLEARING")
+		cancel()
+	}}
+	require.ErrorIs(t, h.Answered(ctx, leg), context.Canceled)
+	runs, err := b.svc.FlowRuns(t.Context(), b.tenant, call.ID)
+	require.NoError(t, err)
+	var trace []string
+	for _, s := range runs[0].Trace {
+		trace = append(trace, s.Node+"="+s.Outcome)
+	}
+	require.Equal(t, []string{"s=default", "a=timeout", "h=default"}, trace)
+	require.Equal(t, "default", *runs[0].Outcome)
+	require.NotNil(t, runs[0].EndedAt)
+}
+
 func TestFlowThatTheCallerLeaves(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

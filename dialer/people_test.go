@@ -201,8 +201,18 @@ func TestPreview(t *testing.T) {
 	require.Equal(t, second.ID, next(bob).ID)
 	p.clock.advance(reservation + time.Second)
 	require.Equal(t, first.ID, next(bob).ID, "a reservation ends")
+	require.Equal(t, second.ID, next(ann).ID)
+	cleo, logout := p.person(t), p.agents.Logout
+	require.Nil(t, next(cleo), "both are reserved")
+	_, err := logout(t.Context(), p.tenant, ann)
+	require.NoError(t, err)
+	require.Equal(t, second.ID, next(cleo).ID, "a logout gives the lead back")
+	_, err = logout(t.Context(), p.tenant, cleo)
+	require.NoError(t, err)
+	_, err = p.agents.Login(t.Context(), p.tenant, ann, acd.LoginInput{})
+	require.NoError(t, err)
 
-	_, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: Some(first.ID.String())})
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: Some(first.ID.String())})
 	var refusal *RefusalError
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, ReasonLead, refusal.Reason, "another agent's")
@@ -326,6 +336,13 @@ func TestDispose(t *testing.T) {
 	require.Equal(t, "agent", told[0]["source"])
 	require.NotContains(t, told[0], "previous_disposition")
 	require.Equal(t, "sold", told[1]["previous_disposition"])
+
+	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET lead_id = NULL WHERE id = $1", call.ID)
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+		CallID: id, Disposition: Some("sold"), CallbackAt: Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)),
+	})
+	require.Equal(t, []string{"callback_at"}, fields(t, err), "nobody's callback is not promised")
+	require.Equal(t, "lost", *p.call(t, call.ID).Disposition)
 
 	later, callback := p.had(t, ann, campaign, "9876543202")
 	at := p.clock.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)

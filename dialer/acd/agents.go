@@ -177,7 +177,10 @@ func (s *Service) extension(ctx context.Context, tx *store.Tx, tenant, user uuid
 	return who, nil
 }
 
-// Logout ends the agent's work and SIP account. It does nothing for one who is logged out. Errors: *StateError on a call,
+// Claimant is who holds the lead that an agent has asked for.
+func Claimant(agent uuid.UUID) string { return "agent:" + agent.String() }
+
+// Logout ends the agent's work and SIP account, and gives the lead back that the agent holds. It does nothing for one who is logged out. Errors: *StateError on a call,
 // store.ErrNotFound for a user who never was an agent.
 func (s *Service) Logout(ctx context.Context, tenant, user uuid.UUID) (Agent, error) {
 	var row db.Agent
@@ -189,6 +192,9 @@ func (s *Service) Logout(ctx context.Context, tenant, user uuid.UUID) (Agent, er
 		}
 		row, err = s.move(ctx, tx, row, change{trigger: TriggerLogout, at: s.now()})
 		if err != nil {
+			return err
+		}
+		if err := tx.Q.LeadsReleaseOthers(ctx, tenant, Claimant(user), uuid.Nil); err != nil { // of whatever campaign
 			return err
 		}
 		row, err = tx.Q.AgentSetAccount(ctx, nil, tenant, user)

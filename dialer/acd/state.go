@@ -38,6 +38,8 @@ const (
 	// TriggerOffer: a waiting caller is the agent's. TriggerDial: the agent dials.
 	TriggerOffer Trigger = "offer"
 	TriggerDial  Trigger = "dial"
+	// TriggerPreview moves nobody: the agent asks for a lead.
+	TriggerPreview Trigger = "preview"
 	// TriggerEnded: the agent's call is over. TriggerReturned: an offer came to nothing by no fault of the agent.
 	TriggerEnded    Trigger = "ended"
 	TriggerReturned Trigger = "returned"
@@ -117,9 +119,45 @@ func (e *StateError) Refusal() switchctl.Refusal {
 		r.Code = CodeInvalidTransition
 	}
 	if r.Detail == "" {
-		r.Detail = fmt.Sprintf("The agent is %s, which does not take %s.", e.Status, e.Trigger)
+		r.Detail = "An agent who is " + e.Status.words() + " can't " + e.Trigger.words() + "."
 	}
 	return r
+}
+
+// words are a status as people say it.
+func (s Status) words() string {
+	switch s {
+	case OnCall:
+		return "on a call"
+	case WrapUp:
+		return "wrapping up a call"
+	case Available, Paused, Offline:
+	}
+	return string(s)
+}
+
+// words are what an agent wants, as people say it.
+func (t Trigger) words() string {
+	switch t {
+	case TriggerLogin:
+		return "log in"
+	case TriggerLogout:
+		return "log out"
+	case TriggerReady:
+		return "become available"
+	case TriggerPause:
+		return "pause"
+	case TriggerDial:
+		return "dial"
+	case TriggerPreview:
+		return "take a lead"
+	case TriggerOffer:
+		return "take a call"
+	case TriggerDispose:
+		return "dispose of a call"
+	case TriggerEnded, TriggerReturned, TriggerUnanswered, TriggerPhoneLost, TriggerWrapUpOver, TriggerRetired, TriggerNodeLost:
+	}
+	return "do that"
 }
 
 // change is one step of an agent's state.

@@ -68,3 +68,17 @@ func TestEveryTransition(t *testing.T) {
 	_, known := next(Available, "nonsense")
 	require.False(t, known)
 }
+
+// A refusal says in people's words what an agent can't do, and when.
+func TestRefusalInWords(t *testing.T) {
+	t.Parallel()
+	for want, e := range map[string]*StateError{
+		"An agent who is offline can't become available.":    {Status: Offline, Trigger: TriggerReady},
+		"An agent who is wrapping up a call can't dial.":     {Status: WrapUp, Trigger: TriggerDial},
+		"An agent who is on a call can't take a lead.":       {Status: OnCall, Trigger: TriggerPreview},
+		"An agent who is available can't dispose of a call.": {Status: Available, Trigger: TriggerDispose},
+		"The agent has no extension.":                        {Status: Offline, Trigger: TriggerLogin, Detail: "The agent has no extension."},
+	} {
+		require.Equal(t, want, e.Refusal().Detail)
+	}
+}

@@ -221,14 +221,15 @@ func (r *runner) step(ctx context.Context) (string, error) {
 	}
 }
 
-// pace tells whether a node's time counts against MaxTime, and whether it takes any.
+// pace tells whether a node's time counts against MaxTime, and whether it takes any. Hanging up does: the call's end may be
+// known before the node's, and then tells of it.
 func pace(t Type) (counts, takesTime bool) {
 	switch t {
 	case TypePlayAudio, TypeGatherDTMF, TypeVoicemail, TypeHTTPRequest:
 		return true, true
-	case TypeConnectVoiceAgent, TypeConnectAgent, TypeTransfer:
+	case TypeConnectVoiceAgent, TypeConnectAgent, TypeTransfer, TypeHangup:
 		return false, true
-	case TypeStart, TypeBranch, TypeBusinessHours, TypeSetDisposition, TypeHangup:
+	case TypeStart, TypeBranch, TypeBusinessHours, TypeSetDisposition:
 		return false, false
 	}
 	return false, false

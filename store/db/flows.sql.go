@@ -273,16 +273,18 @@ func (q *Queries) FlowRunOpen(ctx context.Context, tenantID uuid.UUID, callID uu
 }
 
 const flowRunsClose = `-- name: FlowRunsClose :exec
-UPDATE flow_runs SET state = '{}', outcome = 'call_ended', ended_at = $1::timestamptz,
+UPDATE flow_runs SET state = '{}', ended_at = $1::timestamptz,
+  outcome = CASE WHEN state->>'type' = 'hangup' THEN 'default' ELSE 'call_ended' END,
   trace = CASE WHEN coalesce(state->>'node', '') = '' THEN trace
-    ELSE trace || jsonb_build_array(jsonb_build_object('node', state->'node', 'type', state->'type', 'outcome', 'call_ended',
+    ELSE trace || jsonb_build_array(jsonb_build_object('node', state->'node', 'type', state->'type',
+      'outcome', CASE WHEN state->>'type' = 'hangup' THEN 'default' ELSE 'call_ended' END,
       'at', state->'at', 'duration_ms',
       greatest(0, floor(extract(epoch FROM now() - (state->>'at')::timestamptz) * 1000)::bigint))) END
 WHERE tenant_id = $2 AND call_id = $3 AND ended_at IS NULL
 `
 
 // FlowRunsClose ends what a call's flows have left open, when the call itself has ended: the node that ran did not come to an
-// outcome of its own.
+// outcome of its own, unless it was the one that hangs up.
 func (q *Queries) FlowRunsClose(ctx context.Context, endedAt time.Time, tenantID uuid.UUID, callID uuid.UUID) error {
 	_, err := q.db.Exec(ctx, flowRunsClose, endedAt, tenantID, callID)
 	return err
