@@ -25,6 +25,8 @@ const (
 	CodeNoCall           = "no_call"
 	CodeCallInProgress   = "call_in_progress"
 	CodeCallOfOtherAgent = "call_of_another_agent"
+	CodeLeadFinal        = "lead_is_final"
+	CodeLaterCall        = "lead_has_later_call"
 )
 
 // reservedForOther tells whether somebody else holds a lead.
@@ -119,12 +121,17 @@ func (s *Service) reserve(ctx context.Context, tx *store.Tx, p *pacer, now time.
 	if !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	leads, err := p.claimIn(ctx, tx, 1, now)
-	if err != nil || len(leads) == 0 {
-		return nil, err
+	for range claimBatch {
+		leads, taken, err := p.claimIn(ctx, tx, 1, now)
+		if err != nil || taken == 0 {
+			return nil, err
+		}
+		if len(leads) > 0 {
+			row, err := tx.Q.LeadGet(ctx, p.tenant, leads[0].id)
+			return &row, err
+		}
 	}
-	row, err := tx.Q.LeadGet(ctx, p.tenant, leads[0].id)
-	return &row, err
+	return nil, nil //nolint:nilnil // the next question goes on from there
 }
 
 // DialInput is whom an agent dials: a lead, or a number in the name of a campaign.

@@ -61,15 +61,7 @@ func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispo
 		}); err != nil {
 			return err
 		}
-		switch {
-		case d.optOut && len(call.PeerHash) > 0:
-			return s.optOut(ctx, tx, tenant, call.PeerHash, now)
-		case d.callbackAt != nil:
-			return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{
-				TenantID: tenant, ID: *call.LeadID, SetBy: sourceAgent, At: *d.callbackAt,
-			})
-		}
-		return nil
+		return s.disposeLead(ctx, tx, call, d, now)
 	})
 	if err != nil {
 		return DisposeResult{}, wrap("dispose", err)
@@ -79,6 +71,52 @@ func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispo
 		return out, wrap("dispose", err)
 	}
 	return out, nil
+}
+
+// disposeLead does what a disposal says of the callee. What can't be done is refused as a whole.
+func (s *Service) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d disposal, at time.Time) error {
+	switch {
+	case d.optOut && len(call.PeerHash) == 0:
+		return &ValidationError{Fields: []FieldError{{
+			Field: "opt_out", Message: "can't be kept: the call came without a telephone number",
+		}}}
+	case d.optOut:
+		return s.optOut(ctx, tx, call.TenantID, call.PeerHash, at)
+	case d.callbackAt != nil:
+		return s.promiseCallback(ctx, tx, call, *d.callbackAt)
+	}
+	return nil
+}
+
+// promiseCallback has the lead of a call called again. Errors: *ValidationError when the call has no lead; *ConflictError when
+// the lead may never be called again, is in a call, or has had another call since.
+func (s *Service) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call, at time.Time) error {
+	noLead := &ValidationError{Fields: []FieldError{{Field: "callback_at", Message: "can't be kept: the call has no lead"}}}
+	if call.LeadID == nil {
+		return noLead
+	}
+	lead, err := tx.Q.LeadLock(ctx, call.TenantID, *call.LeadID)
+	if errors.Is(err, store.ErrNotFound) {
+		return noLead
+	}
+	if err != nil {
+		return err
+	}
+	suppressed, err := tx.Q.SuppressedHashes(ctx, lead.TenantID, [][]byte{lead.PhoneHash})
+	if err != nil {
+		return err
+	}
+	switch status := LeadStatus(lead.Status); {
+	case len(suppressed) > 0, status == LeadOptedOut, status == LeadDNC, status == LeadInvalid:
+		return &ConflictError{
+			Code: CodeLeadFinal, Detail: "The lead may not be called again.", Members: map[string]any{"lead_status": lead.Status},
+		}
+	case lead.LastCallID == nil || *lead.LastCallID != call.ID:
+		return &ConflictError{Code: CodeLaterCall, Detail: "The lead has had another call since; that one decides."}
+	case status == LeadDialing, status == LeadConnected:
+		return &ConflictError{Code: CodeLeadInCall, Detail: "The lead's call goes on."}
+	}
+	return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{TenantID: lead.TenantID, ID: lead.ID, SetBy: sourceAgent, At: at})
 }
 
 // disposing is a disposition to set.

@@ -214,47 +214,47 @@ func (p *pacer) claim(ctx context.Context, n int, now time.Time) ([]claimed, err
 	var out []claimed
 	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
 		var err error
-		out, err = p.claimIn(ctx, tx, n, now)
+		out, _, err = p.claimIn(ctx, tx, n, now)
 		return err
 	})
 	return out, err
 }
 
-func (p *pacer) claimIn(ctx context.Context, tx *store.Tx, n int, now time.Time) ([]claimed, error) {
-	var out []claimed
+// claimIn claims up to n leads and tells how many it took; those that have no number any more are ended.
+func (p *pacer) claimIn(ctx context.Context, tx *store.Tx, n int, now time.Time) (out []claimed, taken int, err error) {
 	until := now.Add(p.lease)
 	due, err := tx.Q.LeadsClaimDue(ctx, db.LeadsClaimDueParams{
 		TenantID: p.tenant, CampaignID: p.campaign, Now: now, Claimant: p.claimant, Until: until, Batch: int32(n), //nolint:gosec // at most claimBatch
 	})
 	if err != nil {
-		return out, err
+		return out, 0, err
 	}
 	slices.SortFunc(due, func(a, b db.LeadsClaimDueRow) int {
 		return cmp.Or(a.NextAttemptAt.Compare(*b.NextAttemptAt), slices.Compare(a.ID[:], b.ID[:]))
 	})
 	for _, lead := range due {
 		if out, err = p.hold(ctx, tx, out, lead); err != nil {
-			return out, err
+			return out, 0, err
 		}
 	}
 	if len(due) >= n {
-		return out, nil
+		return out, len(due), nil
 	}
 	fresh, err := tx.Q.LeadsClaimFresh(ctx, db.LeadsClaimFreshParams{
 		TenantID: p.tenant, CampaignID: p.campaign, Now: now, Claimant: p.claimant, Until: until, Batch: int32(n - len(due)), //nolint:gosec // at most claimBatch
 	})
 	if err != nil {
-		return out, err
+		return out, 0, err
 	}
 	slices.SortFunc(fresh, func(a, b db.LeadsClaimFreshRow) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), slices.Compare(a.ID[:], b.ID[:]))
 	})
 	for _, lead := range fresh {
 		if out, err = p.hold(ctx, tx, out, db.LeadsClaimDueRow(lead)); err != nil {
-			return out, err
+			return out, 0, err
 		}
 	}
-	return out, nil
+	return out, len(due) + len(fresh), nil
 }
 
 func (p *pacer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimDueRow) ([]claimed, error) {

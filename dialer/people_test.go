@@ -450,3 +450,124 @@ func TestCampaignsPeopleMembers(t *testing.T) {
 	_, err = create(`,"agent_whisper_url":"ftp://x/w.wav","wrap_up_s":9999,"overflow_action":"flow"`)
 	require.Equal(t, []string{"agent_whisper_url", "flow_id", "wrap_up_s"}, fields(t, err))
 }
+
+// TestDisposeRefusesWhatCannotBeKept: nothing that an agent says of a callee is dropped without a word.
+func TestDisposeRefusesWhatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	campaign := p.campaign(t, DialPreview)
+	ann := p.person(t)
+	call, lead := p.had(t, ann, campaign, "9876543201")
+	say := func(in DisposeInput) error {
+		in.CallID, in.Disposition = Some(call.ID.String()), Some("later")
+		_, err := p.svc.Dispose(t.Context(), p.tenant, ann, in)
+		return err
+	}
+	callback := DisposeInput{CallbackAt: Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339))}
+	set := func(sql string) { storetest.Exec(t, p.st, p.tenant, sql) }
+
+	set("UPDATE leads SET status = 'connected'")
+	require.Equal(t, CodeLeadInCall, conflictCode(t, say(callback)))
+	require.Equal(t, acd.WrapUp, p.status(t, ann), "a refusal changes nothing")
+	require.Nil(t, p.call(t, call.ID).Disposition)
+	for _, final := range []LeadStatus{LeadDNC, LeadInvalid, LeadOptedOut} {
+		set("UPDATE leads SET status = '" + string(final) + "'")
+		require.Equal(t, CodeLeadFinal, conflictCode(t, say(callback)))
+		require.Equal(t, string(final), p.lead(t, lead.ID).Status)
+	}
+	storetest.Exec(t, p.st, p.tenant, "UPDATE leads SET status = 'retry', last_call_id = $1", storetest.NewID(t))
+	require.Equal(t, CodeLaterCall, conflictCode(t, say(callback)))
+	storetest.Exec(t, p.st, p.tenant, "UPDATE leads SET status = 'completed', last_call_id = $1", call.ID)
+
+	set("UPDATE calls SET peer_hash = NULL")
+	require.Equal(t, []string{"opt_out"}, fields(t, say(DisposeInput{OptOut: Some(true)})))
+	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET peer_hash = (SELECT phone_hash FROM leads WHERE id = $1)", lead.ID)
+	require.NoError(t, say(callback))
+	require.Equal(t, string(LeadCallback), p.lead(t, lead.ID).Status)
+	require.NoError(t, say(DisposeInput{OptOut: Some(true)}))
+	require.Equal(t, CodeLeadFinal, conflictCode(t, say(callback)), "never over an opt-out")
+	require.Equal(t, string(LeadOptedOut), p.lead(t, lead.ID).Status)
+	set("UPDATE calls SET lead_id = NULL")
+	require.Equal(t, []string{"callback_at"}, fields(t, say(callback)))
+}
+
+// TestNextLeadPassesOverOneWithoutNumber gives the lead after one whose number was forgotten.
+func TestNextLeadPassesOverOneWithoutNumber(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	p.strict(t)
+	campaign, ann := p.campaign(t, DialPreview), p.person(t)
+	purged, next := p.push(t, campaign, "9876543201"), p.push(t, campaign, "9876543202")
+	storetest.Exec(t, p.st, p.tenant, "UPDATE leads SET phone_sealed = NULL WHERE id = $1", purged.ID)
+	got, err := p.svc.NextLead(t.Context(), p.tenant, ann, campaign)
+	require.NoError(t, err)
+	require.NotNil(t, got)
+	require.Equal(t, next.ID, got.ID)
+	require.Equal(t, string(LeadInvalid), p.lead(t, purged.ID).Status)
+}
+
+// TestOverflowMessageWithoutGreeting takes the message although the greeting can't be had, and tells the announcement once.
+func TestOverflowMessageWithoutGreeting(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	campaign := p.campaign(t, DialProgressive)
+	storetest.Exec(t, p.st, p.tenant, `UPDATE campaigns SET predictive_max_wait_s = 0.05, overflow_action = 'voicemail',
+		announcement_url = 'http://x/recorded.wav', voicemail_message_url = 'http://x/gone.wav'`)
+	lead := p.push(t, campaign, "9876543201")
+	p.person(t)
+	call, err := p.sw.Originate(t.Context(), switchctl.OriginateRequest{
+		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: switchctl.PurposeLead,
+		Environment: string(EnvironmentLive),
+	})
+	require.NoError(t, err)
+	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
+	want := []string{"play http://x/recorded.wav", "voicemail http://x/gone.wav", "voicemail "}
+	for range 2 { // the second time after a restart, when it had begun to wait
+		leg := &greetingLeg{menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, missing: "http://x/gone.wav"}}
+		require.NoError(t, p.svc.Handler().Answered(t.Context(), leg))
+		require.Equal(t, want, leg.done)
+		require.Empty(t, leg.hangups)
+		want = want[1:]
+	}
+}
+
+// greetingLeg can't play what is missing before a message either.
+type greetingLeg struct{ menuLeg }
+
+func (l *greetingLeg) RecordVoicemail(ctx context.Context, v switchctl.Voicemail) error {
+	err := l.menuLeg.RecordVoicemail(ctx, v)
+	if v.GreetingURL == l.missing {
+		return fmt.Errorf("%w: 404", switchctl.ErrAudio)
+	}
+	return err
+}
+
+// TestMenuHoldsBackNoAgent: a flow's call counts from when it asks for an agent.
+func TestMenuHoldsBackNoAgent(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	ann := p.person(t)
+	_, err := p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
+	require.NoError(t, err)
+	campaign := p.campaign(t, DialProgressive)
+	flowID := p.flow(t, `[{"id":"s","type":"start","next":{"default":"g"}},
+		{"id":"g","type":"gather_dtmf","data":{"variable":"x","max_digits":1,"timeout_s":2},"next":{"default":"q"}},
+		{"id":"q","type":"connect_agent","data":{"max_wait_s":600}}]`)
+	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1", flowID)
+	lead := p.push(t, campaign, "9876543201")
+	call, err := p.sw.Originate(t.Context(), switchctl.OriginateRequest{
+		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: switchctl.PurposeLead,
+		Environment: string(EnvironmentLive),
+	})
+	require.NoError(t, err)
+	waiting := func() int { return int(storetest.Count(t, p.st, "SELECT count(*) FROM live_calls WHERE awaits_agent")) }
+	require.Zero(t, waiting())
+	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
+	ctx, cancel := context.WithCancel(t.Context())
+	leg := &menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, presses: []string{"1"}}
+	answered := make(chan error, 1)
+	go func() { answered <- p.svc.Handler().Answered(ctx, leg) }()
+	require.Eventually(t, func() bool { return waiting() == 1 }, waitFor, every)
+	cancel()
+	require.ErrorIs(t, <-answered, context.Canceled)
+}
