@@ -291,8 +291,7 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 			TenantID: b.tenant, ToURI: "sip:" + user + "@8.8.8.8", Purpose: switchctl.PurposeTransfer, ParentCallID: &call.ID,
 			Environment: "live",
 		})
-		var refused *RefusalError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*RefusalError](err); ok {
 			return refused.Reason
 		}
 		require.NoError(t, err)

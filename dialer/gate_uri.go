@@ -32,47 +32,62 @@ func (g gate) admitURI(ctx context.Context, req switchctl.OriginateRequest, now 
 	}
 	adm, refused := none, (*RefusalError)(nil)
 	err = s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
-		adm, refused = none, nil
 		if err := tx.Q.GateLock(ctx, req.TenantID); err != nil {
 			return err
 		}
-		parent, over, err := g.parent(ctx, tx, req, now)
-		if refused = over; err != nil || over != nil {
-			return err
-		}
-		look := db.GateFactsParams{TenantID: req.TenantID, Node: s.cfg.NodeID}
-		if !number.IsZero() {
-			look.PhoneHash = s.st.PhoneHash(req.TenantID, number)
-		}
-		facts, err := tx.Q.GateFacts(ctx, look)
-		if err != nil {
-			return err
-		}
-		if !number.IsZero() {
-			leg := switchctl.OriginateRequest{TenantID: req.TenantID, To: number, Purpose: req.Purpose}
-			if refused = s.judge(leg, facts, look.PhoneHash, registry, now); refused != nil {
-				return nil
-			}
-		}
-		trunks, err := g.trunks(ctx, tx, req.TenantID, now)
-		if err != nil {
-			return err
-		}
-		if refused = judgeCeilings(switchctl.OriginateRequest{}, facts, trunks, now); refused != nil {
-			return nil
-		}
-		from, ok := s.callerID(req, facts)
-		if !ok {
-			refused = refuse(ReasonCallerID, now, now.Add(time.Minute), "the tenant has no number to call from")
-			return nil
-		}
-		adm = switchctl.Admission{
-			Call: parent, UnitID: newID(), Privacy: store.PrivacyMode(facts.PrivacyMode), From: from, RingTimeout: ringTimeout(req, facts),
-			Routes: []switchctl.Route{{Endpoint: "sofia/" + s.cfg.CarrierProfile + "/" + target}},
-		}
-		return g.openTransfer(ctx, tx, req, adm, now)
+		var err error
+		adm, refused, err = g.decideURI(ctx, tx, req, uriTarget{address: target, number: number, registry: registry}, now)
+		return err
 	})
 	return adm, refused, err
+}
+
+// uriTarget is what a SIP URI leads to: the address as the switch dials it, and the number that it is of, if any.
+type uriTarget struct {
+	address  string
+	number   store.Phone
+	registry registryAnswer
+}
+
+// decideURI runs under the tenant's gate lock.
+func (g gate) decideURI(
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, to uriTarget, now time.Time,
+) (switchctl.Admission, *RefusalError, error) {
+	s, none := g.s, switchctl.Admission{}
+	parent, over, err := g.parent(ctx, tx, req, now)
+	if err != nil || over != nil {
+		return none, over, err
+	}
+	look := db.GateFactsParams{TenantID: req.TenantID, Node: s.cfg.NodeID}
+	if !to.number.IsZero() {
+		look.PhoneHash = s.st.PhoneHash(req.TenantID, to.number)
+	}
+	facts, err := tx.Q.GateFacts(ctx, look)
+	if err != nil {
+		return none, nil, err
+	}
+	trunks, err := g.trunks(ctx, tx, req.TenantID, now)
+	if err != nil {
+		return none, nil, err
+	}
+	if !to.number.IsZero() {
+		leg := switchctl.OriginateRequest{TenantID: req.TenantID, To: to.number, Purpose: req.Purpose}
+		if refused := s.judge(leg, facts, look.PhoneHash, to.registry, now); refused != nil {
+			return none, refused, nil
+		}
+	}
+	if refused := judgeCeilings(switchctl.OriginateRequest{}, facts, trunks, now); refused != nil {
+		return none, refused, nil
+	}
+	from, ok := s.callerID(req, facts)
+	if !ok {
+		return none, refuse(ReasonCallerID, now, now.Add(time.Minute), "the tenant has no number to call from"), nil
+	}
+	adm := switchctl.Admission{
+		Call: parent, UnitID: newID(), Privacy: store.PrivacyMode(facts.PrivacyMode), From: from, RingTimeout: ringTimeout(req, facts),
+		Routes: []switchctl.Route{{Endpoint: "sofia/" + s.cfg.CarrierProfile + "/" + to.address}},
+	}
+	return adm, nil, g.openTransfer(ctx, tx, req, adm, now)
 }
 
 // phoneUser gives the number that a SIP address is of, zero for none. Prefixes that a carrier may strip don't hide it: its last
