@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/form"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
@@ -314,7 +314,7 @@ func (in DisposeInput) disposal(now time.Time) (disposal, error) {
 		out.call, _ = c.uuid("call_id", v)
 	}
 	if v, ok := required(&c, "disposition", in.Disposition); ok {
-		if !validDisposition(v) {
+		if !form.IsDisposition(v) {
 			c.fail("disposition", "must have 1 to 64 characters of a to z, 0 to 9 and _")
 		}
 		out.disposition = v
@@ -338,8 +338,4 @@ func (in DisposeInput) disposal(now time.Time) (disposal, error) {
 		out.callbackAt = &at
 	}
 	return out, c.err()
-}
-
-func validDisposition(v string) bool {
-	return v != "" && len(v) <= 64 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }

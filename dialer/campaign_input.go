@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 
+	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -231,7 +232,7 @@ func (in WindowInput) window(c *checker) (CallingWindow, bool) {
 	if v, ok := given(c, "calling_window.timezone", in.Timezone); ok {
 		if w.Timezone = v; len(v) > 100 {
 			c.fail("calling_window.timezone", "must be the name of a time zone")
-		} else if _, err := loadZone(v); err != nil {
+		} else if _, err := week.Zone(v); err != nil {
 			c.fail("calling_window.timezone", "must be the name of a time zone")
 		}
 	}
@@ -243,7 +244,7 @@ func (in WindowInput) window(c *checker) (CallingWindow, bool) {
 		if !m.value.Set || m.value.Null {
 			c.fail(m.field, "is required")
 		} else if v, ok := given(c, m.field, m.value); ok {
-			if _, valid := minutes(v); !valid {
+			if _, valid := week.Clock(v); !valid {
 				c.fail(m.field, "must be a time of day as HH:MM")
 			}
 			*m.to = v
@@ -251,7 +252,7 @@ func (in WindowInput) window(c *checker) (CallingWindow, bool) {
 	}
 	if v, ok := given(c, "calling_window.days", in.Days); ok {
 		for _, day := range v {
-			if !c.oneOf("calling_window.days", day, weekdays...) {
+			if !c.oneOf("calling_window.days", day, week.DayNames()...) {
 				break
 			}
 		}

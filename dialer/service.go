@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -78,7 +79,7 @@ type Service struct {
 	cfg      Config
 	st       *store.Store
 	log      *slog.Logger
-	legal    window
+	legal    week.Window
 	metrics  metrics
 	signals  signals
 	calls    Calls         // set by Attach, before anything serves

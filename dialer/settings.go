@@ -3,22 +3,19 @@ package dialer
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/form"
 )
 
 const (
 	maxRetentionDays = 36_500
 	maxDispositions  = 500
 )
-
-// dispositionForm is what a disposition code looks like.
-var dispositionForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
 
 // Settings are what a tenant has set for all its campaigns and calls. A null stands for the service's own default; an empty list
 // of dispositions allows all.
@@ -155,7 +152,7 @@ func checkDispositions(c *checker, codes []string) {
 		return
 	}
 	for _, code := range codes {
-		if !dispositionForm.MatchString(code) {
+		if !form.IsDisposition(code) {
 			c.fail("dispositions", "must be codes of 1 to 64 small letters, digits and underscores")
 			return
 		}

@@ -7,10 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
-func mustWindow(t *testing.T, w CallingWindow) window {
+func mustWindow(t *testing.T, w CallingWindow) week.Window {
 	t.Helper()
 	out, err := newWindow(w)
 	require.NoError(t, err)
@@ -55,9 +56,9 @@ func TestWindow(t *testing.T) {
 			next, err := time.Parse(time.RFC3339, c.next)
 			require.NoError(t, err)
 			w := mustWindow(t, c.w)
-			require.Equal(t, c.open, w.open(at))
-			require.WithinDuration(t, next, w.next(at), 0)
-			require.True(t, w.open(w.next(at)))
+			require.Equal(t, c.open, w.Open(at))
+			require.WithinDuration(t, next, w.Next(at), 0)
+			require.True(t, w.Open(w.Next(at)))
 		})
 	}
 	for _, bad := range []CallingWindow{
@@ -80,7 +81,7 @@ func TestWindowsNeverWidenTheLaw(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Legal = Hours{} })
 	at := func(s string) time.Time {
-		out, err := time.ParseInLocation("2006-01-02 15:04", s, mustWindow(t, CallingWindow{Timezone: calleeZone, From: "00:00", To: "24:00"}).zone)
+		out, err := time.ParseInLocation("2006-01-02 15:04", s, mustWindow(t, CallingWindow{Timezone: calleeZone, From: "00:00", To: "24:00"}).Zone)
 		require.NoError(t, err)
 		return out
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/form"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
@@ -162,7 +163,7 @@ func (s *Service) extension(ctx context.Context, tx *store.Tx, tenant, user uuid
 		return who, &StateError{
 			Status: Offline, Trigger: TriggerLogin, Code: "no_extension", Detail: "The agent has no extension.",
 		}
-	case !isExtension(asked):
+	case !form.IsExtension(asked):
 		return who, invalid("extension", "must have 2 to 10 digits")
 	}
 	if err := tx.Q.AgentSetExtension(ctx, asked, tenant, user); err != nil {

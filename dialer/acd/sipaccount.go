@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/form"
 )
 
 // Accounts derives the SIP accounts of everyone who has an extension: what a login hands out, and what the switch's
@@ -57,7 +58,8 @@ func (a *Accounts) Password(extension string, epoch int64) string {
 // Account finds the account of an extension, logged in or not. An unknown extension, one of a user who was deactivated, and
 // another domain give store.ErrNotFound.
 func (a *Accounts) Account(ctx context.Context, extension, domain string) (Account, error) {
-	if !strings.EqualFold(domain, a.domain) || !isExtension(extension) {
+	// Phones, and those who scan for them, send anything: the database is spared names that no user can have.
+	if !strings.EqualFold(domain, a.domain) || !form.IsExtension(extension) {
 		return Account{}, store.ErrNotFound
 	}
 	var row db.FindSIPAccountRow
@@ -77,11 +79,6 @@ func (a *Accounts) Account(ctx context.Context, extension, domain string) (Accou
 		out.DisplayName = *row.DisplayName
 	}
 	return out, nil
-}
-
-// isExtension spares the database names that no user can have: phones, and those who scan for them, send anything.
-func isExtension(s string) bool {
-	return len(s) >= 2 && len(s) <= 10 && !strings.ContainsFunc(s, func(c rune) bool { return c < '0' || c > '9' })
 }
 
 // SIPPassword is the password of an extension in an epoch, 32 characters that need no quoting anywhere. Each login starts

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/form"
 )
 
 // start does nothing.
@@ -153,7 +155,7 @@ type disposition struct{ name string }
 
 func readDisposition(f *fields) action {
 	n := disposition{name: f.text("disposition", true, 64)}
-	if strings.Trim(n.name, "abcdefghijklmnopqrstuvwxyz"+digits+"_") != "" {
+	if n.name != "" && !form.IsDisposition(n.name) {
 		f.fault("disposition", "may hold a to z, 0 to 9 and _")
 	}
 	return n

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/mail"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/form"
 )
 
 // Roles of users.
@@ -38,9 +38,6 @@ const (
 	maxTags        = 50
 	maxTag         = 64
 )
-
-// extensionForm is what a softphone registers as.
-var extensionForm = regexp.MustCompile(`^[0-9]{2,10}$`)
 
 // UserInput describes a new user.
 type UserInput struct {
@@ -139,7 +136,7 @@ func (in *UserEdit) apply(f *dialer.Form, to *db.User) {
 		to.Role = v
 	}
 	if v, ok := dialer.Clearable(f, "extension", in.Extension); ok {
-		if to.Extension = v; v != nil && !extensionForm.MatchString(*v) {
+		if to.Extension = v; v != nil && !form.IsExtension(*v) {
 			f.Fail("extension", "must have 2 to 10 digits")
 		}
 	}
