@@ -3,16 +3,11 @@ package switchctl
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -391,95 +386,6 @@ func (a *actor) played(ctx context.Context) {
 	}
 }
 
-// awaitDigit waits for the next digit.
-func (a *actor) awaitDigit() {
-	t := a.talking.now
-	t.phase = talkWaiting
-	a.arm(timerTalk, t.gather.Timeout)
-}
-
-// digit is one that the caller has pressed, in whichever way it came.
-func (a *actor) digit(ctx context.Context, digit, source string) {
-	s, t := &a.talking, a.talking.now
-	if !s.hearing || len(digit) != 1 {
-		return
-	}
-	now := a.c.clock.Now()
-	if s.last.digit == digit && s.last.source != source && now.Sub(s.last.at) < sameDigit {
-		return
-	}
-	s.last.digit, s.last.source, s.last.at = digit, source, now
-	switch {
-	case t == nil || t.kind == talkPlay || t.phase == talkCutting || t.kind == talkVoicemail && t.phase != talkRecordOn:
-		if len(s.typed) < maxTyped {
-			s.typed = append(s.typed, digit[0])
-		}
-	case t.kind == talkVoicemail:
-		if digit == "#" {
-			a.stopVoicemail(ctx)
-		}
-	case t.phase == talkPlaying:
-		s.typed = append(s.typed, digit[0])
-		a.gatherTyped(ctx)
-	default:
-		if !a.collect(ctx, digit[0]) && t.phase == talkWaiting {
-			a.awaitDigit()
-		}
-	}
-}
-
-// gatherTyped takes digits that were pressed during a prompt, which ends by them.
-func (a *actor) gatherTyped(ctx context.Context) {
-	t := a.talking.now
-	t.next = len(t.files)
-	a.cutPlayback(ctx)
-	typed := a.talking.takeTyped()
-	for i, d := range typed {
-		if t.complete() {
-			a.talking.typed = append(a.talking.typed, typed[i:]...)
-			return
-		}
-		t.digits = append(t.digits, d)
-	}
-}
-
-// complete tells whether the digits are what was asked for.
-func (t *conversation) complete() bool {
-	n := len(t.digits)
-	return n >= t.gather.MaxDigits || n > 0 && strings.IndexByte(t.gather.Terminator, t.digits[n-1]) >= 0
-}
-
-// collect adds digits to those that were asked for, and reports whether the conversation has ended, or asks anew. What is left
-// over waits for the next one.
-func (a *actor) collect(ctx context.Context, digits ...byte) bool {
-	t := a.talking.now
-	for i, d := range digits {
-		t.digits = append(t.digits, d)
-		if t.complete() {
-			a.talking.typed = append(a.talking.typed, digits[i+1:]...)
-			return a.collected(ctx)
-		}
-	}
-	return t.complete() && a.collected(ctx)
-}
-
-// collected: the caller has typed to the end, or no further digit came. With none, the prompt is played again.
-func (a *actor) collected(ctx context.Context) bool {
-	t := a.talking.now
-	digits := string(t.digits)
-	if n := len(digits); n > 0 && strings.IndexByte(t.gather.Terminator, digits[n-1]) >= 0 {
-		digits = digits[:n-1]
-	}
-	t.tries++
-	if digits == "" && t.tries < t.gather.Tries {
-		t.digits, t.next = nil, 0
-		a.playNext(ctx)
-		return true
-	}
-	a.endTalk(ctx, digits, nil)
-	return true
-}
-
 // talkDue: something had to have happened by now.
 func (a *actor) talkDue(ctx context.Context) {
 	t := a.talking.now
@@ -536,16 +442,6 @@ func (a *actor) endTalk(ctx context.Context, digits string, err error) {
 	}
 }
 
-// deafen: digits are no more for a handler, but for whom the caller is connected with.
-func (a *actor) deafen(ctx context.Context) {
-	s := &a.talking
-	s.hearing, s.typed = false, nil
-	if s.tones && a.sock != nil && s.heard == a.sock {
-		a.runApp(ctx, esl.ExecuteRequest{App: "stop_dtmf"})
-	}
-	s.tones = false
-}
-
 // closeTalk ends what is left of conversations with their call.
 func (a *actor) closeTalk() {
 	s := &a.talking
@@ -555,86 +451,4 @@ func (a *actor) closeTalk() {
 		}
 	}
 	s.now, s.then, s.hearing = nil, nil, false
-}
-
-// startVoicemail has the switch record the caller.
-func (a *actor) startVoicemail(ctx context.Context) {
-	t := a.talking.now
-	t.phase = talkRecordOn
-	a.arm(timerTalk, t.longest)
-	if a.rec.second != "" {
-		return // the switch has recorded the call for some time, and goes on
-	}
-	t.path = a.messagePath()
-	a.recordMono(ctx, t.path, t.longest+playSlack, a.c.clock.Now(), func(err error) { a.post(talkRecording{talk: t, err: err}) })
-}
-
-// recordMono has the switch record both sides in one channel, from a moment on, in a file that outlives us and is put on the
-// call's recording. limit ends it, should we be gone by then; 0 is none. done hears whether it has begun.
-func (a *actor) recordMono(ctx context.Context, path string, limit time.Duration, at time.Time, done func(err error)) {
-	channel, link, call, offset := a.channel, a.c.link, a.call, time.Duration(0)
-	if a.answerAt != nil {
-		offset = max(0, at.Sub(*a.answerAt))
-	}
-	a.record(ctx, "recording by the switch", func(ctx context.Context) error {
-		return a.c.ledger.AddRecording(ctx, call, path, offset)
-	}, nil)
-	cmd := "uuid_record " + channel + " start " + path
-	if limit > 0 {
-		cmd += " " + strconv.Itoa(int((limit+time.Second-1)/time.Second))
-	}
-	a.c.goes.Go(func() {
-		// One follows the other: the variable is read when the recording starts, and may be there from an earlier one.
-		if _, err := link.API(ctx, "uuid_setvar "+channel+" RECORD_STEREO false"); err != nil {
-			done(err)
-			return
-		}
-		err := link.BgAPI(ctx, cmd, func(body string, err error) {
-			if err == nil && !strings.HasPrefix(body, "+OK") {
-				err = &CommandError{Command: "uuid_record", Reply: strings.TrimSpace(body)}
-			}
-			done(err)
-		})
-		if err != nil {
-			done(err)
-		}
-	})
-}
-
-// messagePath is a file that no earlier part of the call's recording is in.
-func (a *actor) messagePath() string {
-	for {
-		a.talking.messages++
-		path := filepath.Join(a.c.cfg.RecordDir, fmt.Sprintf("%s.m%d.wav", a.id, a.talking.messages))
-		if _, err := os.Stat(path); err != nil {
-			return path
-		}
-	}
-}
-
-// voicemailStarted ends a conversation whose message can't be recorded.
-func (a *actor) voicemailStarted(ctx context.Context, m talkRecording) {
-	if m.err == nil {
-		return
-	}
-	a.log.ErrorContext(ctx, "voicemail is not recorded", "error", m.err)
-	if a.talking.now == m.talk {
-		a.endTalk(ctx, "", m.err)
-	}
-}
-
-// stopVoicemail ends the message.
-func (a *actor) stopVoicemail(ctx context.Context) {
-	t := a.talking.now
-	if t.path != "" {
-		a.command(ctx, jobStopRecord, "uuid_record "+a.channel+" stop "+t.path)
-	}
-	a.endTalk(ctx, "", nil)
-}
-
-// infoDigit hears a SIP INFO of the caller for a handler.
-func (a *actor) infoDigit(ctx context.Context, ev *esl.Event) {
-	if digit, _, ok := media.ParseInfo(ev.Get("SIP-Content-Type"), ev.Body()); ok {
-		a.digit(ctx, digit, evInfo)
-	}
 }
