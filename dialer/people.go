@@ -80,6 +80,7 @@ func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peopleP
 	if c := p.campaign; c != nil {
 		req.Campaign = true
 		req.MaxWait = max(time.Millisecond, time.Duration(c.PredictiveMaxWaitS*float64(time.Second)))
+		req.CallerName = c.Name
 		if c.AgentWhisperUrl != nil {
 			req.WhisperURL = *c.AgentWhisperUrl
 		}
@@ -160,6 +161,7 @@ func (o legOperations) ConnectAgent(ctx context.Context, q flow.AgentQueue) (str
 	}
 	return o.queue(ctx, acd.Request{
 		Tags: q.Tags, Priority: q.Priority, MaxWait: q.MaxWait, MusicURL: q.MusicURL, Announce: q.AnnouncePosition,
+		KeepCaller: q.KeepCaller,
 	})
 }
 

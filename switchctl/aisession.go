@@ -25,8 +25,6 @@ const (
 	legGone      = 1500 * time.Millisecond
 	maxBridges   = 6
 	mediaSilence = 10 * time.Second
-
-	actionHangup = "hangup"
 )
 
 // phase of an AI session.
@@ -102,6 +100,8 @@ func (a *actor) connect(ctx context.Context, m connectCommand) (state, error) {
 		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "an AI session is on the call"}
 	case a.transfer.bridged():
 		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "the call was transferred"}
+	case a.human != nil:
+		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "an agent is on the call"}
 	}
 	id, err := uuid.NewV7()
 	if err != nil {

@@ -195,8 +195,11 @@ func (b *bench) faultInput(f []string) {
 		dump := ""
 		if f[1] != "gone" {
 			bond := keyValues(f[2:])["bridged"]
-			if bond == "medialeg" {
+			switch bond {
+			case "medialeg":
 				bond = b.sock.leg()
+			case "phoneleg":
+				bond = b.phoneLeg()
 			}
 			raw, err := json.Marshal(map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
@@ -276,6 +279,9 @@ func (b *bench) setAgent(kv map[string]string) {
 	}
 	if v, ok := kv["token_lifetime"]; ok {
 		b.handler.agent.TokenLifetime = v
+	}
+	if v, ok := kv["transfer_destination"]; ok {
+		b.handler.agent.TransferDestination = &v
 	}
 	if v, ok := kv["ws_disconnect_action"]; ok {
 		b.handler.agent.WsDisconnectAction = v

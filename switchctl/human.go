@@ -41,6 +41,8 @@ type human struct {
 	reply   chan<- agentResult // nil after a restart: whoever waited is gone
 	asked   time.Time
 	doubts  int
+	// told: the agent hears the whisper.
+	told bool
 	// bySwitch: the switch has ended the agent's leg, since the caller was leaving.
 	bySwitch bool
 }
@@ -105,6 +107,8 @@ func (a *actor) connectAgent(ctx context.Context, m agentCommand) (state, error)
 		return a.state, conflict("an AI session is on the call")
 	case a.transfer != nil:
 		return a.state, conflict("the call is transferred")
+	case a.human.bridged() && a.human.reply == nil:
+		return a.state, a.joinAgent(m)
 	case a.human != nil:
 		return a.state, conflict("an agent is on the call")
 	case a.c.link.Generation() == 0:
@@ -114,7 +118,9 @@ func (a *actor) connectAgent(ctx context.Context, m agentCommand) (state, error)
 	h := &human{
 		serial: a.humans, agent: m.req.Phone.AgentID, mode: m.req.Phone.Mode, req: m.req, reply: m.reply, asked: a.c.clock.Now(),
 	}
-	claim := phoneClaim{call: a, serial: h.serial, ring: m.req.RingTimeout}
+	claim := phoneClaim{
+		call: a, serial: h.serial, ring: m.req.RingTimeout, number: a.peerNumber(), caller: m.req.CallerName,
+	}
 	if err := a.c.phones.send(a.c, h.agent, &m.req.Phone, claim); err != nil {
 		return a.state, err
 	}
@@ -122,6 +128,24 @@ func (a *actor) connectAgent(ctx context.Context, m agentCommand) (state, error)
 	a.deafen(ctx)
 	a.recordHuman(ctx)
 	return a.state, nil
+}
+
+// peerNumber is the number of the party outside, as far as the call's row may hold it.
+func (a *actor) peerNumber() string {
+	if a.inbound {
+		return a.call.FromNumber.Reveal()
+	}
+	return a.call.ToNumber.Reveal()
+}
+
+// joinAgent has a command wait for the end of a conversation that nobody waits for: it was found after a restart.
+func (a *actor) joinAgent(m agentCommand) error {
+	h := a.human
+	if h.agent != m.req.Phone.AgentID {
+		return &AgentOnCallError{AgentID: h.agent}
+	}
+	h.req, h.reply = m.req, m.reply
+	return nil
 }
 
 // agentMessage is what concerns the call's agent.
@@ -147,12 +171,18 @@ func (a *actor) agentMessage(ctx context.Context, m message) (state, error) {
 		if h != nil && h.serial == m.serial {
 			return a.agentGone(ctx, m.reason), nil
 		}
+	case musicFetched:
+		a.musicThere(ctx, m)
 	case musicEnded:
 		if a.killCause == "" {
 			m.then(ctx)
 		}
 	case agentDoubt:
-		a.settleDoubt(ctx, m)
+		return a.settleDoubt(ctx, m), nil
+	case agentWaits:
+		if h != nil && h.serial == m.serial && h.phase == humanClaiming {
+			a.ringToCaller(ctx)
+		}
 	case agentCancel:
 		a.cancelAgent(ctx, m)
 	}
@@ -174,15 +204,21 @@ func (a *actor) tryAgent(ctx context.Context) {
 		return
 	}
 	h.phase = humanWhispering
+	a.ringToCaller(ctx)
 	url, serial := h.req.WhisperURL, h.serial
 	a.c.goes.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, whisperPatience)
+		defer cancel()
 		file, err := a.c.promptFile(ctx, url)
 		if err != nil {
-			a.log.WarnContext(ctx, "whisper to the agent can't be played", "url", url, "error", err)
+			a.log.WarnContext(ctx, "whisper to the agent can't be played", "error", err)
 		}
 		a.post(whisperReady{serial: serial, path: file.path, lasts: file.length})
 	})
 }
+
+// whisperPatience is how long a caller waits for what the agent is to hear first.
+const whisperPatience = 3 * time.Second
 
 // broadcastLead is how long the switch waits before it plays a broadcast (lead-frames in switch_ivr_async.c).
 const broadcastLead = 100 * time.Millisecond
@@ -193,6 +229,7 @@ func (a *actor) whisper(ctx context.Context, m whisperReady) {
 		a.bridgeAgent(ctx, true)
 		return
 	}
+	a.human.told = true
 	a.quickly(ctx, "uuid_broadcast "+a.human.channel+" playback::"+m.path+" aleg")
 	a.arm(timerAgent, m.lasts+broadcastLead)
 }
@@ -256,7 +293,9 @@ func (a *actor) agentBridgeReply(ctx context.Context, m jobDone) {
 type agentDoubt struct {
 	serial        uint64
 	caller, agent bool
-	err           error
+	// other is the channel that the caller is bridged with.
+	other string
+	err   error
 }
 
 func (agentDoubt) name() string    { return "bridge in doubt" }
@@ -265,12 +304,14 @@ func (agentDoubt) essential() bool { return true }
 // doubtAgent finds out whose leg is missing, so that no agent answers for a caller who has hung up.
 func (a *actor) doubtAgent(ctx context.Context) {
 	h := a.human
-	h.doubts++
 	a.arm(timerAgent, bridgePatience)
 	m, caller, agent := agentDoubt{serial: h.serial}, a.channel, h.channel
 	a.c.goes.Go(func() {
 		found, err := a.c.dump(ctx, caller)
 		m.caller, m.err = found != nil, err
+		if found != nil {
+			m.other = found.Var("signal_bond")
+		}
 		if err == nil {
 			found, err = a.c.dump(ctx, agent)
 			m.agent, m.err = found != nil, err
@@ -279,17 +320,23 @@ func (a *actor) doubtAgent(ctx context.Context) {
 	})
 }
 
-func (a *actor) settleDoubt(ctx context.Context, m agentDoubt) {
+func (a *actor) settleDoubt(ctx context.Context, m agentDoubt) state {
 	h := a.human
+	if !h.bridging() || h.serial != m.serial || m.err != nil {
+		return a.state // without the switch's word there is no verdict: the timer asks again, and so does the next connection
+	}
+	h.doubts++
 	switch {
-	case !h.bridging() || h.serial != m.serial:
-	case m.err == nil && !m.caller && h.doubts < 2:
+	case m.caller && m.other == h.channel:
+		return a.agentConfirmed(ctx, a.c.clock.Now().UTC()) // its event was missed
+	case !m.caller && h.doubts < 2:
 		a.probe(ctx) // the caller's end is on its way, and answers
-	case m.err == nil && m.caller && !m.agent && !h.bySwitch:
+	case m.caller && !m.agent && !h.bySwitch:
 		a.agentUnavailable(ctx, PhoneLost)
 	default:
-		a.agentFailed(ctx, errors.Join(ErrTimeout, m.err))
+		a.agentFailed(ctx, ErrTimeout)
 	}
+	return a.state
 }
 
 // agentFailed ends a try that the switch did not carry out; it is no fault of the agent's.
@@ -307,6 +354,7 @@ func (a *actor) agentDue(ctx context.Context) {
 	switch h := a.human; {
 	case h == nil:
 	case h.phase == humanWhispering:
+		h.told = false
 		a.bridgeAgent(ctx, false)
 	case h.phase == humanBridging:
 		a.log.WarnContext(ctx, "bridge with an agent was not confirmed by the switch")
@@ -334,133 +382,17 @@ func (a *actor) agentConfirmed(ctx context.Context, at time.Time) state {
 	a.disarm(timerAgent)
 	a.disarm(timerSocket)
 	a.music.playing, a.music.on = false, false // the bridge has cut it off
-	a.call.AgentID, a.call.AgentConnectTime = &h.agent, &at
-	call := a.call
 	a.c.metrics.agentConnect.Observe(max(0, a.c.clock.Now().Sub(h.asked).Seconds()))
-	a.record(ctx, "agent connected", func(ctx context.Context) error {
-		return a.c.ledger.AgentConnected(ctx, call, at)
-	}, nil)
+	a.writeAgent(ctx, at)
 	a.log.InfoContext(ctx, "call is connected with an agent", "agent_id", h.agent.String())
 	return stateAgentConnected
 }
 
-// agentGone: the agent's leg has ended. An agent who hangs up ends the call; one who is lost leaves the caller to us.
-func (a *actor) agentGone(ctx context.Context, reason string) state {
-	h := a.human
-	a.c.registry.unbind(h.channel)
-	switch {
-	case h.bridged():
-	case reason == phoneBySwitch && h.bridging():
-		h.bySwitch = true
-		a.doubtAgent(ctx) // the caller has hung up before the bridge was there
-		return a.state
-	default:
-		a.agentUnavailable(ctx, reason)
-		return a.state
-	}
-	if reason == PhoneHungUp || a.killCause != "" {
-		if a.killCause == "" {
-			a.kill(ctx, CauseNormalClearing)
-		}
-		return a.state // the caller's end answers
-	}
-	a.log.WarnContext(ctx, "agent is lost, the caller waits", "agent_id", h.agent.String(), "reason", reason)
-	a.human = nil
-	a.c.metrics.agentOutcomes.WithLabelValues(string(AgentLost)).Inc()
-	waited := h.reply != nil
-	h.answer(AgentLost, nil)
-	a.music.on = true
-	a.callerComesBack(ctx)
-	if !waited {
-		a.resume(ctx, a.state) // after a restart nobody waits for the outcome
-	}
-	return a.state
-}
-
-// callerComesBack: the switch transfers the caller to rm_reattach, unless it never left. Its socket may come before the news of the
-// agent's end does.
-func (a *actor) callerComesBack(ctx context.Context) {
-	if a.sock == nil {
-		a.arm(timerSocket, socketPatience)
-		return
-	}
-	a.playMusic(ctx)
-}
-
-// agentUnavailable ends a try whose bridge did not come about. The caller waits on.
-func (a *actor) agentUnavailable(ctx context.Context, reason string) {
-	h := a.human
-	a.human = nil
-	a.disarm(timerAgent)
-	a.log.InfoContext(ctx, "agent is not available", "agent_id", h.agent.String(), "reason", reason)
-	a.c.metrics.agentOutcomes.WithLabelValues(string(AgentUnavailable)).Inc()
-	a.freeAgent(h, h.serial, h.phase == humanBridging)
-	h.answer(AgentUnavailable, nil)
-	a.callerComesBack(ctx)
-}
-
-// freeAgent gives the phone back.
-func (a *actor) freeAgent(h *human, serial uint64, doubt bool) {
-	if h == nil {
-		return
-	}
-	if h.channel != "" {
-		a.c.registry.unbind(h.channel)
-	}
-	// A phone that is not kept any more has no claim to end.
-	_ = a.c.phones.send(a.c, h.agent, nil, phoneFree{call: a, serial: serial, doubt: doubt})
-}
-
-// cancelAgent: whoever asked for the agent has given up. A conversation goes on.
-func (a *actor) cancelAgent(ctx context.Context, m agentCancel) {
-	h := a.human
-	if h == nil || h.reply != m.reply {
-		return
-	}
-	if h.bridged() {
-		h.answer("", m.err)
-		return
-	}
-	a.human = nil
-	a.disarm(timerAgent)
-	a.freeAgent(h, h.serial, h.phase == humanBridging)
-	h.answer("", m.err)
-	a.callerComesBack(ctx)
-	a.log.DebugContext(ctx, "agent is not wanted any more", "agent_id", h.agent.String())
-}
-
-// endAgent ends the agent's part with the call.
-func (a *actor) endAgent() {
-	h := a.human
-	if h == nil {
-		return
-	}
-	a.human = nil
-	outcome := AgentCallerGone
-	if h.bridged() {
-		outcome = AgentEnded
-	}
-	a.c.metrics.agentOutcomes.WithLabelValues(string(outcome)).Inc()
-	a.freeAgent(h, h.serial, false)
-	h.answer(outcome, nil)
-}
-
-// adoptAgent finds the agent of a call whose bridge outlived us: other is the leg that the caller is bridged with.
-func (a *actor) adoptAgent(ctx context.Context, other string) bool {
-	if a.human.bridging() && other == a.human.channel {
-		a.agentConfirmed(ctx, a.c.clock.Now().UTC()) // its event was missed
-	}
-	if a.human.steered() {
-		return true
-	}
-	p := a.c.phones.ofChannel(other)
-	if other == "" || p == nil {
-		return false
-	}
-	a.humans++
-	a.human = &human{serial: a.humans, phase: humanBridged, agent: p.agent, channel: other, asked: a.c.clock.Now()}
-	a.c.registry.bind(a, other)
-	a.c.metrics.recovered.WithLabelValues("resumed").Inc()
-	p.post(phoneClaim{call: a, serial: a.humans, channel: other})
-	return true
+// writeAgent commits that the caller hears this agent since at.
+func (a *actor) writeAgent(ctx context.Context, at time.Time) {
+	a.call.AgentID, a.call.AgentConnectTime = &a.human.agent, &at
+	call := a.call
+	a.record(ctx, "agent connected", func(ctx context.Context) error {
+		return a.c.ledger.AgentConnected(ctx, call, at)
+	}, nil)
 }

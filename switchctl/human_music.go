@@ -13,16 +13,26 @@ type music struct {
 	on bool
 	// path is a file that the switch can read; empty for ringback.
 	path string
+	// url is the audio that is fetched to take the ringback's place.
+	url string
 	// playing: the switch was asked to play on the socket that the caller has.
 	playing bool
 }
 
 // musicCommand starts or stops the caller's music.
 type musicCommand struct {
-	on    bool
-	path  string
+	on   bool
+	path string
+	// url is what is being fetched meanwhile; empty when path is what was wanted.
+	url   string
 	reply chan<- error
 }
+
+// musicFetched brings the audio that was asked for, while the caller hears ringback.
+type musicFetched struct{ url, path string }
+
+func (musicFetched) name() string    { return "music fetched" }
+func (musicFetched) essential() bool { return true }
 
 func (musicCommand) name() string    { return "music" }
 func (musicCommand) essential() bool { return false }
@@ -35,19 +45,36 @@ func (a *actor) setMusic(ctx context.Context, m musicCommand) (state, error) {
 	if m.on && (a.ai.live() || a.transfer.bridged() || a.human.steered()) {
 		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "somebody is on the call"}
 	}
+	a.music.url = m.url
 	switch {
 	case !m.on:
 		a.afterMusic(ctx, func(context.Context) { m.reply <- nil })
 		return a.state, nil
 	case !a.music.playing || a.music.path != m.path:
 		a.recordHuman(ctx)
-		a.afterMusic(ctx, func(ctx context.Context) {
-			a.music.on, a.music.path = true, m.path
-			a.playMusic(ctx)
-		})
+		a.changeMusic(ctx, m.path)
 	}
 	m.reply <- nil
 	return a.state, nil
+}
+
+// changeMusic plays path from now on.
+func (a *actor) changeMusic(ctx context.Context, path string) {
+	a.afterMusic(ctx, func(ctx context.Context) {
+		a.music.on, a.music.path = true, path
+		a.playMusic(ctx)
+	})
+}
+
+// musicThere: what the caller is to hear instead of ringback has been fetched.
+func (a *actor) musicThere(ctx context.Context, m musicFetched) {
+	if a.music.url != m.url || a.killCause != "" {
+		return
+	}
+	a.music.url = ""
+	if a.music.on && m.path != "" && !a.human.steered() {
+		a.changeMusic(ctx, m.path)
+	}
 }
 
 // playMusic plays on the caller's socket, when there is one: an application that is asked for elsewhere before the dialplan runs
@@ -62,6 +89,14 @@ func (a *actor) playMusic(ctx context.Context) {
 		req = esl.ExecuteRequest{App: "endless_playback", Arg: a.music.path}
 	}
 	a.execute(ctx, req)
+}
+
+// ringToCaller has a caller who hears nothing hear ringback until the bridge.
+func (a *actor) ringToCaller(ctx context.Context) {
+	if !a.music.on {
+		a.music.on, a.music.path = true, ""
+	}
+	a.playMusic(ctx)
 }
 
 // breakTime is how long the switch may take to end what plays; what is sent earlier would be broken off with it.

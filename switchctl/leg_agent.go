@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 func (l *leg) ConnectAgent(ctx context.Context, req AgentConnect) (AgentOutcome, error) {
@@ -51,15 +52,43 @@ func (l *leg) StartMusic(ctx context.Context, url string) error {
 	if err := l.Answer(ctx); err != nil {
 		return fmt.Errorf("switchctl: answer the leg: %w", err)
 	}
-	path := ""
+	path, fetched := "", false
 	if url != "" {
-		file, err := l.a.c.promptFile(ctx, url)
-		if err != nil {
-			l.a.log.WarnContext(ctx, "music can't be had, the caller hears ringback", "url", url, "error", err)
-		}
-		path = file.path
+		path, fetched = l.fetchMusic(ctx, url)
 	}
-	return l.a.ask(ctx, func(reply chan<- error) message { return musicCommand{on: true, path: path, reply: reply} })
+	if fetched {
+		url = ""
+	}
+	return l.a.ask(ctx, func(reply chan<- error) message {
+		return musicCommand{on: true, path: path, url: url, reply: reply}
+	})
+}
+
+// musicPatience is how long a caller hears nothing while the music is fetched; a file that was fetched before takes less.
+const musicPatience = 100 * time.Millisecond
+
+// fetchMusic gives the file of url when it can be had at once. Otherwise it is not fetched yet, and the actor hears of it.
+func (l *leg) fetchMusic(ctx context.Context, url string) (path string, fetched bool) {
+	a := l.a
+	found := make(chan string, 1)
+	a.c.goes.Go(func() {
+		file, err := a.c.promptFile(ctx, url)
+		if err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "music can't be had, the caller hears ringback", "error", err)
+		}
+		found <- file.path
+	})
+	timer := time.NewTimer(musicPatience)
+	defer timer.Stop()
+	select {
+	case path = <-found:
+		return path, true
+	case <-timer.C:
+	case <-ctx.Done():
+		return "", true
+	}
+	a.c.goes.Go(func() { a.post(musicFetched{url: url, path: <-found}) })
+	return "", false
 }
 
 func (l *leg) StopMusic(ctx context.Context) error {

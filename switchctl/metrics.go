@@ -66,7 +66,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range append(append(m.quality.collectors(), m.phoneMetrics.collectors()...),
+	for _, c := range append(append(m.quality.collectors(), m.phoneCollectors()...),
 		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.sessions,
 		m.answered, m.verdict, m.recovered, m.bypass, m.bypassGap,
 	) {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -75,8 +77,11 @@ type phone struct {
 	failures int
 	claim    *phoneClaim
 	ringing  bool
-	// mending: the switch has ended the leg, through no fault of the phone's, and it is dialed again at once.
-	mending  bool
+	// mending: the switch or we have ended the leg, through no fault of the phone's, and it is dialed again at once.
+	mending bool
+	// contact is where the phone has registered, dialed where the leg's was; empty for what was not seen.
+	contact  string
+	dialed   string
 	releases []chan<- struct{}
 	timers   [phoneTimers]armedTimer
 	serial   uint64
@@ -142,7 +147,7 @@ func (p *phone) step(ctx context.Context, m message) {
 	case phoneRing:
 		p.ring(ctx, m.on)
 	case phoneSeen:
-		p.registration(ctx, m.registered)
+		p.registration(ctx, m)
 	case channelEvent:
 		p.legEvent(ctx, m)
 	case jobDone:
@@ -274,18 +279,27 @@ func (p *phone) claimed(ctx context.Context, m phoneClaim) {
 		p.claim = &m
 		p.quiet(ctx)
 		answer(p.leg, "")
-	case p.mending && p.phase == legDialing:
+	case p.mending && p.phase == legDialing, p.held && p.phase == legEnding:
 		p.claim = &m
+		m.call.post(agentWaits{serial: m.serial})
 	case p.spec.Mode == PhoneOnHook && p.phase == legNone:
-		ring := m.ring
-		if ring <= 0 {
-			ring = onHookRing
-		}
 		p.claim = &m
-		p.dial(ctx, ring)
+		m.call.post(agentWaits{serial: m.serial})
+		p.dial(ctx, p.ringTime())
 	default:
 		answer("", or(p.reason, PhoneNoAnswer))
 	}
+}
+
+// ringTime is how long the phone rings.
+func (p *phone) ringTime() time.Duration {
+	switch {
+	case p.spec.Mode == PhoneHeld:
+		return heldRing
+	case p.claim != nil && p.claim.ring > 0:
+		return p.claim.ring
+	}
+	return onHookRing
 }
 
 // freed ends a call's claim. A held leg goes back to its silence by itself.
@@ -295,11 +309,15 @@ func (p *phone) freed(ctx context.Context, m phoneFree) {
 	}
 	p.claim = nil
 	switch {
-	case p.phase == legNone:
+	case p.phase == legNone || p.phase == legEnding:
 	case p.spec.Mode == PhoneOnHook || !p.held:
 		p.hangup(ctx)
+	case p.moved():
+		p.move(ctx)
 	case m.doubt:
 		p.check(ctx)
+	case m.told && p.phase == legUp:
+		p.command(ctx, "uuid_break "+p.leg+" all")
 	}
 }
 
@@ -353,6 +371,7 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 		return
 	}
 	p.attempt++
+	p.dialed = p.contact
 	p.phase, p.leg, p.generation = legDialing, channel.String(), p.c.link.Generation()
 	p.c.phones.bind(p, p.leg)
 	p.arm(phoneOverdue, ring+originateSlack)
@@ -373,13 +392,17 @@ func (p *phone) originate(channel string, ring time.Duration) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	number, name := p.spec.Extension, "Ringmaster"
+	if c := p.claim; c != nil && c.number != "" {
+		number, name = c.number, or(callerName(c.caller), c.number)
+	}
 	v := variables{
 		"origination_uuid":             channel,
 		"originate_timeout":            ringSeconds(ring),
 		"ignore_early_media":           "true",
-		"origination_caller_id_number": p.spec.Extension,
-		"origination_caller_id_name":   "Ringmaster",
-		"media_timeout":                fmt.Sprint(phoneSilence.Milliseconds()),
+		"origination_caller_id_number": number,
+		"origination_caller_id_name":   name,
+		"media_timeout":                strconv.FormatInt(phoneSilence.Milliseconds(), 10),
 		"rtp_notimer_during_bridge":    "false",
 		"rtp_autoflush_during_bridge":  "false",
 		"rm_role":                      roleAgent,
@@ -395,6 +418,21 @@ func (p *phone) originate(channel string, ring time.Duration) (string, error) {
 		v["sip_h_Alert-Info"] = "info=alert-autoanswer;delay=0"
 	}
 	return originateCommand(v, endpoint, agentExtension+" XML "+p.c.cfg.Context)
+}
+
+// maxCallerName bounds the name that a phone shows.
+const maxCallerName = 60
+
+// callerName is a name as a phone can show it: without what means something in SIP or in the switch's dial strings.
+func callerName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) || strings.ContainsRune(" -_.+*", r) {
+			return r
+		}
+		return ' '
+	}, name)
+	runes := []rune(strings.Join(strings.Fields(name), " "))
+	return string(runes[:min(len(runes), maxCallerName)])
 }
 
 // agentExtension plays silence to an agent's leg.

@@ -67,6 +67,17 @@ type AgentConnect struct {
 	RingTimeout time.Duration
 	// Connecting, unless nil, is called when the agent's leg is there and the bridge begins. It must not block.
 	Connecting func()
+	// CallerName is what a phone that rings shows besides the caller's number.
+	CallerName string
+	// KeepCaller gives the caller back when the agent hangs up. Without it that ends the call.
+	KeepCaller bool
+}
+
+// AgentOnCallError refuses an agent for a caller who already talks with another one.
+type AgentOnCallError struct{ AgentID uuid.UUID }
+
+func (e *AgentOnCallError) Error() string {
+	return "switchctl: agent " + e.AgentID.String() + " is on the call"
 }
 
 // AgentOutcome is how ConnectAgent ended.
@@ -74,7 +85,7 @@ type AgentOutcome string
 
 // The outcomes of ConnectAgent.
 const (
-	// AgentEnded: they talked, and the call is over.
+	// AgentEnded: they talked, and the call is over, or with KeepCaller the agent has hung up and the caller is there.
 	AgentEnded AgentOutcome = "ended"
 	// AgentUnavailable: the agent's phone did not answer, was busy, or went before the bridge. The caller waits on.
 	AgentUnavailable AgentOutcome = "unavailable"

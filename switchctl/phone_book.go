@@ -119,6 +119,15 @@ func (b *phoneBook) bind(p *phone, channel string) {
 	b.channels[channel] = p
 }
 
+// bindAgent notes a channel as the leg of the agent's phone.
+func (b *phoneBook) bindAgent(agent uuid.UUID, channel string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.phones[agent]; p != nil {
+		b.channels[channel] = p
+	}
+}
+
 func (b *phoneBook) unbind(channel string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,7 +220,7 @@ func (c *Controller) phoneRegistered(ev *esl.Event) {
 	}
 	switch ev.Get("Event-Subclass") {
 	case evRegister:
-		p.post(phoneSeen{registered: true})
+		p.post(phoneSeen{registered: true, contact: ev.Get("contact")})
 	case evUnregister, evExpire:
 		p.post(phoneSeen{})
 	}

@@ -113,7 +113,8 @@ func (p *phone) originateReply(ctx context.Context, m jobDone) {
 // legOver: the phone has no leg any more. A held one is dialed again, and the call that it was in hears of it.
 func (p *phone) legOver(ctx context.Context, reason string) {
 	before := p.phase
-	p.mending = reason == phoneBySwitch && before == legUp && p.held && p.spec.Mode == PhoneHeld
+	mend := p.mending && before == legEnding || reason == phoneBySwitch && before == legUp
+	p.mending = mend && p.held && p.spec.Mode == PhoneHeld
 	if p.leg != "" {
 		p.c.phones.unbind(p.leg)
 	}
@@ -126,25 +127,40 @@ func (p *phone) legOver(ctx context.Context, reason string) {
 	if before == legUp && p.c.clock.Now().Sub(p.upSince) >= settledLeg {
 		p.failures = 0
 	}
-	if c := p.claim; c != nil {
+	c := p.claim
+	switch waits := before == legEnding && p.held; {
+	case c == nil || waits:
+	case before == legUp:
 		p.claim = nil
-		if before == legDialing {
-			c.call.post(agentLeg{serial: c.serial, reason: outward(reason)})
-		} else {
-			c.call.post(agentGone{serial: c.serial, reason: reason})
-		}
+		c.call.post(agentGone{serial: c.serial, reason: reason})
+	default:
+		p.claim = nil
+		c.call.post(agentLeg{serial: c.serial, reason: outward(reason)})
 	}
 	p.released()
-	if p.mending {
-		p.dialHeld(ctx)
-		p.mending = p.phase == legDialing
+	if p.mending || p.claim != nil {
+		p.dialAgain(ctx)
 	}
 	switch {
-	case p.mending:
+	case p.phase == legDialing:
 	case p.held && p.spec.Mode == PhoneHeld:
 		p.redial(ctx, reason)
 	case p.spec.Mode == PhoneOnHook && before == legUp:
 		p.reason = "" // it lies on the hook
+	}
+}
+
+// dialAgain dials at once for what waits for the end of the leg before.
+func (p *phone) dialAgain(ctx context.Context) {
+	if p.spec.Mode == PhoneHeld {
+		p.dialHeld(ctx)
+	} else {
+		p.dial(ctx, p.ringTime())
+	}
+	p.mending = p.phase == legDialing && p.spec.Mode == PhoneHeld
+	if c := p.claim; c != nil && p.phase != legDialing {
+		p.claim = nil
+		c.call.post(agentLeg{serial: c.serial, reason: PhoneLost})
 	}
 }
 
@@ -165,17 +181,39 @@ func (p *phone) redial(ctx context.Context, reason string) {
 	p.arm(phoneRedial, pause)
 }
 
-// registration: the phone has registered, or is registered no more. A leg that is up stays as long as its audio does.
-func (p *phone) registration(ctx context.Context, registered bool) {
+// registration: the phone has registered, or is registered no more. A leg that is up stays as long as its audio does, unless its
+// phone is somewhere else by now: its agent has logged in there.
+func (p *phone) registration(ctx context.Context, m phoneSeen) {
+	if m.registered {
+		p.contact = m.contact
+		if p.dialed == "" {
+			p.dialed = m.contact // a leg of before this one was known
+		}
+	}
 	switch {
+	case p.moved():
+		p.move(ctx)
 	case p.phase != legNone:
-	case !registered:
+	case !m.registered:
 		p.reason = PhoneNotRegistered
 	case p.spec.Mode == PhoneOnHook:
 		p.reason = ""
 	case p.held:
 		p.failures = 0
 		p.dialHeld(ctx)
+	}
+}
+
+// moved tells whether the idle leg leads to where the phone is no more.
+func (p *phone) moved() bool {
+	return p.phase == legUp && p.claim == nil && p.held && p.spec.Mode == PhoneHeld && p.contact != p.dialed
+}
+
+// move dials the phone anew, where it is now.
+func (p *phone) move(ctx context.Context) {
+	if p.hangup(ctx) {
+		p.mending = true
+		p.log.InfoContext(ctx, "agent's phone has registered elsewhere, it is dialed anew")
 	}
 }
 
@@ -264,6 +302,7 @@ func (p *phone) found(ctx context.Context, m phoneFound) {
 	if p.leg != "" || m.ev.Get("Answer-State") != "answered" {
 		p.log.WarnContext(ctx, "killing a second leg of an agent's phone", "channel", m.channel)
 		p.c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
+		p.c.phones.unbind(m.channel)
 		p.command(ctx, "uuid_kill "+m.channel+" "+CauseNormalClearing)
 		return
 	}
@@ -290,7 +329,11 @@ func (c *Controller) adoptPhone(ctx context.Context, channel string, ev *esl.Eve
 		c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
 		return c.killChannel(ctx, channel)
 	}
-	return c.phones.send(c, agent, &spec, phoneFound{channel: channel, ev: ev})
+	if err := c.phones.send(c, agent, &spec, phoneFound{channel: channel, ev: ev}); err != nil {
+		return err
+	}
+	c.phones.bindAgent(agent, channel) // the caller whom it is bridged with looks for it next
+	return nil
 }
 
 // resyncPhones compares the phones' legs with the channels that the switch has, and dials those that are missing.

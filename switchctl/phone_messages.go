@@ -24,6 +24,8 @@ type phoneClaim struct {
 	call   *actor
 	serial uint64
 	ring   time.Duration
+	// number and caller are who calls, for a phone that rings.
+	number, caller string
 	// channel is set for a call that was found bridged with this leg after a restart.
 	channel string
 }
@@ -31,11 +33,12 @@ type phoneClaim struct {
 func (phoneClaim) name() string    { return "claim" }
 func (phoneClaim) essential() bool { return true }
 
-// phoneFree ends a claim. doubt: the bridge did not come about, so the leg may be gone.
+// phoneFree ends a claim. doubt: the bridge did not come about, so the leg may be gone. told: the agent hears a whisper.
 type phoneFree struct {
 	call   *actor
 	serial uint64
 	doubt  bool
+	told   bool
 }
 
 func (phoneFree) name() string    { return "free" }
@@ -47,8 +50,11 @@ type phoneRing struct{ on bool }
 func (phoneRing) name() string    { return "ring" }
 func (phoneRing) essential() bool { return false }
 
-// phoneSeen is a change of the phone's registration.
-type phoneSeen struct{ registered bool }
+// phoneSeen is a change of the phone's registration; contact is where it is now.
+type phoneSeen struct {
+	registered bool
+	contact    string
+}
 
 func (phoneSeen) name() string    { return "registration" }
 func (phoneSeen) essential() bool { return true }
@@ -101,6 +107,12 @@ type agentLeg struct {
 
 func (agentLeg) name() string    { return "agent's leg" }
 func (agentLeg) essential() bool { return true }
+
+// agentWaits tells a call that its agent's leg takes a while: the phone rings.
+type agentWaits struct{ serial uint64 }
+
+func (agentWaits) name() string    { return "agent's phone rings" }
+func (agentWaits) essential() bool { return true }
 
 // agentGone tells a call that the leg of its agent has ended; reason is PhoneHungUp or PhoneLost.
 type agentGone struct {

@@ -32,7 +32,7 @@ func newPhoneMetrics() phoneMetrics {
 	}
 }
 
-func (m phoneMetrics) collectors() []prometheus.Collector {
+func (m phoneMetrics) phoneCollectors() []prometheus.Collector {
 	return []prometheus.Collector{m.phoneDials, m.phoneLosses, m.agentOutcomes, m.agentConnect}
 }
 

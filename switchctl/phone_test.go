@@ -69,11 +69,15 @@ func (b *bench) phoneInput(f []string) {
 		ev.Set("Event-Subclass", map[string]string{"registers": evRegister, "unregisters": evUnregister}[f[0]])
 		ev.Set("from-user", "1001")
 		ev.Set("from-host", "127.0.0.1")
+		ev.Set("contact", keyValues(f[1:])["contact"])
 		c.dispatch(ev)
 	case "phoneleg": // there, or gone
 		dump := ""
 		if f[1] == "there" {
-			dump = `{"Unique-ID":"` + b.phoneLeg() + `","Answer-State":"answered","variable_rm_role":"agent"}`
+			spec := testPhone(PhoneHeld)
+			dump = `{"Unique-ID":"` + b.phoneLeg() + `","Answer-State":"answered","variable_rm_role":"agent","variable_rm_node":"node-1",` +
+				`"variable_rm_agent_id":"` + spec.AgentID.String() + `","variable_rm_tenant_id":"` + spec.TenantID.String() + `",` +
+				`"variable_rm_extension":"1001","variable_rm_domain":"127.0.0.1","variable_rm_phone_mode":"held"}`
 		}
 		b.link.setChannel(b.phoneLeg(), dump)
 	default:

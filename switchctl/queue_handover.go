@@ -115,7 +115,7 @@ func (a *actor) queueAnswered(ctx context.Context, m queueAllowed) (state, error
 			}
 		})
 	}
-	return a.state, nil //nolint:nilerr // a refusal is the event, and it is handled
+	return a.state, nil
 }
 
 // handOver ends the AI session and starts the queue. The caller comes back from the media leg by transfer_after_bridge, and hears

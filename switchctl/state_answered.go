@@ -28,7 +28,7 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.connect(ctx, m)
 	case agentCommand:
 		return a.connectAgent(ctx, m)
-	case agentLeg, agentGone, agentDoubt, musicEnded, agentCancel, whisperReady:
+	case agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady:
 		return a.agentMessage(ctx, m)
 	case musicCommand:
 		return a.setMusic(ctx, m)
@@ -86,9 +86,11 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 	case answerCommand:
 		m.reply <- nil
 		return a.state, nil
+	case connectCommand:
+		return a.connect(ctx, m) // after an agent, or a transfer
 	case agentCommand:
 		return a.connectAgent(ctx, m)
-	case agentLeg, agentGone, agentDoubt, musicEnded, agentCancel, whisperReady:
+	case agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady:
 		return a.agentMessage(ctx, m)
 	case musicCommand:
 		return a.setMusic(ctx, m)

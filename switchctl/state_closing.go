@@ -97,7 +97,7 @@ func (a *actor) closing(ctx context.Context, m message) (state, error) {
 		a.closed(ctx, m)
 		return stateDone, nil
 	case channelEvent, jobDone, socketDown, channelFound, channelGone, timerFired, handlerDone, mediaEvent, bridgeFailed,
-		tokenMinted, bypassTried, partFinished, sessionGranted, agentLeg, agentGone, agentDoubt, musicEnded, agentCancel, whisperReady, queueAllowed, letGo:
+		tokenMinted, bypassTried, partFinished, sessionGranted, agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady, queueAllowed, letGo:
 		return a.state, nil // late, or told twice: the final record stands
 	case socketUp, sessionOpened, transferAdmitted:
 		a.refuse(m, ErrCallEnded)

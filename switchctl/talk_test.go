@@ -26,6 +26,8 @@ func (p fakePrompts) Path(ctx context.Context, url string) (string, error) {
 	case "slow":
 		<-ctx.Done()
 		return "", ctx.Err()
+	case "tardy":
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
 	}
 	return path, os.WriteFile(path, make([]byte, promptBytes), 0o600)
 }
@@ -95,6 +97,20 @@ func (b *bench) step(ctx context.Context, leg Leg, f []string) string {
 	case "transfer":
 		outcome, err := leg.Transfer(ctx, f[1], f[2])
 		return told(string(outcome), err)
+	case "agent":
+		mode := PhoneHeld
+		if kv["mode"] != "" {
+			mode = PhoneMode(kv["mode"])
+		}
+		outcome, err := leg.ConnectAgent(ctx, AgentConnect{
+			Phone: testPhone(mode), WhisperURL: kv["whisper"], RingTimeout: 10 * time.Second, CallerName: kv["name"],
+			KeepCaller: kv["keep"] == "yes",
+		})
+		return told(string(outcome), err)
+	case "music":
+		return told("on", leg.StartMusic(ctx, kv["url"]))
+	case "wait":
+		return told("done", b.c.pause(ctx, seconds("for")))
 	case "connect":
 		outcome, err := leg.ConnectVoiceAgent(ctx, b.handler.agent)
 		return told(string(outcome), err)

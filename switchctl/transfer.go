@@ -68,7 +68,8 @@ func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply cha
 		return &StateError{State: a.state.String(), Event: VerbTransfer, Detail: "a transfer is under way"}
 	}
 	facts := transferFacts{destinationType: req.DestinationType, destination: req.Destination, metadata: req.Metadata}
-	if facts.destination == "" && a.ai.agent.TransferDestination != nil {
+	people := facts.destinationType == destinationQueue || facts.destinationType == destinationPerson
+	if facts.destination == "" && !people && a.ai.agent.TransferDestination != nil {
 		facts.destination = *a.ai.agent.TransferDestination
 	}
 	if facts.destinationType == "" {

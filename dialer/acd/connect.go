@@ -43,6 +43,10 @@ type Request struct {
 	WhisperURL string
 	// Campaign: the call is one that a campaign has dialed. While it waits, a free agent is no reason to dial another.
 	Campaign bool
+	// CallerName is what a phone that rings shows besides the caller's number.
+	CallerName string
+	// KeepCaller has Connect return with the caller still there when the agent hangs up.
+	KeepCaller bool
 }
 
 const (

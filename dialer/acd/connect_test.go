@@ -25,8 +25,12 @@ func TestCallerGetsAgentAtOnce(t *testing.T) {
 	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET wrap_up_s = 7")
 	call := b.call(t, &campaign)
-	caller := b.serve(t, b.svc, call, Request{Campaign: true, WhisperURL: "http://whisper.test/a.wav"})
+	caller := b.serve(t, b.svc, call, Request{
+		Campaign: true, WhisperURL: "http://whisper.test/a.wav", CallerName: "Diwali", KeepCaller: true,
+	})
 	o := caller.offer(t)
+	require.Equal(t, "Diwali", o.req.CallerName)
+	require.True(t, o.req.KeepCaller)
 	require.Equal(t, agent, o.req.Phone.AgentID)
 	require.Equal(t, "http://whisper.test/a.wav", o.req.WhisperURL)
 	require.Equal(t, switchctl.PhoneHeld, o.req.Phone.Mode)
@@ -51,6 +55,18 @@ func TestCallerGetsAgentAtOnce(t *testing.T) {
 	b.clock.advance(8 * time.Second)
 	b.eventually(t, agent, Available)
 	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestCallerWhoTalksAlreadyIsOfferedNoMore(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.online(t)
+	caller := b.serve(t, b.svc, b.call(t, nil), Request{})
+	o := caller.offer(t)
+	caller.other = uuid.New()
+	o.answer <- switchctl.AgentEnded
+	caller.ends(t, Ended)
+	b.eventually(t, agent, Available)
 }
 
 func TestLongestIdleFirst(t *testing.T) {

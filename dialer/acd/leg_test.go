@@ -31,6 +31,8 @@ type fakeLeg struct {
 	mu     sync.Mutex
 	music  []string
 	played []string
+	// other is an agent who is on the call already.
+	other uuid.UUID
 }
 
 func (l *fakeLeg) Call() db.Call { return l.call }
@@ -63,6 +65,9 @@ func (l *fakeLeg) ConnectAgent(ctx context.Context, req switchctl.AgentConnect) 
 	}
 	select {
 	case out := <-answer:
+		if l.other != uuid.Nil {
+			return "", &switchctl.AgentOnCallError{AgentID: l.other}
+		}
 		return out, nil
 	case <-ctx.Done():
 		return "", ctx.Err()

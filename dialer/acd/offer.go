@@ -53,6 +53,7 @@ func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, o
 	}
 	got, err := v.connect(ctx, switchctl.AgentConnect{
 		Phone: spec, WhisperURL: v.req.WhisperURL, RingTimeout: max(ring, time.Millisecond),
+		CallerName: v.req.CallerName, KeepCaller: v.req.KeepCaller,
 	})
 	return v.after(ctx, spec, got, err)
 }
@@ -101,6 +102,7 @@ func (v *serving) after(
 		s.metrics.offers.WithLabelValues("error").Inc()
 	}
 	v.music = false // the bridge has ended it, or it was ringback
+	var other *switchctl.AgentOnCallError
 	switch {
 	case ctx.Err() != nil:
 		return true, Unavailable, ctx.Err() // the call is over or left to the next start: its end, or that, frees the agent
@@ -108,6 +110,8 @@ func (v *serving) after(
 		return true, Unavailable, failed
 	case errors.Is(failed, switchctl.ErrUnknownPhone):
 		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+	case errors.As(failed, &other): // found after a restart: the caller talks with that one
+		return true, Ended, v.settle(ctx, spec, TriggerReturned, "")
 	case failed != nil:
 		s.log.WarnContext(ctx, "agent can't be connected", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", failed)
 		if err := v.settle(ctx, spec, TriggerReturned, ""); err != nil {

@@ -58,7 +58,7 @@ func (s *script) ConnectVoiceAgent(_ context.Context, agent uuid.UUID) (string, 
 }
 
 func (s *script) ConnectAgent(_ context.Context, q AgentQueue) (string, error) {
-	return s.say(OutcomeEnded, "agent %v %d %s %s %t", q.Tags, q.Priority, q.MaxWait, q.MusicURL, q.AnnouncePosition)
+	return s.say(OutcomeEnded, "agent %v %d %s %s %t keep=%t", q.Tags, q.Priority, q.MaxWait, q.MusicURL, q.AnnouncePosition, q.KeepCaller)
 }
 
 func (s *script) Transfer(_ context.Context, kind, destination string) (string, error) {
@@ -115,7 +115,7 @@ func TestRun(t *testing.T) {
 		hello   = "play http://x/hello.wav"
 		ask     = `gather 1 within 2.5s, until "#", 2 times: prompt:menu.wav`
 		ai      = "ai " + agentA
-		agent   = "agent [hindi] 5 1m0s http://x/m true"
+		agent   = "agent [hindi] 5 1m0s http://x/m true keep=false"
 		boss    = "transfer e164 +911"
 		message = "voicemail  30s"
 	)
@@ -219,7 +219,7 @@ func TestTraceAndResume(t *testing.T) {
 	outcome, err := g.Run(t.Context(), s, Options{Variables: facts, Resume: &kept[2], Keep: keep})
 	require.NoError(t, err)
 	require.Equal(t, OutcomeEnded, outcome)
-	require.Equal(t, []string{"agent [hindi] 5 1m0s http://x/m true"}, s.done, "it goes on where it was")
+	require.Equal(t, []string{"agent [hindi] 5 1m0s http://x/m true keep=false"}, s.done, "it goes on where it was")
 	require.Len(t, kept[len(kept)-1].Trace, 5)
 }
 
@@ -530,4 +530,18 @@ func FuzzParse(f *testing.F) {
 		g.FirstVoiceAgent(time.Now())
 		_, _ = g.Run(t.Context(), &script{}, Options{}) // ends, whatever the graph
 	})
+}
+
+// TestCallerIsKept: what follows a conversation with an agent is for a caller who is still there.
+func TestCallerIsKept(t *testing.T) {
+	t.Parallel()
+	g, err := Parse(nodes(
+		`{"id":"agent","type":"connect_agent","data":{"max_wait_s":60},"next":{"ended":"survey"}}`,
+		`{"id":"survey","type":"play_audio","data":{"audio_url":"http://x/survey.wav"}}`,
+	))
+	require.NoError(t, err)
+	s := &script{}
+	_, err = g.Run(t.Context(), s, Options{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"agent [] 0 1m0s  false keep=true", "play http://x/survey.wav"}, s.done)
 }

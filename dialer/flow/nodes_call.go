@@ -102,6 +102,7 @@ func readAgent(f *fields) action {
 func (n agent) run(r *runner) (string, error) {
 	q := n.q
 	q.MusicURL = r.url(q.MusicURL)
+	q.KeepCaller = r.node.Next[OutcomeEnded] != ""
 	return r.ops.ConnectAgent(r.ctx, q)
 }
 

@@ -54,6 +54,8 @@ type AgentQueue struct {
 	MaxWait          time.Duration
 	MusicURL         string
 	AnnouncePosition bool
+	// KeepCaller: the flow goes on with the caller when the agent hangs up.
+	KeepCaller bool
 }
 
 // Options are what a run needs besides its call.

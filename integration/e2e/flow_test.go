@@ -226,7 +226,8 @@ func TestFlowToAnAgent(t *testing.T) {
 		c.flowOfTheNumber(t, `[{"id":"s","type":"start","next":{"default":"menu"}},
 			{"id":"menu","type":"gather_dtmf","data":{"audio_url":"`+url+`","variable":"key","max_digits":1,"timeout_s":5},"next":{"default":"which"}},
 			{"id":"which","type":"branch","data":{"variable":"key"},"next":{"2":"person"}},
-			{"id":"person","type":"connect_agent","data":{"max_wait_s":30},"next":{"timeout":"sorry","unavailable":"sorry"}},
+			{"id":"person","type":"connect_agent","data":{"max_wait_s":30},
+				"next":{"timeout":"sorry","unavailable":"sorry","ended":"sorry"}},
 			{"id":"sorry","type":"play_audio","data":{"audio_url":"`+url+`"},"next":{"default":"bye"}},
 			{"id":"bye","type":"hangup"}]`)
 		number := c.Bootstrap.Tenants[0].Numbers[0]
@@ -270,5 +271,14 @@ func TestFlowToAnAgent(t *testing.T) {
 		require.Equal(t, "person=call_ended", steps[3])
 		agent.JSON(t, http.MethodPost, "/api/agent/dispose", map[string]any{"call_id": callID, "disposition": "done"}, http.StatusOK, nil)
 		require.NotEmpty(t, c.recording(t, callID))
+
+		out, callID = press("9877500002")
+		c.hears(t, out.CallID, 1000, 1, "the caller hears the agent again")
+		_, err := c.phones().HangupAgent(t.Context(), login.SIP.Extension)
+		require.NoError(t, err)
+		c.endedCall(t, callID)
+		detail, steps = c.traced(t, callID)
+		require.Equal(t, []string{"person=ended", "sorry=default", "bye=default"}, steps[3:], "the flow goes on when the agent has hung up")
+		require.Equal(t, "completed", detail.Status)
 	})
 }
