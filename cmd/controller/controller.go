@@ -187,7 +187,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c.prompts, err = prompt.New(prompt.Config{
+	c.prompts, err = prompt.New(prompt.Config{ //nolint:contextcheck // a fetch outlives the start, and ends with Close
 		Dir: c.cfg.Prompts.CacheDir, Local: c.cfg.Prompts.Dir, MaxBytes: int64(c.cfg.Prompts.CacheMB) << 20, Guard: c.guard(),
 		Logger: c.log, Registerer: c.metrics,
 	})

@@ -87,6 +87,8 @@ func next(from Status, t Trigger) (Status, bool) {
 		return Available, from == WrapUp
 	case TriggerNodeLost:
 		return Offline, from != Offline
+	case TriggerPreview: // asks, and moves nobody
+		return from, false
 	default:
 		return from, false
 	}

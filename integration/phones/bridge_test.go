@@ -50,6 +50,7 @@ func (l *line) bothHear(t *testing.T, since time.Time) {
 func TestHeldLeg(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		outcomes := make(chan switchctl.AgentOutcome, 1)
 		l.connect(outcomes, switchctl.PhoneHeld)
 		l.hold(t)

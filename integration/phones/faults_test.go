@@ -15,6 +15,7 @@ import (
 func TestPhoneRegistersLate(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneHeld)))
 		require.Eventually(t, func() bool { return l.states.last().Reason == switchctl.PhoneNotRegistered }, soon, 10*time.Millisecond)
 		l.register(t, simcarrier.AgentManner{})
@@ -29,6 +30,7 @@ func TestPhoneRegistersLate(t *testing.T) {
 func TestPhoneIsLost(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		outcomes := make(chan switchctl.AgentOutcome, 2)
 		again := make(chan struct{})
 		l.handler.onAnswer(func(ctx context.Context, leg switchctl.Leg) error {
@@ -78,6 +80,7 @@ func TestPhoneIsLost(t *testing.T) {
 func TestIdlePhoneIsLost(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		l.hold(t)
 		lost := time.Now()
 		_, err := l.phone.LoseAgent(extension)
@@ -94,6 +97,7 @@ func TestIdlePhoneIsLost(t *testing.T) {
 func TestOnHook(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		outcomes := make(chan switchctl.AgentOutcome, 1)
 		l.handler.onAnswer(func(ctx context.Context, leg switchctl.Leg) error {
 			if err := leg.StartMusic(ctx, ""); err != nil {

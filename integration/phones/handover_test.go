@@ -58,7 +58,7 @@ func TestHandover(t *testing.T) {
 	for _, way := range []string{"verb", "disconnect"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			onEachSwitch(t, func(t *testing.T, l *line) { handover(t, l, way) })
+			onEachSwitch(t, func(t *testing.T, l *line) { t.Helper(); handover(t, l, way) })
 		})
 	}
 }

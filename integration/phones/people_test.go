@@ -2,6 +2,7 @@ package phones
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -42,9 +43,7 @@ func (l *line) staff(t *testing.T) *acd.Service {
 	go func() { done <- l.dialer.Run(ctx, l.calls) }()
 	l.stop = func(stopping context.Context) error {
 		cancel()
-		<-done
-		<-done
-		return l.calls.Close(stopping)
+		return errors.Join(<-done, <-done, l.calls.Close(stopping))
 	}
 	require.Eventually(t, func() bool { return l.calls.Ready(t.Context()) == nil }, soon, 10*time.Millisecond)
 	return agents
@@ -64,6 +63,7 @@ func (l *line) person(t *testing.T, mode string) uuid.UUID {
 func TestProgressiveReachesAgent(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		agents := l.staff(t)
 		agent := l.person(t, "held")
 		campaign := storetest.Campaign(t, l.st, l.tenant, nil)
@@ -110,6 +110,7 @@ func TestProgressiveReachesAgent(t *testing.T) {
 func TestPreviewDial(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		agents := l.staff(t)
 		agent := l.person(t, "held")
 		campaign := storetest.Campaign(t, l.st, l.tenant, nil)

@@ -27,6 +27,7 @@ func level(pcm []int16, hz float64, perSecond int) float64 {
 func TestRecording(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		outcomes := make(chan switchctl.AgentOutcome, 1)
 		begin := make(chan struct{})
 		l.handler.onAnswer(func(ctx context.Context, leg switchctl.Leg) error {

@@ -29,6 +29,7 @@ func (l *line) leave(t *testing.T) {
 func TestRestartIdle(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		l.hold(t)
 		before, _ := talking(l.phone)
 		l.leave(t)
@@ -55,6 +56,7 @@ func TestRestartTalking(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
 			onEachSwitch(t, func(t *testing.T, l *line) {
+				t.Helper()
 				outcomes := make(chan switchctl.AgentOutcome, 4)
 				l.connect(outcomes, switchctl.PhoneHeld)
 				l.hold(t)
@@ -99,6 +101,7 @@ func TestRestartTalking(t *testing.T) {
 func TestRestartWaiting(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		times := make(chan time.Time, 4)
 		l.handler.onAnswer(func(ctx context.Context, leg switchctl.Leg) error {
 			times <- time.Now()
@@ -128,6 +131,7 @@ func TestRestartWaiting(t *testing.T) {
 func TestSwitchRestart(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
 		outcomes := make(chan switchctl.AgentOutcome, 1)
 		l.connect(outcomes, switchctl.PhoneHeld)
 		l.hold(t)

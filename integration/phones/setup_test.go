@@ -66,7 +66,7 @@ type line struct {
 	directory string
 	handler   *handler
 	// crash ends the switch at once, and starts it anew.
-	crash  func(t testing.TB)
+	crash  func(tb testing.TB)
 	voice  *uuid.UUID // the voice agent that takes the calls; nil for none
 	states states
 	dir    string
@@ -156,141 +156,141 @@ func onEachSwitch(t *testing.T, test func(t *testing.T, l *line)) {
 	})
 }
 
-func newLine(t testing.TB, binary string) *line {
-	t.Helper()
-	l := &line{dir: t.TempDir()}
-	if tt, ok := t.(*testing.T); ok {
+func newLine(tb testing.TB, binary string) *line {
+	tb.Helper()
+	l := &line{dir: tb.TempDir()}
+	if tt, ok := tb.(*testing.T); ok {
 		l.t = tt
 	}
 	logger := slog.New(slog.DiscardHandler)
 	if os.Getenv(envLog) != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	l.st = storetest.New(t)
-	l.tenant, l.agent = storetest.Tenant(t, l.st), storetest.NewID(t)
-	l.carrier, l.phone = subscriber(t, callerHz), subscriber(t, agentHz)
-	outbound := freeAddr(t)
+	l.st = storetest.New(tb)
+	l.tenant, l.agent = storetest.Tenant(tb, l.st), storetest.NewID(tb)
+	l.carrier, l.phone = subscriber(tb, callerHz), subscriber(tb, agentHz)
+	outbound := freeAddr(tb)
 	web := httptest.NewServer(http.HandlerFunc(anybody))
-	t.Cleanup(web.Close)
+	tb.Cleanup(web.Close)
 	l.directory = web.URL
 	cdrs := filepath.Join(l.dir, "cdr")
-	require.NoError(t, os.MkdirAll(cdrs, 0o755)) //nolint:gosec // the switch writes there
+	require.NoError(tb, os.MkdirAll(cdrs, 0o755)) //nolint:gosec // the switch writes there
 	l.cfg = switchctl.Config{
 		NodeID: "node-1", OutboundListen: outbound, CDRDir: cdrs, RecordDir: l.dir, TokenKey: make([]byte, 32), Phones: &l.states,
 		ControlURL: func(uuid.UUID) string { return "http://127.0.0.1:9/" }, Logger: logger,
 	}
 	if binary == "" {
-		l.simulate(t, outbound, cdrs)
+		l.simulate(tb, outbound, cdrs)
 	} else {
-		l.realSwitch(t, binary, outbound, cdrs)
+		l.realSwitch(tb, binary, outbound, cdrs)
 	}
 	host, port, err := net.SplitHostPort(l.carrier.SIPAddr())
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	n, err := strconv.Atoi(port)
-	require.NoError(t, err)
-	storetest.Trunk(t, l.st, l.tenant, host, n, 200)
-	storetest.Exec(t, l.st, l.tenant, "UPDATE trunks SET cps = 10000")
-	storetest.InboundNumber(t, l.st, l.tenant, number)
+	require.NoError(tb, err)
+	storetest.Trunk(tb, l.st, l.tenant, host, n, 200)
+	storetest.Exec(tb, l.st, l.tenant, "UPDATE trunks SET cps = 10000")
+	storetest.InboundNumber(tb, l.st, l.tenant, number)
 	l.dialer, err = dialer.New(dialer.Config{
 		NodeID: "node-1", Guard: netguard.Policy{AllowLoopback: true}, Legal: dialer.Hours{From: "00:00", To: "24:00"}, DNC: nobody{},
 		Logger: logger,
 	}, l.st)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	l.handler = &handler{AnswerHandler: l.dialer.Handler()}
 	l.media, err = media.New(media.Config{SIPAddr: "127.0.0.1:0", DialGuard: netguard.Policy{AllowLoopback: true}, Logger: logger})
-	require.NoError(t, err)
-	require.NoError(t, l.media.Start(t.Context()))
-	l.start(t)
-	t.Cleanup(func() {
+	require.NoError(tb, err)
+	require.NoError(tb, l.media.Start(tb.Context()))
+	l.start(tb)
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
-		require.NoError(t, l.stop(ctx))
-		require.NoError(t, l.media.Close(ctx))
+		require.NoError(tb, l.stop(ctx))
+		require.NoError(tb, l.media.Close(ctx))
 	})
 	return l
 }
 
 // start starts a controller on the line.
-func (l *line) start(t testing.TB) {
-	t.Helper()
+func (l *line) start(tb testing.TB) {
+	tb.Helper()
 	var err error
 	l.calls, err = switchctl.New(l.cfg, l.st, l.media, l.dialer.Gate(), l.handler)
-	require.NoError(t, err)
-	require.NoError(t, l.calls.Start(t.Context()))
+	require.NoError(tb, err)
+	require.NoError(tb, l.calls.Start(tb.Context()))
 	l.stop = l.calls.Close
-	require.Eventually(t, func() bool { return l.calls.Ready(t.Context()) == nil }, soon, 10*time.Millisecond)
+	require.Eventually(tb, func() bool { return l.calls.Ready(tb.Context()) == nil }, soon, 10*time.Millisecond)
 }
 
-func (l *line) simulate(t testing.TB, outbound, cdrs string) {
-	t.Helper()
+func (l *line) simulate(tb testing.TB, outbound, cdrs string) {
+	tb.Helper()
 	cfg := simswitch.Config{
 		ESLAddr: "127.0.0.1:0", ESLPassword: "secret", ExternalSIPAddr: "127.0.0.1:0", InternalSIPAddr: "127.0.0.1:0", RTPIP: "127.0.0.1",
 		SocketAddr: outbound, CDRDir: cdrs, RecordDir: l.dir, DirectoryURL: l.directory, SIPDomain: domain,
 	}
 	var sw *simswitch.Switch
-	boot := func(t testing.TB) {
-		t.Helper()
+	boot := func(tb testing.TB) {
+		tb.Helper()
 		var err error
 		sw, err = simswitch.New(cfg)
-		require.NoError(t, err)
-		require.NoError(t, sw.Start(context.Background()))
+		require.NoError(tb, err)
+		require.NoError(tb, sw.Start(context.Background()))
 		cfg.ESLAddr, cfg.ExternalSIPAddr, cfg.InternalSIPAddr = sw.Addrs().ESL, sw.Addrs().External, sw.Addrs().Internal
 	}
-	boot(t)
-	t.Cleanup(func() { _ = sw.Close() })
-	l.crash = func(t testing.TB) {
-		t.Helper()
+	boot(tb)
+	tb.Cleanup(func() { _ = sw.Close() })
+	l.crash = func(tb testing.TB) {
+		tb.Helper()
 		_ = sw.Close()
-		require.NoError(t, os.RemoveAll(cdrs)) // a crash writes no records
-		boot(t)
+		require.NoError(tb, os.RemoveAll(cdrs)) // a crash writes no records
+		boot(tb)
 	}
 	l.cfg.ESLAddr, l.cfg.ESLPassword, l.internal = sw.Addrs().ESL, "secret", sw.Addrs().Internal
-	require.NoError(t, l.carrier.SetTarget(sw.Addrs().External))
+	require.NoError(tb, l.carrier.SetTarget(sw.Addrs().External))
 }
 
-func (l *line) realSwitch(t testing.TB, binary, outbound, cdrs string) {
-	t.Helper()
+func (l *line) realSwitch(tb testing.TB, binary, outbound, cdrs string) {
+	tb.Helper()
 	cfg := freeswitch.Config{Binary: binary, Dir: filepath.Join(l.dir, "fs"), Params: conf.Params{
 		ESLIP: "127.0.0.1", ESLPassword: "secret", SocketAddr: outbound, SIPIP: "127.0.0.1", CarrierNet: "127.0.0.0/8",
 		CDRDir: cdrs, DirectoryURL: l.directory, SIPDomain: domain,
 	}}
-	sw, err := freeswitch.Start(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, sw.Stop()) })
-	l.crash = func(t testing.TB) {
-		t.Helper()
-		require.NoError(t, sw.Kill())
+	sw, err := freeswitch.Start(tb.Context(), cfg)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, sw.Stop()) })
+	l.crash = func(tb testing.TB) {
+		tb.Helper()
+		require.NoError(tb, sw.Kill())
 		cfg.Params = sw.Params
 		sw, err = freeswitch.Start(context.Background(), cfg)
-		require.NoError(t, err)
+		require.NoError(tb, err)
 	}
 	l.cfg.ESLAddr, l.cfg.ESLPassword = sw.ESLAddr(), "secret"
 	l.internal = net.JoinHostPort(sw.Params.SIPIP, strconv.Itoa(sw.Params.InternalPort))
-	require.NoError(t, l.carrier.SetTarget(sw.ExternalAddr()))
+	require.NoError(tb, l.carrier.SetTarget(sw.ExternalAddr()))
 }
 
 // subscriber is a carrier whose subscribers answer at once and speak one tone.
-func subscriber(t testing.TB, hz float64) *simcarrier.Server {
-	t.Helper()
+func subscriber(tb testing.TB, hz float64) *simcarrier.Server {
+	tb.Helper()
 	s, err := simcarrier.New(simcarrier.Config{
 		Voice: fmt.Sprintf("steady:%g", hz), AnswerAfter: time.Millisecond, Listen: []float64{callerHz, agentHz, ringHz, toneHz},
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	require.NoError(t, err)
-	require.NoError(t, s.Start(t.Context()))
-	t.Cleanup(func() {
+	require.NoError(tb, err)
+	require.NoError(tb, s.Start(tb.Context()))
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
-		require.NoError(t, s.Close(ctx))
+		require.NoError(tb, s.Close(ctx))
 	})
 	return s
 }
 
 // freeAddr is an address that nobody listens on.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+func freeAddr(tb testing.TB) string {
+	tb.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
 	defer ln.Close() //nolint:errcheck // it has served
 	return ln.Addr().String()
 }
@@ -311,42 +311,42 @@ func anybody(w http.ResponseWriter, r *http.Request) {
 const password = "secret-of-the-phone"
 
 // register has the agent's softphone register.
-func (l *line) register(t testing.TB, manner simcarrier.AgentManner) {
-	t.Helper()
-	state, err := l.phone.AddAgent(t.Context(), simcarrier.AgentSpec{
+func (l *line) register(tb testing.TB, manner simcarrier.AgentManner) {
+	tb.Helper()
+	state, err := l.phone.AddAgent(tb.Context(), simcarrier.AgentSpec{
 		Extension: extension, Domain: domain, Password: password, Registrar: l.internal, Voice: fmt.Sprintf("steady:%g", agentHz),
 		AgentManner: manner,
 	})
-	require.NoError(t, err)
-	require.True(t, state.Registered, "%+v", state)
+	require.NoError(tb, err)
+	require.True(tb, state.Registered, "%+v", state)
 }
 
 // hold has the agent's phone registered and held, and waits for its leg.
-func (l *line) hold(t testing.TB) {
-	t.Helper()
-	l.register(t, simcarrier.AgentManner{})
-	require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneHeld)))
-	require.Eventually(t, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond, "the leg is not up")
+func (l *line) hold(tb testing.TB) {
+	tb.Helper()
+	l.register(tb, simcarrier.AgentManner{})
+	require.NoError(tb, l.calls.HoldPhone(tb.Context(), l.spec(switchctl.PhoneHeld)))
+	require.Eventually(tb, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond, "the leg is not up")
 }
 
 // dial places a call to a subscriber of the carrier.
-func (l *line) dial(t testing.TB) db.Call {
-	t.Helper()
+func (l *line) dial(tb testing.TB) db.Call {
+	tb.Helper()
 	to, err := store.ParsePhone("9876543210")
-	require.NoError(t, err)
-	call, err := l.calls.Originate(t.Context(), switchctl.OriginateRequest{
+	require.NoError(tb, err)
+	call, err := l.calls.Originate(tb.Context(), switchctl.OriginateRequest{
 		TenantID: l.tenant, To: to, Purpose: switchctl.PurposeSingle, Environment: "live", VoiceAgentID: l.voice,
 	})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return call
 }
 
 // call reads a call's row.
-func (l *line) call(t testing.TB, id uuid.UUID) db.Call {
-	t.Helper()
+func (l *line) call(tb testing.TB, id uuid.UUID) db.Call {
+	tb.Helper()
 	var row db.GetCallViewRow
-	require.NoError(t, l.st.InTenant(t.Context(), l.tenant, func(tx *store.Tx) (err error) {
-		row, err = tx.Q.GetCallView(t.Context(), l.tenant, id)
+	require.NoError(tb, l.st.InTenant(tb.Context(), l.tenant, func(tx *store.Tx) (err error) {
+		row, err = tx.Q.GetCallView(tb.Context(), l.tenant, id)
 		return err
 	}))
 	return row.Call
