@@ -50,9 +50,6 @@ func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispo
 		if call.AgentID == nil || *call.AgentID != agent {
 			return &ConflictError{Code: CodeCallOfOtherAgent, Detail: "The call was not this agent's."}
 		}
-		if d.callbackAt != nil && call.LeadID == nil {
-			return &ValidationError{Fields: []FieldError{{Field: "callback_at", Message: "needs a call of a lead, and this call has none"}}}
-		}
 		if moved, err = s.cfg.Agents.Disposes(ctx, tx, tenant, agent, d.call, now); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	wav "encoding/binary"
 	"net/http"
 	"testing"
 	"time"
@@ -10,7 +9,9 @@ import (
 
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
 	"github.com/ringmaster/ringmaster/integration/stack"
+	"github.com/ringmaster/ringmaster/media"
 )
 
 // agentAccount is what a login gives.
@@ -105,13 +106,39 @@ func talkSome(t *testing.T) {
 	eventually(t, 10*time.Second, "they talk", func() bool { return time.Since(began) > 2*time.Second })
 }
 
-// checkMono holds the recording of a conversation between people against its length.
-func (c *customer) checkMono(t *testing.T, callID string, atLeast time.Duration) {
+// checkMono holds the recording of a conversation between people against it: one channel with every voice, from where the
+// recording began to the end.
+func (c *customer) checkMono(t *testing.T, callID string, voices ...float64) {
 	t.Helper()
-	audio := c.recording(t, callID)
-	require.Equal(t, uint16(1), wav.LittleEndian.Uint16(audio[22:]), "channels")
-	bytesPerSecond := wav.LittleEndian.Uint32(audio[28:])
-	require.Greater(t, float64(len(audio))/float64(bytesPerSecond), atLeast.Seconds())
+	const slack, silence = 300 * time.Millisecond, 2200.0
+	wav, err := media.ParseWAV(c.recording(t, callID))
+	require.NoError(t, err)
+	require.Equal(t, 1, wav.Channels)
+	pcm := wav.Channel(0)
+	lasts := time.Duration(len(pcm)) * time.Second / time.Duration(wav.Rate)
+	row := c.person(t, callID)
+	talk, whole := row.EndTime.Sub(*row.AgentConnectTime), row.EndTime.Sub(*row.AnswerTime)
+	t.Logf("recorded %s; the call lasted %s, the talk %s of it", lasts, whole, talk)
+	require.Greater(t, lasts, talk-slack)
+	require.Less(t, lasts, whole+slack)
+	if row.LeadID != nil { // an agent was there when the callee answered
+		require.InDelta(t, whole.Seconds(), lasts.Seconds(), slack.Seconds())
+	}
+	pcm = pcm[max(0, len(pcm)-int(talk.Seconds()*float64(wav.Rate))):]
+	for _, hz := range voices {
+		got := tone.LevelAt(pcm, wav.Rate, hz) - tone.LevelAt(pcm, wav.Rate, silence)
+		require.Greater(t, got, 20.0, "%g Hz is not in the recording", hz)
+	}
+}
+
+// person reads a call that a person had.
+func (c *customer) person(t *testing.T, callID string) (out flowCall) {
+	t.Helper()
+	c.do(t, http.StatusOK, http.MethodGet, "/api/v1/calls/"+callID, nil, &out)
+	require.NotNil(t, out.AnswerTime)
+	require.NotNil(t, out.AgentConnectTime)
+	require.NotNil(t, out.EndTime)
+	return out
 }
 
 // An agent logs in, their softphone registers with that account and is held; a progressive campaign connects a callee, both
@@ -136,7 +163,7 @@ func TestCampaignReachesAnAgent(t *testing.T) {
 		c.hangUp(t, number)
 		require.Equal(t, "completed", c.endedCall(t, callID).Status)
 		a.dispose(t, callID)
-		c.checkMono(t, callID, time.Second)
+		c.checkMono(t, callID, callerHz, agentHz)
 		phone, err := c.phones().Agent(t.Context(), a.SIP.Extension)
 		require.NoError(t, err)
 		require.True(t, phone.Call.Live, "the leg is kept for the next call")
@@ -165,7 +192,7 @@ func TestCampaignReachesAForeignSoftphone(t *testing.T) {
 		c.hangUp(t, number)
 		require.Equal(t, "completed", c.endedCall(t, callID).Status)
 		a.dispose(t, callID)
-		c.checkMono(t, callID, time.Second)
+		c.checkMono(t, callID, callerHz)
 		c.atRest(t)
 	})
 }

@@ -264,13 +264,14 @@ func TestFlowToAnAgent(t *testing.T) {
 			state, err := c.phones().Agent(t.Context(), login.SIP.Extension)
 			return err == nil && state.Call != nil && len(onsets(state.Call.Heard, callerHz)) > 0
 		})
+		talkSome(t)
 		c.hangUp(t, out.CallID)
 		c.endedCall(t, callID)
 		detail, steps := c.traced(t, callID)
 		require.NotNil(t, detail.AgentConnectTime)
 		require.Equal(t, "person=call_ended", steps[3])
 		agent.JSON(t, http.MethodPost, "/api/agent/dispose", map[string]any{"call_id": callID, "disposition": "done"}, http.StatusOK, nil)
-		require.NotEmpty(t, c.recording(t, callID))
+		c.checkMono(t, callID, callerHz, agentHz)
 
 		out, callID = press("9877500002")
 		c.hears(t, out.CallID, 1000, 1, "the caller hears the agent again")
