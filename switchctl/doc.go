@@ -1,7 +1,7 @@
 // Package switchctl runs calls on one FreeSWITCH host.
 //
 // A [Controller] holds the switch's two kinds of event-socket connections: the host link (inbound, one per
-// host: events of all channels, originate and the uuid_* commands) and the outbound sockets (one per answered
+// host, of two connections: events of all channels and what runs in the background, and the uuid_* commands) and the outbound sockets (one per answered
 // leg: the call's control channel). One goroutine, the call actor, owns each call; everything else sends to its
 // bounded mailbox. PostgreSQL holds what must outlive the process, the channel's own variables hold enough to
 // find it again, and the registry is only a cache of live actors.

@@ -23,8 +23,10 @@ const (
 		evRegister + " " + evUnregister + " " + evExpire
 )
 
-// hostLink is the one inbound event socket of a switch host. It dials again for as long as it runs; every new
-// connection is a generation, after which the calls are looked for afresh.
+// hostLink is the inbound event socket of a switch host: one connection that the events come over, and one for commands
+// whose output is waited for. The switch runs such a command in the thread that sends the connection's events, which would
+// wait for it. Both live and die together. The link dials again for as long as it runs; every new pair is a generation,
+// after which the calls are looked for afresh.
 type hostLink struct {
 	addr     string
 	password string
@@ -36,7 +38,8 @@ type hostLink struct {
 	onUp    func(ctx context.Context)
 
 	mu         sync.Mutex
-	conn       *esl.Conn // nil while there is none
+	conn       *esl.Conn // of the events and of bgapi, which only starts a thread; nil while there is none
+	commands   *esl.Conn // of api
 	generation uint64
 	jobs       map[string]func(body string, err error)
 	core       string // the switch's Core-UUID
@@ -68,21 +71,23 @@ func (l *hostLink) run(ctx context.Context) {
 	}
 }
 
-// serve is one connection's life.
+// serve is one generation's life.
 func (l *hostLink) serve(ctx context.Context) error {
 	conn, err := esl.Dial(ctx, l.addr, l.password, esl.Options{OnEvent: l.event, Logger: l.log})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		_ = conn.Close()
-		<-conn.Done()
-	}()
+	defer closeConn(conn)
+	commands, err := esl.Dial(ctx, l.addr, l.password, esl.Options{Logger: l.log})
+	if err != nil {
+		return err
+	}
+	defer closeConn(commands)
 	if _, err := conn.Command(ctx, subscription); err != nil {
 		return err
 	}
 	l.mu.Lock()
-	l.conn = conn
+	l.conn, l.commands = conn, commands
 	l.generation++
 	generation := l.generation
 	l.jobs = map[string]func(string, error){}
@@ -90,7 +95,7 @@ func (l *hostLink) serve(ctx context.Context) error {
 	l.metrics.linkUp.Set(1)
 	l.metrics.linkDials.Inc()
 	l.log.InfoContext(ctx, "link to the switch is up", "esl_addr", l.addr, "generation", generation)
-	defer l.down(conn)
+	defer l.down(conn, commands)
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -98,11 +103,16 @@ func (l *hostLink) serve(ctx context.Context) error {
 	defer beside.Wait()
 	defer cancel()
 	beside.Go(func() { l.onUp(ctx) })
-	return l.watch(ctx, conn)
+	return l.watch(ctx, conn, commands)
 }
 
-// watch pings the switch, so that a connection that is up in name only is noticed, until the connection ends.
-func (l *hostLink) watch(ctx context.Context, conn *esl.Conn) error {
+func closeConn(conn *esl.Conn) {
+	_ = conn.Close()
+	<-conn.Done()
+}
+
+// watch pings the switch, so that a connection that is up in name only is noticed, until one of the two ends.
+func (l *hostLink) watch(ctx context.Context, conn, commands *esl.Conn) error {
 	for {
 		tick := make(chan struct{})
 		t := l.clock.AfterFunc(linkPing, func() { close(tick) })
@@ -110,27 +120,32 @@ func (l *hostLink) watch(ctx context.Context, conn *esl.Conn) error {
 		case <-conn.Done():
 			t.Stop()
 			return conn.Err()
+		case <-commands.Done():
+			t.Stop()
+			return commands.Err()
 		case <-ctx.Done():
 			t.Stop()
 			return context.Cause(ctx)
 		case <-tick:
-			var refused *esl.ReplyError
-			if _, err := conn.API(ctx, "uuid_exists "+uuid.Nil.String()); err != nil && !errors.As(err, &refused) {
-				return err
+			for _, c := range []*esl.Conn{conn, commands} {
+				var refused *esl.ReplyError
+				if _, err := c.API(ctx, "uuid_exists "+uuid.Nil.String()); err != nil && !errors.As(err, &refused) {
+					return err
+				}
 			}
 		}
 	}
 }
 
-// down fails what waits for replies of the connection.
-func (l *hostLink) down(conn *esl.Conn) {
+// down fails what waits for replies of the generation.
+func (l *hostLink) down(conn, commands *esl.Conn) {
 	l.mu.Lock()
 	jobs := l.jobs
 	l.jobs = nil
-	l.conn = nil
+	l.conn, l.commands = nil, nil
 	l.mu.Unlock()
 	l.metrics.linkUp.Set(0)
-	_ = conn.Close()
+	_, _ = conn.Close(), commands.Close()
 	for _, done := range jobs {
 		done("", errLinkLost)
 	}
@@ -169,7 +184,7 @@ func eventLabel(name string) string {
 func (l *hostLink) current() *esl.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.conn
+	return l.commands
 }
 
 // Generation implements switchLink.
@@ -182,7 +197,7 @@ func (l *hostLink) Generation() uint64 {
 	return l.generation
 }
 
-// API implements switchLink.
+// API implements switchLink. What the command does may be seen as an event before its reply is.
 func (l *hostLink) API(ctx context.Context, cmd string) (string, error) {
 	conn := l.current()
 	if conn == nil {

@@ -24,6 +24,7 @@ type eslPeer struct {
 	conns    []net.Conn
 	commands []string
 	deaf     bool // commands get no replies
+	held     int  // commands, pings apart, that the events of their connection had to wait for
 	wg       sync.WaitGroup
 }
 
@@ -91,12 +92,17 @@ func (p *eslPeer) serve(conn net.Conn) {
 	_, _ = conn.Write([]byte("Content-Type: auth/request\n\n"))
 	in := bufio.NewScanner(conn)
 	in.Split(splitCommands)
+	subscribed := false
 	for in.Scan() {
 		line, rest, _ := strings.Cut(strings.TrimSpace(in.Text()), "\n")
 		line = strings.TrimSpace(line)
 		p.mu.Lock()
 		p.commands = append(p.commands, line)
 		deaf := p.deaf
+		subscribed = subscribed || strings.HasPrefix(line, "event ")
+		if subscribed && strings.HasPrefix(line, "api ") && !strings.HasPrefix(line, "api uuid_exists ") {
+			p.held++
+		}
 		p.mu.Unlock()
 		switch {
 		case deaf && !strings.HasPrefix(line, "auth"):
@@ -200,6 +206,45 @@ func TestLinkFailsPendingRepliesAndDialsAgain(t *testing.T) {
 	<-ups
 	require.Equal(t, uint64(2), l.Generation())
 	require.Equal(t, 2, p.seen("event plain"), "a new connection subscribes anew")
+}
+
+// TestLinkKeepsEventsClearOfCommands: the switch sends no events on a connection whose api command still runs.
+func TestLinkKeepsEventsClearOfCommands(t *testing.T) {
+	t.Parallel()
+	p := newESLPeer(t)
+	ups := make(chan struct{}, 8)
+	l := startLink(t, p, func(*esl.Event) {}, func(context.Context) { ups <- struct{}{} })
+	<-ups
+	_, err := l.API(t.Context(), "uuid_displace x start tone 0 m")
+	require.NoError(t, err)
+	reply := make(chan string, 1)
+	require.NoError(t, l.BgAPI(t.Context(), "uuid_kill x", func(body string, _ error) { reply <- body }))
+	<-reply
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.Zero(t, p.held)
+}
+
+// TestLinkIsBothConnections: whichever of the two ends, the link is dialed again as a whole.
+func TestLinkIsBothConnections(t *testing.T) {
+	t.Parallel()
+	for name, which := range map[string]int{"events": 0, "commands": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newESLPeer(t)
+			ups := make(chan struct{}, 8)
+			l := startLink(t, p, func(*esl.Event) {}, func(context.Context) { ups <- struct{}{} })
+			<-ups
+			p.mu.Lock()
+			require.Len(t, p.conns, 2)
+			require.NoError(t, p.conns[which].Close())
+			p.mu.Unlock()
+			<-ups
+			require.Equal(t, uint64(2), l.Generation())
+			_, err := l.API(t.Context(), "show channels as json")
+			require.NoError(t, err)
+		})
+	}
 }
 
 func TestLinkThatIsDownSaysSo(t *testing.T) {

@@ -40,7 +40,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		linkUp: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "ringmaster", Name: "switch_link_up", Help: "1 while the switch's event socket is connected.",
 		}),
-		linkDials:  counter("switch_link_connects_total", "Connections made to the switch's event socket."),
+		linkDials:  counter("switch_link_connects_total", "Times that the link to the switch's event socket came up."),
 		events:     vec("switch_events_total", "Events received on the host link, by name.", "name"),
 		dropped:    counter("call_mailbox_drops_total", "Switch events dropped because a call's mailbox was full."),
 		rejected:   counter("call_events_rejected_total", "Events and commands that a call's state did not take."),
