@@ -163,12 +163,22 @@ func (s *Service) seePhones(sw Switch) {
 	}
 }
 
+// loss is how an agent's phone went, and what the agent was doing.
+type loss struct {
+	status Status
+	reason string
+}
+
+// pauses tells whether the agent is paused for it. Who hangs up the phone to end a call gets the leg back at once, or is
+// overdue later.
+func (l loss) pauses() bool { return l.status != OnCall || l.reason != switchctl.PhoneHungUp }
+
 // correct moves an agent whose state the facts have left behind.
 func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) error {
 	now := s.now()
 	s.mu.Lock()
 	a := s.desk.agents[r.ID]
-	lost := s.lost[r.ID]
+	lost, wasLost := s.lost[r.ID]
 	phoneless := a != nil && !a.onHook && !a.phoneUp
 	overdue := phoneless && now.Sub(a.downSince) >= s.cfg.PhoneGrace && now.Sub(r.LastStatusAt) >= s.cfg.PhoneGrace
 	elsewhere := false // the call is here, but not with this agent
@@ -188,7 +198,7 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 		switch {
 		case !r.CallOpen && old, elsewhere && old, !served && !r.CallIsTheirs && old:
 			return s.setRight(ctx, r)
-		case lost && phoneless && r.CallUnanswered:
+		case wasLost && phoneless && r.CallUnanswered:
 			return s.phoneGone(ctx, sw, r)
 		case !r.CallUnanswered:
 			s.settled(r.ID) // whoever serves the call sees to it
@@ -200,7 +210,7 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 			return s.step(ctx, r, change{trigger: TriggerRetired, at: now, reason: ReasonRetired})
 		case r.Status == string(WrapUp) && r.WrapUpUntil != nil && !now.Before(*r.WrapUpUntil):
 			return s.step(ctx, r, change{trigger: TriggerWrapUpOver, at: now})
-		case r.Status == string(Available) && (lost && phoneless || overdue):
+		case r.Status == string(Available) && (wasLost && lost.pauses() && phoneless || overdue):
 			return s.step(ctx, r, change{trigger: TriggerPhoneLost, at: now, reason: ReasonPhoneLost})
 		case r.Status != string(Available):
 			s.settled(r.ID)

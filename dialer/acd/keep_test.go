@@ -79,6 +79,37 @@ func TestPhoneOfAnAvailableAgent(t *testing.T) {
 	}
 }
 
+// TestHowThePhoneWent pauses whoever lost the phone, but for an agent who has ended a call by it and disposes before the leg is
+// back.
+func TestHowThePhoneWent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		went loss
+		want Status
+	}{
+		"hung up to end a call": {loss{OnCall, switchctl.PhoneHungUp}, Available},
+		"lost in a call":        {loss{OnCall, switchctl.PhoneLost}, Paused},
+		"hung up between calls": {loss{Available, switchctl.PhoneHungUp}, Paused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := running(t)
+			agent, call := b.online(t), uuid.New()
+			b.force(t, agent, WrapUp, &call)
+			require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 0 }, 10*time.Second, time.Millisecond)
+			b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneHungUp)
+			b.force(t, agent, Available, nil)
+			b.svc.mu.Lock()
+			b.svc.lost[agent] = c.went
+			b.svc.mu.Unlock()
+			b.svc.look(t.Context(), b.sw)
+			b.eventually(t, agent, c.want)
+			b.clock.advance(31 * time.Second)
+			require.Equal(t, ReasonPhoneLost, *b.eventually(t, agent, Paused).Reason, "the leg did not come back")
+		})
+	}
+}
+
 func TestPhoneThatNeverComesUp(t *testing.T) {
 	t.Parallel()
 	b := running(t)

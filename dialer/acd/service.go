@@ -80,7 +80,7 @@ type Service struct {
 	// renew are the agents who have logged in again since their phone was dialed, perhaps from another place.
 	renew map[uuid.UUID]bool
 	// lost are the agents whose phone went since the last look.
-	lost map[uuid.UUID]bool
+	lost map[uuid.UUID]loss
 	// ringing are the agents who hear ringback, with the call that they dialed.
 	ringing map[uuid.UUID]uuid.UUID
 	once    sync.Once // closes loaded
@@ -113,7 +113,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	}
 	s := &Service{
 		cfg: cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
-		held: make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]bool),
+		held: make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]loss),
 		renew:   make(map[uuid.UUID]bool),
 		ringing: make(map[uuid.UUID]uuid.UUID),
 	}
@@ -136,7 +136,7 @@ func (s *Service) PhoneChanged(p switchctl.PhoneState) {
 	before := s.desk.readyAgents(p.TenantID)
 	a := s.desk.agents[p.AgentID]
 	if a != nil && a.phoneUp && !p.Up && (a.row.Status == string(Available) || a.row.Status == string(OnCall)) {
-		s.lost[p.AgentID] = true
+		s.lost[p.AgentID] = loss{status: Status(a.row.Status), reason: p.Reason}
 	}
 	if p.Up {
 		delete(s.lost, p.AgentID)
