@@ -372,13 +372,15 @@ func (a *audit) readChannels(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// extensionOf reads a softphone's extension from a channel's name, sofia/internal/[sip:]30001@127.0.0.1:5060; empty for others.
+// extensionOf reads a softphone's extension from a channel's name, sofia/internal/[sip:][softphone-]30001@127.0.0.1:5060, by
+// its contact or its address; empty for others.
 func extensionOf(name string) string {
 	rest, ok := strings.CutPrefix(name, "sofia/internal/")
 	if !ok {
 		return ""
 	}
 	user, _, _ := strings.Cut(strings.TrimPrefix(rest, "sip:"), "@")
+	user = strings.TrimPrefix(user, "softphone-")
 	if len(user) != 5 || user[0] != '3' {
 		return ""
 	}

@@ -112,6 +112,7 @@ func TestExtensionOf(t *testing.T) {
 		"sofia/internal/30001@127.0.0.1:5060": "30001", "sofia/internal/sip:30001@127.0.0.1:5060": "30001",
 		"sofia/internal/rm_media@127.0.0.1:5090": "", "sofia/external/9876543210@127.0.0.1": "", "": "",
 	} {
+		"sofia/internal/sip:softphone-30001@127.0.0.1:5060": "30001",
 		require.Equal(t, want, extensionOf(name), name)
 	}
 }
