@@ -111,8 +111,8 @@ func TestExtensionOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"sofia/internal/30001@127.0.0.1:5060": "30001", "sofia/internal/sip:30001@127.0.0.1:5060": "30001",
 		"sofia/internal/rm_media@127.0.0.1:5090": "", "sofia/external/9876543210@127.0.0.1": "", "": "",
-	} {
 		"sofia/internal/sip:softphone-30001@127.0.0.1:5060": "30001",
+	} {
 		require.Equal(t, want, extensionOf(name), name)
 	}
 }
