@@ -44,7 +44,7 @@ func TestStranger(t *testing.T) {
 	require.Eventually(t, func() bool { return sess.Stats().Strangers == 40 }, soon, tick)
 	p.speak(tone(425, 8000, 4000))
 	require.Less(t, power(ai.heard(), 2000, 16000), -70.0)
-	require.Greater(t, power(ai.heard(), 425, 16000), -20.0)
+	require.Greater(t, power(ai.heard(), 425, 16000), -40.0, "over the whole call, the time before the tone too")
 }
 
 // TestLatch lets the peer send from another port than it named: ours follow there.
