@@ -245,7 +245,7 @@ func orGone(status string) string {
 // leaves the law's.
 func (s *Service) mayCall(tenantWindow, campaignWindow json.RawMessage, now time.Time) (bool, time.Time) {
 	for _, column := range []json.RawMessage{campaignWindow, tenantWindow} {
-		w, set, err := storedWindow(column)
+		w, set, err := s.windows.read(column)
 		if err != nil {
 			s.log.Error("stored calling window can't be read", "error", err)
 			break

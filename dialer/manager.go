@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,7 +47,9 @@ type runningPacer struct {
 }
 
 func (s *Service) manage(ctx context.Context, originator Originator) (err error) {
-	conn, err := pgx.ConnectConfig(ctx, s.st.Pool().Config().ConnConfig.Copy())
+	cfg := s.st.Pool().Config().ConnConfig.Copy()
+	maps.Copy(cfg.RuntimeParams, lockLiveness())
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("connect for the pacers' locks: %w", err)
 	}
@@ -103,8 +106,20 @@ func (m *manager) round(ctx context.Context) error {
 	return nil
 }
 
-// lockTimeout bounds each statement on the locks' connection.
-const lockTimeout = 5 * time.Second
+// lockTimeout bounds each statement on the locks' connection. It is also how long a controller that has lost the database goes
+// on pacing at most, which does nothing: the gate needs the database.
+const lockTimeout = 3 * time.Second
+
+// lockLiveness are settings of the locks' session on the server's side. A controller that dies closes its connection, and the
+// locks are free at once. One whose machine or network vanishes can't: the server notices when its keepalive probes, or what it
+// has sent, stay unacknowledged for 5 s, and then ends the session with its locks. Another controller looks for free
+// campaigns each Poll, so that they are paced again within 10 s either way. (Unix sockets have no such settings and no such fate.)
+func lockLiveness() map[string]string {
+	return map[string]string{
+		"application_name": "ringmaster pacers", "tcp_keepalives_idle": "2", "tcp_keepalives_interval": "1",
+		"tcp_keepalives_count": "3", "tcp_user_timeout": "5000",
+	}
+}
 
 func lockName(campaign uuid.UUID) string { return "ringmaster.pacer:" + campaign.String() }
 
@@ -136,7 +151,7 @@ func (m *manager) spawn(ctx context.Context, c db.CampaignsToPaceRow) {
 	p := &runningPacer{cancel: cancel, done: make(chan struct{})}
 	m.pacers[c.ID] = p
 	m.s.metrics.pacers.Set(float64(len(m.pacers)))
-	wake := m.s.signals.open(c.ID)
+	wake := m.s.signals.open(c.TenantID, c.ID)
 	go func() {
 		defer close(p.done)
 		newPacer(m.s, m.originator, c.TenantID, c.ID, wake).run(pacerCtx)

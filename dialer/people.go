@@ -61,11 +61,18 @@ func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRe
 	return g.s.takerOf(ctx, tx, campaign)
 }
 
+// readyAgents counts the agents for whom a call may be dialed ahead: only a held phone is there when the callee answers.
 func (s *Service) readyAgents(tenant uuid.UUID) int {
 	if s.cfg.Agents == nil {
 		return 0
 	}
-	return s.cfg.Agents.ReadyAgents(tenant)
+	n := 0
+	for _, m := range s.cfg.Agents.Crew(tenant) {
+		if m.Ready {
+			n++
+		}
+	}
+	return n
 }
 
 // peoplePlan is a call that goes to an agent; campaign is nil for one that belongs to none.

@@ -75,7 +75,7 @@ func staffed(t *testing.T) *people {
 	var err error
 	p.agents, err = acd.New(acd.Config{
 		NodeID: "node-1", Accounts: acd.NewAccounts(st, []byte("key"), "sip.test"), Now: clock.Now, Every: 20 * time.Millisecond,
-		ReadyChanged: func(tenant uuid.UUID) { p.svc.AgentReady(tenant) },
+		Changed: func(tenant uuid.UUID) { p.svc.AgentsChanged(tenant) },
 	}, st)
 	require.NoError(t, err)
 	p.bundle = setupOn(t, st, func(c *Config) { c.Agents, c.Now = p.agents, clock.Now })
@@ -183,6 +183,29 @@ func TestProgressiveDialsOneCallPerReadyAgent(t *testing.T) {
 	_, err := p.svc.Dispose(t.Context(), p.tenant, talking, DisposeInput{CallID: Some(call.ID.String()), Disposition: Some("sold")})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(p.sw.dialed()) == 5 }, waitFor, every)
+}
+
+func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	id := storetest.NewID(t)
+	storetest.Exec(t, p.st, p.tenant, `INSERT INTO users (tenant_id, id, email, password_hash, role, extension, phone_mode)
+		VALUES ($1, $2, 'hook@people.test', 'x', 'agent', '1000', 'on_hook')`, p.tenant, id)
+	_, err := p.agents.Login(t.Context(), p.tenant, id, acd.LoginInput{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.agents.ReadyAgents(p.tenant) == 1 }, waitFor, every, "the agent takes inbound calls")
+	for _, mode := range []DialMode{DialProgressive, DialPredictive} {
+		campaign := p.campaign(t, mode)
+		lead := p.push(t, campaign, "9876543201")
+		newPacer(p.svc, p.sw, p.tenant, campaign, nil).round(t.Context())
+		require.Empty(t, p.sw.dialed())
+		_, err := p.svc.Gate().Admit(t.Context(), p.request(t, campaign, lead))
+		require.Equal(t, ReasonAgents, reason(t, err))
+	}
+	preview := p.campaign(t, DialPreview)
+	lead := p.push(t, preview, "9876543202")
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, id, DialInput{LeadID: Some(lead.ID.String())})
+	require.NoError(t, err, "and dials by themselves")
 }
 
 func TestPreview(t *testing.T) {

@@ -80,6 +80,7 @@ type Service struct {
 	st       *store.Store
 	log      *slog.Logger
 	legal    week.Window
+	windows  windowCache
 	metrics  metrics
 	signals  signals
 	calls    Calls         // set by Attach, before anything serves
@@ -115,8 +116,8 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 // Attach gives the dialer the call controller that its agents dial through. It must be called before anything serves.
 func (s *Service) Attach(calls Calls) { s.calls = calls }
 
-// AgentReady wakes the pacers: an agent could take a call. It doesn't block.
-func (s *Service) AgentReady(uuid.UUID) { s.signals.all() }
+// AgentsChanged wakes the tenant's pacers: its agents are no longer what they were planned with. It doesn't block.
+func (s *Service) AgentsChanged(tenant uuid.UUID) { s.signals.tenant(tenant) }
 
 func (s *Service) now() time.Time { return s.cfg.Now() }
 

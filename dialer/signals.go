@@ -12,11 +12,17 @@ type signals struct {
 	kick chan struct{} // to the manager: the set of running campaigns has changed
 
 	mu   sync.Mutex
-	wake map[uuid.UUID]chan struct{} // by campaign, written by the manager
+	wake map[uuid.UUID]sleeper // by campaign, written by the manager
+}
+
+// sleeper is a pacer that waits to be woken.
+type sleeper struct {
+	tenant uuid.UUID
+	ch     chan struct{}
 }
 
 func newSignals() signals {
-	return signals{kick: make(chan struct{}, 1), wake: make(map[uuid.UUID]chan struct{})}
+	return signals{kick: make(chan struct{}, 1), wake: make(map[uuid.UUID]sleeper)}
 }
 
 // changed tells the manager to look at the campaigns' states now.
@@ -25,27 +31,29 @@ func (s *signals) changed() { notify(s.kick) }
 // campaign wakes a campaign's pacer, if it is in this process.
 func (s *signals) campaign(id uuid.UUID) {
 	s.mu.Lock()
-	ch := s.wake[id]
+	p, ok := s.wake[id]
 	s.mu.Unlock()
-	if ch != nil {
-		notify(ch)
+	if ok {
+		notify(p.ch)
 	}
 }
 
-// all wakes every pacer: a unit that several campaigns share was given back.
-func (s *signals) all() {
+// tenant wakes the pacers of a tenant's campaigns: what they share has changed.
+func (s *signals) tenant(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, ch := range s.wake {
-		notify(ch)
+	for _, p := range s.wake {
+		if p.tenant == id {
+			notify(p.ch)
+		}
 	}
 }
 
-func (s *signals) open(id uuid.UUID) <-chan struct{} {
+func (s *signals) open(tenant, id uuid.UUID) <-chan struct{} {
 	ch := make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wake[id] = ch
+	s.wake[id] = sleeper{tenant, ch}
 	return ch
 }
 

@@ -135,7 +135,7 @@ func (s *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 		return tx.Q.VoiceAgentUpdate(ctx, voiceAgentUpdate(row))
 	})
 	if err == nil {
-		s.signals.all()
+		s.signals.tenant(tenant)
 	}
 	return out, err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ringmaster/ringmaster/dialer/week"
@@ -47,6 +48,40 @@ func storedWindow(column json.RawMessage) (week.Window, bool, error) {
 	}
 	ready, err := newWindow(w)
 	return ready, err == nil, err
+}
+
+// maxWindows bounds the windows that are kept ready.
+const maxWindows = 1024
+
+// windowCache keeps stored windows ready: reading a time zone's rules costs more than all else that a pacer's round with nothing
+// to do does. The zero value is empty.
+type windowCache struct {
+	mu    sync.Mutex
+	ready map[string]week.Window
+}
+
+// read is storedWindow, remembered.
+func (c *windowCache) read(column json.RawMessage) (week.Window, bool, error) {
+	if len(column) == 0 {
+		return week.Window{}, false, nil
+	}
+	c.mu.Lock()
+	w, ok := c.ready[string(column)]
+	c.mu.Unlock()
+	if ok {
+		return w, true, nil
+	}
+	w, set, err := storedWindow(column)
+	if err != nil || !set {
+		return w, set, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ready == nil || len(c.ready) >= maxWindows {
+		c.ready = make(map[string]week.Window)
+	}
+	c.ready[string(column)] = w
+	return w, true, nil
 }
 
 // openAt tells whether all windows are open at t, and when they next are. Windows that never meet are looked at

@@ -140,7 +140,7 @@ func (c *Controller) buildAgents(context.Context) error {
 	c.agents, err = acd.New(acd.Config{
 		NodeID: c.cfg.Node, Accounts: c.accounts, Transports: a.Transports, WrapUp: a.WrapUp, RingTimeout: a.RingTimeout,
 		MaxWait: a.MaxWait, PositionPrompts: a.PositionPrompts, AnnounceEvery: a.AnnounceEvery, Logger: c.log, Registerer: c.metrics,
-		ReadyChanged: func(tenant uuid.UUID) { c.dialer.AgentReady(tenant) },
+		Changed: func(tenant uuid.UUID) { c.dialer.AgentsChanged(tenant) },
 	}, c.store)
 	return err
 }

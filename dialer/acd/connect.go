@@ -94,6 +94,9 @@ func (s *Service) Connect(ctx context.Context, leg switchctl.Leg, req Request) (
 		wake: make(chan struct{}, 1),
 	}}
 	v.since = v.c.since
+	if call.CampaignID != nil {
+		v.c.campaign = *call.CampaignID
+	}
 	if call.AgentID != nil {
 		s.learnOwner(ctx, call.TenantID, *call.AgentID, call.ID)
 	}

@@ -58,6 +58,8 @@ func (a *seat) fits(c *caller) bool {
 type caller struct {
 	call   uuid.UUID
 	tenant uuid.UUID
+	// campaign has dialed the call; the zero id for one of no campaign.
+	campaign uuid.UUID
 	// agent is the one who is wanted; nil for any.
 	agent    *uuid.UUID
 	tags     []string

@@ -73,10 +73,10 @@ func (s *Service) look(ctx context.Context, sw Switch) {
 		}
 		return
 	}
-	ready := s.reseat(ctx, rows, began)
+	changed := s.reseat(ctx, rows, began)
 	s.once.Do(func() { close(s.loaded) })
-	for tenant := range ready {
-		s.tellReady(tenant, 0, 1)
+	for tenant := range changed {
+		s.tell(tenant)
 	}
 	s.renewPhones(ctx, sw)
 	for _, r := range rows {
@@ -94,7 +94,8 @@ func (s *Service) look(ctx context.Context, sw Switch) {
 	s.voidAccounts(ctx)
 }
 
-// reseat brings the desk to what was read, but for what changed since. It tells the tenants who have more agents ready.
+// reseat brings the desk to what was read, but for what changed since. It gives the tenants whose agents have
+// changed.
 func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began uint64) map[uuid.UUID]bool {
 	s.mu.Lock()
 	before := make(map[uuid.UUID]int)
@@ -105,11 +106,18 @@ func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began u
 		before[tenant] = s.desk.readyAgents(tenant)
 	}
 	seen := make(map[uuid.UUID]bool, len(rows))
+	changed := make(map[uuid.UUID]bool)
 	for _, r := range rows {
 		seen[r.ID] = true
 		a := s.desk.agents[r.ID]
-		fresh := a == nil
+		fresh, was := a == nil, ""
+		if !fresh {
+			was = a.row.Status
+		}
 		a = s.desk.sit(agentRow(r))
+		if !fresh && a.row.Status != was {
+			changed[r.TenantID] = true
+		}
 		a.tags, a.onHook = r.Tags, r.PhoneMode == string(switchctl.PhoneOnHook)
 		if a.extension = ""; r.Extension != nil {
 			a.extension = *r.Extension
@@ -125,17 +133,16 @@ func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began u
 		}
 	}
 	s.desk.match()
-	more := make(map[uuid.UUID]bool)
 	for _, r := range rows {
-		if s.desk.readyAgents(r.TenantID) > before[r.TenantID] {
-			more[r.TenantID] = true
+		if s.desk.readyAgents(r.TenantID) != before[r.TenantID] {
+			changed[r.TenantID] = true
 		}
 	}
 	s.mu.Unlock()
 	for _, id := range left {
 		s.loggedOut(ctx, id) // at another controller, or moved there
 	}
-	return more
+	return changed
 }
 
 func agentRow(r db.AgentsOfNodeRow) db.Agent {

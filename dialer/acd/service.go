@@ -42,8 +42,9 @@ type Config struct {
 	// silent before its agents are put offline; 2 min by default.
 	Every     time.Duration
 	NodeGrace time.Duration
-	// ReadyChanged, unless nil, is told that a tenant has an agent more who could take a call. It must not block.
-	ReadyChanged func(tenant uuid.UUID)
+	// Changed, unless nil, is told that a tenant's agents are no longer what they were: one could take a call now or no longer
+	// can, a conversation or a wrap-up began or ended. It must not block.
+	Changed func(tenant uuid.UUID)
 	Now          func() time.Time
 	Logger       *slog.Logger
 	Registerer   prometheus.Registerer
@@ -158,22 +159,35 @@ func (s *Service) apply(row db.Agent) {
 	}
 	s.mu.Lock()
 	before := s.desk.readyAgents(row.TenantID)
-	known := s.desk.agents[row.ID] != nil
-	if known {
+	a := s.desk.agents[row.ID]
+	moved := false
+	if a != nil {
+		was := a.row.Status
 		s.desk.sit(row)
+		moved = a.row.Status != was
 		s.desk.match()
 	}
 	after := s.desk.readyAgents(row.TenantID)
 	s.mu.Unlock()
-	if !known {
+	if a == nil {
 		notify(s.kick) // whoever it is, the table tells more
+	}
+	if moved {
+		s.tell(row.TenantID)
+		return
 	}
 	s.tellReady(row.TenantID, before, after)
 }
 
 func (s *Service) tellReady(tenant uuid.UUID, before, after int) {
-	if after > before && s.cfg.ReadyChanged != nil {
-		s.cfg.ReadyChanged(tenant)
+	if after != before {
+		s.tell(tenant)
+	}
+}
+
+func (s *Service) tell(tenant uuid.UUID) {
+	if s.cfg.Changed != nil {
+		s.cfg.Changed(tenant)
 	}
 }
 

@@ -147,7 +147,7 @@ func (b *bundle) node(t *testing.T, name string, change ...func(*Config)) (*Serv
 	t.Helper()
 	cfg := Config{
 		NodeID: name, Accounts: NewAccounts(b.st, []byte("key of tests"), "sip.test"), Now: b.clock.Now, Every: 20 * time.Millisecond,
-		ReadyChanged: func(tenant uuid.UUID) {
+		Changed: func(tenant uuid.UUID) {
 			select {
 			case b.ready <- tenant:
 			default:

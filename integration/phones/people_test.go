@@ -23,7 +23,7 @@ func (l *line) staff(t *testing.T) *acd.Service {
 	require.NoError(t, l.stop(t.Context()))
 	agents, err := acd.New(acd.Config{
 		NodeID: "node-1", Accounts: acd.NewAccounts(l.st, []byte("key of tests"), l.phone.SIPAddr()), Logger: l.cfg.Logger,
-		ReadyChanged: func(tenant uuid.UUID) { l.dialer.AgentReady(tenant) },
+		Changed: func(tenant uuid.UUID) { l.dialer.AgentsChanged(tenant) },
 	}, l.st)
 	require.NoError(t, err)
 	l.dialer, err = dialer.New(dialer.Config{
@@ -70,7 +70,7 @@ func TestProgressiveReachesAgent(t *testing.T) {
 		storetest.Exec(t, l.st, l.tenant, "UPDATE campaigns SET post_answer_action = 'connect_agent'")
 		storetest.Lead(t, l.st, l.tenant, campaign, "9876543210")
 		storetest.Lead(t, l.st, l.tenant, campaign, "9876543211")
-		l.dialer.AgentReady(l.tenant)
+		l.dialer.AgentsChanged(l.tenant)
 		since := time.Now()
 		_, err := agents.Login(t.Context(), l.tenant, agent, acd.LoginInput{})
 		require.NoError(t, err)

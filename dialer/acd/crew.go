@@ -1,0 +1,62 @@
+package acd
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Member is an agent as a plan sees one who dials ahead.
+type Member struct {
+	ID uuid.UUID
+	// Status is the agent's; one who was chosen for a caller is on a call, whatever the row still says.
+	Status Status
+	// Since is when that began.
+	Since time.Time
+	// Ready: a caller can be given to the agent now.
+	Ready bool
+	// Call is the agent's call, or the newest one; nil for one who had none yet. Campaign dialed the present one; the zero id
+	// for a call of no campaign.
+	Call     *uuid.UUID
+	Campaign uuid.UUID
+	// WrapUpUntil is the time limit of a wrap-up; zero for none.
+	WrapUpUntil time.Time
+}
+
+// Crew lists the tenant's agents of this controller for whom calls may be dialed ahead, by their ids: those with a held phone
+// that is up, who are available, on a call or wrapping one up. A phone that must ring first is too late for a callee who
+// has answered.
+func (s *Service) Crew(tenant uuid.UUID) []Member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Member
+	for _, a := range s.desk.agents {
+		if a.row.TenantID != tenant || a.onHook || !a.phoneUp {
+			continue
+		}
+		m := Member{ID: a.row.ID, Status: Status(a.row.Status), Since: a.row.LastStatusAt, Call: a.row.LastCallID, Ready: a.ready()}
+		if a.row.WrapUpUntil != nil {
+			m.WrapUpUntil = *a.row.WrapUpUntil
+		}
+		if a.row.CurrentCallID != nil {
+			m.Call = a.row.CurrentCallID
+			if c := s.desk.callers[*m.Call]; c != nil {
+				m.Campaign = c.campaign
+			}
+		}
+		if c := a.offered; c != nil {
+			m.Call, m.Campaign = &c.call, c.campaign
+			if m.Status == Available {
+				m.Status, m.Since = OnCall, s.now()
+			}
+		}
+		switch m.Status {
+		case Available, OnCall, WrapUp:
+			out = append(out, m)
+		case Paused, Offline:
+		}
+	}
+	slices.SortFunc(out, func(a, b Member) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	return out
+}
