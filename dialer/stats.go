@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -13,9 +12,6 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
-
-// abandonWindow is the time over which the abandon rate is watched.
-const abandonWindow = 24 * time.Hour
 
 // CampaignStats are a campaign's figures. Times are in seconds, rates from 0 to 1, and both 0 where nothing is counted yet.
 type CampaignStats struct {
@@ -76,7 +72,7 @@ type Ceiling struct {
 	SetBy     CeilingSource `json:"set_by"`
 }
 
-// CampaignStats counts a campaign's leads and calls. Errors: store.ErrNotFound.
+// CampaignStats gives a campaign's figures. Errors: store.ErrNotFound.
 func (s *Service) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (CampaignStats, error) {
 	out := CampaignStats{CampaignID: id}
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
@@ -84,17 +80,15 @@ func (s *Service) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (Camp
 		if err != nil {
 			return err
 		}
-		if out.Leads, err = leadFigures(ctx, tx, tenant, id); err != nil {
-			return err
-		}
 		if out.Agents, err = agentFigures(ctx, tx, tenant); err != nil {
 			return err
 		}
-		figures, err := tx.Q.CampaignCallFigures(ctx, s.now().Add(-abandonWindow), tenant, id)
+		kept, err := s.readFigures(ctx, tx, tenant, id)
 		if err != nil {
 			return err
 		}
-		out.addCalls(figures)
+		out.Leads = leadFigures(kept)
+		out.addCalls(kept)
 		// Until a campaign over-dials, it has one line per agent who is ready.
 		out.Pacing = Pacing{Mode: DialMode(row.DialMode), LinesPerAgent: 1}
 		out.Ceiling, err = s.ceiling(ctx, tx, row, out.Agents)
@@ -106,17 +100,14 @@ func (s *Service) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (Camp
 	return out, nil
 }
 
-func leadFigures(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (map[string]int64, error) {
+func leadFigures(kept figures) map[string]int64 {
 	out := map[string]int64{"total": 0}
+	counts := kept.by(figureLead)
 	for _, status := range LeadStatuses() {
-		out[string(status)] = 0
+		out[string(status)] = counts[string(status)]
+		out["total"] += counts[string(status)]
 	}
-	rows, err := tx.Q.LeadStatusCounts(ctx, tenant, campaign)
-	for _, r := range rows {
-		out[r.Status] = r.Leads
-		out["total"] += r.Leads
-	}
-	return out, err
+	return out
 }
 
 // LeadStatuses lists the states of a lead.
@@ -139,40 +130,24 @@ func agentFigures(ctx context.Context, tx *store.Tx, tenant uuid.UUID) (map[stri
 	return out, err
 }
 
-func (out *CampaignStats) addCalls(figures []db.CampaignCallFiguresRow) {
-	out.Calls = CallFigures{ByStatus: map[string]int64{}, ByCause: map[string]int64{}}
+func (out *CampaignStats) addCalls(kept figures) {
+	out.Calls = CallFigures{ByStatus: map[string]int64{}, ByCause: kept.by(figureCause)}
+	counts := kept.by(figureCall)
 	for _, status := range []string{
 		switchctl.StatusDialing, switchctl.StatusRinging, switchctl.StatusAnswered, switchctl.StatusAgentConnected,
 		switchctl.StatusCompleted, switchctl.StatusFailed,
 	} {
-		out.Calls.ByStatus[status] = 0
+		out.Calls.ByStatus[status] = counts[status]
+		out.Calls.Total += counts[status]
 	}
-	var sum db.CampaignCallFiguresRow
-	for _, r := range figures {
-		out.Calls.ByStatus[r.Status] += r.Calls
-		if r.Cause != "" {
-			out.Calls.ByCause[r.Cause] += r.Calls
-		}
-		sum.Calls += r.Calls
-		sum.Live += r.Live
-		sum.Ended += r.Ended
-		sum.EndedAnswered += r.EndedAnswered
-		sum.TalkS += r.TalkS
-		sum.Waited += r.Waited
-		sum.WaitS += r.WaitS
-		sum.Persons += r.Persons
-		sum.Abandoned += r.Abandoned
-		sum.PersonsLately += r.PersonsLately
-		sum.AbandonedLately += r.AbandonedLately
-	}
-	out.Calls.Total, out.Calls.Live = sum.Calls, sum.Live
-	out.AnswerRate = share(float64(sum.EndedAnswered), sum.Ended, 4)
-	out.AvgTalkS = share(sum.TalkS, sum.EndedAnswered, 1)
-	out.AvgWaitS = share(sum.WaitS, sum.Waited, 1)
-	out.Abandon = AbandonFigures{
-		Rate24h:   share(float64(sum.AbandonedLately), sum.PersonsLately, 4),
-		RateTotal: share(float64(sum.Abandoned), sum.Persons, 4), Answered: sum.Persons, Abandoned: sum.Abandoned,
-	}
+	// A call is completed if it was answered, else failed.
+	completed := counts[switchctl.StatusCompleted]
+	ended := completed + counts[switchctl.StatusFailed]
+	out.Calls.Live = out.Calls.Total - ended
+	out.AnswerRate = share(float64(completed), ended, 4)
+	out.AvgTalkS = share(float64(kept.total(figureTalk))/1e6, completed, 1)
+	out.AvgWaitS = share(float64(kept.total(figureWait))/1e6, kept.total(figureWaited), 1)
+	out.Abandon = kept.abandon()
 }
 
 // share divides, to so many decimals; of nothing it is 0.

@@ -2,10 +2,13 @@ package store_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -65,4 +68,64 @@ func TestMigrationsCanBeTakenBack(t *testing.T) {
 			AND relnamespace = 'public'::regnamespace AND relname NOT LIKE 'goose%'`).Scan(&left))
 		require.Zero(t, left)
 	}
+}
+
+// TestFiguresOfWhatWasThereBefore migrates a database with leads and calls to kept figures: they are those that the triggers would
+// have kept, and go on from there.
+func TestFiguresOfWhatWasThereBefore(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	campaign := storetest.Campaign(t, st, tenantID, nil)
+	call := func(id uuid.UUID, answered time.Time, abandoned bool) {
+		storetest.Exec(t, st, tenantID, `INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, from_number, to_number, status,
+			answer_time, end_time, hangup_cause, abandoned) VALUES ($1, $2, $3, 'n', $2::uuid::text, 'outbound', '+91', '+91', 'completed',
+			$4, $4::timestamptz + interval '90 seconds', 'NORMAL_CLEARING', $5)`, tenantID, id, campaign, answered, abandoned)
+	}
+	for i := range 20 {
+		call(storetest.NewID(t), time.Now().Add(-time.Duration(i)*3*time.Hour), i%4 == 0)
+	}
+	storetest.Lead(t, st, tenantID, campaign, "9876543210")
+	storetest.Exec(t, st, tenantID, "UPDATE leads SET status = 'completed'")
+	lead := storetest.Lead(t, st, tenantID, campaign, "9876543211")
+	figures := func() map[string][2]int64 {
+		t.Helper()
+		out := map[string][2]int64{}
+		require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {
+			rows, err := tx.Q.CampaignFigures(t.Context(), time.Now().Add(-24*time.Hour), tenantID, campaign)
+			for _, row := range rows {
+				if row.N != 0 {
+					out[row.Figure] = [2]int64{row.N, row.Lately}
+				}
+			}
+			return err
+		}))
+		return out
+	}
+	want := map[string][2]int64{
+		"call:completed": {20, 0}, "cause:NORMAL_CLEARING": {20, 0}, "talk_us": {20 * 90_000_000, 0}, "persons": {20, 8}, "abandoned": {5, 2},
+		"lead:completed": {1, 0}, "lead:new": {1, 0},
+	}
+	require.Equal(t, want, figures())
+
+	files, err := store.Migrations()
+	require.NoError(t, err)
+	versions, err := database.NewStore(goose.DialectPostgres, "ringmaster_migrations")
+	require.NoError(t, err)
+	sqlDB := stdlib.OpenDBFromPool(st.Pool())
+	t.Cleanup(func() { require.NoError(t, sqlDB.Close()) })
+	provider, err := goose.NewProvider("", sqlDB, files, goose.WithStore(versions))
+	require.NoError(t, err)
+	_, err = provider.DownTo(t.Context(), 13)
+	require.NoError(t, err)
+	_, err = provider.Up(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM campaign_deltas"))
+	require.Equal(t, want, figures())
+	storetest.Exec(t, st, tenantID, "DELETE FROM leads WHERE id = $1", lead)
+	call(storetest.NewID(t), time.Now(), false)
+	want["call:completed"], want["cause:NORMAL_CLEARING"] = [2]int64{21, 0}, [2]int64{21, 0}
+	want["talk_us"], want["persons"] = [2]int64{21 * 90_000_000, 0}, [2]int64{21, 9}
+	delete(want, "lead:new")
+	require.Equal(t, want, figures())
 }

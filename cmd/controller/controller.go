@@ -345,6 +345,7 @@ func (c *Controller) start(ctx context.Context) error {
 	}
 	c.working.Go(func() { c.registry.Run(background) })
 	c.working.Go(func() { c.keepPartitions(background) })
+	c.working.Go(func() { c.dialer.KeepFigures(background) })
 	c.working.Go(func() {
 		if err := c.dialer.Run(background, c.calls); err != nil {
 			c.log.ErrorContext(background, "the dialer ended", "error", err)

@@ -162,6 +162,22 @@ type Campaign struct {
 	PredictivePaused        bool
 }
 
+type CampaignCount struct {
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+	Figure     string
+	Minute     time.Time
+	N          int64
+}
+
+type CampaignDelta struct {
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+	Figure     string
+	Minute     time.Time
+	N          int64
+}
+
 type DncLoad struct {
 	ID       uuid.UUID
 	Source   string

@@ -13,6 +13,7 @@ import (
 )
 
 const agentStatusCounts = `-- name: AgentStatusCounts :many
+
 SELECT coalesce(a.status, 'offline')::text AS status, count(*) AS agents
 FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
 WHERE u.tenant_id = $1 AND u.role = 'agent' AND u.is_active
@@ -24,6 +25,7 @@ type AgentStatusCountsRow struct {
 	Agents int64
 }
 
+// What campaigns, accounts and lists are asked for; nothing here changes a row.
 func (q *Queries) AgentStatusCounts(ctx context.Context, tenantID uuid.UUID) ([]AgentStatusCountsRow, error) {
 	rows, err := q.db.Query(ctx, agentStatusCounts, tenantID)
 	if err != nil {
@@ -34,79 +36,6 @@ func (q *Queries) AgentStatusCounts(ctx context.Context, tenantID uuid.UUID) ([]
 	for rows.Next() {
 		var i AgentStatusCountsRow
 		if err := rows.Scan(&i.Status, &i.Agents); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const campaignCallFigures = `-- name: CampaignCallFigures :many
-
-SELECT c.status, coalesce(c.hangup_cause, '')::text AS cause, count(*) AS calls, count(*) FILTER (WHERE c.end_time IS NULL) AS live,
-  count(*) FILTER (WHERE c.end_time IS NOT NULL) AS ended,
-  count(*) FILTER (WHERE c.end_time IS NOT NULL AND c.answer_time IS NOT NULL) AS ended_answered,
-  coalesce(sum(extract(epoch FROM c.end_time - c.answer_time)), 0)::float8 AS talk_s,
-  count(*) FILTER (WHERE c.agent_id IS NOT NULL AND c.agent_connect_time IS NOT NULL) AS waited,
-  coalesce(sum(extract(epoch FROM c.agent_connect_time - coalesce(c.queued_at, c.answer_time)))
-    FILTER (WHERE c.agent_id IS NOT NULL), 0)::float8 AS wait_s,
-  count(*) FILTER (WHERE p.person) AS persons, count(*) FILTER (WHERE p.person AND c.abandoned) AS abandoned,
-  count(*) FILTER (WHERE p.person AND c.answer_time > $1::timestamptz) AS persons_lately,
-  count(*) FILTER (WHERE p.person AND c.abandoned AND c.answer_time > $1::timestamptz) AS abandoned_lately
-FROM calls c
-CROSS JOIN LATERAL (
-  SELECT c.answer_time IS NOT NULL AND c.answered_by_amd IS DISTINCT FROM 'machine' AS person
-) p
-WHERE c.tenant_id = $2 AND c.campaign_id = $3::uuid AND c.direction = 'outbound'
-GROUP BY c.status, c.hangup_cause
-`
-
-type CampaignCallFiguresRow struct {
-	Status          string
-	Cause           string
-	Calls           int64
-	Live            int64
-	Ended           int64
-	EndedAnswered   int64
-	TalkS           float64
-	Waited          int64
-	WaitS           float64
-	Persons         int64
-	Abandoned       int64
-	PersonsLately   int64
-	AbandonedLately int64
-}
-
-// What campaigns, accounts and lists are asked for; nothing here changes a row.
-// CampaignCallFigures counts a campaign's calls, one row per status and cause. A callee of whom machine detection said nothing
-// is a person.
-func (q *Queries) CampaignCallFigures(ctx context.Context, since time.Time, tenantID uuid.UUID, campaignID uuid.UUID) ([]CampaignCallFiguresRow, error) {
-	rows, err := q.db.Query(ctx, campaignCallFigures, since, tenantID, campaignID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []CampaignCallFiguresRow{}
-	for rows.Next() {
-		var i CampaignCallFiguresRow
-		if err := rows.Scan(
-			&i.Status,
-			&i.Cause,
-			&i.Calls,
-			&i.Live,
-			&i.Ended,
-			&i.EndedAnswered,
-			&i.TalkS,
-			&i.Waited,
-			&i.WaitS,
-			&i.Persons,
-			&i.Abandoned,
-			&i.PersonsLately,
-			&i.AbandonedLately,
-		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -189,35 +118,6 @@ func (q *Queries) LeadPage(ctx context.Context, arg LeadPageParams) ([]Lead, err
 			&i.UpdatedAt,
 			&i.CompletedAt,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const leadStatusCounts = `-- name: LeadStatusCounts :many
-SELECT status, count(*) AS leads FROM leads WHERE tenant_id = $1 AND campaign_id = $2 GROUP BY status
-`
-
-type LeadStatusCountsRow struct {
-	Status string
-	Leads  int64
-}
-
-func (q *Queries) LeadStatusCounts(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID) ([]LeadStatusCountsRow, error) {
-	rows, err := q.db.Query(ctx, leadStatusCounts, tenantID, campaignID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []LeadStatusCountsRow{}
-	for rows.Next() {
-		var i LeadStatusCountsRow
-		if err := rows.Scan(&i.Status, &i.Leads); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

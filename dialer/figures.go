@@ -1,0 +1,112 @@
+package dialer
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// abandonWindow is the time over which the abandon rate is watched.
+	abandonWindow = 24 * time.Hour
+	// minutesKept is how long answers are counted by the minute: longer than any window over them, by more than the clocks of two
+	// controllers may be apart.
+	minutesKept = abandonWindow + time.Hour
+	// foldEvery bounds the rows that a reader of figures adds up to what changes in that time.
+	foldEvery   = 5 * time.Second
+	foldBatch   = 50_000
+	foldTimeout = 30 * time.Second
+)
+
+// The figures of migration 0014.
+const (
+	figureLead      = "lead"  // by status
+	figureCall      = "call"  // by status
+	figureCause     = "cause" // by hangup cause
+	figureTalk      = "talk_us"
+	figureWaited    = "waited"
+	figureWait      = "wait_us"
+	figurePersons   = "persons"
+	figureAbandoned = "abandoned"
+)
+
+// figures are a campaign's, as they were kept up with its leads and calls.
+type figures map[string]db.CampaignFiguresRow
+
+// readFigures reads a campaign's figures. The window of the abandon rate begins with a full minute.
+func (s *Service) readFigures(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (figures, error) {
+	rows, err := tx.Q.CampaignFigures(ctx, s.now().Add(-abandonWindow).Truncate(time.Minute), tenant, campaign)
+	out := make(figures, len(rows))
+	for _, r := range rows {
+		out[r.Figure] = r
+	}
+	return out, err
+}
+
+func (f figures) total(figure string) int64 { return f[figure].N }
+
+// by gives the figures of one kind by what they are counted by.
+func (f figures) by(kind string) map[string]int64 {
+	out := map[string]int64{}
+	for figure, row := range f {
+		if name, ok := strings.CutPrefix(figure, kind+":"); ok && row.N != 0 {
+			out[name] = row.N
+		}
+	}
+	return out
+}
+
+// abandon counts what the abandon rate is made of.
+func (f figures) abandon() AbandonFigures {
+	persons, abandoned := f[figurePersons], f[figureAbandoned]
+	return AbandonFigures{
+		Rate24h: share(float64(abandoned.Lately), persons.Lately, 4), RateTotal: share(float64(abandoned.N), persons.N, 4),
+		Answered: persons.N, Abandoned: abandoned.N,
+	}
+}
+
+// KeepFigures folds what changes of leads and calls have added to the campaigns' figures, until ctx ends. Of several controllers
+// one does it at a time. Figures are right without it; reading them would take ever longer.
+func (s *Service) KeepFigures(ctx context.Context) {
+	tick := time.NewTicker(foldEvery)
+	defer tick.Stop()
+	for {
+		if err := s.foldFigures(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "campaign figures not folded", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// foldFigures folds all that there is, in transactions of bounded size.
+func (s *Service) foldFigures(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, foldTimeout)
+	defer cancel()
+	for {
+		var taken int64
+		err := s.st.InSystem(ctx, func(tx *store.Tx) error {
+			taken = 0
+			locked, err := tx.Q.CampaignCountsLock(ctx)
+			if err != nil || !locked {
+				return err
+			}
+			old := s.now().Add(-minutesKept)
+			if taken, err = tx.Q.CampaignDeltasFold(ctx, foldBatch, old); err != nil {
+				return err
+			}
+			return tx.Q.CampaignCountsRollUp(ctx, old)
+		})
+		if err != nil || taken < foldBatch {
+			return err
+		}
+	}
+}

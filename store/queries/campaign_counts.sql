@@ -1,0 +1,42 @@
+-- Campaigns' figures: kept by triggers (migration 0014), summed here over what is folded and what is not.
+
+-- CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment.
+-- name: CampaignFigures :many
+SELECT f.figure, sum(f.n)::bigint AS n, coalesce(sum(f.n) FILTER (WHERE f.minute >= @since::timestamptz), 0)::bigint AS lately
+FROM (
+  SELECT c.figure, c.minute, c.n FROM campaign_counts c WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id
+  UNION ALL
+  SELECT d.figure, d.minute, d.n FROM campaign_deltas d WHERE d.tenant_id = @tenant_id AND d.campaign_id = @campaign_id
+) f
+GROUP BY f.figure;
+
+-- CampaignCountsLock is held by the one who folds; the others go without. Folding is over all tenants: it needs the system's
+-- scope.
+-- name: CampaignCountsLock :one
+SELECT pg_try_advisory_xact_lock(hashtextextended('ringmaster.campaign_counts', 0))::bool AS locked;
+
+-- CampaignDeltasFold moves up to a batch of changes into the counts and tells how many it took. Those of minutes before old go
+-- to no minute in particular, those of a campaign that is gone nowhere.
+-- name: CampaignDeltasFold :one
+WITH taken AS (
+  DELETE FROM campaign_deltas d WHERE d.ctid = ANY(ARRAY(SELECT e.ctid FROM campaign_deltas e LIMIT @batch::int))
+  RETURNING d.tenant_id, d.campaign_id, d.figure, d.minute, d.n
+), folded AS (
+  INSERT INTO campaign_counts AS c (tenant_id, campaign_id, figure, minute, n)
+  SELECT t.tenant_id, t.campaign_id, t.figure, CASE WHEN t.minute < @old::timestamptz THEN 'epoch' ELSE t.minute END, sum(t.n)
+  FROM taken t
+  WHERE EXISTS (SELECT 1 FROM campaigns k WHERE k.tenant_id = t.tenant_id AND k.id = t.campaign_id)
+  GROUP BY 1, 2, 3, 4
+  ON CONFLICT (tenant_id, campaign_id, figure, minute) DO UPDATE SET n = c.n + excluded.n
+)
+SELECT count(*) FROM taken;
+
+-- CampaignCountsRollUp gives up the minutes before old.
+-- name: CampaignCountsRollUp :exec
+WITH past AS (
+  DELETE FROM campaign_counts p WHERE p.minute > 'epoch' AND p.minute < @old::timestamptz
+  RETURNING p.tenant_id, p.campaign_id, p.figure, p.n
+)
+INSERT INTO campaign_counts AS c (tenant_id, campaign_id, figure, n)
+SELECT p.tenant_id, p.campaign_id, p.figure, sum(p.n) FROM past p GROUP BY 1, 2, 3
+ON CONFLICT (tenant_id, campaign_id, figure, minute) DO UPDATE SET n = c.n + excluded.n;
