@@ -1,0 +1,236 @@
+package pacing
+
+import (
+	"math"
+	"time"
+)
+
+// The bounds of the abandon rate. Nothing configures them away.
+const (
+	// Cap is what the abandon rate must not exceed.
+	Cap = 0.03
+	// FallbackAt is the rate at which the planner dials one call per ready agent until the rate has come down.
+	FallbackAt = 0.027
+	// PauseAt is the rate at which the campaign has to be paused.
+	PauseAt = 0.029
+)
+
+// Config is what the planner must know of its campaign.
+type Config struct {
+	// Predictive lets the planner over-dial; without it there is one call per ready agent.
+	Predictive bool
+	// TargetAbandon is the share of the calls answered by a person that may be abandoned; 0 and more than Cap mean Cap.
+	TargetAbandon float64
+	// MaxWait is how long a person who has answered waits for an agent.
+	MaxWait time.Duration
+	// RingTimeout is how long a call rings at most.
+	RingTimeout time.Duration
+}
+
+// Mode is how a plan came about.
+type Mode string
+
+// The modes of a plan.
+const (
+	Progressive Mode = "progressive" // one call per ready agent
+	Predictive  Mode = "predictive"  // by the model
+)
+
+// Verdict is what the abandon rate says of over-dialing.
+type Verdict string
+
+// The verdicts of a plan.
+const (
+	Go       Verdict = "go"       // over-dial as the model says
+	Fallback Verdict = "fallback" // one call per ready agent until the rate has come down
+	Pause    Verdict = "pause"    // pause the campaign
+)
+
+// Tally counts calls answered by a person, and those of them that were abandoned.
+type Tally struct {
+	Answered  int
+	Abandoned int
+}
+
+// Rate is the abandon rate, 0 while nobody has answered.
+func (t Tally) Rate() float64 {
+	if t.Answered <= 0 {
+		return 0
+	}
+	return float64(t.Abandoned) / float64(t.Answered)
+}
+
+// State is the campaign at the moment of a plan. Ages tell for how long something has lasted.
+type State struct {
+	// Ready is the number of agents who could take a call now.
+	Ready int
+	// Talking has the age of the conversation of each agent who will be back when it ends.
+	Talking []time.Duration
+	// WrappingUp has the age of each agent's after-call work.
+	WrappingUp []time.Duration
+	// Ringing has the age of each call that was dialed and is neither answered nor ended.
+	Ringing []time.Duration
+	// Waiting is the number of persons who have answered and wait for an agent.
+	Waiting int
+	// Day counts the last 24 hours, Total all since the campaign's start.
+	Day, Total Tally
+	// Room is how many calls the ceilings leave; a plan dials no more.
+	Room int
+}
+
+// Plan is what to do now.
+type Plan struct {
+	// Dial is the number of calls to dial now.
+	Dial int
+	// Lines is the number of calls under way per agent when these are dialed.
+	Lines   float64
+	Mode    Mode
+	Verdict Verdict
+}
+
+// Planner decides how many calls one campaign dials. It keeps no time: it learns from what it is told and plans for the
+// state it is given. Not for concurrent use.
+type Planner struct {
+	cfg  Config
+	ring ringModel
+	talk hazard
+	wrap hazard
+	view view
+	fast changeDetector
+
+	limit    float64 // the natural logarithm of the limit of the marginal risk, without the credit's part
+	counted  Tally   // Total as of the last plan
+	begun    bool    // counted is set
+	stale    int     // observations since the view was built
+	fallback bool
+}
+
+// New makes the planner of a campaign that has no history.
+func New(cfg Config) *Planner {
+	p := &Planner{talk: newHazard(usualTalk, memoryTalk), wrap: newHazard(usualWrapUp, memoryTalk), limit: math.Log(firstLimit)}
+	p.Configure(cfg)
+	return p
+}
+
+// Configure takes changed settings. What was learned stays, unless the ring time-out is another one.
+func (p *Planner) Configure(cfg Config) {
+	if cfg.TargetAbandon <= 0 || cfg.TargetAbandon > Cap {
+		cfg.TargetAbandon = Cap
+	}
+	if cfg.RingTimeout <= 0 {
+		cfg.RingTimeout = usualRingTimeout
+	}
+	cfg.MaxWait = max(cfg.MaxWait, 0)
+	if cfg.RingTimeout != p.cfg.RingTimeout {
+		p.ring = newRingModel(cfg.RingTimeout)
+		p.fast = changeDetector{}
+	}
+	p.cfg = cfg
+	p.stale = rebuildAfter
+}
+
+// Answered learns of a call that was answered and wants an agent, after so much ringing.
+func (p *Planner) Answered(after time.Duration) { p.rang(after, true) }
+
+// Unanswered learns of a call that ended without wanting an agent: not answered, refused, or taken by a machine and hung up.
+func (p *Planner) Unanswered(after time.Duration) { p.rang(after, false) }
+
+func (p *Planner) rang(after time.Duration, answered bool) {
+	age := after.Seconds()
+	p.ring.observe(age, answered)
+	p.fast.ended(p.view.expected(age), answered)
+	p.stale++
+}
+
+// Talked learns of a conversation's length.
+func (p *Planner) Talked(d time.Duration) {
+	p.talk.observe(d.Seconds())
+	p.stale++
+}
+
+// WrappedUp learns how long an agent's after-call work took; 0 when the agent was ready at once.
+func (p *Planner) WrappedUp(d time.Duration) {
+	p.wrap.observe(d.Seconds())
+	p.stale++
+}
+
+// Ring is the end of one call's ringing.
+type Ring struct {
+	After    time.Duration
+	Answered bool
+}
+
+// History is the recent past of a campaign, oldest first.
+type History struct {
+	Rings   []Ring
+	Talks   []time.Duration
+	WrapUps []time.Duration
+}
+
+// Seed restores the model of a campaign that was paced before. The abandoned calls come with each State.
+func (p *Planner) Seed(h History) {
+	for _, r := range h.Rings {
+		p.ring.observe(r.After.Seconds(), r.Answered)
+	}
+	for _, d := range h.Talks {
+		p.talk.observe(d.Seconds())
+	}
+	for _, d := range h.WrapUps {
+		p.wrap.observe(d.Seconds())
+	}
+	p.stale = rebuildAfter
+}
+
+// Plan decides how many calls to dial now. It is due every second and at every change of the state.
+func (p *Planner) Plan(s State) Plan {
+	p.learn(s)
+	verdict := p.judge(s)
+	agents := s.Ready + len(s.Talking) + len(s.WrappingUp)
+	plan := Plan{Mode: Progressive, Verdict: verdict}
+	one := s.Ready - len(s.Ringing) - s.Waiting
+	switch {
+	case verdict == Pause || agents == 0:
+		one = 0
+	case p.cfg.Predictive && verdict == Go:
+		plan.Mode = Predictive
+		one = max(one, p.overdial(s, agents))
+	}
+	plan.Dial = max(0, min(one, s.Room))
+	if agents > 0 {
+		plan.Lines = float64(len(s.Talking)+s.Waiting+len(s.Ringing)+plan.Dial) / float64(agents)
+	}
+	return plan
+}
+
+// learn follows the state: the recent answer rate, the credit, and the tables when enough has been observed.
+func (p *Planner) learn(s State) {
+	if !p.begun {
+		p.begun, p.counted = true, s.Total
+	}
+	p.adapt(s)
+	if !p.cfg.Predictive {
+		return
+	}
+	if p.stale >= rebuildAfter {
+		p.rebuild(s)
+		p.fast.rebase(p.view.sum(s.Ringing))
+		return
+	}
+	p.fast.advance(p.view.sum(s.Ringing))
+}
+
+// overdial is the largest number of calls that keeps the risk of the last one below the limit, and the guard content.
+func (p *Planner) overdial(s State, agents int) int {
+	room := min(s.Room, maxLines*agents-len(s.Ringing), maxAtOnce)
+	limit := p.marginalLimit(s)
+	spare := spare(s)
+	if spare < 1 || room <= 0 {
+		return 0
+	}
+	f := p.forecast(s)
+	n := 0
+	for n < room && f.risk(n) <= limit && f.worst(n+1) <= spare {
+		n++
+	}
+	return n
+}
