@@ -104,21 +104,28 @@ type Campaign struct {
 	AnnouncementURL     *string        `json:"announcement_url"`
 	// AgentWhisperURL is what an agent hears before the callee; null for a short tone. WrapUpS is the time limit of a wrap-up, 0
 	// for none, null for the deployment's. OverflowAction is what becomes of a callee whom no agent takes in time.
-	AgentWhisperURL *string    `json:"agent_whisper_url"`
-	WrapUpS         *int       `json:"wrap_up_s"`
-	OverflowAction  string     `json:"overflow_action"`
-	StartedAt       *time.Time `json:"started_at"`
-	CreatedAt       time.Time  `json:"created_at"`
-	UpdatedAt       time.Time  `json:"updated_at"`
+	AgentWhisperURL *string `json:"agent_whisper_url"`
+	WrapUpS         *int    `json:"wrap_up_s"`
+	OverflowAction  string  `json:"overflow_action"`
+	// OverflowGreetingURL is what such a callee hears before leaving a message; null for voicemail_message_url.
+	OverflowGreetingURL *string `json:"overflow_greeting_url"`
+	// CallCategory is promotional, service or transactional: its calls show numbers of that series alone. null: any.
+	CallCategory *string    `json:"call_category"`
+	StartedAt    *time.Time `json:"started_at"`
+	CreatedAt    time.Time  `json:"created_at"`
+	UpdatedAt    time.Time  `json:"updated_at"`
 }
 
-// RetryPolicy holds the minutes to wait before the next attempt, by the outcome of the last one.
+// RetryPolicy holds the minutes to wait after the first attempt, by the outcome of the last one. Each further gap is Backoff times as
+// long.
 type RetryPolicy struct {
 	Busy       int `json:"busy"`
 	NoAnswer   int `json:"no_answer"`
 	Congestion int `json:"congestion"`
 	Machine    int `json:"machine"`
 	Failed     int `json:"failed"`
+	// Backoff of 1 keeps all gaps alike.
+	Backoff float64 `json:"backoff"`
 }
 
 // CallingWindow is the time of day in which numbers may be called: From and To are "HH:MM" in Timezone; Days are
@@ -155,6 +162,8 @@ type CampaignInput struct {
 	AgentWhisperURL         Opt[string]
 	WrapUpS                 Opt[int]
 	OverflowAction          Opt[string]
+	OverflowGreetingURL     Opt[string]
+	CallCategory            Opt[string]
 
 	nulls []string // members sent as null that are none of the above
 }
@@ -162,6 +171,7 @@ type CampaignInput struct {
 // RetryInput is the retry member of a CampaignInput.
 type RetryInput struct {
 	Busy, NoAnswer, Congestion, Machine, Failed Opt[int]
+	Backoff                                     Opt[float64]
 }
 
 // WindowInput is the calling_window member of a CampaignInput.

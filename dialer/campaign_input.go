@@ -26,6 +26,7 @@ const (
 	fieldVoicemailURL    = "voicemail_message_url"
 	fieldAnnouncementURL = "announcement_url"
 	fieldWhisperURL      = "agent_whisper_url"
+	fieldOverflowURL     = "overflow_greeting_url"
 	maxWrapUpS           = 3600
 	overflowHangup       = "hangup"
 	overflowFlow         = "flow"
@@ -34,14 +35,9 @@ const (
 
 var callerIDPattern = regexp.MustCompile(`^\+?[0-9]{3,15}$`)
 
-// defaultRetry waits longer the less likely the callee is to be there soon.
-func defaultRetry() RetryPolicy {
-	return RetryPolicy{Busy: 15, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30}
-}
-
 // newCampaign is a campaign before its creator has said anything.
 func newCampaign() db.Campaign {
-	retry, _ := json.Marshal(defaultRetry()) // five integers always encode
+	retry, _ := json.Marshal(defaultRetry()) // six numbers always encode
 	return db.Campaign{
 		ID: newID(), Status: string(CampaignDraft), Environment: string(EnvironmentLive),
 		PostAnswerAction: string(ActionConnectAgent), PredictiveTargetAbandon: maxTargetAbandon,
@@ -69,13 +65,14 @@ func (in CampaignInput) apply(ctx context.Context, c *checker, guard *netguard.P
 		string(ActionConnectAgent), string(ActionConnectVoiceAgent), string(ActionRunFlow)) {
 		to.PostAnswerAction = v
 	}
-	in.applyDetection(c, !c.edit || to.PostAnswerAction != action, to)
+	voicemail := to.VoicemailAction
+	in.applyVoicemail(ctx, c, guard, to)
+	in.applyDetection(c, !c.edit || to.PostAnswerAction != action || to.VoicemailAction != voicemail, to)
 	in.applyReferences(c, to)
 	in.applyPace(c, to)
 	in.applyTexts(c, to)
-	in.applyVoicemail(ctx, c, guard, to)
 	in.applyPeople(ctx, c, guard, to)
-	in.applyRetry(c, to)
+	in.applyRetry(c, &to.Retry)
 	if v, ok := given(c, "calling_window", in.CallingWindow); ok {
 		if w, ok := v.window(c); ok {
 			to.CallingWindow, _ = json.Marshal(w) // strings always encode
@@ -103,6 +100,10 @@ func (in CampaignInput) applyReferences(c *checker, to *db.Campaign) {
 			c.fail("caller_id", "must be a number of 3 to 15 digits")
 		}
 		to.CallerID = v
+	}
+	if v, ok := given(c, "call_category", in.CallCategory); ok &&
+		c.oneOf("call_category", v, string(CategoryPromotional), string(CategoryService), string(CategoryTransactional)) {
+		to.CallCategory = &v
 	}
 }
 
@@ -147,12 +148,13 @@ func (in CampaignInput) applyTexts(c *checker, to *db.Campaign) {
 	}
 }
 
-// applyDetection sets machine detection. One that is not named has the default of a new action: on for a voice agent.
+// applyDetection sets machine detection. One that is not named has the default of a new action: on for a voice agent, and for what
+// is done with machines alone.
 func (in CampaignInput) applyDetection(c *checker, newAction bool, to *db.Campaign) {
 	if v, ok := given(c, "amd", in.AMD); ok {
 		to.Amd = v
 	} else if newAction {
-		to.Amd = to.PostAnswerAction == string(ActionConnectVoiceAgent)
+		to.Amd = to.PostAnswerAction == string(ActionConnectVoiceAgent) || to.VoicemailAction != voicemailConnect
 	}
 }
 
@@ -187,42 +189,12 @@ func (in CampaignInput) applyPeople(ctx context.Context, c *checker, guard *netg
 		c.oneOf("overflow_action", v, overflowHangup, overflowFlow, overflowVoicemail) {
 		to.OverflowAction = v
 	}
+	if v, ok := given(c, fieldOverflowURL, in.OverflowGreetingURL); ok && c.address(ctx, guard, fieldOverflowURL, v, "http", "https") {
+		to.OverflowGreetingUrl = &v
+	}
 	if to.OverflowAction == overflowFlow && to.FlowID == nil {
 		c.fail("flow_id", "is required for the overflow action flow")
 	}
-}
-
-func (in CampaignInput) applyRetry(c *checker, to *db.Campaign) {
-	v, ok := given(c, "retry", in.Retry)
-	if !ok {
-		return
-	}
-	policy := retryPolicy(to.Retry)
-	for _, m := range []struct {
-		field   string
-		minutes Opt[int]
-		to      *int
-	}{
-		{"retry.busy", v.Busy, &policy.Busy},
-		{"retry.no_answer", v.NoAnswer, &policy.NoAnswer},
-		{"retry.congestion", v.Congestion, &policy.Congestion},
-		{"retry.machine", v.Machine, &policy.Machine},
-		{"retry.failed", v.Failed, &policy.Failed},
-	} {
-		if n, ok := given(c, m.field, m.minutes); ok && c.between(m.field, n, 0, maxRetryMinutes) {
-			*m.to = n
-		}
-	}
-	to.Retry, _ = json.Marshal(policy) // five integers always encode
-}
-
-// retryPolicy reads a campaign's policy; what it doesn't say is as by default.
-func retryPolicy(column json.RawMessage) RetryPolicy {
-	policy := defaultRetry()
-	if err := json.Unmarshal(column, &policy); err != nil {
-		return defaultRetry()
-	}
-	return policy
 }
 
 // window checks a calling window.

@@ -80,6 +80,9 @@ func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db
 			c.fail("flow_id", "names no flow")
 		}
 	}
+	if err := checkCallerID(ctx, tx, &c, in, row); err != nil {
+		return err
+	}
 	return c.err()
 }
 
@@ -201,6 +204,9 @@ func (s *Service) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env E
 			}
 		}
 		if _, _, err := s.actionAgent(ctx, tx, row); err != nil {
+			return row, err
+		}
+		if err := s.checkCategory(ctx, tx, row); err != nil {
 			return row, err
 		}
 		return tx.Q.CampaignSetRunning(ctx, string(env), tenant, id)
@@ -326,7 +332,8 @@ func campaignParams(row db.Campaign) db.CampaignInsertParams {
 		RingTimeoutS: row.RingTimeoutS, Amd: row.Amd, VoicemailAction: row.VoicemailAction,
 		VoicemailMessageUrl: row.VoicemailMessageUrl, MaxAttempts: row.MaxAttempts, Retry: row.Retry,
 		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl, AgentWhisperUrl: row.AgentWhisperUrl,
-		WrapUpS: row.WrapUpS, OverflowAction: row.OverflowAction,
+		WrapUpS: row.WrapUpS, OverflowAction: row.OverflowAction, CallCategory: row.CallCategory,
+		OverflowGreetingUrl: row.OverflowGreetingUrl,
 	}
 }
 
@@ -339,7 +346,8 @@ func campaignUpdate(row db.Campaign) db.CampaignUpdateParams {
 		RingTimeoutS: row.RingTimeoutS, Amd: row.Amd, VoicemailAction: row.VoicemailAction,
 		VoicemailMessageUrl: row.VoicemailMessageUrl, MaxAttempts: row.MaxAttempts, Retry: row.Retry,
 		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl, AgentWhisperUrl: row.AgentWhisperUrl,
-		WrapUpS: row.WrapUpS, OverflowAction: row.OverflowAction, TenantID: row.TenantID, ID: row.ID,
+		WrapUpS: row.WrapUpS, OverflowAction: row.OverflowAction, CallCategory: row.CallCategory,
+		OverflowGreetingUrl: row.OverflowGreetingUrl, TenantID: row.TenantID, ID: row.ID,
 	}
 }
 
@@ -354,7 +362,7 @@ func campaignOf(row db.Campaign) Campaign {
 		VoicemailMessageURL: row.VoicemailMessageUrl, MaxAttempts: int(row.MaxAttempts), Retry: retryPolicy(row.Retry),
 		MaxConcurrent: intOf(row.MaxConcurrent), CallingWindow: shownWindow(row.CallingWindow),
 		AnnouncementURL: row.AnnouncementUrl, AgentWhisperURL: row.AgentWhisperUrl, WrapUpS: intOf(row.WrapUpS),
-		OverflowAction: row.OverflowAction, StartedAt: utc(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),
+		OverflowAction: row.OverflowAction, OverflowGreetingURL: row.OverflowGreetingUrl, CallCategory: row.CallCategory, StartedAt: utc(row.StartedAt), CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	return out

@@ -76,7 +76,7 @@ func TestCampaignValidation(t *testing.T) {
 		},
 		"bad ids":   {`{"name":"a","dial_mode":"preview","voice_agent_id":"x"}`, []string{"voice_agent_id"}},
 		"voicemail": {`{"name":"a","dial_mode":"preview","voicemail_action":"message"}`, []string{"voicemail_message_url"}},
-		"retry":     {`{"name":"a","dial_mode":"preview","retry":{"busy":-1,"failed":"x"}}`, []string{"retry.busy", "retry.failed"}},
+		"retry":     {`{"name":"a","dial_mode":"preview","retry":{"busy":-1,"failed":"x","backoff":0.5}}`, []string{"retry.backoff", "retry.busy", "retry.failed"}},
 		"window": {
 			`{"name":"a","dial_mode":"preview","calling_window":{"timezone":"Moon/Base","days":["funday"],"from":"9:00"}}`,
 			[]string{"calling_window.days", "calling_window.from", "calling_window.timezone", "calling_window.to"},
@@ -98,13 +98,14 @@ func TestCampaignValidation(t *testing.T) {
 func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	storetest.InboundNumber(t, b.st, b.tenant, "+918040001234")
 	campaign := b.aiCampaign(t)
 	set, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t,
 		`{"caller_id":"08040001234","description":"d","script":"s","notes":"n","max_concurrent":5,"retry":{"busy":1},
 		  "calling_window":{"from":"10:00","to":"18:00","days":["mon"]}}`))
 	require.NoError(t, err)
 	require.Equal(t, "08040001234", *set.CallerID)
-	require.Equal(t, RetryPolicy{Busy: 1, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30}, set.Retry)
+	require.Equal(t, RetryPolicy{Busy: 1, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30, Backoff: 2}, set.Retry)
 	require.Equal(t, &CallingWindow{Timezone: "Asia/Kolkata", Days: []string{"mon"}, From: "10:00", To: "18:00"}, set.CallingWindow)
 
 	kept, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{}`))

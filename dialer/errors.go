@@ -91,6 +91,7 @@ const (
 	CodeVoiceAgentArchived     = "voice_agent_archived"
 	CodeNoVoiceAgentConfigured = "NoVoiceAgentConfigured"
 	CodeNoFlowConfigured       = "NoFlowConfigured"
+	CodeNoCallerID             = "NoCallerID"
 	CodeSubprotocolMismatch    = "SubprotocolMismatch"
 	CodeMaxConcurrent          = "max_concurrent"
 	CodeNotPredictive          = "not_predictive"

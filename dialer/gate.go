@@ -133,6 +133,9 @@ func (g gate) decide(
 	if refused := s.judge(req, facts, hash, registry, now); refused != nil {
 		return none, refused, nil
 	}
+	if refused, err := g.judgeDay(ctx, tx, req, facts, hash, now); refused != nil || err != nil {
+		return none, refused, err
+	}
 	if refused := judgeCeilings(req, facts, trunks, now); refused != nil {
 		return none, refused, nil
 	}
@@ -143,9 +146,9 @@ func (g gate) decide(
 	if refused != nil {
 		return none, refused, nil
 	}
-	from, ok := s.callerID(req, facts)
-	if !ok {
-		return none, refuse(ReasonCallerID, now, now.Add(time.Minute), "the tenant has no number to call from"), nil
+	from, refused, err := g.callerID(ctx, tx, req, facts, routes, now)
+	if refused != nil || err != nil {
+		return none, refused, err
 	}
 	adm := switchctl.Admission{
 		UnitID: newID(), Privacy: store.PrivacyMode(facts.PrivacyMode), To: req.To, From: from, Routes: routes,
@@ -224,7 +227,7 @@ func (s *Service) judge(
 	if forLead && f.Attempts >= f.MaxAttempts {
 		return refuse(ReasonAttempts, now, never, "%d attempts were made", f.Attempts)
 	}
-	if open, at := s.mayCall(f.TenantWindow, f.CampaignWindow, now); !open {
+	if open, at := s.mayCall(f.TenantWindow, f.CampaignWindow, f.Holidays, now); !open {
 		return refuse(ReasonWindow, now, at, "numbers may not be called at this time of day")
 	}
 	if req.VoiceAgentID != nil && f.AgentStatus != string(VoiceAgentActive) {
@@ -241,9 +244,10 @@ func orGone(status string) string {
 }
 
 // mayCall tells whether numbers may be called now, and when they next may be: in the campaign's window, or the
-// tenant's, or the law's where neither is set, and never outside the law's. A stored window that can't be read
-// leaves the law's.
-func (s *Service) mayCall(tenantWindow, campaignWindow json.RawMessage, now time.Time) (bool, time.Time) {
+// tenant's, or the law's where neither is set, never outside the law's, and on none of the tenant's holidays. A stored window
+// that can't be read leaves the law's.
+func (s *Service) mayCall(tenantWindow, campaignWindow json.RawMessage, holidays []string, now time.Time) (bool, time.Time) {
+	off := daysOff{zone: s.legal.Zone, days: holidays}
 	for _, column := range []json.RawMessage{campaignWindow, tenantWindow} {
 		w, set, err := s.windows.read(column)
 		if err != nil {
@@ -251,10 +255,10 @@ func (s *Service) mayCall(tenantWindow, campaignWindow json.RawMessage, now time
 			break
 		}
 		if set {
-			return openAt(now, s.legal, w)
+			return openAt(now, s.legal, off, w)
 		}
 	}
-	return openAt(now, s.legal)
+	return openAt(now, s.legal, off)
 }
 
 // judgeCeilings applies the ceilings; the trunks' own are applied with the routes.
@@ -316,7 +320,7 @@ func (g gate) settle(
 		status = LeadDNC
 	case ReasonAttempts:
 		status = LeadExhausted
-	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonWindow,
+	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonWindow, ReasonDailyCap,
 		ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
 		ReasonTrunkRate, ReasonRoute, ReasonCallerID:
 		return nil

@@ -345,10 +345,13 @@ func TestGateCallerID(t *testing.T) {
 		seen[adm.From]++
 	}
 	require.Equal(t, map[string]int{"+918000000001": 2, "+918000000002": 2}, seen, "the tenant's own numbers in turn")
-	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET caller_id = '1409999'")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET caller_id = '08000000002'")
 	adm, err := admit("9876543230")
 	require.NoError(t, err)
-	require.Equal(t, "1409999", adm.From)
+	require.Equal(t, "+918000000002", adm.From)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET is_active = false WHERE e164 = '+918000000002'")
+	_, err = admit("9876543231")
+	require.Equal(t, ReasonCallerID, reason(t, err), "the tenant has it no more")
 }
 
 func TestGateHoldsUnderConcurrency(t *testing.T) {

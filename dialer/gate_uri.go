@@ -79,9 +79,9 @@ func (g gate) decideURI(
 	if refused := judgeCeilings(switchctl.OriginateRequest{}, facts, trunks, now); refused != nil {
 		return none, refused, nil
 	}
-	from, ok := s.callerID(req, facts)
-	if !ok {
-		return none, refuse(ReasonCallerID, now, now.Add(time.Minute), "the tenant has no number to call from"), nil
+	from, refused, err := g.callerID(ctx, tx, req, facts, nil, now)
+	if refused != nil || err != nil {
+		return none, refused, err
 	}
 	adm := switchctl.Admission{
 		Call: parent, UnitID: newID(), Privacy: store.PrivacyMode(facts.PrivacyMode), From: from, RingTimeout: ringTimeout(req, facts),

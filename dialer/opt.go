@@ -124,7 +124,7 @@ func (in *CampaignInput) UnmarshalJSON(b []byte) error {
 		"voicemail_action": &in.VoicemailAction, "voicemail_message_url": &in.VoicemailMessageURL,
 		"max_attempts": &in.MaxAttempts, "retry": &in.Retry, "calling_window": &in.CallingWindow,
 		"announcement_url": &in.AnnouncementURL, "agent_whisper_url": &in.AgentWhisperURL, "wrap_up_s": &in.WrapUpS,
-		"overflow_action": &in.OverflowAction,
+		"overflow_action": &in.OverflowAction, "overflow_greeting_url": &in.OverflowGreetingURL, "call_category": &in.CallCategory,
 	})
 	return err
 }
@@ -134,7 +134,7 @@ func (in *RetryInput) UnmarshalJSON(b []byte) error {
 	*in = RetryInput{}
 	_, err := decodeMembers(b, map[string]json.Unmarshaler{
 		"busy": &in.Busy, "no_answer": &in.NoAnswer, "congestion": &in.Congestion, "machine": &in.Machine,
-		"failed": &in.Failed,
+		"failed": &in.Failed, "backoff": &in.Backoff,
 	})
 	return err
 }

@@ -189,25 +189,8 @@ func (s *Service) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead
 	if lead.Status == string(LeadCallback) {
 		status = LeadCallback
 	}
-	wait := time.Duration(retryMinutes(retryPolicy(campaign.Retry), outcome)) * time.Minute
+	wait := retryPolicy(campaign.Retry).wait(outcome, lead.Attempts)
 	return s.reschedule(ctx, tx, lead, status, lead.Attempts, at.Add(wait))
-}
-
-func retryMinutes(policy RetryPolicy, outcome callOutcome) int {
-	switch outcome {
-	case outcomeBusy:
-		return policy.Busy
-	case outcomeNoAnswer:
-		return policy.NoAnswer
-	case outcomeCongestion:
-		return policy.Congestion
-	case outcomeMachine:
-		return policy.Machine
-	case outcomeFailed, outcomeConversation, outcomeInvalid, outcomeNeverBegun:
-		return policy.Failed
-	default:
-		return policy.Failed
-	}
 }
 
 func (s *Service) reschedule(

@@ -158,7 +158,7 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 		if err != nil {
 			return err
 		}
-		if open, at := p.s.mayCall(facts.TenantWindow, facts.CampaignWindow, now); !open {
+		if open, at := p.s.mayCall(facts.TenantWindow, facts.CampaignWindow, facts.Holidays, now); !open {
 			out.wait = min(at.Sub(now), p.s.cfg.Poll)
 			return nil
 		}
@@ -323,7 +323,7 @@ func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) e
 func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError) bool {
 	p.log.DebugContext(ctx, "lead not dialed", "lead_id", lead.id, "reason", refusal.Reason)
 	switch refusal.Reason {
-	case ReasonWindow, ReasonUnscrubbed, ReasonNumber:
+	case ReasonWindow, ReasonDailyCap, ReasonUnscrubbed, ReasonNumber:
 		at := refusal.RetryAt
 		if at.IsZero() {
 			at = p.s.now().Add(time.Hour)

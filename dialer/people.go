@@ -149,8 +149,10 @@ func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign
 		return h.runFlow(ctx, leg, plan)
 	case overflowVoicemail:
 		greeting := ""
-		if c.VoicemailMessageUrl != nil {
-			greeting = *c.VoicemailMessageUrl
+		for _, url := range []*string{c.VoicemailMessageUrl, c.OverflowGreetingUrl} {
+			if url != nil {
+				greeting = *url
+			}
 		}
 		if err := (legOperations{h: h, leg: leg}).Voicemail(ctx, greeting, overflowMessage); err != nil {
 			return fmt.Errorf("record a message: %w", err)

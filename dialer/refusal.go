@@ -22,6 +22,7 @@ const (
 	ReasonUnscrubbed      Reason = "unscrubbed"       // the registry can't answer
 	ReasonAttempts        Reason = "max_attempts"     // dialed often enough
 	ReasonWindow          Reason = "calling_window"   // not at this time of day
+	ReasonDailyCap        Reason = "daily_cap"        // dialed often enough today
 	ReasonVoiceAgent      Reason = "voice_agent"      // none that takes calls
 	ReasonAgents          Reason = "agents"           // ceilings, from here on: an agent for each call
 	ReasonAgentCeiling    Reason = "voice_agent_ceiling"
@@ -55,7 +56,7 @@ func (e *RefusalError) Ceiling() bool {
 		ReasonTrunkRate:
 		return true
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC,
-		ReasonUnscrubbed, ReasonAttempts, ReasonWindow, ReasonVoiceAgent, ReasonRoute, ReasonCallerID:
+		ReasonUnscrubbed, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonRoute, ReasonCallerID:
 		return false
 	default:
 		return false
@@ -88,8 +89,9 @@ func refuse(reason Reason, now, at time.Time, format string, args ...any) *Refus
 	case ReasonRoute:
 		e.cause = &DependencyError{Code: "NoTrunkConfigured", Detail: e.Detail}
 	case ReasonCallerID:
-		e.cause = &DependencyError{Code: "NoCallerID", Detail: e.Detail}
-	case ReasonNumber, ReasonCampaign, ReasonLead, ReasonSuppressed, ReasonDNC, ReasonUnscrubbed, ReasonAttempts, ReasonWindow:
+		e.cause = &DependencyError{Code: CodeNoCallerID, Detail: e.Detail}
+	case ReasonNumber, ReasonCampaign, ReasonLead, ReasonSuppressed, ReasonDNC, ReasonUnscrubbed, ReasonAttempts, ReasonWindow,
+		ReasonDailyCap:
 		e.cause = &ConflictError{Code: string(reason), Detail: e.Detail}
 	}
 	return e

@@ -98,17 +98,3 @@ func dialed(to store.Phone, format string) string {
 		return to.E164()
 	}
 }
-
-// callerID is the number that the callee sees: the request's, the campaign's, or one of the tenant's own in turn.
-func (s *Service) callerID(req switchctl.OriginateRequest, f db.GateFactsRow) (string, bool) {
-	switch {
-	case req.From != "":
-		return req.From, true
-	case f.CallerID != nil && *f.CallerID != "":
-		return *f.CallerID, true
-	case len(f.Numbers) > 0:
-		return f.Numbers[(s.rotation.Add(1)-1)%uint64(len(f.Numbers))], true
-	default:
-		return "", false
-	}
-}

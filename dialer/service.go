@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,6 +32,11 @@ type Config struct {
 	// Legal is the time of day outside which nobody is called, in the callee's time zone; 09:00 to 21:00 by
 	// default. It is the calling window of whoever sets none.
 	Legal Hours
+	// DailyCap is the most calls that a number gets on one day of the callee's from one tenant; 0 for any number. A tenant may set
+	// a lower one.
+	DailyCap int
+	// RequireCategory refuses to start campaigns that don't declare what their calls are for.
+	RequireCategory bool
 	// HostTrunk carries the calls of tenants that declare no trunk; nil refuses them.
 	HostTrunk *HostTrunk
 	// CarrierProfile is the switch's SIP profile towards carriers; "external" by default.
@@ -76,15 +80,14 @@ type Calls interface {
 
 // Service is the dialer. It is safe for concurrent use.
 type Service struct {
-	cfg      Config
-	st       *store.Store
-	log      *slog.Logger
-	legal    week.Window
-	windows  windowCache
-	metrics  metrics
-	signals  signals
-	calls    Calls         // set by Attach, before anything serves
-	rotation atomic.Uint64 // counts the caller ids given out
+	cfg     Config
+	st      *store.Store
+	log     *slog.Logger
+	legal   week.Window
+	windows windowCache
+	metrics metrics
+	signals signals
+	calls   Calls // set by Attach, before anything serves
 }
 
 // New checks the configuration and returns a dialer that paces nothing until Run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,6 +16,7 @@ import (
 const (
 	maxRetentionDays = 36_500
 	maxDispositions  = 500
+	maxHolidays      = 1000
 )
 
 // Settings are what a tenant has set for all its campaigns and calls. A null stands for the service's own default; an empty list
@@ -27,6 +29,10 @@ type Settings struct {
 	CallingWindow          *CallingWindow    `json:"calling_window"`
 	RecordingRetentionDays *int              `json:"recording_retention_days"`
 	Dispositions           []string          `json:"dispositions"`
+	// DailyCap is the most calls that a number gets on one day; null for the deployment's bound, which it can't go beyond.
+	DailyCap *int `json:"daily_cap"`
+	// Holidays are days of the callee's, as YYYY-MM-DD, on which nobody is called.
+	Holidays []string `json:"holidays"`
 }
 
 // SettingsInput is the body of an edit of the settings: an absent member is left alone, null clears one that may be null.
@@ -38,6 +44,8 @@ type SettingsInput struct {
 	CallingWindow          Opt[WindowInput]
 	RecordingRetentionDays Opt[int]
 	Dispositions           Opt[[]string]
+	DailyCap               Opt[int]
+	Holidays               Opt[[]string]
 }
 
 // UnmarshalJSON takes the body.
@@ -47,7 +55,7 @@ func (in *SettingsInput) UnmarshalJSON(b []byte) error {
 		"privacy_mode": &in.PrivacyMode, "pii_retention_days": &in.PIIRetentionDays,
 		"voice_agent_default_ws_url": &in.VoiceAgentDefaultWSURL, "default_max_concurrent": &in.DefaultMaxConcurrent,
 		"calling_window": &in.CallingWindow, "recording_retention_days": &in.RecordingRetentionDays,
-		"dispositions": &in.Dispositions,
+		"dispositions": &in.Dispositions, "daily_cap": &in.DailyCap, "holidays": &in.Holidays,
 	})
 	return err
 }
@@ -88,6 +96,7 @@ func (s *Service) PatchSettings(ctx context.Context, tenant uuid.UUID, in Settin
 			PrivacyMode: row.PrivacyMode, PiiRetentionDays: row.PiiRetentionDays,
 			RecordingRetentionDays: row.RecordingRetentionDays, VoiceAgentDefaultWsUrl: row.VoiceAgentDefaultWsUrl,
 			DefaultMaxConcurrent: row.DefaultMaxConcurrent, CallingWindow: row.CallingWindow, Dispositions: row.Dispositions,
+			DailyCap: row.DailyCap, Holidays: row.Holidays,
 			TenantID: tenant,
 		})
 		return err
@@ -119,6 +128,10 @@ func (in SettingsInput) apply(c *checker, to *db.Tenant) {
 			to.CallingWindow, _ = json.Marshal(w) // strings always encode
 		}
 	}
+	if v, ok := given(c, "holidays", in.Holidays); ok {
+		checkHolidays(c, v)
+		to.Holidays = slices.Compact(append([]string{}, slices.Sorted(slices.Values(v))...))
+	}
 	if v, ok := given(c, "dispositions", in.Dispositions); ok {
 		checkDispositions(c, v)
 		to.Dispositions = slices.Compact(append([]string{}, slices.Sorted(slices.Values(v))...))
@@ -134,6 +147,7 @@ func (in SettingsInput) applyNumbers(c *checker, to *db.Tenant) {
 	}{
 		{"default_max_concurrent", in.DefaultMaxConcurrent, 1, maxCampaignChannels, &to.DefaultMaxConcurrent},
 		{"recording_retention_days", in.RecordingRetentionDays, 0, maxRetentionDays, &to.RecordingRetentionDays},
+		{"daily_cap", in.DailyCap, 1, maxDailyCap, &to.DailyCap},
 	} {
 		v, ok := clearable(c, m.field, m.value)
 		if !ok {
@@ -159,12 +173,28 @@ func checkDispositions(c *checker, codes []string) {
 	}
 }
 
+func checkHolidays(c *checker, days []string) {
+	if len(days) > maxHolidays {
+		c.fail("holidays", "must have at most %d elements", maxHolidays)
+		return
+	}
+	for _, day := range days {
+		if _, err := time.Parse(time.DateOnly, day); err != nil {
+			c.fail("holidays", "must be days such as 2026-01-26")
+			return
+		}
+	}
+}
+
 func settingsOf(row db.Tenant) Settings {
 	out := Settings{
 		PrivacyMode: store.PrivacyMode(row.PrivacyMode), PIIRetentionDays: int(row.PiiRetentionDays),
 		VoiceAgentDefaultWSURL: row.VoiceAgentDefaultWsUrl, DefaultMaxConcurrent: intOf(row.DefaultMaxConcurrent),
 		RecordingRetentionDays: intOf(row.RecordingRetentionDays), Dispositions: row.Dispositions,
-		CallingWindow: shownWindow(row.CallingWindow),
+		CallingWindow: shownWindow(row.CallingWindow), DailyCap: intOf(row.DailyCap), Holidays: row.Holidays,
+	}
+	if out.Holidays == nil {
+		out.Holidays = []string{}
 	}
 	if out.Dispositions == nil {
 		out.Dispositions = []string{}

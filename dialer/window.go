@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,9 +85,34 @@ func (c *windowCache) read(column json.RawMessage) (week.Window, bool, error) {
 	return w, true, nil
 }
 
+// hours are open at some times.
+type hours interface {
+	// Next is the first moment from t on at which they are.
+	Next(t time.Time) time.Time
+}
+
+// daysOff are open on all days but some, each as "YYYY-MM-DD" in a zone.
+type daysOff struct {
+	zone *time.Location
+	days []string
+}
+
+// Next implements hours.
+func (o daysOff) Next(t time.Time) time.Time {
+	for range len(o.days) + 1 {
+		local := t.In(o.zone)
+		if !slices.Contains(o.days, local.Format(time.DateOnly)) {
+			return t
+		}
+		y, m, d := local.Date()
+		t = time.Date(y, m, d+1, 0, 0, 0, 0, o.zone)
+	}
+	return t
+}
+
 // openAt tells whether all windows are open at t, and when they next are. Windows that never meet are looked at
 // again a day later.
-func openAt(t time.Time, windows ...week.Window) (bool, time.Time) {
+func openAt(t time.Time, windows ...hours) (bool, time.Time) {
 	at := t
 	for range 64 {
 		moved := false

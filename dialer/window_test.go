@@ -93,24 +93,27 @@ func TestWindowsNeverWidenTheLaw(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		tenant, campaign json.RawMessage
+		holidays         []string
 		now              string
 		open             bool
 		next             string
 	}{
-		"law by default":         {nil, nil, "2026-11-20 21:00", false, "2026-11-21 09:00"},
-		"law's day":              {nil, nil, "2026-11-20 12:00", true, "2026-11-20 12:00"},
-		"tenant's, narrower":     {column("10:00", "18:00"), nil, "2026-11-20 09:30", false, "2026-11-20 10:00"},
-		"tenant's, wider":        {column("00:00", "24:00"), nil, "2026-11-20 05:00", false, "2026-11-20 09:00"},
-		"campaign's wins":        {column("10:00", "11:00"), column("12:00", "13:00"), "2026-11-20 12:30", true, "2026-11-20 12:30"},
-		"campaign's, wider":      {nil, column("06:00", "23:00"), "2026-11-20 22:00", false, "2026-11-21 09:00"},
-		"over midnight, cut":     {nil, column("20:00", "10:00"), "2026-11-20 23:00", false, "2026-11-21 09:00"},
-		"never within the law's": {nil, column("22:00", "23:00"), "2026-11-20 22:30", false, "2026-11-21 22:30"},
-		"days":                   {nil, column("09:00", "21:00", "mon"), "2026-11-20 12:00", false, "2026-11-23 09:00"},
-		"unreadable":             {nil, json.RawMessage(`{"from":5}`), "2026-11-20 22:00", false, "2026-11-21 09:00"},
+		"law by default":         {nil, nil, nil, "2026-11-20 21:00", false, "2026-11-21 09:00"},
+		"law's day":              {nil, nil, nil, "2026-11-20 12:00", true, "2026-11-20 12:00"},
+		"tenant's, narrower":     {column("10:00", "18:00"), nil, nil, "2026-11-20 09:30", false, "2026-11-20 10:00"},
+		"tenant's, wider":        {column("00:00", "24:00"), nil, nil, "2026-11-20 05:00", false, "2026-11-20 09:00"},
+		"campaign's wins":        {column("10:00", "11:00"), column("12:00", "13:00"), nil, "2026-11-20 12:30", true, "2026-11-20 12:30"},
+		"campaign's, wider":      {nil, column("06:00", "23:00"), nil, "2026-11-20 22:00", false, "2026-11-21 09:00"},
+		"over midnight, cut":     {nil, column("20:00", "10:00"), nil, "2026-11-20 23:00", false, "2026-11-21 09:00"},
+		"never within the law's": {nil, column("22:00", "23:00"), nil, "2026-11-20 22:30", false, "2026-11-21 22:30"},
+		"days":                   {nil, column("09:00", "21:00", "mon"), nil, "2026-11-20 12:00", false, "2026-11-23 09:00"},
+		"unreadable":             {nil, json.RawMessage(`{"from":5}`), nil, "2026-11-20 22:00", false, "2026-11-21 09:00"},
+		"holiday":                {nil, nil, []string{"2026-11-20", "2026-11-21"}, "2026-11-20 12:00", false, "2026-11-22 09:00"},
+		"holiday, then no day":   {nil, column("09:00", "21:00", "fri", "mon"), []string{"2026-11-20"}, "2026-11-20 12:00", false, "2026-11-23 09:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			open, next := b.svc.mayCall(c.tenant, c.campaign, at(c.now))
+			open, next := b.svc.mayCall(c.tenant, c.campaign, c.holidays, at(c.now))
 			require.Equal(t, c.open, open)
 			require.WithinDuration(t, at(c.next), next, 0)
 		})

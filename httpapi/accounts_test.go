@@ -243,10 +243,12 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, object{
 		"privacy_mode": "standard", "pii_retention_days": 30.0, "voice_agent_default_ws_url": nil, "default_max_concurrent": nil,
 		"calling_window": nil, "recording_retention_days": nil, "dispositions": []any{},
+		"daily_cap": nil, "holidays": []any{},
 	}, settings)
 	edit := object{
 		"privacy_mode": "strict", "pii_retention_days": 7, "voice_agent_default_ws_url": "wss://127.0.0.1:9/ai",
 		"default_max_concurrent": 5, "recording_retention_days": 90, "dispositions": []string{"sold", "busy", "sold"},
+		"daily_cap": 2, "holidays": []string{"2026-01-26", "2025-10-02"},
 		"calling_window": object{"timezone": "Asia/Kolkata", "days": []string{"mon"}, "from": "10:00", "to": "18:00"},
 	}
 	s.admin.JSON(t, http.MethodPatch, path, edit, http.StatusOK, &settings)
@@ -254,6 +256,8 @@ func TestSettings(t *testing.T) {
 	s.admin.JSON(t, http.MethodGet, path, nil, http.StatusOK, &settings)
 	require.Equal(t, "strict", settings["privacy_mode"])
 	require.Equal(t, []any{"busy", "sold"}, settings["dispositions"])
+	require.InDelta(t, 2, settings["daily_cap"], 0)
+	require.Equal(t, []any{"2025-10-02", "2026-01-26"}, settings["holidays"])
 	require.Equal(t, map[string]any{"timezone": "Asia/Kolkata", "days": []any{"mon"}, "from": "10:00", "to": "18:00"}, settings["calling_window"])
 	require.InDelta(t, 5, newCampaign(t, b, nil)["max_concurrent"], 0, "inherited")
 	for _, tt := range []struct {
@@ -275,6 +279,9 @@ func TestSettings(t *testing.T) {
 		{"dispositions", []string{"Sold!"}, ""},
 		{"dispositions", nil, ""},
 		{"dispositions", "sold", ""},
+		{"daily_cap", 0, ""},
+		{"holidays", []string{"26.1.2026"}, ""},
+		{"holidays", nil, ""},
 	} {
 		loc := tt.loc
 		if loc == "" {
@@ -285,7 +292,7 @@ func TestSettings(t *testing.T) {
 	}
 	s.admin.JSON(t, http.MethodPatch, path, object{
 		"voice_agent_default_ws_url": nil, "default_max_concurrent": nil, "calling_window": nil, "recording_retention_days": nil,
-		"dispositions": []string{},
+		"dispositions": []string{}, "daily_cap": nil, "holidays": []string{},
 	}, http.StatusOK, &settings)
 	for _, member := range []string{"voice_agent_default_ws_url", "default_max_concurrent", "calling_window", "recording_retention_days"} {
 		require.Nil(t, settings[member], member)

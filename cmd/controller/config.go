@@ -116,12 +116,15 @@ type SecurityConfig struct {
 
 // DialingConfig is what bounds every call out of this deployment.
 type DialingConfig struct {
-	DNCPath      string        `koanf:"dnc_path"`     // the regulator's CSV file, or a folder of them
-	DNCPatterns  []string      `koanf:"dnc_patterns"` // ten-digit patterns, ? any digit, of numbers barred wholesale
-	WindowFrom   string        `koanf:"window_from"`
-	WindowTo     string        `koanf:"window_to"`     // no campaign's window is wider
-	DefaultTrunk TrunkConfig   `koanf:"default_trunk"` // for tenants that declared none
-	Poll         time.Duration `koanf:"poll"`
+	DNCPath     string   `koanf:"dnc_path"`     // the regulator's CSV file, or a folder of them
+	DNCPatterns []string `koanf:"dnc_patterns"` // ten-digit patterns, ? any digit, of numbers barred wholesale
+	WindowFrom  string   `koanf:"window_from"`
+	WindowTo    string   `koanf:"window_to"` // no campaign's window is wider
+	DailyCap    int      `koanf:"daily_cap"` // calls of one tenant to one number on one day; 0: any number
+	// RequireCategory has every campaign declare what its calls are for.
+	RequireCategory bool          `koanf:"require_category"`
+	DefaultTrunk    TrunkConfig   `koanf:"default_trunk"` // for tenants that declared none
+	Poll            time.Duration `koanf:"poll"`
 }
 
 // TrunkConfig is a carrier's address.
@@ -156,7 +159,7 @@ func Defaults() Config {
 		},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},
 		Prompts:    PromptsConfig{CacheDir: "/var/lib/ringmaster/prompts", CacheMB: 512},
-		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", Poll: time.Second},
+		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", DailyCap: 3, Poll: time.Second},
 		Agents: AgentsConfig{
 			SIPDomain: "127.0.0.1", Transports: []string{"udp", "tcp"}, WrapUp: time.Minute, RingTimeout: 20 * time.Second,
 			MaxWait: 10 * time.Minute, AnnounceEvery: 30 * time.Second,
@@ -341,6 +344,9 @@ func (c Config) validateDialing(f *faults) {
 		f.add("dialing.window_to", "must be after dialing.window_from")
 	}
 	positive(f, "dialing.poll", c.Dialing.Poll)
+	if c.Dialing.DailyCap < 0 {
+		f.add("dialing.daily_cap", "must not be negative")
+	}
 	if c.Dialing.DNCPath == "" {
 		f.add("dialing.dnc_path", "is required: without a registry nothing is dialed")
 	} else if _, err := os.Stat(c.Dialing.DNCPath); err != nil {

@@ -155,7 +155,7 @@ func (c *Controller) buildDialer(context.Context) error {
 	c.web = flow.NewClient(c.guard())
 	cfg := dialer.Config{
 		Web: c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: provider, Poll: d.Poll, Agents: c.agents,
-		Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, Logger: c.log, Registerer: c.metrics,
+		Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
 	}
 	if t := d.DefaultTrunk; t.Host != "" {
 		cfg.HostTrunk = &dialer.HostTrunk{Host: t.Host, Port: t.Port, Transport: t.Transport, NumberFormat: t.NumberFormat}

@@ -48,7 +48,7 @@ func (q *Queries) DeleteUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 }
 
 const getNumber = `-- name: GetNumber :one
-SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at FROM numbers WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at, shown_at FROM numbers WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GetNumber(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Number, error) {
@@ -64,6 +64,7 @@ func (q *Queries) GetNumber(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ShownAt,
 	)
 	return i, err
 }
@@ -94,7 +95,7 @@ func (q *Queries) LockActiveAdmins(ctx context.Context, tenantID uuid.UUID) ([]u
 }
 
 const lockNumber = `-- name: LockNumber :one
-SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at FROM numbers WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at, shown_at FROM numbers WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockNumber(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Number, error) {
@@ -110,6 +111,7 @@ func (q *Queries) LockNumber(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ShownAt,
 	)
 	return i, err
 }
@@ -186,7 +188,7 @@ func (q *Queries) TrunkHasLiveCalls(ctx context.Context, tenantID uuid.UUID, tru
 const updateNumber = `-- name: UpdateNumber :one
 UPDATE numbers SET e164 = $1, label = $2, flow_id = $3, trunk_id = $4, is_active = $5,
   updated_at = now()
-WHERE tenant_id = $6 AND id = $7 RETURNING tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at
+WHERE tenant_id = $6 AND id = $7 RETURNING tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at, shown_at
 `
 
 type UpdateNumberParams struct {
@@ -220,6 +222,7 @@ func (q *Queries) UpdateNumber(ctx context.Context, arg UpdateNumberParams) (Num
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ShownAt,
 	)
 	return i, err
 }

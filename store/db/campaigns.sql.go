@@ -25,7 +25,7 @@ func (q *Queries) CampaignDelete(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const campaignGet = `-- name: CampaignGet :one
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused FROM campaigns WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url FROM campaigns WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) CampaignGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -63,6 +63,8 @@ func (q *Queries) CampaignGet(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 		&i.WrapUpS,
 		&i.OverflowAction,
 		&i.PredictivePaused,
+		&i.CallCategory,
+		&i.OverflowGreetingUrl,
 	)
 	return i, err
 }
@@ -82,13 +84,14 @@ const campaignInsert = `-- name: CampaignInsert :one
 
 INSERT INTO campaigns (tenant_id, id, name, dial_mode, voice_agent_id, post_answer_action, predictive_target_abandon,
   predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action,
-  voicemail_message_url, max_attempts, retry, calling_window, announcement_url, agent_whisper_url, wrap_up_s, overflow_action)
+  voicemail_message_url, max_attempts, retry, calling_window, announcement_url, agent_whisper_url, wrap_up_s, overflow_action,
+  call_category, overflow_greeting_url)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
   $8, $9, $10, $11, $12,
   $13, $14, $15, $16, $17, $18,
   $19, $20, $21, $22, $23,
-  $24, $25)
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
+  $24, $25, $26, $27)
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
 `
 
 type CampaignInsertParams struct {
@@ -117,6 +120,8 @@ type CampaignInsertParams struct {
 	AgentWhisperUrl         *string
 	WrapUpS                 *int32
 	OverflowAction          string
+	CallCategory            *string
+	OverflowGreetingUrl     *string
 }
 
 // Campaigns and their state machine.
@@ -147,6 +152,8 @@ func (q *Queries) CampaignInsert(ctx context.Context, arg CampaignInsertParams) 
 		arg.AgentWhisperUrl,
 		arg.WrapUpS,
 		arg.OverflowAction,
+		arg.CallCategory,
+		arg.OverflowGreetingUrl,
 	)
 	var i Campaign
 	err := row.Scan(
@@ -181,12 +188,14 @@ func (q *Queries) CampaignInsert(ctx context.Context, arg CampaignInsertParams) 
 		&i.WrapUpS,
 		&i.OverflowAction,
 		&i.PredictivePaused,
+		&i.CallCategory,
+		&i.OverflowGreetingUrl,
 	)
 	return i, err
 }
 
 const campaignList = `-- name: CampaignList :many
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused FROM campaigns WHERE tenant_id = $1 ORDER BY id
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url FROM campaigns WHERE tenant_id = $1 ORDER BY id
 `
 
 func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campaign, error) {
@@ -230,6 +239,8 @@ func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campa
 			&i.WrapUpS,
 			&i.OverflowAction,
 			&i.PredictivePaused,
+			&i.CallCategory,
+			&i.OverflowGreetingUrl,
 		); err != nil {
 			return nil, err
 		}
@@ -242,7 +253,7 @@ func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campa
 }
 
 const campaignLock = `-- name: CampaignLock :one
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused FROM campaigns WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url FROM campaigns WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -280,12 +291,14 @@ func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.WrapUpS,
 		&i.OverflowAction,
 		&i.PredictivePaused,
+		&i.CallCategory,
+		&i.OverflowGreetingUrl,
 	)
 	return i, err
 }
 
 const campaignSetPredictivePaused = `-- name: CampaignSetPredictivePaused :one
-UPDATE campaigns SET predictive_paused = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
+UPDATE campaigns SET predictive_paused = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
 `
 
 // CampaignSetPredictivePaused sets whether a campaign over-dials; its state stays.
@@ -324,6 +337,8 @@ func (q *Queries) CampaignSetPredictivePaused(ctx context.Context, paused bool, 
 		&i.WrapUpS,
 		&i.OverflowAction,
 		&i.PredictivePaused,
+		&i.CallCategory,
+		&i.OverflowGreetingUrl,
 	)
 	return i, err
 }
@@ -331,7 +346,7 @@ func (q *Queries) CampaignSetPredictivePaused(ctx context.Context, paused bool, 
 const campaignSetRunning = `-- name: CampaignSetRunning :one
 UPDATE campaigns SET status = 'running', environment = $1, started_at = coalesce(started_at, now()), updated_at = now()
 WHERE tenant_id = $2 AND id = $3 AND status IN ('draft', 'paused')
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
 `
 
 func (q *Queries) CampaignSetRunning(ctx context.Context, environment string, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -369,12 +384,14 @@ func (q *Queries) CampaignSetRunning(ctx context.Context, environment string, te
 		&i.WrapUpS,
 		&i.OverflowAction,
 		&i.PredictivePaused,
+		&i.CallCategory,
+		&i.OverflowGreetingUrl,
 	)
 	return i, err
 }
 
 const campaignSetStatus = `-- name: CampaignSetStatus :one
-UPDATE campaigns SET status = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
+UPDATE campaigns SET status = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
 `
 
 func (q *Queries) CampaignSetStatus(ctx context.Context, status string, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -412,6 +429,8 @@ func (q *Queries) CampaignSetStatus(ctx context.Context, status string, tenantID
 		&i.WrapUpS,
 		&i.OverflowAction,
 		&i.PredictivePaused,
+		&i.CallCategory,
+		&i.OverflowGreetingUrl,
 	)
 	return i, err
 }
@@ -425,9 +444,10 @@ UPDATE campaigns SET name = $1, dial_mode = $2, voice_agent_id = $3,
   voicemail_action = $15, voicemail_message_url = $16,
   max_attempts = $17, retry = $18, calling_window = $19,
   announcement_url = $20, agent_whisper_url = $21,
-  wrap_up_s = $22, overflow_action = $23, updated_at = now()
-WHERE tenant_id = $24 AND id = $25
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused
+  wrap_up_s = $22, overflow_action = $23, call_category = $24,
+  overflow_greeting_url = $25, updated_at = now()
+WHERE tenant_id = $26 AND id = $27
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
 `
 
 type CampaignUpdateParams struct {
@@ -454,6 +474,8 @@ type CampaignUpdateParams struct {
 	AgentWhisperUrl         *string
 	WrapUpS                 *int32
 	OverflowAction          string
+	CallCategory            *string
+	OverflowGreetingUrl     *string
 	TenantID                uuid.UUID
 	ID                      uuid.UUID
 }
@@ -483,6 +505,8 @@ func (q *Queries) CampaignUpdate(ctx context.Context, arg CampaignUpdateParams) 
 		arg.AgentWhisperUrl,
 		arg.WrapUpS,
 		arg.OverflowAction,
+		arg.CallCategory,
+		arg.OverflowGreetingUrl,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -519,6 +543,8 @@ func (q *Queries) CampaignUpdate(ctx context.Context, arg CampaignUpdateParams) 
 		&i.WrapUpS,
 		&i.OverflowAction,
 		&i.PredictivePaused,
+		&i.CallCategory,
+		&i.OverflowGreetingUrl,
 	)
 	return i, err
 }

@@ -161,10 +161,60 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 	return i, err
 }
 
+const gateCallerIDInTurn = `-- name: GateCallerIDInTurn :one
+WITH chosen AS (
+  SELECT c.id FROM numbers c
+  WHERE c.tenant_id = $1 AND c.is_active AND c.e164 LIKE $2::text || '%'
+  ORDER BY CASE WHEN c.trunk_id = $3::uuid THEN 0 WHEN c.trunk_id IS NULL THEN 1 ELSE 2 END,
+    c.shown_at NULLS FIRST, c.id
+  LIMIT 1
+)
+UPDATE numbers n SET shown_at = clock_timestamp() FROM chosen
+WHERE n.tenant_id = $1 AND n.id = chosen.id
+RETURNING n.e164
+`
+
+// GateCallerIDInTurn gives the number that a call shows next, and ends its turn: of the active ones that begin with series, those of
+// the trunk first, then those of no trunk; among them the one whose turn is longest ago.
+func (q *Queries) GateCallerIDInTurn(ctx context.Context, tenantID uuid.UUID, series string, trunkID *uuid.UUID) (string, error) {
+	row := q.db.QueryRow(ctx, gateCallerIDInTurn, tenantID, series, trunkID)
+	var e164 string
+	err := row.Scan(&e164)
+	return e164, err
+}
+
+const gateDialedToday = `-- name: GateDialedToday :one
+SELECT count(*) FROM calls c
+WHERE c.tenant_id = $1 AND c.peer_hash = $2 AND c.id >= $3 AND c.direction = 'outbound'
+  AND c.environment = 'live' AND c.dial_time >= $4::timestamptz
+  AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL)
+`
+
+type GateDialedTodayParams struct {
+	TenantID  uuid.UUID
+	PhoneHash []byte
+	FromID    uuid.UUID
+	Since     time.Time
+}
+
+// GateDialedToday counts the calls that a number got since a moment, from whichever of the tenant's campaigns: what the switch never
+// had a channel for is none. from_id is the smallest call id of a somewhat earlier moment.
+func (q *Queries) GateDialedToday(ctx context.Context, arg GateDialedTodayParams) (int64, error) {
+	row := q.db.QueryRow(ctx, gateDialedToday,
+		arg.TenantID,
+		arg.PhoneHash,
+		arg.FromID,
+		arg.Since,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const gateFacts = `-- name: GateFacts :one
-SELECT t.privacy_mode, t.calling_window AS tenant_window, t.default_voice_agent_id,
+SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holidays, t.default_voice_agent_id,
   coalesce(c.status, '')::text AS campaign_status, coalesce(c.environment, 'live')::text AS campaign_environment,
-  c.caller_id, c.max_concurrent AS campaign_max, coalesce(c.max_attempts, 0)::int AS max_attempts,
+  c.caller_id, c.call_category, c.max_concurrent AS campaign_max, coalesce(c.max_attempts, 0)::int AS max_attempts,
   c.calling_window AS campaign_window, coalesce(c.ring_timeout_s, 0)::int AS ring_timeout_s,
   coalesce(c.amd, false)::bool AS amd,
   l.claimed_by AS lead_claimed_by, l.claimed_until AS lead_claimed_until,
@@ -173,8 +223,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.default_voice_agent_
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
   EXISTS (SELECT 1 FROM suppressions s WHERE s.tenant_id = $1 AND s.phone_hash = $2) AS suppressed,
   u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,
-  u.loose_here AS loose_used_here, u.awaiting_here,
-  ARRAY(SELECT n.e164 FROM numbers n WHERE n.tenant_id = $1 AND n.is_active ORDER BY n.id)::text[] AS numbers
+  u.loose_here AS loose_used_here, u.awaiting_here
 FROM tenants t
 LEFT JOIN campaigns c ON c.tenant_id = $1 AND c.id = $3::uuid
 LEFT JOIN leads l ON l.tenant_id = $1 AND l.id = $4::uuid AND l.campaign_id = c.id
@@ -203,10 +252,13 @@ type GateFactsParams struct {
 type GateFactsRow struct {
 	PrivacyMode         string
 	TenantWindow        json.RawMessage
+	DailyCap            *int32
+	Holidays            []string
 	DefaultVoiceAgentID *uuid.UUID
 	CampaignStatus      string
 	CampaignEnvironment string
 	CallerID            *string
+	CallCategory        *string
 	CampaignMax         *int32
 	MaxAttempts         int32
 	CampaignWindow      json.RawMessage
@@ -230,7 +282,6 @@ type GateFactsRow struct {
 	AgentUsed           int64
 	LooseUsedHere       int64
 	AwaitingHere        int64
-	Numbers             []string
 }
 
 // GateFacts reads all that the rules look at, but for the trunks.
@@ -247,10 +298,13 @@ func (q *Queries) GateFacts(ctx context.Context, arg GateFactsParams) (GateFacts
 	err := row.Scan(
 		&i.PrivacyMode,
 		&i.TenantWindow,
+		&i.DailyCap,
+		&i.Holidays,
 		&i.DefaultVoiceAgentID,
 		&i.CampaignStatus,
 		&i.CampaignEnvironment,
 		&i.CallerID,
+		&i.CallCategory,
 		&i.CampaignMax,
 		&i.MaxAttempts,
 		&i.CampaignWindow,
@@ -274,7 +328,6 @@ func (q *Queries) GateFacts(ctx context.Context, arg GateFactsParams) (GateFacts
 		&i.AgentUsed,
 		&i.LooseUsedHere,
 		&i.AwaitingHere,
-		&i.Numbers,
 	)
 	return i, err
 }
@@ -431,4 +484,28 @@ func (q *Queries) GateTrunks(ctx context.Context, tenantID uuid.UUID, since time
 		return nil, err
 	}
 	return items, nil
+}
+
+const numberOwned = `-- name: NumberOwned :one
+SELECT e164 FROM numbers WHERE tenant_id = $1 AND is_active AND e164 = ANY($2::text[]) LIMIT 1
+`
+
+// NumberOwned finds an active number of the tenant's by the ways in which it may be written.
+func (q *Queries) NumberOwned(ctx context.Context, tenantID uuid.UUID, spellings []string) (string, error) {
+	row := q.db.QueryRow(ctx, numberOwned, tenantID, spellings)
+	var e164 string
+	err := row.Scan(&e164)
+	return e164, err
+}
+
+const numbersOfSeries = `-- name: NumbersOfSeries :one
+SELECT EXISTS (SELECT 1 FROM numbers WHERE tenant_id = $1 AND is_active AND e164 LIKE $2::text || '%')
+`
+
+// NumbersOfSeries tells whether the tenant has an active number that begins with series.
+func (q *Queries) NumbersOfSeries(ctx context.Context, tenantID uuid.UUID, series string) (bool, error) {
+	row := q.db.QueryRow(ctx, numbersOfSeries, tenantID, series)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }

@@ -160,6 +160,8 @@ type Campaign struct {
 	WrapUpS                 *int32
 	OverflowAction          string
 	PredictivePaused        bool
+	CallCategory            *string
+	OverflowGreetingUrl     *string
 }
 
 type CampaignCount struct {
@@ -309,6 +311,7 @@ type Number struct {
 	IsActive  bool
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	ShownAt   *time.Time
 }
 
 type Recording struct {
@@ -361,6 +364,8 @@ type Tenant struct {
 	DataKey                []byte
 	CreatedAt              time.Time
 	UpdatedAt              time.Time
+	DailyCap               *int32
+	Holidays               []string
 }
 
 type Trunk struct {

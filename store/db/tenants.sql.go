@@ -13,7 +13,7 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at
+INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays
 `
 
 type CreateTenantParams struct {
@@ -45,12 +45,14 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.DataKey,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DailyCap,
+		&i.Holidays,
 	)
 	return i, err
 }
 
 const getTenant = `-- name: GetTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at FROM tenants WHERE id = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -70,12 +72,14 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.DataKey,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DailyCap,
+		&i.Holidays,
 	)
 	return i, err
 }
 
 const getTenantByName = `-- name: GetTenantByName :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at FROM tenants WHERE name = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays FROM tenants WHERE name = $1
 `
 
 func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, error) {
@@ -95,6 +99,8 @@ func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, err
 		&i.DataKey,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DailyCap,
+		&i.Holidays,
 	)
 	return i, err
 }
@@ -111,7 +117,7 @@ func (q *Queries) GetTenantDataKey(ctx context.Context, tenantID uuid.UUID) ([]b
 }
 
 const listTenants = `-- name: ListTenants :many
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at FROM tenants ORDER BY name
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays FROM tenants ORDER BY name
 `
 
 func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
@@ -137,6 +143,8 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 			&i.DataKey,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.DailyCap,
+			&i.Holidays,
 		); err != nil {
 			return nil, err
 		}
@@ -149,7 +157,7 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 }
 
 const lockTenant = `-- name: LockTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at FROM tenants WHERE id = $1 FOR UPDATE
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays FROM tenants WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -169,6 +177,8 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 		&i.DataKey,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DailyCap,
+		&i.Holidays,
 	)
 	return i, err
 }
@@ -195,8 +205,8 @@ const setTenantSettings = `-- name: SetTenantSettings :one
 UPDATE tenants SET privacy_mode = $1, pii_retention_days = $2,
   recording_retention_days = $3, voice_agent_default_ws_url = $4,
   default_max_concurrent = $5, calling_window = $6, dispositions = $7,
-  updated_at = now()
-WHERE id = $8 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at
+  daily_cap = $8, holidays = $9, updated_at = now()
+WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays
 `
 
 type SetTenantSettingsParams struct {
@@ -207,6 +217,8 @@ type SetTenantSettingsParams struct {
 	DefaultMaxConcurrent   *int32
 	CallingWindow          json.RawMessage
 	Dispositions           []string
+	DailyCap               *int32
+	Holidays               []string
 	TenantID               uuid.UUID
 }
 
@@ -219,6 +231,8 @@ func (q *Queries) SetTenantSettings(ctx context.Context, arg SetTenantSettingsPa
 		arg.DefaultMaxConcurrent,
 		arg.CallingWindow,
 		arg.Dispositions,
+		arg.DailyCap,
+		arg.Holidays,
 		arg.TenantID,
 	)
 	var i Tenant
@@ -236,6 +250,8 @@ func (q *Queries) SetTenantSettings(ctx context.Context, arg SetTenantSettingsPa
 		&i.DataKey,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.DailyCap,
+		&i.Holidays,
 	)
 	return i, err
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const createNumber = `-- name: CreateNumber :one
-INSERT INTO numbers (tenant_id, id, e164, label, flow_id, trunk_id, is_active) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at
+INSERT INTO numbers (tenant_id, id, e164, label, flow_id, trunk_id, is_active) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at, shown_at
 `
 
 type CreateNumberParams struct {
@@ -47,6 +47,7 @@ func (q *Queries) CreateNumber(ctx context.Context, arg CreateNumberParams) (Num
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ShownAt,
 	)
 	return i, err
 }
@@ -120,7 +121,7 @@ func (q *Queries) CreateTrunk(ctx context.Context, arg CreateTrunkParams) (Trunk
 }
 
 const findNumber = `-- name: FindNumber :one
-SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at FROM numbers WHERE e164 = $1 AND is_active
+SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at, shown_at FROM numbers WHERE e164 = $1 AND is_active
 `
 
 // FindNumber looks an inbound number up over all tenants: it needs the system's scope.
@@ -137,6 +138,7 @@ func (q *Queries) FindNumber(ctx context.Context, e164 string) (Number, error) {
 		&i.IsActive,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ShownAt,
 	)
 	return i, err
 }
@@ -174,7 +176,7 @@ func (q *Queries) GetTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 }
 
 const listActiveNumbers = `-- name: ListActiveNumbers :many
-SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at FROM numbers WHERE tenant_id = $1 AND is_active ORDER BY e164
+SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at, shown_at FROM numbers WHERE tenant_id = $1 AND is_active ORDER BY e164
 `
 
 func (q *Queries) ListActiveNumbers(ctx context.Context, tenantID uuid.UUID) ([]Number, error) {
@@ -196,6 +198,7 @@ func (q *Queries) ListActiveNumbers(ctx context.Context, tenantID uuid.UUID) ([]
 			&i.IsActive,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ShownAt,
 		); err != nil {
 			return nil, err
 		}
@@ -253,7 +256,7 @@ func (q *Queries) ListActiveTrunks(ctx context.Context, tenantID uuid.UUID) ([]T
 }
 
 const listNumbers = `-- name: ListNumbers :many
-SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at FROM numbers WHERE tenant_id = $1 ORDER BY e164
+SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at, shown_at FROM numbers WHERE tenant_id = $1 ORDER BY e164
 `
 
 func (q *Queries) ListNumbers(ctx context.Context, tenantID uuid.UUID) ([]Number, error) {
@@ -275,6 +278,7 @@ func (q *Queries) ListNumbers(ctx context.Context, tenantID uuid.UUID) ([]Number
 			&i.IsActive,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ShownAt,
 		); err != nil {
 			return nil, err
 		}

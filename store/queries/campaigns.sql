@@ -3,12 +3,13 @@
 -- name: CampaignInsert :one
 INSERT INTO campaigns (tenant_id, id, name, dial_mode, voice_agent_id, post_answer_action, predictive_target_abandon,
   predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action,
-  voicemail_message_url, max_attempts, retry, calling_window, announcement_url, agent_whisper_url, wrap_up_s, overflow_action)
+  voicemail_message_url, max_attempts, retry, calling_window, announcement_url, agent_whisper_url, wrap_up_s, overflow_action,
+  call_category, overflow_greeting_url)
 VALUES (@tenant_id, @id, @name, @dial_mode, sqlc.narg('voice_agent_id'), @post_answer_action, @predictive_target_abandon,
   @predictive_max_wait_s, sqlc.narg('max_concurrent'), sqlc.narg('caller_id'), sqlc.narg('flow_id'), sqlc.narg('description'),
   sqlc.narg('script'), sqlc.narg('notes'), @ring_timeout_s, @amd, @voicemail_action, sqlc.narg('voicemail_message_url'),
   @max_attempts, @retry, sqlc.narg('calling_window'), sqlc.narg('announcement_url'), sqlc.narg('agent_whisper_url'),
-  sqlc.narg('wrap_up_s'), @overflow_action)
+  sqlc.narg('wrap_up_s'), @overflow_action, sqlc.narg('call_category'), sqlc.narg('overflow_greeting_url'))
 RETURNING *;
 
 -- name: CampaignGet :one
@@ -29,7 +30,8 @@ UPDATE campaigns SET name = @name, dial_mode = @dial_mode, voice_agent_id = sqlc
   voicemail_action = @voicemail_action, voicemail_message_url = sqlc.narg('voicemail_message_url'),
   max_attempts = @max_attempts, retry = @retry, calling_window = sqlc.narg('calling_window'),
   announcement_url = sqlc.narg('announcement_url'), agent_whisper_url = sqlc.narg('agent_whisper_url'),
-  wrap_up_s = sqlc.narg('wrap_up_s'), overflow_action = @overflow_action, updated_at = now()
+  wrap_up_s = sqlc.narg('wrap_up_s'), overflow_action = @overflow_action, call_category = sqlc.narg('call_category'),
+  overflow_greeting_url = sqlc.narg('overflow_greeting_url'), updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 

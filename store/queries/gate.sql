@@ -5,9 +5,9 @@ SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.gate:' || (@tenant_id:
 
 -- GateFacts reads all that the rules look at, but for the trunks.
 -- name: GateFacts :one
-SELECT t.privacy_mode, t.calling_window AS tenant_window, t.default_voice_agent_id,
+SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holidays, t.default_voice_agent_id,
   coalesce(c.status, '')::text AS campaign_status, coalesce(c.environment, 'live')::text AS campaign_environment,
-  c.caller_id, c.max_concurrent AS campaign_max, coalesce(c.max_attempts, 0)::int AS max_attempts,
+  c.caller_id, c.call_category, c.max_concurrent AS campaign_max, coalesce(c.max_attempts, 0)::int AS max_attempts,
   c.calling_window AS campaign_window, coalesce(c.ring_timeout_s, 0)::int AS ring_timeout_s,
   coalesce(c.amd, false)::bool AS amd,
   l.claimed_by AS lead_claimed_by, l.claimed_until AS lead_claimed_until,
@@ -16,8 +16,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.default_voice_agent_
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
   EXISTS (SELECT 1 FROM suppressions s WHERE s.tenant_id = @tenant_id AND s.phone_hash = @phone_hash) AS suppressed,
   u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,
-  u.loose_here AS loose_used_here, u.awaiting_here,
-  ARRAY(SELECT n.e164 FROM numbers n WHERE n.tenant_id = @tenant_id AND n.is_active ORDER BY n.id)::text[] AS numbers
+  u.loose_here AS loose_used_here, u.awaiting_here
 FROM tenants t
 LEFT JOIN campaigns c ON c.tenant_id = @tenant_id AND c.id = sqlc.narg('campaign_id')::uuid
 LEFT JOIN leads l ON l.tenant_id = @tenant_id AND l.id = sqlc.narg('lead_id')::uuid AND l.campaign_id = c.id
@@ -32,6 +31,36 @@ CROSS JOIN LATERAL (
   FROM live_calls w WHERE w.tenant_id = @tenant_id
 ) u
 WHERE t.id = @tenant_id;
+
+-- GateDialedToday counts the calls that a number got since a moment, from whichever of the tenant's campaigns: what the switch never
+-- had a channel for is none. from_id is the smallest call id of a somewhat earlier moment.
+-- name: GateDialedToday :one
+SELECT count(*) FROM calls c
+WHERE c.tenant_id = @tenant_id AND c.peer_hash = @phone_hash AND c.id >= @from_id AND c.direction = 'outbound'
+  AND c.environment = 'live' AND c.dial_time >= @since::timestamptz
+  AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL);
+
+-- GateCallerIDInTurn gives the number that a call shows next, and ends its turn: of the active ones that begin with series, those of
+-- the trunk first, then those of no trunk; among them the one whose turn is longest ago.
+-- name: GateCallerIDInTurn :one
+WITH chosen AS (
+  SELECT c.id FROM numbers c
+  WHERE c.tenant_id = @tenant_id AND c.is_active AND c.e164 LIKE @series::text || '%'
+  ORDER BY CASE WHEN c.trunk_id = sqlc.narg('trunk_id')::uuid THEN 0 WHEN c.trunk_id IS NULL THEN 1 ELSE 2 END,
+    c.shown_at NULLS FIRST, c.id
+  LIMIT 1
+)
+UPDATE numbers n SET shown_at = clock_timestamp() FROM chosen
+WHERE n.tenant_id = @tenant_id AND n.id = chosen.id
+RETURNING n.e164;
+
+-- NumberOwned finds an active number of the tenant's by the ways in which it may be written.
+-- name: NumberOwned :one
+SELECT e164 FROM numbers WHERE tenant_id = @tenant_id AND is_active AND e164 = ANY(@spellings::text[]) LIMIT 1;
+
+-- NumbersOfSeries tells whether the tenant has an active number that begins with series.
+-- name: NumbersOfSeries :one
+SELECT EXISTS (SELECT 1 FROM numbers WHERE tenant_id = @tenant_id AND is_active AND e164 LIKE @series::text || '%');
 
 -- GateTrunks lists the active trunks with their use: units held, and calls begun since the given moment. from_id is the
 -- smallest call id of a somewhat earlier moment, which keeps the count to a few rows.

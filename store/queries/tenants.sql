@@ -17,7 +17,7 @@ SELECT * FROM tenants WHERE id = @tenant_id FOR UPDATE;
 UPDATE tenants SET privacy_mode = @privacy_mode, pii_retention_days = @pii_retention_days,
   recording_retention_days = @recording_retention_days, voice_agent_default_ws_url = @voice_agent_default_ws_url,
   default_max_concurrent = @default_max_concurrent, calling_window = @calling_window, dispositions = @dispositions,
-  updated_at = now()
+  daily_cap = @daily_cap, holidays = @holidays, updated_at = now()
 WHERE id = @tenant_id RETURNING *;
 
 -- name: SetTenantCallingWindow :exec

@@ -1,0 +1,142 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// CallCategory is what a campaign's calls are for, as India's regulator divides them: callees see a number of that category's
+// series, and ordinary numbers of ten digits are barred for telemarketing.
+type CallCategory string
+
+// The categories of calls.
+const (
+	CategoryPromotional   CallCategory = "promotional"
+	CategoryService       CallCategory = "service"
+	CategoryTransactional CallCategory = "transactional"
+)
+
+// The series of numbers, in E.164.
+const (
+	seriesPromotional = "+91140"
+	seriesService     = "+911600"
+)
+
+// CodeCategoryRequired refuses the start of a campaign that doesn't say what its calls are for, where the deployment asks for it.
+const CodeCategoryRequired = "call_category_required"
+
+// series is how the numbers begin that a category's calls may show; empty where none was declared: any.
+func (c CallCategory) series() string {
+	switch c {
+	case CategoryPromotional:
+		return seriesPromotional
+	case CategoryService, CategoryTransactional:
+		return seriesService
+	default:
+		return ""
+	}
+}
+
+func categoryOf(column *string) CallCategory {
+	if column == nil {
+		return ""
+	}
+	return CallCategory(*column)
+}
+
+// seriesName is a series as people say it.
+func seriesName(series string) string { return strings.TrimPrefix(series, "+91") + "-series" }
+
+// callerID gives the number that the callee sees: the request's or the campaign's, which must be the tenant's own, or one of the
+// tenant's in turn, of the category's series where the campaign declares one.
+func (g gate) callerID(
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, f db.GateFactsRow, routes []switchctl.Route, now time.Time,
+) (string, *RefusalError, error) {
+	series := categoryOf(f.CallCategory).series()
+	fixed := req.From
+	if fixed == "" && f.CallerID != nil {
+		fixed = *f.CallerID
+	}
+	no := func(format string, args ...any) *RefusalError {
+		return refuse(ReasonCallerID, now, now.Add(time.Minute), format, args...)
+	}
+	if fixed != "" {
+		owned, err := ownNumber(ctx, tx, req.TenantID, fixed)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return "", no("the caller id is none of the tenant's active numbers"), nil
+		case err != nil:
+			return "", nil, err
+		case !strings.HasPrefix(owned, series):
+			return "", no("the caller id is no %s number", seriesName(series)), nil
+		}
+		return owned, nil, nil
+	}
+	var trunk *uuid.UUID
+	if len(routes) > 0 {
+		trunk = routes[0].TrunkID
+	}
+	shown, err := tx.Q.GateCallerIDInTurn(ctx, req.TenantID, series, trunk)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && series != "":
+		return "", no("the tenant has no %s number to call from", seriesName(series)), nil
+	case errors.Is(err, store.ErrNotFound):
+		return "", no("the tenant has no number to call from"), nil
+	}
+	return shown, nil, err
+}
+
+// ownNumber finds an active number of the tenant's, however it is written. Error: store.ErrNotFound.
+func ownNumber(ctx context.Context, tx *store.Tx, tenant uuid.UUID, written string) (string, error) {
+	return tx.Q.NumberOwned(ctx, tenant, spellings(written))
+}
+
+// checkCallerID refuses a caller id that the tenant may not show.
+func checkCallerID(ctx context.Context, tx *store.Tx, c *checker, in CampaignInput, row db.Campaign) error {
+	if row.CallerID == nil || !in.CallerID.Has() && !in.CallCategory.Has() {
+		return nil
+	}
+	owned, err := ownNumber(ctx, tx, row.TenantID, *row.CallerID)
+	series := categoryOf(row.CallCategory).series()
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		c.fail("caller_id", "is none of your active numbers")
+	case err != nil:
+		return err
+	case !strings.HasPrefix(owned, series):
+		c.fail("caller_id", "must be a %s number for %s calls", seriesName(series), *row.CallCategory)
+	}
+	return nil
+}
+
+// checkCategory refuses the start of a campaign that could show no lawful number. One that declares no category is started where
+// the deployment allows it, and the log says so.
+func (s *Service) checkCategory(ctx context.Context, tx *store.Tx, row db.Campaign) error {
+	series := categoryOf(row.CallCategory).series()
+	if series == "" {
+		if s.cfg.RequireCategory {
+			return &ConflictError{
+				Code: CodeCategoryRequired, Detail: "the campaign must declare a call_category: promotional, service or transactional",
+			}
+		}
+		s.log.WarnContext(ctx, "campaign declares no call category: whether its caller ids are lawful is not checked",
+			"tenant_id", row.TenantID, "campaign_id", row.ID)
+		return nil
+	}
+	if row.CallerID != nil {
+		return nil // was checked when it was set, and is for each call
+	}
+	there, err := tx.Q.NumbersOfSeries(ctx, row.TenantID, series)
+	if err == nil && !there {
+		return &DependencyError{Code: CodeNoCallerID, Detail: "you have no active " + seriesName(series) + " number to call from"}
+	}
+	return err
+}

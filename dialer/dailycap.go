@@ -1,0 +1,50 @@
+package dialer
+
+import (
+	"context"
+	"time"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// maxDailyCap is the most that a tenant may set; the deployment's own bound holds beside it.
+const maxDailyCap = 1000
+
+// dailyCap is how many calls a number may get on one day of the callee's, over all campaigns of the tenant; 0 for any number.
+func (s *Service) dailyCap(tenants *int32) int64 {
+	limit := int64(s.cfg.DailyCap)
+	if tenants != nil && (limit == 0 || int64(*tenants) < limit) {
+		limit = int64(*tenants)
+	}
+	return limit
+}
+
+// judgeDay refuses a number that has had its calls for today: leads', an agent's own and single ones count alike. A callback that
+// the callee was promised is kept all the same. A leg to a third party counts neither way.
+func (g gate) judgeDay(
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, f db.GateFactsRow, hash []byte, now time.Time,
+) (*RefusalError, error) {
+	limit := g.s.dailyCap(f.DailyCap)
+	if limit == 0 || req.Purpose == switchctl.PurposeTransfer || LeadStatus(f.LeadStatus) == LeadCallback {
+		return nil, nil //nolint:nilnil // no refusal
+	}
+	began := g.s.dayBegan(now)
+	dialed, err := tx.Q.GateDialedToday(ctx, db.GateDialedTodayParams{
+		// Ids are made by the host's clock, whatever clock the rules go by.
+		TenantID: req.TenantID, PhoneHash: hash, FromID: idFloor(time.Now().Add(began.Sub(now) - clockSkew)), Since: began,
+	})
+	if err != nil || dialed < limit {
+		return nil, err
+	}
+	y, m, d := began.Date()
+	_, at := g.s.mayCall(f.TenantWindow, f.CampaignWindow, f.Holidays, time.Date(y, m, d+1, 0, 0, 0, 0, began.Location()))
+	return refuse(ReasonDailyCap, now, at, "the number has had its %d calls for today", limit), nil
+}
+
+// dayBegan is the midnight before t where the callee is.
+func (s *Service) dayBegan(t time.Time) time.Time {
+	y, m, d := t.In(s.legal.Zone).Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, s.legal.Zone)
+}

@@ -1,0 +1,85 @@
+package dialer
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+)
+
+const (
+	// defaultBackoff doubles a lead's gap with each attempt.
+	defaultBackoff = 2
+	maxBackoffRate = 10
+)
+
+// defaultRetry waits longer the less likely the callee is to be there soon.
+func defaultRetry() RetryPolicy {
+	return RetryPolicy{Busy: 15, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30, Backoff: defaultBackoff}
+}
+
+// retryPolicy reads a campaign's policy; what it doesn't say is as by default.
+func retryPolicy(column json.RawMessage) RetryPolicy {
+	policy := defaultRetry()
+	if err := json.Unmarshal(column, &policy); err != nil {
+		return defaultRetry()
+	}
+	return policy
+}
+
+// wait is the gap after an attempt: the outcome's minutes after the first one, and Backoff times as long after each further one,
+// at most a week.
+func (p RetryPolicy) wait(outcome callOutcome, attempts int32) time.Duration {
+	const most = maxRetryMinutes * time.Minute
+	gap := float64(p.minutes(outcome)) * math.Pow(max(1, p.Backoff), float64(max(0, attempts-1)))
+	if gap >= maxRetryMinutes {
+		return most
+	}
+	return time.Duration(gap * float64(time.Minute))
+}
+
+func (p RetryPolicy) minutes(outcome callOutcome) int {
+	switch outcome {
+	case outcomeBusy:
+		return p.Busy
+	case outcomeNoAnswer:
+		return p.NoAnswer
+	case outcomeCongestion:
+		return p.Congestion
+	case outcomeMachine:
+		return p.Machine
+	case outcomeFailed, outcomeConversation, outcomeInvalid, outcomeNeverBegun:
+		return p.Failed
+	default:
+		return p.Failed
+	}
+}
+
+func (in CampaignInput) applyRetry(c *checker, to *json.RawMessage) {
+	v, ok := given(c, "retry", in.Retry)
+	if !ok {
+		return
+	}
+	policy := retryPolicy(*to)
+	for _, m := range []struct {
+		field   string
+		minutes Opt[int]
+		to      *int
+	}{
+		{"retry.busy", v.Busy, &policy.Busy},
+		{"retry.no_answer", v.NoAnswer, &policy.NoAnswer},
+		{"retry.congestion", v.Congestion, &policy.Congestion},
+		{"retry.machine", v.Machine, &policy.Machine},
+		{"retry.failed", v.Failed, &policy.Failed},
+	} {
+		if n, ok := given(c, m.field, m.minutes); ok && c.between(m.field, n, 0, maxRetryMinutes) {
+			*m.to = n
+		}
+	}
+	if n, ok := given(c, "retry.backoff", v.Backoff); ok {
+		if n < 1 || n > maxBackoffRate {
+			c.fail("retry.backoff", "must lie between 1 and %d", maxBackoffRate)
+		}
+		policy.Backoff = n
+	}
+	*to, _ = json.Marshal(policy) // six numbers always encode
+}
