@@ -12,61 +12,132 @@ import (
 // ErrNoPhoneColumn is a file whose header names no column of numbers.
 var ErrNoPhoneColumn = errors.New("read do-not-call file: header names no phone column")
 
-// maxLine bounds a row; the regulator's are below 100 bytes.
-const maxLine = 64 << 10
+const (
+	// maxLine bounds a row; the regulator's are below 100 bytes.
+	maxLine = 64 << 10
+	// maxBadLines bounds the line numbers that are kept of rows that can't be read; all are counted.
+	maxBadLines = 20
+)
 
-// Entry is one row of a registry file: a ten-digit number that is added to the registry or taken off it.
+// Entry is one row of a registry file: a ten-digit number, and what it is barred to, or no more.
 type Entry struct {
-	Number uint64
-	Remove bool
+	Number     uint64
+	Remove     bool
+	Categories Categories
+	Modes      Modes
 }
 
 // ParseStats counts the rows of a file; blank lines and the header are not rows.
 type ParseStats struct {
 	Rows, Bad int64
+	// BadLines are the numbers of the first lines that could not be read.
+	BadLines []int64
 }
 
-// Parse reads comma, semicolon or tab separated rows and hands each number to emit, in the file's order. The
-// column is found by the header; without one, it is the first field that is a number. Preference categories, modes and
-// areas are not told apart: a registered number is registered. An operation column (opstype) with D or R takes
-// the number off, so that the regulator's incremental files can follow the full one.
+// parser reads one file.
+type parser struct {
+	layout    columns
+	delimiter byte // 0 until a line shows it
+	started   bool
+	line      int64
+	stats     ParseStats
+	fields    [][]byte
+
+	categories memo[Categories]
+	modes      memo[Modes]
+}
+
+// maxMemo bounds the lists that a memo remembers.
+const maxMemo = 4096
+
+// memo remembers what lists of codes mean: a file has few different ones, in millions of rows.
+type memo[T any] struct {
+	read func([]byte) (T, bool)
+	seen map[string]reading[T]
+}
+
+type reading[T any] struct {
+	set   T
+	known bool
+}
+
+func (m memo[T]) of(field []byte) (T, bool) {
+	if r, ok := m.seen[string(field)]; ok {
+		return r.set, r.known
+	}
+	set, known := m.read(field)
+	if len(m.seen) < maxMemo {
+		m.seen[string(field)] = reading[T]{set, known}
+	}
+	return set, known
+}
+
+// Parse reads a file's rows and hands each number to emit, in the file's order. Rows that can't be read are counted. Errors:
+// ErrNoPhoneColumn, the reader's own.
 func Parse(r io.Reader, emit func(Entry)) (ParseStats, error) {
-	var stats ParseStats
 	in := bufio.NewReaderSize(r, maxLine)
-	layout := columns{phone: -1, operation: -1}
-	first := true
-	var fields [][]byte
+	p := parser{
+		layout: noColumns(), categories: memo[Categories]{readCategories, make(map[string]reading[Categories])},
+		modes: memo[Modes]{readModes, make(map[string]reading[Modes])},
+	}
 	for {
 		line, err := readLine(in)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-			return stats, fmt.Errorf("read do-not-call file: %w", err)
+			return p.stats, fmt.Errorf("read do-not-call file: %w", err)
 		}
-		done, long := errors.Is(err, io.EOF), errors.Is(err, bufio.ErrBufferFull)
-		if first {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		p.line++
+		if errors.Is(err, bufio.ErrBufferFull) {
+			p.started = true
+			p.bad()
+			continue
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 || long {
-			fields = split(fields[:0], line)
-			header, herr := false, error(nil)
-			if first && !long {
-				layout, header, herr = readHeader(fields)
-			}
-			if herr != nil {
-				return stats, herr
-			}
-			first = false
-			if !header {
-				stats.Rows++
-				if entry, ok := layout.entry(fields); ok && !long {
-					emit(entry)
-				} else {
-					stats.Bad++
-				}
-			}
+		if ferr := p.take(line, emit); ferr != nil {
+			return p.stats, ferr
 		}
-		if done {
-			return stats, nil
+		if errors.Is(err, io.EOF) {
+			return p.stats, nil
 		}
+	}
+}
+
+// take reads one line.
+func (p *parser) take(line []byte, emit func(Entry)) error {
+	if p.line == 1 {
+		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+	}
+	if line = bytes.Trim(line, "\r\n "); len(bytes.TrimSpace(line)) == 0 {
+		return nil
+	}
+	if p.delimiter == 0 {
+		p.delimiter = delimiterOf(line)
+	}
+	p.fields = split(p.fields[:0], line, p.delimiter)
+	if !p.started {
+		p.started = true
+		layout, header, err := readHeader(p.fields)
+		if err != nil {
+			return err
+		}
+		if header {
+			p.layout = layout
+			return nil
+		}
+	}
+	e, ok := p.entry()
+	if !ok {
+		p.bad()
+		return nil
+	}
+	p.stats.Rows++
+	emit(e)
+	return nil
+}
+
+func (p *parser) bad() {
+	p.stats.Rows++
+	p.stats.Bad++
+	if len(p.stats.BadLines) < maxBadLines {
+		p.stats.BadLines = append(p.stats.BadLines, p.line)
 	}
 }
 
@@ -86,87 +157,162 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	return nil, bufio.ErrBufferFull
 }
 
-func split(into [][]byte, line []byte) [][]byte {
+// delimiterOf is what stands most often between a line's fields; 0 for a line of one field.
+func delimiterOf(line []byte) byte {
+	var best byte
+	most := 0
+	for _, d := range []byte(",;\t|") {
+		if n := bytes.Count(line, []byte{d}); n > most {
+			best, most = d, n
+		}
+	}
+	return best
+}
+
+// split cuts a line at the delimiters that stand outside quotes.
+func split(into [][]byte, line []byte, delimiter byte) [][]byte {
+	if delimiter == 0 {
+		return append(into, unquote(line))
+	}
 	for {
-		i := bytes.IndexAny(line, ",;\t")
+		from := 0
+		if len(line) > 0 && line[0] == '"' {
+			if end := bytes.IndexByte(line[1:], '"'); end >= 0 {
+				from = end + 2
+			}
+		}
+		i := bytes.IndexByte(line[from:], delimiter)
 		if i < 0 {
 			return append(into, unquote(line))
 		}
-		into, line = append(into, unquote(line[:i])), line[i+1:]
+		into, line = append(into, unquote(line[:from+i])), bytes.TrimLeft(line[from+i+1:], " ")
 	}
 }
 
+// unquote takes off the quotes, and what spreadsheets put before a number to keep it text.
 func unquote(field []byte) []byte {
-	field = bytes.TrimSpace(field)
+	field = bytes.TrimPrefix(bytes.TrimSpace(field), []byte("="))
 	if len(field) >= 2 && (field[0] == '"' || field[0] == '\'') && field[len(field)-1] == field[0] {
-		field = bytes.TrimSpace(field[1 : len(field)-1])
+		return bytes.TrimSpace(field[1 : len(field)-1])
 	}
-	return field
+	return bytes.TrimPrefix(field, []byte("'"))
 }
 
 // columns says where a file keeps what; -1 is nowhere.
 type columns struct {
-	phone, operation int
+	phone, operation, status, categories, modes int
 }
 
-// readHeader tells whether the first row is a header, which it is when none of its fields is a number.
+func noColumns() columns {
+	return columns{phone: -1, operation: -1, status: -1, categories: -1, modes: -1}
+}
+
+// readHeader tells whether the first row is a header: one without a digit, or one that names a column of numbers and holds no
+// number.
 func readHeader(fields [][]byte) (columns, bool, error) {
-	layout := columns{phone: -1, operation: -1}
-	for _, f := range fields {
-		if bytes.ContainsAny(f, "0123456789") {
-			return layout, false, nil
+	layout, digits, preferences := noColumns(), false, -1
+	first := func(place *int, i int) {
+		if *place < 0 {
+			*place = i
 		}
 	}
 	for i, f := range fields {
+		if _, number := Number(f); number {
+			return noColumns(), false, nil
+		}
+		digits = digits || bytes.ContainsAny(f, "0123456789")
 		switch name(f) {
-		case "phone", "phonenumber", "mobile", "mobilenumber", "mobileno", "phoneno", "msisdn", "number", "telephone":
-			if layout.phone < 0 {
-				layout.phone = i
-			}
-		case "opstype", "op", "opst", "operation", "action":
-			layout.operation = i
+		case "phone", "phonenumber", "phoneno", "mobile", "mobilenumber", "mobileno", "mobilephone", "msisdn", "number",
+			"telephone", "telephonenumber", "telephoneno", "subscribernumber", "customernumber", "contactnumber", "contactno",
+			"cli", "ph", "phno", "mdn":
+			first(&layout.phone, i)
+		case "opstype", "op", "operation", "operationtype", "action", "actiontype", "flag":
+			first(&layout.operation, i)
+		case "statu", "recordstatu", "dndstatu", "registrationstatu":
+			first(&layout.status, i)
+		case "category", "categorie", "blockedcategory", "blockedcategorie", "categorycode", "preferencecategory", "preferencecategorie":
+			first(&layout.categories, i)
+		case "preference", "preferencecode", "pref", "blockedpreference":
+			first(&preferences, i)
+		case "mode", "blockedmode", "modecode", "communicationmode", "modeofcommunication", "preferencemode", "prefmode":
+			first(&layout.modes, i)
 		}
 	}
-	if layout.phone < 0 {
+	switch {
+	case layout.phone < 0 && digits:
+		return noColumns(), false, nil
+	case layout.phone < 0:
 		return layout, true, ErrNoPhoneColumn
+	case layout.modes >= 0:
+		first(&layout.categories, preferences) // the register of 2018: preferences are what is barred
 	}
 	return layout, true, nil
 }
 
-// name reduces a header field to its letters, in the singular.
+// name reduces a field to its letters and digits, in the singular.
 func name(field []byte) string {
-	letters := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' {
+	kept := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
 		}
 		return -1
 	}, strings.ToLower(string(field)))
-	return strings.TrimSuffix(letters, "s")
+	return strings.TrimSuffix(kept, "s")
 }
 
-func (c columns) entry(fields [][]byte) (Entry, bool) {
-	var e Entry
-	if c.operation >= 0 && c.operation < len(fields) {
-		switch strings.ToLower(string(fields[c.operation])) {
-		case "d", "r", "delete", "remove", "deactivate":
-			e.Remove = true
+// entry reads a row. Categories and modes that can't be told bar everything, and take nothing off.
+func (p *parser) entry() (Entry, bool) {
+	c := p.layout
+	at := func(i int) []byte {
+		if i < 0 || i >= len(p.fields) {
+			return nil
 		}
+		return p.fields[i]
+	}
+	var e Entry
+	operation := at(c.operation)
+	if len(operation) == 0 {
+		operation = at(c.status)
+	}
+	e.Remove = takesOff(operation)
+	ok := true
+	if c.categories >= 0 {
+		var known bool
+		e.Categories, known = p.categories.of(at(c.categories))
+		ok = ok && (known || !e.Remove)
+	}
+	if c.modes >= 0 {
+		var known bool
+		e.Modes, known = p.modes.of(at(c.modes))
+		ok = ok && (known || !e.Remove)
+	}
+	if !ok {
+		return e, false
 	}
 	if c.phone >= 0 {
-		if c.phone >= len(fields) {
-			return e, false
-		}
-		n, ok := Number(fields[c.phone])
-		e.Number = n
+		e.Number, ok = Number(at(c.phone))
 		return e, ok
 	}
-	for _, f := range fields {
+	for _, f := range p.fields {
 		if n, ok := Number(f); ok {
 			e.Number = n
 			return e, true
 		}
 	}
 	return e, false
+}
+
+// takesOff tells whether an operation or status ends a registration.
+func takesOff(field []byte) bool {
+	if len(field) == 1 {
+		return field[0]|0x20 == 'd' || field[0]|0x20 == 'r'
+	}
+	switch strings.ToLower(string(field)) {
+	case "del", "delete", "deleted", "remove", "removed", "deactivate", "deactivated", "inactive", "deregister", "deregistered",
+		"de-registered", "unregistered", "cancelled", "canceled":
+		return true
+	}
+	return false
 }
 
 // Number reads an Indian number: ten digits, with or without 0, 91 or +91 before them; spaces and hyphens between

@@ -97,6 +97,14 @@ func (p Phone) National() string {
 	return strconv.FormatUint(p.scrambled^scramble, 10)
 }
 
+// Uint64 reveals the ten digits as a number, 0 for the zero Phone.
+func (p Phone) Uint64() uint64 {
+	if p.IsZero() {
+		return 0
+	}
+	return p.scrambled ^ scramble
+}
+
 // E164 reveals the number as +91 and ten digits, "" for the zero Phone.
 func (p Phone) E164() string {
 	if p.IsZero() {
