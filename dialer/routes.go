@@ -22,17 +22,7 @@ const clockSkew = time.Second
 
 // trunks reads the tenant's active trunks with their use.
 func (g gate) trunks(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) ([]db.GateTrunksRow, error) {
-	return tx.Q.GateTrunks(ctx, tenant, now.Add(-rateWindow), idFloor(now.Add(-rateWindow-clockSkew)))
-}
-
-// idFloor is the smallest UUIDv7 of a moment.
-func idFloor(t time.Time) uuid.UUID {
-	var id uuid.UUID
-	ms := uint64(max(0, t.UnixMilli())) //nolint:gosec // not negative
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i)) //nolint:gosec // one byte of six
-	}
-	return id
+	return tx.Q.GateTrunks(ctx, tenant, now.Add(-rateWindow), store.IDFloor(now.Add(-rateWindow-clockSkew)))
 }
 
 // routes gives the ways to a number, the trunks with a free channel and rate in order of priority. The first one's

@@ -34,7 +34,7 @@ func (s *Service) Usage(ctx context.Context, tenant uuid.UUID, from, to time.Tim
 	out := []UsageRow{}
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		rows, err := tx.Q.Usage(ctx, db.UsageParams{
-			TenantID: tenant, GroupBy: string(by), Since: from, Until: to, FromID: idFloor(from.Add(-time.Hour)),
+			TenantID: tenant, GroupBy: string(by), Since: from, Until: to, FromID: store.IDFloor(from.Add(-time.Hour)),
 		})
 		out = make([]UsageRow, len(rows))
 		for i, r := range rows {

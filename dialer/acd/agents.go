@@ -349,7 +349,7 @@ func (s *Service) Stats(ctx context.Context, tenant, id uuid.UUID, windowHours i
 	out := Stats{AgentID: id, WindowHours: windowHours}
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := tx.Q.AgentCallStats(ctx, db.AgentCallStatsParams{
-			TenantID: tenant, AgentID: id, Since: since, FromID: idFloor(since.Add(-idSkew)),
+			TenantID: tenant, AgentID: id, Since: since, FromID: store.IDFloor(since.Add(-idSkew)),
 		})
 		out.CallsTotal, out.CallsConnected, out.CallsFailed = row.Total, row.Connected, row.Failed
 		out.AvgTalkTimeS = math.Round(row.TalkS*10) / 10
@@ -362,16 +362,6 @@ func (s *Service) Stats(ctx context.Context, tenant, id uuid.UUID, windowHours i
 		out.ConnectRate = float64(out.CallsConnected) / float64(out.CallsTotal)
 	}
 	return out, nil
-}
-
-// idFloor is the smallest UUIDv7 of a moment.
-func idFloor(t time.Time) uuid.UUID {
-	var id uuid.UUID
-	ms := uint64(max(0, t.UnixMilli())) //nolint:gosec // not negative
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i)) //nolint:gosec // one byte of six
-	}
-	return id
 }
 
 // ByExtension finds the agent of an extension. Errors: switchctl.ErrUnknownExtension.
