@@ -34,7 +34,7 @@ func newMetrics(reg prometheus.Registerer, s *Service) *metrics {
 		}, []string{"trigger"}),
 		corrected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_agent_corrections_total",
-			Help: "Agents whose state was found behind the facts and set right, by kind (ended, returned, moved_away).",
+			Help: "Agents whose state was found behind the facts and set right, by kind (ended, returned).",
 		}, []string{"kind"}),
 	}
 	if reg != nil {
