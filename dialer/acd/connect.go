@@ -301,7 +301,7 @@ func (s *Service) claim(ctx context.Context, call db.Call, agent uuid.UUID, sinc
 
 // settle gives the agent the state that the outcome of an offer leads to. An agent whose row has gone on is left alone. The
 // caller who isn't done waits again, in the old place.
-func (v *serving) settle(ctx context.Context, spec switchctl.PhoneSpec, t Trigger, reason string) error {
+func (v *serving) settle(ctx context.Context, spec switchctl.PhoneSpec, t Trigger, reason string) {
 	s, call := v.s, v.call
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
@@ -332,7 +332,7 @@ func (v *serving) settle(ctx context.Context, spec switchctl.PhoneSpec, t Trigge
 		s.apply(row)
 	}
 	if t == TriggerEnded {
-		return nil // the caller leaves, and with that the agent is nobody's
+		return // the caller leaves, and with that the agent is nobody's
 	}
 	s.mu.Lock()
 	before := s.desk.readyAgents(call.TenantID)
@@ -344,7 +344,6 @@ func (v *serving) settle(ctx context.Context, spec switchctl.PhoneSpec, t Trigge
 	after := s.desk.readyAgents(call.TenantID)
 	s.mu.Unlock()
 	s.tellReady(call.TenantID, before, after)
-	return nil
 }
 
 // wrapUp is the time limit of the wrap-up after a call; 0 for none. A campaign that can't be read has the service's own.

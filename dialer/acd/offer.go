@@ -40,7 +40,8 @@ func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, o
 		s.doubt(v.c)
 		return false, "", pause(ctx, offerPause)
 	case !ok:
-		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+		v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+		return false, "", nil
 	}
 	if !up || spec.Mode == switchctl.PhoneOnHook || v.req.WhisperURL != "" {
 		if err := v.play(ctx, ringback); err != nil {
@@ -109,31 +110,36 @@ func (v *serving) after(
 	case errors.Is(failed, switchctl.ErrCallEnded):
 		return true, Unavailable, failed
 	case errors.Is(failed, switchctl.ErrUnknownPhone):
-		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+		v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+		return false, "", nil
 	case errors.As(failed, &other): // found after a restart: the caller talks with that one
-		return true, Ended, v.settle(ctx, spec, TriggerReturned, "")
+		v.settle(ctx, spec, TriggerReturned, "")
+		return true, Ended, nil
 	case failed != nil:
 		s.log.WarnContext(ctx, "agent can't be connected", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", failed)
-		if err := v.settle(ctx, spec, TriggerReturned, ""); err != nil {
-			return true, Unavailable, err
-		}
+		v.settle(ctx, spec, TriggerReturned, "")
 		return false, "", pause(ctx, offerPause)
 	}
 	switch got {
 	case switchctl.AgentEnded:
-		return true, Ended, v.settle(ctx, spec, TriggerEnded, "")
+		v.settle(ctx, spec, TriggerEnded, "")
+		return true, Ended, nil
 	case switchctl.AgentUnavailable:
 		switch {
 		case spec.Mode != switchctl.PhoneOnHook:
-			return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+			v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+			return false, "", nil
 		case time.Until(v.until) <= 0: // the caller's limit has cut the ringing short, which is not the agent's fault
-			return false, "", v.settle(ctx, spec, TriggerReturned, "")
+			v.settle(ctx, spec, TriggerReturned, "")
+			return false, "", nil
 		}
-		return false, "", v.settle(ctx, spec, TriggerUnanswered, ReasonUnanswered)
+		v.settle(ctx, spec, TriggerUnanswered, ReasonUnanswered)
+		return false, "", nil
 	case switchctl.AgentLost:
 		v.music = true // the leg plays it by itself, at once
 		v.again()
-		return false, "", v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+		v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
+		return false, "", nil
 	case switchctl.AgentCallerGone:
 		return true, Unavailable, switchctl.ErrCallEnded
 	default:
