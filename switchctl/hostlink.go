@@ -181,12 +181,6 @@ func eventLabel(name string) string {
 	return "other"
 }
 
-func (l *hostLink) current() *esl.Conn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.commands
-}
-
 // Generation implements switchLink.
 func (l *hostLink) Generation() uint64 {
 	l.mu.Lock()
@@ -199,7 +193,9 @@ func (l *hostLink) Generation() uint64 {
 
 // API implements switchLink. What the command does may be seen as an event before its reply is.
 func (l *hostLink) API(ctx context.Context, cmd string) (string, error) {
-	conn := l.current()
+	l.mu.Lock()
+	conn := l.commands
+	l.mu.Unlock()
 	if conn == nil {
 		return "", ErrLinkDown
 	}
