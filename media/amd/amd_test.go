@@ -1,6 +1,7 @@
 package amd
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -292,12 +293,21 @@ func FuzzChunks(f *testing.F) {
 	})
 }
 
-// BenchmarkFeed is the cost of 20 ms: of those before the verdict, and of all of a greeting.
+// BenchmarkFeed is the cost of 20 ms: of those before the verdict, of all of a greeting, and of a person who goes on speaking.
 func BenchmarkFeed(b *testing.B) {
-	pcm := greeting().noise(30).pcm
-	for name, length := range map[string]int{"before the verdict": samples(3), "all": len(pcm)} {
-		b.Run(name, func(b *testing.B) {
+	person := newTrack().silence(0.3).speech(0.6).silence(2).speech(20).silence(10).speech(20)
+	for _, bb := range []struct {
+		name   string
+		pcm    []int16
+		length int
+	}{
+		{"before the verdict", greeting().noise(30).pcm, samples(3)},
+		{"greeting", greeting().noise(30).pcm, 0},
+		{"person", person.noise(30).pcm, 0},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
 			d, at := New(Config{}), 0
+			length := cmp.Or(bb.length, len(bb.pcm))
 			b.ReportAllocs()
 			for b.Loop() {
 				if at+frameSamples > length {
@@ -305,7 +315,7 @@ func BenchmarkFeed(b *testing.B) {
 					d, at = New(Config{}), 0
 					b.StartTimer()
 				}
-				d.Feed(pcm[at : at+frameSamples])
+				d.Feed(bb.pcm[at : at+frameSamples])
 				d.Next()
 				at += frameSamples
 			}

@@ -16,6 +16,11 @@ type Detector struct {
 	n     int
 	frame int // frames heard
 
+	// Frames that were put by (sparse.go), and what was before them.
+	kept  [sparse - 1][frameSamples]int16
+	keeps int
+	tail  spectrumTail
+
 	spectrum *spectrum
 	pattern  pattern
 	tones    tones
@@ -75,21 +80,41 @@ func (d *Detector) Feed(pcm []int16) {
 	}
 }
 
-// step hears one frame.
+// step takes a frame.
 func (d *Detector) step() {
+	if d.sparsely() {
+		d.stepSparsely()
+		return
+	}
+	d.hear(&d.part)
+}
+
+// hear hears one frame.
+func (d *Detector) hear(f *[frameSamples]int16) {
+	sound := d.spectrum.hear(f)
+	if !d.decided {
+		d.spectrum.form(&sound)
+	}
+	d.take(&sound)
+}
+
+// take goes by what a frame holds.
+func (d *Detector) take(sound *sound) {
 	d.frame++
-	sound := d.spectrum.hear(&d.part)
-	loud := d.pattern.loud(&sound)
+	loud := d.pattern.loud(sound)
 	if loud && !d.decided && d.frame%2 == 0 {
 		sound.pitch = d.spectrum.pitch()
 	}
-	d.pattern.add(&sound)
-	sig := d.tones.hear(&sound, loud, d.class)
+	d.pattern.add(sound)
+	sig := d.tones.hear(sound, loud, d.class)
 	if sig != signalNone {
 		d.pattern.erase(d.tones.erase)
 	}
-	if !d.decided || d.frame%every == 0 {
+	switch {
+	case !d.decided, d.class == ClassMachine && d.frame%every == 0:
 		d.pattern.look()
+	case d.frame%seldom == 0:
+		d.pattern.levels()
 	}
 	if !d.decided {
 		d.decide(sig)

@@ -10,5 +10,5 @@
 //
 // Read it in this order: amd.go (what a user sees), detector.go (the path of a frame), pattern.go (the bursts and
 // pauses that speech makes), tone.go and spectrum.go (beeps and signalling tones), decide.go (the verdict), features.go, pitch.go
-// and model.go (what is weighed when the verdict is due, and how).
+// and model.go (what is weighed when the verdict is due, and how), sparse.go (why little is heard of a person after it).
 package amd

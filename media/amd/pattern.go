@@ -3,8 +3,9 @@ package amd
 const (
 	// memory is how many frames the pattern is made of: 5.12 s.
 	memory = 256
-	// every is how many frames lie between two looks at the pattern once the verdict is given.
-	every = 5
+	// every is how many frames lie between two looks at the pattern of a machine once the verdict is given, seldom how many lie between
+	// two at the levels of anybody else.
+	every, seldom = 5, 25
 	// Levels are counted in steps of 1 dB.
 	levelSteps = 100
 

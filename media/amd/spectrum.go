@@ -77,14 +77,17 @@ func (s *spectrum) hear(f *[frameSamples]int16) sound {
 	}
 	s.transform()
 	s.measure()
-	out := s.judge()
-	s.form()
-	out.change, out.drift = s.apart(2), s.apart(8)
-	return out
+	return s.judge()
 }
 
-// form keeps the shape of the frame's spectrum: the fourth root of the power in each band, whatever the level.
-func (s *spectrum) form() {
+// form works out how the frame's shape goes on from those before it.
+func (s *spectrum) form(out *sound) {
+	s.keepShape()
+	out.change, out.drift = s.apart(2), s.apart(8)
+}
+
+// keepShape keeps the shape of the frame's spectrum: the fourth root of the power in each band, whatever the level.
+func (s *spectrum) keepShape() {
 	s.turn = (s.turn + 1) % shapes
 	now := &s.shape[s.turn]
 	const floor = 1e-4 // keeps silence from having a shape

@@ -94,7 +94,7 @@ func (t *tones) hear(s *sound, loud bool, class Class) signal {
 		return out
 	}
 	f, c := 0.0, &t.cur
-	if s.level > toneSoftest {
+	if s.toneLike() {
 		f = float64(s.tone)
 		if s.second > 0 {
 			f = min(f, float64(s.second)) // which of the two is stronger may change
@@ -124,6 +124,12 @@ func (t *tones) hear(s *sound, loud bool, class Class) signal {
 	}
 	return out
 }
+
+// toneLike says that a frame holds a tone and little else.
+func (s *sound) toneLike() bool { return s.level > toneSoftest && s.tone > 0 }
+
+// rest says that no tone is being followed.
+func (t *tones) rest() bool { return t.cur.frames == 0 && t.waits == 0 }
 
 // fits says whether a frequency goes on with the tone.
 func (r *run) fits(f float64) bool {
