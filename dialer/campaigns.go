@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -271,19 +272,33 @@ func campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flowPlan
 // PauseCampaign stops a running campaign from dialing; calls in progress go on. Errors: store.ErrNotFound,
 // *ConflictError.
 func (s *Service) PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
-	return s.halt(ctx, tenant, id, "pause", CampaignPaused, CampaignRunning)
+	return s.halt(ctx, tenant, id, halting{
+		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceManual,
+	})
 }
 
 // StopCampaign ends a running or paused campaign for good. Errors: store.ErrNotFound, *ConflictError.
 func (s *Service) StopCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
-	return s.halt(ctx, tenant, id, "stop", CampaignCompleted, CampaignRunning, CampaignPaused)
+	return s.halt(ctx, tenant, id, halting{
+		trigger: "stop", to: CampaignCompleted, from: []CampaignStatus{CampaignRunning, CampaignPaused},
+	})
+}
+
+// halting is a way for a campaign to dial no more.
+type halting struct {
+	trigger string
+	to      CampaignStatus
+	from    []CampaignStatus
+	source  string // of campaign.paused
 }
 
 // halt holds the gate's lock, so that no call of the campaign begins once it has committed.
-func (s *Service) halt(
-	ctx context.Context, tenant, id uuid.UUID, trigger string, to CampaignStatus, from ...CampaignStatus,
-) (Campaign, error) {
-	out, err := s.inCampaign(ctx, tenant, trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
+func (s *Service) halt(ctx context.Context, tenant, id uuid.UUID, h halting) (Campaign, error) {
+	out, err := s.inCampaign(ctx, tenant, h.trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
+		rate, err := s.abandonRate(ctx, tx, tenant, id) // it reads a day's calls: not under the lock
+		if err != nil {
+			return db.Campaign{}, err
+		}
 		if err := tx.Q.GateLock(ctx, tenant); err != nil {
 			return db.Campaign{}, err
 		}
@@ -291,20 +306,16 @@ func (s *Service) halt(
 		if err != nil {
 			return row, err
 		}
-		allowed := false
-		for _, state := range from {
-			allowed = allowed || row.Status == string(state)
+		if !slices.Contains(h.from, CampaignStatus(row.Status)) {
+			return row, invalidTransition(h.trigger, row)
 		}
-		if !allowed {
-			return row, invalidTransition(trigger, row)
-		}
-		row, err = tx.Q.CampaignSetStatus(ctx, string(to), tenant, id)
-		if err != nil || to != CampaignPaused {
+		row, err = tx.Q.CampaignSetStatus(ctx, string(h.to), tenant, id)
+		if err != nil || h.to != CampaignPaused {
 			return row, err
 		}
 		_, err = tx.Emit(ctx, store.Event{
 			TenantID: tenant, Type: store.EventCampaignPaused, At: row.UpdatedAt, CampaignID: &id,
-			Data: campaignPaused{CampaignID: id, Source: "manual", PausedAt: row.UpdatedAt.UTC()},
+			Data: campaignPaused{CampaignID: id, Source: h.source, AbandonRate: rate, PausedAt: row.UpdatedAt.UTC()},
 		})
 		return row, err
 	})
@@ -315,7 +326,7 @@ func (s *Service) halt(
 	return out, err
 }
 
-// campaignPaused is the data of campaign.paused. AbandonRate is null where no call was answered yet.
+// campaignPaused is the data of campaign.paused. AbandonRate is that of the last 24 hours, null where no person answered.
 type campaignPaused struct {
 	CampaignID  uuid.UUID `json:"campaign_id"`
 	Source      string    `json:"source"`

@@ -8,4 +8,26 @@
 // Campaigns' figures are kept by the database with each change of a lead or a call (figures.go, stats.go).
 // Package week knows calling windows and business hours. Flows are saved by flows.go, run by flow_run.go with the operations of
 // flow_ops.go, and led to SIP URIs by gate_uri.go.
+//
+// # Pacing
+//
+// One controller paces a campaign: the one that holds its advisory lock, on a connection that PostgreSQL drops within seconds when
+// the controller dies or its machine vanishes (manager.go); the others try for the lock each Poll. Each campaign has one goroutine
+// (pacer.go). Its rounds (pacer_plan.go) read how the campaign's calls stand (callbook.go), what the agents do (acd.Crew) and
+// the abandon figures, decide how many leads to dial, claim and dial them. There is a round each second, at each end of a call
+// and at each change of an agent. What has fallen due (callbacks, retries) is claimed before fresh leads, those by priority. A claim
+// that its pacer doesn't live to use is taken by the next one; the gate's conditional update of the lead keeps any from being
+// dialed twice.
+//
+//   - For people, package pacing decides: one call per ready agent, or, for a predictive campaign, more. The gate holds each call
+//     against that plan again, under its lock (judgeAgents). A tenant's agents are divided between the campaigns that have
+//     something to dial (crew.go): as many each, in turns where there are fewer agents than campaigns. Callers go to whoever is ready.
+//   - For a voice agent the free slots are filled up to the tightest ceiling, with a ramp (ramp.go).
+//   - The account's channels and a voice agent's slots are divided between the campaigns that use them (shares.go), as far as
+//     one controller paces them.
+//   - The guard (guard.go): at an abandon rate of 2.7% of the last 24 hours, or since the start, a predictive campaign goes
+//     on with one call per ready agent until the rate has come down; at 2.9%, of at least 100 answered calls, it is paused.
+//     The rates are kept in the database, so that a restart forgets nothing. Whoever starts such a campaign again gets one
+//     call per agent until the rate is below; only a further abandoned call above 2.9% pauses it again. While predictive
+//     dialing is paused by an operator there is no over-dialing, and no guard.
 package dialer

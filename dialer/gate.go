@@ -139,8 +139,8 @@ func (g gate) decide(
 	if refused := judgeCeilings(req, facts, trunks, now); refused != nil {
 		return none, refused, nil
 	}
-	if ready := s.readyAgents(req.TenantID); people && facts.AwaitingHere >= int64(ready) {
-		return none, refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready", facts.AwaitingHere, ready), nil
+	if refused := s.judgeAgents(req, facts, people, now); refused != nil {
+		return none, refused, nil
 	}
 	routes, refused := s.routes(req.To, trunks, now)
 	if refused != nil {

@@ -50,6 +50,11 @@ func outcomeOf(call db.Call) callOutcome {
 	if switchctl.NeverBegun(call) {
 		return outcomeNeverBegun
 	}
+	return outcomeOfCause(cause)
+}
+
+// outcomeOfCause reads the hang-up cause of a call that nobody answered.
+func outcomeOfCause(cause string) callOutcome {
 	switch cause {
 	case "USER_BUSY":
 		return outcomeBusy

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -21,6 +22,8 @@ const (
 	claimLease = 2 * time.Minute
 	// afterWake is when a woken pacer looks again: the signal of a call's end comes before that end is committed.
 	afterWake = 100 * time.Millisecond
+	// roundGap bounds the rounds of a pacer that is woken all the time.
+	roundGap = 50 * time.Millisecond
 	// registryRetry is how often leads that the registry could not answer for are scrubbed again.
 	registryRetry = 10 * time.Second
 	maxBackoff    = 30 * time.Second
@@ -46,6 +49,23 @@ type pacer struct {
 	scrubAt   time.Time // unscrubbed leads are not looked for before
 	idleTold  bool      // the log has said that this campaign dials nothing
 	exhausted bool      // ends run: the campaign is no longer running
+	dry       bool      // the last claim found fewer leads than were wanted
+
+	// What it knows of its calls. The planner is that of a campaign whose callees talk to people.
+	book    *callBook
+	ramp    ramp
+	planner *pacing.Planner
+	planned pacing.Config // the planner's
+	seeded  bool          // the planner knows the campaign's last calls
+	agents  map[uuid.UUID]seenAgent
+	// rates are the campaign's answered and abandoned calls as they were read at ratesAt; ratesOld when there are others since.
+	rates    tallies
+	ratesAt  time.Time
+	ratesOld bool
+	// telling is what is to be written of the pace, written what was, at writtenAt.
+	telling   *Pacing
+	written   Pacing
+	writtenAt time.Time
 }
 
 func newPacer(s *Service, originator Originator, tenant, campaign uuid.UUID, wake <-chan struct{}) *pacer {
@@ -60,31 +80,27 @@ func newPacer(s *Service, originator Originator, tenant, campaign uuid.UUID, wak
 func (p *pacer) run(ctx context.Context) {
 	p.log.InfoContext(ctx, "pacing campaign")
 	defer p.log.InfoContext(ctx, "campaign no longer paced")
+	defer p.s.paces.drop(p.campaign)
+	defer p.rest()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	woken := false
 	for ctx.Err() == nil && !p.exhausted {
+		began := time.Now()
 		wait := p.round(ctx)
+		if woken { // the round may have come too early for what woke us; one more comes soon after
+			wait = min(wait, afterWake)
+		}
 		timer.Reset(wait)
+		woken = false
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-p.wake:
-			// The round that follows may come too early for what woke us; one more comes soon after.
-			p.round(ctx)
-			timer.Reset(afterWake)
-			select {
-			case <-ctx.Done():
-			case <-timer.C:
-			}
+			woken = true
+			p.pause(ctx, roundGap-time.Since(began))
 		}
 	}
-}
-
-// plan is what one round may do.
-type plan struct {
-	agent *uuid.UUID
-	free  int
-	wait  time.Duration // with free = 0: when to look again
 }
 
 // round dials as many leads as there is room for, and returns how long to wait for the next one.
@@ -98,21 +114,24 @@ func (p *pacer) round(ctx context.Context) time.Duration {
 	if err != nil {
 		return p.backOff(ctx, "campaign can't be planned", err)
 	}
+	wait := cmp.Or(next.wait, p.s.cfg.Poll)
 	if next.free <= 0 || p.exhausted {
-		return cmp.Or(next.wait, p.s.cfg.Poll)
+		return wait
 	}
-	leads, err := p.claim(ctx, min(next.free, claimBatch), now)
+	n := min(next.free, claimBatch)
+	leads, taken, err := p.claim(ctx, n, now)
 	if err != nil {
 		return p.backOff(ctx, "leads can't be claimed", err)
 	}
-	if len(leads) == 0 {
-		return p.s.cfg.Poll
+	if p.dry = taken < n; taken == 0 {
+		p.rest()
+		return wait
 	}
 	p.dial(ctx, leads, next.agent)
-	if len(leads) == claimBatch && ctx.Err() == nil {
+	if taken == claimBatch && ctx.Err() == nil {
 		return 0
 	}
-	return p.s.cfg.Poll
+	return wait
 }
 
 // backOff logs a failure and keeps the campaign quiet for a while, longer with each failure in a row.
@@ -120,87 +139,12 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 	if ctx.Err() != nil {
 		return 0
 	}
+	p.rest()
 	wait := min(maxBackoff, time.Second<<min(p.failures, 5))
 	p.failures++
 	p.resumeAt = p.s.now().Add(wait)
 	p.log.WarnContext(ctx, "pacing delayed", "reason", message, "retry_in", wait, "error", err)
 	return min(wait, p.s.cfg.Poll)
-}
-
-// plan reads the campaign and counts the room under its ceilings. The gate counts again for each call; this only
-// keeps leads from being claimed in vain.
-func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
-	var out plan
-	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
-		out = plan{}
-		row, err := tx.Q.CampaignGet(ctx, p.tenant, p.campaign)
-		if errors.Is(err, store.ErrNotFound) || err == nil && row.Status != string(CampaignRunning) {
-			p.exhausted = true
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		taker, err := p.s.takerOf(ctx, tx, row)
-		if err != nil {
-			return err
-		}
-		ready := p.s.readyAgents(p.tenant)
-		if row.DialMode == string(DialPreview) || taker.people && ready == 0 {
-			p.tellIdle(ctx, row, ready)
-			return nil
-		}
-		p.idleTold = false
-		out.agent = taker.voiceAgent
-		facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
-			TenantID: p.tenant, CampaignID: &p.campaign, VoiceAgentID: taker.voiceAgent, Node: p.s.cfg.NodeID,
-		})
-		if err != nil {
-			return err
-		}
-		if open, at := p.s.mayCall(facts.TenantWindow, facts.CampaignWindow, facts.Holidays, now); !open {
-			out.wait = min(at.Sub(now), p.s.cfg.Poll)
-			return nil
-		}
-		trunks, err := gate{p.s}.trunks(ctx, tx, p.tenant, now)
-		out.free = room(facts, trunks, taker.voiceAgent != nil)
-		if taker.people {
-			out.free = min(out.free, ready-int(facts.AwaitingHere))
-		}
-		return err
-	})
-	return out, err
-}
-
-func (p *pacer) tellIdle(ctx context.Context, row db.Campaign, ready int) {
-	if p.idleTold {
-		return
-	}
-	p.idleTold = true
-	p.log.InfoContext(ctx, "campaign dials nothing: no agent is ready", "dial_mode", row.DialMode,
-		"post_answer_action", row.PostAnswerAction, "agents_ready", ready)
-}
-
-// room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls.
-func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool) int {
-	free := int64(claimBatch)
-	if voiceAgent {
-		free = int64(f.AgentMax) - f.AgentUsed
-	}
-	if f.CampaignMax != nil {
-		free = min(free, int64(*f.CampaignMax)-f.CampaignUsed)
-	}
-	if len(trunks) == 0 {
-		if f.CampaignMax == nil {
-			free = min(free, fallbackChannels-f.CampaignUsedHere)
-		}
-		return int(free)
-	}
-	var inTrunks int64
-	for _, t := range trunks {
-		inTrunks += max(0, int64(t.MaxChannels)-t.ChannelsUsed)
-	}
-	return int(min(free, channels(trunks)-f.ChannelsUsed, inTrunks))
 }
 
 // claimed is a lead that this pacer holds.
@@ -210,14 +154,13 @@ type claimed struct {
 }
 
 // claim takes leads that are due, then fresh ones.
-func (p *pacer) claim(ctx context.Context, n int, now time.Time) ([]claimed, error) {
-	var out []claimed
-	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
+func (p *pacer) claim(ctx context.Context, n int, now time.Time) (out []claimed, taken int, err error) {
+	err = p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
 		var err error
-		out, _, err = p.claimIn(ctx, tx, n, now)
+		out, taken, err = p.claimIn(ctx, tx, n, now)
 		return err
 	})
-	return out, err
+	return out, taken, err
 }
 
 // claimIn claims up to n leads and tells how many it took; those that have no number any more are ended.
@@ -312,10 +255,13 @@ func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID) boo
 func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	_, err := p.originator.Originate(ctx, switchctl.OriginateRequest{
+	call, err := p.originator.Originate(ctx, switchctl.OriginateRequest{
 		TenantID: p.tenant, CampaignID: &p.campaign, LeadID: &lead.id, VoiceAgentID: agent, To: lead.number,
 		Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
 	})
+	if err == nil {
+		p.book.dialed(call)
+	}
 	return err
 }
 

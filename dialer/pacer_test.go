@@ -160,7 +160,7 @@ func TestPauseStopsDialingAtOnce(t *testing.T) {
 	b.end(t, sw.dialed()[0], "completed", "NORMAL_CLEARING")
 	_, err := b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(sw.dialed()) == 40 }, waitFor, every)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 1+rampStart }, waitFor, every)
 }
 
 func TestOneCampaignIsPacedOnce(t *testing.T) {
@@ -303,12 +303,12 @@ func TestPacerKeepsATrunksRate(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Now = time.Now }).trunkAndNumber(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 5")
 	campaign := b.running(t)
-	for i := range 12 {
+	for i := range rampStart {
 		b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
 	}
 	sw := &fakeSwitch{gate: b.svc.Gate()}
 	pace(t, b.svc, sw)
-	require.Eventually(t, func() bool { return len(sw.dialed()) == 12 }, waitFor, every)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == rampStart }, waitFor, every)
 	calls := sw.dialed()
 	for i := 5; i < len(calls); i++ {
 		require.GreaterOrEqual(t, calls[i].DialTime.Sub(*calls[i-5].DialTime), 999*time.Millisecond)

@@ -61,18 +61,31 @@ func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRe
 	return g.s.takerOf(ctx, tx, campaign)
 }
 
-// readyAgents counts the agents for whom a call may be dialed ahead: only a held phone is there when the callee answers.
-func (s *Service) readyAgents(tenant uuid.UUID) int {
-	if s.cfg.Agents == nil {
-		return 0
+// judgeAgents bounds the calls on the way to agents: to those who are ready, and, for a campaign whose plan is to over-dial, to
+// that plan. It is asked under the gate's lock, so that no two calls count on the same agent.
+func (s *Service) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, people bool, now time.Time) *RefusalError {
+	if !people {
+		return nil
 	}
-	n := 0
-	for _, m := range s.cfg.Agents.Crew(tenant) {
-		if m.Ready {
-			n++
+	ready, atWork := 0, 0
+	if s.cfg.Agents != nil {
+		for _, m := range s.cfg.Agents.Crew(req.TenantID) { // only a held phone is there when the callee answers
+			if atWork++; m.Ready {
+				ready++
+			}
 		}
 	}
-	return n
+	bound, overdials := s.paces.overdial(*req.CampaignID, now)
+	switch {
+	case overdials && atWork > 0 && f.CampaignAwaitingHere < int64(bound):
+		return nil
+	case overdials:
+		return refuse(ReasonAgents, now, time.Time{}, "%d calls are on the way to %d agents", f.CampaignAwaitingHere, atWork)
+	case f.AwaitingHere >= int64(ready+s.paces.excess(req.TenantID, now)):
+		return refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready", f.AwaitingHere, ready)
+	default:
+		return nil
+	}
 }
 
 // peoplePlan is a call that goes to an agent; campaign is nil for one that belongs to none.
@@ -86,7 +99,7 @@ func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peopleP
 	req := acd.Request{}
 	if c := p.campaign; c != nil {
 		req.Campaign = true
-		req.MaxWait = max(time.Millisecond, time.Duration(c.PredictiveMaxWaitS*float64(time.Second)))
+		req.MaxWait = maxWait(*c)
 		req.CallerName = c.Name
 		if c.AgentWhisperUrl != nil {
 			req.WhisperURL = *c.AgentWhisperUrl
@@ -178,11 +191,38 @@ func (o legOperations) ConnectAgent(ctx context.Context, q flow.AgentQueue) (str
 func (o legOperations) queue(ctx context.Context, req acd.Request) (string, error) {
 	call := o.leg.Call()
 	req.Campaign = call.CampaignID != nil && call.Direction == directionOutbound
+	if limit := o.h.s.predictiveWait(ctx, call); limit > 0 && (req.MaxWait <= 0 || limit < req.MaxWait) {
+		req.MaxWait = limit
+	}
 	outcome, err := o.h.s.cfg.Agents.Connect(ctx, o.leg, req)
 	if err == nil && outcome != acd.Ended {
 		err = o.leg.StopMusic(ctx)
 	}
 	return string(outcome), err
+}
+
+// predictiveWait bounds the wait of a callee whom a predictive campaign has dialed for its agents, in a flow that asks for one;
+// 0 for any other caller.
+func (s *Service) predictiveWait(ctx context.Context, call db.Call) time.Duration {
+	if call.CampaignID == nil || call.Direction != directionOutbound || call.AgentID != nil || call.VoiceAgentID != nil {
+		return 0
+	}
+	var limit time.Duration
+	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		row, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
+		if err != nil || row.DialMode != string(DialPredictive) {
+			return err
+		}
+		taker, err := s.takerOf(ctx, tx, row)
+		if taker.people {
+			limit = maxWait(row)
+		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "campaign of a waiting callee can't be read", "call_id", call.ID, "error", err)
+	}
+	return limit
 }
 
 // CanQueue tells whether somebody could take a caller. Errors: switchctl.ErrNobodyLoggedIn, switchctl.ErrUnknownExtension.

@@ -87,6 +87,9 @@ type Service struct {
 	windows windowCache
 	metrics metrics
 	signals signals
+	crews   crews
+	shares  shares
+	paces   *paces
 	calls   Calls // set by Attach, before anything serves
 }
 
@@ -111,8 +114,13 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create dialer: legal hours: %w", err)
 	}
+	paces := newPaces()
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(newPaceCollector(paces))
+	}
 	return &Service{
 		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(),
+		crews: newCrews(), shares: newShares(), paces: paces,
 	}, nil
 }
 
@@ -132,6 +140,9 @@ type metrics struct {
 	refused  *prometheus.CounterVec
 	finished *prometheus.CounterVec
 	pacers   prometheus.Gauge
+	// plans counts rounds that planned calls for people; autoPaused the campaigns that the guard has paused.
+	plans      *prometheus.CounterVec
+	autoPaused prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -148,9 +159,16 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		pacers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ringmaster_pacers", Help: "Campaigns that this controller paces.",
 		}),
+		plans: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ringmaster_pacing_plans_total",
+			Help: "Plans for campaigns that connect people, by mode (progressive, predictive) and what the abandon rate allows (go, fallback, pause).",
+		}, []string{"mode", "verdict"}),
+		autoPaused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ringmaster_campaigns_auto_paused_total", Help: "Campaigns paused since too many callees found no agent.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.admitted, m.refused, m.finished, m.pacers)
+		reg.MustRegister(m.admitted, m.refused, m.finished, m.pacers, m.plans, m.autoPaused)
 	}
 	return m
 }

@@ -47,7 +47,8 @@ type AbandonFigures struct {
 	Abandoned int64   `json:"abandoned"`
 }
 
-// Pacing says how a campaign dials.
+// Pacing says how a campaign dials: its mode is progressive while one that is predictive does not over-dial, and its lines per
+// agent are the calls under way for each agent at work.
 type Pacing struct {
 	Mode          DialMode `json:"mode"`
 	LinesPerAgent float64  `json:"lines_per_agent"`
@@ -89,8 +90,9 @@ func (s *Service) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (Camp
 		}
 		out.Leads = leadFigures(kept)
 		out.addCalls(kept)
-		// Until a campaign over-dials, it has one line per agent who is ready.
-		out.Pacing = Pacing{Mode: DialMode(row.DialMode), LinesPerAgent: 1}
+		if out.Pacing, err = s.paceOf(ctx, tx, row); err != nil {
+			return err
+		}
 		out.Ceiling, err = s.ceiling(ctx, tx, row, out.Agents)
 		return err
 	})

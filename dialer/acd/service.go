@@ -44,10 +44,10 @@ type Config struct {
 	NodeGrace time.Duration
 	// Changed, unless nil, is told that a tenant's agents are no longer what they were: one could take a call now or no longer
 	// can, a conversation or a wrap-up began or ended. It must not block.
-	Changed func(tenant uuid.UUID)
-	Now          func() time.Time
-	Logger       *slog.Logger
-	Registerer   prometheus.Registerer
+	Changed    func(tenant uuid.UUID)
+	Now        func() time.Time
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // Switch has the agents' phones, and their calls. The call controller is one.

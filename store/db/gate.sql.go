@@ -223,7 +223,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holiday
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
   EXISTS (SELECT 1 FROM suppressions s WHERE s.tenant_id = $1 AND s.phone_hash = $2) AS suppressed,
   u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,
-  u.loose_here AS loose_used_here, u.awaiting_here
+  u.loose_here AS loose_used_here, u.awaiting_here, u.campaign_awaiting_here
 FROM tenants t
 LEFT JOIN campaigns c ON c.tenant_id = $1 AND c.id = $3::uuid
 LEFT JOIN leads l ON l.tenant_id = $1 AND l.id = $4::uuid AND l.campaign_id = c.id
@@ -234,7 +234,9 @@ CROSS JOIN LATERAL (
     count(*) FILTER (WHERE w.campaign_id = $3::uuid AND w.node = $6::text) AS campaign_here,
     count(*) FILTER (WHERE w.voice_agent_id = $5::uuid) AS agent,
     count(*) FILTER (WHERE w.campaign_id IS NULL AND w.node = $6::text) AS loose_here,
-    count(*) FILTER (WHERE w.awaits_agent AND w.node = $6::text) AS awaiting_here
+    count(*) FILTER (WHERE w.awaits_agent AND w.node = $6::text) AS awaiting_here,
+    count(*) FILTER (WHERE w.awaits_agent AND w.node = $6::text AND w.campaign_id = $3::uuid)
+      AS campaign_awaiting_here
   FROM live_calls w WHERE w.tenant_id = $1
 ) u
 WHERE t.id = $1
@@ -250,38 +252,39 @@ type GateFactsParams struct {
 }
 
 type GateFactsRow struct {
-	PrivacyMode         string
-	TenantWindow        json.RawMessage
-	DailyCap            *int32
-	Holidays            []string
-	DefaultVoiceAgentID *uuid.UUID
-	CampaignStatus      string
-	CampaignEnvironment string
-	CallerID            *string
-	CallCategory        *string
-	CampaignMax         *int32
-	MaxAttempts         int32
-	CampaignWindow      json.RawMessage
-	RingTimeoutS        int32
-	Amd                 bool
-	LeadClaimedBy       *string
-	LeadClaimedUntil    *time.Time
-	LeadStatus          string
-	LeadHash            []byte
-	Attempts            int32
-	DndChecked          bool
-	DndClean            bool
-	DndCheckedAt        *time.Time
-	LeadMetadata        json.RawMessage
-	AgentStatus         string
-	AgentMax            int32
-	Suppressed          bool
-	ChannelsUsed        int64
-	CampaignUsed        int64
-	CampaignUsedHere    int64
-	AgentUsed           int64
-	LooseUsedHere       int64
-	AwaitingHere        int64
+	PrivacyMode          string
+	TenantWindow         json.RawMessage
+	DailyCap             *int32
+	Holidays             []string
+	DefaultVoiceAgentID  *uuid.UUID
+	CampaignStatus       string
+	CampaignEnvironment  string
+	CallerID             *string
+	CallCategory         *string
+	CampaignMax          *int32
+	MaxAttempts          int32
+	CampaignWindow       json.RawMessage
+	RingTimeoutS         int32
+	Amd                  bool
+	LeadClaimedBy        *string
+	LeadClaimedUntil     *time.Time
+	LeadStatus           string
+	LeadHash             []byte
+	Attempts             int32
+	DndChecked           bool
+	DndClean             bool
+	DndCheckedAt         *time.Time
+	LeadMetadata         json.RawMessage
+	AgentStatus          string
+	AgentMax             int32
+	Suppressed           bool
+	ChannelsUsed         int64
+	CampaignUsed         int64
+	CampaignUsedHere     int64
+	AgentUsed            int64
+	LooseUsedHere        int64
+	AwaitingHere         int64
+	CampaignAwaitingHere int64
 }
 
 // GateFacts reads all that the rules look at, but for the trunks.
@@ -328,6 +331,7 @@ func (q *Queries) GateFacts(ctx context.Context, arg GateFactsParams) (GateFacts
 		&i.AgentUsed,
 		&i.LooseUsedHere,
 		&i.AwaitingHere,
+		&i.CampaignAwaitingHere,
 	)
 	return i, err
 }

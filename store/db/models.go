@@ -180,6 +180,15 @@ type CampaignDelta struct {
 	N          int64
 }
 
+type CampaignPace struct {
+	TenantID      uuid.UUID
+	CampaignID    uuid.UUID
+	Node          string
+	Mode          string
+	LinesPerAgent float64
+	UpdatedAt     time.Time
+}
+
 type DncLoad struct {
 	ID       uuid.UUID
 	Source   string

@@ -16,7 +16,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holiday
   l.metadata AS lead_metadata, coalesce(v.status, '')::text AS agent_status, coalesce(v.max_concurrent, 0)::int AS agent_max,
   EXISTS (SELECT 1 FROM suppressions s WHERE s.tenant_id = @tenant_id AND s.phone_hash = @phone_hash) AS suppressed,
   u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,
-  u.loose_here AS loose_used_here, u.awaiting_here
+  u.loose_here AS loose_used_here, u.awaiting_here, u.campaign_awaiting_here
 FROM tenants t
 LEFT JOIN campaigns c ON c.tenant_id = @tenant_id AND c.id = sqlc.narg('campaign_id')::uuid
 LEFT JOIN leads l ON l.tenant_id = @tenant_id AND l.id = sqlc.narg('lead_id')::uuid AND l.campaign_id = c.id
@@ -27,7 +27,9 @@ CROSS JOIN LATERAL (
     count(*) FILTER (WHERE w.campaign_id = sqlc.narg('campaign_id')::uuid AND w.node = @node::text) AS campaign_here,
     count(*) FILTER (WHERE w.voice_agent_id = sqlc.narg('voice_agent_id')::uuid) AS agent,
     count(*) FILTER (WHERE w.campaign_id IS NULL AND w.node = @node::text) AS loose_here,
-    count(*) FILTER (WHERE w.awaits_agent AND w.node = @node::text) AS awaiting_here
+    count(*) FILTER (WHERE w.awaits_agent AND w.node = @node::text) AS awaiting_here,
+    count(*) FILTER (WHERE w.awaits_agent AND w.node = @node::text AND w.campaign_id = sqlc.narg('campaign_id')::uuid)
+      AS campaign_awaiting_here
   FROM live_calls w WHERE w.tenant_id = @tenant_id
 ) u
 WHERE t.id = @tenant_id;

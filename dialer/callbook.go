@@ -1,0 +1,194 @@
+package dialer
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// callFact is something that has become known of a call.
+type callFact struct {
+	kind factKind
+	call uuid.UUID
+	// own: this controller dialed the call, for whoever is ready here.
+	own bool
+	// at is when it happened; dialed and answered are the call's times, answered is zero for a call that nobody answered.
+	at, dialed, answered time.Time
+	// abandoned: that was told of the call before.
+	abandoned bool
+	// cause is the hang-up cause of a call that nobody answered.
+	cause string
+}
+
+type factKind int
+
+const (
+	// factUnanswered: the call ended and nobody had answered.
+	factUnanswered factKind = iota
+	// factAnswered: by a person, until told otherwise.
+	factAnswered
+	// factMachine: no person has answered, but a machine.
+	factMachine
+	// factConnected: the callee is with an agent.
+	factConnected
+	// factAbandoned: no agent took the callee, or not in time.
+	factAbandoned
+	// factGone: the call ended before an agent had it, and it isn't abandoned.
+	factGone
+)
+
+// bookedCall is what a pacer knows of a call.
+type bookedCall struct {
+	own, person, abandoned, connected bool
+
+	dialed, answered time.Time
+}
+
+// callBook is what a pacer knows of its campaign's calls: those on the way to an agent. A call leaves it when nothing more can
+// become known that matters: it has an agent or found none, and it is settled who had answered. The book of a campaign whose
+// callees talk to a voice agent holds calls until they are answered.
+type callBook struct {
+	node   string
+	people bool
+	// late is how long a callee may wait for an agent, from the answer on, or from the end of what every callee is told first.
+	late      time.Duration
+	announces bool
+	calls     map[uuid.UUID]*bookedCall
+}
+
+func newCallBook(node string, row db.Campaign, people bool) *callBook {
+	return &callBook{
+		node: node, people: people, late: maxWait(row), announces: row.AnnouncementUrl != nil,
+		calls: make(map[uuid.UUID]*bookedCall),
+	}
+}
+
+// maxWait is how long a callee of the campaign may wait for an agent.
+func maxWait(row db.Campaign) time.Duration {
+	return max(time.Millisecond, time.Duration(row.PredictiveMaxWaitS*float64(time.Second)))
+}
+
+// known lists the calls in the book.
+func (b *callBook) known() []uuid.UUID {
+	out := make([]uuid.UUID, 0, len(b.calls))
+	for id := range b.calls {
+		out = append(out, id)
+	}
+	return out
+}
+
+// dialed notes a call that has just begun.
+func (b *callBook) dialed(call db.Call) {
+	c := &bookedCall{own: true}
+	if call.DialTime != nil {
+		c.dialed = *call.DialTime
+	}
+	b.calls[call.ID] = c
+}
+
+// onTheWay are the dial times of the calls that ring for somebody here, and the answer times of those whose callees wait.
+func (b *callBook) onTheWay() (ringing, waiting []time.Time) {
+	for _, c := range b.calls {
+		switch {
+		case !c.own || c.connected || c.abandoned:
+		case c.answered.IsZero():
+			ringing = append(ringing, c.dialed)
+		default:
+			waiting = append(waiting, c.answered)
+		}
+	}
+	return ringing, waiting
+}
+
+// read takes the calls as the database has them and tells what is new. Calls in the book that are not among them are gone.
+func (b *callBook) read(rows []db.PacedCallsRow) []callFact {
+	var facts []callFact
+	seen := make(map[uuid.UUID]bool, len(rows))
+	for _, r := range rows {
+		seen[r.ID] = true
+		c := b.calls[r.ID]
+		if c == nil {
+			c = &bookedCall{own: r.Node == b.node && (r.AgentID == nil || r.QueuedAt != nil)}
+			if r.DialTime != nil {
+				c.dialed = *r.DialTime
+			}
+			b.calls[r.ID] = c
+		}
+		news, done := b.update(c, r)
+		facts = append(facts, news...)
+		if done {
+			delete(b.calls, r.ID)
+		}
+	}
+	for id := range b.calls {
+		if !seen[id] {
+			delete(b.calls, id)
+		}
+	}
+	return facts
+}
+
+// update brings one call up to date; done: nothing more can become known.
+func (b *callBook) update(c *bookedCall, r db.PacedCallsRow) (facts []callFact, done bool) {
+	tell := func(kind factKind, at time.Time) {
+		facts = append(facts, callFact{
+			kind: kind, call: r.ID, own: c.own, at: at, dialed: c.dialed, answered: c.answered, cause: r.HangupCause,
+			abandoned: c.abandoned,
+		})
+	}
+	if r.AnswerTime == nil {
+		if r.EndTime != nil {
+			tell(factUnanswered, *r.EndTime)
+		}
+		return facts, r.EndTime != nil
+	}
+	if c.answered.IsZero() {
+		c.answered, c.person = *r.AnswerTime, true
+		tell(factAnswered, c.answered)
+	}
+	if !b.people {
+		return facts, true
+	}
+	decided := r.AnsweredByAmd != nil
+	if decided && *r.AnsweredByAmd == answeredByMachine && c.person {
+		c.person = false
+		tell(factMachine, c.answered)
+	}
+	connected := r.AgentConnectTime != nil && r.AgentID != nil
+	if connected && !c.connected {
+		c.connected = true
+		tell(factConnected, *r.AgentConnectTime)
+	}
+	if (r.Abandoned || connected && b.tooLate(r)) && !c.abandoned {
+		at, kind := c.answered, factAbandoned
+		if r.EndTime != nil {
+			at = *r.EndTime
+		}
+		if !c.person {
+			kind = factGone
+		}
+		tell(kind, at)
+		c.abandoned = true
+	}
+	if r.EndTime != nil && !c.connected && !c.abandoned {
+		tell(factGone, *r.EndTime)
+	}
+	return facts, r.EndTime != nil || decided && (c.connected || c.abandoned)
+}
+
+// tooLate tells whether a connected callee had waited for too long; the end of the call writes that down.
+func (b *callBook) tooLate(r db.PacedCallsRow) bool {
+	if r.QueuedAt == nil {
+		return false // the agent has dialed the call
+	}
+	from := *r.AnswerTime
+	if b.announces {
+		from = *r.QueuedAt
+	}
+	return r.AgentConnectTime.Sub(from) > b.late
+}
+
+// answeredByMachine is calls.answered_by_amd of a mailbox.
+const answeredByMachine = "machine"

@@ -1,0 +1,98 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// The sources of campaign.paused.
+const (
+	sourceManual      = "manual"
+	sourceAbandonRate = "abandon_rate_exceeded"
+)
+
+// tallies are a campaign's calls that a person answered, and those of them that were abandoned.
+type tallies struct {
+	day, total pacing.Tally
+}
+
+// tallies reads them as they are kept with the calls: a restart forgets nothing.
+func (f figures) tallies() tallies {
+	persons, abandoned := f[figurePersons], f[figureAbandoned]
+	return tallies{
+		day:   pacing.Tally{Answered: int(persons.Lately), Abandoned: int(abandoned.Lately)},
+		total: pacing.Tally{Answered: int(persons.N), Abandoned: int(abandoned.N)},
+	}
+}
+
+// abandonRate is the rate of the last 24 hours; nil where no person answered.
+func (s *Service) abandonRate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (*float64, error) {
+	kept, err := s.readFigures(ctx, tx, tenant, campaign)
+	if err != nil {
+		return nil, err
+	}
+	t := kept.tallies()
+	if t.day.Answered <= 0 {
+		return nil, nil //nolint:nilnil // there is no rate
+	}
+	rate := share(float64(t.day.Abandoned), int64(t.day.Answered), 4)
+	return &rate, nil
+}
+
+// pauseForAbandons pauses a campaign of which too many callees find nobody. One that no longer runs is left alone.
+func (s *Service) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t tallies) error {
+	_, err := s.halt(ctx, tenant, id, halting{
+		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceAbandonRate,
+	})
+	var conflict *ConflictError
+	if errors.As(err, &conflict) || errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("pause the campaign for its abandoned calls: %w", err)
+	}
+	s.metrics.autoPaused.Inc()
+	s.log.WarnContext(ctx, "campaign paused: too many callees found no agent", "tenant_id", tenant, "campaign_id", id,
+		"answered_24h", t.day.Answered, "abandoned_24h", t.day.Abandoned, "source", sourceAbandonRate)
+	return nil
+}
+
+// historyCalls and historyAge bound what a planner that begins learns from.
+const (
+	historyCalls = 500
+	historyAge   = 24 * time.Hour
+)
+
+// paceHistory is what a campaign's last calls teach the planner that begins.
+func paceHistory(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, now time.Time) (pacing.History, error) {
+	rows, err := tx.Q.PaceHistory(ctx, db.PaceHistoryParams{
+		TenantID: tenant, CampaignID: campaign, FromID: store.IDFloor(now.Add(-historyAge)), Batch: historyCalls,
+	})
+	var h pacing.History
+	for i := len(rows) - 1; i >= 0; i-- { // the oldest first
+		r := rows[i]
+		if r.DialTime == nil || r.EndTime == nil {
+			continue
+		}
+		if r.AnswerTime == nil {
+			h.Rings = append(h.Rings, pacing.Ring{After: r.EndTime.Sub(*r.DialTime)})
+			continue
+		}
+		h.Rings = append(h.Rings, pacing.Ring{After: r.AnswerTime.Sub(*r.DialTime), Answered: true})
+		if r.AgentID != nil && r.AgentConnectTime != nil {
+			h.Talks = append(h.Talks, r.EndTime.Sub(*r.AgentConnectTime))
+		}
+		if r.WrapUpS >= 0 {
+			h.WrapUps = append(h.WrapUps, time.Duration(r.WrapUpS*float64(time.Second)))
+		}
+	}
+	return h, err
+}

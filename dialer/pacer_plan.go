@@ -1,0 +1,392 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// planEvery is how often calls for people are planned anew, at least.
+	planEvery = time.Second
+	// tellEvery bounds how often a pace is written that changes.
+	tellEvery = 2 * time.Second
+	// tellStep is a change of the lines per agent that is worth writing.
+	tellStep = 0.1
+)
+
+// plan is what one round may do.
+type plan struct {
+	agent *uuid.UUID
+	free  int
+	wait  time.Duration // with free = 0: when to look again
+}
+
+// sight is what a pacer reads in one transaction.
+type sight struct {
+	row    db.Campaign
+	taker  taker
+	facts  db.GateFactsRow
+	trunks []db.GateTrunksRow
+	calls  []db.PacedCallsRow
+	// rates is nil where nothing has changed since they were read; history where the planner knows it.
+	rates   *tallies
+	history *pacing.History
+	// hungry: there is something to dial. open: now is a time for that.
+	hungry, open bool
+	opensAt      time.Time
+}
+
+// plan looks at the campaign and decides how many leads to dial. The gate decides again for each call.
+func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
+	var seen sight
+	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
+		seen = sight{}
+		return p.look(ctx, tx, now, &seen)
+	})
+	if err != nil {
+		return plan{}, err
+	}
+	if p.exhausted {
+		return plan{}, nil
+	}
+	p.learn(&seen)
+	switch {
+	case seen.row.DialMode == string(DialPreview):
+		p.tellIdle(ctx, seen.row, "agents ask for its leads")
+		return plan{}, nil
+	case seen.taker.people:
+		return p.planPeople(ctx, &seen, now)
+	default:
+		return p.planOthers(&seen, now), nil
+	}
+}
+
+// look reads what a plan needs. A campaign that has nothing to dial and no calls costs two queries.
+func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sight) error {
+	var err error
+	seen.row, err = tx.Q.CampaignGet(ctx, p.tenant, p.campaign)
+	if errors.Is(err, store.ErrNotFound) || err == nil && seen.row.Status != string(CampaignRunning) {
+		p.exhausted = true
+		return nil
+	}
+	if err != nil || seen.row.DialMode == string(DialPreview) {
+		return err
+	}
+	seen.hungry = true
+	if p.dry {
+		if seen.hungry, err = tx.Q.LeadsWait(ctx, p.tenant, p.campaign, now); err != nil {
+			return err
+		}
+	}
+	if seen.taker, err = p.s.takerOf(ctx, tx, seen.row); err != nil {
+		return err
+	}
+	idle := !seen.hungry && (p.book == nil || len(p.book.calls) == 0)
+	if idle && !seen.taker.people {
+		return nil
+	}
+	if p.book == nil || p.book.people != seen.taker.people {
+		p.open(seen)
+	}
+	if !idle {
+		if seen.facts, err = tx.Q.GateFacts(ctx, db.GateFactsParams{
+			TenantID: p.tenant, CampaignID: &p.campaign, VoiceAgentID: seen.taker.voiceAgent, Node: p.s.cfg.NodeID,
+		}); err != nil {
+			return err
+		}
+		seen.open, seen.opensAt = p.s.mayCall(seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now)
+		if seen.trunks, err = (gate{p.s}).trunks(ctx, tx, p.tenant, now); err != nil {
+			return err
+		}
+		if seen.calls, err = tx.Q.PacedCalls(ctx, db.PacedCallsParams{
+			TenantID: p.tenant, CampaignID: p.campaign, Known: p.book.known(), AnsweredToo: p.book.people,
+		}); err != nil {
+			return err
+		}
+	}
+	if seen.taker.people {
+		return p.lookAtPeople(ctx, tx, now, seen)
+	}
+	return nil
+}
+
+// lookAtPeople reads what the planner begins with and what the guard goes by, and writes what the pace has become.
+func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, seen *sight) error {
+	if !p.seeded {
+		h, err := paceHistory(ctx, tx, p.tenant, p.campaign, now)
+		if err != nil {
+			return err
+		}
+		seen.history = &h
+	}
+	if p.ratesOld || now.Sub(p.ratesAt) >= time.Minute {
+		kept, err := p.s.readFigures(ctx, tx, p.tenant, p.campaign)
+		if err != nil {
+			return err
+		}
+		t := kept.tallies()
+		seen.rates = &t
+	}
+	if p.telling == nil {
+		return nil
+	}
+	return tx.Q.PaceSet(ctx, db.PaceSetParams{
+		TenantID: p.tenant, CampaignID: p.campaign, Node: p.s.cfg.NodeID, Mode: string(p.telling.Mode),
+		LinesPerAgent: p.telling.LinesPerAgent, At: now,
+	})
+}
+
+// open begins the book and the planner of a campaign.
+func (p *pacer) open(seen *sight) {
+	p.book = newCallBook(p.s.cfg.NodeID, seen.row, seen.taker.people)
+	p.ramp = newRamp()
+	p.planner, p.planned, p.seeded, p.ratesOld = nil, pacing.Config{}, !seen.taker.people, true
+}
+
+// learn takes what was read into account.
+func (p *pacer) learn(seen *sight) {
+	if p.book == nil || seen.row.DialMode == string(DialPreview) {
+		return
+	}
+	if seen.taker.people {
+		p.configure(seen)
+	}
+	if seen.rates != nil {
+		p.rates, p.ratesOld, p.ratesAt = *seen.rates, false, p.s.now()
+	}
+	for _, f := range p.book.read(seen.calls) {
+		switch f.kind {
+		case factAnswered, factMachine, factAbandoned:
+			p.ratesOld = true
+		case factUnanswered, factConnected, factGone:
+		}
+		p.ramp.take(f)
+		if p.planner == nil || !f.own {
+			continue
+		}
+		switch f.kind {
+		case factAnswered:
+			p.planner.Answered(f.answered.Sub(f.dialed))
+		case factUnanswered:
+			p.planner.Unanswered(f.at.Sub(f.dialed))
+		case factMachine, factConnected, factAbandoned, factGone:
+		}
+	}
+}
+
+// configure keeps the planner at the campaign's settings.
+func (p *pacer) configure(seen *sight) {
+	row := seen.row
+	cfg := pacing.Config{
+		Predictive:    row.DialMode == string(DialPredictive) && !row.PredictivePaused,
+		TargetAbandon: row.PredictiveTargetAbandon, MaxWait: maxWait(row), RingTimeout: time.Duration(row.RingTimeoutS) * time.Second,
+	}
+	switch {
+	case p.planner == nil:
+		p.planner = pacing.New(cfg)
+	case cfg != p.planned:
+		p.planner.Configure(cfg)
+	}
+	p.planned = cfg
+	if seen.history != nil {
+		p.planner.Seed(*seen.history)
+		p.seeded = true
+	}
+}
+
+// planPeople plans the calls of a campaign whose callees talk to people.
+func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (plan, error) {
+	out := plan{wait: min(p.s.cfg.Poll, planEvery)}
+	if p.s.cfg.Agents == nil {
+		p.tellIdle(ctx, seen.row, "there are no agents")
+		return out, nil
+	}
+	members := p.s.cfg.Agents.Crew(p.tenant)
+	p.watch(members)
+	hungry := seen.hungry && seen.open
+	mine := p.s.crews.deal(p.tenant, p.campaign, hungry, members)
+	state := p.stateOf(mine, now)
+	if hungry {
+		state.Room = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), claimBatch)
+	} else {
+		p.s.shares.leave(p.tenant, p.campaign)
+	}
+	planned := p.planner.Plan(state)
+	p.s.metrics.plans.WithLabelValues(string(planned.Mode), string(planned.Verdict)).Inc()
+	if planned.Verdict == pacing.Pause {
+		return out, p.s.pauseForAbandons(ctx, p.tenant, p.campaign, p.rates)
+	}
+	p.told(planned, state, now)
+	if hungry && len(members) == 0 {
+		p.tellIdle(ctx, seen.row, "no agent with a held phone is at work")
+	} else {
+		p.idleTold = false
+	}
+	out.free = planned.Dial
+	return out, nil
+}
+
+// stateOf is the campaign's state as the planner wants it, but for the room.
+func (p *pacer) stateOf(mine []acd.Member, now time.Time) pacing.State {
+	ringing, waiting := p.book.onTheWay()
+	state := pacing.State{Waiting: len(waiting), Day: p.rates.day, Total: p.rates.total}
+	for _, at := range ringing {
+		state.Ringing = append(state.Ringing, max(0, now.Sub(at)))
+	}
+	for _, m := range mine {
+		age := max(0, now.Sub(m.Since))
+		switch m.Status {
+		case acd.Available:
+			if m.Ready {
+				state.Ready++
+			}
+		case acd.OnCall:
+			state.Talking = append(state.Talking, age)
+		case acd.WrapUp:
+			state.WrappingUp = append(state.WrappingUp, age)
+		case acd.Paused, acd.Offline:
+		}
+	}
+	return state
+}
+
+// told makes a plan known: to the gate, to the metrics, and to whoever asks for the campaign's figures.
+func (p *pacer) told(planned pacing.Plan, state pacing.State, now time.Time) {
+	mode := DialProgressive
+	if planned.Mode == pacing.Predictive {
+		mode = DialPredictive
+	}
+	c := campaignPace{
+		tenant: p.tenant, mode: mode, lines: planned.Lines, ready: state.Ready, until: now.Add(paceHolds), rate: p.rates.day.Rate(),
+		bound: len(state.Ringing) + state.Waiting + planned.Dial,
+	}
+	p.s.paces.set(p.campaign, c)
+	if p.telling != nil { // it was written
+		p.written, p.writtenAt, p.telling = *p.telling, now, nil
+	}
+	shown := c.shown()
+	if shown.Mode != p.written.Mode || math.Abs(shown.LinesPerAgent-p.written.LinesPerAgent) >= tellStep && now.Sub(p.writtenAt) >= tellEvery {
+		p.telling = &shown
+	}
+}
+
+// planOthers plans the calls of a campaign whose callees talk to a voice agent, or to nobody.
+func (p *pacer) planOthers(seen *sight, now time.Time) plan {
+	switch {
+	case !seen.hungry:
+		p.s.shares.leave(p.tenant, p.campaign)
+		return plan{}
+	case !seen.open:
+		p.s.shares.leave(p.tenant, p.campaign)
+		return plan{wait: min(seen.opensAt.Sub(now), p.s.cfg.Poll)}
+	}
+	limit := math.MaxInt32
+	if seen.taker.voiceAgent != nil {
+		limit = int(seen.facts.AgentMax)
+	}
+	free := p.channelRoom(seen, limit, claimBatch)
+	if agent := seen.taker.voiceAgent; agent != nil {
+		slots := int(int64(seen.facts.AgentMax) - seen.facts.AgentUsed)
+		free = min(free, p.s.shares.room(p.tenant, p.campaign, *agent, slots))
+	}
+	ringing, _ := p.book.onTheWay()
+	return plan{agent: seen.taker.voiceAgent, free: p.ramp.room(now, len(ringing), free)}
+}
+
+// channelRoom is how many calls more the campaign may begin under its ceilings and its share of the account's channels, at most
+// most. limit is how many calls it has use for.
+func (p *pacer) channelRoom(seen *sight, limit, most int) int {
+	f := seen.facts
+	if f.CampaignMax != nil {
+		limit = min(limit, int(*f.CampaignMax))
+	}
+	st := stake{used: int(f.CampaignUsed), limit: limit}
+	if seen.taker.voiceAgent != nil {
+		st.voiceAgent = *seen.taker.voiceAgent
+	}
+	p.s.shares.set(p.tenant, p.campaign, st)
+	free := min(most, room(f, seen.trunks, seen.taker.voiceAgent != nil))
+	if len(seen.trunks) > 0 {
+		free = min(free, p.s.shares.room(p.tenant, p.campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)))
+	}
+	return free
+}
+
+// rest gives up the campaign's part of what it shares, while it can't dial.
+func (p *pacer) rest() {
+	p.s.crews.leave(p.tenant, p.campaign)
+	p.s.shares.leave(p.tenant, p.campaign)
+}
+
+func (p *pacer) tellIdle(ctx context.Context, row db.Campaign, why string) {
+	if p.idleTold {
+		return
+	}
+	p.idleTold = true
+	p.log.InfoContext(ctx, "campaign dials nothing", "reason", why, "dial_mode", row.DialMode, "post_answer_action", row.PostAnswerAction)
+}
+
+// room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls.
+func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool) int {
+	free := int64(claimBatch)
+	if voiceAgent {
+		free = int64(f.AgentMax) - f.AgentUsed
+	}
+	if f.CampaignMax != nil {
+		free = min(free, int64(*f.CampaignMax)-f.CampaignUsed)
+	}
+	if len(trunks) == 0 {
+		if f.CampaignMax == nil {
+			free = min(free, fallbackChannels-f.CampaignUsedHere)
+		}
+		return int(free)
+	}
+	var inTrunks int64
+	for _, t := range trunks {
+		inTrunks += max(0, int64(t.MaxChannels)-t.ChannelsUsed)
+	}
+	return int(min(free, channels(trunks)-f.ChannelsUsed, inTrunks))
+}
+
+// seenAgent is an agent at the last look.
+type seenAgent struct {
+	status   acd.Status
+	since    time.Time
+	call     uuid.UUID
+	campaign uuid.UUID // that of the call
+}
+
+// watch learns from the agents how long the campaign's conversations and wrap-ups take.
+func (p *pacer) watch(members []acd.Member) {
+	before := p.agents
+	p.agents = make(map[uuid.UUID]seenAgent, len(members))
+	for _, m := range members {
+		is, was := seenAgent{m.Status, m.Since, newest(m), m.Campaign}, before[m.ID]
+		if is.status == acd.WrapUp && is.call == was.call {
+			is.campaign = was.campaign
+		}
+		p.agents[m.ID] = is
+		if was.campaign != p.campaign || was.status == is.status {
+			continue
+		}
+		switch {
+		case was.status == acd.OnCall && is.call != was.call: // the call came to nothing, or the next is there already
+		case was.status == acd.OnCall:
+			p.planner.Talked(is.since.Sub(was.since))
+			if is.status == acd.Available {
+				p.planner.WrappedUp(0)
+			}
+		case was.status == acd.WrapUp:
+			p.planner.WrappedUp(is.since.Sub(was.since))
+		}
+	}
+}

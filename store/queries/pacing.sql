@@ -1,0 +1,54 @@
+-- What a campaign's pacer looks at, and what it tells.
+
+-- PacedCalls shows the calls that the pacer knows, however they stand, and the campaign's open ones that it doesn't, wherever
+-- they are: all, or those that nobody has answered.
+-- name: PacedCalls :many
+SELECT c.id, c.node, c.dial_time, c.ring_time, c.answer_time, c.queued_at, c.agent_connect_time, c.end_time, c.agent_id,
+  c.answered_by_amd, c.abandoned, coalesce(c.hangup_cause, '')::text AS hangup_cause
+FROM calls c WHERE c.tenant_id = @tenant_id AND c.id = ANY(@known::uuid[])
+UNION ALL
+SELECT c.id, c.node, c.dial_time, c.ring_time, c.answer_time, c.queued_at, c.agent_connect_time, c.end_time, c.agent_id,
+  c.answered_by_amd, c.abandoned, coalesce(c.hangup_cause, '')::text AS hangup_cause
+FROM live_calls l JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.call_id
+WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id::uuid AND l.kind = 'call' AND l.call_id <> ALL(@known::uuid[])
+  AND c.direction = 'outbound' AND (@answered_too::bool OR c.answer_time IS NULL);
+
+-- PaceHistory shows how the campaign's latest calls went that have ended, the newest first, with the seconds of the wrap-up
+-- that followed (below 0 where none is known). from_id is the smallest call id that is looked at.
+-- name: PaceHistory :many
+SELECT c.dial_time, c.answer_time, c.agent_connect_time, c.end_time, c.agent_id,
+  coalesce(w.wrap_up_s, -1)::float8 AS wrap_up_s
+FROM calls c LEFT JOIN LATERAL (
+  SELECT extract(epoch FROM n.at - b.at)::float8 AS wrap_up_s FROM agent_status_log b
+  JOIN agent_status_log n ON n.tenant_id = b.tenant_id AND n.agent_id = b.agent_id AND n.version = b.version + 1
+  WHERE b.tenant_id = c.tenant_id AND b.agent_id = c.agent_id AND b.status = 'wrap_up' AND b.call_id = c.id
+    AND b.at BETWEEN c.end_time - interval '10 seconds' AND c.end_time + interval '10 seconds'
+  LIMIT 1
+) w ON true
+WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid AND c.direction = 'outbound' AND c.end_time IS NOT NULL
+  AND c.id >= @from_id
+ORDER BY c.id DESC LIMIT @batch;
+
+-- LeadsWait tells whether a lead is there to be dialed now, held by nobody else.
+-- name: LeadsWait :one
+SELECT (EXISTS (
+  SELECT 1 FROM leads c
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('retry', 'callback') AND c.dnd_clean
+    AND c.next_attempt_at <= @now::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz OR c.claimed_by LIKE 'pacer:%')
+) OR EXISTS (
+  SELECT 1 FROM leads c
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= @now::timestamptz)
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz OR c.claimed_by LIKE 'pacer:%')
+))::bool AS waiting;
+
+-- name: PaceSet :exec
+INSERT INTO campaign_paces (tenant_id, campaign_id, node, mode, lines_per_agent, updated_at)
+SELECT k.tenant_id, k.id, @node, @mode, @lines_per_agent, @at::timestamptz FROM campaigns k
+WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id
+ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET node = excluded.node, mode = excluded.mode,
+  lines_per_agent = excluded.lines_per_agent, updated_at = excluded.updated_at;
+
+-- name: PaceGet :one
+SELECT * FROM campaign_paces WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;
