@@ -91,6 +91,20 @@ type Recordings interface {
 	Signer() *recordings.Signer
 }
 
+// ErrDegraded is in the error of a check that does its work, though not as it should: it is told, and no reason to be taken out
+// of service.
+var ErrDegraded = errors.New("degraded")
+
+// RegistryStatus is what /health tells of the do-not-call registry; Version is empty when there is none.
+type RegistryStatus struct {
+	Version     string
+	AsOf        time.Time
+	Age         time.Duration
+	Numbers     uint64
+	Degraded    bool
+	Unavailable bool
+}
+
 // Check is one critical dependency that /health/ready asks.
 type Check struct {
 	Name  string
@@ -105,6 +119,8 @@ type Deps struct {
 	Calls      Calls
 	Recordings Recordings
 	Directory  Directory
+	// Registry tells of the do-not-call registry; it may be nil.
+	Registry func() RegistryStatus
 	// Checks are asked by /health/ready, besides the database.
 	Checks []Check
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -12,8 +13,11 @@ const (
 	interfaceVersion = "0.1.0"
 	readyTimeout     = 3 * time.Second
 
-	checkOK      = "ok"
-	checkFailing = "failing"
+	checkOK       = "ok"
+	checkDegraded = "degraded"
+	checkFailing  = "failing"
+
+	statusUnavailable = "unavailable"
 )
 
 type healthView struct {
@@ -22,6 +26,32 @@ type healthView struct {
 	Version          string `json:"version"`
 	InterfaceVersion string `json:"interface_version"`
 	UptimeS          int    `json:"uptime_s"`
+
+	DoNotCall *registryView `json:"do_not_call,omitempty"`
+}
+
+// registryView tells how old the do-not-call registry is.
+type registryView struct {
+	Status  string     `json:"status"`
+	Version *string    `json:"version"`
+	AsOf    *time.Time `json:"as_of"`
+	AgeS    *int64     `json:"age_s"`
+	Numbers *uint64    `json:"numbers"`
+}
+
+func registryOf(r RegistryStatus) *registryView {
+	v := &registryView{Status: checkOK}
+	switch {
+	case r.Unavailable:
+		v.Status = statusUnavailable
+	case r.Degraded:
+		v.Status = checkDegraded
+	}
+	if !r.AsOf.IsZero() {
+		at, age := r.AsOf.UTC(), int64(r.Age.Seconds())
+		v.Version, v.AsOf, v.AgeS, v.Numbers = &r.Version, &at, &age, &r.Numbers
+	}
+	return v
 }
 
 type liveView struct {
@@ -29,23 +59,29 @@ type liveView struct {
 }
 
 type readyView struct {
-	Status  string            `json:"status"`
-	Checks  map[string]string `json:"checks"`
-	Failing []string          `json:"failing"`
+	Status   string            `json:"status"`
+	Checks   map[string]string `json:"checks"`
+	Failing  []string          `json:"failing"`
+	Degraded []string          `json:"degraded"`
 }
 
 func (s *Server) health(context.Context, *request) (reply, error) {
-	return ok(healthView{
+	view := healthView{
 		Status: checkOK, Service: "ringmaster", Version: s.cfg.Version, InterfaceVersion: interfaceVersion,
 		UptimeS: int(s.cfg.Now().Sub(s.started).Seconds()),
-	}), nil
+	}
+	if s.deps.Registry != nil {
+		view.DoNotCall = registryOf(s.deps.Registry())
+	}
+	return ok(view), nil
 }
 
 func (s *Server) live(context.Context, *request) (reply, error) {
 	return ok(liveView{Status: checkOK}), nil
 }
 
-// ready asks every critical dependency at once. The answer names those that fail; why they fail stands in the log.
+// ready asks every critical dependency at once. The answer names those that fail, and those that are degraded, which is no
+// reason to answer 503; why stands in the log.
 func (s *Server) ready(ctx context.Context, r *request) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -56,17 +92,25 @@ func (s *Server) ready(ctx context.Context, r *request) (reply, error) {
 		asked.Go(func() { errs[i] = c.Ready(ctx) })
 	}
 	asked.Wait()
-	view := readyView{Status: checkOK, Checks: map[string]string{}, Failing: []string{}}
+	view := readyView{Status: checkOK, Checks: map[string]string{}, Failing: []string{}, Degraded: []string{}}
 	status := http.StatusOK
 	for i, c := range checks {
 		view.Checks[c.Name] = checkOK
 		if errs[i] == nil {
 			continue
 		}
-		s.cfg.Logger.InfoContext(ctx, "not ready", "check", c.Name, "request_id", r.id, "error", errs[i])
+		s.cfg.Logger.InfoContext(ctx, "not as it should be", "check", c.Name, "request_id", r.id, "error", errs[i])
+		if errors.Is(errs[i], ErrDegraded) {
+			view.Checks[c.Name] = checkDegraded
+			view.Degraded = append(view.Degraded, c.Name)
+			if view.Status == checkOK {
+				view.Status = checkDegraded
+			}
+			continue
+		}
 		view.Checks[c.Name] = checkFailing
 		view.Failing = append(view.Failing, c.Name)
-		view.Status, status = "unavailable", http.StatusServiceUnavailable
+		view.Status, status = statusUnavailable, http.StatusServiceUnavailable
 	}
 	return reply{status: status, body: view}, nil
 }

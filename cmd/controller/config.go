@@ -116,11 +116,17 @@ type SecurityConfig struct {
 
 // DialingConfig is what bounds every call out of this deployment.
 type DialingConfig struct {
-	DNCPath     string   `koanf:"dnc_path"`     // the regulator's CSV file, or a folder of them
+	DNCPath     string   `koanf:"dnc_path"`     // the regulator's CSV file, a folder of them, or a snapshot
+	DNCSnapshot string   `koanf:"dnc_snapshot"` // their compressed form; beside them when empty
 	DNCPatterns []string `koanf:"dnc_patterns"` // ten-digit patterns, ? any digit, of numbers barred wholesale
-	WindowFrom  string   `koanf:"window_from"`
-	WindowTo    string   `koanf:"window_to"` // no campaign's window is wider
-	DailyCap    int      `koanf:"daily_cap"` // calls of one tenant to one number on one day; 0: any number
+	// DNCCategories and DNCModes are the calls that are made here; all kinds when empty, so that every bar counts.
+	DNCCategories []string        `koanf:"dnc_categories"` // the regulator's, 1 to 8
+	DNCModes      []string        `koanf:"dnc_modes"`      // live_agent, prerecorded, robo
+	DNCMaxAge     time.Duration   `koanf:"dnc_max_age"`    // an older registry is reported
+	DNCRemote     DNCRemoteConfig `koanf:"dnc_remote"`
+	WindowFrom    string          `koanf:"window_from"`
+	WindowTo      string          `koanf:"window_to"` // no campaign's window is wider
+	DailyCap      int             `koanf:"daily_cap"` // calls of one tenant to one number on one day; 0: any number
 	// RequireCategory has every campaign declare what its calls are for.
 	RequireCategory bool          `koanf:"require_category"`
 	DefaultTrunk    TrunkConfig   `koanf:"default_trunk"` // for tenants that declared none
@@ -159,7 +165,10 @@ func Defaults() Config {
 		},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},
 		Prompts:    PromptsConfig{CacheDir: "/var/lib/ringmaster/prompts", CacheMB: 512},
-		Dialing:    DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", DailyCap: 3, Poll: time.Second},
+		Dialing: DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", DailyCap: 3, Poll: time.Second,
+			DNCMaxAge: 7 * 24 * time.Hour,
+			DNCRemote: DNCRemoteConfig{Timeout: 5 * time.Second, Batch: 500, Hold: 24 * time.Hour},
+		},
 		Agents: AgentsConfig{
 			SIPDomain: "127.0.0.1", Transports: []string{"udp", "tcp"}, WrapUp: time.Minute, RingTimeout: 20 * time.Second,
 			MaxWait: 10 * time.Minute, AnnounceEvery: 30 * time.Second,
@@ -347,16 +356,7 @@ func (c Config) validateDialing(f *faults) {
 	if c.Dialing.DailyCap < 0 {
 		f.add("dialing.daily_cap", "must not be negative")
 	}
-	if c.Dialing.DNCPath == "" {
-		f.add("dialing.dnc_path", "is required: without a registry nothing is dialed")
-	} else if _, err := os.Stat(c.Dialing.DNCPath); err != nil {
-		f.add("dialing.dnc_path", "%s", err)
-	}
-	for _, p := range c.Dialing.DNCPatterns {
-		if !dncPattern.MatchString(p) {
-			f.add("dialing.dnc_patterns", "%q is not ten digits or question marks", p)
-		}
-	}
+	c.validateDNC(f)
 	t := c.Dialing.DefaultTrunk
 	oneOf(f, "dialing.default_trunk.transport", t.Transport, "", "udp", "tcp", "tls")
 	oneOf(f, "dialing.default_trunk.number_format", t.NumberFormat, "", "e164", "national", "0national")

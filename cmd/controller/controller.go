@@ -45,7 +45,7 @@ type Controller struct {
 	metrics *prometheus.Registry
 
 	store    *store.Store
-	registry *dnc.Registry
+	scrubber *dnc.Scrubber
 	prompts  *prompt.Cache
 	web      *flow.Client
 	media    *media.Server
@@ -101,7 +101,7 @@ func New(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *
 		}
 	}()
 	for _, build := range []func(context.Context) error{
-		c.buildStore, c.buildAgents, c.buildDialer, c.buildCalls, c.buildJobs,
+		c.buildStore, c.buildAgents, c.buildScrubber, c.buildDialer, c.buildCalls, c.buildJobs,
 	} {
 		if err := build(ctx); err != nil {
 			return nil, err
@@ -145,16 +145,11 @@ func (c *Controller) buildAgents(context.Context) error {
 	return err
 }
 
-func (c *Controller) buildDialer(context.Context) error {
+func (c *Controller) buildDialer(context.Context) (err error) {
 	d := c.cfg.Dialing
-	c.registry = dnc.New(dnc.Config{Path: d.DNCPath, Logger: c.log, Registerer: c.metrics, OnLoad: c.recordLoad})
-	provider, err := dnc.WithPatterns(c.registry, d.DNCPatterns)
-	if err != nil {
-		return err
-	}
 	c.web = flow.NewClient(c.guard())
 	cfg := dialer.Config{
-		Web: c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: provider, Poll: d.Poll, Agents: c.agents,
+		Web: c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: c.scrubber, Poll: d.Poll, Agents: c.agents,
 		Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
 	}
 	if t := d.DefaultTrunk; t.Host != "" {
@@ -162,15 +157,6 @@ func (c *Controller) buildDialer(context.Context) error {
 	}
 	c.dialer, err = dialer.New(cfg, c.store)
 	return err
-}
-
-// recordLoad keeps which version of the registry came into use.
-func (c *Controller) recordLoad(status dnc.Status) {
-	ctx, cancel := context.WithTimeout(context.Background(), recordLimit)
-	defer cancel()
-	if err := c.dialer.RecordRegistryLoad(ctx, status); err != nil {
-		c.log.Warn("the load of the do-not-call registry could not be recorded", "error", err)
-	}
 }
 
 func (c *Controller) buildCalls(context.Context) (err error) {
@@ -278,15 +264,11 @@ func (c *Controller) buildServer(library *recordings.Library) (err error) {
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: library,
 		Directory: c.accounts, Agents: c.agents,
+		Registry: c.registryStatus,
 		Checks: []httpapi.Check{
 			{Name: "switch", Ready: c.calls.Ready},
 			{Name: "media", Ready: c.media.Ready},
-			{Name: "do_not_call", Ready: func(context.Context) error {
-				if _, ok := c.registry.Status(); !ok {
-					return dnc.ErrUnavailable
-				}
-				return nil
-			}},
+			{Name: "do_not_call", Ready: c.checkRegistry},
 		},
 	})
 	return err
@@ -320,9 +302,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) start(ctx context.Context) error {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
-	if err := c.registry.Load(ctx); err != nil {
-		c.log.ErrorContext(ctx, "the do-not-call registry could not be loaded: nothing is dialed until it can", "error", err)
-	}
+	c.startScrubber(ctx, background)
 	if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
 		return err
 	}
@@ -343,7 +323,6 @@ func (c *Controller) start(ctx context.Context) error {
 	if err := c.jobs.Start(background); err != nil {
 		return fmt.Errorf("start the job client: %w", err)
 	}
-	c.working.Go(func() { c.registry.Run(background) })
 	c.working.Go(func() { c.keepPartitions(background) })
 	c.working.Go(func() { c.dialer.KeepFigures(background) })
 	c.working.Go(func() {
@@ -417,6 +396,9 @@ func (c *Controller) release() error {
 	}
 	if c.web != nil {
 		c.web.Close()
+	}
+	if c.scrubber != nil {
+		c.scrubber.Close()
 	}
 	if c.bucket != nil {
 		err = c.bucket.Close()

@@ -14,7 +14,6 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/ringmaster/ringmaster/dialer"
-	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
@@ -82,15 +81,15 @@ func ProbeTrunk(ctx context.Context, c Config, t db.Trunk, to store.Phone, from 
 
 // mayProbe asks the registry, which has no off switch.
 func mayProbe(ctx context.Context, c Config, to store.Phone, log *slog.Logger) error {
-	registry := dnc.New(dnc.Config{Path: c.Dialing.DNCPath, Logger: log})
-	provider, err := dnc.WithPatterns(registry, c.Dialing.DNCPatterns)
+	scrubber, err := c.Scrubber(log, nil, nil)
 	if err != nil {
 		return err
 	}
-	if err := registry.Load(ctx); err != nil {
+	defer scrubber.Close()
+	if err := scrubber.Load(ctx); err != nil {
 		return err
 	}
-	listed, err := provider.Listed(ctx, []store.Phone{to})
+	listed, err := scrubber.Listed(ctx, []store.Phone{to})
 	switch {
 	case err != nil:
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -42,11 +43,12 @@ type Policy struct {
 var ErrPolicy = errors.New("no such kind of call")
 
 // NewPolicy reads categories by their codes 1 to 8, and modes by name: live_agent, prerecorded, robo.
-func NewPolicy(categories []int, modes []string) (Policy, error) {
+func NewPolicy(categories, modes []string) (Policy, error) {
 	var p Policy
-	for _, c := range categories {
-		if c < 1 || c > maxCategory {
-			return Policy{}, fmt.Errorf("%w: category %d is not between 1 and %d", ErrPolicy, c, maxCategory)
+	for _, code := range categories {
+		c, err := strconv.Atoi(code)
+		if err != nil || c < 1 || c > maxCategory {
+			return Policy{}, fmt.Errorf("%w: category %q is not between 1 and %d", ErrPolicy, code, maxCategory)
 		}
 		p.Categories |= 1 << c
 	}

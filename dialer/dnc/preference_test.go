@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func policy(t *testing.T, categories []int, modes ...string) Policy {
+func policy(t *testing.T, categories []string, modes ...string) Policy {
 	t.Helper()
 	p, err := NewPolicy(categories, modes)
 	require.NoError(t, err)
@@ -34,11 +34,11 @@ func TestWhatIsBarredToWhom(t *testing.T) {
 		barred string
 	}{
 		"every call":                {Policy{}, "12345789"},
-		"banking":                   {policy(t, []int{1}), "124589"},
-		"education and real estate": {policy(t, []int{2, 3}), "13589"},
+		"banking":                   {policy(t, []string{"1"}), "124589"},
+		"education and real estate": {policy(t, []string{"2", "3"}), "13589"},
 		"a dialer with people":      {policy(t, nil, "live_agent"), "1234789"},
 		"machines that talk":        {policy(t, nil, "robo", "prerecorded"), "1235789"},
-		"health, with people":       {policy(t, []int{4}, "live_agent"), "189"},
+		"health, with people":       {policy(t, []string{"4"}, "live_agent"), "189"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,8 +56,8 @@ func TestWhatIsBarredToWhom(t *testing.T) {
 
 func TestPolicyRefusesWhatThereIsNot(t *testing.T) {
 	t.Parallel()
-	for _, c := range []int{0, 9, -1} {
-		_, err := NewPolicy([]int{c}, nil)
+	for _, c := range []string{"0", "9", "-1", "", "banking"} {
+		_, err := NewPolicy([]string{c}, nil)
 		require.ErrorIs(t, err, ErrPolicy)
 	}
 	for _, m := range []string{"sms", "voice", "", "none"} {

@@ -80,6 +80,7 @@ type Registry struct {
 	fault   atomic.Pointer[error] // why the last load failed; nil when it did not
 	loading sync.Mutex            // held by the one load at a time
 	loads   *prometheus.CounterVec
+	tried   chan struct{} // closed when Run has loaded, or failed to, for the first time
 }
 
 // inUse is one version of the registry.
@@ -101,7 +102,7 @@ func New(cfg Config) *Registry {
 	if cfg.Snapshot == "" && cfg.Path != "" {
 		cfg.Snapshot = defaultSnapshot(cfg.Path)
 	}
-	r := &Registry{cfg: cfg, loads: newLoads()}
+	r := &Registry{cfg: cfg, loads: newLoads(), tried: make(chan struct{})}
 	if cfg.Registerer != nil {
 		r.register(cfg.Registerer)
 	}
@@ -350,10 +351,16 @@ func isSnapshot(path string) bool {
 	return err == nil && string(head) == snapshotMagic
 }
 
-// Run loads the registry whenever its files have changed and then stayed as they are from one look to the next, until ctx ends.
+// Tried is closed when Run has loaded the registry, or failed to, for the first time.
+func (r *Registry) Tried() <-chan struct{} { return r.tried }
+
+// Run loads the registry, and again whenever its files have changed and then stayed as they are
+// from one look to the next, until ctx ends. It may be called once.
 func (r *Registry) Run(ctx context.Context) {
 	tick := time.NewTicker(r.cfg.ReloadEvery)
 	defer tick.Stop()
+	first := sync.OnceFunc(func() { close(r.tried) })
+	defer first()
 	var seen, failed string
 	var failedAt time.Time
 	for {
@@ -367,6 +374,7 @@ func (r *Registry) Run(ctx context.Context) {
 			}
 		}
 		seen = mark
+		first()
 		select {
 		case <-ctx.Done():
 			return

@@ -129,11 +129,26 @@ func (s *Scrubber) Run(ctx context.Context) {
 	}
 }
 
+// Tried is closed when Run has loaded the registry, or failed to, for the first time.
+func (s *Scrubber) Tried() <-chan struct{} {
+	if s.cfg.Registry != nil {
+		return s.cfg.Registry.Tried()
+	}
+	nothing := make(chan struct{})
+	close(nothing)
+	return nothing
+}
+
 // Close gives a remote provider's connections back.
 func (s *Scrubber) Close() {
 	if s.cfg.Remote != nil {
 		s.cfg.Remote.Close()
 	}
+}
+
+// Describer is a Provider that can tell which registry it answers from.
+type Describer interface {
+	Describe() (Description, bool)
 }
 
 // Description is what is told of the registry in use.
