@@ -6,205 +6,136 @@ import (
 )
 
 const (
-	// horizons is the number of moments at which supply and demand are compared.
-	horizons = 4
-	// rebuildAfter is the number of observations after which the tables are computed anew.
-	rebuildAfter = 30
 	// maxLines bounds the calls that ring per agent, maxAtOnce the calls of one plan.
 	maxLines, maxAtOnce = 20, 200
-	// wary is the number of standard deviations of the guard's worst case.
-	wary = 2.5
+	// The guard's worst case: so many standard deviations, with so many more answers than expected. Estimates from n observations
+	// are believed to be wrong by doubt/sqrt(n).
+	wary, margin, doubt = 3.5, 1.2, 2.0
+	// peakKeep is what is left of the highest answer rate of late with each answer: 1/e after 1000.
+	peakKeep = 0.999
 )
 
-// row has one probability for each horizon.
-type row [horizons]float64
-
-// view is the model as tables, ready for planning.
-type view struct {
-	answered []row     // by seconds of ringing: the call is answered by then
-	hazard   []float64 // by seconds of ringing: the answers that were to be expected so far
-	talking  [ageBins]row
-	wrapping [ageBins]row
-}
-
-// expected is the number of answers that the model expected from one call that rang so long.
-func (v *view) expected(age float64) float64 {
-	if len(v.hazard) == 0 {
-		return 0
-	}
-	return v.hazard[max(0, min(len(v.hazard)-1, int(age)))]
-}
-
-func (v *view) sum(ringing []time.Duration) float64 {
-	sum := 0.0
-	for _, age := range ringing {
-		sum += v.expected(age.Seconds())
-	}
-	return sum
-}
-
-// rebuild computes the tables from what was observed.
-func (p *Planner) rebuild(s State) {
-	p.stale = 0
-	n := len(p.ring.rang)
-	rate := make([]float64, n) // of the calls still ringing, those answered in this second
-	lost := make([]float64, n) // those that end otherwise
-	p.view.hazard = make([]float64, n+1)
-	for i := range n {
-		rate[i] = p.ring.answered[i] / p.ring.rang[i]
-		lost[i] = p.ring.ended[i] / p.ring.rang[i]
-		p.view.hazard[i+1] = p.view.hazard[i] + rate[i]
-	}
-	at := moments(rate, lost)
-	p.view.answered = make([]row, n+1)
-	for age := range n {
-		left := 1.0
-		sum := 0.0
-		for second := age; second < n; second++ {
-			for j := range horizons {
-				if second-age == at[j] {
-					p.view.answered[age][j] = sum
-				}
-			}
-			sum += left * rate[second]
-			left *= max(0, 1-rate[second]-lost[second])
-		}
-		for j := range horizons {
-			if age+at[j] >= n {
-				p.view.answered[age][j] = sum
-			}
-		}
-	}
-	p.agentsFree(s, at)
-}
-
-// moments are the seconds by which a new call has been answered with probability 1/8, 3/8, 5/8 and 7/8, if it is at all.
-func moments(rate, lost []float64) [horizons]int {
-	total, left := 0.0, 1.0
-	by := make([]float64, len(rate))
-	for i := range rate {
-		total += left * rate[i]
-		left *= max(0, 1-rate[i]-lost[i])
-		by[i] = total
-	}
-	var at [horizons]int
-	for j := range horizons {
-		share := (float64(j) + 0.5) / horizons * total
-		for at[j] = 1; at[j] < len(by) && by[at[j]-1] < share; at[j]++ {
-		}
-	}
-	return at
-}
-
-// agentsFree fills in by when agents will be ready, who talk or wrap up for so long.
-func (p *Planner) agentsFree(s State, at [horizons]int) {
-	talk, wrap := p.talk.rates(s.Talking), p.wrap.rates(s.WrappingUp)
-	ages := p.talk.ages
-	var until row
-	longest := 0.0
-	for j := range horizons {
-		until[j] = float64(at[j]) + p.cfg.MaxWait.Seconds()
-		longest = max(longest, until[j])
-	}
-	steps := int(longest) + 1
-	after := make([]float64, steps+1) // after-call work is done after so many seconds
-	left := 1.0
-	for i := range steps {
-		left *= math.Exp(-wrap[ages.at(float64(i))])
-		after[i+1] = 1 - left
-	}
-	for bin := range ageBins {
-		p.view.talking[bin], p.view.wrapping[bin] = row{}, row{}
-		age := (ages.edge[bin] + ages.edge[bin+1]) / 2
-		stay, busy := 1.0, 1.0
-		for i := range steps {
-			t := age + float64(i)
-			ends := stay * (1 - math.Exp(-talk[ages.at(t)]))
-			stay -= ends
-			for j := range horizons {
-				if rest := int(until[j]) - i; rest > 0 {
-					p.view.talking[bin][j] += ends * (after[rest] + after[rest-1]) / 2
-				}
-			}
-			busy *= math.Exp(-wrap[ages.at(t)])
-			for j := range horizons {
-				if i+1 == int(until[j]) {
-					p.view.wrapping[bin][j] = 1 - busy
-				}
-			}
-		}
-	}
-}
-
-// forecast is the surplus of demand over supply at each horizon: its mean and variance, and what a new call adds.
+// forecast compares, at each horizon, the persons who will have answered with the agents who will be ready.
 type forecast struct {
-	mean, variance row // answered persons less ready agents
+	table          *normal
+	mean, variance row // of the persons less the agents
+	ringing, busy  row // the mean's parts of the calls that ring, and of the agents who are busy
 	call           row // a new call is answered by then
+
+	// For the worst case, by how much more calls may be answered, new ones in particular, and how many fewer agents be ready.
+	demandDoubt, newDoubt, supplyDoubt float64
 }
 
+// forecast also tells the change detector how far the ringing calls have come.
 func (p *Planner) forecast(s State) forecast {
-	var f forecast
-	factor := p.fast.factor()
-	for j := range horizons {
-		f.mean[j] = float64(s.Waiting - s.Ready)
-	}
+	f := forecast{table: p.table}
+	last := len(p.view.ringing) - 1
+	counts := p.view.counts
 	for _, age := range s.Ringing {
-		r := &p.view.answered[max(0, min(len(p.view.answered)-1, int(age/time.Second)))]
-		for j, q := range r {
-			q = min(1, q*factor)
-			f.mean[j] += q
-			f.variance[j] += q * (1 - q)
+		counts[max(0, min(last, int(age/time.Second)))]++
+	}
+	var square row
+	expected := 0.0
+	for i, n := range counts {
+		if n > 0 {
+			counts[i] = 0
+			e := &p.view.ringing[i]
+			expected += n * e.expected
+			e.add(n, &f.ringing, &square)
 		}
 	}
-	for _, age := range s.Talking {
-		f.supply(&p.view.talking[p.talk.at(age.Seconds())])
+	if p.fresh {
+		p.fresh = false
+		p.change.rebase(expected)
+	} else {
+		p.change.advance(expected)
 	}
-	for _, age := range s.WrappingUp {
-		f.supply(&p.view.wrapping[p.wrap.at(age.Seconds())])
+	factor := p.change.factor()
+	for j := range horizons {
+		f.ringing[j] *= factor
+		f.mean[j] = float64(s.Waiting-s.Ready) + f.ringing[j]
+		f.variance[j] = max(0, f.ringing[j]-factor*factor*square[j])
+		square[j] = 0
 	}
-	f.call = p.view.answered[0]
+	f.supply(p.talk.ages, s.Talking, &p.view.talking, &square)
+	f.supply(p.talk.ages, s.WrappingUp, &p.view.wrapping, &square)
+	for j := range horizons {
+		f.mean[j] -= f.busy[j]
+		f.variance[j] += f.busy[j] - square[j]
+	}
+	f.call = p.view.ringing[0].p
+	f.newDoubt = max(1, p.view.sure/max(f.call[risks], 1e-6))
+	f.demandDoubt = (margin+doubt/math.Sqrt(1+p.answers))*max(1, 1/factor) + p.peak/p.view.sure - 2
+	f.supplyDoubt = min(1, doubt/math.Sqrt(1+p.talks))
 	for j := range f.call {
 		f.call[j] = min(1, f.call[j]*factor)
 	}
 	return f
 }
 
-func (f *forecast) supply(r *row) {
-	for j, q := range r {
-		f.mean[j] -= q
-		f.variance[j] += q * (1 - q)
+func (f *forecast) supply(ages *ages, busy []time.Duration, entries *[ageBins]entry, square *row) {
+	var counts [ageBins]float64
+	for _, age := range busy {
+		counts[ages.index(age)]++
+	}
+	for i, n := range counts {
+		if n > 0 {
+			entries[i].add(n, &f.busy, square)
+		}
 	}
 }
 
 // risk is the probability that one call more than n new ones, once answered, finds no agent in time.
 func (f *forecast) risk(n int) float64 {
 	sum := 0.0
-	for j, q := range f.call {
+	for j := range risks {
+		q := f.call[j]
 		m := f.mean[j] + float64(n)*q
 		v := f.variance[j] + float64(n)*q*(1-q)
-		sum += tail(m+0.5, v)
+		sum += f.table.tail(m+0.5, v)
 	}
-	return sum / horizons
+	return sum / risks
 }
 
 // worst is the number of calls that are abandoned when n new ones are dialed and luck is bad.
 func (f *forecast) worst(n int) float64 {
 	most := 0.0
 	for j, q := range f.call {
-		m := f.mean[j] + float64(n)*q
-		v := f.variance[j] + float64(n)*q*(1-q)
-		most = max(most, m+wary*math.Sqrt(v))
+		added := float64(n) * q
+		more := added*(f.newDoubt-1) + f.demandDoubt*(f.ringing[j]+added*f.newDoubt) + f.supplyDoubt*f.busy[j]
+		m := f.mean[j] + added + more
+		v := f.variance[j] + added*(1-q) + more
+		most = max(most, m+wary*math.Sqrt(max(0, v)))
 	}
 	return most
 }
 
+// normal has the normal distribution as a table.
+type normal struct {
+	above [2*normalEnd*normalSteps + 2]float64
+}
+
+const normalEnd, normalSteps = 6, 32
+
+func newNormal() *normal {
+	t := &normal{}
+	for i := range t.above {
+		x := float64(i)/normalSteps - normalEnd
+		t.above[i] = 0.5 * math.Erfc(x/math.Sqrt2)
+	}
+	return t
+}
+
 // tail is the probability that a normal variable of this mean and variance is above 0.
-func tail(mean, variance float64) float64 {
-	if variance < 1e-9 {
-		if mean > 0 {
-			return 1
-		}
+func (t *normal) tail(mean, variance float64) float64 {
+	x := normalEnd - mean/math.Sqrt(max(variance, 1e-9))
+	switch {
+	case x <= 0:
+		return 1
+	case x >= 2*normalEnd:
 		return 0
 	}
-	return 0.5 * math.Erfc(-mean/math.Sqrt(2*variance))
+	x *= normalSteps
+	i := int(x)
+	return t.above[i] + (x-float64(i))*(t.above[i+1]-t.above[i])
 }

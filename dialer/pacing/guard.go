@@ -3,38 +3,41 @@ package pacing
 import "math"
 
 const (
-	// aim is the share of the target that is aimed at: below FallbackAt when the target is the cap.
-	aim = 0.87
-	// firstLimit is the limit of the marginal risk before the campaign has taught a better one.
-	firstLimit = 0.12
-	// The limit's bounds.
-	lowestLimit, highestLimit = 0.002, 0.6
-	// creditGain is how much one call of credit moves the limit's logarithm, creditDrift how much of that stays for each answered call.
-	creditGain, creditDrift = 0.15, 0.002
+	// aim is the share of the target that is aimed at, guarded the share that the worst case must not pass: 2.6% and 2.7% when
+	// the target is the cap.
+	aim, guarded = 0.87, FallbackAt / Cap
+	// resumeAt is the rate at which over-dialing begins again after a fallback.
+	resumeAt = 0.0265
 	// fewAnswers is the number of answered calls below which the rate of so many is taken for a pause: two abandoned
 	// calls of twenty are too few to judge by, and one call per agent brings the rate down by itself.
 	fewAnswers = 100
-	// resumeAt is the rate at which over-dialing begins again after a fallback.
-	resumeAt = 0.0265
+
+	// firstLimit is the limit of the marginal risk before the campaign has taught a better one, then its bounds.
+	firstLimit, lowestLimit, highestLimit = 0.04, 0.002, 0.6
+	// creditGain is how much one unit of credit moves the limit's logarithm, creditDrift how much of that stays for each
+	// answered call, mostCredit and mostDebt the bounds of the credit.
+	creditGain, creditDrift, mostCredit, mostDebt = 0.7, 0.002, 3.0, 4.0
 )
 
-// judge compares the abandon rate with the bounds.
+// judge compares the abandon rate with the bounds. A pause is due when one more call was abandoned at such a rate: a campaign
+// that somebody starts again goes on with one call per agent.
 func (p *Planner) judge(s State) Verdict {
-	if !p.cfg.Predictive {
+	if !p.begun {
+		p.begun, p.counted = true, s.Total
+	}
+	more := s.Total.Abandoned > p.counted.Abandoned
+	p.counted = s.Total
+	p.paused = p.paused || more && max(cautious(s.Day), cautious(s.Total)) >= PauseAt
+	worst := max(s.Day.Rate(), s.Total.Rate())
+	p.fallback = worst >= FallbackAt || p.fallback && worst >= resumeAt
+	switch {
+	case p.paused:
+		return Pause
+	case p.fallback:
+		return Fallback
+	default:
 		return Go
 	}
-	worst := max(s.Day.Rate(), s.Total.Rate())
-	if s.Total.Abandoned > p.counted.Abandoned && max(cautious(s.Day), cautious(s.Total)) >= PauseAt {
-		p.counted = s.Total
-		p.fallback = true
-		return Pause
-	}
-	p.counted = s.Total
-	p.fallback = worst >= FallbackAt || p.fallback && worst >= resumeAt
-	if p.fallback {
-		return Fallback
-	}
-	return Go
 }
 
 // cautious is the rate that decides on a pause.
@@ -42,31 +45,37 @@ func cautious(t Tally) float64 {
 	return float64(t.Abandoned) / float64(max(t.Answered, fewAnswers))
 }
 
-// credit is the number of calls that may still be abandoned before the rate is as aimed at; negative when it is above.
-func (p *Planner) credit(s State) float64 {
-	rate := aim * p.cfg.TargetAbandon
-	return min(rate*float64(s.Day.Answered)-float64(s.Day.Abandoned), rate*float64(s.Total.Answered)-float64(s.Total.Abandoned))
+// spare is the number of calls that could all be abandoned with the rate still within the guard's share of the target.
+func (p *Planner) spare(s State) float64 {
+	rate := guarded * p.cfg.TargetAbandon
+	one := func(t Tally) float64 {
+		return math.Floor((rate*float64(t.Answered)-float64(t.Abandoned))/(1-rate) + 1e-9)
+	}
+	return min(one(s.Day), one(s.Total))
 }
 
-// adapt moves the limit towards the one that uses the target up.
+// credit is the number of calls that may still be abandoned before the rate is as aimed at, negative when it is above, in units
+// of the number's own scatter.
+func (p *Planner) credit(s State) float64 {
+	rate := aim * p.cfg.TargetAbandon
+	one := func(t Tally) float64 {
+		expected := rate * float64(t.Answered)
+		return (expected - float64(t.Abandoned)) / math.Sqrt(1+expected)
+	}
+	return max(-mostDebt, min(mostCredit, one(s.Day), one(s.Total)))
+}
+
+// adapt moves the limit towards the one that uses the target up, as long as it is the limit that decides.
 func (p *Planner) adapt(s State) {
 	answered := s.Total.Answered - p.counted.Answered
-	if answered <= 0 {
+	if !p.begun || answered <= 0 || !p.free {
 		return
 	}
-	p.limit += creditDrift * float64(answered) * max(-5, min(5, p.credit(s)))
+	p.limit += creditDrift * float64(answered) * p.credit(s)
 	p.limit = max(math.Log(lowestLimit), min(math.Log(highestLimit), p.limit))
 }
 
-// marginalLimit is the risk that the next call to dial may bear of being abandoned once answered.
+// marginalLimit is the risk of being abandoned once answered that the next call may bear.
 func (p *Planner) marginalLimit(s State) float64 {
-	return min(highestLimit, math.Exp(p.limit+creditGain*max(-20, min(10, p.credit(s)))))
-}
-
-// spare is the number of calls that could all be abandoned with the rate still below the fallback's.
-func spare(s State) float64 {
-	one := func(t Tally) float64 {
-		return math.Floor((FallbackAt*float64(t.Answered)-float64(t.Abandoned))/(1-FallbackAt) + 1e-9)
-	}
-	return min(one(s.Day), one(s.Total))
+	return min(highestLimit, math.Exp(p.limit+creditGain*p.credit(s)))
 }

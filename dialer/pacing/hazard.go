@@ -13,15 +13,17 @@ const (
 	usualAnswerRate  = 0.5  // too high rather than too low
 	// memoryTalk and memoryRing are the numbers of observations after which an old one weighs 1/e.
 	memoryTalk, memoryRing = 400, 1000
+	// known is the number of observations from which on more teach nothing new.
+	known = 400
 	// priorWeight is the number of observations that smooth each interval.
 	priorWeight = 0.5
 )
 
 // The intervals of ages: one second wide at first, then each wider than the one before.
 const (
-	ageBins  = 56
+	ageBins  = 40
 	ageEnd   = 1800
-	binWiden = 1.1
+	binWiden = 1.15
 )
 
 // ages are the intervals' beginnings and the interval of each whole second.
@@ -49,6 +51,11 @@ func newAges() *ages {
 
 func (a *ages) at(age float64) int {
 	return int(a.bin[max(0, min(ageEnd-1, int(age)))])
+}
+
+// index is at for a duration.
+func (a *ages) index(age time.Duration) int {
+	return int(a.bin[max(0, min(ageEnd-1, int(age/time.Second)))])
 }
 
 // hazard learns how soon something ends that has lasted so long: a rate of ending for each interval of ages, from the endings
@@ -96,8 +103,8 @@ func (h *hazard) spend(d, weight float64, spent *[ageBins]float64) {
 	spent[ageBins-1] += (d - h.edge[ageBins-1]) * weight
 }
 
-// rates are the rates of ending per second, by interval, given what still lasts.
-func (h *hazard) rates(lasting []time.Duration) [ageBins]float64 {
+// stays are the probabilities of lasting one second more, by interval, given what still lasts.
+func (h *hazard) stays(lasting []time.Duration) [ageBins]float64 {
 	spent := h.spent
 	for _, d := range lasting {
 		h.spend(max(0, d.Seconds()), h.weight, &spent)
@@ -111,7 +118,7 @@ func (h *hazard) rates(lasting []time.Duration) [ageBins]float64 {
 	prior := priorWeight * h.weight
 	var out [ageBins]float64
 	for i := range out {
-		out[i] = (h.events[i] + prior) / (spent[i] + prior*mean)
+		out[i] = math.Exp(-(h.events[i] + prior) / (spent[i] + prior*mean))
 	}
 	return out
 }
@@ -157,42 +164,4 @@ func (m *ringModel) observe(age float64, answered bool) {
 	} else {
 		m.ended[last] += m.weight
 	}
-}
-
-// changeDetector compares the answers of late with those that the model expected, so that a changed answer rate shows within
-// a few answers. Every call adds to the expectation while it rings, so that none counts only once it has ended.
-type changeDetector struct {
-	expected, seen float64
-	past           float64 // expectation of the calls that have ended since the last plan
-	ringing        float64 // expectation of the calls that were ringing at the last plan
-}
-
-const (
-	// changeMemory is the number of expected answers after which old ones weigh 1/e.
-	changeMemory = 12
-	// changeDoubt is the weight of the model against what was seen.
-	changeDoubt = 6
-)
-
-func (c *changeDetector) ended(expected float64, answered bool) {
-	c.past += expected
-	if answered {
-		c.seen++
-	}
-}
-
-func (c *changeDetector) advance(ringing float64) {
-	grown := max(0, c.past+ringing-c.ringing)
-	keep := math.Exp(-grown / changeMemory)
-	c.expected = c.expected*keep + grown
-	c.seen *= keep
-	c.past, c.ringing = 0, ringing
-}
-
-// rebase takes the expectation of the calls that ring by a new model.
-func (c *changeDetector) rebase(ringing float64) { c.past, c.ringing = 0, ringing }
-
-// factor is by how much more often calls are answered than the model says.
-func (c *changeDetector) factor() float64 {
-	return (c.seen + changeDoubt) / (c.expected + changeDoubt)
 }

@@ -91,23 +91,32 @@ type Plan struct {
 // Planner decides how many calls one campaign dials. It keeps no time: it learns from what it is told and plans for the
 // state it is given. Not for concurrent use.
 type Planner struct {
-	cfg  Config
-	ring ringModel
-	talk hazard
-	wrap hazard
-	view view
-	fast changeDetector
+	cfg    Config
+	ring   ringModel
+	talk   hazard
+	wrap   hazard
+	change changeDetector
+	view   view
+	table  *normal
 
-	limit    float64 // the natural logarithm of the limit of the marginal risk, without the credit's part
+	answers, talks float64 // observations, up to known
+	stale          int     // observations since the view was built
+	fresh          bool    // the view was built for this plan
+	peak           float64 // the highest answer rate of late
+
+	limit    float64 // natural logarithm of the limit of the marginal risk, without the credit's part
+	free     bool    // the last plan was the limit's, not the guard's
 	counted  Tally   // Total as of the last plan
 	begun    bool    // counted is set
-	stale    int     // observations since the view was built
 	fallback bool
+	paused   bool
 }
 
 // New makes the planner of a campaign that has no history.
 func New(cfg Config) *Planner {
-	p := &Planner{talk: newHazard(usualTalk, memoryTalk), wrap: newHazard(usualWrapUp, memoryTalk), limit: math.Log(firstLimit)}
+	p := &Planner{
+		talk: newHazard(usualTalk, memoryTalk), wrap: newHazard(usualWrapUp, memoryTalk), table: newNormal(), limit: math.Log(firstLimit),
+	}
 	p.Configure(cfg)
 	return p
 }
@@ -123,10 +132,11 @@ func (p *Planner) Configure(cfg Config) {
 	cfg.MaxWait = max(cfg.MaxWait, 0)
 	if cfg.RingTimeout != p.cfg.RingTimeout {
 		p.ring = newRingModel(cfg.RingTimeout)
-		p.fast = changeDetector{}
+		p.change, p.view = changeDetector{}, view{}
+		p.answers, p.peak = 0, 0
 	}
 	p.cfg = cfg
-	p.stale = rebuildAfter
+	p.stale = rebuildAlways
 }
 
 // Answered learns of a call that was answered and wants an agent, after so much ringing.
@@ -136,15 +146,21 @@ func (p *Planner) Answered(after time.Duration) { p.rang(after, true) }
 func (p *Planner) Unanswered(after time.Duration) { p.rang(after, false) }
 
 func (p *Planner) rang(after time.Duration, answered bool) {
-	age := after.Seconds()
-	p.ring.observe(age, answered)
-	p.fast.ended(p.view.expected(age), answered)
+	p.ring.observe(after.Seconds(), answered)
+	if len(p.view.ringing) > 0 {
+		p.change.ended(p.view.of(after).expected, answered)
+	}
+	if answered {
+		p.answers = min(p.answers+1, known)
+		p.peak *= peakKeep
+	}
 	p.stale++
 }
 
 // Talked learns of a conversation's length.
 func (p *Planner) Talked(d time.Duration) {
 	p.talk.observe(d.Seconds())
+	p.talks = min(p.talks+1, known)
 	p.stale++
 }
 
@@ -170,67 +186,60 @@ type History struct {
 // Seed restores the model of a campaign that was paced before. The abandoned calls come with each State.
 func (p *Planner) Seed(h History) {
 	for _, r := range h.Rings {
-		p.ring.observe(r.After.Seconds(), r.Answered)
+		p.rang(r.After, r.Answered)
 	}
 	for _, d := range h.Talks {
-		p.talk.observe(d.Seconds())
+		p.Talked(d)
 	}
 	for _, d := range h.WrapUps {
-		p.wrap.observe(d.Seconds())
+		p.WrappedUp(d)
 	}
-	p.stale = rebuildAfter
+	p.change = changeDetector{}
+	p.stale = rebuildAlways
 }
 
 // Plan decides how many calls to dial now. It is due every second and at every change of the state.
 func (p *Planner) Plan(s State) Plan {
-	p.learn(s)
-	verdict := p.judge(s)
+	plan := Plan{Mode: Progressive, Verdict: Go}
 	agents := s.Ready + len(s.Talking) + len(s.WrappingUp)
-	plan := Plan{Mode: Progressive, Verdict: verdict}
-	one := s.Ready - len(s.Ringing) - s.Waiting
-	switch {
-	case verdict == Pause || agents == 0:
-		one = 0
-	case p.cfg.Predictive && verdict == Go:
-		plan.Mode = Predictive
-		one = max(one, p.overdial(s, agents))
+	dial := s.Ready - len(s.Ringing) - s.Waiting
+	if p.cfg.Predictive {
+		p.adapt(s)
+		plan.Verdict = p.judge(s)
+		if p.stale >= rebuildAfter+int(p.answers/2) {
+			p.rebuild(s)
+		}
+		f := p.forecast(s)
+		if plan.Verdict == Go {
+			plan.Mode = Predictive
+			dial = max(dial, p.overdial(s, &f, agents))
+		}
 	}
-	plan.Dial = max(0, min(one, s.Room))
+	if plan.Verdict == Pause || agents == 0 {
+		dial = 0
+	}
+	plan.Dial = max(0, min(dial, s.Room))
 	if agents > 0 {
 		plan.Lines = float64(len(s.Talking)+s.Waiting+len(s.Ringing)+plan.Dial) / float64(agents)
 	}
 	return plan
 }
 
-// learn follows the state: the recent answer rate, the credit, and the tables when enough has been observed.
-func (p *Planner) learn(s State) {
-	if !p.begun {
-		p.begun, p.counted = true, s.Total
-	}
-	p.adapt(s)
-	if !p.cfg.Predictive {
-		return
-	}
-	if p.stale >= rebuildAfter {
-		p.rebuild(s)
-		p.fast.rebase(p.view.sum(s.Ringing))
-		return
-	}
-	p.fast.advance(p.view.sum(s.Ringing))
-}
-
 // overdial is the largest number of calls that keeps the risk of the last one below the limit, and the guard content.
-func (p *Planner) overdial(s State, agents int) int {
+func (p *Planner) overdial(s State, f *forecast, agents int) int {
+	p.free = false
 	room := min(s.Room, maxLines*agents-len(s.Ringing), maxAtOnce)
-	limit := p.marginalLimit(s)
-	spare := spare(s)
-	if spare < 1 || room <= 0 {
+	limit, spare := p.marginalLimit(s), p.spare(s)
+	if spare < 1 {
 		return 0
 	}
-	f := p.forecast(s)
 	n := 0
-	for n < room && f.risk(n) <= limit && f.worst(n+1) <= spare {
+	for n < room && f.risk(n) <= limit {
+		if f.worst(n+1) > spare {
+			return n
+		}
 		n++
 	}
+	p.free = true
 	return n
 }
