@@ -55,20 +55,24 @@ func insertSession(ctx context.Context, tx *store.Tx, s sessionStart) (db.AiSess
 	return session, insertToken(ctx, tx, s.call, s.id, s.token)
 }
 
-// takeAgentUnit counts the call against the voice agent, unless the gate has done so.
+// takeAgentUnit counts the call against the voice agent, unless it does so already, from its admission on. An earlier session
+// of the call's has given that back. It counts under the gate's lock, as the gate does.
 func takeAgentUnit(ctx context.Context, tx *store.Tx, s sessionStart) error {
-	if s.call.VoiceAgentID != nil && *s.call.VoiceAgentID == s.agent.ID {
-		return nil
+	if err := tx.Q.GateLock(ctx, s.call.TenantID); err != nil {
+		return err
 	}
-	limit, err := tx.Q.SessionVoiceAgentLock(ctx, s.call.TenantID, s.agent.ID)
+	agent, err := tx.Q.SessionVoiceAgentLimit(ctx, s.call.TenantID, s.call.ID, s.agent.ID)
 	if err != nil {
 		return err
+	}
+	if agent.Held != nil && *agent.Held == s.agent.ID {
+		return nil
 	}
 	used, err := tx.Q.LiveUnitVoiceAgentUsage(ctx, s.call.TenantID, s.agent.ID, s.call.ID)
 	if err != nil {
 		return err
 	}
-	if used >= int64(limit) {
+	if used >= int64(agent.MaxConcurrent) {
 		return errAgentBusy
 	}
 	if _, err := tx.Q.LiveUnitSetVoiceAgent(ctx, s.agent.ID, s.call.TenantID, s.call.ID); err != nil {

@@ -306,13 +306,21 @@ func (q *Queries) SessionVoiceAgent(ctx context.Context, tenantID uuid.UUID, iD 
 	return i, err
 }
 
-const sessionVoiceAgentLock = `-- name: SessionVoiceAgentLock :one
-SELECT max_concurrent FROM voice_agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+const sessionVoiceAgentLimit = `-- name: SessionVoiceAgentLimit :one
+SELECT v.max_concurrent, u.voice_agent_id AS held FROM voice_agents v
+LEFT JOIN live_calls u ON u.tenant_id = $1 AND u.call_id = $2 AND u.kind = 'call'
+WHERE v.tenant_id = $1 AND v.id = $3
 `
 
-func (q *Queries) SessionVoiceAgentLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (int32, error) {
-	row := q.db.QueryRow(ctx, sessionVoiceAgentLock, tenantID, iD)
-	var max_concurrent int32
-	err := row.Scan(&max_concurrent)
-	return max_concurrent, err
+type SessionVoiceAgentLimitRow struct {
+	MaxConcurrent int32
+	Held          *uuid.UUID
+}
+
+// SessionVoiceAgentLimit reads a voice agent's ceiling, and what the call's own unit counts for.
+func (q *Queries) SessionVoiceAgentLimit(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID, iD uuid.UUID) (SessionVoiceAgentLimitRow, error) {
+	row := q.db.QueryRow(ctx, sessionVoiceAgentLimit, tenantID, callID, iD)
+	var i SessionVoiceAgentLimitRow
+	err := row.Scan(&i.MaxConcurrent, &i.Held)
+	return i, err
 }

@@ -40,8 +40,11 @@ SELECT expires_at FROM callback_tokens WHERE tenant_id = @tenant_id AND jti = @j
 -- name: SessionVoiceAgent :one
 SELECT * FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: SessionVoiceAgentLock :one
-SELECT max_concurrent FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+-- SessionVoiceAgentLimit reads a voice agent's ceiling, and what the call's own unit counts for.
+-- name: SessionVoiceAgentLimit :one
+SELECT v.max_concurrent, u.voice_agent_id AS held FROM voice_agents v
+LEFT JOIN live_calls u ON u.tenant_id = @tenant_id AND u.call_id = @call_id AND u.kind = 'call'
+WHERE v.tenant_id = @tenant_id AND v.id = @id;
 
 -- name: LiveUnitVoiceAgentUsage :one
 SELECT count(*) FROM live_calls
