@@ -51,15 +51,20 @@ func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, erro
 }
 
 func busyReason(busy *switchctl.BusyError) string {
-	if busy.Ceiling == ceilingChannels {
+	switch busy.Ceiling {
+	case ceilingChannels:
 		return string(ReasonChannels)
+	case ceilingTrunk:
+		return string(ReasonTrunkChannels)
+	default:
+		return string(ReasonAgentCeiling)
 	}
-	return string(ReasonAgentCeiling)
 }
 
 // The ceilings that a *switchctl.BusyError names.
 const (
 	ceilingChannels   = "channels"
+	ceilingTrunk      = "trunk"
 	ceilingVoiceAgent = "voice_agent"
 )
 
@@ -112,12 +117,17 @@ func (h handler) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.In
 	if err != nil {
 		return db.Call{}, err
 	}
-	allocated, err := tx.Q.ChannelsAllocated(ctx, tenant)
+	trunks, err := gate(h).trunks(ctx, tx, tenant, s.now())
 	if err != nil {
 		return db.Call{}, err
 	}
-	if allocated.Trunks > 0 && facts.ChannelsUsed >= int64(allocated.Channels) {
+	if len(trunks) > 0 && facts.ChannelsUsed >= channels(trunks) {
 		return db.Call{}, &switchctl.BusyError{Ceiling: ceilingChannels}
+	}
+	for _, t := range trunks {
+		if number.TrunkID != nil && *number.TrunkID == t.ID && t.ChannelsUsed >= int64(t.MaxChannels) {
+			return db.Call{}, &switchctl.BusyError{Ceiling: ceilingTrunk}
+		}
 	}
 	if agent.id != nil && facts.AgentUsed >= int64(facts.AgentMax) {
 		if !agent.handlesBusy {

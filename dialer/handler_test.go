@@ -149,6 +149,16 @@ func TestInboundBusyAndRejected(t *testing.T) {
 	_, err = h.Route(t.Context(), inbound("8000000001"))
 	require.ErrorAs(t, err, &busy)
 	require.Equal(t, ceilingChannels, busy.Ceiling)
+
+	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
+	_, err = h.Route(t.Context(), inbound("8000000001"))
+	require.NoError(t, err, "the number comes over no trunk in particular")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET trunk_id = (SELECT id FROM trunks WHERE port = 5070)")
+	_, err = h.Route(t.Context(), inbound("8000000001"))
+	require.NoError(t, err)
+	_, err = h.Route(t.Context(), inbound("8000000001"))
+	require.ErrorAs(t, err, &busy, "its trunk has one channel")
+	require.Equal(t, ceilingTrunk, busy.Ceiling)
 }
 
 func TestInboundOfStrictTenant(t *testing.T) {
