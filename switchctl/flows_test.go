@@ -128,6 +128,10 @@ func (b *bench) input(f []string) {
 			routes = append(routes, Route{Endpoint: "sofia/external/+919876543210@" + host})
 		}
 		b.gate.set(nil, routes...)
+	case "full": // so many of the routes that are left have no room
+		n, err := strconv.Atoi(f[1])
+		require.NoError(b.t, err)
+		b.ledger.setFull(n)
 	case "amd":
 		b.gate.detect(func() bool { return f[1] == "on" })
 	case "outbox":

@@ -24,8 +24,9 @@ type ledger interface {
 	Quality(ctx context.Context, call db.Call, quality json.RawMessage) error
 	// AgentConnected commits that the caller and a voice agent, or call.AgentID, hear each other.
 	AgentConnected(ctx context.Context, call db.Call, at time.Time) error
-	// Rerouted moves the call's unit to another trunk.
-	Rerouted(ctx context.Context, call db.Call, trunk *uuid.UUID) error
+	// Reroute moves a unit of the call's, its own or a transfer's, to the first of the trunks that has room for it, and tells
+	// which: -1 for none of them. nil stands for a trunk without ceilings.
+	Reroute(ctx context.Context, call db.Call, unit uuid.UUID, trunks []*uuid.UUID, at time.Time) (int, error)
 
 	// StartSession takes a unit of the voice agent when the call's own doesn't count against it yet (errAgentBusy),
 	// and writes session and token.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,14 +70,44 @@ func (l *pgLedger) AgentConnected(ctx context.Context, call db.Call, at time.Tim
 	})
 }
 
-func (l *pgLedger) Rerouted(ctx context.Context, call db.Call, trunk *uuid.UUID) error {
-	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		if _, err := tx.Q.CallSetTrunk(ctx, trunk, call.TenantID, call.ID); err != nil {
+// The time over which a trunk's calls per second are counted, and how far the clocks of two controllers may be apart.
+const (
+	trunkRateWindow = time.Second
+	trunkRateSkew   = time.Second
+)
+
+// Reroute counts under the gate's lock, as the gate does.
+func (l *pgLedger) Reroute(ctx context.Context, call db.Call, unit uuid.UUID, trunks []*uuid.UUID, at time.Time) (int, error) {
+	chosen := -1
+	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		chosen = -1
+		if err := tx.Q.GateLock(ctx, call.TenantID); err != nil {
 			return err
 		}
-		_, err := tx.Q.LiveUnitOfCallSetTrunk(ctx, trunk, call.TenantID, call.ID)
+		since := at.Add(-trunkRateWindow)
+		active, err := tx.Q.GateTrunks(ctx, call.TenantID, since, store.IDFloor(since.Add(-trunkRateSkew)))
+		if err != nil {
+			return err
+		}
+		chosen = slices.IndexFunc(trunks, func(trunk *uuid.UUID) bool {
+			return trunk == nil || slices.ContainsFunc(active, func(t db.GateTrunksRow) bool {
+				return t.ID == *trunk && t.ChannelsUsed < int64(t.MaxChannels) && t.Recent < int64(t.Cps)
+			})
+		})
+		if chosen < 0 {
+			return nil
+		}
+		if unit == call.ID {
+			if _, err := tx.Q.CallSetTrunk(ctx, trunks[chosen], call.TenantID, call.ID); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Q.LiveUnitReroute(ctx, db.LiveUnitRerouteParams{
+			TenantID: call.TenantID, UnitID: unit, TrunkID: trunks[chosen], At: at,
+		})
 		return err
 	})
+	return chosen, err
 }
 
 func (l *pgLedger) BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error {

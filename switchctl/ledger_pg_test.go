@@ -78,11 +78,11 @@ func (b *pgBench) open(t *testing.T, campaign, lead, agent *uuid.UUID) db.Call {
 	return db.Call{}
 }
 
-func (b *pgBench) count(t *testing.T, sql string) int {
+func (b *pgBench) count(t *testing.T, sql string, args ...any) int {
 	t.Helper()
 	n := 0
 	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-		return tx.Pgx().QueryRow(t.Context(), sql).Scan(&n)
+		return tx.Pgx().QueryRow(t.Context(), sql, args...).Scan(&n)
 	}))
 	return n
 }
@@ -233,6 +233,62 @@ func TestLedgerCountsAVoiceAgentThatTheGateDidNot(t *testing.T) {
 	again.call = b.call
 	_, err = b.l.StartSession(t.Context(), again)
 	require.ErrorIs(t, err, ErrCallEnded)
+}
+
+// TestLedgerCountsASecondSession: the first session of a call has given its voice agent back, and the second asks again.
+func TestLedgerCountsASecondSession(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET max_concurrent = 1")
+	first := b.startSession(t)
+	require.NoError(t, b.l.EndSession(t.Context(), b.call, sessionEnd{session: first.session.ID, outcome: sessionHangup, at: time.Now().UTC()}))
+	other := b.open(t, nil, nil, &b.agent.ID)
+	token, err := mintToken(make([]byte, 32), b.tenant, b.call.ID, time.Now(), tokenLife)
+	require.NoError(t, err)
+	again := sessionStart{call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
+	_, err = b.l.StartSession(t.Context(), again)
+	require.ErrorIs(t, err, errAgentBusy, "another call has the one unit")
+	require.NoError(t, b.l.Close(t.Context(), closing{call: other, record: finalRecord{EndTime: time.Now().UTC(), Cause: "USER_BUSY"}}))
+	_, err = b.l.StartSession(t.Context(), again)
+	require.NoError(t, err)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"))
+}
+
+// TestLedgerReroutes goes on only where there is room.
+func TestLedgerReroutes(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	now := time.Now().UTC()
+	full, slow := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 1), storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
+	off, free := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5072, 10), storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5073, 10)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 1 WHERE id = $1", slow)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET is_active = false WHERE id = $1", off)
+	reroute := func(call db.Call, unit uuid.UUID, trunks ...*uuid.UUID) int {
+		t.Helper()
+		chosen, err := b.l.Reroute(t.Context(), call, unit, trunks, now)
+		require.NoError(t, err)
+		return chosen
+	}
+	on := func(trunk uuid.UUID) int {
+		return b.count(t, "SELECT count(*) FROM live_calls WHERE trunk_id = $1", trunk)
+	}
+	other, third := b.open(t, nil, nil, nil), b.open(t, nil, nil, nil)
+	require.Equal(t, 0, reroute(other, other.ID, &full))
+	require.Equal(t, 1, reroute(b.call, b.call.ID, &full, &slow, &off, &free), "the first has no channel")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE trunk_id = $1 AND id = $2", slow, b.call.ID))
+	require.Equal(t, 3, reroute(third, third.ID, &full, &slow, &off, &free), "the second has begun its call of this second, the third is off")
+	require.Equal(t, []int{1, 1, 0, 1}, []int{on(full), on(slow), on(off), on(free)})
+	require.Equal(t, -1, reroute(third, third.ID, &full, &slow, &off))
+	require.Equal(t, 1, on(free), "it stays where it was")
+	require.Equal(t, 1, reroute(third, third.ID, &full, nil), "a host's trunk has no ceilings")
+
+	transfer := storetest.NewID(t)
+	storetest.Exec(t, b.st, b.tenant, `INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, trunk_id, node)
+		VALUES ($1, $2, $3, 'transfer', $4, 'node-1')`, b.tenant, transfer, b.call.ID, free)
+	now = now.Add(2 * time.Second)
+	require.Equal(t, 0, reroute(b.call, transfer, &slow), "a second later")
+	require.Equal(t, 2, on(slow))
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE trunk_id = $1 AND id = $2", slow, b.call.ID), "the call stays on its own")
 }
 
 func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {

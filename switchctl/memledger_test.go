@@ -21,6 +21,7 @@ type memLedger struct {
 
 	mu        sync.Mutex
 	away      bool
+	full      int // how many of the trunks that a leg could go on with have no room
 	calls     map[uuid.UUID]db.Call
 	units     map[uuid.UUID]uuid.UUID // unit → call
 	sessions  map[uuid.UUID]db.AiSession
@@ -92,6 +93,12 @@ func (l *memLedger) setAway(away bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.away = away
+}
+
+func (l *memLedger) setFull(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.full = n
 }
 
 func (l *memLedger) call(id uuid.UUID) db.Call {
@@ -187,8 +194,16 @@ func (l *memLedger) BypassFailed(_ context.Context, _, _ uuid.UUID, _ time.Time,
 	return l.do(func() error { l.trace.add("ledger bypass failed: %s", reason); return nil })
 }
 
-func (l *memLedger) Rerouted(_ context.Context, _ db.Call, _ *uuid.UUID) error {
-	return l.do(func() error { l.trace.add("ledger rerouted"); return nil })
+func (l *memLedger) Reroute(_ context.Context, _ db.Call, _ uuid.UUID, trunks []*uuid.UUID, _ time.Time) (int, error) {
+	chosen := -1
+	err := l.do(func() error {
+		if len(trunks) > l.full {
+			chosen = l.full
+		}
+		l.trace.add("ledger reroute %d of %d", chosen, len(trunks))
+		return nil
+	})
+	return chosen, err
 }
 
 func (l *memLedger) StartSession(_ context.Context, s sessionStart) (sessionGrant, error) {

@@ -3,6 +3,8 @@ package switchctl
 import (
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -275,6 +277,16 @@ type transferAdmitted struct {
 
 func (transferAdmitted) name() string    { return "transfer admitted" }
 func (transferAdmitted) essential() bool { return true }
+
+// routeChosen says over which of the routes that are left a leg goes on.
+type routeChosen struct {
+	unit  uuid.UUID
+	index int // of those left; -1 when none has room
+	err   error
+}
+
+func (routeChosen) name() string    { return "route chosen" }
+func (routeChosen) essential() bool { return true }
 
 // partFinished brings the length of a recording that has been closed before the call's end.
 type partFinished struct{ err error }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -41,7 +43,10 @@ type dialProgress struct {
 	// spent are the created-times of the channels of routes that have failed.
 	spent     []string
 	rerouting bool
-	misses    int
+	// choosing: the ledger is asked for the next route; failed is how the one before ended.
+	choosing bool
+	failed   finalRecord
+	misses   int
 }
 
 // isSpent tells an event of a channel that an earlier route had, from this attempt's: both have one UUID.
@@ -54,7 +59,7 @@ func (d *dialProgress) isSpent(ev *esl.Event) bool {
 func (a *actor) startDialing(ctx context.Context) state {
 	d := &a.dial
 	d.attempt++
-	d.seen, d.refusal, d.rerouting, d.misses = false, "", false, 0
+	d.seen, d.refusal, d.rerouting, d.choosing, d.misses = false, "", false, false, 0
 	if d.route >= len(d.adm.Routes) {
 		return a.closeUnseen(ctx, CauseNoRoute)
 	}
@@ -203,7 +208,7 @@ func (a *actor) endedWith(ctx context.Context, rec finalRecord, created string) 
 	if created != "" && created != "0" {
 		d.spent = append(d.spent, created)
 	}
-	d.rerouting = true
+	d.rerouting, d.failed = true, rec
 	d.attempt++ // a late reply belongs to the route before
 	a.disarm(timerRefused)
 	a.disarm(timerOriginate)
@@ -211,18 +216,45 @@ func (a *actor) endedWith(ctx context.Context, rec finalRecord, created string) 
 	return stateDialing
 }
 
-// nextRoute dials the next route once the channel of the one before is gone.
+// nextRoute looks for another route once the channel of the one before is gone.
 func (a *actor) nextRoute(ctx context.Context) state {
-	if !a.dial.rerouting {
+	d := &a.dial
+	if !d.rerouting || d.choosing {
 		return a.state
 	}
 	a.disarm(timerReroute)
 	if a.killCause != "" {
 		return a.closeUnseen(ctx, a.killCause)
 	}
-	a.dial.route++
-	call, trunk := a.call, a.dial.adm.Routes[a.dial.route].TrunkID
-	a.call.TrunkID = trunk
-	a.record(ctx, "route", func(ctx context.Context) error { return a.c.ledger.Rerouted(ctx, call, trunk) }, nil)
-	return a.startDialing(ctx)
+	d.choosing = true
+	a.chooseRoute(ctx, a.id, d.adm.Routes[d.route+1:])
+	return a.state
+}
+
+// chooseRoute asks the ledger for the first of the routes whose trunk has room: the gate looked before the first was dialed.
+func (a *actor) chooseRoute(ctx context.Context, unit uuid.UUID, routes []Route) {
+	call, at, trunks, chosen := a.call, a.c.clock.Now(), make([]*uuid.UUID, len(routes)), -1
+	for i, route := range routes {
+		trunks[i] = route.TrunkID
+	}
+	a.record(ctx, "route", func(ctx context.Context) (err error) {
+		chosen, err = a.c.ledger.Reroute(ctx, call, unit, trunks, at)
+		return err
+	}, func(err error) { a.post(routeChosen{unit: unit, index: chosen, err: err}) })
+}
+
+// routeFound dials the route that was chosen. Without one the call ends as the last route did.
+func (a *actor) routeFound(ctx context.Context, m routeChosen) (state, error) {
+	d := &a.dial
+	switch {
+	case m.unit != a.id || !d.choosing:
+		return a.state, a.notTaken(m)
+	case a.killCause != "":
+		return a.closeUnseen(ctx, a.killCause), nil
+	case m.err != nil || m.index < 0:
+		return a.beginClose(ctx, d.failed), nil
+	}
+	d.route += 1 + m.index
+	a.call.TrunkID = d.adm.Routes[d.route].TrunkID
+	return a.startDialing(ctx), nil
 }

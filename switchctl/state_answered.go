@@ -52,6 +52,8 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.tokenReady(ctx, m)
 	case transferAdmitted:
 		return a.transferAllowed(ctx, m)
+	case routeChosen:
+		return a.transferRouteFound(ctx, m)
 	case controlCommand:
 		return a.control(ctx, m)
 	case handlerDone:
@@ -114,6 +116,8 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 		return a.tokenReady(ctx, m)
 	case transferAdmitted:
 		return a.transferAllowed(ctx, m)
+	case routeChosen:
+		return a.transferRouteFound(ctx, m)
 	case controlCommand:
 		return a.control(ctx, m)
 	case handlerDone:

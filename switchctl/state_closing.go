@@ -99,7 +99,7 @@ func (a *actor) closing(ctx context.Context, m message) (state, error) {
 	case channelEvent, jobDone, socketDown, channelFound, channelGone, timerFired, handlerDone, mediaEvent, bridgeFailed,
 		tokenMinted, bypassTried, partFinished, sessionGranted, agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady, queueAllowed, letGo:
 		return a.state, nil // late, or told twice: the final record stands
-	case socketUp, sessionOpened, transferAdmitted:
+	case socketUp, sessionOpened, transferAdmitted, routeChosen:
 		a.refuse(m, ErrCallEnded)
 		return a.state, nil
 	case tapMessage, talkMessage:

@@ -39,6 +39,8 @@ func (a *actor) dialing(ctx context.Context, m message) (state, error) {
 		return a.channelVanished(ctx, m)
 	case timerFired:
 		return a.unansweredTimer(ctx, m)
+	case routeChosen:
+		return a.routeFound(ctx, m)
 	case hangupCommand:
 		return a.hangupLeg(ctx, m)
 	case answerCommand:
@@ -70,6 +72,8 @@ func (a *actor) ringing(ctx context.Context, m message) (state, error) {
 		return a.channelVanished(ctx, m)
 	case timerFired:
 		return a.unansweredTimer(ctx, m)
+	case routeChosen:
+		return a.routeFound(ctx, m)
 	case hangupCommand:
 		return a.hangupLeg(ctx, m)
 	case answerCommand:

@@ -42,7 +42,8 @@ type transfer struct {
 	route   int
 	channel string // of the second leg
 	refusal string
-	media   bool // it holds the switch's media
+	failed  string // how the last route ended, while the ledger is asked for the next; else empty
+	media   bool   // it holds the switch's media
 	// handover is set for a transfer to people, which is done when the queue has the caller.
 	handover *handover
 	reply    chan<- controlResult
@@ -152,7 +153,8 @@ func (t *transfer) tell(r controlResult) {
 // dialTransfer originates the second leg over the current route. The caller goes on hearing the AI.
 func (a *actor) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	t := a.transfer
-	t.refusal = ""
+	t.refusal, t.failed = "", ""
+	a.dial.attempt++ // a late reply belongs to the route before
 	if t.route >= len(t.adm.Routes) {
 		a.failTransfer(ctx, CauseNoRoute)
 		return
@@ -233,7 +235,7 @@ func (a *actor) bridgeTransfer(ctx context.Context) {
 func (a *actor) transferReply(ctx context.Context, m jobDone) (state, error) {
 	t := a.transfer
 	reason := refusedJob(m)
-	if t == nil || reason == "" {
+	if t == nil || reason == "" || t.failed != "" || m.attempt != a.dial.attempt {
 		return a.state, nil
 	}
 	switch {
@@ -266,6 +268,22 @@ func (a *actor) transferDue(ctx context.Context) (state, error) {
 	return a.state, nil
 }
 
+// transferRouteFound dials the second leg over the route that was chosen.
+func (a *actor) transferRouteFound(ctx context.Context, m routeChosen) (state, error) {
+	t := a.transfer
+	if t == nil || t.phase != transferDialing || t.failed == "" || m.unit != t.adm.UnitID {
+		return a.state, a.notTaken(m)
+	}
+	next, err := uuid.NewV7()
+	if m.err != nil || m.index < 0 || err != nil || a.killCause != "" {
+		a.failTransfer(ctx, t.failed)
+		return a.state, nil
+	}
+	t.route += 1 + m.index
+	a.dialTransfer(ctx, next)
+	return a.state, nil
+}
+
 // transferLegEnded: the second leg is gone.
 func (a *actor) transferLegEnded(ctx context.Context, rec finalRecord) (state, error) {
 	t := a.transfer
@@ -273,12 +291,10 @@ func (a *actor) transferLegEnded(ctx context.Context, rec finalRecord) (state, e
 	case transferAdmitting:
 	case transferDialing:
 		if rec.failsOver() && t.route+1 < len(t.adm.Routes) && a.killCause == "" {
-			if next, err := uuid.NewV7(); err == nil {
-				a.c.registry.unbind(t.channel)
-				t.route++
-				a.dialTransfer(ctx, next)
-				return a.state, nil
-			}
+			a.c.registry.unbind(t.channel)
+			t.channel, t.failed = "", rec.Cause
+			a.chooseRoute(ctx, t.adm.UnitID, t.adm.Routes[t.route+1:])
+			return a.state, nil
 		}
 		a.failTransfer(ctx, rec.Cause)
 	case transferBridging:

@@ -491,13 +491,26 @@ func (q *Queries) LiveUnitDelete(ctx context.Context, tenantID uuid.UUID, unitID
 	return result.RowsAffected(), nil
 }
 
-const liveUnitOfCallSetTrunk = `-- name: LiveUnitOfCallSetTrunk :execrows
-UPDATE live_calls SET trunk_id = $1
-WHERE tenant_id = $2 AND call_id = $3 AND kind = 'call'
+const liveUnitReroute = `-- name: LiveUnitReroute :execrows
+UPDATE live_calls SET trunk_id = $1, rerouted_at = $2::timestamptz
+WHERE tenant_id = $3 AND unit_id = $4
 `
 
-func (q *Queries) LiveUnitOfCallSetTrunk(ctx context.Context, trunkID *uuid.UUID, tenantID uuid.UUID, callID uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, liveUnitOfCallSetTrunk, trunkID, tenantID, callID)
+type LiveUnitRerouteParams struct {
+	TrunkID  *uuid.UUID
+	At       time.Time
+	TenantID uuid.UUID
+	UnitID   uuid.UUID
+}
+
+// LiveUnitReroute moves a leg's unit to the trunk that it goes on with.
+func (q *Queries) LiveUnitReroute(ctx context.Context, arg LiveUnitRerouteParams) (int64, error) {
+	result, err := q.db.Exec(ctx, liveUnitReroute,
+		arg.TrunkID,
+		arg.At,
+		arg.TenantID,
+		arg.UnitID,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -517,7 +530,7 @@ func (q *Queries) LiveUnitsDeleteOfCall(ctx context.Context, tenantID uuid.UUID,
 }
 
 const liveUnitsOfCall = `-- name: LiveUnitsOfCall :many
-SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent FROM live_calls WHERE tenant_id = $1 AND call_id = $2 ORDER BY opened_at
+SELECT tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at, awaits_agent, rerouted_at FROM live_calls WHERE tenant_id = $1 AND call_id = $2 ORDER BY opened_at
 `
 
 func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) ([]LiveCall, error) {
@@ -540,6 +553,7 @@ func (q *Queries) LiveUnitsOfCall(ctx context.Context, tenantID uuid.UUID, callI
 			&i.Node,
 			&i.OpenedAt,
 			&i.AwaitsAgent,
+			&i.ReroutedAt,
 		); err != nil {
 			return nil, err
 		}

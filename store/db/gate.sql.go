@@ -429,7 +429,7 @@ func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 
 const gateTrunks = `-- name: GateTrunks :many
 WITH held AS (
-  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (WHERE u.kind = 'transfer' AND u.opened_at > $2::timestamptz) AS transfers
+  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (WHERE u.rerouted_at > $2::timestamptz OR u.kind = 'transfer' AND u.opened_at > $2) AS others
   FROM live_calls u WHERE u.tenant_id = $1 GROUP BY u.trunk_id
 ), begun AS (
   SELECT b.trunk_id, count(*) AS calls FROM calls b
@@ -437,7 +437,7 @@ WITH held AS (
   GROUP BY b.trunk_id
 )
 SELECT k.id, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps,
-  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.transfers, 0))::bigint AS recent
+  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.others, 0))::bigint AS recent
 FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk_id = k.id
 WHERE k.tenant_id = $1 AND k.is_active ORDER BY k.priority, k.name
 `

@@ -301,6 +301,7 @@ type LiveCall struct {
 	Node         string
 	OpenedAt     time.Time
 	AwaitsAgent  bool
+	ReroutedAt   *time.Time
 }
 
 type Node struct {

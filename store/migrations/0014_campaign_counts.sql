@@ -121,7 +121,11 @@ WHERE c.campaign_id IS NOT NULL AND c.direction = 'outbound'
 GROUP BY 1, 2, 3, 4;
 SELECT set_config('app.system', '', true);
 
+-- When a leg went on to another trunk than it began with: there it counts as begun at that time.
+ALTER TABLE live_calls ADD COLUMN rerouted_at timestamptz;
+
 -- +goose Down
+ALTER TABLE live_calls DROP COLUMN rerouted_at;
 DROP TRIGGER calls_changed ON calls;
 DROP TRIGGER calls_added ON calls;
 DROP TRIGGER leads_changed ON leads;

@@ -41,9 +41,10 @@ WHERE tenant_id = @tenant_id AND id = @id AND status IN ('answered', 'agent_conn
 UPDATE calls SET trunk_id = sqlc.narg('trunk_id')
 WHERE tenant_id = @tenant_id AND id = @id AND status IN ('dialing', 'ringing');
 
--- name: LiveUnitOfCallSetTrunk :execrows
-UPDATE live_calls SET trunk_id = sqlc.narg('trunk_id')
-WHERE tenant_id = @tenant_id AND call_id = @call_id AND kind = 'call';
+-- LiveUnitReroute moves a leg's unit to the trunk that it goes on with.
+-- name: LiveUnitReroute :execrows
+UPDATE live_calls SET trunk_id = sqlc.narg('trunk_id'), rerouted_at = @at::timestamptz
+WHERE tenant_id = @tenant_id AND unit_id = @unit_id;
 
 -- name: CallLockOpen :one
 SELECT * FROM calls

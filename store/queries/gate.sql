@@ -68,7 +68,7 @@ SELECT EXISTS (SELECT 1 FROM numbers WHERE tenant_id = @tenant_id AND is_active 
 -- smallest call id of a somewhat earlier moment, which keeps the count to a few rows.
 -- name: GateTrunks :many
 WITH held AS (
-  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (WHERE u.kind = 'transfer' AND u.opened_at > @since::timestamptz) AS transfers
+  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (WHERE u.rerouted_at > @since::timestamptz OR u.kind = 'transfer' AND u.opened_at > @since) AS others
   FROM live_calls u WHERE u.tenant_id = @tenant_id GROUP BY u.trunk_id
 ), begun AS (
   SELECT b.trunk_id, count(*) AS calls FROM calls b
@@ -76,7 +76,7 @@ WITH held AS (
   GROUP BY b.trunk_id
 )
 SELECT k.id, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps,
-  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.transfers, 0))::bigint AS recent
+  coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.others, 0))::bigint AS recent
 FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk_id = k.id
 WHERE k.tenant_id = @tenant_id AND k.is_active ORDER BY k.priority, k.name;
 
