@@ -261,6 +261,9 @@ type ScrubResult struct {
 	Scrubbed int `json:"scrubbed"`
 	Flagged  int `json:"flagged"`
 	Pending  int `json:"pending"`
+	// RegistryVersion and RegistryAgeS tell which registry answered, and how old its newest file is; null when none is known.
+	RegistryVersion *string `json:"registry_version"`
+	RegistryAgeS    *int64  `json:"registry_age_s"`
 }
 
 // AudioFormat is the audio of a voice agent's WebSocket.

@@ -226,18 +226,17 @@ func invalidTransition(trigger string, row db.Campaign) error {
 	}
 }
 
+// checkScrubbed refuses to start while leads that could be dialed are not scrubbed. Those that ended before they were, because
+// their number had opted out, hold nothing up: they can't be scrubbed any more.
 func checkScrubbed(ctx context.Context, tx *store.Tx, row db.Campaign) error {
-	counts, err := tx.Q.ScrubCounts(ctx, row.TenantID, row.ID)
-	if err != nil {
+	pending, err := tx.Q.LeadsUnscrubbedCount(ctx, row.TenantID, row.ID)
+	if err != nil || pending == 0 {
 		return err
 	}
-	if pending := counts.Total - counts.Scrubbed; pending > 0 {
-		return &ConflictError{
-			Code: CodeLeadsNotScrubbed, Detail: fmt.Sprintf("%d leads are not scrubbed yet", pending),
-			Members: map[string]any{"pending": pending},
-		}
+	return &ConflictError{
+		Code: CodeLeadsNotScrubbed, Detail: fmt.Sprintf("%d leads are not scrubbed yet", pending),
+		Members: map[string]any{"pending": pending},
 	}
-	return nil
 }
 
 // actionAgent resolves the voice agent that takes a campaign's answered calls first; false when none does.

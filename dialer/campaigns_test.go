@@ -216,12 +216,16 @@ func TestPredictiveStartsOnlyScrubbed(t *testing.T) {
 	require.NoError(t, err)
 	b.registry.setDown(true)
 	b.push(t, campaign.ID, "9876543210")
+	b.push(t, campaign.ID, "9876543211")
 	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
+	var conflict *ConflictError
+	require.ErrorAs(t, err, &conflict)
+	require.Equal(t, map[string]any{"pending": int64(2)}, conflict.Members)
 	b.registry.setDown(false)
 	result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
 	require.NoError(t, err)
-	require.Equal(t, ScrubResult{Total: 1, Scrubbed: 1}, result)
+	require.Equal(t, ScrubResult{Total: 2, Scrubbed: 2}, result)
 	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
 }

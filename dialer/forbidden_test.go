@@ -144,7 +144,9 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		return adm.Call, err
 	}), b.tenant, campaign.ID, nil)
 	before := len(rang)
+	scrub := &rescrub{s: b.svc, tenant: b.tenant, campaign: campaign.ID}
 	for range 4 {
+		scrub.once(t.Context())
 		p.round(t.Context())
 	}
 	require.Greater(t, len(rang), before)

@@ -23,10 +23,8 @@ const (
 	// afterWake is when a woken pacer looks again: the signal of a call's end comes before that end is committed.
 	afterWake = 100 * time.Millisecond
 	// roundGap bounds the rounds of a pacer that is woken all the time.
-	roundGap = 50 * time.Millisecond
-	// registryRetry is how often leads that the registry could not answer for are scrubbed again.
-	registryRetry = 10 * time.Second
-	maxBackoff    = 30 * time.Second
+	roundGap   = 50 * time.Millisecond
+	maxBackoff = 30 * time.Second
 	// rateTries bounds the waits for a trunk's calls per second that one lead gets.
 	rateTries = 20
 	// originateTimeout bounds the admission of one call.
@@ -46,7 +44,6 @@ type pacer struct {
 
 	failures  int       // originates in a row that failed
 	resumeAt  time.Time // nothing is dialed before
-	scrubAt   time.Time // unscrubbed leads are not looked for before
 	idleTold  bool      // the log has said that this campaign dials nothing
 	exhausted bool      // ends run: the campaign is no longer running
 	dry       bool      // the last claim found fewer leads than were wanted
@@ -82,6 +79,7 @@ func (p *pacer) run(ctx context.Context) {
 	defer p.log.InfoContext(ctx, "campaign no longer paced")
 	defer p.s.paces.drop(p.campaign)
 	defer p.rest()
+	defer p.scrubBeside(ctx)()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	woken := false
@@ -109,7 +107,6 @@ func (p *pacer) round(ctx context.Context) time.Duration {
 	if now.Before(p.resumeAt) {
 		return min(p.resumeAt.Sub(now), p.s.cfg.Poll)
 	}
-	p.scrubPending(ctx, now)
 	next, err := p.plan(ctx, now)
 	if err != nil {
 		return p.backOff(ctx, "campaign can't be planned", err)
@@ -328,27 +325,5 @@ func (p *pacer) postpone(ctx context.Context, lead claimed, at time.Time) {
 	})
 	if err != nil && ctx.Err() == nil {
 		p.log.WarnContext(ctx, "lead not postponed, its claim runs out by itself", "lead_id", lead.id, "error", err)
-	}
-}
-
-// scrubPending scrubs leads that came in while the registry could not answer.
-func (p *pacer) scrubPending(ctx context.Context, now time.Time) {
-	if now.Before(p.scrubAt) {
-		return
-	}
-	answered := true
-	err := p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
-		leads, err := tx.Q.LeadsUnscrubbed(ctx, p.tenant, p.campaign, scrubBatch)
-		if err != nil || len(leads) == 0 {
-			return err
-		}
-		answered, err = p.s.scrubLeads(ctx, tx, p.tenant, leads)
-		return err
-	})
-	if err != nil && ctx.Err() == nil {
-		p.log.WarnContext(ctx, "unscrubbed leads can't be read", "error", err)
-	}
-	if err != nil || !answered {
-		p.scrubAt = now.Add(registryRetry)
 	}
 }

@@ -358,10 +358,16 @@ func TestPacerScrubsWhatTheRegistryMissed(t *testing.T) {
 	b.registry.add("9876543290")
 	sw := &fakeSwitch{gate: b.svc.Gate()}
 	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	scrub := &rescrub{s: b.svc, tenant: b.tenant, campaign: campaign.ID}
+	scrub.once(t.Context())
 	p.round(t.Context())
 	require.Empty(t, sw.dialed(), "an unscrubbed lead is not dialed")
 	b.registry.setDown(false)
+	asked := b.registry.asked
+	scrub.once(t.Context())
+	require.Equal(t, asked, b.registry.asked, "a registry that failed is left alone a while")
 	b.clock.advance(registryRetry)
+	scrub.once(t.Context())
 	p.round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, clean.ID, *sw.dialed()[0].LeadID)

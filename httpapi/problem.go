@@ -227,6 +227,10 @@ type dialerValidation struct {
 func (e *apiError) dialerBody(requestID string) ([]byte, error) {
 	doc := map[string]any{"request_id": requestID}
 	if e.status != http.StatusUnprocessableEntity {
+		maps.Copy(doc, e.members)
+		if len(e.members) > 0 {
+			doc["code"] = e.code
+		}
 		doc["detail"] = e.detail
 		return json.Marshal(doc)
 	}

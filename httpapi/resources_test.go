@@ -266,6 +266,30 @@ func TestLeads(t *testing.T) {
 	require.Equal(t, 500, bulk.Valid)
 }
 
+// A predictive campaign starts on neither surface while leads are not scrubbed, and both tell how many.
+func TestPredictiveStartTellsWhatIsNotScrubbed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := newCampaign(t, b, object{"dial_mode": "predictive"}).text(t, "id")
+	b.api.JSON(t, http.MethodPost, campaigns+"/"+id+"/leads:bulk",
+		object{"leads": []object{{"phone": "9812345601"}, {"phone": "9812345602"}, {"phone": "9812345603"}}}, http.StatusOK, nil)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_checked = false, dnd_clean = false WHERE right(phone, 1) <> '1'")
+	var refusal struct {
+		Code    string
+		Detail  string
+		Pending int
+	}
+	for _, path := range []string{campaigns + "/" + id + "/start", "/api/campaigns/" + id + "/start"} {
+		b.api.JSON(t, http.MethodPost, path, nil, http.StatusConflict, &refusal)
+		require.Equal(t, "leads_not_scrubbed", refusal.Code)
+		require.Equal(t, "2 leads are not scrubbed yet", refusal.Detail)
+		require.Equal(t, 2, refusal.Pending)
+		refusal.Code, refusal.Pending = "", 0
+	}
+	b.api.JSON(t, http.MethodPost, "/api/campaigns/"+id+"/scrub", nil, http.StatusOK, nil)
+	b.api.JSON(t, http.MethodPost, "/api/campaigns/"+id+"/start", nil, http.StatusOK, nil)
+}
+
 func TestScrubAndChannels(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -355,8 +355,8 @@ func (q *Queries) LeadSetDisposition(ctx context.Context, disposition *string, t
 }
 
 const leadsAfter = `-- name: LeadsAfter :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND campaign_id = $2 AND id > $3
-ORDER BY id LIMIT $4 FOR UPDATE
+SELECT id, phone, phone_sealed FROM leads WHERE tenant_id = $1 AND campaign_id = $2 AND id > $3
+ORDER BY id LIMIT $4
 `
 
 type LeadsAfterParams struct {
@@ -366,8 +366,14 @@ type LeadsAfterParams struct {
 	Batch      int32
 }
 
-// LeadsAfter walks a campaign's leads in batches and keeps each batch locked.
-func (q *Queries) LeadsAfter(ctx context.Context, arg LeadsAfterParams) ([]Lead, error) {
+type LeadsAfterRow struct {
+	ID          uuid.UUID
+	Phone       phone.Phone
+	PhoneSealed []byte
+}
+
+// LeadsAfter walks the numbers of a campaign's leads in batches. None is locked: the registry is asked meanwhile.
+func (q *Queries) LeadsAfter(ctx context.Context, arg LeadsAfterParams) ([]LeadsAfterRow, error) {
 	rows, err := q.db.Query(ctx, leadsAfter,
 		arg.TenantID,
 		arg.CampaignID,
@@ -378,38 +384,10 @@ func (q *Queries) LeadsAfter(ctx context.Context, arg LeadsAfterParams) ([]Lead,
 		return nil, err
 	}
 	defer rows.Close()
-	items := []Lead{}
+	items := []LeadsAfterRow{}
 	for rows.Next() {
-		var i Lead
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ID,
-			&i.CampaignID,
-			&i.Phone,
-			&i.PhoneSealed,
-			&i.PhoneHash,
-			&i.PhoneLast4,
-			&i.Name,
-			&i.Email,
-			&i.Metadata,
-			&i.CrmLeadID,
-			&i.DndChecked,
-			&i.DndClean,
-			&i.DndCheckedAt,
-			&i.CustomFields,
-			&i.Status,
-			&i.StatusSetBy,
-			&i.Attempts,
-			&i.NextAttemptAt,
-			&i.ClaimedBy,
-			&i.ClaimedUntil,
-			&i.Priority,
-			&i.LastCallID,
-			&i.Disposition,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.CompletedAt,
-		); err != nil {
+		var i LeadsAfterRow
+		if err := rows.Scan(&i.ID, &i.Phone, &i.PhoneSealed); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -658,47 +636,13 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lea
 	return items, nil
 }
 
-const leadsMarkScrubbed = `-- name: LeadsMarkScrubbed :exec
-UPDATE leads l SET dnd_checked = true, dnd_clean = NOT r.listed, dnd_checked_at = $1::timestamptz, updated_at = now()
-FROM (SELECT unnest($3::uuid[]) AS id, unnest($4::bool[]) AS listed) r
-WHERE l.tenant_id = $2 AND l.id = r.id
+const leadsLockWaiting = `-- name: LeadsLockWaiting :many
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
+ORDER BY id FOR UPDATE
 `
 
-type LeadsMarkScrubbedParams struct {
-	Now      time.Time
-	TenantID uuid.UUID
-	Ids      []uuid.UUID
-	Listed   []bool
-}
-
-func (q *Queries) LeadsMarkScrubbed(ctx context.Context, arg LeadsMarkScrubbedParams) error {
-	_, err := q.db.Exec(ctx, leadsMarkScrubbed,
-		arg.Now,
-		arg.TenantID,
-		arg.Ids,
-		arg.Listed,
-	)
-	return err
-}
-
-const leadsRelease = `-- name: LeadsRelease :exec
-UPDATE leads SET claimed_by = NULL, claimed_until = NULL
-WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND claimed_by = $3::text
-`
-
-func (q *Queries) LeadsRelease(ctx context.Context, tenantID uuid.UUID, ids []uuid.UUID, claimant string) error {
-	_, err := q.db.Exec(ctx, leadsRelease, tenantID, ids, claimant)
-	return err
-}
-
-const leadsUnscrubbed = `-- name: LeadsUnscrubbed :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND campaign_id = $2
-  AND NOT dnd_checked AND status IN ('new', 'queued', 'retry', 'callback')
-ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED
-`
-
-func (q *Queries) LeadsUnscrubbed(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID, batch int32) ([]Lead, error) {
-	rows, err := q.db.Query(ctx, leadsUnscrubbed, tenantID, campaignID, batch)
+func (q *Queries) LeadsLockWaiting(ctx context.Context, tenantID uuid.UUID, ids []uuid.UUID) ([]Lead, error) {
+	rows, err := q.db.Query(ctx, leadsLockWaiting, tenantID, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -743,6 +687,100 @@ func (q *Queries) LeadsUnscrubbed(ctx context.Context, tenantID uuid.UUID, campa
 		return nil, err
 	}
 	return items, nil
+}
+
+const leadsMarkScrubbed = `-- name: LeadsMarkScrubbed :exec
+UPDATE leads l SET dnd_checked = true, dnd_clean = NOT r.listed, dnd_checked_at = $1::timestamptz, updated_at = now()
+FROM (
+  SELECT k.id, u.listed FROM (SELECT unnest($3::uuid[]) AS id, unnest($4::bool[]) AS listed) u
+  JOIN leads k ON k.tenant_id = $2 AND k.id = u.id ORDER BY k.id FOR UPDATE OF k
+) r
+WHERE l.tenant_id = $2 AND l.id = r.id
+`
+
+type LeadsMarkScrubbedParams struct {
+	Now      time.Time
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Listed   []bool
+}
+
+// LeadsMarkScrubbed locks the leads in the order of their ids, as two scrubs of one campaign must.
+func (q *Queries) LeadsMarkScrubbed(ctx context.Context, arg LeadsMarkScrubbedParams) error {
+	_, err := q.db.Exec(ctx, leadsMarkScrubbed,
+		arg.Now,
+		arg.TenantID,
+		arg.Ids,
+		arg.Listed,
+	)
+	return err
+}
+
+const leadsRelease = `-- name: LeadsRelease :exec
+UPDATE leads SET claimed_by = NULL, claimed_until = NULL
+WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND claimed_by = $3::text
+`
+
+func (q *Queries) LeadsRelease(ctx context.Context, tenantID uuid.UUID, ids []uuid.UUID, claimant string) error {
+	_, err := q.db.Exec(ctx, leadsRelease, tenantID, ids, claimant)
+	return err
+}
+
+const leadsUnscrubbed = `-- name: LeadsUnscrubbed :many
+SELECT id, phone, phone_sealed FROM leads WHERE tenant_id = $1 AND campaign_id = $2
+  AND NOT dnd_checked AND status IN ('new', 'queued', 'retry', 'callback') AND id > $3
+ORDER BY id LIMIT $4
+`
+
+type LeadsUnscrubbedParams struct {
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+	After      uuid.UUID
+	Batch      int32
+}
+
+type LeadsUnscrubbedRow struct {
+	ID          uuid.UUID
+	Phone       phone.Phone
+	PhoneSealed []byte
+}
+
+func (q *Queries) LeadsUnscrubbed(ctx context.Context, arg LeadsUnscrubbedParams) ([]LeadsUnscrubbedRow, error) {
+	rows, err := q.db.Query(ctx, leadsUnscrubbed,
+		arg.TenantID,
+		arg.CampaignID,
+		arg.After,
+		arg.Batch,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LeadsUnscrubbedRow{}
+	for rows.Next() {
+		var i LeadsUnscrubbedRow
+		if err := rows.Scan(&i.ID, &i.Phone, &i.PhoneSealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const leadsUnscrubbedCount = `-- name: LeadsUnscrubbedCount :one
+SELECT count(*) FROM leads WHERE tenant_id = $1 AND campaign_id = $2
+  AND NOT dnd_checked AND status IN ('new', 'queued', 'retry', 'callback')
+`
+
+// LeadsUnscrubbedCount counts the leads that could be dialed and are not scrubbed, from an index that holds no others.
+func (q *Queries) LeadsUnscrubbedCount(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, leadsUnscrubbedCount, tenantID, campaignID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const scrubCounts = `-- name: ScrubCounts :one

@@ -39,20 +39,33 @@ SELECT count(*) AS total, count(*) FILTER (WHERE dnd_checked) AS scrubbed,
   count(*) FILTER (WHERE dnd_checked AND NOT dnd_clean) AS flagged
 FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;
 
--- LeadsAfter walks a campaign's leads in batches and keeps each batch locked.
+-- LeadsAfter walks the numbers of a campaign's leads in batches. None is locked: the registry is asked meanwhile.
 -- name: LeadsAfter :many
-SELECT * FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND id > @after
-ORDER BY id LIMIT @batch FOR UPDATE;
+SELECT id, phone, phone_sealed FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND id > @after
+ORDER BY id LIMIT @batch;
 
 -- name: LeadsUnscrubbed :many
-SELECT * FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
-  AND NOT dnd_checked AND status IN ('new', 'queued', 'retry', 'callback')
-ORDER BY id LIMIT @batch FOR UPDATE SKIP LOCKED;
+SELECT id, phone, phone_sealed FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
+  AND NOT dnd_checked AND status IN ('new', 'queued', 'retry', 'callback') AND id > @after
+ORDER BY id LIMIT @batch;
 
+-- LeadsUnscrubbedCount counts the leads that could be dialed and are not scrubbed, from an index that holds no others.
+-- name: LeadsUnscrubbedCount :one
+SELECT count(*) FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
+  AND NOT dnd_checked AND status IN ('new', 'queued', 'retry', 'callback');
+
+-- LeadsMarkScrubbed locks the leads in the order of their ids, as two scrubs of one campaign must.
 -- name: LeadsMarkScrubbed :exec
 UPDATE leads l SET dnd_checked = true, dnd_clean = NOT r.listed, dnd_checked_at = @now::timestamptz, updated_at = now()
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@listed::bool[]) AS listed) r
+FROM (
+  SELECT k.id, u.listed FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@listed::bool[]) AS listed) u
+  JOIN leads k ON k.tenant_id = @tenant_id AND k.id = u.id ORDER BY k.id FOR UPDATE OF k
+) r
 WHERE l.tenant_id = @tenant_id AND l.id = r.id;
+
+-- name: LeadsLockWaiting :many
+SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
+ORDER BY id FOR UPDATE;
 
 -- name: LeadFinish :one
 UPDATE leads SET status = @status, completed_at = @completed_at::timestamptz, next_attempt_at = NULL, claimed_by = NULL,
