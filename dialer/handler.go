@@ -203,6 +203,10 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 		h.s.log.ErrorContext(ctx, "nothing takes the call", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
 	}
+	defer h.greet(ctx, leg, plan)()
+	if h.forgone(ctx, leg) {
+		return switchctl.ErrMachine
+	}
 	switch {
 	case plan.people != nil:
 		return h.connectPeople(ctx, leg, *plan.people)
@@ -216,11 +220,13 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	return legOperations{h: h, leg: leg}.close(ctx, string(outcome))
 }
 
-// answerPlan is an agent, or a flow, or else a voice agent.
+// answerPlan is an agent, or a flow, or else a voice agent. campaign is the one whose call begins; nil for one that goes on in its
+// flow after a restart.
 type answerPlan struct {
-	people *peoplePlan
-	flow   *flowPlan
-	agent  db.VoiceAgent
+	people   *peoplePlan
+	flow     *flowPlan
+	agent    db.VoiceAgent
+	campaign *db.Campaign
 }
 
 func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
@@ -260,6 +266,7 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 		if err != nil {
 			return err
 		}
+		plan.campaign = &campaign
 		if call.AgentID != nil {
 			plan.people = &peoplePlan{campaign: &campaign}
 			return nil

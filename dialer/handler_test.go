@@ -41,6 +41,10 @@ func (l *fakeLeg) ConnectAgent(context.Context, switchctl.AgentConnect) (switchc
 	return switchctl.AgentUnavailable, nil
 }
 
+func (l *fakeLeg) OnMachine(context.Context, switchctl.MachineAction) error { return nil }
+func (l *fakeLeg) Announce(context.Context, switchctl.Announcement) error   { return nil }
+func (l *fakeLeg) DetectMachine(context.Context) error                      { return nil }
+
 func (l *fakeLeg) StartMusic(context.Context, string) error { return nil }
 func (l *fakeLeg) StopMusic(context.Context) error          { return nil }
 

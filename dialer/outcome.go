@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -39,11 +38,11 @@ func outcomeOf(call db.Call) callOutcome {
 		if cause == switchctl.CauseServiceUnavailable && (call.AgentID == nil || call.AgentConnectTime == nil) {
 			return outcomeFailed // answered, but nobody took the call
 		}
+		if machineAnswered(call) {
+			return outcomeMachine
+		}
 		if call.QueuedAt != nil && call.AgentID == nil && call.VoiceAgentID == nil {
 			return outcomeFailed // left while waiting for an agent
-		}
-		if call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) {
-			return outcomeMachine
 		}
 		return outcomeConversation
 	}

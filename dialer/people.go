@@ -104,11 +104,7 @@ func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peopleP
 		if c.AgentWhisperUrl != nil {
 			req.WhisperURL = *c.AgentWhisperUrl
 		}
-		if call := leg.Call(); call.QueuedAt == nil && call.AgentConnectTime == nil { // a call that we found after a restart was told
-			h.disclose(ctx, leg, c)
-		}
 	}
-	defer h.detect(ctx, leg)()
 	outcome, err := h.s.cfg.Agents.Connect(ctx, leg, req)
 	if err != nil || outcome == acd.Ended {
 		return err
@@ -117,31 +113,6 @@ func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peopleP
 }
 
 var errNoAgents = &DependencyError{Code: "NoAgentAvailable", Detail: "no agent is logged in"}
-
-// disclose plays what a campaign's callees are told at answer.
-func (h handler) disclose(ctx context.Context, leg switchctl.Leg, c *db.Campaign) {
-	if c.AnnouncementUrl == nil {
-		return
-	}
-	if err := leg.Play(ctx, *c.AnnouncementUrl); err != nil && ctx.Err() == nil {
-		h.s.log.WarnContext(ctx, "announcement not played", "call_id", leg.Call().ID, "error", err)
-	}
-}
-
-// detect has a campaign's machine detection listen beside the agent, and returns what waits for it.
-func (h handler) detect(ctx context.Context, leg switchctl.Leg) func() {
-	if !leg.Call().Amd {
-		return func() {}
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := leg.DetectMachine(ctx); err != nil && ctx.Err() == nil {
-			h.s.log.WarnContext(ctx, "machine detection does not listen", "call_id", leg.Call().ID, "error", err)
-		}
-	}()
-	return func() { <-done }
-}
 
 // overflow is what becomes of a call that no agent took: its campaign's overflow action, or the end.
 func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign) error {

@@ -136,10 +136,11 @@ func (s *Service) now() time.Time { return s.cfg.Now() }
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 type metrics struct {
-	admitted *prometheus.CounterVec
-	refused  *prometheus.CounterVec
-	finished *prometheus.CounterVec
-	pacers   prometheus.Gauge
+	admitted  *prometheus.CounterVec
+	refused   *prometheus.CounterVec
+	finished  *prometheus.CounterVec
+	announced *prometheus.CounterVec
+	pacers    prometheus.Gauge
 	// plans counts rounds that planned calls for people; autoPaused the campaigns that the guard has paused.
 	plans      *prometheus.CounterVec
 	autoPaused prometheus.Counter
@@ -156,6 +157,10 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_leads_finished_total", Help: "Leads that reached a terminal state, by status.",
 		}, []string{"status"}),
+		announced: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ringmaster_announcements_total",
+			Help: "Announcements to callees at answer, by result (played, failed, cut_off, already_told).",
+		}, []string{"result"}),
 		pacers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ringmaster_pacers", Help: "Campaigns that this controller paces.",
 		}),
@@ -168,7 +173,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.admitted, m.refused, m.finished, m.pacers, m.plans, m.autoPaused)
+		reg.MustRegister(m.admitted, m.refused, m.finished, m.announced, m.pacers, m.plans, m.autoPaused)
 	}
 	return m
 }

@@ -103,6 +103,7 @@ type actor struct {
 	rec      recording
 	bypass   bypass
 	talking  talking
+	machine  machine
 	// codec is the carrier's, as the switch names it; empty before it is known.
 	codec string
 	// taps fork this call's audio; monitors are the calls whose audio this call's AI session has forked.
@@ -295,6 +296,8 @@ const (
 	timerTalk
 	// timerTap: a tap's leg is due to be dialed, or had to be up by now.
 	timerTap
+	// timerMachine: the end of a machine's greeting, or its beep, had to be heard by now.
+	timerMachine
 	// timerAgent: the agent has heard the whisper, or the bridge with the agent had to be there by now.
 	timerAgent
 )
@@ -329,6 +332,8 @@ func (k timerKind) String() string {
 		return "agent"
 	case timerTalk:
 		return "talk"
+	case timerMachine:
+		return "machine"
 	}
 	return "unknown"
 }

@@ -102,6 +102,8 @@ func (a *actor) connect(ctx context.Context, m connectCommand) (state, error) {
 		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "the call was transferred"}
 	case a.human != nil:
 		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "an agent is on the call"}
+	case a.machine.taken():
+		return a.state, ErrMachine
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -230,6 +232,9 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 	a.sessions = append(a.sessions, m.media)
 	a.c.goes.Go(func() { a.pump(m.media) })
 	a.applyKeys()
+	if a.machine.taken() {
+		a.hush(ctx)
+	}
 	if !s.resumed {
 		call, session, path := a.call, s.grant.session, ""
 		if a.answerAt != nil {

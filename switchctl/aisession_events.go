@@ -50,8 +50,8 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 // socketClosed: the AI closed its socket, or it broke for good.
 func (a *actor) socketClosed(ctx context.Context, ev media.SocketClosed) state {
 	a.ai.socketGone = true
-	if a.transfer.bridging() {
-		return a.state // the caller is on the way to somebody else
+	if a.transfer.bridging() || a.machine.taken() {
+		return a.state // the caller is on the way to somebody else, or a machine whose greeting is still heard
 	}
 	outcome := sessionError
 	if ev.Clean {
@@ -65,7 +65,9 @@ func (a *actor) socketClosed(ctx context.Context, ev media.SocketClosed) state {
 func (a *actor) textFrame(ctx context.Context, t media.Text) (state, error) {
 	switch t.Type {
 	case "disconnect":
-		a.hangupSession(ctx, nil)
+		if !a.machine.taken() { // the machine gets its message all the same
+			a.hangupSession(ctx, nil)
+		}
 	case "json":
 		a.appendLog(ctx, "json", t.Data, "ai", nil)
 	case "transfer":

@@ -187,6 +187,12 @@ type Leg interface {
 	// DetectMachine listens to an answered leg that has no AI session, which detects by itself, and decides what call.answered
 	// says. It returns when the switch has forked the audio; the verdict goes on the call's record.
 	DetectMachine(ctx context.Context) error
+	// OnMachine says what becomes of the call when detection says that a machine has answered; without it, nothing does. Then
+	// whoever has the caller is freed, the handler's context ends with [ErrMachine], and no operation of the leg is of use any more.
+	OnMachine(ctx context.Context, action MachineAction) error
+	// Announce plays what every callee is told first, as Play does, and has it recorded. [ErrAudio] says that it can't be fetched in
+	// time, or played.
+	Announce(ctx context.Context, n Announcement) error
 	// Play answers the leg and plays the audio at url to its end. [ErrAudio] says that it can't be fetched or played.
 	Play(ctx context.Context, url string) error
 	// Gather answers the leg, plays a prompt and collects digits; empty digits are a caller who pressed none.
@@ -237,6 +243,20 @@ type Voicemail struct {
 	// GreetingURL is played before the beep; empty for none.
 	GreetingURL string
 	Max         time.Duration
+}
+
+// MachineAction is what to do about a machine.
+type MachineAction struct {
+	// MessageURL is played after the beep, or when the greeting has ended; then, and at once when it is empty, the call ends.
+	MessageURL string
+}
+
+// Announcement is what a callee is told at answer.
+type Announcement struct {
+	URL string
+	// RecordToEnd has the switch record the call from here on, in mono. Else the announcement alone is recorded, both sides apart if
+	// Stereo.
+	RecordToEnd, Stereo bool
 }
 
 // Prompts brings audio to where the switch can play it. *prompt.Cache is one.

@@ -35,6 +35,8 @@ var (
 	ErrUnknownExtension = errors.New("switchctl: no agent has this extension")
 	// ErrHandedOver tells a handler that its call was given to another one.
 	ErrHandedOver = errors.New("switchctl: call was handed over")
+	// ErrMachine ends the context of a handler whose caller is a machine, which the actor deals with.
+	ErrMachine = errors.New("switchctl: a machine has answered")
 	// ErrUnknownPhone says that no phone of this agent is held here.
 	ErrUnknownPhone = errors.New("switchctl: agent's phone is not known here")
 	// ErrTimeout says that the switch did not do in time what it was asked to.

@@ -186,6 +186,10 @@ func (s *fakeSession) HeardDTMF(digit string, dur time.Duration) {
 
 func (s *fakeSession) SetToneDetection(on bool) { s.trace.add("media listens for tones: %t", on) }
 
+func (s *fakeSession) SetMute(dir media.Direction, muted bool) {
+	s.trace.add("media mutes %d: %t", dir, muted)
+}
+
 func (s *fakeSession) SetEventPayload(pt uint8) { s.trace.add("media sends events as %d", pt) }
 func (s *fakeSession) PauseRecording(paused bool) error {
 	if s.spec.Recording == nil {

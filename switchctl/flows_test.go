@@ -372,8 +372,10 @@ func (b *bench) tapInput(f []string) {
 		s.send(media.SocketClosed{Code: 1006, Err: errors.New("broken")})
 	case "text":
 		s.send(media.Text{Type: f[2], ID: "c1", Data: json.RawMessage("null")})
-	case "human":
-		s.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: amd.ClassHuman, Confidence: 0.9}, Heard: time.Now()})
+	case "human", "machine":
+		s.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: amd.Class(f[1]), Confidence: 0.9}, Heard: time.Now()})
+	case "greeting_end", "beep":
+		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.ClassMachine, Confidence: 0.9}, Heard: time.Now()})
 	default:
 		b.t.Fatalf("flow has an unknown tap input: %q", f)
 	}

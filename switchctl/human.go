@@ -103,6 +103,9 @@ func (a *actor) connectAgent(ctx context.Context, m agentCommand) (state, error)
 	switch {
 	case a.killCause != "":
 		return a.state, ErrCallEnded
+	case a.machine.phase != machineNone:
+		m.reply <- agentResult{outcome: AgentMachine}
+		return a.state, nil
 	case a.ai.live():
 		return a.state, conflict("an AI session is on the call")
 	case a.transfer != nil:

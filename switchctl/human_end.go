@@ -130,7 +130,7 @@ func (a *actor) adoptAgent(ctx context.Context, other string) bool {
 		return true
 	}
 	p := a.c.phones.ofChannel(other)
-	if other == "" || p == nil {
+	if other == "" || p == nil || a.machine.phase != machineNone {
 		return false
 	}
 	a.humans++

@@ -42,6 +42,9 @@ func (a *actor) setMusic(ctx context.Context, m musicCommand) (state, error) {
 	if a.killCause != "" {
 		return a.state, ErrCallEnded
 	}
+	if a.machine.phase != machineNone {
+		return a.state, ErrMachine
+	}
 	if m.on && (a.ai.live() || a.transfer.bridged() || a.human.steered()) {
 		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "somebody is on the call"}
 	}

@@ -147,7 +147,7 @@ func (l *pgLedger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *
 func (l *pgLedger) SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if recording != "" {
-			if err := recordings.Begin(ctx, tx, call.TenantID, call.ID, recording, true); err != nil {
+			if err := recordings.Continue(ctx, tx, call.TenantID, call.ID, recording, true, 0); err != nil {
 				return err
 			}
 		}
@@ -209,7 +209,7 @@ func (l *pgLedger) AppendLog(ctx context.Context, call db.Call, session uuid.UUI
 
 func (l *pgLedger) BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		return recordings.BeginAt(ctx, tx, call.TenantID, call.ID, path, false, offset)
+		return recordings.Continue(ctx, tx, call.TenantID, call.ID, path, false, offset)
 	})
 }
 

@@ -126,6 +126,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 		a.tryBridge(ctx)
 	}
 	a.tryAgent(ctx)
+	a.playMessage(ctx)
 	a.playMusic(ctx) // unless the agent is there: what is asked for before a bridge would be heard in it
 	return next, nil
 }

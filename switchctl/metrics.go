@@ -18,6 +18,7 @@ type metrics struct {
 	sessions   *prometheus.CounterVec   // outcome: those of sessionOutcome
 	answered   *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
 	verdict    *prometheus.HistogramVec // class: human, machine, unknown
+	machines   *prometheus.CounterVec   // result: hung_up, message_left, message_failed, no_end_of_greeting, callee_gone
 	quality    qualityMetrics
 	bypass     *prometheus.CounterVec   // change: entered, left, failed, silent
 	bypassGap  *prometheus.HistogramVec // change: entered, left
@@ -53,6 +54,8 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 			Namespace: "ringmaster", Name: "amd_verdict_seconds", Help: "Time from answer to the verdict of machine detection, by class.",
 			Buckets: []float64{0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 10},
 		}, []string{"class"}),
+		machines: vec("machines_handled_total",
+			"Machines that answered and were hung up on, or left a message, as their campaigns want, by result.", "result"),
 		quality:   newQualityMetrics(),
 		bypass:    vec("bypass_changes_total", "Ways of calls' audio past the switch and back, by what became of them.", "change"),
 		bypassGap: newBypassGap(),
@@ -63,12 +66,15 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 	for _, change := range []string{"entered", "left", "failed", "silent"} {
 		m.bypass.WithLabelValues(change)
 	}
+	for _, result := range []string{machineHungUp, machineLeft, machineFailed, machineUnheard, machineGone} {
+		m.machines.WithLabelValues(result)
+	}
 	if reg == nil {
 		return m, nil
 	}
 	for _, c := range append(append(m.quality.collectors(), m.phoneCollectors()...),
 		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.sessions,
-		m.answered, m.verdict, m.recovered, m.bypass, m.bypassGap,
+		m.answered, m.verdict, m.machines, m.recovered, m.bypass, m.bypassGap,
 	) {
 		if err := reg.Register(c); err != nil {
 			return nil, err

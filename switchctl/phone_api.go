@@ -93,4 +93,6 @@ const (
 	AgentLost AgentOutcome = "lost"
 	// AgentCallerGone: the caller left before the bridge.
 	AgentCallerGone AgentOutcome = "caller_gone"
+	// AgentMachine: the caller is a machine that nobody is to be kept with.
+	AgentMachine AgentOutcome = "machine"
 )

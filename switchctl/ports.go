@@ -69,6 +69,7 @@ type mediaSession interface {
 	HeardDTMF(digit string, dur time.Duration)
 	SetToneDetection(on bool)
 	SetEventPayload(pt uint8)
+	SetMute(dir media.Direction, muted bool)
 	UpdateMetadata(m json.RawMessage)
 	Close(reason media.CloseReason) media.Stats
 	PauseRecording(paused bool) error

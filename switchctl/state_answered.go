@@ -192,6 +192,8 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 		a.agentDue(ctx)
 	case timerTalk:
 		a.talkDue(ctx)
+	case timerMachine:
+		a.machineOver(ctx)
 	case timerVerdict:
 		a.decideAnswer(ctx, decidedTimeout)
 	case timerOriginate, timerRefused, timerReroute:

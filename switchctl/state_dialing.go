@@ -170,7 +170,7 @@ func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error
 		a.killAgain(ctx)
 	case timerSocket:
 		a.probe(ctx)
-	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict, timerBypass, timerTap, timerAgent, timerTalk:
+	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict, timerBypass, timerTap, timerAgent, timerTalk, timerMachine:
 		return a.state, a.notTaken(m)
 	}
 	return a.state, nil

@@ -77,6 +77,8 @@ type conversation struct {
 	tries  int
 	digits []byte
 	path   string // of the voicemail's file
+	// opening is set for an announcement.
+	opening *opening
 }
 
 type talkResult struct {
@@ -157,7 +159,12 @@ func (a *actor) talk(ctx context.Context, m talkMessage) (state, error) {
 	case talkDropped:
 		a.dropTalk(ctx, m.talk)
 	case transferCommand:
+		if a.machine.taken() {
+			return a.state, ErrMachine
+		}
 		return a.state, a.handlerTransfer(ctx, m)
+	case machineCommand:
+		return a.state, a.onMachine(ctx, m)
 	case talkSent:
 		a.talkWasSent(ctx, m)
 	case talkRecording:
@@ -176,6 +183,8 @@ func (a *actor) beginTalk(ctx context.Context, m talkCommand) error {
 	switch {
 	case a.killCause != "":
 		return ErrCallEnded
+	case a.machine.taken():
+		return ErrMachine
 	case a.ai.live() || a.transfer.pending() || a.transfer.bridged() || a.human.steered():
 		return &StateError{State: a.state.String(), Event: m.name(), Detail: "the caller is connected with somebody"}
 	case s.now != nil && s.now.phase == talkCutting && s.then == nil:
@@ -191,6 +200,7 @@ func (a *actor) beginTalk(ctx context.Context, m talkCommand) error {
 	a.withSwitchMedia(ctx, func(ctx context.Context) {
 		a.afterMusic(ctx, func(ctx context.Context) {
 			if s.now == m.talk {
+				a.recordOpening(ctx, m.talk)
 				a.startTalk(ctx)
 			}
 		})
@@ -431,6 +441,7 @@ func (a *actor) endTalk(ctx context.Context, digits string, err error) {
 	t := s.now
 	a.disarm(timerTalk)
 	t.phase = talkConcluded
+	a.endOpening(ctx, t)
 	t.finish(digits, err)
 	s.now = nil
 	a.switchMediaDone(ctx)

@@ -107,6 +107,12 @@ func (b *bench) step(ctx context.Context, leg Leg, f []string) string {
 			KeepCaller: kv["keep"] == "yes",
 		})
 		return told(string(outcome), err)
+	case "machine":
+		return told("noted", leg.OnMachine(ctx, MachineAction{MessageURL: kv["message"]}))
+	case "detect":
+		return told("listening", leg.DetectMachine(ctx))
+	case "announce":
+		return told("done", leg.Announce(ctx, Announcement{URL: f[1], RecordToEnd: kv["record"] == "to_end", Stereo: kv["stereo"] == "yes"}))
 	case "music":
 		return told("on", leg.StartMusic(ctx, kv["url"]))
 	case "wait":

@@ -56,6 +56,8 @@ type tap struct {
 	closed  bool
 	// held: the call's audio is kept on the switch for this tap.
 	held bool
+	// detects: it listens for a machine.
+	detects bool
 }
 
 // tapLeg is one eavesdropping leg of the switch.
@@ -115,7 +117,9 @@ func (a *actor) startTap(ctx context.Context, m tapCommand) error {
 	case len(a.taps) >= maxTaps:
 		return &StateError{State: a.state.String(), Event: m.name(), Detail: "the call has as many taps as it may have"}
 	}
-	t := &tap{id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: a.c.clock.Now().Add(tapStart)}
+	t := &tap{
+		id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: a.c.clock.Now().Add(tapStart), detects: m.req.spec.AMD != nil,
+	}
 	a.taps = append(a.taps, t)
 	ctx, t.cancel = context.WithCancel(ctx)
 	cancel, spec := t.cancel, m.req.spec
@@ -228,7 +232,7 @@ func (a *actor) tapReported(ctx context.Context, m tapReport) {
 		a.tapText(ctx, t, ev)
 	case media.AMD:
 		a.machineHeard(ctx, ev)
-		if ev.Kind == amd.KindVerdict && !t.fork.socket {
+		if ev.Kind == amd.KindVerdict && !t.fork.socket && a.machine.phase != machineGreets {
 			a.endTap(ctx, t, media.CloseHangup) // it was there for that
 		}
 	}
@@ -349,6 +353,20 @@ func (a *actor) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
 	}
 	a.log.InfoContext(ctx, "tap ended", "tap_id", t.id.String(), "reason", string(reason))
 	a.armTaps()
+}
+
+// tapDetects reports whether a tap listens for a machine.
+func (a *actor) tapDetects() bool {
+	return slices.ContainsFunc(a.taps, func(t *tap) bool { return t.detects })
+}
+
+// endDetection ends the taps that are there for nothing else.
+func (a *actor) endDetection(ctx context.Context) {
+	for _, t := range slices.Clone(a.taps) {
+		if t.detects && t.fork != nil && !t.fork.socket {
+			a.endTap(ctx, t, media.CloseHangup)
+		}
+	}
 }
 
 // endTaps ends all taps of a call that is over, or that is let go.

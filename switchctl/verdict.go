@@ -45,7 +45,7 @@ func awaitsVerdict(call db.Call) bool {
 
 // detects reports whether the session that is about to open hears the caller's first seconds.
 func (a *actor) detects() bool {
-	return a.call.Amd && a.answerAt != nil && !a.ai.resumed && a.call.AmdClass == nil &&
+	return a.call.Amd && a.answerAt != nil && !a.ai.resumed && a.call.AmdClass == nil && !a.tapDetects() &&
 		a.c.clock.Now().Sub(*a.answerAt) < detectWithin
 }
 
@@ -58,10 +58,11 @@ func (a *actor) awaitVerdict() {
 }
 
 // machineHeard is a finding of machine detection. The first verdict is kept on the call's record; it decides what
-// call.answered says when that still waits, and never ends the call.
+// call.answered says when that still waits, and what becomes of the call where a machine is not to be kept.
 func (a *actor) machineHeard(ctx context.Context, ev media.AMD) {
 	if ev.Kind != amd.KindVerdict {
 		a.log.DebugContext(ctx, "machine detection reports", "event", string(ev.Kind), "class", string(ev.Class))
+		a.greetingHeard(ctx, ev.Kind)
 		return
 	}
 	if a.call.AmdClass != nil || a.answerAt == nil {
@@ -74,9 +75,10 @@ func (a *actor) machineHeard(ctx context.Context, ev media.AMD) {
 	a.c.metrics.verdict.WithLabelValues(class).Observe(after.Seconds())
 	if awaitsVerdict(a.call) {
 		a.decideAnswer(ctx, decidedVerdict)
-		return
+	} else {
+		a.recordVerdict(ctx)
 	}
-	a.recordVerdict(ctx)
+	a.considerMachine(ctx)
 }
 
 // decideAnswer ends the wait for a verdict: call.answered is committed, and the events behind it.

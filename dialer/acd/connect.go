@@ -103,6 +103,9 @@ func (s *Service) Connect(ctx context.Context, leg switchctl.Leg, req Request) (
 	owner := s.enter(v.c)
 	defer s.gone(v.c)
 	outcome, err := v.serve(ctx, owner)
+	if errors.Is(context.Cause(ctx), switchctl.ErrMachine) {
+		s.Forgo(ctx, call)
+	}
 	switch {
 	case ctx.Err() != nil:
 		s.metrics.served.WithLabelValues(resultGone).Inc()
@@ -370,6 +373,18 @@ func (s *Service) abandon(ctx context.Context, call db.Call) {
 	})
 	if err != nil {
 		s.log.WarnContext(ctx, "abandoned call not noted", "call_id", call.ID, "error", err)
+	}
+}
+
+// Forgo notes that a call asks for no agent any more, though it goes on: a machine has answered.
+func (s *Service) Forgo(ctx context.Context, call db.Call) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return tx.Q.CallForgoesAgent(ctx, call.TenantID, call.ID)
+	})
+	if err != nil {
+		s.log.WarnContext(ctx, "machine's call still counts as one that waits", "call_id", call.ID, "error", err)
 	}
 }
 

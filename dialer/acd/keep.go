@@ -351,7 +351,7 @@ func (s *Service) CallEnded(ctx context.Context, tx *store.Tx, call db.Call) err
 		return err
 	}
 	c := change{trigger: TriggerReturned, at: s.now()}
-	if call.AgentID != nil && *call.AgentID == row.ID {
+	if call.AgentID != nil && *call.AgentID == row.ID && !s.wasMachine(ctx, tx, call) {
 		c.trigger, c.wrapUp = TriggerEnded, s.wrapUp(ctx, tx, call)
 	}
 	if _, err := s.move(ctx, tx, row, c); err != nil {

@@ -105,6 +105,9 @@ func (v *serving) after(
 	v.music = false // the bridge has ended it, or it was ringback
 	var other *switchctl.AgentOnCallError
 	switch {
+	case failed == nil && got == switchctl.AgentMachine:
+		v.settle(ctx, spec, TriggerReturned, "")
+		return true, Unavailable, switchctl.ErrMachine
 	case ctx.Err() != nil:
 		return true, Unavailable, ctx.Err() // the call is over or left to the next start: its end, or that, frees the agent
 	case errors.Is(failed, switchctl.ErrCallEnded):
@@ -140,6 +143,8 @@ func (v *serving) after(
 		v.again()
 		v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
 		return false, "", nil
+	case switchctl.AgentMachine: // dealt with above
+		return true, Unavailable, switchctl.ErrMachine
 	case switchctl.AgentCallerGone:
 		return true, Unavailable, switchctl.ErrCallEnded
 	default:

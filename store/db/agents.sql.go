@@ -618,6 +618,16 @@ func (q *Queries) CallConnectedLate(ctx context.Context, tenantID uuid.UUID, iD 
 	return err
 }
 
+const callForgoesAgent = `-- name: CallForgoesAgent :exec
+UPDATE live_calls SET awaits_agent = false WHERE tenant_id = $1 AND call_id = $2 AND kind = 'call'
+`
+
+// CallForgoesAgent notes that a call has no claim to an agent any more.
+func (q *Queries) CallForgoesAgent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, callForgoesAgent, tenantID, iD)
+	return err
+}
+
 const callOffered = `-- name: CallOffered :execrows
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = $4::bool WHERE l.tenant_id = $2 AND l.call_id = $3 AND l.kind = 'call'

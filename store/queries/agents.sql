@@ -98,6 +98,10 @@ WITH unit AS (
 UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz)
 WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
 
+-- CallForgoesAgent notes that a call has no claim to an agent any more.
+-- name: CallForgoesAgent :exec
+UPDATE live_calls SET awaits_agent = false WHERE tenant_id = @tenant_id AND call_id = @id AND kind = 'call';
+
 -- CallAbandoned notes that no agent took a call; one that an agent had is none of those.
 -- name: CallAbandoned :exec
 UPDATE calls SET abandoned = true WHERE tenant_id = @tenant_id AND id = @id AND agent_id IS NULL;

@@ -3,6 +3,7 @@ package recordings
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,6 +68,17 @@ func BeginAt(
 		return fmt.Errorf("begin recording: %w", err)
 	}
 	return nil
+}
+
+// Continue is BeginAt, or AddPart for a call that has a recording already.
+func Continue(
+	ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path string, stereo bool, offset time.Duration,
+) error {
+	err := AddPart(ctx, tx, tenantID, callID, path, offset)
+	if errors.Is(err, store.ErrNotFound) {
+		return BeginAt(ctx, tx, tenantID, callID, path, stereo, offset)
+	}
+	return err
 }
 
 // AddPart writes that the recording goes on in another file, whose first sample lies offset after the answer. A file that

@@ -1,0 +1,112 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// What became of an announcement, as the metric names it.
+const (
+	announced       = "played"
+	announceFailed  = "failed"
+	announceCutOff  = "cut_off"
+	announceSkipped = "already_told"
+)
+
+// greet does what comes first on an answered call that a campaign has dialed, and returns what waits for what it began: it says what
+// becomes of a machine, has detection listen, and tells the callee what all are told. Nobody is sought meanwhile: an agent who waited
+// for the end of an announcement could talk to somebody else, and the callee's own wait begins only then.
+func (h handler) greet(ctx context.Context, leg switchctl.Leg, plan answerPlan) func() {
+	c, call := plan.campaign, leg.Call()
+	if c == nil {
+		return func() {}
+	}
+	if call.Amd && c.VoicemailAction != voicemailConnect && !dialedByAgent(call) {
+		action := switchctl.MachineAction{}
+		if c.VoicemailAction == voicemailMessage && c.VoicemailMessageUrl != nil {
+			action.MessageURL = *c.VoicemailMessageUrl
+		}
+		if err := leg.OnMachine(ctx, action); err != nil && ctx.Err() == nil {
+			h.s.log.WarnContext(ctx, "machines are not dealt with", "call_id", call.ID, "error", err)
+		}
+	}
+	wait := func() {}
+	if plan.detectsBeside(h.s, c) {
+		wait = h.detect(ctx, leg)
+	}
+	if c.AnnouncementUrl != nil {
+		h.disclose(ctx, leg, plan)
+	}
+	return wait
+}
+
+// dialedByAgent tells whether an agent dialed a call by hand: it never asked for one.
+func dialedByAgent(call db.Call) bool { return call.AgentID != nil && call.QueuedAt == nil }
+
+// detectsBeside tells whether machine detection needs ears of its own. A voice agent's session has some, but not before it begins.
+func (p answerPlan) detectsBeside(s *Service, c *db.Campaign) bool {
+	switch {
+	case p.people != nil, c.AnnouncementUrl != nil:
+		return true
+	case p.flow != nil:
+		return p.flow.graph.FirstVoiceAgent(s.now()) == nil
+	}
+	return false
+}
+
+// disclose plays what a campaign's callees are told at answer, once: a call that we found after a restart, and that has come further,
+// was told. Without it the call goes on.
+func (h handler) disclose(ctx context.Context, leg switchctl.Leg, plan answerPlan) {
+	call, count := leg.Call(), h.s.metrics.announced
+	if call.QueuedAt != nil || call.AgentConnectTime != nil {
+		count.WithLabelValues(announceSkipped).Inc()
+		return
+	}
+	err := leg.Announce(ctx, switchctl.Announcement{
+		URL: *plan.campaign.AnnouncementUrl, RecordToEnd: plan.people != nil,
+		Stereo: plan.flow == nil || plan.flow.graph.FirstVoiceAgent(h.s.now()) != nil,
+	})
+	switch {
+	case err == nil:
+		count.WithLabelValues(announced).Inc()
+	case ctx.Err() != nil, errors.Is(err, switchctl.ErrCallEnded):
+		count.WithLabelValues(announceCutOff).Inc()
+	default:
+		count.WithLabelValues(announceFailed).Inc()
+		h.s.log.WarnContext(ctx, "announcement not played", "call_id", call.ID, "campaign_id", plan.campaign.ID, "error", err)
+	}
+}
+
+// detect has machine detection listen, and returns what waits for it.
+func (h handler) detect(ctx context.Context, leg switchctl.Leg) func() {
+	call := leg.Call()
+	if !call.Amd || call.AmdClass != nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := leg.DetectMachine(ctx); err != nil && ctx.Err() == nil {
+			h.s.log.WarnContext(ctx, "machine detection does not listen", "call_id", call.ID, "error", err)
+		}
+	}()
+	return func() { <-done }
+}
+
+// forgone tells whether the call is a machine's, which the call controller deals with. It asks for no agent any more.
+func (h handler) forgone(ctx context.Context, leg switchctl.Leg) bool {
+	if !errors.Is(context.Cause(ctx), switchctl.ErrMachine) {
+		return false
+	}
+	if h.s.cfg.Agents != nil {
+		h.s.cfg.Agents.Forgo(ctx, leg.Call())
+	}
+	return true
+}
+
+// machineAnswered tells whether detection said that a machine has answered.
+func machineAnswered(call db.Call) bool { return call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) }

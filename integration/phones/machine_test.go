@@ -1,0 +1,191 @@
+package phones
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// onePrompt is a tone, whatever is asked for.
+type onePrompt struct{ path string }
+
+func (p onePrompt) Path(context.Context, string) (string, error) { return p.path, nil }
+
+// tone writes a prompt of toneHz.
+func tone(tb testing.TB, dir string, lasts time.Duration) onePrompt {
+	tb.Helper()
+	const rate = 8000
+	n := int(lasts.Seconds() * rate)
+	b := append([]byte("RIFF"), binary.LittleEndian.AppendUint32(nil, uint32(36+2*n))...) //nolint:gosec // a few seconds
+	b = append(b, "WAVEfmt "...)
+	for _, v := range []uint32{16, 1<<16 | 1, rate, 2 * rate, 16<<16 | 2} {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	b = binary.LittleEndian.AppendUint32(append(b, "data"...), uint32(2*n)) //nolint:gosec // a few seconds
+	for i := range n {
+		v := int16(8000 * math.Sin(2*math.Pi*toneHz*float64(i)/rate))
+		b = binary.LittleEndian.AppendUint16(b, uint16(v)) //nolint:gosec // two's complement
+	}
+	path := filepath.Join(dir, "tone.wav")
+	require.NoError(tb, os.WriteFile(path, b, 0o600))
+	return onePrompt{path: path}
+}
+
+// babble has the carrier's subscribers speak as people and mailboxes do, with pauses.
+func (l *line) babble(t *testing.T) {
+	t.Helper()
+	carrier, err := simcarrier.New(simcarrier.Config{
+		Voice: "babble", AnswerAfter: time.Millisecond, Listen: []float64{agentHz, toneHz}, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	require.NoError(t, carrier.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		require.NoError(t, carrier.Close(ctx))
+	})
+	l.carrier = carrier
+	_, port, err := net.SplitHostPort(carrier.SIPAddr())
+	require.NoError(t, err)
+	storetest.Exec(t, l.st, l.tenant, "UPDATE trunks SET port = $1::text::int", port)
+}
+
+// mailboxes gives the line an agent, a message, and a campaign that calls three machines, one after the other.
+func (l *line) mailboxes(t *testing.T, action string) (*acd.Service, uuid.UUID) {
+	t.Helper()
+	l.cfg.Prompts = tone(t, l.dir, 2*time.Second)
+	l.babble(t)
+	agents := l.staff(t)
+	agent := l.person(t, "held")
+	campaign := storetest.Campaign(t, l.st, l.tenant, nil)
+	storetest.Exec(t, l.st, l.tenant, `UPDATE campaigns SET post_answer_action = 'connect_agent', amd = true, voicemail_action = $1,
+		voicemail_message_url = 'http://127.0.0.1/message.wav', wrap_up_s = 1`, action)
+	for _, n := range []string{"9876543272", "9876543172", "9876543072"} {
+		storetest.Lead(t, l.st, l.tenant, campaign, n)
+	}
+	_, err := agents.Login(t.Context(), l.tenant, agent, acd.LoginInput{})
+	require.NoError(t, err)
+	return agents, agent
+}
+
+// TestMachineIsNotKept frees the agent whom a machine has answered, and hangs up.
+func TestMachineIsNotKept(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
+		_, agent := l.mailboxes(t, "hangup")
+		call := l.firstMachine(t)
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 10*time.Millisecond)
+		row := l.call(t, call.ID)
+		require.Equal(t, agent, *row.AgentID)
+		require.Equal(t, "send_bye", *row.HangupDisposition)
+		require.Less(t, row.EndTime.Sub(*row.AnswerTime), 7*time.Second, "before the greeting's end")
+		require.False(t, row.Abandoned)
+		l.neverWrappedUp(t, call.ID)
+		require.Equal(t, 1, storetest.Count(t, l.st, "SELECT count(*) FROM leads WHERE id = $1 AND status = 'retry'", *row.LeadID))
+	})
+}
+
+// TestMachineGetsAMessage frees the agent at once, and leaves the message when the machine has beeped.
+func TestMachineGetsAMessage(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
+		agents, agent := l.mailboxes(t, "message")
+		call := l.firstMachine(t)
+		require.Eventually(t, func() bool {
+			a, err := agents.GetAgent(t.Context(), l.tenant, agent)
+			return err == nil && (a.CurrentCallUUID == nil || *a.CurrentCallUUID != call.ID)
+		}, soon, 10*time.Millisecond, "the agent is kept")
+		require.NotEqual(t, switchctl.StatusCompleted, l.call(t, call.ID).Status, "the greeting goes on")
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, 2*soon, 20*time.Millisecond)
+		row := l.call(t, call.ID)
+		report := l.reportOf(t, row)
+		at := heard(report, toneHz, *row.AnswerTime)
+		require.False(t, at.IsZero(), "the machine hears no message: %+v", report.Heard)
+		t.Logf("answer to message %s, to the end %s", at.Sub(*row.AnswerTime), row.EndTime.Sub(*row.AnswerTime))
+		require.Greater(t, at.Sub(*row.AnswerTime), 8*time.Second, "during the greeting")
+		require.Greater(t, row.EndTime.Sub(at), 1500*time.Millisecond, "cut short")
+		require.Equal(t, "send_bye", *row.HangupDisposition)
+		l.neverWrappedUp(t, call.ID)
+		wav := l.recording(t, call.ID.String()+".wav")
+		tail := wav.Channel(0)
+		tail = tail[max(0, len(tail)-wav.Rate):]
+		require.Greater(t, level(tail, toneHz, wav.Rate), -30.0, "the message is not recorded")
+	})
+}
+
+// firstMachine waits for a call that detection takes for a machine's. The next one is dialed when one was taken for a person, whose
+// call is ended here.
+func (l *line) firstMachine(t *testing.T) db.Call {
+	t.Helper()
+	var found db.Call
+	require.Eventually(t, func() bool {
+		for _, id := range l.callIDs(t) {
+			call := l.call(t, id)
+			switch {
+			case call.AmdClass == nil:
+			case *call.AmdClass == string(amd.ClassMachine):
+				found = call
+				return true
+			case call.EndTime == nil:
+				_ = l.calls.Hangup(t.Context(), l.tenant, id, switchctl.CauseNormalClearing)
+			}
+		}
+		return false
+	}, time.Minute, 50*time.Millisecond, "detection takes no mailbox for a machine")
+	return found
+}
+
+func (l *line) callIDs(t *testing.T) []uuid.UUID {
+	t.Helper()
+	var out []uuid.UUID
+	require.NoError(t, l.st.InTenant(t.Context(), l.tenant, func(tx *store.Tx) error {
+		rows, err := tx.Pgx().Query(t.Context(), "SELECT id FROM calls ORDER BY id")
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		return err
+	}))
+	return out
+}
+
+// reportOf is what the carrier says of a call.
+func (l *line) reportOf(t *testing.T, call db.Call) simcarrier.Report {
+	t.Helper()
+	for _, r := range l.carrier.Calls(simcarrier.Filter{}) {
+		if strings.HasSuffix(call.ToNumber.Reveal(), strings.TrimPrefix(r.Number, "+")) {
+			return r
+		}
+	}
+	require.FailNow(t, "the carrier knows no such call")
+	return simcarrier.Report{}
+}
+
+// neverWrappedUp holds that the agent was given the call, and became available from it.
+func (l *line) neverWrappedUp(t *testing.T, call uuid.UUID) {
+	t.Helper()
+	log := "SELECT count(*) FROM agent_status_log WHERE call_id = $1 AND status = $2"
+	require.Equal(t, 1, storetest.Count(t, l.st, log, call, "on_call"))
+	require.Zero(t, storetest.Count(t, l.st, log, call, "wrap_up"))
+}
