@@ -41,11 +41,12 @@ func (c Config) Scrubber(log *slog.Logger, reg prometheus.Registerer, onLoad fun
 	d := c.Dialing
 	cfg := dnc.ScrubberConfig{Patterns: d.DNCPatterns, MaxAge: d.DNCMaxAge, Registerer: reg}
 	if d.DNCPath != "" {
-		r, err := c.Registry(log, reg, onLoad)
+		r, err := c.registryConfig(log)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Registry = r
+		r.Registerer, r.OnLoad = reg, onLoad
+		cfg.Registry = dnc.New(r)
 	}
 	if r := d.DNCRemote; r.URL != "" {
 		cfg.Remote = dnc.NewRemote(dnc.RemoteConfig{
@@ -55,16 +56,38 @@ func (c Config) Scrubber(log *slog.Logger, reg prometheus.Registerer, onLoad fun
 	return dnc.NewScrubber(cfg)
 }
 
-// Registry gives the registry of the regulator's files alone.
-func (c Config) Registry(log *slog.Logger, reg prometheus.Registerer, onLoad func(dnc.Status)) (*dnc.Registry, error) {
+func (c Config) registryConfig(log *slog.Logger) (dnc.Config, error) {
 	d := c.Dialing
 	policy, err := dnc.NewPolicy(d.DNCCategories, d.DNCModes)
 	if err != nil {
-		return nil, fmt.Errorf("read the kinds of calls: %w", err)
+		return dnc.Config{}, fmt.Errorf("read the kinds of calls: %w", err)
 	}
-	return dnc.New(dnc.Config{
-		Path: d.DNCPath, Snapshot: d.DNCSnapshot, Policy: policy, Logger: log, Registerer: reg, OnLoad: onLoad,
-	}), nil
+	return dnc.Config{Path: d.DNCPath, Snapshot: d.DNCSnapshot, Policy: policy, Logger: log}, nil
+}
+
+// ErrNotKept is an import whose snapshot could not be written.
+var ErrNotKept = errors.New("the do-not-call registry was read, but its snapshot could not be kept")
+
+// ImportRegistry reads the regulator's files, writes their snapshot, and loads it as a start would. acceptSmaller takes a
+// registry that has lost many of its numbers.
+func (c Config) ImportRegistry(ctx context.Context, log *slog.Logger, acceptSmaller bool) (dnc.Status, error) {
+	cfg, err := c.registryConfig(log)
+	if err != nil {
+		return dnc.Status{}, err
+	}
+	cfg.AcceptSmaller = acceptSmaller
+	if err := dnc.New(cfg).Load(ctx); err != nil {
+		return dnc.Status{}, err
+	}
+	again := dnc.New(cfg)
+	if err := again.Load(ctx); err != nil {
+		return dnc.Status{}, err
+	}
+	status, _ := again.Status()
+	if !status.Snapshot {
+		return status, ErrNotKept
+	}
+	return status, nil
 }
 
 func (c Config) validateDNC(f *faults) {

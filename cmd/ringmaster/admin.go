@@ -75,12 +75,10 @@ func (f adminFlags) print(w io.Writer, single bool, rows ...row) error {
 			}
 			objects = append(objects, object)
 		}
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
 		if single && len(objects) == 1 {
-			return enc.Encode(objects[0])
+			return encodeJSON(w, objects[0])
 		}
-		return enc.Encode(objects)
+		return encodeJSON(w, objects)
 	}
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, "none")
@@ -100,6 +98,12 @@ func (f adminFlags) print(w io.Writer, single bool, rows ...row) error {
 		_, _ = fmt.Fprintln(tw)
 	}
 	return tw.Flush()
+}
+
+func encodeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 func show(v any) string {

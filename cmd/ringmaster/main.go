@@ -37,6 +37,7 @@ type cli struct {
 	Key     keyCmd     `cmd:"" help:"API keys."`
 	Trunk   trunkCmd   `cmd:"" help:"Carriers' trunks."`
 	Number  numberCmd  `cmd:"" help:"A tenant's own numbers."`
+	DNC     dncCmd     `cmd:"" name:"dnc" help:"The do-not-call registry."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
 	WithPostgres withPostgresCmd `cmd:"" hidden:"" help:"Run a command beside a private PostgreSQL."`
