@@ -1,0 +1,205 @@
+package dialer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// past gives a campaign calls of some minutes ago that rang for 8 s: answered ones that an agent had for 40 s, abandoned ones, and
+// others that nobody answered after 25 s.
+func (b *bundle) past(t *testing.T, campaign uuid.UUID, agent uuid.UUID, connected, abandoned, unanswered int) {
+	t.Helper()
+	ids := make([]uuid.UUID, connected+abandoned+unanswered)
+	for i := range ids {
+		ids[i] = newID()
+	}
+	at := b.clock.Now().Add(-10 * time.Minute)
+	storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, campaign_id, node, fs_uuid, direction, status, from_number, to_number,
+		dial_time, answer_time, queued_at, agent_id, agent_connect_time, end_time, hangup_cause, answered_by_amd, abandoned)
+		SELECT $1, r.id, $2, 'node-1', r.id::text, 'outbound', CASE WHEN r.nr <= $4::int + $5::int THEN 'completed' ELSE 'failed' END, '+911', '+912', $7::timestamptz::timestamptz,
+		CASE WHEN r.nr <= $4::int + $5::int THEN $7::timestamptz + interval '8 s' END, CASE WHEN r.nr <= $4::int + $5::int THEN $7::timestamptz + interval '8 s' END,
+		CASE WHEN r.nr <= $4::int THEN $6::uuid END, CASE WHEN r.nr <= $4::int THEN $7::timestamptz + interval '8.1 s' END,
+		$7::timestamptz + CASE WHEN r.nr <= $4::int THEN interval '48 s' WHEN r.nr <= $4::int + $5::int THEN interval '10 s' ELSE interval '25 s' END,
+		CASE WHEN r.nr <= $4::int + $5::int THEN 'NORMAL_CLEARING' ELSE 'NO_ANSWER' END, CASE WHEN r.nr <= $4::int + $5::int THEN 'human' END,
+		r.nr > $4::int AND r.nr <= $4::int + $5::int
+		FROM unnest($3::uuid[]) WITH ORDINALITY r (id, nr)`, b.tenant, campaign, ids, connected, abandoned, agent, at)
+}
+
+func (p *people) pacing(t *testing.T, campaign uuid.UUID) Pacing {
+	t.Helper()
+	stats, err := p.svc.CampaignStats(t.Context(), p.tenant, campaign)
+	require.NoError(t, err)
+	return stats.Pacing
+}
+
+// crowd gives a predictive campaign with a past, its agents, and leads.
+func crowd(t *testing.T, agents, connected, abandoned int) (p *people, campaign uuid.UUID) {
+	t.Helper()
+	p = staffed(t)
+	campaign = p.campaign(t, DialPredictive)
+	var agent uuid.UUID
+	for range agents {
+		agent = p.person(t)
+	}
+	p.past(t, campaign, agent, connected, abandoned, connected)
+	for i := range 60 {
+		p.push(t, campaign, fmt.Sprintf("98765%05d", i*100+i%60))
+	}
+	return p, campaign
+}
+
+func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
+	t.Parallel()
+	p, campaign := crowd(t, 5, 300, 0)
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer.round(t.Context())
+	over := len(p.sw.dialed())
+	require.Greater(t, over, 5, "one of two calls reaches nobody")
+	for range 3 {
+		pacer.round(t.Context())
+	}
+	require.Less(t, len(p.sw.dialed()), 40, "and that is enough")
+	told := p.pacing(t, campaign)
+	require.Equal(t, DialPredictive, told.Mode)
+	require.Greater(t, told.LinesPerAgent, 1.0)
+	lead := p.push(t, campaign, "9876599901")
+	_, err := p.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876599901"),
+		Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
+	})
+	require.Equal(t, ReasonAgents, reason(t, err), "the gate holds every call against the plan")
+
+	_, err = p.svc.SetPredictivePaused(t.Context(), p.tenant, campaign, true, PredictiveInput{})
+	require.NoError(t, err)
+	n := len(p.sw.dialed())
+	pacer.round(t.Context())
+	pacer.round(t.Context())
+	require.Len(t, p.sw.dialed(), n)
+	require.Equal(t, DialProgressive, p.pacing(t, campaign).Mode)
+	for _, call := range p.sw.dialed() {
+		p.end(t, call, "failed", "NO_ANSWER")
+	}
+	p.clock.advance(3 * time.Second)
+	pacer.round(t.Context())
+	require.Len(t, p.sw.dialed(), n+5, "one call per agent while over-dialing is paused")
+	_, err = p.svc.SetPredictivePaused(t.Context(), p.tenant, campaign, false, PredictiveInput{})
+	require.NoError(t, err)
+	pacer.round(t.Context())
+	require.Greater(t, len(p.sw.dialed()), n+5)
+}
+
+func TestPredictiveBeginsWithOneCallPerAgent(t *testing.T) {
+	t.Parallel()
+	p, campaign := crowd(t, 5, 10, 0)
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer.round(t.Context())
+	require.Len(t, p.sw.dialed(), 5, "one abandoned call of ten would be too many")
+}
+
+func TestCampaignIsPausedNearTheCap(t *testing.T) {
+	t.Parallel()
+	p, campaign := crowd(t, 3, 291, 8) // 2.68%
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer.round(t.Context())
+	p.past(t, campaign, uuid.New(), 0, 1, 0) // 3%
+	p.clock.advance(time.Minute + time.Second)
+	pacer.round(t.Context())
+	c, err := p.svc.GetCampaign(t.Context(), p.tenant, campaign)
+	require.NoError(t, err)
+	require.Equal(t, CampaignPaused, c.Status)
+	told := p.events(t, store.EventCampaignPaused)
+	require.Len(t, told, 1)
+	require.Equal(t, "abandon_rate_exceeded", told[0]["source"])
+	require.InDelta(t, 0.03, told[0]["abandon_rate"], 0.0001)
+	require.Equal(t, campaign.String(), told[0]["campaign_id"])
+	require.NotEmpty(t, told[0]["paused_at"])
+	require.InDelta(t, 1, testutil.ToFloat64(p.svc.metrics.autoPaused), 0)
+	n := len(p.sw.dialed())
+	pacer.round(t.Context())
+	require.True(t, pacer.exhausted)
+	require.Len(t, p.sw.dialed(), n)
+
+	// Whoever starts it again gets one call per agent, and no pause at once; with one more abandoned call, another pause.
+	for _, call := range p.sw.dialed() {
+		p.end(t, call, "failed", "NO_ANSWER")
+	}
+	_, err = p.svc.StartCampaign(t.Context(), p.tenant, campaign, EnvironmentLive)
+	require.NoError(t, err)
+	again := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	again.round(t.Context())
+	require.Len(t, p.sw.dialed(), n+3)
+	again.round(t.Context())
+	require.Len(t, p.sw.dialed(), n+3)
+	require.Equal(t, DialProgressive, p.pacing(t, campaign).Mode)
+	p.past(t, campaign, uuid.New(), 0, 1, 0)
+	p.clock.advance(time.Minute + time.Second)
+	again.round(t.Context())
+	require.Len(t, p.events(t, store.EventCampaignPaused), 2)
+}
+
+func TestManualPauseTellsTheRate(t *testing.T) {
+	t.Parallel()
+	p, campaign := crowd(t, 1, 95, 5)
+	_, err := p.svc.PauseCampaign(t.Context(), p.tenant, campaign)
+	require.NoError(t, err)
+	told := p.events(t, store.EventCampaignPaused)
+	require.Equal(t, "manual", told[0]["source"])
+	require.InDelta(t, 0.05, told[0]["abandon_rate"], 0.0001)
+}
+
+// TestCampaignsShareAgentsInTurns has two campaigns and two agents: each dials for one.
+func TestCampaignsShareAgentsInTurns(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	one, two := p.campaign(t, DialProgressive), p.campaign(t, DialProgressive)
+	for i := range 8 {
+		p.push(t, []uuid.UUID{one, two}[i%2], fmt.Sprintf("98765432%02d", i))
+	}
+	p.person(t)
+	p.person(t)
+	first, second := newPacer(p.svc, p.sw, p.tenant, one, nil), newPacer(p.svc, p.sw, p.tenant, two, nil)
+	p.svc.crews.deal(p.tenant, two, true, p.agents.Crew(p.tenant)) // it has begun
+	first.round(t.Context())
+	require.Len(t, p.sw.dialed(), 1)
+	second.round(t.Context())
+	require.Len(t, p.sw.dialed(), 2)
+	require.Equal(t, one, *p.sw.dialed()[0].CampaignID)
+	require.Equal(t, two, *p.sw.dialed()[1].CampaignID)
+}
+
+func TestPaceMetricsAreBounded(t *testing.T) {
+	t.Parallel()
+	paces := newPaces()
+	for range 3 * maxPacesShown {
+		paces.set(uuid.New(), campaignPace{mode: DialPredictive, lines: 2})
+	}
+	worst := uuid.New()
+	paces.set(worst, campaignPace{mode: DialProgressive, lines: 1, rate: 0.02})
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(newPaceCollector(paces))
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		switch f.GetName() {
+		case "ringmaster_campaigns_paced":
+			require.Len(t, f.GetMetric(), 2)
+		default:
+			require.Len(t, f.GetMetric(), maxPacesShown)
+			found := false
+			for _, m := range f.GetMetric() {
+				found = found || m.GetLabel()[0].GetValue() == worst.String()
+			}
+			require.True(t, found, "the one with the highest rate is among them")
+		}
+	}
+}
