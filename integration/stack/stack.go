@@ -41,6 +41,9 @@ type Config struct {
 	RTPEvery int
 	// Override replaces keys of the controller's configuration, by their dotted names.
 	Override map[string]any
+	// Beside is a stack that is up: this one is one more switch host on its database, with a switch and a controller of its own and
+	// that stack's carrier, voice AI and tenants. It must be closed first.
+	Beside *Stack
 	// Stderr takes what the processes log.
 	Stderr io.Writer
 	Logger *slog.Logger
@@ -96,10 +99,10 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 		cfg.Controller = cfg.Binary
 	}
 	s := &Stack{cfg: cfg, SpoolDir: filepath.Join(cfg.Dir, "spool"), CDRDir: filepath.Join(cfg.Dir, "cdr")}
-	for _, step := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
+	if cfg.Beside != nil {
+		return s.startBeside(ctx, cfg.Beside)
+	}
+	return s, s.startAll(ctx, []step{
 		{"PostgreSQL", s.startPostgres},
 		{"the voice AI", s.startAI},
 		{"the addresses", s.chooseAddresses},
@@ -108,14 +111,40 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 		{"the tenants", s.seed},
 		{"the controller", s.startConfigured},
 		{"the softphones", s.startSoftphones},
-	} {
+	})
+}
+
+// step starts a part.
+type step struct {
+	name string
+	run  func(context.Context) error
+}
+
+// startAll starts the parts in their order; when one doesn't start, it ends those that have.
+func (s *Stack) startAll(ctx context.Context, steps []step) error {
+	for _, step := range steps {
 		if err := step.run(ctx); err != nil {
 			err = fmt.Errorf("start %s: %w", step.name, err)
-			return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+			return errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
-		cfg.Logger.Debug("started", "part", step.name)
+		s.cfg.Logger.Debug("started", "part", step.name)
 	}
-	return s, nil
+	return nil
+}
+
+// startBeside starts one more switch host on the database of a stack that is up.
+func (s *Stack) startBeside(ctx context.Context, first *Stack) (*Stack, error) {
+	s.MasterKey, s.CarrierSIP = first.MasterKey, first.CarrierSIP
+	s.Bootstrap = Bootstrap{
+		DatabaseURL: first.Bootstrap.DatabaseURL, AIWSURL: first.Bootstrap.AIWSURL,
+		PlaceInboundCallURL: first.Bootstrap.PlaceInboundCallURL, Tenants: first.Bootstrap.Tenants,
+	}
+	return s, s.startAll(ctx, []step{
+		{"the addresses", s.chooseAddresses},
+		{"the switch", s.startSwitch},
+		{"the do-not-call registry", func(context.Context) error { return s.seedRegistry() }},
+		{"the controller", s.startConfigured},
+	})
 }
 
 // Dir is the stack's folder; the controller's configuration is its ringmaster.yaml.
