@@ -109,4 +109,6 @@ func (h handler) forgone(ctx context.Context, leg switchctl.Leg) bool {
 }
 
 // machineAnswered tells whether detection said that a machine has answered.
-func machineAnswered(call db.Call) bool { return call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) }
+func machineAnswered(call db.Call) bool {
+	return call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine)
+}

@@ -7,7 +7,26 @@
 // with leads and calls (package acd keeps the agents), and outcome.go for what an ended call means to its lead.
 // Campaigns' figures are kept by the database with each change of a lead or a call (figures.go, stats.go).
 // Package week knows calling windows and business hours. Flows are saved by flows.go, run by flow_run.go with the operations of
-// flow_ops.go, and led to SIP URIs by gate_uri.go.
+// flow_ops.go, and led to SIP URIs by gate_uri.go. What comes first on an answered call (machines, announcements) stands in
+// answered.go.
+//
+// # Rules of dialing
+//
+// No leg leaves without the gate's leave, whoever wants it: a pacer, an agent who dials a lead or a number, a single call, a voice
+// agent's or a flow's transfer. In the order in which they matter:
+//
+//   - The tenant's opt-outs and the do-not-call registry. They hold for third parties, too, to whom a caller is led by transfer or
+//     conference, by number or by a SIP URI that is one: that call is no telemarketing, but its destination comes from a customer's
+//     program, which would be a way around the list.
+//   - max_attempts, and the hours: the campaign's calling window or else the tenant's, never outside the law's, on none of the tenant's
+//     holidays (window.go).
+//   - The daily cap (dailycap.go): a number gets so many calls on one day of the callee's, over all the tenant's campaigns, agents and
+//     single calls. A callback that was promised is made all the same, and legs to third parties neither count nor are refused.
+//   - The ceilings.
+//   - The caller id (callerid.go): one of the tenant's active numbers, fixed or in turn, of the series that the campaign's
+//     call_category asks for.
+//
+// Retries wait longer each time (retry.go).
 //
 // # Pacing
 //

@@ -67,7 +67,7 @@ type people struct {
 	sw     *peopleSwitch
 }
 
-func staffed(t *testing.T) *people {
+func staffed(t *testing.T, change ...func(*Config)) *people {
 	t.Helper()
 	st := storetest.New(t)
 	p := &people{}
@@ -78,7 +78,7 @@ func staffed(t *testing.T) *people {
 		Changed: func(tenant uuid.UUID) { p.svc.AgentsChanged(tenant) },
 	}, st)
 	require.NoError(t, err)
-	p.bundle = setupOn(t, st, func(c *Config) { c.Agents, c.Now = p.agents, clock.Now })
+	p.bundle = setupOn(t, st, append(change, func(c *Config) { c.Agents, c.Now = p.agents, clock.Now })...)
 	p.clock = clock
 	p.trunkAndNumber(t)
 	p.sw = &peopleSwitch{fakeSwitch: fakeSwitch{gate: p.svc.Gate()}, agents: p.agents}
