@@ -27,18 +27,19 @@ const (
 )
 
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run the controller."`
-	Dev     devCmd     `cmd:"" help:"Run everything on this machine: database, switch, carrier, voice AI and controller."`
-	Demo    demoCmd    `cmd:"" help:"Run a campaign end to end, and show what became of its calls."`
-	Bench   benchCmd   `cmd:"" help:"Measure the service on this machine."`
-	Migrate migrateCmd `cmd:"" help:"Bring the database's schema up to date."`
-	Tenant  tenantCmd  `cmd:"" help:"Tenants."`
-	User    userCmd    `cmd:"" help:"Users, who sign in."`
-	Key     keyCmd     `cmd:"" help:"API keys."`
-	Trunk   trunkCmd   `cmd:"" help:"Carriers' trunks."`
-	Number  numberCmd  `cmd:"" help:"A tenant's own numbers."`
-	DNC     dncCmd     `cmd:"" name:"dnc" help:"The do-not-call registry."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve    serveCmd    `cmd:"" help:"Run the controller."`
+	Dev      devCmd      `cmd:"" help:"Run everything on this machine: database, switch, carrier, voice AI and controller."`
+	Demo     demoCmd     `cmd:"" help:"Run a campaign end to end, and show what became of its calls."`
+	Bench    benchCmd    `cmd:"" help:"Measure the service on this machine."`
+	Simulate simulateCmd `cmd:"" help:"Try out settings without a call."`
+	Migrate  migrateCmd  `cmd:"" help:"Bring the database's schema up to date."`
+	Tenant   tenantCmd   `cmd:"" help:"Tenants."`
+	User     userCmd     `cmd:"" help:"Users, who sign in."`
+	Key      keyCmd      `cmd:"" help:"API keys."`
+	Trunk    trunkCmd    `cmd:"" help:"Carriers' trunks."`
+	Number   numberCmd   `cmd:"" help:"A tenant's own numbers."`
+	DNC      dncCmd      `cmd:"" name:"dnc" help:"The do-not-call registry."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 
 	WithPostgres withPostgresCmd `cmd:"" hidden:"" help:"Run a command beside a private PostgreSQL."`
 	StandIn      standInCmd      `cmd:"" hidden:"" help:"Run one of the stand-ins for the outside."`
@@ -73,6 +74,7 @@ func run(ctx context.Context, args []string, e env) (code int) {
 		kong.Name("ringmaster"),
 		kong.Description("A call controller beside FreeSWITCH."),
 		kong.UsageOnError(),
+		kong.Vars{"dists": "const:10s, exp:48s, erlang:9s:3, lognormal:60s:0.8, uniform:10s:0.5, each with +3s for a least"},
 		kong.Writers(e.stdout, e.stderr),
 		kong.Exit(func(int) { panic(errHelp) }), // kong's help wants to exit; see the recover below
 		kong.BindTo(ctx, (*context.Context)(nil)),

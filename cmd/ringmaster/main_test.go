@@ -23,7 +23,7 @@ func TestExitCodes(t *testing.T) {
 	require.NotEmpty(t, out)
 	code, out, _ = runCLI(t, nil, "--help")
 	require.Equal(t, exitDone, code)
-	for _, command := range []string{"serve", "dev", "demo", "bench", "migrate", "tenant", "user", "key", "trunk", "number", "dnc", "version"} {
+	for _, command := range []string{"serve", "dev", "demo", "bench", "migrate", "tenant", "user", "key", "trunk", "number", "dnc", "simulate", "version"} {
 		require.Contains(t, out, command)
 	}
 	require.NotContains(t, out, "stand-in")

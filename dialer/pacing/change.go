@@ -1,9 +1,7 @@
 package pacing
 
-import "math"
-
 const (
-	// changeMemory is the number of expected answers after which old ones weigh 1/e.
+	// changeMemory is the number of expected answers after which old ones weigh half.
 	changeMemory = 12
 	// changeDoubt is the weight of the model against what was seen.
 	changeDoubt = 6
@@ -27,7 +25,7 @@ func (c *changeDetector) ended(expected float64, answered bool) {
 
 func (c *changeDetector) advance(ringing float64) {
 	grown := max(0, c.past+ringing-c.ringing)
-	keep := math.Exp(-grown / changeMemory)
+	keep := changeMemory / (changeMemory + grown)
 	c.expected = c.expected*keep + grown
 	c.seen *= keep
 	c.rebase(ringing)

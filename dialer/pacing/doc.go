@@ -1,6 +1,38 @@
-// Package pacing decides how many calls a campaign dials now. It is pure: no clock, no I/O, no randomness; the same code runs
-// in production and in the simulation of package sim.
+// Package pacing decides how many calls a campaign dials now. It is pure: no clock, no I/O, no randomness; the same code runs in
+// production and in the simulation of package sim. It is told when calls are answered or end, how long conversations and
+// after-call work took, and at each plan (every second, and at every change) what the campaign's state is.
 //
-// Read planner.go for what it is told and what it answers, hazard.go for what it learns, forecast.go for how it compares
-// the persons who will have answered with the agents who will be ready, and guard.go for what the abandon rate allows.
+// Progressive: one call per ready agent, less those that ring or wait. Nobody who answers finds no agent, unless an agent goes.
+//
+// Predictive, per plan:
+//
+//  1. Demand. From the past each second of ringing has a share of calls that are answered in it (hazard.go). So a call that has
+//     rung for 12 seconds has another chance than a new one, and calls that still ring are not taken for unanswered. Answers of
+//     late are compared with those expected, call by call while they ring (change.go): a changed answer rate shows after some ten
+//     answers, long before the calls that are not answered have run into their time-out.
+//  2. Supply. Likewise each age of a conversation, and of after-call work, has a rate of ending. From the ages of those under
+//     way follows who will be ready when: conversation first, the work after it next. Conversations that still last count.
+//  3. The comparison (view.go, forecast.go). At four moments, by which a new call is answered with 1/8, 3/8, 5/8, 7/8 of its
+//     chances, the surplus of persons over agents (ready, or ready before the person has waited for MaxWait) has a mean and a
+//     variance. The probability that it isn't negative is the risk of one call more: that its person finds no agent.
+//  4. Calls are dialed as long as the risk of the last one is within the limit, which is one price for all moments: what may be
+//     abandoned is spent where it keeps an agent busy.
+//  5. Feedback (guard.go). The limit rises and falls with the credit, the abandoned calls that the aim (2.6% for a target of 3%)
+//     still allows, in units of their own scatter; and drifts until the credit is used up. It stands still while the guard holds
+//     the planner back.
+//
+// What holds it back, whatever the limit:
+//
+//   - Spare: how many calls could all be abandoned with the rate of the last 24 hours and of the whole campaign still at or below
+//     2.7%. Below one there is one call per agent: so until 36 persons have answered, for one abandoned call of fewer is too many.
+//   - The worst case must stay within the spare calls: all that ring now and the new ones have run out, three standard
+//     deviations (and the skew of small numbers) more are answered than expected, at 1.2 times the highest answer rate of late
+//     (a halved rate may come back any moment), none of the new ones failing on the way, and agents are as slow as the small number of
+//     observations leaves possible.
+//   - At 2.7% one call per agent until the rate is below 2.65%.
+//   - At 2.9% the campaign has to be paused, when one more call was abandoned. With few answers bad luck of up to three calls is
+//     not held against it: one call per agent brings the rate down, a pause would keep it where it is.
+//
+// Read planner.go for what it is told and what it answers, hazard.go and change.go for what it learns, view.go for the tables made of
+// that, forecast.go for the comparison, and guard.go for what the abandon rate allows.
 package pacing

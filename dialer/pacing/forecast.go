@@ -10,15 +10,17 @@ const (
 	maxLines, maxAtOnce = 20, 200
 	// The guard's worst case: so many standard deviations, with so many more answers than expected. Estimates from n observations
 	// are believed to be wrong by doubt/sqrt(n).
-	wary, margin, doubt = 3.5, 1.2, 2.0
-	// peakKeep is what is left of the highest answer rate of late with each answer: 1/e after 1000.
-	peakKeep = 0.999
+	wary, margin, doubt = 3.0, 1.2, 2.0
+	// peakKeep is what is left of the highest answer rate of late with each answer: 1/e after 1000. Before peakAfter answers the
+	// rate is not known well enough to be held against later ones.
+	peakKeep, peakAfter = 0.999, 30
 )
 
 // forecast compares, at each horizon, the persons who will have answered with the agents who will be ready.
 type forecast struct {
 	table          *normal
 	mean, variance row // of the persons less the agents
+	third          row // the third cumulant, of which normal luck knows nothing: few calls can be answered all at once
 	ringing, busy  row // the mean's parts of the calls that ring, and of the agents who are busy
 	call           row // a new call is answered by then
 
@@ -55,6 +57,7 @@ func (p *Planner) forecast(s State) forecast {
 		f.ringing[j] *= factor
 		f.mean[j] = float64(s.Waiting-s.Ready) + f.ringing[j]
 		f.variance[j] = max(0, f.ringing[j]-factor*factor*square[j])
+		f.third[j] = third(f.ringing[j], factor*factor*square[j])
 		square[j] = 0
 	}
 	f.supply(p.talk.ages, s.Talking, &p.view.talking, &square)
@@ -62,6 +65,7 @@ func (p *Planner) forecast(s State) forecast {
 	for j := range horizons {
 		f.mean[j] -= f.busy[j]
 		f.variance[j] += f.busy[j] - square[j]
+		f.third[j] -= third(f.busy[j], square[j])
 	}
 	f.call = p.view.ringing[0].p
 	f.newDoubt = max(1, p.view.sure/max(f.call[risks], 1e-6))
@@ -85,6 +89,14 @@ func (f *forecast) supply(ages *ages, busy []time.Duration, entries *[ageBins]en
 	}
 }
 
+// third is about the third cumulant of a number of independent events, by the sums of their probabilities and of the squares.
+func third(sum, squares float64) float64 {
+	if sum <= 0 {
+		return 0
+	}
+	return (sum - squares) * (1 - 2*squares/sum)
+}
+
 // risk is the probability that one call more than n new ones, once answered, finds no agent in time.
 func (f *forecast) risk(n int) float64 {
 	sum := 0.0
@@ -104,8 +116,9 @@ func (f *forecast) worst(n int) float64 {
 		added := float64(n) * q
 		more := added*(f.newDoubt-1) + f.demandDoubt*(f.ringing[j]+added*f.newDoubt) + f.supplyDoubt*f.busy[j]
 		m := f.mean[j] + added + more
-		v := f.variance[j] + added*(1-q) + more
-		most = max(most, m+wary*math.Sqrt(max(0, v)))
+		v := max(1e-9, f.variance[j]+added*(1-q)+more)
+		skew := (f.third[j] + added*(1-q)*(1-2*q) + more) / v
+		most = max(most, m+wary*math.Sqrt(v)+(wary*wary-1)/6*max(0, skew))
 	}
 	return most
 }

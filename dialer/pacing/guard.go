@@ -8,9 +8,9 @@ const (
 	aim, guarded = 0.87, FallbackAt / Cap
 	// resumeAt is the rate at which over-dialing begins again after a fallback.
 	resumeAt = 0.0265
-	// fewAnswers is the number of answered calls below which the rate of so many is taken for a pause: two abandoned
-	// calls of twenty are too few to judge by, and one call per agent brings the rate down by itself.
-	fewAnswers = 100
+	// With few answers a handful of abandoned calls is bad luck that one call per agent makes good soon, which a pause would keep
+	// from happening: from manyAnswers on every abandoned call counts for a pause, below it all but up to badLuck.
+	manyAnswers, badLuck = 1000, 3
 
 	// firstLimit is the limit of the marginal risk before the campaign has taught a better one, then its bounds.
 	firstLimit, lowestLimit, highestLimit = 0.04, 0.002, 0.6
@@ -27,7 +27,7 @@ func (p *Planner) judge(s State) Verdict {
 	}
 	more := s.Total.Abandoned > p.counted.Abandoned
 	p.counted = s.Total
-	p.paused = p.paused || more && max(cautious(s.Day), cautious(s.Total)) >= PauseAt
+	p.paused = p.paused || more && (pauseDue(s.Day) || pauseDue(s.Total))
 	worst := max(s.Day.Rate(), s.Total.Rate())
 	p.fallback = worst >= FallbackAt || p.fallback && worst >= resumeAt
 	switch {
@@ -40,9 +40,10 @@ func (p *Planner) judge(s State) Verdict {
 	}
 }
 
-// cautious is the rate that decides on a pause.
-func cautious(t Tally) float64 {
-	return float64(t.Abandoned) / float64(max(t.Answered, fewAnswers))
+// pauseDue tells whether the campaign has to be paused.
+func pauseDue(t Tally) bool {
+	luck := badLuck * max(0, 1-float64(t.Answered)/manyAnswers)
+	return float64(t.Abandoned)-luck >= PauseAt*float64(max(1, t.Answered))
 }
 
 // spare is the number of calls that could all be abandoned with the rate still within the guard's share of the target.

@@ -206,7 +206,7 @@ func (p *Planner) Plan(s State) Plan {
 	if p.cfg.Predictive {
 		p.adapt(s)
 		plan.Verdict = p.judge(s)
-		if p.stale >= rebuildAfter+int(p.answers/2) {
+		if p.stale >= rebuildAfter+int(p.answers) {
 			p.rebuild(s)
 		}
 		f := p.forecast(s)

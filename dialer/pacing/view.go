@@ -86,7 +86,9 @@ func (p *Planner) rebuild(s State) {
 	}
 	p.view.ringing, p.view.counts = ringing, make([]float64, n+1)
 	p.view.sure = 1 - math.Exp(-ringing[n].expected)
-	p.peak = max(p.peak, p.view.sure)
+	if p.peak = max(p.peak, p.view.sure); p.answers < peakAfter {
+		p.peak = p.view.sure
+	}
 	p.agentsFree(s, at)
 }
 

@@ -30,6 +30,49 @@ type Result struct {
 	Series        []Sample `json:"series,omitempty"` // one a minute
 }
 
+// Summary is what several days of one mode came to: means, and the worst.
+type Summary struct {
+	Result
+	AbandonMost float64 // the highest total of a day
+	PausedDays  int
+}
+
+// Mean sums days up. The embedded result has means, but the longest wait and the worst 24 hours of all.
+func Mean(days []Result) Summary {
+	var s Summary
+	for _, d := range days {
+		s.Mode = d.Mode
+		s.Dialed += d.Dialed
+		s.Answered += d.Answered
+		s.Connected += d.Connected
+		s.Abandoned += d.Abandoned
+		s.Utilisation += d.Utilisation
+		s.Talking += d.Talking
+		s.AbandonTotal += d.AbandonTotal
+		s.CallsPerHour += d.CallsPerHour
+		s.WaitMean += d.WaitMean
+		s.Wait95 += d.Wait95
+		s.AgentIdleMean += d.AgentIdleMean
+		s.FallbackShare += d.FallbackShare
+		s.AbandonWorst = max(s.AbandonWorst, d.AbandonWorst)
+		s.AbandonMost = max(s.AbandonMost, d.AbandonTotal)
+		s.WaitMax = max(s.WaitMax, d.WaitMax)
+		if d.Paused {
+			s.PausedDays++
+		}
+	}
+	n := max(1, len(days))
+	for _, sum := range []*int{&s.Dialed, &s.Answered, &s.Connected, &s.Abandoned} {
+		*sum /= n
+	}
+	for _, sum := range []*float64{
+		&s.Utilisation, &s.Talking, &s.AbandonTotal, &s.CallsPerHour, &s.WaitMean, &s.Wait95, &s.AgentIdleMean, &s.FallbackShare,
+	} {
+		*sum /= float64(n)
+	}
+	return s
+}
+
 // Sample is the state of a day at the end of a minute.
 type Sample struct {
 	At          time.Duration `json:"at"`

@@ -167,6 +167,22 @@ func (w *world) changed() {
 func (w *world) plan() {
 	w.lastAt, w.planAt = w.now, w.now+tick
 	w.queue.push(event{at: w.planAt, kind: eventPlan})
+	w.look()
+	plan := w.planner.Plan(w.stay)
+	w.measure.planned(plan)
+	if plan.Verdict == pacing.Pause {
+		w.paused = true
+	}
+	if w.paused {
+		return
+	}
+	for range plan.Dial {
+		w.dial()
+	}
+}
+
+// look brings the planner's view of the day up to date.
+func (w *world) look() {
 	s := &w.stay
 	s.Talking, s.WrappingUp, s.Ringing = s.Talking[:0], s.WrappingUp[:0], s.Ringing[:0]
 	for i := range w.agents {
@@ -184,17 +200,6 @@ func (w *world) plan() {
 	}
 	s.Ready, s.Waiting = len(w.ready), len(w.waiting)
 	s.Day, s.Total = w.day.tally(w.now), w.measure.tally
-	plan := w.planner.Plan(*s)
-	w.measure.planned(plan)
-	if plan.Verdict == pacing.Pause {
-		w.paused = true
-	}
-	if w.paused {
-		return
-	}
-	for range plan.Dial {
-		w.dial()
-	}
 }
 
 func (w *world) dial() {

@@ -1,0 +1,6 @@
+//go:build race
+
+package sim
+
+// The race detector makes days ten times as long: fewer of them then.
+const underRace = true
