@@ -41,6 +41,9 @@ type Dialer interface {
 	GetLead(ctx context.Context, tenant, id uuid.UUID) (dialer.Lead, error)
 	PatchLead(ctx context.Context, tenant, id uuid.UUID, in dialer.LeadEdit) (dialer.Lead, error)
 	DeleteLead(ctx context.Context, tenant, id uuid.UUID) error
+	AddSuppression(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionInput) (dialer.Suppression, error)
+	ListSuppressions(ctx context.Context, tenant uuid.UUID, f dialer.SuppressionFilter) ([]dialer.Suppression, int64, error)
+	DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error
 	Usage(ctx context.Context, tenant uuid.UUID, from, to time.Time, by dialer.UsageGroup) ([]dialer.UsageRow, error)
 	ChannelsUsage(ctx context.Context, tenant uuid.UUID) (dialer.ChannelsUsage, error)
 

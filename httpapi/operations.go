@@ -105,7 +105,7 @@ type operation struct {
 func (s *Server) operations() []operation {
 	var all []operation
 	for _, group := range [][]operation{
-		s.voiceAgentOperations(), s.campaignOperations(), s.callOperations(), s.webhookOperations(),
+		s.voiceAgentOperations(), s.campaignOperations(), s.suppressionOperations(), s.callOperations(), s.webhookOperations(),
 		s.dialerOperations(), s.accountOperations(), s.agentOperations(), s.healthOperations(),
 	} {
 		all = append(all, group...)

@@ -354,10 +354,12 @@ type RecordingAccess struct {
 }
 
 type Suppression struct {
-	TenantID  uuid.UUID
-	PhoneHash []byte
-	Reason    string
-	CreatedAt time.Time
+	TenantID   uuid.UUID
+	PhoneHash  []byte
+	Reason     string
+	CreatedAt  time.Time
+	ID         uuid.UUID
+	PhoneLast4 string
 }
 
 type Tenant struct {

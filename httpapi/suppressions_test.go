@@ -1,0 +1,64 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// A number on the tenant's own list ends its leads, is refused when it comes in again, and is shown as a mask; in strict mode
+// it is forgotten.
+func TestSuppressions(t *testing.T) {
+	t.Parallel()
+	const list = "/api/v1/suppressions"
+	for _, mode := range []string{"standard", "strict"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET privacy_mode = $1", mode)
+			leads := campaigns + "/" + newCampaign(t, b, nil).text(t, "id") + "/leads"
+			var lead object
+			b.api.JSON(t, http.MethodPost, leads, object{"phone": "9812345601"}, http.StatusCreated, &lead)
+			var added, again, page object
+			b.api.JSON(t, http.MethodPost, list, object{"phone": "+91 98123 45601", "reason": "asked by letter"}, http.StatusCreated, &added)
+			require.Equal(t, "••••5601", added["phone"])
+			require.Equal(t, "asked by letter", added["reason"])
+			b.api.JSON(t, http.MethodPost, list, object{"phone": "09812345601"}, http.StatusCreated, &again)
+			require.Equal(t, added, again)
+			b.api.JSON(t, http.MethodGet, "/api/v1/leads/"+lead.text(t, "id"), nil, http.StatusOK, &lead)
+			require.Equal(t, "opted_out", lead["status"])
+			if mode == "strict" {
+				require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE phone IS NOT NULL OR phone_sealed IS NOT NULL"))
+			}
+			leads = campaigns + "/" + newCampaign(t, b, nil).text(t, "id") + "/leads"
+			b.api.JSON(t, http.MethodPost, leads, object{"phone": "9812345601"}, http.StatusCreated, &lead)
+			require.Equal(t, "opted_out", lead["status"], "in every campaign")
+
+			b.api.JSON(t, http.MethodPost, list, object{"phone": "9812345602"}, http.StatusCreated, nil)
+			b.api.JSON(t, http.MethodGet, list+"?page_size=1", nil, http.StatusOK, &page)
+			require.InDelta(t, 2, page["total"], 0)
+			require.Len(t, page["items"], 1)
+			b.api.JSON(t, http.MethodGet, list+"?phone=9812345601", nil, http.StatusOK, &page)
+			require.Equal(t, []any{map[string]any(added)}, page["items"])
+			b.foreign.JSON(t, http.MethodGet, list, nil, http.StatusOK, &page)
+			require.Empty(t, page["items"])
+
+			one := list + "/" + added.text(t, "id")
+			b.foreign.JSON(t, http.MethodDelete, one, nil, http.StatusNotFound, nil)
+			b.scoped(t, "leads:read").JSON(t, http.MethodDelete, one, nil, http.StatusForbidden, nil)
+			b.api.JSON(t, http.MethodDelete, one, nil, http.StatusNoContent, nil)
+			b.api.JSON(t, http.MethodDelete, one, nil, http.StatusNotFound, nil)
+			leads = campaigns + "/" + newCampaign(t, b, nil).text(t, "id") + "/leads"
+			b.api.JSON(t, http.MethodPost, leads, object{"phone": "9812345601"}, http.StatusCreated, &lead)
+			require.Equal(t, "new", lead["status"])
+			for _, bad := range []object{{}, {"phone": "123"}, {"phone": "+14155550100"}, {"phone": "9812345603", "reason": ""}} {
+				refused(t, b.api, http.MethodPost, list, bad, http.StatusUnprocessableEntity, "validation_error")
+			}
+			refused(t, b.api, http.MethodGet, list+"?phone=x", nil, http.StatusUnprocessableEntity, "validation_error")
+			b.scoped(t, "leads:write").JSON(t, http.MethodGet, list, nil, http.StatusForbidden, nil)
+		})
+	}
+}

@@ -1,0 +1,21 @@
+-- The tenant's own list of numbers that are never called. A number is known by its keyed hash and its last four digits alone.
+
+-- SuppressionAdd adds a number, or gives the entry that it has.
+-- name: SuppressionAdd :one
+INSERT INTO suppressions AS s (tenant_id, id, phone_hash, phone_last4, reason)
+VALUES (@tenant_id, @id, @phone_hash, @phone_last4, @reason)
+ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET phone_last4 = excluded.phone_last4
+RETURNING *;
+
+-- SuppressionList pages through the list, newest first; a hash picks one number's entry.
+-- name: SuppressionList :many
+SELECT * FROM suppressions
+WHERE tenant_id = @tenant_id AND (sqlc.narg('phone_hash')::bytea IS NULL OR phone_hash = sqlc.narg('phone_hash')::bytea)
+ORDER BY created_at DESC, id DESC LIMIT @size OFFSET @skip;
+
+-- name: SuppressionCount :one
+SELECT count(*) FROM suppressions
+WHERE tenant_id = @tenant_id AND (sqlc.narg('phone_hash')::bytea IS NULL OR phone_hash = sqlc.narg('phone_hash')::bytea);
+
+-- name: SuppressionDelete :one
+DELETE FROM suppressions WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
