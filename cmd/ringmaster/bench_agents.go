@@ -14,6 +14,7 @@ import (
 
 type benchAgentsCmd struct {
 	devFlags
+	Mode      string        `help:"faults: short calls and faults of softphones, audited. progressive, predictive: a day's campaign as the simulation of pacing has it, with its figures beside that." enum:"faults,progressive,predictive" default:"faults"`
 	Agents    int           `help:"How many agents are logged in." default:"200"`
 	Rate      int           `help:"How many calls begin each second, at most." default:"20"`
 	Campaigns int           `help:"How many campaigns they come from." default:"4"`
@@ -24,6 +25,11 @@ type benchAgentsCmd struct {
 	Seed      uint64        `help:"Of what happens." default:"1"`
 	RTPEvery  int           `name:"rtp-every" help:"The stand-ins send one of so many frames of audio: 1 is all of it." default:"1"`
 	JSON      bool          `help:"Print one JSON object."`
+
+	AnswerRate float64       `help:"Share of the callees who answer (not with faults)." default:"0.25"`
+	Handle     time.Duration `help:"Mean of conversation and wrap-up together (not with faults)." default:"60s"`
+	MaxWait    time.Duration `help:"How long a callee waits for an agent (not with faults)." default:"2s"`
+	Runs       int           `help:"How many simulated runs the figures are held against (not with faults)." default:"200"`
 }
 
 // Validate refuses a size before anything is started.
@@ -31,8 +37,16 @@ func (cmd benchAgentsCmd) Validate() error {
 	if cmd.Agents < 1 || cmd.Agents > 5000 || cmd.Rate < 1 || cmd.Campaigns < 1 || cmd.Duration <= 0 || cmd.Talk <= 0 || cmd.Faults < 0 || cmd.RTPEvery < 1 || cmd.RTPEvery > 100 {
 		return errors.New("--agents must be 1 to 5000, --rate and --campaigns at least 1, --duration and --talk positive, --rtp-every 1 to 100")
 	}
+	if cmd.Mode != modeFaults && cmd.Runs < 1 {
+		return errors.New("--runs must be at least 1")
+	}
+	if cmd.Mode != modeFaults {
+		return cmd.scenario().Validate()
+	}
 	return nil
 }
+
+const modeFaults = "faults"
 
 // Run loads a stack of its own and fails when anything stood wrong.
 func (cmd benchAgentsCmd) Run(ctx context.Context, e env) (err error) {
@@ -44,6 +58,9 @@ func (cmd benchAgentsCmd) Run(ctx context.Context, e env) (err error) {
 	level := slog.LevelWarn
 	if cmd.Verbose {
 		level = slog.LevelInfo
+	}
+	if cmd.Mode != modeFaults {
+		return cmd.pace(ctx, e, s, level)
 	}
 	seconds := 0
 	result, err := agentbench.Run(ctx, s, agentbench.Options{

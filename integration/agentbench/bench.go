@@ -63,27 +63,38 @@ type bench struct {
 
 // Run loads a stack that is up, and gives what came of it. The error is of the run itself; wrong states are in the result.
 func Run(ctx context.Context, s *stack.Stack, o Options) (*Result, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	st, err := store.Open(ctx, store.Config{URL: s.Bootstrap.DatabaseURL, MasterKey: s.MasterKey, MaxConns: 4, Logger: o.Logger})
+	b, end, err := open(ctx, s, o)
 	if err != nil {
 		return nil, err
 	}
-	defer st.Close()
-	transport := &http.Transport{MaxIdleConnsPerHost: 32}
-	defer transport.CloseIdleConnections()
-	b := &bench{
-		o: o, stack: s, store: st, http: &http.Client{Transport: transport, Timeout: requestLimit}, tenant: s.Bootstrap.Tenants[0],
-		rng: rand.New(rand.NewPCG(o.Seed, 7)),
-	}
-	b.carrier = &simcarrier.Client{BaseURL: strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound"), HTTP: b.http}
+	defer end()
 	preparing, cancel := context.WithTimeout(ctx, prepareLimit)
 	defer cancel()
 	if err := errors.Join(b.hire(preparing), b.prepareCampaigns(preparing)); err != nil {
 		return nil, err
 	}
 	return b.load(ctx)
+}
+
+// open reaches a stack; end lets go of it.
+func open(ctx context.Context, s *stack.Stack, o Options) (b *bench, end func(), err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	st, err := store.Open(ctx, store.Config{URL: s.Bootstrap.DatabaseURL, MasterKey: s.MasterKey, MaxConns: 4, Logger: o.Logger})
+	if err != nil {
+		return nil, nil, err
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 32}
+	b = &bench{
+		o: o, stack: s, store: st, http: &http.Client{Transport: transport, Timeout: requestLimit}, tenant: s.Bootstrap.Tenants[0],
+		rng: rand.New(rand.NewPCG(o.Seed, 7)),
+	}
+	b.carrier = &simcarrier.Client{BaseURL: strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound"), HTTP: b.http}
+	return b, func() {
+		transport.CloseIdleConnections()
+		st.Close()
+	}, nil
 }
 
 // prepareCampaigns gives the campaigns more leads than can be dialed.
@@ -115,13 +126,18 @@ func (b *bench) prepareCampaign(ctx context.Context, first, end int) error {
 		return err
 	}
 	b.campaigns = append(b.campaigns, created.ID)
+	return b.push(ctx, created.ID, end-first, func(i int) string { return b.number(first + i) })
+}
+
+// push gives a campaign so many leads.
+func (b *bench) push(ctx context.Context, campaign uuid.UUID, n int, number func(int) string) error {
 	const batch = 500
-	for from := first; from < end; from += batch {
+	for from := 0; from < n; from += batch {
 		leads := make([]map[string]any, 0, batch)
-		for i := from; i < min(from+batch, end); i++ {
-			leads = append(leads, map[string]any{"phone": b.number(i)})
+		for i := from; i < min(from+batch, n); i++ {
+			leads = append(leads, map[string]any{"phone": number(i)})
 		}
-		if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+created.ID.String()+"/leads:bulk",
+		if err := b.post(ctx, b.tenant.LiveKey, "/api/v1/campaigns/"+campaign.String()+"/leads:bulk",
 			map[string]any{"leads": leads}, nil); err != nil {
 			return err
 		}

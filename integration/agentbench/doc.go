@@ -2,6 +2,9 @@
 // to them, failures on both sides, and an audit every second that holds agents, calls, the ledger, the switch's channels and
 // the phones against each other. Whatever stands wrong for longer than a grace is a fault.
 //
+// pace.go runs a campaign in earnest instead, whose callees answer and whose agents talk as in the simulation of pacing, and gives
+// the figures to hold against that.
+//
 // Read bench.go for what is run, crowd.go for the agents and what befalls them, audit.go for what is compared, usage.go for the
 // CPU, report.go for what is told.
 package agentbench

@@ -154,6 +154,8 @@ type plan struct {
 	// ring is how long it rings before it answers, when rings is set; otherwise for ever.
 	ring  time.Duration
 	rings bool
+	// givesUp: the ringing ends without an answer.
+	givesUp bool
 	// hangUp ends an answered call, unless it is 0.
 	hangUp time.Duration
 	voice  voiceSpec

@@ -30,10 +30,13 @@ func (s *Server) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
 		return
 	}
 	c := s.newCall(Callee, req.CallID().Value(), req.From().Address.User, number)
-	if a != nil {
-		if a.isLost() {
-			return
-		}
+	switch {
+	case a == nil && c.behaviour == Talks:
+		s.nextRing(&c.plan)
+	case a == nil:
+	case a.isLost():
+		return
+	default:
 		c.behaviour, c.plan = Talks, a.plan(req)
 		c.report.Direction = Agent
 		a.noteCall(c)
@@ -159,7 +162,12 @@ func (c *call) ring(req *sip.Request, tx sip.ServerTransaction) bool {
 	reason := ""
 	select {
 	case <-pickUp:
-		if !c.cancelled.Load() {
+		switch {
+		case c.cancelled.Load():
+		case c.plan.givesUp:
+			c.decline(req, tx, 480, "Temporarily Unavailable")
+			return false
+		default:
 			return true
 		}
 	case reason = <-cancelled:

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const maxBody = 64 << 10
+const maxBody = 128 << 10
 
 // startHTTP serves the control surface.
 func (s *Server) startHTTP(ctx context.Context) error {
@@ -48,6 +48,7 @@ func (s *Server) routes() http.Handler {
 	})
 	mux.HandleFunc("POST /calls/{id}/keys", s.postKeys)
 	mux.HandleFunc("PUT /target", s.putTarget)
+	mux.HandleFunc("PUT /rings", s.putRings)
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { s.write(w, http.StatusOK, s.Stats()) })
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		s.write(w, http.StatusOK, map[string]any{"ok": true, "sip": s.SIPAddr()})

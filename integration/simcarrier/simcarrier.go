@@ -167,7 +167,8 @@ type Server struct {
 	began  bool
 	calls  registry
 	agents map[string]*agent // by extension
-	wg     sync.WaitGroup    // calls and handlers; Add only under mu while !closed
+	rings  rings
+	wg     sync.WaitGroup // calls and handlers; Add only under mu while !closed
 }
 
 // New checks the configuration and builds a carrier that Start will serve.
