@@ -36,7 +36,7 @@
 // the abandon figures, decide how many leads to dial, claim and dial them. There is a round each second, at each end of a call
 // and at each change of an agent. What has fallen due (callbacks, retries) is claimed before fresh leads, those by priority. A claim
 // that its pacer doesn't live to use is taken by the next one; the gate's conditional update of the lead keeps any from being
-// dialed twice.
+// dialed twice. A campaign of people is left to the controller that has the tenant's agents.
 //
 //   - For people, package pacing decides: one call per ready agent, or, for a predictive campaign, more. The gate holds each call
 //     against that plan again, under its lock (judgeAgents). A tenant's agents are divided between the campaigns that have
@@ -45,8 +45,8 @@
 //   - The account's channels and a voice agent's slots are divided between the campaigns that use them (shares.go), as far as
 //     one controller paces them.
 //   - The guard (guard.go): at an abandon rate of 2.7% of the last 24 hours, or since the start, a predictive campaign goes
-//     on with one call per ready agent until the rate has come down; at 2.9%, of at least 100 answered calls, it is paused.
-//     The rates are kept in the database, so that a restart forgets nothing. Whoever starts such a campaign again gets one
-//     call per agent until the rate is below; only a further abandoned call above 2.9% pauses it again. While predictive
-//     dialing is paused by an operator there is no over-dialing, and no guard.
+//     on with one call per ready agent until the rate has come down; at 2.9% it is paused, though of few answered calls up
+//     to three may be abandoned before that. The rates are kept in the database, so that a restart forgets nothing. Whoever
+//     starts such a campaign again gets one call per agent until the rate is below; only a further abandoned call above 2.9%
+//     pauses it again. While predictive dialing is paused by an operator there is no over-dialing, and no guard.
 package dialer

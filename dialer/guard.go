@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,8 +78,7 @@ func paceHistory(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, 
 		TenantID: tenant, CampaignID: campaign, FromID: store.IDFloor(now.Add(-historyAge)), Batch: historyCalls,
 	})
 	var h pacing.History
-	for i := len(rows) - 1; i >= 0; i-- { // the oldest first
-		r := rows[i]
+	for _, r := range slices.Backward(rows) { // the oldest first
 		if r.DialTime == nil || r.EndTime == nil {
 			continue
 		}

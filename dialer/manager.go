@@ -39,11 +39,18 @@ type manager struct {
 	originator Originator
 	conn       *pgx.Conn
 	pacers     map[uuid.UUID]*runningPacer
+	// left are the campaigns that were left to other controllers, with when their locks are tried for again.
+	left map[uuid.UUID]time.Time
 }
+
+// leftFor is how long a campaign is left to the controller that has its agents before this one would pace it again.
+const leftFor = 15 * time.Second
 
 type runningPacer struct {
 	cancel context.CancelFunc
 	done   chan struct{}
+	// yielded is set before done is closed: the campaign is left to the controller that has its agents.
+	yielded bool
 }
 
 func (s *Service) manage(ctx context.Context, originator Originator) (err error) {
@@ -53,7 +60,7 @@ func (s *Service) manage(ctx context.Context, originator Originator) (err error)
 	if err != nil {
 		return fmt.Errorf("connect for the pacers' locks: %w", err)
 	}
-	m := &manager{s: s, originator: originator, conn: conn, pacers: make(map[uuid.UUID]*runningPacer)}
+	m := &manager{s: s, originator: originator, conn: conn, pacers: make(map[uuid.UUID]*runningPacer), left: make(map[uuid.UUID]time.Time)}
 	defer func() { err = errors.Join(err, m.close(ctx)) }()
 	tick := time.NewTicker(s.cfg.Poll)
 	defer tick.Stop()
@@ -126,13 +133,21 @@ func lockName(campaign uuid.UUID) string { return "ringmaster.pacer:" + campaign
 func (m *manager) start(ctx context.Context, c db.CampaignsToPaceRow) error {
 	if p := m.pacers[c.ID]; p != nil {
 		select {
-		case <-p.done: // it saw the campaign halted, and the campaign runs again
-			p.cancel()
+		case <-p.done:
+			if p.yielded {
+				m.left[c.ID] = time.Now().Add(leftFor)
+				return m.stop(ctx, c.ID)
+			}
+			p.cancel() // it saw the campaign halted, and the campaign runs again
 			m.spawn(ctx, c)
 		default:
 		}
 		return nil
 	}
+	if time.Now().Before(m.left[c.ID]) {
+		return nil
+	}
+	delete(m.left, c.ID)
 	var got bool
 	lockCtx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -154,7 +169,11 @@ func (m *manager) spawn(ctx context.Context, c db.CampaignsToPaceRow) {
 	wake := m.s.signals.open(c.TenantID, c.ID)
 	go func() {
 		defer close(p.done)
-		newPacer(m.s, m.originator, c.TenantID, c.ID, wake).run(pacerCtx)
+		pacer := newPacer(m.s, m.originator, c.TenantID, c.ID, wake)
+		pacer.run(pacerCtx)
+		if p.yielded = pacer.yielded; p.yielded {
+			m.s.signals.changed()
+		}
 	}()
 }
 

@@ -46,6 +46,8 @@ type pacer struct {
 	resumeAt  time.Time // nothing is dialed before
 	idleTold  bool      // the log has said that this campaign dials nothing
 	exhausted bool      // ends run: the campaign is no longer running
+	yielded   bool      // ends run, too: the campaign's agents are at another controller
+	askedAt   time.Time // when that was last asked
 	dry       bool      // the last claim found fewer leads than were wanted
 
 	// What it knows of its calls. The planner is that of a campaign whose callees talk to people.
@@ -83,7 +85,7 @@ func (p *pacer) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	woken := false
-	for ctx.Err() == nil && !p.exhausted {
+	for ctx.Err() == nil && !p.exhausted && !p.yielded {
 		began := time.Now()
 		wait := p.round(ctx)
 		if woken { // the round may have come too early for what woke us; one more comes soon after
@@ -112,7 +114,7 @@ func (p *pacer) round(ctx context.Context) time.Duration {
 		return p.backOff(ctx, "campaign can't be planned", err)
 	}
 	wait := cmp.Or(next.wait, p.s.cfg.Poll)
-	if next.free <= 0 || p.exhausted {
+	if next.free <= 0 || p.exhausted || p.yielded {
 		return wait
 	}
 	n := min(next.free, claimBatch)

@@ -19,6 +19,8 @@ const (
 	planEvery = time.Second
 	// tellEvery bounds how often a pace is written that changes.
 	tellEvery = 2 * time.Second
+	// askEvery is how often a pacer without agents asks whether another controller has them.
+	askEvery = 5 * time.Second
 	// tellStep is a change of the lines per agent that is worth writing.
 	tellStep = 0.1
 )
@@ -40,6 +42,8 @@ type sight struct {
 	// rates is nil where nothing has changed since they were read; history where the planner knows it.
 	rates   *tallies
 	history *pacing.History
+	// elsewhere: the tenant's agents are at work at another controller, and none here.
+	elsewhere bool
 	// hungry: there is something to dial. open: now is a time for that.
 	hungry, open bool
 	opensAt      time.Time
@@ -136,6 +140,14 @@ func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, s
 		t := kept.tallies()
 		seen.rates = &t
 	}
+	if seen.hungry && now.Sub(p.askedAt) >= askEvery && len(p.agents) == 0 {
+		p.askedAt = now
+		work, err := tx.Q.AgentsAtWork(ctx, p.s.cfg.NodeID, p.tenant)
+		if err != nil {
+			return err
+		}
+		seen.elsewhere = work.Elsewhere && !work.Here
+	}
 	if p.telling == nil {
 		return nil
 	}
@@ -212,6 +224,11 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	}
 	members := p.s.cfg.Agents.Crew(p.tenant)
 	p.watch(members)
+	if seen.elsewhere && len(members) == 0 {
+		p.log.InfoContext(ctx, "campaign left to the controller that has its agents")
+		p.yielded = true
+		return out, nil
+	}
 	hungry := seen.hungry && seen.open
 	mine := p.s.crews.deal(p.tenant, p.campaign, hungry, members)
 	state := p.stateOf(mine, now)

@@ -1,15 +1,19 @@
 package dialer
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -108,10 +112,10 @@ func TestPredictiveBeginsWithOneCallPerAgent(t *testing.T) {
 
 func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	t.Parallel()
-	p, campaign := crowd(t, 3, 291, 8) // 2.68%
+	p, campaign := crowd(t, 3, 1940, 53) // 2.66%
 	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
-	p.past(t, campaign, uuid.New(), 0, 1, 0) // 3%
+	p.past(t, campaign, uuid.New(), 0, 6, 0) // 2.95%
 	p.clock.advance(time.Minute + time.Second)
 	pacer.round(t.Context())
 	c, err := p.svc.GetCampaign(t.Context(), p.tenant, campaign)
@@ -120,7 +124,7 @@ func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	told := p.events(t, store.EventCampaignPaused)
 	require.Len(t, told, 1)
 	require.Equal(t, "abandon_rate_exceeded", told[0]["source"])
-	require.InDelta(t, 0.03, told[0]["abandon_rate"], 0.0001)
+	require.InDelta(t, 0.0295, told[0]["abandon_rate"], 0.0001)
 	require.Equal(t, campaign.String(), told[0]["campaign_id"])
 	require.NotEmpty(t, told[0]["paused_at"])
 	require.InDelta(t, 1, testutil.ToFloat64(p.svc.metrics.autoPaused), 0)
@@ -202,4 +206,62 @@ func TestPaceMetricsAreBounded(t *testing.T) {
 			require.True(t, found, "the one with the highest rate is among them")
 		}
 	}
+}
+
+// TestFlowOfAPredictiveCampaignWaitsNoLonger: the campaign's limit goes before that of the flow's node.
+func TestFlowOfAPredictiveCampaignWaitsNoLonger(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	ann := p.person(t)
+	campaign := p.campaign(t, DialPredictive)
+	flowID := p.flow(t, `[{"id":"s","type":"start","next":{"default":"q"}}, {"id":"q","type":"connect_agent","data":{"max_wait_s":600}}]`)
+	storetest.Exec(t, p.st, p.tenant, `UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1,
+		predictive_max_wait_s = 0.05`, flowID)
+	lead := p.push(t, campaign, "9876543201")
+	call, err := p.sw.Originate(t.Context(), p.request(t, campaign, lead))
+	require.NoError(t, err)
+	_, err = p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
+	require.NoError(t, err)
+	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
+	leg := &menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}}
+	require.NoError(t, p.svc.Handler().Answered(t.Context(), leg))
+	require.True(t, p.call(t, call.ID).Abandoned)
+}
+
+// TestLocksAreGivenUpByTheServer: the kernel of the server's side has the limits after which a peer that vanished is given up.
+func TestLocksAreGivenUpByTheServer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cfg := b.st.Pool().Config().ConnConfig.Copy()
+	maps.Copy(cfg.RuntimeParams, lockLiveness())
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }()
+	for name, want := range map[string]string{
+		"tcp_keepalives_idle": "2", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3", "tcp_user_timeout": "5000",
+	} {
+		var got string
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&got)) // what the socket has
+		require.Equal(t, want, got, name)
+	}
+}
+
+// TestCampaignGoesToTheControllerWithItsAgents: the one without gives it up, and takes it when the agents come there.
+func TestCampaignGoesToTheControllerWithItsAgents(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	empty, err := acd.New(acd.Config{NodeID: "node-2", Accounts: acd.NewAccounts(p.st, []byte("key"), "sip.test")}, p.st)
+	require.NoError(t, err)
+	other := p.another(t, "node-2", func(c *Config) { c.Agents = empty })
+	elsewhere := &fakeSwitch{gate: other.Gate()}
+	campaign := p.campaign(t, DialProgressive)
+	p.push(t, campaign, "9876543201")
+	pace(t, other, elsewhere)
+	require.Eventually(t, func() bool { return testutil.ToFloat64(other.metrics.pacers) == 1 }, waitFor, every)
+	pace(t, p.svc, p.sw)
+	require.Empty(t, p.sw.dialed())
+	p.person(t)
+	p.clock.advance(askEvery)
+	require.Eventually(t, func() bool { return len(p.sw.dialed()) == 1 }, waitFor, every)
+	require.Empty(t, elsewhere.dialed())
 }

@@ -12,6 +12,24 @@ import (
 	"github.com/google/uuid"
 )
 
+const agentsAtWork = `-- name: AgentsAtWork :one
+SELECT coalesce(bool_or(node = $1::text), false)::bool AS here, coalesce(bool_or(node <> $1::text), false)::bool AS elsewhere
+FROM agents WHERE tenant_id = $2 AND status IN ('available', 'on_call', 'wrap_up')
+`
+
+type AgentsAtWorkRow struct {
+	Here      bool
+	Elsewhere bool
+}
+
+// AgentsAtWork tells whether agents of the tenant are at work at this controller, and at others.
+func (q *Queries) AgentsAtWork(ctx context.Context, node string, tenantID uuid.UUID) (AgentsAtWorkRow, error) {
+	row := q.db.QueryRow(ctx, agentsAtWork, node, tenantID)
+	var i AgentsAtWorkRow
+	err := row.Scan(&i.Here, &i.Elsewhere)
+	return i, err
+}
+
 const leadsWait = `-- name: LeadsWait :one
 SELECT (EXISTS (
   SELECT 1 FROM leads c

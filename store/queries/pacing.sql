@@ -52,3 +52,8 @@ ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET node = excluded.node, mode = 
 
 -- name: PaceGet :one
 SELECT * FROM campaign_paces WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;
+
+-- AgentsAtWork tells whether agents of the tenant are at work at this controller, and at others.
+-- name: AgentsAtWork :one
+SELECT coalesce(bool_or(node = @node::text), false)::bool AS here, coalesce(bool_or(node <> @node::text), false)::bool AS elsewhere
+FROM agents WHERE tenant_id = @tenant_id AND status IN ('available', 'on_call', 'wrap_up');
