@@ -165,7 +165,8 @@ func Defaults() Config {
 		},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},
 		Prompts:    PromptsConfig{CacheDir: "/var/lib/ringmaster/prompts", CacheMB: 512},
-		Dialing: DialingConfig{WindowFrom: "09:00", WindowTo: "21:00", DailyCap: 3, Poll: time.Second,
+		Dialing: DialingConfig{
+			WindowFrom: "09:00", WindowTo: "21:00", DailyCap: 3, Poll: time.Second,
 			DNCMaxAge: 7 * 24 * time.Hour,
 			DNCRemote: DNCRemoteConfig{Timeout: 5 * time.Second, Batch: 500, Hold: 24 * time.Hour},
 		},

@@ -12,7 +12,9 @@ import (
 func TestRegistryCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	file := func(name, text string) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	file := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
 	file("full_2026-11-01.csv", "phone,status\n9876543210,A\n9876543211,A\nx,A\n")
 	code, out, errs := runCLI(t, nil, "dnc", "status", "--path", dir)
 	require.Equal(t, exitDone, code, errs)
