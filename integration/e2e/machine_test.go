@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media"
+)
+
+// A mailbox is left a message by a campaign of a voice agent, after its beep, and has it on its recording: the voice agent is out of
+// it by then. The lead is called again as one whom a machine has answered.
+func TestMailboxGetsAMessage(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		campaign := c.campaign(t, c.voiceAgent(t, "/tone?hz=1000&end_after=60s", nil), map[string]any{
+			"voicemail_action": "message", "voicemail_message_url": prompts(t, 2*time.Second), "max_attempts": 2,
+		})
+		numbers := map[string]string{} // by lead
+		for _, number := range []string{"9874100072", "9874100172", "9874100272"} {
+			numbers[c.push(t, campaign, number)] = "+91" + number
+		}
+		c.start(t, campaign)
+		var told call
+		eventually(t, time.Minute, "a mailbox is told from a person", func() bool {
+			for _, call := range c.calls(t, campaign) {
+				if call.AnsweredByAMD != nil && *call.AnsweredByAMD == "machine" {
+					told = call
+					return true
+				}
+			}
+			return false
+		})
+		eventually(t, 40*time.Second, "the call ends", func() bool { return c.call(t, told.ID).EndTime != nil })
+		told = c.call(t, told.ID)
+		require.Equal(t, "NORMAL_CLEARING", *told.HangupCause)
+		require.Equal(t, "hangup", c.outcome(t, told.ID))
+		report, ok := c.report(t, numbers[*told.LeadID])
+		require.True(t, ok)
+		heard := onsets(report.Heard, promptHz)
+		require.NotEmpty(t, heard, "the mailbox hears no message: %+v", report.Heard)
+		after := heard[0].Sub(*told.AnswerTime)
+		t.Logf("answer to message %s, to the end %s", after, told.EndTime.Sub(*told.AnswerTime))
+		require.Greater(t, after, 5*time.Second, "at the verdict already")
+		require.Greater(t, told.EndTime.Sub(heard[0]), 1500*time.Millisecond, "the message is cut short")
+		wav, err := media.ParseWAV(c.recording(t, told.ID))
+		require.NoError(t, err)
+		require.Equal(t, 2, wav.Channels)
+		require.NotEmpty(t, wavOnsets(wav.Channel(1), wav.Rate, promptHz), "the message is in the recording")
+		c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/stop", nil, nil)
+	})
+}
+
+// What callees are told at answer comes before the voice agent, who isn't there yet, and is on the recording, on the other side's
+// channel. One that can't be fetched holds nothing up.
+func TestAnnouncement(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		agent := c.voiceAgent(t, "/tone?hz=1000&end_after=5s", nil)
+		told := c.campaign(t, agent, map[string]any{"announcement_url": prompts(t, 2*time.Second)})
+		untold := c.campaign(t, agent, map[string]any{"announcement_url": "http://127.0.0.1:9/none.wav"})
+		c.push(t, told, "9874200001")
+		c.push(t, untold, "9874200002")
+		c.start(t, told)
+		c.start(t, untold)
+		call := c.ended(t, told, 1, time.Minute)[0]
+		other := c.ended(t, untold, 1, time.Minute)[0]
+		require.Equal(t, "completed", other.Status)
+		require.NotEmpty(t, c.sessions(t, other.ID))
+		report, ok := c.report(t, "+919874200001")
+		require.True(t, ok)
+		first, voice := onsets(report.Heard, promptHz), onsets(report.Heard, 1000)
+		require.NotEmpty(t, first, "%+v", report.Heard)
+		require.NotEmpty(t, voice, "%+v", report.Heard)
+		require.Greater(t, voice[0].Sub(first[0]), 1500*time.Millisecond, "the voice agent does not wait for its end")
+		wav, err := media.ParseWAV(c.recording(t, call.ID))
+		require.NoError(t, err)
+		require.Equal(t, 2, wav.Channels)
+		require.NotEmpty(t, wavOnsets(wav.Channel(1), wav.Rate, promptHz), "the announcement is in the recording")
+		require.NotEmpty(t, wavOnsets(wav.Channel(1), wav.Rate, 1000), "and so is the voice agent")
+		require.Empty(t, wavOnsets(wav.Channel(0), wav.Rate, promptHz), "the callee has not said it")
+		for _, campaign := range []string{told, untold} {
+			c.do(t, http.StatusOK, http.MethodPost, "/api/v1/campaigns/"+campaign+"/stop", nil, nil)
+		}
+	})
+}
