@@ -1,7 +1,7 @@
 package amd
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +12,7 @@ import (
 func TestSparseHearingMissesNoBeep(t *testing.T) {
 	t.Parallel()
 	for shift := range 2 * sparse {
-		t.Run(fmt.Sprint(shift), func(t *testing.T) {
+		t.Run(strconv.Itoa(shift), func(t *testing.T) {
 			t.Parallel()
 			at := 4 + float64(shift)*frameTime.Seconds()/2
 			track := newTrack().silence(0.3).speech(0.6).silence(at-0.9).speech(1).silence(0.3).tone(0.3, 1000).silence(2).noise(20)
