@@ -393,7 +393,7 @@ func (a *actor) sessionBroke(ctx context.Context, outcome sessionOutcome, cause 
 		reason = media.CloseTimeout
 	case sessionHangup:
 		reason = media.CloseHangup
-	case sessionError, sessionTransferredE164, sessionTransferredAgent:
+	case sessionError, sessionTransferredE164, sessionTransferredAgent, sessionTransferredSIPURI:
 	}
 	a.disconnected(ctx, outcome, cause, reason)
 	return a.state

@@ -101,17 +101,18 @@ type leadContext struct {
 type sessionOutcome string
 
 const (
-	sessionHangup           sessionOutcome = "hangup"
-	sessionError            sessionOutcome = "error"
-	sessionTimeout          sessionOutcome = "timeout"
-	sessionTransferredE164  sessionOutcome = "transferred_e164"
-	sessionTransferredAgent sessionOutcome = "transferred_agent"
+	sessionHangup            sessionOutcome = "hangup"
+	sessionError             sessionOutcome = "error"
+	sessionTimeout           sessionOutcome = "timeout"
+	sessionTransferredE164   sessionOutcome = "transferred_e164"
+	sessionTransferredAgent  sessionOutcome = "transferred_agent"
+	sessionTransferredSIPURI sessionOutcome = "transferred_sip_uri"
 )
 
 // transferred reports whether the caller went on to somebody else.
 func (o sessionOutcome) transferred() bool {
 	switch o {
-	case sessionTransferredE164, sessionTransferredAgent, "transferred_sip_uri":
+	case sessionTransferredE164, sessionTransferredAgent, sessionTransferredSIPURI:
 		return true
 	case sessionHangup, sessionError, sessionTimeout:
 		return false

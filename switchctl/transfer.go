@@ -75,23 +75,28 @@ func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply cha
 	}
 	if facts.destinationType == "" {
 		facts.destinationType = destinationE164
-		if strings.HasPrefix(strings.ToLower(facts.destination), "sip:") {
+		if strings.HasPrefix(facts.destination, "sip:") {
 			facts.destinationType = destinationSIP
 		}
 	}
+	t := &transfer{reply: reply}
 	switch facts.destinationType {
-	case destinationE164:
 	case destinationQueue, destinationPerson:
 		return a.startHandover(ctx, facts, reply)
+	case destinationSIP:
+		if !strings.HasPrefix(facts.destination, "sip:") {
+			return &InvalidError{Field: "destination", Message: "must be a SIP URI, such as sip:desk@example.com"}
+		}
+		t.uri = facts.destination
 	default:
-		return &InvalidError{Field: "destination_type", Message: "must be " + destinationE164 + " on this server"}
+		to, err := store.ParsePhone(facts.destination)
+		if err != nil {
+			return &InvalidError{Field: "destination", Message: "can't be called: " + err.Error()}
+		}
+		t.to, facts.destination = to, to.E164()
 	}
-	to, err := store.ParsePhone(facts.destination)
-	if err != nil {
-		return &InvalidError{Field: "destination", Message: "can't be called: " + err.Error()}
-	}
-	facts.destination = to.E164()
-	a.transfer = &transfer{to: to, facts: facts, reply: reply}
+	t.facts = facts
+	a.transfer = t
 	a.callState("transferring", "")
 	a.admitTransfer(ctx, req.Metadata)
 	return nil
@@ -433,9 +438,12 @@ func (a *actor) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 		return a.state, nil
 	}
 	a.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
-	facts := t.facts
+	facts, outcome := t.facts, sessionTransferredE164
+	if facts.destinationType == destinationSIP {
+		outcome = sessionTransferredSIPURI
+	}
 	a.endSessionWith(ctx, sessionEnd{
-		outcome: sessionTransferredE164, at: at, final: finalMetadata("transfer", &facts, facts.metadata), transfer: &facts,
+		outcome: outcome, at: at, final: finalMetadata("transfer", &facts, facts.metadata), transfer: &facts,
 	}, media.CloseTransferred)
 	a.recordRest(ctx, at)
 	return a.state, nil
