@@ -42,7 +42,7 @@ func (s *Service) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUI
 	if err := s.mayPreview(ctx, tenant, agent); err != nil {
 		return nil, wrap("next lead", err)
 	}
-	p := &pacer{s: s, tenant: tenant, campaign: campaign, claimant: acd.Claimant(agent), lease: reservation}
+	claims := &claimer{s: s, tenant: tenant, campaign: campaign, claimant: acd.Claimant(agent), lease: reservation}
 	var out *Lead
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		out = nil
@@ -53,10 +53,10 @@ func (s *Service) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUI
 		if owner == nil {
 			return nil // not at this time of day, or not on the telephone network
 		}
-		if err := tx.Q.LeadsReleaseOthers(ctx, tenant, p.claimant, campaign); err != nil {
+		if err := tx.Q.LeadsReleaseOthers(ctx, tenant, claims.claimant, campaign); err != nil {
 			return err
 		}
-		row, err := s.reserve(ctx, tx, p, now)
+		row, err := s.reserve(ctx, tx, claims, now)
 		if err != nil || row == nil {
 			return err
 		}
@@ -109,25 +109,25 @@ func (s *Service) previewCampaign(ctx context.Context, tx *store.Tx, tenant, cam
 }
 
 // reserve gives the lead that the claimant holds, or claims the next one; nil when there is none.
-func (s *Service) reserve(ctx context.Context, tx *store.Tx, p *pacer, now time.Time) (*db.Lead, error) {
+func (s *Service) reserve(ctx context.Context, tx *store.Tx, claims *claimer, now time.Time) (*db.Lead, error) {
 	held, err := tx.Q.LeadReservedFor(ctx, db.LeadReservedForParams{
-		TenantID: p.tenant, CampaignID: p.campaign, Claimant: p.claimant, Now: now,
+		TenantID: claims.tenant, CampaignID: claims.campaign, Claimant: claims.claimant, Now: now,
 	})
 	if err == nil {
 		return &held, tx.Q.LeadHold(ctx, db.LeadHoldParams{
-			TenantID: p.tenant, ID: held.ID, Claimant: p.claimant, Until: now.Add(reservation),
+			TenantID: claims.tenant, ID: held.ID, Claimant: claims.claimant, Until: now.Add(reservation),
 		})
 	}
 	if !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	for range claimBatch {
-		leads, taken, err := p.claimIn(ctx, tx, 1, now)
+		leads, taken, err := claims.claimFrom(ctx, tx, 1, now, &position{})
 		if err != nil || taken == 0 {
 			return nil, err
 		}
 		if len(leads) > 0 {
-			row, err := tx.Q.LeadGet(ctx, p.tenant, leads[0].id)
+			row, err := tx.Q.LeadGet(ctx, claims.tenant, leads[0].id)
 			return &row, err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,12 +32,8 @@ const (
 
 // pacer dials the leads of one running campaign. One goroutine owns it.
 type pacer struct {
-	s          *Service
+	claimer
 	originator Originator
-	tenant     uuid.UUID
-	campaign   uuid.UUID
-	claimant   string
-	lease      time.Duration
 	wake       <-chan struct{}
 	log        *slog.Logger
 
@@ -69,10 +64,10 @@ type pacer struct {
 
 func newPacer(s *Service, originator Originator, tenant, campaign uuid.UUID, wake <-chan struct{}) *pacer {
 	return &pacer{
-		s: s, originator: originator, tenant: tenant, campaign: campaign, wake: wake,
-		claimant: "pacer:" + s.cfg.NodeID + ":" + newID().String(),
-		lease:    claimLease,
-		log:      s.log.With("tenant_id", tenant, "campaign_id", campaign),
+		claimer: claimer{
+			s: s, tenant: tenant, campaign: campaign, claimant: "pacer:" + s.cfg.NodeID + ":" + newID().String(), lease: claimLease,
+		},
+		originator: originator, wake: wake, log: s.log.With("tenant_id", tenant, "campaign_id", campaign),
 	}
 }
 
@@ -144,74 +139,6 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 	p.resumeAt = p.s.now().Add(wait)
 	p.log.WarnContext(ctx, "pacing delayed", "reason", message, "retry_in", wait, "error", err)
 	return min(wait, p.s.cfg.Poll)
-}
-
-// claimed is a lead that this pacer holds.
-type claimed struct {
-	id     uuid.UUID
-	number store.Phone
-}
-
-// claim takes leads that are due, then fresh ones.
-func (p *pacer) claim(ctx context.Context, n int, now time.Time) (out []claimed, taken int, err error) {
-	err = p.s.st.InTenant(ctx, p.tenant, func(tx *store.Tx) error {
-		var err error
-		out, taken, err = p.claimIn(ctx, tx, n, now)
-		return err
-	})
-	return out, taken, err
-}
-
-// claimIn claims up to n leads and tells how many it took; those that have no number any more are ended.
-func (p *pacer) claimIn(ctx context.Context, tx *store.Tx, n int, now time.Time) (out []claimed, taken int, err error) {
-	until := now.Add(p.lease)
-	due, err := tx.Q.LeadsClaimDue(ctx, db.LeadsClaimDueParams{
-		TenantID: p.tenant, CampaignID: p.campaign, Now: now, Claimant: p.claimant, Until: until, Batch: int32(n), //nolint:gosec // at most claimBatch
-	})
-	if err != nil {
-		return out, 0, err
-	}
-	slices.SortFunc(due, func(a, b db.LeadsClaimDueRow) int {
-		return cmp.Or(a.NextAttemptAt.Compare(*b.NextAttemptAt), slices.Compare(a.ID[:], b.ID[:]))
-	})
-	for _, lead := range due {
-		if out, err = p.hold(ctx, tx, out, lead); err != nil {
-			return out, 0, err
-		}
-	}
-	if len(due) >= n {
-		return out, len(due), nil
-	}
-	fresh, err := tx.Q.LeadsClaimFresh(ctx, db.LeadsClaimFreshParams{
-		TenantID: p.tenant, CampaignID: p.campaign, Now: now, Claimant: p.claimant, Until: until, Batch: int32(n - len(due)), //nolint:gosec // at most claimBatch
-	})
-	if err != nil {
-		return out, 0, err
-	}
-	slices.SortFunc(fresh, func(a, b db.LeadsClaimFreshRow) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), slices.Compare(a.ID[:], b.ID[:]))
-	})
-	for _, lead := range fresh {
-		if out, err = p.hold(ctx, tx, out, db.LeadsClaimDueRow(lead)); err != nil {
-			return out, 0, err
-		}
-	}
-	return out, len(due) + len(fresh), nil
-}
-
-func (p *pacer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimDueRow) ([]claimed, error) {
-	number, err := leadPhone(ctx, tx, p.tenant, lead.Phone, lead.PhoneSealed)
-	if err != nil {
-		return out, err
-	}
-	if number.IsZero() {
-		row, err := tx.Q.LeadLock(ctx, p.tenant, lead.ID)
-		if err != nil {
-			return out, err
-		}
-		return out, p.s.finishLead(ctx, tx, row, LeadInvalid, p.s.now())
-	}
-	return append(out, claimed{id: lead.ID, number: number}), nil
 }
 
 // dial originates the claimed leads in their order, until one meets a ceiling. What was not dialed goes back.
@@ -305,6 +232,7 @@ func (p *pacer) release(ctx context.Context, leads []claimed) {
 	if len(leads) == 0 {
 		return
 	}
+	p.at = position{}
 	ids := make([]uuid.UUID, len(leads))
 	for i, lead := range leads {
 		ids[i] = lead.id

@@ -402,10 +402,10 @@ const leadsClaimDue = `-- name: LeadsClaimDue :many
 WITH due AS MATERIALIZED (
   SELECT c.id FROM leads c
   WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status IN ('retry', 'callback') AND c.dnd_clean
-    AND c.next_attempt_at <= $5::timestamptz
+    AND c.next_attempt_at <= $5::timestamptz AND c.next_attempt_at >= $6::timestamptz
     AND (c.claimed_by IS NULL OR c.claimed_until <= $5::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
-  ORDER BY c.next_attempt_at LIMIT $6 FOR UPDATE SKIP LOCKED
+  ORDER BY c.next_attempt_at LIMIT $7 FOR UPDATE SKIP LOCKED
 )
 UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
 FROM due
@@ -419,6 +419,7 @@ type LeadsClaimDueParams struct {
 	TenantID   uuid.UUID
 	CampaignID uuid.UUID
 	Now        time.Time
+	Since      time.Time
 	Batch      int32
 }
 
@@ -440,6 +441,7 @@ func (q *Queries) LeadsClaimDue(ctx context.Context, arg LeadsClaimDueParams) ([
 		arg.TenantID,
 		arg.CampaignID,
 		arg.Now,
+		arg.Since,
 		arg.Batch,
 	)
 	if err != nil {
@@ -515,6 +517,77 @@ func (q *Queries) LeadsClaimFresh(ctx context.Context, arg LeadsClaimFreshParams
 	items := []LeadsClaimFreshRow{}
 	for rows.Next() {
 		var i LeadsClaimFreshRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Phone,
+			&i.PhoneSealed,
+			&i.NextAttemptAt,
+			&i.Priority,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const leadsClaimNext = `-- name: LeadsClaimNext :many
+WITH fresh AS MATERIALIZED (
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND c.priority = $5 AND c.id >= $6
+    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= $7::timestamptz)
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $7::timestamptz
+      OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
+  ORDER BY c.priority DESC, c.id LIMIT $8 FOR UPDATE SKIP LOCKED
+)
+UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
+FROM fresh
+WHERE l.tenant_id = $3 AND l.id = fresh.id
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority
+`
+
+type LeadsClaimNextParams struct {
+	Claimant   string
+	Until      time.Time
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+	Priority   int32
+	FromID     uuid.UUID
+	Now        time.Time
+	Batch      int32
+}
+
+type LeadsClaimNextRow struct {
+	ID            uuid.UUID
+	Phone         phone.Phone
+	PhoneSealed   []byte
+	NextAttemptAt *time.Time
+	Priority      int32
+}
+
+// LeadsClaimNext is LeadsClaimFresh for one priority, from a lead on: it doesn't look at those before.
+func (q *Queries) LeadsClaimNext(ctx context.Context, arg LeadsClaimNextParams) ([]LeadsClaimNextRow, error) {
+	rows, err := q.db.Query(ctx, leadsClaimNext,
+		arg.Claimant,
+		arg.Until,
+		arg.TenantID,
+		arg.CampaignID,
+		arg.Priority,
+		arg.FromID,
+		arg.Now,
+		arg.Batch,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LeadsClaimNextRow{}
+	for rows.Next() {
+		var i LeadsClaimNextRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Phone,
@@ -781,6 +854,17 @@ func (q *Queries) LeadsUnscrubbedCount(ctx context.Context, tenantID uuid.UUID, 
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const planByValues = `-- name: PlanByValues :exec
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true)
+`
+
+// PlanByValues has the rest of the transaction planned for the values at hand. A claim's plan for any batch reckons with a tenth of
+// the leads, and reads them all.
+func (q *Queries) PlanByValues(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, planByValues)
+	return err
 }
 
 const scrubCounts = `-- name: ScrubCounts :one

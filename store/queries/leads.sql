@@ -89,6 +89,11 @@ UPDATE leads SET disposition = @disposition, updated_at = now() WHERE tenant_id 
 UPDATE leads SET status = 'connected', updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND last_call_id = @call_id::uuid AND status = 'dialing';
 
+-- PlanByValues has the rest of the transaction planned for the values at hand. A claim's plan for any batch reckons with a tenth of
+-- the leads, and reads them all.
+-- name: PlanByValues :exec
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
+
 -- LeadsClaimDue claims leads whose time has come, the longest overdue first. They are chosen once, in a query of their own: a
 -- plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
 -- campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone.
@@ -96,7 +101,7 @@ WHERE tenant_id = @tenant_id AND id = @id AND last_call_id = @call_id::uuid AND 
 WITH due AS MATERIALIZED (
   SELECT c.id FROM leads c
   WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('retry', 'callback') AND c.dnd_clean
-    AND c.next_attempt_at <= @now::timestamptz
+    AND c.next_attempt_at <= @now::timestamptz AND c.next_attempt_at >= @since::timestamptz
     AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
   ORDER BY c.next_attempt_at LIMIT @batch FOR UPDATE SKIP LOCKED
@@ -111,6 +116,22 @@ RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;
 WITH fresh AS MATERIALIZED (
   SELECT c.id FROM leads c
   WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= @now::timestamptz)
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz
+      OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
+  ORDER BY c.priority DESC, c.id LIMIT @batch FOR UPDATE SKIP LOCKED
+)
+UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
+FROM fresh
+WHERE l.tenant_id = @tenant_id AND l.id = fresh.id
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;
+
+-- LeadsClaimNext is LeadsClaimFresh for one priority, from a lead on: it doesn't look at those before.
+-- name: LeadsClaimNext :many
+WITH fresh AS MATERIALIZED (
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND c.priority = @priority AND c.id >= @from_id
     AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= @now::timestamptz)
     AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
