@@ -132,7 +132,7 @@ func TestMachineOfAnAgentWhoseCallEndsFirst(t *testing.T) {
 			p.end(t, call, "completed", "NORMAL_CLEARING")
 			require.Equal(t, want, p.status(t, ann))
 			close(leg.over)
-			<-answered
+			require.NoError(t, <-answered)
 			require.Equal(t, want, p.status(t, ann))
 		})
 	}

@@ -62,7 +62,7 @@ type lawWorld struct {
 
 const lawCap = 3
 
-var ist = time.FixedZone("IST", 5*3600+1800)
+func ist() *time.Location { return time.FixedZone("IST", 5*3600+1800) }
 
 // TestNoWayAroundTheLaw plays random days. RINGMASTER_SEED repeats one of them.
 func TestNoWayAroundTheLaw(t *testing.T) {
@@ -102,7 +102,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	if privacy == store.PrivacyStrict {
 		w.p.strict(t)
 	}
-	w.p.clock.set(time.Date(2026, 11, 20, 12, 0, 0, 0, ist))
+	w.p.clock.set(time.Date(2026, 11, 20, 12, 0, 0, 0, ist()))
 	w.gate = watchedGate{Gate: w.p.svc.Gate(), dialed: w.dialed}
 	w.p.sw.gate = w.gate
 	w.paced, w.preview = w.p.running(t), w.p.campaign(t, DialPreview)
@@ -120,7 +120,7 @@ func (w *lawWorld) number() string { return w.numbers[w.rng.IntN(len(w.numbers))
 func (w *lawWorld) dialed(req switchctl.OriginateRequest, call db.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.p.clock.Now().In(ist)
+	now := w.p.clock.Now().In(ist())
 	number, way := req.To.National(), "single"
 	switch {
 	case req.ToURI != "":
@@ -192,9 +192,9 @@ func (w *lawWorld) step(t *testing.T) {
 			}
 		}
 	case 4:
-		if now := p.clock.Now().In(ist); now.Hour() >= 21 || w.rng.IntN(4) == 0 {
+		if now := p.clock.Now().In(ist()); now.Hour() >= 21 || w.rng.IntN(4) == 0 {
 			y, m, d := now.Date()
-			p.clock.set(time.Date(y, m, d+1, 7+w.rng.IntN(6), w.rng.IntN(60), 0, 0, ist))
+			p.clock.set(time.Date(y, m, d+1, 7+w.rng.IntN(6), w.rng.IntN(60), 0, 0, ist()))
 		} else {
 			p.clock.advance(time.Duration(w.rng.IntN(180)) * time.Minute)
 		}
@@ -238,7 +238,7 @@ func (w *lawWorld) settings(t *testing.T) {
 		w.from, w.to = 8+w.rng.IntN(4), 15+w.rng.IntN(8)
 		body = fmt.Sprintf(`{"calling_window":{"from":"%02d:00","to":"%02d:00"},"holidays":[]}`, w.from, w.to)
 	case 1:
-		w.holiday = w.p.clock.Now().In(ist).AddDate(0, 0, w.rng.IntN(2)).Format(time.DateOnly)
+		w.holiday = w.p.clock.Now().In(ist()).AddDate(0, 0, w.rng.IntN(2)).Format(time.DateOnly)
 		body = fmt.Sprintf(`{"calling_window":null,"holidays":[%q]}`, w.holiday)
 	}
 	_, err := w.p.svc.PatchSettings(t.Context(), w.p.tenant, decode[SettingsInput](t, body))
@@ -285,11 +285,12 @@ func (w *lawWorld) wrapUp(t *testing.T) {
 			in.CallbackAt = Some(later.Format(time.RFC3339))
 		}
 		_, err := p.svc.Dispose(t.Context(), p.tenant, w.agent, in)
-		if err == nil && in.OptOut.Value {
+		switch {
+		case err == nil && in.OptOut.Value:
 			w.optedOut[number] = true
-		} else if err == nil && in.CallbackAt.Has() {
+		case err == nil && in.CallbackAt.Has():
 			w.callbacks[*call.LeadID] = true
-		} else if err != nil {
+		case err != nil:
 			in.CallbackAt = Opt[string]{}
 			_, err = p.svc.Dispose(t.Context(), p.tenant, w.agent, in)
 			require.NoError(t, err)
