@@ -39,6 +39,9 @@ func (g gate) open(
 	if o.registry.known {
 		p.ScrubbedAt = &o.now
 	}
+	if req.Claimant != "" {
+		p.Claimant = &req.Claimant
+	}
 	if adm.Privacy == store.PrivacyStrict {
 		sealed, err := tx.SealPhone(ctx, req.TenantID, req.To)
 		if err != nil {

@@ -105,6 +105,24 @@ func TestGateAdmitsALead(t *testing.T) {
 	require.Zero(t, b.units(t))
 }
 
+// A pacer that has lost its campaign to another one, and doesn't know it yet, dials none of the leads it had claimed.
+func TestGateAdmitsTheClaimantAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET claimed_by = 'pacer:second', claimed_until = now() + interval '1 minute'")
+	req := b.request(t, campaign.ID, lead)
+	req.Claimant = "pacer:first"
+	_, err := b.svc.Gate().Admit(t.Context(), req)
+	require.Equal(t, ReasonLead, reason(t, err))
+	require.Zero(t, b.units(t))
+	require.Zero(t, b.lead(t, lead.ID).Attempts)
+	req.Claimant = "pacer:second"
+	_, err = b.svc.Gate().Admit(t.Context(), req)
+	require.NoError(t, err)
+}
+
 func TestGateOfStrictTenantShowsTheMask(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t).strict(t)

@@ -115,6 +115,9 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	switch LeadStatus(lead.Status) {
 	case LeadDialing, LeadConnected:
 		outcome := outcomeOf(call)
+		if outcome != outcomeConversation && lead.DndChecked && !lead.DndClean { // a scrub during the call found the number listed
+			return s.complete(ctx, tx, lead, LeadDNC, at)
+		}
 		if outcome == outcomeMachine {
 			if outcome, err = machineOutcome(ctx, tx, call); err != nil {
 				return err
@@ -124,6 +127,9 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	case LeadCompleted, LeadExhausted, LeadDNC, LeadOptedOut, LeadInvalid:
 		return s.complete(ctx, tx, lead, LeadStatus(lead.Status), at)
 	case LeadNew, LeadQueued, LeadCallback, LeadRetry:
+		if lead.DndChecked && !lead.DndClean {
+			return s.complete(ctx, tx, lead, LeadDNC, at)
+		}
 		return s.reopen(ctx, tx, lead, at)
 	default:
 		return nil

@@ -164,6 +164,30 @@ func TestCallThatNeverBeganCostsNoAttempt(t *testing.T) {
 	require.Equal(t, string(LeadRetry), row.Status)
 }
 
+// A scrub that finds the number on the registry during a call ends the lead with it, unless there was a conversation.
+func TestLeadListedDuringItsCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	for phone, want := range map[string]LeadStatus{"9876543210": LeadDNC, "9876543211": LeadCompleted, "9876543212": LeadDNC} {
+		lead := b.push(t, campaign.ID, phone)
+		call := b.dial(t, campaign, lead)
+		storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_clean = false WHERE id = $1", lead.ID)
+		switch phone {
+		case "9876543210":
+			b.end(t, call, "failed", "NO_ANSWER")
+		case "9876543211":
+			b.end(t, call, "completed", "NORMAL_CLEARING")
+		default:
+			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', next_attempt_at = now() WHERE id = $1", lead.ID)
+			b.end(t, call, "completed", "NORMAL_CLEARING")
+		}
+		row := b.lead(t, lead.ID)
+		require.Equal(t, string(want), row.Status)
+		require.NotNil(t, row.CompletedAt)
+	}
+}
+
 func TestOutcomeGivesWayToWhatWasSet(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)

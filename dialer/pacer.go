@@ -182,7 +182,7 @@ func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
 	call, err := p.originator.Originate(ctx, switchctl.OriginateRequest{
-		TenantID: p.tenant, CampaignID: &p.campaign, LeadID: &lead.id, VoiceAgentID: agent, To: lead.number,
+		TenantID: p.tenant, CampaignID: &p.campaign, LeadID: &lead.id, VoiceAgentID: agent, To: lead.number, Claimant: p.claimant,
 		Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
 	})
 	if err == nil {

@@ -82,7 +82,9 @@ type OriginateRequest struct {
 	VoiceAgentID *uuid.UUID
 	// AgentID is the agent who dials; nil when nobody in particular does.
 	AgentID *uuid.UUID
-	To      store.Phone
+	// Claimant is who holds the lead; a lead that somebody else has claimed meanwhile is not dialed. Empty: nobody need hold it.
+	Claimant string
+	To       store.Phone
 	// ToURI is a SIP URI in place of To; only with PurposeTransfer.
 	ToURI   string
 	From    string

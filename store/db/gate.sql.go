@@ -50,12 +50,13 @@ WITH lead AS (
     dnd_checked_at = coalesce($19::timestamptz, l.dnd_checked_at), updated_at = now()
   WHERE l.tenant_id = $1 AND l.id = $4::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')
     AND (l.dnd_clean OR NOT l.dnd_checked)
+    AND ($20::text IS NULL OR l.claimed_by = $20::text)
   RETURNING l.id
 ), unit AS (
   INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
     awaits_agent)
   SELECT $1, $2, $2, 'call', $3::uuid, $6::uuid,
-    $7::uuid, $8, $16::timestamptz, $20::bool
+    $7::uuid, $8, $16::timestamptz, $21::bool
   WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
@@ -87,11 +88,12 @@ type GateAdmitParams struct {
 	Metadata     json.RawMessage
 	Amd          bool
 	ScrubbedAt   *time.Time
+	Claimant     *string
 	AwaitsAgent  bool
 }
 
 // GateAdmit writes the call, its unit and the lead's new state together. No row comes back when the lead is no longer one
-// that may be dialed.
+// that may be dialed, or is not the claimant's any more.
 func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, error) {
 	row := q.db.QueryRow(ctx, gateAdmit,
 		arg.TenantID,
@@ -113,6 +115,7 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 		arg.Metadata,
 		arg.Amd,
 		arg.ScrubbedAt,
+		arg.Claimant,
 		arg.AwaitsAgent,
 	)
 	var i Call

@@ -81,7 +81,7 @@ FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk
 WHERE k.tenant_id = @tenant_id AND k.is_active ORDER BY k.priority, k.name;
 
 -- GateAdmit writes the call, its unit and the lead's new state together. No row comes back when the lead is no longer one
--- that may be dialed.
+-- that may be dialed, or is not the claimant's any more.
 -- name: GateAdmit :one
 WITH lead AS (
   UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = @id, next_attempt_at = NULL, claimed_by = NULL,
@@ -89,6 +89,7 @@ WITH lead AS (
     dnd_checked_at = coalesce(sqlc.narg('scrubbed_at')::timestamptz, l.dnd_checked_at), updated_at = now()
   WHERE l.tenant_id = @tenant_id AND l.id = sqlc.narg('lead_id')::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')
     AND (l.dnd_clean OR NOT l.dnd_checked)
+    AND (sqlc.narg('claimant')::text IS NULL OR l.claimed_by = sqlc.narg('claimant')::text)
   RETURNING l.id
 ), unit AS (
   INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
