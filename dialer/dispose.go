@@ -176,10 +176,15 @@ func (s *Service) setDisposition(ctx context.Context, tx *store.Tx, call db.Call
 // optOut keeps a number from being dialed ever again: its hash stays, its leads end, and a strict tenant forgets the number
 // itself. A lead in a call ends with it.
 func (s *Service) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
-	err := tx.Q.SuppressionInsert(ctx, tenant, hash, suppressedByOptOut)
+	err := tx.Q.SuppressionOptOut(ctx, tenant, hash, suppressedByOptOut)
 	if err != nil {
 		return err
 	}
+	return s.endSuppressed(ctx, tx, tenant, hash, at)
+}
+
+// endSuppressed ends the leads of a number that must not be called again.
+func (s *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
 	leads, err := tx.Q.LeadsOfHash(ctx, tenant, hash)
 	if err != nil {
 		return err

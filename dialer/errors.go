@@ -94,6 +94,7 @@ const (
 	CodeNoCallerID             = "NoCallerID"
 	CodeSubprotocolMismatch    = "SubprotocolMismatch"
 	CodeMaxConcurrent          = "max_concurrent"
+	CodeOptedOut               = "opted_out"
 	CodeNotPredictive          = "not_predictive"
 	CodeLeadInCall             = "lead_in_call"
 )

@@ -21,6 +21,7 @@ type Suppression struct {
 	ID        uuid.UUID `json:"id"`
 	Phone     string    `json:"phone"`
 	Reason    string    `json:"reason"`
+	OptedOut  bool      `json:"opted_out"` // by the callee: the entry stays for good
 	CreatedAt time.Time `json:"created_at"`
 }
 
@@ -44,7 +45,7 @@ type SuppressionFilter struct {
 
 func suppressionOf(row db.Suppression) Suppression {
 	return Suppression{
-		ID: row.ID, Phone: phone.FromSuffix(row.PhoneLast4), Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(),
+		ID: row.ID, Phone: phone.FromSuffix(row.PhoneLast4), Reason: row.Reason, OptedOut: row.OptedOut, CreatedAt: row.CreatedAt.UTC(),
 	}
 }
 
@@ -74,7 +75,7 @@ func (s *Service) AddSuppression(ctx context.Context, tenant uuid.UUID, in Suppr
 		if err != nil {
 			return err
 		}
-		return s.optOut(ctx, tx, tenant, hash, s.now())
+		return s.endSuppressed(ctx, tx, tenant, hash, s.now())
 	})
 	if err != nil {
 		return Suppression{}, wrap("add suppression", err)
@@ -112,12 +113,18 @@ func (s *Service) ListSuppressions(ctx context.Context, tenant uuid.UUID, f Supp
 	return out, total, nil
 }
 
-// DeleteSuppression takes a number off the list, which is for its owner to ask for. Leads that ended stay ended; the number may be
-// pushed again. Errors: store.ErrNotFound.
+// DeleteSuppression takes back what the tenant itself has put on the list. Leads that ended stay ended; the number may be
+// pushed again. A callee's opt-out stays. Errors: store.ErrNotFound, *ConflictError.
 func (s *Service) DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error {
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		_, err := tx.Q.SuppressionDelete(ctx, tenant, id)
-		return err
+		row, err := tx.Q.SuppressionLock(ctx, tenant, id)
+		switch {
+		case err != nil:
+			return err
+		case row.OptedOut:
+			return &ConflictError{Code: CodeOptedOut, Detail: "the callee has opted out: the number is never called again"}
+		}
+		return tx.Q.SuppressionDelete(ctx, tenant, id)
 	})
 	if err != nil {
 		return wrap("delete suppression", err)

@@ -9,6 +9,16 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
+// optOut has a callee opt out whose number the tenant had on its list, and gives the entry.
+func optOut(t *testing.T, b *bundle, phone string) string {
+	t.Helper()
+	var entry object
+	b.api.JSON(t, http.MethodPost, "/api/v1/suppressions", object{"phone": phone}, http.StatusCreated, &entry)
+	require.Equal(t, false, entry["opted_out"])
+	storetest.Exec(t, b.st, b.tenant, "UPDATE suppressions SET opted_out = true WHERE id = $1", entry.text(t, "id"))
+	return entry.text(t, "id")
+}
+
 // A number on the tenant's own list ends its leads, is refused when it comes in again, and is shown as a mask; in strict mode
 // it is forgotten.
 func TestSuppressions(t *testing.T) {
@@ -46,6 +56,8 @@ func TestSuppressions(t *testing.T) {
 			b.foreign.JSON(t, http.MethodGet, list, nil, http.StatusOK, &page)
 			require.Empty(t, page["items"])
 
+			out := list + "/" + optOut(t, b, "9812345604")
+			refused(t, b.api, http.MethodDelete, out, nil, http.StatusConflict, "opted_out")
 			one := list + "/" + added.text(t, "id")
 			b.foreign.JSON(t, http.MethodDelete, one, nil, http.StatusNotFound, nil)
 			b.scoped(t, "leads:read").JSON(t, http.MethodDelete, one, nil, http.StatusForbidden, nil)

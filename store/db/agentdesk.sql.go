@@ -348,12 +348,3 @@ func (q *Queries) LeadsReleaseOthers(ctx context.Context, tenantID uuid.UUID, cl
 	_, err := q.db.Exec(ctx, leadsReleaseOthers, tenantID, claimant, campaignID)
 	return err
 }
-
-const suppressionInsert = `-- name: SuppressionInsert :exec
-INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
-`
-
-func (q *Queries) SuppressionInsert(ctx context.Context, tenantID uuid.UUID, phoneHash []byte, reason string) error {
-	_, err := q.db.Exec(ctx, suppressionInsert, tenantID, phoneHash, reason)
-	return err
-}

@@ -359,6 +359,7 @@ type Suppression struct {
 	Reason     string
 	CreatedAt  time.Time
 	ID         uuid.UUID
+	OptedOut   bool
 	PhoneLast4 string
 }
 

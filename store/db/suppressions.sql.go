@@ -13,10 +13,10 @@ import (
 
 const suppressionAdd = `-- name: SuppressionAdd :one
 
-INSERT INTO suppressions AS s (tenant_id, id, phone_hash, phone_last4, reason)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO suppressions AS s (tenant_id, id, phone_hash, phone_last4, reason, opted_out)
+VALUES ($1, $2, $3, $4, $5, false)
 ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET phone_last4 = excluded.phone_last4
-RETURNING tenant_id, phone_hash, reason, created_at, id, phone_last4
+RETURNING tenant_id, phone_hash, reason, created_at, id, opted_out, phone_last4
 `
 
 type SuppressionAddParams struct {
@@ -44,6 +44,7 @@ func (q *Queries) SuppressionAdd(ctx context.Context, arg SuppressionAddParams) 
 		&i.Reason,
 		&i.CreatedAt,
 		&i.ID,
+		&i.OptedOut,
 		&i.PhoneLast4,
 	)
 	return i, err
@@ -61,26 +62,17 @@ func (q *Queries) SuppressionCount(ctx context.Context, tenantID uuid.UUID, phon
 	return count, err
 }
 
-const suppressionDelete = `-- name: SuppressionDelete :one
-DELETE FROM suppressions WHERE tenant_id = $1 AND id = $2 RETURNING tenant_id, phone_hash, reason, created_at, id, phone_last4
+const suppressionDelete = `-- name: SuppressionDelete :exec
+DELETE FROM suppressions WHERE tenant_id = $1 AND id = $2
 `
 
-func (q *Queries) SuppressionDelete(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Suppression, error) {
-	row := q.db.QueryRow(ctx, suppressionDelete, tenantID, iD)
-	var i Suppression
-	err := row.Scan(
-		&i.TenantID,
-		&i.PhoneHash,
-		&i.Reason,
-		&i.CreatedAt,
-		&i.ID,
-		&i.PhoneLast4,
-	)
-	return i, err
+func (q *Queries) SuppressionDelete(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, suppressionDelete, tenantID, iD)
+	return err
 }
 
 const suppressionList = `-- name: SuppressionList :many
-SELECT tenant_id, phone_hash, reason, created_at, id, phone_last4 FROM suppressions
+SELECT tenant_id, phone_hash, reason, created_at, id, opted_out, phone_last4 FROM suppressions
 WHERE tenant_id = $1 AND ($2::bytea IS NULL OR phone_hash = $2::bytea)
 ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $3
 `
@@ -113,6 +105,7 @@ func (q *Queries) SuppressionList(ctx context.Context, arg SuppressionListParams
 			&i.Reason,
 			&i.CreatedAt,
 			&i.ID,
+			&i.OptedOut,
 			&i.PhoneLast4,
 		); err != nil {
 			return nil, err
@@ -123,4 +116,36 @@ func (q *Queries) SuppressionList(ctx context.Context, arg SuppressionListParams
 		return nil, err
 	}
 	return items, nil
+}
+
+const suppressionLock = `-- name: SuppressionLock :one
+SELECT tenant_id, phone_hash, reason, created_at, id, opted_out, phone_last4 FROM suppressions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+`
+
+func (q *Queries) SuppressionLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Suppression, error) {
+	row := q.db.QueryRow(ctx, suppressionLock, tenantID, iD)
+	var i Suppression
+	err := row.Scan(
+		&i.TenantID,
+		&i.PhoneHash,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.ID,
+		&i.OptedOut,
+		&i.PhoneLast4,
+	)
+	return i, err
+}
+
+const suppressionOptOut = `-- name: SuppressionOptOut :exec
+INSERT INTO suppressions AS s (tenant_id, phone_hash, reason, phone_last4)
+VALUES ($1, $2, $3, coalesce((SELECT l.phone_last4 FROM leads l
+  WHERE l.tenant_id = $1 AND l.phone_hash = $2 AND l.phone_last4 ~ '^[0-9]{4}$' LIMIT 1), ''))
+ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET opted_out = true
+`
+
+// SuppressionOptOut keeps the number of somebody who has opted out, whatever the tenant's own list had said of it.
+func (q *Queries) SuppressionOptOut(ctx context.Context, tenantID uuid.UUID, phoneHash []byte, reason string) error {
+	_, err := q.db.Exec(ctx, suppressionOptOut, tenantID, phoneHash, reason)
+	return err
 }

@@ -34,9 +34,6 @@ UPDATE leads l SET status = 'callback', status_set_by = @set_by::text, next_atte
 FROM campaigns c
 WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND c.id = l.campaign_id;
 
--- name: SuppressionInsert :exec
-INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES (@tenant_id, @phone_hash, @reason) ON CONFLICT DO NOTHING;
-
 -- LeadsOfHash locks the tenant's leads with a number, in whatever campaign.
 -- name: LeadsOfHash :many
 SELECT * FROM leads WHERE tenant_id = @tenant_id AND phone_hash = @phone_hash ORDER BY id FOR UPDATE;

@@ -2,8 +2,8 @@
 
 -- SuppressionAdd adds a number, or gives the entry that it has.
 -- name: SuppressionAdd :one
-INSERT INTO suppressions AS s (tenant_id, id, phone_hash, phone_last4, reason)
-VALUES (@tenant_id, @id, @phone_hash, @phone_last4, @reason)
+INSERT INTO suppressions AS s (tenant_id, id, phone_hash, phone_last4, reason, opted_out)
+VALUES (@tenant_id, @id, @phone_hash, @phone_last4, @reason, false)
 ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET phone_last4 = excluded.phone_last4
 RETURNING *;
 
@@ -17,5 +17,15 @@ ORDER BY created_at DESC, id DESC LIMIT @size OFFSET @skip;
 SELECT count(*) FROM suppressions
 WHERE tenant_id = @tenant_id AND (sqlc.narg('phone_hash')::bytea IS NULL OR phone_hash = sqlc.narg('phone_hash')::bytea);
 
--- name: SuppressionDelete :one
-DELETE FROM suppressions WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+-- SuppressionOptOut keeps the number of somebody who has opted out, whatever the tenant's own list had said of it.
+-- name: SuppressionOptOut :exec
+INSERT INTO suppressions AS s (tenant_id, phone_hash, reason, phone_last4)
+VALUES (@tenant_id, @phone_hash, @reason, coalesce((SELECT l.phone_last4 FROM leads l
+  WHERE l.tenant_id = @tenant_id AND l.phone_hash = @phone_hash AND l.phone_last4 ~ '^[0-9]{4}$' LIMIT 1), ''))
+ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET opted_out = true;
+
+-- name: SuppressionLock :one
+SELECT * FROM suppressions WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+
+-- name: SuppressionDelete :exec
+DELETE FROM suppressions WHERE tenant_id = @tenant_id AND id = @id;

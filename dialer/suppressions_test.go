@@ -1,0 +1,36 @@
+package dialer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+)
+
+// An opt-out is nobody's to take back, also of a number that was on the tenant's own list before.
+func TestOptOutStaysOnTheList(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	campaign := b.running(t)
+	b.push(t, campaign.ID, "9876543211")
+	for _, phone := range []string{"9876543210", "9876543211"} { // on the list before, and not
+		if phone == "9876543210" {
+			_, err := b.svc.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
+			require.NoError(t, err)
+		}
+		number, err := store.ParsePhone(phone)
+		require.NoError(t, err)
+		require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+			return b.svc.optOut(t.Context(), tx, b.tenant, b.st.PhoneHash(b.tenant, number), b.clock.Now())
+		}))
+		list, _, err := b.svc.ListSuppressions(t.Context(), b.tenant, SuppressionFilter{Phone: phone, Limit: 10})
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.True(t, list[0].OptedOut)
+		require.Equal(t, "••••"+phone[6:], list[0].Phone)
+		var conflict *ConflictError
+		require.ErrorAs(t, b.svc.DeleteSuppression(t.Context(), b.tenant, list[0].ID), &conflict)
+		require.Equal(t, CodeOptedOut, conflict.Code)
+	}
+}
