@@ -388,7 +388,7 @@ func (p *pacer) watch(members []acd.Member) {
 	p.agents = make(map[uuid.UUID]seenAgent, len(members))
 	for _, m := range members {
 		is, was := seenAgent{m.Status, m.Since, newest(m), m.Campaign}, before[m.ID]
-		if is.status == acd.WrapUp && is.call == was.call {
+		if is.call == was.call && is.campaign == uuid.Nil { // a call that is over is no caller's any more
 			is.campaign = was.campaign
 		}
 		p.agents[m.ID] = is

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -264,4 +265,44 @@ func TestCampaignGoesToTheControllerWithItsAgents(t *testing.T) {
 	p.clock.advance(askEvery)
 	require.Eventually(t, func() bool { return len(p.sw.dialed()) == 1 }, waitFor, every)
 	require.Empty(t, elsewhere.dialed())
+}
+
+// TestPacedCallsAreTakenUpOnce: a call that the pacer is done with isn't found anew while it goes on.
+func TestPacedCallsAreTakenUpOnce(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	campaign := p.campaign(t, DialProgressive)
+	p.push(t, campaign, "9876543201")
+	agent := p.person(t)
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer.round(t.Context())
+	require.Len(t, p.sw.dialed(), 1)
+	call := p.sw.dialed()[0]
+	require.Equal(t, []uuid.UUID{call.ID}, pacer.book.known())
+	storetest.Exec(t, p.st, p.tenant, `UPDATE calls SET status = 'agent_connected', answer_time = now(), queued_at = now(), agent_id = $2,
+		agent_connect_time = now(), answered_by_amd = 'human' WHERE id = $1`, call.ID, agent)
+	for range 2 {
+		pacer.round(t.Context())
+		require.Empty(t, pacer.book.known())
+	}
+	again := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	again.round(t.Context())
+	require.Empty(t, again.book.known(), "after a restart neither")
+}
+
+// TestPacerLearnsFromItsAgents: a conversation's length is that from the agent's first to last moment on the call, also when the
+// call is over a little before the agent's state is.
+func TestPacerLearnsFromItsAgents(t *testing.T) {
+	t.Parallel()
+	campaign, call, id, at := uuid.New(), uuid.New(), uuid.New(), time.Unix(1e9, 0)
+	p := &pacer{campaign: campaign, planner: pacing.New(pacing.Config{Predictive: true})}
+	for _, m := range []acd.Member{
+		{Status: acd.OnCall, Since: at, Call: &call, Campaign: campaign},
+		{Status: acd.OnCall, Since: at, Call: &call},
+		{Status: acd.WrapUp, Since: at.Add(time.Minute), Call: &call},
+	} {
+		m.ID = id
+		p.watch([]acd.Member{m})
+		require.Equal(t, campaign, p.agents[id].campaign)
+	}
 }

@@ -174,7 +174,8 @@ SELECT c.id, c.node, c.dial_time, c.ring_time, c.answer_time, c.queued_at, c.age
   c.answered_by_amd, c.abandoned, coalesce(c.hangup_cause, '')::text AS hangup_cause
 FROM live_calls l JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.call_id
 WHERE l.tenant_id = $1 AND l.campaign_id = $3::uuid AND l.kind = 'call' AND l.call_id <> ALL($2::uuid[])
-  AND c.direction = 'outbound' AND ($4::bool OR c.answer_time IS NULL)
+  AND c.direction = 'outbound' AND (c.answer_time IS NULL OR $4::bool AND NOT c.abandoned
+    AND (c.agent_connect_time IS NULL OR c.answered_by_amd IS NULL))
 `
 
 type PacedCallsParams struct {
@@ -201,7 +202,8 @@ type PacedCallsRow struct {
 
 // What a campaign's pacer looks at, and what it tells.
 // PacedCalls shows the calls that the pacer knows, however they stand, and the campaign's open ones that it doesn't, wherever
-// they are: all, or those that nobody has answered.
+// they are, of which something more can become known: those that nobody has answered, and, if asked for, those on the way to an
+// agent or to a verdict.
 func (q *Queries) PacedCalls(ctx context.Context, arg PacedCallsParams) ([]PacedCallsRow, error) {
 	rows, err := q.db.Query(ctx, pacedCalls,
 		arg.TenantID,

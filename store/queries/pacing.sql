@@ -1,7 +1,8 @@
 -- What a campaign's pacer looks at, and what it tells.
 
 -- PacedCalls shows the calls that the pacer knows, however they stand, and the campaign's open ones that it doesn't, wherever
--- they are: all, or those that nobody has answered.
+-- they are, of which something more can become known: those that nobody has answered, and, if asked for, those on the way to an
+-- agent or to a verdict.
 -- name: PacedCalls :many
 SELECT c.id, c.node, c.dial_time, c.ring_time, c.answer_time, c.queued_at, c.agent_connect_time, c.end_time, c.agent_id,
   c.answered_by_amd, c.abandoned, coalesce(c.hangup_cause, '')::text AS hangup_cause
@@ -11,7 +12,8 @@ SELECT c.id, c.node, c.dial_time, c.ring_time, c.answer_time, c.queued_at, c.age
   c.answered_by_amd, c.abandoned, coalesce(c.hangup_cause, '')::text AS hangup_cause
 FROM live_calls l JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.call_id
 WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id::uuid AND l.kind = 'call' AND l.call_id <> ALL(@known::uuid[])
-  AND c.direction = 'outbound' AND (@answered_too::bool OR c.answer_time IS NULL);
+  AND c.direction = 'outbound' AND (c.answer_time IS NULL OR @answered_too::bool AND NOT c.abandoned
+    AND (c.agent_connect_time IS NULL OR c.answered_by_amd IS NULL));
 
 -- PaceHistory shows how the campaign's latest calls went that have ended, the newest first, with the seconds of the wrap-up
 -- that followed (below 0 where none is known). from_id is the smallest call id that is looked at.
