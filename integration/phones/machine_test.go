@@ -128,9 +128,11 @@ func TestMachineGetsAMessage(t *testing.T) {
 		require.Equal(t, "send_bye", *row.HangupDisposition)
 		l.neverWrappedUp(t, call.ID)
 		wav := l.recording(t, call.ID.String()+".wav")
-		tail := wav.Channel(0)
-		tail = tail[max(0, len(tail)-wav.Rate):]
-		require.Greater(t, level(tail, toneHz, wav.Rate), -30.0, "the message is not recorded")
+		pcm, loudest := wav.Channel(0), -100.0
+		for at := 0; at+wav.Rate <= len(pcm); at += wav.Rate / 4 {
+			loudest = max(loudest, level(pcm[at:at+wav.Rate], toneHz, wav.Rate))
+		}
+		require.Greater(t, loudest, -30.0, "the message is not recorded")
 	})
 }
 
