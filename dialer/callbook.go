@@ -88,11 +88,12 @@ func (b *callBook) dialed(call db.Call) {
 	b.calls[call.ID] = c
 }
 
-// onTheWay are the dial times of the calls that ring for somebody here, and the answer times of those whose callees wait.
-func (b *callBook) onTheWay() (ringing, waiting []time.Time) {
-	for _, c := range b.calls {
+// onTheWay are the dial times of the calls that ring for somebody here, and the answer times of those whose callees wait: not of
+// those that an agent has already, though the call doesn't say so yet.
+func (b *callBook) onTheWay(taken map[uuid.UUID]bool) (ringing, waiting []time.Time) {
+	for id, c := range b.calls {
 		switch {
-		case !c.own || c.connected || c.abandoned:
+		case !c.own || c.connected || c.abandoned || taken[id]:
 		case c.answered.IsZero():
 			ringing = append(ringing, c.dialed)
 		default:

@@ -97,7 +97,7 @@ func TestCallBookTellsEachFactOnce(t *testing.T) {
 			}
 			b, id := newCallBook(node, campaign, !c.voiceAgent), uuid.New()
 			b.dialed(db.Call{ID: id, DialTime: &dialed})
-			ringing, _ := b.onTheWay()
+			ringing, _ := b.onTheWay(nil)
 			require.Equal(t, []time.Time{dialed}, ringing)
 			for i, r := range c.rows {
 				r.ID, r.Node, r.DialTime = id, node, &dialed
@@ -121,8 +121,10 @@ func TestCallBookTellsEachFactOnce(t *testing.T) {
 		{ID: uuid.New(), Node: node, DialTime: &dialed, AgentID: &other}, // its agent has dialed it
 	}
 	require.Empty(t, b.read(calls))
-	ringing, _ := b.onTheWay()
+	ringing, _ := b.onTheWay(nil)
 	require.Len(t, ringing, 1, "the others ring for nobody who is planned with")
+	ringing, _ = b.onTheWay(map[uuid.UUID]bool{calls[0].ID: true})
+	require.Empty(t, ringing, "an agent has it")
 	require.Len(t, b.known(), 3)
 	require.Empty(t, b.read(nil))
 	require.Empty(t, b.known(), "calls that are no more")

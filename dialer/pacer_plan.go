@@ -254,7 +254,13 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 
 // stateOf is the campaign's state as the planner wants it, but for the room.
 func (p *pacer) stateOf(mine []acd.Member, now time.Time) pacing.State {
-	ringing, waiting := p.book.onTheWay()
+	taken := make(map[uuid.UUID]bool, len(p.agents))
+	for _, a := range p.agents {
+		if a.status == acd.OnCall {
+			taken[a.call] = true
+		}
+	}
+	ringing, waiting := p.book.onTheWay(taken)
 	state := pacing.State{Waiting: len(waiting), Day: p.rates.day, Total: p.rates.total}
 	for _, at := range ringing {
 		state.Ringing = append(state.Ringing, max(0, now.Sub(at)))
@@ -315,7 +321,7 @@ func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 		slots := int(int64(seen.facts.AgentMax) - seen.facts.AgentUsed)
 		free = min(free, p.s.shares.room(p.tenant, p.campaign, *agent, slots))
 	}
-	ringing, _ := p.book.onTheWay()
+	ringing, _ := p.book.onTheWay(nil)
 	return plan{agent: seen.taker.voiceAgent, free: p.ramp.room(now, len(ringing), free)}
 }
 

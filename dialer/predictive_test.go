@@ -295,7 +295,7 @@ func TestPacedCallsAreTakenUpOnce(t *testing.T) {
 func TestPacerLearnsFromItsAgents(t *testing.T) {
 	t.Parallel()
 	campaign, call, id, at := uuid.New(), uuid.New(), uuid.New(), time.Unix(1e9, 0)
-	p := &pacer{campaign: campaign, planner: pacing.New(pacing.Config{Predictive: true})}
+	p := &pacer{claimer: claimer{campaign: campaign}, planner: pacing.New(pacing.Config{Predictive: true})}
 	for _, m := range []acd.Member{
 		{Status: acd.OnCall, Since: at, Call: &call, Campaign: campaign},
 		{Status: acd.OnCall, Since: at, Call: &call},
