@@ -66,8 +66,8 @@ type hazard struct {
 	weight, grow  float64
 }
 
-func newHazard(mean, memory float64) hazard {
-	h := hazard{ages: newAges(), weight: 1, grow: math.Exp(1 / memory)}
+func newHazard(mean float64) hazard {
+	h := hazard{ages: newAges(), weight: 1, grow: math.Exp(1.0 / memoryTalk)}
 	// One observation's worth of the usual.
 	for i := range h.events {
 		in := math.Exp(-h.edge[i]/mean) - math.Exp(-h.edge[i+1]/mean)

@@ -14,7 +14,7 @@ import (
 func TestHazardCountsWhatStillLasts(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
-	h := newHazard(usualTalk, memoryTalk)
+	h := newHazard(usualTalk)
 	var lasting []time.Duration
 	for range 300 {
 		if d := r.ExpFloat64() * 200; d < 60 {
@@ -31,7 +31,7 @@ func TestHazardCountsWhatStillLasts(t *testing.T) {
 
 func TestHazardForgets(t *testing.T) {
 	t.Parallel()
-	h := newHazard(usualTalk, memoryTalk)
+	h := newHazard(usualTalk)
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 20_000 { // far beyond what one weight can hold
 		h.observe(r.ExpFloat64() * 300)

@@ -115,7 +115,7 @@ type Planner struct {
 // New makes the planner of a campaign that has no history.
 func New(cfg Config) *Planner {
 	p := &Planner{
-		talk: newHazard(usualTalk, memoryTalk), wrap: newHazard(usualWrapUp, memoryTalk), table: newNormal(), limit: math.Log(firstLimit),
+		talk: newHazard(usualTalk), wrap: newHazard(usualWrapUp), table: newNormal(), limit: math.Log(firstLimit),
 	}
 	p.Configure(cfg)
 	return p

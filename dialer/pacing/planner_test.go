@@ -1,8 +1,8 @@
 package pacing_test
 
 import (
-	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -136,8 +136,13 @@ func TestFallbackUntilTheRateHasComeDown(t *testing.T) {
 		answered, abandoned int
 		want                pacing.Verdict
 	}{
-		{10000, 260, pacing.Go}, {10000, 269, pacing.Go}, {10000, 270, pacing.Fallback},
-		{10100, 270, pacing.Fallback}, {10300, 270, pacing.Go}, {10300, 279, pacing.Fallback}, {10000, 280, pacing.Fallback},
+		{10000, 260, pacing.Go},
+		{10000, 269, pacing.Go},
+		{10000, 270, pacing.Fallback},
+		{10100, 270, pacing.Fallback},
+		{10300, 270, pacing.Go},
+		{10300, 279, pacing.Fallback},
+		{10000, 280, pacing.Fallback},
 	} {
 		s.Total, s.Day = tally(step.answered, step.abandoned), tally(step.answered, step.abandoned)
 		plan := p.Plan(s)
@@ -188,7 +193,7 @@ func TestBadLuckWithFewAnswersPausesNothing(t *testing.T) {
 func TestPlansKeepTheirBounds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 7))
 			cfg := pacing.Config{

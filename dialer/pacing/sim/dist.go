@@ -94,12 +94,6 @@ func (d Dist) valid() bool {
 	}
 }
 
-// scaled is the distribution with another mean and the same shape.
-func (d Dist) scaled(mean time.Duration) Dist {
-	d.Mean = max(0, mean-d.Min)
-	return d
-}
-
 func (d Dist) draw(r *rand.Rand) time.Duration {
 	mean := float64(d.Mean)
 	switch d.Shape {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,8 +54,11 @@ func TestProgressiveIsTheReferences(t *testing.T) {
 		agents int
 		want   float64
 	}{
-		{0.25, time.Minute, 10, 0.41}, {0.25, time.Minute, 50, 0.41}, {0.25, 3 * time.Minute, 50, 0.67},
-		{0.5, 2 * time.Minute, 10, 0.76}, {0.5, 2 * time.Minute, 50, 0.76},
+		{0.25, time.Minute, 10, 0.41},
+		{0.25, time.Minute, 50, 0.41},
+		{0.25, 3 * time.Minute, 50, 0.67},
+		{0.5, 2 * time.Minute, 10, 0.76},
+		{0.5, 2 * time.Minute, 50, 0.76},
 	} {
 		sum := 0.0
 		for seed := range uint64(3) {
@@ -101,7 +105,11 @@ func TestReferenceCells(t *testing.T) {
 		handle time.Duration
 		agents int
 	}{
-		{0.25, time.Minute, 10}, {0.25, time.Minute, 50}, {0.25, 3 * time.Minute, 50}, {0.5, 2 * time.Minute, 10}, {0.5, 2 * time.Minute, 50},
+		{0.25, time.Minute, 10},
+		{0.25, time.Minute, 50},
+		{0.25, 3 * time.Minute, 50},
+		{0.5, 2 * time.Minute, 10},
+		{0.5, 2 * time.Minute, 50},
 	} {
 		cell, err := g.cell(t.Context(), c.rate, c.handle, c.agents)
 		require.NoError(t, err)
@@ -330,7 +338,7 @@ func TestMeanOfDays(t *testing.T) {
 
 func BenchmarkDay(b *testing.B) {
 	for _, agents := range []int{10, 50, 100} {
-		b.Run(fmt.Sprint(agents), func(b *testing.B) {
+		b.Run(strconv.Itoa(agents), func(b *testing.B) {
 			busy := 0.0
 			for b.Loop() {
 				busy = Run(scenario(0.25, time.Minute, agents), Predictive, tuning).Utilisation
