@@ -3,6 +3,7 @@ package dialer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 // headEvery is how often a claimer looks from the head of its campaign's leads, where those stand that were given back or are
 // more urgent than they were, while there are enough behind.
 const headEvery = 2 * time.Second
+
+// sealedRetry is when a lead is tried again whose number the configured key doesn't open.
+const sealedRetry = time.Hour
 
 // claimer claims leads of one campaign. It goes on where it came to: while somebody holds an old snapshot of the database, the
 // index entries of all leads that were claimed since stay in it, and each look from the head would step over every one.
@@ -81,30 +85,45 @@ func (c *claimer) claimFrom(ctx context.Context, tx *store.Tx, n int, now time.T
 	return out, taken + len(fresh), nil
 }
 
-func (c *claimer) claimDue(ctx context.Context, tx *store.Tx, n int, now time.Time, at *position) (out []claimed, taken int, err error) {
-	from := at.due
-	for {
-		due, err := tx.Q.LeadsClaimDue(ctx, db.LeadsClaimDueParams{
-			TenantID: c.tenant, CampaignID: c.campaign, Now: now, Since: from, Claimant: c.claimant, Until: now.Add(c.lease),
-			Batch: int32(n - taken), //nolint:gosec // at most claimBatch
-		})
-		if err != nil {
-			return out, taken, err
+// claimDue claims the callbacks that callees were promised, then retries. There are few callbacks at a time: they are looked for
+// from their head.
+func (c *claimer) claimDue(ctx context.Context, tx *store.Tx, n int, now time.Time, at *position) ([]claimed, int, error) {
+	out, taken, _, err := c.claimIn(ctx, tx, nil, LeadCallback, n, now, time.Time{})
+	for from := at.due; err == nil && taken < n; from = (time.Time{}) {
+		var found int
+		var last time.Time
+		if out, found, last, err = c.claimIn(ctx, tx, out, LeadRetry, n-taken, now, from); found > 0 {
+			at.due = last
 		}
-		slices.SortFunc(due, func(a, b db.LeadsClaimDueRow) int {
-			return cmp.Or(a.NextAttemptAt.Compare(*b.NextAttemptAt), slices.Compare(a.ID[:], b.ID[:]))
-		})
-		for _, lead := range due {
-			at.due = *lead.NextAttemptAt
-			if out, err = c.hold(ctx, tx, out, lead); err != nil {
-				return out, taken, err
-			}
+		if taken += found; from.IsZero() {
+			break
 		}
-		if taken += len(due); taken == n || from.IsZero() {
-			return out, taken, nil
-		}
-		from = time.Time{}
 	}
+	return out, taken, err
+}
+
+// claimIn claims leads of one status that have fallen due since a moment, those that wait longest first, and gives the due time of
+// the last one.
+func (c *claimer) claimIn(
+	ctx context.Context, tx *store.Tx, out []claimed, status LeadStatus, n int, now, since time.Time,
+) (_ []claimed, found int, last time.Time, err error) {
+	due, err := tx.Q.LeadsClaimDue(ctx, db.LeadsClaimDueParams{
+		TenantID: c.tenant, CampaignID: c.campaign, Statuses: []string{string(status)}, Now: now, Since: since, Claimant: c.claimant,
+		Until: now.Add(c.lease), Batch: int32(n), //nolint:gosec // at most claimBatch
+	})
+	if err != nil {
+		return out, 0, last, err
+	}
+	slices.SortFunc(due, func(a, b db.LeadsClaimDueRow) int {
+		return cmp.Or(a.NextAttemptAt.Compare(*b.NextAttemptAt), slices.Compare(a.ID[:], b.ID[:]))
+	})
+	for _, lead := range due {
+		last = *lead.NextAttemptAt
+		if out, err = c.hold(ctx, tx, out, lead); err != nil {
+			return out, 0, last, err
+		}
+	}
+	return out, len(due), last, nil
 }
 
 func (c *claimer) claimFresh(ctx context.Context, tx *store.Tx, n int, now time.Time, at *position) ([]db.LeadsClaimFreshRow, error) {
@@ -143,6 +162,12 @@ func (c *claimer) claimFresh(ctx context.Context, tx *store.Tx, n int, now time.
 
 func (c *claimer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimDueRow) ([]claimed, error) {
 	number, err := leadPhone(ctx, tx, c.tenant, lead.Phone, lead.PhoneSealed)
+	if errors.Is(err, store.ErrUnseal) { // the others are dialed all the same
+		c.s.log.ErrorContext(ctx, "lead's number does not open under this key", "tenant_id", c.tenant, "lead_id", lead.ID, "error", err)
+		return out, tx.Q.LeadPostpone(ctx, db.LeadPostponeParams{
+			TenantID: c.tenant, ID: lead.ID, NextAttemptAt: c.s.now().Add(sealedRetry), Claimant: c.claimant,
+		})
+	}
 	if err != nil {
 		return out, err
 	}

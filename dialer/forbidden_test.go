@@ -105,16 +105,17 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		}
 		return err == nil
 	}
-	b.registry.setDown(true)
 	for _, at := range []time.Time{noon.Add(10 * time.Hour), noon.Add(20 * time.Hour), noon.Add(-12 * time.Hour)} {
 		b.clock.set(at)
 		sw := &fakeSwitch{gate: b.svc.Gate()}
 		newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
-		if at.Equal(noon.Add(20 * time.Hour)) {
-			continue // 08:00, an hour before it opens
-		}
-		for number := range why {
-			require.False(t, admitted(switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, number), Purpose: switchctl.PurposeSingle}))
+		for number, kind := range why {
+			_, err := b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+				TenantID: b.tenant, To: mustPhone(t, number), Purpose: switchctl.PurposeSingle,
+			})
+			if refused := reason(t, err); kind == forbiddenNot {
+				require.Equal(t, ReasonWindow, refused)
+			}
 		}
 		require.Empty(t, sw.dialed(), "out of hours")
 	}

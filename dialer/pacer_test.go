@@ -117,7 +117,7 @@ func TestPacerOrder(t *testing.T) {
 	set("urgent", "priority = 5")
 	set("later", "priority = -1")
 	set("due", "status = 'retry', attempts = 1, next_attempt_at = $2", now.Add(-time.Minute))
-	set("callback", "status = 'callback', attempts = 1, next_attempt_at = $2", now.Add(-time.Hour))
+	set("callback", "status = 'callback', attempts = 1, next_attempt_at = $2", now.Add(-time.Second)) // promised, and so before retries
 	set("far", "status = 'retry', attempts = 1, next_attempt_at = $2", now.Add(time.Hour))
 	sw := &fakeSwitch{gate: b.svc.Gate()}
 	pace(t, b.svc, sw)
@@ -129,6 +129,24 @@ func TestPacerOrder(t *testing.T) {
 	require.Equal(t, []uuid.UUID{ids["callback"], ids["due"], ids["urgent"], ids["new"], ids["later"]}, order)
 	b.clock.advance(2 * time.Hour)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 6 }, waitFor, every)
+}
+
+// A number that doesn't open under the key holds nobody else up.
+func TestPacerGoesPastASealedNumber(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	b.strict(t)
+	campaign := b.running(t)
+	damaged := b.push(t, campaign.ID, "9876543210")
+	b.push(t, campaign.ID, "9876543211")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_sealed = set_byte(phone_sealed, 20, get_byte(phone_sealed, 20) # 1) WHERE id = $1", damaged.ID)
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	pace(t, b.svc, sw)
+	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
+	require.NotEqual(t, damaged.ID, *sw.dialed()[0].LeadID)
+	row := b.lead(t, damaged.ID)
+	require.True(t, row.NextAttemptAt.After(b.clock.Now()))
+	require.Nil(t, row.ClaimedBy)
 }
 
 func TestPauseStopsDialingAtOnce(t *testing.T) {

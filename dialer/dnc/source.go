@@ -123,8 +123,15 @@ func (s SourceStats) same(f source) bool {
 	return s.Name == f.name && s.Size == f.size && s.ModTime.Equal(f.mod)
 }
 
-// ErrBroken is a file that most rows of can't be read of.
-var ErrBroken = errors.New("most of its rows can't be read")
+// A file with more than a few rows that can't be read, and more than one of so many, is no list to go by: what it doesn't tell
+// would be called.
+const (
+	fewBadRows   = 10
+	badRowsShare = 1000
+)
+
+// ErrBroken is a file of which too many rows can't be read.
+var ErrBroken = errors.New("too many of its rows can't be read")
 
 // read hands the file's rows to emit.
 func (s source) read(ctx context.Context, emit func(Entry)) (_ SourceStats, err error) {
@@ -151,7 +158,7 @@ func (s source) read(ctx context.Context, emit func(Entry)) (_ SourceStats, err 
 		return out, err
 	}
 	out.Rows, out.BadRows, out.BadLines = stats.Rows, stats.Bad, stats.BadLines
-	if stats.Bad > stats.Rows-stats.Bad {
+	if stats.Bad > stats.Rows-stats.Bad || stats.Bad > fewBadRows && stats.Bad*badRowsShare > stats.Rows {
 		return out, fmt.Errorf("%w: %d of %d, the first in line %d", ErrBroken, stats.Bad, stats.Rows, stats.BadLines[0])
 	}
 	out.SHA256 = hex.EncodeToString(sum.Sum(nil))

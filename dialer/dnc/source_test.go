@@ -3,7 +3,9 @@ package dnc
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -123,4 +125,21 @@ func TestRunWaitsForFilesToSettle(t *testing.T) {
 		require.Less(t, failures, testutil.ToFloat64(r.loads.WithLabelValues(loadFailed)), "but later")
 		require.True(t, listed(t, r, "9876543292"))
 	})
+}
+
+// A few rows that can't be read are told and left out; more than that, and the file is no list to go by.
+func TestFileWithBadRows(t *testing.T) {
+	t.Parallel()
+	for bad, want := range map[int]error{fewBadRows: nil, fewBadRows + 1: ErrBroken} {
+		path := filepath.Join(t.TempDir(), "list.csv")
+		var b strings.Builder
+		for i := range 5000 {
+			fmt.Fprintf(&b, "98765%05d\n", i)
+		}
+		b.WriteString(strings.Repeat("nonsense\n", bad))
+		write(t, path, b.String())
+		err := New(Config{Path: path}).Load(t.Context())
+		require.ErrorIs(t, err, want)
+		require.Equal(t, want == nil, err == nil)
+	}
 }
