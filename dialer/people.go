@@ -77,9 +77,9 @@ func (s *Service) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow,
 	}
 	bound, overdials := s.paces.overdial(*req.CampaignID, now)
 	switch {
-	case overdials && atWork > 0 && f.CampaignAwaitingHere < int64(bound):
-		return nil
-	case overdials:
+	case atWork == 0:
+		return refuse(ReasonAgents, now, time.Time{}, "no agent is at work")
+	case overdials && f.CampaignAwaitingHere >= int64(bound):
 		return refuse(ReasonAgents, now, time.Time{}, "%d calls are on the way to %d agents", f.CampaignAwaitingHere, atWork)
 	case f.AwaitingHere >= int64(ready+s.paces.excess(req.TenantID, now)):
 		return refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready", f.AwaitingHere, ready)
