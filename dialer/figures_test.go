@@ -151,8 +151,7 @@ func (w *figureWorld) change(ctx context.Context, rng *rand.Rand) error {
 	if errors.Is(err, errUndone) || errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	var constraint *store.ConstraintError
-	if errors.As(err, &constraint) {
+	if _, broken := errors.AsType[*store.ConstraintError](err); broken {
 		return nil // a state that can't be: nothing of it stays
 	}
 	return err

@@ -252,7 +252,7 @@ func (a *actor) routeFound(ctx context.Context, m routeChosen) (state, error) {
 	case a.killCause != "":
 		return a.closeUnseen(ctx, a.killCause), nil
 	case m.err != nil || m.index < 0:
-		return a.beginClose(ctx, d.failed), nil
+		return a.beginClose(ctx, d.failed), nil //nolint:nilerr // the call ends as its last route did
 	}
 	d.route += 1 + m.index
 	a.call.TrunkID = d.adm.Routes[d.route].TrunkID

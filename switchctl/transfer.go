@@ -282,7 +282,7 @@ func (a *actor) transferRouteFound(ctx context.Context, m routeChosen) (state, e
 	next, err := uuid.NewV7()
 	if m.err != nil || m.index < 0 || err != nil || a.killCause != "" {
 		a.failTransfer(ctx, t.failed)
-		return a.state, nil
+		return a.state, nil //nolint:nilerr // the transfer fails as its last route did
 	}
 	t.route += 1 + m.index
 	a.dialTransfer(ctx, next)
