@@ -49,5 +49,6 @@
 //     on with one call per ready agent until the rate has come down; at 2.9% it is paused, though of few answered calls up
 //     to three may be abandoned before that. The rates are kept in the database, so that a restart forgets nothing. Whoever
 //     starts such a campaign again gets one call per agent until the rate is below; only a further abandoned call above 2.9%
-//     pauses it again. While predictive dialing is paused by an operator there is no over-dialing, and no guard.
+//     pauses it again. While predictive dialing is paused by an operator there is no over-dialing. A progressive campaign whose agents
+//     others take away is paused likewise.
 package dialer

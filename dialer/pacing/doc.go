@@ -30,8 +30,8 @@
 //     (a halved rate may come back any moment), none of the new ones failing on the way, and agents are as slow as the small number of
 //     observations leaves possible.
 //   - At 2.7% one call per agent until the rate is below 2.65%.
-//   - At 2.9% the campaign has to be paused, when one more call was abandoned. With few answers bad luck of up to three calls is
-//     not held against it: one call per agent brings the rate down, a pause would keep it where it is.
+//   - At 2.9% the campaign, a progressive one too, has to be paused, when one more call was abandoned. With few answers bad
+//     luck of up to three calls is not held against it: one call per agent brings the rate down, a pause would keep it where it is.
 //
 // Read planner.go for what it is told and what it answers, hazard.go and change.go for what it learns, view.go for the tables made of
 // that, forecast.go for the comparison, and guard.go for what the abandon rate allows.

@@ -205,7 +205,11 @@ func (p *Planner) Plan(s State) Plan {
 	dial := s.Ready - len(s.Ringing) - s.Waiting
 	if p.cfg.Predictive {
 		p.adapt(s)
-		plan.Verdict = p.judge(s)
+	}
+	if verdict := p.judge(s); p.cfg.Predictive || verdict == Pause { // one call per agent finds nobody when others take the agents
+		plan.Verdict = verdict
+	}
+	if p.cfg.Predictive {
 		if p.stale >= rebuildAfter+int(p.answers) {
 			p.rebuild(s)
 		}

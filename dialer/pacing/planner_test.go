@@ -60,8 +60,6 @@ func TestProgressiveDialsOneCallPerReadyAgent(t *testing.T) {
 	require.Equal(t, 1, p.Plan(s).Dial, "no more than the ceilings leave")
 	s.Room, s.Ringing = 100, make([]time.Duration, 9)
 	require.Zero(t, p.Plan(s).Dial, "more calls ring than agents are ready")
-	s.Total, s.Day = tally(100, 50), tally(100, 50)
-	require.Equal(t, pacing.Go, p.Plan(s).Verdict, "nothing to stop")
 }
 
 func TestPredictiveDialsMoreThanAgentsAreReady(t *testing.T) {
@@ -293,4 +291,18 @@ func BenchmarkPlan(b *testing.B) {
 	for b.Loop() {
 		p.Plan(s)
 	}
+}
+
+// One call per agent is no safety where others take the agents away: the guard pauses such a campaign as well.
+func TestProgressiveIsPausedNearTheCap(t *testing.T) {
+	t.Parallel()
+	p := pacing.New(pacing.Config{})
+	s := pacing.State{Ready: 2, Room: 10, Total: pacing.Tally{Answered: 1000, Abandoned: 28}}
+	s.Day = s.Total
+	require.Equal(t, pacing.Go, p.Plan(s).Verdict)
+	s.Total.Abandoned = 29
+	s.Day = s.Total
+	plan := p.Plan(s)
+	require.Equal(t, pacing.Pause, plan.Verdict)
+	require.Zero(t, plan.Dial)
 }
