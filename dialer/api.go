@@ -116,15 +116,15 @@ type Campaign struct {
 	UpdatedAt    time.Time  `json:"updated_at"`
 }
 
-// RetryPolicy holds the minutes to wait after the first attempt, by the outcome of the last one. Each further gap is Backoff times as
-// long.
+// RetryPolicy holds the minutes to wait before the next attempt, by the outcome of the last one. With a Backoff above 1 each further
+// gap is so many times as long.
 type RetryPolicy struct {
 	Busy       int `json:"busy"`
 	NoAnswer   int `json:"no_answer"`
 	Congestion int `json:"congestion"`
 	Machine    int `json:"machine"`
 	Failed     int `json:"failed"`
-	// Backoff of 1 keeps all gaps alike.
+	// Backoff of 1, the default, keeps all gaps alike.
 	Backoff float64 `json:"backoff"`
 }
 

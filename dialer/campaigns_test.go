@@ -105,7 +105,7 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 		  "calling_window":{"from":"10:00","to":"18:00","days":["mon"]}}`))
 	require.NoError(t, err)
 	require.Equal(t, "08040001234", *set.CallerID)
-	require.Equal(t, RetryPolicy{Busy: 1, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30, Backoff: 2}, set.Retry)
+	require.Equal(t, RetryPolicy{Busy: 1, NoAnswer: 60, Congestion: 5, Machine: 240, Failed: 30, Backoff: 1}, set.Retry)
 	require.Equal(t, &CallingWindow{Timezone: "Asia/Kolkata", Days: []string{"mon"}, From: "10:00", To: "18:00"}, set.CallingWindow)
 
 	kept, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{}`))

@@ -544,7 +544,7 @@ func TestOverflowMessageWithoutGreeting(t *testing.T) {
 	})
 	require.NoError(t, err)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
-	want := []string{"play http://x/recorded.wav", "voicemail http://x/gone.wav", "voicemail "}
+	want := []string{"announce http://x/recorded.wav", "voicemail http://x/gone.wav", "voicemail "}
 	for range 2 { // the second time after a restart, when it had begun to wait
 		leg := &greetingLeg{menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, missing: "http://x/gone.wav"}}
 		require.NoError(t, p.svc.Handler().Answered(t.Context(), leg))
@@ -556,6 +556,11 @@ func TestOverflowMessageWithoutGreeting(t *testing.T) {
 
 // greetingLeg can't play what is missing before a message either.
 type greetingLeg struct{ menuLeg }
+
+func (l *greetingLeg) Announce(_ context.Context, n switchctl.Announcement) error {
+	l.done = append(l.done, "announce "+n.URL)
+	return nil
+}
 
 func (l *greetingLeg) RecordVoicemail(ctx context.Context, v switchctl.Voicemail) error {
 	err := l.menuLeg.RecordVoicemail(ctx, v)

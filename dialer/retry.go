@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// defaultBackoff doubles a lead's gap with each attempt.
-	defaultBackoff = 2
+	// defaultBackoff keeps a lead's gaps alike: the minutes are those before each next attempt.
+	defaultBackoff = 1
 	maxBackoffRate = 10
 )
 

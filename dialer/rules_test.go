@@ -128,7 +128,7 @@ func TestAgentsDialsCount(t *testing.T) {
 	require.Equal(t, ReasonDailyCap, reason(t, err), "and no other")
 }
 
-// TestRetriesWiden waits longer after each attempt.
+// TestRetriesWiden waits longer after each attempt, where the campaign says so.
 func TestRetriesWiden(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
@@ -137,8 +137,8 @@ func TestRetriesWiden(t *testing.T) {
 		retry   string
 		minutes []int
 	}{
-		"by default": {`{"busy":10}`, []int{10, 20, 40, 80}},
-		"alike":      {`{"busy":10,"backoff":1}`, []int{10, 10, 10, 10}},
+		"by default": {`{"busy":10}`, []int{10, 10, 10, 10}},
+		"doubled":    {`{"busy":10,"backoff":2}`, []int{10, 20, 40, 80}},
 		"by half":    {`{"busy":16,"backoff":1.5}`, []int{16, 24, 36, 54}},
 		"at once":    {`{"busy":0}`, []int{0, 0, 0, 0}},
 		"a week":     {`{"busy":10080,"backoff":10}`, []int{10080, 10080, 10080, 10080}},
