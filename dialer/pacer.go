@@ -121,8 +121,7 @@ func (p *pacer) round(ctx context.Context) time.Duration {
 		p.rest()
 		return wait
 	}
-	p.dial(ctx, leads, next.agent)
-	if taken == claimBatch && ctx.Err() == nil {
+	if inTime := p.dial(ctx, leads, next); (taken == claimBatch || !inTime) && ctx.Err() == nil {
 		return 0
 	}
 	return wait
@@ -141,16 +140,21 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 	return min(wait, p.s.cfg.Poll)
 }
 
-// dial originates the claimed leads in their order, until one meets a ceiling. What was not dialed goes back.
-func (p *pacer) dial(ctx context.Context, leads []claimed, agent *uuid.UUID) {
-	done := 0
+// dial originates the claimed leads in their order, until one meets a ceiling, or the plan has grown old, which it tells by false.
+// What was not dialed goes back.
+func (p *pacer) dial(ctx context.Context, leads []claimed, by plan) (inTime bool) {
+	done, began := 0, time.Now()
 	defer func() { p.release(ctx, leads[done:]) }()
 	for _, lead := range leads {
-		if !p.dialOne(ctx, lead, agent) {
-			return
+		if by.holds > 0 && time.Since(began) >= by.holds {
+			return false
+		}
+		if !p.dialOne(ctx, lead, by.agent) {
+			return true
 		}
 		done++
 	}
+	return true
 }
 
 // dialOne tells whether the lead is settled and the next may follow.

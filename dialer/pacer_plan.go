@@ -30,6 +30,7 @@ type plan struct {
 	agent *uuid.UUID
 	free  int
 	wait  time.Duration // with free = 0: when to look again
+	holds time.Duration // how long it is good for; 0: until it is worked off
 }
 
 // sight is what a pacer reads in one transaction.
@@ -217,7 +218,7 @@ func (p *pacer) configure(seen *sight) {
 
 // planPeople plans the calls of a campaign whose callees talk to people.
 func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (plan, error) {
-	out := plan{wait: min(p.s.cfg.Poll, planEvery)}
+	out := plan{wait: min(p.s.cfg.Poll, planEvery), holds: planEvery}
 	if p.s.cfg.Agents == nil {
 		p.tellIdle(ctx, seen.row, "there are no agents")
 		return out, nil

@@ -131,6 +131,22 @@ func TestPacerOrder(t *testing.T) {
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 6 }, waitFor, every)
 }
 
+// What a plan for people has not dialed when it is old goes back, to be planned anew.
+func TestOldPlanIsNotWorkedOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	sw := &fakeSwitch{gate: b.svc.Gate()}
+	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
+	require.NoError(t, err)
+	require.Len(t, leads, 1)
+	require.False(t, p.dial(t.Context(), leads, plan{holds: time.Nanosecond}))
+	require.Empty(t, sw.dialed())
+	require.Nil(t, b.lead(t, lead.ID).ClaimedBy)
+}
+
 // A number that doesn't open under the key holds nobody else up.
 func TestPacerGoesPastASealedNumber(t *testing.T) {
 	t.Parallel()
