@@ -294,9 +294,12 @@ type halting struct {
 // halt holds the gate's lock, so that no call of the campaign begins once it has committed.
 func (s *Service) halt(ctx context.Context, tenant, id uuid.UUID, h halting) (Campaign, error) {
 	out, err := s.inCampaign(ctx, tenant, h.trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
-		rate, err := s.abandonRate(ctx, tx, tenant, id) // it reads a day's calls: not under the lock
-		if err != nil {
-			return db.Campaign{}, err
+		var rate *float64
+		if h.to == CampaignPaused { // read before the lock is taken
+			var err error
+			if rate, err = s.abandonRate(ctx, tx, tenant, id); err != nil {
+				return db.Campaign{}, err
+			}
 		}
 		if err := tx.Q.GateLock(ctx, tenant); err != nil {
 			return db.Campaign{}, err

@@ -108,7 +108,7 @@ func (c *claimer) claimIn(
 	ctx context.Context, tx *store.Tx, out []claimed, status LeadStatus, n int, now, since time.Time,
 ) (_ []claimed, found int, last time.Time, err error) {
 	due, err := tx.Q.LeadsClaimDue(ctx, db.LeadsClaimDueParams{
-		TenantID: c.tenant, CampaignID: c.campaign, Statuses: []string{string(status)}, Now: now, Since: since, Claimant: c.claimant,
+		TenantID: c.tenant, CampaignID: c.campaign, Status: string(status), Now: now, Since: since, Claimant: c.claimant,
 		Until: now.Add(c.lease), Batch: int32(n), //nolint:gosec // at most claimBatch
 	})
 	if err != nil {

@@ -19,6 +19,8 @@ const (
 	planEvery = time.Second
 	// tellEvery bounds how often a pace is written that changes.
 	tellEvery = 2 * time.Second
+	// ratesEvery bounds how often the abandon rate is read anew, which sums the minutes of a day, however many callees answer.
+	ratesEvery = time.Second
 	// askEvery is how often a pacer without agents asks whether another controller has them.
 	askEvery = 5 * time.Second
 	// tellStep is a change of the lines per agent that is worth writing.
@@ -133,7 +135,7 @@ func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, s
 		}
 		seen.history = &h
 	}
-	if p.ratesOld || now.Sub(p.ratesAt) >= time.Minute {
+	if age := now.Sub(p.ratesAt); age >= time.Minute || p.ratesOld && age >= ratesEvery {
 		kept, err := p.s.readFigures(ctx, tx, p.tenant, p.campaign)
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package dialer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ const registryRetry = 10 * time.Second
 // unscrubbed is a lead to be checked.
 type unscrubbed struct {
 	id     uuid.UUID
-	number store.Phone // zero when it was purged
+	number store.Phone // zero when it was purged, or doesn't open
 }
 
 // Scrub checks all leads of a campaign against the registry again. A lead that waits and turns out to be on it ends
@@ -53,7 +54,7 @@ func unscrubbedOf(ctx context.Context, tx *store.Tx, tenant uuid.UUID, rows []db
 	leads := make([]unscrubbed, len(rows))
 	for i, row := range rows {
 		number, err := leadPhone(ctx, tx, tenant, row.Phone, row.PhoneSealed)
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrUnseal) { // one that doesn't open keeps its mark, and the others are scrubbed
 			return nil, err
 		}
 		leads[i] = unscrubbed{row.ID, number}

@@ -175,3 +175,18 @@ func TestPacerScrubsBesideItsWork(t *testing.T) {
 	cancel()
 	running.Wait()
 }
+
+// A number that doesn't open under the key keeps its mark, and the others are scrubbed.
+func TestScrubGoesPastASealedNumber(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.strict(t)
+	campaign := b.running(t)
+	damaged, other := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_sealed = set_byte(phone_sealed, 20, get_byte(phone_sealed, 20) # 1) WHERE id = $1", damaged.ID)
+	b.registry.add("9876543211")
+	_, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	require.NoError(t, err)
+	require.Equal(t, string(LeadDNC), b.lead(t, other.ID).Status)
+	require.Equal(t, string(LeadNew), b.lead(t, damaged.ID).Status)
+}

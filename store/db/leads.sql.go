@@ -401,7 +401,7 @@ func (q *Queries) LeadsAfter(ctx context.Context, arg LeadsAfterParams) ([]Leads
 const leadsClaimDue = `-- name: LeadsClaimDue :many
 WITH due AS MATERIALIZED (
   SELECT c.id FROM leads c
-  WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status = ANY($5::text[]) AND c.dnd_clean
+  WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status = $5 AND c.dnd_clean
     AND c.next_attempt_at <= $6::timestamptz AND c.next_attempt_at >= $7::timestamptz
     AND (c.claimed_by IS NULL OR c.claimed_until <= $6::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
@@ -418,7 +418,7 @@ type LeadsClaimDueParams struct {
 	Until      time.Time
 	TenantID   uuid.UUID
 	CampaignID uuid.UUID
-	Statuses   []string
+	Status     string
 	Now        time.Time
 	Since      time.Time
 	Batch      int32
@@ -432,7 +432,7 @@ type LeadsClaimDueRow struct {
 	Priority      int32
 }
 
-// LeadsClaimDue claims leads of some statuses (retry, callback) whose time has come, the longest overdue first. They are chosen once, in a query of their own: a
+// LeadsClaimDue claims leads of one status (retry, callback) whose time has come, the longest overdue first. They are chosen once, in a query of their own: a
 // plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
 // campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone.
 func (q *Queries) LeadsClaimDue(ctx context.Context, arg LeadsClaimDueParams) ([]LeadsClaimDueRow, error) {
@@ -441,7 +441,7 @@ func (q *Queries) LeadsClaimDue(ctx context.Context, arg LeadsClaimDueParams) ([
 		arg.Until,
 		arg.TenantID,
 		arg.CampaignID,
-		arg.Statuses,
+		arg.Status,
 		arg.Now,
 		arg.Since,
 		arg.Batch,

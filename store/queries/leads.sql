@@ -94,13 +94,13 @@ WHERE tenant_id = @tenant_id AND id = @id AND last_call_id = @call_id::uuid AND 
 -- name: PlanByValues :exec
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
 
--- LeadsClaimDue claims leads of some statuses (retry, callback) whose time has come, the longest overdue first. They are chosen once, in a query of their own: a
+-- LeadsClaimDue claims leads of one status (retry, callback) whose time has come, the longest overdue first. They are chosen once, in a query of their own: a
 -- plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
 -- campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone.
 -- name: LeadsClaimDue :many
 WITH due AS MATERIALIZED (
   SELECT c.id FROM leads c
-  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status = ANY(@statuses::text[]) AND c.dnd_clean
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status = @status AND c.dnd_clean
     AND c.next_attempt_at <= @now::timestamptz AND c.next_attempt_at >= @since::timestamptz
     AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
