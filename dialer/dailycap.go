@@ -33,7 +33,7 @@ func (g gate) judgeDay(
 	began := g.s.dayBegan(now)
 	dialed, err := tx.Q.GateDialedToday(ctx, db.GateDialedTodayParams{
 		// Ids are made by the host's clock, whatever clock the rules go by.
-		TenantID: req.TenantID, PhoneHash: hash, FromID: store.IDFloor(time.Now().Add(began.Sub(now) - clockSkew)), Since: began,
+		TenantID: req.TenantID, PhoneHash: hash, FromID: store.IDFloor(time.Now().Add(began.Sub(now) - store.ClockSkew)), Since: began,
 	})
 	if err != nil || dialed < limit {
 		return nil, err

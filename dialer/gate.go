@@ -126,7 +126,7 @@ func (g gate) decide(
 	if err != nil {
 		return none, nil, fmt.Errorf("read what the gate looks at: %w", err)
 	}
-	trunks, err := g.trunks(ctx, tx, req.TenantID, now)
+	trunks, err := tx.TrunksInUse(ctx, req.TenantID, now)
 	if err != nil {
 		return none, nil, err
 	}

@@ -66,7 +66,7 @@ func (g gate) decideURI(
 	if err != nil {
 		return none, nil, err
 	}
-	trunks, err := g.trunks(ctx, tx, req.TenantID, now)
+	trunks, err := tx.TrunksInUse(ctx, req.TenantID, now)
 	if err != nil {
 		return none, nil, err
 	}

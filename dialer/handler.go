@@ -117,7 +117,7 @@ func (h handler) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.In
 	if err != nil {
 		return db.Call{}, err
 	}
-	trunks, err := gate(h).trunks(ctx, tx, tenant, s.now())
+	trunks, err := tx.TrunksInUse(ctx, tenant, s.now())
 	if err != nil {
 		return db.Call{}, err
 	}

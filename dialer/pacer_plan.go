@@ -111,7 +111,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 			return err
 		}
 		seen.open, seen.opensAt = p.s.mayCall(seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now)
-		if seen.trunks, err = (gate{p.s}).trunks(ctx, tx, p.tenant, now); err != nil {
+		if seen.trunks, err = tx.TrunksInUse(ctx, p.tenant, now); err != nil {
 			return err
 		}
 		if seen.calls, err = tx.Q.PacedCalls(ctx, db.PacedCallsParams{

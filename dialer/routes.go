@@ -2,28 +2,14 @@ package dialer
 
 import (
 	"cmp"
-	"context"
 	"net"
 	"strconv"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
-
-// rateWindow is the time over which a trunk's calls per second are counted.
-const rateWindow = time.Second
-
-// clockSkew is how far the clocks of two controllers may be apart.
-const clockSkew = time.Second
-
-// trunks reads the tenant's active trunks with their use.
-func (g gate) trunks(ctx context.Context, tx *store.Tx, tenant uuid.UUID, now time.Time) ([]db.GateTrunksRow, error) {
-	return tx.Q.GateTrunks(ctx, tenant, now.Add(-rateWindow), store.IDFloor(now.Add(-rateWindow-clockSkew)))
-}
 
 // routes gives the ways to a number, the trunks with a free channel and rate in order of priority. The first one's
 // trunk carries the unit.
@@ -41,7 +27,7 @@ func (s *Service) routes(to store.Phone, trunks []db.GateTrunksRow, now time.Tim
 		switch {
 		case t.ChannelsUsed >= int64(t.MaxChannels):
 		case t.Recent >= int64(t.Cps):
-			wait := rateWindow / time.Duration(max(1, t.Cps))
+			wait := store.TrunkRateWindow / time.Duration(max(1, t.Cps))
 			limited = refuse(ReasonTrunkRate, now, now.Add(wait), "a trunk's %d calls per second are begun", t.Cps)
 		default:
 			routes = append(routes, switchctl.Route{TrunkID: &t.ID, Endpoint: s.trunkEndpoint(to, t)})

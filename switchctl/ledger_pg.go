@@ -70,12 +70,6 @@ func (l *pgLedger) AgentConnected(ctx context.Context, call db.Call, at time.Tim
 	})
 }
 
-// The time over which a trunk's calls per second are counted, and how far the clocks of two controllers may be apart.
-const (
-	trunkRateWindow = time.Second
-	trunkRateSkew   = time.Second
-)
-
 // Reroute counts under the gate's lock, as the gate does.
 func (l *pgLedger) Reroute(ctx context.Context, call db.Call, unit uuid.UUID, trunks []*uuid.UUID, at time.Time) (int, error) {
 	chosen := -1
@@ -84,8 +78,7 @@ func (l *pgLedger) Reroute(ctx context.Context, call db.Call, unit uuid.UUID, tr
 		if err := tx.Q.GateLock(ctx, call.TenantID); err != nil {
 			return err
 		}
-		since := at.Add(-trunkRateWindow)
-		active, err := tx.Q.GateTrunks(ctx, call.TenantID, since, store.IDFloor(since.Add(-trunkRateSkew)))
+		active, err := tx.TrunksInUse(ctx, call.TenantID, at)
 		if err != nil {
 			return err
 		}

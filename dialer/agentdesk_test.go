@@ -1,0 +1,254 @@
+package dialer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	campaign := p.campaign(t, DialPreview)
+	first, second := p.push(t, campaign, "9876543201"), p.push(t, campaign, "9876543202")
+	ann, bob := p.person(t), p.person(t)
+	next := func(agent uuid.UUID) *Lead {
+		lead, err := p.svc.NextLead(t.Context(), p.tenant, agent, campaign)
+		require.NoError(t, err)
+		return lead
+	}
+	require.Equal(t, first.ID, next(ann).ID)
+	require.Equal(t, first.ID, next(ann).ID, "the same again")
+	require.Equal(t, second.ID, next(bob).ID)
+	p.clock.advance(reservation + time.Second)
+	require.Equal(t, first.ID, next(bob).ID, "a reservation ends")
+	require.Equal(t, second.ID, next(ann).ID)
+	cleo, logout := p.person(t), p.agents.Logout
+	require.Nil(t, next(cleo), "both are reserved")
+	_, err := logout(t.Context(), p.tenant, ann)
+	require.NoError(t, err)
+	require.Equal(t, second.ID, next(cleo).ID, "a logout gives the lead back")
+	_, err = logout(t.Context(), p.tenant, cleo)
+	require.NoError(t, err)
+	_, err = p.agents.Login(t.Context(), p.tenant, ann, acd.LoginInput{})
+	require.NoError(t, err)
+
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: Some(first.ID.String())})
+	var refusal *RefusalError
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, ReasonLead, refusal.Reason, "another agent's")
+	require.Equal(t, acd.Available, p.status(t, ann))
+	call, err := p.svc.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: Some(first.ID.String())})
+	require.NoError(t, err)
+	require.Equal(t, bob, *call.AgentID)
+	require.Equal(t, first.ID, *call.LeadID)
+	require.Equal(t, acd.OnCall, p.status(t, bob))
+	require.Equal(t, []bool{true}, p.sw.ringbacks())
+	var state *acd.StateError
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, bob, DialInput{LeadID: Some(second.ID.String())})
+	require.ErrorAs(t, err, &state)
+	_, err = p.svc.NextLead(t.Context(), p.tenant, bob, campaign)
+	require.ErrorAs(t, err, &state)
+	_, err = p.svc.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: Some(call.ID.String()), Disposition: Some("early")})
+	require.ErrorAs(t, err, &state, "the call goes on")
+
+	_, err = p.svc.AgentHangup(t.Context(), p.tenant, bob)
+	require.NoError(t, err)
+	require.Equal(t, []uuid.UUID{call.ID}, p.sw.hungUp)
+	p.end(t, call, "failed", "NO_ANSWER")
+	require.Equal(t, acd.WrapUp, p.status(t, bob))
+	require.Eventually(t, func() bool { r := p.sw.ringbacks(); return len(r) == 2 && !r[1] }, waitFor, every, "no more ringback")
+	require.Equal(t, string(LeadRetry), p.lead(t, first.ID).Status)
+	_, err = p.svc.AgentHangup(t.Context(), p.tenant, bob)
+	require.Equal(t, CodeNoCall, conflictCode(t, err))
+
+	// A number in the campaign's name: the lead's when there is one, under the rules in any case.
+	byNumber, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{
+		CampaignID: Some(campaign.String()), Phone: Some("9876543202"),
+	})
+	require.NoError(t, err)
+	require.Equal(t, second.ID, *byNumber.LeadID)
+	p.end(t, byNumber, "failed", "USER_BUSY")
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: Some(byNumber.ID.String()), Disposition: Some("busy")})
+	require.NoError(t, err)
+	p.registry.add("9876543290")
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: Some(campaign.String()), Phone: Some("9876543290")})
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, ReasonDNC, refusal.Reason)
+	loose, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: Some(campaign.String()), Phone: Some("9876543277")})
+	require.NoError(t, err)
+	require.Nil(t, loose.LeadID)
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{Phone: Some("1")})
+	require.ElementsMatch(t, []string{"campaign_id", "phone"}, fields(t, err))
+	require.Nil(t, func() *Lead {
+		p.end(t, loose, "failed", "NO_ANSWER")
+		return next(ann)
+	}(), "nothing is due")
+}
+
+// TestOwnCallGoesToItsAgent answers a call that an agent has dialed.
+func TestOwnCallGoesToItsAgent(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	campaign := p.campaign(t, DialPreview)
+	p.person(t)
+	p.clock.advance(time.Minute)
+	ann := p.person(t)
+	lead := p.push(t, campaign, "9876543201")
+	call, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: Some(lead.ID.String())})
+	require.NoError(t, err)
+	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
+	leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID), over: make(chan struct{})}
+	answered := make(chan error, 1)
+	go func() { answered <- p.svc.Handler().Answered(t.Context(), leg) }()
+	require.Equal(t, ann, <-leg.agent)
+	close(leg.over)
+	require.NoError(t, <-answered)
+	require.Equal(t, acd.WrapUp, p.status(t, ann))
+}
+
+func TestDispose(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	campaign := p.campaign(t, DialPreview)
+	ann, bob := p.person(t), p.person(t)
+	call, lead := p.had(t, ann, campaign, "9876543201")
+	id := Some(call.ID.String())
+	for field, in := range map[string]DisposeInput{
+		"disposition": {CallID: id, Disposition: Some("No Way")},
+		"call_id":     {CallID: Some("x"), Disposition: Some("sold")},
+		"callback_at": {CallID: id, Disposition: Some("sold"), CallbackAt: Some("2001-01-01T00:00:00Z")},
+	} {
+		_, err := p.svc.Dispose(t.Context(), p.tenant, ann, in)
+		require.Equal(t, []string{field}, fields(t, err))
+	}
+	_, err := p.svc.Dispose(t.Context(), p.tenant, bob, DisposeInput{CallID: id, Disposition: Some("sold")})
+	require.Equal(t, CodeCallOfOtherAgent, conflictCode(t, err))
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: Some(uuid.NewString()), Disposition: Some("sold")})
+	require.ErrorIs(t, err, store.ErrNotFound)
+	storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET dispositions = '{sold,lost,later,opt_out}'")
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: Some("other")})
+	require.Equal(t, []string{"disposition"}, fields(t, err))
+	require.Equal(t, acd.WrapUp, p.status(t, ann), "a refusal changes nothing")
+
+	got, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: Some("sold"), Notes: Some("two of them")})
+	require.NoError(t, err)
+	require.Equal(t, acd.Available, got.Agent.Status)
+	require.Equal(t, "two of them", *got.Call.Notes)
+	require.Equal(t, "sold", *p.lead(t, lead.ID).Disposition)
+	got, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{CallID: id, Disposition: Some("lost")})
+	require.NoError(t, err, "a correction")
+	require.Equal(t, acd.Available, got.Agent.Status)
+	require.Equal(t, "two of them", *got.Call.Notes)
+	told := p.events(t, store.EventCallDispositionSet)
+	require.Len(t, told, 2)
+	require.Equal(t, "agent", told[0]["source"])
+	require.NotContains(t, told[0], "previous_disposition")
+	require.Equal(t, "sold", told[1]["previous_disposition"])
+
+	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET lead_id = NULL WHERE id = $1", call.ID)
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+		CallID: id, Disposition: Some("sold"), CallbackAt: Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)),
+	})
+	require.Equal(t, []string{"callback_at"}, fields(t, err), "nobody's callback is not promised")
+	require.Equal(t, "lost", *p.call(t, call.ID).Disposition)
+
+	later, callback := p.had(t, ann, campaign, "9876543202")
+	at := p.clock.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
+	_, err = p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+		CallID: Some(later.ID.String()), Disposition: Some("later"), CallbackAt: Some(at.Format(time.RFC3339)),
+	})
+	require.NoError(t, err)
+	row := p.lead(t, callback.ID)
+	require.Equal(t, string(LeadCallback), row.Status)
+	require.WithinDuration(t, at, *row.NextAttemptAt, 0)
+	require.Nil(t, row.CompletedAt)
+}
+
+func TestDisposeOptOut(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	p.strict(t)
+	campaign, other := p.campaign(t, DialPreview), p.campaign(t, DialPreview)
+	ann := p.person(t)
+	elsewhere := p.push(t, other, "9876543203")
+	call, lead := p.had(t, ann, campaign, "9876543203")
+	require.NotNil(t, p.call(t, call.ID).PeerSealed)
+	_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+		CallID: Some(call.ID.String()), Disposition: Some("opt_out"), OptOut: Some(true),
+	})
+	require.NoError(t, err)
+	for _, id := range []uuid.UUID{lead.ID, elsewhere.ID} {
+		row := p.lead(t, id)
+		require.Equal(t, string(LeadOptedOut), row.Status)
+		require.Nil(t, row.PhoneSealed, "a strict tenant forgets the number")
+	}
+	require.Nil(t, p.call(t, call.ID).PeerSealed)
+	again, err := p.svc.PushLead(t.Context(), p.tenant, p.campaign(t, DialPreview), LeadInput{Phone: Some("9876543203")})
+	require.NoError(t, err)
+	require.Equal(t, LeadOptedOut, again.Status)
+	_, err = p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{CampaignID: Some(campaign.String()), Phone: Some("9876543203")})
+	var refusal *RefusalError
+	require.ErrorAs(t, err, &refusal)
+}
+
+// TestDisposeRefusesWhatCannotBeKept: nothing that an agent says of a callee is dropped without a word.
+func TestDisposeRefusesWhatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	campaign := p.campaign(t, DialPreview)
+	ann := p.person(t)
+	call, lead := p.had(t, ann, campaign, "9876543201")
+	say := func(in DisposeInput) error {
+		in.CallID, in.Disposition = Some(call.ID.String()), Some("later")
+		_, err := p.svc.Dispose(t.Context(), p.tenant, ann, in)
+		return err
+	}
+	callback := DisposeInput{CallbackAt: Some(p.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339))}
+	set := func(sql string) { storetest.Exec(t, p.st, p.tenant, sql) }
+
+	set("UPDATE leads SET status = 'connected'")
+	require.Equal(t, CodeLeadInCall, conflictCode(t, say(callback)))
+	require.Equal(t, acd.WrapUp, p.status(t, ann), "a refusal changes nothing")
+	require.Nil(t, p.call(t, call.ID).Disposition)
+	for _, final := range []LeadStatus{LeadDNC, LeadInvalid, LeadOptedOut} {
+		set("UPDATE leads SET status = '" + string(final) + "'")
+		require.Equal(t, CodeLeadFinal, conflictCode(t, say(callback)))
+		require.Equal(t, string(final), p.lead(t, lead.ID).Status)
+	}
+	storetest.Exec(t, p.st, p.tenant, "UPDATE leads SET status = 'retry', last_call_id = $1", storetest.NewID(t))
+	require.Equal(t, CodeLaterCall, conflictCode(t, say(callback)))
+	storetest.Exec(t, p.st, p.tenant, "UPDATE leads SET status = 'completed', last_call_id = $1", call.ID)
+
+	set("UPDATE calls SET peer_hash = NULL")
+	require.Equal(t, []string{"opt_out"}, fields(t, say(DisposeInput{OptOut: Some(true)})))
+	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET peer_hash = (SELECT phone_hash FROM leads WHERE id = $1)", lead.ID)
+	require.NoError(t, say(callback))
+	require.Equal(t, string(LeadCallback), p.lead(t, lead.ID).Status)
+	require.NoError(t, say(DisposeInput{OptOut: Some(true)}))
+	require.Equal(t, CodeLeadFinal, conflictCode(t, say(callback)), "never over an opt-out")
+	require.Equal(t, string(LeadOptedOut), p.lead(t, lead.ID).Status)
+	set("UPDATE calls SET lead_id = NULL")
+	require.Equal(t, []string{"callback_at"}, fields(t, say(callback)))
+}
+
+// TestNextLeadPassesOverOneWithoutNumber gives the lead after one whose number was forgotten.
+func TestNextLeadPassesOverOneWithoutNumber(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	p.strict(t)
+	campaign, ann := p.campaign(t, DialPreview), p.person(t)
+	purged, next := p.push(t, campaign, "9876543201"), p.push(t, campaign, "9876543202")
+	storetest.Exec(t, p.st, p.tenant, "UPDATE leads SET phone_sealed = NULL WHERE id = $1", purged.ID)
+	got, err := p.svc.NextLead(t.Context(), p.tenant, ann, campaign)
+	require.NoError(t, err)
+	require.NotNil(t, got)
+	require.Equal(t, next.ID, got.ID)
+	require.Equal(t, string(LeadInvalid), p.lead(t, purged.ID).Status)
+}
