@@ -2,6 +2,7 @@ package dialer
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 
@@ -15,7 +16,8 @@ import (
 // An agent belongs to one campaign at a time, which dials on the agent's account; callers go to whoever is ready, whatever
 // campaign dialed them. With each call an agent is dealt anew: to the campaign with the fewest agents, of those to the one that has
 // not been dealt to for the longest time. So campaigns have as many agents, within one, and where there are fewer agents
-// than campaigns they take turns, a conversation each. A campaign with nothing to dial takes no part.
+// than campaigns they take turns, a conversation each. A campaign has only agents whom its callees may ask for; one with nothing to dial
+// takes no part.
 type crews struct {
 	mu      sync.Mutex
 	tenants map[uuid.UUID]*crew
@@ -23,37 +25,45 @@ type crews struct {
 
 // crew is one tenant's deal.
 type crew struct {
-	// hungry are the campaigns that take part, with the turn in which each was dealt to last.
-	hungry map[uuid.UUID]uint64
+	hungry map[uuid.UUID]guest // the campaigns that take part
 	turn   uint64
 	hands  map[uuid.UUID]hand // by agent
 }
 
-// hand is an agent as dealt.
+// guest is a campaign that takes part: the turn in which it was dealt to last, and whom it wants.
+type guest struct {
+	turn uint64
+	want acd.Want
+}
+
+// hand is an agent as dealt, to the zero campaign where no campaign wants the agent.
 type hand struct {
+	acd.Member
 	campaign uuid.UUID
 	call     uuid.UUID // the agent's newest call then
-	ready    bool
 }
 
 func newCrews() crews { return crews{tenants: make(map[uuid.UUID]*crew)} }
 
-// deal gives the members that are a campaign's. A campaign that is not hungry gets none.
-func (c *crews) deal(tenant, campaign uuid.UUID, hungry bool, members []acd.Member) []acd.Member {
+// deal gives the members that are a campaign's, all of whom fit what it wants. A campaign that is not hungry gets none.
+func (c *crews) deal(tenant, campaign uuid.UUID, hungry bool, want acd.Want, members []acd.Member) []acd.Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.tenants[tenant]
-	switch _, known := t.get(campaign); {
-	case !hungry:
+	if !hungry {
 		c.leaveLocked(tenant, campaign)
 		return nil
-	case t == nil:
-		t = &crew{hungry: make(map[uuid.UUID]uint64), hands: make(map[uuid.UUID]hand)}
-		c.tenants[tenant] = t
-		fallthrough
-	case !known:
-		t.hungry[campaign] = t.turn
 	}
+	t := c.tenants[tenant]
+	if t == nil {
+		t = &crew{hungry: make(map[uuid.UUID]guest), hands: make(map[uuid.UUID]hand)}
+		c.tenants[tenant] = t
+	}
+	g, known := t.hungry[campaign]
+	if !known {
+		g.turn = t.turn
+	}
+	g.want = want
+	t.hungry[campaign] = g
 	t.deal(members)
 	var out []acd.Member
 	for _, m := range members {
@@ -81,14 +91,6 @@ func (c *crews) leaveLocked(tenant, campaign uuid.UUID) {
 	}
 }
 
-func (t *crew) get(campaign uuid.UUID) (uint64, bool) {
-	if t == nil {
-		return 0, false
-	}
-	turn, ok := t.hungry[campaign]
-	return turn, ok
-}
-
 // deal brings the hands up to date with what the agents do now. There is at least one hungry campaign.
 func (t *crew) deal(members []acd.Member) {
 	before := t.hands
@@ -96,9 +98,8 @@ func (t *crew) deal(members []acd.Member) {
 	var free []acd.Member
 	for _, m := range members {
 		h, known := before[m.ID]
-		_, hungry := t.hungry[h.campaign]
-		if known && hungry && h.call == newest(m) {
-			h.ready = m.Ready
+		if known && h.call == newest(m) && t.fits(h.campaign, m) {
+			h.Member = m
 			t.hands[m.ID] = h
 			continue
 		}
@@ -114,9 +115,15 @@ func (t *crew) deal(members []acd.Member) {
 		return cmp.Or(boolOrder(b.Ready, a.Ready), slices.Compare(a.ID[:], b.ID[:]))
 	})
 	for _, m := range free {
-		t.give(m.ID, hand{call: newest(m), ready: m.Ready})
+		t.give(hand{Member: m, call: newest(m)})
 	}
 	t.balance()
+}
+
+// fits tells whether an agent may be a campaign's: it takes part, and wants such agents.
+func (t *crew) fits(campaign uuid.UUID, m acd.Member) bool {
+	g, hungry := t.hungry[campaign]
+	return hungry && m.Fits(g.want)
 }
 
 // newest is the agent's newest call; the zero id for none.
@@ -140,10 +147,7 @@ func boolOrder(a, b bool) int {
 
 // exchange moves a ready agent from one campaign to another.
 func (t *crew) exchange(from, to uuid.UUID) {
-	if _, hungry := t.hungry[to]; !hungry {
-		return
-	}
-	if id, ok := t.pick(from, true); ok {
+	if id, ok := t.pick(from, to, true); ok {
 		h := t.hands[id]
 		h.campaign = to
 		t.hands[id] = h
@@ -151,59 +155,79 @@ func (t *crew) exchange(from, to uuid.UUID) {
 }
 
 // give deals an agent.
-func (t *crew) give(agent uuid.UUID, h hand) {
+func (t *crew) give(h hand) {
 	sizes := t.sizes()
 	var best uuid.UUID
 	first := true
-	for campaign, turn := range t.hungry {
-		order := cmp.Or(cmp.Compare(sizes[campaign], sizes[best]), cmp.Compare(turn, t.hungry[best]), slices.Compare(campaign[:], best[:]))
-		if first || order < 0 {
+	for campaign, g := range t.hungry {
+		order := cmp.Or(
+			cmp.Compare(sizes[campaign], sizes[best]), cmp.Compare(g.turn, t.hungry[best].turn), slices.Compare(campaign[:], best[:]))
+		if h.Fits(g.want) && (first || order < 0) {
 			best, first = campaign, false
 		}
 	}
-	t.turn++
-	t.hungry[best] = t.turn
+	if !first {
+		t.turn++
+		g := t.hungry[best]
+		g.turn = t.turn
+		t.hungry[best] = g
+	}
 	h.campaign = best
-	t.hands[agent] = h
+	t.hands[h.ID] = h
 }
 
-// balance moves agents until no campaign has two more than another: one came, or agents left.
+// balance moves agents until no campaign has two more than another that could have one of them: one came, or agents left.
 func (t *crew) balance() {
-	for {
-		sizes := t.sizes()
-		var most, least uuid.UUID
-		first := true
-		for campaign := range t.hungry {
-			if first {
-				most, least, first = campaign, campaign, false
-				continue
-			}
-			if cmp.Or(cmp.Compare(sizes[campaign], sizes[most]), slices.Compare(campaign[:], most[:])) > 0 {
-				most = campaign
-			}
-			if cmp.Or(cmp.Compare(sizes[campaign], sizes[least]), slices.Compare(campaign[:], least[:])) < 0 {
-				least = campaign
-			}
-		}
-		if sizes[most]-sizes[least] < 2 {
-			return
-		}
-		id, ok := t.pick(most, t.readyOf(most) > t.readyOf(least))
-		if !ok {
-			id, _ = t.pick(most, false)
-		}
-		h := t.hands[id]
-		delete(t.hands, id)
-		t.give(id, h)
+	for t.level() {
 	}
 }
 
-// pick finds an agent of a campaign, one who is ready if that is asked for.
-func (t *crew) pick(campaign uuid.UUID, ready bool) (uuid.UUID, bool) {
+// level moves one agent from a campaign that has two more than another, the widest gap first; false when there is none.
+func (t *crew) level() bool {
+	sizes := t.sizes()
+	fewest := math.MaxInt
+	for campaign := range t.hungry {
+		fewest = min(fewest, sizes[campaign])
+	}
+	var most, least, moved uuid.UUID
+	gap := 1
+	for from := range t.hungry {
+		if sizes[from]-fewest <= 1 {
+			continue
+		}
+		for to := range t.hungry {
+			wider := sizes[from] - sizes[to] - gap
+			if wider < 0 || wider == 0 && (moved == uuid.Nil || cmp.Or(slices.Compare(from[:], most[:]), slices.Compare(to[:], least[:])) > 0) {
+				continue
+			}
+			id, ok := t.pick(from, to, t.readyOf(from) > t.readyOf(to))
+			if !ok {
+				id, ok = t.pick(from, to, false)
+			}
+			if ok {
+				most, least, moved, gap = from, to, id, sizes[from]-sizes[to]
+			}
+		}
+	}
+	if moved == uuid.Nil {
+		return false
+	}
+	h := t.hands[moved]
+	h.campaign = least
+	t.hands[moved] = h
+	t.turn++
+	g := t.hungry[least]
+	g.turn = t.turn
+	t.hungry[least] = g
+	return true
+}
+
+// pick finds an agent of a campaign who fits another, one who is ready if that is asked for.
+func (t *crew) pick(campaign, to uuid.UUID, ready bool) (uuid.UUID, bool) {
 	var best uuid.UUID
 	found := false
 	for id, h := range t.hands {
-		if h.campaign == campaign && (h.ready || !ready) && (!found || slices.Compare(id[:], best[:]) < 0) {
+		if h.campaign == campaign && (h.Ready || !ready) && t.fits(to, h.Member) && (!found || slices.Compare(id[:], best[:]) < 0) {
 			best, found = id, true
 		}
 	}
@@ -221,7 +245,7 @@ func (t *crew) sizes() map[uuid.UUID]int {
 func (t *crew) readyOf(campaign uuid.UUID) int {
 	n := 0
 	for _, h := range t.hands {
-		if h.campaign == campaign && h.ready {
+		if h.campaign == campaign && h.Ready {
 			n++
 		}
 	}

@@ -35,10 +35,10 @@ func newFloor(agents, campaigns int) *floor {
 // sizes are the numbers of agents, and of ready ones, that each campaign has.
 func (f *floor) sizes() (all, ready []int) {
 	for _, c := range f.campaigns { // all take part
-		f.crews.deal(f.tenant, c, true, f.members)
+		f.crews.deal(f.tenant, c, true, acd.Want{}, f.members)
 	}
 	for _, c := range f.campaigns {
-		mine, n := f.crews.deal(f.tenant, c, true, f.members), 0
+		mine, n := f.crews.deal(f.tenant, c, true, acd.Want{}, f.members), 0
 		for _, m := range mine {
 			if m.Ready {
 				n++
@@ -111,8 +111,8 @@ func TestCampaignWithNothingToDialTakesNoPart(t *testing.T) {
 	f := newFloor(4, 2)
 	all, _ := f.sizes()
 	require.Equal(t, []int{2, 2}, all)
-	require.Empty(t, f.crews.deal(f.tenant, f.campaigns[0], false, f.members))
-	require.Len(t, f.crews.deal(f.tenant, f.campaigns[1], true, f.members), 4)
+	require.Empty(t, f.crews.deal(f.tenant, f.campaigns[0], false, acd.Want{}, f.members))
+	require.Len(t, f.crews.deal(f.tenant, f.campaigns[1], true, acd.Want{}, f.members), 4)
 	all, _ = f.sizes()
 	require.Equal(t, []int{2, 2}, all, "and has its share again when it has")
 	f.crews.leave(f.tenant, f.campaigns[1])
@@ -135,4 +135,34 @@ func TestCalleeOfAnothersAgent(t *testing.T) {
 	f.takes(first, f.campaigns[1])
 	_, ready = f.sizes()
 	require.Equal(t, []int{1, 0}, ready, "the first campaign's call finds an agent, and the second dials no other")
+}
+
+// TestCampaignsHaveAgentsWhoFit: one wants any agent, one wants hindi, one nobody has.
+func TestCampaignsHaveAgentsWhoFit(t *testing.T) {
+	t.Parallel()
+	f := newFloor(10, 3)
+	f.members[4].Tags, f.members[7].Tags = []string{"hindi"}, []string{"hindi", "gold"}
+	wants := []acd.Want{{}, {Tags: []string{"hindi"}}, {Tags: []string{"tamil"}}}
+	dealt := func() []int {
+		var out []int
+		for range 2 {
+			out = nil
+			for i, c := range f.campaigns {
+				mine := f.crews.deal(f.tenant, c, true, wants[i], f.members)
+				for _, m := range mine {
+					require.True(t, m.Fits(wants[i]))
+				}
+				out = append(out, len(mine))
+			}
+		}
+		return out
+	}
+	require.Equal(t, []int{8, 2, 0}, dealt())
+	f.members[4].Tags = nil
+	require.Equal(t, []int{9, 1, 0}, dealt(), "who no longer fits is dealt anew")
+	wants[0] = acd.Want{Tags: []string{"hindi"}}
+	all := dealt()
+	require.Equal(t, 1, all[0]+all[1], "nobody has those whom nobody wants")
+	wants[0] = acd.Want{}
+	require.Equal(t, []int{9, 1, 0}, dealt())
 }

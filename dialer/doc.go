@@ -42,6 +42,8 @@
 //   - For people, package pacing decides: one call per ready agent, or, for a predictive campaign, more. The gate holds each call
 //     against that plan again, under its lock (judgeAgents). A tenant's agents are divided between the campaigns that have
 //     something to dial (crew.go): as many each, in turns where there are fewer agents than campaigns. Callers go to whoever is ready.
+//     Where a flow asks for skills or for one agent, only agents who fit count (sought.go). Of several whom it may ask for, on this
+//     branch or that, those count that the fewest agents fit: then somebody is there whichever branch the callee takes.
 //   - For a voice agent the free slots are filled up to the tightest ceiling, with a ramp (ramp.go).
 //   - The account's channels and a voice agent's slots are divided between the campaigns that use them (shares.go), as far as
 //     one controller paces them.

@@ -105,7 +105,7 @@ func (g gate) decide(
 ) (switchctl.Admission, *RefusalError, error) {
 	s, none := g.s, switchctl.Admission{}
 	var parent db.Call
-	people := false
+	var by taker
 	if req.Purpose == switchctl.PurposeTransfer {
 		var refused *RefusalError
 		var err error
@@ -113,10 +113,12 @@ func (g gate) decide(
 			return none, refused, err
 		}
 		req.CampaignID, req.LeadID, req.VoiceAgentID = nil, nil, nil
-	} else if taker, err := g.taker(ctx, tx, req); err != nil {
-		return none, nil, err
 	} else {
-		req.VoiceAgentID, people = taker.voiceAgent, taker.people
+		var err error
+		if by, err = g.taker(ctx, tx, req); err != nil {
+			return none, nil, err
+		}
+		req.VoiceAgentID = by.voiceAgent
 	}
 	hash := s.st.PhoneHash(req.TenantID, req.To)
 	facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
@@ -139,7 +141,7 @@ func (g gate) decide(
 	if refused := judgeCeilings(req, facts, trunks, now); refused != nil {
 		return none, refused, nil
 	}
-	if refused := s.judgeAgents(req, facts, people, now); refused != nil {
+	if refused := s.judgeAgents(req, facts, by, now); refused != nil {
 		return none, refused, nil
 	}
 	routes, refused := s.routes(req.To, trunks, now)
@@ -158,7 +160,7 @@ func (g gate) decide(
 		adm.Call = parent
 		return adm, nil, g.openTransfer(ctx, tx, req, adm, now)
 	}
-	adm.Call, err = g.open(ctx, tx, req, adm, facts, opening{hash: hash, registry: registry, now: now, people: people})
+	adm.Call, err = g.open(ctx, tx, req, adm, facts, opening{hash: hash, registry: registry, now: now, people: by.people})
 	if errors.Is(err, store.ErrNotFound) {
 		return none, refuse(ReasonLead, now, time.Time{}, "the lead may no longer be dialed"), nil
 	}

@@ -52,6 +52,7 @@ type pacer struct {
 	planned pacing.Config // the planner's
 	seeded  bool          // the planner knows the campaign's last calls
 	agents  map[uuid.UUID]seenAgent
+	manned  bool // somebody is at work here whom its callees may ask for
 	// rates are the campaign's answered and abandoned calls as they were read at ratesAt; ratesOld when there are others since.
 	rates    tallies
 	ratesAt  time.Time

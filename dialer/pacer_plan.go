@@ -45,7 +45,7 @@ type sight struct {
 	// rates is nil where nothing has changed since they were read; history where the planner knows it.
 	rates   *tallies
 	history *pacing.History
-	// elsewhere: the tenant's agents are at work at another controller, and none here.
+	// elsewhere: the agents whom callees may ask for are at work at another controller, and not here.
 	elsewhere bool
 	// hungry: there is something to dial. open: now is a time for that.
 	hungry, open bool
@@ -143,13 +143,11 @@ func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, s
 		t := kept.tallies()
 		seen.rates = &t
 	}
-	if seen.hungry && now.Sub(p.askedAt) >= askEvery && len(p.agents) == 0 {
+	if seen.hungry && now.Sub(p.askedAt) >= askEvery && !p.manned {
 		p.askedAt = now
-		work, err := tx.Q.AgentsAtWork(ctx, p.s.cfg.NodeID, p.tenant)
-		if err != nil {
+		if err := p.lookElsewhere(ctx, tx, seen); err != nil {
 			return err
 		}
-		seen.elsewhere = work.Elsewhere && !work.Here
 	}
 	if p.telling == nil {
 		return nil
@@ -158,6 +156,30 @@ func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, s
 		TenantID: p.tenant, CampaignID: p.campaign, Node: p.s.cfg.NodeID, Mode: string(p.telling.Mode),
 		LinesPerAgent: p.telling.LinesPerAgent, At: now,
 	})
+}
+
+// lookElsewhere finds out whether the agents whom the campaign's callees may ask for are at work at another controller.
+func (p *pacer) lookElsewhere(ctx context.Context, tx *store.Tx, seen *sight) error {
+	rows, err := tx.Q.AgentsAtWork(ctx, p.tenant)
+	if err != nil {
+		return err
+	}
+	var here, elsewhere []acd.Member
+	for _, r := range rows {
+		m := acd.Member{ID: r.ID, Tags: r.Tags}
+		if r.Extension != nil {
+			m.Extension = *r.Extension
+		}
+		if r.Node == p.s.cfg.NodeID {
+			here = append(here, m)
+		} else {
+			elsewhere = append(elsewhere, m)
+		}
+	}
+	_, atWork := soughtOf(seen.taker.asks, here).scarcest(here)
+	_, there := soughtOf(seen.taker.asks, elsewhere).scarcest(elsewhere)
+	seen.elsewhere = there && !atWork
+	return nil
 }
 
 // open begins the book and the planner of a campaign.
@@ -227,13 +249,15 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	}
 	members := p.s.cfg.Agents.Crew(p.tenant)
 	p.watch(members)
-	if seen.elsewhere && len(members) == 0 {
+	asked := soughtOf(seen.taker.asks, members)
+	want, manned := asked.scarcest(members)
+	if p.manned = manned; seen.elsewhere && !manned {
 		p.log.InfoContext(ctx, "campaign left to the controller that has its agents")
 		p.yielded = true
 		return out, nil
 	}
 	hungry := seen.hungry && seen.open
-	mine := p.s.crews.deal(p.tenant, p.campaign, hungry, members)
+	mine := asked.spread(p.s.crews.deal(p.tenant, p.campaign, hungry && manned, want, members), members)
 	state := p.stateOf(mine, now)
 	if hungry {
 		state.Room = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), claimBatch)
@@ -246,8 +270,8 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, p.s.pauseForAbandons(ctx, p.tenant, p.campaign, p.rates)
 	}
 	p.told(planned, state, now)
-	if hungry && len(members) == 0 {
-		p.tellIdle(ctx, seen.row, "no agent with a held phone is at work")
+	if hungry && !manned {
+		p.tellIdle(ctx, seen.row, "no agent with a held phone is at work whom its callees may ask for")
 	} else {
 		p.idleTold = false
 	}

@@ -22,10 +22,12 @@ const (
 	overflowMessage = 2 * time.Minute
 )
 
-// taker is who takes a campaign's calls first: a voice agent, people, or, with neither, a flow that begins otherwise.
+// taker is who takes a campaign's calls first: a voice agent, people, who are then asked for, or, with neither, a flow that begins
+// otherwise.
 type taker struct {
 	voiceAgent *uuid.UUID
 	people     bool
+	asks       []flow.Ask
 }
 
 // takerOf tells who takes a campaign's answered calls first.
@@ -37,13 +39,14 @@ func (s *Service) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (t
 	case ok:
 		return taker{voiceAgent: &agent.ID}, nil
 	case PostAnswerAction(row.PostAnswerAction) == ActionConnectAgent:
-		return taker{people: true}, nil
+		return taker{people: true, asks: anybody()}, nil
 	}
 	plan, err := campaignFlow(ctx, tx, row)
 	if err != nil {
 		return taker{}, err
 	}
-	return taker{people: plan.graph.AsksAgent(s.now())}, nil
+	asks := plan.graph.AsksAgent(s.now())
+	return taker{people: len(asks) > 0, asks: asks}, nil
 }
 
 // taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
@@ -61,26 +64,27 @@ func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRe
 	return g.s.takerOf(ctx, tx, campaign)
 }
 
-// judgeAgents bounds the calls on the way to agents: to those who are ready, and, for a campaign whose plan is to over-dial, to
-// that plan. It is asked under the gate's lock, so that no two calls count on the same agent.
-func (s *Service) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, people bool, now time.Time) *RefusalError {
-	if !people {
+// judgeAgents bounds the calls on the way to agents: to those who are ready and can be asked for, and, for a campaign whose plan is
+// to over-dial, to that plan. It is asked under the gate's lock, so that no two calls count on the same agent.
+func (s *Service) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, by taker, now time.Time) *RefusalError {
+	if !by.people {
 		return nil
 	}
-	ready, atWork := 0, 0
+	var crew []acd.Member
 	if s.cfg.Agents != nil {
-		for _, m := range s.cfg.Agents.Crew(req.TenantID) { // only a held phone is there when the callee answers
-			if atWork++; m.Ready {
-				ready++
-			}
-		}
+		crew = s.cfg.Agents.Crew(req.TenantID) // only a held phone is there when the callee answers
 	}
+	asked := soughtOf(by.asks, crew)
+	_, atWork := asked.scarcest(crew)
+	ready, mine := sought{{}}.ready(crew), asked.ready(crew)
 	bound, overdials := s.paces.overdial(*req.CampaignID, now)
 	switch {
-	case atWork == 0:
-		return refuse(ReasonAgents, now, time.Time{}, "no agent is at work")
+	case !atWork:
+		return refuse(ReasonAgents, now, time.Time{}, "no agent is at work whom the callee may ask for")
 	case overdials && f.CampaignAwaitingHere >= int64(bound):
-		return refuse(ReasonAgents, now, time.Time{}, "%d calls are on the way to %d agents", f.CampaignAwaitingHere, atWork)
+		return refuse(ReasonAgents, now, time.Time{}, "%d calls are on the way, and the plan was for %d", f.CampaignAwaitingHere, bound)
+	case !overdials && f.CampaignAwaitingHere >= int64(mine):
+		return refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready and fit", f.CampaignAwaitingHere, mine)
 	case f.AwaitingHere >= int64(ready+s.paces.excess(req.TenantID, now)):
 		return refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready", f.AwaitingHere, ready)
 	default:
@@ -230,8 +234,6 @@ func (h handler) queueRequest(ctx context.Context, tenant uuid.UUID, req switchc
 		out.AgentID = &id
 		return out, err
 	}
-	if req.Queue != "" && req.Queue != queueDefault {
-		out.Tags = append([]string{req.Queue}, out.Tags...)
-	}
+	out.Tags = queueTags(req.Queue, req.Tags)
 	return out, nil
 }

@@ -93,13 +93,14 @@ func staffed(t *testing.T, change ...func(*Config)) *people {
 	return p
 }
 
-// person adds an agent, logged in and ready.
-func (p *people) person(t *testing.T) uuid.UUID {
+// person adds an agent with these tags, logged in and ready.
+func (p *people) person(t *testing.T, tags ...string) uuid.UUID {
 	t.Helper()
 	id := storetest.NewID(t)
 	n := storetest.Count(t, p.st, "SELECT count(*) FROM users")
 	storetest.Exec(t, p.st, p.tenant, `INSERT INTO users (tenant_id, id, email, password_hash, role, extension)
 		VALUES ($1, $2::uuid, $2::uuid::text || '@people.test', 'x', 'agent', ($3::int + 1000)::text)`, p.tenant, id, n)
+	storetest.Exec(t, p.st, p.tenant, "UPDATE users SET tags = $2 WHERE id = $1", id, append([]string{}, tags...))
 	ready := p.agents.ReadyAgents(p.tenant)
 	require.Eventually(t, func() bool {
 		_, err := p.agents.Login(t.Context(), p.tenant, id, acd.LoginInput{})

@@ -229,5 +229,5 @@ func (s *Service) takesCalls(
 	if first := plan.graph.FirstVoiceAgent(s.now()); first != nil {
 		return &first.VoiceAgentID, false, nil
 	}
-	return nil, plan.graph.AsksAgent(s.now()), nil
+	return nil, len(plan.graph.AsksAgent(s.now())) > 0, nil
 }

@@ -7,9 +7,33 @@ import (
 	"github.com/google/uuid"
 )
 
+// Want is what a caller asks of an agent. The zero value is content with any.
+type Want struct {
+	// Agent is the one agent who is wanted; nil for any.
+	Agent *uuid.UUID
+	// Tags are the skills that the agent must have.
+	Tags []string
+}
+
+// fits is the queue's rule of who may take a caller.
+func (w Want) fits(agent uuid.UUID, tags []string) bool {
+	if w.Agent != nil && *w.Agent != agent {
+		return false
+	}
+	for _, tag := range w.Tags {
+		if !slices.Contains(tags, tag) {
+			return false
+		}
+	}
+	return true
+}
+
 // Member is an agent as a plan sees one who dials ahead.
 type Member struct {
 	ID uuid.UUID
+	// Extension and Tags are the agent's.
+	Extension string
+	Tags      []string
 	// Status is the agent's; one who was chosen for a caller is on a call, whatever the row still says.
 	Status Status
 	// Since is when that began.
@@ -24,6 +48,9 @@ type Member struct {
 	WrapUpUntil time.Time
 }
 
+// Fits tells whether the agent may be given a caller who asks for this.
+func (m Member) Fits(w Want) bool { return w.fits(m.ID, m.Tags) }
+
 // Crew lists the tenant's agents of this controller for whom calls may be dialed ahead, by their ids: those with a held phone
 // that is up, who are available, on a call or wrapping one up. A phone that must ring first is too late for a callee who
 // has answered.
@@ -35,7 +62,10 @@ func (s *Service) Crew(tenant uuid.UUID) []Member {
 		if a.row.TenantID != tenant || a.onHook || !a.phoneUp {
 			continue
 		}
-		m := Member{ID: a.row.ID, Status: Status(a.row.Status), Since: a.row.LastStatusAt, Call: a.row.LastCallID, Ready: a.ready()}
+		m := Member{
+			ID: a.row.ID, Extension: a.extension, Tags: a.tags, Status: Status(a.row.Status), Since: a.row.LastStatusAt,
+			Call: a.row.LastCallID, Ready: a.ready(),
+		}
 		if a.row.WrapUpUntil != nil {
 			m.WrapUpUntil = *a.row.WrapUpUntil
 		}

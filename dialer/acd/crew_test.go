@@ -25,6 +25,7 @@ func TestCrewIsWhomOneCanDialFor(t *testing.T) {
 
 	agent := b.online(t)
 	crew := b.svc.Crew(b.tenant)
+	require.NotEmpty(t, crew[0].Extension)
 	require.Len(t, crew, 1)
 	require.True(t, crew[0].Ready)
 	require.Equal(t, Available, crew[0].Status)

@@ -43,15 +43,7 @@ func (a *seat) ready() bool {
 }
 
 func (a *seat) fits(c *caller) bool {
-	if a.row.TenantID != c.tenant || c.agent != nil && *c.agent != a.row.ID {
-		return false
-	}
-	for _, tag := range c.tags {
-		if !slices.Contains(a.tags, tag) {
-			return false
-		}
-	}
-	return true
+	return a.row.TenantID == c.tenant && Want{Agent: c.agent, Tags: c.tags}.fits(a.row.ID, a.tags)
 }
 
 // caller is a call that waits for an agent, or is with one.

@@ -260,37 +260,6 @@ func (g *Graph) next(n *Node, outcome string) *Node {
 	return g.nodes[n.Next[OutcomeDefault]]
 }
 
-// AsksAgent tells whether a call that begins at that moment may come to people before its caller has talked to a voice agent,
-// pressed a key or left a message.
-func (g *Graph) AsksAgent(now time.Time) bool {
-	seen := map[*Node]bool{}
-	due := []*Node{g.start}
-	for len(due) > 0 {
-		n := due[0]
-		if due = due[1:]; n == nil || seen[n] {
-			continue
-		}
-		seen[n] = true
-		switch a := n.action.(type) {
-		case agent:
-			return true
-		case transfer:
-			if a.kind == DestinationQueue || a.kind == DestinationAgent {
-				return true
-			}
-			due = append(due, g.next(n, OutcomeFailed))
-		case hours:
-			due = append(due, g.next(n, a.at(now)))
-		case voiceAgent, gather, voicemail, hangup:
-		default:
-			for _, id := range n.Next {
-				due = append(due, g.nodes[id])
-			}
-		}
-	}
-	return false
-}
-
 // VoiceAgents are those that the flow names, by node.
 func (g *Graph) VoiceAgents() map[string]uuid.UUID {
 	agents := map[string]uuid.UUID{}

@@ -12,22 +12,42 @@ import (
 	"github.com/google/uuid"
 )
 
-const agentsAtWork = `-- name: AgentsAtWork :one
-SELECT coalesce(bool_or(node = $1::text), false)::bool AS here, coalesce(bool_or(node <> $1::text), false)::bool AS elsewhere
-FROM agents WHERE tenant_id = $2 AND status IN ('available', 'on_call', 'wrap_up')
+const agentsAtWork = `-- name: AgentsAtWork :many
+SELECT a.id, a.node, u.extension, u.tags FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id
+WHERE a.tenant_id = $1 AND a.status IN ('available', 'on_call', 'wrap_up')
 `
 
 type AgentsAtWorkRow struct {
-	Here      bool
-	Elsewhere bool
+	ID        uuid.UUID
+	Node      string
+	Extension *string
+	Tags      []string
 }
 
-// AgentsAtWork tells whether agents of the tenant are at work at this controller, and at others.
-func (q *Queries) AgentsAtWork(ctx context.Context, node string, tenantID uuid.UUID) (AgentsAtWorkRow, error) {
-	row := q.db.QueryRow(ctx, agentsAtWork, node, tenantID)
-	var i AgentsAtWorkRow
-	err := row.Scan(&i.Here, &i.Elsewhere)
-	return i, err
+// AgentsAtWork lists the tenant's agents who are at work, with the controllers that have them.
+func (q *Queries) AgentsAtWork(ctx context.Context, tenantID uuid.UUID) ([]AgentsAtWorkRow, error) {
+	rows, err := q.db.Query(ctx, agentsAtWork, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AgentsAtWorkRow{}
+	for rows.Next() {
+		var i AgentsAtWorkRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Node,
+			&i.Extension,
+			&i.Tags,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const leadsWait = `-- name: LeadsWait :one

@@ -55,7 +55,7 @@ ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET node = excluded.node, mode = 
 -- name: PaceGet :one
 SELECT * FROM campaign_paces WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;
 
--- AgentsAtWork tells whether agents of the tenant are at work at this controller, and at others.
--- name: AgentsAtWork :one
-SELECT coalesce(bool_or(node = @node::text), false)::bool AS here, coalesce(bool_or(node <> @node::text), false)::bool AS elsewhere
-FROM agents WHERE tenant_id = @tenant_id AND status IN ('available', 'on_call', 'wrap_up');
+-- AgentsAtWork lists the tenant's agents who are at work, with the controllers that have them.
+-- name: AgentsAtWork :many
+SELECT a.id, a.node, u.extension, u.tags FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id
+WHERE a.tenant_id = @tenant_id AND a.status IN ('available', 'on_call', 'wrap_up');

@@ -1,0 +1,126 @@
+package dialer
+
+import (
+	"slices"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/flow"
+)
+
+// sought is whom a campaign's callees may ask for: each of them for one of these. Which one is known only once the callee has answered, so
+// that no more calls may be on the way than agents are there for each of them.
+type sought []acd.Want
+
+// anybody is what a callee wants who is connected to an agent without a flow.
+func anybody() []flow.Ask { return []flow.Ask{{}} }
+
+// soughtOf tells whom a flow asks for. Where the call's variables name the queue or the agent, it may be any that these agents
+// make up.
+func soughtOf(asks []flow.Ask, agents []acd.Member) sought {
+	var out sought
+	one := func(m acd.Member) { out = append(out, acd.Want{Agent: &m.ID}) }
+	for _, ask := range asks {
+		switch {
+		case ask.AnyExtension:
+			for _, m := range agents {
+				one(m)
+			}
+		case ask.AnyQueue:
+			var tags []string
+			for _, m := range agents {
+				tags = append(tags, m.Tags...)
+			}
+			slices.Sort(tags)
+			out = append(out, acd.Want{})
+			for _, tag := range slices.Compact(tags) {
+				out = append(out, acd.Want{Tags: []string{tag}})
+			}
+		case ask.Extension != "":
+			i := slices.IndexFunc(agents, func(m acd.Member) bool { return m.Extension == ask.Extension })
+			if i < 0 {
+				return nil // an agent who isn't at work
+			}
+			one(agents[i])
+		default:
+			out = append(out, acd.Want{Tags: queueTags(ask.Queue, ask.Tags)})
+		}
+	}
+	return out
+}
+
+// queueTags are the skills that a queue asks for, with those that are asked for besides.
+func queueTags(queue string, tags []string) []string {
+	if queue == "" || queue == queueDefault {
+		return tags
+	}
+	return append([]string{queue}, tags...)
+}
+
+// scarcest is the want that the fewest agents fit; not ok when nobody at all can be asked for.
+func (w sought) scarcest(agents []acd.Member) (out acd.Want, ok bool) {
+	fewest := 0
+	for _, want := range w {
+		if n := len(fitting(want, agents)); !ok || n < fewest {
+			out, fewest, ok = want, n, true
+		}
+	}
+	return out, ok && fewest > 0
+}
+
+// fitting are the agents whom a caller who wants this may be given to.
+func fitting(want acd.Want, agents []acd.Member) []acd.Member {
+	var out []acd.Member
+	for _, m := range agents {
+		if m.Fits(want) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// ready is the number of agents who are ready for the want that has the fewest of those.
+func (w sought) ready(agents []acd.Member) int {
+	fewest := 0
+	for i, want := range w {
+		n := 0
+		for _, m := range agents {
+			if m.Ready && m.Fits(want) {
+				n++
+			}
+		}
+		if i == 0 || n < fewest {
+			fewest = n
+		}
+	}
+	return fewest
+}
+
+// spread bounds a campaign's agents, who fit the scarcest want, by those of the tenant who fit each of the others: of no state are there
+// more than for any of them.
+func (w sought) spread(mine, agents []acd.Member) []acd.Member {
+	for _, want := range w {
+		left := map[acd.Status]int{}
+		for _, m := range agents {
+			if m.Fits(want) {
+				left[crewState(m)]++
+			}
+		}
+		var kept []acd.Member
+		for _, m := range mine {
+			if state := crewState(m); left[state] > 0 {
+				left[state]--
+				kept = append(kept, m)
+			}
+		}
+		mine = kept
+	}
+	return mine
+}
+
+// crewState is an agent's state as a plan counts it; empty for one who is available and can't be given a caller yet.
+func crewState(m acd.Member) acd.Status {
+	if m.Status == acd.Available && !m.Ready {
+		return ""
+	}
+	return m.Status
+}
