@@ -17,7 +17,7 @@ import (
 // more urgent than they were, while there are enough behind.
 const headEvery = 2 * time.Second
 
-// sealedRetry is when a lead is tried again whose number the configured key doesn't open.
+// sealedRetry is when a lead is tried again whose tenant's key doesn't open under the configured master key.
 const sealedRetry = time.Hour
 
 // claimer claims leads of one campaign. It goes on where it came to: while somebody holds an old snapshot of the database, the
@@ -47,7 +47,7 @@ type claimed struct {
 }
 
 // claim takes up to n leads, those that are due first, then fresh ones, and tells how many it took; those that have no number
-// any more are ended.
+// any more, or a damaged one, are ended.
 func (c *claimer) claim(ctx context.Context, n int, now time.Time) (out []claimed, taken int, err error) {
 	at := position{}
 	err = c.s.st.InTenant(ctx, c.tenant, func(tx *store.Tx) error {
@@ -163,12 +163,14 @@ func (c *claimer) claimFresh(ctx context.Context, tx *store.Tx, n int, now time.
 func (c *claimer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimDueRow) ([]claimed, error) {
 	number, err := leadPhone(ctx, tx, c.tenant, lead.Phone, lead.PhoneSealed)
 	if errors.Is(err, store.ErrUnseal) { // the others are dialed all the same
-		c.s.log.ErrorContext(ctx, "lead's number does not open under this key", "tenant_id", c.tenant, "lead_id", lead.ID, "error", err)
+		c.s.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", c.tenant, "lead_id", lead.ID, "error", err)
+	}
+	if errors.Is(err, store.ErrMasterKey) {
 		return out, tx.Q.LeadPostpone(ctx, db.LeadPostponeParams{
 			TenantID: c.tenant, ID: lead.ID, NextAttemptAt: c.s.now().Add(sealedRetry), Claimant: c.claimant,
 		})
 	}
-	if err != nil {
+	if err != nil && !damaged(err) {
 		return out, err
 	}
 	if number.IsZero() {

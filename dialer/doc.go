@@ -6,7 +6,7 @@
 // campaigns at work, people.go for the calls that go to agents, agentdesk.go and dispose.go for what agents do
 // with leads and calls (package acd keeps the agents), and outcome.go for what an ended call means to its lead.
 // Campaigns' figures are kept by the database with each change of a lead or a call (figures.go, stats.go).
-// scrub.go checks leads against the do-not-call registry (package dnc), suppressions.go keeps the tenant's own list.
+// scrub.go checks leads against the do-not-call registry (package dnc), scrub_pass.go all of a campaign's, behind the request if it takes long; suppressions.go keeps the tenant's own list.
 // Package week knows calling windows and business hours. Flows are saved by flows.go, run by flow_run.go with the operations of
 // flow_ops.go, and led to SIP URIs by gate_uri.go. What comes first on an answered call (machines, announcements) stands in
 // answered.go.

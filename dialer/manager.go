@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,8 +19,11 @@ import (
 const managerBackoff = time.Second
 
 // Run paces all running campaigns that no other controller paces, until ctx ends. When it returns no pacer runs and
-// no lead is claimed.
+// no lead is claimed. Beside them it does the scrubs that outlasted their requests.
 func (s *Service) Run(ctx context.Context, originator Originator) error {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { s.scrubOpen(ctx) })
 	for {
 		if err := s.manage(ctx, originator); ctx.Err() == nil {
 			s.log.WarnContext(ctx, "pacers stopped, starting them again", "error", err)

@@ -147,7 +147,7 @@ func TestOldPlanIsNotWorkedOff(t *testing.T) {
 	require.Nil(t, b.lead(t, lead.ID).ClaimedBy)
 }
 
-// A number that doesn't open under the key holds nobody else up.
+// A number that is damaged ends its lead, and holds nobody else up.
 func TestPacerGoesPastASealedNumber(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
@@ -155,12 +155,29 @@ func TestPacerGoesPastASealedNumber(t *testing.T) {
 	campaign := b.running(t)
 	damaged := b.push(t, campaign.ID, "9876543210")
 	b.push(t, campaign.ID, "9876543211")
-	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_sealed = set_byte(phone_sealed, 20, get_byte(phone_sealed, 20) # 1) WHERE id = $1", damaged.ID)
+	b.damage(t, damaged.ID)
 	sw := &fakeSwitch{gate: b.svc.Gate()}
 	pace(t, b.svc, sw)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
 	require.NotEqual(t, damaged.ID, *sw.dialed()[0].LeadID)
-	row := b.lead(t, damaged.ID)
+	require.Equal(t, string(LeadInvalid), b.lead(t, damaged.ID).Status)
+	require.Len(t, b.events(t, store.EventLeadCompleted), 1)
+}
+
+// Under another master key no number opens, and none is damaged: the leads wait.
+func TestPacerEndsNoLeadUnderAnotherMasterKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	b.strict(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	b.lockOut(t)
+	p := newPacer(b.svc, &fakeSwitch{gate: b.svc.Gate()}, b.tenant, campaign.ID, nil)
+	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
+	require.NoError(t, err)
+	require.Empty(t, leads)
+	row := b.lead(t, lead.ID)
+	require.Equal(t, string(LeadQueued), row.Status)
 	require.True(t, row.NextAttemptAt.After(b.clock.Now()))
 	require.Nil(t, row.ClaimedBy)
 }

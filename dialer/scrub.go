@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// scrubBatch bounds the transactions of a scrub, so that none holds an old snapshot.
+// scrubBatch bounds the transactions of a scrub, so that none holds an old snapshot, and what is lost of one that is cut off.
 const scrubBatch = 1000
 
 // registryRetry is how often leads that the registry could not answer for are scrubbed again.
@@ -22,76 +22,111 @@ const registryRetry = 10 * time.Second
 
 // unscrubbed is a lead to be checked.
 type unscrubbed struct {
-	id     uuid.UUID
-	number store.Phone // zero when it was purged, or doesn't open
-}
-
-// Scrub checks all leads of a campaign against the registry again. A lead that waits and turns out to be on it ends
-// as dnc. When the registry can't answer, nothing changes and the result says what is pending. Errors:
-// store.ErrNotFound.
-func (s *Service) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
-	if _, err := s.GetCampaign(ctx, tenant, campaign); err != nil {
-		return ScrubResult{}, err
-	}
-	_, err := s.scrubAll(ctx, tenant, func(tx *store.Tx, after uuid.UUID) ([]unscrubbed, error) {
-		rows, err := tx.Q.LeadsAfter(ctx, db.LeadsAfterParams{
-			TenantID: tenant, CampaignID: campaign, After: after, Batch: scrubBatch,
-		})
-		return unscrubbedOf(ctx, tx, tenant, rows, err)
-	})
-	if err != nil {
-		return ScrubResult{}, wrap("scrub leads", err)
-	}
-	s.signals.campaign(campaign)
-	return s.scrubCounts(ctx, tenant, campaign)
+	id      uuid.UUID
+	number  store.Phone // zero when it was purged, or doesn't open
+	damaged bool        // it can never be opened
 }
 
 // unscrubbedOf opens the numbers of strict tenants.
-func unscrubbedOf(ctx context.Context, tx *store.Tx, tenant uuid.UUID, rows []db.LeadsAfterRow, err error) ([]unscrubbed, error) {
+func (s *Service) unscrubbedOf(
+	ctx context.Context, tx *store.Tx, tenant uuid.UUID, rows []db.LeadsUnscrubbedRow, err error,
+) ([]unscrubbed, error) {
 	if err != nil {
 		return nil, err
 	}
 	leads := make([]unscrubbed, len(rows))
 	for i, row := range rows {
 		number, err := leadPhone(ctx, tx, tenant, row.Phone, row.PhoneSealed)
-		if err != nil && !errors.Is(err, store.ErrUnseal) { // one that doesn't open keeps its mark, and the others are scrubbed
+		if err != nil && !errors.Is(err, store.ErrUnseal) { // one that doesn't open holds the others up in nothing
 			return nil, err
 		}
-		leads[i] = unscrubbed{row.ID, number}
+		if err != nil {
+			s.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", tenant, "lead_id", row.ID, "error", err)
+		}
+		leads[i] = unscrubbed{id: row.ID, number: number, damaged: damaged(err)}
 	}
 	return leads, nil
 }
 
-// scrubAll scrubs batch after batch, and tells how many leads it checked. A lead whose number was purged keeps its mark. It ends
-// early when the registry can't answer.
-func (s *Service) scrubAll(
-	ctx context.Context, tenant uuid.UUID, next func(*store.Tx, uuid.UUID) ([]unscrubbed, error),
-) (scrubOutcome, error) {
-	out, after := scrubOutcome{answered: true}, uuid.Nil
-	for {
-		var leads []unscrubbed
-		err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
-			leads, err = next(tx, after)
-			return err
+// damaged tells a sealed number that can never be opened from one whose tenant's key is not open under the configured master key.
+func damaged(err error) bool {
+	return errors.Is(err, store.ErrUnseal) && !errors.Is(err, store.ErrMasterKey)
+}
+
+// leadReader reads the next leads of a scrub behind one.
+type leadReader func(tx *store.Tx, after uuid.UUID) ([]unscrubbed, error)
+
+// notScrubbed reads a campaign's leads that could be dialed and were never scrubbed.
+func (s *Service) notScrubbed(ctx context.Context, tenant, campaign uuid.UUID) leadReader {
+	return func(tx *store.Tx, after uuid.UUID) ([]unscrubbed, error) {
+		rows, err := tx.Q.LeadsUnscrubbed(ctx, db.LeadsUnscrubbedParams{
+			TenantID: tenant, CampaignID: campaign, After: after, Batch: s.scrubBatch,
 		})
-		if err != nil || len(leads) == 0 {
-			return out, err
-		}
-		full := len(leads) == scrubBatch
-		after = leads[len(leads)-1].id
-		leads = slices.DeleteFunc(leads, func(l unscrubbed) bool { return l.number.IsZero() })
-		if out.answered, err = s.scrubLeads(ctx, tenant, leads); err != nil || !out.answered {
-			return out, err
-		}
-		if out.leads += len(leads); !full {
-			return out, nil
-		}
+		return s.unscrubbedOf(ctx, tx, tenant, rows, err)
 	}
 }
 
-type scrubOutcome struct {
-	leads    int
-	answered bool
+// scrubbed is what became of one batch.
+type scrubbed struct {
+	leads    int       // how many were checked
+	last     uuid.UUID // the lead that it came to
+	more     bool      // there may be leads behind it
+	answered bool      // by the registry
+}
+
+// scrubNext scrubs one batch. A lead whose number was purged keeps its mark, and one whose number is damaged ends. The registry is
+// asked with asking, all else is done with ctx.
+func (s *Service) scrubNext(
+	ctx, asking context.Context, tenant uuid.UUID, after uuid.UUID, next leadReader,
+) (out scrubbed, err error) {
+	var leads []unscrubbed
+	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
+		leads, err = next(tx, after)
+		return err
+	})
+	if err != nil || len(leads) == 0 {
+		return scrubbed{answered: true}, err
+	}
+	out = scrubbed{last: leads[len(leads)-1].id, more: len(leads) == int(s.scrubBatch)}
+	if err := s.endDamaged(ctx, tenant, leads); err != nil {
+		return out, err
+	}
+	leads = slices.DeleteFunc(leads, func(l unscrubbed) bool { return l.number.IsZero() })
+	if out.answered, err = s.scrubLeads(ctx, asking, tenant, leads); err == nil && out.answered {
+		out.leads = len(leads)
+	}
+	return out, err
+}
+
+// endDamaged ends the leads that wait for a call which there can never be: kept waiting, they would keep their campaign from
+// starting.
+func (s *Service) endDamaged(ctx context.Context, tenant uuid.UUID, leads []unscrubbed) error {
+	var ids []uuid.UUID
+	for _, lead := range leads {
+		if lead.damaged {
+			ids = append(ids, lead.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return s.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return s.endWaiting(ctx, tx, tenant, ids, LeadInvalid, s.now()) })
+}
+
+// endWaiting puts those of the leads that wait for a call into a terminal state.
+func (s *Service) endWaiting(
+	ctx context.Context, tx *store.Tx, tenant uuid.UUID, ids []uuid.UUID, status LeadStatus, at time.Time,
+) error {
+	waiting, err := tx.Q.LeadsLockWaiting(ctx, tenant, ids)
+	if err != nil {
+		return err
+	}
+	for _, lead := range waiting {
+		if err := s.finishLead(ctx, tx, lead, status, at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Service) scrubCounts(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
@@ -118,7 +153,7 @@ func (s *Service) scrubCounts(ctx context.Context, tenant, campaign uuid.UUID) (
 
 // scrubLeads marks leads by what the registry says now; false when it can't answer. The registry, which may be far away, is
 // asked outside any transaction.
-func (s *Service) scrubLeads(ctx context.Context, tenant uuid.UUID, leads []unscrubbed) (bool, error) {
+func (s *Service) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, leads []unscrubbed) (bool, error) {
 	if len(leads) == 0 {
 		return true, nil
 	}
@@ -126,8 +161,11 @@ func (s *Service) scrubLeads(ctx context.Context, tenant uuid.UUID, leads []unsc
 	for i, lead := range leads {
 		phones[i], ids[i] = lead.number, lead.id
 	}
-	listed, err := s.listed(ctx, phones)
+	listed, err := s.listed(asking, phones)
 	if err != nil {
+		if asking.Err() != nil {
+			return false, ctx.Err()
+		}
 		s.log.WarnContext(ctx, "leads not scrubbed: do-not-call registry can't answer", "tenant_id", tenant,
 			"leads", len(leads), "error", err)
 		return false, ctx.Err()
@@ -144,16 +182,7 @@ func (s *Service) scrubLeads(ctx context.Context, tenant uuid.UUID, leads []unsc
 		if err != nil || len(flagged) == 0 {
 			return err
 		}
-		waiting, err := tx.Q.LeadsLockWaiting(ctx, tenant, flagged)
-		if err != nil {
-			return err
-		}
-		for _, lead := range waiting {
-			if err := s.finishLead(ctx, tx, lead, LeadDNC, now); err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.endWaiting(ctx, tx, tenant, flagged, LeadDNC, now)
 	})
 }
 
@@ -192,27 +221,22 @@ func (r *rescrub) run(ctx context.Context) {
 
 // once scrubs what there is.
 func (r *rescrub) once(ctx context.Context) {
-	now := r.s.now()
-	if now.Before(r.at) {
+	if r.s.now().Before(r.at) {
 		return
 	}
-	out, err := r.s.scrubAll(ctx, r.tenant, func(tx *store.Tx, after uuid.UUID) ([]unscrubbed, error) {
-		rows, err := tx.Q.LeadsUnscrubbed(ctx, db.LeadsUnscrubbedParams{
-			TenantID: r.tenant, CampaignID: r.campaign, After: after, Batch: scrubBatch,
-		})
-		all := make([]db.LeadsAfterRow, len(rows))
-		for i, row := range rows {
-			all[i] = db.LeadsAfterRow(row)
+	next, checked := r.s.notScrubbed(ctx, r.tenant, r.campaign), 0
+	for at := (scrubbed{more: true}); at.more; {
+		var err error
+		if at, err = r.s.scrubNext(ctx, ctx, r.tenant, at.last, next); err != nil && ctx.Err() == nil {
+			r.s.log.WarnContext(ctx, "unscrubbed leads can't be read", "tenant_id", r.tenant, "campaign_id", r.campaign, "error", err)
 		}
-		return unscrubbedOf(ctx, tx, r.tenant, all, err)
-	})
-	if err != nil && ctx.Err() == nil {
-		r.s.log.WarnContext(ctx, "unscrubbed leads can't be read", "tenant_id", r.tenant, "campaign_id", r.campaign, "error", err)
+		checked += at.leads
+		if err != nil || !at.answered {
+			r.at = r.s.now().Add(registryRetry)
+			break
+		}
 	}
-	if err != nil || !out.answered {
-		r.at = now.Add(registryRetry)
-	}
-	if out.leads > 0 {
+	if checked > 0 {
 		r.s.signals.campaign(r.campaign)
 	}
 }

@@ -86,7 +86,8 @@ func TestScrubsAtOnce(t *testing.T) {
 	b := setup(t)
 	campaign := b.aiCampaign(t)
 	b.registry.setDown(true)
-	const leads = scrubBatch + 300
+	b.svc.scrubBatch = 100
+	const leads = 130
 	var csv strings.Builder
 	csv.WriteString("phone\n")
 	for i := range leads {
@@ -176,17 +177,57 @@ func TestPacerScrubsBesideItsWork(t *testing.T) {
 	running.Wait()
 }
 
-// A number that doesn't open under the key keeps its mark, and the others are scrubbed.
-func TestScrubGoesPastASealedNumber(t *testing.T) {
+// A damaged number ends its lead, which keeps no predictive campaign from starting, and the others are scrubbed.
+func TestScrubEndsADamagedNumber(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.strict(t)
-	campaign := b.running(t)
-	damaged, other := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
-	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_sealed = set_byte(phone_sealed, 20, get_byte(phone_sealed, 20) # 1) WHERE id = $1", damaged.ID)
-	b.registry.add("9876543211")
-	_, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	campaign, err := b.svc.CreateCampaign(t.Context(), b.tenant, decode[CampaignInput](t, `{"name":"p","dial_mode":"predictive"}`))
 	require.NoError(t, err)
+	b.registry.setDown(true)
+	damaged, other := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
+	b.registry.setDown(false)
+	b.damage(t, damaged.ID)
+	b.registry.add("9876543211")
+	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
+	for range 2 {
+		_, err = b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+		require.NoError(t, err)
+	}
 	require.Equal(t, string(LeadDNC), b.lead(t, other.ID).Status)
-	require.Equal(t, string(LeadNew), b.lead(t, damaged.ID).Status)
+	require.Equal(t, string(LeadInvalid), b.lead(t, damaged.ID).Status)
+	require.Len(t, b.events(t, store.EventLeadCompleted), 2, "each once")
+	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
+	require.NoError(t, err)
+}
+
+// Under another master key all numbers are closed: no lead ends for that.
+func TestScrubEndsNothingUnderAnotherMasterKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.strict(t)
+	campaign := b.aiCampaign(t)
+	b.registry.setDown(true)
+	lead := b.push(t, campaign.ID, "9876543210")
+	b.registry.setDown(false)
+	b.lockOut(t)
+	result, err := b.svc.Scrub(t.Context(), b.tenant, campaign.ID)
+	require.NoError(t, err)
+	require.Equal(t, ScrubResult{Total: 1, Pending: 1}, result)
+	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
+}
+
+// damage flips a bit of a lead's sealed number.
+func (b *bundle) damage(t *testing.T, lead uuid.UUID) {
+	t.Helper()
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_sealed = set_byte(phone_sealed, 20, get_byte(phone_sealed, 20) # 1) WHERE id = $1", lead)
+}
+
+// lockOut makes the tenant's data key one that was wrapped under another master key.
+func (b *bundle) lockOut(t *testing.T) {
+	t.Helper()
+	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET data_key = set_byte(data_key, 20, get_byte(data_key, 20) # 1) WHERE id = $1", b.tenant)
+	b.st = storetest.Open(t, b.st.Pool().Config().ConnString()) // the other has the key at hand
+	b.svc = b.another(t, "node-1")
 }

@@ -47,6 +47,8 @@ type Config struct {
 	DNC dnc.Provider
 	// Agents are the people who take calls. Without them nobody does.
 	Agents *acd.Service
+	// ScrubFor is how long a request for a scrub works on it; what is left is done behind it. 10 s by default.
+	ScrubFor time.Duration
 	// Poll is how often a pacer looks without being woken; 1 s by default.
 	Poll       time.Duration
 	Now        func() time.Time
@@ -91,6 +93,8 @@ type Service struct {
 	shares  shares
 	paces   *paces
 	calls   Calls // set by Attach, before anything serves
+	// scrubBatch is how many leads are scrubbed at a time.
+	scrubBatch int32
 }
 
 // New checks the configuration and returns a dialer that paces nothing until Run.
@@ -103,6 +107,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	}
 	cfg.CarrierProfile = cmp.Or(cfg.CarrierProfile, "external")
 	cfg.Poll = cmp.Or(cfg.Poll, time.Second)
+	cfg.ScrubFor = cmp.Or(cfg.ScrubFor, 10*time.Second)
 	cfg.Legal = Hours{From: cmp.Or(cfg.Legal.From, "09:00"), To: cmp.Or(cfg.Legal.To, "21:00")}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -120,7 +125,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	}
 	return &Service{
 		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(),
-		crews: newCrews(), shares: newShares(), paces: paces,
+		crews: newCrews(), shares: newShares(), paces: paces, scrubBatch: scrubBatch,
 	}, nil
 }
 

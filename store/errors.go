@@ -25,6 +25,8 @@ var (
 	ErrOutdatedSchema = errors.New("database schema is outdated; run `ringmaster migrate`")
 	// ErrUnseal says that sealed bytes are damaged, or were sealed under another key or for another purpose.
 	ErrUnseal = errors.New("sealed value does not open under this key")
+	// ErrMasterKey comes with ErrUnseal when it is the tenant's own key that doesn't open: nothing need be damaged.
+	ErrMasterKey = errors.New("tenant's data key does not open under the configured master key")
 )
 
 // ConstraintKind says which sort of constraint refused a row.

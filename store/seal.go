@@ -151,10 +151,10 @@ func (t *Tx) dataKey(ctx context.Context, tenantID uuid.UUID) (*[keySize]byte, e
 	}
 	plain, err := openUnder(t.store.keys.wrap, dataKeyContext(tenantID), wrapped)
 	if err != nil {
-		return nil, fmt.Errorf("unwrap the tenant's data key: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrMasterKey, err)
 	}
 	if len(plain) != keySize {
-		return nil, fmt.Errorf("unwrap the tenant's data key: %w", ErrUnseal)
+		return nil, fmt.Errorf("%w: %w", ErrMasterKey, ErrUnseal)
 	}
 	key := [keySize]byte(plain)
 	t.store.dataKeys.Store(tenantID, &key)

@@ -354,39 +354,43 @@ func (q *Queries) LeadSetDisposition(ctx context.Context, disposition *string, t
 	return err
 }
 
-const leadsAfter = `-- name: LeadsAfter :many
+const leadsCheckedBefore = `-- name: LeadsCheckedBefore :many
 SELECT id, phone, phone_sealed FROM leads WHERE tenant_id = $1 AND campaign_id = $2 AND id > $3
-ORDER BY id LIMIT $4
+  AND (dnd_checked_at IS NULL OR dnd_checked_at <= $4::timestamptz)
+ORDER BY id LIMIT $5
 `
 
-type LeadsAfterParams struct {
+type LeadsCheckedBeforeParams struct {
 	TenantID   uuid.UUID
 	CampaignID uuid.UUID
 	After      uuid.UUID
+	Before     time.Time
 	Batch      int32
 }
 
-type LeadsAfterRow struct {
+type LeadsCheckedBeforeRow struct {
 	ID          uuid.UUID
 	Phone       phone.Phone
 	PhoneSealed []byte
 }
 
-// LeadsAfter walks the numbers of a campaign's leads in batches. None is locked: the registry is asked meanwhile.
-func (q *Queries) LeadsAfter(ctx context.Context, arg LeadsAfterParams) ([]LeadsAfterRow, error) {
-	rows, err := q.db.Query(ctx, leadsAfter,
+// LeadsCheckedBefore walks the numbers of a campaign's leads whose check is not younger than a moment, or missing, in batches. None is
+// locked: the registry is asked meanwhile.
+func (q *Queries) LeadsCheckedBefore(ctx context.Context, arg LeadsCheckedBeforeParams) ([]LeadsCheckedBeforeRow, error) {
+	rows, err := q.db.Query(ctx, leadsCheckedBefore,
 		arg.TenantID,
 		arg.CampaignID,
 		arg.After,
+		arg.Before,
 		arg.Batch,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []LeadsAfterRow{}
+	items := []LeadsCheckedBeforeRow{}
 	for rows.Next() {
-		var i LeadsAfterRow
+		var i LeadsCheckedBeforeRow
 		if err := rows.Scan(&i.ID, &i.Phone, &i.PhoneSealed); err != nil {
 			return nil, err
 		}

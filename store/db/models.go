@@ -353,6 +353,17 @@ type RecordingAccess struct {
 	RemoteAddr  *string
 }
 
+type Scrub struct {
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+	BeganAt    time.Time
+	Registry   string
+	After      uuid.UUID
+	HeldBy     *uuid.UUID
+	HeldUntil  time.Time
+	DueAt      time.Time
+}
+
 type Suppression struct {
 	TenantID   uuid.UUID
 	PhoneHash  []byte

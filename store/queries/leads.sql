@@ -39,9 +39,11 @@ SELECT count(*) AS total, count(*) FILTER (WHERE dnd_checked) AS scrubbed,
   count(*) FILTER (WHERE dnd_checked AND NOT dnd_clean) AS flagged
 FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;
 
--- LeadsAfter walks the numbers of a campaign's leads in batches. None is locked: the registry is asked meanwhile.
--- name: LeadsAfter :many
+-- LeadsCheckedBefore walks the numbers of a campaign's leads whose check is not younger than a moment, or missing, in batches. None is
+-- locked: the registry is asked meanwhile.
+-- name: LeadsCheckedBefore :many
 SELECT id, phone, phone_sealed FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND id > @after
+  AND (dnd_checked_at IS NULL OR dnd_checked_at <= @before::timestamptz)
 ORDER BY id LIMIT @batch;
 
 -- name: LeadsUnscrubbed :many

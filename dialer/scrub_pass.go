@@ -1,0 +1,202 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// scrubLease is how long a scrub is left to one who has not been heard of.
+	scrubLease = 30 * time.Second
+	// scrubTurn is how long one campaign's scrub is worked on while others wait.
+	scrubTurn = 5 * time.Second
+	// scrubLook is how often a request looks whether the scrub that another works on is done.
+	scrubLook = 100 * time.Millisecond
+)
+
+// Scrub checks all leads of a campaign against the registry again, those first that never were. A lead that waits and turns out
+// to be on it ends as dnc. A scrub that takes longer than a request may goes on behind the answer, whatever state the campaign is
+// in, and further requests join it; the result says what is pending. So it does when the registry can't answer. Errors:
+// store.ErrNotFound.
+func (s *Service) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
+	if _, err := s.GetCampaign(ctx, tenant, campaign); err != nil {
+		return ScrubResult{}, err
+	}
+	until := time.Now().Add(s.cfg.ScrubFor)
+	if deadline, ok := ctx.Deadline(); ok { // the leads are counted, too
+		if half := time.Now().Add(time.Until(deadline) / 2); half.Before(until) {
+			until = half
+		}
+	}
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		return tx.Q.ScrubOpen(ctx, db.ScrubOpenParams{
+			TenantID: tenant, CampaignID: campaign, BeganAt: s.now(), Registry: s.registryVersion(), First: uuid.Nil,
+		})
+	})
+	if err == nil {
+		err = s.scrubUntil(ctx, tenant, campaign, until)
+	}
+	if err != nil {
+		return ScrubResult{}, wrap("scrub leads", err)
+	}
+	return s.scrubCounts(ctx, tenant, campaign)
+}
+
+// registryVersion is ” where none is told.
+func (s *Service) registryVersion() string {
+	if teller, ok := s.cfg.DNC.(dnc.Describer); ok {
+		if d, known := teller.Describe(); known {
+			return d.Version
+		}
+	}
+	return ""
+}
+
+// scrubUntil works on a campaign's scrub, or waits for whoever does, until it is done or the time is over.
+func (s *Service) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, until time.Time) error {
+	pass, open := scrubPass{s: s, worker: newID()}, false
+	for {
+		err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
+			pass.row, err = tx.Q.ScrubHold(ctx, db.ScrubHoldParams{
+				Worker: pass.worker, LeaseS: scrubLease.Seconds(), TenantID: tenant, CampaignID: campaign,
+			})
+			if errors.Is(err, store.ErrNotFound) {
+				open, err = tx.Q.ScrubIsOpen(ctx, tenant, campaign)
+				return err
+			}
+			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case pass.row.HeldBy != nil:
+			asking, cancel := context.WithDeadline(ctx, until)
+			defer cancel()
+			return pass.work(ctx, asking, until)
+		case !open || !time.Now().Before(until):
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(scrubLook):
+		}
+	}
+}
+
+// scrubOpen does the scrubs that no request works on, of all tenants, in turn, until ctx ends.
+func (s *Service) scrubOpen(ctx context.Context) {
+	pass := scrubPass{s: s, worker: newID()}
+	tick := time.NewTicker(s.cfg.Poll)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		err := s.st.InSystem(ctx, func(tx *store.Tx) (err error) {
+			pass.row, err = tx.Q.ScrubHoldNext(ctx, pass.worker, scrubLease.Seconds())
+			return err
+		})
+		if err == nil {
+			err = pass.work(ctx, ctx, time.Now().Add(scrubTurn))
+		}
+		if err == nil { // there may be others
+			continue
+		}
+		if !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "leads can't be scrubbed", "tenant_id", pass.row.TenantID, "campaign_id", pass.row.CampaignID, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// scrubPass is a campaign's scrub in the hands of one worker.
+type scrubPass struct {
+	s      *Service
+	worker uuid.UUID
+	row    db.Scrub
+}
+
+// work goes on with the scrub until it is done, the time is over, the registry can't answer, or it is no longer this worker's. A
+// batch that the registry is asked about is finished as long as asking lasts.
+func (p *scrubPass) work(ctx, asking context.Context, until time.Time) error {
+	done, wait, err := p.advance(ctx, asking, until)
+	if err != nil {
+		wait = registryRetry
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
+	defer cancel()
+	tenant, campaign := p.row.TenantID, p.row.CampaignID
+	left := p.s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		if done {
+			err := tx.Q.ScrubDone(ctx, db.ScrubDoneParams{TenantID: tenant, CampaignID: campaign, Worker: p.worker, BeganAt: p.row.BeganAt})
+			if err != nil {
+				return err
+			}
+		}
+		return tx.Q.ScrubLeave(ctx, db.ScrubLeaveParams{TenantID: tenant, CampaignID: campaign, Worker: p.worker, WaitS: wait.Seconds()})
+	})
+	p.s.signals.campaign(campaign)
+	return errors.Join(err, left)
+}
+
+// advance scrubs batch after batch: the leads that never were, which may hold a start up, then all others. It tells whether it has
+// done them all; else, when to go on.
+func (p *scrubPass) advance(ctx, asking context.Context, until time.Time) (done bool, wait time.Duration, err error) {
+	tenant, campaign, began := p.row.TenantID, p.row.CampaignID, p.row.BeganAt
+	others := func(tx *store.Tx, after uuid.UUID) ([]unscrubbed, error) {
+		rows, err := tx.Q.LeadsCheckedBefore(ctx, db.LeadsCheckedBeforeParams{
+			TenantID: tenant, CampaignID: campaign, After: after, Before: began, Batch: p.s.scrubBatch,
+		})
+		all := make([]db.LeadsUnscrubbedRow, len(rows))
+		for i, row := range rows {
+			all[i] = db.LeadsUnscrubbedRow(row)
+		}
+		return p.s.unscrubbedOf(ctx, tx, tenant, all, err)
+	}
+	for first, at := true, (scrubbed{more: true}); ; {
+		next := others
+		if first {
+			next = p.s.notScrubbed(ctx, tenant, campaign)
+		}
+		at, err = p.s.scrubNext(ctx, asking, tenant, at.last, next)
+		switch {
+		case err != nil:
+			return false, 0, err
+		case !at.answered && asking.Err() != nil:
+			return false, 0, nil
+		case !at.answered:
+			return false, registryRetry, nil
+		case !first && !at.more:
+			return true, 0, nil
+		case !first:
+			p.row.After = at.last
+		case !at.more:
+			first, at.last = false, p.row.After
+		}
+		mine, err := p.keep(ctx)
+		if err != nil || !mine || !time.Now().Before(until) {
+			return false, 0, err
+		}
+	}
+}
+
+// keep writes how far the scrub has come; false when it began anew meanwhile, or somebody else has it.
+func (p *scrubPass) keep(ctx context.Context) (bool, error) {
+	var n int64
+	err := p.s.st.InTenant(ctx, p.row.TenantID, func(tx *store.Tx) (err error) {
+		n, err = tx.Q.ScrubAdvance(ctx, db.ScrubAdvanceParams{
+			After: p.row.After, LeaseS: scrubLease.Seconds(), TenantID: p.row.TenantID, CampaignID: p.row.CampaignID,
+			Worker: p.worker, BeganAt: p.row.BeganAt,
+		})
+		return err
+	})
+	return n > 0, err
+}
