@@ -52,17 +52,11 @@ type bookedCall struct {
 type callBook struct {
 	node   string
 	people bool
-	// late is how long a callee may wait for an agent, from the answer on, or from the end of what every callee is told first.
-	late      time.Duration
-	announces bool
-	calls     map[uuid.UUID]*bookedCall
+	calls  map[uuid.UUID]*bookedCall
 }
 
-func newCallBook(node string, row db.Campaign, people bool) *callBook {
-	return &callBook{
-		node: node, people: people, late: maxWait(row), announces: row.AnnouncementUrl != nil,
-		calls: make(map[uuid.UUID]*bookedCall),
-	}
+func newCallBook(node string, people bool) *callBook {
+	return &callBook{node: node, people: people, calls: make(map[uuid.UUID]*bookedCall)}
 }
 
 // maxWait is how long a callee of the campaign may wait for an agent.
@@ -162,7 +156,7 @@ func (b *callBook) update(c *bookedCall, r db.PacedCallsRow) (facts []callFact, 
 		c.connected = true
 		tell(factConnected, *r.AgentConnectTime)
 	}
-	if (r.Abandoned || connected && b.tooLate(r)) && !c.abandoned {
+	if r.Abandoned && !c.abandoned {
 		at, kind := c.answered, factAbandoned
 		if r.EndTime != nil {
 			at = *r.EndTime
@@ -177,18 +171,6 @@ func (b *callBook) update(c *bookedCall, r db.PacedCallsRow) (facts []callFact, 
 		tell(factGone, *r.EndTime)
 	}
 	return facts, r.EndTime != nil || decided && (c.connected || c.abandoned)
-}
-
-// tooLate tells whether a connected callee had waited for too long; the end of the call writes that down.
-func (b *callBook) tooLate(r db.PacedCallsRow) bool {
-	if r.QueuedAt == nil {
-		return false // the agent has dialed the call
-	}
-	from := *r.AnswerTime
-	if b.announces {
-		from = *r.QueuedAt
-	}
-	return r.AgentConnectTime.Sub(from) > b.late
 }
 
 // answeredByMachine is calls.answered_by_amd of a mailbox.

@@ -31,10 +31,10 @@ func TestCallBookTellsEachFactOnce(t *testing.T) {
 	by := func(who string) *string { return &who }
 	type row = db.PacedCallsRow
 	for name, c := range map[string]struct {
-		voiceAgent, announced bool
-		rows                  []row
-		want                  [][]factKind
-		left                  int // in the book in the end
+		voiceAgent bool
+		rows       []row
+		want       [][]factKind
+		left       int // in the book in the end
 	}{
 		"nobody answers": {
 			rows: []row{{RingTime: at(1)}, {RingTime: at(1), EndTime: at(20), HangupCause: "NO_ANSWER"}},
@@ -59,13 +59,10 @@ func TestCallBookTellsEachFactOnce(t *testing.T) {
 			want: [][]factKind{{factAnswered}, {factAbandoned}},
 		},
 		"connected too late": {
-			rows: []row{{AnswerTime: at(5), AnsweredByAmd: by("human"), QueuedAt: at(5), AgentID: &agent, AgentConnectTime: at(7.5)}},
+			rows: []row{{
+				AnswerTime: at(5), AnsweredByAmd: by("human"), QueuedAt: at(5), AgentID: &agent, AgentConnectTime: at(7.5), Abandoned: true,
+			}},
 			want: [][]factKind{{factAnswered, factConnected, factAbandoned}},
-		},
-		"in time, after an announcement": {
-			announced: true,
-			rows:      []row{{AnswerTime: at(5), AnsweredByAmd: by("human"), QueuedAt: at(15), AgentID: &agent, AgentConnectTime: at(16)}},
-			want:      [][]factKind{{factAnswered, factConnected}},
 		},
 		"a machine, connected": {
 			rows: []row{
@@ -91,11 +88,7 @@ func TestCallBookTellsEachFactOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			campaign := db.Campaign{PredictiveMaxWaitS: 2}
-			if c.announced {
-				campaign.AnnouncementUrl = by("http://x.test/a.wav")
-			}
-			b, id := newCallBook(node, campaign, !c.voiceAgent), uuid.New()
+			b, id := newCallBook(node, !c.voiceAgent), uuid.New()
 			b.dialed(db.Call{ID: id, DialTime: &dialed})
 			ringing, _ := b.onTheWay(nil)
 			require.Equal(t, []time.Time{dialed}, ringing)
@@ -114,7 +107,7 @@ func TestCallBookTellsEachFactOnce(t *testing.T) {
 			require.Len(t, b.calls, c.left)
 		})
 	}
-	b := newCallBook(node, db.Campaign{}, true)
+	b := newCallBook(node, true)
 	calls := []row{
 		{ID: uuid.New(), Node: node, DialTime: &dialed}, // before a restart
 		{ID: uuid.New(), Node: "node-2", DialTime: &dialed},

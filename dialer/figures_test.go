@@ -222,7 +222,7 @@ func (w *figureWorld) advance(ctx context.Context, tx *store.Tx, rng *rand.Rand,
 	case 3:
 		_, err = tx.Q.CallDecideAnswer(ctx, []string{"human", "machine"}[rng.IntN(2)], tenant, call)
 	case 4:
-		err = tx.Q.CallAsksAgent(ctx, db.CallAsksAgentParams{TenantID: tenant, ID: call, At: at, AwaitsAgent: true})
+		err = tx.Q.CallAsksAgent(ctx, db.CallAsksAgentParams{TenantID: tenant, ID: call, At: at, Due: &at, AwaitsAgent: true})
 	case 5:
 		_, err = tx.Q.CallMarkPersonConnected(ctx, db.CallMarkPersonConnectedParams{
 			TenantID: tenant, ID: call, AgentID: w.agent, AgentConnectTime: at,

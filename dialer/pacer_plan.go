@@ -184,7 +184,7 @@ func (p *pacer) lookElsewhere(ctx context.Context, tx *store.Tx, seen *sight) er
 
 // open begins the book and the planner of a campaign.
 func (p *pacer) open(seen *sight) {
-	p.book = newCallBook(p.s.cfg.NodeID, seen.row, seen.taker.people)
+	p.book = newCallBook(p.s.cfg.NodeID, seen.taker.people)
 	p.ramp = newRamp()
 	p.planner, p.planned, p.seeded, p.ratesOld = nil, pacing.Config{}, !seen.taker.people, true
 }

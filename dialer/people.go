@@ -104,6 +104,10 @@ func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peopleP
 	if c := p.campaign; c != nil {
 		req.Campaign = true
 		req.MaxWait = maxWait(*c)
+		req.Due = h.s.now().Add(req.MaxWait)
+		if call := leg.Call(); c.AnnouncementUrl == nil && call.AnswerTime != nil { // else the wait begins after what all are told
+			req.Due = call.AnswerTime.Add(req.MaxWait)
+		}
 		req.CallerName = c.Name
 		if c.AgentWhisperUrl != nil {
 			req.WhisperURL = *c.AgentWhisperUrl
@@ -166,8 +170,10 @@ func (o legOperations) ConnectAgent(ctx context.Context, q flow.AgentQueue) (str
 func (o legOperations) queue(ctx context.Context, req acd.Request) (string, error) {
 	call := o.leg.Call()
 	req.Campaign = call.CampaignID != nil && call.Direction == directionOutbound
-	if limit := o.h.s.predictiveWait(ctx, call); limit > 0 && (req.MaxWait <= 0 || limit < req.MaxWait) {
-		req.MaxWait = limit
+	if limit, predictive := o.h.s.calleesWait(ctx, call); limit > 0 {
+		if req.Due = o.h.s.now().Add(limit); predictive && (req.MaxWait <= 0 || limit < req.MaxWait) {
+			req.MaxWait = limit
+		}
 	}
 	outcome, err := o.h.s.cfg.Agents.Connect(ctx, o.leg, req)
 	if err == nil && outcome != acd.Ended {
@@ -176,28 +182,27 @@ func (o legOperations) queue(ctx context.Context, req acd.Request) (string, erro
 	return string(outcome), err
 }
 
-// predictiveWait bounds the wait of a callee whom a predictive campaign has dialed for its agents, in a flow that asks for one;
-// 0 for any other caller.
-func (s *Service) predictiveWait(ctx context.Context, call db.Call) time.Duration {
+// calleesWait is how long a callee whom a campaign has dialed for its agents may wait, in a flow that asks for one, and whether a
+// predictive campaign, which lets nobody wait longer; 0 for any other caller.
+func (s *Service) calleesWait(ctx context.Context, call db.Call) (limit time.Duration, predictive bool) {
 	if call.CampaignID == nil || call.Direction != directionOutbound || call.AgentID != nil || call.VoiceAgentID != nil {
-		return 0
+		return 0, false
 	}
-	var limit time.Duration
 	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		row, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
-		if err != nil || row.DialMode != string(DialPredictive) {
+		if err != nil {
 			return err
 		}
 		taker, err := s.takerOf(ctx, tx, row)
 		if taker.people {
-			limit = maxWait(row)
+			limit, predictive = maxWait(row), row.DialMode == string(DialPredictive)
 		}
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "campaign of a waiting callee can't be read", "call_id", call.ID, "error", err)
 	}
-	return limit
+	return limit, predictive
 }
 
 // CanQueue tells whether somebody could take a caller. Errors: switchctl.ErrNobodyLoggedIn, switchctl.ErrUnknownExtension.

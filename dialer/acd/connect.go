@@ -35,6 +35,8 @@ type Request struct {
 	Priority int
 	// MaxWait bounds the wait; 0 is the service's own limit.
 	MaxWait time.Duration
+	// Due is when the caller counts as abandoned without an agent, and also with one who comes later; zero for never.
+	Due time.Time
 	// MusicURL is what the caller hears; empty for ringback.
 	MusicURL string
 	// Announce tells the caller the place in the queue, where there are prompts.
@@ -47,6 +49,14 @@ type Request struct {
 	CallerName string
 	// KeepCaller has Connect return with the caller still there when the agent hangs up.
 	KeepCaller bool
+}
+
+// due is Due as the call's row has it.
+func (r Request) due() *time.Time {
+	if r.Due.IsZero() {
+		return nil
+	}
+	return &r.Due
 }
 
 const (
@@ -237,7 +247,7 @@ func (v *serving) wait(ctx context.Context) error {
 	v.noted = true
 	err := v.s.st.InTenant(ctx, v.call.TenantID, func(tx *store.Tx) error {
 		return tx.Q.CallAsksAgent(ctx, db.CallAsksAgentParams{
-			TenantID: v.call.TenantID, ID: v.call.ID, At: v.c.since, AwaitsAgent: v.req.Campaign,
+			TenantID: v.call.TenantID, ID: v.call.ID, At: v.c.since, Due: v.req.due(), AwaitsAgent: v.req.Campaign,
 		})
 	})
 	if err != nil && ctx.Err() == nil {
@@ -277,10 +287,10 @@ func (s *Service) doubt(c *caller) {
 }
 
 // claim makes the call the agent's, in the database. Errors: *StateError when the agent can't take it, errCallOver.
-func (s *Service) claim(ctx context.Context, call db.Call, agent uuid.UUID, since time.Time) error {
+func (s *Service) claim(ctx context.Context, call db.Call, agent uuid.UUID, since time.Time, due *time.Time) error {
 	var row db.Agent
 	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		open, err := tx.Q.CallOffered(ctx, db.CallOfferedParams{TenantID: call.TenantID, ID: call.ID, At: since})
+		open, err := tx.Q.CallOffered(ctx, db.CallOfferedParams{TenantID: call.TenantID, ID: call.ID, At: since, Due: due})
 		if err != nil {
 			return err
 		}

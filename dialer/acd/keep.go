@@ -332,16 +332,13 @@ func (s *Service) lookAfterNodes(ctx context.Context) {
 	}
 }
 
-// CallEnded frees the agent of a call, in the transaction that closes it, and notes a caller whom nobody took, or
-// not in time. call is the closed row.
+// CallEnded frees the agent of a call, in the transaction that closes it, and notes a caller whom nobody took. call is the closed
+// row.
 func (s *Service) CallEnded(ctx context.Context, tx *store.Tx, call db.Call) error {
 	if call.QueuedAt != nil && call.AgentID == nil && !call.Abandoned && (call.AmdClass == nil || *call.AmdClass != "machine") {
 		if err := tx.Q.CallAbandoned(ctx, call.TenantID, call.ID); err != nil {
 			return err
 		}
-	}
-	if err := tx.Q.CallConnectedLate(ctx, call.TenantID, call.ID); err != nil {
-		return err
 	}
 	row, err := tx.Q.AgentLockOnCall(ctx, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {

@@ -174,8 +174,13 @@ func (b *bundle) row(t *testing.T, call uuid.UUID) db.Call {
 // bridged is what the call's own writer does when caller and agent hear each other.
 func (b *bundle) bridged(t *testing.T, call, agent uuid.UUID) {
 	t.Helper()
-	storetest.Exec(t, b.st, b.tenant, `UPDATE calls SET agent_id = $2, agent_connect_time = $3, status = 'agent_connected' WHERE id = $1`,
-		call, agent, b.clock.Now())
+	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+		n, err := tx.Q.CallMarkPersonConnected(t.Context(), db.CallMarkPersonConnectedParams{
+			TenantID: b.tenant, ID: call, AgentID: agent, AgentConnectTime: b.clock.Now(),
+		})
+		require.EqualValues(t, 1, n)
+		return err
+	}))
 }
 
 // close ends a call as the call's own writer does.

@@ -25,7 +25,7 @@ func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, o
 	if theirs {
 		s.answered(spec.AgentID)
 	} else {
-		err = s.claim(ctx, v.call, spec.AgentID, v.c.since)
+		err = s.claim(ctx, v.call, spec.AgentID, v.c.since, v.req.due())
 	}
 	var state *StateError
 	switch {

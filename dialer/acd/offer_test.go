@@ -91,19 +91,23 @@ func TestLimitBoundsTheRinging(t *testing.T) {
 	b.eventually(t, agent, Available)
 }
 
-// TestConnectedTooLate counts callees who had to wait longer than their campaign allows.
+// TestConnectedTooLate counts callees who had to wait longer than their campaign allows, when they get their agent.
 func TestConnectedTooLate(t *testing.T) {
 	t.Parallel()
 	b := running(t)
 	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
-	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET post_answer_action = 'connect_agent', predictive_max_wait_s = 2")
 	for wait, late := range map[time.Duration]bool{time.Second: false, 3 * time.Second: true} {
-		agent, call := b.agent(t), b.call(t, &campaign)
-		storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET queued_at = answer_time WHERE id = $1", call)
+		agent, call := b.online(t), b.call(t, &campaign)
+		caller := b.serve(t, b.svc, call, Request{Campaign: true, Due: b.clock.Now().Add(2 * time.Second)})
+		o := caller.offer(t)
 		b.clock.advance(wait)
 		b.bridged(t, call, agent)
+		require.Equal(t, late, b.row(t, call).Abandoned, wait)
+		o.answer <- switchctl.AgentEnded
+		caller.ends(t, Ended)
 		b.close(t, b.svc, call)
 		require.Equal(t, late, b.row(t, call).Abandoned, wait)
+		b.eventually(t, agent, WrapUp)
 	}
 }
 

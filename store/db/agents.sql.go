@@ -579,42 +579,29 @@ func (q *Queries) CallAbandoned(ctx context.Context, tenantID uuid.UUID, iD uuid
 const callAsksAgent = `-- name: CallAsksAgent :exec
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = true
-  WHERE $4::bool AND l.tenant_id = $2 AND l.call_id = $3 AND l.kind = 'call'
+  WHERE $5::bool AND l.tenant_id = $3 AND l.call_id = $4 AND l.kind = 'call'
 )
-UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz)
-WHERE c.tenant_id = $2 AND c.id = $3 AND c.end_time IS NULL
+UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz), agent_due = coalesce(c.agent_due, $2::timestamptz)
+WHERE c.tenant_id = $3 AND c.id = $4 AND c.end_time IS NULL
 `
 
 type CallAsksAgentParams struct {
 	At          time.Time
+	Due         *time.Time
 	TenantID    uuid.UUID
 	ID          uuid.UUID
 	AwaitsAgent bool
 }
 
-// CallAsksAgent notes that a call waits for an agent, and, for one of a campaign's, that it has a claim to the next.
+// CallAsksAgent notes that a call waits for an agent, by when at the latest, and, for one of a campaign's, that it has a claim to the next.
 func (q *Queries) CallAsksAgent(ctx context.Context, arg CallAsksAgentParams) error {
 	_, err := q.db.Exec(ctx, callAsksAgent,
 		arg.At,
+		arg.Due,
 		arg.TenantID,
 		arg.ID,
 		arg.AwaitsAgent,
 	)
-	return err
-}
-
-const callConnectedLate = `-- name: CallConnectedLate :exec
-UPDATE calls c SET abandoned = true FROM campaigns k
-WHERE c.tenant_id = $1 AND c.id = $2 AND k.tenant_id = c.tenant_id AND k.id = c.campaign_id
-  AND k.post_answer_action = 'connect_agent' AND c.queued_at IS NOT NULL
-  AND c.agent_connect_time - CASE WHEN k.announcement_url IS NULL THEN c.answer_time ELSE c.queued_at END
-    > k.predictive_max_wait_s * interval '1 second'
-`
-
-// CallConnectedLate notes as abandoned a campaign's call that found its agent only after the callee had waited too long: since
-// the answer, or since the end of what every callee is told at answer. A call that its agent dialed never asked for one.
-func (q *Queries) CallConnectedLate(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
-	_, err := q.db.Exec(ctx, callConnectedLate, tenantID, iD)
 	return err
 }
 
@@ -630,14 +617,15 @@ func (q *Queries) CallForgoesAgent(ctx context.Context, tenantID uuid.UUID, iD u
 
 const callOffered = `-- name: CallOffered :execrows
 WITH unit AS (
-  UPDATE live_calls l SET awaits_agent = $4::bool WHERE l.tenant_id = $2 AND l.call_id = $3 AND l.kind = 'call'
+  UPDATE live_calls l SET awaits_agent = $5::bool WHERE l.tenant_id = $3 AND l.call_id = $4 AND l.kind = 'call'
 )
-UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz)
-WHERE c.tenant_id = $2 AND c.id = $3 AND c.end_time IS NULL
+UPDATE calls c SET queued_at = coalesce(c.queued_at, $1::timestamptz), agent_due = coalesce(c.agent_due, $2::timestamptz)
+WHERE c.tenant_id = $3 AND c.id = $4 AND c.end_time IS NULL
 `
 
 type CallOfferedParams struct {
 	At          time.Time
+	Due         *time.Time
 	TenantID    uuid.UUID
 	ID          uuid.UUID
 	AwaitsAgent bool
@@ -647,6 +635,7 @@ type CallOfferedParams struct {
 func (q *Queries) CallOffered(ctx context.Context, arg CallOfferedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, callOffered,
 		arg.At,
+		arg.Due,
 		arg.TenantID,
 		arg.ID,
 		arg.AwaitsAgent,

@@ -19,7 +19,7 @@ UPDATE calls SET status = $1, ring_time = coalesce($2, ring_time),
   quality = coalesce($5, quality), end_time = $6::timestamptz, hangup_cause = $7::text,
   hangup_disposition = $8, sip_status = $9
 WHERE tenant_id = $10 AND id = $11 AND status NOT IN ('completed', 'failed')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due
 `
 
 type CallCloseParams struct {
@@ -92,6 +92,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 		&i.Quality,
 		&i.QueuedAt,
 		&i.Abandoned,
+		&i.AgentDue,
 	)
 	return i, err
 }
@@ -99,7 +100,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 const callDecideAnswer = `-- name: CallDecideAnswer :one
 UPDATE calls SET answered_by_amd = $1::text
 WHERE tenant_id = $2 AND id = $3 AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due
 `
 
 // CallDecideAnswer ends the wait for a verdict, once.
@@ -147,6 +148,7 @@ func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, te
 		&i.Quality,
 		&i.QueuedAt,
 		&i.Abandoned,
+		&i.AgentDue,
 	)
 	return i, err
 }
@@ -177,7 +179,7 @@ func (q *Queries) CallLeadContext(ctx context.Context, tenantID uuid.UUID, iD uu
 }
 
 const callLockOpen = `-- name: CallLockOpen :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due FROM calls
 WHERE tenant_id = $1 AND id = $2 AND status NOT IN ('completed', 'failed')
 FOR UPDATE
 `
@@ -226,6 +228,7 @@ func (q *Queries) CallLockOpen(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.Quality,
 		&i.QueuedAt,
 		&i.Abandoned,
+		&i.AgentDue,
 	)
 	return i, err
 }
@@ -247,7 +250,7 @@ const callMarkAnswered = `-- name: CallMarkAnswered :one
 UPDATE calls SET status = 'answered', answer_time = $1::timestamptz,
   answered_by_amd = CASE WHEN amd THEN NULL ELSE 'human' END
 WHERE tenant_id = $2 AND id = $3 AND status IN ('dialing', 'ringing')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due
 `
 
 // CallMarkAnswered leaves answered_by_amd open when machine detection listens.
@@ -295,12 +298,14 @@ func (q *Queries) CallMarkAnswered(ctx context.Context, answerTime time.Time, te
 		&i.Quality,
 		&i.QueuedAt,
 		&i.Abandoned,
+		&i.AgentDue,
 	)
 	return i, err
 }
 
 const callMarkPersonConnected = `-- name: CallMarkPersonConnected :execrows
 UPDATE calls SET status = 'agent_connected', agent_id = $1::uuid,
+  abandoned = abandoned OR agent_id IS NULL AND coalesce($2::timestamptz > agent_due, false),
   agent_connect_time = CASE WHEN agent_id IS NULL THEN $2::timestamptz
     ELSE coalesce(agent_connect_time, $2::timestamptz) END
 WHERE tenant_id = $3 AND id = $4 AND status IN ('answered', 'agent_connected')
@@ -313,7 +318,7 @@ type CallMarkPersonConnectedParams struct {
 	ID               uuid.UUID
 }
 
-// CallMarkPersonConnected keeps the moment of the first agent where another one follows.
+// CallMarkPersonConnected keeps the moment of the first agent where another one follows. One who comes too late finds the call abandoned.
 func (q *Queries) CallMarkPersonConnected(ctx context.Context, arg CallMarkPersonConnectedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, callMarkPersonConnected,
 		arg.AgentID,
@@ -413,7 +418,7 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due FROM calls
 WHERE node = $1::text AND status NOT IN ('completed', 'failed')
 ORDER BY id
 `
@@ -468,6 +473,7 @@ func (q *Queries) CallsOpenOfNode(ctx context.Context, node string) ([]Call, err
 			&i.Quality,
 			&i.QueuedAt,
 			&i.Abandoned,
+			&i.AgentDue,
 		); err != nil {
 			return nil, err
 		}

@@ -114,6 +114,7 @@ type Call struct {
 	Quality           json.RawMessage
 	QueuedAt          *time.Time
 	Abandoned         bool
+	AgentDue          *time.Time
 }
 
 type CallbackToken struct {

@@ -81,13 +81,13 @@ FROM users u
 WHERE a.sip_expires_at <= @at::timestamptz AND a.node = @node AND u.tenant_id = a.tenant_id AND u.id = a.id
 RETURNING a.tenant_id, a.id, u.extension;
 
--- CallAsksAgent notes that a call waits for an agent, and, for one of a campaign's, that it has a claim to the next.
+-- CallAsksAgent notes that a call waits for an agent, by when at the latest, and, for one of a campaign's, that it has a claim to the next.
 -- name: CallAsksAgent :exec
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = true
   WHERE @awaits_agent::bool AND l.tenant_id = @tenant_id AND l.call_id = @id AND l.kind = 'call'
 )
-UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz)
+UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz), agent_due = coalesce(c.agent_due, sqlc.narg('due')::timestamptz)
 WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
 
 -- CallOffered notes that an open call has an agent to itself, or has none again.
@@ -95,7 +95,7 @@ WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = @awaits_agent::bool WHERE l.tenant_id = @tenant_id AND l.call_id = @id AND l.kind = 'call'
 )
-UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz)
+UPDATE calls c SET queued_at = coalesce(c.queued_at, @at::timestamptz), agent_due = coalesce(c.agent_due, sqlc.narg('due')::timestamptz)
 WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
 
 -- CallForgoesAgent notes that a call has no claim to an agent any more.
@@ -105,15 +105,6 @@ UPDATE live_calls SET awaits_agent = false WHERE tenant_id = @tenant_id AND call
 -- CallAbandoned notes that no agent took a call; one that an agent had is none of those.
 -- name: CallAbandoned :exec
 UPDATE calls SET abandoned = true WHERE tenant_id = @tenant_id AND id = @id AND agent_id IS NULL;
-
--- CallConnectedLate notes as abandoned a campaign's call that found its agent only after the callee had waited too long: since
--- the answer, or since the end of what every callee is told at answer. A call that its agent dialed never asked for one.
--- name: CallConnectedLate :exec
-UPDATE calls c SET abandoned = true FROM campaigns k
-WHERE c.tenant_id = @tenant_id AND c.id = @id AND k.tenant_id = c.tenant_id AND k.id = c.campaign_id
-  AND k.post_answer_action = 'connect_agent' AND c.queued_at IS NOT NULL
-  AND c.agent_connect_time - CASE WHEN k.announcement_url IS NULL THEN c.answer_time ELSE c.queued_at END
-    > k.predictive_max_wait_s * interval '1 second';
 
 -- AgentCallStats counts an agent's calls since a moment; the smallest call id of a somewhat earlier moment keeps that to a few
 -- partitions. Talk times are whole seconds from answer to end, as a call shows them.

@@ -30,9 +30,10 @@ UPDATE calls SET quality = @quality WHERE tenant_id = @tenant_id AND id = @id AN
 UPDATE calls SET status = 'agent_connected', agent_connect_time = @agent_connect_time::timestamptz
 WHERE tenant_id = @tenant_id AND id = @id AND status = 'answered';
 
--- CallMarkPersonConnected keeps the moment of the first agent where another one follows.
+-- CallMarkPersonConnected keeps the moment of the first agent where another one follows. One who comes too late finds the call abandoned.
 -- name: CallMarkPersonConnected :execrows
 UPDATE calls SET status = 'agent_connected', agent_id = @agent_id::uuid,
+  abandoned = abandoned OR agent_id IS NULL AND coalesce(@agent_connect_time::timestamptz > agent_due, false),
   agent_connect_time = CASE WHEN agent_id IS NULL THEN @agent_connect_time::timestamptz
     ELSE coalesce(agent_connect_time, @agent_connect_time::timestamptz) END
 WHERE tenant_id = @tenant_id AND id = @id AND status IN ('answered', 'agent_connected');
