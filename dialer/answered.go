@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -19,11 +20,12 @@ const (
 
 // greet does what comes first on an answered call that a campaign has dialed, and returns what waits for what it began: it says what
 // becomes of a machine, has detection listen, and tells the callee what all are told. Nobody is sought meanwhile: an agent who waited
-// for the end of an announcement could talk to somebody else, and the callee's own wait begins only then.
-func (h handler) greet(ctx context.Context, leg switchctl.Leg, plan answerPlan) func() {
+// for the end of an announcement could talk to somebody else, and the callee's own wait begins only then. untold: the call must not go on.
+func (h handler) greet(ctx context.Context, leg switchctl.Leg, plan answerPlan) (wait func(), untold bool) {
+	wait = func() {}
 	c, call := plan.campaign, leg.Call()
 	if c == nil {
-		return func() {}
+		return wait, false
 	}
 	if call.Amd && c.VoicemailAction != voicemailConnect && !dialedByAgent(call) {
 		action := switchctl.MachineAction{}
@@ -34,14 +36,13 @@ func (h handler) greet(ctx context.Context, leg switchctl.Leg, plan answerPlan) 
 			h.s.log.WarnContext(ctx, "machines are not dealt with", "call_id", call.ID, "error", err)
 		}
 	}
-	wait := func() {}
 	if plan.detectsBeside(h.s, c) {
 		wait = h.detect(ctx, leg)
 	}
 	if c.AnnouncementUrl != nil {
-		h.disclose(ctx, leg, plan)
+		untold = !h.disclose(ctx, leg, plan)
 	}
-	return wait
+	return wait, untold
 }
 
 // dialedByAgent tells whether an agent dialed a call by hand: it never asked for one.
@@ -59,12 +60,12 @@ func (p answerPlan) detectsBeside(s *Service, c *db.Campaign) bool {
 }
 
 // disclose plays what a campaign's callees are told at answer, once: a call that we found after a restart, and that has come further,
-// was told. Without it the call goes on.
-func (h handler) disclose(ctx context.Context, leg switchctl.Leg, plan answerPlan) {
+// was told. It tells whether the call may go on: without it nobody is connected.
+func (h handler) disclose(ctx context.Context, leg switchctl.Leg, plan answerPlan) bool {
 	call, count := leg.Call(), h.s.metrics.announced
 	if call.QueuedAt != nil || call.AgentConnectTime != nil {
 		count.WithLabelValues(announceSkipped).Inc()
-		return
+		return true
 	}
 	err := leg.Announce(ctx, switchctl.Announcement{
 		URL: *plan.campaign.AnnouncementUrl, RecordToEnd: plan.people != nil,
@@ -73,11 +74,38 @@ func (h handler) disclose(ctx context.Context, leg switchctl.Leg, plan answerPla
 	switch {
 	case err == nil:
 		count.WithLabelValues(announced).Inc()
+	case errors.Is(context.Cause(ctx), switchctl.ErrMachine):
+		count.WithLabelValues(announceCutOff).Inc()
+	case errors.Is(err, switchctl.ErrAudio):
+		count.WithLabelValues(announceFailed).Inc()
+		h.untold(ctx, leg, plan.campaign, err)
+		return false
 	case ctx.Err() != nil, errors.Is(err, switchctl.ErrCallEnded):
 		count.WithLabelValues(announceCutOff).Inc()
 	default:
 		count.WithLabelValues(announceFailed).Inc()
-		h.s.log.WarnContext(ctx, "announcement not played", "call_id", call.ID, "campaign_id", plan.campaign.ID, "error", err)
+		h.untold(ctx, leg, plan.campaign, err)
+		return false
+	}
+	return true
+}
+
+// untold ends a call whose callee could not be told what all are told. Whoever has answered found nobody: it is an abandoned call, also
+// if the callee was faster. Nobody is dialed for a while to whom the same would happen.
+func (h handler) untold(ctx context.Context, leg switchctl.Leg, c *db.Campaign, why error) {
+	call := leg.Call()
+	h.s.log.WarnContext(ctx, "announcement not played: the call ends", "call_id", call.ID, "campaign_id", c.ID, "error", why)
+	h.s.audios.doubt(*c.AnnouncementUrl, h.s.now().Add(audioDoubt))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
+	defer cancel()
+	err := h.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return tx.Q.CallAbandoned(ctx, call.TenantID, call.ID)
+	})
+	if err != nil {
+		h.s.log.ErrorContext(ctx, "untold callee is not counted as abandoned", "call_id", call.ID, "error", err)
+	}
+	if err := leg.Hangup(ctx, switchctl.CauseServiceUnavailable); err != nil && !errors.Is(err, switchctl.ErrCallEnded) {
+		h.s.log.WarnContext(ctx, "untold callee is not hung up on", "call_id", call.ID, "error", err)
 	}
 }
 

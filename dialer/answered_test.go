@@ -138,7 +138,8 @@ func TestMachineOfAnAgentWhoseCallEndsFirst(t *testing.T) {
 	}
 }
 
-// TestAnnouncementComesFirst plays what callees are told before all else, once, whoever takes the call, and goes on without it.
+// TestAnnouncementComesFirst plays what callees are told before all else, once, whoever takes the call. One who can't be told is
+// connected with nobody: the call ends, counts as abandoned, and is tried again; nobody else is dialed for a while.
 func TestAnnouncementComesFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
@@ -150,7 +151,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 		told   []string
 	}{
 		"voice agent":          {"connect_voice_agent", true, false, []string{"announce http://127.0.0.1/a.wav to end false stereo true"}},
-		"voice agent, no such": {"connect_voice_agent", true, true, []string{"announce http://127.0.0.1/a.wav to end false stereo true"}},
+		"voice agent, no such": {"connect_voice_agent", true, true, []string{"announce http://127.0.0.1/gone.wav to end false stereo true"}},
 		"flow":                 {"run_flow", true, false, []string{"announce http://127.0.0.1/a.wav to end false stereo false"}},
 		"none":                 {"connect_voice_agent", false, false, nil},
 	} {
@@ -159,7 +160,11 @@ func TestAnnouncementComesFirst(t *testing.T) {
 			campaign := b.running(t)
 			storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET post_answer_action = $2, flow_id = $3, amd = false WHERE id = $1", campaign.ID, c.action, flow)
 			if c.url {
-				storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET announcement_url = 'http://127.0.0.1/a.wav' WHERE id = $1", campaign.ID)
+				url := "http://127.0.0.1/a.wav"
+				if c.fails {
+					url = "http://127.0.0.1/gone.wav"
+				}
+				storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET announcement_url = $2 WHERE id = $1", campaign.ID, url)
 			}
 			call := b.dial(t, campaign, b.push(t, campaign.ID, "98765"+randomDigits(5)))
 			leg := &greetedLeg{fakeLeg: fakeLeg{call: call}}
@@ -168,6 +173,20 @@ func TestAnnouncementComesFirst(t *testing.T) {
 			}
 			require.NoError(t, b.svc.Handler().Answered(t.Context(), leg))
 			require.Equal(t, c.told, leg.done)
+			if c.fails {
+				require.Equal(t, []string{switchctl.CauseServiceUnavailable}, leg.hangups)
+				require.Empty(t, leg.agents)
+				b.end(t, call, "completed", switchctl.CauseServiceUnavailable)
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = dial_time WHERE id = $1", call.ID)
+				require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM calls WHERE abandoned"))
+				require.Equal(t, string(LeadRetry), b.lead(t, *call.LeadID).Status)
+				stats, err := b.svc.CampaignStats(t.Context(), b.tenant, campaign.ID)
+				require.NoError(t, err)
+				require.Equal(t, AbandonFigures{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1}, stats.Abandon)
+				_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "98765"+randomDigits(5))))
+				require.Equal(t, ReasonAnnouncement, reason(t, err))
+				return
+			}
 			if c.action == "run_flow" {
 				require.Equal(t, []string{"CALL_REJECTED"}, leg.hangups)
 				return

@@ -23,6 +23,8 @@
 //     holidays (window.go).
 //   - The daily cap (dailycap.go): a number gets so many calls on one day of the callee's, over all the tenant's campaigns, agents and
 //     single calls. A callback that was promised is made all the same, and legs to third parties neither count nor are refused.
+//   - The campaign's announcement, which must be at hand (audio.go): nobody is connected who could not be told what all are told. It is
+//     fetched beside the pacer, and a callee who can't be told nevertheless is hung up on and counts as abandoned.
 //   - The ceilings.
 //   - The caller id (callerid.go): one of the tenant's active numbers, fixed or in turn, of the series that the campaign's
 //     call_category asks for.

@@ -92,6 +92,7 @@ const (
 	CodeNoVoiceAgentConfigured = "NoVoiceAgentConfigured"
 	CodeNoFlowConfigured       = "NoFlowConfigured"
 	CodeNoCallerID             = "NoCallerID"
+	CodeNoAnnouncement         = "NoAnnouncement"
 	CodeSubprotocolMismatch    = "SubprotocolMismatch"
 	CodeMaxConcurrent          = "max_concurrent"
 	CodeOptedOut               = "opted_out"

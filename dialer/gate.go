@@ -38,6 +38,9 @@ type registryAnswer struct {
 func (g gate) Admit(ctx context.Context, req switchctl.OriginateRequest) (switchctl.Admission, error) {
 	adm, err := g.admit(ctx, req)
 	var refusal *RefusalError
+	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.s.fetched(ctx, refusal.fetch) {
+		adm, err = g.admit(ctx, req)
+	}
 	switch {
 	case errors.As(err, &refusal):
 		g.s.metrics.refused.WithLabelValues(string(refusal.Reason)).Inc()
@@ -137,6 +140,9 @@ func (g gate) decide(
 	}
 	if refused, err := g.judgeDay(ctx, tx, req, facts, hash, now); refused != nil || err != nil {
 		return none, refused, err
+	}
+	if refused := s.judgeAnnouncement(req, facts, now); refused != nil {
+		return none, refused, nil
 	}
 	if refused := judgeCeilings(req, facts, trunks, now); refused != nil {
 		return none, refused, nil
@@ -323,7 +329,7 @@ func (g gate) settle(
 	case ReasonAttempts:
 		status = LeadExhausted
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonWindow, ReasonDailyCap,
-		ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
+		ReasonVoiceAgent, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
 		ReasonTrunkRate, ReasonRoute, ReasonCallerID:
 		return nil
 	}

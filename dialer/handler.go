@@ -203,9 +203,13 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 		h.s.log.ErrorContext(ctx, "nothing takes the call", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
 	}
-	defer h.greet(ctx, leg, plan)()
-	if h.forgone(ctx, leg) {
+	wait, untold := h.greet(ctx, leg, plan)
+	defer wait()
+	switch {
+	case h.forgone(ctx, leg):
 		return switchctl.ErrMachine
+	case untold:
+		return nil
 	}
 	switch {
 	case plan.people != nil:

@@ -53,6 +53,9 @@ type pacer struct {
 	seeded  bool          // the planner knows the campaign's last calls
 	agents  map[uuid.UUID]seenAgent
 	manned  bool // somebody is at work here whom its callees may ask for
+	// hearing fetches what callees are to hear. waiting is the campaign's member that it can't get, as was made known; nil: nothing was.
+	hearing *hearing
+	waiting *string
 	// rates are the campaign's answered and abandoned calls as they were read at ratesAt; ratesOld when there are others since.
 	rates    tallies
 	ratesAt  time.Time
@@ -68,6 +71,7 @@ func newPacer(s *Service, originator Originator, tenant, campaign uuid.UUID, wak
 		claimer: claimer{
 			s: s, tenant: tenant, campaign: campaign, claimant: "pacer:" + s.cfg.NodeID + ":" + newID().String(), lease: claimLease,
 		},
+		hearing:    &hearing{s: s, campaign: campaign, kick: make(chan struct{}, 1)},
 		originator: originator, wake: wake, log: s.log.With("tenant_id", tenant, "campaign_id", campaign),
 	}
 }
@@ -78,6 +82,7 @@ func (p *pacer) run(ctx context.Context) {
 	defer p.s.paces.drop(p.campaign)
 	defer p.rest()
 	defer p.scrubBeside(ctx)()
+	defer p.hearBeside(ctx)()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	woken := false
@@ -213,7 +218,7 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 	case ReasonRoute, ReasonCallerID, ReasonVoiceAgent:
 		p.backOff(ctx, "no call can be made", refusal)
 		return false
-	case ReasonTestEnvironment, ReasonCampaign, ReasonCall, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback,
+	case ReasonTestEnvironment, ReasonCampaign, ReasonCall, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback,
 		ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate:
 		return false
 	default:

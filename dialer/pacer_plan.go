@@ -85,11 +85,15 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		p.exhausted = true
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	heard, err := p.hears(ctx, tx, seen.row, now)
 	if err != nil || seen.row.DialMode == string(DialPreview) {
 		return err
 	}
-	seen.hungry = true
-	if p.dry {
+	seen.hungry = heard
+	if p.dry && heard {
 		if seen.hungry, err = tx.Q.LeadsWait(ctx, p.tenant, p.campaign, now); err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func (s *Service) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pa
 	if errors.Is(err, store.ErrNotFound) {
 		return out, nil
 	}
-	return Pacing{Mode: DialMode(told.Mode), LinesPerAgent: told.LinesPerAgent}, err
+	return Pacing{Mode: DialMode(told.Mode), LinesPerAgent: told.LinesPerAgent, WaitsFor: told.WaitsFor}, err
 }
 
 // maxPacesShown bounds the campaigns that have metrics of their own: those with the highest abandon rates.

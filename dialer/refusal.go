@@ -24,6 +24,7 @@ const (
 	ReasonWindow          Reason = "calling_window"   // not at this time of day
 	ReasonDailyCap        Reason = "daily_cap"        // dialed often enough today
 	ReasonVoiceAgent      Reason = "voice_agent"      // none that takes calls
+	ReasonAnnouncement    Reason = "announcement"     // can't be played, and comes before all else
 	ReasonAgents          Reason = "agents"           // ceilings, from here on: an agent for each call
 	ReasonAgentCeiling    Reason = "voice_agent_ceiling"
 	ReasonCampaignCeiling Reason = "campaign_ceiling"
@@ -41,6 +42,8 @@ type RefusalError struct {
 	Detail  string
 	RetryAt time.Time
 	cause   error
+	// fetch is the announcement that was not at hand.
+	fetch string
 }
 
 func (e *RefusalError) Error() string { return fmt.Sprintf("admit call: %s: %s", e.Reason, e.Detail) }
@@ -56,7 +59,7 @@ func (e *RefusalError) Ceiling() bool {
 		ReasonTrunkRate:
 		return true
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC,
-		ReasonUnscrubbed, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonRoute, ReasonCallerID:
+		ReasonUnscrubbed, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonAnnouncement, ReasonRoute, ReasonCallerID:
 		return false
 	default:
 		return false
@@ -86,6 +89,8 @@ func refuse(reason Reason, now, at time.Time, format string, args ...any) *Refus
 		e.cause = switchctl.ErrCallEnded
 	case ReasonVoiceAgent:
 		e.cause = &DependencyError{Code: CodeNoVoiceAgentConfigured, Detail: e.Detail}
+	case ReasonAnnouncement:
+		e.cause = &DependencyError{Code: CodeNoAnnouncement, Detail: e.Detail}
 	case ReasonRoute:
 		e.cause = &DependencyError{Code: "NoTrunkConfigured", Detail: e.Detail}
 	case ReasonCallerID:

@@ -45,6 +45,8 @@ type Config struct {
 	Web flow.Web
 	// DNC is the do-not-call registry. Without one nothing is dialed.
 	DNC dnc.Provider
+	// Prompts brings what callees hear to this host. Without it no campaign with an announcement is dialed.
+	Prompts switchctl.Prompts
 	// Agents are the people who take calls. Without them nobody does.
 	Agents *acd.Service
 	// ScrubFor is how long a request for a scrub works on it; what is left is done behind it. 10 s by default.
@@ -92,6 +94,7 @@ type Service struct {
 	crews   crews
 	shares  shares
 	paces   *paces
+	audios  audios
 	calls   Calls // set by Attach, before anything serves
 	// scrubBatch is how many leads are scrubbed at a time.
 	scrubBatch int32
@@ -149,6 +152,7 @@ type metrics struct {
 	// plans counts rounds that planned calls for people; autoPaused the campaigns that the guard has paused.
 	plans      *prometheus.CounterVec
 	autoPaused prometheus.Counter
+	waiting    prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -176,9 +180,13 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		autoPaused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ringmaster_campaigns_auto_paused_total", Help: "Campaigns paused since too many callees found no agent.",
 		}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ringmaster_campaigns_without_audio",
+			Help: "Campaigns paced here that dial nothing: their announcement, or their message for mailboxes, can't be fetched.",
+		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.admitted, m.refused, m.finished, m.announced, m.pacers, m.plans, m.autoPaused)
+		reg.MustRegister(m.admitted, m.refused, m.finished, m.announced, m.pacers, m.plans, m.autoPaused, m.waiting)
 	}
 	return m
 }

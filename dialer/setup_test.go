@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
@@ -70,6 +71,41 @@ func (r *fakeRegistry) setDown(down bool) {
 	r.down = down
 }
 
+// fakePrompts has all audio at hand. From the first call of lose on it has what it was asked for and what was not lost.
+type fakePrompts struct {
+	mu      sync.Mutex
+	missing map[string]bool
+	got     map[string]bool
+	asked   int
+}
+
+func (p *fakePrompts) Path(_ context.Context, url string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	if p.missing[url] {
+		return "", switchctl.ErrAudio
+	}
+	p.got[url] = true
+	return "/" + url, nil
+}
+
+func (p *fakePrompts) Ready(url string) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return "/" + url, p.got[url] || p.missing == nil
+}
+
+// lose has a URL give nothing from now on, or again.
+func (p *fakePrompts) lose(url string, lost bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.missing == nil {
+		p.missing = make(map[string]bool)
+	}
+	p.missing[url] = lost
+}
+
 // testClock stands still until it is moved.
 type testClock struct {
 	mu  sync.Mutex
@@ -100,6 +136,7 @@ type bundle struct {
 	tenant   uuid.UUID
 	registry *fakeRegistry
 	clock    *testClock
+	prompts  *fakePrompts
 }
 
 // setup gives a dialer whose law allows calls around the clock, and a tenant with a trunk and a number.
@@ -112,7 +149,7 @@ func setupOn(t *testing.T, st *store.Store, change ...func(*Config)) *bundle {
 	t.Helper()
 	b := &bundle{
 		st: st, registry: &fakeRegistry{listed: make(map[string]bool)}, clock: &testClock{now: time.Now()},
-		tenant: storetest.Tenant(t, st),
+		tenant: storetest.Tenant(t, st), prompts: &fakePrompts{got: make(map[string]bool)},
 	}
 	b.svc = b.another(t, "node-1", change...)
 	return b
@@ -123,7 +160,7 @@ func (b *bundle) another(t *testing.T, node string, change ...func(*Config)) *Se
 	t.Helper()
 	cfg := Config{
 		NodeID: node, Guard: netguard.Policy{AllowLoopback: true}, Legal: Hours{From: "00:00", To: "24:00"}, DNC: b.registry,
-		Now: b.clock.Now, Poll: 20 * time.Millisecond,
+		Now: b.clock.Now, Poll: 20 * time.Millisecond, Prompts: b.prompts,
 	}
 	for _, f := range change {
 		f(&cfg)

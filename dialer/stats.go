@@ -52,6 +52,8 @@ type AbandonFigures struct {
 type Pacing struct {
 	Mode          DialMode `json:"mode"`
 	LinesPerAgent float64  `json:"lines_per_agent"`
+	// WaitsFor is the campaign's member whose audio can't be fetched, without which nobody is dialed; nil for none.
+	WaitsFor *string `json:"waits_for"`
 }
 
 // CeilingSource says what bounds a campaign's calls.

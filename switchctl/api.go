@@ -192,8 +192,8 @@ type Leg interface {
 	// OnMachine says what becomes of the call when detection says that a machine has answered; without it, nothing does. Then
 	// whoever has the caller is freed, the handler's context ends with [ErrMachine], and no operation of the leg is of use any more.
 	OnMachine(ctx context.Context, action MachineAction) error
-	// Announce plays what every callee is told first, as Play does, and has it recorded. [ErrAudio] says that it can't be fetched in
-	// time, or played.
+	// Announce plays what every callee is told first, as Play does, and has it recorded. [ErrAudio] says that the callee was not told:
+	// it is not at hand, or can't be played.
 	Announce(ctx context.Context, n Announcement) error
 	// Play answers the leg and plays the audio at url to its end. [ErrAudio] says that it can't be fetched or played.
 	Play(ctx context.Context, url string) error
@@ -265,6 +265,8 @@ type Announcement struct {
 type Prompts interface {
 	// Path gives the local WAV file (8 kHz, mono) of a URL. The file stays for an hour after its last use.
 	Path(ctx context.Context, url string) (string, error)
+	// Ready is Path of what was fetched before, however long ago: it doesn't wait. False: there is nothing yet.
+	Ready(url string) (string, bool)
 }
 
 // ControlRequest is one control verb with its fields, from the control endpoint or the AI's command frame.

@@ -2,14 +2,15 @@ package switchctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"time"
 )
 
-// announcePatience is how long a callee waits for an announcement that must be fetched first.
-const announcePatience = 5 * time.Second
+// announcePatience is how long a callee waits for an announcement that is not at hand, which is rare: the dialer fetches it ahead.
+const announcePatience = time.Second
 
 // opening is how an announcement is recorded. Its fields belong to the actor's goroutine once it was handed over.
 type opening struct {
@@ -20,14 +21,13 @@ type opening struct {
 
 func (l *leg) Announce(ctx context.Context, n Announcement) error {
 	fetching, cancel := context.WithTimeout(ctx, announcePatience)
-	file, err := l.a.c.promptFile(fetching, n.URL)
-	late := fetching.Err() != nil && ctx.Err() == nil
+	file, err := l.a.c.promptAtHand(fetching, n.URL)
 	cancel()
-	if err != nil && late {
-		return fmt.Errorf("%w: it was not there within %s", ErrAudio, announcePatience)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrAudio):
 		return err
+	case err != nil: // the time is up, or the callee has gone meanwhile
+		return fmt.Errorf("%w: it was not at hand: %w", ErrAudio, err)
 	}
 	_, err = l.converse(ctx, &conversation{
 		kind: talkPlay, files: []promptFile{file}, opening: &opening{toEnd: n.RecordToEnd, stereo: n.Stereo},

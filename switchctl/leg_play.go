@@ -36,6 +36,20 @@ func (c *Controller) promptFile(ctx context.Context, url string) (promptFile, er
 		}
 		return promptFile{}, fmt.Errorf("%w: %w", ErrAudio, err)
 	}
+	return promptAt(path)
+}
+
+// promptAtHand is promptFile of what was fetched before, however long ago, and waits for the network only where there is nothing.
+func (c *Controller) promptAtHand(ctx context.Context, url string) (promptFile, error) {
+	if c.cfg.Prompts != nil {
+		if path, ok := c.cfg.Prompts.Ready(url); ok {
+			return promptAt(path)
+		}
+	}
+	return c.promptFile(ctx, url)
+}
+
+func promptAt(path string) (promptFile, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return promptFile{}, fmt.Errorf("%w: %w", ErrAudio, err)

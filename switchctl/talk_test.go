@@ -16,6 +16,8 @@ import (
 // fakePrompts gives files of one second; "missing" can't be had, and "gone" is no file.
 type fakePrompts struct{ dir string }
 
+func (p fakePrompts) Ready(string) (string, bool) { return "", false }
+
 func (p fakePrompts) Path(ctx context.Context, url string) (string, error) {
 	path := filepath.Join(p.dir, url)
 	switch url {

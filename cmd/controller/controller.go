@@ -101,7 +101,7 @@ func New(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *
 		}
 	}()
 	for _, build := range []func(context.Context) error{
-		c.buildStore, c.buildAgents, c.buildScrubber, c.buildDialer, c.buildCalls, c.buildJobs,
+		c.buildStore, c.buildAgents, c.buildScrubber, c.buildPrompts, c.buildDialer, c.buildCalls, c.buildJobs,
 	} {
 		if err := build(ctx); err != nil {
 			return nil, err
@@ -150,12 +150,20 @@ func (c *Controller) buildDialer(context.Context) (err error) {
 	c.web = flow.NewClient(c.guard())
 	cfg := dialer.Config{
 		Web: c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: c.scrubber, Poll: d.Poll, Agents: c.agents,
-		Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
+		Prompts: c.prompts, Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
 	}
 	if t := d.DefaultTrunk; t.Host != "" {
 		cfg.HostTrunk = &dialer.HostTrunk{Host: t.Host, Port: t.Port, Transport: t.Transport, NumberFormat: t.NumberFormat}
 	}
 	c.dialer, err = dialer.New(cfg, c.store)
+	return err
+}
+
+func (c *Controller) buildPrompts(context.Context) (err error) {
+	c.prompts, err = prompt.New(prompt.Config{ //nolint:contextcheck // a fetch outlives the start, and ends with Close
+		Dir: c.cfg.Prompts.CacheDir, Local: c.cfg.Prompts.Dir, MaxBytes: int64(c.cfg.Prompts.CacheMB) << 20, Guard: c.guard(),
+		Logger: c.log, Registerer: c.metrics,
+	})
 	return err
 }
 
@@ -169,13 +177,6 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	c.media, err = media.New(media.Config{
 		SIPAddr: c.cfg.Media.SIPAddr, RTPIP: c.cfg.Media.RTPIP, RTPPortMin: c.cfg.Media.RTPPortMin, RTPPortMax: c.cfg.Media.RTPPortMax,
 		Subprotocols: c.cfg.Media.Subprotocols, DialGuard: c.guard(), TLS: trust, Logger: c.log, Registerer: c.metrics,
-	})
-	if err != nil {
-		return err
-	}
-	c.prompts, err = prompt.New(prompt.Config{ //nolint:contextcheck // a fetch outlives the start, and ends with Close
-		Dir: c.cfg.Prompts.CacheDir, Local: c.cfg.Prompts.Dir, MaxBytes: int64(c.cfg.Prompts.CacheMB) << 20, Guard: c.guard(),
-		Logger: c.log, Registerer: c.metrics,
 	})
 	if err != nil {
 		return err

@@ -40,6 +40,12 @@ func (c *customer) signedIn(t *testing.T, role string) apitest.Client {
 // prompts serves a tone of 44.1 kHz in stereo.
 func prompts(t *testing.T, length time.Duration) string {
 	t.Helper()
+	return promptsOnce(t, length, func() bool { return true })
+}
+
+// promptsOnce serves it as soon as it is ready, and before that fails.
+func promptsOnce(t *testing.T, length time.Duration, ready func() bool) string {
+	t.Helper()
 	const rate = 44100
 	samples := tone.Sine(int(length*rate/time.Second), rate, promptHz, -12)
 	b := []byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x02\x00")
@@ -50,7 +56,13 @@ func prompts(t *testing.T, length time.Duration) string {
 	for _, s := range samples {
 		b = wire.LittleEndian.AppendUint16(wire.LittleEndian.AppendUint16(b, uint16(s)), uint16(s))
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(b) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !ready() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write(b)
+	}))
 	t.Cleanup(server.Close)
 	return server.URL + "/prompt.wav"
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,17 +54,30 @@ func TestMailboxGetsAMessage(t *testing.T) {
 }
 
 // What callees are told at answer comes before the voice agent, who isn't there yet, and is on the recording, on the other side's
-// channel. One that can't be fetched holds nothing up.
+// channel. Nobody is dialed while it can't be fetched.
 func TestAnnouncement(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		agent := c.voiceAgent(t, "/tone?hz=1000&end_after=5s", nil)
 		told := c.campaign(t, agent, map[string]any{"announcement_url": prompts(t, 2*time.Second)})
-		untold := c.campaign(t, agent, map[string]any{"announcement_url": "http://127.0.0.1:9/none.wav"})
+		var there atomic.Bool
+		untold := c.campaign(t, agent, map[string]any{"announcement_url": promptsOnce(t, time.Second, there.Load)})
 		c.push(t, told, "9874200001")
 		c.push(t, untold, "9874200002")
 		c.start(t, told)
 		c.start(t, untold)
 		call := c.ended(t, told, 1, time.Minute)[0]
+		admin := c.signedIn(t, "admin")
+		eventually(t, time.Minute, "the other campaign tells what it waits for", func() bool {
+			var stats struct {
+				Pacing struct {
+					WaitsFor *string `json:"waits_for"`
+				}
+			}
+			admin.JSON(t, http.MethodGet, "/api/campaigns/"+untold+"/stats", nil, http.StatusOK, &stats)
+			return stats.Pacing.WaitsFor != nil && *stats.Pacing.WaitsFor == "announcement_url"
+		})
+		require.Empty(t, c.calls(t, untold))
+		there.Store(true)
 		other := c.ended(t, untold, 1, time.Minute)[0]
 		require.Equal(t, "completed", other.Status)
 		require.NotEmpty(t, c.sessions(t, other.ID))

@@ -30,6 +30,8 @@ type onePrompt struct{ path string }
 
 func (p onePrompt) Path(context.Context, string) (string, error) { return p.path, nil }
 
+func (p onePrompt) Ready(string) (string, bool) { return p.path, true }
+
 // tone writes a prompt of toneHz.
 func tone(tb testing.TB, dir string, lasts time.Duration) onePrompt {
 	tb.Helper()

@@ -151,6 +151,17 @@ func (c *Cache) Path(ctx context.Context, address string) (string, error) {
 	}
 }
 
+// Ready gives the local file of an address that was fetched before, however long ago, without a wait; false when there is none.
+func (c *Cache) Ready(address string) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sources[address]
+	if s == nil {
+		return "", false
+	}
+	return c.use(s.hash)
+}
+
 // look gives a file that is fresh, or else what to wait for.
 func (c *Cache) look(address string) (path string, wait <-chan struct{}, err error) {
 	c.mu.Lock()

@@ -220,7 +220,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holiday
   coalesce(c.status, '')::text AS campaign_status, coalesce(c.environment, 'live')::text AS campaign_environment,
   c.caller_id, c.call_category, c.max_concurrent AS campaign_max, coalesce(c.max_attempts, 0)::int AS max_attempts,
   c.calling_window AS campaign_window, coalesce(c.ring_timeout_s, 0)::int AS ring_timeout_s,
-  coalesce(c.amd, false)::bool AS amd,
+  coalesce(c.amd, false)::bool AS amd, c.announcement_url,
   l.claimed_by AS lead_claimed_by, l.claimed_until AS lead_claimed_until,
   coalesce(l.status, '')::text AS lead_status, l.phone_hash AS lead_hash, coalesce(l.attempts, 0)::int AS attempts,
   coalesce(l.dnd_checked, false)::bool AS dnd_checked, coalesce(l.dnd_clean, false)::bool AS dnd_clean, l.dnd_checked_at,
@@ -270,6 +270,7 @@ type GateFactsRow struct {
 	CampaignWindow       json.RawMessage
 	RingTimeoutS         int32
 	Amd                  bool
+	AnnouncementUrl      *string
 	LeadClaimedBy        *string
 	LeadClaimedUntil     *time.Time
 	LeadStatus           string
@@ -317,6 +318,7 @@ func (q *Queries) GateFacts(ctx context.Context, arg GateFactsParams) (GateFacts
 		&i.CampaignWindow,
 		&i.RingTimeoutS,
 		&i.Amd,
+		&i.AnnouncementUrl,
 		&i.LeadClaimedBy,
 		&i.LeadClaimedUntil,
 		&i.LeadStatus,

@@ -188,6 +188,7 @@ type CampaignPace struct {
 	Mode          string
 	LinesPerAgent float64
 	UpdatedAt     time.Time
+	WaitsFor      *string
 }
 
 type DncLoad struct {

@@ -73,7 +73,7 @@ func (q *Queries) LeadsWait(ctx context.Context, tenantID uuid.UUID, campaignID 
 }
 
 const paceGet = `-- name: PaceGet :one
-SELECT tenant_id, campaign_id, node, mode, lines_per_agent, updated_at FROM campaign_paces WHERE tenant_id = $1 AND campaign_id = $2
+SELECT tenant_id, campaign_id, node, mode, lines_per_agent, updated_at, waits_for FROM campaign_paces WHERE tenant_id = $1 AND campaign_id = $2
 `
 
 func (q *Queries) PaceGet(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID) (CampaignPace, error) {
@@ -86,6 +86,7 @@ func (q *Queries) PaceGet(ctx context.Context, tenantID uuid.UUID, campaignID uu
 		&i.Mode,
 		&i.LinesPerAgent,
 		&i.UpdatedAt,
+		&i.WaitsFor,
 	)
 	return i, err
 }
@@ -181,6 +182,43 @@ func (q *Queries) PaceSet(ctx context.Context, arg PaceSetParams) error {
 		arg.TenantID,
 		arg.CampaignID,
 	)
+	return err
+}
+
+const paceWaits = `-- name: PaceWaits :exec
+INSERT INTO campaign_paces (tenant_id, campaign_id, node, mode, lines_per_agent, waits_for, updated_at)
+SELECT k.tenant_id, k.id, $1, k.dial_mode, 1, $2, $3::timestamptz FROM campaigns k
+WHERE k.tenant_id = $4 AND k.id = $5
+ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET waits_for = excluded.waits_for, updated_at = excluded.updated_at
+`
+
+type PaceWaitsParams struct {
+	Node       string
+	WaitsFor   *string
+	At         time.Time
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+}
+
+// PaceWaits notes what keeps a running campaign from being dialed.
+func (q *Queries) PaceWaits(ctx context.Context, arg PaceWaitsParams) error {
+	_, err := q.db.Exec(ctx, paceWaits,
+		arg.Node,
+		arg.WaitsFor,
+		arg.At,
+		arg.TenantID,
+		arg.CampaignID,
+	)
+	return err
+}
+
+const paceWaitsOver = `-- name: PaceWaitsOver :exec
+UPDATE campaign_paces SET waits_for = NULL, updated_at = $1::timestamptz
+WHERE tenant_id = $2 AND campaign_id = $3 AND waits_for IS NOT NULL
+`
+
+func (q *Queries) PaceWaitsOver(ctx context.Context, at time.Time, tenantID uuid.UUID, campaignID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, paceWaitsOver, at, tenantID, campaignID)
 	return err
 }
 

@@ -52,6 +52,17 @@ WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id
 ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET node = excluded.node, mode = excluded.mode,
   lines_per_agent = excluded.lines_per_agent, updated_at = excluded.updated_at;
 
+-- PaceWaits notes what keeps a running campaign from being dialed.
+-- name: PaceWaits :exec
+INSERT INTO campaign_paces (tenant_id, campaign_id, node, mode, lines_per_agent, waits_for, updated_at)
+SELECT k.tenant_id, k.id, @node, k.dial_mode, 1, @waits_for, @at::timestamptz FROM campaigns k
+WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id
+ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET waits_for = excluded.waits_for, updated_at = excluded.updated_at;
+
+-- name: PaceWaitsOver :exec
+UPDATE campaign_paces SET waits_for = NULL, updated_at = @at::timestamptz
+WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND waits_for IS NOT NULL;
+
 -- name: PaceGet :one
 SELECT * FROM campaign_paces WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;
 

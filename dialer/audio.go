@@ -1,0 +1,228 @@
+package dialer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// What a campaign's callees hear from a URL is fetched before anybody is dialed, and kept at hand: nobody waits for it, and nobody is
+// connected without what must be said first.
+
+const (
+	// audioFresh is how often a pacer looks after audio that is at hand, which has it fetched again when it is old, and not thrown
+	// away while it is in use.
+	audioFresh = 30 * time.Second
+	// audioRetry bounds the wait before audio that can't be fetched is tried again; it begins with a pacer's beat, and doubles.
+	audioRetry = 30 * time.Second
+	// audioPatience is how long an agent who dials waits for audio that is not at hand.
+	audioPatience = 5 * time.Second
+	// audioDoubt is how long nobody is dialed after a callee could not be told what all are told.
+	audioDoubt = 30 * time.Second
+)
+
+// audio is a member of a campaign and the audio that it names.
+type audio struct{ member, url string }
+
+// heardOf is what a campaign's callees must be able to hear.
+func heardOf(row db.Campaign) []audio {
+	var out []audio
+	if row.AnnouncementUrl != nil {
+		out = append(out, audio{fieldAnnouncementURL, *row.AnnouncementUrl})
+	}
+	if row.Amd && row.VoicemailAction == voicemailMessage && row.VoicemailMessageUrl != nil {
+		out = append(out, audio{fieldVoicemailURL, *row.VoicemailMessageUrl})
+	}
+	return out
+}
+
+// audios tells what is at hand. It is safe for concurrent use.
+type audios struct {
+	mu sync.Mutex
+	// doubted are announcements that were at hand and could not be played, until when.
+	doubted map[string]time.Time
+}
+
+// doubt has nobody be dialed for a while to whom url would be played.
+func (a *audios) doubt(url string, until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.doubted == nil {
+		a.doubted = make(map[string]time.Time)
+	}
+	a.doubted[url] = until
+}
+
+func (a *audios) doubts(url string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	until, ok := a.doubted[url]
+	if ok && !now.Before(until) {
+		delete(a.doubted, url)
+		return false
+	}
+	return ok
+}
+
+// atHand tells whether audio can be played without a wait.
+func (s *Service) atHand(url string, now time.Time) bool {
+	if s.cfg.Prompts == nil || s.audios.doubts(url, now) {
+		return false
+	}
+	_, ok := s.cfg.Prompts.Ready(url)
+	return ok
+}
+
+// judgeAnnouncement refuses a campaign's call whose callee could not be told what all are told.
+func (s *Service) judgeAnnouncement(req switchctl.OriginateRequest, f db.GateFactsRow, now time.Time) *RefusalError {
+	if req.CampaignID == nil || f.AnnouncementUrl == nil || s.atHand(*f.AnnouncementUrl, now) {
+		return nil
+	}
+	e := refuse(ReasonAnnouncement, now, now.Add(time.Second), "the campaign's announcement can't be played")
+	e.fetch = *f.AnnouncementUrl
+	return e
+}
+
+// fetched gets an announcement that was not at hand for an agent who dials.
+func (s *Service) fetched(ctx context.Context, url string) bool {
+	if s.cfg.Prompts == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, audioPatience)
+	defer cancel()
+	_, err := s.cfg.Prompts.Path(ctx, url)
+	return err == nil && s.atHand(url, s.now())
+}
+
+// hearing keeps the audio of a running campaign at hand, beside its pacer, which has no time to wait for somebody's server.
+type hearing struct {
+	s        *Service
+	campaign uuid.UUID
+	kick     chan struct{} // wanted has changed
+
+	mu     sync.Mutex
+	wanted []audio // written by the pacer
+	failed bool    // the last fetch has; written by run
+}
+
+// hearBeside fetches beside the pacer until what it returns is called.
+func (p *pacer) hearBeside(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var fetching sync.WaitGroup
+	fetching.Go(func() { p.hearing.run(ctx) })
+	return func() {
+		cancel()
+		fetching.Wait()
+		p.waits("")
+	}
+}
+
+// want says what is to be kept at hand, and tells whether the last fetch has failed.
+func (h *hearing) want(list []audio) (failed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.Equal(list, h.wanted) {
+		h.wanted, h.failed = list, false
+		notify(h.kick)
+	}
+	return h.failed
+}
+
+func (h *hearing) run(ctx context.Context) {
+	timer := time.NewTimer(audioFresh)
+	defer timer.Stop()
+	wait := h.s.cfg.Poll
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-h.kick:
+			wait = h.s.cfg.Poll
+		}
+		if h.fetch(ctx) {
+			wait = h.s.cfg.Poll
+			timer.Reset(audioFresh)
+			continue
+		}
+		timer.Reset(wait)
+		wait = min(audioRetry, 2*wait)
+	}
+}
+
+// fetch tells whether all is at hand. What has come, or not, wakes the pacer.
+func (h *hearing) fetch(ctx context.Context) bool {
+	h.mu.Lock()
+	list := h.wanted
+	h.mu.Unlock()
+	all, news := true, false
+	for _, a := range list {
+		was := h.s.atHand(a.url, h.s.now())
+		if h.s.cfg.Prompts != nil {
+			_, _ = h.s.cfg.Prompts.Path(ctx, a.url) // its error is logged where it is fetched
+		}
+		is := h.s.atHand(a.url, h.s.now())
+		all, news = all && is, news || is != was
+	}
+	h.mu.Lock()
+	news = news || h.failed == all
+	if slices.Equal(list, h.wanted) {
+		h.failed = !all
+	}
+	h.mu.Unlock()
+	if news {
+		h.s.signals.campaign(h.campaign)
+	}
+	return all
+}
+
+// hears tells whether the campaign's callees can hear what they have to, and makes known when it can't be fetched.
+func (p *pacer) hears(ctx context.Context, tx *store.Tx, row db.Campaign, now time.Time) (bool, error) {
+	list := heardOf(row)
+	failed := p.hearing.want(list)
+	lacks := slices.IndexFunc(list, func(a audio) bool { return !p.s.atHand(a.url, now) })
+	missing := ""
+	if lacks >= 0 && failed {
+		missing = list[lacks].member
+	}
+	if p.waiting == nil || *p.waiting != missing && (failed || lacks < 0) {
+		if err := p.tellWaits(ctx, tx, missing, now); err != nil {
+			return false, err
+		}
+	}
+	return lacks < 0, nil
+}
+
+// tellWaits makes known what the campaign waits for, or that it waits no more.
+func (p *pacer) tellWaits(ctx context.Context, tx *store.Tx, missing string, now time.Time) error {
+	if missing == "" {
+		if p.waiting != nil {
+			p.log.InfoContext(ctx, "what callees are to hear is at hand, campaign is dialed again")
+		}
+		p.waits("")
+		return tx.Q.PaceWaitsOver(ctx, now, p.tenant, p.campaign)
+	}
+	p.log.WarnContext(ctx, "campaign dials nothing until what callees are to hear can be fetched", "member", missing)
+	p.waits(missing)
+	return tx.Q.PaceWaits(ctx, db.PaceWaitsParams{
+		TenantID: p.tenant, CampaignID: p.campaign, Node: p.s.cfg.NodeID, WaitsFor: &missing, At: now,
+	})
+}
+
+// waits keeps what was made known, and counts the campaigns that wait.
+func (p *pacer) waits(missing string) {
+	switch before := p.waiting != nil && *p.waiting != ""; {
+	case missing != "" && !before:
+		p.s.metrics.waiting.Inc()
+	case missing == "" && before:
+		p.s.metrics.waiting.Dec()
+	}
+	p.waiting = &missing
+}
