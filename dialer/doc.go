@@ -49,6 +49,8 @@
 //   - For a voice agent the free slots are filled up to the tightest ceiling, with a ramp (ramp.go).
 //   - The account's channels and a voice agent's slots are divided between the campaigns that use them (shares.go), as far as
 //     one controller paces them.
+//   - Abandoned is whom a campaign has called, who has answered, and who isn't with an agent within 2 s, or within a shorter
+//     predictive_max_wait_s. A longer one keeps callees waiting for an agent, and in the count: no setting loosens the cap.
 //   - The guard (guard.go): at an abandon rate of 2.7% of the last 24 hours, or since the start, a predictive campaign goes
 //     on with one call per ready agent until the rate has come down; at 2.9% it is paused, though of few answered calls up
 //     to three may be abandoned before that. The rates are kept in the database, so that a restart forgets nothing. Whoever

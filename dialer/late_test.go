@@ -26,18 +26,23 @@ func TestLateConnectCountsWhenItHappens(t *testing.T) {
 		answered  time.Duration // before the callee is brought to an agent
 		connected time.Duration // after that
 		late      bool
+		maxWait   float64 // predictive_max_wait_s; 0: the default of 2
 	}{
-		"in time":                     {DialProgressive, "", false, 0, time.Second, false},
-		"late":                        {DialProgressive, "", false, 0, 3 * time.Second, true},
-		"since the answer":            {DialPredictive, "", false, 1500 * time.Millisecond, time.Second, true},
-		"since the announcement":      {DialPredictive, "", true, 20 * time.Second, time.Second, false},
-		"late since the announcement": {DialPredictive, "", true, 20 * time.Second, 3 * time.Second, true},
-		"flow, in time":               {DialPredictive, people, false, 20 * time.Second, time.Second, false},
-		"flow, late":                  {DialPredictive, people, false, 0, 3 * time.Second, true},
-		"progressive flow, late":      {DialProgressive, people, false, 0, 3 * time.Second, true},
+		"in time":                     {DialProgressive, "", false, 0, time.Second, false, 0},
+		"late":                        {DialProgressive, "", false, 0, 3 * time.Second, true, 0},
+		"since the answer":            {DialPredictive, "", false, 1500 * time.Millisecond, time.Second, true, 0},
+		"since the announcement":      {DialPredictive, "", true, 20 * time.Second, time.Second, false, 0},
+		"late since the announcement": {DialPredictive, "", true, 20 * time.Second, 3 * time.Second, true, 0},
+		"flow, in time":               {DialPredictive, people, false, 20 * time.Second, time.Second, false, 0},
+		"flow, late":                  {DialPredictive, people, false, 0, 3 * time.Second, true, 0},
+		"progressive flow, late":      {DialProgressive, people, false, 0, 3 * time.Second, true, 0},
+		"late by the law":             {DialPredictive, "", false, 0, 3 * time.Second, true, 60},
+		"flow, late by the law":       {DialPredictive, people, false, 0, 3 * time.Second, true, 60},
+		"patient, in time":            {DialPredictive, "", false, 0, time.Second, false, 60},
+		"late by the campaign":        {DialPredictive, "", false, 0, time.Second, true, 0.5},
 		"after a key": {
 			DialProgressive, `{"id":"q","type":"gather_dtmf","data":{"variable":"x","max_digits":1,"timeout_s":2},"next":{"default":"a"}},
-				{"id":"a","type":"connect_agent","data":{"max_wait_s":60}}`, false, 0, 3 * time.Second, false,
+				{"id":"a","type":"connect_agent","data":{"max_wait_s":60}}`, false, 0, 3 * time.Second, false, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,6 +56,9 @@ func TestLateConnectCountsWhenItHappens(t *testing.T) {
 			}
 			if c.announced {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET announcement_url = 'http://x/recorded.wav'")
+			}
+			if c.maxWait > 0 {
+				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_max_wait_s = $1", c.maxWait)
 			}
 			lead := p.push(t, campaign, "9876543201")
 			call, err := p.sw.Originate(t.Context(), p.request(t, campaign, lead))

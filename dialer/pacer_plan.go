@@ -229,7 +229,7 @@ func (p *pacer) configure(seen *sight) {
 	row := seen.row
 	cfg := pacing.Config{
 		Predictive:    row.DialMode == string(DialPredictive) && !row.PredictivePaused,
-		TargetAbandon: row.PredictiveTargetAbandon, MaxWait: maxWait(row), RingTimeout: time.Duration(row.RingTimeoutS) * time.Second,
+		TargetAbandon: row.PredictiveTargetAbandon, MaxWait: inTime(row), RingTimeout: time.Duration(row.RingTimeoutS) * time.Second,
 	}
 	switch {
 	case p.planner == nil:

@@ -104,9 +104,9 @@ func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peopleP
 	if c := p.campaign; c != nil {
 		req.Campaign = true
 		req.MaxWait = maxWait(*c)
-		req.Due = h.s.now().Add(req.MaxWait)
+		req.Due = h.s.now().Add(inTime(*c))
 		if call := leg.Call(); c.AnnouncementUrl == nil && call.AnswerTime != nil { // else the wait begins after what all are told
-			req.Due = call.AnswerTime.Add(req.MaxWait)
+			req.Due = call.AnswerTime.Add(inTime(*c))
 		}
 		req.CallerName = c.Name
 		if c.AgentWhisperUrl != nil {
@@ -170,8 +170,8 @@ func (o legOperations) ConnectAgent(ctx context.Context, q flow.AgentQueue) (str
 func (o legOperations) queue(ctx context.Context, req acd.Request) (string, error) {
 	call := o.leg.Call()
 	req.Campaign = call.CampaignID != nil && call.Direction == directionOutbound
-	if limit, predictive := o.h.s.calleesWait(ctx, call); limit > 0 {
-		if req.Due = o.h.s.now().Add(limit); predictive && (req.MaxWait <= 0 || limit < req.MaxWait) {
+	if limit, due, predictive := o.h.s.calleesWait(ctx, call); limit > 0 {
+		if req.Due = o.h.s.now().Add(due); predictive && (req.MaxWait <= 0 || limit < req.MaxWait) {
 			req.MaxWait = limit
 		}
 	}
@@ -182,11 +182,11 @@ func (o legOperations) queue(ctx context.Context, req acd.Request) (string, erro
 	return string(outcome), err
 }
 
-// calleesWait is how long a callee whom a campaign has dialed for its agents may wait, in a flow that asks for one, and whether a
-// predictive campaign, which lets nobody wait longer; 0 for any other caller.
-func (s *Service) calleesWait(ctx context.Context, call db.Call) (limit time.Duration, predictive bool) {
+// calleesWait is how long a callee whom a campaign has dialed for its agents may wait, in a flow that asks for one, until when the wait
+// is in time, and whether a predictive campaign, which lets nobody wait longer; 0 for any other caller.
+func (s *Service) calleesWait(ctx context.Context, call db.Call) (limit, due time.Duration, predictive bool) {
 	if call.CampaignID == nil || call.Direction != directionOutbound || call.AgentID != nil || call.VoiceAgentID != nil {
-		return 0, false
+		return 0, 0, false
 	}
 	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		row, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
@@ -195,14 +195,14 @@ func (s *Service) calleesWait(ctx context.Context, call db.Call) (limit time.Dur
 		}
 		taker, err := s.takerOf(ctx, tx, row)
 		if taker.people {
-			limit, predictive = maxWait(row), row.DialMode == string(DialPredictive)
+			limit, due, predictive = maxWait(row), inTime(row), row.DialMode == string(DialPredictive)
 		}
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "campaign of a waiting callee can't be read", "call_id", call.ID, "error", err)
 	}
-	return limit, predictive
+	return limit, due, predictive
 }
 
 // CanQueue tells whether somebody could take a caller. Errors: switchctl.ErrNobodyLoggedIn, switchctl.ErrUnknownExtension.
