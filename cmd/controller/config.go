@@ -126,7 +126,9 @@ type DialingConfig struct {
 	DNCRemote     DNCRemoteConfig `koanf:"dnc_remote"`
 	WindowFrom    string          `koanf:"window_from"`
 	WindowTo      string          `koanf:"window_to"` // no campaign's window is wider
-	DailyCap      int             `koanf:"daily_cap"` // calls of one tenant to one number on one day; 0: any number
+	// UnlawfulHours lets the two be wider than the law's hours: for test stands, which call nobody.
+	UnlawfulHours bool `koanf:"unlawful_hours"`
+	DailyCap      int  `koanf:"daily_cap"` // calls of one tenant to one number on one day; 0: any number
 	// RequireCategory has every campaign declare what its calls are for.
 	RequireCategory bool          `koanf:"require_category"`
 	DefaultTrunk    TrunkConfig   `koanf:"default_trunk"` // for tenants that declared none
@@ -341,6 +343,9 @@ func (c Config) validateAgents(f *faults) {
 // clockTime is HH:MM, 24:00 included.
 var clockTime = regexp.MustCompile(`^(([01]\d|2[0-3]):[0-5]\d|24:00)$`)
 
+// lawFrom and lawTo are the hours within which the law lets people be called in India, in the callee's zone.
+const lawFrom, lawTo = "09:00", "21:00"
+
 // dncPattern is ten digits, ? standing for any.
 var dncPattern = regexp.MustCompile(`^[0-9?]{10}$`)
 
@@ -352,6 +357,14 @@ func (c Config) validateDialing(f *faults) {
 	}
 	if c.Dialing.WindowFrom >= c.Dialing.WindowTo {
 		f.add("dialing.window_to", "must be after dialing.window_from")
+	}
+	if !c.Dialing.UnlawfulHours {
+		if c.Dialing.WindowFrom < lawFrom {
+			f.add("dialing.window_from", "%s is before %s, from when on the law lets people be called", c.Dialing.WindowFrom, lawFrom)
+		}
+		if c.Dialing.WindowTo > lawTo {
+			f.add("dialing.window_to", "%s is after %s, until when the law lets people be called", c.Dialing.WindowTo, lawTo)
+		}
 	}
 	positive(f, "dialing.poll", c.Dialing.Poll)
 	if c.Dialing.DailyCap < 0 {

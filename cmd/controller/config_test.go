@@ -78,6 +78,29 @@ dialing: {window_from: "9", dnc_path: /does/not/exist, dnc_patterns: ["9*"]}
 	require.Equal(t, len(got)+1, strings.Count(err.Error(), "\n")+1)
 }
 
+// TestNobodyIsCalledOutsideTheLawsHours refuses wider hours, but for a test stand that says so.
+func TestNobodyIsCalledOutsideTheLawsHours(t *testing.T) {
+	t.Parallel()
+	for dialing, faulty := range map[string][]string{
+		`window_from: "09:00", window_to: "21:00"`:                       nil,
+		`window_from: "10:00", window_to: "18:30"`:                       nil,
+		`window_from: "08:59"`:                                           {"dialing.window_from"},
+		`window_to: "21:01"`:                                             {"dialing.window_to"},
+		`window_from: "00:00", window_to: "24:00"`:                       {"dialing.window_from", "dialing.window_to"},
+		`window_from: "00:00", window_to: "24:00", unlawful_hours: true`: nil,
+		`window_from: "24:00", window_to: "09:00", unlawful_hours: true`: {"dialing.window_to"},
+	} {
+		_, err := Load(write(t, strings.Replace(minimal, "dialing: {", "dialing: {"+dialing+", ", 1)), nil)
+		var got []string
+		if faults := (*FaultsError)(nil); errors.As(err, &faults) {
+			for _, f := range faults.Faults {
+				got = append(got, f.Key)
+			}
+		}
+		require.Equal(t, faulty, got, dialing)
+	}
+}
+
 func TestLoadRefusesWhatIsNoFile(t *testing.T) {
 	t.Parallel()
 	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"), nil)

@@ -147,6 +147,10 @@ func (c *Controller) buildAgents(context.Context) error {
 
 func (c *Controller) buildDialer(context.Context) (err error) {
 	d := c.cfg.Dialing
+	if d.UnlawfulHours {
+		c.log.Warn("dialing.unlawful_hours is set: people may be called when the law forbids it; this is for test stands alone",
+			"window_from", d.WindowFrom, "window_to", d.WindowTo)
+	}
 	c.web = flow.NewClient(c.guard())
 	cfg := dialer.Config{
 		Web: c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: c.scrubber, Poll: d.Poll, Agents: c.agents,
