@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -37,7 +36,9 @@ func (s *Service) Run(ctx context.Context, originator Originator) error {
 }
 
 // manager holds the advisory locks of the campaigns that this controller paces, all on one connection of its own:
-// when that breaks, all locks are gone, and so must be all pacers.
+// when that breaks, all locks are gone, and so must be all pacers. The locks of a controller that dies are free at once, those of one
+// whose machine or network vanishes when the server gives the connection up (see store/liveness.go); another controller looks for
+// free campaigns each Poll, so that they are paced again within 10 s either way.
 type manager struct {
 	s          *Service
 	originator Originator
@@ -59,7 +60,7 @@ type runningPacer struct {
 
 func (s *Service) manage(ctx context.Context, originator Originator) (err error) {
 	cfg := s.st.Pool().Config().ConnConfig.Copy()
-	maps.Copy(cfg.RuntimeParams, lockLiveness())
+	cfg.RuntimeParams["application_name"] = "ringmaster pacers"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("connect for the pacers' locks: %w", err)
@@ -120,17 +121,6 @@ func (m *manager) round(ctx context.Context) error {
 // lockTimeout bounds each statement on the locks' connection. It is also how long a controller that has lost the database goes
 // on pacing at most, which does nothing: the gate needs the database.
 const lockTimeout = 3 * time.Second
-
-// lockLiveness are settings of the locks' session on the server's side. A controller that dies closes its connection, and the
-// locks are free at once. One whose machine or network vanishes can't: the server notices when its keepalive probes, or what it
-// has sent, stay unacknowledged for 5 s, and then ends the session with its locks. Another controller looks for free
-// campaigns each Poll, so that they are paced again within 10 s either way. (Unix sockets have no such settings and no such fate.)
-func lockLiveness() map[string]string {
-	return map[string]string{
-		"application_name": "ringmaster pacers", "tcp_keepalives_idle": "2", "tcp_keepalives_interval": "1",
-		"tcp_keepalives_count": "3", "tcp_user_timeout": "5000",
-	}
-}
 
 func lockName(campaign uuid.UUID) string { return "ringmaster.pacer:" + campaign.String() }
 

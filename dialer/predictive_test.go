@@ -1,14 +1,11 @@
 package dialer
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -227,24 +224,6 @@ func TestFlowOfAPredictiveCampaignWaitsNoLonger(t *testing.T) {
 	leg := &menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}}
 	require.NoError(t, p.svc.Handler().Answered(t.Context(), leg))
 	require.True(t, p.call(t, call.ID).Abandoned)
-}
-
-// TestLocksAreGivenUpByTheServer: the kernel of the server's side has the limits after which a peer that vanished is given up.
-func TestLocksAreGivenUpByTheServer(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	cfg := b.st.Pool().Config().ConnConfig.Copy()
-	maps.Copy(cfg.RuntimeParams, lockLiveness())
-	conn, err := pgx.ConnectConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }()
-	for name, want := range map[string]string{
-		"tcp_keepalives_idle": "2", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3", "tcp_user_timeout": "5000",
-	} {
-		var got string
-		require.NoError(t, conn.QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&got)) // what the socket has
-		require.Equal(t, want, got, name)
-	}
 }
 
 // TestCampaignGoesToTheControllerWithItsAgents: the one without gives it up, and takes it when the agents come there.

@@ -97,6 +97,7 @@ func poolConfig(url string, maxConns int32) (*pgxpool.Config, error) {
 		// A plan per statement and connection: planning anew costs the gate and the closing of a call a third more CPU.
 		cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	}
+	liveness(cfg.ConnConfig)
 	return cfg, nil
 }
 
