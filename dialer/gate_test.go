@@ -48,7 +48,7 @@ func (b *bundle) closeCall(ctx context.Context, call db.Call, status, cause stri
 		if status == switchctl.StatusCompleted {
 			p.AnswerTime = &end
 		}
-		if cause != switchctl.CauseNetworkOutOfOrder {
+		if cause != switchctl.CauseNetworkOutOfOrder && cause != switchctl.CauseHostLost {
 			disposition := "recv_refuse"
 			p.HangupDisposition = &disposition
 		}

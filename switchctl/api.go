@@ -18,6 +18,9 @@ import (
 type Config struct {
 	// NodeID names this controller in calls.node and in the channel variable rm_node. One per switch host.
 	NodeID string
+	// NodeGrace is how long another node gives no sign of life before its calls are closed in its place; 5 minutes by default. A
+	// controller that starts again within it finds its calls. It should be the same for all nodes.
+	NodeGrace time.Duration
 	// ESLAddr and ESLPassword reach the switch's inbound event socket.
 	ESLAddr     string
 	ESLPassword string
@@ -321,12 +324,14 @@ const (
 	CauseNetworkOutOfOrder = "NETWORK_OUT_OF_ORDER"
 	// CauseCrash closes a call that vanished with the switch, without a call record.
 	CauseCrash = "CRASH"
+	// CauseHostLost closes a call of a host that stays away; another host does it.
+	CauseHostLost = "HOST_LOST"
 )
 
 // NeverBegun reports whether a closed call never had a channel on the switch: the originate was not sent, or was
-// refused before a leg existed. Such a call has cost its lead no attempt.
+// refused before a leg existed. Such a call has cost its lead no attempt. Of a lost host's call nobody knows: it has begun.
 func NeverBegun(call db.Call) bool {
-	return call.Status == StatusFailed && call.RingTime == nil && call.AnswerTime == nil &&
+	return call.Status == StatusFailed && (call.HangupCause == nil || *call.HangupCause != CauseHostLost) && call.RingTime == nil && call.AnswerTime == nil &&
 		call.SipStatus == nil && call.HangupDisposition == nil && call.Direction == "outbound"
 }
 

@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type Controller struct {
 	log      *slog.Logger
 	clock    Clock
 	ledger   ledger
+	nodes    nodeLedger // nil: other controllers are none of this one's business
 	media    mediaServer
 	gate     Gate
 	handler  AnswerHandler
@@ -68,7 +70,8 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 	if err != nil {
 		return nil, err
 	}
-	c.ledger = &pgLedger{st: st, handler: h}
+	l := &pgLedger{st: st, handler: h}
+	c.ledger, c.nodes = l, l
 	c.media = mediaAdapter{server: m}
 	c.ping = st.Ping
 	c.link = &hostLink{
@@ -99,6 +102,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	cfg.Context = or(cfg.Context, "public")
 	cfg.CarrierProfile = or(cfg.CarrierProfile, "external")
 	cfg.MediaProfile = or(cfg.MediaProfile, "internal")
+	cfg.NodeGrace = cmp.Or(cfg.NodeGrace, defaultNodeGrace)
 	if len(cfg.Subprotocols) == 0 {
 		cfg.Subprotocols = []string{media.SubprotocolAlpha, media.SubprotocolBeta}
 	}
@@ -154,6 +158,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	})
 	c.running.Go(func() { c.link.run(io) })
 	c.running.Go(func() { c.reconcile(io) })
+	if c.nodes != nil {
+		c.running.Go(func() { c.keepNode(io) })
+	}
 	c.log.InfoContext(ctx, "call control is up", "outbound_addr", listener.Addr().String(), "node", c.cfg.NodeID)
 	return nil
 }

@@ -130,50 +130,56 @@ func (l *pgLedger) CallState(ctx context.Context, tenant, call uuid.UUID) (strin
 // Close commits the final record: row, units, AI session, events, recording and the handler's part in one transaction.
 func (l *pgLedger) Close(ctx context.Context, c closing) error {
 	return l.st.InTenant(ctx, c.call.TenantID, func(tx *store.Tx) error {
-		before, err := tx.Q.CallLockOpen(ctx, c.call.TenantID, c.call.ID)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil // closed already
-		}
-		if err != nil {
-			return err
-		}
-		lead, err := leadOf(ctx, tx, before)
-		if err != nil {
-			return err
-		}
-		if c.record.AnswerTime == nil {
-			c.record.AnswerTime = before.AnswerTime // an answer that was committed is a fact
-		}
-		rec := c.record
-		by, err := closeAnswer(ctx, tx, before, c, lead)
-		if err != nil {
-			return err
-		}
-		if err := setVerdict(ctx, tx, c.call); err != nil {
-			return err
-		}
-		row, err := tx.Q.CallClose(ctx, db.CallCloseParams{
-			TenantID: before.TenantID, ID: before.ID, Status: rec.Status(), RingTime: rec.RingTime,
-			AnswerTime: rec.AnswerTime, AnsweredByAmd: by, EndTime: rec.EndTime, HangupCause: rec.Cause,
-			HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus, Quality: c.quality,
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Q.LiveUnitsDeleteOfCall(ctx, row.TenantID, row.ID); err != nil {
-			return err
-		}
-		if err := endActiveSession(ctx, tx, row, c.outcome); err != nil {
-			return err
-		}
-		if err := emitEnded(ctx, tx, row, lead); err != nil {
-			return err
-		}
-		if err := recordings.Finish(ctx, tx, row.TenantID, row.ID); err != nil {
-			return err
-		}
-		return l.handler.Ended(ctx, tx, row)
+		_, err := l.close(ctx, tx, c)
+		return err
 	})
+}
+
+// close tells whether it was this one that has closed the call.
+func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, error) {
+	before, err := tx.Q.CallLockOpen(ctx, c.call.TenantID, c.call.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil // closed already
+	}
+	if err != nil {
+		return false, err
+	}
+	lead, err := leadOf(ctx, tx, before)
+	if err != nil {
+		return false, err
+	}
+	if c.record.AnswerTime == nil {
+		c.record.AnswerTime = before.AnswerTime // an answer that was committed is a fact
+	}
+	rec := c.record
+	by, err := closeAnswer(ctx, tx, before, c, lead)
+	if err != nil {
+		return false, err
+	}
+	if err := setVerdict(ctx, tx, c.call); err != nil {
+		return false, err
+	}
+	row, err := tx.Q.CallClose(ctx, db.CallCloseParams{
+		TenantID: before.TenantID, ID: before.ID, Status: rec.Status(), RingTime: rec.RingTime,
+		AnswerTime: rec.AnswerTime, AnsweredByAmd: by, EndTime: rec.EndTime, HangupCause: rec.Cause,
+		HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus, Quality: c.quality,
+	})
+	if err != nil {
+		return false, err
+	}
+	if _, err := tx.Q.LiveUnitsDeleteOfCall(ctx, row.TenantID, row.ID); err != nil {
+		return false, err
+	}
+	if err := endActiveSession(ctx, tx, row, c.outcome); err != nil {
+		return false, err
+	}
+	if err := emitEnded(ctx, tx, row, lead); err != nil {
+		return false, err
+	}
+	if err := recordings.Finish(ctx, tx, row.TenantID, row.ID); err != nil {
+		return false, err
+	}
+	return true, l.handler.Ended(ctx, tx, row)
 }
 
 // endActiveSession ends the session that the call's end has ended.

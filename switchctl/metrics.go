@@ -22,7 +22,9 @@ type metrics struct {
 	quality    qualityMetrics
 	bypass     *prometheus.CounterVec   // change: entered, left, failed, silent
 	bypassGap  *prometheus.HistogramVec // change: entered, left
-	recovered  *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed, phone
+	recovered  *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed, phone, closed_elsewhere
+	nodesLost  prometheus.Gauge
+	lostCalls  prometheus.Counter
 	phoneMetrics
 }
 
@@ -61,6 +63,11 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		bypassGap: newBypassGap(),
 		recovered: vec("calls_recovered_total",
 			"Calls, and legs of agents' phones, found again after a restart or a lost link, by what became of them.", "how"),
+		nodesLost: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "ringmaster", Name: "hosts_lost",
+			Help: "Other hosts whose controllers have given no sign of life for node_grace, and have not started again since.",
+		}),
+		lostCalls:    counter("lost_host_calls_closed_total", "Calls of lost hosts that this controller has closed."),
 		phoneMetrics: newPhoneMetrics(),
 	}
 	for _, change := range []string{"entered", "left", "failed", "silent"} {
@@ -74,7 +81,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 	}
 	for _, c := range append(append(m.quality.collectors(), m.phoneCollectors()...),
 		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.sessions,
-		m.answered, m.verdict, m.machines, m.recovered, m.bypass, m.bypassGap,
+		m.answered, m.verdict, m.machines, m.recovered, m.nodesLost, m.lostCalls, m.bypass, m.bypassGap,
 	) {
 		if err := reg.Register(c); err != nil {
 			return nil, err
@@ -87,7 +94,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 func causeLabel(cause string) string {
 	switch cause {
 	case CauseNormalClearing, CauseServiceUnavailable, CauseNoRoute, CauseUnallocated, CauseUserBusy,
-		CauseTemporaryFailure, CauseNetworkOutOfOrder, CauseCrash, "NO_ANSWER", "CALL_REJECTED", "ORIGINATOR_CANCEL",
+		CauseTemporaryFailure, CauseNetworkOutOfOrder, CauseCrash, CauseHostLost, "NO_ANSWER", "CALL_REJECTED", "ORIGINATOR_CANCEL",
 		"NO_USER_RESPONSE", "INVALID_NUMBER_FORMAT", "RECOVERY_ON_TIMER_EXPIRE", "MEDIA_TIMEOUT",
 		"INCOMPATIBLE_DESTINATION":
 		return cause

@@ -130,9 +130,6 @@ func (c *Controller) killChannel(ctx context.Context, channel string) error {
 // call that was admitted and never begun.
 func (c *Controller) reconcile(ctx context.Context) {
 	for c.pause(ctx, reconcileEvery) == nil {
-		if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, c.clock.Now(), ""); err != nil {
-			c.log.WarnContext(ctx, "node could not be written", "error", err)
-		}
 		if c.link.Generation() == 0 {
 			continue
 		}

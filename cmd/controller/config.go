@@ -23,7 +23,9 @@ import (
 // environment variable RINGMASTER_SECTION__KEY overrides section.key.
 type Config struct {
 	// Node names this controller; the calls of a node are recovered by the node of the same name.
-	Node       string           `koanf:"node"`
+	Node string `koanf:"node"`
+	// NodeGrace is how long another controller gives no sign of life before its calls are closed in its place.
+	NodeGrace  time.Duration    `koanf:"node_grace"`
 	Log        LogConfig        `koanf:"log"`
 	Database   DatabaseConfig   `koanf:"database"`
 	HTTP       HTTPConfig       `koanf:"http"`
@@ -156,7 +158,7 @@ func Defaults() Config {
 		node = "ringmaster"
 	}
 	return Config{
-		Node:     node,
+		Node: node, NodeGrace: 5 * time.Minute,
 		Log:      LogConfig{Level: "info", Format: "text"},
 		Database: DatabaseConfig{MaxConns: 16, ConnectTimeout: time.Minute},
 		HTTP:     HTTPConfig{Addr: "127.0.0.1:8080", MetricsAddr: "127.0.0.1:9090"},
@@ -223,9 +225,15 @@ func (c Config) Validate() error {
 	return f.err()
 }
 
+// minNodeGrace leaves room for some signs of life of each node.
+const minNodeGrace = 5 * time.Second
+
 func (c Config) validate(f *faults) {
 	if c.Node == "" {
 		f.add("node", "is required")
+	}
+	if c.NodeGrace < minNodeGrace {
+		f.add("node_grace", "must be %s or more: longer than a controller takes to start again", minNodeGrace)
 	}
 	oneOf(f, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(f, "log.format", c.Log.Format, "text", "json")

@@ -191,7 +191,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	}
 	base := c.cfg.PublicURL()
 	c.calls, err = switchctl.New(switchctl.Config{
-		NodeID: c.cfg.Node, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
+		NodeID: c.cfg.Node, NodeGrace: c.cfg.NodeGrace, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
 		OutboundListen: c.cfg.Switch.OutboundListen, CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
 		RecordEncoding: media.RecordingEncoding(c.cfg.Recordings.Encoding),
 		Subprotocols:   c.cfg.Media.Subprotocols, TokenKey: tokenKey, DrainHangup: c.cfg.Drain.HangupCalls,

@@ -153,6 +153,30 @@ func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, te
 	return i, err
 }
 
+const callIDsOpenOfNode = `-- name: CallIDsOpenOfNode :many
+SELECT id FROM calls WHERE node = $1::text AND end_time IS NULL
+`
+
+func (q *Queries) CallIDsOpenOfNode(ctx context.Context, node string) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, callIDsOpenOfNode, node)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const callLeadContext = `-- name: CallLeadContext :one
 SELECT id, name, crm_lead_id, metadata, custom_fields FROM leads WHERE tenant_id = $1 AND id = $2
 `

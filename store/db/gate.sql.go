@@ -191,7 +191,8 @@ const gateDialedToday = `-- name: GateDialedToday :one
 SELECT count(*) FROM calls c
 WHERE c.tenant_id = $1 AND c.peer_hash = $2 AND c.id >= $3 AND c.direction = 'outbound'
   AND c.environment = 'live' AND c.dial_time >= $4::timestamptz
-  AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL)
+  AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL
+    AND c.hangup_cause <> 'HOST_LOST')
 `
 
 type GateDialedTodayParams struct {
@@ -202,7 +203,7 @@ type GateDialedTodayParams struct {
 }
 
 // GateDialedToday counts the calls that a number got since a moment, from whichever of the tenant's campaigns: what the switch never
-// had a channel for is none. from_id is the smallest call id of a somewhat earlier moment.
+// had a channel for is none; of the calls of a lost host nobody knows, so they count. from_id is the smallest call id of a somewhat earlier moment.
 func (q *Queries) GateDialedToday(ctx context.Context, arg GateDialedTodayParams) (int64, error) {
 	row := q.db.QueryRow(ctx, gateDialedToday,
 		arg.TenantID,

@@ -311,6 +311,7 @@ type Node struct {
 	StartedAt      time.Time
 	LastSeenAt     time.Time
 	SwitchCoreUuid *string
+	LostAt         *time.Time
 }
 
 type Number struct {

@@ -10,8 +10,99 @@ import (
 	"time"
 )
 
+const callsOfLostNodes = `-- name: CallsOfLostNodes :many
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, greatest(n.last_seen_at, c.created_at, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.queued_at,
+  (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))::timestamptz AS lived_until
+FROM nodes n JOIN calls c ON c.node = n.id
+WHERE n.lost_at IS NOT NULL AND n.id <> $1 AND c.end_time IS NULL AND c.created_at < n.lost_at
+ORDER BY c.id LIMIT $2
+`
+
+type CallsOfLostNodesRow struct {
+	Call       Call
+	LivedUntil time.Time
+}
+
+// CallsOfLostNodes lists open calls of lost nodes, and when each of them is known to have lived last: when its node was seen, or
+// what the call itself tells.
+func (q *Queries) CallsOfLostNodes(ctx context.Context, node string, batch int32) ([]CallsOfLostNodesRow, error) {
+	rows, err := q.db.Query(ctx, callsOfLostNodes, node, batch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CallsOfLostNodesRow{}
+	for rows.Next() {
+		var i CallsOfLostNodesRow
+		if err := rows.Scan(
+			&i.Call.TenantID,
+			&i.Call.ID,
+			&i.Call.CampaignID,
+			&i.Call.LeadID,
+			&i.Call.AgentID,
+			&i.Call.VoiceAgentID,
+			&i.Call.TrunkID,
+			&i.Call.Node,
+			&i.Call.FsUuid,
+			&i.Call.Direction,
+			&i.Call.Environment,
+			&i.Call.Status,
+			&i.Call.FromNumber,
+			&i.Call.ToNumber,
+			&i.Call.PeerHash,
+			&i.Call.PeerSealed,
+			&i.Call.DialTime,
+			&i.Call.RingTime,
+			&i.Call.AnswerTime,
+			&i.Call.AgentConnectTime,
+			&i.Call.EndTime,
+			&i.Call.HangupCause,
+			&i.Call.HangupDisposition,
+			&i.Call.SipStatus,
+			&i.Call.Disposition,
+			&i.Call.DispositionSource,
+			&i.Call.Notes,
+			&i.Call.AiSummary,
+			&i.Call.AiSentiment,
+			&i.Call.AiNextAction,
+			&i.Call.Metadata,
+			&i.Call.CreatedAt,
+			&i.Call.Amd,
+			&i.Call.AnsweredByAmd,
+			&i.Call.AmdClass,
+			&i.Call.AmdConfidence,
+			&i.Call.AmdAfterMs,
+			&i.Call.Quality,
+			&i.Call.QueuedAt,
+			&i.Call.Abandoned,
+			&i.LivedUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const nodeBeat = `-- name: NodeBeat :one
+WITH before AS (SELECT id, lost_at FROM nodes b WHERE b.id = $2 FOR UPDATE)
+UPDATE nodes n SET last_seen_at = $1::timestamptz, lost_at = NULL FROM before WHERE n.id = before.id
+RETURNING (before.lost_at IS NOT NULL)::bool AS was_lost
+`
+
+// NodeBeat is a node's sign of life. It takes the mark of a lost one off, and tells whether it stood.
+func (q *Queries) NodeBeat(ctx context.Context, at time.Time, iD string) (bool, error) {
+	row := q.db.QueryRow(ctx, nodeBeat, at, iD)
+	var was_lost bool
+	err := row.Scan(&was_lost)
+	return was_lost, err
+}
+
 const nodeGet = `-- name: NodeGet :one
-SELECT id, started_at, last_seen_at, switch_core_uuid FROM nodes WHERE id = $1
+SELECT id, started_at, last_seen_at, switch_core_uuid, lost_at FROM nodes WHERE id = $1
 `
 
 func (q *Queries) NodeGet(ctx context.Context, id string) (Node, error) {
@@ -22,8 +113,34 @@ func (q *Queries) NodeGet(ctx context.Context, id string) (Node, error) {
 		&i.StartedAt,
 		&i.LastSeenAt,
 		&i.SwitchCoreUuid,
+		&i.LostAt,
 	)
 	return i, err
+}
+
+const nodeHoldLost = `-- name: NodeHoldLost :one
+SELECT id FROM nodes WHERE id = $1 AND lost_at IS NOT NULL FOR SHARE
+`
+
+// NodeHoldLost keeps a lost node's mark until the transaction ends. No row: it is back.
+func (q *Queries) NodeHoldLost(ctx context.Context, id string) (string, error) {
+	row := q.db.QueryRow(ctx, nodeHoldLost, id)
+	var id_2 string
+	err := row.Scan(&id_2)
+	return id_2, err
+}
+
+const nodeMarkLost = `-- name: NodeMarkLost :execrows
+UPDATE nodes SET lost_at = now() WHERE id = $1 AND last_seen_at = $2::timestamptz AND lost_at IS NULL
+`
+
+// NodeMarkLost marks a node that still was not seen since.
+func (q *Queries) NodeMarkLost(ctx context.Context, iD string, lastSeenAt time.Time) (int64, error) {
+	result, err := q.db.Exec(ctx, nodeMarkLost, iD, lastSeenAt)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const nodeSeen = `-- name: NodeSeen :exec
@@ -39,11 +156,41 @@ func (q *Queries) NodeSeen(ctx context.Context, at time.Time, switchCoreUuid *st
 const nodeStart = `-- name: NodeStart :exec
 
 INSERT INTO nodes (id, started_at, last_seen_at) VALUES ($1, $2::timestamptz, $2::timestamptz)
-ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at
+ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, lost_at = NULL
 `
 
 // Controllers, one per switch host.
 func (q *Queries) NodeStart(ctx context.Context, iD string, at time.Time) error {
 	_, err := q.db.Exec(ctx, nodeStart, iD, at)
 	return err
+}
+
+const nodesOther = `-- name: NodesOther :many
+SELECT id, last_seen_at, lost_at FROM nodes WHERE id <> $1
+`
+
+type NodesOtherRow struct {
+	ID         string
+	LastSeenAt time.Time
+	LostAt     *time.Time
+}
+
+func (q *Queries) NodesOther(ctx context.Context, id string) ([]NodesOtherRow, error) {
+	rows, err := q.db.Query(ctx, nodesOther, id)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NodesOtherRow{}
+	for rows.Next() {
+		var i NodesOtherRow
+		if err := rows.Scan(&i.ID, &i.LastSeenAt, &i.LostAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -74,6 +74,9 @@ SELECT * FROM calls
 WHERE node = @node::text AND status NOT IN ('completed', 'failed')
 ORDER BY id;
 
+-- name: CallIDsOpenOfNode :many
+SELECT id FROM calls WHERE node = @node::text AND end_time IS NULL;
+
 -- name: CallStatusByID :one
 SELECT status, disposition FROM calls WHERE tenant_id = @tenant_id AND id = @id;
 

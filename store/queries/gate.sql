@@ -35,12 +35,13 @@ CROSS JOIN LATERAL (
 WHERE t.id = @tenant_id;
 
 -- GateDialedToday counts the calls that a number got since a moment, from whichever of the tenant's campaigns: what the switch never
--- had a channel for is none. from_id is the smallest call id of a somewhat earlier moment.
+-- had a channel for is none; of the calls of a lost host nobody knows, so they count. from_id is the smallest call id of a somewhat earlier moment.
 -- name: GateDialedToday :one
 SELECT count(*) FROM calls c
 WHERE c.tenant_id = @tenant_id AND c.peer_hash = @phone_hash AND c.id >= @from_id AND c.direction = 'outbound'
   AND c.environment = 'live' AND c.dial_time >= @since::timestamptz
-  AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL);
+  AND NOT (c.status = 'failed' AND c.ring_time IS NULL AND c.sip_status IS NULL AND c.hangup_disposition IS NULL
+    AND c.hangup_cause <> 'HOST_LOST');
 
 -- GateCallerIDInTurn gives the number that a call shows next, and ends its turn: of the active ones that begin with series, those of
 -- the trunk first, then those of no trunk; among them the one whose turn is longest ago.

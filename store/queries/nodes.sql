@@ -2,11 +2,37 @@
 
 -- name: NodeStart :exec
 INSERT INTO nodes (id, started_at, last_seen_at) VALUES (@id, @at::timestamptz, @at::timestamptz)
-ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at;
+ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = excluded.last_seen_at, lost_at = NULL;
 
 -- name: NodeSeen :exec
 UPDATE nodes SET last_seen_at = @at::timestamptz, switch_core_uuid = coalesce(sqlc.narg('switch_core_uuid'), switch_core_uuid)
 WHERE id = @id;
 
+-- NodeBeat is a node's sign of life. It takes the mark of a lost one off, and tells whether it stood.
+-- name: NodeBeat :one
+WITH before AS (SELECT id, lost_at FROM nodes b WHERE b.id = @id FOR UPDATE)
+UPDATE nodes n SET last_seen_at = @at::timestamptz, lost_at = NULL FROM before WHERE n.id = before.id
+RETURNING (before.lost_at IS NOT NULL)::bool AS was_lost;
+
 -- name: NodeGet :one
 SELECT * FROM nodes WHERE id = @id;
+
+-- name: NodesOther :many
+SELECT id, last_seen_at, lost_at FROM nodes WHERE id <> @id;
+
+-- NodeMarkLost marks a node that still was not seen since.
+-- name: NodeMarkLost :execrows
+UPDATE nodes SET lost_at = now() WHERE id = @id AND last_seen_at = @last_seen_at::timestamptz AND lost_at IS NULL;
+
+-- NodeHoldLost keeps a lost node's mark until the transaction ends. No row: it is back.
+-- name: NodeHoldLost :one
+SELECT id FROM nodes WHERE id = @id AND lost_at IS NOT NULL FOR SHARE;
+
+-- CallsOfLostNodes lists open calls of lost nodes, and when each of them is known to have lived last: when its node was seen, or
+-- what the call itself tells.
+-- name: CallsOfLostNodes :many
+SELECT sqlc.embed(c), greatest(n.last_seen_at, c.created_at, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.queued_at,
+  (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))::timestamptz AS lived_until
+FROM nodes n JOIN calls c ON c.node = n.id
+WHERE n.lost_at IS NOT NULL AND n.id <> @node AND c.end_time IS NULL AND c.created_at < n.lost_at
+ORDER BY c.id LIMIT @batch;

@@ -1,0 +1,86 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+var _ nodeLedger = (*pgLedger)(nil)
+
+func (l *pgLedger) NodeBeat(ctx context.Context, node string, at time.Time, returning bool) (nodeBeat, error) {
+	var beat nodeBeat
+	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
+		lost, err := tx.Q.NodeBeat(ctx, at, node)
+		if errors.Is(err, store.ErrNotFound) {
+			return tx.Q.NodeStart(ctx, node, at)
+		}
+		if err != nil {
+			return err
+		}
+		if beat.lost = beat.lost || lost; !beat.lost && !returning {
+			return nil
+		}
+		ids, err := tx.Q.CallIDsOpenOfNode(ctx, node)
+		beat.open = make(map[uuid.UUID]bool, len(ids))
+		for _, id := range ids {
+			beat.open[id] = true
+		}
+		return err
+	})
+	return beat, err
+}
+
+func (l *pgLedger) OtherNodes(ctx context.Context, node string) ([]db.NodesOtherRow, error) {
+	var nodes []db.NodesOtherRow
+	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		nodes, err = tx.Q.NodesOther(ctx, node)
+		return err
+	})
+	return nodes, err
+}
+
+func (l *pgLedger) MarkLost(ctx context.Context, n db.NodesOtherRow) (marked bool, err error) {
+	err = l.st.InSystem(ctx, func(tx *store.Tx) error {
+		changed, err := tx.Q.NodeMarkLost(ctx, n.ID, n.LastSeenAt)
+		marked = changed > 0
+		return err
+	})
+	return marked, err
+}
+
+func (l *pgLedger) LostCalls(ctx context.Context, node string) ([]db.CallsOfLostNodesRow, error) {
+	var calls []db.CallsOfLostNodesRow
+	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		calls, err = tx.Q.CallsOfLostNodes(ctx, node, lostBatch)
+		return err
+	})
+	return calls, err
+}
+
+// CloseLost is the ordinary close, under the mark of the lost node. What became of the call nobody knows: it has ended when it is
+// known to have lived last.
+func (l *pgLedger) CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (closed bool, err error) {
+	call := lost.Call
+	err = l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		closed = false
+		if _, err := tx.Q.NodeHoldLost(ctx, call.Node); errors.Is(err, store.ErrNotFound) {
+			return nil // it is back
+		} else if err != nil {
+			return err
+		}
+		var err error
+		closed, err = l.close(ctx, tx, closing{
+			call: call, record: lostRecord(CauseHostLost, lost.LivedUntil, call.AnswerTime), outcome: sessionError,
+		})
+		return err
+	})
+	return closed && err == nil, err
+}

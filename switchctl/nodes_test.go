@@ -1,0 +1,329 @@
+package switchctl
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// TestNodeWatch counts silence by the watcher's own clock, and only while it could see.
+func TestNodeWatch(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	sign := began.Add(-time.Hour) // that host's clock is wrong, or the database was away for an hour
+	row := func(sign time.Time) []db.NodesOtherRow { return []db.NodesOtherRow{{ID: "b", LastSeenAt: sign}} }
+	watch := nodeWatch{grace: time.Minute, gap: 30 * time.Second}
+	at := func(s int, sign time.Time) bool {
+		t.Helper()
+		return len(watch.look(row(sign), began.Add(time.Duration(s)*time.Second))) > 0
+	}
+	require.False(t, at(0, sign), "nobody knows since when")
+	for s := 10; s < 60; s += 10 {
+		require.False(t, at(s, sign), "silent for %d s", s)
+	}
+	require.True(t, at(60, sign))
+	require.False(t, at(70, sign.Add(time.Second)), "it lives")
+	require.False(t, at(120, sign.Add(time.Second)), "nobody looked for 50 s")
+	for s := 130; s < 180; s += 10 {
+		require.False(t, at(s, sign.Add(time.Second)))
+	}
+	require.True(t, at(180, sign.Add(time.Second)))
+	watch.forget()
+	require.False(t, at(190, sign.Add(time.Second)), "the database was away")
+	require.Empty(t, watch.look(nil, began.Add(200*time.Second)))
+	require.False(t, at(210, sign.Add(time.Second)), "a row that was gone begins anew")
+}
+
+// lose has node-1 go silent, and others mark it.
+func (b *pgBench) lose(t *testing.T, seen time.Time) {
+	t.Helper()
+	_, err := b.l.NodeStarted(t.Context(), "node-1", seen)
+	require.NoError(t, err)
+	others, err := b.l.OtherNodes(t.Context(), "node-2")
+	require.NoError(t, err)
+	require.Len(t, others, 1)
+	stale := others[0]
+	stale.LastSeenAt = stale.LastSeenAt.Add(-time.Second)
+	marked, err := b.l.MarkLost(t.Context(), stale)
+	require.NoError(t, err)
+	require.False(t, marked, "it was seen since")
+	for _, first := range []bool{true, false} {
+		marked, err = b.l.MarkLost(t.Context(), others[0])
+		require.NoError(t, err)
+		require.Equal(t, first, marked, "it is lost once")
+	}
+}
+
+// TestLostNodesCallsAreClosedOnce: several survivors close a lost node's calls, each call once, and give back what they held.
+func TestLostNodesCallsAreClosedOnce(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	started := time.Now().UTC().Truncate(time.Microsecond)
+	require.NoError(t, b.l.Answered(t.Context(), b.call, started))
+	session := b.startSession(t)
+	ringing := b.open(t, nil, nil, nil)
+	require.NoError(t, b.l.Ringing(t.Context(), ringing, started))
+	dialing := b.open(t, nil, nil, nil)
+	storetest.Exec(t, b.st, b.tenant, `INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, node)
+		VALUES ($1, $2, $3, 'transfer', 'node-1')`, b.tenant, storetest.NewID(t), b.call.ID)
+	b.lose(t, started.Add(-time.Minute))
+	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM live_calls"))
+
+	mine, err := b.l.LostCalls(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Empty(t, mine, "a node's own calls are its own business")
+	lost, err := b.l.LostCalls(t.Context(), "node-2")
+	require.NoError(t, err)
+	require.Len(t, lost, 3)
+	var closed atomic.Int32
+	var survivors sync.WaitGroup
+	for range 4 {
+		survivors.Go(func() {
+			for _, call := range lost {
+				if done, err := b.l.CloseLost(context.WithoutCancel(t.Context()), call); err != nil {
+					t.Error(err)
+				} else if done {
+					closed.Add(1)
+				}
+			}
+		})
+	}
+	survivors.Wait()
+	require.EqualValues(t, 3, closed.Load())
+	require.Zero(t, b.count(t, "SELECT count(*) FROM live_calls"))
+	require.Len(t, b.ended, 3, "the leads' part")
+	ends := map[string]db.Call{}
+	for _, call := range b.ended {
+		require.Equal(t, CauseHostLost, *call.HangupCause)
+		require.False(t, NeverBegun(call), "nobody knows what became of it")
+		ends[call.ID.String()] = call
+	}
+	require.Equal(t, StatusCompleted, ends[b.call.ID.String()].Status)
+	require.Equal(t, StatusFailed, ends[ringing.ID.String()].Status)
+	require.Equal(t, StatusFailed, ends[dialing.ID.String()].Status)
+	require.False(t, ends[b.call.ID.String()].EndTime.Before(session.session.StartedAt), "it lived when its session began")
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions WHERE status = 'ended' AND outcome = 'error'"))
+	types, _ := b.events(t)
+	told := map[string]int{}
+	for _, typ := range types {
+		told[typ]++
+	}
+	require.Equal(t, 3, told["call.ended"])
+	require.Equal(t, 1, told["ai_session.ended"])
+}
+
+// TestLostNodeThatIsBack keeps what others have not closed, is told what they have, and what it writes late changes nothing.
+func TestLostNodeThatIsBack(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	kept := b.open(t, nil, nil, nil)
+	b.lose(t, time.Now())
+	young := b.open(t, nil, nil, nil) // it reaches the database again, and has not yet said so
+	lost, err := b.l.LostCalls(t.Context(), "node-2")
+	require.NoError(t, err)
+	require.Len(t, lost, 2)
+	require.Equal(t, b.call.ID, lost[0].Call.ID)
+	require.Equal(t, kept.ID, lost[1].Call.ID)
+	done, err := b.l.CloseLost(t.Context(), lost[0])
+	require.NoError(t, err)
+	require.True(t, done)
+
+	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), false)
+	require.NoError(t, err)
+	require.True(t, beat.lost)
+	require.Len(t, beat.open, 2)
+	require.True(t, beat.open[kept.ID])
+	require.True(t, beat.open[young.ID])
+	done, err = b.l.CloseLost(t.Context(), lost[1])
+	require.NoError(t, err)
+	require.False(t, done, "its node is back")
+	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM live_calls"))
+
+	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), false)
+	require.NoError(t, err)
+	require.False(t, beat.lost, "it is told once")
+	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), true)
+	require.NoError(t, err)
+	require.Len(t, beat.open, 2, "unless it has not understood")
+
+	before, _ := b.events(t)
+	require.NoError(t, b.l.Answered(t.Context(), b.call, time.Now()))
+	require.NoError(t, b.l.AgentConnected(t.Context(), b.call, time.Now()))
+	require.NoError(t, b.l.Close(t.Context(), closing{call: b.call, record: finalRecord{EndTime: time.Now().UTC(), Cause: CauseNormalClearing}}))
+	_, err = b.l.StartSession(t.Context(), sessionStart{call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now()})
+	require.ErrorIs(t, err, ErrCallEnded)
+	after, _ := b.events(t)
+	require.Equal(t, before, after)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE id = $1 AND hangup_cause = $2 AND status = 'failed'", b.call.ID, CauseHostLost))
+
+	_, err = b.l.NodeStarted(t.Context(), "node-1", time.Now())
+	require.NoError(t, err)
+	open, err := b.l.OpenCalls(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Len(t, open, 2)
+}
+
+// TestRestartTakesTheMarkOff: a controller that starts again has its calls, those that are left.
+func TestRestartTakesTheMarkOff(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	b.lose(t, time.Now())
+	lost, err := b.l.LostCalls(t.Context(), "node-2")
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	_, err = b.l.NodeStarted(t.Context(), "node-1", time.Now())
+	require.NoError(t, err)
+	done, err := b.l.CloseLost(t.Context(), lost[0])
+	require.NoError(t, err)
+	require.False(t, done)
+	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls"))
+}
+
+// fakeNodes are the other nodes of a controller.
+type fakeNodes struct {
+	mu     sync.Mutex
+	beats  int
+	asked  []bool // returning
+	beat   nodeBeat
+	err    error
+	others []db.NodesOtherRow
+	lost   []db.CallsOfLostNodesRow
+	closed int
+}
+
+func (f *fakeNodes) NodeBeat(_ context.Context, _ string, _ time.Time, returning bool) (nodeBeat, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beats++
+	f.asked = append(f.asked, returning)
+	return f.beat, f.err
+}
+
+func (f *fakeNodes) OtherNodes(context.Context, string) ([]db.NodesOtherRow, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]db.NodesOtherRow(nil), f.others...), f.err
+}
+
+func (f *fakeNodes) MarkLost(_ context.Context, n db.NodesOtherRow) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.others {
+		if f.others[i].ID == n.ID {
+			f.others[i].LostAt = &n.LastSeenAt
+		}
+	}
+	return true, nil
+}
+
+func (f *fakeNodes) LostCalls(context.Context, string) ([]db.CallsOfLostNodesRow, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost[:min(lostBatch, len(f.lost))], nil
+}
+
+func (f *fakeNodes) CloseLost(context.Context, db.CallsOfLostNodesRow) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed++
+	f.lost = f.lost[1:]
+	return true, nil
+}
+
+// TestCallsClosedElsewhereAreEnded: a controller that was cut off ends the calls that others have closed meanwhile, also when the
+// answer that told it was lost; those that are still open go on.
+func TestCallsClosedElsewhereAreEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		nodes := &fakeNodes{}
+		b.c.nodes = nodes
+		ctx, stop := context.WithCancel(t.Context())
+		kept := make(chan struct{})
+		go func() { defer close(kept); b.c.keepNode(ctx) }()
+		defer func() { stop(); <-kept }()
+		require.NoError(t, b.dial())
+		b.link.setChannel(b.call.FsUuid, "{}")
+		closed, others := b.call, []db.NodesOtherRow(nil)
+		require.NoError(t, b.dial())
+		open := b.call
+		killed := func() (n int) {
+			for _, line := range b.trace.take() {
+				if strings.Contains(line, "uuid_kill "+closed.FsUuid) {
+					n++
+				}
+				require.NotContains(t, line, "uuid_kill "+open.FsUuid)
+			}
+			return n
+		}
+		nodes.set(nodeBeat{}, nil, others)
+		time.Sleep(beatMost + time.Second) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.Zero(t, killed())
+		nodes.set(nodeBeat{lost: true}, store.ErrUnavailable, others)
+		time.Sleep(beatMost) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.Zero(t, killed(), "it does not know yet which")
+		nodes.set(nodeBeat{open: map[uuid.UUID]bool{open.ID: true}}, nil, others)
+		time.Sleep(beatMost) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.Equal(t, 1, killed())
+		nodes.mu.Lock()
+		defer nodes.mu.Unlock()
+		require.Equal(t, []bool{false, false, true}, nodes.asked)
+	})
+}
+
+// TestLostNodesAreLookedAfter: a node that gives no sign of life is lost after the grace, not before, and all its calls are closed.
+func TestLostNodesAreLookedAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		nodes := &fakeNodes{lost: make([]db.CallsOfLostNodesRow, 2*lostBatch+7)}
+		b.c.nodes = nodes
+		ctx, stop := context.WithCancel(t.Context())
+		kept := make(chan struct{})
+		go func() { defer close(kept); b.c.keepNode(ctx) }()
+		defer func() { stop(); <-kept }()
+		others := []db.NodesOtherRow{{ID: "gone", LastSeenAt: time.Now().Add(-time.Hour)}}
+		nodes.set(nodeBeat{}, nil, others)
+		time.Sleep(defaultNodeGrace + time.Second) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.Zero(t, nodes.closes())
+		nodes.set(nodeBeat{}, store.ErrUnavailable, others)
+		time.Sleep(beatMost) //nolint:forbidigo // the bubble's clock
+		nodes.set(nodeBeat{}, nil, others)
+		time.Sleep(defaultNodeGrace) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.Zero(t, nodes.closes(), "while the database was away nobody could give a sign")
+		time.Sleep(2 * beatMost) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.Equal(t, 2*lostBatch+7, nodes.closes())
+		require.InDelta(t, 1, testutil.ToFloat64(b.c.metrics.nodesLost), 0)
+		require.InDelta(t, 2*lostBatch+7, testutil.ToFloat64(b.c.metrics.lostCalls), 0)
+	})
+}
+
+func (f *fakeNodes) set(beat nodeBeat, err error, others []db.NodesOtherRow) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beat, f.err, f.others = beat, err, others
+}
+
+func (f *fakeNodes) closes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
+}
