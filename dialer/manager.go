@@ -86,9 +86,11 @@ func (s *Service) manage(ctx context.Context, originator Originator) (err error)
 // gate holds.
 func (m *manager) round(ctx context.Context) error {
 	var campaigns []db.CampaignsToPaceRow
-	err := m.s.st.InSystem(ctx, func(tx *store.Tx) error {
+	listCtx, cancelList := context.WithTimeout(ctx, lockTimeout)
+	defer cancelList()
+	err := m.s.st.InSystem(listCtx, func(tx *store.Tx) error {
 		var err error
-		campaigns, err = tx.Q.CampaignsToPace(ctx)
+		campaigns, err = tx.Q.CampaignsToPace(listCtx)
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
