@@ -193,6 +193,7 @@ type Lead struct {
 	DNDClean      bool            `json:"dnd_clean"`
 	DNDCheckedAt  *time.Time      `json:"dnd_checked_at"`
 	CustomFields  json.RawMessage `json:"custom_fields"`
+	Priority      int             `json:"priority"` // higher ones are dialed first
 	Status        LeadStatus      `json:"status"`
 	StatusSetBy   *string         `json:"status_set_by"`
 	Attempts      int             `json:"attempts"`
@@ -212,6 +213,7 @@ type LeadInput struct {
 	Email     Opt[string]
 	Metadata  Opt[Object]
 	CRMLeadID Opt[string]
+	Priority  Opt[int]
 }
 
 // Object is a JSON object, kept as it was sent.

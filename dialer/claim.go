@@ -33,11 +33,15 @@ type claimer struct {
 
 // position is how far a claimer has come. The zero value is the head.
 type position struct {
-	since    time.Time // when it looked from the head
-	due      time.Time // of leads that are due
-	begun    bool      // the next two are set
+	since  time.Time // when it looked from the head
+	levels []level   // the highest first; what is above them has nothing left
+}
+
+// level is how far a claimer has come among the leads of one priority.
+type level struct {
 	priority int32
-	id       uuid.UUID
+	due      time.Time // of retries
+	fresh    uuid.UUID // of leads that were never dialed
 }
 
 // claimed is a lead that a claimer holds.
@@ -46,12 +50,13 @@ type claimed struct {
 	number store.Phone
 }
 
-// claim takes up to n leads, those that are due first, then fresh ones, and tells how many it took; those that have no number
-// any more, or a damaged one, are ended.
+// claim takes up to n leads and tells how many it took; those that have no number any more, or a damaged one, are ended. First come
+// the callbacks that callees were promised, as they fall due. Then the highest priority: its retries that are due, the longest
+// overdue first, then its leads that were never dialed, in the order in which they came. Then the next priority.
 func (c *claimer) claim(ctx context.Context, n int, now time.Time) (out []claimed, taken int, err error) {
 	at := position{}
 	err = c.s.st.InTenant(ctx, c.tenant, func(tx *store.Tx) error {
-		at = c.at
+		at = position{since: c.at.since, levels: slices.Clone(c.at.levels)}
 		if time.Since(at.since) >= headEvery {
 			at = position{since: time.Now()}
 		}
@@ -70,97 +75,98 @@ func (c *claimer) claimFrom(ctx context.Context, tx *store.Tx, n int, now time.T
 	if err := tx.Q.PlanByValues(ctx); err != nil {
 		return nil, 0, err
 	}
-	if out, taken, err = c.claimDue(ctx, tx, n, now, at); err != nil || taken == n {
+	take := func(found []db.LeadsClaimFreshRow, err error) error {
+		for _, lead := range found {
+			if err == nil {
+				out, err = c.hold(ctx, tx, out, lead)
+			}
+		}
+		taken += len(found)
+		return err
+	}
+	if err := take(c.callbacks(ctx, tx, n, now)); err != nil || taken == n {
 		return out, taken, err
 	}
-	fresh, err := c.claimFresh(ctx, tx, n-taken, now, at)
-	if err != nil {
-		return out, taken, err
-	}
-	for _, lead := range fresh {
-		if out, err = c.hold(ctx, tx, out, db.LeadsClaimDueRow(lead)); err != nil {
-			return out, taken, err
+	for fromHead := len(at.levels) == 0; ; fromHead = true {
+		if fromHead {
+			if at.levels, err = c.levels(ctx, tx, now); err != nil {
+				return out, taken, err
+			}
+		}
+		for len(at.levels) > 0 {
+			if err := take(c.retries(ctx, tx, n-taken, now, &at.levels[0])); err != nil || taken == n {
+				return out, taken, err
+			}
+			if err := take(c.fresh(ctx, tx, n-taken, now, &at.levels[0])); err != nil || taken == n {
+				return out, taken, err
+			}
+			at.levels = at.levels[1:]
+		}
+		if fromHead {
+			return out, taken, nil
 		}
 	}
-	return out, taken + len(fresh), nil
 }
 
-// claimDue claims the callbacks that callees were promised, then retries. There are few callbacks at a time: they are looked for
-// from their head.
-func (c *claimer) claimDue(ctx context.Context, tx *store.Tx, n int, now time.Time, at *position) ([]claimed, int, error) {
-	out, taken, _, err := c.claimIn(ctx, tx, nil, LeadCallback, n, now, time.Time{})
-	for from := at.due; err == nil && taken < n; from = (time.Time{}) {
-		var found int
-		var last time.Time
-		if out, found, last, err = c.claimIn(ctx, tx, out, LeadRetry, n-taken, now, from); found > 0 {
-			at.due = last
-		}
-		if taken += found; from.IsZero() {
-			break
-		}
+// levels gives the priorities that there are, each from its head.
+func (c *claimer) levels(ctx context.Context, tx *store.Tx, now time.Time) ([]level, error) {
+	priorities, err := tx.Q.LeadPriorities(ctx, c.tenant, c.campaign, now)
+	out := make([]level, len(priorities))
+	for i, p := range priorities {
+		out[i].priority = p
 	}
-	return out, taken, err
+	return out, err
 }
 
-// claimIn claims leads of one status that have fallen due since a moment, those that wait longest first, and gives the due time of
-// the last one.
-func (c *claimer) claimIn(
-	ctx context.Context, tx *store.Tx, out []claimed, status LeadStatus, n int, now, since time.Time,
-) (_ []claimed, found int, last time.Time, err error) {
-	due, err := tx.Q.LeadsClaimDue(ctx, db.LeadsClaimDueParams{
-		TenantID: c.tenant, CampaignID: c.campaign, Status: string(status), Now: now, Since: since, Claimant: c.claimant,
-		Until: now.Add(c.lease), Batch: int32(n), //nolint:gosec // at most claimBatch
+// callbacks claims callbacks. There are few at a time: they are looked for from their head.
+func (c *claimer) callbacks(ctx context.Context, tx *store.Tx, n int, now time.Time) ([]db.LeadsClaimFreshRow, error) {
+	rows, err := tx.Q.LeadsClaimCallbacks(ctx, db.LeadsClaimCallbacksParams{
+		TenantID: c.tenant, CampaignID: c.campaign, Now: now, Claimant: c.claimant, Until: now.Add(c.lease),
+		Batch: int32(n), //nolint:gosec // at most claimBatch
 	})
-	if err != nil {
-		return out, 0, last, err
+	out := make([]db.LeadsClaimFreshRow, len(rows))
+	for i, row := range rows {
+		out[i] = db.LeadsClaimFreshRow(row)
 	}
-	slices.SortFunc(due, func(a, b db.LeadsClaimDueRow) int {
+	sortDue(out)
+	return out, err
+}
+
+func sortDue(leads []db.LeadsClaimFreshRow) {
+	slices.SortFunc(leads, func(a, b db.LeadsClaimFreshRow) int {
 		return cmp.Or(a.NextAttemptAt.Compare(*b.NextAttemptAt), slices.Compare(a.ID[:], b.ID[:]))
 	})
-	for _, lead := range due {
-		last = *lead.NextAttemptAt
-		if out, err = c.hold(ctx, tx, out, lead); err != nil {
-			return out, 0, last, err
-		}
-	}
-	return out, len(due), last, nil
 }
 
-func (c *claimer) claimFresh(ctx context.Context, tx *store.Tx, n int, now time.Time, at *position) ([]db.LeadsClaimFreshRow, error) {
-	var out []db.LeadsClaimFreshRow
-	if at.begun {
-		next, err := tx.Q.LeadsClaimNext(ctx, db.LeadsClaimNextParams{
-			TenantID: c.tenant, CampaignID: c.campaign, Now: now, Claimant: c.claimant, Until: now.Add(c.lease),
-			Priority: at.priority, FromID: at.id, Batch: int32(n), //nolint:gosec // at most claimBatch
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, lead := range next {
-			out = append(out, db.LeadsClaimFreshRow(lead))
-		}
-	}
-	if len(out) < n {
-		head, err := tx.Q.LeadsClaimFresh(ctx, db.LeadsClaimFreshParams{
-			TenantID: c.tenant, CampaignID: c.campaign, Now: now, Claimant: c.claimant, Until: now.Add(c.lease),
-			Batch: int32(n - len(out)), //nolint:gosec // at most claimBatch
-		})
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, head...)
-	}
-	slices.SortFunc(out, func(a, b db.LeadsClaimFreshRow) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), slices.Compare(a.ID[:], b.ID[:]))
+// retries claims those of a level, the longest overdue first.
+func (c *claimer) retries(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) (out []db.LeadsClaimFreshRow, err error) {
+	rows, err := tx.Q.LeadsClaimRetries(ctx, db.LeadsClaimRetriesParams{
+		TenantID: c.tenant, CampaignID: c.campaign, Priority: at.priority, Now: now, Since: at.due, Claimant: c.claimant,
+		Until: now.Add(c.lease), Batch: int32(n), //nolint:gosec // at most claimBatch
 	})
-	if len(out) > 0 {
-		last := out[len(out)-1]
-		at.begun, at.priority, at.id = true, last.Priority, last.ID
+	for _, row := range rows {
+		out = append(out, db.LeadsClaimFreshRow(row))
 	}
-	return out, nil
+	if sortDue(out); len(out) > 0 {
+		at.due = *out[len(out)-1].NextAttemptAt
+	}
+	return out, err
 }
 
-func (c *claimer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimDueRow) ([]claimed, error) {
+// fresh claims leads of a level that were never dialed.
+func (c *claimer) fresh(ctx context.Context, tx *store.Tx, n int, now time.Time, at *level) ([]db.LeadsClaimFreshRow, error) {
+	out, err := tx.Q.LeadsClaimFresh(ctx, db.LeadsClaimFreshParams{
+		TenantID: c.tenant, CampaignID: c.campaign, Priority: at.priority, FromID: at.fresh, Now: now, Claimant: c.claimant,
+		Until: now.Add(c.lease), Batch: int32(n), //nolint:gosec // at most claimBatch
+	})
+	slices.SortFunc(out, func(a, b db.LeadsClaimFreshRow) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	if len(out) > 0 {
+		at.fresh = out[len(out)-1].ID
+	}
+	return out, err
+}
+
+func (c *claimer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimFreshRow) ([]claimed, error) {
 	number, err := leadPhone(ctx, tx, c.tenant, lead.Phone, lead.PhoneSealed)
 	if errors.Is(err, store.ErrUnseal) { // the others are dialed all the same
 		c.s.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", c.tenant, "lead_id", lead.ID, "error", err)

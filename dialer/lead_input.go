@@ -15,6 +15,8 @@ const (
 	maxLeadName  = 500
 	maxLeadEmail = 320
 	maxCRMLeadID = 255
+	// maxPriority bounds priorities on both sides: a claim looks at each that there is.
+	maxPriority = 100
 )
 
 // leadRow is a lead that was found valid, on its way into the database.
@@ -28,6 +30,7 @@ type leadRow struct {
 	metadata  json.RawMessage
 	listed    bool // on the registry; means nothing unless the registry answered
 	status    LeadStatus
+	priority  int
 }
 
 // row checks a lead.
@@ -53,6 +56,9 @@ func (in LeadInput) row() (leadRow, error) {
 		if v, ok := given(&c, m.field, m.value); ok && c.text(m.field, v, 0, m.most) {
 			*m.to = v
 		}
+	}
+	if v, ok := given(&c, "priority", in.Priority); ok && c.between("priority", v, -maxPriority, maxPriority) {
+		out.priority = v
 	}
 	if v, ok := given(&c, "metadata", in.Metadata); ok {
 		checkMetadata(&c, v)

@@ -141,7 +141,7 @@ func (s *Service) insertLeads(
 		p.Last4s, p.Names, p.Emails = append(p.Last4s, r.phone.Last4()), append(p.Names, r.name), append(p.Emails, r.email)
 		p.Metadatas, p.CrmLeadIds = append(p.Metadatas, string(r.metadata)), append(p.CrmLeadIds, r.crmLeadID)
 		p.Checked, p.Listed = append(p.Checked, scrubbed), append(p.Listed, r.listed)
-		p.Statuses = append(p.Statuses, string(status))
+		p.Statuses, p.Priorities = append(p.Statuses, string(status)), append(p.Priorities, int32(r.priority)) //nolint:gosec // bounded
 	}
 	made, err := tx.Q.LeadsInsert(ctx, p)
 	if err != nil {
@@ -245,7 +245,7 @@ func leadOf(row db.Lead, privacy store.PrivacyMode) Lead {
 		ID: row.ID, CampaignID: row.CampaignID, Phone: phone.FromSuffix(row.PhoneLast4), Name: row.Name, Email: row.Email,
 		Metadata: row.Metadata, CRMLeadID: row.CrmLeadID, DNDChecked: row.DndChecked, DNDClean: row.DndClean,
 		DNDCheckedAt: utc(row.DndCheckedAt), CustomFields: row.CustomFields, Status: LeadStatus(row.Status),
-		StatusSetBy: row.StatusSetBy, Attempts: int(row.Attempts), NextAttemptAt: utc(row.NextAttemptAt),
+		Priority: int(row.Priority), StatusSetBy: row.StatusSetBy, Attempts: int(row.Attempts), NextAttemptAt: utc(row.NextAttemptAt),
 		LastCallID: row.LastCallID, Disposition: row.Disposition, CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(), CompletedAt: utc(row.CompletedAt),
 	}

@@ -79,6 +79,10 @@ func TestPushLeadValidation(t *testing.T) {
 		`{"phone":"x","email":{},"crm_lead_id":1}`:          {"crm_lead_id", "email", "phone"},
 		`{"phone":"9876543210","metadata":{"variables":3}}`: {"metadata.variables"},
 		`{"phone":"9876543210","name":"a\u0000b"}`:          {"name"},
+		`{"phone":"9876543210","priority":"high"}`:          {"priority"},
+		`{"phone":"9876543210","priority":1.5}`:             {"priority"},
+		`{"phone":"9876543210","priority":101}`:             {"priority"},
+		`{"phone":"9876543210","priority":-101}`:            {"priority"},
 		`{"phone":"9876543210","metadata":{"a":"\u0000"}}`:  {"metadata"},
 	} {
 		_, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t, body))

@@ -72,6 +72,7 @@ func (s *Service) onLead(ctx context.Context, tenant uuid.UUID, attempt string, 
 type LeadEdit struct {
 	Name, Email, CRMLeadID Opt[string]
 	Metadata, CustomFields Opt[Object]
+	Priority               Opt[int]
 	Phone                  Opt[json.RawMessage]
 }
 
@@ -80,7 +81,7 @@ func (in *LeadEdit) UnmarshalJSON(b []byte) error {
 	*in = LeadEdit{}
 	_, err := decodeMembers(b, map[string]json.Unmarshaler{
 		"name": &in.Name, "email": &in.Email, "crm_lead_id": &in.CRMLeadID, "metadata": &in.Metadata,
-		"custom_fields": &in.CustomFields, "phone": &in.Phone,
+		"custom_fields": &in.CustomFields, "priority": &in.Priority, "phone": &in.Phone,
 	})
 	return err
 }
@@ -105,6 +106,9 @@ func (in LeadEdit) apply(c *checker, to *db.Lead) {
 				*m.to = nil
 			}
 		}
+	}
+	if v, ok := given(c, "priority", in.Priority); ok && c.between("priority", v, -maxPriority, maxPriority) {
+		to.Priority = int32(v) //nolint:gosec // bounded
 	}
 	if v, ok := clearable(c, "metadata", in.Metadata); ok {
 		if to.Metadata = nil; v != nil {
@@ -134,7 +138,7 @@ func (s *Service) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEd
 		in.apply(&checker{edit: true}, &row)
 		return tx.Q.LeadEdit(ctx, db.LeadEditParams{
 			Name: row.Name, Email: row.Email, Metadata: row.Metadata, CrmLeadID: row.CrmLeadID, CustomFields: row.CustomFields,
-			TenantID: tenant, ID: id,
+			Priority: row.Priority, TenantID: tenant, ID: id,
 		})
 	})
 	if store.IsConstraint(err, "leads_crm_lead_id_once") {

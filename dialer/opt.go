@@ -154,7 +154,7 @@ func (in *LeadInput) UnmarshalJSON(b []byte) error {
 	var leadID, firstName, mobile Opt[string]
 	if _, err := decodeMembers(b, map[string]json.Unmarshaler{
 		"phone": &in.Phone, "name": &in.Name, "email": &in.Email, "metadata": &in.Metadata,
-		"crm_lead_id": &in.CRMLeadID, "lead_id": &leadID, "first_name": &firstName, "mobile": &mobile,
+		"crm_lead_id": &in.CRMLeadID, "priority": &in.Priority, "lead_id": &leadID, "first_name": &firstName, "mobile": &mobile,
 	}); err != nil {
 		return err
 	}

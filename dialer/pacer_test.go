@@ -126,7 +126,7 @@ func TestPacerOrder(t *testing.T) {
 	for _, call := range sw.dialed() {
 		order = append(order, *call.LeadID)
 	}
-	require.Equal(t, []uuid.UUID{ids["callback"], ids["due"], ids["urgent"], ids["new"], ids["later"]}, order)
+	require.Equal(t, []uuid.UUID{ids["callback"], ids["urgent"], ids["due"], ids["new"], ids["later"]}, order)
 	b.clock.advance(2 * time.Hour)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 6 }, waitFor, every)
 }

@@ -135,6 +135,10 @@ func leadInput(row leadfile.Row) LeadInput {
 		return Some(v)
 	}
 	in := LeadInput{Phone: given(row.Phone), Name: given(row.Name), Email: given(row.Email), CRMLeadID: given(row.CRMLeadID)}
+	if row.Priority != "" {
+		in.Priority.Set = true
+		in.Priority.fault = decodeInt([]byte(row.Priority), &in.Priority.Value)
+	}
 	if row.Metadata != nil {
 		in.Metadata = Some(Object(row.Metadata))
 	}

@@ -227,6 +227,8 @@ func TestLeads(t *testing.T) {
 		{"phone": nil},
 		{"phone": "9812345677", "metadata": []int{}},
 		{"phone": "9812345677", "name": 7},
+		{"phone": "9812345677", "priority": "1"},
+		{"phone": "9812345677", "priority": 101},
 	} {
 		refused(t, b.api, http.MethodPost, path+"/leads", body, http.StatusUnprocessableEntity, "validation_error")
 	}
@@ -264,6 +266,45 @@ func TestLeads(t *testing.T) {
 	}
 	b.api.JSON(t, http.MethodPost, path+"/leads:bulk", object{"leads": rows[:500]}, http.StatusOK, &bulk)
 	require.Equal(t, 500, bulk.Valid)
+}
+
+// A lead has a priority from wherever it came, and shows it.
+func TestPriorityOfLeads(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	campaign := newCampaign(t, b, nil).text(t, "id")
+	path := campaigns + "/" + campaign
+	var lead object
+	b.api.JSON(t, http.MethodPost, path+"/leads", object{"phone": "9812345601"}, http.StatusCreated, &lead)
+	require.EqualValues(t, 0, lead["priority"])
+	b.api.JSON(t, http.MethodPost, path+"/leads", object{"phone": "9812345602", "priority": 100}, http.StatusCreated, &lead)
+	require.EqualValues(t, 100, lead["priority"])
+	one := "/api/v1/leads/" + lead.text(t, "id")
+	b.api.JSON(t, http.MethodPatch, one, object{"priority": -100}, http.StatusOK, &lead)
+	b.api.JSON(t, http.MethodPatch, one, object{"name": "Ann"}, http.StatusOK, nil)
+	for _, bad := range []any{nil, "1", 2.5, -101} {
+		refused(t, b.api, http.MethodPatch, one, object{"priority": bad}, http.StatusUnprocessableEntity, "validation_error")
+	}
+	b.api.JSON(t, http.MethodGet, one, nil, http.StatusOK, &lead)
+	require.EqualValues(t, -100, lead["priority"])
+	var bulk struct{ Valid, Invalid int }
+	b.api.JSON(t, http.MethodPost, path+"/leads:bulk", object{"leads": []object{
+		{"phone": "9812345603", "priority": 7}, {"phone": "9812345604", "priority": "x"}, {"phone": "9812345605", "priority": nil},
+	}}, http.StatusOK, &bulk)
+	require.Equal(t, []int{2, 1}, []int{bulk.Valid, bulk.Invalid})
+	out := upload(t, newStaff(t, b).admin, "/api/campaigns/"+campaign+"/leads/upload", []byte(
+		"phone,Priority,City\n9812345606,-3,Pune\n9812345607,,\n9812345608,soon,\n9812345609,1000,\n"))
+	require.Equal(t, []int{4, 2, 2}, []int{out.Total, out.Valid, out.Invalid})
+	require.Equal(t, []string{"priority", "priority"}, []string{out.Errors[0].Field, out.Errors[1].Field})
+	var page struct{ Items []object }
+	b.api.JSON(t, http.MethodGet, path+"/leads", nil, http.StatusOK, &page)
+	got := map[string]any{}
+	for _, lead := range page.Items {
+		got[lead.text(t, "phone")] = lead["priority"]
+	}
+	require.Equal(t, map[string]any{
+		"9812345601": 0.0, "9812345602": -100.0, "9812345603": 7.0, "9812345605": 0.0, "9812345606": -3.0, "9812345607": 0.0,
+	}, got)
 }
 
 // A predictive campaign starts on neither surface while leads are not scrubbed, and both tell how many.

@@ -18,6 +18,7 @@ const (
 	fieldName     = "name"
 	fieldEmail    = "email"
 	fieldCRM      = "crm_lead_id"
+	fieldPriority = "priority"
 	fieldMetadata = "metadata"
 )
 
@@ -25,7 +26,7 @@ const (
 // columns mean one field, the lower rank wins, as on lead pushes.
 func canonicalName(name string) (field string, rank int) {
 	switch name {
-	case fieldPhone, fieldName, fieldEmail, fieldCRM, fieldMetadata:
+	case fieldPhone, fieldName, fieldEmail, fieldCRM, fieldPriority, fieldMetadata:
 		return name, 0
 	case "mobile":
 		return fieldPhone, 1
@@ -131,7 +132,7 @@ func (f *File) row(line int, cells []string) Row {
 		return ""
 	}
 	row.Phone, row.Name = text(fieldPhone, true), text(fieldName, false)
-	row.Email, row.CRMLeadID = text(fieldEmail, false), text(fieldCRM, true)
+	row.Email, row.CRMLeadID, row.Priority = text(fieldEmail, false), text(fieldCRM, true), text(fieldPriority, true)
 	metadata, fault := f.header.metadata(cells, text(fieldMetadata, false))
 	if fault != "" {
 		row.Faults = append(row.Faults, Fault{fieldMetadata, fault})

@@ -21,8 +21,8 @@ type Fault struct{ Field, Message string }
 type Row struct {
 	// Line is the row's number in the file, as an editor or a spreadsheet shows it; the header's is 1 where nothing is above it.
 	Line int
-	// Phone, Name, Email and CRMLeadID are the cells without the space around them.
-	Phone, Name, Email, CRMLeadID string
+	// Phone, Name, Email, CRMLeadID and Priority are the cells without the space around them.
+	Phone, Name, Email, CRMLeadID, Priority string
 	// Metadata is an object of the columns that have no meaning of their own, joined with the object in the column metadata; nil
 	// without any.
 	Metadata json.RawMessage

@@ -51,8 +51,8 @@ func (q *Queries) LeadDelete(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 
 const leadEdit = `-- name: LeadEdit :one
 UPDATE leads SET name = $1, email = $2, metadata = $3, crm_lead_id = $4, custom_fields = $5,
-  updated_at = now()
-WHERE tenant_id = $6 AND id = $7
+  priority = $6, updated_at = now()
+WHERE tenant_id = $7 AND id = $8
 RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at
 `
 
@@ -62,6 +62,7 @@ type LeadEditParams struct {
 	Metadata     json.RawMessage
 	CrmLeadID    *string
 	CustomFields json.RawMessage
+	Priority     int32
 	TenantID     uuid.UUID
 	ID           uuid.UUID
 }
@@ -73,6 +74,7 @@ func (q *Queries) LeadEdit(ctx context.Context, arg LeadEditParams) (Lead, error
 		arg.Metadata,
 		arg.CrmLeadID,
 		arg.CustomFields,
+		arg.Priority,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -310,6 +312,55 @@ func (q *Queries) LeadPostpone(ctx context.Context, arg LeadPostponeParams) erro
 	return err
 }
 
+const leadPriorities = `-- name: LeadPriorities :many
+WITH RECURSIVE fresh AS (
+  (SELECT l.priority FROM leads l
+  WHERE l.tenant_id = $1 AND l.campaign_id = $2 AND l.status IN ('new', 'queued') AND l.dnd_clean
+  ORDER BY l.priority DESC LIMIT 1)
+  UNION ALL
+  SELECT n.priority FROM fresh f CROSS JOIN LATERAL (SELECT l.priority FROM leads l
+    WHERE l.tenant_id = $1 AND l.campaign_id = $2 AND l.status IN ('new', 'queued') AND l.dnd_clean
+      AND l.priority < f.priority
+    ORDER BY l.priority DESC LIMIT 1) n
+), retries AS (
+  (SELECT l.priority FROM leads l
+  WHERE l.tenant_id = $1 AND l.campaign_id = $2 AND l.status = 'retry' AND l.dnd_clean
+  ORDER BY l.priority DESC LIMIT 1)
+  UNION ALL
+  SELECT n.priority FROM retries f CROSS JOIN LATERAL (SELECT l.priority FROM leads l
+    WHERE l.tenant_id = $1 AND l.campaign_id = $2 AND l.status = 'retry' AND l.dnd_clean AND l.priority < f.priority
+    ORDER BY l.priority DESC LIMIT 1) n
+)
+SELECT priority FROM fresh
+UNION
+SELECT r.priority FROM retries r WHERE EXISTS (SELECT FROM leads l
+  WHERE l.tenant_id = $1 AND l.campaign_id = $2 AND l.status = 'retry' AND l.dnd_clean AND l.priority = r.priority
+    AND l.next_attempt_at <= $3::timestamptz)
+ORDER BY priority DESC
+`
+
+// LeadPriorities gives the priorities of the leads that were never dialed and of the retries that have fallen due, highest first. It
+// leaps from one to the next, however many leads each has.
+func (q *Queries) LeadPriorities(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID, now time.Time) ([]int32, error) {
+	rows, err := q.db.Query(ctx, leadPriorities, tenantID, campaignID, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int32{}
+	for rows.Next() {
+		var priority int32
+		if err := rows.Scan(&priority); err != nil {
+			return nil, err
+		}
+		items = append(items, priority)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const leadPurgePhone = `-- name: LeadPurgePhone :exec
 UPDATE leads SET phone_sealed = NULL, updated_at = now() WHERE tenant_id = $1 AND id = $2 AND phone_sealed IS NOT NULL
 `
@@ -402,67 +453,61 @@ func (q *Queries) LeadsCheckedBefore(ctx context.Context, arg LeadsCheckedBefore
 	return items, nil
 }
 
-const leadsClaimDue = `-- name: LeadsClaimDue :many
+const leadsClaimCallbacks = `-- name: LeadsClaimCallbacks :many
 WITH due AS MATERIALIZED (
   SELECT c.id FROM leads c
-  WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status = $5 AND c.dnd_clean
-    AND c.next_attempt_at <= $6::timestamptz AND c.next_attempt_at >= $7::timestamptz
-    AND (c.claimed_by IS NULL OR c.claimed_until <= $6::timestamptz
+  WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status = 'callback' AND c.dnd_clean
+    AND c.next_attempt_at <= $5::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $5::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
-  ORDER BY c.next_attempt_at LIMIT $8 FOR UPDATE SKIP LOCKED
+  ORDER BY c.next_attempt_at LIMIT $6 FOR UPDATE SKIP LOCKED
 )
 UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
 FROM due
 WHERE l.tenant_id = $3 AND l.id = due.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at
 `
 
-type LeadsClaimDueParams struct {
+type LeadsClaimCallbacksParams struct {
 	Claimant   string
 	Until      time.Time
 	TenantID   uuid.UUID
 	CampaignID uuid.UUID
-	Status     string
 	Now        time.Time
-	Since      time.Time
 	Batch      int32
 }
 
-type LeadsClaimDueRow struct {
+type LeadsClaimCallbacksRow struct {
 	ID            uuid.UUID
 	Phone         phone.Phone
 	PhoneSealed   []byte
 	NextAttemptAt *time.Time
-	Priority      int32
 }
 
-// LeadsClaimDue claims leads of one status (retry, callback) whose time has come, the longest overdue first. They are chosen once, in a query of their own: a
-// plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
+// LeadsClaimCallbacks claims callbacks whose time has come, the longest overdue first. They are chosen once, in a query of their
+// own: a plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
 // campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone.
-func (q *Queries) LeadsClaimDue(ctx context.Context, arg LeadsClaimDueParams) ([]LeadsClaimDueRow, error) {
-	rows, err := q.db.Query(ctx, leadsClaimDue,
+func (q *Queries) LeadsClaimCallbacks(ctx context.Context, arg LeadsClaimCallbacksParams) ([]LeadsClaimCallbacksRow, error) {
+	rows, err := q.db.Query(ctx, leadsClaimCallbacks,
 		arg.Claimant,
 		arg.Until,
 		arg.TenantID,
 		arg.CampaignID,
-		arg.Status,
 		arg.Now,
-		arg.Since,
 		arg.Batch,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []LeadsClaimDueRow{}
+	items := []LeadsClaimCallbacksRow{}
 	for rows.Next() {
-		var i LeadsClaimDueRow
+		var i LeadsClaimCallbacksRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Phone,
 			&i.PhoneSealed,
 			&i.NextAttemptAt,
-			&i.Priority,
 		); err != nil {
 			return nil, err
 		}
@@ -478,15 +523,16 @@ const leadsClaimFresh = `-- name: LeadsClaimFresh :many
 WITH fresh AS MATERIALIZED (
   SELECT c.id FROM leads c
   WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status IN ('new', 'queued') AND c.dnd_clean
-    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= $5::timestamptz)
-    AND (c.claimed_by IS NULL OR c.claimed_until <= $5::timestamptz
+    AND c.priority = $5 AND c.id >= $6
+    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= $7::timestamptz)
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $7::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
-  ORDER BY c.priority DESC, c.id LIMIT $6 FOR UPDATE SKIP LOCKED
+  ORDER BY c.priority DESC, c.id LIMIT $8 FOR UPDATE SKIP LOCKED
 )
 UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
 FROM fresh
 WHERE l.tenant_id = $3 AND l.id = fresh.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at
 `
 
 type LeadsClaimFreshParams struct {
@@ -494,6 +540,8 @@ type LeadsClaimFreshParams struct {
 	Until      time.Time
 	TenantID   uuid.UUID
 	CampaignID uuid.UUID
+	Priority   int32
+	FromID     uuid.UUID
 	Now        time.Time
 	Batch      int32
 }
@@ -503,16 +551,18 @@ type LeadsClaimFreshRow struct {
 	Phone         phone.Phone
 	PhoneSealed   []byte
 	NextAttemptAt *time.Time
-	Priority      int32
 }
 
-// LeadsClaimFresh claims leads that were never dialed, by priority, then in the order in which they came.
+// LeadsClaimFresh claims leads of one priority that were never dialed, in the order in which they came, from one on: it doesn't look
+// at those before.
 func (q *Queries) LeadsClaimFresh(ctx context.Context, arg LeadsClaimFreshParams) ([]LeadsClaimFreshRow, error) {
 	rows, err := q.db.Query(ctx, leadsClaimFresh,
 		arg.Claimant,
 		arg.Until,
 		arg.TenantID,
 		arg.CampaignID,
+		arg.Priority,
+		arg.FromID,
 		arg.Now,
 		arg.Batch,
 	)
@@ -528,7 +578,6 @@ func (q *Queries) LeadsClaimFresh(ctx context.Context, arg LeadsClaimFreshParams
 			&i.Phone,
 			&i.PhoneSealed,
 			&i.NextAttemptAt,
-			&i.Priority,
 		); err != nil {
 			return nil, err
 		}
@@ -540,66 +589,63 @@ func (q *Queries) LeadsClaimFresh(ctx context.Context, arg LeadsClaimFreshParams
 	return items, nil
 }
 
-const leadsClaimNext = `-- name: LeadsClaimNext :many
-WITH fresh AS MATERIALIZED (
+const leadsClaimRetries = `-- name: LeadsClaimRetries :many
+WITH due AS MATERIALIZED (
   SELECT c.id FROM leads c
-  WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status IN ('new', 'queued') AND c.dnd_clean
-    AND c.priority = $5 AND c.id >= $6
-    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= $7::timestamptz)
-    AND (c.claimed_by IS NULL OR c.claimed_until <= $7::timestamptz
+  WHERE c.tenant_id = $3 AND c.campaign_id = $4 AND c.status = 'retry' AND c.dnd_clean AND c.priority = $5
+    AND c.next_attempt_at <= $6::timestamptz AND c.next_attempt_at >= $7::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $6::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> $1::text))
-  ORDER BY c.priority DESC, c.id LIMIT $8 FOR UPDATE SKIP LOCKED
+  ORDER BY c.next_attempt_at LIMIT $8 FOR UPDATE SKIP LOCKED
 )
 UPDATE leads l SET claimed_by = $1::text, claimed_until = $2::timestamptz
-FROM fresh
-WHERE l.tenant_id = $3 AND l.id = fresh.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority
+FROM due
+WHERE l.tenant_id = $3 AND l.id = due.id
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at
 `
 
-type LeadsClaimNextParams struct {
+type LeadsClaimRetriesParams struct {
 	Claimant   string
 	Until      time.Time
 	TenantID   uuid.UUID
 	CampaignID uuid.UUID
 	Priority   int32
-	FromID     uuid.UUID
 	Now        time.Time
+	Since      time.Time
 	Batch      int32
 }
 
-type LeadsClaimNextRow struct {
+type LeadsClaimRetriesRow struct {
 	ID            uuid.UUID
 	Phone         phone.Phone
 	PhoneSealed   []byte
 	NextAttemptAt *time.Time
-	Priority      int32
 }
 
-// LeadsClaimNext is LeadsClaimFresh for one priority, from a lead on: it doesn't look at those before.
-func (q *Queries) LeadsClaimNext(ctx context.Context, arg LeadsClaimNextParams) ([]LeadsClaimNextRow, error) {
-	rows, err := q.db.Query(ctx, leadsClaimNext,
+// LeadsClaimRetries claims retries of one priority that have fallen due since a moment, the longest overdue first.
+func (q *Queries) LeadsClaimRetries(ctx context.Context, arg LeadsClaimRetriesParams) ([]LeadsClaimRetriesRow, error) {
+	rows, err := q.db.Query(ctx, leadsClaimRetries,
 		arg.Claimant,
 		arg.Until,
 		arg.TenantID,
 		arg.CampaignID,
 		arg.Priority,
-		arg.FromID,
 		arg.Now,
+		arg.Since,
 		arg.Batch,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []LeadsClaimNextRow{}
+	items := []LeadsClaimRetriesRow{}
 	for rows.Next() {
-		var i LeadsClaimNextRow
+		var i LeadsClaimRetriesRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Phone,
 			&i.PhoneSealed,
 			&i.NextAttemptAt,
-			&i.Priority,
 		); err != nil {
 			return nil, err
 		}
@@ -614,16 +660,17 @@ func (q *Queries) LeadsClaimNext(ctx context.Context, arg LeadsClaimNextParams) 
 const leadsInsert = `-- name: LeadsInsert :many
 
 INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id,
-  dnd_checked, dnd_clean, dnd_checked_at, status, completed_at)
+  dnd_checked, dnd_clean, dnd_checked_at, priority, status, completed_at)
 SELECT $1, r.id, $2, nullif(r.phone, ''), nullif(r.sealed, ''::bytea), r.hash, r.last4, nullif(r.name, ''),
   nullif(r.email, ''), nullif(r.metadata, '')::jsonb, nullif(r.crm_lead_id, ''), r.checked, r.checked AND NOT r.listed,
-  CASE WHEN r.checked THEN $3::timestamptz END, r.status,
+  CASE WHEN r.checked THEN $3::timestamptz END, r.priority, r.status,
   CASE WHEN r.status <> 'new' THEN $3::timestamptz END
 FROM (
   SELECT unnest($4::uuid[]) AS id, unnest($5::text[]) AS phone, unnest($6::bytea[]) AS sealed,
     unnest($7::bytea[]) AS hash, unnest($8::text[]) AS last4, unnest($9::text[]) AS name,
     unnest($10::text[]) AS email, unnest($11::text[]) AS metadata, unnest($12::text[]) AS crm_lead_id,
-    unnest($13::bool[]) AS checked, unnest($14::bool[]) AS listed, unnest($15::text[]) AS status
+    unnest($13::bool[]) AS checked, unnest($14::bool[]) AS listed, unnest($15::int[]) AS priority,
+    unnest($16::text[]) AS status
 ) r
 ORDER BY r.id
 ON CONFLICT DO NOTHING
@@ -645,6 +692,7 @@ type LeadsInsertParams struct {
 	CrmLeadIds []string
 	Checked    []bool
 	Listed     []bool
+	Priorities []int32
 	Statuses   []string
 }
 
@@ -667,6 +715,7 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lea
 		arg.CrmLeadIds,
 		arg.Checked,
 		arg.Listed,
+		arg.Priorities,
 		arg.Statuses,
 	)
 	if err != nil {

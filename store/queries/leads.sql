@@ -4,16 +4,17 @@
 -- Empty text stands for none.
 -- name: LeadsInsert :many
 INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id,
-  dnd_checked, dnd_clean, dnd_checked_at, status, completed_at)
+  dnd_checked, dnd_clean, dnd_checked_at, priority, status, completed_at)
 SELECT @tenant_id, r.id, @campaign_id, nullif(r.phone, ''), nullif(r.sealed, ''::bytea), r.hash, r.last4, nullif(r.name, ''),
   nullif(r.email, ''), nullif(r.metadata, '')::jsonb, nullif(r.crm_lead_id, ''), r.checked, r.checked AND NOT r.listed,
-  CASE WHEN r.checked THEN @now::timestamptz END, r.status,
+  CASE WHEN r.checked THEN @now::timestamptz END, r.priority, r.status,
   CASE WHEN r.status <> 'new' THEN @now::timestamptz END
 FROM (
   SELECT unnest(@ids::uuid[]) AS id, unnest(@phones::text[]) AS phone, unnest(@sealed::bytea[]) AS sealed,
     unnest(@hashes::bytea[]) AS hash, unnest(@last4s::text[]) AS last4, unnest(@names::text[]) AS name,
     unnest(@emails::text[]) AS email, unnest(@metadatas::text[]) AS metadata, unnest(@crm_lead_ids::text[]) AS crm_lead_id,
-    unnest(@checked::bool[]) AS checked, unnest(@listed::bool[]) AS listed, unnest(@statuses::text[]) AS status
+    unnest(@checked::bool[]) AS checked, unnest(@listed::bool[]) AS listed, unnest(@priorities::int[]) AS priority,
+    unnest(@statuses::text[]) AS status
 ) r
 ORDER BY r.id
 ON CONFLICT DO NOTHING
@@ -96,13 +97,56 @@ WHERE tenant_id = @tenant_id AND id = @id AND last_call_id = @call_id::uuid AND 
 -- name: PlanByValues :exec
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
 
--- LeadsClaimDue claims leads of one status (retry, callback) whose time has come, the longest overdue first. They are chosen once, in a query of their own: a
--- plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
+-- LeadsClaimCallbacks claims callbacks whose time has come, the longest overdue first. They are chosen once, in a query of their
+-- own: a plan that joins the choice again for each row would claim more than the batch. A claim holds until its lease ends; since a
 -- campaign has one pacer, a claim of another pacer (claimed_by begins with 'pacer:') is that of one which is gone.
--- name: LeadsClaimDue :many
+-- name: LeadsClaimCallbacks :many
 WITH due AS MATERIALIZED (
   SELECT c.id FROM leads c
-  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status = @status AND c.dnd_clean
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status = 'callback' AND c.dnd_clean
+    AND c.next_attempt_at <= @now::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz
+      OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
+  ORDER BY c.next_attempt_at LIMIT @batch FOR UPDATE SKIP LOCKED
+)
+UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
+FROM due
+WHERE l.tenant_id = @tenant_id AND l.id = due.id
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at;
+
+-- LeadPriorities gives the priorities of the leads that were never dialed and of the retries that have fallen due, highest first. It
+-- leaps from one to the next, however many leads each has.
+-- name: LeadPriorities :many
+WITH RECURSIVE fresh AS (
+  (SELECT l.priority FROM leads l
+  WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND l.status IN ('new', 'queued') AND l.dnd_clean
+  ORDER BY l.priority DESC LIMIT 1)
+  UNION ALL
+  SELECT n.priority FROM fresh f CROSS JOIN LATERAL (SELECT l.priority FROM leads l
+    WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND l.status IN ('new', 'queued') AND l.dnd_clean
+      AND l.priority < f.priority
+    ORDER BY l.priority DESC LIMIT 1) n
+), retries AS (
+  (SELECT l.priority FROM leads l
+  WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND l.status = 'retry' AND l.dnd_clean
+  ORDER BY l.priority DESC LIMIT 1)
+  UNION ALL
+  SELECT n.priority FROM retries f CROSS JOIN LATERAL (SELECT l.priority FROM leads l
+    WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND l.status = 'retry' AND l.dnd_clean AND l.priority < f.priority
+    ORDER BY l.priority DESC LIMIT 1) n
+)
+SELECT priority FROM fresh
+UNION
+SELECT r.priority FROM retries r WHERE EXISTS (SELECT FROM leads l
+  WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND l.status = 'retry' AND l.dnd_clean AND l.priority = r.priority
+    AND l.next_attempt_at <= @now::timestamptz)
+ORDER BY priority DESC;
+
+-- LeadsClaimRetries claims retries of one priority that have fallen due since a moment, the longest overdue first.
+-- name: LeadsClaimRetries :many
+WITH due AS MATERIALIZED (
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status = 'retry' AND c.dnd_clean AND c.priority = @priority
     AND c.next_attempt_at <= @now::timestamptz AND c.next_attempt_at >= @since::timestamptz
     AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz
       OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
@@ -111,25 +155,11 @@ WITH due AS MATERIALIZED (
 UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
 FROM due
 WHERE l.tenant_id = @tenant_id AND l.id = due.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at;
 
--- LeadsClaimFresh claims leads that were never dialed, by priority, then in the order in which they came.
+-- LeadsClaimFresh claims leads of one priority that were never dialed, in the order in which they came, from one on: it doesn't look
+-- at those before.
 -- name: LeadsClaimFresh :many
-WITH fresh AS MATERIALIZED (
-  SELECT c.id FROM leads c
-  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('new', 'queued') AND c.dnd_clean
-    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= @now::timestamptz)
-    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz
-      OR (c.claimed_by LIKE 'pacer:%' AND c.claimed_by <> @claimant::text))
-  ORDER BY c.priority DESC, c.id LIMIT @batch FOR UPDATE SKIP LOCKED
-)
-UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
-FROM fresh
-WHERE l.tenant_id = @tenant_id AND l.id = fresh.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;
-
--- LeadsClaimNext is LeadsClaimFresh for one priority, from a lead on: it doesn't look at those before.
--- name: LeadsClaimNext :many
 WITH fresh AS MATERIALIZED (
   SELECT c.id FROM leads c
   WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('new', 'queued') AND c.dnd_clean
@@ -142,7 +172,7 @@ WITH fresh AS MATERIALIZED (
 UPDATE leads l SET claimed_by = @claimant::text, claimed_until = @until::timestamptz
 FROM fresh
 WHERE l.tenant_id = @tenant_id AND l.id = fresh.id
-RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at, l.priority;
+RETURNING l.id, l.phone, l.phone_sealed, l.next_attempt_at;
 
 -- name: LeadsRelease :exec
 UPDATE leads SET claimed_by = NULL, claimed_until = NULL
@@ -160,7 +190,7 @@ INSERT INTO dnc_loads (id, source, numbers, loaded_at, version) VALUES (@id, @so
 
 -- name: LeadEdit :one
 UPDATE leads SET name = @name, email = @email, metadata = @metadata, crm_lead_id = @crm_lead_id, custom_fields = @custom_fields,
-  updated_at = now()
+  priority = @priority, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 
