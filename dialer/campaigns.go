@@ -207,6 +207,9 @@ func (s *Service) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env E
 		if _, _, err := s.actionAgent(ctx, tx, row); err != nil {
 			return row, err
 		}
+		if err := s.checkModes(ctx, tx, row); err != nil {
+			return row, err
+		}
 		if err := s.checkCategory(ctx, tx, row); err != nil {
 			return row, err
 		}

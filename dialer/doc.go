@@ -19,6 +19,8 @@
 //   - The tenant's opt-outs and the do-not-call registry. They hold for third parties, too, to whom a caller is led by transfer or
 //     conference, by number or by a SIP URI that is one: that call is no telemarketing, but its destination comes from a customer's
 //     program, which would be a way around the list.
+//   - The kinds of calls for which the deployment has numbers checked (modes.go): no call of another kind, which would reach numbers
+//     that are barred for it alone.
 //   - max_attempts, and the hours: the campaign's calling window or else the tenant's, never outside the law's, on none of the tenant's
 //     holidays (window.go).
 //   - The daily cap (dailycap.go): a number gets so many calls on one day of the callee's, over all the tenant's campaigns, agents and

@@ -141,6 +141,9 @@ func (g gate) decide(
 	if refused, err := g.judgeDay(ctx, tx, req, facts, hash, now); refused != nil || err != nil {
 		return none, refused, err
 	}
+	if refused := s.judgeModes(req, facts, by.people, now); refused != nil {
+		return none, refused, nil
+	}
 	if refused := s.judgeAnnouncement(req, facts, now); refused != nil {
 		return none, refused, nil
 	}
@@ -328,7 +331,7 @@ func (g gate) settle(
 		status = LeadDNC
 	case ReasonAttempts:
 		status = LeadExhausted
-	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonWindow, ReasonDailyCap,
+	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonMode, ReasonWindow, ReasonDailyCap,
 		ReasonVoiceAgent, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
 		ReasonTrunkRate, ReasonRoute, ReasonCallerID:
 		return nil

@@ -20,6 +20,7 @@ const (
 	ReasonSuppressed      Reason = "suppressed"       // the callee has opted out
 	ReasonDNC             Reason = "do_not_call"      // on the registry
 	ReasonUnscrubbed      Reason = "unscrubbed"       // the registry can't answer
+	ReasonMode            Reason = "call_mode"        // the registry isn't asked for calls of this kind
 	ReasonAttempts        Reason = "max_attempts"     // dialed often enough
 	ReasonWindow          Reason = "calling_window"   // not at this time of day
 	ReasonDailyCap        Reason = "daily_cap"        // dialed often enough today
@@ -59,7 +60,7 @@ func (e *RefusalError) Ceiling() bool {
 		ReasonTrunkRate:
 		return true
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC,
-		ReasonUnscrubbed, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonAnnouncement, ReasonRoute, ReasonCallerID:
+		ReasonUnscrubbed, ReasonMode, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonAnnouncement, ReasonRoute, ReasonCallerID:
 		return false
 	default:
 		return false
@@ -89,6 +90,8 @@ func refuse(reason Reason, now, at time.Time, format string, args ...any) *Refus
 		e.cause = switchctl.ErrCallEnded
 	case ReasonVoiceAgent:
 		e.cause = &DependencyError{Code: CodeNoVoiceAgentConfigured, Detail: e.Detail}
+	case ReasonMode:
+		e.cause = &ConflictError{Code: CodeModeNotScrubbed, Detail: e.Detail}
 	case ReasonAnnouncement:
 		e.cause = &DependencyError{Code: CodeNoAnnouncement, Detail: e.Detail}
 	case ReasonRoute:

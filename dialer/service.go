@@ -45,6 +45,8 @@ type Config struct {
 	Web flow.Web
 	// DNC is the do-not-call registry. Without one nothing is dialed.
 	DNC dnc.Provider
+	// DNCPolicy says for which kinds of calls its answers hold; the zero value is all.
+	DNCPolicy dnc.Policy
 	// Prompts brings what callees hear to this host. Without it no campaign with an announcement is dialed.
 	Prompts switchctl.Prompts
 	// Agents are the people who take calls. Without them nobody does.

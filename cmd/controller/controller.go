@@ -152,8 +152,13 @@ func (c *Controller) buildDialer(context.Context) (err error) {
 			"window_from", d.WindowFrom, "window_to", d.WindowTo)
 	}
 	c.web = flow.NewClient(c.guard())
+	policy, err := c.cfg.policy()
+	if err != nil {
+		return err
+	}
 	cfg := dialer.Config{
-		Web: c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: c.scrubber, Poll: d.Poll, Agents: c.agents,
+		DNCPolicy: policy,
+		Web:       c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: c.scrubber, Poll: d.Poll, Agents: c.agents,
 		Prompts: c.prompts, Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
 	}
 	if t := d.DefaultTrunk; t.Host != "" {

@@ -56,9 +56,17 @@ func (c Config) Scrubber(log *slog.Logger, reg prometheus.Registerer, onLoad fun
 	return dnc.NewScrubber(cfg)
 }
 
+// policy says for which kinds of calls numbers are checked. A remote provider alone is not told, and answers for all.
+func (c Config) policy() (dnc.Policy, error) {
+	if c.Dialing.DNCPath == "" {
+		return dnc.Policy{}, nil
+	}
+	return dnc.NewPolicy(c.Dialing.DNCCategories, c.Dialing.DNCModes)
+}
+
 func (c Config) registryConfig(log *slog.Logger) (dnc.Config, error) {
 	d := c.Dialing
-	policy, err := dnc.NewPolicy(d.DNCCategories, d.DNCModes)
+	policy, err := c.policy()
 	if err != nil {
 		return dnc.Config{}, fmt.Errorf("read the kinds of calls: %w", err)
 	}

@@ -53,18 +53,38 @@ func NewPolicy(categories, modes []string) (Policy, error) {
 		p.Categories |= 1 << c
 	}
 	for _, name := range modes {
-		switch name {
-		case "live_agent":
-			p.Modes |= ModeLiveAgent
-		case "prerecorded":
-			p.Modes |= ModePrerecorded
-		case "robo":
-			p.Modes |= ModeRobo
-		default:
+		i := slices.IndexFunc(modeNames(), func(m modeName) bool { return m.name == name })
+		if i < 0 {
 			return Policy{}, fmt.Errorf("%w: mode %q is none of live_agent, prerecorded, robo", ErrPolicy, name)
 		}
+		p.Modes |= modeNames()[i].mode
 	}
 	return p, nil
+}
+
+// modeNames are the modes that a policy is made of, in the order in which they are told.
+func modeNames() []modeName {
+	return []modeName{{ModeLiveAgent, "live_agent"}, {ModePrerecorded, "prerecorded"}, {ModeRobo, "robo"}}
+}
+
+type modeName struct {
+	mode Modes
+	name string
+}
+
+// Uncovered names those of the given modes that the policy says are not made here: calls of that kind would reach numbers that are
+// barred for it.
+func (p Policy) Uncovered(made Modes) []string {
+	if p.Modes == 0 {
+		return nil
+	}
+	var out []string
+	for _, m := range modeNames() {
+		if made&m.mode != 0 && p.Modes&m.mode == 0 {
+			out = append(out, m.name)
+		}
+	}
+	return out
 }
 
 // plane is one kind of bar: a category, or 0 for all, and one mode of calls, or 0 for all.

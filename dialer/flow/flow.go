@@ -271,6 +271,16 @@ func (g *Graph) VoiceAgents() map[string]uuid.UUID {
 	return agents
 }
 
+// Uses tells whether the flow has a node of one of the types, reached or not.
+func (g *Graph) Uses(types ...Type) bool {
+	for _, n := range g.nodes {
+		if slices.Contains(types, n.Type) {
+			return true
+		}
+	}
+	return false
+}
+
 // Target is the voice agent that a call reaches first.
 type Target struct {
 	VoiceAgentID uuid.UUID

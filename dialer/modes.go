@@ -1,0 +1,97 @@
+package dialer
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/ringmaster/ringmaster/dialer/dnc"
+	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// Numbers are barred for some kinds of calls alone, and a deployment may say which kinds it makes: bars of other kinds don't count then.
+// So nothing may make a call of a kind that it doesn't name.
+
+// CodeModeNotScrubbed refuses calls of a kind for which the deployment checks no number.
+const CodeModeNotScrubbed = "call_mode_not_scrubbed"
+
+// callModes are the kinds of calls that a campaign makes.
+func callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, error) {
+	var modes dnc.Modes
+	if row.AnnouncementUrl != nil || row.Amd && row.VoicemailAction == voicemailMessage {
+		modes |= dnc.ModePrerecorded
+	}
+	switch PostAnswerAction(row.PostAnswerAction) {
+	case ActionConnectVoiceAgent:
+		return modes | dnc.ModeRobo, nil
+	case ActionConnectAgent:
+		if modes |= dnc.ModeLiveAgent; row.OverflowAction == overflowVoicemail && (row.OverflowGreetingUrl != nil || row.VoicemailMessageUrl != nil) {
+			modes |= dnc.ModePrerecorded
+		}
+		if row.OverflowAction != overflowFlow {
+			return modes, nil
+		}
+	case ActionRunFlow:
+	}
+	plan, err := campaignFlow(ctx, tx, row)
+	if err != nil {
+		return modes, err
+	}
+	return modes | flowModes(plan.graph), nil
+}
+
+// flowModes are the kinds of calls that a flow makes, wherever it leads.
+func flowModes(g *flow.Graph) dnc.Modes {
+	var modes dnc.Modes
+	if g.Uses(flow.TypeConnectVoiceAgent) {
+		modes |= dnc.ModeRobo
+	}
+	if g.Uses(flow.TypeConnectAgent, flow.TypeTransfer) {
+		modes |= dnc.ModeLiveAgent
+	}
+	if g.Uses(flow.TypePlayAudio, flow.TypeGatherDTMF, flow.TypeVoicemail) {
+		modes |= dnc.ModePrerecorded
+	}
+	return modes
+}
+
+// checkModes refuses the start of a campaign whose calls are of a kind for which no number is checked here.
+func (s *Service) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign) error {
+	if s.cfg.DNCPolicy.Modes == 0 {
+		return nil
+	}
+	modes, err := callModes(ctx, tx, row)
+	if err != nil {
+		return err
+	}
+	if missing := s.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
+		return &ConflictError{Code: CodeModeNotScrubbed, Detail: uncoveredDetail(missing), Members: map[string]any{"modes": missing}}
+	}
+	return nil
+}
+
+func uncoveredDetail(missing []string) string {
+	return "numbers are not checked for calls of the kind " + strings.Join(missing, ", ") + " here (dialing.dnc_modes)"
+}
+
+// judgeModes is checkModes for one call, whoever wants it: a single one, or a campaign's that was started before the settings or its
+// flow changed. An agent who dials by hand, and a leg to a third party, are none of the kinds.
+func (s *Service) judgeModes(req switchctl.OriginateRequest, f db.GateFactsRow, people bool, now time.Time) *RefusalError {
+	var modes dnc.Modes
+	if req.VoiceAgentID != nil {
+		modes |= dnc.ModeRobo
+	}
+	if people {
+		modes |= dnc.ModeLiveAgent
+	}
+	if req.CampaignID != nil && f.AnnouncementUrl != nil {
+		modes |= dnc.ModePrerecorded
+	}
+	if missing := s.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
+		return refuse(ReasonMode, now, now.Add(time.Minute), "%s", uncoveredDetail(missing))
+	}
+	return nil
+}
