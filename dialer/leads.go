@@ -287,9 +287,13 @@ func (s *Service) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.L
 	return err
 }
 
-// finishLead puts a lead into a terminal state and tells so. A strict tenant's number is forgotten at once when its
-// owner has opted out.
+// finishLead puts a lead into a terminal state and tells so, once: one that had ended before, and whose owner opts out later,
+// keeps its time. A strict tenant's number is forgotten at once when its owner has opted out.
 func (s *Service) finishLead(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
+	told := lead.CompletedAt != nil && final(LeadStatus(lead.Status))
+	if told {
+		at = *lead.CompletedAt
+	}
 	done, err := tx.Q.LeadFinish(ctx, db.LeadFinishParams{
 		TenantID: lead.TenantID, ID: lead.ID, Status: string(status), CompletedAt: at,
 	})
@@ -300,6 +304,9 @@ func (s *Service) finishLead(ctx context.Context, tx *store.Tx, lead db.Lead, st
 		if err := tx.Q.LeadPurgePhone(ctx, lead.TenantID, lead.ID); err != nil {
 			return err
 		}
+	}
+	if told {
+		return nil
 	}
 	return s.emitLeadCompleted(ctx, tx, done)
 }

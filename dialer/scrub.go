@@ -253,6 +253,11 @@ func waits(status LeadStatus) bool {
 	}
 }
 
+// final tells whether a lead in this state has come to its end.
+func final(status LeadStatus) bool {
+	return !waits(status) && status != LeadDialing && status != LeadConnected
+}
+
 // leadPhone gives a lead's number, the zero Phone when it was purged.
 func leadPhone(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, plain store.Phone, sealed []byte,

@@ -2,6 +2,7 @@ package dialer
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,4 +34,26 @@ func TestOptOutStaysOnTheList(t *testing.T) {
 		require.ErrorAs(t, b.svc.DeleteSuppression(t.Context(), b.tenant, list[0].ID), &conflict)
 		require.Equal(t, CodeOptedOut, conflict.Code)
 	}
+}
+
+// A lead's end is told once: who opts out when the lead had ended before makes no second event.
+func TestOptOutOfACompletedLead(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t).strict(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	b.end(t, b.dial(t, campaign, lead), "completed", "NORMAL_CLEARING")
+	ended := *b.lead(t, lead.ID).CompletedAt
+	b.clock.advance(time.Minute)
+	for range 2 {
+		_, err := b.svc.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
+		require.NoError(t, err)
+	}
+	row := b.lead(t, lead.ID)
+	require.Equal(t, string(LeadOptedOut), row.Status)
+	require.Empty(t, row.PhoneSealed, "a strict tenant forgets the number")
+	require.WithinDuration(t, ended, *row.CompletedAt, 0)
+	events := b.events(t, store.EventLeadCompleted)
+	require.Len(t, events, 1)
+	require.Equal(t, string(LeadCompleted), events[0]["status"])
 }
