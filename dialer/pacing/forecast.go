@@ -8,9 +8,12 @@ import (
 const (
 	// maxLines bounds the calls that ring per agent, maxAtOnce the calls of one plan.
 	maxLines, maxAtOnce = 20, 200
-	// The guard's worst case: so many standard deviations, with so many more answers than expected. Estimates from n observations
+	// The guard's worst cases: so many standard deviations, with so many more answers than expected. Estimates from n observations
 	// are believed to be wrong by doubt/sqrt(n).
 	wary, margin, doubt = 3.0, 1.2, 2.0
+	// leaving is the share of the agents that may log off at the same time, during their calls, so that nobody knows it before these
+	// end; waryLeft is the number of standard deviations that come on top.
+	leaving, waryLeft = 0.5, 2.0
 	// peakKeep is what is left of the highest answer rate of late with each answer: 1/e after 1000. Before peakAfter answers the
 	// rate is not known well enough to be held against later ones.
 	peakKeep, peakAfter = 0.999, 30
@@ -23,6 +26,7 @@ type forecast struct {
 	third          row // the third cumulant, of which normal luck knows nothing: few calls can be answered all at once
 	ringing, busy  row // the mean's parts of the calls that ring, and of the agents who are busy
 	call           row // a new call is answered by then
+	ready          float64
 
 	// For the worst case, by how much more calls may be answered, new ones in particular, and how many fewer agents be ready.
 	demandDoubt, newDoubt, supplyDoubt float64
@@ -30,7 +34,7 @@ type forecast struct {
 
 // forecast also tells the change detector how far the ringing calls have come.
 func (p *Planner) forecast(s State) forecast {
-	f := forecast{table: p.table}
+	f := forecast{table: p.table, ready: float64(s.Ready)}
 	last := len(p.view.ringing) - 1
 	counts := p.view.counts
 	for _, age := range s.Ringing {
@@ -109,16 +113,23 @@ func (f *forecast) risk(n int) float64 {
 	return sum / risks
 }
 
-// worst is the number of calls that are abandoned when n new ones are dialed and luck is bad.
-func (f *forecast) worst(n int) float64 {
+// unlucky is the number of calls that are abandoned when n new ones are dialed and luck is bad.
+func (f *forecast) unlucky(n int) float64 { return f.worst(n, 0, f.supplyDoubt, wary) }
+
+// deserted is that number when agents leave, too, and nobody knows.
+func (f *forecast) deserted(n int) float64 { return f.worst(n, leaving, leaving, waryLeft) }
+
+// worst is the number of calls that are abandoned when n new ones are dialed, those shares of the agents who are ready or busy can't
+// be counted on, and luck is bad by so many standard deviations.
+func (f *forecast) worst(n int, ready, busy, sigmas float64) float64 {
 	most := 0.0
 	for j, q := range f.call {
 		added := float64(n) * q
-		more := added*(f.newDoubt-1) + f.demandDoubt*(f.ringing[j]+added*f.newDoubt) + f.supplyDoubt*f.busy[j]
+		more := added*(f.newDoubt-1) + f.demandDoubt*(f.ringing[j]+added*f.newDoubt) + ready*f.ready + busy*f.busy[j]
 		m := f.mean[j] + added + more
 		v := max(1e-9, f.variance[j]+added*(1-q)+more)
 		skew := (f.third[j] + added*(1-q)*(1-2*q) + more) / v
-		most = max(most, m+wary*math.Sqrt(v)+(wary*wary-1)/6*max(0, skew))
+		most = max(most, m+sigmas*math.Sqrt(v)+(sigmas*sigmas-1)/6*max(0, skew))
 	}
 	return most
 }

@@ -55,6 +55,13 @@ func (p *Planner) spare(s State) float64 {
 	return min(one(s.Day), one(s.Total))
 }
 
+// slack is the number of calls that could all be abandoned before the campaign has to be paused.
+func (p *Planner) slack(s State) float64 {
+	rate := PauseAt / Cap * p.cfg.TargetAbandon
+	one := func(t Tally) float64 { return (rate*float64(t.Answered) - float64(t.Abandoned)) / (1 - rate) }
+	return min(one(s.Day), one(s.Total))
+}
+
 // credit is the number of calls that may still be abandoned before the rate is as aimed at, negative when it is above, in units
 // of the number's own scatter.
 func (p *Planner) credit(s State) float64 {

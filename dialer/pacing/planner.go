@@ -233,13 +233,13 @@ func (p *Planner) Plan(s State) Plan {
 func (p *Planner) overdial(s State, f *forecast, agents int) int {
 	p.free = false
 	room := min(s.Room, maxLines*agents-len(s.Ringing), maxAtOnce)
-	limit, spare := p.marginalLimit(s), p.spare(s)
+	limit, spare, slack := p.marginalLimit(s), p.spare(s), p.slack(s)
 	if spare < 1 {
 		return 0
 	}
 	n := 0
 	for n < room && f.risk(n) <= limit {
-		if f.worst(n+1) > spare {
+		if f.unlucky(n+1) > spare || f.deserted(n+1) > slack {
 			return n
 		}
 		n++

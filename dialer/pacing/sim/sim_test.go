@@ -70,6 +70,31 @@ func TestProgressiveIsTheReferences(t *testing.T) {
 	}
 }
 
+// TestHalfOfTheAgentsLeaveEarly has days on which half of a large team logs off during its calls, while few people have answered yet.
+// Of many such days these are the ones with the worst luck.
+func TestHalfOfTheAgentsLeaveEarly(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate  float64
+		after time.Duration
+		seeds []uint64
+	}{
+		{0.15, 10 * time.Minute, []uint64{7064}},
+		{0.15, 12 * time.Minute, []uint64{7059, 7137}},
+		{0.3, 5 * time.Minute, []uint64{7042}},
+		{0.5, 5 * time.Minute, []uint64{7020, 7120, 7138}},
+	} {
+		sc := scenario(c.rate, time.Minute, 100)
+		sc.Hours = 36 * time.Minute
+		sc.Shocks = []Shock{{Kind: AgentsLeave, At: c.after, For: 30 * time.Minute, Size: 0.5}}
+		for _, seed := range c.seeds {
+			r := Run(sc, Predictive, seed)
+			require.LessOrEqual(t, r.AbandonTotal, pacing.Cap, "%v, seed %d", c, seed)
+			require.False(t, r.Paused)
+		}
+	}
+}
+
 // TestReducedGrid is the grid of the README with fewer days.
 func TestReducedGrid(t *testing.T) {
 	t.Parallel()
