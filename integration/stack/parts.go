@@ -23,7 +23,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 		return err
 	}
 	s.MasterKey = key
-	pg := devpg.Config{Logger: s.cfg.Logger}
+	pg := devpg.Config{Logger: s.cfg.Logger, Also: s.cfg.DatabaseAt}
 	if s.cfg.Durable {
 		pg.Dir = filepath.Join(s.cfg.Dir, "postgres")
 	}
@@ -60,7 +60,7 @@ func (s *Stack) startAI(ctx context.Context) (err error) {
 	var ready struct {
 		Addr string `json:"addr"`
 	}
-	s.ai, err = spawn(ctx, "echoai", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "ai", "--addr", addr)
+	s.ai, err = s.spawn(ctx, "echoai", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "ai", "--addr", addr)
 	s.Bootstrap.AIWSURL = "ws://" + ready.Addr + "/echo"
 	return err
 }
@@ -82,6 +82,9 @@ func (s *Stack) chooseAddresses(ctx context.Context) error {
 		return err
 	}
 	s.MediaSIP = media
+	if ns := s.cfg.Namespace; ns != nil {
+		baseAddr = ns.move(baseAddr)
+	}
 	s.Bootstrap.BaseURL = "http://" + baseAddr
 	s.Bootstrap.MetricsURL = "http://" + metrics + "/metrics"
 	return nil
@@ -109,7 +112,7 @@ func (s *Stack) startSwitch(ctx context.Context) (err error) {
 		External string `json:"external"`
 		Internal string `json:"internal"`
 	}
-	s.switchProc, err = spawn(ctx, "simswitch", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "switch",
+	s.switchProc, err = s.spawn(ctx, "simswitch", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "switch",
 		"--esl", s.Bootstrap.Switch.ESL, "--esl-password", eslPassword, "--external", sip, "--socket", s.Socket,
 		"--cdr-dir", s.CDRDir, "--directory", s.directoryURL(), "--sip-domain", SIPDomain, "--rtp-every", strconv.Itoa(max(s.cfg.RTPEvery, 1)))
 	s.Bootstrap.Switch = Switch{Kind: "simulated", ESL: ready.ESL, SIP: ready.External, Registrar: ready.Internal}
@@ -136,15 +139,21 @@ func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) (err error) {
 	return nil
 }
 
-func (s *Stack) startCarrier(ctx context.Context) (err error) {
+func (s *Stack) startCarrier(ctx context.Context) error {
 	addr, err := address(ctx, s.cfg.Ports.Carrier)
 	if err != nil {
 		return err
 	}
+	return s.runCarrier(ctx, addr)
+}
+
+// runCarrier starts the carrier with its control surface at an address.
+func (s *Stack) runCarrier(ctx context.Context, addr string, more ...string) (err error) {
 	args := []string{
 		"stand-in", "carrier", "--http", addr, "--switch", s.Bootstrap.Switch.SIP, "--registrar", s.Bootstrap.Switch.Registrar,
 		"--rtp-every", strconv.Itoa(max(s.cfg.RTPEvery, 1)),
 	}
+	args = append(args, more...)
 	if s.cfg.Voice != "" {
 		args = append(args, "--voice", s.cfg.Voice)
 	}
@@ -152,7 +161,7 @@ func (s *Stack) startCarrier(ctx context.Context) (err error) {
 		SIP  string `json:"sip"`
 		HTTP string `json:"http"`
 	}
-	s.carrier, err = spawn(ctx, "simcarrier", s.cfg.Stderr, &ready, s.cfg.Binary, args...)
+	s.carrier, err = s.spawn(ctx, "simcarrier", s.cfg.Stderr, &ready, s.cfg.Binary, args...)
 	s.CarrierSIP = ready.SIP
 	s.Bootstrap.PlaceInboundCallURL = "http://" + ready.HTTP + "/inbound"
 	return err

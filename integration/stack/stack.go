@@ -3,7 +3,7 @@
 // alone. `ringmaster dev`, `ringmaster demo`, the end-to-end suite and the benchmarks use it.
 //
 // Read stack.go for what is started in which order, parts.go for the parts, settings.go for the controller's configuration,
-// supervise.go for the controller's life and the death of parts, process.go for processes, seed.go for the tenants, softphones.go
+// supervise.go for the controller's life and the death of parts, process.go for processes, namespace.go for a machine apart, seed.go for the tenants, softphones.go
 // for the phones of people, bootstrap.go for what it tells.
 package stack
 
@@ -14,7 +14,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ringmaster/ringmaster/integration/freeswitch"
@@ -44,6 +46,10 @@ type Config struct {
 	// Beside is a stack that is up: this one is one more switch host on its database, with a switch and a controller of its own and
 	// that stack's carrier, voice AI and tenants. It must be closed first.
 	Beside *Stack
+	// Namespace is where a stack beside another one runs; this machine's own network when nil.
+	Namespace *Namespace
+	// DatabaseAt are further addresses of this machine at which its database is reached, each with the network that may come.
+	DatabaseAt []netip.Prefix
 	// Stderr takes what the processes log.
 	Stderr io.Writer
 	Logger *slog.Logger
@@ -139,12 +145,21 @@ func (s *Stack) startBeside(ctx context.Context, first *Stack) (*Stack, error) {
 		DatabaseURL: first.Bootstrap.DatabaseURL, AIWSURL: first.Bootstrap.AIWSURL,
 		PlaceInboundCallURL: first.Bootstrap.PlaceInboundCallURL, Tenants: first.Bootstrap.Tenants,
 	}
-	return s, s.startAll(ctx, []step{
+	steps := []step{
 		{"the addresses", s.chooseAddresses},
 		{"the switch", s.startSwitch},
 		{"the do-not-call registry", func(context.Context) error { return s.seedRegistry() }},
 		{"the controller", s.startConfigured},
-	})
+	}
+	if ns := s.cfg.Namespace; ns != nil {
+		moved, err := ns.moveDatabase(s.Bootstrap.DatabaseURL)
+		if err != nil {
+			return nil, fmt.Errorf("read the database's address: %w", err)
+		}
+		s.Bootstrap.DatabaseURL = moved
+		steps = slices.Insert(steps, 2, step{"the voice AI", s.startTwinAI}, step{"the carrier", s.startTwinCarrier})
+	}
+	return s, s.startAll(ctx, steps)
 }
 
 // Dir is the stack's folder; the controller's configuration is its ringmaster.yaml.

@@ -10,7 +10,7 @@ import (
 
 // StartController starts the controller and waits until it is ready.
 func (s *Stack) StartController(ctx context.Context) (err error) {
-	s.controller, err = spawn(ctx, "controller", s.cfg.Stderr, nil, s.cfg.Controller, "serve", "--config", s.configFile)
+	s.controller, err = s.spawn(ctx, "controller", s.cfg.Stderr, nil, s.cfg.Controller, "serve", "--config", s.configFile)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -51,6 +52,8 @@ type Config struct {
 	Dir string
 	// Port to listen on at 127.0.0.1; a free one when zero.
 	Port int
+	// Also are further addresses of this machine to listen at, each with the network that may come.
+	Also []netip.Prefix
 	// Outlive leaves the server running when this process dies without Stop.
 	Outlive bool
 	// Logger defaults to slog.Default.
@@ -61,6 +64,7 @@ type Config struct {
 type Server struct {
 	dir       string
 	temporary bool
+	also      []netip.Prefix
 	port      int
 	password  string
 	proc      *process
@@ -81,7 +85,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
-	s := &Server{dir: cfg.Dir}
+	s := &Server{dir: cfg.Dir, also: cfg.Also}
 	if err := s.prepareDir(account); err != nil {
 		return nil, fmt.Errorf("start a private PostgreSQL: %w", err)
 	}
@@ -211,7 +215,10 @@ func (s *Server) initialize(ctx context.Context, bin binaries, account *account)
 
 // writeAccess asks a password of whoever comes by TCP: other accounts of the machine reach the loopback port too.
 func (s *Server) writeAccess() error {
-	const rules = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+	rules := "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+	for _, at := range s.also {
+		rules += "host all all " + at.Masked().String() + " scram-sha-256\n"
+	}
 	// The file exists and belongs to the server's account; writing keeps its owner.
 	if err := os.WriteFile(filepath.Join(s.dataDir(), "pg_hba.conf"), []byte(rules), 0o600); err != nil {
 		return fmt.Errorf("write the access rules: %w", err)
@@ -266,8 +273,12 @@ func (s *Server) launchOnce(ctx context.Context, bin binaries, account *account,
 }
 
 func (s *Server) arguments() []string {
+	addresses := "127.0.0.1"
+	for _, at := range s.also {
+		addresses += "," + at.Addr().String()
+	}
 	settings := []string{
-		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(s.port), "unix_socket_directories=" + s.socketDir(),
+		"listen_addresses=" + addresses, "port=" + strconv.Itoa(s.port), "unix_socket_directories=" + s.socketDir(),
 		"max_connections=300", "timezone=UTC", "log_timezone=UTC", "jit=off",
 	}
 	if s.temporary {
