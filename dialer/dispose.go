@@ -180,12 +180,12 @@ func (s *Service) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUID, ha
 	if err != nil {
 		return err
 	}
-	return s.endSuppressed(ctx, tx, tenant, hash, at)
+	return s.endSuppressed(ctx, tx, tenant, [][]byte{hash}, at)
 }
 
-// endSuppressed ends the leads of a number that must not be called again.
-func (s *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
-	leads, err := tx.Q.LeadsOfHash(ctx, tenant, hash)
+// endSuppressed ends the leads of numbers that must not be called again.
+func (s *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte, at time.Time) error {
+	leads, err := tx.Q.LeadsOfHashes(ctx, tenant, hashes)
 	if err != nil {
 		return err
 	}
@@ -199,5 +199,5 @@ func (s *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.U
 			}
 		}
 	}
-	return tx.Q.CallsPurgePeer(ctx, tenant, hash)
+	return tx.Q.CallsPurgePeers(ctx, tenant, hashes)
 }

@@ -3,6 +3,8 @@ package dialer
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,39 +51,128 @@ func suppressionOf(row db.Suppression) Suppression {
 	}
 }
 
-// AddSuppression keeps a number from being called by the tenant ever again, as an opt-out does: its leads end, and a strict
-// tenant forgets the number itself. A number that is on the list already keeps its entry. Errors: *ValidationError.
-func (s *Service) AddSuppression(ctx context.Context, tenant uuid.UUID, in SuppressionInput) (Suppression, error) {
-	c, reason := checker{}, suppressedByTenant
-	var number store.Phone
+// suppressionRow is a number on its way onto the list.
+type suppressionRow struct {
+	phone  store.Phone
+	reason string
+}
+
+// row checks an entry.
+func (in SuppressionInput) row() (suppressionRow, error) {
+	c, out := checker{}, suppressionRow{reason: suppressedByTenant}
 	if v, ok := required(&c, "phone", in.Phone); ok {
 		var err error
-		if number, err = store.ParsePhone(v); err != nil {
+		if out.phone, err = store.ParsePhone(v); err != nil {
 			c.fail("phone", "%s", phoneFault(err))
 		}
 	}
 	if v, ok := given(&c, "reason", in.Reason); ok && c.text("reason", v, 1, maxReasonLength) {
-		reason = v
+		out.reason = v
 	}
-	if err := c.err(); err != nil {
+	return out, c.err()
+}
+
+// AddSuppression keeps a number from being called by the tenant ever again, as an opt-out does: its leads end, and a strict
+// tenant forgets the number itself. A number that is on the list already keeps its entry. Errors: *ValidationError.
+func (s *Service) AddSuppression(ctx context.Context, tenant uuid.UUID, in SuppressionInput) (Suppression, error) {
+	row, err := in.row()
+	if err != nil {
 		return Suppression{}, err
 	}
-	hash := s.st.PhoneHash(tenant, number)
-	var row db.Suppression
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
-		row, err = tx.Q.SuppressionAdd(ctx, db.SuppressionAddParams{
-			TenantID: tenant, ID: newID(), PhoneHash: hash, PhoneLast4: number.Last4(), Reason: reason,
-		})
-		if err != nil {
-			return err
-		}
-		return s.endSuppressed(ctx, tx, tenant, hash, s.now())
-	})
+	made, _, err := s.suppress(ctx, tenant, []suppressionRow{row})
 	if err != nil {
 		return Suppression{}, wrap("add suppression", err)
 	}
-	s.log.InfoContext(ctx, "number suppressed", "tenant_id", tenant, "suppression_id", row.ID)
-	return suppressionOf(row), nil
+	return suppressionOf(made[0]), nil
+}
+
+// suppress puts numbers onto the list and gives the entry of each, and which of them are new.
+func (s *Service) suppress(ctx context.Context, tenant uuid.UUID, rows []suppressionRow) (entries []db.Suppression, added []bool, err error) {
+	hashes, places := make([][]byte, len(rows)), make(map[string]int, len(rows)) // the first row of each number
+	p := db.SuppressionsAddParams{TenantID: tenant}
+	for i, row := range rows {
+		hashes[i] = s.st.PhoneHash(tenant, row.phone)
+		if _, known := places[string(hashes[i])]; known {
+			continue
+		}
+		places[string(hashes[i])] = i
+		p.Ids, p.Hashes, p.Last4s, p.Reasons = append(p.Ids, newID()), append(p.Hashes, hashes[i]), append(p.Last4s, row.phone.Last4()),
+			append(p.Reasons, row.reason)
+	}
+	entries, added = make([]db.Suppression, len(rows)), make([]bool, len(rows))
+	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		made, err := tx.Q.SuppressionsAdd(ctx, p)
+		if err != nil {
+			return err
+		}
+		for _, row := range made {
+			place := places[string(row.PhoneHash)]
+			entries[place], added[place] = row, slices.Contains(p.Ids, row.ID)
+		}
+		return s.endSuppressed(ctx, tx, tenant, p.Hashes, s.now())
+	})
+	for i, hash := range hashes {
+		entries[i] = entries[places[string(hash)]]
+	}
+	if err == nil {
+		s.log.InfoContext(ctx, "numbers suppressed", "tenant_id", tenant, "numbers", len(p.Ids))
+	}
+	return entries, added, err
+}
+
+// SuppressionsInput is the body that adds numbers in bulk: each element is an entry, looked at on its own.
+type SuppressionsInput struct {
+	Suppressions Opt[[]json.RawMessage]
+}
+
+// UnmarshalJSON takes the body.
+func (in *SuppressionsInput) UnmarshalJSON(b []byte) error {
+	*in = SuppressionsInput{}
+	_, err := decodeMembers(b, map[string]json.Unmarshaler{"suppressions": &in.Suppressions})
+	return err
+}
+
+// AddSuppressions adds numbers in bulk. Rows that are invalid fail no other; those whose number was on the list, or in an earlier
+// row, are duplicates and tell its entry. What is shown of a number is its mask. Errors: *ValidationError for the body as a whole.
+func (s *Service) AddSuppressions(ctx context.Context, tenant uuid.UUID, in SuppressionsInput) (BulkResult, error) {
+	c := checker{}
+	list, ok := required(&c, "suppressions", in.Suppressions)
+	if ok && len(list) > BulkLimit {
+		c.fail("suppressions", "must have at most %d elements", BulkLimit)
+	}
+	if err := c.err(); err != nil {
+		return BulkResult{}, err
+	}
+	results := make([]BulkRow, len(list))
+	var rows []suppressionRow
+	var places []int // of rows in results
+	for i, raw := range list {
+		var entry SuppressionInput
+		if err := json.Unmarshal(raw, &entry); err != nil {
+			results[i] = BulkRow{Status: BulkInvalid, Errors: []FieldError{{Field: "", Message: "must be an object"}}}
+			continue
+		}
+		row, err := entry.row()
+		if invalid, ok := errors.AsType[*ValidationError](err); ok {
+			results[i] = BulkRow{Phone: store.NewNumber(entry.Phone.Value).Mask(), Status: BulkInvalid, Errors: invalid.Fields}
+			continue
+		}
+		rows, places = append(rows, row), append(places, i)
+	}
+	if len(rows) == 0 {
+		return tally(results), nil
+	}
+	entries, added, err := s.suppress(ctx, tenant, rows)
+	if err != nil {
+		return BulkResult{}, wrap("add suppressions", err)
+	}
+	for i, place := range places {
+		results[place] = BulkRow{Phone: suppressionOf(entries[i]).Phone, Status: BulkDuplicate, ID: &entries[i].ID}
+		if added[i] {
+			results[place].Status = BulkAdded
+		}
+	}
+	return tally(results), nil
 }
 
 // ListSuppressions gives a page of the list, newest first, and how many entries there are. Errors: *ValidationError.

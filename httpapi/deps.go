@@ -42,6 +42,7 @@ type Dialer interface {
 	PatchLead(ctx context.Context, tenant, id uuid.UUID, in dialer.LeadEdit) (dialer.Lead, error)
 	DeleteLead(ctx context.Context, tenant, id uuid.UUID) error
 	AddSuppression(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionInput) (dialer.Suppression, error)
+	AddSuppressions(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionsInput) (dialer.BulkResult, error)
 	ListSuppressions(ctx context.Context, tenant uuid.UUID, f dialer.SuppressionFilter) ([]dialer.Suppression, int64, error)
 	DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error
 	Usage(ctx context.Context, tenant uuid.UUID, from, to time.Time, by dialer.UsageGroup) ([]dialer.UsageRow, error)

@@ -29,15 +29,19 @@ func (s *Server) pushLeads(ctx context.Context, r *request) (reply, error) {
 	if err := decodeJSON(r.rc.PostBody(), &in); err != nil {
 		return reply{}, err
 	}
-	for i, row := range in.Leads.Value {
-		// A row that can't be kept is an invalid row, and fails no other.
-		if unstorable(row) {
-			in.Leads.Value[i] = json.RawMessage("null")
-		}
-	}
+	blankUnstorable(in.Leads.Value)
 	result, err := s.deps.Dialer.PushLeads(ctx, r.who.tenantID, campaignID, in)
 	result.Results = orEmpty(result.Results)
 	return ok(result), err
+}
+
+// blankUnstorable makes rows of a bulk that can't be kept invalid ones, which fail no other.
+func blankUnstorable(rows []json.RawMessage) {
+	for i, row := range rows {
+		if unstorable(row) {
+			rows[i] = json.RawMessage("null")
+		}
+	}
 }
 
 const leadNoun = "lead"

@@ -13,6 +13,7 @@ func (s *Server) suppressionOperations() []operation {
 	const root = "/api/v1/suppressions"
 	return []operation{
 		{method: http.MethodPost, path: root, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.addSuppression},
+		{method: http.MethodPost, path: root + ":bulk", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.addSuppressions},
 		{method: http.MethodGet, path: root, access: accessKey, scope: scopeLeadsRead, handle: s.listSuppressions},
 		{method: http.MethodDelete, path: root + "/{suppression_id}", access: accessKey, scope: scopeLeadsWrite, handle: s.deleteSuppression},
 	}
@@ -32,6 +33,17 @@ func (s *Server) addSuppression(ctx context.Context, r *request) (reply, error) 
 	}
 	added, err := s.deps.Dialer.AddSuppression(ctx, r.who.tenantID, in)
 	return created(added), err
+}
+
+func (s *Server) addSuppressions(ctx context.Context, r *request) (reply, error) {
+	var in dialer.SuppressionsInput
+	if err := decodeJSON(r.rc.PostBody(), &in); err != nil {
+		return reply{}, err
+	}
+	blankUnstorable(in.Suppressions.Value)
+	result, err := s.deps.Dialer.AddSuppressions(ctx, r.who.tenantID, in)
+	result.Results = orEmpty(result.Results)
+	return ok(result), err
 }
 
 func (s *Server) listSuppressions(ctx context.Context, r *request) (reply, error) {

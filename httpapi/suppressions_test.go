@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"net/http"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -73,4 +74,54 @@ func TestSuppressions(t *testing.T) {
 			b.scoped(t, "leads:write").JSON(t, http.MethodGet, list, nil, http.StatusForbidden, nil)
 		})
 	}
+}
+
+// Many numbers come onto the list at once: each row has its own result, and ends the leads of its number.
+func TestSuppressionsInBulk(t *testing.T) {
+	t.Parallel()
+	const list, bulk = "/api/v1/suppressions", "/api/v1/suppressions:bulk"
+	b := setup(t)
+	leads := campaigns + "/" + newCampaign(t, b, nil).text(t, "id") + "/leads"
+	var lead, known object
+	b.api.JSON(t, http.MethodPost, leads, object{"phone": "9812345601"}, http.StatusCreated, &lead)
+	b.api.JSON(t, http.MethodPost, list, object{"phone": "9812345602"}, http.StatusCreated, &known)
+	var out struct {
+		Total, Valid, Invalid, Duplicates int
+		Results                           []object
+	}
+	b.api.JSON(t, http.MethodPost, bulk, object{"suppressions": []any{
+		object{"phone": "+91 98123 45601", "reason": "asked by letter"}, object{"phone": "9812345602"}, object{"phone": "nonsense"},
+		object{"phone": "09812345601"}, 7, object{"phone": "9812345603", "reason": ""},
+	}}, http.StatusOK, &out)
+	require.Equal(t, []int{6, 1, 3, 2}, []int{out.Total, out.Valid, out.Invalid, out.Duplicates})
+	var statuses []string
+	for _, row := range out.Results {
+		statuses = append(statuses, row.text(t, "status"))
+		require.Equal(t, row["status"] == "invalid", row["id"] == nil)
+		require.Equal(t, row["status"] == "invalid", row["errors"] != nil)
+	}
+	require.Equal(t, []string{"added", "duplicate", "invalid", "duplicate", "invalid", "invalid"}, statuses)
+	require.Equal(t, "••••5601", out.Results[0]["phone"])
+	require.Equal(t, known["id"], out.Results[1]["id"])
+	require.Equal(t, out.Results[0]["id"], out.Results[3]["id"])
+	b.api.JSON(t, http.MethodGet, "/api/v1/leads/"+lead.text(t, "id"), nil, http.StatusOK, &lead)
+	require.Equal(t, "opted_out", lead["status"])
+	var page struct {
+		Total int
+		Items []object
+	}
+	b.api.JSON(t, http.MethodGet, list+"?phone=9812345601", nil, http.StatusOK, &page)
+	require.Equal(t, []string{"asked by letter"}, []string{page.Items[0].text(t, "reason")})
+	b.api.JSON(t, http.MethodPost, bulk, object{"suppressions": []any{}}, http.StatusOK, &out)
+	require.Zero(t, out.Total)
+	rows := make([]object, 501)
+	for i := range rows {
+		rows[i] = object{"phone": "98123" + strconv.Itoa(10000+i)}
+	}
+	for _, bad := range []object{{}, {"suppressions": nil}, {"suppressions": "x"}, {"suppressions": rows}} {
+		refused(t, b.api, http.MethodPost, bulk, bad, http.StatusUnprocessableEntity, "validation_error")
+	}
+	b.api.JSON(t, http.MethodPost, bulk, object{"suppressions": rows[:500]}, http.StatusOK, &out)
+	require.Equal(t, 500, out.Valid)
+	b.scoped(t, "leads:read").JSON(t, http.MethodPost, bulk, object{"suppressions": []any{}}, http.StatusForbidden, nil)
 }

@@ -133,13 +133,13 @@ func (q *Queries) CallSetDisposition(ctx context.Context, arg CallSetDisposition
 	return i, err
 }
 
-const callsPurgePeer = `-- name: CallsPurgePeer :exec
-UPDATE calls SET peer_sealed = NULL WHERE tenant_id = $1 AND peer_hash = $2 AND peer_sealed IS NOT NULL
+const callsPurgePeers = `-- name: CallsPurgePeers :exec
+UPDATE calls SET peer_sealed = NULL WHERE tenant_id = $1 AND peer_hash = ANY($2::bytea[]) AND peer_sealed IS NOT NULL
 `
 
-// CallsPurgePeer forgets a number in the calls of a tenant that keeps numbers sealed.
-func (q *Queries) CallsPurgePeer(ctx context.Context, tenantID uuid.UUID, phoneHash []byte) error {
-	_, err := q.db.Exec(ctx, callsPurgePeer, tenantID, phoneHash)
+// CallsPurgePeers forgets numbers in the calls of a tenant that keeps numbers sealed.
+func (q *Queries) CallsPurgePeers(ctx context.Context, tenantID uuid.UUID, hashes [][]byte) error {
+	_, err := q.db.Exec(ctx, callsPurgePeers, tenantID, hashes)
 	return err
 }
 
@@ -287,13 +287,13 @@ func (q *Queries) LeadSetCallback(ctx context.Context, arg LeadSetCallbackParams
 	return err
 }
 
-const leadsOfHash = `-- name: LeadsOfHash :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND phone_hash = $2 ORDER BY id FOR UPDATE
+const leadsOfHashes = `-- name: LeadsOfHashes :many
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND phone_hash = ANY($2::bytea[]) ORDER BY id FOR UPDATE
 `
 
-// LeadsOfHash locks the tenant's leads with a number, in whatever campaign.
-func (q *Queries) LeadsOfHash(ctx context.Context, tenantID uuid.UUID, phoneHash []byte) ([]Lead, error) {
-	rows, err := q.db.Query(ctx, leadsOfHash, tenantID, phoneHash)
+// LeadsOfHashes locks the tenant's leads with these numbers, in whatever campaign.
+func (q *Queries) LeadsOfHashes(ctx context.Context, tenantID uuid.UUID, hashes [][]byte) ([]Lead, error) {
+	rows, err := q.db.Query(ctx, leadsOfHashes, tenantID, hashes)
 	if err != nil {
 		return nil, err
 	}

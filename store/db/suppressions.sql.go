@@ -11,45 +11,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const suppressionAdd = `-- name: SuppressionAdd :one
-
-INSERT INTO suppressions AS s (tenant_id, id, phone_hash, phone_last4, reason, opted_out)
-VALUES ($1, $2, $3, $4, $5, false)
-ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET phone_last4 = excluded.phone_last4
-RETURNING tenant_id, phone_hash, reason, created_at, id, opted_out, phone_last4
-`
-
-type SuppressionAddParams struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	PhoneHash  []byte
-	PhoneLast4 string
-	Reason     string
-}
-
-// The tenant's own list of numbers that are never called. A number is known by its keyed hash and its last four digits alone.
-// SuppressionAdd adds a number, or gives the entry that it has.
-func (q *Queries) SuppressionAdd(ctx context.Context, arg SuppressionAddParams) (Suppression, error) {
-	row := q.db.QueryRow(ctx, suppressionAdd,
-		arg.TenantID,
-		arg.ID,
-		arg.PhoneHash,
-		arg.PhoneLast4,
-		arg.Reason,
-	)
-	var i Suppression
-	err := row.Scan(
-		&i.TenantID,
-		&i.PhoneHash,
-		&i.Reason,
-		&i.CreatedAt,
-		&i.ID,
-		&i.OptedOut,
-		&i.PhoneLast4,
-	)
-	return i, err
-}
-
 const suppressionCount = `-- name: SuppressionCount :one
 SELECT count(*) FROM suppressions
 WHERE tenant_id = $1 AND ($2::bytea IS NULL OR phone_hash = $2::bytea)
@@ -148,4 +109,59 @@ ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET opted_out = true
 func (q *Queries) SuppressionOptOut(ctx context.Context, tenantID uuid.UUID, phoneHash []byte, reason string) error {
 	_, err := q.db.Exec(ctx, suppressionOptOut, tenantID, phoneHash, reason)
 	return err
+}
+
+const suppressionsAdd = `-- name: SuppressionsAdd :many
+
+INSERT INTO suppressions AS s (tenant_id, id, phone_hash, phone_last4, reason, opted_out)
+SELECT $1, r.id, r.hash, r.last4, r.reason, false
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS hash, unnest($4::text[]) AS last4,
+  unnest($5::text[]) AS reason) r
+ORDER BY r.hash
+ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET phone_last4 = excluded.phone_last4
+RETURNING tenant_id, phone_hash, reason, created_at, id, opted_out, phone_last4
+`
+
+type SuppressionsAddParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Hashes   [][]byte
+	Last4s   []string
+	Reasons  []string
+}
+
+// The tenant's own list of numbers that are never called. A number is known by its keyed hash and its last four digits alone.
+// SuppressionsAdd adds numbers, each once, and gives the entries that they have now: with the ids given here, or those of before.
+func (q *Queries) SuppressionsAdd(ctx context.Context, arg SuppressionsAddParams) ([]Suppression, error) {
+	rows, err := q.db.Query(ctx, suppressionsAdd,
+		arg.TenantID,
+		arg.Ids,
+		arg.Hashes,
+		arg.Last4s,
+		arg.Reasons,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Suppression{}
+	for rows.Next() {
+		var i Suppression
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.PhoneHash,
+			&i.Reason,
+			&i.CreatedAt,
+			&i.ID,
+			&i.OptedOut,
+			&i.PhoneLast4,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -34,10 +34,10 @@ UPDATE leads l SET status = 'callback', status_set_by = @set_by::text, next_atte
 FROM campaigns c
 WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND c.id = l.campaign_id;
 
--- LeadsOfHash locks the tenant's leads with a number, in whatever campaign.
--- name: LeadsOfHash :many
-SELECT * FROM leads WHERE tenant_id = @tenant_id AND phone_hash = @phone_hash ORDER BY id FOR UPDATE;
+-- LeadsOfHashes locks the tenant's leads with these numbers, in whatever campaign.
+-- name: LeadsOfHashes :many
+SELECT * FROM leads WHERE tenant_id = @tenant_id AND phone_hash = ANY(@hashes::bytea[]) ORDER BY id FOR UPDATE;
 
--- CallsPurgePeer forgets a number in the calls of a tenant that keeps numbers sealed.
--- name: CallsPurgePeer :exec
-UPDATE calls SET peer_sealed = NULL WHERE tenant_id = @tenant_id AND peer_hash = @phone_hash AND peer_sealed IS NOT NULL;
+-- CallsPurgePeers forgets numbers in the calls of a tenant that keeps numbers sealed.
+-- name: CallsPurgePeers :exec
+UPDATE calls SET peer_sealed = NULL WHERE tenant_id = @tenant_id AND peer_hash = ANY(@hashes::bytea[]) AND peer_sealed IS NOT NULL;

@@ -1,9 +1,12 @@
 -- The tenant's own list of numbers that are never called. A number is known by its keyed hash and its last four digits alone.
 
--- SuppressionAdd adds a number, or gives the entry that it has.
--- name: SuppressionAdd :one
+-- SuppressionsAdd adds numbers, each once, and gives the entries that they have now: with the ids given here, or those of before.
+-- name: SuppressionsAdd :many
 INSERT INTO suppressions AS s (tenant_id, id, phone_hash, phone_last4, reason, opted_out)
-VALUES (@tenant_id, @id, @phone_hash, @phone_last4, @reason, false)
+SELECT @tenant_id, r.id, r.hash, r.last4, r.reason, false
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@hashes::bytea[]) AS hash, unnest(@last4s::text[]) AS last4,
+  unnest(@reasons::text[]) AS reason) r
+ORDER BY r.hash
 ON CONFLICT (tenant_id, phone_hash) DO UPDATE SET phone_last4 = excluded.phone_last4
 RETURNING *;
 
