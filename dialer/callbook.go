@@ -104,6 +104,12 @@ func (b *callBook) onTheWay(taken map[uuid.UUID]bool) (ringing, waiting []time.T
 	return ringing, waiting
 }
 
+// waits tells whether a call is one whose callee waits here for an agent.
+func (b *callBook) waits(call uuid.UUID) bool {
+	c := b.calls[call]
+	return c != nil && c.own && !c.connected && !c.abandoned
+}
+
 // read takes the calls as the database has them and tells what is new. Calls in the book that are not among them are gone.
 func (b *callBook) read(rows []db.PacedCallsRow) []callFact {
 	var facts []callFact

@@ -48,6 +48,8 @@
 //     something to dial (crew.go): as many each, in turns where there are fewer agents than campaigns. Callers go to whoever is ready.
 //     Where a flow asks for skills or for one agent, only agents who fit count (sought.go). Of several whom it may ask for, on this
 //     branch or that, those count that the fewest agents fit: then somebody is there whichever branch the callee takes.
+//     Inbound callers and other campaigns' callees who wait in front are left out of what the plan counts on, and so are the
+//     agents whom inbound callers are likely to take while a call rings (others.go).
 //   - For a voice agent the free slots are filled up to the tightest ceiling, with a ramp (ramp.go).
 //   - The account's channels and a voice agent's slots are divided between the campaigns that use them (shares.go), as far as
 //     one controller paces them.

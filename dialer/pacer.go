@@ -52,6 +52,7 @@ type pacer struct {
 	planned pacing.Config // the planner's
 	seeded  bool          // the planner knows the campaign's last calls
 	agents  map[uuid.UUID]seenAgent
+	others  others
 	manned  bool // somebody is at work here whom its callees may ask for
 	// hearing fetches what callees are to hear. waiting is the campaign's member that it can't get, as was made known; nil: nothing was.
 	hearing *hearing

@@ -252,9 +252,11 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, nil
 	}
 	members := p.s.cfg.Agents.Crew(p.tenant)
-	p.watch(members)
 	asked := soughtOf(seen.taker.asks, members)
 	want, manned := asked.scarcest(members)
+	fit := fitting(want, members)
+	p.others.watch(now, fit, p.agents)
+	p.watch(members)
 	if p.manned = manned; seen.elsewhere && !manned {
 		p.log.InfoContext(ctx, "campaign left to the controller that has its agents")
 		p.yielded = true
@@ -263,6 +265,8 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	hungry := seen.hungry && seen.open
 	mine := asked.spread(p.s.crews.deal(p.tenant, p.campaign, hungry && manned, want, members), members)
 	state := p.stateOf(mine, now)
+	state.Ahead = ahead(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, seen.taker.asks, mine, members)
+	state.Arrivals = p.others.perSecond(now, len(mine), len(fit))
 	if hungry {
 		state.Room = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), claimBatch)
 	} else {

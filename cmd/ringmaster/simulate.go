@@ -31,11 +31,12 @@ type simulatePacingCmd struct {
 	Hours      float64       `help:"Length of the day." default:"8"`
 	MaxWait    time.Duration `help:"How long a person waits before the call is abandoned." default:"2s"`
 	Target     float64       `help:"Share of the answered calls that may be abandoned, at most 0.03." default:"0.03"`
+	Inbound    float64       `help:"Callers an hour who call in and are taken by the same agents." placeholder:"RATE"`
 	Shock      []sim.Shock   `help:"Something goes wrong, kind:at:for:size: answer-rate:3h:1h:0.5, agents:5h:30m:0.5 (log off), congestion:2h:10m:0.8." sep:"none"`
 	Shocks     bool          `help:"One shock of each kind, when the seed says."`
 	Seed       uint64        `help:"The first day's." default:"1"`
 	Seeds      int           `help:"How many days." default:"1"`
-	Grid       bool          `help:"The whole table of the README: 60 kinds of days, 200 seeds unless --seeds says otherwise, without and with shocks; --max-wait, --target, --hours and the distributions of ringing and patience apply."`
+	Grid       bool          `help:"The whole table of the README: 60 kinds of days, 200 seeds unless --seeds says otherwise, without and with shocks; --max-wait, --target, --hours, --inbound and the distributions of ringing and patience apply."`
 	Only       []int         `help:"Of the grid, these numbers of agents alone." placeholder:"AGENTS"`
 	Workers    int           `help:"Days simulated at the same time, of the grid." default:"1"`
 	Plot       string        `help:"Draw the first day into this file, as SVG." type:"path" placeholder:"FILE"`
@@ -46,6 +47,7 @@ func (cmd simulatePacingCmd) scenario() sim.Scenario {
 	sc := sim.Default().WithHandle(cmd.Handle)
 	sc.Agents, sc.AnswerRate, sc.RingTimeout = cmd.Agents, cmd.AnswerRate, cmd.RingLimit
 	sc.Hours, sc.MaxWait, sc.TargetAbandon = time.Duration(cmd.Hours*float64(time.Hour)), cmd.MaxWait, cmd.Target
+	sc.Inbound = cmd.Inbound
 	sc.Shocks, sc.RandomShocks = cmd.Shock, cmd.Shocks
 	for to, from := range map[*sim.Dist]*sim.Dist{&sc.Ring: cmd.Ring, &sc.Talk: cmd.Talk, &sc.WrapUp: cmd.WrapUp, &sc.Patience: cmd.Patience} {
 		if from != nil {

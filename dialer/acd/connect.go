@@ -100,8 +100,9 @@ func (s *Service) Connect(ctx context.Context, leg switchctl.Leg, req Request) (
 	}
 	call := leg.Call()
 	v := &serving{s: s, leg: leg, call: call, req: req, c: &caller{
-		call: call.ID, tenant: call.TenantID, agent: req.AgentID, tags: req.Tags, priority: req.Priority, since: s.now(),
-		wake: make(chan struct{}, 1),
+		call: call.ID, tenant: call.TenantID, agent: req.AgentID, tags: req.Tags, priority: req.Priority, dialed: req.Campaign,
+		since: s.now(),
+		wake:  make(chan struct{}, 1),
 	}}
 	v.since = v.c.since
 	if call.CampaignID != nil {

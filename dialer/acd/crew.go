@@ -44,6 +44,8 @@ type Member struct {
 	// for a call of no campaign.
 	Call     *uuid.UUID
 	Campaign uuid.UUID
+	// Outside: the present call is that of a caller whom no campaign has dialed for its agents.
+	Outside bool
 	// WrapUpUntil is the time limit of a wrap-up; zero for none.
 	WrapUpUntil time.Time
 }
@@ -72,11 +74,11 @@ func (s *Service) Crew(tenant uuid.UUID) []Member {
 		if a.row.CurrentCallID != nil {
 			m.Call = a.row.CurrentCallID
 			if c := s.desk.callers[*m.Call]; c != nil {
-				m.Campaign = c.campaign
+				m.Campaign, m.Outside = c.campaign, !c.dialed
 			}
 		}
 		if c := a.offered; c != nil {
-			m.Call, m.Campaign = &c.call, c.campaign
+			m.Call, m.Campaign, m.Outside = &c.call, c.campaign, !c.dialed
 			if m.Status == Available {
 				m.Status, m.Since = OnCall, s.now()
 			}
@@ -88,5 +90,25 @@ func (s *Service) Crew(tenant uuid.UUID) []Member {
 		}
 	}
 	slices.SortFunc(out, func(a, b Member) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	return out
+}
+
+// Waiter is a caller who waits for an agent.
+type Waiter struct {
+	Call     uuid.UUID
+	Want     Want
+	Priority int
+}
+
+// Waiting lists the tenant's callers who wait for an agent of this controller, whoever has brought them there.
+func (s *Service) Waiting(tenant uuid.UUID) []Waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Waiter
+	for _, c := range s.desk.callers {
+		if c.tenant == tenant && c.seat == nil {
+			out = append(out, Waiter{Call: c.call, Want: Want{Agent: c.agent, Tags: c.tags}, Priority: c.priority})
+		}
+	}
 	return out
 }

@@ -45,6 +45,7 @@ func TestCrewIsWhomOneCanDialFor(t *testing.T) {
 	require.Equal(t, call, *crew[0].Call)
 	require.WithinDuration(t, b.clock.Now(), crew[0].Since, time.Millisecond)
 	require.Equal(t, b.tenant, <-b.ready, "the pacers are told that a conversation begins")
+	require.False(t, crew[0].Outside)
 
 	b.bridged(t, call, agent)
 	o.answer <- switchctl.AgentEnded
@@ -56,4 +57,32 @@ func TestCrewIsWhomOneCanDialFor(t *testing.T) {
 	require.WithinDuration(t, b.clock.Now().Add(7*time.Second), crew[0].WrapUpUntil, time.Second)
 	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneLost)
 	require.Empty(t, b.svc.Crew(b.tenant), "without a phone there is nobody to dial for")
+}
+
+// TestCallersWhomNoCampaignHasDialed: the plans of campaigns know who takes an agent, and who waits for one.
+func TestCallersWhomNoCampaignHasDialed(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.online(t)
+	require.Empty(t, b.svc.Waiting(b.tenant))
+	first, second := b.call(t, nil), b.call(t, nil)
+	caller := b.serve(t, b.svc, first, Request{})
+	o := caller.offer(t)
+	require.True(t, b.svc.Crew(b.tenant)[0].Outside)
+	next := b.serve(t, b.svc, second, Request{Priority: 2, AgentID: &agent})
+	require.Eventually(t, func() bool { return len(b.svc.Waiting(b.tenant)) == 1 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, Waiter{Call: second, Want: Want{Agent: &agent}, Priority: 2}, b.svc.Waiting(b.tenant)[0])
+	b.bridged(t, first, agent)
+	o.answer <- switchctl.AgentEnded
+	caller.ends(t, Ended)
+	b.eventually(t, agent, WrapUp)
+	_, err := b.svc.SetStatus(t.Context(), b.tenant, agent, StatusInput{Status: string(Paused)})
+	require.NoError(t, err)
+	_, err = b.svc.SetStatus(t.Context(), b.tenant, agent, StatusInput{Status: string(Available)})
+	require.NoError(t, err)
+	o = next.offer(t)
+	require.Empty(t, b.svc.Waiting(b.tenant))
+	b.bridged(t, second, agent)
+	o.answer <- switchctl.AgentEnded
+	next.ends(t, Ended)
 }

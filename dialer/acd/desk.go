@@ -52,6 +52,8 @@ type caller struct {
 	tenant uuid.UUID
 	// campaign has dialed the call; the zero id for one of no campaign.
 	campaign uuid.UUID
+	// dialed: for whoever is ready.
+	dialed bool
 	// agent is the one who is wanted; nil for any.
 	agent    *uuid.UUID
 	tags     []string

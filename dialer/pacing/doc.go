@@ -21,6 +21,11 @@
 //     still allows, in units of their own scatter; and drifts until the credit is used up. It stands still while the guard holds
 //     the planner back.
 //
+// Others: callers who call in, and another campaign's callees, may be ahead of the next callee. Those who wait get the agents who become
+// ready first. How often others take an agent is learned (arrivals.go), and so many more are expected while a call rings. Where
+// others come, one call per ready agent is too many, a progressive campaign's too: as many agents are kept for them as bring
+// the risk of each call below the aim.
+//
 // What holds it back, whatever the limit:
 //
 //   - Spare: how many calls could all be abandoned with the rate of the last 24 hours and of the whole campaign still at or below
@@ -36,5 +41,5 @@
 //     luck of up to three calls is not held against it: one call per agent brings the rate down, a pause would keep it where it is.
 //
 // Read planner.go for what it is told and what it answers, hazard.go and change.go for what it learns, view.go for the tables made of
-// that, forecast.go for the comparison, and guard.go for what the abandon rate allows.
+// that, forecast.go for the comparison, arrivals.go for others, and guard.go for what the abandon rate allows.
 package pacing

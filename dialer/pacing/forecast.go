@@ -25,7 +25,9 @@ type forecast struct {
 	mean, variance row // of the persons less the agents
 	third          row // the third cumulant, of which normal luck knows nothing: few calls can be answered all at once
 	ringing, busy  row // the mean's parts of the calls that ring, and of the agents who are busy
+	coming         row // of the busy ones, those whom nobody in front gets
 	call           row // a new call is answered by then
+	others         row // callers who come by then, whom the campaign hasn't dialed
 	ready          float64
 
 	// For the worst case, by how much more calls may be answered, new ones in particular, and how many fewer agents be ready.
@@ -59,15 +61,21 @@ func (p *Planner) forecast(s State) forecast {
 	factor := p.change.factor()
 	for j := range horizons {
 		f.ringing[j] *= factor
-		f.mean[j] = float64(s.Waiting-s.Ready) + f.ringing[j]
-		f.variance[j] = max(0, f.ringing[j]-factor*factor*square[j])
+		f.others[j] = s.Arrivals * p.view.seconds[j]
+		f.mean[j] = float64(s.Waiting-s.Ready) + f.ringing[j] + f.others[j]
+		f.variance[j] = max(0, f.ringing[j]-factor*factor*square[j]) + f.others[j]
 		f.third[j] = third(f.ringing[j], factor*factor*square[j])
 		square[j] = 0
 	}
 	f.supply(p.talk.ages, s.Talking, &p.view.talking, &square)
 	f.supply(p.talk.ages, s.WrappingUp, &p.view.wrapping, &square)
 	for j := range horizons {
-		f.mean[j] -= f.busy[j]
+		gets := f.busy[j] - float64(s.Ahead)
+		if s.Ready > 0 {
+			gets = max(0, gets)
+		}
+		f.mean[j] -= gets
+		f.coming[j] = max(0, gets)
 		f.variance[j] += f.busy[j] - square[j]
 		f.third[j] -= third(f.busy[j], square[j])
 	}

@@ -72,6 +72,11 @@ type State struct {
 	Ringing []time.Duration
 	// Waiting is the number of persons who have answered and wait for an agent.
 	Waiting int
+	// Ahead is the number of other callers, inbound ones or another campaign's, who wait for these agents and come first. Those who are
+	// ready now don't suit them, or they had one.
+	Ahead int
+	// Arrivals is how many of these agents such callers take in a second.
+	Arrivals float64
 	// Day counts the last 24 hours, Total all since the campaign's start.
 	Day, Total Tally
 	// Room is how many calls the ceilings leave; a plan dials no more.
@@ -209,12 +214,15 @@ func (p *Planner) Plan(s State) Plan {
 	if verdict := p.judge(s); p.cfg.Predictive || verdict == Pause { // one call per agent finds nobody when others take the agents
 		plan.Verdict = verdict
 	}
-	if p.cfg.Predictive {
+	if p.cfg.Predictive || s.Arrivals > 0 {
 		if p.stale >= rebuildAfter+int(p.answers) {
 			p.rebuild(s)
 		}
 		f := p.forecast(s)
-		if plan.Verdict == Go {
+		if s.Arrivals > 0 {
+			dial = p.heldBack(s, &f, dial, agents)
+		}
+		if p.cfg.Predictive && plan.Verdict == Go {
 			plan.Mode = Predictive
 			dial = max(dial, p.overdial(s, &f, agents))
 		}

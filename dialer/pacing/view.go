@@ -42,6 +42,7 @@ func (e *entry) add(n float64, sum, square *row) {
 type view struct {
 	ringing  []entry   // by seconds of ringing: the call is answered by then
 	counts   []float64 // as long as ringing; zero between two plans
+	seconds  row       // until each horizon
 	sure     float64   // a new call is answered, when none ends before the ring time-out for another reason
 	talking  [ageBins]entry
 	wrapping [ageBins]entry
@@ -85,6 +86,9 @@ func (p *Planner) rebuild(s State) {
 		e.squared()
 	}
 	p.view.ringing, p.view.counts = ringing, make([]float64, n+1)
+	for j := range horizons {
+		p.view.seconds[j] = float64(at[j])
+	}
 	p.view.sure = 1 - math.Exp(-ringing[n].expected)
 	if p.peak = max(p.peak, p.view.sure); p.answers < peakAfter {
 		p.peak = p.view.sure

@@ -14,6 +14,8 @@ const (
 	eventReturn // and come back
 	eventPlan
 	eventSample
+	eventCallIn // an inbound caller comes
+	eventHangUp // and goes again, whom nobody has taken
 )
 
 // event is something that happens to call or agent who.

@@ -115,7 +115,10 @@ func (g Grid) cell(ctx context.Context, rate float64, handle time.Duration, agen
 	if err := group.Wait(); err != nil {
 		return Cell{}, err
 	}
-	out := Cell{AnswerRate: rate, Handle: handle, Agents: agents, Seeds: g.Seeds, Reference: reference(rate, handle, agents)}
+	out := Cell{AnswerRate: rate, Handle: handle, Agents: agents, Seeds: g.Seeds}
+	if g.Base.Inbound == 0 { // the reference has agents for itself
+		out.Reference = reference(rate, handle, agents)
+	}
 	n := float64(g.Seeds)
 	for _, d := range results {
 		out.Progressive += d.progressive.Utilisation / n

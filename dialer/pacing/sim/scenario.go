@@ -90,7 +90,10 @@ type Scenario struct {
 	Hours         time.Duration
 	MaxWait       time.Duration
 	TargetAbandon float64
-	Shocks        []Shock
+	// Inbound is how many callers an hour call in, whom the same agents take: who has waited longest comes first, whichever way
+	// the call began. Such conversations and the work after them last as long as the campaign's.
+	Inbound float64
+	Shocks  []Shock
 	// RandomShocks adds one shock of each kind at a moment that the seed decides.
 	RandomShocks bool
 }
@@ -132,6 +135,8 @@ func (s Scenario) Validate() error {
 		return errors.New("the longest wait must be 0 to 1 h")
 	case s.TargetAbandon <= 0 || s.TargetAbandon > 0.03:
 		return errors.New("the target must be above 0 and at most 0.03")
+	case s.Inbound < 0 || s.Inbound > 1e5:
+		return errors.New("there must be 0 to 100000 inbound callers an hour")
 	case s.Talk.Mean+s.Talk.Min < time.Second:
 		return errors.New("conversations must last a second or more on average")
 	}

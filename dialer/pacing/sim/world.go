@@ -24,6 +24,7 @@ const (
 	streamTalks
 	streamShocks
 	streamAgents
+	streamInbound
 )
 
 type agentState uint8
@@ -38,6 +39,7 @@ const (
 type agent struct {
 	state   agentState
 	leaving bool // logs off after the call, and nobody knows it yet
+	inbound bool // the call is one that came in
 	since   time.Duration
 }
 
@@ -58,6 +60,7 @@ type world struct {
 	calls   *rand.Rand
 	talks   *rand.Rand
 	people  *rand.Rand
+	inbound *rand.Rand
 
 	now     time.Duration
 	queue   queue
@@ -66,7 +69,10 @@ type world struct {
 	active  []call
 	free    []int32
 	ringing []int32
-	waiting []int32 // longest waiting first
+	waiting []int32   // longest waiting first
+	lobby   []visitor // inbound callers, longest waiting first
+	visits  int32
+	others  pacing.Arrivals
 
 	planAt  time.Duration // when the queued plan is due
 	lastAt  time.Duration
@@ -101,7 +107,7 @@ func newWorld(sc Scenario, mode Mode, seed uint64) *world {
 			Predictive: mode == Predictive, TargetAbandon: sc.TargetAbandon, MaxWait: sc.MaxWait, RingTimeout: sc.RingTimeout,
 		}),
 		calls: rand.New(rand.NewPCG(seed, streamCalls)), talks: rand.New(rand.NewPCG(seed, streamTalks)),
-		people: rand.New(rand.NewPCG(seed, streamAgents)),
+		people: rand.New(rand.NewPCG(seed, streamAgents)), inbound: rand.New(rand.NewPCG(seed, streamInbound)),
 		agents: make([]agent, sc.Agents),
 		lastAt: -replan,
 	}
@@ -118,6 +124,7 @@ func newWorld(sc Scenario, mode Mode, seed uint64) *world {
 	}
 	w.queue.push(event{kind: eventPlan})
 	w.queue.push(event{at: time.Minute, kind: eventSample})
+	w.nextVisitor()
 	return w
 }
 
@@ -136,13 +143,19 @@ func (w *world) happen(e event) {
 		w.talked(e.who)
 	case eventWrappedUp:
 		a := &w.agents[e.who]
-		w.planner.WrappedUp(w.now - a.since)
+		if !a.inbound {
+			w.planner.WrappedUp(w.now - a.since)
+		}
 		w.measure.handled += w.now - a.since
 		w.freed(e.who)
 	case eventLeave:
 		w.leave(w.shocks[e.who].Size)
 	case eventReturn:
 		w.comeBack()
+	case eventCallIn:
+		w.callIn()
+	case eventHangUp:
+		w.hangUp(e.who)
 	case eventPlan:
 		if e.at == w.planAt {
 			w.plan()
@@ -198,7 +211,7 @@ func (w *world) look() {
 	for _, id := range w.ringing {
 		s.Ringing = append(s.Ringing, w.now-w.active[id].dialed)
 	}
-	s.Ready, s.Waiting = len(w.ready), len(w.waiting)
+	s.Ready, s.Waiting, s.Ahead, s.Arrivals = len(w.ready), len(w.waiting), len(w.lobby), w.others.PerSecond(w.now)
 	s.Day, s.Total = w.day.tally(w.now), w.measure.tally
 }
 
@@ -295,19 +308,26 @@ func (w *world) giveUp(e event) {
 // connect gives the person to the agent who has been ready for longest.
 func (w *world) connect(id int32) {
 	c := &w.active[id]
+	w.measure.connected++
+	w.measure.waited(w.now - c.answer)
+	w.free = append(w.free, id)
+	w.talk(false, w.talks)
+}
+
+// talk has the agent who has been ready for longest begin a conversation.
+func (w *world) talk(inbound bool, r *rand.Rand) {
 	who := w.ready[0]
 	w.ready = append(w.ready[:0], w.ready[1:]...)
 	a := &w.agents[who]
-	w.measure.connected++
-	w.measure.waited(w.now - c.answer)
-	a.state, a.since = agentTalking, w.now
-	w.free = append(w.free, id)
-	w.queue.push(event{at: w.now + w.sc.Talk.draw(w.talks), kind: eventTalked, who: who})
+	a.state, a.since, a.inbound = agentTalking, w.now, inbound
+	w.queue.push(event{at: w.now + w.sc.Talk.draw(r), kind: eventTalked, who: who})
 }
 
 func (w *world) talked(who int32) {
 	a := &w.agents[who]
-	w.planner.Talked(w.now - a.since)
+	if !a.inbound {
+		w.planner.Talked(w.now - a.since)
+	}
 	w.measure.handled += w.now - a.since
 	w.measure.talked += w.now - a.since
 	a.state, a.since = agentWrappingUp, w.now
@@ -324,7 +344,10 @@ func (w *world) freed(who int32) {
 	}
 	a.state, a.since = agentReady, w.now
 	w.ready = append(w.ready, who)
-	if len(w.waiting) > 0 {
+	switch {
+	case w.visitorFirst():
+		w.admit()
+	case len(w.waiting) > 0:
 		id := w.waiting[0]
 		w.waiting = append(w.waiting[:0], w.waiting[1:]...)
 		w.active[id].waiting = false
