@@ -176,7 +176,7 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 	if err := emitEnded(ctx, tx, row, lead); err != nil {
 		return false, err
 	}
-	if err := recordings.Finish(ctx, tx, row.TenantID, row.ID); err != nil {
+	if err := recordings.Finish(ctx, tx, row.TenantID, row.ID, row.Node); err != nil {
 		return false, err
 	}
 	return true, l.handler.Ended(ctx, tx, row)

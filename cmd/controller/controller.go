@@ -237,7 +237,9 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 		return err
 	}
 	queues := webhook.Queues()
-	queues[recordings.Queue] = river.QueueConfig{MaxWorkers: recordingWorkers}
+	for _, queue := range recordings.Queues(c.cfg.Node) {
+		queues[queue] = river.QueueConfig{MaxWorkers: recordingWorkers}
+	}
 	c.jobs, err = river.NewClient(riverpgxv5.New(c.store.Pool()), &river.Config{
 		Queues: queues, Workers: workers, Logger: c.log, RescueStuckJobsAfter: rescueAfter,
 	})

@@ -2,6 +2,8 @@ package recordings
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +17,8 @@ import (
 )
 
 const (
-	// Queue is River's queue of recordings.
-	Queue = "recordings"
+	// queue is River's queue of recordings, before a host's own part.
+	queue = "recordings"
 	// MaxAttempts keeps a recording through about three days of trouble: retryDelay grows to an hour.
 	MaxAttempts = 80
 	// alertAttempts is how many failures in a row call somebody: some minutes of trouble.
@@ -34,7 +36,7 @@ func (ProcessArgs) Kind() string { return "recording_process" }
 
 // InsertOpts implements river.JobArgsWithInsertOpts.
 func (ProcessArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{Queue: Queue, MaxAttempts: MaxAttempts}
+	return river.InsertOpts{Queue: queue, MaxAttempts: MaxAttempts}
 }
 
 // part is one file of a recording, as the row's parts keep it.
@@ -96,9 +98,22 @@ func AddPart(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, path
 	return nil
 }
 
-// Finish ends the recording of a call and enqueues its processing; the files must be complete. It does nothing for a call
-// that was never recorded, or whose recording has been finished.
-func Finish(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID) error {
+// Queues are River's queues of the recordings whose files are on a node's disk. The second one is for jobs of versions that had one
+// queue for all nodes.
+func Queues(node string) [2]string {
+	return [2]string{queueOf(node), queue}
+}
+
+// queueOf names a node's queue: its own name may have what a queue's may not.
+func queueOf(node string) string {
+	sum := sha256.Sum256([]byte(node))
+	return queue + "_" + hex.EncodeToString(sum[:8])
+}
+
+// Finish ends the recording of a call and enqueues its processing on the call's node, which has the files; they must be complete,
+// unless the node is lost, which then finds them as they are when it is back. It does nothing for a call that was never recorded, or
+// whose recording has been finished.
+func Finish(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID, node string) error {
 	changed, err := tx.Q.FinishRecording(ctx, tenantID, callID)
 	if err != nil {
 		return fmt.Errorf("finish recording: %w", err)
@@ -106,7 +121,7 @@ func Finish(ctx context.Context, tx *store.Tx, tenantID, callID uuid.UUID) error
 	if changed == 0 {
 		return nil
 	}
-	if err := tx.Enqueue(ctx, ProcessArgs{TenantID: tenantID, CallID: callID}, nil); err != nil {
+	if err := tx.Enqueue(ctx, ProcessArgs{TenantID: tenantID, CallID: callID}, &river.InsertOpts{Queue: queueOf(node)}); err != nil {
 		return fmt.Errorf("finish recording: %w", err)
 	}
 	return nil

@@ -23,6 +23,7 @@ type bundle struct {
 	st       *store.Store
 	tenant   uuid.UUID
 	call     uuid.UUID
+	node     string
 	dir      string
 	bucket   *Bucket
 	registry *prometheus.Registry
@@ -88,7 +89,7 @@ func (b *bundle) record(t *testing.T, paths map[time.Duration]string, offsets ..
 
 func (b *bundle) finish(t *testing.T) {
 	t.Helper()
-	b.tx(t, func(tx *store.Tx) error { return Finish(t.Context(), tx, b.tenant, b.call) })
+	b.tx(t, func(tx *store.Tx) error { return Finish(t.Context(), tx, b.tenant, b.call, b.node) })
 }
 
 func (b *bundle) row(t *testing.T) db.Recording {
@@ -130,7 +131,7 @@ func (b *bundle) jobs(t *testing.T) int {
 	var n int
 	require.NoError(t, b.st.InSystem(t.Context(), func(tx *store.Tx) error {
 		return tx.Pgx().QueryRow(t.Context(),
-			"SELECT count(*) FROM river_job WHERE kind = 'recording_process' AND queue = 'recordings'").Scan(&n)
+			"SELECT count(*) FROM river_job WHERE kind = 'recording_process' AND queue LIKE 'recordings_%'").Scan(&n)
 	}))
 	return n
 }
@@ -176,7 +177,7 @@ func TestFinishRollsBackWithTheCall(t *testing.T) {
 	b := setup(t, memory(t))
 	b.tx(t, func(tx *store.Tx) error { return Begin(t.Context(), tx, b.tenant, b.call, "/a.wav", true) })
 	err := b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-		if err := Finish(t.Context(), tx, b.tenant, b.call); err != nil {
+		if err := Finish(t.Context(), tx, b.tenant, b.call, b.node); err != nil {
 			return err
 		}
 		return context.Canceled

@@ -340,20 +340,24 @@ func TestDeletionIsMadeUp(t *testing.T) {
 	require.Len(t, data, 1)
 }
 
-// TestThroughRiver takes recordings from the transaction that closes a call to their objects.
+// TestThroughRiver takes recordings from the transaction that closes a call to their objects, on the host that has their files.
 func TestThroughRiver(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
 	workers := river.NewWorkers()
 	require.NoError(t, b.lib.AddWorker(workers))
 	client, err := river.NewClient(riverpgxv5.New(b.st.Pool()), &river.Config{
-		Queues: map[string]river.QueueConfig{Queue: {MaxWorkers: 2}}, Workers: workers,
+		Queues: map[string]river.QueueConfig{Queues("Host.1")[0]: {MaxWorkers: 2}, Queues("Host.1")[1]: {MaxWorkers: 2}}, Workers: workers,
 		Logger: slog.New(slog.DiscardHandler), FetchPollInterval: 100 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	require.NoError(t, client.Start(context.WithoutCancel(t.Context())))
 	t.Cleanup(func() { require.NoError(t, client.Stop(context.WithoutCancel(t.Context()))) })
 	calls := make(map[uuid.UUID]string)
+	b.node, b.call = "host.2", newID(t)
+	elsewhere := b.call
+	b.record(t, map[time.Duration]string{0: filepath.Join(b.dir, "on another disk.wav")})
+	b.node = "Host.1"
 	for n := range 5 {
 		b.call = newID(t)
 		path := filepath.Join(b.dir, "missing.wav")
@@ -370,6 +374,9 @@ func TestThroughRiver(t *testing.T) {
 			return err == nil && string(r.Status) == status
 		}, 30*time.Second, 20*time.Millisecond, status)
 	}
+	r, err := b.lib.Find(t.Context(), b.tenant, elsewhere)
+	require.NoError(t, err)
+	require.Equal(t, StatusProcessing, r.Status, "it waits for its host")
 }
 
 // logs keeps log records.
