@@ -31,6 +31,7 @@ type suite struct {
 	dir, binary, controller, freeswitch string
 	log                                 *racelog
 	shared                              map[kind]func() (*stack.Stack, error)
+	starting                            *sync.Mutex
 }
 
 // kind is a kind of switch.
@@ -62,7 +63,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("open the folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	theSuite = suite{dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}}
+	theSuite = suite{dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}, starting: &sync.Mutex{}}
 	if theSuite.binary, err = binary(dir, envBinary); err != nil {
 		return 1, err
 	}
@@ -119,6 +120,8 @@ func (s *suite) start(ctx context.Context, dir string, k kind, cfg stack.Config)
 	if k == freeswitch {
 		cfg.FreeSWITCH = s.freeswitch
 	}
+	s.starting.Lock() // a stack chooses its ports before it takes them
+	defer s.starting.Unlock()
 	return stack.Start(ctx, cfg)
 }
 
@@ -135,7 +138,8 @@ func onEachSwitch(t *testing.T, test func(t *testing.T, c *customer)) {
 	}
 }
 
-// withOwnStack runs a test that breaks things on a stack of its own, for every kind of switch.
+// withOwnStack runs a test that breaks things on a stack of its own, for every kind of switch. Tests that hold nothing against the sound
+// of a call, and don't share a stack with one that does, wait more than they work: they are parallel, and run after all others.
 func withOwnStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *customer)) {
 	t.Helper()
 	for _, k := range []kind{simulated, freeswitch} {

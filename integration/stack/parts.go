@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -167,22 +168,37 @@ func (s *Stack) runCarrier(ctx context.Context, addr string, more ...string) (er
 	return err
 }
 
+// Ports are chosen from a range that no system gives to outgoing connections: one that is free now stays so until it is taken.
+const (
+	firstPort = 10000
+	lastPort  = 16383
+	portTries = 100
+)
+
 // address gives a loopback address with the wished port, or with a free one.
 func address(ctx context.Context, wished int) (string, error) {
-	var lc net.ListenConfig
-	for _, p := range []int{wished, 0} {
-		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
-		if err != nil {
-			continue
+	for try := range portTries {
+		p := wished
+		if try > 0 || wished == 0 {
+			p = firstPort + mathrand.IntN(lastPort-firstPort+1)
 		}
-		defer l.Close() //nolint:errcheck // it only showed that the port is free
-		u, err := lc.ListenPacket(ctx, "udp", l.Addr().String())
-		if err != nil {
-			continue
+		if addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(p)); isFree(ctx, addr) {
+			return addr, nil
 		}
-		return l.Addr().String(), u.Close()
 	}
 	return "", errors.New("find a free port: none")
+}
+
+// isFree tells whether nobody listens at an address.
+func isFree(ctx context.Context, addr string) bool {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return false
+	}
+	defer l.Close() //nolint:errcheck // it only showed that the port is free
+	u, err := lc.ListenPacket(ctx, "udp", addr)
+	return err == nil && u.Close() == nil
 }
 
 func port(addr string) int {
