@@ -53,13 +53,17 @@ func (n *network) arrivals(now int64) []flight {
 }
 
 // TestHour runs one hour of a caller whose clock is 200 ppm off, with 1% loss and 30 ms of jitter: the recording stays in
-// step, nothing is ever held for long, the AI's stream keeps to our clock, and the statistics are right.
+// step, nothing is ever held for long, the AI's stream keeps to our clock, and the statistics are right. Under the race detector,
+// where an hour costs several times as much, half of one has to do.
 func TestHour(t *testing.T) {
 	t.Parallel()
 	for name, ppm := range map[string]int64{"slow": 200, "fast": -200} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const hour = 3600 * 1000 * ms
+			hour := int64(3600 * 1000 * ms)
+			if underRace {
+				hour /= 2
+			}
 			net := &network{rate: sampleRate, ppm: ppm, loss: 0.01, jitter: 30, rng: rand.New(rand.NewPCG(4, uint64(ppm)))}
 			var c caller
 			require.NoError(t, c.setRate(sampleRate))
@@ -106,7 +110,7 @@ func TestHour(t *testing.T) {
 			require.Less(t, worstStep, 12*ms, "in step at every moment")
 			require.InDelta(t, hour/nsPerSample, end, 20*8+130*8, "and at the end, but for what is in flight")
 			require.LessOrEqual(t, worstHold, targetMax+reorderGrace+slotNS)
-			require.InDelta(t, hour/nsPerSample, toAI, 250*8, "an uncorrected stream would be 720 ms off")
+			require.InDelta(t, hour/nsPerSample, toAI, 250*8, "an uncorrected stream would be 720 ms off, after half the time 360")
 			require.InDelta(t, 1.0, q.LossPct, 0.1)
 			require.Less(t, q.LatePct, 1.5)
 			require.InDelta(t, 1.0+q.LatePct, q.ConcealedPct, 0.5)

@@ -201,7 +201,7 @@ func TestRecordingIsValidAtEveryMoment(t *testing.T) {
 			require.NoError(t, err)
 			rec := newTestRecorder(w, RecordingSpec{Path: path, Encoding: encoding})
 			written := make(chan error, 1)
-			const length = 30 * sampleRate
+			const length = 15 * sampleRate
 			go func() {
 				var err error
 				for pos := int64(0); pos < length && err == nil; pos += frameSamples {
