@@ -164,6 +164,7 @@ func (b *callBook) update(c *bookedCall, r db.PacedCallsRow) (facts []callFact, 
 		c.person = false
 		tell(factMachine, c.answered)
 	}
+	c.person = c.person || decided && *r.AnsweredByAmd != answeredByMachine // who is abandoned counts as one when in doubt
 	connected := r.AgentConnectTime != nil && r.AgentID != nil
 	if connected && !c.connected {
 		c.connected = true

@@ -192,8 +192,9 @@ type Leg interface {
 	// DetectMachine listens to an answered leg that has no AI session, which detects by itself, and decides what call.answered
 	// says. It returns when the switch has forked the audio; the verdict goes on the call's record.
 	DetectMachine(ctx context.Context) error
-	// OnMachine says what becomes of the call when detection says that a machine has answered; without it, nothing does. Then
-	// whoever has the caller is freed, the handler's context ends with [ErrMachine], and no operation of the leg is of use any more.
+	// OnMachine says what becomes of the call when detection is sure that a machine has answered, and no agent has had the callee for
+	// more than a moment ([MachineTaken]); without it, nothing does. Then whoever has the caller is freed, the handler's context ends
+	// with [ErrMachine], and no operation of the leg is of use any more.
 	OnMachine(ctx context.Context, action MachineAction) error
 	// Announce plays what every callee is told first, as Play does, and has it recorded. [ErrAudio] says that the callee was not told:
 	// it is not at hand, or can't be played.

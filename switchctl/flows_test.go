@@ -338,7 +338,7 @@ func (b *bench) mediaInput(f []string) {
 	case "heard":
 		s.hear(b.t, f[1:])
 	case "amd":
-		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.Class(f[2]), Confidence: 0.9}, Heard: time.Now()})
+		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.Class(f[2]), Confidence: sureness(f)}, Heard: time.Now()})
 	case "dtmf":
 		s.send(media.DTMF{Digit: f[1], Duration: 100 * time.Millisecond})
 	case "disk":
@@ -352,6 +352,16 @@ func (b *bench) mediaInput(f []string) {
 	default:
 		b.t.Fatalf("flow has an unknown media input: %q", f)
 	}
+}
+
+// sureness is the confidence of a verdict: sure=P as its last word, or more than it takes to act.
+func sureness(f []string) float64 {
+	if text, ok := strings.CutPrefix(f[len(f)-1], "sure="); ok {
+		if p, err := strconv.ParseFloat(text, 64); err == nil {
+			return p
+		}
+	}
+	return 0.97
 }
 
 // tapInput is an event of the newest tap: of one of its legs, or of its socket.
@@ -373,9 +383,9 @@ func (b *bench) tapInput(f []string) {
 	case "text":
 		s.send(media.Text{Type: f[2], ID: "c1", Data: json.RawMessage("null")})
 	case "human", "machine":
-		s.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: amd.Class(f[1]), Confidence: 0.9}, Heard: time.Now()})
+		s.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: amd.Class(f[1]), Confidence: sureness(f)}, Heard: time.Now()})
 	case "greeting_end", "beep":
-		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.ClassMachine, Confidence: 0.9}, Heard: time.Now()})
+		s.send(media.AMD{Event: amd.Event{Kind: amd.EventKind(f[1]), Class: amd.ClassMachine, Confidence: 0.97}, Heard: time.Now()})
 	default:
 		b.t.Fatalf("flow has an unknown tap input: %q", f)
 	}

@@ -54,7 +54,7 @@ func decideAnswer(ctx context.Context, tx *store.Tx, call db.Call, by string, le
 	if err != nil {
 		return err
 	}
-	if err := emitAnswered(ctx, tx, row, *row.AnswerTime, by, lead); err != nil {
+	if err := emitAnswered(ctx, tx, row, *row.AnswerTime, *row.AnsweredByAmd, lead); err != nil {
 		return err
 	}
 	return tx.ReleaseEvents(ctx, row.TenantID, row.ID)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/store/db"
 )
 
 // What becomes of a call that a machine has answered. The handler says it beforehand; the verdict comes to the actor, which takes the
@@ -17,6 +18,33 @@ const (
 	greetingPatience = 70 * time.Second
 	beepPatience     = 2500 * time.Millisecond
 )
+
+const (
+	// machineSure is the confidence from which on something is done about a machine. Of 480 spoken recordings of persons that no
+	// detector was fitted to, ten are called machines, but one with this much; of as many mailboxes 91% and 77%.
+	machineSure = 0.95
+	// agentListens is how long an agent has had a callee who is no longer taken away: whoever talks hears who it is.
+	agentListens = time.Second
+)
+
+// MachineSure tells whether detection is as sure of a machine as it takes to act. Who was called one with less is treated as a person,
+// and counts as one when abandoned.
+func MachineSure(call db.Call) bool {
+	return call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) && call.AmdConfidence != nil && *call.AmdConfidence >= machineSure
+}
+
+// MachineTaken tells whether a call that a machine has answered is taken from whoever has it, where its campaign wants that: the verdict
+// is sure, and no agent had the callee for longer than a moment by then.
+func MachineTaken(call db.Call) bool {
+	if !MachineSure(call) {
+		return false
+	}
+	if call.AgentID == nil || call.AgentConnectTime == nil || call.AnswerTime == nil || call.AmdAfterMs == nil {
+		return true
+	}
+	heard := call.AnswerTime.Add(time.Duration(*call.AmdAfterMs) * time.Millisecond)
+	return heard.Sub(*call.AgentConnectTime) <= agentListens
+}
 
 // What came of a machine, as the metric names it.
 const (
@@ -76,11 +104,10 @@ func (a *actor) onMachine(ctx context.Context, m machineCommand) error {
 	return nil
 }
 
-// considerMachine acts when both the verdict and what to do about it are there. A caller who was led to somebody else stays there.
+// considerMachine acts when both a verdict to act on and what to do about it are there. A caller who was led to somebody else stays there.
 func (a *actor) considerMachine(ctx context.Context) {
 	s := &a.machine
-	if s.action == nil || s.phase != machineNone || a.killCause != "" || a.transfer.bridged() ||
-		a.call.AmdClass == nil || *a.call.AmdClass != string(amd.ClassMachine) {
+	if s.action == nil || s.phase != machineNone || a.killCause != "" || a.transfer.bridged() || !MachineTaken(a.call) {
 		return
 	}
 	message := s.action.MessageURL != ""

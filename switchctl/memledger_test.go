@@ -164,7 +164,7 @@ func (l *memLedger) Verdict(_ context.Context, call db.Call) error {
 	return l.do(func() error {
 		row := l.calls[call.ID]
 		if row.AmdClass == nil && call.AmdClass != nil {
-			row.AmdClass = call.AmdClass
+			row.AmdClass, row.AmdConfidence, row.AmdAfterMs = call.AmdClass, call.AmdConfidence, call.AmdAfterMs
 			l.calls[call.ID] = row
 			l.trace.add("ledger verdict %s after %d ms", *call.AmdClass, *call.AmdAfterMs)
 		}

@@ -414,7 +414,7 @@ func (s *simulation) voiceAgent(m *fakeSession) {
 		m.send(media.LegAnswered{At: time.Now()})
 		if s.wait(5 * time.Second); m.spec.AMD != nil && s.chance(80) {
 			class := []amd.Class{amd.ClassHuman, amd.ClassMachine, amd.ClassUnknown}[s.n(3)]
-			m.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: class, Confidence: 0.9}, Heard: time.Now()})
+			m.send(media.AMD{Event: amd.Event{Kind: amd.KindVerdict, Class: class, Confidence: 0.97}, Heard: time.Now()})
 		}
 		s.wait(5 * time.Second)
 		switch s.n(8) {

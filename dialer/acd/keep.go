@@ -335,7 +335,7 @@ func (s *Service) lookAfterNodes(ctx context.Context) {
 // CallEnded frees the agent of a call, in the transaction that closes it, and notes a caller whom nobody took. call is the closed
 // row.
 func (s *Service) CallEnded(ctx context.Context, tx *store.Tx, call db.Call) error {
-	if call.QueuedAt != nil && call.AgentID == nil && !call.Abandoned && (call.AmdClass == nil || *call.AmdClass != "machine") {
+	if call.QueuedAt != nil && call.AgentID == nil && !call.Abandoned && !switchctl.MachineSure(call) {
 		if err := tx.Q.CallAbandoned(ctx, call.TenantID, call.ID); err != nil {
 			return err
 		}

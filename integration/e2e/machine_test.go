@@ -26,7 +26,7 @@ func TestMailboxGetsAMessage(t *testing.T) {
 		var told call
 		eventually(t, time.Minute, "a mailbox is told from a person", func() bool {
 			for _, call := range c.calls(t, campaign) {
-				if call.AnsweredByAMD != nil && *call.AnsweredByAMD == "machine" {
+				if call.AMD != nil && call.AMD.Class == "machine" && call.AMD.Confidence >= 0.95 { // of less nothing is done
 					told = call
 					return true
 				}

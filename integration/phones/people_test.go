@@ -28,7 +28,7 @@ func (l *line) staff(t *testing.T) *acd.Service {
 	require.NoError(t, err)
 	l.dialer, err = dialer.New(dialer.Config{
 		NodeID: "node-1", Guard: netguard.Policy{AllowLoopback: true}, Legal: dialer.Hours{From: "00:00", To: "24:00"}, DNC: nobody{},
-		Agents: agents, Logger: l.cfg.Logger,
+		Agents: agents, Prompts: l.cfg.Prompts, Logger: l.cfg.Logger,
 	}, l.st)
 	require.NoError(t, err)
 	l.cfg.Phones, l.handler = agents, nil

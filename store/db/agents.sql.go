@@ -567,10 +567,12 @@ func (q *Queries) AgentsOfNode(ctx context.Context, node string) ([]AgentsOfNode
 }
 
 const callAbandoned = `-- name: CallAbandoned :exec
-UPDATE calls SET abandoned = true WHERE tenant_id = $1 AND id = $2 AND agent_id IS NULL
+UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
+WHERE tenant_id = $1 AND id = $2 AND agent_id IS NULL
 `
 
-// CallAbandoned notes that no agent took a call; one that an agent had is none of those.
+// CallAbandoned notes that no agent took a call; one that an agent had is none of those. Who was not surely a machine (switchctl's
+// machineSure) counts as a person then.
 func (q *Queries) CallAbandoned(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, callAbandoned, tenantID, iD)
 	return err

@@ -102,9 +102,11 @@ WHERE c.tenant_id = @tenant_id AND c.id = @id AND c.end_time IS NULL;
 -- name: CallForgoesAgent :exec
 UPDATE live_calls SET awaits_agent = false WHERE tenant_id = @tenant_id AND call_id = @id AND kind = 'call';
 
--- CallAbandoned notes that no agent took a call; one that an agent had is none of those.
+-- CallAbandoned notes that no agent took a call; one that an agent had is none of those. Who was not surely a machine (switchctl's
+-- machineSure) counts as a person then.
 -- name: CallAbandoned :exec
-UPDATE calls SET abandoned = true WHERE tenant_id = @tenant_id AND id = @id AND agent_id IS NULL;
+UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
+WHERE tenant_id = @tenant_id AND id = @id AND agent_id IS NULL;
 
 -- AgentCallStats counts an agent's calls since a moment; the smallest call id of a somewhat earlier moment keeps that to a few
 -- partitions. Talk times are whole seconds from answer to end, as a call shows them.

@@ -1,0 +1,75 @@
+package dialer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// TestUnsureMachineCountsWhenAbandoned: a callee of whom detection only believes that it is a machine is treated as a person, and is in
+// the abandon rate as one when nobody takes the call, or too late. A sure machine never is.
+func TestUnsureMachineCountsWhenAbandoned(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sure float64
+		late bool // an agent comes too late; else none does
+		// heardLate: the verdict comes after the agent.
+		heardLate bool
+		want      pacing.Tally
+	}{
+		"unsure":                  {0.94, false, false, pacing.Tally{Answered: 1, Abandoned: 1}},
+		"sure":                    {0.95, false, false, pacing.Tally{}},
+		"unsure, late":            {0.94, true, false, pacing.Tally{Answered: 1, Abandoned: 1}},
+		"unsure, heard after all": {0.94, true, true, pacing.Tally{Answered: 1, Abandoned: 1}},
+		"sure, late":              {0.95, true, false, pacing.Tally{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := staffed(t)
+			agent, campaign := p.person(t), p.campaign(t, DialProgressive)
+			lead := p.push(t, campaign, "9876543201")
+			call, err := p.sw.Originate(t.Context(), p.request(t, campaign, lead))
+			require.NoError(t, err)
+			now := p.clock.Now()
+			storetest.Exec(t, p.st, p.tenant, `UPDATE calls SET amd = true, status = 'answered', answer_time = $2, queued_at = $2,
+				agent_due = $3 WHERE id = $1`, call.ID, now, now.Add(2*time.Second))
+			verdict := func() {
+				require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
+					if _, err := tx.Q.CallSetVerdict(t.Context(), db.CallSetVerdictParams{
+						TenantID: p.tenant, ID: call.ID, AmdClass: "machine", AmdConfidence: c.sure, AmdAfterMs: 2500,
+					}); err != nil {
+						return err
+					}
+					_, err := tx.Q.CallDecideAnswer(t.Context(), answeredByMachine, p.tenant, call.ID)
+					return err
+				}))
+			}
+			if !c.heardLate {
+				verdict()
+				require.Zero(t, p.tallies(t, campaign).day, "nobody is abandoned yet")
+			}
+			if c.late {
+				require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
+					_, err := tx.Q.CallMarkPersonConnected(t.Context(), db.CallMarkPersonConnectedParams{
+						TenantID: p.tenant, ID: call.ID, AgentID: agent, AgentConnectTime: now.Add(3 * time.Second),
+					})
+					return err
+				}))
+			}
+			if c.heardLate {
+				verdict()
+			}
+			require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
+				return p.agents.CallEnded(t.Context(), tx, p.call(t, call.ID))
+			}))
+			require.Equal(t, c.want, p.tallies(t, campaign).day)
+			require.Equal(t, c.want, p.tallies(t, campaign).total)
+		})
+	}
+}
