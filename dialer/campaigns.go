@@ -250,7 +250,7 @@ func (s *Service) actionAgent(ctx context.Context, tx *store.Tx, row db.Campaign
 		return db.VoiceAgent{}, false, nil
 	case ActionConnectVoiceAgent:
 	case ActionRunFlow:
-		plan, err := campaignFlow(ctx, tx, row)
+		plan, err := s.campaignFlow(ctx, tx, row)
 		if err != nil {
 			return db.VoiceAgent{}, false, err
 		}
@@ -264,11 +264,11 @@ func (s *Service) actionAgent(ctx context.Context, tx *store.Tx, row db.Campaign
 	return agent, err == nil, err
 }
 
-func campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flowPlan, error) {
+func (s *Service) campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flowPlan, error) {
 	if row.FlowID == nil {
 		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}
 	}
-	return storedFlow(ctx, tx, row.TenantID, *row.FlowID)
+	return s.storedFlow(ctx, tx, row.TenantID, *row.FlowID)
 }
 
 // PauseCampaign stops a running campaign from dialing; calls in progress go on. Errors: store.ErrNotFound,

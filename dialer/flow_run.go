@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,16 +32,56 @@ type flowPlan struct {
 	resume *flow.State
 }
 
-// storedFlow reads a flow of the tenant in its newest version.
-func storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*flowPlan, error) {
-	row, err := tx.Q.FlowGet(ctx, tenant, id)
+// keptFlows bounds the flows that are kept as they were read.
+const keptFlows = 1000
+
+// flowCache keeps flows as they were read, by id: a version doesn't change. Pacers and the gate ask for them all the time.
+type flowCache struct {
+	mu   sync.Mutex
+	read map[uuid.UUID]flowPlan
+}
+
+func (c *flowCache) get(id uuid.UUID, version int32) (*flowPlan, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	plan, ok := c.read[id]
+	return &plan, ok && plan.version == version
+}
+
+func (c *flowCache) put(plan flowPlan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read == nil || len(c.read) >= keptFlows {
+		c.read = make(map[uuid.UUID]flowPlan)
+	}
+	c.read[plan.id] = plan
+}
+
+// storedFlow gives a flow of the tenant in its newest version.
+func (s *Service) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*flowPlan, error) {
+	gone := &DependencyError{Code: CodeNoFlowConfigured, Detail: "the flow is gone"}
+	version, err := tx.Q.FlowVersion(ctx, tenant, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: "the flow is gone"}
+		return nil, gone
 	}
 	if err != nil {
 		return nil, err
 	}
-	return readFlow(row.ID, row.Version, row.Nodes)
+	if plan, ok := s.flows.get(id, version); ok {
+		return plan, nil
+	}
+	row, err := tx.Q.FlowGet(ctx, tenant, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	plan, err := readFlow(row.ID, row.Version, row.Nodes)
+	if err == nil {
+		s.flows.put(*plan)
+	}
+	return plan, err
 }
 
 func readFlow(id uuid.UUID, version int32, nodes json.RawMessage) (*flowPlan, error) {

@@ -227,7 +227,7 @@ func TestForeignFlow(t *testing.T) {
 	// A campaign that somebody led to one by hand runs nothing.
 	var missing *DependencyError
 	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-		_, err := storedFlow(t.Context(), tx, b.tenant, theirs.ID)
+		_, err := b.svc.storedFlow(t.Context(), tx, b.tenant, theirs.ID)
 		return err
 	})
 	require.ErrorAs(t, err, &missing)

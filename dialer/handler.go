@@ -179,7 +179,7 @@ func (h handler) inboundAgent(ctx context.Context, tx *store.Tx, number db.Numbe
 	var target inboundTarget
 	var node *uuid.UUID
 	if number.FlowID != nil {
-		plan, err := storedFlow(ctx, tx, number.TenantID, *number.FlowID)
+		plan, err := h.s.storedFlow(ctx, tx, number.TenantID, *number.FlowID)
 		if err != nil {
 			return target, err
 		}
@@ -250,7 +250,7 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 			stored, flowErr := tx.Q.FlowOfNumber(ctx, call.TenantID, call.ToNumber.Reveal())
 			switch {
 			case flowErr == nil:
-				plan.flow, err = storedFlow(ctx, tx, call.TenantID, stored.ID)
+				plan.flow, err = h.s.storedFlow(ctx, tx, call.TenantID, stored.ID)
 			case errors.Is(flowErr, store.ErrNotFound):
 				plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
 			default:
@@ -277,7 +277,7 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 		}
 		switch PostAnswerAction(campaign.PostAnswerAction) {
 		case ActionRunFlow:
-			plan.flow, err = campaignFlow(ctx, tx, campaign)
+			plan.flow, err = h.s.campaignFlow(ctx, tx, campaign)
 		case ActionConnectVoiceAgent:
 			plan.agent, err = h.admittedAgent(ctx, tx, call, campaign.VoiceAgentID)
 		case ActionConnectAgent:

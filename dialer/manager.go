@@ -98,11 +98,19 @@ func (m *manager) round(ctx context.Context) error {
 	}
 	if err == nil {
 		wanted := make(map[uuid.UUID]bool, len(campaigns))
+		var free []db.CampaignsToPaceRow
 		for _, c := range campaigns {
 			wanted[c.ID] = true
-			if err := m.start(ctx, c); err != nil {
+			mine, err := m.keep(ctx, c)
+			if err != nil {
 				return err
 			}
+			if !mine {
+				free = append(free, c)
+			}
+		}
+		if err := m.take(ctx, free); err != nil {
+			return err
 		}
 		for id := range m.pacers {
 			if !wanted[id] {
@@ -126,33 +134,53 @@ const lockTimeout = 3 * time.Second
 
 func lockName(campaign uuid.UUID) string { return "ringmaster.pacer:" + campaign.String() }
 
-func (m *manager) start(ctx context.Context, c db.CampaignsToPaceRow) error {
-	if p := m.pacers[c.ID]; p != nil {
-		select {
-		case <-p.done:
-			if p.yielded {
-				m.left[c.ID] = time.Now().Add(leftFor)
-				return m.stop(ctx, c.ID)
-			}
-			p.cancel() // it saw the campaign halted, and the campaign runs again
-			m.spawn(ctx, c)
-		default:
+// keep sees to the pacer of a campaign whose lock is held; false when that may be tried for.
+func (m *manager) keep(ctx context.Context, c db.CampaignsToPaceRow) (mine bool, err error) {
+	p := m.pacers[c.ID]
+	if p == nil {
+		if time.Now().Before(m.left[c.ID]) {
+			return true, nil
 		}
+		delete(m.left, c.ID)
+		return false, nil
+	}
+	select {
+	case <-p.done:
+		if p.yielded {
+			m.left[c.ID] = time.Now().Add(leftFor)
+			return true, m.stop(ctx, c.ID)
+		}
+		p.cancel() // it saw the campaign halted, and the campaign runs again
+		m.spawn(ctx, c)
+	default:
+	}
+	return true, nil
+}
+
+// take tries for the locks of campaigns, in one statement, and paces those that it gets.
+func (m *manager) take(ctx context.Context, campaigns []db.CampaignsToPaceRow) error {
+	if len(campaigns) == 0 {
 		return nil
 	}
-	if time.Now().Before(m.left[c.ID]) {
-		return nil
+	names := make([]string, len(campaigns))
+	for i, c := range campaigns {
+		names[i] = lockName(c.ID)
 	}
-	delete(m.left, c.ID)
-	var got bool
 	lockCtx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	row := m.conn.QueryRow(lockCtx, "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", lockName(c.ID))
-	if err := row.Scan(&got); err != nil {
-		return fmt.Errorf("lock campaign %s for pacing: %w", c.ID, err)
+	rows, err := m.conn.Query(lockCtx,
+		"SELECT pg_try_advisory_lock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n", names)
+	if err != nil {
+		return fmt.Errorf("lock campaigns for pacing: %w", err)
 	}
-	if got {
-		m.spawn(ctx, c)
+	got, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+	if err != nil {
+		return fmt.Errorf("lock campaigns for pacing: %w", err)
+	}
+	for i, c := range campaigns {
+		if got[i] {
+			m.spawn(ctx, c)
+		}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 const CodeModeNotScrubbed = "call_mode_not_scrubbed"
 
 // callModes are the kinds of calls that a campaign makes.
-func callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, error) {
+func (s *Service) callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, error) {
 	var modes dnc.Modes
 	if row.AnnouncementUrl != nil || row.Amd && row.VoicemailAction == voicemailMessage {
 		modes |= dnc.ModePrerecorded
@@ -36,7 +36,7 @@ func callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, e
 		}
 	case ActionRunFlow:
 	}
-	plan, err := campaignFlow(ctx, tx, row)
+	plan, err := s.campaignFlow(ctx, tx, row)
 	if err != nil {
 		return modes, err
 	}
@@ -63,7 +63,7 @@ func (s *Service) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign)
 	if s.cfg.DNCPolicy.Modes == 0 {
 		return nil
 	}
-	modes, err := callModes(ctx, tx, row)
+	modes, err := s.callModes(ctx, tx, row)
 	if err != nil {
 		return err
 	}

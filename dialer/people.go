@@ -41,7 +41,7 @@ func (s *Service) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (t
 	case PostAnswerAction(row.PostAnswerAction) == ActionConnectAgent:
 		return taker{people: true, asks: anybody()}, nil
 	}
-	plan, err := campaignFlow(ctx, tx, row)
+	plan, err := s.campaignFlow(ctx, tx, row)
 	if err != nil {
 		return taker{}, err
 	}
@@ -132,7 +132,7 @@ func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign
 		var plan *flowPlan
 		err := h.s.st.InTenant(ctx, c.TenantID, func(tx *store.Tx) error {
 			var err error
-			plan, err = campaignFlow(ctx, tx, *c)
+			plan, err = h.s.campaignFlow(ctx, tx, *c)
 			return err
 		})
 		if err != nil {

@@ -206,9 +206,13 @@ func (p *pacer) scrubBeside(ctx context.Context) (stop func()) {
 	}
 }
 
-// run looks every beat of the pacers, until ctx ends.
+// scrubEvery is how many beats of the pacers lie between two looks for leads to scrub: there are some only when the registry
+// couldn't answer at a push.
+const scrubEvery = 10
+
+// run looks every scrubEvery beats of the pacers, until ctx ends.
 func (r *rescrub) run(ctx context.Context) {
-	tick := time.NewTicker(r.s.cfg.Poll)
+	tick := time.NewTicker(scrubEvery * r.s.cfg.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		r.once(ctx)

@@ -91,6 +91,7 @@ type Service struct {
 	log     *slog.Logger
 	legal   week.Window
 	windows windowCache
+	flows   flowCache
 	metrics metrics
 	signals signals
 	crews   crews

@@ -221,7 +221,7 @@ func (s *Service) takesCalls(
 		return owner.DefaultVoiceAgentID, false, err
 	case ActionRunFlow:
 	}
-	plan, err := campaignFlow(ctx, tx, row)
+	plan, err := s.campaignFlow(ctx, tx, row)
 	if _, missing := errors.AsType[*DependencyError](err); missing {
 		return nil, false, nil
 	}

@@ -376,6 +376,18 @@ func (q *Queries) FlowUse(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 	return i, err
 }
 
+const flowVersion = `-- name: FlowVersion :one
+SELECT version FROM flows WHERE tenant_id = $1 AND id = $2
+`
+
+// FlowVersion is what a flow that was read before is asked for.
+func (q *Queries) FlowVersion(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (int32, error) {
+	row := q.db.QueryRow(ctx, flowVersion, tenantID, iD)
+	var version int32
+	err := row.Scan(&version)
+	return version, err
+}
+
 const flowVersionAdd = `-- name: FlowVersionAdd :exec
 INSERT INTO flow_versions (tenant_id, flow_id, version, nodes) VALUES ($1, $2, $3, $4)
 `

@@ -3,6 +3,10 @@
 -- name: FlowGet :one
 SELECT * FROM flows WHERE tenant_id = @tenant_id AND id = @id;
 
+-- FlowVersion is what a flow that was read before is asked for.
+-- name: FlowVersion :one
+SELECT version FROM flows WHERE tenant_id = @tenant_id AND id = @id;
+
 -- name: FlowExists :one
 SELECT EXISTS (SELECT 1 FROM flows WHERE tenant_id = @tenant_id AND id = @id);
 

@@ -1,0 +1,39 @@
+package dialer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// TestFlowsAreReadOnce: a flow is parsed once for each of its versions, whoever asks, and gone when it is deleted.
+func TestFlowsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	f := b.saved(t, flowNodes(`{"id":"a","type":"hangup"}`))
+	read := func() (plan *flowPlan, err error) {
+		err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+			plan, err = b.svc.storedFlow(t.Context(), tx, b.tenant, f.ID)
+			return err
+		})
+		return plan, err
+	}
+	first, err := read()
+	require.NoError(t, err)
+	again, err := read()
+	require.NoError(t, err)
+	require.Same(t, first.graph, again.graph)
+	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: Some(flowNodes(`{"id":"a","type":"hangup","data":{"cause":"USER_BUSY"}}`))})
+	require.NoError(t, err)
+	changed, err := read()
+	require.NoError(t, err)
+	require.NotSame(t, first.graph, changed.graph)
+	require.Greater(t, changed.version, first.version)
+	storetest.Exec(t, b.st, b.tenant, "DELETE FROM flows WHERE id = $1", f.ID)
+	var missing *DependencyError
+	_, err = read()
+	require.ErrorAs(t, err, &missing)
+}
