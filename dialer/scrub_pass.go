@@ -171,7 +171,7 @@ func (p *scrubPass) advance(ctx, asking context.Context, until time.Time) (done 
 		case err != nil:
 			return false, 0, err
 		case !at.answered && asking.Err() != nil:
-			return false, 0, nil
+			return false, 0, nil //nolint:nilerr // the time is over, which is no fault
 		case !at.answered:
 			return false, registryRetry, nil
 		case !first && !at.more:

@@ -148,13 +148,13 @@ func TestVoiceAIRefusedConnection(t *testing.T) {
 // The switch's event socket is lost for 10 s: calls go on, those that ended meanwhile are closed with their true end, and
 // dialing goes on afterwards with no lead dialed twice.
 func TestSwitchLinkLost(t *testing.T) {
-	t.Parallel()
+	besideOthers(t)
 	faultOnCable(t, "switch.esl_addr", func(c *stack.Stack) string { return c.Bootstrap.Switch.ESL }, nil)
 }
 
 // PostgreSQL is lost for 10 s: the same.
 func TestDatabaseLost(t *testing.T) {
-	t.Parallel()
+	besideOthers(t)
 	faultOnCable(t, "database.url", databaseHost, func(url, host string) string {
 		before, rest, _ := strings.Cut(url, "@")
 		_, name, _ := strings.Cut(rest, "/")
@@ -237,7 +237,7 @@ func TestSecondControllerOnTheSamePort(t *testing.T) {
 
 // With PostgreSQL down at start the controller says so, waits, and fails when its patience ends; it starts when it comes up.
 func TestDatabaseDownAtStart(t *testing.T) {
-	t.Parallel()
+	besideOthers(t)
 	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		cable := newCable(t, databaseHost(c.Stack))
 		cable.cut()

@@ -138,8 +138,14 @@ func onEachSwitch(t *testing.T, test func(t *testing.T, c *customer)) {
 	}
 }
 
+// besideOthers lets a test run beside others, after all that run alone. Its kinds of switch come one after the other.
+func besideOthers(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+}
+
 // withOwnStack runs a test that breaks things on a stack of its own, for every kind of switch. Tests that hold nothing against the sound
-// of a call, and don't share a stack with one that does, wait more than they work: they are parallel, and run after all others.
+// of a call, and don't share a stack with one that does, wait more than they work: they run beside each other.
 func withOwnStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *customer)) {
 	t.Helper()
 	for _, k := range []kind{simulated, freeswitch} {

@@ -82,7 +82,7 @@ func (p *pair) leadsLeft(t *testing.T, campaign string) (left int) {
 // the other way round; no number is dialed twice, and no lead is forgotten: those that the dead one was calling have their
 // calls' true ends after its restart.
 func TestControllerTakesOver(t *testing.T) {
-	t.Parallel()
+	besideOthers(t)
 	const leads, perSecond = 150, 10
 	p := newPair(t)
 	defer showLog(t)
