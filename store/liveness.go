@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"net"
 	"time"
 
@@ -33,7 +32,5 @@ func liveness(cfg *pgx.ConnConfig) {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probeIdle, Interval: probeInterval, Count: probeCount},
 		ControlContext:  boundSilence,
 	}
-	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return dialer.DialContext(ctx, network, addr)
-	}
+	cfg.DialFunc = dialer.DialContext
 }

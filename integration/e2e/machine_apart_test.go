@@ -51,7 +51,7 @@ func newApart(t *testing.T) *apart {
 	if why != "" {
 		t.Skip("*** NOT PLAYED: a machine that vanishes from the network. " + why + " ***")
 	}
-	t.Cleanup(func() { //nolint:contextcheck // the test's has ended
+	t.Cleanup(func() {
 		require.NoError(t, exec.CommandContext(context.Background(), "ip", "netns", "del", a.name).Run()) //nolint:gosec // its own name
 	})
 	a.inside(t, "link", "set", "lo", "up")
@@ -189,7 +189,7 @@ func TestVanishedHost(t *testing.T) {
 		WHERE e.type = 'call.ended' AND c.hangup_cause = 'HOST_LOST'`), "each end is told once")
 	require.Zero(t, p.count(t, `SELECT count(*) FROM leads l JOIN calls c ON c.tenant_id = l.tenant_id AND c.id = l.last_call_id
 		WHERE c.node = 'host-1' AND l.status IN ('dialing', 'connected')`))
-	require.Equal(t, reached, len(reports(t, first)), "the host that is cut off dials nobody")
+	require.Len(t, reports(t, first), reached, "the host that is cut off dials nobody")
 	onTheLine := live(reports(t, first))
 	require.GreaterOrEqual(t, onTheLine, stay, "its switch works on")
 

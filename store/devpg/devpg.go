@@ -215,12 +215,13 @@ func (s *Server) initialize(ctx context.Context, bin binaries, account *account)
 
 // writeAccess asks a password of whoever comes by TCP: other accounts of the machine reach the loopback port too.
 func (s *Server) writeAccess() error {
-	rules := "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+	var rules strings.Builder
+	rules.WriteString("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
 	for _, at := range s.also {
-		rules += "host all all " + at.Masked().String() + " scram-sha-256\n"
+		rules.WriteString("host all all " + at.Masked().String() + " scram-sha-256\n")
 	}
 	// The file exists and belongs to the server's account; writing keeps its owner.
-	if err := os.WriteFile(filepath.Join(s.dataDir(), "pg_hba.conf"), []byte(rules), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dataDir(), "pg_hba.conf"), []byte(rules.String()), 0o600); err != nil {
 		return fmt.Errorf("write the access rules: %w", err)
 	}
 	return nil
@@ -273,12 +274,12 @@ func (s *Server) launchOnce(ctx context.Context, bin binaries, account *account,
 }
 
 func (s *Server) arguments() []string {
-	addresses := "127.0.0.1"
+	addresses := []string{"127.0.0.1"}
 	for _, at := range s.also {
-		addresses += "," + at.Addr().String()
+		addresses = append(addresses, at.Addr().String())
 	}
 	settings := []string{
-		"listen_addresses=" + addresses, "port=" + strconv.Itoa(s.port), "unix_socket_directories=" + s.socketDir(),
+		"listen_addresses=" + strings.Join(addresses, ","), "port=" + strconv.Itoa(s.port), "unix_socket_directories=" + s.socketDir(),
 		"max_connections=300", "timezone=UTC", "log_timezone=UTC", "jit=off",
 	}
 	if s.temporary {
