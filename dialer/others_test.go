@@ -23,12 +23,12 @@ func TestWhoComesBeforeACampaignsCallee(t *testing.T) {
 	}
 	mine, own := crew[:4], uuid.New()
 	owns := func(call uuid.UUID) bool { return call == own }
-	any, billing, other := acd.Waiter{Call: uuid.New()}, acd.Waiter{Want: acd.Want{Tags: []string{"billing"}}}, acd.Waiter{Want: acd.Want{Agent: &crew[7].ID}}
+	anyone, billing, other := acd.Waiter{Call: uuid.New()}, acd.Waiter{Want: acd.Want{Tags: []string{"billing"}}}, acd.Waiter{Want: acd.Want{Agent: &crew[7].ID}}
 	count := func(asks []flow.Ask, w ...acd.Waiter) int { return ahead(w, owns, asks, mine, crew) }
 	require.Zero(t, count(anybody()))
 	require.Zero(t, count(anybody(), acd.Waiter{Call: own}), "counted already")
 	require.Zero(t, count(anybody(), other), "wants another's agent")
-	require.Equal(t, 2, count(anybody(), any, any, any, any), "half of the agents are another campaign's")
+	require.Equal(t, 2, count(anybody(), anyone, anyone, anyone, anyone), "half of the agents are another campaign's")
 	require.Equal(t, 2, count(anybody(), billing, billing), "all who can are this one's")
 	low := acd.Waiter{Priority: -1}
 	require.Zero(t, count(anybody(), low))

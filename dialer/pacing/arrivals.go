@@ -70,7 +70,7 @@ func poissonAbove(first, second float64, n int) float64 {
 	p, q := math.Exp(-second), math.Exp(-first)
 	above, term := 1.0, q // P(first >= k), P(first = k)
 	sum, k := 0.0, 0
-	for i := 0; i < 2*mostFreed; i++ {
+	for i := range 2 * mostFreed {
 		for ; k < n+1+i; k++ {
 			above -= term
 			term *= first / float64(k+1)

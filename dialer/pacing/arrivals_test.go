@@ -33,7 +33,7 @@ func TestOthersComeFirst(t *testing.T) {
 	require.Greater(t, alone, 4)
 	require.Less(t, dial(3, 0), alone)
 	require.Less(t, dial(0, 0.3), alone)
-	require.Equal(t, dial(60, 0), 2, "for those who are ready")
+	require.Equal(t, 2, dial(60, 0), "for those who are ready")
 }
 
 // TestAgentsAreKeptForOthers: one call per agent is too many where others take agents, a progressive campaign's too.

@@ -57,7 +57,7 @@ func TestInboundCallersTakeAgents(t *testing.T) {
 	sc.Inbound = 200
 	with := Run(sc, Predictive, tuning)
 	require.Less(t, with.Connected, alone.Connected)
-	require.Greater(t, with.Connected, 0)
+	require.Positive(t, with.Connected)
 	sc.Inbound = 5000
 	require.Less(t, Run(sc, Predictive, tuning).Connected, with.Connected/4)
 }
