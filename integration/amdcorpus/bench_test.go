@@ -31,9 +31,6 @@ func recordings(tb testing.TB, half Half) []Recording {
 // BenchmarkHeldOut prints the confusion matrix of the half that nothing was tuned on.
 func BenchmarkHeldOut(b *testing.B) { benchmarkHalf(b, HeldOut) }
 
-// BenchmarkFormer prints that of the half that was held out before, which nothing was tuned on either.
-func BenchmarkFormer(b *testing.B) { benchmarkHalf(b, Former) }
-
 // BenchmarkTuning prints that of the tuning half, to compare.
 func BenchmarkTuning(b *testing.B) { benchmarkHalf(b, Tuning) }
 

@@ -100,7 +100,7 @@ func (l *Lessons) examine(r *Recording) bool {
 }
 
 const (
-	treeCount = 800
+	treeCount = 1200
 	learning  = 0.05 // how much of a tree's answer counts
 	shrink    = 10.0 // keeps the answers small of leaves that few examples reach
 	leafLeast = 30   // examples that reach a leaf

@@ -37,7 +37,7 @@ const (
 	Silence Category = "silence"
 )
 
-// quota is how many recordings a take of a half holds of a category.
+// quota is how many recordings a take holds of a category.
 type quota struct {
 	category Category
 	want     amd.Class
@@ -128,7 +128,7 @@ type Sample struct {
 	line     line
 }
 
-// heldOutTakes is how many takes the held-out half consists of: it is to be as large as the two others.
+// heldOutTakes is how many takes the held-out half consists of: it is to be as large as the tuning half.
 const heldOutTakes = 2
 
 // Plan lists the recordings of the corpus.
@@ -137,43 +137,49 @@ func Plan(seed uint64) ([]Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := append(all[Tuning].plan(seed, Tuning, 0), all[Former].plan(seed, Former, 0)...)
+	var out []Sample
+	for _, k := range []troupe{first, second} {
+		out = append(out, all[k].plan(seed, k, 0)...)
+	}
 	for take := range heldOutTakes {
-		out = append(out, all[HeldOut].plan(seed, HeldOut, take)...)
+		out = append(out, all[strangers].plan(seed, strangers, take)...)
 	}
 	return out, nil
 }
 
-// maxTakes is how many takes there may be, whose numbers do not meet.
-const maxTakes = 64
+// How often each cast of the tuning half is recorded for the model; 64 takes have numbers that do not meet.
+const firstTakes, secondTakes = 36, 24
 
-// PlanTuning lists the recordings of the tuning half, and further takes of it, up to 64: other recordings of the same voices and
-// texts, and of many more.
-func PlanTuning(seed uint64, takes int) ([]Sample, error) {
+// PlanTuning lists the recordings of the tuning half, and further takes of it: other recordings of the same voices and texts, and
+// of many more.
+func PlanTuning(seed uint64) ([]Sample, error) {
 	all, err := casts(seed)
 	if err != nil {
 		return nil, err
 	}
-	wide, err := all[Tuning].widen(seed)
-	if err != nil {
-		return nil, err
-	}
-	out := all[Tuning].plan(seed, Tuning, 0)
-	for take := 1; take < min(takes, maxTakes); take++ {
-		out = append(out, wide.plan(seed, Tuning, take)...)
+	var out []Sample
+	for _, k := range []troupe{first, second} {
+		wide, err := all[k].widen(k, seed)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, all[k].plan(seed, k, 0)...)
+		for take := 1; take < [...]int{firstTakes, secondTakes}[k]; take++ {
+			out = append(out, wide.plan(seed, k, take)...)
+		}
 	}
 	return out, nil
 }
 
-// plan lists one take of a half.
-func (c *cast) plan(seed uint64, h Half, take int) []Sample {
+// plan lists one take.
+func (c *cast) plan(seed uint64, k troupe, take int) []Sample {
 	var out []Sample
 	for _, q := range quotas() {
 		for range q.count {
 			n := len(out) + 1
 			s := Sample{
-				Name: fmt.Sprintf("%s-%d-%03d", h, take, n), Half: h, Category: q.category, Want: q.want,
-				seed: h.seed(seed)<<16 ^ uint64(take)<<12 ^ uint64(h)<<11 ^ uint64(n),
+				Name: fmt.Sprintf("%s-%d-%d-%03d", k.half(), k, take, n), Half: k.half(), Category: q.category, Want: q.want,
+				seed: k.seed(seed)<<16 ^ uint64(take)<<12 ^ uint64(k)<<11 ^ uint64(n),
 			}
 			w := writer{rng: rand.New(rand.NewPCG(s.seed, 1)), cast: c}
 			w.write(&s)

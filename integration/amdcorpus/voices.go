@@ -12,26 +12,38 @@ import (
 // Seed is the corpus's own; figures are only comparable under the same one.
 const Seed = 20261121
 
-// Half is one of the parts of the corpus.
+// Half is one of the halves of the corpus.
 type Half int
 
 // The halves.
 const (
 	// Tuning is what thresholds and the model are made from.
 	Tuning Half = iota
-	// Former is what they were judged by at first. Nothing was fitted to it, but its figures were seen while features were chosen.
-	Former
-	// HeldOut is what they are judged by, as large as the other two together.
+	// HeldOut is what they are judged by.
 	HeldOut
 )
 
-func (h Half) String() string {
-	return [...]string{"tuning", "former held-out", "held-out"}[h]
+func (h Half) String() string { return [...]string{"tuning", "held-out"}[h] }
+
+// troupe numbers the casts: two of the tuning half, one of the other.
+type troupe int
+
+const (
+	first troupe = iota
+	second
+	strangers
+)
+
+func (k troupe) half() Half {
+	if k == strangers {
+		return HeldOut
+	}
+	return Tuning
 }
 
-// seed starts the numbers of a half.
-func (h Half) seed(seed uint64) uint64 {
-	if h == HeldOut {
+// seed starts the numbers of a cast.
+func (k troupe) seed(seed uint64) uint64 {
+	if k == strangers {
 		return ^seed
 	}
 	return seed
@@ -63,7 +75,7 @@ type language struct {
 	Fill map[string][]string `json:"fill"`
 }
 
-// textsJSON is dealt out to the tuning and the former half.
+// textsJSON is dealt out to the two casts of the tuning half.
 //
 //go:embed texts.json
 var textsJSON []byte
@@ -73,10 +85,13 @@ var textsJSON []byte
 //go:embed heldout.json
 var heldOutJSON []byte
 
-// tuningJSON is what further takes of the tuning half say besides.
+// tuningJSON and widerJSON are what further takes of the tuning half say besides, those of its first cast and those of its second.
 //
 //go:embed tuning.json
 var tuningJSON []byte
+
+//go:embed wider.json
+var widerJSON []byte
 
 // englishAccents are espeak-ng's voices of English, voiceVariants its voice variants that sound like people and that are dealt out.
 // What is no relative of those (as edward2 is of edward), or only of ones that the tuning half has got, goes to one side as a whole.
@@ -88,11 +103,11 @@ const (
 		"steph travis victor zac"
 	tuningVariants  = "AnxiousAndy Gene2 steph2 steph3 croak whisper whisperf fast"
 	heldOutVariants = "Nguyen RicishayMax announcer Storm Tweaky klatt klatt2 klatt3 klatt4"
-	// How many voices are made up for further takes of the tuning half, and for the half that is held out.
-	tuningMadeUp, heldOutMadeUp = 90, 23
+	// How many voices are made up for further takes of the tuning half's casts, and for the half that is held out.
+	firstMadeUp, secondMadeUp, heldOutMadeUp = 90, 30, 23
 )
 
-// cast is who speaks in one half.
+// cast is who speaks.
 type cast struct {
 	english  []string // accents
 	variants []string
@@ -101,7 +116,7 @@ type cast struct {
 	fill     map[string][]string // what stands for the names in braces
 }
 
-// casts deals accents, variants, languages and English phrases out to the first two halves and gives the third its own.
+// casts deals accents, variants, languages and English phrases out to the first two casts and gives the third its own.
 func casts(seed uint64) ([3]cast, error) {
 	var out [3]cast
 	langs, err := parse(textsJSON)
@@ -133,10 +148,11 @@ func casts(seed uint64) ([3]cast, error) {
 	if langs, err = parse(heldOutJSON); err != nil {
 		return out, err
 	}
-	// espeak-ng has no more accents of English than those, so that this half shares its accents with the former.
-	out[HeldOut] = cast{english: out[Former].english, others: map[string][]language{}}
-	out[HeldOut].variants = slices.Concat(strings.Fields(heldOutVariants), madeUp(HeldOut.seed(seed), heldOutMadeUp))
-	out[HeldOut].add(langs)
+	// espeak-ng has no more accents of English than those: the tuning half has the first cast's, the held-out half the second's.
+	out[strangers] = cast{english: out[second].english, others: map[string][]language{}}
+	out[strangers].variants = slices.Concat(strings.Fields(heldOutVariants), madeUpFor(strangers, seed))
+	out[strangers].add(langs)
+	out[second].english = out[first].english
 	return out, nil
 }
 
@@ -152,14 +168,30 @@ func parse(texts []byte) ([]language, error) {
 	return langs, nil
 }
 
+// madeUpFor returns the names of the voices that are made up for a cast.
+func madeUpFor(k troupe, seed uint64) []string {
+	switch k {
+	case first:
+		return madeUp(seed, firstMadeUp)
+	case second:
+		return madeUp(seed+1, secondMadeUp)
+	case strangers:
+	}
+	return madeUp(strangers.seed(seed), heldOutMadeUp)
+}
+
 // widen adds what only further takes of the tuning half have: more voices, more texts, and languages of their own.
-func (c *cast) widen(seed uint64) (*cast, error) {
-	more, err := parse(tuningJSON)
+func (c *cast) widen(k troupe, seed uint64) (*cast, error) {
+	texts, variants := tuningJSON, tuningVariants
+	if k == second {
+		texts, variants = widerJSON, ""
+	}
+	more, err := parse(texts)
 	if err != nil {
 		return nil, err
 	}
 	out := &cast{english: c.english, text: c.text.with(&phrases{}), others: map[string][]language{}}
-	out.variants = slices.Concat(c.variants, strings.Fields(tuningVariants), madeUp(seed, tuningMadeUp))
+	out.variants = slices.Concat(c.variants, strings.Fields(variants), madeUpFor(k, seed))
 	for group, langs := range c.others {
 		out.others[group] = slices.Clone(langs)
 	}

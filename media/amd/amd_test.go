@@ -49,6 +49,16 @@ func (t *track) speech(sec float64) *track {
 
 func (t *track) tone(sec float64, hz ...float64) *track { return t.glide(sec, 0, hz...) }
 
+// soft is a tone far below the speech.
+func (t *track) soft(sec, hz float64) *track {
+	from := len(t.pcm)
+	t.tone(sec, hz)
+	for i := range t.pcm[from:] {
+		t.pcm[from+i] /= 16
+	}
+	return t
+}
+
 // glide is tones of which each ends by Hz higher than it began.
 func (t *track) glide(sec, by float64, hz ...float64) *track {
 	n := samples(sec)
@@ -111,7 +121,7 @@ func TestVerdicts(t *testing.T) {
 		"a short phrase":    {newTrack().silence(0.4).speech(1.3).silence(4).noise(40), ClassHuman, 3 * time.Second},
 		"a noisy line":      {newTrack().silence(0.4).speech(0.5).silence(4).noise(250), ClassHuman, 3400 * time.Millisecond},
 		"no lead at all":    {newTrack().speech(0.5).silence(4), ClassHuman, 1800 * time.Millisecond},
-		"a company":         {newTrack().silence(0.2).speech(2).silence(4).noise(40), ClassHuman, 3200 * time.Millisecond},
+		"a company":         {newTrack().silence(0.2).speech(1.8).silence(4).noise(40), ClassHuman, 3200 * time.Millisecond},
 		"a long greeting":   {greeting().silence(3).noise(40), ClassMachine, 3400 * time.Millisecond},
 		"silence":           {newTrack().silence(6), ClassUnknown, 3800 * time.Millisecond},
 		"noise":             {newTrack().silence(6).noise(300), ClassUnknown, 3800 * time.Millisecond},
@@ -120,6 +130,9 @@ func TestVerdicts(t *testing.T) {
 		"SIT":               {newTrack().silence(0.3).tone(0.33, 950).tone(0.33, 1400).tone(0.33, 1800).silence(1).speech(5), ClassMachine, 1500 * time.Millisecond},
 		"fax answers":       {newTrack().silence(0.3).tone(3, 2100).silence(2), ClassMachine, 1200 * time.Millisecond},
 		"fax calls":         {newTrack().silence(0.3).tone(0.5, 1100).silence(3), ClassMachine, 1200 * time.Millisecond},
+		"a long beep alone": {newTrack().silence(0.3).tone(1, 1000).silence(3), ClassMachine, 1700 * time.Millisecond},
+		"a late, soft beep": {newTrack().silence(0.2).speech(1.1).silence(0.9).soft(0.8, 1000).silence(3).noise(10), ClassMachine, 3400 * time.Millisecond},
+		"a click, ringing":  {newTrack().silence(0.1).tone(0.12, 900, 1111, 1733).silence(0.3).tone(0.4, 400, 450).silence(0.2).tone(0.4, 400, 450).silence(4), ClassMachine, 3800 * time.Millisecond},
 		"a beep alone":      {newTrack().silence(0.3).tone(0.3, 1000).silence(3), ClassMachine, 1200 * time.Millisecond},
 		"a falling beep":    {newTrack().silence(0.3).glide(0.4, -400, 1400).silence(3), ClassMachine, 1200 * time.Millisecond},
 		"ringback and hum":  {newTrack().silence(0.2).tone(0.4, 400, 450).silence(0.2).tone(0.4, 400, 450).silence(4).hum(150), ClassMachine, 3800 * time.Millisecond},
@@ -129,6 +142,8 @@ func TestVerdicts(t *testing.T) {
 		"America's":         {newTrack().silence(0.2).tone(2, 440, 480).silence(4), ClassMachine, 3800 * time.Millisecond},
 		"a key at the ear":  {newTrack().silence(0.3).tone(0.2, 770, 1336).silence(0.3).speech(0.5).silence(3), ClassHuman, 3800 * time.Millisecond},
 		"its end alone":     {newTrack().silence(0.1).tone(0.42, 425).silence(4), ClassHuman, 2500 * time.Millisecond},
+		"a gap filled in":   {newTrack().silence(0.3).tone(0.4, 425).soft(0.16, 425).tone(0.4, 425).silence(4), ClassHuman, 2900 * time.Millisecond},
+		"a gap left":        {newTrack().silence(0.3).tone(0.4, 425).silence(0.36).tone(0.4, 425).silence(4), ClassHuman, 3 * time.Second},
 		"a hello that hums": {newTrack().silence(0.3).tone(0.8, 425).silence(4), ClassHuman, 2500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,9 +3,11 @@ package amd
 const (
 	// word is the most that is too little for a greeting, and wordPause how long its speaker has then waited for an answer at least;
 	// phrase and phrasePause are more of both: a mailbox may say so much, but its beep would have come. All are in seconds.
+	// still is how long there has been no soft sound either: it may be the beginning of more.
 	// personSure is the share of the tuning half's recordings judged by this rule that it is right about.
 	word, wordPause     = 1.0, 1.1
 	phrase, phrasePause = 1.6, 1.3
+	still               = 0.06
 	personSure          = 0.99
 	// The certainty of a machine that was told by a tone, and of ringing with nobody behind it yet.
 	toneSure, ringSure = 0.98, 0.8
@@ -30,7 +32,7 @@ func (d *Detector) decide(sig signal) {
 	f := &d.pattern.f
 	late := d.heard() >= d.cfg.MaxWait
 	switch {
-	case f.Bursts > 0 && (f.Speech <= word && f.Pause >= wordPause || f.Speech <= phrase && f.Pause >= phrasePause):
+	case d.waits(f):
 		d.verdict(ClassHuman, personSure)
 	case f.Bursts > 0 && (late || f.Since >= d.cfg.Decide.Seconds()):
 		d.weigh()
@@ -39,6 +41,14 @@ func (d *Detector) decide(sig signal) {
 	case late:
 		d.verdict(ClassUnknown, 0.5)
 	}
+}
+
+// waits says that somebody has said a word or a phrase and now waits for an answer.
+func (d *Detector) waits(f *Features) bool {
+	if f.Bursts == 0 || f.Quiet < still || d.tones.hums() {
+		return false
+	}
+	return f.Speech <= word && f.Pause >= wordPause || f.Speech <= phrase && f.Pause >= phrasePause
 }
 
 // weigh decides at the limit, when neither a tone nor a person's silence has.

@@ -107,8 +107,12 @@ func (d *Detector) take(sound *sound) {
 	}
 	d.pattern.add(sound)
 	sig := d.tones.hear(sound, loud, d.class)
-	if sig != signalNone {
+	switch sig {
+	case signalBeep, signalSIT, signalFax:
 		d.pattern.erase(d.tones.erase)
+	case signalProgress:
+		d.pattern.erase(d.frame) // nobody has spoken before
+	case signalNone:
 	}
 	switch {
 	case !d.decided, d.class == ClassMachine && d.frame%every == 0:

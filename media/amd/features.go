@@ -36,8 +36,11 @@ type Features struct {
 	Within [3]float64
 	// Ends are the mean levels beside the peak of stretches that end now, the latest first; Starts of those that follow the onset.
 	Ends, Starts [5]float64
-	// Rate counts the syllables in a second of sound.
-	Rate float64
+	// Rate counts the syllables in a second of sound, Beats, Dips and Turns the peaks of the level that stand out less and more, and
+	// those of the change of the spectrum's shape. Held is the share of sound whose shape stays, Steps the mean change.
+	Rate, Beats, Dips, Turns, Held, Steps float64
+	// Vowels counts the stretches with a pitch in a second of sound, Vowel is the mean length of one.
+	Vowels, Vowel float64
 	// Pace is how fast the spectrum's shape goes on, Jump how fast the level does, both beside how far they go at all.
 	Pace, Jump float64
 	// Noise is how far the floor lies below the peak, Wander how unsteady it is.
@@ -52,7 +55,7 @@ type Features struct {
 }
 
 // inputs is how many inputs the model has.
-const inputs = 57
+const inputs = 64
 
 // Vector is the model's input.
 func (f *Features) Vector() [inputs]float64 {
@@ -66,6 +69,7 @@ func (f *Features) Vector() [inputs]float64 {
 		f.Range, f.Slope, f.Rise, f.Lift, f.Begin, f.Voiced,
 		f.Bursts, f.Speech / max(1, f.Bursts), f.Full / max(f.Since, 0.1), f.Quiet + f.SoftGap, f.Rate * f.Full,
 		f.Since, f.Phrases, f.LastGap, f.FirstGap, f.FineCount, f.FineFirst, f.FineLast, f.FineGap, f.FineFirstGap,
+		f.Beats, f.Dips, f.Turns, f.Held, f.Steps, f.Vowels, f.Vowel,
 	}
 }
 
@@ -163,7 +167,10 @@ func (p *pattern) tempo() {
 		return
 	}
 	mean := levels / count
-	f.Rate = float64(p.syllables(n)) / (count * frameLen)
+	f.Rate = float64(p.syllables(n, swing)) / (count * frameLen)
+	f.Beats = float64(p.syllables(n, swing/2)) / (count * frameLen)
+	f.Dips = float64(p.syllables(n, 2*swing)) / (count * frameLen)
+	p.turns(n, count)
 	f.Pace = change / max(drift, 1e-6)
 	f.Jump = jumps / count / (1 + math.Sqrt(max(0, squares/count-mean*mean)))
 	late, some := 0.0, 0
@@ -177,10 +184,45 @@ func (p *pattern) tempo() {
 }
 
 // swing is how far the level falls after a syllable and rises to the next, in dB.
-const swing = 4
+const swing = 4.0
+
+// turns follows the changes of the spectrum's shape and the voice.
+func (p *pattern) turns(n int, sounding float64) {
+	const stays = 0.01
+	f := &p.f
+	var peaks, held, steps, voiced, runs float64
+	on := false
+	for k := max(1, p.onset); k <= min(p.last, n-2); k++ {
+		if p.at(n, k) <= p.soft {
+			on = false
+			continue
+		}
+		i := p.frames - n + k + memory
+		v := p.step[i%memory]
+		steps += float64(v)
+		if v < stays {
+			held++
+		} else if v >= p.step[(i-1)%memory] && v > p.step[(i+1)%memory] {
+			peaks++
+		}
+		if (p.frames-n+k)%2 == 0 {
+			continue
+		}
+		now := p.pitch[i%memory] > 0
+		if now {
+			voiced++
+			if !on {
+				runs++
+			}
+		}
+		on = now
+	}
+	f.Turns, f.Held, f.Steps = peaks/(sounding*frameLen), held/sounding, steps/sounding
+	f.Vowels, f.Vowel = runs/(sounding*frameLen), 2*frameLen*voiced/max(1, runs)
+}
 
 // syllables counts the peaks of the level.
-func (p *pattern) syllables(n int) int {
+func (p *pattern) syllables(n int, swing float32) int {
 	count, rising := 0, true
 	high, low := p.soft, p.soft
 	for k := max(1, p.onset); k <= min(p.last, n-2); k++ {

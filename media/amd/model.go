@@ -16,8 +16,12 @@ var model string
 // Leaves is how many answers a tree has.
 const Leaves = 8
 
-// treeSize is the length of a tree in the model: its inputs, a byte each, then its limits and its leaves, float32 in little endian.
-const treeSize = (Leaves - 1) + 4*(Leaves-1) + 4*Leaves
+// A tree in the model: its inputs, a byte each, then its limits and its leaves, float32 in little endian.
+const (
+	limitsAt = Leaves - 1
+	leavesAt = limitsAt + 4*(Leaves-1)
+	treeSize = leavesAt + 4*Leaves
+)
 
 // Tree asks three questions, one after the other, whether an input lies above a limit. The first is question 0; after no comes
 // question 2q+1, after yes 2q+2.
@@ -55,25 +59,21 @@ func AppendTree(b []byte, t *Tree) []byte {
 func odds(x [inputs]float64) float64 {
 	z := 0.0
 	for at := 0; at+treeSize <= len(model); at += treeSize {
-		t := treeAt(model[at : at+treeSize])
-		z += t.Answer(x[:])
+		z += answer(model[at:at+treeSize], x[:])
 	}
 	return z
 }
 
-// treeAt reads a tree where it lies: a model that is unpacked would have to be kept by each detector.
-func treeAt(b string) Tree {
-	var t Tree
-	copy(t.Input[:], b)
-	b = b[len(t.Input):]
-	for i := range t.Limit {
-		t.Limit[i] = number(b[4*i:])
+// answer is the Answer of a tree where it lies: a model that is unpacked would have to be kept by each detector.
+func answer(b string, x []float64) float64 {
+	q := 0
+	for q < Leaves-1 {
+		above := x[b[q]] > float64(number(b[limitsAt+4*q:]))
+		if q = 2*q + 1; above {
+			q++
+		}
 	}
-	b = b[4*len(t.Limit):]
-	for i := range t.Leaf {
-		t.Leaf[i] = number(b[4*i:])
-	}
-	return t
+	return float64(number(b[leavesAt+4*(q-(Leaves-1)):]))
 }
 
 func number(b string) float32 {

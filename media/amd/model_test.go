@@ -15,14 +15,14 @@ func TestTreeAsks(t *testing.T) {
 		Limit: [...]float32{0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5},
 		Leaf:  [...]float32{0, 1, 2, 3, 4, 5, 6, 7},
 	}
+	b := AppendTree([]byte{1, 2, 3}, &tree)
+	require.Len(t, b, 3+treeSize)
 	for leaf := range Leaves {
 		x := []float64{float64(leaf >> 2 & 1), float64(leaf >> 1 & 1), float64(leaf & 1)}
 		require.InDelta(t, float64(leaf), tree.Answer(x), 1e-9)
+		require.InDelta(t, float64(leaf), answer(string(b[3:]), x), 1e-9)
 	}
 	require.InDelta(t, 0.0, tree.Answer([]float64{0.5, 0.5, 0.5}), 1e-9, "a limit is not above itself")
-	b := AppendTree([]byte{1, 2, 3}, &tree)
-	require.Len(t, b, 3+treeSize)
-	require.Equal(t, tree, treeAt(string(b[3:])))
 }
 
 // TestModel holds the model that is built in to its format.
@@ -31,12 +31,12 @@ func TestModel(t *testing.T) {
 	require.NotEmpty(t, model)
 	require.Zero(t, len(model)%treeSize)
 	for at := 0; at < len(model); at += treeSize {
-		tree := treeAt(model[at : at+treeSize])
-		for _, input := range tree.Input {
+		tree := model[at : at+treeSize]
+		for _, input := range []byte(tree[:limitsAt]) {
 			require.Less(t, int(input), inputs)
 		}
-		for _, v := range tree.Leaf {
-			require.Less(t, math.Abs(float64(v)), 1.0)
+		for leaf := leavesAt; leaf < treeSize; leaf += 4 {
+			require.Less(t, math.Abs(float64(number(tree[leaf:]))), 1.0)
 		}
 	}
 }

@@ -11,6 +11,7 @@ const (
 
 	burstMin = 4   // frames of sound that make a burst; a click is shorter
 	burstGap = 9   // frames of silence that a burst may contain
+	leadGap  = 14  // frames of silence between a soft syllable and the first burst
 	loudest  = 5   // frames that the peak level leaves out: clicks
 	quietest = 20  // the share of the frames that the floor leaves out below it: 1 in 20
 	rangeMin = 9.0 // dB between noise and speech
@@ -30,6 +31,7 @@ type pattern struct {
 	tonal  [memory]bool
 	change [memory]float32
 	drift  [memory]float32
+	step   [memory]float32
 	pitch  [memory]float32 // octaves above 1 Hz, 0 without a voice
 	frames int             // heard so far
 
@@ -43,7 +45,7 @@ type pattern struct {
 func (p *pattern) add(s *sound) {
 	i := p.frames % memory
 	p.level[i], p.tonal[i] = s.level, s.tone > humHighest
-	p.change[i], p.drift[i], p.pitch[i] = s.change, s.drift, s.pitch
+	p.change[i], p.drift[i], p.step[i], p.pitch[i] = s.change, s.drift, s.step, s.pitch
 	p.frames++
 }
 
@@ -89,7 +91,7 @@ func (p *pattern) look() {
 // softOnset is where the sound begins that leads up to the first burst: a soft syllable is no burst, but it is speech.
 func (p *pattern) softOnset(n, first int) int {
 	onset := first
-	for k := first - 1; k > 0 && onset-k <= burstGap; k-- {
+	for k := first - 1; k > 0 && onset-k <= leadGap; k-- {
 		if p.at(n, k) > p.soft && p.at(n, k-1) > p.soft {
 			onset = k - 1
 		}

@@ -20,9 +20,9 @@ type sound struct {
 	// second is the other one of two tones that sound together, 0 when there is one alone.
 	second float32
 	peaked float32 // the strongest bin beside the mean of all: how unlike noise the frame is
-	// change and drift are how far the spectrum's shape has gone from that of two and of eight frames before, 0 to 1.
-	change, drift float32
-	pitch         float32 // octaves above 1 Hz, 0 without a voice
+	// step, change and drift are how far the spectrum's shape has gone from that of one, two and eight frames before, 0 to 1.
+	step, change, drift float32
+	pitch               float32 // octaves above 1 Hz, 0 without a voice
 }
 
 // bands is how many bands the shape of a spectrum has, shapes how many frames' shapes are kept.
@@ -83,7 +83,7 @@ func (s *spectrum) hear(f *[frameSamples]int16) sound {
 // form works out how the frame's shape goes on from those before it.
 func (s *spectrum) form(out *sound) {
 	s.keepShape()
-	out.change, out.drift = s.apart(2), s.apart(8)
+	out.step, out.change, out.drift = s.apart(1), s.apart(2), s.apart(8)
 }
 
 // keepShape keeps the shape of the frame's spectrum: the fourth root of the power in each band, whatever the level.

@@ -20,18 +20,22 @@ const (
 	glideLeast, glideShare = 9, 0.08
 	// sameShare is how far apart two tones are, at most, that are the same one.
 	sameShare = 0.03
-	// A tone before any speech is a mailbox's that has no greeting only when it is short and not as low as ringing is.
-	loneMost, loneLow = 36, 600.0
+	// A tone before any speech is a mailbox's that has no greeting only when it is not long, and not as low as ringing is.
+	loneMost, loneLow = 60, 600.0
 	// A tone is long when speech would not hold it: what is shorter counts as speech, and a beep as low as vowels is long too.
 	longTone, vowelHighest = 10, 600.0
 	// openLeast is what a beep lasts at least that decides the verdict, in frames.
 	openLeast = 8
 	// lateLeast is what a beep lasts at least when a person is believed to be on the line, in frames.
 	lateLeast = 10
+	// humsLeast is from when on a tone may become a beep, in frames.
+	humsLeast = 2
 	// spokenLeast is how much sound comes before a beep, in frames.
 	spokenLeast = 25
 	// Ringing is two tones that beat, or one; what is heard of it wanders within these bounds, in Hz.
 	ringLow, ringHigh = 370.0, 505.0
+	// firmDB is how far below its strongest a tone still is its own, and not what filled a gap in the line.
+	firmDB = 3.0
 	// tuneGap is how far a beep lies from a tone before it, in frames: nearer ones are a tune.
 	tuneGap = 4
 	// sitGap is the most that may lie between two tones of a special information tone, in frames.
@@ -58,6 +62,7 @@ const (
 // run is a tone and how it went.
 type run struct {
 	frames      int // its length
+	firm        int // frames of it that are about as strong as it gets: what fills a gap in the line is softer
 	gap         int // frames since the last that belonged to it
 	first, last float64
 	low, high   float64 // its bounds without its edges, Hz
@@ -149,6 +154,9 @@ func (r *run) extend(f float64, s *sound) {
 	r.frames += r.gap + 1
 	r.gap = 0
 	r.last, r.level = f, max(r.level-1, float64(s.level))
+	if float64(s.level) > r.level-firmDB {
+		r.firm++
+	}
 	if s.second > 0 {
 		r.dual++
 		r.second = float64(max(s.tone, s.second))
@@ -231,7 +239,7 @@ func (r *run) falls() bool {
 }
 
 // ringPauseLeast and ringPause bound the pause within a double ring, in frames; a shorter one is a loss.
-const ringPauseLeast, ringPause = 5, 15
+const ringPauseLeast, ringPause = 7, 13
 
 // ringing knows ringback by its two tones that beat, or by its length: 1 or 2 s, or 0.4 s twice. One short tone alone may be
 // all that was heard of a word.
@@ -240,12 +248,12 @@ func (r *run) ringing(again bool) bool {
 		return false
 	}
 	return r.dual > r.frames/4 && r.frames >= 14 || again && r.rings() ||
-		r.frames >= 45 && r.frames <= 70 || r.frames >= 93 && r.frames <= 105
+		r.firm >= 45 && r.frames <= 70 || r.firm >= 90 && r.frames <= 105
 }
 
 // rings tells a tone as long as each of a double ring.
 func (r *run) rings() bool {
-	return r.within(ringLow, ringHigh) && r.frames >= 17 && r.frames <= 24
+	return r.within(ringLow, ringHigh) && r.frames >= 18 && r.frames <= 23
 }
 
 func (t *tones) beepLike(first bool) bool {
@@ -337,4 +345,10 @@ func (t *tones) sounding() int {
 		return c.frames
 	}
 	return 0
+}
+
+// hums says that a tone sounds that may become a beep, or that the silence after one is waited for.
+func (t *tones) hums() bool {
+	c := &t.cur
+	return t.waits > 0 || c.frames >= humsLeast && c.within(beepLow, beepHigh) && c.high-c.low <= steadyHz
 }

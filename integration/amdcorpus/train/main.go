@@ -17,12 +17,8 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 )
 
-const (
-	// takes is how often the tuning half is recorded, each time with other words and on other lines.
-	takes = 36
-	// atOnce is how many recordings are held at once.
-	atOnce = 340
-)
+// atOnce is how many recordings are held at once.
+const atOnce = 340
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -35,7 +31,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	samples, err := amdcorpus.PlanTuning(amdcorpus.Seed, takes)
+	samples, err := amdcorpus.PlanTuning(amdcorpus.Seed)
 	if err != nil {
 		return err
 	}
