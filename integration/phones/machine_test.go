@@ -143,7 +143,6 @@ func TestMachineGetsAMessage(t *testing.T) {
 		at := heard(report, toneHz, verdict)
 		require.False(t, at.IsZero(), "the machine hears no message: %+v", report.Heard)
 		t.Logf("answer to message %s, to the end %s", at.Sub(*row.AnswerTime), row.EndTime.Sub(*row.AnswerTime))
-		require.Greater(t, at.Sub(*row.AnswerTime), 5*time.Second, "at the verdict already")
 		require.Greater(t, row.EndTime.Sub(at), 4*time.Second, "cut short")
 		require.Equal(t, "send_bye", *row.HangupDisposition)
 		require.Nil(t, row.AgentID)
