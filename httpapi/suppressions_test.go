@@ -90,8 +90,12 @@ func TestSuppressionsInBulk(t *testing.T) {
 		Results                           []object
 	}
 	b.api.JSON(t, http.MethodPost, bulk, object{"suppressions": []any{
-		object{"phone": "+91 98123 45601", "reason": "asked by letter"}, object{"phone": "9812345602"}, object{"phone": "nonsense"},
-		object{"phone": "09812345601"}, 7, object{"phone": "9812345603", "reason": ""},
+		object{"phone": "+91 98123 45601", "reason": "asked by letter"},
+		object{"phone": "9812345602"},
+		object{"phone": "nonsense"},
+		object{"phone": "09812345601"},
+		7,
+		object{"phone": "9812345603", "reason": ""},
 	}}, http.StatusOK, &out)
 	require.Equal(t, []int{6, 1, 3, 2}, []int{out.Total, out.Valid, out.Invalid, out.Duplicates})
 	var statuses []string

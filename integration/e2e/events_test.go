@@ -176,7 +176,7 @@ func checkMembers(t *testing.T, e event) {
 }
 
 // A receiver that fails is asked four times, at 0, 200 ms, 2 s and 20 s; then the delivery is dead, until it is replayed.
-func TestWebhookRetriesAndReplay(t *testing.T) {
+func TestWebhookRetriesAndReplay(t *testing.T) { //nolint:tparallel // its kinds of switch come one after the other
 	besideOthers(t)
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		healthy := make(chan struct{})

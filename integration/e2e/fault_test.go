@@ -236,7 +236,7 @@ func TestSecondControllerOnTheSamePort(t *testing.T) {
 }
 
 // With PostgreSQL down at start the controller says so, waits, and fails when its patience ends; it starts when it comes up.
-func TestDatabaseDownAtStart(t *testing.T) {
+func TestDatabaseDownAtStart(t *testing.T) { //nolint:tparallel // its kinds of switch come one after the other
 	besideOthers(t)
 	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		cable := newCable(t, databaseHost(c.Stack))

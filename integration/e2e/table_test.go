@@ -31,7 +31,7 @@ func table() []row {
 }
 
 // Every row of the number table ends with the status, the hangup cause and the disposition that the table gives.
-func TestNumberTable(t *testing.T) {
+func TestNumberTable(t *testing.T) { //nolint:tparallel // its kinds of switch come one after the other
 	besideOthers(t)
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		campaign := c.campaign(t, c.voiceAgent(t, "/echo?end_after=5s", nil), nil)
