@@ -104,12 +104,15 @@ func (q *playout) smooth(dst []int16) {
 	}
 }
 
-func isSilent(pcm []int16) bool {
+func isSilent(pcm []int16) bool { return quieter(pcm, silentMean) }
+
+// quieter tells whether the mean magnitude lies below a limit.
+func quieter(pcm []int16, mean int) bool {
 	sum := 0
 	for _, s := range pcm {
 		sum += max(int(s), -int(s))
 	}
-	return sum < silentMean*len(pcm)
+	return sum < mean*len(pcm)
 }
 
 // peek copies the next samples without taking them.

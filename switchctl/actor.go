@@ -102,6 +102,7 @@ type actor struct {
 	transfer *transfer
 	rec      recording
 	bypass   bypass
+	untimed  bool // the switch waits for the caller's packets, without a timer
 	talking  talking
 	machine  machine
 	// codec is the carrier's, as the switch names it; empty before it is known.

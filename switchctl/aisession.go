@@ -53,6 +53,8 @@ type aiSession struct {
 	legUp    bool
 	bridging bool
 	bridges  int
+	// steady: the caller sends packets while he says nothing, too.
+	steady bool
 	// leg is the channel UUID of the newest media leg.
 	leg     string
 	outcome sessionOutcome

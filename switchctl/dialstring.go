@@ -100,8 +100,7 @@ func (c *Controller) callerVariables(a *actor) variables {
 		"transfer_after_bridge": "rm_reattach:XML:" + c.cfg.Context,
 		// A media leg that is refused leaves the caller to us.
 		"continue_on_fail": "true",
-		// The caller is read by the switch's timer: a read that waits for packets could not be cut off, so that the BYE of
-		// a caller who has stopped sending would wait for 5 s (switch_rtp.c, rtp_common_read).
+		// The caller is read by the switch's timer, until it is known that his packets never stop (untimed.go).
 		"rtp_notimer_during_bridge":   "false",
 		"rtp_autoflush_during_bridge": "false",
 	}

@@ -83,6 +83,14 @@ func (l *fakeLink) BgAPI(_ context.Context, cmd string, done func(string, error)
 	return nil
 }
 
+func (l *fakeLink) Execute(_ context.Context, channel, app, arg string) error {
+	if l.Generation() == 0 {
+		return ErrLinkDown
+	}
+	l.trace.add("execute on %s: %s %s", channel, app, arg)
+	return nil
+}
+
 func (l *fakeLink) API(_ context.Context, cmd string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -208,7 +208,7 @@ func (b *bench) faultInput(f []string) {
 			raw, err := json.Marshal(map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
 				"variable_signal_bond": bond, "Channel-State": keyValues(f[2:])["state"],
-				"variable_rm_recording_paused": keyValues(f[2:])["paused"],
+				"variable_rm_recording_paused": keyValues(f[2:])["paused"], "variable_rtp_notimer_during_bridge": keyValues(f[2:])["notimer"],
 			})
 			require.NoError(b.t, err)
 			dump = string(raw)

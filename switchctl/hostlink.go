@@ -202,6 +202,17 @@ func (l *hostLink) API(ctx context.Context, cmd string) (string, error) {
 	return conn.API(ctx, cmd)
 }
 
+// Execute implements switchLink.
+func (l *hostLink) Execute(ctx context.Context, channel, app, arg string) error {
+	l.mu.Lock()
+	conn := l.commands
+	l.mu.Unlock()
+	if conn == nil {
+		return ErrLinkDown
+	}
+	return conn.Execute(ctx, esl.ExecuteRequest{UUID: channel, App: app, Arg: arg})
+}
+
 // BgAPI implements switchLink. When the command was refused, or its own reply is lost, done is not called.
 func (l *hostLink) BgAPI(ctx context.Context, cmd string, done func(body string, err error)) error {
 	job, err := uuid.NewRandom()

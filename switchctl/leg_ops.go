@@ -89,7 +89,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 	a.noteKeys(m.ev)
 	found := a.recovered
 	if found {
-		a.rec.paused = m.ev.Var(varPaused) == "true"
+		a.rec.paused, a.untimed = m.ev.Var(varPaused) == "true", m.ev.Var(varNoTimer) == "true"
 	}
 	a.recovered = false
 	a.reattach = 0
@@ -196,7 +196,7 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	a.dial.seen = true
 	found := a.recovered
 	if found {
-		a.rec.paused = m.paused
+		a.rec.paused, a.untimed = m.paused, m.untimed
 	}
 	a.stillBridged(m.other)
 	a.recovered = false

@@ -32,7 +32,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 		a.post(channelFound{
 			answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
 			other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
-			paused: found.Var(varPaused) == "true", left: c.agentLeft(found.Var("last_bridge_to")),
+			paused: found.Var(varPaused) == "true", untimed: found.Var(varNoTimer) == "true", left: c.agentLeft(found.Var("last_bridge_to")),
 		})
 	default:
 		gone := channelGone{generation: generation, restarted: c.link.restarted()}

@@ -133,6 +133,8 @@ type channelFound struct {
 	other string
 	// paused: its recording was paused.
 	paused bool
+	// untimed: the switch reads the caller without a timer.
+	untimed bool
 	// bypassed: the switch is not in the way of its audio.
 	bypassed bool
 	// left: an agent with whom it was bridged last has hung up.
