@@ -194,7 +194,7 @@ func TestBeeps(t *testing.T) {
 	}
 }
 
-// TestNoBeep takes neither keys nor music nor what is too short for a beep.
+// TestNoBeep takes neither keys nor music nor what is too short for a beep, nor ringing, whatever a stall of the line made of it.
 func TestNoBeep(t *testing.T) {
 	t.Parallel()
 	for name, tr := range map[string]*track{
@@ -203,6 +203,7 @@ func TestNoBeep(t *testing.T) {
 		"too low":   greeting().silence(0.5).tone(0.5, 250).silence(1),
 		"too high":  greeting().silence(0.5).tone(0.5, 2800).silence(1),
 		"too long":  greeting().silence(0.5).tone(3, 1000).silence(1),
+		"ringing":   newTrack().silence(0.5).tone(1, 425).tone(0.2, 400).tone(1, 425).silence(0.4).tone(2, 425).silence(1), // a stall in the first
 		"a tune":    greeting().silence(0.5).tone(0.3, 660).tone(0.3, 740).tone(0.3, 880).speech(2),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -83,12 +83,13 @@ type tones struct {
 	breaks  int // frames in it that were not silent
 	past    [maxTones]float64
 	n       int
-	rung    int // frames of the tone before, if it may have been the first of a double ring
-	sit     int // tones of a special information tone so far
-	age     int // frames since the last tone ended that was neither hum nor as short as a vowel
-	spoken  int // frames of other sound
-	erase   int // frames before this one that belong to the signal just found
-	minimum int // frames of a beep
+	rung    int  // frames of the tone before, if it may have been the first of a double ring
+	ringing bool // a tone like ringing has ended before: another is more of it, whatever the line left of either
+	sit     int  // tones of a special information tone so far
+	age     int  // frames since the last tone ended that was neither hum nor as short as a vowel
+	spoken  int  // frames of other sound
+	erase   int  // frames before this one that belong to the signal just found
+	minimum int  // frames of a beep
 }
 
 // hear takes a frame and returns the signal that it completes. loud says that the frame is no silence, class who is believed to be
@@ -181,6 +182,8 @@ func (t *tones) end() signal {
 		}
 	}
 	first := t.spoken < spokenLeast
+	more := c.within(ringLow, ringHigh) && t.ringing
+	t.ringing = t.ringing || c.within(ringLow, ringHigh) && c.frames >= ringLeast
 	before := t.rung
 	if c.frames >= t.minimum && c.mid() > humHighest { // a shorter one is how a tone begins or ends
 		t.rung = 0
@@ -203,7 +206,7 @@ func (t *tones) end() signal {
 		}
 		return signalProgress
 	}
-	if between > tuneGap && t.beepLike(first) {
+	if between > tuneGap && !more && t.beepLike(first) {
 		t.done, t.waits, t.breaks = *c, beepQuiet, 0
 		return signalNone
 	}
@@ -251,9 +254,12 @@ func (r *run) ringing(again bool) bool {
 		r.firm >= 45 && r.frames <= 70 || r.firm >= 90 && r.frames <= 105
 }
 
+// ringLeast and ringMost bound each tone of a double ring, in frames.
+const ringLeast, ringMost = 18, 23
+
 // rings tells a tone as long as each of a double ring.
 func (r *run) rings() bool {
-	return r.within(ringLow, ringHigh) && r.frames >= 18 && r.frames <= 23
+	return r.within(ringLow, ringHigh) && r.frames >= ringLeast && r.frames <= ringMost
 }
 
 func (t *tones) beepLike(first bool) bool {
