@@ -48,7 +48,7 @@ func TestAnsweringMachineDetection(t *testing.T) {
 // detect plays 20 s of a callee to a detector.
 func detect(b Behaviour, spec voiceSpec, c codec) []amd.Event {
 	bank := newVoiceBank(1)
-	st := &stream{voice: bank.get(spec), beep: bank.beep, quiet: bank.quiet, player: player{script: scriptFor(b, spec.kind)}}
+	st := &stream{voice: bank.get(b.voice(spec)), beep: bank.beep, quiet: bank.quiet, player: player{script: scriptFor(b, spec.kind)}}
 	rng := rand.New(rand.NewPCG(1, 75))
 	d := amd.New(amd.Config{})
 	pcm := make([]int16, frameSamples)

@@ -52,6 +52,9 @@ const (
 	// reinvitedLate is how long a ReinvitedLate thinks about a re-INVITE.
 	reinvitedLate = 400 * time.Millisecond
 	lossRatio     = 0.05
+	// ringsFrom and ringsTo bound what a detector may take for ringing, in Hz; unlikeRinging is none, and as low as speech.
+	ringsFrom, ringsTo = 370.0, 505.0
+	unlikeRinging      = 550.0
 )
 
 // BehaviourOf reads the last two digits of a number.
@@ -165,12 +168,22 @@ type plan struct {
 
 // planFor is what the number table says.
 func (s *Server) planFor(b Behaviour) plan {
-	p := plan{voice: s.spec, ring: b.ringTime(s.cfg.AnswerAfter), rings: b != NoAnswer}
+	p := plan{voice: b.voice(s.spec), ring: b.ringTime(s.cfg.AnswerAfter), rings: b != NoAnswer}
 	p.refusal, p.reason = b.refusal()
 	if b == HangsUp {
 		p.hangUp = hangsUpAfter
 	}
 	return p
+}
+
+// voice is what a subscriber speaks with where others speak with spec. Those by whom detection is tried have no tone like ringing's: a
+// hello or a phrase of it that the line, or a busy machine, has drawn out can't be told from ringing.
+func (b Behaviour) voice(spec voiceSpec) voiceSpec {
+	tried := b == HangsUp || b == Machine || b == PressesKeys || b == Lossy
+	if tried && spec.kind == voiceTone && spec.hz > ringsFrom && spec.hz < ringsTo {
+		spec.hz = unlikeRinging
+	}
+	return spec
 }
 
 // ringTime is how long a callee rings before it answers; 0 means for ever.

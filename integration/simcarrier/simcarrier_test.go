@@ -226,21 +226,21 @@ func TestRingsLong(t *testing.T) {
 
 func TestHangsUpAfterThreeSeconds(t *testing.T) {
 	t.Parallel()
-	p := setup(t, simcarrier.Config{}, simcarrier.Config{})
+	p := setup(t, simcarrier.Config{Listen: []float64{550}}, simcarrier.Config{})
 	from, to := p.reports(t, p.call(t, caller, "9800000071"), ended)
 	require.Equal(t, simcarrier.Us, to.EndedBy)
 	require.Equal(t, simcarrier.Them, from.EndedBy)
 	require.InDelta(t, 3, to.EndedAt.Sub(*to.AnsweredAt).Seconds(), 1)
-	require.NotEmpty(t, heard(from, 425).Onsets, "it speaks before it hangs up")
+	require.NotEmpty(t, heard(from, 550).Onsets, "it speaks before it hangs up")
 }
 
 func TestMachineGreetsBeepsAndFallsSilent(t *testing.T) {
 	t.Parallel()
-	p := setup(t, simcarrier.Config{Voice: "silence"}, simcarrier.Config{})
+	p := setup(t, simcarrier.Config{Voice: "silence", Listen: []float64{550, 1400}}, simcarrier.Config{})
 	id := p.call(t, caller, "9800000072")
 	from, to := p.reports(t, id, func(from, _ simcarrier.Report) bool { return len(heard(from, 1400).Ends) > 0 })
 	require.InDelta(t, 1000, heard(from, 1400).TotalMS, 1000*slack)
-	require.InDelta(t, 8, heard(from, 1400).Onsets[0].Sub(heard(from, 425).Onsets[0]).Seconds(), 2)
+	require.InDelta(t, 8, heard(from, 1400).Onsets[0].Sub(heard(from, 550).Onsets[0]).Seconds(), 2)
 	require.Equal(t, "beep", to.Sent[1].Kind)
 	before := len(from.Bursts)
 	from, _ = p.reports(t, id, func(from, _ simcarrier.Report) bool {
@@ -279,14 +279,14 @@ func TestSilentSendsPackets(t *testing.T) {
 
 func TestLossyLineIsSeeded(t *testing.T) {
 	t.Parallel()
-	p := setup(t, simcarrier.Config{}, simcarrier.Config{Seed: 4})
+	p := setup(t, simcarrier.Config{Listen: []float64{550}}, simcarrier.Config{Seed: 4})
 	id := p.call(t, caller, "9800000075")
 	from, to := p.reports(t, id, func(_, to simcarrier.Report) bool { return to.RTPOut.Packets+to.RTPOut.Dropped >= 400 })
 	ratio := float64(to.RTPOut.Dropped) / float64(to.RTPOut.Packets+to.RTPOut.Dropped)
 	require.InDelta(t, 0.05, ratio, 0.035)
 	require.InDelta(t, float64(to.RTPOut.Dropped), float64(from.RTPIn.Lost), 4)
 	require.Positive(t, from.RTPIn.Late, "jitter reorders packets")
-	require.NotEmpty(t, heard(from, 425).Onsets)
+	require.NotEmpty(t, heard(from, 550).Onsets)
 }
 
 func TestCancelRaceLeavesNothing(t *testing.T) {
