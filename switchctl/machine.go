@@ -20,8 +20,8 @@ const (
 )
 
 const (
-	// machineSure is the confidence from which on something is done about a machine. Of 480 spoken recordings of persons that no
-	// detector was fitted to, ten are called machines, but one with this much; of as many mailboxes 91% and 77%.
+	// machineSure is the confidence from which on something is done about a machine. In a cross-validation of the detector's training
+	// half in nine parts, machines were 93% of what was judged 0.90 to 0.95, 95% up to 0.98, and 99% from there on.
 	machineSure = 0.95
 	// agentListens is how long an agent has had a callee who is no longer taken away: whoever talks hears who it is.
 	agentListens = time.Second
