@@ -8,7 +8,7 @@
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close), registry.go
 // and mailbox.go, actor.go and the state_*.go files (one function per state), originate.go, aisession.go, steer.go (a
-// bridged call without its socket), untimed.go (and read as its packets come), verdict.go (who answered), machine.go (what becomes of a machine), bypass.go (the
+// bridged call without its socket), untimed.go (who is read as packets come), verdict.go (who answered), machine.go (what becomes of a machine), bypass.go (the
 // audio past the switch), transfer.go, leg_play.go, leg_announce.go, talk.go and leg_transfer.go (what a handler plays,
 // asks, records, and where it leads its caller), control.go (verbs), tap.go and monitor.go (forks of a call's audio),
 // final.go, cdr.go and quality.go (how a call ends), hostlink.go, look.go and resync.go (how it is found again),

@@ -13,7 +13,8 @@ import "context"
 const varNoTimer = "rtp_notimer_during_bridge"
 
 // readWithoutTimer has the switch wait for the caller's packets, if those never stop. Audio that is to go past the switch keeps the
-// timer: its packets stop.
+// timer: its packets stop. It is said once: whether a command that failed was carried out, nobody knows, and a timer that stays
+// costs no more than before.
 func (a *actor) readWithoutTimer(ctx context.Context) {
 	if a.untimed || !a.bridgedWithAI() || !a.ai.steady || a.bypass.phase != bypassOff || a.bypassCodec() != "" || a.transfer != nil ||
 		a.killCause != "" || a.c.link.Generation() == 0 {
