@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -39,16 +40,28 @@ type trunkCreateCmd struct {
 // Run declares a trunk.
 func (cmd trunkCreateCmd) Run(ctx context.Context, e env) error {
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
-		t, err := s.CreateTrunk(ctx, tenantID, account.TrunkInput{
-			Name: cmd.Name, Host: cmd.Host, Port: cmd.Port, Transport: cmd.Transport, Username: cmd.Username,
-			Password: cmd.Password, Register: cmd.Register, NumberFormat: cmd.NumberFormat, MaxChannels: cmd.MaxChannels,
-			CPS: cmd.CPS, Priority: cmd.Priority, MediaMode: cmd.MediaMode,
-		})
+		t, err := s.AddTrunk(ctx, tenantID, cmd.edit())
 		if err != nil {
 			return err
 		}
 		return cmd.print(e.stdout, true, trunkRow(t))
 	})
+}
+
+// edit has every flag as a member, so that a number out of range is refused as it is over HTTP.
+func (cmd *trunkCreateCmd) edit() account.TrunkEdit {
+	in := account.TrunkEdit{
+		Name: dialer.Some(cmd.Name), Host: dialer.Some(cmd.Host), Port: dialer.Some(cmd.Port), Transport: dialer.Some(cmd.Transport),
+		Register: dialer.Some(cmd.Register), NumberFormat: dialer.Some(cmd.NumberFormat), MaxChannels: dialer.Some(cmd.MaxChannels),
+		CPS: dialer.Some(cmd.CPS), Priority: dialer.Some(cmd.Priority), MediaMode: dialer.Some(cmd.MediaMode),
+	}
+	if cmd.Username != "" {
+		in.Username = dialer.Some(cmd.Username)
+	}
+	if cmd.Password != "" {
+		in.Password = dialer.Some(cmd.Password)
+	}
+	return in
 }
 
 func trunkRow(t db.Trunk) row {

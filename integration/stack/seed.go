@@ -187,14 +187,18 @@ func (s *Stack) refresh(ctx context.Context, st *store.Store) error {
 	})
 }
 
-// seedRegistry writes the registry's file: one number, since an empty registry is taken for a broken one. The numbers ending
-// in 90 to 99 are barred by the pattern in the controller's configuration.
+// seedRegistry writes the registry's file, unless there is one: one number, since an empty registry is taken for a broken one. The
+// numbers ending in 90 to 99 are barred by the pattern in the controller's configuration.
 func (s *Stack) seedRegistry() error {
 	dir := filepath.Join(s.cfg.Dir, "dnc")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("make the registry's folder: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "registry.csv"), []byte("phone\n9876543290\n"), 0o600); err != nil {
+	name := filepath.Join(dir, "registry.csv")
+	if _, err := os.Stat(name); err == nil {
+		return nil
+	}
+	if err := os.WriteFile(name, []byte("phone\n9876543290\n"), 0o600); err != nil {
 		return fmt.Errorf("write the registry: %w", err)
 	}
 	return nil
