@@ -13,7 +13,7 @@ const (
 	wary, margin, doubt = 3.0, 1.2, 2.0
 	// leaving is the share of the agents that may log off at the same time, during their calls, so that nobody knows it before these
 	// end; waryLeft is the number of standard deviations that come on top.
-	leaving, waryLeft = 0.5, 2.2
+	leaving, waryLeft = 0.5, 2.0
 	// peakKeep is what is left of the highest answer rate of late with each answer: 1/e after 1000. Before peakAfter answers the
 	// rate is not known well enough to be held against later ones.
 	peakKeep, peakAfter = 0.999, 30
@@ -122,19 +122,19 @@ func (f *forecast) risk(n int) float64 {
 }
 
 // unlucky is the number of calls that are abandoned when n new ones are dialed and luck is bad.
-func (f *forecast) unlucky(n int) float64 { return f.worst(n, 0, wary) }
+func (f *forecast) unlucky(n int) float64 { return f.worst(n, 0, f.supplyDoubt, wary) }
 
 // deserted is that number when agents leave, too, and nobody knows.
-func (f *forecast) deserted(n int) float64 { return f.worst(n, leaving, waryLeft) }
+func (f *forecast) deserted(n int) float64 { return f.worst(n, leaving, leaving, waryLeft) }
 
-// worst is the number of calls that are abandoned when n new ones are dialed, a share of the agents is gone, and luck is bad by so many
-// standard deviations.
-func (f *forecast) worst(n int, gone, sigmas float64) float64 {
+// worst is the number of calls that are abandoned when n new ones are dialed, those shares of the agents who are ready or busy can't
+// be counted on, and luck is bad by so many standard deviations.
+func (f *forecast) worst(n int, ready, busy, sigmas float64) float64 {
 	most := 0.0
 	for j, q := range f.call {
 		added := float64(n) * q
-		more := added*(f.newDoubt-1) + f.demandDoubt*(f.ringing[j]+added*f.newDoubt) + (1-gone)*f.supplyDoubt*f.busy[j]
-		m := f.mean[j] + added + more + gone*(f.ready+f.busy[j])
+		more := added*(f.newDoubt-1) + f.demandDoubt*(f.ringing[j]+added*f.newDoubt) + ready*f.ready + busy*f.busy[j]
+		m := f.mean[j] + added + more
 		v := max(1e-9, f.variance[j]+added*(1-q)+more)
 		skew := (f.third[j] + added*(1-q)*(1-2*q) + more) / v
 		most = max(most, m+sigmas*math.Sqrt(v)+(sigmas*sigmas-1)/6*max(0, skew))
