@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -136,7 +135,12 @@ func (h handler) forgone(ctx context.Context, leg switchctl.Leg) bool {
 	return true
 }
 
-// machineAnswered tells whether detection said that a machine has answered.
-func machineAnswered(call db.Call) bool {
-	return call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine)
+// machineHadIt tells whether a machine is all that a lead's call has reached. An agent whom an unsure or late verdict left the callee
+// has talked to somebody. An unsure verdict counts for nothing without an agent either: some of those callees are persons, who have
+// listened to a voice agent and are not to be called again, and so the mailboxes among them aren't.
+func machineHadIt(call db.Call) bool {
+	if call.AgentID != nil && call.AgentConnectTime != nil {
+		return switchctl.MachineTaken(call)
+	}
+	return switchctl.MachineSure(call)
 }

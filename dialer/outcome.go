@@ -38,7 +38,7 @@ func outcomeOf(call db.Call) callOutcome {
 		if cause == switchctl.CauseServiceUnavailable && (call.AgentID == nil || call.AgentConnectTime == nil) {
 			return outcomeFailed // answered, but nobody took the call
 		}
-		if machineAnswered(call) {
+		if machineHadIt(call) {
 			return outcomeMachine
 		}
 		if call.QueuedAt != nil && call.AgentID == nil && call.VoiceAgentID == nil {

@@ -79,28 +79,41 @@ func TestLeadOutcomes(t *testing.T) {
 	}
 }
 
-// A machine's answer is no conversation, whatever the voice agent told it, unless it passed the call on to somebody.
+// TestLeadWhoseMachineAnswered tries a lead again whom a machine surely has answered, whatever the voice agent told it, unless it passed
+// the call on to somebody. It tries nobody again who may have talked to the voice agent, or has to an agent.
 func TestLeadWhoseMachineAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
 	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET retry = '{"machine":5}', max_attempts = 2`)
 	for i, c := range []struct {
-		class, session string
-		lead           LeadStatus
+		name, class string
+		sure        float64
+		session     string
+		after       time.Duration // from an agent's connection to the verdict; negative: no agent had the callee
+		lead        LeadStatus
 	}{
-		{"machine", "", LeadRetry},
-		{"machine", "hangup", LeadRetry},
-		{"machine", "transferred_e164", LeadCompleted},
-		{"human", "hangup", LeadCompleted},
-		{"unknown", "hangup", LeadCompleted},
+		{"sure", "machine", 0.95, "", -1, LeadRetry},
+		{"unsure", "machine", 0.94, "", -1, LeadCompleted},
+		{"sure, voice agent", "machine", 0.95, "hangup", -1, LeadRetry},
+		{"unsure, voice agent", "machine", 0.94, "hangup", -1, LeadCompleted},
+		{"sure, passed on", "machine", 1, "transferred_e164", -1, LeadCompleted},
+		{"unsure, agent", "machine", 0.6, "", 0, LeadCompleted},
+		{"sure, agent for a moment", "machine", 0.95, "", time.Second, LeadRetry},
+		{"sure, agent talks", "machine", 1, "", 2 * time.Second, LeadCompleted},
+		{"human", "human", 0.9, "hangup", -1, LeadCompleted},
+		{"unknown", "unknown", 0.9, "hangup", -1, LeadCompleted},
 	} {
-		t.Run(c.class+" "+c.session, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			lead := b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
 			call := b.dial(t, campaign, lead)
-			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_class = $2, amd_confidence = 0.9, amd_after_ms = 1500 WHERE id = $1",
-				call.ID, c.class)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd_class = $2, amd_confidence = $3, amd_after_ms = $4 WHERE id = $1",
+				call.ID, c.class, c.sure, max(0, c.after).Milliseconds())
+			if c.after >= 0 {
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2, agent_connect_time = $3 WHERE id = $1",
+					call.ID, storetest.NewID(t), b.clock.Now())
+			}
 			if c.session != "" {
 				storetest.Exec(t, b.st, b.tenant, `INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, outcome,
 					ended_at) VALUES ($1, $2, $3, $4, 'ws://x', 'ended', $5, now())`,
