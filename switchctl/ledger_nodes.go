@@ -55,11 +55,11 @@ func (l *pgLedger) MarkLost(ctx context.Context, n db.NodesOtherRow) (marked boo
 	return marked, err
 }
 
-func (l *pgLedger) LostCalls(ctx context.Context, node string) ([]db.CallsOfLostNodesRow, error) {
+func (l *pgLedger) LostCalls(ctx context.Context, node string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error) {
 	var calls []db.CallsOfLostNodesRow
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		calls, err = tx.Q.CallsOfLostNodes(ctx, node, lostBatch)
+		calls, err = tx.Q.CallsOfLostNodes(ctx, node, after, lostBatch)
 		return err
 	})
 	return calls, err

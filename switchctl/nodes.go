@@ -2,6 +2,7 @@ package switchctl
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,6 +19,8 @@ const (
 	beatMost      = 10 * time.Second
 	// nodeTimeout bounds one step of looking after nodes: a connection that has gone silent is given up.
 	nodeTimeout = 5 * time.Second
+	// watchGap is how many beats without a look at the others are blindness.
+	watchGap = 3
 	// lostBatch bounds the lost calls that are read at a time.
 	lostBatch = 200
 )
@@ -31,8 +34,8 @@ type nodeLedger interface {
 	OtherNodes(ctx context.Context, node string) ([]db.NodesOtherRow, error)
 	// MarkLost marks a node that still was not seen since, and tells whether it was this one who did.
 	MarkLost(ctx context.Context, n db.NodesOtherRow) (bool, error)
-	// LostCalls lists some open calls of lost nodes.
-	LostCalls(ctx context.Context, node string) ([]db.CallsOfLostNodesRow, error)
+	// LostCalls lists some open calls of lost nodes, those that come after one.
+	LostCalls(ctx context.Context, node string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error)
 	// CloseLost closes a call in place of its node, and tells whether it did: not when the node is back, or the call closed.
 	CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (bool, error)
 }
@@ -43,52 +46,31 @@ type nodeBeat struct {
 	open map[uuid.UUID]bool
 }
 
-// nodeWatch tells which nodes give no sign of life any more, by this controller's own clock: hosts' clocks differ. It has seen a node
-// silent only where it could see: after a time without the database, in which nobody could give a sign, it begins anew.
-type nodeWatch struct {
-	grace, gap time.Duration
-	looked     time.Time
-	seen       map[string]sighting
-}
-
-// sighting is a node's last sign of life, and since when there was none after it.
-type sighting struct{ sign, since time.Time }
-
-// forget begins anew.
-func (w *nodeWatch) forget() { w.seen = nil }
-
-// look takes up what the nodes' rows say now, and gives those that have been silent for the grace.
-func (w *nodeWatch) look(nodes []db.NodesOtherRow, now time.Time) []db.NodesOtherRow {
-	if now.Sub(w.looked) > w.gap {
-		w.forget()
-	}
-	w.looked = now
-	seen := make(map[string]sighting, len(nodes))
-	var silent []db.NodesOtherRow
-	for _, n := range nodes {
-		s, known := w.seen[n.ID]
-		if !known || !s.sign.Equal(n.LastSeenAt) {
-			s = sighting{sign: n.LastSeenAt, since: now}
-		}
-		seen[n.ID] = s
-		if now.Sub(s.since) >= w.grace {
-			silent = append(silent, n)
-		}
-	}
-	w.seen = seen
-	return silent
-}
-
-// keepNode gives this node's signs of life and looks after the others, until ctx ends.
+// keepNode gives this node's signs of life and looks after the others, until ctx ends. Signs wait for nothing else: whoever is long
+// at closing calls of others would be lost itself.
 func (c *Controller) keepNode(ctx context.Context) {
 	grace := c.cfg.NodeGrace
 	beat := min(max(grace/beatsPerGrace, beatLeast), beatMost)
-	watch := nodeWatch{grace: grace, gap: 3 * beat}
+	var others sync.WaitGroup
+	defer others.Wait()
+	others.Go(func() {
+		keep := nodeKeeper{watch: NewNodeWatch(grace, watchGap*beat), budget: beat}
+		for c.pause(ctx, beat) == nil {
+			c.lookAfterNodes(ctx, &keep)
+		}
+	})
 	returning := false
 	for c.pause(ctx, beat) == nil {
 		returning = c.signOfLife(ctx, returning)
-		c.lookAfterNodes(ctx, &watch)
 	}
+}
+
+// nodeKeeper is what looking after the others remembers.
+type nodeKeeper struct {
+	watch *NodeWatch
+	// budget is the most that one look closes calls for: the next look at the nodes does not wait for them.
+	budget time.Duration
+	after  uuid.UUID // the last call of lost nodes that it has come to
 }
 
 // signOfLife tells the others that this node lives. When they had taken it for lost they have closed calls of its: those that live
@@ -123,10 +105,10 @@ func (c *Controller) signOfLife(ctx context.Context, returning bool) bool {
 }
 
 // lookAfterNodes finds nodes that are lost, and closes their calls.
-func (c *Controller) lookAfterNodes(ctx context.Context, watch *nodeWatch) {
+func (c *Controller) lookAfterNodes(ctx context.Context, keep *nodeKeeper) {
 	nodes, err := c.otherNodes(ctx)
 	if err != nil {
-		watch.forget()
+		keep.watch.Forget()
 		if ctx.Err() == nil {
 			c.log.WarnContext(ctx, "other hosts can't be looked after", "error", err)
 		}
@@ -138,14 +120,14 @@ func (c *Controller) lookAfterNodes(ctx context.Context, watch *nodeWatch) {
 			lost++
 		}
 	}
-	for _, n := range watch.look(nodes, c.clock.Now()) {
+	for _, n := range keep.watch.Look(nodes, c.clock.Now()) {
 		if n.LostAt == nil && c.markLost(ctx, n) {
 			lost++
 		}
 	}
 	c.metrics.nodesLost.Set(float64(lost))
-	for lost > 0 && c.closeLost(ctx) == lostBatch {
-		continue
+	if lost > 0 {
+		c.closeLost(ctx, keep)
 	}
 }
 
@@ -168,28 +150,39 @@ func (c *Controller) markLost(ctx context.Context, n db.NodesOtherRow) bool {
 	return marked
 }
 
-// closeLost closes some calls of lost nodes, and tells how many it has; fewer than lostBatch when no others can be closed now.
-// Other controllers do the same at the same time: each call is closed by one of them.
-func (c *Controller) closeLost(ctx context.Context) (closed int) {
-	list, cancel := context.WithTimeout(ctx, nodeTimeout)
-	calls, err := c.nodes.LostCalls(list, c.cfg.NodeID)
-	cancel()
-	if err != nil {
-		c.log.WarnContext(ctx, "calls of lost hosts can't be listed", "error", err)
-		return 0
-	}
-	for _, call := range calls {
-		if ctx.Err() != nil {
-			return closed
+// closeLost closes calls of lost nodes, as many as its time allows; the next look goes on behind them, and those that could not be
+// closed have their turn when it has come to the end. Other controllers do the same at the same time: each call is closed by one of
+// them.
+func (c *Controller) closeLost(ctx context.Context, keep *nodeKeeper) {
+	ctx, cancel := context.WithTimeout(ctx, keep.budget)
+	defer cancel()
+	for {
+		calls, err := c.lostCalls(ctx, keep.after)
+		if err != nil {
+			c.log.WarnContext(ctx, "calls of lost hosts can't be listed", "error", err)
+			return
 		}
-		if c.closeLostCall(ctx, call) {
-			closed++
+		for _, call := range calls {
+			if ctx.Err() != nil {
+				return
+			}
+			c.closeLostCall(ctx, call)
+			keep.after = call.Call.ID
+		}
+		if len(calls) < lostBatch {
+			keep.after = uuid.Nil
+			return
 		}
 	}
-	return closed
 }
 
-func (c *Controller) closeLostCall(ctx context.Context, lost db.CallsOfLostNodesRow) bool {
+func (c *Controller) lostCalls(ctx context.Context, after uuid.UUID) ([]db.CallsOfLostNodesRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	return c.nodes.LostCalls(ctx, c.cfg.NodeID, after)
+}
+
+func (c *Controller) closeLostCall(ctx context.Context, lost db.CallsOfLostNodesRow) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	log := c.log.With("call_id", lost.Call.ID.String(), "node", lost.Call.Node)
@@ -201,5 +194,4 @@ func (c *Controller) closeLostCall(ctx context.Context, lost db.CallsOfLostNodes
 		c.metrics.lostCalls.Inc()
 		log.InfoContext(ctx, "call of a lost host is closed", "status", lost.Call.Status, "lived_until", lost.LivedUntil)
 	}
-	return closed
 }

@@ -1,7 +1,10 @@
 package switchctl
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,10 +27,10 @@ func TestNodeWatch(t *testing.T) {
 	began := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	sign := began.Add(-time.Hour) // that host's clock is wrong, or the database was away for an hour
 	row := func(sign time.Time) []db.NodesOtherRow { return []db.NodesOtherRow{{ID: "b", LastSeenAt: sign}} }
-	watch := nodeWatch{grace: time.Minute, gap: 30 * time.Second}
+	watch := NewNodeWatch(time.Minute, 30*time.Second)
 	at := func(s int, sign time.Time) bool {
 		t.Helper()
-		return len(watch.look(row(sign), began.Add(time.Duration(s)*time.Second))) > 0
+		return len(watch.Look(row(sign), began.Add(time.Duration(s)*time.Second))) > 0
 	}
 	require.False(t, at(0, sign), "nobody knows since when")
 	for s := 10; s < 60; s += 10 {
@@ -40,9 +43,9 @@ func TestNodeWatch(t *testing.T) {
 		require.False(t, at(s, sign.Add(time.Second)))
 	}
 	require.True(t, at(180, sign.Add(time.Second)))
-	watch.forget()
+	watch.Forget()
 	require.False(t, at(190, sign.Add(time.Second)), "the database was away")
-	require.Empty(t, watch.look(nil, began.Add(200*time.Second)))
+	require.Empty(t, watch.Look(nil, began.Add(200*time.Second)))
 	require.False(t, at(210, sign.Add(time.Second)), "a row that was gone begins anew")
 }
 
@@ -81,10 +84,10 @@ func TestLostNodesCallsAreClosedOnce(t *testing.T) {
 	b.lose(t, started.Add(-time.Minute))
 	require.Equal(t, 4, b.count(t, "SELECT count(*) FROM live_calls"))
 
-	mine, err := b.l.LostCalls(t.Context(), "node-1")
+	mine, err := b.l.LostCalls(t.Context(), "node-1", uuid.Nil)
 	require.NoError(t, err)
 	require.Empty(t, mine, "a node's own calls are its own business")
-	lost, err := b.l.LostCalls(t.Context(), "node-2")
+	lost, err := b.l.LostCalls(t.Context(), "node-2", uuid.Nil)
 	require.NoError(t, err)
 	require.Len(t, lost, 3)
 	var closed atomic.Int32
@@ -131,11 +134,15 @@ func TestLostNodeThatIsBack(t *testing.T) {
 	kept := b.open(t, nil, nil, nil)
 	b.lose(t, time.Now())
 	young := b.open(t, nil, nil, nil) // it reaches the database again, and has not yet said so
-	lost, err := b.l.LostCalls(t.Context(), "node-2")
+	lost, err := b.l.LostCalls(t.Context(), "node-2", uuid.Nil)
 	require.NoError(t, err)
 	require.Len(t, lost, 2)
 	require.Equal(t, b.call.ID, lost[0].Call.ID)
 	require.Equal(t, kept.ID, lost[1].Call.ID)
+	behind, err := b.l.LostCalls(t.Context(), "node-2", b.call.ID)
+	require.NoError(t, err)
+	require.Len(t, behind, 1, "the others have their turn first")
+	require.Equal(t, kept.ID, behind[0].Call.ID)
 	done, err := b.l.CloseLost(t.Context(), lost[0])
 	require.NoError(t, err)
 	require.True(t, done)
@@ -180,7 +187,7 @@ func TestRestartTakesTheMarkOff(t *testing.T) {
 	t.Parallel()
 	b := newPGBench(t)
 	b.lose(t, time.Now())
-	lost, err := b.l.LostCalls(t.Context(), "node-2")
+	lost, err := b.l.LostCalls(t.Context(), "node-2", uuid.Nil)
 	require.NoError(t, err)
 	require.Len(t, lost, 1)
 	_, err = b.l.NodeStarted(t.Context(), "node-1", time.Now())
@@ -200,6 +207,7 @@ type fakeNodes struct {
 	err    error
 	others []db.NodesOtherRow
 	lost   []db.CallsOfLostNodesRow
+	stuck  map[uuid.UUID]bool // calls that somebody else's lock keeps from being closed
 	closed int
 }
 
@@ -228,18 +236,38 @@ func (f *fakeNodes) MarkLost(_ context.Context, n db.NodesOtherRow) (bool, error
 	return true, nil
 }
 
-func (f *fakeNodes) LostCalls(context.Context, string) ([]db.CallsOfLostNodesRow, error) {
+func (f *fakeNodes) LostCalls(_ context.Context, _ string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.lost[:min(lostBatch, len(f.lost))], nil
+	i := 0
+	for i < len(f.lost) && bytes.Compare(f.lost[i].Call.ID[:], after[:]) <= 0 {
+		i++
+	}
+	return slices.Clone(f.lost[i:min(i+lostBatch, len(f.lost))]), nil
 }
 
-func (f *fakeNodes) CloseLost(context.Context, db.CallsOfLostNodesRow) (bool, error) {
+func (f *fakeNodes) CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (bool, error) {
+	f.mu.Lock()
+	stuck := f.stuck[lost.Call.ID]
+	f.mu.Unlock()
+	if stuck {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed++
-	f.lost = f.lost[1:]
+	f.lost = slices.DeleteFunc(f.lost, func(c db.CallsOfLostNodesRow) bool { return c.Call.ID == lost.Call.ID })
 	return true, nil
+}
+
+// lostCallRows are open calls of a lost node.
+func lostCallRows(n int) []db.CallsOfLostNodesRow {
+	rows := make([]db.CallsOfLostNodesRow, n)
+	for i := range rows {
+		binary.BigEndian.PutUint32(rows[i].Call.ID[:], uint32(i+1))
+	}
+	return rows
 }
 
 // TestCallsClosedElsewhereAreEnded: a controller that was cut off ends the calls that others have closed meanwhile, also when the
@@ -291,7 +319,7 @@ func TestLostNodesAreLookedAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		nodes := &fakeNodes{lost: make([]db.CallsOfLostNodesRow, 2*lostBatch+7)}
+		nodes := &fakeNodes{lost: lostCallRows(2*lostBatch + 7)}
 		b.c.nodes = nodes
 		ctx, stop := context.WithCancel(t.Context())
 		kept := make(chan struct{})
@@ -313,6 +341,35 @@ func TestLostNodesAreLookedAfter(t *testing.T) {
 		require.Equal(t, 2*lostBatch+7, nodes.closes())
 		require.InDelta(t, 1, testutil.ToFloat64(b.c.metrics.nodesLost), 0)
 		require.InDelta(t, 2*lostBatch+7, testutil.ToFloat64(b.c.metrics.lostCalls), 0)
+	})
+}
+
+// TestStuckCallsHoldUpNothing: calls of a lost node that can't be closed take neither this node's signs of life nor the others' turn.
+func TestStuckCallsHoldUpNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		nodes := &fakeNodes{lost: lostCallRows(lostBatch + 7), stuck: map[uuid.UUID]bool{}}
+		for _, row := range nodes.lost[:3] {
+			nodes.stuck[row.Call.ID] = true
+		}
+		b.c.nodes = nodes
+		marked := time.Now()
+		nodes.set(nodeBeat{}, nil, []db.NodesOtherRow{{ID: "gone", LastSeenAt: marked, LostAt: &marked}})
+		ctx, stop := context.WithCancel(t.Context())
+		kept := make(chan struct{})
+		go func() { defer close(kept); b.c.keepNode(ctx) }()
+		defer func() { stop(); <-kept }()
+		time.Sleep(10*beatMost + time.Second) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.Equal(t, lostBatch+4, nodes.closes(), "all but those that are stuck")
+		nodes.mu.Lock()
+		require.Equal(t, 10, nodes.beats)
+		nodes.stuck = nil
+		nodes.mu.Unlock()
+		time.Sleep(6 * beatMost) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.Equal(t, lostBatch+7, nodes.closes(), "they have their turn again")
 	})
 }
 

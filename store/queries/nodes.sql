@@ -34,5 +34,5 @@ SELECT id FROM nodes WHERE id = @id AND lost_at IS NOT NULL FOR SHARE;
 SELECT sqlc.embed(c), greatest(n.last_seen_at, c.created_at, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.queued_at,
   (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))::timestamptz AS lived_until
 FROM nodes n JOIN calls c ON c.node = n.id
-WHERE n.lost_at IS NOT NULL AND n.id <> @node AND c.end_time IS NULL AND c.created_at < n.lost_at
+WHERE n.lost_at IS NOT NULL AND n.id <> @node AND c.end_time IS NULL AND c.created_at < n.lost_at AND c.id > @after
 ORDER BY c.id LIMIT @batch;
