@@ -21,6 +21,8 @@ const (
 	kickDelay = 50 * time.Millisecond
 	// nodesEvery is how often other controllers' agents are looked after.
 	nodesEvery = 10 * time.Second
+	// blindAfter without a look at them what was seen of them before counts no more.
+	blindAfter = 3 * nodesEvery
 )
 
 // Run keeps agents, calls and phones in agreement until ctx ends. Callers are served from its first look on.
@@ -306,14 +308,41 @@ func (s *Service) voidAccounts(ctx context.Context) {
 	}
 }
 
+// deadNodes gives the controllers that have been silent for the grace while this one could see, or that others have marked as lost.
+func (s *Service) deadNodes(ctx context.Context) ([]string, error) {
+	var nodes []db.NodesOtherRow
+	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		nodes, err = tx.Q.NodesOther(ctx, s.cfg.NodeID)
+		return err
+	})
+	if err != nil {
+		s.nodes.Forget()
+		return nil, err
+	}
+	dead := []string{}
+	for _, n := range s.nodes.Look(nodes, s.now()) {
+		dead = append(dead, n.ID)
+	}
+	for _, n := range nodes {
+		if n.LostAt != nil {
+			dead = append(dead, n.ID)
+		}
+	}
+	return dead, nil
+}
+
 // lookAfterNodes puts the agents of controllers that are gone offline, so that they can log in elsewhere.
 func (s *Service) lookAfterNodes(ctx context.Context) {
 	var due []db.AgentsOfDeadNodesRow
-	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
-		var err error
-		due, err = tx.Q.AgentsOfDeadNodes(ctx, s.cfg.NodeID, s.now().Add(-s.cfg.NodeGrace))
-		return err
-	})
+	dead, err := s.deadNodes(ctx)
+	if err == nil {
+		err = s.st.InSystem(ctx, func(tx *store.Tx) error {
+			var err error
+			due, err = tx.Q.AgentsOfDeadNodes(ctx, s.cfg.NodeID, dead)
+			return err
+		})
+	}
 	for _, a := range due {
 		err = errors.Join(err, s.st.InTenant(ctx, a.TenantID, func(tx *store.Tx) error {
 			row, err := tx.Q.AgentLock(ctx, a.TenantID, a.ID)

@@ -39,7 +39,7 @@ type Config struct {
 	PositionPrompts []string
 	AnnounceEvery   time.Duration
 	// Every is how often rows, calls and phones are compared; 1 s by default. NodeGrace is how long another controller may be
-	// silent before its agents are put offline; 2 min by default.
+	// silent, by this controller's clock, before its agents are put offline; 2 min by default.
 	Every     time.Duration
 	NodeGrace time.Duration
 	// Changed, unless nil, is told that a tenant's agents are no longer what they were: one could take a call now or no longer
@@ -85,6 +85,7 @@ type Service struct {
 	// ringing are the agents who hear ringback, with the call that they dialed.
 	ringing map[uuid.UUID]uuid.UUID
 	once    sync.Once // closes loaded
+	nodes   *switchctl.NodeWatch
 }
 
 // releaseTimeout bounds the wait for a phone's leg to end.
@@ -113,7 +114,8 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
-		cfg: cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
+		nodes: switchctl.NewNodeWatch(cfg.NodeGrace, blindAfter),
+		cfg:   cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
 		held: make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]loss),
 		renew:   make(map[uuid.UUID]bool),
 		ringing: make(map[uuid.UUID]uuid.UUID),

@@ -459,7 +459,7 @@ func (q *Queries) AgentViews(ctx context.Context, tenantID uuid.UUID, iD *uuid.U
 
 const agentsOfDeadNodes = `-- name: AgentsOfDeadNodes :many
 SELECT a.tenant_id, a.id, a.node FROM agents a LEFT JOIN nodes n ON n.id = a.node
-WHERE a.status <> 'offline' AND a.node <> $1 AND (n.id IS NULL OR n.last_seen_at < $2::timestamptz)
+WHERE a.status <> 'offline' AND a.node <> $1 AND (n.id IS NULL OR n.id = ANY($2::text[]))
 `
 
 type AgentsOfDeadNodesRow struct {
@@ -468,9 +468,9 @@ type AgentsOfDeadNodesRow struct {
 	Node     string
 }
 
-// AgentsOfDeadNodes lists the agents whose controller was not seen since a moment.
-func (q *Queries) AgentsOfDeadNodes(ctx context.Context, node string, seenBefore time.Time) ([]AgentsOfDeadNodesRow, error) {
-	rows, err := q.db.Query(ctx, agentsOfDeadNodes, node, seenBefore)
+// AgentsOfDeadNodes lists the agents whose controller is one of those that are gone, or is unknown.
+func (q *Queries) AgentsOfDeadNodes(ctx context.Context, node string, dead []string) ([]AgentsOfDeadNodesRow, error) {
+	rows, err := q.db.Query(ctx, agentsOfDeadNodes, node, dead)
 	if err != nil {
 		return nil, err
 	}

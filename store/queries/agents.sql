@@ -69,10 +69,10 @@ FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id
 LEFT JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
 WHERE a.node = @node AND a.status <> 'offline';
 
--- AgentsOfDeadNodes lists the agents whose controller was not seen since a moment.
+-- AgentsOfDeadNodes lists the agents whose controller is one of those that are gone, or is unknown.
 -- name: AgentsOfDeadNodes :many
 SELECT a.tenant_id, a.id, a.node FROM agents a LEFT JOIN nodes n ON n.id = a.node
-WHERE a.status <> 'offline' AND a.node <> @node AND (n.id IS NULL OR n.last_seen_at < @seen_before::timestamptz);
+WHERE a.status <> 'offline' AND a.node <> @node AND (n.id IS NULL OR n.id = ANY(@dead::text[]));
 
 -- AgentAccountsEnd ends the SIP accounts of a controller's agents whose time is over, and tells whose.
 -- name: AgentAccountsEnd :many
