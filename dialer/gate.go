@@ -141,7 +141,7 @@ func (g gate) decide(
 	if refused, err := g.judgeDay(ctx, tx, req, facts, hash, now); refused != nil || err != nil {
 		return none, refused, err
 	}
-	if refused := s.judgeModes(req, facts, by.people, now); refused != nil {
+	if refused := s.judgeModes(req, facts, by, now); refused != nil {
 		return none, refused, nil
 	}
 	if refused := s.judgeAnnouncement(req, facts, now); refused != nil {

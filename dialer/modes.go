@@ -77,14 +77,15 @@ func uncoveredDetail(missing []string) string {
 	return "numbers are not checked for calls of the kind " + strings.Join(missing, ", ") + " here (dialing.dnc_modes)"
 }
 
-// judgeModes is checkModes for one call, whoever wants it: a single one, or a campaign's that was started before the settings or its
-// flow changed. An agent who dials by hand, and a leg to a third party, are none of the kinds.
-func (s *Service) judgeModes(req switchctl.OriginateRequest, f db.GateFactsRow, people bool, now time.Time) *RefusalError {
-	var modes dnc.Modes
+// judgeModes is checkModes for one call, whoever wants it: a single one, or a campaign's that was started before the settings, the
+// campaign or its flow changed. An agent who dials by hand, and a leg to a third party, are none of the kinds; but what the campaign
+// has the callee told first is.
+func (s *Service) judgeModes(req switchctl.OriginateRequest, f db.GateFactsRow, by taker, now time.Time) *RefusalError {
+	modes := by.modes
 	if req.VoiceAgentID != nil {
 		modes |= dnc.ModeRobo
 	}
-	if people {
+	if by.people {
 		modes |= dnc.ModeLiveAgent
 	}
 	if req.CampaignID != nil && f.AnnouncementUrl != nil {

@@ -82,3 +82,59 @@ func TestGateStaysWithinTheModesThatAreChecked(t *testing.T) {
 	_, err := b.svc.Gate().Admit(t.Context(), single)
 	require.NoError(t, err)
 }
+
+// TestGateSeesWhatARunningCampaignHasBecome refuses calls of a campaign that was within the modes when it was started, once what it was
+// given since then makes calls of another kind, wherever in the call that comes. An agent who dials by hand makes none of these.
+func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
+	t.Parallel()
+	const (
+		ask     = `"type":"connect_agent","data":{"max_wait_s":60}}`
+		mailbox = "amd = true, voicemail_action = 'message', voicemail_message_url = 'http://127.0.0.1/m.wav'"
+	)
+	for name, c := range map[string]struct {
+		modes        dnc.Modes
+		before, then string // set of the campaign; "" then: its flow is changed
+	}{
+		"flow plays first":                   {dnc.ModeLiveAgent, "post_answer_action = 'run_flow', amd = false", ""},
+		"flow, message for mailboxes":        {dnc.ModeLiveAgent, "post_answer_action = 'run_flow', amd = false", mailbox},
+		"voice agent, message for mailboxes": {dnc.ModeRobo, "amd = false", mailbox},
+		"voicemail if nobody takes the call": {
+			dnc.ModeLiveAgent, "post_answer_action = 'connect_agent', amd = false",
+			"overflow_action = 'voicemail', overflow_greeting_url = 'http://127.0.0.1/o.wav'",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := staffed(t, func(cfg *Config) { cfg.DNCPolicy = dnc.Policy{Modes: c.modes} })
+			ann := p.person(t)
+			p.person(t)
+			f := p.saved(t, flowNodes(`{"id":"a",`+ask))
+			campaign := p.aiCampaign(t)
+			storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET flow_id = $2, "+c.before+" WHERE id = $1", campaign.ID, f.ID)
+			_, err := p.svc.StartCampaign(t.Context(), p.tenant, campaign.ID, EnvironmentLive)
+			require.NoError(t, err)
+			request := func(number string) switchctl.OriginateRequest {
+				req := p.request(t, campaign.ID, p.push(t, campaign.ID, number))
+				if c.modes == dnc.ModeRobo {
+					req.VoiceAgentID = campaign.VoiceAgentID // as a pacer asks
+				}
+				return req
+			}
+			_, err = p.svc.Gate().Admit(t.Context(), request("9876543201"))
+			require.NoError(t, err)
+			if c.then == "" {
+				_, err = p.svc.PatchFlow(t.Context(), p.tenant, f.ID, FlowInput{Nodes: Some(flowNodes(
+					`{"id":"a","type":"play_audio","data":{"audio_url":"http://127.0.0.1/p.wav"},"next":{"default":"q"}}`, `{"id":"q",`+ask))})
+				require.NoError(t, err)
+			} else {
+				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET "+c.then+" WHERE id = $1", campaign.ID)
+			}
+			req := request("9876543202")
+			_, err = p.svc.Gate().Admit(t.Context(), req)
+			require.Equal(t, ReasonMode, reason(t, err))
+			req.AgentID, req.VoiceAgentID = &ann, nil
+			_, err = p.svc.Gate().Admit(t.Context(), req)
+			require.NoError(t, err)
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -28,6 +29,8 @@ type taker struct {
 	voiceAgent *uuid.UUID
 	people     bool
 	asks       []flow.Ask
+	// modes are the kinds of the campaign's calls, where the gate looks at them.
+	modes dnc.Modes
 }
 
 // takerOf tells who takes a campaign's answered calls first.
@@ -51,17 +54,22 @@ func (s *Service) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (t
 
 // taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
 func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest) (taker, error) {
-	if req.VoiceAgentID != nil || req.CampaignID == nil || req.AgentID != nil {
-		return taker{voiceAgent: req.VoiceAgentID}, nil
+	by := taker{voiceAgent: req.VoiceAgentID}
+	looks := g.s.cfg.DNCPolicy.Modes != 0
+	if req.CampaignID == nil || req.AgentID != nil || by.voiceAgent != nil && !looks {
+		return by, nil
 	}
 	campaign, err := tx.Q.CampaignGet(ctx, req.TenantID, *req.CampaignID)
 	if errors.Is(err, store.ErrNotFound) {
-		return taker{}, nil // the campaign's absence is judged with the other facts
+		return by, nil // the campaign's absence is judged with the other facts
 	}
-	if err != nil {
-		return taker{}, err
+	if err == nil && by.voiceAgent == nil {
+		by, err = g.s.takerOf(ctx, tx, campaign)
 	}
-	return g.s.takerOf(ctx, tx, campaign)
+	if err == nil && looks {
+		by.modes, err = g.s.callModes(ctx, tx, campaign)
+	}
+	return by, err
 }
 
 // judgeAgents bounds the calls on the way to agents: to those who are ready and can be asked for, and, for a campaign whose plan is
