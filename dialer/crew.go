@@ -18,6 +18,9 @@ import (
 // not been dealt to for the longest time. So campaigns have as many agents, within one, and where there are fewer agents
 // than campaigns they take turns, a conversation each. A campaign has only agents whom its callees may ask for; one with nothing to dial
 // takes no part.
+//
+// Where callees may ask for this or that, a campaign has agents for each of its wants, and counts for as many as it has for the one
+// that it has the fewest for: so many calls it can dial. An agent who fits several of its wants is there for each of them.
 type crews struct {
 	mu      sync.Mutex
 	tenants map[uuid.UUID]*crew
@@ -27,13 +30,16 @@ type crews struct {
 type crew struct {
 	hungry map[uuid.UUID]guest // the campaigns that take part
 	turn   uint64
-	hands  map[uuid.UUID]hand // by agent
+	hands  map[uuid.UUID]hand  // by agent
+	counts map[uuid.UUID][]int // by campaign: how many of its agents fit each of its wants
 }
 
 // guest is a campaign that takes part: the turn in which it was dealt to last, and whom it wants.
 type guest struct {
-	turn uint64
-	want acd.Want
+	turn  uint64
+	wants sought
+	// most is how many of the tenant's agents fit the scarcest want: more are of no use for any other.
+	most int
 }
 
 // hand is an agent as dealt, to the zero campaign where no campaign wants the agent.
@@ -45,8 +51,8 @@ type hand struct {
 
 func newCrews() crews { return crews{tenants: make(map[uuid.UUID]*crew)} }
 
-// deal gives the members that are a campaign's, all of whom fit what it wants. A campaign that is not hungry gets none.
-func (c *crews) deal(tenant, campaign uuid.UUID, hungry bool, want acd.Want, members []acd.Member) []acd.Member {
+// deal gives the members that are a campaign's, all of whom fit one of its wants. A campaign that is not hungry gets none.
+func (c *crews) deal(tenant, campaign uuid.UUID, hungry bool, wants sought, members []acd.Member) []acd.Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !hungry {
@@ -62,7 +68,7 @@ func (c *crews) deal(tenant, campaign uuid.UUID, hungry bool, want acd.Want, mem
 	if !known {
 		g.turn = t.turn
 	}
-	g.want = want
+	g.wants = wants
 	t.hungry[campaign] = g
 	t.deal(members)
 	var out []acd.Member
@@ -95,12 +101,17 @@ func (c *crews) leaveLocked(tenant, campaign uuid.UUID) {
 func (t *crew) deal(members []acd.Member) {
 	before := t.hands
 	t.hands = make(map[uuid.UUID]hand, len(members))
+	t.counts = make(map[uuid.UUID][]int, len(t.hungry))
+	for campaign, g := range t.hungry {
+		t.counts[campaign] = make([]int, len(g.wants))
+		g.most = g.wants.fewest(members)
+		t.hungry[campaign] = g
+	}
 	var free []acd.Member
 	for _, m := range members {
-		h, known := before[m.ID]
-		if known && h.call == newest(m) && t.fits(h.campaign, m) {
+		if h, known := before[m.ID]; known && h.call == newest(m) && t.fits(h.campaign, m) {
 			h.Member = m
-			t.hands[m.ID] = h
+			t.put(h)
 			continue
 		}
 		free = append(free, m)
@@ -120,10 +131,37 @@ func (t *crew) deal(members []acd.Member) {
 	t.balance()
 }
 
-// fits tells whether an agent may be a campaign's: it takes part, and wants such agents.
+// fits tells whether an agent may be a campaign's: it takes part, and has use for the agent.
 func (t *crew) fits(campaign uuid.UUID, m acd.Member) bool {
-	g, hungry := t.hungry[campaign]
-	return hungry && m.Fits(g.want)
+	n, wanted := t.has(campaign, m)
+	return wanted && n < t.hungry[campaign].most
+}
+
+// has is how many agents a campaign has for that of an agent's wants which it has the fewest for; not wanted by one that wants others.
+func (t *crew) has(campaign uuid.UUID, m acd.Member) (n int, wanted bool) {
+	for i, want := range t.hungry[campaign].wants {
+		if count := t.counts[campaign][i]; m.Fits(want) && (!wanted || count < n) {
+			n, wanted = count, true
+		}
+	}
+	return n, wanted
+}
+
+// put makes an agent the campaign's that the hand names, and no other's.
+func (t *crew) put(h hand) {
+	if was, known := t.hands[h.ID]; known {
+		t.count(was, -1)
+	}
+	t.hands[h.ID] = h
+	t.count(h, 1)
+}
+
+func (t *crew) count(h hand, by int) {
+	for i, want := range t.hungry[h.campaign].wants {
+		if h.Fits(want) {
+			t.counts[h.campaign][i] += by
+		}
+	}
 }
 
 // newest is the agent's newest call; the zero id for none.
@@ -150,7 +188,7 @@ func (t *crew) exchange(from, to uuid.UUID) {
 	if id, ok := t.pick(from, to, true); ok {
 		h := t.hands[id]
 		h.campaign = to
-		t.hands[id] = h
+		t.put(h)
 	}
 }
 
@@ -162,7 +200,7 @@ func (t *crew) give(h hand) {
 	for campaign, g := range t.hungry {
 		order := cmp.Or(
 			cmp.Compare(sizes[campaign], sizes[best]), cmp.Compare(g.turn, t.hungry[best].turn), slices.Compare(campaign[:], best[:]))
-		if h.Fits(g.want) && (first || order < 0) {
+		if (first || order < 0) && t.fits(campaign, h.Member) {
 			best, first = campaign, false
 		}
 	}
@@ -173,12 +211,15 @@ func (t *crew) give(h hand) {
 		t.hungry[best] = g
 	}
 	h.campaign = best
-	t.hands[h.ID] = h
+	t.put(h)
 }
 
 // balance moves agents until no campaign has two more than another that could have one of them: one came, or agents left.
 func (t *crew) balance() {
-	for t.level() {
+	for range t.hands {
+		if !t.level() {
+			return
+		}
 	}
 }
 
@@ -214,7 +255,7 @@ func (t *crew) level() bool {
 	}
 	h := t.hands[moved]
 	h.campaign = least
-	t.hands[moved] = h
+	t.put(h)
 	t.turn++
 	g := t.hungry[least]
 	g.turn = t.turn
@@ -222,22 +263,30 @@ func (t *crew) level() bool {
 	return true
 }
 
-// pick finds an agent of a campaign who fits another, one who is ready if that is asked for.
+// pick finds an agent of a campaign for whom another has use, one who is ready if that is asked for: whom that one lacks the most, of
+// those whom the first can spare the best.
 func (t *crew) pick(campaign, to uuid.UUID, ready bool) (uuid.UUID, bool) {
 	var best uuid.UUID
+	var lacks, spares int
 	found := false
 	for id, h := range t.hands {
-		if h.campaign == campaign && (h.Ready || !ready) && t.fits(to, h.Member) && (!found || slices.Compare(id[:], best[:]) < 0) {
-			best, found = id, true
+		if h.campaign != campaign || ready && !h.Ready || !t.fits(to, h.Member) {
+			continue
+		}
+		there, _ := t.has(to, h.Member)
+		here, _ := t.has(campaign, h.Member)
+		if !found || cmp.Or(cmp.Compare(there, lacks), cmp.Compare(spares, here), slices.Compare(id[:], best[:])) < 0 {
+			best, lacks, spares, found = id, there, here, true
 		}
 	}
 	return best, found
 }
 
+// sizes are the calls that each campaign has agents for.
 func (t *crew) sizes() map[uuid.UUID]int {
 	out := make(map[uuid.UUID]int, len(t.hungry))
-	for _, h := range t.hands {
-		out[h.campaign]++
+	for campaign, counts := range t.counts {
+		out[campaign] = slices.Min(counts)
 	}
 	return out
 }

@@ -35,10 +35,10 @@ func newFloor(agents, campaigns int) *floor {
 // sizes are the numbers of agents, and of ready ones, that each campaign has.
 func (f *floor) sizes() (all, ready []int) {
 	for _, c := range f.campaigns { // all take part
-		f.crews.deal(f.tenant, c, true, acd.Want{}, f.members)
+		f.crews.deal(f.tenant, c, true, sought{{}}, f.members)
 	}
 	for _, c := range f.campaigns {
-		mine, n := f.crews.deal(f.tenant, c, true, acd.Want{}, f.members), 0
+		mine, n := f.crews.deal(f.tenant, c, true, sought{{}}, f.members), 0
 		for _, m := range mine {
 			if m.Ready {
 				n++
@@ -111,8 +111,8 @@ func TestCampaignWithNothingToDialTakesNoPart(t *testing.T) {
 	f := newFloor(4, 2)
 	all, _ := f.sizes()
 	require.Equal(t, []int{2, 2}, all)
-	require.Empty(t, f.crews.deal(f.tenant, f.campaigns[0], false, acd.Want{}, f.members))
-	require.Len(t, f.crews.deal(f.tenant, f.campaigns[1], true, acd.Want{}, f.members), 4)
+	require.Empty(t, f.crews.deal(f.tenant, f.campaigns[0], false, sought{{}}, f.members))
+	require.Len(t, f.crews.deal(f.tenant, f.campaigns[1], true, sought{{}}, f.members), 4)
 	all, _ = f.sizes()
 	require.Equal(t, []int{2, 2}, all, "and has its share again when it has")
 	f.crews.leave(f.tenant, f.campaigns[1])
@@ -148,7 +148,7 @@ func TestCampaignsHaveAgentsWhoFit(t *testing.T) {
 		for range 2 {
 			out = nil
 			for i, c := range f.campaigns {
-				mine := f.crews.deal(f.tenant, c, true, wants[i], f.members)
+				mine := f.crews.deal(f.tenant, c, true, sought{wants[i]}, f.members)
 				for _, m := range mine {
 					require.True(t, m.Fits(wants[i]))
 				}
@@ -165,4 +165,65 @@ func TestCampaignsHaveAgentsWhoFit(t *testing.T) {
 	require.Equal(t, 1, all[0]+all[1], "nobody has those whom nobody wants")
 	wants[0] = acd.Want{}
 	require.Equal(t, []int{9, 1, 0}, dealt())
+}
+
+// TestCampaignsHaveAgentsForEachBranch: one asks for sales or support, the other for whom its row says.
+func TestCampaignsHaveAgentsForEachBranch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sales, support   int
+		other            acd.Want
+		branching, alone int // calls
+	}{
+		"divided":   {3, 4, acd.Want{Tags: []string{"support"}}, 2, 2},
+		"scarce":    {1, 10, acd.Want{Tags: []string{"support"}}, 1, 9},
+		"of both":   {5, 5, acd.Want{}, 3, 4},
+		"elsewhere": {3, 4, acd.Want{Tags: []string{"tamil"}}, 3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFloor(c.sales+c.support, 2)
+			for i := range f.members {
+				f.members[i].Tags = []string{"sales"}
+				if i >= c.sales {
+					f.members[i].Tags = []string{"support"}
+				}
+			}
+			both := sought{{Tags: []string{"sales"}}, {Tags: []string{"support"}}}
+			var branching, alone []acd.Member
+			for range 3 {
+				alone = f.crews.deal(f.tenant, f.campaigns[1], true, sought{c.other}, f.members)
+				branching = f.crews.deal(f.tenant, f.campaigns[0], true, both, f.members)
+			}
+			require.Equal(t, []int{c.branching, c.alone}, []int{both.fewest(branching), len(alone)})
+		})
+	}
+}
+
+// TestBranchingCampaignTakesTurns: with an agent for each branch, it and another campaign dial by turns.
+func TestBranchingCampaignTakesTurns(t *testing.T) {
+	t.Parallel()
+	f := newFloor(2, 2)
+	f.members[0].Tags, f.members[1].Tags = []string{"sales"}, []string{"support"}
+	wants := []sought{{{Tags: []string{"sales"}}, {Tags: []string{"support"}}}, {{}}}
+	served := make([]int, 2)
+	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test's
+	for range 60 {
+		for range 2 {
+			for i, c := range f.campaigns {
+				f.crews.deal(f.tenant, c, true, wants[i], f.members)
+			}
+		}
+		for i, c := range f.campaigns {
+			if mine := f.crews.deal(f.tenant, c, true, wants[i], f.members); wants[i].ready(mine) > 0 {
+				served[i]++
+				agent := rng.IntN(2)
+				f.takes(agent, c)
+				f.crews.deal(f.tenant, c, true, wants[i], f.members)
+				f.frees(agent)
+				break
+			}
+		}
+	}
+	require.GreaterOrEqual(t, min(served[0], served[1]), 10, served)
 }

@@ -47,7 +47,8 @@
 //     against that plan again, under its lock (judgeAgents). A tenant's agents are divided between the campaigns that have
 //     something to dial (crew.go): as many each, in turns where there are fewer agents than campaigns. Callers go to whoever is ready.
 //     Where a flow asks for skills or for one agent, only agents who fit count (sought.go). Of several whom it may ask for, on this
-//     branch or that, those count that the fewest agents fit: then somebody is there whichever branch the callee takes.
+//     branch or that, those count that the fewest agents fit, and a campaign has a part of the agents for each: then somebody is there
+//     whichever branch the callee takes. Where a call's variable names the queue or the agent, it has that for the scarcest alone.
 //     Inbound callers and other campaigns' callees who wait in front are left out of what the plan counts on, and so are the
 //     agents whom inbound callers are likely to take while a call rings (others.go).
 //   - For a voice agent the free slots are filled up to the tightest ceiling, with a ramp (ramp.go).

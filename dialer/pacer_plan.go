@@ -263,7 +263,8 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, nil
 	}
 	hungry := seen.hungry && seen.open
-	mine := asked.spread(p.s.crews.deal(p.tenant, p.campaign, hungry && manned, want, members), members)
+	dealt := p.s.crews.deal(p.tenant, p.campaign, hungry && manned, asked.parts(seen.taker.asks, want), members)
+	mine := asked.dealt(seen.taker.asks, want, dealt, members)
 	state := p.stateOf(mine, now)
 	state.Ahead = ahead(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, seen.taker.asks, mine, members)
 	state.Arrivals = p.others.perSecond(now, len(mine), len(fit))

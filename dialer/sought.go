@@ -67,6 +67,35 @@ func (w sought) scarcest(agents []acd.Member) (out acd.Want, ok bool) {
 	return out, ok && fewest > 0
 }
 
+// fewest is how many of the agents fit the scarcest want.
+func (w sought) fewest(agents []acd.Member) int {
+	want, ok := w.scarcest(agents)
+	if !ok {
+		return 0
+	}
+	return len(fitting(want, agents))
+}
+
+// parts are the wants for each of which a campaign has a part of the agents for itself: those that the flow names. Where a call's
+// variable names the queue or the agent they are as many as there are agents; then it has a part for the scarcest alone.
+func (w sought) parts(asks []flow.Ask, scarcest acd.Want) sought {
+	if slices.ContainsFunc(asks, func(a flow.Ask) bool { return a.AnyQueue || a.AnyExtension }) {
+		return sought{scarcest}
+	}
+	return w
+}
+
+// dealt are the agents a campaign counts on, of those who were dealt to it: who fit the scarcest want, of no state more than there are for
+// any other. Those for wants that it has no part for are the tenant's.
+func (w sought) dealt(asks []flow.Ask, scarcest acd.Want, dealt, agents []acd.Member) []acd.Member {
+	parts := w.parts(asks, scarcest)
+	mine := parts.spread(fitting(scarcest, dealt), dealt)
+	if len(parts) == len(w) {
+		return mine
+	}
+	return w.spread(mine, agents)
+}
+
 // fitting are the agents whom a caller who wants this may be given to.
 func fitting(want acd.Want, agents []acd.Member) []acd.Member {
 	var out []acd.Member
@@ -95,8 +124,8 @@ func (w sought) ready(agents []acd.Member) int {
 	return fewest
 }
 
-// spread bounds a campaign's agents, who fit the scarcest want, by those of the tenant who fit each of the others: of no state are there
-// more than for any of them.
+// spread bounds a campaign's agents, who fit the scarcest want, by those agents who fit each of the others: of no state are there more than
+// for any of them.
 func (w sought) spread(mine, agents []acd.Member) []acd.Member {
 	for _, want := range w {
 		left := map[acd.Status]int{}

@@ -78,7 +78,7 @@ func TestSpecialistsCampaignBesideAnother(t *testing.T) {
 	p.person(t, "hindi")
 	anybodys := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
 	hindis := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"tags":["hindi"],"max_wait_s":60}}`)
-	p.svc.crews.deal(p.tenant, hindis, true, acd.Want{Tags: []string{"hindi"}}, p.agents.Crew(p.tenant)) // it has begun
+	p.svc.crews.deal(p.tenant, hindis, true, sought{{Tags: []string{"hindi"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{anybodys, hindis} {
 		newPacer(p.svc, p.sw, p.tenant, c, nil).round(t.Context())
 	}
@@ -87,6 +87,32 @@ func TestSpecialistsCampaignBesideAnother(t *testing.T) {
 		calls[*call.CampaignID]++
 	}
 	require.Equal(t, map[uuid.UUID]int{anybodys: 3, hindis: 1}, calls)
+}
+
+// TestBranchingCampaignBesideAnother: seven agents, of whom four fit one branch of the first campaign and all that the second asks for.
+// Whichever branch is taken, no more are called than these can talk to.
+func TestBranchingCampaignBesideAnother(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	for range 3 {
+		p.person(t, "sales")
+	}
+	for range 4 {
+		p.person(t, "support")
+	}
+	const support = `"type":"connect_agent","data":{"tags":["support"],"max_wait_s":60}}`
+	branching := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"branch","data":{"variable":"lead.x"},"next":{"1":"a","default":"b"}},
+		{"id":"a","type":"connect_agent","data":{"tags":["sales"],"max_wait_s":60}},{"id":"b",`+support)
+	supports := p.flowCampaign(t, DialProgressive, `{"id":"q",`+support)
+	p.svc.crews.deal(p.tenant, supports, true, sought{{Tags: []string{"support"}}}, p.agents.Crew(p.tenant)) // it has begun
+	for _, c := range []uuid.UUID{branching, supports} {
+		newPacer(p.svc, p.sw, p.tenant, c, nil).round(t.Context())
+	}
+	calls := map[uuid.UUID]int{}
+	for _, call := range p.sw.dialed() {
+		calls[*call.CampaignID]++
+	}
+	require.Equal(t, map[uuid.UUID]int{branching: 2, supports: 2}, calls)
 }
 
 // TestNoStateHasMoreAgentsThanAnyWant: what a plan counts on is there whoever the callee asks for.
