@@ -22,7 +22,8 @@ func (l *pgLedger) Verdict(ctx context.Context, call db.Call) error {
 		if err != nil {
 			return err
 		}
-		return decideAnswer(ctx, tx, call, *call.AnsweredByAmd, lead)
+		_, err = decideAnswer(ctx, tx, call, *call.AnsweredByAmd, lead)
+		return err
 	})
 }
 
@@ -45,23 +46,24 @@ func setVerdict(ctx context.Context, tx *store.Tx, call db.Call) error {
 	return err
 }
 
-// decideAnswer commits call.answered with what was held behind it. It does nothing when no event waits.
-func decideAnswer(ctx context.Context, tx *store.Tx, call db.Call, by string, lead *leadContext) error {
+// decideAnswer commits call.answered with what was held behind it, and gives by whom it says so, which need not be what the call was said
+// to be. It does nothing when no event waits.
+func decideAnswer(ctx context.Context, tx *store.Tx, call db.Call, by string, lead *leadContext) (string, error) {
 	row, err := tx.Q.CallDecideAnswer(ctx, by, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil
+		return by, nil
 	}
 	if err != nil {
-		return err
+		return by, err
 	}
 	if err := emitAnswered(ctx, tx, row, *row.AnswerTime, *row.AnsweredByAmd, lead); err != nil {
-		return err
+		return by, err
 	}
-	return tx.ReleaseEvents(ctx, row.TenantID, row.ID)
+	return *row.AnsweredByAmd, tx.ReleaseEvents(ctx, row.TenantID, row.ID)
 }
 
 // closeAnswer settles who answered before a call is closed: the hang-up ends the wait for a verdict, and an answer that
-// nobody saw is told now. It gives what the closed row says.
+// nobody saw is told now. It gives what the closed row says. The verdict is kept before: who answered may depend on how sure it is.
 func closeAnswer(ctx context.Context, tx *store.Tx, before db.Call, c closing, lead *leadContext) (*string, error) {
 	by := answeredBy(c.call)
 	switch {
@@ -70,7 +72,8 @@ func closeAnswer(ctx context.Context, tx *store.Tx, before db.Call, c closing, l
 	case before.AnswerTime == nil:
 		return &by, emitAnswered(ctx, tx, before, *c.record.AnswerTime, by, lead)
 	case awaitsVerdict(before):
-		return &by, decideAnswer(ctx, tx, before, by, lead)
+		by, err := decideAnswer(ctx, tx, before, by, lead)
+		return &by, err
 	}
 	return before.AnsweredByAmd, nil
 }

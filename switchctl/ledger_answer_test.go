@@ -94,6 +94,31 @@ func TestLedgerTellsTheAnswerAtHangUp(t *testing.T) {
 	}
 }
 
+// A callee whom nobody took counts as a person, unless surely a machine: so say the event and the closed call, however late the verdict.
+func TestLedgerCountsWhomNobodyTookAtHangUp(t *testing.T) {
+	t.Parallel()
+	for sure, want := range map[float64]string{0.94: answeredByHuman, machineSure: answeredByMachine} {
+		for _, heard := range []string{"before the end", "at the end"} {
+			t.Run(want+", heard "+heard, func(t *testing.T) {
+				t.Parallel()
+				at := time.Now().UTC().Truncate(time.Microsecond)
+				b := detected(t, at)
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET abandoned = true WHERE id = $1", b.call.ID)
+				call := told(b.call, "machine", "")
+				call.AmdConfidence = &sure
+				if heard == "before the end" {
+					require.NoError(t, b.l.Verdict(t.Context(), call))
+				}
+				b.endAt(t, call, at.Add(time.Second))
+				_, data := b.events(t)
+				require.Equal(t, want, data[0]["answered_by_amd"])
+				require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE answered_by_amd = '"+want+"'"))
+				require.Equal(t, want, *b.ended[0].AnsweredByAmd)
+			})
+		}
+	}
+}
+
 // A verdict that comes after the wait is kept, and tells nobody anything else.
 func TestLedgerKeepsALateVerdict(t *testing.T) {
 	t.Parallel()

@@ -152,11 +152,11 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 		c.record.AnswerTime = before.AnswerTime // an answer that was committed is a fact
 	}
 	rec := c.record
-	by, err := closeAnswer(ctx, tx, before, c, lead)
-	if err != nil {
+	if err := setVerdict(ctx, tx, c.call); err != nil {
 		return false, err
 	}
-	if err := setVerdict(ctx, tx, c.call); err != nil {
+	by, err := closeAnswer(ctx, tx, before, c, lead)
+	if err != nil {
 		return false, err
 	}
 	row, err := tx.Q.CallClose(ctx, db.CallCloseParams{
