@@ -91,6 +91,21 @@ func TestLeadUpload(t *testing.T) {
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE phone = '9812345603' AND name = 'Di'"))
 }
 
+func TestStrayQuotesInAnUploadTakeNoOtherRows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := newStaff(t, b)
+	path := "/api/campaigns/" + newCampaign(t, b, nil).text(t, "id") + "/leads/upload"
+	out := upload(t, s.admin, path, []byte("phone,name\n9876650080,\"Bob\" Lee\n9876650081,y\n9876650082,\"z\n9876650083,w\n"))
+	require.Equal(t, []int{4, 3, 1}, []int{out.Total, out.Valid, out.Invalid})
+	require.Len(t, out.Errors, 1)
+	require.Equal(t, 4, out.Errors[0].Row)
+	require.Equal(t, "name", out.Errors[0].Field)
+	require.Contains(t, out.Errors[0].Message, "quotation mark")
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE phone = '9876650080' AND name = 'Bob Lee'"))
+	require.Equal(t, 2, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE phone IN ('9876650081', '9876650083') AND name IN ('y', 'w')"))
+}
+
 func TestLeadUploadIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *httpapi.Config, _ *httpapi.Deps) { c.MaxUploadBytes = 64 << 10 })

@@ -83,6 +83,18 @@ func newHeader(row []string) header {
 
 func (h header) hasPhone() bool { return len(h.fields[fieldPhone]) > 0 }
 
+// label names the field or column that a cell belongs to.
+func (h header) label(cell int) string {
+	switch {
+	case cell >= len(h.columns) || h.columns[cell].field == "" && h.columns[cell].name == "":
+		return "row"
+	case h.columns[cell].field != "":
+		return h.columns[cell].field
+	default:
+		return h.columns[cell].name
+	}
+}
+
 // columnName cleans a header's cell.
 func columnName(cell string) string {
 	name := strings.Map(func(c rune) rune {

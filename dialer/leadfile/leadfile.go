@@ -54,9 +54,20 @@ type File struct {
 
 // cells gives a file's rows as they are. A row is good until the next one is asked for.
 type cells interface {
-	// next gives io.EOF at the end, and a *FileError when the file is broken.
+	// next gives io.EOF at the end, a *rowError for a row that can't be read, and a *FileError when the file is broken.
 	next() (line int, row []string, err error)
 	io.Closer
+}
+
+// rowError says why a row can't be read; those after it can.
+type rowError struct {
+	line, cell int
+	message    string
+}
+
+// Error implements error.
+func (e *rowError) Error() string {
+	return fmt.Sprintf("read lead file: line %d %s", e.line, e.message)
 }
 
 const (
@@ -107,6 +118,9 @@ func (f *File) readHeader() error {
 		if errors.Is(err, io.EOF) {
 			return &FileError{Message: "is empty"}
 		}
+		if bad, ok := errors.AsType[*rowError](err); ok {
+			return &FileError{Line: bad.line, Message: bad.message}
+		}
 		if err != nil {
 			return err
 		}
@@ -125,6 +139,9 @@ func (f *File) readHeader() error {
 func (f *File) Next() (Row, error) {
 	for {
 		line, cells, err := f.cells.next()
+		if bad, ok := errors.AsType[*rowError](err); ok {
+			return Row{Line: bad.line, Faults: []Fault{{f.header.label(bad.cell), bad.message}}}, nil
+		}
 		if err != nil {
 			return Row{}, err
 		}

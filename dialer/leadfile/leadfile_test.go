@@ -1,11 +1,14 @@
 package leadfile
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -150,18 +153,19 @@ func TestFilesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	workbook := workbookOf(t, [][]any{{"number", "name"}, {1, "a"}})
 	for name, tt := range map[string]struct{ file, message string }{
-		"empty":              {"", "is empty"},
-		"blank":              {"\n\n  ,\n", "is empty"},
-		"no phone column":    {"name,email\nAnn,a@b.test\n", "has no phone column"},
-		"no header":          {"9812345678,Ann\n", "has no phone column"},
-		"old workbook":       {"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "old format"},
-		"picture":            {"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x01\x00", "is no text"},
-		"UTF-32":             {"\xFF\xFE\x00\x00p\x00\x00\x00", "UTF-32"},
-		"archive":            {"PK\x03\x04 and nothing more", "is no XLSX workbook"},
-		"quote that is open": {"phone,name\n9812345678,\"" + strings.Repeat("x\n", 200_000), "quotation mark"},
-		"one endless row":    {"phone," + strings.Repeat("x", 400_000), "quotation mark"},
-		"workbook, no phone": {string(workbook), "has no phone column"},
-		"workbook, cut":      {string(workbook[:len(workbook)/2]), "is no XLSX workbook"},
+		"empty":               {"", "is empty"},
+		"blank":               {"\n\n  ,\n", "is empty"},
+		"no phone column":     {"name,email\nAnn,a@b.test\n", "has no phone column"},
+		"no header":           {"9812345678,Ann\n", "has no phone column"},
+		"old workbook":        {"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "old format"},
+		"picture":             {"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x01\x00", "is no text"},
+		"UTF-32":              {"\xFF\xFE\x00\x00p\x00\x00\x00", "UTF-32"},
+		"archive":             {"PK\x03\x04 and nothing more", "is no XLSX workbook"},
+		"quote in the header": {"phone,\"name\n9812345678,x\n", "quotation mark"},
+		"one endless row":     {"phone," + strings.Repeat("x", 400_000), "more than 256 KiB"},
+		"one endless cell":    {"phone,\"" + strings.Repeat("x", 400_000), "more than 256 KiB"},
+		"workbook, no phone":  {string(workbook), "has no phone column"},
+		"workbook, cut":       {string(workbook[:len(workbook)/2]), "is no XLSX workbook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,6 +175,42 @@ func TestFilesThatAreRefused(t *testing.T) {
 			require.Contains(t, refused.Message, tt.message)
 		})
 	}
+}
+
+// A quotation mark too many costs its own row at most: what it would swallow are other people's numbers.
+func TestStrayQuotesTakeNoOtherRows(t *testing.T) {
+	t.Parallel()
+	others := "9876650081,y\r\n9876650082,\"z\"\r\n"
+	fault := []Fault{{"name", "has a quotation mark that is not closed"}}
+	for text, first := range map[string]Row{
+		`9876650080,"Bob" Lee`:      {Phone: "9876650080", Name: "Bob Lee"},
+		`9876650080,"Bob "B" Lee"`:  {Phone: "9876650080", Name: `Bob B" Lee"`},
+		`9876650080,Bob "B" Lee`:    {Phone: "9876650080", Name: `Bob "B" Lee`},
+		`9876650080,Bob"`:           {Phone: "9876650080", Name: `Bob"`},
+		`9876650080,"Bob, ""B"" L"`: {Phone: "9876650080", Name: `Bob, "B" L`},
+		`"9876650080" ,""`:          {Phone: "9876650080"},
+		"9876650080,\"Bob\r\nLee\"": {Phone: "9876650080", Name: "Bob\nLee"},
+		`9876650080,"Bob Lee`:       {Faults: fault},
+		`9876650080,"Bob" Lee,"x`:   {Faults: []Fault{{"row", fault[0].Message}}},
+		`9876650080,"""Bob`:         {Faults: fault},
+	} {
+		first.Line = 2
+		after := 3 + strings.Count(text, "\n")
+		want := []Row{first, {Line: after, Phone: "9876650081", Name: "y"}, {Line: after + 1, Phone: "9876650082", Name: "z"}}
+		rows, err := readAll(t, strings.NewReader("phone,name\r\n"+text+"\r\n"+others))
+		require.NoError(t, err, text)
+		require.Equal(t, want, rows, text)
+		want[0].Line, want[1].Line, want[2].Line = 4, 2, 3
+		rows, err = readAll(t, strings.NewReader("phone,name\r\n"+others+text))
+		require.NoError(t, err, text)
+		require.Equal(t, []Row{want[1], want[2], want[0]}, rows, text)
+	}
+	// Far more follows than is looked through for the end of a cell.
+	rows, err := readAll(t, strings.NewReader("phone,name\n9876650080,\"Bob\n"+strings.Repeat("9876650081,y\n", 100_000)))
+	require.NoError(t, err)
+	require.Len(t, rows, 100_001)
+	require.Equal(t, Row{Line: 2, Faults: fault}, rows[0])
+	require.Equal(t, Row{Line: 100_002, Phone: "9876650081", Name: "y"}, rows[100_000])
 }
 
 func TestReaderErrorsAreNoFileErrors(t *testing.T) {
@@ -219,6 +259,7 @@ func TestWorkbooks(t *testing.T) {
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{
 		"phone,name\n9812345678,Ann\n", "sep=;\nmobile;x\n1;2", "phone\tmetadata\n1\t{\"a\":1}\n", "\ufeffphone\n1\n",
+		"phone,name\n1,\"Bob\" Lee\n2,\"x\n3,\"y\nz\"\r\n4,\"\"\"\n",
 		"\xff\xfep\x00h\x00o\x00n\x00e\x00\n\x001\x00", "phone,name\n1,Jos\xe9\n", "phone,\"a\nb\"\n1,\"\"\"\n", "PK\x03\x04",
 	} {
 		f.Add([]byte(seed))
@@ -240,5 +281,49 @@ func FuzzText(f *testing.F) {
 				require.NotContains(t, string(row.Metadata), `\u0000`)
 			}
 		}
+	})
+}
+
+// What is CSV is read as CSV; and whatever stands above them, rows without quotation marks are rows of their own.
+func FuzzQuotes(f *testing.F) {
+	for _, seed := range []string{
+		"1,x\n", "1,\"Bob\" Lee\n", "1,\"x\ny\"\r\n2,\"\"\"\"", "\"a\r\nb\",\"c\" d\n\"", "\"\"\"\n,\"\n\"\"", "\"\n\"\r",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		all := func(text []byte) (rows [][]string) {
+			cells := &textCells{src: bufio.NewReaderSize(bytes.NewReader(text), maxRowBytes), comma: ',', stops: ",\n", line: 1}
+			for {
+				_, row, err := cells.next()
+				if errors.Is(err, io.EOF) {
+					return rows
+				}
+				if _, bad := errors.AsType[*rowError](err); bad {
+					rows = append(rows, nil)
+					continue
+				}
+				require.NoError(t, err)
+				if len(row) > 1 || row[0] != "" {
+					rows = append(rows, slices.Clone(row))
+				}
+			}
+		}
+		if len(text) > maxRowBytes/2 {
+			return
+		}
+		strict := csv.NewReader(bytes.NewReader(text))
+		strict.FieldsPerRecord = -1
+		if want, err := strict.ReadAll(); err == nil {
+			want = slices.DeleteFunc(want, func(row []string) bool { return len(row) == 1 && row[0] == "" })
+			require.Equal(t, len(want), len(all(text)))
+			for i, row := range all(text) {
+				require.Equal(t, want[i], row)
+			}
+		}
+		last := [][]string{{"9876650081", "y"}, {"9876650082", "z"}}
+		rows := all(append(slices.Clone(text), "\n9876650081,y\n9876650082,z"...))
+		require.GreaterOrEqual(t, len(rows), 2)
+		require.Equal(t, last, rows[len(rows)-2:])
 	})
 }
