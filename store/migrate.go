@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -20,6 +21,8 @@ const (
 	migrationTable = "ringmaster_migrations"
 	// migrationLock is the advisory lock under which one process at a time migrates a database.
 	migrationLock = 0x72696e676d617374 // "ringmast"
+	// migrationPause is how long a process that waits for the lock leaves between two tries.
+	migrationPause = 100 * time.Millisecond
 	// monthsAhead is how far Migrate creates partitions.
 	monthsAhead = 3
 )
@@ -53,7 +56,7 @@ func Migrate(ctx context.Context, url string) (err error) {
 		return fmt.Errorf("migrate: %w", lostUnless(ctx, err))
 	}
 	defer lock.Release()
-	if _, err := lock.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
+	if err := takeMigrationLock(ctx, lock); err != nil {
 		return fmt.Errorf("migrate: take the migration lock: %w", lostUnless(ctx, err))
 	}
 	defer func() {
@@ -61,6 +64,20 @@ func Migrate(ctx context.Context, url string) (err error) {
 		err = errors.Join(err, unlockErr)
 	}()
 	return migrateLocked(ctx, pool)
+}
+
+// takeMigrationLock asks again and again. A statement that waited for the lock would hold a snapshot, and the one who has the lock waits
+// for the end of all snapshots when it builds an index concurrently.
+func takeMigrationLock(ctx context.Context, conn *pgxpool.Conn) error {
+	for {
+		var taken bool
+		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrationLock)).Scan(&taken); err != nil || taken {
+			return err
+		}
+		if err := pause(ctx, migrationPause); err != nil {
+			return err
+		}
+	}
 }
 
 func migrateLocked(ctx context.Context, pool *pgxpool.Pool) (err error) {

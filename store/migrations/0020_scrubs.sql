@@ -1,4 +1,3 @@
--- Retries are claimed by priority, then by the time at which they fell due.
 -- A scrub of a campaign's leads that is not done. It outlives the request that asked for it, and any controller goes on with it.
 -- +goose Up
 CREATE TABLE scrubs (
@@ -20,8 +19,5 @@ CREATE TABLE scrubs (
 );
 SELECT protect_tenant_rows('scrubs');
 
-CREATE INDEX leads_retries ON leads (tenant_id, campaign_id, priority, next_attempt_at) WHERE status = 'retry' AND dnd_clean;
-
 -- +goose Down
-DROP INDEX leads_retries;
 DROP TABLE scrubs;
