@@ -18,7 +18,7 @@ func (l *pgLedger) NodeBeat(ctx context.Context, node string, at time.Time, retu
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		lost, err := tx.Q.NodeBeat(ctx, at, node)
 		if errors.Is(err, store.ErrNotFound) {
-			return tx.Q.NodeStart(ctx, node, at)
+			lost, err = true, tx.Q.NodeStart(ctx, node, at) // others have forgotten it
 		}
 		if err != nil {
 			return err
@@ -53,6 +53,15 @@ func (l *pgLedger) MarkLost(ctx context.Context, n db.NodesOtherRow) (marked boo
 		return err
 	})
 	return marked, err
+}
+
+func (l *pgLedger) ForgetLost(ctx context.Context, node string, after time.Duration) (forgotten int64, err error) {
+	err = l.st.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		forgotten, err = tx.Q.NodesForget(ctx, node, after.Seconds())
+		return err
+	})
+	return forgotten, err
 }
 
 func (l *pgLedger) LostCalls(ctx context.Context, node string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error) {

@@ -21,6 +21,8 @@ const (
 	nodeTimeout = 5 * time.Second
 	// watchGap is how many beats without a look at the others are blindness.
 	watchGap = 3
+	// forgetLost is how long a lost node is remembered: one that was put out of service must not be told of for good.
+	forgetLost = 3 * 24 * time.Hour
 	// lostBatch bounds the lost calls that are read at a time.
 	lostBatch = 200
 )
@@ -34,6 +36,8 @@ type nodeLedger interface {
 	OtherNodes(ctx context.Context, node string) ([]db.NodesOtherRow, error)
 	// MarkLost marks a node that still was not seen since, and tells whether it was this one who did.
 	MarkLost(ctx context.Context, n db.NodesOtherRow) (bool, error)
+	// ForgetLost drops the rows of nodes that have been lost for some time and have no open call, and tells how many.
+	ForgetLost(ctx context.Context, node string, after time.Duration) (int64, error)
 	// LostCalls lists some open calls of lost nodes, those that come after one.
 	LostCalls(ctx context.Context, node string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error)
 	// CloseLost closes a call in place of its node, and tells whether it did: not when the node is back, or the call closed.
@@ -128,6 +132,7 @@ func (c *Controller) lookAfterNodes(ctx context.Context, keep *nodeKeeper) {
 	c.metrics.nodesLost.Set(float64(lost))
 	if lost > 0 {
 		c.closeLost(ctx, keep)
+		c.forgetNodes(ctx)
 	}
 }
 
@@ -148,6 +153,19 @@ func (c *Controller) markLost(ctx context.Context, n db.NodesOtherRow) bool {
 		c.log.ErrorContext(ctx, "host is lost, its calls are closed", "node", n.ID, "last_seen_at", n.LastSeenAt, "grace", c.cfg.NodeGrace)
 	}
 	return marked
+}
+
+// forgetNodes drops nodes that nobody expects back.
+func (c *Controller) forgetNodes(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	forgotten, err := c.nodes.ForgetLost(ctx, c.cfg.NodeID, forgetLost)
+	switch {
+	case err != nil:
+		c.log.WarnContext(ctx, "hosts lost long ago can't be forgotten", "error", err)
+	case forgotten > 0:
+		c.log.WarnContext(ctx, "hosts lost long ago are forgotten", "hosts", forgotten, "after", forgetLost)
+	}
 }
 
 // closeLost closes calls of lost nodes, as many as its time allows; the next look goes on behind them, and those that could not be

@@ -198,6 +198,37 @@ func TestRestartTakesTheMarkOff(t *testing.T) {
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls"))
 }
 
+// TestNodesLostLongAgoAreForgotten once their calls are closed. One that is back all the same learns that it was lost.
+func TestNodesLostLongAgoAreForgotten(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	b.lose(t, time.Now())
+	forget := func(after time.Duration) int64 {
+		t.Helper()
+		n, err := b.l.ForgetLost(t.Context(), "node-2", after)
+		require.NoError(t, err)
+		return n
+	}
+	require.Zero(t, forget(0), "it has an open call")
+	lost, err := b.l.LostCalls(t.Context(), "node-2", uuid.Nil)
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	done, err := b.l.CloseLost(t.Context(), lost[0])
+	require.NoError(t, err)
+	require.True(t, done)
+	require.Zero(t, forget(time.Hour), "it is lost since a moment ago")
+	require.EqualValues(t, 1, forget(0))
+	others, err := b.l.OtherNodes(t.Context(), "node-2")
+	require.NoError(t, err)
+	require.Empty(t, others)
+
+	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), false)
+	require.NoError(t, err)
+	require.True(t, beat.lost)
+	require.Empty(t, beat.open)
+	require.Zero(t, forget(0), "it lives")
+}
+
 // fakeNodes are the other nodes of a controller.
 type fakeNodes struct {
 	mu     sync.Mutex
@@ -235,6 +266,8 @@ func (f *fakeNodes) MarkLost(_ context.Context, n db.NodesOtherRow) (bool, error
 	}
 	return true, nil
 }
+
+func (f *fakeNodes) ForgetLost(context.Context, string, time.Duration) (int64, error) { return 0, nil }
 
 func (f *fakeNodes) LostCalls(_ context.Context, _ string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error) {
 	f.mu.Lock()

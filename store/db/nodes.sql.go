@@ -168,6 +168,20 @@ func (q *Queries) NodeStart(ctx context.Context, iD string, at time.Time) error 
 	return err
 }
 
+const nodesForget = `-- name: NodesForget :execrows
+DELETE FROM nodes n WHERE n.id <> $1 AND n.lost_at < now() - make_interval(secs => $2)
+  AND NOT EXISTS (SELECT FROM calls c WHERE c.node = n.id AND c.end_time IS NULL)
+`
+
+// NodesForget drops the rows of other nodes that have been lost since before a moment and have no open call: nobody expects them back.
+func (q *Queries) NodesForget(ctx context.Context, node string, olderThanS float64) (int64, error) {
+	result, err := q.db.Exec(ctx, nodesForget, node, olderThanS)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const nodesOther = `-- name: NodesOther :many
 SELECT id, last_seen_at, lost_at FROM nodes WHERE id <> $1
 `

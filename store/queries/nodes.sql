@@ -36,3 +36,8 @@ SELECT sqlc.embed(c), greatest(n.last_seen_at, c.created_at, c.dial_time, c.ring
 FROM nodes n JOIN calls c ON c.node = n.id
 WHERE n.lost_at IS NOT NULL AND n.id <> @node AND c.end_time IS NULL AND c.created_at < n.lost_at AND c.id > @after
 ORDER BY c.id LIMIT @batch;
+
+-- NodesForget drops the rows of other nodes that have been lost since before a moment and have no open call: nobody expects them back.
+-- name: NodesForget :execrows
+DELETE FROM nodes n WHERE n.id <> @node AND n.lost_at < now() - make_interval(secs => @older_than_s)
+  AND NOT EXISTS (SELECT FROM calls c WHERE c.node = n.id AND c.end_time IS NULL);
