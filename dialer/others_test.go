@@ -1,14 +1,17 @@
 package dialer
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/pacing"
 )
 
 func TestWhoComesBeforeACampaignsCallee(t *testing.T) {
@@ -74,4 +77,40 @@ func TestInboundCallersHoldBackAProgressiveCampaign(t *testing.T) {
 	}
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1, "two are kept for others")
+	require.Empty(t, pacer.idleTold)
+	require.False(t, p.svc.paces.of[campaign].heldBack)
+}
+
+// TestCampaignThatIsHeldBackSaysSo: the only agent is left to inbound callers for as long as they come so often.
+func TestCampaignThatIsHeldBackSaysSo(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	p.person(t)
+	campaign := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer.others.since = p.clock.Now().Add(-time.Hour)
+	for range 10 {
+		pacer.others.took.Add(time.Hour)
+	}
+	held := func() string {
+		reg := prometheus.NewPedanticRegistry()
+		require.NoError(t, reg.Register(newPaceCollector(p.svc.paces)))
+		families, err := reg.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if f.GetName() == "ringmaster_campaigns_held_back" {
+				return fmt.Sprint(f.GetMetric()[0].GetGauge().GetValue())
+			}
+		}
+		return ""
+	}
+	pacer.round(t.Context())
+	require.Empty(t, p.sw.dialed())
+	require.Contains(t, pacer.idleTold, "too likely to take the agents")
+	require.Equal(t, "1", held())
+	pacer.others.took = pacing.Arrivals{}
+	pacer.round(t.Context())
+	require.Len(t, p.sw.dialed(), 1, "they have stayed away")
+	require.Empty(t, pacer.idleTold)
+	require.Equal(t, "0", held())
 }

@@ -39,7 +39,7 @@ type pacer struct {
 
 	failures  int       // originates in a row that failed
 	resumeAt  time.Time // nothing is dialed before
-	idleTold  bool      // the log has said that this campaign dials nothing
+	idleTold  string    // why this campaign dials nothing, as the log has said; empty since it dials
 	exhausted bool      // ends run: the campaign is no longer running
 	yielded   bool      // ends run, too: the campaign's agents are at another controller
 	askedAt   time.Time // when that was last asked

@@ -279,10 +279,13 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, p.s.pauseForAbandons(ctx, p.tenant, p.campaign, p.rates)
 	}
 	p.told(planned, state, now)
-	if hungry && !manned {
+	switch {
+	case hungry && !manned:
 		p.tellIdle(ctx, seen.row, "no agent with a held phone is at work whom its callees may ask for")
-	} else {
-		p.idleTold = false
+	case hungry && planned.HeldBack:
+		p.tellIdle(ctx, seen.row, "callers whom it hasn't dialed are too likely to take the agents who are ready")
+	case planned.Dial > 0:
+		p.idleTold = ""
 	}
 	out.free = planned.Dial
 	return out, nil
@@ -326,7 +329,7 @@ func (p *pacer) told(planned pacing.Plan, state pacing.State, now time.Time) {
 	}
 	c := campaignPace{
 		tenant: p.tenant, mode: mode, lines: planned.Lines, ready: state.Ready, until: now.Add(paceHolds), rate: p.rates.day.Rate(),
-		bound: len(state.Ringing) + state.Waiting + planned.Dial,
+		bound: len(state.Ringing) + state.Waiting + planned.Dial, heldBack: planned.HeldBack,
 	}
 	p.s.paces.set(p.campaign, c)
 	if p.telling != nil { // it was written
@@ -387,10 +390,10 @@ func (p *pacer) rest() {
 }
 
 func (p *pacer) tellIdle(ctx context.Context, row db.Campaign, why string) {
-	if p.idleTold {
+	if p.idleTold == why {
 		return
 	}
-	p.idleTold = true
+	p.idleTold = why
 	p.log.InfoContext(ctx, "campaign dials nothing", "reason", why, "dial_mode", row.DialMode, "post_answer_action", row.PostAnswerAction)
 }
 

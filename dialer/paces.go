@@ -27,6 +27,7 @@ type campaignPace struct {
 	// ready are the campaign's agents who are ready; bound is how many calls may be on the way to an agent, those that the plan
 	// begins among them.
 	ready, bound int
+	heldBack     bool // nothing is dialed, so that agents are left to other callers
 	// rate is the abandon rate of the last 24 hours.
 	rate  float64
 	until time.Time
@@ -98,7 +99,7 @@ const maxPacesShown = 100
 // paceCollector shows the present plans as metrics.
 type paceCollector struct {
 	paces         *paces
-	modes         *prometheus.Desc
+	modes, held   *prometheus.Desc
 	lines, rate   *prometheus.Desc
 	campaignShown int
 }
@@ -110,6 +111,9 @@ func newPaceCollector(p *paces) *paceCollector {
 		modes: prometheus.NewDesc("ringmaster_campaigns_paced",
 			"Campaigns that connect people and are paced here, by what their pacer does now (progressive: one call per ready agent; predictive: more).",
 			[]string{"mode"}, nil),
+		held: prometheus.NewDesc("ringmaster_campaigns_held_back",
+			"Campaigns paced here that dial nothing though agents are ready: other callers come so often that they would take these from a callee.",
+			nil, nil),
 		lines: prometheus.NewDesc("ringmaster_campaign_lines_per_agent",
 			"Calls under way per agent of a campaign that connects people; the 100 campaigns with the highest abandon rates.", campaign, nil),
 		rate: prometheus.NewDesc("ringmaster_campaign_abandon_rate",
@@ -121,6 +125,7 @@ func newPaceCollector(p *paces) *paceCollector {
 // Describe implements [prometheus.Collector].
 func (c *paceCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.modes
+	ch <- c.held
 	ch <- c.lines
 	ch <- c.rate
 }
@@ -130,10 +135,14 @@ func (c *paceCollector) Collect(ch chan<- prometheus.Metric) {
 	c.paces.mu.Lock()
 	of := maps.Clone(c.paces.of)
 	c.paces.mu.Unlock()
-	modes := map[DialMode]int{DialProgressive: 0, DialPredictive: 0}
+	modes, held := map[DialMode]int{DialProgressive: 0, DialPredictive: 0}, 0
 	for _, p := range of {
 		modes[p.mode]++
+		if p.heldBack {
+			held++
+		}
 	}
+	ch <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held))
 	for mode, n := range modes {
 		ch <- prometheus.MustNewConstMetric(c.modes, prometheus.GaugeValue, float64(n), string(mode))
 	}

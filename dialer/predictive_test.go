@@ -195,6 +195,8 @@ func TestPaceMetricsAreBounded(t *testing.T) {
 		switch f.GetName() {
 		case "ringmaster_campaigns_paced":
 			require.Len(t, f.GetMetric(), 2)
+		case "ringmaster_campaigns_held_back":
+			require.Len(t, f.GetMetric(), 1)
 		default:
 			require.Len(t, f.GetMetric(), maxPacesShown)
 			found := false

@@ -37,7 +37,8 @@ func (a *Arrivals) left(now time.Duration) float64 {
 
 // heldBack is how many of the calls of one per ready agent are dialed when others call in: each of those may come while it rings, and
 // take the agent. The risk of that is bounded for each call: by what is aimed at, or, with nothing to spare, it has to be next to none,
-// but for one call when every agent is ready, for which a better moment doesn't come.
+// but for one call when every agent is ready, for which a better moment doesn't come. Where even that one's risk is above what is aimed at,
+// the campaign dials nothing while others come so often, and its plan says so.
 func (p *Planner) heldBack(s State, f *forecast, dial, agents int) int {
 	limit := lowestLimit
 	if p.spare(s) >= 1 || s.Ready == agents && dial == agents {

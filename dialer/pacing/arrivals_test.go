@@ -41,7 +41,9 @@ func TestAgentsAreKeptForOthers(t *testing.T) {
 	t.Parallel()
 	plan := func(ready, talking int, arrivals float64, seen Tally) int {
 		s := State{Ready: ready, Talking: make([]time.Duration, talking), Room: 100, Arrivals: arrivals, Day: seen, Total: seen}
-		return New(Config{}).Plan(s).Dial
+		out := New(Config{}).Plan(s)
+		require.Equal(t, out.Dial == 0, out.HeldBack)
+		return out.Dial
 	}
 	good, bad := Tally{Answered: 500, Abandoned: 5}, Tally{Answered: 500, Abandoned: 13}
 	require.Equal(t, 5, plan(5, 5, 0, good))
@@ -52,6 +54,10 @@ func TestAgentsAreKeptForOthers(t *testing.T) {
 	require.Less(t, plan(5, 5, 0.02, bad), few, "with nothing to spare")
 	require.Equal(t, 1, plan(1, 0, 0.0005, Tally{}), "there is no better moment")
 	require.Zero(t, plan(1, 0, 0.02, Tally{}), "and it isn't good enough")
+	for _, s := range []State{{Room: 9}, {Ready: 1}, {Ready: 1, Ringing: []time.Duration{0}, Room: 9}, {Ready: 1, Waiting: 1, Room: 9}} {
+		s.Arrivals = 0.02
+		require.False(t, New(Config{}).Plan(s).HeldBack, "nobody is ready, or can be dialed, or needs to be")
+	}
 }
 
 func TestArrivalsAreLearned(t *testing.T) {

@@ -87,6 +87,8 @@ type State struct {
 type Plan struct {
 	// Dial is the number of calls to dial now.
 	Dial int
+	// HeldBack is set when agents are ready, nothing is under way, and nothing is dialed: other callers are too likely to take them.
+	HeldBack bool
 	// Lines is the number of calls under way per agent when these are dialed.
 	Lines   float64
 	Mode    Mode
@@ -207,7 +209,8 @@ func (p *Planner) Seed(h History) {
 func (p *Planner) Plan(s State) Plan {
 	plan := Plan{Mode: Progressive, Verdict: Go}
 	agents := s.Ready + len(s.Talking) + len(s.WrappingUp)
-	dial := s.Ready - len(s.Ringing) - s.Waiting
+	idle := s.Ready - len(s.Ringing) - s.Waiting
+	dial := idle
 	if p.cfg.Predictive {
 		p.adapt(s)
 	}
@@ -230,6 +233,7 @@ func (p *Planner) Plan(s State) Plan {
 	if plan.Verdict == Pause || agents == 0 {
 		dial = 0
 	}
+	plan.HeldBack = dial <= 0 && idle == s.Ready && idle > 0 && s.Room > 0 && plan.Verdict != Pause
 	plan.Dial = max(0, min(dial, s.Room))
 	if agents > 0 {
 		plan.Lines = float64(len(s.Talking)+s.Waiting+len(s.Ringing)+plan.Dial) / float64(agents)
