@@ -183,8 +183,9 @@ func (h *hearing) fetch(ctx context.Context) bool {
 	return all
 }
 
-// hears tells whether the campaign's callees can hear what they have to, and makes known when it can't be fetched.
-func (p *pacer) hears(ctx context.Context, tx *store.Tx, row db.Campaign, now time.Time) (bool, error) {
+// hears tells whether the campaign's callees can hear what they have to, and writes down what can't be fetched. What that changes is in
+// news, for nowWaits: nil when nothing.
+func (p *pacer) hears(ctx context.Context, tx *store.Tx, row db.Campaign, now time.Time) (heard bool, news *string, err error) {
 	list := heardOf(row)
 	failed := p.hearing.want(list)
 	lacks := slices.IndexFunc(list, func(a audio) bool { return !p.s.atHand(a.url, now) })
@@ -193,27 +194,30 @@ func (p *pacer) hears(ctx context.Context, tx *store.Tx, row db.Campaign, now ti
 		missing = list[lacks].member
 	}
 	if p.waiting == nil || *p.waiting != missing && (failed || lacks < 0) {
-		if err := p.tellWaits(ctx, tx, missing, now); err != nil {
-			return false, err
-		}
+		return lacks < 0, &missing, p.noteWaits(ctx, tx, missing, now)
 	}
-	return lacks < 0, nil
+	return lacks < 0, nil, nil
 }
 
-// tellWaits makes known what the campaign waits for, or that it waits no more.
-func (p *pacer) tellWaits(ctx context.Context, tx *store.Tx, missing string, now time.Time) error {
+// noteWaits writes down what the campaign waits for, or that it waits no more.
+func (p *pacer) noteWaits(ctx context.Context, tx *store.Tx, missing string, now time.Time) error {
 	if missing == "" {
-		if p.waiting != nil {
-			p.log.InfoContext(ctx, "what callees are to hear is at hand, campaign is dialed again")
-		}
-		p.waits("")
 		return tx.Q.PaceWaitsOver(ctx, now, p.tenant, p.campaign)
 	}
-	p.log.WarnContext(ctx, "campaign dials nothing until what callees are to hear can be fetched", "member", missing)
-	p.waits(missing)
 	return tx.Q.PaceWaits(ctx, db.PaceWaitsParams{
 		TenantID: p.tenant, CampaignID: p.campaign, Node: p.s.cfg.NodeID, WaitsFor: &missing, At: now,
 	})
+}
+
+// nowWaits makes known what was written down, once that is committed: what came to nothing is written again.
+func (p *pacer) nowWaits(ctx context.Context, missing string) {
+	switch {
+	case missing != "":
+		p.log.WarnContext(ctx, "campaign dials nothing until what callees are to hear can be fetched", "member", missing)
+	case p.waiting != nil:
+		p.log.InfoContext(ctx, "what callees are to hear is at hand, campaign is dialed again")
+	}
+	p.waits(missing)
 }
 
 // waits keeps what was made known, and counts the campaigns that wait.

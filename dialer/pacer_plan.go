@@ -50,6 +50,8 @@ type sight struct {
 	// hungry: there is something to dial. open: now is a time for that.
 	hungry, open bool
 	opensAt      time.Time
+	// waits is what the campaign now waits for, to be heard; nil where that is known.
+	waits *string
 }
 
 // plan looks at the campaign and decides how many leads to dial. The gate decides again for each call.
@@ -61,6 +63,9 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 	})
 	if err != nil {
 		return plan{}, err
+	}
+	if seen.waits != nil {
+		p.nowWaits(ctx, *seen.waits)
 	}
 	if p.exhausted {
 		return plan{}, nil
@@ -88,7 +93,8 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 	if err != nil {
 		return err
 	}
-	heard, err := p.hears(ctx, tx, seen.row, now)
+	var heard bool
+	heard, seen.waits, err = p.hears(ctx, tx, seen.row, now)
 	if err != nil || seen.row.DialMode == string(DialPreview) {
 		return err
 	}
