@@ -164,6 +164,9 @@ type CampaignInput struct {
 	OverflowAction          Opt[string]
 	OverflowGreetingURL     Opt[string]
 	CallCategory            Opt[string]
+	// These can be sent with an edit, as what they are.
+	Status, Environment Opt[string]
+	PredictivePaused    Opt[bool]
 
 	nulls []string // members sent as null that are none of the above
 }

@@ -46,6 +46,19 @@ func newCampaign() db.Campaign {
 	}
 }
 
+// checkState refuses an edit that would change what only operations change.
+func (in CampaignInput) checkState(c *checker, of db.Campaign) {
+	if v, ok := given(c, "status", in.Status); ok && v != of.Status {
+		c.fail("status", "can't be changed by an edit; start, pause or stop the campaign")
+	}
+	if v, ok := given(c, "environment", in.Environment); ok && v != of.Environment {
+		c.fail("environment", "can't be changed by an edit; it is that of the key that starts the campaign")
+	}
+	if v, ok := given(c, "predictive_paused", in.PredictivePaused); ok && v != of.PredictivePaused {
+		c.fail("predictive_paused", "can't be changed by an edit; use the predictive operations")
+	}
+}
+
 // apply puts a request's members into a campaign.
 func (in CampaignInput) apply(ctx context.Context, c *checker, guard *netguard.Policy, to *db.Campaign) {
 	if c.edit {

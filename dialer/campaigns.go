@@ -145,6 +145,7 @@ func (s *Service) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in Ca
 			return row, &ConflictError{Code: CodeCampaignRunning, Detail: "a running campaign can't be edited; pause it first"}
 		}
 		c := checker{edit: true}
+		in.checkState(&c, row)
 		in.apply(ctx, &c, nil, &row)
 		if err := c.err(); err != nil {
 			return row, err

@@ -68,28 +68,55 @@ func (s *Service) onLead(ctx context.Context, tenant uuid.UUID, attempt string, 
 	return out, nil
 }
 
-// LeadEdit is the body of a lead's edit: an absent member is left alone, null clears. A lead's number is what it was pushed with.
+// LeadEdit is the body of a lead's edit: an absent member is left alone, null clears. A lead's number is what it was pushed with;
+// its state is the dialer's.
 type LeadEdit struct {
 	Name, Email, CRMLeadID Opt[string]
 	Metadata, CustomFields Opt[Object]
 	Priority               Opt[int]
-	Phone                  Opt[json.RawMessage]
+
+	fixed []string // members sent that a lead has and no edit changes
+}
+
+// fixedLeadMembers lists what a lead has that no edit changes.
+func fixedLeadMembers() []string {
+	return []string{
+		"id", "campaign_id", "dnd_checked", "dnd_clean", "dnd_checked_at", "status", "status_set_by", "attempts", "next_attempt_at",
+		"last_call_id", "disposition", "created_at", "updated_at", "completed_at",
+	}
 }
 
 // UnmarshalJSON takes the body.
 func (in *LeadEdit) UnmarshalJSON(b []byte) error {
 	*in = LeadEdit{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+	fixed := map[string]*Opt[json.RawMessage]{"phone": {}}
+	for _, name := range fixedLeadMembers() {
+		fixed[name] = &Opt[json.RawMessage]{}
+	}
+	members := map[string]json.Unmarshaler{
 		"name": &in.Name, "email": &in.Email, "crm_lead_id": &in.CRMLeadID, "metadata": &in.Metadata,
-		"custom_fields": &in.CustomFields, "priority": &in.Priority, "phone": &in.Phone,
-	})
+		"custom_fields": &in.CustomFields, "priority": &in.Priority,
+	}
+	for name, sent := range fixed {
+		members[name] = sent
+	}
+	_, err := decodeMembers(b, members)
+	for name, sent := range fixed {
+		if sent.Set {
+			in.fixed = append(in.fixed, name)
+		}
+	}
 	return err
 }
 
 // apply checks the input's members and puts them into a lead.
 func (in LeadEdit) apply(c *checker, to *db.Lead) {
-	if in.Phone.Set {
-		c.fail("phone", "can't be changed; push a new lead")
+	for _, name := range in.fixed {
+		if name == "phone" {
+			c.fail(name, "can't be changed; push a new lead")
+		} else {
+			c.fail(name, "can't be changed")
+		}
 	}
 	for _, m := range []struct {
 		field string

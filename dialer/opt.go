@@ -125,6 +125,7 @@ func (in *CampaignInput) UnmarshalJSON(b []byte) error {
 		"max_attempts": &in.MaxAttempts, "retry": &in.Retry, "calling_window": &in.CallingWindow,
 		"announcement_url": &in.AnnouncementURL, "agent_whisper_url": &in.AgentWhisperURL, "wrap_up_s": &in.WrapUpS,
 		"overflow_action": &in.OverflowAction, "overflow_greeting_url": &in.OverflowGreetingURL, "call_category": &in.CallCategory,
+		"status": &in.Status, "environment": &in.Environment, "predictive_paused": &in.PredictivePaused,
 	})
 	return err
 }

@@ -162,6 +162,19 @@ func TestLeadsOneByOne(t *testing.T) {
 	} {
 		refused(t, b.api, http.MethodPatch, one, body, http.StatusUnprocessableEntity, "validation_error")
 	}
+	for member, value := range lead { // a lead's own value, another, or none: it isn't set here
+		switch member {
+		case "name", "email", "crm_lead_id", "metadata", "custom_fields", "priority":
+			continue
+		}
+		for _, v := range []any{value, "opted_out", nil} {
+			p := refused(t, b.api, http.MethodPatch, one, object{member: v, "name": "Cy"}, http.StatusUnprocessableEntity, "validation_error")
+			require.Equal(t, member, p.Errors[0].Field)
+			require.Contains(t, p.Errors[0].Message, "can't be changed")
+		}
+	}
+	b.api.JSON(t, http.MethodPatch, one, object{"nobody_knows_this": 1}, http.StatusOK, &lead)
+	require.Equal(t, "Bea", lead["name"])
 	for _, method := range []string{"GET", "PATCH", "DELETE"} {
 		refused(t, b.foreign, method, one, "{}", http.StatusNotFound, "not_found")
 		refused(t, b.api, method, "/api/v1/leads/"+storetest.NewID(t).String(), "{}", http.StatusNotFound, "not_found")

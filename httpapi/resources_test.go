@@ -145,6 +145,11 @@ func TestCampaigns(t *testing.T) {
 	} {
 		refused(t, b.api, http.MethodPatch, path, body, http.StatusUnprocessableEntity, "validation_error")
 	}
+	for member, value := range map[string]any{"status": "completed", "environment": "test", "predictive_paused": true} {
+		p := refused(t, b.api, http.MethodPatch, path, object{member: value}, http.StatusUnprocessableEntity, "validation_error")
+		require.Equal(t, member, p.Errors[0].Field)
+		b.api.JSON(t, http.MethodPatch, path, object{member: c[member]}, http.StatusOK, &c)
+	}
 	refused(t, b.api, http.MethodPost, campaigns, object{"name": "x"}, http.StatusUnprocessableEntity, "validation_error")
 	refused(t, b.api, http.MethodPost, path+"/stop", nil, http.StatusConflict, "invalid_state_transition")
 	refused(t, b.api, http.MethodPost, path+"/pause", nil, http.StatusConflict, "invalid_state_transition")

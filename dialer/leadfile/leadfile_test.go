@@ -316,7 +316,7 @@ func FuzzQuotes(f *testing.F) {
 		strict.FieldsPerRecord = -1
 		if want, err := strict.ReadAll(); err == nil {
 			want = slices.DeleteFunc(want, func(row []string) bool { return len(row) == 1 && row[0] == "" })
-			require.Equal(t, len(want), len(all(text)))
+			require.Len(t, all(text), len(want))
 			for i, row := range all(text) {
 				require.Equal(t, want[i], row)
 			}
