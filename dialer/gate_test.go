@@ -372,6 +372,42 @@ func TestGateCallerID(t *testing.T) {
 	require.Equal(t, ReasonCallerID, reason(t, err), "the tenant has it no more")
 }
 
+// The numbers of the call's trunk and those of none are shown equally often, those of another trunk where there are no others.
+func TestGateCallerIDsOfTrunks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	used := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 200)
+	other := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 200)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 100, priority = CASE WHEN id = $1 THEN 0 ELSE 1 END", used)
+	campaign := b.running(t)
+	number := func(e164 string, trunk *uuid.UUID) {
+		storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET trunk_id = $1 WHERE id = $2", trunk,
+			storetest.InboundNumber(t, b.st, b.tenant, e164))
+	}
+	callee := 0
+	shown := func(calls int) map[string]int {
+		seen := map[string]int{}
+		for range calls {
+			callee++
+			adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", callee))))
+			require.NoError(t, err)
+			require.Equal(t, &used, adm.Routes[0].TrunkID)
+			seen[adm.From]++
+		}
+		return seen
+	}
+	number("+918000000001", &other)
+	number("+918000000002", &other)
+	require.Equal(t, map[string]int{"+918000000001": 1, "+918000000002": 1}, shown(2), "nothing else is left")
+	number("+918000000003", &used)
+	number("+918000000004", nil)
+	number("+918000000005", nil)
+	number("+911400000006", nil)
+	require.Equal(t, map[string]int{
+		"+918000000003": 3, "+918000000004": 3, "+918000000005": 3, "+911400000006": 3,
+	}, shown(12), "another trunk's carrier alone takes its numbers")
+}
+
 func TestGateHoldsUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)

@@ -169,8 +169,7 @@ const gateCallerIDInTurn = `-- name: GateCallerIDInTurn :one
 WITH chosen AS (
   SELECT c.id FROM numbers c
   WHERE c.tenant_id = $1 AND c.is_active AND c.e164 LIKE $2::text || '%'
-  ORDER BY CASE WHEN c.trunk_id = $3::uuid THEN 0 WHEN c.trunk_id IS NULL THEN 1 ELSE 2 END,
-    c.shown_at NULLS FIRST, c.id
+  ORDER BY CASE WHEN c.trunk_id IS NULL OR c.trunk_id = $3::uuid THEN 0 ELSE 1 END, c.shown_at NULLS FIRST, c.id
   LIMIT 1
 )
 UPDATE numbers n SET shown_at = clock_timestamp() FROM chosen
@@ -179,7 +178,8 @@ RETURNING n.e164
 `
 
 // GateCallerIDInTurn gives the number that a call shows next, and ends its turn: of the active ones that begin with series, those of
-// the trunk first, then those of no trunk; among them the one whose turn is longest ago.
+// the trunk and those of none alike, the one whose turn is longest ago. A carrier refuses another's numbers, so those of another
+// trunk have turns only where there are no others.
 func (q *Queries) GateCallerIDInTurn(ctx context.Context, tenantID uuid.UUID, series string, trunkID *uuid.UUID) (string, error) {
 	row := q.db.QueryRow(ctx, gateCallerIDInTurn, tenantID, series, trunkID)
 	var e164 string

@@ -44,13 +44,13 @@ WHERE c.tenant_id = @tenant_id AND c.peer_hash = @phone_hash AND c.id >= @from_i
     AND c.hangup_cause <> 'HOST_LOST');
 
 -- GateCallerIDInTurn gives the number that a call shows next, and ends its turn: of the active ones that begin with series, those of
--- the trunk first, then those of no trunk; among them the one whose turn is longest ago.
+-- the trunk and those of none alike, the one whose turn is longest ago. A carrier refuses another's numbers, so those of another
+-- trunk have turns only where there are no others.
 -- name: GateCallerIDInTurn :one
 WITH chosen AS (
   SELECT c.id FROM numbers c
   WHERE c.tenant_id = @tenant_id AND c.is_active AND c.e164 LIKE @series::text || '%'
-  ORDER BY CASE WHEN c.trunk_id = sqlc.narg('trunk_id')::uuid THEN 0 WHEN c.trunk_id IS NULL THEN 1 ELSE 2 END,
-    c.shown_at NULLS FIRST, c.id
+  ORDER BY CASE WHEN c.trunk_id IS NULL OR c.trunk_id = sqlc.narg('trunk_id')::uuid THEN 0 ELSE 1 END, c.shown_at NULLS FIRST, c.id
   LIMIT 1
 )
 UPDATE numbers n SET shown_at = clock_timestamp() FROM chosen
