@@ -72,6 +72,7 @@ func (s *Server) health(context.Context, *request) (reply, error) {
 	}
 	if s.deps.Registry != nil {
 		view.DoNotCall = registryOf(s.deps.Registry())
+		view.Status = view.DoNotCall.Status
 	}
 	return ok(view), nil
 }

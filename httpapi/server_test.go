@@ -275,6 +275,7 @@ func TestHealthOfTheRegistry(t *testing.T) {
 	}
 	c.JSON(t, http.MethodGet, "/health", nil, http.StatusOK, &health)
 	require.Equal(t, registry{Status: "unavailable"}, health.DoNotCall)
+	require.Equal(t, "unavailable", health.Status, "nothing is dialed")
 	var ready struct {
 		Status            string
 		Checks            map[string]string
@@ -289,12 +290,15 @@ func TestHealthOfTheRegistry(t *testing.T) {
 	c.JSON(t, http.MethodGet, "/health", nil, http.StatusOK, &health)
 	version, age, numbers := "0123456789ab", int64(20*24*3600), uint64(7)
 	require.Equal(t, registry{Status: "degraded", Version: &version, AsOf: &asOf, AgeS: &age, Numbers: &numbers}, health.DoNotCall)
-	require.Equal(t, "ok", health.Status)
+	require.Equal(t, "degraded", health.Status)
 	c.JSON(t, http.MethodGet, "/health/ready", nil, http.StatusOK, &ready)
 	require.Equal(t, map[string]string{"database": "ok", "do_not_call": "degraded"}, ready.Checks)
 	require.Equal(t, []string{"do_not_call"}, ready.Degraded)
 	require.Empty(t, ready.Failing)
 	require.Equal(t, "degraded", ready.Status)
+	status.Store(&httpapi.RegistryStatus{Version: "0123456789ab", AsOf: asOf, Numbers: 7})
+	c.JSON(t, http.MethodGet, "/health", nil, http.StatusOK, &health)
+	require.Equal(t, "ok", health.Status)
 }
 
 func TestHeadIsGetWithoutBody(t *testing.T) {
