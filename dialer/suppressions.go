@@ -17,6 +17,9 @@ import (
 // suppressedByTenant is the reason of an entry whose maker gave none.
 const suppressedByTenant = "tenant"
 
+// suppressAtOnce is how many numbers are put onto the list in one transaction, which ends all their leads.
+const suppressAtOnce = 50
+
 // Suppression is an entry of the tenant's own list of numbers that are never called. Only a keyed hash of the number is kept and
 // its last four digits, so that Phone is a mask in every privacy mode.
 type Suppression struct {
@@ -86,7 +89,8 @@ func (s *Service) AddSuppression(ctx context.Context, tenant uuid.UUID, in Suppr
 	return suppressionOf(made[0]), nil
 }
 
-// suppress puts numbers onto the list and gives the entry of each, and which of them are new.
+// suppress puts numbers onto the list and gives the entry of each, and which of them are new. At an error some may be on it; they are
+// put there again without harm.
 func (s *Service) suppress(ctx context.Context, tenant uuid.UUID, rows []suppressionRow) (entries []db.Suppression, added []bool, err error) {
 	hashes, places := make([][]byte, len(rows)), make(map[string]int, len(rows)) // the first row of each number
 	p := db.SuppressionsAddParams{TenantID: tenant}
@@ -100,17 +104,23 @@ func (s *Service) suppress(ctx context.Context, tenant uuid.UUID, rows []suppres
 			append(p.Reasons, row.reason)
 	}
 	entries, added = make([]db.Suppression, len(rows)), make([]bool, len(rows))
-	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		made, err := tx.Q.SuppressionsAdd(ctx, p)
-		if err != nil {
-			return err
+	for from := 0; from < len(p.Ids) && err == nil; from += suppressAtOnce {
+		to := min(from+suppressAtOnce, len(p.Ids))
+		some := db.SuppressionsAddParams{
+			TenantID: tenant, Ids: p.Ids[from:to], Hashes: p.Hashes[from:to], Last4s: p.Last4s[from:to], Reasons: p.Reasons[from:to],
 		}
-		for _, row := range made {
-			place := places[string(row.PhoneHash)]
-			entries[place], added[place] = row, slices.Contains(p.Ids, row.ID)
-		}
-		return s.endSuppressed(ctx, tx, tenant, p.Hashes, s.now())
-	})
+		err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+			made, err := tx.Q.SuppressionsAdd(ctx, some)
+			if err != nil {
+				return err
+			}
+			for _, row := range made {
+				place := places[string(row.PhoneHash)]
+				entries[place], added[place] = row, slices.Contains(some.Ids, row.ID)
+			}
+			return s.endSuppressed(ctx, tx, tenant, some.Hashes, s.now())
+		})
+	}
 	for i, hash := range hashes {
 		entries[i] = entries[places[string(hash)]]
 	}

@@ -1,12 +1,15 @@
 package dialer
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
 // An opt-out is nobody's to take back, also of a number that was on the tenant's own list before.
@@ -56,4 +59,25 @@ func TestOptOutOfACompletedLead(t *testing.T) {
 	events := b.events(t, store.EventLeadCompleted)
 	require.Len(t, events, 1)
 	require.Equal(t, string(LeadCompleted), events[0]["status"])
+}
+
+// No transaction ends the leads of all the numbers that come at once: others wait for those.
+func TestManySuppressionsAreSeveralTransactions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	lead := b.push(t, b.running(t).ID, fmt.Sprintf("98%08d", 2*suppressAtOnce))
+	var rows []string
+	for i := range 2*suppressAtOnce + 1 {
+		rows = append(rows, fmt.Sprintf(`{"phone":"98%08d"}`, i))
+	}
+	rows = append(rows, rows[0])
+	in := decode[SuppressionsInput](t, `{"suppressions":[`+strings.Join(rows, ",")+`]}`)
+	result, err := b.svc.AddSuppressions(t.Context(), b.tenant, in)
+	require.NoError(t, err)
+	last := len(rows) - 1
+	require.Equal(t, BulkAdded, result.Results[last-1].Status)
+	require.Equal(t, BulkDuplicate, result.Results[last].Status)
+	require.Equal(t, result.Results[0].ID, result.Results[last].ID)
+	require.Equal(t, string(LeadOptedOut), b.lead(t, lead.ID).Status)
+	require.Equal(t, 3, storetest.Count(t, b.st, "SELECT count(DISTINCT xmin::text) FROM suppressions"))
 }
