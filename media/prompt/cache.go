@@ -254,19 +254,22 @@ func (c *Cache) fetch(ctx context.Context, address string, known stamp) {
 			err = &FetchError{Step: "store", Err: err}
 		}
 	}
-	if err != nil {
-		c.log.WarnContext(ctx, "prompt could not be fetched", "error", err)
-	}
 	c.land(address, hash, now, err)
 }
 
-// land ends a fetch. After a failure the file of before goes on being used.
+// land ends a fetch, and logs where an outage of its source begins or ends. After a failure the file of before goes on being used.
 func (c *Cache) land(address, hash string, now stamp, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sources[address]
 	if s == nil {
 		return
+	}
+	switch {
+	case err != nil && s.err == nil && !errors.Is(err, ErrClosed):
+		c.log.Warn("prompt could not be fetched", "url", Shown(address), "error", err)
+	case err == nil && s.err != nil:
+		c.log.Info("prompt can be fetched again", "url", Shown(address))
 	}
 	close(s.flight)
 	s.flight, s.err = nil, err

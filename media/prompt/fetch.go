@@ -108,6 +108,15 @@ func (c *Cache) readHTTP(ctx context.Context, u *url.URL, known stamp) ([]byte, 
 	return body, stamp{etag: res.Header.Get("ETag"), modified: res.Header.Get("Last-Modified")}, nil
 }
 
+// Shown is an address as logs show it: without credentials, query and fragment, which may carry secrets.
+func Shown(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
+
 // withoutURL drops the URL that http.Client puts into its errors.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {

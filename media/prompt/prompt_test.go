@@ -1,15 +1,18 @@
 package prompt
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -376,4 +379,33 @@ func FuzzConvert(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, Rate, parsed.Rate)
 	})
+}
+
+// An outage is logged once, and its end, with the address but none of the secrets that it may carry.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWeb(t, tone(8000, 1, 440, time.Second/10))
+	var logs bytes.Buffer // written before Path returns
+	cache, clk := newCache(t, Config{Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+	address := strings.Replace(w.URL, "://", "://user:secret1@", 1) + "/told.wav?token=secret2#secret3"
+	for range 2 {
+		w.set(func(w *web) { w.status = http.StatusBadGateway })
+		for range 3 {
+			clk.advance(6 * time.Minute)
+			_, _ = cache.Path(t.Context(), address)
+		}
+		require.Equal(t, 1, strings.Count(logs.String(), "prompt could not be fetched"), logs.String())
+		w.set(func(w *web) { w.status = http.StatusOK })
+		for range 2 {
+			clk.advance(6 * time.Minute)
+			_, err := cache.Path(t.Context(), address)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, strings.Count(logs.String(), "prompt can be fetched again"), logs.String())
+		require.Equal(t, 2, strings.Count(logs.String(), "url="+w.URL+"/told.wav "+"error=")+
+			strings.Count(logs.String(), "url="+w.URL+"/told.wav\n"), logs.String())
+		require.NotContains(t, logs.String(), "secret")
+		logs.Reset()
+	}
+	require.Equal(t, "prompt:hold/music", Shown("prompt:hold/music"))
 }
