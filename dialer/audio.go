@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/media/prompt"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -209,11 +210,24 @@ func (p *pacer) noteWaits(ctx context.Context, tx *store.Tx, missing string, now
 	})
 }
 
+// names gives the URL of a member.
+func (h *hearing) names(member string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.wanted {
+		if a.member == member {
+			return a.url
+		}
+	}
+	return ""
+}
+
 // nowWaits makes known what was written down, once that is committed: what came to nothing is written again.
 func (p *pacer) nowWaits(ctx context.Context, missing string) {
 	switch {
 	case missing != "":
-		p.log.WarnContext(ctx, "campaign dials nothing until what callees are to hear can be fetched", "member", missing)
+		p.log.WarnContext(ctx, "campaign dials nothing until what callees are to hear can be fetched",
+			"member", missing, "url", prompt.Shown(p.hearing.names(missing)))
 	case p.waiting != nil:
 		p.log.InfoContext(ctx, "what callees are to hear is at hand, campaign is dialed again")
 	}

@@ -1,6 +1,9 @@
 package dialer
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +22,8 @@ func TestCampaignWaitsForItsAudio(t *testing.T) {
 	} {
 		t.Run(member, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t).trunkAndNumber(t)
+			var logs bytes.Buffer // read once the pacer has ended
+			b := setup(t, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(&logs, nil)) }).trunkAndNumber(t)
 			b.prompts.lose(testAnnouncement, true)
 			campaign := b.running(t)
 			storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET "+set+" WHERE id = $1", campaign.ID, testAnnouncement)
@@ -45,6 +49,9 @@ func TestCampaignWaitsForItsAudio(t *testing.T) {
 			require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every, "it goes on by itself")
 			require.Empty(t, waits())
 			stop()
+			require.Equal(t, 1, strings.Count(logs.String(), "campaign dials nothing"), logs.String())
+			require.Contains(t, logs.String(), "tenant_id="+b.tenant.String()+" campaign_id="+campaign.ID.String()+
+				" member="+member+" url="+testAnnouncement+"\n")
 		})
 	}
 }
