@@ -100,9 +100,12 @@ func (q *Queries) ScrubHold(ctx context.Context, arg ScrubHoldParams) (Scrub, er
 }
 
 const scrubHoldNext = `-- name: ScrubHoldNext :one
+WITH next AS MATERIALIZED (
+  SELECT n.tenant_id, n.campaign_id FROM scrubs n WHERE n.held_until <= now() AND n.due_at <= now()
+  ORDER BY n.due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+)
 UPDATE scrubs s SET held_by = $1::uuid, held_until = now() + make_interval(secs => $2)
-FROM (SELECT n.tenant_id, n.campaign_id FROM scrubs n WHERE n.held_until <= now() AND n.due_at <= now()
-  ORDER BY n.due_at LIMIT 1 FOR UPDATE SKIP LOCKED) next
+FROM next
 WHERE s.tenant_id = next.tenant_id AND s.campaign_id = next.campaign_id
 RETURNING s.tenant_id, s.campaign_id, s.began_at, s.registry, s.after, s.held_by, s.held_until, s.due_at
 `

@@ -19,9 +19,12 @@ RETURNING *;
 
 -- ScrubHoldNext takes that scrub, of all tenants, which has waited for the longest time.
 -- name: ScrubHoldNext :one
+WITH next AS MATERIALIZED (
+  SELECT n.tenant_id, n.campaign_id FROM scrubs n WHERE n.held_until <= now() AND n.due_at <= now()
+  ORDER BY n.due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+)
 UPDATE scrubs s SET held_by = @worker::uuid, held_until = now() + make_interval(secs => @lease_s)
-FROM (SELECT n.tenant_id, n.campaign_id FROM scrubs n WHERE n.held_until <= now() AND n.due_at <= now()
-  ORDER BY n.due_at LIMIT 1 FOR UPDATE SKIP LOCKED) next
+FROM next
 WHERE s.tenant_id = next.tenant_id AND s.campaign_id = next.campaign_id
 RETURNING s.*;
 
