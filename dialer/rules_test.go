@@ -184,7 +184,7 @@ func TestCallerIDsTakeTurns(t *testing.T) {
 		require.Equal(t, 10, calls, n)
 	}
 
-	// A number of the trunk that carries the call goes before those of none, and these before those of another.
+	// Numbers of the trunk that carries the call and those of none take turns; those of another have none beside them.
 	dial := func() string {
 		return b.dial(t, campaign, b.push(t, campaign.ID, "97"+randomDigits(8))).FromNumber.Reveal()
 	}
@@ -193,7 +193,7 @@ func TestCallerIDsTakeTurns(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET trunk_id = $1 WHERE e164 <> '+918000000002'", other)
 	require.Equal(t, []string{"+918000000002", "+918000000002"}, []string{dial(), dial()})
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET trunk_id = (SELECT id FROM trunks WHERE id <> $1) WHERE e164 = '+918000000003'", other)
-	require.Equal(t, []string{"+918000000003", "+918000000003"}, []string{dial(), dial()})
+	require.ElementsMatch(t, []string{"+918000000002", "+918000000003"}, []string{dial(), dial()})
 }
 
 // TestCallCategory holds campaigns that declare what their calls are for to the numbers of that series.
