@@ -92,6 +92,10 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 		a.rec.paused, a.untimed = m.ev.Var(varPaused) == "true", m.ev.Var(varNoTimer) == "true"
 	}
 	a.recovered = false
+	if found && a.call.AgentID != nil && !a.ai.live() {
+		found, a.recovered = false, true // a look tells whether the agent has ended the call while we were away
+		a.probe(ctx)
+	}
 	a.reattach = 0
 	a.away = false
 	a.music.playing = false
@@ -233,6 +237,7 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	}
 	if found {
 		a.resume(ctx, next)
+		a.playMusic(ctx)
 	}
 	if a.bridgedWithAI() && (m.bypassed || m.other == a.ai.leg) {
 		a.leaveSocket() // a link that was lost is back

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -32,7 +34,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 		a.post(channelFound{
 			answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
 			other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
-			paused: found.Var(varPaused) == "true", untimed: found.Var(varNoTimer) == "true", left: c.agentLeft(found.Var("last_bridge_to")),
+			paused: found.Var(varPaused) == "true", untimed: found.Var(varNoTimer) == "true", left: c.agentLeft(ctx, found),
 		})
 	default:
 		gone := channelGone{generation: generation, restarted: c.link.restarted()}
@@ -55,9 +57,23 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 	}
 }
 
-// agentLeft tells from a leg's call record whether its party has hung up, as an agent does to end a call.
-func (c *Controller) agentLeft(leg string) bool {
+// leftPatience bounds the wait for the call record of an agent's leg that has just ended: the caller may be here before it.
+const leftPatience = time.Second
+
+// agentLeft tells from the call record of the leg that a caller was bridged with last whether its party has hung up, as an
+// agent does to end a call.
+func (c *Controller) agentLeft(ctx context.Context, caller *esl.Event) bool {
+	leg := caller.Var("last_bridge_to")
+	if leg == "" || caller.Var("signal_bond") == leg {
+		return false
+	}
 	rec, err := readCDR(c.cfg.CDRDir, leg)
+	if err != nil && uuid.Validate(leg) == nil {
+		if there, err := c.link.API(ctx, "uuid_exists "+leg); err != nil || strings.TrimSpace(there) == "true" {
+			return false
+		}
+		rec, err = c.waitCDR(ctx, leg, leftPatience)
+	}
 	if err != nil {
 		return false
 	}
