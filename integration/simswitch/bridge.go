@@ -261,7 +261,7 @@ func (ch *channel) causeNow() cause {
 // afterBridgeB is what becomes of the B leg when the A leg ends or leaves.
 func (ch *channel) afterBridgeB() {
 	ch.mu.Lock()
-	stays := ch.state == csExchangeMedia && ch.hangupCause == causeNone
+	stays := ch.state == csExchangeMedia && ch.hangupCause == causeNone && !ch.bypass.redirected
 	answered := ch.answered
 	ch.mu.Unlock()
 	if !stays {
@@ -336,9 +336,15 @@ func (sw *Switch) uuidBridge(a, b *channel) bool {
 // runSoftExecute is the A leg of uuid_bridge. After the bridge the channel's extension goes on.
 func (ch *channel) runSoftExecute() {
 	ch.mu.Lock()
-	b := ch.wanted
-	ch.wanted, ch.transferring = nil, false
+	b, left := ch.wanted, ch.state != csSoftExecute
+	ch.wanted = nil
+	if !left {
+		ch.transferring = false // by a second uuid_bridge: whom it names counts
+	}
 	ch.mu.Unlock()
+	if left {
+		return
+	}
 	if b == nil || !b.settled(csConsumeMedia) {
 		ch.hangup(causeOutOfOrder)
 		return
@@ -346,12 +352,7 @@ func (ch *channel) runSoftExecute() {
 	ch.emit("CHANNEL_EXECUTE", header{"Application", "uuid_bridge"}, header{"Application-Data", b.uuid})
 	b.emit("CHANNEL_EXECUTE", header{"Application", "uuid_bridge"}, header{"Application-Data", ch.uuid})
 	ch.bridgeWith(b)
-	ch.mu.Lock()
-	goOn := ch.state == csSoftExecute && ch.hangupCause == causeNone && !ch.transferring
-	ch.mu.Unlock()
-	if goOn {
-		ch.setState(csExecute)
-	}
+	ch.moveOn(csSoftExecute, csExecute)
 }
 
 // settleLimit is how long a channel may take to follow a command.

@@ -28,7 +28,9 @@ type bypassState struct {
 	origin  bool
 	past    bool // what was offered to the far end last is the partner's address
 	trans   bool // a command changes the way of the media
-	acks    int  // re-INVITEs that were accepted
+	// redirected: the leg is about to leave its bridge for a park, and that the other one left first changes nothing (CF_REDIRECT).
+	redirected bool
+	acks       int // re-INVITEs that were accepted
 	// since is when the audio left the switch.
 	since time.Time
 	// limit is the media_timeout in force (see adoptLimit), adopted that there is one.
@@ -138,9 +140,16 @@ func (ch *channel) mediaOff() string {
 	if !ch.bridgedFirst() {
 		a, b = b, ch
 	}
+	for _, leg := range []*channel{a, b} {
+		leg.redirect(true)
+		defer leg.redirect(false)
+	}
 	a.parkNow()
 	b.parkNow()
 	if !a.settled(csPark) || !b.settled(csPark) {
+		if !a.up() || !b.up() {
+			ch.sw.signalBridge(a, b) // which ends the one that is left
+		}
 		return operationOK
 	}
 	done := make(chan struct{})
@@ -151,6 +160,12 @@ func (ch *channel) mediaOff() string {
 	}
 	ch.sw.signalBridge(a, b)
 	return operationOK
+}
+
+func (ch *channel) redirect(on bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.bypass.redirected = on
 }
 
 // bridgedFirst says that the channel is the one whose goroutine ran the bridge.
@@ -242,6 +257,9 @@ func (ch *channel) mediaOn() string {
 		leg.readTooEarly()
 		leg.offerAndWait(nil)
 	}
+	if !ch.up() || !other.up() {
+		return operationOK // the leg that stays, still bound, learns of it by itself (see runHibernate)
+	}
 	ch.mu.Lock()
 	origin := ch.bypass.origin
 	ch.mu.Unlock()
@@ -255,7 +273,10 @@ func (ch *channel) mediaOn() string {
 	a.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(a, b), nil)
 	if ch.sw.uuidBridge(a, b) {
 		a.awaitBridge(b, time.Second)
+		return operationOK
 	}
+	a.hangup(causeOutOfOrder) // one is down since, and nothing binds the other any more
+	b.hangup(causeOutOfOrder)
 	return operationOK
 }
 
@@ -278,7 +299,6 @@ func (ch *channel) awaitBridge(b *channel, d time.Duration) {
 // runHibernate waits while the audio goes past the switch. A controller's messages wait as well.
 func (ch *channel) runHibernate() {
 	ch.mu.Lock()
-	ch.transferring = false
 	other, origin := ch.bypass.partner, ch.bypass.origin
 	ch.mu.Unlock()
 	if other == nil {

@@ -227,6 +227,17 @@ func (ch *channel) setState(s chanState) {
 	}
 }
 
+// moveOn takes the channel from a state to the one that follows, unless it is hung up or a command was faster: the leg that is dialed
+// may have been answered and sent on before its own goroutine is done with the INVITE.
+func (ch *channel) moveOn(from, to chanState) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.state == from && ch.readyLocked() {
+		ch.state = to
+		ch.notify()
+	}
+}
+
 // post queues a controller's message.
 func (ch *channel) post(m message) {
 	ch.mu.Lock()
@@ -374,6 +385,7 @@ func (ch *channel) run() {
 			continue
 		}
 		ch.running = state
+		ch.transferring = false // a command that comes from here on takes it out of this state
 		ch.notify()
 		ch.mu.Unlock()
 		if state >= csHangup {
@@ -407,20 +419,17 @@ func (ch *channel) runInit() {
 	ch.emit("CHANNEL_CREATE")
 	if !ch.outbound {
 		ch.setCallState("RINGING")
-		ch.setState(csRouting)
+		ch.moveOn(csInit, csRouting)
 		return
 	}
 	ch.emit("CHANNEL_ORIGINATE")
 	ch.leg.sendInvite()
-	ch.setState(csConsumeMedia)
+	ch.moveOn(csInit, csConsumeMedia)
 }
 
 // idle waits in a state in which another goroutine (an originate, the bridge of the other leg) drives the channel. Controllers'
 // messages run meanwhile.
 func (ch *channel) idle(state chanState) {
-	ch.mu.Lock()
-	ch.transferring = false
-	ch.mu.Unlock()
 	for {
 		changed := ch.watch()
 		ch.mu.Lock()
@@ -439,12 +448,9 @@ func (ch *channel) idle(state chanState) {
 
 // runPark is uuid_park and park_after_bridge: the park application outside of any extension.
 func (ch *channel) runPark() {
-	ch.mu.Lock()
-	ch.transferring = false
-	ch.mu.Unlock()
 	ch.park()
 	ch.mu.Lock()
-	stuck := ch.state == csPark && ch.hangupCause == causeNone
+	stuck := ch.state == csPark && ch.readyLocked()
 	ch.mu.Unlock()
 	if stuck {
 		ch.hangup(causeNormalClearing)

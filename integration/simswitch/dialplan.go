@@ -76,7 +76,6 @@ func inlineActions(destination string) []action {
 func (ch *channel) runRouting() {
 	ch.mu.Lock()
 	p := ch.profile
-	ch.transferring = false
 	ch.hitDialplan = true
 	ch.mu.Unlock()
 	var run *extensionRun
@@ -94,7 +93,7 @@ func (ch *channel) runRouting() {
 		p.extension = run
 	}
 	ch.mu.Unlock()
-	ch.setState(csExecute)
+	ch.moveOn(csRouting, csExecute)
 }
 
 // runExecute runs the extension's applications in order; a channel that has none left hangs up (switch_core_state_machine.c).
