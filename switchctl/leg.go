@@ -59,7 +59,11 @@ func (l *leg) DetectMachine(ctx context.Context) error {
 		return err
 	}
 	spec := media.SessionSpec{ID: id.String(), CallID: l.a.id.String(), AMD: &amd.Config{}}
-	return l.a.c.tapCall(ctx, l.a.tenant, l.a.id, tapRequest{id: id, spec: spec}).err
+	up := l.a.c.tapCall(ctx, l.a.tenant, l.a.id, tapRequest{id: id, spec: spec})
+	if up.err != nil && ctx.Err() != nil {
+		return context.Cause(ctx) // the call may be over by then as well: why the handler is stopped says more
+	}
+	return up.err
 }
 
 func (l *leg) Hangup(ctx context.Context, cause string) error {

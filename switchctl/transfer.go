@@ -457,8 +457,9 @@ func (a *actor) recordRest(ctx context.Context, at time.Time) {
 	answered, call := *a.answerAt, a.call
 	if m := a.ai.media; m != nil {
 		a.ai.partDone = true
+		reason := a.ai.closeReason // the first to close says why, and closeMedia is on its way
 		a.c.goes.Go(func() {
-			m.Close(media.CloseTransferred)
+			m.Close(reason)
 			_, err := m.FinishRecording(answered, at)
 			a.post(partFinished{err: err})
 		})
