@@ -194,9 +194,7 @@ func TestAccountsEndWithTheWork(t *testing.T) {
 	}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET node = 'dead' WHERE id = $1", lost)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE users SET is_active = false WHERE id = $1", retired)
-	require.Eventually(t, func() bool {
-		return storetest.Count(t, b.st, "SELECT count(*) FROM agents WHERE status = 'offline'") == 1
-	}, 10*time.Second, time.Millisecond)
+	b.eventually(t, retired, Offline)
 	other, phones := b.node(t, "node-2")
 	run(t, other, phones)
 	b.eventually(t, lost, Offline)
