@@ -223,6 +223,12 @@ func (c *call) end(by Party, reason string) bool {
 	return true
 }
 
+func (c *call) endedByThem() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over && c.report.EndedBy == Them
+}
+
 // leave takes the call out of the registry, at the very end of its goroutine.
 func (c *call) leave() {
 	c.mu.Lock()

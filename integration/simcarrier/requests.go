@@ -44,15 +44,21 @@ func (s *Server) routeSIP(srv *sipgo.Server) {
 	})
 }
 
+// dialogOf is the call whose dialog a request belongs to. One that the switch has ended is over at once, whether its goroutine has
+// taken it out of the registry yet or not; one that we are ending still answers, as the switch's BYE may cross ours.
 func (s *Server) dialogOf(req *sip.Request) *call {
 	if req.CallID() == nil || req.To() == nil {
 		return nil
 	}
 	tag, _ := req.To().Params.Get("tag")
-	return s.dialogCall(req.CallID().Value(), tag)
+	c := s.dialogCall(req.CallID().Value(), tag)
+	if c != nil && c.endedByThem() {
+		return nil
+	}
+	return c
 }
 
-// inDialog answers 200 to a request of a live call after handle, and 481 to any other.
+// inDialog answers 200 to a request of a live call after handle, and 481 to any other. The next request may come with the answer.
 func (s *Server) inDialog(handle func(*call, *sip.Request)) sipgo.RequestHandler {
 	return func(req *sip.Request, tx sip.ServerTransaction) {
 		c := s.dialogOf(req)
@@ -66,8 +72,8 @@ func (s *Server) inDialog(handle func(*call, *sip.Request)) sipgo.RequestHandler
 			s.respond(tx, sip.NewResponseFromRequest(req, 481, "Call/Transaction Does Not Exist", nil))
 			return
 		}
-		s.respond(tx, c.response(req, 200, "OK", nil))
 		handle(c, req)
+		s.respond(tx, c.response(req, 200, "OK", nil))
 	}
 }
 

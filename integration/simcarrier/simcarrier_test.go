@@ -140,7 +140,7 @@ func TestConversation(t *testing.T) {
 				return len(heard(from, 425).Onsets) >= 2 && len(heard(to, 1000).Onsets) >= 2 && to.HearsNow
 			})
 			require.True(t, from.Live)
-			require.InDelta(t, 1000, to.AnsweredAt.Sub(*to.RingingAt).Milliseconds(), 300)
+			require.InDelta(t, 1000, to.AnsweredAt.Sub(*to.RingingAt).Milliseconds(), 1000*slack)
 			require.NoError(t, p.from.Hangup("9800000100"))
 			from, to = p.reports(t, id, ended)
 
