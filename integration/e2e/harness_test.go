@@ -31,7 +31,6 @@ type suite struct {
 	dir, binary, controller, freeswitch string
 	log                                 *racelog
 	shared                              map[kind]func() (*stack.Stack, error)
-	starting                            *sync.Mutex
 }
 
 // kind is a kind of switch.
@@ -63,7 +62,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("open the folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	theSuite = suite{dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}, starting: &sync.Mutex{}}
+	theSuite = suite{dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}}
 	if theSuite.binary, err = binary(dir, envBinary); err != nil {
 		return 1, err
 	}
@@ -120,8 +119,6 @@ func (s *suite) start(ctx context.Context, dir string, k kind, cfg stack.Config)
 	if k == freeswitch {
 		cfg.FreeSWITCH = s.freeswitch
 	}
-	s.starting.Lock() // a stack chooses its ports before it takes them
-	defer s.starting.Unlock()
 	return stack.Start(ctx, cfg)
 }
 

@@ -56,7 +56,7 @@ func (s *Stack) startTwinAI(ctx context.Context) (err error) {
 
 // startTwinCarrier starts the namespace's carrier where the other stack's is, so that its trunk leads to it.
 func (s *Stack) startTwinCarrier(ctx context.Context) error {
-	addr, err := address(ctx, 0)
+	addr, err := s.address(ctx, 0)
 	if err != nil {
 		return err
 	}

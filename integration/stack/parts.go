@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -54,7 +52,7 @@ func (s *Stack) masterKey() (key [32]byte, err error) {
 }
 
 func (s *Stack) startAI(ctx context.Context) (err error) {
-	addr, err := address(ctx, s.cfg.Ports.AI)
+	addr, err := s.address(ctx, s.cfg.Ports.AI)
 	if err != nil {
 		return err
 	}
@@ -72,13 +70,13 @@ func (s *Stack) chooseAddresses(ctx context.Context) error {
 		to   *string
 		port int
 	}{{&baseAddr, s.cfg.Ports.HTTP}, {&metrics, s.cfg.Ports.Metrics}, {&s.Socket, 0}, {&s.Bootstrap.Switch.ESL, s.cfg.Ports.ESL}} {
-		addr, err := address(ctx, p.port)
+		addr, err := s.address(ctx, p.port)
 		if err != nil {
 			return err
 		}
 		*p.to = addr
 	}
-	media, err := address(ctx, 0)
+	media, err := s.address(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -101,7 +99,7 @@ func (s *Stack) startSwitch(ctx context.Context) (err error) {
 	if err := os.MkdirAll(s.CDRDir, 0o750); err != nil {
 		return fmt.Errorf("make the folder of call records: %w", err)
 	}
-	sip, err := address(ctx, s.cfg.Ports.SIP)
+	sip, err := s.address(ctx, s.cfg.Ports.SIP)
 	if err != nil {
 		return err
 	}
@@ -123,11 +121,15 @@ func (s *Stack) startSwitch(ctx context.Context) (err error) {
 // directoryURL is where the switch looks its users up.
 func (s *Stack) directoryURL() string { return s.Bootstrap.BaseURL + "/fs/directory" }
 
-func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) (err error) {
+func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) error {
+	internal, err := s.address(ctx, 0)
+	if err != nil {
+		return err
+	}
 	s.freeswitch, err = freeswitch.Start(ctx, freeswitch.Config{
 		Binary: s.cfg.FreeSWITCH, Dir: filepath.Join(s.cfg.Dir, "freeswitch"), Logger: s.cfg.Logger,
 		Params: conf.Params{
-			ESLPort: port(s.Bootstrap.Switch.ESL), ESLPassword: eslPassword, SocketAddr: s.Socket, ExternalPort: port(sip),
+			ESLPort: port(s.Bootstrap.Switch.ESL), ESLPassword: eslPassword, SocketAddr: s.Socket, ExternalPort: port(sip), InternalPort: port(internal),
 			CDRDir: s.CDRDir, DirectoryURL: s.directoryURL(), SIPDomain: SIPDomain,
 		},
 	})
@@ -141,7 +143,7 @@ func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) (err error) {
 }
 
 func (s *Stack) startCarrier(ctx context.Context) error {
-	addr, err := address(ctx, s.cfg.Ports.Carrier)
+	addr, err := s.address(ctx, s.cfg.Ports.Carrier)
 	if err != nil {
 		return err
 	}
@@ -166,43 +168,4 @@ func (s *Stack) runCarrier(ctx context.Context, addr string, more ...string) (er
 	s.CarrierSIP = ready.SIP
 	s.Bootstrap.PlaceInboundCallURL = "http://" + ready.HTTP + "/inbound"
 	return err
-}
-
-// Ports are chosen from a range that no system gives to outgoing connections: one that is free now stays so until it is taken.
-const (
-	firstPort = 10000
-	lastPort  = 16383
-	portTries = 100
-)
-
-// address gives a loopback address with the wished port, or with a free one.
-func address(ctx context.Context, wished int) (string, error) {
-	for try := range portTries {
-		p := wished
-		if try > 0 || wished == 0 {
-			p = firstPort + mathrand.IntN(lastPort-firstPort+1)
-		}
-		if addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(p)); isFree(ctx, addr) {
-			return addr, nil
-		}
-	}
-	return "", errors.New("find a free port: none")
-}
-
-// isFree tells whether nobody listens at an address.
-func isFree(ctx context.Context, addr string) bool {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return false
-	}
-	defer l.Close() //nolint:errcheck // it only showed that the port is free
-	u, err := lc.ListenPacket(ctx, "udp", addr)
-	return err == nil && u.Close() == nil
-}
-
-func port(addr string) int {
-	_, p, _ := net.SplitHostPort(addr)
-	n, _ := strconv.Atoi(p)
-	return n
 }

@@ -85,6 +85,7 @@ type Stack struct {
 	softphones *softphones
 	configFile string
 	settings   map[string]any // the controller's configuration, by dotted keys
+	ports      *portBlock     // nil before the first is needed
 }
 
 // limits of starting and ending a part.
@@ -181,6 +182,10 @@ func (s *Stack) Close(ctx context.Context) error {
 	}
 	if s.pg != nil {
 		errs = append(errs, s.pg.Stop(ctx))
+	}
+	if s.ports != nil {
+		errs = append(errs, s.ports.lock.Close())
+		s.ports = nil
 	}
 	http.DefaultClient.CloseIdleConnections()
 	return errors.Join(errs...)
