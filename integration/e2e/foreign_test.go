@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +31,7 @@ func newSIPp(t *testing.T, c *customer) *sipp {
 	if err != nil {
 		t.Skip("NO FOREIGN SIP CLIENT: install SIPp (the package sip-tester) to run this")
 	}
-	return &sipp{binary: binary, registrar: c.Bootstrap.Switch.Registrar, port: freeUDP(t), media: freeUDP(t) &^ 1}
+	return &sipp{binary: binary, registrar: c.Bootstrap.Switch.Registrar, port: freeUDP(t), media: freeEven(t)}
 }
 
 // freeUDP gives a port that nobody has.
@@ -40,6 +43,24 @@ func freeUDP(t *testing.T) int {
 	require.True(t, ok)
 	require.NoError(t, conn.Close())
 	return addr.Port
+}
+
+// freeEven gives an even one, as RTP has them.
+func freeEven(t *testing.T) int {
+	t.Helper()
+	for {
+		if p := freeUDP(t); p%2 == 0 {
+			return p
+		}
+	}
+}
+
+// listens tells whether a process has a UDP port of 127.0.0.1 (proc(5)). A call to one that nobody has is refused at once.
+func listens(t *testing.T, port int) bool {
+	t.Helper()
+	sockets, err := os.ReadFile("/proc/net/udp")
+	require.NoError(t, err)
+	return strings.Contains(string(sockets), fmt.Sprintf(" 0100007F:%04X ", port))
 }
 
 func (s *sipp) args(port, media int, more ...string) []string {
@@ -55,7 +76,7 @@ func (s *sipp) register(t *testing.T, extension, password string) bool {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.binary, s.args(freeUDP(t), freeUDP(t)&^1, "-sf", scenario, "-s", extension, "-au", extension, "-ap", password,
+	cmd := exec.CommandContext(ctx, s.binary, s.args(freeUDP(t), freeEven(t), "-sf", scenario, "-s", extension, "-au", extension, "-ap", password,
 		"-key", "domain", stack.SIPDomain, "-key", "contact_port", strconv.Itoa(s.port), "-m", "1", "-timeout", "10s", "-recv_timeout", "5000")...)
 	cmd.Dir = t.TempDir()
 	out, err := cmd.CombinedOutput()
@@ -65,7 +86,7 @@ func (s *sipp) register(t *testing.T, extension, password string) bool {
 	return err == nil
 }
 
-// answer takes calls until the test ends.
+// answer takes calls from when it returns until the test ends.
 func (s *sipp) answer(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -76,6 +97,7 @@ func (s *sipp) answer(t *testing.T) {
 		cancel()
 		_ = cmd.Wait()
 	})
+	eventually(t, 20*time.Second, "SIPp listens", func() bool { return listens(t, s.port) })
 }
 
 // A softphone that is not ours registers through the directory, is called and takes part in a conversation: what the other
