@@ -61,6 +61,9 @@ func (g gate) callerID(
 	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, f db.GateFactsRow, routes []switchctl.Route, now time.Time,
 ) (string, *RefusalError, error) {
 	series := categoryOf(f.CallCategory).series()
+	if single(req) {
+		series = CallCategory(req.Category).series()
+	}
 	fixed := req.From
 	if fixed == "" && f.CallerID != nil {
 		fixed = *f.CallerID

@@ -3,8 +3,9 @@
 //
 // Read api.go for the shapes and the errors, service.go for the wiring, campaigns.go, leads.go and
 // voiceagents.go for what the public operations do, gate.go for the rules of dialing, pacer.go for the
-// campaigns at work, people.go for the calls that go to agents, agentdesk.go and dispose.go for what agents do
-// with leads and calls (package acd keeps the agents), and outcome.go for what an ended call means to its lead.
+// campaigns at work, people.go for the calls that go to agents, single.go for those of no campaign, agentdesk.go and
+// dispose.go for what agents do with leads and calls (package acd keeps the agents), and outcome.go for what an ended call
+// means to its lead.
 // Campaigns' figures are kept by the database with each change of a lead or a call (figures.go, stats.go).
 // scrub.go checks leads against the do-not-call registry (package dnc), scrub_pass.go all of a campaign's, behind the request if it takes long; suppressions.go keeps the tenant's own list.
 // Package week knows calling windows and business hours. Flows are saved by flows.go, run by flow_run.go with the operations of

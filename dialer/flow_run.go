@@ -162,6 +162,7 @@ func (h handler) facts(ctx context.Context, call db.Call) (flow.Variables, error
 	if call.CampaignID != nil {
 		v["campaign_id"] = call.CampaignID.String()
 	}
+	v.AddMembers("call", call.Metadata)
 	if call.LeadID == nil {
 		return v, nil
 	}

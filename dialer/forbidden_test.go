@@ -53,6 +53,11 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
 	b.clock.set(noon)
 	campaign := b.running(t)
+	sw := &singleSwitch{fakeSwitch{gate: b.svc.Gate()}}
+	b.svc.Attach(sw)
+	place := func(number string) (db.Call, error) {
+		return b.svc.PlaceCall(t.Context(), b.tenant, EnvironmentLive, CallInput{To: Some(number), VoiceAgentID: Some(campaign.VoiceAgentID.String())})
+	}
 	kinds := []forbidden{
 		forbiddenNot, forbiddenRegistered, forbiddenLater, forbiddenSuppressed, forbiddenOptsOut, forbiddenUnknown,
 	}
@@ -95,24 +100,11 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		}
 	}
 	var rang []string
-	admitted := func(req switchctl.OriginateRequest) bool {
-		adm, err := b.svc.Gate().Admit(t.Context(), req)
-		if err == nil {
-			rang = append(rang, req.To.National())
-			if req.Purpose != switchctl.PurposeTransfer {
-				b.end(t, adm.Call, "failed", "USER_BUSY")
-			}
-		}
-		return err == nil
-	}
 	for _, at := range []time.Time{noon.Add(10 * time.Hour), noon.Add(20 * time.Hour), noon.Add(-12 * time.Hour)} {
 		b.clock.set(at)
-		sw := &fakeSwitch{gate: b.svc.Gate()}
 		newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
 		for number, kind := range why {
-			_, err := b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
-				TenantID: b.tenant, To: mustPhone(t, number), Purpose: switchctl.PurposeSingle,
-			})
+			_, err := place(number)
 			if refused := reason(t, err); kind == forbiddenNot {
 				require.Equal(t, ReasonWindow, refused)
 			}
@@ -121,14 +113,20 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	}
 	b.clock.set(noon)
 	b.registry.setDown(false)
-	parent, err := b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, "8888888888"), Purpose: switchctl.PurposeSingle})
+	parent, err := place("8888888888")
 	require.NoError(t, err)
 	for number, kind := range why {
 		b.registry.setDown(kind == forbiddenUnknown)
-		req := switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, number), Purpose: switchctl.PurposeSingle}
-		require.Equal(t, kind == forbiddenNot, admitted(req), "single call, %s", kind)
-		req.Purpose, req.ParentCallID = switchctl.PurposeTransfer, &parent.Call.ID
-		require.Equal(t, kind == forbiddenNot, admitted(req), "transfer, %s", kind)
+		call, err := place(number)
+		require.Equal(t, kind == forbiddenNot, err == nil, "single call, %s: %v", kind, err)
+		if err == nil {
+			rang = append(rang, number)
+			b.end(t, call, "failed", "USER_BUSY")
+		}
+		_, err = b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+			TenantID: b.tenant, To: mustPhone(t, number), Purpose: switchctl.PurposeTransfer, ParentCallID: &parent.ID,
+		})
+		require.Equal(t, kind == forbiddenNot, err == nil, "transfer, %s: %v", kind, err)
 	}
 	b.registry.setDown(false)
 	for number, kind := range why {

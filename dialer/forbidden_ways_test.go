@@ -25,13 +25,13 @@ import (
 // watchedGate tells of every leg that may be dialed, at the moment at which the switch would be asked for it.
 type watchedGate struct {
 	switchctl.Gate
-	dialed func(req switchctl.OriginateRequest, call db.Call)
+	dialed func(req switchctl.OriginateRequest, adm switchctl.Admission)
 }
 
 func (g watchedGate) Admit(ctx context.Context, req switchctl.OriginateRequest) (switchctl.Admission, error) {
 	adm, err := g.Gate.Admit(ctx, req)
 	if err == nil {
-		g.dialed(req, adm.Call)
+		g.dialed(req, adm)
 	}
 	return adm, err
 }
@@ -52,6 +52,8 @@ type lawWorld struct {
 	holiday   string
 	from, to  int                // the tenant's hours; 0 and 24 for none of its own
 	callbacks map[uuid.UUID]bool // by lead
+
+	voiceAgent, flow string // who take single calls
 
 	mu     sync.Mutex
 	ways   map[string]int // legs by way
@@ -84,7 +86,7 @@ func TestNoWayAroundTheLaw(t *testing.T) {
 				if seed > 2 {
 					return // what chance has played may lack something
 				}
-				for _, way := range []string{"pacer", "preview", "agent's number", "single", "third party", "SIP URI"} {
+				for _, way := range []string{"pacer", "preview", "agent's number", "single", "test key", "third party", "SIP URI"} {
 					require.Positive(t, w.ways[way], "no leg by %s: the test shows nothing of it", way)
 				}
 			})
@@ -108,6 +110,11 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	w.paced, w.preview = w.p.running(t), w.p.campaign(t, DialPreview)
 	storetest.Exec(t, w.p.st, w.p.tenant, `UPDATE campaigns SET max_attempts = 50, retry = '{"busy":0,"no_answer":30,"failed":0,"backoff":1}'`)
 	w.agent = w.p.person(t)
+	voiceAgent := w.p.agent(t)
+	_, err := w.p.svc.SetDefaultVoiceAgent(t.Context(), w.p.tenant, DefaultVoiceAgentInput{VoiceAgentID: Some(voiceAgent.ID.String())})
+	require.NoError(t, err)
+	w.voiceAgent = voiceAgent.ID.String()
+	w.flow = w.p.saved(t, flowNodes(`{"id":"a","type":"hangup"}`)).ID.String()
 	for i := range 60 {
 		w.numbers = append(w.numbers, fmt.Sprintf("98%d%07d", w.rng.IntN(10), i))
 	}
@@ -117,12 +124,14 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 func (w *lawWorld) number() string { return w.numbers[w.rng.IntN(len(w.numbers))] }
 
 // dialed holds a leg against the law.
-func (w *lawWorld) dialed(req switchctl.OriginateRequest, call db.Call) {
+func (w *lawWorld) dialed(req switchctl.OriginateRequest, adm switchctl.Admission) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.p.clock.Now().In(ist())
 	number, way := req.To.National(), "single"
 	switch {
+	case req.Environment == string(EnvironmentTest):
+		way = "test key"
 	case req.ToURI != "":
 		number, way = req.ToURI[len("sip:+91"):len("sip:+91")+10], "SIP URI"
 	case req.Purpose == switchctl.PurposeTransfer:
@@ -137,6 +146,15 @@ func (w *lawWorld) dialed(req switchctl.OriginateRequest, call db.Call) {
 	w.ways[way]++
 	fault := func(why string) {
 		w.faults = append(w.faults, fmt.Sprintf("%s dialed by %s at %s: %s", number, way, now.Format(time.DateTime), why))
+	}
+	if req.Purpose != switchctl.PurposeTransfer {
+		w.open = append(w.open, adm.Call)
+	}
+	if way == "test key" {
+		if len(adm.Routes) > 0 {
+			fault("for a test key")
+		}
+		return
 	}
 	switch {
 	case w.isListed(req, number, now):
@@ -159,7 +177,6 @@ func (w *lawWorld) dialed(req switchctl.OriginateRequest, call db.Call) {
 	if promised {
 		delete(w.callbacks, *req.LeadID)
 	}
-	w.open = append(w.open, call)
 }
 
 // isListed tells whether a number is known to be on the registry: while nobody can ask it, a lead's mark holds for a week.
@@ -214,7 +231,7 @@ func (w *lawWorld) step(t *testing.T) {
 		_, _ = p.svc.AgentDial(ctx, p.tenant, w.agent, DialInput{CampaignID: Some(campaign.String()), Phone: Some(w.spelled())})
 		w.wrapUp(t)
 	case 12:
-		_, _ = w.gate.Admit(ctx, switchctl.OriginateRequest{TenantID: p.tenant, To: mustPhone(t, w.number()), Purpose: switchctl.PurposeSingle})
+		w.single(t)
 	case 13, 14:
 		w.third(t)
 	case 15:
@@ -226,6 +243,14 @@ func (w *lawWorld) step(t *testing.T) {
 
 func (w *lawWorld) spelled() string {
 	return []string{"", "0", "91", "+91"}[w.rng.IntN(4)] + w.number()
+}
+
+// single asks for a single call as the Public API does, of a voice agent or of a flow, with a live key or a test key's.
+func (w *lawWorld) single(t *testing.T) {
+	t.Helper()
+	taker := []string{"", `,"voice_agent_id":"` + w.voiceAgent + `"`, `,"flow_id":"` + w.flow + `"`}[w.rng.IntN(3)]
+	env := []Environment{EnvironmentLive, EnvironmentTest}[w.rng.IntN(2)]
+	_, _ = w.p.svc.PlaceCall(t.Context(), w.p.tenant, env, decode[CallInput](t, `{"to":"`+w.spelled()+`"`+taker+`}`))
 }
 
 // settings changes the tenant's hours and holidays.

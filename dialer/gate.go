@@ -65,7 +65,7 @@ func (g gate) admit(ctx context.Context, req switchctl.OriginateRequest) (switch
 	if req.To.IsZero() {
 		return switchctl.Admission{}, refuse(ReasonNumber, now, time.Time{}, "there is no number to dial")
 	}
-	if req.Environment == string(EnvironmentTest) {
+	if req.Environment == string(EnvironmentTest) && !single(req) {
 		return switchctl.Admission{}, refuse(ReasonTestEnvironment, now, time.Time{}, "test keys place no calls")
 	}
 	registry := g.registry(ctx, req.TenantID, req.To)
@@ -144,6 +144,9 @@ func (g gate) decide(
 	if refused := s.judgeModes(req, facts, by, now); refused != nil {
 		return none, refused, nil
 	}
+	if refused := s.judgeCategory(req, now); refused != nil {
+		return none, refused, nil
+	}
 	if refused := s.judgeAnnouncement(req, facts, now); refused != nil {
 		return none, refused, nil
 	}
@@ -164,6 +167,11 @@ func (g gate) decide(
 	adm := switchctl.Admission{
 		UnitID: newID(), Privacy: store.PrivacyMode(facts.PrivacyMode), To: req.To, From: from, Routes: routes,
 		RingTimeout: ringTimeout(req, facts),
+	}
+	if req.Environment == string(EnvironmentTest) {
+		adm.Call, err = g.rehearse(ctx, tx, req, adm, facts, opening{hash: hash, registry: registry, now: now})
+		adm.Routes = nil
+		return adm, nil, err
 	}
 	if req.Purpose == switchctl.PurposeTransfer {
 		adm.Call = parent
@@ -331,7 +339,7 @@ func (g gate) settle(
 		status = LeadDNC
 	case ReasonAttempts:
 		status = LeadExhausted
-	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonMode, ReasonWindow, ReasonDailyCap,
+	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonMode, ReasonCategory, ReasonWindow, ReasonDailyCap,
 		ReasonVoiceAgent, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
 		ReasonTrunkRate, ReasonRoute, ReasonCallerID:
 		return nil

@@ -1,6 +1,7 @@
 package dialer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -32,9 +33,9 @@ func (g gate) open(
 	p := db.GateAdmitParams{
 		TenantID: req.TenantID, ID: adm.UnitID, CampaignID: req.CampaignID, LeadID: req.LeadID, VoiceAgentID: req.VoiceAgentID,
 		TrunkID: adm.Routes[0].TrunkID, Node: g.s.cfg.NodeID, FsUuid: adm.UnitID.String(), Direction: directionOutbound,
-		Environment: string(EnvironmentLive), FromNumber: store.NewNumber(adm.From),
+		Environment: cmp.Or(req.Environment, string(EnvironmentLive)), FromNumber: store.NewNumber(adm.From),
 		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: o.hash, DialTime: o.now, Metadata: req.Metadata,
-		Amd: f.Amd, AgentID: req.AgentID, AwaitsAgent: o.people,
+		Amd: f.Amd || single(req) && req.VoiceAgentID != nil, AgentID: req.AgentID, AwaitsAgent: o.people, FlowID: req.FlowID,
 	}
 	if o.registry.known {
 		p.ScrubbedAt = &o.now
@@ -75,6 +76,7 @@ type callStarted struct {
 	VoiceAgentID *uuid.UUID      `json:"voice_agent_id"`
 	StartedAt    time.Time       `json:"started_at"`
 	LeadMetadata json.RawMessage `json:"lead_metadata"`
+	Metadata     json.RawMessage `json:"metadata"`
 }
 
 func emitStarted(ctx context.Context, tx *store.Tx, call db.Call, leadMetadata json.RawMessage) error {
@@ -87,6 +89,7 @@ func emitStarted(ctx context.Context, tx *store.Tx, call db.Call, leadMetadata j
 		Data: callStarted{
 			CallID: call.ID, Direction: call.Direction, From: call.FromNumber.Reveal(), To: call.ToNumber.Reveal(),
 			CampaignID: call.CampaignID, VoiceAgentID: call.VoiceAgentID, StartedAt: at.UTC(), LeadMetadata: leadMetadata,
+			Metadata: call.Metadata,
 		},
 	})
 	return err

@@ -97,6 +97,7 @@ func TestGateAdmitsALead(t *testing.T) {
 		"call_id": adm.Call.ID.String(), "direction": "outbound", "from": adm.From, "to": "+919876543210",
 		"campaign_id": campaign.ID.String(), "voice_agent_id": campaign.VoiceAgentID.String(),
 		"started_at": adm.Call.DialTime.UTC().Format(time.RFC3339Nano), "lead_metadata": map[string]any{"plan": "gold"},
+		"metadata": nil,
 	}}, b.events(t, store.EventCallStarted))
 
 	_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))

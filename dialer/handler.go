@@ -263,6 +263,10 @@ func (h handler) plan(ctx context.Context, call db.Call) (answerPlan, error) {
 				plan.people = &peoplePlan{}
 				return nil
 			}
+			if call.FlowID != nil {
+				plan.flow, err = h.s.storedFlow(ctx, tx, call.TenantID, *call.FlowID)
+				return err
+			}
 			plan.agent, err = h.admittedAgent(ctx, tx, call, nil)
 			return err
 		}

@@ -216,7 +216,7 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 	case ReasonLead, ReasonSuppressed, ReasonDNC, ReasonAttempts:
 		p.release(ctx, []claimed{lead}) // the gate has settled it
 		return true
-	case ReasonRoute, ReasonCallerID, ReasonVoiceAgent, ReasonMode:
+	case ReasonRoute, ReasonCallerID, ReasonVoiceAgent, ReasonMode, ReasonCategory:
 		p.backOff(ctx, "no call can be made", refusal)
 		return false
 	case ReasonTestEnvironment, ReasonCampaign, ReasonCall, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback,

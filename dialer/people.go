@@ -56,6 +56,9 @@ func (s *Service) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (t
 func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest) (taker, error) {
 	by := taker{voiceAgent: req.VoiceAgentID}
 	looks := g.s.cfg.DNCPolicy.Modes != 0
+	if req.FlowID != nil && single(req) {
+		return g.s.flowTaker(ctx, tx, req.TenantID, *req.FlowID)
+	}
 	if req.CampaignID == nil || req.AgentID != nil || by.voiceAgent != nil && !looks {
 		return by, nil
 	}
@@ -85,7 +88,10 @@ func (s *Service) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow,
 	asked := soughtOf(by.asks, crew)
 	_, atWork := asked.scarcest(crew)
 	ready, mine := sought{{}}.ready(crew), asked.ready(crew)
-	bound, overdials := s.paces.overdial(*req.CampaignID, now)
+	bound, overdials := 0, false
+	if req.CampaignID != nil {
+		bound, overdials = s.paces.overdial(*req.CampaignID, now)
+	}
 	switch {
 	case !atWork:
 		return refuse(ReasonAgents, now, time.Time{}, "no agent is at work whom the callee may ask for")

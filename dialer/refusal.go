@@ -21,6 +21,7 @@ const (
 	ReasonDNC             Reason = "do_not_call"      // on the registry
 	ReasonUnscrubbed      Reason = "unscrubbed"       // the registry can't answer
 	ReasonMode            Reason = "call_mode"        // the registry isn't asked for calls of this kind
+	ReasonCategory        Reason = "call_category"    // the call doesn't say what it is for
 	ReasonAttempts        Reason = "max_attempts"     // dialed often enough
 	ReasonWindow          Reason = "calling_window"   // not at this time of day
 	ReasonDailyCap        Reason = "daily_cap"        // dialed often enough today
@@ -60,7 +61,7 @@ func (e *RefusalError) Ceiling() bool {
 		ReasonTrunkRate:
 		return true
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC,
-		ReasonUnscrubbed, ReasonMode, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonAnnouncement, ReasonRoute, ReasonCallerID:
+		ReasonUnscrubbed, ReasonMode, ReasonCategory, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonAnnouncement, ReasonRoute, ReasonCallerID:
 		return false
 	default:
 		return false
@@ -92,6 +93,8 @@ func refuse(reason Reason, now, at time.Time, format string, args ...any) *Refus
 		e.cause = &DependencyError{Code: CodeNoVoiceAgentConfigured, Detail: e.Detail}
 	case ReasonMode:
 		e.cause = &ConflictError{Code: CodeModeNotScrubbed, Detail: e.Detail}
+	case ReasonCategory:
+		e.cause = &ConflictError{Code: CodeCategoryRequired, Detail: e.Detail}
 	case ReasonAnnouncement:
 		e.cause = &DependencyError{Code: CodeNoAnnouncement, Detail: e.Detail}
 	case ReasonRoute:

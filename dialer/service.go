@@ -35,7 +35,7 @@ type Config struct {
 	// DailyCap is the most calls that a number gets on one day of the callee's from one tenant; 0 for any number. A tenant may set
 	// a lower one.
 	DailyCap int
-	// RequireCategory refuses to start campaigns that don't declare what their calls are for.
+	// RequireCategory refuses to start campaigns that don't declare what their calls are for, and single calls that don't.
 	RequireCategory bool
 	// HostTrunk carries the calls of tenants that declare no trunk; nil refuses them.
 	HostTrunk *HostTrunk

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,14 +20,15 @@ import (
 
 const callNoun = "call"
 
-// callView is the call object of interface section 2.5; voice_agent_id, environment, from, to, and what follows ai_next_action
-// are ours.
+// callView is the call object of interface section 2.5; voice_agent_id, flow_id, environment, from, to, and what follows
+// ai_next_action are ours.
 type callView struct {
 	ID                uuid.UUID  `json:"id"`
 	CampaignID        *uuid.UUID `json:"campaign_id"`
 	LeadID            *uuid.UUID `json:"lead_id"`
 	AgentID           *uuid.UUID `json:"agent_id"`
 	VoiceAgentID      *uuid.UUID `json:"voice_agent_id"`
+	FlowID            *uuid.UUID `json:"flow_id"`
 	Environment       string     `json:"environment"`
 	FSUUID            string     `json:"fs_uuid"`
 	Direction         string     `json:"direction"`
@@ -55,6 +57,8 @@ type callView struct {
 	AMD           *verdictView `json:"amd"`
 	Quality       *qualityView `json:"quality"`
 
+	// Metadata is what a single call was placed with.
+	Metadata json.RawMessage `json:"metadata"`
 	// Flows are shown of one call alone, when it went through some.
 	Flows []dialer.FlowRun `json:"flows,omitempty"`
 }
@@ -121,6 +125,7 @@ func (s *Server) viewCall(ctx context.Context, r *request, row db.GetCallViewRow
 	c := row.Call
 	v := callView{
 		ID: c.ID, CampaignID: c.CampaignID, LeadID: c.LeadID, AgentID: c.AgentID, VoiceAgentID: c.VoiceAgentID,
+		FlowID: c.FlowID, Metadata: c.Metadata,
 		Environment: c.Environment, FSUUID: c.FsUuid, Direction: c.Direction, Status: c.Status,
 		DialTime: utc(c.DialTime), RingTime: utc(c.RingTime), AnswerTime: utc(c.AnswerTime),
 		AgentConnectTime: utc(c.AgentConnectTime), EndTime: utc(c.EndTime),
@@ -220,6 +225,33 @@ func (s *Server) readCall(ctx context.Context, tenant, id uuid.UUID) (db.GetCall
 	return row, named(err, callNoun)
 }
 
+// createCall places a single call. With an idempotency key it is placed at most once, whatever becomes of the answer.
+func (s *Server) createCall(ctx context.Context, r *request) (reply, error) {
+	var in dialer.CallInput
+	if err := r.decode(&in); err != nil {
+		return reply{}, err
+	}
+	place := func() (reply, error) {
+		call, err := s.deps.Dialer.PlaceCall(ctx, r.who.tenantID, r.who.environment, in)
+		if err != nil {
+			return reply{}, err
+		}
+		view, err := s.viewCall(ctx, r, db.GetCallViewRow{Call: call}) // its record has a strict tenant's callee masked
+		return created(view), err
+	}
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if key == uuid.Nil {
+		return place()
+	}
+	// What was refused has placed no call: whoever mends the request, or waits, may go on with the key.
+	return s.once(ctx, r, attempt{key: key, verb: verbPlaceCall, work: place, frees: func(e *apiError) bool {
+		return e.status < http.StatusInternalServerError || passing(e)
+	}})
+}
+
 type hangupView struct {
 	OK     bool      `json:"ok"`
 	CallID uuid.UUID `json:"call_id"`
@@ -237,6 +269,9 @@ func (s *Server) hangupCall(ctx context.Context, r *request) (reply, error) {
 	}
 	err = s.deps.Calls.Hangup(ctx, r.who.tenantID, row.Call.ID, switchctl.CauseNormalClearing)
 	if errors.Is(err, switchctl.ErrCallEnded) {
+		if row, err = s.readCall(ctx, r.who.tenantID, row.Call.ID); err == nil && row.Call.EndTime == nil {
+			return reply{}, unavailable("The call is not up on this host: another one of the deployment has it, or its end is being written.", nil)
+		}
 		return reply{}, ended
 	}
 	return ok(hangupView{OK: true, CallID: row.Call.ID}), err

@@ -52,7 +52,10 @@ func (s *Server) controlCall(ctx context.Context, r *request) (reply, error) {
 	if key == uuid.Nil {
 		return s.dispatch(ctx, r, callID, req)
 	}
-	return s.dispatchOnce(ctx, r, callID, key, req)
+	return s.once(ctx, r, attempt{
+		callID: callID, key: key, verb: req.Event, frees: passing,
+		work: func() (reply, error) { return s.dispatch(ctx, r, callID, req) },
+	})
 }
 
 // ownCall checks that the credential reaches the call of the path: a callback token that of its own call, a key those of its

@@ -48,6 +48,7 @@ type Dialer interface {
 	Usage(ctx context.Context, tenant uuid.UUID, from, to time.Time, by dialer.UsageGroup) ([]dialer.UsageRow, error)
 	ChannelsUsage(ctx context.Context, tenant uuid.UUID) (dialer.ChannelsUsage, error)
 
+	PlaceCall(ctx context.Context, tenant uuid.UUID, env dialer.Environment, in dialer.CallInput) (db.Call, error)
 	NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*dialer.Lead, error)
 	AgentDial(ctx context.Context, tenant, agent uuid.UUID, in dialer.DialInput) (db.Call, error)
 	Dispose(ctx context.Context, tenant, agent uuid.UUID, in dialer.DisposeInput) (dialer.DisposeResult, error)

@@ -204,7 +204,8 @@ func TestHangupOfACall(t *testing.T) {
 	require.Equal(t, []uuid.UUID{live}, b.calls.ended)
 	refused(t, b.api, http.MethodPost, path(over), nil, http.StatusConflict, "call_ended")
 	b.calls.answer(nil, switchctl.ErrCallEnded)
-	refused(t, b.api, http.MethodPost, path(live), nil, http.StatusConflict, "call_ended")
+	got := refused(t, b.api, http.MethodPost, path(live), nil, http.StatusServiceUnavailable, "service_unavailable")
+	require.Positive(t, got.RetryAfterS, "a call that another host has is not said to have ended")
 	refused(t, b.foreign, http.MethodPost, path(live), nil, http.StatusNotFound, "not_found")
 	refused(t, b.api, http.MethodPost, path(storetest.NewID(t)), nil, http.StatusNotFound, "not_found")
 }

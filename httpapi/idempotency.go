@@ -57,37 +57,52 @@ type storedError struct {
 	Members map[string]any `json:"members,omitempty"`
 }
 
-// dispatchOnce carries a verb out at most once per key. The key is committed before the effect and the answer after it: a
-// process that dies in between leaves a key without an answer, and whoever asks again learns that the outcome is unknown,
-// which is better than a second effect.
-func (s *Server) dispatchOnce(
-	ctx context.Context, r *request, callID, key uuid.UUID, req switchctl.ControlRequest,
-) (reply, error) {
-	claimed, err := s.claimKey(ctx, r.who.tenantID, callID, key, req.Event)
+// verbPlaceCall is what a key of POST /calls is kept for.
+const verbPlaceCall = "place_call"
+
+// attempt is work that is done at most once per key. Keys belong to a call; callID is uuid.Nil for those that ask for a new one.
+type attempt struct {
+	callID, key uuid.UUID
+	verb        string
+	work        func() (reply, error)
+	// frees tells a refusal that had no effect, and whose key may be used again.
+	frees func(e *apiError) bool
+}
+
+// passing tells what was refused for the moment alone, and had no effect.
+func passing(e *apiError) bool {
+	return e.status == http.StatusTooManyRequests || errors.Is(e, switchctl.ErrLinkDown) || errors.Is(e, switchctl.ErrDraining)
+}
+
+// once does an attempt's work unless its key was used. The key is committed before the effect and the answer after it: a process that
+// dies in between leaves a key without an answer, and whoever asks again learns that the outcome is unknown, which is better than a
+// second effect.
+func (s *Server) once(ctx context.Context, r *request, a attempt) (reply, error) {
+	claimed, err := s.claimKey(ctx, r.who.tenantID, a)
 	if err != nil {
 		return reply{}, err
 	}
 	if !claimed {
-		return s.replay(ctx, r.who.tenantID, callID, key)
+		return s.replay(ctx, r.who.tenantID, a.callID, a.key)
 	}
-	out, err := s.dispatch(ctx, r, callID, req)
+	out, err := a.work()
 	// The client may be gone, its answer is kept all the same.
 	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.RequestTimeout)
 	defer cancel()
-	if kerr := s.settleKey(keep, r.who.tenantID, callID, key, out, err); kerr != nil {
+	if kerr := s.settleKey(keep, r.who.tenantID, a, out, err); kerr != nil {
 		s.cfg.Logger.ErrorContext(ctx, "answer to an idempotent request could not be kept", "request_id", r.id,
-			"call_id", callID, "error", kerr)
+			"call_id", a.callID, "error", kerr)
 	}
 	return out, err
 }
 
-func (s *Server) claimKey(ctx context.Context, tenantID, callID, key uuid.UUID, verb string) (bool, error) {
+func (s *Server) claimKey(ctx context.Context, tenantID uuid.UUID, a attempt) (bool, error) {
 	var rows int64
 	now := s.cfg.Now()
 	err := s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
-			TenantID: tenantID, CallID: callID, Key: key, Verb: verb, CreatedAt: now, ExpiredBefore: now.Add(-windowOf(verb)),
+			TenantID: tenantID, CallID: a.callID, Key: a.key, Verb: a.verb, CreatedAt: now, ExpiredBefore: now.Add(-windowOf(a.verb)),
 		})
 		return err
 	})
@@ -97,9 +112,9 @@ func (s *Server) claimKey(ctx context.Context, tenantID, callID, key uuid.UUID, 
 	return rows == 1, nil
 }
 
-// settleKey keeps what became of the verb. What was refused for the moment alone, and had no effect, frees the key; an error
-// that leaves the effect in doubt leaves the key without an answer.
-func (s *Server) settleKey(ctx context.Context, tenantID, callID, key uuid.UUID, out reply, err error) error {
+// settleKey keeps what became of an attempt. A refusal without an effect may free the key; an error that leaves the effect in doubt
+// leaves the key without an answer.
+func (s *Server) settleKey(ctx context.Context, tenantID uuid.UUID, a attempt, out reply, err error) error {
 	var kept storedReply
 	status := out.status
 	if err == nil {
@@ -109,9 +124,9 @@ func (s *Server) settleKey(ctx context.Context, tenantID, callID, key uuid.UUID,
 	} else {
 		e := mapError(err)
 		switch {
-		case e.status == http.StatusTooManyRequests, errors.Is(err, switchctl.ErrLinkDown), errors.Is(err, switchctl.ErrDraining):
+		case a.frees(e):
 			return s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
-				return tx.Q.ReleaseIdempotencyKey(ctx, tenantID, callID, key)
+				return tx.Q.ReleaseIdempotencyKey(ctx, tenantID, a.callID, a.key)
 			})
 		case e.status >= http.StatusInternalServerError:
 			return nil
@@ -125,7 +140,7 @@ func (s *Server) settleKey(ctx context.Context, tenantID, callID, key uuid.UUID,
 	}
 	return s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
 		return tx.Q.FinishIdempotencyKey(ctx, db.FinishIdempotencyKeyParams{
-			TenantID: tenantID, CallID: callID, Key: key, StatusCode: int32(status), Response: response,
+			TenantID: tenantID, CallID: a.callID, Key: a.key, StatusCode: int32(status), Response: response,
 		})
 	})
 }

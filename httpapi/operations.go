@@ -152,6 +152,7 @@ func (s *Server) campaignOperations() []operation {
 func (s *Server) callOperations() []operation {
 	const all, one = "/api/v1/calls", "/api/v1/calls/{call_id}"
 	return []operation{
+		{method: http.MethodPost, path: all, access: accessKey, scope: scopeCallsWrite, body: jsonBody, handle: s.createCall},
 		{method: http.MethodGet, path: all, access: accessKey, scope: scopeCallsRead, handle: s.listCalls},
 		{method: http.MethodGet, path: "/api/v1/usage", access: accessKey, scope: scopeCallsRead, handle: s.usage},
 		{method: http.MethodPost, path: one + "/hangup", access: accessKey, scope: scopeCallsWrite, handle: s.hangupCall},

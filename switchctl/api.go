@@ -83,6 +83,10 @@ type OriginateRequest struct {
 	CampaignID   *uuid.UUID
 	LeadID       *uuid.UUID
 	VoiceAgentID *uuid.UUID
+	// FlowID is the flow that takes a single call; nil for a voice agent's, and for a campaign's.
+	FlowID *uuid.UUID
+	// Category is what a single call is for; a campaign says it for its calls.
+	Category string
 	// AgentID is the agent who dials; nil when nobody in particular does.
 	AgentID *uuid.UUID
 	// Claimant is who holds the lead; a lead that somebody else has claimed meanwhile is not dialed. Empty: nobody need hold it.
@@ -95,8 +99,9 @@ type OriginateRequest struct {
 	// ParentCallID is the call that is being transferred; only with PurposeTransfer.
 	ParentCallID *uuid.UUID
 	RingTimeout  time.Duration
-	Environment  string
-	Metadata     json.RawMessage
+	// Environment is the kind of key that asks, live when empty. A single call of a test key gets its record, and no channel.
+	Environment string
+	Metadata    json.RawMessage
 }
 
 // Gate stands before every originate, whoever asks. Admit commits the call row (status dialing), its unit in
@@ -325,6 +330,8 @@ const (
 	CauseNetworkOutOfOrder = "NETWORK_OUT_OF_ORDER"
 	// CauseCrash closes a call that vanished with the switch, without a call record.
 	CauseCrash = "CRASH"
+	// CauseTestEnvironment closes a call of a test key, which never reaches the switch.
+	CauseTestEnvironment = "TEST_ENVIRONMENT"
 	// CauseHostLost closes a call of a host that stays away; another host does it.
 	CauseHostLost = "HOST_LOST"
 )

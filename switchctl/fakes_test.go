@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -265,6 +266,7 @@ type fakeGate struct {
 	refuse error
 	routes []Route
 	amd    func() bool // nil is off
+	env    string      // live when empty
 	trunk  *uuid.UUID
 }
 
@@ -272,6 +274,12 @@ func (g *fakeGate) detect(amd func() bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.amd = amd
+}
+
+func (g *fakeGate) environment(env string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.env = env
 }
 
 func (g *fakeGate) set(refuse error, routes ...Route) {
@@ -302,7 +310,7 @@ func (g *fakeGate) Admit(_ context.Context, req OriginateRequest) (Admission, er
 	now := time.Now().UTC()
 	adm.Call = db.Call{
 		TenantID: req.TenantID, ID: id, FsUuid: id.String(), Node: "node-1", Direction: directionOutbound,
-		Environment: "live", Status: StatusDialing, FromNumber: store.NewNumber("+918000000001"),
+		Environment: cmp.Or(g.env, "live"), Status: StatusDialing, FromNumber: store.NewNumber("+918000000001"),
 		ToNumber: store.NewNumber(req.To.E164()), DialTime: &now, CreatedAt: now, VoiceAgentID: req.VoiceAgentID,
 	}
 	adm.Call.Amd = g.amd != nil && g.amd()

@@ -132,6 +132,8 @@ func (b *bench) input(f []string) {
 		n, err := strconv.Atoi(f[1])
 		require.NoError(b.t, err)
 		b.ledger.setFull(n)
+	case "environment":
+		b.gate.environment(f[1])
 	case "amd":
 		b.gate.detect(func() bool { return f[1] == "on" })
 	case "outbox":

@@ -11,13 +11,14 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// The payloads of the events that a call emits (interface document 6.2, and lead_metadata of CONTRACT 3).
+// The payloads of the events that a call emits (interface document 6.2, lead_metadata, and metadata, which is the call's own).
 type (
 	answeredPayload struct {
 		CallID        uuid.UUID       `json:"call_id"`
 		AnswerTime    time.Time       `json:"answer_time"`
 		AnsweredByAMD string          `json:"answered_by_amd"`
 		LeadMetadata  json.RawMessage `json:"lead_metadata"`
+		Metadata      json.RawMessage `json:"metadata"`
 	}
 	endedPayload struct {
 		CallID         uuid.UUID        `json:"call_id"`
@@ -30,6 +31,7 @@ type (
 		Status         string           `json:"status"`
 		Recording      recordingPayload `json:"recording"`
 		LeadMetadata   json.RawMessage  `json:"lead_metadata"`
+		Metadata       json.RawMessage  `json:"metadata"`
 	}
 	recordingPayload struct {
 		Available bool `json:"available"`
@@ -96,7 +98,7 @@ func leadMetadata(lead *leadContext) json.RawMessage {
 
 func emitAnswered(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, by string, lead *leadContext) error {
 	return emit(ctx, tx, call, store.EventCallAnswered, at, answeredPayload{
-		CallID: call.ID, AnswerTime: at.UTC(), AnsweredByAMD: by, LeadMetadata: leadMetadata(lead),
+		CallID: call.ID, AnswerTime: at.UTC(), AnsweredByAMD: by, LeadMetadata: leadMetadata(lead), Metadata: orNull(call.Metadata),
 	})
 }
 
@@ -110,6 +112,7 @@ func emitEnded(ctx context.Context, tx *store.Tx, call db.Call, lead *leadContex
 		TotalDurationS: DurationSeconds(call.DialTime, call.EndTime),
 		TalkDurationS:  DurationSeconds(call.AnswerTime, call.EndTime),
 		Disposition:    call.Disposition, CRMLeadID: crm, Status: call.Status, LeadMetadata: leadMetadata(lead),
+		Metadata: orNull(call.Metadata),
 	})
 }
 

@@ -22,6 +22,7 @@ type metadataFrame struct {
 	To              string                     `json:"to"`
 	CampaignID      *uuid.UUID                 `json:"campaign_id"`
 	Lead            *leadContext               `json:"lead"`
+	Metadata        json.RawMessage            `json:"metadata"` // of a single call
 	Variables       map[string]json.RawMessage `json:"variables"`
 	Token           string                     `json:"service_callback_token"`
 	ControlURL      string                     `json:"control_url"`
@@ -67,7 +68,7 @@ func (c *Controller) metadataWith(
 	}
 	frame := metadataFrame{
 		CallID: call.ID, TenantID: call.TenantID, VoiceAgentID: g.agent.ID, ExternalAgentID: g.agent.ExternalAgentID,
-		Direction: call.Direction, From: g.from, To: g.to, CampaignID: call.CampaignID, Lead: g.lead,
+		Direction: call.Direction, From: g.from, To: g.to, CampaignID: call.CampaignID, Lead: g.lead, Metadata: orNull(call.Metadata),
 		Variables: promptVariables(g.lead, call.Metadata), Token: g.token.wire(), ControlURL: c.cfg.ControlURL(call.ID),
 		ProtocolVersion: "v1", CallSID: call.ID.String(), SampleRate: format.SampleRateHz, MixType: "mono",
 		AudioFormat: shown,

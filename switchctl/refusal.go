@@ -107,7 +107,9 @@ func serviceRefusal(err error) (Refusal, bool) {
 		return tooMany("rate_limited", "Too many commands wait for this call."), true
 	case errors.Is(err, ErrDTMFQueueFull):
 		return tooMany("rate_limited", "Too many digits wait to be sent."), true
-	case errors.Is(err, ErrLinkDown), errors.Is(err, ErrDraining), errors.Is(err, ErrTimeout):
+	case errors.Is(err, ErrDraining):
+		return unavailable("This host is about to stop, and takes no new calls."), true
+	case errors.Is(err, ErrLinkDown), errors.Is(err, ErrTimeout):
 		return unavailable("The telephony switch does not answer just now."), true
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrBusy):
 		return unavailable("The database does not answer."), true

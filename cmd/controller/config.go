@@ -131,7 +131,7 @@ type DialingConfig struct {
 	// UnlawfulHours lets the two be wider than the law's hours: for test stands, which call nobody.
 	UnlawfulHours bool `koanf:"unlawful_hours"`
 	DailyCap      int  `koanf:"daily_cap"` // calls of one tenant to one number on one day; 0: any number
-	// RequireCategory has every campaign declare what its calls are for.
+	// RequireCategory has every campaign, and every single call, declare what its calls are for.
 	RequireCategory bool          `koanf:"require_category"`
 	DefaultTrunk    TrunkConfig   `koanf:"default_trunk"` // for tenants that declared none
 	Poll            time.Duration `koanf:"poll"`

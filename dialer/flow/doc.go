@@ -53,6 +53,6 @@
 //	  {"id": "bye", "type": "hangup", "data": {"cause": "NORMAL_CLEARING"}}
 //
 // {{name}} in audio_url, greeting_url, music_url, url, headers, body and destination stands for a variable: call_id, direction,
-// from, to, campaign_id, lead_id, lead_name, crm_lead_id, the lead's own members as lead.NAME, what gather_dtmf and http_request
-// have saved; an unknown one is empty. In a URL the value is escaped.
+// from, to, campaign_id, lead_id, lead_name, crm_lead_id, the lead's own members as lead.NAME, a single call's metadata as call.NAME,
+// what gather_dtmf and http_request have saved; an unknown one is empty. In a URL the value is escaped.
 package flow

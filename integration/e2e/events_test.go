@@ -159,9 +159,9 @@ func (c *customer) checkEnvelope(t *testing.T, d delivery, secret string) {
 func checkMembers(t *testing.T, e event) {
 	t.Helper()
 	members := map[string][]string{
-		"call.started":         {"call_id", "direction", "from", "to", "campaign_id", "voice_agent_id", "started_at", "lead_metadata"},
-		"call.answered":        {"call_id", "answer_time", "answered_by_amd", "lead_metadata"},
-		"call.ended":           {"call_id", "end_time", "hangup_cause", "total_duration_s", "talk_duration_s", "disposition", "crm_lead_id", "status", "recording", "lead_metadata"},
+		"call.started":         {"call_id", "direction", "from", "to", "campaign_id", "voice_agent_id", "started_at", "lead_metadata", "metadata"},
+		"call.answered":        {"call_id", "answer_time", "answered_by_amd", "lead_metadata", "metadata"},
+		"call.ended":           {"call_id", "end_time", "hangup_cause", "total_duration_s", "talk_duration_s", "disposition", "crm_lead_id", "status", "recording", "lead_metadata", "metadata"},
 		"call.recording_ready": {"call_id", "recording_url", "signed_url", "duration_s", "stereo", "format", "recording"},
 		"ai_session.started":   {"call_id", "voice_agent_id", "external_agent_id", "ws_url", "started_at"},
 		"ai_session.ended":     {"call_id", "voice_agent_id", "ended_at", "outcome", "metadata"},

@@ -47,25 +47,25 @@ const gateAdmit = `-- name: GateAdmit :one
 WITH lead AS (
   UPDATE leads l SET status = 'dialing', attempts = l.attempts + 1, last_call_id = $2, next_attempt_at = NULL, claimed_by = NULL,
     claimed_until = NULL, dnd_checked = true, dnd_clean = true,
-    dnd_checked_at = coalesce($19::timestamptz, l.dnd_checked_at), updated_at = now()
+    dnd_checked_at = coalesce($20::timestamptz, l.dnd_checked_at), updated_at = now()
   WHERE l.tenant_id = $1 AND l.id = $4::uuid AND l.status IN ('new', 'queued', 'retry', 'callback')
     AND (l.dnd_clean OR NOT l.dnd_checked)
-    AND ($20::text IS NULL OR l.claimed_by = $20::text)
+    AND ($21::text IS NULL OR l.claimed_by = $21::text)
   RETURNING l.id
 ), unit AS (
   INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
     awaits_agent)
   SELECT $1, $2, $2, 'call', $3::uuid, $6::uuid,
-    $7::uuid, $8, $16::timestamptz, $21::bool
+    $7::uuid, $8, $16::timestamptz, $22::bool
   WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
-  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd)
+  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd, flow_id)
 SELECT $1, $2, $3::uuid, $4::uuid, $5::uuid,
   $6::uuid, $7::uuid, $8, $9, $10, $11, 'dialing', $12, $13, $14,
-  $15, $16::timestamptz, $17, $18::bool
+  $15, $16::timestamptz, $17, $18::bool, $19::uuid
 WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id
 `
 
 type GateAdmitParams struct {
@@ -87,6 +87,7 @@ type GateAdmitParams struct {
 	DialTime     time.Time
 	Metadata     json.RawMessage
 	Amd          bool
+	FlowID       *uuid.UUID
 	ScrubbedAt   *time.Time
 	Claimant     *string
 	AwaitsAgent  bool
@@ -114,6 +115,7 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 		arg.DialTime,
 		arg.Metadata,
 		arg.Amd,
+		arg.FlowID,
 		arg.ScrubbedAt,
 		arg.Claimant,
 		arg.AwaitsAgent,
@@ -161,6 +163,7 @@ func (q *Queries) GateAdmit(ctx context.Context, arg GateAdmitParams) (Call, err
 		&i.QueuedAt,
 		&i.Abandoned,
 		&i.AgentDue,
+		&i.FlowID,
 	)
 	return i, err
 }
@@ -240,8 +243,8 @@ CROSS JOIN LATERAL (
     count(*) FILTER (WHERE w.voice_agent_id = $5::uuid) AS agent,
     count(*) FILTER (WHERE w.campaign_id IS NULL AND w.node = $6::text) AS loose_here,
     count(*) FILTER (WHERE w.awaits_agent AND w.node = $6::text) AS awaiting_here,
-    count(*) FILTER (WHERE w.awaits_agent AND w.node = $6::text AND w.campaign_id = $3::uuid)
-      AS campaign_awaiting_here
+    count(*) FILTER (WHERE w.awaits_agent AND w.node = $6::text
+      AND w.campaign_id IS NOT DISTINCT FROM $3::uuid) AS campaign_awaiting_here
   FROM live_calls w WHERE w.tenant_id = $1
 ) u
 WHERE t.id = $1
@@ -293,7 +296,7 @@ type GateFactsRow struct {
 	CampaignAwaitingHere int64
 }
 
-// GateFacts reads all that the rules look at, but for the trunks.
+// GateFacts reads all that the rules look at, but for the trunks. Calls of no campaign are counted together as one's.
 func (q *Queries) GateFacts(ctx context.Context, arg GateFactsParams) (GateFactsRow, error) {
 	row := q.db.QueryRow(ctx, gateFacts,
 		arg.TenantID,
@@ -383,7 +386,7 @@ func (q *Queries) GateOpenTransfer(ctx context.Context, arg GateOpenTransferPara
 }
 
 const gateParent = `-- name: GateParent :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due FROM calls WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id FROM calls WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Call, error) {
@@ -431,6 +434,7 @@ func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 		&i.QueuedAt,
 		&i.Abandoned,
 		&i.AgentDue,
+		&i.FlowID,
 	)
 	return i, err
 }

@@ -115,6 +115,7 @@ type Call struct {
 	QueuedAt          *time.Time
 	Abandoned         bool
 	AgentDue          *time.Time
+	FlowID            *uuid.UUID
 }
 
 type CallbackToken struct {

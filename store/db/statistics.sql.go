@@ -135,6 +135,7 @@ SELECT (CASE $1::text WHEN 'campaign' THEN coalesce(c.campaign_id::text, '') WHE
   coalesce(sum(extract(epoch FROM c.end_time - c.answer_time)), 0)::float8 AS talk_s
 FROM calls c
 WHERE c.tenant_id = $2 AND c.id >= $3 AND c.created_at >= $4::timestamptz AND c.created_at < $5::timestamptz
+  AND c.environment = 'live'
 GROUP BY 1 ORDER BY 1
 `
 
@@ -154,7 +155,7 @@ type UsageRow struct {
 }
 
 // Usage counts the account's calls that began in [since, until), by the group asked for. from_id is the smallest call id of a
-// somewhat earlier moment.
+// somewhat earlier moment. Those of test keys have cost nothing.
 func (q *Queries) Usage(ctx context.Context, arg UsageParams) ([]UsageRow, error) {
 	rows, err := q.db.Query(ctx, usage,
 		arg.GroupBy,

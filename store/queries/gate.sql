@@ -3,7 +3,7 @@
 -- name: GateLock :exec
 SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.gate:' || (@tenant_id::uuid)::text, 0));
 
--- GateFacts reads all that the rules look at, but for the trunks.
+-- GateFacts reads all that the rules look at, but for the trunks. Calls of no campaign are counted together as one's.
 -- name: GateFacts :one
 SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holidays, t.default_voice_agent_id,
   coalesce(c.status, '')::text AS campaign_status, coalesce(c.environment, 'live')::text AS campaign_environment,
@@ -28,8 +28,8 @@ CROSS JOIN LATERAL (
     count(*) FILTER (WHERE w.voice_agent_id = sqlc.narg('voice_agent_id')::uuid) AS agent,
     count(*) FILTER (WHERE w.campaign_id IS NULL AND w.node = @node::text) AS loose_here,
     count(*) FILTER (WHERE w.awaits_agent AND w.node = @node::text) AS awaiting_here,
-    count(*) FILTER (WHERE w.awaits_agent AND w.node = @node::text AND w.campaign_id = sqlc.narg('campaign_id')::uuid)
-      AS campaign_awaiting_here
+    count(*) FILTER (WHERE w.awaits_agent AND w.node = @node::text
+      AND w.campaign_id IS NOT DISTINCT FROM sqlc.narg('campaign_id')::uuid) AS campaign_awaiting_here
   FROM live_calls w WHERE w.tenant_id = @tenant_id
 ) u
 WHERE t.id = @tenant_id;
@@ -100,10 +100,10 @@ WITH lead AS (
   WHERE sqlc.narg('lead_id')::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
-  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd)
+  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd, flow_id)
 SELECT @tenant_id, @id, sqlc.narg('campaign_id')::uuid, sqlc.narg('lead_id')::uuid, sqlc.narg('agent_id')::uuid,
   sqlc.narg('voice_agent_id')::uuid, sqlc.narg('trunk_id')::uuid, @node, @fs_uuid, @direction, @environment, 'dialing', @from_number, @to_number, @peer_hash,
-  sqlc.narg('peer_sealed'), @dial_time::timestamptz, sqlc.narg('metadata'), @amd::bool
+  sqlc.narg('peer_sealed'), @dial_time::timestamptz, sqlc.narg('metadata'), @amd::bool, sqlc.narg('flow_id')::uuid
 WHERE sqlc.narg('lead_id')::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 RETURNING *;
 

@@ -18,7 +18,7 @@ WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
   AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'));
 
 -- Usage counts the account's calls that began in [since, until), by the group asked for. from_id is the smallest call id of a
--- somewhat earlier moment.
+-- somewhat earlier moment. Those of test keys have cost nothing.
 -- name: Usage :many
 SELECT (CASE @group_by::text WHEN 'campaign' THEN coalesce(c.campaign_id::text, '') WHEN 'direction' THEN c.direction
     ELSE to_char(c.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') END)::text AS grp,
@@ -26,4 +26,5 @@ SELECT (CASE @group_by::text WHEN 'campaign' THEN coalesce(c.campaign_id::text, 
   coalesce(sum(extract(epoch FROM c.end_time - c.answer_time)), 0)::float8 AS talk_s
 FROM calls c
 WHERE c.tenant_id = @tenant_id AND c.id >= @from_id AND c.created_at >= @since::timestamptz AND c.created_at < @until::timestamptz
+  AND c.environment = 'live'
 GROUP BY 1 ORDER BY 1;

@@ -1,0 +1,179 @@
+package dialer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// CallInput asks for a single call: to whom, from which number, and who talks to them: a voice agent or a flow, or else the tenant's
+// default voice agent.
+type CallInput struct {
+	To, From             Opt[string]
+	VoiceAgentID, FlowID Opt[string]
+	CallCategory         Opt[string]
+	Metadata             Opt[Object]
+}
+
+// UnmarshalJSON takes the body.
+func (in *CallInput) UnmarshalJSON(b []byte) error {
+	*in = CallInput{}
+	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+		"to": &in.To, "from": &in.From, "voice_agent_id": &in.VoiceAgentID, "flow_id": &in.FlowID,
+		"call_category": &in.CallCategory, "metadata": &in.Metadata,
+	})
+	return err
+}
+
+// request checks what can be told from the body alone. null is what is not sent.
+func (in CallInput) request() (switchctl.OriginateRequest, error) {
+	c, out := checker{}, switchctl.OriginateRequest{Purpose: switchctl.PurposeSingle}
+	if v, ok := required(&c, "to", in.To); ok {
+		number, err := store.ParsePhone(v)
+		if err != nil {
+			c.fail("to", "%s", phoneFault(err))
+		}
+		out.To = number
+	}
+	if v, ok := given(&c, "from", in.From); ok && c.text("from", v, 5, 20) {
+		out.From = v
+	}
+	for _, m := range []struct {
+		field string
+		value Opt[string]
+		to    **uuid.UUID
+	}{{"voice_agent_id", in.VoiceAgentID, &out.VoiceAgentID}, {"flow_id", in.FlowID, &out.FlowID}} {
+		if v, ok := given(&c, m.field, m.value); ok {
+			if id, ok := c.uuid(m.field, v); ok {
+				*m.to = &id
+			}
+		}
+	}
+	if in.VoiceAgentID.Has() && in.FlowID.Has() {
+		c.fail("flow_id", "can't stand beside voice_agent_id")
+	}
+	if v, ok := given(&c, "call_category", in.CallCategory); ok && c.oneOf("call_category", v,
+		string(CategoryPromotional), string(CategoryService), string(CategoryTransactional)) {
+		out.Category = v
+	}
+	if v, ok := given(&c, "metadata", in.Metadata); ok {
+		checkMetadata(&c, v)
+		out.Metadata = json.RawMessage(v)
+	}
+	return out, c.err()
+}
+
+// PlaceCall dials one number, under every rule of dialing. A test key's call gets its record and its events, and ends before anything
+// is dialed. Errors: *ValidationError, *DependencyError, *RefusalError, those of Originator.
+func (s *Service) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment, in CallInput) (db.Call, error) {
+	req, err := in.request()
+	if err != nil {
+		return db.Call{}, err
+	}
+	if s.calls == nil {
+		return db.Call{}, wrap("place call", switchctl.ErrLinkDown)
+	}
+	req.TenantID, req.Environment = tenant, string(env)
+	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return s.resolveSingle(ctx, tx, &req) })
+	if err != nil {
+		return db.Call{}, wrap("place call", err)
+	}
+	// What was begun is finished also when whoever asked has gone.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
+	defer cancel()
+	call, err := s.calls.Originate(ctx, req)
+	return call, wrapUnless("place call", err)
+}
+
+// resolveSingle checks what a single call names against what the tenant has, and finds the voice agent of one that names nobody.
+func (s *Service) resolveSingle(ctx context.Context, tx *store.Tx, req *switchctl.OriginateRequest) error {
+	c := checker{}
+	if req.From != "" {
+		owned, err := ownNumber(ctx, tx, req.TenantID, req.From)
+		series := CallCategory(req.Category).series()
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			c.fail("from", "is none of your active numbers")
+		case err != nil:
+			return err
+		case !strings.HasPrefix(owned, series):
+			c.fail("from", "must be a %s number for %s calls", seriesName(series), req.Category)
+		}
+	}
+	if req.FlowID != nil {
+		exists, err := tx.Q.FlowExists(ctx, req.TenantID, *req.FlowID)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			c.fail("flow_id", "names no flow")
+		}
+		return c.err()
+	}
+	if req.VoiceAgentID != nil {
+		_, found, err := s.usableAgent(ctx, tx, req.TenantID, req.VoiceAgentID)
+		if !found && err == nil {
+			c.fail("voice_agent_id", "names no voice agent")
+		}
+		return errors.Join(c.err(), err)
+	}
+	if err := c.err(); err != nil {
+		return err
+	}
+	agent, err := s.resolveAgent(ctx, tx, req.TenantID, nil, nil)
+	req.VoiceAgentID = &agent.ID
+	return err
+}
+
+// single tells a call that somebody has asked for by itself from those of campaigns, agents and transfers.
+func single(req switchctl.OriginateRequest) bool {
+	return req.Purpose == switchctl.PurposeSingle && req.CampaignID == nil && req.LeadID == nil && req.AgentID == nil
+}
+
+// flowTaker tells who takes a single call that a flow gets.
+func (s *Service) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (taker, error) {
+	plan, err := s.storedFlow(ctx, tx, tenant, id)
+	if err != nil {
+		return taker{}, err
+	}
+	by := taker{modes: flowModes(plan.graph)}
+	first := plan.graph.FirstVoiceAgent(s.now())
+	if first == nil {
+		by.asks = plan.graph.AsksAgent(s.now())
+		by.people = len(by.asks) > 0
+		return by, nil
+	}
+	agent, err := s.resolveAgent(ctx, tx, tenant, &first.VoiceAgentID, nil)
+	by.voiceAgent = &agent.ID
+	return by, err
+}
+
+// judgeCategory refuses a single call that doesn't say what it is for, where the deployment asks for it; a campaign was asked at its
+// start.
+func (s *Service) judgeCategory(req switchctl.OriginateRequest, now time.Time) *RefusalError {
+	if !s.cfg.RequireCategory || !single(req) || req.Category != "" {
+		return nil
+	}
+	return refuse(ReasonCategory, now, time.Time{}, "the call must declare a call_category: promotional, service or transactional")
+}
+
+// rehearse writes the record of a test key's call, which the call controller ends at once. It takes no channel and no trunk.
+func (g gate) rehearse(
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission, f db.GateFactsRow, o opening,
+) (db.Call, error) {
+	adm.Routes = []switchctl.Route{{}}
+	call, err := g.open(ctx, tx, req, adm, f, o)
+	if err != nil {
+		return call, err
+	}
+	_, err = tx.Q.LiveUnitsDeleteOfCall(ctx, call.TenantID, call.ID)
+	return call, err
+}
