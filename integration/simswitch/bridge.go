@@ -186,10 +186,12 @@ func (ch *channel) awaitBridgeEnd(b *channel) bool {
 	}
 }
 
-// mediaWatch hangs a leg up that sends no RTP for its media_timeout (milliseconds).
+// mediaWatch hangs a leg up that sends no RTP for its media_timeout (milliseconds). It takes two looks in a row: what came while this
+// process had no processor is read after the first.
 type mediaWatch struct {
 	legs   []*channel
 	limits []time.Duration
+	silent []bool // at the last look
 	since  time.Time
 	ticker *time.Ticker
 }
@@ -202,6 +204,7 @@ func newMediaWatch(legs ...*channel) *mediaWatch {
 			w.limits = append(w.limits, limit)
 		}
 	}
+	w.silent = make([]bool, len(w.legs))
 	if len(w.legs) > 0 {
 		w.ticker = time.NewTicker(100 * time.Millisecond)
 	}
@@ -224,7 +227,8 @@ func (w *mediaWatch) stop() {
 func (w *mediaWatch) check() {
 	now := time.Now()
 	for i, l := range w.legs {
-		if l.media.silentFor(w.since, now) > w.limits[i] {
+		before := w.silent[i]
+		if w.silent[i] = l.media.silentFor(w.since, now) > w.limits[i]; w.silent[i] && before {
 			l.hangup(causeMediaTimeout)
 		}
 	}
