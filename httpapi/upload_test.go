@@ -236,7 +236,7 @@ func TestLeadUploadIsBoundedInMemory(t *testing.T) { //nolint:paralleltest // ot
 	s := newStaff(t, b)
 	path := "/api/campaigns/" + newCampaign(t, b, nil).text(t, "id") + "/leads/upload"
 	row := "12," + strings.Repeat("x", 8000) + "\n"
-	const rows = 20_000
+	const rows = 10_000
 	var out leadUpload
 	peak := heapPeak(func() {
 		out = streamLeads(t, s.admin, path, func(w io.Writer) error {
