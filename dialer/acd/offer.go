@@ -87,6 +87,11 @@ func (v *serving) ringIfSlow(ctx context.Context, bridging <-chan struct{}) {
 		return
 	case <-soon.C:
 	}
+	select {
+	case <-bridging: // it has begun, and this goroutine was late
+		return
+	default:
+	}
 	if err := v.leg.StartMusic(ctx, ringback); err != nil && ctx.Err() == nil {
 		v.s.log.DebugContext(ctx, "caller hears no ringback", "call_id", v.call.ID, "error", err)
 	}

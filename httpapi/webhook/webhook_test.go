@@ -336,7 +336,7 @@ func TestTargetsThatCannotBeReached(t *testing.T) {
 	})
 	t.Run("no answer in time", func(t *testing.T) {
 		t.Parallel()
-		b := setup(t, func(cfg *webhook.Config) { cfg.Timeout = 100 * time.Millisecond })
+		b := setup(t, func(cfg *webhook.Config) { cfg.Timeout = 2 * time.Second }) // the second attempt is in time
 		r := newReceiver(t)
 		r.before = func(req *http.Request, n int) {
 			if n == 0 {

@@ -46,7 +46,7 @@ func TestDialRefusals(t *testing.T) {
 func TestDialTimesOut(t *testing.T) {
 	t.Parallel()
 	addr := startSwitch(t, (*peer).drain)
-	_, err := esl.Dial(t.Context(), addr, password, esl.Options{CommandTimeout: 50 * time.Millisecond})
+	_, err := esl.Dial(t.Context(), addr, password, esl.Options{CommandTimeout: 500 * time.Millisecond})
 	var late *esl.TimeoutError
 	require.ErrorAs(t, err, &late)
 	require.Equal(t, "auth", late.Op)
@@ -239,7 +239,7 @@ func TestRepliesMatchFirstInFirstOut(t *testing.T) {
 func TestCommandTimeoutCloses(t *testing.T) {
 	t.Parallel()
 	log := &logs{}
-	c := dial(t, esl.Options{CommandTimeout: 100 * time.Millisecond, Logger: slog.New(log)}, (*peer).drain)
+	c := dial(t, esl.Options{CommandTimeout: time.Second, Logger: slog.New(log)}, (*peer).drain)
 	_, err := c.API(t.Context(), "uuid_kill secret-id")
 	var late *esl.TimeoutError
 	require.ErrorAs(t, err, &late)
