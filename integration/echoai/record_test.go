@@ -69,7 +69,7 @@ func TestStallNeverAnswers(t *testing.T) {
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
 	require.True(t, timeout.Timeout())
-	require.EqualValues(t, 1, s.Stats().Stalled)
+	require.Eventually(t, func() bool { return s.Stats().Stalled == 1 }, 10*time.Second, 5*time.Millisecond)
 }
 
 func TestBadFirstFrames(t *testing.T) {

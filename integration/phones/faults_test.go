@@ -103,7 +103,7 @@ func TestOnHook(t *testing.T) {
 			if err := leg.StartMusic(ctx, ""); err != nil {
 				return err
 			}
-			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneOnHook), RingTimeout: 2 * time.Second})
+			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneOnHook), RingTimeout: 4 * time.Second})
 			outcomes <- out
 			<-ctx.Done()
 			return err

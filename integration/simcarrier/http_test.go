@@ -29,7 +29,7 @@ func ask(t *testing.T, s *simcarrier.Server, method, path, body string) (int, st
 
 func TestInboundOverHTTP(t *testing.T) {
 	t.Parallel()
-	p := setup(t, simcarrier.Config{NoResponse: 200 * time.Millisecond}, simcarrier.Config{})
+	p := setup(t, simcarrier.Config{}, simcarrier.Config{})
 	status, body := ask(t, p.from, http.MethodPost, "/inbound", `{"from":"+919800000100","to":"9180000001"}`)
 	require.Equal(t, 200, status, body)
 	var got map[string]any

@@ -4,8 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -323,15 +325,15 @@ func TestUnreachableSwitch(t *testing.T) {
 
 func TestRTPPortsAreGivenBack(t *testing.T) {
 	t.Parallel()
-	free, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr, ok := free.LocalAddr().(*net.UDPAddr)
-	require.True(t, ok)
-	port := addr.Port + addr.Port%2
-	require.NoError(t, free.Close())
+	port := 0 // below those that sockets without a wish get, which other tests open meanwhile
+	require.Eventually(t, func() bool {
+		port = 28000 + 2*rand.IntN(2000) //nolint:gosec // any that is free will do
+		free, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		return err == nil && free.Close() == nil
+	}, 10*time.Second, time.Millisecond)
 	p := setup(t, simcarrier.Config{RTPPortMin: port, RTPPortMax: port}, simcarrier.Config{})
 	id := p.call(t, caller, "9800000000")
-	_, err = p.from.Place(t.Context(), simcarrier.PlaceRequest{From: caller, To: "9800000000"})
+	_, err := p.from.Place(t.Context(), simcarrier.PlaceRequest{From: caller, To: "9800000000"})
 	require.ErrorIs(t, err, simcarrier.ErrNoPort)
 	require.NoError(t, p.to.Hangup(id))
 	p.reports(t, id, ended)
