@@ -435,7 +435,7 @@ func TestReconnectGivesUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	spec := r.spec("lost")
-	spec.ReconnectFor = 300 * time.Millisecond
+	spec.ReconnectFor = 2 * time.Second // and a handshake that is refused within it
 	sess, ai := r.open(spec)
 	r.ai.refuse(http.StatusServiceUnavailable)
 	ai.close(websocket.CloseInternalServerErr)
