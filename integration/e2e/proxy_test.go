@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -15,7 +18,7 @@ import (
 type cable struct {
 	addr, target string
 	mu           sync.Mutex
-	listener     net.Listener
+	listener     net.Listener // nil while it is cut
 	conns        map[net.Conn]struct{}
 	wg           sync.WaitGroup
 }
@@ -36,11 +39,11 @@ func (c *cable) join(t *testing.T) {
 }
 
 func (c *cable) listen() error {
-	addr := c.addr
-	if addr == "" {
-		addr = "127.0.0.1:0"
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", cmp.Or(c.addr, cableAddr()))
+	for try := 0; err != nil && c.addr == "" && try < 100; try++ {
+		l, err = lc.Listen(context.Background(), "tcp", cableAddr())
 	}
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("make the cable whole: %w", err)
 	}
@@ -51,11 +54,17 @@ func (c *cable) listen() error {
 	return nil
 }
 
+// cableAddr is an address below those that sockets without a wish get: nobody else takes it while the cable is cut.
+func cableAddr() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(24000+rand.IntN(4000))) //nolint:gosec // any that is free will do
+}
+
 // cut closes every connection and refuses new ones.
 func (c *cable) cut() {
 	c.mu.Lock()
 	if c.listener != nil {
 		_ = c.listener.Close()
+		c.listener = nil
 	}
 	for conn := range c.conns {
 		_ = conn.Close()
@@ -75,8 +84,10 @@ func (c *cable) serve(l net.Listener) {
 			_ = near.Close()
 			continue
 		}
+		if !c.track(near, far) {
+			return
+		}
 		for _, p := range [][2]net.Conn{{near, far}, {far, near}} {
-			c.track(p[0])
 			c.wg.Go(func() {
 				_, _ = io.Copy(p[0], p[1])
 				_ = p[0].Close()
@@ -87,10 +98,18 @@ func (c *cable) serve(l net.Listener) {
 	}
 }
 
-func (c *cable) track(conn net.Conn) {
+// track notes connections, or closes them when the cable was cut while they were made.
+func (c *cable) track(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.conns[conn] = struct{}{}
+	for _, conn := range conns {
+		if c.listener == nil {
+			_ = conn.Close()
+			continue
+		}
+		c.conns[conn] = struct{}{}
+	}
+	return c.listener != nil
 }
 
 func (c *cable) forget(conn net.Conn) {
