@@ -448,6 +448,22 @@ func (a *actor) sayEnded() {
 	}
 }
 
+// awaitCaller has a caller whose session has ended come back from the media leg, by transfer_after_bridge. The endpoint's BYE
+// alone would not do: the switch's thread of that leg takes it up with the next packet that it reads, and none comes any more
+// (switch_rtp.c: rtp_common_read polls for 5 s).
+func (a *actor) awaitCaller(ctx context.Context) {
+	a.arm(timerSocket, socketPatience)
+	leg := a.ai.leg
+	if a.c.link.Generation() == 0 {
+		return
+	}
+	a.c.goes.Go(func() {
+		if err := a.c.killChannel(ctx, leg); err != nil {
+			a.log.WarnContext(ctx, "media leg could not be ended, the switch waits for its BYE", "error", err)
+		}
+	})
+}
+
 // closeMedia closes the socket and the media leg of a session that has ended.
 func (a *actor) closeMedia() {
 	s := a.ai

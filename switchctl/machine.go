@@ -245,7 +245,7 @@ func (a *actor) leaveVoiceAgent(ctx context.Context) {
 		a.recordRest(ctx, at)
 	}
 	if a.away {
-		a.arm(timerSocket, socketPatience)
+		a.awaitCaller(ctx)
 	}
 }
 

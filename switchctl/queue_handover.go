@@ -147,7 +147,7 @@ func (a *actor) handOver(ctx context.Context, t *transfer) {
 	}
 	a.music = music{on: true}
 	if a.away {
-		a.arm(timerSocket, socketPatience)
+		a.awaitCaller(ctx)
 	} else {
 		a.playMusic(ctx)
 	}
