@@ -33,6 +33,8 @@ type ConflictError struct {
 	Code    string
 	Detail  string
 	Members map[string]any
+	// RetryAfter says when the same would be taken; 0 when time alone doesn't mend it.
+	RetryAfter time.Duration
 }
 
 func (e *ConflictError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Detail) }

@@ -18,7 +18,7 @@ const (
 	// keptVersions are those of a flow that stay for the calls that began with them.
 	keptVersions = 20
 	maxFlows     = 10_000
-	// CodeFlowInUse refuses to delete a flow that a number or a campaign names.
+	// CodeFlowInUse refuses to delete a flow that a number, a campaign or a live call names.
 	CodeFlowInUse = "flow_in_use"
 )
 
@@ -188,10 +188,10 @@ func (s *Service) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
 		if err != nil {
 			return err
 		}
-		if use.Numbers+use.Campaigns > 0 {
+		if use.Numbers+use.Campaigns+use.Calls > 0 {
 			return &ConflictError{
-				Code: CodeFlowInUse, Detail: "The flow is in use by a number or a campaign.",
-				Members: map[string]any{"numbers": use.Numbers, "campaigns": use.Campaigns},
+				Code: CodeFlowInUse, Detail: "The flow is in use by a number, a campaign or a call.",
+				Members: map[string]any{"numbers": use.Numbers, "campaigns": use.Campaigns, "calls": use.Calls},
 			}
 		}
 		_, err = tx.Q.FlowDelete(ctx, tenant, id)

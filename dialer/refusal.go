@@ -103,7 +103,11 @@ func refuse(reason Reason, now, at time.Time, format string, args ...any) *Refus
 		e.cause = &DependencyError{Code: CodeNoCallerID, Detail: e.Detail}
 	case ReasonNumber, ReasonCampaign, ReasonLead, ReasonSuppressed, ReasonDNC, ReasonUnscrubbed, ReasonAttempts, ReasonWindow,
 		ReasonDailyCap:
-		e.cause = &ConflictError{Code: string(reason), Detail: e.Detail}
+		conflict := &ConflictError{Code: string(reason), Detail: e.Detail}
+		if !e.RetryAt.IsZero() {
+			conflict.RetryAfter = e.RetryAt.Sub(now)
+		}
+		e.cause = conflict
 	}
 	return e
 }

@@ -33,6 +33,9 @@ func (in *CallInput) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// maxCallMetadata bounds a single call's metadata, in bytes of JSON: each event, each list of calls and the voice agent's first frame has it.
+const maxCallMetadata = 16 << 10
+
 // request checks what can be told from the body alone. null is what is not sent.
 func (in CallInput) request() (switchctl.OriginateRequest, error) {
 	c, out := checker{}, switchctl.OriginateRequest{Purpose: switchctl.PurposeSingle}
@@ -65,7 +68,9 @@ func (in CallInput) request() (switchctl.OriginateRequest, error) {
 		out.Category = v
 	}
 	if v, ok := given(&c, "metadata", in.Metadata); ok {
-		checkMetadata(&c, v)
+		if checkMetadata(&c, v); len(v) > maxCallMetadata {
+			c.fail("metadata", "must have at most %d bytes", maxCallMetadata)
+		}
 		out.Metadata = json.RawMessage(v)
 	}
 	return out, c.err()
@@ -140,6 +145,9 @@ func single(req switchctl.OriginateRequest) bool {
 
 // flowTaker tells who takes a single call that a flow gets.
 func (s *Service) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (taker, error) {
+	if _, err := tx.Q.FlowHold(ctx, tenant, id); err != nil {
+		return taker{}, err
+	}
 	plan, err := s.storedFlow(ctx, tx, tenant, id)
 	if err != nil {
 		return taker{}, err

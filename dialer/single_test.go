@@ -2,6 +2,7 @@ package dialer
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -35,17 +36,18 @@ func TestPlaceCallChecksItsBody(t *testing.T) {
 		`{"to":"9876543210","from":5,"metadata":[],"voice_agent_id":{},"flow_id":1,"call_category":true}`: {
 			"call_category", "flow_id", "from", "metadata", "voice_agent_id",
 		},
-		`{"to":"9876543210","from":""}`:                                                    {"from"},
-		`{"to":"9876543210","from":"+918111111111","voice_agent_id":"` + agent + `"}`:      {"from"},
-		`{"to":"9876543210","metadata":{"variables":[]}}`:                                  {"metadata.variables"},
-		`{"to":"9876543210","call_category":"fun"}`:                                        {"call_category"},
-		`{"to":"9876543210","voice_agent_id":"x","flow_id":"` + flow + `x"}`:               {"flow_id", "flow_id", "voice_agent_id"},
-		`{"to":"9876543210","voice_agent_id":"` + agent + `","flow_id":"` + flow + `"}`:    {"flow_id"},
-		`{"to":"9876543210","voice_agent_id":"` + other + `"}`:                             {"voice_agent_id"},
-		`{"to":"9876543210","flow_id":"` + agent + `"}`:                                    {"flow_id"},
-		`{"to":"9876543210","from":"+918111111111","voice_agent_id":"` + other + `"}`:      {"from", "voice_agent_id"},
-		`{"to":"9876543210","from":"+918111111111","flow_id":"` + agent + `"}`:             {"flow_id", "from"},
-		`{"to":"9876543210","from":"+918111111111","call_category":"service","unknown":1}`: {"from"},
+		`{"to":"9876543210","from":""}`:                                                       {"from"},
+		`{"to":"9876543210","from":"+918111111111","voice_agent_id":"` + agent + `"}`:         {"from"},
+		`{"to":"9876543210","metadata":{"variables":[]}}`:                                     {"metadata.variables"},
+		`{"to":"9876543210","metadata":{"a":"` + strings.Repeat("x", maxCallMetadata) + `"}}`: {"metadata"},
+		`{"to":"9876543210","call_category":"fun"}`:                                           {"call_category"},
+		`{"to":"9876543210","voice_agent_id":"x","flow_id":"` + flow + `x"}`:                  {"flow_id", "flow_id", "voice_agent_id"},
+		`{"to":"9876543210","voice_agent_id":"` + agent + `","flow_id":"` + flow + `"}`:       {"flow_id"},
+		`{"to":"9876543210","voice_agent_id":"` + other + `"}`:                                {"voice_agent_id"},
+		`{"to":"9876543210","flow_id":"` + agent + `"}`:                                       {"flow_id"},
+		`{"to":"9876543210","from":"+918111111111","voice_agent_id":"` + other + `"}`:         {"from", "voice_agent_id"},
+		`{"to":"9876543210","from":"+918111111111","flow_id":"` + agent + `"}`:                {"flow_id", "from"},
+		`{"to":"9876543210","from":"+918111111111","call_category":"service","unknown":1}`:    {"from"},
 	} {
 		_, err := b.place(t, body)
 		require.Equal(t, want, fields(t, err), body)
@@ -86,6 +88,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 		`{"id":"h","type":"hangup"}`))
 	call, err = place(`{"to":"9876543212","flow_id":"` + talks.ID.String() + `"}`)
 	require.NoError(t, err)
+	require.Equal(t, CodeFlowInUse, conflictCode(t, p.svc.DeleteFlow(t.Context(), p.tenant, talks.ID)), "it rings")
 	require.Equal(t, []uuid.UUID{agent.ID, talks.ID}, []uuid.UUID{*call.VoiceAgentID, *call.FlowID}, "its first node's slot is taken")
 	leg := &fakeLeg{call: call}
 	require.NoError(t, handler{p.svc}.Answered(t.Context(), leg))

@@ -246,10 +246,13 @@ func (s *Server) createCall(ctx context.Context, r *request) (reply, error) {
 	if key == uuid.Nil {
 		return place()
 	}
-	// What was refused has placed no call: whoever mends the request, or waits, may go on with the key.
-	return s.once(ctx, r, attempt{key: key, verb: verbPlaceCall, work: place, frees: func(e *apiError) bool {
-		return e.status < http.StatusInternalServerError || passing(e)
-	}})
+	return s.once(ctx, r, attempt{key: key, verb: verbPlaceCall, work: place, frees: placedNothing})
+}
+
+// placedNothing tells a refusal that has placed no call: whoever mends the request, or waits, may go on with the key.
+func placedNothing(e *apiError) bool {
+	rolledBack := (errors.Is(e, store.ErrUnavailable) || errors.Is(e, store.ErrBusy)) && !errors.Is(e, store.ErrCommitUnknown)
+	return e.status < http.StatusInternalServerError || rolledBack || passing(e)
 }
 
 type hangupView struct {

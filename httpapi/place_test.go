@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"sync"
@@ -178,10 +179,10 @@ func TestPlaceCallUnderTheRules(t *testing.T) {
 	forbid("9812345602", http.StatusConflict, "suppressed")
 	zone := time.FixedZone("IST", 5*3600+1800)
 	set("UPDATE tenants SET holidays = $2 WHERE id = $1", p.tenant, []string{p.clock.now().In(zone).Format(time.DateOnly)})
-	forbid(callee, http.StatusConflict, "calling_window")
+	require.Greater(t, forbid(callee, http.StatusConflict, "calling_window").RetryAfterS, 60)
 	set("UPDATE tenants SET holidays = '{}', daily_cap = 1 WHERE id = $1", p.tenant)
 	p.api.JSON(t, http.MethodPost, calls, p.body(nil), http.StatusCreated, nil)
-	forbid(callee, http.StatusConflict, "daily_cap")
+	require.Greater(t, forbid(callee, http.StatusConflict, "daily_cap").RetryAfterS, 60)
 
 	set("UPDATE voice_agents SET max_concurrent = 1")
 	require.Positive(t, forbid("9812345603", http.StatusTooManyRequests, "max_concurrent").RetryAfterS)
@@ -208,6 +209,8 @@ func TestPlaceCallOncePerKey(t *testing.T) {
 	key := p.api.With("Idempotency-Key", unusedKey)
 	p.sw.fail(switchctl.ErrLinkDown)
 	refused(t, key, http.MethodPost, calls, p.body(nil), http.StatusServiceUnavailable, "service_unavailable")
+	p.sw.fail(store.ErrUnavailable) // before anything was committed
+	refused(t, key, http.MethodPost, calls, p.body(nil), http.StatusServiceUnavailable, "service_unavailable")
 	p.sw.fail(nil)
 	refused(t, key, http.MethodPost, calls, p.body(object{"to": "9812345691"}), http.StatusConflict, "do_not_call")
 	refused(t, key, http.MethodPost, calls, object{}, http.StatusUnprocessableEntity, "validation_error")
@@ -221,7 +224,7 @@ func TestPlaceCallOncePerKey(t *testing.T) {
 
 	// An answer that was lost, and one that is not there yet.
 	other := p.api.With("Idempotency-Key", "0d9f2f0e-0c43-4a43-9d5a-6a7d0a1f9a01")
-	p.sw.fail(store.ErrUnavailable)
+	p.sw.fail(errors.Join(store.ErrUnavailable, store.ErrCommitUnknown))
 	refused(t, other, http.MethodPost, calls, p.body(nil), http.StatusServiceUnavailable, "service_unavailable")
 	p.sw.fail(nil)
 	refused(t, other, http.MethodPost, calls, p.body(nil), http.StatusConflict, "unknown_outcome")

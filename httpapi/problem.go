@@ -165,7 +165,8 @@ func mapDialerError(err error) *apiError {
 		return e
 	case errors.As(err, &conflict):
 		return &apiError{
-			status: http.StatusConflict, code: conflict.Code, detail: conflict.Detail, members: conflict.Members, cause: err,
+			status: http.StatusConflict, code: conflict.Code, detail: conflict.Detail, members: conflict.Members,
+			retryAfter: conflict.RetryAfter, cause: err,
 		}
 	case errors.As(err, &taken):
 		return &apiError{

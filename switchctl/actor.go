@@ -112,6 +112,8 @@ type actor struct {
 	monitors map[uuid.UUID]*monitor
 	// recovered is true for a call that was found again and whose channel has not been seen yet.
 	recovered bool
+	// hadAgent is true for a call that was found again and had been with an agent; it doesn't change.
+	hadAgent bool
 	reattach  int // uuid_transfer to rm_reattach without a socket so far
 
 	final finalRecord

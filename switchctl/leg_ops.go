@@ -92,7 +92,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 		a.rec.paused, a.untimed = m.ev.Var(varPaused) == "true", m.ev.Var(varNoTimer) == "true"
 	}
 	a.recovered = false
-	if found && a.call.AgentID != nil && !a.ai.live() {
+	if found && a.hadAgent {
 		found, a.recovered = false, true // a look tells whether the agent has ended the call while we were away
 		a.probe(ctx)
 	}
@@ -102,6 +102,9 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 	a.dial.seen = true
 	a.codecOf(m.ev)
 	a.disarm(timerSocket)
+	if a.recovered {
+		a.arm(timerSocket, socketPatience) // the look may fail
+	}
 	next := a.state
 	if next == stateDialing || next == stateRinging {
 		if at := m.ev.Micros("Caller-Channel-Answered-Time"); !at.IsZero() || !a.inbound {
@@ -151,7 +154,7 @@ func (a *actor) socketLost(m socketDown) (state, error) {
 
 // socketDue: an answered call is without a socket for too long. It is sent to the extension that calls us again.
 func (a *actor) socketDue(ctx context.Context) {
-	if (a.sock != nil && !a.away) || a.killCause != "" || a.steered() {
+	if (a.sock != nil && !a.away && !a.recovered) || a.killCause != "" || a.steered() {
 		return
 	}
 	a.arm(timerSocket, socketPatience)
@@ -231,7 +234,7 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	if a.adoptAgent(ctx, m.other) {
 		return stateAgentConnected, nil
 	}
-	if found && m.left && a.call.AgentID != nil && !a.ai.live() {
+	if found && m.left {
 		a.kill(ctx, CauseNormalClearing) // the agent has ended the call while we were away
 		return next, nil
 	}

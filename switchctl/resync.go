@@ -186,6 +186,7 @@ func (c *Controller) recoveredActor(o openCall) *actor {
 			}
 		}
 	}
+	a.hadAgent = o.call.AgentID != nil && !a.ai.live()
 	if o.transferUnit != nil {
 		a.transfer = &transfer{
 			phase: transferDialing, channel: o.transferUnit.String(), adm: Admission{UnitID: *o.transferUnit},

@@ -57,6 +57,19 @@ func (q *Queries) FlowGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 	return i, err
 }
 
+const flowHold = `-- name: FlowHold :execrows
+SELECT FROM flows WHERE tenant_id = $1 AND id = $2 FOR SHARE
+`
+
+// FlowHold keeps a flow from being changed or deleted until the transaction ends.
+func (q *Queries) FlowHold(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, flowHold, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const flowInsert = `-- name: FlowInsert :one
 INSERT INTO flows (tenant_id, id, name, nodes) VALUES ($1, $2, $3, $4) RETURNING tenant_id, id, name, version, nodes, created_at, updated_at
 `
@@ -360,19 +373,22 @@ func (q *Queries) FlowUpdate(ctx context.Context, arg FlowUpdateParams) (Flow, e
 const flowUse = `-- name: FlowUse :one
 SELECT (SELECT count(*) FROM numbers n WHERE n.tenant_id = $1 AND n.flow_id = $2::uuid) AS numbers,
        (SELECT count(*) FROM campaigns c
-        WHERE c.tenant_id = $1 AND c.flow_id = $2::uuid AND c.status <> 'completed') AS campaigns
+        WHERE c.tenant_id = $1 AND c.flow_id = $2::uuid AND c.status <> 'completed') AS campaigns,
+       (SELECT count(*) FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
+        WHERE u.tenant_id = $1 AND c.flow_id = $2::uuid) AS calls
 `
 
 type FlowUseRow struct {
 	Numbers   int64
 	Campaigns int64
+	Calls     int64
 }
 
-// FlowUse tells what names a flow: a number, or a campaign that may still run it.
+// FlowUse tells what names a flow: a number, a campaign that may still run it, or a single call that rings or runs it.
 func (q *Queries) FlowUse(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (FlowUseRow, error) {
 	row := q.db.QueryRow(ctx, flowUse, tenantID, iD)
 	var i FlowUseRow
-	err := row.Scan(&i.Numbers, &i.Campaigns)
+	err := row.Scan(&i.Numbers, &i.Campaigns, &i.Calls)
 	return i, err
 }
 

@@ -31,11 +31,17 @@ WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 -- name: FlowDelete :execrows
 DELETE FROM flows WHERE tenant_id = @tenant_id AND id = @id;
 
--- FlowUse tells what names a flow: a number, or a campaign that may still run it.
+-- FlowHold keeps a flow from being changed or deleted until the transaction ends.
+-- name: FlowHold :execrows
+SELECT FROM flows WHERE tenant_id = @tenant_id AND id = @id FOR SHARE;
+
+-- FlowUse tells what names a flow: a number, a campaign that may still run it, or a single call that rings or runs it.
 -- name: FlowUse :one
 SELECT (SELECT count(*) FROM numbers n WHERE n.tenant_id = @tenant_id AND n.flow_id = @id::uuid) AS numbers,
        (SELECT count(*) FROM campaigns c
-        WHERE c.tenant_id = @tenant_id AND c.flow_id = @id::uuid AND c.status <> 'completed') AS campaigns;
+        WHERE c.tenant_id = @tenant_id AND c.flow_id = @id::uuid AND c.status <> 'completed') AS campaigns,
+       (SELECT count(*) FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
+        WHERE u.tenant_id = @tenant_id AND c.flow_id = @id::uuid) AS calls;
 
 -- name: FlowVersionAdd :exec
 INSERT INTO flow_versions (tenant_id, flow_id, version, nodes) VALUES (@tenant_id, @flow_id, @version, @nodes);
