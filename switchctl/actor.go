@@ -114,7 +114,7 @@ type actor struct {
 	recovered bool
 	// hadAgent is true for a call that was found again and had been with an agent; it doesn't change.
 	hadAgent bool
-	reattach  int // uuid_transfer to rm_reattach without a socket so far
+	reattach int // uuid_transfer to rm_reattach without a socket so far
 
 	final finalRecord
 }
