@@ -305,7 +305,7 @@ func (ch *channel) parkNow() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.state < csHangup && ch.hangupCause == causeNone {
-		ch.transferring = true
+		ch.transferring, ch.led = true, true
 		ch.state = csPark
 		ch.notify()
 	}
@@ -324,13 +324,13 @@ func (sw *Switch) uuidBridge(a, b *channel) bool {
 		return false
 	}
 	b.mu.Lock()
-	b.transferring = true
+	b.transferring, b.led = true, true
 	b.state = csConsumeMedia
 	b.notify()
 	b.mu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.transferring = true
+	a.transferring, a.led = true, true
 	a.wanted = b
 	a.state = csSoftExecute
 	a.notify()

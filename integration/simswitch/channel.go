@@ -103,17 +103,19 @@ type channel struct {
 	locked       int // depth of applications that run with event-lock
 	depth        int // depth of nested applications
 	transferring bool
-	breaks       int // rises with each uuid_break
-	partner      *channel
-	wanted       *channel // whom uuid_bridge joins it with
-	otherType    string
-	appLog       []appRecord
-	controls     []*eslConn // outbound sockets that control it
-	divert       bool
-	bypass       bypassState
-	held         bool
-	holdSince    time.Time
-	timers       []*time.Timer
+	// led: a command has taken it somewhere; the originate that dialed it, which may be late, has no say any more.
+	led       bool
+	breaks    int // rises with each uuid_break
+	partner   *channel
+	wanted    *channel // whom uuid_bridge joins it with
+	otherType string
+	appLog    []appRecord
+	controls  []*eslConn // outbound sockets that control it
+	divert    bool
+	bypass    bypassState
+	held      bool
+	holdSince time.Time
+	timers    []*time.Timer
 }
 
 // signals are facts whose events have been fired: who waits for them acts after the event.
@@ -336,7 +338,7 @@ func (ch *channel) transfer(ext, dialplan, context string) {
 	}
 	ch.replaceProfile(ext, dialplan, context, now)
 	if ch.state < csHangup && ch.hangupCause == causeNone {
-		ch.transferring = true
+		ch.transferring, ch.led = true, true
 		ch.state = csRouting
 	}
 	ch.notify()

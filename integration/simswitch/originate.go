@@ -72,11 +72,11 @@ func splitOriginate(s string) []string {
 	return rest
 }
 
-// runInline lets the channel run one application outside of any dialplan.
+// runInline lets the channel run one application outside of any dialplan, unless a command has taken it elsewhere since its answer.
 func (ch *channel) runInline(a action) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.state >= csHangup || ch.hangupCause != causeNone {
+	if ch.led || !ch.readyLocked() {
 		return
 	}
 	ch.profile.extension = &extensionRun{name: a.app, number: a.app, actions: []action{a}, current: -1}
