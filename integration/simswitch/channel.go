@@ -330,13 +330,25 @@ func (ch *channel) after(d time.Duration, f func()) {
 
 // transfer sends the channel to an extension. It works from any goroutine.
 func (ch *channel) transfer(ext, dialplan, context string) {
-	now := time.Now()
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
+	ch.transferLocked(ext, dialplan, context)
+}
+
+// firstTransfer is the originate's, unless a command has taken the channel elsewhere since its answer.
+func (ch *channel) firstTransfer(ext, dialplan, context string) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if !ch.led {
+		ch.transferLocked(ext, dialplan, context)
+	}
+}
+
+func (ch *channel) transferLocked(ext, dialplan, context string) {
 	if ch.state > csHangup {
 		return
 	}
-	ch.replaceProfile(ext, dialplan, context, now)
+	ch.replaceProfile(ext, dialplan, context, time.Now())
 	if ch.state < csHangup && ch.hangupCause == causeNone {
 		ch.transferring, ch.led = true, true
 		ch.state = csRouting

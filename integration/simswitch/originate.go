@@ -48,7 +48,7 @@ func (sw *Switch) apiOriginate(arg string) string {
 		app, data, _ := strings.Cut(name, "(")
 		ch.runInline(action{app, strings.TrimSuffix(data, ")")})
 	} else {
-		ch.transfer(args[1], dialplan, context)
+		ch.firstTransfer(args[1], dialplan, context)
 	}
 	return "+OK " + ch.uuid + "\n"
 }
