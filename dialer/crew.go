@@ -104,7 +104,7 @@ func (t *crew) deal(members []acd.Member) {
 	t.counts = make(map[uuid.UUID][]int, len(t.hungry))
 	for campaign, g := range t.hungry {
 		t.counts[campaign] = make([]int, len(g.wants))
-		g.most = g.wants.fewest(members)
+		_, g.most = g.wants.scarcest(members)
 		t.hungry[campaign] = g
 	}
 	var free []acd.Member

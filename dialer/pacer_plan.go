@@ -188,7 +188,7 @@ func (p *pacer) lookElsewhere(ctx context.Context, tx *store.Tx, seen *sight) er
 	}
 	_, atWork := soughtOf(seen.taker.asks, here).scarcest(here)
 	_, there := soughtOf(seen.taker.asks, elsewhere).scarcest(elsewhere)
-	seen.elsewhere = there && !atWork
+	seen.elsewhere = there > 0 && atWork == 0
 	return nil
 }
 
@@ -259,7 +259,8 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	}
 	members := p.s.cfg.Agents.Crew(p.tenant)
 	asked := soughtOf(seen.taker.asks, members)
-	want, manned := asked.scarcest(members)
+	want, fits := asked.scarcest(members)
+	manned := fits > 0
 	fit := fitting(want, members)
 	p.others.watch(now, fit, p.agents)
 	p.watch(members)

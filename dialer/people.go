@@ -93,7 +93,7 @@ func (s *Service) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow,
 		bound, overdials = s.paces.overdial(*req.CampaignID, now)
 	}
 	switch {
-	case !atWork:
+	case atWork == 0:
 		return refuse(ReasonAgents, now, time.Time{}, "no agent is at work whom the callee may ask for")
 	case overdials && f.CampaignAwaitingHere >= int64(bound):
 		return refuse(ReasonAgents, now, time.Time{}, "%d calls are on the way, and the plan was for %d", f.CampaignAwaitingHere, bound)

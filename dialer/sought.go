@@ -56,24 +56,20 @@ func queueTags(queue string, tags []string) []string {
 	return append([]string{queue}, tags...)
 }
 
-// scarcest is the want that the fewest agents fit; not ok when nobody at all can be asked for.
-func (w sought) scarcest(agents []acd.Member) (out acd.Want, ok bool) {
-	fewest := 0
-	for _, want := range w {
-		if n := len(fitting(want, agents)); !ok || n < fewest {
-			out, fewest, ok = want, n, true
+// scarcest is the want that the fewest agents fit, and how many those are; none when nobody at all can be asked for.
+func (w sought) scarcest(agents []acd.Member) (out acd.Want, fewest int) {
+	for i, want := range w {
+		n := 0
+		for _, m := range agents {
+			if m.Fits(want) {
+				n++
+			}
+		}
+		if i == 0 || n < fewest {
+			out, fewest = want, n
 		}
 	}
-	return out, ok && fewest > 0
-}
-
-// fewest is how many of the agents fit the scarcest want.
-func (w sought) fewest(agents []acd.Member) int {
-	want, ok := w.scarcest(agents)
-	if !ok {
-		return 0
-	}
-	return len(fitting(want, agents))
+	return out, fewest
 }
 
 // parts are the wants for each of which a campaign has a part of the agents for itself: those that the flow names. Where a call's

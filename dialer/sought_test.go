@@ -126,8 +126,8 @@ func TestNoStateHasMoreAgentsThanAnyWant(t *testing.T) {
 		agent(acd.Available, "b"), agent(acd.OnCall, "b"), agent(acd.OnCall, "b"), agent(acd.OnCall, "b"), agent(acd.OnCall, "b"),
 	}
 	asked := soughtOf([]flow.Ask{{Tags: []string{"a"}}, {Queue: "b"}}, crew)
-	want, ok := asked.scarcest(crew)
-	require.True(t, ok)
+	want, fits := asked.scarcest(crew)
+	require.Equal(t, 4, fits)
 	require.Equal(t, []string{"a"}, want.Tags)
 	require.Equal(t, 1, asked.ready(crew))
 	states := map[acd.Status]int{}
@@ -138,6 +138,6 @@ func TestNoStateHasMoreAgentsThanAnyWant(t *testing.T) {
 
 	require.Len(t, soughtOf([]flow.Ask{{AnyExtension: true}}, crew), len(crew))
 	require.Len(t, soughtOf([]flow.Ask{{AnyQueue: true}}, crew), 3, "each tag's, and that of all")
-	_, ok = soughtOf([]flow.Ask{{Tags: []string{"a"}}, {Extension: "x"}}, crew).scarcest(crew)
-	require.False(t, ok, "one of them can be had by nobody")
+	_, fits = soughtOf([]flow.Ask{{Tags: []string{"a"}}, {Extension: "x"}}, crew).scarcest(crew)
+	require.Zero(t, fits, "one of them can be had by nobody")
 }
