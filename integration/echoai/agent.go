@@ -200,37 +200,36 @@ func (a *agent) hearAudio(frame []byte) error {
 	return a.sendAudio(frame)
 }
 
-func (a *agent) write(kind int, frame []byte) error {
+// write sends a frame and notes it, so that the record has frames in the order of the wire.
+func (a *agent) write(kind int, frame []byte, note func(*Session)) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	if err := a.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
-	return a.conn.WriteMessage(kind, frame)
+	if err := a.conn.WriteMessage(kind, frame); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	note(&a.record)
+	return nil
 }
 
 func (a *agent) sendAudio(frame []byte) error {
-	if err := a.write(websocket.BinaryMessage, frame); err != nil {
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.record.FramesOut++
-	a.record.BytesOut += int64(len(frame))
-	return nil
+	return a.write(websocket.BinaryMessage, frame, func(r *Session) {
+		r.FramesOut++
+		r.BytesOut += int64(len(frame))
+	})
 }
 
 func (a *agent) sendText(frame []byte) error {
-	if err := a.write(websocket.TextMessage, frame); err != nil {
-		return err
-	}
 	t := newText(frame)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.record.TextsSent) < maxTexts {
-		a.record.TextsSent = append(a.record.TextsSent, t)
-	}
-	return nil
+	return a.write(websocket.TextMessage, frame, func(r *Session) {
+		if len(r.TextsSent) < maxTexts {
+			r.TextsSent = append(r.TextsSent, t)
+		}
+	})
 }
 
 // close sends a close frame; reading ends when the peer answers it.

@@ -223,6 +223,12 @@ func (c *call) end(by Party, reason string) bool {
 	return true
 }
 
+func (c *call) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
 func (c *call) endedByThem() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

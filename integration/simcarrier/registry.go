@@ -51,10 +51,11 @@ func (s *Server) register(c *call) error {
 	return nil
 }
 
-// forget drops the n oldest reports of ended calls.
+// forget drops the n oldest reports of ended calls, as soon as their reports say so: their goroutines may still be on
+// their way out.
 func (r *registry) forget(n int) {
 	r.all = slices.DeleteFunc(r.all, func(c *call) bool {
-		if n == 0 || r.live[c.key()] == c {
+		if n == 0 || !c.hasEnded() {
 			return false
 		}
 		n--
