@@ -8,8 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/media/prompt"
-	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -121,7 +119,7 @@ func (p *pacer) hearBeside(ctx context.Context) (stop func()) {
 	return func() {
 		cancel()
 		fetching.Wait()
-		p.waits("")
+		p.restIdle()
 	}
 }
 
@@ -184,30 +182,15 @@ func (h *hearing) fetch(ctx context.Context) bool {
 	return all
 }
 
-// hears tells whether the campaign's callees can hear what they have to, and writes down what can't be fetched. What that changes is in
-// news, for nowWaits: nil when nothing.
-func (p *pacer) hears(ctx context.Context, tx *store.Tx, row db.Campaign, now time.Time) (heard bool, news *string, err error) {
+// hears tells whether the campaign's callees can hear what they have to, and which member of the campaign names what can't be fetched.
+func (p *pacer) hears(row db.Campaign, now time.Time) (heard bool, lacks string) {
 	list := heardOf(row)
 	failed := p.hearing.want(list)
-	lacks := slices.IndexFunc(list, func(a audio) bool { return !p.s.atHand(a.url, now) })
-	missing := ""
-	if lacks >= 0 && failed {
-		missing = list[lacks].member
+	missing := slices.IndexFunc(list, func(a audio) bool { return !p.s.atHand(a.url, now) })
+	if missing >= 0 && failed {
+		lacks = list[missing].member
 	}
-	if p.waiting == nil || *p.waiting != missing && (failed || lacks < 0) {
-		return lacks < 0, &missing, p.noteWaits(ctx, tx, missing, now)
-	}
-	return lacks < 0, nil, nil
-}
-
-// noteWaits writes down what the campaign waits for, or that it waits no more.
-func (p *pacer) noteWaits(ctx context.Context, tx *store.Tx, missing string, now time.Time) error {
-	if missing == "" {
-		return tx.Q.PaceWaitsOver(ctx, now, p.tenant, p.campaign)
-	}
-	return tx.Q.PaceWaits(ctx, db.PaceWaitsParams{
-		TenantID: p.tenant, CampaignID: p.campaign, Node: p.s.cfg.NodeID, WaitsFor: &missing, At: now,
-	})
+	return missing < 0, lacks
 }
 
 // names gives the URL of a member.
@@ -220,27 +203,4 @@ func (h *hearing) names(member string) string {
 		}
 	}
 	return ""
-}
-
-// nowWaits makes known what was written down, once that is committed: what came to nothing is written again.
-func (p *pacer) nowWaits(ctx context.Context, missing string) {
-	switch {
-	case missing != "":
-		p.log.WarnContext(ctx, "campaign dials nothing until what callees are to hear can be fetched",
-			"member", missing, "url", prompt.Shown(p.hearing.names(missing)))
-	case p.waiting != nil:
-		p.log.InfoContext(ctx, "what callees are to hear is at hand, campaign is dialed again")
-	}
-	p.waits(missing)
-}
-
-// waits keeps what was made known, and counts the campaigns that wait.
-func (p *pacer) waits(missing string) {
-	switch before := p.waiting != nil && *p.waiting != ""; {
-	case missing != "" && !before:
-		p.s.metrics.waiting.Inc()
-	case missing == "" && before:
-		p.s.metrics.waiting.Dec()
-	}
-	p.waiting = &missing
 }

@@ -77,7 +77,7 @@ func TestInboundCallersHoldBackAProgressiveCampaign(t *testing.T) {
 	}
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1, "two are kept for others")
-	require.Empty(t, pacer.idleTold)
+	require.Empty(t, pacer.idle.on)
 	require.False(t, p.svc.paces.of[campaign].heldBack)
 }
 
@@ -106,11 +106,11 @@ func TestCampaignThatIsHeldBackSaysSo(t *testing.T) {
 	}
 	pacer.round(t.Context())
 	require.Empty(t, p.sw.dialed())
-	require.Contains(t, pacer.idleTold, "too likely to take the agents")
+	require.Equal(t, WaitOthers, pacer.idle.on)
 	require.Equal(t, "1", held())
 	pacer.others.took = pacing.Arrivals{}
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1, "they have stayed away")
-	require.Empty(t, pacer.idleTold)
+	require.Empty(t, pacer.idle.on)
 	require.Equal(t, "0", held())
 }

@@ -39,7 +39,6 @@ type pacer struct {
 
 	failures  int       // originates in a row that failed
 	resumeAt  time.Time // nothing is dialed before
-	idleTold  string    // why this campaign dials nothing, as the log has said; empty since it dials
 	exhausted bool      // ends run: the campaign is no longer running
 	yielded   bool      // ends run, too: the campaign's agents are at another controller
 	askedAt   time.Time // when that was last asked
@@ -54,9 +53,13 @@ type pacer struct {
 	agents  map[uuid.UUID]seenAgent
 	others  others
 	manned  bool // somebody is at work here whom its callees may ask for
-	// hearing fetches what callees are to hear. waiting is the campaign's member that it can't get, as was made known; nil: nothing was.
+	// hearing fetches what callees are to hear.
 	hearing *hearing
-	waiting *string
+	// idle is why this round dials nothing; idleTold is what was made known of it, at idleToldAt, nil when nothing was.
+	idle       idleness
+	idleTold   *idleness
+	idleToldAt time.Time
+	begun      int // calls that this round has begun
 	// rates are the campaign's answered and abandoned calls as they were read at ratesAt; ratesOld when there are others since.
 	rates    tallies
 	ratesAt  time.Time
@@ -105,17 +108,29 @@ func (p *pacer) run(ctx context.Context) {
 	}
 }
 
-// round dials as many leads as there is room for, and returns how long to wait for the next one.
+// round dials as many leads as there is room for, makes known why it dials none, and returns how long to wait for the next one.
 func (p *pacer) round(ctx context.Context) time.Duration {
 	now := p.s.now()
 	if now.Before(p.resumeAt) {
+		p.tellIdle(ctx)
 		return min(p.resumeAt.Sub(now), p.s.cfg.Poll)
 	}
+	p.idle, p.begun = idleness{}, 0
+	wait := p.work(ctx, now)
+	if p.begun > 0 {
+		p.idle = idleness{}
+	}
+	p.tellIdle(ctx)
+	return wait
+}
+
+func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 	next, err := p.plan(ctx, now)
 	if err != nil {
 		return p.backOff(ctx, "campaign can't be planned", err)
 	}
 	wait := cmp.Or(next.wait, p.s.cfg.Poll)
+	p.idle = next.idle
 	if next.free <= 0 || p.exhausted || p.yielded {
 		return wait
 	}
@@ -125,6 +140,7 @@ func (p *pacer) round(ctx context.Context) time.Duration {
 		return p.backOff(ctx, "leads can't be claimed", err)
 	}
 	if p.dry = taken < n; taken == 0 {
+		p.idle = p.idleBefore() // the next look says what is there
 		p.rest()
 		return wait
 	}
@@ -140,6 +156,7 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 		return 0
 	}
 	p.rest()
+	p.failedFor(err)
 	wait := min(maxBackoff, time.Second<<min(p.failures, 5))
 	p.failures++
 	p.resumeAt = p.s.now().Add(wait)
@@ -198,6 +215,7 @@ func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) e
 	})
 	if err == nil {
 		p.book.dialed(call)
+		p.begun++
 	}
 	return err
 }
@@ -205,6 +223,9 @@ func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) e
 // refused decides over a lead that the gate sent back.
 func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError) bool {
 	p.log.DebugContext(ctx, "lead not dialed", "lead_id", lead.id, "reason", refusal.Reason)
+	if w, ok := waitOf(refusal); ok {
+		p.idle = w
+	}
 	switch refusal.Reason {
 	case ReasonWindow, ReasonDailyCap, ReasonUnscrubbed, ReasonNumber:
 		at := refusal.RetryAt

@@ -33,6 +33,7 @@ type plan struct {
 	free  int
 	wait  time.Duration // with free = 0: when to look again
 	holds time.Duration // how long it is good for; 0: until it is worked off
+	idle  idleness      // with free = 0: why
 }
 
 // sight is what a pacer reads in one transaction.
@@ -50,8 +51,11 @@ type sight struct {
 	// hungry: there is something to dial. open: now is a time for that.
 	hungry, open bool
 	opensAt      time.Time
-	// waits is what the campaign now waits for, to be heard; nil where that is known.
-	waits *string
+	// heard: callees can hear what they have to; lacks is the member that names what can't be fetched.
+	heard bool
+	lacks string
+	// unscrubbed: there are leads that the registry hasn't cleared yet; known where none is to be dialed.
+	unscrubbed bool
 }
 
 // plan looks at the campaign and decides how many leads to dial. The gate decides again for each call.
@@ -64,17 +68,13 @@ func (p *pacer) plan(ctx context.Context, now time.Time) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	if seen.waits != nil {
-		p.nowWaits(ctx, *seen.waits)
-	}
 	if p.exhausted {
 		return plan{}, nil
 	}
 	p.learn(&seen)
 	switch {
 	case seen.row.DialMode == string(DialPreview):
-		p.tellIdle(ctx, seen.row, "agents ask for its leads")
-		return plan{}, nil
+		return plan{}, nil // agents ask for its leads
 	case seen.taker.people:
 		return p.planPeople(ctx, &seen, now)
 	default:
@@ -93,16 +93,17 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 	if err != nil {
 		return err
 	}
-	var heard bool
-	heard, seen.waits, err = p.hears(ctx, tx, seen.row, now)
-	if err != nil || seen.row.DialMode == string(DialPreview) {
-		return err
+	if seen.row.DialMode == string(DialPreview) {
+		return nil
 	}
-	seen.hungry = heard
-	if p.dry && heard {
-		if seen.hungry, err = tx.Q.LeadsWait(ctx, p.tenant, p.campaign, now); err != nil {
+	seen.heard, seen.lacks = p.hears(seen.row, now)
+	seen.hungry = seen.heard
+	if p.dry && seen.heard {
+		leads, err := tx.Q.LeadsWait(ctx, p.tenant, p.campaign, now)
+		if err != nil {
 			return err
 		}
+		seen.hungry, seen.unscrubbed = leads.Waiting, leads.Unscrubbed
 	}
 	if seen.taker, err = p.s.takerOf(ctx, tx, seen.row); err != nil {
 		return err
@@ -254,7 +255,7 @@ func (p *pacer) configure(seen *sight) {
 func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (plan, error) {
 	out := plan{wait: min(p.s.cfg.Poll, planEvery), holds: planEvery}
 	if p.s.cfg.Agents == nil {
-		p.tellIdle(ctx, seen.row, "there are no agents")
+		out.idle.on = WaitLogin
 		return out, nil
 	}
 	members := p.s.cfg.Agents.Crew(p.tenant)
@@ -275,8 +276,9 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	state := p.stateOf(mine, now)
 	state.Ahead = ahead(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, seen.taker.asks, mine, members)
 	state.Arrivals = p.others.perSecond(now, len(mine), len(fit))
+	var tightest Wait
 	if hungry {
-		state.Room = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), claimBatch)
+		state.Room, tightest = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), claimBatch)
 	} else {
 		p.s.shares.leave(p.tenant, p.campaign)
 	}
@@ -287,12 +289,12 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	}
 	p.told(planned, state, now)
 	switch {
-	case hungry && !manned:
-		p.tellIdle(ctx, seen.row, "no agent with a held phone is at work whom its callees may ask for")
-	case hungry && planned.HeldBack:
-		p.tellIdle(ctx, seen.row, "callers whom it hasn't dialed are too likely to take the agents who are ready")
-	case planned.Dial > 0:
-		p.idleTold = ""
+	case !hungry:
+		out.idle = p.idleFor(seen, now)
+	case !manned:
+		out.idle.on = WaitLogin
+	default:
+		out.idle = p.idleForPeople(planned, state, mine, tightest)
 	}
 	out.free = planned.Dial
 	return out, nil
@@ -353,27 +355,33 @@ func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 	switch {
 	case !seen.hungry:
 		p.s.shares.leave(p.tenant, p.campaign)
-		return plan{}
+		return plan{idle: p.idleFor(seen, now)}
 	case !seen.open:
 		p.s.shares.leave(p.tenant, p.campaign)
-		return plan{wait: min(seen.opensAt.Sub(now), p.s.cfg.Poll)}
+		return plan{wait: min(seen.opensAt.Sub(now), p.s.cfg.Poll), idle: p.idleFor(seen, now)}
 	}
 	limit := math.MaxInt32
 	if seen.taker.voiceAgent != nil {
 		limit = int(seen.facts.AgentMax)
 	}
-	free := p.channelRoom(seen, limit, claimBatch)
+	free, tightest := p.channelRoom(seen, limit, claimBatch)
 	if agent := seen.taker.voiceAgent; agent != nil {
 		slots := int(int64(seen.facts.AgentMax) - seen.facts.AgentUsed)
-		free = min(free, p.s.shares.room(p.tenant, p.campaign, *agent, slots))
+		if n := p.s.shares.room(p.tenant, p.campaign, *agent, slots); n < free {
+			free, tightest = n, WaitSlots
+		}
 	}
 	ringing, _ := p.book.onTheWay(nil)
-	return plan{agent: seen.taker.voiceAgent, free: p.ramp.room(now, len(ringing), free)}
+	out := plan{agent: seen.taker.voiceAgent, free: p.ramp.room(now, len(ringing), free)}
+	if free <= 0 {
+		out.idle.on = tightest
+	}
+	return out
 }
 
 // channelRoom is how many calls more the campaign may begin under its ceilings and its share of the account's channels, at most
-// most. limit is how many calls it has use for.
-func (p *pacer) channelRoom(seen *sight, limit, most int) int {
+// most, and which of them is the tightest. limit is how many calls it has use for.
+func (p *pacer) channelRoom(seen *sight, limit, most int) (free int, tightest Wait) {
 	f := seen.facts
 	if f.CampaignMax != nil {
 		limit = min(limit, int(*f.CampaignMax))
@@ -383,11 +391,14 @@ func (p *pacer) channelRoom(seen *sight, limit, most int) int {
 		st.voiceAgent = *seen.taker.voiceAgent
 	}
 	p.s.shares.set(p.tenant, p.campaign, st)
-	free := min(most, room(f, seen.trunks, seen.taker.voiceAgent != nil))
+	free, tightest = room(f, seen.trunks, seen.taker.voiceAgent != nil)
+	free = min(most, free)
 	if len(seen.trunks) > 0 {
-		free = min(free, p.s.shares.room(p.tenant, p.campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)))
+		if n := p.s.shares.room(p.tenant, p.campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)); n < free {
+			free, tightest = n, WaitChannels
+		}
 	}
-	return free
+	return free, tightest
 }
 
 // rest gives up the campaign's part of what it shares, while it can't dial.
@@ -396,34 +407,33 @@ func (p *pacer) rest() {
 	p.s.shares.leave(p.tenant, p.campaign)
 }
 
-func (p *pacer) tellIdle(ctx context.Context, row db.Campaign, why string) {
-	if p.idleTold == why {
-		return
-	}
-	p.idleTold = why
-	p.log.InfoContext(ctx, "campaign dials nothing", "reason", why, "dial_mode", row.DialMode, "post_answer_action", row.PostAnswerAction)
-}
-
-// room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls.
-func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool) int {
+// room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls, and which one that is.
+func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool) (n int, tightest Wait) {
 	free := int64(claimBatch)
+	bound := func(n int64, by Wait) {
+		if n < free {
+			free, tightest = n, by
+		}
+	}
 	if voiceAgent {
-		free = int64(f.AgentMax) - f.AgentUsed
+		bound(int64(f.AgentMax)-f.AgentUsed, WaitSlots)
 	}
 	if f.CampaignMax != nil {
-		free = min(free, int64(*f.CampaignMax)-f.CampaignUsed)
+		bound(int64(*f.CampaignMax)-f.CampaignUsed, WaitCeiling)
 	}
 	if len(trunks) == 0 {
 		if f.CampaignMax == nil {
-			free = min(free, fallbackChannels-f.CampaignUsedHere)
+			bound(fallbackChannels-f.CampaignUsedHere, WaitFallback)
 		}
-		return int(free)
+		return int(free), tightest
 	}
 	var inTrunks int64
 	for _, t := range trunks {
 		inTrunks += max(0, int64(t.MaxChannels)-t.ChannelsUsed)
 	}
-	return int(min(free, channels(trunks)-f.ChannelsUsed, inTrunks))
+	bound(channels(trunks)-f.ChannelsUsed, WaitChannels)
+	bound(inTrunks, WaitTrunks)
+	return int(free), tightest
 }
 
 // seenAgent is an agent at the last look.

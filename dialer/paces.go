@@ -83,14 +83,35 @@ func (c campaignPace) shown() Pacing {
 // one line per agent, or voice agent's slot, that is free.
 func (s *Service) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pacing, error) {
 	out := Pacing{Mode: DialMode(row.DialMode), LinesPerAgent: 1}
-	if row.Status != string(CampaignRunning) || out.Mode == DialPreview {
+	if row.Status != string(CampaignRunning) {
+		return out, nil
+	}
+	if row.Environment == string(EnvironmentTest) {
+		out.WaitsFor = new(WaitTest)
+		return out, nil
+	}
+	if out.Mode == DialPreview {
 		return out, nil
 	}
 	told, err := tx.Q.PaceGet(ctx, row.TenantID, row.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return out, nil
 	}
-	return Pacing{Mode: DialMode(told.Mode), LinesPerAgent: told.LinesPerAgent, WaitsFor: told.WaitsFor}, err
+	if err != nil {
+		return out, err
+	}
+	out = Pacing{Mode: DialMode(told.Mode), LinesPerAgent: told.LinesPerAgent, WaitsUntil: told.WaitsUntil}
+	if told.WaitsFor != nil {
+		out.WaitsFor = new(Wait(*told.WaitsFor))
+	}
+	if out.WaitsFor == nil || *out.WaitsFor != WaitLeads {
+		return out, nil
+	}
+	due, err := tx.Q.LeadsNextDue(ctx, row.TenantID, row.ID)
+	if err == nil && due.Unix() != 0 {
+		out.WaitsUntil = &due
+	}
+	return out, err
 }
 
 // maxPacesShown bounds the campaigns that have metrics of their own: those with the highest abandon rates.

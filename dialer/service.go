@@ -156,6 +156,7 @@ type metrics struct {
 	plans      *prometheus.CounterVec
 	autoPaused prometheus.Counter
 	waiting    prometheus.Gauge
+	waits      *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -188,8 +189,15 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Help: "Campaigns paced here that dial nothing: their announcement, or their message for mailboxes, can't be fetched.",
 		}),
 	}
+	m.waits = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "ringmaster_campaigns_waiting",
+		Help: "Running campaigns paced here that dial nothing, by what they wait for (pacing.waits_for of their statistics).",
+	}, []string{"waits_for"})
+	for _, w := range Waits() {
+		m.waits.WithLabelValues(string(w))
+	}
 	if reg != nil {
-		reg.MustRegister(m.admitted, m.refused, m.finished, m.announced, m.pacers, m.plans, m.autoPaused, m.waiting)
+		reg.MustRegister(m.waits, m.admitted, m.refused, m.finished, m.announced, m.pacers, m.plans, m.autoPaused, m.waiting)
 	}
 	return m
 }

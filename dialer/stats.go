@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -52,8 +53,9 @@ type AbandonFigures struct {
 type Pacing struct {
 	Mode          DialMode `json:"mode"`
 	LinesPerAgent float64  `json:"lines_per_agent"`
-	// WaitsFor is the campaign's member whose audio can't be fetched, without which nobody is dialed; nil for none.
-	WaitsFor *string `json:"waits_for"`
+	// WaitsFor says why nobody is dialed though the campaign runs, nil for no reason; WaitsUntil when that passes, where it is known.
+	WaitsFor   *Wait      `json:"waits_for"`
+	WaitsUntil *time.Time `json:"waits_until"`
 }
 
 // CeilingSource says what bounds a campaign's calls.

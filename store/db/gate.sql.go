@@ -448,7 +448,7 @@ WITH held AS (
   WHERE b.tenant_id = $1 AND b.id >= $3 AND b.direction = 'outbound' AND b.dial_time > $2::timestamptz
   GROUP BY b.trunk_id
 )
-SELECT k.id, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps,
+SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps,
   coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.others, 0))::bigint AS recent
 FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk_id = k.id
 WHERE k.tenant_id = $1 AND k.is_active ORDER BY k.priority, k.name
@@ -456,6 +456,7 @@ WHERE k.tenant_id = $1 AND k.is_active ORDER BY k.priority, k.name
 
 type GateTrunksRow struct {
 	ID           uuid.UUID
+	Name         string
 	Host         string
 	Port         int32
 	Transport    string
@@ -481,6 +482,7 @@ func (q *Queries) GateTrunks(ctx context.Context, tenantID uuid.UUID, since time
 		var i GateTrunksRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Name,
 			&i.Host,
 			&i.Port,
 			&i.Transport,

@@ -190,6 +190,7 @@ type CampaignPace struct {
 	LinesPerAgent float64
 	UpdatedAt     time.Time
 	WaitsFor      *string
+	WaitsUntil    *time.Time
 }
 
 type DncLoad struct {

@@ -50,6 +50,26 @@ func (q *Queries) AgentsAtWork(ctx context.Context, tenantID uuid.UUID) ([]Agent
 	return items, nil
 }
 
+const leadsNextDue = `-- name: LeadsNextDue :one
+SELECT coalesce(least(
+  (SELECT c.next_attempt_at FROM leads c
+  WHERE c.tenant_id = $1 AND c.campaign_id = $2 AND c.status IN ('retry', 'callback') AND c.dnd_clean
+  ORDER BY c.next_attempt_at LIMIT 1),
+  (SELECT min(f.next_attempt_at) FROM (
+    SELECT q.next_attempt_at FROM leads q
+    WHERE q.tenant_id = $1 AND q.campaign_id = $2 AND q.status IN ('new', 'queued') AND q.dnd_clean LIMIT 1000) f)
+), to_timestamp(0))::timestamptz AS due
+`
+
+// LeadsNextDue tells when the next lead falls due of a campaign that has none to dial now; the epoch where none does. Of those that wait
+// though they were never dialed only some are looked at: no index knows their times.
+func (q *Queries) LeadsNextDue(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID) (time.Time, error) {
+	row := q.db.QueryRow(ctx, leadsNextDue, tenantID, campaignID)
+	var due time.Time
+	err := row.Scan(&due)
+	return due, err
+}
+
 const leadsWait = `-- name: LeadsWait :one
 SELECT (EXISTS (
   SELECT 1 FROM leads c
@@ -61,19 +81,28 @@ SELECT (EXISTS (
   WHERE c.tenant_id = $1 AND c.campaign_id = $2 AND c.status IN ('new', 'queued') AND c.dnd_clean
     AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= $3::timestamptz)
     AND (c.claimed_by IS NULL OR c.claimed_until <= $3::timestamptz OR c.claimed_by LIKE 'pacer:%')
-))::bool AS waiting
+))::bool AS waiting, EXISTS (
+  SELECT 1 FROM leads u
+  WHERE u.tenant_id = $1 AND u.campaign_id = $2 AND NOT u.dnd_checked
+    AND u.status IN ('new', 'queued', 'retry', 'callback')
+) AS unscrubbed
 `
 
-// LeadsWait tells whether a lead is there to be dialed now, held by nobody else.
-func (q *Queries) LeadsWait(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID, now time.Time) (bool, error) {
+type LeadsWaitRow struct {
+	Waiting    bool
+	Unscrubbed bool
+}
+
+// LeadsWait tells whether a lead is there to be dialed now, held by nobody else, and whether one could be if the registry had cleared it.
+func (q *Queries) LeadsWait(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID, now time.Time) (LeadsWaitRow, error) {
 	row := q.db.QueryRow(ctx, leadsWait, tenantID, campaignID, now)
-	var waiting bool
-	err := row.Scan(&waiting)
-	return waiting, err
+	var i LeadsWaitRow
+	err := row.Scan(&i.Waiting, &i.Unscrubbed)
+	return i, err
 }
 
 const paceGet = `-- name: PaceGet :one
-SELECT tenant_id, campaign_id, node, mode, lines_per_agent, updated_at, waits_for FROM campaign_paces WHERE tenant_id = $1 AND campaign_id = $2
+SELECT tenant_id, campaign_id, node, mode, lines_per_agent, updated_at, waits_for, waits_until FROM campaign_paces WHERE tenant_id = $1 AND campaign_id = $2
 `
 
 func (q *Queries) PaceGet(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID) (CampaignPace, error) {
@@ -87,6 +116,7 @@ func (q *Queries) PaceGet(ctx context.Context, tenantID uuid.UUID, campaignID uu
 		&i.LinesPerAgent,
 		&i.UpdatedAt,
 		&i.WaitsFor,
+		&i.WaitsUntil,
 	)
 	return i, err
 }
@@ -186,39 +216,32 @@ func (q *Queries) PaceSet(ctx context.Context, arg PaceSetParams) error {
 }
 
 const paceWaits = `-- name: PaceWaits :exec
-INSERT INTO campaign_paces (tenant_id, campaign_id, node, mode, lines_per_agent, waits_for, updated_at)
-SELECT k.tenant_id, k.id, $1, k.dial_mode, 1, $2, $3::timestamptz FROM campaigns k
-WHERE k.tenant_id = $4 AND k.id = $5
-ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET waits_for = excluded.waits_for, updated_at = excluded.updated_at
+INSERT INTO campaign_paces (tenant_id, campaign_id, node, mode, lines_per_agent, waits_for, waits_until, updated_at)
+SELECT k.tenant_id, k.id, $1, k.dial_mode, 1, $2, $3, $4::timestamptz FROM campaigns k
+WHERE k.tenant_id = $5 AND k.id = $6
+ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET waits_for = excluded.waits_for, waits_until = excluded.waits_until,
+  updated_at = excluded.updated_at
 `
 
 type PaceWaitsParams struct {
 	Node       string
 	WaitsFor   *string
+	WaitsUntil *time.Time
 	At         time.Time
 	TenantID   uuid.UUID
 	CampaignID uuid.UUID
 }
 
-// PaceWaits notes what keeps a running campaign from being dialed.
+// PaceWaits notes what keeps a running campaign from being dialed, or that nothing does.
 func (q *Queries) PaceWaits(ctx context.Context, arg PaceWaitsParams) error {
 	_, err := q.db.Exec(ctx, paceWaits,
 		arg.Node,
 		arg.WaitsFor,
+		arg.WaitsUntil,
 		arg.At,
 		arg.TenantID,
 		arg.CampaignID,
 	)
-	return err
-}
-
-const paceWaitsOver = `-- name: PaceWaitsOver :exec
-UPDATE campaign_paces SET waits_for = NULL, updated_at = $1::timestamptz
-WHERE tenant_id = $2 AND campaign_id = $3 AND waits_for IS NOT NULL
-`
-
-func (q *Queries) PaceWaitsOver(ctx context.Context, at time.Time, tenantID uuid.UUID, campaignID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, paceWaitsOver, at, tenantID, campaignID)
 	return err
 }
 

@@ -31,7 +31,7 @@ WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid AND c.dire
   AND c.id >= @from_id
 ORDER BY c.id DESC LIMIT @batch;
 
--- LeadsWait tells whether a lead is there to be dialed now, held by nobody else.
+-- LeadsWait tells whether a lead is there to be dialed now, held by nobody else, and whether one could be if the registry had cleared it.
 -- name: LeadsWait :one
 SELECT (EXISTS (
   SELECT 1 FROM leads c
@@ -43,7 +43,23 @@ SELECT (EXISTS (
   WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('new', 'queued') AND c.dnd_clean
     AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= @now::timestamptz)
     AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz OR c.claimed_by LIKE 'pacer:%')
-))::bool AS waiting;
+))::bool AS waiting, EXISTS (
+  SELECT 1 FROM leads u
+  WHERE u.tenant_id = @tenant_id AND u.campaign_id = @campaign_id AND NOT u.dnd_checked
+    AND u.status IN ('new', 'queued', 'retry', 'callback')
+) AS unscrubbed;
+
+-- LeadsNextDue tells when the next lead falls due of a campaign that has none to dial now; the epoch where none does. Of those that wait
+-- though they were never dialed only some are looked at: no index knows their times.
+-- name: LeadsNextDue :one
+SELECT coalesce(least(
+  (SELECT c.next_attempt_at FROM leads c
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('retry', 'callback') AND c.dnd_clean
+  ORDER BY c.next_attempt_at LIMIT 1),
+  (SELECT min(f.next_attempt_at) FROM (
+    SELECT q.next_attempt_at FROM leads q
+    WHERE q.tenant_id = @tenant_id AND q.campaign_id = @campaign_id AND q.status IN ('new', 'queued') AND q.dnd_clean LIMIT 1000) f)
+), to_timestamp(0))::timestamptz AS due;
 
 -- name: PaceSet :exec
 INSERT INTO campaign_paces (tenant_id, campaign_id, node, mode, lines_per_agent, updated_at)
@@ -52,16 +68,13 @@ WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id
 ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET node = excluded.node, mode = excluded.mode,
   lines_per_agent = excluded.lines_per_agent, updated_at = excluded.updated_at;
 
--- PaceWaits notes what keeps a running campaign from being dialed.
+-- PaceWaits notes what keeps a running campaign from being dialed, or that nothing does.
 -- name: PaceWaits :exec
-INSERT INTO campaign_paces (tenant_id, campaign_id, node, mode, lines_per_agent, waits_for, updated_at)
-SELECT k.tenant_id, k.id, @node, k.dial_mode, 1, @waits_for, @at::timestamptz FROM campaigns k
+INSERT INTO campaign_paces (tenant_id, campaign_id, node, mode, lines_per_agent, waits_for, waits_until, updated_at)
+SELECT k.tenant_id, k.id, @node, k.dial_mode, 1, sqlc.narg('waits_for'), sqlc.narg('waits_until'), @at::timestamptz FROM campaigns k
 WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id
-ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET waits_for = excluded.waits_for, updated_at = excluded.updated_at;
-
--- name: PaceWaitsOver :exec
-UPDATE campaign_paces SET waits_for = NULL, updated_at = @at::timestamptz
-WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND waits_for IS NOT NULL;
+ON CONFLICT (tenant_id, campaign_id) DO UPDATE SET waits_for = excluded.waits_for, waits_until = excluded.waits_until,
+  updated_at = excluded.updated_at;
 
 -- name: PaceGet :one
 SELECT * FROM campaign_paces WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;

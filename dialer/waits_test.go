@@ -1,0 +1,215 @@
+package dialer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// told is what the campaign's statistics say that it waits for; empty for nothing.
+func (b *bundle) told(t *testing.T, campaign uuid.UUID) (w Wait, until *time.Time) {
+	t.Helper()
+	stats, err := b.svc.CampaignStats(t.Context(), b.tenant, campaign)
+	require.NoError(t, err)
+	if stats.Pacing.WaitsFor != nil {
+		w = *stats.Pacing.WaitsFor
+	}
+	return w, stats.Pacing.WaitsUntil
+}
+
+// rounds has a pacer look twice, as the second look sees what the first one found out.
+func rounds(t *testing.T, p *pacer) {
+	t.Helper()
+	for range 2 {
+		p.idleToldAt = time.Time{}
+		p.round(t.Context())
+	}
+}
+
+// TestCampaignSaysWhatItWaitsFor: a campaign of a voice agent that has a lead and dials nothing says why, until it is dialed.
+func TestCampaignSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	for want, is := range map[Wait]struct {
+		hinder, mend string
+	}{
+		WaitRoute:      {hinder: "UPDATE trunks SET is_active = false", mend: "UPDATE trunks SET is_active = true"},
+		WaitCallerID:   {hinder: "UPDATE numbers SET is_active = false", mend: "UPDATE numbers SET is_active = true"},
+		WaitChannels:   {hinder: "UPDATE trunks SET max_channels = 0", mend: "UPDATE trunks SET max_channels = 9"},
+		WaitCeiling:    {hinder: "UPDATE campaigns SET max_concurrent = 1", mend: "UPDATE campaigns SET max_concurrent = NULL"},
+		WaitSlots:      {hinder: "UPDATE voice_agents SET max_concurrent = 1", mend: "UPDATE voice_agents SET max_concurrent = 9"},
+		WaitVoiceAgent: {hinder: "UPDATE voice_agents SET status = 'paused'", mend: "UPDATE voice_agents SET status = 'active'"},
+		WaitFlow: {
+			hinder: "UPDATE campaigns SET post_answer_action = 'run_flow'",
+			mend:   "UPDATE campaigns SET post_answer_action = 'connect_voice_agent'",
+		},
+	} {
+		t.Run(string(want), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t).trunkAndNumber(t)
+			campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
+			p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+			b.push(t, campaign.ID, "9876543200")
+			rounds(t, p)
+			require.Len(t, sw.dialed(), 1, "one call is up")
+			b.push(t, campaign.ID, "9876543201")
+			storetest.Exec(t, b.st, b.tenant, is.hinder)
+			rounds(t, p)
+			require.Len(t, sw.dialed(), 1)
+			w, _ := b.told(t, campaign.ID)
+			require.Equal(t, want, w)
+			require.InDelta(t, 1, testutil.ToFloat64(b.svc.metrics.waits.WithLabelValues(string(want))), 0)
+			storetest.Exec(t, b.st, b.tenant, is.mend)
+			b.clock.advance(time.Minute)
+			p.idleToldAt = time.Time{}
+			p.round(t.Context())
+			require.Len(t, sw.dialed(), 2)
+			w, _ = b.told(t, campaign.ID)
+			require.Empty(t, w, "it is dialed")
+			require.Zero(t, testutil.ToFloat64(b.svc.metrics.waits.WithLabelValues(string(want))))
+		})
+	}
+}
+
+// TestCampaignSaysWhenItGoesOn: the end of a wait is told where it is known.
+func TestCampaignSaysWhenItGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Legal = Hours{} }).trunkAndNumber(t)
+	night := time.Date(2026, 11, 20, 22, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
+	b.clock.set(night)
+	campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
+	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	rounds(t, p)
+	w, until := b.told(t, campaign.ID)
+	require.Equal(t, WaitWindow, w, "whether there are leads is seen by day")
+	require.WithinDuration(t, night.Add(11*time.Hour), *until, 0)
+	b.clock.set(night.Add(11 * time.Hour))
+	rounds(t, p)
+	w, until = b.told(t, campaign.ID)
+	require.Equal(t, WaitLeads, w)
+	require.Nil(t, until)
+	lead := b.push(t, campaign.ID, "9876543200")
+	due := b.clock.Now().Add(2 * time.Hour).Truncate(time.Millisecond)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', next_attempt_at = $2 WHERE id = $1", lead.ID, due)
+	rounds(t, p)
+	w, until = b.told(t, campaign.ID)
+	require.Equal(t, WaitLeads, w)
+	require.WithinDuration(t, due, *until, 0)
+	require.Empty(t, sw.dialed())
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET environment = 'test'")
+	w, _ = b.told(t, campaign.ID)
+	require.Equal(t, WaitTest, w)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'paused'")
+	w, _ = b.told(t, campaign.ID)
+	require.Empty(t, w, "a paused campaign waits for nothing")
+}
+
+// TestCampaignWaitsForTheRegistry: leads that were pushed while it was away, and those whose check has grown old meanwhile.
+func TestCampaignWaitsForTheRegistry(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
+	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	old := b.push(t, campaign.ID, "9876543200")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_checked_at = $1", b.clock.Now().Add(-30*24*time.Hour))
+	b.registry.setDown(true)
+	rounds(t, p)
+	w, until := b.told(t, campaign.ID)
+	require.Equal(t, WaitUnscrubbed, w)
+	require.True(t, until.After(b.clock.Now()))
+	require.NotNil(t, b.lead(t, old.ID).NextAttemptAt)
+	storetest.Exec(t, b.st, b.tenant, "DELETE FROM leads")
+	b.clock.advance(time.Hour)
+	rounds(t, p)
+	w, _ = b.told(t, campaign.ID)
+	require.Equal(t, WaitLeads, w)
+	b.push(t, campaign.ID, "9876543201")
+	rounds(t, p)
+	w, _ = b.told(t, campaign.ID)
+	require.Equal(t, WaitUnscrubbed, w)
+	require.Empty(t, sw.dialed())
+}
+
+// TestCampaignWaitsForTheSwitch while the link to it is down.
+func TestCampaignWaitsForTheSwitch(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	b.push(t, campaign.ID, "9876543200")
+	down := originatorFunc(func(context.Context, switchctl.OriginateRequest) (db.Call, error) {
+		return db.Call{}, switchctl.ErrLinkDown
+	})
+	rounds(t, newPacer(b.svc, down, b.tenant, campaign.ID, nil))
+	w, _ := b.told(t, campaign.ID)
+	require.Equal(t, WaitSwitch, w)
+}
+
+// TestCampaignOfPeopleSaysWhatItWaitsFor: for somebody to log in, and then for somebody to be free.
+func TestCampaignOfPeopleSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	campaign := p.campaign(t, DialProgressive)
+	for _, number := range []string{"9876543200", "9876543201"} {
+		p.push(t, campaign, number)
+	}
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	rounds(t, pacer)
+	w, _ := p.told(t, campaign)
+	require.Equal(t, WaitLogin, w)
+	p.person(t)
+	rounds(t, pacer)
+	require.Len(t, p.sw.dialed(), 1)
+	w, _ = p.told(t, campaign)
+	require.Empty(t, w, "a call is on its way to the agent")
+	plan, state := pacing.Plan{Verdict: pacing.Fallback}, pacing.State{Talking: []time.Duration{time.Minute}, Room: 9}
+	members := []acd.Member{{}}
+	require.Equal(t, WaitAgents, pacer.idleForPeople(plan, state, members, "").on, "all are busy")
+	pacer.planned.Predictive = true
+	require.Equal(t, WaitAbandonRate, pacer.idleForPeople(plan, state, members, "").on, "and nobody may be dialed ahead")
+	state.Ready, state.Room = 1, 0
+	require.Equal(t, WaitChannels, pacer.idleForPeople(plan, state, members, WaitChannels).on)
+}
+
+// TestWhatACampaignWaitsForIsToldAgain when it could not be written.
+func TestWhatACampaignWaitsForIsToldAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	p := newPacer(b.svc, &fakeSwitch{gate: b.svc.Gate()}, b.tenant, campaign.ID, nil)
+	p.idle = idleness{on: "Not a code"} // the table refuses it
+	p.tellIdle(t.Context())
+	require.Nil(t, p.idleTold)
+	rounds(t, p)
+	w, _ := b.told(t, campaign.ID)
+	require.Equal(t, WaitLeads, w)
+}
+
+// TestWaitsAreTheGatesReasons where both name the same.
+func TestWaitsAreTheGatesReasons(t *testing.T) {
+	t.Parallel()
+	known := map[Wait]bool{}
+	for _, w := range Waits() {
+		known[w] = true
+	}
+	for _, r := range []Reason{
+		ReasonAnnouncement, ReasonUnscrubbed, ReasonWindow, ReasonMode, ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling,
+		ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate, ReasonRoute, ReasonCallerID,
+	} {
+		w, ok := waitOf(&RefusalError{Reason: r})
+		require.True(t, ok, r)
+		require.True(t, known[w.on], w.on)
+	}
+	for _, r := range []Reason{ReasonDNC, ReasonSuppressed, ReasonAttempts, ReasonDailyCap, ReasonLead} {
+		_, ok := waitOf(&RefusalError{Reason: r})
+		require.False(t, ok, "%s is the lead's, not the campaign's", r)
+	}
+}
