@@ -156,7 +156,7 @@ func (g gate) decide(
 	if refused := s.judgeAgents(req, facts, by, now); refused != nil {
 		return none, refused, nil
 	}
-	routes, refused := s.routes(req.To, trunks, now)
+	routes, refused := s.routes(req, trunks, now)
 	if refused != nil {
 		return none, refused, nil
 	}
@@ -172,6 +172,11 @@ func (g gate) decide(
 		adm.Call, err = g.rehearse(ctx, tx, req, adm, facts, opening{hash: hash, registry: registry, now: now})
 		adm.Routes = nil
 		return adm, nil, err
+	}
+	if tries := routes[0].TrunkID; tries != nil && req.Purpose != switchctl.PurposeTransfer && rests(trunks, *tries) {
+		if err := tx.TryTrunk(ctx, req.TenantID, *tries, adm.UnitID, now); err != nil {
+			return none, nil, err
+		}
 	}
 	if req.Purpose == switchctl.PurposeTransfer {
 		adm.Call = parent
@@ -341,7 +346,7 @@ func (g gate) settle(
 		status = LeadExhausted
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonMode, ReasonCategory, ReasonWindow, ReasonDailyCap,
 		ReasonVoiceAgent, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
-		ReasonTrunkRate, ReasonRoute, ReasonCallerID:
+		ReasonTrunkRate, ReasonTrunkFailures, ReasonRoute, ReasonCallerID:
 		return nil
 	}
 	lead, err := tx.Q.LeadLock(ctx, req.TenantID, *req.LeadID)

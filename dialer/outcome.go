@@ -23,6 +23,7 @@ const (
 	outcomeFailed       callOutcome = "failed"
 	outcomeInvalid      callOutcome = "invalid"
 	outcomeNeverBegun   callOutcome = "never_begun"
+	outcomeTrunk        callOutcome = "trunk" // it failed for its trunk's sake
 )
 
 // neverBegunWait keeps a lead whose call never reached the switch from being claimed again at once.
@@ -72,6 +73,10 @@ func outcomeOfCause(cause string) callOutcome {
 // Ended gives a lead the outcome of its call, in the transaction that closes the call.
 func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	s := h.s
+	fault, err := s.endedOnTrunk(ctx, tx, call)
+	if err != nil {
+		return err
+	}
 	if s.cfg.Agents != nil {
 		if err := s.cfg.Agents.CallEnded(ctx, tx, call); err != nil {
 			return err
@@ -115,6 +120,9 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	switch LeadStatus(lead.Status) {
 	case LeadDialing, LeadConnected:
 		outcome := outcomeOf(call)
+		if fault && outcome != outcomeNeverBegun && lead.TrunkFailures < maxTrunkFailures {
+			outcome = outcomeTrunk
+		}
 		if outcome != outcomeConversation && lead.DndChecked && !lead.DndClean { // a scrub during the call found the number listed
 			return s.complete(ctx, tx, lead, LeadDNC, at)
 		}
@@ -179,7 +187,9 @@ func (s *Service) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, 
 		if attempts == 0 {
 			status = LeadQueued
 		}
-		return s.reschedule(ctx, tx, lead, status, attempts, s.now().Add(neverBegunWait))
+		return s.reschedule(ctx, tx, lead, status, attempts, 0, s.now().Add(neverBegunWait))
+	case outcomeTrunk:
+		return s.afterTrunkFault(ctx, tx, lead, at)
 	case outcomeBusy, outcomeNoAnswer, outcomeCongestion, outcomeMachine, outcomeFailed:
 		return s.retryOrExhaust(ctx, tx, lead, outcome, at)
 	default:
@@ -200,13 +210,13 @@ func (s *Service) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead
 		status = LeadCallback
 	}
 	wait := retryPolicy(campaign.Retry).wait(outcome, lead.Attempts)
-	return s.reschedule(ctx, tx, lead, status, lead.Attempts, at.Add(wait))
+	return s.reschedule(ctx, tx, lead, status, lead.Attempts, 0, at.Add(wait))
 }
 
 func (s *Service) reschedule(
-	ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, attempts int32, next time.Time,
+	ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, attempts, trunkFailures int32, next time.Time,
 ) error {
 	return tx.Q.LeadReschedule(ctx, db.LeadRescheduleParams{
-		TenantID: lead.TenantID, ID: lead.ID, Status: string(status), Attempts: attempts, NextAttemptAt: next,
+		TenantID: lead.TenantID, ID: lead.ID, Status: string(status), Attempts: attempts, NextAttemptAt: next, TrunkFailures: trunkFailures,
 	})
 }

@@ -241,7 +241,7 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 		p.backOff(ctx, "no call can be made", refusal)
 		return false
 	case ReasonTestEnvironment, ReasonCampaign, ReasonCall, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback,
-		ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate:
+		ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate, ReasonTrunkFailures:
 		return false
 	default:
 		return false

@@ -276,9 +276,9 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	state := p.stateOf(mine, now)
 	state.Ahead = ahead(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, seen.taker.asks, mine, members)
 	state.Arrivals = p.others.perSecond(now, len(mine), len(fit))
-	var tightest Wait
+	var tightest idleness
 	if hungry {
-		state.Room, tightest = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), claimBatch)
+		state.Room, tightest = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), claimBatch, now)
 	} else {
 		p.s.shares.leave(p.tenant, p.campaign)
 	}
@@ -364,24 +364,24 @@ func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 	if seen.taker.voiceAgent != nil {
 		limit = int(seen.facts.AgentMax)
 	}
-	free, tightest := p.channelRoom(seen, limit, claimBatch)
+	free, tightest := p.channelRoom(seen, limit, claimBatch, now)
 	if agent := seen.taker.voiceAgent; agent != nil {
 		slots := int(int64(seen.facts.AgentMax) - seen.facts.AgentUsed)
 		if n := p.s.shares.room(p.tenant, p.campaign, *agent, slots); n < free {
-			free, tightest = n, WaitSlots
+			free, tightest = n, idleness{on: WaitSlots}
 		}
 	}
 	ringing, _ := p.book.onTheWay(nil)
 	out := plan{agent: seen.taker.voiceAgent, free: p.ramp.room(now, len(ringing), free)}
 	if free <= 0 {
-		out.idle.on = tightest
+		out.idle = tightest
 	}
 	return out
 }
 
 // channelRoom is how many calls more the campaign may begin under its ceilings and its share of the account's channels, at most
 // most, and which of them is the tightest. limit is how many calls it has use for.
-func (p *pacer) channelRoom(seen *sight, limit, most int) (free int, tightest Wait) {
+func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free int, tightest idleness) {
 	f := seen.facts
 	if f.CampaignMax != nil {
 		limit = min(limit, int(*f.CampaignMax))
@@ -391,11 +391,11 @@ func (p *pacer) channelRoom(seen *sight, limit, most int) (free int, tightest Wa
 		st.voiceAgent = *seen.taker.voiceAgent
 	}
 	p.s.shares.set(p.tenant, p.campaign, st)
-	free, tightest = room(f, seen.trunks, seen.taker.voiceAgent != nil)
+	free, tightest = room(f, seen.trunks, seen.taker.voiceAgent != nil, now)
 	free = min(most, free)
 	if len(seen.trunks) > 0 {
 		if n := p.s.shares.room(p.tenant, p.campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)); n < free {
-			free, tightest = n, WaitChannels
+			free, tightest = n, idleness{on: WaitChannels}
 		}
 	}
 	return free, tightest
@@ -408,11 +408,11 @@ func (p *pacer) rest() {
 }
 
 // room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls, and which one that is.
-func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool) (n int, tightest Wait) {
+func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool, now time.Time) (n int, tightest idleness) {
 	free := int64(claimBatch)
 	bound := func(n int64, by Wait) {
 		if n < free {
-			free, tightest = n, by
+			free, tightest = n, idleness{on: by}
 		}
 	}
 	if voiceAgent {
@@ -428,11 +428,26 @@ func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool) (n int,
 		return int(free), tightest
 	}
 	var inTrunks int64
+	var tried *time.Time // when the first of the trunks that rest is tried
+	resting := 0
 	for _, t := range trunks {
-		inTrunks += max(0, int64(t.MaxChannels)-t.ChannelsUsed)
+		n := max(0, int64(t.MaxChannels)-t.ChannelsUsed)
+		if t.RestsUntil != nil {
+			resting++
+			if tried == nil || t.RestsUntil.Before(*tried) {
+				tried = t.RestsUntil
+			}
+			if n = min(n, 1); now.Before(*t.RestsUntil) {
+				n = 0
+			}
+		}
+		inTrunks += n
 	}
 	bound(channels(trunks)-f.ChannelsUsed, WaitChannels)
 	bound(inTrunks, WaitTrunks)
+	if inTrunks == 0 && tightest.on == WaitTrunks && resting == len(trunks) {
+		tightest = idleness{WaitTrunkFails, *tried}
+	}
 	return int(free), tightest
 }
 

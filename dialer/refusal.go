@@ -34,8 +34,9 @@ const (
 	ReasonChannels        Reason = "channels"
 	ReasonTrunkChannels   Reason = "trunk_channels"
 	ReasonTrunkRate       Reason = "trunk_rate"
-	ReasonRoute           Reason = "route"     // neither trunk nor host trunk
-	ReasonCallerID        Reason = "caller_id" // no number to call from
+	ReasonTrunkFailures   Reason = "trunk_failures" // trunks that are out of order rest
+	ReasonRoute           Reason = "route"          // neither trunk nor host trunk
+	ReasonCallerID        Reason = "caller_id"      // no number to call from
 )
 
 // RefusalError is a call that the gate did not let through. RetryAt is when it may be asked again, zero for never.
@@ -61,7 +62,8 @@ func (e *RefusalError) Ceiling() bool {
 		ReasonTrunkRate:
 		return true
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC,
-		ReasonUnscrubbed, ReasonMode, ReasonCategory, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonAnnouncement, ReasonRoute, ReasonCallerID:
+		ReasonUnscrubbed, ReasonMode, ReasonCategory, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonAnnouncement,
+		ReasonTrunkFailures, ReasonRoute, ReasonCallerID:
 		return false
 	default:
 		return false
@@ -97,6 +99,8 @@ func refuse(reason Reason, now, at time.Time, format string, args ...any) *Refus
 		e.cause = &ConflictError{Code: CodeCategoryRequired, Detail: e.Detail}
 	case ReasonAnnouncement:
 		e.cause = &DependencyError{Code: CodeNoAnnouncement, Detail: e.Detail}
+	case ReasonTrunkFailures:
+		e.cause = &DependencyError{Code: "TrunkOutOfOrder", Detail: e.Detail}
 	case ReasonRoute:
 		e.cause = &DependencyError{Code: "NoTrunkConfigured", Detail: e.Detail}
 	case ReasonCallerID:

@@ -47,7 +47,7 @@ func (p RetryPolicy) minutes(outcome callOutcome) int {
 		return p.Congestion
 	case outcomeMachine:
 		return p.Machine
-	case outcomeFailed, outcomeConversation, outcomeInvalid, outcomeNeverBegun:
+	case outcomeFailed, outcomeConversation, outcomeInvalid, outcomeNeverBegun, outcomeTrunk:
 		return p.Failed
 	default:
 		return p.Failed

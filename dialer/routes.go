@@ -3,40 +3,65 @@ package dialer
 import (
 	"cmp"
 	"net"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
-// routes gives the ways to a number, the trunks with a free channel and rate in order of priority. The first one's
-// trunk carries the unit.
-func (s *Service) routes(to store.Phone, trunks []db.GateTrunksRow, now time.Time) ([]switchctl.Route, *RefusalError) {
+// routes gives the ways to a number, the trunks with a free channel and rate in order of priority, but for those that rest. The first
+// one's trunk carries the unit; only there a trunk is tried whose rest is over. Somebody who is to be transferred is put through over
+// one that rests when there is no other.
+func (s *Service) routes(req switchctl.OriginateRequest, trunks []db.GateTrunksRow, now time.Time) ([]switchctl.Route, *RefusalError) {
 	if len(trunks) == 0 {
 		if s.cfg.HostTrunk == nil {
 			return nil, refuse(ReasonRoute, now, now.Add(time.Minute), "no active trunk is declared")
 		}
 		h := s.cfg.HostTrunk
-		return []switchctl.Route{{Endpoint: s.endpoint(dialed(to, h.NumberFormat), h.Host, h.Port, h.Transport)}}, nil
+		return []switchctl.Route{{Endpoint: s.endpoint(dialed(req.To, h.NumberFormat), h.Host, h.Port, h.Transport)}}, nil
 	}
 	var routes []switchctl.Route
-	limited := refuse(ReasonTrunkChannels, now, time.Time{}, "all trunks' channels are taken")
+	var limited *RefusalError
+	var resting *time.Time
+	var last []switchctl.Route
+	transfer := req.Purpose == switchctl.PurposeTransfer
 	for _, t := range trunks {
 		switch {
+		case t.RestsUntil != nil && !transfer && (now.Before(*t.RestsUntil) || len(routes) > 0):
+			if resting == nil || t.RestsUntil.Before(*resting) {
+				resting = t.RestsUntil
+			}
 		case t.ChannelsUsed >= int64(t.MaxChannels):
+			limited = cmp.Or(limited, refuse(ReasonTrunkChannels, now, time.Time{}, "all trunks' channels are taken"))
 		case t.Recent >= int64(t.Cps):
 			wait := store.TrunkRateWindow / time.Duration(max(1, t.Cps))
 			limited = refuse(ReasonTrunkRate, now, now.Add(wait), "a trunk's %d calls per second are begun", t.Cps)
+		case t.RestsUntil != nil && transfer:
+			last = append(last, switchctl.Route{TrunkID: &t.ID, Endpoint: s.trunkEndpoint(req.To, t)})
 		default:
-			routes = append(routes, switchctl.Route{TrunkID: &t.ID, Endpoint: s.trunkEndpoint(to, t)})
+			routes = append(routes, switchctl.Route{TrunkID: &t.ID, Endpoint: s.trunkEndpoint(req.To, t)})
 		}
 	}
-	if len(routes) == 0 {
+	switch {
+	case len(routes) > 0:
+		return routes, nil
+	case len(last) > 0:
+		return last, nil
+	case limited != nil:
 		return nil, limited
+	default:
+		return nil, refuse(ReasonTrunkFailures, now, *resting, "calls over the trunk fail one after the other")
 	}
-	return routes, nil
+}
+
+// rests tells whether a trunk is taken for out of order.
+func rests(trunks []db.GateTrunksRow, id uuid.UUID) bool {
+	return slices.ContainsFunc(trunks, func(t db.GateTrunksRow) bool { return t.ID == id && t.RestsUntil != nil })
 }
 
 // trunkEndpoint names the gateway of a trunk that must authenticate; others are dialed by address.

@@ -40,7 +40,8 @@ const (
 	WaitChannels     Wait = "channels"
 	WaitTrunks       Wait = "trunk_channels"
 	WaitTrunkRate    Wait = "trunk_rate"
-	WaitSwitch       Wait = "switch" // the link to it is down
+	WaitTrunkFails   Wait = "trunk_failures" // its trunks are out of order, and tried by one call now and then
+	WaitSwitch       Wait = "switch"         // the link to it is down
 )
 
 // Waits lists what a campaign can wait for.
@@ -48,14 +49,15 @@ func Waits() []Wait {
 	return []Wait{
 		WaitAnnouncement, WaitVoicemail, WaitTest, WaitLeads, WaitUnscrubbed, WaitMode, WaitWindow, WaitRoute, WaitCallerID, WaitVoiceAgent,
 		WaitFlow, WaitLogin, WaitAgents, WaitOthers, WaitAbandonRate, WaitSlots, WaitCeiling, WaitFallback, WaitChannels, WaitTrunks,
-		WaitTrunkRate, WaitSwitch,
+		WaitTrunkRate, WaitTrunkFails, WaitSwitch,
 	}
 }
 
 // level is how loud the log tells of a wait: loud of what somebody must see to, softly of what comes and goes with the calls.
 func (w Wait) level() slog.Level {
 	switch w {
-	case WaitAnnouncement, WaitVoicemail, WaitUnscrubbed, WaitMode, WaitRoute, WaitCallerID, WaitVoiceAgent, WaitFlow, WaitSwitch:
+	case WaitAnnouncement, WaitVoicemail, WaitUnscrubbed, WaitMode, WaitRoute, WaitCallerID, WaitVoiceAgent, WaitFlow, WaitTrunkFails,
+		WaitSwitch:
 		return slog.LevelWarn
 	case WaitWindow, WaitLogin, WaitOthers, WaitTest:
 		return slog.LevelInfo
@@ -77,7 +79,7 @@ func waitOf(r *RefusalError) (w idleness, ok bool) {
 	switch r.Reason {
 	case ReasonAnnouncement:
 		return idleness{on: WaitAnnouncement}, true
-	case ReasonUnscrubbed, ReasonWindow:
+	case ReasonUnscrubbed, ReasonWindow, ReasonTrunkFailures:
 		return idleness{Wait(r.Reason), r.RetryAt}, true
 	case ReasonMode, ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels,
 		ReasonTrunkChannels, ReasonTrunkRate, ReasonRoute, ReasonCallerID:
@@ -129,14 +131,14 @@ func (p *pacer) idleFor(seen *sight, now time.Time) idleness {
 }
 
 // idleForPeople is what a campaign whose callees talk to people waits for when its plan dials nothing.
-func (p *pacer) idleForPeople(planned pacing.Plan, state pacing.State, members []acd.Member, room Wait) idleness {
+func (p *pacer) idleForPeople(planned pacing.Plan, state pacing.State, members []acd.Member, room idleness) idleness {
 	switch {
 	case planned.Dial > 0 || len(state.Ringing)+state.Waiting > 0:
 		return idleness{}
 	case planned.HeldBack:
 		return idleness{on: WaitOthers}
 	case state.Ready > 0 && state.Room <= 0:
-		return idleness{on: room}
+		return room
 	case p.planned.Predictive && planned.Verdict == pacing.Fallback && len(members) > 0:
 		return idleness{on: WaitAbandonRate}
 	default:

@@ -172,11 +172,11 @@ func TestCampaignOfPeopleSaysWhatItWaitsFor(t *testing.T) {
 	require.Empty(t, w, "a call is on its way to the agent")
 	plan, state := pacing.Plan{Verdict: pacing.Fallback}, pacing.State{Talking: []time.Duration{time.Minute}, Room: 9}
 	members := []acd.Member{{}}
-	require.Equal(t, WaitAgents, pacer.idleForPeople(plan, state, members, "").on, "all are busy")
+	require.Equal(t, WaitAgents, pacer.idleForPeople(plan, state, members, idleness{}).on, "all are busy")
 	pacer.planned.Predictive = true
-	require.Equal(t, WaitAbandonRate, pacer.idleForPeople(plan, state, members, "").on, "and nobody may be dialed ahead")
+	require.Equal(t, WaitAbandonRate, pacer.idleForPeople(plan, state, members, idleness{}).on, "and nobody may be dialed ahead")
 	state.Ready, state.Room = 1, 0
-	require.Equal(t, WaitChannels, pacer.idleForPeople(plan, state, members, WaitChannels).on)
+	require.Equal(t, WaitChannels, pacer.idleForPeople(plan, state, members, idleness{on: WaitChannels}).on)
 }
 
 // TestWhatACampaignWaitsForIsToldAgain when it could not be written.
@@ -202,7 +202,7 @@ func TestWaitsAreTheGatesReasons(t *testing.T) {
 	}
 	for _, r := range []Reason{
 		ReasonAnnouncement, ReasonUnscrubbed, ReasonWindow, ReasonMode, ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling,
-		ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate, ReasonRoute, ReasonCallerID,
+		ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate, ReasonTrunkFailures, ReasonRoute, ReasonCallerID,
 	} {
 		w, ok := waitOf(&RefusalError{Reason: r})
 		require.True(t, ok, r)

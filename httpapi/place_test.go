@@ -193,7 +193,10 @@ func TestPlaceCallUnderTheRules(t *testing.T) {
 	require.Positive(t, forbid("9812345603", http.StatusTooManyRequests, "channels").RetryAfterS)
 	set("UPDATE trunks SET is_active = false")
 	forbid("9812345603", http.StatusFailedDependency, "NoTrunkConfigured")
-	set("UPDATE trunks SET is_active = true, max_channels = 9")
+	set("UPDATE trunks SET is_active = true, max_channels = 9, failures = 10, failing_since = now(), rests = 1, rests_until = $1",
+		p.clock.now().Add(time.Minute))
+	forbid("9812345603", http.StatusFailedDependency, "TrunkOutOfOrder")
+	set("UPDATE trunks SET failures = 0, failing_since = NULL, rests = 0, rests_until = NULL")
 	set("UPDATE numbers SET is_active = false")
 	forbid("9812345603", http.StatusFailedDependency, "NoCallerID")
 	set("UPDATE numbers SET is_active = true")

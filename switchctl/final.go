@@ -97,3 +97,11 @@ func (r finalRecord) failsOver() bool {
 	}
 	return *r.SIPStatus == 503 || *r.SIPStatus == 408
 }
+
+// ofRoute is what the record of a call that fails over says of the trunk that it was dialed over; nil for a host's.
+func (r finalRecord) ofRoute(route Route) *failedRoute {
+	if route.TrunkID == nil {
+		return nil
+	}
+	return &failedRoute{trunk: *route.TrunkID, cause: r.Cause, silent: r.SIPStatus != nil && *r.SIPStatus == 408}
+}

@@ -25,8 +25,9 @@ type ledger interface {
 	// AgentConnected commits that the caller and a voice agent, or call.AgentID, hear each other.
 	AgentConnected(ctx context.Context, call db.Call, at time.Time) error
 	// Reroute moves a unit of the call's, its own or a transfer's, to the first of the trunks that has room for it, and tells
-	// which: -1 for none of them. nil stands for a trunk without ceilings.
-	Reroute(ctx context.Context, call db.Call, unit uuid.UUID, trunks []*uuid.UUID, at time.Time) (int, error)
+	// which: -1 for none of them. nil stands for a trunk without ceilings. failed is the trunk that it had and that has failed, silently
+	// or not; nil for none that is known.
+	Reroute(ctx context.Context, call db.Call, unit uuid.UUID, failed *failedRoute, trunks []*uuid.UUID, at time.Time) (int, error)
 
 	// StartSession takes a unit of the voice agent when the call's own doesn't count against it yet (errAgentBusy),
 	// and writes session and token.

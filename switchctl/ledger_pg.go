@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -27,12 +28,15 @@ func AuthTokenContext(voiceAgentID uuid.UUID) string {
 type pgLedger struct {
 	st      *store.Store
 	handler AnswerHandler
+	log     *slog.Logger
 }
 
 func (l *pgLedger) Ringing(ctx context.Context, call db.Call, at time.Time) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		_, err := tx.Q.CallMarkRinging(ctx, at, call.TenantID, call.ID)
-		return err
+		if _, err := tx.Q.CallMarkRinging(ctx, at, call.TenantID, call.ID); err != nil {
+			return err
+		}
+		return trunkHeard(ctx, tx, call, at, true)
 	})
 }
 
@@ -43,6 +47,9 @@ func (l *pgLedger) Answered(ctx context.Context, call db.Call, at time.Time) err
 			return nil // it is answered or closed already
 		}
 		if err != nil {
+			return err
+		}
+		if err := trunkHeard(ctx, tx, call, at, false); err != nil {
 			return err
 		}
 		if row.AnsweredByAmd == nil {
@@ -70,11 +77,30 @@ func (l *pgLedger) AgentConnected(ctx context.Context, call db.Call, at time.Tim
 	})
 }
 
-// Reroute counts under the gate's lock, as the gate does.
-func (l *pgLedger) Reroute(ctx context.Context, call db.Call, unit uuid.UUID, trunks []*uuid.UUID, at time.Time) (int, error) {
+// trunkHeard notes that a trunk gives a sign of life: callees ring or answer.
+func trunkHeard(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, rang bool) error {
+	if call.TrunkID == nil || call.Direction != "outbound" {
+		return nil
+	}
+	_, err := tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, rang)
+	return err
+}
+
+// failedRoute is a trunk over which a call has failed. The call's end says no more of it than of the last one.
+type failedRoute struct {
+	trunk  uuid.UUID
+	cause  string
+	silent bool
+}
+
+// Reroute counts under the gate's lock, as the gate does. A trunk that rests is none to go on with.
+func (l *pgLedger) Reroute(
+	ctx context.Context, call db.Call, unit uuid.UUID, failed *failedRoute, trunks []*uuid.UUID, at time.Time,
+) (int, error) {
 	chosen := -1
+	var until *time.Time
 	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		chosen = -1
+		chosen, until = -1, nil
 		if err := tx.Q.GateLock(ctx, call.TenantID); err != nil {
 			return err
 		}
@@ -84,9 +110,14 @@ func (l *pgLedger) Reroute(ctx context.Context, call db.Call, unit uuid.UUID, tr
 		}
 		chosen = slices.IndexFunc(trunks, func(trunk *uuid.UUID) bool {
 			return trunk == nil || slices.ContainsFunc(active, func(t db.GateTrunksRow) bool {
-				return t.ID == *trunk && t.ChannelsUsed < int64(t.MaxChannels) && t.Recent < int64(t.Cps)
+				return t.ID == *trunk && t.RestsUntil == nil && t.ChannelsUsed < int64(t.MaxChannels) && t.Recent < int64(t.Cps)
 			})
 		})
+		if failed != nil && (chosen >= 0 || unit != call.ID) { // a call that ends there tells of its last trunk itself
+			if until, err = l.trunkFailed(ctx, tx, call, unit, *failed, at); err != nil {
+				return err
+			}
+		}
 		if chosen < 0 {
 			return nil
 		}
@@ -100,7 +131,21 @@ func (l *pgLedger) Reroute(ctx context.Context, call db.Call, unit uuid.UUID, tr
 		})
 		return err
 	})
+	if err == nil && until != nil {
+		l.log.WarnContext(ctx, "trunk is out of order, calls over it fail one after the other", "tenant_id", call.TenantID,
+			"trunk_id", failed.trunk, "hangup_cause", failed.cause, "call_id", call.ID, "tried_again_at", *until)
+	}
 	return chosen, err
+}
+
+// trunkFailed counts a call against the trunk that it goes on from; until is when that will be tried, if it rests from now on.
+func (l *pgLedger) trunkFailed(
+	ctx context.Context, tx *store.Tx, call db.Call, unit uuid.UUID, failed failedRoute, at time.Time,
+) (until *time.Time, err error) {
+	_, until, err = tx.TrunkFailed(ctx, store.TrunkFault{
+		Tenant: call.TenantID, Trunk: failed.trunk, Call: unit, Cause: failed.cause, Silent: failed.silent, At: at,
+	})
+	return until, err
 }
 
 func (l *pgLedger) BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error {

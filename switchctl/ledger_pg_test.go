@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func newPGBench(t *testing.T) *pgBench {
 	t.Helper()
 	b := &pgBench{st: storetest.New(t)}
 	b.tenant = storetest.Tenant(t, b.st)
-	b.l = &pgLedger{st: b.st, handler: b}
+	b.l = &pgLedger{st: b.st, handler: b, log: slog.New(slog.DiscardHandler)}
 	agent := storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/ai")
 	campaign := storetest.Campaign(t, b.st, b.tenant, &agent)
 	lead := storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
@@ -265,7 +266,7 @@ func TestLedgerReroutes(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET is_active = false WHERE id = $1", off)
 	reroute := func(call db.Call, unit uuid.UUID, trunks ...*uuid.UUID) int {
 		t.Helper()
-		chosen, err := b.l.Reroute(t.Context(), call, unit, trunks, now)
+		chosen, err := b.l.Reroute(t.Context(), call, unit, nil, trunks, now)
 		require.NoError(t, err)
 		return chosen
 	}
@@ -289,6 +290,37 @@ func TestLedgerReroutes(t *testing.T) {
 	require.Equal(t, 0, reroute(b.call, transfer, &slow), "a second later")
 	require.Equal(t, 2, on(slow))
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE trunk_id = $1 AND id = $2", slow, b.call.ID), "the call stays on its own")
+}
+
+// TestLedgerCountsAgainstATrunkWhatFailsOver: not twice, where the call ends there, and not to a trunk that rests.
+func TestLedgerCountsAgainstATrunkWhatFailsOver(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	now := time.Now().UTC()
+	dead, free := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 10), storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
+	fails := func(unit uuid.UUID, silent bool, trunks ...*uuid.UUID) int {
+		t.Helper()
+		failed := &failedRoute{trunk: dead, cause: "NORMAL_TEMPORARY_FAILURE", silent: silent}
+		chosen, err := b.l.Reroute(t.Context(), b.call, unit, failed, trunks, now)
+		require.NoError(t, err)
+		now = now.Add(5 * time.Second)
+		return chosen
+	}
+	health := func(column string) int {
+		return b.count(t, "SELECT "+column+" FROM trunks WHERE id = $1", dead)
+	}
+	require.Equal(t, -1, fails(b.call.ID, false))
+	require.Zero(t, health("failures"), "the call's end tells of it")
+	require.Equal(t, -1, fails(storetest.NewID(t), false), "a transfer's end tells of nothing")
+	require.Equal(t, 2, health("failures"))
+	require.Equal(t, 0, fails(b.call.ID, true, &free))
+	require.Equal(t, 2, health("failures"), "silence says nothing of a trunk that was never heard to ring")
+	for range 4 {
+		require.Zero(t, health("rests"))
+		require.Equal(t, 0, fails(b.call.ID, false, &free))
+	}
+	require.Equal(t, 1, health("rests"))
+	require.Equal(t, 1, fails(b.call.ID, false, &dead, &free), "one that rests is passed by")
 }
 
 func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {

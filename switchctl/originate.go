@@ -233,18 +233,18 @@ func (a *actor) nextRoute(ctx context.Context) state {
 		return a.closeUnseen(ctx, a.killCause)
 	}
 	d.choosing = true
-	a.chooseRoute(ctx, a.id, d.adm.Routes[d.route+1:])
+	a.chooseRoute(ctx, a.id, d.failed.ofRoute(d.adm.Routes[d.route]), d.adm.Routes[d.route+1:])
 	return a.state
 }
 
 // chooseRoute asks the ledger for the first of the routes whose trunk has room: the gate looked before the first was dialed.
-func (a *actor) chooseRoute(ctx context.Context, unit uuid.UUID, routes []Route) {
+func (a *actor) chooseRoute(ctx context.Context, unit uuid.UUID, failed *failedRoute, routes []Route) {
 	call, at, trunks, chosen := a.call, a.c.clock.Now(), make([]*uuid.UUID, len(routes)), -1
 	for i, route := range routes {
 		trunks[i] = route.TrunkID
 	}
 	a.record(ctx, "route", func(ctx context.Context) (err error) {
-		chosen, err = a.c.ledger.Reroute(ctx, call, unit, trunks, at)
+		chosen, err = a.c.ledger.Reroute(ctx, call, unit, failed, trunks, at)
 		return err
 	}, func(err error) { a.post(routeChosen{unit: unit, index: chosen, err: err}) })
 }

@@ -117,7 +117,7 @@ func (q *Queries) LockNumber(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 }
 
 const lockTrunk = `-- name: LockTrunk :one
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure FROM trunks WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Trunk, error) {
@@ -144,6 +144,13 @@ func (q *Queries) LockTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 		&i.BypassProvenAt,
 		&i.BypassFailedAt,
 		&i.BypassFailure,
+		&i.Failures,
+		&i.FailingSince,
+		&i.Rests,
+		&i.RestsUntil,
+		&i.Probe,
+		&i.Failure,
+		&i.RangAt,
 	)
 	return i, err
 }
@@ -232,8 +239,10 @@ UPDATE trunks SET name = $1, host = $2, port = $3, transport = $4, username = $5
   password_sealed = $6, register = $7, number_format = $8, max_channels = $9,
   cps = $10, priority = $11, media_mode = $12, is_active = $13,
   bypass_failed_at = CASE WHEN $14::bool THEN NULL ELSE bypass_failed_at END,
-  bypass_failure = CASE WHEN $14::bool THEN NULL ELSE bypass_failure END, updated_at = now()
-WHERE tenant_id = $15 AND id = $16 RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure
+  bypass_failure = CASE WHEN $14::bool THEN NULL ELSE bypass_failure END,
+  failures = 0, failing_since = NULL, failure = NULL, rests = 0, rests_until = NULL, probe = NULL,
+  rang_at = CASE WHEN host = $2 AND port = $3 THEN rang_at END, updated_at = now()
+WHERE tenant_id = $15 AND id = $16 RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at
 `
 
 type UpdateTrunkParams struct {
@@ -255,7 +264,8 @@ type UpdateTrunkParams struct {
 	ID             uuid.UUID
 }
 
-// UpdateTrunk gives a trunk whose bypass has failed another chance when bypass is asked for again.
+// UpdateTrunk gives a trunk whose bypass has failed another chance when bypass is asked for again, and has one that rests be dialed
+// through at once.
 func (q *Queries) UpdateTrunk(ctx context.Context, arg UpdateTrunkParams) (Trunk, error) {
 	row := q.db.QueryRow(ctx, updateTrunk,
 		arg.Name,
@@ -297,6 +307,13 @@ func (q *Queries) UpdateTrunk(ctx context.Context, arg UpdateTrunkParams) (Trunk
 		&i.BypassProvenAt,
 		&i.BypassFailedAt,
 		&i.BypassFailure,
+		&i.Failures,
+		&i.FailingSince,
+		&i.Rests,
+		&i.RestsUntil,
+		&i.Probe,
+		&i.Failure,
+		&i.RangAt,
 	)
 	return i, err
 }

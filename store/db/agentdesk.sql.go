@@ -168,7 +168,7 @@ func (q *Queries) LeadHold(ctx context.Context, arg LeadHoldParams) error {
 }
 
 const leadOfPhone = `-- name: LeadOfPhone :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND campaign_id = $2 AND phone_hash = $3
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads WHERE tenant_id = $1 AND campaign_id = $2 AND phone_hash = $3
 `
 
 func (q *Queries) LeadOfPhone(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID, phoneHash []byte) (Lead, error) {
@@ -202,13 +202,14 @@ func (q *Queries) LeadOfPhone(ctx context.Context, tenantID uuid.UUID, campaignI
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.CompletedAt,
+		&i.TrunkFailures,
 	)
 	return i, err
 }
 
 const leadReservedFor = `-- name: LeadReservedFor :one
 
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads
 WHERE tenant_id = $1 AND campaign_id = $2 AND claimed_by LIKE 'agent:%' AND claimed_by = $3::text AND claimed_until > $4::timestamptz
   AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id LIMIT 1 FOR UPDATE
@@ -259,6 +260,7 @@ func (q *Queries) LeadReservedFor(ctx context.Context, arg LeadReservedForParams
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.CompletedAt,
+		&i.TrunkFailures,
 	)
 	return i, err
 }
@@ -290,7 +292,7 @@ func (q *Queries) LeadSetCallback(ctx context.Context, arg LeadSetCallbackParams
 }
 
 const leadsOfHashes = `-- name: LeadsOfHashes :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND phone_hash = ANY($2::bytea[]) ORDER BY id FOR UPDATE
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads WHERE tenant_id = $1 AND phone_hash = ANY($2::bytea[]) ORDER BY id FOR UPDATE
 `
 
 // LeadsOfHashes locks the tenant's leads with these numbers, in whatever campaign.
@@ -331,6 +333,7 @@ func (q *Queries) LeadsOfHashes(ctx context.Context, tenantID uuid.UUID, hashes 
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.CompletedAt,
+			&i.TrunkFailures,
 		); err != nil {
 			return nil, err
 		}

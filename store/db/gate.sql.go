@@ -448,7 +448,7 @@ WITH held AS (
   WHERE b.tenant_id = $1 AND b.id >= $3 AND b.direction = 'outbound' AND b.dial_time > $2::timestamptz
   GROUP BY b.trunk_id
 )
-SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps,
+SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.rests_until,
   coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.others, 0))::bigint AS recent
 FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk_id = k.id
 WHERE k.tenant_id = $1 AND k.is_active ORDER BY k.priority, k.name
@@ -465,6 +465,7 @@ type GateTrunksRow struct {
 	NumberFormat string
 	MaxChannels  int32
 	Cps          int32
+	RestsUntil   *time.Time
 	ChannelsUsed int64
 	Recent       int64
 }
@@ -491,6 +492,7 @@ func (q *Queries) GateTrunks(ctx context.Context, tenantID uuid.UUID, since time
 			&i.NumberFormat,
 			&i.MaxChannels,
 			&i.Cps,
+			&i.RestsUntil,
 			&i.ChannelsUsed,
 			&i.Recent,
 		); err != nil {

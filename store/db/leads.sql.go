@@ -53,7 +53,7 @@ const leadEdit = `-- name: LeadEdit :one
 UPDATE leads SET name = $1, email = $2, metadata = $3, crm_lead_id = $4, custom_fields = $5,
   priority = $6, updated_at = now()
 WHERE tenant_id = $7 AND id = $8
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures
 `
 
 type LeadEditParams struct {
@@ -107,6 +107,7 @@ func (q *Queries) LeadEdit(ctx context.Context, arg LeadEditParams) (Lead, error
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.CompletedAt,
+		&i.TrunkFailures,
 	)
 	return i, err
 }
@@ -146,7 +147,7 @@ const leadFinish = `-- name: LeadFinish :one
 UPDATE leads SET status = $1, completed_at = $2::timestamptz, next_attempt_at = NULL, claimed_by = NULL,
   claimed_until = NULL, updated_at = now()
 WHERE tenant_id = $3 AND id = $4
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures
 `
 
 type LeadFinishParams struct {
@@ -192,12 +193,13 @@ func (q *Queries) LeadFinish(ctx context.Context, arg LeadFinishParams) (Lead, e
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.CompletedAt,
+		&i.TrunkFailures,
 	)
 	return i, err
 }
 
 const leadGet = `-- name: LeadGet :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) LeadGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Lead, error) {
@@ -231,12 +233,13 @@ func (q *Queries) LeadGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.CompletedAt,
+		&i.TrunkFailures,
 	)
 	return i, err
 }
 
 const leadLock = `-- name: LeadLock :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LeadLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Lead, error) {
@@ -270,6 +273,7 @@ func (q *Queries) LeadLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.CompletedAt,
+		&i.TrunkFailures,
 	)
 	return i, err
 }
@@ -372,14 +376,15 @@ func (q *Queries) LeadPurgePhone(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const leadReschedule = `-- name: LeadReschedule :exec
-UPDATE leads SET status = $1, attempts = $2, next_attempt_at = $3::timestamptz, claimed_by = NULL,
-  claimed_until = NULL, updated_at = now()
-WHERE tenant_id = $4 AND id = $5
+UPDATE leads SET status = $1, attempts = $2, trunk_failures = trunk_failures + $3::int,
+  next_attempt_at = $4::timestamptz, claimed_by = NULL, claimed_until = NULL, updated_at = now()
+WHERE tenant_id = $5 AND id = $6
 `
 
 type LeadRescheduleParams struct {
 	Status        string
 	Attempts      int32
+	TrunkFailures int32
 	NextAttemptAt time.Time
 	TenantID      uuid.UUID
 	ID            uuid.UUID
@@ -389,6 +394,7 @@ func (q *Queries) LeadReschedule(ctx context.Context, arg LeadRescheduleParams) 
 	_, err := q.db.Exec(ctx, leadReschedule,
 		arg.Status,
 		arg.Attempts,
+		arg.TrunkFailures,
 		arg.NextAttemptAt,
 		arg.TenantID,
 		arg.ID,
@@ -674,7 +680,7 @@ FROM (
 ) r
 ORDER BY r.id
 ON CONFLICT DO NOTHING
-RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at
+RETURNING tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures
 `
 
 type LeadsInsertParams struct {
@@ -753,6 +759,7 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lea
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.CompletedAt,
+			&i.TrunkFailures,
 		); err != nil {
 			return nil, err
 		}
@@ -765,7 +772,7 @@ func (q *Queries) LeadsInsert(ctx context.Context, arg LeadsInsertParams) ([]Lea
 }
 
 const leadsLockWaiting = `-- name: LeadsLockWaiting :many
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads WHERE tenant_id = $1 AND id = ANY($2::uuid[]) AND status IN ('new', 'queued', 'retry', 'callback')
 ORDER BY id FOR UPDATE
 `
 
@@ -806,6 +813,7 @@ func (q *Queries) LeadsLockWaiting(ctx context.Context, tenantID uuid.UUID, ids 
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.CompletedAt,
+			&i.TrunkFailures,
 		); err != nil {
 			return nil, err
 		}

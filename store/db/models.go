@@ -292,6 +292,7 @@ type Lead struct {
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
 	CompletedAt   *time.Time
+	TrunkFailures int32
 }
 
 type LiveCall struct {
@@ -418,6 +419,13 @@ type Trunk struct {
 	BypassProvenAt *time.Time
 	BypassFailedAt *time.Time
 	BypassFailure  *string
+	Failures       int32
+	FailingSince   *time.Time
+	Rests          int32
+	RestsUntil     *time.Time
+	Probe          *uuid.UUID
+	Failure        *string
+	RangAt         *time.Time
 }
 
 type User struct {

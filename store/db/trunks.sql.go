@@ -55,7 +55,7 @@ func (q *Queries) CreateNumber(ctx context.Context, arg CreateNumberParams) (Num
 const createTrunk = `-- name: CreateTrunk :one
 INSERT INTO trunks (tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels,
   cps, priority, media_mode, is_active)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at
 `
 
 type CreateTrunkParams struct {
@@ -116,6 +116,13 @@ func (q *Queries) CreateTrunk(ctx context.Context, arg CreateTrunkParams) (Trunk
 		&i.BypassProvenAt,
 		&i.BypassFailedAt,
 		&i.BypassFailure,
+		&i.Failures,
+		&i.FailingSince,
+		&i.Rests,
+		&i.RestsUntil,
+		&i.Probe,
+		&i.Failure,
+		&i.RangAt,
 	)
 	return i, err
 }
@@ -144,7 +151,7 @@ func (q *Queries) FindNumber(ctx context.Context, e164 string) (Number, error) {
 }
 
 const getTrunk = `-- name: GetTrunk :one
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure FROM trunks WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GetTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Trunk, error) {
@@ -171,6 +178,13 @@ func (q *Queries) GetTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.BypassProvenAt,
 		&i.BypassFailedAt,
 		&i.BypassFailure,
+		&i.Failures,
+		&i.FailingSince,
+		&i.Rests,
+		&i.RestsUntil,
+		&i.Probe,
+		&i.Failure,
+		&i.RangAt,
 	)
 	return i, err
 }
@@ -211,7 +225,7 @@ func (q *Queries) ListActiveNumbers(ctx context.Context, tenantID uuid.UUID) ([]
 }
 
 const listActiveTrunks = `-- name: ListActiveTrunks :many
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure FROM trunks WHERE tenant_id = $1 AND is_active ORDER BY priority, name
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 AND is_active ORDER BY priority, name
 `
 
 func (q *Queries) ListActiveTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, error) {
@@ -244,6 +258,13 @@ func (q *Queries) ListActiveTrunks(ctx context.Context, tenantID uuid.UUID) ([]T
 			&i.BypassProvenAt,
 			&i.BypassFailedAt,
 			&i.BypassFailure,
+			&i.Failures,
+			&i.FailingSince,
+			&i.Rests,
+			&i.RestsUntil,
+			&i.Probe,
+			&i.Failure,
+			&i.RangAt,
 		); err != nil {
 			return nil, err
 		}
@@ -291,7 +312,7 @@ func (q *Queries) ListNumbers(ctx context.Context, tenantID uuid.UUID) ([]Number
 }
 
 const listTrunks = `-- name: ListTrunks :many
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure FROM trunks WHERE tenant_id = $1 ORDER BY priority, name
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 ORDER BY priority, name
 `
 
 func (q *Queries) ListTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, error) {
@@ -324,10 +345,63 @@ func (q *Queries) ListTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, 
 			&i.BypassProvenAt,
 			&i.BypassFailedAt,
 			&i.BypassFailure,
+			&i.Failures,
+			&i.FailingSince,
+			&i.Rests,
+			&i.RestsUntil,
+			&i.Probe,
+			&i.Failure,
+			&i.RangAt,
 		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const trunkAlive = `-- name: TrunkAlive :many
+UPDATE trunks t SET failures = 0, failing_since = NULL, failure = NULL, rests = 0, rests_until = NULL, probe = NULL,
+  rang_at = CASE WHEN $1::bool THEN coalesce(t.rang_at, $2::timestamptz) ELSE t.rang_at END
+FROM (
+  SELECT k.id, k.rests > 0 AS rested FROM trunks k
+  WHERE k.tenant_id = $3 AND k.id = $4
+    AND (k.failures > 0 AND k.failing_since <= $2::timestamptz OR $1::bool AND k.failures = 0 AND k.rang_at IS NULL)
+  FOR NO KEY UPDATE
+) b
+WHERE t.tenant_id = $3 AND t.id = b.id
+RETURNING b.rested::bool AS rested
+`
+
+type TrunkAliveParams struct {
+	Rang     bool
+	At       time.Time
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// TrunkAlive notes a sign of life. It changes nothing, and locks nothing, where all is well; a row tells whether the trunk had rested.
+func (q *Queries) TrunkAlive(ctx context.Context, arg TrunkAliveParams) ([]bool, error) {
+	rows, err := q.db.Query(ctx, trunkAlive,
+		arg.Rang,
+		arg.At,
+		arg.TenantID,
+		arg.ID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []bool{}
+	for rows.Next() {
+		var rested bool
+		if err := rows.Scan(&rested); err != nil {
+			return nil, err
+		}
+		items = append(items, rested)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -386,4 +460,98 @@ func (q *Queries) TrunkBypassProven(ctx context.Context, at time.Time, tenantID 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const trunkFailed = `-- name: TrunkFailed :exec
+UPDATE trunks SET failures = $1, failing_since = $2::timestamptz, failure = $3::text, rests = $4,
+  rests_until = $5, probe = $6
+WHERE tenant_id = $7 AND id = $8
+`
+
+type TrunkFailedParams struct {
+	Failures     int32
+	FailingSince time.Time
+	Failure      string
+	Rests        int32
+	RestsUntil   *time.Time
+	Probe        *uuid.UUID
+	TenantID     uuid.UUID
+	ID           uuid.UUID
+}
+
+// TrunkFailed writes that a trunk, which is locked, has failed again.
+func (q *Queries) TrunkFailed(ctx context.Context, arg TrunkFailedParams) error {
+	_, err := q.db.Exec(ctx, trunkFailed,
+		arg.Failures,
+		arg.FailingSince,
+		arg.Failure,
+		arg.Rests,
+		arg.RestsUntil,
+		arg.Probe,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
+}
+
+const trunkHealth = `-- name: TrunkHealth :one
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 AND id = $2 FOR NO KEY UPDATE
+`
+
+// TrunkHealth locks a trunk's health against others who write it, not against calls that begin.
+func (q *Queries) TrunkHealth(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Trunk, error) {
+	row := q.db.QueryRow(ctx, trunkHealth, tenantID, iD)
+	var i Trunk
+	err := row.Scan(
+		&i.TenantID,
+		&i.ID,
+		&i.Name,
+		&i.Host,
+		&i.Port,
+		&i.Transport,
+		&i.Username,
+		&i.PasswordSealed,
+		&i.Register,
+		&i.NumberFormat,
+		&i.MaxChannels,
+		&i.Cps,
+		&i.Priority,
+		&i.MediaMode,
+		&i.IsActive,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.BypassProvenAt,
+		&i.BypassFailedAt,
+		&i.BypassFailure,
+		&i.Failures,
+		&i.FailingSince,
+		&i.Rests,
+		&i.RestsUntil,
+		&i.Probe,
+		&i.Failure,
+		&i.RangAt,
+	)
+	return i, err
+}
+
+const trunkProbed = `-- name: TrunkProbed :exec
+UPDATE trunks SET probe = $1::uuid, rests_until = $2::timestamptz WHERE tenant_id = $3 AND id = $4 AND rests > 0
+`
+
+type TrunkProbedParams struct {
+	CallID   uuid.UUID
+	Until    time.Time
+	TenantID uuid.UUID
+	ID       uuid.UUID
+}
+
+// TrunkProbed has one call try a trunk whose rest is over; no other does until its fate is known, or for so long.
+func (q *Queries) TrunkProbed(ctx context.Context, arg TrunkProbedParams) error {
+	_, err := q.db.Exec(ctx, trunkProbed,
+		arg.CallID,
+		arg.Until,
+		arg.TenantID,
+		arg.ID,
+	)
+	return err
 }

@@ -22,13 +22,16 @@ SELECT id FROM users WHERE tenant_id = @tenant_id AND role = 'admin' AND is_acti
 -- name: LockTrunk :one
 SELECT * FROM trunks WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 
--- UpdateTrunk gives a trunk whose bypass has failed another chance when bypass is asked for again.
+-- UpdateTrunk gives a trunk whose bypass has failed another chance when bypass is asked for again, and has one that rests be dialed
+-- through at once.
 -- name: UpdateTrunk :one
 UPDATE trunks SET name = @name, host = @host, port = @port, transport = @transport, username = @username,
   password_sealed = @password_sealed, register = @register, number_format = @number_format, max_channels = @max_channels,
   cps = @cps, priority = @priority, media_mode = @media_mode, is_active = @is_active,
   bypass_failed_at = CASE WHEN @retry_bypass::bool THEN NULL ELSE bypass_failed_at END,
-  bypass_failure = CASE WHEN @retry_bypass::bool THEN NULL ELSE bypass_failure END, updated_at = now()
+  bypass_failure = CASE WHEN @retry_bypass::bool THEN NULL ELSE bypass_failure END,
+  failures = 0, failing_since = NULL, failure = NULL, rests = 0, rests_until = NULL, probe = NULL,
+  rang_at = CASE WHEN host = @host AND port = @port THEN rang_at END, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 
 -- name: TrunkHasLiveCalls :one

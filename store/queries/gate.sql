@@ -76,7 +76,7 @@ WITH held AS (
   WHERE b.tenant_id = @tenant_id AND b.id >= @from_id AND b.direction = 'outbound' AND b.dial_time > @since::timestamptz
   GROUP BY b.trunk_id
 )
-SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps,
+SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.rests_until,
   coalesce(h.units, 0)::bigint AS channels_used, (coalesce(b.calls, 0) + coalesce(h.others, 0))::bigint AS recent
 FROM trunks k LEFT JOIN held h ON h.trunk_id = k.id LEFT JOIN begun b ON b.trunk_id = k.id
 WHERE k.tenant_id = @tenant_id AND k.is_active ORDER BY k.priority, k.name;

@@ -81,8 +81,8 @@ RETURNING *;
 UPDATE leads SET phone_sealed = NULL, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id AND phone_sealed IS NOT NULL;
 
 -- name: LeadReschedule :exec
-UPDATE leads SET status = @status, attempts = @attempts, next_attempt_at = @next_attempt_at::timestamptz, claimed_by = NULL,
-  claimed_until = NULL, updated_at = now()
+UPDATE leads SET status = @status, attempts = @attempts, trunk_failures = trunk_failures + @trunk_failures::int,
+  next_attempt_at = @next_attempt_at::timestamptz, claimed_by = NULL, claimed_until = NULL, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: LeadSetDisposition :exec

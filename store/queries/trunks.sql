@@ -39,3 +39,30 @@ WHERE tenant_id = @tenant_id AND id = @id;
 -- name: TrunkBypassFailed :execrows
 UPDATE trunks SET bypass_failed_at = @at::timestamptz, bypass_failure = @failure::text, updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND bypass_failed_at IS NULL;
+
+-- TrunkHealth locks a trunk's health against others who write it, not against calls that begin.
+-- name: TrunkHealth :one
+SELECT * FROM trunks WHERE tenant_id = @tenant_id AND id = @id FOR NO KEY UPDATE;
+
+-- TrunkFailed writes that a trunk, which is locked, has failed again.
+-- name: TrunkFailed :exec
+UPDATE trunks SET failures = @failures, failing_since = @failing_since::timestamptz, failure = @failure::text, rests = @rests,
+  rests_until = sqlc.narg('rests_until'), probe = sqlc.narg('probe')
+WHERE tenant_id = @tenant_id AND id = @id;
+
+-- TrunkAlive notes a sign of life. It changes nothing, and locks nothing, where all is well; a row tells whether the trunk had rested.
+-- name: TrunkAlive :many
+UPDATE trunks t SET failures = 0, failing_since = NULL, failure = NULL, rests = 0, rests_until = NULL, probe = NULL,
+  rang_at = CASE WHEN @rang::bool THEN coalesce(t.rang_at, @at::timestamptz) ELSE t.rang_at END
+FROM (
+  SELECT k.id, k.rests > 0 AS rested FROM trunks k
+  WHERE k.tenant_id = @tenant_id AND k.id = @id
+    AND (k.failures > 0 AND k.failing_since <= @at::timestamptz OR @rang::bool AND k.failures = 0 AND k.rang_at IS NULL)
+  FOR NO KEY UPDATE
+) b
+WHERE t.tenant_id = @tenant_id AND t.id = b.id
+RETURNING b.rested::bool AS rested;
+
+-- TrunkProbed has one call try a trunk whose rest is over; no other does until its fate is known, or for so long.
+-- name: TrunkProbed :exec
+UPDATE trunks SET probe = @call_id::uuid, rests_until = @until::timestamptz WHERE tenant_id = @tenant_id AND id = @id AND rests > 0;

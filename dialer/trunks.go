@@ -1,0 +1,100 @@
+package dialer
+
+import (
+	"context"
+	"time"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// maxTrunkFailures bounds the calls of a lead that fail for a trunk's sake and cost it no attempt: a number to which a carrier never has
+// a way is given up at last. Each of them counts to the number's daily cap all the same, as nobody knows what rang behind the trunk.
+const maxTrunkFailures = 20
+
+// trunkSign is what a call's end says of its trunk.
+type trunkSign int
+
+const (
+	trunkNoSign trunkSign = iota
+	// trunkAlive: a callee was reached, or somebody beyond the trunk has refused.
+	trunkAlive
+	// trunkSilent: nothing was heard, which may be the callee's silence or the trunk's.
+	trunkSilent
+	// trunkFault: the trunk, or the gateway in front of it, has no service.
+	trunkFault
+)
+
+// signOf reads a closed call's final record. at is when the sign was given.
+func signOf(call db.Call) (sign trunkSign, at time.Time) {
+	if call.Direction != directionOutbound || call.TrunkID == nil || call.EndTime == nil {
+		return trunkNoSign, time.Time{}
+	}
+	for _, heard := range []*time.Time{call.AnswerTime, call.RingTime} {
+		if heard != nil {
+			return trunkAlive, *heard
+		}
+	}
+	cause, status, refused := "", int32(0), call.HangupDisposition != nil && *call.HangupDisposition == "recv_refuse"
+	if call.HangupCause != nil {
+		cause = *call.HangupCause
+	}
+	if call.SipStatus != nil {
+		status = *call.SipStatus
+	}
+	switch {
+	case cause == "GATEWAY_DOWN" || cause == "INVALID_GATEWAY":
+		sign = trunkFault
+	case refused && (status == 502 || status == 503 || status == 504):
+		sign = trunkFault
+	case refused && status == 408:
+		sign = trunkSilent
+	case cause == "NO_ANSWER" || cause == "ALLOTTED_TIMEOUT" || cause == "PROGRESS_TIMEOUT" || cause == "RECOVERY_ON_TIMER_EXPIRE":
+		sign = trunkSilent
+	case refused && status >= 404 && status != 407 && status != 500: // of 401, 403, 407 and 500 nobody knows whom they mean
+		sign = trunkAlive
+	}
+	return sign, *call.EndTime
+}
+
+// endedOnTrunk keeps what a call's end says of its trunk, and tells whether the call has failed for the trunk's sake. A silent one has,
+// once the trunk is taken for out of order.
+func (s *Service) endedOnTrunk(ctx context.Context, tx *store.Tx, call db.Call) (fault bool, err error) {
+	sign, at := signOf(call)
+	switch sign {
+	case trunkNoSign:
+		return false, nil
+	case trunkAlive:
+		rested, err := tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, call.RingTime != nil)
+		if rested {
+			s.log.InfoContext(ctx, "trunk carries calls again", "tenant_id", call.TenantID, "trunk_id", call.TrunkID)
+		}
+		return false, err
+	case trunkSilent, trunkFault:
+	}
+	dead, until, err := tx.TrunkFailed(ctx, store.TrunkFault{
+		Tenant: call.TenantID, Trunk: *call.TrunkID, Call: call.ID, Cause: *call.HangupCause, Silent: sign == trunkSilent, At: at,
+	})
+	if err != nil {
+		return false, err
+	}
+	if until != nil {
+		s.log.WarnContext(ctx, "trunk is out of order, calls over it fail one after the other", "tenant_id", call.TenantID,
+			"trunk_id", call.TrunkID, "hangup_cause", *call.HangupCause, "call_id", call.ID, "tried_again_at", *until)
+	}
+	return sign == trunkFault || dead, nil
+}
+
+// afterTrunkFault has a lead tried again, soon, whose call has failed for its trunk's sake: that was no attempt.
+func (s *Service) afterTrunkFault(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
+	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
+	if err != nil {
+		return err
+	}
+	status, attempts := LeadRetry, max(0, lead.Attempts-1)
+	if attempts == 0 {
+		status = LeadQueued
+	}
+	wait := retryPolicy(campaign.Retry).wait(outcomeCongestion, 1)
+	return s.reschedule(ctx, tx, lead, status, attempts, 1, at.Add(wait))
+}

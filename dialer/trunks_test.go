@@ -1,0 +1,279 @@
+package dialer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// ending is how a call that nobody answered ends.
+type ending struct {
+	cause, disposition string
+	status             int32 // 0 for none
+	rang               bool
+}
+
+func refusedByTrunk() ending { return ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 503, false} }
+
+func silence() ending { return ending{"NO_ANSWER", "send_cancel", 487, false} }
+
+func unanswered() ending { return ending{"NO_ANSWER", "send_cancel", 487, true} }
+
+func busyCallee() ending { return ending{"USER_BUSY", "recv_refuse", 486, false} }
+
+// of is a call's row as it ends so.
+func (e ending) of(call db.Call, at time.Time) db.Call {
+	call.Status, call.EndTime, call.HangupCause = switchctl.StatusFailed, &at, &e.cause
+	if e.disposition != "" {
+		call.HangupDisposition = &e.disposition
+	}
+	if e.status != 0 {
+		call.SipStatus = &e.status
+	}
+	if e.rang {
+		call.RingTime = &at
+	}
+	return call
+}
+
+// ends closes a call as the call controller does.
+func (b *bundle) ends(t *testing.T, call db.Call, e ending) {
+	t.Helper()
+	row := e.of(call, b.clock.Now())
+	require.NoError(t, b.st.InTenant(t.Context(), call.TenantID, func(tx *store.Tx) error {
+		closed, err := tx.Q.CallClose(t.Context(), db.CallCloseParams{
+			TenantID: row.TenantID, ID: row.ID, Status: row.Status, EndTime: *row.EndTime, HangupCause: e.cause, RingTime: row.RingTime,
+			HangupDisposition: row.HangupDisposition, SipStatus: row.SipStatus,
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Q.LiveUnitsDeleteOfCall(t.Context(), row.TenantID, row.ID); err != nil {
+			return err
+		}
+		return b.svc.Handler().Ended(t.Context(), tx, closed)
+	}))
+}
+
+// TestSignOfATrunk: what a callee may have done is never taken for the trunk's doing.
+func TestSignOfATrunk(t *testing.T) {
+	t.Parallel()
+	trunk, now := uuid.New(), time.Now()
+	for _, c := range []struct {
+		ending
+		want trunkSign
+	}{
+		{refusedByTrunk(), trunkFault},
+		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 504, false}, trunkFault},
+		{ending{"GATEWAY_DOWN", "", 0, false}, trunkFault},
+		{ending{"INVALID_GATEWAY", "", 0, false}, trunkFault},
+		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 503, true}, trunkAlive},
+		{silence(), trunkSilent},
+		{ending{"RECOVERY_ON_TIMER_EXPIRE", "recv_refuse", 408, false}, trunkSilent},
+		{unanswered(), trunkAlive},
+		{busyCallee(), trunkAlive},
+		{ending{"UNALLOCATED_NUMBER", "recv_refuse", 404, false}, trunkAlive},
+		{ending{"NO_USER_RESPONSE", "recv_refuse", 480, false}, trunkAlive},
+		{ending{"CALL_REJECTED", "recv_refuse", 603, false}, trunkAlive},
+		{ending{"CALL_REJECTED", "recv_refuse", 403, false}, trunkNoSign},
+		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 500, false}, trunkNoSign},
+		{ending{"NORMAL_CLEARING", "send_cancel", 487, false}, trunkNoSign},
+		{ending{switchctl.CauseNetworkOutOfOrder, "", 0, false}, trunkNoSign},
+		{ending{switchctl.CauseHostLost, "", 0, false}, trunkNoSign},
+	} {
+		call := db.Call{Direction: directionOutbound, TrunkID: &trunk}
+		sign, _ := signOf(c.of(call, now))
+		require.Equal(t, c.want, sign, "%+v", c.ending)
+		call.Direction = directionInbound
+		sign, _ = signOf(c.of(call, now))
+		require.Equal(t, trunkNoSign, sign)
+	}
+}
+
+// TestTrunkFaultIsNoAttempt of the lead, up to a bound, and counts to the number's daily cap all the same.
+func TestTrunkFaultIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.DailyCap = 2 }).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, `UPDATE campaigns SET max_attempts = 1, retry = '{"congestion":3}'`)
+	lead := b.push(t, campaign.ID, "9876543200")
+	for i := range 2 {
+		b.ends(t, b.dial(t, campaign, lead), refusedByTrunk())
+		row := b.lead(t, lead.ID)
+		require.Equal(t, string(LeadQueued), row.Status)
+		require.Zero(t, row.Attempts)
+		require.EqualValues(t, i+1, row.TrunkFailures)
+		require.WithinDuration(t, b.clock.Now().Add(3*time.Minute), *row.NextAttemptAt, time.Second)
+	}
+	_, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
+	require.Equal(t, ReasonDailyCap, reason(t, err))
+
+	for i, e := range []ending{busyCallee(), silence()} {
+		other := b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))
+		b.ends(t, b.dial(t, campaign, other), e)
+		require.Equal(t, string(LeadExhausted), b.lead(t, other.ID).Status, "%+v was an attempt", e)
+	}
+	hopeless := b.push(t, campaign.ID, "9876543220")
+	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET trunk_failures = $2 WHERE id = $1", hopeless.ID, maxTrunkFailures)
+	b.ends(t, b.dial(t, campaign, hopeless), refusedByTrunk())
+	require.Equal(t, string(LeadExhausted), b.lead(t, hopeless.ID).Status)
+}
+
+// deadTrunk has calls fail, one a few seconds after the other.
+func (b *bundle) deadTrunk(t *testing.T, campaign Campaign, n int, e ending) {
+	t.Helper()
+	for range n {
+		lead := b.push(t, campaign.ID, "98765"+randomDigits(5))
+		b.ends(t, b.dial(t, campaign, lead), e)
+		b.clock.advance(3 * time.Second)
+	}
+}
+
+// TestDeadTrunkRests: after a run of failures nothing is dialed, the campaign says why, and one call tries the trunk after each rest,
+// until one rings.
+func TestDeadTrunkRests(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
+	b.deadTrunk(t, campaign, 5, refusedByTrunk())
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"), "no lead is burnt")
+	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	for i := range 3 {
+		b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i))
+	}
+	for rest := 30 * time.Second; rest <= 2*time.Minute; rest *= 2 {
+		began := len(sw.dialed())
+		b.clock.advance(rest - 5*time.Second) // the first began three seconds ago
+		rounds(t, p)
+		require.Len(t, sw.dialed(), began)
+		w, until := b.told(t, campaign.ID)
+		require.Equal(t, WaitTrunkFails, w)
+		require.True(t, until.After(b.clock.Now()))
+		b.clock.advance(5 * time.Second)
+		rounds(t, p)
+		require.Len(t, sw.dialed(), began+1, "one call tries it")
+		b.ends(t, sw.dialed()[began], refusedByTrunk())
+	}
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 4"))
+	lead := b.push(t, campaign.ID, "9876543209")
+	_, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
+	require.Equal(t, ReasonTrunkFailures, reason(t, err))
+	var missing *DependencyError
+	require.ErrorAs(t, err, &missing)
+	b.clock.advance(4 * time.Minute)
+	rounds(t, p)
+	require.Len(t, sw.dialed(), 4)
+	b.ends(t, sw.dialed()[3], busyCallee())
+	rounds(t, p)
+	require.Greater(t, len(sw.dialed()), 5, "it carries calls again, as many as there are")
+}
+
+// TestTrunkThatIsHeardDoesNotRest: neither where a callee is reached in between, nor for a handful of failures at once, nor where
+// nothing tells a dead trunk from callees who don't answer.
+func TestTrunkThatIsHeardDoesNotRest(t *testing.T) {
+	t.Parallel()
+	for name, play := range map[string]func(*testing.T, *bundle, Campaign){
+		"in between": func(t *testing.T, b *bundle, c Campaign) {
+			t.Helper()
+			b.deadTrunk(t, c, 4, refusedByTrunk())
+			b.deadTrunk(t, c, 1, unanswered())
+			b.deadTrunk(t, c, 4, refusedByTrunk())
+		},
+		"at once": func(t *testing.T, b *bundle, c Campaign) {
+			t.Helper()
+			for range 9 {
+				b.deadTrunk(t, c, 1, refusedByTrunk())
+				b.clock.advance(-3 * time.Second)
+			}
+		},
+		"callees": func(t *testing.T, b *bundle, c Campaign) {
+			t.Helper()
+			b.deadTrunk(t, c, 1, unanswered())
+			b.deadTrunk(t, c, 9, ending{"UNALLOCATED_NUMBER", "recv_refuse", 404, false})
+		},
+		"seldom heard": func(t *testing.T, b *bundle, c Campaign) {
+			t.Helper()
+			b.deadTrunk(t, c, 1, unanswered())
+			b.deadTrunk(t, c, 9, silence())
+		},
+		"mute": func(t *testing.T, b *bundle, c Campaign) {
+			t.Helper()
+			b.deadTrunk(t, c, 9, silence())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t).trunkAndNumber(t)
+			play(t, b, b.running(t))
+			require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests > 0"))
+		})
+	}
+}
+
+// TestSilentTrunkRests where callees were heard ringing before; what is dialed into its silence() once it is known costs no attempt.
+func TestSilentTrunkRests(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	b.deadTrunk(t, campaign, 1, unanswered())
+	late := b.dial(t, campaign, b.push(t, campaign.ID, "9876543200"))
+	b.deadTrunk(t, campaign, 10, silence())
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 1"))
+	require.Equal(t, 1+9, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts = 1 AND status = 'retry' AND trunk_failures = 0"))
+	b.ends(t, late, silence())
+	row := b.lead(t, *late.LeadID)
+	require.Zero(t, row.Attempts)
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 1"), "it was dialed before")
+}
+
+// TestTransferGoesOverATrunkThatRests where there is no other: somebody is on the line. It is not what tries the trunk, either.
+func TestTransferGoesOverATrunkThatRests(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	rests := b.clock.Now().Add(time.Minute)
+	trunks := []db.GateTrunksRow{{ID: uuid.New(), MaxChannels: 9, Cps: 9, RestsUntil: &rests}, {ID: uuid.New(), MaxChannels: 9, Cps: 9}}
+	req := switchctl.OriginateRequest{To: mustPhone(t, "9876543200"), Purpose: switchctl.PurposeTransfer}
+	for _, at := range []time.Time{b.clock.Now(), rests} {
+		routes, refused := b.svc.routes(req, trunks, at)
+		require.Nil(t, refused)
+		require.Len(t, routes, 1)
+		require.Equal(t, trunks[1].ID, *routes[0].TrunkID)
+		routes, refused = b.svc.routes(req, trunks[:1], at)
+		require.Nil(t, refused)
+		require.Len(t, routes, 1)
+	}
+	req.Purpose = switchctl.PurposeSingle
+	_, refused := b.svc.routes(req, trunks[:1], b.clock.Now())
+	require.Equal(t, ReasonTrunkFailures, refused.Reason)
+	trunks[1].ChannelsUsed = 9
+	_, refused = b.svc.routes(req, trunks, b.clock.Now())
+	require.Equal(t, ReasonTrunkChannels, refused.Reason, "the other one is full")
+}
+
+// TestRestingTrunkIsPassedBy while another one carries calls.
+func TestRestingTrunkIsPassedBy(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	b.deadTrunk(t, campaign, 5, refusedByTrunk())
+	second := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET priority = 9 WHERE id = $1", second)
+	adm, err := b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543200")))
+	require.NoError(t, err)
+	require.Len(t, adm.Routes, 1)
+	require.Equal(t, second, *adm.Routes[0].TrunkID)
+	b.clock.advance(time.Minute)
+	for i, routes := range []int{2, 1} { // one call tries the first, and goes on with the second
+		adm, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
+		require.NoError(t, err)
+		require.Len(t, adm.Routes, routes)
+	}
+}
