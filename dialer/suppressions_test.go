@@ -39,6 +39,19 @@ func TestOptOutStaysOnTheList(t *testing.T) {
 	}
 }
 
+func TestOptOutForgetsANumberFromBeforeTheTenantWasStrict(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	campaign := b.running(t)
+	lead := b.push(t, campaign.ID, "9876543210")
+	other := b.push(t, campaign.ID, "9876543211")
+	b.strict(t)
+	_, err := b.svc.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
+	require.NoError(t, err)
+	require.True(t, b.lead(t, lead.ID).Phone.IsZero())
+	require.False(t, b.lead(t, other.ID).Phone.IsZero())
+}
+
 // A lead's end is told once: who opts out when the lead had ended before makes no second event.
 func TestOptOutOfACompletedLead(t *testing.T) {
 	t.Parallel()

@@ -22,4 +22,9 @@
 // A function given to InTenant or InSystem may run more than once: it is repeated after a serialization failure, a deadlock, or
 // a connection lost before the commit. It must do nothing but database work and set its results anew each time. Keep it short:
 // an old snapshot slows every claim of leads.
+//
+// # What is not kept
+//
+// Sweep forgets numbers and keys whose time is over; a controller calls it at its start and at NextSweep. Months of calls and events
+// are partitions (EnsurePartitions), which whoever operates the database may drop.
 package store

@@ -73,6 +73,7 @@ const (
 	recordingWorkers = 4
 	recordLimit      = 5 * time.Second
 	partitionsEvery  = 12 * time.Hour
+	sweepRetry       = 15 * time.Minute
 	partitionsAhead  = 2
 )
 
@@ -336,6 +337,7 @@ func (c *Controller) start(ctx context.Context) error {
 		return fmt.Errorf("start the job client: %w", err)
 	}
 	c.working.Go(func() { c.keepPartitions(background) })
+	c.working.Go(func() { c.sweepNightly(background) })
 	c.working.Go(func() { c.dialer.KeepFigures(background) })
 	c.working.Go(func() {
 		if err := c.dialer.Run(background, c.calls); err != nil {
@@ -357,6 +359,28 @@ func (c *Controller) keepPartitions(ctx context.Context) {
 		}
 		if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
 			c.log.ErrorContext(ctx, "partitions could not be made", "error", err)
+		}
+	}
+}
+
+// sweepNightly forgets what is not to be kept, at the start and every night: the nights in which no controller ran are made up for.
+func (c *Controller) sweepNightly(ctx context.Context) {
+	for {
+		next := store.NextSweep(time.Now())
+		done, err := c.store.Sweep(ctx, time.Now())
+		if done != (store.Swept{}) {
+			c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "calls", done.Calls, "idempotency_keys", done.Keys)
+		}
+		if err != nil && ctx.Err() == nil {
+			next = time.Now().Add(sweepRetry)
+			c.log.ErrorContext(ctx, "what is not to be kept could not be forgotten, it will be tried again", "at", next, "error", err)
+		}
+		wait := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
 		}
 	}
 }

@@ -366,10 +366,12 @@ func (q *Queries) LeadPriorities(ctx context.Context, tenantID uuid.UUID, campai
 }
 
 const leadPurgePhone = `-- name: LeadPurgePhone :exec
-UPDATE leads SET phone_sealed = NULL, updated_at = now() WHERE tenant_id = $1 AND id = $2 AND phone_sealed IS NOT NULL
+UPDATE leads l SET phone = NULL, phone_sealed = NULL, updated_at = now() FROM tenants t
+WHERE l.tenant_id = $1 AND l.id = $2 AND t.id = l.tenant_id
+  AND (l.phone_sealed IS NOT NULL OR l.phone IS NOT NULL AND t.privacy_mode = 'strict')
 `
 
-// LeadPurgePhone forgets a strict tenant's number; the hash and the last four digits stay.
+// LeadPurgePhone forgets a number that is sealed, or that a strict tenant has from before it was strict; the hash and the last four digits stay.
 func (q *Queries) LeadPurgePhone(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, leadPurgePhone, tenantID, iD)
 	return err

@@ -76,9 +76,11 @@ UPDATE leads SET status = @status, completed_at = @completed_at::timestamptz, ne
 WHERE tenant_id = @tenant_id AND id = @id
 RETURNING *;
 
--- LeadPurgePhone forgets a strict tenant's number; the hash and the last four digits stay.
+-- LeadPurgePhone forgets a number that is sealed, or that a strict tenant has from before it was strict; the hash and the last four digits stay.
 -- name: LeadPurgePhone :exec
-UPDATE leads SET phone_sealed = NULL, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id AND phone_sealed IS NOT NULL;
+UPDATE leads l SET phone = NULL, phone_sealed = NULL, updated_at = now() FROM tenants t
+WHERE l.tenant_id = @tenant_id AND l.id = @id AND t.id = l.tenant_id
+  AND (l.phone_sealed IS NOT NULL OR l.phone IS NOT NULL AND t.privacy_mode = 'strict');
 
 -- name: LeadReschedule :exec
 UPDATE leads SET status = @status, attempts = @attempts, trunk_failures = trunk_failures + @trunk_failures::int,

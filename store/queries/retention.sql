@@ -1,0 +1,34 @@
+-- What is kept for a time, and what the nightly sweep forgets.
+
+-- StrictTenants lists the tenants whose numbers are forgotten, and after how many days.
+-- name: StrictTenants :many
+SELECT id, pii_retention_days FROM tenants WHERE privacy_mode = 'strict' ORDER BY id;
+
+-- LeadsForget takes the numbers of a strict tenant's leads that have ended before a moment, sealed or from before it was strict, out of
+-- a batch of leads after one. It tells how many it took and which lead was the batch's last: the one given when there are no more.
+-- Leads lie in the order of their ids, so a walk over all of them needs no index that every other tenant's leads would pay for. Hash
+-- and last four digits stay.
+-- name: LeadsForget :one
+WITH batch AS (
+  SELECT l.id FROM leads l WHERE l.tenant_id = @tenant_id AND l.id > @after ORDER BY l.id LIMIT @batch::int
+), forgotten AS (
+  UPDATE leads f SET phone = NULL, phone_sealed = NULL, updated_at = now() FROM batch b
+  WHERE f.tenant_id = @tenant_id AND f.id = b.id AND (f.phone IS NOT NULL OR f.phone_sealed IS NOT NULL)
+    AND f.status IN ('completed', 'exhausted', 'dnc', 'opted_out', 'invalid') AND f.completed_at < @ended_before::timestamptz
+  RETURNING f.id
+)
+SELECT (SELECT count(*) FROM forgotten) AS forgotten,
+  coalesce((SELECT b.id FROM batch b ORDER BY b.id DESC LIMIT 1), @after)::uuid AS last;
+
+-- CallsForget takes the callee's sealed number out of up to a batch of a tenant's calls that have ended before a moment.
+-- name: CallsForget :execrows
+UPDATE calls c SET peer_sealed = NULL
+WHERE c.tenant_id = @tenant_id AND c.peer_sealed IS NOT NULL AND c.id = ANY(ARRAY(
+  SELECT e.id FROM calls e
+  WHERE e.tenant_id = @tenant_id AND e.peer_sealed IS NOT NULL AND e.id < @began_before AND e.end_time < @ended_before::timestamptz
+  LIMIT @batch::int));
+
+-- IdempotencyKeysForget takes up to a batch of keys that answer nobody any more.
+-- name: IdempotencyKeysForget :execrows
+DELETE FROM idempotency_keys k WHERE k.ctid = ANY(ARRAY(
+  SELECT o.ctid FROM idempotency_keys o WHERE o.created_at < @used_before::timestamptz LIMIT @batch::int));

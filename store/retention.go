@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// sweepTime is when the nightly sweep begins, after midnight UTC: 03:00 in India.
+	sweepTime = 21*time.Hour + 30*time.Minute
+	// sweepBatch bounds a sweep's transactions.
+	sweepBatch = 5000
+	// idempotencyKept is longer than any window within which an Idempotency-Key answers again.
+	idempotencyKept = 48 * time.Hour
+)
+
+// Swept is what a sweep has forgotten.
+type Swept struct {
+	// Leads and Calls are those whose numbers it took, Keys the idempotency keys.
+	Leads, Calls, Keys int64
+}
+
+// NextSweep gives the first time after now at which the nightly sweep is due.
+func NextSweep(now time.Time) time.Time {
+	at := now.UTC().Truncate(24 * time.Hour).Add(sweepTime)
+	if !at.After(now) {
+		at = at.Add(24 * time.Hour)
+	}
+	return at
+}
+
+// Sweep forgets what is not to be kept: the numbers of strict tenants' leads and calls that ended longer ago than the tenant's
+// pii_retention_days, and idempotency keys whose time is over. It works in short transactions; several sweeps at a time, and one that
+// was broken off, do no harm. What it did until an error is in Swept.
+func (s *Store) Sweep(ctx context.Context, now time.Time) (Swept, error) {
+	var done Swept
+	var strict []db.StrictTenantsRow
+	err := s.InSystem(ctx, func(tx *Tx) (err error) {
+		strict, err = tx.Q.StrictTenants(ctx)
+		return err
+	})
+	if err != nil {
+		return done, fmt.Errorf("sweep: %w", err)
+	}
+	for _, t := range strict {
+		before := now.AddDate(0, 0, -int(t.PiiRetentionDays))
+		if err := s.sweepLeads(ctx, t.ID, before, &done); err != nil {
+			return done, fmt.Errorf("sweep leads of tenant %s: %w", t.ID, err)
+		}
+		if err := s.sweepCalls(ctx, t.ID, before, &done); err != nil {
+			return done, fmt.Errorf("sweep calls of tenant %s: %w", t.ID, err)
+		}
+	}
+	if err := s.sweepKeys(ctx, now.Add(-idempotencyKept), &done); err != nil {
+		return done, fmt.Errorf("sweep idempotency keys: %w", err)
+	}
+	return done, nil
+}
+
+func (s *Store) sweepLeads(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
+	for after := uuid.Nil; ; {
+		var row db.LeadsForgetRow
+		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+			row, err = tx.Q.LeadsForget(ctx, db.LeadsForgetParams{TenantID: tenant, After: after, EndedBefore: before, Batch: sweepBatch})
+			return err
+		})
+		if err != nil || row.Last == after {
+			return err
+		}
+		done.Leads += row.Forgotten
+		after = row.Last
+	}
+}
+
+func (s *Store) sweepCalls(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
+	// Ids come from the clocks of several machines.
+	p := db.CallsForgetParams{TenantID: tenant, BeganBefore: IDFloor(before.Add(ClockSkew)), EndedBefore: before, Batch: sweepBatch}
+	return untilNone(&done.Calls, func() (n int64, err error) {
+		err = s.InTenant(ctx, tenant, func(tx *Tx) error {
+			n, err = tx.Q.CallsForget(ctx, p)
+			return err
+		})
+		return n, err
+	})
+}
+
+func (s *Store) sweepKeys(ctx context.Context, before time.Time, done *Swept) error {
+	return untilNone(&done.Keys, func() (n int64, err error) {
+		err = s.InSystem(ctx, func(tx *Tx) error {
+			n, err = tx.Q.IdempotencyKeysForget(ctx, before, sweepBatch)
+			return err
+		})
+		return n, err
+	})
+}
+
+// untilNone repeats a batch until it isn't full, and adds up what they came to.
+func untilNone(sum *int64, batch func() (int64, error)) error {
+	for {
+		n, err := batch()
+		if err != nil {
+			return err
+		}
+		if *sum += n; n < sweepBatch {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+func TestNextSweep(t *testing.T) {
+	t.Parallel()
+	india := time.FixedZone("IST", 5*3600+1800)
+	for now, want := range map[time.Time]time.Time{
+		time.Date(2026, 11, 22, 2, 59, 59, 0, india): time.Date(2026, 11, 22, 3, 0, 0, 0, india),
+		time.Date(2026, 11, 22, 3, 0, 0, 0, india):   time.Date(2026, 11, 23, 3, 0, 0, 0, india),
+		time.Date(2026, 11, 22, 12, 0, 0, 0, india):  time.Date(2026, 11, 23, 3, 0, 0, 0, india),
+		time.Date(2026, 12, 31, 23, 0, 0, 0, india):  time.Date(2027, 1, 1, 3, 0, 0, 0, india),
+	} {
+		require.WithinDuration(t, want, store.NextSweep(now), 0, "%s", now)
+	}
+}
+
+// numbers tells which of a tenant's leads still have one, by name.
+func numbers(t *testing.T, st *store.Store, tenant uuid.UUID) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		rows, err := tx.Pgx().Query(t.Context(), `SELECT name, phone IS NOT NULL OR phone_sealed IS NOT NULL FROM leads
+			WHERE octet_length(phone_hash) = 32 AND phone_last4 ~ '^[0-9]{4}$' ORDER BY id`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			var has bool
+			if err := rows.Scan(&name, &has); err != nil {
+				return err
+			}
+			out[name] = has
+		}
+		return rows.Err()
+	}))
+	return out
+}
+
+func TestSweepForgetsNumbersOfEndedLeads(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	strict, short, standard := storetest.StrictTenant(t, st), storetest.StrictTenant(t, st), storetest.Tenant(t, st)
+	now := time.Now()
+	storetest.Exec(t, st, short, "UPDATE tenants SET pii_retention_days = 0 WHERE id = $1", short)
+	day := 24 * time.Hour
+	for _, tenant := range []uuid.UUID{strict, short, standard} {
+		campaign := storetest.Campaign(t, st, tenant, nil)
+		for _, l := range []struct {
+			name, status string
+			ended        time.Duration
+			sealed       bool
+		}{
+			{"completed", "completed", 31 * day, true},
+			{"exhausted", "exhausted", 31 * day, true},
+			{"listed", "dnc", 31 * day, true},
+			{"invalid", "invalid", 31 * day, true},
+			{"from before it was strict", "completed", 31 * day, false},
+			{"lately", "completed", 29 * day, true},
+			{"to be called back", "callback", 0, true},
+			{"tried again", "retry", 31 * day, true},
+			{"new", "new", 0, true},
+		} {
+			var ended *time.Time
+			if l.ended > 0 {
+				at := now.Add(-l.ended)
+				ended = &at
+			}
+			storetest.Exec(t, st, tenant, `INSERT INTO leads (tenant_id, id, campaign_id, name, status, completed_at, phone, phone_sealed, phone_hash,
+				phone_last4) VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7 THEN NULL ELSE '9876543210' END, CASE WHEN $7 THEN '\x01'::bytea END,
+				sha256($4::text::bytea), '3210')`, tenant, storetest.NewID(t), campaign, l.name, l.status, ended, l.sealed)
+		}
+	}
+	done, err := st.Sweep(t.Context(), now)
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Leads: 5 + 6}, done)
+	kept := map[string]bool{
+		"completed": false, "exhausted": false, "listed": false, "invalid": false, "from before it was strict": false, "lately": true,
+		"to be called back": true, "tried again": true, "new": true,
+	}
+	require.Equal(t, kept, numbers(t, st, strict))
+	kept["lately"] = false
+	require.Equal(t, kept, numbers(t, st, short), "a retention of no days")
+	for name, has := range numbers(t, st, standard) {
+		require.True(t, has, name)
+	}
+	again, err := st.Sweep(t.Context(), now)
+	require.NoError(t, err)
+	require.Zero(t, again)
+}
+
+// A sweep goes over more leads than one transaction takes.
+func TestSweepOfManyLeads(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.StrictTenant(t, st)
+	campaign := storetest.Campaign(t, st, tenant, nil)
+	storetest.Exec(t, st, tenant, `INSERT INTO leads (tenant_id, id, campaign_id, name, status, completed_at, phone_sealed, phone_hash, phone_last4)
+		SELECT $1, gen_random_uuid(), $2, i::text, 'completed', now() - interval '40 days', '\x01', sha256(i::text::bytea), '3210'
+		FROM generate_series(1, 11000) i`, tenant, campaign)
+	done, err := st.Sweep(t.Context(), time.Now())
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Leads: 11000}, done)
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM leads WHERE phone_sealed IS NOT NULL"))
+}
+
+func TestSweepForgetsNumbersOfEndedCalls(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	now := time.Now()
+	tenant := storetest.StrictTenant(t, st)
+	call := func(ended *time.Time) uuid.UUID {
+		id := store.IDFloor(now.Add(-time.Hour))
+		if ended != nil {
+			id = store.IDFloor(ended.Add(-time.Minute))
+		}
+		unique := storetest.NewID(t)
+		copy(id[6:], unique[6:])
+		storetest.Exec(t, st, tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, status, from_number, to_number, peer_hash, peer_sealed,
+			end_time, hangup_cause) VALUES ($1, $2, 'n', $3, 'outbound', CASE WHEN $4::timestamptz IS NULL THEN 'dialing' ELSE 'failed' END, '+911', '•',
+			sha256('x'), '\x01', $4, CASE WHEN $4::timestamptz IS NULL THEN NULL ELSE 'NO_ANSWER' END)`, tenant, id, id.String(), ended)
+		return id
+	}
+	past, lately := now.AddDate(0, 0, -31), now.AddDate(0, 0, -29)
+	call(&past)
+	kept := []uuid.UUID{call(&lately), call(nil)}
+	done, err := st.Sweep(t.Context(), now)
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Calls: 1}, done)
+	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE peer_sealed IS NOT NULL AND id = ANY($1)", kept))
+}
+
+func TestSweepForgetsOldIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	for _, age := range []string{"49 hours", "25 hours", "1 minute"} {
+		storetest.Exec(t, st, tenant, `INSERT INTO idempotency_keys (tenant_id, call_id, key, verb, created_at)
+			VALUES ($1, $2, $3, 'hangup', now() - $4::interval)`, tenant, uuid.Nil, storetest.NewID(t), age)
+	}
+	done, err := st.Sweep(t.Context(), time.Now())
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Keys: 1}, done)
+	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM idempotency_keys"))
+}
