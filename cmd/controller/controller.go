@@ -54,6 +54,7 @@ type Controller struct {
 	dialer   *dialer.Service
 	calls    *switchctl.Controller
 	bucket   *recordings.Bucket
+	library  *recordings.Library
 	webhooks *webhook.Worker
 	jobs     *river.Client[pgx.Tx]
 	http     *httpapi.Server
@@ -219,7 +220,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	library, err := recordings.New(recordings.Config{
+	c.library, err = recordings.New(recordings.Config{
 		Store: c.store, Bucket: c.bucket, Signer: recordings.NewSigner(c.cfg.PublicURL(), key), Logger: c.log, Registerer: c.metrics,
 		SpoolDir: c.cfg.Recordings.SpoolDir,
 	})
@@ -227,7 +228,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 		return err
 	}
 	workers := river.NewWorkers()
-	if err := library.AddWorker(workers); err != nil {
+	if err := c.library.AddWorker(workers); err != nil {
 		return err
 	}
 	c.webhooks, err = webhook.New(webhook.Config{Store: c.store, Targets: c.guard(), Logger: c.log, Registerer: c.metrics})
@@ -247,10 +248,10 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("make the job client: %w", err)
 	}
-	return c.buildServer(library)
+	return c.buildServer()
 }
 
-func (c *Controller) buildServer(library *recordings.Library) (err error) {
+func (c *Controller) buildServer() (err error) {
 	sessionKey, err := c.derive("sessions")
 	if err != nil {
 		return err
@@ -275,7 +276,7 @@ func (c *Controller) buildServer(library *recordings.Library) (err error) {
 		cfg.DirectoryAllow = append(cfg.DirectoryAllow, prefix)
 	}
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
-		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: library,
+		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: c.library,
 		Directory: c.accounts, Agents: c.agents,
 		Registry: c.registryStatus,
 		Checks: []httpapi.Check{
@@ -367,13 +368,9 @@ func (c *Controller) keepPartitions(ctx context.Context) {
 func (c *Controller) sweepNightly(ctx context.Context) {
 	for {
 		next := store.NextSweep(time.Now())
-		done, err := c.store.Sweep(ctx, time.Now())
-		if done != (store.Swept{}) {
-			c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "calls", done.Calls, "idempotency_keys", done.Keys)
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
 			next = time.Now().Add(sweepRetry)
-			c.log.ErrorContext(ctx, "what is not to be kept could not be forgotten, it will be tried again", "at", next, "error", err)
+			c.log.ErrorContext(ctx, "what is not to be kept could not all be forgotten, it will be tried again", "at", next, "error", err)
 		}
 		wait := time.NewTimer(time.Until(next))
 		select {
@@ -383,6 +380,16 @@ func (c *Controller) sweepNightly(ctx context.Context) {
 		case <-wait.C:
 		}
 	}
+}
+
+func (c *Controller) sweep(ctx context.Context) error {
+	done, err := c.store.Sweep(ctx, time.Now())
+	audio, audioErr := c.library.Sweep(ctx, time.Now())
+	if done != (store.Swept{}) || audio > 0 {
+		c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "calls", done.Calls, "idempotency_keys", done.Keys,
+			"recordings", audio)
+	}
+	return errors.Join(err, audioErr)
 }
 
 // stop ends the parts in the order in which they depend on each other: no new calls, the calls there are, the API, the jobs

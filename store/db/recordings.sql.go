@@ -72,6 +72,15 @@ func (q *Queries) BeginRecording(ctx context.Context, arg BeginRecordingParams) 
 	return err
 }
 
+const deleteRecording = `-- name: DeleteRecording :exec
+DELETE FROM recordings WHERE tenant_id = $1 AND id = $2 AND status = 'ready'
+`
+
+func (q *Queries) DeleteRecording(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, deleteRecording, tenantID, iD)
+	return err
+}
+
 const finishRecording = `-- name: FinishRecording :execrows
 UPDATE recordings SET status = 'processing'
 WHERE tenant_id = $1 AND call_id = $2 AND status = 'recording'
@@ -178,4 +187,81 @@ func (q *Queries) MarkRecordingReady(ctx context.Context, arg MarkRecordingReady
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const recordingTenants = `-- name: RecordingTenants :many
+SELECT id, recording_retention_days::int AS days FROM tenants WHERE recording_retention_days IS NOT NULL ORDER BY id
+`
+
+type RecordingTenantsRow struct {
+	ID   uuid.UUID
+	Days int32
+}
+
+// RecordingTenants lists the tenants whose recordings are deleted, and after how many days.
+func (q *Queries) RecordingTenants(ctx context.Context) ([]RecordingTenantsRow, error) {
+	rows, err := q.db.Query(ctx, recordingTenants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RecordingTenantsRow{}
+	for rows.Next() {
+		var i RecordingTenantsRow
+		if err := rows.Scan(&i.ID, &i.Days); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recordingsPast = `-- name: RecordingsPast :many
+SELECT id, call_id, storage_key::text AS storage_key FROM recordings
+WHERE tenant_id = $1 AND id > $2 AND status = 'ready' AND ready_at < $3::timestamptz AND storage_key IS NOT NULL
+  AND local_path IS NULL
+ORDER BY id LIMIT $4::int
+`
+
+type RecordingsPastParams struct {
+	TenantID    uuid.UUID
+	After       uuid.UUID
+	ReadyBefore time.Time
+	Batch       int32
+}
+
+type RecordingsPastRow struct {
+	ID         uuid.UUID
+	CallID     uuid.UUID
+	StorageKey string
+}
+
+// RecordingsPast lists a batch of a tenant's recordings that were ready before a moment, after one of them. Those whose files are still
+// to be cleared away are not among them.
+func (q *Queries) RecordingsPast(ctx context.Context, arg RecordingsPastParams) ([]RecordingsPastRow, error) {
+	rows, err := q.db.Query(ctx, recordingsPast,
+		arg.TenantID,
+		arg.After,
+		arg.ReadyBefore,
+		arg.Batch,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RecordingsPastRow{}
+	for rows.Next() {
+		var i RecordingsPastRow
+		if err := rows.Scan(&i.ID, &i.CallID, &i.StorageKey); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

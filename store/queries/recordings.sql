@@ -38,3 +38,18 @@ WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'processing';
 -- name: ForgetRecordingFiles :exec
 UPDATE recordings SET local_path = NULL, parts = '[]'
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'ready';
+
+-- RecordingTenants lists the tenants whose recordings are deleted, and after how many days.
+-- name: RecordingTenants :many
+SELECT id, recording_retention_days::int AS days FROM tenants WHERE recording_retention_days IS NOT NULL ORDER BY id;
+
+-- RecordingsPast lists a batch of a tenant's recordings that were ready before a moment, after one of them. Those whose files are still
+-- to be cleared away are not among them.
+-- name: RecordingsPast :many
+SELECT id, call_id, storage_key::text AS storage_key FROM recordings
+WHERE tenant_id = @tenant_id AND id > @after AND status = 'ready' AND ready_at < @ready_before::timestamptz AND storage_key IS NOT NULL
+  AND local_path IS NULL
+ORDER BY id LIMIT @batch::int;
+
+-- name: DeleteRecording :exec
+DELETE FROM recordings WHERE tenant_id = @tenant_id AND id = @id AND status = 'ready';

@@ -19,6 +19,7 @@ const (
 type metrics struct {
 	processed *prometheus.CounterVec
 	bytes     prometheus.Counter
+	deleted   prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer, spool string) (*metrics, error) {
@@ -32,6 +33,10 @@ func newMetrics(registerer prometheus.Registerer, spool string) (*metrics, error
 			Name: "ringmaster_recordings_stored_bytes_total",
 			Help: "Bytes of recordings uploaded and verified.",
 		}),
+		deleted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ringmaster_recordings_deleted_total",
+			Help: "Recordings deleted because their tenant keeps them no longer (recording_retention_days).",
+		}),
 	}
 	for _, r := range []result{resultReady, resultFailed, resultRetried} {
 		m.processed.WithLabelValues(string(r))
@@ -39,7 +44,7 @@ func newMetrics(registerer prometheus.Registerer, spool string) (*metrics, error
 	if registerer == nil {
 		return m, nil
 	}
-	collectors := []prometheus.Collector{m.processed, m.bytes}
+	collectors := []prometheus.Collector{m.processed, m.bytes, m.deleted}
 	if spool != "" {
 		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "ringmaster_recordings_spool_free_bytes",

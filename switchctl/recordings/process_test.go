@@ -183,7 +183,7 @@ type faulty struct {
 
 	mu      sync.Mutex
 	objects map[string][]byte
-	write   error // of every write
+	write   error // of every write and deletion
 	corrupt bool  // what is read differs from what was written
 	presign string
 }
@@ -221,6 +221,16 @@ func (f *faulty) SignedURL(_ context.Context, key string, o *driver.SignedURLOpt
 // NewTypedWriter implements driver.Bucket.
 func (f *faulty) NewTypedWriter(ctx context.Context, key, _ string, _ *driver.WriterOptions) (driver.Writer, error) {
 	return &faultyWriter{ctx: ctx, f: f, key: key}, nil
+}
+
+// Delete implements driver.Bucket.
+func (f *faulty) Delete(_ context.Context, key string, _ *driver.DeleteOptions) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.write == nil {
+		delete(f.objects, key)
+	}
+	return f.write
 }
 
 type faultyWriter struct {
