@@ -258,9 +258,13 @@ func (a *agent) drop() {
 	}
 }
 
-// finish closes the record.
+// finish closes the record. Who reads there that the connection is over can forget it, and finds it counted.
 func (a *agent) finish(err error) {
 	now := time.Now()
+	a.over.Store(true)
+	a.s.mu.Lock()
+	a.s.stats.Live--
+	a.s.mu.Unlock()
 	a.mu.Lock()
 	a.record.Live, a.record.EndedAt = false, &now
 	if a.record.EndedBy == "" {
@@ -271,10 +275,6 @@ func (a *agent) finish(err error) {
 		}
 	}
 	a.mu.Unlock()
-	a.over.Store(true)
-	a.s.mu.Lock()
-	a.s.stats.Live--
-	a.s.mu.Unlock()
 	if err := a.conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		a.s.log.Debug("closing a WebSocket failed", "error", err)
 	}

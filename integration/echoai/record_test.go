@@ -69,7 +69,7 @@ func TestStallNeverAnswers(t *testing.T) {
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
 	require.True(t, timeout.Timeout())
-	require.Eventually(t, func() bool { return s.Stats().Stalled == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Stats().Stalled == 1 }, 20*time.Second, 5*time.Millisecond)
 }
 
 func TestBadFirstFrames(t *testing.T) {
@@ -78,12 +78,12 @@ func TestBadFirstFrames(t *testing.T) {
 	conn, _, err := dial(t, s, "/silent", nil)
 	require.NoError(t, err)
 	require.NoError(t, conn.WriteMessage(websocket.BinaryMessage, []byte{1, 2, 3}))
-	require.Eventually(t, func() bool { l := s.Sessions(""); return len(l) == 1 && l[0].Error != "" }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { l := s.Sessions(""); return len(l) == 1 && l[0].Error != "" }, 20*time.Second, 5*time.Millisecond)
 	require.Contains(t, s.Sessions("")[0].Error, "metadata")
 	conn, _, err = dial(t, s, "/silent", nil)
 	require.NoError(t, err)
 	require.NoError(t, conn.WriteMessage(websocket.TextMessage, []byte(`{"audio_format":{"encoding":"opus"}}`)))
-	require.Eventually(t, func() bool { l := s.Sessions(""); return len(l) == 2 && l[1].Error != "" }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { l := s.Sessions(""); return len(l) == 2 && l[1].Error != "" }, 20*time.Second, 5*time.Millisecond)
 }
 
 func TestRecordsAreRead(t *testing.T) {

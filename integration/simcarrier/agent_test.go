@@ -65,7 +65,7 @@ func TestSoftphoneContact(t *testing.T) {
 
 func TestSoftphoneManners(t *testing.T) {
 	t.Parallel()
-	p := setup(t, simcarrier.Config{RingTimeout: 2 * time.Second}, simcarrier.Config{})
+	p := setup(t, simcarrier.Config{RingTimeout: 5 * time.Second}, simcarrier.Config{})
 	c := p.phone(t, simcarrier.AgentSpec{})
 	for behaviour, status := range map[simcarrier.AgentBehaviour]int{
 		simcarrier.AgentBusy: 486, simcarrier.AgentRejects: 603, simcarrier.AgentNoAnswer: 487,
@@ -89,7 +89,7 @@ func TestSoftphoneManners(t *testing.T) {
 // A softphone without a network answers nothing and sends nothing; with it back, it knows nothing of the call and registers.
 func TestSoftphoneLosesItsNetwork(t *testing.T) {
 	t.Parallel()
-	p := setup(t, simcarrier.Config{NoResponse: 2 * time.Second}, simcarrier.Config{})
+	p := setup(t, simcarrier.Config{NoResponse: 5 * time.Second}, simcarrier.Config{})
 	c := p.phone(t, simcarrier.AgentSpec{AgentManner: simcarrier.AgentManner{AnswerAfterMS: 10}})
 	id := p.call(t, caller, "1001")
 	p.reports(t, id, func(from, _ simcarrier.Report) bool { return from.HearsNow })

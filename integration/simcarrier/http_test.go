@@ -91,7 +91,7 @@ func TestClient(t *testing.T) {
 	require.Eventually(t, func() bool {
 		r, err := c.Call(ctx, res.CallID)
 		return err == nil && !r.Live && r.EndedBy == simcarrier.Us
-	}, 5*time.Second, 10*time.Millisecond)
+	}, 20*time.Second, 10*time.Millisecond)
 	none, err := c.Calls(ctx, simcarrier.Filter{Live: true})
 	require.NoError(t, err)
 	require.Empty(t, none)

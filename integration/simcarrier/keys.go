@@ -23,12 +23,12 @@ const (
 type keypad struct {
 	digits string
 	frame  int
-	tones  bool // in the audio, in place of events
+	tones  bool   // in the audio, in place of events
+	began  uint32 // the timestamp of the digit's first packet, which all its packets have
 }
 
 // next writes the event payload of this frame. There is none in a rest, and done says that all digits are through.
-// begins is true in the first packet of a digit; age is how many samples ago its tone began, which is how far the
-// packet's timestamp lies behind the clock.
+// begins is true in the first packet of a digit; age is how many samples ago its tone began.
 func (k *keypad) next(buf []byte) (payload []byte, begins bool, age uint32, done bool) {
 	digit, at := k.frame/keyStep, k.frame%keyStep
 	if digit >= len(k.digits) {

@@ -299,6 +299,7 @@ func (st *stream) sendFrame(n negotiated, paused, catchup bool) {
 		}
 		if payload != nil {
 			if begins {
+				st.keys.began = st.ts
 				st.noteKey(st.keys.digit())
 			}
 			if st.keys.tones {
@@ -306,7 +307,7 @@ func (st *stream) sendFrame(n negotiated, paused, catchup bool) {
 				st.write(rtp.Header{Version: 2, PayloadType: n.codec.payloadType, Timestamp: st.ts}, tones, n.remote)
 				return
 			}
-			st.write(rtp.Header{Version: 2, PayloadType: n.event, Marker: begins, Timestamp: st.ts - age}, payload, n.remote)
+			st.write(rtp.Header{Version: 2, PayloadType: n.event, Marker: begins, Timestamp: st.keys.began}, payload, n.remote)
 			return
 		}
 		if !done {

@@ -101,7 +101,7 @@ func (sw *echoSwitch) request(t *testing.T, method sip.RequestMethod, invite *si
 		req.AppendHeader(sip.NewHeader("Content-Type", kind))
 		req.SetBody(body)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	res, err := sw.client.Do(ctx, req)
 	require.NoError(t, err)
@@ -127,18 +127,17 @@ func eventually(t *testing.T, s *simcarrier.Server, id string, until func(simcar
 		var err error
 		r, err = s.Call(id)
 		return err == nil && until(r)
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 	return r
 }
 
 func TestMarkerMeasuresTheRoundTrip(t *testing.T) {
 	t.Parallel()
 	s, _, id, _, _ := dialed(t, simcarrier.Config{Voice: "marker"})
-	r := eventually(t, s, id, func(r simcarrier.Report) bool { return len(r.RoundTripMS) >= 3 })
+	r := eventually(t, s, id, func(r simcarrier.Report) bool { return len(r.RoundTripMS) >= 3 && apart(r.SentOnsets, 1) })
 	require.Equal(t, "PCMA", r.Codec, "the answer's first codec")
 	require.InDelta(t, 0, slices.Min(r.RoundTripMS), 40, "the best: the others may have waited for this machine")
 	require.Equal(t, "marker", r.Sent[0].Kind)
-	require.InDelta(t, 1, r.SentOnsets[1].Sub(r.SentOnsets[0]).Seconds(), 0.5)
 	require.GreaterOrEqual(t, s.Stats().RoundTrip.Count, 3)
 	require.LessOrEqual(t, s.Stats().RoundTrip.P50, s.Stats().RoundTrip.P99)
 }
@@ -164,7 +163,7 @@ func TestHoldAndMove(t *testing.T) {
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
 	require.Equal(t, 200, sw.request(t, sip.INVITE, invite, answer, 3, sw.sdp("sendrecv", n), "application/sdp").StatusCode)
-	require.NoError(t, moved.SetReadDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, moved.SetReadDeadline(time.Now().Add(20*time.Second)))
 	buf := make([]byte, 2048)
 	size, err := moved.Read(buf)
 	require.NoError(t, err)
@@ -219,7 +218,7 @@ func TestCalleeTakesTheAnswerFromTheACK(t *testing.T) {
 	invite := sip.NewRequest(sip.INVITE, sip.Uri{Scheme: "sip", User: "+919800000000", Host: host, Port: n})
 	invite.AppendHeader(sip.NewHeader("Contact", "<sip:switch@"+sw.addr+">"))
 	invite.AppendHeader(sip.NewHeader("X-Rm-Call", "leak"))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	res, err := sw.client.Do(ctx, invite)
 	require.NoError(t, err)

@@ -11,12 +11,12 @@ import (
 // One that a re-INVITE has given a longer one before does not, though the variable has its old value again.
 func TestMediaTimeoutOnTheWayBack(t *testing.T) {
 	t.Parallel()
-	const limit = 500 * time.Millisecond
+	const limit = 1500 * time.Millisecond
 	for name, prepared := range map[string]bool{"as it was": false, "prepared": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			id, _, a, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:public", "answer-425", "answer-1000", ",media_timeout=500")
+			id, _, a, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:public", "answer-425", "answer-1000", ",media_timeout=1500")
 			a.hears(1000)
 			leg := b.other(id)
 			setLimit := func(ms string) { require.Equal(t, "+OK\n", b.esl.api("uuid_setvar "+leg+" media_timeout "+ms)) }
@@ -34,7 +34,7 @@ func TestMediaTimeoutOnTheWayBack(t *testing.T) {
 			silence(true)
 			ch := b.sw.channel(leg)
 			require.Eventually(t, func() bool { return ch.media.silentFor(time.Time{}, time.Now()) > limit }, 20*time.Second, 10*time.Millisecond)
-			setLimit("500")
+			setLimit("1500")
 			if !prepared {
 				require.Equal(t, operationOK, b.esl.api("uuid_media "+id))
 				require.Equal(t, "MEDIA_TIMEOUT", b.esl.event(leg, "CHANNEL_HANGUP_COMPLETE").get("Hangup-Cause"))

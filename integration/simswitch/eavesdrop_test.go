@@ -80,7 +80,7 @@ func TestEavesdropMediaTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	target, _, _, m := b.bridged("", "answer-425", "answer-1000", "")
-	id, spy := b.tap(",media_timeout=700", "&eavesdrop("+target+")")
+	id, spy := b.tap(",media_timeout=2000", "&eavesdrop("+target+")")
 	spy.hearsBoth(425, 1000)
 	spy.end()
 	require.Equal(t, "MEDIA_TIMEOUT", b.esl.event(id, "CHANNEL_HANGUP_COMPLETE").get("Hangup-Cause"))

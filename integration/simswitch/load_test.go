@@ -111,5 +111,5 @@ func TestManyCalls(t *testing.T) {
 		require.Equal(t, "NORMAL_CLEARING", b.esl.event(id, "CHANNEL_HANGUP_COMPLETE").get("Hangup-Cause"))
 		b.record(id)
 	}
-	require.Eventually(t, func() bool { return b.sw.Live() == 0 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.sw.Live() == 0 }, 30*time.Second, 5*time.Millisecond)
 }

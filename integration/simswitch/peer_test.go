@@ -294,7 +294,7 @@ func (c *peerCall) end() {
 
 // hangup sends BYE.
 func (c *peerCall) hangup() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if c.server != nil {
 		_ = c.server.Bye(ctx)
@@ -306,7 +306,7 @@ func (c *peerCall) hangup() {
 
 // info sends a SIP INFO.
 func (c *peerCall) info(contentType, body string) {
-	ctx, cancel := context.WithTimeout(c.peer.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(c.peer.t.Context(), 20*time.Second)
 	defer cancel()
 	req := sip.NewRequest(sip.INFO, c.server.InviteRequest.Contact().Address)
 	req.AppendHeader(sip.NewHeader("Content-Type", contentType))

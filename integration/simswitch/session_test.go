@@ -107,7 +107,7 @@ func TestOutboundSession(t *testing.T) {
 
 	// Without a lock a message runs inside of the application before it.
 	ctl.forget()
-	ctl.execute("sleep", "400", "Event-UUID: p2")
+	ctl.execute("sleep", "2500", "Event-UUID: p2")
 	ctl.execute("set", "note=inside", "Event-UUID: s2")
 	ctl.app(id, "sleep")
 	require.Equal(t, []string{"CHANNEL_EXECUTE sleep", "CHANNEL_EXECUTE set", "CHANNEL_EXECUTE_COMPLETE set", "CHANNEL_EXECUTE_COMPLETE sleep"},
@@ -176,7 +176,11 @@ func TestPlaybackAndBreak(t *testing.T) {
 	call.hears(620)
 	require.Equal(t, "+OK\n", b.esl.api("uuid_break "+id+" all"))
 	ctl.app(id, "playback")
-	call.forget()
+	require.Eventually(t, func() bool { // what was played may still be on its way to the call
+		call.forget()
+		<-time.After(100 * time.Millisecond)
+		return call.count() == 0
+	}, 20*time.Second, time.Millisecond)
 	ctl.execute("playback", "/nowhere/at/all.wav", "Event-UUID: missing")
 	require.Equal(t, "FILE NOT FOUND", ctl.wait(func(e ev) bool {
 		return e.get("Application-UUID") == "missing" && e.get("Event-Name") == "CHANNEL_EXECUTE_COMPLETE"
@@ -358,7 +362,7 @@ func TestStartStop(t *testing.T) {
 		select {
 		case <-call.cancel:
 		case <-call.bye:
-		case <-time.After(3 * time.Second):
+		case <-time.After(20 * time.Second):
 			require.Fail(t, "the call wasn't ended")
 		}
 	}

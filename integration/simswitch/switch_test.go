@@ -65,7 +65,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 
 // rang waits until the leg with that Call-ID has told CHANNEL_PROGRESS.
 func (b *bundle) rang(callID string) {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
 		for _, ch := range b.sw.allChannels() {
 			if ch.leg.callID == callID && ch.dialStatus().progress {
 				return
