@@ -265,7 +265,7 @@ func TestControllerStartsAndStopsOverAndOver(t *testing.T) {
 	for range 5 {
 		c := listening(t, b, p, "127.0.0.1:0")
 		require.NoError(t, c.Start(t.Context()))
-		require.Eventually(t, func() bool { return c.Ready(t.Context()) == nil }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return c.Ready(t.Context()) == nil }, 30*time.Second, 5*time.Millisecond)
 		require.Error(t, c.Start(t.Context()), "twice")
 
 		second := listening(t, b, p, c.OutboundAddr().String())
@@ -304,7 +304,7 @@ func TestOutboundSockets(t *testing.T) {
 	b.handler.route = b.routeInbound
 	require.NoError(t, c.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) })
-	require.Eventually(t, func() bool { return c.Ready(t.Context()) == nil }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Ready(t.Context()) == nil }, 30*time.Second, 5*time.Millisecond)
 
 	foreign := dialOutbound(t, c, map[string]string{"Unique-ID": "f-1", "Call-Direction": "inbound", "Caller-Destination-Number": "404"})
 	require.Equal(t, "hangup UNALLOCATED_NUMBER", <-foreign)

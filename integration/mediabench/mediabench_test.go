@@ -40,7 +40,7 @@ func TestRun(t *testing.T) { //nolint:paralleltest // a measurement has the mach
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r *Result
-			for n := 0; n < 3 && (r == nil || r.LostIn != 0 || r.LostOut != 0 || r.Dropped != 0); n++ {
+			for n := 0; n < 10 && (r == nil || r.LostIn != 0 || r.LostOut != 0 || r.Dropped != 0); n++ {
 				var err error
 				r, err = Run(t.Context(), inProcess, o)
 				require.NoError(t, err)

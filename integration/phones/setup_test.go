@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +35,7 @@ import (
 const (
 	envFreeSWITCH = "RINGMASTER_FREESWITCH"
 	envLog        = "RINGMASTER_TEST_LOG" // any value has the controller log
-	soon          = 15 * time.Second
+	soon          = 30 * time.Second
 	callerHz      = 425.0
 	agentHz       = 1000.0
 	ringHz        = 400.0
@@ -70,6 +71,7 @@ type line struct {
 	voice  *uuid.UUID // the voice agent that takes the calls; nil for none
 	states states
 	dir    string
+	ports  []string // addresses that are the line's: of the controller's socket, and of the simulated switch
 }
 
 // handler is the dialer's, with what a test puts in its place.
@@ -169,7 +171,8 @@ func newLine(tb testing.TB, binary string) *line {
 	l.st = storetest.New(tb)
 	l.tenant, l.agent = storetest.Tenant(tb, l.st), storetest.NewID(tb)
 	l.carrier, l.phone = subscriber(tb, callerHz), subscriber(tb, agentHz)
-	outbound := freeAddr(tb)
+	l.ports = freePorts(tb)
+	outbound := l.ports[0]
 	web := httptest.NewServer(http.HandlerFunc(anybody))
 	tb.Cleanup(web.Close)
 	l.directory = web.URL
@@ -224,7 +227,7 @@ func (l *line) start(tb testing.TB) {
 func (l *line) simulate(tb testing.TB, outbound, cdrs string) {
 	tb.Helper()
 	cfg := simswitch.Config{
-		ESLAddr: "127.0.0.1:0", ESLPassword: "secret", ExternalSIPAddr: "127.0.0.1:0", InternalSIPAddr: "127.0.0.1:0", RTPIP: "127.0.0.1",
+		ESLAddr: l.ports[1], ESLPassword: "secret", ExternalSIPAddr: l.ports[2], InternalSIPAddr: l.ports[3], RTPIP: "127.0.0.1",
 		SocketAddr: outbound, CDRDir: cdrs, RecordDir: l.dir, DirectoryURL: l.directory, SIPDomain: domain,
 	}
 	var sw *simswitch.Switch
@@ -234,7 +237,6 @@ func (l *line) simulate(tb testing.TB, outbound, cdrs string) {
 		sw, err = simswitch.New(cfg)
 		require.NoError(tb, err)
 		require.NoError(tb, sw.Start(context.Background()))
-		cfg.ESLAddr, cfg.ExternalSIPAddr, cfg.InternalSIPAddr = sw.Addrs().ESL, sw.Addrs().External, sw.Addrs().Internal
 	}
 	boot(tb)
 	tb.Cleanup(func() { _ = sw.Close() })
@@ -286,13 +288,24 @@ func subscriber(tb testing.TB, hz float64) *simcarrier.Server {
 	return s
 }
 
-// freeAddr is an address that nobody listens on.
-func freeAddr(tb testing.TB) string {
+// freePorts are four addresses that are the test's until it ends, whether somebody listens there or not: their ports lie below those
+// that sockets without a wish get, and the port before them is the lock.
+func freePorts(tb testing.TB) []string {
 	tb.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(tb, err)
-	defer ln.Close() //nolint:errcheck // it has served
-	return ln.Addr().String()
+	const first, blocks, size = 16400, 700, 5
+	at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	var lc net.ListenConfig
+	for range 200 {
+		port := first + size*rand.IntN(blocks) //nolint:gosec // any that is free will do
+		lock, err := lc.Listen(context.Background(), "tcp", at(port))
+		if err != nil {
+			continue
+		}
+		tb.Cleanup(func() { require.NoError(tb, lock.Close()) })
+		return []string{at(port + 1), at(port + 2), at(port + 3), at(port + 4)}
+	}
+	require.FailNow(tb, "no ports are free")
+	return nil
 }
 
 // spec is the agent's phone, which is at its own address.

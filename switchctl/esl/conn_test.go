@@ -46,7 +46,7 @@ func TestDialRefusals(t *testing.T) {
 func TestDialTimesOut(t *testing.T) {
 	t.Parallel()
 	addr := startSwitch(t, (*peer).drain)
-	_, err := esl.Dial(t.Context(), addr, password, esl.Options{CommandTimeout: 500 * time.Millisecond})
+	_, err := esl.Dial(t.Context(), addr, password, esl.Options{CommandTimeout: 2 * time.Second})
 	var late *esl.TimeoutError
 	require.ErrorAs(t, err, &late)
 	require.Equal(t, "auth", late.Op)
@@ -239,7 +239,7 @@ func TestRepliesMatchFirstInFirstOut(t *testing.T) {
 func TestCommandTimeoutCloses(t *testing.T) {
 	t.Parallel()
 	log := &logs{}
-	c := dial(t, esl.Options{CommandTimeout: time.Second, Logger: slog.New(log)}, (*peer).drain)
+	c := dial(t, esl.Options{CommandTimeout: 3 * time.Second, Logger: slog.New(log)}, (*peer).drain)
 	_, err := c.API(t.Context(), "uuid_kill secret-id")
 	var late *esl.TimeoutError
 	require.ErrorAs(t, err, &late)
@@ -258,7 +258,7 @@ func TestCommandTimeoutCloses(t *testing.T) {
 func TestCallersDeadlineCloses(t *testing.T) {
 	t.Parallel()
 	c := dial(t, esl.Options{}, (*peer).drain)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := c.Command(ctx, "linger 5")
 	var late *esl.TimeoutError
