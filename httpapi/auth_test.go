@@ -67,7 +67,7 @@ func TestLastUseIsNoted(t *testing.T) {
 	b.api.JSON(t, http.MethodGet, voiceAgents, nil, http.StatusOK, nil)
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, b.st, "SELECT count(*) FROM api_keys WHERE last_used_at = $1", b.clock.now()) == 1
-	}, 10*time.Second, 20*time.Millisecond)
+	}, 30*time.Second, 20*time.Millisecond)
 }
 
 // Every operation asks for its own scope: a key with all others is refused, one with it alone gets past the check.

@@ -319,7 +319,7 @@ func TestIdempotencyUnderConcurrency(t *testing.T) {
 			statuses <- status
 		})
 	}
-	require.Eventually(t, func() bool { return len(statuses) == 8 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(statuses) == 8 }, 30*time.Second, 5*time.Millisecond)
 	release()
 	all.Wait()
 	close(statuses)

@@ -178,7 +178,7 @@ func (b *bundle) delivery(t *testing.T, subscription uuid.UUID, status string) [
 				subscription).Scan(&got, &raw)
 		})
 		return err == nil && got == status
-	}, 20*time.Second, 10*time.Millisecond, "the delivery becomes %s", status)
+	}, 30*time.Second, 10*time.Millisecond, "the delivery becomes %s", status)
 	var attempts []webhook.Attempt
 	require.NoError(t, json.Unmarshal(raw, &attempts))
 	return attempts
@@ -230,7 +230,7 @@ func TestDelivery(t *testing.T) {
 	require.Eventually(t, func() bool {
 		n, err := testutil.GatherAndCount(b.metrics, "ringmaster_webhook_deliveries_total")
 		return err == nil && n == 1
-	}, 5*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 func TestRetries(t *testing.T) {
@@ -305,7 +305,7 @@ func TestWaits(t *testing.T) {
 	for i := 1; i < 4; i++ {
 		gap := got[i].at.Sub(got[i-1].at)
 		require.GreaterOrEqual(t, gap, waits[i]-20*time.Millisecond)
-		require.Less(t, gap, waits[i]+2*time.Second)
+		require.Less(t, gap, waits[i]+5*time.Second)
 	}
 }
 
@@ -326,9 +326,7 @@ func TestTargetsThatCannotBeReached(t *testing.T) {
 	t.Run("nobody listens", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		r := newReceiver(t)
-		r.Close()
-		sub := b.subscribe(t, r.URL)
+		sub := b.subscribe(t, "http://127.0.0.1:9") // no port that another test may get
 		b.emit(t, storetest.NewID(t), store.EventCallEnded)
 		attempts := b.delivery(t, sub, "dead_lettered")
 		require.Len(t, attempts, 4)
@@ -336,7 +334,7 @@ func TestTargetsThatCannotBeReached(t *testing.T) {
 	})
 	t.Run("no answer in time", func(t *testing.T) {
 		t.Parallel()
-		b := setup(t, func(cfg *webhook.Config) { cfg.Timeout = 2 * time.Second }) // the second attempt is in time
+		b := setup(t, func(cfg *webhook.Config) { cfg.Timeout = 4 * time.Second }) // the second attempt is in time
 		r := newReceiver(t)
 		r.before = func(req *http.Request, n int) {
 			if n == 0 {
@@ -388,17 +386,17 @@ func TestOrderWithinACall(t *testing.T) {
 	}
 	sub := b.subscribe(t, r.URL, "call.*", "ai_session.*", "lead.completed")
 	want := b.emit(t, slow, store.EventCallStarted, store.EventCallAnswered)
-	require.Eventually(t, func() bool { return len(r.requests()) == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.requests()) == 1 }, 30*time.Second, 5*time.Millisecond)
 	want = append(want, b.emit(t, slow, store.EventAISessionEnded, store.EventCallEnded, store.EventLeadCompleted)...)
 	others := map[uuid.UUID][]string{}
 	for range 5 {
 		call := storetest.NewID(t)
 		others[call] = b.emit(t, call, store.EventCallStarted, store.EventCallAnswered, store.EventCallEnded)
 	}
-	require.Eventually(t, func() bool { return len(r.requests()) == 1+5*3 }, 15*time.Second, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return len(r.requests()) == 1+5*3 }, 30*time.Second, 5*time.Millisecond,
 		"the others are not held up")
 	close(gate)
-	require.Eventually(t, func() bool { return len(r.requests()) == 5+5*3 }, 15*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.requests()) == 5+5*3 }, 30*time.Second, 5*time.Millisecond)
 	order := map[string][]string{}
 	for _, request := range r.requests() {
 		var data struct {
@@ -413,7 +411,7 @@ func TestOrderWithinACall(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, b.st, "SELECT count(*) FROM webhook_deliveries WHERE subscription_id = $1 AND status = 'delivered'", sub) == 20
-	}, 10*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 // A failing event holds the later ones of its call up for its first attempt only.
@@ -423,7 +421,7 @@ func TestFailureDoesNotBlockTheCall(t *testing.T) {
 	r := newReceiver(t, 500)
 	b.subscribe(t, r.URL)
 	ids := b.emit(t, storetest.NewID(t), store.EventCallStarted, store.EventCallEnded)
-	require.Eventually(t, func() bool { return len(r.requests()) == 2 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.requests()) == 2 }, 30*time.Second, 5*time.Millisecond)
 	require.Equal(t, ids[1], r.requests()[1].event.ID)
 }
 
@@ -439,7 +437,7 @@ func TestStopInTheMiddle(t *testing.T) {
 	}
 	sub := b.subscribe(t, r.URL)
 	b.emit(t, storetest.NewID(t), store.EventCallEnded)
-	require.Eventually(t, func() bool { return len(r.requests()) == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(r.requests()) == 1 }, 30*time.Second, 5*time.Millisecond)
 	b.stop()
 	require.Equal(t, 1, storetest.Count(t, b.st,
 		"SELECT count(*) FROM webhook_deliveries WHERE subscription_id = $1 AND status = 'pending' AND attempts = '[]'", sub))
