@@ -292,8 +292,7 @@ func TestDTMFByINFO(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	off := int64(math.MaxInt64) // of the best of a few keys: a busy machine paces the others badly
 	for n := 0; n < 5 && off > 15; n++ {
-		p.speak(append(keyTone{key: '8', ms: 100, dBm0: -10}.make(rnd), make([]int16, 1600)...))
-		got := event[DTMF](t, sess)
+		got := p.speakUntil(sess, append(keyTone{key: '8', ms: 100, dBm0: -10}.make(rnd), make([]int16, 1600)...))
 		require.Equal(t, "8", got.Digit)
 		off = min(off, (got.Duration - 100*time.Millisecond).Abs().Milliseconds())
 	}
@@ -316,8 +315,8 @@ func TestToneDetectionIsChosen(t *testing.T) {
 	sess.SetToneDetection(true)
 	require.True(t, detects())
 	rnd := rand.New(rand.NewPCG(1, 1))
-	p.speak(append(keyTone{key: '6', ms: 80, dBm0: -10}.make(rnd), make([]int16, 1600)...))
-	require.Equal(t, "6", event[DTMF](t, sess).Digit)
+	got := p.speakUntil(sess, append(keyTone{key: '6', ms: 80, dBm0: -10}.make(rnd), make([]int16, 1600)...))
+	require.Equal(t, "6", got.Digit)
 	sess.SetToneDetection(false)
 	require.False(t, detects())
 }

@@ -88,6 +88,11 @@ func TestSendDTMF(t *testing.T) {
 	require.NoError(t, sess.SendDTMF("1#", 80*time.Millisecond))
 	ai.text(`{"type":"mark","data":{"name":"end"}}`)
 	ai.waitText(t, "end", "playout")
+	require.Eventually(t, func() bool { // the phone may not have read all of it yet
+		pk := p.got()
+		last := pk[len(pk)-1]
+		return last.h.PayloadType != 101 && quiet(last.p)
+	}, soon, tick)
 
 	var recv dtmfReceiver
 	var keys []string

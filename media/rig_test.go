@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	soon = 10 * time.Second
+	soon = 30 * time.Second
 	tick = 5 * time.Millisecond
 )
 
@@ -296,6 +296,19 @@ func power(pcm []int16, hz float64, rate int) float64 {
 	return 20 * math.Log10(math.Max(amp, 1e-10))
 }
 
+// clearest is the tenth of a second in which a tone is the loudest: a busy machine, which paces the others badly, may have broken the
+// rest.
+func clearest(pcm []int16, hz float64, rate int) []int16 {
+	n := rate / 10
+	var best []int16
+	for at := 0; at+n <= len(pcm); at += n / 4 {
+		if stretch := pcm[at : at+n]; best == nil || power(stretch, hz, rate) > power(best, hz, rate) {
+			best = stretch
+		}
+	}
+	return best
+}
+
 // onset is the index of the first sample from which on a 10 ms window is loud.
 func onset(pcm []int16) int {
 	const win = 80
@@ -468,6 +481,15 @@ func (p *phone) speak(pcm []int16) {
 		pcm = pcm[frameSamples:]
 		<-t.C
 	}
+}
+
+// speakUntil says something again and again, until the session tells of a digit: a busy machine may break a key in two.
+func (p *phone) speakUntil(sess *Session, pcm []int16) DTMF {
+	p.t.Helper()
+	for try := 0; try < 20 && len(sess.Events()) == 0; try++ {
+		p.speak(pcm)
+	}
+	return event[DTMF](p.t, sess)
 }
 
 func (p *phone) got() []heardPacket {
