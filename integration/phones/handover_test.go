@@ -67,7 +67,7 @@ func handover(t *testing.T, l *line, way string) {
 	t.Helper()
 	query := ""
 	if way == "disconnect" {
-		query = "&end_by=close&end_after=4s"
+		query = "&end_by=close&end_after=10s"
 	}
 	l.voiceAI(t, query, "transfer_to_queue")
 	requests := make(chan switchctl.QueueRequest, 1)
