@@ -54,7 +54,7 @@ func TestCallerGetsAgentAtOnce(t *testing.T) {
 	require.Equal(t, WrapUp, b.status(t, agent), "the end comes once")
 	b.clock.advance(8 * time.Second)
 	b.eventually(t, agent, Available)
-	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 30*time.Second, 10*time.Millisecond)
 }
 
 func TestCallerWhoTalksAlreadyIsOfferedNoMore(t *testing.T) {
@@ -88,9 +88,9 @@ func TestSkillsAndPriority(t *testing.T) {
 	german := b.online(t, "german", "billing")
 	require.Equal(t, german, b.connect(t, Request{Tags: []string{"german"}}).offer(t).req.Phone.AgentID)
 	low := b.connect(t, Request{Tags: []string{"billing"}})
-	require.Eventually(t, func() bool { return len(low.musics()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(low.musics()) == 1 }, 30*time.Second, time.Millisecond)
 	high := b.connect(t, Request{Priority: 5, MusicURL: "http://music.test/1.wav"})
-	require.Eventually(t, func() bool { return len(high.musics()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(high.musics()) == 1 }, 30*time.Second, time.Millisecond)
 	require.Equal(t, []string{"http://music.test/1.wav"}, high.musics())
 	plain := b.online(t)
 	require.Equal(t, plain, high.offer(t).req.Phone.AgentID, "an agent without the skill is for others")
@@ -122,11 +122,11 @@ func TestNobodyThere(t *testing.T) {
 	_, err := b.svc.SetStatus(t.Context(), b.tenant, agent, StatusInput{Status: "paused"})
 	require.NoError(t, err)
 	caller := b.connect(t, Request{})
-	require.Eventually(t, func() bool { return len(caller.musics()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(caller.musics()) == 1 }, 30*time.Second, time.Millisecond)
 	_, err = b.svc.Logout(t.Context(), b.tenant, agent)
 	require.NoError(t, err)
 	caller.ends(t, Unavailable)
-	require.Eventually(t, func() bool { return !b.sw.holds(agent) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !b.sw.holds(agent) }, 30*time.Second, time.Millisecond)
 }
 
 // TestAgentWhoCannot goes through the ways in which a phone fails, with what becomes of agent and caller.
@@ -190,8 +190,8 @@ func TestCallerLeaves(t *testing.T) {
 	ringing := b.serve(t, b.svc, before, Request{})
 	ringing.offer(t)
 	waiting := b.connect(t, Request{})
-	require.Eventually(t, func() bool { return len(waiting.musics()) == 1 }, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return b.row(t, waiting.call.ID).QueuedAt != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(waiting.musics()) == 1 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.row(t, waiting.call.ID).QueuedAt != nil }, 30*time.Second, time.Millisecond)
 	b.close(t, b.svc, waiting.call.ID)
 	waiting.hangUp()
 	<-waiting.done
@@ -200,7 +200,7 @@ func TestCallerLeaves(t *testing.T) {
 	b.close(t, b.svc, before)
 	ringing.hangUp()
 	require.Equal(t, Available, b.status(t, agent), "freed by the transaction that closed the call; never bridged, nothing to wrap up")
-	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 30*time.Second, time.Millisecond)
 	require.Equal(t, agent, b.connect(t, Request{}).offer(t).req.Phone.AgentID)
 }
 
@@ -215,7 +215,7 @@ func TestCallIsOverBeforeItsAgent(t *testing.T) {
 	<-caller.done
 	require.ErrorIs(t, caller.err, switchctl.ErrCallEnded)
 	require.Equal(t, Available, b.status(t, agent))
-	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 30*time.Second, time.Millisecond)
 }
 
 func TestPlaceIsAnnounced(t *testing.T) {
@@ -227,7 +227,7 @@ func TestPlaceIsAnnounced(t *testing.T) {
 	_, err := b.svc.SetStatus(t.Context(), b.tenant, agent, StatusInput{Status: "paused"})
 	require.NoError(t, err)
 	caller, silent := b.connect(t, Request{Announce: true}), b.connect(t, Request{})
-	require.Eventually(t, func() bool { return caller.plays() > 1 && len(caller.musics()) > 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return caller.plays() > 1 && len(caller.musics()) > 2 }, 30*time.Second, time.Millisecond)
 	require.Zero(t, silent.plays())
 	_, err = b.svc.SetStatus(t.Context(), b.tenant, agent, StatusInput{Status: "available"})
 	require.NoError(t, err)

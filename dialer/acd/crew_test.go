@@ -52,7 +52,7 @@ func TestCrewIsWhomOneCanDialFor(t *testing.T) {
 	caller.ends(t, Ended)
 	b.eventually(t, agent, WrapUp)
 	require.Eventually(t, func() bool { crew = b.svc.Crew(b.tenant); return len(crew) == 1 && crew[0].Status == WrapUp },
-		10*time.Second, time.Millisecond)
+		30*time.Second, time.Millisecond)
 	require.Equal(t, call, *crew[0].Call, "the call that it is about")
 	require.WithinDuration(t, b.clock.Now().Add(7*time.Second), crew[0].WrapUpUntil, time.Second)
 	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneLost)
@@ -70,7 +70,7 @@ func TestCallersWhomNoCampaignHasDialed(t *testing.T) {
 	o := caller.offer(t)
 	require.True(t, b.svc.Crew(b.tenant)[0].Outside)
 	next := b.serve(t, b.svc, second, Request{Priority: 2, AgentID: &agent})
-	require.Eventually(t, func() bool { return len(b.svc.Waiting(b.tenant)) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.svc.Waiting(b.tenant)) == 1 }, 30*time.Second, time.Millisecond)
 	require.Equal(t, Waiter{Call: second, Want: Want{Agent: &agent}, Priority: 2}, b.svc.Waiting(b.tenant)[0])
 	b.bridged(t, first, agent)
 	o.answer <- switchctl.AgentEnded

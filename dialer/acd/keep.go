@@ -187,6 +187,7 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 	now := s.now()
 	s.mu.Lock()
 	a := s.desk.agents[r.ID]
+	outdated := a != nil && a.row.Version > r.Version
 	lost, wasLost := s.lost[r.ID]
 	phoneless := a != nil && !a.onHook && !a.phoneUp
 	overdue := phoneless && now.Sub(a.downSince) >= s.cfg.PhoneGrace && now.Sub(r.LastStatusAt) >= s.cfg.PhoneGrace
@@ -198,6 +199,9 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 	}
 	served := r.CurrentCallID != nil && s.desk.callers[*r.CurrentCallID] != nil && !elsewhere
 	s.mu.Unlock()
+	if outdated { // the agent has gone on since it was read: the next look sees how
+		return nil
+	}
 	old := now.Sub(r.LastStatusAt) >= settleTime
 	if !phoneless {
 		s.settled(r.ID)

@@ -48,7 +48,7 @@ func TestWrapUpEndsAfterRestart(t *testing.T) {
 	until := b.clock.Now().Add(time.Minute)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET wrap_up_until = $1", until)
 	stop := run(t, b.svc, b.sw)
-	require.Eventually(t, func() bool { return b.sw.holds(agent) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.sw.holds(agent) }, 30*time.Second, time.Millisecond)
 	require.Equal(t, WrapUp, b.status(t, agent))
 	stop()
 	b.clock.advance(time.Minute)
@@ -96,9 +96,14 @@ func TestHowThePhoneWent(t *testing.T) {
 			b := running(t)
 			agent, call := b.online(t), uuid.New()
 			b.force(t, agent, WrapUp, &call)
-			require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 0 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 0 }, 30*time.Second, time.Millisecond)
 			b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneHungUp)
 			b.force(t, agent, Available, nil)
+			require.Eventually(t, func() bool { // or a look that began before would forget how the phone went
+				b.svc.mu.Lock()
+				defer b.svc.mu.Unlock()
+				return b.svc.desk.agents[agent].row.Status == string(Available)
+			}, 30*time.Second, time.Millisecond)
 			b.svc.mu.Lock()
 			b.svc.lost[agent] = c.went
 			b.svc.mu.Unlock()
@@ -132,9 +137,9 @@ func TestPhoneGoneWhileDialing(t *testing.T) {
 	agent, call := b.online(t), b.call(t, nil)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = NULL, status = 'ringing', agent_id = $2 WHERE id = $1", call, agent)
 	b.force(t, agent, OnCall, &call)
-	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 0 }, 30*time.Second, time.Millisecond)
 	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneHungUp)
-	require.Eventually(t, func() bool { return len(b.sw.hangups()) > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.sw.hangups()) > 0 }, 30*time.Second, time.Millisecond)
 	require.Equal(t, call, b.sw.hangups()[0])
 }
 
@@ -168,10 +173,10 @@ func TestAgentsOfOtherControllers(t *testing.T) {
 	// Logging in at another controller moves an agent there, with the phone.
 	_, err := other.Login(t.Context(), b.tenant, moving, LoginInput{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return !b.sw.holds(moving) && phones.holds(moving) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !b.sw.holds(moving) && phones.holds(moving) }, 30*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool {
 		return b.svc.ReadyAgents(b.tenant) == 0 && other.ReadyAgents(b.tenant) == 1
-	}, 10*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 	var state *StateError
 	_, err = other.Login(t.Context(), b.tenant, live, LoginInput{})
 	require.ErrorAs(t, err, &state, "on a call at a controller that lives")
@@ -183,7 +188,7 @@ func TestDeactivatedAgent(t *testing.T) {
 	agent := b.online(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE users SET is_active = false")
 	require.Equal(t, ReasonRetired, *b.eventually(t, agent, Offline).Reason)
-	require.Eventually(t, func() bool { return !b.sw.holds(agent) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !b.sw.holds(agent) }, 30*time.Second, time.Millisecond)
 }
 
 func TestAccountExpires(t *testing.T) {
@@ -196,5 +201,5 @@ func TestAccountExpires(t *testing.T) {
 	require.Eventually(t, func() bool {
 		account, err := b.svc.cfg.Accounts.Account(t.Context(), got.SIP.Extension, "sip.test")
 		return err == nil && account.Password != got.SIP.Password
-	}, 10*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 }
