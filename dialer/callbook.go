@@ -104,6 +104,17 @@ func (b *callBook) onTheWay(taken map[uuid.UUID]bool) (ringing, waiting []time.T
 	return ringing, waiting
 }
 
+// listening counts those of the callees who wait for whom no agent is kept: a machine, and who has answered for long and asks for nobody.
+func (b *callBook) listening(now time.Time, taken map[uuid.UUID]bool) int {
+	n := 0
+	for id, c := range b.calls {
+		if b.waits(id) && !taken[id] && !c.answered.IsZero() && (!c.person || now.Sub(c.answered) > keptAnswered) {
+			n++
+		}
+	}
+	return n
+}
+
 // waits tells whether a call is one whose callee waits here for an agent.
 func (b *callBook) waits(call uuid.UUID) bool {
 	c := b.calls[call]

@@ -263,14 +263,14 @@ func (t *crew) level() bool {
 	return true
 }
 
-// pick finds an agent of a campaign for whom another has use, one who is ready if that is asked for: whom that one lacks the most, of
+// pick finds an agent of a campaign for whom another has use, and who isn't kept for its calls, one who is ready if that is asked for: whom that one lacks the most, of
 // those whom the first can spare the best.
 func (t *crew) pick(campaign, to uuid.UUID, ready bool) (uuid.UUID, bool) {
 	var best uuid.UUID
 	var lacks, spares int
 	found := false
 	for id, h := range t.hands {
-		if h.campaign != campaign || ready && !h.Ready || !t.fits(to, h.Member) {
+		if h.campaign != campaign || ready && !h.Ready || h.Kept == campaign && campaign != uuid.Nil || !t.fits(to, h.Member) {
 			continue
 		}
 		there, _ := t.has(to, h.Member)

@@ -51,7 +51,9 @@
 //     branch or that, those count that the fewest agents fit, and a campaign has a part of the agents for each: then somebody is there
 //     whichever branch the callee takes. Where a call's variable names the queue or the agent, it has that for the scarcest alone.
 //     Inbound callers and other campaigns' callees who wait in front are left out of what the plan counts on, and so are the
-//     agents whom inbound callers are likely to take while a call rings (others.go).
+//     agents whom inbound callers are likely to take while a call rings (others.go). In small teams, and while one abandoned call
+//     would be too many, the agents for whom calls ring are kept for these instead (reserve.go): other callers wait for the end of
+//     a call, and are served before the next one is dialed.
 //   - For a voice agent the free slots are filled up to the tightest ceiling, with a ramp (ramp.go).
 //   - The account's channels and a voice agent's slots are divided between the campaigns that use them (shares.go), as far as
 //     one controller paces them.

@@ -52,7 +52,8 @@ type pacer struct {
 	seeded  bool          // the planner knows the campaign's last calls
 	agents  map[uuid.UUID]seenAgent
 	others  others
-	manned  bool // somebody is at work here whom its callees may ask for
+	manned  bool   // somebody is at work here whom its callees may ask for
+	parts   sought // whom agents are kept for, as last planned
 	// hearing fetches what callees are to hear.
 	hearing *hearing
 	// idle is why this round dials nothing; idleTold is what was made known of it, at idleToldAt, nil when nothing was.
@@ -134,6 +135,7 @@ func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 	if next.free <= 0 || p.exhausted || p.yielded {
 		return wait
 	}
+	defer p.letGo()
 	n := min(next.free, claimBatch)
 	leads, taken, err := p.claim(ctx, n, now)
 	if err != nil {

@@ -258,10 +258,11 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		out.idle.on = WaitLogin
 		return out, nil
 	}
-	members := p.s.cfg.Agents.Crew(p.tenant)
+	members := p.crew(now)
 	asked := soughtOf(seen.taker.asks, members)
 	want, fits := asked.scarcest(members)
 	manned := fits > 0
+	p.parts = asked.parts(seen.taker.asks, want)
 	fit := fitting(want, members)
 	p.others.watch(now, fit, p.agents)
 	p.watch(members)
@@ -271,10 +272,13 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, nil
 	}
 	hungry := seen.hungry && seen.open
-	dealt := p.s.crews.deal(p.tenant, p.campaign, hungry && manned, asked.parts(seen.taker.asks, want), members)
+	members = openTo(p.campaign, members)
+	dealt := p.s.crews.deal(p.tenant, p.campaign, hungry && manned, p.parts, members)
 	mine := asked.dealt(seen.taker.asks, want, dealt, members)
-	state := p.stateOf(mine, now)
-	state.Ahead = ahead(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, seen.taker.asks, mine, members)
+	state := p.stateOf(mine, members, now)
+	wanted, waiting := p.wanted(members)
+	state.KeptFrom = len(wanted)
+	state.Ahead = ahead(waiting, p.book.waits, seen.taker.asks, mine, members)
 	state.Arrivals = p.others.perSecond(now, len(mine), len(fit))
 	var tightest idleness
 	if hungry {
@@ -287,6 +291,7 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	if planned.Verdict == pacing.Pause {
 		return out, p.s.pauseForAbandons(ctx, p.tenant, p.campaign, p.rates)
 	}
+	p.reserve(&planned, dealt, members, wanted, now)
 	p.told(planned, state, now)
 	switch {
 	case !hungry:
@@ -301,15 +306,12 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 }
 
 // stateOf is the campaign's state as the planner wants it, but for the room.
-func (p *pacer) stateOf(mine []acd.Member, now time.Time) pacing.State {
-	taken := make(map[uuid.UUID]bool, len(p.agents))
-	for _, a := range p.agents {
-		if a.status == acd.OnCall {
-			taken[a.call] = true
-		}
-	}
+func (p *pacer) stateOf(mine, members []acd.Member, now time.Time) pacing.State {
+	taken := takenCalls(members)
 	ringing, waiting := p.book.onTheWay(taken)
-	state := pacing.State{Waiting: len(waiting), Day: p.rates.day, Total: p.rates.total}
+	state := pacing.State{
+		Waiting: len(waiting), Listening: p.book.listening(now, taken), Day: p.rates.day, Total: p.rates.total,
+	}
 	for _, at := range ringing {
 		state.Ringing = append(state.Ringing, max(0, now.Sub(at)))
 	}

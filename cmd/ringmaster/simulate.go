@@ -123,12 +123,24 @@ func plotDay(file string, sc sim.Scenario, results [][]sim.Result) (err error) {
 
 func printDays(w io.Writer, results [][]sim.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "mode\tbusy\tin talk\tabandoned\tworst day\tworst 24 h\tpaused\twait mean\tp95\tlongest\tagent waits\tcalls/agent-h\tdialed\t")
+	inbound := slices.ContainsFunc(results, func(days []sim.Result) bool { return sim.Mean(days).Inbound > 0 })
+	head := "mode\tbusy\tin talk\tabandoned\tworst day\tworst 24 h\tpaused\twait mean\tp95\tlongest\tagent waits\tcalls/agent-h\tdialed\t"
+	if inbound {
+		head += "inbound\ttaken\tinbound waits\tbeside a kept agent\t"
+	}
+	_, _ = fmt.Fprintln(t, head)
 	for _, days := range results {
 		m := sim.Mean(days)
-		_, _ = fmt.Fprintf(t, "%s\t%.1f%%\t%.1f%%\t%.2f%%\t%.2f%%\t%.2f%%\t%d\t%.2f s\t%.2f s\t%.2f s\t%.1f s\t%.1f\t%d\t\n",
+		_, _ = fmt.Fprintf(t, "%s\t%.1f%%\t%.1f%%\t%.2f%%\t%.2f%%\t%.2f%%\t%d\t%.2f s\t%.2f s\t%.2f s\t%.1f s\t%.1f\t%d\t",
 			m.Mode, 100*m.Utilisation, 100*m.Talking, 100*m.AbandonTotal, 100*m.AbandonMost, 100*m.AbandonWorst, m.PausedDays,
 			m.WaitMean, m.Wait95, m.WaitMax, m.AgentIdleMean, m.CallsPerHour, m.Dialed)
+		switch {
+		case inbound && m.Mode == sim.Oracle: // it knows of no callers
+			_, _ = fmt.Fprint(t, "\t\t\t\t")
+		case inbound:
+			_, _ = fmt.Fprintf(t, "%d\t%d\t%.1f s\t%.1f s\t", m.Inbound, m.InboundTaken, m.InboundWait, m.InboundKept)
+		}
+		_, _ = fmt.Fprintln(t)
 	}
 	return t.Flush()
 }

@@ -38,8 +38,9 @@ type Member struct {
 	Status Status
 	// Since is when that began.
 	Since time.Time
-	// Ready: a caller can be given to the agent now.
+	// Ready: a caller can be given to the agent now; one of the campaign Kept alone, unless that is the zero id.
 	Ready bool
+	Kept  uuid.UUID
 	// Call is the agent's call, or the newest one; nil for one who had none yet. Campaign dialed the present one; the zero id
 	// for a call of no campaign.
 	Call     *uuid.UUID
@@ -67,6 +68,9 @@ func (s *Service) Crew(tenant uuid.UUID) []Member {
 		m := Member{
 			ID: a.row.ID, Extension: a.extension, Tags: a.tags, Status: Status(a.row.Status), Since: a.row.LastStatusAt,
 			Call: a.row.LastCallID, Ready: a.ready(),
+		}
+		if m.Ready {
+			m.Kept = a.kept
 		}
 		if a.row.WrapUpUntil != nil {
 			m.WrapUpUntil = *a.row.WrapUpUntil

@@ -11,7 +11,8 @@ import (
 )
 
 // desk is what one controller knows of its agents and of the callers who wait for them, and chooses who talks to whom: the
-// caller of the highest priority who waits longest gets the agent who has been idle longest, of those with the caller's tags.
+// caller of the highest priority who waits longest gets the agent who has been idle longest, of those with the caller's tags who are
+// not kept for others (reserve.go).
 // It has no clock, no lock and no I/O; its owner calls match after each change.
 type desk struct {
 	agents  map[uuid.UUID]*seat
@@ -33,6 +34,10 @@ type seat struct {
 	offered *caller
 	// unsure keeps an agent whose row could not be claimed from being chosen until it is read again.
 	unsure bool
+	// kept is the campaign for whose callees alone the agent is, until keptUntil; the zero id for none. It says nothing of one who isn't
+	// ready.
+	kept      uuid.UUID
+	keptUntil time.Time
 	// changed orders this seat's last change among all, against readings of the table that began before.
 	changed uint64
 }
@@ -83,6 +88,9 @@ func (d *desk) sit(row db.Agent) *seat {
 	}
 	d.changes++
 	a.row, a.changed, a.unsure = row, d.changes, false
+	if row.Status != string(Available) {
+		a.kept = uuid.Nil
+	}
 	return a
 }
 
@@ -159,9 +167,9 @@ func (d *desk) match() {
 	}
 	slices.SortFunc(ready, byIdleness)
 	for _, c := range waiting {
-		i := slices.IndexFunc(ready, func(a *seat) bool { return a.fits(c) })
+		i := choose(ready, c)
 		if i >= 0 {
-			c.seat, ready[i].offered = ready[i], c
+			c.seat, ready[i].offered, ready[i].kept = ready[i], c, uuid.Nil
 			ready = slices.Delete(ready, i, i+1)
 		}
 		hopeless := i < 0 && !d.hope(c)

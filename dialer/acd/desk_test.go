@@ -21,9 +21,11 @@ type floor struct {
 	now     time.Time
 	tenants []uuid.UUID
 	agents  []uuid.UUID
-	rows    map[uuid.UUID]db.Agent // the database
-	callers []*caller
-	talks   map[*caller]uuid.UUID // who talks with whom
+	// campaigns keep agents, each for itself.
+	campaigns []uuid.UUID
+	rows      map[uuid.UUID]db.Agent // the database
+	callers   []*caller
+	talks     map[*caller]uuid.UUID // who talks with whom
 }
 
 func newFloor(t *testing.T, seed uint64) *floor {
@@ -31,6 +33,7 @@ func newFloor(t *testing.T, seed uint64) *floor {
 	f := &floor{
 		t: t, d: newDesk(), rng: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_800_000_000, 0), //nolint:gosec // a seeded simulation
 		rows: map[uuid.UUID]db.Agent{}, talks: map[*caller]uuid.UUID{}, tenants: []uuid.UUID{uuid.New(), uuid.New()},
+		campaigns: []uuid.UUID{uuid.New(), uuid.New()},
 	}
 	for i := range 8 {
 		id := uuid.New()
@@ -78,7 +81,7 @@ func (f *floor) tags(id uuid.UUID) []string {
 func (f *floor) step() {
 	f.now = f.now.Add(time.Duration(f.rng.IntN(5000)) * time.Millisecond)
 	id := f.agents[f.rng.IntN(len(f.agents))]
-	switch f.rng.IntN(12) {
+	switch f.rng.IntN(14) {
 	case 0, 1:
 		if f.move(id, TriggerLogin, nil) {
 			f.d.phone(id, true, f.now)
@@ -95,6 +98,9 @@ func (f *floor) step() {
 		c := &caller{
 			call: uuid.New(), tenant: f.tenants[f.rng.IntN(2)], since: f.now, priority: f.rng.IntN(2), wake: make(chan struct{}, 1),
 		}
+		if f.rng.IntN(2) == 0 {
+			c.campaign, c.dialed = f.campaigns[f.rng.IntN(2)], true
+		}
 		if f.rng.IntN(3) == 0 {
 			c.tags = []string{"billing"}
 		}
@@ -102,6 +108,10 @@ func (f *floor) step() {
 		f.d.enter(c)
 	case 9:
 		f.move(id, TriggerDispose, nil)
+	case 10:
+		f.d.keep(f.tenants[f.rng.IntN(2)], f.campaigns[f.rng.IntN(2)], f.agents[:f.rng.IntN(len(f.agents))], f.now.Add(10*time.Second))
+	case 11:
+		f.d.lapse(f.now)
 	default:
 		if len(f.callers) > 0 {
 			f.act(f.callers[f.rng.IntN(len(f.callers))])
@@ -175,7 +185,7 @@ func (f *floor) check() {
 		}
 		hope := false
 		for _, a := range f.d.agents {
-			require.False(f.t, a.ready() && a.fits(c), "a caller waits while an agent is ready")
+			require.False(f.t, a.ready() && a.fits(c) && (a.kept == uuid.Nil || a.kept == c.campaign), "a caller waits while an agent is ready")
 			hope = hope || a.fits(c) && a.row.Status != string(Offline)
 		}
 		require.Equal(f.t, !hope, c.hopeless)

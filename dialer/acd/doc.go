@@ -6,6 +6,6 @@
 // call first.
 //
 // Read state.go for the states and what moves them, agents.go for what an agent does (login, logout, status), desk.go for the
-// choice of agent and caller, connect.go for how a caller is served, and keep.go for what keeps rows, calls and phones in
-// agreement. sipaccount.go derives the accounts of the agents' phones.
+// choice of agent and caller, reserve.go for agents who are kept for calls on the way, connect.go for how a caller is served, and
+// keep.go for what keeps rows, calls and phones in agreement. sipaccount.go derives the accounts of the agents' phones.
 package acd

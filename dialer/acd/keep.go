@@ -134,6 +134,7 @@ func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began u
 			left = append(left, id)
 		}
 	}
+	s.desk.lapse(s.now())
 	s.desk.match()
 	for _, r := range rows {
 		if s.desk.readyAgents(r.TenantID) != before[r.TenantID] {

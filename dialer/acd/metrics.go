@@ -1,6 +1,7 @@
 package acd
 
 import (
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -44,6 +45,8 @@ func newMetrics(reg prometheus.Registerer, s *Service) *metrics {
 				"Agents logged in at this controller, by status.", []string{"status"}, nil),
 			ready: prometheus.NewDesc("ringmaster_agents_ready",
 				"Agents who could take a call now: available, with their phone up.", nil, nil),
+			kept: prometheus.NewDesc("ringmaster_agents_kept",
+				"Of those, the ones who are kept for callees whom a campaign is dialing: no other caller is given one of them.", nil, nil),
 			waiting: prometheus.NewDesc("ringmaster_queue_waiting",
 				"Callers who wait for an agent.", nil, nil),
 		})
@@ -53,21 +56,22 @@ func newMetrics(reg prometheus.Registerer, s *Service) *metrics {
 
 // census counts agents and callers when it is asked.
 type census struct {
-	s                      *Service
-	agents, ready, waiting *prometheus.Desc
+	s                            *Service
+	agents, ready, kept, waiting *prometheus.Desc
 }
 
 // Describe implements [prometheus.Collector].
 func (c *census) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.agents
 	ch <- c.ready
+	ch <- c.kept
 	ch <- c.waiting
 }
 
 // Collect implements [prometheus.Collector].
 func (c *census) Collect(ch chan<- prometheus.Metric) {
 	byStatus := map[Status]int{Available: 0, OnCall: 0, WrapUp: 0, Paused: 0}
-	ready, waiting := 0, 0
+	ready, kept, waiting := 0, 0, 0
 	c.s.mu.Lock()
 	for _, a := range c.s.desk.agents {
 		if a.row.Status == string(Offline) {
@@ -76,6 +80,9 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 		byStatus[Status(a.row.Status)]++
 		if a.ready() {
 			ready++
+			if a.kept != uuid.Nil {
+				kept++
+			}
 		}
 	}
 	for _, caller := range c.s.desk.callers {
@@ -91,5 +98,6 @@ func (c *census) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.agents, n, string(status))
 	}
 	gauge(c.ready, ready)
+	gauge(c.kept, kept)
 	gauge(c.waiting, waiting)
 }

@@ -8,6 +8,9 @@ import (
 const (
 	// arrivalMemory is the age at which an arrival weighs 1/e; arrivalStart is how long none are taken to have come before the first look.
 	arrivalMemory, arrivalStart = 15 * time.Minute, 10 * time.Minute
+	// smallTeam is the number of agents up to which each call's agent is kept: where a caller who comes in has few others to go to, or
+	// none, calls could be dialed only while none is likely to come.
+	smallTeam = 4
 	// mostFreed bounds the agents whom a risk counts on.
 	mostFreed = 100
 )
@@ -35,21 +38,18 @@ func (a *Arrivals) left(now time.Duration) float64 {
 	return a.weight * math.Exp(-max(0, now-a.at).Seconds()/arrivalMemory.Seconds())
 }
 
-// heldBack is how many of the calls of one per ready agent are dialed when others call in: each of those may come while it rings, and
-// take the agent. The risk of that is bounded for each call: by what is aimed at, or, with nothing to spare, it has to be next to none,
-// but for one call when every agent is ready, for which a better moment doesn't come. Where even that one's risk is above what is aimed at,
-// the campaign dials nothing while others come so often, and its plan says so.
-func (p *Planner) heldBack(s State, f *forecast, dial, agents int) int {
-	limit := lowestLimit
-	if p.spare(s) >= 1 || s.Ready == agents && dial == agents {
-		limit = aim * p.cfg.TargetAbandon
-	}
+// keeps tells whether agents are kept for the campaign's calls: while one abandoned call would be too many, and in a small team always.
+// A caller who comes in waits then, if no agent is left, until a call has rung out, and nothing more is dialed for that one's agent.
+// Where nobody comes in, keeping changes nothing.
+func (p *Planner) keeps(s State, agents int) bool { return agents <= smallTeam || p.spare(s) < 1 }
+
+// heldBack is how many of the calls of one per ready agent are dialed when others call in and no agent is kept: each of those may come
+// while it rings, and take the agent. The risk of that is bounded for each call by what is aimed at. Where even the first one's is above
+// that, the campaign dials nothing while others come so often, and its plan says so.
+func (p *Planner) heldBack(f *forecast, dial int) int {
 	for n := range max(0, dial) {
-		if f.taken(dial-n-1) > limit {
+		if f.taken(dial-n-1) > aim*p.cfg.TargetAbandon {
 			return n
-		}
-		if p.spare(s) < 1 {
-			limit = lowestLimit
 		}
 	}
 	return dial

@@ -36,27 +36,59 @@ func TestOthersComeFirst(t *testing.T) {
 	require.Equal(t, 2, dial(60, 0), "for those who are ready")
 }
 
-// TestAgentsAreKeptForOthers: one call per agent is too many where others take agents, a progressive campaign's too.
-func TestAgentsAreKeptForOthers(t *testing.T) {
+// TestAgentsAreLeftToOthers: one call per agent is too many where others take agents, a progressive campaign's too.
+func TestAgentsAreLeftToOthers(t *testing.T) {
 	t.Parallel()
 	plan := func(ready, talking int, arrivals float64, seen Tally) int {
 		s := State{Ready: ready, Talking: make([]time.Duration, talking), Room: 100, Arrivals: arrivals, Day: seen, Total: seen}
 		out := New(Config{}).Plan(s)
 		require.Equal(t, out.Dial == 0, out.HeldBack)
+		require.Zero(t, out.Keep)
 		return out.Dial
 	}
-	good, bad := Tally{Answered: 500, Abandoned: 5}, Tally{Answered: 500, Abandoned: 13}
+	good := Tally{Answered: 500, Abandoned: 5}
 	require.Equal(t, 5, plan(5, 5, 0, good))
 	require.Equal(t, 5, plan(5, 5, 0.0001, good), "one an hour or two")
 	few, many := plan(5, 5, 0.02, good), plan(5, 5, 0.1, good)
 	require.Less(t, few, 5)
 	require.Less(t, many, few)
-	require.Less(t, plan(5, 5, 0.02, bad), few, "with nothing to spare")
-	require.Equal(t, 1, plan(1, 0, 0.0005, Tally{}), "there is no better moment")
-	require.Zero(t, plan(1, 0, 0.02, Tally{}), "and it isn't good enough")
+	require.Zero(t, plan(1, 9, 0.5, good))
 	for _, s := range []State{{Room: 9}, {Ready: 1}, {Ready: 1, Ringing: []time.Duration{0}, Room: 9}, {Ready: 1, Waiting: 1, Room: 9}} {
-		s.Arrivals = 0.02
+		s.Arrivals, s.Talking, s.Day, s.Total = 0.5, make([]time.Duration, 9), good, good
 		require.False(t, New(Config{}).Plan(s).HeldBack, "nobody is ready, or can be dialed, or needs to be")
+	}
+}
+
+// TestAgentsAreKeptForCalls: of a small team, and while one abandoned call would be too many, as many as there are calls; whoever waits
+// for one of them has him before another call is dialed.
+func TestAgentsAreKeptForCalls(t *testing.T) {
+	t.Parallel()
+	good, bad := Tally{Answered: 500, Abandoned: 5}, Tally{Answered: 500, Abandoned: 13}
+	for _, c := range []struct {
+		state      State
+		dial, keep int
+	}{
+		{State{Ready: 1}, 1, 1},
+		{State{Ready: 1, Ringing: make([]time.Duration, 1)}, 0, 1},
+		{State{Ready: 1, KeptFrom: 1}, 0, 0},
+		{State{Ready: 2, Ringing: make([]time.Duration, 1)}, 1, 2},
+		{State{Ready: 2, Ringing: make([]time.Duration, 1), KeptFrom: 1}, 0, 1},
+		{State{Ready: 2, Waiting: 2, Listening: 1}, 0, 1},
+		{State{Ready: 4, Talking: make([]time.Duration, 1)}, 4, 0},
+		{State{Ready: 4, Talking: make([]time.Duration, 1), Day: bad, Total: bad}, 4, 4},
+	} {
+		for _, arrivals := range []float64{0, 0.005, 0.5} {
+			s := c.state
+			if s.Arrivals, s.Room = arrivals, 100; s.Total == (Tally{}) {
+				s.Day, s.Total = good, good
+			}
+			if c.keep == 0 && c.dial > 0 && arrivals > 0 {
+				continue // fewer are dialed, to leave some to others
+			}
+			out := New(Config{}).Plan(s)
+			require.Equal(t, []int{c.dial, c.keep}, []int{out.Dial, out.Keep}, "%+v", s)
+			require.False(t, out.HeldBack)
+		}
 	}
 }
 

@@ -23,8 +23,11 @@
 //
 // Others: callers who call in, and another campaign's callees, may be ahead of the next callee. Those who wait get the agents who become
 // ready first. How often others take an agent is learned (arrivals.go), and so many more are expected while a call rings. Where
-// others come, one call per ready agent is too many, a progressive campaign's too: as many agents are kept for them as bring
-// the risk of each call below the aim.
+// others come, one call per ready agent is too many, a progressive campaign's too: as many agents are left to them as bring
+// the risk of each call below the aim. In a team of up to four that would be all of them much of the time, and while there is nothing to
+// spare nearly no risk is small enough. There it is the other way round: an agent is kept for each call, so that others have to wait.
+// Whoever waits so counts as if the agent were taken: when the call has ended, the agent is the caller's, and no other call is dialed
+// for that agent before.
 //
 // What holds it back, whatever the limit:
 //

@@ -64,16 +64,19 @@ func (t Tally) Rate() float64 {
 type State struct {
 	// Ready is the number of agents who could take a call now.
 	Ready int
+	// KeptFrom is the number of other callers who wait and would have one of these now, were they not kept for the campaign's calls.
+	KeptFrom int
 	// Talking has the age of the conversation of each agent who will be back when it ends.
 	Talking []time.Duration
 	// WrappingUp has the age of each agent's after-call work.
 	WrappingUp []time.Duration
 	// Ringing has the age of each call that was dialed and is neither answered nor ended.
 	Ringing []time.Duration
-	// Waiting is the number of persons who have answered and wait for an agent.
-	Waiting int
+	// Waiting is the number of persons who have answered and wait for an agent. Listening is how many of these ask for nobody yet, and
+	// may never do: for them no agent is kept.
+	Waiting, Listening int
 	// Ahead is the number of other callers, inbound ones or another campaign's, who wait for these agents and come first. Those who are
-	// ready now don't suit them, or they had one.
+	// ready now don't suit them, or they had one. Not of those whom KeptFrom counts.
 	Ahead int
 	// Arrivals is how many of these agents such callers take in a second.
 	Arrivals float64
@@ -87,6 +90,10 @@ type State struct {
 type Plan struct {
 	// Dial is the number of calls to dial now.
 	Dial int
+	// Keep is how many agents are to be kept for the campaign's calls, of those who are ready, if there are so many: no other caller is
+	// given one of them. When a call has ended its agent is let go before the next State is read: so whoever waits has the agent before
+	// another call is dialed.
+	Keep int
 	// HeldBack is set when agents are ready, nothing is under way, and nothing is dialed: other callers are too likely to take them.
 	HeldBack bool
 	// Lines is the number of calls under way per agent when these are dialed.
@@ -209,6 +216,8 @@ func (p *Planner) Seed(h History) {
 func (p *Planner) Plan(s State) Plan {
 	plan := Plan{Mode: Progressive, Verdict: Go}
 	agents := s.Ready + len(s.Talking) + len(s.WrappingUp)
+	keeps := p.keeps(s, agents)
+	s.Ready = max(0, s.Ready-s.KeptFrom)
 	idle := s.Ready - len(s.Ringing) - s.Waiting
 	dial := idle
 	if p.cfg.Predictive {
@@ -217,15 +226,15 @@ func (p *Planner) Plan(s State) Plan {
 	if verdict := p.judge(s); p.cfg.Predictive || verdict == Pause { // one call per agent finds nobody when others take the agents
 		plan.Verdict = verdict
 	}
-	if p.cfg.Predictive || s.Arrivals > 0 {
+	if p.cfg.Predictive || s.Arrivals > 0 && !keeps {
 		if p.stale >= rebuildAfter+int(p.answers) {
 			p.rebuild(s)
 		}
 		f := p.forecast(s)
-		if s.Arrivals > 0 {
-			dial = p.heldBack(s, &f, dial, agents)
+		if s.Arrivals > 0 && !keeps {
+			dial = p.heldBack(&f, dial)
 		}
-		if p.cfg.Predictive && plan.Verdict == Go {
+		if p.cfg.Predictive && plan.Verdict == Go && s.KeptFrom == 0 {
 			plan.Mode = Predictive
 			dial = max(dial, p.overdial(s, &f, agents))
 		}
@@ -235,6 +244,9 @@ func (p *Planner) Plan(s State) Plan {
 	}
 	plan.HeldBack = dial <= 0 && idle == s.Ready && idle > 0 && s.Room > 0 && plan.Verdict != Pause
 	plan.Dial = max(0, min(dial, s.Room))
+	if keeps {
+		plan.Keep = len(s.Ringing) + s.Waiting - s.Listening + plan.Dial
+	}
 	if agents > 0 {
 		plan.Lines = float64(len(s.Talking)+s.Waiting+len(s.Ringing)+plan.Dial) / float64(agents)
 	}

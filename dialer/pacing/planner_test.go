@@ -55,7 +55,7 @@ func TestProgressiveDialsOneCallPerReadyAgent(t *testing.T) {
 	t.Parallel()
 	p := pacing.New(config(false))
 	s := pacing.State{Ready: 5, Ringing: make([]time.Duration, 2), Waiting: 1, Room: 100}
-	require.Equal(t, pacing.Plan{Dial: 2, Lines: 1, Mode: pacing.Progressive, Verdict: pacing.Go}, p.Plan(s))
+	require.Equal(t, pacing.Plan{Dial: 2, Keep: 5, Lines: 1, Mode: pacing.Progressive, Verdict: pacing.Go}, p.Plan(s))
 	s.Room = 1
 	require.Equal(t, 1, p.Plan(s).Dial, "no more than the ceilings leave")
 	s.Room, s.Ringing = 100, make([]time.Duration, 9)

@@ -23,7 +23,7 @@ func (w *world) callIn() {
 	w.nextVisitor()
 	w.visits++
 	w.lobby = append(w.lobby, visitor{w.visits, w.now})
-	if len(w.ready) > 0 {
+	if len(w.ready) > w.kept {
 		w.admit()
 		return
 	}
@@ -39,6 +39,7 @@ func (w *world) visitorFirst() bool {
 // admit gives the visitor who waits longest to an agent.
 func (w *world) admit() {
 	w.others.Add(w.now)
+	w.measure.visitorWaited(w.now - w.lobby[0].came)
 	w.lobby = append(w.lobby[:0], w.lobby[1:]...)
 	w.talk(true, w.inbound)
 }

@@ -48,6 +48,31 @@ func TestInboundCallersInFront(t *testing.T) {
 	}
 }
 
+// TestSmallTeamsBesideInboundCallers: an agent is kept for each call, so that nobody who answers finds the one or two agents taken; who
+// calls in waits for a call to ring out, now and then, and no longer.
+func TestSmallTeamsBesideInboundCallers(t *testing.T) {
+	t.Parallel()
+	for _, agents := range []int{1, 2} {
+		for _, rate := range []float64{0.15, 0.5} {
+			for _, handle := range []time.Duration{time.Minute, 3 * time.Minute} {
+				sc := scenario(rate, handle, agents)
+				sc.Inbound, sc.RandomShocks = 0.3*float64(agents)*float64(time.Hour)/float64(handle), true
+				for seed := range uint64(2) {
+					for _, mode := range []Mode{Progressive, Predictive} {
+						day := Run(sc, mode, tuning+seed)
+						require.LessOrEqual(t, day.AbandonTotal, pacing.Cap, "%s, %d agents, seed %d", mode, agents, day.Seed)
+						require.False(t, day.Paused)
+						require.Positive(t, day.Answered)
+						require.Positive(t, day.InboundTaken)
+						require.Positive(t, day.InboundKept)
+						require.Less(t, day.InboundKept, sc.RingTimeout.Seconds()/2, "of the wait, on average")
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestInboundCallersTakeAgents: the more call in, the less the campaign has.
 func TestInboundCallersTakeAgents(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,10 @@ type Result struct {
 	WaitMax       float64  `json:"wait_max_s"`     //
 	AgentIdleMean float64  `json:"agent_idle_s"`   // an agent's mean wait for a call
 	FallbackShare float64  `json:"fallback_share"` // share of the plans made one call per agent by the abandon rate
+	Inbound       int      `json:"inbound"`        // callers who called in
+	InboundTaken  int      `json:"inbound_taken"`  // those of them whom an agent took
+	InboundWait   float64  `json:"inbound_wait_s"` // mean of those
+	InboundKept   float64  `json:"inbound_kept_s"` // mean wait of all who called in while an agent was ready, and kept for a call
 	Paused        bool     `json:"paused"`         // the abandon rate has paused the campaign
 	Shocks        []Shock  `json:"shocks,omitempty"`
 	Series        []Sample `json:"series,omitempty"` // one a minute
@@ -53,6 +57,10 @@ func Mean(days []Result) Summary {
 		s.WaitMean += d.WaitMean
 		s.Wait95 += d.Wait95
 		s.AgentIdleMean += d.AgentIdleMean
+		s.Inbound += d.Inbound
+		s.InboundTaken += d.InboundTaken
+		s.InboundWait += d.InboundWait
+		s.InboundKept += d.InboundKept
 		s.FallbackShare += d.FallbackShare
 		s.AbandonWorst = max(s.AbandonWorst, d.AbandonWorst)
 		s.AbandonMost = max(s.AbandonMost, d.AbandonTotal)
@@ -62,11 +70,11 @@ func Mean(days []Result) Summary {
 		}
 	}
 	n := max(1, len(days))
-	for _, sum := range []*int{&s.Dialed, &s.Answered, &s.Connected, &s.Abandoned} {
+	for _, sum := range []*int{&s.Dialed, &s.Answered, &s.Connected, &s.Abandoned, &s.Inbound, &s.InboundTaken} {
 		*sum /= n
 	}
 	for _, sum := range []*float64{
-		&s.Utilisation, &s.Talking, &s.AbandonTotal, &s.CallsPerHour, &s.WaitMean, &s.Wait95, &s.AgentIdleMean, &s.FallbackShare,
+		&s.Utilisation, &s.Talking, &s.AbandonTotal, &s.CallsPerHour, &s.WaitMean, &s.Wait95, &s.AgentIdleMean, &s.FallbackShare, &s.InboundWait, &s.InboundKept,
 	} {
 		*sum /= float64(n)
 	}
@@ -94,6 +102,9 @@ type measure struct {
 	waits                   []float32 // seconds, of those who waited
 	waitSum                 time.Duration
 	plans, fallbacks        int
+	visitors                int // taken
+	visitorWaits            time.Duration
+	visitorsKept            time.Duration // while an agent was kept for a call
 	lines                   float64
 	worst                   float64
 	series                  []Sample
@@ -113,6 +124,11 @@ func (m *measure) waited(d time.Duration) {
 		m.waits = append(m.waits, float32(d.Seconds()))
 		m.waitSum += d
 	}
+}
+
+func (m *measure) visitorWaited(d time.Duration) {
+	m.visitors++
+	m.visitorWaits += d
 }
 
 func (w *world) sample() {
@@ -174,6 +190,10 @@ func (w *world) summary(mode Mode, seed uint64) Result {
 	}
 	if m.connected > 0 {
 		out.AgentIdleMean = (present - m.handled).Seconds() / float64(m.connected)
+	}
+	if out.Inbound, out.InboundTaken = int(w.visits), m.visitors; m.visitors > 0 {
+		out.InboundWait = m.visitorWaits.Seconds() / float64(m.visitors)
+		out.InboundKept = m.visitorsKept.Seconds() / float64(w.visits)
 	}
 	if m.plans > 0 {
 		out.FallbackShare = float64(m.fallbacks) / float64(m.plans)

@@ -73,6 +73,7 @@ type world struct {
 	lobby   []visitor // inbound callers, longest waiting first
 	visits  int32
 	others  pacing.Arrivals
+	kept    int // of those who are ready, for the campaign's calls alone
 
 	planAt  time.Duration // when the queued plan is due
 	lastAt  time.Duration
@@ -93,10 +94,10 @@ func Run(sc Scenario, mode Mode, seed uint64) Result {
 		if e.at > sc.Hours {
 			break
 		}
-		w.now = e.at
+		w.pass(e.at)
 		w.happen(e)
 	}
-	w.now = sc.Hours
+	w.pass(sc.Hours)
 	return w.result(mode, seed)
 }
 
@@ -180,9 +181,11 @@ func (w *world) changed() {
 func (w *world) plan() {
 	w.lastAt, w.planAt = w.now, w.now+tick
 	w.queue.push(event{at: w.planAt, kind: eventPlan})
+	w.keep(min(w.kept, len(w.ringing)+len(w.waiting)))
 	w.look()
 	plan := w.planner.Plan(w.stay)
 	w.measure.planned(plan)
+	w.keep(plan.Keep)
 	if plan.Verdict == pacing.Pause {
 		w.paused = true
 	}
@@ -211,7 +214,9 @@ func (w *world) look() {
 	for _, id := range w.ringing {
 		s.Ringing = append(s.Ringing, w.now-w.active[id].dialed)
 	}
-	s.Ready, s.Waiting, s.Ahead, s.Arrivals = len(w.ready), len(w.waiting), len(w.lobby), w.others.PerSecond(w.now)
+	s.Ready, s.Waiting, s.Arrivals = len(w.ready), len(w.waiting), w.others.PerSecond(w.now)
+	s.KeptFrom = min(len(w.lobby), len(w.ready))
+	s.Ahead = len(w.lobby) - s.KeptFrom
 	s.Day, s.Total = w.day.tally(w.now), w.measure.tally
 }
 
@@ -311,6 +316,7 @@ func (w *world) connect(id int32) {
 	w.measure.connected++
 	w.measure.waited(w.now - c.answer)
 	w.free = append(w.free, id)
+	w.kept = max(0, w.kept-1)
 	w.talk(false, w.talks)
 }
 
@@ -370,6 +376,7 @@ func (w *world) leave(share float64) {
 					break
 				}
 			}
+			w.kept = min(w.kept, len(w.ready))
 			w.away(int32(i)) //nolint:gosec // bounded by Validate
 		case agentTalking, agentWrappingUp:
 			a.leaving = true

@@ -1,0 +1,300 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/dialer/acd"
+	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// callsIn has somebody call in and ask for an agent. The first who takes the caller is told; they talk until over is closed.
+func (p *people) callsIn(t *testing.T, req acd.Request) *talkLeg {
+	t.Helper()
+	id := storetest.NewID(t)
+	storetest.Exec(t, p.st, p.tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, status, from_number, to_number, answer_time)
+		VALUES ($1, $2::uuid, 'node-1', $2::uuid::text, 'inbound', 'answered', '+911', '+912', now())`, p.tenant, id)
+	leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, id)}, agent: make(chan uuid.UUID, 1), over: make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = p.agents.Connect(t.Context(), leg, req) // the test's end may be that of the wait
+	}()
+	t.Cleanup(func() {
+		select {
+		case <-leg.over:
+		default:
+			close(leg.over)
+		}
+		<-done
+	})
+	return leg
+}
+
+// waiting waits until so many callers wait for an agent.
+func (p *people) waiting(t *testing.T, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(p.agents.Waiting(p.tenant)) == n }, waitFor, every)
+}
+
+// answers has a callee answer, and whoever takes the call be told.
+func (p *people) answers(t *testing.T, call db.Call) *talkLeg {
+	t.Helper()
+	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = $2 WHERE id = $1", call.ID, p.clock.Now())
+	leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID, 1), over: make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.svc.Handler().Answered(t.Context(), leg) // so may that of the conversation
+	}()
+	t.Cleanup(func() {
+		close(leg.over)
+		<-done
+	})
+	return leg
+}
+
+// keptBy counts the agents who are kept for a campaign.
+func (p *people) keptBy(campaign uuid.UUID) int {
+	n := 0
+	for _, m := range p.agents.Crew(p.tenant) {
+		if m.Kept == campaign {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAgentIsKeptForACall: who calls in waits while a call rings for the only agent, has the agent as soon as that has rung out, and no
+// other is dialed meanwhile.
+func TestAgentIsKeptForACall(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	agent, campaign := p.person(t), p.campaign(t, DialProgressive)
+	for _, number := range []string{"9876543201", "9876543202"} {
+		p.push(t, campaign, number)
+	}
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer.round(t.Context())
+	require.Len(t, p.sw.dialed(), 1)
+	require.Equal(t, 1, p.keptBy(campaign))
+	caller := p.callsIn(t, acd.Request{MaxWait: time.Minute})
+	p.waiting(t, 1)
+	pacer.round(t.Context())
+	require.Len(t, p.sw.dialed(), 1)
+	require.Len(t, p.agents.Waiting(p.tenant), 1)
+	require.Equal(t, acd.Available, p.status(t, agent), "an agent who is kept is what they were")
+	p.end(t, p.sw.dialed()[0], "failed", "NO_ANSWER")
+	pacer.round(t.Context())
+	require.Equal(t, agent, <-caller.agent)
+	require.Len(t, p.sw.dialed(), 1, "the agent was another's")
+	require.Zero(t, p.keptBy(campaign))
+}
+
+// TestWhoWaitsForOneAgentIsServed: calls that ring are no reason to keep that agent, where another is ready.
+func TestWhoWaitsForOneAgentIsServed(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	agents := []uuid.UUID{p.person(t), p.person(t), p.person(t)}
+	campaign := p.campaign(t, DialProgressive)
+	for i := range 9 {
+		p.push(t, campaign, fmt.Sprintf("98765432%02d", i))
+	}
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer.round(t.Context())
+	require.Equal(t, 3, p.keptBy(campaign))
+	for i, agent := range agents[:2] {
+		caller := p.callsIn(t, acd.Request{MaxWait: time.Minute, AgentID: &agent})
+		p.waiting(t, 1)
+		pacer.round(t.Context())
+		require.Len(t, p.agents.Waiting(p.tenant), 1)
+		p.end(t, p.sw.dialed()[i], "failed", "NO_ANSWER")
+		pacer.round(t.Context())
+		require.Equal(t, agent, <-caller.agent, "the first to be let go")
+		require.Len(t, p.sw.dialed(), 3)
+	}
+	require.Equal(t, 1, p.keptBy(campaign))
+}
+
+// TestNobodyIsDialedBesideWhoWaits: of several calls for one agent the ones that end are not replaced while somebody waits for that agent.
+func TestNobodyIsDialedBesideWhoWaits(t *testing.T) {
+	t.Parallel()
+	p, campaign := crowd(t, 2, 300, 0)
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer.round(t.Context())
+	calls := p.sw.dialed()
+	require.Greater(t, len(calls), 2)
+	require.Equal(t, 2, p.keptBy(campaign))
+	caller := p.callsIn(t, acd.Request{MaxWait: time.Minute})
+	p.waiting(t, 1)
+	for _, call := range calls[:len(calls)-1] {
+		require.Len(t, p.agents.Waiting(p.tenant), 1)
+		p.end(t, call, "failed", "NO_ANSWER")
+		pacer.round(t.Context())
+		require.Len(t, p.sw.dialed(), len(calls))
+	}
+	<-caller.agent
+	require.Equal(t, 1, p.keptBy(campaign), "for the last call")
+}
+
+// TestAgentIsKeptForWhoAnswers: the callee comes before a caller who has waited for longer.
+func TestAgentIsKeptForWhoAnswers(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	agent, campaign := p.person(t), p.campaign(t, DialPredictive)
+	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_max_wait_s = 30 WHERE id = $1", campaign)
+	p.push(t, campaign, "9876543201")
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer.round(t.Context())
+	require.Equal(t, 1, p.keptBy(campaign))
+	p.callsIn(t, acd.Request{MaxWait: time.Minute})
+	p.waiting(t, 1)
+	callee := p.answers(t, p.sw.dialed()[0])
+	require.Equal(t, agent, <-callee.agent)
+	require.Len(t, p.agents.Waiting(p.tenant), 1)
+	require.Zero(t, p.keptBy(campaign))
+}
+
+// TestAgentIsKeptForOneCampaign: what a campaign keeps is nobody else's, also when it has no leads left; the next has it after the call.
+func TestAgentIsKeptForOneCampaign(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	p.person(t)
+	one, two := p.campaign(t, DialProgressive), p.campaign(t, DialProgressive)
+	last := p.push(t, one, "9876543201")
+	lead := p.push(t, two, "9876543202")
+	first, second := newPacer(p.svc, p.sw, p.tenant, one, nil), newPacer(p.svc, p.sw, p.tenant, two, nil)
+	first.round(t.Context())
+	first.round(t.Context())
+	for range 3 {
+		second.round(t.Context())
+	}
+	require.Len(t, p.sw.dialed(), 1)
+	require.Equal(t, last.ID, *p.sw.dialed()[0].LeadID)
+	require.Equal(t, []int{1, 0}, []int{p.keptBy(one), p.keptBy(two)})
+	require.Zero(t, p.svc.paces.of[two].ready)
+	_, err := p.svc.Gate().Admit(t.Context(), p.request(t, two, lead))
+	require.Equal(t, ReasonAgents, reason(t, err))
+	p.end(t, p.sw.dialed()[0], "failed", "NO_ANSWER")
+	first.round(t.Context())
+	require.Zero(t, p.keptBy(one))
+	second.round(t.Context())
+	require.Len(t, p.sw.dialed(), 2)
+	require.Equal(t, 1, p.keptBy(two))
+}
+
+// deadLine dials nobody.
+type deadLine struct{}
+
+func (deadLine) Originate(context.Context, switchctl.OriginateRequest) (db.Call, error) {
+	return db.Call{}, errors.New("no line")
+}
+
+// TestNobodyIsKeptForNothing: not for calls that were not dialed after all, not for a machine, and not for who listens for minutes.
+func TestNobodyIsKeptForNothing(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	p.person(t)
+	campaign := p.campaign(t, DialProgressive)
+	p.push(t, campaign, "9876543201")
+	pacer := newPacer(p.svc, deadLine{}, p.tenant, campaign, nil)
+	pacer.round(t.Context())
+	require.Empty(t, p.sw.dialed())
+	require.Zero(t, p.keptBy(campaign))
+
+	book, now := newCallBook("node-1", true), p.clock.Now()
+	call := db.Call{ID: uuid.New(), DialTime: &now}
+	book.dialed(call)
+	count := func(at time.Duration) int { return book.listening(now.Add(at), nil) }
+	require.Zero(t, count(time.Hour), "it rings")
+	book.calls[call.ID].answered, book.calls[call.ID].person = now, true
+	require.Zero(t, count(keptAnswered))
+	require.Equal(t, 1, count(keptAnswered+time.Second))
+	require.Zero(t, book.listening(now.Add(time.Hour), map[uuid.UUID]bool{call.ID: true}), "with an agent")
+	book.calls[call.ID].person = false
+	require.Equal(t, 1, count(0))
+}
+
+// TestWhoIsTakenMeanwhileIsDialedForNoMore: between the look at the agents and the plan somebody else was given one.
+func TestWhoIsTakenMeanwhileIsDialedForNoMore(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	taken, left := p.person(t), p.person(t)
+	pacer := newPacer(p.svc, p.sw, p.tenant, p.campaign(t, DialProgressive), nil)
+	pacer.parts = sought{{}}
+	members := p.agents.Crew(p.tenant)
+	require.Equal(t, 1, p.agents.Keep(p.tenant, uuid.New(), []uuid.UUID{taken}, p.clock.Now().Add(time.Minute)))
+	planned := pacing.Plan{Dial: 2, Keep: 2}
+	pacer.reserve(&planned, members, members, nil, p.clock.Now())
+	require.Equal(t, 1, planned.Dial)
+	for _, m := range p.agents.Crew(p.tenant) {
+		require.Equal(t, m.ID == left, m.Kept == pacer.campaign)
+	}
+}
+
+// TestWhoIsKept: so many for each whom the callees may ask for, those first who are kept already, then the longest ready.
+func TestWhoIsKept(t *testing.T) {
+	t.Parallel()
+	campaign, since := uuid.New(), time.Unix(1e9, 0)
+	agent := func(idle time.Duration, kept uuid.UUID, tags ...string) acd.Member {
+		return acd.Member{ID: uuid.New(), Status: acd.Available, Ready: true, Since: since.Add(-idle), Kept: kept, Tags: tags}
+	}
+	short, long, both := agent(1, uuid.Nil, "a"), agent(9, uuid.Nil, "a"), agent(5, uuid.Nil, "a", "b")
+	kept, either, others := agent(0, campaign, "b"), agent(0, campaign, "a", "b"), agent(99, uuid.New(), "a", "b")
+	busy := agent(99, uuid.Nil, "a", "b")
+	busy.Ready = false
+	mine := []acd.Member{short, others, long, both, busy}
+	p := &pacer{claimer: claimer{campaign: campaign}, parts: sought{{Tags: []string{"a"}}, {Tags: []string{"b"}}}}
+	choose := func(n int) []uuid.UUID { return p.choose(n, mine, append(mine, kept), nil) }
+	require.Empty(t, choose(0))
+	require.ElementsMatch(t, []uuid.UUID{long.ID, kept.ID}, choose(1))
+	require.ElementsMatch(t, []uuid.UUID{long.ID, both.ID, kept.ID}, choose(2), "one of them is there for either")
+	require.ElementsMatch(t, []uuid.UUID{short.ID, long.ID, both.ID, kept.ID}, choose(9))
+	wanted := func(n int) []uuid.UUID {
+		return p.choose(n, []acd.Member{both}, []acd.Member{either, both}, map[uuid.UUID]bool{either.ID: true})
+	}
+	require.ElementsMatch(t, []uuid.UUID{both.ID}, wanted(1), "somebody waits for the other")
+	require.ElementsMatch(t, []uuid.UUID{both.ID, either.ID}, wanted(2))
+}
+
+// TestWhoWaitsForAKeptAgent: each for one of them, whatever their priority.
+func TestWhoWaitsForAKeptAgent(t *testing.T) {
+	t.Parallel()
+	campaign, own := uuid.New(), uuid.New()
+	mine := acd.Member{ID: uuid.New(), Ready: true, Kept: campaign, Tags: []string{"a"}}
+	theirs := acd.Member{ID: uuid.New(), Ready: false, Kept: uuid.New(), Tags: []string{"a"}}
+	count := func(waiting ...acd.Waiter) []int {
+		agents, rest := keptFrom(waiting, func(c uuid.UUID) bool { return c == own }, campaign, []acd.Member{mine, theirs})
+		return []int{len(agents), len(rest)}
+	}
+	anyone, low := acd.Waiter{Call: uuid.New()}, acd.Waiter{Call: uuid.New(), Priority: -9}
+	require.Equal(t, []int{1, 0}, count(low))
+	require.Equal(t, []int{1, 1}, count(anyone, low))
+	require.Equal(t, []int{0, 2}, count(acd.Waiter{Call: own}, acd.Waiter{Want: acd.Want{Tags: []string{"b"}}}))
+	require.Equal(t, []int{0, 1}, count(acd.Waiter{Want: acd.Want{Agent: &theirs.ID}}))
+}
+
+// TestKeptAgentsStayDealt: a campaign that joins is dealt an agent whom no call is on the way for.
+func TestKeptAgentsStayDealt(t *testing.T) {
+	t.Parallel()
+	f := newFloor(4, 1)
+	f.sizes()
+	for i := range 3 {
+		f.members[i].Kept = f.campaigns[0]
+	}
+	f.campaigns = append(f.campaigns, uuid.New())
+	all, _ := f.sizes()
+	require.Equal(t, []int{3, 1}, all)
+	f.members[0].Kept = uuid.Nil
+	all, _ = f.sizes()
+	require.Equal(t, []int{2, 2}, all)
+}
