@@ -166,7 +166,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 				}
 				storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET announcement_url = $2 WHERE id = $1", campaign.ID, url)
 			}
-			call := b.dial(t, campaign, b.push(t, campaign.ID, "98765"+randomDigits(5)))
+			call := b.dial(t, campaign, b.push(t, campaign.ID, b.freshNumber()))
 			leg := &greetedLeg{fakeLeg: fakeLeg{call: call}}
 			if c.fails {
 				leg.announce = switchctl.ErrAudio
@@ -183,7 +183,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 				stats, err := b.svc.CampaignStats(t.Context(), b.tenant, campaign.ID)
 				require.NoError(t, err)
 				require.Equal(t, AbandonFigures{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1}, stats.Abandon)
-				_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "98765"+randomDigits(5))))
+				_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, b.freshNumber())))
 				require.Equal(t, ReasonAnnouncement, reason(t, err))
 				return
 			}

@@ -43,6 +43,8 @@ func (e *ConflictError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.
 type DependencyError struct {
 	Code   string
 	Detail string
+	// RetryAfter says when the same would be taken; 0 when time alone doesn't mend it.
+	RetryAfter time.Duration
 }
 
 func (e *DependencyError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Detail) }

@@ -173,11 +173,6 @@ func (g gate) decide(
 		adm.Routes = nil
 		return adm, nil, err
 	}
-	if tries := routes[0].TrunkID; tries != nil && req.Purpose != switchctl.PurposeTransfer && rests(trunks, *tries) {
-		if err := tx.TryTrunk(ctx, req.TenantID, *tries, adm.UnitID, now); err != nil {
-			return none, nil, err
-		}
-	}
 	if req.Purpose == switchctl.PurposeTransfer {
 		adm.Call = parent
 		return adm, nil, g.openTransfer(ctx, tx, req, adm, now)
@@ -188,6 +183,9 @@ func (g gate) decide(
 	}
 	if err == nil && req.AgentID != nil {
 		err = s.dials(ctx, tx, req, adm.Call, now)
+	}
+	if first := routes[0].TrunkID; err == nil && first != nil && rests(trunks, *first) {
+		err = tx.TryTrunk(ctx, req.TenantID, *first, adm.UnitID, now)
 	}
 	return adm, nil, err
 }

@@ -108,7 +108,7 @@ func (s *Service) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pa
 		return out, nil
 	}
 	due, err := tx.Q.LeadsNextDue(ctx, row.TenantID, row.ID)
-	if err == nil && due.Unix() != 0 {
+	if err == nil && due.After(s.now()) { // what was due before is claimed already
 		out.WaitsUntil = &due
 	}
 	return out, err

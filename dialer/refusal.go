@@ -100,7 +100,7 @@ func refuse(reason Reason, now, at time.Time, format string, args ...any) *Refus
 	case ReasonAnnouncement:
 		e.cause = &DependencyError{Code: CodeNoAnnouncement, Detail: e.Detail}
 	case ReasonTrunkFailures:
-		e.cause = &DependencyError{Code: "TrunkOutOfOrder", Detail: e.Detail}
+		e.cause = &DependencyError{Code: "TrunkOutOfOrder", Detail: e.Detail, RetryAfter: e.RetryAt.Sub(now)}
 	case ReasonRoute:
 		e.cause = &DependencyError{Code: "NoTrunkConfigured", Detail: e.Detail}
 	case ReasonCallerID:

@@ -15,8 +15,8 @@ import (
 )
 
 // routes gives the ways to a number, the trunks with a free channel and rate in order of priority, but for those that rest. The first
-// one's trunk carries the unit; only there a trunk is tried whose rest is over. Somebody who is to be transferred is put through over
-// one that rests when there is no other.
+// one's trunk carries the unit; only there a trunk is tried whose rest is over, by a lead's call or where there is no other. Somebody
+// who is to be transferred is put through over those that rest when no other does.
 func (s *Service) routes(req switchctl.OriginateRequest, trunks []db.GateTrunksRow, now time.Time) ([]switchctl.Route, *RefusalError) {
 	if len(trunks) == 0 {
 		if s.cfg.HostTrunk == nil {
@@ -29,10 +29,12 @@ func (s *Service) routes(req switchctl.OriginateRequest, trunks []db.GateTrunksR
 	var limited *RefusalError
 	var resting *time.Time
 	var last []switchctl.Route
+	nothing := req.Environment == string(EnvironmentTest) // is dialed
 	transfer := req.Purpose == switchctl.PurposeTransfer
+	spared := req.Purpose != switchctl.PurposeLead && slices.ContainsFunc(trunks, usable)
 	for _, t := range trunks {
 		switch {
-		case t.RestsUntil != nil && !transfer && (now.Before(*t.RestsUntil) || len(routes) > 0):
+		case t.RestsUntil != nil && !transfer && !nothing && (now.Before(*t.RestsUntil) || len(routes) > 0 || spared):
 			if resting == nil || t.RestsUntil.Before(*resting) {
 				resting = t.RestsUntil
 			}
@@ -47,16 +49,20 @@ func (s *Service) routes(req switchctl.OriginateRequest, trunks []db.GateTrunksR
 			routes = append(routes, switchctl.Route{TrunkID: &t.ID, Endpoint: s.trunkEndpoint(req.To, t)})
 		}
 	}
+	routes = append(routes, last...)
 	switch {
 	case len(routes) > 0:
 		return routes, nil
-	case len(last) > 0:
-		return last, nil
 	case limited != nil:
 		return nil, limited
 	default:
 		return nil, refuse(ReasonTrunkFailures, now, *resting, "calls over the trunk fail one after the other")
 	}
+}
+
+// usable tells whether a trunk has room and doesn't rest.
+func usable(t db.GateTrunksRow) bool {
+	return t.RestsUntil == nil && t.ChannelsUsed < int64(t.MaxChannels) && t.Recent < int64(t.Cps)
 }
 
 // rests tells whether a trunk is taken for out of order.

@@ -144,7 +144,7 @@ func TestRetriesWiden(t *testing.T) {
 		"a week":     {`{"busy":10080,"backoff":10}`, []int{10080, 10080, 10080, 10080}},
 	} {
 		storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET max_attempts = 5, retry = $1", []byte(c.retry))
-		lead := b.push(t, campaign.ID, "98765"+randomDigits(5))
+		lead := b.push(t, campaign.ID, b.freshNumber())
 		for _, minutes := range c.minutes {
 			b.end(t, b.dial(t, campaign, lead), "failed", "USER_BUSY")
 			wait := b.lead(t, lead.ID).NextAttemptAt.Sub(b.clock.Now())
@@ -186,7 +186,7 @@ func TestCallerIDsTakeTurns(t *testing.T) {
 
 	// Numbers of the trunk that carries the call and those of none take turns; those of another have none beside them.
 	dial := func() string {
-		return b.dial(t, campaign, b.push(t, campaign.ID, "97"+randomDigits(8))).FromNumber.Reveal()
+		return b.dial(t, campaign, b.push(t, campaign.ID, b.freshNumber())).FromNumber.Reveal()
 	}
 	other := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 1)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET priority = 99 WHERE id = $1", other)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,7 +139,11 @@ type bundle struct {
 	registry *fakeRegistry
 	clock    *testClock
 	prompts  *fakePrompts
+	fresh    atomic.Int64
 }
+
+// freshNumber is a subscriber's whom no other lead of the tenant has.
+func (b *bundle) freshNumber() string { return fmt.Sprintf("98760%05d", b.fresh.Add(1)) }
 
 // setup gives a dialer whose law allows calls around the clock, and a tenant with a trunk and a number.
 func setup(t *testing.T, change ...func(*Config)) *bundle {

@@ -10,7 +10,7 @@ import (
 
 // maxTrunkFailures bounds the calls of a lead that fail for a trunk's sake and cost it no attempt: a number to which a carrier never has
 // a way is given up at last. Each of them counts to the number's daily cap all the same, as nobody knows what rang behind the trunk.
-const maxTrunkFailures = 20
+const maxTrunkFailures = 3
 
 // trunkSign is what a call's end says of its trunk.
 type trunkSign int
@@ -45,13 +45,13 @@ func signOf(call db.Call) (sign trunkSign, at time.Time) {
 	switch {
 	case cause == "GATEWAY_DOWN" || cause == "INVALID_GATEWAY":
 		sign = trunkFault
-	case refused && (status == 502 || status == 503 || status == 504):
+	case refused && (status == 503 || status == 504):
 		sign = trunkFault
 	case refused && status == 408:
 		sign = trunkSilent
 	case cause == "NO_ANSWER" || cause == "ALLOTTED_TIMEOUT" || cause == "PROGRESS_TIMEOUT" || cause == "RECOVERY_ON_TIMER_EXPIRE":
 		sign = trunkSilent
-	case refused && status >= 404 && status != 407 && status != 500: // of 401, 403, 407 and 500 nobody knows whom they mean
+	case refused && status >= 404 && status != 407 && status != 500 && status != 502: // of these, 401 and 403 nobody knows whom they mean
 		sign = trunkAlive
 	}
 	return sign, *call.EndTime

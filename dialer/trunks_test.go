@@ -85,6 +85,7 @@ func TestSignOfATrunk(t *testing.T) {
 		{ending{"CALL_REJECTED", "recv_refuse", 603, false}, trunkAlive},
 		{ending{"CALL_REJECTED", "recv_refuse", 403, false}, trunkNoSign},
 		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 500, false}, trunkNoSign},
+		{ending{"DESTINATION_OUT_OF_ORDER", "recv_refuse", 502, false}, trunkNoSign}, // RFC 3398: the callee's line
 		{ending{"NORMAL_CLEARING", "send_cancel", 487, false}, trunkNoSign},
 		{ending{switchctl.CauseNetworkOutOfOrder, "", 0, false}, trunkNoSign},
 		{ending{switchctl.CauseHostLost, "", 0, false}, trunkNoSign},
@@ -131,7 +132,7 @@ func TestTrunkFaultIsNoAttempt(t *testing.T) {
 func (b *bundle) deadTrunk(t *testing.T, campaign Campaign, n int, e ending) {
 	t.Helper()
 	for range n {
-		lead := b.push(t, campaign.ID, "98765"+randomDigits(5))
+		lead := b.push(t, campaign.ID, b.freshNumber())
 		b.ends(t, b.dial(t, campaign, lead), e)
 		b.clock.advance(3 * time.Second)
 	}
@@ -206,7 +207,8 @@ func TestTrunkThatIsHeardDoesNotRest(t *testing.T) {
 		},
 		"mute": func(t *testing.T, b *bundle, c Campaign) {
 			t.Helper()
-			b.deadTrunk(t, c, 9, silence())
+			b.deadTrunk(t, c, 1, busyCallee())
+			b.deadTrunk(t, c, 12, silence())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,6 +236,25 @@ func TestSilentTrunkRests(t *testing.T) {
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 1"), "it was dialed before")
 }
 
+// TestTrunkThatWasNeverHeardRests: a firewall swallows what is sent to it. Silence costs the leads nothing then, and the call that tries it
+// in vain has it rest for longer.
+func TestTrunkThatWasNeverHeardRests(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	b.deadTrunk(t, campaign, 10, silence())
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 1"))
+	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"))
+	for rests := 2; rests < 4; rests++ {
+		b.clock.advance(5 * time.Minute)
+		b.deadTrunk(t, campaign, 1, silence())
+		require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = $1", rests))
+	}
+	b.clock.advance(5 * time.Minute)
+	b.deadTrunk(t, campaign, 1, busyCallee())
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 0 AND heard_at IS NOT NULL"))
+}
+
 // TestTransferGoesOverATrunkThatRests where there is no other: somebody is on the line. It is not what tries the trunk, either.
 func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 	t.Parallel()
@@ -244,7 +265,7 @@ func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 	for _, at := range []time.Time{b.clock.Now(), rests} {
 		routes, refused := b.svc.routes(req, trunks, at)
 		require.Nil(t, refused)
-		require.Len(t, routes, 1)
+		require.Len(t, routes, 2)
 		require.Equal(t, trunks[1].ID, *routes[0].TrunkID)
 		routes, refused = b.svc.routes(req, trunks[:1], at)
 		require.Nil(t, refused)
@@ -253,6 +274,20 @@ func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 	req.Purpose = switchctl.PurposeSingle
 	_, refused := b.svc.routes(req, trunks[:1], b.clock.Now())
 	require.Equal(t, ReasonTrunkFailures, refused.Reason)
+	var missing *DependencyError
+	require.ErrorAs(t, refused, &missing)
+	require.Equal(t, time.Minute, missing.RetryAfter)
+	routes, refused := b.svc.routes(req, trunks, rests)
+	require.Nil(t, refused)
+	require.Len(t, routes, 1, "a customer's call isn't what tries a trunk while there is another")
+	require.Equal(t, trunks[1].ID, *routes[0].TrunkID)
+	routes, refused = b.svc.routes(req, trunks[:1], rests)
+	require.Nil(t, refused)
+	require.Len(t, routes, 1)
+	req.Environment = string(EnvironmentTest)
+	_, refused = b.svc.routes(req, trunks[:1], b.clock.Now())
+	require.Nil(t, refused, "nothing is dialed for a test key")
+	req.Environment = ""
 	trunks[1].ChannelsUsed = 9
 	_, refused = b.svc.routes(req, trunks, b.clock.Now())
 	require.Equal(t, ReasonTrunkChannels, refused.Reason, "the other one is full")

@@ -173,7 +173,9 @@ func mapDialerError(err error) *apiError {
 			status: http.StatusConflict, code: codeTaken, detail: "This " + taken.Field + " is in use already.", cause: err,
 		}
 	case errors.As(err, &dependency):
-		return &apiError{status: http.StatusFailedDependency, code: dependency.Code, detail: dependency.Detail, cause: err}
+		return &apiError{
+			status: http.StatusFailedDependency, code: dependency.Code, detail: dependency.Detail, retryAfter: dependency.RetryAfter, cause: err,
+		}
 	default:
 		return nil
 	}

@@ -39,7 +39,7 @@ const (
 )
 
 // TrunkFault is a call that failed for its trunk's sake. Silent is one of which nothing was heard, which a callee who doesn't answer
-// may be as well: it counts only for a trunk that tells of ringing otherwise.
+// may be as well: of a trunk that gives signs of life, but never tells of ringing, it counts for nothing.
 type TrunkFault struct {
 	Tenant, Trunk, Call uuid.UUID
 	Cause               string
@@ -48,13 +48,14 @@ type TrunkFault struct {
 }
 
 // TrunkFailed counts a fault, and has a trunk rest after a run of them; the call that tries it then, in vain, has it rest again, for
-// twice as long. dead tells whether the trunk is taken for out of order; until is when it will be tried, where that was decided now.
+// twice as long. dead tells whether the trunk may be taken for out of order: nothing was ever heard of it, or its run is long enough;
+// until is when it will be tried, where that was decided now.
 func (tx *Tx) TrunkFailed(ctx context.Context, f TrunkFault) (dead bool, until *time.Time, err error) {
 	t, err := tx.Q.TrunkHealth(ctx, f.Tenant, f.Trunk)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil, nil
 	}
-	if err != nil || f.Silent && t.RangAt == nil {
+	if err != nil || f.Silent && t.RangAt == nil && t.HeardAt != nil && t.Rests == 0 {
 		return false, nil, err
 	}
 	if t.Failures += 2; f.Silent {
@@ -69,7 +70,8 @@ func (tx *Tx) TrunkFailed(ctx context.Context, f TrunkFault) (dead bool, until *
 		t.Rests++
 		t.RestsUntil, t.Probe, until = &at, nil, &at
 	}
-	return t.Rests > 0, until, tx.Q.TrunkFailed(ctx, db.TrunkFailedParams{
+	dead = t.HeardAt == nil || t.Failures >= trunkRun
+	return dead, until, tx.Q.TrunkFailed(ctx, db.TrunkFailedParams{
 		TenantID: f.Tenant, ID: f.Trunk, Failures: t.Failures, FailingSince: *t.FailingSince, Failure: f.Cause, Rests: t.Rests,
 		RestsUntil: t.RestsUntil, Probe: t.Probe,
 	})

@@ -32,16 +32,23 @@ type pgLedger struct {
 }
 
 func (l *pgLedger) Ringing(ctx context.Context, call db.Call, at time.Time) error {
-	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	var rested bool
+	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if _, err := tx.Q.CallMarkRinging(ctx, at, call.TenantID, call.ID); err != nil {
 			return err
 		}
-		return trunkHeard(ctx, tx, call, at, true)
+		var err error
+		rested, err = trunkHeard(ctx, tx, call, at, true)
+		return err
 	})
+	l.tellRested(ctx, call, rested && err == nil)
+	return err
 }
 
 func (l *pgLedger) Answered(ctx context.Context, call db.Call, at time.Time) error {
-	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	var rested bool
+	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		rested = false
 		row, err := tx.Q.CallMarkAnswered(ctx, at, call.TenantID, call.ID)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil // it is answered or closed already
@@ -49,7 +56,7 @@ func (l *pgLedger) Answered(ctx context.Context, call db.Call, at time.Time) err
 		if err != nil {
 			return err
 		}
-		if err := trunkHeard(ctx, tx, call, at, false); err != nil {
+		if rested, err = trunkHeard(ctx, tx, call, at, false); err != nil {
 			return err
 		}
 		if row.AnsweredByAmd == nil {
@@ -61,6 +68,8 @@ func (l *pgLedger) Answered(ctx context.Context, call db.Call, at time.Time) err
 		}
 		return emitAnswered(ctx, tx, row, at, *row.AnsweredByAmd, lead)
 	})
+	l.tellRested(ctx, call, rested && err == nil)
+	return err
 }
 
 func (l *pgLedger) AgentConnected(ctx context.Context, call db.Call, at time.Time) error {
@@ -77,13 +86,18 @@ func (l *pgLedger) AgentConnected(ctx context.Context, call db.Call, at time.Tim
 	})
 }
 
-// trunkHeard notes that a trunk gives a sign of life: callees ring or answer.
-func trunkHeard(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, rang bool) error {
+// trunkHeard notes that a trunk gives a sign of life: callees ring or answer. rested tells whether that ends its rest.
+func trunkHeard(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, rang bool) (rested bool, err error) {
 	if call.TrunkID == nil || call.Direction != "outbound" {
-		return nil
+		return false, nil
 	}
-	_, err := tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, rang)
-	return err
+	return tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, rang)
+}
+
+func (l *pgLedger) tellRested(ctx context.Context, call db.Call, rested bool) {
+	if rested {
+		l.log.InfoContext(ctx, "trunk carries calls again", "tenant_id", call.TenantID, "trunk_id", call.TrunkID, "call_id", call.ID)
+	}
 }
 
 // failedRoute is a trunk over which a call has failed. The call's end says no more of it than of the last one.
@@ -93,7 +107,7 @@ type failedRoute struct {
 	silent bool
 }
 
-// Reroute counts under the gate's lock, as the gate does. A trunk that rests is none to go on with.
+// Reroute counts under the gate's lock, as the gate does. A trunk that rests is none to go on with, but for a transfer.
 func (l *pgLedger) Reroute(
 	ctx context.Context, call db.Call, unit uuid.UUID, failed *failedRoute, trunks []*uuid.UUID, at time.Time,
 ) (int, error) {
@@ -110,10 +124,10 @@ func (l *pgLedger) Reroute(
 		}
 		chosen = slices.IndexFunc(trunks, func(trunk *uuid.UUID) bool {
 			return trunk == nil || slices.ContainsFunc(active, func(t db.GateTrunksRow) bool {
-				return t.ID == *trunk && t.RestsUntil == nil && t.ChannelsUsed < int64(t.MaxChannels) && t.Recent < int64(t.Cps)
+				return t.ID == *trunk && (t.RestsUntil == nil || unit != call.ID) && t.ChannelsUsed < int64(t.MaxChannels) && t.Recent < int64(t.Cps)
 			})
 		})
-		if failed != nil && (chosen >= 0 || unit != call.ID) { // a call that ends there tells of its last trunk itself
+		if failed != nil && chosen >= 0 { // a call that ends there tells of its last trunk itself
 			if until, err = l.trunkFailed(ctx, tx, call, unit, *failed, at); err != nil {
 				return err
 			}

@@ -311,16 +311,47 @@ func TestLedgerCountsAgainstATrunkWhatFailsOver(t *testing.T) {
 	}
 	require.Equal(t, -1, fails(b.call.ID, false))
 	require.Zero(t, health("failures"), "the call's end tells of it")
-	require.Equal(t, -1, fails(storetest.NewID(t), false), "a transfer's end tells of nothing")
-	require.Equal(t, 2, health("failures"))
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET heard_at = now()")
 	require.Equal(t, 0, fails(b.call.ID, true, &free))
-	require.Equal(t, 2, health("failures"), "silence says nothing of a trunk that was never heard to ring")
-	for range 4 {
+	require.Zero(t, health("failures"), "silence says nothing of a trunk that is heard, but was never heard to ring")
+	for range 5 {
 		require.Zero(t, health("rests"))
 		require.Equal(t, 0, fails(b.call.ID, false, &free))
 	}
 	require.Equal(t, 1, health("rests"))
 	require.Equal(t, 1, fails(b.call.ID, false, &dead, &free), "one that rests is passed by")
+	transfer := storetest.NewID(t)
+	chosen, err := b.l.Reroute(t.Context(), b.call, transfer, nil, []*uuid.UUID{&dead, &free}, now)
+	require.NoError(t, err)
+	require.Zero(t, chosen, "but for a transfer")
+}
+
+// TestLedgerNotesATrunksSignsOfLife at once, and not only at the call's end.
+func TestLedgerNotesATrunksSignsOfLife(t *testing.T) {
+	t.Parallel()
+	for name, heard := range map[string]func(*pgBench, db.Call, time.Time) error{
+		"ringing": func(b *pgBench, c db.Call, at time.Time) error { return b.l.Ringing(t.Context(), c, at) },
+		"answer":  func(b *pgBench, c db.Call, at time.Time) error { return b.l.Answered(t.Context(), c, at) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newPGBench(t)
+			trunk, now := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 10), time.Now().UTC()
+			storetest.Exec(t, b.st, b.tenant, `UPDATE trunks SET failures = 10, failing_since = $1, failure = 'X', rests = 1, rests_until = $1`, now)
+			call := b.call
+			call.TrunkID = &trunk
+			rests := func() int { return b.count(t, "SELECT rests FROM trunks WHERE id = $1", trunk) }
+			if name == "ringing" {
+				inbound := call
+				inbound.Direction = "inbound"
+				require.NoError(t, heard(b, inbound, now))
+				require.Equal(t, 1, rests(), "a caller says nothing of it")
+			}
+			require.NoError(t, heard(b, call, now.Add(time.Second)))
+			require.Zero(t, rests())
+			require.Equal(t, 1, b.count(t, "SELECT count(*) FROM trunks WHERE id = $1 AND heard_at IS NOT NULL AND (rang_at IS NOT NULL) = $2", trunk, name == "ringing"))
+		})
+	}
 }
 
 func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {

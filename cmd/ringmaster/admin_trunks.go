@@ -80,6 +80,8 @@ func trunkRow(t db.Trunk) row {
 		{"bypass_failed_at", t.BypassFailedAt},
 		{"bypass_failure", t.BypassFailure},
 		{"is_active", t.IsActive},
+		{"rests_until", t.RestsUntil},
+		{"failure", t.Failure},
 	}
 }
 

@@ -123,6 +123,31 @@ func TestWhatIsTakenIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
+// TestEditedTrunkRestsNoMore: whoever has mended a trunk need not wait, and at another address it is another trunk.
+func TestEditedTrunkRestsNoMore(t *testing.T) {
+	t.Parallel()
+	s, tenant := setup(t)
+	trunk, err := s.CreateTrunk(t.Context(), tenant, TrunkInput{Name: "main", Host: "sip.example"})
+	require.NoError(t, err)
+	rest := func() {
+		storetest.Exec(t, s.store, tenant, `UPDATE trunks SET failures = 10, failing_since = now(), failure = 'X', rests = 2, rests_until = now(),
+			probe = id, heard_at = now(), rang_at = now()`)
+	}
+	rest()
+	require.NoError(t, s.SetTrunkActive(t.Context(), tenant, trunk.ID, true))
+	row, err := s.Trunk(t.Context(), tenant, trunk.ID)
+	require.NoError(t, err)
+	require.Nil(t, row.RestsUntil)
+	require.Zero(t, row.Failures)
+	require.NotNil(t, row.RangAt)
+	rest()
+	row, err = s.EditTrunk(t.Context(), tenant, trunk.ID, TrunkEdit{Host: dialer.Some("other.example")})
+	require.NoError(t, err)
+	require.Nil(t, row.RestsUntil)
+	require.Nil(t, row.HeardAt)
+	require.Nil(t, row.RangAt)
+}
+
 func TestGatewayHasTheTrunksPassword(t *testing.T) {
 	t.Parallel()
 	s, tenant := setup(t)

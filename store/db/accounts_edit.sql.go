@@ -117,7 +117,7 @@ func (q *Queries) LockNumber(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 }
 
 const lockTrunk = `-- name: LockTrunk :one
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, heard_at, rang_at FROM trunks WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) LockTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Trunk, error) {
@@ -150,6 +150,7 @@ func (q *Queries) LockTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 		&i.RestsUntil,
 		&i.Probe,
 		&i.Failure,
+		&i.HeardAt,
 		&i.RangAt,
 	)
 	return i, err
@@ -241,8 +242,9 @@ UPDATE trunks SET name = $1, host = $2, port = $3, transport = $4, username = $5
   bypass_failed_at = CASE WHEN $14::bool THEN NULL ELSE bypass_failed_at END,
   bypass_failure = CASE WHEN $14::bool THEN NULL ELSE bypass_failure END,
   failures = 0, failing_since = NULL, failure = NULL, rests = 0, rests_until = NULL, probe = NULL,
-  rang_at = CASE WHEN host = $2 AND port = $3 THEN rang_at END, updated_at = now()
-WHERE tenant_id = $15 AND id = $16 RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at
+  heard_at = CASE WHEN host = $2 AND port = $3 THEN heard_at END, rang_at = CASE WHEN host = $2 AND port = $3 THEN rang_at END,
+  updated_at = now()
+WHERE tenant_id = $15 AND id = $16 RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, heard_at, rang_at
 `
 
 type UpdateTrunkParams struct {
@@ -313,6 +315,7 @@ func (q *Queries) UpdateTrunk(ctx context.Context, arg UpdateTrunkParams) (Trunk
 		&i.RestsUntil,
 		&i.Probe,
 		&i.Failure,
+		&i.HeardAt,
 		&i.RangAt,
 	)
 	return i, err

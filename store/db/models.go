@@ -425,6 +425,7 @@ type Trunk struct {
 	RestsUntil     *time.Time
 	Probe          *uuid.UUID
 	Failure        *string
+	HeardAt        *time.Time
 	RangAt         *time.Time
 }
 

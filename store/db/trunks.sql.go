@@ -55,7 +55,7 @@ func (q *Queries) CreateNumber(ctx context.Context, arg CreateNumberParams) (Num
 const createTrunk = `-- name: CreateTrunk :one
 INSERT INTO trunks (tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels,
   cps, priority, media_mode, is_active)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, heard_at, rang_at
 `
 
 type CreateTrunkParams struct {
@@ -122,6 +122,7 @@ func (q *Queries) CreateTrunk(ctx context.Context, arg CreateTrunkParams) (Trunk
 		&i.RestsUntil,
 		&i.Probe,
 		&i.Failure,
+		&i.HeardAt,
 		&i.RangAt,
 	)
 	return i, err
@@ -151,7 +152,7 @@ func (q *Queries) FindNumber(ctx context.Context, e164 string) (Number, error) {
 }
 
 const getTrunk = `-- name: GetTrunk :one
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, heard_at, rang_at FROM trunks WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GetTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Trunk, error) {
@@ -184,6 +185,7 @@ func (q *Queries) GetTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.RestsUntil,
 		&i.Probe,
 		&i.Failure,
+		&i.HeardAt,
 		&i.RangAt,
 	)
 	return i, err
@@ -225,7 +227,7 @@ func (q *Queries) ListActiveNumbers(ctx context.Context, tenantID uuid.UUID) ([]
 }
 
 const listActiveTrunks = `-- name: ListActiveTrunks :many
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 AND is_active ORDER BY priority, name
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, heard_at, rang_at FROM trunks WHERE tenant_id = $1 AND is_active ORDER BY priority, name
 `
 
 func (q *Queries) ListActiveTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, error) {
@@ -264,6 +266,7 @@ func (q *Queries) ListActiveTrunks(ctx context.Context, tenantID uuid.UUID) ([]T
 			&i.RestsUntil,
 			&i.Probe,
 			&i.Failure,
+			&i.HeardAt,
 			&i.RangAt,
 		); err != nil {
 			return nil, err
@@ -312,7 +315,7 @@ func (q *Queries) ListNumbers(ctx context.Context, tenantID uuid.UUID) ([]Number
 }
 
 const listTrunks = `-- name: ListTrunks :many
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 ORDER BY priority, name
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, heard_at, rang_at FROM trunks WHERE tenant_id = $1 ORDER BY priority, name
 `
 
 func (q *Queries) ListTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, error) {
@@ -351,6 +354,7 @@ func (q *Queries) ListTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, 
 			&i.RestsUntil,
 			&i.Probe,
 			&i.Failure,
+			&i.HeardAt,
 			&i.RangAt,
 		); err != nil {
 			return nil, err
@@ -365,11 +369,13 @@ func (q *Queries) ListTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, 
 
 const trunkAlive = `-- name: TrunkAlive :many
 UPDATE trunks t SET failures = 0, failing_since = NULL, failure = NULL, rests = 0, rests_until = NULL, probe = NULL,
-  rang_at = CASE WHEN $1::bool THEN coalesce(t.rang_at, $2::timestamptz) ELSE t.rang_at END
+  heard_at = coalesce(t.heard_at, $1::timestamptz),
+  rang_at = CASE WHEN $2::bool THEN coalesce(t.rang_at, $1::timestamptz) ELSE t.rang_at END
 FROM (
   SELECT k.id, k.rests > 0 AS rested FROM trunks k
   WHERE k.tenant_id = $3 AND k.id = $4
-    AND (k.failures > 0 AND k.failing_since <= $2::timestamptz OR $1::bool AND k.failures = 0 AND k.rang_at IS NULL)
+    AND (k.failures > 0 AND k.failing_since <= $1::timestamptz
+      OR k.failures = 0 AND (k.heard_at IS NULL OR $2::bool AND k.rang_at IS NULL))
   FOR NO KEY UPDATE
 ) b
 WHERE t.tenant_id = $3 AND t.id = b.id
@@ -377,8 +383,8 @@ RETURNING b.rested::bool AS rested
 `
 
 type TrunkAliveParams struct {
-	Rang     bool
 	At       time.Time
+	Rang     bool
 	TenantID uuid.UUID
 	ID       uuid.UUID
 }
@@ -386,8 +392,8 @@ type TrunkAliveParams struct {
 // TrunkAlive notes a sign of life. It changes nothing, and locks nothing, where all is well; a row tells whether the trunk had rested.
 func (q *Queries) TrunkAlive(ctx context.Context, arg TrunkAliveParams) ([]bool, error) {
 	rows, err := q.db.Query(ctx, trunkAlive,
-		arg.Rang,
 		arg.At,
+		arg.Rang,
 		arg.TenantID,
 		arg.ID,
 	)
@@ -495,7 +501,7 @@ func (q *Queries) TrunkFailed(ctx context.Context, arg TrunkFailedParams) error 
 }
 
 const trunkHealth = `-- name: TrunkHealth :one
-SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, rang_at FROM trunks WHERE tenant_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT tenant_id, id, name, host, port, transport, username, password_sealed, register, number_format, max_channels, cps, priority, media_mode, is_active, created_at, updated_at, bypass_proven_at, bypass_failed_at, bypass_failure, failures, failing_since, rests, rests_until, probe, failure, heard_at, rang_at FROM trunks WHERE tenant_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 // TrunkHealth locks a trunk's health against others who write it, not against calls that begin.
@@ -529,6 +535,7 @@ func (q *Queries) TrunkHealth(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 		&i.RestsUntil,
 		&i.Probe,
 		&i.Failure,
+		&i.HeardAt,
 		&i.RangAt,
 	)
 	return i, err

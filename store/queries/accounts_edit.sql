@@ -31,7 +31,8 @@ UPDATE trunks SET name = @name, host = @host, port = @port, transport = @transpo
   bypass_failed_at = CASE WHEN @retry_bypass::bool THEN NULL ELSE bypass_failed_at END,
   bypass_failure = CASE WHEN @retry_bypass::bool THEN NULL ELSE bypass_failure END,
   failures = 0, failing_since = NULL, failure = NULL, rests = 0, rests_until = NULL, probe = NULL,
-  rang_at = CASE WHEN host = @host AND port = @port THEN rang_at END, updated_at = now()
+  heard_at = CASE WHEN host = @host AND port = @port THEN heard_at END, rang_at = CASE WHEN host = @host AND port = @port THEN rang_at END,
+  updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 
 -- name: TrunkHasLiveCalls :one

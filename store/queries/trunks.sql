@@ -53,11 +53,13 @@ WHERE tenant_id = @tenant_id AND id = @id;
 -- TrunkAlive notes a sign of life. It changes nothing, and locks nothing, where all is well; a row tells whether the trunk had rested.
 -- name: TrunkAlive :many
 UPDATE trunks t SET failures = 0, failing_since = NULL, failure = NULL, rests = 0, rests_until = NULL, probe = NULL,
+  heard_at = coalesce(t.heard_at, @at::timestamptz),
   rang_at = CASE WHEN @rang::bool THEN coalesce(t.rang_at, @at::timestamptz) ELSE t.rang_at END
 FROM (
   SELECT k.id, k.rests > 0 AS rested FROM trunks k
   WHERE k.tenant_id = @tenant_id AND k.id = @id
-    AND (k.failures > 0 AND k.failing_since <= @at::timestamptz OR @rang::bool AND k.failures = 0 AND k.rang_at IS NULL)
+    AND (k.failures > 0 AND k.failing_since <= @at::timestamptz
+      OR k.failures = 0 AND (k.heard_at IS NULL OR @rang::bool AND k.rang_at IS NULL))
   FOR NO KEY UPDATE
 ) b
 WHERE t.tenant_id = @tenant_id AND t.id = b.id
