@@ -212,6 +212,11 @@ func TestRemoteIsNotHammered(t *testing.T) {
 		}
 		require.Less(t, asked.Load(), int64(40), "nearly 1800 without")
 		require.Greater(t, asked.Load(), int64(10))
+		for before := asked.Load(); asked.Load() == before; { // the pauses differ, and one may just be over
+			wait(t.Context(), time.Second)
+			_, err := r.Listed(t.Context(), phones(t, "9876543211"))
+			require.ErrorIs(t, err, ErrRemote)
+		}
 		require.True(t, r.Open())
 		wait(t.Context(), longPause)
 		require.False(t, r.Open())
