@@ -375,7 +375,7 @@ func TestSubscriptionThatIsGone(t *testing.T) {
 // other calls do not wait for them.
 func TestOrderWithinACall(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setup(t, func(cfg *webhook.Config) { cfg.Timeout = 5 * time.Minute }) // the slow one is slow for as long as the others take
 	r := newReceiver(t)
 	slow := storetest.NewID(t)
 	gate := make(chan struct{})
