@@ -110,7 +110,7 @@ func talkSome(t *testing.T) {
 // recording began to the end.
 func (c *customer) checkMono(t *testing.T, callID string, voices ...float64) {
 	t.Helper()
-	const slack, silence = 300 * time.Millisecond, 2200.0
+	const slack, silence = time.Second, 2200.0
 	wav, err := media.ParseWAV(c.recording(t, callID))
 	require.NoError(t, err)
 	require.Equal(t, 1, wav.Channels)

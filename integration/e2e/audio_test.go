@@ -30,7 +30,7 @@ const (
 func TestAudioBothWaysAndRecorded(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		best := time.Hour
-		for try := 0; try < 4 && best > onsetTolerance; try++ {
+		for try := 0; try < 8 && best > onsetTolerance; try++ {
 			best = min(best, audioOfOneCall(t, c, "98730000"+strconv.Itoa(10+try)))
 		}
 		require.LessOrEqual(t, best, onsetTolerance, "the recording's two sides against the carrier's")

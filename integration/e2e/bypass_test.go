@@ -211,7 +211,7 @@ func (c *customer) checkBypassRecording(t *testing.T, callID string) {
 	left, right := wav.Channel(0), wav.Channel(1)
 	row := c.row(t, callID)
 	length := time.Duration(len(left)) * time.Second / time.Duration(wav.Rate)
-	require.InDelta(t, row.ended.Sub(*row.answered), length, float64(time.Second))
+	require.InDelta(t, row.ended.Sub(*row.answered), length, float64(3*time.Second))
 	first := 5 * wav.Rate
 	require.Greater(t, len(left), first)
 	for name, side := range map[string]struct {
@@ -316,7 +316,7 @@ func TestBypassThatFails(t *testing.T) {
 				return len(onsets(c.sessions(t, callID)[0].Heard, callerHz)) >= 2
 			})
 			report, _ := c.report(t, "+91"+number)
-			require.Less(t, report.LongestGapMS, 1500.0, "the call was not disturbed")
+			require.Less(t, report.LongestGapMS, 2500.0, "the call was not disturbed")
 			require.True(t, report.HearsNow)
 			c.control(t, http.StatusOK, callID, map[string]any{"event": "hangup"})
 			c.endedCall(t, callID)
@@ -368,7 +368,7 @@ func TestControllerKilledInBypass(t *testing.T) {
 		eventually(t, 25*time.Second, "every caller hears the AI again", func() bool { return c.hearing(t, calls, number) == calls })
 		t.Logf("all %d callers heard the AI again %s after the restart", calls, time.Since(restarted).Round(time.Millisecond))
 		eventually(t, 10*time.Second, "all calls are in bypass again", func() bool { return c.changes(t, "entered") == calls })
-		c.checkSurvivors(t, campaign, before, nil)
+		c.checkSurvivors(t, campaign, before, nil, time.Now())
 		for _, call := range c.calls(t, campaign) {
 			require.Nil(t, call.EndTime)
 		}

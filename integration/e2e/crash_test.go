@@ -23,7 +23,7 @@ func TestControllerKilledDuringLiveCalls(t *testing.T) {
 		calls     = 20
 		hungUp    = 4
 		again     = 5 * time.Second
-		busy      = 10 * time.Second // what a busy machine may add to that
+		busy      = 20 * time.Second // what a busy machine may add to that
 		silentFor = 3 * time.Second
 	)
 	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
@@ -52,13 +52,13 @@ func TestControllerKilledDuringLiveCalls(t *testing.T) {
 		eventually(t, silentFor+5*time.Second, "the callers hear nothing", func() bool { return c.hearing(t, calls, number) == 0 })
 		restarted := time.Now()
 		require.NoError(t, c.StartController(t.Context()))
-		eventually(t, again+20*time.Second, "every caller hears the AI again", func() bool {
+		eventually(t, again+busy+5*time.Second, "every caller hears the AI again", func() bool {
 			return c.hearing(t, calls, number) == calls-hungUp
 		})
 		took := time.Since(restarted)
 		t.Logf("all %d callers heard the AI again %s after the restart", calls-hungUp, took.Round(time.Millisecond))
 		require.LessOrEqual(t, took, again+busy)
-		c.checkSurvivors(t, campaign, before, gone)
+		c.checkSurvivors(t, campaign, before, gone, restarted)
 		c.finish(t, calls, number)
 		c.ended(t, campaign, calls, 20*time.Second)
 		c.atRest(t)
@@ -102,7 +102,7 @@ func (c *customer) hearing(t *testing.T, calls int, number func(int) string) int
 
 // checkSurvivors looks at the calls after the restart: the same calls, one session each, dialed again with reconnect; those that
 // the carrier ended closed with the truth.
-func (c *customer) checkSurvivors(t *testing.T, campaign string, before []call, gone map[string]time.Time) {
+func (c *customer) checkSurvivors(t *testing.T, campaign string, before []call, gone map[string]time.Time, restarted time.Time) {
 	t.Helper()
 	var after []call
 	eventually(t, 5*time.Second, "the calls that ended meanwhile are closed", func() bool {
@@ -131,7 +131,8 @@ func (c *customer) checkSurvivors(t *testing.T, campaign string, before []call, 
 		require.Equal(t, "recv_bye", deref(call.HangupDisposition))
 		number := strings.TrimPrefix(c.row(t, call.ID).to, "+91")
 		require.Contains(t, gone, number)
-		require.WithinDuration(t, gone[number], *call.EndTime, time.Second, "its true end, not the restart's")
+		require.WithinDuration(t, gone[number], *call.EndTime, 5*time.Second)
+		require.True(t, call.EndTime.Before(restarted), "its true end, not the restart's")
 	}
 	require.Equal(t, len(gone), ended)
 }

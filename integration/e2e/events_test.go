@@ -149,7 +149,7 @@ func (c *customer) checkEnvelope(t *testing.T, d delivery, secret string) {
 	stamp = strings.TrimPrefix(stamp, "t=")
 	unix, err := strconv.ParseInt(stamp, 10, 64)
 	require.NoError(t, err)
-	require.WithinDuration(t, d.at, time.Unix(unix, 0), 5*time.Second)
+	require.WithinDuration(t, d.at, time.Unix(unix, 0), 20*time.Second)
 	mac := hmac.New(sha256.New, []byte(secret))
 	_, _ = fmt.Fprintf(mac, "%s.%s", stamp, d.body)
 	require.Equal(t, "v0="+hex.EncodeToString(mac.Sum(nil)), signature)
@@ -219,7 +219,7 @@ func TestWebhookRetriesAndReplay(t *testing.T) { //nolint:tparallel // its kinds
 		for i, want := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
 			got := tries[i+1].at.Sub(tries[i].at)
 			require.GreaterOrEqual(t, got, want-20*time.Millisecond, "before attempt %d", i+2)
-			require.Less(t, got, want+3*time.Second, "before attempt %d", i+2)
+			require.Less(t, got, want+8*time.Second, "before attempt %d", i+2)
 		}
 		close(healthy)
 		status, _, body := c.api.Do(t, http.MethodPost, "/api/v1/webhooks/deliveries/"+dead.ID+"/replay", nil)

@@ -214,7 +214,7 @@ func faultOnCable(t *testing.T, key string, target func(*stack.Stack) string, re
 			require.Equal(t, "recv_bye", deref(call.HangupDisposition))
 			r, ok := c.report(t, c.row(t, call.ID).to)
 			require.True(t, ok)
-			require.WithinDuration(t, *r.EndedAt, *call.EndTime, time.Second)
+			require.WithinDuration(t, *r.EndedAt, *call.EndTime, 5*time.Second)
 		}
 		c.atRest(t)
 		require.NoError(t, c.StopController()) // before its cable is cut again

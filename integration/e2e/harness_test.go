@@ -174,17 +174,22 @@ func skipWithout(t *testing.T, k kind) {
 	}
 }
 
-// eventually polls until ok, for at most limit, in the test's own goroutine: ok may assert.
+// patience is the least time that a busy machine is given for what a test waits for.
+const patience = 30 * time.Second
+
+// eventually polls until ok, for at most limit or patience, in the test's own goroutine: ok may assert.
 func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(limit)
+	limit = max(limit, patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
+	for began := time.Now(); ; <-tick.C {
+		over := time.Since(began) > limit
+		switch {
+		case ok():
+			return
+		case over:
 			require.FailNow(t, "not within "+limit.String()+": "+what)
-		case <-tick.C:
 		}
 	}
 }

@@ -24,21 +24,21 @@ func TestRecordingPaused(t *testing.T) {
 			until := time.Now().Add(d)
 			eventually(t, d+10*time.Second, "time passes", func() bool { return time.Now().After(until) })
 		}
-		verb := func(event string) time.Duration {
-			before := time.Since(answered)
+		verb := func(event string) (asked, done time.Duration) {
+			asked = time.Since(answered)
 			c.control(t, http.StatusOK, callID, map[string]any{"event": event})
-			return before
+			return asked, time.Since(answered)
 		}
 		talk(3 * time.Second)
-		paused := verb("recording_pause")
+		pause, paused := verb("recording_pause")
 		state := c.control(t, http.StatusOK, callID, map[string]any{"event": "get_call_state"})
 		result, ok := state["result"].(map[string]any)
 		require.True(t, ok)
 		require.Equal(t, false, result["is_recording"])
 		talk(5 * time.Second)
-		resumed := verb("recording_resume")
+		resume, resumed := verb("recording_resume")
 		talk(4 * time.Second)
-		again := verb("recording_pause")
+		pauseAgain, again := verb("recording_pause")
 		c.control(t, http.StatusOK, callID, map[string]any{
 			"event": "transfer", "destination_type": "e164", "destination": "+91" + other,
 		})
@@ -59,7 +59,7 @@ func TestRecordingPaused(t *testing.T) {
 		left, right := wav.Channel(0), wav.Channel(1)
 		// The switch begins its part a little after the bridge, and ends it a little before the hang-up.
 		require.InDelta(t, row.ended.Sub(*row.answered), time.Duration(len(left))*time.Second/recordingRate, float64(3*time.Second))
-		const edge = 200 * time.Millisecond // the verb's way, and what was on its way when it came
+		const edge = 200 * time.Millisecond // what was on its way when the verb came
 		part := func(samples []int16, from, to time.Duration) []int16 {
 			at := func(d time.Duration) int { return min(int(d.Seconds()*recordingRate), len(samples)) }
 			return samples[at(from+edge):at(to-edge)]
@@ -68,13 +68,13 @@ func TestRecordingPaused(t *testing.T) {
 		for name, side := range map[string][]int16{"caller": left, "other side": right} {
 			hz := map[string]float64{"caller": callerHz, "other side": agentHz}[name]
 			level := func(from, to time.Duration) float64 { return tone.LevelAt(part(side, from, to), recordingRate, hz) }
-			before, during, after, transferred := level(0, paused), level(paused, resumed), level(resumed, again), level(again, end)
+			before, during, after, transferred := level(0, pause), level(paused, resume), level(resumed, pauseAgain), level(again, end)
 			t.Logf("%s: %.0f dB, paused %.0f, resumed %.0f, paused and transferred %.0f", name, before, during, after, transferred)
 			require.Greater(t, before, during+separationDB, name)
 			require.Greater(t, after, during+separationDB, name)
 			require.Greater(t, after, transferred+separationDB, name)
 		}
-		require.Less(t, tone.LevelAt(part(right, again, end), recordingRate, callerHz), tone.LevelAt(part(left, resumed, again), recordingRate, callerHz)-separationDB,
+		require.Less(t, tone.LevelAt(part(right, again, end), recordingRate, callerHz), tone.LevelAt(part(left, resumed, pauseAgain), recordingRate, callerHz)-separationDB,
 			"nor is the person whom the caller was handed to")
 	})
 }
