@@ -120,7 +120,7 @@ func TestBypass(t *testing.T) {
 
 		// Of a few calls the best counts: this machine may be busy.
 		best := time.Hour
-		for try := 0; try < 3 && best >= tolerableGap; try++ {
+		for try := 0; try < 6 && best >= tolerableGap; try++ {
 			best = min(best, c.bypassAndTransfer(t, try))
 		}
 		require.Less(t, best, tolerableGap, "the longest time without audio at the carrier")
@@ -158,7 +158,7 @@ func (c *customer) bypassAndTransfer(t *testing.T, try int) (gap time.Duration) 
 		report, ok := c.report(t, "+91"+other)
 		return ok && len(onsets(report.Heard, callerHz)) > 0
 	})
-	require.Equal(t, left+1, c.changes(t, "left"), "the media was taken back")
+	eventually(t, patience, "the media was taken back", func() bool { return c.changes(t, "left") == left+1 })
 	if gap = max(gap, c.wayGap(t, "left", caller, since)); c.wayGaps(t, "left") == measured {
 		t.Log("the way back was not measured")
 		gap = time.Hour
@@ -167,8 +167,10 @@ func (c *customer) bypassAndTransfer(t *testing.T, try int) (gap time.Duration) 
 		report, _ := c.report(t, "+91"+other)
 		return len(report.SentOnsets) >= 3
 	})
-	report, _ = c.report(t, "+91"+caller)
-	require.NotEmpty(t, onsets(report.Heard, callerHz), "the caller hears the other party")
+	eventually(t, patience, "the caller hears the other party", func() bool {
+		report, _ := c.report(t, "+91"+caller)
+		return len(onsets(report.Heard, callerHz)) > 0
+	})
 	c.hangUp(t, "+91"+other)
 	call := c.endedCall(t, callID)
 	require.Equal(t, "completed", call.Status)
@@ -259,7 +261,7 @@ func (c *customer) bypassKeys(t *testing.T) {
 	monitor := c.live(t, "9877000003", "/tone?hz=700&delay=0s")
 	c.monitor(t, http.StatusOK, monitor, "monitor_start", callID)
 	c.press(t, callID, "67", "+919877000069", "4567")
-	require.Greater(t, c.wayGaps(t, "left"), left, "the way out is measured")
+	eventually(t, patience, "the way out is measured", func() bool { return c.wayGaps(t, "left") > left })
 	for _, id := range []string{monitor, callID} {
 		c.control(t, http.StatusOK, id, map[string]any{"event": "hangup"})
 		c.endedCall(t, id)
@@ -279,7 +281,7 @@ func (c *customer) press(t *testing.T, callID, digits, number, all string) {
 		}
 		got = keys.String()
 		return len(got) >= len(all)
-	}, 5*time.Second, 100*time.Millisecond, "the caller hears %s", all)
+	}, patience, 100*time.Millisecond, "the caller hears %s", all)
 	require.Equal(t, all, got)
 }
 

@@ -96,8 +96,10 @@ func TestTransferToE164(t *testing.T) {
 		}
 		c.control(t, http.StatusConflict, callID, map[string]any{"event": "log"})
 		require.Zero(t, c.slotsHeld(t), "the session's end has given the voice agent's slot back, the call goes on")
-		report, _ := c.report(t, "+91"+caller)
-		require.NotEmpty(t, onsets(report.Heard, callerHz), "the caller hears the other party")
+		eventually(t, 15*time.Second, "the caller hears the other party", func() bool {
+			report, _ := c.report(t, "+91"+caller)
+			return len(onsets(report.Heard, callerHz)) > 0
+		})
 		c.hangUp(t, "+91"+other)
 		call := c.endedCall(t, callID)
 		require.Equal(t, "completed", call.Status)
