@@ -114,9 +114,9 @@ func (in CampaignInput) applyReferences(c *checker, to *db.Campaign) {
 		}
 		to.CallerID = v
 	}
-	if v, ok := given(c, "call_category", in.CallCategory); ok &&
-		c.oneOf("call_category", v, string(CategoryPromotional), string(CategoryService), string(CategoryTransactional)) {
-		to.CallCategory = &v
+	if v, ok := given(c, "call_category", in.CallCategory); ok && (v == "" ||
+		c.oneOf("call_category", v, string(CategoryPromotional), string(CategoryService), string(CategoryTransactional))) {
+		to.CallCategory = emptyAsNil(v)
 	}
 }
 
@@ -176,24 +176,23 @@ func (in CampaignInput) applyVoicemail(ctx context.Context, c *checker, guard *n
 		c.oneOf("voicemail_action", v, voicemailConnect, voicemailHangup, voicemailMessage) {
 		to.VoicemailAction = v
 	}
-	if v, ok := given(c, fieldVoicemailURL, in.VoicemailMessageURL); ok &&
-		c.address(ctx, guard, fieldVoicemailURL, v, "http", "https") {
-		to.VoicemailMessageUrl = &v
-	}
+	c.audio(ctx, guard, fieldVoicemailURL, in.VoicemailMessageURL, &to.VoicemailMessageUrl)
 	if to.VoicemailAction == voicemailMessage && to.VoicemailMessageUrl == nil {
 		c.fail(fieldVoicemailURL, "is required for the voicemail action message")
 	}
-	if v, ok := given(c, fieldAnnouncementURL, in.AnnouncementURL); ok &&
-		c.address(ctx, guard, fieldAnnouncementURL, v, "http", "https") {
-		to.AnnouncementUrl = &v
+	c.audio(ctx, guard, fieldAnnouncementURL, in.AnnouncementURL, &to.AnnouncementUrl)
+}
+
+// audio sets the address of what somebody is to hear; an empty one takes it away.
+func (c *checker) audio(ctx context.Context, guard *netguard.Policy, field string, in Opt[string], to **string) {
+	if v, ok := given(c, field, in); ok && (v == "" || c.address(ctx, guard, field, v, "http", "https")) {
+		*to = emptyAsNil(v)
 	}
 }
 
 // applyPeople sets what happens between callee and agent.
 func (in CampaignInput) applyPeople(ctx context.Context, c *checker, guard *netguard.Policy, to *db.Campaign) {
-	if v, ok := given(c, fieldWhisperURL, in.AgentWhisperURL); ok && c.address(ctx, guard, fieldWhisperURL, v, "http", "https") {
-		to.AgentWhisperUrl = &v
-	}
+	c.audio(ctx, guard, fieldWhisperURL, in.AgentWhisperURL, &to.AgentWhisperUrl)
 	if v, ok := given(c, "wrap_up_s", in.WrapUpS); ok && c.between("wrap_up_s", v, 0, maxWrapUpS) {
 		n := int32(v) //nolint:gosec // bounded by between
 		to.WrapUpS = &n
@@ -202,9 +201,7 @@ func (in CampaignInput) applyPeople(ctx context.Context, c *checker, guard *netg
 		c.oneOf("overflow_action", v, overflowHangup, overflowFlow, overflowVoicemail) {
 		to.OverflowAction = v
 	}
-	if v, ok := given(c, fieldOverflowURL, in.OverflowGreetingURL); ok && c.address(ctx, guard, fieldOverflowURL, v, "http", "https") {
-		to.OverflowGreetingUrl = &v
-	}
+	c.audio(ctx, guard, fieldOverflowURL, in.OverflowGreetingURL, &to.OverflowGreetingUrl)
 	if to.OverflowAction == overflowFlow && to.FlowID == nil {
 		c.fail("flow_id", "is required for the overflow action flow")
 	}

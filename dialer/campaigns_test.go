@@ -129,6 +129,23 @@ func TestPatchCampaignClearsSevenMembers(t *testing.T) {
 	}
 	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, uuid.New(), decode[CampaignInput](t, `{"name":"x"}`))
 	require.ErrorIs(t, err, store.ErrNotFound)
+
+	set, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"announcement_url":"http://8.8.8.8/a.wav",
+		"agent_whisper_url":"http://8.8.8.8/b.wav","overflow_greeting_url":"http://8.8.8.8/c.wav","voicemail_message_url":"http://8.8.8.8/d.wav",
+		"call_category":"service"}`))
+	require.NoError(t, err)
+	require.NotNil(t, set.AnnouncementURL)
+	unset, err := b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"announcement_url":"",
+		"agent_whisper_url":"","overflow_greeting_url":"","voicemail_message_url":"","call_category":""}`))
+	require.NoError(t, err)
+	require.Nil(t, unset.AnnouncementURL)
+	require.Nil(t, unset.AgentWhisperURL)
+	require.Nil(t, unset.OverflowGreetingURL)
+	require.Nil(t, unset.VoicemailMessageURL)
+	require.Nil(t, unset.CallCategory)
+	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID,
+		decode[CampaignInput](t, `{"voicemail_action":"message","voicemail_message_url":""}`))
+	require.Equal(t, []string{"voicemail_message_url"}, fields(t, err))
 }
 
 func TestCampaignStateMachine(t *testing.T) {

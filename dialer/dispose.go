@@ -86,7 +86,7 @@ func (s *Service) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d
 }
 
 // promiseCallback has the lead of a call called again. Errors: *ValidationError when the call has no lead; *ConflictError when
-// the lead may never be called again, is in a call, or has had another call since.
+// the lead may never be called again, is in a call, or has had another call since, or when its campaign has ended.
 func (s *Service) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call, at time.Time) error {
 	noLead := &ValidationError{Fields: []FieldError{{Field: "callback_at", Message: "can't be kept: the call has no lead"}}}
 	if call.LeadID == nil {
@@ -96,6 +96,10 @@ func (s *Service) promiseCallback(ctx context.Context, tx *store.Tx, call db.Cal
 	if errors.Is(err, store.ErrNotFound) {
 		return noLead
 	}
+	if err != nil {
+		return err
+	}
+	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
 	if err != nil {
 		return err
 	}
@@ -112,6 +116,11 @@ func (s *Service) promiseCallback(ctx context.Context, tx *store.Tx, call db.Cal
 		return &ConflictError{Code: CodeLaterCall, Detail: "The lead has had another call since; that one decides."}
 	case status == LeadDialing, status == LeadConnected:
 		return &ConflictError{Code: CodeLeadInCall, Detail: "The lead's call goes on."}
+	case campaign.Status == string(CampaignCompleted):
+		return &ConflictError{
+			Code: CodeCampaignNotRuns, Detail: "The campaign has been stopped for good: nobody would call back.",
+			Members: map[string]any{"status": campaign.Status},
+		}
 	}
 	return tx.Q.LeadSetCallback(ctx, db.LeadSetCallbackParams{TenantID: lead.TenantID, ID: lead.ID, SetBy: sourceAgent, At: at})
 }

@@ -112,9 +112,23 @@ func phoneUser(target string) store.Phone {
 
 // sipTarget checks a SIP URI, and writes it as the switch dials it. Its parameters are left out.
 func (s *Service) sipTarget(ctx context.Context, raw string) (string, error) {
+	user, target, err := splitURI(raw)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	if err := s.cfg.Guard.Check(ctx, "http://"+target); err != nil {
+		return "", err
+	}
+	return user + "@" + target, nil
+}
+
+// splitURI takes a SIP URI apart into its user and its host with a port.
+func splitURI(raw string) (user, target string, err error) {
 	rest, ok := strings.CutPrefix(raw, "sip:")
 	if !ok || len(raw) > maxURI {
-		return "", errors.New("it is no SIP URI")
+		return "", "", errors.New("it is no SIP URI")
 	}
 	if i := strings.IndexAny(rest, ";?"); i >= 0 {
 		rest = rest[:i]
@@ -122,20 +136,14 @@ func (s *Service) sipTarget(ctx context.Context, raw string) (string, error) {
 	user, address, ok := strings.Cut(rest, "@")
 	const form = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if !ok || user == "" || strings.Trim(user, form+"+-_.") != "" {
-		return "", errors.New("its user part can't be dialed")
+		return "", "", errors.New("its user part can't be dialed")
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		host, port = strings.Trim(address, "[]"), "5060"
 	}
 	if host == "" || strings.Trim(host, form+".-:") != "" || strings.Trim(port, "0123456789") != "" || port == "" {
-		return "", errors.New("its host can't be dialed")
+		return "", "", errors.New("its host can't be dialed")
 	}
-	target := net.JoinHostPort(host, port)
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	if err := s.cfg.Guard.Check(ctx, "http://"+target); err != nil {
-		return "", err
-	}
-	return user + "@" + target, nil
+	return user, net.JoinHostPort(host, port), nil
 }

@@ -235,7 +235,8 @@ func (p *pacer) learn(seen *sight) {
 func (p *pacer) configure(seen *sight) {
 	row := seen.row
 	cfg := pacing.Config{
-		Predictive:    row.DialMode == string(DialPredictive) && !row.PredictivePaused,
+		// Where nobody at all may be abandoned, nobody is dialed ahead of a free agent.
+		Predictive:    row.DialMode == string(DialPredictive) && !row.PredictivePaused && row.PredictiveTargetAbandon > 0,
 		TargetAbandon: row.PredictiveTargetAbandon, MaxWait: inTime(row), RingTimeout: time.Duration(row.RingTimeoutS) * time.Second,
 	}
 	switch {

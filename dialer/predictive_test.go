@@ -100,6 +100,19 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	require.Greater(t, len(p.sw.dialed()), n+5)
 }
 
+// TestNobodyMayBeAbandoned: a target of 0 is one, not the lack of one.
+func TestNobodyMayBeAbandoned(t *testing.T) {
+	t.Parallel()
+	p, campaign := crowd(t, 5, 300, 0)
+	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_target_abandon = 0")
+	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	for range 3 {
+		pacer.round(t.Context())
+	}
+	require.Len(t, p.sw.dialed(), 5)
+	require.Equal(t, DialProgressive, p.pacing(t, campaign).Mode)
+}
+
 func TestPredictiveBeginsWithOneCallPerAgent(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 5, 10, 0)

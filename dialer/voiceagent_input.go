@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
@@ -31,7 +33,7 @@ const (
 	g711RateHz   = 8000
 )
 
-var transferPattern = regexp.MustCompile(`^(\+?[0-9]{5,15}|sips?:[^\s]+)$`)
+var e164Pattern = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`)
 
 func defaultAudio() AudioFormat {
 	return AudioFormat{Encoding: encodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 20}
@@ -67,8 +69,8 @@ func (in VoiceAgentInput) apply(ctx context.Context, c *checker, guard *netguard
 		to.ExternalAgentID = emptyAsNil(v)
 	}
 	if v, ok := given(c, "transfer_destination", in.TransferDestination); ok {
-		if v != "" && (len(v) > 500 || !transferPattern.MatchString(v)) {
-			c.fail("transfer_destination", "must be an E.164 number or a SIP URI")
+		if v != "" && !transferable(v) {
+			c.fail("transfer_destination", "must be an E.164 number or a SIP URI such as sip:desk@example.com")
 		}
 		to.TransferDestination = emptyAsNil(v)
 	}
@@ -97,6 +99,16 @@ func skipNull[T any](c *checker, o Opt[T]) Opt[T] {
 		return Opt[T]{}
 	}
 	return o
+}
+
+// transferable tells whether a transfer can have this destination, as far as its form goes.
+func transferable(to string) bool {
+	if strings.HasPrefix(to, "sip:") {
+		_, _, err := splitURI(to)
+		return err == nil
+	}
+	_, err := store.ParsePhone(to)
+	return err == nil || e164Pattern.MatchString(to)
 }
 
 func emptyAsNil(s string) *string {

@@ -79,6 +79,9 @@ func TestVoiceAgentValidation(t *testing.T) {
 		`{"name":"a","ws_url":"ws://8.8.8.8/","token_lifetime":"1h","subprotocol":"x"}`:             {"subprotocol", "token_lifetime"},
 		`{"name":"a","ws_url":"ws://8.8.8.8/","ws_disconnect_action":"x","auth_token":"a\r\nb: c"}`: {"auth_token", "ws_disconnect_action"},
 		`{"name":"a","ws_url":"ws://8.8.8.8/","transfer_destination":"someone"}`:                    {"transfer_destination"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/","transfer_destination":"12345"}`:                      {"transfer_destination"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/","transfer_destination":"sips:a@b.example"}`:           {"transfer_destination"},
+		`{"name":"a","ws_url":"ws://8.8.8.8/","transfer_destination":"sip:b.example"}`:              {"transfer_destination"},
 		`{"name":"` + strings.Repeat("é", 201) + `","ws_url":"ws://8.8.8.8/"}`:                      {"name"},
 	} {
 		_, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, body))

@@ -231,10 +231,7 @@ func (e *apiError) dialerBody(requestID string) ([]byte, error) {
 	doc := map[string]any{"request_id": requestID}
 	if e.status != http.StatusUnprocessableEntity {
 		maps.Copy(doc, e.members)
-		if len(e.members) > 0 {
-			doc["code"] = e.code
-		}
-		doc["detail"] = e.detail
+		doc["code"], doc["detail"] = e.code, e.detail
 		return json.Marshal(doc)
 	}
 	list := make([]dialerValidation, 0, len(e.fields))

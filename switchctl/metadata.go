@@ -55,7 +55,7 @@ func (c *Controller) monitorMetadata(call db.Call, g sessionGrant, target uuid.U
 func (c *Controller) metadataWith(
 	call db.Call, g sessionGrant, change func(*metadataFrame, media.AudioFormat),
 ) (json.RawMessage, media.AudioFormat, error) {
-	format, err := audioFormat(g.agent.AudioFormat)
+	format, err := audioFormat(g.agent.AudioFormat, g.agent.Subprotocol)
 	if err != nil {
 		return nil, format, err
 	}
@@ -115,8 +115,9 @@ func promptVariables(lead *leadContext, callMetadata json.RawMessage) map[string
 	return vars
 }
 
-// audioFormat reads a voice agent's audio_format, sample_rate being an alias of sample_rate_hz, with the defaults.
-func audioFormat(raw json.RawMessage) (media.AudioFormat, error) {
+// audioFormat reads a voice agent's audio_format, sample_rate being an alias of sample_rate_hz, with the defaults. The beta subprotocol
+// carries linear audio, whatever that says.
+func audioFormat(raw json.RawMessage, protocol string) (media.AudioFormat, error) {
 	f := struct {
 		Encoding     string `json:"encoding"`
 		SampleRateHz int    `json:"sample_rate_hz"`
@@ -132,7 +133,7 @@ func audioFormat(raw json.RawMessage) (media.AudioFormat, error) {
 	out := media.AudioFormat{
 		Encoding: media.Encoding(f.Encoding), SampleRateHz: f.SampleRateHz, Channels: f.Channels, FrameMS: f.FrameMS,
 	}
-	if out.Encoding == "" {
+	if out.Encoding == "" || protocol == media.SubprotocolBeta {
 		out.Encoding = media.EncodingPCM
 	}
 	if out.SampleRateHz == 0 {

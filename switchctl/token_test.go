@@ -84,11 +84,14 @@ func TestAudioFormatDefaults(t *testing.T) {
 		`{"sample_rate_hz":24000}`:   {Encoding: media.EncodingPCM, SampleRateHz: 24000, Channels: 1, FrameMS: 20},
 		`{"frame_ms":40,"x":"more"}`: {Encoding: media.EncodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 40},
 	} {
-		got, err := audioFormat(json.RawMessage(raw))
+		got, err := audioFormat(json.RawMessage(raw), media.SubprotocolAlpha)
 		require.NoError(t, err)
 		require.Equal(t, want, got, raw)
 	}
-	_, err := audioFormat(json.RawMessage(`[]`))
+	beta, err := audioFormat(json.RawMessage(`{"encoding":"pcmu","sample_rate_hz":8000}`), media.SubprotocolBeta)
+	require.NoError(t, err)
+	require.Equal(t, media.AudioFormat{Encoding: media.EncodingPCM, SampleRateHz: 8000, Channels: 1, FrameMS: 20}, beta, "it carries linear audio")
+	_, err = audioFormat(json.RawMessage(`[]`), media.SubprotocolAlpha)
 	require.Error(t, err)
 }
 
