@@ -366,6 +366,38 @@ func (q *Queries) ListRecordingAccess(ctx context.Context, tenantID uuid.UUID, c
 	return items, nil
 }
 
+const logRecordingTold = `-- name: LogRecordingTold :exec
+INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method, at)
+SELECT $1, $2, $3, $4, $5, $6, $7
+WHERE EXISTS (SELECT FROM webhook_deliveries d WHERE d.tenant_id = $1 AND d.event_id = $8)
+`
+
+type LogRecordingToldParams struct {
+	TenantID    uuid.UUID
+	ID          uuid.UUID
+	CallID      uuid.UUID
+	RecordingID uuid.UUID
+	Accessor    string
+	Method      string
+	At          time.Time
+	EventID     uuid.UUID
+}
+
+// LogRecordingTold writes the audit row of a signed URL that an event hands out, if a subscription takes the event.
+func (q *Queries) LogRecordingTold(ctx context.Context, arg LogRecordingToldParams) error {
+	_, err := q.db.Exec(ctx, logRecordingTold,
+		arg.TenantID,
+		arg.ID,
+		arg.CallID,
+		arg.RecordingID,
+		arg.Accessor,
+		arg.Method,
+		arg.At,
+		arg.EventID,
+	)
+	return err
+}
+
 const releaseIdempotencyKey = `-- name: ReleaseIdempotencyKey :exec
 DELETE FROM idempotency_keys WHERE tenant_id = $1 AND call_id = $2 AND key = $3 AND status_code IS NULL
 `

@@ -33,6 +33,12 @@ SELECT tenant_id FROM calls WHERE id = @id;
 INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method, at, remote_addr)
 VALUES (@tenant_id, @id, @call_id, @recording_id, @accessor, @method, @at, sqlc.narg('remote_addr'));
 
+-- LogRecordingTold writes the audit row of a signed URL that an event hands out, if a subscription takes the event.
+-- name: LogRecordingTold :exec
+INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method, at)
+SELECT @tenant_id, @id, @call_id, @recording_id, @accessor, @method, @at
+WHERE EXISTS (SELECT FROM webhook_deliveries d WHERE d.tenant_id = @tenant_id AND d.event_id = @event_id);
+
 -- name: ListRecordingAccess :many
 SELECT * FROM recording_access WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY id;
 

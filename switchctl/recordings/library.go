@@ -145,6 +145,9 @@ const (
 	MethodStream    Method = "stream"
 )
 
+// accessorWebhook stands for the subscriptions that a signed URL was sent to.
+const accessorWebhook = "webhook"
+
 // Access is one hand-out of a recording.
 type Access struct {
 	TenantID    uuid.UUID

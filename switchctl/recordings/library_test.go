@@ -244,6 +244,37 @@ func TestSignedURLOfTheAPI(t *testing.T) {
 	require.Equal(t, b.call, call)
 }
 
+// A signed URL that goes out with call.recording_ready is in the audit; where nobody takes the event there is none.
+func TestReadyIsInTheAudit(t *testing.T) {
+	t.Parallel()
+	for takes, want := range map[string]int{"call.recording_ready": 1, "call.*": 1, "call.ended": 0, "": 0} {
+		t.Run(takes, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, memory(t))
+			if takes != "" {
+				storetest.Subscription(t, b.st, b.tenant, nil, takes)
+				storetest.Subscription(t, b.st, b.tenant, nil, takes)
+			}
+			b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wav(2, time.Second, 5))})
+			require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+			require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call), "a second run hands nothing out")
+			var rows []db.RecordingAccess
+			b.tx(t, func(tx *store.Tx) (err error) {
+				rows, err = tx.Q.ListRecordingAccess(t.Context(), b.tenant, b.call)
+				return err
+			})
+			require.Len(t, rows, want)
+			for _, r := range rows {
+				require.Equal(t, "webhook", r.Accessor)
+				require.Equal(t, string(MethodSignedURL), r.Method)
+				require.Equal(t, b.row(t).ID, r.RecordingID)
+				require.WithinDuration(t, b.now, r.At, 0)
+				require.Nil(t, r.RemoteAddr)
+			}
+		})
+	}
+}
+
 func TestLogAccess(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))

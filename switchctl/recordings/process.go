@@ -331,11 +331,14 @@ func (l *Library) ready(ctx context.Context, row db.GetRecordingOfCallRow, key s
 		if err != nil || !marked { // a second worker was faster, and has told
 			return err
 		}
-		_, err = tx.Emit(ctx, store.Event{
+		event, err := tx.Emit(ctx, store.Event{
 			TenantID: tenantID, Type: store.EventCallRecordingReady, At: now,
 			CallID: &callID, CampaignID: row.CampaignID, Data: data,
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		return l.logTold(ctx, tx, row.Recording, event, now)
 	})
 	if err != nil || !marked {
 		return err
@@ -345,6 +348,22 @@ func (l *Library) ready(ctx context.Context, row db.GetRecordingOfCallRow, key s
 	l.log.InfoContext(ctx, "recording ready", "call_id", callID, "tenant_id", tenantID, "duration", result.Duration,
 		"bytes", stored.bytes, "stereo", result.Stereo)
 	return nil
+}
+
+// logTold writes the audit row of the signed URL that call.recording_ready hands out, if anybody gets it.
+func (l *Library) logTold(ctx context.Context, tx *store.Tx, rec db.Recording, event string, at time.Time) error {
+	eventID, err := store.ParseEventID(event)
+	if err != nil {
+		return err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("log access to recording: %w", err)
+	}
+	return tx.Q.LogRecordingTold(ctx, db.LogRecordingToldParams{
+		TenantID: rec.TenantID, ID: id, CallID: rec.CallID, RecordingID: rec.ID, Accessor: accessorWebhook,
+		Method: string(MethodSignedURL), At: at, EventID: eventID,
+	})
 }
 
 // forget deletes the local files of a recording that is kept elsewhere, and then their names.
