@@ -31,7 +31,7 @@ type Config struct {
 	// CarrierProfile and MediaProfile are the switch's SIP profiles; "external" and "internal" by default.
 	CarrierProfile string
 	MediaProfile   string
-	// CDRDir is where mod_json_cdr writes <uuid>.cdr.json.
+	// CDRDir is where mod_json_cdr writes <uuid>.cdr.json. Records are deleted there.
 	CDRDir string
 	// RecordDir is where recordings are written, as <call id>.wav.
 	RecordDir string

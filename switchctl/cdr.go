@@ -103,7 +103,7 @@ func readCDR(dir, channel string) (*cdrRecord, error) {
 	if dir == "" || channel == "" || strings.ContainsAny(channel, `/\`) || strings.Contains(channel, "..") {
 		return nil, fmt.Errorf("switchctl: read call record: %w", fs.ErrNotExist)
 	}
-	path := filepath.Join(dir, channel+".cdr.json")
+	path := filepath.Join(dir, channel+cdrSuffix)
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("switchctl: read call record: %w", err)

@@ -38,6 +38,7 @@ type Controller struct {
 
 	draining atomic.Bool
 	failed   failedTrunks
+	spent    spentCDRs
 	// goes are all goroutines of calls.
 	goes sync.WaitGroup
 
@@ -158,6 +159,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	})
 	c.running.Go(func() { c.link.run(io) })
 	c.running.Go(func() { c.reconcile(io) })
+	c.running.Go(func() { c.deleteCDRs(io) })
 	if c.nodes != nil {
 		c.running.Go(func() { c.keepNode(io) })
 	}
@@ -249,6 +251,7 @@ func (c *Controller) dispatch(ev *esl.Event) {
 		role = ev.Var("rm_role")
 		if role != roleTransfer {
 			role = roleMedia
+			c.registry.own(a, channel)
 		}
 	}
 	if err := a.box.put(channelEvent{ev: ev, role: role}); errors.Is(err, ErrMailboxFull) {

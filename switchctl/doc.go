@@ -11,7 +11,7 @@
 // bridged call without its socket), untimed.go (who is read as packets come), verdict.go (who answered), machine.go (what becomes of a machine), bypass.go (the
 // audio past the switch), transfer.go, leg_play.go, leg_announce.go, talk.go and leg_transfer.go (what a handler plays,
 // asks, records, and where it leads its caller), control.go (verbs), tap.go and monitor.go (forks of a call's audio),
-// final.go, cdr.go and quality.go (how a call ends), hostlink.go, look.go and resync.go (how it is found again),
+// final.go, cdr.go, cdr_delete.go and quality.go (how a call ends), hostlink.go, look.go and resync.go (how it is found again),
 // ledger.go (what is written, and when), nodes.go (other hosts, and those that are
 // lost). Of people: phone_api.go (what others call), phone.go, phone_events.go and
 // phone_book.go (agents' phones, each with an owner goroutine), human.go (the bridge with an agent), human_music.go and

@@ -117,6 +117,9 @@ func (p *phone) legOver(ctx context.Context, reason string) {
 	p.mending = mend && p.held && p.spec.Mode == PhoneHeld
 	if p.leg != "" {
 		p.c.phones.unbind(p.leg)
+		if p.claim == nil || !p.c.registry.own(p.claim.call, p.leg) {
+			p.c.spendCDRs(p.leg)
+		}
 	}
 	p.leg, p.phase, p.ringing = "", legNone, false
 	p.disarm(phoneOverdue)

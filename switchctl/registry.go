@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -11,7 +12,7 @@ type registry struct {
 	mu       sync.RWMutex
 	calls    map[uuid.UUID]*actor
 	channels map[string]*actor
-	owned    map[*actor][]string // channels that bind has added
+	owned    map[*actor][]string // channels that bind and own have added
 	// idle is closed while there is no call.
 	idle chan struct{}
 }
@@ -66,6 +67,26 @@ func (r *registry) bind(a *actor, channel string) {
 	}
 	r.channels[channel] = a
 	r.owned[a] = append(r.owned[a], channel)
+}
+
+// own notes a channel of a call whose events come some other way; false when the call is not live.
+func (r *registry) own(a *actor, channel string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls[a.id] != a {
+		return false
+	}
+	if !slices.Contains(r.owned[a], channel) {
+		r.owned[a] = append(r.owned[a], channel)
+	}
+	return true
+}
+
+// channelsOf gives all channels that a live call has had.
+func (r *registry) channelsOf(a *actor) []string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return append([]string{a.channel}, r.owned[a]...)
 }
 
 func (r *registry) unbind(channel string) {

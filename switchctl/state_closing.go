@@ -120,6 +120,7 @@ func (a *actor) closed(ctx context.Context, m closeCommitted) {
 		a.log.ErrorContext(ctx, "final record is not written, the call stays open in the database", "error", m.err)
 		return
 	}
+	a.c.spendCDRs(a.c.registry.channelsOf(a)...)
 	a.c.metrics.ended.WithLabelValues(a.final.Status(), causeLabel(a.final.Cause)).Inc()
 	disposition := ""
 	if a.final.Disposition != nil {

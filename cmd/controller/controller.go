@@ -385,9 +385,10 @@ func (c *Controller) sweepNightly(ctx context.Context) {
 func (c *Controller) sweep(ctx context.Context) error {
 	done, err := c.store.Sweep(ctx, time.Now())
 	audio, audioErr := c.library.Sweep(ctx, time.Now())
-	if done != (store.Swept{}) || audio > 0 {
+	records := c.calls.SweepCallRecords(ctx, time.Now())
+	if done != (store.Swept{}) || audio > 0 || records > 0 {
 		c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "calls", done.Calls, "idempotency_keys", done.Keys,
-			"recordings", audio)
+			"recordings", audio, "call_records", records)
 	}
 	return errors.Join(err, audioErr)
 }
