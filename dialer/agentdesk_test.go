@@ -171,6 +171,27 @@ func TestDispose(t *testing.T) {
 	require.Nil(t, row.CompletedAt)
 }
 
+// A tenant that became strict forgets the numbers of the calls that it had before.
+func TestDisposeOptOutForgetsEarlierCalls(t *testing.T) {
+	t.Parallel()
+	p := staffed(t)
+	ann := p.person(t)
+	campaign := p.campaign(t, DialPreview)
+	call, _ := p.had(t, ann, campaign, "9876543203")
+	other, _ := p.had(t, p.person(t), p.campaign(t, DialPreview), "9876543204")
+	others := p.call(t, other.ID)
+	require.Equal(t, "+919876543203", p.call(t, call.ID).ToNumber.Reveal())
+	p.strict(t)
+	_, err := p.svc.Dispose(t.Context(), p.tenant, ann, DisposeInput{
+		CallID: Some(call.ID.String()), Disposition: Some("opt_out"), OptOut: Some(true),
+	})
+	require.NoError(t, err)
+	row := p.call(t, call.ID)
+	require.Equal(t, "••••3203", row.ToNumber.Reveal())
+	require.Equal(t, call.FromNumber, row.FromNumber, "the tenant's own number stays")
+	require.Equal(t, others, p.call(t, other.ID), "another's call")
+}
+
 func TestDisposeOptOut(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)

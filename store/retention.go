@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -55,6 +57,9 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (Swept, error) {
 		if err := s.sweepCalls(ctx, t.ID, before, &done); err != nil {
 			return done, fmt.Errorf("sweep calls of tenant %s: %w", t.ID, err)
 		}
+		if err := s.sweepClear(ctx, t.ID, before, &done); err != nil {
+			return done, fmt.Errorf("mask calls of tenant %s: %w", t.ID, err)
+		}
 	}
 	if err := s.sweepKeys(ctx, now.Add(-idempotencyKept), &done); err != nil {
 		return done, fmt.Errorf("sweep idempotency keys: %w", err)
@@ -87,6 +92,47 @@ func (s *Store) sweepCalls(ctx context.Context, tenant uuid.UUID, before time.Ti
 		})
 		return n, err
 	})
+}
+
+// sweepClear masks the numbers in calls from before the tenant was strict. It goes on where the sweep before could stop for good: a day
+// before what it forgets, since ids come from several clocks, and before the first call that has not ended.
+func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
+	p := db.CallsMaskBatchParams{
+		TenantID: tenant, BeganBefore: IDFloor(before.Add(ClockSkew)), EndedBefore: before, Batch: sweepBatch,
+	}
+	err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+		p.After, err = tx.Q.CallsMaskedUpTo(ctx, tenant)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	settled := IDFloor(before.AddDate(0, 0, -1))
+	for upTo, gap := p.After, false; ; {
+		var row db.CallsMaskBatchRow
+		var masked int64
+		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+			if row, err = tx.Q.CallsMaskBatch(ctx, p); err != nil {
+				return err
+			}
+			masked, err = tx.Q.CallsMask(ctx, db.CallsMaskParams{TenantID: tenant, After: p.After, Last: row.Last, EndedBefore: before})
+			if err != nil {
+				return err
+			}
+			if !gap {
+				upTo, gap = row.Done, row.Done != row.Last
+			}
+			if bytes.Compare(upTo[:], settled[:]) > 0 {
+				upTo, gap = settled, true
+			}
+			return tx.Q.CallsSetMaskedUpTo(ctx, tenant, upTo)
+		})
+		if err != nil || row.Last == p.After {
+			return err
+		}
+		done.Calls += masked
+		p.After = row.Last
+	}
 }
 
 func (s *Store) sweepKeys(ctx context.Context, before time.Time, done *Swept) error {

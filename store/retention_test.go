@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -100,6 +101,42 @@ func TestSweepForgetsNumbersOfEndedLeads(t *testing.T) {
 	require.Zero(t, again)
 }
 
+// What waits in a campaign that was stopped is never dialed any more.
+func TestSweepForgetsNumbersOfStoppedCampaigns(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	now, tenant := time.Now(), storetest.StrictTenant(t, st)
+	past, lately := now.AddDate(0, 0, -31), now.AddDate(0, 0, -29)
+	for _, c := range []struct {
+		name, status  string
+		changed, lead time.Time
+	}{
+		{"stopped", "completed", past, past},
+		{"stopped lately", "completed", lately, past},
+		{"added lately", "completed", past, lately},
+		{"paused", "paused", past, past},
+		{"running", "running", past, past},
+		{"draft", "draft", past, past},
+	} {
+		campaign := storetest.Campaign(t, st, tenant, nil)
+		storetest.Exec(t, st, tenant, "UPDATE campaigns SET status = $3, updated_at = $4 WHERE tenant_id = $1 AND id = $2", tenant, campaign, c.status, c.changed)
+		for i, status := range []string{"new", "queued", "retry", "callback", "dialing", "connected"} {
+			storetest.Exec(t, st, tenant, `INSERT INTO leads (tenant_id, id, campaign_id, name, status, updated_at, phone_sealed, phone_hash, phone_last4)
+				VALUES ($1, $2, $3, $4, $5, $6, '\x01', sha256($4::text::bytea), '3210')`,
+				tenant, storetest.NewID(t), campaign, fmt.Sprintf("%s %d", c.name, i), status, c.lead)
+		}
+	}
+	done, err := st.Sweep(t.Context(), now)
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Leads: 4}, done)
+	left := numbers(t, st, tenant)
+	for i := range 4 {
+		require.False(t, left[fmt.Sprintf("stopped %d", i)])
+	}
+	require.True(t, left["stopped 4"] && left["stopped 5"], "in a call")
+	require.Len(t, left, 36)
+}
+
 // A sweep goes over more leads than one transaction takes.
 func TestSweepOfManyLeads(t *testing.T) {
 	t.Parallel()
@@ -128,7 +165,7 @@ func TestSweepForgetsNumbersOfEndedCalls(t *testing.T) {
 		unique := storetest.NewID(t)
 		copy(id[6:], unique[6:])
 		storetest.Exec(t, st, tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, status, from_number, to_number, peer_hash, peer_sealed,
-			end_time, hangup_cause) VALUES ($1, $2, 'n', $3, 'outbound', CASE WHEN $4::timestamptz IS NULL THEN 'dialing' ELSE 'failed' END, '+911', '•',
+			end_time, hangup_cause) VALUES ($1, $2, 'n', $3, 'outbound', CASE WHEN $4::timestamptz IS NULL THEN 'dialing' ELSE 'failed' END, '+911', '••••3210',
 			sha256('x'), '\x01', $4, CASE WHEN $4::timestamptz IS NULL THEN NULL ELSE 'NO_ANSWER' END)`, tenant, id, id.String(), ended)
 		return id
 	}
@@ -139,6 +176,112 @@ func TestSweepForgetsNumbersOfEndedCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Calls: 1}, done)
 	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE peer_sealed IS NOT NULL AND id = ANY($1)", kept))
+}
+
+// clearCall writes a call of a standard tenant that began and, unless it goes on, ended a minute later.
+func clearCall(t *testing.T, st *store.Store, tenant uuid.UUID, began time.Time, direction string, goesOn bool) uuid.UUID {
+	t.Helper()
+	id := idAt(t, began)
+	storetest.Exec(t, st, tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, status, from_number, to_number, peer_hash, end_time, hangup_cause)
+		VALUES ($1, $2::uuid, 'n', $2::text, $3::text, CASE WHEN $4 THEN 'dialing' ELSE 'failed' END,
+		CASE $3 WHEN 'inbound' THEN '+919876543210' ELSE '+918000000001' END, CASE $3 WHEN 'inbound' THEN '+918000000001' ELSE '+919876543210' END,
+		sha256('x'), CASE WHEN $4 THEN NULL ELSE $5::timestamptz END, CASE WHEN $4 THEN NULL ELSE 'NO_ANSWER' END)`,
+		tenant, id, direction, goesOn, began.Add(time.Minute))
+	return id
+}
+
+// ends gives the two numbers of a call as they are stored.
+func ends(t *testing.T, st *store.Store, id uuid.UUID) string {
+	t.Helper()
+	var from, to string
+	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), "SELECT from_number, to_number FROM calls WHERE id = $1", id).Scan(&from, &to)
+	}))
+	return from + " " + to
+}
+
+const (
+	clearOut, clearIn   = "+918000000001 +919876543210", "+919876543210 +918000000001"
+	maskedOut, maskedIn = "+918000000001 ••••3210", "••••3210 +918000000001"
+)
+
+func TestSweepMasksCallsFromBeforeATenantWasStrict(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	now, tenant, standard := time.Now(), storetest.StrictTenant(t, st), storetest.Tenant(t, st)
+	past := now.AddDate(0, 0, -33)
+	out, in := clearCall(t, st, tenant, past, "outbound", false), clearCall(t, st, tenant, past, "inbound", false)
+	open := clearCall(t, st, tenant, past.Add(time.Minute), "outbound", true)
+	behind := clearCall(t, st, tenant, past.Add(2*time.Minute), "outbound", false)
+	lately := clearCall(t, st, tenant, now.AddDate(0, 0, -29), "inbound", false)
+	others := clearCall(t, st, standard, past, "outbound", false)
+	anonymous := clearCall(t, st, tenant, past, "inbound", false)
+	storetest.Exec(t, st, tenant, "UPDATE calls SET from_number = 'anonymous' WHERE id = $1", anonymous)
+
+	done, err := st.Sweep(t.Context(), now)
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Calls: 4}, done)
+	require.Equal(t, maskedOut, ends(t, st, out))
+	require.Equal(t, maskedIn, ends(t, st, in))
+	require.Equal(t, "•••• +918000000001", ends(t, st, anonymous))
+	require.Equal(t, maskedOut, ends(t, st, behind))
+	require.Equal(t, clearOut, ends(t, st, open))
+	require.Equal(t, clearIn, ends(t, st, lately))
+	require.Equal(t, clearOut, ends(t, st, others))
+
+	storetest.Exec(t, st, tenant, "UPDATE calls SET status = 'failed', end_time = $2, hangup_cause = 'X' WHERE id = $1", open, past.Add(time.Hour))
+	done, err = st.Sweep(t.Context(), now)
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Calls: 1}, done, "a call that had not ended is met again")
+	require.Equal(t, maskedOut, ends(t, st, open))
+}
+
+func TestSweepOfManyCalls(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, now := storetest.StrictTenant(t, st), time.Now()
+	storetest.Exec(t, st, tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, status, from_number, to_number, end_time, hangup_cause)
+		SELECT $1, overlay($2::text placing lpad(to_hex(i), 12, '0') from 25)::uuid, 'n', i::text, 'outbound', 'failed', '+918000000001', '+919876543210',
+		$3, 'NO_ANSWER' FROM generate_series(1, 11000) i`, tenant, idAt(t, now.AddDate(0, 0, -40)), now.AddDate(0, 0, -39))
+	done, err := st.Sweep(t.Context(), now)
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Calls: 11000}, done)
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE to_number <> '••••3210'"))
+}
+
+// A sweep does not look again at calls that the one before has done, but at all of the last day before what is forgotten.
+func TestSweepGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	now, tenant := time.Now(), storetest.StrictTenant(t, st)
+	first := clearCall(t, st, tenant, now.AddDate(0, 0, -40), "outbound", false)
+	day := clearCall(t, st, tenant, now.AddDate(0, 0, -30).Add(-time.Hour), "outbound", false)
+	sweep := func(calls int64) {
+		t.Helper()
+		done, err := st.Sweep(t.Context(), now)
+		require.NoError(t, err)
+		require.Equal(t, store.Swept{Calls: calls}, done)
+	}
+	sweep(2)
+	seen := clearCall(t, st, tenant, now.AddDate(0, 0, -40).Add(-time.Hour), "outbound", false)
+	late := clearCall(t, st, tenant, now.AddDate(0, 0, -30).Add(-2*time.Hour), "outbound", false)
+	sweep(1)
+	for id, want := range map[uuid.UUID]string{first: maskedOut, day: maskedOut, late: maskedOut, seen: clearOut} {
+		require.Equal(t, want, ends(t, st, id))
+	}
+}
+
+// The database masks as the API does.
+func TestMasksOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	for _, number := range []string{"", "+919876543210", "09876543210", "••••3210", "••••", "anonymous", "1234", "12345", "sip:98765@10.0.0.1", "+91 98765-43210"} {
+		var mask string
+		require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+			return tx.Pgx().QueryRow(t.Context(), "SELECT mask_number($1)", number).Scan(&mask)
+		}))
+		require.Equal(t, store.NewNumber(number).Mask(), mask, number)
+	}
 }
 
 func TestSweepForgetsOldIdempotencyKeys(t *testing.T) {

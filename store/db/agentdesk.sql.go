@@ -136,10 +136,15 @@ func (q *Queries) CallSetDisposition(ctx context.Context, arg CallSetDisposition
 }
 
 const callsPurgePeers = `-- name: CallsPurgePeers :exec
-UPDATE calls SET peer_sealed = NULL WHERE tenant_id = $1 AND peer_hash = ANY($2::bytea[]) AND peer_sealed IS NOT NULL
+UPDATE calls c SET peer_sealed = NULL,
+  from_number = CASE WHEN t.privacy_mode = 'strict' AND c.direction = 'inbound' THEN mask_number(c.from_number) ELSE c.from_number END,
+  to_number = CASE WHEN t.privacy_mode = 'strict' AND c.direction = 'outbound' THEN mask_number(c.to_number) ELSE c.to_number END
+FROM tenants t
+WHERE t.id = $1 AND c.tenant_id = $1 AND c.peer_hash = ANY($2::bytea[])
+  AND (c.peer_sealed IS NOT NULL OR t.privacy_mode = 'strict')
 `
 
-// CallsPurgePeers forgets numbers in the calls of a tenant that keeps numbers sealed.
+// CallsPurgePeers forgets numbers in calls: those that are sealed, and those that a strict tenant has from before it was strict.
 func (q *Queries) CallsPurgePeers(ctx context.Context, tenantID uuid.UUID, hashes [][]byte) error {
 	_, err := q.db.Exec(ctx, callsPurgePeers, tenantID, hashes)
 	return err

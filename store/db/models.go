@@ -118,6 +118,11 @@ type Call struct {
 	FlowID            *uuid.UUID
 }
 
+type CallMask struct {
+	TenantID uuid.UUID
+	UpTo     uuid.UUID
+}
+
 type CallbackToken struct {
 	TenantID  uuid.UUID
 	Jti       string

@@ -38,6 +38,11 @@ WHERE l.tenant_id = @tenant_id AND l.id = @id AND c.tenant_id = l.tenant_id AND 
 -- name: LeadsOfHashes :many
 SELECT * FROM leads WHERE tenant_id = @tenant_id AND phone_hash = ANY(@hashes::bytea[]) ORDER BY id FOR UPDATE;
 
--- CallsPurgePeers forgets numbers in the calls of a tenant that keeps numbers sealed.
+-- CallsPurgePeers forgets numbers in calls: those that are sealed, and those that a strict tenant has from before it was strict.
 -- name: CallsPurgePeers :exec
-UPDATE calls SET peer_sealed = NULL WHERE tenant_id = @tenant_id AND peer_hash = ANY(@hashes::bytea[]) AND peer_sealed IS NOT NULL;
+UPDATE calls c SET peer_sealed = NULL,
+  from_number = CASE WHEN t.privacy_mode = 'strict' AND c.direction = 'inbound' THEN mask_number(c.from_number) ELSE c.from_number END,
+  to_number = CASE WHEN t.privacy_mode = 'strict' AND c.direction = 'outbound' THEN mask_number(c.to_number) ELSE c.to_number END
+FROM tenants t
+WHERE t.id = @tenant_id AND c.tenant_id = @tenant_id AND c.peer_hash = ANY(@hashes::bytea[])
+  AND (c.peer_sealed IS NOT NULL OR t.privacy_mode = 'strict');
