@@ -236,20 +236,21 @@ func TestSilentTrunkRests(t *testing.T) {
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 1"), "it was dialed before")
 }
 
-// TestTrunkThatWasNeverHeardRests: a firewall swallows what is sent to it. Silence costs the leads nothing then, and the call that tries it
-// in vain has it rest for longer.
+// TestTrunkThatWasNeverHeardRests: a firewall swallows what is sent to it. Once that is known silence costs leads nothing, and the call that
+// tries the trunk in vain has it rest for longer.
 func TestTrunkThatWasNeverHeardRests(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
 	b.deadTrunk(t, campaign, 10, silence())
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 1"))
-	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"))
+	require.Equal(t, 9, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"))
 	for rests := 2; rests < 4; rests++ {
 		b.clock.advance(5 * time.Minute)
 		b.deadTrunk(t, campaign, 1, silence())
 		require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = $1", rests))
 	}
+	require.Equal(t, 9, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"))
 	b.clock.advance(5 * time.Minute)
 	b.deadTrunk(t, campaign, 1, busyCallee())
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 0 AND heard_at IS NOT NULL"))

@@ -48,8 +48,8 @@ type TrunkFault struct {
 }
 
 // TrunkFailed counts a fault, and has a trunk rest after a run of them; the call that tries it then, in vain, has it rest again, for
-// twice as long. dead tells whether the trunk may be taken for out of order: nothing was ever heard of it, or its run is long enough;
-// until is when it will be tried, where that was decided now.
+// twice as long. dead tells whether the run is long enough to take the trunk for out of order; until is when it will be tried, where that
+// was decided now.
 func (tx *Tx) TrunkFailed(ctx context.Context, f TrunkFault) (dead bool, until *time.Time, err error) {
 	t, err := tx.Q.TrunkHealth(ctx, f.Tenant, f.Trunk)
 	if errors.Is(err, ErrNotFound) {
@@ -70,8 +70,7 @@ func (tx *Tx) TrunkFailed(ctx context.Context, f TrunkFault) (dead bool, until *
 		t.Rests++
 		t.RestsUntil, t.Probe, until = &at, nil, &at
 	}
-	dead = t.HeardAt == nil || t.Failures >= trunkRun
-	return dead, until, tx.Q.TrunkFailed(ctx, db.TrunkFailedParams{
+	return t.Failures >= trunkRun, until, tx.Q.TrunkFailed(ctx, db.TrunkFailedParams{
 		TenantID: f.Tenant, ID: f.Trunk, Failures: t.Failures, FailingSince: *t.FailingSince, Failure: f.Cause, Rests: t.Rests,
 		RestsUntil: t.RestsUntil, Probe: t.Probe,
 	})
