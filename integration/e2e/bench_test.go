@@ -98,7 +98,7 @@ type benchCustomer struct {
 // benchNumber is a number whose subscriber answers and stays.
 func benchNumber(round, i int) string { return fmt.Sprintf("98%03d%03d%02d", round+1, i/60, i%60) }
 
-func (c *benchCustomer) campaign(b *testing.B, url string, calls int) {
+func (c *benchCustomer) campaign(b *testing.B, url string, calls int) (stop func()) {
 	b.Helper()
 	var agent, campaign id
 	c.post(b, "/api/v1/voice-agents", map[string]any{"name": "bench", "ws_url": url, "max_concurrent": calls}, &agent)
@@ -113,6 +113,7 @@ func (c *benchCustomer) campaign(b *testing.B, url string, calls int) {
 	c.round++
 	c.post(b, "/api/v1/campaigns/"+campaign.ID+"/leads:bulk", map[string]any{"leads": leads}, nil)
 	c.post(b, "/api/v1/campaigns/"+campaign.ID+"/start", nil, nil)
+	return func() { c.post(b, "/api/v1/campaigns/"+campaign.ID+"/stop", nil, nil) }
 }
 
 func (c *benchCustomer) post(b *testing.B, path string, body, into any) {
