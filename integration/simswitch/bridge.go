@@ -144,6 +144,8 @@ func (ch *channel) join(b *channel) {
 	for _, pair := range [][2]*channel{{ch, b}, {b, ch}} {
 		pair[0].setAll([]header{{"bridge_channel", pair[1].name}, {"bridge_uuid", pair[1].uuid}})
 	}
+	ch.retrainRecordings()
+	b.retrainRecordings()
 	bridgeMedia(ch.media, b.media)
 }
 
@@ -237,6 +239,8 @@ func (w *mediaWatch) check() {
 // part unties two legs.
 func (ch *channel) part(b *channel) {
 	unbridgeMedia(ch.media, b.media)
+	ch.retrainRecordings()
+	b.retrainRecordings()
 	ac, bc := ch.causeNow(), b.causeNow()
 	untie := func(c *channel, role string, other cause) {
 		c.mu.Lock()

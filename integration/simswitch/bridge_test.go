@@ -199,6 +199,37 @@ func TestAfterBridge(t *testing.T) {
 	})
 }
 
+// TestByeOfAnUntimedLeg: FreeSWITCH takes up the BYE of a leg that it reads without a timer with the leg's next packet.
+func TestByeOfAnUntimedLeg(t *testing.T) {
+	t.Parallel()
+	for name, vars := range map[string][2]string{
+		"caller": {",rtp_notimer_during_bridge=true", ""}, "media leg": {"", ",rtp_timer_name=none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			id, _, leg, m := b.bridged(vars[0], "answer-425", "answer-1000", vars[1])
+			leg.hears(1000)
+			m.hears(425)
+			if vars[1] != "" {
+				id, leg = b.other(id), m
+			}
+			leg.hush(true)
+			require.Eventually(t, func() bool {
+				n := b.sw.channel(id).media.rxCount.Load()
+				<-time.After(5 * frameDuration)
+				return b.sw.channel(id).media.rxCount.Load() == n
+			}, 10*time.Second, time.Millisecond)
+			leg.goodbye()
+			require.Equal(t, "true", b.esl.api("uuid_exists "+id))
+			require.Equal(t, "recv_bye", b.esl.api("uuid_getvar "+id+" sip_hangup_disposition"))
+			leg.hush(false)
+			require.Equal(t, "recv_bye", b.esl.event(id, "CHANNEL_HANGUP_COMPLETE").v("sip_hangup_disposition"))
+			leg.end()
+		})
+	}
+}
+
 // TestUUIDBridge joins two parked calls, and leaves both parked-or-ended as their extensions say.
 func TestUUIDBridge(t *testing.T) {
 	t.Parallel()

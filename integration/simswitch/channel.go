@@ -328,6 +328,25 @@ func (ch *channel) after(d time.Duration, f func()) {
 	ch.timers = append(ch.timers, time.AfterFunc(d, func() { ch.sw.goFunc(f) }))
 }
 
+// readPatience is how long a read without a timer waits for a packet (switch_rtp.c, rtp_common_read, poll_sec).
+const readPatience = 5 * time.Second
+
+// untimed tells whether the leg is read when a packet comes, and not by a timer.
+func (ch *channel) untimed() bool {
+	return ch.bridged() != nil && (ch.get("rtp_timer_name") == "none" || isTrue(ch.get("rtp_notimer_during_bridge")))
+}
+
+// onceRead runs f when the leg's thread looks at what its far end has signalled: at once by a timer, else with the next packet, or
+// when the read gives up.
+func (ch *channel) onceRead(f func()) {
+	if ch.media == nil || !ch.untimed() {
+		f()
+		return
+	}
+	ch.media.onceReceived(f)
+	ch.after(readPatience, f)
+}
+
 // transfer sends the channel to an extension. It works from any goroutine.
 func (ch *channel) transfer(ext, dialplan, context string) {
 	ch.mu.Lock()

@@ -109,8 +109,9 @@ type mediaPort struct {
 	tones     *keyTones     // start_dtmf
 	over      *displacement // what is mixed into the audio that is sent
 	scratch   [maxPacket]byte
-	every     int // one of so many frames is sent; all when 0
-	frames    int // counts them
+	next      func() // to be run with the next packet
+	every     int    // one of so many frames is sent; all when 0
+	frames    int    // counts them
 	pcm       []int16
 }
 
@@ -168,6 +169,13 @@ func (m *mediaPort) connect(remote netip.AddrPort, c codec, telEvent uint8) {
 	m.remote, m.c, m.telEvent = remote, c, telEvent
 }
 
+// onceReceived runs f with the next packet.
+func (m *mediaPort) onceReceived(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.next = f
+}
+
 // close ends the port. It may be called more than once.
 func (m *mediaPort) close() {
 	m.mu.Lock()
@@ -220,6 +228,10 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 	m.lastRX.Store(now.UnixNano())
 	m.rxCount.Add(1)
 	m.rxBytes.Add(int64(len(b)))
+	if m.next != nil {
+		m.sw.goFunc(m.next)
+		m.next = nil
+	}
 	if pt >= 96 && len(payload) == 4 {
 		digit, dur, done := m.telephoneEvent(payload, ts)
 		m.mu.Unlock()

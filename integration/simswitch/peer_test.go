@@ -292,8 +292,21 @@ func (c *peerCall) end() {
 	})
 }
 
-// hangup sends BYE.
+// hangup sends BYE, and nothing after it.
 func (c *peerCall) hangup() {
+	c.goodbye()
+	c.end()
+}
+
+// hush has the peer send no audio, or audio again.
+func (c *peerCall) hush(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent = on
+}
+
+// goodbye sends BYE; the audio goes on.
+func (c *peerCall) goodbye() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if c.server != nil {
@@ -301,7 +314,6 @@ func (c *peerCall) hangup() {
 	} else {
 		_ = c.client.Bye(ctx)
 	}
-	c.end()
 }
 
 // info sends a SIP INFO.

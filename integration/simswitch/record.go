@@ -18,6 +18,9 @@ const (
 	// recordDrift is how far a frame's timestamp may lie from its arrival before the stream is placed anew (in samples).
 	recordDrift = 4000
 	wavHeader   = 44
+	// recordHeld is how much a recording holds back before any of it reaches the file: FreeSWITCH's RECORD_PRE_BUFFER_FRAMES (in
+	// samples).
+	recordHeld = 25 * frameSamples
 )
 
 // track is one direction of a recording on the recording's timeline. Frames lie where their RTP timestamps say, so that
@@ -60,16 +63,19 @@ func (t *track) take(n int, dst []int16) []int16 {
 	return dst
 }
 
-// recorder writes a channel's audio into a WAV file: left what the party says, right what it hears; or both mixed.
+// recorder writes a channel's audio into a WAV file: left what the party says, right what it hears; or both mixed. As in FreeSWITCH
+// nothing is written at first (switch_core_media_bug_read), and what ends, or comes into a bridge or out of one, while that is so has a
+// frame of silence in place of what was held back.
 type recorder struct {
 	path   string
 	stereo bool
-	start  time.Time
 
 	mu      sync.Mutex // guards all below
+	start   time.Time  // when sample 0 was; later than it was where audio was dropped
 	file    *os.File
 	in, out track
 	written int // samples per channel
+	held    int // sample index from which on frames were held back last
 	masked  bool
 	buf     []byte
 	l, r    []int16
@@ -148,10 +154,37 @@ func (r *recorder) mask(on bool) {
 	r.masked = on
 }
 
+// holds says whether what comes is held back. The caller holds mu.
+func (r *recorder) holds(now time.Time) bool { return r.index(now) < r.held+recordHeld }
+
+// settle writes what there is to the file; what is held back is lost but for its first frame, which is silence. The caller holds mu.
+func (r *recorder) settle(now time.Time) {
+	if !r.holds(now) {
+		r.writeTo(r.index(now))
+		return
+	}
+	r.in.samples, r.out.samples = r.in.samples[:0], r.out.samples[:0]
+	if r.index(now) >= r.held+frameSamples {
+		r.writeTo(r.held + frameSamples)
+	}
+}
+
+// retrain holds frames back anew: the channel came into a bridge, or out of one.
+func (r *recorder) retrain(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(now)
+	r.start = r.start.Add(now.Sub(r.start) - time.Duration(r.written)*time.Second/sampleRate)
+	r.in, r.out, r.held = track{base: r.written}, track{base: r.written}, r.written
+}
+
 // flush writes what is older than the slack.
 func (r *recorder) flush(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.holds(now) {
+		return
+	}
 	if upTo := r.index(now.Add(-recordSlack)); upTo >= r.written+sampleRate/10 {
 		r.writeTo(upTo)
 	}
@@ -181,13 +214,16 @@ func (r *recorder) writeTo(upTo int) {
 	r.written = upTo
 }
 
-// close writes the rest and the final header, and tells how many samples there are.
-func (r *recorder) close() (samples, bytes int) {
+// close writes the rest and the final header, and tells how many samples there are. A file without any is deleted.
+func (r *recorder) close(now time.Time) (samples, bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.writeTo(r.index(time.Now()))
+	r.settle(now)
 	_, _ = r.file.WriteAt(r.header(), 0)
 	_ = r.file.Close()
+	if r.written == 0 {
+		_ = os.Remove(r.path)
+	}
 	return r.written, wavHeader + r.written*r.channels()*2
 }
 
@@ -239,7 +275,12 @@ func (ch *channel) stopRecording(path, why string) bool {
 	})
 	ch.media.mu.Unlock()
 	for _, r := range ended {
-		samples, size := r.close()
+		samples, size := r.close(time.Now())
+		why := why
+		if samples == 0 {
+			why = "empty-file"
+			ch.set("RECORD_DISCARDED", "true")
+		}
 		ch.setAll([]header{
 			{"record_file_size", strconv.Itoa(size)},
 			{"record_samples", strconv.Itoa(samples)},
@@ -253,6 +294,19 @@ func (ch *channel) stopRecording(path, why string) bool {
 }
 
 func (ch *channel) stopRecordings(why string) { ch.stopRecording("all", why) }
+
+// retrainRecordings tells the channel's recordings of a bridge that began or ended.
+func (ch *channel) retrainRecordings() {
+	if ch.media == nil || !ch.up() {
+		return
+	}
+	now := time.Now()
+	ch.media.mu.Lock()
+	defer ch.media.mu.Unlock()
+	for _, r := range ch.media.recorders {
+		r.retrain(now)
+	}
+}
 
 // maskRecording silences a recording, or lets it hear again.
 func (ch *channel) maskRecording(path string, on bool) bool {

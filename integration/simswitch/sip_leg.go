@@ -262,7 +262,7 @@ func (l *sipLeg) bye(c cause) {
 	}
 }
 
-// onBye ends the leg from the far end.
+// onBye ends the leg from the far end, as soon as the leg is read.
 func (l *sipLeg) onBye(req *sip.Request, tx sip.ServerTransaction) {
 	l.prof.reply(req, tx, 200)
 	l.mu.Lock()
@@ -285,7 +285,7 @@ func (l *sipLeg) onBye(req *sip.Request, tx sip.ServerTransaction) {
 	if v := req.GetHeader("Reason"); v != nil {
 		l.ch.set("sip_reason", v.Value())
 	}
-	l.ch.hangup(c)
+	l.ch.onceRead(func() { l.ch.hangup(c) })
 }
 
 // onInfo takes a SIP INFO: it is told on the host link. It is a digit as well when the leg has no telephone-events, and none

@@ -1,0 +1,71 @@
+package simswitch
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRecordHoldsBack has the audio begin at 0. The figures are FreeSWITCH's, give or take a frame.
+func TestRecordHoldsBack(t *testing.T) {
+	t.Parallel()
+	const ms = sampleRate / 1000
+	for name, c := range map[string]struct {
+		bridged, ended time.Duration
+		samples        int
+		from           int // where audio begins; none below 0
+	}{
+		"at once":              {0, 10 * time.Millisecond, 0, -1},
+		"while held back":      {0, 490 * time.Millisecond, frameSamples, -1},
+		"soon after":           {0, 600 * time.Millisecond, 600 * ms, 0},
+		"bridged, held back":   {400 * time.Millisecond, 700 * time.Millisecond, 2 * frameSamples, -1},
+		"bridged early":        {400 * time.Millisecond, time.Second, frameSamples + 600*ms, frameSamples},
+		"bridged late":         {time.Second, 1300 * time.Millisecond, 1000*ms + frameSamples, 0},
+		"bridged late, long":   {time.Second, 2 * time.Second, 2000 * ms, 0},
+		"bridged at once, end": {time.Millisecond, 5 * time.Millisecond, 0, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "a.wav")
+			r, err := newRecorder(path, false)
+			require.NoError(t, err)
+			begun := r.start
+			for at := time.Duration(0); at < c.ended; at += time.Millisecond {
+				now := begun.Add(at)
+				if at == c.bridged && at > 0 {
+					r.retrain(now)
+				}
+				if at%frameDuration == 0 && at > 0 {
+					pcm := make([]int16, frameSamples)
+					for i := range pcm {
+						pcm[i] = 1000
+					}
+					r.read(pcm, uint32(at/time.Millisecond*ms), 1, now)
+				}
+				r.flush(now)
+			}
+			samples, size := r.close(begun.Add(c.ended))
+			require.Equal(t, c.samples, samples)
+			raw, err := os.ReadFile(path)
+			if c.samples == 0 {
+				require.ErrorIs(t, err, os.ErrNotExist)
+				return
+			}
+			require.NoError(t, err)
+			require.Len(t, raw, size)
+			pcm := raw[wavHeader:]
+			require.Len(t, pcm, 2*c.samples)
+			heard := -1
+			for i := 0; i < len(pcm) && heard < 0; i += 2 {
+				if binary.LittleEndian.Uint16(pcm[i:]) != 0 {
+					heard = i / 2
+				}
+			}
+			require.Equal(t, c.from, heard)
+		})
+	}
+}
