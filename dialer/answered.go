@@ -53,7 +53,7 @@ func (p answerPlan) detectsBeside(s *Service, c *db.Campaign) bool {
 	case p.people != nil, c.AnnouncementUrl != nil:
 		return true
 	case p.flow != nil:
-		return p.flow.graph.FirstVoiceAgent(s.now()) == nil
+		return !p.flow.beginsWithVoiceAgent(s.now())
 	}
 	return false
 }
@@ -66,10 +66,8 @@ func (h handler) disclose(ctx context.Context, leg switchctl.Leg, plan answerPla
 		count.WithLabelValues(announceSkipped).Inc()
 		return true
 	}
-	err := leg.Announce(ctx, switchctl.Announcement{
-		URL: *plan.campaign.AnnouncementUrl, RecordToEnd: plan.people != nil,
-		Stereo: plan.flow == nil || plan.flow.graph.FirstVoiceAgent(h.s.now()) != nil,
-	})
+	bySwitch := plan.people != nil || plan.flow != nil && !plan.flow.beginsWithVoiceAgent(h.s.now())
+	err := leg.Announce(ctx, switchctl.Announcement{URL: *plan.campaign.AnnouncementUrl, RecordToEnd: bySwitch, Stereo: plan.people == nil})
 	switch {
 	case err == nil:
 		count.WithLabelValues(announced).Inc()

@@ -36,6 +36,11 @@ func (l *greetedLeg) OnMachine(_ context.Context, a switchctl.MachineAction) err
 	return nil
 }
 
+func (l *greetedLeg) Record(context.Context) error {
+	l.note("record")
+	return nil
+}
+
 func (l *greetedLeg) DetectMachine(context.Context) error { return nil }
 
 func (l *greetedLeg) Announce(ctx context.Context, n switchctl.Announcement) error {
@@ -70,9 +75,9 @@ func (l *greetedLeg) StartMusic(ctx context.Context, _ string) error {
 func TestMachineFreesTheAgent(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[string][]string{
-		"announce": {`machine "http://127.0.0.1/m.wav"`, "announce http://127.0.0.1/a.wav to end true stereo true"},
-		"waiting":  {`machine "http://127.0.0.1/m.wav"`, "announce http://127.0.0.1/a.wav to end true stereo true", "waits"},
-		"agent":    {`machine "http://127.0.0.1/m.wav"`, "announce http://127.0.0.1/a.wav to end true stereo true", "agent"},
+		"announce": {`machine "http://127.0.0.1/m.wav"`, "announce http://127.0.0.1/a.wav to end true stereo false"},
+		"waiting":  {`machine "http://127.0.0.1/m.wav"`, "announce http://127.0.0.1/a.wav to end true stereo false", "waits"},
+		"agent":    {`machine "http://127.0.0.1/m.wav"`, "announce http://127.0.0.1/a.wav to end true stereo false", "agent"},
 	} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +157,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 	}{
 		"voice agent":          {"connect_voice_agent", true, false, []string{"announce http://127.0.0.1/a.wav to end false stereo true"}},
 		"voice agent, no such": {"connect_voice_agent", true, true, []string{"announce http://127.0.0.1/gone.wav to end false stereo true"}},
-		"flow":                 {"run_flow", true, false, []string{"announce http://127.0.0.1/a.wav to end false stereo false"}},
+		"flow":                 {"run_flow", true, false, []string{"announce http://127.0.0.1/a.wav to end true stereo true", "record"}},
 		"none":                 {"connect_voice_agent", false, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,12 +29,16 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 	})
 	if _, missing := errors.AsType[*DependencyError](err); missing {
 		o.h.s.log.WarnContext(ctx, "voice agent takes no calls", "call_id", call.ID, "voice_agent_id", id, "error", err)
+		o.h.recordFlow(ctx, o.leg)
 		return flow.OutcomeFailed, nil
 	}
 	if err != nil {
 		return flow.OutcomeFailed, err
 	}
 	outcome, err := o.leg.ConnectVoiceAgent(ctx, agent)
+	if err == nil && outcome != switchctl.OutcomeEnded {
+		o.h.recordFlow(ctx, o.leg)
+	}
 	return string(outcome), err
 }
 

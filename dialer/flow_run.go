@@ -32,6 +32,11 @@ type flowPlan struct {
 	resume *flow.State
 }
 
+// beginsWithVoiceAgent tells whether a voice agent is the first whom a call hears: its session records the call.
+func (p *flowPlan) beginsWithVoiceAgent(now time.Time) bool {
+	return p.graph.FirstVoiceAgent(now) != nil
+}
+
 // keptFlows bounds the flows that are kept as they were read.
 const keptFlows = 1000
 
@@ -126,6 +131,9 @@ func cutOffFlow(ctx context.Context, tx *store.Tx, call db.Call) (*flowPlan, err
 // runFlow runs a flow on a leg to its end. The call's own end, or ours, is no error.
 func (h handler) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPlan) error {
 	s, call := h.s, leg.Call()
+	if plan.resume != nil || !plan.beginsWithVoiceAgent(s.now()) {
+		h.recordFlow(ctx, leg)
+	}
 	keeper := flowKeeper{s: s, call: call, plan: plan}
 	facts, err := h.facts(ctx, call)
 	if err == nil {
@@ -151,6 +159,13 @@ func (h handler) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPlan)
 		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
 	}
 	return ops.close(ctx, outcome)
+}
+
+// recordFlow has the call recorded while nobody has it who does so.
+func (h handler) recordFlow(ctx context.Context, leg switchctl.Leg) {
+	if err := leg.Record(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, switchctl.ErrCallEnded) {
+		h.s.log.ErrorContext(ctx, "flow is not recorded", "call_id", leg.Call().ID, "error", err)
+	}
 }
 
 // facts are what a flow knows of its call when it begins. A strict tenant's numbers are masked.

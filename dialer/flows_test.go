@@ -26,6 +26,11 @@ type menuLeg struct {
 	missing  string // audio that can't be had
 }
 
+func (l *menuLeg) Record(context.Context) error {
+	l.done = append(l.done, "record")
+	return nil
+}
+
 func (l *menuLeg) Play(_ context.Context, url string) error {
 	l.done = append(l.done, "play "+url)
 	if url == l.missing {
@@ -95,13 +100,13 @@ func TestFlowOfAnInboundCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	leg := &menuLeg{fakeLeg: fakeLeg{call: call}, cut: cancel}
 	require.ErrorIs(t, h.Answered(ctx, leg), context.Canceled)
-	require.Equal(t, []string{"play http://x/inbound", "gather http://x/menu"}, leg.done)
+	require.Equal(t, []string{"record", "play http://x/inbound", "gather http://x/menu"}, leg.done)
 	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: Some(flowNodes(`{"id":"a","type":"hangup"}`))})
 	require.NoError(t, err)
 	leg = &menuLeg{fakeLeg: fakeLeg{call: call}, presses: []string{"7", "1"}, transfer: switchctl.OutcomeFailed, missing: "http://x/menu"}
 	require.NoError(t, h.Answered(t.Context(), leg))
 	require.Equal(t, []string{
-		"gather http://x/menu", "gather ", "gather http://x/menu", "gather ", "transfer e164 +919876543210", "voicemail ",
+		"record", "gather http://x/menu", "gather ", "gather http://x/menu", "gather ", "transfer e164 +919876543210", "voicemail ",
 	}, leg.done)
 	require.Equal(t, []string{"CALL_REJECTED"}, leg.hangups)
 	set := b.events(t, store.EventCallDispositionSet)

@@ -22,10 +22,16 @@ type fakeLeg struct {
 	outcomes []switchctl.Outcome
 	agents   []uuid.UUID
 	hangups  []string
+	recorded int
 }
 
 func (l *fakeLeg) Call() db.Call                { return l.call }
 func (l *fakeLeg) Answer(context.Context) error { return nil }
+
+func (l *fakeLeg) Record(context.Context) error {
+	l.recorded++
+	return nil
+}
 
 func (l *fakeLeg) ConnectVoiceAgent(_ context.Context, agent db.VoiceAgent) (switchctl.Outcome, error) {
 	l.agents = append(l.agents, agent.ID)
@@ -105,6 +111,7 @@ func TestInboundRoute(t *testing.T) {
 	leg := &fakeLeg{call: call}
 	require.NoError(t, h.Answered(t.Context(), leg))
 	require.Equal(t, []uuid.UUID{flowing.ID}, leg.agents)
+	require.Zero(t, leg.recorded, "a voice agent's session records by itself")
 
 	for _, to := range []string{"8000000009", "+14155550100", "", "sip:x"} {
 		_, err = h.Route(t.Context(), inbound(to))
@@ -142,6 +149,7 @@ func TestInboundBusyAndRejected(t *testing.T) {
 	leg := &fakeLeg{call: second, outcomes: []switchctl.Outcome{switchctl.OutcomeBusy, switchctl.OutcomeEnded}}
 	require.NoError(t, h.Answered(t.Context(), leg))
 	require.Equal(t, []uuid.UUID{agent.ID, other.ID}, leg.agents)
+	require.Equal(t, 1, leg.recorded, "while no voice agent's session records the call")
 	b.end(t, first, "completed", "NORMAL_CLEARING")
 	b.end(t, second, "completed", "NORMAL_CLEARING")
 

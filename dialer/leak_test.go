@@ -45,7 +45,7 @@ const (
 
 func newLeakWorld(t *testing.T, st *store.Store, trunks bool) *leakWorld {
 	t.Helper()
-	w := &leakWorld{number: "800000" + randomDigits(4), ceilings: [2]int{leakCampaignMax, leakAgentMax}, b: setupOn(t, st, func(c *Config) {
+	w := &leakWorld{number: "8000" + randomDigits(6), ceilings: [2]int{leakCampaignMax, leakAgentMax}, b: setupOn(t, st, func(c *Config) {
 		c.Now = time.Now
 		c.HostTrunk = &HostTrunk{Host: "127.0.0.1", Port: 5070, Transport: "udp", NumberFormat: "e164"}
 	})}

@@ -180,7 +180,7 @@ func (b *bundle) trunkAndNumber(t *testing.T) *bundle {
 	t.Helper()
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 200)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 10000")
-	storetest.InboundNumber(t, b.st, b.tenant, "+91800000"+randomDigits(4))
+	storetest.InboundNumber(t, b.st, b.tenant, "+918000"+randomDigits(6))
 	return b
 }
 

@@ -104,15 +104,12 @@ func (q *playout) smooth(dst []int16) {
 	}
 }
 
-func isSilent(pcm []int16) bool { return quieter(pcm, silentMean) }
-
-// quieter tells whether the mean magnitude lies below a limit.
-func quieter(pcm []int16, mean int) bool {
+func isSilent(pcm []int16) bool {
 	sum := 0
 	for _, s := range pcm {
 		sum += max(int(s), -int(s))
 	}
-	return sum < mean*len(pcm)
+	return sum < silentMean*len(pcm)
 }
 
 // peek copies the next samples without taking them.

@@ -6,7 +6,7 @@ import (
 )
 
 // Event is what a session reports on its Events channel. The types are LegAnswered, LegEnded, LegMoved, LegSilent,
-// LegSteady, SocketClosed, SocketBroken, SocketReconnected, Text, DTMF, AMD and RecordingFailed.
+// SocketClosed, SocketBroken, SocketReconnected, Text, DTMF, AMD and RecordingFailed.
 type Event interface{ mediaEvent() }
 
 // LegAnswered reports that the switch's leg is up: its ACK has arrived.

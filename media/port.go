@@ -40,8 +40,6 @@ type port struct {
 	pad keypad
 	up  *uplink
 
-	steady steadiness
-
 	// AI to caller.
 	down    *downlink
 	queue   playout
@@ -101,7 +99,6 @@ func (p *port) setLeg(m legMedia, now int64) {
 		p.legUp, p.hadLeg = true, true
 		p.seq, p.ts, p.ssrc = uint16(rand.Uint32()), rand.Uint32(), rand.Uint32()
 		p.talking, p.count = false, 0
-		p.steady = steadiness{}
 		p.playPos = 0
 		p.speakAt = now + speakLimit
 		p.resetCaller()

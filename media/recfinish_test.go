@@ -79,38 +79,45 @@ func TestFinishRefusesImpossibleSpans(t *testing.T) {
 	require.Zero(t, readStrict(t, path).frames)
 }
 
-// TestJoinEncodings joins parts of every pair of encodings: the first part's stays, and so does what both hold.
+// TestJoinEncodings joins parts of every pair of encodings into each: what both hold is there, and one encoding holds for all.
 func TestJoinEncodings(t *testing.T) {
 	t.Parallel()
 	for _, one := range RecordingEncodings() {
 		for _, two := range RecordingEncodings() {
-			t.Run(string(one+" "+two), func(t *testing.T) {
-				t.Parallel()
-				dir := t.TempDir()
-				parts := make([]WAVPart, 2)
-				for i, encoding := range []RecordingEncoding{one, two} {
-					lay, err := layoutOf(encoding)
-					require.NoError(t, err)
-					b := lay.appendHeader(nil, sampleRate)
-					for _, s := range tone(float64(500+500*i), sampleRate, sampleRate) {
-						b = lay.appendSamples(b, []int16{s, 0})
-					}
-					parts[i] = WAVPart{Path: filepath.Join(dir, strconv.Itoa(i)), Offset: time.Duration(i) * 1500 * time.Millisecond}
-					require.NoError(t, os.WriteFile(parts[i].Path, b, 0o600))
-				}
-				info, err := JoinWAV(filepath.Join(dir, "all.wav"), parts)
-				require.NoError(t, err)
-				require.Equal(t, 2500*time.Millisecond, info.Duration)
-				s := readStrict(t, info.Path)
-				soxi(t, info.Path, 20000)
-				lay, err := layoutOf(one)
-				require.NoError(t, err)
-				require.EqualValues(t, lay.format, s.format)
-				require.Greater(t, power(s.left[:8000], 500, 8000), -20.0)
-				require.Greater(t, power(s.left[12000:], 1000, 8000), -20.0)
-				require.Equal(t, -1, onset(s.left[8000:12000]), "the gap is silent")
-				require.Equal(t, -1, onset(s.right))
-			})
+			for _, joined := range RecordingEncodings() {
+				t.Run(string(one+" "+two+" in "+joined), func(t *testing.T) {
+					t.Parallel()
+					joinsEncodings(t, joined, one, two)
+				})
+			}
 		}
 	}
+}
+
+func joinsEncodings(t *testing.T, joined RecordingEncoding, encodings ...RecordingEncoding) {
+	t.Helper()
+	dir := t.TempDir()
+	parts := make([]WAVPart, len(encodings))
+	for i, encoding := range encodings {
+		lay, err := layoutOf(encoding)
+		require.NoError(t, err)
+		b := lay.appendHeader(nil, sampleRate)
+		for _, s := range tone(float64(500+500*i), sampleRate, sampleRate) {
+			b = lay.appendSamples(b, []int16{s, 0})
+		}
+		parts[i] = WAVPart{Path: filepath.Join(dir, strconv.Itoa(i)), Offset: time.Duration(i) * 1500 * time.Millisecond}
+		require.NoError(t, os.WriteFile(parts[i].Path, b, 0o600))
+	}
+	info, err := JoinWAV(filepath.Join(dir, "all.wav"), JoinSpec{Encoding: joined}, parts)
+	require.NoError(t, err)
+	require.Equal(t, 2500*time.Millisecond, info.Duration)
+	s := readStrict(t, info.Path)
+	soxi(t, info.Path, 20000)
+	lay, err := layoutOf(joined)
+	require.NoError(t, err)
+	require.EqualValues(t, lay.format, s.format)
+	require.Greater(t, power(s.left[:8000], 500, 8000), -20.0)
+	require.Greater(t, power(s.left[12000:], 1000, 8000), -20.0)
+	require.Equal(t, -1, onset(s.left[8000:12000]), "the gap is silent")
+	require.Equal(t, -1, onset(s.right))
 }

@@ -139,7 +139,7 @@ func TestJoinWAV(t *testing.T) {
 	writeWAV(t, filepath.Join(dir, "1.wav"), 8000, 2, first)
 	writeWAV(t, filepath.Join(dir, "2.wav"), 16000, 1, tone(1000, 16000, 16000))
 	writeWAV(t, filepath.Join(dir, "3.wav"), 8000, 2, first)
-	info, err := JoinWAV(filepath.Join(dir, "all.wav"), []WAVPart{
+	info, err := JoinWAV(filepath.Join(dir, "all.wav"), JoinSpec{}, []WAVPart{
 		{Path: filepath.Join(dir, "1.wav")},
 		{Path: filepath.Join(dir, "2.wav"), Offset: 2 * time.Second},
 		{Path: filepath.Join(dir, "3.wav"), Offset: 2500 * time.Millisecond},
@@ -154,26 +154,36 @@ func TestJoinWAV(t *testing.T) {
 	require.Greater(t, power(right[16800:19000], 1000, 8000), -20.0)
 	require.Greater(t, power(left[20800:23000], 425, 8000), -20.0)
 	require.Greater(t, power(left[20800:23000], 1000, 8000), -20.0)
-	_, err = JoinWAV(filepath.Join(dir, "bad.wav"), []WAVPart{{Path: filepath.Join(dir, "none")}})
+	_, err = JoinWAV(filepath.Join(dir, "bad.wav"), JoinSpec{}, []WAVPart{{Path: filepath.Join(dir, "none")}})
 	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = JoinWAV(filepath.Join(dir, "bad.wav"), JoinSpec{Encoding: "mp3"}, []WAVPart{{Path: filepath.Join(dir, "1.wav")}})
+	require.ErrorAs(t, err, new(*SpecError))
 	_, err = os.Stat(filepath.Join(dir, "bad.wav"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestJoinMono: what the switch recorded in mono stays so, though it begins after the answer.
+// TestJoinMono: what the switch recorded in mono stays so, though it begins after the answer; both sides of a stereo part are in it.
 func TestJoinMono(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for i, hz := range []float64{425, 1000} {
 		writeWAV(t, filepath.Join(dir, strconv.Itoa(i)), 8000, 1, tone(hz, 8000, 8000))
 	}
-	info, err := JoinWAV(filepath.Join(dir, "all.wav"), []WAVPart{
-		{Path: filepath.Join(dir, "0"), Offset: 500 * time.Millisecond}, {Path: filepath.Join(dir, "1"), Offset: 2 * time.Second},
+	both := make([]int16, 0, 16000)
+	left := tone(1500, 8000, 8000)
+	for i, right := range tone(700, 8000, 8000) {
+		both = append(both, left[i], right)
+	}
+	writeWAV(t, filepath.Join(dir, "2"), 8000, 2, both)
+	info, err := JoinWAV(filepath.Join(dir, "all.wav"), JoinSpec{Mono: true}, []WAVPart{
+		{Path: filepath.Join(dir, "0"), Offset: 500 * time.Millisecond},
+		{Path: filepath.Join(dir, "1"), Offset: 2 * time.Second},
+		{Path: filepath.Join(dir, "2"), Offset: 3 * time.Second},
 	})
 	require.NoError(t, err)
-	require.Equal(t, 3*time.Second, info.Duration)
+	require.Equal(t, 4*time.Second, info.Duration)
 	require.False(t, info.Stereo)
-	require.Equal(t, info.Bytes, int64(wavHeaderSize+3*8000*2))
+	require.Equal(t, info.Bytes, int64(wavHeaderSize+4*8000*2))
 	text, err := os.ReadFile(info.Path)
 	require.NoError(t, err)
 	wav, err := ParseWAV(text)
@@ -187,6 +197,8 @@ func TestJoinMono(t *testing.T) {
 	require.Greater(t, power(audio[4800:11000], 425, 8000), -20.0)
 	require.Equal(t, -1, onset(audio[12010:15990]))
 	require.Greater(t, power(audio[16800:23000], 1000, 8000), -20.0)
+	require.Greater(t, power(audio[24800:31000], 700, 8000), -20.0)
+	require.Greater(t, power(audio[24800:31000], 1500, 8000), -20.0)
 }
 
 func TestScanWAV(t *testing.T) {

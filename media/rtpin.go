@@ -158,7 +158,6 @@ func (p *port) hear(f *callerFrame, now int64) {
 	narrow := p.in.narrow(f.pcm)
 	p.hearAMD(narrow)
 	p.hearTones(narrow, now)
-	p.watchPauses(narrow, f.payload != nil, now)
 	if p.muted[FromCaller] {
 		clear(f.pcm)
 		clear(narrow)

@@ -10,13 +10,7 @@ func (p *port) play(due int64) {
 		return
 	}
 	frame := p.sh.pcm[:p.queue.frame()]
-	n := 0
-	if p.holdsWord(due) {
-		clear(frame)
-	} else {
-		n = p.queue.pull(frame)
-	}
-	p.watchLull(frame)
+	n := p.queue.pull(frame)
 	heard := !p.muted[FromAgent] && p.leg.dir.send
 	if p.muted[FromAgent] {
 		clear(frame)

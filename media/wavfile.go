@@ -120,14 +120,21 @@ func replaceFile(path string, write func(*os.File) error) error {
 	return nil
 }
 
-// JoinWAV lays parts on one timeline and writes it to dst at 8 kHz, in stereo unless all are mono. Where parts overlap they
-// are added; what no part covers is silence. A mono part is heard on both sides of a stereo file. Parts may differ in encoding;
-// the joined file has that of the first part.
-func JoinWAV(dst string, parts []WAVPart) (RecordingInfo, error) {
+// JoinSpec says how joined recordings are kept.
+type JoinSpec struct {
+	Encoding RecordingEncoding
+	// Mono has both sides on one channel.
+	Mono bool
+}
+
+// JoinWAV lays parts on one timeline and writes it to dst at 8 kHz. Where parts overlap they are added, and so are the sides of a
+// stereo part in a mono file; a mono part is heard on both sides of a stereo file. What no part covers is silence. Parts may differ
+// in encoding, channels and rate.
+func JoinWAV(dst string, spec JoinSpec, parts []WAVPart) (RecordingInfo, error) {
 	var frames int64
-	lay, err := layoutOf(RecordPCM)
-	if len(parts) > 0 && err == nil {
-		lay, err = partsLayout(parts)
+	lay, err := layoutOf(spec.Encoding)
+	if spec.Mono {
+		lay = lay.asMono()
 	}
 	if err == nil {
 		err = replaceFile(dst, func(out *os.File) error {
@@ -146,43 +153,6 @@ func JoinWAV(dst string, parts []WAVPart) (RecordingInfo, error) {
 		return RecordingInfo{}, fmt.Errorf("joining recordings: %w", err)
 	}
 	return RecordingInfo{Path: dst, Duration: time.Duration(frames * nsPerSample), Bytes: lay.offset(frames), Stereo: !lay.mono}, nil
-}
-
-// partsLayout is the layout of a joined file: its encoding is the first part's, and it has one channel when all parts have.
-func partsLayout(parts []WAVPart) (wavLayout, error) {
-	mono, encoding := true, RecordPCM
-	for i, p := range parts {
-		info, err := scanPart(p.Path)
-		if err != nil {
-			return wavLayout{}, fmt.Errorf("%s: %w", filepath.Base(p.Path), err)
-		}
-		mono = mono && info.channels == 1
-		switch {
-		case i > 0:
-		case info.format == wavULaw:
-			encoding = RecordULaw
-		case info.format == wavALaw:
-			encoding = RecordALaw
-		}
-	}
-	lay, err := layoutOf(encoding)
-	if err == nil && mono {
-		lay = lay.asMono()
-	}
-	return lay, err
-}
-
-func scanPart(path string) (wavInfo, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return wavInfo{}, err
-	}
-	defer closeQuietly(f)
-	st, err := f.Stat()
-	if err != nil {
-		return wavInfo{}, err
-	}
-	return scanWAV(f, st.Size())
 }
 
 // addPart adds one file to a timeline that holds so many frames, and returns where the file ends, in frames.
@@ -225,7 +195,11 @@ func addPart(out *os.File, lay wavLayout, filled int64, p WAVPart) (int64, error
 			one = channel(one[:0], pcm, min(c, info.channels-1), info.channels)
 			both[c] = side[c].Process(both[c][:0], one)
 		}
-		if err := mixAt(out, lay, at, both[0], both[1]); err != nil {
+		sides := both[:]
+		if lay.mono && info.channels == 1 {
+			sides = sides[:1]
+		}
+		if err := mixAt(out, lay, at, sides); err != nil {
 			return 0, err
 		}
 		at += int64(len(both[0]))
@@ -241,24 +215,23 @@ func channel(dst, pcm []int16, c, channels int) []int16 {
 	return dst
 }
 
-// mixAt adds samples to what the file holds at a position; positions before the timeline are dropped.
-func mixAt(f *os.File, lay wavLayout, at int64, left, right []int16) error {
-	if at < 0 {
-		skip := min(-at, int64(len(left)))
-		left, right, at = left[skip:], right[skip:], at+skip
-	}
-	raw := make([]byte, int64(len(left))*lay.frame)
+// mixAt adds samples to what the file holds at a position; positions before the timeline are dropped. All sides go on the channel of a
+// mono file.
+func mixAt(f *os.File, lay wavLayout, at int64, sides [][]int16) error {
+	skip := min(max(0, -at), int64(len(sides[0])))
+	at += skip
+	length, channels := len(sides[0])-int(skip), int(lay.channels())
+	raw := make([]byte, int64(length)*lay.frame)
 	n, err := f.ReadAt(raw, lay.offset(at))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	info := wavInfo{format: lay.format}
-	sides := [][]int16{left, right}[:lay.channels()]
-	pcm := info.samples(make([]int16, 0, len(sides)*len(left)), raw[:int64(n)-int64(n)%lay.frame])
-	pcm = append(pcm, make([]int16, len(sides)*len(left)-len(pcm))...) // silence behind the end
+	pcm := info.samples(make([]int16, 0, channels*length), raw[:int64(n)-int64(n)%lay.frame])
+	pcm = append(pcm, make([]int16, channels*length-len(pcm))...) // silence behind the end
 	for c, side := range sides {
-		for i, v := range side {
-			at := len(sides)*i + c
+		for i, v := range side[skip:] {
+			at := channels*i + c%channels
 			pcm[at] = saturate(int32(pcm[at]) + int32(v))
 		}
 	}

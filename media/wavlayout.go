@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// RecordingEncoding is how the samples of a recording are stored. All are stereo at 8 kHz.
+// RecordingEncoding is how the samples of a recording are stored. All are at 8 kHz.
 type RecordingEncoding string
 
 // The encodings of recordings.

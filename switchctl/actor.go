@@ -102,7 +102,6 @@ type actor struct {
 	transfer *transfer
 	rec      recording
 	bypass   bypass
-	untimed  bool // the switch waits for the caller's packets, without a timer
 	talking  talking
 	machine  machine
 	// codec is the carrier's, as the switch names it; empty before it is known.
@@ -224,6 +223,8 @@ func (a *actor) refuse(m message, err error) {
 	case agentCommand:
 		m.reply <- agentResult{outcome: AgentUnavailable, err: err}
 	case musicCommand:
+		m.reply <- err
+	case recordCommand:
 		m.reply <- err
 	case controlCommand:
 		m.reply <- controlResult{err: err}

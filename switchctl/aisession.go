@@ -51,10 +51,9 @@ type aiSession struct {
 	grantedAt time.Time
 	// legUp: caller and session hear each other. bridging: the switch was asked to bridge them.
 	legUp    bool
+	answered bool // they have heard each other before
 	bridging bool
 	bridges  int
-	// steady: the caller sends packets while he says nothing, too.
-	steady bool
 	// leg is the channel UUID of the newest media leg.
 	leg     string
 	outcome sessionOutcome
@@ -181,7 +180,7 @@ func (a *actor) sessionSpec(subprotocol string) (media.SessionSpec, error) {
 	s.format = format
 	spec := media.SessionSpec{
 		ID: s.id.String(), CallID: a.id.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
-		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, Reconnected: s.resumed,
+		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, Reconnected: s.grant.session.OpenedAt != nil,
 		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence, Recording: a.recordingSpec(),
 	}
 	if a.detects() {
@@ -237,7 +236,10 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 	if a.machine.taken() {
 		a.hush(ctx)
 	}
-	if !s.resumed {
+	if s.resumed {
+		a.c.metrics.recovered.WithLabelValues("resumed").Inc()
+	}
+	if s.grant.session.OpenedAt == nil {
 		call, session, path := a.call, s.grant.session, ""
 		if a.answerAt != nil {
 			path = a.c.recordPath(a.id)
@@ -245,8 +247,6 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 		a.record(ctx, "session opened", func(ctx context.Context) error {
 			return a.c.ledger.SessionOpened(ctx, call, session, path)
 		}, nil)
-	} else {
-		a.c.metrics.recovered.WithLabelValues("resumed").Inc()
 	}
 	age := a.c.clock.Now().Sub(s.grant.session.StartedAt)
 	a.arm(timerSession, sessionLimit-age)
@@ -298,6 +298,7 @@ func (a *actor) tryBridge(ctx context.Context) {
 		return
 	}
 	s.bridging = true
+	a.endHumanPart(ctx)
 	a.arm(timerLeg, legPatience)
 	a.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})
 }
@@ -361,10 +362,13 @@ func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 	a.disarm(timerLeg)
 	a.leaveSocket()
 	a.considerBypass(ctx)
-	if a.state != stateAnswered {
-		return a.state
+	if !s.answered && (!s.resumed || a.state == stateAnswered) {
+		a.callState("answered", "")
 	}
-	a.callState("answered", "")
+	s.answered = true
+	if a.state != stateAnswered {
+		return a.state // an agent had the call before
+	}
 	if at.IsZero() {
 		at = a.c.clock.Now()
 	}

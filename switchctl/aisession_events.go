@@ -24,9 +24,6 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 		}
 	case media.LegMoved:
 		a.legMoved(ctx, ev)
-	case media.LegSteady:
-		s.steady = true
-		a.readWithoutTimer(ctx)
 	case media.LegSilent:
 		a.log.WarnContext(ctx, "media leg is silent", "for", ev.For)
 		a.bypassSilent(ctx)

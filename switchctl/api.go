@@ -35,7 +35,7 @@ type Config struct {
 	CDRDir string
 	// RecordDir is where recordings are written, as <call id>.wav.
 	RecordDir string
-	// RecordEncoding is how AI calls are recorded; PCM by default. What the switch itself records is PCM.
+	// RecordEncoding is how AI calls are recorded; PCM by default. What the switch itself records is PCM until it is kept.
 	RecordEncoding media.RecordingEncoding
 	// Subprotocols are those that this host serves; both by default.
 	Subprotocols []string
@@ -191,6 +191,9 @@ type Leg interface {
 	Call() db.Call
 	// Answer answers an inbound leg and waits for it; it does nothing on an answered one.
 	Answer(ctx context.Context) error
+	// Record has the switch record the call of a flow, both sides apart: from now on, or from its answer. A voice agent's session, which
+	// records by itself, takes over; what comes after it is recorded without being asked for.
+	Record(ctx context.Context) error
 	// ConnectVoiceAgent opens an AI session, answering the leg first, and blocks until the session has ended.
 	// The actor applies the agent's ws_disconnect_action by itself.
 	ConnectVoiceAgent(ctx context.Context, agent db.VoiceAgent) (Outcome, error)
@@ -209,7 +212,7 @@ type Leg interface {
 	// Gather answers the leg, plays a prompt and collects digits; empty digits are a caller who pressed none.
 	Gather(ctx context.Context, g Gather) (digits string, err error)
 	// RecordVoicemail answers the leg, plays greeting and beep, and records the caller until #, the limit, or the hang-up. The
-	// file is the call's recording.
+	// message is in the call's recording, or is all of it when nothing was recorded before.
 	RecordVoicemail(ctx context.Context, v Voicemail) error
 	// Transfer leads the caller to somebody else and blocks until they have parted. [OutcomeFailed] is a destination that was
 	// not reached: the caller is still there.
@@ -265,8 +268,8 @@ type MachineAction struct {
 // Announcement is what a callee is told at answer.
 type Announcement struct {
 	URL string
-	// RecordToEnd has the switch record the call from here on, in mono. Else the announcement alone is recorded, both sides apart if
-	// Stereo.
+	// RecordToEnd has the switch record the call from here on, until a voice agent's session does. Else the announcement alone is
+	// recorded. Both sides are apart if Stereo.
 	RecordToEnd, Stereo bool
 }
 

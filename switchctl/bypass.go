@@ -82,7 +82,6 @@ func (a *actor) mediaBridged(ctx context.Context, ev *esl.Event) {
 		a.bypass.bridged = true
 		a.leaveSocket()
 		a.considerBypass(ctx)
-		a.readWithoutTimer(ctx)
 	}
 }
 
@@ -95,7 +94,7 @@ func (a *actor) codecOf(ev *esl.Event) {
 
 // bypassCodec is the codec of a media leg that is to go into bypass; empty when the call is not to.
 func (a *actor) bypassCodec() string {
-	if a.ai == nil || !a.ai.grant.bypass || a.bypass.barred || a.untimed || a.c.outOfBypass(a.call.TrunkID, a.ai.grantedAt) {
+	if a.ai == nil || !a.ai.grant.bypass || a.bypass.barred || a.c.outOfBypass(a.call.TrunkID, a.ai.grantedAt) {
 		return ""
 	}
 	switch a.codec {

@@ -44,8 +44,6 @@ func (b *bench) bypassInput(f []string) {
 		gap, err := time.ParseDuration(f[2])
 		require.NoError(b.t, err)
 		b.media.sessionOf(b.call.ID.String()).send(media.LegMoved{Remote: netip.MustParseAddrPort(f[1]), Gap: gap})
-	case "steady":
-		b.media.session().send(media.LegSteady{})
 	case "silent":
 		b.media.session().send(media.LegSilent{For: 10 * time.Second})
 	case "bypassgaps": // tells how many gaps were measured each way, and which changes are counted

@@ -100,7 +100,8 @@ func (c *Controller) callerVariables(a *actor) variables {
 		"transfer_after_bridge": "rm_reattach:XML:" + c.cfg.Context,
 		// A media leg that is refused leaves the caller to us.
 		"continue_on_fail": "true",
-		// The caller is read by the switch's timer, until it is known that his packets never stop (untimed.go).
+		// A leg that the switch waits for without a timer can't hang up: its BYE is taken up with its next packet, which never
+		// comes, or after 5 s (switch_rtp.c, rtp_common_read).
 		"rtp_notimer_during_bridge":   "false",
 		"rtp_autoflush_during_bridge": "false",
 	}

@@ -21,6 +21,20 @@ type fakeMedia struct {
 	taps   []*fakeSession          // the legs of the newest tap
 	all    []*fakeSession
 	hook   func(*fakeSession)
+	slow   chan struct{} // the sockets of voice agents open when it is closed
+	dead   chan struct{} // closed by die
+}
+
+// delay has sockets open slowly, or those that wait open.
+func (m *fakeMedia) delay(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.slow != nil {
+		close(m.slow)
+	}
+	if m.slow = nil; on {
+		m.slow, m.dead = make(chan struct{}), make(chan struct{})
+	}
 }
 
 func (m *fakeMedia) SIPAddr() string { return "127.0.0.1:5090" }
@@ -68,7 +82,19 @@ func (m *fakeMedia) OpenTap(_ context.Context, spec media.SessionSpec) (*tapFork
 	return fork, nil
 }
 
-func (m *fakeMedia) Open(_ context.Context, spec media.SessionSpec) (mediaSession, error) {
+func (m *fakeMedia) Open(ctx context.Context, spec media.SessionSpec) (mediaSession, error) {
+	m.mu.Lock()
+	slow, dead := m.slow, m.dead
+	m.mu.Unlock()
+	if slow != nil {
+		select {
+		case <-slow:
+		case <-dead:
+			return nil, context.Canceled
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.refuse != nil {
@@ -114,6 +140,10 @@ func (m *fakeMedia) die() {
 		s.mu.Unlock()
 	}
 	m.all = nil
+	if m.dead != nil {
+		close(m.dead)
+		m.dead = nil
+	}
 }
 
 func (m *fakeMedia) tapLegs() []*fakeSession {

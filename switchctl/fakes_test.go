@@ -54,6 +54,7 @@ type fakeLink struct {
 	dump       func(channel string) (string, bool) // in place of channels
 	reinvite   string                              // what a re-INVITE is refused with, or "silent"
 	cseq       int
+	recorder   string // what uuid_record is refused with
 }
 
 type fakeJob struct {
@@ -130,6 +131,9 @@ func (l *fakeLink) API(_ context.Context, cmd string) (string, error) {
 		l.cseq++
 	}
 	l.trace.add("api %s", cmd)
+	if name == "uuid_record" && strings.HasPrefix(l.recorder, "-") {
+		return "", &esl.ReplyError{Text: l.recorder}
+	}
 	return "+OK", nil
 }
 

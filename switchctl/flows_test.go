@@ -210,7 +210,7 @@ func (b *bench) faultInput(f []string) {
 			raw, err := json.Marshal(map[string]string{
 				"Unique-ID": b.call.FsUuid, "Answer-State": f[1], "Caller-Channel-Answered-Time": micros(b.times["answered"]),
 				"variable_signal_bond": bond, "Channel-State": keyValues(f[2:])["state"],
-				"variable_rm_recording_paused": keyValues(f[2:])["paused"], "variable_rtp_notimer_during_bridge": keyValues(f[2:])["notimer"],
+				"variable_rm_recording_paused": keyValues(f[2:])["paused"],
 			})
 			require.NoError(b.t, err)
 			dump = string(raw)
@@ -231,7 +231,7 @@ func (b *bench) faultInput(f []string) {
 	case "cdr":
 		b.writeCDR(strings.Join(f[1:], " "))
 	case "recording":
-		b.recordingInput(f[1])
+		b.recordingInput(strings.Join(f[1:], " "))
 	case "crash":
 		b.crash()
 	case "shutdown":
@@ -262,6 +262,12 @@ func (b *bench) crash() {
 // recordingInput leaves the file that a killed controller leaves, or tells how long it is now.
 func (b *bench) recordingInput(what string) {
 	path := filepath.Join(b.c.cfg.RecordDir, b.call.ID.String()+".wav")
+	if reply, ok := strings.CutPrefix(what, "reply "); ok { // what the switch says to the next commands
+		b.link.mu.Lock()
+		b.link.recorder = reply
+		b.link.mu.Unlock()
+		return
+	}
 	if what == "left" {
 		require.NoError(b.t, os.WriteFile(path, make([]byte, 44), 0o600)) // killed before the first flush
 		return
@@ -297,6 +303,9 @@ func (b *bench) setAgent(kv map[string]string) {
 	}
 	if kv["socket"] == "accepted" {
 		b.media.refuse = nil
+	}
+	if kv["socket"] == "slow" || kv["socket"] == "opens" {
+		b.media.delay(kv["socket"] == "slow")
 	}
 	if kv["busy"] == "yes" {
 		b.handler.agent.MaxConcurrent = 0

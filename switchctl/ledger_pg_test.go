@@ -136,7 +136,13 @@ func TestLedgerRunsACallFromAnswerToItsEnd(t *testing.T) {
 	g := b.startSession(t)
 	require.Equal(t, "+919876543210", g.to)
 	require.Equal(t, "CRM-7", *g.lead.CRMLeadID)
+	require.Nil(t, g.session.OpenedAt)
 	require.NoError(t, b.l.SessionOpened(ctx, b.call, g.session, "/tmp/x.wav"))
+	require.NoError(t, b.l.SessionOpened(ctx, b.call, g.session, "/tmp/x.wav"), "told twice")
+	calls, err := b.l.OpenCalls(ctx, "node-1")
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	require.NotNil(t, calls[0].session.OpenedAt)
 	require.NoError(t, b.l.AgentConnected(ctx, b.call, at))
 	require.NoError(t, b.l.AppendLog(ctx, b.call, g.session.ID, logEntry{Source: "api", Type: "log", Metadata: json.RawMessage(`{"n":1}`)}))
 

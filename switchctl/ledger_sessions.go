@@ -144,8 +144,13 @@ func (l *pgLedger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *
 	return nil
 }
 
+// SessionOpened tells of a session's first opening, and begins its recording, once.
 func (l *pgLedger) SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		first, err := tx.Q.SessionOpened(ctx, call.TenantID, session.ID)
+		if err != nil || first == 0 {
+			return err
+		}
 		if recording != "" {
 			if err := recordings.Continue(ctx, tx, call.TenantID, call.ID, recording, true, 0); err != nil {
 				return err

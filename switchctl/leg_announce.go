@@ -35,7 +35,7 @@ func (l *leg) Announce(ctx context.Context, n Announcement) error {
 	return err
 }
 
-// recordOpening has the switch record an announcement: from now on, in mono, where people take the call, else in a part of its own,
+// recordOpening has the switch record an announcement: from now on where people or a flow take the call, else in a part of its own,
 // which ends by itself should we be gone by then.
 func (a *actor) recordOpening(ctx context.Context, t *conversation) {
 	o := t.opening
@@ -44,7 +44,7 @@ func (a *actor) recordOpening(ctx context.Context, t *conversation) {
 	}
 	o.begun = true
 	if o.toEnd {
-		a.recordHuman(ctx)
+		a.recordBySwitch(ctx, o.stereo)
 		return
 	}
 	o.path = filepath.Join(a.c.cfg.RecordDir, a.id.String()+".0.wav")

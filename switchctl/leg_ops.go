@@ -89,7 +89,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 	a.noteKeys(m.ev)
 	found := a.recovered
 	if found {
-		a.rec.paused, a.untimed = m.ev.Var(varPaused) == "true", m.ev.Var(varNoTimer) == "true"
+		a.rec.paused = m.ev.Var(varPaused) == "true"
 	}
 	a.recovered = false
 	if found && a.hadAgent {
@@ -203,7 +203,7 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	a.dial.seen = true
 	found := a.recovered
 	if found {
-		a.rec.paused, a.untimed = m.paused, m.untimed
+		a.rec.paused = m.paused
 	}
 	a.stillBridged(m.other)
 	a.recovered = false

@@ -34,7 +34,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 		a.post(channelFound{
 			answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
 			other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
-			paused: found.Var(varPaused) == "true", untimed: found.Var(varNoTimer) == "true", left: a.hadAgent && c.agentLeft(ctx, found),
+			paused: found.Var(varPaused) == "true", left: a.hadAgent && c.agentLeft(ctx, found),
 		})
 	default:
 		gone := channelGone{generation: generation, restarted: c.link.restarted()}

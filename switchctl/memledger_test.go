@@ -229,8 +229,14 @@ func (l *memLedger) ResumeSession(_ context.Context, call db.Call, s db.AiSessio
 	return g, l.do(func() error { l.trace.add("ledger session resumed"); return nil })
 }
 
-func (l *memLedger) SessionOpened(_ context.Context, call db.Call, _ db.AiSession, _ string) error {
-	return l.do(func() error { l.emit(call.ID, "ai_session.started"); return nil })
+func (l *memLedger) SessionOpened(_ context.Context, call db.Call, s db.AiSession, _ string) error {
+	return l.do(func() error {
+		s, now := l.sessions[s.ID], time.Now()
+		s.OpenedAt = &now
+		l.sessions[s.ID] = s
+		l.emit(call.ID, "ai_session.started")
+		return nil
+	})
 }
 
 func (l *memLedger) EndSession(_ context.Context, _ db.Call, end sessionEnd) error {

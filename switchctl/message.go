@@ -64,7 +64,6 @@ const (
 	jobTransferBridge
 	jobKill
 	jobReattach
-	jobRecord
 	jobMask
 	jobKillLeg
 	jobBypass
@@ -87,8 +86,6 @@ func (k jobKind) String() string {
 		return "uuid_kill"
 	case jobReattach:
 		return "uuid_transfer"
-	case jobRecord:
-		return "uuid_record"
 	case jobMask:
 		return "uuid_record mask"
 	case jobKillLeg:
@@ -133,8 +130,6 @@ type channelFound struct {
 	other string
 	// paused: its recording was paused.
 	paused bool
-	// untimed: the switch reads the caller without a timer.
-	untimed bool
 	// bypassed: the switch is not in the way of its audio.
 	bypassed bool
 	// left: an agent with whom it was bridged last has hung up.

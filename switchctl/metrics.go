@@ -15,6 +15,7 @@ type metrics struct {
 	rejected   prometheus.Counter
 	panics     prometheus.Counter
 	lostWrites prometheus.Counter
+	unrecorded prometheus.Counter
 	sessions   *prometheus.CounterVec   // outcome: those of sessionOutcome
 	answered   *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
 	verdict    *prometheus.HistogramVec // class: human, machine, unknown
@@ -49,6 +50,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		rejected:   counter("call_events_rejected_total", "Events and commands that a call's state did not take."),
 		panics:     counter("call_panics_total", "Panics caught at the top of a call."),
 		lostWrites: counter("call_writes_lost_total", "Changes of a call that could not be written."),
+		unrecorded: counter("switch_recording_failures_total", "Recordings that the switch did not begin."),
 		sessions:   vec("ai_sessions_ended_total", "AI sessions ended, by outcome.", "outcome"),
 		answered: vec("calls_answered_total", "Answered calls, by who answered and what decided it.", "answered_by",
 			"decided_by"),
@@ -80,7 +82,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		return m, nil
 	}
 	for _, c := range append(append(m.quality.collectors(), m.phoneCollectors()...),
-		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.sessions,
+		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.unrecorded, m.sessions,
 		m.answered, m.verdict, m.machines, m.recovered, m.nodesLost, m.lostCalls, m.bypass, m.bypassGap,
 	) {
 		if err := reg.Register(c); err != nil {

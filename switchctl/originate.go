@@ -119,15 +119,9 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 			a.log.WarnContext(ctx, "call could not be taken back", "reply", reason)
 			a.probe(ctx)
 		}
-	case jobRecord:
-		if reason := refusedJob(m); reason != "" {
-			a.log.ErrorContext(ctx, "recording by the switch did not start", "reply", reason)
-		} else {
-			a.secondPartStarted(ctx)
-		}
 	case jobMask:
 		if reason := refusedJob(m); reason != "" {
-			a.log.ErrorContext(ctx, "recording of the transferred call is not paused", "reply", reason)
+			a.log.ErrorContext(ctx, "recording by the switch is not paused", "reply", reason)
 		}
 	case jobBypass:
 		a.bypassReply(ctx, m)

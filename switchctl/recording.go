@@ -17,8 +17,12 @@ type recording struct {
 	paused bool
 	// failed: it has ended early.
 	failed bool
-	// second is the file that the switch writes after a transfer.
+	// wanted: a flow handles the call, which is recorded from its answer on.
+	wanted bool
+	// second is the file that the switch writes, beside or after a voice agent's own.
 	second string
+	// line keeps the commands on what the switch writes in order.
+	line line
 	// mark keeps the switch's variable in step with paused.
 	mark pauseMark
 }
@@ -93,11 +97,4 @@ func (a *actor) pauseOrResume(ctx context.Context, req ControlRequest) error {
 	}
 	a.appendLog(ctx, req.Event, metadata, req.Source, nil)
 	return nil
-}
-
-// secondPartStarted: the switch records the rest of a transferred call. A pause goes on there.
-func (a *actor) secondPartStarted(ctx context.Context) {
-	if a.rec.paused && a.rec.second != "" {
-		a.command(ctx, jobMask, "uuid_record "+a.channel+" mask "+a.rec.second)
-	}
 }

@@ -30,6 +30,8 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.connectAgent(ctx, m)
 	case agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady:
 		return a.agentMessage(ctx, m)
+	case recordCommand:
+		return a.recordFlow(ctx, m)
 	case musicCommand:
 		return a.setMusic(ctx, m)
 	case queueAllowed:
@@ -58,6 +60,9 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.control(ctx, m)
 	case handlerDone:
 		return a.handlerReturned(ctx, m)
+	case secondStarted:
+		a.secondBegun(ctx, m)
+		return a.state, nil
 	case partFinished:
 		return a.partReady(ctx, m)
 	case letGo:
@@ -94,6 +99,8 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 		return a.connectAgent(ctx, m)
 	case agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady:
 		return a.agentMessage(ctx, m)
+	case recordCommand:
+		return a.recordFlow(ctx, m)
 	case musicCommand:
 		return a.setMusic(ctx, m)
 	case queueAllowed:
@@ -122,6 +129,9 @@ func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
 		return a.control(ctx, m)
 	case handlerDone:
 		return a.handlerReturned(ctx, m)
+	case secondStarted:
+		a.secondBegun(ctx, m)
+		return a.state, nil
 	case partFinished:
 		return a.partReady(ctx, m)
 	case letGo:

@@ -97,7 +97,7 @@ func (a *actor) closing(ctx context.Context, m message) (state, error) {
 		a.closed(ctx, m)
 		return stateDone, nil
 	case channelEvent, jobDone, socketDown, channelFound, channelGone, timerFired, handlerDone, mediaEvent, bridgeFailed,
-		tokenMinted, bypassTried, partFinished, sessionGranted, agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady, queueAllowed, letGo:
+		tokenMinted, bypassTried, partFinished, secondStarted, sessionGranted, agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady, queueAllowed, letGo:
 		return a.state, nil // late, or told twice: the final record stands
 	case socketUp, sessionOpened, transferAdmitted, routeChosen:
 		a.refuse(m, ErrCallEnded)
@@ -107,7 +107,7 @@ func (a *actor) closing(ctx context.Context, m message) (state, error) {
 		return a.state, nil
 	case controlCommand:
 		return a.state, ErrSessionTerminated
-	case hangupCommand, answerCommand, connectCommand, agentCommand, musicCommand:
+	case hangupCommand, answerCommand, connectCommand, agentCommand, musicCommand, recordCommand:
 		return a.state, ErrCallEnded
 	}
 	return a.state, a.notTaken(m)

@@ -45,6 +45,8 @@ func (a *actor) dialing(ctx context.Context, m message) (state, error) {
 		return a.hangupLeg(ctx, m)
 	case answerCommand:
 		return a.answerLeg(ctx, m)
+	case recordCommand:
+		return a.recordFlow(ctx, m)
 	case handlerDone:
 		return a.handlerReturned(ctx, m)
 	case controlCommand:
@@ -78,6 +80,8 @@ func (a *actor) ringing(ctx context.Context, m message) (state, error) {
 		return a.hangupLeg(ctx, m)
 	case answerCommand:
 		return a.answerLeg(ctx, m)
+	case recordCommand:
+		return a.recordFlow(ctx, m)
 	case handlerDone:
 		return a.handlerReturned(ctx, m)
 	case controlCommand:
@@ -149,6 +153,7 @@ func (a *actor) answers(ctx context.Context, at time.Time) state {
 	if a.sock == nil {
 		a.arm(timerSocket, socketPatience)
 	}
+	a.recordWanted(ctx)
 	a.startHandler(ctx)
 	return stateAnswered
 }

@@ -111,6 +111,8 @@ func (b *bench) step(ctx context.Context, leg Leg, f []string) string {
 		return told(string(outcome), err)
 	case "machine":
 		return told("noted", leg.OnMachine(ctx, MachineAction{MessageURL: kv["message"]}))
+	case "record":
+		return told("done", leg.Record(ctx))
 	case "detect":
 		return told("listening", leg.DetectMachine(ctx))
 	case "announce":

@@ -464,23 +464,12 @@ func (a *actor) recordRest(ctx context.Context, at time.Time) {
 			a.post(partFinished{err: err})
 		})
 	}
-	path, link := filepath.Join(a.c.cfg.RecordDir, a.id.String()+".2.wav"), a.c.link
-	a.rec.second = path
+	a.endHumanPart(ctx)
+	path := filepath.Join(a.c.cfg.RecordDir, a.id.String()+".2.wav")
 	a.record(ctx, "second recording part", func(ctx context.Context) error {
 		return a.c.ledger.AddRecordingPart(ctx, call, path, max(0, at.Sub(answered)))
 	}, nil)
-	channel, attempt := a.channel, a.dial.attempt
-	a.c.goes.Go(func() {
-		done := func(body string, err error) { a.post(jobDone{job: jobRecord, attempt: attempt, body: body, err: err}) }
-		// One follows the other: the variable is read when the recording starts.
-		if _, err := link.API(ctx, "uuid_setvar "+channel+" RECORD_STEREO true"); err != nil {
-			done("", err)
-			return
-		}
-		if err := link.BgAPI(ctx, "uuid_record "+channel+" start "+path, done); err != nil {
-			done("", err)
-		}
-	})
+	a.startSecond(ctx, path, true)
 }
 
 func (a *actor) partReady(ctx context.Context, m partFinished) (state, error) {

@@ -222,7 +222,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	}
 	c.library, err = recordings.New(recordings.Config{
 		Store: c.store, Bucket: c.bucket, Signer: recordings.NewSigner(c.cfg.PublicURL(), key), Logger: c.log, Registerer: c.metrics,
-		SpoolDir: c.cfg.Recordings.SpoolDir,
+		Encoding: media.RecordingEncoding(c.cfg.Recordings.Encoding), SpoolDir: c.cfg.Recordings.SpoolDir,
 	})
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@
 //	transfer            leads the caller to e164, sip_uri, agent_queue or agent, and goes on when the conversation is over
 //	  {"id": "boss", "type": "transfer", "data": {"destination_type": "e164", "destination": "+919812345678"},
 //	   "next": {"ended": "bye", "failed": "message"}}
-//	voicemail           plays greeting and beep, and records until #, max_s or the hang-up; it becomes the call's recording
+//	voicemail           plays greeting and beep, and records until #, max_s or the hang-up; it is in the call's recording
 //	  {"id": "message", "type": "voicemail", "data": {"greeting_url": "https://example.com/leave.wav", "max_s": 120},
 //	   "next": {"default": "bye"}}
 //	set_disposition     sets the call's disposition

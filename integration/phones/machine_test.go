@@ -147,7 +147,7 @@ func TestMachineGetsAMessage(t *testing.T) {
 		require.Greater(t, row.EndTime.Sub(at), 4*time.Second, "cut short")
 		require.Equal(t, "send_bye", *row.HangupDisposition)
 		require.Nil(t, row.AgentID)
-		wav := l.recording(t, call.ID.String()+".wav")
+		wav := l.recording(t, call.ID.String()+".1.wav")
 		require.Greater(t, loudest(wav.Channel(0), toneHz, wav.Rate), -30.0, "the message is not recorded")
 	})
 }

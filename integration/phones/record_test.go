@@ -69,7 +69,7 @@ func TestRecording(t *testing.T) {
 		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 20*time.Millisecond)
 
 		row := l.call(t, call.ID)
-		wav := l.recording(t, call.ID.String()+".wav")
+		wav := l.recording(t, call.ID.String()+".1.wav")
 		require.Equal(t, 1, wav.Channels)
 		pcm := wav.Channel(0)
 		lasts := time.Duration(len(pcm)) * time.Second / time.Duration(wav.Rate)

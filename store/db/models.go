@@ -53,6 +53,7 @@ type AiSession struct {
 	StartedAt       time.Time
 	EndedAt         *time.Time
 	Metadata        json.RawMessage
+	OpenedAt        *time.Time
 }
 
 type ApiKey struct {

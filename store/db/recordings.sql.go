@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,7 +16,8 @@ const addRecordingPart = `-- name: AddRecordingPart :execrows
 UPDATE recordings
 SET parts = CASE WHEN parts @> jsonb_build_array(jsonb_build_object('path', $1::text))
                  THEN parts
-                 ELSE parts || jsonb_build_array(jsonb_build_object('path', $1::text, 'offset_ms', $2::bigint)) END
+                 ELSE parts || jsonb_build_array(
+                   jsonb_build_object('path', $1::text, 'offset_ms', $2::bigint, 'added_at', now())) END
 WHERE tenant_id = $3 AND call_id = $4 AND status = 'recording'
 `
 
@@ -45,7 +45,8 @@ func (q *Queries) AddRecordingPart(ctx context.Context, arg AddRecordingPartPara
 const beginRecording = `-- name: BeginRecording :exec
 
 INSERT INTO recordings (tenant_id, id, call_id, status, local_path, stereo, parts)
-VALUES ($1, $2, $3, 'recording', $4::text, $5, $6)
+VALUES ($1, $2, $3, 'recording', $4::text, $5,
+        jsonb_build_array(jsonb_build_object('path', $4::text, 'offset_ms', $6::bigint, 'added_at', now())))
 ON CONFLICT (tenant_id, call_id) DO NOTHING
 `
 
@@ -55,7 +56,7 @@ type BeginRecordingParams struct {
 	CallID    uuid.UUID
 	LocalPath string
 	Stereo    bool
-	Parts     json.RawMessage
+	OffsetMs  int64
 }
 
 // Recordings: from the first file on the switch's disk to the object that is kept.
@@ -67,7 +68,7 @@ func (q *Queries) BeginRecording(ctx context.Context, arg BeginRecordingParams) 
 		arg.CallID,
 		arg.LocalPath,
 		arg.Stereo,
-		arg.Parts,
+		arg.OffsetMs,
 	)
 	return err
 }
@@ -78,6 +79,16 @@ DELETE FROM recordings WHERE tenant_id = $1 AND id = $2 AND status = 'ready'
 
 func (q *Queries) DeleteRecording(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
 	_, err := q.db.Exec(ctx, deleteRecording, tenantID, iD)
+	return err
+}
+
+const dropRecording = `-- name: DropRecording :exec
+DELETE FROM recordings WHERE tenant_id = $1 AND call_id = $2 AND status IN ('processing', 'failed')
+`
+
+// DropRecording makes a call one that was never recorded.
+func (q *Queries) DropRecording(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, dropRecording, tenantID, callID)
 	return err
 }
 
@@ -106,7 +117,7 @@ func (q *Queries) ForgetRecordingFiles(ctx context.Context, tenantID uuid.UUID, 
 }
 
 const getRecordingOfCall = `-- name: GetRecordingOfCall :one
-SELECT r.tenant_id, r.id, r.call_id, r.status, r.local_path, r.storage_key, r.bytes, r.duration_ms, r.stereo, r.format, r.sha256, r.parts, r.error, r.created_at, r.ready_at, c.campaign_id
+SELECT r.tenant_id, r.id, r.call_id, r.status, r.local_path, r.storage_key, r.bytes, r.duration_ms, r.stereo, r.format, r.sha256, r.parts, r.error, r.created_at, r.ready_at, c.campaign_id, c.answer_time, c.end_time
 FROM recordings r LEFT JOIN calls c ON c.tenant_id = r.tenant_id AND c.id = r.call_id
 WHERE r.tenant_id = $1 AND r.call_id = $2
 `
@@ -114,6 +125,8 @@ WHERE r.tenant_id = $1 AND r.call_id = $2
 type GetRecordingOfCallRow struct {
 	Recording  Recording
 	CampaignID *uuid.UUID
+	AnswerTime *time.Time
+	EndTime    *time.Time
 }
 
 func (q *Queries) GetRecordingOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (GetRecordingOfCallRow, error) {
@@ -136,6 +149,8 @@ func (q *Queries) GetRecordingOfCall(ctx context.Context, tenantID uuid.UUID, ca
 		&i.Recording.CreatedAt,
 		&i.Recording.ReadyAt,
 		&i.CampaignID,
+		&i.AnswerTime,
+		&i.EndTime,
 	)
 	return i, err
 }

@@ -116,7 +116,7 @@ func (q *Queries) LiveUnitVoiceAgentUsage(ctx context.Context, tenantID uuid.UUI
 }
 
 const sessionActiveOfCall = `-- name: SessionActiveOfCall :one
-SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 AND status = 'active'
+SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata, opened_at FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 AND status = 'active'
 `
 
 func (q *Queries) SessionActiveOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (AiSession, error) {
@@ -135,6 +135,7 @@ func (q *Queries) SessionActiveOfCall(ctx context.Context, tenantID uuid.UUID, c
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Metadata,
+		&i.OpenedAt,
 	)
 	return i, err
 }
@@ -157,7 +158,7 @@ UPDATE ai_sessions SET status = 'ended', outcome = $1::text, ended_at = $2::time
   metadata = CASE WHEN $3::jsonb IS NULL THEN metadata
     ELSE jsonb_set(metadata, '{final}', $3::jsonb) END
 WHERE tenant_id = $4 AND id = $5 AND status = 'active'
-RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata
+RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata, opened_at
 `
 
 type SessionEndParams struct {
@@ -190,6 +191,7 @@ func (q *Queries) SessionEnd(ctx context.Context, arg SessionEndParams) (AiSessi
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Metadata,
+		&i.OpenedAt,
 	)
 	return i, err
 }
@@ -199,7 +201,7 @@ const sessionInsert = `-- name: SessionInsert :one
 INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_jti)
 VALUES ($1, $2, $3, $4, $5, $6, 'active',
   $7::timestamptz, $8)
-RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata
+RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata, opened_at
 `
 
 type SessionInsertParams struct {
@@ -239,12 +241,13 @@ func (q *Queries) SessionInsert(ctx context.Context, arg SessionInsertParams) (A
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Metadata,
+		&i.OpenedAt,
 	)
 	return i, err
 }
 
 const sessionLastOfCall = `-- name: SessionLastOfCall :one
-SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 ORDER BY started_at DESC, id DESC LIMIT 1
+SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata, opened_at FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 ORDER BY started_at DESC, id DESC LIMIT 1
 `
 
 func (q *Queries) SessionLastOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (AiSession, error) {
@@ -263,8 +266,21 @@ func (q *Queries) SessionLastOfCall(ctx context.Context, tenantID uuid.UUID, cal
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Metadata,
+		&i.OpenedAt,
 	)
 	return i, err
+}
+
+const sessionOpened = `-- name: SessionOpened :execrows
+UPDATE ai_sessions SET opened_at = now() WHERE tenant_id = $1 AND id = $2 AND opened_at IS NULL
+`
+
+func (q *Queries) SessionOpened(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, sessionOpened, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const sessionSetToken = `-- name: SessionSetToken :execrows

@@ -3,7 +3,8 @@
 -- BeginRecording is repeated by a controller that takes a call over after a crash: the first row stands.
 -- name: BeginRecording :exec
 INSERT INTO recordings (tenant_id, id, call_id, status, local_path, stereo, parts)
-VALUES (@tenant_id, @id, @call_id, 'recording', @local_path::text, @stereo, @parts)
+VALUES (@tenant_id, @id, @call_id, 'recording', @local_path::text, @stereo,
+        jsonb_build_array(jsonb_build_object('path', @local_path::text, 'offset_ms', @offset_ms::bigint, 'added_at', now())))
 ON CONFLICT (tenant_id, call_id) DO NOTHING;
 
 -- AddRecordingPart appends a file, once.
@@ -11,7 +12,8 @@ ON CONFLICT (tenant_id, call_id) DO NOTHING;
 UPDATE recordings
 SET parts = CASE WHEN parts @> jsonb_build_array(jsonb_build_object('path', @path::text))
                  THEN parts
-                 ELSE parts || jsonb_build_array(jsonb_build_object('path', @path::text, 'offset_ms', @offset_ms::bigint)) END
+                 ELSE parts || jsonb_build_array(
+                   jsonb_build_object('path', @path::text, 'offset_ms', @offset_ms::bigint, 'added_at', now())) END
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording';
 
 -- FinishRecording changes a row only once, so that a call which is closed twice gets one job.
@@ -20,7 +22,7 @@ UPDATE recordings SET status = 'processing'
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'recording';
 
 -- name: GetRecordingOfCall :one
-SELECT sqlc.embed(r), c.campaign_id
+SELECT sqlc.embed(r), c.campaign_id, c.answer_time, c.end_time
 FROM recordings r LEFT JOIN calls c ON c.tenant_id = r.tenant_id AND c.id = r.call_id
 WHERE r.tenant_id = @tenant_id AND r.call_id = @call_id;
 
@@ -34,6 +36,10 @@ WHERE tenant_id = @tenant_id AND call_id = @call_id AND status IN ('processing',
 -- name: MarkRecordingFailed :execrows
 UPDATE recordings SET status = 'failed', error = @error::text
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND status = 'processing';
+
+-- DropRecording makes a call one that was never recorded.
+-- name: DropRecording :exec
+DELETE FROM recordings WHERE tenant_id = @tenant_id AND call_id = @call_id AND status IN ('processing', 'failed');
 
 -- name: ForgetRecordingFiles :exec
 UPDATE recordings SET local_path = NULL, parts = '[]'

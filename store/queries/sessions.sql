@@ -6,6 +6,9 @@ VALUES (@tenant_id, @id, @call_id, @voice_agent_id, sqlc.narg('external_agent_id
   @started_at::timestamptz, sqlc.narg('token_jti'))
 RETURNING *;
 
+-- name: SessionOpened :execrows
+UPDATE ai_sessions SET opened_at = now() WHERE tenant_id = @tenant_id AND id = @id AND opened_at IS NULL;
+
 -- name: SessionEnd :one
 UPDATE ai_sessions SET status = 'ended', outcome = @outcome::text, ended_at = @ended_at::timestamptz,
   metadata = CASE WHEN sqlc.narg('final')::jsonb IS NULL THEN metadata

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -43,6 +42,8 @@ func (ProcessArgs) InsertOpts() river.InsertOpts {
 type part struct {
 	Path     string `json:"path"`
 	OffsetMS int64  `json:"offset_ms"` // where its first sample lies, counted from answer
+	// AddedAt is when the row was told of it, by the database's clock; zero in rows of earlier versions.
+	AddedAt time.Time `json:"added_at,omitzero"`
 }
 
 // Begin writes that a call is being recorded to the file at path, from its answer on. For a call that has a recording
@@ -59,12 +60,8 @@ func BeginAt(
 	if err != nil {
 		return fmt.Errorf("begin recording: %w", err)
 	}
-	parts, err := json.Marshal([]part{{Path: path, OffsetMS: offset.Milliseconds()}})
-	if err != nil {
-		return fmt.Errorf("begin recording: %w", err)
-	}
 	err = tx.Q.BeginRecording(ctx, db.BeginRecordingParams{
-		TenantID: tenantID, ID: id, CallID: callID, LocalPath: path, Stereo: stereo, Parts: parts,
+		TenantID: tenantID, ID: id, CallID: callID, LocalPath: path, Stereo: stereo, OffsetMs: offset.Milliseconds(),
 	})
 	if err != nil {
 		return fmt.Errorf("begin recording: %w", err)

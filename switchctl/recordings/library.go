@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
+	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -24,6 +26,8 @@ type Config struct {
 	Bucket *Bucket
 	// Signer makes the URLs, unless the bucket's service presigns its own.
 	Signer *Signer
+	// Encoding is what every recording is kept in; PCM when empty.
+	Encoding media.RecordingEncoding
 	// SpoolDir is where the files are until they are uploaded, for the metric of its free space; none when empty.
 	SpoolDir string
 	// Logger discards when nil.
@@ -42,6 +46,8 @@ type Library struct {
 	log     *slog.Logger
 	now     func() time.Time
 	metrics *metrics
+	// encoding is what every recording is kept in.
+	encoding media.RecordingEncoding
 	// transferBase is what a transfer may take besides its bytes.
 	transferBase time.Duration
 }
@@ -54,6 +60,12 @@ func New(cfg Config) (*Library, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Encoding == "" {
+		cfg.Encoding = media.RecordPCM
+	}
+	if !slices.Contains(media.RecordingEncodings(), cfg.Encoding) {
+		return nil, fmt.Errorf("make the library of recordings: its encoding %q is unknown", cfg.Encoding)
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -63,7 +75,7 @@ func New(cfg Config) (*Library, error) {
 	}
 	return &Library{
 		store: cfg.Store, bucket: cfg.Bucket, signer: cfg.Signer, log: cfg.Logger, now: cfg.Now, metrics: m,
-		transferBase: transferBase,
+		encoding: cfg.Encoding, transferBase: transferBase,
 	}, nil
 }
 

@@ -99,6 +99,13 @@ func (b *bundle) row(t *testing.T) db.Recording {
 	return row.Recording
 }
 
+func (b *bundle) parts(t *testing.T) []part {
+	t.Helper()
+	var parts []part
+	require.NoError(t, json.Unmarshal(b.row(t).Parts, &parts))
+	return parts
+}
+
 // events gives the data of the call's events, and their campaigns.
 func (b *bundle) events(t *testing.T) (data []map[string]any, campaigns []*uuid.UUID) {
 	t.Helper()
@@ -159,7 +166,12 @@ func TestLedger(t *testing.T) {
 	row := b.row(t)
 	require.Equal(t, "recording", row.Status)
 	require.Equal(t, "/a.wav", *row.LocalPath)
-	require.JSONEq(t, `[{"path":"/a.wav","offset_ms":0},{"path":"/b.wav","offset_ms":90000}]`, string(row.Parts))
+	parts := b.parts(t)
+	require.Len(t, parts, 2)
+	require.Equal(t, []any{"/a.wav", int64(0)}, []any{parts[0].Path, parts[0].OffsetMS})
+	require.Equal(t, []any{"/b.wav", int64(90000)}, []any{parts[1].Path, parts[1].OffsetMS})
+	require.WithinDuration(t, row.CreatedAt, parts[0].AddedAt, 0)
+	require.True(t, parts[1].AddedAt.After(parts[0].AddedAt))
 
 	for range 2 {
 		b.finish(t)

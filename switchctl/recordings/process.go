@@ -133,6 +133,9 @@ func (l *Library) fail(ctx context.Context, args ProcessArgs, cause error) error
 // Process takes a finished recording to its object. It may run again after any failure, also one between its steps.
 func (l *Library) Process(ctx context.Context, tenantID, callID uuid.UUID) error {
 	row, err := l.row(ctx, tenantID, callID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // an earlier run found nothing in it
+	}
 	if err != nil {
 		return fmt.Errorf("process recording: %w", err)
 	}
@@ -143,7 +146,10 @@ func (l *Library) Process(ctx context.Context, tenantID, callID uuid.UUID) error
 	if Status(row.Recording.Status) == StatusReady {
 		return l.forget(ctx, tenantID, callID, parts)
 	}
-	file, err := l.assemble(ctx, callID, parts)
+	file, err := l.assemble(ctx, row, parts)
+	if errors.Is(err, errNothing) {
+		return l.drop(ctx, tenantID, callID, parts)
+	}
 	if err != nil {
 		return fmt.Errorf("process recording: %w", err)
 	}
@@ -167,40 +173,53 @@ func (l *Library) Process(ctx context.Context, tenantID, callID uuid.UUID) error
 // assembled is the one file that is uploaded.
 type assembled struct {
 	path   string
-	joined bool // made here, of several parts
+	joined bool // made here, of the parts
 	wav    wavInfo
 }
 
-// assemble checks the parts that exist, and joins them unless the one there is starts at the answer.
-func (l *Library) assemble(ctx context.Context, callID uuid.UUID, parts []part) (assembled, error) {
+// keptRate is the rate of every recording that is kept.
+const keptRate = 8000
+
+// assemble checks the parts that exist, and joins them unless there is one alone that starts at the answer and is as recordings are kept.
+func (l *Library) assemble(ctx context.Context, row db.GetRecordingOfCallRow, parts []part) (assembled, error) {
+	callID := row.Recording.CallID
 	var found []media.WAVPart
 	var info wavInfo
 	var lost error
-	for _, p := range parts {
+	apart := false
+	for i, p := range parts {
 		w, err := checkWAV(p.Path)
-		if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*WAVError)) {
-			lost = errors.Join(lost, err)
-			continue
-		}
-		if err != nil {
+		missing := errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*WAVError))
+		switch {
+		case err != nil && !missing:
 			return assembled{}, err
+		case (missing || w.duration() <= heldBack) && tooShort(row, parts, i):
+			l.log.DebugContext(ctx, "part of a recording ended before the switch had written of it", "call_id", callID, "path", p.Path)
+		case missing:
+			lost = errors.Join(lost, err)
+		default:
+			info = w
+			// A flow's part has the sides apart in case a voice agent follows; alone it is kept as people's calls are.
+			apart = apart || w.channels == 2 && filepath.Base(p.Path) != callID.String()+".1.wav"
+			found = append(found, media.WAVPart{Path: p.Path, Offset: time.Duration(p.OffsetMS) * time.Millisecond})
 		}
-		info = w
-		found = append(found, media.WAVPart{Path: p.Path, Offset: time.Duration(p.OffsetMS) * time.Millisecond})
 	}
 	switch {
 	case len(found) == 0 && errors.As(lost, new(*WAVError)):
 		return assembled{}, lost
-	case len(found) == 0:
+	case len(found) == 0 && (lost != nil || len(parts) == 0):
 		return assembled{}, ErrNoFile
+	case len(found) == 0:
+		return assembled{}, errNothing
 	case lost != nil:
 		l.log.ErrorContext(ctx, "part of a recording is lost", "call_id", callID, "error", lost)
 	}
-	if len(found) == 1 && found[0].Offset == 0 {
+	spec := media.JoinSpec{Encoding: l.encoding, Mono: !apart}
+	if len(found) == 1 && found[0].Offset == 0 && info.encoding == l.encoding && info.rate == keptRate && spec.Mono == (info.channels == 1) {
 		return assembled{path: found[0].Path, wav: info}, nil
 	}
 	path := filepath.Join(filepath.Dir(found[0].Path), callID.String()+".joined.wav")
-	if _, err := media.JoinWAV(path, found); err != nil {
+	if _, err := media.JoinWAV(path, spec, found); err != nil {
 		return assembled{}, errors.Join(fmt.Errorf("join the parts: %w", err), removeIfThere(path))
 	}
 	info, err := checkWAV(path)

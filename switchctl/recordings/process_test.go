@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"gocloud.dev/blob/driver"
 	"gocloud.dev/gcerrors"
 
+	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store"
 )
 
@@ -102,23 +104,112 @@ func TestProcessJoinsParts(t *testing.T) {
 	require.Empty(t, left, "parts and the joined file are gone")
 }
 
-// TestProcessJoinsEncodings has a G.711 part of ours, and one of the switch in PCM.
-func TestProcessJoinsEncodings(t *testing.T) {
-	t.Parallel()
-	b := setup(t, memory(t))
-	first := writeFile(t, b.dir, "a.wav", ulaw(time.Second, 0x80))
-	second := writeFile(t, b.dir, "b.wav", wav(1, time.Second, -32124))
-	b.record(t, map[time.Duration]string{0: first, 1500 * time.Millisecond: second}, 1500*time.Millisecond)
-	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+// kept gives the audio that was kept, which must be in that encoding at 8 kHz.
+func (b *bundle) kept(t *testing.T, encoding media.RecordingEncoding) media.WAV {
+	t.Helper()
 	row := b.row(t)
-	require.EqualValues(t, 2500, *row.DurationMs)
-	require.True(t, row.Stereo)
-	require.Equal(t, "audio/wav", row.Format)
+	require.Equal(t, "ready", row.Status)
 	audio, err := b.bucket.ReadAll(t.Context(), *row.StorageKey)
 	require.NoError(t, err)
-	require.EqualValues(t, 58+2*20000, *row.Bytes, "mu-law, as the first part")
-	at := func(at time.Duration) byte { return audio[58+int(at.Seconds()*8000)*2] }
-	require.Equal(t, []byte{0x80, 0xFF, 0x00}, []byte{at(500 * time.Millisecond), at(1250 * time.Millisecond), at(2 * time.Second)})
+	require.EqualValues(t, len(audio), *row.Bytes)
+	formats := map[media.RecordingEncoding]byte{media.RecordPCM: formatPCM, media.RecordALaw: formatALaw, media.RecordULaw: formatULaw}
+	require.Equal(t, formats[encoding], audio[20])
+	wav, err := media.ParseWAV(audio)
+	require.NoError(t, err)
+	require.Equal(t, 8000, wav.Rate)
+	require.Equal(t, row.Stereo, wav.Channels == 2)
+	return wav
+}
+
+// TestProcessFlowPart: the sides of a flow's part stay apart beside a voice agent's, and are one where there is none.
+func TestProcessFlowPart(t *testing.T) {
+	t.Parallel()
+	for _, agent := range []bool{false, true} {
+		b := setup(t, memory(t))
+		menu := wav(2, time.Second, 5000)
+		for at := 44; at < len(menu); at += 4 {
+			menu[at], menu[at+1] = 0, 0 // the caller listens
+		}
+		parts := map[time.Duration]string{0: writeFile(t, b.dir, b.call.String()+".1.wav", menu)}
+		offsets := []time.Duration{}
+		if agent {
+			parts[time.Second] = writeFile(t, b.dir, b.call.String()+".wav", wav(2, time.Second, 7000))
+			offsets = append(offsets, time.Second)
+		}
+		b.record(t, parts, offsets...)
+		require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+		kept := b.kept(t, media.RecordPCM)
+		require.Equal(t, map[bool]int{false: 1, true: 2}[agent], kept.Channels)
+		require.InDelta(t, 5000, kept.Channel(kept.Channels - 1)[4000], 1)
+		if agent {
+			require.Zero(t, kept.Channel(0)[4000], "the caller said nothing")
+			require.InDelta(t, 7000, kept.Channel(0)[12000], 1)
+		}
+	}
+}
+
+// TestProcessJoinsEncodings has a part of the switch in PCM, and one of ours in G.711: neither says how the whole is kept.
+func TestProcessJoinsEncodings(t *testing.T) {
+	t.Parallel()
+	for _, encoding := range media.RecordingEncodings() {
+		t.Run(string(encoding), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, memory(t))
+			b.lib.encoding = encoding
+			for _, oursFirst := range []bool{false, true} {
+				b.call = newID(t)
+				first, second := writeFile(t, b.dir, "a.wav", wav(1, time.Second, -32124)), writeFile(t, b.dir, "b.wav", ulaw(time.Second, 0x00))
+				if oursFirst {
+					first, second = second, first
+				}
+				b.record(t, map[time.Duration]string{0: first, 1500 * time.Millisecond: second}, 1500*time.Millisecond)
+				require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+				require.EqualValues(t, 2500, *b.row(t).DurationMs)
+				require.Equal(t, "audio/wav", b.row(t).Format)
+				wav := b.kept(t, encoding)
+				require.Equal(t, 2, wav.Channels)
+				for _, c := range []int{0, 1} {
+					side := wav.Channel(c)
+					require.InDelta(t, -32124, side[4000], 600)
+					require.InDelta(t, 0, side[10000], 8)
+					require.InDelta(t, -32124, side[16000], 600)
+				}
+			}
+		})
+	}
+}
+
+// TestProcessConvertsOnePart has a recording that is the switch's alone, or was begun under another configuration.
+func TestProcessConvertsOnePart(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	for _, b.lib.encoding = range media.RecordingEncodings() {
+		for channels, content := range [][]byte{1: wav(1, time.Second, -32124), 2: ulaw(time.Second, 0x00)} {
+			if content == nil {
+				continue
+			}
+			b.call = newID(t)
+			b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", content)})
+			require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+			wav := b.kept(t, b.lib.encoding)
+			require.Equal(t, channels, wav.Channels)
+			require.Len(t, wav.Channel(0), 8000)
+			require.InDelta(t, -32124, wav.Channel(0)[4000], 600)
+			left, err := os.ReadDir(b.dir)
+			require.NoError(t, err)
+			require.Empty(t, left)
+		}
+	}
+}
+
+// TestProcessKeepsOneRate has a part of another rate, as the switch writes on a leg of another codec.
+func TestProcessKeepsOneRate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", patched(wav(1, time.Second, 5), 24, 16000))})
+	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
+	require.EqualValues(t, 500, *b.row(t).DurationMs)
+	b.kept(t, media.RecordPCM)
 }
 
 // TestPartialRecording has a call whose disk was full after a second: what there is, is kept with its true length.
@@ -413,12 +504,15 @@ func (l *logs) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l *logs) WithGroup(string) slog.Handler { return l }
 
 func (l *logs) has(level slog.Level, message string) bool {
+	return l.any(func(r slog.Record) bool { return r.Level == level && r.Message == message })
+}
+
+func (l *logs) logged(level slog.Level) bool {
+	return l.any(func(r slog.Record) bool { return r.Level == level })
+}
+
+func (l *logs) any(is func(slog.Record) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, r := range l.records {
-		if r.Level == level && r.Message == message {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.records, is)
 }

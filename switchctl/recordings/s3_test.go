@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // onS3 is a call with a finished recording of so long, and the store it goes to.
@@ -195,6 +197,8 @@ func TestOpenBucketAddresses(t *testing.T) {
 	require.ErrorContains(t, err, "use_path_stile")
 	_, err = New(Config{})
 	require.Error(t, err)
+	_, err = New(Config{Store: &store.Store{}, Bucket: &Bucket{}, Signer: &Signer{}, Encoding: "mp3"})
+	require.ErrorContains(t, err, "mp3")
 }
 
 func TestRetryDelay(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"math"
 	"os"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media"
 )
 
 // WAVError says that a file is no recording that can be kept. Trying again does not help.
@@ -30,6 +32,7 @@ const (
 
 // wavInfo is what a checked file holds.
 type wavInfo struct {
+	encoding media.RecordingEncoding
 	channels int
 	rate     int
 	block    int64 // bytes of a frame
@@ -129,7 +132,14 @@ func readFormat(f *os.File, path string, at, size int64) (wavInfo, error) {
 		reason := fmt.Sprintf("format %d with %d channels of %d bits at %d Hz is not ours", format, channels, bits, rate)
 		return wavInfo{}, &WAVError{Path: path, Reason: reason}
 	}
-	return wavInfo{channels: int(channels), rate: int(rate), block: int64(channels) * int64(bits/8)}, nil
+	encoding := media.RecordPCM
+	switch format {
+	case formatULaw:
+		encoding = media.RecordULaw
+	case formatALaw:
+		encoding = media.RecordALaw
+	}
+	return wavInfo{encoding: encoding, channels: int(channels), rate: int(rate), block: int64(channels) * int64(bits/8)}, nil
 }
 
 // withData takes the data chunk in. A size that leads to the end, or to further chunks that do, is believed; else all that
