@@ -109,7 +109,7 @@ func (s *Session) HeardDTMF(digit string, dur time.Duration) {
 	if len(digit) != 1 || !strings.Contains(dtmfDigits, digit) {
 		return
 	}
-	s.sh.post(func() { s.port.heardKey(heardDigit{digit: digit[0], dur: dur}, waySwitch, monotonic()) })
+	s.sh.post(func() { s.port.heardKey(heardDigit{digit: digit[0], dur: dur}, waySwitch, s.sh.now()) })
 }
 
 // ParseInfo reads the digit of a SIP INFO: application/dtmf-relay (`Signal=5`, `Duration=160` in ms), or application/dtmf,
@@ -167,7 +167,7 @@ func (e *sipEndpoint) onInfo(req *sip.Request, tx sip.ServerTransaction) {
 		return
 	}
 	if digit, dur, ok := ParseInfo(ct.Value(), string(req.Body())); ok {
-		l.sess.sh.post(func() { l.sess.port.heardKey(heardDigit{digit: digit[0], dur: dur}, wayINFO, monotonic()) })
+		l.sess.sh.post(func() { l.sess.port.heardKey(heardDigit{digit: digit[0], dur: dur}, wayINFO, l.sess.sh.now()) })
 	}
 }
 

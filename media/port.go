@@ -151,10 +151,10 @@ func (p *port) endLeg() {
 	if !p.legUp {
 		return
 	}
-	p.endKey(monotonic())
+	p.endKey(p.sh.now())
 	p.pad.out.clear()
 	p.pad.pt = 0 // the next leg negotiates its own
-	p.report(monotonic(), true)
+	p.report(p.sh.now(), true)
 	p.legUp = false
 	p.leg, p.move = legMedia{}, move{}
 	p.chooseTones()

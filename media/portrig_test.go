@@ -53,6 +53,7 @@ func newPortRig(t *testing.T, audio AudioFormat) *portRig {
 	sess.port = p
 	r := &portRig{t: t, p: p, now: 1 << 40, ai: -1, caller: caller}
 	require.NoError(t, p.watchRTP())
+	sh.now = func() int64 { return r.now }
 	sh.add(p)
 	t.Cleanup(func() {
 		if !p.gone {

@@ -112,7 +112,7 @@ func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
 
 // begin puts the port on its shard.
 func (p *port) begin(d *dialed, meta []byte) error {
-	now := monotonic()
+	now := p.sh.now()
 	if err := p.watchRTP(); err != nil {
 		return errors.Join(err, d.close())
 	}
@@ -238,7 +238,7 @@ func (s *Session) Close(reason CloseReason) Stats {
 	}
 	s.sh.do(func() {
 		st = s.port.snapshot()
-		s.port.shutdown(code, reason, monotonic())
+		s.port.shutdown(code, reason, s.sh.now())
 	})
 	s.srv.forget(s)
 	s.mu.Lock()
@@ -306,7 +306,7 @@ func (s *Session) reattach(d *dialed, meta []byte) {
 	s.port.stats.Reconnects++
 	s.srv.metrics.reconnects.WithLabelValues("ok").Inc()
 	s.emit(SocketReconnected{})
-	s.port.attach(d, meta, monotonic())
+	s.port.attach(d, meta, s.sh.now())
 }
 
 func (s *Session) closeStream(st stream) {

@@ -39,6 +39,7 @@ type shard struct {
 	inbox chan func()
 	quit  chan struct{}
 	wg    sync.WaitGroup
+	now   func() int64 // the monotonic clock, ns; a test's own in tests
 
 	poll  *poller
 	byFD  map[int32]*port
@@ -63,7 +64,7 @@ func newShard(srv *Server) (*shard, error) {
 		return nil, err
 	}
 	return &shard{
-		srv: srv, log: srv.log, poll: p,
+		srv: srv, log: srv.log, now: monotonic, poll: p,
 		inbox: make(chan func(), 256), quit: make(chan struct{}),
 		count: 1, byFD: map[int32]*port{}, held: map[*port]struct{}{},
 		slew: newSlewTable(), buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
@@ -102,7 +103,7 @@ func (sh *shard) run() {
 	if err := raisePriority(); err != nil {
 		sh.log.Debug("the media thread keeps its ordinary priority", "error", err)
 	}
-	next := monotonic()
+	next := sh.now()
 	for {
 		sh.drain()
 		if sh.idle() {
@@ -112,7 +113,7 @@ func (sh *shard) run() {
 			case <-sh.quit:
 				return
 			}
-			next = monotonic()
+			next = sh.now()
 			continue
 		}
 		select {
@@ -120,7 +121,7 @@ func (sh *shard) run() {
 			return
 		default:
 		}
-		now := monotonic()
+		now := sh.now()
 		if lag := now - next; lag > maxLag {
 			skip := lag / slotNS
 			next += skip * slotNS

@@ -332,7 +332,7 @@ func (p *port) sendRaw(b []byte) {
 	switch {
 	case p.closing:
 	case p.sock != nil:
-		p.write(opText, b, false, monotonic())
+		p.write(opText, b, false, p.sh.now())
 	case p.reconnecting && len(p.waiting) < textQueue:
 		p.waiting = append(p.waiting, b)
 	}
@@ -488,7 +488,7 @@ func (p *port) finishClosing() {
 // abandon ends a session that caught a panic.
 func (p *port) abandon() {
 	p.s.emit(SocketClosed{Code: closeInternal, Err: errSessionFault})
-	p.shutdown(closeInternal, CloseError, monotonic())
+	p.shutdown(closeInternal, CloseError, p.sh.now())
 }
 
 // errSessionFault is reported when a fault of ours ended a session.

@@ -40,7 +40,7 @@ func (p *port) text(msg []byte) bool {
 				return
 			}
 			p.takeText(f, err)
-			p.resume(s, monotonic())
+			p.resume(s, p.sh.now())
 		})
 	})
 	return false
