@@ -13,6 +13,7 @@ func BenchmarkCaller(b *testing.B) {
 		ppm       int64
 	}{
 		"undisturbed":       {0, 0},
+		"1000 ppm":          {0, 1000}, // the recording is led back to its place for most of the time
 		"2% loss":           {50, 0},
 		"2% loss, 1000 ppm": {50, 1000},
 	} {

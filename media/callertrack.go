@@ -95,8 +95,9 @@ func (c *callerTrack) slew(r *recorder) {
 	c.out = c.out[:0]
 	c.fine = appendFloat(c.fine[:0], c.buf)
 	for c.at+slewLead < len(c.buf) {
+		from := c.at - (slewTaps - slewLead - 1)
 		taps := &c.table[c.phase*slewPhases/slewRate]
-		c.out = append(c.out, clip16(slewed((*[slewTaps]float32)(c.fine[c.at-(slewTaps-slewLead-1):]), taps)))
+		c.out = append(c.out, clip16(dot(c.fine[from:from+slewTaps], taps[:])))
 		switch c.phase -= c.dir; {
 		case c.phase < 0:
 			c.phase += slewRate // the next output lies before the next input
@@ -117,16 +118,4 @@ func (c *callerTrack) flush(r *recorder) {
 		r.put(leftChannel, c.pos, c.buf[c.at:])
 	}
 	c.begun = false
-}
-
-// slewed sums a window with the taps, in four chains, so that the additions need not wait for one another.
-func slewed(w, t *[slewTaps]float32) float32 {
-	var a, b, c, d float32
-	for i := 0; i < slewTaps; i += 4 {
-		a += w[i] * t[i]
-		b += w[i+1] * t[i+1]
-		c += w[i+2] * t[i+2]
-		d += w[i+3] * t[i+3]
-	}
-	return (a + b) + (c + d)
 }

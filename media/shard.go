@@ -42,7 +42,7 @@ type shard struct {
 	now   func() int64 // the monotonic clock, ns; a test's own in tests
 
 	poll  *poller
-	byFD  map[int32]*port
+	byFD  []*port // by descriptor
 	ports [slots][]*port
 	held  map[*port]struct{} // ports whose socket may hold bytes that the poller can't tell of
 	rd    rtpReader
@@ -66,7 +66,7 @@ func newShard(srv *Server) (*shard, error) {
 	return &shard{
 		srv: srv, log: srv.log, now: monotonic, poll: p,
 		inbox: make(chan func(), 256), quit: make(chan struct{}),
-		count: 1, byFD: map[int32]*port{}, held: map[*port]struct{}{},
+		count: 1, held: map[*port]struct{}{},
 		slew: newSlewTable(), buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
 	}, nil
 }
@@ -164,7 +164,7 @@ func (sh *shard) step(now, due int64) {
 // read takes the input of this slot's sessions, or that of the others.
 func (sh *shard) read(ready []unix.EpollEvent, now int64, mine bool) {
 	for _, ev := range ready {
-		p := sh.byFD[ev.Fd]
+		p := sh.watches(int(ev.Fd))
 		if p == nil || (p.slot == sh.slot) != mine {
 			continue
 		}
@@ -267,16 +267,27 @@ func (sh *shard) watch(fd int, p *port) error {
 	if err := sh.poll.add(fd); err != nil {
 		return err
 	}
-	sh.byFD[int32(fd)] = p
+	if fd >= len(sh.byFD) {
+		sh.byFD = slices.Grow(sh.byFD, fd+1-len(sh.byFD))[:fd+1]
+	}
+	sh.byFD[fd] = p
 	return nil
+}
+
+// watches is whose descriptor it is, nil when it is nobody's.
+func (sh *shard) watches(fd int) *port {
+	if fd >= len(sh.byFD) {
+		return nil
+	}
+	return sh.byFD[fd]
 }
 
 // unwatch ends that, before the descriptor is closed: its number may be given to another socket at once.
 func (sh *shard) unwatch(fd int) {
-	if _, ok := sh.byFD[int32(fd)]; !ok {
+	if sh.watches(fd) == nil {
 		return
 	}
-	delete(sh.byFD, int32(fd))
+	sh.byFD[fd] = nil
 	if err := sh.poll.remove(fd); err != nil {
 		sh.log.Warn("a descriptor could not be taken off the poller", "error", err)
 	}
