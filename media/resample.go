@@ -146,10 +146,7 @@ func (r *Resampler) double(dst, src []int16) []int16 {
 	fold(r.side, r.hist, r.hist, &r.band)
 	at := len(dst)
 	dst = slices.Grow(dst, 2*n)[:at+2*n]
-	out, even := dst[at:], r.hist[perSide-1:]
-	for i, s := range r.side {
-		out[2*i], out[2*i+1] = int16(even[i]), s
-	}
+	zip(dst[at:], r.hist[perSide-1:], r.side)
 	r.hist = r.hist[:copy(r.hist, r.hist[n:])]
 	return dst
 }
@@ -176,10 +173,7 @@ func (r *Resampler) split(src []int16) {
 	he, ho := len(r.hist), len(r.odd)
 	r.hist = slices.Grow(r.hist, n+1)[:he+n]
 	r.odd = slices.Grow(r.odd, n+1)[:ho+n]
-	even, odd := r.hist[he:], r.odd[ho:]
-	for i := range even {
-		even[i], odd[i] = float32(src[2*i]), float32(src[2*i+1])
-	}
+	unzip(r.hist[he:], r.odd[ho:], src)
 	if len(src)%2 == 1 {
 		r.hist, r.parity = append(r.hist, float32(src[len(src)-1])), true
 	}
@@ -211,11 +205,26 @@ func foldGo(dst []int16, src, mid []float32, t *foldTaps) {
 func appendFloat(dst []float32, src []int16) []float32 {
 	at := len(dst)
 	dst = slices.Grow(dst, len(src))[:at+len(src)]
-	out := dst[at:]
-	for i, s := range src {
-		out[i] = float32(s)
-	}
+	floats(dst[at:], src)
 	return dst
+}
+
+func floatsGo(dst []float32, src []int16) {
+	for i, s := range src {
+		dst[i] = float32(s)
+	}
+}
+
+func unzipGo(even, odd []float32, src []int16) {
+	for i := range even {
+		even[i], odd[i] = float32(src[2*i]), float32(src[2*i+1])
+	}
+}
+
+func zipGo(dst []int16, even []float32, odd []int16) {
+	for i, s := range odd {
+		dst[2*i], dst[2*i+1] = int16(even[i]), s
+	}
 }
 
 // Reset forgets the history, as if nothing had been heard.

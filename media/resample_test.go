@@ -159,6 +159,35 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// TestConversions holds the vectors against the plain conversions, at each length and offset, and with the extremes.
+func TestConversions(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 6))
+	all := make([]int16, 200)
+	for i := range all {
+		all[i] = []int16{math.MinInt16, math.MaxInt16, -1, int16(rng.Uint32())}[rng.IntN(4)]
+	}
+	for n := range 70 {
+		src, odd := all[n%5:][:n], all[7:][:n/2]
+		want, got := make([]float32, n), make([]float32, n)
+		floatsGo(want, src)
+		floats(got, src)
+		require.Equal(t, want, got)
+
+		pairs := src[:n/2*2]
+		e1, o1, e2, o2 := make([]float32, n/2), make([]float32, n/2), make([]float32, n/2), make([]float32, n/2)
+		unzipGo(e1, o1, pairs)
+		unzip(e2, o2, pairs)
+		require.Equal(t, e1, e2)
+		require.Equal(t, o1, o2)
+
+		z1, z2 := make([]int16, n/2*2), make([]int16, n/2*2)
+		zipGo(z1, e1, odd)
+		zip(z2, e1, odd)
+		require.Equal(t, z1, z2)
+	}
+}
+
 // fitted is the sine of one frequency that lies nearest to a signal.
 type fitted struct {
 	level   float64 // dB
