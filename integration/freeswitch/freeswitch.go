@@ -5,6 +5,7 @@ package freeswitch
 import (
 	"bytes"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -51,7 +53,11 @@ type Switch struct {
 // ErrExited says that the switch ended by itself.
 var ErrExited = errors.New("freeswitch exited")
 
-// Start writes the configuration, starts the switch and returns once its event socket answers.
+// ErrNoModule says that the switch was built without a module that conf/ has it load. It runs without, and does less in silence:
+// without mod_json_cdr, say, a call that ends while nobody is connected has no hangup cause.
+var ErrNoModule = errors.New("freeswitch lacks modules that its configuration loads")
+
+// Start writes the configuration, starts the switch and returns once its event socket answers and all modules are loaded.
 func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -93,6 +99,9 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	defer cancel()
 	if err := s.await(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop(), fmt.Errorf("its last output: %s", s.output))
+	}
+	if err := s.checkModules(ctx, confDir); err != nil {
+		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
 }
@@ -179,6 +188,54 @@ func (s *Switch) probe(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkModules asks whether all modules are there that the configuration loads.
+func (s *Switch) checkModules(ctx context.Context, confDir string) error {
+	wanted, err := modulesOf(confDir)
+	if err != nil {
+		return err
+	}
+	c, err := esl.Dial(ctx, s.ESLAddr(), s.Params.ESLPassword, esl.Options{})
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // a probe's connection
+	var missing []string
+	for _, name := range wanted {
+		out, err := c.API(ctx, "module_exists "+name)
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(out) != "true" {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: %s", ErrNoModule, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// modulesOf lists the modules that a configuration loads.
+func modulesOf(confDir string) ([]string, error) {
+	b, err := os.ReadFile(filepath.Join(confDir, "autoload_configs", "modules.xml"))
+	if err != nil {
+		return nil, fmt.Errorf("read the switch's list of modules: %w", err)
+	}
+	var list struct {
+		Loads []struct {
+			Module string `xml:"module,attr"`
+		} `xml:"modules>load"`
+	}
+	if err := xml.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("read the switch's list of modules: %w", err)
+	}
+	names := make([]string, len(list.Loads))
+	for i, l := range list.Loads {
+		names[i] = l.Module
+	}
+	return names, nil
 }
 
 // withPorts fills in the ports that were left to us, and the other defaults.
