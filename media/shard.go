@@ -39,7 +39,7 @@ type shard struct {
 	inbox chan func()
 	quit  chan struct{}
 	wg    sync.WaitGroup
-	now   func() int64 // the monotonic clock, ns; a test's own in tests
+	now   func() int64 // the monotonic clock, ns; of a shard that nobody runs it may be a test's own
 
 	poll  *poller
 	byFD  []*port // by descriptor

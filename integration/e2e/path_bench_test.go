@@ -120,7 +120,7 @@ func (p *pathBench) compare(b *testing.B, found medians) {
 		found.add(mode+"-rtt-p50-ms", f.trip.P50)
 		found.add(mode+"-rtt-p99-ms", f.trip.P99)
 		found.add(mode+"-rtt-above-yardstick-ms", f.trip.P50-yard.trip.P50)
-		_, _ = fmt.Fprintf(os.Stdout, "%s: %.2f x the yardstick's %.0f us/call-s, %.1f ms above it\n", mode,
+		_, _ = fmt.Fprintf(os.Stderr, "%d calls, %s: %.2f x the yardstick's %.0f us/call-s, %.1f ms above it\n", p.calls, mode,
 			(f.switchCPU+f.ownCPU)/yard.switchCPU, yard.switchCPU, f.trip.P50-yard.trip.P50)
 	}
 }

@@ -32,7 +32,7 @@ type Config struct {
 	// Params fill conf/freeswitch/vars.xml. Ports that are 0 are chosen.
 	Params   conf.Params
 	Gateways []conf.Gateway
-	// StartTimeout bounds the wait for the event socket; 30 s when 0.
+	// StartTimeout bounds the wait for the event socket and the modules; 30 s when 0.
 	StartTimeout time.Duration
 	Logger       *slog.Logger
 }
@@ -53,9 +53,9 @@ type Switch struct {
 // ErrExited says that the switch ended by itself.
 var ErrExited = errors.New("freeswitch exited")
 
-// ErrNoModule says that the switch was built without a module that conf/ has it load. It runs without, and does less in silence:
-// without mod_json_cdr, say, a call that ends while nobody is connected has no hangup cause.
-var ErrNoModule = errors.New("freeswitch lacks modules that its configuration loads")
+// ErrNoModule says that the switch could not load a module that conf/ has it load: as a rule it was built without. It would run, and do
+// less in silence: without mod_json_cdr, say, a call that ends while nobody is connected has no hangup cause.
+var ErrNoModule = errors.New("freeswitch has not loaded all modules of its configuration, it lacks")
 
 // Start writes the configuration, starts the switch and returns once its event socket answers and all modules are loaded.
 func Start(ctx context.Context, cfg Config) (*Switch, error) {
@@ -97,11 +97,12 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
-	if err := s.await(ctx); err != nil {
-		return nil, errors.Join(err, s.Stop(), fmt.Errorf("its last output: %s", s.output))
+	err = s.await(ctx)
+	if err == nil {
+		err = s.checkModules(ctx, confDir)
 	}
-	if err := s.checkModules(ctx, confDir); err != nil {
-		return nil, errors.Join(err, s.Stop())
+	if err != nil {
+		return nil, errors.Join(err, s.Stop(), fmt.Errorf("its last output: %s", s.output))
 	}
 	return s, nil
 }
@@ -190,7 +191,7 @@ func (s *Switch) probe(ctx context.Context) error {
 	return nil
 }
 
-// checkModules asks whether all modules are there that the configuration loads.
+// checkModules asks whether all modules are there that the configuration loads. mod_sofia, whose profiles are up by now, is the last.
 func (s *Switch) checkModules(ctx context.Context, confDir string) error {
 	wanted, err := modulesOf(confDir)
 	if err != nil {
@@ -198,14 +199,14 @@ func (s *Switch) checkModules(ctx context.Context, confDir string) error {
 	}
 	c, err := esl.Dial(ctx, s.ESLAddr(), s.Params.ESLPassword, esl.Options{})
 	if err != nil {
-		return err
+		return fmt.Errorf("ask freeswitch for its modules: %w", err)
 	}
 	defer c.Close() //nolint:errcheck // a probe's connection
 	var missing []string
 	for _, name := range wanted {
 		out, err := c.API(ctx, "module_exists "+name)
 		if err != nil {
-			return err
+			return fmt.Errorf("ask freeswitch for its modules: %w", err)
 		}
 		if strings.TrimSpace(out) != "true" {
 			missing = append(missing, name)
@@ -230,6 +231,9 @@ func modulesOf(confDir string) ([]string, error) {
 	}
 	if err := xml.Unmarshal(b, &list); err != nil {
 		return nil, fmt.Errorf("read the switch's list of modules: %w", err)
+	}
+	if len(list.Loads) == 0 {
+		return nil, errors.New("the switch's list of modules is empty")
 	}
 	names := make([]string, len(list.Loads))
 	for i, l := range list.Loads {
