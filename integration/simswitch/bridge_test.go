@@ -221,8 +221,10 @@ func TestByeOfAnUntimedLeg(t *testing.T) {
 				return b.sw.channel(id).media.rxCount.Load() == n
 			}, 10*time.Second, time.Millisecond)
 			leg.goodbye()
+			require.Eventually(t, func() bool { // the 200 goes out before the channel is told
+				return b.esl.api("uuid_getvar "+id+" sip_hangup_disposition") == "recv_bye"
+			}, 20*time.Second, time.Millisecond)
 			require.Equal(t, "true", b.esl.api("uuid_exists "+id))
-			require.Equal(t, "recv_bye", b.esl.api("uuid_getvar "+id+" sip_hangup_disposition"))
 			leg.hush(false)
 			require.Equal(t, "recv_bye", b.esl.event(id, "CHANNEL_HANGUP_COMPLETE").v("sip_hangup_disposition"))
 			leg.end()
