@@ -19,6 +19,9 @@ const (
 	scrubTurn = 5 * time.Second
 	// scrubLook is how often a request looks whether the scrub that another works on is done.
 	scrubLook = 100 * time.Millisecond
+	// scrubRest is how many beats of the pacers lie between two looks for scrubs that nobody works on: a request that leaves its
+	// scrub says so, others' are left by a process that died, or for the registry to answer again.
+	scrubRest = 5
 )
 
 // Scrub checks all leads of a campaign against the registry again, those first that never were. A lead that waits and turns out
@@ -42,6 +45,7 @@ func (s *Service) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubR
 	})
 	if err == nil {
 		err = s.scrubUntil(ctx, tenant, campaign, until)
+		notify(s.signals.scrub)
 	}
 	if err != nil {
 		return ScrubResult{}, wrap("scrub leads", err)
@@ -94,7 +98,7 @@ func (s *Service) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, un
 // scrubOpen does the scrubs that no request works on, of all tenants, in turn, until ctx ends.
 func (s *Service) scrubOpen(ctx context.Context) {
 	pass := scrubPass{s: s, worker: newID()}
-	tick := time.NewTicker(s.cfg.Poll)
+	tick := time.NewTicker(scrubRest * s.cfg.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		err := s.st.InSystem(ctx, func(tx *store.Tx) (err error) {
@@ -113,6 +117,7 @@ func (s *Service) scrubOpen(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
+		case <-s.signals.scrub:
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 // nothing.
 type signals struct {
 	kick chan struct{} // to the manager: the set of running campaigns has changed
+	// scrub tells the one who goes on with scrubs that a request has left one.
+	scrub chan struct{}
 
 	mu   sync.Mutex
 	wake map[uuid.UUID]sleeper // by campaign, written by the manager
@@ -22,7 +24,7 @@ type sleeper struct {
 }
 
 func newSignals() signals {
-	return signals{kick: make(chan struct{}, 1), wake: make(map[uuid.UUID]sleeper)}
+	return signals{kick: make(chan struct{}, 1), scrub: make(chan struct{}, 1), wake: make(map[uuid.UUID]sleeper)}
 }
 
 // changed tells the manager to look at the campaigns' states now.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/httpapi"
@@ -164,11 +163,11 @@ func deliverer(t *testing.T, b *bundle) {
 	require.NoError(t, err)
 	workers := river.NewWorkers()
 	require.NoError(t, w.AddWorker(workers))
-	client, err := river.NewClient(riverpgxv5.New(b.st.Pool()), &river.Config{Queues: webhook.Queues(), Workers: workers})
+	jobs, err := b.st.NewJobs(store.JobsConfig{Queues: webhook.Queues(), Workers: workers})
 	require.NoError(t, err)
-	require.NoError(t, client.Start(context.WithoutCancel(t.Context())))
+	require.NoError(t, jobs.Start(context.WithoutCancel(t.Context())))
 	t.Cleanup(func() {
-		require.NoError(t, client.Stop(context.Background()))
+		require.NoError(t, jobs.Stop(context.Background()))
 		w.Close()
 	})
 }

@@ -23,6 +23,11 @@
 // a connection lost before the commit. It must do nothing but database work and set its results anew each time. Keep it short:
 // an old snapshot slows every claim of leads.
 //
+// # Jobs
+//
+// Tx.Enqueue and Tx.Emit put jobs into River's queues, and NewJobs works them. A queue is looked into when something in it is due,
+// which jobs.go says to the workers of all controllers; polls are only the net below that.
+//
 // # What is not kept
 //
 // Sweep forgets numbers and keys whose time is over; a controller calls it at its start and at NextSweep. Months of calls and events

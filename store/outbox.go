@@ -157,6 +157,7 @@ func (t *Tx) deliver(ctx context.Context, e Event, eventID uuid.UUID, subscripti
 	if _, err := t.store.river.InsertManyTx(ctx, t.tx, jobs); err != nil {
 		return fmt.Errorf("enqueue deliveries: %w", translate(err))
 	}
+	t.enqueued = append(t.enqueued, WebhookQueue)
 	return nil
 }
 

@@ -24,6 +24,7 @@ const (
 	firstRetryWait  = 200 * time.Millisecond
 	maxRetryWait    = 5 * time.Second
 	connectTimeout  = 5 * time.Second
+	never           = 365 * 24 * time.Hour
 )
 
 // Config says how to reach the database.
@@ -42,6 +43,7 @@ type Config struct {
 type Store struct {
 	pool     *pgxpool.Pool
 	river    *river.Client[pgx.Tx]
+	waker    *waker
 	keys     keyring
 	dataKeys sync.Map // tenant id → *[32]byte, unwrapped; a tenant's data key never changes
 	log      *slog.Logger
@@ -65,8 +67,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{pool: pool, keys: newKeyring(cfg.MasterKey), log: log}
-	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log})
+	s := &Store{pool: pool, keys: newKeyring(cfg.MasterKey), log: log, waker: newWaker()}
+	// This client enqueues. Of its own notifications the first alone is sent: run says after a commit what was enqueued.
+	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log, FetchCooldown: never, FetchPollInterval: never})
 	if err == nil {
 		err = s.check(ctx)
 	}
@@ -159,7 +162,10 @@ func (s *Store) check(ctx context.Context) error {
 }
 
 // Close ends all connections; it waits for those in use.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() {
+	s.waker.close()
+	s.pool.Close()
+}
 
 // Pool gives the connections for what needs one of its own: advisory locks, River's workers.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }

@@ -31,6 +31,8 @@ type Tx struct {
 	Q     *db.Queries
 	tx    pgx.Tx
 	store *Store
+	// enqueued are the queues that got jobs.
+	enqueued []string
 }
 
 // Pgx gives the driver's transaction, for what the generated queries don't cover (COPY, batches). Its errors are the driver's;
@@ -39,9 +41,11 @@ func (t *Tx) Pgx() pgx.Tx { return t.tx }
 
 // Enqueue adds a job to River's queue in this transaction.
 func (t *Tx) Enqueue(ctx context.Context, args river.JobArgs, opts *river.InsertOpts) error {
-	if _, err := t.store.river.InsertTx(ctx, t.tx, args, opts); err != nil {
+	inserted, err := t.store.river.InsertTx(ctx, t.tx, args, opts)
+	if err != nil {
 		return fmt.Errorf("enqueue job %s: %w", args.Kind(), translate(err))
 	}
+	t.enqueued = append(t.enqueued, inserted.Job.Queue)
 	return nil
 }
 
@@ -121,7 +125,8 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 			rollback(ctx, tx)
 		}
 	}()
-	if err := fn(&Tx{Q: db.New(translating{tx}), tx: tx, store: s}); err != nil {
+	t := &Tx{Q: db.New(translating{tx}), tx: tx, store: s}
+	if err := fn(t); err != nil {
 		if conn.Conn().IsClosed() && !endedByContext(err) {
 			return lostUnless(ctx, err)
 		}
@@ -135,6 +140,9 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))
+	}
+	for _, queue := range t.enqueued {
+		s.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction
 	}
 	return nil
 }

@@ -17,11 +17,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/dialer/acd"
@@ -56,7 +54,7 @@ type Controller struct {
 	bucket   *recordings.Bucket
 	library  *recordings.Library
 	webhooks *webhook.Worker
-	jobs     *river.Client[pgx.Tx]
+	jobs     *store.Jobs
 	http     *httpapi.Server
 
 	cancel  context.CancelFunc // ends the background work
@@ -68,8 +66,6 @@ const (
 	httpCloseLimit  = 3 * time.Second
 	jobsCloseLimit  = 5 * time.Second
 	mediaCloseLimit = 3 * time.Second
-	// rescueAfter takes up the jobs of a process that died; each job's own time-out is looked at first.
-	rescueAfter = time.Minute
 	// recordingWorkers read and hash whole files: a few are enough.
 	recordingWorkers = 4
 	recordLimit      = 5 * time.Second
@@ -240,13 +236,10 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	}
 	queues := webhook.Queues()
 	for _, queue := range recordings.Queues(c.cfg.Node) {
-		queues[queue] = river.QueueConfig{MaxWorkers: recordingWorkers}
+		queues[queue] = recordingWorkers
 	}
-	c.jobs, err = river.NewClient(riverpgxv5.New(c.store.Pool()), &river.Config{
-		Queues: queues, Workers: workers, Logger: c.log, RescueStuckJobsAfter: rescueAfter,
-	})
-	if err != nil {
-		return fmt.Errorf("make the job client: %w", err)
+	if c.jobs, err = c.store.NewJobs(store.JobsConfig{Queues: queues, Workers: workers, Logger: c.log}); err != nil {
+		return err
 	}
 	return c.buildServer()
 }
@@ -335,7 +328,7 @@ func (c *Controller) start(ctx context.Context) error {
 		}
 	})
 	if err := c.jobs.Start(background); err != nil {
-		return fmt.Errorf("start the job client: %w", err)
+		return err
 	}
 	c.working.Go(func() { c.keepPartitions(background) })
 	c.working.Go(func() { c.sweepNightly(background) })
@@ -413,20 +406,11 @@ func (c *Controller) stop(ctx context.Context) error {
 	return errors.Join(
 		drained,
 		limited(httpCloseLimit, c.http.Close),
-		limited(jobsCloseLimit, c.stopJobs),
+		limited(jobsCloseLimit, c.jobs.Stop),
 		limited(mediaCloseLimit, c.calls.Close),
 		limited(mediaCloseLimit, c.media.Close),
 		c.release(),
 	)
-}
-
-// stopJobs lets the jobs at work finish, and cancels them when they do not.
-func (c *Controller) stopJobs(ctx context.Context) error {
-	err := c.jobs.Stop(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return c.jobs.StopAndCancel(context.WithoutCancel(ctx))
-	}
-	return err
 }
 
 // release closes what New opened.

@@ -21,6 +21,8 @@ const (
 	kickDelay = 50 * time.Millisecond
 	// nodesEvery is how often other controllers' agents are looked after.
 	nodesEvery = 10 * time.Second
+	// accountsEvery is how often SIP accounts whose time is over are ended.
+	accountsEvery = 5 * time.Second
 	// blindAfter without a look at them what was seen of them before counts no more.
 	blindAfter = 3 * nodesEvery
 )
@@ -39,12 +41,16 @@ func (s *Service) Run(ctx context.Context, sw Switch) error {
 	}()
 	tick := time.NewTicker(s.cfg.Every)
 	defer tick.Stop()
-	var nodesAt time.Time
+	var nodesAt, accountsAt time.Time
 	for {
 		s.look(ctx, sw)
 		if now := s.now(); now.Sub(nodesAt) >= nodesEvery {
 			nodesAt = now
 			s.lookAfterNodes(ctx)
+		}
+		if now := s.now(); now.Sub(accountsAt) >= accountsEvery {
+			accountsAt = now
+			s.voidAccounts(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -93,7 +99,6 @@ func (s *Service) look(ctx context.Context, sw Switch) {
 		}
 	}
 	s.quiet(ctx, sw)
-	s.voidAccounts(ctx)
 }
 
 // reseat brings the desk to what was read, but for what changed since. It gives the tenants whose agents have

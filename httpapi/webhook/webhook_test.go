@@ -15,11 +15,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
@@ -100,7 +98,7 @@ type bundle struct {
 	st      *store.Store
 	tenant  uuid.UUID
 	metrics *prometheus.Registry
-	client  *river.Client[pgx.Tx]
+	jobs    *store.Jobs
 	stop    func()
 }
 
@@ -119,13 +117,13 @@ func setup(t *testing.T, adjust ...func(*webhook.Config)) *bundle {
 	require.NoError(t, err)
 	workers := river.NewWorkers()
 	require.NoError(t, w.AddWorker(workers))
-	b.client, err = river.NewClient(riverpgxv5.New(b.st.Pool()), &river.Config{Queues: webhook.Queues(), Workers: workers})
+	b.jobs, err = b.st.NewJobs(store.JobsConfig{Queues: webhook.Queues(), Workers: workers})
 	require.NoError(t, err)
-	require.NoError(t, b.client.Start(context.WithoutCancel(t.Context())))
+	require.NoError(t, b.jobs.Start(context.WithoutCancel(t.Context())))
 	b.stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		require.NoError(t, b.client.StopAndCancel(ctx))
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // jobs at work are cut off
+		require.NoError(t, b.jobs.Stop(ctx))
 		w.Close()
 	})
 	t.Cleanup(b.stop)
@@ -445,7 +443,7 @@ func TestStopInTheMiddle(t *testing.T) {
 	require.NoError(t, err)
 	workers := river.NewWorkers()
 	require.NoError(t, w.AddWorker(workers))
-	next, err := river.NewClient(riverpgxv5.New(b.st.Pool()), &river.Config{Queues: webhook.Queues(), Workers: workers})
+	next, err := b.st.NewJobs(store.JobsConfig{Queues: webhook.Queues(), Workers: workers})
 	require.NoError(t, err)
 	require.NoError(t, next.Start(context.WithoutCancel(t.Context())))
 	attempts := b.delivery(t, sub, "delivered")

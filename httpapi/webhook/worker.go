@@ -28,9 +28,7 @@ const (
 	// jobTimeout bounds one run of a job: an attempt and its record.
 	jobTimeout = 45 * time.Second
 
-	workers       = 64
-	fetchCooldown = 20 * time.Millisecond
-	fetchPoll     = 100 * time.Millisecond
+	workers = 64
 )
 
 // Config is what a Worker needs.
@@ -113,14 +111,8 @@ func (w *Worker) AddWorker(all *river.Workers) error {
 	return nil
 }
 
-// Queues is what River's client has to fetch for the Worker. The queue is polled often, so that an attempt is made within
-// 100 ms of its time. The client should also set RescueStuckJobsAfter to a minute: River looks at each job's own time-out, so
-// that only deliveries whose process died are taken up again.
-func Queues() map[string]river.QueueConfig {
-	return map[string]river.QueueConfig{
-		store.WebhookQueue: {MaxWorkers: workers, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll},
-	}
-}
+// Queues is what the Worker works, with how many deliveries at once.
+func Queues() map[string]int { return map[string]int{store.WebhookQueue: workers} }
 
 // Close drops idle connections. Call it after River's client has stopped.
 func (w *Worker) Close() { w.sender.close() }

@@ -74,7 +74,7 @@ func benchmarkPath(b *testing.B, calls int) {
 	check(b, err)
 	own := theSuite
 	own.controller = own.binary // without the race detector
-	s, err := own.start(b.Context(), dir, freeswitch, stack.Config{Voice: "marker"})
+	s, err := own.start(b.Context(), dir, freeswitch, stack.Config{Voice: "marker", Override: map[string]any{"dialing.poll": "1s"}})
 	check(b, err)
 	defer func() { check(b, s.Close(context.Background())) }()
 	p := &pathBench{

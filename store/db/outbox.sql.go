@@ -229,3 +229,13 @@ func (q *Queries) TakeHeldEvents(ctx context.Context, tenantID uuid.UUID, callID
 	}
 	return items, nil
 }
+
+const wakeQueue = `-- name: WakeQueue :exec
+SELECT pg_notify(concat(current_schema(), '.river_insert'), json_build_object('queue', $1::text)::text)
+`
+
+// WakeQueue tells the workers of a queue that a job in it is due, on the channel and in the words that River's own insertions use.
+func (q *Queries) WakeQueue(ctx context.Context, queue string) error {
+	_, err := q.db.Exec(ctx, wakeQueue, queue)
+	return err
+}

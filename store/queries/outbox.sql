@@ -39,3 +39,7 @@ SELECT * FROM events WHERE tenant_id = @tenant_id ORDER BY seq;
 
 -- name: ListEventsOfCall :many
 SELECT * FROM events WHERE tenant_id = @tenant_id AND call_id = @call_id::uuid ORDER BY seq;
+
+-- WakeQueue tells the workers of a queue that a job in it is due, on the channel and in the words that River's own insertions use.
+-- name: WakeQueue :exec
+SELECT pg_notify(concat(current_schema(), '.river_insert'), json_build_object('queue', @queue::text)::text);

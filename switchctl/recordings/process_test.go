@@ -20,7 +20,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
 	"gocloud.dev/blob"
@@ -447,13 +446,10 @@ func TestThroughRiver(t *testing.T) {
 	b := setup(t, memory(t))
 	workers := river.NewWorkers()
 	require.NoError(t, b.lib.AddWorker(workers))
-	client, err := river.NewClient(riverpgxv5.New(b.st.Pool()), &river.Config{
-		Queues: map[string]river.QueueConfig{Queues("Host.1")[0]: {MaxWorkers: 2}, Queues("Host.1")[1]: {MaxWorkers: 2}}, Workers: workers,
-		Logger: slog.New(slog.DiscardHandler), FetchPollInterval: 100 * time.Millisecond,
-	})
+	jobs, err := b.st.NewJobs(store.JobsConfig{Queues: map[string]int{Queues("Host.1")[0]: 2, Queues("Host.1")[1]: 2}, Workers: workers})
 	require.NoError(t, err)
-	require.NoError(t, client.Start(context.WithoutCancel(t.Context())))
-	t.Cleanup(func() { require.NoError(t, client.Stop(context.WithoutCancel(t.Context()))) })
+	require.NoError(t, jobs.Start(context.WithoutCancel(t.Context())))
+	t.Cleanup(func() { require.NoError(t, jobs.Stop(context.WithoutCancel(t.Context()))) })
 	calls := make(map[uuid.UUID]string)
 	b.node, b.call = "host.2", newID(t)
 	elsewhere := b.call
