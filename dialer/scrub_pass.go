@@ -111,11 +111,14 @@ func (s *Service) scrubOpen(ctx context.Context) {
 		if err == nil { // there may be others
 			continue
 		}
+		var again <-chan time.Time // others' scrubs don't wait for the one that failed
 		if !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "leads can't be scrubbed", "tenant_id", pass.row.TenantID, "campaign_id", pass.row.CampaignID, "error", err)
+			again = time.After(s.cfg.Poll)
 		}
 		select {
 		case <-ctx.Done():
+		case <-again:
 		case <-tick.C:
 		case <-s.signals.scrub:
 		}

@@ -19,22 +19,23 @@ const (
 	jobsPoll = 2 * time.Second
 	// jobsCooldown is the least time between two looks into a queue.
 	jobsCooldown = 20 * time.Millisecond
-	// rescueAfter is when River looks for jobs whose process died; whether one is stuck is decided by the job's own time-out.
+	// rescueAfter is the age at which River takes a running job for one whose process died, unless its own time-out is longer.
 	rescueAfter = time.Minute
 
 	// wakeEvery bounds how often a queue's workers are woken by one process.
 	wakeEvery   = 20 * time.Millisecond
 	wakeTimeout = 5 * time.Second
+	// clocksApart is how far the database's clock, by which a job is due, may be behind ours for its alarm to find it due.
+	clocksApart = 250 * time.Millisecond
 )
 
 // Jobs works the jobs of some of River's queues. Its queues are looked into when a job in them falls due: a transaction that has
-// enqueued one says so after its commit, and a job that sleeps has an alarm. So an idle controller asks the database for next to
-// nothing.
+// enqueued one says so after its commit, and a job that sleeps, or is to be tried again, has an alarm in the process that worked it.
+// So an idle controller asks the database for next to nothing.
 type Jobs struct {
 	client  *river.Client[pgx.Tx]
 	store   *Store
-	snoozed <-chan *river.Event
-	silence func()
+	silence func() // ends the alarms' source
 	waking  sync.WaitGroup
 }
 
@@ -43,7 +44,7 @@ type JobsConfig struct {
 	// Queues has how many jobs of each queue are worked at once.
 	Queues  map[string]int
 	Workers *river.Workers
-	// Poll is how often a queue is looked into though nobody has said that something is due: for jobs of a process that died before
+	// Poll is how often a queue is looked into though nobody has said that something is due: for jobs of a process that ended before
 	// it could say so, and where the way to the database passes no notifications on. 2 s when zero.
 	Poll time.Duration
 	// Logger discards when nil.
@@ -69,15 +70,19 @@ func (s *Store) NewJobs(cfg JobsConfig) (*Jobs, error) {
 	return &Jobs{client: client, store: s, silence: func() {}}, nil
 }
 
-// Start begins to work. It ends when Stop is called.
+// Start begins to work, which lasts until Stop, whatever becomes of ctx.
 func (j *Jobs) Start(ctx context.Context) error {
-	j.snoozed, j.silence = j.client.Subscribe(river.EventKindJobSnoozed)
+	events, silence := j.client.Subscribe(river.EventKindJobSnoozed, river.EventKindJobFailed, river.EventKindJobInterrupted)
+	j.silence = silence
 	j.waking.Go(func() { //nolint:contextcheck // an alarm is the store's
-		for e := range j.snoozed {
-			j.store.wake(e.Job.Queue, e.Job.ScheduledAt)
+		for e := range events {
+			if e.Job.FinalizedAt == nil {
+				j.store.wake(e.Job.Queue, e.Job.ScheduledAt)
+				j.store.wake(e.Job.Queue, e.Job.ScheduledAt.Add(clocksApart))
+			}
 		}
 	})
-	if err := j.client.Start(ctx); err != nil {
+	if err := j.client.Start(context.WithoutCancel(ctx)); err != nil {
 		j.silence()
 		return fmt.Errorf("start the workers of the job queues: %w", err)
 	}
@@ -101,9 +106,10 @@ func (j *Jobs) Stop(ctx context.Context) error {
 // waker tells the workers of all controllers that a job is due, at most once per wakeEvery and queue. It does so outside of the
 // transactions that enqueue: a NOTIFY within them would have their commits wait for each other.
 type waker struct {
+	began  time.Time
 	mu     sync.Mutex
 	closed bool
-	// alarms has the slots (of wakeEvery) in which a queue is to be woken, and last the one of the latest call.
+	// alarms has the slots (of wakeEvery, since it began) in which a queue is to be woken, and last the one of the latest call.
 	alarms map[alarm]*time.Timer
 	last   map[string]int64
 	ctx    context.Context //nolint:containedctx // the life of the alarms, which is the store's
@@ -117,7 +123,7 @@ type alarm struct {
 }
 
 func newWaker() *waker {
-	w := &waker{alarms: make(map[alarm]*time.Timer), last: make(map[string]int64)}
+	w := &waker{began: time.Now(), alarms: make(map[alarm]*time.Timer), last: make(map[string]int64)}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -130,24 +136,22 @@ func (s *Store) wake(queue string, at time.Time) {
 	if w.closed {
 		return
 	}
-	now := time.Now()
-	due := alarm{queue, slotOf(now)}
-	if at.After(now) {
-		due.slot = slotOf(at) + 1
-	} else if due.slot <= w.last[queue] {
-		due.slot = w.last[queue] + 1
+	now := time.Since(w.began) // a clock that is set doesn't move it
+	due := alarm{queue, int64(now / wakeEvery)}
+	if in := time.Until(at); in > 0 {
+		due.slot = int64((now+in)/wakeEvery) + 1
+	} else if last, rung := w.last[queue]; rung && due.slot <= last {
+		due.slot = last + 1
 	}
 	if w.alarms[due] != nil {
 		return
 	}
-	wait := max(0, time.Unix(0, due.slot*int64(wakeEvery)).Sub(now))
+	wait := max(0, time.Duration(due.slot)*wakeEvery-now)
 	if wait == 0 {
 		w.last[queue] = due.slot
 	}
 	w.alarms[due] = time.AfterFunc(wait, func() { s.ring(due) })
 }
-
-func slotOf(t time.Time) int64 { return t.UnixNano() / int64(wakeEvery) }
 
 func (s *Store) ring(due alarm) {
 	w := s.waker
@@ -165,7 +169,7 @@ func (s *Store) ring(due alarm) {
 	defer cancel()
 	err := db.New(s.pool).WakeQueue(ctx, due.queue)
 	if err != nil && w.ctx.Err() == nil {
-		s.log.WarnContext(ctx, "workers of a queue can't be woken, they will look by themselves", "queue", due.queue, "error", err)
+		s.log.DebugContext(ctx, "workers of a queue can't be woken, they will look by themselves", "queue", due.queue, "error", err)
 	}
 }
 

@@ -14,10 +14,11 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
-// note is a job that says its name; it sleeps as often as Sleeps says before it does.
+// note is a job that says its name; it sleeps and fails as often as it is told before it does.
 type note struct {
 	Name   string `json:"name"`
-	Sleeps int    `json:"sleeps"`
+	Sleeps int32  `json:"sleeps"`
+	Fails  int32  `json:"fails"`
 }
 
 func (note) Kind() string { return "note" }
@@ -25,20 +26,28 @@ func (note) Kind() string { return "note" }
 type notes struct {
 	river.WorkerDefaults[note]
 
-	said  chan string
-	slept atomic.Int32
+	said          chan string
+	slept, failed atomic.Int32
 }
 
+var errNote = errors.New("failed")
+
+func (n *notes) NextRetry(*river.Job[note]) time.Time { return time.Now().Add(30 * time.Millisecond) }
+
 func (n *notes) Work(_ context.Context, job *river.Job[note]) error {
-	if int(n.slept.Load()) < job.Args.Sleeps {
+	if n.slept.Load() < job.Args.Sleeps {
 		n.slept.Add(1)
 		return river.JobSnooze(30 * time.Millisecond)
+	}
+	if n.failed.Load() < job.Args.Fails {
+		n.failed.Add(1)
+		return errNote
 	}
 	n.said <- job.Args.Name
 	return nil
 }
 
-// jobs works a queue that is never polled.
+// jobs works a queue that is never polled, longer than the context of its start lasts.
 func jobs(t *testing.T, st *store.Store) *notes {
 	t.Helper()
 	n := &notes{said: make(chan string, 100)}
@@ -46,7 +55,9 @@ func jobs(t *testing.T, st *store.Store) *notes {
 	require.NoError(t, river.AddWorkerSafely(workers, n))
 	j, err := st.NewJobs(store.JobsConfig{Queues: map[string]int{"notes": 4}, Workers: workers, Poll: time.Hour})
 	require.NoError(t, err)
-	require.NoError(t, j.Start(context.WithoutCancel(t.Context())))
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, j.Start(ctx))
+	cancel()
 	t.Cleanup(func() { require.NoError(t, j.Stop(context.WithoutCancel(t.Context()))) })
 	return n
 }
@@ -69,8 +80,8 @@ func (n *notes) next(t *testing.T) string {
 	}
 }
 
-// TestJobsAreWorkedWhenTheyFallDue proves it without polls: for many transactions on each other's heels, for jobs that sleep, and
-// for jobs of another process.
+// TestJobsAreWorkedWhenTheyFallDue proves it without polls: for many transactions on each other's heels, for jobs that sleep or
+// fail, and for jobs of another process.
 func TestJobsAreWorkedWhenTheyFallDue(t *testing.T) {
 	t.Parallel()
 	url := storetest.NewURL(t)
@@ -84,6 +95,8 @@ func TestJobsAreWorkedWhenTheyFallDue(t *testing.T) {
 	}
 	enqueue(t, st, note{Name: "slept", Sleeps: 3})
 	require.Equal(t, "slept", n.next(t))
+	enqueue(t, st, note{Name: "failed", Fails: 2})
+	require.Equal(t, "failed", n.next(t))
 	enqueue(t, storetest.Open(t, url), note{Name: "another's"})
 	require.Equal(t, "another's", n.next(t))
 }
@@ -93,11 +106,10 @@ func TestRolledBackJobsWakeNobody(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)
 	n := jobs(t, st)
-	failed := errors.New("failed")
 	require.ErrorIs(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
 		require.NoError(t, tx.Enqueue(t.Context(), note{Name: "rolled back"}, &river.InsertOpts{Queue: "notes"}))
-		return failed
-	}), failed)
+		return errNote
+	}), errNote)
 	enqueue(t, st, note{Name: "committed"})
 	require.Equal(t, "committed", n.next(t))
 	require.Empty(t, n.said)

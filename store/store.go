@@ -68,7 +68,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s := &Store{pool: pool, keys: newKeyring(cfg.MasterKey), log: log, waker: newWaker()}
-	// This client enqueues. Of its own notifications the first alone is sent: run says after a commit what was enqueued.
+	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
 	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log, FetchCooldown: never, FetchPollInterval: never})
 	if err == nil {
 		err = s.check(ctx)

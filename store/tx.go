@@ -138,11 +138,12 @@ func (s *Store) once(ctx context.Context, begin string, fn func(*Tx) error) erro
 	if conn.Conn().IsClosed() {
 		return fmt.Errorf("commit transaction: %w: the connection was lost before", ErrUnavailable)
 	}
-	if err := tx.Commit(ctx); err != nil {
-		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))
-	}
-	for _, queue := range t.enqueued {
+	err = tx.Commit(ctx)
+	for _, queue := range t.enqueued { // whatever became of the commit: to look in vain costs little
 		s.wake(queue, time.Time{}) //nolint:contextcheck // it outlives the transaction
+	}
+	if err != nil {
+		return fmt.Errorf("commit transaction: %w", commitError(ctx, err))
 	}
 	return nil
 }

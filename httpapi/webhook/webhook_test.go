@@ -93,7 +93,7 @@ func (r *receiver) requests() []received {
 	return append([]received{}, r.got...)
 }
 
-// bundle is a River client that delivers, with short waits.
+// bundle is a worker that delivers, with short waits.
 type bundle struct {
 	st      *store.Store
 	tenant  uuid.UUID

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// maxSnooze is below River's scheduler interval of 5 s. A job that sleeps no longer is fetched again when its time has
-	// come; one that sleeps longer waits for the scheduler's next round on top.
+	// maxSnooze is below River's scheduler interval of 5 s: a job that sleeps no longer stays available, and needs no leader of
+	// River's clients to be fetched when its time has come.
 	maxSnooze = 4 * time.Second
-	// orderWait is how soon an event looks again whether its predecessor has had its first attempt.
+	// orderWait is how soon at the earliest an event looks again whether its predecessor has had its first attempt.
 	orderWait = 50 * time.Millisecond
 	// retryStore is how soon a delivery tries again that the database kept from being read.
 	retryStore = time.Second
@@ -114,7 +114,7 @@ func (w *Worker) AddWorker(all *river.Workers) error {
 // Queues is what the Worker works, with how many deliveries at once.
 func Queues() map[string]int { return map[string]int{store.WebhookQueue: workers} }
 
-// Close drops idle connections. Call it after River's client has stopped.
+// Close drops idle connections. Call it after the jobs have stopped.
 func (w *Worker) Close() { w.sender.close() }
 
 // Timeout implements river.Worker.
