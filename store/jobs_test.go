@@ -80,13 +80,17 @@ func (n *notes) next(t *testing.T) string {
 	}
 }
 
-// TestJobsAreWorkedWhenTheyFallDue proves it without polls: for many transactions on each other's heels, for jobs that sleep or
-// fail, and for jobs of another process.
+// TestJobsAreWorkedWhenTheyFallDue proves it without polls: for one job after the other, which finds no worker that looks for more,
+// for many transactions on each other's heels, for jobs that sleep or fail, and for jobs of another process.
 func TestJobsAreWorkedWhenTheyFallDue(t *testing.T) {
 	t.Parallel()
 	url := storetest.NewURL(t)
 	st := storetest.Open(t, url)
 	n := jobs(t, st)
+	for range 5 {
+		enqueue(t, st, note{Name: "alone"})
+		require.Equal(t, "alone", n.next(t))
+	}
 	for range 50 {
 		enqueue(t, st, note{Name: "awake"})
 	}
@@ -97,8 +101,11 @@ func TestJobsAreWorkedWhenTheyFallDue(t *testing.T) {
 	require.Equal(t, "slept", n.next(t))
 	enqueue(t, st, note{Name: "failed", Fails: 2})
 	require.Equal(t, "failed", n.next(t))
-	enqueue(t, storetest.Open(t, url), note{Name: "another's"})
-	require.Equal(t, "another's", n.next(t))
+	other := storetest.Open(t, url)
+	for range 3 {
+		enqueue(t, other, note{Name: "another's"})
+		require.Equal(t, "another's", n.next(t))
+	}
 }
 
 // TestRolledBackJobsWakeNobody: what didn't commit is not worked.

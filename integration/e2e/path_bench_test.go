@@ -74,6 +74,7 @@ func benchmarkPath(b *testing.B, calls int) {
 	check(b, err)
 	own := theSuite
 	own.controller = own.binary // without the race detector
+	// The poll is the shipped one: the stand-ins' is quicker, and would be measured.
 	s, err := own.start(b.Context(), dir, freeswitch, stack.Config{Voice: "marker", Override: map[string]any{"dialing.poll": "1s"}})
 	check(b, err)
 	defer func() { check(b, s.Close(context.Background())) }()
