@@ -225,34 +225,18 @@ func (s *Server) readCall(ctx context.Context, tenant, id uuid.UUID) (db.GetCall
 	return row, named(err, callNoun)
 }
 
-// createCall places a single call. With an idempotency key it is placed at most once, whatever becomes of the answer.
+// createCall places a single call.
 func (s *Server) createCall(ctx context.Context, r *request) (reply, error) {
 	var in dialer.CallInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	place := func() (reply, error) {
-		call, err := s.deps.Dialer.PlaceCall(ctx, r.who.tenantID, r.who.environment, in)
-		if err != nil {
-			return reply{}, err
-		}
-		view, err := s.viewCall(ctx, r, db.GetCallViewRow{Call: call}) // its record has a strict tenant's callee masked
-		return created(view), err
-	}
-	key, err := idempotencyKey(r)
+	call, err := s.deps.Dialer.PlaceCall(ctx, r.who.tenantID, r.who.environment, in)
 	if err != nil {
 		return reply{}, err
 	}
-	if key == uuid.Nil {
-		return place()
-	}
-	return s.once(ctx, r, attempt{key: key, verb: verbPlaceCall, work: place, frees: placedNothing})
-}
-
-// placedNothing tells a refusal that has placed no call: whoever mends the request, or waits, may go on with the key.
-func placedNothing(e *apiError) bool {
-	rolledBack := (errors.Is(e, store.ErrUnavailable) || errors.Is(e, store.ErrBusy)) && !errors.Is(e, store.ErrCommitUnknown)
-	return e.status < http.StatusInternalServerError || rolledBack || passing(e)
+	view, err := s.viewCall(ctx, r, db.GetCallViewRow{Call: call}) // its record has a strict tenant's callee masked
+	return created(view), err
 }
 
 type hangupView struct {

@@ -45,15 +45,16 @@ func (s *Server) controlCall(ctx context.Context, r *request) (reply, error) {
 	if req.Event == switchctl.VerbLog || req.Event == switchctl.VerbGetCallState {
 		return s.dispatch(ctx, r, callID, req)
 	}
-	key, err := idempotencyKey(r)
+	key, err := controlKey(r)
 	if err != nil {
 		return reply{}, err
 	}
-	if key == uuid.Nil {
+	if key == "" {
 		return s.dispatch(ctx, r, callID, req)
 	}
-	return s.once(ctx, r, attempt{
-		callID: callID, key: key, verb: req.Event, frees: passing,
+	return s.idempotency.once(ctx, r, attempt{
+		tenantID: r.who.tenantID, environment: r.who.environment, scope: "call " + callID.String(), key: key,
+		hash: bodyHash(r.rc.PostBody()), window: windowOf(req.Event), frees: refusedForNow,
 		work: func() (reply, error) { return s.dispatch(ctx, r, callID, req) },
 	})
 }

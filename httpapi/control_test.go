@@ -279,8 +279,8 @@ func TestIdempotencyWhenTheOutcomeIsUnknown(t *testing.T) {
 	key := b.scoped(t, "ai_sessions:control_admin").With("Idempotency-Key", unusedKey)
 	{ // the process died in between
 		call := b.call(t, b.tenant, nil, "")
-		storetest.Exec(t, b.st, b.tenant, `INSERT INTO idempotency_keys (tenant_id, call_id, key, verb, created_at)
-			VALUES ($1, $2, $3, 'hangup', $4)`, b.tenant, call, unusedKey, b.clock.now())
+		storetest.Exec(t, b.st, b.tenant, `INSERT INTO idempotent_requests (tenant_id, environment, scope, key, created_at)
+			VALUES ($1, 'live', 'call ' || $2::uuid, $3, $4)`, b.tenant, call, unusedKey, b.clock.now())
 		refused(t, key, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusConflict, "unknown_outcome")
 	}
 	{ // the switch did not answer

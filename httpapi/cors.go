@@ -19,7 +19,7 @@ func (s *Server) allowOrigin(rc *fasthttp.RequestCtx) {
 	h.SetBytesV("Access-Control-Allow-Origin", origin)
 	h.Set("Vary", "Origin")
 	h.Set("Access-Control-Expose-Headers", strings.Join([]string{
-		headerRequestID, headerRateLimit, headerRateLeft, headerRetryAfter,
+		headerRequestID, headerRateLimit, headerRateLeft, headerRetryAfter, headerReplayed,
 	}, ", "))
 }
 

@@ -1,15 +1,21 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -17,6 +23,10 @@ import (
 
 const (
 	headerIdempotencyKey = "Idempotency-Key"
+	// headerReplayed marks an answer that was given before.
+	headerReplayed = "Idempotent-Replayed"
+	// maxIdempotencyKey is the greatest length of a key, in characters.
+	maxIdempotencyKey = 255
 	// replayWindow is how long a key answers with the first response.
 	replayWindow = 24 * time.Hour
 	// repeatWindow is that of verbs which may well be meant again.
@@ -32,17 +42,29 @@ func windowOf(verb string) time.Duration {
 	return replayWindow
 }
 
-// idempotencyKey reads the header; uuid.Nil where it is absent.
-func idempotencyKey(r *request) (uuid.UUID, error) {
-	text := string(r.rc.Request.Header.Peek(headerIdempotencyKey))
-	if text == "" {
-		return uuid.Nil, nil
+// idempotencyKey reads the header; empty where it is absent.
+func idempotencyKey(r *request) (string, error) {
+	raw := r.rc.Request.Header.Peek(headerIdempotencyKey)
+	if len(raw) == 0 {
+		return "", nil
+	}
+	if !utf8.Valid(raw) || utf8.RuneCount(raw) > maxIdempotencyKey || bytes.ContainsFunc(raw, unicode.IsControl) {
+		return "", newError(http.StatusBadRequest, codeInvalidIdempotencyKey, "Idempotency-Key must have 1 to 255 printable characters.")
+	}
+	return string(raw), nil
+}
+
+// controlKey reads the header as the control endpoint requires it: a UUID of version 4.
+func controlKey(r *request) (string, error) {
+	text, err := idempotencyKey(r)
+	if err != nil || text == "" {
+		return "", err
 	}
 	key, err := parseID(text)
 	if err != nil || key.Version() != 4 || key.Variant() != uuid.RFC4122 {
-		return uuid.Nil, newError(http.StatusBadRequest, "invalid_idempotency_key", "Idempotency-Key must be a UUID of version 4.")
+		return "", newError(http.StatusBadRequest, codeInvalidIdempotencyKey, "Idempotency-Key must be a UUID of version 4.")
 	}
-	return key, nil
+	return key.String(), nil
 }
 
 // storedReply is an answer as it is kept for replays.
@@ -52,57 +74,119 @@ type storedReply struct {
 }
 
 type storedError struct {
-	Code    string         `json:"code"`
-	Detail  string         `json:"detail"`
-	Members map[string]any `json:"members,omitempty"`
+	Code    string              `json:"code"`
+	Detail  string              `json:"detail"`
+	Members map[string]any      `json:"members,omitempty"`
+	Fields  []dialer.FieldError `json:"fields,omitempty"`
+	Part    string              `json:"part,omitempty"`
 }
 
-// verbPlaceCall is what a key of POST /calls is kept for.
-const verbPlaceCall = "place_call"
-
-// attempt is work that is done at most once per key. Keys belong to a call; callID is uuid.Nil for those that ask for a new one.
+// attempt is work that is done at most once per key. A key belongs to a tenant, an environment and a scope, never to a credential: an AI's
+// callback token changes while a call lasts.
 type attempt struct {
-	callID, key uuid.UUID
-	verb        string
-	work        func() (reply, error)
-	// frees tells a refusal that had no effect, and whose key may be used again.
+	tenantID    uuid.UUID
+	environment dialer.Environment
+	// scope is "call <id>" at the control endpoint, and method and path elsewhere.
+	scope string
+	key   string
+	// hash is the SHA-256 of the request's body.
+	hash   [sha256.Size]byte
+	window time.Duration
+	work   func() (reply, error)
+	// frees reports whether a refusal had no effect, so that its key may be used again.
 	frees func(e *apiError) bool
 }
 
-// passing tells what was refused for the moment alone, and had no effect.
-func passing(e *apiError) bool {
+// refusedForNow reports a refusal that had no effect and may pass with time.
+func refusedForNow(e *apiError) bool {
 	return e.status == http.StatusTooManyRequests || errors.Is(e, switchctl.ErrLinkDown) || errors.Is(e, switchctl.ErrDraining)
+}
+
+// changedNothing reports a refusal for the moment, and a transaction that was rolled back.
+func changedNothing(e *apiError) bool {
+	rolledBack := (errors.Is(e, store.ErrUnavailable) || errors.Is(e, store.ErrBusy)) && !errors.Is(e, store.ErrCommitUnknown)
+	return rolledBack || refusedForNow(e)
+}
+
+// placedNothing reports a refusal that has placed no call: who corrects the request, or waits, may go on with the key.
+func placedNothing(e *apiError) bool {
+	return e.status < http.StatusInternalServerError || changedNothing(e)
+}
+
+// idempotency does a request's work at most once per Idempotency-Key, and answers those that repeat it.
+type idempotency struct {
+	store *store.Store
+	now   func() time.Time
+	log   *slog.Logger
+	// keepTimeout bounds the writing of an answer whose client may be gone.
+	keepTimeout time.Duration
+}
+
+// handle does an operation's work once per key where the request has one. The control endpoint has rules of its own: see controlCall.
+func (d *idempotency) handle(ctx context.Context, r *request) (reply, error) {
+	if r.op.method != http.MethodPost || r.op.surface != publicAPI || r.op.access == accessControl {
+		return r.op.handle(ctx, r)
+	}
+	key, err := idempotencyKey(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if key == "" {
+		return r.op.handle(ctx, r)
+	}
+	frees := r.op.freesKey
+	if frees == nil {
+		frees = changedNothing
+	}
+	return d.once(ctx, r, attempt{
+		tenantID: r.who.tenantID, environment: r.who.environment, scope: http.MethodPost + " " + string(r.rc.Path()), key: key,
+		hash: bodyHash(r.rc.PostBody()), window: replayWindow, frees: frees,
+		work: func() (reply, error) { return r.op.handle(ctx, r) },
+	})
+}
+
+// bodyHash is the same for bodies that differ in white space and in the order of members alone.
+func bodyHash(body []byte) [sha256.Size]byte {
+	var value any
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	if dec.Decode(&value) == nil && !dec.More() {
+		if canonical, err := json.Marshal(value); err == nil {
+			body = canonical
+		}
+	}
+	return sha256.Sum256(body)
 }
 
 // once does an attempt's work unless its key was used. The key is committed before the effect and the answer after it: a process that
 // dies in between leaves a key without an answer, and whoever asks again learns that the outcome is unknown, which is better than a
 // second effect.
-func (s *Server) once(ctx context.Context, r *request, a attempt) (reply, error) {
-	claimed, err := s.claimKey(ctx, r.who.tenantID, a)
+func (d *idempotency) once(ctx context.Context, r *request, a attempt) (reply, error) {
+	claimed, err := d.claim(ctx, a)
 	if err != nil {
 		return reply{}, err
 	}
 	if !claimed {
-		return s.replay(ctx, r.who.tenantID, a.callID, a.key)
+		return d.replay(ctx, a)
 	}
 	out, err := a.work()
 	// The client may be gone, its answer is kept all the same.
-	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.RequestTimeout)
+	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.keepTimeout)
 	defer cancel()
-	if kerr := s.settleKey(keep, r.who.tenantID, a, out, err); kerr != nil {
-		s.cfg.Logger.ErrorContext(ctx, "answer to an idempotent request could not be kept", "request_id", r.id,
-			"call_id", a.callID, "error", kerr)
+	if kerr := d.settle(keep, a, out, err); kerr != nil {
+		d.log.ErrorContext(ctx, "keeping the answer to an idempotent request failed", "request_id", r.id, "scope", a.scope, "error", kerr)
 	}
 	return out, err
 }
 
-func (s *Server) claimKey(ctx context.Context, tenantID uuid.UUID, a attempt) (bool, error) {
+func (d *idempotency) claim(ctx context.Context, a attempt) (bool, error) {
 	var rows int64
-	now := s.cfg.Now()
-	err := s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+	now := d.now()
+	err := d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
-			TenantID: tenantID, CallID: a.callID, Key: a.key, Verb: a.verb, CreatedAt: now, ExpiredBefore: now.Add(-windowOf(a.verb)),
+			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key, RequestHash: a.hash[:],
+			CreatedAt: now, ExpiredBefore: now.Add(-a.window),
 		})
 		return err
 	})
@@ -112,53 +196,105 @@ func (s *Server) claimKey(ctx context.Context, tenantID uuid.UUID, a attempt) (b
 	return rows == 1, nil
 }
 
-// settleKey keeps what became of an attempt. A refusal without an effect may free the key; an error that leaves the effect in doubt
+// settle keeps what became of an attempt. A refusal without an effect may free the key; an error that leaves the effect in doubt
 // leaves the key without an answer.
-func (s *Server) settleKey(ctx context.Context, tenantID uuid.UUID, a attempt, out reply, err error) error {
+func (d *idempotency) settle(ctx context.Context, a attempt, out reply, err error) error {
 	var kept storedReply
 	status := out.status
 	if err == nil {
-		if kept.Body, err = json.Marshal(out.body); err != nil {
-			return fmt.Errorf("encode the answer: %w", err)
+		if kept.Body, err = maskedBody(out); err != nil {
+			return err
 		}
 	} else {
 		e := mapError(err)
 		switch {
 		case a.frees(e):
-			return s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
-				return tx.Q.ReleaseIdempotencyKey(ctx, tenantID, a.callID, a.key)
+			return d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
+				return tx.Q.ReleaseIdempotencyKey(ctx, db.ReleaseIdempotencyKeyParams{
+					TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key,
+				})
 			})
 		case e.status >= http.StatusInternalServerError:
 			return nil
 		}
 		status = e.status
-		kept.Error = &storedError{Code: e.code, Detail: e.detail, Members: e.members}
+		kept.Error = &storedError{Code: e.code, Detail: e.detail, Members: e.members, Fields: e.fields, Part: e.part}
 	}
 	response, err := json.Marshal(kept)
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	return s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+	return d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
 		return tx.Q.FinishIdempotencyKey(ctx, db.FinishIdempotencyKeyParams{
-			TenantID: tenantID, CallID: a.callID, Key: a.key, StatusCode: int32(status), Response: response,
+			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key,
+			StatusCode: int32(status), Response: response,
 		})
 	})
 }
 
-// replay answers as the first request with this key was answered.
-func (s *Server) replay(ctx context.Context, tenantID, callID, key uuid.UUID) (reply, error) {
-	var row db.IdempotencyKey
-	err := s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+// maskedBody is the body of a reply as it is kept: a secret that is shown once stands masked in it.
+func maskedBody(out reply) (json.RawMessage, error) {
+	body := json.RawMessage(out.raw)
+	if body == nil {
 		var err error
-		row, err = tx.Q.GetIdempotencyKey(ctx, tenantID, callID, key)
+		if body, err = json.Marshal(out.body); err != nil {
+			return nil, fmt.Errorf("encode the answer: %w", err)
+		}
+	}
+	if len(out.secrets) == 0 {
+		return body, nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(body, &object); err != nil {
+		return nil, fmt.Errorf("mask the secrets of the answer: %w", err)
+	}
+	for _, name := range out.secrets {
+		var secret string
+		if raw, there := object[name]; !there || json.Unmarshal(raw, &secret) != nil || secret == "" {
+			continue
+		}
+		masked, err := json.Marshal(maskSecret(secret))
+		if err != nil {
+			return nil, fmt.Errorf("mask the secrets of the answer: %w", err)
+		}
+		object[name] = masked
+	}
+	return json.Marshal(object)
+}
+
+// maskSecret shows a secret as four bullets and its last four characters; all of a short one is hidden.
+func maskSecret(secret string) string {
+	const shown = 4
+	runes := []rune(secret)
+	if len(runes) < 3*shown {
+		return "••••"
+	}
+	return "••••" + string(runes[len(runes)-shown:])
+}
+
+// replay answers as the first request with this key was answered.
+func (d *idempotency) replay(ctx context.Context, a attempt) (reply, error) {
+	var row db.IdempotentRequest
+	err := d.store.InTenant(ctx, a.tenantID, func(tx *store.Tx) error {
+		var err error
+		row, err = tx.Q.GetIdempotencyKey(ctx, db.GetIdempotencyKeyParams{
+			TenantID: a.tenantID, Environment: string(a.environment), Scope: a.scope, Key: a.key,
+		})
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || (err == nil && row.StatusCode == nil) {
-		return reply{}, newError(http.StatusConflict, codeUnknownOutcome,
-			"A request with this key was begun, and its outcome is not known.")
+	unknown := newError(http.StatusConflict, codeUnknownOutcome, "A request with this key was begun, and its outcome is not known.")
+	if errors.Is(err, store.ErrNotFound) {
+		return reply{}, unknown
 	}
 	if err != nil {
 		return reply{}, fmt.Errorf("read idempotency key: %w", err)
+	}
+	if row.RequestHash != nil && !bytes.Equal(row.RequestHash, a.hash[:]) {
+		return reply{}, newError(http.StatusUnprocessableEntity, codeIdempotencyKeyReused,
+			"This Idempotency-Key was used with another body. Use a new key for a new request.")
+	}
+	if row.StatusCode == nil {
+		return reply{}, unknown
 	}
 	var kept storedReply
 	if err := json.Unmarshal(row.Response, &kept); err != nil {
@@ -167,7 +303,10 @@ func (s *Server) replay(ctx context.Context, tenantID, callID, key uuid.UUID) (r
 	if kept.Error != nil {
 		return reply{}, &apiError{
 			status: int(*row.StatusCode), code: kept.Error.Code, detail: kept.Error.Detail, members: kept.Error.Members,
+			fields: kept.Error.Fields, part: kept.Error.Part, replayed: true,
 		}
 	}
-	return reply{status: int(*row.StatusCode), raw: kept.Body}, nil
+	return reply{
+		status: int(*row.StatusCode), raw: kept.Body, headers: map[string]string{headerReplayed: "true"},
+	}, nil
 }

@@ -96,9 +96,11 @@ type operation struct {
 	access  access
 	scope   string
 	// roles are those of the users who may, when it is a session that asks.
-	roles  roleSet
-	body   bodyKind
-	handle handlerFunc
+	roles roleSet
+	body  bodyKind
+	// freesKey reports whether a refusal leaves an Idempotency-Key unused; changedNothing when nil.
+	freesKey func(e *apiError) bool
+	handle   handlerFunc
 }
 
 // operations is everything that the server does; HEAD comes with each GET.
@@ -152,7 +154,7 @@ func (s *Server) campaignOperations() []operation {
 func (s *Server) callOperations() []operation {
 	const all, one = "/api/v1/calls", "/api/v1/calls/{call_id}"
 	return []operation{
-		{method: http.MethodPost, path: all, access: accessKey, scope: scopeCallsWrite, body: jsonBody, handle: s.createCall},
+		{method: http.MethodPost, path: all, access: accessKey, scope: scopeCallsWrite, body: jsonBody, freesKey: placedNothing, handle: s.createCall},
 		{method: http.MethodGet, path: all, access: accessKey, scope: scopeCallsRead, handle: s.listCalls},
 		{method: http.MethodGet, path: "/api/v1/usage", access: accessKey, scope: scopeCallsRead, handle: s.usage},
 		{method: http.MethodPost, path: one + "/hangup", access: accessKey, scope: scopeCallsWrite, handle: s.hangupCall},

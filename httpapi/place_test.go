@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -155,7 +156,8 @@ func TestPlaceCallIsRefused(t *testing.T) {
 		}
 	}
 	refused(t, p.api, http.MethodPost, calls, object{"to": callee}, http.StatusFailedDependency, "NoVoiceAgentConfigured")
-	refused(t, p.api.With("Idempotency-Key", "x"), http.MethodPost, calls, p.body(nil), http.StatusBadRequest, "invalid_idempotency_key")
+	refused(t, p.api.With("Idempotency-Key", strings.Repeat("x", 256)), http.MethodPost, calls, p.body(nil), http.StatusBadRequest,
+		"invalid_idempotency_key")
 	for _, err := range []error{switchctl.ErrLinkDown, switchctl.ErrDraining} {
 		p.sw.fail(err)
 		got := refused(t, p.api, http.MethodPost, calls, p.body(nil), http.StatusServiceUnavailable, "service_unavailable")

@@ -51,6 +51,8 @@ type reply struct {
 	headers map[string]string
 	// contentType is the stream's or raw's; JSON when empty.
 	contentType string
+	// secrets names members of the body that are shown this once: an idempotent replay has them masked.
+	secrets []string
 }
 
 func ok(body any) reply      { return reply{status: http.StatusOK, body: body} }
@@ -215,7 +217,7 @@ func (s *Server) admitAndHandle(ctx context.Context, r *request) (reply, error) 
 		}
 	case noBody:
 	}
-	return r.op.handle(ctx, r)
+	return s.idempotency.handle(ctx, r)
 }
 
 // checkMediaType refuses bodies that say they are something else than plain JSON.
@@ -272,6 +274,9 @@ func (s *Server) answerError(r *request, e *apiError) {
 	h := &r.rc.Response.Header
 	if e.retryAfter > 0 {
 		h.Set(headerRetryAfter, strconv.Itoa(e.retrySeconds()))
+	}
+	if e.replayed {
+		h.Set(headerReplayed, "true")
 	}
 	if e.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="ringmaster"`)

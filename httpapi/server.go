@@ -26,13 +26,14 @@ type Server struct {
 	started time.Time
 	doc     []byte
 
-	metrics  *serverMetrics
-	keyLimit *limiter
-	calls    *pacer
-	logins   *throttle
-	sessions *sessionSigner
-	touched  *touchLog
-	accounts *account.Service
+	metrics     *serverMetrics
+	keyLimit    *limiter
+	calls       *pacer
+	logins      *throttle
+	sessions    *sessionSigner
+	touched     *touchLog
+	accounts    *account.Service
+	idempotency *idempotency
 
 	mu        sync.Mutex // guards all below
 	state     serverState
@@ -65,11 +66,12 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, deps: deps, started: cfg.Now(),
-		keyLimit: newLimiter(time.Minute),
-		calls:    newPacer(controlPerSecond, time.Second),
-		logins:   newThrottle(),
-		touched:  newTouchLog(),
-		accounts: account.New(deps.Store),
+		keyLimit:    newLimiter(time.Minute),
+		calls:       newPacer(controlPerSecond, time.Second),
+		logins:      newThrottle(),
+		touched:     newTouchLog(),
+		accounts:    account.New(deps.Store),
+		idempotency: &idempotency{store: deps.Store, now: cfg.Now, log: cfg.Logger, keepTimeout: cfg.RequestTimeout},
 	}
 	var err error
 	if s.doc, err = openapi.Document(); err != nil {

@@ -19,7 +19,9 @@ func (s *Server) createVoiceAgent(ctx context.Context, r *request) (reply, error
 		return reply{}, err
 	}
 	agent, err := s.deps.Dialer.CreateVoiceAgent(ctx, r.who.tenantID, in)
-	return created(agent), err
+	out := created(agent)
+	out.secrets = []string{"auth_token"}
+	return out, err
 }
 
 func (s *Server) listVoiceAgents(ctx context.Context, r *request) (reply, error) {

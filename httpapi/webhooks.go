@@ -191,7 +191,9 @@ func (s *Server) createWebhook(ctx context.Context, r *request) (reply, error) {
 	}
 	view := viewWebhook(sub)
 	view.SigningSecret = secret
-	return created(view), nil
+	out := created(view)
+	out.secrets = []string{"signing_secret"}
+	return out, nil
 }
 
 // checkWebhook adds what only the service can tell: whether the campaign is the tenant's.

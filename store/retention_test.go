@@ -289,11 +289,11 @@ func TestSweepForgetsOldIdempotencyKeys(t *testing.T) {
 	st := storetest.New(t)
 	tenant := storetest.Tenant(t, st)
 	for _, age := range []string{"49 hours", "25 hours", "1 minute"} {
-		storetest.Exec(t, st, tenant, `INSERT INTO idempotency_keys (tenant_id, call_id, key, verb, created_at)
-			VALUES ($1, $2, $3, 'hangup', now() - $4::interval)`, tenant, uuid.Nil, storetest.NewID(t), age)
+		storetest.Exec(t, st, tenant, `INSERT INTO idempotent_requests (tenant_id, environment, scope, key, created_at)
+			VALUES ($1, 'live', 'POST /api/v1/calls', $2, now() - $3::interval)`, tenant, age, age)
 	}
 	done, err := st.Sweep(t.Context(), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Keys: 1}, done)
-	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM idempotency_keys"))
+	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM idempotent_requests"))
 }

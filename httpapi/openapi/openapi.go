@@ -39,6 +39,7 @@ func Document() ([]byte, error) {
 			return nil, err
 		}
 	}
+	describeIdempotency(whole)
 	describeErrors(whole)
 	b, err := json.Marshal(whole)
 	if err != nil {

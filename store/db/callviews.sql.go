@@ -14,18 +14,19 @@ import (
 )
 
 const claimIdempotencyKey = `-- name: ClaimIdempotencyKey :execrows
-INSERT INTO idempotency_keys AS k (tenant_id, call_id, key, verb, created_at)
-VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (tenant_id, call_id, key) DO UPDATE
-  SET verb = excluded.verb, status_code = NULL, response = NULL, created_at = excluded.created_at
-  WHERE k.created_at < $6::timestamptz
+INSERT INTO idempotent_requests AS k (tenant_id, environment, scope, key, request_hash, created_at)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (tenant_id, environment, scope, key) DO UPDATE
+  SET request_hash = excluded.request_hash, status_code = NULL, response = NULL, created_at = excluded.created_at
+  WHERE k.created_at < $7::timestamptz
 `
 
 type ClaimIdempotencyKeyParams struct {
 	TenantID      uuid.UUID
-	CallID        uuid.UUID
-	Key           uuid.UUID
-	Verb          string
+	Environment   string
+	Scope         string
+	Key           string
+	RequestHash   []byte
 	CreatedAt     time.Time
 	ExpiredBefore time.Time
 }
@@ -34,9 +35,10 @@ type ClaimIdempotencyKeyParams struct {
 func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyKeyParams) (int64, error) {
 	result, err := q.db.Exec(ctx, claimIdempotencyKey,
 		arg.TenantID,
-		arg.CallID,
+		arg.Environment,
+		arg.Scope,
 		arg.Key,
-		arg.Verb,
+		arg.RequestHash,
 		arg.CreatedAt,
 		arg.ExpiredBefore,
 	)
@@ -92,16 +94,17 @@ func (q *Queries) FindCallTenant(ctx context.Context, id uuid.UUID) (uuid.UUID, 
 }
 
 const finishIdempotencyKey = `-- name: FinishIdempotencyKey :exec
-UPDATE idempotency_keys SET status_code = $1::int, response = $2
-WHERE tenant_id = $3 AND call_id = $4 AND key = $5 AND status_code IS NULL
+UPDATE idempotent_requests SET status_code = $1::int, response = $2
+WHERE tenant_id = $3 AND environment = $4 AND scope = $5 AND key = $6 AND status_code IS NULL
 `
 
 type FinishIdempotencyKeyParams struct {
-	StatusCode int32
-	Response   json.RawMessage
-	TenantID   uuid.UUID
-	CallID     uuid.UUID
-	Key        uuid.UUID
+	StatusCode  int32
+	Response    json.RawMessage
+	TenantID    uuid.UUID
+	Environment string
+	Scope       string
+	Key         string
 }
 
 func (q *Queries) FinishIdempotencyKey(ctx context.Context, arg FinishIdempotencyKeyParams) error {
@@ -109,7 +112,8 @@ func (q *Queries) FinishIdempotencyKey(ctx context.Context, arg FinishIdempotenc
 		arg.StatusCode,
 		arg.Response,
 		arg.TenantID,
-		arg.CallID,
+		arg.Environment,
+		arg.Scope,
 		arg.Key,
 	)
 	return err
@@ -182,17 +186,30 @@ func (q *Queries) GetCallView(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 }
 
 const getIdempotencyKey = `-- name: GetIdempotencyKey :one
-SELECT tenant_id, call_id, key, verb, status_code, response, created_at FROM idempotency_keys WHERE tenant_id = $1 AND call_id = $2 AND key = $3
+SELECT tenant_id, environment, scope, key, request_hash, status_code, response, created_at FROM idempotent_requests WHERE tenant_id = $1 AND environment = $2 AND scope = $3 AND key = $4
 `
 
-func (q *Queries) GetIdempotencyKey(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID, key uuid.UUID) (IdempotencyKey, error) {
-	row := q.db.QueryRow(ctx, getIdempotencyKey, tenantID, callID, key)
-	var i IdempotencyKey
+type GetIdempotencyKeyParams struct {
+	TenantID    uuid.UUID
+	Environment string
+	Scope       string
+	Key         string
+}
+
+func (q *Queries) GetIdempotencyKey(ctx context.Context, arg GetIdempotencyKeyParams) (IdempotentRequest, error) {
+	row := q.db.QueryRow(ctx, getIdempotencyKey,
+		arg.TenantID,
+		arg.Environment,
+		arg.Scope,
+		arg.Key,
+	)
+	var i IdempotentRequest
 	err := row.Scan(
 		&i.TenantID,
-		&i.CallID,
+		&i.Environment,
+		&i.Scope,
 		&i.Key,
-		&i.Verb,
+		&i.RequestHash,
 		&i.StatusCode,
 		&i.Response,
 		&i.CreatedAt,
@@ -399,10 +416,23 @@ func (q *Queries) LogRecordingTold(ctx context.Context, arg LogRecordingToldPara
 }
 
 const releaseIdempotencyKey = `-- name: ReleaseIdempotencyKey :exec
-DELETE FROM idempotency_keys WHERE tenant_id = $1 AND call_id = $2 AND key = $3 AND status_code IS NULL
+DELETE FROM idempotent_requests
+WHERE tenant_id = $1 AND environment = $2 AND scope = $3 AND key = $4 AND status_code IS NULL
 `
 
-func (q *Queries) ReleaseIdempotencyKey(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID, key uuid.UUID) error {
-	_, err := q.db.Exec(ctx, releaseIdempotencyKey, tenantID, callID, key)
+type ReleaseIdempotencyKeyParams struct {
+	TenantID    uuid.UUID
+	Environment string
+	Scope       string
+	Key         string
+}
+
+func (q *Queries) ReleaseIdempotencyKey(ctx context.Context, arg ReleaseIdempotencyKeyParams) error {
+	_, err := q.db.Exec(ctx, releaseIdempotencyKey,
+		arg.TenantID,
+		arg.Environment,
+		arg.Scope,
+		arg.Key,
+	)
 	return err
 }

@@ -260,14 +260,15 @@ type HeldEvent struct {
 	CreatedAt  time.Time
 }
 
-type IdempotencyKey struct {
-	TenantID   uuid.UUID
-	CallID     uuid.UUID
-	Key        uuid.UUID
-	Verb       string
-	StatusCode *int32
-	Response   json.RawMessage
-	CreatedAt  time.Time
+type IdempotentRequest struct {
+	TenantID    uuid.UUID
+	Environment string
+	Scope       string
+	Key         string
+	RequestHash []byte
+	StatusCode  *int32
+	Response    json.RawMessage
+	CreatedAt   time.Time
 }
 
 type Lead struct {
@@ -466,6 +467,7 @@ type VoiceAgent struct {
 	WsDisconnectAction  string
 	CreatedAt           time.Time
 	UpdatedAt           time.Time
+	MonitorScope        string
 }
 
 type WebhookDelivery struct {

@@ -135,8 +135,8 @@ func (q *Queries) CallsSetMaskedUpTo(ctx context.Context, tenantID uuid.UUID, up
 }
 
 const idempotencyKeysForget = `-- name: IdempotencyKeysForget :execrows
-DELETE FROM idempotency_keys k WHERE k.ctid = ANY(ARRAY(
-  SELECT o.ctid FROM idempotency_keys o WHERE o.created_at < $1::timestamptz LIMIT $2::int))
+DELETE FROM idempotent_requests k WHERE k.ctid = ANY(ARRAY(
+  SELECT o.ctid FROM idempotent_requests o WHERE o.created_at < $1::timestamptz ORDER BY o.created_at LIMIT $2::int))
 `
 
 // IdempotencyKeysForget takes up to a batch of keys that answer nobody any more.

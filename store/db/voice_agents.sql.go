@@ -40,7 +40,7 @@ func (q *Queries) TenantLock(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 }
 
 const voiceAgentArchive = `-- name: VoiceAgentArchive :one
-UPDATE voice_agents SET status = 'archived', updated_at = now() WHERE tenant_id = $1 AND id = $2 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at
+UPDATE voice_agents SET status = 'archived', updated_at = now() WHERE tenant_id = $1 AND id = $2 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope
 `
 
 func (q *Queries) VoiceAgentArchive(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -62,6 +62,7 @@ func (q *Queries) VoiceAgentArchive(ctx context.Context, tenantID uuid.UUID, iD 
 		&i.WsDisconnectAction,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.MonitorScope,
 	)
 	return i, err
 }
@@ -79,7 +80,7 @@ func (q *Queries) VoiceAgentDelete(ctx context.Context, tenantID uuid.UUID, iD u
 }
 
 const voiceAgentGet = `-- name: VoiceAgentGet :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at FROM voice_agents WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope FROM voice_agents WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) VoiceAgentGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -101,6 +102,7 @@ func (q *Queries) VoiceAgentGet(ctx context.Context, tenantID uuid.UUID, iD uuid
 		&i.WsDisconnectAction,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.MonitorScope,
 	)
 	return i, err
 }
@@ -125,7 +127,7 @@ INSERT INTO voice_agents (tenant_id, id, name, ws_url, auth_token_sealed, audio_
   max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
   $8, $9, $10, $11, $12, $13)
-RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at
+RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope
 `
 
 type VoiceAgentInsertParams struct {
@@ -178,12 +180,13 @@ func (q *Queries) VoiceAgentInsert(ctx context.Context, arg VoiceAgentInsertPara
 		&i.WsDisconnectAction,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.MonitorScope,
 	)
 	return i, err
 }
 
 const voiceAgentList = `-- name: VoiceAgentList :many
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at FROM voice_agents
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope FROM voice_agents
 WHERE tenant_id = $1 AND ($2::text IS NULL OR status = $2::text) ORDER BY id
 `
 
@@ -212,6 +215,7 @@ func (q *Queries) VoiceAgentList(ctx context.Context, tenantID uuid.UUID, status
 			&i.WsDisconnectAction,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.MonitorScope,
 		); err != nil {
 			return nil, err
 		}
@@ -224,7 +228,7 @@ func (q *Queries) VoiceAgentList(ctx context.Context, tenantID uuid.UUID, status
 }
 
 const voiceAgentLock = `-- name: VoiceAgentLock :one
-SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at FROM voice_agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope FROM voice_agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) VoiceAgentLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (VoiceAgent, error) {
@@ -246,6 +250,7 @@ func (q *Queries) VoiceAgentLock(ctx context.Context, tenantID uuid.UUID, iD uui
 		&i.WsDisconnectAction,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.MonitorScope,
 	)
 	return i, err
 }
@@ -267,7 +272,7 @@ UPDATE voice_agents SET name = $1, ws_url = $2, auth_token_sealed = $3,
   transfer_destination = $6, max_concurrent = $7, status = $8,
   token_lifetime = $9, subprotocol = $10, ws_disconnect_action = $11, updated_at = now()
 WHERE tenant_id = $12 AND id = $13
-RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at
+RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope
 `
 
 type VoiceAgentUpdateParams struct {
@@ -319,6 +324,7 @@ func (q *Queries) VoiceAgentUpdate(ctx context.Context, arg VoiceAgentUpdatePara
 		&i.WsDisconnectAction,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.MonitorScope,
 	)
 	return i, err
 }

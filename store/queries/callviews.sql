@@ -44,18 +44,19 @@ SELECT * FROM recording_access WHERE tenant_id = @tenant_id AND call_id = @call_
 
 -- ClaimIdempotencyKey takes a key that is new, or that was last used before the replay window.
 -- name: ClaimIdempotencyKey :execrows
-INSERT INTO idempotency_keys AS k (tenant_id, call_id, key, verb, created_at)
-VALUES (@tenant_id, @call_id, @key, @verb, @created_at)
-ON CONFLICT (tenant_id, call_id, key) DO UPDATE
-  SET verb = excluded.verb, status_code = NULL, response = NULL, created_at = excluded.created_at
+INSERT INTO idempotent_requests AS k (tenant_id, environment, scope, key, request_hash, created_at)
+VALUES (@tenant_id, @environment, @scope, @key, @request_hash, @created_at)
+ON CONFLICT (tenant_id, environment, scope, key) DO UPDATE
+  SET request_hash = excluded.request_hash, status_code = NULL, response = NULL, created_at = excluded.created_at
   WHERE k.created_at < @expired_before::timestamptz;
 
 -- name: GetIdempotencyKey :one
-SELECT * FROM idempotency_keys WHERE tenant_id = @tenant_id AND call_id = @call_id AND key = @key;
+SELECT * FROM idempotent_requests WHERE tenant_id = @tenant_id AND environment = @environment AND scope = @scope AND key = @key;
 
 -- name: FinishIdempotencyKey :exec
-UPDATE idempotency_keys SET status_code = @status_code::int, response = @response
-WHERE tenant_id = @tenant_id AND call_id = @call_id AND key = @key AND status_code IS NULL;
+UPDATE idempotent_requests SET status_code = @status_code::int, response = @response
+WHERE tenant_id = @tenant_id AND environment = @environment AND scope = @scope AND key = @key AND status_code IS NULL;
 
 -- name: ReleaseIdempotencyKey :exec
-DELETE FROM idempotency_keys WHERE tenant_id = @tenant_id AND call_id = @call_id AND key = @key AND status_code IS NULL;
+DELETE FROM idempotent_requests
+WHERE tenant_id = @tenant_id AND environment = @environment AND scope = @scope AND key = @key AND status_code IS NULL;

@@ -65,5 +65,5 @@ WHERE c.tenant_id = @tenant_id AND c.id > @after AND c.id <= @last AND c.end_tim
 
 -- IdempotencyKeysForget takes up to a batch of keys that answer nobody any more.
 -- name: IdempotencyKeysForget :execrows
-DELETE FROM idempotency_keys k WHERE k.ctid = ANY(ARRAY(
-  SELECT o.ctid FROM idempotency_keys o WHERE o.created_at < @used_before::timestamptz LIMIT @batch::int));
+DELETE FROM idempotent_requests k WHERE k.ctid = ANY(ARRAY(
+  SELECT o.ctid FROM idempotent_requests o WHERE o.created_at < @used_before::timestamptz ORDER BY o.created_at LIMIT @batch::int));
