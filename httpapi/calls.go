@@ -250,6 +250,9 @@ func (s *Server) hangupCall(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	if err := s.checkEnvironment(ctx, r, row.Call.ID); err != nil {
+		return reply{}, err
+	}
 	ended := newError(http.StatusConflict, codeCallEnded, "The call has ended.")
 	if row.Call.EndTime != nil {
 		return reply{}, ended

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -41,6 +42,11 @@ func (s *Server) controlCall(ctx context.Context, r *request) (reply, error) {
 	}
 	if r.who.kind == kindCallback {
 		req.Source = "ai"
+	}
+	if req.Event != switchctl.VerbGetCallState {
+		if err := s.checkEnvironment(ctx, r, callID); err != nil {
+			return reply{}, err
+		}
 	}
 	if req.Event == switchctl.VerbLog || req.Event == switchctl.VerbGetCallState {
 		return s.dispatch(ctx, r, callID, req)
@@ -84,6 +90,21 @@ func (s *Server) ownCall(ctx context.Context, r *request) (uuid.UUID, error) {
 		return nil
 	})
 	return callID, err
+}
+
+// checkEnvironment keeps a test key from acting on a call of the telephone network: it may read it, and nothing else.
+func (s *Server) checkEnvironment(ctx context.Context, r *request, callID uuid.UUID) error {
+	if r.who.environment != dialer.EnvironmentTest {
+		return nil
+	}
+	row, err := s.readCall(ctx, r.who.tenantID, callID)
+	if err != nil {
+		return err
+	}
+	if row.Call.Environment == string(dialer.EnvironmentTest) {
+		return nil
+	}
+	return newError(http.StatusForbidden, codeTestEnvironment, "A test key may read a live call, and not act on it.")
 }
 
 // parseControl reads a verb with its fields. Whatever is wrong with the body is a 400 here, except a verb that is known and

@@ -375,3 +375,26 @@ func TestSendDTMFIsRepeatable(t *testing.T) {
 	key.JSON(t, http.MethodPost, controlPath(call), `{"event":"send_dtmf","digits":"5"}`, http.StatusOK, nil)
 	require.Len(t, b.calls.requests(), 4, "a minute later it is meant again")
 }
+
+// A test key reads live calls, and acts on none of them.
+func TestTestKeyActsOnNoLiveCall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	rehearsal := b.client(b.key(t, b.tenant, account.KeyInput{Environment: "test", Scopes: []string{"ai_sessions:control_admin", "calls:read", "calls:write"}}))
+	live, own := b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, ", environment", "test")
+	for _, body := range []string{
+		`{"event":"hangup"}`, `{"event":"transfer","destination_type":"e164","destination":"+919812345678"}`,
+		`{"event":"send_dtmf","digits":"1"}`, `{"event":"recording_pause"}`, `{"event":"recording_resume"}`, `{"event":"log"}`,
+		`{"event":"monitor_start","target_call_id":"` + own.String() + `"}`, `{"event":"monitor_stop","target_call_id":"` + own.String() + `"}`,
+	} {
+		refused(t, rehearsal, http.MethodPost, controlPath(live), body, http.StatusForbidden, "test_environment")
+	}
+	refused(t, rehearsal, http.MethodPost, "/api/v1/calls/"+live.String()+"/hangup", nil, http.StatusForbidden, "test_environment")
+	require.Empty(t, b.calls.requests())
+	rehearsal.JSON(t, http.MethodGet, "/api/v1/calls/"+live.String(), nil, http.StatusOK, nil)
+	rehearsal.JSON(t, http.MethodPost, controlPath(live), `{"event":"get_call_state"}`, http.StatusOK, nil)
+	rehearsal.JSON(t, http.MethodPost, controlPath(own), `{"event":"hangup"}`, http.StatusOK, nil)
+	require.Len(t, b.calls.requests(), 2)
+	// Another tenant's call is foreign before it is live.
+	refused(t, rehearsal, http.MethodPost, controlPath(b.call(t, b.other, nil, "")), `{"event":"hangup"}`, http.StatusForbidden, "call_not_yours")
+}
