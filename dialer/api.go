@@ -294,6 +294,7 @@ type VoiceAgent struct {
 	TokenLifetime       string           `json:"token_lifetime"`
 	Subprotocol         string           `json:"subprotocol"`
 	WSDisconnectAction  string           `json:"ws_disconnect_action"`
+	MonitorScope        string           `json:"monitor_scope"`
 	CreatedAt           time.Time        `json:"created_at"`
 	UpdatedAt           time.Time        `json:"updated_at"`
 }
@@ -311,6 +312,7 @@ type VoiceAgentInput struct {
 	TokenLifetime       Opt[string]
 	Subprotocol         Opt[string]
 	WSDisconnectAction  Opt[string]
+	MonitorScope        Opt[string]
 }
 
 // AudioFormatInput is the audio_format member of a VoiceAgentInput; sample_rate is taken for sample_rate_hz where

@@ -185,6 +185,7 @@ func (in *VoiceAgentInput) UnmarshalJSON(b []byte) error {
 		"external_agent_id": &in.ExternalAgentID, "transfer_destination": &in.TransferDestination,
 		"max_concurrent": &in.MaxConcurrent, "status": &in.Status, "token_lifetime": &in.TokenLifetime,
 		"subprotocol": &in.Subprotocol, "ws_disconnect_action": &in.WSDisconnectAction,
+		"monitor_scope": &in.MonitorScope,
 	})
 	return err
 }

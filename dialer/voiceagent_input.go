@@ -24,8 +24,13 @@ const (
 	disconnectHangup     = "hangup"
 	disconnectQueue      = "transfer_to_queue"
 	defaultAgentCalls    = 10
-	lazyAgentCalls       = 100
-	maxAgentCalls        = 10_000
+
+	// monitor_scope: which other calls the callback tokens of a voice agent may monitor.
+	monitorTenant    = "tenant"
+	monitorSameAgent = "same_agent"
+	monitorNone      = "none"
+	lazyAgentCalls   = 100
+	maxAgentCalls    = 10_000
 
 	encodingPCM  = "pcm_s16le"
 	encodingPCMU = "pcmu"
@@ -44,7 +49,7 @@ func newVoiceAgent() db.VoiceAgent {
 	audio, _ := json.Marshal(defaultAudio()) // strings and integers always encode
 	return db.VoiceAgent{
 		ID: newID(), AudioFormat: audio, MaxConcurrent: defaultAgentCalls, Status: string(VoiceAgentActive),
-		TokenLifetime: tokenLifetimeRefresh, Subprotocol: SubprotocolAlpha, WsDisconnectAction: disconnectHangup,
+		TokenLifetime: tokenLifetimeRefresh, Subprotocol: SubprotocolAlpha, WsDisconnectAction: disconnectHangup, MonitorScope: monitorTenant,
 	}
 }
 
@@ -90,6 +95,9 @@ func (in VoiceAgentInput) apply(ctx context.Context, c *checker, guard *netguard
 	if v, ok := given(c, "ws_disconnect_action", in.WSDisconnectAction); ok &&
 		c.oneOf("ws_disconnect_action", v, disconnectHangup, disconnectQueue) {
 		to.WsDisconnectAction = v
+	}
+	if v, ok := given(c, "monitor_scope", in.MonitorScope); ok && c.oneOf("monitor_scope", v, monitorTenant, monitorSameAgent, monitorNone) {
+		to.MonitorScope = v
 	}
 }
 

@@ -38,6 +38,7 @@ func (in VoiceAgentInput) withoutNulls() VoiceAgentInput {
 	in.ExternalAgentID, in.TransferDestination = present(in.ExternalAgentID), present(in.TransferDestination)
 	in.MaxConcurrent, in.Status, in.TokenLifetime = present(in.MaxConcurrent), present(in.Status), present(in.TokenLifetime)
 	in.Subprotocol, in.WSDisconnectAction = present(in.Subprotocol), present(in.WSDisconnectAction)
+	in.MonitorScope = present(in.MonitorScope)
 	return in
 }
 
@@ -315,7 +316,7 @@ func voiceAgentParams(row db.VoiceAgent) db.VoiceAgentInsertParams {
 		TenantID: row.TenantID, ID: row.ID, Name: row.Name, WsUrl: row.WsUrl, AuthTokenSealed: row.AuthTokenSealed,
 		AudioFormat: row.AudioFormat, ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime, Subprotocol: row.Subprotocol,
-		WsDisconnectAction: row.WsDisconnectAction,
+		WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope,
 	}
 }
 
@@ -324,7 +325,7 @@ func voiceAgentUpdate(row db.VoiceAgent) db.VoiceAgentUpdateParams {
 		Name: row.Name, WsUrl: row.WsUrl, AuthTokenSealed: row.AuthTokenSealed, AudioFormat: row.AudioFormat,
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: row.MaxConcurrent, Status: row.Status, TokenLifetime: row.TokenLifetime,
-		Subprotocol: row.Subprotocol, WsDisconnectAction: row.WsDisconnectAction, TenantID: row.TenantID,
+		Subprotocol: row.Subprotocol, WsDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, TenantID: row.TenantID,
 		ID: row.ID,
 	}
 }
@@ -334,7 +335,7 @@ func (s *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 		ID: row.ID, TenantID: row.TenantID, Name: row.Name, WSURL: row.WsUrl, AudioFormat: audioOf(row),
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
 		MaxConcurrent: int(row.MaxConcurrent), Status: VoiceAgentStatus(row.Status), TokenLifetime: row.TokenLifetime,
-		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, CreatedAt: row.CreatedAt.UTC(),
+		Subprotocol: row.Subprotocol, WSDisconnectAction: row.WsDisconnectAction, MonitorScope: row.MonitorScope, CreatedAt: row.CreatedAt.UTC(),
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	if len(row.AuthTokenSealed) > 0 {

@@ -24,7 +24,7 @@ func TestVoiceAgentDefaults(t *testing.T) {
 		ID: made.ID, TenantID: b.tenant, Name: "a", WSURL: "wss://127.0.0.1/x", MaxConcurrent: 10, Status: VoiceAgentActive,
 		AudioFormat:   AudioFormat{Encoding: "pcm_s16le", SampleRateHz: 16000, Channels: 1, FrameMS: 20},
 		TokenLifetime: "30min_with_refresh", Subprotocol: "audio.alpha.org", WSDisconnectAction: "hangup",
-		CreatedAt: made.CreatedAt, UpdatedAt: made.UpdatedAt,
+		MonitorScope: "tenant", CreatedAt: made.CreatedAt, UpdatedAt: made.UpdatedAt,
 	}
 	require.Equal(t, wanted, made)
 	got, err := b.svc.GetVoiceAgent(t.Context(), b.tenant, made.ID)

@@ -40,6 +40,7 @@ func (s *Server) controlCall(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	req.By = r.who.accessor()
 	if r.who.kind == kindCallback {
 		req.Source = "ai"
 	}

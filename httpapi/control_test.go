@@ -96,7 +96,14 @@ func TestControlDispatchesVerbs(t *testing.T) {
 		require.Equal(t, b.clock.now(), got.DispatchedAt, name)
 		require.Equal(t, map[string]any{}, got.Result, name)
 		taken := b.calls.requests()
-		require.Equal(t, tt.want, taken[len(taken)-1], name)
+		last := taken[len(taken)-1]
+		by := "api_key:"
+		if tt.want.Source == "ai" {
+			by = "ai_session:"
+		}
+		require.Contains(t, last.By, by, name)
+		last.By = ""
+		require.Equal(t, tt.want, last, name)
 	}
 	b.calls.answer(map[string]any{"state": "answered", "duration_s": 3}, nil)
 	b.clock.advance(time.Second)

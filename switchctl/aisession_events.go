@@ -76,7 +76,7 @@ func (a *actor) textFrame(ctx context.Context, t media.Text) (state, error) {
 			a.transferFailed(ctx, req, "INVALID_FRAME")
 			return a.state, nil //nolint:nilerr // the AI is told
 		}
-		req.Event, req.Source = VerbTransfer, "ai"
+		req.Event, req.Source = VerbTransfer, sourceAI
 		if err := a.startTransfer(ctx, req, nil); err != nil {
 			a.transferFailed(ctx, req, failureCause(err))
 		}
@@ -97,7 +97,7 @@ func (a *actor) commandFrame(ctx context.Context, t media.Text) {
 		a.commandResult(m, t.ID, nil, err)
 		return
 	}
-	req.Source = "ai"
+	req.Source = sourceAI
 	reply := make(chan controlResult, 1)
 	a.runVerb(ctx, controlCommand{req: req, reply: reply})
 	a.c.goes.Go(func() {

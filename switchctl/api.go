@@ -295,7 +295,12 @@ type ControlRequest struct {
 	Reason string `json:"reason,omitempty"`
 	// Source is who sent it: "api" (default) or "ai".
 	Source string `json:"-"`
+	// By is the credential that sent it, as the audit names it, such as "api_key:<id>"; the session itself when empty.
+	By string `json:"-"`
 }
+
+// sourceAI is the Source of a callback token, and of the session's own socket.
+const sourceAI = "ai"
 
 // The verbs that Control takes.
 const (

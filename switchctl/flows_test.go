@@ -197,6 +197,8 @@ func (b *bench) faultInput(f []string) {
 		}
 	case "database":
 		b.ledger.setAway(f[1] == "away")
+	case "monitor_scope": // of the voice agent
+		b.ledger.setMonitorScope(f[1])
 	case "channel":
 		dump := ""
 		if f[1] != "gone" {
@@ -357,7 +359,7 @@ func (b *bench) mediaInput(f []string) {
 	case "text":
 		data := "null"
 		if len(f) > 2 {
-			data = strings.Join(f[2:], " ")
+			data = strings.ReplaceAll(strings.Join(f[2:], " "), "<other>", b.other.call.ID.String())
 		}
 		s.send(media.Text{Type: f[1], ID: "c1", Data: json.RawMessage(data)})
 	default:

@@ -53,6 +53,10 @@ type ledger interface {
 	// ConferenceChanged commits ai_session.conference_changed.
 	ConferenceChanged(ctx context.Context, call db.Call, c conferenceChange) error
 
+	// PermitMonitor refuses a monitor that its voice agent's monitor_scope doesn't allow ([ErrMonitorScope], [ErrTargetNotFound]), and writes
+	// the audit row of one that may start.
+	PermitMonitor(ctx context.Context, m monitorStart) error
+
 	ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error
 	// Close commits the final record with all that follows from it. It does nothing on a closed call.
 	Close(ctx context.Context, c closing) error

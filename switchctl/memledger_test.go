@@ -19,17 +19,18 @@ import (
 type memLedger struct {
 	trace *trace
 
-	mu        sync.Mutex
-	away      bool
-	full      int // how many of the trunks that a leg could go on with have no room
-	calls     map[uuid.UUID]db.Call
-	units     map[uuid.UUID]uuid.UUID // unit → call
-	sessions  map[uuid.UUID]db.AiSession
-	closes    int
-	sessionOf map[uuid.UUID]uuid.UUID // call → its newest session
-	unitsOf   map[uuid.UUID][]uuid.UUID
-	outbox    map[uuid.UUID][]string // events of a call, in the order in which they are committed
-	held      map[uuid.UUID][]string // behind call.answered
+	mu           sync.Mutex
+	away         bool
+	monitorScope string // of the voice agents
+	full         int    // how many of the trunks that a leg could go on with have no room
+	calls        map[uuid.UUID]db.Call
+	units        map[uuid.UUID]uuid.UUID // unit → call
+	sessions     map[uuid.UUID]db.AiSession
+	closes       int
+	sessionOf    map[uuid.UUID]uuid.UUID // call → its newest session
+	unitsOf      map[uuid.UUID][]uuid.UUID
+	outbox       map[uuid.UUID][]string // events of a call, in the order in which they are committed
+	held         map[uuid.UUID][]string // behind call.answered
 }
 
 func newMemLedger(t *trace) *memLedger {
@@ -93,6 +94,12 @@ func (l *memLedger) setAway(away bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.away = away
+}
+
+func (l *memLedger) setMonitorScope(scope string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.monitorScope = scope
 }
 
 func (l *memLedger) setFull(n int) {
@@ -280,6 +287,18 @@ func (l *memLedger) ConferenceChanged(_ context.Context, _ db.Call, c conference
 			roles = append(roles, m.Role)
 		}
 		l.trace.add("event ai_session.conference_changed %s by %s, %s of %s: %v", c.change, c.actor, c.mode, c.target, roles)
+		return nil
+	})
+}
+
+// PermitMonitor goes by the call's own voice agent, as its session started with it.
+func (l *memLedger) PermitMonitor(_ context.Context, m monitorStart) error {
+	return l.do(func() error {
+		if m.source == sourceAI && l.monitorScope == "none" {
+			l.trace.add("ledger monitor refused")
+			return ErrMonitorScope
+		}
+		l.trace.add("ledger monitor %s permitted", m.mode)
 		return nil
 	})
 }

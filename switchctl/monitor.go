@@ -104,6 +104,10 @@ func (a *actor) startMonitor(ctx context.Context, req ControlRequest, reply chan
 	if mode != MonitorListen && mode != MonitorWhisper {
 		return &MalformedError{Field: "mode", Message: "must be one of listen, listen_and_whisper"}
 	}
+	start := monitorStart{
+		call: a.call, session: a.ai.id, voiceAgentID: a.ai.agent.ID, target: target, mode: mode, source: req.Source, by: req.By,
+		at: a.c.clock.Now().UTC(),
+	}
 	before, live := a.monitors[target], 0
 	for _, m := range a.monitors {
 		if m.phase != monitorEnded {
@@ -113,11 +117,10 @@ func (a *actor) startMonitor(ctx context.Context, req ControlRequest, reply chan
 	switch {
 	case before != nil && before.phase == monitorStarting:
 		return &StateError{State: a.state.String(), Event: req.Event, Detail: "the monitor is being started"}
+	case before != nil && before.phase == monitorActive && before.mode != mode:
+		a.changeMonitorMode(ctx, before, start, reply)
+		return nil
 	case before != nil && before.phase == monitorActive:
-		if before.mode != mode {
-			before.mode = mode
-			a.monitorChanged(ctx, before, changeMonitorStarted)
-		}
 		reply <- controlResult{result: map[string]any{}}
 		return nil
 	case live >= maxMonitors:
@@ -136,7 +139,10 @@ func (a *actor) startMonitor(ctx context.Context, req ControlRequest, reply chan
 	}
 	a.monitors[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply, before: before}
 	a.c.goes.Go(func() {
-		up := a.c.tapCall(ctx, a.tenant, target, tapRequest{id: id, spec: spec, owner: a})
+		up := tapUp{err: a.permitMonitor(ctx, start)}
+		if up.err == nil {
+			up = a.c.tapCall(ctx, a.tenant, target, tapRequest{id: id, spec: spec, owner: a})
+		}
 		a.post(monitorUp{target: target, id: id, up: up})
 	})
 	return nil
@@ -293,7 +299,7 @@ type conferenceChange struct {
 // monitorChanged commits the event.
 func (a *actor) monitorChanged(ctx context.Context, mon *monitor, change string) {
 	who := "tenant_api"
-	if mon.source == "ai" {
+	if mon.source == sourceAI {
 		who = "ai"
 	}
 	target, call := mon.target, a.call

@@ -54,6 +54,8 @@ func RefusalOf(err error) (Refusal, bool) {
 	case errors.As(err, &stranger):
 		return refuse(http.StatusForbidden, "no_relationship",
 			"The session neither monitors the target call nor shares a conference with it."), true
+	case errors.Is(err, ErrMonitorScope):
+		return refuse(http.StatusForbidden, "monitor_scope", "The voice agent's monitor_scope does not allow it to monitor this call."), true
 	case errors.Is(err, ErrTargetNotFound):
 		return refuse(http.StatusNotFound, "not_found", "There is no such target call."), true
 	case errors.As(err, &tap):

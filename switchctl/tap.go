@@ -95,6 +95,8 @@ func (a *actor) tapping(ctx context.Context, m tapMessage) (state, error) {
 		a.tapLegRefused(ctx, m)
 	case monitorUp:
 		a.monitorIsUp(ctx, m)
+	case monitorMode:
+		a.monitorModeIsPermitted(ctx, m)
 	case monitorOver:
 		a.monitorIsOver(ctx, m)
 	}

@@ -115,6 +115,25 @@ func (q *Queries) LiveUnitVoiceAgentUsage(ctx context.Context, tenantID uuid.UUI
 	return count, err
 }
 
+const monitorFacts = `-- name: MonitorFacts :one
+SELECT coalesce(v.monitor_scope, 'none')::text AS monitor_scope, c.voice_agent_id AS target_agent_id
+FROM calls c LEFT JOIN voice_agents v ON v.tenant_id = $1 AND v.id = $2
+WHERE c.tenant_id = $1 AND c.id = $3
+`
+
+type MonitorFactsRow struct {
+	MonitorScope  string
+	TargetAgentID *uuid.UUID
+}
+
+// MonitorFacts reads what decides whether a voice agent's session may monitor a call. A voice agent that was deleted allows nothing.
+func (q *Queries) MonitorFacts(ctx context.Context, tenantID uuid.UUID, voiceAgentID uuid.UUID, targetID uuid.UUID) (MonitorFactsRow, error) {
+	row := q.db.QueryRow(ctx, monitorFacts, tenantID, voiceAgentID, targetID)
+	var i MonitorFactsRow
+	err := row.Scan(&i.MonitorScope, &i.TargetAgentID)
+	return i, err
+}
+
 const sessionActiveOfCall = `-- name: SessionActiveOfCall :one
 SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata, opened_at FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 AND status = 'active'
 `

@@ -124,9 +124,9 @@ func (q *Queries) VoiceAgentInUse(ctx context.Context, tenantID uuid.UUID, voice
 const voiceAgentInsert = `-- name: VoiceAgentInsert :one
 
 INSERT INTO voice_agents (tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination,
-  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action)
+  max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, monitor_scope)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
-  $8, $9, $10, $11, $12, $13)
+  $8, $9, $10, $11, $12, $13, $14)
 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope
 `
 
@@ -144,6 +144,7 @@ type VoiceAgentInsertParams struct {
 	TokenLifetime       string
 	Subprotocol         string
 	WsDisconnectAction  string
+	MonitorScope        string
 }
 
 // Voice agents and the tenant's default one.
@@ -162,6 +163,7 @@ func (q *Queries) VoiceAgentInsert(ctx context.Context, arg VoiceAgentInsertPara
 		arg.TokenLifetime,
 		arg.Subprotocol,
 		arg.WsDisconnectAction,
+		arg.MonitorScope,
 	)
 	var i VoiceAgent
 	err := row.Scan(
@@ -270,8 +272,9 @@ const voiceAgentUpdate = `-- name: VoiceAgentUpdate :one
 UPDATE voice_agents SET name = $1, ws_url = $2, auth_token_sealed = $3,
   audio_format = $4, external_agent_id = $5,
   transfer_destination = $6, max_concurrent = $7, status = $8,
-  token_lifetime = $9, subprotocol = $10, ws_disconnect_action = $11, updated_at = now()
-WHERE tenant_id = $12 AND id = $13
+  token_lifetime = $9, subprotocol = $10, ws_disconnect_action = $11, monitor_scope = $12,
+  updated_at = now()
+WHERE tenant_id = $13 AND id = $14
 RETURNING tenant_id, id, name, ws_url, auth_token_sealed, audio_format, external_agent_id, transfer_destination, max_concurrent, status, token_lifetime, subprotocol, ws_disconnect_action, created_at, updated_at, monitor_scope
 `
 
@@ -287,6 +290,7 @@ type VoiceAgentUpdateParams struct {
 	TokenLifetime       string
 	Subprotocol         string
 	WsDisconnectAction  string
+	MonitorScope        string
 	TenantID            uuid.UUID
 	ID                  uuid.UUID
 }
@@ -304,6 +308,7 @@ func (q *Queries) VoiceAgentUpdate(ctx context.Context, arg VoiceAgentUpdatePara
 		arg.TokenLifetime,
 		arg.Subprotocol,
 		arg.WsDisconnectAction,
+		arg.MonitorScope,
 		arg.TenantID,
 		arg.ID,
 	)

@@ -1,0 +1,56 @@
+package switchctl
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// A voice agent's monitor_scope bounds what its callback tokens monitor; keys monitor any call of the tenant.
+func TestMonitorScope(t *testing.T) {
+	t.Parallel()
+	b := newPGBench(t)
+	other := storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/other")
+	same, another, person := b.open(t, nil, nil, &b.agent.ID), b.open(t, nil, nil, &other), b.open(t, nil, nil, nil)
+	foreign := storetest.Tenant(t, b.st)
+	session := storetest.NewID(t)
+	permit := func(source string, target uuid.UUID) error {
+		return b.l.PermitMonitor(t.Context(), monitorStart{
+			call: b.call, session: session, voiceAgentID: b.agent.ID, target: target, mode: MonitorListen, source: source,
+			by: "api_key:k", at: time.Now().UTC(),
+		})
+	}
+	for _, c := range []struct {
+		scope  string
+		target uuid.UUID
+		want   error
+	}{
+		{"tenant", same.ID, nil},
+		{"tenant", another.ID, nil},
+		{"tenant", person.ID, nil},
+		{"same_agent", same.ID, nil},
+		{"same_agent", another.ID, ErrMonitorScope},
+		{"same_agent", person.ID, ErrMonitorScope},
+		{"none", same.ID, ErrMonitorScope},
+		{"none", uuid.New(), ErrTargetNotFound},
+	} {
+		storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET monitor_scope = $2 WHERE id = $1", b.agent.ID, c.scope)
+		require.ErrorIs(t, permit(sourceAI, c.target), c.want, "%s", c.scope)
+		if c.want == ErrMonitorScope { //nolint:errorlint // the table's own value
+			require.NoError(t, permit("api", c.target), "a key may")
+		}
+	}
+	// Another tenant's call is none.
+	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET monitor_scope = 'tenant'")
+	b.tenant = foreign
+	require.ErrorIs(t, permit("api", b.open(t, nil, nil, nil).ID), ErrTargetNotFound)
+	// A voice agent that was deleted meanwhile allows nothing.
+	storetest.Exec(t, b.st, b.call.TenantID, "UPDATE calls SET campaign_id = NULL")
+	storetest.Exec(t, b.st, b.call.TenantID, "DELETE FROM campaigns")
+	storetest.Exec(t, b.st, b.call.TenantID, "DELETE FROM voice_agents WHERE id = $1", b.agent.ID)
+	require.ErrorIs(t, permit(sourceAI, same.ID), ErrMonitorScope)
+}
