@@ -131,7 +131,7 @@ func (s *Server) agentDial(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(ctx, r, row)
+	view, err := s.viewCall(r, row)
 	return ok(dialView{view}), err
 }
 
@@ -153,7 +153,7 @@ func (s *Server) agentDispose(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(ctx, r, row)
+	view, err := s.viewCall(r, row)
 	return ok(disposeView{view, result.Agent}), err
 }
 

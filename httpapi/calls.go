@@ -119,9 +119,7 @@ type callPage struct {
 
 // viewCall shows a call. Durations count from the moments of the switch's own record: ring to answer, answer to hang-up, dial
 // to hang-up.
-//
-// The URL of a recording is an access to it: it is handed out only with its entry in the audit.
-func (s *Server) viewCall(ctx context.Context, r *request, row db.GetCallViewRow) (callView, error) {
+func (s *Server) viewCall(r *request, row db.GetCallViewRow) (callView, error) {
 	c := row.Call
 	v := callView{
 		ID: c.ID, CampaignID: c.CampaignID, LeadID: c.LeadID, AgentID: c.AgentID, VoiceAgentID: c.VoiceAgentID,
@@ -143,15 +141,7 @@ func (s *Server) viewCall(ctx context.Context, r *request, row db.GetCallViewRow
 	if v.Quality, err = viewQuality(c); err != nil || !v.HasRecording {
 		return v, err
 	}
-	rec, err := s.accessRecording(ctx, r, c.TenantID, c.ID, recordings.MethodSignedURL)
-	if err != nil {
-		return v, err
-	}
-	url, _, err := s.deps.Recordings.SignedURL(ctx, rec, recordings.APIURLLifetime)
-	if err != nil {
-		return v, fmt.Errorf("show call %s: %w", c.ID, err)
-	}
-	v.RecordingURL = &url
+	v.RecordingURL = new(s.recordingLink(r, c.TenantID, c.ID))
 	return v, nil
 }
 
@@ -182,7 +172,7 @@ func (s *Server) getCall(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(ctx, r, row)
+	view, err := s.viewCall(r, row)
 	if err != nil {
 		return reply{}, err
 	}
@@ -235,7 +225,7 @@ func (s *Server) createCall(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(ctx, r, db.GetCallViewRow{Call: call}) // its record has a strict tenant's callee masked
+	view, err := s.viewCall(r, db.GetCallViewRow{Call: call}) // its record has a strict tenant's callee masked
 	return created(view), err
 }
 
@@ -342,7 +332,7 @@ func (s *Server) answerCalls(ctx context.Context, r *request, f callFilter, pg p
 		return reply{}, err
 	}
 	for _, row := range rows {
-		view, err := s.viewCall(ctx, r, db.GetCallViewRow(row))
+		view, err := s.viewCall(r, db.GetCallViewRow(row))
 		if err != nil {
 			return reply{}, err
 		}

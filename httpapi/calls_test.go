@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,8 +18,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
 func callPath(id uuid.UUID) string { return "/api/v1/calls/" + id.String() }
@@ -189,8 +192,16 @@ func TestRecordingURL(t *testing.T) {
 	var view map[string]any
 	b.api.JSON(t, http.MethodGet, callPath(call), nil, http.StatusOK, &view)
 	require.Equal(t, true, view["has_recording"])
+	require.Equal(t, 2, storetest.Count(t, b.st, "SELECT count(*) FROM recording_access"), "showing a call writes nothing")
+	var page struct {
+		Items []map[string]any `json:"items"`
+	}
+	b.api.JSON(t, http.MethodGet, "/api/v1/calls", nil, http.StatusOK, &page)
+	require.Equal(t, view["recording_url"], page.Items[0]["recording_url"])
+	require.Equal(t, 2, storetest.Count(t, b.st, "SELECT count(*) FROM recording_access"))
 	status, _, _ = anyone.Do(t, http.MethodGet, fmt.Sprint(view["recording_url"]), nil)
 	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 1, b.audit(t, call, "stream", "signed_url:api_key:%"), "its use tells whom the URL was given to")
 
 	{ // whatever is altered breaks the signature
 		u, err := url.Parse(got.URL)
@@ -226,8 +237,10 @@ func TestRecordingURL(t *testing.T) {
 func TestRecordingThatCannotBeHandedOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	none, running, processing, failed := b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, ""),
-		b.call(t, b.tenant, nil, "")
+	ended := b.clock.now()
+	none, running, processing, failed := b.call(t, b.tenant, nil, ", status, end_time, hangup_cause", "completed", ended, "NORMAL_CLEARING"), b.call(t, b.tenant, nil, ""),
+		b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, "")
+	live := b.call(t, b.tenant, nil, "")
 	b.recording(t, running, "recording", nil)
 	b.recording(t, processing, "processing", nil)
 	b.recording(t, failed, "failed", nil)
@@ -239,6 +252,7 @@ func TestRecordingThatCannotBeHandedOut(t *testing.T) {
 			code   string
 		}{
 			{b.api, callPath(none), 404, "recording_not_found"},
+			{b.api, callPath(live), 409, "recording_processing"},
 			{b.api, callPath(running), 409, "recording_processing"},
 			{b.api, callPath(processing), 409, "recording_processing"},
 			{b.api, callPath(failed), 404, "recording_lost"},
@@ -311,4 +325,30 @@ func TestCallShowsNoNumbers(t *testing.T) {
 	require.True(t, json.Valid(body))
 	require.NotContains(t, string(body), "9812345678")
 	require.NotContains(t, b.logs.String(), "9812345678")
+}
+
+// presigning is a library whose object store signs URLs of its own.
+type presigning struct{ httpapi.Recordings }
+
+func (presigning) Redirect(_ context.Context, r recordings.Recording, lifetime time.Duration) (string, error) {
+	return "https://objects.example/" + r.Key + "?for=" + lifetime.String(), nil
+}
+
+// The URL of a call's recording leads on to the object store, once its use is in the audit.
+func TestRecordingInAnObjectStore(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(_ *httpapi.Config, d *httpapi.Deps) { d.Recordings = presigning{d.Recordings} })
+	call := b.call(t, b.tenant, nil, "")
+	b.recording(t, call, "ready", []byte("RIFF"))
+	var view map[string]any
+	b.api.JSON(t, http.MethodGet, callPath(call), nil, http.StatusOK, &view)
+	anyone := b.client("")
+	anyone.HTTP = &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	status, header, _ := anyone.Do(t, http.MethodGet, fmt.Sprint(view["recording_url"]), nil)
+	require.Equal(t, http.StatusFound, status)
+	require.Equal(t, "https://objects.example/"+call.String()+".wav?for=5m0s", header.Get("Location"))
+	require.Equal(t, 1, b.audit(t, call, "stream", "signed_url:api_key:%"))
 }

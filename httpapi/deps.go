@@ -91,6 +91,8 @@ type Calls interface {
 type Recordings interface {
 	Find(ctx context.Context, tenantID, callID uuid.UUID) (recordings.Recording, error)
 	SignedURL(ctx context.Context, r recordings.Recording, lifetime time.Duration) (string, time.Time, error)
+	// Redirect gives the object store's own URL; empty where there is none.
+	Redirect(ctx context.Context, r recordings.Recording, lifetime time.Duration) (string, error)
 	Open(ctx context.Context, tenantID, callID uuid.UUID) (*recordings.Audio, error)
 	LogAccess(ctx context.Context, a recordings.Access) error
 	Signer() *recordings.Signer

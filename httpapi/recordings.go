@@ -31,7 +31,7 @@ func (s *Server) getRecording(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	callID := call.Call.ID
-	rec, err := s.accessRecording(ctx, r, r.who.tenantID, callID, recordings.MethodSignedURL)
+	rec, err := s.accessRecording(ctx, r, r.who.tenantID, callID, r.who.accessor(), recordings.MethodSignedURL)
 	if err != nil {
 		return reply{}, err
 	}
@@ -50,29 +50,57 @@ func (s *Server) streamRecording(ctx context.Context, r *request) (reply, error)
 	if err != nil {
 		return reply{}, err
 	}
-	return s.stream(ctx, r, r.who.tenantID, callID)
+	if _, err := s.accessRecording(ctx, r, r.who.tenantID, callID, r.who.accessor(), recordings.MethodStream); err != nil {
+		return reply{}, err
+	}
+	return s.stream(ctx, r.who.tenantID, callID)
 }
 
-// openSignedRecording sends the audio to whoever holds a URL that we signed.
+// redirectLifetime is how long the object store's own URL is good for that a signed URL leads to.
+const redirectLifetime = 5 * time.Minute
+
+// recordingLink is the URL of a recording that a call is shown with. Whoever it is given to stands in it, and is audited when it is used:
+// showing it writes nothing.
+func (s *Server) recordingLink(r *request, tenantID, callID uuid.UUID) string {
+	return s.deps.Recordings.Signer().Sign(recordings.Link{
+		CallID: callID, TenantID: tenantID, Recipient: r.who.accessor(),
+		Expires: s.cfg.Now().Add(recordings.APIURLLifetime).Truncate(time.Second),
+	})
+}
+
+// openSignedRecording sends the audio to whoever holds a URL that we signed, or leads on to the object store.
 func (s *Server) openSignedRecording(ctx context.Context, r *request) (reply, error) {
-	call, _ := r.rc.UserValue("call_id").(string)
-	tenant, _ := r.query("tenant")
-	expires, _ := r.query("expires")
-	sig, _ := r.query("sig")
-	tenantID, callID, err := s.deps.Recordings.Signer().VerifyURL(call, tenant, expires, sig, s.cfg.Now())
+	callID, _ := r.rc.UserValue("call_id").(string)
+	link, err := s.deps.Recordings.Signer().Verify(callID, func(name string) string {
+		value, _ := r.query(name)
+		return value
+	}, s.cfg.Now())
 	switch {
 	case errors.Is(err, recordings.ErrExpired):
 		return reply{}, newError(http.StatusForbidden, codeExpiredURL, "The URL has expired.")
 	case err != nil:
 		return reply{}, newError(http.StatusForbidden, codeBadSignature, "The URL's signature is not valid.")
 	}
-	return s.stream(ctx, r, tenantID, callID)
-}
-
-func (s *Server) stream(ctx context.Context, r *request, tenantID, callID uuid.UUID) (reply, error) {
-	if _, err := s.accessRecording(ctx, r, tenantID, callID, recordings.MethodStream); err != nil {
+	by := r.who.accessor()
+	if link.Recipient != "" {
+		by += ":" + link.Recipient
+	}
+	rec, err := s.accessRecording(ctx, r, link.TenantID, link.CallID, by, recordings.MethodStream)
+	if err != nil {
 		return reply{}, err
 	}
+	target, err := s.deps.Recordings.Redirect(ctx, rec, redirectLifetime)
+	if err != nil {
+		return reply{}, err
+	}
+	if target != "" {
+		return reply{status: http.StatusFound, headers: map[string]string{"Location": target, "Cache-Control": "no-store"}}, nil
+	}
+	return s.stream(ctx, link.TenantID, link.CallID)
+}
+
+// stream sends the audio. The access must be in the audit by then.
+func (s *Server) stream(ctx context.Context, tenantID, callID uuid.UUID) (reply, error) {
 	// The stream outlives the handler, and so must not end with its context.
 	audio, err := s.deps.Recordings.Open(context.WithoutCancel(ctx), tenantID, callID)
 	if err != nil {
@@ -87,7 +115,7 @@ func (s *Server) stream(ctx context.Context, r *request, tenantID, callID uuid.U
 // accessRecording finds a call's finished recording and writes the access to the audit. It fails when the entry can't be
 // written: no access without its entry.
 func (s *Server) accessRecording(
-	ctx context.Context, r *request, tenantID, callID uuid.UUID, method recordings.Method,
+	ctx context.Context, r *request, tenantID, callID uuid.UUID, by string, method recordings.Method,
 ) (recordings.Recording, error) {
 	rec, err := s.deps.Recordings.Find(ctx, tenantID, callID)
 	if err == nil {
@@ -97,7 +125,7 @@ func (s *Server) accessRecording(
 		return recordings.Recording{}, s.recordingError(ctx, tenantID, callID, err)
 	}
 	err = s.deps.Recordings.LogAccess(ctx, recordings.Access{
-		TenantID: tenantID, CallID: callID, RecordingID: rec.ID, Accessor: r.who.accessor(), Method: method,
+		TenantID: tenantID, CallID: callID, RecordingID: rec.ID, Accessor: by, Method: method,
 		RemoteAddr: s.remoteAddr(r.rc),
 	})
 	return rec, err
@@ -114,8 +142,12 @@ func (s *Server) recordingError(ctx context.Context, tenantID, callID uuid.UUID,
 		return fmt.Errorf("find the recording of call %s: %w", callID, err)
 	}
 	return s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
-		if _, err := tx.Q.GetCallView(ctx, tenantID, callID); err != nil {
+		row, err := tx.Q.GetCallView(ctx, tenantID, callID)
+		switch {
+		case err != nil:
 			return named(err, callNoun)
+		case row.Call.EndTime == nil:
+			return newError(http.StatusConflict, codeRecordingPending, "The call has not ended; its recording is still to come.")
 		}
 		return newError(http.StatusNotFound, codeRecordingMissing, "The call has no recording.")
 	})

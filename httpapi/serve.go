@@ -248,7 +248,7 @@ func (s *Server) answer(r *request, out reply) {
 	case out.raw != nil:
 		h.SetContentType(cmp.Or(out.contentType, jsonType))
 		r.rc.SetBody(out.raw)
-	case out.status == http.StatusNoContent:
+	case out.status == http.StatusNoContent, out.status == http.StatusFound:
 	default:
 		b, err := json.Marshal(out.body)
 		if err != nil {

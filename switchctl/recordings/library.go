@@ -118,7 +118,20 @@ func (l *Library) sign(ctx context.Context, tenantID, callID uuid.UUID, key stri
 	if gcerrors.Code(err) != gcerrors.Unimplemented {
 		return "", time.Time{}, fmt.Errorf("sign recording URL: %w", err)
 	}
-	return l.signer.Sign(callID, tenantID, expires), expires, nil
+	return l.signer.Sign(Link{CallID: callID, TenantID: tenantID, Expires: expires}), expires, nil
+}
+
+// Redirect gives a URL of the object store for a finished recording, good for lifetime; empty where the store signs none and the audio is
+// streamed through us.
+func (l *Library) Redirect(ctx context.Context, r Recording, lifetime time.Duration) (string, error) {
+	presigned, err := l.bucket.SignedURL(ctx, r.Key, &blob.SignedURLOptions{Expiry: lifetime})
+	if gcerrors.Code(err) == gcerrors.Unimplemented {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("sign recording URL: %w", err)
+	}
+	return presigned, nil
 }
 
 // Audio is an open recording. Its reader must be closed.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Signer makes and checks the URLs that give a recording to whoever holds them: HMAC-SHA256 over call, tenant and expiry.
+// Signer makes and checks the URLs that give a recording to whoever holds them: HMAC-SHA256 over call, tenant, recipient and expiry.
 type Signer struct {
 	base string
 	key  []byte
@@ -24,42 +24,54 @@ func NewSigner(publicURL string, key []byte) *Signer {
 	return &Signer{base: strings.TrimRight(publicURL, "/"), key: key}
 }
 
-// Sign gives {public_url}/recordings/{call_id}?tenant=…&expires=…&sig=…, good until expires, in whole seconds.
-func (s *Signer) Sign(callID, tenantID uuid.UUID, expires time.Time) string {
-	until := strconv.FormatInt(expires.Unix(), 10)
+// Link is what a signed URL says.
+type Link struct {
+	CallID, TenantID uuid.UUID
+	// Recipient is the credential that the URL was given to, such as "api_key:<id>": the audit names it when the URL is used. Empty
+	// where it isn't known, as in an event.
+	Recipient string
+	// Expires is in whole seconds.
+	Expires time.Time
+}
+
+// Sign gives {public_url}/recordings/{call_id}?tenant=…&to=…&expires=…&sig=…, good until l.Expires. It asks nobody and writes nothing.
+func (s *Signer) Sign(l Link) string {
+	until := strconv.FormatInt(l.Expires.Unix(), 10)
 	query := url.Values{
-		"tenant": {tenantID.String()}, "expires": {until},
-		"sig": {base64.RawURLEncoding.EncodeToString(s.mac(callID, tenantID, until))},
+		"tenant": {l.TenantID.String()}, "expires": {until},
+		"sig": {base64.RawURLEncoding.EncodeToString(s.mac(l, until))},
 	}
-	return s.base + "/recordings/" + callID.String() + "?" + query.Encode()
+	if l.Recipient != "" {
+		query.Set("to", l.Recipient)
+	}
+	return s.base + "/recordings/" + l.CallID.String() + "?" + query.Encode()
 }
 
-// Verify checks the parts of a URL that Sign made. The signature is compared in constant time and before the expiry, so
-// that a forger learns nothing. Its errors are ErrSignature and ErrExpired.
-func (s *Signer) Verify(callID, tenantID uuid.UUID, expires, sig string, now time.Time) error {
-	given, err := base64.RawURLEncoding.Strict().DecodeString(sig)
-	if err != nil || !hmac.Equal(given, s.mac(callID, tenantID, expires)) {
-		return ErrSignature
-	}
-	until, err := strconv.ParseInt(expires, 10, 64)
+// Verify reads the path's call id and the query of a URL that Sign made. The signature is compared in constant time and before the
+// expiry, so that a forger learns nothing. Its errors are ErrSignature and ErrExpired.
+func (s *Signer) Verify(callID string, query func(name string) string, now time.Time) (Link, error) {
+	tenantID, err := uuid.Parse(query("tenant"))
 	if err != nil {
-		return ErrSignature
+		return Link{}, ErrSignature
 	}
-	if !now.Before(time.Unix(until, 0)) {
-		return ErrExpired
+	call, err := uuid.Parse(callID)
+	if err != nil {
+		return Link{}, ErrSignature
 	}
-	return nil
-}
-
-// VerifyURL is Verify for a path's call id and a query's members as they came, and gives whose recording it is.
-func (s *Signer) VerifyURL(callID, tenant, expires, sig string, now time.Time) (tenantID, call uuid.UUID, err error) {
-	if tenantID, err = uuid.Parse(tenant); err != nil {
-		return uuid.Nil, uuid.Nil, ErrSignature
+	l := Link{CallID: call, TenantID: tenantID, Recipient: query("to")}
+	given, err := base64.RawURLEncoding.Strict().DecodeString(query("sig"))
+	if err != nil || !hmac.Equal(given, s.mac(l, query("expires"))) {
+		return Link{}, ErrSignature
 	}
-	if call, err = uuid.Parse(callID); err != nil {
-		return uuid.Nil, uuid.Nil, ErrSignature
+	until, err := strconv.ParseInt(query("expires"), 10, 64)
+	if err != nil {
+		return Link{}, ErrSignature
 	}
-	return tenantID, call, s.Verify(call, tenantID, expires, sig, now)
+	l.Expires = time.Unix(until, 0)
+	if !now.Before(l.Expires) {
+		return Link{}, ErrExpired
+	}
+	return l, nil
 }
 
 // AudioURL is the endpoint that streams a call's recording to holders of a key. It never expires.
@@ -67,9 +79,12 @@ func (s *Signer) AudioURL(callID uuid.UUID) string {
 	return s.base + "/api/v1/calls/" + callID.String() + "/recording/audio"
 }
 
-func (s *Signer) mac(callID, tenantID uuid.UUID, expires string) []byte {
+func (s *Signer) mac(l Link, expires string) []byte {
 	mac := hmac.New(sha256.New, s.key)
 	// The purpose keeps a signature that was made for something else under the same secret from fitting here.
-	_, _ = fmt.Fprintf(mac, "recording\n%s\n%s\n%s", tenantID, callID, expires)
+	_, _ = fmt.Fprintf(mac, "recording\n%s\n%s\n%s", l.TenantID, l.CallID, expires)
+	if l.Recipient != "" {
+		_, _ = fmt.Fprintf(mac, "\n%s", l.Recipient)
+	}
 	return mac.Sum(nil)
 }

@@ -15,25 +15,35 @@ func TestSignedURL(t *testing.T) {
 	s := NewSigner("https://ring.example/", []byte("key"))
 	call, tenant := uuid.New(), uuid.New()
 	now := time.Unix(1_764_000_000, 500).UTC()
-	text := s.Sign(call, tenant, now.Add(WebhookURLLifetime))
+	text := s.Sign(Link{CallID: call, TenantID: tenant, Recipient: "api_key:7", Expires: now.Add(WebhookURLLifetime)})
 	require.True(t, strings.HasPrefix(text, "https://ring.example/recordings/"+call.String()+"?"), text)
 	u, err := url.Parse(text)
 	require.NoError(t, err)
 	q := u.Query()
 	require.Equal(t, tenant.String(), q.Get("tenant"))
+	require.Equal(t, "api_key:7", q.Get("to"))
 	expires, sig := q.Get("expires"), q.Get("sig")
 	require.Equal(t, "1764000900", expires)
 
-	verify := func(call, tenant, expires, sig string, at time.Time) error {
-		_, _, err := s.VerifyURL(call, tenant, expires, sig, at)
+	verifyTo := func(to, call, tenant, expires, sig string, at time.Time) error {
+		q := url.Values{"tenant": {tenant}, "to": {to}, "expires": {expires}, "sig": {sig}}
+		_, err := s.Verify(call, q.Get, at)
 		return err
 	}
-	gotTenant, gotCall, err := s.VerifyURL(call.String(), tenant.String(), expires, sig, now)
+	verify := func(call, tenant, expires, sig string, at time.Time) error {
+		return verifyTo("api_key:7", call, tenant, expires, sig, at)
+	}
+	got, err := s.Verify(call.String(), q.Get, now)
 	require.NoError(t, err)
-	require.Equal(t, tenant, gotTenant)
-	require.Equal(t, call, gotCall)
+	require.Equal(t, Link{CallID: call, TenantID: tenant, Recipient: "api_key:7", Expires: time.Unix(1_764_000_900, 0)}, got)
 	require.NoError(t, verify(call.String(), tenant.String(), expires, sig, time.Unix(1_764_000_899, 0)))
 	require.ErrorIs(t, verify(call.String(), tenant.String(), expires, sig, time.Unix(1_764_000_900, 0)), ErrExpired)
+	_, other := NewSigner("", []byte("other")).Verify(call.String(), q.Get, now)
+	plain, err := url.Parse(s.Sign(Link{CallID: call, TenantID: tenant, Expires: now.Add(time.Minute)}))
+	require.NoError(t, err)
+	require.False(t, plain.Query().Has("to"))
+	_, err = s.Verify(call.String(), plain.Query().Get, now)
+	require.NoError(t, err)
 
 	for name, err := range map[string]error{
 		"another call":    verify(uuid.NewString(), tenant.String(), expires, sig, now),
@@ -46,7 +56,9 @@ func TestSignedURL(t *testing.T) {
 		"no call id":      verify("../etc", tenant.String(), expires, sig, now),
 		"no tenant":       verify(call.String(), "", expires, sig, now),
 		"expired, forged": verify(call.String(), tenant.String(), "1", sig, now),
-		"another key":     NewSigner("", []byte("other")).Verify(call, tenant, expires, sig, now),
+		"another key":     other,
+		"somebody else":   verifyTo("api_key:8", call.String(), tenant.String(), expires, sig, now),
+		"nobody":          verifyTo("", call.String(), tenant.String(), expires, sig, now),
 	} {
 		require.ErrorIs(t, err, ErrSignature, name)
 	}
