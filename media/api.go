@@ -52,6 +52,8 @@ type SessionSpec struct {
 	ID string
 	// CallID stands in log lines.
 	CallID string
+	// Owner names whose call it is: the sessions of one owner share a budget of memory and take turns with those of others.
+	Owner string
 	// URL, Subprotocol and AuthToken say how the AI's socket is dialed; an empty subprotocol is alpha's.
 	URL, Subprotocol, AuthToken string
 	Audio                       AudioFormat

@@ -9,7 +9,7 @@
 // connection), then the parts that these are made of: the SIP dialog (sip.go, leg.go, sdp.go) and what a re-INVITE changes
 // (moved.go); the caller's stream (caller.go: jitter*.go puts it in order, conceal.go fills gaps, comfort.go pauses); RTCP
 // (rtcp.go, rtcp_port.go) and what it tells of the audio (quality.go, outbound.go); the caller's digits (dtmf*.go) and the
-// detection of answering machines (amd.go, package amd); WebSocket frames (ws*.go, text*.go, playaudio.go), playout
+// detection of answering machines (amd.go, package amd); WebSocket frames (ws*.go, text*.go, playaudio.go) and what bounds them (flood.go), playout
 // (playout.go, playrate.go, backlog.go), codecs (g711.go, resample.go, uplink.go), taps (tap.go) and the recording
 // (recorder.go, callertrack.go; recwriter.go and recfile.go, which bring it to the disk; wav*.go).
 //

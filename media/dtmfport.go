@@ -97,7 +97,7 @@ func (p *port) hearTones(pcm []int16, now int64) {
 // SetToneDetection says whether the caller sends digits as tones, although the leg has telephone-events: behind a switch they
 // are the switch's own offer and tell nothing of the caller.
 func (s *Session) SetToneDetection(on bool) {
-	s.sh.post(func() {
+	s.post(func() {
 		s.port.pad.toneCaller = on
 		s.port.chooseTones()
 	})
@@ -109,7 +109,7 @@ func (s *Session) HeardDTMF(digit string, dur time.Duration) {
 	if len(digit) != 1 || !strings.Contains(dtmfDigits, digit) {
 		return
 	}
-	s.sh.post(func() { s.port.heardKey(heardDigit{digit: digit[0], dur: dur}, waySwitch, s.sh.now()) })
+	s.post(func() { s.port.heardKey(heardDigit{digit: digit[0], dur: dur}, waySwitch, s.sh.now()) })
 }
 
 // ParseInfo reads the digit of a SIP INFO: application/dtmf-relay (`Signal=5`, `Duration=160` in ms), or application/dtmf,
@@ -167,7 +167,7 @@ func (e *sipEndpoint) onInfo(req *sip.Request, tx sip.ServerTransaction) {
 		return
 	}
 	if digit, dur, ok := ParseInfo(ct.Value(), string(req.Body())); ok {
-		l.sess.sh.post(func() { l.sess.port.heardKey(heardDigit{digit: digit[0], dur: dur}, wayINFO, l.sess.sh.now()) })
+		l.sess.post(func() { l.sess.port.heardKey(heardDigit{digit: digit[0], dur: dur}, wayINFO, l.sess.sh.now()) })
 	}
 }
 

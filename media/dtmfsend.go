@@ -152,7 +152,7 @@ func (s *Session) SendDTMF(digits string, each time.Duration) error {
 		return fmt.Errorf("sending DTMF: %w", ErrSessionClosed)
 	}
 	byINFO := false
-	if !s.sh.do(func() { byINFO, err = s.port.queueKeys(keys) }) {
+	if !s.do(func() { byINFO, err = s.port.queueKeys(keys) }) {
 		return fmt.Errorf("sending DTMF: %w", ErrServerClosed)
 	}
 	if byINFO {
@@ -170,7 +170,7 @@ func (s *Session) SendDTMF(digits string, each time.Duration) error {
 // SetEventPayload sets the payload type that telephone-events are sent with, for a peer that is not the one we negotiated
 // with: the carrier, when the switch has led the audio past itself. 0 is the negotiated one, which a new leg begins with.
 func (s *Session) SetEventPayload(pt uint8) {
-	s.sh.post(func() { s.port.pad.pt = pt })
+	s.post(func() { s.port.pad.pt = pt })
 }
 
 // queueKeys takes digits for the leg; byINFO says that they have to go by SIP INFO.

@@ -31,6 +31,7 @@ type metrics struct {
 	recordingFailures *prometheus.CounterVec
 	recordingQueue    prometheus.Gauge
 	amd               *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
+	limits            *prometheus.CounterVec // limit: limitLabels
 	lateSlots         prometheus.Counter
 	panics            prometheus.Counter
 }
@@ -69,6 +70,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			"Recordings that ended before their call, by reason. Any increase deserves an alert: audio is being lost.", "reason"),
 		recordingQueue: gauge("recording_queue_bytes", "Recorded audio that waits for the disk; at 64 MiB recordings are ended."),
 		amd:            vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
+		limits:         vec("ai_limits_total", "Limits that voice agents' sockets have exceeded.", "limit"),
 		lateSlots:      counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
 		panics:         counter("panics_total", "Panics caught at the top of a request or a session."),
 	}
@@ -80,7 +82,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, c := range []prometheus.Collector{
 		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.rtcp, m.discarded, m.concealed, m.frames, m.framesDropped,
 		m.playoutDropped, m.texts, m.opens, m.reconnects, m.invites, m.digits, m.recordings, m.recordingFailures, m.recordingQueue, m.amd,
-		m.lateSlots, m.panics,
+		m.limits, m.lateSlots, m.panics,
 	} {
 		errs = append(errs, reg.Register(c))
 	}
@@ -100,6 +102,7 @@ func (m *metrics) initialise() {
 		m.texts:             {textPlayAudio, textKillAudio, textClearMarks, textMark, textTransfer, textDisconnect, textJSON, textCommand, "unknown", "bad"},
 		m.opens:             {"ok", "refused", "untrusted", "timeout", "failed"},
 		m.reconnects:        {"ok", "failed"},
+		m.limits:            limitLabels(),
 		m.invites:           {"200", "400", "404", "420", "481", "486", "488", "500"},
 		m.digits:            {"rtp", "info", "switch", "tone", "repeated", "sent_rtp", "sent_info"},
 		m.recordings:        {"ok", "failed"},

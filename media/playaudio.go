@@ -3,7 +3,6 @@ package media
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,17 +16,32 @@ import (
 type textDecoder struct {
 	rate int // the AI's own, for audio that names none
 	to   int // playout's
+	room int // samples that playout has room for, at its rate; 0 is no bound
 	from int // the rate that res comes from
 	into int // the rate that res leads to
 	res  *Resampler
 }
 
+// errPlainTooLong refuses a long text frame that carries no audio.
+var errPlainTooLong = errors.New("a text frame without audio is longer than 64 KiB")
+
 // errFilter says that a filter has to be designed first, which takes milliseconds.
 var errFilter = errors.New("a filter has to be designed")
 
 // decode reads a text frame. It keeps no reference to msg. It returns errFilter when it would have to design a filter and
-// may not.
+// may not. A frame above maxPlainText is overwritten, and must be a playAudio.
 func (t *textDecoder) decode(msg []byte, mayDesign bool) (textFrame, error) {
+	if len(msg) > maxPlainText {
+		small, content, ok := cutContent(msg)
+		if !ok || len(small) > maxPlainText {
+			return textFrame{}, errPlainTooLong
+		}
+		f, err := t.read(small, content, mayDesign)
+		if errors.Is(err, errNotCut) {
+			return textFrame{}, errPlainTooLong
+		}
+		return f, err
+	}
 	if len(msg) > minCut {
 		if small, content, ok := cutContent(msg); ok {
 			f, err := t.read(small, content, mayDesign)
@@ -74,13 +88,44 @@ func cutContent(msg []byte) (small, content []byte, ok bool) {
 	}
 	rest = rest[1:]
 	end := bytes.IndexByte(rest, '"')
-	if end < 0 || bytes.IndexByte(rest[:end], '\\') >= 0 {
+	if end < 0 {
 		return nil, nil, false
+	}
+	content = rest[:end]
+	if bytes.IndexByte(content, '\\') >= 0 {
+		if len(msg) <= maxPlainText {
+			return nil, nil, false
+		}
+		if content, ok = plainBase64(content); !ok {
+			return nil, nil, false
+		}
 	}
 	begin := len(msg) - len(rest)
 	small = make([]byte, 0, len(msg)-end+len(cutMark))
 	small = append(append(append(small, msg[:begin]...), cutMark...), rest[end:]...)
-	return small, rest[:end], true
+	return small, content, true
+}
+
+// plainBase64 takes the escapes out of base64, in place: some encoders write a slash as \/, some break lines.
+func plainBase64(s []byte) ([]byte, bool) {
+	out := s[:0]
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' {
+			out = append(out, s[i])
+			continue
+		}
+		if i++; i == len(s) {
+			return nil, false
+		}
+		switch s[i] {
+		case '/':
+			out = append(out, '/')
+		case 'n', 'r':
+		default:
+			return nil, false
+		}
+	}
+	return out, true
 }
 
 // playAudioData is the body of a playAudio frame.
@@ -91,50 +136,88 @@ type playAudioData struct {
 }
 
 // playAudio reads the audio of a playAudio frame: raw 16-bit samples or a WAV file, at any rate. content is the audio where it
-// was cut out of data.
-func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign bool) ([]int16, error) {
+// was cut out of data. What playout has no room for is not converted; cut is its length.
+func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign bool) (pcm []int16, cut int, err error) {
 	var d playAudioData
 	if err := json.Unmarshal(data, &d); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	switch {
 	case content == nil:
 		content = []byte(d.Content)
 	case d.Content != cutMark:
-		return nil, errNotCut
+		return nil, 0, errNotCut
 	}
-	audio, err := decodeBase64(content)
+	audio, err := decodeBase64(content, len(content) > maxPlainText)
 	if err != nil {
-		return nil, fmt.Errorf("audioContent: %w", err)
+		return nil, 0, fmt.Errorf("audioContent: %w", err)
 	}
 	switch strings.ToLower(d.ContentType) {
 	case "wav", "wave":
-		pcm, rate, err := decodeWAV(audio)
+		info, err := scanWAV(bytes.NewReader(audio), int64(len(audio)))
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		return wholeAudio(pcm, rate, t.to, mayDesign)
+		if info.rate != t.to && !mayDesign {
+			return nil, 0, errFilter
+		}
+		res, err := newAnyResampler(info.rate, t.to)
+		if err != nil {
+			return nil, 0, err
+		}
+		pcm, cut = t.convert(info, audio[info.dataAt:info.dataAt+info.dataLen], res)
+		if cut == 0 {
+			pcm = res.Flush(pcm) // the file's last sample included
+		}
+		return pcm, cut, nil
 	case "raw", "":
 		rate, err := numericRate(d.SampleRate, t.rate)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if len(audio)%2 != 0 {
-			return nil, errors.New("audioContent: odd number of bytes")
+			return nil, 0, errors.New("audioContent: odd number of bytes")
 		}
-		pcm := make([]int16, len(audio)/2)
-		for i := range pcm {
-			pcm[i] = int16(binary.LittleEndian.Uint16(audio[2*i:]))
+		res, err := t.filter(rate, mayDesign)
+		if err != nil {
+			return nil, 0, err
 		}
-		return t.convert(pcm, rate, mayDesign)
+		pcm, cut = t.convert(wavInfo{format: wavPCM, bits: 16, channels: 1, rate: rate}, audio, res)
+		return pcm, cut, nil
 	}
-	return nil, fmt.Errorf("audioContentType %q is unknown", d.ContentType)
+	return nil, 0, fmt.Errorf("audioContentType %q is unknown", clip(d.ContentType, 32))
 }
 
-// convert brings raw audio, which goes on where the frame before ended, to the rate of playout.
-func (t *textDecoder) convert(pcm []int16, rate int, mayDesign bool) ([]int16, error) {
+// convertBlock is about how many samples are made at a time.
+const convertBlock = chunkSamples
+
+// convert brings audio to mono and to the rate of playout, a block at a time: no more than what playout has room for.
+func (t *textDecoder) convert(info wavInfo, raw []byte, res *Resampler) (pcm []int16, cut int) {
+	unit := info.frameBytes()
+	length := len(raw) / unit * t.to / info.rate
+	size := length + 2*chunkSamples
+	if t.room > 0 {
+		size = min(size, t.room+2*chunkSamples)
+	}
+	pcm = make([]int16, 0, size)
+	var block []int16
+	step := max(1, convertBlock*info.rate/t.to)
+	for len(raw) >= unit {
+		if t.room > 0 && len(pcm) >= t.room {
+			return pcm[:t.room], max(1, length-t.room)
+		}
+		n := min(len(raw)/unit, step) * unit
+		block = mixDown(info.samples(block[:0], raw[:n]), info.channels)
+		pcm = res.Process(pcm, block)
+		raw = raw[n:]
+	}
+	return pcm, 0
+}
+
+// filter is the resampler of raw audio, which goes on where the frame before ended.
+func (t *textDecoder) filter(rate int, mayDesign bool) (*Resampler, error) {
 	if rate == t.to {
-		return pcm, nil
+		return NewResampler(rate, rate)
 	}
 	if t.res == nil || t.from != rate || t.into != t.to {
 		if !mayDesign {
@@ -146,7 +229,7 @@ func (t *textDecoder) convert(pcm []int16, rate int, mayDesign bool) ([]int16, e
 		}
 		t.res, t.from, t.into = res, rate, t.to
 	}
-	return t.res.Process(make([]int16, 0, len(pcm)*t.to/rate+chunkSamples), pcm), nil
+	return t.res, nil
 }
 
 // flush returns what the filter of raw audio holds back.
@@ -159,13 +242,10 @@ func (t *textDecoder) flush() []int16 {
 	return rest
 }
 
-// wholeAudio brings a file to the rate of playout, its last sample included.
-func wholeAudio(pcm []int16, rate, to int, mayDesign bool) ([]int16, error) {
+// wholeAudio brings audio to the rate of playout, its last sample included.
+func wholeAudio(pcm []int16, rate, to int) ([]int16, error) {
 	if rate == to {
 		return pcm, nil
-	}
-	if !mayDesign {
-		return nil, errFilter
 	}
 	res, err := newAnyResampler(rate, to)
 	if err != nil {
@@ -188,12 +268,25 @@ func newAnyResampler(rate, to int) (*Resampler, error) {
 	return NewResampler(near, to)
 }
 
-// decodeBase64 takes the standard alphabet, with and without padding.
-func decodeBase64(s []byte) ([]byte, error) {
+// decodeBase64 takes the standard alphabet, with and without padding; into s itself when it may.
+func decodeBase64(s []byte, inPlace bool) ([]byte, error) {
 	s = bytes.TrimRight(s, "=")
-	out := make([]byte, base64.RawStdEncoding.DecodedLen(len(s)))
-	n, err := base64.RawStdEncoding.Decode(out, s)
-	return out[:n], err
+	if !inPlace {
+		out := make([]byte, base64.RawStdEncoding.DecodedLen(len(s)))
+		n, err := base64.RawStdEncoding.Decode(out, s)
+		return out[:n], err
+	}
+	const block = 4 << 10
+	var part [block]byte
+	done := 0
+	for from := 0; from < len(s); from += block {
+		n, err := base64.RawStdEncoding.Decode(part[:], s[from:min(from+block, len(s))])
+		done += copy(s[done:], part[:n])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s[:done], nil
 }
 
 // numericRate reads a sample rate that is a number or a numeric string.

@@ -3,6 +3,8 @@ package media
 const (
 	// chunkSamples is the size of a pooled piece of the playout queue: 160 ms at 8 kHz.
 	chunkSamples = 8 * frameSamples
+	// adoptFrom is the length from which on audio is queued without a copy: the shard's thread has no time for one.
+	adoptFrom = 8 * chunkSamples
 	// maxQueued bounds the playout queue to 5 minutes, in seconds; an AI that sends more ahead loses the excess.
 	maxQueued = 300
 	// fadeSamples is the ramp, 4 ms at 8 kHz, that ends audio which stops in mid-sample.
@@ -67,8 +69,7 @@ func (q *playout) frame() int { return q.rate / framesPerSecond }
 
 // push queues samples and returns how many did not fit.
 func (q *playout) push(pcm []int16) int {
-	room := max(maxQueued*q.rate-q.backlog(), 0)
-	lost := max(len(pcm)-room, 0)
+	lost := max(len(pcm)-q.room(), 0)
 	pcm = pcm[:len(pcm)-lost]
 	q.queued += uint64(len(pcm))
 	q.delay.arrived += len(pcm)
@@ -85,6 +86,26 @@ func (q *playout) push(pcm []int16) int {
 	}
 	return lost
 }
+
+// adopt queues samples in the memory in which they lie, which the queue then owns, and returns how many did not fit.
+func (q *playout) adopt(pcm []int16) int {
+	if len(pcm) < adoptFrom {
+		return q.push(pcm)
+	}
+	lost := max(len(pcm)-q.room(), 0)
+	pcm = pcm[:len(pcm)-lost]
+	q.queued += uint64(len(pcm))
+	q.delay.arrived += len(pcm)
+	for len(pcm) > 0 {
+		n := min(adoptFrom, len(pcm))
+		q.chunks = append(q.chunks, pcm[:n:n])
+		pcm = pcm[n:]
+	}
+	return lost
+}
+
+// room is how many samples the queue takes.
+func (q *playout) room() int { return max(maxQueued*q.rate-q.backlog(), 0) }
 
 // pull fills dst with the next samples and returns how many there were; the rest is a short fade and silence.
 func (q *playout) pull(dst []int16) int {

@@ -80,13 +80,14 @@ func (p *port) playText(f textFrame) {
 	pcm := f.pcm
 	if f.rate != p.queue.rate {
 		var err error
-		if pcm, err = wholeAudio(pcm, f.rate, p.queue.rate, true); err != nil {
+		if pcm, err = wholeAudio(pcm, f.rate, p.queue.rate); err != nil {
 			p.badFrame(f.typ, err)
 			return
 		}
 	}
 	p.texted = true
-	p.enqueue(pcm)
+	p.lose(f.cut)
+	p.enqueue(pcm, true)
 }
 
 // recast converts what is queued. Marks stay where they are in the audio.

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/pion/rtp"
@@ -60,6 +61,9 @@ type port struct {
 	// The AI's socket, nil while there is none.
 	sock           *socket
 	waiting        [][]byte // text frames for the next socket
+	waitingBytes   int
+	owed           []markAnswer // marks whose answers have not been sent
+	marksLeft      int          // how many may be sent until the next tick
 	reconnecting   bool
 	redialDeadline int64 // when reconnecting ends
 	stableAt       int64 // a socket that lives so long earns the whole time for reconnecting again
@@ -165,6 +169,7 @@ func (p *port) endLeg() {
 
 // tick is the session's 20 ms. due is the moment of the grid, now the clock.
 func (p *port) tick(now, due int64) {
+	p.marksLeft = markAnswers
 	if p.closing {
 		p.tickClosing(now)
 		return
@@ -180,6 +185,8 @@ func (p *port) tick(now, due int64) {
 		if now >= p.speakAt {
 			p.play(due)
 		}
+	} else if len(p.owed) > 0 {
+		p.sendMarks()
 	}
 	p.tickSocket(now)
 	if p.rec != nil && p.rec.failed == nil {
@@ -195,7 +202,7 @@ func (p *port) killAudio() {
 	p.queue.clearAudio()
 	p.down.reset()
 	if s := p.sock; s != nil && s.paused {
-		s.dec = &textDecoder{rate: s.dec.rate} // the old one is at work
+		s.dec = &textDecoder{rate: s.dec.rate} // the old one may be at work
 	} else if s != nil {
 		s.dec.reset()
 	}
@@ -209,24 +216,29 @@ func (p *port) clearMarks() {
 }
 
 func (p *port) dropMarks() {
-	p.sh.marks = p.queue.dropMarks(p.sh.marks[:0])
+	p.owed = p.queue.dropMarks(p.owed)
 	p.sendMarks()
 }
 
 func (p *port) answerMarks() {
-	if len(p.queue.marks) == 0 {
-		return
+	if len(p.queue.marks) > 0 {
+		p.owed = p.queue.played(p.owed)
 	}
-	p.sh.marks = p.queue.played(p.sh.marks[:0])
-	p.sendMarks()
+	if len(p.owed) > 0 {
+		p.sendMarks()
+	}
 }
 
+// sendMarks answers marks, some of many in each tick: an AI that has set a thousand takes no audio from other calls.
 func (p *port) sendMarks() {
-	for _, m := range p.sh.marks {
+	n := min(len(p.owed), p.marksLeft)
+	p.marksLeft -= n
+	for _, m := range p.owed[:n] {
 		event := "playout"
 		if m.cleared {
 			event = "cleared"
 		}
 		p.sendText(textMark, markData{Name: m.name, Event: event})
 	}
+	p.owed = slices.Delete(p.owed, 0, n)
 }

@@ -30,6 +30,7 @@ type portRig struct {
 
 	caller *rtpSocket
 	rd     rtpReader
+	faults float64 // panics that the test has injected; any other fails it
 }
 
 func newPortRig(t *testing.T, audio AudioFormat) *portRig {
@@ -63,6 +64,7 @@ func newPortRig(t *testing.T, audio AudioFormat) *portRig {
 		r.hangUp()
 		require.NoError(t, caller.close())
 		sh.end()
+		require.InDelta(t, r.faults, metric(t, srv.metrics.panics), 0, "panics")
 	})
 	return r
 }
@@ -109,8 +111,10 @@ func (r *portRig) send(b []byte) {
 // read has the port read its socket, long text frames, which are decoded elsewhere, included.
 func (r *portRig) read() {
 	r.p.readSocket(r.now)
-	for r.p.sock != nil && r.p.sock.paused {
-		(<-r.p.sh.inbox)()
+	for s := r.p.sock; s != nil && r.p.sock == s && (s.paused || s.hot); {
+		if s.paused {
+			(<-r.p.sh.inbox)()
+		}
 		r.p.readSocket(r.now)
 	}
 }
@@ -174,6 +178,9 @@ func (r *portRig) text(msg []byte) bool {
 	r.texts = append(r.texts, string(msg))
 	return true
 }
+
+func (r *portRig) long([]byte, int) (bool, error) { return true, nil }
+func (r *portRig) spent() bool                    { return false }
 
 func (r *portRig) control(op byte, payload []byte) {
 	switch op {

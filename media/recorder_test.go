@@ -239,3 +239,13 @@ func FuzzWAV(f *testing.F) {
 		}
 	})
 }
+
+// decodeWAV reads a whole WAV file into mono samples.
+func decodeWAV(b []byte) (pcm []int16, rate int, err error) {
+	info, err := scanWAV(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return nil, 0, err
+	}
+	raw := b[info.dataAt : info.dataAt+info.dataLen]
+	return mixDown(info.samples(make([]int16, 0, len(raw)*8/info.bits), raw), info.channels), info.rate, nil
+}

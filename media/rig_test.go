@@ -37,6 +37,8 @@ type rig struct {
 	srv *Server
 	reg *prometheus.Registry
 	ai  *fakeAI
+	// faults is how many panics the test has injected; any other fails it.
+	faults float64
 }
 
 func newRig(t *testing.T) *rig {
@@ -50,12 +52,15 @@ func newRig(t *testing.T) *rig {
 	require.NoError(t, err)
 	require.NoError(t, srv.Start(t.Context()))
 	srv.next.Store(uint32(time.Now().UnixNano()))
+	r := &rig{t: t, srv: srv, reg: reg}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
 		require.NoError(t, srv.Close(ctx))
+		require.InDelta(t, r.faults, metric(t, srv.metrics.panics), 0, "panics")
 	})
-	return &rig{t: t, srv: srv, reg: reg, ai: newFakeAI(t)}
+	r.ai = newFakeAI(t)
+	return r
 }
 
 // spec describes a session with the rig's AI.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
@@ -35,6 +37,8 @@ type Config struct {
 	TLS *tls.Config
 	// Shards is the number of tick threads. One for every two processors.
 	Shards int
+	// CPU is shared with whatever else computes in the process. Slots for two jobs.
+	CPU *fairshare.Slots
 	// Logger is slog.Default() when nil.
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil keeps them unregistered.
@@ -56,11 +60,13 @@ type Server struct {
 	sessions map[string]*Session // a nil value holds the id of a session that is being opened
 	tasks    tasks
 
+	cpu       *fairshare.Slots // the jobs that compute off the tick threads
+	longTexts *fairshare.Bytes // text frames above maxPlainText, by owner
+
 	// Set by Start, read after it.
 	sip      *sipEndpoint
 	shards   []*shard
 	recorder *recWriter
-	decoders chan struct{} // bounds the text frames that are decoded at once
 	done     chan struct{} // closed when Close begins
 }
 
@@ -106,6 +112,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Shards <= 0 {
 		cfg.Shards = max(1, runtime.GOMAXPROCS(0)/2)
 	}
+	if cfg.CPU == nil {
+		cfg.CPU = fairshare.NewSlots(2)
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -121,7 +130,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{
 		cfg: cfg, log: cfg.Logger, metrics: m, rtpIP: ip, sessions: map[string]*Session{},
-		decoders: make(chan struct{}, 2), done: make(chan struct{}),
+		cpu: cfg.CPU, longTexts: fairshare.NewBytes(ownerTexts), done: make(chan struct{}),
 	}, nil
 }
 
@@ -223,8 +232,21 @@ func (s *Server) SIPAddr() string {
 	return s.sip.addr.String()
 }
 
-// spawn runs fn in a goroutine that Close waits for.
-func (s *Server) spawn(fn func()) { s.tasks.run(fn) }
+// spawn runs fn in a goroutine that Close waits for. A panic in it is counted and logged, and ends nothing else.
+func (s *Server) spawn(fn func()) { s.tasks.run(func() { s.guard("goroutine", fn) }) }
+
+// guard keeps a fault in fn from ending the process: it is logged and counted. It reports whether there was one.
+func (s *Server) guard(where string, fn func()) (faulty bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			faulty = true
+			s.metrics.panics.Inc()
+			s.log.Error("media endpoint caught a panic", "where", where, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		}
+	}()
+	fn()
+	return false
+}
 
 // find returns the open session with an id, or nil.
 func (s *Server) find(id string) *Session {

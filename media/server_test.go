@@ -75,6 +75,7 @@ func TestPanicEndsOneSession(t *testing.T) {
 	good, ai := r.open(r.spec("good"))
 	p := newPhone(t)
 	p.call(bad)
+	r.faults = 1
 	bad.sh.do(func() { bad.port.up = nil })
 	p.send(make([]int16, 160))
 	require.ErrorIs(t, event[SocketClosed](t, bad).Err, errSessionFault)
@@ -84,6 +85,27 @@ func TestPanicEndsOneSession(t *testing.T) {
 	p.call(good)
 	p.speak(tone(425, 8000, 1600))
 	require.Eventually(t, func() bool { return len(ai.heard()) > 3000 }, soon, tick)
+}
+
+// TestPanicBesideTheTick proves that a fault in what others ask of a session ends that session, a paused socket's too, and that one in a
+// goroutine beside the shards ends nothing.
+func TestPanicBesideTheTick(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	bad, ai := r.open(r.spec("bad"))
+	r.faults = 2
+	bad.sh.do(func() { // a filter without coefficients
+		d := bad.port.sock.dec
+		d.res, d.from, d.into = &Resampler{up: 2, down: 3, half: 1}, 24000, bad.port.queue.rate
+	})
+	ai.write(1, playFrame("raw", "24000", make([]byte, 2*inlineText)))
+	require.Eventually(t, func() bool { return metric(t, r.srv.metrics.panics) == 1 }, soon, tick)
+	require.Eventually(t, func() bool { return bad.Stats().BadFrames == 1 }, soon, tick)
+	bad.post(func() { panic("injected") })
+	require.ErrorIs(t, event[SocketClosed](t, bad).Err, errSessionFault)
+	bad.Close(CloseError)
+	_, ai = r.open(r.spec("good"))
+	require.NotNil(t, ai)
 }
 
 // TestGauges returns to zero when all is over.

@@ -33,10 +33,14 @@ type Session struct {
 	rtpAddr  netip.AddrPort
 	released chan struct{} // closed by the shard when nothing of the session is left there
 	texts    atomic.Int32  // text frames that wait on the socket; written by the shard
-	lost     atomic.Bool   // no socket will come again; written by the shard
+	// textBytes is the size of those frames; written by the shard.
+	textBytes atomic.Int32
+	lost      atomic.Bool // no socket will come again; written by the shard
 
 	mu       sync.Mutex
 	events   chan Event
+	unread   int // bytes of the texts that were queued since nothing waited
+	unlogged bool
 	metadata json.RawMessage
 	leg      *leg
 	closed   bool
@@ -81,7 +85,7 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 	sess.port = p
 	meta := sess.meta(spec.Reconnected)
 	var watchErr error
-	if !sess.sh.do(func() { watchErr = p.begin(d, meta) }) { //nolint:contextcheck // a redial outlives the context of Open
+	if !sess.do(func() { watchErr = p.begin(d, meta) }) { //nolint:contextcheck // a redial outlives the context of Open
 		watchErr = errors.Join(ErrServerClosed, d.close())
 	}
 	if watchErr != nil {
@@ -106,7 +110,7 @@ func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
 	if c := sess.spec.AMD; c != nil {
 		detector = amd.New(*c)
 	}
-	p := &port{s: sess, amd: detector, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: newPlayout(&sess.sh.pool, sess.spec.Audio.SampleRateHz), noise: 1}
+	p := &port{s: sess, marksLeft: markAnswers, amd: detector, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: newPlayout(&sess.sh.pool, sess.spec.Audio.SampleRateHz), noise: 1}
 	return p, sess.spec.tap.begin(p)
 }
 
@@ -141,23 +145,35 @@ func (s *Session) ID() string { return s.spec.ID }
 // Events reports what happens to the session. The channel is closed by Close.
 func (s *Session) Events() <-chan Event { return s.events }
 
-// emit queues an event. Texts and digits are dropped when nobody reads; what ends or changes the session has a reserve.
-func (s *Session) emit(ev Event) {
+// emit queues an event and reports false when it was dropped. Texts and digits are dropped when nobody reads them, by number and by
+// bytes; what ends or changes the session has a reserve.
+func (s *Session) emit(ev Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return
+		return true
 	}
-	limit := eventQueue
-	switch ev.(type) {
-	case Text, DTMF:
+	if len(s.events) == 0 {
+		s.unread = 0
+	}
+	limit, size := eventQueue, 0
+	switch ev := ev.(type) {
+	case Text:
+		limit, size = limit-eventReserve, len(ev.Data)+len(ev.ID)
+	case DTMF:
 		limit -= eventReserve
 	}
-	if len(s.events) >= limit {
-		s.log.Error("a media event was dropped, since nobody reads them", "event", fmt.Sprintf("%T", ev))
-		return
+	if len(s.events) >= limit || size > 0 && s.unread+size > eventBytes {
+		s.srv.metrics.limits.WithLabelValues("events_unread").Inc()
+		if !s.unlogged {
+			s.unlogged = true
+			s.log.Error("a media event was dropped, since too many wait to be read; further ones are only counted", "event", fmt.Sprintf("%T", ev))
+		}
+		return false
 	}
+	s.unread += size
 	s.events <- ev
+	return true
 }
 
 // SendText sends {"type": typ, "data": data} to the AI. While the socket is being dialed again the frame waits.
@@ -169,10 +185,10 @@ func (s *Session) SendText(typ string, data any) error {
 	if s.isClosed() || s.lost.Load() {
 		return fmt.Errorf("sending a %s frame: %w", typ, ErrSessionClosed)
 	}
-	if s.texts.Load() >= textQueue {
+	if s.texts.Load() >= textQueue || int(s.textBytes.Load())+len(b) > textBytes {
 		return fmt.Errorf("sending a %s frame: %w", typ, ErrTextQueueFull)
 	}
-	if !s.sh.post(func() { s.port.sendRaw(b) }) {
+	if !s.post(func() { s.port.sendRaw(b) }) {
 		return fmt.Errorf("sending a %s frame: %w", typ, ErrServerClosed)
 	}
 	return nil
@@ -183,7 +199,7 @@ func (s *Session) SendCommandResult(r CommandResult) error { return s.SendText("
 
 // SetMute silences one direction, or lets it be heard again.
 func (s *Session) SetMute(dir Direction, muted bool) {
-	s.sh.post(func() { s.port.muted[dir] = muted })
+	s.post(func() { s.port.muted[dir] = muted })
 }
 
 // UpdateMetadata replaces the metadata that the socket gets when it is dialed again.
@@ -206,6 +222,16 @@ func (s *Session) meta(reconnect bool) json.RawMessage {
 	return m
 }
 
+// post hands fn, which touches the session's port, to its shard. A fault in it ends this session only.
+func (s *Session) post(fn func()) bool {
+	return s.sh.post(func() { s.sh.guard(s.port, fn) })
+}
+
+// do is post that waits for fn.
+func (s *Session) do(fn func()) bool {
+	return s.sh.do(func() { s.sh.guard(s.port, fn) })
+}
+
 func (s *Session) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +241,7 @@ func (s *Session) isClosed() bool {
 // Stats returns the counts so far.
 func (s *Session) Stats() Stats {
 	var st Stats
-	if s.isClosed() || !s.sh.do(func() { st = s.port.snapshot() }) {
+	if s.isClosed() || !s.do(func() { st = s.port.snapshot() }) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.final
@@ -236,7 +262,7 @@ func (s *Session) Close(reason CloseReason) Stats {
 		code = closeInternal
 	case CloseHangup, CloseDisconnect, CloseTransferred, CloseTimeout:
 	}
-	s.sh.do(func() {
+	s.do(func() {
 		st = s.port.snapshot()
 		s.port.shutdown(code, reason, s.sh.now())
 	})
@@ -279,10 +305,11 @@ func (s *Session) redial(limit time.Duration, cause error) {
 	s.mu.Unlock()
 	s.srv.spawn(func() {
 		defer cancel()
-		d, err := s.dialAgain(ctx, cause)
+		d, err := (*dialed)(nil), errSessionFault
+		s.srv.guard("redial", func() { d, err = s.dialAgain(ctx, cause) })
 		if err != nil {
 			s.srv.metrics.reconnects.WithLabelValues("failed").Inc()
-			s.sh.post(func() {
+			s.post(func() {
 				if !s.port.closing {
 					s.log.Warn("voice agent's socket could not be dialed again", "error", err)
 					s.port.socketLost(err)
@@ -291,7 +318,7 @@ func (s *Session) redial(limit time.Duration, cause error) {
 			return
 		}
 		meta := s.meta(true)
-		if !s.sh.post(func() { s.reattach(d, meta) }) { //nolint:contextcheck // the next redial has its own time limit
+		if !s.post(func() { s.reattach(d, meta) }) { //nolint:contextcheck // the next redial has its own time limit
 			s.closeStream(d.st)
 		}
 	})
@@ -357,7 +384,7 @@ func (s *Session) PauseRecording(paused bool) error {
 	if s.file == nil {
 		return ErrNoRecording
 	}
-	if !s.sh.post(func() { s.port.pauseRecording(paused) }) {
+	if !s.post(func() { s.port.pauseRecording(paused) }) {
 		return fmt.Errorf("pausing a recording: %w", ErrServerClosed)
 	}
 	return nil

@@ -21,8 +21,6 @@ const (
 	maxLag = 3 * frameNS
 	// readBuffer is what is read from an AI's socket at a time.
 	readBuffer = 64 << 10
-	// readBudget bounds what is read from one socket in one slot.
-	readBudget = 4 * readBuffer
 	// yieldEvery is the number of slots between two yields, 10 ms. A goroutine that goes from system call to system call and
 	// is never scheduled looks to the runtime's monitor like one that holds its processor for itself: the monitor then wakes
 	// up thousands of times a second to take it away.
@@ -51,7 +49,6 @@ type shard struct {
 	pcm   [maxPayload]int16
 	slew  *slewTable // of the recordings
 	pool  chunkPool
-	marks []markAnswer
 	tally tally
 	slot  int
 	count int64 // slots since the shard began, those left out included; 1 is the first
@@ -155,6 +152,7 @@ func (sh *shard) step(now, due int64) {
 		sh.guard(p, func() { p.tick(now, due) })
 	}
 	sh.read(ready, now, false)
+	sh.readHot(now)
 	sh.slot = (sh.slot + 1) % slots
 	if sh.count++; sh.count%talliesEvery == 0 {
 		sh.tally.flush(sh.srv.metrics)
@@ -169,6 +167,9 @@ func (sh *shard) read(ready []unix.EpollEvent, now int64, mine bool) {
 			continue
 		}
 		fd := ev.Fd
+		if p.hot() && fd == int32(p.sock.st.pollFD()) {
+			continue
+		}
 		sh.guard(p, func() {
 			switch {
 			case p.rtp != nil && fd == int32(p.rtp.fd):
@@ -181,8 +182,28 @@ func (sh *shard) read(ready []unix.EpollEvent, now int64, mine bool) {
 		})
 	}
 	for p := range sh.held {
-		if (p.slot == sh.slot) != mine {
+		if (p.slot == sh.slot) != mine || p.hot() {
 			continue
+		}
+		sh.guard(p, func() { p.readSocket(now) })
+	}
+}
+
+// hot tells whether the port's socket had more to say than its share.
+func (p *port) hot() bool { return p.sock != nil && p.sock.hot }
+
+// readHot gives the sockets that have more to say than their share what time is left for them, in no order.
+func (sh *shard) readHot(now int64) {
+	end := int64(0)
+	for p := range sh.held {
+		if !p.hot() || p.sock.hotSlot == sh.count {
+			continue
+		}
+		at := sh.now()
+		if end == 0 {
+			end = at + hotBudget
+		} else if at >= end {
+			return
 		}
 		sh.guard(p, func() { p.readSocket(now) })
 	}
@@ -207,8 +228,11 @@ func (sh *shard) guard(p *port, fn func()) {
 		}
 		sh.srv.metrics.panics.Inc()
 		sh.log.Error("media thread caught a panic", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-		if p != nil {
-			p.abandon()
+		if p == nil {
+			return
+		}
+		if sh.srv.guard("end of a faulty session", p.abandon) {
+			sh.srv.guard("removal of a faulty session", p.finishClosing)
 		}
 	}()
 	fn()

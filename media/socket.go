@@ -2,6 +2,7 @@ package media
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -29,25 +30,38 @@ type socket struct {
 	st        stream
 	in        frameReader
 	dec       *textDecoder // not the shard's while paused
-	paused    bool         // a long text frame is being decoded; reading waits, so that order is kept
-	stash     []byte       // what had been read behind it
-	pending   []byte       // the rest of a frame of which a part was written
-	queue     []outFrame
-	free      [][]byte
-	audio     int // audio frames in queue
-	texts     int
-	lastIn    int64
-	nextPing  int64
-	blocked   int64 // since when nothing could be written; 0 when something was
-	peerCode  int   // the close code that the AI sent
-	peerClose bool
+	paused    bool         // a long text frame is being decoded, or waits for memory; reading waits, so that order is kept
+	stash     []byte       // what was read and not taken yet
+	message   int          // bytes of the binary message so far
+	hot       bool         // the socket had more to say than its share of a slot
+	hotSlot   int64        // the slot in which it was read last
+	units     int          // what is left of its share in this slot
+	corked    bool         // texts are collected, for one write
+	pong      []byte       // the newest ping's payload
+	pongDue   bool
+	decoding  bool  // what is reserved belongs to the decoder
+	reserved  int64 // bytes of the owner's budget for long texts
+	longSince int64 // when the long text began
+	// floodUntil is when the frames without audio that have come are within floodRate.
+	floodUntil int64
+	pending    []byte // the rest of a frame of which a part was written
+	queue      []outFrame
+	free       [][]byte
+	audio      int // audio frames in queue
+	texts      int
+	textBytes  int
+	lastIn     int64
+	nextPing   int64
+	blocked    int64 // since when nothing could be written; 0 when something was
+	peerCode   int   // the close code that the AI sent
+	peerClose  bool
 }
 
 // errors of a socket that the peer didn't close properly.
 var (
 	errSocketDead    = errors.New("voice agent's socket: no sign of life")
 	errSocketBlocked = errors.New("voice agent's socket: nothing could be written before the deadline")
-	errTextsBlocked  = errors.New("voice agent's socket: too many text frames wait")
+	errTextsBlocked  = errors.New("voice agent's socket: too many text frames wait for it to read them")
 )
 
 // attach gives the port an open socket. The metadata goes first, then what has waited.
@@ -60,12 +74,13 @@ func (p *port) attach(d *dialed, meta []byte, now int64) {
 	}
 	p.write(opText, meta, false, now)
 	texts := p.waiting
-	p.waiting = nil
+	p.waiting, p.waitingBytes = nil, 0
 	for _, t := range texts {
 		p.write(opText, t, false, now)
 	}
 	if p.sock == s && len(d.early) > 0 {
-		p.feed(d.early, now)
+		s.stash = d.early
+		p.readSocket(now)
 	}
 }
 
@@ -78,6 +93,10 @@ func (p *port) detach() {
 	p.sock = nil
 	p.unwatchSocket(s)
 	p.s.texts.Store(0)
+	p.s.textBytes.Store(0)
+	if !s.decoding {
+		p.releaseLong(s)
+	}
 	p.closeStream(s.st)
 }
 
@@ -105,12 +124,39 @@ func (p *port) closeStream(st stream) {
 	}
 }
 
-// readSocket takes what the AI has sent.
+// readSocket takes what the AI has sent, as far as its share of the slot goes.
 func (p *port) readSocket(now int64) {
-	for budget := readBudget; budget > 0; {
-		s := p.sock
-		if s == nil || s.paused {
-			return
+	s := p.sock
+	if s == nil || s.paused {
+		return
+	}
+	s.units, s.corked, s.hotSlot = slotUnits, true, p.sh.count
+	p.takeInput(s, now)
+	if p.sock != s {
+		return
+	}
+	s.corked = false
+	p.flush(now)
+	if p.sock != s || s.paused {
+		return
+	}
+	if s.hot = s.units <= 0; s.hot || len(s.stash) > 0 {
+		p.sh.held[p] = struct{}{}
+	}
+}
+
+// takeInput reads until nothing has come, the share is used up, or the socket pauses or ends.
+func (p *port) takeInput(s *socket, now int64) {
+	for s.units > 0 {
+		if b := s.stash; len(b) > 0 {
+			s.stash = nil
+			if n := p.feed(b, now); n < len(b) && p.sock == s {
+				s.stash = b[n:]
+			}
+			if p.sock != s || s.paused {
+				return
+			}
+			continue
 		}
 		n, err := s.st.read(p.sh.buf)
 		if errors.Is(err, errAgain) {
@@ -121,42 +167,54 @@ func (p *port) readSocket(now int64) {
 			p.socketFailed(err, now)
 			return
 		}
-		p.feed(p.sh.buf[:n], now)
-		if n < len(p.sh.buf) && !s.st.holds() {
+		if used := p.feed(p.sh.buf[:n], now); used < n && p.sock == s {
+			s.stash = slices.Clone(p.sh.buf[used:n])
+		}
+		if p.sock != s || s.paused {
 			return
 		}
-		budget -= n
-	}
-	if s := p.sock; s != nil && !s.paused && s.st.holds() {
-		p.sh.held[p] = struct{}{}
+		if n < len(p.sh.buf) && len(s.stash) == 0 && !s.st.holds() {
+			delete(p.sh.held, p)
+			return
+		}
 	}
 }
 
-// feed gives bytes to the frame reader, up to a text frame that is decoded elsewhere.
-func (p *port) feed(b []byte, now int64) {
+// feed gives bytes to the frame reader, up to a text frame that is decoded elsewhere or to the end of the socket's share, and
+// returns how many were taken.
+func (p *port) feed(b []byte, now int64) int {
 	s := p.sock
 	s.lastIn = now
 	n, err := s.in.feed(b, p)
 	if p.sock != s {
-		return // a close frame, or a write that failed, has ended it
+		return n // a close frame, a limit, or a write that failed, has ended it
+	}
+	if limit, ok := errLimit(err); ok {
+		p.violated(limit, now)
+		return n
 	}
 	if err != nil {
 		code := closeProtocol
 		if fe, ok := errors.AsType[*frameError](err); ok {
 			code = fe.code
 		}
+		if code == closeTooBig {
+			p.violated(errTextTooLong("a text frame is longer than 16 MiB"), now)
+			return n
+		}
 		p.write(opClose, closePayload(code, "protocol error"), false, now)
 		p.socketFailed(err, now)
-		return
+		return n
 	}
 	if s.peerClose {
 		p.peerClosed(now)
-		return
+		return n
 	}
+	s.spend(n / collectPerUnit)
 	if s.paused {
-		s.stash = append(s.stash[:0], b[n:]...)
 		p.unwatchSocket(s)
 	}
+	return n
 }
 
 // resume goes on reading when a long text frame has been decoded.
@@ -164,29 +222,35 @@ func (p *port) resume(s *socket, now int64) {
 	if p.sock != s || !s.paused {
 		return
 	}
-	s.paused = false
-	if !p.watchSocket(now) {
-		return
-	}
-	stash := s.stash
-	s.stash = nil
-	if len(stash) > 0 {
-		p.feed(stash, now)
+	s.paused, s.lastIn = false, now
+	if p.watchSocket(now) {
+		p.readSocket(now)
 	}
 }
 
 // binary implements frameSink: audio of the AI, in pieces.
 func (p *port) binary(b []byte, end bool) {
-	if p.closing {
+	s := p.sock
+	if s == nil || p.closing {
 		return
 	}
+	s.spend(len(b) / audioPerUnit)
+	s.message += len(b)
 	if len(b) > 0 {
 		p.texted = false
-		p.enqueue(p.down.feed(b))
+		if p.queue.room() > 0 && p.spoken() {
+			p.enqueue(p.down.feed(b), false)
+		} else { // nobody hears it: it is not worth a conversion
+			p.unheard(p.down.skip(b))
+		}
 	}
-	if !end {
+	if !end || p.sock != s {
 		return
 	}
+	if s.message < tinyAudio {
+		p.countFlood(1)
+	}
+	s.message = 0
 	p.stats.FramesFromAI++
 	p.sh.tally.fromAI++
 	if p.down.endMessage() {
@@ -194,20 +258,35 @@ func (p *port) binary(b []byte, end bool) {
 	}
 }
 
-// enqueue puts samples into the playout queue. Once a leg has gone, they are for nobody.
-func (p *port) enqueue(pcm []int16) {
-	if p.s.spec.tap != nil {
+// spoken tells whether the AI's audio is for anybody: that of a tap is not, and none is once a leg has gone.
+func (p *port) spoken() bool { return p.s.spec.tap == nil && (!p.hadLeg || p.legUp) }
+
+// unheard counts samples at the AI's rate that are not queued.
+func (p *port) unheard(samples int) {
+	switch {
+	case p.s.spec.tap != nil:
 		p.stats.TapDropped++
 		p.sh.srv.metrics.tapDropped.Inc()
+	case p.spoken():
+		p.lose(samples * p.queue.rate / p.down.rate)
+	}
+}
+
+// enqueue puts samples into the playout queue, which may keep their memory when it is theirs alone.
+func (p *port) enqueue(pcm []int16, owned bool) {
+	if !p.spoken() {
+		p.unheard(len(pcm))
 		return
 	}
-	if p.hadLeg && !p.legUp {
-		return
+	if owned {
+		p.lose(p.queue.adopt(pcm))
+	} else {
+		p.lose(p.queue.push(pcm))
 	}
-	lost := p.queue.push(pcm)
-	if lost == 0 {
-		return
-	}
+}
+
+// countLost counts samples at playout's rate that nobody hears, since they came too far ahead of their time.
+func (p *port) countLost(lost int) {
 	p.stats.PlayoutDropped += time.Duration(lost) * time.Second / time.Duration(p.queue.rate)
 	p.sh.tally.unplayed += uint64(lost) * sampleRate / uint64(p.queue.rate)
 	if !p.fullLogged {
@@ -222,8 +301,12 @@ func (p *port) control(op byte, payload []byte) {
 		return // it broke over what came before
 	}
 	switch op {
-	case opPing:
-		p.write(opPong, payload, false, p.sock.lastIn)
+	case opPing: // only the newest is answered (RFC 6455 section 5.5.3)
+		p.sock.pong, p.sock.pongDue = append(p.sock.pong[:0], payload...), true
+		fallthrough
+	case opPong:
+		p.sock.spend(unitsPerText - 1)
+		p.countFlood(1)
 	case opClose:
 		if !p.sock.peerClose {
 			p.sock.peerClose, p.sock.peerCode = true, closeCode(payload)
@@ -278,11 +361,14 @@ func (p *port) socketFailed(err error, now int64) {
 // socketLost reports that no socket will come again.
 func (p *port) socketLost(err error) {
 	p.reconnecting = false
-	p.waiting = nil
+	p.waiting, p.waitingBytes = nil, 0
 	p.s.lost.Store(true)
 	code := closeAbnormal
 	if ce, ok := errors.AsType[*closedError](err); ok {
 		code = ce.code
+	}
+	if limit, ok := errLimit(err); ok {
+		code = limit.code
 	}
 	p.s.emit(SocketClosed{Code: code, Err: err})
 }
@@ -333,34 +419,43 @@ func (p *port) sendRaw(b []byte) {
 	case p.closing:
 	case p.sock != nil:
 		p.write(opText, b, false, p.sh.now())
-	case p.reconnecting && len(p.waiting) < textQueue:
-		p.waiting = append(p.waiting, b)
+	case p.reconnecting && len(p.waiting) < textQueue && p.waitingBytes+len(b) <= textBytes:
+		p.waiting, p.waitingBytes = append(p.waiting, b), p.waitingBytes+len(b)
 	}
 }
 
-// write frames a payload and writes it, as far as the connection takes it; the rest waits.
+// write frames a payload and writes it, as far as the connection takes it; the rest waits. Texts that answer what is being read
+// go out together.
 func (p *port) write(op byte, payload []byte, audio bool, now int64) {
 	s := p.sock
 	if s == nil {
 		return
 	}
-	if len(s.pending) > 0 || len(s.queue) > 0 {
-		var buf []byte
-		if n := len(s.free); n > 0 {
-			buf, s.free = s.free[n-1], s.free[:n-1]
-		}
-		s.queue = append(s.queue, outFrame{data: appendFrame(buf, op, payload), audio: audio})
-		if audio {
-			s.audio++
-		} else if s.texts++; s.texts > textQueue {
+	if len(s.pending) == 0 && len(s.queue) == 0 && (!s.corked || op == opClose) {
+		p.sh.out = appendFrame(p.sh.out[:0], op, payload)
+		p.push(p.sh.out, now)
+		return
+	}
+	var buf []byte
+	if n := len(s.free); n > 0 {
+		buf, s.free = s.free[n-1], s.free[:n-1]
+	}
+	f := outFrame{data: appendFrame(buf, op, payload), audio: audio}
+	s.queue = append(s.queue, f)
+	if audio {
+		s.audio++
+	} else {
+		s.texts++
+		s.textBytes += len(f.data)
+		if s.texts > textQueue || s.textBytes > textBytes {
+			p.sh.srv.metrics.limits.WithLabelValues("texts_unread").Inc()
 			p.socketFailed(errTextsBlocked, now)
 			return
 		}
-		p.flush(now)
-		return
 	}
-	p.sh.out = appendFrame(p.sh.out[:0], op, payload)
-	p.push(p.sh.out, now)
+	if !s.corked || op == opClose {
+		p.flush(now)
+	}
 }
 
 // push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
@@ -385,32 +480,46 @@ func (p *port) push(b []byte, now int64) bool {
 	return true
 }
 
-// flush writes what waits.
+// flushTogether bounds the texts that are written at a time, in bytes.
+const flushTogether = 16 << 10
+
+// flush writes what waits: texts that follow each other by one write, the newest pong behind all.
 func (p *port) flush(now int64) {
 	s := p.sock
 	if len(s.pending) > 0 && !p.push(s.pending, now) {
 		return
 	}
-	done := 0
-	for done < len(s.queue) {
-		f := s.queue[done]
-		done++
-		if f.audio {
-			s.audio--
-		} else {
+	done, sent := 0, true
+	for done < len(s.queue) && sent {
+		buf := p.sh.out[:0]
+		for done < len(s.queue) && len(buf) < flushTogether {
+			f := s.queue[done]
+			if f.audio && len(buf) > 0 {
+				break
+			}
+			buf = append(buf, f.data...)
+			s.free = append(s.free, f.data[:0])
+			done++
+			if f.audio {
+				s.audio--
+				break
+			}
 			s.texts--
+			s.textBytes -= len(f.data)
 		}
-		sent := p.push(f.data, now)
-		if p.sock != s {
+		p.sh.out = buf
+		if sent = p.push(buf, now); p.sock != s {
 			return
-		}
-		s.free = append(s.free, f.data[:0])
-		if !sent {
-			break
 		}
 	}
 	s.queue = s.queue[:copy(s.queue, s.queue[done:])]
 	p.s.texts.Store(int32(s.texts))
+	p.s.textBytes.Store(int32(s.textBytes))
+	if sent && s.pongDue {
+		s.pongDue = false
+		p.sh.out = appendFrame(p.sh.out[:0], opPong, s.pong)
+		p.push(p.sh.out, now)
+	}
 }
 
 // tickSocket keeps the socket alive and its deadlines.
@@ -419,7 +528,7 @@ func (p *port) tickSocket(now int64) {
 	if s == nil {
 		return
 	}
-	if len(s.pending) > 0 || len(s.queue) > 0 {
+	if len(s.pending) > 0 || len(s.queue) > 0 || s.pongDue {
 		p.flush(now)
 	} else if err := s.st.flush(); err != nil && !errors.Is(err, errAgain) {
 		p.socketFailed(err, now)
@@ -428,6 +537,8 @@ func (p *port) tickSocket(now int64) {
 		return
 	}
 	switch {
+	case s.reserved > 0 && !s.paused && now-s.longSince > longTextDeadline:
+		p.violated(errLongTextLate(), now)
 	case s.blocked != 0 && now-s.blocked > writeDeadline:
 		p.socketFailed(errSocketBlocked, now)
 	case !s.paused && now-s.lastIn > deadAfter:

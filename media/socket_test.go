@@ -249,7 +249,7 @@ func TestPeerErrors(t *testing.T) {
 		r.aiReads()
 		require.Equal(t, []int{tc.code}, r.closes, name)
 		require.Nil(t, r.p.sock, name)
-		require.True(t, r.p.reconnecting, name)
+		require.Equal(t, tc.code == closeProtocol, r.p.reconnecting, "%s: a limit ends the session, a slip doesn't", name)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Types of the text frames that the AI sends.
@@ -33,7 +34,14 @@ type textFrame struct {
 	mark string  // the name in a mark
 	pcm  []int16 // the audio of a playAudio
 	rate int     // its rate, playout's when it began to be decoded
+	cut  int     // samples that were left out, since playout has no room for them
 }
+
+// maxName bounds a mark's name and a frame's id, in characters.
+const maxName = 256
+
+// errLongName refuses a mark's name or a frame's id.
+var errLongName = errors.New("a mark's name and a frame's id may have 256 characters")
 
 // read parses a text frame; content is the audio that was cut out of it.
 func (t *textDecoder) read(msg, content []byte, mayDesign bool) (textFrame, error) {
@@ -45,22 +53,29 @@ func (t *textDecoder) read(msg, content []byte, mayDesign bool) (textFrame, erro
 	if err := json.Unmarshal(msg, &env); err != nil {
 		return textFrame{}, fmt.Errorf("reading a text frame: %w: %w", ErrTextFrame, err)
 	}
-	f := textFrame{typ: env.Type, id: plainID(env.ID), rate: t.to}
+	f := textFrame{typ: env.Type, rate: t.to}
 	if content != nil && env.Type != textPlayAudio {
 		return f, errNotCut
 	}
 	var err error
+	if f.id, err = plainID(env.ID); err != nil {
+		return f, fmt.Errorf("reading a %s frame: %w: %w", clip(f.typ, 64), ErrTextFrame, err)
+	}
 	switch env.Type {
 	case textPlayAudio:
-		if f.pcm, err = t.playAudio(env.Data, content, mayDesign); errors.Is(err, errFilter) || errors.Is(err, errNotCut) {
+		if f.pcm, f.cut, err = t.playAudio(env.Data, content, mayDesign); errors.Is(err, errFilter) || errors.Is(err, errNotCut) {
 			return f, err
 		}
 	case textMark:
 		var m struct {
 			Name string `json:"name"`
 		}
-		if err = json.Unmarshal(env.Data, &m); err == nil && m.Name == "" {
+		switch err = json.Unmarshal(env.Data, &m); {
+		case err != nil:
+		case m.Name == "":
 			err = errors.New("no name")
+		case longName(m.Name):
+			err = errLongName
 		}
 		f.mark = m.Name
 	default:
@@ -73,15 +88,80 @@ func (t *textDecoder) read(msg, content []byte, mayDesign bool) (textFrame, erro
 }
 
 // plainID takes an id that is a string or a number.
-func plainID(raw json.RawMessage) string {
+func plainID(raw json.RawMessage) (string, error) {
+	if len(raw) > 6*maxName+2 { // \u0000 is the longest way to write a character
+		return "", errLongName
+	}
 	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
+	if json.Unmarshal(raw, &s) != nil {
+		if s = string(bytes.TrimSpace(raw)); s == "null" {
+			return "", nil
+		}
 	}
-	if s = string(bytes.TrimSpace(raw)); s == "null" {
-		return ""
+	if longName(s) {
+		return "", errLongName
 	}
-	return s
+	return s, nil
+}
+
+func longName(s string) bool { return len(s) > maxName && utf8.RuneCountInString(s) > maxName }
+
+// announcedType finds the type that a text frame begins with, "" when it doesn't stand in the part that has come: clients may
+// write it behind the data.
+func announcedType(head []byte) string {
+	depth, key, isKey := 0, "", false
+	for i := 0; i < len(head); i++ {
+		switch head[i] {
+		case '{':
+			depth++
+			isKey = depth == 1
+		case '[':
+			depth++
+		case '}', ']':
+			depth--
+		case ',':
+			isKey = depth == 1
+		case ':':
+			isKey = false
+		case '"':
+			end := stringEnd(head[i+1:])
+			if end < 0 {
+				return ""
+			}
+			s := head[i+1 : i+1+end]
+			i += end + 1
+			switch {
+			case depth != 1:
+			case isKey:
+				key = string(s[:min(len(s), 8)])
+			case key == "type":
+				return string(s[:min(len(s), 64)])
+			}
+		}
+	}
+	return ""
+}
+
+// hasAudio tells whether a frame's audio has begun.
+func hasAudio(head []byte) bool { return bytes.Contains(head, []byte(`"audioContent"`)) }
+
+// stringEnd is where a JSON string's closing quote stands, -1 when it has not come.
+func stringEnd(b []byte) int {
+	for at := 0; ; {
+		quote := bytes.IndexByte(b[at:], '"')
+		if quote < 0 {
+			return -1
+		}
+		at += quote
+		slashes := 0
+		for at-slashes > 0 && b[at-slashes-1] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return at
+		}
+		at++
+	}
 }
 
 // encodeText builds a text frame's body.

@@ -210,6 +210,13 @@ func keepNegativeZeros(pcm []int16, ulaw []byte) {
 	}
 }
 
+// skip leaves a piece out and returns how many samples it held.
+func (d *downlink) skip(p []byte) int {
+	all, unit := d.ncarry+len(p), d.unit()
+	d.ncarry = all % unit
+	return all / unit
+}
+
 // endMessage ends a binary message and reports whether it ended within a sample, whose beginning is dropped.
 func (d *downlink) endMessage() bool {
 	cut := d.ncarry > 0

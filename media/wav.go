@@ -1,7 +1,6 @@
 package media
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -127,16 +126,6 @@ func floatSample(f float32) int16 {
 		return 0
 	}
 	return clip16(max(-1, min(1, f)) * math.MaxInt16)
-}
-
-// decodeWAV reads a whole WAV file into mono samples.
-func decodeWAV(b []byte) (pcm []int16, rate int, err error) {
-	info, err := scanWAV(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		return nil, 0, err
-	}
-	raw := b[info.dataAt : info.dataAt+info.dataLen]
-	return mixDown(info.samples(make([]int16, 0, len(raw)*8/info.bits), raw), info.channels), info.rate, nil
 }
 
 // mixDown averages interleaved channels, in place.

@@ -117,12 +117,19 @@ func dialError(ctx context.Context, resp *http.Response, err error) error {
 	return &HandshakeError{Err: err}
 }
 
+// maxHeader bounds the header of the handshake's answer.
+const maxHeader = 64 << 10
+
+// errHeaderTooLong refuses a handshake whose answer's header doesn't end.
+var errHeaderTooLong = errors.New("the header of the handshake's answer is longer than 64 KiB")
+
 // headerConn ends a read at the end of the HTTP header, so that the handshake's buffered reader takes nothing of the
-// frames behind it.
+// frames behind it. It reads maxHeader at most before.
 type headerConn struct {
 	net.Conn
 
-	seen []byte // the header so far, until its end was read
+	tail []byte // the last bytes of the header so far, where its end may have begun
+	seen int    // how much of the header has come
 	done bool
 	rest []byte
 }
@@ -138,14 +145,19 @@ func (c *headerConn) Read(p []byte) (int, error) {
 	if c.done || n == 0 {
 		return n, err
 	}
-	before := len(c.seen)
-	c.seen = append(c.seen, p[:n]...)
-	end := bytes.Index(c.seen[max(0, before-3):], []byte("\r\n\r\n"))
+	before := len(c.tail)
+	c.tail = append(c.tail, p[:n]...)
+	c.seen += n
+	end := bytes.Index(c.tail, []byte("\r\n\r\n"))
 	if end < 0 {
+		c.tail = c.tail[max(0, len(c.tail)-3):]
+		if c.seen > maxHeader {
+			return 0, errHeaderTooLong
+		}
 		return n, err
 	}
-	end += max(0, before-3) + 4 - before // where the header ends in p
-	c.done, c.seen, c.rest = true, nil, slices.Clone(p[end:n])
+	end += 4 - before // where the header ends in p
+	c.done, c.tail, c.rest = true, nil, slices.Clone(p[end:n])
 	return end, err
 }
 

@@ -21,12 +21,17 @@ const (
 	closeProtocol  = 1002
 	closeNoStatus  = 1005
 	closeAbnormal  = 1006
+	closePolicy    = 1008
 	closeTooBig    = 1009
 	closeInternal  = 1011
 )
 
-// maxText bounds a text frame: five minutes of 16 kHz audio in base64 fit.
-const maxText = 16 << 20
+const (
+	// maxText bounds a text message with audio in it: five minutes of 16 kHz audio in base64 fit.
+	maxText = 16 << 20
+	// maxPlainText bounds all other text messages.
+	maxPlainText = 64 << 10
+)
 
 // errSocketEOF means that the peer closed the connection without a close frame.
 var errSocketEOF = errors.New("voice agent's socket: connection closed without a close frame")
@@ -44,9 +49,15 @@ func (e *frameError) Error() string { return "voice agent's socket: " + e.what }
 type frameSink interface {
 	// binary is a piece of a binary message; end says that the message is complete.
 	binary(p []byte, end bool)
-	// text is a whole text message. Returning false stops the reader until it is fed again.
+	// text is a whole text message; one above maxPlainText is the sink's to keep. Returning false stops the reader until it is
+	// fed again.
 	text(msg []byte) bool
+	// long asks whether a text message may have up to size bytes, which are more than maxPlainText; head is what has come of it.
+	// Returning false stops the reader; it asks again when it is fed again.
+	long(head []byte, size int) (bool, error)
 	control(op byte, payload []byte)
+	// spent is asked after each frame whether the reader has to stop, until it is fed again.
+	spent() bool
 }
 
 // frameReader takes the server's half of a WebSocket connection apart, in whatever pieces it arrives. Binary messages
@@ -60,6 +71,7 @@ type frameReader struct {
 	body    bool // the header is complete
 	left    uint64
 	msg     []byte
+	long    bool // the sink has agreed to a message above maxPlainText
 	ctl     [125]byte
 	nctl    int
 }
@@ -76,6 +88,17 @@ func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 			}
 		}
 		n := int(min(uint64(len(p)-used), r.left))
+		if r.op < opClose && r.message == opText && !r.long && uint64(len(r.msg))+r.left > maxPlainText {
+			room := maxPlainText - len(r.msg) // what may come without leave
+			if room == 0 {
+				ok, err := r.askLong(sink)
+				if !ok || err != nil {
+					return used, err
+				}
+				continue
+			}
+			n = min(n, room)
+		}
 		piece := p[used : used+n]
 		used += n
 		r.left -= uint64(n)
@@ -88,12 +111,32 @@ func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 			sink.binary(piece, r.left == 0 && r.fin)
 		}
 		if r.left > 0 {
-			return used, nil
+			if used == len(p) {
+				return used, nil
+			}
+			continue // up to the bound of a plain text
 		}
-		if !r.finish(sink) {
+		if !r.finish(sink) || sink.spent() {
 			return used, nil
 		}
 	}
+}
+
+// askLong asks the sink about a long message, and makes room for it at once when its length is known.
+func (r *frameReader) askLong(sink frameSink) (bool, error) {
+	size := maxText
+	if r.fin {
+		size = len(r.msg) + int(r.left)
+	}
+	ok, err := sink.long(r.msg, size)
+	if !ok || err != nil {
+		return false, err
+	}
+	r.long = true
+	if r.fin {
+		r.msg = append(make([]byte, 0, size), r.msg...)
+	}
+	return true, nil
 }
 
 // finish ends a frame whose body is complete. It reports false when the sink wants a pause.
@@ -114,7 +157,8 @@ func (r *frameReader) finish(sink frameSink) bool {
 		return true
 	}
 	msg := r.msg
-	if cap(msg) > 64<<10 {
+	r.long = false
+	if cap(msg) > maxPlainText {
 		r.msg = nil // a long message's memory is not kept for the rest of the call
 	} else {
 		r.msg = msg[:0]

@@ -31,6 +31,9 @@ func (s *sinkLog) text(msg []byte) bool {
 	return !s.stop
 }
 
+func (s *sinkLog) long([]byte, int) (bool, error) { return true, nil }
+func (s *sinkLog) spent() bool                    { return false }
+
 func (s *sinkLog) control(op byte, p []byte) {
 	s.controls = append(s.controls, string(rune('a'+op))+string(p))
 }

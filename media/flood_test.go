@@ -1,0 +1,534 @@
+package media
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// flood writes what the socket takes of the same frames again and again, without having them read. It returns what is left of the
+// last ones, to be written first the next time.
+func (r *portRig) flood(rest, frames []byte) []byte {
+	r.t.Helper()
+	for {
+		if len(rest) == 0 {
+			rest = frames
+		}
+		n, err := unix.Write(r.ai, rest)
+		if err != nil {
+			return rest
+		}
+		rest = rest[n:]
+	}
+}
+
+func (r *portRig) limit(name string) float64 {
+	return testutil.ToFloat64(r.p.sh.srv.metrics.limits.WithLabelValues(name))
+}
+
+// TestFloodSlot takes no more than a socket's share in a slot, whatever it sends; the rest waits in the kernel's buffer.
+func TestFloodSlot(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		frame []byte
+		most  int // frames
+	}{
+		"pings":           {serverFrame(0x89, nil), 16},
+		"texts of a byte": {serverFrame(0x81, []byte("x")), 16},
+		"marks":           {aiMark("m"), 16},
+		"long json":       {aiText(`{"type":"json","data":"` + strings.Repeat("j", 8<<10) + `"}`), 4},
+		"small binary":    {serverFrame(0x82, []byte{0, 0}), 64},
+		"audio":           {aiAudio(make([]int16, 512)), 35},
+	} {
+		r := newPortRig(t, eightKHz())
+		r.connect()
+		r.flood(nil, bytes.Repeat(tc.frame, max(1, 32<<10/len(tc.frame))))
+		before := r.p.sock.floodUntil
+		frames := func() int {
+			return int(r.p.stats.FramesFromAI) + int(r.p.stats.BadFrames) + int(testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textMark))) +
+				int(testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textJSON)))
+		}
+		r.p.readSocket(r.now)
+		require.NotNil(t, r.p.sock, name)
+		require.True(t, r.p.sock.hot, name)
+		got := frames()
+		if name == "pings" {
+			got = int((r.p.sock.floodUntil - max(before, r.now)) * floodRate / 1e9)
+		}
+		require.LessOrEqual(t, got, tc.most, name)
+		require.Positive(t, got, name)
+	}
+}
+
+// TestOnePong answers the newest of many pings, and lets no pongs pile up for a peer that doesn't read.
+func TestOnePong(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, AudioFormat{})
+	r.connect()
+	r.aiReads()
+	pongs := func() (list []string) {
+		buf := make([]byte, 64<<10)
+		n, err := unix.Read(r.ai, buf)
+		require.NoError(t, err)
+		for b := buf[:n]; len(b) > 0; {
+			require.Equal(t, byte(0x80|opPong), b[0])
+			size := int(b[1] & 0x7f)
+			key := uint32(b[2]) | uint32(b[3])<<8 | uint32(b[4])<<16 | uint32(b[5])<<24
+			maskBytes(b[6:6+size], key)
+			list = append(list, string(b[6:6+size]))
+			b = b[6+size:]
+		}
+		return list
+	}
+	var burst []byte
+	for i := range 10 {
+		burst = append(burst, serverFrame(0x89, fmt.Append(nil, i))...)
+	}
+	r.send(burst)
+	require.Equal(t, []string{"9"}, pongs())
+
+	// The peer reads nothing more: one pong waits at most.
+	require.NoError(t, unix.SetsockoptInt(r.p.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	for r.p.sock.blocked == 0 {
+		r.p.sendAudio(make([]byte, 640), r.now)
+	}
+	for i := range 1000 {
+		r.send(serverFrame(0x89, fmt.Append(nil, i)))
+	}
+	require.Zero(t, r.p.sock.texts)
+	require.Equal(t, "999", string(r.p.sock.pong))
+	require.True(t, r.p.sock.pongDue)
+}
+
+// TestFloodStrikesOut closes a socket by 1008 that goes on sending what carries no audio; the session is not dialed again.
+func TestFloodStrikesOut(t *testing.T) {
+	t.Parallel()
+	full := strings.Repeat("j", 60<<10)
+	for name, frame := range map[string][]byte{
+		"pings":            serverFrame(0x89, []byte("p")),
+		"pongs":            serverFrame(0x8a, nil),
+		"texts of a byte":  serverFrame(0x81, []byte("x")),
+		"unknown":          aiText(`{"type":"dance"}`),
+		"marks":            aiMark(strings.Repeat("m", 256)),
+		"commands":         aiText(`{"type":"command","id":"1","data":{"event":"get_call_state"}}`),
+		"json":             aiText(`{"type":"json","data":"` + full + `"}`),
+		"binary of a byte": serverFrame(0x82, []byte{0}),
+		"empty audio":      aiText(`{"type":"playAudio","data":{"audioContent":""}}`),
+	} {
+		frames := bytes.Repeat(frame, max(1, 32<<10/len(frame)))
+		r := newPortRig(t, AudioFormat{})
+		r.connect()
+		begin := r.now
+		var rest []byte
+		for r.p.sock != nil {
+			rest = r.flood(rest, frames)
+			r.now += slotNS
+			r.p.sh.count++
+			r.p.readSocket(r.now)
+			if r.p.sock != nil && r.p.sock.paused {
+				(<-r.p.sh.inbox)()
+			}
+			if r.p.sh.count%slots == 0 {
+				r.p.tick(r.now, r.now)
+			}
+			r.aiReads()
+			require.Less(t, r.now-begin, int64(10*time.Second), name)
+		}
+		require.False(t, r.p.reconnecting, name)
+		r.aiReads()
+		require.Equal(t, []int{closePolicy}, r.closes, name)
+		require.Equal(t, 1.0, r.limit("flood"), name)
+	}
+}
+
+// TestNoStrike leaves sockets alone that send much audio ahead of time, with a mark behind each piece, and pings.
+func TestNoStrike(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	r.connect()
+	r.call()
+	audio := base64.StdEncoding.EncodeToString(make([]byte, 320))
+	for i := range 900 { // 18 s of speech at once
+		r.send(aiText(`{"type":"playAudio","data":{"audioContent":"` + audio + `"}}`))
+		r.send(aiMark(fmt.Sprint(i)))
+		r.send(aiAudio(make([]int16, 80)))
+		if i%100 == 0 {
+			r.send(serverFrame(0x89, nil))
+		}
+	}
+	for range 40 * 50 * slots {
+		r.step()
+		r.p.sock.alive(r)
+		r.aiReads()
+	}
+	require.NotNil(t, r.p.sock)
+	marks := 0
+	for _, s := range r.texts {
+		if strings.Contains(s, `"playout"`) {
+			marks++
+		}
+	}
+	require.Equal(t, 900, marks)
+}
+
+// TestPlainTextBound closes a socket by 1009 whose text without audio is longer than 64 KiB: as soon as it is known, and without
+// having kept more of it.
+func TestPlainTextBound(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 16<<20-200)
+	for name, tc := range map[string]struct {
+		msg  string
+		kept int // bytes of it that are read at most
+	}{
+		"json":         {`{"type":"json","data":"` + long + `"}`, maxPlainText},
+		"mark":         {`{"data":{"name":"a"},"more":[{"type":"playAudio"}],"type":"mark","x":"` + long + `"}`, maxPlainText},
+		"command":      {`{"type":"command","id":"1","data":{"event":"log","metadata":"` + long + `"}}`, maxPlainText},
+		"nothing":      {long, maxPlainText},
+		"in disguise":  {`{"data":{"audioContent":"` + long[:1<<20] + `"},"type":"json"}`, maxText},
+		"other escape": {`{"type":"playAudio","data":{"audioContent":"` + long[:1<<20] + `\u0041"}}`, maxText},
+		"more beside":  {`{"type":"playAudio","data":{"audioContent":"AAAA","textContent":"` + long[:1<<20] + `"}}`, maxText},
+	} {
+		r := newPortRig(t, AudioFormat{})
+		r.connect()
+		for b := serverFrame(0x81, []byte(tc.msg)); len(b) > 0 && r.p.sock != nil; {
+			n, err := unix.Write(r.ai, b)
+			if err != nil && err != unix.EAGAIN {
+				break
+			}
+			b = b[max(0, n):]
+			r.read()
+			if s := r.p.sock; s != nil && !s.paused {
+				require.LessOrEqual(t, cap(s.in.msg), 2*tc.kept, name)
+			}
+		}
+		require.Nil(t, r.p.sock, name)
+		require.False(t, r.p.reconnecting, name)
+		r.aiReads()
+		require.Equal(t, []int{closeTooBig}, r.closes, name)
+		require.Equal(t, 1.0, r.limit("text_too_long"), name)
+		require.Zero(t, r.p.sh.srv.longTexts.Used(""), name)
+	}
+	// What is just within the bound passes.
+	r := newPortRig(t, AudioFormat{})
+	r.connect()
+	msg := `{"type":"json","data":"`
+	r.send(aiText(msg + long[:maxPlainText-len(msg)-2] + `"}`))
+	require.NotNil(t, r.p.sock)
+	require.Equal(t, 1.0, testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textJSON)))
+}
+
+// TestLongAudio plays audio of 15 MiB in one text, whole or in pieces, whatever stands first and however slashes are written.
+func TestLongAudio(t *testing.T) {
+	t.Parallel()
+	pcm := tone(440, sampleRate, 280*sampleRate)
+	content := base64.StdEncoding.EncodeToString(pcmBytes(pcm))
+	for name, msg := range map[string]string{
+		"type first":      `{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":8000,"audioContent":"` + content + `"}}`,
+		"type last":       `{"data":{"audioContent":"` + content + `","audioContentType":"raw","sampleRate":"8000"},"type":"playAudio"}`,
+		"slashes escaped": `{"type":"playAudio","data":{"audioContent":"` + strings.ReplaceAll(content, "/", `\/`) + `"}}`,
+	} {
+		for _, pieces := range []bool{false, true} {
+			r := newPortRig(t, eightKHz())
+			r.connect()
+			if pieces {
+				first := byte(0x01)
+				for b := []byte(msg); len(b) > 0; first = 0 {
+					n := min(len(b), 50_000)
+					r.send(serverFrame(first, b[:n]))
+					b = b[n:]
+				}
+				r.send(serverFrame(0x80, nil))
+			} else {
+				r.send(aiText(msg))
+			}
+			require.NotNil(t, r.p.sock, name)
+			require.Equal(t, len(pcm), r.p.queue.backlog(), name)
+			got := make([]int16, len(pcm))
+			r.p.queue.peek(got)
+			require.Equal(t, pcm, got, name)
+			require.Zero(t, r.p.sh.srv.longTexts.Used(""), name)
+		}
+	}
+}
+
+// TestPlayoutRoom converts no more of a file than playout has room for.
+func TestPlayoutRoom(t *testing.T) {
+	t.Parallel()
+	file := wavFile(wavULaw, 8, 1, 4000, make([]int16, 10<<20))
+	dec := &textDecoder{rate: 16000, to: 48000, room: 48000}
+	f, err := dec.decode(playFrame("wav", "", file), true)
+	require.NoError(t, err)
+	require.Len(t, f.pcm, 48000)
+	require.Less(t, cap(f.pcm), 2*48000)
+	require.InDelta(t, 12*10<<20-48000, f.cut, 12*convertBlock)
+
+	r := newPortRig(t, eightKHz())
+	r.connect()
+	r.p.queue.push(make([]int16, (maxQueued-1)*sampleRate))
+	r.send(aiText(string(playFrame("wav", "", wavFile(wavPCM, 16, 1, 8000, make([]int16, 3*sampleRate))))))
+	require.Equal(t, maxQueued*sampleRate, r.p.queue.backlog())
+	require.Equal(t, 2*time.Second, r.p.stats.PlayoutDropped)
+}
+
+// TestOwnersTexts bounds the long texts of one owner's sockets in bytes: the third waits, another owner's doesn't. A socket that
+// ends gives its share back, and one that doesn't get done is closed.
+func TestOwnersTexts(t *testing.T) {
+	t.Parallel()
+	rig := newRig(t)
+	long := rig.srv.longTexts
+	head := append([]byte{0x81, 127, 0, 0, 0, 0, 1, 0, 0, 0}, []byte(`{"type":"playAudio","data":{"audioContent":"`)...)
+	head = append(head, bytes.Repeat([]byte("A"), maxPlainText)...)
+	begin := func(id, owner string) (*Session, *aiConn) {
+		spec := rig.spec(id)
+		spec.Owner = owner
+		sess, ai := rig.open(spec)
+		_, err := ai.c.NetConn().Write(head)
+		require.NoError(t, err)
+		return sess, ai
+	}
+	state := func(s *Session) (reserved int64, paused bool) {
+		require.True(t, s.sh.do(func() {
+			if s.port.sock != nil {
+				reserved, paused = s.port.sock.reserved, s.port.sock.paused
+			}
+		}))
+		return reserved, paused
+	}
+	first, _ := begin("one", "acme")
+	second, _ := begin("two", "acme")
+	require.Eventually(t, func() bool { return long.Used("acme") == ownerTexts }, soon, tick)
+	third, _ := begin("three", "acme")
+	require.Eventually(t, func() bool { _, paused := state(third); return paused }, soon, tick)
+	other, _ := begin("four", "globex")
+	require.Eventually(t, func() bool { reserved, _ := state(other); return reserved == maxText }, soon, tick)
+	require.EqualValues(t, ownerTexts, long.Used("acme"))
+	first.Close(CloseHangup)
+	require.Eventually(t, func() bool { reserved, paused := state(third); return reserved == maxText && !paused }, soon, tick)
+	third.Close(CloseHangup)
+	second.Close(CloseHangup)
+	require.Eventually(t, func() bool { return long.Used("acme") == 0 }, soon, tick)
+
+	// One that waits for memory and ends takes none.
+	r := newPortRig(t, AudioFormat{})
+	require.True(t, r.p.sh.srv.longTexts.Try("", ownerTexts))
+	r.connect()
+	_, err := unix.Write(r.ai, head)
+	require.NoError(t, err)
+	r.p.readSocket(r.now)
+	require.True(t, r.p.sock.paused)
+	r.p.detach()
+	r.p.sh.srv.longTexts.Release("", ownerTexts)
+	(<-r.p.sh.inbox)()
+	require.Zero(t, r.p.sh.srv.longTexts.Used(""))
+
+	// One that comes too slowly is closed.
+	r.connect()
+	_, err = unix.Write(r.ai, head)
+	require.NoError(t, err)
+	r.read()
+	for begin := r.now; r.p.sock != nil; r.step() {
+		r.p.sock.alive(r)
+		require.Less(t, r.now-begin, longTextDeadline+int64(time.Second))
+	}
+	r.aiReads()
+	require.Equal(t, []int{closePolicy}, r.closes)
+	require.Zero(t, r.p.sh.srv.longTexts.Used(""))
+}
+
+// TestLongNames refuses names and ids of more than 256 characters; the command is answered.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	r.connect()
+	r.p.queue.push(make([]int16, sampleRate))
+	fits := strings.Repeat("é", maxName)
+	r.send(aiMark(fits))
+	r.send(aiMark(fits + "x"))
+	require.Len(t, r.p.queue.marks, 1)
+	require.EqualValues(t, 1, r.p.stats.BadFrames)
+	r.send(aiText(`{"type":"command","id":"` + fits + `x","data":{"event":"hangup"}}`))
+	r.send(aiText(`{"type":"command","id":` + strings.Repeat("1", 2000) + `,"data":{"event":"hangup"}}`))
+	require.EqualValues(t, 3, r.p.stats.BadFrames)
+	require.Zero(t, testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textCommand)))
+	r.aiReads()
+	require.NotNil(t, r.p.sock)
+	results := 0
+	for _, s := range r.texts {
+		var f struct {
+			Type string
+			Data CommandResult
+		}
+		require.NoError(t, json.Unmarshal([]byte(s), &f))
+		if f.Type == "command_result" {
+			results++
+			require.Equal(t, 400, f.Data.Status)
+		}
+	}
+	require.Equal(t, 2, results)
+}
+
+// TestMarkAnswers spreads the answers of many marks: no more than 64 in a tick, all of them in order.
+func TestMarkAnswers(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	r.connect()
+	r.call()
+	r.p.queue.push(make([]int16, sampleRate))
+	for i := range maxMarks {
+		r.send(aiMark(fmt.Sprintf("%04d", i)))
+	}
+	require.Len(t, r.p.queue.marks, maxMarks)
+	r.p.marksLeft = 0
+	r.p.killAudio()
+	require.Len(t, r.p.owed, maxMarks)
+	r.send(aiMark("one too many"))
+	require.Empty(t, r.p.queue.marks)
+	for left := maxMarks; left > 0; {
+		if r.step() {
+			require.Equal(t, left-markAnswers, len(r.p.owed))
+			left -= markAnswers
+		}
+		r.aiReads()
+	}
+	r.aiReads()
+	require.Equal(t, markText("one too many", "cleared"), r.texts[1])
+	for i := range maxMarks {
+		require.Equal(t, markText(fmt.Sprintf("%04d", i), "cleared"), r.texts[2+i])
+	}
+}
+
+// TestUnreadBytes bounds by their size the texts that wait for a reader of ours, and those that wait for the AI.
+func TestUnreadBytes(t *testing.T) {
+	t.Parallel()
+	rig := newRig(t)
+	sess, ai := rig.open(rig.spec("unread"))
+	msg := []byte(`{"type":"json","data":"` + strings.Repeat("j", 60<<10) + `"}`)
+	command := []byte(`{"type":"command","id":"late","data":{"event":"log","metadata":"` + strings.Repeat("j", 60<<10) + `"}}`)
+	for range eventBytes/len(msg) + 5 {
+		ai.write(1, msg)
+	}
+	ai.write(1, command)
+	require.Eventually(t, func() bool { return ai.has(`"command_result"`) && ai.has(`"status":429`) }, soon, tick)
+	require.LessOrEqual(t, len(sess.events)*len(msg), eventBytes+len(msg))
+	require.Positive(t, testutil.ToFloat64(rig.srv.metrics.limits.WithLabelValues("events_unread")))
+
+	r := newPortRig(t, AudioFormat{})
+	r.connect()
+	require.NoError(t, unix.SetsockoptInt(r.p.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	text := strings.Repeat("t", 10<<10)
+	for n := 0; r.p.sock != nil; n++ {
+		require.Less(t, n, 200)
+		r.p.sendText("call_state", text)
+	}
+	for range 200 {
+		r.p.sendText("call_state", text)
+	}
+	require.LessOrEqual(t, r.p.waitingBytes, textBytes)
+}
+
+// (has looks for a text that came to the AI.)
+func (a *aiConn) has(part string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.texts {
+		if strings.Contains(s, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestEndlessHeader gives up a handshake whose answer's header doesn't end, before it costs memory.
+func TestEndlessHeader(t *testing.T) { //nolint:paralleltest // it measures the whole process
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	sent := make(chan int, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\n"))
+		line := []byte("X-More: " + strings.Repeat("h", 1000) + "\r\n")
+		n := 0
+		for n < 200<<20 {
+			m, err := c.Write(line)
+			if n += m; err != nil {
+				break
+			}
+		}
+		_ = c.Close()
+		sent <- n
+	}()
+	rig := newRig(t)
+	spec := rig.spec("header")
+	spec.URL = "ws://" + l.Addr().String()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = rig.srv.Open(t.Context(), spec)
+	require.ErrorIs(t, err, errHeaderTooLong)
+	n := <-sent
+	runtime.ReadMemStats(&after)
+	require.NoError(t, l.Close())
+	require.Less(t, n, 20<<20, "the kernel's buffers at most")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<20))
+}
+
+// TestHeaderInPieces finds the header's end wherever it is cut.
+func TestHeaderInPieces(t *testing.T) {
+	t.Parallel()
+	answer := "HTTP/1.1 101 OK\r\nA: b\r\n\r\n"
+	for range 200 {
+		here, there := net.Pipe()
+		go func() {
+			for b := []byte(answer + "frames"); len(b) > 0; {
+				n, err := there.Write(b[:1+rand.N(min(len(b), 6))])
+				if err != nil {
+					return
+				}
+				b = b[n:]
+			}
+			_ = there.Close()
+		}()
+		c := &headerConn{Conn: here}
+		var got []byte
+		buf := make([]byte, 8)
+		for !c.done {
+			n, err := c.Read(buf)
+			require.NoError(t, err)
+			got = append(got, buf[:n]...)
+		}
+		require.Equal(t, answer, string(got))
+		require.True(t, strings.HasPrefix("frames", string(c.rest)))
+		require.NoError(t, here.Close())
+	}
+}
+
+// TestDecoderFault has a decoder panic: the socket reads on, and the process lives.
+func TestDecoderFault(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	r.connect()
+	r.p.sock.dec, r.faults = nil, 1
+	r.p.sock.paused, r.p.sock.decoding = true, true
+	r.p.unwatchSocket(r.p.sock)
+	r.p.decodeApart(r.p.sock, []byte(`{}`))
+	(<-r.p.sh.inbox)()
+	require.False(t, r.p.sock.paused)
+	require.EqualValues(t, 1, r.p.stats.BadFrames)
+	require.Equal(t, 1.0, testutil.ToFloat64(r.p.sh.srv.metrics.panics))
+	r.p.sock.dec = &textDecoder{rate: sampleRate}
+	r.send(aiMark("after"))
+	require.Len(t, r.p.queue.marks, 1)
+}
