@@ -238,7 +238,7 @@ func TestRecordingThatCannotBeHandedOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ended := b.clock.now()
-	none, running, processing, failed := b.call(t, b.tenant, nil, ", status, end_time, hangup_cause", "completed", ended, "NORMAL_CLEARING"), b.call(t, b.tenant, nil, ""),
+	none, running, processing, failed := b.call(t, b.tenant, nil, ", status, answer_time, end_time, hangup_cause", "completed", ended, ended, "NORMAL_CLEARING"), b.call(t, b.tenant, nil, ""),
 		b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, "")
 	live := b.call(t, b.tenant, nil, "")
 	b.recording(t, running, "recording", nil)

@@ -31,6 +31,12 @@ type Config struct {
 	// DirectoryAllow are the networks of the switch: only from there /fs/directory answers. Loopback by default.
 	DirectoryAllow []netip.Prefix
 
+	// CertificateCheck is how often the TLS files are looked at for a renewal; a minute by default.
+	CertificateCheck time.Duration
+	// MaxConns bounds the open connections, 10,000 by default; MaxConnsPerClient those of one IPv4 address or IPv6 /64 that is no trusted
+	// proxy, 1,000 by default. What comes beyond is closed.
+	MaxConns, MaxConnsPerClient int
+
 	// MaxBodyBytes bounds a request's body; 4 MiB by default.
 	MaxBodyBytes int
 	// MaxUploadBytes bounds an uploaded file with its form; 1 GiB by default. UploadTimeout bounds the work on it; 30 minutes by
@@ -61,6 +67,8 @@ type Config struct {
 // Defaults of Config.
 const (
 	defaultMaxBody        = 4 << 20
+	defaultMaxConns       = 10_000
+	defaultMaxPerClient   = 1_000
 	defaultReadTimeout    = 30 * time.Second
 	defaultWriteTimeout   = 30 * time.Second
 	defaultIdleTimeout    = 2 * time.Minute
@@ -74,6 +82,12 @@ func (c Config) withDefaults() Config {
 	if c.MaxBodyBytes == 0 {
 		c.MaxBodyBytes = defaultMaxBody
 	}
+	if c.MaxConns == 0 {
+		c.MaxConns = defaultMaxConns
+	}
+	if c.MaxConnsPerClient == 0 {
+		c.MaxConnsPerClient = defaultMaxPerClient
+	}
 	if c.MaxUploadBytes == 0 {
 		c.MaxUploadBytes = defaultMaxUpload
 	}
@@ -86,6 +100,7 @@ func (c Config) withDefaults() Config {
 		{&c.IdleTimeout, defaultIdleTimeout},
 		{&c.RequestTimeout, defaultRequestTimeout},
 		{&c.UploadTimeout, defaultUploadTimeout},
+		{&c.CertificateCheck, certificateCheck},
 	} {
 		if *d.value == 0 {
 			*d.value = d.def
@@ -130,9 +145,12 @@ func (c Config) validate() error {
 			faults = append(faults, fmt.Errorf("public URL %q is not an http or https address", c.PublicURL))
 		}
 	}
-	for _, limit := range []int{c.MaxBodyBytes, c.MaxUploadBytes} {
+	for name, limit := range map[string]int{
+		"largest body": c.MaxBodyBytes, "largest upload": c.MaxUploadBytes, "connections": c.MaxConns,
+		"connections of a client": c.MaxConnsPerClient,
+	} {
 		if limit < 0 {
-			faults = append(faults, fmt.Errorf("largest body %d is negative", limit))
+			faults = append(faults, fmt.Errorf("limit of %s %d is negative", name, limit))
 		}
 	}
 	if c.SessionKey == [32]byte{} {

@@ -1,18 +1,49 @@
 package httpapi
 
+import "github.com/ringmaster/ringmaster/httpapi/account"
+
 // DecoyHash is what an unknown user's password is held against.
 const DecoyHash = decoyHash
 
 // Operation is what an operation's registration says of it.
-type Operation struct{ Method, Path, Scope string }
+type Operation struct {
+	Method, Path, Scope string
+	// Open needs no credential. Key, Session and Control say which kinds of credentials it takes.
+	Open, Key, Session, Control bool
+	// Roles are those of the users who may, where Session is true.
+	Roles []string
+	// JSON and File say what its body is.
+	JSON, File bool
+}
 
 // OperationsOf lists the operations of a server.
 func OperationsOf(s *Server) []Operation {
 	var list []Operation
 	for _, op := range s.operations() {
-		list = append(list, Operation{op.method, op.path, op.scope})
+		o := Operation{
+			Method: op.method, Path: op.path, Scope: op.scope, Open: op.access == accessOpen,
+			Key:     op.access == accessKey || op.access == accessKeyOrSession || op.access == accessControl,
+			Session: op.access == accessSession || op.access == accessKeyOrSession, Control: op.access == accessControl,
+			JSON: op.body == jsonBody, File: op.body == fileBody,
+		}
+		for _, role := range []string{account.RoleAdmin, account.RoleSupervisor, account.RoleAgent} {
+			if o.Session && op.roles.include(role) {
+				o.Roles = append(o.Roles, role)
+			}
+		}
+		list = append(list, o)
 	}
 	return list
+}
+
+// CheckOperations holds an operation without access, and one without roles or scope, against the rules.
+func CheckOperations() []error {
+	return []error{
+		checkOperations([]operation{{path: "/x"}}),
+		checkOperations([]operation{{path: "/x", access: accessSession}}),
+		checkOperations([]operation{{path: "/x", access: accessKey}}),
+		checkOperations([]operation{{path: "/x", access: accessKeyOrSession, scope: "x"}}),
+	}
 }
 
 // ParseControl is the decoder of the control endpoint, for the fuzz test.

@@ -8,9 +8,10 @@ import (
 
 // serverMetrics are labelled by route pattern, never by path, so that their number is that of the operations.
 type serverMetrics struct {
-	requests *prometheus.CounterVec
-	latency  *prometheus.HistogramVec
-	panics   prometheus.Counter
+	requests     *prometheus.CounterVec
+	latency      *prometheus.HistogramVec
+	panics       prometheus.Counter
+	refusedConns prometheus.Counter
 }
 
 func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
@@ -25,8 +26,11 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ringmaster_http_panics_total", Help: "Panics in HTTP handlers, each answered with 500.",
 		}),
+		refusedConns: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ringmaster_http_connections_refused_total", Help: "Connections closed because http.max_connections or http.max_connections_per_client was reached.",
+		}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.panics} {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.panics, m.refusedConns} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register HTTP metrics: %w", err)
 		}

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/ringmaster/ringmaster/httpapi/account"
@@ -19,8 +21,10 @@ const (
 type access uint8
 
 const (
+	// accessUnset is a mistake: an operation must say who may. New refuses it.
+	accessUnset access = iota
 	// accessOpen takes none.
-	accessOpen access = iota
+	accessOpen
 	// accessKey takes an API key with the operation's scope.
 	accessKey
 	// accessKeyOrSession takes a signed-in user as well.
@@ -63,8 +67,9 @@ func Scopes() []string {
 type roleSet uint8
 
 const (
-	anyRole  roleSet = iota
-	managers         // administrators and supervisors
+	rolesUnset roleSet = iota // a mistake where a session may ask: New refuses it
+	anyRole
+	managers // administrators and supervisors
 	admins
 	agents
 )
@@ -74,6 +79,8 @@ func (s roleSet) include(role string) bool {
 	switch s {
 	case anyRole:
 		return true
+	case rolesUnset:
+		return false
 	case managers:
 		return role == account.RoleAdmin || role == account.RoleSupervisor
 	case admins:
@@ -113,6 +120,26 @@ func (s *Server) operations() []operation {
 		all = append(all, group...)
 	}
 	return all
+}
+
+// checkOperations refuses operations that don't say who may: a credential that was forgotten would open them to everybody.
+func checkOperations(all []operation) error {
+	var faults []error
+	for _, op := range all {
+		fault := func(text string) { faults = append(faults, fmt.Errorf("operation %s %s %s", op.method, op.path, text)) }
+		byKey := op.access == accessKey || op.access == accessKeyOrSession || op.access == accessControl
+		bySession := op.access == accessSession || op.access == accessKeyOrSession
+		if op.access == accessUnset {
+			fault("has no access")
+		}
+		if byKey && op.scope == "" {
+			fault("has no scope")
+		}
+		if bySession && op.roles == rolesUnset {
+			fault("has no roles")
+		}
+	}
+	return errors.Join(faults...)
 }
 
 func (s *Server) voiceAgentOperations() []operation {
@@ -182,10 +209,10 @@ func (s *Server) webhookOperations() []operation {
 
 func (s *Server) healthOperations() []operation {
 	return []operation{
-		{method: http.MethodGet, path: "/health", surface: dialerAPI, handle: s.health},
-		{method: http.MethodGet, path: "/health/live", surface: dialerAPI, handle: s.live},
-		{method: http.MethodGet, path: "/health/ready", surface: dialerAPI, handle: s.ready},
-		{method: http.MethodPost, path: "/fs/directory", surface: dialerAPI, handle: s.lookup},
-		{method: http.MethodGet, path: "/openapi.json", surface: dialerAPI, handle: s.openAPI},
+		{method: http.MethodGet, path: "/health", surface: dialerAPI, access: accessOpen, handle: s.health},
+		{method: http.MethodGet, path: "/health/live", surface: dialerAPI, access: accessOpen, handle: s.live},
+		{method: http.MethodGet, path: "/health/ready", surface: dialerAPI, access: accessOpen, handle: s.ready},
+		{method: http.MethodPost, path: "/fs/directory", surface: dialerAPI, access: accessOpen, handle: s.lookup},
+		{method: http.MethodGet, path: "/openapi.json", surface: dialerAPI, access: accessOpen, handle: s.openAPI},
 	}
 }

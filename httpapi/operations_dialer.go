@@ -8,9 +8,9 @@ func (s *Server) dialerOperations() []operation {
 	const all, one = "/api/campaigns", "/api/campaigns/{campaign_id}"
 	const calls, call = "/api/calls", "/api/calls/{call_id}"
 	ops := []operation{
-		{method: http.MethodGet, path: all, handle: s.listCampaigns},
+		{method: http.MethodGet, path: all, roles: anyRole, handle: s.listCampaigns},
 		{method: http.MethodPost, path: all, roles: managers, body: jsonBody, handle: s.createCampaign},
-		{method: http.MethodGet, path: one, handle: s.getCampaign},
+		{method: http.MethodGet, path: one, roles: anyRole, handle: s.getCampaign},
 		{method: http.MethodPatch, path: one, roles: managers, body: jsonBody, handle: s.patchCampaign},
 		{method: http.MethodDelete, path: one, roles: managers, handle: s.deleteCampaign},
 		{method: http.MethodPost, path: one + "/start", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: s.startCampaign},
@@ -20,11 +20,11 @@ func (s *Server) dialerOperations() []operation {
 		{method: http.MethodPost, path: one + "/predictive/resume", roles: managers, body: jsonBody, handle: s.resumePredictive},
 		{method: http.MethodPost, path: one + "/leads/upload", roles: managers, body: fileBody, handle: s.uploadLeads},
 		{method: http.MethodPost, path: one + "/scrub", access: accessKeyOrSession, scope: scopeCampaignsWrite, roles: managers, handle: s.scrubCampaign},
-		{method: http.MethodGet, path: one + "/stats", handle: s.campaignStats},
-		{method: http.MethodGet, path: calls, handle: s.listCalls},
-		{method: http.MethodGet, path: call, handle: s.getCall},
-		{method: http.MethodGet, path: call + "/recording", handle: s.getRecording},
-		{method: http.MethodGet, path: "/api/telephony/channels/usage", access: accessKeyOrSession, scope: scopeCampaignsRead, handle: s.channelsUsage},
+		{method: http.MethodGet, path: one + "/stats", roles: anyRole, handle: s.campaignStats},
+		{method: http.MethodGet, path: calls, roles: anyRole, handle: s.listCalls},
+		{method: http.MethodGet, path: call, roles: anyRole, handle: s.getCall},
+		{method: http.MethodGet, path: call + "/recording", roles: anyRole, handle: s.getRecording},
+		{method: http.MethodGet, path: "/api/telephony/channels/usage", access: accessKeyOrSession, scope: scopeCampaignsRead, roles: anyRole, handle: s.channelsUsage},
 	}
 	return onDialerAPI(ops)
 }
@@ -61,7 +61,7 @@ func (s *Server) accountOperations() []operation {
 func onDialerAPI(ops []operation) []operation {
 	for i := range ops {
 		ops[i].surface = dialerAPI
-		if ops[i].access == accessOpen {
+		if ops[i].access == accessUnset {
 			ops[i].access = accessSession
 		}
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -173,11 +174,22 @@ func methodLabel(method string) string {
 	}
 }
 
-// serveOperation is the way of a request to its handler: credential, scope, limit, media type, then the work.
+// serveOperation is the way of a request to its handler: credential, scope, limit, then body and media type, then the work. Nothing of a
+// body is kept before the credential is known.
 func (s *Server) serveOperation(base context.Context, op operation) fasthttp.RequestHandler {
 	return func(rc *fasthttp.RequestCtx) {
 		r := s.requestOf(rc)
 		r.op = op
+		if err := s.checkFraming(rc); err != nil {
+			s.fail(base, r, err)
+			return
+		}
+		if op.access != accessOpen {
+			if err := s.admitInTime(base, r); err != nil {
+				s.fail(base, r, err)
+				return
+			}
+		}
 		limit := s.cfg.RequestTimeout
 		if op.body == fileBody {
 			limit = s.cfg.UploadTimeout
@@ -187,25 +199,48 @@ func (s *Server) serveOperation(base context.Context, op operation) fasthttp.Req
 		}
 		ctx, cancel := context.WithTimeout(base, limit)
 		defer cancel()
-		out, err := s.admitAndHandle(ctx, r)
+		out, err := s.checkAndHandle(ctx, r)
 		if err != nil {
-			e := mapError(err)
-			if e.status >= http.StatusInternalServerError {
-				s.cfg.Logger.ErrorContext(base, "request failed", "request_id", r.id, "route", op.path, "error", err)
-			}
-			s.answerError(r, e)
+			s.fail(base, r, err)
 			return
 		}
 		s.answer(r, out)
 	}
 }
 
-func (s *Server) admitAndHandle(ctx context.Context, r *request) (reply, error) {
-	if r.op.access != accessOpen {
-		if err := s.admit(ctx, r); err != nil {
-			return reply{}, err
-		}
+// fail answers an error; the log has the cause of one that is ours.
+func (s *Server) fail(ctx context.Context, r *request, err error) {
+	e := mapError(err)
+	if e.status >= http.StatusInternalServerError {
+		s.cfg.Logger.ErrorContext(ctx, "request failed", "request_id", r.id, "route", r.op.path, "error", err)
 	}
+	s.answerError(r, e)
+}
+
+// checkFraming refuses a request with both Content-Length and Transfer-Encoding, whose end a proxy in front may see elsewhere than we do,
+// and closes its connection (RFC 9112, 6.1).
+func (s *Server) checkFraming(rc *fasthttp.RequestCtx) error {
+	var length, transfer bool
+	for line := range bytes.Lines(rc.Request.Header.RawHeaders()) {
+		name, _, _ := bytes.Cut(line, []byte{':'})
+		length = length || bytes.EqualFold(name, []byte(fasthttp.HeaderContentLength))
+		transfer = transfer || bytes.EqualFold(name, []byte(fasthttp.HeaderTransferEncoding))
+	}
+	if !length || !transfer {
+		return nil
+	}
+	rc.SetConnectionClose()
+	return newError(http.StatusBadRequest, codeBadRequest, "A request must not have both Content-Length and Transfer-Encoding.")
+}
+
+// admitInTime bounds the look at a credential by itself: the body comes after it, as slowly as its client sends.
+func (s *Server) admitInTime(base context.Context, r *request) error {
+	ctx, cancel := context.WithTimeout(base, s.cfg.RequestTimeout)
+	defer cancel()
+	return s.admit(ctx, r)
+}
+
+func (s *Server) checkAndHandle(ctx context.Context, r *request) (reply, error) {
 	switch r.op.body {
 	case jsonBody:
 		if err := checkMediaType(r.rc); err != nil {

@@ -35,16 +35,17 @@ type Server struct {
 	accounts    *account.Service
 	idempotency *idempotency
 
-	mu        sync.Mutex // guards all below
-	state     serverState
-	publicURL string
-	addr      net.Addr
-	metricsAt net.Addr
-	main      *fasthttp.Server
-	listener  net.Listener
-	side      *http.Server
-	stop      context.CancelFunc
-	running   sync.WaitGroup
+	mu          sync.Mutex // guards all below
+	state       serverState
+	publicURL   string
+	addr        net.Addr
+	metricsAt   net.Addr
+	main        *fasthttp.Server
+	certificate *certificateFiles // nil without TLS
+	listener    net.Listener
+	side        *http.Server
+	stop        context.CancelFunc
+	running     sync.WaitGroup
 }
 
 type serverState uint8
@@ -79,6 +80,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	if s.sessions, err = newSessionSigner(cfg.SessionKey, cfg.Now); err != nil {
 		return nil, err
+	}
+	if err := checkOperations(s.operations()); err != nil {
+		return nil, fmt.Errorf("make the HTTP server: %w", err)
 	}
 	if s.metrics, err = newServerMetrics(cfg.Registerer); err != nil {
 		return nil, err
@@ -117,6 +121,9 @@ func (s *Server) Start(ctx context.Context) error {
 	s.main, s.listener = s.newMain(base), ln
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
 	s.running.Go(func() { s.touched.run(base, s) })
+	if s.certificate != nil {
+		s.running.Go(func() { s.certificate.run(base, s.cfg.CertificateCheck) })
+	}
 	if sideLn != nil {
 		s.side = s.newSide()
 		s.running.Go(func() { s.report("serve metrics", s.side.Serve(sideLn)) })
@@ -131,14 +138,14 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP on %s: %w", s.cfg.Addr, err)
 	}
+	ln = newConnLimit(ln, s.cfg.MaxConns, s.cfg.MaxConnsPerClient, s.cfg.TrustedProxies, s.metrics.refusedConns)
 	if s.cfg.TLSCertFile == "" {
 		return ln, nil
 	}
-	cert, err := tls.LoadX509KeyPair(s.cfg.TLSCertFile, s.cfg.TLSKeyFile)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("load the TLS certificate: %w", err), ln.Close())
+	if s.certificate, err = loadCertificate(s.cfg.TLSCertFile, s.cfg.TLSKeyFile, s.cfg.Logger); err != nil {
+		return nil, errors.Join(err, ln.Close())
 	}
-	return tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}), nil
+	return tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.get}), nil
 }
 
 func (s *Server) scheme() string {
@@ -159,6 +166,7 @@ func (s *Server) newMain(base context.Context) *fasthttp.Server {
 		StreamRequestBody:            true,
 		ReadBufferSize:               16 << 10,
 		MaxRequestBodySize:           s.cfg.MaxBodyBytes,
+		Concurrency:                  s.cfg.MaxConns,
 		ReadTimeout:                  s.cfg.ReadTimeout,
 		WriteTimeout:                 s.cfg.WriteTimeout,
 		IdleTimeout:                  s.cfg.IdleTimeout,

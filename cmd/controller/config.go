@@ -60,6 +60,9 @@ type HTTPConfig struct {
 	TLSCert        string   `koanf:"tls_cert"`
 	TLSKey         string   `koanf:"tls_key"`
 	TrustedProxies []string `koanf:"trusted_proxies"` // CIDR blocks
+	// MaxConns bounds the open connections, MaxConnsPerClient those of one IPv4 address or IPv6 /64 that is no trusted proxy.
+	MaxConns          int `koanf:"max_connections"`
+	MaxConnsPerClient int `koanf:"max_connections_per_client"`
 }
 
 // SwitchConfig is the FreeSWITCH beside us.
@@ -161,7 +164,7 @@ func Defaults() Config {
 		Node: node, NodeGrace: 5 * time.Minute,
 		Log:      LogConfig{Level: "info", Format: "text"},
 		Database: DatabaseConfig{MaxConns: 16, ConnectTimeout: time.Minute},
-		HTTP:     HTTPConfig{Addr: "127.0.0.1:8080", MetricsAddr: "127.0.0.1:9090"},
+		HTTP:     HTTPConfig{Addr: "127.0.0.1:8080", MetricsAddr: "127.0.0.1:9090", MaxConns: 10_000, MaxConnsPerClient: 1_000},
 		Switch:   SwitchConfig{ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", CDRDir: "/var/log/freeswitch/json_cdr", DirectoryAllow: []string{"127.0.0.0/8", "::1/128"}},
 		Media: MediaConfig{
 			SIPAddr: "127.0.0.1:5090", RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
@@ -288,6 +291,13 @@ func (c Config) validateHTTP(f *faults) {
 	}
 	if (c.HTTP.TLSCert == "") != (c.HTTP.TLSKey == "") {
 		f.add("http.tls_cert", "needs http.tls_key, and the other way round")
+	}
+	for key, limit := range map[string]int{
+		"http.max_connections": c.HTTP.MaxConns, "http.max_connections_per_client": c.HTTP.MaxConnsPerClient,
+	} {
+		if limit < 1 {
+			f.add(key, "must be at least 1")
+		}
 	}
 	for _, p := range c.HTTP.TrustedProxies {
 		if _, err := netip.ParsePrefix(p); err != nil {

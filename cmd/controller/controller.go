@@ -252,7 +252,7 @@ func (c *Controller) buildServer() (err error) {
 	cfg := httpapi.Config{
 		Addr: c.cfg.HTTP.Addr, MetricsAddr: c.cfg.HTTP.MetricsAddr, PublicURL: c.cfg.PublicURL(), TLSCertFile: c.cfg.HTTP.TLSCert,
 		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKey: [32]byte(sessionKey), WebhookTargets: c.guard(), Version: c.version, Logger: c.log,
-		Registerer: c.metrics, Gatherer: c.metrics,
+		Registerer: c.metrics, Gatherer: c.metrics, MaxConns: c.cfg.HTTP.MaxConns, MaxConnsPerClient: c.cfg.HTTP.MaxConnsPerClient,
 	}
 	for _, p := range c.cfg.HTTP.TrustedProxies {
 		prefix, err := netip.ParsePrefix(p)
