@@ -90,21 +90,21 @@ func (s *Service) judgeAnnouncement(req switchctl.OriginateRequest, f db.GateFac
 }
 
 // fetched gets an announcement that was not at hand for an agent who dials.
-func (s *Service) fetched(ctx context.Context, url string) bool {
+func (s *Service) fetched(ctx context.Context, tenant uuid.UUID, url string) bool {
 	if s.cfg.Prompts == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, audioPatience)
 	defer cancel()
-	_, err := s.cfg.Prompts.Path(ctx, url)
+	_, err := s.cfg.Prompts.Path(ctx, tenant.String(), url)
 	return err == nil && s.atHand(url, s.now())
 }
 
 // hearing keeps the audio of a running campaign at hand, beside its pacer, which has no time to wait for somebody's server.
 type hearing struct {
-	s        *Service
-	campaign uuid.UUID
-	kick     chan struct{} // wanted has changed
+	s                *Service
+	tenant, campaign uuid.UUID
+	kick             chan struct{} // wanted has changed
 
 	mu     sync.Mutex
 	wanted []audio // written by the pacer
@@ -165,7 +165,7 @@ func (h *hearing) fetch(ctx context.Context) bool {
 	for _, a := range list {
 		was := h.s.atHand(a.url, h.s.now())
 		if h.s.cfg.Prompts != nil {
-			_, _ = h.s.cfg.Prompts.Path(ctx, a.url) // its error is logged where it is fetched
+			_, _ = h.s.cfg.Prompts.Path(ctx, h.tenant.String(), a.url) // its error is logged where it is fetched
 		}
 		is := h.s.atHand(a.url, h.s.now())
 		all, news = all && is, news || is != was

@@ -38,7 +38,7 @@ type registryAnswer struct {
 func (g gate) Admit(ctx context.Context, req switchctl.OriginateRequest) (switchctl.Admission, error) {
 	adm, err := g.admit(ctx, req)
 	var refusal *RefusalError
-	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.s.fetched(ctx, refusal.fetch) {
+	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.s.fetched(ctx, req.TenantID, refusal.fetch) {
 		adm, err = g.admit(ctx, req)
 	}
 	switch {

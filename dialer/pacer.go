@@ -76,7 +76,7 @@ func newPacer(s *Service, originator Originator, tenant, campaign uuid.UUID, wak
 		claimer: claimer{
 			s: s, tenant: tenant, campaign: campaign, claimant: "pacer:" + s.cfg.NodeID + ":" + newID().String(), lease: claimLease,
 		},
-		hearing:    &hearing{s: s, campaign: campaign, kick: make(chan struct{}, 1)},
+		hearing:    &hearing{s: s, tenant: tenant, campaign: campaign, kick: make(chan struct{}, 1)},
 		originator: originator, wake: wake, log: s.log.With("tenant_id", tenant, "campaign_id", campaign),
 	}
 }

@@ -81,7 +81,7 @@ type fakePrompts struct {
 	asked   int
 }
 
-func (p *fakePrompts) Path(_ context.Context, url string) (string, error) {
+func (p *fakePrompts) Path(_ context.Context, _, url string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked++

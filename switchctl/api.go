@@ -275,8 +275,9 @@ type Announcement struct {
 
 // Prompts brings audio to where the switch can play it. *prompt.Cache is one.
 type Prompts interface {
-	// Path gives the local WAV file (8 kHz, mono) of a URL. The file stays for an hour after its last use.
-	Path(ctx context.Context, url string) (string, error)
+	// Path gives the local WAV file (8 kHz, mono) of a URL. The file stays for an hour after its last use, and counts against the share of
+	// owner, a tenant's id.
+	Path(ctx context.Context, owner, url string) (string, error)
 	// Ready is Path of what was fetched before, however long ago: it doesn't wait. False: there is nothing yet.
 	Ready(url string) (string, bool)
 }

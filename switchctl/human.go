@@ -212,7 +212,7 @@ func (a *actor) tryAgent(ctx context.Context) {
 	a.c.goes.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, whisperPatience)
 		defer cancel()
-		file, err := a.c.promptFile(ctx, url)
+		file, err := a.c.promptFile(ctx, a.tenant, url)
 		if err != nil {
 			a.log.WarnContext(ctx, "whisper to the agent can't be played", "error", err)
 		}

@@ -72,7 +72,7 @@ func (l *leg) fetchMusic(ctx context.Context, url string) (path string, fetched 
 	a := l.a
 	found := make(chan string, 1)
 	a.c.goes.Go(func() {
-		file, err := a.c.promptFile(ctx, url)
+		file, err := a.c.promptFile(ctx, a.tenant, url)
 		if err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "music can't be had, the caller hears ringback", "error", err)
 		}

@@ -21,7 +21,7 @@ type opening struct {
 
 func (l *leg) Announce(ctx context.Context, n Announcement) error {
 	fetching, cancel := context.WithTimeout(ctx, announcePatience)
-	file, err := l.a.c.promptAtHand(fetching, n.URL)
+	file, err := l.a.c.promptAtHand(fetching, l.a.tenant, n.URL)
 	cancel()
 	switch {
 	case errors.Is(err, ErrAudio):

@@ -1,6 +1,8 @@
 package switchctl
 
 import (
+	"github.com/google/uuid"
+
 	"context"
 	"fmt"
 	"os"
@@ -24,12 +26,12 @@ type promptFile struct {
 	length time.Duration
 }
 
-// promptFile fetches what a URL names; its errors wrap [ErrAudio].
-func (c *Controller) promptFile(ctx context.Context, url string) (promptFile, error) {
+// promptFile fetches what a URL of the tenant's names; its errors wrap [ErrAudio].
+func (c *Controller) promptFile(ctx context.Context, tenant uuid.UUID, url string) (promptFile, error) {
 	if c.cfg.Prompts == nil {
 		return promptFile{}, fmt.Errorf("%w: no prompts are configured", ErrAudio)
 	}
-	path, err := c.cfg.Prompts.Path(ctx, url)
+	path, err := c.cfg.Prompts.Path(ctx, tenant.String(), url)
 	if err != nil {
 		if ctx.Err() != nil {
 			return promptFile{}, context.Cause(ctx)
@@ -40,13 +42,13 @@ func (c *Controller) promptFile(ctx context.Context, url string) (promptFile, er
 }
 
 // promptAtHand is promptFile of what was fetched before, however long ago, and waits for the network only where there is nothing.
-func (c *Controller) promptAtHand(ctx context.Context, url string) (promptFile, error) {
+func (c *Controller) promptAtHand(ctx context.Context, tenant uuid.UUID, url string) (promptFile, error) {
 	if c.cfg.Prompts != nil {
 		if path, ok := c.cfg.Prompts.Ready(url); ok {
 			return promptAt(path)
 		}
 	}
-	return c.promptFile(ctx, url)
+	return c.promptFile(ctx, tenant, url)
 }
 
 func promptAt(path string) (promptFile, error) {
@@ -58,7 +60,7 @@ func promptAt(path string) (promptFile, error) {
 }
 
 func (l *leg) Play(ctx context.Context, url string) error {
-	file, err := l.a.c.promptFile(ctx, url)
+	file, err := l.a.c.promptFile(ctx, l.a.tenant, url)
 	if err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func (l *leg) Gather(ctx context.Context, g Gather) (string, error) {
 	}
 	t := &conversation{kind: talkGather, gather: g}
 	if g.URL != "" {
-		file, err := l.a.c.promptFile(ctx, g.URL)
+		file, err := l.a.c.promptFile(ctx, l.a.tenant, g.URL)
 		if err != nil {
 			return "", err
 		}
@@ -87,7 +89,7 @@ func (l *leg) Gather(ctx context.Context, g Gather) (string, error) {
 func (l *leg) RecordVoicemail(ctx context.Context, v Voicemail) error {
 	t := &conversation{kind: talkVoicemail, longest: v.Max, files: []promptFile{{path: beep, length: beepLength}}}
 	if v.GreetingURL != "" {
-		file, err := l.a.c.promptFile(ctx, v.GreetingURL)
+		file, err := l.a.c.promptFile(ctx, l.a.tenant, v.GreetingURL)
 		if err != nil {
 			return err
 		}

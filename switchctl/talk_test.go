@@ -18,7 +18,7 @@ type fakePrompts struct{ dir string }
 
 func (p fakePrompts) Ready(string) (string, bool) { return "", false }
 
-func (p fakePrompts) Path(ctx context.Context, url string) (string, error) {
+func (p fakePrompts) Path(ctx context.Context, _, url string) (string, error) {
 	path := filepath.Join(p.dir, url)
 	switch url {
 	case "missing":
@@ -133,6 +133,6 @@ func (b *bench) step(ctx context.Context, leg Leg, f []string) string {
 func TestPlayWithoutPrompts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	_, err := b.c.promptFile(t.Context(), "welcome")
+	_, err := b.c.promptFile(t.Context(), b.tenant, "welcome")
 	require.ErrorIs(t, err, ErrAudio)
 }

@@ -27,7 +27,7 @@ import (
 // onePrompt is a tone, whatever is asked for.
 type onePrompt struct{ path string }
 
-func (p onePrompt) Path(context.Context, string) (string, error) { return p.path, nil }
+func (p onePrompt) Path(context.Context, string, string) (string, error) { return p.path, nil }
 
 func (p onePrompt) Ready(string) (string, bool) { return p.path, true }
 

@@ -19,8 +19,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxSources bounds the URLs that are remembered.
-const maxSources = 10_000
+const (
+	// maxSources bounds the URLs that are remembered.
+	maxSources = 10_000
+	// maxFetches bounds the fetches that one owner has under way; further ones wait for their turn.
+	maxFetches = 4
+)
 
 // Cache holds converted prompts. It is safe for concurrent use.
 type Cache struct {
@@ -32,18 +36,20 @@ type Cache struct {
 	fetches func(f func(ctx context.Context)) bool
 	working sync.WaitGroup
 	results *prometheus.CounterVec
-
 	mu      sync.Mutex
 	closed  bool
 	files   map[string]*file   // by the hash of their content
 	sources map[string]*source // by URL
 	bytes   int64
+	owned   map[string]int64 // bytes by owner
+	turns   map[string]chan struct{}
 }
 
-// file is one converted file.
+// file is one converted file. It counts against the share of its owner: who had it fetched first, or, after a start, who uses it first.
 type file struct {
 	bytes int64
 	used  time.Time
+	owner string
 }
 
 // source is what a URL led to. flight is closed when a fetch of it has ended; nil while there is none.
@@ -59,6 +65,7 @@ type source struct {
 func New(cfg Config) (*Cache, error) {
 	cfg.MaxBytes, cfg.MaxSource = cmp.Or(cfg.MaxBytes, defaultMaxBytes), cmp.Or(cfg.MaxSource, defaultMaxSource)
 	cfg.MaxLength, cfg.Timeout = cmp.Or(cfg.MaxLength, defaultMaxLength), cmp.Or(cfg.Timeout, defaultTimeout)
+	cfg.MaxOwned = cmp.Or(cfg.MaxOwned, cfg.MaxBytes/defaultShares)
 	cfg.Fresh, cfg.Keep = cmp.Or(cfg.Fresh, defaultFresh), cmp.Or(cfg.Keep, defaultKeep)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -71,6 +78,7 @@ func New(cfg Config) (*Cache, error) {
 	}
 	c := &Cache{
 		cfg: cfg, client: newClient(cfg), log: cfg.Logger, files: map[string]*file{}, sources: map[string]*source{},
+		owned: map[string]int64{}, turns: map[string]chan struct{}{},
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ringmaster_prompts_total", Help: "Prompts asked for, by result (cached, fetched, stale, failed).",
 		}, []string{"result"}),
@@ -129,10 +137,11 @@ func (c *Cache) Close() {
 }
 
 // Path gives the local WAV file (8 kHz, mono) of an http(s) URL, or of the operator's own prompt:NAME. The file stays for an
-// hour after its last use. When the source can't be reached, what was fetched before serves. Errors are *FetchError.
-func (c *Cache) Path(ctx context.Context, address string) (string, error) {
+// hour after its last use, and counts against the share of owner, a tenant's id. When the source can't be reached, what was fetched before
+// serves. Errors are *FetchError.
+func (c *Cache) Path(ctx context.Context, owner, address string) (string, error) {
 	for {
-		path, wait, err := c.look(address)
+		path, wait, err := c.look(owner, address)
 		switch {
 		case err != nil:
 			c.results.WithLabelValues("failed").Inc()
@@ -145,7 +154,7 @@ func (c *Cache) Path(ctx context.Context, address string) (string, error) {
 		case <-ctx.Done():
 			return "", &FetchError{Step: "fetch", Err: context.Cause(ctx)}
 		}
-		if path, err, done := c.landed(address); done {
+		if path, err, done := c.landed(owner, address); done {
 			return path, err
 		}
 	}
@@ -159,11 +168,11 @@ func (c *Cache) Ready(address string) (string, bool) {
 	if s == nil {
 		return "", false
 	}
-	return c.use(s.hash)
+	return c.use("", s.hash)
 }
 
 // look gives a file that is fresh, or else what to wait for.
-func (c *Cache) look(address string) (path string, wait <-chan struct{}, err error) {
+func (c *Cache) look(owner, address string) (path string, wait <-chan struct{}, err error) {
 	c.mu.Lock()
 	s := c.sources[address]
 	now := c.cfg.Now()
@@ -173,7 +182,7 @@ func (c *Cache) look(address string) (path string, wait <-chan struct{}, err err
 	}
 	if s != nil && s.hash != "" && now.Sub(s.checked) < c.cfg.Fresh {
 		defer c.mu.Unlock()
-		if path, ok := c.use(s.hash); ok {
+		if path, ok := c.use(owner, s.hash); ok {
 			c.results.WithLabelValues("cached").Inc()
 			return path, nil, nil
 		}
@@ -188,22 +197,32 @@ func (c *Cache) look(address string) (path string, wait <-chan struct{}, err err
 	s.flight = flight
 	known := s.stamp
 	c.mu.Unlock()
-	if !c.fetches(func(ctx context.Context) { c.fetch(ctx, address, known) }) {
+	if !c.fetches(func(ctx context.Context) { c.fetch(ctx, owner, address, known) }) {
 		c.land(address, "", stamp{}, ErrClosed)
 		return "", nil, &FetchError{Step: "fetch", Err: ErrClosed}
 	}
 	return "", flight, nil
 }
 
+// turn is what an owner's fetches take a place of: it holds maxFetches.
+func (c *Cache) turn(owner string) chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turns[owner] == nil {
+		c.turns[owner] = make(chan struct{}, maxFetches)
+	}
+	return c.turns[owner]
+}
+
 // landed gives what a fetch has brought; done is false when it must be tried again.
-func (c *Cache) landed(address string) (path string, err error, done bool) {
+func (c *Cache) landed(owner, address string) (path string, err error, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sources[address]
 	if s == nil || s.flight != nil {
 		return "", nil, false // forgotten, or another fetch is on its way
 	}
-	if path, ok := c.use(s.hash); ok {
+	if path, ok := c.use(owner, s.hash); ok {
 		if s.err != nil {
 			c.results.WithLabelValues("stale").Inc()
 		} else {
@@ -218,26 +237,37 @@ func (c *Cache) landed(address string) (path string, err error, done bool) {
 	return "", s.err, true
 }
 
-// use notes that a file is wanted. The caller holds mu.
-func (c *Cache) use(hash string) (string, bool) {
+// use notes that a file is wanted, and by whom; empty where it isn't known. The caller holds mu.
+func (c *Cache) use(owner, hash string) (string, bool) {
 	f := c.files[hash]
 	if f == nil {
 		return "", false
 	}
 	path := c.path(hash)
 	if _, err := os.Stat(path); err != nil {
-		c.bytes -= f.bytes
-		delete(c.files, hash)
+		c.drop(hash)
 		return "", false
 	}
 	f.used = c.cfg.Now()
+	if f.owner == "" && owner != "" {
+		f.owner = owner
+		c.owned[owner] += f.bytes
+	}
 	return path, true
 }
 
 func (c *Cache) path(hash string) string { return filepath.Join(c.cfg.Dir, hash+".wav") }
 
-// fetch brings one source in, beside those that wait for it.
-func (c *Cache) fetch(ctx context.Context, address string, known stamp) {
+// fetch brings one source in, beside those that wait for it. An owner whose sources are slow waits for itself alone.
+func (c *Cache) fetch(ctx context.Context, owner, address string, known stamp) {
+	turn := c.turn(owner)
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		c.land(address, "", stamp{}, ErrClosed)
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	body, now, err := c.read(ctx, address, known)
@@ -250,7 +280,7 @@ func (c *Cache) fetch(ctx context.Context, address string, known stamp) {
 		var wav []byte
 		if wav, err = convert(body, c.cfg.MaxLength); err != nil {
 			err = &FetchError{Step: "convert", Err: err}
-		} else if hash, err = c.store(wav); err != nil {
+		} else if hash, err = c.store(owner, wav); err != nil {
 			err = &FetchError{Step: "store", Err: err}
 		}
 	}
@@ -285,16 +315,16 @@ func (c *Cache) land(address, hash string, now stamp, err error) {
 const tempPrefix = ".prompt-"
 
 // store writes a converted file under the hash of its content, in one step.
-func (c *Cache) store(wav []byte) (string, error) {
+func (c *Cache) store(owner string, wav []byte) (string, error) {
 	sum := sha256.Sum256(wav)
 	hash := hex.EncodeToString(sum[:])
 	c.mu.Lock()
-	_, known := c.use(hash)
+	_, known := c.use(owner, hash)
 	c.mu.Unlock()
 	if known {
 		return hash, nil
 	}
-	if err := c.makeRoom(int64(len(wav))); err != nil {
+	if err := c.makeRoom(owner, int64(len(wav))); err != nil {
 		return "", err
 	}
 	tmp, err := os.CreateTemp(c.cfg.Dir, tempPrefix+"*")
@@ -311,38 +341,59 @@ func (c *Cache) store(wav []byte) (string, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.files[hash] == nil {
-		c.bytes += int64(len(wav))
+	if c.files[hash] != nil {
+		c.drop(hash) // of another owner, at the same time
 	}
-	c.files[hash] = &file{bytes: int64(len(wav)), used: c.cfg.Now()}
+	c.files[hash] = &file{bytes: int64(len(wav)), used: c.cfg.Now(), owner: owner}
+	c.bytes += int64(len(wav))
+	c.owned[owner] += int64(len(wav))
 	return hash, nil
 }
 
-// makeRoom removes the files that were not used for longest, never one that may be playing.
-func (c *Cache) makeRoom(need int64) error {
+// drop forgets a file. The caller holds mu.
+func (c *Cache) drop(hash string) {
+	f := c.files[hash]
+	c.bytes -= f.bytes
+	if c.owned[f.owner] -= f.bytes; c.owned[f.owner] <= 0 {
+		delete(c.owned, f.owner)
+	}
+	delete(c.files, hash)
+}
+
+// makeRoom removes the files that were not used for longest, never one that may be playing: the owner's own where its share is used up,
+// anybody's where the folder is full.
+func (c *Cache) makeRoom(owner string, need int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bytes+need <= c.cfg.MaxBytes {
+	if err := c.evict(func(f *file) bool { return f.owner == owner },
+		func() bool { return c.owned[owner]+need <= c.cfg.MaxOwned }); err != nil {
+		return err
+	}
+	return c.evict(func(*file) bool { return true }, func() bool { return c.bytes+need <= c.cfg.MaxBytes })
+}
+
+// evict removes idle files that may go, the oldest first, until there is enough room; ErrFull when there is none. The caller holds mu.
+func (c *Cache) evict(may func(*file) bool, enough func() bool) error {
+	if enough() {
 		return nil
 	}
 	idle := make([]string, 0, len(c.files))
 	for hash, f := range c.files {
-		if c.cfg.Now().Sub(f.used) > c.cfg.Keep {
+		if may(f) && c.cfg.Now().Sub(f.used) > c.cfg.Keep {
 			idle = append(idle, hash)
 		}
 	}
 	slices.SortFunc(idle, func(a, b string) int { return c.files[a].used.Compare(c.files[b].used) })
 	for _, hash := range idle {
-		if c.bytes+need <= c.cfg.MaxBytes {
+		if enough() {
 			break
 		}
 		if err := os.Remove(c.path(hash)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		c.bytes -= c.files[hash].bytes
-		delete(c.files, hash)
+		c.drop(hash)
 	}
-	if c.bytes+need > c.cfg.MaxBytes {
+	if !enough() {
 		return ErrFull
 	}
 	return nil

@@ -25,8 +25,8 @@ type Config struct {
 	Local string
 	// Guard says which addresses customers may name.
 	Guard netguard.Policy
-	// MaxBytes bounds the files in Dir; 512 MiB by default.
-	MaxBytes int64
+	// MaxBytes bounds the files in Dir; 512 MiB by default. MaxOwned bounds those of one owner; a quarter of that by default.
+	MaxBytes, MaxOwned int64
 	// MaxSource bounds one file as it is fetched, 16 MiB by default, and MaxLength what it plays, 10 minutes by default.
 	MaxSource int64
 	MaxLength time.Duration
@@ -43,6 +43,7 @@ type Config struct {
 // The defaults of a Config.
 const (
 	defaultMaxBytes  = 512 << 20
+	defaultShares    = 4
 	defaultMaxSource = 16 << 20
 	defaultMaxLength = 10 * time.Minute
 	defaultTimeout   = 10 * time.Second
@@ -58,7 +59,7 @@ var (
 	ErrTooLarge = errors.New("audio is too large")
 	// ErrFormat refuses what is neither WAV nor MP3.
 	ErrFormat = errors.New("audio is neither WAV nor MP3")
-	// ErrFull says that the folder is full of files in use.
+	// ErrFull says that the folder, or the share of the owner, is full of files in use.
 	ErrFull = errors.New("prompt folder is full")
 	// ErrClosed says that the cache has been closed.
 	ErrClosed = errors.New("prompt cache is closed")

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -163,7 +164,7 @@ func TestFormats(t *testing.T) {
 			t.Parallel()
 			w := newWeb(t, c.src)
 			cache, _ := newCache(t, Config{})
-			path, err := cache.Path(t.Context(), w.URL+"/a")
+			path, err := cache.Path(t.Context(), "acme", w.URL+"/a")
 			require.NoError(t, err)
 			pcm := play(t, path)
 			require.Greater(t, len(pcm), Rate*45/100)
@@ -190,14 +191,14 @@ func TestOneFetchForAll(t *testing.T) {
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
-			_, err := cache.Path(t.Context(), w.URL)
+			_, err := cache.Path(t.Context(), "acme", w.URL)
 			require.NoError(t, err)
 		})
 	}
 	// One who gives up neither ends the fetch of the others, nor waits for it.
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := cache.Path(gone, w.URL)
+	_, err := cache.Path(gone, "acme", w.URL)
 	require.ErrorIs(t, err, context.Canceled)
 	close(hold)
 	group.Wait()
@@ -206,9 +207,9 @@ func TestOneFetchForAll(t *testing.T) {
 
 	// The same audio under another address is the same file.
 	other := newWeb(t, tone(8000, 1, 440, time.Second/10))
-	one, err := cache.Path(t.Context(), w.URL)
+	one, err := cache.Path(t.Context(), "acme", w.URL)
 	require.NoError(t, err)
-	two, err := cache.Path(t.Context(), other.URL)
+	two, err := cache.Path(t.Context(), "acme", other.URL)
 	require.NoError(t, err)
 	require.Equal(t, one, two)
 }
@@ -218,15 +219,15 @@ func TestFreshUnchangedChangedAndStale(t *testing.T) {
 	w := newWeb(t, tone(8000, 1, 440, time.Second/10))
 	w.set(func(w *web) { w.etag = `"1"` })
 	cache, clk := newCache(t, Config{})
-	first, err := cache.Path(t.Context(), w.URL)
+	first, err := cache.Path(t.Context(), "acme", w.URL)
 	require.NoError(t, err)
-	_, err = cache.Path(t.Context(), w.URL)
+	_, err = cache.Path(t.Context(), "acme", w.URL)
 	require.NoError(t, err)
 	asked, full := w.counts()
 	require.Equal(t, []int{1, 1}, []int{asked, full}, "a fresh one is not asked for")
 
 	clk.advance(6 * time.Minute)
-	again, err := cache.Path(t.Context(), w.URL)
+	again, err := cache.Path(t.Context(), "acme", w.URL)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	asked, full = w.counts()
@@ -234,19 +235,19 @@ func TestFreshUnchangedChangedAndStale(t *testing.T) {
 
 	w.set(func(w *web) { w.etag, w.body = `"2"`, tone(8000, 1, 880, time.Second/10) })
 	clk.advance(6 * time.Minute)
-	second, err := cache.Path(t.Context(), w.URL)
+	second, err := cache.Path(t.Context(), "acme", w.URL)
 	require.NoError(t, err)
 	require.NotEqual(t, first, second)
 
 	w.set(func(w *web) { w.etag, w.status = `"3"`, http.StatusBadGateway })
 	clk.advance(6 * time.Minute)
-	stale, err := cache.Path(t.Context(), w.URL)
+	stale, err := cache.Path(t.Context(), "acme", w.URL)
 	require.NoError(t, err, "what was fetched before serves")
 	require.Equal(t, second, stale)
 
 	require.NoError(t, os.Remove(stale))
 	w.set(func(w *web) { w.status = http.StatusOK })
-	back, err := cache.Path(t.Context(), w.URL)
+	back, err := cache.Path(t.Context(), "acme", w.URL)
 	require.NoError(t, err, "a file that somebody removed is fetched again")
 	require.FileExists(t, back)
 }
@@ -289,7 +290,7 @@ func TestRefused(t *testing.T) {
 			if errors.Is(c.want, context.DeadlineExceeded) {
 				cache = hurried
 			}
-			_, err := cache.Path(t.Context(), address)
+			_, err := cache.Path(t.Context(), "acme", address)
 			var failed *FetchError
 			require.ErrorAs(t, err, &failed)
 			require.NotContains(t, err.Error(), "hush")
@@ -306,12 +307,12 @@ func TestRefusedElsewhere(t *testing.T) {
 	cache, _ := newCache(t, Config{})
 	redirect := httptest.NewServer(http.RedirectHandler("http://10.0.0.1/", http.StatusFound))
 	defer redirect.Close()
-	_, err := cache.Path(t.Context(), redirect.URL)
+	_, err := cache.Path(t.Context(), "acme", redirect.URL)
 	require.ErrorIs(t, err, netguard.ErrForbidden, "a redirect leads nowhere that is forbidden")
-	_, err = cache.Path(t.Context(), w.URL)
+	_, err = cache.Path(t.Context(), "acme", w.URL)
 	require.NoError(t, err)
 	cache.Close()
-	_, err = cache.Path(t.Context(), w.URL+"/other")
+	_, err = cache.Path(t.Context(), "acme", w.URL+"/other")
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -325,17 +326,17 @@ func TestLocalPrompts(t *testing.T) {
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link.wav")))
 	cache, clk := newCache(t, Config{Local: dir})
 	for _, name := range []string{"prompt:en/welcome.wav", "prompt:/en/welcome.wav", "prompt://en/welcome.wav"} {
-		path, err := cache.Path(t.Context(), name)
+		path, err := cache.Path(t.Context(), "acme", name)
 		require.NoError(t, err, name)
 		require.InDelta(t, 8000, level(play(t, path)[400:1200], 440), 800)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "en", "welcome.wav"), tone(16000, 1, 880, time.Second/4), 0o600))
 	clk.advance(time.Hour)
-	path, err := cache.Path(t.Context(), "prompt:en/welcome.wav")
+	path, err := cache.Path(t.Context(), "acme", "prompt:en/welcome.wav")
 	require.NoError(t, err)
 	require.InDelta(t, 8000, level(play(t, path)[400:1200], 880), 800)
 	for _, bad := range []string{"prompt:../secret.wav", "prompt:en", "prompt:", "prompt:none.wav", "prompt:link.wav"} {
-		_, err := cache.Path(t.Context(), bad)
+		_, err := cache.Path(t.Context(), "acme", bad)
 		require.Error(t, err, bad)
 	}
 }
@@ -344,10 +345,10 @@ func TestBounded(t *testing.T) {
 	t.Parallel()
 	w := newWeb(t, nil)
 	dir := t.TempDir()
-	cache, clk := newCache(t, Config{Dir: dir, MaxBytes: 5000})
+	cache, clk := newCache(t, Config{Dir: dir, MaxBytes: 5000, MaxOwned: 5000})
 	get := func(c *Cache, hz float64) (string, error) {
 		w.set(func(w *web) { w.body = tone(8000, 1, hz, 100*time.Millisecond) }) // 1,644 bytes
-		return c.Path(t.Context(), fmt.Sprintf("%s/%v", w.URL, hz))
+		return c.Path(t.Context(), "acme", fmt.Sprintf("%s/%v", w.URL, hz))
 	}
 	first, err := get(cache, 400)
 	require.NoError(t, err)
@@ -364,10 +365,67 @@ func TestBounded(t *testing.T) {
 	require.NoFileExists(t, first, "the oldest went")
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, tempPrefix+"x"), []byte("half"), 0o600))
-	later, _ := newCache(t, Config{Dir: dir, MaxBytes: 5000})
+	later, _ := newCache(t, Config{Dir: dir, MaxBytes: 5000, MaxOwned: 5000})
 	require.NoFileExists(t, filepath.Join(dir, tempPrefix+"x"))
 	_, err = get(later, 800)
 	require.ErrorIs(t, err, ErrFull, "the files of an earlier process count")
+}
+
+// One tenant's prompts take the room of nobody else.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	w := newWeb(t, nil)
+	dir := t.TempDir()
+	cache, clk := newCache(t, Config{Dir: dir, MaxBytes: 14_000}) // a share of 3,500: two files
+	get := func(owner string, hz float64) error {
+		w.set(func(w *web) { w.body = tone(8000, 1, hz, 100*time.Millisecond) }) // 1,644 bytes
+		_, err := cache.Path(t.Context(), owner, fmt.Sprintf("%s/%v", w.URL, hz))
+		return err
+	}
+	for hz := 400.0; hz < 420; hz++ {
+		if err := get("greedy", hz); hz >= 402 {
+			require.ErrorIs(t, err, ErrFull)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, get("modest", 500))
+	require.NoError(t, get("greedy", 500), "what another one has is shared, and counts against that one")
+	clk.advance(2 * time.Hour)
+	require.NoError(t, get("modest", 501))
+	require.NoError(t, get("greedy", 600), "its own idle files go")
+	require.NoError(t, get("modest", 501))
+}
+
+// The slow sources of one tenant keep nobody else waiting.
+func TestSlowSourcesOfOneOwner(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	var open sync.WaitGroup
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		open.Done()
+		select {
+		case <-gate:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(slow.Close)
+	w := newWeb(t, tone(8000, 1, 440, 100*time.Millisecond))
+	cache, _ := newCache(t, Config{Dir: t.TempDir()})
+	open.Add(maxFetches)
+	var asked sync.WaitGroup
+	for i := range 3 * maxFetches {
+		asked.Go(func() {
+			_, err := cache.Path(t.Context(), "greedy", fmt.Sprintf("%s/%d", slow.URL, i))
+			assert.Error(t, err)
+		})
+	}
+	open.Wait()
+	_, err := cache.Path(t.Context(), "modest", w.URL)
+	require.NoError(t, err)
+	open.Add(2 * maxFetches) // those that had to wait their turn
+	close(gate)
+	asked.Wait()
 }
 
 func FuzzConvert(f *testing.F) {
@@ -399,13 +457,13 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		w.set(func(w *web) { w.status = http.StatusBadGateway })
 		for range 3 {
 			clk.advance(6 * time.Minute)
-			_, _ = cache.Path(t.Context(), address)
+			_, _ = cache.Path(t.Context(), "acme", address)
 		}
 		require.Equal(t, 1, strings.Count(logs.String(), "prompt could not be fetched"), logs.String())
 		w.set(func(w *web) { w.status = http.StatusOK })
 		for range 2 {
 			clk.advance(6 * time.Minute)
-			_, err := cache.Path(t.Context(), address)
+			_, err := cache.Path(t.Context(), "acme", address)
 			require.NoError(t, err)
 		}
 		require.Equal(t, 1, strings.Count(logs.String(), "prompt can be fetched again"), logs.String())
