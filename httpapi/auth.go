@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // credentialKind says what a request was opened with.
@@ -34,7 +35,7 @@ const callbackPrefix = "svc_cb_"
 const sessionPerMinute = 1200
 
 // callbackPerMinute is the limit shown to a callback token: that of the control endpoint, over a minute.
-const callbackPerMinute = controlPerSecond * 60
+const callbackPerMinute = switchctl.VerbsPerSecond * 60
 
 // principal is who asks.
 type principal struct {

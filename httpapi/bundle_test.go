@@ -194,12 +194,23 @@ func (l *logBuffer) String() string {
 
 // fakeCalls takes the verbs and answers as it is told.
 type fakeCalls struct {
-	mu     sync.Mutex
-	taken  []switchctl.ControlRequest
-	ended  []uuid.UUID
-	result map[string]any
-	err    error
-	block  chan struct{}
+	mu    sync.Mutex
+	taken []switchctl.ControlRequest
+	ended []uuid.UUID
+	// counted are the calls that verbs were counted for; tooMany refuses them.
+	counted []uuid.UUID
+	tooMany error
+	result  map[string]any
+	err     error
+	block   chan struct{}
+}
+
+// TakeVerb refuses what the test wants refused.
+func (f *fakeCalls) TakeVerb(call uuid.UUID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counted = append(f.counted, call)
+	return f.tooMany
 }
 
 func (f *fakeCalls) Control(ctx context.Context, _, _ uuid.UUID, req switchctl.ControlRequest) (map[string]any, error) {

@@ -14,9 +14,6 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
-// controlPerSecond is how many verbs a call takes in any second.
-const controlPerSecond = 10
-
 type controlView struct {
 	OK           bool           `json:"ok"`
 	CallID       uuid.UUID      `json:"call_id"`
@@ -30,11 +27,8 @@ func (s *Server) controlCall(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if allowed, wait := s.calls.take(callID.String(), s.cfg.Now()); !allowed {
-		return reply{}, &apiError{
-			status: http.StatusTooManyRequests, code: codeRateLimited, retryAfter: wait,
-			detail: "A call takes ten verbs in a second.",
-		}
+	if err := s.deps.Calls.TakeVerb(callID); err != nil {
+		return reply{}, err
 	}
 	req, err := parseControl(r.rc.PostBody())
 	if err != nil {

@@ -222,22 +222,26 @@ func TestControlAfterTheEnd(t *testing.T) {
 	}
 }
 
+// TestControlRate counts each verb before it is looked at, once the credential is known to reach the call; what the call's rate refuses
+// is 429 with Retry-After.
 func TestControlRate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	call, second := b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, "")
+	call := b.call(t, b.tenant, nil, "")
 	key := b.scoped(t, "ai_sessions:control_admin")
 	cb := b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Minute)))
-	for range 5 {
-		key.JSON(t, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusOK, nil)
-		cb.JSON(t, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusOK, nil)
+	key.JSON(t, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusOK, nil)
+	refused(t, cb, http.MethodPost, controlPath(call), `{"event":"dance"}`, http.StatusBadRequest, "unknown_verb")
+	refused(t, cb, http.MethodPost, controlPath(storetest.NewID(t)), `{"event":"log"}`, http.StatusForbidden, "call_not_yours")
+	b.calls.mu.Lock()
+	require.Equal(t, []uuid.UUID{call, call}, b.calls.counted)
+	b.calls.tooMany = &switchctl.VerbRateError{Wait: 300 * time.Millisecond}
+	b.calls.mu.Unlock()
+	for _, body := range []string{`{"event":"log"}`, `{"event":"dance"}`} {
+		p := refused(t, key, http.MethodPost, controlPath(call), body, http.StatusTooManyRequests, "rate_limited")
+		require.Equal(t, 1, p.RetryAfterS)
 	}
-	b.clock.advance(999 * time.Millisecond)
-	p := refused(t, key, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusTooManyRequests, "rate_limited")
-	require.Equal(t, 1, p.RetryAfterS)
-	key.JSON(t, http.MethodPost, controlPath(second), `{"event":"log"}`, http.StatusOK, nil)
-	b.clock.advance(time.Millisecond)
-	cb.JSON(t, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusOK, nil)
+	require.Len(t, b.calls.requests(), 1)
 }
 
 func TestIdempotencyKeyMustBeVersion4(t *testing.T) {

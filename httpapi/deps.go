@@ -82,6 +82,8 @@ type Settings interface {
 
 // Calls takes the verbs of the control endpoint; *switchctl.Controller is one. The result is empty unless the verb has one.
 type Calls interface {
+	// TakeVerb counts a verb against its call's ten a second, which the voice agent's socket shares: *switchctl.VerbRateError.
+	TakeVerb(callID uuid.UUID) error
 	Control(ctx context.Context, tenantID, callID uuid.UUID, req switchctl.ControlRequest) (map[string]any, error)
 	// Hangup gives switchctl.ErrCallEnded for a call that isn't live.
 	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error

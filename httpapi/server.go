@@ -28,7 +28,6 @@ type Server struct {
 
 	metrics     *serverMetrics
 	keyLimit    *limiter
-	calls       *pacer
 	logins      *throttle
 	sessions    *sessionSigner
 	touched     *touchLog
@@ -68,7 +67,6 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, deps: deps, started: cfg.Now(),
 		keyLimit:    newLimiter(time.Minute),
-		calls:       newPacer(controlPerSecond, time.Second),
 		logins:      newThrottle(),
 		touched:     newTouchLog(),
 		accounts:    account.New(deps.Store),

@@ -59,7 +59,9 @@ type actor struct {
 	channel string
 	box     *mailbox
 	journal journal
-	log     *slog.Logger
+	// verbs is the call's rate of verbs, over HTTP and the socket.
+	verbs verbRate
+	log   *slog.Logger
 	// done is closed when the actor has ended.
 	done chan struct{}
 	// looking is true while somebody looks for the call's channel: one look at a time.
@@ -130,7 +132,7 @@ func (c *Controller) newActor(call db.Call, channel string) *actor {
 // run owns the call until its record is committed, or until the controller lets go of it.
 func (a *actor) run(ctx context.Context) {
 	defer close(a.done)
-	defer a.leave()
+	defer a.leave(ctx)
 	a.awaitVerdict()
 	for a.state != stateDone {
 		select {
@@ -149,7 +151,7 @@ func (a *actor) run(ctx context.Context) {
 }
 
 // leave ends what the actor has started, in this order: timers, handler, waiting callers, registry.
-func (a *actor) leave() {
+func (a *actor) leave(ctx context.Context) {
 	for kind := range a.timers {
 		a.disarm(kind)
 	}
@@ -164,6 +166,7 @@ func (a *actor) leave() {
 		a.ai.answer(OutcomeEnded, ErrCallEnded)
 	}
 	a.closeTalk()
+	a.endLogs(ctx)
 	a.c.registry.remove(a)
 	for _, m := range a.box.close() {
 		a.refuse(m, ErrCallEnded)

@@ -69,6 +69,7 @@ type aiSession struct {
 	socketGone bool
 	// partDone: the recording was finished when the call was transferred.
 	partDone bool
+	logs     *sessionLog
 }
 
 // live reports whether a session is open, or about to be.
@@ -116,7 +117,7 @@ func (a *actor) connect(ctx context.Context, m connectCommand) (state, error) {
 		return a.state, err
 	}
 	a.deafen(ctx)
-	a.ai = &aiSession{id: id, agent: m.agent, reply: m.reply}
+	a.ai = &aiSession{id: id, agent: m.agent, reply: m.reply, logs: newSessionLog(a, id)}
 	start := sessionStart{call: a.call, agent: m.agent, id: id, at: now, token: token}
 	a.record(ctx, "session start", func(ctx context.Context) error {
 		grant, err := a.c.ledger.StartSession(ctx, start)
@@ -151,6 +152,7 @@ func (a *actor) granted(ctx context.Context, m sessionGranted) (state, error) {
 		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.agent, true, a.c.clock.Now()
+	s.logs.resume(m.grant.logEntries, m.grant.logBytes)
 	sub := s.agent.Subprotocol
 	if sub == "" {
 		sub = media.SubprotocolAlpha
@@ -179,7 +181,7 @@ func (a *actor) sessionSpec(subprotocol string) (media.SessionSpec, error) {
 	}
 	s.format = format
 	spec := media.SessionSpec{
-		ID: s.id.String(), CallID: a.id.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
+		ID: s.id.String(), CallID: a.id.String(), Owner: a.tenant.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
 		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, Reconnected: s.grant.session.OpenedAt != nil,
 		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence, Recording: a.recordingSpec(),
 	}
@@ -268,10 +270,18 @@ func (a *actor) openFailed(ctx context.Context, err error) {
 // pump brings the session's events to the actor's mailbox.
 func (a *actor) pump(m mediaSession) {
 	for ev := range m.Events() {
+		text, ok := ev.(media.Text)
+		command := ok && text.Type == "command"
+		if command {
+			if err := a.takeVerb(); err != nil {
+				a.commandResult(m, text.ID, nil, err)
+				continue
+			}
+		}
 		err := a.box.put(mediaEvent{media: m, ev: ev})
 		if errors.Is(err, ErrMailboxFull) {
 			a.c.metrics.dropped.Inc()
-			if text, ok := ev.(media.Text); ok && text.Type == "command" {
+			if command {
 				a.commandResult(m, text.ID, nil, err)
 			}
 		}
@@ -439,6 +449,7 @@ func (a *actor) endSessionWith(ctx context.Context, end sessionEnd, reason media
 	if s.granted || s.resumed {
 		end.session, end.revoke = s.id, s.agent.TokenLifetime == lifetimeSocket
 		call := a.call
+		end.logsDropped = s.logs.end(ctx)
 		a.record(ctx, "session end", func(ctx context.Context) error { return a.c.ledger.EndSession(ctx, call, end) }, nil)
 	}
 	s.answer(OutcomeEnded, nil)

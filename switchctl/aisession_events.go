@@ -77,7 +77,11 @@ func (a *actor) textFrame(ctx context.Context, t media.Text) (state, error) {
 			return a.state, nil //nolint:nilerr // the AI is told
 		}
 		req.Event, req.Source = VerbTransfer, sourceAI
-		if err := a.startTransfer(ctx, req, nil); err != nil {
+		err := a.takeVerb()
+		if err == nil {
+			err = a.startTransfer(ctx, req, nil)
+		}
+		if err != nil {
 			a.transferFailed(ctx, req, failureCause(err))
 		}
 	case "command":
@@ -122,7 +126,11 @@ func (a *actor) commandResult(m resultSender, id string, result map[string]any, 
 		if !known {
 			a.log.Error("command of the voice agent failed", "error", err)
 		}
-		r.Status, r.Error = refusal.Status, map[string]any{"code": refusal.Code, "detail": refusal.Detail}
+		fault := map[string]any{"code": refusal.Code, "detail": refusal.Detail}
+		if refusal.RetryAfter > 0 {
+			fault["retry_after_s"] = int((refusal.RetryAfter + time.Second - 1) / time.Second)
+		}
+		r.Status, r.Error = refusal.Status, fault
 	} else {
 		if result == nil {
 			result = map[string]any{}

@@ -2,7 +2,6 @@ package switchctl
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/google/uuid"
@@ -135,22 +134,6 @@ func (a *actor) verb(ctx context.Context, m controlCommand) (answered bool, err 
 		return false, a.pauseOrResume(ctx, m.req)
 	}
 	return false, &VerbError{Verb: m.req.Event}
-}
-
-// appendLog keeps an entry with the session's logs; reply, which may be nil, hears when it is written.
-func (a *actor) appendLog(ctx context.Context, typ string, metadata json.RawMessage, source string, reply chan<- controlResult) {
-	if source == "" {
-		source = "api"
-	}
-	entry := logEntry{At: a.c.clock.Now().UTC(), Source: source, Type: typ, Metadata: metadata}
-	call, session := a.call, a.ai.id
-	a.record(ctx, "session log", func(ctx context.Context) error {
-		return a.c.ledger.AppendLog(ctx, call, session, entry)
-	}, func(err error) {
-		if reply != nil {
-			reply <- controlResult{result: map[string]any{}, err: err}
-		}
-	})
 }
 
 // replyCallState reads the call: what the actor knows, and the disposition that others may have set.

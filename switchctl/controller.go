@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -39,6 +40,8 @@ type Controller struct {
 	draining atomic.Bool
 	failed   failedTrunks
 	spent    spentCDRs
+	// logBytes bounds what the log entries of a tenant's calls hold while they wait to be written.
+	logBytes *fairshare.Bytes
 	// goes are all goroutines of calls.
 	goes sync.WaitGroup
 
@@ -114,6 +117,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Controller{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook()}
+	c.logBytes = fairshare.NewBytes(tenantLogBytes)
 	c.metrics, err = newMetrics(cfg.Registerer, func() float64 { return float64(c.registry.len()) })
 	if err != nil {
 		return nil, fmt.Errorf("switchctl: register metrics: %w", err)

@@ -39,7 +39,8 @@ type ledger interface {
 	// EndSession commits the outcome with ai_session.transferred, when it was, and ai_session.ended.
 	EndSession(ctx context.Context, call db.Call, end sessionEnd) error
 	AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbackToken) error
-	AppendLog(ctx context.Context, call db.Call, session uuid.UUID, entry logEntry) error
+	// AppendLogs writes entries of the session's log, each once.
+	AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []logEntry) error
 	// BeginRecording writes that the switch records the call, in mono, to the file at path, from offset after the answer on.
 	BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error
 	// AddRecordingPart puts a file on the timeline of the call's recording.
@@ -91,6 +92,8 @@ type sessionGrant struct {
 	bypass bool
 	// from and to are revealed: the voice agent gets them for the duration of the call.
 	from, to string
+	// logEntries and logBytes are what a session that outlived a crash has logged before.
+	logEntries, logBytes int
 }
 
 // leadContext is what the metadata frame tells of a lead.
@@ -136,6 +139,8 @@ type sessionEnd struct {
 	revoke bool
 	// transfer is set when the outcome is a transfer.
 	transfer *transferFacts
+	// logsDropped are the log entries that the session had no room for.
+	logsDropped int
 }
 
 // transferFacts are the members of ai_session.transferred.
@@ -147,10 +152,22 @@ type transferFacts struct {
 
 // logEntry is one entry of an AI session's log.
 type logEntry struct {
+	// ID is not shown.
+	ID       uuid.UUID       `json:"id"`
 	At       time.Time       `json:"at"`
 	Source   string          `json:"source"`
 	Type     string          `json:"type"`
 	Metadata json.RawMessage `json:"metadata"`
+}
+
+// shown is an entry as customers see it.
+func (e logEntry) shown() any {
+	return struct {
+		At       time.Time       `json:"at"`
+		Source   string          `json:"source"`
+		Type     string          `json:"type"`
+		Metadata json.RawMessage `json:"metadata"`
+	}{e.At, e.Source, e.Type, e.Metadata}
 }
 
 // closing is the commit that ends a call.
@@ -158,6 +175,8 @@ type closing struct {
 	call    db.Call
 	record  finalRecord
 	outcome sessionOutcome // of a session that is still active
+	// logsDropped are the log entries that this session had no room for.
+	logsDropped int
 	// quality is nil when no audio was measured.
 	quality json.RawMessage
 }

@@ -133,8 +133,12 @@ func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSe
 			return err
 		}
 	}
+	metadata, err := sessionMetadata(ctx, tx, s, end.logsDropped)
+	if err != nil {
+		return err
+	}
 	return emit(ctx, tx, call, store.EventAISessionEnded, end.at, sessionEndedPayload{
 		CallID: call.ID, VoiceAgentID: s.VoiceAgentID, EndedAt: end.at.UTC(), Outcome: string(end.outcome),
-		Metadata: orNull(s.Metadata),
+		Metadata: metadata,
 	})
 }

@@ -229,7 +229,7 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 	if _, err := tx.Q.LiveUnitsDeleteOfCall(ctx, row.TenantID, row.ID); err != nil {
 		return false, err
 	}
-	if err := endActiveSession(ctx, tx, row, c.outcome); err != nil {
+	if err := endActiveSession(ctx, tx, row, c.outcome, c.logsDropped); err != nil {
 		return false, err
 	}
 	if err := emitEnded(ctx, tx, row, lead); err != nil {
@@ -242,7 +242,7 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 }
 
 // endActiveSession ends the session that the call's end has ended.
-func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, outcome sessionOutcome) error {
+func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, outcome sessionOutcome, logsDropped int) error {
 	session, err := tx.Q.SessionActiveOfCall(ctx, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -259,6 +259,7 @@ func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, outcome s
 	}
 	return endSession(ctx, tx, call, sessionEnd{
 		session: session.ID, outcome: outcome, at: *call.EndTime, revoke: agent.TokenLifetime == lifetimeSocket,
+		logsDropped: logsDropped,
 	})
 }
 

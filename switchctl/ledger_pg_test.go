@@ -144,7 +144,9 @@ func TestLedgerRunsACallFromAnswerToItsEnd(t *testing.T) {
 	require.Len(t, calls, 1)
 	require.NotNil(t, calls[0].session.OpenedAt)
 	require.NoError(t, b.l.AgentConnected(ctx, b.call, at))
-	require.NoError(t, b.l.AppendLog(ctx, b.call, g.session.ID, logEntry{Source: "api", Type: "log", Metadata: json.RawMessage(`{"n":1}`)}))
+	require.NoError(t, b.l.AppendLogs(ctx, b.call, g.session.ID, []logEntry{
+		{ID: storetest.NewID(t), At: at, Source: "api", Type: "log", Metadata: json.RawMessage(`{"n":1}`)},
+	}))
 
 	disposition, sip := "recv_bye", int32(200)
 	closed := closing{call: b.call, outcome: sessionHangup, record: finalRecord{

@@ -2,7 +2,6 @@ package switchctl
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -104,6 +103,11 @@ func (l *pgLedger) ResumeSession(ctx context.Context, call db.Call, session db.A
 				return err
 			}
 		}
+		usage, err := tx.Q.SessionLogUsage(ctx, call.TenantID, session.ID)
+		if err != nil {
+			return err
+		}
+		g.logEntries, g.logBytes = int(usage.Entries), int(usage.Bytes)
 		return l.complete(ctx, tx, call, &g)
 	})
 	return g, err
@@ -193,21 +197,6 @@ func (l *pgLedger) AddToken(ctx context.Context, call db.Call, session uuid.UUID
 			return err
 		}
 		_, err := tx.Q.SessionSetToken(ctx, token.jti, call.TenantID, session)
-		return err
-	})
-}
-
-func (l *pgLedger) AppendLog(ctx context.Context, call db.Call, session uuid.UUID, entry logEntry) error {
-	if entry.At.IsZero() {
-		entry.At = time.Now()
-	}
-	entry.At, entry.Metadata = entry.At.UTC(), orNull(entry.Metadata)
-	raw, err := json.Marshal(entry)
-	if err != nil {
-		return fmt.Errorf("switchctl: encode log entry: %w", err)
-	}
-	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		_, err := tx.Q.SessionAppendLog(ctx, raw, call.TenantID, session)
 		return err
 	})
 }

@@ -27,6 +27,8 @@ type memLedger struct {
 	units        map[uuid.UUID]uuid.UUID // unit → call
 	sessions     map[uuid.UUID]db.AiSession
 	closes       int
+	logWrites    []int                   // entries of each write to a session's log
+	logsDropped  int                     // of the newest session that ended
 	sessionOf    map[uuid.UUID]uuid.UUID // call → its newest session
 	unitsOf      map[uuid.UUID][]uuid.UUID
 	outbox       map[uuid.UUID][]string // events of a call, in the order in which they are committed
@@ -251,6 +253,7 @@ func (l *memLedger) EndSession(_ context.Context, _ db.Call, end sessionEnd) err
 }
 
 func (l *memLedger) endSession(end sessionEnd) {
+	l.logsDropped = end.logsDropped
 	s := l.sessions[end.session]
 	if s.Status != "active" {
 		return
@@ -268,8 +271,14 @@ func (l *memLedger) AddToken(context.Context, db.Call, uuid.UUID, callbackToken)
 	return l.do(func() error { l.trace.add("ledger token added"); return nil })
 }
 
-func (l *memLedger) AppendLog(_ context.Context, _ db.Call, _ uuid.UUID, e logEntry) error {
-	return l.do(func() error { l.trace.add("ledger log %s %s %s", e.Source, e.Type, e.Metadata); return nil })
+func (l *memLedger) AppendLogs(_ context.Context, _ db.Call, _ uuid.UUID, entries []logEntry) error {
+	return l.do(func() error {
+		l.logWrites = append(l.logWrites, len(entries))
+		for _, e := range entries {
+			l.trace.add("ledger log %s %s %s", e.Source, e.Type, e.Metadata)
+		}
+		return nil
+	})
 }
 
 func (l *memLedger) AddRecordingPart(_ context.Context, _ db.Call, _ string, offset time.Duration) error {
@@ -337,7 +346,7 @@ func (l *memLedger) Close(_ context.Context, c closing) error {
 			delete(l.units, unit)
 		}
 		if id, ok := l.sessionOf[row.ID]; ok {
-			l.endSession(sessionEnd{session: id, outcome: c.outcome, at: rec.EndTime})
+			l.endSession(sessionEnd{session: id, outcome: c.outcome, at: rec.EndTime, logsDropped: c.logsDropped})
 		}
 		if c.quality != nil {
 			row.Quality = c.quality

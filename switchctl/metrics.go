@@ -6,26 +6,29 @@ import (
 
 // metrics of a controller. Every label's values are listed where it is used, so their number is bounded.
 type metrics struct {
-	live       prometheus.GaugeFunc
-	ended      *prometheus.CounterVec // status: completed, failed; cause: knownCauses, other
-	linkUp     prometheus.Gauge
-	linkDials  prometheus.Counter
-	events     *prometheus.CounterVec // name: subscribed events, other
-	dropped    prometheus.Counter
-	rejected   prometheus.Counter
-	panics     prometheus.Counter
-	lostWrites prometheus.Counter
-	unrecorded prometheus.Counter
-	sessions   *prometheus.CounterVec   // outcome: those of sessionOutcome
-	answered   *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
-	verdict    *prometheus.HistogramVec // class: human, machine, unknown
-	machines   *prometheus.CounterVec   // result: hung_up, message_left, message_failed, no_end_of_greeting, callee_gone
-	quality    qualityMetrics
-	bypass     *prometheus.CounterVec   // change: entered, left, failed, silent
-	bypassGap  *prometheus.HistogramVec // change: entered, left
-	recovered  *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed, phone, closed_elsewhere
-	nodesLost  prometheus.Gauge
-	lostCalls  prometheus.Counter
+	live      prometheus.GaugeFunc
+	ended     *prometheus.CounterVec // status: completed, failed; cause: knownCauses, other
+	linkUp    prometheus.Gauge
+	linkDials prometheus.Counter
+	events    *prometheus.CounterVec // name: subscribed events, other
+	dropped   prometheus.Counter
+	rejected  prometheus.Counter
+	throttled prometheus.Counter
+	// logsDropped counts entries of AI sessions' logs.
+	logsDropped prometheus.Counter
+	panics      prometheus.Counter
+	lostWrites  prometheus.Counter
+	unrecorded  prometheus.Counter
+	sessions    *prometheus.CounterVec   // outcome: those of sessionOutcome
+	answered    *prometheus.CounterVec   // answered_by: human, machine; decided_by: detection_off, verdict, timeout, hangup
+	verdict     *prometheus.HistogramVec // class: human, machine, unknown
+	machines    *prometheus.CounterVec   // result: hung_up, message_left, message_failed, no_end_of_greeting, callee_gone
+	quality     qualityMetrics
+	bypass      *prometheus.CounterVec   // change: entered, left, failed, silent
+	bypassGap   *prometheus.HistogramVec // change: entered, left
+	recovered   *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed, phone, closed_elsewhere
+	nodesLost   prometheus.Gauge
+	lostCalls   prometheus.Counter
 	phoneMetrics
 }
 
@@ -44,10 +47,13 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		linkUp: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "ringmaster", Name: "switch_link_up", Help: "1 while the switch's event socket is connected.",
 		}),
-		linkDials:  counter("switch_link_connects_total", "Times that the link to the switch's event socket came up."),
-		events:     vec("switch_events_total", "Events received on the host link, by name.", "name"),
-		dropped:    counter("call_mailbox_drops_total", "Switch events dropped because a call's mailbox was full."),
-		rejected:   counter("call_events_rejected_total", "Events and commands that a call's state did not take."),
+		linkDials: counter("switch_link_connects_total", "Times that the link to the switch's event socket came up."),
+		events:    vec("switch_events_total", "Events received on the host link, by name.", "name"),
+		dropped:   counter("call_mailbox_drops_total", "Switch events dropped because a call's mailbox was full."),
+		rejected:  counter("call_events_rejected_total", "Events and commands that a call's state did not take."),
+		throttled: counter("call_verbs_throttled_total", "Verbs refused because their call takes ten in a second."),
+		logsDropped: counter("session_logs_dropped_total",
+			"Log entries of AI sessions that were dropped: the session's log was full, too many waited, or the database refused them."),
 		panics:     counter("call_panics_total", "Panics caught at the top of a call."),
 		lostWrites: counter("call_writes_lost_total", "Changes of a call that could not be written."),
 		unrecorded: counter("switch_recording_failures_total", "Recordings that the switch did not begin."),
@@ -82,7 +88,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		return m, nil
 	}
 	for _, c := range append(append(m.quality.collectors(), m.phoneCollectors()...),
-		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.panics, m.lostWrites, m.unrecorded, m.sessions,
+		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.throttled, m.logsDropped, m.panics, m.lostWrites, m.unrecorded, m.sessions,
 		m.answered, m.verdict, m.machines, m.recovered, m.nodesLost, m.lostCalls, m.bypass, m.bypassGap,
 	) {
 		if err := reg.Register(c); err != nil {

@@ -178,7 +178,7 @@ func (c *Controller) recoveredActor(o openCall) *actor {
 	a.state = stateOf(o.call)
 	if s := o.session; s != nil {
 		a.handled = true
-		a.ai = &aiSession{id: s.ID, phase: phaseOpening, resumed: true, grant: sessionGrant{session: *s}}
+		a.ai = &aiSession{id: s.ID, phase: phaseOpening, resumed: true, grant: sessionGrant{session: *s}, logs: newSessionLog(a, s.ID)}
 		if s.Status == "ended" {
 			a.ai.phase = phaseEnded
 			if s.Outcome != nil {

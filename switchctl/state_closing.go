@@ -46,7 +46,7 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 		a.sock = nil
 		a.c.goes.Go(func() { closeQuietly(s) })
 	}
-	a.commitClose(ctx, closing{call: a.call, record: rec, outcome: outcome})
+	a.commitClose(ctx, closing{call: a.call, record: rec, outcome: outcome, logsDropped: a.endLogs(ctx)})
 	return stateClosing
 }
 

@@ -397,7 +397,10 @@ func (a *actor) transferFailed(ctx context.Context, req ControlRequest, cause st
 func failureCause(err error) string {
 	var invalid *InvalidError
 	var conflict *StateError
+	var rate *VerbRateError
 	switch {
+	case errors.As(err, &rate):
+		return "RATE_LIMITED"
 	case errors.Is(err, ErrNobodyLoggedIn):
 		return "NoAgentAvailable"
 	case errors.Is(err, ErrUnknownExtension):

@@ -56,6 +56,16 @@ type AiSession struct {
 	OpenedAt        *time.Time
 }
 
+type AiSessionLog struct {
+	TenantID  uuid.UUID
+	SessionID uuid.UUID
+	ID        uuid.UUID
+	At        time.Time
+	Source    string
+	Type      string
+	Metadata  json.RawMessage
+}
+
 type ApiKey struct {
 	TenantID        uuid.UUID
 	ID              uuid.UUID

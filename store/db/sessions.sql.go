@@ -159,13 +159,16 @@ func (q *Queries) SessionActiveOfCall(ctx context.Context, tenantID uuid.UUID, c
 	return i, err
 }
 
-const sessionAppendLog = `-- name: SessionAppendLog :execrows
-UPDATE ai_sessions SET metadata = jsonb_set(metadata, '{logs}', coalesce(metadata -> 'logs', '[]'::jsonb) || $1::jsonb)
-WHERE tenant_id = $2 AND id = $3
+const sessionAppendLogs = `-- name: SessionAppendLogs :execrows
+INSERT INTO ai_session_logs (tenant_id, session_id, id, at, source, type, metadata)
+SELECT $1::uuid, $2::uuid, e.id, e.at, e.source, e.type, nullif(e.metadata, 'null'::jsonb)
+FROM jsonb_to_recordset($3::jsonb) AS e(id uuid, at timestamptz, source text, type text, metadata jsonb)
+ON CONFLICT DO NOTHING
 `
 
-func (q *Queries) SessionAppendLog(ctx context.Context, entry json.RawMessage, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, sessionAppendLog, entry, tenantID, iD)
+// SessionAppendLogs writes entries, each once: {"id", "at", "source", "type", "metadata"}.
+func (q *Queries) SessionAppendLogs(ctx context.Context, tenantID uuid.UUID, sessionID uuid.UUID, entries json.RawMessage) (int64, error) {
+	result, err := q.db.Exec(ctx, sessionAppendLogs, tenantID, sessionID, entries)
 	if err != nil {
 		return 0, err
 	}
@@ -288,6 +291,62 @@ func (q *Queries) SessionLastOfCall(ctx context.Context, tenantID uuid.UUID, cal
 		&i.OpenedAt,
 	)
 	return i, err
+}
+
+const sessionLogUsage = `-- name: SessionLogUsage :one
+SELECT count(*) AS entries, coalesce(sum(octet_length(metadata::text)), 0)::bigint AS bytes
+FROM ai_session_logs WHERE tenant_id = $1 AND session_id = $2
+`
+
+type SessionLogUsageRow struct {
+	Entries int64
+	Bytes   int64
+}
+
+// SessionLogUsage is how many entries a session has, and how large they are.
+func (q *Queries) SessionLogUsage(ctx context.Context, tenantID uuid.UUID, sessionID uuid.UUID) (SessionLogUsageRow, error) {
+	row := q.db.QueryRow(ctx, sessionLogUsage, tenantID, sessionID)
+	var i SessionLogUsageRow
+	err := row.Scan(&i.Entries, &i.Bytes)
+	return i, err
+}
+
+const sessionLogs = `-- name: SessionLogs :many
+SELECT id, at, source, type, metadata FROM ai_session_logs WHERE tenant_id = $1 AND session_id = $2 ORDER BY id
+`
+
+type SessionLogsRow struct {
+	ID       uuid.UUID
+	At       time.Time
+	Source   string
+	Type     string
+	Metadata json.RawMessage
+}
+
+func (q *Queries) SessionLogs(ctx context.Context, tenantID uuid.UUID, sessionID uuid.UUID) ([]SessionLogsRow, error) {
+	rows, err := q.db.Query(ctx, sessionLogs, tenantID, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SessionLogsRow{}
+	for rows.Next() {
+		var i SessionLogsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Source,
+			&i.Type,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const sessionOpened = `-- name: SessionOpened :execrows

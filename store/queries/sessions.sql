@@ -22,9 +22,20 @@ SELECT * FROM ai_sessions WHERE tenant_id = @tenant_id AND call_id = @call_id AN
 -- name: SessionLastOfCall :one
 SELECT * FROM ai_sessions WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY started_at DESC, id DESC LIMIT 1;
 
--- name: SessionAppendLog :execrows
-UPDATE ai_sessions SET metadata = jsonb_set(metadata, '{logs}', coalesce(metadata -> 'logs', '[]'::jsonb) || @entry::jsonb)
-WHERE tenant_id = @tenant_id AND id = @id;
+-- SessionAppendLogs writes entries, each once: {"id", "at", "source", "type", "metadata"}.
+-- name: SessionAppendLogs :execrows
+INSERT INTO ai_session_logs (tenant_id, session_id, id, at, source, type, metadata)
+SELECT @tenant_id::uuid, @session_id::uuid, e.id, e.at, e.source, e.type, nullif(e.metadata, 'null'::jsonb)
+FROM jsonb_to_recordset(@entries::jsonb) AS e(id uuid, at timestamptz, source text, type text, metadata jsonb)
+ON CONFLICT DO NOTHING;
+
+-- name: SessionLogs :many
+SELECT id, at, source, type, metadata FROM ai_session_logs WHERE tenant_id = @tenant_id AND session_id = @session_id ORDER BY id;
+
+-- SessionLogUsage is how many entries a session has, and how large they are.
+-- name: SessionLogUsage :one
+SELECT count(*) AS entries, coalesce(sum(octet_length(metadata::text)), 0)::bigint AS bytes
+FROM ai_session_logs WHERE tenant_id = @tenant_id AND session_id = @session_id;
 
 -- name: SessionSetToken :execrows
 UPDATE ai_sessions SET token_jti = @token_jti::text WHERE tenant_id = @tenant_id AND id = @id;
