@@ -186,6 +186,9 @@ func (a *actor) step(ctx context.Context, m message) (next state) {
 			}
 		}
 	}()
+	if _, ok := m.(besideFailed); ok {
+		return a.faultBeside(ctx)
+	}
 	var err error
 	switch a.state {
 	case stateDialing:
@@ -235,7 +238,7 @@ func (a *actor) refuse(m message, err error) {
 		closeQuietly(m.sock)
 	case sessionOpened:
 		if m.media != nil {
-			a.c.goes.Go(func() { m.media.Close(media.CloseHangup) })
+			a.beside(func() { m.media.Close(media.CloseHangup) })
 		}
 	case tapMessage:
 		m.refused(a, err)

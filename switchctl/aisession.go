@@ -89,7 +89,7 @@ func (s *aiSession) shutdown(a *actor) {
 		s.cancelOpen()
 	}
 	if m := s.media; m != nil && s.phase != phaseEnded {
-		a.c.goes.Go(func() { m.Close(media.CloseShutdown) })
+		a.beside(func() { m.Close(media.CloseShutdown) })
 	}
 }
 
@@ -202,7 +202,7 @@ func (a *actor) open(ctx context.Context, spec media.SessionSpec) {
 	ctx, s.cancelOpen = context.WithCancel(ctx)
 	cancel, resumed := s.cancelOpen, s.resumed
 	s.opening = true
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		defer cancel()
 		deadline := a.c.clock.Now().Add(socketReconnect)
 		for {
@@ -233,7 +233,7 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 	}
 	s.phase, s.media = phaseOpen, m.media
 	a.sessions = append(a.sessions, m.media)
-	a.c.goes.Go(func() { a.pump(m.media) })
+	a.beside(func() { a.pump(m.media) })
 	a.applyKeys()
 	if a.machine.taken() {
 		a.hush(ctx)
@@ -472,7 +472,7 @@ func (a *actor) awaitCaller(ctx context.Context) {
 	if a.c.link.Generation() == 0 {
 		return
 	}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		if err := a.c.killChannel(ctx, leg); err != nil {
 			a.log.WarnContext(ctx, "media leg could not be ended, the switch waits for its BYE", "error", err)
 		}
@@ -487,5 +487,5 @@ func (a *actor) closeMedia() {
 	}
 	m, reason := s.media, s.closeReason
 	a.sayEnded()
-	a.c.goes.Go(func() { m.Close(reason) })
+	a.beside(func() { m.Close(reason) })
 }

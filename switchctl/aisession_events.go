@@ -104,7 +104,7 @@ func (a *actor) commandFrame(ctx context.Context, t media.Text) {
 	req.Source = sourceAI
 	reply := make(chan controlResult, 1)
 	a.runVerb(ctx, controlCommand{req: req, reply: reply})
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		select {
 		case r := <-reply:
 			a.commandResult(m, t.ID, r.result, r.err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -52,6 +53,8 @@ type bench struct {
 	serial int                  // of its created-time
 
 	other otherCall
+	// faults is how many panics the test has injected; any other fails it.
+	faults float64
 }
 
 // otherCall is what a flow's second call keeps while the first one's lines run.
@@ -106,6 +109,7 @@ func (b *bench) controller() *Controller {
 		cancel()
 		b.media.die()
 		c.goes.Wait()
+		require.InDelta(b.t, b.faults, testutil.ToFloat64(c.metrics.panics), 0, "panics")
 	})
 	return c
 }

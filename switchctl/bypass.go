@@ -115,7 +115,7 @@ func (a *actor) considerBypass(ctx context.Context) {
 	b.next(bypassTrying)
 	b.asked = true
 	link, channel, serial := a.c.link, a.channel, b.serial
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		a.post(bypassTried{serial: serial, err: mediapath.Reinvite(ctx, link, channel)})
 	})
 }
@@ -171,7 +171,7 @@ func (a *actor) enterBypass(ctx context.Context) {
 // bypassCommand sends a background command once the quick ones before it are done.
 func (a *actor) bypassCommand(ctx context.Context, job jobKind, cmd string, before ...string) {
 	link, serial := a.c.link, a.bypass.serial
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		done := func(body string, err error) { a.post(jobDone{job: job, attempt: serial, body: body, err: err}) }
 		for _, quick := range before {
 			_, err := link.API(ctx, quick)

@@ -29,7 +29,7 @@ func (a *actor) prepareBypass(ctx context.Context) {
 	b := &a.bypass
 	b.next(bypassPreparing)
 	link, leg, serial := a.c.link, a.ai.leg, b.serial
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		_, err := link.API(ctx, legTimeoutCommand(leg, legTimeoutInBypass))
 		if err == nil {
 			err = mediapath.Reinvite(ctx, link, leg)

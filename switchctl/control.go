@@ -151,7 +151,7 @@ func (a *actor) replyCallState(ctx context.Context, reply chan<- controlResult) 
 		now := a.c.clock.Now()
 		result["duration_s"] = *DurationSeconds(a.answerAt, &now)
 	}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		_, disposition, err := a.c.ledger.CallState(ctx, a.tenant, a.id)
 		if err == nil && disposition != nil {
 			result["disposition"] = *disposition

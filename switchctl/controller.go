@@ -43,7 +43,7 @@ type Controller struct {
 	// logBytes bounds what the log entries of a tenant's calls hold while they wait to be written.
 	logBytes *fairshare.Bytes
 	// goes are all goroutines of calls.
-	goes sync.WaitGroup
+	goes goroutines
 
 	mu       sync.Mutex
 	listener *esl.Listener
@@ -118,6 +118,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	}
 	c := &Controller{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook()}
 	c.logBytes = fairshare.NewBytes(tenantLogBytes)
+	c.goes.guard = func(fn func()) bool { return c.guard(c.log, fn) }
 	c.metrics, err = newMetrics(cfg.Registerer, func() float64 { return float64(c.registry.len()) })
 	if err != nil {
 		return nil, fmt.Errorf("switchctl: register metrics: %w", err)
@@ -161,11 +162,11 @@ func (c *Controller) Start(ctx context.Context) error {
 			c.log.ErrorContext(io, "outbound listener ended", "error", err)
 		}
 	})
-	c.running.Go(func() { c.link.run(io) })
-	c.running.Go(func() { c.reconcile(io) })
-	c.running.Go(func() { c.deleteCDRs(io) })
+	c.running.Go(func() { c.supervise(io, c.link.run) })
+	c.running.Go(func() { c.supervise(io, c.reconcile) })
+	c.running.Go(func() { c.supervise(io, c.deleteCDRs) })
 	if c.nodes != nil {
-		c.running.Go(func() { c.keepNode(io) })
+		c.running.Go(func() { c.supervise(io, c.keepNode) })
 	}
 	c.log.InfoContext(ctx, "call control is up", "outbound_addr", listener.Addr().String(), "node", c.cfg.NodeID)
 	return nil

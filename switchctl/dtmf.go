@@ -95,10 +95,10 @@ func (a *actor) press(do func()) error {
 	if len(p.queue) >= maxPresses {
 		return ErrDTMFQueueFull
 	}
-	p.queue = append(p.queue, do)
+	p.queue = append(p.queue, a.guarded(do))
 	if !p.running {
 		p.running = true
-		a.c.goes.Go(p.run)
+		a.beside(p.run)
 	}
 	return nil
 }

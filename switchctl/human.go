@@ -209,7 +209,7 @@ func (a *actor) tryAgent(ctx context.Context) {
 	h.phase = humanWhispering
 	a.ringToCaller(ctx)
 	url, serial := h.req.WhisperURL, h.serial
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		ctx, cancel := context.WithTimeout(ctx, whisperPatience)
 		defer cancel()
 		file, err := a.c.promptFile(ctx, a.tenant, url)
@@ -240,7 +240,7 @@ func (a *actor) whisper(ctx context.Context, m whisperReady) {
 // quickly sends a command whose reply says nothing that events don't.
 func (a *actor) quickly(ctx context.Context, cmd string) {
 	link := a.c.link
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		if _, err := link.API(ctx, cmd); err != nil {
 			a.log.DebugContext(ctx, "command failed", "command", cmd, "error", err)
 		}
@@ -261,7 +261,7 @@ func (a *actor) bridgeAgent(ctx context.Context, tone bool) {
 		first = append(first, "uuid_setvar "+agent+" transfer_after_bridge "+agentExtension+dialplan)
 	}
 	link, serial := a.c.link, h.serial
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		done := func(body string, err error) {
 			a.post(jobDone{job: jobAgentBridge, attempt: int(serial), body: body, err: err})
 		}
@@ -309,7 +309,7 @@ func (a *actor) doubtAgent(ctx context.Context) {
 	h := a.human
 	a.arm(timerAgent, bridgePatience)
 	m, caller, agent := agentDoubt{serial: h.serial}, a.channel, h.channel
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		found, err := a.c.dump(ctx, caller)
 		m.caller, m.err = found != nil, err
 		if found != nil {

@@ -120,7 +120,7 @@ func (a *actor) afterMusic(ctx context.Context, then func(ctx context.Context)) 
 		return
 	}
 	link, channel := a.c.link, a.channel
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		if _, err := link.API(ctx, "uuid_break "+channel+" all"); err != nil {
 			a.log.DebugContext(ctx, "music could not be ended", "error", err)
 		}

@@ -101,7 +101,7 @@ const recorderPatience = 30 * time.Second
 // done hears of the first that was refused, and of none.
 func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...string) {
 	c := a.c
-	a.rec.line.add(&c.goes, func() {
+	a.rec.line.add(&a.c.goes, a.guarded(func() {
 		var err error
 		deadline := c.clock.Now().Add(recorderPatience)
 		for _, cmd := range cmds {
@@ -118,7 +118,7 @@ func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...
 		if done != nil {
 			done(err)
 		}
-	})
+	}))
 }
 
 // secondStarted tells whether the switch writes a file.

@@ -50,7 +50,7 @@ func (a *actor) recordFor(
 	j.running = true
 	j.mu.Unlock()
 	if start {
-		a.c.goes.Go(func() { a.writeJournal(ctx) })
+		a.beside(func() { a.writeJournal(ctx) })
 	}
 }
 
@@ -68,7 +68,7 @@ func (a *actor) writeJournal(ctx context.Context) {
 		j.mu.Unlock()
 		err := a.writeEntry(ctx, e)
 		if e.done != nil {
-			e.done(err)
+			a.c.guard(a.log, func() { e.done(err) })
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (a *actor) writeEntry(ctx context.Context, e journalEntry) error {
 	deadline := a.c.clock.Now().Add(e.patience)
 	wait := journalMinPause
 	for tries := 1; ; tries++ {
-		err := e.write(ctx)
+		err := a.c.try(a.log, func() error { return e.write(ctx) })
 		if err == nil || errors.Is(err, errAgentBusy) || errors.Is(err, ErrCallEnded) {
 			return err
 		}

@@ -71,7 +71,7 @@ const musicPatience = 100 * time.Millisecond
 func (l *leg) fetchMusic(ctx context.Context, url string) (path string, fetched bool) {
 	a := l.a
 	found := make(chan string, 1)
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		file, err := a.c.promptFile(ctx, a.tenant, url)
 		if err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "music can't be had, the caller hears ringback", "error", err)
@@ -87,7 +87,7 @@ func (l *leg) fetchMusic(ctx context.Context, url string) (path string, fetched 
 	case <-ctx.Done():
 		return "", true
 	}
-	a.c.goes.Go(func() { a.post(musicFetched{url: url, path: <-found}) })
+	a.beside(func() { a.post(musicFetched{url: url, path: <-found}) })
 	return "", false
 }
 

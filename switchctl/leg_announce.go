@@ -57,7 +57,7 @@ func (a *actor) recordOpening(ctx context.Context, t *conversation) {
 	a.record(ctx, "recording", func(ctx context.Context) error {
 		return a.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		// One follows the other: the variable is read when a recording starts, and would hold for the next one too.
 		for _, cmd := range []string{
 			"uuid_setvar " + channel + " RECORD_STEREO " + boolText(stereo),

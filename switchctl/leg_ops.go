@@ -21,7 +21,7 @@ func (a *actor) sendKill(ctx context.Context) {
 	a.arm(timerKill, killPatience)
 	if a.c.link.Generation() == 0 && a.sock != nil {
 		sock, cause := a.sock, a.killCause
-		a.c.goes.Go(func() {
+		a.beside(func() {
 			if err := sock.Execute(ctx, esl.ExecuteRequest{App: "hangup", Arg: cause}); err != nil {
 				a.log.WarnContext(ctx, "hangup could not be sent", "error", err)
 			}
@@ -69,7 +69,7 @@ func (a *actor) answerLeg(ctx context.Context, m answerCommand) (state, error) {
 // execute runs an application on the caller's channel without waiting for it.
 func (a *actor) execute(ctx context.Context, req esl.ExecuteRequest) {
 	sock := a.sock
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		if err := sock.Execute(ctx, req); err != nil {
 			a.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
 			if req.App == "bridge" {
@@ -177,7 +177,7 @@ func (a *actor) takeBack(ctx context.Context, other string, bypassed bool) {
 	}
 	transfer, link, attempt := "uuid_transfer "+a.channel+" rm_reattach XML "+a.c.cfg.Context, a.c.link, a.dial.attempt
 	channel := a.channel
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		if bypassed {
 			if _, err := link.API(ctx, "uuid_setvar "+channel+" bypass_media false"); err != nil {
 				a.log.WarnContext(ctx, "the caller's media could not be asked back", "error", err)
@@ -195,7 +195,7 @@ func (a *actor) takeBack(ctx context.Context, other string, bypassed bool) {
 
 // probe looks at the switch for the caller's channel; the answer is channelFound or channelGone.
 func (a *actor) probe(ctx context.Context) {
-	a.c.goes.Go(func() { a.c.look(ctx, a, "") })
+	a.beside(func() { a.c.look(ctx, a, "") })
 }
 
 // channelLives: the switch has the caller's channel.
@@ -292,7 +292,7 @@ func (a *actor) runBeside(ctx context.Context, handle func(ctx context.Context, 
 	a.stopHandler = cancel
 	a.handler++
 	l := &leg{a: a, call: a.call, handler: a.handler}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		defer cancel(nil)
 		err := a.c.runHandler(ctx, l, handle)
 		a.post(handlerDone{serial: l.handler, err: err})
@@ -327,7 +327,7 @@ func (a *actor) release(ctx context.Context) (state, error) {
 	}
 	if s := a.sock; s != nil {
 		a.sock = nil
-		a.c.goes.Go(func() { closeQuietly(s) })
+		a.beside(func() { closeQuietly(s) })
 	}
 	a.log.InfoContext(ctx, "call is left to the switch")
 	return stateDone, nil

@@ -132,7 +132,7 @@ func (a *actor) considerMachine(ctx context.Context) {
 	}
 	a.arm(timerMachine, greetingPatience)
 	url := s.action.MessageURL
-	a.c.goes.Go(func() { // it is played without a wait for the network
+	a.beside(func() { // it is played without a wait for the network
 		if _, err := a.c.promptFile(ctx, a.tenant, url); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "message for machines can't be had yet", "error", err)
 		}

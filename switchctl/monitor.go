@@ -138,7 +138,7 @@ func (a *actor) startMonitor(ctx context.Context, req ControlRequest, reply chan
 		a.monitors = map[uuid.UUID]*monitor{}
 	}
 	a.monitors[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply, before: before}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		up := tapUp{err: a.permitMonitor(ctx, start)}
 		if up.err == nil {
 			up = a.c.tapCall(ctx, a.tenant, target, tapRequest{id: id, spec: spec, owner: a})

@@ -59,7 +59,7 @@ func (a *actor) permitMonitor(ctx context.Context, start monitorStart) error {
 // changeMonitorMode changes what a running monitor may do; the reply comes when it is permitted.
 func (a *actor) changeMonitorMode(ctx context.Context, mon *monitor, start monitorStart, reply chan<- controlResult) {
 	m := monitorMode{target: mon.target, id: mon.id, mode: start.mode, reply: reply}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		m.err = a.permitMonitor(ctx, start)
 		a.post(m)
 	})

@@ -91,7 +91,7 @@ func (a *actor) closeUnseen(ctx context.Context, cause string) state {
 // so what depends on an order is sent in one goroutine (see transfer.go).
 func (a *actor) command(ctx context.Context, job jobKind, cmd string) {
 	attempt := a.dial.attempt
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		err := a.c.link.BgAPI(ctx, cmd, func(body string, err error) {
 			a.post(jobDone{job: job, attempt: attempt, body: body, err: err})
 		})

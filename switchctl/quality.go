@@ -115,7 +115,7 @@ func (a *actor) keepQuality(ctx context.Context) {
 	if len(sessions) == 0 {
 		return
 	}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		q, _ := measured(call.Quality, sessions, media.CloseShutdown)
 		if column := q.column(); column != nil {
 			a.record(ctx, "quality", func(ctx context.Context) error { return a.c.ledger.Quality(ctx, call, column) }, nil)

@@ -61,7 +61,7 @@ func (a *actor) startHandover(ctx context.Context, facts transferFacts, reply ch
 func (a *actor) askQueue(ctx context.Context, t *transfer) {
 	a.transfer = t
 	tenant, req := a.tenant, t.handover.req
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		a.post(queueAllowed{transfer: t, err: a.c.handler.CanQueue(ctx, tenant, req)})
 	})
 }

@@ -82,7 +82,7 @@ func (a *actor) pauseOrResume(ctx context.Context, req ControlRequest) error {
 	a.rec.paused = paused
 	a.rec.mark.set(paused)
 	mark, link, channel := &a.rec.mark, a.c.link, a.channel
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		mark.gate.Lock()
 		defer mark.gate.Unlock()
 		if _, err := link.API(ctx, "uuid_setvar "+channel+" "+varPaused+mark.value()); err != nil {

@@ -44,7 +44,7 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 	}
 	if s := a.sock; s != nil {
 		a.sock = nil
-		a.c.goes.Go(func() { closeQuietly(s) })
+		a.beside(func() { closeQuietly(s) })
 	}
 	a.commitClose(ctx, closing{call: a.call, record: rec, outcome: outcome, logsDropped: a.endLogs(ctx)})
 	return stateClosing
@@ -61,18 +61,20 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 	a.sayEnded()
 	answered, sessions := c.record.AnswerTime, a.sessions
 	left := session == nil && a.ai != nil && a.ai.resumed && !a.ai.outcome.transferred()
-	a.c.goes.Go(func() {
-		if left && answered != nil {
-			a.finishLeft(ctx, *answered, c.record.EndTime)
-		}
-		q, stats := measured(c.call.Quality, sessions, reason)
-		c.quality = q.column()
-		a.c.metrics.quality.observe(q, stats)
-		if session != nil && !partDone && answered != nil {
-			if _, err := session.FinishRecording(*answered, c.record.EndTime); err != nil {
-				a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
+	a.beside(func() {
+		a.c.guard(a.log, func() { // whatever becomes of this, the record is written
+			if left && answered != nil {
+				a.finishLeft(ctx, *answered, c.record.EndTime)
 			}
-		}
+			q, stats := measured(c.call.Quality, sessions, reason)
+			c.quality = q.column()
+			a.c.metrics.quality.observe(q, stats)
+			if session != nil && !partDone && answered != nil {
+				if _, err := session.FinishRecording(*answered, c.record.EndTime); err != nil {
+					a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
+				}
+			}
+		})
 		a.recordFor(ctx, closePatience, "close", func(ctx context.Context) error {
 			return a.c.ledger.Close(ctx, c)
 		}, func(err error) { a.post(closeCommitted{err: err}) })

@@ -23,5 +23,5 @@ func (a *actor) leaveSocket() {
 	}
 	s := a.sock
 	a.sock = nil
-	a.c.goes.Go(func() { closeQuietly(s) })
+	a.beside(func() { closeQuietly(s) })
 }

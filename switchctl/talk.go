@@ -126,7 +126,7 @@ type line struct {
 	running bool
 }
 
-func (l *line) add(goes *sync.WaitGroup, do func()) {
+func (l *line) add(goes *goroutines, do func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, do)
@@ -259,7 +259,7 @@ func (a *actor) listen(ctx context.Context, t *conversation, apps ...esl.Execute
 		return
 	}
 	app := t.app
-	s.line.add(&a.c.goes, func() {
+	s.line.add(&a.c.goes, a.guarded(func() {
 		var err error
 		if subscribe {
 			sock.Handle(func(ev *esl.Event) { a.post(socketEvent{sock: sock, ev: ev}) })
@@ -271,7 +271,7 @@ func (a *actor) listen(ctx context.Context, t *conversation, apps ...esl.Execute
 			}
 		}
 		a.post(talkSent{talk: t, app: app, err: err})
-	})
+	}))
 }
 
 // playNext plays the conversation's next file; after the last one it goes on.
@@ -343,11 +343,11 @@ func (a *actor) runApp(ctx context.Context, req esl.ExecuteRequest) {
 	if sock == nil {
 		return
 	}
-	a.talking.line.add(&a.c.goes, func() {
+	a.talking.line.add(&a.c.goes, a.guarded(func() {
 		if err := sock.Execute(ctx, req); err != nil {
 			a.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
 		}
-	})
+	}))
 }
 
 // socketSays takes an event of the caller's own socket.

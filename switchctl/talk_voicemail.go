@@ -36,7 +36,7 @@ func (a *actor) recordMono(ctx context.Context, path string, limit time.Duration
 	if limit > 0 {
 		cmd += " " + strconv.Itoa(int((limit+time.Second-1)/time.Second))
 	}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		// One follows the other: the variable is read when the recording starts, and may be there from an earlier one.
 		if _, err := link.API(ctx, "uuid_setvar "+channel+" RECORD_STEREO false"); err != nil {
 			done(err)

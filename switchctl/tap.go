@@ -125,7 +125,7 @@ func (a *actor) startTap(ctx context.Context, m tapCommand) error {
 	a.taps = append(a.taps, t)
 	ctx, t.cancel = context.WithCancel(ctx)
 	cancel, spec := t.cancel, m.req.spec
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		defer cancel()
 		fork, err := a.c.media.OpenTap(ctx, spec)
 		a.post(tapOpened{id: t.id, fork: fork, err: err})
@@ -151,7 +151,7 @@ func (a *actor) tapIsOpen(ctx context.Context, m tapOpened) {
 	for i, l := range m.fork.legs {
 		leg := &tapLeg{forkLeg: l}
 		t.legs = append(t.legs, leg)
-		a.c.goes.Go(func() {
+		a.beside(func() {
 			for ev := range l.session.Events() {
 				a.post(tapReport{id: m.id, leg: i, ev: ev})
 			}
@@ -189,7 +189,7 @@ func (a *actor) originateTap(ctx context.Context, id uuid.UUID, i int, l *tapLeg
 	refuse := func(reason string, unsent bool) {
 		a.post(tapRefused{id: id, leg: i, channel: channel, reason: reason, unsent: unsent})
 	}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		cmd, err := a.c.tapCommand(a.id.String(), channel, sip, caller, side, codec)
 		if err != nil {
 			refuse(err.Error(), false)
@@ -345,7 +345,7 @@ func (a *actor) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
 		}
 	}
 	if fork := t.fork; fork != nil {
-		a.c.goes.Go(func() { fork.close(reason) }) // the legs get their BYE from the endpoint
+		a.beside(func() { fork.close(reason) }) // the legs get their BYE from the endpoint
 	}
 	if t.owner != nil {
 		t.owner.post(monitorOver{id: t.id})

@@ -57,7 +57,7 @@ func (tapOpened) essential() bool { return true }
 
 func (m tapOpened) refused(a *actor, _ error) {
 	if m.fork != nil {
-		a.c.goes.Go(func() { m.fork.close(media.CloseHangup) })
+		a.beside(func() { m.fork.close(media.CloseHangup) })
 	}
 }
 

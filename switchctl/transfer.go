@@ -109,7 +109,7 @@ func (a *actor) admitTransfer(ctx context.Context, metadata json.RawMessage) {
 		To: a.transfer.to, ToURI: a.transfer.uri, Purpose: PurposeTransfer, ParentCallID: &a.id,
 		Environment: a.call.Environment, Metadata: metadata,
 	}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		adm, err := a.c.gate.Admit(ctx, request)
 		a.post(transferAdmitted{adm: adm, err: err})
 	})
@@ -217,7 +217,7 @@ func (a *actor) bridgeTransfer(ctx context.Context) {
 		a.command(ctx, jobTransferBridge, "uuid_bridge "+caller+" "+other)
 		return
 	}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		done := func(body string, err error) {
 			a.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
 		}
@@ -328,7 +328,7 @@ func (a *actor) unbridge(ctx context.Context, cause string) {
 	if handler {
 		return // its variables are as they were
 	}
-	a.c.goes.Go(func() {
+	a.beside(func() {
 		for _, cmd := range []string{
 			"uuid_setvar " + caller + " hangup_after_bridge false",
 			"uuid_setvar " + caller + " transfer_after_bridge " + back,
@@ -461,7 +461,7 @@ func (a *actor) recordRest(ctx context.Context, at time.Time) {
 	if m := a.ai.media; m != nil {
 		a.ai.partDone = true
 		reason := a.ai.closeReason // the first to close says why, and closeMedia is on its way
-		a.c.goes.Go(func() {
+		a.beside(func() {
 			m.Close(reason)
 			_, err := m.FinishRecording(answered, at)
 			a.post(partFinished{err: err})

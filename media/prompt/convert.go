@@ -28,7 +28,13 @@ func Length(fileBytes int64) time.Duration {
 }
 
 // convert turns a WAV or MP3 file into a WAV file of 8 kHz, mono, 16 bit.
-func convert(src []byte, longest time.Duration) ([]byte, error) {
+func convert(src []byte, longest time.Duration) (wav []byte, err error) {
+	defer func() {
+		// The decoders were written for well-formed files.
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: the decoder gave up: %v", ErrFormat, r)
+		}
+	}()
 	pcm, rate, err := decode(src, longest)
 	if err != nil {
 		return nil, err
@@ -72,12 +78,6 @@ func isMP3(src []byte) bool {
 
 // decodeMP3 reads until the end, or until what it plays is above the limit.
 func decodeMP3(src []byte, longest time.Duration) (pcm []int16, rate int, err error) {
-	defer func() {
-		// The decoder was written for well-formed files.
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: the MP3 decoder gave up: %v", ErrFormat, r)
-		}
-	}()
 	d, err := mp3.NewDecoder(bytes.NewReader(src))
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrFormat, err)

@@ -1,0 +1,85 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// errFault is the result of work that ended in a panic.
+var errFault = errors.New("internal fault")
+
+// superviseRetry is the pause before a loop of the controller that ended in a panic begins again.
+const superviseRetry = time.Second
+
+// goroutines are those that Close waits for. A panic in one of them is counted and logged, and does not end the process.
+type goroutines struct {
+	wg sync.WaitGroup
+	// guard runs a function and reports whether it ended in a panic.
+	guard func(fn func()) (faulty bool)
+}
+
+// Go runs fn beside the caller.
+func (g *goroutines) Go(fn func()) { g.wg.Go(func() { g.guard(fn) }) }
+
+// Wait returns when all have ended.
+func (g *goroutines) Wait() { g.wg.Wait() }
+
+// guard keeps a fault in fn from ending the process: it is counted and logged. It reports whether there was one.
+func (c *Controller) guard(log *slog.Logger, fn func()) (faulty bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			faulty = true
+			c.metrics.panics.Inc()
+			log.Error("panic beside a call", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		}
+	}()
+	fn()
+	return false
+}
+
+// supervise runs a loop of the controller until it returns, and again when it ended in a panic.
+func (c *Controller) supervise(ctx context.Context, fn func(ctx context.Context)) {
+	for c.guard(c.log, func() { fn(ctx) }) {
+		if c.pause(ctx, superviseRetry) != nil {
+			return
+		}
+	}
+}
+
+// besideFailed tells the actor that work of its own, whose result it waits for, ended in a panic.
+type besideFailed struct{}
+
+func (besideFailed) name() string    { return "fault beside the call" }
+func (besideFailed) essential() bool { return true }
+
+// beside runs work of the call next to its actor. A panic in it ends the call: its result will not come.
+func (a *actor) beside(fn func()) { a.c.goes.Go(a.guarded(fn)) }
+
+// guarded is fn, whose panic ends the call.
+func (a *actor) guarded(fn func()) func() {
+	return func() {
+		if a.c.guard(a.log, fn) {
+			a.post(besideFailed{})
+		}
+	}
+}
+
+// faultBeside ends a call whose work beside it has failed.
+func (a *actor) faultBeside(ctx context.Context) state {
+	if a.killCause == "" && a.state != stateClosing {
+		a.kill(ctx, CauseTemporaryFailure)
+	}
+	return a.state
+}
+
+// try runs fn and returns its error, or errFault when it ended in a panic.
+func (c *Controller) try(log *slog.Logger, fn func() error) (err error) {
+	err = errFault
+	c.guard(log, func() { err = fn() })
+	return err
+}
