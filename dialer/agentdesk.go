@@ -101,7 +101,7 @@ func (s *Service) previewCampaign(ctx context.Context, tx *store.Tx, tenant, cam
 	if err != nil {
 		return nil, err
 	}
-	open, _ := s.mayCall(owner.CallingWindow, row.CallingWindow, owner.Holidays, s.now())
+	open, _ := s.mayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, s.now(), campaignRing(row.RingTimeoutS))
 	if !open || row.Environment == string(EnvironmentTest) {
 		return nil, nil //nolint:nilnil // there is nothing to dial, which is no error
 	}

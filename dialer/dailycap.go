@@ -21,10 +21,16 @@ func (s *Service) dailyCap(tenants *int32) int64 {
 	return limit
 }
 
+// judgedNumber is a number that is to be dialed; counted are the calls that it got today of which this one is a part.
+type judgedNumber struct {
+	hash    []byte
+	counted int64
+}
+
 // judgeDay refuses a number that has had its calls for today: leads', an agent's own and single ones count alike. A callback that
 // the callee was promised is kept all the same. A leg to a third party counts neither way.
 func (g gate) judgeDay(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, f db.GateFactsRow, hash []byte, now time.Time,
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, f db.GateFactsRow, n judgedNumber, now time.Time,
 ) (*RefusalError, error) {
 	limit := g.s.dailyCap(f.DailyCap)
 	if limit == 0 || req.Purpose == switchctl.PurposeTransfer || LeadStatus(f.LeadStatus) == LeadCallback {
@@ -33,9 +39,9 @@ func (g gate) judgeDay(
 	began := g.s.dayBegan(now)
 	dialed, err := tx.Q.GateDialedToday(ctx, db.GateDialedTodayParams{
 		// Ids are made by the host's clock, whatever clock the rules go by.
-		TenantID: req.TenantID, PhoneHash: hash, FromID: store.IDFloor(time.Now().Add(began.Sub(now) - store.ClockSkew)), Since: began,
+		TenantID: req.TenantID, PhoneHash: n.hash, FromID: store.IDFloor(time.Now().Add(began.Sub(now) - store.ClockSkew)), Since: began,
 	})
-	if err != nil || dialed < limit {
+	if err != nil || dialed-n.counted < limit {
 		return nil, err
 	}
 	y, m, d := began.Date()

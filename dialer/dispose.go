@@ -43,6 +43,9 @@ func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispo
 	var out DisposeResult
 	var moved db.Agent
 	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		if err := lockDisposed(ctx, tx, tenant, d); err != nil {
+			return err
+		}
 		call, err := tx.Q.CallLock(ctx, tenant, d.call)
 		if err != nil {
 			return err
@@ -68,6 +71,18 @@ func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispo
 		return out, wrap("dispose", err)
 	}
 	return out, nil
+}
+
+// lockDisposed takes the lock of a number that is to be opted out, before any row's: the gate takes them in this order, too.
+func lockDisposed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, d disposal) error {
+	if !d.optOut {
+		return nil
+	}
+	call, err := tx.Q.GateParent(ctx, tenant, d.call)
+	if err != nil || len(call.PeerHash) == 0 {
+		return err
+	}
+	return tx.Q.NumbersLock(ctx, tenant, [][]byte{call.PeerHash})
 }
 
 // disposeLead does what a disposal says of the callee. What can't be done is refused as a whole.
@@ -183,10 +198,10 @@ func (s *Service) setDisposition(ctx context.Context, tx *store.Tx, call db.Call
 }
 
 // optOut keeps a number from being dialed ever again: its hash stays, its leads end, and a strict tenant forgets the number
-// itself. A lead in a call ends with it.
+// itself. A lead in a call ends with it, and a call that rings at the number ends at once. The transaction must have taken the number's
+// lock before anything else.
 func (s *Service) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
-	err := tx.Q.SuppressionOptOut(ctx, tenant, hash, suppressedByOptOut)
-	if err != nil {
+	if err := tx.Q.SuppressionOptOut(ctx, tenant, hash, suppressedByOptOut); err != nil {
 		return err
 	}
 	return s.endSuppressed(ctx, tx, tenant, [][]byte{hash}, at)
@@ -207,6 +222,9 @@ func (s *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.U
 				return err
 			}
 		}
+	}
+	if err := s.unring(ctx, tx, tenant, hashes); err != nil {
+		return err
 	}
 	return tx.Q.CallsPurgePeers(ctx, tenant, hashes)
 }

@@ -23,7 +23,7 @@
 //   - The kinds of calls for which the deployment has numbers checked (modes.go): no call of another kind, which would reach numbers
 //     that are barred for it alone.
 //   - max_attempts, and the hours: the campaign's calling window or else the tenant's, never outside the law's, on none of the tenant's
-//     holidays (window.go).
+//     holidays (window.go). The last ring ends before they do.
 //   - The daily cap (dailycap.go): a number gets so many calls on one day of the callee's, over all the tenant's campaigns, agents and
 //     single calls. A callback that was promised is made all the same, and legs to third parties neither count nor are refused.
 //   - The campaign's announcement, which must be at hand (audio.go): nobody is connected who could not be told what all are told. It is
@@ -31,6 +31,10 @@
 //   - The ceilings.
 //   - The caller id (callerid.go): one of the tenant's active numbers, fixed or in turn, of the series that the campaign's
 //     call_category asks for.
+//
+// A leg is judged once more before another route is tried (gate_again.go). An opt-out and an admission of its number are in order by a
+// lock (NumbersLock): whichever commits later sees the other, so the admission is refused, or the call that rings is ended (unring.go).
+// Locks are taken in this order: gate, number, then rows.
 //
 // Retries wait longer each time (retry.go).
 //

@@ -57,6 +57,8 @@ type lawWorld struct {
 
 	mu     sync.Mutex
 	ways   map[string]int // legs by way
+	adms   map[uuid.UUID]switchctl.Admission
+	paused bool           // the paced campaign
 	today  map[string]int // calls by number and day
 	faults []string
 	open   []db.Call
@@ -86,7 +88,7 @@ func TestNoWayAroundTheLaw(t *testing.T) {
 				if seed > 2 {
 					return // what chance has played may lack something
 				}
-				for _, way := range []string{"pacer", "preview", "agent's number", "single", "test key", "third party", "SIP URI"} {
+				for _, way := range []string{"pacer", "preview", "agent's number", "single", "test key", "third party", "SIP URI", "another route", "another route forbidden"} {
 					require.Positive(t, w.ways[way], "no leg by %s: the test shows nothing of it", way)
 				}
 			})
@@ -98,7 +100,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	t.Helper()
 	w := &lawWorld{
 		rng: rand.New(rand.NewPCG(seed, 5)), listed: map[string]time.Time{}, optedOut: map[string]bool{}, to: 24, //nolint:gosec // a simulation
-		callbacks: map[uuid.UUID]bool{}, ways: map[string]int{}, today: map[string]int{},
+		callbacks: map[uuid.UUID]bool{}, ways: map[string]int{}, today: map[string]int{}, adms: map[uuid.UUID]switchctl.Admission{},
 	}
 	w.p = staffed(t, func(c *Config) { c.Legal, c.DailyCap = Hours{}, lawCap })
 	if privacy == store.PrivacyStrict {
@@ -149,6 +151,7 @@ func (w *lawWorld) dialed(req switchctl.OriginateRequest, adm switchctl.Admissio
 	}
 	if req.Purpose != switchctl.PurposeTransfer {
 		w.open = append(w.open, adm.Call)
+		w.adms[adm.Call.ID] = adm
 	}
 	if way == "test key" {
 		if len(adm.Routes) > 0 {
@@ -156,15 +159,8 @@ func (w *lawWorld) dialed(req switchctl.OriginateRequest, adm switchctl.Admissio
 		}
 		return
 	}
-	switch {
-	case w.isListed(req, number, now):
-		fault("on the registry")
-	case w.optedOut[number]:
-		fault("opted out")
-	case now.Hour() < max(9, w.from) || now.Hour() >= min(21, w.to):
-		fault("outside the hours")
-	case now.Format(time.DateOnly) == w.holiday:
-		fault("on a holiday")
+	if why := w.forbidden(req, number, now); why != "" {
+		fault(why)
 	}
 	if req.Purpose == switchctl.PurposeTransfer {
 		return
@@ -176,6 +172,79 @@ func (w *lawWorld) dialed(req switchctl.OriginateRequest, adm switchctl.Admissio
 	}
 	if promised {
 		delete(w.callbacks, *req.LeadID)
+	}
+}
+
+// forbidden tells why a number may not be dialed now; it rings for 25 s.
+func (w *lawWorld) forbidden(req switchctl.OriginateRequest, number string, now time.Time) string {
+	last := now.Add(25 * time.Second)
+	switch {
+	case w.isListed(req, number, now):
+		return "on the registry"
+	case w.optedOut[number]:
+		return "opted out"
+	case now.Hour() < max(9, w.from) || last.Hour() >= min(21, w.to) || last.Day() != now.Day():
+		return "outside the hours"
+	case now.Format(time.DateOnly) == w.holiday:
+		return "on a holiday"
+	case w.paused && req.CampaignID != nil && *req.CampaignID == w.paced.ID:
+		return "of a paused campaign"
+	}
+	return ""
+}
+
+// again has something become forbidden while a call rings, and another route tried for it.
+func (w *lawWorld) again(t *testing.T) {
+	t.Helper()
+	if len(w.open) == 0 {
+		return
+	}
+	call := w.open[w.rng.IntN(len(w.open))]
+	adm := w.adms[call.ID]
+	if len(adm.Routes) == 0 {
+		return
+	}
+	number := adm.To.National()
+	pause := func(on bool) {
+		var err error
+		if w.paused = on; on {
+			_, err = w.p.svc.PauseCampaign(t.Context(), w.p.tenant, w.paced.ID)
+		} else {
+			_, err = w.p.svc.StartCampaign(t.Context(), w.p.tenant, w.paced.ID, EnvironmentLive)
+		}
+		require.NoError(t, err)
+	}
+	switch w.rng.IntN(8) {
+	case 0:
+		w.p.registry.add(number)
+		if w.listed[number].IsZero() {
+			w.listed[number] = w.p.clock.Now()
+		}
+	case 1:
+		_, err := w.p.svc.AddSuppression(t.Context(), w.p.tenant, SuppressionInput{Phone: Some(number)})
+		require.NoError(t, err)
+		w.optedOut[number] = true
+		require.Equal(t, 1, w.p.ending(t, call.ID), "it rings on")
+	case 2:
+		w.settings(t)
+	case 3:
+		w.p.clock.advance(time.Duration(w.rng.IntN(120)) * time.Second)
+	case 4:
+		pause(true)
+		defer pause(false)
+	}
+	req := switchctl.OriginateRequest{CampaignID: call.CampaignID, LeadID: call.LeadID}
+	why := w.forbidden(req, number, w.p.clock.Now().In(ist()))
+	err := w.gate.Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error { return nil })
+	switch {
+	case err != nil && why == "":
+		w.ways["another route refused"]++ // for a rule that is none of the law's
+	case err != nil:
+		w.ways["another route forbidden"]++
+	case why != "":
+		w.faults = append(w.faults, number+" dialed over another route: "+why)
+	default:
+		w.ways["another route"]++
 	}
 }
 
@@ -238,6 +307,7 @@ func (w *lawWorld) step(t *testing.T) {
 		w.down = w.rng.IntN(3) == 0
 		p.registry.setDown(w.down)
 	}
+	w.again(t)
 	w.endCalls(t)
 }
 

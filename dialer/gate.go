@@ -2,6 +2,7 @@ package dialer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,16 +69,16 @@ func (g gate) admit(ctx context.Context, req switchctl.OriginateRequest) (switch
 	if req.Environment == string(EnvironmentTest) && !single(req) {
 		return switchctl.Admission{}, refuse(ReasonTestEnvironment, now, time.Time{}, "test keys place no calls")
 	}
-	registry := g.registry(ctx, req.TenantID, req.To)
+	registry, hash := g.registry(ctx, req.TenantID, req.To), s.st.PhoneHash(req.TenantID, req.To)
 	var adm switchctl.Admission
 	var refused *RefusalError
 	err := s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
 		adm, refused = switchctl.Admission{}, nil
-		if err := tx.Q.GateLock(ctx, req.TenantID); err != nil {
+		if err := tx.Q.GateLockNumber(ctx, req.TenantID, hash); err != nil {
 			return err
 		}
 		var err error
-		adm, refused, err = g.decide(ctx, tx, req, registry, now)
+		adm, refused, err = g.decide(ctx, tx, req, hash, registry, now)
 		if err != nil || refused == nil {
 			return err
 		}
@@ -102,9 +103,9 @@ func (g gate) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) re
 	return registryAnswer{known: true, listed: listed[0]}
 }
 
-// decide runs under the tenant's gate lock.
+// decide runs under the locks of the tenant's gate and of the number.
 func (g gate) decide(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, registry registryAnswer, now time.Time,
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, hash []byte, registry registryAnswer, now time.Time,
 ) (switchctl.Admission, *RefusalError, error) {
 	s, none := g.s, switchctl.Admission{}
 	var parent db.Call
@@ -123,7 +124,6 @@ func (g gate) decide(
 		}
 		req.VoiceAgentID = by.voiceAgent
 	}
-	hash := s.st.PhoneHash(req.TenantID, req.To)
 	facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
 		TenantID: req.TenantID, PhoneHash: hash, CampaignID: req.CampaignID, LeadID: req.LeadID,
 		VoiceAgentID: req.VoiceAgentID, Node: s.cfg.NodeID,
@@ -138,7 +138,7 @@ func (g gate) decide(
 	if refused := s.judge(req, facts, hash, registry, now); refused != nil {
 		return none, refused, nil
 	}
-	if refused, err := g.judgeDay(ctx, tx, req, facts, hash, now); refused != nil || err != nil {
+	if refused, err := g.judgeDay(ctx, tx, req, facts, judgedNumber{hash: hash}, now); refused != nil || err != nil {
 		return none, refused, err
 	}
 	if refused := s.judgeModes(req, facts, by, now); refused != nil {
@@ -166,7 +166,7 @@ func (g gate) decide(
 	}
 	adm := switchctl.Admission{
 		UnitID: newID(), Privacy: store.PrivacyMode(facts.PrivacyMode), To: req.To, From: from, Routes: routes,
-		RingTimeout: ringTimeout(req, facts),
+		RingTimeout: ringTimeout(req, facts), Promised: LeadStatus(facts.LeadStatus) == LeadCallback,
 	}
 	if req.Environment == string(EnvironmentTest) {
 		adm.Call, err = g.rehearse(ctx, tx, req, adm, facts, opening{hash: hash, registry: registry, now: now})
@@ -249,7 +249,7 @@ func (s *Service) judge(
 	if forLead && f.Attempts >= f.MaxAttempts {
 		return refuse(ReasonAttempts, now, never, "%d attempts were made", f.Attempts)
 	}
-	if open, at := s.mayCall(f.TenantWindow, f.CampaignWindow, f.Holidays, now); !open {
+	if open, at := s.mayRing(f.TenantWindow, f.CampaignWindow, f.Holidays, now, ringTimeout(req, f)); !open {
 		return refuse(ReasonWindow, now, at, "numbers may not be called at this time of day")
 	}
 	if req.VoiceAgentID != nil && f.AgentStatus != string(VoiceAgentActive) {
@@ -281,6 +281,16 @@ func (s *Service) mayCall(tenantWindow, campaignWindow json.RawMessage, holidays
 		}
 	}
 	return openAt(now, s.legal, off)
+}
+
+// mayRing is mayCall for a callee who rings that long: the last ring ends before the hours do.
+func (s *Service) mayRing(
+	tenantWindow, campaignWindow json.RawMessage, holidays []string, now time.Time, ring time.Duration,
+) (bool, time.Time) {
+	if open, at := s.mayCall(tenantWindow, campaignWindow, holidays, now); !open {
+		return false, at
+	}
+	return s.mayCall(tenantWindow, campaignWindow, holidays, now.Add(ring))
 }
 
 // judgeCeilings applies the ceilings; the trunks' own are applied with the routes.
@@ -317,14 +327,15 @@ func channels(trunks []db.GateTrunksRow) int64 {
 }
 
 func ringTimeout(req switchctl.OriginateRequest, f db.GateFactsRow) time.Duration {
-	switch {
-	case req.RingTimeout > 0:
+	if req.RingTimeout > 0 {
 		return req.RingTimeout
-	case f.RingTimeoutS > 0:
-		return time.Duration(f.RingTimeoutS) * time.Second
-	default:
-		return defaultRingTimeoutS * time.Second
 	}
+	return campaignRing(f.RingTimeoutS)
+}
+
+// campaignRing is how long a campaign's callees ring; 0 is the default.
+func campaignRing(seconds int32) time.Duration {
+	return time.Duration(cmp.Or(seconds, defaultRingTimeoutS)) * time.Second
 }
 
 // settle ends a lead that was refused for good, in the transaction of the refusal.

@@ -32,7 +32,11 @@ func (g gate) admitURI(ctx context.Context, req switchctl.OriginateRequest, now 
 	}
 	adm, refused := none, (*RefusalError)(nil)
 	err = s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
-		if err := tx.Q.GateLock(ctx, req.TenantID); err != nil {
+		lock := func() error { return tx.Q.GateLock(ctx, req.TenantID) }
+		if !number.IsZero() {
+			lock = func() error { return tx.Q.GateLockNumber(ctx, req.TenantID, s.st.PhoneHash(req.TenantID, number)) }
+		}
+		if err := lock(); err != nil {
 			return err
 		}
 		var err error

@@ -121,7 +121,9 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		}); err != nil {
 			return err
 		}
-		seen.open, seen.opensAt = p.s.mayCall(seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now)
+		seen.open, seen.opensAt = p.s.mayRing(
+			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaignRing(seen.facts.RingTimeoutS),
+		)
 		if seen.trunks, err = tx.TrunksInUse(ctx, p.tenant, now); err != nil {
 			return err
 		}

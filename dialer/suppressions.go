@@ -110,6 +110,9 @@ func (s *Service) suppress(ctx context.Context, tenant uuid.UUID, rows []suppres
 			TenantID: tenant, Ids: p.Ids[from:to], Hashes: p.Hashes[from:to], Last4s: p.Last4s[from:to], Reasons: p.Reasons[from:to],
 		}
 		err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+			if err := tx.Q.NumbersLock(ctx, tenant, some.Hashes); err != nil {
+				return err
+			}
 			made, err := tx.Q.SuppressionsAdd(ctx, some)
 			if err != nil {
 				return err

@@ -109,7 +109,33 @@ type OriginateRequest struct {
 // Originate returns unchanged. For PurposeTransfer it commits a unit only.
 type Gate interface {
 	Admit(ctx context.Context, req OriginateRequest) (Admission, error)
+	// Readmit judges an admitted leg again before another route is tried: its number, its campaign and the hour may have become
+	// forbidden while the route before was. move runs in the gate's transaction, under its lock, when the leg may still be dialed. A
+	// refusal is a [*ReadmissionError]; then move has not run.
+	Readmit(ctx context.Context, leg Readmission, move func(ctx context.Context, tx *store.Tx) error) error
 }
+
+// Readmission is an admitted leg that is to be dialed again, over another route.
+type Readmission struct {
+	// Call is the leg's own, or the one that is being transferred.
+	Call db.Call
+	// UnitID is the leg's: the call's id for its own.
+	UnitID uuid.UUID
+	// To, RingTimeout and Promised are those of the [Admission].
+	To          store.Phone
+	RingTimeout time.Duration
+	Promised    bool
+}
+
+// ReadmissionError says why a leg may not be dialed over another route.
+type ReadmissionError struct{ Reason error }
+
+func (e *ReadmissionError) Error() string {
+	return "switchctl: leg may no longer be dialed: " + e.Reason.Error()
+}
+
+// Unwrap gives the gate's refusal.
+func (e *ReadmissionError) Unwrap() error { return e.Reason }
 
 // Admission is the gate's leave to dial.
 type Admission struct {
@@ -121,6 +147,8 @@ type Admission struct {
 	To          store.Phone
 	From        string
 	RingTimeout time.Duration
+	// Promised: the callee was promised this call, so that the daily cap doesn't hold for it.
+	Promised bool
 	// Routes are tried in order; the next one only after a 503 or a time-out of the one before.
 	Routes []Route
 }

@@ -74,7 +74,7 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 	if err != nil {
 		return nil, err
 	}
-	l := &pgLedger{st: st, handler: h, log: c.log}
+	l := &pgLedger{st: st, gate: gate, handler: h, log: c.log}
 	c.ledger, c.nodes = l, l
 	c.media = mediaAdapter{server: m}
 	c.ping = st.Ping

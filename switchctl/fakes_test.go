@@ -292,6 +292,10 @@ func (g *fakeGate) set(refuse error, routes ...Route) {
 	g.refuse, g.routes = refuse, routes
 }
 
+func (g *fakeGate) Readmit(context.Context, Readmission, func(context.Context, *store.Tx) error) error {
+	return nil
+}
+
 func (g *fakeGate) Admit(_ context.Context, req OriginateRequest) (Admission, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

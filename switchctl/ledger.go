@@ -24,10 +24,10 @@ type ledger interface {
 	Quality(ctx context.Context, call db.Call, quality json.RawMessage) error
 	// AgentConnected commits that the caller and a voice agent, or call.AgentID, hear each other.
 	AgentConnected(ctx context.Context, call db.Call, at time.Time) error
-	// Reroute moves a unit of the call's, its own or a transfer's, to the first of the trunks that has room for it, and tells
-	// which: -1 for none of them. nil stands for a trunk without ceilings. failed is the trunk that it had and that has failed, silently
+	// Reroute moves a leg's unit to the first of the trunks that has room for it, and tells which: -1 for none of them, or when the
+	// gate doesn't let the leg be dialed any more. nil stands for a trunk without ceilings. failed is the trunk that it had and that has failed, silently
 	// or not; nil for none that is known.
-	Reroute(ctx context.Context, call db.Call, unit uuid.UUID, failed *failedRoute, trunks []*uuid.UUID, at time.Time) (int, error)
+	Reroute(ctx context.Context, leg Readmission, failed *failedRoute, trunks []*uuid.UUID, at time.Time) (int, error)
 
 	// StartSession takes a unit of the voice agent when the call's own doesn't count against it yet (errAgentBusy),
 	// and writes session and token.

@@ -27,6 +27,7 @@ func AuthTokenContext(voiceAgentID uuid.UUID) string {
 // pgLedger writes calls to PostgreSQL.
 type pgLedger struct {
 	st      *store.Store
+	gate    Gate
 	handler AnswerHandler
 	log     *slog.Logger
 }
@@ -107,17 +108,14 @@ type failedRoute struct {
 	silent bool
 }
 
-// Reroute counts under the gate's lock, as the gate does. A trunk that rests is none to go on with, but for a transfer.
+// Reroute counts under the gate's lock, as the gate does, which judges the leg again. A trunk that rests is none to go on with, but for a transfer.
 func (l *pgLedger) Reroute(
-	ctx context.Context, call db.Call, unit uuid.UUID, failed *failedRoute, trunks []*uuid.UUID, at time.Time,
+	ctx context.Context, leg Readmission, failed *failedRoute, trunks []*uuid.UUID, at time.Time,
 ) (int, error) {
-	chosen := -1
+	chosen, call, unit := -1, leg.Call, leg.UnitID
 	var until *time.Time
-	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := l.gate.Readmit(ctx, leg, func(ctx context.Context, tx *store.Tx) error {
 		chosen, until = -1, nil
-		if err := tx.Q.GateLock(ctx, call.TenantID); err != nil {
-			return err
-		}
 		active, err := tx.TrunksInUse(ctx, call.TenantID, at)
 		if err != nil {
 			return err
@@ -145,6 +143,10 @@ func (l *pgLedger) Reroute(
 		})
 		return err
 	})
+	if refused := (*ReadmissionError)(nil); errors.As(err, &refused) {
+		l.log.InfoContext(ctx, "call goes on over no other route", "tenant_id", call.TenantID, "call_id", call.ID, "reason", refused.Reason)
+		return -1, nil
+	}
 	if err == nil && until != nil {
 		l.log.WarnContext(ctx, "trunk is out of order, calls over it fail one after the other", "tenant_id", call.TenantID,
 			"trunk_id", failed.trunk, "hangup_cause", failed.cause, "call_id", call.ID, "tried_again_at", *until)

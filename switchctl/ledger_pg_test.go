@@ -18,13 +18,14 @@ import (
 
 // pgBench is a call in a real database.
 type pgBench struct {
-	st     *store.Store
-	l      *pgLedger
-	tenant uuid.UUID
-	agent  db.VoiceAgent
-	call   db.Call
-	ended  []db.Call
-	fail   error // of the handler's part
+	refused bool // by the gate
+	st      *store.Store
+	l       *pgLedger
+	tenant  uuid.UUID
+	agent   db.VoiceAgent
+	call    db.Call
+	ended   []db.Call
+	fail    error // of the handler's part
 }
 
 func (b *pgBench) Route(context.Context, Inbound) (db.Call, error) { return db.Call{}, nil }
@@ -41,11 +42,23 @@ func (b *pgBench) Ended(_ context.Context, _ *store.Tx, call db.Call) error {
 	return nil
 }
 
+func (b *pgBench) Admit(context.Context, OriginateRequest) (Admission, error) {
+	return Admission{}, nil
+}
+
+// Readmit runs move as the dialer's gate does.
+func (b *pgBench) Readmit(ctx context.Context, leg Readmission, move func(context.Context, *store.Tx) error) error {
+	if b.refused {
+		return &ReadmissionError{Reason: errors.New("test")}
+	}
+	return b.st.InTenant(ctx, leg.Call.TenantID, func(tx *store.Tx) error { return move(ctx, tx) })
+}
+
 func newPGBench(t *testing.T) *pgBench {
 	t.Helper()
 	b := &pgBench{st: storetest.New(t)}
 	b.tenant = storetest.Tenant(t, b.st)
-	b.l = &pgLedger{st: b.st, handler: b, log: slog.New(slog.DiscardHandler)}
+	b.l = &pgLedger{st: b.st, gate: b, handler: b, log: slog.New(slog.DiscardHandler)}
 	agent := storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/ai")
 	campaign := storetest.Campaign(t, b.st, b.tenant, &agent)
 	lead := storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
@@ -274,7 +287,7 @@ func TestLedgerReroutes(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET is_active = false WHERE id = $1", off)
 	reroute := func(call db.Call, unit uuid.UUID, trunks ...*uuid.UUID) int {
 		t.Helper()
-		chosen, err := b.l.Reroute(t.Context(), call, unit, nil, trunks, now)
+		chosen, err := b.l.Reroute(t.Context(), Readmission{Call: call, UnitID: unit}, nil, trunks, now)
 		require.NoError(t, err)
 		return chosen
 	}
@@ -289,6 +302,10 @@ func TestLedgerReroutes(t *testing.T) {
 	require.Equal(t, []int{1, 1, 0, 1}, []int{on(full), on(slow), on(off), on(free)})
 	require.Equal(t, -1, reroute(third, third.ID, &full, &slow, &off))
 	require.Equal(t, 1, on(free), "it stays where it was")
+	b.refused = true
+	require.Equal(t, -1, reroute(third, third.ID, nil), "the gate doesn't let it be dialed any more")
+	require.Equal(t, 1, on(free), "it stays where it was")
+	b.refused = false
 	require.Equal(t, 1, reroute(third, third.ID, &full, nil), "a host's trunk has no ceilings")
 
 	transfer := storetest.NewID(t)
@@ -309,7 +326,7 @@ func TestLedgerCountsAgainstATrunkWhatFailsOver(t *testing.T) {
 	fails := func(unit uuid.UUID, silent bool, trunks ...*uuid.UUID) int {
 		t.Helper()
 		failed := &failedRoute{trunk: dead, cause: "NORMAL_TEMPORARY_FAILURE", silent: silent}
-		chosen, err := b.l.Reroute(t.Context(), b.call, unit, failed, trunks, now)
+		chosen, err := b.l.Reroute(t.Context(), Readmission{Call: b.call, UnitID: unit}, failed, trunks, now)
 		require.NoError(t, err)
 		now = now.Add(5 * time.Second)
 		return chosen
@@ -329,7 +346,7 @@ func TestLedgerCountsAgainstATrunkWhatFailsOver(t *testing.T) {
 	require.Equal(t, 1, health("rests"))
 	require.Equal(t, 1, fails(b.call.ID, false, &dead, &free), "one that rests is passed by")
 	transfer := storetest.NewID(t)
-	chosen, err := b.l.Reroute(t.Context(), b.call, transfer, nil, []*uuid.UUID{&dead, &free}, now)
+	chosen, err := b.l.Reroute(t.Context(), Readmission{Call: b.call, UnitID: transfer}, nil, []*uuid.UUID{&dead, &free}, now)
 	require.NoError(t, err)
 	require.Zero(t, chosen, "but for a transfer")
 }

@@ -203,7 +203,7 @@ func (l *memLedger) BypassFailed(_ context.Context, _, _ uuid.UUID, _ time.Time,
 	return l.do(func() error { l.trace.add("ledger bypass failed: %s", reason); return nil })
 }
 
-func (l *memLedger) Reroute(_ context.Context, _ db.Call, _ uuid.UUID, _ *failedRoute, trunks []*uuid.UUID, _ time.Time) (int, error) {
+func (l *memLedger) Reroute(_ context.Context, _ Readmission, _ *failedRoute, trunks []*uuid.UUID, _ time.Time) (int, error) {
 	chosen := -1
 	err := l.do(func() error {
 		if len(trunks) > l.full {

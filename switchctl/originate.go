@@ -227,18 +227,20 @@ func (a *actor) nextRoute(ctx context.Context) state {
 		return a.closeUnseen(ctx, a.killCause)
 	}
 	d.choosing = true
-	a.chooseRoute(ctx, a.id, d.failed.ofRoute(d.adm.Routes[d.route]), d.adm.Routes[d.route+1:])
+	a.chooseRoute(ctx, a.id, d.adm, d.failed.ofRoute(d.adm.Routes[d.route]), d.adm.Routes[d.route+1:])
 	return a.state
 }
 
-// chooseRoute asks the ledger for the first of the routes whose trunk has room: the gate looked before the first was dialed.
-func (a *actor) chooseRoute(ctx context.Context, unit uuid.UUID, failed *failedRoute, routes []Route) {
-	call, at, trunks, chosen := a.call, a.c.clock.Now(), make([]*uuid.UUID, len(routes)), -1
+// chooseRoute asks the ledger for the first of the routes whose trunk has room, if the leg may still be dialed: the gate looked before
+// the first route was.
+func (a *actor) chooseRoute(ctx context.Context, unit uuid.UUID, adm Admission, failed *failedRoute, routes []Route) {
+	at, trunks, chosen := a.c.clock.Now(), make([]*uuid.UUID, len(routes)), -1
+	leg := Readmission{Call: a.call, UnitID: unit, To: adm.To, RingTimeout: adm.RingTimeout, Promised: adm.Promised}
 	for i, route := range routes {
 		trunks[i] = route.TrunkID
 	}
 	a.record(ctx, "route", func(ctx context.Context) (err error) {
-		chosen, err = a.c.ledger.Reroute(ctx, call, unit, failed, trunks, at)
+		chosen, err = a.c.ledger.Reroute(ctx, leg, failed, trunks, at)
 		return err
 	}, func(err error) { a.post(routeChosen{unit: unit, index: chosen, err: err}) })
 }

@@ -298,7 +298,7 @@ func (a *actor) transferLegEnded(ctx context.Context, rec finalRecord) (state, e
 		if rec.failsOver() && t.route+1 < len(t.adm.Routes) && a.killCause == "" {
 			a.c.registry.unbind(t.channel)
 			t.channel, t.failed = "", rec.Cause
-			a.chooseRoute(ctx, t.adm.UnitID, nil, t.adm.Routes[t.route+1:])
+			a.chooseRoute(ctx, t.adm.UnitID, t.adm, nil, t.adm.Routes[t.route+1:])
 			return a.state, nil
 		}
 		a.failTransfer(ctx, rec.Cause)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"sync"
@@ -235,6 +236,11 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 		return err
 	}
 	queues := webhook.Queues()
+	ending, err := c.dialer.AddWorker(workers)
+	if err != nil {
+		return err
+	}
+	maps.Copy(queues, ending)
 	for _, queue := range recordings.Queues(c.cfg.Node) {
 		queues[queue] = recordingWorkers
 	}

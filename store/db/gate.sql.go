@@ -14,6 +14,38 @@ import (
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
+const callsRingingAt = `-- name: CallsRingingAt :many
+SELECT id, node FROM calls
+WHERE tenant_id = $1 AND peer_hash = ANY($2::bytea[]) AND id >= $3 AND direction = 'outbound'
+  AND environment = 'live' AND status IN ('dialing', 'ringing')
+`
+
+type CallsRingingAtRow struct {
+	ID   uuid.UUID
+	Node string
+}
+
+// CallsRingingAt lists the calls to these numbers that nobody has answered yet; from_id is the smallest id of a moment before them.
+func (q *Queries) CallsRingingAt(ctx context.Context, tenantID uuid.UUID, hashes [][]byte, fromID uuid.UUID) ([]CallsRingingAtRow, error) {
+	rows, err := q.db.Query(ctx, callsRingingAt, tenantID, hashes, fromID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CallsRingingAtRow{}
+	for rows.Next() {
+		var i CallsRingingAtRow
+		if err := rows.Scan(&i.ID, &i.Node); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const channelsAllocated = `-- name: ChannelsAllocated :one
 SELECT coalesce(sum(max_channels), 0)::int AS channels, count(*)::int AS trunks FROM trunks
 WHERE tenant_id = $1 AND is_active
@@ -357,6 +389,17 @@ func (q *Queries) GateLock(ctx context.Context, tenantID uuid.UUID) error {
 	return err
 }
 
+const gateLockNumber = `-- name: GateLockNumber :exec
+SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.gate:' || ($1::uuid)::text, 0)),
+  pg_advisory_xact_lock(hashtextextended('ringmaster.number:' || ($1::uuid)::text || ':' || encode($2::bytea, 'hex'), 0))
+`
+
+// GateLockNumber takes the gate's lock, then the number's (see NumbersLock), for an admission of one of them.
+func (q *Queries) GateLockNumber(ctx context.Context, tenantID uuid.UUID, phoneHash []byte) error {
+	_, err := q.db.Exec(ctx, gateLockNumber, tenantID, phoneHash)
+	return err
+}
+
 const gateOpenTransfer = `-- name: GateOpenTransfer :exec
 INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, trunk_id, node, opened_at)
 VALUES ($1, $2, $3, 'transfer', $4, $5, $6, $7::timestamptz)
@@ -516,6 +559,21 @@ func (q *Queries) NumberOwned(ctx context.Context, tenantID uuid.UUID, spellings
 	var e164 string
 	err := row.Scan(&e164)
 	return e164, err
+}
+
+const numbersLock = `-- name: NumbersLock :exec
+SELECT pg_advisory_xact_lock(n.key) FROM (
+  SELECT DISTINCT hashtextextended('ringmaster.number:' || ($1::uuid)::text || ':' || encode(h.hash, 'hex'), 0) AS key
+  FROM unnest($2::bytea[]) AS h(hash) ORDER BY 1
+) n
+`
+
+// NumbersLock is held by whoever suppresses numbers, from before the first row that it reads or writes until its commit, and by every
+// admission of one of them. So the two are in order: the later one sees what the earlier one has committed. A condition in the
+// statement that admits wouldn't do: a suppression that commits after the statement's snapshot is not in it.
+func (q *Queries) NumbersLock(ctx context.Context, tenantID uuid.UUID, hashes [][]byte) error {
+	_, err := q.db.Exec(ctx, numbersLock, tenantID, hashes)
+	return err
 }
 
 const numbersOfSeries = `-- name: NumbersOfSeries :one

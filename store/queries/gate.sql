@@ -3,6 +3,26 @@
 -- name: GateLock :exec
 SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.gate:' || (@tenant_id::uuid)::text, 0));
 
+-- GateLockNumber takes the gate's lock, then the number's (see NumbersLock), for an admission of one of them.
+-- name: GateLockNumber :exec
+SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.gate:' || (@tenant_id::uuid)::text, 0)),
+  pg_advisory_xact_lock(hashtextextended('ringmaster.number:' || (@tenant_id::uuid)::text || ':' || encode(@phone_hash::bytea, 'hex'), 0));
+
+-- NumbersLock is held by whoever suppresses numbers, from before the first row that it reads or writes until its commit, and by every
+-- admission of one of them. So the two are in order: the later one sees what the earlier one has committed. A condition in the
+-- statement that admits wouldn't do: a suppression that commits after the statement's snapshot is not in it.
+-- name: NumbersLock :exec
+SELECT pg_advisory_xact_lock(n.key) FROM (
+  SELECT DISTINCT hashtextextended('ringmaster.number:' || (@tenant_id::uuid)::text || ':' || encode(h.hash, 'hex'), 0) AS key
+  FROM unnest(@hashes::bytea[]) AS h(hash) ORDER BY 1
+) n;
+
+-- CallsRingingAt lists the calls to these numbers that nobody has answered yet; from_id is the smallest id of a moment before them.
+-- name: CallsRingingAt :many
+SELECT id, node FROM calls
+WHERE tenant_id = @tenant_id AND peer_hash = ANY(@hashes::bytea[]) AND id >= @from_id AND direction = 'outbound'
+  AND environment = 'live' AND status IN ('dialing', 'ringing');
+
 -- GateFacts reads all that the rules look at, but for the trunks. Calls of no campaign are counted together as one's.
 -- name: GateFacts :one
 SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holidays, t.default_voice_agent_id,
