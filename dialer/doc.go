@@ -41,7 +41,8 @@
 // # Pacing
 //
 // One controller paces a campaign: the one that holds its advisory lock, on a connection that PostgreSQL drops within seconds when
-// the controller dies or its machine vanishes (manager.go); the others try for the lock each Poll. Each campaign has one goroutine
+// the controller dies or its machine vanishes (manager.go); the others try for the lock each Poll. Which of them takes a free
+// campaign is decided by rendezvous hashing, with an equal part and one more for each that can dial (assignment.go). Each campaign has one goroutine
 // (pacer.go). Its rounds (pacer_plan.go) read how the campaign's calls stand (callbook.go), what the agents do (acd.Crew) and
 // the abandon figures, decide how many leads to dial, claim and dial them. There is a round each second, at each end of a call
 // and at each change of an agent. What has fallen due (callbacks, retries) is claimed before fresh leads, those by priority. A claim

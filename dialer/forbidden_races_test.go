@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -403,8 +404,8 @@ func (l lateSwitch) Hangup(ctx context.Context, tenant, call uuid.UUID, cause st
 func TestOptOutEndsWhatRings(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	asked := 0
-	p.svc.Attach(lateSwitch{p.sw, func() bool { asked++; return asked > 3 }})
+	var asked atomic.Int32
+	p.svc.Attach(lateSwitch{p.sw, func() bool { return asked.Add(1) > 3 }})
 	all := p.ways(t)
 	states := map[string]uuid.UUID{}
 	for _, status := range []string{"dialing", "ringing", "answered", "ended", "elsewhere", "other number"} {

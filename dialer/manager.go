@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,12 +41,17 @@ func (s *Service) Run(ctx context.Context, originator Originator) error {
 // manager holds the advisory locks of the campaigns that this controller paces, all on one connection of its own:
 // when that breaks, all locks are gone, and so must be all pacers. The locks of a controller that dies are free at once, those of one
 // whose machine or network vanishes when the server gives the connection up (see store/liveness.go); another controller looks for
-// free campaigns each Poll, so that they are paced again within 10 s either way.
+// free campaigns each Poll, so that they are paced again within 10 s either way. Which of several takes which is decided in assignment.go.
 type manager struct {
 	s          *Service
 	originator Originator
 	conn       *pgx.Conn
 	pacers     map[uuid.UUID]*runningPacer
+	// present: the lock that says that this controller can dial is held. unlinkedAt is when its switch was lost, zero while it isn't.
+	present    bool
+	unlinkedAt time.Time
+	// freeAt is since when a campaign is seen that nobody paces.
+	freeAt map[uuid.UUID]time.Time
 	// left are the campaigns that were left to other controllers, with when their locks are tried for again.
 	left map[uuid.UUID]time.Time
 }
@@ -56,6 +64,8 @@ type runningPacer struct {
 	done   chan struct{}
 	// yielded is set before done is closed: the campaign is left to the controller that has its agents.
 	yielded bool
+	// people: its callees talk to agents, who may be here alone.
+	people atomic.Bool
 }
 
 func (s *Service) manage(ctx context.Context, originator Originator) (err error) {
@@ -65,7 +75,7 @@ func (s *Service) manage(ctx context.Context, originator Originator) (err error)
 	if err != nil {
 		return fmt.Errorf("connect for the pacers' locks: %w", err)
 	}
-	m := &manager{s: s, originator: originator, conn: conn, pacers: make(map[uuid.UUID]*runningPacer), left: make(map[uuid.UUID]time.Time)}
+	m := &manager{s: s, originator: originator, conn: conn, pacers: make(map[uuid.UUID]*runningPacer), left: make(map[uuid.UUID]time.Time), freeAt: make(map[uuid.UUID]time.Time)}
 	defer func() { err = errors.Join(err, m.close(ctx)) }()
 	tick := time.NewTicker(s.cfg.Poll)
 	defer tick.Stop()
@@ -86,6 +96,9 @@ func (s *Service) manage(ctx context.Context, originator Originator) (err error)
 // gate holds.
 func (m *manager) round(ctx context.Context) error {
 	var campaigns []db.CampaignsToPaceRow
+	if err := m.show(ctx); err != nil {
+		return err
+	}
 	listCtx, cancelList := context.WithTimeout(ctx, lockTimeout)
 	defer cancelList()
 	err := m.s.st.InSystem(listCtx, func(tx *store.Tx) error {
@@ -97,27 +110,12 @@ func (m *manager) round(ctx context.Context) error {
 		m.s.log.WarnContext(ctx, "running campaigns can't be listed", "error", err)
 	}
 	if err == nil {
-		wanted := make(map[uuid.UUID]bool, len(campaigns))
-		var free []db.CampaignsToPaceRow
-		for _, c := range campaigns {
-			wanted[c.ID] = true
-			mine, err := m.keep(ctx, c)
-			if err != nil {
-				return err
-			}
-			if !mine {
-				free = append(free, c)
-			}
-		}
-		if err := m.take(ctx, free); err != nil {
+		nodes, err := m.nodes(ctx)
+		if err != nil {
 			return err
 		}
-		for id := range m.pacers {
-			if !wanted[id] {
-				if err := m.stop(ctx, id); err != nil {
-					return err
-				}
-			}
+		if err := m.assign(ctx, campaigns, assignment{node: m.s.cfg.NodeID, nodes: nodes, running: len(campaigns)}); err != nil {
+			return err
 		}
 	}
 	pingCtx, cancel := context.WithTimeout(ctx, lockTimeout)
@@ -126,6 +124,96 @@ func (m *manager) round(ctx context.Context) error {
 		return fmt.Errorf("connection of the pacers' locks is lost: %w", err)
 	}
 	return nil
+}
+
+// show holds the lock that tells others that this controller can dial, and gives it back when it has had no link for too long.
+func (m *manager) show(ctx context.Context) error {
+	linked, ok := m.originator.(Linked)
+	switch {
+	case !ok || linked.Linked():
+		m.unlinkedAt = time.Time{}
+	case m.unlinkedAt.IsZero():
+		m.unlinkedAt = time.Now()
+	}
+	can := m.unlinkedAt.IsZero() || time.Since(m.unlinkedAt) < linkGrace
+	if can == m.present {
+		return nil
+	}
+	query := "SELECT pg_advisory_unlock_shared(hashtextextended($1, 0))"
+	if can {
+		query = "SELECT pg_advisory_lock_shared(hashtextextended($1, 0))"
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	if _, err := m.conn.Exec(ctx, query, "ringmaster.pacing:"+m.s.cfg.NodeID); err != nil {
+		return fmt.Errorf("show that this controller paces: %w", err)
+	}
+	m.present = can
+	return nil
+}
+
+// nodes are the controllers that can dial.
+func (m *manager) nodes(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	rows, err := m.conn.Query(ctx, pacingNodes)
+	if err != nil {
+		return nil, fmt.Errorf("list the controllers that pace: %w", err)
+	}
+	nodes, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("list the controllers that pace: %w", err)
+	}
+	return nodes, nil
+}
+
+// assign keeps, takes and gives back campaigns. A controller that can't dial leaves all of them to others, if there are any.
+func (m *manager) assign(ctx context.Context, campaigns []db.CampaignsToPaceRow, among assignment) error {
+	if !m.present && !among.alone() {
+		if len(m.pacers) > 0 {
+			m.s.log.WarnContext(ctx, "no link to the switch, campaigns are left to other controllers", "campaigns", len(m.pacers))
+		}
+		return m.stopAll(ctx, slices.Collect(maps.Keys(m.pacers)))
+	}
+	wanted := make(map[uuid.UUID]bool, len(campaigns))
+	var free []db.CampaignsToPaceRow
+	for _, c := range campaigns {
+		wanted[c.ID] = true
+		mine, err := m.keep(ctx, c)
+		if err != nil {
+			return err
+		}
+		if mine {
+			delete(m.freeAt, c.ID)
+		} else {
+			free = append(free, c)
+		}
+	}
+	var ended, givable []uuid.UUID
+	for id, p := range m.pacers {
+		switch {
+		case !wanted[id]:
+			ended = append(ended, id)
+		case !p.people.Load():
+			givable = append(givable, id)
+		}
+	}
+	if err := m.stopAll(ctx, ended); err != nil {
+		return err
+	}
+	maps.DeleteFunc(m.freeAt, func(id uuid.UUID, _ time.Time) bool { return !wanted[id] })
+	maps.DeleteFunc(m.left, func(id uuid.UUID, _ time.Time) bool { return !wanted[id] })
+	back := among.surplus(givable, len(m.pacers))
+	for _, id := range back {
+		m.left[id] = time.Now().Add(surplusLeftFor)
+	}
+	if len(back) > 0 {
+		m.s.log.InfoContext(ctx, "campaigns given back to other controllers", "campaigns", len(back), "kept", len(m.pacers)-len(back))
+	}
+	if err := m.stopAll(ctx, back); err != nil {
+		return err
+	}
+	return m.take(ctx, free, among)
 }
 
 // lockTimeout bounds each statement on the locks' connection. It is also how long a controller that has lost the database goes
@@ -157,32 +245,81 @@ func (m *manager) keep(ctx context.Context, c db.CampaignsToPaceRow) (mine bool,
 	return true, nil
 }
 
-// take tries for the locks of campaigns, in one statement, and paces those that it gets.
-func (m *manager) take(ctx context.Context, campaigns []db.CampaignsToPaceRow) error {
-	if len(campaigns) == 0 {
-		return nil
+const (
+	// allLocks are the keys of the advisory locks that anybody holds in this database.
+	allLocks = `SELECT (l.classid::bigint << 32) | l.objid::bigint FROM pg_locks l
+		WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())`
+	// pacingNodes are the nodes that hold the lock that says that they can dial.
+	pacingNodes = `SELECT n.id FROM nodes n WHERE hashtextextended('ringmaster.pacing:' || n.id, 0) IN (` + allLocks + `) ORDER BY n.id`
+	// tryLocks takes the locks of these names that are free; heldLocks tells which of them somebody holds. Both answer in order.
+	tryLocks  = "SELECT pg_try_advisory_lock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n"
+	heldLocks = `SELECT hashtextextended(u.name, 0) IN (` + allLocks + `)
+		FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n`
+)
+
+// take tries for the locks of the campaigns that nobody paces and that are this controller's to take, and paces those that it gets.
+func (m *manager) take(ctx context.Context, others []db.CampaignsToPaceRow, among assignment) error {
+	free, err := m.free(ctx, others, among)
+	if err != nil || len(free) == 0 {
+		return err
 	}
-	names := make([]string, len(campaigns))
-	for i, c := range campaigns {
-		names[i] = lockName(c.ID)
-	}
-	lockCtx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	rows, err := m.conn.Query(lockCtx,
-		"SELECT pg_try_advisory_lock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n", names)
+	got, err := m.ask(ctx, tryLocks, free)
 	if err != nil {
-		return fmt.Errorf("lock campaigns for pacing: %w", err)
+		return err
 	}
-	got, err := pgx.CollectRows(rows, pgx.RowTo[bool])
-	if err != nil {
-		return fmt.Errorf("lock campaigns for pacing: %w", err)
-	}
-	for i, c := range campaigns {
+	for i, c := range free {
 		if got[i] {
+			delete(m.freeAt, c.ID)
 			m.spawn(ctx, c)
 		}
 	}
 	return nil
+}
+
+// free are those of the campaigns that this controller takes if it gets them.
+func (m *manager) free(ctx context.Context, others []db.CampaignsToPaceRow, among assignment) ([]db.CampaignsToPaceRow, error) {
+	if len(others) == 0 || among.alone() {
+		return others, nil
+	}
+	held, err := m.ask(ctx, heldLocks, others)
+	if err != nil {
+		return nil, err
+	}
+	var free []db.CampaignsToPaceRow
+	now, paced := time.Now(), len(m.pacers)
+	for i, c := range others {
+		if held[i] {
+			delete(m.freeAt, c.ID)
+			continue
+		}
+		if m.freeAt[c.ID].IsZero() {
+			m.freeAt[c.ID] = now
+		}
+		if among.takes(c.ID, paced, now.Sub(m.freeAt[c.ID])) {
+			free, paced = append(free, c), paced+1
+		}
+	}
+	return free, nil
+}
+
+// ask puts a question about the locks of campaigns.
+func (m *manager) ask(ctx context.Context, query string, campaigns []db.CampaignsToPaceRow) ([]bool, error) {
+	names := make([]string, len(campaigns))
+	for i, c := range campaigns {
+		names[i] = lockName(c.ID)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	rows, err := m.conn.Query(ctx, query, names)
+	if err != nil {
+		return nil, fmt.Errorf("lock campaigns for pacing: %w", err)
+	}
+	answers, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+	if err != nil {
+		return nil, fmt.Errorf("lock campaigns for pacing: %w", err)
+	}
+	return answers, nil
 }
 
 func (m *manager) spawn(ctx context.Context, c db.CampaignsToPaceRow) {
@@ -194,11 +331,25 @@ func (m *manager) spawn(ctx context.Context, c db.CampaignsToPaceRow) {
 	go func() {
 		defer close(p.done)
 		pacer := newPacer(m.s, m.originator, c.TenantID, c.ID, wake)
+		pacer.people = &p.people
 		pacer.run(pacerCtx)
 		if p.yielded = pacer.yielded; p.yielded {
 			m.s.signals.changed()
 		}
 	}()
+}
+
+// stopAll stops pacers beside each other, which end the calls that they began to place first.
+func (m *manager) stopAll(ctx context.Context, ids []uuid.UUID) error {
+	for _, id := range ids {
+		m.pacers[id].cancel()
+	}
+	for _, id := range ids {
+		if err := m.stop(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *manager) stop(ctx context.Context, id uuid.UUID) error {

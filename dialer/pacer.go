@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,12 +38,13 @@ type pacer struct {
 	wake       <-chan struct{}
 	log        *slog.Logger
 
-	failures  int       // originates in a row that failed
-	resumeAt  time.Time // nothing is dialed before
-	exhausted bool      // ends run: the campaign is no longer running
-	yielded   bool      // ends run, too: the campaign's agents are at another controller
-	askedAt   time.Time // when that was last asked
-	dry       bool      // the last claim found fewer leads than were wanted
+	failures  int          // originates in a row that failed
+	resumeAt  time.Time    // nothing is dialed before
+	exhausted bool         // ends run: the campaign is no longer running
+	yielded   bool         // ends run, too: the campaign's agents are at another controller
+	askedAt   time.Time    // when that was last asked
+	people    *atomic.Bool // whether its callees talk to people, for the manager; may be nil
+	dry       bool         // the last claim found fewer leads than were wanted
 
 	// What it knows of its calls. The planner is that of a campaign whose callees talk to people.
 	book    *callBook

@@ -108,6 +108,9 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 	if seen.taker, err = p.s.takerOf(ctx, tx, seen.row); err != nil {
 		return err
 	}
+	if p.people != nil {
+		p.people.Store(seen.taker.people)
+	}
 	idle := !seen.hungry && (p.book == nil || len(p.book.calls) == 0)
 	if idle && !seen.taker.people {
 		return nil

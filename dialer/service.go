@@ -78,6 +78,9 @@ type Originator interface {
 	Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error)
 }
 
+// Linked is what an Originator may tell beside: whether it reaches its switch, and so can dial at all.
+type Linked interface{ Linked() bool }
+
 // Calls are the calls that agents place and end. The call controller has them.
 type Calls interface {
 	Originator

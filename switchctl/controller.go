@@ -296,6 +296,9 @@ func (c *Controller) Originate(ctx context.Context, req OriginateRequest) (db.Ca
 	return adm.Call, nil
 }
 
+// Linked tells whether calls can be placed: the switch is reached, and the controller doesn't drain.
+func (c *Controller) Linked() bool { return !c.draining.Load() && c.link.Generation() != 0 }
+
 // Live is the number of calls that this controller runs.
 func (c *Controller) Live() int { return c.registry.len() }
 

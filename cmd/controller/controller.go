@@ -58,8 +58,11 @@ type Controller struct {
 	jobs     *store.Jobs
 	http     *httpapi.Server
 
-	cancel  context.CancelFunc // ends the background work
-	working sync.WaitGroup     // the background work
+	cancel context.CancelFunc // ends the background work
+	// stopDialing ends the dialer's pacers, and dialed is closed when they have; nil before the start.
+	stopDialing context.CancelFunc
+	dialed      chan struct{}
+	working     sync.WaitGroup // the background work
 }
 
 // Limits of ending, each part after the other.
@@ -339,9 +342,12 @@ func (c *Controller) start(ctx context.Context) error {
 	c.working.Go(func() { c.keepPartitions(background) })
 	c.working.Go(func() { c.sweepNightly(background) })
 	c.working.Go(func() { c.dialer.KeepFigures(background) })
+	dialing, stopDialing := context.WithCancel(background)
+	c.stopDialing, c.dialed = stopDialing, make(chan struct{})
 	c.working.Go(func() {
-		if err := c.dialer.Run(background, c.calls); err != nil {
-			c.log.ErrorContext(background, "the dialer ended", "error", err)
+		defer close(c.dialed)
+		if err := c.dialer.Run(dialing, c.calls); err != nil {
+			c.log.ErrorContext(dialing, "the dialer ended", "error", err)
 		}
 	})
 	return nil
@@ -399,6 +405,10 @@ func (c *Controller) stop(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		return stop(ctx)
+	}
+	if c.stopDialing != nil {
+		c.stopDialing() // its campaigns are other controllers' from now on, however long the calls last
+		<-c.dialed
 	}
 	drained := limited(c.cfg.Drain.Timeout, c.calls.Drain)
 	if errors.Is(drained, context.DeadlineExceeded) {

@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,16 +27,16 @@ type pair struct {
 	st    *store.Store
 }
 
-func newPair(t *testing.T) *pair {
+func newPair(t *testing.T, override map[string]any) *pair {
 	t.Helper()
 	const one, two = "host-1", "host-2"
 	p := &pair{hosts: map[string]*stack.Stack{}}
 	for _, node := range []string{one, two} {
 		dir, err := os.MkdirTemp(theSuite.dir, "pair-") //nolint:usetesting // the database's server runs as another user
 		require.NoError(t, err)
-		s, err := theSuite.start(t.Context(), dir, simulated, stack.Config{
-			Override: map[string]any{"node": node, "dialing.poll": "1s"}, Beside: p.hosts[one],
-		})
+		settings := map[string]any{"node": node, "dialing.poll": "1s"}
+		maps.Copy(settings, override)
+		s, err := theSuite.start(t.Context(), dir, simulated, stack.Config{Override: settings, Beside: p.hosts[one]})
 		require.NoError(t, err, theSuite.log.text())
 		t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 		p.hosts[node] = s
@@ -84,7 +86,7 @@ func (p *pair) leadsLeft(t *testing.T, campaign string) (left int) {
 func TestControllerTakesOver(t *testing.T) {
 	besideOthers(t)
 	const leads, perSecond = 150, 10
-	p := newPair(t)
+	p := newPair(t, nil)
 	defer showLog(t)
 	require.NoError(t, p.st.InSystem(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Pgx().Exec(t.Context(), "UPDATE trunks SET cps = $1", perSecond)
@@ -137,4 +139,52 @@ func (p *pair) latest(t *testing.T) (node string) {
 		return tx.Pgx().QueryRow(t.Context(), "SELECT node FROM calls ORDER BY id DESC LIMIT 1").Scan(&node)
 	}))
 	return node
+}
+
+// A controller that drains, and one whose switch is gone, leave their campaign to the other one within 5 s, though they live on: the
+// first with the calls that it waits for.
+func TestControllerYields(t *testing.T) {
+	besideOthers(t)
+	const leads, perSecond = 300, 5
+	p := newPair(t, map[string]any{"drain.hangup_calls": false, "drain.timeout": "12s"})
+	defer showLog(t)
+	require.NoError(t, p.st.InSystem(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), "UPDATE trunks SET cps = $1", perSecond)
+		return err
+	}))
+	campaign := p.campaign(t, p.voiceAgent(t, "/echo", nil), nil)
+	p.push(t, campaign, "9875000000") // stays on the line
+	for i := range leads {
+		p.push(t, campaign, fmt.Sprintf("98%06d71", 760000+i)) // hangs up after 3 s
+	}
+	p.start(t, campaign)
+	eventually(t, 30*time.Second, "the campaign dials", func() bool {
+		n := p.dialed(t)
+		return n["host-1"]+n["host-2"] >= 10
+	})
+	yields := func(why string, do func(s *stack.Stack) error) (pacing string) {
+		t.Helper()
+		pacing, other := p.latest(t), "host-1"
+		if pacing == other {
+			other = "host-2"
+		}
+		before := p.dialed(t)
+		require.NoError(t, do(p.hosts[pacing]))
+		began := time.Now()
+		eventually(t, takeoverLimit, "the other controller dials", func() bool { return p.dialed(t)[other] > before[other] })
+		t.Logf("%s dialed %s after %s %s", other, time.Since(began).Round(time.Millisecond), pacing, why)
+		return pacing
+	}
+	drained := yields("began to drain", func(s *stack.Stack) error { return syscall.Kill(s.ControllerPID(), syscall.SIGTERM) })
+	select {
+	case <-p.hosts[drained].ControllerDone():
+		require.Fail(t, "it ended at once: the test shows nothing of a drain")
+	default:
+	}
+	require.NoError(t, p.hosts[drained].StopController())
+	require.NoError(t, p.hosts[drained].StartController(t.Context()))
+	yields("lost its switch", func(s *stack.Stack) error { return s.KillSwitch() })
+	for _, host := range p.hosts {
+		require.NoError(t, host.KillController(), "they would wait for their calls")
+	}
 }
