@@ -271,6 +271,7 @@ type fakeGate struct {
 	routes []Route
 	amd    func() bool // nil is off
 	env    string      // live when empty
+	callee string      // in place of the request's number
 	trunk  *uuid.UUID
 }
 
@@ -284,6 +285,12 @@ func (g *fakeGate) environment(env string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.env = env
+}
+
+func (g *fakeGate) reaches(number string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.callee = number
 }
 
 func (g *fakeGate) set(refuse error, routes ...Route) {
@@ -319,7 +326,7 @@ func (g *fakeGate) Admit(_ context.Context, req OriginateRequest) (Admission, er
 	adm.Call = db.Call{
 		TenantID: req.TenantID, ID: id, FsUuid: id.String(), Node: "node-1", Direction: directionOutbound,
 		Environment: cmp.Or(g.env, "live"), Status: StatusDialing, FromNumber: store.NewNumber("+918000000001"),
-		ToNumber: store.NewNumber(req.To.E164()), DialTime: &now, CreatedAt: now, VoiceAgentID: req.VoiceAgentID,
+		ToNumber: store.NewNumber(cmp.Or(g.callee, req.To.E164())), DialTime: &now, CreatedAt: now, VoiceAgentID: req.VoiceAgentID,
 	}
 	adm.Call.Amd = g.amd != nil && g.amd()
 	adm.Call.TrunkID = g.trunk

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -394,7 +395,8 @@ func (p *phone) originate(channel string, ring time.Duration) (string, error) {
 	}
 	number, name := p.spec.Extension, "Ringmaster"
 	if c := p.claim; c != nil && c.number != "" {
-		number, name = c.number, or(callerName(c.caller), c.number)
+		number = callerNumber(c.number)
+		name = or(callerName(c.caller), number)
 	}
 	v := variables{
 		"origination_uuid":             channel,
@@ -433,6 +435,20 @@ func callerName(name string) string {
 	}, name)
 	runes := []rune(strings.Join(strings.Fields(name), " "))
 	return string(runes[:min(len(runes), maxCallerName)])
+}
+
+// anonymous is the number of a caller who has none that a phone can show.
+const anonymous = "anonymous"
+
+// callerNumber is a caller's number as a phone can show it: carriers hand on whatever user part their callers put into it.
+func callerNumber(number string) string {
+	number = strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.+*", r)) {
+			return r
+		}
+		return -1
+	}, number)
+	return or(number[:min(len(number), maxCallerName)], anonymous)
 }
 
 // agentExtension plays silence to an agent's leg.
