@@ -1,8 +1,8 @@
 // Package conf holds the configuration of everything that runs beside the controller: the FreeSWITCH configuration that
 // an engineer copies (folder freeswitch), and the code that fills in its few variables for a private switch.
 //
-// Read freeswitch/vars.xml.tmpl first: it names everything that differs between hosts. freeswitch/dialplan/public.xml
-// is the contract between the switch and the controller.
+// Read freeswitch/vars.xml.tmpl first: it names everything that differs between hosts. freeswitch/dialplan
+// is the contract between the switch and the controller: public.xml is what carriers reach, ringmaster.xml what only the controller does.
 package conf
 
 import (
@@ -148,6 +148,8 @@ func (g Gateway) XML() (string, error) {
 		{"username", g.Username},
 		{"password", g.Password},
 		{"caller-id-in-from", "true"},
+		// A carrier calls the contact that registered, gw+NAME: the number that was called stands in To.
+		{"extension", "auto_to_user"},
 	}
 	out, err := xml.MarshalIndent(doc, "", "  ")
 	if err != nil {

@@ -63,3 +63,22 @@ func TestGateway(t *testing.T) {
 	_, err = Gateway{Name: "../x", Host: "h"}.XML()
 	require.ErrorIs(t, err, ErrGateway)
 }
+
+// No SIP profile leads to the controller's own extensions: a caller can't name them.
+func TestNoProfileHasTheControllersContext(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, Render(dir, params(t)))
+	profiles, err := filepath.Glob(filepath.Join(dir, "sip_profiles", "*.xml"))
+	require.NoError(t, err)
+	require.Len(t, profiles, 2)
+	for _, path := range profiles {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), `value="ringmaster"`, path)
+	}
+	public, err := os.ReadFile(filepath.Join(dir, "dialplan", "public.xml"))
+	require.NoError(t, err)
+	require.NotContains(t, string(public), `application="park"`)
+	require.NotContains(t, string(public), `application="answer"`)
+}

@@ -26,7 +26,7 @@ type Config struct {
 	ESLPassword string
 	// OutboundListen is the address that the dialplan's socket application connects to.
 	OutboundListen string
-	// Context is the dialplan context of rm_call and rm_reattach; "public" by default.
+	// Context is the dialplan context of rm_call, rm_reattach and rm_agent, which no SIP profile has; "ringmaster" by default.
 	Context string
 	// CarrierProfile and MediaProfile are the switch's SIP profiles; "external" and "internal" by default.
 	CarrierProfile string

@@ -103,7 +103,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	cfg.Context = or(cfg.Context, "public")
+	cfg.Context = or(cfg.Context, "ringmaster")
 	cfg.CarrierProfile = or(cfg.CarrierProfile, "external")
 	cfg.MediaProfile = or(cfg.MediaProfile, "internal")
 	cfg.NodeGrace = cmp.Or(cfg.NodeGrace, defaultNodeGrace)

@@ -34,7 +34,7 @@ func TestEndpointIsOneEndpoint(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, checkEndpoint("sofia/external/+919876543210@10.0.0.1:5060;transport=tcp"))
 	for _, bad := range []string{"", "sofia/a/1,sofia/a/2", "sofia/a/1|sofia/b/1", "sofia/a/1 &park()", "sofia/a/1&x", "{a=b}sofia/a/1"} {
-		_, err := originateCommand(variables{}, bad, "rm_call XML public")
+		_, err := originateCommand(variables{}, bad, "rm_call XML ringmaster")
 		require.Error(t, err, "%q", bad)
 	}
 }

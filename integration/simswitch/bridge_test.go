@@ -16,7 +16,7 @@ import (
 func (b *bundle) bridged(vars, caller, media, mediaVars string) (id string, ctl *client, a, m *peerCall) {
 	b.t.Helper()
 	id = uuid.NewString()
-	require.Equal(b.t, "+OK "+id+"\n", b.originate(",origination_uuid="+id+",rm_call_id="+id+vars, caller, "rm_call XML public"))
+	require.Equal(b.t, "+OK "+id+"\n", b.originate(",origination_uuid="+id+",rm_call_id="+id+vars, caller, "rm_call XML ringmaster"))
 	a = b.peer.next()
 	ctl, conn := b.accept()
 	require.Equal(b.t, id, conn.get("Unique-ID"))
@@ -97,7 +97,7 @@ func TestControllerDies(t *testing.T) {
 	})
 	require.Equal(t, "true", b.esl.api("uuid_exists "+id))
 	a.forget()
-	require.Equal(t, "+OK\n", b.esl.api("uuid_transfer "+id+" rm_reattach XML public"))
+	require.Equal(t, "+OK\n", b.esl.api("uuid_transfer "+id+" rm_reattach XML ringmaster"))
 	again, conn := b.accept()
 	require.Equal(t, id, conn.get("Unique-ID"))
 	require.Equal(t, "rm_reattach", conn.get("Channel-Destination-Number"))
@@ -114,7 +114,7 @@ func TestControllerDies(t *testing.T) {
 func TestMediaTimeoutReattaches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id, ctl, a, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:public", "answer-425", "answer-1000", ",media_timeout=2000")
+	id, ctl, a, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:ringmaster", "answer-425", "answer-1000", ",media_timeout=2000")
 	a.hears(1000)
 	other := b.other(id)
 	require.NoError(t, ctl.conn.Close())
@@ -140,7 +140,7 @@ func TestMediaTimeoutReattaches(t *testing.T) {
 func TestReattachWithoutController(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id, ctl, _, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:public", "answer-425", "answer-1000", "")
+	id, ctl, _, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:ringmaster", "answer-425", "answer-1000", "")
 	require.NoError(t, b.l.Close())
 	require.NoError(t, ctl.conn.Close())
 	m.hangup()
@@ -175,7 +175,7 @@ func TestAfterBridge(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		id := uuid.NewString()
-		require.Contains(t, b.originate(",origination_uuid="+id, "answer-425", "rm_call XML public"), "+OK")
+		require.Contains(t, b.originate(",origination_uuid="+id, "answer-425", "rm_call XML ringmaster"), "+OK")
 		ctl, _ := b.accept()
 		ctl.cmd("myevents")
 		ctl.execute("set", "continue_on_fail=USER_BUSY")
@@ -189,7 +189,7 @@ func TestAfterBridge(t *testing.T) {
 	t.Run("caller first", func(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
-		id, _, a, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:public", "answer-425", "answer-1000", "")
+		id, _, a, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:ringmaster", "answer-425", "answer-1000", "")
 		a.hangup()
 		h := b.esl.event(id, "CHANNEL_HANGUP_COMPLETE")
 		require.Equal(t, "recv_bye", h.v("sip_hangup_disposition"))
@@ -240,7 +240,7 @@ func TestUUIDBridge(t *testing.T) {
 	var calls []*peerCall
 	for _, user := range []string{"answer-425", "answer-1000"} {
 		id := uuid.NewString()
-		require.Contains(t, b.originate(",origination_uuid="+id, user, "rm_park XML public"), "+OK")
+		require.Contains(t, b.originate(",origination_uuid="+id, user, "rm_park XML ringmaster"), "+OK")
 		calls = append(calls, b.peer.next())
 		b.esl.event(id, "CHANNEL_PARK")
 		ids = append(ids, id)
@@ -251,7 +251,7 @@ func TestUUIDBridge(t *testing.T) {
 	require.Equal(t, ids[1], e.get("Bridge-B-Unique-ID"))
 	calls[0].hears(1000)
 	calls[1].hears(425)
-	require.Equal(t, "+OK\n", b.esl.api("uuid_transfer "+ids[0]+" -bleg rm_park XML public"))
+	require.Equal(t, "+OK\n", b.esl.api("uuid_transfer "+ids[0]+" -bleg rm_park XML ringmaster"))
 	b.esl.event(ids[0], "CHANNEL_UNBRIDGE")
 	require.Eventually(t, func() bool { return b.esl.api("uuid_exists "+ids[0]) == "false" }, 20*time.Second, 10*time.Millisecond)
 	require.Equal(t, "true", b.esl.api("uuid_exists "+ids[1]))

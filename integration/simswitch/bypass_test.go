@@ -16,7 +16,7 @@ func TestMediaTimeoutOnTheWayBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			id, _, a, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:public", "answer-425", "answer-1000", ",media_timeout=1500")
+			id, _, a, m := b.bridged(",transfer_after_bridge=rm_reattach:XML:ringmaster", "answer-425", "answer-1000", ",media_timeout=1500")
 			a.hears(1000)
 			leg := b.other(id)
 			setLimit := func(ms string) { require.Equal(t, "+OK\n", b.esl.api("uuid_setvar "+leg+" media_timeout "+ms)) }

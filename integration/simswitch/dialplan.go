@@ -15,49 +15,75 @@ type extensionRun struct {
 	current      int // index of the action that runs, -1 before the first
 }
 
-// internalContext is the context of the profile that serves media legs: nobody calls in there.
-const internalContext = "internal"
+// The contexts besides that of the carriers' profile: the one of the profile that serves media legs, where nobody calls in, and the one
+// of the controller's own extensions, which no profile has.
+const (
+	internalContext   = "internal"
+	controllerContext = "ringmaster"
+)
 
 // dialableNumber is what a carrier may send.
 var dialableNumber = regexp.MustCompile(`^\+?\d{3,20}$`)
 
-// route finds what a channel does, to the letter of conf's dialplan: the extensions of a controller, and every number that comes
-// in is given to the controller unanswered.
+// route finds what a channel does, to the letter of conf's dialplan: a carrier reaches numbers, which are given to the controller
+// unanswered, and nothing by name; the extensions of the controller have a context of their own.
 func (sw *Switch) route(ch *channel, p *callerProfile) *extensionRun {
 	run := &extensionRun{name: p.destination, number: p.destination, current: -1}
-	if p.context == internalContext {
+	switch p.context {
+	case internalContext:
 		run.name, run.actions = "refused", []action{{"respond", "403 Forbidden"}}
-		return run
-	}
-	if p.context != sw.cfg.Context {
+	case sw.cfg.Context:
+		run.name, run.actions = sw.routeCarrier(ch, p.destination)
+	case controllerContext:
+		if run.name, run.actions = sw.routeController(ch, p.destination); run.actions == nil {
+			return nil
+		}
+	default:
 		return nil
 	}
+	return run
+}
+
+func (sw *Switch) routeCarrier(ch *channel, destination string) (name string, actions []action) {
+	switch {
+	case ch.get("rm_call_id")+ch.get("rm_agent_id") != "" && controllerExtension(destination):
+		return "rm_before", []action{{"transfer", destination + " XML " + controllerContext}}
+	case dialableNumber.MatchString(destination):
+		return "rm_inbound", []action{
+			{"set", "transfer_after_bridge=rm_reattach:XML:" + controllerContext},
+			{"socket", sw.cfg.SocketAddr + " async full"},
+			{"transfer", "rm_inbound_left XML " + controllerContext},
+		}
+	}
+	return "rm_unknown", []action{{"respond", "404 Not Found"}}
+}
+
+func controllerExtension(destination string) bool {
+	switch destination {
+	case "rm_call", "rm_reattach", "rm_agent", "rm_park", "rm_inbound_left":
+		return true
+	}
+	return false
+}
+
+func (sw *Switch) routeController(ch *channel, destination string) (name string, actions []action) {
 	socket := action{"socket", sw.cfg.SocketAddr + " async full"}
 	answer, park := action{app: "answer"}, action{app: "park"}
 	switch {
-	case p.destination == "rm_call":
-		run.actions = []action{socket, park}
-	case p.destination == "rm_reattach":
-		run.actions = []action{answer, socket, park}
-	case p.destination == "rm_agent":
-		run.actions = []action{{"playback", "silence_stream://-1"}, {"transfer", "rm_agent XML " + sw.cfg.Context}}
-	case p.destination == "rm_park":
-		run.actions = []action{answer, park}
-	case p.destination == "rm_inbound_left" && ch.get("endpoint_disposition") == "ANSWER":
-		run.name, run.actions = "rm_inbound_left_answered", []action{park}
-	case p.destination == "rm_inbound_left":
-		run.actions = []action{{"respond", "503 Service Unavailable"}}
-	case dialableNumber.MatchString(p.destination):
-		run.name = "rm_inbound"
-		run.actions = []action{
-			{"set", "transfer_after_bridge=rm_reattach:XML:" + sw.cfg.Context},
-			socket,
-			{"transfer", "rm_inbound_left XML " + sw.cfg.Context},
-		}
-	default:
-		run.name, run.actions = "rm_unknown", []action{{"respond", "404 Not Found"}}
+	case destination == "rm_call":
+		return destination, []action{socket, park}
+	case destination == "rm_reattach":
+		return destination, []action{answer, socket, park}
+	case destination == "rm_agent":
+		return destination, []action{{"playback", "silence_stream://-1"}, {"transfer", "rm_agent XML " + controllerContext}}
+	case destination == "rm_park":
+		return destination, []action{answer, park}
+	case destination == "rm_inbound_left" && ch.get("endpoint_disposition") == "ANSWER":
+		return "rm_inbound_left_answered", []action{park}
+	case destination == "rm_inbound_left":
+		return destination, []action{{"respond", "503 Service Unavailable"}}
 	}
-	return run
+	return "", nil
 }
 
 // inlineActions parses an inline dialplan: app:arg,app:arg.

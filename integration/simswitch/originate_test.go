@@ -35,7 +35,7 @@ func TestFailures(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			id := uuid.NewString()
-			require.Equal(t, "-ERR "+tc.cause+"\n", b.originate(",origination_uuid="+id+tc.vars, tc.user, "rm_call XML public"))
+			require.Equal(t, "-ERR "+tc.cause+"\n", b.originate(",origination_uuid="+id+tc.vars, tc.user, "rm_call XML ringmaster"))
 			e := b.esl.event(id, "CHANNEL_DESTROY")
 			h := b.esl.event(id, "CHANNEL_HANGUP_COMPLETE")
 			require.Equal(t, tc.cause, h.get("Hangup-Cause"))
@@ -107,8 +107,8 @@ func TestAnsweredEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ours, theirs := uuid.NewString(), uuid.NewString()
-	require.Equal(t, "+OK "+ours+"\n", b.originate(",origination_uuid="+ours, "answer-400", "rm_park XML public"))
-	require.Equal(t, "+OK "+theirs+"\n", b.originate(",origination_uuid="+theirs, "answer-400", "rm_park XML public"))
+	require.Equal(t, "+OK "+ours+"\n", b.originate(",origination_uuid="+ours, "answer-400", "rm_park XML ringmaster"))
+	require.Equal(t, "+OK "+theirs+"\n", b.originate(",origination_uuid="+theirs, "answer-400", "rm_park XML ringmaster"))
 	b.peer.next()
 	far := b.peer.next()
 	b.esl.event(theirs, "CHANNEL_PARK")
@@ -169,7 +169,7 @@ func TestOriginateRules(t *testing.T) {
 
 	first, second := uuid.NewString(), uuid.NewString()
 	require.Equal(t, "+OK "+second+"\n", b.esl.bgapi("originate {ignore_early_media=true}[origination_uuid="+first+"]sofia/external/503@"+b.peer.addr+
-		"|[origination_uuid="+second+"]sofia/external/answer-400@"+b.peer.addr+" rm_park XML public"))
+		"|[origination_uuid="+second+"]sofia/external/answer-400@"+b.peer.addr+" rm_park XML ringmaster"))
 	require.Equal(t, "NORMAL_TEMPORARY_FAILURE", b.esl.event(first, "CHANNEL_HANGUP_COMPLETE").get("Hangup-Cause"))
 	b.esl.event(second, "CHANNEL_PARK")
 

@@ -78,7 +78,7 @@ func TestOutboundSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := uuid.NewString()
-	require.Contains(t, b.originate(",origination_uuid="+id+",rm_call_id=c1,origination_caller_id_number=+915", "answer-400", "rm_call XML public"), "+OK")
+	require.Contains(t, b.originate(",origination_uuid="+id+",rm_call_id=c1,origination_caller_id_number=+915", "answer-400", "rm_call XML ringmaster"), "+OK")
 	ctl, conn := b.accept()
 	require.Equal(t, "CHANNEL_DATA", conn.get("Event-Name"))
 	require.Equal(t, "async", conn.get("Socket-Mode"))
@@ -140,7 +140,7 @@ func TestUnknownApplication(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := uuid.NewString()
-	require.Contains(t, b.originate(",origination_uuid="+id, "answer-400", "rm_call XML public"), "+OK")
+	require.Contains(t, b.originate(",origination_uuid="+id, "answer-400", "rm_call XML ringmaster"), "+OK")
 	ctl, _ := b.accept()
 	ctl.cmd("myevents")
 	ctl.execute("no_such_app", "x", "Event-UUID: u1")
@@ -158,7 +158,7 @@ func TestSocketFailover(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, dead.Close())
 	b := setup(t, func(c *Config) { c.SocketAddr = dead.Addr().String() + "|" + c.SocketAddr })
-	require.Contains(t, b.originate("", "answer-400", "rm_call XML public"), "+OK")
+	require.Contains(t, b.originate("", "answer-400", "rm_call XML ringmaster"), "+OK")
 	_, conn := b.accept()
 	require.Equal(t, "rm_call", conn.get("Channel-Destination-Number"))
 }
@@ -168,7 +168,7 @@ func TestPlaybackAndBreak(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := uuid.NewString()
-	require.Contains(t, b.originate(",origination_uuid="+id, "answer-400", "rm_call XML public"), "+OK")
+	require.Contains(t, b.originate(",origination_uuid="+id, "answer-400", "rm_call XML ringmaster"), "+OK")
 	call := b.peer.next()
 	ctl, _ := b.accept()
 	ctl.cmd("myevents")
@@ -301,7 +301,7 @@ func TestEventFormats(t *testing.T) {
 	filtered := b.connect()
 	id := uuid.NewString()
 	require.Contains(t, filtered.cmd("filter Unique-ID "+id), "+OK")
-	require.Contains(t, b.originate(",origination_uuid="+id+",tricky='a%b c:d'", "answer-400", "rm_park XML public"), "+OK")
+	require.Contains(t, b.originate(",origination_uuid="+id+",tricky='a%b c:d'", "answer-400", "rm_park XML ringmaster"), "+OK")
 	plain, obj := b.esl.event(id, "CHANNEL_PARK"), js.event(id, "CHANNEL_PARK")
 	require.Equal(t, "a%b c:d", plain.v("tricky"))
 	require.Equal(t, plain.v("tricky"), obj.v("tricky"))
@@ -343,8 +343,8 @@ func TestGarbage(t *testing.T) {
 		require.NoError(t, conn.Close())
 	}
 	require.Contains(t, b.esl.api("status"), "is ready")
-	require.Contains(t, b.originate("", "answer-400", "rm_park XML public"), "+OK")
-	require.Contains(t, b.originate("", "video", "rm_park XML public"), "-ERR INCOMPATIBLE_DESTINATION")
+	require.Contains(t, b.originate("", "answer-400", "rm_park XML ringmaster"), "+OK")
+	require.Contains(t, b.originate("", "video", "rm_park XML ringmaster"), "-ERR INCOMPATIBLE_DESTINATION")
 }
 
 // TestStartStop starts and stops switches with calls in every state.
@@ -352,7 +352,7 @@ func TestStartStop(t *testing.T) {
 	t.Parallel()
 	for range 3 {
 		b := setup(t)
-		require.Contains(t, b.originate("", "answer-400", "rm_park XML public"), "+OK")
+		require.Contains(t, b.originate("", "answer-400", "rm_park XML ringmaster"), "+OK")
 		require.Contains(t, b.esl.cmd("bgapi originate sofia/external/ring@"+b.peer.addr+" &park"), "+OK")
 		b.peer.next()
 		call := b.peer.next()
