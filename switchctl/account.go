@@ -28,7 +28,7 @@ func (c *Controller) aboutAccount(ctx context.Context, cmd, extension, domain st
 	}
 	ctx, cancel := context.WithTimeout(ctx, forgetLimit)
 	defer cancel()
-	if _, err := c.link.API(ctx, cmd); err != nil {
+	if _, err := c.link.Background(ctx, cmd); err != nil { // a profile of many phones is searched through, under its lock
 		return fmt.Errorf("forget the account of %s: %w", extension, err)
 	}
 	return nil

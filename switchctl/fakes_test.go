@@ -93,7 +93,16 @@ func (l *fakeLink) Execute(_ context.Context, channel, app, arg string) error {
 	return nil
 }
 
-func (l *fakeLink) API(_ context.Context, cmd string) (string, error) {
+// Background is API in a thread of the switch's own.
+func (l *fakeLink) Background(ctx context.Context, cmd string) (string, error) {
+	return l.answer(ctx, "background", cmd)
+}
+
+func (l *fakeLink) API(ctx context.Context, cmd string) (string, error) {
+	return l.answer(ctx, "api", cmd)
+}
+
+func (l *fakeLink) answer(_ context.Context, how, cmd string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.generation == 0 {
@@ -102,7 +111,7 @@ func (l *fakeLink) API(_ context.Context, cmd string) (string, error) {
 	name, args, _ := strings.Cut(cmd, " ")
 	switch name {
 	case "xml_flush_cache":
-		l.trace.add("api %s", cmd)
+		l.trace.add("%s %s", how, cmd)
 		return "+OK cleared 1 entry\n", nil
 	case "uuid_dump":
 		channel, _, _ := strings.Cut(args, " ")
@@ -130,7 +139,7 @@ func (l *fakeLink) API(_ context.Context, cmd string) (string, error) {
 	if name == "uuid_media_reneg" && l.reinvite == "" {
 		l.cseq++
 	}
-	l.trace.add("api %s", cmd)
+	l.trace.add("%s %s", how, cmd)
 	if name == "uuid_record" && strings.HasPrefix(l.recorder, "-") {
 		return "", &esl.ReplyError{Text: l.recorder}
 	}

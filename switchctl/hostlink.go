@@ -3,7 +3,9 @@ package switchctl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -233,6 +235,33 @@ func (l *hostLink) BgAPI(ctx context.Context, cmd string, done func(body string,
 		return err
 	}
 	return nil // done is, or was, called: by the reply, or by the link's end
+}
+
+// backgroundLimit bounds the wait for a background command: the event that tells of its end may be lost.
+const backgroundLimit = time.Minute
+
+// Background implements switchLink. Whoever waits no longer gives up the output alone: neither connection waits for it.
+func (l *hostLink) Background(ctx context.Context, cmd string) (string, error) {
+	type output struct {
+		body string
+		err  error
+	}
+	op, _, _ := strings.Cut(cmd, " ")
+	ctx, cancel := context.WithTimeoutCause(ctx, backgroundLimit, &esl.TimeoutError{Op: "bgapi " + op, After: backgroundLimit})
+	defer cancel()
+	got := make(chan output, 1)
+	if err := l.BgAPI(ctx, cmd, func(body string, err error) { got <- output{body: body, err: err} }); err != nil {
+		return "", err
+	}
+	select {
+	case o := <-got:
+		if o.err == nil && strings.HasPrefix(o.body, "-") {
+			o.err = &esl.ReplyError{Op: "bgapi " + op, Text: strings.TrimSpace(o.body)}
+		}
+		return o.body, o.err
+	case <-ctx.Done():
+		return "", fmt.Errorf("wait for the switch to carry out %s: %w", op, context.Cause(ctx))
+	}
 }
 
 // setCore notes the switch's Core-UUID and gives the one before.

@@ -3,6 +3,7 @@ package switchctl
 import (
 	"bufio"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"strconv"
@@ -24,8 +25,10 @@ type eslPeer struct {
 	conns    []net.Conn
 	commands []string
 	deaf     bool // commands get no replies
-	held     int  // commands, pings apart, that the events of their connection had to wait for
-	wg       sync.WaitGroup
+	// stall names commands that don't end: an api one holds its connection up, a bgapi one tells of no end. Set before use.
+	stall map[string]bool
+	held  int // commands, pings apart, that the events of their connection had to wait for
+	wg    sync.WaitGroup
 }
 
 func newESLPeer(t *testing.T) *eslPeer {
@@ -104,7 +107,10 @@ func (p *eslPeer) serve(conn net.Conn) {
 			p.held++
 		}
 		p.mu.Unlock()
+		words := append(strings.Fields(line), "", "")
 		switch {
+		case words[0] == "api" && p.stall[words[1]]:
+			return
 		case deaf && !strings.HasPrefix(line, "auth"):
 		case strings.HasPrefix(line, "api "):
 			body := "false"
@@ -121,7 +127,7 @@ func (p *eslPeer) serve(conn net.Conn) {
 			ev := esl.NewEvent(evBackgroundJob)
 			ev.Set("Job-UUID", strings.TrimSpace(job))
 			ev.SetBody("-ERR USER_BUSY\n")
-			if !strings.Contains(line, "silent") {
+			if !strings.Contains(line, "silent") && !p.stall[words[1]] {
 				p.sendEvent(ev)
 			}
 		default:
@@ -223,6 +229,41 @@ func TestLinkKeepsEventsClearOfCommands(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	require.Zero(t, p.held)
+}
+
+// TestSlowCommandsLeaveTheLink: a login's commands, and those of a recording on a disk that stalls, run beside the two connections:
+// others get their replies meanwhile, and a caller who gives up takes nothing down.
+func TestSlowCommandsLeaveTheLink(t *testing.T) {
+	t.Parallel()
+	p := newESLPeer(t)
+	p.stall = map[string]bool{"sofia": true, "uuid_record": true, "xml_flush_cache": true}
+	b := newBench(t)
+	c := listening(t, b, p, "127.0.0.1:0")
+	require.NoError(t, c.Start(t.Context()))
+	t.Cleanup(func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) })
+	require.Eventually(t, func() bool { return c.Ready(t.Context()) == nil }, 30*time.Second, 5*time.Millisecond)
+	generation := c.link.Generation()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, c.ForgetPhone(ctx, "1001", "127.0.0.1"), context.DeadlineExceeded)
+	require.ErrorIs(t, c.ForgetAccount(ctx, "1001", "127.0.0.1"), context.DeadlineExceeded)
+	stopped, stop := context.WithCancel(t.Context())
+	defer stop()
+	waiting := make(chan struct{})
+	go func() {
+		defer close(waiting)
+		_, err := c.tellChannel(stopped, "uuid_record x start /stalled/x.wav")
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("recording's command: %v", err)
+		}
+	}()
+	require.Eventually(t, func() bool { return p.seen("bgapi uuid_record") == 1 }, 30*time.Second, time.Millisecond)
+	_, err := c.link.API(t.Context(), "uuid_exists x")
+	require.NoError(t, err, "other commands don't wait")
+	require.Equal(t, generation, c.link.Generation(), "the link is the one that it was")
+	stop()
+	<-waiting
 }
 
 // TestLinkIsBothConnections: whichever of the two ends, the link is dialed again as a whole.

@@ -241,7 +241,7 @@ func (a *actor) whisper(ctx context.Context, m whisperReady) {
 func (a *actor) quickly(ctx context.Context, cmd string) {
 	link := a.c.link
 	a.beside(func() {
-		if _, err := link.API(ctx, cmd); err != nil {
+		if _, err := link.Background(ctx, cmd); err != nil {
 			a.log.DebugContext(ctx, "command failed", "command", cmd, "error", err)
 		}
 	})
@@ -272,7 +272,7 @@ func (a *actor) bridgeAgent(ctx context.Context, tone bool) {
 			}
 		}
 		if tone {
-			if _, err := link.API(ctx, "uuid_displace "+agent+" start "+agentTone+" 0 m"); err != nil {
+			if _, err := link.Background(ctx, "uuid_displace "+agent+" start "+agentTone+" 0 m"); err != nil {
 				a.log.DebugContext(ctx, "tone to the agent could not be played", "error", err)
 			}
 		}

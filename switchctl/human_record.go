@@ -106,7 +106,7 @@ func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...
 		deadline := c.clock.Now().Add(recorderPatience)
 		for _, cmd := range cmds {
 			for {
-				_, err = c.link.API(ctx, cmd)
+				_, err = c.tellChannel(ctx, cmd)
 				if !errors.Is(err, ErrLinkDown) || c.clock.Now().After(deadline) || c.pause(ctx, 200*time.Millisecond) != nil {
 					break
 				}
@@ -119,6 +119,14 @@ func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...
 			done(err)
 		}
 	}))
+}
+
+// tellChannel runs a command of a recording. One that opens or closes a file may wait for a disk, and has no other command wait.
+func (c *Controller) tellChannel(ctx context.Context, cmd string) (string, error) {
+	if strings.HasPrefix(cmd, "uuid_record ") {
+		return c.link.Background(ctx, cmd)
+	}
+	return c.link.API(ctx, cmd)
 }
 
 // secondStarted tells whether the switch writes a file.

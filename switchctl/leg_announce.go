@@ -48,7 +48,7 @@ func (a *actor) recordOpening(ctx context.Context, t *conversation) {
 		return
 	}
 	o.path = filepath.Join(a.c.cfg.RecordDir, a.id.String()+".0.wav")
-	path, stereo, call, channel, link := o.path, o.stereo, a.call, a.channel, a.c.link
+	path, stereo, call, channel, c := o.path, o.stereo, a.call, a.channel, a.c
 	offset := max(0, a.c.clock.Now().Sub(*a.answerAt))
 	limit := 0.0
 	for _, f := range t.files {
@@ -64,7 +64,7 @@ func (a *actor) recordOpening(ctx context.Context, t *conversation) {
 			fmt.Sprintf("uuid_record %s start %s %.0f", channel, path, math.Ceil(limit)),
 			"uuid_setvar " + channel + " RECORD_STEREO false",
 		} {
-			if _, err := link.API(ctx, cmd); err != nil {
+			if _, err := c.tellChannel(ctx, cmd); err != nil {
 				a.log.ErrorContext(ctx, "announcement is not recorded", "error", err)
 				return
 			}

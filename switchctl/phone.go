@@ -78,6 +78,8 @@ type phone struct {
 	failures int
 	claim    *phoneClaim
 	ringing  bool
+	// sounds keeps what is played on the leg, and what ends it, in order.
+	sounds line
 	// mending: the switch or we have ended the leg, through no fault of the phone's, and it is dialed again at once.
 	mending bool
 	// contact is where the phone has registered, dialed where the leg's was; empty for what was not seen.
@@ -318,7 +320,7 @@ func (p *phone) freed(ctx context.Context, m phoneFree) {
 	case m.doubt:
 		p.check(ctx)
 	case m.told && p.phase == legUp:
-		p.command(ctx, "uuid_break "+p.leg+" all")
+		p.sound(ctx, "uuid_break "+p.leg+" all")
 	}
 }
 
@@ -332,12 +334,12 @@ func (p *phone) ring(ctx context.Context, on bool) {
 		return
 	}
 	p.ringing = true
-	p.command(ctx, "uuid_broadcast "+p.leg+" playback::"+ringback+" aleg")
+	p.sound(ctx, "uuid_broadcast "+p.leg+" playback::"+ringback+" aleg")
 }
 
 func (p *phone) quiet(ctx context.Context) {
 	if p.ringing && p.phase == legUp {
-		p.command(ctx, "uuid_break "+p.leg+" all")
+		p.sound(ctx, "uuid_break "+p.leg+" all")
 	}
 	p.ringing = false
 }
@@ -346,6 +348,15 @@ func (p *phone) quiet(ctx context.Context) {
 func (p *phone) command(ctx context.Context, cmd string) {
 	p.c.goes.Go(func() {
 		if _, err := p.c.link.API(ctx, cmd); err != nil {
+			p.log.DebugContext(ctx, "command to an agent's phone failed", "error", err)
+		}
+	})
+}
+
+// sound starts or ends what the leg plays, one after the other: what ends a broadcast comes after it.
+func (p *phone) sound(ctx context.Context, cmd string) {
+	p.sounds.add(&p.c.goes, func() {
+		if _, err := p.c.link.Background(ctx, cmd); err != nil {
 			p.log.DebugContext(ctx, "command to an agent's phone failed", "error", err)
 		}
 	})

@@ -16,6 +16,9 @@ type switchLink interface {
 	BgAPI(ctx context.Context, cmd string, done func(body string, err error)) error
 	// API runs a quick command.
 	API(ctx context.Context, cmd string) (string, error)
+	// Background runs a command that may be slow, in a thread of the switch's own, and waits for its output: no other command
+	// waits behind it. A refusal is a *esl.ReplyError.
+	Background(ctx context.Context, cmd string) (string, error)
 	// Execute has a channel run an application besides what it runs.
 	Execute(ctx context.Context, channel, app, arg string) error
 	// Generation counts the connections made; 0 while there is none.

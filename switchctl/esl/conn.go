@@ -153,8 +153,9 @@ func (c *Conn) shutdown(reason error) {
 }
 
 // Send sends a command and waits for its reply; errors name the command's first word only, since the rest may hold what
-// must not be logged. A context that is cancelled leaves the connection as it is, the reply is dropped when it comes; a
-// deadline that passes closes it with a *TimeoutError.
+// must not be logged. A context that ends, by its deadline too, gives the reply up and leaves the connection as it is: the
+// reply is dropped when it comes. Only a reply that has not come within Options.CommandTimeout closes the connection, with a
+// *TimeoutError.
 func (c *Conn) Send(ctx context.Context, cmd command.Command) (Reply, error) {
 	text := cmd.BuildMessage()
 	op, _, _ := strings.Cut(text, "\r\n")
@@ -185,9 +186,7 @@ func (c *Conn) roundTrip(ctx context.Context, op, text string) (Reply, error) {
 		}
 	case <-timer.C:
 	case <-ctx.Done():
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return Reply{}, fmt.Errorf("wait for the switch's reply to %s: %w", op, ctx.Err())
-		}
+		return Reply{}, fmt.Errorf("wait for the switch's reply to %s: %w", op, ctx.Err())
 	}
 	err := &TimeoutError{Op: op, After: time.Since(started)}
 	c.log.Error("event socket command timed out, closing the connection", "op", op, "after", err.After, "remote_addr", c.remote())

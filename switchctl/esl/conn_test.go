@@ -255,16 +255,26 @@ func TestCommandTimeoutCloses(t *testing.T) {
 	require.Contains(t, log.all()[0], "op=api uuid_kill")
 }
 
-func TestCallersDeadlineCloses(t *testing.T) {
+// TestCallersDeadlineLeavesTheConnection: a caller who waits no longer costs nobody else the link, and nobody gets its reply.
+func TestCallersDeadlineLeavesTheConnection(t *testing.T) {
 	t.Parallel()
-	c := dial(t, esl.Options{}, (*peer).drain)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	release := make(chan struct{})
+	c := dial(t, esl.Options{}, func(p *peer) {
+		p.request()
+		<-release
+		p.message(esl.NewReply("+OK first"))
+		script(map[string]string{"second": "Content-Type: command/reply\nReply-Text: +OK second\n\n"})(p)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := c.Command(ctx, "linger 5")
-	var late *esl.TimeoutError
-	require.ErrorAs(t, err, &late)
-	require.Equal(t, "linger", late.Op)
-	awaitDone(t, c)
+	_, err := c.Command(ctx, "first")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "reply to first")
+	require.NoError(t, c.Err(), "the connection lives")
+	close(release)
+	r, err := c.Command(t.Context(), "second")
+	require.NoError(t, err)
+	require.Equal(t, "+OK second", r.Text)
 }
 
 // TestCancelledCallerLeavesTheOrder drops one caller's reply, and the next ones still get their own.
