@@ -31,6 +31,8 @@ const (
 	settledLeg = 10 * time.Second
 	// strayPatience is how long a leg that was found on the switch waits for somebody to hold its phone.
 	strayPatience = time.Minute
+	// ConnectingPhone is how long a caller, and an agent who dials, wait for a held phone that is being connected.
+	ConnectingPhone = 5 * time.Second
 	// phoneSilence ends the leg of a phone that sends nothing any more (media_timeout).
 	phoneSilence = 5 * time.Second
 )
@@ -51,6 +53,7 @@ const (
 	phoneRedial  phoneTimerKind = iota // the held leg is due to be dialed
 	phoneOverdue                       // an originate had to be decided, or a killed leg gone, by now
 	phoneStray                         // somebody had to hold the phone by now
+	phoneWanted                        // a held leg that a caller waits for had to be up by now
 	phoneTimers
 )
 
@@ -282,8 +285,9 @@ func (p *phone) claimed(ctx context.Context, m phoneClaim) {
 		p.claim = &m
 		p.quiet(ctx)
 		answer(p.leg, "")
-	case p.mending && p.phase == legDialing, p.held && p.phase == legEnding:
+	case p.spec.Mode == PhoneHeld && p.phase == legDialing && (p.mending || p.held), p.held && p.phase == legEnding:
 		p.claim = &m
+		p.arm(phoneWanted, ConnectingPhone)
 		m.call.post(agentWaits{serial: m.serial})
 	case p.spec.Mode == PhoneOnHook && p.phase == legNone:
 		p.claim = &m
@@ -311,8 +315,11 @@ func (p *phone) freed(ctx context.Context, m phoneFree) {
 		return
 	}
 	p.claim = nil
+	p.disarm(phoneWanted)
 	switch {
 	case p.phase == legNone || p.phase == legEnding:
+	case p.phase == legDialing && p.spec.Mode == PhoneHeld && p.held:
+		// Nobody waits for it any more, and it comes up all the same.
 	case p.spec.Mode == PhoneOnHook || !p.held:
 		p.hangup(ctx)
 	case p.moved():

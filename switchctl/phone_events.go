@@ -45,6 +45,7 @@ func (p *phone) legEvent(ctx context.Context, m channelEvent) {
 // answered: the phone has picked up.
 func (p *phone) answered(ctx context.Context) {
 	p.disarm(phoneOverdue)
+	p.disarm(phoneWanted)
 	p.phase, p.reason, p.upSince, p.mending = legUp, "", p.c.clock.Now(), false
 	p.c.metrics.phoneDials.WithLabelValues("answered").Inc()
 	switch {
@@ -239,7 +240,23 @@ func (p *phone) due(ctx context.Context, m phoneTimer) {
 			p.log.WarnContext(ctx, "nobody holds this phone, its leg is ended")
 			p.hangup(ctx)
 		}
+	case phoneWanted:
+		p.claimLapses(ctx)
 	case phoneTimers:
+	}
+}
+
+// claimLapses: a caller has waited long enough for a held leg. It goes on coming up for the next one.
+func (p *phone) claimLapses(ctx context.Context) {
+	c := p.claim
+	if c == nil || p.phase == legUp {
+		return
+	}
+	p.claim = nil
+	p.log.InfoContext(ctx, "agent's phone is not connected in time for a caller", "waited", ConnectingPhone)
+	c.call.post(agentLeg{serial: c.serial, reason: PhoneNoAnswer})
+	if !p.held && p.phase == legDialing {
+		p.hangup(ctx)
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 // CodePhoneNotReady refuses what needs the agent's phone (409).
 const CodePhoneNotReady = "phone_not_ready"
 
-// CanDial tells early whether the agent may dial; Dials decides. Errors: *StateError, store.ErrNotFound.
+// CanDial tells early whether the agent may dial; Dials decides. A phone that is being connected is waited for: a login's takes
+// half a second. Errors: *StateError, with CodePhoneNotReady when the phone was not there within Config.PhoneWait,
+// store.ErrNotFound, the context's.
 func (s *Service) CanDial(ctx context.Context, tenant, agent uuid.UUID) error {
 	a, err := s.GetAgent(ctx, tenant, agent)
 	if err != nil {
@@ -23,16 +25,32 @@ func (s *Service) CanDial(ctx context.Context, tenant, agent uuid.UUID) error {
 	if _, ok := next(a.Status, TriggerDial); !ok {
 		return &StateError{Status: a.Status, Trigger: TriggerDial}
 	}
-	s.mu.Lock()
-	seat := s.desk.agents[agent]
-	up := seat != nil && (seat.onHook || seat.phoneUp)
-	s.mu.Unlock()
-	if !up {
-		return &StateError{
-			Status: a.Status, Trigger: TriggerDial, Code: CodePhoneNotReady, Detail: "The agent's phone is not connected here.",
+	limit := time.NewTimer(s.cfg.PhoneWait)
+	defer limit.Stop()
+	for {
+		s.mu.Lock()
+		seat, changed := s.desk.agents[agent], s.phoneNews
+		up := seat != nil && (seat.onHook || seat.phoneUp)
+		s.mu.Unlock()
+		if up {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			return &StateError{
+				Status: a.Status, Trigger: TriggerDial, Code: CodePhoneNotReady, Detail: "The agent's phone is not connected here.",
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the agent's phone: %w", context.Cause(ctx))
 		}
 	}
-	return nil
+}
+
+// phonesChanged wakes those who wait for a phone. The caller holds mu.
+func (s *Service) phonesChanged() {
+	close(s.phoneNews)
+	s.phoneNews = make(chan struct{})
 }
 
 // Dials makes a call that the agent places theirs, in the transaction that writes the call. Errors: *StateError,

@@ -133,6 +133,7 @@ func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began u
 			a.downSince = s.now()
 		}
 	}
+	s.phonesChanged()
 	var left []uuid.UUID
 	for id, a := range s.desk.agents {
 		if !seen[id] && a.changed <= began {
@@ -170,6 +171,7 @@ func (s *Service) seePhones(sw Switch) {
 		before := s.desk.readyAgents(p.TenantID)
 		if changed {
 			s.desk.phone(p.AgentID, p.Up, s.now())
+			s.phonesChanged()
 			s.desk.match()
 		}
 		after := s.desk.readyAgents(p.TenantID)

@@ -30,6 +30,8 @@ type Config struct {
 	WrapUp time.Duration
 	// PhoneGrace is how long an available agent may be without a phone; 30 s by default.
 	PhoneGrace time.Duration
+	// PhoneWait is how long an agent who dials waits for a phone that is being connected; switchctl.ConnectingPhone by default.
+	PhoneWait time.Duration
 	// RingTimeout bounds the ringing of a phone that is on the hook; 20 s by default.
 	RingTimeout time.Duration
 	// MaxWait bounds the wait of a caller for whom nothing else does; 10 min by default.
@@ -76,6 +78,8 @@ type Service struct {
 	mu     sync.Mutex
 	desk   *desk
 	phones Switch // nil while Run doesn't run
+	// phoneNews is closed, and made anew, when a phone or the desk's view of one changes.
+	phoneNews chan struct{}
 	// held are the phones that were asked for, by agent.
 	held map[uuid.UUID]switchctl.PhoneSpec
 	// renew are the agents who have logged in again since their phone was dialed, perhaps from another place.
@@ -102,6 +106,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	cfg.AccountTTL = cmp.Or(cfg.AccountTTL, 12*time.Hour)
 	cfg.WrapUp = cmp.Or(cfg.WrapUp, time.Minute)
 	cfg.PhoneGrace = cmp.Or(cfg.PhoneGrace, 30*time.Second)
+	cfg.PhoneWait = cmp.Or(cfg.PhoneWait, switchctl.ConnectingPhone)
 	cfg.RingTimeout = cmp.Or(cfg.RingTimeout, 20*time.Second)
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, 10*time.Minute)
 	cfg.AnnounceEvery = cmp.Or(cfg.AnnounceEvery, 30*time.Second)
@@ -116,7 +121,8 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	s := &Service{
 		nodes: switchctl.NewNodeWatch(cfg.NodeGrace, blindAfter),
 		cfg:   cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
-		held: make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]loss),
+		phoneNews: make(chan struct{}),
+		held:      make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]loss),
 		renew:   make(map[uuid.UUID]bool),
 		ringing: make(map[uuid.UUID]uuid.UUID),
 	}
@@ -145,6 +151,7 @@ func (s *Service) PhoneChanged(p switchctl.PhoneState) {
 		delete(s.lost, p.AgentID)
 	}
 	s.desk.phone(p.AgentID, p.Up, s.now())
+	s.phonesChanged()
 	s.desk.match()
 	after := s.desk.readyAgents(p.TenantID)
 	s.mu.Unlock()
