@@ -117,6 +117,10 @@ type SecurityConfig struct {
 	MasterKey     string `koanf:"master_key"`
 	// AllowLoopbackTargets lets webhooks and voice agents be on this machine: for development.
 	AllowLoopbackTargets bool `koanf:"allow_loopback_targets"`
+	// AllowTargets and DenyTargets are CIDR blocks: networks of one's own that customers may name hosts of, and others that they
+	// may not, whatever allows them.
+	AllowTargets []string `koanf:"allow_targets"`
+	DenyTargets  []string `koanf:"deny_targets"`
 }
 
 // DialingConfig is what bounds every call out of this deployment.
@@ -272,6 +276,8 @@ func (c Config) validate(f *faults) {
 	if _, err := c.MasterKey(); err != nil {
 		f.add("security.master_key", "%s", err)
 	}
+	cidrs(f, "security.allow_targets", c.Security.AllowTargets)
+	cidrs(f, "security.deny_targets", c.Security.DenyTargets)
 	c.validateDialing(f)
 	positive(f, "drain.timeout", c.Drain.Timeout)
 }
@@ -299,11 +305,7 @@ func (c Config) validateHTTP(f *faults) {
 			f.add(key, "must be at least 1")
 		}
 	}
-	for _, p := range c.HTTP.TrustedProxies {
-		if _, err := netip.ParsePrefix(p); err != nil {
-			f.add("http.trusted_proxies", "%q is no CIDR block", p)
-		}
-	}
+	cidrs(f, "http.trusted_proxies", c.HTTP.TrustedProxies)
 }
 
 func (c Config) validateMedia(f *faults) {
@@ -333,11 +335,7 @@ func (c Config) validateMedia(f *faults) {
 var sipDomain = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
 func (c Config) validateAgents(f *faults) {
-	for _, p := range c.Switch.DirectoryAllow {
-		if _, err := netip.ParsePrefix(p); err != nil {
-			f.add("switch.directory_allow", "%q is no CIDR block", p)
-		}
-	}
+	cidrs(f, "switch.directory_allow", c.Switch.DirectoryAllow)
 	if len(c.Switch.DirectoryAllow) == 0 {
 		f.add("switch.directory_allow", "needs at least one CIDR block: the switch asks for its users")
 	}
@@ -447,6 +445,25 @@ func positive(f *faults, key string, d time.Duration) {
 	if d <= 0 {
 		f.add(key, "must be a positive duration, for example 30s")
 	}
+}
+
+func cidrs(f *faults, key string, blocks []string) {
+	for _, b := range blocks {
+		if _, err := netip.ParsePrefix(b); err != nil {
+			f.add(key, "%q is no CIDR block", b)
+		}
+	}
+}
+
+// prefixes reads CIDR blocks that cidrs has found in order.
+func prefixes(blocks []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, b := range blocks {
+		if p, err := netip.ParsePrefix(b); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
 }
 
 func absolute(f *faults, key, path string) {

@@ -61,6 +61,7 @@ database: {url: "mysql://x", max_conns: many}
 http: {addr: nowhere, metrics_addr: "0.0.0.0:9090", tls_cert: /x}
 media: {rtp_port_min: 5000, rtp_port_max: 4000, subprotocols: [audio.gamma.org], ai_ca_file: /does/not/exist.pem}
 recordings: {blob_url: "s3://key:secret@calls", encoding: opus}
+security: {allow_targets: ["10.1.2.3"], deny_targets: ["10.0.0.0/33"]}
 dialing: {window_from: "9", dnc_path: /does/not/exist, dnc_patterns: ["9*"]}
 `), nil)
 	var faults *FaultsError
@@ -72,7 +73,7 @@ dialing: {window_from: "9", dnc_path: /does/not/exist, dnc_patterns: ["9*"]}
 	for _, key := range []string{
 		"databse.url", "database.url", "database.max_conns", "log.level", "http.addr", "http.metrics_addr", "http.tls_cert",
 		"media.rtp_port_max", "media.subprotocols", "media.ai_ca_file", "recordings.blob_url", "recordings.encoding", "dialing.window_from", "dialing.dnc_path", "dialing.dnc_patterns",
-		"switch.esl_password", "security.master_key",
+		"switch.esl_password", "security.master_key", "security.allow_targets", "security.deny_targets",
 	} {
 		require.Contains(t, got, key, "%s", err)
 	}

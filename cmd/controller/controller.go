@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -122,7 +121,8 @@ func (c *Controller) buildStore(ctx context.Context) (err error) {
 
 // guard says which addresses customers may point us at.
 func (c *Controller) guard() netguard.Policy {
-	return netguard.Policy{AllowLoopback: c.cfg.Security.AllowLoopbackTargets}
+	s := c.cfg.Security
+	return netguard.Policy{AllowLoopback: s.AllowLoopbackTargets, Allow: prefixes(s.AllowTargets), Deny: prefixes(s.DenyTargets)}
 }
 
 func (c *Controller) buildAgents(context.Context) error {
@@ -263,20 +263,7 @@ func (c *Controller) buildServer() (err error) {
 		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKey: [32]byte(sessionKey), WebhookTargets: c.guard(), Version: c.version, Logger: c.log,
 		Registerer: c.metrics, Gatherer: c.metrics, MaxConns: c.cfg.HTTP.MaxConns, MaxConnsPerClient: c.cfg.HTTP.MaxConnsPerClient,
 	}
-	for _, p := range c.cfg.HTTP.TrustedProxies {
-		prefix, err := netip.ParsePrefix(p)
-		if err != nil {
-			return fmt.Errorf("read the trusted proxies: %w", err)
-		}
-		cfg.TrustedProxies = append(cfg.TrustedProxies, prefix)
-	}
-	for _, p := range c.cfg.Switch.DirectoryAllow {
-		prefix, err := netip.ParsePrefix(p)
-		if err != nil {
-			return fmt.Errorf("read the switch's networks: %w", err)
-		}
-		cfg.DirectoryAllow = append(cfg.DirectoryAllow, prefix)
-	}
+	cfg.TrustedProxies, cfg.DirectoryAllow = prefixes(c.cfg.HTTP.TrustedProxies), prefixes(c.cfg.Switch.DirectoryAllow)
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: c.library,
 		Directory: c.accounts, Agents: c.agents,

@@ -21,6 +21,14 @@ var ErrForbidden = errors.New("target address is not allowed")
 type Policy struct {
 	// AllowLoopback allows 127.0.0.0/8 and ::1 too, for a machine of one's own.
 	AllowLoopback bool
+	// Allow are networks of the operator's own that may be reached although the rules forbid them. Unspecified and multicast
+	// addresses stay forbidden.
+	Allow []netip.Prefix
+	// Deny are networks that may not be reached, whatever else allows them.
+	Deny []netip.Prefix
+	// Own gives this machine's addresses, which are refused: what listens on all of them may be hidden by a firewall that
+	// connections from the machine itself don't pass. nil is InterfaceAddrs.
+	Own func() ([]netip.Addr, error)
 	// Resolver looks names up; nil is the system's.
 	Resolver *net.Resolver
 }
@@ -61,33 +69,66 @@ func (p Policy) Check(ctx context.Context, rawURL string) error {
 	return nil
 }
 
-// CheckAddr refuses loopback (unless allowed), private, shared, link-local, unspecified, multicast and reserved addresses.
+// CheckAddr refuses loopback (unless allowed), private, shared, link-local, unspecified, multicast and reserved addresses,
+// this machine's own, and those of Deny. Those of Allow pass.
 func (p Policy) CheckAddr(addr netip.Addr) error {
 	addr = addr.Unmap().WithZone("")
-	if addr.IsLoopback() {
-		if p.AllowLoopback {
-			return nil
-		}
-		return fmt.Errorf("loopback address %s: %w", addr, ErrForbidden)
+	forbidden := fmt.Errorf("address %s: %w", addr, ErrForbidden)
+	switch {
+	case within(p.Deny, addr), addr.IsUnspecified(), addr.IsMulticast():
+		return forbidden
+	case within(p.Allow, addr), addr.IsLoopback() && p.AllowLoopback:
+		return nil
+	case !addr.IsGlobalUnicast(), addr.IsPrivate(), within(reserved, addr):
+		return forbidden
 	}
-	if !addr.IsGlobalUnicast() || addr.IsPrivate() || reserved(addr) {
-		return fmt.Errorf("address %s: %w", addr, ErrForbidden)
+	own := p.Own
+	if own == nil {
+		own = InterfaceAddrs
+	}
+	addrs, err := own()
+	if err != nil {
+		return fmt.Errorf("checking a target: %w", err)
+	}
+	if slices.Contains(addrs, addr) {
+		return forbidden
 	}
 	return nil
 }
 
-// reserved tells addresses that netip takes for global although no public host has them, or that wrap an IPv4 address.
-func reserved(addr netip.Addr) bool {
-	for _, s := range []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24",
-		"203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001:db8::/32", "2002::/16", "::/96",
-	} {
-		if netip.MustParsePrefix(s).Contains(addr) {
-			return true
+// InterfaceAddrs gives the addresses of this machine's interfaces.
+func InterfaceAddrs() ([]netip.Addr, error) {
+	nets, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("listing this machine's addresses: %w", err)
+	}
+	var out []netip.Addr
+	for _, n := range nets {
+		if p, err := netip.ParsePrefix(n.String()); err == nil {
+			out = append(out, p.Addr().Unmap().WithZone(""))
 		}
 	}
-	return false
+	return out, nil
 }
+
+func within(prefixes []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// reserved are addresses that netip takes for global although no public host has them, that a cloud serves its own machines at, or
+// that wrap an IPv4 address.
+var reserved = func() []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
+		"203.0.113.0/24", "240.0.0.0/4", "168.63.129.16/32",
+		"64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10",
+		"::/96",
+	} {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}()
 
 // Control is for net.Dialer.Control: it refuses the address that is about to be connected to.
 func (p Policy) Control(_, address string, _ syscall.RawConn) error {
