@@ -41,6 +41,8 @@ type Params struct {
 	CDRDir string
 	// DirectoryURL is the controller's /fs/directory.
 	DirectoryURL string
+	// DirectoryCredentials is user:password there.
+	DirectoryCredentials string
 	// SIPDomain is that of all softphones (the controller's agents.sip_domain); SIPIP when empty.
 	SIPDomain string
 	// WSBinding and WSSBinding are the addresses, as ":5066", of softphones in browsers; none when empty.

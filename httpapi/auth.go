@@ -80,6 +80,9 @@ func (p principal) mayUse(scope string) bool {
 
 // admit checks the request's credential against what the operation takes, and counts the request against its limit.
 func (s *Server) admit(ctx context.Context, r *request) error {
+	if r.op.access == accessSwitch {
+		return s.admitSwitch(ctx, r)
+	}
 	token, err := bearer(r)
 	if err != nil {
 		return err

@@ -30,6 +30,10 @@ type Config struct {
 
 	// DirectoryAllow are the networks of the switch: only from there /fs/directory answers. Loopback by default.
 	DirectoryAllow []netip.Prefix
+	// DirectorySecret is the password of DirectoryUser, without which /fs/directory answers nobody.
+	DirectorySecret string
+	// DirectoryAddr is a listener of the directory's own, in plain HTTP; empty has it at Addr.
+	DirectoryAddr string
 
 	// CertificateCheck is how often the TLS files are looked at for a renewal; a minute by default.
 	CertificateCheck time.Duration

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 	"strings"
@@ -42,8 +43,11 @@ func answerPreflight(rc *fasthttp.RequestCtx) {
 	h.Set("Vary", "Origin, Access-Control-Request-Method, Access-Control-Request-Headers")
 }
 
-// remoteAddr is the client's address: the connection's, or what a trusted proxy says of it. X-Forwarded-For is read from the
-// right, for only what trusted proxies appended can be believed.
+// unknownClient is the address of a client of which a trusted proxy says what can't be read: it is in no network.
+const unknownClient = "unknown"
+
+// remoteAddr is the client's address: the connection's, or what a trusted proxy says of it. The lines of X-Forwarded-For are one list,
+// which is read from the right, for only what trusted proxies appended can be believed.
 func (s *Server) remoteAddr(rc *fasthttp.RequestCtx) string {
 	peer, err := netip.ParseAddrPort(rc.RemoteAddr().String())
 	if err != nil {
@@ -53,18 +57,35 @@ func (s *Server) remoteAddr(rc *fasthttp.RequestCtx) string {
 	if !s.trusted(client) {
 		return client.String()
 	}
-	hops := strings.Split(string(rc.Request.Header.Peek("X-Forwarded-For")), ",")
+	lines := rc.Request.Header.PeekAll("X-Forwarded-For")
+	hops := strings.Split(string(bytes.Join(lines, []byte(","))), ",")
+	if len(lines) == 0 {
+		return client.String() // the proxy's own request
+	}
 	for _, hop := range slices.Backward(hops) {
-		addr, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil {
-			break
+		addr, ok := hopAddr(strings.TrimSpace(hop))
+		if !ok {
+			return unknownClient
 		}
-		client = addr.Unmap()
+		client = addr
 		if !s.trusted(client) {
 			break
 		}
 	}
 	return client.String()
+}
+
+// hopAddr reads an address of X-Forwarded-For, with or without a port.
+func hopAddr(hop string) (netip.Addr, bool) {
+	addr, err := netip.ParseAddr(hop)
+	if err != nil {
+		withPort, err := netip.ParseAddrPort(hop)
+		if err != nil {
+			return netip.Addr{}, false
+		}
+		addr = withPort.Addr()
+	}
+	return addr.Unmap().WithZone(""), true
 }
 
 func (s *Server) trusted(addr netip.Addr) bool {

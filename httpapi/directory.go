@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
@@ -70,10 +69,6 @@ type (
 // lookup answers a look-up of the switch's directory. Whatever is not found, or can't be read, is answered with 200 and the
 // switch's own document for that.
 func (s *Server) lookup(ctx context.Context, r *request) (reply, error) {
-	if client, ok := s.fromSwitch(r); !ok {
-		s.cfg.Logger.WarnContext(ctx, "directory look-up from outside of the switch's network", "request_id", r.id, "client", client)
-		return reply{}, newError(http.StatusForbidden, codeForbiddenClient, "Only the telephony switch may ask this.")
-	}
 	form, err := lookupForm(r)
 	if err != nil {
 		s.cfg.Logger.WarnContext(ctx, "directory look-up could not be read", "request_id", r.id, "error", err)
@@ -102,22 +97,6 @@ func (s *Server) lookup(ctx context.Context, r *request) (reply, error) {
 	d := directoryDomain(domain)
 	d.Groups = []switchGroup{{Name: "ringmaster", Users: []switchUser{directoryUser(account)}}}
 	return switchXML(switchSection{Name: "directory", Domain: d})
-}
-
-// fromSwitch tells whether the request comes from the switch's network: by the socket's own address, unless that is one of the
-// configured proxies, whose word counts.
-func (s *Server) fromSwitch(r *request) (client string, ok bool) {
-	client = s.remoteAddr(r.rc)
-	addr, err := netip.ParseAddr(client)
-	if err != nil {
-		return client, false
-	}
-	for _, p := range s.cfg.DirectoryAllow {
-		if p.Contains(addr) {
-			return client, true
-		}
-	}
-	return client, false
 }
 
 // lookupForm reads the fields of a look-up.

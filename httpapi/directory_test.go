@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"encoding/base64"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -22,7 +23,9 @@ import (
 const (
 	sipDomain = "pbx.example"
 	directory = "/fs/directory"
-	notFound  = `<result status="not found">`
+	// directorySecret is the password of the switch.
+	directorySecret = "the switch's secret"
+	notFound        = `<result status="not found">`
 )
 
 // form is a look-up as the switch sends it; pairs replace its fields, an empty value leaves one out.
@@ -44,7 +47,7 @@ func form(pairs ...string) string {
 // ask makes a look-up that is answered.
 func (b *bundle) ask(t *testing.T, body string) string {
 	t.Helper()
-	c := b.client("").With("Content-Type", "application/x-www-form-urlencoded")
+	c := b.client("").With("Content-Type", "application/x-www-form-urlencoded").With("Authorization", basic(httpapi.DirectoryUser, directorySecret))
 	status, header, answer := c.Do(t, http.MethodPost, directory, body)
 	require.Equal(t, http.StatusOK, status, "%s", answer)
 	require.Equal(t, "text/plain; charset=utf-8", header.Get("Content-Type"))
@@ -148,6 +151,7 @@ func (b *bundle) post(t *testing.T, mediaType, body string) string {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+b.srv.Addr()+directory, strings.NewReader(body))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", mediaType)
+	req.SetBasicAuth(httpapi.DirectoryUser, directorySecret)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	require.NoError(t, err)
@@ -157,33 +161,75 @@ func (b *bundle) post(t *testing.T, mediaType, body string) string {
 	return string(answer)
 }
 
-// Only the socket's own address counts, or what a configured proxy says of it.
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+// knock asks for the account of 1001 with headers in pairs, as they are, and gives the status.
+func (b *bundle) knock(t *testing.T, addr string, headers ...string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+directory, strings.NewReader(form()))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Add(headers[i], headers[i+1])
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	require.NoError(t, err)
+	answer, err := io.ReadAll(res.Body)
+	require.NoError(t, errors.Join(err, res.Body.Close()))
+	require.Equal(t, res.StatusCode == http.StatusOK, strings.Contains(string(answer), `<param name="password"`), "%s", answer)
+	require.Equal(t, res.StatusCode == http.StatusUnauthorized, res.Header.Get("WWW-Authenticate") == `Basic realm="directory"`)
+	return res.StatusCode
+}
+
+// The directory answers the switch alone: by the connection's own address, with its credentials, and never through a proxy.
 func TestDirectoryIsForTheSwitchAlone(t *testing.T) {
 	t.Parallel()
-	inside := []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}
-	ask := func(b *bundle, forwarded string) int {
-		c := b.client("").With("Content-Type", "application/x-www-form-urlencoded")
-		for _, name := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded"} {
-			if forwarded != "" {
-				c = c.With(name, strings.ReplaceAll(forwarded, "FOR", map[bool]string{true: "for=", false: ""}[name == "Forwarded"]))
-			}
-		}
-		status, _, answer := c.Do(t, http.MethodPost, directory, form())
-		if status != http.StatusOK {
-			require.NotContains(t, string(answer), "password")
-		}
-		return status
+	right := []string{"Authorization", basic(httpapi.DirectoryUser, directorySecret)}
+	with := func(headers ...string) []string { return append(headers, right...) }
+	b := setup(t)
+	b.user(t, "agent", "1001", "")
+	addr := b.srv.Addr()
+	require.Equal(t, http.StatusOK, b.knock(t, addr, right...))
+	for name, headers := range map[string][]string{
+		"nothing": nil, "another password": {"Authorization", basic(httpapi.DirectoryUser, "guess")},
+		"another user": {"Authorization", basic("root", directorySecret)}, "a bearer": {"Authorization", "Bearer " + directorySecret},
+		"no base64": {"Authorization", "Basic ?"}, "an API key": {"Authorization", "Bearer " + b.api.Key},
+	} {
+		require.Equal(t, http.StatusUnauthorized, b.knock(t, addr, headers...), name)
 	}
-	direct := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.DirectoryAllow = inside })
-	direct.user(t, "agent", "1001", "")
-	require.Equal(t, http.StatusForbidden, ask(direct, ""))
-	require.Equal(t, http.StatusForbidden, ask(direct, "FOR10.20.0.5"))
-	require.Contains(t, direct.logs.String(), "outside of the switch's network")
-	proxied := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) {
-		cfg.DirectoryAllow, cfg.TrustedProxies = inside, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	for _, header := range []string{"X-Forwarded-For", "x-forwarded-for", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "Via"} {
+		require.Equal(t, http.StatusForbidden, b.knock(t, addr, with(header, "127.0.0.1")...), header)
+	}
+	require.Contains(t, b.logs.String(), "directory look-up refused")
+
+	outside := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) {
+		cfg.DirectoryAllow = []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}
 	})
-	require.Equal(t, http.StatusForbidden, ask(proxied, ""))
-	require.Equal(t, http.StatusForbidden, ask(proxied, "FOR192.0.2.7"))
-	require.Equal(t, http.StatusForbidden, ask(proxied, "FOR10.20.0.5, 192.0.2.7"), "what the client added is not believed")
-	require.Equal(t, http.StatusOK, ask(proxied, "FOR10.20.0.5"))
+	require.Equal(t, http.StatusForbidden, outside.knock(t, outside.srv.Addr(), right...))
+	proxied := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) {
+		cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	require.Equal(t, http.StatusForbidden, proxied.knock(t, proxied.srv.Addr(), right...), "a proxy never asks for itself")
+	without := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.DirectorySecret = "" })
+	require.Equal(t, http.StatusUnauthorized, without.knock(t, without.srv.Addr(), "Authorization", basic(httpapi.DirectoryUser, "")))
+}
+
+// With a listener of its own the directory is nowhere else, and nothing else is there.
+func TestDirectoryHasAListenerOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.DirectoryAddr = "127.0.0.1:0" })
+	b.user(t, "agent", "1001", "")
+	own := b.srv.DirectoryAddr()
+	require.NotEqual(t, b.srv.Addr(), own)
+	right := []string{"Authorization", basic(httpapi.DirectoryUser, directorySecret)}
+	require.Equal(t, http.StatusOK, b.knock(t, own, right...))
+	require.Equal(t, http.StatusUnauthorized, b.knock(t, own))
+	require.Equal(t, http.StatusNotFound, b.knock(t, b.srv.Addr(), right...))
+	res, err := http.Get("http://" + own + "/health/live") //nolint:noctx // the test's end closes the server
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusNotFound, res.StatusCode)
 }

@@ -21,7 +21,7 @@ func OperationsOf(s *Server) []Operation {
 	var list []Operation
 	for _, op := range s.operations() {
 		o := Operation{
-			Method: op.method, Path: op.path, Scope: op.scope, Open: op.access == accessOpen,
+			Method: op.method, Path: op.path, Scope: op.scope, Open: op.access == accessOpen || op.access == accessSwitch,
 			Key:     op.access == accessKey || op.access == accessKeyOrSession || op.access == accessControl,
 			Session: op.access == accessSession || op.access == accessKeyOrSession, Control: op.access == accessControl,
 			JSON: op.body == jsonBody, File: op.body == fileBody,

@@ -25,6 +25,8 @@ const (
 	accessUnset access = iota
 	// accessOpen takes none.
 	accessOpen
+	// accessSwitch takes the switch alone: by its address and its own credentials.
+	accessSwitch
 	// accessKey takes an API key with the operation's scope.
 	accessKey
 	// accessKeyOrSession takes a signed-in user as well.
@@ -212,7 +214,7 @@ func (s *Server) healthOperations() []operation {
 		{method: http.MethodGet, path: "/health", surface: dialerAPI, access: accessOpen, handle: s.health},
 		{method: http.MethodGet, path: "/health/live", surface: dialerAPI, access: accessOpen, handle: s.live},
 		{method: http.MethodGet, path: "/health/ready", surface: dialerAPI, access: accessOpen, handle: s.ready},
-		{method: http.MethodPost, path: "/fs/directory", surface: dialerAPI, access: accessOpen, handle: s.lookup},
+		{method: http.MethodPost, path: "/fs/directory", surface: dialerAPI, access: accessSwitch, handle: s.lookup},
 		{method: http.MethodGet, path: "/openapi.json", surface: dialerAPI, access: accessOpen, handle: s.openAPI},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,8 +61,13 @@ func ok(body any) reply      { return reply{status: http.StatusOK, body: body} }
 func created(body any) reply { return reply{status: http.StatusCreated, body: body} }
 func noContent() reply       { return reply{status: http.StatusNoContent} }
 
+// routes are the operations of a listener: those of the switch have their own where it is configured.
+func (s *Server) routes(ofSwitch bool) []operation {
+	return slices.DeleteFunc(s.operations(), func(op operation) bool { return (op.access == accessSwitch) != ofSwitch })
+}
+
 // handler joins the routes with what surrounds every request.
-func (s *Server) handler(base context.Context) fasthttp.RequestHandler {
+func (s *Server) handler(base context.Context, operations []operation) fasthttp.RequestHandler {
 	rt := router.New()
 	rt.RedirectTrailingSlash = false
 	rt.RedirectFixedPath = false
@@ -75,7 +81,7 @@ func (s *Server) handler(base context.Context) fasthttp.RequestHandler {
 		s.answerError(s.requestOf(rc), newError(http.StatusMethodNotAllowed, codeMethodNotAllowed,
 			"This path does not take this method; the Allow header lists those that it takes."))
 	}
-	for _, op := range s.operations() {
+	for _, op := range operations {
 		serve := s.serveOperation(base, op)
 		rt.Handle(op.method, op.path, serve)
 		if op.method == http.MethodGet {
@@ -314,7 +320,11 @@ func (s *Server) answerError(r *request, e *apiError) {
 		h.Set(headerReplayed, "true")
 	}
 	if e.status == http.StatusUnauthorized {
-		h.Set("WWW-Authenticate", `Bearer realm="ringmaster"`)
+		challenge := `Bearer realm="ringmaster"`
+		if r.op.access == accessSwitch {
+			challenge = `Basic realm="directory"`
+		}
+		h.Set("WWW-Authenticate", challenge)
 	}
 	r.rc.SetStatusCode(e.status)
 	h.SetContentType(contentType)

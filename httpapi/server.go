@@ -42,6 +42,7 @@ type Server struct {
 	main        *fasthttp.Server
 	certificate *certificateFiles // nil without TLS
 	listener    net.Listener
+	directory   *directoryServer // nil when it has no listener of its own
 	side        *http.Server
 	stop        context.CancelFunc
 	running     sync.WaitGroup
@@ -99,11 +100,15 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	directory, err := s.listenDirectory(ctx)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
 	var sideLn net.Listener
 	if s.cfg.MetricsAddr != "" {
 		var lc net.ListenConfig
 		if sideLn, err = lc.Listen(ctx, "tcp", s.cfg.MetricsAddr); err != nil {
-			return errors.Join(fmt.Errorf("listen for metrics on %s: %w", s.cfg.MetricsAddr, err), ln.Close())
+			return errors.Join(fmt.Errorf("listen for metrics on %s: %w", s.cfg.MetricsAddr, err), ln.Close(), directory.release())
 		}
 		s.metricsAt = sideLn.Addr()
 	}
@@ -116,7 +121,14 @@ func (s *Server) Start(ctx context.Context) error {
 
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	s.main, s.listener = s.newMain(base), ln
+	operations := s.operations()
+	if directory != nil {
+		operations = s.routes(false)
+		s.directory = directory
+		directory.http = s.newMain(base, s.routes(true))
+		s.running.Go(func() { s.report("serve the switch's directory", directory.http.Serve(directory.listener)) })
+	}
+	s.main, s.listener = s.newMain(base, operations), ln
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
 	s.running.Go(func() { s.touched.run(base, s) })
 	if s.certificate != nil {
@@ -153,9 +165,9 @@ func (s *Server) scheme() string {
 	return "http"
 }
 
-func (s *Server) newMain(base context.Context) *fasthttp.Server {
+func (s *Server) newMain(base context.Context, operations []operation) *fasthttp.Server {
 	return &fasthttp.Server{
-		Handler:                      s.handler(base),
+		Handler:                      s.handler(base, operations),
 		ErrorHandler:                 s.refuse,
 		Name:                         "",
 		NoDefaultServerHeader:        true,
@@ -208,6 +220,7 @@ func (s *Server) Close(ctx context.Context) error {
 	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		errs = append(errs, fmt.Errorf("close the HTTP listener: %w", err))
 	}
+	errs = append(errs, s.directory.close(ctx))
 	s.stop()
 	if s.side != nil {
 		if err := s.side.Shutdown(ctx); err != nil {

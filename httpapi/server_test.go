@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer"
@@ -315,19 +316,48 @@ func TestHeadIsGetWithoutBody(t *testing.T) {
 
 func TestForwardedForIsTakenFromTrustedProxiesAlone(t *testing.T) {
 	t.Parallel()
-	remote := func(b *bundle, forwarded string) {
-		b.client("").With("X-Forwarded-For", forwarded).Do(t, http.MethodGet, "/health", nil)
-	}
-	b := setup(t)
-	remote(b, "203.0.113.7")
-	require.Eventually(t, func() bool { return strings.Contains(b.logs.String(), `"remote_addr":"127.0.0.1"`) },
-		30*time.Second, 10*time.Millisecond)
-	b = setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) {
+	direct := setup(t)
+	proxied := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) {
 		cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
 	})
-	remote(b, "198.51.100.1, 203.0.113.7, 10.1.2.3")
-	require.Eventually(t, func() bool { return strings.Contains(b.logs.String(), `"remote_addr":"203.0.113.7"`) },
-		30*time.Second, 10*time.Millisecond)
+	for _, tc := range []struct {
+		b     *bundle
+		lines []string
+		want  string
+	}{
+		{direct, []string{"203.0.113.7"}, "127.0.0.1"},
+		{proxied, nil, "127.0.0.1"},
+		{proxied, []string{"198.51.100.1, 203.0.113.7, 10.1.2.3"}, "203.0.113.7"},
+		{proxied, []string{"127.0.0.1", "203.0.113.9"}, "203.0.113.9"}, // a proxy may add a line of its own
+		{proxied, []string{"198.51.100.1", "203.0.113.10, 10.1.2.3"}, "203.0.113.10"},
+		{proxied, []string{"203.0.113.11:4711"}, "203.0.113.11"},
+		{proxied, []string{"[2001:db8::7]:4711"}, "2001:db8::7"},
+		{proxied, []string{"2001:db8::8"}, "2001:db8::8"},
+		{proxied, []string{"198.51.100.1, unknown"}, "unknown"},
+		{proxied, []string{"198.51.100.1, unknown, 10.1.2.3"}, "unknown"},
+		{proxied, []string{"10.1.2.3,"}, "unknown"},
+		{proxied, []string{""}, "unknown"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+tc.b.srv.Addr()+"/health/live", nil)
+		require.NoError(t, err)
+		id := uuid.NewString()
+		req.Header.Set("X-Request-Id", id)
+		for _, line := range tc.lines {
+			req.Header.Add("X-Forwarded-For", line)
+		}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Eventually(t, func() bool {
+			for line := range strings.Lines(tc.b.logs.String()) {
+				if strings.Contains(line, id) {
+					return strings.Contains(line, `"remote_addr":"`+tc.want+`"`)
+				}
+			}
+			return false
+		}, 30*time.Second, 10*time.Millisecond, "%q", tc.lines)
+	}
 }
 
 func TestConfigFaultsAreReportedTogether(t *testing.T) {

@@ -73,6 +73,10 @@ type SwitchConfig struct {
 	CDRDir         string `koanf:"cdr_dir"`         // mod_json_cdr's log-dir
 	// DirectoryAllow are the CIDR blocks of the switch, which alone may ask /fs/directory.
 	DirectoryAllow []string `koanf:"directory_allow"`
+	// DirectoryListen is a listener of /fs/directory's own, in plain HTTP; empty has it at http.addr.
+	DirectoryListen string `koanf:"directory_listen"`
+	// DirectorySecret is the password that the switch asks with; derived from the master key when empty.
+	DirectorySecret string `koanf:"directory_secret"`
 }
 
 // AgentsConfig is what agents' and supervisors' softphones are told.
@@ -336,6 +340,9 @@ var sipDomain = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9]
 
 func (c Config) validateAgents(f *faults) {
 	cidrs(f, "switch.directory_allow", c.Switch.DirectoryAllow)
+	if c.Switch.DirectoryListen != "" {
+		hostPort(f, "switch.directory_listen", c.Switch.DirectoryListen)
+	}
 	if len(c.Switch.DirectoryAllow) == 0 {
 		f.add("switch.directory_allow", "needs at least one CIDR block: the switch asks for its users")
 	}

@@ -111,6 +111,45 @@ func TestLoadRefusesWhatIsNoFile(t *testing.T) {
 	require.ErrorContains(t, err, "parse the configuration")
 }
 
+// The directory's secret follows from the master key, and is another one where it is configured.
+func TestTheSwitchsDirectory(t *testing.T) {
+	t.Parallel()
+	c, err := Load(write(t, minimal), nil)
+	require.NoError(t, err)
+	derived, err := c.DirectoryCredentials()
+	require.NoError(t, err)
+	require.Regexp(t, `^freeswitch:[0-9a-f]{32}$`, derived)
+	require.Equal(t, "http://127.0.0.1:8080/fs/directory", c.DirectoryURL())
+	c.Switch.DirectorySecret, c.Switch.DirectoryListen = "mine", "0.0.0.0:8085"
+	own, err := c.DirectoryCredentials()
+	require.NoError(t, err)
+	require.Equal(t, "freeswitch:mine", own)
+	require.Equal(t, "http://127.0.0.1:8085/fs/directory", c.DirectoryURL())
+}
+
+// A proxy that trusted_proxies doesn't name is warned of, where the public address shows one.
+func TestAProxyInFrontIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		addr, public, cert string
+		proxies            []string
+		warned             bool
+	}{
+		{"127.0.0.1:8080", "", "", nil, false},
+		{"127.0.0.1:8080", "http://127.0.0.1:8080", "", nil, false},
+		{"127.0.0.1:8080", "https://api.example", "", nil, true},
+		{"127.0.0.1:8080", "https://api.example", "", []string{"127.0.0.1/32"}, false},
+		{"127.0.0.1:8080", "http://api.example:8080", "", nil, true},
+		{"0.0.0.0:443", "https://api.example", "/c.pem", nil, false},
+		{"0.0.0.0:8443", "https://api.example", "/c.pem", nil, true},
+		{"0.0.0.0:80", "https://api.example", "", nil, true},
+	} {
+		c := Defaults()
+		c.HTTP.Addr, c.HTTP.PublicURL, c.HTTP.TLSCert, c.HTTP.TrustedProxies = tc.addr, tc.public, tc.cert, tc.proxies
+		require.Equal(t, tc.warned, len(c.Warnings()) == 1, "%+v", tc)
+	}
+}
+
 // The sample in conf is what an engineer starts from: it must load once its secrets are set, and name every key.
 func TestSampleIsCompleteAndLoads(t *testing.T) {
 	t.Parallel()

@@ -264,6 +264,10 @@ func (c *Controller) buildServer() (err error) {
 		Registerer: c.metrics, Gatherer: c.metrics, MaxConns: c.cfg.HTTP.MaxConns, MaxConnsPerClient: c.cfg.HTTP.MaxConnsPerClient,
 	}
 	cfg.TrustedProxies, cfg.DirectoryAllow = prefixes(c.cfg.HTTP.TrustedProxies), prefixes(c.cfg.Switch.DirectoryAllow)
+	cfg.DirectoryAddr = c.cfg.Switch.DirectoryListen
+	if cfg.DirectorySecret, err = c.cfg.DirectorySecret(); err != nil {
+		return err
+	}
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: c.library,
 		Directory: c.accounts, Agents: c.agents,
@@ -292,6 +296,9 @@ func (c *Controller) derive(purpose string) ([]byte, error) {
 
 // Run starts every part, serves until ctx ends, drains and stops. It may be called once.
 func (c *Controller) Run(ctx context.Context) error {
+	for _, w := range c.cfg.Warnings() {
+		c.log.WarnContext(ctx, "configuration may be wrong", "key", w.Key, "warning", w.Message)
+	}
 	if err := c.start(ctx); err != nil {
 		return errors.Join(err, c.stop(context.WithoutCancel(ctx)))
 	}

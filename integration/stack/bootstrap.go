@@ -8,11 +8,13 @@ const bootstrapFile = "bootstrap.json"
 // Bootstrap is what `ringmaster dev --json` prints: where everything is, and with which credentials.
 type Bootstrap struct {
 	// Config is the file of the controller's configuration, for the commands that read it.
-	Config              string   `json:"config"`
-	BaseURL             string   `json:"base_url"`
-	MetricsURL          string   `json:"metrics_url"`
-	DatabaseURL         string   `json:"database_url"`
-	Switch              Switch   `json:"switch"`
+	Config      string `json:"config"`
+	BaseURL     string `json:"base_url"`
+	MetricsURL  string `json:"metrics_url"`
+	DatabaseURL string `json:"database_url"`
+	Switch      Switch `json:"switch"`
+	// DirectoryURL is where the switch asks for its users, with its credentials.
+	DirectoryURL        string   `json:"directory_url"`
 	AIWSURL             string   `json:"ai_ws_url"`
 	PlaceInboundCallURL string   `json:"place_inbound_call_url"`
 	Tenants             []Tenant `json:"tenants"`

@@ -85,6 +85,8 @@ func (s *Stack) chooseAddresses(ctx context.Context) error {
 		baseAddr = ns.move(baseAddr)
 	}
 	s.Bootstrap.BaseURL = "http://" + baseAddr
+	s.directorySecret = rand.Text()
+	s.Bootstrap.DirectoryURL = "http://" + directoryUser + ":" + s.directorySecret + "@" + baseAddr + directoryPath
 	s.Bootstrap.MetricsURL = "http://" + metrics + "/metrics"
 	return nil
 }
@@ -94,6 +96,12 @@ const SIPDomain = "127.0.0.1"
 
 // eslPassword of the stack's switch, which listens on loopback.
 const eslPassword = "ringmaster-dev"
+
+// directoryUser and directoryPath are how the switch asks the controller for its users.
+const (
+	directoryUser = "freeswitch"
+	directoryPath = "/fs/directory"
+)
 
 func (s *Stack) startSwitch(ctx context.Context) (err error) {
 	if err := os.MkdirAll(s.CDRDir, 0o750); err != nil {
@@ -113,13 +121,10 @@ func (s *Stack) startSwitch(ctx context.Context) (err error) {
 	}
 	s.switchProc, err = s.spawn(ctx, "simswitch", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "switch",
 		"--esl", s.Bootstrap.Switch.ESL, "--esl-password", eslPassword, "--external", sip, "--socket", s.Socket,
-		"--cdr-dir", s.CDRDir, "--directory", s.directoryURL(), "--sip-domain", SIPDomain, "--rtp-every", strconv.Itoa(max(s.cfg.RTPEvery, 1)))
+		"--cdr-dir", s.CDRDir, "--directory", s.Bootstrap.DirectoryURL, "--sip-domain", SIPDomain, "--rtp-every", strconv.Itoa(max(s.cfg.RTPEvery, 1)))
 	s.Bootstrap.Switch = Switch{Kind: "simulated", ESL: ready.ESL, SIP: ready.External, Registrar: ready.Internal}
 	return err
 }
-
-// directoryURL is where the switch looks its users up.
-func (s *Stack) directoryURL() string { return s.Bootstrap.BaseURL + "/fs/directory" }
 
 func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) error {
 	internal, err := s.address(ctx, 0)
@@ -130,7 +135,7 @@ func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) error {
 		Binary: s.cfg.FreeSWITCH, Dir: filepath.Join(s.cfg.Dir, "freeswitch"), Logger: s.cfg.Logger,
 		Params: conf.Params{
 			ESLPort: port(s.Bootstrap.Switch.ESL), ESLPassword: eslPassword, SocketAddr: s.Socket, ExternalPort: port(sip), InternalPort: port(internal),
-			CDRDir: s.CDRDir, DirectoryURL: s.directoryURL(), SIPDomain: SIPDomain,
+			CDRDir: s.CDRDir, DirectoryURL: s.Bootstrap.BaseURL + directoryPath, DirectoryCredentials: directoryUser + ":" + s.directorySecret, SIPDomain: SIPDomain,
 		},
 	})
 	if err != nil {

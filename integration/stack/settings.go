@@ -33,6 +33,7 @@ func (s *Stack) writeConfig() error {
 		"switch.esl_password":             eslPassword,
 		"switch.outbound_listen":          s.Socket,
 		"switch.cdr_dir":                  s.CDRDir,
+		"switch.directory_secret":         s.directorySecret,
 		"media.sip_addr":                  s.MediaSIP,
 		"agents.sip_domain":               SIPDomain,
 		"recordings.spool_dir":            s.SpoolDir,

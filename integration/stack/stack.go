@@ -74,6 +74,8 @@ type Stack struct {
 	SpoolDir, CDRDir string
 	// MasterKey opens the database's secrets.
 	MasterKey [32]byte
+	// directorySecret is the switch's password at the directory.
+	directorySecret string
 
 	cfg        Config
 	pg         *devpg.Server

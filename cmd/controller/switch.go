@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+
+	"github.com/ringmaster/ringmaster/httpapi"
+)
+
+// directoryPath is where the switch asks for its users.
+const directoryPath = "/fs/directory"
+
+// DirectorySecret is the password with which the switch asks for its users: the configured one, else one that follows from the master
+// key, so that nobody has to make one up. `ringmaster switch config` renders it.
+func (c Config) DirectorySecret() (string, error) {
+	if c.Switch.DirectorySecret != "" {
+		return c.Switch.DirectorySecret, nil
+	}
+	master, err := c.MasterKey()
+	if err != nil {
+		return "", err
+	}
+	key, err := hkdf.Key(sha256.New, master[:], nil, "ringmaster switch directory", sha256.Size/2)
+	if err != nil {
+		return "", fmt.Errorf("derive the directory's secret: %w", err)
+	}
+	return hex.EncodeToString(key), nil
+}
+
+// DirectoryURL is where the switch reaches /fs/directory: the directory's own listener, or that of the API.
+func (c Config) DirectoryURL() string {
+	scheme, addr := "http", c.Switch.DirectoryListen
+	if addr == "" {
+		addr = c.HTTP.Addr
+		if c.HTTP.TLSCert != "" {
+			scheme = "https"
+		}
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if ip, bad := netip.ParseAddr(host); err == nil && bad == nil && ip.IsUnspecified() {
+		addr = net.JoinHostPort("127.0.0.1", port)
+		if ip.Is6() {
+			addr = net.JoinHostPort("::1", port)
+		}
+	}
+	return (&url.URL{Scheme: scheme, Host: addr, Path: directoryPath}).String()
+}
+
+// DirectoryCredentials is user:password of the switch at /fs/directory.
+func (c Config) DirectoryCredentials() (string, error) {
+	secret, err := c.DirectorySecret()
+	return httpapi.DirectoryUser + ":" + secret, err
+}
+
+// Warnings are what is no fault but seldom meant: each with its key.
+func (c Config) Warnings() []Fault {
+	var w faults
+	if c.proxyInFront() && len(c.HTTP.TrustedProxies) == 0 {
+		w.add("http.trusted_proxies", "is empty, and http.public_url is not the address of http.addr: if a proxy stands in front, all clients have "+
+			"its address in limits, sign-in and audit; name its network")
+	}
+	return w
+}
+
+// proxyInFront tells whether customers seem to reach the API through something else: another scheme or port than the listener's, or a
+// listener on loopback. A forwarded port, or a balancer that keeps the client's address, looks the same, so that this is no fault.
+func (c Config) proxyInFront() bool {
+	public, err := url.Parse(c.HTTP.PublicURL)
+	host, port, badAddr := net.SplitHostPort(c.HTTP.Addr)
+	if c.HTTP.PublicURL == "" || err != nil || badAddr != nil {
+		return false
+	}
+	scheme := "http"
+	if c.HTTP.TLSCert != "" {
+		scheme = "https"
+	}
+	publicPort := public.Port()
+	if publicPort == "" {
+		publicPort = map[string]string{"http": "80", "https": "443"}[public.Scheme]
+	}
+	return public.Scheme != scheme || publicPort != port || (loopback(host) && !loopback(public.Hostname()))
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}

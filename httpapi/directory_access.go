@@ -1,0 +1,130 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// DirectoryUser is the name under which the switch asks /fs/directory.
+const DirectoryUser = "freeswitch"
+
+// admitSwitch lets the switch ask for its users: by the connection's own address, and by the credentials that the switch's rendered
+// configuration has. Whoever stands behind a proxy has the proxy's address, so that nothing that was forwarded is answered.
+func (s *Server) admitSwitch(ctx context.Context, r *request) error {
+	peer, err := netip.ParseAddrPort(r.rc.RemoteAddr().String())
+	reason := ""
+	switch addr := peer.Addr().Unmap(); {
+	case err != nil:
+		reason = "its address can't be read"
+	case s.trusted(addr):
+		reason = "it is one of the trusted proxies"
+	case forwardedBy(&r.rc.Request.Header) != "":
+		reason = "it was forwarded: " + forwardedBy(&r.rc.Request.Header)
+	case !s.inSwitchNetwork(addr):
+		reason = "it is outside of the switch's network"
+	}
+	if reason != "" {
+		s.cfg.Logger.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(), "reason", reason)
+		return newError(http.StatusForbidden, codeForbiddenClient, "Only the telephony switch may ask this, and without a proxy in between.")
+	}
+	if s.cfg.DirectorySecret == "" || !basicCredentials(r.rc, DirectoryUser, s.cfg.DirectorySecret) {
+		s.cfg.Logger.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(),
+			"reason", "it has not the credentials that `ringmaster switch config` renders")
+		return newError(http.StatusUnauthorized, codeInvalidCredential, "The switch's credentials are required.")
+	}
+	return nil
+}
+
+func (s *Server) inSwitchNetwork(addr netip.Addr) bool {
+	for _, p := range s.cfg.DirectoryAllow {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// forwardedBy names the header that a proxy added to a request; empty when there is none.
+func forwardedBy(h *fasthttp.RequestHeader) string {
+	for key := range h.All() {
+		switch name := strings.ToLower(string(key)); {
+		case name == "forwarded", name == "via", name == "x-real-ip", strings.HasPrefix(name, "x-forwarded"):
+			return name
+		}
+	}
+	return ""
+}
+
+// basicCredentials tells whether a request has this user and password, in a time that tells nothing about them.
+func basicCredentials(rc *fasthttp.RequestCtx, user, password string) bool {
+	scheme, encoded, _ := strings.Cut(string(rc.Request.Header.Peek("Authorization")), " ")
+	given, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+	if err != nil || !strings.EqualFold(scheme, "Basic") {
+		return false
+	}
+	a, b := sha256.Sum256(given), sha256.Sum256([]byte(user+":"+password))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// directoryServer is the listener that the switch's directory has of its own, where one is configured.
+type directoryServer struct {
+	listener net.Listener
+	http     *fasthttp.Server
+}
+
+// listenDirectory binds the directory's own listener; nil when it has none.
+func (s *Server) listenDirectory(ctx context.Context) (*directoryServer, error) {
+	if s.cfg.DirectoryAddr == "" {
+		return nil, nil //nolint:nilnil // no listener is configured
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", s.cfg.DirectoryAddr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the switch's directory on %s: %w", s.cfg.DirectoryAddr, err)
+	}
+	return &directoryServer{listener: newConnLimit(ln, s.cfg.MaxConns, s.cfg.MaxConnsPerClient, nil, s.metrics.refusedConns)}, nil
+}
+
+// close ends it; a nil one has ended.
+func (d *directoryServer) close(ctx context.Context) error {
+	if d == nil {
+		return nil
+	}
+	var err error
+	if e := d.http.ShutdownWithContext(ctx); e != nil {
+		err = fmt.Errorf("finish the directory's requests: %w", e)
+	}
+	return errors.Join(err, d.release())
+}
+
+// release gives the port back; a nil one has none.
+func (d *directoryServer) release() error {
+	if d == nil {
+		return nil
+	}
+	// A server that is closed before its goroutine has begun to serve doesn't know its listener yet.
+	if err := d.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close the directory's listener: %w", err)
+	}
+	return nil
+}
+
+// DirectoryAddr is where the directory listens, once started: its own listener, or that of both surfaces.
+func (s *Server) DirectoryAddr() string {
+	return s.address(func() net.Addr {
+		if s.directory != nil {
+			return s.directory.listener.Addr()
+		}
+		return s.addr
+	})
+}
