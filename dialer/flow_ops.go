@@ -22,12 +22,15 @@ type legOperations struct {
 func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (string, error) {
 	call := o.leg.Call()
 	var agent db.VoiceAgent
-	err := o.h.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	deciding, cancel := context.WithTimeout(ctx, decisionLimit)
+	defer cancel()
+	err := o.h.s.st.InTenant(deciding, call.TenantID, func(tx *store.Tx) error {
 		var err error
-		agent, err = o.h.s.resolveAgent(ctx, tx, call.TenantID, &id, nil)
+		agent, err = o.h.s.resolveAgent(deciding, tx, call.TenantID, &id, nil)
 		return err
 	})
-	if _, missing := errors.AsType[*DependencyError](err); missing {
+	_, missing := errors.AsType[*DependencyError](err)
+	if missing || err != nil && ctx.Err() == nil {
 		o.h.s.log.WarnContext(ctx, "voice agent takes no calls", "call_id", call.ID, "voice_agent_id", id, "error", err)
 		o.h.recordFlow(ctx, o.leg)
 		return flow.OutcomeFailed, nil
@@ -35,7 +38,7 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 	if err != nil {
 		return flow.OutcomeFailed, err
 	}
-	outcome, err := o.leg.ConnectVoiceAgent(ctx, agent)
+	outcome, err := o.leg.ConnectVoiceAgent(ctx, switchctl.VoiceConnect{Agent: agent, KeepCaller: true})
 	if err == nil && outcome != switchctl.OutcomeEnded {
 		o.h.recordFlow(ctx, o.leg)
 	}

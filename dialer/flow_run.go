@@ -135,10 +135,12 @@ func (h handler) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPlan)
 		h.recordFlow(ctx, leg)
 	}
 	keeper := flowKeeper{s: s, call: call, plan: plan}
-	facts, err := h.facts(ctx, call)
+	deciding, cancel := context.WithTimeout(ctx, decisionLimit)
+	facts, err := h.facts(deciding, call)
 	if err == nil {
-		err = keeper.begin(ctx)
+		err = keeper.begin(deciding)
 	}
+	cancel()
 	if err != nil {
 		return fmt.Errorf("begin the flow: %w", err)
 	}

@@ -194,11 +194,16 @@ func (h handler) inboundAgent(ctx context.Context, tx *store.Tx, number db.Numbe
 	return target, err
 }
 
+// decisionLimit is how long the database has to say who takes a caller that is on the line already.
+const decisionLimit = 3 * time.Second
+
 // Answered runs what follows answer: the number's flow or default voice agent for an inbound call, the campaign's
 // action for an outbound one. A call that nothing takes ends with SERVICE_UNAVAILABLE.
 func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	call := leg.Call()
-	plan, err := h.plan(ctx, call)
+	deciding, cancel := context.WithTimeout(ctx, decisionLimit)
+	plan, err := h.plan(deciding, call)
+	cancel()
 	if err != nil {
 		h.s.log.ErrorContext(ctx, "nothing takes the call", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
 		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
@@ -217,7 +222,7 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	case plan.flow != nil:
 		return h.runFlow(ctx, leg, plan.flow)
 	}
-	outcome, err := leg.ConnectVoiceAgent(ctx, plan.agent)
+	outcome, err := leg.ConnectVoiceAgent(ctx, switchctl.VoiceConnect{Agent: plan.agent})
 	if err != nil {
 		return fmt.Errorf("connect the voice agent: %w", err)
 	}

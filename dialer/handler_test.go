@@ -33,7 +33,8 @@ func (l *fakeLeg) Record(context.Context) error {
 	return nil
 }
 
-func (l *fakeLeg) ConnectVoiceAgent(_ context.Context, agent db.VoiceAgent) (switchctl.Outcome, error) {
+func (l *fakeLeg) ConnectVoiceAgent(_ context.Context, connect switchctl.VoiceConnect) (switchctl.Outcome, error) {
+	agent := connect.Agent
 	l.agents = append(l.agents, agent.ID)
 	if len(l.outcomes) == 0 {
 		return switchctl.OutcomeEnded, nil

@@ -65,6 +65,7 @@ type port struct {
 	owed           []markAnswer // marks whose answers have not been sent
 	marksLeft      int          // how many may be sent until the next tick
 	reconnecting   bool
+	socketGone     bool  // the AI's socket will not come again
 	redialDeadline int64 // when reconnecting ends
 	stableAt       int64 // a socket that lives so long earns the whole time for reconnecting again
 	unknownLogged  bool

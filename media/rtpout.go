@@ -3,7 +3,7 @@ package media
 import "encoding/binary"
 
 // play sends the next 20 ms to the caller: what the AI has queued, comfort noise while its socket is being dialed
-// again, else silence, which keeps the switch's own media timeout quiet.
+// again or is gone, since the caller may be on the way to somebody else, else silence, which keeps the switch's own media timeout quiet.
 func (p *port) play(due int64) {
 	p.advanceClock(due)
 	if p.playKeys() {
@@ -14,7 +14,7 @@ func (p *port) play(due int64) {
 	heard := !p.muted[FromAgent] && p.leg.dir.send
 	if p.muted[FromAgent] {
 		clear(frame)
-	} else if n == 0 && p.reconnecting && p.s.spec.tap == nil {
+	} else if n == 0 && (p.reconnecting || p.socketGone) && p.s.spec.tap == nil {
 		p.comfort(frame)
 	}
 	if p.wire != nil {

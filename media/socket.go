@@ -330,6 +330,7 @@ func (p *port) peerClosed(now int64) {
 		return
 	}
 	p.detach()
+	p.socketGone = true
 	p.s.lost.Store(true)
 	p.s.emit(SocketClosed{Code: code, Clean: true})
 }
@@ -360,7 +361,7 @@ func (p *port) socketFailed(err error, now int64) {
 
 // socketLost reports that no socket will come again.
 func (p *port) socketLost(err error) {
-	p.reconnecting = false
+	p.reconnecting, p.socketGone = false, true
 	p.waiting, p.waitingBytes = nil, 0
 	p.s.lost.Store(true)
 	code := closeAbnormal

@@ -102,10 +102,12 @@ type actor struct {
 	// sessions are all AI sessions that this controller has opened for the call.
 	sessions []mediaSession
 	transfer *transfer
-	rec      recording
-	bypass   bypass
-	talking  talking
-	machine  machine
+	// early are the verbs that wait for the session.
+	early   []waitingVerb
+	rec     recording
+	bypass  bypass
+	talking talking
+	machine machine
 	// codec is the carrier's, as the switch names it; empty before it is known.
 	codec string
 	// taps fork this call's audio; monitors are the calls whose audio this call's AI session has forked.
@@ -146,6 +148,7 @@ func (a *actor) run(ctx context.Context) {
 				continue
 			}
 			a.state = a.step(ctx, m)
+			a.watchQuiet()
 		}
 	}
 }
@@ -166,6 +169,7 @@ func (a *actor) leave(ctx context.Context) {
 		a.ai.answer(OutcomeEnded, ErrCallEnded)
 	}
 	a.closeTalk()
+	a.refuseVerbs()
 	a.endLogs(ctx)
 	a.c.registry.remove(a)
 	for _, m := range a.box.close() {
@@ -308,6 +312,12 @@ const (
 	timerTap
 	// timerMachine: the end of a machine's greeting, or its beep, had to be heard by now.
 	timerMachine
+	// timerOpening: the ledger had to have the AI session by now.
+	timerOpening
+	// timerVerbs: a verb has waited long enough for the session.
+	timerVerbs
+	// timerQuiet: an answered caller has heard nobody for long enough.
+	timerQuiet
 	// timerAgent: the agent has heard the whisper, or the bridge with the agent had to be there by now.
 	timerAgent
 )
@@ -344,6 +354,12 @@ func (k timerKind) String() string {
 		return "talk"
 	case timerMachine:
 		return "machine"
+	case timerOpening:
+		return "opening"
+	case timerVerbs:
+		return "verbs"
+	case timerQuiet:
+		return "quiet"
 	}
 	return "unknown"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
@@ -67,6 +69,12 @@ type aiSession struct {
 	opening bool
 	// socketGone: the AI has been told of the end, or its socket will not come again.
 	socketGone bool
+	// broke is why the session can't go on; it waits for a pending transfer to be decided.
+	broke *sessionBreak
+	// keepCaller: a voice agent that was never reached gives the caller back to the handler.
+	keepCaller bool
+	// hushed: the ringback is being ended before the bridge.
+	hushed bool
 	// partDone: the recording was finished when the call was transferred.
 	partDone bool
 	logs     *sessionLog
@@ -117,38 +125,54 @@ func (a *actor) connect(ctx context.Context, m connectCommand) (state, error) {
 		return a.state, err
 	}
 	a.deafen(ctx)
-	a.ai = &aiSession{id: id, agent: m.agent, reply: m.reply, logs: newSessionLog(a, id)}
+	a.ai = &aiSession{id: id, agent: m.agent, reply: m.reply, logs: newSessionLog(a, id), keepCaller: m.keepCaller}
 	start := sessionStart{call: a.call, agent: m.agent, id: id, at: now, token: token}
-	a.record(ctx, "session start", func(ctx context.Context) error {
+	a.arm(timerOpening, decisionLimit)
+	due := a.c.clock.Now().Add(decisionLimit)
+	a.recordFor(ctx, decisionLimit, "session start", func(ctx context.Context) error {
+		left := due.Sub(a.c.clock.Now())
+		if left <= 0 {
+			return errUndecided
+		}
+		ctx, cancel := context.WithTimeout(ctx, left)
+		defer cancel()
 		grant, err := a.c.ledger.StartSession(ctx, start)
 		if err == nil {
-			a.post(sessionGranted{grant: grant})
+			a.post(sessionGranted{id: id, grant: grant})
 		}
 		return err
 	}, func(err error) {
 		if err != nil {
-			a.post(sessionGranted{err: err})
+			a.post(sessionGranted{id: id, err: err})
 		}
 	})
 	return a.state, nil
 }
 
+// openingDue: the database had to have the session by now, which is ended there should it have come late.
+func (a *actor) openingDue(ctx context.Context) {
+	if s := a.ai; s != nil && s.phase == phaseOpening && !s.granted && !s.resumed {
+		a.log.ErrorContext(ctx, "AI session was not written in time", "limit", decisionLimit)
+		a.openFailed(ctx, fmt.Errorf("write the AI session: %w", store.ErrUnavailable))
+	}
+}
+
 // granted: the session's row is written; its socket can be dialed.
 func (a *actor) granted(ctx context.Context, m sessionGranted) (state, error) {
 	s := a.ai
-	if s == nil || s.phase != phaseOpening {
+	if s == nil || s.phase != phaseOpening || s.id != m.id || s.granted {
 		return a.state, a.notTaken(m)
 	}
+	a.disarm(timerOpening)
 	switch {
 	case errors.Is(m.err, errAgentBusy):
+		a.refuseVerbs()
 		a.ai = nil
 		s.answer(OutcomeBusy, nil)
 		return a.state, nil
 	case m.err != nil:
 		a.log.ErrorContext(ctx, "AI session could not be written", "error", m.err)
-		s.phase = phaseEnded
-		s.answer(OutcomeFailed, m.err)
-		a.kill(ctx, CauseServiceUnavailable)
+		a.openFailed(ctx, m.err)
 		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.agent, true, a.c.clock.Now()
@@ -256,11 +280,20 @@ func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
 		a.arm(timerRefresh, tokenRefreshAt-age)
 	}
 	a.tryBridge(ctx)
+	a.runVerbs(ctx)
 	return a.state, nil
 }
 
-// openFailed ends a session whose socket did not open; ws_disconnect_action applies, with the true cause.
+// openFailed ends a session whose voice agent can't be reached: a flow's caller is given back to it; else ws_disconnect_action
+// applies, with the true cause.
 func (a *actor) openFailed(ctx context.Context, err error) {
+	if s := a.ai; s.keepCaller && s.reply != nil && a.killCause == "" {
+		reply := s.reply
+		s.reply = nil
+		a.endSession(ctx, sessionError, nil, media.CloseError)
+		reply <- connectResult{outcome: OutcomeFailed}
+		return
+	}
 	if a.ai.agent.WsDisconnectAction != actionQueue {
 		a.ai.answer(OutcomeFailed, err)
 	}
@@ -291,8 +324,18 @@ func (a *actor) pump(m mediaSession) {
 // tryBridge leads the caller to the session once both are there.
 func (a *actor) tryBridge(ctx context.Context) {
 	s := a.ai
-	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || a.sock == nil || a.killCause != "" ||
+	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || s.hushed || a.sock == nil || a.killCause != "" ||
 		a.transfer.bridging() || a.transfer.bridged() {
+		return
+	}
+	if a.music.playing {
+		s.hushed = true
+		a.afterMusic(ctx, func(ctx context.Context) {
+			s.hushed = false
+			if a.ai == s {
+				a.tryBridge(ctx)
+			}
+		})
 		return
 	}
 	s.bridges++
@@ -360,6 +403,7 @@ func (a *actor) mediaLegEvent(ctx context.Context, m channelEvent) (state, error
 		}
 		s.bridging = false
 		a.arm(timerLeg, legRetry)
+		a.playMusic(ctx) // of a caller who has heard nobody for long
 	}
 	return a.state, nil
 }
@@ -368,6 +412,7 @@ func (a *actor) mediaLegEvent(ctx context.Context, m channelEvent) (state, error
 func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 	s := a.ai
 	s.legUp, s.bridging, s.bridges = true, false, 0
+	a.music.on, a.music.playing = false, false
 	a.bypass.awaited = false // of an earlier leg
 	a.disarm(timerLeg)
 	a.leaveSocket()
@@ -435,7 +480,8 @@ func (a *actor) endSessionWith(ctx context.Context, end sessionEnd, reason media
 	}
 	a.endMonitors(ctx)
 	s.phase, s.outcome = phaseEnded, end.outcome
-	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession} {
+	a.refuseVerbs()
+	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession, timerOpening} {
 		a.disarm(k)
 	}
 	if s.cancelOpen != nil {
@@ -446,7 +492,7 @@ func (a *actor) endSessionWith(ctx context.Context, end sessionEnd, reason media
 	if a.killCause == "" {
 		a.closeMedia()
 	}
-	if s.granted || s.resumed {
+	if s.id != uuid.Nil { // also one that was not written in time: the journal keeps the order
 		end.session, end.revoke = s.id, s.agent.TokenLifetime == lifetimeSocket
 		call := a.call
 		end.logsDropped = s.logs.end(ctx)

@@ -18,7 +18,9 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 	case media.LegAnswered:
 		return a.legAnswered(ctx, ev.At), nil
 	case media.LegEnded:
-		if !a.transfer.bridging() {
+		if a.transfer.bridging() {
+			a.ai.legUp = false // the switch takes the caller out of that bridge; unbridge leads it back
+		} else {
 			a.legEnded()
 			a.bypassReset(ctx)
 		}
@@ -50,8 +52,8 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 // socketClosed: the AI closed its socket, or it broke for good.
 func (a *actor) socketClosed(ctx context.Context, ev media.SocketClosed) state {
 	a.ai.socketGone = true
-	if a.transfer.bridging() || a.machine.taken() {
-		return a.state // the caller is on the way to somebody else, or a machine whose greeting is still heard
+	if a.machine.taken() {
+		return a.state // a machine whose greeting is still heard
 	}
 	outcome := sessionError
 	if ev.Clean {

@@ -223,8 +223,8 @@ type Leg interface {
 	// records by itself, takes over; what comes after it is recorded without being asked for.
 	Record(ctx context.Context) error
 	// ConnectVoiceAgent opens an AI session, answering the leg first, and blocks until the session has ended.
-	// The actor applies the agent's ws_disconnect_action by itself.
-	ConnectVoiceAgent(ctx context.Context, agent db.VoiceAgent) (Outcome, error)
+	// The actor applies the agent's ws_disconnect_action by itself; with KeepCaller only once the voice agent was reached.
+	ConnectVoiceAgent(ctx context.Context, connect VoiceConnect) (Outcome, error)
 	// DetectMachine listens to an answered leg that has no AI session, which detects by itself, and decides what call.answered
 	// says. It returns when the switch has forked the audio; the verdict goes on the call's record.
 	DetectMachine(ctx context.Context) error
@@ -258,6 +258,14 @@ type Leg interface {
 
 // Outcome is how an operation of a [Leg] ended: the flow node's outcome.
 type Outcome string
+
+// VoiceConnect asks for a voice agent on the caller's leg.
+type VoiceConnect struct {
+	Agent db.VoiceAgent
+	// KeepCaller gives the caller back, with OutcomeFailed and no error, when the voice agent can't be reached: its session can't
+	// be written, or its socket doesn't open. Without it that ends the call, or hands the caller over.
+	KeepCaller bool
+}
 
 // The outcomes of ConnectVoiceAgent.
 const (

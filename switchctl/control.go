@@ -92,6 +92,10 @@ func (a *actor) control(ctx context.Context, m controlCommand) (state, error) {
 
 // runVerb runs one verb and answers it.
 func (a *actor) runVerb(ctx context.Context, m controlCommand) {
+	if a.ai != nil && a.ai.phase == phaseOpening && a.killCause == "" && m.req.Event != VerbHangup {
+		a.verbWaits(m)
+		return
+	}
 	answered, err := a.verb(ctx, m)
 	switch {
 	case err != nil:
@@ -104,7 +108,8 @@ func (a *actor) runVerb(ctx context.Context, m controlCommand) {
 
 // verb acts on one verb. answered: the reply comes later, from elsewhere.
 func (a *actor) verb(ctx context.Context, m controlCommand) (answered bool, err error) {
-	if a.ai == nil || a.ai.phase != phaseOpen || a.killCause != "" {
+	opening := a.ai.live() && m.req.Event == VerbHangup
+	if a.ai == nil || a.ai.phase != phaseOpen && !opening || a.killCause != "" {
 		return false, ErrSessionTerminated
 	}
 	switch m.req.Event {

@@ -277,6 +277,7 @@ type fakeGate struct {
 
 	mu     sync.Mutex
 	refuse error
+	stall  bool // transfers get no answer
 	routes []Route
 	amd    func() bool // nil is off
 	env    string      // live when empty
@@ -312,9 +313,15 @@ func (g *fakeGate) Readmit(context.Context, Readmission, func(context.Context, *
 	return nil
 }
 
-func (g *fakeGate) Admit(_ context.Context, req OriginateRequest) (Admission, error) {
+func (g *fakeGate) Admit(ctx context.Context, req OriginateRequest) (Admission, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.stall && req.Purpose == PurposeTransfer {
+		g.mu.Unlock()
+		<-ctx.Done()
+		g.mu.Lock()
+		return Admission{}, ctx.Err()
+	}
 	if g.refuse != nil {
 		return Admission{}, g.refuse
 	}
@@ -351,6 +358,8 @@ type fakeHandler struct {
 	answered func(ctx context.Context, leg Leg) error
 	route    func(in Inbound) (db.Call, error)
 	queue    func(ctx context.Context, leg Leg) error // nil: nobody is logged in
+	// flow: it is a flow, which goes on with a person when the voice agent can't be reached. stall has CanQueue hang.
+	flow, stall bool
 }
 
 func (h *fakeHandler) Route(_ context.Context, in Inbound) (db.Call, error) { return h.route(in) }
@@ -359,14 +368,21 @@ func (h *fakeHandler) Answered(ctx context.Context, leg Leg) error {
 	if h.answered != nil {
 		return h.answered(ctx, leg)
 	}
-	outcome, err := leg.ConnectVoiceAgent(ctx, h.agent)
+	outcome, err := leg.ConnectVoiceAgent(ctx, VoiceConnect{Agent: h.agent, KeepCaller: h.flow})
 	h.trace.add("handler %s %v", outcome, err)
+	if h.flow && outcome == OutcomeFailed && err == nil {
+		<-ctx.Done()
+	}
 	return err
 }
 
 func (h *fakeHandler) Ended(context.Context, *store.Tx, db.Call) error { return nil }
 
-func (h *fakeHandler) CanQueue(context.Context, uuid.UUID, QueueRequest) error {
+func (h *fakeHandler) CanQueue(ctx context.Context, _ uuid.UUID, _ QueueRequest) error {
+	if h.stall {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if h.queue == nil {
 		return ErrNobodyLoggedIn
 	}

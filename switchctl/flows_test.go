@@ -136,6 +136,14 @@ func (b *bench) input(f []string) {
 		b.ledger.setFull(n)
 	case "environment":
 		b.gate.environment(f[1])
+	case "stall": // nobody decides any more
+		b.handler.stall = f[1] == "queue"
+		b.gate.mu.Lock()
+		b.gate.stall = f[1] == "gate"
+		b.gate.mu.Unlock()
+		b.ledger.setStalled(f[1] == "database")
+	case "flow": // the voice agent is a flow's node
+		b.handler.flow = true
 	case "amd":
 		b.gate.detect(func() bool { return f[1] == "on" })
 	case "outbox":

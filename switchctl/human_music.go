@@ -86,6 +86,9 @@ func (a *actor) playMusic(ctx context.Context) {
 	if !a.music.on || a.music.playing || a.sock == nil || a.away || a.killCause != "" || a.human.steered() || a.talking.now != nil {
 		return
 	}
+	if a.ai.live() && (a.ai.bridging || a.ai.legUp || a.ai.hushed) || a.transfer.bridged() {
+		return
+	}
 	a.music.playing = true
 	req := esl.ExecuteRequest{App: "playback", Arg: ringback}
 	if a.music.path != "" {

@@ -30,12 +30,12 @@ func (l *leg) Answer(ctx context.Context) error {
 	return l.a.ask(ctx, func(reply chan<- error) message { return answerCommand{reply: reply} })
 }
 
-func (l *leg) ConnectVoiceAgent(ctx context.Context, agent db.VoiceAgent) (Outcome, error) {
+func (l *leg) ConnectVoiceAgent(ctx context.Context, connect VoiceConnect) (Outcome, error) {
 	if err := l.Answer(ctx); err != nil {
 		return OutcomeFailed, fmt.Errorf("switchctl: answer the leg: %w", err)
 	}
 	reply := make(chan connectResult, 1)
-	if err := l.a.box.put(connectCommand{agent: agent, reply: reply}); err != nil {
+	if err := l.a.box.put(connectCommand{agent: connect.Agent, keepCaller: connect.KeepCaller, reply: reply}); err != nil {
 		return OutcomeFailed, err
 	}
 	select {

@@ -21,6 +21,7 @@ type memLedger struct {
 
 	mu           sync.Mutex
 	away         bool
+	stalled      bool   // sessions are neither written nor refused
 	monitorScope string // of the voice agents
 	full         int    // how many of the trunks that a leg could go on with have no room
 	calls        map[uuid.UUID]db.Call
@@ -90,6 +91,12 @@ func (l *memLedger) unit(id, call uuid.UUID) {
 	defer l.mu.Unlock()
 	l.units[id] = call
 	l.unitsOf[call] = append(l.unitsOf[call], id)
+}
+
+func (l *memLedger) setStalled(stalled bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stalled = stalled
 }
 
 func (l *memLedger) setAway(away bool) {
@@ -215,8 +222,15 @@ func (l *memLedger) Reroute(_ context.Context, _ Readmission, _ *failedRoute, tr
 	return chosen, err
 }
 
-func (l *memLedger) StartSession(_ context.Context, s sessionStart) (sessionGrant, error) {
+func (l *memLedger) StartSession(ctx context.Context, s sessionStart) (sessionGrant, error) {
 	g := sessionGrant{agent: s.agent, token: s.token, from: "+918000000001", to: "+919876543210", bypass: s.call.TrunkID != nil}
+	l.mu.Lock()
+	stalled := l.stalled
+	l.mu.Unlock()
+	if stalled {
+		<-ctx.Done()
+		return g, store.ErrUnavailable
+	}
 	err := l.do(func() error {
 		if s.agent.MaxConcurrent == 0 {
 			return errAgentBusy

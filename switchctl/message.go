@@ -181,8 +181,9 @@ func (answerCommand) essential() bool { return false }
 
 // connectCommand opens an AI session.
 type connectCommand struct {
-	agent db.VoiceAgent
-	reply chan<- connectResult
+	agent      db.VoiceAgent
+	keepCaller bool
+	reply      chan<- connectResult
 }
 
 func (connectCommand) name() string    { return "connect_voice_agent" }
@@ -219,6 +220,7 @@ func (handlerDone) essential() bool { return true }
 
 // sessionGranted is the ledger's answer to a new AI session: row, token, lead.
 type sessionGranted struct {
+	id    uuid.UUID
 	grant sessionGrant
 	err   error
 }
@@ -268,8 +270,9 @@ func (tokenMinted) essential() bool { return true }
 
 // transferAdmitted is the gate's answer for a transfer's second leg.
 type transferAdmitted struct {
-	adm Admission
-	err error
+	transfer *transfer
+	adm      Admission
+	err      error
 }
 
 func (transferAdmitted) name() string    { return "transfer admitted" }

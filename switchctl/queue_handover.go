@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -19,6 +21,8 @@ const (
 // handover is a caller's way from the voice agent to people. All fields belong to the actor's goroutine.
 type handover struct {
 	req QueueRequest
+	// answered: the queue has said whether it takes the caller, or has not said so in time.
+	answered bool
 	// forced: the session is over anyway. Without a queue it ends with outcome, and the call with cause.
 	forced  bool
 	outcome sessionOutcome
@@ -60,26 +64,26 @@ func (a *actor) startHandover(ctx context.Context, facts transferFacts, reply ch
 
 func (a *actor) askQueue(ctx context.Context, t *transfer) {
 	a.transfer = t
+	a.arm(timerTransfer, decisionLimit)
 	tenant, req := a.tenant, t.handover.req
 	a.beside(func() {
-		a.post(queueAllowed{transfer: t, err: a.c.handler.CanQueue(ctx, tenant, req)})
+		a.post(queueAllowed{transfer: t, err: a.c.canQueue(ctx, tenant, req)})
 	})
 }
 
 // disconnected is what the voice agent's record says of a session that can't go on: its caller is handed over, or the call ends.
 func (a *actor) disconnected(ctx context.Context, outcome sessionOutcome, cause string, reason media.CloseReason) {
 	s := a.ai
+	if t := a.transfer; s.live() && t.pending() && !t.handler && a.killCause == "" {
+		if s.broke == nil {
+			s.broke = &sessionBreak{outcome: outcome, cause: cause, reason: reason}
+		}
+		return // a pending transfer wins: should it fail, this follows
+	}
 	if !s.live() || s.agent.WsDisconnectAction != actionQueue || a.killCause != "" {
 		a.kill(ctx, cause)
 		a.endSession(ctx, outcome, nil, reason)
 		return
-	}
-	if t := a.transfer; t.pending() {
-		if t.handover != nil {
-			t.handover.forced, t.handover.outcome, t.handover.cause, t.handover.reason = true, outcome, cause, reason
-			return // the queue is being asked
-		}
-		a.failTransfer(ctx, cause)
 	}
 	facts := transferFacts{destinationType: destinationQueue, destination: defaultQueue}
 	a.askQueue(ctx, &transfer{facts: facts, handover: &handover{
@@ -87,13 +91,38 @@ func (a *actor) disconnected(ctx context.Context, outcome sessionOutcome, cause 
 	}})
 }
 
+// canQueue asks the queue, for as long as a caller can wait.
+func (c *Controller) canQueue(ctx context.Context, tenant uuid.UUID, req QueueRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, decisionLimit)
+	defer cancel()
+	return c.handler.CanQueue(ctx, tenant, req)
+}
+
+// sessionBreak is why a session can't go on.
+type sessionBreak struct {
+	outcome sessionOutcome
+	cause   string
+	reason  media.CloseReason
+}
+
+// afterTransfer: a transfer has failed. A session that could not go on meanwhile ends now, as its voice agent's record says.
+func (a *actor) afterTransfer(ctx context.Context) {
+	if s := a.ai; s.live() && s.broke != nil && a.killCause == "" {
+		b := *s.broke
+		s.broke = nil
+		a.disconnected(ctx, b.outcome, b.cause, b.reason)
+	}
+}
+
 // queueAnswered: the queue takes the caller, or not.
 func (a *actor) queueAnswered(ctx context.Context, m queueAllowed) (state, error) {
 	t := a.transfer
-	if t == nil || t != m.transfer {
+	if t == nil || t != m.transfer || t.handover.answered {
 		return a.state, nil
 	}
 	h := t.handover
+	h.answered = true
+	a.disarm(timerTransfer)
 	switch {
 	case m.err != nil && h.forced:
 		a.log.WarnContext(ctx, "queue does not take the caller, hanging up", "error", m.err)
@@ -146,7 +175,7 @@ func (a *actor) handOver(ctx context.Context, t *transfer) {
 		a.recordRest(ctx, at)
 	}
 	a.music = music{on: true}
-	if a.away {
+	if a.away || a.sock == nil {
 		a.awaitCaller(ctx)
 	} else {
 		a.playMusic(ctx)

@@ -85,9 +85,14 @@ func (c *Controller) noteCore(ctx context.Context) {
 	if before := c.link.setCore(core); before != "" && before != core {
 		c.log.WarnContext(ctx, "switch has restarted", "core_uuid", core)
 	}
-	if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, c.clock.Now(), core); err != nil {
-		c.log.WarnContext(ctx, "node could not be written", "error", err)
-	}
+	at := c.clock.Now()
+	c.goes.Go(func() { // beside: a database that hangs keeps nobody from looking for the calls
+		ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+		defer cancel()
+		if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, at, core); err != nil {
+			c.log.WarnContext(ctx, "node could not be written", "error", err)
+		}
+	})
 }
 
 // sortOut looks at a channel that is no caller's: the media leg of a live call is noted, a channel of ours that belongs to
@@ -233,6 +238,9 @@ func (a *actor) resume(ctx context.Context, now state) {
 		if now == stateAnswered || now == stateAgentConnected {
 			a.startHandler(ctx)
 		}
+	case s.phase == phaseEnded && s.outcome == sessionError && s.grant.session.OpenedAt == nil:
+		a.handled = false
+		a.startHandler(ctx) // a voice agent that was never reached: the flow goes on from where it was
 	case s.phase == phaseEnded:
 		a.kill(ctx, CauseNormalClearing) // what ended the session was ending the call
 	case s.phase == phaseOpening:
@@ -240,12 +248,12 @@ func (a *actor) resume(ctx context.Context, now state) {
 		a.record(ctx, "session resume", func(ctx context.Context) error {
 			grant, err := a.c.ledger.ResumeSession(ctx, call, session)
 			if err == nil {
-				a.post(sessionGranted{grant: grant})
+				a.post(sessionGranted{id: session.ID, grant: grant})
 			}
 			return err
 		}, func(err error) {
 			if err != nil {
-				a.post(sessionGranted{err: err})
+				a.post(sessionGranted{id: session.ID, err: err})
 			}
 		})
 	}

@@ -204,6 +204,12 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 		a.talkDue(ctx)
 	case timerMachine:
 		a.machineOver(ctx)
+	case timerOpening:
+		a.openingDue(ctx)
+	case timerVerbs:
+		a.verbsDue()
+	case timerQuiet:
+		a.quietDue(ctx)
 	case timerVerdict:
 		a.decideAnswer(ctx, decidedTimeout)
 	case timerOriginate, timerRefused, timerReroute:

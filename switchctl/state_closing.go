@@ -27,6 +27,7 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 	}
 	a.answerWaiters(ErrCallEnded)
 	a.closeTalk()
+	a.refuseVerbs()
 	if t := a.transfer; t != nil {
 		t.tell(controlResult{err: ErrSessionTerminated})
 		a.dropTransferLeg(ctx, t)

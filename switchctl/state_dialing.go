@@ -175,7 +175,8 @@ func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error
 		a.killAgain(ctx)
 	case timerSocket:
 		a.probe(ctx)
-	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict, timerBypass, timerTap, timerAgent, timerTalk, timerMachine:
+	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict, timerBypass, timerTap, timerAgent, timerTalk, timerMachine, timerOpening, timerVerbs,
+		timerQuiet:
 		return a.state, a.notTaken(m)
 	}
 	return a.state, nil

@@ -122,7 +122,7 @@ func (b *bench) step(ctx context.Context, leg Leg, f []string) string {
 	case "wait":
 		return told("done", b.c.pause(ctx, seconds("for")))
 	case "connect":
-		outcome, err := leg.ConnectVoiceAgent(ctx, b.handler.agent)
+		outcome, err := leg.ConnectVoiceAgent(ctx, VoiceConnect{Agent: b.handler.agent})
 		return told(string(outcome), err)
 	default:
 		<-ctx.Done()

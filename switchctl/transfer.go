@@ -109,9 +109,13 @@ func (a *actor) admitTransfer(ctx context.Context, metadata json.RawMessage) {
 		To: a.transfer.to, ToURI: a.transfer.uri, Purpose: PurposeTransfer, ParentCallID: &a.id,
 		Environment: a.call.Environment, Metadata: metadata,
 	}
+	t := a.transfer
+	a.arm(timerTransfer, decisionLimit)
 	a.beside(func() {
+		ctx, cancel := context.WithTimeout(ctx, decisionLimit)
+		defer cancel()
 		adm, err := a.c.gate.Admit(ctx, request)
-		a.post(transferAdmitted{adm: adm, err: err})
+		a.post(transferAdmitted{transfer: t, adm: adm, err: err})
 	})
 }
 
@@ -132,9 +136,10 @@ func (a *actor) callState(name, reason string) {
 // transferAllowed: the gate has answered.
 func (a *actor) transferAllowed(ctx context.Context, m transferAdmitted) (state, error) {
 	t := a.transfer
-	if t == nil || t.phase != transferAdmitting {
+	if t == nil || t.phase != transferAdmitting || t != m.transfer {
 		return a.state, a.notTaken(m)
 	}
+	a.disarm(timerTransfer)
 	if m.err != nil {
 		a.log.InfoContext(ctx, "transfer is not admitted", "error", m.err)
 		t.tell(controlResult{err: m.err})
@@ -261,7 +266,11 @@ func (a *actor) transferReply(ctx context.Context, m jobDone) (state, error) {
 func (a *actor) transferDue(ctx context.Context) (state, error) {
 	t := a.transfer
 	switch {
-	case t == nil || t.phase == transferBridged || t.phase == transferAdmitting:
+	case t == nil || t.phase == transferBridged:
+	case t.handover != nil:
+		return a.queueAnswered(ctx, queueAllowed{transfer: t, err: errUndecided})
+	case t.phase == transferAdmitting:
+		return a.transferAllowed(ctx, transferAdmitted{transfer: t, err: errUndecided})
 	case t.phase == transferBridging:
 		a.log.WarnContext(ctx, "transfer was not confirmed by the switch")
 		a.unbridge(ctx, CauseTemporaryFailure)
@@ -324,7 +333,7 @@ func (a *actor) transferLegEnded(ctx context.Context, rec finalRecord) (state, e
 func (a *actor) unbridge(ctx context.Context, cause string) {
 	caller, link, back := a.channel, a.c.link, "rm_reattach:XML:"+a.c.cfg.Context
 	handler := a.transfer.handler
-	a.failTransfer(ctx, cause)
+	a.endTransfer(ctx, cause)
 	if handler {
 		return // its variables are as they were
 	}
@@ -335,17 +344,23 @@ func (a *actor) unbridge(ctx context.Context, cause string) {
 		} {
 			if _, err := link.API(ctx, cmd); err != nil {
 				a.log.WarnContext(ctx, "caller's variables could not be set back", "error", err)
-				return
+				break
 			}
 		}
+		a.post(musicEnded{then: a.afterTransfer})
 	})
 	if a.ai.live() && !a.ai.legUp {
 		a.arm(timerLeg, legRetry)
 	}
 }
 
-// failTransfer ends a transfer that did not come about; the session goes on.
+// failTransfer ends a transfer that did not come about; the session goes on, if it can.
 func (a *actor) failTransfer(ctx context.Context, cause string) {
+	a.endTransfer(ctx, cause)
+	a.afterTransfer(ctx)
+}
+
+func (a *actor) endTransfer(ctx context.Context, cause string) {
 	t := a.transfer
 	a.disarm(timerTransfer)
 	if t.handler {
@@ -382,7 +397,7 @@ func (a *actor) dropTransferLeg(ctx context.Context, t *transfer) {
 
 // transferFailed tells the AI.
 func (a *actor) transferFailed(ctx context.Context, req ControlRequest, cause string) {
-	if a.ai == nil || a.ai.media == nil {
+	if a.ai == nil || a.ai.media == nil || a.ai.socketGone {
 		return
 	}
 	err := a.ai.media.SendText("transfer_failed", map[string]any{
@@ -413,6 +428,8 @@ func failureCause(err error) string {
 		return "INVALID_STATE"
 	case errors.Is(err, ErrSessionTerminated):
 		return "AISessionTerminated"
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return CauseTemporaryFailure
 	}
 	return "OUTGOING_CALL_BARRED"
 }

@@ -29,7 +29,8 @@
 //	  {"id": "hours", "type": "business_hours", "data": {"timezone": "Asia/Kolkata",
 //	   "windows": [{"days": ["mon", "tue", "wed", "thu", "fri"], "from": "09:00", "to": "18:00"}], "holidays": ["2026-12-25"]},
 //	   "next": {"open": "queue", "closed": "message"}}
-//	connect_voice_agent hands the caller to a voice agent; busy is an agent without a free slot, failed one that is not there
+//	connect_voice_agent hands the caller to a voice agent; busy is an agent without a free slot, failed one that is not there or
+//	                    can't be reached
 //	  {"id": "ai", "type": "connect_voice_agent", "data": {"voice_agent_id": "01970000-0000-7000-8000-00000000000a"},
 //	   "next": {"busy": "queue", "failed": "queue"}}
 //	connect_agent       has the caller wait for a person with all of the tags; higher priority goes first
