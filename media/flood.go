@@ -21,7 +21,7 @@ const (
 
 const (
 	// hotBudget is what a shard gives, in a slot, to all the sockets together that had more to say than their share.
-	hotBudget = int64(1e6) // ns
+	hotBudget = int64(5e5) // ns
 	// floodRate is how many frames without audio a socket may send in a second for as long as it likes, and floodBurst how many
 	// more it may be ahead of that.
 	floodRate, floodBurst = 200, 3000
@@ -34,7 +34,7 @@ const (
 	// longTextDeadline is how long a text frame above maxPlainText may take to come.
 	longTextDeadline = int64(30e9)
 	// ownerTexts is what the text frames above maxPlainText of one owner's sockets may hold at the same time; more have to wait.
-	ownerTexts = 2 * maxText
+	ownerTexts = maxText
 	// textBytes bounds the text frames that wait for an AI that reads slowly.
 	textBytes = 1 << 20
 	// eventBytes bounds the texts that nobody has read from Session.Events yet.

@@ -110,7 +110,7 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	if cfg.Shards <= 0 {
-		cfg.Shards = max(1, runtime.GOMAXPROCS(0)/2)
+		cfg.Shards = defaultShards(runtime.GOMAXPROCS(0))
 	}
 	if cfg.CPU == nil {
 		cfg.CPU = fairshare.NewSlots(2)

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/prompt"
 	"github.com/ringmaster/ringmaster/store"
@@ -44,6 +46,8 @@ type Controller struct {
 
 	store    *store.Store
 	scrubber *dnc.Scrubber
+	cpu      *fairshare.Slots
+	shards   int // tick threads of the media endpoint
 	prompts  *prompt.Cache
 	web      *flow.Client
 	media    *media.Server
@@ -92,6 +96,9 @@ func openStore(ctx context.Context, c Config, log *slog.Logger) (*store.Store, e
 	return store.Open(ctx, store.Config{URL: c.Database.URL, MasterKey: key, MaxConns: int32(c.Database.MaxConns), Logger: log})
 }
 
+// signIns is how many passwords are checked at a time, beside the jobs that take turns.
+const signIns = 2
+
 // New builds every part; nothing listens yet. version is shown by /health.
 func New(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *Controller, err error) {
 	c := &Controller{cfg: cfg, version: version, log: log, metrics: prometheus.NewRegistry()}
@@ -101,6 +108,8 @@ func New(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *
 			err = errors.Join(err, c.release())
 		}
 	}()
+	jobs := max(2, runtime.GOMAXPROCS(0))
+	c.cpu, c.shards = fairshare.NewSlots(jobs), media.RaiseProcessors(jobs+signIns)
 	for _, build := range []func(context.Context) error{
 		c.buildStore, c.buildAgents, c.buildScrubber, c.buildPrompts, c.buildDialer, c.buildCalls, c.buildJobs,
 	} {
@@ -173,7 +182,7 @@ func (c *Controller) buildDialer(context.Context) (err error) {
 func (c *Controller) buildPrompts(context.Context) (err error) {
 	c.prompts, err = prompt.New(prompt.Config{ //nolint:contextcheck // a fetch outlives the start, and ends with Close
 		Dir: c.cfg.Prompts.CacheDir, Local: c.cfg.Prompts.Dir, MaxBytes: int64(c.cfg.Prompts.CacheMB) << 20, Guard: c.guard(),
-		Logger: c.log, Registerer: c.metrics,
+		Logger: c.log, Registerer: c.metrics, CPU: c.cpu,
 	})
 	return err
 }
@@ -188,6 +197,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	c.media, err = media.New(media.Config{
 		SIPAddr: c.cfg.Media.SIPAddr, RTPIP: c.cfg.Media.RTPIP, RTPPortMin: c.cfg.Media.RTPPortMin, RTPPortMax: c.cfg.Media.RTPPortMax,
 		Subprotocols: c.cfg.Media.Subprotocols, DialGuard: c.guard(), TLS: trust, Logger: c.log, Registerer: c.metrics,
+		Shards: c.shards, CPU: c.cpu,
 	})
 	if err != nil {
 		return err
@@ -223,6 +233,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	c.library, err = recordings.New(recordings.Config{
 		Store: c.store, Bucket: c.bucket, Signer: recordings.NewSigner(c.cfg.PublicURL(), key), Logger: c.log, Registerer: c.metrics,
 		Encoding: media.RecordingEncoding(c.cfg.Recordings.Encoding), SpoolDir: c.cfg.Recordings.SpoolDir,
+		CPU: c.cpu,
 	})
 	if err != nil {
 		return err

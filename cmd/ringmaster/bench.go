@@ -32,6 +32,8 @@ type benchMediaCmd struct {
 	Encoding    string `help:"The AI's audio: pcm_s16le, pcmu or pcma." default:"pcm_s16le" enum:"pcm_s16le,pcmu,pcma"`
 	Rate        int    `help:"The AI's sample rate in Hz; 16000, or 8000 for pcmu and pcma, when left out."`
 	Shards      int    `help:"Tick threads of the endpoint; its own choice when left out."`
+	Hostile     int    `help:"Voice agents that flood the endpoint meanwhile: pings, tiny texts, 16 MiB texts, endless handshakes, marks, commands."`
+	CPUBound    int    `help:"Goroutines that compute in the endpoint's process meanwhile."`
 	FindLimit   bool   `help:"Raise the calls until RTP is lost, the grid's deviation exceeds 5 ms (p99), or AI frames are dropped."`
 	Step        int    `help:"By how many calls they are raised." default:"50"`
 	Most        int    `help:"Where raising them ends." default:"3000"`
@@ -45,6 +47,8 @@ func (cmd benchMediaCmd) Validate() error {
 		return errors.New("--calls, --seconds and --step must be at least 1, --warm at least 0")
 	}
 	switch {
+	case cmd.Hostile < 0 || cmd.CPUBound < 0:
+		return errors.New("--hostile and --cpu-bound must be at least 0")
 	case cmd.Shards < 0:
 		return errors.New("--shards must be at least 1, or left out")
 	case cmd.FindLimit && cmd.Most < cmd.Calls:
@@ -73,6 +77,7 @@ func (cmd benchMediaCmd) Run(ctx context.Context, e env) error {
 	o := mediabench.Options{
 		Calls: cmd.Calls, Seconds: cmd.Seconds, Warm: cmd.Warm, Record: cmd.Record, Dir: cmd.Dir, Subprotocol: cmd.Subprotocol,
 		Encoding: cmd.Encoding, Rate: cmd.Rate, Shards: cmd.Shards, Profile: cmd.Profile,
+		Hostile: cmd.Hostile, CPUBound: cmd.CPUBound,
 	}
 	if cmd.FindLimit {
 		all, err := mediabench.FindLimit(ctx, start, o, cmd.Step, cmd.Most, func(r *mediabench.Result) { _ = cmd.show(e.stdout, r) })
@@ -104,7 +109,7 @@ func (cmd benchMediaCmd) show(w io.Writer, r *mediabench.Result) error {
 }
 
 type standInBenchCmd struct {
-	Part string `arg:"" help:"callers, ai or endpoint."`
+	Part string `arg:"" help:"callers, ai, endpoint or hostile."`
 }
 
 // Run serves one part of a measurement until the parent ends.

@@ -23,6 +23,9 @@ type Options struct {
 	Rate        int    `json:"rate,omitempty"`
 	// Shards is the number of the endpoint's tick threads; its own choice when 0.
 	Shards int `json:"shards,omitempty"`
+	// Hostile is how many voice agents flood the endpoint meanwhile, CPUBound how many goroutines compute in its process.
+	Hostile  int `json:"hostile,omitempty"`
+	CPUBound int `json:"cpu_bound,omitempty"`
 	// Profile, if set, takes a CPU profile of the endpoint.
 	Profile string `json:"profile,omitempty"`
 }
@@ -80,7 +83,16 @@ type Result struct {
 	Collections      uint64  `json:"collections"`
 	RecordingBytes   int64   `json:"recording_bytes"`
 	FailedRecordings uint64  `json:"failed_recordings"`
+	// Hostile and CPUBound are what there was beside the calls; HeapGrowthMB, Struck and Refused belong to the former.
+	Hostile      int     `json:"hostile,omitempty"`
+	CPUBound     int     `json:"cpu_bound,omitempty"`
+	HeapGrowthMB float64 `json:"heap_growth_mib,omitempty"`
+	Struck       int64   `json:"hostile_struck,omitempty"`
+	Refused      int64   `json:"hostile_refused,omitempty"`
 }
+
+// maxHeapGrowth is what hostile agents may add to the heap, in MiB.
+const maxHeapGrowth = 200.0
 
 // maxDeviation is the 99th percentile of the grid's deviation that a measurement may show, in ms.
 const maxDeviation = 5.0
@@ -100,20 +112,27 @@ func (r *Result) Faults() []string {
 	if r.FailedRecordings > 0 {
 		f = append(f, fmt.Sprintf("%d recordings ended early", r.FailedRecordings))
 	}
+	if r.HeapGrowthMB > maxHeapGrowth {
+		f = append(f, fmt.Sprintf("hostile agents took %.0f MiB of heap", r.HeapGrowthMB))
+	}
 	return f
 }
 
 // Run measures once, with fresh processes.
 func Run(ctx context.Context, start Starter, o Options) (res *Result, err error) {
 	parts := map[Part]*peer{}
+	all := Parts()
+	if o.Hostile > 0 {
+		all = slices.Insert(all, 1, PartHostile)
+	}
 	defer func() {
-		for _, p := range slices.Backward(Parts()) {
+		for _, p := range slices.Backward(all) {
 			if parts[p] != nil {
 				err = errors.Join(err, parts[p].end())
 			}
 		}
 	}()
-	for _, p := range Parts() {
+	for _, p := range all {
 		if parts[p], err = startPeer(ctx, start, p); err != nil {
 			return nil, err
 		}
@@ -124,6 +143,15 @@ func Run(ctx context.Context, start Starter, o Options) (res *Result, err error)
 	}
 	if _, err := parts[PartCallers].ask(command{Do: doCall, Options: o, Target: opened.Addr}); err != nil {
 		return nil, err
+	}
+	if o.Hostile > 0 || o.CPUBound > 0 {
+		attack := command{Do: doAttack, Options: o}
+		if h := parts[PartHostile]; h != nil {
+			attack.URL = h.addr
+		}
+		if _, err := parts[PartEndpoint].ask(attack); err != nil {
+			return nil, err
+		}
 	}
 	if err := wait(ctx, o.Warm); err != nil {
 		return nil, err
@@ -161,6 +189,7 @@ func newResult(o Options, before, after map[Part]usage, h *heard, e *endpointSum
 		DeviationMS: h.DeviationMS, RoundTripMS: h.RoundTripMS, Markers: h.Markers,
 		Dropped: e.Dropped, Concealed: e.Concealed, LateSlots: e.LateSlots,
 		RecordingBytes: e.RecordingBytes, FailedRecordings: e.FailedRecordings,
+		Hostile: o.Hostile, CPUBound: o.CPUBound, HeapGrowthMB: float64(e.HeapGrowth) / (1 << 20), Struck: e.Struck, Refused: e.Refused,
 	}
 	for p, b := range before {
 		a := after[p]

@@ -22,6 +22,7 @@ const (
 	PartCallers  Part = "callers"
 	PartAI       Part = "ai"
 	PartEndpoint Part = "endpoint"
+	PartHostile  Part = "hostile" // only where hostile agents are asked for
 )
 
 // Parts lists them in the order in which they start.
@@ -36,6 +37,7 @@ const (
 	doBegin  verb = "begin"  // all: the measured time begins
 	doEnd    verb = "end"    // all: it ends
 	doQuiet  verb = "quiet"  // callers: send no more, report
+	doAttack verb = "attack" // endpoint: take hostile agents in, and compute beside
 	doFinish verb = "finish" // endpoint: close the sessions, report
 )
 
@@ -78,6 +80,8 @@ func RunPart(ctx context.Context, p Part, in io.Reader, out io.Writer, log *slog
 		w, err = newEcho(ctx)
 	case PartEndpoint:
 		w = &endpoint{log: log}
+	case PartHostile:
+		w, err = newHostile(ctx)
 	default:
 		err = fmt.Errorf("%w: no part %q", ErrPart, p)
 	}
@@ -132,6 +136,13 @@ func sampleUsage() (usage, error) {
 		AtNS: monotonic(), UserNS: ru.Utime.Nano(), SystemNS: ru.Stime.Nano(), Switches: ru.Nvcsw, Preempted: ru.Nivcsw,
 		Objects: s[0].Value.Uint64(), Bytes: s[1].Value.Uint64(), Collection: s[2].Value.Uint64(),
 	}, nil
+}
+
+// heapBytes is what the heap holds, what is still to be collected included.
+func heapBytes() uint64 {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
 }
 
 // sampled is the reply to doBegin and doEnd.

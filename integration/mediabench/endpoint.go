@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +28,17 @@ type endpoint struct {
 	sessions []*media.Session
 	events   sync.WaitGroup
 	profile  *os.File
+
+	// The hostile voice agents, and what computes beside the endpoint.
+	attackers       sync.WaitGroup
+	stopAttack      context.CancelFunc
+	struck, refused atomic.Int64 // sessions that were closed, and dials that failed
+	heapBefore      uint64
+	heapPeak        uint64 // of watchHeap's goroutine until watching is done
+	watching        sync.WaitGroup
+	stopWatch       chan struct{}
+	ended           atomic.Bool
+	burnt           atomic.Uint64
 }
 
 // endpointSums is what the endpoint counted from the first packet to the last.
@@ -40,6 +53,11 @@ type endpointSums struct {
 	// RecordingBytes is the size of all recordings, FailedRecordings how many ended early.
 	RecordingBytes   int64  `json:"recording_bytes"`
 	FailedRecordings uint64 `json:"failed_recordings"`
+	// HeapGrowth is how much more the heap held at most, beside hostile agents, than before they came.
+	HeapGrowth uint64 `json:"heap_growth"`
+	// Struck are the hostile sessions that were closed, Refused the hostile agents' handshakes that failed.
+	Struck  int64 `json:"struck"`
+	Refused int64 `json:"refused"`
 }
 
 func (e *endpoint) addr() string { return "" }
@@ -63,6 +81,15 @@ func (e *endpoint) do(ctx context.Context, c command) (reply, error) {
 	case doFinish:
 		sums, err := e.finish() //nolint:contextcheck // the endpoint ends in order, whatever becomes of the parent
 		return reply{Endpoint: sums}, err
+	case doAttack:
+		e.burn(c.Options.CPUBound)
+		if c.Options.Hostile > 0 {
+			runtime.GC()
+			e.heapBefore, e.stopWatch = heapBytes(), make(chan struct{})
+			e.watching.Go(func() { e.watchHeap(e.stopWatch) })
+			e.attack(c.URL, c.Options.Hostile) //nolint:contextcheck // it ends with the endpoint
+		}
+		return reply{}, nil
 	case doCall, doQuiet:
 	}
 	return unexpected(c)
@@ -70,6 +97,13 @@ func (e *endpoint) do(ctx context.Context, c command) (reply, error) {
 
 func (e *endpoint) open(ctx context.Context, c command) (err error) {
 	o := c.Options
+	jobs := runtime.GOMAXPROCS(0)
+	if shards := media.RaiseProcessors(jobs); o.Shards == 0 {
+		o.Shards = shards
+	}
+	if o.Hostile > 0 { // what becomes of their sockets is counted
+		e.log = slog.New(slog.DiscardHandler)
+	}
 	e.reg = prometheus.NewRegistry()
 	e.srv, err = media.New(media.Config{
 		SIPAddr: "127.0.0.1:0", RTPPortMin: 30000, RTPPortMax: 59998, Shards: o.Shards,
@@ -153,7 +187,11 @@ func (e *endpoint) endProfile() error {
 
 // finish closes all sessions and sums up.
 func (e *endpoint) finish() (*endpointSums, error) {
-	sums := new(endpointSums)
+	e.relent()
+	sums := &endpointSums{Struck: e.struck.Load(), Refused: e.refused.Load()}
+	if e.heapPeak > e.heapBefore {
+		sums.HeapGrowth = e.heapPeak - e.heapBefore
+	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	room := make(chan struct{}, dialing)
@@ -225,7 +263,21 @@ func (e *endpoint) stop() error {
 	return err
 }
 
+// relent ends the hostile agents' sessions and what computes.
+func (e *endpoint) relent() {
+	e.ended.Store(true)
+	if e.stopAttack == nil {
+		return
+	}
+	e.stopAttack()
+	e.attackers.Wait()
+	e.stopAttack = nil
+	close(e.stopWatch)
+	e.watching.Wait()
+}
+
 func (e *endpoint) close() error {
+	e.relent()
 	err := errors.Join(e.endProfile(), e.stop())
 	e.events.Wait()
 	if e.dir != "" {

@@ -67,6 +67,25 @@ func TestRun(t *testing.T) { //nolint:paralleltest // a measurement has the mach
 	}
 }
 
+// TestHostile has one hostile agent of each kind beside the calls: their sessions are closed and opened again, their handshakes refused,
+// and no packet of the others is lost.
+func TestHostile(t *testing.T) { //nolint:paralleltest // a measurement has the machine to itself
+	var r *Result
+	for n := 0; n < 10 && (r == nil || r.LostIn != 0 || r.LostOut != 0); n++ {
+		var err error
+		r, err = Run(t.Context(), inProcess, Options{Calls: 2, Seconds: 3, Warm: 1, Hostile: len(hostileKinds()), CPUBound: 1})
+		require.NoError(t, err)
+	}
+	require.Zero(t, r.LostIn)
+	require.Zero(t, r.LostOut)
+	require.Greater(t, r.Struck, int64(6))
+	require.Greater(t, r.Refused, int64(2))
+	require.Positive(t, r.HeapGrowthMB)
+	var out bytes.Buffer
+	require.NoError(t, r.Print(&out))
+	require.Contains(t, out.String(), "hostile agents")
+}
+
 // TestFaultsAreReported asks a part for what it can't do.
 func TestFaultsAreReported(t *testing.T) {
 	t.Parallel()
@@ -85,7 +104,7 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, (&Result{DeviationMS: Quantiles{P99: 5}}).Faults())
 	for _, r := range []*Result{
-		{LostIn: 1}, {LostOut: 1}, {Dropped: 1}, {FailedRecordings: 1}, {DeviationMS: Quantiles{P99: 5.1}},
+		{LostIn: 1}, {LostOut: 1}, {HeapGrowthMB: 201}, {Dropped: 1}, {FailedRecordings: 1}, {DeviationMS: Quantiles{P99: 5.1}},
 	} {
 		require.Len(t, r.Faults(), 1)
 	}

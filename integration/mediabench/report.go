@@ -30,6 +30,13 @@ func (r *Result) Print(w io.Writer) error {
 	_, _ = fmt.Fprintf(tw, "AI frames dropped\t%d\n", r.Dropped)
 	_, _ = fmt.Fprintf(tw, "concealed, ticks left out\t%d, %d\n", r.Concealed, r.LateSlots)
 	_, _ = fmt.Fprintf(tw, "allocations per frame\t%.4f (%.1f bytes), %d collections\n", r.AllocsPerFrame, r.BytesPerFrame, r.Collections)
+	if r.CPUBound > 0 {
+		_, _ = fmt.Fprintf(tw, "goroutines that compute\t%d\n", r.CPUBound)
+	}
+	if r.Hostile > 0 {
+		_, _ = fmt.Fprintf(tw, "hostile agents\t%d: heap +%.0f MiB at most, %d sessions closed, %d handshakes refused\n",
+			r.Hostile, r.HeapGrowthMB, r.Struck, r.Refused)
+	}
 	if r.Recorded {
 		_, _ = fmt.Fprintf(tw, "recordings\t%.1f MB, %d ended early\n", float64(r.RecordingBytes)/1e6, r.FailedRecordings)
 	}

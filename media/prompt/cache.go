@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/media/fairshare"
 )
 
 const (
@@ -69,6 +71,9 @@ func New(cfg Config) (*Cache, error) {
 	cfg.Fresh, cfg.Keep = cmp.Or(cfg.Fresh, defaultFresh), cmp.Or(cfg.Keep, defaultKeep)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.CPU == nil {
+		cfg.CPU = fairshare.NewSlots(2)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -278,7 +283,9 @@ func (c *Cache) fetch(ctx context.Context, owner, address string, known stamp) {
 	hash := ""
 	if err == nil {
 		var wav []byte
-		if wav, err = convert(body, c.cfg.MaxLength); err != nil {
+		var convertErr error
+		err = c.cfg.CPU.Do(ctx, owner, fairshare.Urgent, func() { wav, convertErr = convert(body, c.cfg.MaxLength) })
+		if err = cmp.Or(err, convertErr); err != nil {
 			err = &FetchError{Step: "convert", Err: err}
 		} else if hash, err = c.store(owner, wav); err != nil {
 			err = &FetchError{Step: "store", Err: err}

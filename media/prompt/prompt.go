@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
@@ -36,8 +37,10 @@ type Config struct {
 	// use, however full the folder is; 1 hour by default.
 	Fresh, Keep time.Duration
 	Now         func() time.Time
-	Logger      *slog.Logger
-	Registerer  prometheus.Registerer
+	// CPU is shared with whatever else computes in the process; conversions take turns there. Slots for two jobs.
+	CPU        *fairshare.Slots
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // The defaults of a Config.

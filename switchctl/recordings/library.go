@@ -15,6 +15,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -30,6 +31,8 @@ type Config struct {
 	Encoding media.RecordingEncoding
 	// SpoolDir is where the files are until they are uploaded, for the metric of its free space; none when empty.
 	SpoolDir string
+	// CPU is shared with whatever else computes in the process; joins take turns there. Slots for two jobs.
+	CPU *fairshare.Slots
 	// Logger discards when nil.
 	Logger *slog.Logger
 	// Registerer takes the metrics; none when nil.
@@ -44,6 +47,7 @@ type Library struct {
 	bucket  *Bucket
 	signer  *Signer
 	log     *slog.Logger
+	cpu     *fairshare.Slots
 	now     func() time.Time
 	metrics *metrics
 	// encoding is what every recording is kept in.
@@ -56,6 +60,9 @@ type Library struct {
 func New(cfg Config) (*Library, error) {
 	if cfg.Store == nil || cfg.Bucket == nil || cfg.Signer == nil {
 		return nil, errors.New("make the library of recordings: it needs a store, a bucket and a signer")
+	}
+	if cfg.CPU == nil {
+		cfg.CPU = fairshare.NewSlots(2)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -74,7 +81,7 @@ func New(cfg Config) (*Library, error) {
 		return nil, fmt.Errorf("make the library of recordings: %w", err)
 	}
 	return &Library{
-		store: cfg.Store, bucket: cfg.Bucket, signer: cfg.Signer, log: cfg.Logger, now: cfg.Now, metrics: m,
+		store: cfg.Store, bucket: cfg.Bucket, signer: cfg.Signer, log: cfg.Logger, cpu: cfg.CPU, now: cfg.Now, metrics: m,
 		encoding: cfg.Encoding, transferBase: transferBase,
 	}, nil
 }

@@ -20,6 +20,7 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -219,8 +220,13 @@ func (l *Library) assemble(ctx context.Context, row db.GetRecordingOfCallRow, pa
 		return assembled{path: found[0].Path, wav: info}, nil
 	}
 	path := filepath.Join(filepath.Dir(found[0].Path), callID.String()+".joined.wav")
-	if _, err := media.JoinWAV(path, spec, found); err != nil {
-		return assembled{}, errors.Join(fmt.Errorf("join the parts: %w", err), removeIfThere(path))
+	var joinErr error
+	join := func() { _, joinErr = media.JoinWAV(path, spec, found) }
+	if err := l.cpu.Do(ctx, row.Recording.TenantID.String(), fairshare.Background, join); err != nil {
+		return assembled{}, fmt.Errorf("join the parts: %w", err)
+	}
+	if joinErr != nil {
+		return assembled{}, errors.Join(fmt.Errorf("join the parts: %w", joinErr), removeIfThere(path))
 	}
 	info, err := checkWAV(path)
 	if err != nil {
