@@ -11,11 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"text/template"
+	"unicode"
+	"unicode/utf8"
 )
 
 //go:embed freeswitch
@@ -35,8 +38,8 @@ type Params struct {
 	InternalPort int
 	// RTPStart and RTPEnd bound the switch's RTP ports.
 	RTPStart, RTPEnd int
-	// CarrierNet is the CIDR block that may send calls.
-	CarrierNet string
+	// CarrierNets are the addresses and CIDR blocks that may send calls.
+	CarrierNets []string
 	// CDRDir is where the switch writes its call records; Render creates it.
 	CDRDir string
 	// DirectoryURL is the controller's /fs/directory.
@@ -64,6 +67,9 @@ type Gateway struct {
 func Render(dir string, p Params, gateways ...Gateway) error {
 	if p.SIPDomain == "" {
 		p.SIPDomain = p.SIPIP
+	}
+	if err := p.check(); err != nil {
+		return err
 	}
 	root, err := fs.Sub(freeswitch, "freeswitch")
 	if err != nil {
@@ -96,7 +102,7 @@ func Render(dir string, p Params, gateways ...Gateway) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, "sip_profiles", "external", g.Name+".xml"), []byte(text), 0o640); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "sip_profiles", "gateways", g.Name+".xml"), []byte(text), 0o640); err != nil {
 			return fmt.Errorf("write gateway %s: %w", g.Name, err)
 		}
 	}
@@ -107,7 +113,7 @@ func Render(dir string, p Params, gateways ...Gateway) error {
 }
 
 func fill(name, text string, p Params) ([]byte, error) {
-	t, err := template.New(name).Option("missingkey=error").Parse(text)
+	t, err := template.New(name).Option("missingkey=error").Funcs(template.FuncMap{"x": escape}).Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", name, err)
 	}
@@ -118,13 +124,79 @@ func fill(name, text string, p Params) ([]byte, error) {
 	return []byte(out.String()), nil
 }
 
+// escape writes a value as an attribute of XML has it. The switch puts it in place of $${…} before it parses the text, so that it is
+// unescaped once.
+func escape(v any) (string, error) {
+	var b strings.Builder
+	err := xml.EscapeText(&b, []byte(fmt.Sprint(v)))
+	return b.String(), err
+}
+
+// ErrValue refuses what the switch's preprocessor would not leave as it is (switch_xml.c): it puts variables in place of $${…}, takes line
+// by line, and drops spaces before a value.
+var ErrValue = errors.New("can't stand in the switch's configuration: $${, a control character or a space at an end")
+
+// plain tells whether the switch reads a value as it was written.
+func plain(value string) bool {
+	return !strings.Contains(value, "$${") && !strings.ContainsFunc(value, unicode.IsControl) && strings.TrimSpace(value) == value && utf8.ValidString(value)
+}
+
+// check names every value that can't be rendered, and no secret.
+func (p Params) check() error {
+	var errs []error
+	for name, value := range map[string]string{
+		"event socket's address": p.ESLIP, "event socket's password": p.ESLPassword, "controller's address": p.SocketAddr, "SIP address": p.SIPIP,
+		"folder of call records": p.CDRDir, "directory's URL": p.DirectoryURL, "directory's credentials": p.DirectoryCredentials,
+		"SIP domain": p.SIPDomain, "ws binding": p.WSBinding, "wss binding": p.WSSBinding,
+	} {
+		if !plain(value) {
+			errs = append(errs, fmt.Errorf("%s: %w", name, ErrValue))
+		}
+	}
+	for _, n := range p.CarrierNets {
+		if _, err := netip.ParsePrefix(n); err != nil {
+			errs = append(errs, fmt.Errorf("carriers' network %q is no CIDR block", n))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Modules lists the modules that the configuration loads, in their order.
+func Modules() ([]string, error) {
+	text, err := freeswitch.ReadFile("freeswitch/autoload_configs/modules.conf.xml")
+	if err != nil {
+		return nil, fmt.Errorf("read the switch's list of modules: %w", err)
+	}
+	var list struct {
+		Loads []struct {
+			Module string `xml:"module,attr"`
+		} `xml:"modules>load"`
+	}
+	if err := xml.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("read the switch's list of modules: %w", err)
+	}
+	names := make([]string, len(list.Loads))
+	for i, l := range list.Loads {
+		names[i] = l.Module
+	}
+	return names, nil
+}
+
+// Profiles lists the SIP profiles of the configuration.
+func Profiles() []string { return []string{"external", "internal"} }
+
 // ErrGateway refuses a gateway that the switch could not load.
 var ErrGateway = errors.New("invalid gateway")
 
-// XML renders the gateway for sip_profiles/external.
+// XML renders the gateway for sip_profiles/gateways.
 func (g Gateway) XML() (string, error) {
 	if g.Name == "" || strings.ContainsAny(g.Name, "/\\. ") || g.Host == "" {
 		return "", fmt.Errorf("%w: name %q, host %q", ErrGateway, g.Name, g.Host)
+	}
+	for _, value := range []string{g.Name, g.Host, g.Transport, g.Username, g.Password} {
+		if !plain(value) {
+			return "", fmt.Errorf("%w %s: its host, username or password %w", ErrGateway, g.Name, ErrValue)
+		}
 	}
 	type param struct {
 		Name  string `xml:"name,attr"`

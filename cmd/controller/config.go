@@ -77,6 +77,17 @@ type SwitchConfig struct {
 	DirectoryListen string `koanf:"directory_listen"`
 	// DirectorySecret is the password that the switch asks with; derived from the master key when empty.
 	DirectorySecret string `koanf:"directory_secret"`
+
+	// What `ringmaster switch config` renders besides.
+	SIPIP        string `koanf:"sip_ip"` // of both SIP profiles and of the switch's RTP
+	ExternalPort int    `koanf:"external_port"`
+	InternalPort int    `koanf:"internal_port"`
+	RTPPortMin   int    `koanf:"rtp_port_min"`
+	RTPPortMax   int    `koanf:"rtp_port_max"`
+	WSBinding    string `koanf:"ws_binding"` // softphones in browsers, as :5066; none when empty
+	WSSBinding   string `koanf:"wss_binding"`
+	// CarrierNetworks are CIDR blocks that may send calls, besides the trunks' hosts.
+	CarrierNetworks []string `koanf:"carrier_networks"`
 }
 
 // AgentsConfig is what agents' and supervisors' softphones are told.
@@ -173,7 +184,8 @@ func Defaults() Config {
 		Log:      LogConfig{Level: "info", Format: "text"},
 		Database: DatabaseConfig{MaxConns: 16, ConnectTimeout: time.Minute},
 		HTTP:     HTTPConfig{Addr: "127.0.0.1:8080", MetricsAddr: "127.0.0.1:9090", MaxConns: 10_000, MaxConnsPerClient: 1_000},
-		Switch:   SwitchConfig{ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", CDRDir: "/var/log/freeswitch/json_cdr", DirectoryAllow: []string{"127.0.0.0/8", "::1/128"}},
+		Switch: SwitchConfig{ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", CDRDir: "/var/log/freeswitch/json_cdr", DirectoryAllow: []string{"127.0.0.0/8", "::1/128"},
+			SIPIP: "127.0.0.1", ExternalPort: 5060, InternalPort: 5062, RTPPortMin: 20000, RTPPortMax: 29998},
 		Media: MediaConfig{
 			SIPAddr: "127.0.0.1:5090", RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
 			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},
@@ -340,6 +352,14 @@ var sipDomain = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9]
 
 func (c Config) validateAgents(f *faults) {
 	cidrs(f, "switch.directory_allow", c.Switch.DirectoryAllow)
+	cidrs(f, "switch.carrier_networks", c.Switch.CarrierNetworks)
+	if _, err := netip.ParseAddr(c.Switch.SIPIP); err != nil {
+		f.add("switch.sip_ip", "%q is no IP address", c.Switch.SIPIP)
+	}
+	between(f, "switch.external_port", c.Switch.ExternalPort, 1, 65535)
+	between(f, "switch.internal_port", c.Switch.InternalPort, 1, 65535)
+	between(f, "switch.rtp_port_min", c.Switch.RTPPortMin, 1024, 65534)
+	between(f, "switch.rtp_port_max", c.Switch.RTPPortMax, c.Switch.RTPPortMin+1, 65535)
 	if c.Switch.DirectoryListen != "" {
 		hostPort(f, "switch.directory_listen", c.Switch.DirectoryListen)
 	}

@@ -1,14 +1,19 @@
 package controller
 
 import (
+	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 
+	"github.com/ringmaster/ringmaster/conf"
 	"github.com/ringmaster/ringmaster/httpapi"
 )
 
@@ -55,6 +60,55 @@ func (c Config) DirectoryURL() string {
 func (c Config) DirectoryCredentials() (string, error) {
 	secret, err := c.DirectorySecret()
 	return httpapi.DirectoryUser + ":" + secret, err
+}
+
+// SwitchParams are the variables of the switch's configuration on this host. nets may send calls.
+func (c Config) SwitchParams(nets []string) (conf.Params, error) {
+	host, port, err := net.SplitHostPort(c.Switch.ESLAddr)
+	if err != nil {
+		return conf.Params{}, fmt.Errorf("read switch.esl_addr: %w", err)
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if !loopback(host) {
+		return conf.Params{}, fmt.Errorf("switch.esl_addr is %s: the event socket is rendered for loopback alone, for whoever reaches it controls the switch", host)
+	}
+	eslPort, err := strconv.Atoi(port)
+	if err != nil {
+		return conf.Params{}, fmt.Errorf("read the port of switch.esl_addr: %w", err)
+	}
+	credentials, err := c.DirectoryCredentials()
+	if err != nil {
+		return conf.Params{}, err
+	}
+	return conf.Params{
+		ESLIP: host, ESLPort: eslPort, ESLPassword: c.Switch.ESLPassword, SocketAddr: c.Switch.OutboundListen, SIPIP: c.Switch.SIPIP,
+		ExternalPort: c.Switch.ExternalPort, InternalPort: c.Switch.InternalPort, RTPStart: c.Switch.RTPPortMin, RTPEnd: c.Switch.RTPPortMax,
+		CarrierNets: nets, CDRDir: c.Switch.CDRDir, DirectoryURL: c.DirectoryURL(), DirectoryCredentials: credentials,
+		SIPDomain: c.Agents.SIPDomain, WSBinding: c.Switch.WSBinding, WSSBinding: c.Switch.WSSBinding,
+	}, nil
+}
+
+// CarrierNetworks are the configured networks and the addresses that the hosts have now, each once. All hosts that have none are named.
+func (c Config) CarrierNetworks(ctx context.Context, hosts []string) ([]string, error) {
+	nets := slices.Clone(c.Switch.CarrierNetworks)
+	if h := c.Dialing.DefaultTrunk.Host; h != "" {
+		hosts = append(slices.Clone(hosts), h)
+	}
+	var errs []error
+	for _, host := range hosts {
+		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("resolve the trunk's host %s: %w", host, err))
+		}
+		for _, a := range addrs {
+			a = a.Unmap().WithZone("")
+			nets = append(nets, netip.PrefixFrom(a, a.BitLen()).String())
+		}
+	}
+	slices.Sort(nets)
+	return slices.Compact(nets), errors.Join(errs...)
 }
 
 // Warnings are what is no fault but seldom meant: each with its key.

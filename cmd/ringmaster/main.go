@@ -39,6 +39,8 @@ type cli struct {
 	Trunk    trunkCmd    `cmd:"" help:"Carriers' trunks."`
 	Number   numberCmd   `cmd:"" help:"A tenant's own numbers."`
 	DNC      dncCmd      `cmd:"" name:"dnc" help:"The do-not-call registry."`
+	Switch   switchCmd   `cmd:"" help:"The switch beside the controller."`
+	Config   configCmd   `cmd:"" help:"The configuration file."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 
 	WithPostgres withPostgresCmd `cmd:"" hidden:"" help:"Run a command beside a private PostgreSQL."`

@@ -58,3 +58,13 @@ func TestServeReportsEveryFaultOfTheConfiguration(t *testing.T) {
 		require.Contains(t, errs, key)
 	}
 }
+
+// The switch's configuration is never mixed with another one.
+func TestSwitchConfigRefusesAFolderThatIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "freeswitch.xml"), nil, 0o600))
+	code, _, errs := runCLI(t, nil, "switch", "config", "--out", dir)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "is not empty")
+}

@@ -5,7 +5,6 @@ package freeswitch
 import (
 	"bytes"
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,7 +98,7 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	defer cancel()
 	err = s.await(ctx)
 	if err == nil {
-		err = s.checkModules(ctx, confDir)
+		err = s.checkModules(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Stop(), fmt.Errorf("its last output: %s", s.output))
@@ -192,8 +191,8 @@ func (s *Switch) probe(ctx context.Context) error {
 }
 
 // checkModules asks whether all modules are there that the configuration loads. mod_sofia, whose profiles are up by now, is the last.
-func (s *Switch) checkModules(ctx context.Context, confDir string) error {
-	wanted, err := modulesOf(confDir)
+func (s *Switch) checkModules(ctx context.Context) error {
+	wanted, err := conf.Modules()
 	if err != nil {
 		return err
 	}
@@ -218,30 +217,6 @@ func (s *Switch) checkModules(ctx context.Context, confDir string) error {
 	return nil
 }
 
-// modulesOf lists the modules that a configuration loads.
-func modulesOf(confDir string) ([]string, error) {
-	b, err := os.ReadFile(filepath.Join(confDir, "autoload_configs", "modules.xml"))
-	if err != nil {
-		return nil, fmt.Errorf("read the switch's list of modules: %w", err)
-	}
-	var list struct {
-		Loads []struct {
-			Module string `xml:"module,attr"`
-		} `xml:"modules>load"`
-	}
-	if err := xml.Unmarshal(b, &list); err != nil {
-		return nil, fmt.Errorf("read the switch's list of modules: %w", err)
-	}
-	if len(list.Loads) == 0 {
-		return nil, errors.New("the switch's list of modules is empty")
-	}
-	names := make([]string, len(list.Loads))
-	for i, l := range list.Loads {
-		names[i] = l.Module
-	}
-	return names, nil
-}
-
 // withPorts fills in the ports that were left to us, and the other defaults.
 func withPorts(ctx context.Context, p conf.Params) (conf.Params, error) {
 	if p.ESLIP == "" {
@@ -250,8 +225,8 @@ func withPorts(ctx context.Context, p conf.Params) (conf.Params, error) {
 	if p.SIPIP == "" {
 		p.SIPIP = "127.0.0.1"
 	}
-	if p.CarrierNet == "" {
-		p.CarrierNet = "127.0.0.0/8"
+	if len(p.CarrierNets) == 0 {
+		p.CarrierNets = []string{"127.0.0.0/8"}
 	}
 	if p.RTPStart == 0 {
 		p.RTPStart, p.RTPEnd = 20000, 23998

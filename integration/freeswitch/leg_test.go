@@ -113,7 +113,7 @@ func TestLegs(t *testing.T) { //nolint:tparallel // one switch, one call after a
 	}
 	dir := t.TempDir()
 	sw, err := freeswitch.Start(t.Context(), freeswitch.Config{Binary: path, Dir: dir, Params: conf.Params{
-		ESLIP: "127.0.0.1", ESLPassword: "secret", SocketAddr: "127.0.0.1:9", SIPIP: "127.0.0.1", CarrierNet: "127.0.0.0/8",
+		ESLIP: "127.0.0.1", ESLPassword: "secret", SocketAddr: "127.0.0.1:9", SIPIP: "127.0.0.1", CarrierNets: []string{"127.0.0.0/8"},
 		CDRDir: filepath.Join(dir, "cdr"), DirectoryURL: "http://127.0.0.1:9/",
 	}})
 	require.NoError(t, err)

@@ -253,7 +253,7 @@ func (l *line) simulate(tb testing.TB, outbound, cdrs string) {
 func (l *line) realSwitch(tb testing.TB, binary, outbound, cdrs string) {
 	tb.Helper()
 	cfg := freeswitch.Config{Binary: binary, Dir: filepath.Join(l.dir, "fs"), Params: conf.Params{
-		ESLIP: "127.0.0.1", ESLPassword: "secret", SocketAddr: outbound, SIPIP: "127.0.0.1", CarrierNet: "127.0.0.0/8",
+		ESLIP: "127.0.0.1", ESLPassword: "secret", SocketAddr: outbound, SIPIP: "127.0.0.1", CarrierNets: []string{"127.0.0.0/8"},
 		CDRDir: cdrs, DirectoryURL: l.directory, SIPDomain: domain,
 	}}
 	sw, err := freeswitch.Start(tb.Context(), cfg)
