@@ -100,6 +100,7 @@ const (
 	CodeSubprotocolMismatch    = "SubprotocolMismatch"
 	CodeMaxConcurrent          = "max_concurrent"
 	CodeOptedOut               = "opted_out"
+	CodeUploads                = "too_many_uploads"
 	CodeNotPredictive          = "not_predictive"
 	CodeLeadInCall             = "lead_in_call"
 )

@@ -47,6 +47,9 @@ type Config struct {
 	DNC dnc.Provider
 	// DNCPolicy says for which kinds of calls its answers hold; the zero value is all.
 	DNCPolicy dnc.Policy
+	// UploadDir is where uploaded workbooks are kept while they are read, for this dialer alone; the system's folder for such files when
+	// empty.
+	UploadDir string
 	// Prompts brings what callees hear to this host. Without it no campaign with an announcement is dialed.
 	Prompts switchctl.Prompts
 	// Agents are the people who take calls. Without them nobody does.
@@ -101,6 +104,7 @@ type Service struct {
 	shares  shares
 	paces   *paces
 	audios  audios
+	uploads *uploads
 	calls   Calls // set by Attach, before anything serves
 	// scrubBatch is how many leads are scrubbed at a time.
 	scrubBatch int32
@@ -128,13 +132,17 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create dialer: legal hours: %w", err)
 	}
+	uploads, err := newUploads(cfg.UploadDir)
+	if err != nil {
+		return nil, fmt.Errorf("create dialer: %w", err)
+	}
 	paces := newPaces()
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(newPaceCollector(paces))
 	}
 	return &Service{
 		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(),
-		crews: newCrews(), shares: newShares(), paces: paces, scrubBatch: scrubBatch,
+		crews: newCrews(), shares: newShares(), paces: paces, uploads: uploads, scrubBatch: scrubBatch,
 	}, nil
 }
 

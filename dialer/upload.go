@@ -38,12 +38,17 @@ type UploadError struct {
 
 // UploadLeads adds the leads of a CSV or XLSX file as a push does, each scrubbed, some at a time: when it fails, the leads of
 // the rows before are there, and are duplicates when the file is sent again. Errors: store.ErrNotFound, *ValidationError for a
-// file that can't be read, the reader's own.
+// file that can't be read, *LimitError while too many of the tenant's are, the reader's own.
 func (s *Service) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (LeadUpload, error) {
 	if _, err := s.GetCampaign(ctx, tenant, campaign); err != nil {
 		return LeadUpload{}, err
 	}
-	leads, err := leadfile.Open(file)
+	end, err := s.uploads.begin(tenant)
+	if err != nil {
+		return LeadUpload{}, err
+	}
+	defer end()
+	leads, err := leadfile.Open(ctx, file, leadfile.Options{Dir: s.uploads.dir, Workbooks: s.uploads.workbooks})
 	if err != nil {
 		return LeadUpload{}, wrap("read uploaded leads", fileFault(err))
 	}

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -170,7 +171,8 @@ func (c *Controller) buildDialer(context.Context) (err error) {
 	cfg := dialer.Config{
 		DNCPolicy: policy,
 		Web:       c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: c.scrubber, Poll: d.Poll, Agents: c.agents,
-		Prompts: c.prompts, Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
+		UploadDir: filepath.Join(c.cfg.Recordings.SpoolDir, "uploads"),
+		Prompts:   c.prompts, Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
 	}
 	if t := d.DefaultTrunk; t.Host != "" {
 		cfg.HostTrunk = &dialer.HostTrunk{Host: t.Host, Port: t.Port, Transport: t.Transport, NumberFormat: t.NumberFormat}

@@ -2,12 +2,13 @@
 // XLSX. It reads row by row, and holds no more of a file than one row and a few buffers.
 //
 // Read this file for what a row is and how a file's kind is told, header.go for how columns are named, encoding.go and csv.go
-// for text, xlsx.go for workbooks.
+// for text, xlsx.go and texts.go for workbooks.
 package leadfile
 
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,8 +79,20 @@ const (
 	sniffBytes = 64 << 10
 )
 
-// Open reads the header of a file. Errors: *FileError, or the reader's own. The file must be closed.
-func Open(r io.Reader) (*File, error) {
+// TempPattern names the files that workbooks are kept in while they are read.
+const TempPattern = "ringmaster-leads-*"
+
+// Options are what reading a file needs besides it.
+type Options struct {
+	// Dir is where workbooks are kept meanwhile; the system's folder for such files when empty.
+	Dir string
+	// Workbooks bounds, by its capacity, how many workbooks are read at once; nil for any number. The others wait.
+	Workbooks chan struct{}
+}
+
+// Open reads the header of a file; ctx bounds all that is read of a workbook. Errors: *FileError, the reader's own, or the context's. The
+// file must be closed.
+func Open(ctx context.Context, r io.Reader, o Options) (*File, error) {
 	src := bufio.NewReaderSize(r, sniffBytes)
 	start, err := src.Peek(len(zipMagic))
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -93,7 +106,7 @@ func Open(r io.Reader) (*File, error) {
 		return nil, &FileError{Message: "is a workbook of an old format (.xls); save it as .xlsx or .csv"}
 	case bytes.HasPrefix(start, []byte(zipMagic)):
 		f.numeric = true
-		f.cells, err = openWorkbook(src)
+		f.cells, err = openWorkbook(ctx, src, o)
 	default:
 		f.cells, err = openText(src)
 	}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // readAll gives the rows of a file, and the error that ended it.
 func readAll(tb testing.TB, r io.Reader) (rows []Row, err error) {
 	tb.Helper()
-	f, err := Open(r)
+	f, err := Open(tb.Context(), r, Options{Dir: tb.TempDir()})
 	if err != nil {
 		return nil, err
 	}
