@@ -134,7 +134,10 @@ func (h handler) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPlan)
 	if plan.resume != nil || !plan.beginsWithVoiceAgent(s.now()) {
 		h.recordFlow(ctx, leg)
 	}
-	keeper := flowKeeper{s: s, call: call, plan: plan}
+	keeper := &flowKeeper{s: s, call: call, plan: plan}
+	if plan.resume != nil {
+		keeper.kept = len(plan.resume.Trace)
+	}
 	deciding, cancel := context.WithTimeout(ctx, decisionLimit)
 	facts, err := h.facts(deciding, call)
 	if err == nil {
@@ -210,9 +213,10 @@ type flowKeeper struct {
 	s    *Service
 	call db.Call
 	plan *flowPlan
+	kept int // steps of the trace that are written
 }
 
-func (k flowKeeper) begin(ctx context.Context) error {
+func (k *flowKeeper) begin(ctx context.Context) error {
 	return k.s.st.InTenant(ctx, k.call.TenantID, func(tx *store.Tx) error {
 		_, err := tx.Q.FlowRunBegin(ctx, db.FlowRunBeginParams{
 			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.id, Version: k.plan.version,
@@ -221,7 +225,7 @@ func (k flowKeeper) begin(ctx context.Context) error {
 	})
 }
 
-func (k flowKeeper) keep(ctx context.Context, state flow.State) error {
+func (k *flowKeeper) keep(ctx context.Context, state flow.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flowWriteTimeout)
 	defer cancel()
 	err := k.write(ctx, state)
@@ -231,12 +235,9 @@ func (k flowKeeper) keep(ctx context.Context, state flow.State) error {
 	return err
 }
 
-func (k flowKeeper) write(ctx context.Context, state flow.State) error {
-	trace := state.Trace
-	if trace == nil {
-		trace = []flow.Step{}
-	}
-	rawTrace, err := json.Marshal(trace)
+func (k *flowKeeper) write(ctx context.Context, state flow.State) error {
+	kept, steps := k.kept, len(state.Trace)
+	rawSteps, err := json.Marshal(append([]flow.Step{}, state.Trace[kept:]...))
 	if err != nil {
 		return err
 	}
@@ -245,20 +246,26 @@ func (k flowKeeper) write(ctx context.Context, state flow.State) error {
 	if err != nil {
 		return err
 	}
-	return k.s.st.InTenant(ctx, k.call.TenantID, func(tx *store.Tx) error {
+	err = k.s.st.InTenant(ctx, k.call.TenantID, func(tx *store.Tx) error {
 		if state.Node != "" {
 			return tx.Q.FlowRunKeep(ctx, db.FlowRunKeepParams{
-				TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.id, State: rawState, Trace: rawTrace,
+				TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.id, State: rawState,
+				Steps: rawSteps, Kept: int32(kept), //nolint:gosec // at most MaxSteps
 			})
 		}
 		end := db.FlowRunEndParams{
-			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.id, Trace: rawTrace, Outcome: state.Outcome, EndedAt: k.s.now(),
+			TenantID: k.call.TenantID, CallID: k.call.ID, FlowID: k.plan.id, Outcome: state.Outcome, EndedAt: k.s.now(),
+			Steps: rawSteps, Kept: int32(kept), //nolint:gosec // at most MaxSteps
 		}
 		if state.Error != "" {
 			end.Error = &state.Error
 		}
 		return tx.Q.FlowRunEnd(ctx, end)
 	})
+	if err == nil {
+		k.kept = steps
+	}
+	return err
 }
 
 // FlowRun is what a flow did with a call.

@@ -46,7 +46,9 @@
 //	set_disposition     sets the call's disposition
 //	  {"id": "tag", "type": "set_disposition", "data": {"disposition": "support"}, "next": {"default": "queue"}}
 //	http_request        asks a server; a 2xx answer is kept in the variable save_as, the members of a JSON object beside it as
-//	                    save_as.member
+//	                    save_as.member. What a flow saves has 256 KiB in all: an answer that doesn't fit is failed. Each request has an
+//	                    Idempotency-Key, the same when a restart repeats it; a redirect to another host gets no header but
+//	                    Accept and Content-Type
 //	  {"id": "crm", "type": "http_request", "data": {"method": "POST", "url": "https://example.com/who?from={{from}}",
 //	   "headers": {"Authorization": "Bearer …"}, "body": {"digits": "{{choice}}"}, "timeout_s": 3, "save_as": "customer"},
 //	   "next": {"default": "vip", "failed": "queue"}}

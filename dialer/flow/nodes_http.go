@@ -3,6 +3,7 @@ package flow
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -56,19 +57,28 @@ func readHTTP(f *fields) action {
 	return n
 }
 
+// idempotencyHeader tells a server that a request is one that it had before: a restart repeats the one that it has cut off.
+const idempotencyHeader = "Idempotency-Key"
+
+// names tells whether the node gives a header itself.
+func (n request) names(header string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(n.headers)), func(name string) bool { return strings.EqualFold(name, header) })
+}
+
 func (n request) run(r *runner) (string, error) {
 	req := Request{Method: n.method, URL: r.url(n.url), Header: map[string]string{}, Timeout: n.timeout}
 	for name, value := range n.headers {
 		req.Header[name] = r.text(value)
+	}
+	if !n.names(idempotencyHeader) {
+		req.Header[idempotencyHeader] = r.stepKey()
 	}
 	if n.isJSON {
 		req.Body = []byte(r.json(n.body))
 	} else {
 		req.Body = []byte(r.text(n.body))
 	}
-	if n.isJSON && !slices.ContainsFunc(slices.Collect(maps.Keys(n.headers)), func(name string) bool {
-		return strings.EqualFold(name, "Content-Type")
-	}) {
+	if n.isJSON && !n.names("Content-Type") {
 		req.Header["Content-Type"] = "application/json"
 	}
 	answer, err := r.web.Do(r.ctx, req)
@@ -79,6 +89,9 @@ func (n request) run(r *runner) (string, error) {
 		r.detail(err.Error())
 		return OutcomeFailed, nil
 	}
-	r.vars.AddDocument(n.saveAs, answer)
+	if !r.saveDocument(n.saveAs, answer) {
+		r.detail(fmt.Sprintf("the answer is not kept, the flow's variables hold %d KiB", maxVariables>>10))
+		return OutcomeFailed, nil
+	}
 	return OutcomeDefault, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -253,6 +254,11 @@ func (r *runner) tell(ctx context.Context) {
 	if r.keep != nil {
 		_ = r.keep(ctx, r.state) // whoever keeps it has logged what went wrong; the caller is not to suffer from it
 	}
+}
+
+// stepKey names the step that runs, the same when a restart repeats it: call, node, and how many steps came before.
+func (r *runner) stepKey() string {
+	return r.facts.get("call_id") + "/" + r.node.ID + "/" + strconv.Itoa(len(r.state.Trace))
 }
 
 // detail notes something in the trace.

@@ -14,6 +14,7 @@ const (
 	maxValue     = 16 << 10 // bytes
 	maxFlattened = 200      // members of one document
 	maxDepth     = 4
+	maxVariables = 256 << 10 // bytes of all that a flow saves itself, with their names
 )
 
 // Variables are what a flow knows of its call, by name.
@@ -33,6 +34,27 @@ func (v Variables) Add(name, value string) {
 func (v Variables) AddDocument(name string, document []byte) {
 	v.Add(name, strings.ToValidUTF8(string(document), "\uFFFD"))
 	v.AddMembers(name, document)
+}
+
+// size is how much they hold, in bytes.
+func (v Variables) size() (n int) {
+	for name, value := range v {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
+// saveDocument is AddDocument of what the flow saves itself; false when there is no room for all of it, and nothing is saved.
+func (r *runner) saveDocument(name string, document []byte) bool {
+	added := Variables{}
+	added.AddDocument(name, document)
+	all := r.own()
+	maps.Copy(all, added)
+	if all.size() > maxVariables {
+		return false
+	}
+	maps.Copy(r.vars, added)
+	return true
 }
 
 // AddMembers puts the members of a JSON object into variables, as name.member; anything else is left alone.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -57,6 +58,10 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		return errors.New("too many redirects")
 	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
 		return netguard.ErrForbidden
+	}
+	if first := via[0].URL; req.URL.Host != first.Host || req.URL.Scheme != first.Scheme {
+		// Another server gets none of the secrets that the flow has for the first one.
+		maps.DeleteFunc(req.Header, func(name string, _ []string) bool { return name != "Accept" && name != "Content-Type" })
 	}
 	return nil
 }

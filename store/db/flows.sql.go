@@ -211,15 +211,18 @@ func (q *Queries) FlowRunBegin(ctx context.Context, arg FlowRunBeginParams) (Flo
 }
 
 const flowRunEnd = `-- name: FlowRunEnd :exec
-UPDATE flow_runs SET state = '{}', trace = $1, outcome = $2::text, error = $3, ended_at = $4::timestamptz
-WHERE tenant_id = $5 AND call_id = $6 AND flow_id = $7 AND ended_at IS NULL
+UPDATE flow_runs SET state = '{}', outcome = $1::text, error = $2, ended_at = $3::timestamptz,
+  trace = trace || coalesce((SELECT jsonb_agg(s.step ORDER BY s.n)
+    FROM jsonb_array_elements($4::jsonb) WITH ORDINALITY s(step, n) WHERE s.n + $5::int > jsonb_array_length(trace)), '[]')
+WHERE tenant_id = $6 AND call_id = $7 AND flow_id = $8 AND ended_at IS NULL
 `
 
 type FlowRunEndParams struct {
-	Trace    json.RawMessage
 	Outcome  string
 	Error    *string
 	EndedAt  time.Time
+	Steps    json.RawMessage
+	Kept     int32
 	TenantID uuid.UUID
 	CallID   uuid.UUID
 	FlowID   uuid.UUID
@@ -227,10 +230,11 @@ type FlowRunEndParams struct {
 
 func (q *Queries) FlowRunEnd(ctx context.Context, arg FlowRunEndParams) error {
 	_, err := q.db.Exec(ctx, flowRunEnd,
-		arg.Trace,
 		arg.Outcome,
 		arg.Error,
 		arg.EndedAt,
+		arg.Steps,
+		arg.Kept,
 		arg.TenantID,
 		arg.CallID,
 		arg.FlowID,
@@ -239,22 +243,26 @@ func (q *Queries) FlowRunEnd(ctx context.Context, arg FlowRunEndParams) error {
 }
 
 const flowRunKeep = `-- name: FlowRunKeep :exec
-UPDATE flow_runs SET state = $1, trace = $2
-WHERE tenant_id = $3 AND call_id = $4 AND flow_id = $5 AND ended_at IS NULL
+UPDATE flow_runs SET state = $1, trace = trace || coalesce((SELECT jsonb_agg(s.step ORDER BY s.n)
+  FROM jsonb_array_elements($2::jsonb) WITH ORDINALITY s(step, n) WHERE s.n + $3::int > jsonb_array_length(trace)), '[]')
+WHERE tenant_id = $4 AND call_id = $5 AND flow_id = $6 AND ended_at IS NULL
 `
 
 type FlowRunKeepParams struct {
 	State    json.RawMessage
-	Trace    json.RawMessage
+	Steps    json.RawMessage
+	Kept     int32
 	TenantID uuid.UUID
 	CallID   uuid.UUID
 	FlowID   uuid.UUID
 }
 
+// FlowRunKeep appends the steps that follow the first @kept; those that the trace has already are left out, since a commit may be repeated.
 func (q *Queries) FlowRunKeep(ctx context.Context, arg FlowRunKeepParams) error {
 	_, err := q.db.Exec(ctx, flowRunKeep,
 		arg.State,
-		arg.Trace,
+		arg.Steps,
+		arg.Kept,
 		arg.TenantID,
 		arg.CallID,
 		arg.FlowID,

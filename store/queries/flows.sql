@@ -64,12 +64,16 @@ RETURNING *;
 -- name: FlowRunOpen :one
 SELECT * FROM flow_runs WHERE tenant_id = @tenant_id AND call_id = @call_id AND ended_at IS NULL ORDER BY started_at DESC LIMIT 1;
 
+-- FlowRunKeep appends the steps that follow the first @kept; those that the trace has already are left out, since a commit may be repeated.
 -- name: FlowRunKeep :exec
-UPDATE flow_runs SET state = @state, trace = @trace
+UPDATE flow_runs SET state = @state, trace = trace || coalesce((SELECT jsonb_agg(s.step ORDER BY s.n)
+  FROM jsonb_array_elements(@steps::jsonb) WITH ORDINALITY s(step, n) WHERE s.n + @kept::int > jsonb_array_length(trace)), '[]')
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND flow_id = @flow_id AND ended_at IS NULL;
 
 -- name: FlowRunEnd :exec
-UPDATE flow_runs SET state = '{}', trace = @trace, outcome = @outcome::text, error = sqlc.narg('error'), ended_at = @ended_at::timestamptz
+UPDATE flow_runs SET state = '{}', outcome = @outcome::text, error = sqlc.narg('error'), ended_at = @ended_at::timestamptz,
+  trace = trace || coalesce((SELECT jsonb_agg(s.step ORDER BY s.n)
+    FROM jsonb_array_elements(@steps::jsonb) WITH ORDINALITY s(step, n) WHERE s.n + @kept::int > jsonb_array_length(trace)), '[]')
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND flow_id = @flow_id AND ended_at IS NULL;
 
 -- FlowRunsClose ends what a call's flows have left open, when the call itself has ended: the node that ran did not come to an
