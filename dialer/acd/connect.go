@@ -132,7 +132,7 @@ func (s *Service) Connect(ctx context.Context, leg switchctl.Leg, req Request) (
 // learnOwner reads the row of the agent who has dialed a call, or had it, where the desk doesn't know that it is theirs.
 func (s *Service) learnOwner(ctx context.Context, tenant, agent, call uuid.UUID) {
 	s.mu.Lock()
-	known := s.desk.onCall(call) != nil
+	known := s.desk.onCall(tenant, call) != nil
 	s.mu.Unlock()
 	if known {
 		return
@@ -156,13 +156,13 @@ func (s *Service) learnOwner(ctx context.Context, tenant, agent, call uuid.UUID)
 func (s *Service) enter(c *caller) *seat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	owner := s.desk.onCall(c.call)
+	owner := s.desk.onCall(c.tenant, c.call)
 	s.desk.enter(c)
 	if owner != nil {
 		c.seat, owner.offered = owner, c
 		return owner
 	}
-	s.desk.match()
+	s.desk.matchOf(c.tenant)
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (s *Service) gone(c *caller) {
 	s.mu.Lock()
 	before := s.desk.readyAgents(c.tenant)
 	s.desk.gone(c)
-	s.desk.match()
+	s.desk.matchOf(c.tenant)
 	after := s.desk.readyAgents(c.tenant)
 	s.mu.Unlock()
 	s.tellReady(c.tenant, before, after)
@@ -282,7 +282,7 @@ func (s *Service) doubt(c *caller) {
 		c.seat.unsure = true
 	}
 	s.desk.free(c)
-	s.desk.match()
+	s.desk.matchOf(c.tenant)
 	s.mu.Unlock()
 	notify(s.kick)
 }
@@ -354,7 +354,7 @@ func (v *serving) settle(ctx context.Context, spec switchctl.PhoneSpec, t Trigge
 		v.c.seat.unsure = true
 	}
 	s.desk.free(v.c)
-	s.desk.match()
+	s.desk.matchOf(call.TenantID)
 	after := s.desk.readyAgents(call.TenantID)
 	s.mu.Unlock()
 	s.tellReady(call.TenantID, before, after)

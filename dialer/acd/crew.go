@@ -61,8 +61,8 @@ func (s *Service) Crew(tenant uuid.UUID) []Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Member
-	for _, a := range s.desk.agents {
-		if a.row.TenantID != tenant || a.onHook || !a.phoneUp {
+	for _, a := range s.desk.room(tenant).agents {
+		if a.onHook || !a.phoneUp {
 			continue
 		}
 		m := Member{
@@ -109,8 +109,8 @@ func (s *Service) Waiting(tenant uuid.UUID) []Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Waiter
-	for _, c := range s.desk.callers {
-		if c.tenant == tenant && c.seat == nil {
+	for _, c := range s.desk.room(tenant).callers {
+		if c.seat == nil {
 			out = append(out, Waiter{Call: c.call, Want: Want{Agent: c.agent, Tags: c.tags}, Priority: c.priority})
 		}
 	}

@@ -17,8 +17,48 @@ import (
 type desk struct {
 	agents  map[uuid.UUID]*seat
 	callers map[uuid.UUID]*caller
+	// rooms have the same by tenant: nobody is looked at for another tenant's sake.
+	rooms   map[uuid.UUID]*room
 	entered uint64
 	changes uint64
+}
+
+// room is a tenant's part of the desk.
+type room struct {
+	agents  map[uuid.UUID]*seat
+	callers map[uuid.UUID]*caller
+}
+
+// room is the tenant's, an empty one where there is none.
+func (d *desk) room(tenant uuid.UUID) *room {
+	if r := d.rooms[tenant]; r != nil {
+		return r
+	}
+	return &room{}
+}
+
+// open is the tenant's room, to put somebody in.
+func (d *desk) open(tenant uuid.UUID) *room {
+	r := d.rooms[tenant]
+	if r == nil {
+		r = &room{agents: make(map[uuid.UUID]*seat), callers: make(map[uuid.UUID]*caller)}
+		d.rooms[tenant] = r
+	}
+	return r
+}
+
+// shut drops a room that nobody is in.
+func (d *desk) shut(tenant uuid.UUID) {
+	if r := d.rooms[tenant]; r != nil && len(r.agents)+len(r.callers) == 0 {
+		delete(d.rooms, tenant)
+	}
+}
+
+// drop forgets an agent.
+func (d *desk) drop(a *seat) {
+	delete(d.agents, a.row.ID)
+	delete(d.room(a.row.TenantID).agents, a.row.ID)
+	d.shut(a.row.TenantID)
 }
 
 // seat is an agent as the desk sees one.
@@ -74,7 +114,7 @@ type caller struct {
 }
 
 func newDesk() *desk {
-	return &desk{agents: make(map[uuid.UUID]*seat), callers: make(map[uuid.UUID]*caller)}
+	return &desk{agents: make(map[uuid.UUID]*seat), callers: make(map[uuid.UUID]*caller), rooms: make(map[uuid.UUID]*room)}
 }
 
 // sit takes an agent's row, unless a newer one is known.
@@ -83,6 +123,7 @@ func (d *desk) sit(row db.Agent) *seat {
 	if a == nil {
 		a = &seat{downSince: row.LastStatusAt}
 		d.agents[row.ID] = a
+		d.open(row.TenantID).agents[row.ID] = a
 	} else if row.Version < a.row.Version {
 		return a
 	}
@@ -103,7 +144,7 @@ func (d *desk) leave(agent uuid.UUID) {
 		return
 	}
 	if a.offered == nil {
-		delete(d.agents, agent)
+		d.drop(a)
 		return
 	}
 	a.row.Status, a.row.CurrentCallID, a.changed = string(Offline), nil, d.changes
@@ -127,6 +168,7 @@ func (d *desk) enter(c *caller) {
 	d.entered++
 	c.order = d.entered
 	d.callers[c.call] = c
+	d.open(c.tenant).callers[c.call] = c
 }
 
 // gone takes a caller away; the agent, if one was chosen, is chosen for nobody.
@@ -134,6 +176,8 @@ func (d *desk) gone(c *caller) {
 	d.free(c)
 	if d.callers[c.call] == c {
 		delete(d.callers, c.call)
+		delete(d.room(c.tenant).callers, c.call)
+		d.shut(c.tenant)
 	}
 }
 
@@ -141,16 +185,24 @@ func (d *desk) gone(c *caller) {
 func (d *desk) free(c *caller) {
 	if a := c.seat; a != nil && a.offered == c {
 		if a.offered = nil; a.row.Status == string(Offline) {
-			delete(d.agents, a.row.ID)
+			d.drop(a)
 		}
 	}
 	c.seat = nil
 }
 
-// match pairs waiting callers with ready agents, and tells those whom nobody can take.
+// match pairs waiting callers with ready agents in every room.
 func (d *desk) match() {
-	waiting := make([]*caller, 0, len(d.callers))
-	for _, c := range d.callers {
+	for tenant := range d.rooms {
+		d.matchOf(tenant)
+	}
+}
+
+// matchOf pairs a tenant's waiting callers with its ready agents, and tells those whom nobody can take.
+func (d *desk) matchOf(tenant uuid.UUID) {
+	here := d.room(tenant)
+	waiting := make([]*caller, 0, len(here.callers))
+	for _, c := range here.callers {
 		if c.seat == nil {
 			waiting = append(waiting, c)
 		}
@@ -159,8 +211,8 @@ func (d *desk) match() {
 		return
 	}
 	slices.SortFunc(waiting, byTurn)
-	ready := make([]*seat, 0, len(d.agents))
-	for _, a := range d.agents {
+	ready := make([]*seat, 0, len(here.agents))
+	for _, a := range here.agents {
 		if a.ready() {
 			ready = append(ready, a)
 		}
@@ -182,7 +234,7 @@ func (d *desk) match() {
 
 // hope tells whether anybody who is logged in could take the caller, sooner or later.
 func (d *desk) hope(c *caller) bool {
-	for _, a := range d.agents {
+	for _, a := range d.room(c.tenant).agents {
 		if a.row.Status != string(Offline) && a.fits(c) {
 			return true
 		}
@@ -206,8 +258,8 @@ func (d *desk) position(c *caller) int {
 		return 0
 	}
 	place := 1
-	for _, other := range d.callers {
-		if other.tenant == c.tenant && other.seat == nil && byTurn(other, c) < 0 {
+	for _, other := range d.room(c.tenant).callers {
+		if other.seat == nil && byTurn(other, c) < 0 {
 			place++
 		}
 	}
@@ -217,17 +269,17 @@ func (d *desk) position(c *caller) int {
 // readyAgents counts a tenant's agents who could take a call now.
 func (d *desk) readyAgents(tenant uuid.UUID) int {
 	n := 0
-	for _, a := range d.agents {
-		if a.row.TenantID == tenant && a.ready() {
+	for _, a := range d.room(tenant).agents {
+		if a.ready() {
 			n++
 		}
 	}
 	return n
 }
 
-// onCall finds the agent whose row has the call.
-func (d *desk) onCall(call uuid.UUID) *seat {
-	for _, a := range d.agents {
+// onCall finds the tenant's agent whose row has the call.
+func (d *desk) onCall(tenant, call uuid.UUID) *seat {
+	for _, a := range d.room(tenant).agents {
 		if a.row.CurrentCallID != nil && *a.row.CurrentCallID == call {
 			return a
 		}

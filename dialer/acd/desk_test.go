@@ -167,6 +167,20 @@ func (f *floor) check() {
 		held[id] = c
 		require.True(f.t, c.seat.fits(c), "an agent of another tenant, or without the skill")
 	}
+	agents, callers := 0, 0
+	for tenant, r := range f.d.rooms {
+		require.Positive(f.t, len(r.agents)+len(r.callers), "a room that nobody is in")
+		agents, callers = agents+len(r.agents), callers+len(r.callers)
+		for id, a := range r.agents {
+			require.Same(f.t, f.d.agents[id], a)
+			require.Equal(f.t, tenant, a.row.TenantID)
+		}
+		for id, c := range r.callers {
+			require.Same(f.t, f.d.callers[id], c)
+			require.Equal(f.t, tenant, c.tenant)
+		}
+	}
+	require.Equal(f.t, []int{len(f.d.agents), len(f.d.callers)}, []int{agents, callers})
 	for id, a := range f.d.agents {
 		require.Equal(f.t, f.rows[id].Status, a.row.Status)
 		require.True(f.t, a.row.Status != string(Offline) || a.offered != nil)

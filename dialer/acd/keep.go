@@ -106,10 +106,7 @@ func (s *Service) look(ctx context.Context, sw Switch) {
 func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began uint64) map[uuid.UUID]bool {
 	s.mu.Lock()
 	before := make(map[uuid.UUID]int)
-	for _, a := range s.desk.agents {
-		before[a.row.TenantID] = 0
-	}
-	for tenant := range before {
+	for tenant := range s.desk.rooms {
 		before[tenant] = s.desk.readyAgents(tenant)
 	}
 	seen := make(map[uuid.UUID]bool, len(rows))
@@ -172,7 +169,7 @@ func (s *Service) seePhones(sw Switch) {
 		if changed {
 			s.desk.phone(p.AgentID, p.Up, s.now())
 			s.phonesChanged()
-			s.desk.match()
+			s.desk.matchOf(p.TenantID)
 		}
 		after := s.desk.readyAgents(p.TenantID)
 		s.mu.Unlock()

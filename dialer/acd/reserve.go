@@ -17,7 +17,7 @@ func (s *Service) Keep(tenant, campaign uuid.UUID, agents []uuid.UUID, until tim
 	s.mu.Lock()
 	before := s.desk.readyAgents(tenant)
 	n := s.desk.keep(tenant, campaign, agents, until)
-	s.desk.match()
+	s.desk.matchOf(tenant)
 	after := s.desk.readyAgents(tenant)
 	s.mu.Unlock()
 	s.tellReady(tenant, before, after)
@@ -26,7 +26,7 @@ func (s *Service) Keep(tenant, campaign uuid.UUID, agents []uuid.UUID, until tim
 
 // keep sets a campaign's marks anew, and counts them.
 func (d *desk) keep(tenant, campaign uuid.UUID, agents []uuid.UUID, until time.Time) int {
-	for _, a := range d.agents {
+	for _, a := range d.room(tenant).agents {
 		if a.kept == campaign {
 			a.kept = uuid.Nil
 		}

@@ -152,7 +152,7 @@ func (s *Service) PhoneChanged(p switchctl.PhoneState) {
 	}
 	s.desk.phone(p.AgentID, p.Up, s.now())
 	s.phonesChanged()
-	s.desk.match()
+	s.desk.matchOf(p.TenantID)
 	after := s.desk.readyAgents(p.TenantID)
 	s.mu.Unlock()
 	if a != nil && !p.Up {
@@ -174,7 +174,7 @@ func (s *Service) apply(row db.Agent) {
 		was := a.row.Status
 		s.desk.sit(row)
 		moved = a.row.Status != was
-		s.desk.match()
+		s.desk.matchOf(row.TenantID)
 	}
 	after := s.desk.readyAgents(row.TenantID)
 	s.mu.Unlock()
@@ -214,7 +214,7 @@ func (s *Service) loggedIn(ctx context.Context, row db.Agent, who db.User) {
 		s.renew[row.ID] = true
 		notify(s.kick)
 	}
-	s.desk.match()
+	s.desk.matchOf(row.TenantID)
 	after := s.desk.readyAgents(row.TenantID)
 	s.mu.Unlock()
 	s.hold(ctx, spec)
@@ -254,8 +254,10 @@ func (s *Service) renewPhones(ctx context.Context, sw Switch) {
 // loggedOut forgets an agent and lets go of the phone.
 func (s *Service) loggedOut(ctx context.Context, agent uuid.UUID) {
 	s.mu.Lock()
-	s.desk.leave(agent)
-	s.desk.match()
+	a := s.desk.agents[agent]
+	if s.desk.leave(agent); a != nil {
+		s.desk.matchOf(a.row.TenantID)
+	}
 	phones, held := s.phones, s.held[agent]
 	delete(s.held, agent)
 	delete(s.renew, agent)
