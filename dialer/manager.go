@@ -110,7 +110,7 @@ func (m *manager) round(ctx context.Context) error {
 		m.s.log.WarnContext(ctx, "running campaigns can't be listed", "error", err)
 	}
 	if err == nil {
-		nodes, err := m.nodes(ctx)
+		nodes, err := m.nodes(ctx, len(campaigns))
 		if err != nil {
 			return err
 		}
@@ -152,8 +152,11 @@ func (m *manager) show(ctx context.Context) error {
 	return nil
 }
 
-// nodes are the controllers that can dial.
-func (m *manager) nodes(ctx context.Context) ([]string, error) {
+// nodes are the controllers that can dial, if campaigns run.
+func (m *manager) nodes(ctx context.Context, running int) ([]string, error) {
+	if running == 0 {
+		return nil, nil // there is nothing to share
+	}
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	rows, err := m.conn.Query(ctx, pacingNodes)
