@@ -139,7 +139,7 @@ func (b *bundle) ending(t *testing.T, call uuid.UUID) int {
 // TestOptOutWinsEveryRace has numbers suppressed during admissions, by every way of dialing: with the suppression's statements before
 // the admission's and its commit in the middle of them, and the other way round. Whichever commits first, the number doesn't go on
 // ringing.
-func TestOptOutWinsEveryRace(t *testing.T) {
+func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts lock the same rows
 	t.Parallel()
 	p := staffed(t)
 	const number = "9876543210"
@@ -374,11 +374,11 @@ func TestSuppressionDuringAnotherRoute(t *testing.T) {
 	require.NoError(t, err)
 	var suppressed <-chan error
 	err = p.svc.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
-		suppressed = background(func() error {
+		suppressed = background(func() error { //nolint:contextcheck // it is somebody else's
 			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some("9876543210")})
 			return err
 		})
-		p.waitsOr(t, 1, suppressed)
+		p.waitsOr(t, 1, suppressed) //nolint:contextcheck // the test's own
 		require.Empty(t, suppressed)
 		return nil
 	})

@@ -48,7 +48,7 @@ func (g gate) Readmit(
 			facts.LeadStatus = string(LeadCallback)
 		}
 		if refused = s.judge(req, facts, hash, registry, now); refused != nil {
-			return nil
+			return nil //nolint:nilerr // a refusal commits nothing, and is told below
 		}
 		counted := int64(1)
 		if call.DialTime == nil || call.DialTime.Before(s.dayBegan(now)) {

@@ -21,8 +21,8 @@ type texts struct {
 	buf  []byte
 }
 
-// readTexts unpacks the shared texts.
-func readTexts(ctx context.Context, f *zip.File, dir string) (_ *texts, err error) {
+// readTexts unpacks the shared texts, at most so many.
+func readTexts(ctx context.Context, f *zip.File, dir string, most int) (_ *texts, err error) {
 	p, err := openPart(ctx, f, maxTextBytes)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func readTexts(ctx context.Context, f *zip.File, dir string) (_ *texts, err erro
 		if !ok || start.Name.Local != "si" {
 			continue
 		}
-		if len(t.ends) == maxTexts {
+		if len(t.ends) == most {
 			return nil, errTooMuch
 		}
 		text, err := p.sharedText()

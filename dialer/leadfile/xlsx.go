@@ -78,7 +78,7 @@ func openWorkbook(ctx context.Context, src io.Reader, o Options) (_ *workbook, e
 		return nil, err
 	}
 	if shared != nil {
-		if w.texts, err = readTexts(ctx, shared, o.Dir); err != nil {
+		if w.texts, err = readTexts(ctx, shared, o.Dir, maxTexts); err != nil {
 			return nil, err
 		}
 	}
