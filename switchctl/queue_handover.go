@@ -175,9 +175,13 @@ func (a *actor) handOver(ctx context.Context, t *transfer) {
 		a.recordRest(ctx, at)
 	}
 	a.music = music{on: true}
-	if a.away || a.sock == nil {
+	switch {
+	case s.bridging && !s.legUp:
+		// The bridge was never there, so that nothing brings the caller back from it: the switch keeps trying it, and then parks.
+		a.takeBack(ctx, s.leg, false)
+	case a.away || a.sock == nil:
 		a.awaitCaller(ctx)
-	} else {
+	default:
 		a.playMusic(ctx)
 	}
 	a.startQueue(ctx, h.req)

@@ -136,3 +136,27 @@ func (l *line) recording(t *testing.T, name string) media.WAV {
 	require.NoError(t, err)
 	return wav
 }
+
+// TestHandoverBeforeTheLeg: a voice agent whose socket closes before its media leg is bridged: the caller reaches a free agent without
+// waiting for the switch to give up the bridge.
+func TestHandoverBeforeTheLeg(t *testing.T) {
+	t.Parallel()
+	onEachSwitch(t, func(t *testing.T, l *line) {
+		t.Helper()
+		l.voiceAI(t, "&end_by=close&end_after=1ms", "transfer_to_queue")
+		queued := make(chan time.Time, 1)
+		l.handler.queue = func(ctx context.Context, leg switchctl.Leg, _ switchctl.QueueRequest) error {
+			queued <- time.Now()
+			_, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
+			return err
+		}
+		l.hold(t)
+		call := l.dial(t)
+		since := <-queued
+		require.Eventually(t, func() bool { return l.call(t, call.ID).AgentID != nil }, soon, 5*time.Millisecond)
+		took := time.Since(since)
+		t.Logf("from the queue to the agent: %s", took.Round(time.Millisecond))
+		require.Less(t, took, 2*time.Second, "the caller waited for the bridge to the media leg")
+		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+	})
+}
