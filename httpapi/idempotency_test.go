@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -28,10 +29,10 @@ func TestIdempotencyOnEveryPost(t *testing.T) {
 	header = key.JSON(t, http.MethodPost, "/api/v1/campaigns", "{ \"dial_mode\": \"preview\",\n\"name\":\"first\" }", http.StatusCreated, &again)
 	require.Equal(t, "true", header.Get(replayed), "white space and the order of members make no other request")
 	require.Equal(t, first, again)
-	require.EqualValues(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM campaigns"))
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM campaigns"))
 
 	// The key is bound to the path: on another one it is new.
-	leads := "/api/v1/campaigns/" + first["id"].(string) + "/leads"
+	leads := fmt.Sprintf("/api/v1/campaigns/%v/leads", first["id"])
 	header = key.JSON(t, http.MethodPost, leads, `{"phone":"9812345678"}`, http.StatusCreated, nil)
 	require.Empty(t, header.Get(replayed))
 	// ... to the tenant, and to the environment, not to the credential.
@@ -72,7 +73,7 @@ func TestIdempotentReplayOfARefusal(t *testing.T) {
 
 	var campaign, lead map[string]any
 	b.api.JSON(t, http.MethodPost, "/api/v1/campaigns", `{"name":"c","dial_mode":"preview"}`, http.StatusCreated, &campaign)
-	leads := "/api/v1/campaigns/" + campaign["id"].(string) + "/leads"
+	leads := fmt.Sprintf("/api/v1/campaigns/%v/leads", campaign["id"])
 	b.api.JSON(t, http.MethodPost, leads, `{"phone":"9812345678","crm_lead_id":"x"}`, http.StatusCreated, &lead)
 	for range 2 {
 		status, _, answer := key.Do(t, http.MethodPost, leads, `{"phone":"9812345678"}`)
@@ -98,7 +99,7 @@ func TestIdempotentReplayMasksSecrets(t *testing.T) {
 		header := key.JSON(t, http.MethodPost, path, c.body, http.StatusCreated, &again)
 		require.Equal(t, "true", header.Get(replayed))
 		require.Equal(t, first["id"], again["id"])
-		require.Equal(t, "••••", string([]rune(again[c.member].(string))[:4]))
+		require.Regexp(t, "^••••", again[c.member])
 		require.NotContains(t, again[c.member], first[c.member])
 	}
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM idempotent_requests WHERE response::text LIKE '%a secret of some length%'"))

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer"
-
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
@@ -118,7 +117,7 @@ func named(path, parameter string) string {
 	return ""
 }
 
-var parameterPattern = regexp.MustCompile(`\{([a-z_]+)\}`) //nolint:gochecknoglobals // never written
+var parameterPattern = regexp.MustCompile(`\{([a-z_]+)\}`)
 
 // path fills in the parameters.
 func (w *sweep) path(t *testing.T, path string, things map[string]string) string {

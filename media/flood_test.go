@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -148,7 +149,7 @@ func TestFloodStrikesOut(t *testing.T) {
 		require.False(t, r.p.reconnecting, name)
 		r.aiReads()
 		require.Equal(t, []int{closePolicy}, r.closes, name)
-		require.Equal(t, 1.0, r.limit("flood"), name)
+		require.InDelta(t, 1, r.limit("flood"), 0, name)
 	}
 }
 
@@ -161,7 +162,7 @@ func TestNoStrike(t *testing.T) {
 	audio := base64.StdEncoding.EncodeToString(make([]byte, 320))
 	for i := range 900 { // 18 s of speech at once
 		r.send(aiText(`{"type":"playAudio","data":{"audioContent":"` + audio + `"}}`))
-		r.send(aiMark(fmt.Sprint(i)))
+		r.send(aiMark(strconv.Itoa(i)))
 		r.send(aiAudio(make([]int16, 80)))
 		if i%100 == 0 {
 			r.send(serverFrame(0x89, nil))
@@ -216,7 +217,7 @@ func TestPlainTextBound(t *testing.T) {
 		require.False(t, r.p.reconnecting, name)
 		r.aiReads()
 		require.Equal(t, []int{closeTooBig}, r.closes, name)
-		require.Equal(t, 1.0, r.limit("text_too_long"), name)
+		require.InDelta(t, 1, r.limit("text_too_long"), 0, name)
 		require.Zero(t, r.p.sh.srv.longTexts.Used(""), name)
 	}
 	// What is just within the bound passes.
@@ -225,7 +226,7 @@ func TestPlainTextBound(t *testing.T) {
 	msg := `{"type":"json","data":"`
 	r.send(aiText(msg + long[:maxPlainText-len(msg)-2] + `"}`))
 	require.NotNil(t, r.p.sock)
-	require.Equal(t, 1.0, testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textJSON)))
+	require.InDelta(t, 1, testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textJSON)), 0)
 }
 
 // TestLongAudio plays audio of 15 MiB in one text, whole or in pieces, whatever stands first and however slashes are written.
@@ -394,7 +395,7 @@ func TestMarkAnswers(t *testing.T) {
 	require.Empty(t, r.p.queue.marks)
 	for left := maxMarks; left > 0; {
 		if r.step() {
-			require.Equal(t, left-markAnswers, len(r.p.owed))
+			require.Len(t, r.p.owed, left-markAnswers)
 			left -= markAnswers
 		}
 		r.aiReads()
@@ -508,7 +509,7 @@ func TestHeaderInPieces(t *testing.T) {
 			got = append(got, buf[:n]...)
 		}
 		require.Equal(t, answer, string(got))
-		require.True(t, strings.HasPrefix("frames", string(c.rest)))
+		require.Equal(t, "frames"[:len(c.rest)], string(c.rest))
 		require.NoError(t, here.Close())
 	}
 }
@@ -525,7 +526,7 @@ func TestDecoderFault(t *testing.T) {
 	(<-r.p.sh.inbox)()
 	require.False(t, r.p.sock.paused)
 	require.EqualValues(t, 1, r.p.stats.BadFrames)
-	require.Equal(t, 1.0, testutil.ToFloat64(r.p.sh.srv.metrics.panics))
+	require.InDelta(t, 1, testutil.ToFloat64(r.p.sh.srv.metrics.panics), 0)
 	r.p.sock.dec = &textDecoder{rate: sampleRate}
 	r.send(aiMark("after"))
 	require.Len(t, r.p.queue.marks, 1)

@@ -1,12 +1,12 @@
 package switchctl
 
 import (
-	"github.com/google/uuid"
-
 	"context"
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const (

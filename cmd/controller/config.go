@@ -184,8 +184,10 @@ func Defaults() Config {
 		Log:      LogConfig{Level: "info", Format: "text"},
 		Database: DatabaseConfig{MaxConns: 16, ConnectTimeout: time.Minute},
 		HTTP:     HTTPConfig{Addr: "127.0.0.1:8080", MetricsAddr: "127.0.0.1:9090", MaxConns: 10_000, MaxConnsPerClient: 1_000},
-		Switch: SwitchConfig{ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", CDRDir: "/var/log/freeswitch/json_cdr", DirectoryAllow: []string{"127.0.0.0/8", "::1/128"},
-			SIPIP: "127.0.0.1", ExternalPort: 5060, InternalPort: 5062, RTPPortMin: 20000, RTPPortMax: 29998},
+		Switch: SwitchConfig{
+			ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", CDRDir: "/var/log/freeswitch/json_cdr", DirectoryAllow: []string{"127.0.0.0/8", "::1/128"},
+			SIPIP: "127.0.0.1", ExternalPort: 5060, InternalPort: 5062, RTPPortMin: 20000, RTPPortMax: 29998,
+		},
 		Media: MediaConfig{
 			SIPAddr: "127.0.0.1:5090", RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
 			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},

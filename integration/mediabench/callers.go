@@ -108,7 +108,7 @@ func (c *callers) do(ctx context.Context, cmd command) (reply, error) {
 		c.phase.Store(phaseQuiet)
 		c.sending.Wait()
 		return reply{Heard: c.report()}, nil
-	case doOpen, doFinish:
+	case doOpen, doFinish, doAttack:
 	}
 	return unexpected(cmd)
 }

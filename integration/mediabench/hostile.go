@@ -215,7 +215,7 @@ func (e *endpoint) endure(ctx context.Context, sess *media.Session) {
 				return
 			case media.Text:
 				if ev.Type == "command" {
-					_ = sess.SendCommandResult(media.CommandResult{ID: ev.ID, Status: http.StatusTooManyRequests}) // it is no friend
+					_ = sess.SendCommandResult(media.CommandResult{ID: ev.ID, Status: http.StatusTooManyRequests}) //nolint:contextcheck // a socket that must be dialed again has its own context
 				}
 			}
 		}

@@ -117,7 +117,7 @@ func within(prefixes []netip.Prefix, addr netip.Addr) bool {
 
 // reserved are addresses that netip takes for global although no public host has them, that a cloud serves its own machines at, or
 // that wrap an IPv4 address.
-var reserved = func() []netip.Prefix {
+var reserved = func() []netip.Prefix { //nolint:gochecknoglobals // never written
 	var out []netip.Prefix
 	for _, s := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
