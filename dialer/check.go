@@ -18,6 +18,8 @@ import (
 type checker struct {
 	faults []FieldError
 	edit   bool
+	// code is the refusal's where it has one of its own.
+	code string
 }
 
 func (c *checker) fail(field, format string, args ...any) {
@@ -29,7 +31,7 @@ func (c *checker) err() error {
 		return nil
 	}
 	slices.SortStableFunc(c.faults, func(a, b FieldError) int { return strings.Compare(a.Field, b.Field) })
-	return &ValidationError{Fields: c.faults}
+	return &ValidationError{Fields: c.faults, Code: c.code}
 }
 
 // given returns a member that was sent with a usable value.

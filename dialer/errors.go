@@ -1,6 +1,7 @@
 package dialer
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -18,6 +19,8 @@ type FieldError struct {
 // ValidationError lists everything that is wrong with a request (422).
 type ValidationError struct {
 	Fields []FieldError
+	// Code is the API's; "validation_error" when empty.
+	Code string
 }
 
 func (e *ValidationError) Error() string {
@@ -60,7 +63,7 @@ func (e *LimitError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Det
 
 // Refusal implements [switchctl.Refuser].
 func (e *ValidationError) Refusal() switchctl.Refusal {
-	r := switchctl.Refusal{Status: http.StatusUnprocessableEntity, Code: "validation_error", Detail: "The request is not valid."}
+	r := switchctl.Refusal{Status: http.StatusUnprocessableEntity, Code: cmp.Or(e.Code, "validation_error"), Detail: "The request is not valid."}
 	for _, f := range e.Fields {
 		r.Fields = append(r.Fields, switchctl.FieldFault(f))
 	}

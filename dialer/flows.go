@@ -85,6 +85,25 @@ func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit 
 	return c.err()
 }
 
+// checkTargets refuses transfers to SIP URIs that can't be dialed. One that a variable completes is checked when it is dialed.
+func (s *Service) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput) error {
+	graph, err := flow.Parse(in.Nodes.Value)
+	if err != nil {
+		return nil //nolint:nilerr // told with all else that is wrong
+	}
+	c := checker{code: CodeSIPHostNotAllowed}
+	for node, uri := range graph.SIPTargets() {
+		fault, err := s.sipPolicy().sipFault(ctx, tenant, uri)
+		if err != nil {
+			return err
+		}
+		if fault != "" {
+			c.fail("nodes."+node+".data.destination", "%s", fault)
+		}
+	}
+	return c.err()
+}
+
 func viewFlow(row db.Flow) Flow {
 	return Flow{
 		ID: row.ID, Name: row.Name, Version: int(row.Version), Nodes: row.Nodes, CreatedAt: row.CreatedAt.UTC(),
@@ -95,6 +114,9 @@ func viewFlow(row db.Flow) Flow {
 // CreateFlow saves a flow in its first version. Errors: *ValidationError.
 func (s *Service) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) (Flow, error) {
 	var out db.Flow
+	if err := s.checkTargets(ctx, tenant, in); err != nil {
+		return Flow{}, err
+	}
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row := db.Flow{TenantID: tenant, ID: newID()}
 		if err := in.check(ctx, tx, &row, false); err != nil {
@@ -146,6 +168,9 @@ func (s *Service) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, erro
 // store.ErrNotFound, *ValidationError.
 func (s *Service) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in FlowInput) (Flow, error) {
 	var out db.Flow
+	if err := s.checkTargets(ctx, tenant, in); err != nil {
+		return Flow{}, err
+	}
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		before, err := tx.Q.FlowLock(ctx, tenant, id)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -270,11 +271,15 @@ func TestTransferToASIPURI(t *testing.T) {
 			TenantID: b.tenant, ToURI: uri, Purpose: switchctl.PurposeTransfer, ParentCallID: &call.ID, Environment: "live",
 		})
 	}
+	var none *SIPHostError
+	_, err = admit("sip:desk.7@8.8.8.8")
+	require.ErrorAs(t, err, &none, "a tenant has no hosts unless the operator lists them")
+	b.sipHosts(t, "8.8.8.8", "10.1.0.0/16", "pbx.example")
 	adm, err := admit("sip:desk.7@8.8.8.8;transport=udp")
 	require.NoError(t, err)
 	require.Equal(t, "sofia/external/desk.7@8.8.8.8:5060", adm.Routes[0].Endpoint)
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM live_calls WHERE kind = 'transfer'"))
-	for _, bad := range []string{"sip:x@10.0.0.1", "sip:x@", "sip:@8.8.8.8", "tel:+91", "sip:a b@8.8.8.8", "sip:x@8.8.8.8:x", "sip:x@{y}"} {
+	for _, bad := range []string{"sip:x@10.0.0.1", "sip:x@", "sip:@8.8.8.8", "tel:+91", "sip:a b@8.8.8.8", "sip:x@8.8.8.8:x", "sip:x@{y}", "sip:x@8.8.4.4", "sip:x@pbx.example"} {
 		var refused *RefusalError
 		_, err := admit(bad)
 		require.ErrorAs(t, err, &refused, bad)
@@ -291,6 +296,7 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	call, err := b.svc.Handler().Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
+	b.sipHosts(t, "8.8.8.8")
 	admit := func(user string) Reason {
 		_, err := b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
 			TenantID: b.tenant, ToURI: "sip:" + user + "@8.8.8.8", Purpose: switchctl.PurposeTransfer, ParentCallID: &call.ID,
@@ -305,17 +311,118 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 	b.registry.add("9876543290")
 	storetest.Exec(t, b.st, b.tenant, "INSERT INTO suppressions (tenant_id, phone_hash, reason) VALUES ($1, $2, 'test')",
 		b.tenant, b.st.PhoneHash(b.tenant, mustPhone(t, "9876543211")))
-	for _, user := range []string{"9876543290", "+919876543290", "00919876543290", "98765-43290", "7719876543290", "+91.98765.43290"} {
+	for _, user := range []string{"9876543290", "+919876543290", "09876543290"} {
 		require.Equal(t, ReasonDNC, admit(user), user)
+	}
+	// A numeric user is a number as a whole: prefixes and digits behind it, short codes and other countries are none that is dialed.
+	for _, user := range []string{
+		"00919876543290", "7719876543290", "9876543210000", "0014155551234", "+447700900123", "112", "100", "1001", "0", "000000", "9876543212_",
+		"98765432109876543210", "+91", "-", "....",
+	} {
+		require.Equal(t, ReasonSIPHost, admit(user), user)
 	}
 	require.Equal(t, ReasonSuppressed, admit("+919876543211"))
 	require.Empty(t, admit("+919876543212"))
-	require.Empty(t, admit("1001"))
+	require.Empty(t, admit("desk"))
 	b.registry.setDown(true)
 	require.Equal(t, ReasonUnscrubbed, admit("+919876543212"))
 	require.Empty(t, admit("desk.9876543290"))
 	b.registry.setDown(false)
 	b.clock.set(time.Date(2026, 11, 20, 23, 0, 0, 0, time.FixedZone("IST", 5*3600+1800)))
 	require.Equal(t, ReasonWindow, admit("+919876543212"))
-	require.Empty(t, admit("1001"))
+	require.Empty(t, admit("desk"))
+}
+
+// Where a SIP URI may lead, and that the address that was checked is the one that is dialed.
+func TestSIPHosts(t *testing.T) {
+	t.Parallel()
+	names := resolving(t, map[string][]string{
+		"pbx.example": {"93.184.216.34"}, "inside.example": {"10.9.9.9"},
+		"sbc.example": {"93.184.216.99"}, "alias.example": {"93.184.216.99"},
+	})
+	b := setup(t, func(c *Config) { c.Guard = netguard.Policy{Resolver: names} })
+	storetest.Trunk(t, b.st, b.tenant, "sbc.example", 5060, 10)
+	other := storetest.Tenant(t, b.st)
+	storetest.Trunk(t, b.st, other, "93.184.216.77", 5080, 10)
+	storetest.Trunk(t, b.st, other, "127.0.0.1", 5090, 10)
+	check := func(uri string) (string, error) {
+		target, err := b.svc.sipPolicy().check(t.Context(), b.tenant, uri)
+		return target.endpoint(), err
+	}
+	b.sipHosts(t, "pbx.example", "inside.example", "alias.example", "sbc.example", "gone.example", "10.1.0.0/16", "127.0.0.0/8",
+		"93.184.216.77", "93.184.216.99")
+	for uri, want := range map[string]string{
+		"sip:desk@pbx.example":              "desk@93.184.216.34:5060",
+		"sip:desk@PBX.Example.:5070;lr?x=y": "desk@93.184.216.34:5070",
+		"sip:desk@10.1.2.3":                 "desk@10.1.2.3:5060",
+		"sip:desk@127.0.0.1:5091":           "desk@127.0.0.1:5091",
+	} {
+		got, err := check(uri)
+		require.NoError(t, err, uri)
+		require.Equal(t, want, got, uri)
+	}
+	for uri, why := range map[string]string{
+		"sip:desk@10.2.0.1":           "none of the tenant's",
+		"sip:desk@other.example":      "can't be found",
+		"sip:desk@gone.example":       "can't be found",
+		"sip:desk@inside.example":     "internal address", // a name is not a way in
+		"sip:desk@sbc.example":        "is a trunk's",
+		"sip:desk@alias.example":      "is a trunk's",
+		"sip:desk@93.184.216.99:9999": "is a trunk's",
+		"sip:desk@93.184.216.77":      "is a trunk's", // another tenant's
+		"sip:desk@127.0.0.1:5090":     "is a trunk's",
+		"sip:desk@[::ffff:8.8.8.8]":   "none of the tenant's",
+		"sips:desk@10.1.2.3":          "no SIP URI",
+		"sip:10.1.2.3":                "user can't be dialed",
+	} {
+		_, err := check(uri)
+		var refused *SIPHostError
+		require.ErrorAs(t, err, &refused, uri)
+		require.Contains(t, refused.Detail, why, uri)
+	}
+}
+
+// What is refused at a transfer is refused where it is given.
+func TestSIPHostsWhereTheyAreGiven(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.sipHosts(t, "8.8.8.8")
+	for destination, code := range map[string]string{
+		"sip:desk@8.8.8.8": "", "+919876543210": "", "9876543210": "",
+		"sip:desk@8.8.4.4": CodeSIPHostNotAllowed, "sip:112@8.8.8.8": CodeSIPHostNotAllowed, "+447700900123": "validation_error",
+		"+14155550100": "validation_error",
+	} {
+		_, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+			`{"name":"a","ws_url":"wss://127.0.0.1/x","transfer_destination":"`+destination+`"}`))
+		kind := "sip_uri"
+		if !strings.HasPrefix(destination, "sip") {
+			kind = "e164"
+		}
+		_, ferr := b.svc.CreateFlow(t.Context(), b.tenant, decode[FlowInput](t, `{"name":"f","nodes":[{"id":"s","type":"start","next":{"default":"t"}},
+			{"id":"t","type":"transfer","data":{"destination_type":"`+kind+`","destination":"`+destination+`"}}]}`))
+		if code == "" {
+			require.NoError(t, err, destination)
+			require.NoError(t, ferr, destination)
+			continue
+		}
+		for _, err := range []error{err, ferr} {
+			var invalid *ValidationError
+			require.ErrorAs(t, err, &invalid, destination)
+			require.Equal(t, code, invalid.Refusal().Code, destination)
+		}
+	}
+	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, `{"name":"a","ws_url":"wss://127.0.0.1/x"}`))
+	require.NoError(t, err)
+	var invalid *ValidationError
+	_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"transfer_destination":"sip:desk@8.8.4.4"}`))
+	require.ErrorAs(t, err, &invalid)
+	_, err = b.svc.PatchSettings(t.Context(), b.tenant, decode[SettingsInput](t, `{"sip_hosts":["8.8.4.4"]}`))
+	require.ErrorAs(t, err, &invalid, "the operator's to set")
+	got, err := b.svc.Settings(t.Context(), b.tenant)
+	require.NoError(t, err)
+	require.Equal(t, []string{"8.8.8.8"}, got.SIPHosts)
+	require.Error(t, CheckSIPHosts([]string{"sip:x@y"}))
+	require.Error(t, CheckSIPHosts([]string{""}))
+	require.Error(t, CheckSIPHosts([]string{"10.0.0.0/40"}))
+	require.NoError(t, CheckSIPHosts([]string{"10.0.0.0/8", "pbx.example", "::1"}))
 }

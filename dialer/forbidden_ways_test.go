@@ -106,6 +106,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	if privacy == store.PrivacyStrict {
 		w.p.strict(t)
 	}
+	w.p.sipHosts(t, "127.0.0.0/8")
 	w.p.clock.set(time.Date(2026, 11, 20, 12, 0, 0, 0, ist()))
 	w.gate = watchedGate{Gate: w.p.svc.Gate(), dialed: w.dialed}
 	w.p.sw.gate = w.gate

@@ -355,7 +355,7 @@ func (g gate) settle(
 		status = LeadExhausted
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonMode, ReasonCategory, ReasonWindow, ReasonDailyCap,
 		ReasonVoiceAgent, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
-		ReasonTrunkRate, ReasonTrunkFailures, ReasonRoute, ReasonCallerID:
+		ReasonTrunkRate, ReasonTrunkFailures, ReasonRoute, ReasonCallerID, ReasonSIPHost:
 		return nil
 	}
 	lead, err := tx.Q.LeadLock(ctx, req.TenantID, *req.LeadID)

@@ -50,6 +50,7 @@ func newLeakWorld(t *testing.T, st *store.Store, trunks bool) *leakWorld {
 		c.HostTrunk = &HostTrunk{Host: "127.0.0.1", Port: 5070, Transport: "udp", NumberFormat: "e164"}
 	})}
 	b := w.b
+	b.sipHosts(t, "127.0.0.0/8")
 	storetest.InboundNumber(t, st, b.tenant, "+91"+w.number)
 	maxConcurrent := strconv.Itoa(leakCampaignMax)
 	if !trunks {

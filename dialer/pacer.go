@@ -245,7 +245,7 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 		p.backOff(ctx, "no call can be made", refusal)
 		return false
 	case ReasonTestEnvironment, ReasonCampaign, ReasonCall, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback,
-		ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate, ReasonTrunkFailures:
+		ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate, ReasonTrunkFailures, ReasonSIPHost:
 		return false
 	default:
 		return false

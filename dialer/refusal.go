@@ -37,6 +37,7 @@ const (
 	ReasonTrunkFailures   Reason = "trunk_failures" // trunks that are out of order rest
 	ReasonRoute           Reason = "route"          // neither trunk nor host trunk
 	ReasonCallerID        Reason = "caller_id"      // no number to call from
+	ReasonSIPHost         Reason = CodeSIPHostNotAllowed
 )
 
 // RefusalError is a call that the gate did not let through. RetryAt is when it may be asked again, zero for never.
@@ -63,7 +64,7 @@ func (e *RefusalError) Ceiling() bool {
 		return true
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC,
 		ReasonUnscrubbed, ReasonMode, ReasonCategory, ReasonAttempts, ReasonWindow, ReasonDailyCap, ReasonVoiceAgent, ReasonAnnouncement,
-		ReasonTrunkFailures, ReasonRoute, ReasonCallerID:
+		ReasonTrunkFailures, ReasonRoute, ReasonCallerID, ReasonSIPHost:
 		return false
 	default:
 		return false
@@ -103,6 +104,8 @@ func refuse(reason Reason, now, at time.Time, format string, args ...any) *Refus
 		e.cause = &DependencyError{Code: "TrunkOutOfOrder", Detail: e.Detail, RetryAfter: e.RetryAt.Sub(now)}
 	case ReasonRoute:
 		e.cause = &DependencyError{Code: "NoTrunkConfigured", Detail: e.Detail}
+	case ReasonSIPHost:
+		e.cause = &SIPHostError{Detail: e.Detail}
 	case ReasonCallerID:
 		e.cause = &DependencyError{Code: CodeNoCallerID, Detail: e.Detail}
 	case ReasonNumber, ReasonCampaign, ReasonLead, ReasonSuppressed, ReasonDNC, ReasonUnscrubbed, ReasonAttempts, ReasonWindow,

@@ -29,6 +29,8 @@ type Settings struct {
 	CallingWindow          *CallingWindow    `json:"calling_window"`
 	RecordingRetentionDays *int              `json:"recording_retention_days"`
 	Dispositions           []string          `json:"dispositions"`
+	// SIPHosts are the hosts that SIP URIs may lead to: names, addresses, CIDR blocks. The operator sets them.
+	SIPHosts []string `json:"sip_hosts"`
 	// DailyCap is the most calls that a number gets on one day; null for the deployment's bound, which it can't go beyond.
 	DailyCap *int `json:"daily_cap"`
 	// Holidays are days of the callee's, as YYYY-MM-DD, on which nobody is called.
@@ -46,6 +48,7 @@ type SettingsInput struct {
 	Dispositions           Opt[[]string]
 	DailyCap               Opt[int]
 	Holidays               Opt[[]string]
+	SIPHosts               Opt[json.RawMessage]
 }
 
 // UnmarshalJSON takes the body.
@@ -55,7 +58,7 @@ func (in *SettingsInput) UnmarshalJSON(b []byte) error {
 		"privacy_mode": &in.PrivacyMode, "pii_retention_days": &in.PIIRetentionDays,
 		"voice_agent_default_ws_url": &in.VoiceAgentDefaultWSURL, "default_max_concurrent": &in.DefaultMaxConcurrent,
 		"calling_window": &in.CallingWindow, "recording_retention_days": &in.RecordingRetentionDays,
-		"dispositions": &in.Dispositions, "daily_cap": &in.DailyCap, "holidays": &in.Holidays,
+		"dispositions": &in.Dispositions, "daily_cap": &in.DailyCap, "holidays": &in.Holidays, "sip_hosts": &in.SIPHosts,
 	})
 	return err
 }
@@ -80,6 +83,9 @@ func (s *Service) PatchSettings(ctx context.Context, tenant uuid.UUID, in Settin
 	c := checker{edit: true}
 	if v, ok := clearable(&c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok && v != nil {
 		c.address(ctx, &s.cfg.Guard, "voice_agent_default_ws_url", *v, "ws", "wss")
+	}
+	if in.SIPHosts.Set {
+		c.fail("sip_hosts", "is read only: the operator sets it")
 	}
 	in.apply(&c, &db.Tenant{})
 	if err := c.err(); err != nil {
@@ -191,7 +197,10 @@ func settingsOf(row db.Tenant) Settings {
 		PrivacyMode: store.PrivacyMode(row.PrivacyMode), PIIRetentionDays: int(row.PiiRetentionDays),
 		VoiceAgentDefaultWSURL: row.VoiceAgentDefaultWsUrl, DefaultMaxConcurrent: intOf(row.DefaultMaxConcurrent),
 		RecordingRetentionDays: intOf(row.RecordingRetentionDays), Dispositions: row.Dispositions,
-		CallingWindow: shownWindow(row.CallingWindow), DailyCap: intOf(row.DailyCap), Holidays: row.Holidays,
+		CallingWindow: shownWindow(row.CallingWindow), DailyCap: intOf(row.DailyCap), Holidays: row.Holidays, SIPHosts: row.SipHosts,
+	}
+	if out.SIPHosts == nil {
+		out.SIPHosts = []string{}
 	}
 	if out.Holidays == nil {
 		out.Holidays = []string{}

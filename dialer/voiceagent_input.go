@@ -3,7 +3,6 @@ package dialer
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -37,8 +36,6 @@ const (
 	encodingPCMA = "pcma"
 	g711RateHz   = 8000
 )
-
-var e164Pattern = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`)
 
 func defaultAudio() AudioFormat {
 	return AudioFormat{Encoding: encodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 20}
@@ -75,7 +72,7 @@ func (in VoiceAgentInput) apply(ctx context.Context, c *checker, guard *netguard
 	}
 	if v, ok := given(c, "transfer_destination", in.TransferDestination); ok {
 		if v != "" && !transferable(v) {
-			c.fail("transfer_destination", "must be an E.164 number or a SIP URI such as sip:desk@example.com")
+			c.fail("transfer_destination", "must be an Indian number or a SIP URI such as sip:desk@example.com")
 		}
 		to.TransferDestination = emptyAsNil(v)
 	}
@@ -109,14 +106,14 @@ func skipNull[T any](c *checker, o Opt[T]) Opt[T] {
 	return o
 }
 
-// transferable tells whether a transfer can have this destination, as far as its form goes.
+// transferable reports whether a transfer can have this destination, as far as its form goes: numbers of other countries are not dialed.
 func transferable(to string) bool {
 	if strings.HasPrefix(to, "sip:") {
-		_, _, err := splitURI(to)
+		_, _, _, err := splitURI(to)
 		return err == nil
 	}
 	_, err := store.ParsePhone(to)
-	return err == nil || e164Pattern.MatchString(to)
+	return err == nil
 }
 
 func emptyAsNil(s string) *string {

@@ -1,6 +1,7 @@
 package dialer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in Voi
 	row.TenantID = tenant
 	in = in.withoutNulls()
 	in.apply(ctx, &c, &s.cfg.Guard, &row)
-	if err := c.err(); err != nil {
+	if err := cmp.Or(c.err(), s.checkTransferTarget(ctx, tenant, in)); err != nil {
 		return VoiceAgent{}, err
 	}
 	return s.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
@@ -29,6 +30,20 @@ func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in Voi
 		}
 		return tx.Q.VoiceAgentInsert(ctx, voiceAgentParams(row))
 	})
+}
+
+// checkTransferTarget refuses a transfer_destination that is a SIP URI which can't be dialed.
+func (s *Service) checkTransferTarget(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) error {
+	if !in.TransferDestination.Has() || !strings.HasPrefix(in.TransferDestination.Value, "sip:") {
+		return nil
+	}
+	fault, err := s.sipPolicy().sipFault(ctx, tenant, in.TransferDestination.Value)
+	if err != nil || fault == "" {
+		return err
+	}
+	return &ValidationError{
+		Fields: []FieldError{{Field: "transfer_destination", Message: fault}}, Code: CodeSIPHostNotAllowed,
+	}
 }
 
 // withoutNulls takes null members for absent ones, which are never modified; name and ws_url stay, since creation
@@ -116,6 +131,9 @@ func (s *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 		if err := c.err(); err != nil {
 			return VoiceAgent{}, err
 		}
+	}
+	if err := s.checkTransferTarget(ctx, tenant, in); err != nil {
+		return VoiceAgent{}, err
 	}
 	out, err := s.inAgent(ctx, tenant, "edit voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
 		row, err := tx.Q.VoiceAgentLock(ctx, tenant, id)

@@ -95,8 +95,9 @@ func TestVoiceAgentValidation(t *testing.T) {
 func TestPatchVoiceAgent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	b.sipHosts(t, "8.8.8.8")
 	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
-		`{"name":"a","ws_url":"ws://127.0.0.1/","auth_token":"secret","external_agent_id":"e","transfer_destination":"sip:a@b"}`))
+		`{"name":"a","ws_url":"ws://127.0.0.1/","auth_token":"secret","external_agent_id":"e","transfer_destination":"sip:a@8.8.8.8"}`))
 	require.NoError(t, err)
 	require.Equal(t, "secret", *made.AuthToken)
 	same, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t,
@@ -138,6 +139,7 @@ func TestDefaultVoiceAgent(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, none.VoiceAgentID)
 	agent := b.agent(t)
+	b.sipHosts(t, "8.8.8.8", "127.0.0.0/8")
 	set, err := b.svc.SetDefaultVoiceAgent(t.Context(), b.tenant, decode[DefaultVoiceAgentInput](t, `{"voice_agent_id":"`+agent.ID.String()+`"}`))
 	require.NoError(t, err)
 	require.Equal(t, agent.ID, *set.VoiceAgentID)

@@ -85,7 +85,7 @@ func waitOf(r *RefusalError) (w idleness, ok bool) {
 		ReasonTrunkChannels, ReasonTrunkRate, ReasonRoute, ReasonCallerID:
 		return idleness{on: Wait(r.Reason)}, true
 	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC, ReasonCategory,
-		ReasonAttempts, ReasonDailyCap:
+		ReasonAttempts, ReasonDailyCap, ReasonSIPHost:
 		return idleness{}, false
 	default:
 		return idleness{}, false

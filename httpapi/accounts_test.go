@@ -243,7 +243,7 @@ func TestSettings(t *testing.T) {
 	require.Equal(t, object{
 		"privacy_mode": "standard", "pii_retention_days": 30.0, "voice_agent_default_ws_url": nil, "default_max_concurrent": nil,
 		"calling_window": nil, "recording_retention_days": nil, "dispositions": []any{},
-		"daily_cap": nil, "holidays": []any{},
+		"daily_cap": nil, "holidays": []any{}, "sip_hosts": []any{},
 	}, settings)
 	edit := object{
 		"privacy_mode": "strict", "pii_retention_days": 7, "voice_agent_default_ws_url": "wss://127.0.0.1:9/ai",

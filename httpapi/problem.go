@@ -166,7 +166,7 @@ func mapDialerError(err error) *apiError {
 	switch {
 	case errors.As(err, &validation):
 		e := invalid(validation.Fields...)
-		e.cause = err
+		e.code, e.cause = cmp.Or(validation.Code, e.code), err
 		return e
 	case errors.As(err, &conflict):
 		return &apiError{
@@ -241,13 +241,21 @@ func (e *apiError) dialerBody(requestID string) ([]byte, error) {
 	}
 	list := make([]dialerValidation, 0, len(e.fields))
 	for _, f := range e.fields {
-		list = append(list, dialerValidation{Loc: location(cmp.Or(e.part, "body"), f.Field), Msg: f.Message, Type: "value_error"})
+		list = append(list, dialerValidation{Loc: location(cmp.Or(e.part, "body"), f.Field), Msg: f.Message, Type: valueError(e.code)})
 	}
 	if len(list) == 0 {
 		list = append(list, dialerValidation{Loc: []any{"body"}, Msg: e.detail, Type: "value_error." + e.code})
 	}
 	doc["detail"] = list
 	return json.Marshal(doc)
+}
+
+// valueError is the type of a validation error's entry: with the code, where that says more.
+func valueError(code string) string {
+	if code == codeValidation {
+		return "value_error"
+	}
+	return "value_error." + code
 }
 
 // location splits "retry.busy" or "leads[3].phone" into the steps that lead to the member.

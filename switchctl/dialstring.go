@@ -11,6 +11,13 @@ import (
 // variables are a leg's channel variables.
 type variables map[string]string
 
+// forDial gives the variables of a leg that the switch dials. A redirect (300, 301, 302, 305) fails it: the switch would follow it to any
+// address, which nobody has judged (sofia.c, sofia_handle_sip_r_invite).
+func (v variables) forDial() variables {
+	v["outbound_redirect_fatal"] = "true"
+	return v
+}
+
 // block writes variables as the originate syntax's {a=b,c=d}, in name order.
 func (v variables) block() (string, error) {
 	var b strings.Builder
@@ -76,7 +83,7 @@ func originateCommand(v variables, endpoint, target string) (string, error) {
 	if err := checkEndpoint(endpoint); err != nil {
 		return "", err
 	}
-	block, err := v.block()
+	block, err := v.forDial().block()
 	if err != nil {
 		return "", err
 	}
@@ -165,7 +172,7 @@ func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, carrier, cod
 	if err := checkEndpoint(endpoint); err != nil {
 		return "", err
 	}
-	block, err := v.block()
+	block, err := v.forDial().block()
 	if err != nil {
 		return "", err
 	}

@@ -85,13 +85,13 @@ func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply cha
 		return a.startHandover(ctx, facts, reply)
 	case destinationSIP:
 		if !strings.HasPrefix(facts.destination, "sip:") {
-			return &InvalidError{Field: "destination", Message: "must be a SIP URI, such as sip:desk@example.com"}
+			return &MalformedError{Field: "destination", Message: "must be a SIP URI, such as sip:desk@example.com"}
 		}
 		t.uri = facts.destination
 	default:
 		to, err := store.ParsePhone(facts.destination)
 		if err != nil {
-			return &InvalidError{Field: "destination", Message: "can't be called: " + err.Error()}
+			return &MalformedError{Field: "destination", Message: "can't be called: " + err.Error()}
 		}
 		t.to, facts.destination = to, to.E164()
 	}

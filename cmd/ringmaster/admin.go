@@ -153,6 +153,29 @@ func (cmd migrateCmd) Run(ctx context.Context, e env) error {
 type tenantCmd struct {
 	Create tenantCreateCmd `cmd:"" help:"Create a tenant."`
 	List   tenantListCmd   `cmd:"" help:"List the tenants."`
+	// SIPHosts is the way out for SIP URIs.
+	SIPHosts tenantSIPHostsCmd `cmd:"" name:"sip-hosts" help:"Set the hosts that a tenant's SIP URIs may lead to: names, addresses, CIDR blocks."`
+}
+
+type tenantSIPHostsCmd struct {
+	adminFlags
+	Tenant string   `arg:"" help:"The tenant's id or name."`
+	Hosts  []string `arg:"" optional:"" help:"Host names, addresses or CIDR blocks, in place of those before; none: no SIP URI is dialed."`
+}
+
+// Run sets them.
+func (cmd tenantSIPHostsCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		hosts := cmd.Hosts
+		if hosts == nil {
+			hosts = []string{}
+		}
+		t, err := s.SetSIPHosts(ctx, tenantID, hosts)
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, row{{"id", t.ID}, {"name", t.Name}, {"sip_hosts", t.SipHosts}})
+	})
 }
 
 type tenantCreateCmd struct {

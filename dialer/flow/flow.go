@@ -271,6 +271,17 @@ func (g *Graph) VoiceAgents() map[string]uuid.UUID {
 	return agents
 }
 
+// SIPTargets gives the SIP URIs that nodes transfer to, by the nodes' ids; those that hold a variable are left out.
+func (g *Graph) SIPTargets() map[string]string {
+	targets := map[string]string{}
+	for id, n := range g.nodes {
+		if t, ok := n.action.(transfer); ok && t.kind == DestinationSIP && !strings.Contains(t.destination, "{{") {
+			targets[id] = t.destination
+		}
+	}
+	return targets
+}
+
 // Uses tells whether the flow has a node of one of the types, reached or not.
 func (g *Graph) Uses(types ...Type) bool {
 	for _, n := range g.nodes {

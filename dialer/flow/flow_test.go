@@ -468,7 +468,7 @@ func TestParseNamesNodeAndField(t *testing.T) {
 		"transfer": {one(`"transfer","data":{"destination_type":"pigeon","destination":"x"}`), []Fault{
 			{"n", "data.destination_type", "must be one of e164, sip_uri, agent_queue, agent"},
 		}},
-		"transfer number": {one(`"transfer","data":{"destination_type":"e164","destination":"home"}`), []Fault{{"n", "data.destination", "must be a phone number"}}},
+		"transfer number": {one(`"transfer","data":{"destination_type":"e164","destination":"home"}`), []Fault{{"n", "data.destination", "must be an Indian phone number"}}},
 		"transfer uri":    {one(`"transfer","data":{"destination_type":"sip_uri","destination":"x@y"}`), []Fault{{"n", "data.destination", "must be a sip: URI"}}},
 		"voicemail":       {one(`"voicemail","data":{}`), []Fault{{"n", "data.max_s", "is required"}}},
 		"disposition":     {one(`"set_disposition","data":{"disposition":"Not So"}`), []Fault{{"n", "data.disposition", "may hold a to z, 0 to 9 and _"}}},

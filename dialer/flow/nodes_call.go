@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/form"
 )
 
@@ -123,10 +124,11 @@ func readTransfer(f *fields) action {
 	if n.kind != "" && !slices.Contains(kinds, n.kind) {
 		f.fault("destination_type", "must be one of %s", strings.Join(kinds, ", "))
 	}
-	switch bare := strings.TrimPrefix(n.destination, "+"); {
+	_, noNumber := store.ParsePhone(n.destination)
+	switch {
 	case n.destination == "" || strings.Contains(n.destination, "{{"):
-	case n.kind == DestinationE164 && (len(bare) < 5 || strings.Trim(bare, digits) != ""):
-		f.fault("destination", "must be a phone number")
+	case n.kind == DestinationE164 && noNumber != nil:
+		f.fault("destination", "must be an Indian phone number")
 	case n.kind == DestinationSIP && !strings.HasPrefix(n.destination, "sip:"):
 		f.fault("destination", "must be a sip: URI")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -64,6 +65,19 @@ func (s *Service) Tenant(ctx context.Context, ref string) (db.Tenant, error) {
 		return err
 	})
 	return out, translate("find tenant "+ref, err)
+}
+
+// SetSIPHosts sets the hosts that the tenant's SIP URIs may lead to: names, addresses and CIDR blocks.
+func (s *Service) SetSIPHosts(ctx context.Context, tenantID uuid.UUID, hosts []string) (db.Tenant, error) {
+	if err := dialer.CheckSIPHosts(hosts); err != nil {
+		return db.Tenant{}, invalid("sip_hosts", err.Error())
+	}
+	var out db.Tenant
+	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+		out, err = tx.Q.SetTenantSIPHosts(ctx, hosts, tenantID)
+		return err
+	})
+	return out, translate("set the SIP hosts", err)
 }
 
 // SetCallingWindow sets the hours in which the tenant's campaigns may call, unless they say otherwise: a JSON object as

@@ -33,6 +33,7 @@ const (
 	causeSystemShutdown   cause = "SYSTEM_SHUTDOWN"
 	causeNoRoute          cause = "NO_ROUTE_DESTINATION"
 	causeLoseRace         cause = "LOSE_RACE"
+	causeRedirected       cause = "REQUESTED_CHAN_UNAVAIL"
 )
 
 // q850 lists the causes of the switch with their Q.850 codes, which are above 127 where Q.850 has none.
@@ -69,7 +70,7 @@ func q850() []struct {
 		{causeTemporaryFailure, 41},
 		{"SWITCH_CONGESTION", 42},
 		{"ACCESS_INFO_DISCARDED", 43},
-		{"REQUESTED_CHAN_UNAVAIL", 44},
+		{causeRedirected, 44},
 		{"PRE_EMPTED", 45},
 		{"FACILITY_NOT_SUBSCRIBED", 50},
 		{"OUTGOING_CALL_BARRED", 52},
@@ -155,6 +156,8 @@ func causeOfStatus(status int) cause {
 	switch status {
 	case 200:
 		return causeNormalClearing
+	case 300, 301, 302, 305:
+		return causeRedirected
 	case 401, 402, 403, 407, 603, 608:
 		return causeRejected
 	case 404:

@@ -1,6 +1,7 @@
 package simswitch
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strconv"
@@ -116,6 +117,13 @@ func (l *sipLeg) follow(tx sip.ClientTransaction) {
 					return
 				}
 				tx = next
+			case l.follows(res):
+				next, err := l.redirect(res)
+				if err != nil {
+					l.refused(res.StatusCode, res)
+					return
+				}
+				tx = next
 			default:
 				l.refused(res.StatusCode, res)
 				return
@@ -146,6 +154,29 @@ func (l *sipLeg) authenticate(res *sip.Response) (sip.ClientTransaction, error) 
 	l.cseq = l.invite.CSeq().SeqNo
 	l.mu.Unlock()
 	return tx, nil
+}
+
+// follows reports whether a redirect is followed: to any address, unless outbound_redirect_fatal says otherwise (sofia.c,
+// sofia_handle_sip_r_invite).
+func (l *sipLeg) follows(res *sip.Response) bool {
+	switch res.StatusCode {
+	case 300, 301, 302, 305:
+		return res.Contact() != nil && l.ch.get("outbound_redirect_fatal") != "true"
+	}
+	return false
+}
+
+// redirect sends the INVITE to where a redirect leads.
+func (l *sipLeg) redirect(res *sip.Response) (sip.ClientTransaction, error) {
+	l.mu.Lock()
+	next := l.invite.Clone()
+	next.Recipient = *res.Contact().Address.Clone()
+	next.SetDestination(net.JoinHostPort(next.Recipient.Host, strconv.Itoa(cmp.Or(next.Recipient.Port, 5060))))
+	next.RemoveHeader("Via")
+	next.CSeq().SeqNo++
+	l.cseq, l.invite = next.CSeq().SeqNo, next
+	l.mu.Unlock()
+	return l.prof.client.TransactionRequest(context.Background(), next, sipgo.ClientRequestAddVia)
 }
 
 // cancel takes the INVITE back. False means that nothing more is to come.
@@ -329,14 +360,17 @@ func (l *sipLeg) refused(status int, res *sip.Response) {
 			c = q
 		}
 	}
-	code := strconv.Itoa(status)
+	code, disposition := strconv.Itoa(status), "recv_refuse"
+	if c == causeRedirected {
+		disposition = "send_cancel" // the switch gives up on its own accord
+	}
 	l.ch.setAll([]header{
 		{"sip_invite_failure_status", code},
 		{"sip_invite_failure_phrase", phrase},
 		{"sip_term_status", code},
 		{"proto_specific_hangup_cause", "sip:" + code},
 		{"sip_term_cause", strconv.Itoa(q850Of(c))},
-		{"sip_hangup_disposition", "recv_refuse"},
+		{"sip_hangup_disposition", disposition},
 	})
 	l.ch.hangup(c)
 }

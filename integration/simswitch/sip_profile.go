@@ -102,6 +102,8 @@ func (p *sipProfile) build() error {
 	p.server.OnUpdate(p.inDialog((*sipLeg).onUpdate))
 	p.server.OnCancel(p.onStrayCancel)
 	p.server.OnRegister(p.onRegister)
+	// Both profiles have disable-transfer.
+	p.server.OnRefer(func(req *sip.Request, tx sip.ServerTransaction) { p.reply(req, tx, 405) })
 	p.server.OnOptions(func(req *sip.Request, tx sip.ServerTransaction) { p.reply(req, tx, 200) })
 	return nil
 }

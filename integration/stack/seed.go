@@ -84,6 +84,9 @@ func (s *Stack) seedTenant(ctx context.Context, st *store.Store, seed tenantSeed
 	if err := accounts.SetCallingWindow(ctx, t.ID, always); err != nil {
 		return Tenant{}, err
 	}
+	if _, err := accounts.SetSIPHosts(ctx, t.ID, []string{"127.0.0.0/8"}); err != nil {
+		return Tenant{}, err
+	}
 	if out.LiveKey, out.TestKey, err = s.seedKeys(ctx, accounts, t.ID); err != nil {
 		return Tenant{}, err
 	}

@@ -413,6 +413,7 @@ type Tenant struct {
 	UpdatedAt              time.Time
 	DailyCap               *int32
 	Holidays               []string
+	SipHosts               []string
 }
 
 type Trunk struct {

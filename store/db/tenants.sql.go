@@ -13,7 +13,7 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays
+INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts
 `
 
 type CreateTenantParams struct {
@@ -47,12 +47,13 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.UpdatedAt,
 		&i.DailyCap,
 		&i.Holidays,
+		&i.SipHosts,
 	)
 	return i, err
 }
 
 const getTenant = `-- name: GetTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays FROM tenants WHERE id = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -74,12 +75,13 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.UpdatedAt,
 		&i.DailyCap,
 		&i.Holidays,
+		&i.SipHosts,
 	)
 	return i, err
 }
 
 const getTenantByName = `-- name: GetTenantByName :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays FROM tenants WHERE name = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts FROM tenants WHERE name = $1
 `
 
 func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, error) {
@@ -101,6 +103,7 @@ func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, err
 		&i.UpdatedAt,
 		&i.DailyCap,
 		&i.Holidays,
+		&i.SipHosts,
 	)
 	return i, err
 }
@@ -117,7 +120,7 @@ func (q *Queries) GetTenantDataKey(ctx context.Context, tenantID uuid.UUID) ([]b
 }
 
 const listTenants = `-- name: ListTenants :many
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays FROM tenants ORDER BY name
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts FROM tenants ORDER BY name
 `
 
 func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
@@ -145,6 +148,7 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 			&i.UpdatedAt,
 			&i.DailyCap,
 			&i.Holidays,
+			&i.SipHosts,
 		); err != nil {
 			return nil, err
 		}
@@ -157,7 +161,7 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 }
 
 const lockTenant = `-- name: LockTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays FROM tenants WHERE id = $1 FOR UPDATE
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts FROM tenants WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -179,6 +183,7 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 		&i.UpdatedAt,
 		&i.DailyCap,
 		&i.Holidays,
+		&i.SipHosts,
 	)
 	return i, err
 }
@@ -201,12 +206,40 @@ func (q *Queries) SetTenantDefaultVoiceAgent(ctx context.Context, voiceAgentID *
 	return err
 }
 
+const setTenantSIPHosts = `-- name: SetTenantSIPHosts :one
+UPDATE tenants SET sip_hosts = $1, updated_at = now() WHERE id = $2 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts
+`
+
+func (q *Queries) SetTenantSIPHosts(ctx context.Context, sipHosts []string, tenantID uuid.UUID) (Tenant, error) {
+	row := q.db.QueryRow(ctx, setTenantSIPHosts, sipHosts, tenantID)
+	var i Tenant
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.PrivacyMode,
+		&i.PiiRetentionDays,
+		&i.RecordingRetentionDays,
+		&i.DefaultVoiceAgentID,
+		&i.VoiceAgentDefaultWsUrl,
+		&i.DefaultMaxConcurrent,
+		&i.CallingWindow,
+		&i.Dispositions,
+		&i.DataKey,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DailyCap,
+		&i.Holidays,
+		&i.SipHosts,
+	)
+	return i, err
+}
+
 const setTenantSettings = `-- name: SetTenantSettings :one
 UPDATE tenants SET privacy_mode = $1, pii_retention_days = $2,
   recording_retention_days = $3, voice_agent_default_ws_url = $4,
   default_max_concurrent = $5, calling_window = $6, dispositions = $7,
   daily_cap = $8, holidays = $9, updated_at = now()
-WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays
+WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts
 `
 
 type SetTenantSettingsParams struct {
@@ -252,6 +285,19 @@ func (q *Queries) SetTenantSettings(ctx context.Context, arg SetTenantSettingsPa
 		&i.UpdatedAt,
 		&i.DailyCap,
 		&i.Holidays,
+		&i.SipHosts,
 	)
 	return i, err
+}
+
+const tenantSIPHosts = `-- name: TenantSIPHosts :one
+SELECT sip_hosts FROM tenants WHERE id = $1
+`
+
+// TenantSIPHosts reads the hosts that a tenant's SIP URIs may lead to.
+func (q *Queries) TenantSIPHosts(ctx context.Context, tenantID uuid.UUID) ([]string, error) {
+	row := q.db.QueryRow(ctx, tenantSIPHosts, tenantID)
+	var sip_hosts []string
+	err := row.Scan(&sip_hosts)
+	return sip_hosts, err
 }

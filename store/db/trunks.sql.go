@@ -541,6 +541,36 @@ func (q *Queries) TrunkHealth(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 	return i, err
 }
 
+const trunkHosts = `-- name: TrunkHosts :many
+SELECT DISTINCT host, port FROM trunks
+`
+
+type TrunkHostsRow struct {
+	Host string
+	Port int32
+}
+
+// TrunkHosts lists the addresses of all tenants' trunks, active or not: it needs the system's scope.
+func (q *Queries) TrunkHosts(ctx context.Context) ([]TrunkHostsRow, error) {
+	rows, err := q.db.Query(ctx, trunkHosts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TrunkHostsRow{}
+	for rows.Next() {
+		var i TrunkHostsRow
+		if err := rows.Scan(&i.Host, &i.Port); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const trunkProbed = `-- name: TrunkProbed :exec
 UPDATE trunks SET probe = $1::uuid, rests_until = $2::timestamptz WHERE tenant_id = $3 AND id = $4 AND rests > 0
 `

@@ -28,3 +28,10 @@ UPDATE tenants SET default_voice_agent_id = sqlc.narg(voice_agent_id), updated_a
 
 -- name: GetTenantDataKey :one
 SELECT data_key FROM tenants WHERE id = @tenant_id;
+
+-- TenantSIPHosts reads the hosts that a tenant's SIP URIs may lead to.
+-- name: TenantSIPHosts :one
+SELECT sip_hosts FROM tenants WHERE id = @tenant_id;
+
+-- name: SetTenantSIPHosts :one
+UPDATE tenants SET sip_hosts = @sip_hosts, updated_at = now() WHERE id = @tenant_id RETURNING *;

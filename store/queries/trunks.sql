@@ -68,3 +68,7 @@ RETURNING b.rested::bool AS rested;
 -- TrunkProbed has one call try a trunk whose rest is over; no other does until its fate is known, or for so long.
 -- name: TrunkProbed :exec
 UPDATE trunks SET probe = @call_id::uuid, rests_until = @until::timestamptz WHERE tenant_id = @tenant_id AND id = @id AND rests > 0;
+
+-- TrunkHosts lists the addresses of all tenants' trunks, active or not: it needs the system's scope.
+-- name: TrunkHosts :many
+SELECT DISTINCT host, port FROM trunks;

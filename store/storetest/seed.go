@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -99,4 +100,19 @@ func NewID(tb testing.TB) uuid.UUID {
 	id, err := uuid.NewV7()
 	require.NoError(tb, err)
 	return id
+}
+
+// Query reads one column in a tenant's scope.
+func Query[T any](tb testing.TB, st *store.Store, tenantID uuid.UUID, sql string, args ...any) []T {
+	tb.Helper()
+	var out []T
+	require.NoError(tb, st.InTenant(tb.Context(), tenantID, func(tx *store.Tx) error {
+		rows, err := tx.Pgx().Query(tb.Context(), sql, args...)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(rows, pgx.RowTo[T])
+		return err
+	}))
+	return out
 }

@@ -206,7 +206,7 @@ func (p *probe) job(ctx context.Context, cmd string, patience time.Duration) err
 func (p *probe) connect(ctx context.Context) error {
 	began := time.Now()
 	seconds := int((p.req.RingTimeout + time.Second - 1) / time.Second)
-	err := p.job(ctx, fmt.Sprintf("originate {origination_uuid=%s,ignore_early_media=true,originate_timeout=%d,"+
+	err := p.job(ctx, fmt.Sprintf("originate {outbound_redirect_fatal=true,origination_uuid=%s,ignore_early_media=true,originate_timeout=%d,"+
 		"origination_caller_id_number=%s,origination_caller_id_name=%s,sip_copy_custom_headers=false,"+
 		"rtp_notimer_during_bridge=false,rtp_autoflush_during_bridge=false}%s &park()",
 		p.caller, seconds, p.req.From, p.req.From, p.req.Endpoint), p.req.RingTimeout+originateSlack)
@@ -218,7 +218,7 @@ func (p *probe) connect(ctx context.Context) error {
 	}
 	_ = p.step("call the number", began, "answered in "+p.result.Codec, nil)
 	began = time.Now()
-	err = p.job(ctx, fmt.Sprintf("originate {origination_uuid=%s,absolute_codec_string=%s,rtp_timer_name=soft}sofia/%s/%s@%s &park()",
+	err = p.job(ctx, fmt.Sprintf("originate {outbound_redirect_fatal=true,origination_uuid=%s,absolute_codec_string=%s,rtp_timer_name=soft}sofia/%s/%s@%s &park()",
 		p.leg, p.result.Codec, p.req.MediaProfile, p.req.SessionID, p.req.MediaAddr), bridgePatience)
 	if err == nil {
 		err = p.job(ctx, "uuid_bridge "+p.caller+" "+p.leg, bridgePatience)

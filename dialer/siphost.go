@@ -1,0 +1,268 @@
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+const (
+	// maxURI is the longest SIP URI that is dialed.
+	maxURI = 256
+	// sipPort is the port of a URI that names none.
+	sipPort = 5060
+	// CodeSIPHostNotAllowed refuses a SIP URI: its host is none of the tenant's sip_hosts, is a trunk's, or can't be found, or its user is a
+	// number that can't be called.
+	CodeSIPHostNotAllowed = "sip_host_not_allowed"
+)
+
+// SIPHostError refuses a SIP URI (400 at a verb, 422 elsewhere). Detail says why, for a person.
+type SIPHostError struct{ Detail string }
+
+func (e *SIPHostError) Error() string { return "check SIP URI: " + e.Detail }
+
+// Refusal implements [switchctl.Refuser].
+func (e *SIPHostError) Refusal() switchctl.Refusal {
+	return switchctl.Refusal{
+		Status: http.StatusBadRequest, Code: CodeSIPHostNotAllowed, Detail: "The SIP URI can't be dialed: " + e.Detail + ".",
+		Fields: []switchctl.FieldFault{{Field: "destination", Message: e.Detail}},
+	}
+}
+
+func sipHostError(format string, args ...any) error {
+	return &SIPHostError{Detail: fmt.Sprintf(format, args...)}
+}
+
+// sipTarget is where a SIP URI leads: to one address, which was checked.
+type sipTarget struct {
+	user string
+	addr netip.AddrPort
+	// number is the user's, zero where it is none.
+	number store.Phone
+}
+
+// endpoint is the target as the switch dials it.
+func (t sipTarget) endpoint() string { return t.user + "@" + t.addr.String() }
+
+// sipHosts decides where SIP URIs may lead. A carrier bills for whatever the switch sends it, since it knows the switch by its address, so
+// nothing goes out but to hosts that the operator has listed for the tenant, and never to a trunk.
+type sipHosts struct {
+	st        *store.Store
+	guard     netguard.Policy
+	hostTrunk *HostTrunk
+}
+
+// check takes a URI apart, and resolves its host once: the address that is returned is the one to dial. Errors are *[SIPHostError] and those
+// of the database.
+func (h sipHosts) check(ctx context.Context, tenant uuid.UUID, raw string) (sipTarget, error) {
+	user, host, port, err := splitURI(raw)
+	if err != nil {
+		return sipTarget{}, sipHostError("%s", err)
+	}
+	target := sipTarget{user: user}
+	if strings.Trim(user, "0123456789+-_.") == "" {
+		// As a whole: what a carrier might strip, or add, doesn't make another number of it.
+		if target.number, err = store.ParsePhone(user); err != nil {
+			return sipTarget{}, sipHostError("its user is a number that can't be called")
+		}
+	}
+	var listed []string
+	var trunks []db.TrunkHostsRow
+	if err := h.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		listed, err = tx.Q.TenantSIPHosts(ctx, tenant)
+		return err
+	}); err != nil {
+		return sipTarget{}, fmt.Errorf("read the tenant's SIP hosts: %w", err)
+	}
+	if len(listed) == 0 {
+		return sipTarget{}, sipHostError("the tenant has no sip_hosts; the operator sets them")
+	}
+	if err := h.st.InSystem(ctx, func(tx *store.Tx) error {
+		trunks, err = tx.Q.TrunkHosts(ctx)
+		return err
+	}); err != nil {
+		return sipTarget{}, fmt.Errorf("read the addresses of trunks: %w", err)
+	}
+	if h.hostTrunk != nil {
+		trunks = append(trunks, db.TrunkHostsRow{Host: h.hostTrunk.Host, Port: int32(h.hostTrunk.Port)}) //nolint:gosec // a port
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	addrs, err := h.resolve(ctx, host)
+	if err != nil {
+		return sipTarget{}, sipHostError("its host can't be found")
+	}
+	for _, addr := range addrs {
+		if err := h.allowed(listed, host, addr); err != nil {
+			return sipTarget{}, err
+		}
+	}
+	if h.isTrunk(ctx, trunks, host, port, addrs) {
+		return sipTarget{}, sipHostError("its host is a trunk's")
+	}
+	// The switch's profiles are on IPv4.
+	i := max(0, slices.IndexFunc(addrs, netip.Addr.Is4))
+	target.addr = netip.AddrPortFrom(addrs[i], port)
+	return target, nil
+}
+
+// allowed holds one address of a host against the tenant's list. What is listed by network or address may be internal; a listed name leads to
+// public addresses alone, for its owner could let it lead anywhere.
+func (h sipHosts) allowed(listed []string, host string, addr netip.Addr) error {
+	named := false
+	for _, entry := range listed {
+		if network, ok := network(entry); ok {
+			if network.Contains(addr) {
+				return nil
+			}
+			continue
+		}
+		named = named || strings.EqualFold(entry, host)
+	}
+	if !named {
+		return sipHostError("its host is none of the tenant's sip_hosts")
+	}
+	if err := h.guard.CheckAddr(addr); err != nil {
+		return sipHostError("its host leads to an internal address")
+	}
+	return nil
+}
+
+// isTrunk reports whether a host is a trunk's: by name, or by address whatever the port; on loopback by address and port.
+func (h sipHosts) isTrunk(ctx context.Context, trunks []db.TrunkHostsRow, host string, port uint16, addrs []netip.Addr) bool {
+	var found bool
+	var mu sync.Mutex
+	var lookups sync.WaitGroup
+	for _, t := range trunks {
+		if strings.EqualFold(t.Host, host) && net.ParseIP(host) == nil {
+			return true
+		}
+		lookups.Go(func() {
+			theirs, err := h.resolve(ctx, t.Host)
+			if err != nil {
+				return // nor can the switch find it
+			}
+			trunkPort := uint16(t.Port) //nolint:gosec // a constraint of the column
+			if trunkPort == 0 {
+				trunkPort = sipPort
+			}
+			hit := slices.ContainsFunc(theirs, func(a netip.Addr) bool {
+				return slices.Contains(addrs, a) && (!a.IsLoopback() || trunkPort == port)
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			found = found || hit
+		})
+	}
+	lookups.Wait()
+	return found
+}
+
+// resolve gives the addresses of a host, which may be one itself.
+func (h sipHosts) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return []netip.Addr{addr.Unmap()}, nil
+	}
+	r := h.guard.Resolver
+	if r == nil {
+		r = net.DefaultResolver
+	}
+	addrs, err := r.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	if len(addrs) == 0 {
+		return nil, errors.New("the host has no address")
+	}
+	for i := range addrs {
+		addrs[i] = addrs[i].Unmap()
+	}
+	return addrs, nil
+}
+
+// network reads an entry of sip_hosts that is an address or a CIDR block.
+func network(entry string) (netip.Prefix, bool) {
+	if p, err := netip.ParsePrefix(entry); err == nil {
+		return p.Masked(), true
+	}
+	if a, err := netip.ParseAddr(entry); err == nil {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), true
+	}
+	return netip.Prefix{}, false
+}
+
+// splitURI takes a SIP URI apart into its user, its host and its port. Its parameters are left out.
+func splitURI(raw string) (user, host string, port uint16, err error) {
+	rest, ok := strings.CutPrefix(raw, "sip:")
+	if !ok || len(raw) > maxURI {
+		return "", "", 0, errors.New("it is no SIP URI")
+	}
+	if i := strings.IndexAny(rest, ";?"); i >= 0 {
+		rest = rest[:i]
+	}
+	user, address, ok := strings.Cut(rest, "@")
+	const form = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	if !ok || user == "" || strings.Trim(user, form+"+-_.") != "" {
+		return "", "", 0, errors.New("its user can't be dialed")
+	}
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		host, text = strings.Trim(address, "[]"), strconv.Itoa(sipPort)
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || number == 0 || host == "" || strings.Trim(host, form+".-:") != "" {
+		return "", "", 0, errors.New("its host can't be dialed")
+	}
+	return user, strings.TrimSuffix(host, "."), uint16(number), nil
+}
+
+// sipFault is what is wrong with a SIP URI that a member of a request gives; empty where it can be dialed. The error is the database's.
+func (h sipHosts) sipFault(ctx context.Context, tenant uuid.UUID, raw string) (string, error) {
+	_, err := h.check(ctx, tenant, raw)
+	if refused, ok := errors.AsType[*SIPHostError](err); ok {
+		return "can't be dialed: " + refused.Detail, nil
+	}
+	return "", err
+}
+
+// CheckSIPHosts says what is wrong with a tenant's list of SIP hosts: host names, addresses or CIDR blocks.
+func CheckSIPHosts(hosts []string) error {
+	for _, entry := range hosts {
+		if _, ok := network(entry); ok {
+			continue
+		}
+		const form = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
+		if entry == "" || len(entry) > 253 || strings.Trim(entry, form) != "" || !strings.ContainsAny(entry, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+			return fmt.Errorf("%q is no host name, address or CIDR block", entry)
+		}
+	}
+	return nil
+}
+
+// sipPolicy is the service's own.
+func (s *Service) sipPolicy() sipHosts {
+	return sipHosts{st: s.st, guard: s.cfg.Guard, hostTrunk: s.cfg.HostTrunk}
+}
+
+// refuseURI is the gate's refusal of a SIP URI.
+func refuseURI(err *SIPHostError, now time.Time) *RefusalError {
+	e := refuse(ReasonSIPHost, now, time.Time{}, "%s", err.Detail)
+	e.cause = err
+	return e
+}
