@@ -24,6 +24,8 @@ import (
 type Config struct {
 	// SIPAddr is the address that the switch bridges to, over UDP and TCP; port 0 takes a free one. 127.0.0.1:5090.
 	SIPAddr string
+	// SIPPeers are the networks of the switch, from which alone SIP is taken. Loopback.
+	SIPPeers netguard.Peers
 	// RTPIP is the IPv4 address of the RTP sockets. SIPAddr's.
 	RTPIP string
 	// RTPPortMin and RTPPortMax bound the ports: the even ones for RTP, each with the odd one above it for RTCP. 20000 to
@@ -83,6 +85,9 @@ func New(cfg Config) (*Server, error) {
 	var errs []error
 	if cfg.SIPAddr == "" {
 		cfg.SIPAddr = "127.0.0.1:5090"
+	}
+	if cfg.SIPPeers == nil {
+		cfg.SIPPeers = netguard.Loopback()
 	}
 	sipAddr, err := netip.ParseAddrPort(cfg.SIPAddr)
 	if err != nil {

@@ -99,7 +99,7 @@ func (e *sipEndpoint) build() error {
 	server.OnInfo(e.guard(e.onInfo))
 	server.OnUpdate(e.guard(e.onUpdate))
 	e.wg.Go(func() { e.served(server.ServeUDP(e.udp)) })
-	e.wg.Go(func() { e.served(server.ServeTCP(e.tcp)) })
+	e.wg.Go(func() { e.served(server.ServeTCP(e.srv.cfg.SIPPeers.Listener(e.tcp, e.refused))) })
 	return nil
 }
 
@@ -126,6 +126,13 @@ func (e *sipEndpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 				e.log.Error("a SIP request caused a panic", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			}
 		}()
+		if source := req.Source(); !e.srv.cfg.SIPPeers.Allow(source) {
+			e.refused(source)
+			if !req.IsAck() {
+				e.respond(tx, sip.NewResponseFromRequest(req, sip.StatusForbidden, "Forbidden", nil))
+			}
+			return
+		}
 		if !complete(req) {
 			if !req.IsAck() {
 				e.respond(tx, sip.NewResponseFromRequest(req, sip.StatusBadRequest, "Bad Request", nil))
@@ -134,6 +141,11 @@ func (e *sipEndpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 		}
 		h(req, tx)
 	}
+}
+
+// refused notes a stranger's attempt.
+func (e *sipEndpoint) refused(peer string) {
+	e.log.Warn("SIP refused: its peer is none of the switch's networks", "peer", peer)
 }
 
 // complete tells whether a request has the headers that no request may lack (RFC 3261 section 8.1.1).

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -26,6 +27,8 @@ type Config struct {
 	ESLPassword string
 	// OutboundListen is the address that the dialplan's socket application connects to.
 	OutboundListen string
+	// SocketPeers are the networks that it may connect from; loopback by default.
+	SocketPeers netguard.Peers
 	// Context is the dialplan context of rm_call, rm_reattach and rm_agent, which no SIP profile has; "ringmaster" by default.
 	Context string
 	// CarrierProfile and MediaProfile are the switch's SIP profiles; "external" and "internal" by default.

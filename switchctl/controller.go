@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/fairshare"
+	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -106,6 +107,9 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	cfg.Context = or(cfg.Context, "ringmaster")
 	cfg.CarrierProfile = or(cfg.CarrierProfile, "external")
 	cfg.MediaProfile = or(cfg.MediaProfile, "internal")
+	if cfg.SocketPeers == nil {
+		cfg.SocketPeers = netguard.Loopback()
+	}
 	cfg.NodeGrace = cmp.Or(cfg.NodeGrace, defaultNodeGrace)
 	if len(cfg.Subprotocols) == 0 {
 		cfg.Subprotocols = []string{media.SubprotocolAlpha, media.SubprotocolBeta}
@@ -142,7 +146,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	if c.closed || c.listener != nil {
 		return errors.New("switchctl: start: controller was started before")
 	}
-	listener, err := esl.Listen(ctx, c.cfg.OutboundListen)
+	listener, err := esl.Listen(ctx, c.cfg.OutboundListen, c.cfg.SocketPeers.Allow)
 	if err != nil {
 		return err
 	}

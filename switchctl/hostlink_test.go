@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -27,8 +28,10 @@ type eslPeer struct {
 	deaf     bool // commands get no replies
 	// stall names commands that don't end: an api one holds its connection up, a bgapi one tells of no end. Set before use.
 	stall map[string]bool
-	held  int // commands, pings apart, that the events of their connection had to wait for
-	wg    sync.WaitGroup
+	// channels are those that uuid_exists knows. Set before use.
+	channels map[string]bool
+	held     int // commands, pings apart, that the events of their connection had to wait for
+	wg       sync.WaitGroup
 }
 
 func newESLPeer(t *testing.T) *eslPeer {
@@ -113,7 +116,7 @@ func (p *eslPeer) serve(conn net.Conn) {
 			return
 		case deaf && !strings.HasPrefix(line, "auth"):
 		case strings.HasPrefix(line, "api "):
-			body := "false"
+			body := strconv.FormatBool(words[1] == "uuid_exists" && p.channels[words[2]])
 			if strings.HasPrefix(line, "api show channels") {
 				body = `{"row_count":0}`
 			}
@@ -340,6 +343,8 @@ func listening(t *testing.T, b *bench, p *eslPeer, addr string) *Controller {
 func TestOutboundSockets(t *testing.T) {
 	t.Parallel()
 	p := newESLPeer(t)
+	foreignID, strangerID, inboundID, laterID := uuid.NewString(), uuid.NewString(), uuid.NewString(), uuid.NewString()
+	p.channels = map[string]bool{foreignID: true, strangerID: true, inboundID: true, laterID: true}
 	b := newBench(t)
 	c := listening(t, b, p, "127.0.0.1:0")
 	b.handler.route = b.routeInbound
@@ -347,31 +352,38 @@ func TestOutboundSockets(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) })
 	require.Eventually(t, func() bool { return c.Ready(t.Context()) == nil }, 30*time.Second, 5*time.Millisecond)
 
-	foreign := dialOutbound(t, c, map[string]string{"Unique-ID": "f-1", "Call-Direction": "inbound", "Caller-Destination-Number": "404"})
+	foreign := dialOutbound(t, c, map[string]string{"Unique-ID": foreignID, "Call-Direction": "inbound", "Caller-Destination-Number": "404"})
 	require.Equal(t, "hangup UNALLOCATED_NUMBER", <-foreign)
-	stranger := dialOutbound(t, c, map[string]string{"Unique-ID": "s-1", "variable_rm_call_id": "0193a000-0000-7000-8000-000000000009"})
+	stranger := dialOutbound(t, c, map[string]string{"Unique-ID": strangerID, "variable_rm_call_id": "0193a000-0000-7000-8000-000000000009"})
 	require.Equal(t, "hangup NORMAL_TEMPORARY_FAILURE", <-stranger)
 
+	for _, id := range []string{uuid.NewString(), "no id", ""} {
+		made := dialOutbound(t, c, map[string]string{"Unique-ID": id, "Call-Direction": "inbound", "Caller-Destination-Number": "9180000001"})
+		_, open := <-made
+		require.False(t, open, "a channel that the switch doesn't have is refused: %q", id)
+	}
+	require.Zero(t, c.Live())
+
 	inbound := dialOutbound(t, c, map[string]string{
-		"Unique-ID": "i-1", "Call-Direction": "inbound", "Caller-Destination-Number": "9180000001", "Caller-Caller-ID-Number": "9876543210",
+		"Unique-ID": inboundID, "Call-Direction": "inbound", "Caller-Destination-Number": "9180000001", "Caller-Caller-ID-Number": "9876543210",
 	})
 	require.Equal(t, "answer ", <-inbound)
-	require.Equal(t, 1, p.seen("api uuid_setvar_multi i-1 rm_call_id="))
+	require.Equal(t, 1, p.seen("api uuid_setvar_multi "+inboundID+" rm_call_id="))
 	answer := esl.NewEvent(evAnswer)
-	answer.Set("Unique-ID", "i-1")
+	answer.Set("Unique-ID", inboundID)
 	answer.Set("Caller-Channel-Answered-Time", micros(time.Now()))
 	p.sendEvent(answer)
 	require.Contains(t, <-inbound, "bridge {")
 	require.Equal(t, 1, c.Live())
 	end := esl.NewEvent(evHangupComplete)
-	end.Set("Unique-ID", "i-1")
+	end.Set("Unique-ID", inboundID)
 	end.Set("Hangup-Cause", "NORMAL_CLEARING")
 	end.Set("Caller-Channel-Answered-Time", micros(time.Now()))
 	p.sendEvent(end)
 	require.NoError(t, c.Drain(t.Context()))
 	require.Zero(t, b.ledger.unitCount())
 
-	refused := dialOutbound(t, c, map[string]string{"Unique-ID": "i-2", "Call-Direction": "inbound", "Caller-Destination-Number": "9180000001"})
+	refused := dialOutbound(t, c, map[string]string{"Unique-ID": laterID, "Call-Direction": "inbound", "Caller-Destination-Number": "9180000001"})
 	_, open := <-refused
 	require.False(t, open, "a drained controller closes the socket, so that the dialplan answers 503")
 }

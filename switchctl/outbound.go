@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,6 +23,10 @@ func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
 	ev, err := conn.Connect(ctx)
 	if err != nil {
 		c.log.WarnContext(ctx, "outbound socket did not say what it is", "error", err)
+		return
+	}
+	if !c.known(ctx, ev.UUID()) {
+		c.log.WarnContext(ctx, "outbound socket refused: the switch has no such channel", "channel", ev.UUID())
 		return
 	}
 	callID := ev.Var("rm_call_id")
@@ -46,6 +51,16 @@ func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
 	}
 	<-conn.Done()
 	a.post(socketDown{sock: conn})
+}
+
+// known asks the switch itself for a channel that a socket names, so that whoever reaches our port can't act in a call's place. Only
+// the switch's own no refuses: while the link is down, a call that is up keeps its control, and a new one isn't taken anyway.
+func (c *Controller) known(ctx context.Context, channel string) bool {
+	if _, err := uuid.Parse(channel); err != nil {
+		return false
+	}
+	there, err := c.link.API(ctx, "uuid_exists "+channel)
+	return err != nil || strings.TrimSpace(there) != "false"
 }
 
 // hangupSocket ends a channel that is nobody's, and waits until its socket has closed.

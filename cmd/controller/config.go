@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -70,7 +71,9 @@ type SwitchConfig struct {
 	ESLAddr        string `koanf:"esl_addr"`
 	ESLPassword    string `koanf:"esl_password"`
 	OutboundListen string `koanf:"outbound_listen"` // the dialplan's socket application connects here
-	CDRDir         string `koanf:"cdr_dir"`         // mod_json_cdr's log-dir
+	// SocketAllow are the CIDR blocks of the switch, which alone may connect to OutboundListen.
+	SocketAllow []string `koanf:"socket_allow"`
+	CDRDir      string   `koanf:"cdr_dir"` // mod_json_cdr's log-dir
 	// DirectoryAllow are the CIDR blocks of the switch, which alone may ask /fs/directory.
 	DirectoryAllow []string `koanf:"directory_allow"`
 	// DirectoryListen is a listener of /fs/directory's own, in plain HTTP; empty has it at http.addr.
@@ -105,6 +108,7 @@ type AgentsConfig struct {
 // MediaConfig is the media endpoint.
 type MediaConfig struct {
 	SIPAddr      string   `koanf:"sip_addr"`
+	SIPAllow     []string `koanf:"sip_allow"` // CIDR blocks of the switch, which alone may send SIP to SIPAddr
 	RTPIP        string   `koanf:"rtp_ip"`
 	RTPPortMin   int      `koanf:"rtp_port_min"`
 	RTPPortMax   int      `koanf:"rtp_port_max"`
@@ -185,11 +189,12 @@ func Defaults() Config {
 		Database: DatabaseConfig{MaxConns: 16, ConnectTimeout: time.Minute},
 		HTTP:     HTTPConfig{Addr: "127.0.0.1:8080", MetricsAddr: "127.0.0.1:9090", MaxConns: 10_000, MaxConnsPerClient: 1_000},
 		Switch: SwitchConfig{
-			ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", CDRDir: "/var/log/freeswitch/json_cdr", DirectoryAllow: []string{"127.0.0.0/8", "::1/128"},
+			ESLAddr: "127.0.0.1:8021", OutboundListen: "127.0.0.1:8084", SocketAllow: []string{"127.0.0.0/8", "::1/128"},
+			CDRDir: "/var/log/freeswitch/json_cdr", DirectoryAllow: []string{"127.0.0.0/8", "::1/128"},
 			SIPIP: "127.0.0.1", ExternalPort: 5060, InternalPort: 5062, RTPPortMin: 20000, RTPPortMax: 29998,
 		},
 		Media: MediaConfig{
-			SIPAddr: "127.0.0.1:5090", RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
+			SIPAddr: "127.0.0.1:5090", SIPAllow: []string{"127.0.0.0/8", "::1/128"}, RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
 			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},
 		},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},
@@ -271,7 +276,7 @@ func (c Config) validate(f *faults) {
 	positive(f, "database.connect_timeout", c.Database.ConnectTimeout)
 	c.validateHTTP(f)
 	hostPort(f, "switch.esl_addr", c.Switch.ESLAddr)
-	hostPort(f, "switch.outbound_listen", c.Switch.OutboundListen)
+	c.validatePeers(f)
 	if c.Switch.ESLPassword == "" {
 		f.add("switch.esl_password", "is required")
 	}
@@ -300,11 +305,29 @@ func (c Config) validate(f *faults) {
 	positive(f, "drain.timeout", c.Drain.Timeout)
 }
 
+// validatePeers refuses a listener that other machines reach, but that is meant for none of them: it asks for no credentials.
+func (c Config) validatePeers(f *faults) {
+	for _, l := range []struct {
+		key, addr, allowKey string
+		allow               []string
+	}{
+		{"switch.outbound_listen", c.Switch.OutboundListen, "switch.socket_allow", c.Switch.SocketAllow},
+		{"media.sip_addr", c.Media.SIPAddr, "media.sip_allow", c.Media.SIPAllow},
+	} {
+		cidrs(f, l.allowKey, l.allow)
+		if len(l.allow) == 0 {
+			f.add(l.allowKey, "needs at least one CIDR block: the switch's")
+		}
+		if hostPort(f, l.key, l.addr) && !onLoopback(l.addr) && !prefixes(l.allow).BeyondLoopback() {
+			f.add(l.allowKey, "must name the switch's networks, since %s is not on loopback: who reaches it needs no credentials", l.key)
+		}
+	}
+}
+
 func (c Config) validateHTTP(f *faults) {
 	hostPort(f, "http.addr", c.HTTP.Addr)
 	if hostPort(f, "http.metrics_addr", c.HTTP.MetricsAddr) {
-		host, _, _ := net.SplitHostPort(c.HTTP.MetricsAddr)
-		if ip, err := netip.ParseAddr(host); (err != nil || !ip.IsLoopback()) && host != "localhost" {
+		if !onLoopback(c.HTTP.MetricsAddr) {
 			f.add("http.metrics_addr", "must be on loopback: it serves pprof")
 		}
 	}
@@ -327,7 +350,6 @@ func (c Config) validateHTTP(f *faults) {
 }
 
 func (c Config) validateMedia(f *faults) {
-	hostPort(f, "media.sip_addr", c.Media.SIPAddr)
 	if _, err := netip.ParseAddr(c.Media.RTPIP); err != nil {
 		f.add("media.rtp_ip", "%q is no IP address", c.Media.RTPIP)
 	}
@@ -485,8 +507,8 @@ func cidrs(f *faults, key string, blocks []string) {
 }
 
 // prefixes reads CIDR blocks that cidrs has found in order.
-func prefixes(blocks []string) []netip.Prefix {
-	var out []netip.Prefix
+func prefixes(blocks []string) netguard.Peers {
+	var out netguard.Peers
 	for _, b := range blocks {
 		if p, err := netip.ParsePrefix(b); err == nil {
 			out = append(out, p.Masked())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,54 @@ dialing: {window_from: "9", dnc_path: /does/not/exist, dnc_patterns: ["9*"]}
 	require.Equal(t, len(got)+1, strings.Count(err.Error(), "\n")+1)
 }
 
+// TestListenersWithoutCredentials are for the switch's networks: another address than loopback needs them named.
+func TestListenersWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	for given, faulty := range map[string]string{
+		`RINGMASTER_SWITCH__OUTBOUND_LISTEN=0.0.0.0:8084`:                                              "switch.socket_allow",
+		`RINGMASTER_SWITCH__OUTBOUND_LISTEN=switch.example.com:8084`:                                   "switch.socket_allow",
+		`RINGMASTER_SWITCH__OUTBOUND_LISTEN=0.0.0.0:8084 RINGMASTER_SWITCH__SOCKET_ALLOW=10.0.0.0/24`:  "",
+		`RINGMASTER_SWITCH__OUTBOUND_LISTEN=localhost:8084`:                                            "",
+		`RINGMASTER_SWITCH__SOCKET_ALLOW=10.0.0.1`:                                                     "switch.socket_allow",
+		`RINGMASTER_SWITCH__SOCKET_ALLOW=`:                                                             "switch.socket_allow",
+		`RINGMASTER_MEDIA__SIP_ADDR=10.0.0.5:5090`:                                                     "media.sip_allow",
+		`RINGMASTER_MEDIA__SIP_ADDR=10.0.0.5:5090 RINGMASTER_MEDIA__SIP_ALLOW=127.0.0.0/8,10.0.0.6/32`: "",
+	} {
+		_, err := Load(write(t, minimal), strings.Fields(given))
+		if faulty == "" {
+			require.NoError(t, err, given)
+			continue
+		}
+		faults := (*FaultsError)(nil)
+		require.ErrorAs(t, err, &faults, given)
+		require.Equal(t, faulty, faults.Faults[0].Key, given)
+	}
+}
+
+// TestWarnings names what sends credentials in clear.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	for given, keys := range map[string][]string{
+		"":                                   nil,
+		"RINGMASTER_HTTP__ADDR=0.0.0.0:8080": {"http.addr"},
+		"RINGMASTER_HTTP__ADDR=0.0.0.0:8080 RINGMASTER_HTTP__TLS_CERT=/c RINGMASTER_HTTP__TLS_KEY=/k": nil,
+		"RINGMASTER_HTTP__PUBLIC_URL=http://calls.example.com":                                        {"http.public_url"},
+		"RINGMASTER_HTTP__PUBLIC_URL=https://calls.example.com":                                       nil,
+		"RINGMASTER_HTTP__PUBLIC_URL=http://localhost:8080":                                           nil,
+		"RINGMASTER_HTTP__ADDR=10.0.0.1:8080 RINGMASTER_HTTP__PUBLIC_URL=http://10.0.0.1:8080":        {"http.addr", "http.public_url"},
+	} {
+		c, err := Load(write(t, minimal), strings.Fields(given))
+		require.NoError(t, err, given)
+		var got []string
+		for _, w := range c.Warnings() {
+			if w.Key != "http.trusted_proxies" {
+				got = append(got, w.Key)
+			}
+		}
+		require.Equal(t, keys, got, given)
+	}
+}
+
 // TestNobodyIsCalledOutsideTheLawsHours refuses wider hours, but for a test stand that says so.
 func TestNobodyIsCalledOutsideTheLawsHours(t *testing.T) {
 	t.Parallel()
@@ -146,7 +195,8 @@ func TestAProxyInFrontIsNamed(t *testing.T) {
 	} {
 		c := Defaults()
 		c.HTTP.Addr, c.HTTP.PublicURL, c.HTTP.TLSCert, c.HTTP.TrustedProxies = tc.addr, tc.public, tc.cert, tc.proxies
-		require.Equal(t, tc.warned, len(c.Warnings()) == 1, "%+v", tc)
+		named := slices.ContainsFunc(c.Warnings(), func(w Fault) bool { return w.Key == "http.trusted_proxies" })
+		require.Equal(t, tc.warned, named, "%+v", tc)
 	}
 }
 

@@ -197,7 +197,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 		}
 	}
 	c.media, err = media.New(media.Config{
-		SIPAddr: c.cfg.Media.SIPAddr, RTPIP: c.cfg.Media.RTPIP, RTPPortMin: c.cfg.Media.RTPPortMin, RTPPortMax: c.cfg.Media.RTPPortMax,
+		SIPAddr: c.cfg.Media.SIPAddr, SIPPeers: prefixes(c.cfg.Media.SIPAllow), RTPIP: c.cfg.Media.RTPIP, RTPPortMin: c.cfg.Media.RTPPortMin, RTPPortMax: c.cfg.Media.RTPPortMax,
 		Subprotocols: c.cfg.Media.Subprotocols, DialGuard: c.guard(), TLS: trust, Logger: c.log, Registerer: c.metrics,
 		Shards: c.shards, CPU: c.cpu,
 	})
@@ -211,7 +211,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	base := c.cfg.PublicURL()
 	c.calls, err = switchctl.New(switchctl.Config{
 		NodeID: c.cfg.Node, NodeGrace: c.cfg.NodeGrace, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
-		OutboundListen: c.cfg.Switch.OutboundListen, CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
+		OutboundListen: c.cfg.Switch.OutboundListen, SocketPeers: prefixes(c.cfg.Switch.SocketAllow), CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
 		RecordEncoding: media.RecordingEncoding(c.cfg.Recordings.Encoding),
 		Subprotocols:   c.cfg.Media.Subprotocols, TokenKey: tokenKey, DrainHangup: c.cfg.Drain.HangupCalls,
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },

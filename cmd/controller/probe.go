@@ -50,7 +50,7 @@ func ProbeTrunk(ctx context.Context, c Config, t db.Trunk, to store.Phone, from 
 	}
 	server, err := media.New(media.Config{
 		SIPAddr: net.JoinHostPort(host, "0"), RTPIP: c.Media.RTPIP, RTPPortMin: c.Media.RTPPortMin, RTPPortMax: c.Media.RTPPortMax,
-		DialGuard: netguard.Policy{AllowLoopback: true}, Shards: 1, Logger: log,
+		SIPPeers: prefixes(c.Media.SIPAllow), DialGuard: netguard.Policy{AllowLoopback: true}, Shards: 1, Logger: log,
 	})
 	if err != nil {
 		return none, err

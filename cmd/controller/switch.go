@@ -111,12 +111,18 @@ func (c Config) CarrierNetworks(ctx context.Context, hosts []string) ([]string, 
 	return slices.Compact(nets), errors.Join(errs...)
 }
 
-// Warnings are what is no fault but seldom meant: each with its key.
+// Warnings are what is no fault but seldom meant, or endangers whoever uses it over a network: each with its key.
 func (c Config) Warnings() []Fault {
 	var w faults
 	if c.proxyInFront() && len(c.HTTP.TrustedProxies) == 0 {
 		w.add("http.trusted_proxies", "is empty, and http.public_url is not the address of http.addr: if a proxy stands in front, all clients have "+
 			"its address in limits, sign-in and audit; name its network")
+	}
+	if c.HTTP.TLSCert == "" && !onLoopback(c.HTTP.Addr) {
+		w.add("http.addr", "is not on loopback and has no TLS: credentials and recordings are sent in clear; set http.tls_cert, or let a proxy stand in front")
+	}
+	if u, err := url.Parse(c.HTTP.PublicURL); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+		w.add("http.public_url", "is http://: credentials, callback tokens and recordings are sent in clear; serve https://")
 	}
 	return w
 }
@@ -140,7 +146,13 @@ func (c Config) proxyInFront() bool {
 	return public.Scheme != scheme || publicPort != port || (loopback(host) && !loopback(public.Hostname()))
 }
 
+// onLoopback tells whether a listener's host:port is reached from this machine alone.
+func onLoopback(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	return loopback(host)
+}
+
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }

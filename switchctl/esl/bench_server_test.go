@@ -111,7 +111,7 @@ func (c *benchCall) run(ctx context.Context, send func(context.Context, command.
 
 func serveOurs(addr string, tally *benchTally) error {
 	ctx := context.Background()
-	l, err := esl.Listen(ctx, addr)
+	l, err := esl.Listen(ctx, addr, nil)
 	if err != nil {
 		return err
 	}

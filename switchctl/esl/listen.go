@@ -13,19 +13,21 @@ import (
 // Listener takes the connections that the dialplan's socket application opens.
 type Listener struct {
 	ln     net.Listener
+	allow  func(peer string) bool
 	closed chan struct{}
 	once   sync.Once
 	err    error // of the one close
 }
 
-// Listen opens a port for outbound sockets. The port takes connections at once; Serve answers them.
-func Listen(ctx context.Context, addr string) (*Listener, error) {
+// Listen opens a port for outbound sockets. The port takes connections at once; Serve answers them. It closes those whose peer,
+// as address:port, allow refuses; nil allows all.
+func Listen(ctx context.Context, addr string, allow func(peer string) bool) (*Listener, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for outbound event sockets: %w", err)
 	}
-	return &Listener{ln: ln, closed: make(chan struct{})}, nil
+	return &Listener{ln: ln, allow: allow, closed: make(chan struct{})}, nil
 }
 
 // Addr is the address that the listener is bound to.
@@ -57,6 +59,11 @@ func (l *Listener) Serve(ctx context.Context, o Options, handle func(context.Con
 		nc, err := l.ln.Accept()
 		if err == nil {
 			backoff = 0
+			if peer := nc.RemoteAddr().String(); l.allow != nil && !l.allow(peer) {
+				o.Logger.Warn("outbound event socket refused: its peer is none of the switch's networks", "peer", peer)
+				_ = nc.Close() // a stranger's
+				continue
+			}
 			conns.Go(func() { serveConn(ctx, nc, o, handle) })
 			continue
 		}

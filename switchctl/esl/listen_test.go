@@ -2,6 +2,8 @@ package esl_test
 
 import (
 	"context"
+	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -13,7 +15,7 @@ import (
 // serve runs a listener until the test ends, and gives a channel that is closed when Serve has returned.
 func serve(ctx context.Context, t *testing.T, handle func(context.Context, *esl.Conn)) (*esl.Listener, <-chan struct{}) {
 	t.Helper()
-	l, err := esl.Listen(ctx, "127.0.0.1:0")
+	l, err := esl.Listen(ctx, "127.0.0.1:0", nil)
 	require.NoError(t, err)
 	served := make(chan struct{})
 	go func() {
@@ -124,14 +126,44 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	cancel()
 	await(t, served, "Serve did not return")
 	require.ErrorIs(t, cause, esl.ErrClosed)
-	_, err := esl.Listen(t.Context(), "127.0.0.1:none")
+	_, err := esl.Listen(t.Context(), "127.0.0.1:none", nil)
 	require.Error(t, err)
+}
+
+// TestListenerRefusesStrangers closes the connection of a peer that isn't allowed before anything is read from it or sent.
+func TestListenerRefusesStrangers(t *testing.T) {
+	t.Parallel()
+	l, err := esl.Listen(t.Context(), "127.0.0.1:0", func(peer string) bool { return strings.HasPrefix(peer, "127.0.0.2:") })
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served, taken := make(chan struct{}), make(chan string, 2)
+	go func() {
+		defer close(served)
+		if err := l.Serve(ctx, esl.Options{}, func(_ context.Context, c *esl.Conn) { taken <- "taken" }); err != nil {
+			t.Error(err)
+		}
+	}()
+	dial := func(from string) net.Conn {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	read, err := dial("127.0.0.1").Read(make([]byte, 1))
+	require.Zero(t, read)
+	require.Error(t, err)
+	require.Empty(t, taken)
+	dial("127.0.0.2")
+	require.Equal(t, "taken", <-taken)
+	cancel()
+	<-served
 }
 
 func TestListenTwiceOnOnePort(t *testing.T) {
 	t.Parallel()
 	l, _ := serve(t.Context(), t, func(context.Context, *esl.Conn) {})
-	_, err := esl.Listen(t.Context(), l.Addr().String())
+	_, err := esl.Listen(t.Context(), l.Addr().String(), nil)
 	require.ErrorContains(t, err, "listen for outbound event sockets")
 }
 
@@ -186,7 +218,7 @@ func TestServeStartStop(t *testing.T) {
 	t.Parallel()
 	for n := range 60 {
 		ctx, cancel := context.WithCancel(t.Context())
-		l, err := esl.Listen(ctx, "127.0.0.1:0")
+		l, err := esl.Listen(ctx, "127.0.0.1:0", nil)
 		require.NoError(t, err)
 		served := make(chan error, 1)
 		go func() {
