@@ -59,6 +59,7 @@ func (p *people) ways(t *testing.T) ways {
 		"SIP URI": func(t *testing.T, number string) switchctl.OriginateRequest {
 			t.Helper()
 			req := third(t)
+			p.sipHosts(t, "127.0.0.0/8")
 			req.ToURI = "sip:+91" + number + "@127.0.0.1:5099"
 			return req
 		},

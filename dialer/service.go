@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,6 +40,8 @@ type Config struct {
 	RequireCategory bool
 	// HostTrunk carries the calls of tenants that declare no trunk; nil refuses them.
 	HostTrunk *HostTrunk
+	// CarrierNetworks may send calls besides the trunks' hosts: carriers that send from other addresses than they are called at.
+	CarrierNetworks []netip.Prefix
 	// CarrierProfile is the switch's SIP profile towards carriers; "external" by default.
 	CarrierProfile string
 	// Web carries out the http_request nodes of flows; without it they fail.
@@ -92,20 +95,21 @@ type Calls interface {
 
 // Service is the dialer. It is safe for concurrent use.
 type Service struct {
-	cfg     Config
-	st      *store.Store
-	log     *slog.Logger
-	legal   week.Window
-	windows windowCache
-	flows   flowCache
-	metrics metrics
-	signals signals
-	crews   crews
-	shares  shares
-	paces   *paces
-	audios  audios
-	uploads *uploads
-	calls   Calls // set by Attach, before anything serves
+	cfg      Config
+	st       *store.Store
+	log      *slog.Logger
+	legal    week.Window
+	windows  windowCache
+	flows    flowCache
+	metrics  metrics
+	signals  signals
+	crews    crews
+	shares   shares
+	paces    *paces
+	audios   audios
+	uploads  *uploads
+	carriers *carriers
+	calls    Calls // set by Attach, before anything serves
 	// scrubBatch is how many leads are scrubbed at a time.
 	scrubBatch int32
 }
@@ -132,6 +136,9 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create dialer: legal hours: %w", err)
 	}
+	senders := &carriers{
+		st: st, networks: cfg.CarrierNetworks, hostTrunk: cfg.HostTrunk, now: cfg.Now, resolve: sipHosts{guard: cfg.Guard}.resolve,
+	}
 	uploads, err := newUploads(cfg.UploadDir)
 	if err != nil {
 		return nil, fmt.Errorf("create dialer: %w", err)
@@ -142,7 +149,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	}
 	return &Service{
 		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(),
-		crews: newCrews(), shares: newShares(), paces: paces, uploads: uploads, scrubBatch: scrubBatch,
+		crews: newCrews(), shares: newShares(), paces: paces, uploads: uploads, carriers: senders, scrubBatch: scrubBatch,
 	}, nil
 }
 

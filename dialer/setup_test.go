@@ -170,7 +170,8 @@ func (b *bundle) another(t *testing.T, node string, change ...func(*Config)) *Se
 	t.Helper()
 	cfg := Config{
 		NodeID: node, Guard: netguard.Policy{AllowLoopback: true}, Legal: Hours{From: "00:00", To: "24:00"}, DNC: b.registry,
-		Now: b.clock.Now, Poll: 20 * time.Millisecond, Prompts: b.prompts,
+		CarrierNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, // tests' inbound calls
+		Now:             b.clock.Now, Poll: 20 * time.Millisecond, Prompts: b.prompts,
 	}
 	for _, f := range change {
 		f(&cfg)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -160,8 +161,19 @@ func TestTrunks(t *testing.T) {
 	for _, host := range []string{"", "a,b", "h}", "x;transport=tcp", "h/../x", "-h", strings.Repeat("h", 300), "h\r\nVia: x"} {
 		denied(t, s.admin, http.MethodPatch, path, object{"host": host}, http.StatusUnprocessableEntity)
 	}
-	for _, host := range []string{"10.0.0.1", "[2001:db8::1]", "sip.carrier.example"} {
-		s.admin.JSON(t, http.MethodPatch, path, object{"host": host}, http.StatusOK, nil)
+	for _, host := range []string{"8.8.8.8", "[2606:4700::1111]", "sip.carrier.example"} {
+		s.admin.JSON(t, http.MethodPatch, path, object{"host": host, "password": "s3cret-word"}, http.StatusOK, nil)
+	}
+	require.Equal(t, []string{"body.password"},
+		denied(t, s.admin, http.MethodPatch, path, object{"host": "sip.thief.example"}, http.StatusUnprocessableEntity), "the password isn't given to another host")
+	s.admin.JSON(t, http.MethodPatch, path, object{"host": "SIP.carrier.example"}, http.StatusOK, nil)
+	require.Equal(t, []string{"body.password"},
+		denied(t, s.admin, http.MethodPatch, path, object{"password": "x$${rm_esl_password}"}, http.StatusUnprocessableEntity), "the switch's variables")
+	for _, host := range []string{"127.0.0.1", "10.0.0.5", "[::1]", "169.254.169.254", "localhost"} {
+		require.Equal(t, []string{"body.host"},
+			denied(t, s.admin, http.MethodPatch, path, object{"host": host, "password": "x"}, http.StatusUnprocessableEntity), host)
+		require.Equal(t, []string{"body.host"},
+			denied(t, s.admin, http.MethodPost, root, object{"name": "inside", "host": host}, http.StatusUnprocessableEntity), host)
 	}
 	require.Equal(t, []string{"body.username"},
 		denied(t, s.admin, http.MethodPatch, path, object{"username": nil}, http.StatusUnprocessableEntity), "it registers")
@@ -180,6 +192,40 @@ func TestTrunks(t *testing.T) {
 	status, _, _ = s.admin.Do(t, http.MethodDelete, path, nil)
 	require.Equal(t, http.StatusNoContent, status)
 	denied(t, s.admin, http.MethodGet, path, nil, http.StatusNotFound)
+}
+
+// TestTelephonyIsTheOperators has tenants' administrators declare neither trunks nor numbers, unless the deployment lets them.
+func TestTelephonyIsTheOperators(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.TenantTelephony = false })
+	s := newStaff(t, b)
+	accounts := account.New(b.st)
+	trunk, err := accounts.CreateTrunk(t.Context(), b.tenant, account.TrunkInput{Name: "carrier", Host: "10.0.0.1"})
+	require.NoError(t, err, "the operator may name any host")
+	number, err := accounts.CreateNumber(t.Context(), b.tenant, account.NumberInput{Number: "8000000001"})
+	require.NoError(t, err)
+	trunkPath, numberPath := "/api/trunks/"+trunk.ID.String(), "/api/numbers/"+number.ID.String()
+	for _, op := range []struct {
+		method, path string
+		body         any
+	}{
+		{http.MethodPost, "/api/trunks", object{"name": "mine", "host": "sip.example"}},
+		{http.MethodPatch, trunkPath, object{"max_channels": 100_000}},
+		{http.MethodDelete, trunkPath, nil},
+		{http.MethodPost, "/api/numbers", object{"e164": "8000000002"}},
+		{http.MethodPatch, numberPath, object{"e164": "8000000002"}},
+		{http.MethodPatch, numberPath, object{"trunk_id": trunk.ID}},
+		{http.MethodDelete, numberPath, nil},
+	} {
+		status, _, raw := s.admin.Do(t, op.method, op.path, op.body)
+		require.Equal(t, http.StatusForbidden, status, "%s %s: %s", op.method, op.path, raw)
+		require.Contains(t, string(raw), "operator_only")
+	}
+	var seen object
+	s.admin.JSON(t, http.MethodPatch, numberPath, object{"label": "Sales", "is_active": false, "flow_id": nil}, http.StatusOK, &seen)
+	require.Equal(t, "Sales", seen["label"], "what a number is for is its tenant's")
+	s.admin.JSON(t, http.MethodGet, trunkPath, nil, http.StatusOK, &seen)
+	require.InDelta(t, 10, seen["max_channels"], 0)
 }
 
 func TestNumbers(t *testing.T) {

@@ -75,7 +75,7 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 	require.NoError(tb, err)
 	cfg := httpapi.Config{
 		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKey: sessionKey(), Logger: log, Now: b.clock.now,
-		Registerer: b.metrics, Gatherer: b.metrics, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
+		Registerer: b.metrics, Gatherer: b.metrics, TenantTelephony: true, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
 		DirectorySecret: directorySecret,
 	}
 	deps := httpapi.Deps{

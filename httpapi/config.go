@@ -59,7 +59,11 @@ type Config struct {
 	// Version is shown by /health.
 	Version string
 	// WebhookTargets says which addresses webhooks may be sent to.
-	WebhookTargets netguard.Policy
+	// TenantTelephony lets tenants' administrators declare trunks, at hosts that TrunkTargets allows, and numbers; otherwise the operator
+	// alone does, on the command line.
+	TenantTelephony bool
+	TrunkTargets    netguard.Policy
+	WebhookTargets  netguard.Policy
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -48,6 +48,7 @@ const (
 	codeInvalidIdempotencyKey = "invalid_idempotency_key"
 	codeIdempotencyKeyReused  = "idempotency_key_reused"
 	codeTestEnvironment       = "test_environment"
+	codeOperatorOnly          = "operator_only"
 	codeSessionTerminated     = "AISessionTerminated"
 	codeInvalidCallState      = "InvalidCallState"
 	codeRecordingPending      = "recording_processing"

@@ -2,9 +2,12 @@ package httpapi
 
 import (
 	"context"
+	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -12,6 +15,9 @@ import (
 const (
 	trunkNoun  = "trunk"
 	numberNoun = "number"
+
+	// hostLookup bounds the look-up of a trunk's host.
+	hostLookup = 2 * time.Second
 )
 
 // trunkView is the trunk of CONTRACT 4; its password is never shown.
@@ -44,9 +50,37 @@ func (s *Server) listTrunks(ctx context.Context, r *request) (reply, error) {
 	return ok(listed(trunks, viewTrunk)), err
 }
 
-func (s *Server) createTrunk(ctx context.Context, r *request) (reply, error) {
+// operatorOnly refuses tenants' administrators what the operator declares, unless the deployment lets them.
+func (s *Server) operatorOnly(what string) error {
+	if s.cfg.TenantTelephony {
+		return nil
+	}
+	return newError(http.StatusForbidden, codeOperatorOnly, "The operator of this installation declares "+what+".")
+}
+
+// trunkInput reads a trunk's body. Its host must be one that customers may name, so that no trunk leads into the operator's own network.
+func (s *Server) trunkInput(ctx context.Context, r *request) (account.TrunkEdit, error) {
 	var in account.TrunkEdit
 	if err := r.decodeInto(&in); err != nil {
+		return in, err
+	}
+	if err := s.operatorOnly("trunks"); err != nil {
+		return in, err
+	}
+	if !in.Host.Has() {
+		return in, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, hostLookup)
+	defer cancel()
+	if err := s.cfg.TrunkTargets.CheckHost(ctx, in.Host.Value); err != nil {
+		return in, invalid(dialer.FieldError{Field: "host", Message: "is not allowed: it is, or leads to, an address that no customer may name"})
+	}
+	return in, nil
+}
+
+func (s *Server) createTrunk(ctx context.Context, r *request) (reply, error) {
+	in, err := s.trunkInput(ctx, r)
+	if err != nil {
 		return reply{}, err
 	}
 	trunk, err := s.accounts.AddTrunk(ctx, r.who.tenantID, in)
@@ -58,8 +92,8 @@ func (s *Server) getTrunk(ctx context.Context, r *request) (reply, error) {
 }
 
 func (s *Server) patchTrunk(ctx context.Context, r *request) (reply, error) {
-	var in account.TrunkEdit
-	if err := r.decodeInto(&in); err != nil {
+	in, err := s.trunkInput(ctx, r)
+	if err != nil {
 		return reply{}, err
 	}
 	return onOne(ctx, r, trunkNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.Trunk, error) {
@@ -68,6 +102,9 @@ func (s *Server) patchTrunk(ctx context.Context, r *request) (reply, error) {
 }
 
 func (s *Server) deleteTrunk(ctx context.Context, r *request) (reply, error) {
+	if err := s.operatorOnly("trunks"); err != nil {
+		return reply{}, err
+	}
 	return deleteOne(ctx, r, trunkNoun, s.accounts.DeleteTrunk)
 }
 
@@ -95,6 +132,9 @@ func (s *Server) createNumber(ctx context.Context, r *request) (reply, error) {
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
+	if err := s.operatorOnly("numbers"); err != nil {
+		return reply{}, err
+	}
 	number, err := s.accounts.AddNumber(ctx, r.who.tenantID, in)
 	return created(viewNumber(number)), err
 }
@@ -108,11 +148,20 @@ func (s *Server) patchNumber(ctx context.Context, r *request) (reply, error) {
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
+	// What a number is for, its flow and whether it takes calls, its tenant decides.
+	if in.E164.Set || in.TrunkID.Set {
+		if err := s.operatorOnly("numbers and their trunks"); err != nil {
+			return reply{}, err
+		}
+	}
 	return onOne(ctx, r, numberNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.Number, error) {
 		return s.accounts.EditNumber(ctx, tenant, id, in)
 	}, viewNumber)
 }
 
 func (s *Server) deleteNumber(ctx context.Context, r *request) (reply, error) {
+	if err := s.operatorOnly("numbers"); err != nil {
+		return reply{}, err
+	}
 	return deleteOne(ctx, r, numberNoun, s.accounts.DeleteNumber)
 }

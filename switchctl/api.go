@@ -174,6 +174,8 @@ type Inbound struct {
 	// From and To are as the carrier sent them.
 	From string
 	To   string
+	// Peer is the IP address that the call's INVITE came from.
+	Peer string
 	// At is when the channel was created.
 	At time.Time
 }

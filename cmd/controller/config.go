@@ -140,7 +140,15 @@ type SecurityConfig struct {
 	// may not, whatever allows them.
 	AllowTargets []string `koanf:"allow_targets"`
 	DenyTargets  []string `koanf:"deny_targets"`
+	// TenantTelephony says who declares trunks and numbers: the operator, or tenants' administrators too.
+	TenantTelephony string `koanf:"tenant_telephony"`
 }
+
+// The values of security.tenant_telephony.
+const (
+	telephonyOperator = "operator"
+	telephonyTenant   = "tenant"
+)
 
 // DialingConfig is what bounds every call out of this deployment.
 type DialingConfig struct {
@@ -197,6 +205,7 @@ func Defaults() Config {
 			SIPAddr: "127.0.0.1:5090", SIPAllow: []string{"127.0.0.0/8", "::1/128"}, RTPIP: "127.0.0.1", RTPPortMin: 40000, RTPPortMax: 48000,
 			Subprotocols: []string{"audio.alpha.org", "audio.beta.org"},
 		},
+		Security:   SecurityConfig{TenantTelephony: telephonyOperator},
 		Recordings: RecordingsConfig{SpoolDir: "/var/lib/ringmaster/spool", BlobURL: "file:///var/lib/ringmaster/recordings", Encoding: "pcm"},
 		Prompts:    PromptsConfig{CacheDir: "/var/lib/ringmaster/prompts", CacheMB: 512},
 		Dialing: DialingConfig{
@@ -295,6 +304,7 @@ func (c Config) validate(f *faults) {
 	if c.Prompts.Dir != "" {
 		absolute(f, "prompts.dir", c.Prompts.Dir)
 	}
+	oneOf(f, "security.tenant_telephony", c.Security.TenantTelephony, telephonyOperator, telephonyTenant)
 	oneOf(f, "recordings.encoding", c.Recordings.Encoding, "pcm", "ulaw", "alaw")
 	if _, err := c.MasterKey(); err != nil {
 		f.add("security.master_key", "%s", err)

@@ -171,8 +171,9 @@ func (c *Controller) buildDialer(context.Context) (err error) {
 	cfg := dialer.Config{
 		DNCPolicy: policy,
 		Web:       c.web, NodeID: c.cfg.Node, Subprotocols: c.cfg.Media.Subprotocols, Guard: c.guard(), DNC: c.scrubber, Poll: d.Poll, Agents: c.agents,
-		UploadDir: filepath.Join(c.cfg.Recordings.SpoolDir, "uploads"),
-		Prompts:   c.prompts, Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
+		CarrierNetworks: prefixes(c.cfg.Switch.CarrierNetworks),
+		UploadDir:       filepath.Join(c.cfg.Recordings.SpoolDir, "uploads"),
+		Prompts:         c.prompts, Legal: dialer.Hours{From: d.WindowFrom, To: d.WindowTo}, DailyCap: d.DailyCap, RequireCategory: d.RequireCategory, Logger: c.log, Registerer: c.metrics,
 	}
 	if t := d.DefaultTrunk; t.Host != "" {
 		cfg.HostTrunk = &dialer.HostTrunk{Host: t.Host, Port: t.Port, Transport: t.Transport, NumberFormat: t.NumberFormat}
@@ -273,6 +274,7 @@ func (c *Controller) buildServer() (err error) {
 	}
 	cfg := httpapi.Config{
 		Addr: c.cfg.HTTP.Addr, MetricsAddr: c.cfg.HTTP.MetricsAddr, PublicURL: c.cfg.PublicURL(), TLSCertFile: c.cfg.HTTP.TLSCert,
+		TenantTelephony: c.cfg.Security.TenantTelephony == telephonyTenant, TrunkTargets: c.guard(),
 		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKey: [32]byte(sessionKey), WebhookTargets: c.guard(), Version: c.version, Logger: c.log,
 		Registerer: c.metrics, Gatherer: c.metrics, MaxConns: c.cfg.HTTP.MaxConns, MaxConnsPerClient: c.cfg.HTTP.MaxConnsPerClient,
 	}

@@ -18,6 +18,8 @@ type trunkCmd struct {
 	Enable  trunkEnableCmd  `cmd:"" help:"Take a trunk into use again."`
 	Set     trunkSetCmd     `cmd:"" help:"Configure how a trunk's audio goes."`
 	Probe   trunkProbeCmd   `cmd:"" help:"Try by a test call whether a trunk bears bypass, and set or clear its flag."`
+	Edit    trunkEditCmd    `cmd:"" help:"Change a trunk: what is given."`
+	Delete  trunkDeleteCmd  `cmd:"" help:"Remove a trunk without numbers and calls."`
 	Gateway trunkGatewayCmd `cmd:"" help:"Print the switch's gateway for a trunk that registers or authenticates."`
 }
 
@@ -144,6 +146,8 @@ type numberCmd struct {
 	List    numberListCmd    `cmd:"" help:"List a tenant's numbers."`
 	Disable numberDisableCmd `cmd:"" help:"Refuse calls to a number."`
 	Enable  numberEnableCmd  `cmd:"" help:"Take calls to a number again."`
+	Edit    numberEditCmd    `cmd:"" help:"Change a number: what is given."`
+	Delete  numberDeleteCmd  `cmd:"" help:"Take a number from a tenant."`
 }
 
 type numberCreateCmd struct {

@@ -98,8 +98,8 @@ func (in *TrunkEdit) apply(f *dialer.Form, to *db.Trunk) {
 		}
 	}
 	if v, ok := dialer.Clearable(f, "password", in.Password); ok && v != nil && f.Text("password", *v, 1, maxTrunkPassword) &&
-		strings.ContainsFunc(*v, unicode.IsControl) {
-		f.Fail("password", "can't hold control characters")
+		(strings.ContainsFunc(*v, unicode.IsControl) || strings.Contains(*v, "$${")) {
+		f.Fail("password", "can't hold control characters or $${, which the switch's configuration would replace")
 	}
 	if v, ok := dialer.Given(f, "number_format", in.NumberFormat); ok &&
 		f.OneOf("number_format", v, formatE164, "national", "0national") {
@@ -197,7 +197,7 @@ func (s *Service) AddTrunk(ctx context.Context, tenantID uuid.UUID, in TrunkEdit
 	return out, translate("create trunk", err)
 }
 
-// EditTrunk changes a trunk. To ask for bypass gives a trunk that has failed in it another chance. Errors: store.ErrNotFound,
+// EditTrunk changes a trunk. Another host needs the password again. To ask for bypass gives a trunk that has failed in it another chance. Errors: store.ErrNotFound,
 // *dialer.ValidationError, ErrTaken.
 func (s *Service) EditTrunk(ctx context.Context, tenantID, id uuid.UUID, in TrunkEdit) (db.Trunk, error) {
 	var out db.Trunk
@@ -206,8 +206,11 @@ func (s *Service) EditTrunk(ctx context.Context, tenantID, id uuid.UUID, in Trun
 		if err != nil {
 			return err
 		}
-		f := dialer.NewForm(true)
+		f, host := dialer.NewForm(true), row.Host
 		in.apply(f, &row)
+		if hostForm.MatchString(row.Host) && !strings.EqualFold(host, row.Host) && row.PasswordSealed != nil && !in.Password.Set {
+			f.Fail("password", "is required with another host: the one that there is isn't given to it")
+		}
 		if err := f.Err(); err != nil {
 			return err
 		}

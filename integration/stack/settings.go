@@ -41,6 +41,7 @@ func (s *Stack) writeConfig() error {
 		"recordings.blob_url":             "file://" + filepath.Join(s.cfg.Dir, "recordings"),
 		"security.master_key":             hex.EncodeToString(s.MasterKey[:]),
 		"security.allow_loopback_targets": true,
+		"security.tenant_telephony":       "tenant",
 		"dialing.dnc_path":                dnc,
 		"dialing.dnc_patterns":            []string{"????????9?"},
 		"dialing.window_from":             "00:00",

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -43,7 +44,12 @@ func (p Policy) Check(ctx context.Context, rawURL string) error {
 	if !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme) {
 		return fmt.Errorf("checking a target: scheme %q: %w", u.Scheme, ErrForbidden)
 	}
-	host := u.Hostname()
+	return p.CheckHost(ctx, u.Hostname())
+}
+
+// CheckHost is Check for a host name or an address alone, IPv6 ones with or without brackets.
+func (p Policy) CheckHost(ctx context.Context, host string) error {
+	host = strings.Trim(host, "[]")
 	if host == "" {
 		return fmt.Errorf("checking a target: no host: %w", ErrForbidden)
 	}

@@ -367,6 +367,31 @@ func (q *Queries) ListTrunks(ctx context.Context, tenantID uuid.UUID) ([]Trunk, 
 	return items, nil
 }
 
+const numberTrunks = `-- name: NumberTrunks :many
+SELECT host FROM trunks WHERE tenant_id = $1 AND (id = $2::uuid OR $2::uuid IS NULL)
+`
+
+// NumberTrunks gives the hosts of the trunk that a number belongs to, or of all of its tenant's where it belongs to none, active or not.
+func (q *Queries) NumberTrunks(ctx context.Context, tenantID uuid.UUID, trunkID *uuid.UUID) ([]string, error) {
+	rows, err := q.db.Query(ctx, numberTrunks, tenantID, trunkID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var host string
+		if err := rows.Scan(&host); err != nil {
+			return nil, err
+		}
+		items = append(items, host)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const trunkAlive = `-- name: TrunkAlive :many
 UPDATE trunks t SET failures = 0, failing_since = NULL, failure = NULL, rests = 0, rests_until = NULL, probe = NULL,
   heard_at = coalesce(t.heard_at, $1::timestamptz),

@@ -25,6 +25,10 @@ SELECT * FROM numbers WHERE tenant_id = @tenant_id AND is_active ORDER BY e164;
 -- name: FindNumber :one
 SELECT * FROM numbers WHERE e164 = @e164 AND is_active;
 
+-- NumberTrunks gives the hosts of the trunk that a number belongs to, or of all of its tenant's where it belongs to none, active or not.
+-- name: NumberTrunks :many
+SELECT host FROM trunks WHERE tenant_id = @tenant_id AND (id = sqlc.narg('trunk_id')::uuid OR sqlc.narg('trunk_id')::uuid IS NULL);
+
 -- TrunkBypass tells whether calls of a trunk are taken into bypass.
 -- name: TrunkBypass :one
 SELECT (media_mode = 'bypass' AND bypass_failed_at IS NULL)::boolean AS bypass FROM trunks WHERE tenant_id = @tenant_id AND id = @id;
