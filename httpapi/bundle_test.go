@@ -22,6 +22,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
@@ -46,7 +47,7 @@ type bundle struct {
 	api, foreign apitest.Client
 }
 
-func sessionKey() [32]byte { return [32]byte{1, 2, 3} }
+func sessionKeys() []keyring.Key { return []keyring.Key{{1, 2, 3}} }
 
 func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
 	tb.Helper()
@@ -70,11 +71,11 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 	tb.Cleanup(func() { require.NoError(tb, b.bucket.Close()) })
 	log := slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b.library, err = recordings.New(recordings.Config{
-		Store: b.st, Bucket: b.bucket, Signer: recordings.NewSigner("", []byte("signing key of the recordings test")), Now: b.clock.now,
+		Store: b.st, Bucket: b.bucket, Signer: recordings.NewSigner("", func() []keyring.Key { return []keyring.Key{{4, 5, 6}} }), Now: b.clock.now,
 	})
 	require.NoError(tb, err)
 	cfg := httpapi.Config{
-		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKey: sessionKey(), Logger: log, Now: b.clock.now,
+		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKeys: sessionKeys, Logger: log, Now: b.clock.now,
 		Registerer: b.metrics, Gatherer: b.metrics, TenantTelephony: true, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
 		DirectorySecret: directorySecret,
 	}

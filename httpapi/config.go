@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
 // Config says where the server listens and what it lets through.
@@ -54,8 +55,8 @@ type Config struct {
 	IdleTimeout    time.Duration
 	RequestTimeout time.Duration
 
-	// SessionKey is the secret that sign-in tokens and recording URLs are signed under, by keys derived of it.
-	SessionKey [32]byte
+	// SessionKeys gives the keys of sign-in tokens, the newest first, which signs; all verify. It is asked at each use.
+	SessionKeys func() []keyring.Key
 	// Version is shown by /health.
 	Version string
 	// WebhookTargets says which addresses webhooks may be sent to.
@@ -161,8 +162,8 @@ func (c Config) validate() error {
 			faults = append(faults, fmt.Errorf("limit of %s %d is negative", name, limit))
 		}
 	}
-	if c.SessionKey == [32]byte{} {
-		faults = append(faults, errors.New("session key is not set"))
+	if c.SessionKeys == nil {
+		faults = append(faults, errors.New("session keys are not set"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("configure the HTTP server: %w", err)

@@ -77,9 +77,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if s.doc, err = openapi.Document(); err != nil {
 		return nil, err
 	}
-	if s.sessions, err = newSessionSigner(cfg.SessionKey, cfg.Now); err != nil {
-		return nil, err
-	}
+	s.sessions = newSessionSigner(cfg.SessionKeys, cfg.Now)
 	if err := checkOperations(s.operations()); err != nil {
 		return nil, fmt.Errorf("make the HTTP server: %w", err)
 	}

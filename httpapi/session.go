@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
 const (
@@ -35,8 +34,9 @@ const (
 
 // sessionSigner makes and checks the access tokens of signed-in users.
 type sessionSigner struct {
-	key []byte
-	now func() time.Time
+	// keys gives the keys at each use, the newest first: that one signs, all verify.
+	keys func() []keyring.Key
+	now  func() time.Time
 	// slots is a semaphore for password verification.
 	slots chan struct{}
 }
@@ -52,12 +52,8 @@ type tokenClaims struct {
 	Role     string `json:"role"`
 }
 
-func newSessionSigner(master [32]byte, now func() time.Time) (*sessionSigner, error) {
-	key, err := hkdf.Key(sha256.New, master[:], nil, "ringmaster session tokens", sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("derive the key of session tokens: %w", err)
-	}
-	return &sessionSigner{key: key, now: now, slots: make(chan struct{}, verifiers)}, nil
+func newSessionSigner(keys func() []keyring.Key, now func() time.Time) *sessionSigner {
+	return &sessionSigner{keys: keys, now: now, slots: make(chan struct{}, verifiers)}
 }
 
 func (s *sessionSigner) sign(user db.User) (string, error) {
@@ -65,14 +61,17 @@ func (s *sessionSigner) sign(user db.User) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("sign session token: %w", err)
 	}
-	now := s.now()
+	now, keys := s.now(), s.keys()
+	if len(keys) == 0 {
+		return "", errors.New("sign session token: there is no key of sessions")
+	}
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, tokenClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: sessionIssuer, Subject: user.ID.String(), Audience: jwt.ClaimStrings{sessionAudience}, ID: id.String(),
 			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(sessionLifetime)),
 		},
 		TenantID: user.TenantID.String(), Role: user.Role,
-	}).SignedString(s.key)
+	}).SignedString(keys[0][:])
 	if err != nil {
 		return "", fmt.Errorf("sign session token: %w", err)
 	}
@@ -81,9 +80,16 @@ func (s *sessionSigner) sign(user db.User) (string, error) {
 
 func (s *sessionSigner) verify(token string) (sessionClaims, error) {
 	var claims tokenClaims
-	_, err := jwt.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return s.key, nil },
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithIssuer(sessionIssuer),
-		jwt.WithAudience(sessionAudience), jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.now))
+	err := error(jwt.ErrTokenSignatureInvalid)
+	for _, key := range s.keys() {
+		claims = tokenClaims{}
+		_, err = jwt.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return key[:], nil },
+			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithIssuer(sessionIssuer),
+			jwt.WithAudience(sessionAudience), jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.now))
+		if !errors.Is(err, jwt.ErrTokenSignatureInvalid) {
+			break
+		}
+	}
 	if errors.Is(err, jwt.ErrTokenExpired) {
 		return sessionClaims{}, newError(http.StatusUnauthorized, codeExpiredCredential, "The session has expired.")
 	}

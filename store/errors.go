@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
 var (
@@ -24,8 +26,9 @@ var (
 	// ErrOutdatedSchema says that the database lacks migrations of this version.
 	ErrOutdatedSchema = errors.New("database schema is outdated; run `ringmaster migrate`")
 	// ErrUnseal says that sealed bytes are damaged, or were sealed under another key or for another purpose.
-	ErrUnseal = errors.New("sealed value does not open under this key")
-	// ErrMasterKey comes with ErrUnseal when it is the tenant's own key that doesn't open: nothing need be damaged.
+	ErrUnseal = keyring.ErrUnseal
+	// ErrMasterKey says that the master key is not the database's. It comes with ErrUnseal when it is a tenant's own key that doesn't open:
+	// nothing need be damaged.
 	ErrMasterKey = errors.New("tenant's data key does not open under the configured master key")
 )
 

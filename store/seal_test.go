@@ -43,16 +43,11 @@ func TestSealedPhones(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrUnseal, "another tenant's key")
 	_, err = st.OpenPhone(t.Context(), storetest.NewID(t), sealed)
 	require.ErrorIs(t, err, store.ErrNotFound, "a tenant that isn't there")
-	for _, damaged := range [][]byte{nil, {1}, sealed[:len(sealed)-1], append([]byte{2}, sealed[1:]...), flip(sealed, 5), flip(sealed, 20)} {
+	for _, damaged := range [][]byte{nil, {1}, sealed[:len(sealed)-1], append([]byte{3}, sealed[1:]...), append([]byte{2, 9}, sealed[2:]...), flip(sealed, 5), flip(sealed, 20)} {
 		_, err = st.OpenPhone(t.Context(), tenantID, damaged)
 		require.ErrorIs(t, err, store.ErrUnseal)
 	}
 
-	wrongKey, err := store.Open(t.Context(), store.Config{URL: url, MasterKey: [32]byte{1}})
-	require.NoError(t, err)
-	t.Cleanup(wrongKey.Close)
-	_, err = wrongKey.OpenPhone(t.Context(), tenantID, sealed)
-	require.ErrorIs(t, err, store.ErrUnseal)
 }
 
 func TestPhoneHash(t *testing.T) {
@@ -71,10 +66,8 @@ func TestPhoneHash(t *testing.T) {
 	require.Equal(t, hash, st.PhoneHash(tenantID, same))
 	require.NotEqual(t, hash, st.PhoneHash(tenantID, next))
 	require.NotEqual(t, hash, st.PhoneHash(other, p), "tenants' hashes must not be comparable")
-	otherKey, err := store.Open(t.Context(), store.Config{URL: url, MasterKey: [32]byte{1}})
-	require.NoError(t, err)
-	t.Cleanup(otherKey.Close)
-	require.NotEqual(t, hash, otherKey.PhoneHash(tenantID, p), "the hash must depend on the master key")
+	require.Equal(t, hash, storetest.Open(t, url).PhoneHash(tenantID, p))
+	require.NotEqual(t, hash, storetest.New(t).PhoneHash(tenantID, p), "another database's hashes must not be comparable")
 }
 
 func TestSeal(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +18,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
 const (
@@ -31,7 +33,7 @@ const (
 type Config struct {
 	// URL is a PostgreSQL connection string.
 	URL string
-	// MasterKey wraps the tenants' data keys and seals secrets. It must not be zero.
+	// MasterKey wraps the database's keys. It must not be zero.
 	MasterKey [32]byte
 	// MaxConns bounds the pool; 16 when zero.
 	MaxConns int32
@@ -44,13 +46,15 @@ type Store struct {
 	pool     *pgxpool.Pool
 	river    *river.Client[pgx.Tx]
 	waker    *waker
-	keys     keyring
-	dataKeys sync.Map // tenant id → *[32]byte, unwrapped; a tenant's data key never changes
+	master   keyring.Key
+	rings    atomic.Pointer[rings] // opened; replaced as a whole by openKeys and RefreshKeys
+	dataKeys sync.Map              // tenant id → *dataKeys, unwrapped
 	log      *slog.Logger
 }
 
 // Open connects to the database. While that is down it tries again, with one log line per try, until ctx ends; a refusal that
-// waiting can't mend (wrong password, unknown database) and a schema without this version's migrations end it at once.
+// waiting can't mend (wrong password, unknown database), a schema without this version's migrations, and a master key that is not the
+// database's (a *MasterKeyError) end it at once, and nothing is written.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.MasterKey == [32]byte{} {
 		return nil, errors.New("open store: the master key is not set")
@@ -67,11 +71,14 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{pool: pool, keys: newKeyring(cfg.MasterKey), log: log, waker: newWaker()}
+	s := &Store{pool: pool, master: cfg.MasterKey, log: log, waker: newWaker()}
 	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
 	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log, FetchCooldown: never, FetchPollInterval: never})
 	if err == nil {
 		err = s.check(ctx)
+	}
+	if err == nil {
+		err = s.openKeys(ctx)
 	}
 	if err != nil {
 		pool.Close()
@@ -208,7 +215,7 @@ func (s *Store) CreateTenant(ctx context.Context, n NewTenant) (db.Tenant, error
 	if n.Privacy == "" {
 		n.Privacy = PrivacyStandard
 	}
-	wrapped, err := s.keys.newDataKey(id)
+	wrapped, err := s.newDataKey(id)
 	if err != nil {
 		return db.Tenant{}, fmt.Errorf("create tenant: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"net/url"
@@ -78,7 +79,7 @@ type SwitchConfig struct {
 	DirectoryAllow []string `koanf:"directory_allow"`
 	// DirectoryListen is a listener of /fs/directory's own, in plain HTTP; empty has it at http.addr.
 	DirectoryListen string `koanf:"directory_listen"`
-	// DirectorySecret is the password that the switch asks with; derived from the master key when empty.
+	// DirectorySecret is the password that the switch asks with; one of the database's when empty.
 	DirectorySecret string `koanf:"directory_secret"`
 
 	// What `ringmaster switch config` renders besides.
@@ -462,9 +463,9 @@ func (c Config) MasterKey() ([32]byte, error) {
 	var key [32]byte
 	text := c.Security.MasterKey
 	if c.Security.MasterKeyFile != "" {
-		raw, err := os.ReadFile(c.Security.MasterKeyFile)
+		raw, err := readSecret(c.Security.MasterKeyFile)
 		if err != nil {
-			return key, fmt.Errorf("%w: %w", ErrMasterKey, err)
+			return key, fmt.Errorf("read security.master_key_file: %w", err)
 		}
 		text = string(raw)
 	}
@@ -477,6 +478,37 @@ func (c Config) MasterKey() ([32]byte, error) {
 		return key, ErrMasterKey
 	}
 	return key, nil
+}
+
+// readSecret reads a file that only its owner and its group may touch: whoever else reads a key has what it protects.
+func readSecret(path string) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // a path of the operator's
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat() // of the file that is read, whatever the name leads to meanwhile
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o007 != 0 {
+		return nil, fmt.Errorf("others than its owner and group may use %s (mode %04o): run chmod o= %s, and consider the key known to all users of this machine",
+			path, mode, path)
+	}
+	return io.ReadAll(io.LimitReader(f, maxSecretFile))
+}
+
+// maxSecretFile bounds a key's file: keys are short.
+const maxSecretFile = 64 << 10
+
+// FileWarnings are those about the configuration file itself, which holds passwords.
+func FileWarnings(path string) []Fault {
+	info, err := os.Stat(path)
+	if path == "" || err != nil || info.Mode().Perm()&0o007 == 0 {
+		return nil
+	}
+	return []Fault{{Key: "config", Message: fmt.Sprintf("others than its owner and group may use %s (mode %04o), which holds passwords: run chmod o= %s",
+		path, info.Mode().Perm(), path)}}
 }
 
 // PublicURL is where customers reach the API, without a slash at the end.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
 const minimal = `
@@ -160,20 +162,44 @@ func TestLoadRefusesWhatIsNoFile(t *testing.T) {
 	require.ErrorContains(t, err, "parse the configuration")
 }
 
-// The directory's secret follows from the master key, and is another one where it is configured.
+// The directory's secret is one of the database's keys, and another one where it is configured.
 func TestTheSwitchsDirectory(t *testing.T) {
 	t.Parallel()
 	c, err := Load(write(t, minimal), nil)
 	require.NoError(t, err)
-	derived, err := c.DirectoryCredentials()
-	require.NoError(t, err)
-	require.Regexp(t, `^freeswitch:[0-9a-f]{32}$`, derived)
+	st := storetest.New(t)
+	require.Regexp(t, `^freeswitch:[0-9a-f]{32}$`, c.DirectoryCredentials(st))
 	require.Equal(t, "http://127.0.0.1:8080/fs/directory", c.DirectoryURL())
 	c.Switch.DirectorySecret, c.Switch.DirectoryListen = "mine", "0.0.0.0:8085"
-	own, err := c.DirectoryCredentials()
-	require.NoError(t, err)
-	require.Equal(t, "freeswitch:mine", own)
+	require.Equal(t, "freeswitch:mine", c.DirectoryCredentials(st))
 	require.Equal(t, "http://127.0.0.1:8085/fs/directory", c.DirectoryURL())
+}
+
+// A key that others can read is no secret: it is refused, and what to do is said.
+func TestKeyFilesOfEverybodyAreRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "master.key")
+	require.NoError(t, os.WriteFile(path, []byte(key+"\n"), 0o600))
+	text := strings.Replace(minimal, `master_key: "`+key+`"`, `master_key_file: "`+path+`"`, 1)
+	file := write(t, text)
+	for _, mode := range []os.FileMode{0o600, 0o400, 0o640, 0o440} {
+		require.NoError(t, os.Chmod(path, mode))
+		_, err := Load(file, nil)
+		require.NoError(t, err, mode)
+	}
+	for _, mode := range []os.FileMode{0o644, 0o604, 0o602, 0o601} {
+		require.NoError(t, os.Chmod(path, mode))
+		_, err := Load(file, nil)
+		var faults *FaultsError
+		require.ErrorAs(t, err, &faults, mode)
+		require.Len(t, faults.Faults, 1)
+		require.Equal(t, "security.master_key", faults.Faults[0].Key)
+		require.Contains(t, faults.Faults[0].Message, "chmod o= "+path)
+	}
+	require.Empty(t, FileWarnings(file))
+	require.NoError(t, os.Chmod(file, 0o644)) //nolint:gosec // what the warning is for
+	require.Len(t, FileWarnings(file), 1)
+	require.Empty(t, FileWarnings(""))
 }
 
 // A proxy that trusted_proxies doesn't name is warned of, where the public address shows one.

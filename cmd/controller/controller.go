@@ -5,8 +5,6 @@ package controller
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -80,6 +78,8 @@ const (
 	partitionsEvery  = 12 * time.Hour
 	sweepRetry       = 15 * time.Minute
 	partitionsAhead  = 2
+	// keysEvery is well below the time that a rotation waits for all controllers.
+	keysEvery = 5 * time.Second
 )
 
 // OpenStore opens the database of a configuration, waiting for its server as long as the configuration says.
@@ -135,17 +135,9 @@ func (c *Controller) guard() netguard.Policy {
 	return netguard.Policy{AllowLoopback: s.AllowLoopbackTargets, Allow: prefixes(s.AllowTargets), Deny: prefixes(s.DenyTargets)}
 }
 
-func (c *Controller) buildAgents(context.Context) error {
-	master, err := c.cfg.MasterKey()
-	if err != nil {
-		return err
-	}
-	key, err := acd.AccountKey(master)
-	if err != nil {
-		return err
-	}
+func (c *Controller) buildAgents(context.Context) (err error) {
 	a := c.cfg.Agents
-	c.accounts = acd.NewAccounts(c.store, key, a.SIPDomain)
+	c.accounts = acd.NewAccounts(c.store, c.store.NewestKey(store.KeySIPAccounts), a.SIPDomain)
 	if a.WrapUp == 0 {
 		a.WrapUp = -1 // no limit
 	}
@@ -205,16 +197,12 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	tokenKey, err := c.derive("callback tokens")
-	if err != nil {
-		return err
-	}
 	base := c.cfg.PublicURL()
 	c.calls, err = switchctl.New(switchctl.Config{
 		NodeID: c.cfg.Node, NodeGrace: c.cfg.NodeGrace, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
 		OutboundListen: c.cfg.Switch.OutboundListen, SocketPeers: prefixes(c.cfg.Switch.SocketAllow), CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
 		RecordEncoding: media.RecordingEncoding(c.cfg.Recordings.Encoding),
-		Subprotocols:   c.cfg.Media.Subprotocols, TokenKey: tokenKey, DrainHangup: c.cfg.Drain.HangupCalls,
+		Subprotocols:   c.cfg.Media.Subprotocols, TokenKey: c.store.NewestKey(store.KeyCallbackTokens), DrainHangup: c.cfg.Drain.HangupCalls,
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
 		Prompts:    c.prompts,
 		Logger:     c.log, Registerer: c.metrics, Phones: c.agents,
@@ -229,12 +217,8 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	if c.bucket, err = recordings.OpenBucket(ctx, c.cfg.Recordings.BlobURL); err != nil {
 		return err
 	}
-	key, err := c.derive("recording URLs")
-	if err != nil {
-		return err
-	}
 	c.library, err = recordings.New(recordings.Config{
-		Store: c.store, Bucket: c.bucket, Signer: recordings.NewSigner(c.cfg.PublicURL(), key), Logger: c.log, Registerer: c.metrics,
+		Store: c.store, Bucket: c.bucket, Signer: recordings.NewSigner(c.cfg.PublicURL(), c.store.Keys(store.KeyRecordingURLs)), Logger: c.log, Registerer: c.metrics,
 		Encoding: media.RecordingEncoding(c.cfg.Recordings.Encoding), SpoolDir: c.cfg.Recordings.SpoolDir,
 		CPU: c.cpu,
 	})
@@ -268,21 +252,15 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 }
 
 func (c *Controller) buildServer() (err error) {
-	sessionKey, err := c.derive("sessions")
-	if err != nil {
-		return err
-	}
 	cfg := httpapi.Config{
 		Addr: c.cfg.HTTP.Addr, MetricsAddr: c.cfg.HTTP.MetricsAddr, PublicURL: c.cfg.PublicURL(), TLSCertFile: c.cfg.HTTP.TLSCert,
 		TenantTelephony: c.cfg.Security.TenantTelephony == telephonyTenant, TrunkTargets: c.guard(),
-		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKey: [32]byte(sessionKey), WebhookTargets: c.guard(), Version: c.version, Logger: c.log,
+		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKeys: c.store.Keys(store.KeySessions), WebhookTargets: c.guard(), Version: c.version, Logger: c.log,
 		Registerer: c.metrics, Gatherer: c.metrics, MaxConns: c.cfg.HTTP.MaxConns, MaxConnsPerClient: c.cfg.HTTP.MaxConnsPerClient,
 	}
 	cfg.TrustedProxies, cfg.DirectoryAllow = prefixes(c.cfg.HTTP.TrustedProxies), prefixes(c.cfg.Switch.DirectoryAllow)
 	cfg.DirectoryAddr = c.cfg.Switch.DirectoryListen
-	if cfg.DirectorySecret, err = c.cfg.DirectorySecret(); err != nil {
-		return err
-	}
+	cfg.DirectorySecret = c.cfg.DirectorySecret(c.store)
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: c.library,
 		Directory: c.accounts, Agents: c.agents,
@@ -294,19 +272,6 @@ func (c *Controller) buildServer() (err error) {
 		},
 	})
 	return err
-}
-
-// derive gives a key of its own for one purpose.
-func (c *Controller) derive(purpose string) ([]byte, error) {
-	master, err := c.cfg.MasterKey()
-	if err != nil {
-		return nil, err
-	}
-	key, err := hkdf.Key(sha256.New, master[:], nil, "ringmaster "+purpose, sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("derive the key of %s: %w", purpose, err)
-	}
-	return key, nil
 }
 
 // Run starts every part, serves until ctx ends, drains and stops. It may be called once.
@@ -348,6 +313,7 @@ func (c *Controller) start(ctx context.Context) error {
 	if err := c.jobs.Start(background); err != nil {
 		return err
 	}
+	c.working.Go(func() { c.keepKeys(background) })
 	c.working.Go(func() { c.keepPartitions(background) })
 	c.working.Go(func() { c.sweepNightly(background) })
 	c.working.Go(func() { c.dialer.KeepFigures(background) })
@@ -360,6 +326,22 @@ func (c *Controller) start(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// keepKeys takes over the database's keys that another process has replaced.
+func (c *Controller) keepKeys(ctx context.Context) {
+	tick := time.NewTicker(keysEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := c.store.RefreshKeys(ctx); err != nil && ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "refresh of the database's keys failed; this controller goes on with those that it has", "error", err)
+		}
+	}
 }
 
 // keepPartitions makes the months ahead.

@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,26 +13,19 @@ import (
 
 	"github.com/ringmaster/ringmaster/conf"
 	"github.com/ringmaster/ringmaster/httpapi"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // directoryPath is where the switch asks for its users.
 const directoryPath = "/fs/directory"
 
-// DirectorySecret is the password with which the switch asks for its users: the configured one, else one that follows from the master
-// key, so that nobody has to make one up. `ringmaster switch config` renders it.
-func (c Config) DirectorySecret() (string, error) {
+// DirectorySecret is the password with which the switch asks for its users: the configured one, else one of the database's
+// keys, so that nobody has to make one up. `ringmaster switch config` renders it.
+func (c Config) DirectorySecret(st *store.Store) string {
 	if c.Switch.DirectorySecret != "" {
-		return c.Switch.DirectorySecret, nil
+		return c.Switch.DirectorySecret
 	}
-	master, err := c.MasterKey()
-	if err != nil {
-		return "", err
-	}
-	key, err := hkdf.Key(sha256.New, master[:], nil, "ringmaster switch directory", sha256.Size/2)
-	if err != nil {
-		return "", fmt.Errorf("derive the directory's secret: %w", err)
-	}
-	return hex.EncodeToString(key), nil
+	return hex.EncodeToString(st.NewestKey(store.KeyDirectory)[:16])
 }
 
 // DirectoryURL is where the switch reaches /fs/directory: the directory's own listener, or that of the API.
@@ -57,13 +48,12 @@ func (c Config) DirectoryURL() string {
 }
 
 // DirectoryCredentials is user:password of the switch at /fs/directory.
-func (c Config) DirectoryCredentials() (string, error) {
-	secret, err := c.DirectorySecret()
-	return httpapi.DirectoryUser + ":" + secret, err
+func (c Config) DirectoryCredentials(st *store.Store) string {
+	return httpapi.DirectoryUser + ":" + c.DirectorySecret(st)
 }
 
 // SwitchParams are the variables of the switch's configuration on this host. nets may send calls.
-func (c Config) SwitchParams(nets []string) (conf.Params, error) {
+func (c Config) SwitchParams(st *store.Store, nets []string) (conf.Params, error) {
 	host, port, err := net.SplitHostPort(c.Switch.ESLAddr)
 	if err != nil {
 		return conf.Params{}, fmt.Errorf("read switch.esl_addr: %w", err)
@@ -78,14 +68,10 @@ func (c Config) SwitchParams(nets []string) (conf.Params, error) {
 	if err != nil {
 		return conf.Params{}, fmt.Errorf("read the port of switch.esl_addr: %w", err)
 	}
-	credentials, err := c.DirectoryCredentials()
-	if err != nil {
-		return conf.Params{}, err
-	}
 	return conf.Params{
 		ESLIP: host, ESLPort: eslPort, ESLPassword: c.Switch.ESLPassword, SocketAddr: c.Switch.OutboundListen, SIPIP: c.Switch.SIPIP,
 		ExternalPort: c.Switch.ExternalPort, InternalPort: c.Switch.InternalPort, RTPStart: c.Switch.RTPPortMin, RTPEnd: c.Switch.RTPPortMax,
-		CarrierNets: nets, CDRDir: c.Switch.CDRDir, DirectoryURL: c.DirectoryURL(), DirectoryCredentials: credentials,
+		CarrierNets: nets, CDRDir: c.Switch.CDRDir, DirectoryURL: c.DirectoryURL(), DirectoryCredentials: c.DirectoryCredentials(st),
 		SIPDomain: c.Agents.SIPDomain, WSBinding: c.Switch.WSBinding, WSSBinding: c.Switch.WSSBinding,
 	}, nil
 }

@@ -31,8 +31,8 @@ type adminFlags struct {
 	JSON bool `help:"Print JSON."`
 }
 
-// accounts opens the database for one command.
-func (f adminFlags) accounts(ctx context.Context, e env, work func(*account.Service) error) error {
+// withStore opens the database for one command.
+func (f configFlag) withStore(ctx context.Context, e env, work func(controller.Config, *store.Store) error) error {
 	c, err := f.load(e)
 	if err != nil {
 		return err
@@ -42,7 +42,12 @@ func (f adminFlags) accounts(ctx context.Context, e env, work func(*account.Serv
 		return err
 	}
 	defer st.Close()
-	return work(account.New(st))
+	return work(c, st)
+}
+
+// accounts does the same for a command on accounts.
+func (f adminFlags) accounts(ctx context.Context, e env, work func(*account.Service) error) error {
+	return f.withStore(ctx, e, func(_ controller.Config, st *store.Store) error { return work(account.New(st)) })
 }
 
 // ofTenant does the same for one tenant, named by id or name.

@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/ringmaster/ringmaster/cmd/controller"
 	"github.com/ringmaster/ringmaster/conf"
 	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 type switchCmd struct {
@@ -29,12 +31,8 @@ func (cmd switchConfigCmd) Run(ctx context.Context, e env) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("read the folder: %w", err)
 	}
-	c, err := cmd.load(e)
-	if err != nil {
-		return err
-	}
-	return adminFlags{configFlag: cmd.configFlag}.accounts(ctx, e, func(s *account.Service) error {
-		gateways, hosts, err := s.SwitchTrunks(ctx)
+	return cmd.withStore(ctx, e, func(c controller.Config, st *store.Store) error {
+		gateways, hosts, err := account.New(st).SwitchTrunks(ctx)
 		if err != nil {
 			return err
 		}
@@ -42,7 +40,7 @@ func (cmd switchConfigCmd) Run(ctx context.Context, e env) error {
 		if err != nil {
 			return err
 		}
-		params, err := c.SwitchParams(nets)
+		params, err := c.SwitchParams(st, nets)
 		if err != nil {
 			return err
 		}
@@ -71,7 +69,7 @@ func (cmd configCheckCmd) Run(e env) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range c.Warnings() {
+	for _, w := range append(controller.FileWarnings(cmd.Config), c.Warnings()...) {
 		_, _ = fmt.Fprintf(e.stderr, "warning: %s: %s\n", w.Key, w.Message)
 	}
 	_, err = fmt.Fprintln(e.stdout, "the configuration has no faults")

@@ -2,11 +2,9 @@ package acd
 
 import (
 	"context"
-	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -23,15 +21,6 @@ type Accounts struct {
 	store  *store.Store
 	key    []byte
 	domain string
-}
-
-// AccountKey is the key of SIP passwords that follows from the master key.
-func AccountKey(master [32]byte) ([]byte, error) {
-	key, err := hkdf.Key(sha256.New, master[:], nil, "ringmaster sip accounts", sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("derive the key of SIP accounts: %w", err)
-	}
-	return key, nil
 }
 
 // NewAccounts makes the accounts of one SIP domain under a secret key.

@@ -22,9 +22,8 @@ func (c *customer) phones() *simcarrier.Client { return &simcarrier.Client{BaseU
 // accounts derives SIP passwords as the controller does.
 func (c *customer) accounts(t *testing.T) *acd.Accounts {
 	t.Helper()
-	key, err := acd.AccountKey(c.MasterKey)
-	require.NoError(t, err)
-	return acd.NewAccounts(c.open(t), key, stack.SIPDomain)
+	st := c.open(t)
+	return acd.NewAccounts(st, st.NewestKey(store.KeySIPAccounts), stack.SIPDomain)
 }
 
 // freshExtension gives a new agent of the first tenant with an extension that no other test has.

@@ -34,16 +34,12 @@ func (s *Stack) startSoftphones(ctx context.Context) error {
 	if !s.cfg.Softphones {
 		return nil
 	}
-	key, err := acd.AccountKey(s.MasterKey)
-	if err != nil {
-		return err
-	}
 	st, err := store.Open(ctx, store.Config{URL: s.Bootstrap.DatabaseURL, MasterKey: s.MasterKey, MaxConns: 1, Logger: s.cfg.Logger})
 	if err != nil {
 		return err
 	}
 	p := &softphones{
-		stack: s, store: st, accounts: acd.NewAccounts(st, key, SIPDomain), epochs: map[string]int64{},
+		stack: s, store: st, accounts: acd.NewAccounts(st, st.NewestKey(store.KeySIPAccounts), SIPDomain), epochs: map[string]int64{},
 		client: &simcarrier.Client{BaseURL: strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound")},
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))

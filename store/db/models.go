@@ -387,6 +387,22 @@ type Scrub struct {
 	DueAt      time.Time
 }
 
+type SecretKey struct {
+	Purpose   string
+	No        int16
+	MasterID  []byte
+	Wrapped   []byte
+	CreatedAt time.Time
+	EndsAt    *time.Time
+}
+
+type SecretRotation struct {
+	ID         int32
+	MasterID   []byte
+	BegunAt    time.Time
+	FinishedAt *time.Time
+}
+
 type Suppression struct {
 	TenantID   uuid.UUID
 	PhoneHash  []byte
@@ -414,6 +430,8 @@ type Tenant struct {
 	DailyCap               *int32
 	Holidays               []string
 	SipHosts               []string
+	DataKeyNo              int16
+	OldDataKeys            [][]byte
 }
 
 type Trunk struct {

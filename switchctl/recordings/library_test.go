@@ -41,7 +41,7 @@ func setup(t *testing.T, bucket *Bucket) *bundle {
 	b.tenant = storetest.Tenant(t, b.st)
 	var err error
 	b.lib, err = New(Config{
-		Store: b.st, Bucket: bucket, Signer: NewSigner("https://ring.example", []byte("key")),
+		Store: b.st, Bucket: bucket, Signer: NewSigner("https://ring.example", keys("key")),
 		SpoolDir: b.dir, Logger: slog.New(b.log), Registerer: b.registry, Now: func() time.Time { return b.now },
 	})
 	require.NoError(t, err)

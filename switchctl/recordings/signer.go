@@ -11,17 +11,19 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
 // Signer makes and checks the URLs that give a recording to whoever holds them: HMAC-SHA256 over call, tenant, recipient and expiry.
 type Signer struct {
 	base string
-	key  []byte
+	keys func() []keyring.Key
 }
 
-// NewSigner takes the address that customers reach us at, and a secret.
-func NewSigner(publicURL string, key []byte) *Signer {
-	return &Signer{base: strings.TrimRight(publicURL, "/"), key: key}
+// NewSigner takes the address that customers reach us at, and what gives the keys at each use: the first signs, all verify.
+func NewSigner(publicURL string, keys func() []keyring.Key) *Signer {
+	return &Signer{base: strings.TrimRight(publicURL, "/"), keys: keys}
 }
 
 // Link is what a signed URL says.
@@ -37,9 +39,13 @@ type Link struct {
 // Sign gives {public_url}/recordings/{call_id}?tenant=…&to=…&expires=…&sig=…, good until l.Expires. It asks nobody and writes nothing.
 func (s *Signer) Sign(l Link) string {
 	until := strconv.FormatInt(l.Expires.Unix(), 10)
+	var newest keyring.Key
+	if keys := s.keys(); len(keys) > 0 {
+		newest = keys[0]
+	}
 	query := url.Values{
 		"tenant": {l.TenantID.String()}, "expires": {until},
-		"sig": {base64.RawURLEncoding.EncodeToString(s.mac(l, until))},
+		"sig": {base64.RawURLEncoding.EncodeToString(mac(newest, l, until))},
 	}
 	if l.Recipient != "" {
 		query.Set("to", l.Recipient)
@@ -60,7 +66,7 @@ func (s *Signer) Verify(callID string, query func(name string) string, now time.
 	}
 	l := Link{CallID: call, TenantID: tenantID, Recipient: query("to")}
 	given, err := base64.RawURLEncoding.Strict().DecodeString(query("sig"))
-	if err != nil || !hmac.Equal(given, s.mac(l, query("expires"))) {
+	if err != nil || !s.signed(given, l, query("expires")) {
 		return Link{}, ErrSignature
 	}
 	until, err := strconv.ParseInt(query("expires"), 10, 64)
@@ -79,8 +85,18 @@ func (s *Signer) AudioURL(callID uuid.UUID) string {
 	return s.base + "/api/v1/calls/" + callID.String() + "/recording/audio"
 }
 
-func (s *Signer) mac(l Link, expires string) []byte {
-	mac := hmac.New(sha256.New, s.key)
+// signed tells whether one of the keys made a signature.
+func (s *Signer) signed(given []byte, l Link, expires string) bool {
+	for _, key := range s.keys() {
+		if hmac.Equal(given, mac(key, l, expires)) {
+			return true
+		}
+	}
+	return false
+}
+
+func mac(key keyring.Key, l Link, expires string) []byte {
+	mac := hmac.New(sha256.New, key[:])
 	// The purpose keeps a signature that was made for something else under the same secret from fitting here.
 	_, _ = fmt.Fprintf(mac, "recording\n%s\n%s\n%s", l.TenantID, l.CallID, expires)
 	if l.Recipient != "" {

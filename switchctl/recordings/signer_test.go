@@ -8,11 +8,42 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/keyring"
 )
+
+// keys gives keys of those names, the newest first.
+func keys(names ...string) func() []keyring.Key {
+	var out []keyring.Key
+	for _, name := range names {
+		out = append(out, keyring.Key{}.Derive(name))
+	}
+	return func() []keyring.Key { return out }
+}
+
+// A URL outlives the key that signed it while that key is good, and no longer.
+func TestSignedURLUnderAnEarlierKey(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_764_000_000, 0).UTC()
+	link := Link{CallID: uuid.New(), TenantID: uuid.New(), Expires: now.Add(time.Hour)}
+	u, err := url.Parse(NewSigner("", keys("first")).Sign(link))
+	require.NoError(t, err)
+	got, err := NewSigner("", keys("second", "first")).Verify(link.CallID.String(), u.Query().Get, now)
+	require.NoError(t, err)
+	require.Equal(t, link.CallID, got.CallID)
+	_, err = NewSigner("", keys("second")).Verify(link.CallID.String(), u.Query().Get, now)
+	require.ErrorIs(t, err, ErrSignature)
+	u, err = url.Parse(NewSigner("", keys("second", "first")).Sign(link))
+	require.NoError(t, err)
+	_, err = NewSigner("", keys("second")).Verify(link.CallID.String(), u.Query().Get, now)
+	require.NoError(t, err, "the newest key signs")
+	_, err = NewSigner("", keys()).Verify(link.CallID.String(), u.Query().Get, now)
+	require.ErrorIs(t, err, ErrSignature)
+}
 
 func TestSignedURL(t *testing.T) {
 	t.Parallel()
-	s := NewSigner("https://ring.example/", []byte("key"))
+	s := NewSigner("https://ring.example/", keys("key"))
 	call, tenant := uuid.New(), uuid.New()
 	now := time.Unix(1_764_000_000, 500).UTC()
 	text := s.Sign(Link{CallID: call, TenantID: tenant, Recipient: "api_key:7", Expires: now.Add(WebhookURLLifetime)})
@@ -38,7 +69,7 @@ func TestSignedURL(t *testing.T) {
 	require.Equal(t, Link{CallID: call, TenantID: tenant, Recipient: "api_key:7", Expires: time.Unix(1_764_000_900, 0)}, got)
 	require.NoError(t, verify(call.String(), tenant.String(), expires, sig, time.Unix(1_764_000_899, 0)))
 	require.ErrorIs(t, verify(call.String(), tenant.String(), expires, sig, time.Unix(1_764_000_900, 0)), ErrExpired)
-	_, other := NewSigner("", []byte("other")).Verify(call.String(), q.Get, now)
+	_, other := NewSigner("", keys("other")).Verify(call.String(), q.Get, now)
 	plain, err := url.Parse(s.Sign(Link{CallID: call, TenantID: tenant, Expires: now.Add(time.Minute)}))
 	require.NoError(t, err)
 	require.False(t, plain.Query().Has("to"))
