@@ -52,7 +52,7 @@ type principal struct {
 	callID uuid.UUID
 }
 
-// accessor names the principal in logs and in the audit of recordings.
+// accessor names the principal in logs and in the audit.
 func (p principal) accessor() string {
 	switch p.kind {
 	case kindKey:
@@ -65,6 +65,16 @@ func (p principal) accessor() string {
 		return "signed_url"
 	}
 	return ""
+}
+
+// actFor has what a request changes audited as its principal's.
+func (s *Server) actFor(ctx context.Context, r *request) context.Context {
+	if r.who.kind == kindNone {
+		return ctx
+	}
+	return store.WithActor(ctx, store.Actor{
+		Name: r.who.accessor(), Role: r.who.role, RemoteAddr: s.remoteAddr(r.rc), RequestID: r.id,
+	})
 }
 
 // isAgent tells whether an agent asks, who sees own calls alone.

@@ -203,7 +203,7 @@ func (s *Server) serveOperation(base context.Context, op operation) fasthttp.Req
 			s.refuse(rc, err)
 			return
 		}
-		ctx, cancel := context.WithTimeout(base, limit)
+		ctx, cancel := context.WithTimeout(s.actFor(base, r), limit)
 		defer cancel()
 		out, err := s.checkAndHandle(ctx, r)
 		if err != nil {

@@ -28,6 +28,14 @@
 // Tx.Enqueue and Tx.Emit put jobs into River's queues, and NewJobs works them. A queue is looked into when something in it is due,
 // which jobs.go says to the workers of all controllers; polls are only the net below that.
 //
+// # The audit
+//
+// What somebody changes in tenants, users, keys, trunks, numbers, flows, voice agents, webhook subscriptions and campaigns is in the table
+// audit, written by triggers (migration 0030) in the same transaction: WithActor says for whom a context works. What changes no such row
+// is written with Tx.Audit. Changes without an actor are the service's own, and have no row. A new table of configuration needs
+// audit_changes('table', 'object'); columns whose names end in _sealed, _hash, _key, password, secret or token are masked. Nothing updates
+// the audit; it is kept for two years.
+//
 // # What is not kept
 //
 // Sweep forgets numbers and keys whose time is over; a controller calls it at its start and at NextSweep. Months of calls and events

@@ -52,12 +52,12 @@ func (t *Tx) Enqueue(ctx context.Context, args river.JobArgs, opts *river.Insert
 // InTenant runs fn in one transaction that sees and writes rows of that tenant alone. It commits when fn returns nil. See the
 // package's comment for what fn may do.
 func (s *Store) InTenant(ctx context.Context, tenantID uuid.UUID, fn func(*Tx) error) error {
-	return s.run(ctx, tenantScope(tenantID), fn)
+	return s.run(ctx, tenantScope(tenantID)+actorScope(ctx), fn)
 }
 
 // InSystem runs fn in one transaction that sees all tenants: recovery, look-up of keys, the list of what to pace.
 func (s *Store) InSystem(ctx context.Context, fn func(*Tx) error) error {
-	return s.run(ctx, systemScope, fn)
+	return s.run(ctx, systemScope+actorScope(ctx), fn)
 }
 
 // Persist is InTenant for work that must not be lost: while the database is unavailable it waits and runs fn again, until ctx

@@ -20,6 +20,9 @@ const (
 	monitorScopeSameAgent = "same_agent"
 )
 
+// auditMonitorStarted is the audit's row of a monitor that may start, or that gets another mode.
+const auditMonitorStarted = "monitor.started"
+
 // ErrMonitorScope refuses a monitor that the voice agent's monitor_scope doesn't allow (403).
 var ErrMonitorScope = errors.New("switchctl: the voice agent's monitor_scope does not allow this target")
 
@@ -97,6 +100,13 @@ func (l *pgLedger) PermitMonitor(ctx context.Context, m monitorStart) error {
 		default:
 			return ErrMonitorScope
 		}
-		return nil
+		return tx.Audit(ctx, store.AuditEntry{
+			TenantID: m.call.TenantID, Action: auditMonitorStarted, Actor: m.by, ObjectID: m.target.String(), CallID: &m.target,
+			AgentID: facts.TargetPersonID, Mode: string(m.mode), At: m.at,
+			Details: map[string]any{
+				"source": m.source, "by_call_id": m.call.ID, "session_id": m.session, "voice_agent_id": m.voiceAgentID,
+				"target_voice_agent_id": facts.TargetAgentID,
+			},
+		})
 	})
 }

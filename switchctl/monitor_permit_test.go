@@ -39,7 +39,12 @@ func TestMonitorScope(t *testing.T) {
 		{"none", uuid.New(), ErrTargetNotFound},
 	} {
 		storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET monitor_scope = $2 WHERE id = $1", b.agent.ID, c.scope)
+		before := monitorRows(t, b, c.target)
 		require.ErrorIs(t, permit(sourceAI, c.target), c.want, "%s", c.scope)
+		if c.want == nil {
+			before++
+		}
+		require.Equal(t, before, monitorRows(t, b, c.target), "each start is one row of the audit, and a refusal none")
 		if c.want == ErrMonitorScope { //nolint:errorlint // the table's own value
 			require.NoError(t, permit("api", c.target), "a key may")
 		}
@@ -53,4 +58,11 @@ func TestMonitorScope(t *testing.T) {
 	storetest.Exec(t, b.st, b.call.TenantID, "DELETE FROM campaigns")
 	storetest.Exec(t, b.st, b.call.TenantID, "DELETE FROM voice_agents WHERE id = $1", b.agent.ID)
 	require.ErrorIs(t, permit(sourceAI, same.ID), ErrMonitorScope)
+}
+
+// monitorRows counts the audit's rows of monitors of a call.
+func monitorRows(t *testing.T, b *pgBench, target uuid.UUID) int {
+	t.Helper()
+	return storetest.Count(t, b.st, `SELECT count(*) FROM audit WHERE tenant_id = $1 AND action = 'monitor.started' AND call_id = $2
+		AND actor = 'api_key:k' AND mode = 'listen' AND details ->> 'by_call_id' = $3`, b.tenant, target, b.call.ID.String())
 }

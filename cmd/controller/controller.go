@@ -384,6 +384,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	records := c.calls.SweepCallRecords(ctx, time.Now())
 	if done != (store.Swept{}) || audio > 0 || records > 0 {
 		c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "calls", done.Calls, "idempotency_keys", done.Keys,
+			"audit", done.Audit,
 			"recordings", audio, "call_records", records)
 	}
 	return errors.Join(err, audioErr)

@@ -49,6 +49,9 @@ func (cmd dncImportCmd) Run(ctx context.Context, e env) error {
 	if err != nil {
 		return err
 	}
+	if err := cmd.audit(ctx, c, status); err != nil {
+		return err
+	}
 	return cmd.print(e.stdout, true, row{
 		{"version", status.Version},
 		{"as_of", &status.AsOf},
@@ -57,6 +60,23 @@ func (cmd dncImportCmd) Run(ctx context.Context, e env) error {
 		{"bad_rows", status.BadRows},
 		{"memory_mb", status.Bytes >> 20},
 		{"load_s", fmt.Sprintf("%.1f", status.Took.Seconds())},
+	})
+}
+
+// audit writes the row of an import into the installation's database, where the command knows one.
+func (cmd dncImportCmd) audit(ctx context.Context, c controller.Config, status dnc.Status) error {
+	if c.Database.URL == "" {
+		return nil
+	}
+	st, err := controller.OpenStore(ctx, c)
+	if err != nil {
+		return fmt.Errorf("the registry is imported, but its audit could not be written: %w", err)
+	}
+	defer st.Close()
+	return st.InSystem(ctx, func(tx *store.Tx) error {
+		return tx.Audit(ctx, store.AuditEntry{Action: "dnc_registry.imported", ObjectID: status.Version, Details: map[string]any{
+			"numbers": status.Numbers, "as_of": status.AsOf, "files": len(status.Sources), "accept_smaller": cmd.AcceptSmaller,
+		}})
 	})
 }
 

@@ -99,6 +99,9 @@ func run(ctx context.Context, args []string, e env) (code int) {
 		_, _ = fmt.Fprintf(e.stderr, "ringmaster: %v\nTry: ringmaster --help\n", err)
 		return exitUsage
 	}
+	if isAdministration(command.Command()) {
+		command.BindTo(asOperator(ctx), (*context.Context)(nil))
+	}
 	err = command.Run()
 	var exit *exitError
 	switch {

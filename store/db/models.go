@@ -84,6 +84,24 @@ type ApiKey struct {
 	RevokeReason    *string
 }
 
+type Audit struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	At         time.Time
+	Actor      string
+	Role       *string
+	Action     string
+	ObjectID   *string
+	CallID     *uuid.UUID
+	AgentID    *uuid.UUID
+	Mode       *string
+	RemoteAddr *string
+	RequestID  *string
+	Before     json.RawMessage
+	After      json.RawMessage
+	Details    json.RawMessage
+}
+
 type Call struct {
 	TenantID          uuid.UUID
 	ID                uuid.UUID

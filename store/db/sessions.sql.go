@@ -116,21 +116,22 @@ func (q *Queries) LiveUnitVoiceAgentUsage(ctx context.Context, tenantID uuid.UUI
 }
 
 const monitorFacts = `-- name: MonitorFacts :one
-SELECT coalesce(v.monitor_scope, 'none')::text AS monitor_scope, c.voice_agent_id AS target_agent_id
+SELECT coalesce(v.monitor_scope, 'none')::text AS monitor_scope, c.voice_agent_id AS target_agent_id, c.agent_id AS target_person_id
 FROM calls c LEFT JOIN voice_agents v ON v.tenant_id = $1 AND v.id = $2
 WHERE c.tenant_id = $1 AND c.id = $3
 `
 
 type MonitorFactsRow struct {
-	MonitorScope  string
-	TargetAgentID *uuid.UUID
+	MonitorScope   string
+	TargetAgentID  *uuid.UUID
+	TargetPersonID *uuid.UUID
 }
 
 // MonitorFacts reads what decides whether a voice agent's session may monitor a call. A voice agent that was deleted allows nothing.
 func (q *Queries) MonitorFacts(ctx context.Context, tenantID uuid.UUID, voiceAgentID uuid.UUID, targetID uuid.UUID) (MonitorFactsRow, error) {
 	row := q.db.QueryRow(ctx, monitorFacts, tenantID, voiceAgentID, targetID)
 	var i MonitorFactsRow
-	err := row.Scan(&i.MonitorScope, &i.TargetAgentID)
+	err := row.Scan(&i.MonitorScope, &i.TargetAgentID, &i.TargetPersonID)
 	return i, err
 }
 

@@ -77,6 +77,6 @@ UPDATE calls SET voice_agent_id = @voice_agent_id::uuid WHERE tenant_id = @tenan
 
 -- MonitorFacts reads what decides whether a voice agent's session may monitor a call. A voice agent that was deleted allows nothing.
 -- name: MonitorFacts :one
-SELECT coalesce(v.monitor_scope, 'none')::text AS monitor_scope, c.voice_agent_id AS target_agent_id
+SELECT coalesce(v.monitor_scope, 'none')::text AS monitor_scope, c.voice_agent_id AS target_agent_id, c.agent_id AS target_person_id
 FROM calls c LEFT JOIN voice_agents v ON v.tenant_id = @tenant_id AND v.id = @voice_agent_id
 WHERE c.tenant_id = @tenant_id AND c.id = @target_id;
