@@ -20,8 +20,9 @@ const (
 	sessionLogBytes   = 1 << 20
 	// tenantLogBytes bounds the entries of one tenant's calls that wait to be written.
 	tenantLogBytes = 16 << 20
-	// sessionLogPause lies between two writes of one session: entries that come faster are written together.
-	sessionLogPause = 100 * time.Millisecond
+	// sessionLogPause lies between two writes of one session, and twice as much between the next two, up to sessionLogRest: entries that
+	// come faster are written together, and who logs all the time writes once a second. After that long without a write it begins anew.
+	sessionLogPause, sessionLogRest = 100 * time.Millisecond, time.Second
 	// logOverhead is what an entry counts for beside its metadata.
 	logOverhead = 64
 )
@@ -62,6 +63,7 @@ type sessionLog struct {
 	busy    bool  // a write is on its way, or its timer runs
 	timer   Timer
 	wrote   time.Time
+	pause   time.Duration // until the next write
 	closed  bool
 }
 
@@ -98,8 +100,12 @@ func (l *sessionLog) add(ctx context.Context, e logEntry, reply chan<- controlRe
 		return nil
 	}
 	l.busy = true
-	if wait := sessionLogPause - l.a.c.clock.Now().Sub(l.wrote); !l.wrote.IsZero() && wait > 0 {
-		l.timer = l.a.c.clock.AfterFunc(wait, func() { l.due(ctx) })
+	since := l.a.c.clock.Now().Sub(l.wrote)
+	if since >= sessionLogRest {
+		l.pause = 0
+	}
+	if since < l.pause {
+		l.timer = l.a.c.clock.AfterFunc(l.pause-since, func() { l.due(ctx) })
 		return nil
 	}
 	l.write(ctx)
@@ -162,6 +168,7 @@ func (l *sessionLog) written(ctx context.Context, n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wrote, l.busy = l.a.c.clock.Now(), false
+	l.pause = min(max(2*l.pause, sessionLogPause), sessionLogRest)
 	if err != nil {
 		if refused, ok := errors.AsType[*logsRefusedError](err); ok {
 			n = refused.n
@@ -171,7 +178,7 @@ func (l *sessionLog) written(ctx context.Context, n int, err error) {
 	}
 	if len(l.waiting) > 0 && !l.closed {
 		l.busy = true
-		l.timer = l.a.c.clock.AfterFunc(sessionLogPause, func() { l.due(ctx) })
+		l.timer = l.a.c.clock.AfterFunc(l.pause, func() { l.due(ctx) })
 	}
 }
 

@@ -125,6 +125,27 @@ func TestSessionLogBounds(t *testing.T) {
 	}
 }
 
+// TestSessionLogPauses has a session that logs all the time write once a second, and one that logs now and then at once.
+func TestSessionLogPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := talkingCall(t)
+		entry := media.Text{Type: "json", Data: json.RawMessage(`"l"`)}
+		writes := func(d time.Duration) int {
+			before := len(b.ledger.logWrites)
+			for range d / (20 * time.Millisecond) {
+				b.media.session().send(entry)
+				b.play("sleep 20ms")
+			}
+			return len(b.ledger.logWrites) - before
+		}
+		require.Equal(t, 4, writes(time.Second), "at once, after 100 ms, 200 ms and 400 ms")
+		require.LessOrEqual(t, writes(5*time.Second), 5)
+		b.play("sleep 2s")
+		require.Equal(t, 2, writes(150*time.Millisecond), "after a pause as before")
+	})
+}
+
 // TestSessionLogOutage bounds what the entries of a tenant's calls hold while the database is away, and writes what is left before
 // the session's end.
 func TestSessionLogOutage(t *testing.T) {
