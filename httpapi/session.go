@@ -19,8 +19,10 @@ import (
 	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
+// SessionLifetime is how long a sign-in is good.
+const SessionLifetime = 12 * time.Hour
+
 const (
-	sessionLifetime = 12 * time.Hour
 	sessionIssuer   = "ringmaster"
 	sessionAudience = "ringmaster-session"
 	// decoyHash is verified for unknown users, so that an answer takes as long as for known ones. No password has it.
@@ -68,7 +70,7 @@ func (s *sessionSigner) sign(user db.User) (string, error) {
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, tokenClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: sessionIssuer, Subject: user.ID.String(), Audience: jwt.ClaimStrings{sessionAudience}, ID: id.String(),
-			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(sessionLifetime)),
+			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(SessionLifetime)),
 		},
 		TenantID: user.TenantID.String(), Role: user.Role,
 	}).SignedString(keys[0][:])
@@ -191,7 +193,7 @@ func (s *Server) login(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	return ok(sessionView{
-		AccessToken: token, TokenType: "bearer", ExpiresIn: int(sessionLifetime / time.Second),
+		AccessToken: token, TokenType: "bearer", ExpiresIn: int(SessionLifetime / time.Second),
 		User: viewUser(user),
 	}), nil
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
-// dataKeyAge is how long a tenant's newest data key is taken for the newest: a rotation waits for longer before its last sweep.
-const dataKeyAge = 10 * time.Second
-
 // dataKeys are a tenant's data keys, the newest first.
 type dataKeys struct {
 	ring keyring.Ring
@@ -87,13 +84,13 @@ func (s *Store) cachedDataKeys(tenantID uuid.UUID) (*dataKeys, bool) {
 	return keys, ok
 }
 
-// freshDataKey gives the key that numbers are sealed under, if it was read lately.
+// freshDataKey gives the key that numbers are sealed under, if it was read lately: a rotation waits for twice as long before its last sweep.
 func (s *Store) freshDataKey(tenantID uuid.UUID) (keyring.Numbered, bool) {
 	keys, ok := s.cachedDataKeys(tenantID)
-	if !ok || time.Since(keys.read) > dataKeyAge {
+	if !ok || time.Since(keys.read) > s.keyDelay/2 {
 		return keyring.Numbered{}, false
 	}
-	return keys.ring.Newest()
+	return keys.ring[0], true
 }
 
 // knownDataKeys gives a tenant's keys if they are known up to the one that a value was sealed under, which a damaged value never was.
@@ -113,7 +110,7 @@ func (t *Tx) readDataKeys(ctx context.Context, tenantID uuid.UUID) (keyring.Ring
 		return nil, fmt.Errorf("read the tenant's data key: %w", err)
 	}
 	ring, err := t.store.unwrapDataKeys(db.ListTenantDataKeysRow{
-		ID: tenantID, DataKey: row.DataKey, DataKeyNo: row.DataKeyNo, OldDataKeys: row.OldDataKeys,
+		ID: tenantID, DataKey: row.DataKey, DataKeyNo: row.DataKeyNo, OldDataKey: row.OldDataKey,
 	})
 	if err != nil {
 		return nil, err
@@ -129,7 +126,7 @@ func (s *Store) unwrapDataKeys(row db.ListTenantDataKeysRow) (keyring.Ring, erro
 	for no := int(row.DataKeyNo); no > 0; no-- {
 		wrapped := row.DataKey
 		if no < int(row.DataKeyNo) {
-			wrapped = row.OldDataKeys[no-1]
+			wrapped = row.OldDataKey[no-1]
 		}
 		plain, err := wraps.Open(dataKeyContext(row.ID), wrapped)
 		if err == nil && len(plain) != keyring.Size {

@@ -23,6 +23,17 @@
 // a connection lost before the commit. It must do nothing but database work and set its results anew each time. Keep it short:
 // an old snapshot slows every claim of leads.
 //
+// # Keys
+//
+// The master key wraps the database's keys (table secret_keys), by purpose and number, and these seal secrets, wrap each tenant's data
+// key, which seals its numbers, derive the blind index, and sign sessions and URLs. What is sealed names its key (package keyring). Open refuses
+// a master key under which none is wrapped. To add a column of sealed values, add it to sealedColumns; a test compares it with the schema.
+//
+// To replace the master key, as for one that somebody may have read: `ringmaster secret rotate --new-key-file FILE` with the present
+// one in the configuration, then the new file on every host and a restart of one controller after the other, then `ringmaster secret withdraw`.
+// Nothing ends by it. To end sessions and URLs as well: `ringmaster secret renew sessions --end`, `renew recording-urls --end`. Backups of before
+// open with the earlier master key: keep it with them.
+//
 // # Jobs
 //
 // Tx.Enqueue and Tx.Emit put jobs into River's queues, and NewJobs works them. A queue is looked into when something in it is due,

@@ -81,7 +81,7 @@ func (s *Store) openKeys(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the database's keys: %w", err)
 	}
-	opened, err := unwrapKeys(s.master, rows)
+	opened, err := unwrapKeys(s.master, rows, s.keyDelay)
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (s *Store) secretKeys(ctx context.Context) (rows []db.SecretKey, err error)
 	return rows, err
 }
 
-// unwrapKeys opens the keys that are wrapped under a master key.
-func unwrapKeys(master keyring.Key, rows []db.SecretKey) (rings, error) {
+// unwrapKeys opens the keys that are wrapped under a master key. They begin to seal and sign a while after they were made.
+func unwrapKeys(master keyring.Key, rows []db.SecretKey, delay time.Duration) (rings, error) {
 	id, out := master.ID(), rings{}
 	refused := &MasterKeyError{Given: id}
 	for _, row := range rows {
@@ -114,6 +114,7 @@ func unwrapKeys(master keyring.Key, rows []db.SecretKey) (rings, error) {
 			return nil, fmt.Errorf("key %d of %s in the database is damaged; restore the table secret_keys: %w", row.No, p, ErrUnseal)
 		}
 		key := keyring.Numbered{No: int(row.No), Key: keyring.Key(raw)}
+		key.Since = row.CreatedAt.Add(delay)
 		if row.EndsAt != nil {
 			key.Ends = *row.EndsAt
 		}
@@ -206,7 +207,7 @@ func (s *Store) RefreshKeys(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("refresh the database's keys: %w", err)
 	}
-	opened, err := unwrapKeys(s.master, rows)
+	opened, err := unwrapKeys(s.master, rows, s.keyDelay)
 	if err != nil {
 		return fmt.Errorf("refresh the database's keys: %w", err)
 	}

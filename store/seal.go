@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -18,7 +19,7 @@ func (s *Store) newDataKey(tenantID uuid.UUID) ([]byte, error) {
 
 // newest gives the key that seals; every ring has one.
 func (s *Store) newest(p Purpose) keyring.Numbered {
-	key, _ := s.keysOf(p).Newest()
+	key, _ := s.keysOf(p).Newest(time.Now())
 	return key
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ const (
 	firstRetryWait  = 200 * time.Millisecond
 	maxRetryWait    = 5 * time.Second
 	connectTimeout  = 5 * time.Second
+	defaultKeyDelay = 15 * time.Second
 	never           = 365 * 24 * time.Hour
 )
 
@@ -35,6 +37,8 @@ type Config struct {
 	URL string
 	// MasterKey wraps the database's keys. It must not be zero.
 	MasterKey [32]byte
+	// KeyDelay is how long a new key is known before it seals and signs, 15 s when zero; RefreshKeys must be called more often.
+	KeyDelay time.Duration
 	// MaxConns bounds the pool; 16 when zero.
 	MaxConns int32
 	// Logger defaults to slog.Default.
@@ -47,6 +51,7 @@ type Store struct {
 	river    *river.Client[pgx.Tx]
 	waker    *waker
 	master   keyring.Key
+	keyDelay time.Duration
 	rings    atomic.Pointer[rings] // opened; replaced as a whole by openKeys and RefreshKeys
 	dataKeys sync.Map              // tenant id → *dataKeys, unwrapped
 	log      *slog.Logger
@@ -71,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{pool: pool, master: cfg.MasterKey, log: log, waker: newWaker()}
+	s := &Store{pool: pool, master: cfg.MasterKey, keyDelay: cmp.Or(cfg.KeyDelay, defaultKeyDelay), log: log, waker: newWaker()}
 	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
 	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log, FetchCooldown: never, FetchPollInterval: never})
 	if err == nil {

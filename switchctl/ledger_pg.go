@@ -21,7 +21,7 @@ var errAgentBusy = errors.New("switchctl: voice agent has no free unit")
 
 // AuthTokenContext is the context under which a voice agent's auth token is sealed.
 func AuthTokenContext(voiceAgentID uuid.UUID) string {
-	return "auth token of voice agent " + voiceAgentID.String()
+	return store.AuthToken(voiceAgentID)
 }
 
 // pgLedger writes calls to PostgreSQL.

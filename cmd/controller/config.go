@@ -18,6 +18,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -459,22 +460,29 @@ func (c Config) validateDialing(f *faults) {
 var ErrMasterKey = errors.New("64 hex digits are needed, in security.master_key or in the file security.master_key_file")
 
 // MasterKey reads the key that wraps all others.
-func (c Config) MasterKey() ([32]byte, error) {
-	var key [32]byte
-	text := c.Security.MasterKey
+func (c Config) MasterKey() (keyring.Key, error) {
 	if c.Security.MasterKeyFile != "" {
-		raw, err := readSecret(c.Security.MasterKeyFile)
-		if err != nil {
-			return key, fmt.Errorf("read security.master_key_file: %w", err)
-		}
-		text = string(raw)
+		return ReadKey(c.Security.MasterKeyFile)
 	}
+	return parseKey(c.Security.MasterKey)
+}
+
+// ReadKey reads a master key from its file, which others than its owner and group must not be able to use.
+func ReadKey(path string) (key keyring.Key, err error) {
+	raw, err := readSecret(path)
+	if err != nil {
+		return key, fmt.Errorf("read the master key: %w", err)
+	}
+	return parseKey(string(raw))
+}
+
+func parseKey(text string) (key keyring.Key, err error) {
 	raw, err := hex.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(raw) != len(key) {
 		return key, ErrMasterKey
 	}
 	copy(key[:], raw)
-	if key == [32]byte{} {
+	if key == (keyring.Key{}) {
 		return key, ErrMasterKey
 	}
 	return key, nil

@@ -332,14 +332,19 @@ func (c *Controller) start(ctx context.Context) error {
 func (c *Controller) keepKeys(ctx context.Context) {
 	tick := time.NewTicker(keysEvery)
 	defer tick.Stop()
+	last := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if err := c.store.RefreshKeys(ctx); err != nil && ctx.Err() == nil {
+		err := c.store.RefreshKeys(ctx)
+		if err != nil && err.Error() != last && ctx.Err() == nil { // once for each cause
 			c.log.ErrorContext(ctx, "refresh of the database's keys failed; this controller goes on with those that it has", "error", err)
+		}
+		if last = ""; err != nil {
+			last = err.Error()
 		}
 	}
 }

@@ -41,6 +41,7 @@ type cli struct {
 	DNC      dncCmd      `cmd:"" name:"dnc" help:"The do-not-call registry."`
 	Switch   switchCmd   `cmd:"" help:"The switch beside the controller."`
 	Config   configCmd   `cmd:"" help:"The configuration file."`
+	Secret   secretCmd   `cmd:"" help:"The database's keys."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 
 	WithPostgres withPostgresCmd `cmd:"" hidden:"" help:"Run a command beside a private PostgreSQL."`

@@ -14,7 +14,7 @@ import (
 // isAdministration tells whether a command changes things for the operator, and not as a controller.
 func isAdministration(command string) bool {
 	first, _, _ := strings.Cut(command, " ")
-	return slices.Contains([]string{"tenant", "user", "key", "trunk", "number", "dnc"}, first)
+	return slices.Contains([]string{"tenant", "user", "key", "trunk", "number", "dnc", "secret"}, first)
 }
 
 // asOperator has what a command changes audited as that of the account that runs it. Behind sudo it is the account that called it.

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"encoding/hex"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -17,10 +17,10 @@ import (
 // adminConfig writes a configuration that the administering commands take.
 func adminConfig(t *testing.T, databaseURL string) (path string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir, master := t.TempDir(), storetest.MasterKey()
 	path = filepath.Join(dir, "ringmaster.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("database: {url: '"+databaseURL+"'}\n"+
-		"security: {master_key: '"+strings.Repeat("ab", 32)+"'}\n"+
+		"security: {master_key: '"+hex.EncodeToString(master[:])+"'}\n"+
 		"switch: {esl_password: x, cdr_dir: '"+dir+"', directory_secret: 0123456789abcdef0123456789abcdef}\n"+
 		"dialing: {dnc_path: '"+dir+"'}\n"), 0o600))
 	return path

@@ -138,9 +138,6 @@ func (in *TrunkEdit) applyNumbers(f *dialer.Form, to *db.Trunk) {
 	}
 }
 
-// trunkSecret is the context that a trunk's password is sealed in.
-func trunkSecret(id uuid.UUID) string { return "trunk:" + id.String() }
-
 // seal gives the sealed password that was sent, or else what there is.
 func (s *Service) seal(id uuid.UUID, in dialer.Opt[string], present []byte) ([]byte, error) {
 	switch {
@@ -149,7 +146,7 @@ func (s *Service) seal(id uuid.UUID, in dialer.Opt[string], present []byte) ([]b
 	case in.Null:
 		return nil, nil
 	default:
-		return s.store.Seal(trunkSecret(id), []byte(in.Value))
+		return s.store.Seal(store.TrunkPassword(id), []byte(in.Value))
 	}
 }
 
@@ -313,7 +310,7 @@ func (s *Service) Gateway(ctx context.Context, tenantID, id uuid.UUID) (conf.Gat
 		g.Username = *t.Username
 	}
 	if len(t.PasswordSealed) > 0 {
-		password, err := s.store.Unseal(trunkSecret(t.ID), t.PasswordSealed)
+		password, err := s.store.Unseal(store.TrunkPassword(t.ID), t.PasswordSealed)
 		if err != nil {
 			return conf.Gateway{}, fmt.Errorf("open the password of trunk %s: %w", t.Name, err)
 		}

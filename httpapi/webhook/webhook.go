@@ -72,7 +72,7 @@ func EventTypes() []store.EventType {
 
 // SecretContext is what a subscription's signing secret is sealed for.
 func SecretContext(subscriptionID uuid.UUID) string {
-	return "signing secret of subscription " + subscriptionID.String()
+	return store.SigningSecret(subscriptionID)
 }
 
 // jobMetadata travels with a delivery's job.

@@ -449,7 +449,7 @@ type Tenant struct {
 	Holidays               []string
 	SipHosts               []string
 	DataKeyNo              int16
-	OldDataKeys            [][]byte
+	OldDataKey             [][]byte
 }
 
 type Trunk struct {

@@ -36,6 +36,74 @@ func (q *Queries) AddSecretKey(ctx context.Context, arg AddSecretKeyParams) erro
 	return err
 }
 
+const beginRotation = `-- name: BeginRotation :one
+INSERT INTO secret_rotations (master_id) VALUES ($1) RETURNING id, master_id, begun_at, finished_at
+`
+
+func (q *Queries) BeginRotation(ctx context.Context, masterID []byte) (SecretRotation, error) {
+	row := q.db.QueryRow(ctx, beginRotation, masterID)
+	var i SecretRotation
+	err := row.Scan(
+		&i.ID,
+		&i.MasterID,
+		&i.BegunAt,
+		&i.FinishedAt,
+	)
+	return i, err
+}
+
+const endSecretKeys = `-- name: EndSecretKeys :exec
+UPDATE secret_keys SET ends_at = $1
+WHERE purpose = $2 AND no < $3 AND (ends_at IS NULL OR ends_at > $1)
+`
+
+// EndSecretKeys ends the earlier keys of a purpose at a time, those that end before it excepted.
+func (q *Queries) EndSecretKeys(ctx context.Context, endsAt *time.Time, purpose string, no int16) error {
+	_, err := q.db.Exec(ctx, endSecretKeys, endsAt, purpose, no)
+	return err
+}
+
+const finishRotation = `-- name: FinishRotation :exec
+UPDATE secret_rotations SET finished_at = now() WHERE id = $1 AND finished_at IS NULL
+`
+
+func (q *Queries) FinishRotation(ctx context.Context, id int32) error {
+	_, err := q.db.Exec(ctx, finishRotation, id)
+	return err
+}
+
+const getOpenRotation = `-- name: GetOpenRotation :one
+SELECT id, master_id, begun_at, finished_at FROM secret_rotations WHERE finished_at IS NULL
+`
+
+func (q *Queries) GetOpenRotation(ctx context.Context) (SecretRotation, error) {
+	row := q.db.QueryRow(ctx, getOpenRotation)
+	var i SecretRotation
+	err := row.Scan(
+		&i.ID,
+		&i.MasterID,
+		&i.BegunAt,
+		&i.FinishedAt,
+	)
+	return i, err
+}
+
+const lastRotation = `-- name: LastRotation :one
+SELECT id, master_id, begun_at, finished_at FROM secret_rotations ORDER BY id DESC LIMIT 1
+`
+
+func (q *Queries) LastRotation(ctx context.Context) (SecretRotation, error) {
+	row := q.db.QueryRow(ctx, lastRotation)
+	var i SecretRotation
+	err := row.Scan(
+		&i.ID,
+		&i.MasterID,
+		&i.BegunAt,
+		&i.FinishedAt,
+	)
+	return i, err
+}
+
 const listSecretKeys = `-- name: ListSecretKeys :many
 SELECT purpose, no, master_id, wrapped, created_at, ends_at FROM secret_keys ORDER BY purpose, no DESC, master_id
 `
@@ -68,14 +136,14 @@ func (q *Queries) ListSecretKeys(ctx context.Context) ([]SecretKey, error) {
 }
 
 const listTenantDataKeys = `-- name: ListTenantDataKeys :many
-SELECT id, data_key, data_key_no, old_data_keys FROM tenants ORDER BY id
+SELECT id, data_key, data_key_no, old_data_key FROM tenants ORDER BY id
 `
 
 type ListTenantDataKeysRow struct {
-	ID          uuid.UUID
-	DataKey     []byte
-	DataKeyNo   int16
-	OldDataKeys [][]byte
+	ID         uuid.UUID
+	DataKey    []byte
+	DataKeyNo  int16
+	OldDataKey [][]byte
 }
 
 func (q *Queries) ListTenantDataKeys(ctx context.Context) ([]ListTenantDataKeysRow, error) {
@@ -91,7 +159,7 @@ func (q *Queries) ListTenantDataKeys(ctx context.Context) ([]ListTenantDataKeysR
 			&i.ID,
 			&i.DataKey,
 			&i.DataKeyNo,
-			&i.OldDataKeys,
+			&i.OldDataKey,
 		); err != nil {
 			return nil, err
 		}
@@ -111,4 +179,341 @@ SELECT pg_advisory_xact_lock(hashtext('ringmaster secret_keys'))
 func (q *Queries) LockSecretKeys(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockSecretKeys)
 	return err
+}
+
+const lockTenantDataKeys = `-- name: LockTenantDataKeys :one
+SELECT id, data_key, data_key_no, old_data_key FROM tenants WHERE id = $1 FOR NO KEY UPDATE
+`
+
+type LockTenantDataKeysRow struct {
+	ID         uuid.UUID
+	DataKey    []byte
+	DataKeyNo  int16
+	OldDataKey [][]byte
+}
+
+func (q *Queries) LockTenantDataKeys(ctx context.Context, tenantID uuid.UUID) (LockTenantDataKeysRow, error) {
+	row := q.db.QueryRow(ctx, lockTenantDataKeys, tenantID)
+	var i LockTenantDataKeysRow
+	err := row.Scan(
+		&i.ID,
+		&i.DataKey,
+		&i.DataKeyNo,
+		&i.OldDataKey,
+	)
+	return i, err
+}
+
+const replaceTenantDataKeys = `-- name: ReplaceTenantDataKeys :exec
+UPDATE tenants SET data_key = $1, data_key_no = $2, old_data_key = $3 WHERE id = $4
+`
+
+type ReplaceTenantDataKeysParams struct {
+	DataKey    []byte
+	DataKeyNo  int16
+	OldDataKey [][]byte
+	TenantID   uuid.UUID
+}
+
+func (q *Queries) ReplaceTenantDataKeys(ctx context.Context, arg ReplaceTenantDataKeysParams) error {
+	_, err := q.db.Exec(ctx, replaceTenantDataKeys,
+		arg.DataKey,
+		arg.DataKeyNo,
+		arg.OldDataKey,
+		arg.TenantID,
+	)
+	return err
+}
+
+const resealCalls = `-- name: ResealCalls :execrows
+UPDATE calls SET peer_sealed = v.sealed
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
+WHERE calls.tenant_id = $1 AND calls.id = v.id AND calls.peer_sealed = v.was
+`
+
+type ResealCallsParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Was      [][]byte
+	Sealed   [][]byte
+}
+
+func (q *Queries) ResealCalls(ctx context.Context, arg ResealCallsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resealCalls,
+		arg.TenantID,
+		arg.Ids,
+		arg.Was,
+		arg.Sealed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const resealLeads = `-- name: ResealLeads :execrows
+UPDATE leads SET phone_sealed = v.sealed
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
+WHERE leads.tenant_id = $1 AND leads.id = v.id AND leads.phone_sealed = v.was
+`
+
+type ResealLeadsParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Was      [][]byte
+	Sealed   [][]byte
+}
+
+func (q *Queries) ResealLeads(ctx context.Context, arg ResealLeadsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resealLeads,
+		arg.TenantID,
+		arg.Ids,
+		arg.Was,
+		arg.Sealed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const resealTrunks = `-- name: ResealTrunks :execrows
+UPDATE trunks SET password_sealed = v.sealed
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
+WHERE trunks.tenant_id = $1 AND trunks.id = v.id AND trunks.password_sealed = v.was
+`
+
+type ResealTrunksParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Was      [][]byte
+	Sealed   [][]byte
+}
+
+func (q *Queries) ResealTrunks(ctx context.Context, arg ResealTrunksParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resealTrunks,
+		arg.TenantID,
+		arg.Ids,
+		arg.Was,
+		arg.Sealed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const resealVoiceAgents = `-- name: ResealVoiceAgents :execrows
+UPDATE voice_agents SET auth_token_sealed = v.sealed
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
+WHERE voice_agents.tenant_id = $1 AND voice_agents.id = v.id AND voice_agents.auth_token_sealed = v.was
+`
+
+type ResealVoiceAgentsParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Was      [][]byte
+	Sealed   [][]byte
+}
+
+func (q *Queries) ResealVoiceAgents(ctx context.Context, arg ResealVoiceAgentsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resealVoiceAgents,
+		arg.TenantID,
+		arg.Ids,
+		arg.Was,
+		arg.Sealed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const resealWebhooks = `-- name: ResealWebhooks :execrows
+UPDATE webhook_subscriptions SET secret_sealed = v.sealed
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bytea[]) AS was, unnest($4::bytea[]) AS sealed) v
+WHERE webhook_subscriptions.tenant_id = $1 AND webhook_subscriptions.id = v.id AND webhook_subscriptions.secret_sealed = v.was
+`
+
+type ResealWebhooksParams struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID
+	Was      [][]byte
+	Sealed   [][]byte
+}
+
+func (q *Queries) ResealWebhooks(ctx context.Context, arg ResealWebhooksParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resealWebhooks,
+		arg.TenantID,
+		arg.Ids,
+		arg.Was,
+		arg.Sealed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sealedCalls = `-- name: SealedCalls :many
+SELECT id, peer_sealed AS sealed FROM calls
+WHERE tenant_id = $1 AND id > $2 AND peer_sealed IS NOT NULL ORDER BY id LIMIT $3
+`
+
+type SealedCallsRow struct {
+	ID     uuid.UUID
+	Sealed []byte
+}
+
+func (q *Queries) SealedCalls(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, page int32) ([]SealedCallsRow, error) {
+	rows, err := q.db.Query(ctx, sealedCalls, tenantID, after, page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SealedCallsRow{}
+	for rows.Next() {
+		var i SealedCallsRow
+		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sealedLeads = `-- name: SealedLeads :many
+SELECT id, phone_sealed AS sealed FROM leads WHERE tenant_id = $1 AND id > $2 ORDER BY id LIMIT $3
+`
+
+type SealedLeadsRow struct {
+	ID     uuid.UUID
+	Sealed []byte
+}
+
+// SealedLeads reads all leads of a page, sealed or not: there is no index of those that are, and a page must end.
+func (q *Queries) SealedLeads(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, page int32) ([]SealedLeadsRow, error) {
+	rows, err := q.db.Query(ctx, sealedLeads, tenantID, after, page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SealedLeadsRow{}
+	for rows.Next() {
+		var i SealedLeadsRow
+		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sealedTrunks = `-- name: SealedTrunks :many
+SELECT id, password_sealed AS sealed FROM trunks
+WHERE tenant_id = $1 AND id > $2 AND password_sealed IS NOT NULL ORDER BY id LIMIT $3
+`
+
+type SealedTrunksRow struct {
+	ID     uuid.UUID
+	Sealed []byte
+}
+
+// The sealed values of a tenant, in pages by id. Each is replaced only if it is still the one that was read.
+func (q *Queries) SealedTrunks(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, page int32) ([]SealedTrunksRow, error) {
+	rows, err := q.db.Query(ctx, sealedTrunks, tenantID, after, page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SealedTrunksRow{}
+	for rows.Next() {
+		var i SealedTrunksRow
+		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sealedVoiceAgents = `-- name: SealedVoiceAgents :many
+SELECT id, auth_token_sealed AS sealed FROM voice_agents
+WHERE tenant_id = $1 AND id > $2 AND auth_token_sealed IS NOT NULL ORDER BY id LIMIT $3
+`
+
+type SealedVoiceAgentsRow struct {
+	ID     uuid.UUID
+	Sealed []byte
+}
+
+func (q *Queries) SealedVoiceAgents(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, page int32) ([]SealedVoiceAgentsRow, error) {
+	rows, err := q.db.Query(ctx, sealedVoiceAgents, tenantID, after, page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SealedVoiceAgentsRow{}
+	for rows.Next() {
+		var i SealedVoiceAgentsRow
+		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sealedWebhooks = `-- name: SealedWebhooks :many
+SELECT id, secret_sealed AS sealed FROM webhook_subscriptions
+WHERE tenant_id = $1 AND id > $2 ORDER BY id LIMIT $3
+`
+
+type SealedWebhooksRow struct {
+	ID     uuid.UUID
+	Sealed []byte
+}
+
+func (q *Queries) SealedWebhooks(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, page int32) ([]SealedWebhooksRow, error) {
+	rows, err := q.db.Query(ctx, sealedWebhooks, tenantID, after, page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SealedWebhooksRow{}
+	for rows.Next() {
+		var i SealedWebhooksRow
+		if err := rows.Scan(&i.ID, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const withdrawMasterKeys = `-- name: WithdrawMasterKeys :execrows
+DELETE FROM secret_keys WHERE master_id <> $1
+`
+
+func (q *Queries) WithdrawMasterKeys(ctx context.Context, masterID []byte) (int64, error) {
+	result, err := q.db.Exec(ctx, withdrawMasterKeys, masterID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_keys
+INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key
 `
 
 type CreateTenantParams struct {
@@ -49,13 +49,13 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.Holidays,
 		&i.SipHosts,
 		&i.DataKeyNo,
-		&i.OldDataKeys,
+		&i.OldDataKey,
 	)
 	return i, err
 }
 
 const getTenant = `-- name: GetTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_keys FROM tenants WHERE id = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -79,13 +79,13 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.Holidays,
 		&i.SipHosts,
 		&i.DataKeyNo,
-		&i.OldDataKeys,
+		&i.OldDataKey,
 	)
 	return i, err
 }
 
 const getTenantByName = `-- name: GetTenantByName :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_keys FROM tenants WHERE name = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key FROM tenants WHERE name = $1
 `
 
 func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, error) {
@@ -109,30 +109,30 @@ func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, err
 		&i.Holidays,
 		&i.SipHosts,
 		&i.DataKeyNo,
-		&i.OldDataKeys,
+		&i.OldDataKey,
 	)
 	return i, err
 }
 
 const getTenantDataKey = `-- name: GetTenantDataKey :one
-SELECT data_key, data_key_no, old_data_keys FROM tenants WHERE id = $1
+SELECT data_key, data_key_no, old_data_key FROM tenants WHERE id = $1
 `
 
 type GetTenantDataKeyRow struct {
-	DataKey     []byte
-	DataKeyNo   int16
-	OldDataKeys [][]byte
+	DataKey    []byte
+	DataKeyNo  int16
+	OldDataKey [][]byte
 }
 
 func (q *Queries) GetTenantDataKey(ctx context.Context, tenantID uuid.UUID) (GetTenantDataKeyRow, error) {
 	row := q.db.QueryRow(ctx, getTenantDataKey, tenantID)
 	var i GetTenantDataKeyRow
-	err := row.Scan(&i.DataKey, &i.DataKeyNo, &i.OldDataKeys)
+	err := row.Scan(&i.DataKey, &i.DataKeyNo, &i.OldDataKey)
 	return i, err
 }
 
 const listTenants = `-- name: ListTenants :many
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_keys FROM tenants ORDER BY name
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key FROM tenants ORDER BY name
 `
 
 func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
@@ -162,7 +162,7 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 			&i.Holidays,
 			&i.SipHosts,
 			&i.DataKeyNo,
-			&i.OldDataKeys,
+			&i.OldDataKey,
 		); err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 }
 
 const lockTenant = `-- name: LockTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_keys FROM tenants WHERE id = $1 FOR UPDATE
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key FROM tenants WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -199,7 +199,7 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 		&i.Holidays,
 		&i.SipHosts,
 		&i.DataKeyNo,
-		&i.OldDataKeys,
+		&i.OldDataKey,
 	)
 	return i, err
 }
@@ -223,7 +223,7 @@ func (q *Queries) SetTenantDefaultVoiceAgent(ctx context.Context, voiceAgentID *
 }
 
 const setTenantSIPHosts = `-- name: SetTenantSIPHosts :one
-UPDATE tenants SET sip_hosts = $1, updated_at = now() WHERE id = $2 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_keys
+UPDATE tenants SET sip_hosts = $1, updated_at = now() WHERE id = $2 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key
 `
 
 func (q *Queries) SetTenantSIPHosts(ctx context.Context, sipHosts []string, tenantID uuid.UUID) (Tenant, error) {
@@ -247,7 +247,7 @@ func (q *Queries) SetTenantSIPHosts(ctx context.Context, sipHosts []string, tena
 		&i.Holidays,
 		&i.SipHosts,
 		&i.DataKeyNo,
-		&i.OldDataKeys,
+		&i.OldDataKey,
 	)
 	return i, err
 }
@@ -257,7 +257,7 @@ UPDATE tenants SET privacy_mode = $1, pii_retention_days = $2,
   recording_retention_days = $3, voice_agent_default_ws_url = $4,
   default_max_concurrent = $5, calling_window = $6, dispositions = $7,
   daily_cap = $8, holidays = $9, updated_at = now()
-WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_keys
+WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key
 `
 
 type SetTenantSettingsParams struct {
@@ -305,7 +305,7 @@ func (q *Queries) SetTenantSettings(ctx context.Context, arg SetTenantSettingsPa
 		&i.Holidays,
 		&i.SipHosts,
 		&i.DataKeyNo,
-		&i.OldDataKeys,
+		&i.OldDataKey,
 	)
 	return i, err
 }

@@ -67,10 +67,15 @@ func (k Key) ID() ID {
 // String is the fingerprint in hex digits.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
+// MarshalText is String.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
 // Numbered is a key with its number.
 type Numbered struct {
 	No  int
 	Key Key
+	// Since is when it begins to seal and sign: others have read it by then. Zero: from the start.
+	Since time.Time
 	// Ends is when its signatures end to be good; zero: never.
 	Ends time.Time
 }
@@ -133,12 +138,17 @@ func newAEAD(key Key) (cipher.AEAD, error) {
 // Ring is the keys of one purpose, the newest first: that one seals and signs, the others open and verify.
 type Ring []Numbered
 
-// Newest gives the key that seals and signs.
-func (r Ring) Newest() (Numbered, bool) {
+// Newest gives the key that seals at a time: the newest one that has begun, or else the first there was.
+func (r Ring) Newest(now time.Time) (Numbered, bool) {
+	for _, n := range r {
+		if !n.Since.After(now) {
+			return n, true
+		}
+	}
 	if len(r) == 0 {
 		return Numbered{}, false
 	}
-	return r[0], true
+	return r[len(r)-1], true
 }
 
 // Open finds the key of a sealed value and opens it. Its error is ErrUnseal.
@@ -154,13 +164,17 @@ func (r Ring) Open(context string, sealed []byte) ([]byte, error) {
 	return r[i].Key.Open(context, sealed)
 }
 
-// Good gives the keys whose signatures are good at a time, the newest first.
+// Good gives the keys whose signatures are good at a time. The first of them signs: the newest one that has begun, if there is one.
 func (r Ring) Good(now time.Time) []Key {
-	var out []Key
+	var begun, later []Key
 	for _, n := range r {
-		if n.Ends.IsZero() || now.Before(n.Ends) {
-			out = append(out, n.Key)
+		switch {
+		case !n.Ends.IsZero() && !now.Before(n.Ends):
+		case n.Since.After(now):
+			later = append(later, n.Key)
+		default:
+			begun = append(begun, n.Key)
 		}
 	}
-	return out
+	return append(begun, later...)
 }

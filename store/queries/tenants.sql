@@ -27,7 +27,7 @@ UPDATE tenants SET calling_window = @calling_window, updated_at = now() WHERE id
 UPDATE tenants SET default_voice_agent_id = sqlc.narg(voice_agent_id), updated_at = now() WHERE id = @tenant_id;
 
 -- name: GetTenantDataKey :one
-SELECT data_key, data_key_no, old_data_keys FROM tenants WHERE id = @tenant_id;
+SELECT data_key, data_key_no, old_data_key FROM tenants WHERE id = @tenant_id;
 
 -- TenantSIPHosts reads the hosts that a tenant's SIP URIs may lead to.
 -- name: TenantSIPHosts :one

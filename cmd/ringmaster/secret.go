@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/ringmaster/ringmaster/cmd/controller"
+	"github.com/ringmaster/ringmaster/httpapi"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/keyring"
+	"github.com/ringmaster/ringmaster/switchctl/recordings"
+)
+
+type secretCmd struct {
+	Status   secretStatusCmd   `cmd:"" help:"Show the database's keys, and which master keys open it."`
+	Rotate   secretRotateCmd   `cmd:"" help:"Replace the keys that seal, and seal everything anew, while controllers serve; run it again to resume."`
+	Withdraw secretWithdrawCmd `cmd:"" help:"Close the database to every master key but the configured one."`
+	Renew    secretRenewCmd    `cmd:"" help:"Replace a key that signs: that of sessions, or of recording URLs."`
+}
+
+type secretStatusCmd struct{ adminFlags }
+
+// Run shows the keys.
+func (cmd secretStatusCmd) Run(ctx context.Context, e env) error {
+	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
+		keys, last, err := st.KeyStatus(ctx)
+		if err != nil {
+			return err
+		}
+		rows := make([]row, len(keys))
+		for i, k := range keys {
+			rows[i] = row{
+				{"purpose", k.Purpose}, {"no", k.No}, {"master_keys", fingerprints(k.Masters)}, {"created_at", &k.CreatedAt}, {"ends_at", k.EndsAt},
+			}
+		}
+		if err := cmd.print(e.stdout, false, rows...); err != nil || cmd.JSON {
+			return err
+		}
+		_, err = fmt.Fprintf(e.stdout, "the configured master key is %s\n", st.Master())
+		if err == nil && last != nil && last.FinishedAt == nil {
+			_, err = fmt.Fprintf(e.stdout, "a rotation to the master key %s, begun at %s, is not finished: run `ringmaster secret rotate` again\n",
+				keyring.ID(last.MasterID), last.BegunAt.UTC().Format(time.RFC3339))
+		}
+		return err
+	})
+}
+
+func fingerprints(ids []keyring.ID) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = id.String()
+	}
+	return out
+}
+
+type secretRotateCmd struct {
+	configFlag
+	NewKeyFile string `help:"File of the new master key, 64 hex digits; without it the master key stays, and what it wraps is replaced." type:"path" placeholder:"FILE"`
+}
+
+// Run rotates.
+func (cmd secretRotateCmd) Run(ctx context.Context, e env) error {
+	var how store.Rotation
+	if cmd.NewKeyFile != "" {
+		key, err := controller.ReadKey(cmd.NewKeyFile)
+		if err != nil {
+			return err
+		}
+		how.NewMaster = &key
+	}
+	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
+		_, _ = fmt.Fprintln(e.stderr, "controllers are given the time to read the new keys; to break off is harmless, run this again to resume")
+		bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription("sealed anew"),
+			progressbar.OptionShowCount(), progressbar.OptionThrottle(time.Second))
+		how.Progress = func(r store.Rotated) { _ = bar.Set64(r.Values) }
+		done, err := st.Rotate(ctx, how)
+		_ = bar.Finish()
+		if err != nil {
+			return fmt.Errorf("%w\n%d values are sealed anew; nothing is lost: run the same command again to resume", err, done.Values)
+		}
+		_, _ = fmt.Fprintf(e.stdout, "%d values are sealed anew, and %d tenants have a new data key\n", done.Values, done.Tenants)
+		if done.Master != st.Master() {
+			_, _ = fmt.Fprintf(e.stdout, "both master keys open the database now. Put the new one (%s) in place on every host, restart the controllers one "+
+				"after the other,\nand then run `ringmaster secret withdraw` with it: the earlier one (%s) opens nothing from then on\n", done.Master, st.Master())
+		}
+		if len(done.Unopened) > 0 {
+			return fmt.Errorf("%d values are damaged, no key opens them; they stay as they are:\n%s", len(done.Unopened), strings.Join(done.Unopened, "\n"))
+		}
+		return nil
+	})
+}
+
+type secretWithdrawCmd struct{ configFlag }
+
+// Run withdraws the other master keys.
+func (cmd secretWithdrawCmd) Run(ctx context.Context, e env) error {
+	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
+		withdrawn, err := st.WithdrawMasters(ctx)
+		if err != nil {
+			return err
+		}
+		if len(withdrawn) == 0 {
+			_, err = fmt.Fprintf(e.stdout, "no master key but the configured one (%s) opens the database\n", st.Master())
+			return err
+		}
+		_, err = fmt.Fprintf(e.stdout, "withdrawn: %s; the database opens with %s alone\n", strings.Join(fingerprints(withdrawn), ", "), st.Master())
+		return err
+	})
+}
+
+type secretRenewCmd struct {
+	configFlag
+	What string `arg:"" help:"sessions, or recording-urls." enum:"sessions,recording-urls"`
+	End  bool   `help:"End what the earlier keys signed, within seconds; otherwise it stays good for its lifetime."`
+}
+
+// Run renews a key that signs.
+func (cmd secretRenewCmd) Run(ctx context.Context, e env) error {
+	what := map[string]struct {
+		purpose store.Purpose
+		keep    time.Duration
+	}{
+		"sessions":       {store.KeySessions, httpapi.SessionLifetime},
+		"recording-urls": {store.KeyRecordingURLs, recordings.APIURLLifetime},
+	}[cmd.What]
+	if what.purpose == "" {
+		return errors.New("sessions or recording-urls are renewed")
+	}
+	if cmd.End {
+		what.keep = 0
+	}
+	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
+		no, err := st.Renew(ctx, what.purpose, what.keep)
+		if err != nil {
+			return err
+		}
+		kept := fmt.Sprintf("what earlier ones signed is good for %s more", what.keep)
+		if cmd.End {
+			kept = "what earlier ones signed ends within seconds"
+		}
+		_, err = fmt.Fprintf(e.stdout, "key %d of %s signs from now on; %s\n", no, what.purpose, kept)
+		return err
+	})
+}

@@ -1,0 +1,9 @@
+package store
+
+// SealedColumns names the columns that a rotation seals anew.
+func SealedColumns() (names []string) {
+	for _, c := range sealedColumns() {
+		names = append(names, c.table+"."+c.column)
+	}
+	return names
+}
