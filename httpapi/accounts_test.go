@@ -114,6 +114,7 @@ func TestLastAdministratorStays(t *testing.T) {
 	s.admin.JSON(t, http.MethodPatch, path, object{"display_name": "Chief"}, http.StatusOK, nil)
 	s.admin.JSON(t, http.MethodPatch, "/api/users/"+s.supervisorID, object{"role": "admin"}, http.StatusOK, nil)
 	s.admin.JSON(t, http.MethodPatch, path, object{"role": "supervisor"}, http.StatusOK, nil)
+	s.admin, s.supervisor = b.again(t, s.adminID), b.again(t, s.supervisorID)
 	denied(t, s.admin, http.MethodPost, "/api/users", object{}, http.StatusForbidden)
 	denied(t, s.supervisor, http.MethodDelete, "/api/users/"+s.supervisorID, nil, http.StatusConflict)
 }

@@ -140,11 +140,15 @@ func errInvalidCredential() *apiError {
 	return newError(http.StatusUnauthorized, codeInvalidCredential, "The credential is not valid.")
 }
 
+func errSuspended() *apiError {
+	return newError(http.StatusUnauthorized, codeInvalidCredential, "The tenant is suspended.")
+}
+
 func (s *Server) keyPrincipal(ctx context.Context, token string) (principal, error) {
-	var key db.ApiKey
+	var row db.FindAPIKeyByHashRow
 	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		key, err = tx.Q.FindAPIKeyByHash(ctx, account.HashAPIKey(token))
+		row, err = tx.Q.FindAPIKeyByHash(ctx, account.HashAPIKey(token))
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -152,6 +156,10 @@ func (s *Server) keyPrincipal(ctx context.Context, token string) (principal, err
 	}
 	if err != nil {
 		return principal{}, err
+	}
+	key := row.ApiKey
+	if row.Suspended {
+		return principal{}, errSuspended()
 	}
 	if !key.IsActive || key.RevokedAt != nil {
 		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The API key is revoked.")
@@ -167,17 +175,20 @@ func (s *Server) callbackPrincipal(ctx context.Context, jti string) (principal, 
 	if _, err := ulid.ParseStrict(jti); err != nil {
 		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is malformed.")
 	}
-	var token db.CallbackToken
+	var row db.FindCallbackTokenRow
 	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		token, err = tx.Q.FindCallbackToken(ctx, jti)
+		row, err = tx.Q.FindCallbackToken(ctx, jti)
 		return err
 	})
+	token := row.CallbackToken
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return principal{}, errInvalidCredential()
 	case err != nil:
 		return principal{}, err
+	case row.Suspended:
+		return principal{}, errSuspended()
 	case token.RevokedAt != nil && !token.RevokedAt.After(s.cfg.Now()):
 		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is revoked.")
 	case !token.ExpiresAt.After(s.cfg.Now()):
@@ -194,17 +205,24 @@ func (s *Server) sessionPrincipal(ctx context.Context, token string) (principal,
 	if err != nil {
 		return principal{}, err
 	}
-	var user db.User
+	var row db.FindSessionUserRow
 	err = s.deps.Store.InTenant(ctx, claims.tenantID, func(tx *store.Tx) error {
 		var err error
-		user, err = tx.Q.GetUser(ctx, claims.tenantID, claims.userID)
+		row, err = tx.Q.FindSessionUser(ctx, claims.tenantID, claims.userID)
 		return err
 	})
+	user := row.User
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !user.IsActive) {
 		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The user can't sign in any more.")
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return principal{}, err
+	case row.Suspended:
+		return principal{}, errSuspended()
+	case user.SessionEpoch != claims.epoch:
+		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential,
+			"The session has ended: its user signed out, or the password, the address or the role is another.")
 	}
 	return principal{
 		kind: kindSession, tenantID: user.TenantID, id: user.ID, environment: dialer.EnvironmentLive, role: user.Role,

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/httpapi"
@@ -191,12 +192,13 @@ func TestAllowedOrigins(t *testing.T) {
 }
 
 // newUser makes a user who can sign in.
-func newUser(t *testing.T, b *bundle, email, role string) {
+func newUser(t *testing.T, b *bundle, email, role string) uuid.UUID {
 	t.Helper()
-	_, err := account.New(b.st).CreateUser(t.Context(), b.tenant, account.UserInput{
+	u, err := account.New(b.st).CreateUser(t.Context(), b.tenant, account.UserInput{
 		Email: email, Password: "correct horse", Role: role, DisplayName: "U",
 	})
 	require.NoError(t, err)
+	return u.ID
 }
 
 type session struct {

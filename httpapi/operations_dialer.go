@@ -36,6 +36,8 @@ func (s *Server) accountOperations() []operation {
 		{method: http.MethodGet, path: users, roles: managers, handle: s.listUsers},
 		{method: http.MethodPost, path: users, roles: admins, body: jsonBody, handle: s.createUser},
 		{method: http.MethodPost, path: users + "/me/sip", roles: managers, handle: s.ownSIP},
+		{method: http.MethodPost, path: users + "/me/password", roles: anyRole, body: jsonBody, handle: s.setOwnPassword},
+		{method: http.MethodPost, path: "/api/auth/logout", roles: anyRole, handle: s.logout},
 		{method: http.MethodGet, path: users + "/{id}", roles: managers, handle: s.getUser},
 		{method: http.MethodPatch, path: users + "/{id}", roles: admins, body: jsonBody, handle: s.patchUser},
 		{method: http.MethodDelete, path: users + "/{id}", roles: admins, handle: s.deleteUser},

@@ -81,6 +81,9 @@ func (s *Server) openSignedRecording(ctx context.Context, r *request) (reply, er
 	case err != nil:
 		return reply{}, newError(http.StatusForbidden, codeBadSignature, "The URL's signature is not valid.")
 	}
+	if err := s.checkNotSuspended(ctx, link.TenantID); err != nil {
+		return reply{}, err
+	}
 	by := r.who.accessor()
 	if link.Recipient != "" {
 		by += ":" + link.Recipient
@@ -97,6 +100,19 @@ func (s *Server) openSignedRecording(ctx context.Context, r *request) (reply, er
 		return reply{status: http.StatusFound, headers: map[string]string{"Location": target, "Cache-Control": "no-store"}}, nil
 	}
 	return s.stream(ctx, link.TenantID, link.CallID)
+}
+
+// checkNotSuspended refuses the signed URLs of a suspended tenant.
+func (s *Server) checkNotSuspended(ctx context.Context, tenantID uuid.UUID) error {
+	var suspended bool
+	err := s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+		suspended, err = tx.Q.TenantSuspended(ctx, tenantID)
+		return err
+	})
+	if err == nil && suspended {
+		return newError(http.StatusForbidden, codeBadSignature, "The tenant is suspended.")
+	}
+	return named(err, "recording")
 }
 
 // stream sends the audio. The access must be in the audit by then.

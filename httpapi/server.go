@@ -28,7 +28,7 @@ type Server struct {
 
 	metrics     *serverMetrics
 	keyLimit    *limiter
-	logins      *throttle
+	signIn      *signIn
 	sessions    *sessionSigner
 	touched     *touchLog
 	accounts    *account.Service
@@ -68,7 +68,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, deps: deps, started: cfg.Now(),
 		keyLimit:    newLimiter(time.Minute),
-		logins:      newThrottle(),
+		signIn:      newSignIn(deps.Store, cfg.Now),
 		touched:     newTouchLog(),
 		accounts:    account.New(deps.Store),
 		idempotency: &idempotency{store: deps.Store, now: cfg.Now, log: cfg.Logger, keepTimeout: cfg.RequestTimeout},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
-	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
 )
@@ -25,10 +23,6 @@ const SessionLifetime = 12 * time.Hour
 const (
 	sessionIssuer   = "ringmaster"
 	sessionAudience = "ringmaster-session"
-	// decoyHash is verified for unknown users, so that an answer takes as long as for known ones. No password has it.
-	decoyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-	// verifiers bounds how many passwords are verified at once, each of which takes 19 MiB and tens of milliseconds.
-	verifiers = 2
 
 	maxEmail    = 320
 	maxPassword = 1024
@@ -39,12 +33,12 @@ type sessionSigner struct {
 	// keys gives the keys at each use, the newest first: that one signs, all verify.
 	keys func() []keyring.Key
 	now  func() time.Time
-	// slots is a semaphore for password verification.
-	slots chan struct{}
 }
 
 type sessionClaims struct {
 	tenantID, userID uuid.UUID
+	// epoch is the user's of then: a session ends with it.
+	epoch int64
 }
 
 // tokenClaims are the claims on the wire.
@@ -52,10 +46,11 @@ type tokenClaims struct {
 	jwt.RegisteredClaims
 	TenantID string `json:"tenant_id"`
 	Role     string `json:"role"`
+	Epoch    int64  `json:"epoch"`
 }
 
 func newSessionSigner(keys func() []keyring.Key, now func() time.Time) *sessionSigner {
-	return &sessionSigner{keys: keys, now: now, slots: make(chan struct{}, verifiers)}
+	return &sessionSigner{keys: keys, now: now}
 }
 
 func (s *sessionSigner) sign(user db.User) (string, error) {
@@ -72,7 +67,7 @@ func (s *sessionSigner) sign(user db.User) (string, error) {
 			Issuer: sessionIssuer, Subject: user.ID.String(), Audience: jwt.ClaimStrings{sessionAudience}, ID: id.String(),
 			IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(SessionLifetime)),
 		},
-		TenantID: user.TenantID.String(), Role: user.Role,
+		TenantID: user.TenantID.String(), Role: user.Role, Epoch: user.SessionEpoch,
 	}).SignedString(keys[0][:])
 	if err != nil {
 		return "", fmt.Errorf("sign session token: %w", err)
@@ -103,18 +98,7 @@ func (s *sessionSigner) verify(token string) (sessionClaims, error) {
 	if terr != nil || uerr != nil {
 		return sessionClaims{}, errInvalidCredential()
 	}
-	return sessionClaims{tenantID: tenantID, userID: userID}, nil
-}
-
-// matches verifies a password, a few at a time.
-func (s *sessionSigner) matches(ctx context.Context, hash, password string) (bool, error) {
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
-		return false, fmt.Errorf("wait to verify a password: %w", ctx.Err())
-	}
-	defer func() { <-s.slots }()
-	return account.VerifyPassword(hash, password)
+	return sessionClaims{tenantID: tenantID, userID: userID, epoch: claims.Epoch}, nil
 }
 
 type loginInput struct {
@@ -166,28 +150,13 @@ func (s *Server) login(ctx context.Context, r *request) (reply, error) {
 	if err := in.validate(); err != nil {
 		return reply{}, err
 	}
-	email := strings.ToLower(in.Email.Value)
-	ticket, wait := s.logins.enter(email, s.remoteAddr(r.rc), s.cfg.Now())
-	if wait > 0 {
-		return reply{}, &apiError{
-			status: http.StatusTooManyRequests, code: codeTooManyLogins, retryAfter: wait,
-			detail: "Too many failed attempts to sign in; try again later.",
-		}
-	}
-	user, err := s.findUser(ctx, email)
-	if err != nil {
-		s.logins.leave(ticket)
-		return reply{}, err
-	}
-	good, err := s.sessions.matches(ctx, user.PasswordHash, in.Password.Value)
-	if err != nil {
-		s.logins.leave(ticket)
-		return reply{}, fmt.Errorf("verify the password of user %s: %w", user.ID, err)
-	}
-	if !good || !user.IsActive {
+	user, err := s.signIn.check(ctx, r.id, in.Email.Value, in.Password.Value, s.remoteAddr(r.rc))
+	if errors.Is(err, errWrongPassword) {
 		return reply{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The e-mail address or the password is wrong.")
 	}
-	s.logins.succeed(ticket)
+	if err != nil {
+		return reply{}, err
+	}
 	token, err := s.sessions.sign(user)
 	if err != nil {
 		return reply{}, err
@@ -198,16 +167,46 @@ func (s *Server) login(ctx context.Context, r *request) (reply, error) {
 	}), nil
 }
 
-// findUser gives a user that no password opens when there is none.
-func (s *Server) findUser(ctx context.Context, email string) (db.User, error) {
-	var user db.User
-	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
-		var err error
-		user, err = tx.Q.FindUserByEmail(ctx, email)
-		return err
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return db.User{PasswordHash: decoyHash}, nil
+// logout ends all sessions of the user who asks, on every host.
+func (s *Server) logout(ctx context.Context, r *request) (reply, error) {
+	return noContent(), s.accounts.EndSessions(ctx, r.who.tenantID, r.who.id)
+}
+
+type ownPasswordInput struct {
+	Current, New dialer.Opt[string]
+}
+
+// Members gives the members of the body by their names.
+func (in *ownPasswordInput) Members() map[string]json.Unmarshaler {
+	return map[string]json.Unmarshaler{"current_password": &in.Current, "new_password": &in.New}
+}
+
+// setOwnPassword changes the password of the user who asks, and ends all their sessions.
+func (s *Server) setOwnPassword(ctx context.Context, r *request) (reply, error) {
+	var in ownPasswordInput
+	if err := r.decodeInto(&in); err != nil {
+		return reply{}, err
 	}
-	return user, err
+	f := dialer.NewForm(false)
+	current, _ := dialer.Required(f, "current_password", in.Current)
+	f.Text("current_password", current, 1, maxPassword)
+	fresh, _ := dialer.Required(f, "new_password", in.New)
+	account.CheckPassword(f, "new_password", fresh)
+	if err := f.Err(); err != nil {
+		return reply{}, err
+	}
+	user, err := s.accounts.User(ctx, r.who.tenantID, r.who.id)
+	if err != nil {
+		return reply{}, err
+	}
+	// A stolen session must not find the password out, so that guesses here count like those of a sign-in.
+	_, err = s.signIn.check(ctx, r.id, user.Email, current, s.remoteAddr(r.rc))
+	if errors.Is(err, errWrongPassword) {
+		return reply{}, invalid(dialer.FieldError{Field: "current_password", Message: "is wrong"})
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	_, err = s.accounts.EditUser(ctx, user.TenantID, user.ID, account.UserEdit{Password: dialer.Some(fresh)})
+	return noContent(), err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/cmd/controller"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 )
 
 // configFlag is the flag of every command that works on an installation.
@@ -159,6 +160,8 @@ type tenantCmd struct {
 	Create tenantCreateCmd `cmd:"" help:"Create a tenant."`
 	List   tenantListCmd   `cmd:"" help:"List the tenants."`
 	// SIPHosts is the way out for SIP URIs.
+	Suspend  tenantSuspendCmd  `cmd:"" help:"End every credential of a tenant, at once. Nothing is dialed for it any more; calls that are up go on."`
+	Resume   tenantResumeCmd   `cmd:"" help:"Take a suspension back; the credentials of before are good again."`
 	SIPHosts tenantSIPHostsCmd `cmd:"" name:"sip-hosts" help:"Set the hosts that a tenant's SIP URIs may lead to: names, addresses, CIDR blocks."`
 }
 
@@ -198,6 +201,43 @@ func (cmd tenantCreateCmd) Run(ctx context.Context, e env) error {
 		}
 		return cmd.print(e.stdout, true, row{{"id", t.ID}, {"name", t.Name}, {"privacy_mode", t.PrivacyMode}})
 	})
+}
+
+type tenantSuspendCmd struct {
+	adminFlags
+	Tenant string `arg:"" help:"Its id or name."`
+	Reason string `help:"Why."`
+}
+
+// Run suspends a tenant.
+func (cmd tenantSuspendCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, id uuid.UUID) error {
+		t, err := s.Suspend(ctx, id, time.Now(), cmd.Reason)
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, suspensionRow(t))
+	})
+}
+
+type tenantResumeCmd struct {
+	adminFlags
+	Tenant string `arg:"" help:"Its id or name."`
+}
+
+// Run takes a suspension back.
+func (cmd tenantResumeCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, id uuid.UUID) error {
+		t, err := s.Resume(ctx, id)
+		if err != nil {
+			return err
+		}
+		return cmd.print(e.stdout, true, suspensionRow(t))
+	})
+}
+
+func suspensionRow(t db.Tenant) row {
+	return row{{"id", t.ID}, {"name", t.Name}, {"suspended_at", t.SuspendedAt}, {"suspend_reason", t.SuspendReason}}
 }
 
 type tenantListCmd struct {

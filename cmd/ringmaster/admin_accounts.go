@@ -1,19 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
 type userCmd struct {
-	Create  userCreateCmd  `cmd:"" help:"Create a user."`
-	List    userListCmd    `cmd:"" help:"List a tenant's users."`
-	Disable userDisableCmd `cmd:"" help:"Keep a user from signing in."`
-	Enable  userEnableCmd  `cmd:"" help:"Let a user sign in again."`
+	Create   userCreateCmd   `cmd:"" help:"Create a user."`
+	List     userListCmd     `cmd:"" help:"List a tenant's users."`
+	Password userPasswordCmd `cmd:"" help:"Set a user's password, and end their sessions."`
+	Disable  userDisableCmd  `cmd:"" help:"Keep a user from signing in."`
+	Enable   userEnableCmd   `cmd:"" help:"Let a user sign in again."`
 }
 
 type userCreateCmd struct {
@@ -84,6 +87,31 @@ func printAll[T any](f adminFlags, e env, items []T, err error, toRow func(T) ro
 		rows = append(rows, toRow(item))
 	}
 	return f.print(e.stdout, false, rows...)
+}
+
+type userPasswordCmd struct {
+	ofTenantFlags
+	User     string `arg:"" help:"The user's id or e-mail address."`
+	Password string `help:"At least 8 characters; made and shown once when left out." env:"RINGMASTER_USER_PASSWORD"`
+}
+
+// Run sets a password.
+func (cmd userPasswordCmd) Run(ctx context.Context, e env) error {
+	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
+		u, err := s.FindUser(ctx, tenantID, cmd.User)
+		if err != nil {
+			return err
+		}
+		password := cmp.Or(cmd.Password, account.Random(generatedPassword))
+		if u, err = s.EditUser(ctx, tenantID, u.ID, account.UserEdit{Password: dialer.Some(password)}); err != nil {
+			return err
+		}
+		r := userRow(u)
+		if cmd.Password == "" {
+			r = append(r, cell{"password", password})
+		}
+		return cmd.print(e.stdout, true, r)
+	})
 }
 
 type userDisableCmd struct {

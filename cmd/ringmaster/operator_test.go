@@ -39,6 +39,10 @@ func TestCommandsAreAudited(t *testing.T) {
 	}
 	cli("tenant", "create", "acme")
 	cli("user", "create", "a@acme.test", "--role", "admin", "--tenant", "acme", "--password", "correct horse")
+	require.Contains(t, cli("user", "password", "A@acme.test", "--tenant", "acme"), "PASSWORD")
+	require.NotContains(t, cli("user", "password", "a@acme.test", "--tenant", "acme", "--password", "battery staple"), "battery")
+	cli("tenant", "suspend", "acme", "--reason", "unpaid")
+	cli("tenant", "resume", "acme")
 	cli("key", "create", "crm", "--tenant", "acme")
 	cli("number", "create", "9180000001", "--tenant", "acme")
 	cli("trunk", "create", "main", "--host", "sip.example.net", "--tenant", "acme")
@@ -57,5 +61,7 @@ func TestCommandsAreAudited(t *testing.T) {
 		require.NotContains(t, string(r.After), "correct horse")
 		require.NotContains(t, string(r.After), "argon2")
 	}
-	require.ElementsMatch(t, []string{"tenant.created", "user.created", "api_key.created", "number.created", "trunk.created"}, actions)
+	require.ElementsMatch(t, []string{
+		"tenant.created", "user.created", "user.updated", "user.updated", "tenant.updated", "tenant.updated", "api_key.created", "number.created", "trunk.created",
+	}, actions)
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -78,6 +79,27 @@ func (s *Service) SetSIPHosts(ctx context.Context, tenantID uuid.UUID, hosts []s
 		return err
 	})
 	return out, translate("set the SIP hosts", err)
+}
+
+// Suspend ends every credential of a tenant at once: keys, sessions, callback tokens, signed URLs, SIP accounts. Nothing is dialed for it
+// any more, and its numbers are unknown to callers; calls that are up go on. Its time and reason stay when it was suspended before.
+func (s *Service) Suspend(ctx context.Context, tenantID uuid.UUID, at time.Time, reason string) (db.Tenant, error) {
+	var out db.Tenant
+	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+		out, err = tx.Q.SuspendTenant(ctx, at, optional(reason), tenantID)
+		return err
+	})
+	return out, translate("suspend tenant", err)
+}
+
+// Resume takes a suspension back: the credentials of before are good again.
+func (s *Service) Resume(ctx context.Context, tenantID uuid.UUID) (db.Tenant, error) {
+	var out db.Tenant
+	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+		out, err = tx.Q.ResumeTenant(ctx, tenantID)
+		return err
+	})
+	return out, translate("resume tenant", err)
 }
 
 // SetCallingWindow sets the hours in which the tenant's campaigns may call, unless they say otherwise: a JSON object as

@@ -125,7 +125,7 @@ func (in *UserEdit) apply(f *dialer.Form, to *db.User) {
 		to.Email = strings.ToLower(v)
 	}
 	if v, ok := dialer.Given(f, "password", in.Password); ok {
-		f.Text("password", v, minPassword, maxPassword)
+		CheckPassword(f, "password", v)
 	}
 	if v, ok := dialer.Clearable(f, "display_name", in.DisplayName); ok {
 		if to.DisplayName = v; v != nil {
@@ -160,6 +160,42 @@ func (in *UserEdit) apply(f *dialer.Form, to *db.User) {
 			to.Tags = []string{}
 		}
 	}
+}
+
+// CheckPassword refuses a password that may not be set.
+func CheckPassword(f *dialer.Form, field, password string) {
+	f.Text(field, password, minPassword, maxPassword)
+}
+
+// EndSessions signs a user out everywhere. Errors: store.ErrNotFound.
+func (s *Service) EndSessions(ctx context.Context, tenantID, id uuid.UUID) error {
+	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		n, err := tx.Q.EndSessions(ctx, tenantID, id)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return store.ErrNotFound
+		}
+		return tx.Audit(ctx, store.AuditEntry{TenantID: tenantID, Action: "user.signed_out", ObjectID: id.String()})
+	})
+	return translate("end sessions", err)
+}
+
+// FindUser finds a user of a tenant by id or e-mail address. Errors: store.ErrNotFound.
+func (s *Service) FindUser(ctx context.Context, tenantID uuid.UUID, ref string) (db.User, error) {
+	if id, err := uuid.Parse(ref); err == nil {
+		return s.User(ctx, tenantID, id)
+	}
+	users, err := s.Users(ctx, tenantID)
+	if err != nil {
+		return db.User{}, err
+	}
+	i := slices.IndexFunc(users, func(u db.User) bool { return strings.EqualFold(u.Email, ref) })
+	if i < 0 {
+		return db.User{}, fmt.Errorf("find user %s: %w", ref, store.ErrNotFound)
+	}
+	return users[i], nil
 }
 
 // Users lists the users of a tenant.

@@ -67,7 +67,7 @@ const createUser = `-- name: CreateUser :one
 INSERT INTO users (tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, tags)
 VALUES ($1, $2, lower($3::text), $4, $5, $6, $7, $8, $9,
   $10)
-RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags
+RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch
 `
 
 type CreateUserParams struct {
@@ -110,12 +110,13 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Tags,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
 
 const getUser = `-- name: GetUser :one
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags FROM users WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch FROM users WHERE tenant_id = $1 AND id = $2
 `
 
 func (q *Queries) GetUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (User, error) {
@@ -134,6 +135,7 @@ func (q *Queries) GetUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Tags,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
@@ -179,7 +181,7 @@ func (q *Queries) ListAPIKeys(ctx context.Context, tenantID uuid.UUID) ([]ApiKey
 }
 
 const listUsers = `-- name: ListUsers :many
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags FROM users WHERE tenant_id = $1 ORDER BY email
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch FROM users WHERE tenant_id = $1 ORDER BY email
 `
 
 func (q *Queries) ListUsers(ctx context.Context, tenantID uuid.UUID) ([]User, error) {
@@ -204,6 +206,7 @@ func (q *Queries) ListUsers(ctx context.Context, tenantID uuid.UUID) ([]User, er
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.Tags,
+			&i.SessionEpoch,
 		); err != nil {
 			return nil, err
 		}
@@ -222,18 +225,6 @@ WHERE tenant_id = $2 AND id = $3 AND revoked_at IS NULL
 
 func (q *Queries) RevokeAPIKey(ctx context.Context, revokeReason *string, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, revokeAPIKey, revokeReason, tenantID, iD)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const setUserPassword = `-- name: SetUserPassword :execrows
-UPDATE users SET password_hash = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3
-`
-
-func (q *Queries) SetUserPassword(ctx context.Context, passwordHash string, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, setUserPassword, passwordHash, tenantID, iD)
 	if err != nil {
 		return 0, err
 	}

@@ -158,7 +158,7 @@ func (q *Queries) LockTrunk(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 
 const lockUser = `-- name: LockUser :one
 
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags FROM users WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch FROM users WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 // Users, trunks and numbers as administrators edit them: a row is locked, changed as a whole and written back.
@@ -178,6 +178,7 @@ func (q *Queries) LockUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Tags,
+		&i.SessionEpoch,
 	)
 	return i, err
 }
@@ -323,8 +324,10 @@ func (q *Queries) UpdateTrunk(ctx context.Context, arg UpdateTrunkParams) (Trunk
 
 const updateUser = `-- name: UpdateUser :one
 UPDATE users SET email = lower($1::text), password_hash = $2, display_name = $3, role = $4,
-  extension = $5, phone_mode = $6, is_active = $7, tags = $8, updated_at = now()
-WHERE tenant_id = $9 AND id = $10 RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags
+  extension = $5, phone_mode = $6, is_active = $7, tags = $8, updated_at = now(),
+  session_epoch = session_epoch + CASE
+    WHEN (password_hash, email, role, is_active) IS DISTINCT FROM ($2, lower($1::text), $4, $7) THEN 1 ELSE 0 END
+WHERE tenant_id = $9 AND id = $10 RETURNING tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags, session_epoch
 `
 
 type UpdateUserParams struct {
@@ -340,6 +343,7 @@ type UpdateUserParams struct {
 	ID           uuid.UUID
 }
 
+// UpdateUser ends the user's sessions when another password, address or role, or another is_active, is written.
 func (q *Queries) UpdateUser(ctx context.Context, arg UpdateUserParams) (User, error) {
 	row := q.db.QueryRow(ctx, updateUser,
 		arg.Email,
@@ -367,6 +371,7 @@ func (q *Queries) UpdateUser(ctx context.Context, arg UpdateUserParams) (User, e
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Tags,
+		&i.SessionEpoch,
 	)
 	return i, err
 }

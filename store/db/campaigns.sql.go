@@ -550,7 +550,8 @@ func (q *Queries) CampaignUpdate(ctx context.Context, arg CampaignUpdateParams) 
 }
 
 const campaignsToPace = `-- name: CampaignsToPace :many
-SELECT tenant_id, id FROM campaigns WHERE status = 'running' AND environment = 'live' ORDER BY tenant_id, id
+SELECT c.tenant_id, c.id FROM campaigns c JOIN tenants t ON t.id = c.tenant_id
+WHERE c.status = 'running' AND c.environment = 'live' AND t.suspended_at IS NULL ORDER BY c.tenant_id, c.id
 `
 
 type CampaignsToPaceRow struct {

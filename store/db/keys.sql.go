@@ -12,52 +12,111 @@ import (
 	"github.com/google/uuid"
 )
 
-const findAPIKeyByHash = `-- name: FindAPIKeyByHash :one
-
-SELECT tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins, is_active, last_used_at, created_at, revoked_at, revoke_reason FROM api_keys WHERE key_hash = $1
+const endSessions = `-- name: EndSessions :execrows
+UPDATE users SET session_epoch = session_epoch + 1, updated_at = now() WHERE tenant_id = $1 AND id = $2
 `
 
+// EndSessions ends a user's sessions, on every host.
+func (q *Queries) EndSessions(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, endSessions, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const findAPIKeyByHash = `-- name: FindAPIKeyByHash :one
+
+SELECT k.tenant_id, k.id, k.label, k.environment, k.key_hash, k.key_prefix, k.last_four, k.scopes, k.rate_limit_per_min, k.allowed_origins, k.is_active, k.last_used_at, k.created_at, k.revoked_at, k.revoke_reason, (t.suspended_at IS NOT NULL)::boolean AS suspended
+FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.key_hash = $1
+`
+
+type FindAPIKeyByHashRow struct {
+	ApiKey    ApiKey
+	Suspended bool
+}
+
 // Credentials as a request shows them. A request names no tenant but its credential, so these look-ups need the system's scope.
-func (q *Queries) FindAPIKeyByHash(ctx context.Context, keyHash []byte) (ApiKey, error) {
+func (q *Queries) FindAPIKeyByHash(ctx context.Context, keyHash []byte) (FindAPIKeyByHashRow, error) {
 	row := q.db.QueryRow(ctx, findAPIKeyByHash, keyHash)
-	var i ApiKey
+	var i FindAPIKeyByHashRow
 	err := row.Scan(
-		&i.TenantID,
-		&i.ID,
-		&i.Label,
-		&i.Environment,
-		&i.KeyHash,
-		&i.KeyPrefix,
-		&i.LastFour,
-		&i.Scopes,
-		&i.RateLimitPerMin,
-		&i.AllowedOrigins,
-		&i.IsActive,
-		&i.LastUsedAt,
-		&i.CreatedAt,
-		&i.RevokedAt,
-		&i.RevokeReason,
+		&i.ApiKey.TenantID,
+		&i.ApiKey.ID,
+		&i.ApiKey.Label,
+		&i.ApiKey.Environment,
+		&i.ApiKey.KeyHash,
+		&i.ApiKey.KeyPrefix,
+		&i.ApiKey.LastFour,
+		&i.ApiKey.Scopes,
+		&i.ApiKey.RateLimitPerMin,
+		&i.ApiKey.AllowedOrigins,
+		&i.ApiKey.IsActive,
+		&i.ApiKey.LastUsedAt,
+		&i.ApiKey.CreatedAt,
+		&i.ApiKey.RevokedAt,
+		&i.ApiKey.RevokeReason,
+		&i.Suspended,
 	)
 	return i, err
 }
 
 const findCallbackToken = `-- name: FindCallbackToken :one
-SELECT tenant_id, jti, call_id, session_id, jwt, scope, expires_at, revoked_at, created_at FROM callback_tokens WHERE jti = $1
+SELECT c.tenant_id, c.jti, c.call_id, c.session_id, c.jwt, c.scope, c.expires_at, c.revoked_at, c.created_at, (t.suspended_at IS NOT NULL)::boolean AS suspended
+FROM callback_tokens c JOIN tenants t ON t.id = c.tenant_id WHERE c.jti = $1
 `
 
-func (q *Queries) FindCallbackToken(ctx context.Context, jti string) (CallbackToken, error) {
+type FindCallbackTokenRow struct {
+	CallbackToken CallbackToken
+	Suspended     bool
+}
+
+func (q *Queries) FindCallbackToken(ctx context.Context, jti string) (FindCallbackTokenRow, error) {
 	row := q.db.QueryRow(ctx, findCallbackToken, jti)
-	var i CallbackToken
+	var i FindCallbackTokenRow
 	err := row.Scan(
-		&i.TenantID,
-		&i.Jti,
-		&i.CallID,
-		&i.SessionID,
-		&i.Jwt,
-		&i.Scope,
-		&i.ExpiresAt,
-		&i.RevokedAt,
-		&i.CreatedAt,
+		&i.CallbackToken.TenantID,
+		&i.CallbackToken.Jti,
+		&i.CallbackToken.CallID,
+		&i.CallbackToken.SessionID,
+		&i.CallbackToken.Jwt,
+		&i.CallbackToken.Scope,
+		&i.CallbackToken.ExpiresAt,
+		&i.CallbackToken.RevokedAt,
+		&i.CallbackToken.CreatedAt,
+		&i.Suspended,
+	)
+	return i, err
+}
+
+const findSessionUser = `-- name: FindSessionUser :one
+SELECT u.tenant_id, u.id, u.email, u.password_hash, u.display_name, u.role, u.extension, u.phone_mode, u.is_active, u.created_at, u.updated_at, u.tags, u.session_epoch, (t.suspended_at IS NOT NULL)::boolean AS suspended
+FROM users u JOIN tenants t ON t.id = u.tenant_id WHERE u.tenant_id = $1 AND u.id = $2
+`
+
+type FindSessionUserRow struct {
+	User      User
+	Suspended bool
+}
+
+func (q *Queries) FindSessionUser(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (FindSessionUserRow, error) {
+	row := q.db.QueryRow(ctx, findSessionUser, tenantID, iD)
+	var i FindSessionUserRow
+	err := row.Scan(
+		&i.User.TenantID,
+		&i.User.ID,
+		&i.User.Email,
+		&i.User.PasswordHash,
+		&i.User.DisplayName,
+		&i.User.Role,
+		&i.User.Extension,
+		&i.User.PhoneMode,
+		&i.User.IsActive,
+		&i.User.CreatedAt,
+		&i.User.UpdatedAt,
+		&i.User.Tags,
+		&i.User.SessionEpoch,
+		&i.Suspended,
 	)
 	return i, err
 }

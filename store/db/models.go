@@ -450,6 +450,8 @@ type Tenant struct {
 	SipHosts               []string
 	DataKeyNo              int16
 	OldDataKey             [][]byte
+	SuspendedAt            *time.Time
+	SuspendReason          *string
 }
 
 type Trunk struct {
@@ -496,6 +498,7 @@ type User struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	Tags         []string
+	SessionEpoch int64
 }
 
 type VoiceAgent struct {

@@ -8,12 +8,13 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key
+INSERT INTO tenants (id, name, privacy_mode, data_key) VALUES ($1, $2, $3, $4) RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
 `
 
 type CreateTenantParams struct {
@@ -50,12 +51,14 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.SipHosts,
 		&i.DataKeyNo,
 		&i.OldDataKey,
+		&i.SuspendedAt,
+		&i.SuspendReason,
 	)
 	return i, err
 }
 
 const getTenant = `-- name: GetTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key FROM tenants WHERE id = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason FROM tenants WHERE id = $1
 `
 
 func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -80,12 +83,14 @@ func (q *Queries) GetTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, er
 		&i.SipHosts,
 		&i.DataKeyNo,
 		&i.OldDataKey,
+		&i.SuspendedAt,
+		&i.SuspendReason,
 	)
 	return i, err
 }
 
 const getTenantByName = `-- name: GetTenantByName :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key FROM tenants WHERE name = $1
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason FROM tenants WHERE name = $1
 `
 
 func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, error) {
@@ -110,6 +115,8 @@ func (q *Queries) GetTenantByName(ctx context.Context, name string) (Tenant, err
 		&i.SipHosts,
 		&i.DataKeyNo,
 		&i.OldDataKey,
+		&i.SuspendedAt,
+		&i.SuspendReason,
 	)
 	return i, err
 }
@@ -132,7 +139,7 @@ func (q *Queries) GetTenantDataKey(ctx context.Context, tenantID uuid.UUID) (Get
 }
 
 const listTenants = `-- name: ListTenants :many
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key FROM tenants ORDER BY name
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason FROM tenants ORDER BY name
 `
 
 func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
@@ -163,6 +170,8 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 			&i.SipHosts,
 			&i.DataKeyNo,
 			&i.OldDataKey,
+			&i.SuspendedAt,
+			&i.SuspendReason,
 		); err != nil {
 			return nil, err
 		}
@@ -175,7 +184,7 @@ func (q *Queries) ListTenants(ctx context.Context) ([]Tenant, error) {
 }
 
 const lockTenant = `-- name: LockTenant :one
-SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key FROM tenants WHERE id = $1 FOR UPDATE
+SELECT id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason FROM tenants WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
@@ -200,6 +209,40 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 		&i.SipHosts,
 		&i.DataKeyNo,
 		&i.OldDataKey,
+		&i.SuspendedAt,
+		&i.SuspendReason,
+	)
+	return i, err
+}
+
+const resumeTenant = `-- name: ResumeTenant :one
+UPDATE tenants SET suspended_at = NULL, suspend_reason = NULL, updated_at = now() WHERE id = $1 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
+`
+
+func (q *Queries) ResumeTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, error) {
+	row := q.db.QueryRow(ctx, resumeTenant, tenantID)
+	var i Tenant
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.PrivacyMode,
+		&i.PiiRetentionDays,
+		&i.RecordingRetentionDays,
+		&i.DefaultVoiceAgentID,
+		&i.VoiceAgentDefaultWsUrl,
+		&i.DefaultMaxConcurrent,
+		&i.CallingWindow,
+		&i.Dispositions,
+		&i.DataKey,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DailyCap,
+		&i.Holidays,
+		&i.SipHosts,
+		&i.DataKeyNo,
+		&i.OldDataKey,
+		&i.SuspendedAt,
+		&i.SuspendReason,
 	)
 	return i, err
 }
@@ -223,7 +266,7 @@ func (q *Queries) SetTenantDefaultVoiceAgent(ctx context.Context, voiceAgentID *
 }
 
 const setTenantSIPHosts = `-- name: SetTenantSIPHosts :one
-UPDATE tenants SET sip_hosts = $1, updated_at = now() WHERE id = $2 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key
+UPDATE tenants SET sip_hosts = $1, updated_at = now() WHERE id = $2 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
 `
 
 func (q *Queries) SetTenantSIPHosts(ctx context.Context, sipHosts []string, tenantID uuid.UUID) (Tenant, error) {
@@ -248,6 +291,8 @@ func (q *Queries) SetTenantSIPHosts(ctx context.Context, sipHosts []string, tena
 		&i.SipHosts,
 		&i.DataKeyNo,
 		&i.OldDataKey,
+		&i.SuspendedAt,
+		&i.SuspendReason,
 	)
 	return i, err
 }
@@ -257,7 +302,7 @@ UPDATE tenants SET privacy_mode = $1, pii_retention_days = $2,
   recording_retention_days = $3, voice_agent_default_ws_url = $4,
   default_max_concurrent = $5, calling_window = $6, dispositions = $7,
   daily_cap = $8, holidays = $9, updated_at = now()
-WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key
+WHERE id = $10 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
 `
 
 type SetTenantSettingsParams struct {
@@ -306,6 +351,42 @@ func (q *Queries) SetTenantSettings(ctx context.Context, arg SetTenantSettingsPa
 		&i.SipHosts,
 		&i.DataKeyNo,
 		&i.OldDataKey,
+		&i.SuspendedAt,
+		&i.SuspendReason,
+	)
+	return i, err
+}
+
+const suspendTenant = `-- name: SuspendTenant :one
+UPDATE tenants SET suspended_at = coalesce(suspended_at, $1::timestamptz), suspend_reason = coalesce(suspend_reason, $2),
+  updated_at = now() WHERE id = $3 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
+`
+
+// SuspendTenant keeps the time and reason of a tenant that is suspended already.
+func (q *Queries) SuspendTenant(ctx context.Context, at time.Time, reason *string, tenantID uuid.UUID) (Tenant, error) {
+	row := q.db.QueryRow(ctx, suspendTenant, at, reason, tenantID)
+	var i Tenant
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.PrivacyMode,
+		&i.PiiRetentionDays,
+		&i.RecordingRetentionDays,
+		&i.DefaultVoiceAgentID,
+		&i.VoiceAgentDefaultWsUrl,
+		&i.DefaultMaxConcurrent,
+		&i.CallingWindow,
+		&i.Dispositions,
+		&i.DataKey,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.DailyCap,
+		&i.Holidays,
+		&i.SipHosts,
+		&i.DataKeyNo,
+		&i.OldDataKey,
+		&i.SuspendedAt,
+		&i.SuspendReason,
 	)
 	return i, err
 }
@@ -320,4 +401,15 @@ func (q *Queries) TenantSIPHosts(ctx context.Context, tenantID uuid.UUID) ([]str
 	var sip_hosts []string
 	err := row.Scan(&sip_hosts)
 	return sip_hosts, err
+}
+
+const tenantSuspended = `-- name: TenantSuspended :one
+SELECT (suspended_at IS NOT NULL)::boolean AS suspended FROM tenants WHERE id = $1
+`
+
+func (q *Queries) TenantSuspended(ctx context.Context, tenantID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, tenantSuspended, tenantID)
+	var suspended bool
+	err := row.Scan(&suspended)
+	return suspended, err
 }

@@ -129,7 +129,7 @@ func (q *Queries) CreateTrunk(ctx context.Context, arg CreateTrunkParams) (Trunk
 }
 
 const findNumber = `-- name: FindNumber :one
-SELECT tenant_id, id, e164, label, flow_id, trunk_id, is_active, created_at, updated_at, shown_at FROM numbers WHERE e164 = $1 AND is_active
+SELECT n.tenant_id, n.id, n.e164, n.label, n.flow_id, n.trunk_id, n.is_active, n.created_at, n.updated_at, n.shown_at FROM numbers n JOIN tenants t ON t.id = n.tenant_id WHERE n.e164 = $1 AND n.is_active AND t.suspended_at IS NULL
 `
 
 // FindNumber looks an inbound number up over all tenants: it needs the system's scope.

@@ -16,6 +16,7 @@ const findSIPAccount = `-- name: FindSIPAccount :one
 SELECT u.tenant_id, u.id, u.role, u.display_name, coalesce(a.sip_epoch, 0)::bigint AS sip_epoch
 FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
 WHERE u.extension = $1::text AND u.is_active
+  AND NOT EXISTS (SELECT FROM tenants t WHERE t.id = u.tenant_id AND t.suspended_at IS NOT NULL)
 `
 
 type FindSIPAccountRow struct {
@@ -42,26 +43,34 @@ func (q *Queries) FindSIPAccount(ctx context.Context, extension string) (FindSIP
 
 const findUserByEmail = `-- name: FindUserByEmail :one
 
-SELECT tenant_id, id, email, password_hash, display_name, role, extension, phone_mode, is_active, created_at, updated_at, tags FROM users WHERE email = lower($1::text)
+SELECT u.tenant_id, u.id, u.email, u.password_hash, u.display_name, u.role, u.extension, u.phone_mode, u.is_active, u.created_at, u.updated_at, u.tags, u.session_epoch, (t.suspended_at IS NOT NULL)::boolean AS suspended
+FROM users u JOIN tenants t ON t.id = u.tenant_id WHERE u.email = lower($1::text)
 `
 
+type FindUserByEmailRow struct {
+	User      User
+	Suspended bool
+}
+
 // Signing in: the address alone names the user, so the look-up needs the system's scope.
-func (q *Queries) FindUserByEmail(ctx context.Context, email string) (User, error) {
+func (q *Queries) FindUserByEmail(ctx context.Context, email string) (FindUserByEmailRow, error) {
 	row := q.db.QueryRow(ctx, findUserByEmail, email)
-	var i User
+	var i FindUserByEmailRow
 	err := row.Scan(
-		&i.TenantID,
-		&i.ID,
-		&i.Email,
-		&i.PasswordHash,
-		&i.DisplayName,
-		&i.Role,
-		&i.Extension,
-		&i.PhoneMode,
-		&i.IsActive,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-		&i.Tags,
+		&i.User.TenantID,
+		&i.User.ID,
+		&i.User.Email,
+		&i.User.PasswordHash,
+		&i.User.DisplayName,
+		&i.User.Role,
+		&i.User.Extension,
+		&i.User.PhoneMode,
+		&i.User.IsActive,
+		&i.User.CreatedAt,
+		&i.User.UpdatedAt,
+		&i.User.Tags,
+		&i.User.SessionEpoch,
+		&i.Suspended,
 	)
 	return i, err
 }

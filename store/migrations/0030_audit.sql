@@ -1,4 +1,4 @@
--- One audit of what administrators, supervisors, operators and their keys change, and of who listens.
+-- One audit of what administrators, supervisors, operators and their keys change, and of who listens. Credentials that end.
 -- +goose Up
 
 -- Rows are written in the transaction of the change, for the most part by the triggers below, and never changed: there is no policy for
@@ -109,7 +109,7 @@ $$;
 -- +goose StatementEnd
 
 SELECT audit_changes('tenants', 'tenant');
-SELECT audit_changes('users', 'user');
+SELECT audit_changes('users', 'user', 'session_epoch');
 SELECT audit_changes('api_keys', 'api_key', 'last_used_at');
 SELECT audit_changes('trunks', 'trunk', 'bypass_proven_at,bypass_failed_at,bypass_failure,failures,failing_since,failure,rests,rests_until,'
   'probe,heard_at,rang_at');
@@ -119,7 +119,15 @@ SELECT audit_changes('voice_agents', 'voice_agent');
 SELECT audit_changes('webhook_subscriptions', 'webhook');
 SELECT audit_changes('campaigns', 'campaign', 'started_at');
 
+-- A session is of its user's epoch, and ends with it: signing out, another password, address or role, and deactivation begin the next.
+ALTER TABLE users ADD COLUMN session_epoch bigint NOT NULL DEFAULT 0;
+
+-- A suspended tenant: none of its credentials is good, nothing is dialed for it, and its numbers are unknown to callers.
+ALTER TABLE tenants ADD COLUMN suspended_at timestamptz, ADD COLUMN suspend_reason text;
+
 -- +goose Down
+ALTER TABLE tenants DROP COLUMN suspended_at, DROP COLUMN suspend_reason;
+ALTER TABLE users DROP COLUMN session_epoch;
 DROP TABLE audit;
 DROP TRIGGER audit_change ON tenants;
 DROP TRIGGER audit_change ON users;

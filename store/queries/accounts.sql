@@ -10,9 +10,6 @@ SELECT * FROM users WHERE tenant_id = @tenant_id ORDER BY email;
 -- name: GetUser :one
 SELECT * FROM users WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: SetUserPassword :execrows
-UPDATE users SET password_hash = @password_hash, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
-
 -- name: CreateAPIKey :one
 INSERT INTO api_keys (tenant_id, id, label, environment, key_hash, key_prefix, last_four, scopes, rate_limit_per_min, allowed_origins)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING *;

@@ -1,10 +1,20 @@
 -- Credentials as a request shows them. A request names no tenant but its credential, so these look-ups need the system's scope.
 
 -- name: FindAPIKeyByHash :one
-SELECT * FROM api_keys WHERE key_hash = @key_hash;
+SELECT sqlc.embed(k), (t.suspended_at IS NOT NULL)::boolean AS suspended
+FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.key_hash = @key_hash;
 
 -- name: FindCallbackToken :one
-SELECT * FROM callback_tokens WHERE jti = @jti;
+SELECT sqlc.embed(c), (t.suspended_at IS NOT NULL)::boolean AS suspended
+FROM callback_tokens c JOIN tenants t ON t.id = c.tenant_id WHERE c.jti = @jti;
+
+-- name: FindSessionUser :one
+SELECT sqlc.embed(u), (t.suspended_at IS NOT NULL)::boolean AS suspended
+FROM users u JOIN tenants t ON t.id = u.tenant_id WHERE u.tenant_id = @tenant_id AND u.id = @id;
+
+-- EndSessions ends a user's sessions, on every host.
+-- name: EndSessions :execrows
+UPDATE users SET session_epoch = session_epoch + 1, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
 
 -- TouchAPIKeys notes when keys were last used, many at a time.
 -- name: TouchAPIKeys :exec

@@ -10,6 +10,17 @@ SELECT * FROM tenants WHERE name = @name;
 -- name: ListTenants :many
 SELECT * FROM tenants ORDER BY name;
 
+-- name: TenantSuspended :one
+SELECT (suspended_at IS NOT NULL)::boolean AS suspended FROM tenants WHERE id = @tenant_id;
+
+-- SuspendTenant keeps the time and reason of a tenant that is suspended already.
+-- name: SuspendTenant :one
+UPDATE tenants SET suspended_at = coalesce(suspended_at, @at::timestamptz), suspend_reason = coalesce(suspend_reason, sqlc.narg('reason')),
+  updated_at = now() WHERE id = @tenant_id RETURNING *;
+
+-- name: ResumeTenant :one
+UPDATE tenants SET suspended_at = NULL, suspend_reason = NULL, updated_at = now() WHERE id = @tenant_id RETURNING *;
+
 -- name: LockTenant :one
 SELECT * FROM tenants WHERE id = @tenant_id FOR UPDATE;
 

@@ -23,7 +23,7 @@ SELECT * FROM numbers WHERE tenant_id = @tenant_id AND is_active ORDER BY e164;
 
 -- FindNumber looks an inbound number up over all tenants: it needs the system's scope.
 -- name: FindNumber :one
-SELECT * FROM numbers WHERE e164 = @e164 AND is_active;
+SELECT n.* FROM numbers n JOIN tenants t ON t.id = n.tenant_id WHERE n.e164 = @e164 AND n.is_active AND t.suspended_at IS NULL;
 
 -- NumberTrunks gives the hosts of the trunk that a number belongs to, or of all of its tenant's where it belongs to none, active or not.
 -- name: NumberTrunks :many

@@ -1,7 +1,8 @@
 -- Signing in: the address alone names the user, so the look-up needs the system's scope.
 
 -- name: FindUserByEmail :one
-SELECT * FROM users WHERE email = lower(@email::text);
+SELECT sqlc.embed(u), (t.suspended_at IS NOT NULL)::boolean AS suspended
+FROM users u JOIN tenants t ON t.id = u.tenant_id WHERE u.email = lower(@email::text);
 
 -- SIPAccountOfManager begins a SIP account of a user who takes no calls; the password of the one before is void. No row comes
 -- back for an agent, whose account comes with the login, or for a user who is not active or has no extension.
@@ -17,4 +18,5 @@ RETURNING *;
 -- An extension names its user in the switch's directory, whichever the tenant: the look-up needs the system's scope.
 SELECT u.tenant_id, u.id, u.role, u.display_name, coalesce(a.sip_epoch, 0)::bigint AS sip_epoch
 FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
-WHERE u.extension = @extension::text AND u.is_active;
+WHERE u.extension = @extension::text AND u.is_active
+  AND NOT EXISTS (SELECT FROM tenants t WHERE t.id = u.tenant_id AND t.suspended_at IS NOT NULL);
