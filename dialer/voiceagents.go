@@ -24,12 +24,16 @@ func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in Voi
 	if err := cmp.Or(c.err(), s.checkTransferTarget(ctx, tenant, in)); err != nil {
 		return VoiceAgent{}, err
 	}
-	return s.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+	made, err := s.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
 		if err := s.sealToken(in, &row); err != nil {
 			return row, err
 		}
 		return tx.Q.VoiceAgentInsert(ctx, voiceAgentParams(row))
 	})
+	if err == nil && made.AuthToken != nil {
+		made.AuthToken = &in.AuthToken.Value // this once
+	}
+	return made, err
 }
 
 // checkTransferTarget refuses a transfer_destination that is a SIP URI which can't be dialed.
@@ -74,6 +78,27 @@ func (s *Service) sealToken(in VoiceAgentInput, row *db.VoiceAgent) error {
 	sealed, err := s.st.Seal(switchctl.AuthTokenContext(row.ID), []byte(in.AuthToken.Value))
 	row.AuthTokenSealed = sealed
 	return err
+}
+
+// keepMaskedToken takes a token that comes back as it was shown, masked, for an absent one.
+func (s *Service) keepMaskedToken(in VoiceAgentInput, row db.VoiceAgent) (VoiceAgentInput, error) {
+	if !in.AuthToken.Has() || len(row.AuthTokenSealed) == 0 {
+		return in, nil
+	}
+	shown, err := s.maskedToken(row)
+	if err == nil && in.AuthToken.Value == shown {
+		in.AuthToken = Opt[string]{}
+	}
+	return in, err
+}
+
+// maskedToken is what is shown of a voice agent's token after its creation.
+func (s *Service) maskedToken(row db.VoiceAgent) (string, error) {
+	token, err := s.st.Unseal(switchctl.AuthTokenContext(row.ID), row.AuthTokenSealed)
+	if err != nil {
+		return "", fmt.Errorf("open the auth token of voice agent %s: %w", row.ID, err)
+	}
+	return store.MaskSecret(string(token)), nil
 }
 
 func (s *Service) inAgent(
@@ -137,6 +162,10 @@ func (s *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 	}
 	out, err := s.inAgent(ctx, tenant, "edit voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
 		row, err := tx.Q.VoiceAgentLock(ctx, tenant, id)
+		if err != nil {
+			return row, err
+		}
+		in, err := s.keepMaskedToken(in, row)
 		if err != nil {
 			return row, err
 		}
@@ -357,12 +386,11 @@ func (s *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	if len(row.AuthTokenSealed) > 0 {
-		token, err := s.st.Unseal(switchctl.AuthTokenContext(row.ID), row.AuthTokenSealed)
+		token, err := s.maskedToken(row)
 		if err != nil {
-			return VoiceAgent{}, fmt.Errorf("open the auth token of voice agent %s: %w", row.ID, err)
+			return VoiceAgent{}, err
 		}
-		text := string(token)
-		out.AuthToken = &text
+		out.AuthToken = &token
 	}
 	return out, nil
 }

@@ -103,7 +103,8 @@ func TestPatchVoiceAgent(t *testing.T) {
 	same, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t,
 		`{"name":null,"ws_url":null,"auth_token":null,"audio_format":null,"max_concurrent":null,"status":null,"external_agent_id":null}`))
 	require.NoError(t, err)
-	same.UpdatedAt = made.UpdatedAt
+	require.Equal(t, "••••", *same.AuthToken)
+	same.UpdatedAt, same.AuthToken = made.UpdatedAt, made.AuthToken
 	require.Equal(t, made, same, "null modifies nothing")
 	paused, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"status":"paused","name":"b","max_concurrent":4}`))
 	require.NoError(t, err)
@@ -253,4 +254,41 @@ func TestLazyVoiceAgentIsMadeOnce(t *testing.T) {
 	agent, err := b.resolve(t, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, "ws://127.0.0.1/lazy", agent.WsUrl, "a later change of the setting modifies nothing")
+}
+
+// A token is shown once, at creation. What comes back masked changes nothing.
+func TestAuthTokenIsMasked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const secret, masked = "a secret of some length", "••••ngth"
+	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t,
+		`{"name":"a","ws_url":"ws://127.0.0.1/","auth_token":"`+secret+`"}`))
+	require.NoError(t, err)
+	require.Equal(t, secret, *made.AuthToken)
+	kept := func() string {
+		row := storetest.Query[[]byte](t, b.st, b.tenant, "SELECT auth_token_sealed FROM voice_agents WHERE id = $1", made.ID)
+		plain, err := b.st.Unseal(store.AuthToken(made.ID), row[0])
+		require.NoError(t, err)
+		return string(plain)
+	}
+	patch := func(body string) VoiceAgent {
+		v, err := b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, body))
+		require.NoError(t, err)
+		return v
+	}
+	require.Equal(t, masked, *patch(`{"name":"b","auth_token":"` + masked + `"}`).AuthToken)
+	require.Equal(t, secret, kept())
+	got, err := b.svc.GetVoiceAgent(t.Context(), b.tenant, made.ID)
+	require.NoError(t, err)
+	require.Equal(t, masked, *got.AuthToken)
+	list, err := b.svc.ListVoiceAgents(t.Context(), b.tenant, nil)
+	require.NoError(t, err)
+	require.Equal(t, masked, *list[0].AuthToken)
+	_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"auth_token":"••••wxyz"}`))
+	require.Error(t, err, "another mask is no token")
+	require.Equal(t, "••••oken", *patch(`{"auth_token":"quite another token"}`).AuthToken)
+	require.Equal(t, "quite another token", kept())
+	require.Nil(t, patch(`{"auth_token":""}`).AuthToken)
+	_, err = b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, made.ID)
+	require.NoError(t, err)
 }

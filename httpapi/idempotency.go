@@ -253,23 +253,13 @@ func maskedBody(out reply) (json.RawMessage, error) {
 		if raw, there := object[name]; !there || json.Unmarshal(raw, &secret) != nil || secret == "" {
 			continue
 		}
-		masked, err := json.Marshal(maskSecret(secret))
+		masked, err := json.Marshal(store.MaskSecret(secret))
 		if err != nil {
 			return nil, fmt.Errorf("mask the secrets of the answer: %w", err)
 		}
 		object[name] = masked
 	}
 	return json.Marshal(object)
-}
-
-// maskSecret shows a secret as four bullets and its last four characters; all of a short one is hidden.
-func maskSecret(secret string) string {
-	const shown = 4
-	runes := []rune(secret)
-	if len(runes) < 3*shown {
-		return "••••"
-	}
-	return "••••" + string(runes[len(runes)-shown:])
 }
 
 // replay answers as the first request with this key was answered.

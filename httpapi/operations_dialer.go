@@ -2,6 +2,9 @@ package httpapi
 
 import "net/http"
 
+// loginPath is where users sign in.
+const loginPath = "/api/auth/login"
+
 // dialerOperations are those of the Dialer API that are about campaigns and calls. Most are the Public API's own handlers,
 // opened to signed-in users.
 func (s *Server) dialerOperations() []operation {
@@ -56,7 +59,7 @@ func (s *Server) accountOperations() []operation {
 	}
 	ops = append(ops, s.flowOperations()...)
 	return append(onDialerAPI(ops),
-		operation{method: http.MethodPost, path: "/api/auth/login", surface: dialerAPI, access: accessOpen, body: jsonBody, handle: s.login})
+		operation{method: http.MethodPost, path: loginPath, surface: dialerAPI, access: accessOpen, body: jsonBody, handle: s.login})
 }
 
 // onDialerAPI puts operations on the Dialer API, for signed-in users unless they say that they take more.

@@ -278,6 +278,9 @@ func checkMediaType(rc *fasthttp.RequestCtx) error {
 
 func (s *Server) answer(r *request, out reply) {
 	h := &r.rc.Response.Header
+	if r.who.kind != kindNone || r.op.path == loginPath {
+		h.Set(fasthttp.HeaderCacheControl, "no-store") // tokens, keys and numbers are in answers; a handler may say otherwise
+	}
 	for name, value := range out.headers {
 		h.Set(name, value)
 	}

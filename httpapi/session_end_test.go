@@ -170,3 +170,19 @@ func TestSuspendedTenant(t *testing.T) {
 	_, err = accounts.Suspend(t.Context(), uuid.New(), b.clock.now(), "")
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
+
+// Answers that carry what somebody's credential opens are kept by no cache on the way.
+func TestAnswersAreNotCached(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	newUser(t, b, "u@acme.test", "admin")
+	body := object{"email": "u@acme.test", "password": "correct horse"}
+	_, header, _ := b.client("").Do(t, http.MethodPost, "/api/auth/login", body)
+	require.Equal(t, "no-store", header.Get("Cache-Control"))
+	for _, c := range []struct{ method, path string }{
+		{http.MethodGet, voiceAgents}, {http.MethodGet, "/api/v1/webhooks"},
+	} {
+		_, header, _ = b.api.Do(t, c.method, c.path, nil)
+		require.Equal(t, "no-store", header.Get("Cache-Control"), c.path)
+	}
+}

@@ -39,6 +39,16 @@ func (s *Store) Unseal(context string, sealed []byte) ([]byte, error) {
 	return plain, unsealError(err)
 }
 
+// MaskSecret shows a secret as four bullets and its last four characters; all of a short one is hidden.
+func MaskSecret(secret string) string {
+	const shown, mask = 4, "••••"
+	runes := []rune(secret)
+	if len(runes) < 3*shown {
+		return mask
+	}
+	return mask + string(runes[len(runes)-shown:])
+}
+
 // PhoneHash gives the keyed hash that stands for a number of that tenant: the blind index for de-duplication and the
 // suppression list. It is the same for every privacy mode.
 func (s *Store) PhoneHash(tenantID uuid.UUID, p Phone) []byte {
