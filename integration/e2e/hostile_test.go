@@ -99,7 +99,7 @@ func (h *hostile) contact() string {
 }
 
 func (h *hostile) sdp() string {
-	return "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio " + strconv.Itoa(port(h.conn)+1&^1) +
+	return "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio " + strconv.Itoa((port(h.conn)+2)&^1) +
 		" RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n"
 }
 
