@@ -182,9 +182,6 @@ func Modules() ([]string, error) {
 	return names, nil
 }
 
-// Profiles lists the SIP profiles of the configuration.
-func Profiles() []string { return []string{"external", "internal"} }
-
 // ErrGateway refuses a gateway that the switch could not load.
 var ErrGateway = errors.New("invalid gateway")
 

@@ -53,8 +53,10 @@ type Config struct {
 	// DrainHangup makes Drain end the calls (NORMAL_CLEARING) in place of waiting for their parties.
 	DrainHangup bool
 	Clock       Clock
-	Logger      *slog.Logger
-	Registerer  prometheus.Registerer
+	// OnSwitch, if any, is called beside everything else when a switch is connected that isn't the process of before; api runs its commands.
+	OnSwitch   func(ctx context.Context, api func(ctx context.Context, command string) (string, error))
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // Clock is the time that every timer of a call runs on.

@@ -82,8 +82,12 @@ func (c *Controller) noteCore(ctx context.Context) {
 	if err != nil || uuid.Validate(core) != nil {
 		return
 	}
-	if before := c.link.setCore(core); before != "" && before != core {
+	before := c.link.setCore(core)
+	if before != "" && before != core {
 		c.log.WarnContext(ctx, "switch has restarted", "core_uuid", core)
+	}
+	if before != core && c.cfg.OnSwitch != nil {
+		c.goes.Go(func() { c.cfg.OnSwitch(ctx, c.link.API) })
 	}
 	at := c.clock.Now()
 	c.goes.Go(func() { // beside: a database that hangs keeps nobody from looking for the calls

@@ -200,6 +200,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 	base := c.cfg.PublicURL()
 	c.calls, err = switchctl.New(switchctl.Config{
 		NodeID: c.cfg.Node, NodeGrace: c.cfg.NodeGrace, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
+		OnSwitch:       c.inspectSwitch,
 		OutboundListen: c.cfg.Switch.OutboundListen, SocketPeers: prefixes(c.cfg.Switch.SocketAllow), CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
 		RecordEncoding: media.RecordingEncoding(c.cfg.Recordings.Encoding),
 		Subprotocols:   c.cfg.Media.Subprotocols, TokenKey: c.store.NewestKey(store.KeyCallbackTokens), DrainHangup: c.cfg.Drain.HangupCalls,

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/ringmaster/ringmaster/conf"
 	"github.com/ringmaster/ringmaster/httpapi"
@@ -142,3 +143,19 @@ func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
+
+// inspectSwitch warns of what the switch runs that isn't of Ringmaster's configuration.
+func (c *Controller) inspectSwitch(ctx context.Context, api func(context.Context, string) (string, error)) {
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	defer cancel()
+	found, err := conf.Inspect(ctx, api)
+	if err != nil && ctx.Err() == nil {
+		c.log.WarnContext(ctx, "look at the switch's configuration failed", "error", err)
+	}
+	for _, what := range found {
+		c.log.WarnContext(ctx, "the switch's configuration is not Ringmaster's alone", "found", what)
+	}
+}
+
+// inspectTimeout bounds the questions to the switch about its configuration.
+const inspectTimeout = 30 * time.Second

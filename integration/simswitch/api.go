@@ -79,8 +79,21 @@ func apiCommand(name string) apiFunc {
 func modules() []string {
 	return []string{
 		"mod_event_socket", "mod_sofia", "mod_commands", "mod_dptools", "mod_dialplan_xml", "mod_json_cdr", "mod_sndfile",
-		"mod_tone_stream",
+		"mod_tone_stream", "mod_console", "mod_logfile", "mod_xml_curl", "mod_conference", "mod_hash", "mod_loopback", "mod_spandsp",
 	}
+}
+
+// showModules answers `show modules as json`: one row for each interface of a module there, one for each module here.
+func showModules() string {
+	rows := make([]map[string]string, 0, len(modules()))
+	for _, name := range modules() {
+		rows = append(rows, map[string]string{"type": "generic", "name": name, "ikey": name, "filename": ""})
+	}
+	raw, err := json.Marshal(map[string]any{"row_count": len(rows), "rows": rows})
+	if err != nil {
+		return "-ERR " + err.Error() + "\n"
+	}
+	return string(raw) + "\n"
 }
 
 // upTime writes a duration as `status` does.
@@ -141,6 +154,9 @@ func (ch *channel) row() map[string]string {
 // apiShow is `show channels [as json]`, `show channels count` and `show calls …` of the same channels.
 func (sw *Switch) apiShow(arg string) string {
 	words := strings.Fields(arg)
+	if slices.Equal(words, []string{"modules", "as", "json"}) {
+		return showModules()
+	}
 	if len(words) == 0 || (words[0] != "channels" && words[0] != "calls") {
 		return "-USAGE: codec|endpoint|application|api|dialplan|file|timer|calls [count]|channels [count|like <match string>]\n"
 	}

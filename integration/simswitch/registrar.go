@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -402,6 +404,9 @@ func (sw *Switch) apiSofiaContact(arg string) string {
 // apiSofia is `sofia profile internal flush_inbound_reg <call_id | user@domain>`, which has registrations expire.
 func (sw *Switch) apiSofia(arg string) string {
 	args := strings.Fields(arg)
+	if len(args) > 0 && args[0] == "xmlstatus" {
+		return sw.xmlStatus(args[1:])
+	}
 	if len(args) != 4 || args[0] != "profile" || args[2] != "flush_inbound_reg" {
 		return "-USAGE: sofia profile <name> flush_inbound_reg <call_id | user@domain>\n"
 	}
@@ -409,6 +414,27 @@ func (sw *Switch) apiSofia(arg string) string {
 		sw.registrar.flush(args[3])
 	}
 	return "+OK flushing all registrations matching specified call_id\n"
+}
+
+// xmlStatus answers `sofia xmlstatus`, and with `profile NAME` what it says of one.
+func (sw *Switch) xmlStatus(args []string) string {
+	const head = `<?xml version="1.0" encoding="ISO-8859-1"?>` + "\n"
+	contexts := map[string]string{"external": "public", "internal": "internal"}
+	if len(args) == 2 && args[0] == "profile" {
+		context, known := contexts[args[1]]
+		if !known {
+			return "Invalid Profile!\n"
+		}
+		return head + "<profile>\n  <profile-info>\n    <name>" + args[1] + "</name>\n    <context>" + context +
+			"</context>\n  </profile-info>\n</profile>\n"
+	}
+	var b strings.Builder
+	b.WriteString(head + "<profiles>\n")
+	for _, name := range slices.Sorted(maps.Keys(contexts)) {
+		b.WriteString("<profile>\n<name>" + name + "</name>\n<type>profile</type>\n<data>sip:mod_sofia@" + map[string]string{"external": sw.cfg.ExternalSIPAddr, "internal": sw.cfg.InternalSIPAddr}[name] +
+			"</data>\n<state>RUNNING (0)</state>\n</profile>\n")
+	}
+	return b.String() + "</profiles>\n"
 }
 
 // flush forgets the phones of a Call-ID or of user@domain; of all users when that has no user.

@@ -70,6 +70,7 @@ func New(cfg Config) (*Switch, error) {
 	sw.globals = map[string]string{
 		"hostname": hostname, "local_ip_v4": cfg.RTPIP, "core_uuid": sw.coreUUID, "switchname": hostname,
 		"domain": cfg.RTPIP, "recordings_dir": cfg.RecordDir, "sound_prefix": "", "switch_serial": "simulated",
+		"rm_socket": cfg.SocketAddr,
 	}
 	return sw, nil
 }
