@@ -348,6 +348,11 @@ func (c Config) validateHTTP(f *faults) {
 			f.add("http.public_url", "must be http(s)://host")
 		}
 	}
+	if c.HTTP.TLSKey != "" {
+		if _, err := readSecret(c.HTTP.TLSKey); err != nil && !errors.Is(err, os.ErrNotExist) { // that it isn't there is found when it is used
+			f.add("http.tls_key", "%s", err)
+		}
+	}
 	if (c.HTTP.TLSCert == "") != (c.HTTP.TLSKey == "") {
 		f.add("http.tls_cert", "needs http.tls_key, and the other way round")
 	}

@@ -175,6 +175,39 @@ func TestTheSwitchsDirectory(t *testing.T) {
 	require.Equal(t, "http://127.0.0.1:8085/fs/directory", c.DirectoryURL())
 }
 
+// A variable whose section is parted by one underscore is not passed over: the one that is meant is named.
+func TestAMistypedVariableIsNamed(t *testing.T) {
+	t.Parallel()
+	_, err := Load(write(t, minimal), []string{"RINGMASTER_DATABASE_URL=postgres://x", "RINGMASTER_SWITCH_ESL_PASSWORD=y", "RINGMASTER_FREESWITCH=/x", "RINGMASTER_TEST_DATABASE_URL=z"})
+	var faults *FaultsError
+	require.ErrorAs(t, err, &faults)
+	require.Len(t, faults.Faults, 2)
+	require.ErrorContains(t, err, "database.url: the environment variable RINGMASTER_DATABASE_URL is not used: its name is RINGMASTER_DATABASE__URL")
+	require.ErrorContains(t, err, "RINGMASTER_SWITCH__ESL_PASSWORD")
+}
+
+// A command that administers needs nothing of the switch, and is still told of what no command could use.
+func TestLoadForACommand(t *testing.T) {
+	t.Parallel()
+	environ := []string{"RINGMASTER_DATABASE__URL=postgres://u:p@h/x"}
+	_, err := LoadFor("", environ, NeedsDatabase)
+	require.NoError(t, err)
+	_, err = LoadFor("", environ, NeedsStore)
+	require.ErrorContains(t, err, "security.master_key")
+	require.NotContains(t, err.Error(), "switch.")
+	_, err = LoadFor(write(t, "databse: {url: x}\nhttp: {max_connections: many}\n"), environ, NeedsDatabase)
+	require.ErrorContains(t, err, "databse.url: is no key")
+	require.ErrorContains(t, err, "http.max_connections: many does not fit its type")
+	_, err = Load("", environ)
+	require.ErrorContains(t, err, "switch.esl_password")
+}
+
+func TestTheConfigurationsFile(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "/a", File("/a", []string{"RINGMASTER_CONFIG=/b"}))
+	require.Equal(t, "/b", File("", []string{"PATH=/bin", "RINGMASTER_CONFIG=/b"}))
+}
+
 // A key that others can read is no secret: it is refused, and what to do is said.
 func TestKeyFilesOfEverybodyAreRefused(t *testing.T) {
 	t.Parallel()
@@ -196,6 +229,8 @@ func TestKeyFilesOfEverybodyAreRefused(t *testing.T) {
 		require.Equal(t, "security.master_key", faults.Faults[0].Key)
 		require.Contains(t, faults.Faults[0].Message, "chmod o= "+path)
 	}
+	_, err := LoadFor(file, []string{"RINGMASTER_HTTP__TLS_CERT=" + path, "RINGMASTER_HTTP__TLS_KEY=" + path}, []string{"http."})
+	require.ErrorContains(t, err, "http.tls_key: others than its owner and group may use "+path)
 	require.Empty(t, FileWarnings(file))
 	require.NoError(t, os.Chmod(file, 0o644)) //nolint:gosec // what the warning is for
 	require.Len(t, FileWarnings(file), 1)

@@ -17,9 +17,49 @@ import (
 // EnvPrefix begins the name of every environment variable that overrides a key.
 const EnvPrefix = "RINGMASTER_"
 
+// DefaultFile is read when no other is named, and it exists.
+const DefaultFile = "/etc/ringmaster/ringmaster.yaml"
+
+// File gives the configuration's file: the named one, else that of the variable RINGMASTER_CONFIG, else DefaultFile where it exists; empty for
+// none.
+func File(named string, environ []string) string {
+	if named != "" {
+		return named
+	}
+	for _, v := range environ {
+		if path, ok := strings.CutPrefix(v, EnvPrefix+"CONFIG="); ok && path != "" {
+			return path
+		}
+	}
+	if _, err := os.Stat(DefaultFile); err == nil {
+		return DefaultFile
+	}
+	return ""
+}
+
+// What the keys of each kind of command begin with. A command that administers needs nothing of the switch beside the controller.
+var (
+	// NeedsDatabase is what changing the schema needs.
+	NeedsDatabase = []string{"database."}
+	// NeedsStore is what the commands on tenants' data need.
+	NeedsStore = []string{"database.", "security.master_key"}
+	// NeedsRegistry is what the commands on the do-not-call registry need.
+	NeedsRegistry = []string{"dialing.dnc_"}
+	// NeedsSwitch is what rendering the switch's configuration needs; the folder of call records is made then.
+	NeedsSwitch = []string{
+		"database.", "security.master_key", "switch.esl_", "switch.outbound_listen", "switch.socket_allow", "switch.directory_", "switch.sip_ip",
+		"switch.external_port", "switch.internal_port", "switch.rtp_port_", "switch.carrier_networks", "agents.sip_domain", "http.addr",
+		"http.tls_", "dialing.default_trunk.",
+	}
+)
+
 // Load reads the file (none when path is empty) and the environment (os.Environ's form) over the defaults and
 // validates the result. Every fault is reported at once, as a *FaultsError.
-func Load(path string, environ []string) (Config, error) {
+func Load(path string, environ []string) (Config, error) { return LoadFor(path, environ, nil) }
+
+// LoadFor is Load for a command that needs only the keys with one of these beginnings: faults of other keys' values are not reported, but
+// unknown keys and values of another type are. None needs all.
+func LoadFor(path string, environ, needs []string) (Config, error) {
 	k := koanf.New(".")
 	if err := k.Load(structs.Provider(Defaults(), "koanf"), nil); err != nil {
 		return Config{}, fmt.Errorf("load the configuration's defaults: %w", err)
@@ -33,12 +73,14 @@ func Load(path string, environ []string) (Config, error) {
 		}
 	}
 	known := allKeys()
+	var f faults
 	overrides := env.Provider(".", env.Opt{
 		Prefix:      EnvPrefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, value string) (string, any) {
 			key := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, EnvPrefix), "__", "."))
 			if !slices.Contains(known, key) && !strings.Contains(key, ".") {
+				f.mistyped(name, key, known)
 				return "", nil // other variables of ours: not the configuration's
 			}
 			return key, value
@@ -47,11 +89,20 @@ func Load(path string, environ []string) (Config, error) {
 	if err := k.Load(overrides, nil); err != nil {
 		return Config{}, fmt.Errorf("read the configuration's environment: %w", err)
 	}
-	return decode(k, known)
+	return decode(k, known, needs, f)
 }
 
-func decode(k *koanf.Koanf, known []string) (Config, error) {
-	var f faults
+// mistyped reports a variable that differs from a key's by the underscores alone.
+func (f *faults) mistyped(name, key string, known []string) {
+	for _, k := range known {
+		if strings.ReplaceAll(k, ".", "_") == key {
+			f.add(k, "the environment variable %s is not used: its name is %s, with two underscores for the dot", name,
+				EnvPrefix+strings.ToUpper(strings.ReplaceAll(k, ".", "__")))
+		}
+	}
+}
+
+func decode(k *koanf.Koanf, known, needs []string, f faults) (Config, error) {
 	for _, key := range k.Keys() {
 		if !slices.Contains(known, key) {
 			f.add(key, "is no key of the configuration")
@@ -73,7 +124,13 @@ func decode(k *koanf.Koanf, known []string) (Config, error) {
 			f.add(key, "%v does not fit its type", k.Get(key))
 		}
 	}
-	c.validate(&f)
+	var values faults
+	c.validate(&values)
+	for _, v := range values {
+		if len(needs) == 0 || slices.ContainsFunc(needs, func(n string) bool { return strings.HasPrefix(v.Key, n) }) {
+			f = append(f, v)
+		}
+	}
 	if err := f.err(); err != nil {
 		return Config{}, err
 	}

@@ -19,12 +19,15 @@ import (
 
 // configFlag is the flag of every command that works on an installation.
 type configFlag struct {
-	Config string `help:"Configuration file; environment variables RINGMASTER_SECTION__KEY override it." type:"path" placeholder:"FILE"`
+	Config string `help:"Configuration file, /etc/ringmaster/ringmaster.yaml by default; environment variables RINGMASTER_SECTION__KEY override it." type:"path" placeholder:"FILE"`
 }
 
-func (f configFlag) load(e env) (controller.Config, error) {
-	return controller.Load(f.Config, e.environ)
+// load reads what a command needs of the configuration; all of it when nothing is named.
+func (f configFlag) load(e env, needs ...string) (controller.Config, error) {
+	return controller.LoadFor(f.file(e), e.environ, needs)
 }
+
+func (f configFlag) file(e env) string { return controller.File(f.Config, e.environ) }
 
 // adminFlags are those of the commands that read and write the database.
 type adminFlags struct {
@@ -34,7 +37,12 @@ type adminFlags struct {
 
 // withStore opens the database for one command.
 func (f configFlag) withStore(ctx context.Context, e env, work func(controller.Config, *store.Store) error) error {
-	c, err := f.load(e)
+	return f.withStoreFor(ctx, e, controller.NeedsStore, work)
+}
+
+// withStoreFor does the same for a command that needs more of the configuration.
+func (f configFlag) withStoreFor(ctx context.Context, e env, needs []string, work func(controller.Config, *store.Store) error) error {
+	c, err := f.load(e, needs...)
 	if err != nil {
 		return err
 	}
@@ -145,7 +153,7 @@ type migrateCmd struct {
 
 // Run migrates the database.
 func (cmd migrateCmd) Run(ctx context.Context, e env) error {
-	c, err := cmd.load(e)
+	c, err := cmd.load(e, controller.NeedsDatabase...)
 	if err != nil {
 		return err
 	}
@@ -269,6 +277,18 @@ type ofTenantFlags struct {
 type target struct {
 	ofTenantFlags
 	ID string `arg:"" help:"Its id."`
+}
+
+// done is on for a command that has nothing to show but that it is done; message names the id. With --json it prints {"id"}.
+func (t target) done(ctx context.Context, e env, message string, work func(*account.Service, uuid.UUID, uuid.UUID) error) error {
+	if err := t.on(ctx, e, work); err != nil {
+		return err
+	}
+	if t.JSON {
+		return encodeJSON(e.stdout, map[string]string{"id": t.ID})
+	}
+	_, err := fmt.Fprintf(e.stdout, message+"\n", t.ID)
+	return err
 }
 
 func (t target) on(ctx context.Context, e env, work func(*account.Service, uuid.UUID, uuid.UUID) error) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/google/uuid"
@@ -12,17 +11,17 @@ import (
 )
 
 type userCmd struct {
-	Create   userCreateCmd   `cmd:"" help:"Create a user."`
+	Create   userCreateCmd   `cmd:"" help:"Create a user; a password is made and shown once when none is given."`
 	List     userListCmd     `cmd:"" help:"List a tenant's users."`
-	Password userPasswordCmd `cmd:"" help:"Set a user's password, and end their sessions."`
+	Password userPasswordCmd `cmd:"" help:"Set a user's password, and end their sessions; one is made and shown once when none is given."`
 	Disable  userDisableCmd  `cmd:"" help:"Keep a user from signing in."`
 	Enable   userEnableCmd   `cmd:"" help:"Let a user sign in again."`
 }
 
 type userCreateCmd struct {
 	ofTenantFlags
-	Email       string `arg:"" help:"The address that the user signs in with."`
-	Password    string `help:"At least 8 characters; made and shown once when left out." env:"RINGMASTER_USER_PASSWORD"`
+	Email string `arg:"" help:"The address that the user signs in with."`
+	passwordFlags
 	Role        string `help:"admin, supervisor or agent." enum:"admin,supervisor,agent" default:"agent"`
 	Extension   string `help:"The softphone's extension."`
 	DisplayName string `help:"The name shown."`
@@ -34,20 +33,24 @@ const generatedPassword = 20
 
 // Run creates a user.
 func (cmd userCreateCmd) Run(ctx context.Context, e env) error {
+	password, err := cmd.given(e, userPassword)
+	if err != nil {
+		return err
+	}
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
 		in := account.UserInput{
-			Email: cmd.Email, Password: cmd.Password, Role: cmd.Role, Extension: cmd.Extension, DisplayName: cmd.DisplayName,
+			Email: cmd.Email, Role: cmd.Role, Extension: cmd.Extension, DisplayName: cmd.DisplayName,
 			PhoneMode: cmd.PhoneMode,
 		}
-		if in.Password == "" {
-			in.Password = account.Random(generatedPassword)
+		if in.Password = account.Random(generatedPassword); password != nil {
+			in.Password = *password
 		}
 		u, err := s.CreateUser(ctx, tenantID, in)
 		if err != nil {
 			return err
 		}
 		r := userRow(u)
-		if cmd.Password == "" {
+		if password == nil {
 			r = append(r, cell{"password", in.Password})
 		}
 		return cmd.print(e.stdout, true, r)
@@ -91,23 +94,30 @@ func printAll[T any](f adminFlags, e env, items []T, err error, toRow func(T) ro
 
 type userPasswordCmd struct {
 	ofTenantFlags
-	User     string `arg:"" help:"The user's id or e-mail address."`
-	Password string `help:"At least 8 characters; made and shown once when left out." env:"RINGMASTER_USER_PASSWORD"`
+	passwordFlags
+	User string `arg:"" help:"The user's id or e-mail address."`
 }
 
 // Run sets a password.
 func (cmd userPasswordCmd) Run(ctx context.Context, e env) error {
+	given, err := cmd.given(e, userPassword)
+	if err != nil {
+		return err
+	}
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
 		u, err := s.FindUser(ctx, tenantID, cmd.User)
 		if err != nil {
 			return err
 		}
-		password := cmp.Or(cmd.Password, account.Random(generatedPassword))
+		password := account.Random(generatedPassword)
+		if given != nil {
+			password = *given
+		}
 		if u, err = s.EditUser(ctx, tenantID, u.ID, account.UserEdit{Password: dialer.Some(password)}); err != nil {
 			return err
 		}
 		r := userRow(u)
-		if cmd.Password == "" {
+		if given == nil {
 			r = append(r, cell{"password", password})
 		}
 		return cmd.print(e.stdout, true, r)
@@ -120,7 +130,7 @@ type userDisableCmd struct {
 
 // Run disables a user.
 func (cmd userDisableCmd) Run(ctx context.Context, e env) error {
-	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+	return cmd.done(ctx, e, "user %s is disabled", func(s *account.Service, tenantID, id uuid.UUID) error {
 		return s.SetUserActive(ctx, tenantID, id, false)
 	})
 }
@@ -131,7 +141,7 @@ type userEnableCmd struct {
 
 // Run enables a user.
 func (cmd userEnableCmd) Run(ctx context.Context, e env) error {
-	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+	return cmd.done(ctx, e, "user %s is enabled", func(s *account.Service, tenantID, id uuid.UUID) error {
 		return s.SetUserActive(ctx, tenantID, id, true)
 	})
 }
@@ -146,7 +156,8 @@ type keyCreateCmd struct {
 	ofTenantFlags
 	Label       string   `arg:"" help:"What the key is for."`
 	Environment string   `help:"live, or test: never places calls." enum:"live,test" default:"live"`
-	Scope       []string `help:"A scope; may be repeated. None is full access, but ai_sessions:control_admin."`
+	Scope       []string `help:"A scope; may be repeated." xor:"scopes" required:""`
+	All         bool     `help:"Full access, but ai_sessions:control_admin." xor:"scopes" required:""`
 	Rate        int      `help:"Requests per minute." default:"600"`
 }
 
@@ -173,6 +184,8 @@ func keyRow(k db.ApiKey) row {
 		{"scopes", k.Scopes},
 		{"rate_limit_per_min", k.RateLimitPerMin},
 		{"is_active", k.IsActive},
+		{"created_at", &k.CreatedAt},
+		{"last_used_at", k.LastUsedAt},
 	}
 }
 
@@ -195,7 +208,7 @@ type keyRevokeCmd struct {
 
 // Run revokes a key.
 func (cmd keyRevokeCmd) Run(ctx context.Context, e env) error {
-	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+	return cmd.done(ctx, e, "key %s is revoked", func(s *account.Service, tenantID, id uuid.UUID) error {
 		return s.RevokeKey(ctx, tenantID, id, cmd.Reason)
 	})
 }

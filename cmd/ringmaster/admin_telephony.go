@@ -11,12 +11,12 @@ import (
 
 type trunkEditCmd struct {
 	target
-	Name         *string `help:"Its name."`
-	Host         *string `help:"The carrier's host. Another one needs the password again."`
-	Port         *int    `help:"Its SIP port."`
-	Transport    *string `help:"udp, tcp or tls."`
-	Username     *string `help:"For a carrier that asks for one; empty for none."`
-	Password     *string `help:"Kept encrypted; empty for none." env:"RINGMASTER_TRUNK_PASSWORD"`
+	Name      *string `help:"Its name."`
+	Host      *string `help:"The carrier's host. Another one needs the password again."`
+	Port      *int    `help:"Its SIP port."`
+	Transport *string `help:"udp, tcp or tls."`
+	Username  *string `help:"For a carrier that asks for one; empty for none."`
+	passwordFlags
 	Register     *bool   `help:"Register with the carrier." negatable:""`
 	NumberFormat *string `help:"How the carrier wants numbers: e164, national or 0national."`
 	MaxChannels  *int    `help:"Calls at once."`
@@ -26,9 +26,13 @@ type trunkEditCmd struct {
 
 // Run changes a trunk.
 func (cmd trunkEditCmd) Run(ctx context.Context, e env) error {
+	password, err := cmd.given(e, trunkPassword)
+	if err != nil {
+		return err
+	}
 	in := account.TrunkEdit{
 		Name: member(cmd.Name), Host: member(cmd.Host), Port: member(cmd.Port), Transport: member(cmd.Transport),
-		Username: clearable(cmd.Username), Password: clearable(cmd.Password), Register: member(cmd.Register),
+		Username: clearable(cmd.Username), Password: clearable(password), Register: member(cmd.Register),
 		NumberFormat: member(cmd.NumberFormat), MaxChannels: member(cmd.MaxChannels), CPS: member(cmd.CPS), Priority: member(cmd.Priority),
 	}
 	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
@@ -62,7 +66,7 @@ type trunkDeleteCmd struct {
 
 // Run removes a trunk.
 func (cmd trunkDeleteCmd) Run(ctx context.Context, e env) error {
-	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error { return s.DeleteTrunk(ctx, tenantID, id) })
+	return cmd.done(ctx, e, "trunk %s is deleted", func(s *account.Service, tenantID, id uuid.UUID) error { return s.DeleteTrunk(ctx, tenantID, id) })
 }
 
 type numberEditCmd struct {
@@ -90,5 +94,5 @@ type numberDeleteCmd struct {
 
 // Run takes a number from its tenant.
 func (cmd numberDeleteCmd) Run(ctx context.Context, e env) error {
-	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error { return s.DeleteNumber(ctx, tenantID, id) })
+	return cmd.done(ctx, e, "number %s is deleted", func(s *account.Service, tenantID, id uuid.UUID) error { return s.DeleteNumber(ctx, tenantID, id) })
 }

@@ -25,12 +25,12 @@ type trunkCmd struct {
 
 type trunkCreateCmd struct {
 	ofTenantFlags
-	Name         string `arg:"" help:"Its name."`
-	Host         string `help:"The carrier's host." required:""`
-	Port         int    `help:"Its SIP port." default:"5060"`
-	Transport    string `help:"udp, tcp or tls." enum:"udp,tcp,tls" default:"udp"`
-	Username     string `help:"For a carrier that asks for one."`
-	Password     string `help:"Kept encrypted." env:"RINGMASTER_TRUNK_PASSWORD"`
+	Name      string `arg:"" help:"Its name."`
+	Host      string `help:"The carrier's host." required:""`
+	Port      int    `help:"Its SIP port." default:"5060"`
+	Transport string `help:"udp, tcp or tls." enum:"udp,tcp,tls" default:"udp"`
+	Username  string `help:"For a carrier that asks for one."`
+	passwordFlags
 	Register     bool   `help:"Register with the carrier."`
 	NumberFormat string `help:"How the carrier wants numbers: e164, national or 0national." enum:"e164,national,0national" default:"e164"`
 	MaxChannels  int    `help:"Calls at once." default:"10"`
@@ -41,8 +41,12 @@ type trunkCreateCmd struct {
 
 // Run declares a trunk.
 func (cmd trunkCreateCmd) Run(ctx context.Context, e env) error {
+	password, err := cmd.given(e, trunkPassword)
+	if err != nil {
+		return err
+	}
 	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
-		t, err := s.AddTrunk(ctx, tenantID, cmd.edit())
+		t, err := s.AddTrunk(ctx, tenantID, cmd.edit(password))
 		if err != nil {
 			return err
 		}
@@ -51,7 +55,7 @@ func (cmd trunkCreateCmd) Run(ctx context.Context, e env) error {
 }
 
 // edit has every flag as a member, so that a number out of range is refused as it is over HTTP.
-func (cmd *trunkCreateCmd) edit() account.TrunkEdit {
+func (cmd *trunkCreateCmd) edit(password *string) account.TrunkEdit {
 	in := account.TrunkEdit{
 		Name: dialer.Some(cmd.Name), Host: dialer.Some(cmd.Host), Port: dialer.Some(cmd.Port), Transport: dialer.Some(cmd.Transport),
 		Register: dialer.Some(cmd.Register), NumberFormat: dialer.Some(cmd.NumberFormat), MaxChannels: dialer.Some(cmd.MaxChannels),
@@ -60,8 +64,8 @@ func (cmd *trunkCreateCmd) edit() account.TrunkEdit {
 	if cmd.Username != "" {
 		in.Username = dialer.Some(cmd.Username)
 	}
-	if cmd.Password != "" {
-		in.Password = dialer.Some(cmd.Password)
+	if password != nil && *password != "" {
+		in.Password = dialer.Some(*password)
 	}
 	return in
 }
@@ -105,7 +109,7 @@ type trunkDisableCmd struct {
 
 // Run takes a trunk out of use.
 func (cmd trunkDisableCmd) Run(ctx context.Context, e env) error {
-	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+	return cmd.done(ctx, e, "trunk %s is disabled", func(s *account.Service, tenantID, id uuid.UUID) error {
 		return s.SetTrunkActive(ctx, tenantID, id, false)
 	})
 }
@@ -116,7 +120,7 @@ type trunkEnableCmd struct {
 
 // Run takes a trunk into use.
 func (cmd trunkEnableCmd) Run(ctx context.Context, e env) error {
-	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+	return cmd.done(ctx, e, "trunk %s is enabled", func(s *account.Service, tenantID, id uuid.UUID) error {
 		return s.SetTrunkActive(ctx, tenantID, id, true)
 	})
 }
@@ -200,7 +204,7 @@ type numberDisableCmd struct {
 
 // Run refuses calls to a number.
 func (cmd numberDisableCmd) Run(ctx context.Context, e env) error {
-	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+	return cmd.done(ctx, e, "number %s is disabled", func(s *account.Service, tenantID, id uuid.UUID) error {
 		return s.SetNumberActive(ctx, tenantID, id, false)
 	})
 }
@@ -211,7 +215,7 @@ type numberEnableCmd struct {
 
 // Run takes calls to a number.
 func (cmd numberEnableCmd) Run(ctx context.Context, e env) error {
-	return cmd.on(ctx, e, func(s *account.Service, tenantID, id uuid.UUID) error {
+	return cmd.done(ctx, e, "number %s is enabled", func(s *account.Service, tenantID, id uuid.UUID) error {
 		return s.SetNumberActive(ctx, tenantID, id, true)
 	})
 }

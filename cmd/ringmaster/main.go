@@ -44,12 +44,15 @@ type cli struct {
 	Secret   secretCmd   `cmd:"" help:"The database's keys."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
+
 	WithPostgres withPostgresCmd `cmd:"" hidden:"" help:"Run a command beside a private PostgreSQL."`
 	StandIn      standInCmd      `cmd:"" hidden:"" help:"Run one of the stand-ins for the outside."`
 }
 
 // env is what a command sees of the world.
 type env struct {
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
 }
@@ -58,7 +61,7 @@ func main() {
 	// The first signal ends the work in order, the second at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	code := run(ctx, os.Args[1:], env{stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()})
+	code := run(ctx, os.Args[1:], env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()})
 	stop()
 	os.Exit(code)
 }
@@ -77,7 +80,7 @@ func run(ctx context.Context, args []string, e env) (code int) {
 		kong.Name("ringmaster"),
 		kong.Description("A call controller beside FreeSWITCH."),
 		kong.UsageOnError(),
-		kong.Vars{"dists": "const:10s, exp:48s, erlang:9s:3, lognormal:60s:0.8, uniform:10s:0.5, each with +3s for a least"},
+		kong.Vars{"version": version, "dists": "const:10s, exp:48s, erlang:9s:3, lognormal:60s:0.8, uniform:10s:0.5, each with +3s for a least"},
 		kong.Writers(e.stdout, e.stderr),
 		kong.Exit(func(int) { panic(errHelp) }), // kong's help wants to exit; see the recover below
 		kong.BindTo(ctx, (*context.Context)(nil)),

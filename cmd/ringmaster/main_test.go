@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,8 +12,14 @@ import (
 
 func runCLI(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return runCLIWith(t, "", environ, args...)
+}
+
+// runCLIWith gives the command something to read.
+func runCLIWith(t *testing.T, input string, environ []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), args, env{stdout: &out, stderr: &errs, environ: environ})
+	code = run(t.Context(), args, env{stdin: strings.NewReader(input), stdout: &out, stderr: &errs, environ: environ})
 	return code, out.String(), errs.String()
 }
 
@@ -27,11 +34,17 @@ func TestExitCodes(t *testing.T) {
 		require.Contains(t, out, command)
 	}
 	require.NotContains(t, out, "stand-in")
+	code, out, _ = runCLI(t, nil, "--version")
+	require.Equal(t, exitDone, code)
+	require.Equal(t, version+"\n", out)
 	for _, wrong := range [][]string{
 		{},
 		{"fly"},
 		{"demo", "--leads", "many"},
 		{"tenant", "create"},
+		{"key", "create", "crm", "--tenant", "acme"},
+		{"key", "create", "crm", "--tenant", "acme", "--all", "--scope", "calls:read"},
+		{"user", "create", "a@b.test", "--tenant", "acme", "--password", "correct horse", "--password-stdin"},
 		{"serve", "--fast"},
 		{"demo", "--leads", "0"},
 		{"bench", "media", "--calls", "0"},

@@ -43,7 +43,7 @@ func TestCommandsAreAudited(t *testing.T) {
 	require.NotContains(t, cli("user", "password", "a@acme.test", "--tenant", "acme", "--password", "battery staple"), "battery")
 	cli("tenant", "suspend", "acme", "--reason", "unpaid")
 	cli("tenant", "resume", "acme")
-	cli("key", "create", "crm", "--tenant", "acme")
+	cli("key", "create", "crm", "--tenant", "acme", "--all")
 	cli("number", "create", "9180000001", "--tenant", "acme")
 	cli("trunk", "create", "main", "--host", "sip.example.net", "--tenant", "acme")
 	st := storetest.Open(t, url)

@@ -31,7 +31,7 @@ func (cmd switchConfigCmd) Run(ctx context.Context, e env) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("read the folder: %w", err)
 	}
-	return cmd.withStore(ctx, e, func(c controller.Config, st *store.Store) error {
+	return cmd.withStoreFor(ctx, e, controller.NeedsSwitch, func(c controller.Config, st *store.Store) error {
 		gateways, hosts, err := account.New(st).SwitchTrunks(ctx)
 		if err != nil {
 			return err
@@ -69,7 +69,7 @@ func (cmd configCheckCmd) Run(e env) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range append(controller.FileWarnings(cmd.Config), c.Warnings()...) {
+	for _, w := range append(controller.FileWarnings(cmd.file(e)), c.Warnings()...) {
 		_, _ = fmt.Fprintf(e.stderr, "warning: %s: %s\n", w.Key, w.Message)
 	}
 	_, err = fmt.Fprintln(e.stdout, "the configuration has no faults")
