@@ -30,6 +30,7 @@ type metrics struct {
 	// recordingFailures has the reasons disk_full, disk_slow, missing, permission, io.
 	recordingFailures *prometheus.CounterVec
 	recordingQueue    prometheus.Gauge
+	recordingSkipped  prometheus.Counter
 	amd               *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
 	limits            *prometheus.CounterVec // limit: limitLabels
 	lateSlots         prometheus.Counter
@@ -68,11 +69,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		recordings: vec("recordings_total", "Recordings closed; failed ones ended before their call.", "result"),
 		recordingFailures: vec("recording_failures_total",
 			"Recordings that ended before their call, by reason. Any increase deserves an alert: audio is being lost.", "reason"),
-		recordingQueue: gauge("recording_queue_bytes", "Recorded audio that waits for the disk; at 64 MiB recordings are ended."),
-		amd:            vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
-		limits:         vec("ai_limits_total", "Limits that voice agents' sockets have exceeded.", "limit"),
-		lateSlots:      counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
-		panics:         counter("panics_total", "Panics caught at the top of a request or a session."),
+		recordingQueue:   gauge("recording_queue_bytes", "Recorded audio that waits for the disk; above 11 s of a call it is left out."),
+		recordingSkipped: counter("recording_skipped_seconds_total", "Audio that recordings lack, as silence, because the disk did not keep up."),
+		amd:              vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
+		limits:           vec("ai_limits_total", "Limits that voice agents' sockets have exceeded.", "limit"),
+		lateSlots:        counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
+		panics:           counter("panics_total", "Panics caught at the top of a request or a session."),
 	}
 	m.initialise()
 	if reg == nil {
@@ -81,7 +83,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.rtcp, m.discarded, m.concealed, m.frames, m.framesDropped,
-		m.playoutDropped, m.texts, m.opens, m.reconnects, m.invites, m.digits, m.recordings, m.recordingFailures, m.recordingQueue, m.amd,
+		m.playoutDropped, m.texts, m.opens, m.reconnects, m.invites, m.digits, m.recordings, m.recordingFailures, m.recordingQueue,
+		m.recordingSkipped, m.amd,
 		m.limits, m.lateSlots, m.panics,
 	} {
 		errs = append(errs, reg.Register(c))

@@ -15,7 +15,7 @@ import (
 
 // Why a recording ends before its call, besides the errors of its file.
 var (
-	// errRecorderBehind ends a recording whose disk doesn't keep up.
+	// errRecorderBehind ends a recording whose disk hangs when it is to be finished.
 	errRecorderBehind = errors.New("recording: the disk doesn't keep up")
 	// errRecordingGone ends a recording whose file was deleted, moved or replaced.
 	errRecordingGone = fmt.Errorf("recording: the file is no longer at its path: %w", fs.ErrNotExist)
@@ -69,6 +69,7 @@ type recFile struct {
 	busy    bool // waits for a worker, or is with one
 	closing bool
 	err     error // set once: the recording has ended early
+	skipped bool  // it has a gap that the disk's slowness made
 	finish  *finishJob
 }
 

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// recBuffer bounds the audio that waits for the disk, in blocks of all recordings together: 64 MiB, which are 6 s of 300
-	// calls. recFileBuffer bounds that of one: 10 s.
+	// recFileBuffer bounds the audio of one recording that waits for the disk, in blocks: 11 s, so that a disk may stall for 10 s.
+	// All recordings together may have that for each open one, and recBuffer (64 MiB) for those that are closing or being written.
 	recBuffer     = 64 << 20 / (recBlock * stereoBytes)
-	recFileBuffer = 40
+	recFileBuffer = 44
 	// recPause lets blocks of many recordings come together, so that a worker wakes up for all of them at once, and two blocks
 	// of one, so that they take one write and one new header. Opening and closing a file don't wait for it.
 	recPause = 500 * time.Millisecond
@@ -31,8 +31,8 @@ type recBlockData struct {
 }
 
 // recWriter writes the recordings of all sessions, off the hot path. As a rule one worker does it all. When the disk is
-// slow, or hangs in one file, others help, so that the recordings of other calls go on. What waits is bounded: a recording
-// that finds no room ends, and its call goes on.
+// slow, or hangs in one file, others help, so that the recordings of other calls go on. What waits is bounded: audio that
+// finds no room is left out, its place is silent, and the recording goes on.
 //
 // Nothing is synced to the disk while a call lives. A process that dies loses nothing that was written; a host that loses
 // its power loses what the kernel has not yet written back, as a rule the last half minute. To sync several hundred files
@@ -48,7 +48,8 @@ type recWriter struct {
 	mu      sync.Mutex
 	ready   []*recFile
 	free    []*recBlockData
-	blocks  int  // made so far, at most recBuffer
+	blocks  int  // in use and free, at most bound
+	files   int  // open recordings
 	waiting int  // in queues
 	helpers int  // workers besides the first
 	working bool // the first worker is in a round
@@ -68,10 +69,14 @@ func (w *recWriter) add(spec *RecordingSpec, log *slog.Logger) *recFile {
 	f := &recFile{spec: *spec, log: log, done: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.files++
 	w.enqueue(f)
 	signal(w.hurry)
 	return f
 }
+
+// bound is how many blocks there may be. The caller holds mu.
+func (w *recWriter) bound() int { return recBuffer + recFileBuffer*w.files }
 
 // enqueue gives a file to the workers. The caller holds mu.
 func (w *recWriter) enqueue(f *recFile) {
@@ -91,46 +96,72 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// put queues a copy of samples, left and right in turn, for a place in a file. Its error is the recording's end.
+// put queues a copy of samples, left and right in turn, for a place in a file. Without room the place stays silent. Its error is the
+// recording's end.
 func (w *recWriter) put(f *recFile, pos int64, pcm []int16) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f.err != nil {
 		return f.err
 	}
-	b := w.block()
-	if b == nil || len(f.queue) >= recFileBuffer {
-		if b != nil {
-			w.free = append(w.free, b)
-		}
-		w.fail(f, errRecorderBehind)
-		return f.err
+	var b *recBlockData
+	if len(f.queue) < recFileBuffer {
+		b = w.block()
+	}
+	if b == nil {
+		w.skip(f, len(pcm)/2)
+		return nil
 	}
 	b.pos, b.frames = pos, copy(b.pcm[:], pcm)/2
 	f.queue = append(f.queue, b)
 	w.waiting++
 	w.enqueue(f)
+	if w.waiting >= w.bound()/4 {
+		signal(w.hurry)
+	}
 	return nil
+}
+
+// skip counts audio that found no room, and logs a recording's first. The caller holds mu.
+func (w *recWriter) skip(f *recFile, frames int) {
+	w.metrics.recordingSkipped.Add(float64(frames) / sampleRate)
+	if f.skipped {
+		return
+	}
+	f.skipped = true
+	w.tasks.run(func() { // a log may be slow, too
+		f.log.LogAttrs(context.Background(), slog.LevelError, "recording has a gap of silence, the disk doesn't keep up",
+			slog.Bool("alert", true), slog.String("reason", "disk_slow"), slog.String("path", f.spec.Path))
+	})
 }
 
 // block gives a free block, nil when the bound is reached. The caller holds mu.
 func (w *recWriter) block() *recBlockData {
 	if n := len(w.free); n > 0 {
 		b := w.free[n-1]
+		w.free[n-1] = nil
 		w.free = w.free[:n-1]
 		return b
 	}
-	if w.blocks >= recBuffer {
+	if w.blocks >= w.bound() {
 		return nil
 	}
 	w.blocks++
 	return new(recBlockData)
 }
 
+// release takes blocks back. What a stall needed above recBuffer is left to the garbage collector. The caller holds mu.
+func (w *recWriter) release(blocks []*recBlockData) {
+	keep := min(len(blocks), max(0, recBuffer-len(w.free)))
+	w.free = append(w.free, blocks[:keep]...)
+	w.blocks -= len(blocks) - keep
+	clear(blocks)
+}
+
 // drop empties a file's queue. The caller holds mu.
 func (w *recWriter) drop(f *recFile) {
-	w.free = append(w.free, f.queue...)
 	w.waiting -= len(f.queue)
+	w.release(f.queue)
 	f.queue = f.queue[:0]
 }
 
@@ -159,7 +190,10 @@ func (w *recWriter) failure(f *recFile) error {
 func (w *recWriter) closeFile(f *recFile) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f.closing = true
+	if !f.closing {
+		f.closing = true
+		w.files--
+	}
 	w.enqueue(f)
 	signal(w.hurry)
 }
@@ -272,7 +306,7 @@ const (
 func (w *recWriter) next(f *recFile, blocks []*recBlockData) (recStep, []*recBlockData, *finishJob) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.free = append(w.free, blocks...)
+	w.release(blocks)
 	blocks = blocks[:0]
 	switch {
 	case !f.closed && f.err == nil && f.disk == nil:
