@@ -128,7 +128,7 @@ func TestRotate(t *testing.T) {
 	b := setupKeys(t, 3)
 	serving := quickly(t, b.url, storetest.MasterKey())
 	b.requireOpens(t, serving, 1)
-	before := []any{b.st.PhoneHash(b.tenant, b.number), b.st.SigningKeys(store.KeySessions), b.st.SigningKeys(store.KeyRecordingURLs)}
+	want := []any{b.st.PhoneHash(b.tenant, b.number), b.st.SigningKeys(store.KeySessions), b.st.SigningKeys(store.KeyRecordingURLs)}
 	next := keyring.Random()
 	operator := store.WithActor(t.Context(), store.Actor{Name: "operator:o@host"})
 	done, err := b.st.Rotate(operator, store.Rotation{NewMaster: &next})
@@ -141,7 +141,7 @@ func TestRotate(t *testing.T) {
 	b.requireOpens(t, quickly(t, b.url, storetest.MasterKey()), 2)
 	moved := quickly(t, b.url, next)
 	b.requireOpens(t, moved, 2)
-	require.Equal(t, before, []any{moved.PhoneHash(b.tenant, b.number), moved.SigningKeys(store.KeySessions), moved.SigningKeys(store.KeyRecordingURLs)})
+	require.Equal(t, want, []any{moved.PhoneHash(b.tenant, b.number), moved.SigningKeys(store.KeySessions), moved.SigningKeys(store.KeyRecordingURLs)})
 	for _, st := range []*store.Store{serving, moved} {
 		sealed, err := st.Seal("x", []byte("y"))
 		require.NoError(t, err)

@@ -47,7 +47,6 @@ func TestSealedPhones(t *testing.T) {
 		_, err = st.OpenPhone(t.Context(), tenantID, damaged)
 		require.ErrorIs(t, err, store.ErrUnseal)
 	}
-
 }
 
 func TestPhoneHash(t *testing.T) {

@@ -31,7 +31,7 @@ type sealedRow struct {
 // resealBatch replaces values, each if it is still what it was.
 type resealBatch struct {
 	TenantID uuid.UUID
-	Ids      []uuid.UUID
+	Ids      []uuid.UUID //nolint:revive // the generated parameters have the same fields
 	Was      [][]byte
 	Sealed   [][]byte
 }

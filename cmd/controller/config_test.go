@@ -190,12 +190,12 @@ func TestAMistypedVariableIsNamed(t *testing.T) {
 func TestLoadForACommand(t *testing.T) {
 	t.Parallel()
 	environ := []string{"RINGMASTER_DATABASE__URL=postgres://u:p@h/x"}
-	_, err := LoadFor("", environ, NeedsDatabase)
+	_, err := LoadFor("", environ, NeedsDatabase())
 	require.NoError(t, err)
-	_, err = LoadFor("", environ, NeedsStore)
+	_, err = LoadFor("", environ, NeedsStore())
 	require.ErrorContains(t, err, "security.master_key")
 	require.NotContains(t, err.Error(), "switch.")
-	_, err = LoadFor(write(t, "databse: {url: x}\nhttp: {max_connections: many}\n"), environ, NeedsDatabase)
+	_, err = LoadFor(write(t, "databse: {url: x}\nhttp: {max_connections: many}\n"), environ, NeedsDatabase())
 	require.ErrorContains(t, err, "databse.url: is no key")
 	require.ErrorContains(t, err, "http.max_connections: many does not fit its type")
 	_, err = Load("", environ)

@@ -41,6 +41,7 @@ type Controller struct {
 	cfg     Config
 	version string
 	log     *slog.Logger
+	tell    func(context.Context, State)
 	metrics *prometheus.Registry
 
 	store    *store.Store
@@ -102,7 +103,7 @@ const signIns = 2
 
 // New builds every part; nothing listens yet. version is shown by /health.
 func New(ctx context.Context, cfg Config, version string, log *slog.Logger) (_ *Controller, err error) {
-	c := &Controller{cfg: cfg, version: version, log: log, metrics: prometheus.NewRegistry()}
+	c := &Controller{cfg: cfg, version: version, log: log, metrics: prometheus.NewRegistry(), tell: func(context.Context, State) {}}
 	c.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
@@ -275,6 +276,18 @@ func (c *Controller) buildServer() (err error) {
 	return err
 }
 
+// State is how a controller stands.
+type State string
+
+// The states that are told.
+const (
+	Serving  State = "serving"
+	Draining State = "draining"
+)
+
+// Tell has fn called, from Run's goroutine, when the controller serves and when it begins to drain. Call it before Run.
+func (c *Controller) Tell(fn func(context.Context, State)) { c.tell = fn }
+
 // Run starts every part, serves until ctx ends, drains and stops. It may be called once.
 func (c *Controller) Run(ctx context.Context) error {
 	for _, w := range c.cfg.Warnings() {
@@ -284,9 +297,12 @@ func (c *Controller) Run(ctx context.Context) error {
 		return errors.Join(err, c.stop(context.WithoutCancel(ctx)))
 	}
 	c.log.InfoContext(ctx, "serving", "node", c.cfg.Node, "http", c.cfg.PublicURL(), "switch", c.cfg.Switch.ESLAddr)
+	c.tell(ctx, Serving)
 	<-ctx.Done()
+	ctx = context.WithoutCancel(ctx)
+	c.tell(ctx, Draining)
 	c.log.InfoContext(ctx, "draining", "calls", c.calls.Live(), "timeout", c.cfg.Drain.Timeout)
-	return c.stop(context.WithoutCancel(ctx))
+	return c.stop(ctx)
 }
 
 // start binds every listener first, so that a port in use ends it before any call is touched.

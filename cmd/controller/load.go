@@ -37,21 +37,23 @@ func File(named string, environ []string) string {
 	return ""
 }
 
-// What the keys of each kind of command begin with. A command that administers needs nothing of the switch beside the controller.
-var (
-	// NeedsDatabase is what changing the schema needs.
-	NeedsDatabase = []string{"database."}
-	// NeedsStore is what the commands on tenants' data need.
-	NeedsStore = []string{"database.", "security.master_key"}
-	// NeedsRegistry is what the commands on the do-not-call registry need.
-	NeedsRegistry = []string{"dialing.dnc_"}
-	// NeedsSwitch is what rendering the switch's configuration needs; the folder of call records is made then.
-	NeedsSwitch = []string{
-		"database.", "security.master_key", "switch.esl_", "switch.outbound_listen", "switch.socket_allow", "switch.directory_", "switch.sip_ip",
+// What the keys begin with that a kind of command needs. A command that administers needs nothing of the switch beside the controller.
+
+// NeedsDatabase is what changing the schema needs.
+func NeedsDatabase() []string { return []string{"database."} }
+
+// NeedsStore is what the commands on tenants' data need.
+func NeedsStore() []string { return []string{"database.", "security.master_key"} }
+
+// NeedsRegistry is what the commands on the do-not-call registry need.
+func NeedsRegistry() []string { return []string{"dialing.dnc_"} }
+
+// NeedsSwitch is what rendering the switch's configuration needs; the folder of call records is made then.
+func NeedsSwitch() []string {
+	return append(NeedsStore(), "switch.esl_", "switch.outbound_listen", "switch.socket_allow", "switch.directory_", "switch.sip_ip",
 		"switch.external_port", "switch.internal_port", "switch.rtp_port_", "switch.carrier_networks", "agents.sip_domain", "http.addr",
-		"http.tls_", "dialing.default_trunk.",
-	}
-)
+		"http.tls_", "dialing.default_trunk.")
+}
 
 // Load reads the file (none when path is empty) and the environment (os.Environ's form) over the defaults and
 // validates the result. Every fault is reported at once, as a *FaultsError.

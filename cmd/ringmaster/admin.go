@@ -37,7 +37,7 @@ type adminFlags struct {
 
 // withStore opens the database for one command.
 func (f configFlag) withStore(ctx context.Context, e env, work func(controller.Config, *store.Store) error) error {
-	return f.withStoreFor(ctx, e, controller.NeedsStore, work)
+	return f.withStoreFor(ctx, e, controller.NeedsStore(), work)
 }
 
 // withStoreFor does the same for a command that needs more of the configuration.
@@ -153,7 +153,7 @@ type migrateCmd struct {
 
 // Run migrates the database.
 func (cmd migrateCmd) Run(ctx context.Context, e env) error {
-	c, err := cmd.load(e, controller.NeedsDatabase...)
+	c, err := cmd.load(e, controller.NeedsDatabase()...)
 	if err != nil {
 		return err
 	}

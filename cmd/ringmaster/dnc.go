@@ -26,7 +26,7 @@ type dncFlags struct {
 
 func (f dncFlags) config(e env, needs ...string) (controller.Config, error) {
 	if f.Path == "" {
-		return f.load(e, append(needs, controller.NeedsRegistry...)...)
+		return f.load(e, append(needs, controller.NeedsRegistry()...)...)
 	}
 	c := controller.Defaults()
 	c.Dialing.DNCPath, c.Dialing.DNCSnapshot = f.Path, f.Snapshot
@@ -40,7 +40,7 @@ type dncImportCmd struct {
 
 // Run imports the files, and reads back what it wrote.
 func (cmd dncImportCmd) Run(ctx context.Context, e env) error {
-	c, err := cmd.config(e, controller.NeedsStore...) // for the audit
+	c, err := cmd.config(e, controller.NeedsStore()...) // for the audit
 	if err != nil {
 		return err
 	}

@@ -18,10 +18,19 @@ func (cmd serveCmd) Run(ctx context.Context, e env) error {
 		return err
 	}
 	log := logger(e, c.Log)
+	for _, w := range controller.FileWarnings(cmd.file(e)) {
+		log.WarnContext(ctx, "configuration may be wrong", "key", w.Key, "warning", w.Message)
+	}
 	ctl, err := controller.New(ctx, c, version, log)
 	if err != nil {
 		return err
 	}
+	n := newNotifier(e, c)
+	ctl.Tell(func(ctx context.Context, state controller.State) {
+		if err := n.tell(ctx, state); err != nil {
+			log.ErrorContext(ctx, "notification of the service manager failed", "error", err)
+		}
+	})
 	return ctl.Run(ctx)
 }
 

@@ -31,7 +31,7 @@ func (cmd switchConfigCmd) Run(ctx context.Context, e env) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("read the folder: %w", err)
 	}
-	return cmd.withStoreFor(ctx, e, controller.NeedsSwitch, func(c controller.Config, st *store.Store) error {
+	return cmd.withStoreFor(ctx, e, controller.NeedsSwitch(), func(c controller.Config, st *store.Store) error {
 		gateways, hosts, err := account.New(st).SwitchTrunks(ctx)
 		if err != nil {
 			return err
