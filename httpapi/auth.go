@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/oklog/ulid/v2"
 
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
 // credentialKind says what a request was opened with.
@@ -27,9 +27,6 @@ const (
 	kindSession
 	kindCallback
 )
-
-// callbackPrefix begins every callback token; a ULID follows.
-const callbackPrefix = "svc_cb_"
 
 // sessionPerMinute bounds the requests of one signed-in user: a desktop that polls twice a second has ten times as many.
 const sessionPerMinute = 1200
@@ -127,8 +124,8 @@ func (s *Server) authenticate(ctx context.Context, token string) (principal, err
 	switch {
 	case strings.HasPrefix(token, account.PrefixLive), strings.HasPrefix(token, account.PrefixTest):
 		return s.keyPrincipal(ctx, token)
-	case strings.HasPrefix(token, callbackPrefix):
-		return s.callbackPrincipal(ctx, strings.TrimPrefix(token, callbackPrefix))
+	case strings.HasPrefix(token, callbacktoken.Prefix):
+		return s.callbackPrincipal(ctx, token)
 	case strings.Count(token, ".") == 2:
 		return s.sessionPrincipal(ctx, token)
 	default:
@@ -171,14 +168,15 @@ func (s *Server) keyPrincipal(ctx context.Context, token string) (principal, err
 	}, nil
 }
 
-func (s *Server) callbackPrincipal(ctx context.Context, jti string) (principal, error) {
-	if _, err := ulid.ParseStrict(jti); err != nil {
+func (s *Server) callbackPrincipal(ctx context.Context, wire string) (principal, error) {
+	jti, valid := callbacktoken.JTI(wire)
+	if !valid {
 		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is malformed.")
 	}
 	var row db.FindCallbackTokenRow
 	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		row, err = tx.Q.FindCallbackToken(ctx, jti)
+		row, err = tx.Q.FindCallbackToken(ctx, callbacktoken.Hash(jti))
 		return err
 	})
 	token := row.CallbackToken
@@ -193,6 +191,11 @@ func (s *Server) callbackPrincipal(ctx context.Context, jti string) (principal, 
 		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is revoked.")
 	case !token.ExpiresAt.After(s.cfg.Now()):
 		return principal{}, newError(http.StatusUnauthorized, codeExpiredCredential, "The callback token has expired.")
+	}
+	// What the row says is worth what was signed: whoever writes the table makes no token.
+	if err := callbacktoken.Verify(s.cfg.CallbackKeys(), token, jti, s.cfg.Now()); err != nil {
+		s.cfg.Logger.ErrorContext(ctx, "callback token verification failed", "call_id", token.CallID, "tenant_id", token.TenantID, "error", err)
+		return principal{}, errInvalidCredential()
 	}
 	return principal{
 		kind: kindCallback, tenantID: token.TenantID, id: token.SessionID, environment: dialer.EnvironmentLive,

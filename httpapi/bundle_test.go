@@ -43,11 +43,15 @@ type bundle struct {
 	metrics *prometheus.Registry
 
 	tenant, other uuid.UUID
+	// minted counts the callback tokens.
+	minted int
 	// api has a key of tenant with every scope but ai_sessions:control_admin, foreign one of other.
 	api, foreign apitest.Client
 }
 
 func sessionKeys() []keyring.Key { return []keyring.Key{{1, 2, 3}} }
+
+func callbackKeys() []keyring.Key { return []keyring.Key{{4, 5, 6}} }
 
 func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
 	tb.Helper()
@@ -75,7 +79,7 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 	})
 	require.NoError(tb, err)
 	cfg := httpapi.Config{
-		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKeys: sessionKeys, Logger: log, Now: b.clock.now,
+		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKeys: sessionKeys, CallbackKeys: callbackKeys, Logger: log, Now: b.clock.now,
 		Registerer: b.metrics, Gatherer: b.metrics, TenantTelephony: true, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
 		DirectorySecret: directorySecret,
 	}

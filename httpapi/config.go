@@ -57,6 +57,8 @@ type Config struct {
 
 	// SessionKeys gives the keys of sign-in tokens, the newest first, which signs; all verify. It is asked at each use.
 	SessionKeys func() []keyring.Key
+	// CallbackKeys gives the keys of callback tokens, all of which verify. It is asked at each use.
+	CallbackKeys func() []keyring.Key
 	// Version is shown by /health.
 	Version string
 	// WebhookTargets says which addresses webhooks may be sent to.
@@ -164,6 +166,9 @@ func (c Config) validate() error {
 	}
 	if c.SessionKeys == nil {
 		faults = append(faults, errors.New("session keys are not set"))
+	}
+	if c.CallbackKeys == nil {
+		faults = append(faults, errors.New("keys of callback tokens are not set"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("configure the HTTP server: %w", err)

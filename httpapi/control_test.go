@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oklog/ulid/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer"
@@ -19,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
 const unusedKey = "4b1d4b6e-6c3c-4a52-8b7e-0d5d5f2f9c11"
@@ -28,10 +28,13 @@ func controlPath(call uuid.UUID) string { return "/api/v1/ai-sessions/" + call.S
 // token inserts a callback token as the controller keeps it, and gives its wire form.
 func (b *bundle) token(t *testing.T, tenant, call uuid.UUID, expires time.Time) string {
 	t.Helper()
-	jti := ulid.Make().String()
-	storetest.Exec(t, b.st, tenant, `INSERT INTO callback_tokens (tenant_id, jti, call_id, session_id, jwt, scope, expires_at)
-		VALUES ($1, $2, $3, $4, 'x', 'voice_agent:control', $5)`, tenant, jti, call, storetest.NewID(t), expires)
-	return "svc_cb_" + jti
+	b.minted++ // a call gets one token in a millisecond
+	minted := b.clock.now().Add(-time.Duration(b.minted) * time.Millisecond)
+	token, err := callbacktoken.Mint(callbackKeys(), tenant, call, minted, expires.Sub(minted))
+	require.NoError(t, err)
+	storetest.Exec(t, b.st, tenant, `INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, 'voice_agent:control', $6, $7)`, tenant, token.Hash(), call, storetest.NewID(t), token.Kept, token.CreatedAt, token.ExpiresAt)
+	return token.Wire()
 }
 
 type controlAnswer struct {
@@ -118,8 +121,14 @@ func TestControlCredentials(t *testing.T) {
 	call, foreignCall := b.call(t, b.tenant, nil, ""), b.call(t, b.other, nil, "")
 	soon := b.clock.now().Add(time.Minute)
 	revoked := b.token(t, b.tenant, call, soon)
-	storetest.Exec(t, b.st, b.tenant, "UPDATE callback_tokens SET revoked_at = $1 WHERE jti = $2", b.clock.now(),
-		strings.TrimPrefix(revoked, "svc_cb_"))
+	storetest.Exec(t, b.st, b.tenant, "UPDATE callback_tokens SET revoked_at = $1 WHERE jti_hash = $2", b.clock.now(),
+		callbacktoken.Hash(strings.TrimPrefix(revoked, "svc_cb_")))
+	// One whose row says more than what was signed for it: another call, a longer life.
+	forged, longer := b.token(t, b.tenant, b.call(t, b.tenant, nil, ""), soon), b.token(t, b.tenant, call, b.clock.now())
+	storetest.Exec(t, b.st, b.tenant, "UPDATE callback_tokens SET call_id = $1 WHERE jti_hash = $2", call,
+		callbacktoken.Hash(strings.TrimPrefix(forged, "svc_cb_")))
+	storetest.Exec(t, b.st, b.tenant, "UPDATE callback_tokens SET expires_at = $1 WHERE jti_hash = $2", soon.Add(time.Hour),
+		callbacktoken.Hash(strings.TrimPrefix(longer, "svc_cb_")))
 	admin := b.key(t, b.tenant, account.KeyInput{Scopes: []string{"ai_sessions:control_admin"}})
 	tests := map[string]struct {
 		credential string
@@ -129,6 +138,8 @@ func TestControlCredentials(t *testing.T) {
 	}{
 		"expired token":           {b.token(t, b.tenant, call, b.clock.now()), call.String(), 401, "credential_expired"},
 		"revoked token":           {revoked, call.String(), 401, "invalid_credential"},
+		"token of a forged row":   {forged, call.String(), 401, "invalid_credential"},
+		"token of a longer life":  {longer, call.String(), 401, "invalid_credential"},
 		"lower-case ulid":         {strings.ToLower(b.token(t, b.tenant, call, soon)), call.String(), 401, "invalid_credential"},
 		"token for another call":  {b.token(t, b.tenant, b.call(t, b.tenant, nil, ""), soon), call.String(), 403, "call_not_yours"},
 		"token of another tenant": {b.token(t, b.other, foreignCall, soon), call.String(), 403, "call_not_yours"},

@@ -19,14 +19,16 @@ const (
 	sweepBatch = 5000
 	// idempotencyKept is longer than any window within which an Idempotency-Key answers again.
 	idempotencyKept = 48 * time.Hour
+	// tokensKept is how long a callback token that has ended is still told apart from one that never was.
+	tokensKept = 48 * time.Hour
 	// auditKept is how many years the audit is kept.
 	auditKept = 2
 )
 
 // Swept is what a sweep has forgotten.
 type Swept struct {
-	// Leads and Calls are those whose numbers it took, Keys the idempotency keys, Audit the audit's rows.
-	Leads, Calls, Keys, Audit int64
+	// Leads and Calls are those whose numbers it took, Keys the idempotency keys, Audit the audit's rows, Tokens the callback tokens.
+	Leads, Calls, Keys, Audit, Tokens int64
 }
 
 // NextSweep gives the first time after now at which the nightly sweep is due.
@@ -39,7 +41,7 @@ func NextSweep(now time.Time) time.Time {
 }
 
 // Sweep forgets what is not to be kept: the numbers of strict tenants' leads and calls that ended longer ago than the tenant's
-// pii_retention_days, idempotency keys whose time is over, and the audit of more than two years ago. It works in short transactions; several sweeps at a time, and one that
+// pii_retention_days, idempotency keys and callback tokens whose time is over, and the audit of more than two years ago. It works in short transactions; several sweeps at a time, and one that
 // was broken off, do no harm. What it did until an error is in Swept.
 func (s *Store) Sweep(ctx context.Context, now time.Time) (Swept, error) {
 	var done Swept
@@ -65,6 +67,9 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (Swept, error) {
 	}
 	if err := s.sweepKeys(ctx, now.Add(-idempotencyKept), &done); err != nil {
 		return done, fmt.Errorf("sweep idempotency keys: %w", err)
+	}
+	if err := s.sweepTokens(ctx, now.Add(-tokensKept), &done); err != nil {
+		return done, fmt.Errorf("sweep callback tokens: %w", err)
 	}
 	if err := s.sweepAudit(ctx, now.AddDate(-auditKept, 0, 0), &done); err != nil {
 		return done, fmt.Errorf("sweep the audit: %w", err)
@@ -144,6 +149,16 @@ func (s *Store) sweepKeys(ctx context.Context, before time.Time, done *Swept) er
 	return untilNone(&done.Keys, func() (n int64, err error) {
 		err = s.InSystem(ctx, func(tx *Tx) error {
 			n, err = tx.Q.IdempotencyKeysForget(ctx, before, sweepBatch)
+			return err
+		})
+		return n, err
+	})
+}
+
+func (s *Store) sweepTokens(ctx context.Context, before time.Time, done *Swept) error {
+	return untilNone(&done.Tokens, func() (n int64, err error) {
+		err = s.InSystem(ctx, func(tx *Tx) error {
+			n, err = tx.Q.CallbackTokensForget(ctx, before, sweepBatch)
 			return err
 		})
 		return n, err

@@ -38,7 +38,7 @@ func fill(t *testing.T, st *store.Store, tenantID uuid.UUID, number string) {
 	exec(`INSERT INTO idempotent_requests (tenant_id, environment, key, scope) VALUES ($1, 'live', $2::uuid::text, 'call ' || $3::uuid)`, call)
 	storetest.Exec(t, st, tenantID, `INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url)
 		VALUES ($1, $2, $3, $4, 'ws://x')`, tenantID, session, call, agent)
-	exec(`INSERT INTO callback_tokens (tenant_id, jti, call_id, session_id, jwt, scope, expires_at)
+	exec(`INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at)
 		VALUES ($1, $2::uuid::text, $3, $4, 'jwt', 'voice_agent:control', now())`, call, session)
 	exec(`INSERT INTO suppressions (tenant_id, reason, phone_hash) VALUES ($1, $2::uuid::text, $3)`, hash)
 	require.NoError(t, st.InTenant(t.Context(), tenantID, func(tx *store.Tx) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -120,7 +121,7 @@ func (a *actor) connect(ctx context.Context, m connectCommand) (state, error) {
 		return a.state, err
 	}
 	now := a.c.clock.Now().UTC()
-	token, err := mintToken(a.c.cfg.TokenKey, a.tenant, a.id, now, tokenLifeOf(m.agent.TokenLifetime))
+	token, err := callbacktoken.Mint(a.c.cfg.TokenKeys(), a.tenant, a.id, now, tokenLifeOf(m.agent.TokenLifetime))
 	if err != nil {
 		return a.state, err
 	}

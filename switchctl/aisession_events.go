@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
 // mediaReport is an event of the session's socket or leg.
@@ -168,7 +169,7 @@ func (a *actor) refreshToken(ctx context.Context) {
 	if !a.ai.live() {
 		return
 	}
-	token, err := mintToken(a.c.cfg.TokenKey, a.tenant, a.id, a.c.clock.Now(), tokenLife)
+	token, err := callbacktoken.Mint(a.c.cfg.TokenKeys(), a.tenant, a.id, a.c.clock.Now(), tokenLife)
 	if err != nil {
 		a.log.ErrorContext(ctx, "callback token could not be minted", "error", err)
 		return
@@ -191,7 +192,7 @@ func (a *actor) tokenReady(ctx context.Context, m tokenMinted) (state, error) {
 	}
 	a.refreshMonitors()
 	err := s.media.SendText("token_refresh", map[string]any{
-		"service_callback_token": m.token.wire(), "expires_at": m.token.expiresAt.Format(time.RFC3339),
+		"service_callback_token": m.token.Wire(), "expires_at": m.token.ExpiresAt.Format(time.RFC3339),
 	})
 	if err != nil {
 		a.log.WarnContext(ctx, "token refresh could not be sent", "error", err)

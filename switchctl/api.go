@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
 // Config is what a [Controller] needs to know about its host.
@@ -42,8 +43,8 @@ type Config struct {
 	RecordEncoding media.RecordingEncoding
 	// Subprotocols are those that this host serves; both by default.
 	Subprotocols []string
-	// TokenKey signs the JWT behind a callback token (HMAC-SHA256; at least 32 bytes).
-	TokenKey []byte
+	// TokenKeys gives the keys of callback tokens, the newest first, which signs. It is asked at each use.
+	TokenKeys func() []keyring.Key
 	// ControlURL is the address of the control endpoint for a call.
 	ControlURL func(callID uuid.UUID) string
 	// Phones hears how agents' phones change; may be nil.

@@ -75,7 +75,7 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 	if err != nil {
 		return nil, err
 	}
-	l := &pgLedger{st: st, gate: gate, handler: h, log: c.log}
+	l := &pgLedger{st: st, gate: gate, handler: h, log: c.log, keys: cfg.TokenKeys}
 	c.ledger, c.nodes = l, l
 	c.media = mediaAdapter{server: m}
 	c.ping = st.Ping
@@ -97,7 +97,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	need(cfg.NodeID != "", "NodeID is empty")
 	_, err := quoteVariable("rm_node", cfg.NodeID)
 	need(err == nil, "NodeID can't be a channel variable")
-	need(len(cfg.TokenKey) >= 32, "TokenKey has fewer than 32 bytes")
+	need(cfg.TokenKeys != nil, "TokenKeys is missing")
 	need(cfg.ControlURL != nil, "ControlURL is not set")
 	need(cfg.RecordDir != "", "RecordDir is empty")
 	need(gate != nil && h != nil, "gate and answer handler are needed")

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
 // ledger is what calls are written to. Every method is one transaction; after one whose commit is unknown it may be done
@@ -38,7 +39,7 @@ type ledger interface {
 	SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error
 	// EndSession commits the outcome with ai_session.transferred, when it was, and ai_session.ended.
 	EndSession(ctx context.Context, call db.Call, end sessionEnd) error
-	AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbackToken) error
+	AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error
 	// AppendLogs writes entries of the session's log, each once.
 	AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []logEntry) error
 	// BeginRecording writes that the switch records the call, in mono, to the file at path, from offset after the answer on.
@@ -77,14 +78,14 @@ type sessionStart struct {
 	agent db.VoiceAgent
 	id    uuid.UUID
 	at    time.Time
-	token callbackToken
+	token callbacktoken.Token
 }
 
 // sessionGrant is what an AI session runs with.
 type sessionGrant struct {
 	session db.AiSession
 	agent   db.VoiceAgent
-	token   callbackToken
+	token   callbacktoken.Token
 	// authToken is the bearer of the WebSocket upgrade; empty for none.
 	authToken string
 	lead      *leadContext

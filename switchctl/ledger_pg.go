@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -30,6 +31,8 @@ type pgLedger struct {
 	gate    Gate
 	handler AnswerHandler
 	log     *slog.Logger
+	// keys are those of callback tokens.
+	keys func() []keyring.Key
 }
 
 func (l *pgLedger) Ringing(ctx context.Context, call db.Call, at time.Time) error {

@@ -13,10 +13,14 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
 // pgBench is a call in a real database.
+func tokenKeys() []keyring.Key { return []keyring.Key{{1}} }
+
 type pgBench struct {
 	refused bool // by the gate
 	st      *store.Store
@@ -58,7 +62,7 @@ func newPGBench(t *testing.T) *pgBench {
 	t.Helper()
 	b := &pgBench{st: storetest.New(t)}
 	b.tenant = storetest.Tenant(t, b.st)
-	b.l = &pgLedger{st: b.st, gate: b, handler: b, log: slog.New(slog.DiscardHandler)}
+	b.l = &pgLedger{st: b.st, gate: b, handler: b, log: slog.New(slog.DiscardHandler), keys: tokenKeys}
 	agent := storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/ai")
 	campaign := storetest.Campaign(t, b.st, b.tenant, &agent)
 	lead := storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
@@ -130,7 +134,7 @@ func (b *pgBench) events(t *testing.T) (types []string, data []map[string]any) {
 
 func (b *pgBench) startSession(t *testing.T) sessionGrant {
 	t.Helper()
-	token, err := mintToken(make([]byte, 32), b.tenant, b.call.ID, time.Now(), tokenLife)
+	token, err := callbacktoken.Mint(tokenKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
 	require.NoError(t, err)
 	g, err := b.l.StartSession(t.Context(), sessionStart{
 		call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token,
@@ -241,7 +245,7 @@ func TestLedgerCountsAVoiceAgentThatTheGateDidNot(t *testing.T) {
 	t.Parallel()
 	b := newPGBench(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET max_concurrent = 1")
-	token, err := mintToken(make([]byte, 32), b.tenant, b.call.ID, time.Now(), tokenLife)
+	token, err := callbacktoken.Mint(tokenKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
 	require.NoError(t, err)
 	second := b.open(t, nil, nil, nil)
 	start := sessionStart{call: second, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
@@ -265,7 +269,7 @@ func TestLedgerCountsASecondSession(t *testing.T) {
 	first := b.startSession(t)
 	require.NoError(t, b.l.EndSession(t.Context(), b.call, sessionEnd{session: first.session.ID, outcome: sessionHangup, at: time.Now().UTC()}))
 	other := b.open(t, nil, nil, &b.agent.ID)
-	token, err := mintToken(make([]byte, 32), b.tenant, b.call.ID, time.Now(), tokenLife)
+	token, err := callbacktoken.Mint(tokenKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
 	require.NoError(t, err)
 	again := sessionStart{call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
 	_, err = b.l.StartSession(t.Context(), again)
@@ -392,16 +396,18 @@ func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {
 	require.Equal(t, g.session.ID, open[0].session.ID)
 	resumed, err := b.l.ResumeSession(t.Context(), open[0].call, *open[0].session)
 	require.NoError(t, err)
-	require.Equal(t, g.token.jti, resumed.token.jti)
+	require.Equal(t, g.token, resumed.token)
 	require.Equal(t, "bearer", resumed.authToken)
 	require.Equal(t, "+919876543210", resumed.to)
 
-	next, err := mintToken(make([]byte, 32), b.tenant, b.call.ID, time.Now(), tokenLife)
+	next, err := callbacktoken.Mint(tokenKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
 	require.NoError(t, err)
 	require.NoError(t, b.l.AddToken(t.Context(), b.call, g.session.ID, next))
+	require.Zero(t, b.count(t, "SELECT count(*) FROM callback_tokens c, ai_sessions s WHERE c::text || s::text LIKE '%' || $1 || '%'", next.JTI),
+		"who reads the database gets no token")
 	open, err = b.l.OpenCalls(t.Context(), "node-1")
 	require.NoError(t, err)
-	require.Equal(t, next.jti, *open[0].session.TokenJti)
+	require.Equal(t, next.Hash(), *open[0].session.TokenHash)
 	core, err := b.l.NodeStarted(t.Context(), "node-1", time.Now())
 	require.NoError(t, err)
 	require.Empty(t, core)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -46,7 +47,7 @@ func insertSession(ctx context.Context, tx *store.Tx, s sessionStart) (db.AiSess
 	}
 	session, err := tx.Q.SessionInsert(ctx, db.SessionInsertParams{
 		TenantID: s.call.TenantID, ID: s.id, CallID: s.call.ID, VoiceAgentID: s.agent.ID,
-		ExternalAgentID: s.agent.ExternalAgentID, WsUrl: s.agent.WsUrl, StartedAt: s.at, TokenJti: &s.token.jti,
+		ExternalAgentID: s.agent.ExternalAgentID, WsUrl: s.agent.WsUrl, StartedAt: s.at, TokenHash: new(s.token.Hash()),
 	})
 	if err != nil {
 		return db.AiSession{}, err
@@ -81,10 +82,10 @@ func takeAgentUnit(ctx context.Context, tx *store.Tx, s sessionStart) error {
 	return err
 }
 
-func insertToken(ctx context.Context, tx *store.Tx, call db.Call, session uuid.UUID, t callbackToken) error {
+func insertToken(ctx context.Context, tx *store.Tx, call db.Call, session uuid.UUID, t callbacktoken.Token) error {
 	return tx.Q.CallbackTokenInsert(ctx, db.CallbackTokenInsertParams{
-		TenantID: call.TenantID, Jti: t.jti, CallID: call.ID, SessionID: session, Jwt: t.jwt, Scope: CallbackScope,
-		ExpiresAt: t.expiresAt,
+		TenantID: call.TenantID, JtiHash: t.Hash(), CallID: call.ID, SessionID: session, Jwt: t.Kept, Scope: callbacktoken.Scope,
+		ExpiresAt: t.ExpiresAt, CreatedAt: t.CreatedAt,
 	})
 }
 
@@ -97,9 +98,12 @@ func (l *pgLedger) ResumeSession(ctx context.Context, call db.Call, session db.A
 		}
 		g.agent = agent
 		g.agent.WsUrl = session.WsUrl // the session goes on where it began
-		if session.TokenJti != nil {
-			g.token.jti = *session.TokenJti
-			if g.token.expiresAt, err = tx.Q.CallbackTokenExpiry(ctx, call.TenantID, g.token.jti); err != nil {
+		if session.TokenHash != nil {
+			row, err := tx.Q.CallbackTokenGet(ctx, call.TenantID, *session.TokenHash)
+			if err != nil {
+				return err
+			}
+			if g.token, err = callbacktoken.Restore(l.keys(), row); err != nil {
 				return err
 			}
 		}
@@ -191,12 +195,12 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end sessionEnd)
 	return emitSessionEnded(ctx, tx, call, session, end)
 }
 
-func (l *pgLedger) AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbackToken) error {
+func (l *pgLedger) AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if err := insertToken(ctx, tx, call, session, token); err != nil {
 			return err
 		}
-		_, err := tx.Q.SessionSetToken(ctx, token.jti, call.TenantID, session)
+		_, err := tx.Q.SessionSetToken(ctx, token.Hash(), call.TenantID, session)
 		return err
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
 // memLedger keeps calls in memory under the rules of the real one: a row moves forward only, a closed call has no unit.
@@ -237,7 +238,7 @@ func (l *memLedger) StartSession(ctx context.Context, s sessionStart) (sessionGr
 		}
 		g.session = db.AiSession{
 			TenantID: s.call.TenantID, ID: s.id, CallID: s.call.ID, VoiceAgentID: s.agent.ID, WsUrl: s.agent.WsUrl,
-			Status: "active", StartedAt: s.at, TokenJti: &s.token.jti,
+			Status: "active", StartedAt: s.at, TokenHash: &s.token.JTI,
 		}
 		l.sessions[s.id] = g.session
 		l.sessionOf[s.call.ID] = s.id
@@ -248,7 +249,7 @@ func (l *memLedger) StartSession(ctx context.Context, s sessionStart) (sessionGr
 }
 
 func (l *memLedger) ResumeSession(_ context.Context, call db.Call, s db.AiSession) (sessionGrant, error) {
-	g := sessionGrant{session: s, agent: testAgent(), token: callbackToken{jti: *s.TokenJti}, bypass: call.TrunkID != nil}
+	g := sessionGrant{session: s, agent: testAgent(), token: callbacktoken.Token{JTI: *s.TokenHash}, bypass: call.TrunkID != nil}
 	return g, l.do(func() error { l.trace.add("ledger session resumed"); return nil })
 }
 
@@ -281,7 +282,7 @@ func (l *memLedger) endSession(end sessionEnd) {
 	l.emit(s.CallID, "ai_session.ended %s revoke=%t", outcome, end.revoke)
 }
 
-func (l *memLedger) AddToken(context.Context, db.Call, uuid.UUID, callbackToken) error {
+func (l *memLedger) AddToken(context.Context, db.Call, uuid.UUID, callbacktoken.Token) error {
 	return l.do(func() error { l.trace.add("ledger token added"); return nil })
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -261,7 +262,7 @@ func (bridgeFailed) essential() bool { return true }
 
 // tokenMinted brings a session's next callback token.
 type tokenMinted struct {
-	token callbackToken
+	token callbacktoken.Token
 	err   error
 }
 

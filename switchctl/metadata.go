@@ -69,7 +69,7 @@ func (c *Controller) metadataWith(
 	frame := metadataFrame{
 		CallID: call.ID, TenantID: call.TenantID, VoiceAgentID: g.agent.ID, ExternalAgentID: g.agent.ExternalAgentID,
 		Direction: call.Direction, From: g.from, To: g.to, CampaignID: call.CampaignID, Lead: g.lead, Metadata: orNull(call.Metadata),
-		Variables: promptVariables(g.lead, call.Metadata), Token: g.token.wire(), ControlURL: c.cfg.ControlURL(call.ID),
+		Variables: promptVariables(g.lead, call.Metadata), Token: g.token.Wire(), ControlURL: c.cfg.ControlURL(call.ID),
 		ProtocolVersion: "v1", CallSID: call.ID.String(), SampleRate: format.SampleRateHz, MixType: "mono",
 		AudioFormat: shown,
 	}

@@ -204,7 +204,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 		OnSwitch:       c.inspectSwitch,
 		OutboundListen: c.cfg.Switch.OutboundListen, SocketPeers: prefixes(c.cfg.Switch.SocketAllow), CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
 		RecordEncoding: media.RecordingEncoding(c.cfg.Recordings.Encoding),
-		Subprotocols:   c.cfg.Media.Subprotocols, TokenKey: c.store.NewestKey(store.KeyCallbackTokens), DrainHangup: c.cfg.Drain.HangupCalls,
+		Subprotocols:   c.cfg.Media.Subprotocols, TokenKeys: c.store.Keys(store.KeyCallbackTokens), DrainHangup: c.cfg.Drain.HangupCalls,
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
 		Prompts:    c.prompts,
 		Logger:     c.log, Registerer: c.metrics, Phones: c.agents,
@@ -257,7 +257,8 @@ func (c *Controller) buildServer() (err error) {
 	cfg := httpapi.Config{
 		Addr: c.cfg.HTTP.Addr, MetricsAddr: c.cfg.HTTP.MetricsAddr, PublicURL: c.cfg.PublicURL(), TLSCertFile: c.cfg.HTTP.TLSCert,
 		TenantTelephony: c.cfg.Security.TenantTelephony == telephonyTenant, TrunkTargets: c.guard(),
-		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKeys: c.store.Keys(store.KeySessions), WebhookTargets: c.guard(), Version: c.version, Logger: c.log,
+		TLSKeyFile: c.cfg.HTTP.TLSKey, SessionKeys: c.store.Keys(store.KeySessions), CallbackKeys: c.store.Keys(store.KeyCallbackTokens),
+		WebhookTargets: c.guard(), Version: c.version, Logger: c.log,
 		Registerer: c.metrics, Gatherer: c.metrics, MaxConns: c.cfg.HTTP.MaxConns, MaxConnsPerClient: c.cfg.HTTP.MaxConnsPerClient,
 	}
 	cfg.TrustedProxies, cfg.DirectoryAllow = prefixes(c.cfg.HTTP.TrustedProxies), prefixes(c.cfg.Switch.DirectoryAllow)
@@ -406,7 +407,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	records := c.calls.SweepCallRecords(ctx, time.Now())
 	if done != (store.Swept{}) || audio > 0 || records > 0 {
 		c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "calls", done.Calls, "idempotency_keys", done.Keys,
-			"audit", done.Audit,
+			"audit", done.Audit, "callback_tokens", done.Tokens,
 			"recordings", audio, "call_records", records)
 	}
 	return errors.Join(err, audioErr)

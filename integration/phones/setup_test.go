@@ -28,6 +28,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -179,7 +180,7 @@ func newLine(tb testing.TB, binary string) *line {
 	cdrs := filepath.Join(l.dir, "cdr")
 	require.NoError(tb, os.MkdirAll(cdrs, 0o755)) //nolint:gosec // the switch writes there
 	l.cfg = switchctl.Config{
-		NodeID: "node-1", OutboundListen: outbound, CDRDir: cdrs, RecordDir: l.dir, TokenKey: make([]byte, 32), Phones: &l.states,
+		NodeID: "node-1", OutboundListen: outbound, CDRDir: cdrs, RecordDir: l.dir, TokenKeys: func() []keyring.Key { return []keyring.Key{{1}} }, Phones: &l.states,
 		ControlURL: func(uuid.UUID) string { return "http://127.0.0.1:9/" }, Logger: logger,
 	}
 	if binary == "" {

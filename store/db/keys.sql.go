@@ -62,8 +62,8 @@ func (q *Queries) FindAPIKeyByHash(ctx context.Context, keyHash []byte) (FindAPI
 }
 
 const findCallbackToken = `-- name: FindCallbackToken :one
-SELECT c.tenant_id, c.jti, c.call_id, c.session_id, c.jwt, c.scope, c.expires_at, c.revoked_at, c.created_at, (t.suspended_at IS NOT NULL)::boolean AS suspended
-FROM callback_tokens c JOIN tenants t ON t.id = c.tenant_id WHERE c.jti = $1
+SELECT c.tenant_id, c.jti_hash, c.call_id, c.session_id, c.jwt, c.scope, c.expires_at, c.revoked_at, c.created_at, (t.suspended_at IS NOT NULL)::boolean AS suspended
+FROM callback_tokens c JOIN tenants t ON t.id = c.tenant_id WHERE c.jti_hash = $1
 `
 
 type FindCallbackTokenRow struct {
@@ -71,12 +71,12 @@ type FindCallbackTokenRow struct {
 	Suspended     bool
 }
 
-func (q *Queries) FindCallbackToken(ctx context.Context, jti string) (FindCallbackTokenRow, error) {
-	row := q.db.QueryRow(ctx, findCallbackToken, jti)
+func (q *Queries) FindCallbackToken(ctx context.Context, jtiHash string) (FindCallbackTokenRow, error) {
+	row := q.db.QueryRow(ctx, findCallbackToken, jtiHash)
 	var i FindCallbackTokenRow
 	err := row.Scan(
 		&i.CallbackToken.TenantID,
-		&i.CallbackToken.Jti,
+		&i.CallbackToken.JtiHash,
 		&i.CallbackToken.CallID,
 		&i.CallbackToken.SessionID,
 		&i.CallbackToken.Jwt,

@@ -49,7 +49,7 @@ type AiSession struct {
 	WsUrl           string
 	Status          string
 	Outcome         *string
-	TokenJti        *string
+	TokenHash       *string
 	StartedAt       time.Time
 	EndedAt         *time.Time
 	Metadata        json.RawMessage
@@ -154,7 +154,7 @@ type CallMask struct {
 
 type CallbackToken struct {
 	TenantID  uuid.UUID
-	Jti       string
+	JtiHash   string
 	CallID    uuid.UUID
 	SessionID uuid.UUID
 	Jwt       string

@@ -12,6 +12,20 @@ import (
 	"github.com/google/uuid"
 )
 
+const callbackTokensForget = `-- name: CallbackTokensForget :execrows
+DELETE FROM callback_tokens c WHERE c.ctid = ANY(ARRAY(
+  SELECT o.ctid FROM callback_tokens o WHERE o.expires_at < $1::timestamptz ORDER BY o.expires_at LIMIT $2::int))
+`
+
+// CallbackTokensForget takes up to a batch of tokens that ended before a moment.
+func (q *Queries) CallbackTokensForget(ctx context.Context, endedBefore time.Time, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, callbackTokensForget, endedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const callsForget = `-- name: CallsForget :execrows
 UPDATE calls c SET peer_sealed = NULL
 WHERE c.tenant_id = $1 AND c.peer_sealed IS NOT NULL AND c.id = ANY(ARRAY(

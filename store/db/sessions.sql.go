@@ -25,41 +25,53 @@ func (q *Queries) CallSetVoiceAgent(ctx context.Context, voiceAgentID uuid.UUID,
 	return result.RowsAffected(), nil
 }
 
-const callbackTokenExpiry = `-- name: CallbackTokenExpiry :one
-SELECT expires_at FROM callback_tokens WHERE tenant_id = $1 AND jti = $2
+const callbackTokenGet = `-- name: CallbackTokenGet :one
+SELECT tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, revoked_at, created_at FROM callback_tokens WHERE tenant_id = $1 AND jti_hash = $2
 `
 
-func (q *Queries) CallbackTokenExpiry(ctx context.Context, tenantID uuid.UUID, jti string) (time.Time, error) {
-	row := q.db.QueryRow(ctx, callbackTokenExpiry, tenantID, jti)
-	var expires_at time.Time
-	err := row.Scan(&expires_at)
-	return expires_at, err
+func (q *Queries) CallbackTokenGet(ctx context.Context, tenantID uuid.UUID, jtiHash string) (CallbackToken, error) {
+	row := q.db.QueryRow(ctx, callbackTokenGet, tenantID, jtiHash)
+	var i CallbackToken
+	err := row.Scan(
+		&i.TenantID,
+		&i.JtiHash,
+		&i.CallID,
+		&i.SessionID,
+		&i.Jwt,
+		&i.Scope,
+		&i.ExpiresAt,
+		&i.RevokedAt,
+		&i.CreatedAt,
+	)
+	return i, err
 }
 
 const callbackTokenInsert = `-- name: CallbackTokenInsert :exec
-INSERT INTO callback_tokens (tenant_id, jti, call_id, session_id, jwt, scope, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz)
+INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7::timestamptz, $8::timestamptz)
 `
 
 type CallbackTokenInsertParams struct {
 	TenantID  uuid.UUID
-	Jti       string
+	JtiHash   string
 	CallID    uuid.UUID
 	SessionID uuid.UUID
 	Jwt       string
 	Scope     string
 	ExpiresAt time.Time
+	CreatedAt time.Time
 }
 
 func (q *Queries) CallbackTokenInsert(ctx context.Context, arg CallbackTokenInsertParams) error {
 	_, err := q.db.Exec(ctx, callbackTokenInsert,
 		arg.TenantID,
-		arg.Jti,
+		arg.JtiHash,
 		arg.CallID,
 		arg.SessionID,
 		arg.Jwt,
 		arg.Scope,
 		arg.ExpiresAt,
+		arg.CreatedAt,
 	)
 	return err
 }
@@ -136,7 +148,7 @@ func (q *Queries) MonitorFacts(ctx context.Context, tenantID uuid.UUID, voiceAge
 }
 
 const sessionActiveOfCall = `-- name: SessionActiveOfCall :one
-SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata, opened_at FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 AND status = 'active'
+SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 AND status = 'active'
 `
 
 func (q *Queries) SessionActiveOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (AiSession, error) {
@@ -151,7 +163,7 @@ func (q *Queries) SessionActiveOfCall(ctx context.Context, tenantID uuid.UUID, c
 		&i.WsUrl,
 		&i.Status,
 		&i.Outcome,
-		&i.TokenJti,
+		&i.TokenHash,
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Metadata,
@@ -181,7 +193,7 @@ UPDATE ai_sessions SET status = 'ended', outcome = $1::text, ended_at = $2::time
   metadata = CASE WHEN $3::jsonb IS NULL THEN metadata
     ELSE jsonb_set(metadata, '{final}', $3::jsonb) END
 WHERE tenant_id = $4 AND id = $5 AND status = 'active'
-RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata, opened_at
+RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at
 `
 
 type SessionEndParams struct {
@@ -210,7 +222,7 @@ func (q *Queries) SessionEnd(ctx context.Context, arg SessionEndParams) (AiSessi
 		&i.WsUrl,
 		&i.Status,
 		&i.Outcome,
-		&i.TokenJti,
+		&i.TokenHash,
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Metadata,
@@ -221,10 +233,10 @@ func (q *Queries) SessionEnd(ctx context.Context, arg SessionEndParams) (AiSessi
 
 const sessionInsert = `-- name: SessionInsert :one
 
-INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_jti)
+INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_hash)
 VALUES ($1, $2, $3, $4, $5, $6, 'active',
   $7::timestamptz, $8)
-RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata, opened_at
+RETURNING tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at
 `
 
 type SessionInsertParams struct {
@@ -235,7 +247,7 @@ type SessionInsertParams struct {
 	ExternalAgentID *string
 	WsUrl           string
 	StartedAt       time.Time
-	TokenJti        *string
+	TokenHash       *string
 }
 
 // AI sessions and their callback tokens.
@@ -248,7 +260,7 @@ func (q *Queries) SessionInsert(ctx context.Context, arg SessionInsertParams) (A
 		arg.ExternalAgentID,
 		arg.WsUrl,
 		arg.StartedAt,
-		arg.TokenJti,
+		arg.TokenHash,
 	)
 	var i AiSession
 	err := row.Scan(
@@ -260,7 +272,7 @@ func (q *Queries) SessionInsert(ctx context.Context, arg SessionInsertParams) (A
 		&i.WsUrl,
 		&i.Status,
 		&i.Outcome,
-		&i.TokenJti,
+		&i.TokenHash,
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Metadata,
@@ -270,7 +282,7 @@ func (q *Queries) SessionInsert(ctx context.Context, arg SessionInsertParams) (A
 }
 
 const sessionLastOfCall = `-- name: SessionLastOfCall :one
-SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_jti, started_at, ended_at, metadata, opened_at FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 ORDER BY started_at DESC, id DESC LIMIT 1
+SELECT tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, outcome, token_hash, started_at, ended_at, metadata, opened_at FROM ai_sessions WHERE tenant_id = $1 AND call_id = $2 ORDER BY started_at DESC, id DESC LIMIT 1
 `
 
 func (q *Queries) SessionLastOfCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (AiSession, error) {
@@ -285,7 +297,7 @@ func (q *Queries) SessionLastOfCall(ctx context.Context, tenantID uuid.UUID, cal
 		&i.WsUrl,
 		&i.Status,
 		&i.Outcome,
-		&i.TokenJti,
+		&i.TokenHash,
 		&i.StartedAt,
 		&i.EndedAt,
 		&i.Metadata,
@@ -363,11 +375,11 @@ func (q *Queries) SessionOpened(ctx context.Context, tenantID uuid.UUID, iD uuid
 }
 
 const sessionSetToken = `-- name: SessionSetToken :execrows
-UPDATE ai_sessions SET token_jti = $1::text WHERE tenant_id = $2 AND id = $3
+UPDATE ai_sessions SET token_hash = $1::text WHERE tenant_id = $2 AND id = $3
 `
 
-func (q *Queries) SessionSetToken(ctx context.Context, tokenJti string, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, sessionSetToken, tokenJti, tenantID, iD)
+func (q *Queries) SessionSetToken(ctx context.Context, tokenHash string, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, sessionSetToken, tokenHash, tenantID, iD)
 	if err != nil {
 		return 0, err
 	}

@@ -125,7 +125,21 @@ ALTER TABLE users ADD COLUMN session_epoch bigint NOT NULL DEFAULT 0;
 -- A suspended tenant: none of its credentials is good, nothing is dialed for it, and its numbers are unknown to callers.
 ALTER TABLE tenants ADD COLUMN suspended_at timestamptz, ADD COLUMN suspend_reason text;
 
+-- A callback token's row gives nobody the token: it has the SHA-256 of the jti, in hexadecimal, and the JWT without its claims. Tokens that have
+-- ended go, and the sweep takes them from now on.
+SELECT set_config('app.system', 'on', true);
+DELETE FROM callback_tokens WHERE expires_at < now();
+UPDATE callback_tokens SET jti = encode(sha256(convert_to(jti, 'UTF8')), 'hex');
+UPDATE ai_sessions SET token_jti = encode(sha256(convert_to(token_jti, 'UTF8')), 'hex') WHERE status = 'active' AND token_jti IS NOT NULL;
+SELECT set_config('app.system', '', true);
+ALTER TABLE callback_tokens RENAME COLUMN jti TO jti_hash;
+ALTER TABLE ai_sessions RENAME COLUMN token_jti TO token_hash;
+CREATE INDEX callback_tokens_by_age ON callback_tokens (expires_at);
+
 -- +goose Down
+DROP INDEX callback_tokens_by_age;
+ALTER TABLE ai_sessions RENAME COLUMN token_hash TO token_jti;
+ALTER TABLE callback_tokens RENAME COLUMN jti_hash TO jti;
 ALTER TABLE tenants DROP COLUMN suspended_at, DROP COLUMN suspend_reason;
 ALTER TABLE users DROP COLUMN session_epoch;
 DROP TABLE audit;

@@ -6,7 +6,7 @@ FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.key_hash = @key_has
 
 -- name: FindCallbackToken :one
 SELECT sqlc.embed(c), (t.suspended_at IS NOT NULL)::boolean AS suspended
-FROM callback_tokens c JOIN tenants t ON t.id = c.tenant_id WHERE c.jti = @jti;
+FROM callback_tokens c JOIN tenants t ON t.id = c.tenant_id WHERE c.jti_hash = @jti_hash;
 
 -- name: FindSessionUser :one
 SELECT sqlc.embed(u), (t.suspended_at IS NOT NULL)::boolean AS suspended

@@ -63,6 +63,11 @@ WHERE c.tenant_id = @tenant_id AND c.id > @after AND c.id <= @last AND c.end_tim
   AND CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END
     <> mask_number(CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END);
 
+-- CallbackTokensForget takes up to a batch of tokens that ended before a moment.
+-- name: CallbackTokensForget :execrows
+DELETE FROM callback_tokens c WHERE c.ctid = ANY(ARRAY(
+  SELECT o.ctid FROM callback_tokens o WHERE o.expires_at < @ended_before::timestamptz ORDER BY o.expires_at LIMIT @batch::int));
+
 -- IdempotencyKeysForget takes up to a batch of keys that answer nobody any more.
 -- name: IdempotencyKeysForget :execrows
 DELETE FROM idempotent_requests k WHERE k.ctid = ANY(ARRAY(

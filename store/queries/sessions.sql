@@ -1,9 +1,9 @@
 -- AI sessions and their callback tokens.
 
 -- name: SessionInsert :one
-INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_jti)
+INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, external_agent_id, ws_url, status, started_at, token_hash)
 VALUES (@tenant_id, @id, @call_id, @voice_agent_id, sqlc.narg('external_agent_id'), @ws_url, 'active',
-  @started_at::timestamptz, sqlc.narg('token_jti'))
+  @started_at::timestamptz, sqlc.narg('token_hash'))
 RETURNING *;
 
 -- name: SessionOpened :execrows
@@ -38,18 +38,18 @@ SELECT count(*) AS entries, coalesce(sum(octet_length(metadata::text)), 0)::bigi
 FROM ai_session_logs WHERE tenant_id = @tenant_id AND session_id = @session_id;
 
 -- name: SessionSetToken :execrows
-UPDATE ai_sessions SET token_jti = @token_jti::text WHERE tenant_id = @tenant_id AND id = @id;
+UPDATE ai_sessions SET token_hash = @token_hash::text WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: CallbackTokenInsert :exec
-INSERT INTO callback_tokens (tenant_id, jti, call_id, session_id, jwt, scope, expires_at)
-VALUES (@tenant_id, @jti, @call_id, @session_id, @jwt, @scope, @expires_at::timestamptz);
+INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at, created_at)
+VALUES (@tenant_id, @jti_hash, @call_id, @session_id, @jwt, @scope, @expires_at::timestamptz, @created_at::timestamptz);
 
 -- name: CallbackTokenRevokeOfSession :execrows
 UPDATE callback_tokens SET revoked_at = @revoked_at::timestamptz
 WHERE tenant_id = @tenant_id AND session_id = @session_id AND revoked_at IS NULL;
 
--- name: CallbackTokenExpiry :one
-SELECT expires_at FROM callback_tokens WHERE tenant_id = @tenant_id AND jti = @jti;
+-- name: CallbackTokenGet :one
+SELECT * FROM callback_tokens WHERE tenant_id = @tenant_id AND jti_hash = @jti_hash;
 
 -- name: SessionVoiceAgent :one
 SELECT * FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id;
