@@ -91,7 +91,11 @@ func clientNetwork(addr net.Addr) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
-	ip := ap.Addr().Unmap().WithZone("")
+	return networkOf(ap.Addr())
+}
+
+func networkOf(addr netip.Addr) netip.Prefix {
+	ip := addr.Unmap().WithZone("")
 	bits := ip.BitLen()
 	if ip.Is6() {
 		bits = 64

@@ -1,7 +1,11 @@
 package httpapi
 
 import (
+	"context"
+	"log/slog"
+	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,4 +43,35 @@ func TestThrottlePerClient(t *testing.T) {
 	require.Zero(t, wait, "a user is not locked out by a stranger")
 	guesses.leave(ticket)
 	require.Empty(t, guesses.failed["client 198.51.100.8"])
+}
+
+// Who waits for a password's verification is bounded: an API that is flooded with sign-ins says so at once.
+func TestSignInsAreBounded(t *testing.T) {
+	t.Parallel()
+	g := newSignIn(nil, time.Now, slog.New(slog.DiscardHandler), nil)
+	for range verifiers {
+		g.slots <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range maxVerifying {
+		waiting.Go(func() { _, _ = g.matches(ctx, decoyHash, "x") })
+	}
+	require.Eventually(t, func() bool { return g.verifying.Load() == maxVerifying }, 10*time.Second, time.Millisecond)
+	_, err := g.matches(t.Context(), decoyHash, "x")
+	var refused *apiError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, http.StatusServiceUnavailable, refused.status)
+	cancel()
+	waiting.Wait()
+	require.Zero(t, g.verifying.Load())
+}
+
+func TestSignInsAreCountedByNetwork(t *testing.T) {
+	t.Parallel()
+	for client, want := range map[string]string{
+		"198.51.100.7": "198.51.100.7/32", "::ffff:198.51.100.7": "198.51.100.7/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "unknown": "unknown",
+	} {
+		require.Equal(t, want, signInAttempt{client: client}.network())
+	}
 }

@@ -12,6 +12,7 @@ type serverMetrics struct {
 	latency      *prometheus.HistogramVec
 	panics       prometheus.Counter
 	refusedConns prometheus.Counter
+	signIns      *prometheus.CounterVec
 }
 
 func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
@@ -29,8 +30,11 @@ func newServerMetrics(reg prometheus.Registerer) (*serverMetrics, error) {
 		refusedConns: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ringmaster_http_connections_refused_total", Help: "Connections closed because http.max_connections or http.max_connections_per_client was reached.",
 		}),
+		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ringmaster_http_sign_ins_total", Help: "Attempts to sign in: succeeded, failed, limited (too many failed), busy (too many at once).",
+		}, []string{"outcome"}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.panics, m.refusedConns} {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.panics, m.refusedConns, m.signIns} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register HTTP metrics: %w", err)
 		}

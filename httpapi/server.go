@@ -68,7 +68,6 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, deps: deps, started: cfg.Now(),
 		keyLimit:    newLimiter(time.Minute),
-		signIn:      newSignIn(deps.Store, cfg.Now),
 		touched:     newTouchLog(),
 		accounts:    account.New(deps.Store),
 		idempotency: &idempotency{store: deps.Store, now: cfg.Now, log: cfg.Logger, keepTimeout: cfg.RequestTimeout},
@@ -84,6 +83,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if s.metrics, err = newServerMetrics(cfg.Registerer); err != nil {
 		return nil, err
 	}
+	s.signIn = newSignIn(deps.Store, cfg.Now, cfg.Logger, s.metrics.signIns)
 	return s, nil
 }
 

@@ -150,7 +150,9 @@ func (s *Server) login(ctx context.Context, r *request) (reply, error) {
 	if err := in.validate(); err != nil {
 		return reply{}, err
 	}
-	user, err := s.signIn.check(ctx, r.id, in.Email.Value, in.Password.Value, s.remoteAddr(r.rc))
+	user, err := s.signIn.check(ctx, signInAttempt{
+		requestID: r.id, email: in.Email.Value, password: in.Password.Value, client: s.remoteAddr(r.rc), session: true,
+	})
 	if errors.Is(err, errWrongPassword) {
 		return reply{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The e-mail address or the password is wrong.")
 	}
@@ -200,7 +202,7 @@ func (s *Server) setOwnPassword(ctx context.Context, r *request) (reply, error) 
 		return reply{}, err
 	}
 	// A stolen session must not find the password out, so that guesses here count like those of a sign-in.
-	_, err = s.signIn.check(ctx, r.id, user.Email, current, s.remoteAddr(r.rc))
+	_, err = s.signIn.check(ctx, signInAttempt{requestID: r.id, email: user.Email, password: current, client: s.remoteAddr(r.rc)})
 	if errors.Is(err, errWrongPassword) {
 		return reply{}, invalid(dialer.FieldError{Field: "current_password", Message: "is wrong"})
 	}

@@ -2,11 +2,18 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store"
@@ -16,8 +23,24 @@ import (
 const (
 	// decoyHash is verified for unknown users, so that an answer takes as long as for known ones. No password has it.
 	decoyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-	// verifiers bounds how many passwords are verified at once, each of which takes 19 MiB and tens of milliseconds.
-	verifiers = 2
+	// verifiers bounds how many passwords are verified at once, each of which takes 19 MiB and tens of milliseconds; maxVerifying bounds
+	// how many there are with those that wait, which is about a second's work. One client has at most clientFailures of them.
+	verifiers    = 2
+	maxVerifying = 64
+
+	// accountFailures is how often signing in with one address may fail in accountWindow, from all clients and on all controllers together.
+	// Networks from which its user has signed in within knownNetwork are exempt: a stranger locks nobody out.
+	accountFailures = 100
+	accountWindow   = 24 * time.Hour
+	knownNetwork    = 30 * 24 * time.Hour
+)
+
+// The outcomes of an attempt to sign in, for the log and the metric.
+const (
+	signInSucceeded = "succeeded"
+	signInFailed    = "failed"
+	signInLimited   = "limited"
+	signInBusy      = "busy"
 )
 
 // errWrongPassword is an unknown address, a wrong password, or a user who may not sign in.
@@ -27,58 +50,187 @@ var errWrongPassword = errors.New("wrong password")
 type signIn struct {
 	store *store.Store
 	now   func() time.Time
-	// slots is a semaphore for the verification of passwords.
-	slots chan struct{}
+	log   *slog.Logger
+	count *prometheus.CounterVec // by outcome
 	guess *throttle
+	// slots is a semaphore for the verification of passwords, verifying how many have or wait for one.
+	slots     chan struct{}
+	verifying atomic.Int64
 }
 
-func newSignIn(st *store.Store, now func() time.Time) *signIn {
-	return &signIn{store: st, now: now, slots: make(chan struct{}, verifiers), guess: newThrottle()}
+func newSignIn(st *store.Store, now func() time.Time, log *slog.Logger, count *prometheus.CounterVec) *signIn {
+	return &signIn{store: st, now: now, log: log, count: count, slots: make(chan struct{}, verifiers), guess: newThrottle()}
+}
+
+// signInAttempt is one attempt, to sign in or to change one's own password.
+type signInAttempt struct {
+	requestID, email, password string
+	// client is the client's address.
+	client string
+	// session is true where a session begins.
+	session bool
+}
+
+// network is what the client is counted by: an IPv4 address, or an IPv6 client's /64.
+func (a signInAttempt) network() string {
+	addr, err := netip.ParseAddr(a.client)
+	if err != nil {
+		return a.client
+	}
+	return networkOf(addr).String()
+}
+
+func (a signInAttempt) emailHash() []byte {
+	sum := sha256.Sum256([]byte(a.email))
+	return sum[:]
 }
 
 // check finds the user whom an address and a password belong to. Errors: errWrongPassword, *apiError.
-func (g *signIn) check(ctx context.Context, requestID, email, password, client string) (db.User, error) {
-	email = strings.ToLower(email)
-	ticket, wait := g.guess.enter(email, client, g.now())
+func (g *signIn) check(ctx context.Context, a signInAttempt) (db.User, error) {
+	a.email = strings.ToLower(a.email)
+	ticket, wait := g.guess.enter(a.email, a.network(), g.now())
 	if wait > 0 {
-		return db.User{}, &apiError{
-			status: http.StatusTooManyRequests, code: codeTooManyLogins, retryAfter: wait,
-			detail: "Too many failed attempts to sign in; try again later.",
-		}
+		g.note(ctx, a, db.User{}, signInLimited, "too many failures of the client")
+		return db.User{}, tooManyAttempts(wait)
 	}
-	user, err := g.find(ctx, email)
+	found, wait, err := g.find(ctx, a)
 	if err != nil {
 		g.guess.leave(ticket)
 		return db.User{}, err
 	}
-	good, err := g.matches(ctx, user.User.PasswordHash, password)
+	user := found.User
+	if wait > 0 {
+		g.note(ctx, a, user, signInLimited, "too many failures of the account")
+		return db.User{}, tooManyAttempts(wait)
+	}
+	good, err := g.matches(ctx, user.PasswordHash, a.password)
 	if err != nil {
 		g.guess.leave(ticket)
-		return db.User{}, fmt.Errorf("verify the password of user %s: %w", user.User.ID, err)
+		if errors.As(err, new(*apiError)) {
+			g.note(ctx, a, user, signInBusy, "too many at once")
+			return db.User{}, err
+		}
+		return db.User{}, fmt.Errorf("verify the password of user %s: %w", user.ID, err)
 	}
-	if !good || !user.User.IsActive || user.Suspended {
+	if reason := refusal(found, good); reason != "" {
+		g.note(ctx, a, user, signInFailed, reason)
+		if err := g.failed(ctx, a, user); err != nil {
+			return db.User{}, err
+		}
 		return db.User{}, errWrongPassword
 	}
 	g.guess.succeed(ticket)
-	return user.User, nil
+	g.note(ctx, a, user, signInSucceeded, "")
+	return user, g.succeeded(ctx, a, user)
 }
 
-// find gives a user that no password opens when there is none.
-func (g *signIn) find(ctx context.Context, email string) (db.FindUserByEmailRow, error) {
-	var row db.FindUserByEmailRow
-	err := g.store.InSystem(ctx, func(tx *store.Tx) error {
+// refusal says why a user may not sign in; empty when they may.
+func refusal(found db.FindUserByEmailRow, good bool) string {
+	switch {
+	case !found.User.IsActive && found.User.Email == "":
+		return "unknown address"
+	case !good:
+		return "wrong password"
+	case !found.User.IsActive:
+		return "user is not active"
+	case found.Suspended:
+		return "tenant is suspended"
+	}
+	return ""
+}
+
+func tooManyAttempts(wait time.Duration) *apiError {
+	return &apiError{
+		status: http.StatusTooManyRequests, code: codeTooManyLogins, retryAfter: wait,
+		detail: "Too many failed attempts to sign in; try again later.",
+	}
+}
+
+// find gives a user that no password opens when there is none, and how long to wait when the address has failed too often.
+func (g *signIn) find(ctx context.Context, a signInAttempt) (row db.FindUserByEmailRow, wait time.Duration, err error) {
+	now := g.now()
+	err = g.store.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		row, err = tx.Q.FindUserByEmail(ctx, email)
+		wait = 0
+		row, err = tx.Q.FindUserByEmail(ctx, a.email)
+		if errors.Is(err, store.ErrNotFound) {
+			row, err = db.FindUserByEmailRow{User: db.User{PasswordHash: decoyHash}}, nil
+		}
+		if err != nil {
+			return err
+		}
+		tally, err := tx.Q.SignInFailures(ctx, a.emailHash(), now.Add(-accountWindow))
+		if errors.Is(err, store.ErrNotFound) || (err == nil && tally.Failures < accountFailures) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		known, err := tx.Q.SignedInFrom(ctx, db.SignedInFromParams{
+			TenantID: row.User.TenantID, Actor: "user:" + row.User.ID.String(), Since: store.IDFloor(now.Add(-knownNetwork)), Network: a.network(),
+		})
+		if err == nil && !known {
+			wait = tally.Since.Add(accountWindow).Sub(now)
+		}
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return db.FindUserByEmailRow{User: db.User{PasswordHash: decoyHash}}, nil
-	}
-	return row, err
+	return row, wait, err
 }
 
-// matches verifies a password, a few at a time.
+// failed counts a failure against the address. The audit of its user's tenant has the failure that reaches the limit.
+func (g *signIn) failed(ctx context.Context, a signInAttempt, user db.User) error {
+	now := g.now()
+	return g.store.InSystem(ctx, func(tx *store.Tx) error {
+		n, err := tx.Q.SignInFailed(ctx, a.emailHash(), now, now.Add(-accountWindow))
+		if err != nil || n != accountFailures || user.Email == "" {
+			return err
+		}
+		ctx := store.WithActor(ctx, store.Actor{Name: "anonymous", RemoteAddr: a.client, RequestID: a.requestID})
+		return tx.Audit(ctx, store.AuditEntry{
+			TenantID: user.TenantID, Action: "user.sign_in_limited", ObjectID: user.ID.String(), At: now, Details: map[string]any{"failures": n},
+		})
+	})
+}
+
+// succeeded writes who has signed in, and from where.
+func (g *signIn) succeeded(ctx context.Context, a signInAttempt, user db.User) error {
+	if !a.session {
+		return nil
+	}
+	ctx = store.WithActor(ctx, store.Actor{
+		Name: "user:" + user.ID.String(), Role: user.Role, RemoteAddr: a.client, RequestID: a.requestID,
+	})
+	return g.store.InTenant(ctx, user.TenantID, func(tx *store.Tx) error {
+		return tx.Audit(ctx, store.AuditEntry{
+			TenantID: user.TenantID, Action: "user.signed_in", ObjectID: user.ID.String(), Details: map[string]any{"network": a.network()},
+		})
+	})
+}
+
+// note logs and counts an attempt. The address stands there by the beginning of its SHA-256: it may be a password in the wrong field.
+func (g *signIn) note(ctx context.Context, a signInAttempt, user db.User, outcome, reason string) {
+	g.count.WithLabelValues(outcome).Inc()
+	attrs := []slog.Attr{
+		slog.String("outcome", outcome), slog.String("email_hash", hex.EncodeToString(a.emailHash()[:6])),
+		slog.String("remote_addr", a.client), slog.String("request_id", a.requestID),
+	}
+	level := slog.LevelInfo
+	if reason != "" {
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.String("reason", reason))
+	}
+	if user.Email != "" {
+		attrs = append(attrs, slog.String("user_id", user.ID.String()), slog.String("tenant_id", user.TenantID.String()))
+	}
+	g.log.LogAttrs(ctx, level, "sign-in", attrs...)
+}
+
+// matches verifies a password, a few at a time. It is refused while too many wait.
 func (g *signIn) matches(ctx context.Context, hash, password string) (bool, error) {
+	defer g.verifying.Add(-1)
+	if g.verifying.Add(1) > maxVerifying {
+		return false, unavailable("Too many are signing in at once; try again.", nil)
+	}
 	select {
 	case g.slots <- struct{}{}:
 	case <-ctx.Done():

@@ -17,7 +17,7 @@ const (
 	sweepTime = 21*time.Hour + 30*time.Minute
 	// sweepBatch bounds a sweep's transactions.
 	sweepBatch = 5000
-	// idempotencyKept is longer than any window within which an Idempotency-Key answers again.
+	// idempotencyKept is longer than any window within which an Idempotency-Key answers again, or failures to sign in count.
 	idempotencyKept = 48 * time.Hour
 	// tokensKept is how long a callback token that has ended is still told apart from one that never was.
 	tokensKept = 48 * time.Hour
@@ -67,6 +67,13 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (Swept, error) {
 	}
 	if err := s.sweepKeys(ctx, now.Add(-idempotencyKept), &done); err != nil {
 		return done, fmt.Errorf("sweep idempotency keys: %w", err)
+	}
+	err = s.InSystem(ctx, func(tx *Tx) error {
+		_, err := tx.Q.SignInFailuresForget(ctx, now.Add(-idempotencyKept))
+		return err
+	})
+	if err != nil {
+		return done, fmt.Errorf("sweep failures to sign in: %w", err)
 	}
 	if err := s.sweepTokens(ctx, now.Add(-tokensKept), &done); err != nil {
 		return done, fmt.Errorf("sweep callback tokens: %w", err)

@@ -164,7 +164,9 @@ func (in *UserEdit) apply(f *dialer.Form, to *db.User) {
 
 // CheckPassword refuses a password that may not be set.
 func CheckPassword(f *dialer.Form, field, password string) {
-	f.Text(field, password, minPassword, maxPassword)
+	if f.Text(field, password, minPassword, maxPassword) && isCommon(password) {
+		f.Fail(field, "is one of the passwords that are guessed first")
+	}
 }
 
 // EndSessions signs a user out everywhere. Errors: store.ErrNotFound.

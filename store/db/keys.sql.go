@@ -121,6 +121,75 @@ func (q *Queries) FindSessionUser(ctx context.Context, tenantID uuid.UUID, iD uu
 	return i, err
 }
 
+const signInFailed = `-- name: SignInFailed :one
+INSERT INTO sign_in_failures AS f (email_hash, since, failures) VALUES ($1, $2::timestamptz, 1)
+ON CONFLICT (email_hash) DO UPDATE SET
+  since = CASE WHEN f.since > $3::timestamptz THEN f.since ELSE excluded.since END,
+  failures = CASE WHEN f.since > $3::timestamptz THEN f.failures + 1 ELSE 1 END
+RETURNING failures
+`
+
+// SignInFailed counts a failure; one after the window of those before begins the next.
+func (q *Queries) SignInFailed(ctx context.Context, emailHash []byte, at time.Time, beginsAfter time.Time) (int32, error) {
+	row := q.db.QueryRow(ctx, signInFailed, emailHash, at, beginsAfter)
+	var failures int32
+	err := row.Scan(&failures)
+	return failures, err
+}
+
+const signInFailures = `-- name: SignInFailures :one
+SELECT failures, since FROM sign_in_failures WHERE email_hash = $1 AND since > $2::timestamptz
+`
+
+type SignInFailuresRow struct {
+	Failures int32
+	Since    time.Time
+}
+
+func (q *Queries) SignInFailures(ctx context.Context, emailHash []byte, beginsAfter time.Time) (SignInFailuresRow, error) {
+	row := q.db.QueryRow(ctx, signInFailures, emailHash, beginsAfter)
+	var i SignInFailuresRow
+	err := row.Scan(&i.Failures, &i.Since)
+	return i, err
+}
+
+const signInFailuresForget = `-- name: SignInFailuresForget :execrows
+DELETE FROM sign_in_failures WHERE since < $1::timestamptz
+`
+
+func (q *Queries) SignInFailuresForget(ctx context.Context, begunBefore time.Time) (int64, error) {
+	result, err := q.db.Exec(ctx, signInFailuresForget, begunBefore)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const signedInFrom = `-- name: SignedInFrom :one
+SELECT EXISTS (SELECT FROM audit WHERE tenant_id = $1 AND actor = $2 AND id > $3 AND action = 'user.signed_in'
+  AND details ->> 'network' = $4::text)
+`
+
+type SignedInFromParams struct {
+	TenantID uuid.UUID
+	Actor    string
+	Since    uuid.UUID
+	Network  string
+}
+
+// SignedInFrom tells whether a user has signed in from a network since the time of an id.
+func (q *Queries) SignedInFrom(ctx context.Context, arg SignedInFromParams) (bool, error) {
+	row := q.db.QueryRow(ctx, signedInFrom,
+		arg.TenantID,
+		arg.Actor,
+		arg.Since,
+		arg.Network,
+	)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const touchAPIKeys = `-- name: TouchAPIKeys :exec
 UPDATE api_keys k SET last_used_at = greatest(k.last_used_at, u.at)
 FROM (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id, unnest($3::timestamptz[]) AS at) u

@@ -421,6 +421,12 @@ type SecretRotation struct {
 	FinishedAt *time.Time
 }
 
+type SignInFailure struct {
+	EmailHash []byte
+	Since     time.Time
+	Failures  int32
+}
+
 type Suppression struct {
 	TenantID   uuid.UUID
 	PhoneHash  []byte

@@ -125,6 +125,13 @@ ALTER TABLE users ADD COLUMN session_epoch bigint NOT NULL DEFAULT 0;
 -- A suspended tenant: none of its credentials is good, nothing is dialed for it, and its numbers are unknown to callers.
 ALTER TABLE tenants ADD COLUMN suspended_at timestamptz, ADD COLUMN suspend_reason text;
 
+-- How often signing in with an address has failed since a moment, whether it is a user's or not; the address by its SHA-256.
+CREATE TABLE sign_in_failures (
+  email_hash bytea PRIMARY KEY CHECK (octet_length(email_hash) = 32),
+  since timestamptz NOT NULL,
+  failures int NOT NULL CHECK (failures > 0)
+);
+
 -- A callback token's row gives nobody the token: it has the SHA-256 of the jti, in hexadecimal, and the JWT without its claims. Tokens that have
 -- ended go, and the sweep takes them from now on.
 SELECT set_config('app.system', 'on', true);
@@ -138,6 +145,7 @@ CREATE INDEX callback_tokens_by_age ON callback_tokens (expires_at);
 
 -- +goose Down
 DROP INDEX callback_tokens_by_age;
+DROP TABLE sign_in_failures;
 ALTER TABLE ai_sessions RENAME COLUMN token_hash TO token_jti;
 ALTER TABLE callback_tokens RENAME COLUMN jti_hash TO jti;
 ALTER TABLE tenants DROP COLUMN suspended_at, DROP COLUMN suspend_reason;

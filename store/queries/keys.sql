@@ -12,6 +12,25 @@ FROM callback_tokens c JOIN tenants t ON t.id = c.tenant_id WHERE c.jti_hash = @
 SELECT sqlc.embed(u), (t.suspended_at IS NOT NULL)::boolean AS suspended
 FROM users u JOIN tenants t ON t.id = u.tenant_id WHERE u.tenant_id = @tenant_id AND u.id = @id;
 
+-- name: SignInFailures :one
+SELECT failures, since FROM sign_in_failures WHERE email_hash = @email_hash AND since > @begins_after::timestamptz;
+
+-- SignInFailed counts a failure; one after the window of those before begins the next.
+-- name: SignInFailed :one
+INSERT INTO sign_in_failures AS f (email_hash, since, failures) VALUES (@email_hash, @at::timestamptz, 1)
+ON CONFLICT (email_hash) DO UPDATE SET
+  since = CASE WHEN f.since > @begins_after::timestamptz THEN f.since ELSE excluded.since END,
+  failures = CASE WHEN f.since > @begins_after::timestamptz THEN f.failures + 1 ELSE 1 END
+RETURNING failures;
+
+-- SignedInFrom tells whether a user has signed in from a network since the time of an id.
+-- name: SignedInFrom :one
+SELECT EXISTS (SELECT FROM audit WHERE tenant_id = @tenant_id AND actor = @actor AND id > @since AND action = 'user.signed_in'
+  AND details ->> 'network' = @network::text);
+
+-- name: SignInFailuresForget :execrows
+DELETE FROM sign_in_failures WHERE since < @begun_before::timestamptz;
+
 -- EndSessions ends a user's sessions, on every host.
 -- name: EndSessions :execrows
 UPDATE users SET session_epoch = session_epoch + 1, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id;
