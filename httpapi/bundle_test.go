@@ -81,7 +81,7 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 	cfg := httpapi.Config{
 		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKeys: sessionKeys, CallbackKeys: callbackKeys, Logger: log, Now: b.clock.now,
 		Registerer: b.metrics, Gatherer: b.metrics, TenantTelephony: true, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
-		DirectorySecret: directorySecret,
+		DirectorySecrets: func() []string { return []string{directorySecret} },
 	}
 	deps := httpapi.Deps{
 		Store: b.st, Dialer: b.dialer, Agents: b.agents, Calls: b.calls, Recordings: b.library, Directory: accounts,

@@ -31,8 +31,8 @@ type Config struct {
 
 	// DirectoryAllow are the networks of the switch: only from there /fs/directory answers. Loopback by default.
 	DirectoryAllow []netip.Prefix
-	// DirectorySecret is the password of DirectoryUser, without which /fs/directory answers nobody.
-	DirectorySecret string
+	// DirectorySecrets gives, at each use, the passwords that DirectoryUser may have; without one /fs/directory answers nobody.
+	DirectorySecrets func() []string
 	// DirectoryAddr is a listener of the directory's own, in plain HTTP; empty has it at Addr.
 	DirectoryAddr string
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -37,7 +38,9 @@ func (s *Server) admitSwitch(ctx context.Context, r *request) error {
 		s.cfg.Logger.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(), "reason", reason)
 		return newError(http.StatusForbidden, codeForbiddenClient, "Only the telephony switch may ask this, and without a proxy in between.")
 	}
-	if s.cfg.DirectorySecret == "" || !basicCredentials(r.rc, DirectoryUser, s.cfg.DirectorySecret) {
+	if s.cfg.DirectorySecrets == nil || !slices.ContainsFunc(s.cfg.DirectorySecrets(), func(secret string) bool {
+		return secret != "" && basicCredentials(r.rc, DirectoryUser, secret)
+	}) {
 		s.cfg.Logger.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(),
 			"reason", "it has not the credentials that `ringmaster switch config` renders")
 		return newError(http.StatusUnauthorized, codeInvalidCredential, "The switch's credentials are required.")

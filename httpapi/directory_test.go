@@ -213,7 +213,17 @@ func TestDirectoryIsForTheSwitchAlone(t *testing.T) {
 		cfg.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	})
 	require.Equal(t, http.StatusForbidden, proxied.knock(t, proxied.srv.Addr(), right...), "a proxy never asks for itself")
-	without := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) { cfg.DirectorySecret = "" })
+	// While the switch's configuration is rendered anew both its passwords are good.
+	renewed := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) {
+		cfg.DirectorySecrets = func() []string { return []string{"the next one", directorySecret} }
+	})
+	renewed.user(t, "agent", "1001", "")
+	require.Equal(t, http.StatusOK, renewed.knock(t, renewed.srv.Addr(), "Authorization", basic(httpapi.DirectoryUser, directorySecret)))
+	require.Equal(t, http.StatusOK, renewed.knock(t, renewed.srv.Addr(), "Authorization", basic(httpapi.DirectoryUser, "the next one")))
+	require.Equal(t, http.StatusUnauthorized, renewed.knock(t, renewed.srv.Addr(), "Authorization", basic(httpapi.DirectoryUser, "another")))
+	without := setup(t, func(cfg *httpapi.Config, _ *httpapi.Deps) {
+		cfg.DirectorySecrets = func() []string { return []string{""} }
+	})
 	require.Equal(t, http.StatusUnauthorized, without.knock(t, without.srv.Addr(), "Authorization", basic(httpapi.DirectoryUser, "")))
 }
 

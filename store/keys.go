@@ -189,7 +189,10 @@ func (s *Store) SigningKeys(p Purpose) []keyring.Key {
 	return s.keysOf(p).Good(time.Now())
 }
 
-// NewestKey gives the key that signs, for parts that take one at their start.
+// LatestKey gives the key that was made last, even if it doesn't sign yet: for what is handed out to be used later.
+func (s *Store) LatestKey(p Purpose) keyring.Key { return s.keysOf(p)[0].Key }
+
+// NewestKey gives the key that signs now.
 func (s *Store) NewestKey(p Purpose) []byte {
 	key := s.newest(p).Key
 	return key[:]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -168,10 +169,19 @@ func TestTheSwitchsDirectory(t *testing.T) {
 	c, err := Load(write(t, minimal), nil)
 	require.NoError(t, err)
 	st := storetest.New(t)
-	require.Regexp(t, `^freeswitch:[0-9a-f]{32}$`, c.DirectoryCredentials(st))
+	before := c.DirectoryCredentials(st)
+	require.Regexp(t, `^freeswitch:[0-9a-f]{32}$`, before)
+	_, err = st.Renew(t.Context(), store.KeyDirectory, time.Hour)
+	require.NoError(t, err)
+	rendered := c.DirectoryCredentials(st)
+	require.NotEqual(t, before, rendered, "the switch is to ask with the new one")
+	for _, credentials := range []string{before, rendered} {
+		require.Contains(t, c.directorySecrets(st)(), strings.TrimPrefix(credentials, "freeswitch:"), "and may ask with either meanwhile")
+	}
 	require.Equal(t, "http://127.0.0.1:8080/fs/directory", c.DirectoryURL())
 	c.Switch.DirectorySecret, c.Switch.DirectoryListen = "mine", "0.0.0.0:8085"
 	require.Equal(t, "freeswitch:mine", c.DirectoryCredentials(st))
+	require.Equal(t, []string{"mine"}, c.directorySecrets(st)())
 	require.Equal(t, "http://127.0.0.1:8085/fs/directory", c.DirectoryURL())
 }
 

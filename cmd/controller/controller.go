@@ -138,7 +138,7 @@ func (c *Controller) guard() netguard.Policy {
 
 func (c *Controller) buildAgents(context.Context) (err error) {
 	a := c.cfg.Agents
-	c.accounts = acd.NewAccounts(c.store, c.store.NewestKey(store.KeySIPAccounts), a.SIPDomain)
+	c.accounts = acd.KeptAccounts(c.store, a.SIPDomain)
 	if a.WrapUp == 0 {
 		a.WrapUp = -1 // no limit
 	}
@@ -263,7 +263,7 @@ func (c *Controller) buildServer() (err error) {
 	}
 	cfg.TrustedProxies, cfg.DirectoryAllow = prefixes(c.cfg.HTTP.TrustedProxies), prefixes(c.cfg.Switch.DirectoryAllow)
 	cfg.DirectoryAddr = c.cfg.Switch.DirectoryListen
-	cfg.DirectorySecret = c.cfg.DirectorySecret(c.store)
+	cfg.DirectorySecrets = c.cfg.directorySecrets(c.store)
 	c.http, err = httpapi.New(cfg, httpapi.Deps{
 		Store: c.store, Dialer: c.dialer, Calls: c.calls, Recordings: c.library,
 		Directory: c.accounts, Agents: c.agents,

@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/conf"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
 // directoryPath is where the switch asks for its users.
@@ -26,7 +27,23 @@ func (c Config) DirectorySecret(st *store.Store) string {
 	if c.Switch.DirectorySecret != "" {
 		return c.Switch.DirectorySecret
 	}
-	return hex.EncodeToString(st.NewestKey(store.KeyDirectory)[:16])
+	return directorySecret(st.LatestKey(store.KeyDirectory))
+}
+
+func directorySecret(key keyring.Key) string { return hex.EncodeToString(key[:16]) }
+
+// directorySecrets gives all passwords that the switch may ask with: the one that its configuration has stays good for a while after a new
+// one was made.
+func (c Config) directorySecrets(st *store.Store) func() []string {
+	if own := c.Switch.DirectorySecret; own != "" {
+		return func() []string { return []string{own} }
+	}
+	return func() (secrets []string) {
+		for _, key := range st.SigningKeys(store.KeyDirectory) {
+			secrets = append(secrets, directorySecret(key))
+		}
+		return secrets
+	}
 }
 
 // DirectoryURL is where the switch reaches /fs/directory: the directory's own listener, or that of the API.

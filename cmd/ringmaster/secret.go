@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -20,7 +19,7 @@ type secretCmd struct {
 	Status   secretStatusCmd   `cmd:"" help:"Show the database's keys, and which master keys open it."`
 	Rotate   secretRotateCmd   `cmd:"" help:"Replace the keys that seal, and seal everything anew, while controllers serve; run it again to resume."`
 	Withdraw secretWithdrawCmd `cmd:"" help:"Close the database to every master key but the configured one."`
-	Renew    secretRenewCmd    `cmd:"" help:"Replace a key that signs: that of sessions, or of recording URLs."`
+	Renew    secretRenewCmd    `cmd:"" help:"Replace a key that signs, without touching the others."`
 }
 
 type secretStatusCmd struct{ adminFlags }
@@ -113,10 +112,17 @@ func (cmd secretWithdrawCmd) Run(ctx context.Context, e env) error {
 	})
 }
 
+const (
+	// callbackTokensKept is the longest life of a callback token.
+	callbackTokensKept = 24 * time.Hour
+	// directoryKept is how long the switch may go on with the configuration that it has.
+	directoryKept = 24 * time.Hour
+)
+
 type secretRenewCmd struct {
 	configFlag
-	What string `arg:"" help:"sessions, or recording-urls." enum:"sessions,recording-urls"`
-	End  bool   `help:"End what the earlier keys signed, within seconds; otherwise it stays good for its lifetime."`
+	What string `arg:"" help:"sessions, recording-urls, callback-tokens, sip-accounts or switch-directory." enum:"sessions,recording-urls,callback-tokens,sip-accounts,switch-directory"`
+	End  bool   `help:"End what the earlier keys signed, within seconds; otherwise it stays good for its lifetime. SIP passwords always end."`
 }
 
 // Run renews a key that signs.
@@ -124,13 +130,14 @@ func (cmd secretRenewCmd) Run(ctx context.Context, e env) error {
 	what := map[string]struct {
 		purpose store.Purpose
 		keep    time.Duration
+		then    string
 	}{
-		"sessions":       {store.KeySessions, httpapi.SessionLifetime},
-		"recording-urls": {store.KeyRecordingURLs, recordings.APIURLLifetime},
+		"sessions":         {store.KeySessions, httpapi.SessionLifetime, ""},
+		"recording-urls":   {store.KeyRecordingURLs, recordings.APIURLLifetime, ""},
+		"callback-tokens":  {store.KeyCallbackTokens, callbackTokensKept, ""},
+		"sip-accounts":     {store.KeySIPAccounts, 0, "agents and supervisors must log in again: their softphones' passwords are others now"},
+		"switch-directory": {store.KeyDirectory, directoryKept, "render the switch's configuration again (ringmaster switch config), and reloadxml"},
 	}[cmd.What]
-	if what.purpose == "" {
-		return errors.New("sessions or recording-urls are renewed")
-	}
 	if cmd.End {
 		what.keep = 0
 	}
@@ -140,10 +147,13 @@ func (cmd secretRenewCmd) Run(ctx context.Context, e env) error {
 			return err
 		}
 		kept := fmt.Sprintf("what earlier ones signed is good for %s more", what.keep)
-		if cmd.End {
+		if what.keep == 0 {
 			kept = "what earlier ones signed ends within seconds"
 		}
-		_, err = fmt.Fprintf(e.stdout, "key %d of %s signs from now on; %s\n", no, what.purpose, kept)
-		return err
+		_, _ = fmt.Fprintf(e.stdout, "key %d of %s signs from now on; %s\n", no, what.purpose, kept)
+		if what.then != "" {
+			_, _ = fmt.Fprintln(e.stdout, what.then)
+		}
+		return nil
 	})
 }

@@ -19,13 +19,18 @@ import (
 // directory is told, are computed from the same row, so that nothing needs to be kept or sent between them.
 type Accounts struct {
 	store  *store.Store
-	key    []byte
+	key    func() []byte
 	domain string
 }
 
 // NewAccounts makes the accounts of one SIP domain under a secret key.
 func NewAccounts(st *store.Store, key []byte, domain string) *Accounts {
-	return &Accounts{store: st, key: key, domain: domain}
+	return &Accounts{store: st, key: func() []byte { return key }, domain: domain}
+}
+
+// KeptAccounts makes the accounts of one SIP domain under the database's own key, whichever that is at the time.
+func KeptAccounts(st *store.Store, domain string) *Accounts {
+	return &Accounts{store: st, key: func() []byte { return st.NewestKey(store.KeySIPAccounts) }, domain: domain}
 }
 
 // Account is one SIP account.
@@ -41,7 +46,7 @@ func (a *Accounts) Domain() string { return a.domain }
 
 // Password is that of an extension since the login that set its epoch.
 func (a *Accounts) Password(extension string, epoch int64) string {
-	return SIPPassword(a.key, extension, a.domain, epoch)
+	return SIPPassword(a.key(), extension, a.domain, epoch)
 }
 
 // Account finds the account of an extension, logged in or not. An unknown extension, one of a user who was deactivated, and

@@ -22,8 +22,7 @@ func (c *customer) phones() *simcarrier.Client { return &simcarrier.Client{BaseU
 // accounts derives SIP passwords as the controller does.
 func (c *customer) accounts(t *testing.T) *acd.Accounts {
 	t.Helper()
-	st := c.open(t)
-	return acd.NewAccounts(st, st.NewestKey(store.KeySIPAccounts), stack.SIPDomain)
+	return acd.KeptAccounts(c.open(t), stack.SIPDomain)
 }
 
 // freshExtension gives a new agent of the first tenant with an extension that no other test has.

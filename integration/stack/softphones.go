@@ -39,7 +39,7 @@ func (s *Stack) startSoftphones(ctx context.Context) error {
 		return err
 	}
 	p := &softphones{
-		stack: s, store: st, accounts: acd.NewAccounts(st, st.NewestKey(store.KeySIPAccounts), SIPDomain), epochs: map[string]int64{},
+		stack: s, store: st, accounts: acd.KeptAccounts(st, SIPDomain), epochs: map[string]int64{},
 		client: &simcarrier.Client{BaseURL: strings.TrimSuffix(s.Bootstrap.PlaceInboundCallURL, "/inbound")},
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
