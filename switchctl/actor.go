@@ -66,6 +66,8 @@ type actor struct {
 	done chan struct{}
 	// looking is true while somebody looks for the call's channel: one look at a time.
 	looking atomic.Bool
+	// aliveAt is when the call's channel was last known to be there, in Unix microseconds; 0 before that.
+	aliveAt atomic.Int64
 
 	// ---
 	state  state
@@ -193,6 +195,7 @@ func (a *actor) step(ctx context.Context, m message) (next state) {
 	if _, ok := m.(besideFailed); ok {
 		return a.faultBeside(ctx)
 	}
+	a.signs(m)
 	var err error
 	switch a.state {
 	case stateDialing:

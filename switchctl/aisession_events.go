@@ -29,6 +29,7 @@ func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 		a.legMoved(ctx, ev)
 	case media.LegSilent:
 		a.log.WarnContext(ctx, "media leg is silent", "for", ev.For)
+		a.noteAlive(a.c.clock.Now().Add(-ev.For))
 		a.bypassSilent(ctx)
 	case media.SocketBroken:
 		// The media endpoint has said so.

@@ -45,6 +45,8 @@ type Controller struct {
 	logBytes *fairshare.Bytes
 	// goes are all goroutines of calls.
 	goes goroutines
+	// synced is the link's generation at which the calls were compared with the switch's channels last.
+	synced atomic.Uint64
 
 	mu       sync.Mutex
 	listener *esl.Listener
@@ -67,6 +69,8 @@ type hostPort interface {
 	run(ctx context.Context)
 	setCore(core string) (before string)
 	restarted() bool
+	seen() time.Time
+	setSeen(at time.Time)
 }
 
 // New makes a controller. It does nothing before Start.
@@ -168,6 +172,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	})
 	c.running.Go(func() { c.supervise(io, c.link.run) })
 	c.running.Go(func() { c.supervise(io, c.reconcile) })
+	c.running.Go(func() { c.supervise(io, c.keepPresent) })
 	c.running.Go(func() { c.supervise(io, c.deleteCDRs) })
 	if c.nodes != nil {
 		c.running.Go(func() { c.supervise(io, c.keepNode) })
@@ -211,9 +216,10 @@ func (c *Controller) start(a *actor) bool {
 // recover makes actors for the node's open calls; what they do waits for the switch. It waits for PostgreSQL.
 func (c *Controller) recover(ctx context.Context) error {
 	for {
-		core, err := c.ledger.NodeStarted(ctx, c.cfg.NodeID, c.clock.Now())
+		before, err := c.ledger.NodeStarted(ctx, c.cfg.NodeID, c.clock.Now())
 		if err == nil {
-			c.link.setCore(core)
+			c.link.setCore(before.core)
+			c.link.setSeen(before.seen)
 			if _, err = c.adopt(ctx, 0); err == nil {
 				return nil
 			}

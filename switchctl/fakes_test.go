@@ -55,6 +55,8 @@ type fakeLink struct {
 	reinvite   string                              // what a re-INVITE is refused with, or "silent"
 	cseq       int
 	recorder   string // what uuid_record is refused with
+	crashed    bool   // the switch is another process than before
+	lastSeen   time.Time
 }
 
 type fakeJob struct {
@@ -184,7 +186,7 @@ func (l *fakeLink) set(up bool) {
 		l.next++
 		l.generation = l.next
 	} else {
-		l.generation = 0
+		l.generation, l.lastSeen = 0, time.Now()
 	}
 	l.mu.Unlock()
 	for _, job := range jobs {
@@ -204,7 +206,19 @@ func (l *fakeLink) setChannel(channel, dump string) {
 
 func (l *fakeLink) run(context.Context)   {}
 func (l *fakeLink) setCore(string) string { return "" }
-func (l *fakeLink) restarted() bool       { return false }
+func (l *fakeLink) setSeen(at time.Time)  { l.lastSeen = at }
+
+func (l *fakeLink) restarted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.crashed
+}
+
+func (l *fakeLink) seen() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lastSeen
+}
 
 // fakeSocket is a caller's outbound socket.
 type fakeSocket struct {

@@ -44,8 +44,10 @@ type hostLink struct {
 	commands   *esl.Conn // of api
 	generation uint64
 	jobs       map[string]func(body string, err error)
-	core       string // the switch's Core-UUID
-	changed    uint64 // generation at which the Core-UUID changed
+	core       string    // the switch's Core-UUID
+	changed    uint64    // generation at which the Core-UUID changed
+	sight      time.Time // the switch's last answer over this link
+	lastSeen   time.Time // over the link before
 }
 
 // run keeps the link up until ctx ends.
@@ -93,6 +95,7 @@ func (l *hostLink) serve(ctx context.Context) error {
 	l.generation++
 	generation := l.generation
 	l.jobs = map[string]func(string, error){}
+	l.sight = l.clock.Now()
 	l.mu.Unlock()
 	l.metrics.linkUp.Set(1)
 	l.metrics.linkDials.Inc()
@@ -121,9 +124,11 @@ func (l *hostLink) watch(ctx context.Context, conn, commands *esl.Conn) error {
 		select {
 		case <-conn.Done():
 			t.Stop()
+			l.noteSight() // it was there until now: a switch that dies closes its sockets
 			return conn.Err()
 		case <-commands.Done():
 			t.Stop()
+			l.noteSight()
 			return commands.Err()
 		case <-ctx.Done():
 			t.Stop()
@@ -135,6 +140,7 @@ func (l *hostLink) watch(ctx context.Context, conn, commands *esl.Conn) error {
 					return err
 				}
 			}
+			l.noteSight()
 		}
 	}
 }
@@ -145,6 +151,7 @@ func (l *hostLink) down(conn, commands *esl.Conn) {
 	jobs := l.jobs
 	l.jobs = nil
 	l.conn, l.commands = nil, nil
+	l.lastSeen = l.sight
 	l.mu.Unlock()
 	l.metrics.linkUp.Set(0)
 	_, _ = conn.Close(), commands.Close()

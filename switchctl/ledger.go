@@ -67,8 +67,8 @@ type ledger interface {
 	CallState(ctx context.Context, tenant, call uuid.UUID) (status string, disposition *string, err error)
 	// OpenCalls lists the node's calls that are not closed.
 	OpenCalls(ctx context.Context, node string) ([]openCall, error)
-	// NodeStarted and NodeSeen keep the node's row. NodeStarted gives the switch's Core-UUID as it was seen last.
-	NodeStarted(ctx context.Context, node string, at time.Time) (coreUUID string, err error)
+	// NodeStarted and NodeSeen keep the node's row. NodeStarted gives what the process before has left.
+	NodeStarted(ctx context.Context, node string, at time.Time) (nodeBefore, error)
 	NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error
 }
 

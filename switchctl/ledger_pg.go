@@ -303,18 +303,23 @@ func (l *pgLedger) OpenCalls(ctx context.Context, node string) ([]openCall, erro
 	return open, nil
 }
 
-func (l *pgLedger) NodeStarted(ctx context.Context, node string, at time.Time) (string, error) {
-	core := ""
+func (l *pgLedger) NodeStarted(ctx context.Context, node string, at time.Time) (nodeBefore, error) {
+	var before nodeBefore
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		row, err := tx.Q.NodeGet(ctx, node)
-		if err == nil && row.SwitchCoreUuid != nil {
-			core = *row.SwitchCoreUuid
-		} else if err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
+		}
+		before = nodeBefore{}
+		if row.SwitchCoreUuid != nil {
+			before.core = *row.SwitchCoreUuid
+		}
+		if row.SwitchSeenAt != nil {
+			before.seen = *row.SwitchSeenAt
 		}
 		return tx.Q.NodeStart(ctx, node, at)
 	})
-	return core, err
+	return before, err
 }
 
 func (l *pgLedger) NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error {

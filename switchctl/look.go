@@ -37,7 +37,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) {
 			paused: found.Var(varPaused) == "true", left: a.hadAgent && c.agentLeft(ctx, found),
 		})
 	default:
-		gone := channelGone{generation: generation, restarted: c.link.restarted()}
+		gone := channelGone{generation: generation, restarted: c.link.restarted(), switchSeen: c.link.seen()}
 		if leg != "" {
 			if err := c.killChannel(ctx, leg); err != nil {
 				a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)

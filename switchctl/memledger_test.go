@@ -417,6 +417,8 @@ func (l *memLedger) OpenCalls(context.Context, string) ([]openCall, error) {
 	return open, err
 }
 
-func (l *memLedger) NodeStarted(context.Context, string, time.Time) (string, error) { return "", nil }
+func (l *memLedger) NodeStarted(context.Context, string, time.Time) (nodeBefore, error) {
+	return nodeBefore{}, nil
+}
 
 func (l *memLedger) NodeSeen(context.Context, string, time.Time, string) error { return nil }

@@ -150,6 +150,8 @@ type channelGone struct {
 	generation uint64
 	// restarted is true when the switch is another process than the one that had the channel.
 	restarted bool
+	// switchSeen is when the switch was in sight last before the link that there is.
+	switchSeen time.Time
 }
 
 func (channelGone) name() string    { return "channel gone" }

@@ -147,7 +147,7 @@ func TestLostNodeThatIsBack(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, done)
 
-	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), false)
+	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), true, false)
 	require.NoError(t, err)
 	require.True(t, beat.lost)
 	require.Len(t, beat.open, 2)
@@ -158,10 +158,10 @@ func TestLostNodeThatIsBack(t *testing.T) {
 	require.False(t, done, "its node is back")
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM live_calls"))
 
-	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), false)
+	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), true, false)
 	require.NoError(t, err)
 	require.False(t, beat.lost, "it is told once")
-	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), true)
+	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), true, true)
 	require.NoError(t, err)
 	require.Len(t, beat.open, 2, "unless it has not understood")
 
@@ -222,7 +222,7 @@ func TestNodesLostLongAgoAreForgotten(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, others)
 
-	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), false)
+	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), true, false)
 	require.NoError(t, err)
 	require.True(t, beat.lost)
 	require.Empty(t, beat.open)
@@ -242,7 +242,7 @@ type fakeNodes struct {
 	closed int
 }
 
-func (f *fakeNodes) NodeBeat(_ context.Context, _ string, _ time.Time, returning bool) (nodeBeat, error) {
+func (f *fakeNodes) NodeBeat(_ context.Context, _ string, _ time.Time, _, returning bool) (nodeBeat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.beats++

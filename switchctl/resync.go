@@ -25,7 +25,11 @@ const (
 // resync looks for every call after a connect, and kills the channels of ours that belong to no call.
 func (c *Controller) resync(ctx context.Context) {
 	for try := 1; try <= resyncTries; try++ {
+		generation := c.link.Generation()
 		err := c.resyncOnce(ctx)
+		if err == nil {
+			c.synced.Store(generation)
+		}
 		if err == nil || ctx.Err() != nil {
 			return
 		}

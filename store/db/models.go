@@ -350,6 +350,7 @@ type Node struct {
 	LastSeenAt     time.Time
 	SwitchCoreUuid *string
 	LostAt         *time.Time
+	SwitchSeenAt   *time.Time
 }
 
 type Number struct {

@@ -22,7 +22,7 @@ func (q *Queries) EnsurePartitions(ctx context.Context, monthsAhead int32) (int3
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT id, started_at, last_seen_at, switch_core_uuid, lost_at FROM nodes ORDER BY id
+SELECT id, started_at, last_seen_at, switch_core_uuid, lost_at, switch_seen_at FROM nodes ORDER BY id
 `
 
 func (q *Queries) ListNodes(ctx context.Context) ([]Node, error) {
@@ -40,6 +40,7 @@ func (q *Queries) ListNodes(ctx context.Context) ([]Node, error) {
 			&i.LastSeenAt,
 			&i.SwitchCoreUuid,
 			&i.LostAt,
+			&i.SwitchSeenAt,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,115 @@
+package switchctl
+
+import (
+	"context"
+	"time"
+)
+
+// presentEvery is how often the switch is asked for its channels: a call whose end was never told is found, and one that is there is known
+// to live.
+const presentEvery = time.Minute
+
+// noteAlive keeps that the call's channel was there.
+func (a *actor) noteAlive(at time.Time) {
+	for {
+		before := a.aliveAt.Load()
+		if at.UnixMicro() <= before || a.aliveAt.CompareAndSwap(before, at.UnixMicro()) {
+			return
+		}
+	}
+}
+
+// livedUntil is when a call that ended unseen is known to have lived last: its last sign, or when the switch with all its channels was in
+// sight last.
+func (a *actor) livedUntil(switchSeen time.Time) time.Time {
+	at := switchSeen
+	for _, t := range []*time.Time{&a.call.CreatedAt, a.call.DialTime, a.call.RingTime, a.call.AnswerTime, a.answerAt, a.call.AgentConnectTime} {
+		if t != nil && t.After(at) {
+			at = *t
+		}
+	}
+	if us := a.aliveAt.Load(); us > 0 && time.UnixMicro(us).After(at) {
+		at = time.UnixMicro(us)
+	}
+	if now := a.c.clock.Now(); at.After(now) {
+		at = now
+	}
+	return at
+}
+
+// signs notes what a message says of the channel's life.
+func (a *actor) signs(m message) {
+	switch m := m.(type) {
+	case channelEvent:
+		if m.ev.UUID() == a.channel && m.ev.Name() != evHangupComplete && m.ev.Name() != evDestroy {
+			a.noteAlive(a.c.clock.Now())
+		}
+	case channelFound:
+		a.noteAlive(a.c.clock.Now())
+	}
+}
+
+// inSight reports whether the switch's channels are known: the link is up, and what there was before it has been looked for.
+func (c *Controller) inSight() bool {
+	generation := c.link.Generation()
+	return generation != 0 && c.synced.Load() == generation
+}
+
+// keepPresent asks for the switch's channels now and then, until ctx ends.
+func (c *Controller) keepPresent(ctx context.Context) {
+	for c.pause(ctx, presentEvery) == nil {
+		c.lookForAbsent(ctx)
+	}
+}
+
+// lookForAbsent holds the live calls against the switch's channels: FreeSWITCH drops events when its queue for us is full, and says nothing.
+func (c *Controller) lookForAbsent(ctx context.Context) {
+	if c.link.Generation() == 0 {
+		return
+	}
+	before := c.clock.Now()
+	actors := c.registry.all()
+	channels, err := c.listChannels(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.log.WarnContext(ctx, "list of the switch's channels failed", "error", err)
+		}
+		return
+	}
+	there := make(map[string]bool, len(channels))
+	for _, channel := range channels {
+		there[channel] = true
+	}
+	var absent []*actor
+	for _, a := range actors {
+		switch us := a.aliveAt.Load(); {
+		case there[a.channel]:
+			a.noteAlive(before)
+		case us > 0 && before.Sub(time.UnixMicro(us)) >= strayAge:
+			absent = append(absent, a)
+		}
+	}
+	c.lookAll(ctx, absent, nil)
+}
+
+// seen is when the switch was in sight last before the link that there is: when the link before was lost, or what the process before us has
+// left. The zero time is never.
+func (l *hostLink) seen() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lastSeen
+}
+
+// noteSight keeps that the switch answers, for when the link is lost.
+func (l *hostLink) noteSight() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sight = l.clock.Now()
+}
+
+// setSeen says when a process before us had the switch in sight.
+func (l *hostLink) setSeen(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastSeen = at
+}

@@ -1,0 +1,152 @@
+package switchctl
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+)
+
+// ended is when the bench's call ended, as its row has it.
+func (b *bench) ended() time.Time {
+	b.t.Helper()
+	b.ledger.mu.Lock()
+	row := b.ledger.calls[b.call.ID]
+	b.ledger.mu.Unlock()
+	require.NotNil(b.t, row.EndTime)
+	return *row.EndTime
+}
+
+// TestSwitchThatDies has calls of a switch that was away for 20 minutes end when its link was lost, or when they were last known to live
+// after it.
+func TestSwitchThatDies(t *testing.T) {
+	t.Parallel()
+	for name, crashed := range map[string]bool{"another process": true, "the same, without a record": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := talkingCall(t)
+				b.play("sleep 60s", "link down")
+				lost := time.Now()
+				b.play("sleep 1200s", "channel gone")
+				b.link.mu.Lock()
+				b.link.crashed = crashed
+				b.link.mu.Unlock()
+				b.play("link up", "sleep 60s")
+				require.WithinDuration(t, lost, b.ended(), 0)
+				require.Equal(t, 1, count(b.trace.take(), "media recording finished, 1m0s"))
+			})
+		})
+	}
+	t.Run("audio after the link", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := talkingCall(t)
+			b.play("link down", "sleep 40s")
+			heard := time.Now()
+			b.play("sleep 10s")
+			b.media.session().send(media.LegSilent{For: 10 * time.Second})
+			b.play("sleep 600s", "channel gone")
+			b.link.mu.Lock()
+			b.link.crashed = true
+			b.link.mu.Unlock()
+			b.play("link up", "sleep 1s")
+			require.WithinDuration(t, heard, b.ended(), 0)
+		})
+	})
+}
+
+// TestAnEndThatIsNeverTold has FreeSWITCH drop the event of a call's end: the call ends within two minutes, when it was last there.
+func TestAnEndThatIsNeverTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := talkingCall(t)
+		b.play("channel answered", "sleep 600s")
+		b.c.lookForAbsent(t.Context())
+		there := time.Now()
+		b.play("sleep 20s", "channel gone", "sleep 40s")
+		b.c.lookForAbsent(t.Context())
+		b.play("sleep 60s")
+		require.WithinDuration(t, there, b.ended(), 0)
+	})
+}
+
+// TestHostDeadFor40Minutes has a host die with 20 answered calls and come back: each ends when the host had its switch in sight last, and no
+// recording is longer than its call.
+func TestHostDeadFor40Minutes(t *testing.T) {
+	t.Parallel()
+	p := newPGBench(t)
+	beat := time.Now().Add(-40 * time.Minute).UTC().Truncate(time.Microsecond)
+	answered := beat.Add(-time.Minute)
+	_, err := p.l.NodeStarted(t.Context(), "node-1", answered.Add(-time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, p.l.NodeSeen(t.Context(), "node-1", answered, uuid.NewString()))
+	_, err = p.l.NodeBeat(t.Context(), "node-1", beat, true, false)
+	require.NoError(t, err)
+	_, err = p.l.NodeBeat(t.Context(), "node-1", time.Now(), false, false) // it is back, the switch is not
+	require.NoError(t, err)
+
+	b := newBench(t)
+	c := b.controller()
+	c.ledger = p.l
+	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET max_concurrent = 100")
+	calls := []uuid.UUID{p.call.ID}
+	for len(calls) < 20 {
+		calls = append(calls, p.open(t, nil, nil, &p.agent.ID).ID)
+	}
+	for _, id := range calls {
+		storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET created_at = $2, dial_time = $2 WHERE id = $1", id, answered)
+		open, err := p.l.OpenCalls(t.Context(), "node-1")
+		require.NoError(t, err)
+		for _, o := range open {
+			if o.call.ID != id {
+				continue
+			}
+			require.NoError(t, p.l.Answered(t.Context(), o.call, answered))
+			token, err := callbacktoken.Mint(tokenKeys(), p.tenant, id, answered, tokenLife)
+			require.NoError(t, err)
+			g, err := p.l.StartSession(t.Context(), sessionStart{call: o.call, agent: p.agent, id: storetest.NewID(t), at: answered, token: token})
+			require.NoError(t, err)
+			require.NoError(t, p.l.SessionOpened(t.Context(), o.call, g.session, filepath.Base(c.recordPath(id))))
+		}
+		// What was written after the last sign of life, and by nobody since: 8 kHz, two channels of 16 bits.
+		file, err := os.Create(c.recordPath(id))
+		require.NoError(t, err)
+		require.NoError(t, file.Truncate(44+69*8000*4))
+		require.NoError(t, file.Close())
+	}
+	before, err := p.l.NodeStarted(t.Context(), "node-1", time.Now())
+	require.NoError(t, err)
+	require.WithinDuration(t, beat, before.seen, 0)
+	c.link.setSeen(before.seen)
+	b.link.mu.Lock()
+	b.link.crashed = true
+	b.link.mu.Unlock()
+	_, err = c.adopt(t.Context(), 0)
+	require.NoError(t, err)
+	require.NoError(t, c.resyncOnce(t.Context()))
+	require.Eventually(t, func() bool { return p.count(t, "SELECT count(*) FROM calls WHERE end_time IS NULL") == 0 }, 30*time.Second, 20*time.Millisecond)
+
+	require.Equal(t, 20, p.count(t, "SELECT count(*) FROM calls WHERE end_time = $1 AND answer_time = $2", beat, answered))
+	require.Zero(t, p.count(t, "SELECT count(*) FROM live_calls"))
+	var talked json.RawMessage
+	require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), "SELECT jsonb_agg(DISTINCT data->'call'->'talk_duration_s') FROM events WHERE type = 'call.ended'").Scan(&talked)
+	}))
+	for _, id := range calls {
+		at, err := os.Stat(c.recordPath(id))
+		require.NoError(t, err)
+		require.EqualValues(t, 44+60*8000*4, at.Size(), "as long as its call")
+	}
+	t.Log(string(talked))
+}
