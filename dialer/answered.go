@@ -66,6 +66,12 @@ func (h handler) disclose(ctx context.Context, leg switchctl.Leg, plan answerPla
 		count.WithLabelValues(announceSkipped).Inc()
 		return true
 	}
+	noted := make(chan struct{})
+	go func() { // beside: the callee doesn't wait for the database
+		defer close(noted)
+		h.noteAnnounced(ctx, call)
+	}()
+	defer func() { <-noted }()
 	bySwitch := plan.people != nil || plan.flow != nil && !plan.flow.beginsWithVoiceAgent(h.s.now())
 	err := leg.Announce(ctx, switchctl.Announcement{URL: *plan.campaign.AnnouncementUrl, RecordToEnd: bySwitch, Stereo: plan.people == nil})
 	switch {
@@ -85,6 +91,18 @@ func (h handler) disclose(ctx context.Context, leg switchctl.Leg, plan answerPla
 		return false
 	}
 	return true
+}
+
+// noteAnnounced notes that a callee begins to hear the announcement.
+func (h handler) noteAnnounced(ctx context.Context, call db.Call) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
+	defer cancel()
+	err := h.s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		return tx.Q.CallAnnounced(ctx, h.s.now(), call.TenantID, call.ID)
+	})
+	if err != nil {
+		h.s.log.WarnContext(ctx, "beginning of an announcement not noted", "call_id", call.ID, "error", err)
+	}
 }
 
 // untold ends a call whose callee could not be told what all are told. Whoever has answered found nobody: it is an abandoned call, also

@@ -47,6 +47,10 @@ func (b *bundle) closeCall(ctx context.Context, call db.Call, status, cause stri
 		p := db.CallCloseParams{TenantID: call.TenantID, ID: call.ID, Status: status, EndTime: end, HangupCause: cause}
 		if status == switchctl.StatusCompleted {
 			p.AnswerTime = &end
+			if _, err := tx.Pgx().Exec(ctx, `UPDATE calls SET agent_connect_time = $2 WHERE id = $1 AND queued_at IS NULL
+				AND agent_connect_time IS NULL`, call.ID, end); err != nil { // somebody talked with the callee
+				return err
+			}
 		}
 		if cause != switchctl.CauseNetworkOutOfOrder && cause != switchctl.CauseHostLost {
 			disposition := "recv_refuse"

@@ -82,6 +82,10 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 			return err
 		}
 	}
+	unserved, err := h.unserved(ctx, tx, call)
+	if err != nil {
+		return err
+	}
 	if err := tx.Q.FlowRunsClose(ctx, *call.EndTime, call.TenantID, call.ID); err != nil {
 		return err
 	}
@@ -120,6 +124,9 @@ func (h handler) Ended(ctx context.Context, tx *store.Tx, call db.Call) error {
 	switch LeadStatus(lead.Status) {
 	case LeadDialing, LeadConnected:
 		outcome := outcomeOf(call)
+		if unserved && outcome == outcomeConversation {
+			outcome = outcomeFailed
+		}
 		if fault && outcome != outcomeNeverBegun && lead.TrunkFailures < maxTrunkFailures {
 			outcome = outcomeTrunk
 		}

@@ -580,6 +580,16 @@ func (q *Queries) CallAbandoned(ctx context.Context, tenantID uuid.UUID, iD uuid
 	return err
 }
 
+const callAnnounced = `-- name: CallAnnounced :exec
+UPDATE calls SET announced_at = coalesce(announced_at, $1::timestamptz) WHERE tenant_id = $2 AND id = $3
+`
+
+// CallAnnounced notes that a callee begins to hear the campaign's announcement.
+func (q *Queries) CallAnnounced(ctx context.Context, at time.Time, tenantID uuid.UUID, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, callAnnounced, at, tenantID, iD)
+	return err
+}
+
 const callAsksAgent = `-- name: CallAsksAgent :exec
 WITH unit AS (
   UPDATE live_calls l SET awaits_agent = true
@@ -648,4 +658,15 @@ func (q *Queries) CallOffered(ctx context.Context, arg CallOfferedParams) (int64
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const callUnserved = `-- name: CallUnserved :exec
+UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
+WHERE tenant_id = $1 AND id = $2 AND agent_connect_time IS NULL
+`
+
+// CallUnserved notes that a callee answered and neither agent, nor voice agent, nor flow was there, as CallAbandoned does.
+func (q *Queries) CallUnserved(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, callUnserved, tenantID, iD)
+	return err
 }

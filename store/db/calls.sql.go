@@ -19,7 +19,7 @@ UPDATE calls SET status = $1, ring_time = coalesce($2, ring_time),
   quality = coalesce($5, quality), end_time = $6::timestamptz, hangup_cause = $7::text,
   hangup_disposition = $8, sip_status = $9
 WHERE tenant_id = $10 AND id = $11 AND status NOT IN ('completed', 'failed')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at
 `
 
 type CallCloseParams struct {
@@ -94,6 +94,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 		&i.Abandoned,
 		&i.AgentDue,
 		&i.FlowID,
+		&i.AnnouncedAt,
 	)
 	return i, err
 }
@@ -101,7 +102,7 @@ func (q *Queries) CallClose(ctx context.Context, arg CallCloseParams) (Call, err
 const callDecideAnswer = `-- name: CallDecideAnswer :one
 UPDATE calls SET answered_by_amd = CASE WHEN abandoned AND amd_confidence < 0.95 THEN 'human' ELSE $1::text END
 WHERE tenant_id = $2 AND id = $3 AND amd AND answer_time IS NOT NULL AND answered_by_amd IS NULL
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at
 `
 
 // CallDecideAnswer ends the wait for a verdict, once. Who was abandoned counts as a person, unless it surely is a machine (switchctl's
@@ -152,6 +153,7 @@ func (q *Queries) CallDecideAnswer(ctx context.Context, answeredByAmd string, te
 		&i.Abandoned,
 		&i.AgentDue,
 		&i.FlowID,
+		&i.AnnouncedAt,
 	)
 	return i, err
 }
@@ -206,7 +208,7 @@ func (q *Queries) CallLeadContext(ctx context.Context, tenantID uuid.UUID, iD uu
 }
 
 const callLockOpen = `-- name: CallLockOpen :one
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at FROM calls
 WHERE tenant_id = $1 AND id = $2 AND status NOT IN ('completed', 'failed')
 FOR UPDATE
 `
@@ -257,6 +259,7 @@ func (q *Queries) CallLockOpen(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.Abandoned,
 		&i.AgentDue,
 		&i.FlowID,
+		&i.AnnouncedAt,
 	)
 	return i, err
 }
@@ -278,7 +281,7 @@ const callMarkAnswered = `-- name: CallMarkAnswered :one
 UPDATE calls SET status = 'answered', answer_time = $1::timestamptz,
   answered_by_amd = CASE WHEN amd THEN NULL ELSE 'human' END
 WHERE tenant_id = $2 AND id = $3 AND status IN ('dialing', 'ringing')
-RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id
+RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at
 `
 
 // CallMarkAnswered leaves answered_by_amd open when machine detection listens.
@@ -328,6 +331,7 @@ func (q *Queries) CallMarkAnswered(ctx context.Context, answerTime time.Time, te
 		&i.Abandoned,
 		&i.AgentDue,
 		&i.FlowID,
+		&i.AnnouncedAt,
 	)
 	return i, err
 }
@@ -449,7 +453,7 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
-SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id FROM calls
+SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at FROM calls
 WHERE node = $1::text AND status NOT IN ('completed', 'failed')
 ORDER BY id
 `
@@ -506,6 +510,7 @@ func (q *Queries) CallsOpenOfNode(ctx context.Context, node string) ([]Call, err
 			&i.Abandoned,
 			&i.AgentDue,
 			&i.FlowID,
+			&i.AnnouncedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,18 @@ import (
 	"github.com/google/uuid"
 )
 
+const callHadFlow = `-- name: CallHadFlow :one
+SELECT EXISTS (SELECT FROM flow_runs WHERE tenant_id = $1 AND call_id = $2)
+`
+
+// CallHadFlow tells whether a flow has run on a call.
+func (q *Queries) CallHadFlow(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, callHadFlow, tenantID, callID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const flowDelete = `-- name: FlowDelete :execrows
 DELETE FROM flows WHERE tenant_id = $1 AND id = $2
 `

@@ -145,6 +145,7 @@ type Call struct {
 	Abandoned         bool
 	AgentDue          *time.Time
 	FlowID            *uuid.UUID
+	AnnouncedAt       *time.Time
 }
 
 type CallMask struct {

@@ -108,6 +108,15 @@ UPDATE live_calls SET awaits_agent = false WHERE tenant_id = @tenant_id AND call
 UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
 WHERE tenant_id = @tenant_id AND id = @id AND agent_id IS NULL;
 
+-- CallUnserved notes that a callee answered and neither agent, nor voice agent, nor flow was there, as CallAbandoned does.
+-- name: CallUnserved :exec
+UPDATE calls SET abandoned = true, answered_by_amd = CASE WHEN amd_confidence < 0.95 AND answered_by_amd IS NOT NULL THEN 'human' ELSE answered_by_amd END
+WHERE tenant_id = @tenant_id AND id = @id AND agent_connect_time IS NULL;
+
+-- CallAnnounced notes that a callee begins to hear the campaign's announcement.
+-- name: CallAnnounced :exec
+UPDATE calls SET announced_at = coalesce(announced_at, @at::timestamptz) WHERE tenant_id = @tenant_id AND id = @id;
+
 -- AgentCallStats counts an agent's calls since a moment; the smallest call id of a somewhat earlier moment keeps that to a few
 -- partitions. Talk times are whole seconds from answer to end, as a call shows them.
 -- name: AgentCallStats :one

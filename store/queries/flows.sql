@@ -76,6 +76,10 @@ UPDATE flow_runs SET state = '{}', outcome = @outcome::text, error = sqlc.narg('
     FROM jsonb_array_elements(@steps::jsonb) WITH ORDINALITY s(step, n) WHERE s.n + @kept::int > jsonb_array_length(trace)), '[]')
 WHERE tenant_id = @tenant_id AND call_id = @call_id AND flow_id = @flow_id AND ended_at IS NULL;
 
+-- CallHadFlow tells whether a flow has run on a call.
+-- name: CallHadFlow :one
+SELECT EXISTS (SELECT FROM flow_runs WHERE tenant_id = @tenant_id AND call_id = @call_id);
+
 -- FlowRunsClose ends what a call's flows have left open, when the call itself has ended: the node that ran did not come to an
 -- outcome of its own, unless it was the one that hangs up.
 -- name: FlowRunsClose :exec

@@ -1,0 +1,68 @@
+package dialer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// TestNobodyServedTheCallee closes calls of a campaign that a person answered and on which nobody was: no conversation, and an abandoned call
+// unless the callee left before the campaign's wait was over.
+func TestNobodyServedTheCallee(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	campaign := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET predictive_max_wait_s = 2, max_attempts = 3")
+	flow := b.flow(t, `[]`)
+	for i, c := range []struct {
+		name      string
+		stayed    time.Duration
+		cause     string
+		set       string // what the row has besides
+		flow      bool
+		abandoned bool
+		lead      LeadStatus
+	}{
+		{"left in silence after a crash", 8 * time.Second, "NORMAL_CLEARING", "", false, true, LeadRetry},
+		{"left at once", time.Second, "NORMAL_CLEARING", "", false, false, LeadRetry},
+		{"lost with the host", time.Second, switchctl.CauseHostLost, "", false, true, LeadRetry},
+		{"lost with the switch", 0, switchctl.CauseCrash, "", false, true, LeadRetry},
+		{"nobody could decide", 3 * time.Second, switchctl.CauseServiceUnavailable, "", false, true, LeadRetry},
+		{"left during the announcement", 8 * time.Second, "NORMAL_CLEARING", "announced_at = answer_time", false, false, LeadCompleted},
+		{"lost during the announcement", 8 * time.Second, switchctl.CauseHostLost, "announced_at = answer_time", false, true, LeadRetry},
+		{"served by a flow", 8 * time.Second, "NORMAL_CLEARING", "", true, false, LeadCompleted},
+		{"talked", 8 * time.Second, switchctl.CauseHostLost, "agent_connect_time = answer_time", false, false, LeadCompleted},
+		{"a machine", 8 * time.Second, "NORMAL_CLEARING", "amd = true, amd_class = 'machine', amd_confidence = 0.99, answered_by_amd = 'machine'", false, false, LeadRetry},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			lead := b.push(t, campaign.ID, fmt.Sprintf("98765430%02d", i))
+			call := b.dial(t, campaign, lead)
+			answered := b.clock.Now()
+			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET status = 'answered', answer_time = $2 WHERE id = $1", call.ID, answered)
+			if c.set != "" {
+				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET "+c.set+" WHERE id = $1", call.ID)
+			}
+			if c.flow {
+				storetest.Exec(t, b.st, b.tenant, "INSERT INTO flow_runs (tenant_id, call_id, flow_id, version) VALUES ($1, $2, $3, 1)", b.tenant, call.ID, flow)
+			}
+			require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
+				closed, err := tx.Q.CallClose(t.Context(), db.CallCloseParams{
+					TenantID: b.tenant, ID: call.ID, Status: switchctl.StatusCompleted, EndTime: answered.Add(c.stayed), HangupCause: c.cause,
+					AnswerTime: &answered,
+				})
+				require.NoError(t, err)
+				return b.svc.Handler().Ended(t.Context(), tx, closed)
+			}))
+			require.Equal(t, string(c.lead), b.lead(t, lead.ID).Status)
+			require.Equal(t, c.abandoned, storetest.Count(t, b.st, "SELECT count(*) FROM calls WHERE abandoned AND id = $1", call.ID) == 1)
+		})
+	}
+}
