@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -76,6 +77,21 @@ type LeadEdit struct {
 	Priority               Opt[int]
 
 	fixed []string // members sent that a lead has and no edit changes
+}
+
+// sent names the members that an edit changes; their values are personal.
+func (in LeadEdit) sent() []string {
+	names := []string{}
+	for name, set := range map[string]bool{
+		"name": in.Name.Set, "email": in.Email.Set, "crm_lead_id": in.CRMLeadID.Set, "metadata": in.Metadata.Set,
+		"custom_fields": in.CustomFields.Set, "priority": in.Priority.Set,
+	} {
+		if set {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // fixedLeadMembers lists what a lead has that no edit changes.
@@ -163,6 +179,12 @@ func (s *Service) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEd
 			return row, err
 		}
 		in.apply(&checker{edit: true}, &row)
+		err = tx.Audit(ctx, store.AuditEntry{
+			TenantID: tenant, Action: "lead.updated", ObjectID: id.String(), Details: map[string]any{"members": in.sent()},
+		})
+		if err != nil {
+			return row, err
+		}
 		return tx.Q.LeadEdit(ctx, db.LeadEditParams{
 			Name: row.Name, Email: row.Email, Metadata: row.Metadata, CrmLeadID: row.CrmLeadID, CustomFields: row.CustomFields,
 			Priority: row.Priority, TenantID: tenant, ID: id,
@@ -189,7 +211,13 @@ func (s *Service) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
 		if err == nil && n == 0 {
 			err = store.ErrNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return tx.Audit(ctx, store.AuditEntry{
+			TenantID: tenant, Action: "lead.deleted", ObjectID: id.String(),
+			Details: map[string]any{"campaign_id": row.CampaignID, "status": row.Status},
+		})
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return wrap("delete lead", err)

@@ -39,6 +39,10 @@ func (s *Service) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubR
 		}
 	}
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		err := tx.Audit(ctx, store.AuditEntry{TenantID: tenant, Action: "campaign.scrub_started", ObjectID: campaign.String()})
+		if err != nil {
+			return err
+		}
 		return tx.Q.ScrubOpen(ctx, db.ScrubOpenParams{
 			TenantID: tenant, CampaignID: campaign, BeganAt: s.now(), Registry: s.registryVersion(), First: uuid.Nil,
 		})

@@ -121,6 +121,11 @@ func (s *Service) suppress(ctx context.Context, tenant uuid.UUID, rows []suppres
 				place := places[string(row.PhoneHash)]
 				entries[place], added[place] = row, slices.Contains(some.Ids, row.ID)
 			}
+			if err := tx.Audit(ctx, store.AuditEntry{
+				TenantID: tenant, Action: "suppressions.added", Details: map[string]any{"numbers": len(some.Ids)},
+			}); err != nil {
+				return err
+			}
 			return s.endSuppressed(ctx, tx, tenant, some.Hashes, s.now())
 		})
 	}
@@ -228,7 +233,12 @@ func (s *Service) DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) e
 		case row.OptedOut:
 			return &ConflictError{Code: CodeOptedOut, Detail: "the callee has opted out: the number is never called again"}
 		}
-		return tx.Q.SuppressionDelete(ctx, tenant, id)
+		if err := tx.Q.SuppressionDelete(ctx, tenant, id); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, store.AuditEntry{
+			TenantID: tenant, Action: "suppression.deleted", ObjectID: id.String(), Details: map[string]any{"reason": row.Reason},
+		})
 	})
 	if err != nil {
 		return wrap("delete suppression", err)

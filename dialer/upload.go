@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -16,6 +17,9 @@ const (
 	uploadBatch = 1000
 	// maxUploadErrors bounds the errors that an upload's answer lists; all rows are counted.
 	maxUploadErrors = 1000
+
+	// auditUploadTimeout bounds an upload's rows in the audit, which are written also when the upload itself has run out of time.
+	auditUploadTimeout = 5 * time.Second
 
 	fieldFile = "file"
 )
@@ -52,6 +56,9 @@ func (s *Service) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, f
 	if err != nil {
 		return LeadUpload{}, wrap("read uploaded leads", fileFault(err))
 	}
+	if err := s.auditUpload(ctx, tenant, campaign, "lead_upload.started", nil); err != nil {
+		return LeadUpload{}, errors.Join(err, leads.Close())
+	}
 	up := upload{s: s, tenant: tenant, campaign: campaign, out: LeadUpload{Errors: []UploadError{}}}
 	err = up.run(ctx, leads)
 	if cerr := leads.Close(); cerr != nil {
@@ -60,12 +67,31 @@ func (s *Service) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, f
 	if up.out.Valid > 0 {
 		s.signals.campaign(campaign)
 	}
+	told := s.auditUpload(ctx, tenant, campaign, "lead_upload.ended", map[string]any{
+		"rows": up.out.Total, "valid": up.out.Valid, "invalid": up.out.Invalid, "duplicates": up.out.Duplicates, "complete": err == nil,
+	})
+	if told != nil {
+		s.log.ErrorContext(ctx, "audit of an upload failed", "tenant_id", tenant, "campaign_id", campaign, "error", told)
+	}
 	s.log.InfoContext(ctx, "leads uploaded", "tenant_id", tenant, "campaign_id", campaign, "rows", up.out.Total,
 		"valid", up.out.Valid, "invalid", up.out.Invalid, "duplicates", up.out.Duplicates, "complete", err == nil)
 	if err != nil {
 		return LeadUpload{}, wrap("upload leads", fileFault(err))
 	}
 	return up.out, nil
+}
+
+// auditUpload writes the beginning or the end of an upload, whose leads come in many transactions.
+func (s *Service) auditUpload(ctx context.Context, tenant, campaign uuid.UUID, action string, details map[string]any) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditUploadTimeout)
+	defer cancel()
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		return tx.Audit(ctx, store.AuditEntry{TenantID: tenant, Action: action, ObjectID: campaign.String(), Details: details})
+	})
+	if err != nil {
+		return wrap("audit an upload", err)
+	}
+	return nil
 }
 
 // fileFault gives what is wrong with a file as what is wrong with the request.

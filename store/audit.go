@@ -23,6 +23,9 @@ type Actor struct {
 	RequestID  string `json:"request_id,omitempty"`
 }
 
+// ActorSystem is the service's own name in the audit.
+const ActorSystem = "system"
+
 type actorKey struct{}
 
 // WithActor gives a context whose transactions work for somebody: what they change in audited tables is in the audit, with who it was.
@@ -56,7 +59,7 @@ type AuditEntry struct {
 	TenantID uuid.UUID
 	// Action is "<object>.<past participle>", such as "monitor.started".
 	Action string
-	// Actor is that of the context unless it is given here.
+	// Actor is that of the context unless it is given here, and the service when there is none.
 	Actor           string
 	ObjectID        string
 	CallID, AgentID *uuid.UUID
@@ -76,6 +79,9 @@ func (t *Tx) Audit(ctx context.Context, e AuditEntry) error {
 	a := ActorOf(ctx)
 	if e.Actor != "" && e.Actor != a.Name {
 		a = Actor{Name: e.Actor, RemoteAddr: a.RemoteAddr, RequestID: a.RequestID}
+	}
+	if a.Name == "" {
+		a.Name = ActorSystem
 	}
 	if e.At.IsZero() {
 		e.At = time.Now()

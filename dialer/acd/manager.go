@@ -30,7 +30,10 @@ func (s *Service) ManagerAccount(ctx context.Context, tenant, user uuid.UUID) (S
 		if errors.Is(err, store.ErrNotFound) {
 			return &StateError{Status: Offline, Trigger: TriggerLogin, Code: "no_extension", Detail: "The user has no extension."}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return tx.Audit(ctx, store.AuditEntry{TenantID: tenant, Action: "user.sip_account_issued", ObjectID: user.String()})
 	})
 	if err != nil {
 		return SIPAccount{}, fmt.Errorf("give SIP account: %w", err)

@@ -14,8 +14,8 @@ import (
 )
 
 const auditForget = `-- name: AuditForget :execrows
-DELETE FROM audit a WHERE (a.tenant_id, a.id) IN (
-  SELECT o.tenant_id, o.id FROM audit o WHERE o.at < $1::timestamptz ORDER BY o.at LIMIT $2::int)
+DELETE FROM audit a WHERE a.ctid = ANY(ARRAY(
+  SELECT o.ctid FROM audit o WHERE o.at < $1::timestamptz ORDER BY o.at LIMIT $2::int))
 `
 
 // AuditForget takes up to a batch of the oldest rows.

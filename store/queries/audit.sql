@@ -11,5 +11,5 @@ SELECT * FROM audit WHERE tenant_id = @tenant_id AND id < @before AND id >= @sin
 
 -- AuditForget takes up to a batch of the oldest rows.
 -- name: AuditForget :execrows
-DELETE FROM audit a WHERE (a.tenant_id, a.id) IN (
-  SELECT o.tenant_id, o.id FROM audit o WHERE o.at < @written_before::timestamptz ORDER BY o.at LIMIT @batch::int);
+DELETE FROM audit a WHERE a.ctid = ANY(ARRAY(
+  SELECT o.ctid FROM audit o WHERE o.at < @written_before::timestamptz ORDER BY o.at LIMIT @batch::int));
