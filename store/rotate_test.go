@@ -28,55 +28,55 @@ type keyBundle struct {
 }
 
 // quickly opens a store that takes new keys over at once.
-func quickly(t *testing.T, url string, master keyring.Key) *store.Store {
-	t.Helper()
-	st, err := store.Open(t.Context(), store.Config{
+func quickly(tb testing.TB, url string, master keyring.Key) *store.Store {
+	tb.Helper()
+	st, err := store.Open(tb.Context(), store.Config{
 		URL: url, MasterKey: master, KeyDelay: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
-	require.NoError(t, err)
-	t.Cleanup(st.Close)
+	require.NoError(tb, err)
+	tb.Cleanup(st.Close)
 	return st
 }
 
-func setupKeys(t *testing.T, leads int) *keyBundle {
-	t.Helper()
-	b := &keyBundle{url: storetest.NewURL(t)}
-	b.st = quickly(t, b.url, storetest.MasterKey())
-	b.tenant = storetest.StrictTenant(t, b.st)
+func setupKeys(tb testing.TB, leads int) *keyBundle {
+	tb.Helper()
+	b := &keyBundle{url: storetest.NewURL(tb)}
+	b.st = quickly(tb, b.url, storetest.MasterKey())
+	b.tenant = storetest.StrictTenant(tb, b.st)
 	var err error
 	b.number, err = store.ParsePhone("9876543210")
-	require.NoError(t, err)
-	b.trunk, b.agent, b.hook, b.call = storetest.NewID(t), storetest.NewID(t), storetest.NewID(t), storetest.NewID(t)
-	storetest.Exec(t, b.st, b.tenant, "INSERT INTO trunks (tenant_id, id, name, host, password_sealed) VALUES ($1, $2, 't', 'h', $3)",
-		b.tenant, b.trunk, b.seal(t, store.TrunkPassword(b.trunk)))
-	storetest.Exec(t, b.st, b.tenant, `INSERT INTO voice_agents (tenant_id, id, name, ws_url, auth_token_sealed) VALUES ($1, $2, 'a', 'wss://a', $3)`,
-		b.tenant, b.agent, b.seal(t, store.AuthToken(b.agent)))
-	storetest.Exec(t, b.st, b.tenant, `INSERT INTO webhook_subscriptions (tenant_id, id, url, event_types, secret_sealed)
-		VALUES ($1, $2, 'https://x', '{call.ended}', $3)`, b.tenant, b.hook, b.seal(t, store.SigningSecret(b.hook)))
-	storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, from_number, to_number, status, peer_sealed)
-		VALUES ($1, $2, 'n', $2::uuid::text, 'outbound', '+91', '+91', 'dialing', $3)`, b.tenant, b.call, b.sealNumber(t))
-	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
+	require.NoError(tb, err)
+	b.trunk, b.agent, b.hook, b.call = storetest.NewID(tb), storetest.NewID(tb), storetest.NewID(tb), storetest.NewID(tb)
+	storetest.Exec(tb, b.st, b.tenant, "INSERT INTO trunks (tenant_id, id, name, host, password_sealed) VALUES ($1, $2, 't', 'h', $3)",
+		b.tenant, b.trunk, b.seal(tb, store.TrunkPassword(b.trunk)))
+	storetest.Exec(tb, b.st, b.tenant, `INSERT INTO voice_agents (tenant_id, id, name, ws_url, auth_token_sealed) VALUES ($1, $2, 'a', 'wss://a', $3)`,
+		b.tenant, b.agent, b.seal(tb, store.AuthToken(b.agent)))
+	storetest.Exec(tb, b.st, b.tenant, `INSERT INTO webhook_subscriptions (tenant_id, id, url, event_types, secret_sealed)
+		VALUES ($1, $2, 'https://x', '{call.ended}', $3)`, b.tenant, b.hook, b.seal(tb, store.SigningSecret(b.hook)))
+	storetest.Exec(tb, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, from_number, to_number, status, peer_sealed)
+		VALUES ($1, $2, 'n', $2::uuid::text, 'outbound', '+91', '+91', 'dialing', $3)`, b.tenant, b.call, b.sealNumber(tb))
+	campaign := storetest.Campaign(tb, b.st, b.tenant, nil)
 	var sealed [][]byte
 	for range leads {
-		b.leads, sealed = append(b.leads, storetest.NewID(t)), append(sealed, b.sealNumber(t))
+		b.leads, sealed = append(b.leads, storetest.NewID(tb)), append(sealed, b.sealNumber(tb))
 	}
-	storetest.Exec(t, b.st, b.tenant, `INSERT INTO leads (tenant_id, id, campaign_id, phone_sealed, phone_last4, phone_hash)
+	storetest.Exec(tb, b.st, b.tenant, `INSERT INTO leads (tenant_id, id, campaign_id, phone_sealed, phone_last4, phone_hash)
 		SELECT $1, id, $2, sealed, '3210', sha256(sealed) FROM (SELECT unnest($3::uuid[]) AS id, unnest($4::bytea[]) AS sealed) l`,
 		b.tenant, campaign, b.leads, sealed)
 	return b
 }
 
-func (b *keyBundle) seal(t *testing.T, context string) []byte {
-	t.Helper()
+func (b *keyBundle) seal(tb testing.TB, context string) []byte {
+	tb.Helper()
 	sealed, err := b.st.Seal(context, []byte("hunter2"))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return sealed
 }
 
-func (b *keyBundle) sealNumber(t *testing.T) []byte {
-	t.Helper()
-	sealed, err := b.st.SealPhone(t.Context(), b.tenant, b.number)
-	require.NoError(t, err)
+func (b *keyBundle) sealNumber(tb testing.TB) []byte {
+	tb.Helper()
+	sealed, err := b.st.SealPhone(tb.Context(), b.tenant, b.number)
+	require.NoError(tb, err)
 	return sealed
 }
 
@@ -311,4 +311,17 @@ func TestRenew(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, last)
 	require.Len(t, keys, 10)
+}
+
+// BenchmarkRotate seals the numbers of 50,000 leads anew, and reports how many a second.
+func BenchmarkRotate(b *testing.B) {
+	const leads = 50_000
+	k := setupKeys(b, leads)
+	b.ResetTimer()
+	for b.Loop() {
+		done, err := k.st.Rotate(b.Context(), store.Rotation{})
+		require.NoError(b, err)
+		require.EqualValues(b, leads+4, done.Values)
+	}
+	b.ReportMetric(float64(leads*b.N)/b.Elapsed().Seconds(), "values/s")
 }
