@@ -176,7 +176,7 @@ func (a *actor) refreshToken(ctx context.Context) {
 		return
 	}
 	call, session := a.call, a.ai.id
-	a.record(ctx, "token", func(ctx context.Context) error {
+	a.recordFor(ctx, decisionWait, "token", func(ctx context.Context) error {
 		return a.c.ledger.AddToken(ctx, call, session, token)
 	}, func(err error) { a.post(tokenMinted{token: token, err: err}) })
 }

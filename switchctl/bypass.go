@@ -310,7 +310,7 @@ func (a *actor) bypassFailed(ctx context.Context, reason string) {
 	now := a.c.clock.Now().UTC()
 	a.c.takeOutOfBypass(*trunk, now)
 	tenant, id := a.tenant, *trunk
-	a.record(ctx, "bypass failure", func(ctx context.Context) error {
+	a.recordFor(ctx, decisionWait, "bypass failure", func(ctx context.Context) error {
 		return a.c.ledger.BypassFailed(ctx, tenant, id, now, reason)
 	}, nil)
 }

@@ -11,8 +11,10 @@ import (
 
 // How long a write is tried again while PostgreSQL is away or refuses it.
 const (
-	journalPatience = 2 * time.Minute
-	closePatience   = 15 * time.Minute
+	// outageLimit is for what nothing later repairs: a call's record, its recordings, who talked with whom.
+	outageLimit = 20 * time.Minute
+	// decisionWait is for what something waits for that a caller is to hear, or that is nothing worth later.
+	decisionWait = 2 * time.Minute
 	// journalTries bounds the tries of a write that fails for another reason than PostgreSQL's absence.
 	journalTries    = 3
 	journalMinPause = 50 * time.Millisecond
@@ -37,7 +39,7 @@ type journalEntry struct {
 
 // record queues a write of the call.
 func (a *actor) record(ctx context.Context, what string, write func(context.Context) error, done func(error)) {
-	a.recordFor(ctx, journalPatience, what, write, done)
+	a.recordFor(ctx, outageLimit, what, write, done)
 }
 
 func (a *actor) recordFor(

@@ -239,7 +239,7 @@ func (a *actor) chooseRoute(ctx context.Context, unit uuid.UUID, adm Admission, 
 	for i, route := range routes {
 		trunks[i] = route.TrunkID
 	}
-	a.record(ctx, "route", func(ctx context.Context) (err error) {
+	a.recordFor(ctx, decisionWait, "route", func(ctx context.Context) (err error) {
 		chosen, err = a.c.ledger.Reroute(ctx, leg, failed, trunks, at)
 		return err
 	}, func(err error) { a.post(routeChosen{unit: unit, index: chosen, err: err}) })

@@ -253,7 +253,7 @@ func (a *actor) resume(ctx context.Context, now state) {
 		a.kill(ctx, CauseNormalClearing) // what ended the session was ending the call
 	case s.phase == phaseOpening:
 		call, session := a.call, s.grant.session
-		a.record(ctx, "session resume", func(ctx context.Context) error {
+		a.recordFor(ctx, decisionWait, "session resume", func(ctx context.Context) error {
 			grant, err := a.c.ledger.ResumeSession(ctx, call, session)
 			if err == nil {
 				a.post(sessionGranted{id: session.ID, grant: grant})

@@ -76,7 +76,7 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 				}
 			}
 		})
-		a.recordFor(ctx, closePatience, "close", func(ctx context.Context) error {
+		a.record(ctx, "close", func(ctx context.Context) error {
 			return a.c.ledger.Close(ctx, c)
 		}, func(err error) { a.post(closeCommitted{err: err}) })
 	})

@@ -367,7 +367,7 @@ func (c *Controller) keepKeys(ctx context.Context) {
 	}
 }
 
-// keepPartitions makes the months ahead.
+// keepPartitions makes the months ahead, and adopts recordings that were left without a row.
 func (c *Controller) keepPartitions(ctx context.Context) {
 	tick := time.NewTicker(partitionsEvery)
 	defer tick.Stop()
@@ -379,6 +379,9 @@ func (c *Controller) keepPartitions(ctx context.Context) {
 		}
 		if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
 			c.log.ErrorContext(ctx, "partitions could not be made", "error", err)
+		}
+		if _, err := c.library.Adopt(ctx, c.cfg.Node); err != nil && ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "recordings without a row could not be looked for", "error", err)
 		}
 	}
 }

@@ -73,6 +73,39 @@ func (q *Queries) BeginRecording(ctx context.Context, arg BeginRecordingParams) 
 	return err
 }
 
+const callsWithoutRecording = `-- name: CallsWithoutRecording :many
+SELECT c.tenant_id, c.id, c.answer_time FROM calls c
+WHERE c.id = ANY($1::uuid[]) AND c.end_time IS NOT NULL
+  AND NOT EXISTS (SELECT FROM recordings r WHERE r.tenant_id = c.tenant_id AND r.call_id = c.id)
+`
+
+type CallsWithoutRecordingRow struct {
+	TenantID   uuid.UUID
+	ID         uuid.UUID
+	AnswerTime *time.Time
+}
+
+// CallsWithoutRecording gives those of some calls that have ended and have no recording: it needs the system's scope.
+func (q *Queries) CallsWithoutRecording(ctx context.Context, ids []uuid.UUID) ([]CallsWithoutRecordingRow, error) {
+	rows, err := q.db.Query(ctx, callsWithoutRecording, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CallsWithoutRecordingRow{}
+	for rows.Next() {
+		var i CallsWithoutRecordingRow
+		if err := rows.Scan(&i.TenantID, &i.ID, &i.AnswerTime); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteRecording = `-- name: DeleteRecording :exec
 DELETE FROM recordings WHERE tenant_id = $1 AND id = $2 AND status = 'ready'
 `

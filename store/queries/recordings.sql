@@ -59,3 +59,9 @@ ORDER BY id LIMIT @batch::int;
 
 -- name: DeleteRecording :exec
 DELETE FROM recordings WHERE tenant_id = @tenant_id AND id = @id AND status = 'ready';
+
+-- CallsWithoutRecording gives those of some calls that have ended and have no recording: it needs the system's scope.
+-- name: CallsWithoutRecording :many
+SELECT c.tenant_id, c.id, c.answer_time FROM calls c
+WHERE c.id = ANY(@ids::uuid[]) AND c.end_time IS NOT NULL
+  AND NOT EXISTS (SELECT FROM recordings r WHERE r.tenant_id = c.tenant_id AND r.call_id = c.id);

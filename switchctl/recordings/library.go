@@ -29,7 +29,7 @@ type Config struct {
 	Signer *Signer
 	// Encoding is what every recording is kept in; PCM when empty.
 	Encoding media.RecordingEncoding
-	// SpoolDir is where the files are until they are uploaded, for the metric of its free space; none when empty.
+	// SpoolDir is where the files are until they are uploaded, for [Library.Adopt] and the metric of its free space; none when empty.
 	SpoolDir string
 	// CPU is shared with whatever else computes in the process; joins take turns there. Slots for two jobs.
 	CPU *fairshare.Slots
@@ -49,6 +49,7 @@ type Library struct {
 	log     *slog.Logger
 	cpu     *fairshare.Slots
 	now     func() time.Time
+	spool   string
 	metrics *metrics
 	// encoding is what every recording is kept in.
 	encoding media.RecordingEncoding
@@ -81,7 +82,7 @@ func New(cfg Config) (*Library, error) {
 		return nil, fmt.Errorf("make the library of recordings: %w", err)
 	}
 	return &Library{
-		store: cfg.Store, bucket: cfg.Bucket, signer: cfg.Signer, log: cfg.Logger, cpu: cfg.CPU, now: cfg.Now, metrics: m,
+		store: cfg.Store, bucket: cfg.Bucket, signer: cfg.Signer, log: cfg.Logger, cpu: cfg.CPU, now: cfg.Now, spool: cfg.SpoolDir, metrics: m,
 		encoding: cfg.Encoding, transferBase: transferBase,
 	}, nil
 }

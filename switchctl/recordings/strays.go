@@ -1,0 +1,108 @@
+package recordings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+const (
+	// strayAge is for how long nobody must have written to a file that is taken for a stray.
+	strayAge = 10 * time.Minute
+	// strayBatch bounds the calls that are looked for at a time.
+	strayBatch = 500
+)
+
+// Adopt gives a recording to the calls that have files in the spool folder and none in the database: the process that had begun to record
+// was killed, or gave up, before the row was written. Their files are processed on this node. It tells how many.
+func (l *Library) Adopt(ctx context.Context, node string) (adopted int, err error) {
+	files, err := l.strayFiles()
+	if err != nil || len(files) == 0 {
+		return 0, err
+	}
+	ids := make([]uuid.UUID, 0, len(files))
+	for id := range files {
+		ids = append(ids, id)
+	}
+	for batch := range slices.Chunk(ids, strayBatch) {
+		var calls []db.CallsWithoutRecordingRow
+		err := l.store.InSystem(ctx, func(tx *store.Tx) (err error) {
+			calls, err = tx.Q.CallsWithoutRecording(ctx, batch)
+			return err
+		})
+		if err != nil {
+			return adopted, fmt.Errorf("adopt recordings: %w", err)
+		}
+		for _, c := range calls {
+			if err := l.adopt(ctx, c, files[c.ID], node); err != nil {
+				return adopted, fmt.Errorf("adopt the recording of call %s: %w", c.ID, err)
+			}
+			adopted++
+			l.log.WarnContext(ctx, "recording had no row and is processed", "call_id", c.ID, "files", len(files[c.ID]))
+		}
+	}
+	return adopted, nil
+}
+
+// strayFiles are the spool's files of calls, CALL.wav and CALL.N.wav, that nobody has written to for a while, in the order of their names.
+func (l *Library) strayFiles() (map[uuid.UUID][]string, error) {
+	entries, err := os.ReadDir(l.spool)
+	if errors.Is(err, fs.ErrNotExist) || l.spool == "" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the spool folder: %w", err)
+	}
+	files := map[uuid.UUID][]string{}
+	for _, e := range entries {
+		name, _, _ := strings.Cut(e.Name(), ".")
+		id, err := uuid.Parse(name)
+		if err != nil || e.IsDir() || filepath.Ext(e.Name()) != ".wav" {
+			continue
+		}
+		if at, err := e.Info(); err == nil && l.now().Sub(at.ModTime()) >= strayAge {
+			files[id] = append(files[id], filepath.Join(l.spool, e.Name()))
+		}
+	}
+	return files, nil
+}
+
+// adopt writes a call's recording as its controller would have done. A part that the switch wrote ended when its file was last changed.
+func (l *Library) adopt(ctx context.Context, call db.CallsWithoutRecordingRow, paths []string, node string) error {
+	return l.store.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+		for _, path := range paths {
+			offset := time.Duration(0)
+			if filepath.Base(path) != call.ID.String()+".wav" && call.AnswerTime != nil {
+				offset = fileBegan(path).Sub(*call.AnswerTime)
+			}
+			if err := Continue(ctx, tx, call.TenantID, call.ID, path, false, max(0, offset)); err != nil {
+				return err
+			}
+		}
+		return Finish(ctx, tx, call.TenantID, call.ID, node)
+	})
+}
+
+// fileBegan is when a file's first sample was recorded; the zero time if nobody can tell.
+func fileBegan(path string) time.Time {
+	at, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	info, err := checkWAV(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return at.ModTime().Add(-info.duration())
+}

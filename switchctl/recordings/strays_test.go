@@ -1,0 +1,51 @@
+package recordings
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// TestAdopt has files without a row become recordings, once, and leaves alone those of calls that go on, that have a row, or that nobody knows.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, memory(t))
+	answered := b.now.Add(-time.Hour)
+	old := func(name string, ended time.Duration) {
+		path := writeFile(t, b.dir, name, wav(2, 10*time.Second, 5))
+		require.NoError(t, os.Chtimes(path, answered.Add(ended), answered.Add(ended)))
+	}
+	call := func(end any) string {
+		id := newID(t)
+		storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, from_number, to_number, dial_time, answer_time, end_time, status, hangup_cause)
+			VALUES ($1, $2::uuid, 'node-1', $2::text, 'outbound', '+918000000001', '+919876543210', $3, $3, $4::timestamptz,
+			CASE WHEN $4::timestamptz IS NULL THEN 'answered' ELSE 'completed' END, CASE WHEN $4::timestamptz IS NOT NULL THEN 'NORMAL_CLEARING' END)`, b.tenant, id, answered, end)
+		return id.String()
+	}
+	lost := call(answered.Add(40 * time.Second))
+	old(lost+".wav", 10*time.Second)
+	old(lost+".1.wav", 35*time.Second)
+	old(call(nil)+".wav", 10*time.Second)
+	old(newID(t).String()+".wav", 10*time.Second)
+	old("music.wav", 10*time.Second)
+	fresh := call(b.now)
+	old(fresh+".wav", time.Hour-time.Minute)
+
+	n, err := b.lib.Adopt(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, 1, storetest.Count(t, b.st, `SELECT count(*) FROM recordings WHERE call_id = $1 AND status = 'processing'
+		AND (parts->0->>'offset_ms')::int + (parts->1->>'offset_ms')::int = 25000`, lost))
+	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM river_job WHERE kind = 'recording_process'"))
+	n, err = b.lib.Adopt(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Zero(t, n)
+	b.now = b.now.Add(10 * time.Minute)
+	n, err = b.lib.Adopt(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "nobody wrote to it for ten minutes")
+}
