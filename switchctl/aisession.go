@@ -23,10 +23,14 @@ const (
 	// socketReconnect is how long a broken AI socket is dialed again.
 	socketReconnect = 5 * time.Second
 	// legPatience is how long a media leg may take to come up; legRetry is the pause before the next try.
-	legPatience  = 4 * time.Second
-	legRetry     = 300 * time.Millisecond
-	legGone      = 1500 * time.Millisecond
-	maxBridges   = 6
+	legPatience = 4 * time.Second
+	legRetry    = 300 * time.Millisecond
+	legGone     = 1500 * time.Millisecond
+	maxBridges  = 6
+	// A leg that answers and carries no packets is ended by the switch's media timeout, after 2 s. Two in a row are no accident: nobody is left
+	// in silence any longer.
+	maxShortLegs = 2
+	legStable    = 5 * time.Second
 	mediaSilence = 10 * time.Second
 )
 
@@ -57,6 +61,9 @@ type aiSession struct {
 	answered bool // they have heard each other before
 	bridging bool
 	bridges  int
+	// shortLegs counts the legs in a row that ended by themselves before they were up for legStable; upAt is when the newest came up.
+	shortLegs int
+	upAt      time.Time
 	// leg is the channel UUID of the newest media leg.
 	leg     string
 	outcome sessionOutcome
@@ -339,6 +346,11 @@ func (a *actor) tryBridge(ctx context.Context) {
 		})
 		return
 	}
+	if s.shortLegs >= maxShortLegs {
+		a.log.ErrorContext(ctx, "media leg carries no audio", "legs", s.shortLegs)
+		a.sessionBroke(ctx, sessionError, CauseTemporaryFailure)
+		return
+	}
 	s.bridges++
 	leg, err := uuid.NewV7()
 	arg := ""
@@ -412,7 +424,7 @@ func (a *actor) mediaLegEvent(ctx context.Context, m channelEvent) (state, error
 // legAnswered: caller and voice agent hear each other.
 func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 	s := a.ai
-	s.legUp, s.bridging, s.bridges = true, false, 0
+	s.legUp, s.bridging, s.bridges, s.upAt = true, false, 0, a.c.clock.Now()
 	a.music.on, a.music.playing = false, false
 	a.bypass.awaited = false // of an earlier leg
 	a.disarm(timerLeg)
@@ -440,8 +452,16 @@ func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 // legEnded: the media leg is gone. As a rule the caller has hung up and its end follows; if the call lives, it comes
 // back by transfer_after_bridge, or is taken back.
 func (a *actor) legEnded() {
-	up := a.ai.legUp
-	a.ai.legUp = false
+	s := a.ai
+	up := s.legUp
+	switch {
+	case !up:
+	case a.c.clock.Now().Sub(s.upAt) >= legStable:
+		s.shortLegs = 0
+	default:
+		s.shortLegs++
+	}
+	s.legUp = false
 	if up && !a.ai.bridging {
 		a.arm(timerLeg, legGone)
 	}

@@ -76,7 +76,7 @@ const (
 	// recordingWorkers read and hash whole files: a few are enough.
 	recordingWorkers = 4
 	recordLimit      = 5 * time.Second
-	partitionsEvery  = 12 * time.Hour
+	partitionsEvery  = time.Hour
 	sweepRetry       = 15 * time.Minute
 	partitionsAhead  = 2
 	// keysEvery is well below the time that a rotation waits for all controllers.
