@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,12 +31,7 @@ func TestInspect(t *testing.T) {
 				context := contexts[strings.TrimPrefix(arg, "xmlstatus profile ")]
 				return `<?xml version="1.0" encoding="ISO-8859-1"?><profile><profile-info><context>` + context + `</context></profile-info></profile>`, nil
 			case name == "module_exists":
-				for _, m := range loaded {
-					if m == arg {
-						return "true", nil
-					}
-				}
-				return "false", nil
+				return strconv.FormatBool(slices.Contains(loaded, arg)), nil
 			case name == "show":
 				rows := []row{{"CORE_PCM_MODULE"}}
 				for _, m := range loaded {

@@ -57,14 +57,11 @@ func (l *Library) Adopt(ctx context.Context, node string) (adopted int, err erro
 
 // strayFiles are the spool's files of calls, CALL.wav and CALL.N.wav, that nobody has written to for a while, in the order of their names.
 func (l *Library) strayFiles() (map[uuid.UUID][]string, error) {
+	files := map[uuid.UUID][]string{}
 	entries, err := os.ReadDir(l.spool)
-	if errors.Is(err, fs.ErrNotExist) || l.spool == "" {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && l.spool != "" && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the spool folder: %w", err)
 	}
-	files := map[uuid.UUID][]string{}
 	for _, e := range entries {
 		name, _, _ := strings.Cut(e.Name(), ".")
 		id, err := uuid.Parse(name)
