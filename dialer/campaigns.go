@@ -157,36 +157,6 @@ func (s *Service) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in Ca
 	})
 }
 
-// DeleteCampaign removes a campaign and its leads. Errors: store.ErrNotFound, *ConflictError while it runs or calls
-// of it are in progress.
-func (s *Service) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error {
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		if err := tx.Q.GateLock(ctx, tenant); err != nil {
-			return err
-		}
-		row, err := tx.Q.CampaignLock(ctx, tenant, id)
-		if err != nil {
-			return err
-		}
-		if row.Status == string(CampaignRunning) {
-			return &ConflictError{Code: CodeCampaignRunning, Detail: "a running campaign can't be deleted; stop it first"}
-		}
-		busy, err := tx.Q.CampaignHasLiveCalls(ctx, tenant, id)
-		if err != nil {
-			return err
-		}
-		if busy {
-			return &ConflictError{Code: CodeCampaignHasCalls, Detail: "calls of this campaign are still in progress"}
-		}
-		_, err = tx.Q.CampaignDelete(ctx, tenant, id)
-		return err
-	})
-	if err != nil {
-		return wrap("delete campaign", err)
-	}
-	return nil
-}
-
 // StartCampaign sets a draft or paused campaign running. Started with a test key it is running and dials nothing.
 // Errors: store.ErrNotFound, *ConflictError, *DependencyError when what would take its calls is missing.
 func (s *Service) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env Environment) (Campaign, error) {

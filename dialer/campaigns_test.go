@@ -309,5 +309,8 @@ func TestDeleteCampaignWaitsForItsCalls(t *testing.T) {
 	require.Equal(t, CodeCampaignHasCalls, conflictCode(t, b.svc.DeleteCampaign(t.Context(), b.tenant, campaign.ID)))
 	b.end(t, adm.Call, "failed", "USER_BUSY")
 	require.NoError(t, b.svc.DeleteCampaign(t.Context(), b.tenant, campaign.ID))
-	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads"))
+	b.work(t)
+	require.Eventually(t, func() bool {
+		return storetest.Count(t, b.st, "SELECT (SELECT count(*) FROM leads) + (SELECT count(*) FROM campaigns)") == 0
+	}, waitFor, every)
 }

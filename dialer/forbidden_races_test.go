@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -428,14 +427,8 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 			storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET node = 'node-2' WHERE id = $1", adm.Call.ID)
 		}
 	}
-	workers := river.NewWorkers()
-	queues, err := p.svc.AddWorker(workers)
-	require.NoError(t, err)
-	jobs, err := p.st.NewJobs(store.JobsConfig{Queues: queues, Workers: workers})
-	require.NoError(t, err)
-	require.NoError(t, jobs.Start(context.WithoutCancel(t.Context())))
-	t.Cleanup(func() { require.NoError(t, jobs.Stop(context.WithoutCancel(t.Context()))) })
-	_, err = p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some("9876543210")})
+	p.work(t)
+	_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some("9876543210")})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, p.st, "SELECT count(*) FROM river_job WHERE kind = 'unring' AND state = 'completed'") == 2

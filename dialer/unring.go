@@ -64,13 +64,16 @@ type unringWorker struct {
 	s *Service
 }
 
-// AddWorker makes River's client end calls to numbers that have been suppressed, and tells which queues it must work, with how many jobs
-// at once. Attach must have been called when the client starts.
+// AddWorker makes River's client end calls to numbers that have been suppressed, and delete what deleted campaigns leave. It tells which
+// queues must be worked, with how many jobs at once. Attach must have been called when the client starts.
 func (s *Service) AddWorker(all *river.Workers) (queues map[string]int, err error) {
 	if err := river.AddWorkerSafely(all, &unringWorker{s: s}); err != nil {
 		return nil, fmt.Errorf("add the worker that ends calls: %w", err)
 	}
-	return map[string]int{unringQueueOf(s.cfg.NodeID): unringWorkers}, nil
+	if err := river.AddWorkerSafely(all, &removalWorker{s: s}); err != nil {
+		return nil, fmt.Errorf("add the worker that removes campaigns: %w", err)
+	}
+	return map[string]int{unringQueueOf(s.cfg.NodeID): unringWorkers, removalQueue: 1}, nil
 }
 
 // Timeout implements river.Worker.

@@ -13,9 +13,10 @@ import (
 )
 
 const campaignDelete = `-- name: CampaignDelete :execrows
-DELETE FROM campaigns WHERE tenant_id = $1 AND id = $2
+DELETE FROM campaigns WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NOT NULL
 `
 
+// CampaignDelete deletes the row of a deleted campaign, whose leads are gone.
 func (q *Queries) CampaignDelete(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, campaignDelete, tenantID, iD)
 	if err != nil {
@@ -25,7 +26,7 @@ func (q *Queries) CampaignDelete(ctx context.Context, tenantID uuid.UUID, iD uui
 }
 
 const campaignGet = `-- name: CampaignGet :one
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url FROM campaigns WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at FROM campaigns WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 `
 
 func (q *Queries) CampaignGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -65,6 +66,7 @@ func (q *Queries) CampaignGet(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 		&i.PredictivePaused,
 		&i.CallCategory,
 		&i.OverflowGreetingUrl,
+		&i.DeletedAt,
 	)
 	return i, err
 }
@@ -91,7 +93,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7,
   $13, $14, $15, $16, $17, $18,
   $19, $20, $21, $22, $23,
   $24, $25, $26, $27)
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at
 `
 
 type CampaignInsertParams struct {
@@ -190,12 +192,46 @@ func (q *Queries) CampaignInsert(ctx context.Context, arg CampaignInsertParams) 
 		&i.PredictivePaused,
 		&i.CallCategory,
 		&i.OverflowGreetingUrl,
+		&i.DeletedAt,
 	)
 	return i, err
 }
 
+const campaignLeadsDelete = `-- name: CampaignLeadsDelete :one
+WITH batch AS MATERIALIZED (
+  SELECT l.id FROM leads l
+  WHERE l.tenant_id = $2 AND l.campaign_id = $3 AND l.id > $1 AND EXISTS (
+    SELECT FROM campaigns k WHERE k.tenant_id = $2 AND k.id = $3 AND k.deleted_at IS NOT NULL)
+  ORDER BY l.id LIMIT $4::int
+), gone AS (
+  DELETE FROM leads d USING batch b WHERE d.tenant_id = $2 AND d.id = b.id
+)
+SELECT coalesce((SELECT b.id FROM batch b ORDER BY b.id DESC LIMIT 1), $1)::uuid AS last
+`
+
+type CampaignLeadsDeleteParams struct {
+	After      uuid.UUID
+	TenantID   uuid.UUID
+	CampaignID uuid.UUID
+	Batch      int32
+}
+
+// CampaignLeadsDelete deletes a batch of a deleted campaign's leads, after one, and tells which was the last: the one given when there
+// are no more.
+func (q *Queries) CampaignLeadsDelete(ctx context.Context, arg CampaignLeadsDeleteParams) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, campaignLeadsDelete,
+		arg.After,
+		arg.TenantID,
+		arg.CampaignID,
+		arg.Batch,
+	)
+	var last uuid.UUID
+	err := row.Scan(&last)
+	return last, err
+}
+
 const campaignList = `-- name: CampaignList :many
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url FROM campaigns WHERE tenant_id = $1 ORDER BY id
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at FROM campaigns WHERE tenant_id = $1 AND deleted_at IS NULL ORDER BY id
 `
 
 func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campaign, error) {
@@ -241,6 +277,7 @@ func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campa
 			&i.PredictivePaused,
 			&i.CallCategory,
 			&i.OverflowGreetingUrl,
+			&i.DeletedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -253,7 +290,7 @@ func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campa
 }
 
 const campaignLock = `-- name: CampaignLock :one
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url FROM campaigns WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at FROM campaigns WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE
 `
 
 func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -293,12 +330,26 @@ func (q *Queries) CampaignLock(ctx context.Context, tenantID uuid.UUID, iD uuid.
 		&i.PredictivePaused,
 		&i.CallCategory,
 		&i.OverflowGreetingUrl,
+		&i.DeletedAt,
 	)
 	return i, err
 }
 
+const campaignMarkDeleted = `-- name: CampaignMarkDeleted :execrows
+UPDATE campaigns SET deleted_at = now(), updated_at = now() WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
+`
+
+// CampaignMarkDeleted takes a campaign out of sight. Its leads are deleted later.
+func (q *Queries) CampaignMarkDeleted(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, campaignMarkDeleted, tenantID, iD)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const campaignSetPredictivePaused = `-- name: CampaignSetPredictivePaused :one
-UPDATE campaigns SET predictive_paused = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
+UPDATE campaigns SET predictive_paused = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at
 `
 
 // CampaignSetPredictivePaused sets whether a campaign over-dials; its state stays.
@@ -339,6 +390,7 @@ func (q *Queries) CampaignSetPredictivePaused(ctx context.Context, paused bool, 
 		&i.PredictivePaused,
 		&i.CallCategory,
 		&i.OverflowGreetingUrl,
+		&i.DeletedAt,
 	)
 	return i, err
 }
@@ -346,7 +398,7 @@ func (q *Queries) CampaignSetPredictivePaused(ctx context.Context, paused bool, 
 const campaignSetRunning = `-- name: CampaignSetRunning :one
 UPDATE campaigns SET status = 'running', environment = $1, started_at = coalesce(started_at, now()), updated_at = now()
 WHERE tenant_id = $2 AND id = $3 AND status IN ('draft', 'paused')
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at
 `
 
 func (q *Queries) CampaignSetRunning(ctx context.Context, environment string, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -386,12 +438,13 @@ func (q *Queries) CampaignSetRunning(ctx context.Context, environment string, te
 		&i.PredictivePaused,
 		&i.CallCategory,
 		&i.OverflowGreetingUrl,
+		&i.DeletedAt,
 	)
 	return i, err
 }
 
 const campaignSetStatus = `-- name: CampaignSetStatus :one
-UPDATE campaigns SET status = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
+UPDATE campaigns SET status = $1, updated_at = now() WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at
 `
 
 func (q *Queries) CampaignSetStatus(ctx context.Context, status string, tenantID uuid.UUID, iD uuid.UUID) (Campaign, error) {
@@ -431,6 +484,7 @@ func (q *Queries) CampaignSetStatus(ctx context.Context, status string, tenantID
 		&i.PredictivePaused,
 		&i.CallCategory,
 		&i.OverflowGreetingUrl,
+		&i.DeletedAt,
 	)
 	return i, err
 }
@@ -447,7 +501,7 @@ UPDATE campaigns SET name = $1, dial_mode = $2, voice_agent_id = $3,
   wrap_up_s = $22, overflow_action = $23, call_category = $24,
   overflow_greeting_url = $25, updated_at = now()
 WHERE tenant_id = $26 AND id = $27
-RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url
+RETURNING tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at
 `
 
 type CampaignUpdateParams struct {
@@ -545,6 +599,7 @@ func (q *Queries) CampaignUpdate(ctx context.Context, arg CampaignUpdateParams) 
 		&i.PredictivePaused,
 		&i.CallCategory,
 		&i.OverflowGreetingUrl,
+		&i.DeletedAt,
 	)
 	return i, err
 }

@@ -393,7 +393,8 @@ func (q *Queries) FlowUpdate(ctx context.Context, arg FlowUpdateParams) (Flow, e
 const flowUse = `-- name: FlowUse :one
 SELECT (SELECT count(*) FROM numbers n WHERE n.tenant_id = $1 AND n.flow_id = $2::uuid) AS numbers,
        (SELECT count(*) FROM campaigns c
-        WHERE c.tenant_id = $1 AND c.flow_id = $2::uuid AND c.status <> 'completed') AS campaigns,
+        WHERE c.tenant_id = $1 AND c.flow_id = $2::uuid AND c.status <> 'completed'
+          AND c.deleted_at IS NULL) AS campaigns,
        (SELECT count(*) FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
         WHERE u.tenant_id = $1 AND c.flow_id = $2::uuid) AS calls
 `

@@ -266,7 +266,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holiday
   u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,
   u.loose_here AS loose_used_here, u.awaiting_here, u.campaign_awaiting_here
 FROM tenants t
-LEFT JOIN campaigns c ON c.tenant_id = $1 AND c.id = $3::uuid
+LEFT JOIN campaigns c ON c.tenant_id = $1 AND c.id = $3::uuid AND c.deleted_at IS NULL
 LEFT JOIN leads l ON l.tenant_id = $1 AND l.id = $4::uuid AND l.campaign_id = c.id
 LEFT JOIN voice_agents v ON v.tenant_id = $1 AND v.id = $5::uuid
 CROSS JOIN LATERAL (

@@ -199,9 +199,11 @@ func (q *Queries) LeadFinish(ctx context.Context, arg LeadFinishParams) (Lead, e
 }
 
 const leadGet = `-- name: LeadGet :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads WHERE tenant_id = $1 AND id = $2
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
+  SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
 `
 
+// LeadGet finds no lead of a campaign that is deleted, nor does LeadLock.
 func (q *Queries) LeadGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Lead, error) {
 	row := q.db.QueryRow(ctx, leadGet, tenantID, iD)
 	var i Lead
@@ -239,7 +241,9 @@ func (q *Queries) LeadGet(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID)
 }
 
 const leadLock = `-- name: LeadLock :one
-SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, campaign_id, phone, phone_sealed, phone_hash, phone_last4, name, email, metadata, crm_lead_id, dnd_checked, dnd_clean, dnd_checked_at, custom_fields, status, status_set_by, attempts, next_attempt_at, claimed_by, claimed_until, priority, last_call_id, disposition, created_at, updated_at, completed_at, trunk_failures FROM leads l WHERE l.tenant_id = $1 AND l.id = $2 AND EXISTS (
+  SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
+FOR UPDATE OF l
 `
 
 func (q *Queries) LeadLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Lead, error) {

@@ -199,6 +199,7 @@ type Campaign struct {
 	PredictivePaused        bool
 	CallCategory            *string
 	OverflowGreetingUrl     *string
+	DeletedAt               *time.Time
 }
 
 type CampaignCount struct {

@@ -64,6 +64,16 @@ func (q *Queries) ScrubDone(ctx context.Context, arg ScrubDoneParams) error {
 	return err
 }
 
+const scrubDrop = `-- name: ScrubDrop :exec
+DELETE FROM scrubs WHERE tenant_id = $1 AND campaign_id = $2
+`
+
+// ScrubDrop ends a scrub, whoever works on it.
+func (q *Queries) ScrubDrop(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, scrubDrop, tenantID, campaignID)
+	return err
+}
+
 const scrubHold = `-- name: ScrubHold :one
 UPDATE scrubs SET held_by = $1::uuid, held_until = now() + make_interval(secs => $2)
 WHERE tenant_id = $3 AND campaign_id = $4 AND held_until <= now()

@@ -13,13 +13,13 @@ VALUES (@tenant_id, @id, @name, @dial_mode, sqlc.narg('voice_agent_id'), @post_a
 RETURNING *;
 
 -- name: CampaignGet :one
-SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND id = @id;
+SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL;
 
 -- name: CampaignLock :one
-SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL FOR UPDATE;
 
 -- name: CampaignList :many
-SELECT * FROM campaigns WHERE tenant_id = @tenant_id ORDER BY id;
+SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND deleted_at IS NULL ORDER BY id;
 
 -- name: CampaignUpdate :one
 UPDATE campaigns SET name = @name, dial_mode = @dial_mode, voice_agent_id = sqlc.narg('voice_agent_id'),
@@ -47,8 +47,26 @@ UPDATE campaigns SET status = @status, updated_at = now() WHERE tenant_id = @ten
 -- name: CampaignSetPredictivePaused :one
 UPDATE campaigns SET predictive_paused = @paused, updated_at = now() WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 
+-- CampaignMarkDeleted takes a campaign out of sight. Its leads are deleted later.
+-- name: CampaignMarkDeleted :execrows
+UPDATE campaigns SET deleted_at = now(), updated_at = now() WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL;
+
+-- CampaignLeadsDelete deletes a batch of a deleted campaign's leads, after one, and tells which was the last: the one given when there
+-- are no more.
+-- name: CampaignLeadsDelete :one
+WITH batch AS MATERIALIZED (
+  SELECT l.id FROM leads l
+  WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND l.id > @after AND EXISTS (
+    SELECT FROM campaigns k WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id AND k.deleted_at IS NOT NULL)
+  ORDER BY l.id LIMIT @batch::int
+), gone AS (
+  DELETE FROM leads d USING batch b WHERE d.tenant_id = @tenant_id AND d.id = b.id
+)
+SELECT coalesce((SELECT b.id FROM batch b ORDER BY b.id DESC LIMIT 1), @after)::uuid AS last;
+
+-- CampaignDelete deletes the row of a deleted campaign, whose leads are gone.
 -- name: CampaignDelete :execrows
-DELETE FROM campaigns WHERE tenant_id = @tenant_id AND id = @id;
+DELETE FROM campaigns WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NOT NULL;
 
 -- name: CampaignHasLiveCalls :one
 SELECT EXISTS (SELECT 1 FROM live_calls WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id::uuid);

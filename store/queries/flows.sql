@@ -39,7 +39,8 @@ SELECT FROM flows WHERE tenant_id = @tenant_id AND id = @id FOR SHARE;
 -- name: FlowUse :one
 SELECT (SELECT count(*) FROM numbers n WHERE n.tenant_id = @tenant_id AND n.flow_id = @id::uuid) AS numbers,
        (SELECT count(*) FROM campaigns c
-        WHERE c.tenant_id = @tenant_id AND c.flow_id = @id::uuid AND c.status <> 'completed') AS campaigns,
+        WHERE c.tenant_id = @tenant_id AND c.flow_id = @id::uuid AND c.status <> 'completed'
+          AND c.deleted_at IS NULL) AS campaigns,
        (SELECT count(*) FROM live_calls u JOIN calls c ON c.tenant_id = u.tenant_id AND c.id = u.call_id
         WHERE u.tenant_id = @tenant_id AND c.flow_id = @id::uuid) AS calls;
 

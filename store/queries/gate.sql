@@ -38,7 +38,7 @@ SELECT t.privacy_mode, t.calling_window AS tenant_window, t.daily_cap, t.holiday
   u.channels AS channels_used, u.campaign AS campaign_used, u.campaign_here AS campaign_used_here, u.agent AS agent_used,
   u.loose_here AS loose_used_here, u.awaiting_here, u.campaign_awaiting_here
 FROM tenants t
-LEFT JOIN campaigns c ON c.tenant_id = @tenant_id AND c.id = sqlc.narg('campaign_id')::uuid
+LEFT JOIN campaigns c ON c.tenant_id = @tenant_id AND c.id = sqlc.narg('campaign_id')::uuid AND c.deleted_at IS NULL
 LEFT JOIN leads l ON l.tenant_id = @tenant_id AND l.id = sqlc.narg('lead_id')::uuid AND l.campaign_id = c.id
 LEFT JOIN voice_agents v ON v.tenant_id = @tenant_id AND v.id = sqlc.narg('voice_agent_id')::uuid
 CROSS JOIN LATERAL (

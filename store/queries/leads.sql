@@ -26,11 +26,15 @@ WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id
   AND (phone_hash = @phone_hash OR crm_lead_id = sqlc.narg('crm_lead_id')::text)
 ORDER BY (phone_hash = @phone_hash) DESC LIMIT 1;
 
+-- LeadGet finds no lead of a campaign that is deleted, nor does LeadLock.
 -- name: LeadGet :one
-SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = @id;
+SELECT * FROM leads l WHERE l.tenant_id = @tenant_id AND l.id = @id AND EXISTS (
+  SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL);
 
 -- name: LeadLock :one
-SELECT * FROM leads WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
+SELECT * FROM leads l WHERE l.tenant_id = @tenant_id AND l.id = @id AND EXISTS (
+  SELECT FROM campaigns k WHERE k.tenant_id = l.tenant_id AND k.id = l.campaign_id AND k.deleted_at IS NULL)
+FOR UPDATE OF l;
 
 -- name: SuppressedHashes :many
 SELECT phone_hash FROM suppressions WHERE tenant_id = @tenant_id AND phone_hash = ANY(@hashes::bytea[]);

@@ -41,3 +41,7 @@ WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND held_by = @worke
 -- name: ScrubDone :exec
 DELETE FROM scrubs
 WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id AND held_by = @worker::uuid AND began_at = @began_at;
+
+-- ScrubDrop ends a scrub, whoever works on it.
+-- name: ScrubDrop :exec
+DELETE FROM scrubs WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;
