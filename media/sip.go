@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/emiago/sipgo"
 	"github.com/emiago/sipgo/sip"
@@ -21,14 +22,15 @@ const allowedMethods = "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, UPDATE"
 
 // sipEndpoint is the SIP user agent: it matches INVITEs to sessions and keeps their dialogs.
 type sipEndpoint struct {
-	srv    *Server
-	log    *slog.Logger
-	addr   netip.AddrPort
-	ua     *sipgo.UserAgent
-	client *sipgo.Client
-	udp    net.PacketConn
-	tcp    net.Listener
-	wg     sync.WaitGroup
+	srv     *Server
+	log     *slog.Logger
+	addr    netip.AddrPort
+	ua      *sipgo.UserAgent
+	client  *sipgo.Client
+	udp     net.PacketConn
+	tcp     net.Listener
+	wg      sync.WaitGroup
+	closing atomic.Bool
 
 	mu   sync.Mutex
 	legs map[dialogKey]*leg
@@ -98,20 +100,22 @@ func (e *sipEndpoint) build() error {
 	server.OnOptions(e.guard(e.onOptions))
 	server.OnInfo(e.guard(e.onInfo))
 	server.OnUpdate(e.guard(e.onUpdate))
-	e.wg.Go(func() { e.served(server.ServeUDP(e.udp)) })
+	e.wg.Go(func() { e.served(server.ServeUDP(steadyConn{PacketConn: e.udp, log: e.log})) })
 	e.wg.Go(func() { e.served(server.ServeTCP(e.srv.cfg.SIPPeers.Listener(e.tcp, e.refused))) })
 	return nil
 }
 
 func (e *sipEndpoint) served(err error) {
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		e.log.Error("the SIP endpoint stopped serving", "error", err)
+	if errors.Is(err, net.ErrClosed) || e.closing.Load() {
+		return
 	}
+	e.log.Error("the SIP endpoint stopped serving", "error", err) // nil, too: only close may end it
 }
 
 // close ends the user agent once the legs' BYEs are answered or ctx is over.
 func (e *sipEndpoint) close(ctx context.Context) error {
 	e.srv.tasks.wait(ctx)
+	e.closing.Store(true)
 	err := errors.Join(e.udp.Close(), e.tcp.Close(), e.ua.Close())
 	e.wg.Wait()
 	return err

@@ -48,6 +48,8 @@ type hostLink struct {
 	changed    uint64    // generation at which the Core-UUID changed
 	sight      time.Time // the switch's last answer over this link
 	lastSeen   time.Time // over the link before
+
+	skew clockSkew // for the goroutine that reads events
 }
 
 // run keeps the link up until ctx ends.
@@ -165,6 +167,7 @@ var errLinkLost = errors.New("switchctl: link to the switch was lost before the 
 
 func (l *hostLink) event(ev *esl.Event) {
 	l.metrics.events.WithLabelValues(eventLabel(ev.Name())).Inc()
+	l.noteSkew(ev)
 	if ev.Name() != evBackgroundJob {
 		l.onEvent(ev)
 		return

@@ -9,6 +9,7 @@ type metrics struct {
 	live      prometheus.GaugeFunc
 	ended     *prometheus.CounterVec // status: completed, failed; cause: knownCauses, other
 	linkUp    prometheus.Gauge
+	skew      prometheus.Gauge
 	linkDials prometheus.Counter
 	events    *prometheus.CounterVec // name: subscribed events, other
 	dropped   prometheus.Counter
@@ -44,6 +45,9 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 			Namespace: "ringmaster", Name: "calls_live", Help: "Calls that this controller runs.",
 		}, live),
 		ended: vec("calls_ended_total", "Calls closed, by status and hangup cause.", "status", "cause"),
+		skew: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "ringmaster", Name: "switch_clock_skew_seconds", Help: "By how much this host's clock is ahead of the switch's.",
+		}),
 		linkUp: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "ringmaster", Name: "switch_link_up", Help: "1 while the switch's event socket is connected.",
 		}),
@@ -88,7 +92,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		return m, nil
 	}
 	for _, c := range append(append(m.quality.collectors(), m.phoneCollectors()...),
-		m.live, m.ended, m.linkUp, m.linkDials, m.events, m.dropped, m.rejected, m.throttled, m.logsDropped, m.panics, m.lostWrites, m.unrecorded, m.sessions,
+		m.live, m.ended, m.linkUp, m.skew, m.linkDials, m.events, m.dropped, m.rejected, m.throttled, m.logsDropped, m.panics, m.lostWrites, m.unrecorded, m.sessions,
 		m.answered, m.verdict, m.machines, m.recovered, m.nodesLost, m.lostCalls, m.bypass, m.bypassGap,
 	) {
 		if err := reg.Register(c); err != nil {
