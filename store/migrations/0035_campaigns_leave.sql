@@ -34,8 +34,12 @@ $$;
 
 DROP INDEX CONCURRENTLY IF EXISTS leads_by_campaign;
 CREATE INDEX CONCURRENTLY leads_by_campaign ON leads (tenant_id, campaign_id, id);
+-- Whether a lead that was never dialed can be now, and when the next one can: leads_fresh doesn't know their times.
+DROP INDEX CONCURRENTLY IF EXISTS leads_fresh_due;
+CREATE INDEX CONCURRENTLY leads_fresh_due ON leads (tenant_id, campaign_id, next_attempt_at) WHERE status IN ('new', 'queued') AND dnd_clean;
 
 -- +goose Down
+DROP INDEX CONCURRENTLY IF EXISTS leads_fresh_due;
 DROP INDEX CONCURRENTLY IF EXISTS leads_by_campaign;
 -- +goose StatementBegin
 DO $$

@@ -32,33 +32,44 @@ WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id::uuid AND c.dire
 ORDER BY c.id DESC LIMIT @batch;
 
 -- LeadsWait tells whether a lead is there to be dialed now, held by nobody else, and whether one could be if the registry had cleared it.
+-- Each part asks for the first row of one index's order: a plan for an EXISTS expects to find one soon in any order, and reads the whole
+-- table where there is none. What is postponed is not read.
 -- name: LeadsWait :one
-SELECT (EXISTS (
-  SELECT 1 FROM leads c
+SELECT ((
+  SELECT c.id FROM leads c
   WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('retry', 'callback') AND c.dnd_clean
     AND c.next_attempt_at <= @now::timestamptz
     AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz OR c.claimed_by LIKE 'pacer:%')
-) OR EXISTS (
-  SELECT 1 FROM leads c
+  ORDER BY c.next_attempt_at LIMIT 1
+) IS NOT NULL OR (
+  SELECT c.id FROM leads c
   WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('new', 'queued') AND c.dnd_clean
-    AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= @now::timestamptz)
+    AND c.next_attempt_at IS NULL
     AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz OR c.claimed_by LIKE 'pacer:%')
-))::bool AS waiting, EXISTS (
-  SELECT 1 FROM leads u
+  ORDER BY c.next_attempt_at LIMIT 1
+) IS NOT NULL OR (
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND c.next_attempt_at <= @now::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz OR c.claimed_by LIKE 'pacer:%')
+  ORDER BY c.next_attempt_at LIMIT 1
+) IS NOT NULL)::bool AS waiting, ((
+  SELECT u.id FROM leads u
   WHERE u.tenant_id = @tenant_id AND u.campaign_id = @campaign_id AND NOT u.dnd_checked
     AND u.status IN ('new', 'queued', 'retry', 'callback')
-) AS unscrubbed;
+  ORDER BY u.id LIMIT 1
+) IS NOT NULL)::bool AS unscrubbed;
 
--- LeadsNextDue tells when the next lead falls due of a campaign that has none to dial now; the epoch where none does. Of those that wait
--- though they were never dialed only some are looked at: no index knows their times.
+-- LeadsNextDue tells when the next lead falls due of a campaign that has none to dial now; the epoch where none does.
 -- name: LeadsNextDue :one
 SELECT coalesce(least(
   (SELECT c.next_attempt_at FROM leads c
   WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id AND c.status IN ('retry', 'callback') AND c.dnd_clean
   ORDER BY c.next_attempt_at LIMIT 1),
-  (SELECT min(f.next_attempt_at) FROM (
-    SELECT q.next_attempt_at FROM leads q
-    WHERE q.tenant_id = @tenant_id AND q.campaign_id = @campaign_id AND q.status IN ('new', 'queued') AND q.dnd_clean LIMIT 1000) f)
+  (SELECT q.next_attempt_at FROM leads q
+  WHERE q.tenant_id = @tenant_id AND q.campaign_id = @campaign_id AND q.status IN ('new', 'queued') AND q.dnd_clean
+    AND q.next_attempt_at IS NOT NULL
+  ORDER BY q.next_attempt_at LIMIT 1)
 ), to_timestamp(0))::timestamptz AS due;
 
 -- name: PaceSet :exec
