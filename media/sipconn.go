@@ -27,6 +27,6 @@ func (c steadyConn) ReadFrom(p []byte) (int, net.Addr, error) {
 		if !said {
 			c.log.Error("reading a SIP datagram failed", "error", err)
 		}
-		time.Sleep(readPause)
+		<-time.After(readPause)
 	}
 }
