@@ -78,6 +78,7 @@ const (
 	codeInsufficient        = "42501"
 	codeSerialization       = "40001"
 	codeDeadlock            = "40P01"
+	codeLockTimeout         = "55P03"
 	codeUndefinedTable      = "42P01"
 	policyRoutine           = "ExecWithCheckOptions"
 	classConnection         = "08"

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,42 @@ func TestEnsurePartitionsAtTheSameTime(t *testing.T) {
 		total += r.created
 	}
 	require.Equal(t, 3, total)
+}
+
+// A reader that takes hours (a dump, somebody's open transaction) keeps a partition from being attached, and nobody else from writing.
+func TestEnsurePartitionsGivesWayToWriters(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenantID := storetest.Tenant(t, st)
+	reader, err := st.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	defer reader.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it is over by then
+	_, err = reader.Exec(t.Context(), "SELECT count(*) FROM calls")
+	require.NoError(t, err)
+	type result struct {
+		created int
+		err     error
+	}
+	done := make(chan result, 1)
+	go func() {
+		created, err := st.EnsurePartitions(t.Context(), 4)
+		done <- result{created, err}
+	}()
+	require.Eventually(t, func() bool {
+		return storetest.Count(t, st, `SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
+	}, 10*time.Second, 2*time.Millisecond, "the partition waits for the reader")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, st.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(ctx, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, from_number, to_number)
+			VALUES ($1, $2, 'n', 'f', 'inbound', 'anonymous', '+918000000001')`, tenantID, storetest.NewID(t))
+		return err
+	}), "a call is written while the partition is awaited")
+	require.NoError(t, reader.Rollback(t.Context()))
+	r := <-done
+	require.NoError(t, r.err)
+	require.Equal(t, 3, r.created)
 }
 
 func TestLookupByIDReadsOnePartition(t *testing.T) {

@@ -191,18 +191,10 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // EnsurePartitions creates the monthly partitions that are missing up to monthsAhead, and tells how many those were. Call it at
-// least monthly; Migrate does it for the next months.
+// least monthly; Migrate does it for the next months. It gives way to whoever reads these tables for long; ErrBusy then, with the number of
+// those that were made.
 func (s *Store) EnsurePartitions(ctx context.Context, monthsAhead int) (int, error) {
-	var created int32
-	err := s.InSystem(ctx, func(tx *Tx) error {
-		var err error
-		created, err = tx.Q.EnsurePartitions(ctx, int32(min(monthsAhead, 1200)))
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("ensure partitions: %w", err)
-	}
-	return int(created), nil
+	return ensurePartitions(ctx, s.pool, monthsAhead)
 }
 
 // NewTenant describes a tenant to create.

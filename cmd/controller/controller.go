@@ -311,7 +311,10 @@ func (c *Controller) start(ctx context.Context) error {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	c.startScrubber(ctx, background)
-	if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
+	switch _, err := c.store.EnsurePartitions(ctx, partitionsAhead); {
+	case errors.Is(err, store.ErrBusy): // months are made ahead, so that there is time
+		c.log.WarnContext(ctx, "partitions can't be made yet", "error", err)
+	case err != nil:
 		return err
 	}
 	if err := c.media.Start(background); err != nil {

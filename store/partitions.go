@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// partitionTries is how often a partition is tried that others' locks keep from being attached, partitionWait the pause after each.
+	partitionTries = 20
+	partitionWait  = 500 * time.Millisecond
+	// maxMonths bounds how far ahead partitions are made.
+	maxMonths = 1200
+
+	// partitionScope bounds the wait for locks: whoever comes later waits behind one who waits for an exclusive lock, and that is every
+	// statement on the table. The rows that move belong to all tenants.
+	partitionScope = "SELECT set_config('lock_timeout', '200ms', true), set_config('app.system', 'on', true)"
+)
+
+// ensurePartitions makes the partitions from last month to monthsAhead from now, each in a transaction of its own.
+func ensurePartitions(ctx context.Context, pool *pgxpool.Pool, monthsAhead int) (created int, err error) {
+	now := time.Now().UTC()
+	for _, parent := range []string{"calls", "events", "webhook_deliveries"} {
+		for offset := -1; offset <= min(monthsAhead, maxMonths); offset++ {
+			month := time.Date(now.Year(), now.Month()+time.Month(offset), 1, 0, 0, 0, 0, time.UTC)
+			made, err := ensurePartition(ctx, pool, parent, month)
+			if err != nil {
+				return created, fmt.Errorf("make partition of %s for %s: %w", parent, month.Format("2006-01"), err)
+			}
+			if made {
+				created++
+			}
+		}
+	}
+	return created, nil
+}
+
+func ensurePartition(ctx context.Context, pool *pgxpool.Pool, parent string, month time.Time) (made bool, err error) {
+	for try := 1; ; try++ {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, partitionScope); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('ringmaster.ensure_partitions'))"); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, "SELECT ensure_partition($1::text::regclass, $2)", parent, month).Scan(&made)
+		})
+		switch {
+		case err == nil:
+			return made, nil
+		case !hasCode(err, codeLockTimeout, codeDeadlock):
+			return false, lostUnless(ctx, translate(err))
+		case try == partitionTries:
+			return false, fmt.Errorf("%w, %d tries: %w", ErrBusy, try, err)
+		}
+		if ended := pause(ctx, jitter(partitionWait)); ended != nil {
+			return false, ended
+		}
+	}
+}
