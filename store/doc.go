@@ -45,10 +45,12 @@
 // audit, written by triggers (migration 0030) in the same transaction: WithActor says for whom a context works. What changes no such row
 // is written with Tx.Audit. Changes without an actor are the service's own, and have no row. A new table of configuration needs
 // audit_changes('table', 'object'); columns whose names end in _sealed, _hash, _key, password, secret or token are masked. Nothing updates
-// the audit; it is kept for two years.
+// the audit; it is kept for Retention.Audit days, two years by default.
 //
 // # What is not kept
 //
-// Sweep forgets numbers and keys whose time is over; a controller calls it at its start and at NextSweep. Months of calls and events
+// Sweep forgets numbers, keys and tokens whose time is over, and what is older than Retention says: AI sessions with their logs, runs of
+// flows, agents' changes of status, the audit, accesses to recordings. Each controller calls it at its start and at NextSweep, and an
+// advisory lock lets one of them work. A table that grows with calls needs a query there, or partitions. Months of calls and events
 // are partitions (EnsurePartitions), which whoever operates the database may drop.
 package store

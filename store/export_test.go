@@ -7,3 +7,6 @@ func SealedColumns() (names []string) {
 	}
 	return names
 }
+
+// SweepLock is the advisory lock of the process that sweeps.
+const SweepLock int64 = sweepLock

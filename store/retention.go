@@ -15,20 +15,36 @@ import (
 const (
 	// sweepTime is when the nightly sweep begins, after midnight UTC: 03:00 in India.
 	sweepTime = 21*time.Hour + 30*time.Minute
-	// sweepBatch bounds a sweep's transactions.
-	sweepBatch = 5000
+	// sweepLock is the advisory lock of the process that sweeps.
+	sweepLock = 0x726d7377656570 // "rmsweep"
+	// sweepBatch bounds a sweep's transactions, sessionBatch those that take sessions: each has up to 1,000 log entries.
+	sweepBatch   = 5000
+	sessionBatch = 100
 	// idempotencyKept is longer than any window within which an Idempotency-Key answers again, or failures to sign in count.
 	idempotencyKept = 48 * time.Hour
 	// tokensKept is how long a callback token that has ended is still told apart from one that never was.
 	tokensKept = 48 * time.Hour
-	// auditKept is how many years the audit is kept.
-	auditKept = 2
 )
+
+// Retention says for how many days is kept what the tenants have no setting for; 0 is for ever.
+type Retention struct {
+	// CallDetails is for what a call leaves besides its record, after its end: AI sessions with their logs, and what flows did.
+	CallDetails int
+	// AgentLog is for agents' changes of status.
+	AgentLog int
+	// Audit is for the audit, and for who got which recording.
+	Audit int
+}
+
+// DefaultRetention keeps the audit for two years and the rest for one.
+func DefaultRetention() Retention { return Retention{CallDetails: 365, AgentLog: 365, Audit: 730} }
 
 // Swept is what a sweep has forgotten.
 type Swept struct {
-	// Leads and Calls are those whose numbers it took, Keys the idempotency keys, Audit the audit's rows, Tokens the callback tokens.
-	Leads, Calls, Keys, Audit, Tokens int64
+	// Leads and Calls are those whose numbers it took, Keys the idempotency keys, Tokens the callback tokens.
+	Leads, Calls, Keys, Tokens int64
+	// Sessions, FlowRuns, AgentLog, Audit and Accesses are rows that Retention bounds; Accesses are of recordings.
+	Sessions, FlowRuns, AgentLog, Audit, Accesses int64
 }
 
 // NextSweep gives the first time after now at which the nightly sweep is due.
@@ -41,47 +57,97 @@ func NextSweep(now time.Time) time.Time {
 }
 
 // Sweep forgets what is not to be kept: the numbers of strict tenants' leads and calls that ended longer ago than the tenant's
-// pii_retention_days, idempotency keys and callback tokens whose time is over, and the audit of more than two years ago. It works in short transactions; several sweeps at a time, and one that
-// was broken off, do no harm. What it did until an error is in Swept.
-func (s *Store) Sweep(ctx context.Context, now time.Time) (Swept, error) {
-	var done Swept
+// pii_retention_days, idempotency keys and callback tokens whose time is over, and what is older than keep says. It works in short
+// transactions, and one that was broken off does no harm. One process sweeps at a time; for any other there is nothing to do. What it did
+// until an error is in Swept.
+func (s *Store) Sweep(ctx context.Context, now time.Time, keep Retention) (done Swept, err error) {
+	_, err = s.alone(ctx, sweepLock, func() error { return s.sweep(ctx, now, keep, &done) })
+	if err != nil {
+		return done, fmt.Errorf("sweep: %w", err)
+	}
+	return done, nil
+}
+
+func (s *Store) sweep(ctx context.Context, now time.Time, keep Retention, done *Swept) error {
 	var strict []db.StrictTenantsRow
 	err := s.InSystem(ctx, func(tx *Tx) (err error) {
 		strict, err = tx.Q.StrictTenants(ctx)
 		return err
 	})
 	if err != nil {
-		return done, fmt.Errorf("sweep: %w", err)
+		return err
 	}
 	for _, t := range strict {
 		before := now.AddDate(0, 0, -int(t.PiiRetentionDays))
-		if err := s.sweepLeads(ctx, t.ID, before, &done); err != nil {
-			return done, fmt.Errorf("sweep leads of tenant %s: %w", t.ID, err)
+		if err := s.sweepLeads(ctx, t.ID, before, done); err != nil {
+			return fmt.Errorf("leads of tenant %s: %w", t.ID, err)
 		}
-		if err := s.sweepCalls(ctx, t.ID, before, &done); err != nil {
-			return done, fmt.Errorf("sweep calls of tenant %s: %w", t.ID, err)
+		if err := s.sweepCalls(ctx, t.ID, before, done); err != nil {
+			return fmt.Errorf("calls of tenant %s: %w", t.ID, err)
 		}
-		if err := s.sweepClear(ctx, t.ID, before, &done); err != nil {
-			return done, fmt.Errorf("mask calls of tenant %s: %w", t.ID, err)
+		if err := s.sweepClear(ctx, t.ID, before, done); err != nil {
+			return fmt.Errorf("numbers in clear in calls of tenant %s: %w", t.ID, err)
 		}
-	}
-	if err := s.sweepKeys(ctx, now.Add(-idempotencyKept), &done); err != nil {
-		return done, fmt.Errorf("sweep idempotency keys: %w", err)
 	}
 	err = s.InSystem(ctx, func(tx *Tx) error {
 		_, err := tx.Q.SignInFailuresForget(ctx, now.Add(-idempotencyKept))
 		return err
 	})
 	if err != nil {
-		return done, fmt.Errorf("sweep failures to sign in: %w", err)
+		return fmt.Errorf("failures to sign in: %w", err)
 	}
-	if err := s.sweepTokens(ctx, now.Add(-tokensKept), &done); err != nil {
-		return done, fmt.Errorf("sweep callback tokens: %w", err)
+	for _, f := range []forgetting{
+		{"idempotency keys", now.Add(-idempotencyKept), sweepBatch, &done.Keys, (*db.Queries).IdempotencyKeysForget},
+		{"callback tokens", now.Add(-tokensKept), sweepBatch, &done.Tokens, (*db.Queries).CallbackTokensForget},
+		{"AI sessions", daysBefore(now, keep.CallDetails), sessionBatch, &done.Sessions, byID((*db.Queries).SessionsForget)},
+		{"runs of flows", daysBefore(now, keep.CallDetails), sweepBatch, &done.FlowRuns, byID((*db.Queries).FlowRunsForget)},
+		{"agents' changes of status", daysBefore(now, keep.AgentLog), sweepBatch, &done.AgentLog, (*db.Queries).AgentLogForget},
+		{"the audit", daysBefore(now, keep.Audit), sweepBatch, &done.Audit, (*db.Queries).AuditForget},
+		{"accesses to recordings", daysBefore(now, keep.Audit), sweepBatch, &done.Accesses, byID((*db.Queries).RecordingAccessForget)},
+	} {
+		if err := s.forget(ctx, f); err != nil {
+			return fmt.Errorf("%s: %w", f.what, err)
+		}
 	}
-	if err := s.sweepAudit(ctx, now.AddDate(-auditKept, 0, 0), &done); err != nil {
-		return done, fmt.Errorf("sweep the audit: %w", err)
+	return nil
+}
+
+// forgetting is what a sweep deletes of one kind: all of before a moment, in batches. The zero moment keeps all.
+type forgetting struct {
+	what   string
+	before time.Time
+	batch  int32
+	sum    *int64
+	take   func(q *db.Queries, ctx context.Context, before time.Time, batch int32) (int64, error)
+}
+
+// byID gives a query that finds rows by the time in their ids that time's bound, too: ids come from the clocks of several machines.
+func byID(
+	take func(q *db.Queries, ctx context.Context, began uuid.UUID, before time.Time, batch int32) (int64, error),
+) func(q *db.Queries, ctx context.Context, before time.Time, batch int32) (int64, error) {
+	return func(q *db.Queries, ctx context.Context, before time.Time, batch int32) (int64, error) {
+		return take(q, ctx, IDFloor(before.Add(ClockSkew)), before, batch)
 	}
-	return done, nil
+}
+
+func daysBefore(now time.Time, days int) time.Time {
+	if days == 0 {
+		return time.Time{}
+	}
+	return now.AddDate(0, 0, -days)
+}
+
+func (s *Store) forget(ctx context.Context, f forgetting) error {
+	if f.before.IsZero() {
+		return nil
+	}
+	return untilNone(f.sum, f.batch, func() (n int64, err error) {
+		err = s.InSystem(ctx, func(tx *Tx) error {
+			n, err = f.take(tx.Q, ctx, f.before, f.batch)
+			return err
+		})
+		return n, err
+	})
 }
 
 func (s *Store) sweepLeads(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
@@ -102,7 +168,7 @@ func (s *Store) sweepLeads(ctx context.Context, tenant uuid.UUID, before time.Ti
 func (s *Store) sweepCalls(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
 	// Ids come from the clocks of several machines.
 	p := db.CallsForgetParams{TenantID: tenant, BeganBefore: IDFloor(before.Add(ClockSkew)), EndedBefore: before, Batch: sweepBatch}
-	return untilNone(&done.Calls, func() (n int64, err error) {
+	return untilNone(&done.Calls, sweepBatch, func() (n int64, err error) {
 		err = s.InTenant(ctx, tenant, func(tx *Tx) error {
 			n, err = tx.Q.CallsForget(ctx, p)
 			return err
@@ -152,44 +218,14 @@ func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, before time.Ti
 	}
 }
 
-func (s *Store) sweepKeys(ctx context.Context, before time.Time, done *Swept) error {
-	return untilNone(&done.Keys, func() (n int64, err error) {
-		err = s.InSystem(ctx, func(tx *Tx) error {
-			n, err = tx.Q.IdempotencyKeysForget(ctx, before, sweepBatch)
-			return err
-		})
-		return n, err
-	})
-}
-
-func (s *Store) sweepTokens(ctx context.Context, before time.Time, done *Swept) error {
-	return untilNone(&done.Tokens, func() (n int64, err error) {
-		err = s.InSystem(ctx, func(tx *Tx) error {
-			n, err = tx.Q.CallbackTokensForget(ctx, before, sweepBatch)
-			return err
-		})
-		return n, err
-	})
-}
-
-func (s *Store) sweepAudit(ctx context.Context, before time.Time, done *Swept) error {
-	return untilNone(&done.Audit, func() (n int64, err error) {
-		err = s.InSystem(ctx, func(tx *Tx) error {
-			n, err = tx.Q.AuditForget(ctx, before, sweepBatch)
-			return err
-		})
-		return n, err
-	})
-}
-
 // untilNone repeats a batch until it isn't full, and adds up what they came to.
-func untilNone(sum *int64, batch func() (int64, error)) error {
+func untilNone(sum *int64, size int32, batch func() (int64, error)) error {
 	for {
 		n, err := batch()
 		if err != nil {
 			return err
 		}
-		if *sum += n; n < sweepBatch {
+		if *sum += n; n < int64(size) {
 			return nil
 		}
 	}

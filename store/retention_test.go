@@ -83,7 +83,7 @@ func TestSweepForgetsNumbersOfEndedLeads(t *testing.T) {
 				sha256($4::text::bytea), '3210')`, tenant, storetest.NewID(t), campaign, l.name, l.status, ended, l.sealed)
 		}
 	}
-	done, err := st.Sweep(t.Context(), now)
+	done, err := st.Sweep(t.Context(), now, store.DefaultRetention())
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Leads: 5 + 6}, done)
 	kept := map[string]bool{
@@ -96,7 +96,7 @@ func TestSweepForgetsNumbersOfEndedLeads(t *testing.T) {
 	for name, has := range numbers(t, st, standard) {
 		require.True(t, has, name)
 	}
-	again, err := st.Sweep(t.Context(), now)
+	again, err := st.Sweep(t.Context(), now, store.DefaultRetention())
 	require.NoError(t, err)
 	require.Zero(t, again)
 }
@@ -126,7 +126,7 @@ func TestSweepForgetsNumbersOfStoppedCampaigns(t *testing.T) {
 				tenant, storetest.NewID(t), campaign, fmt.Sprintf("%s %d", c.name, i), status, c.lead)
 		}
 	}
-	done, err := st.Sweep(t.Context(), now)
+	done, err := st.Sweep(t.Context(), now, store.DefaultRetention())
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Leads: 4}, done)
 	left := numbers(t, st, tenant)
@@ -146,7 +146,7 @@ func TestSweepOfManyLeads(t *testing.T) {
 	storetest.Exec(t, st, tenant, `INSERT INTO leads (tenant_id, id, campaign_id, name, status, completed_at, phone_sealed, phone_hash, phone_last4)
 		SELECT $1, gen_random_uuid(), $2, i::text, 'completed', now() - interval '40 days', '\x01', sha256(i::text::bytea), '3210'
 		FROM generate_series(1, 11000) i`, tenant, campaign)
-	done, err := st.Sweep(t.Context(), time.Now())
+	done, err := st.Sweep(t.Context(), time.Now(), store.DefaultRetention())
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Leads: 11000}, done)
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM leads WHERE phone_sealed IS NOT NULL"))
@@ -172,7 +172,7 @@ func TestSweepForgetsNumbersOfEndedCalls(t *testing.T) {
 	past, lately := now.AddDate(0, 0, -31), now.AddDate(0, 0, -29)
 	call(&past)
 	kept := []uuid.UUID{call(&lately), call(nil)}
-	done, err := st.Sweep(t.Context(), now)
+	done, err := st.Sweep(t.Context(), now, store.DefaultRetention())
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Calls: 1}, done)
 	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE peer_sealed IS NOT NULL AND id = ANY($1)", kept))
@@ -218,7 +218,7 @@ func TestSweepMasksCallsFromBeforeATenantWasStrict(t *testing.T) {
 	anonymous := clearCall(t, st, tenant, past, "inbound", false)
 	storetest.Exec(t, st, tenant, "UPDATE calls SET from_number = 'anonymous' WHERE id = $1", anonymous)
 
-	done, err := st.Sweep(t.Context(), now)
+	done, err := st.Sweep(t.Context(), now, store.DefaultRetention())
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Calls: 4}, done)
 	require.Equal(t, maskedOut, ends(t, st, out))
@@ -230,7 +230,7 @@ func TestSweepMasksCallsFromBeforeATenantWasStrict(t *testing.T) {
 	require.Equal(t, clearOut, ends(t, st, others))
 
 	storetest.Exec(t, st, tenant, "UPDATE calls SET status = 'failed', end_time = $2, hangup_cause = 'X' WHERE id = $1", open, past.Add(time.Hour))
-	done, err = st.Sweep(t.Context(), now)
+	done, err = st.Sweep(t.Context(), now, store.DefaultRetention())
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Calls: 1}, done, "a call that had not ended is met again")
 	require.Equal(t, maskedOut, ends(t, st, open))
@@ -243,7 +243,7 @@ func TestSweepOfManyCalls(t *testing.T) {
 	storetest.Exec(t, st, tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, status, from_number, to_number, end_time, hangup_cause)
 		SELECT $1, overlay($2::text placing lpad(to_hex(i), 12, '0') from 25)::uuid, 'n', i::text, 'outbound', 'failed', '+918000000001', '+919876543210',
 		$3, 'NO_ANSWER' FROM generate_series(1, 11000) i`, tenant, idAt(t, now.AddDate(0, 0, -40)), now.AddDate(0, 0, -39))
-	done, err := st.Sweep(t.Context(), now)
+	done, err := st.Sweep(t.Context(), now, store.DefaultRetention())
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Calls: 11000}, done)
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE to_number <> '••••3210'"))
@@ -258,7 +258,7 @@ func TestSweepGoesOnWhereItStopped(t *testing.T) {
 	day := clearCall(t, st, tenant, now.AddDate(0, 0, -30).Add(-time.Hour), "outbound", false)
 	sweep := func(calls int64) {
 		t.Helper()
-		done, err := st.Sweep(t.Context(), now)
+		done, err := st.Sweep(t.Context(), now, store.DefaultRetention())
 		require.NoError(t, err)
 		require.Equal(t, store.Swept{Calls: calls}, done)
 	}
@@ -292,8 +292,124 @@ func TestSweepForgetsOldIdempotencyKeys(t *testing.T) {
 		storetest.Exec(t, st, tenant, `INSERT INTO idempotent_requests (tenant_id, environment, scope, key, created_at)
 			VALUES ($1, 'live', 'POST /api/v1/calls', $2, now() - $3::interval)`, tenant, age, age)
 	}
-	done, err := st.Sweep(t.Context(), time.Now())
+	done, err := st.Sweep(t.Context(), time.Now(), store.DefaultRetention())
 	require.NoError(t, err)
 	require.Equal(t, store.Swept{Keys: 1}, done)
 	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM idempotent_requests"))
+}
+
+// leftovers writes what a call of an age leaves besides its record, and gives the call's id.
+func leftovers(t *testing.T, st *store.Store, tenant, agent uuid.UUID, version int, ended time.Time) uuid.UUID {
+	t.Helper()
+	call, session := idAt(t, ended.Add(-time.Minute)), idAt(t, ended.Add(-time.Minute))
+	storetest.Exec(t, st, tenant, `INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, outcome, started_at, ended_at)
+		VALUES ($1, $2, $3, $2, 'wss://ai.example/', 'ended', 'hangup', $4::timestamptz - interval '1 minute', $4)`, tenant, session, call, ended)
+	storetest.Exec(t, st, tenant, `INSERT INTO ai_session_logs (tenant_id, session_id, id, at, source, type, metadata)
+		SELECT $1, $2, gen_random_uuid(), $3, 'ai', 'note', '{"text": "is ill"}' FROM generate_series(1, 3)`, tenant, session, ended)
+	storetest.Exec(t, st, tenant, `INSERT INTO flow_runs (tenant_id, call_id, flow_id, version, trace, outcome, started_at, ended_at)
+		VALUES ($1, $2, $3, 1, '[{"node": "n"}]', 'default', $4::timestamptz - interval '1 minute', $4)`, tenant, call, session, ended)
+	storetest.Exec(t, st, tenant, `INSERT INTO agent_status_log (tenant_id, agent_id, version, status, cause, call_id, at)
+		VALUES ($1, $2, $3, 'on_call', 'offered', $4, $5)`, tenant, agent, version, call, ended)
+	storetest.Exec(t, st, tenant, `INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method, at)
+		VALUES ($1, $2, $3, $2, 'api_key:x', 'stream', $4)`, tenant, idAt(t, ended), call, ended)
+	storetest.Exec(t, st, tenant, `INSERT INTO audit (tenant_id, id, at, actor, action) VALUES ($1, $2, $3, 'user:x', 'call.monitored')`,
+		tenant, idAt(t, ended), ended)
+	storetest.Exec(t, st, tenant, `INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at)
+		VALUES ($1, $2, $3, $4, 'x', 'calls', $5)`, tenant, call.String(), call, session, ended)
+	return call
+}
+
+// left counts what is left of some calls, by table.
+func left(t *testing.T, st *store.Store) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for _, table := range []string{
+		"ai_sessions", "ai_session_logs", "flow_runs", "agent_status_log", "recording_access", "audit", "callback_tokens",
+	} {
+		out[table] = storetest.Count(t, st, "SELECT count(*) FROM "+table)
+	}
+	return out
+}
+
+func agentOf(t *testing.T, st *store.Store, tenant uuid.UUID) uuid.UUID {
+	t.Helper()
+	id := storetest.NewID(t)
+	storetest.Exec(t, st, tenant, "INSERT INTO users (tenant_id, id, email, password_hash, role) VALUES ($1, $2::uuid, $2::text || '@a.example', 'x', 'agent')",
+		tenant, id)
+	storetest.Exec(t, st, tenant, "INSERT INTO agents (tenant_id, id, node, last_status_at) VALUES ($1, $2, 'n', now())", tenant, id)
+	return id
+}
+
+func TestSweepForgetsWhatCallsLeave(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	now := time.Now().UTC()
+	for range 2 {
+		tenant := storetest.Tenant(t, st)
+		agent := agentOf(t, st, tenant)
+		for version, age := range []int{800, 731, 729, 366, 364, 91, 89, 0} {
+			leftovers(t, st, tenant, agent, version+1, now.AddDate(0, 0, -age))
+		}
+		// What goes on has no end yet, however old it is.
+		old := idAt(t, now.AddDate(-3, 0, 0))
+		storetest.Exec(t, st, tenant, "INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url) VALUES ($1, $2, $2, $2, 'x')", tenant, old)
+		storetest.Exec(t, st, tenant, "INSERT INTO flow_runs (tenant_id, call_id, flow_id, version) VALUES ($1, $2, $2, 1)", tenant, old)
+	}
+	sweep := func(keep store.Retention, want store.Swept) {
+		t.Helper()
+		done, err := st.Sweep(t.Context(), now, keep)
+		require.NoError(t, err)
+		require.Equal(t, want, done)
+	}
+	sweep(store.Retention{}, store.Swept{Tokens: 14})
+	sweep(store.DefaultRetention(), store.Swept{Sessions: 8, FlowRuns: 8, AgentLog: 8, Audit: 4, Accesses: 4})
+	require.Equal(t, map[string]int{
+		"ai_sessions": 10, "ai_session_logs": 24, "flow_runs": 10, "agent_status_log": 8, "recording_access": 12, "audit": 12, "callback_tokens": 2,
+	}, left(t, st))
+	sweep(store.Retention{CallDetails: 90}, store.Swept{Sessions: 4, FlowRuns: 4})
+	sweep(store.Retention{AgentLog: 90}, store.Swept{AgentLog: 4})
+	sweep(store.Retention{Audit: 90}, store.Swept{Audit: 8, Accesses: 8})
+	sweep(store.Retention{CallDetails: 90, AgentLog: 90, Audit: 90}, store.Swept{})
+	require.Equal(t, map[string]int{
+		"ai_sessions": 6, "ai_session_logs": 12, "flow_runs": 6, "agent_status_log": 4, "recording_access": 4, "audit": 4, "callback_tokens": 2,
+	}, left(t, st))
+}
+
+// Many rows go in several transactions.
+func TestSweepOfManySessions(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, now := storetest.Tenant(t, st), time.Now()
+	storetest.Exec(t, st, tenant, `INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, outcome, ended_at)
+		SELECT $1, overlay($2::text placing lpad(to_hex(i), 12, '0') from 25)::uuid, $1, $1, 'x', 'ended', 'hangup', $3 FROM generate_series(1, 250) i`,
+		tenant, idAt(t, now.AddDate(-2, 0, 0)), now.AddDate(-2, 0, 0))
+	done, err := st.Sweep(t.Context(), now, store.DefaultRetention())
+	require.NoError(t, err)
+	require.Equal(t, store.Swept{Sessions: 250}, done)
+}
+
+// Of the controllers of a database one sweeps.
+func TestOneSweepAtATime(t *testing.T) {
+	t.Parallel()
+	url := storetest.NewURL(t)
+	first, second := storetest.Open(t, url), storetest.Open(t, url)
+	tenant := storetest.Tenant(t, first)
+	storetest.Exec(t, first, tenant, `INSERT INTO idempotent_requests (tenant_id, environment, scope, key, created_at)
+		VALUES ($1, 'live', 'POST /api/v1/calls', 'k', now() - interval '49 hours')`, tenant)
+	held, err := first.Pool().Acquire(t.Context())
+	require.NoError(t, err)
+	defer held.Release()
+	_, err = held.Exec(t.Context(), "SELECT pg_advisory_lock($1)", store.SweepLock)
+	require.NoError(t, err)
+	done, err := second.Sweep(t.Context(), time.Now(), store.DefaultRetention())
+	require.NoError(t, err)
+	require.Zero(t, done)
+	_, err = held.Exec(t.Context(), "SELECT pg_advisory_unlock($1)", store.SweepLock)
+	require.NoError(t, err)
+	for _, want := range []int64{1, 0} { // it leaves the lock behind
+		done, err = second.Sweep(t.Context(), time.Now(), store.DefaultRetention())
+		require.NoError(t, err)
+		require.Equal(t, store.Swept{Keys: want}, done)
+	}
+	require.Zero(t, storetest.Count(t, first, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"))
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
@@ -51,19 +50,10 @@ type Rotated struct {
 func (s *Store) Rotate(ctx context.Context, how Rotation) (done Rotated, err error) {
 	r := rotation{s: s, how: how, actor: ActorOf(ctx)}
 	ctx = WithActor(ctx, Actor{}) // that a value is sealed anew changes nothing for its owner, and is in nobody's audit
-	lock, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return done, fmt.Errorf("rotate the keys: %w", lostUnless(ctx, err))
+	alone, err := s.alone(ctx, rotationLock, func() error { return r.run(ctx) })
+	if err == nil && !alone {
+		err = fmt.Errorf("%w in another process", ErrRotating)
 	}
-	defer lock.Release()
-	if err := r.lock(ctx, lock); err != nil {
-		return done, fmt.Errorf("rotate the keys: %w", err)
-	}
-	defer func() {
-		_, unlockErr := lock.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(rotationLock))
-		err = errors.Join(err, unlockErr)
-	}()
-	err = r.run(ctx)
 	if err != nil {
 		err = fmt.Errorf("rotate the keys: %w", err)
 	}
@@ -80,17 +70,6 @@ type rotation struct {
 	actor Actor
 	// secrets and wraps are the new keys.
 	secrets, wraps keyring.Numbered
-}
-
-func (r *rotation) lock(ctx context.Context, conn *pgxpool.Conn) error {
-	var taken bool
-	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(rotationLock)).Scan(&taken); err != nil {
-		return lostUnless(ctx, err)
-	}
-	if !taken {
-		return fmt.Errorf("%w in another process", ErrRotating)
-	}
-	return nil
 }
 
 func (r *rotation) run(ctx context.Context) error {

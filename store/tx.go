@@ -215,3 +215,24 @@ func (r translatingRows) Scan(dest ...any) error { return translate(r.Rows.Scan(
 type translatingRow struct{ row pgx.Row }
 
 func (r translatingRow) Scan(dest ...any) error { return translate(r.row.Scan(dest...)) }
+
+// alone runs f while it holds an advisory lock, on a connection of its own. Where another process has the lock f doesn't run, which it
+// tells by false.
+func (s *Store) alone(ctx context.Context, lock int64, f func() error) (ran bool, err error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return false, lostUnless(ctx, err)
+	}
+	defer conn.Release()
+	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", lock).Scan(&ran); err != nil {
+		return false, lostUnless(ctx, err)
+	}
+	if !ran {
+		return false, nil
+	}
+	defer func() {
+		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", lock)
+		err = errors.Join(err, unlockErr)
+	}()
+	return true, f()
+}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
@@ -39,6 +40,7 @@ type Config struct {
 	Security   SecurityConfig   `koanf:"security"`
 	Dialing    DialingConfig    `koanf:"dialing"`
 	Agents     AgentsConfig     `koanf:"agents"`
+	Retention  RetentionConfig  `koanf:"retention"`
 	Drain      DrainConfig      `koanf:"drain"`
 }
 
@@ -219,7 +221,8 @@ func Defaults() Config {
 			SIPDomain: "127.0.0.1", Transports: []string{"udp", "tcp"}, WrapUp: time.Minute, RingTimeout: 20 * time.Second,
 			MaxWait: 10 * time.Minute, AnnounceEvery: 30 * time.Second,
 		},
-		Drain: DrainConfig{Timeout: 30 * time.Second},
+		Retention: RetentionConfig(store.DefaultRetention()),
+		Drain:     DrainConfig{Timeout: 30 * time.Second},
 	}
 }
 
@@ -314,6 +317,7 @@ func (c Config) validate(f *faults) {
 	cidrs(f, "security.allow_targets", c.Security.AllowTargets)
 	cidrs(f, "security.deny_targets", c.Security.DenyTargets)
 	c.validateDialing(f)
+	c.Retention.validate(f)
 	positive(f, "drain.timeout", c.Drain.Timeout)
 }
 

@@ -77,7 +77,6 @@ const (
 	recordingWorkers = 4
 	recordLimit      = 5 * time.Second
 	partitionsEvery  = time.Hour
-	sweepRetry       = 15 * time.Minute
 	partitionsAhead  = 2
 	// keysEvery is well below the time that a rotation waits for all controllers.
 	keysEvery = 5 * time.Second
@@ -387,36 +386,6 @@ func (c *Controller) keepPartitions(ctx context.Context) {
 			c.log.ErrorContext(ctx, "recordings without a row could not be looked for", "error", err)
 		}
 	}
-}
-
-// sweepNightly forgets what is not to be kept, at the start and every night: the nights in which no controller ran are made up for.
-func (c *Controller) sweepNightly(ctx context.Context) {
-	for {
-		next := store.NextSweep(time.Now())
-		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
-			next = time.Now().Add(sweepRetry)
-			c.log.ErrorContext(ctx, "what is not to be kept could not all be forgotten, it will be tried again", "at", next, "error", err)
-		}
-		wait := time.NewTimer(time.Until(next))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return
-		case <-wait.C:
-		}
-	}
-}
-
-func (c *Controller) sweep(ctx context.Context) error {
-	done, err := c.store.Sweep(ctx, time.Now())
-	audio, audioErr := c.library.Sweep(ctx, time.Now())
-	records := c.calls.SweepCallRecords(ctx, time.Now())
-	if done != (store.Swept{}) || audio > 0 || records > 0 {
-		c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "calls", done.Calls, "idempotency_keys", done.Keys,
-			"audit", done.Audit, "callback_tokens", done.Tokens,
-			"recordings", audio, "call_records", records)
-	}
-	return errors.Join(err, audioErr)
 }
 
 // stop ends the parts in the order in which they depend on each other: no new calls, the calls there are, the API, the jobs

@@ -12,6 +12,23 @@ import (
 	"github.com/google/uuid"
 )
 
+const agentLogForget = `-- name: AgentLogForget :execrows
+DELETE FROM agent_status_log d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM agents a CROSS JOIN LATERAL (
+    SELECT g.ctid AS row_at FROM agent_status_log g
+    WHERE g.tenant_id = a.tenant_id AND g.agent_id = a.id AND g.at < $1::timestamptz ORDER BY g.at LIMIT $2::int
+  ) o LIMIT $2::int))
+`
+
+// AgentLogForget takes up to a batch of agents' changes of before a moment.
+func (q *Queries) AgentLogForget(ctx context.Context, changedBefore time.Time, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, agentLogForget, changedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const callbackTokensForget = `-- name: CallbackTokensForget :execrows
 DELETE FROM callback_tokens c WHERE c.ctid = ANY(ARRAY(
   SELECT o.ctid FROM callback_tokens o WHERE o.expires_at < $1::timestamptz ORDER BY o.expires_at LIMIT $2::int))
@@ -148,6 +165,23 @@ func (q *Queries) CallsSetMaskedUpTo(ctx context.Context, tenantID uuid.UUID, up
 	return err
 }
 
+const flowRunsForget = `-- name: FlowRunsForget :execrows
+DELETE FROM flow_runs d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT r.ctid AS row_at FROM flow_runs r
+    WHERE r.tenant_id = t.id AND r.call_id < $1 AND r.ended_at < $2::timestamptz ORDER BY r.call_id LIMIT $3::int
+  ) o LIMIT $3::int))
+`
+
+// FlowRunsForget takes up to a batch of runs of flows that ended before a moment.
+func (q *Queries) FlowRunsForget(ctx context.Context, beganBefore uuid.UUID, endedBefore time.Time, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, flowRunsForget, beganBefore, endedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const idempotencyKeysForget = `-- name: IdempotencyKeysForget :execrows
 DELETE FROM idempotent_requests k WHERE k.ctid = ANY(ARRAY(
   SELECT o.ctid FROM idempotent_requests o WHERE o.created_at < $1::timestamptz ORDER BY o.created_at LIMIT $2::int))
@@ -205,6 +239,43 @@ func (q *Queries) LeadsForget(ctx context.Context, arg LeadsForgetParams) (Leads
 	var i LeadsForgetRow
 	err := row.Scan(&i.Forgotten, &i.Last)
 	return i, err
+}
+
+const recordingAccessForget = `-- name: RecordingAccessForget :execrows
+DELETE FROM recording_access d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT r.ctid AS row_at FROM recording_access r
+    WHERE r.tenant_id = t.id AND r.id < $1 AND r.at < $2::timestamptz ORDER BY r.id LIMIT $3::int
+  ) o LIMIT $3::int))
+`
+
+// RecordingAccessForget takes up to a batch of the rows that say who got a recording before a moment.
+func (q *Queries) RecordingAccessForget(ctx context.Context, beganBefore uuid.UUID, accessedBefore time.Time, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, recordingAccessForget, beganBefore, accessedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sessionsForget = `-- name: SessionsForget :execrows
+
+DELETE FROM ai_sessions d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT s.ctid AS row_at FROM ai_sessions s
+    WHERE s.tenant_id = t.id AND s.id < $1 AND s.ended_at < $2::timestamptz ORDER BY s.id LIMIT $3::int
+  ) o LIMIT $3::int))
+`
+
+// What calls leave besides their record. Ids are UUIDv7s, so the oldest rows of each tenant are the first of its primary key: began_before
+// is the smallest id of a moment somewhat after ended_before.
+// SessionsForget takes up to a batch of AI sessions that ended before a moment, with their logs.
+func (q *Queries) SessionsForget(ctx context.Context, beganBefore uuid.UUID, endedBefore time.Time, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, sessionsForget, beganBefore, endedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const strictTenants = `-- name: StrictTenants :many

@@ -63,6 +63,41 @@ WHERE c.tenant_id = @tenant_id AND c.id > @after AND c.id <= @last AND c.end_tim
   AND CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END
     <> mask_number(CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END);
 
+-- What calls leave besides their record. Ids are UUIDv7s, so the oldest rows of each tenant are the first of its primary key: began_before
+-- is the smallest id of a moment somewhat after ended_before.
+
+-- SessionsForget takes up to a batch of AI sessions that ended before a moment, with their logs.
+-- name: SessionsForget :execrows
+DELETE FROM ai_sessions d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT s.ctid AS row_at FROM ai_sessions s
+    WHERE s.tenant_id = t.id AND s.id < @began_before AND s.ended_at < @ended_before::timestamptz ORDER BY s.id LIMIT @batch::int
+  ) o LIMIT @batch::int));
+
+-- FlowRunsForget takes up to a batch of runs of flows that ended before a moment.
+-- name: FlowRunsForget :execrows
+DELETE FROM flow_runs d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT r.ctid AS row_at FROM flow_runs r
+    WHERE r.tenant_id = t.id AND r.call_id < @began_before AND r.ended_at < @ended_before::timestamptz ORDER BY r.call_id LIMIT @batch::int
+  ) o LIMIT @batch::int));
+
+-- AgentLogForget takes up to a batch of agents' changes of before a moment.
+-- name: AgentLogForget :execrows
+DELETE FROM agent_status_log d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM agents a CROSS JOIN LATERAL (
+    SELECT g.ctid AS row_at FROM agent_status_log g
+    WHERE g.tenant_id = a.tenant_id AND g.agent_id = a.id AND g.at < @changed_before::timestamptz ORDER BY g.at LIMIT @batch::int
+  ) o LIMIT @batch::int));
+
+-- RecordingAccessForget takes up to a batch of the rows that say who got a recording before a moment.
+-- name: RecordingAccessForget :execrows
+DELETE FROM recording_access d WHERE d.ctid = ANY(ARRAY(
+  SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
+    SELECT r.ctid AS row_at FROM recording_access r
+    WHERE r.tenant_id = t.id AND r.id < @began_before AND r.at < @accessed_before::timestamptz ORDER BY r.id LIMIT @batch::int
+  ) o LIMIT @batch::int));
+
 -- CallbackTokensForget takes up to a batch of tokens that ended before a moment.
 -- name: CallbackTokensForget :execrows
 DELETE FROM callback_tokens c WHERE c.ctid = ANY(ARRAY(

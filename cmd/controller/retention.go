@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ringmaster/ringmaster/store"
+)
+
+const (
+	sweepRetry = 15 * time.Minute
+	// maxRetention is a hundred years, in days.
+	maxRetention = 36_500
+)
+
+// RetentionConfig says for how many days is kept what the tenants have no setting for; 0 is for ever. See store.Retention.
+type RetentionConfig struct {
+	CallDetails int `koanf:"call_details_days"` // AI sessions with their logs, and what flows did, from the call's end
+	AgentLog    int `koanf:"agent_log_days"`    // agents' changes of status
+	Audit       int `koanf:"audit_days"`        // the audit, and who got which recording
+}
+
+func (c RetentionConfig) validate(f *faults) {
+	between(f, "retention.call_details_days", c.CallDetails, 0, maxRetention)
+	between(f, "retention.agent_log_days", c.AgentLog, 0, maxRetention)
+	between(f, "retention.audit_days", c.Audit, 0, maxRetention)
+}
+
+// sweepNightly forgets what is not to be kept, at the start and every night: the nights in which no controller ran are made up for.
+func (c *Controller) sweepNightly(ctx context.Context) {
+	for {
+		next := store.NextSweep(time.Now())
+		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+			next = time.Now().Add(sweepRetry)
+			c.log.ErrorContext(ctx, "what is not to be kept could not all be forgotten, it will be tried again", "at", next, "error", err)
+		}
+		wait := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+		}
+	}
+}
+
+func (c *Controller) sweep(ctx context.Context) error {
+	done, err := c.store.Sweep(ctx, time.Now(), store.Retention(c.cfg.Retention))
+	audio, audioErr := c.library.Sweep(ctx, time.Now())
+	records := c.calls.SweepCallRecords(ctx, time.Now())
+	if done != (store.Swept{}) || audio > 0 || records > 0 {
+		c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "calls", done.Calls, "idempotency_keys", done.Keys,
+			"callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "agent_log", done.AgentLog,
+			"audit", done.Audit, "recording_accesses", done.Accesses, "recordings", audio, "call_records", records)
+	}
+	return errors.Join(err, audioErr)
+}
