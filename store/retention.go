@@ -1,9 +1,7 @@
 package store
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -43,6 +41,8 @@ func DefaultRetention() Retention { return Retention{CallDetails: 365, AgentLog:
 type Swept struct {
 	// Leads and Calls are those whose numbers it took, Keys the idempotency keys, Tokens the callback tokens.
 	Leads, Calls, Keys, Tokens int64
+	// Sealed are leads, and Events events, whose numbers were in clear from before their tenant was strict.
+	Sealed, Events int64
 	// Sessions, FlowRuns, AgentLog, Audit and Accesses are rows that Retention bounds; Accesses are of recordings.
 	Sessions, FlowRuns, AgentLog, Audit, Accesses int64
 }
@@ -57,9 +57,9 @@ func NextSweep(now time.Time) time.Time {
 }
 
 // Sweep forgets what is not to be kept: the numbers of strict tenants' leads and calls that ended longer ago than the tenant's
-// pii_retention_days, idempotency keys and callback tokens whose time is over, and what is older than keep says. It works in short
-// transactions, and one that was broken off does no harm. One process sweeps at a time; for any other there is nothing to do. What it did
-// until an error is in Swept.
+// pii_retention_days, idempotency keys and callback tokens whose time is over, and what is older than keep says. Numbers in clear from
+// before a tenant was strict are sealed in its leads and masked in its events at once. It works in short transactions, and one that was
+// broken off does no harm. One process sweeps at a time; for any other there is nothing to do. What it did until an error is in Swept.
 func (s *Store) Sweep(ctx context.Context, now time.Time, keep Retention) (done Swept, err error) {
 	_, err = s.alone(ctx, sweepLock, func() error { return s.sweep(ctx, now, keep, &done) })
 	if err != nil {
@@ -69,27 +69,10 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, keep Retention) (done 
 }
 
 func (s *Store) sweep(ctx context.Context, now time.Time, keep Retention, done *Swept) error {
-	var strict []db.StrictTenantsRow
-	err := s.InSystem(ctx, func(tx *Tx) (err error) {
-		strict, err = tx.Q.StrictTenants(ctx)
-		return err
-	})
-	if err != nil {
+	if err := s.sweepStrict(ctx, now, done); err != nil {
 		return err
 	}
-	for _, t := range strict {
-		before := now.AddDate(0, 0, -int(t.PiiRetentionDays))
-		if err := s.sweepLeads(ctx, t.ID, before, done); err != nil {
-			return fmt.Errorf("leads of tenant %s: %w", t.ID, err)
-		}
-		if err := s.sweepCalls(ctx, t.ID, before, done); err != nil {
-			return fmt.Errorf("calls of tenant %s: %w", t.ID, err)
-		}
-		if err := s.sweepClear(ctx, t.ID, before, done); err != nil {
-			return fmt.Errorf("numbers in clear in calls of tenant %s: %w", t.ID, err)
-		}
-	}
-	err = s.InSystem(ctx, func(tx *Tx) error {
+	err := s.InSystem(ctx, func(tx *Tx) error {
 		_, err := tx.Q.SignInFailuresForget(ctx, now.Add(-idempotencyKept))
 		return err
 	})
@@ -148,74 +131,6 @@ func (s *Store) forget(ctx context.Context, f forgetting) error {
 		})
 		return n, err
 	})
-}
-
-func (s *Store) sweepLeads(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
-	for after := uuid.Nil; ; {
-		var row db.LeadsForgetRow
-		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
-			row, err = tx.Q.LeadsForget(ctx, db.LeadsForgetParams{TenantID: tenant, After: after, EndedBefore: before, Batch: sweepBatch})
-			return err
-		})
-		if err != nil || row.Last == after {
-			return err
-		}
-		done.Leads += row.Forgotten
-		after = row.Last
-	}
-}
-
-func (s *Store) sweepCalls(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
-	// Ids come from the clocks of several machines.
-	p := db.CallsForgetParams{TenantID: tenant, BeganBefore: IDFloor(before.Add(ClockSkew)), EndedBefore: before, Batch: sweepBatch}
-	return untilNone(&done.Calls, sweepBatch, func() (n int64, err error) {
-		err = s.InTenant(ctx, tenant, func(tx *Tx) error {
-			n, err = tx.Q.CallsForget(ctx, p)
-			return err
-		})
-		return n, err
-	})
-}
-
-// sweepClear masks the numbers in calls from before the tenant was strict. It goes on where the sweep before could stop for good: a day
-// before what it forgets, since ids come from several clocks, and before the first call that has not ended.
-func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
-	p := db.CallsMaskBatchParams{
-		TenantID: tenant, BeganBefore: IDFloor(before.Add(ClockSkew)), EndedBefore: before, Batch: sweepBatch,
-	}
-	err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
-		p.After, err = tx.Q.CallsMaskedUpTo(ctx, tenant)
-		return err
-	})
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return err
-	}
-	settled := IDFloor(before.AddDate(0, 0, -1))
-	for upTo, gap := p.After, false; ; {
-		var row db.CallsMaskBatchRow
-		var masked int64
-		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
-			if row, err = tx.Q.CallsMaskBatch(ctx, p); err != nil {
-				return err
-			}
-			masked, err = tx.Q.CallsMask(ctx, db.CallsMaskParams{TenantID: tenant, After: p.After, Last: row.Last, EndedBefore: before})
-			if err != nil {
-				return err
-			}
-			if !gap {
-				upTo, gap = row.Done, row.Done != row.Last
-			}
-			if bytes.Compare(upTo[:], settled[:]) > 0 {
-				upTo, gap = settled, true
-			}
-			return tx.Q.CallsSetMaskedUpTo(ctx, tenant, upTo)
-		})
-		if err != nil || row.Last == p.After {
-			return err
-		}
-		done.Calls += masked
-		p.After = row.Last
-	}
 }
 
 // untilNone repeats a batch until it isn't full, and adds up what they came to.

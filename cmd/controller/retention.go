@@ -50,8 +50,8 @@ func (c *Controller) sweep(ctx context.Context) error {
 	audio, audioErr := c.library.Sweep(ctx, time.Now())
 	records := c.calls.SweepCallRecords(ctx, time.Now())
 	if done != (store.Swept{}) || audio > 0 || records > 0 {
-		c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "calls", done.Calls, "idempotency_keys", done.Keys,
-			"callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "agent_log", done.AgentLog,
+		c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "leads_sealed", done.Sealed, "calls", done.Calls,
+			"events", done.Events, "idempotency_keys", done.Keys, "callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "agent_log", done.AgentLog,
 			"audit", done.Audit, "recording_accesses", done.Accesses, "recordings", audio, "call_records", records)
 	}
 	return errors.Join(err, audioErr)

@@ -149,8 +149,9 @@ type Call struct {
 }
 
 type CallMask struct {
-	TenantID uuid.UUID
-	UpTo     uuid.UUID
+	TenantID   uuid.UUID
+	UpTo       uuid.UUID
+	EventsUpTo uuid.UUID
 }
 
 type CallbackToken struct {

@@ -43,128 +43,6 @@ func (q *Queries) CallbackTokensForget(ctx context.Context, endedBefore time.Tim
 	return result.RowsAffected(), nil
 }
 
-const callsForget = `-- name: CallsForget :execrows
-UPDATE calls c SET peer_sealed = NULL
-WHERE c.tenant_id = $1 AND c.peer_sealed IS NOT NULL AND c.id = ANY(ARRAY(
-  SELECT e.id FROM calls e
-  WHERE e.tenant_id = $1 AND e.peer_sealed IS NOT NULL AND e.id < $2 AND e.end_time < $3::timestamptz
-  LIMIT $4::int))
-`
-
-type CallsForgetParams struct {
-	TenantID    uuid.UUID
-	BeganBefore uuid.UUID
-	EndedBefore time.Time
-	Batch       int32
-}
-
-// CallsForget takes the callee's sealed number out of up to a batch of a tenant's calls that have ended before a moment.
-func (q *Queries) CallsForget(ctx context.Context, arg CallsForgetParams) (int64, error) {
-	result, err := q.db.Exec(ctx, callsForget,
-		arg.TenantID,
-		arg.BeganBefore,
-		arg.EndedBefore,
-		arg.Batch,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const callsMask = `-- name: CallsMask :execrows
-UPDATE calls c SET
-  from_number = CASE c.direction WHEN 'inbound' THEN mask_number(c.from_number) ELSE c.from_number END,
-  to_number = CASE c.direction WHEN 'outbound' THEN mask_number(c.to_number) ELSE c.to_number END
-WHERE c.tenant_id = $1 AND c.id > $2 AND c.id <= $3 AND c.end_time < $4::timestamptz
-  AND CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END
-    <> mask_number(CASE c.direction WHEN 'inbound' THEN c.from_number ELSE c.to_number END)
-`
-
-type CallsMaskParams struct {
-	TenantID    uuid.UUID
-	After       uuid.UUID
-	Last        uuid.UUID
-	EndedBefore time.Time
-}
-
-// CallsMask masks the callee's number in a strict tenant's calls from before it was strict, of those after one and up to another that
-// have ended before a moment.
-func (q *Queries) CallsMask(ctx context.Context, arg CallsMaskParams) (int64, error) {
-	result, err := q.db.Exec(ctx, callsMask,
-		arg.TenantID,
-		arg.After,
-		arg.Last,
-		arg.EndedBefore,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const callsMaskBatch = `-- name: CallsMaskBatch :one
-WITH batch AS (
-  SELECT e.id, coalesce(e.end_time < $2::timestamptz, false) AS ended FROM calls e
-  WHERE e.tenant_id = $3 AND e.id > $1 AND e.id < $4 ORDER BY e.id LIMIT $5::int
-), open AS (
-  SELECT o.id FROM batch o WHERE NOT o.ended ORDER BY o.id LIMIT 1
-)
-SELECT coalesce((SELECT b.id FROM batch b ORDER BY b.id DESC LIMIT 1), $1)::uuid AS last,
-  coalesce((SELECT b.id FROM batch b WHERE b.id < (SELECT o.id FROM open o) OR NOT EXISTS (SELECT FROM open) ORDER BY b.id DESC LIMIT 1),
-    $1)::uuid AS done
-`
-
-type CallsMaskBatchParams struct {
-	After       uuid.UUID
-	EndedBefore time.Time
-	TenantID    uuid.UUID
-	BeganBefore uuid.UUID
-	Batch       int32
-}
-
-type CallsMaskBatchRow struct {
-	Last uuid.UUID
-	Done uuid.UUID
-}
-
-// CallsMaskBatch tells which is the last of a batch of a tenant's calls after one, and up to which one all have ended before a moment:
-// both are the one given when there are none.
-func (q *Queries) CallsMaskBatch(ctx context.Context, arg CallsMaskBatchParams) (CallsMaskBatchRow, error) {
-	row := q.db.QueryRow(ctx, callsMaskBatch,
-		arg.After,
-		arg.EndedBefore,
-		arg.TenantID,
-		arg.BeganBefore,
-		arg.Batch,
-	)
-	var i CallsMaskBatchRow
-	err := row.Scan(&i.Last, &i.Done)
-	return i, err
-}
-
-const callsMaskedUpTo = `-- name: CallsMaskedUpTo :one
-SELECT up_to FROM call_masks WHERE tenant_id = $1
-`
-
-// CallsMaskedUpTo tells which call of a tenant was the last that CallsMask need not look at again.
-func (q *Queries) CallsMaskedUpTo(ctx context.Context, tenantID uuid.UUID) (uuid.UUID, error) {
-	row := q.db.QueryRow(ctx, callsMaskedUpTo, tenantID)
-	var up_to uuid.UUID
-	err := row.Scan(&up_to)
-	return up_to, err
-}
-
-const callsSetMaskedUpTo = `-- name: CallsSetMaskedUpTo :exec
-INSERT INTO call_masks AS m (tenant_id, up_to) VALUES ($1, $2)
-ON CONFLICT (tenant_id) DO UPDATE SET up_to = greatest(m.up_to, excluded.up_to)
-`
-
-func (q *Queries) CallsSetMaskedUpTo(ctx context.Context, tenantID uuid.UUID, upTo uuid.UUID) error {
-	_, err := q.db.Exec(ctx, callsSetMaskedUpTo, tenantID, upTo)
-	return err
-}
-
 const flowRunsForget = `-- name: FlowRunsForget :execrows
 DELETE FROM flow_runs d WHERE d.ctid = ANY(ARRAY(
   SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
@@ -196,51 +74,6 @@ func (q *Queries) IdempotencyKeysForget(ctx context.Context, usedBefore time.Tim
 	return result.RowsAffected(), nil
 }
 
-const leadsForget = `-- name: LeadsForget :one
-WITH batch AS (
-  SELECT l.id FROM leads l WHERE l.tenant_id = $2 AND l.id > $1 ORDER BY l.id LIMIT $3::int
-), forgotten AS (
-  UPDATE leads f SET phone = NULL, phone_sealed = NULL, updated_at = now() FROM batch b
-  WHERE f.tenant_id = $2 AND f.id = b.id AND (f.phone IS NOT NULL OR f.phone_sealed IS NOT NULL)
-    AND (f.status IN ('completed', 'exhausted', 'dnc', 'opted_out', 'invalid') AND f.completed_at < $4::timestamptz
-      OR f.status IN ('new', 'queued', 'retry', 'callback') AND f.updated_at < $4::timestamptz AND EXISTS (
-        SELECT FROM campaigns c WHERE c.tenant_id = f.tenant_id AND c.id = f.campaign_id AND c.status = 'completed'
-          AND c.updated_at < $4::timestamptz))
-  RETURNING f.id
-)
-SELECT (SELECT count(*) FROM forgotten) AS forgotten,
-  coalesce((SELECT b.id FROM batch b ORDER BY b.id DESC LIMIT 1), $1)::uuid AS last
-`
-
-type LeadsForgetParams struct {
-	After       uuid.UUID
-	TenantID    uuid.UUID
-	Batch       int32
-	EndedBefore time.Time
-}
-
-type LeadsForgetRow struct {
-	Forgotten int64
-	Last      uuid.UUID
-}
-
-// LeadsForget takes the numbers of a strict tenant's leads that have ended before a moment, sealed or from before it was strict, out of
-// a batch of leads after one. Waiting leads of a campaign that was stopped before that moment count as ended: nothing can dial them any
-// more. It tells how many it took and which lead was the batch's last: the one given when there are no more.
-// Leads lie in the order of their ids, so a walk over all of them needs no index that every other tenant's leads would pay for. Hash
-// and last four digits stay.
-func (q *Queries) LeadsForget(ctx context.Context, arg LeadsForgetParams) (LeadsForgetRow, error) {
-	row := q.db.QueryRow(ctx, leadsForget,
-		arg.After,
-		arg.TenantID,
-		arg.Batch,
-		arg.EndedBefore,
-	)
-	var i LeadsForgetRow
-	err := row.Scan(&i.Forgotten, &i.Last)
-	return i, err
-}
-
 const recordingAccessForget = `-- name: RecordingAccessForget :execrows
 DELETE FROM recording_access d WHERE d.ctid = ANY(ARRAY(
   SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
@@ -260,6 +93,7 @@ func (q *Queries) RecordingAccessForget(ctx context.Context, beganBefore uuid.UU
 
 const sessionsForget = `-- name: SessionsForget :execrows
 
+
 DELETE FROM ai_sessions d WHERE d.ctid = ANY(ARRAY(
   SELECT o.row_at FROM tenants t CROSS JOIN LATERAL (
     SELECT s.ctid AS row_at FROM ai_sessions s
@@ -267,6 +101,7 @@ DELETE FROM ai_sessions d WHERE d.ctid = ANY(ARRAY(
   ) o LIMIT $3::int))
 `
 
+// What is kept for a time, and what the nightly sweep forgets.
 // What calls leave besides their record. Ids are UUIDv7s, so the oldest rows of each tenant are the first of its primary key: began_before
 // is the smallest id of a moment somewhat after ended_before.
 // SessionsForget takes up to a batch of AI sessions that ended before a moment, with their logs.
@@ -276,36 +111,4 @@ func (q *Queries) SessionsForget(ctx context.Context, beganBefore uuid.UUID, end
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const strictTenants = `-- name: StrictTenants :many
-
-SELECT id, pii_retention_days FROM tenants WHERE privacy_mode = 'strict' ORDER BY id
-`
-
-type StrictTenantsRow struct {
-	ID               uuid.UUID
-	PiiRetentionDays int32
-}
-
-// What is kept for a time, and what the nightly sweep forgets.
-// StrictTenants lists the tenants whose numbers are forgotten, and after how many days.
-func (q *Queries) StrictTenants(ctx context.Context) ([]StrictTenantsRow, error) {
-	rows, err := q.db.Query(ctx, strictTenants)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []StrictTenantsRow{}
-	for rows.Next() {
-		var i StrictTenantsRow
-		if err := rows.Scan(&i.ID, &i.PiiRetentionDays); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

@@ -1,0 +1,173 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// sealBatch bounds the leads that a sweep locks at a time.
+const sealBatch = 500
+
+// sweepStrict is what a sweep does with the numbers of strict tenants.
+func (s *Store) sweepStrict(ctx context.Context, now time.Time, done *Swept) error {
+	var strict []db.StrictTenantsRow
+	err := s.InSystem(ctx, func(tx *Tx) (err error) {
+		strict, err = tx.Q.StrictTenants(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range strict {
+		before := now.AddDate(0, 0, -int(t.PiiRetentionDays))
+		if err := s.sweepLeads(ctx, t.ID, before, done); err != nil {
+			return fmt.Errorf("leads of tenant %s: %w", t.ID, err)
+		}
+		if err := s.sweepCalls(ctx, t.ID, before, done); err != nil {
+			return fmt.Errorf("calls of tenant %s: %w", t.ID, err)
+		}
+		if err := s.sweepClear(ctx, t.ID, before, done); err != nil {
+			return fmt.Errorf("numbers in clear in calls of tenant %s: %w", t.ID, err)
+		}
+		if err := s.sweepEvents(ctx, t.ID, now, done); err != nil {
+			return fmt.Errorf("events of tenant %s: %w", t.ID, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) sweepLeads(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
+	for after := uuid.Nil; ; {
+		var row db.LeadsForgetRow
+		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+			row, err = tx.Q.LeadsForget(ctx, db.LeadsForgetParams{TenantID: tenant, After: after, EndedBefore: before, Batch: sweepBatch})
+			return err
+		})
+		if err != nil || row.Last == after {
+			return err
+		}
+		if row.Clear {
+			if err := s.sealLeads(ctx, tenant, after, row.Last, done); err != nil {
+				return err
+			}
+		}
+		done.Leads += row.Forgotten
+		after = row.Last
+	}
+}
+
+// sealLeads seals the numbers that are in clear in the leads after one and up to another. Who dials such a lead waits for no more than a
+// batch.
+func (s *Store) sealLeads(ctx context.Context, tenant, after, last uuid.UUID, done *Swept) error {
+	return untilNone(&done.Sealed, sealBatch, func() (n int64, err error) {
+		err = s.InTenant(ctx, tenant, func(tx *Tx) error {
+			leads, err := tx.Q.LeadsClear(ctx, db.LeadsClearParams{TenantID: tenant, After: after, Last: last, Batch: sealBatch})
+			if err != nil {
+				return err
+			}
+			ids, sealed := make([]uuid.UUID, len(leads)), make([][]byte, len(leads))
+			for i, lead := range leads {
+				ids[i] = lead.ID
+				if sealed[i], err = tx.SealPhone(ctx, tenant, lead.Phone); err != nil {
+					return err
+				}
+			}
+			n, err = tx.Q.LeadsSeal(ctx, tenant, ids, sealed)
+			return err
+		})
+		return n, err
+	})
+}
+
+func (s *Store) sweepCalls(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
+	// Ids come from the clocks of several machines.
+	p := db.CallsForgetParams{TenantID: tenant, BeganBefore: IDFloor(before.Add(ClockSkew)), EndedBefore: before, Batch: sweepBatch}
+	return untilNone(&done.Calls, sweepBatch, func() (n int64, err error) {
+		err = s.InTenant(ctx, tenant, func(tx *Tx) error {
+			n, err = tx.Q.CallsForget(ctx, p)
+			return err
+		})
+		return n, err
+	})
+}
+
+// sweepClear masks the numbers in calls from before the tenant was strict. It goes on where the sweep before could stop for good: a day
+// before what it forgets, since ids come from several clocks, and before the first call that has not ended.
+func (s *Store) sweepClear(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {
+	p := db.CallsMaskBatchParams{
+		TenantID: tenant, BeganBefore: IDFloor(before.Add(ClockSkew)), EndedBefore: before, Batch: sweepBatch,
+	}
+	err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+		p.After, err = tx.Q.CallsMaskedUpTo(ctx, tenant)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	settled := IDFloor(before.AddDate(0, 0, -1))
+	for upTo, gap := p.After, false; ; {
+		var row db.CallsMaskBatchRow
+		var masked int64
+		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+			if row, err = tx.Q.CallsMaskBatch(ctx, p); err != nil {
+				return err
+			}
+			masked, err = tx.Q.CallsMask(ctx, db.CallsMaskParams{TenantID: tenant, After: p.After, Last: row.Last, EndedBefore: before})
+			if err != nil {
+				return err
+			}
+			if !gap {
+				upTo, gap = row.Done, row.Done != row.Last
+			}
+			if bytes.Compare(upTo[:], settled[:]) > 0 {
+				upTo, gap = settled, true
+			}
+			return tx.Q.CallsSetMaskedUpTo(ctx, tenant, upTo)
+		})
+		if err != nil || row.Last == p.After {
+			return err
+		}
+		done.Calls += masked
+		p.After = row.Last
+	}
+}
+
+// sweepEvents masks the numbers in events from before the tenant was strict: who reads an event is shown the mask. It goes on where the
+// sweep before came to, but for a day: ids come from several clocks, events of a call are held back until its answer, and a controller may have
+// read the tenant's mode before it changed.
+func (s *Store) sweepEvents(ctx context.Context, tenant uuid.UUID, now time.Time, done *Swept) error {
+	var after uuid.UUID
+	err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+		after, err = tx.Q.EventsMaskedUpTo(ctx, tenant)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	settled := IDFloor(now.AddDate(0, 0, -1))
+	for {
+		var row db.EventsMaskRow
+		err := s.InTenant(ctx, tenant, func(tx *Tx) (err error) {
+			if row, err = tx.Q.EventsMask(ctx, after, tenant, sweepBatch); err != nil {
+				return err
+			}
+			upTo := row.Last
+			if bytes.Compare(upTo[:], settled[:]) > 0 {
+				upTo = settled
+			}
+			return tx.Q.EventsSetMaskedUpTo(ctx, tenant, upTo)
+		})
+		if err != nil || row.Last == after {
+			return err
+		}
+		done.Events += row.Masked
+		after = row.Last
+	}
+}

@@ -1,0 +1,123 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// strictNow has a tenant become strict.
+func strictNow(t *testing.T, st *store.Store, tenant uuid.UUID) {
+	t.Helper()
+	storetest.Exec(t, st, tenant, "UPDATE tenants SET privacy_mode = 'strict' WHERE id = $1", tenant)
+}
+
+func sweepNow(t *testing.T, st *store.Store) store.Swept {
+	t.Helper()
+	done, err := st.Sweep(t.Context(), time.Now(), store.DefaultRetention())
+	require.NoError(t, err)
+	return done
+}
+
+func TestLeadsOfATenantThatBecomesStrictAreSealed(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, standard := storetest.Tenant(t, st), storetest.Tenant(t, st)
+	campaign := storetest.Campaign(t, st, tenant, nil)
+	lead, gone := storetest.Lead(t, st, tenant, campaign, "9876543210"), storetest.Lead(t, st, tenant, campaign, "9876543211")
+	storetest.Exec(t, st, tenant, "UPDATE leads SET status = 'opted_out', completed_at = now() WHERE id = $1", gone)
+	storetest.Lead(t, st, standard, storetest.Campaign(t, st, standard, nil), "9876543210")
+	before := storetest.Query[time.Time](t, st, tenant, "SELECT updated_at FROM leads WHERE id = $1", lead)
+	strictNow(t, st, tenant)
+
+	require.Equal(t, store.Swept{Leads: 1, Sealed: 1}, sweepNow(t, st))
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+		row, err := tx.Q.LeadGet(t.Context(), tenant, lead)
+		require.NoError(t, err)
+		require.True(t, row.Phone.IsZero())
+		number, err := tx.OpenPhone(t.Context(), tenant, row.PhoneSealed)
+		require.NoError(t, err)
+		require.Equal(t, "9876543210", number.National())
+		require.Equal(t, before[0], row.UpdatedAt, "how long a lead has waited is not counted anew")
+		row, err = tx.Q.LeadGet(t.Context(), tenant, gone)
+		require.NoError(t, err)
+		require.True(t, row.Phone.IsZero() && row.PhoneSealed == nil, "an opt-out's number is forgotten at once")
+		return nil
+	}))
+	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM leads WHERE phone IS NOT NULL"))
+	require.Zero(t, sweepNow(t, st))
+}
+
+// A sweep seals more leads than one transaction takes.
+func TestManyLeadsAreSealed(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.StrictTenant(t, st)
+	storetest.Exec(t, st, tenant, `INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4)
+		SELECT $1, gen_random_uuid(), $2, (9800000000 + i)::text, sha256(i::text::bytea), '0000' FROM generate_series(1, 6100) i`,
+		tenant, storetest.Campaign(t, st, tenant, nil))
+	require.Equal(t, store.Swept{Sealed: 6100}, sweepNow(t, st))
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM leads WHERE phone IS NOT NULL OR phone_sealed IS NULL"))
+}
+
+// startedEvent writes a call.started of a moment, as a standard tenant has it.
+func startedEvent(t *testing.T, st *store.Store, tenant uuid.UUID, at time.Time, direction string) uuid.UUID {
+	t.Helper()
+	id := idAt(t, at)
+	storetest.Exec(t, st, tenant, `INSERT INTO events (tenant_id, id, type, call_id, data, created_at) VALUES ($1, $2, 'call.started', $2,
+		jsonb_build_object('direction', $3::text, 'metadata', '{"from": "kept"}'::jsonb,
+			'from', CASE $3 WHEN 'inbound' THEN '+919876543210' ELSE '+918000000001' END,
+			'to', CASE $3 WHEN 'inbound' THEN '+918000000001' ELSE '+919876543210' END), $4)`, tenant, id, direction, at)
+	return id
+}
+
+// told gives the two numbers of an event.
+func told(t *testing.T, st *store.Store, tenant, event uuid.UUID) string {
+	t.Helper()
+	return storetest.Query[string](t, st, tenant, "SELECT (data ->> 'from') || ' ' || (data ->> 'to') FROM events WHERE id = $1", event)[0]
+}
+
+func TestEventsOfATenantThatBecomesStrictAreMasked(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant, standard, now := storetest.Tenant(t, st), storetest.Tenant(t, st), time.Now()
+	old, lately := now.AddDate(0, 0, -40), now.Add(-time.Minute)
+	out, in := startedEvent(t, st, tenant, old, "outbound"), startedEvent(t, st, tenant, lately, "inbound")
+	others := startedEvent(t, st, standard, old, "outbound")
+	ended := idAt(t, old)
+	storetest.Exec(t, st, tenant, `INSERT INTO events (tenant_id, id, type, call_id, data) VALUES ($1, $2, 'call.ended', $2, '{"to": "+919876543210"}')`,
+		tenant, ended)
+	require.Zero(t, sweepNow(t, st))
+
+	strictNow(t, st, tenant)
+	require.Equal(t, store.Swept{Events: 2}, sweepNow(t, st))
+	require.Equal(t, maskedOut, told(t, st, tenant, out))
+	require.Equal(t, maskedIn, told(t, st, tenant, in))
+	require.Equal(t, clearOut, told(t, st, standard, others))
+	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM events WHERE tenant_id = $1 AND data -> 'metadata' ->> 'from' = 'kept'", tenant))
+	require.Equal(t, 1, storetest.Count(t, st, `SELECT count(*) FROM events WHERE id = $1 AND data = '{"to": "+919876543210"}'`, ended), "what has no number stays")
+	require.Zero(t, sweepNow(t, st))
+
+	// Events of the last day are looked at again, those of before are done.
+	late, seen := startedEvent(t, st, tenant, now.Add(-2*time.Hour), "outbound"), startedEvent(t, st, tenant, now.AddDate(0, 0, -2), "outbound")
+	require.Equal(t, store.Swept{Events: 1}, sweepNow(t, st))
+	require.Equal(t, maskedOut, told(t, st, tenant, late))
+	require.Equal(t, clearOut, told(t, st, tenant, seen))
+}
+
+func TestManyEventsAreMasked(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	tenant := storetest.StrictTenant(t, st)
+	storetest.Exec(t, st, tenant, `INSERT INTO events (tenant_id, id, type, data)
+		SELECT $1, overlay($2::text placing lpad(to_hex(i), 12, '0') from 25)::uuid, 'call.started',
+			'{"direction": "outbound", "from": "+918000000001", "to": "+919876543210"}' FROM generate_series(1, 11000) i`,
+		tenant, idAt(t, time.Now().AddDate(0, 0, -3)))
+	require.Equal(t, store.Swept{Events: 11000}, sweepNow(t, st))
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM events WHERE data ->> 'to' <> '••••3210'"))
+}
