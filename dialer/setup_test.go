@@ -256,21 +256,7 @@ func (b *bundle) lead(t *testing.T, id uuid.UUID) db.Lead {
 // events gives the data of the tenant's events of one type, in their order.
 func (b *bundle) events(t *testing.T, typ store.EventType) []map[string]any {
 	t.Helper()
-	var out []map[string]any
-	require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
-		events, err := tx.Q.ListEvents(t.Context(), b.tenant)
-		for _, e := range events {
-			if e.Type == string(typ) {
-				var data map[string]any
-				if err := json.Unmarshal(e.Data, &data); err != nil {
-					return err
-				}
-				out = append(out, data)
-			}
-		}
-		return err
-	}))
-	return out
+	return storetest.Query[map[string]any](t, b.st, b.tenant, "SELECT data FROM events WHERE tenant_id = $1 AND type = $2 ORDER BY seq", b.tenant, typ)
 }
 
 func (b *bundle) units(t *testing.T) int {

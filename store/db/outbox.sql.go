@@ -121,39 +121,6 @@ func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) ([]uui
 	return items, nil
 }
 
-const listEvents = `-- name: ListEvents :many
-SELECT tenant_id, id, seq, type, call_id, campaign_id, data, created_at FROM events WHERE tenant_id = $1 ORDER BY seq
-`
-
-func (q *Queries) ListEvents(ctx context.Context, tenantID uuid.UUID) ([]Event, error) {
-	rows, err := q.db.Query(ctx, listEvents, tenantID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []Event{}
-	for rows.Next() {
-		var i Event
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ID,
-			&i.Seq,
-			&i.Type,
-			&i.CallID,
-			&i.CampaignID,
-			&i.Data,
-			&i.CreatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const listEventsOfCall = `-- name: ListEventsOfCall :many
 SELECT tenant_id, id, seq, type, call_id, campaign_id, data, created_at FROM events WHERE tenant_id = $1 AND call_id = $2::uuid ORDER BY seq
 `

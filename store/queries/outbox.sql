@@ -34,9 +34,6 @@ SELECT @tenant_id, unnest(@ids::uuid[]), unnest(@subscription_ids::uuid[]), @eve
 -- name: GetEvent :one
 SELECT * FROM events WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: ListEvents :many
-SELECT * FROM events WHERE tenant_id = @tenant_id ORDER BY seq;
-
 -- name: ListEventsOfCall :many
 SELECT * FROM events WHERE tenant_id = @tenant_id AND call_id = @call_id::uuid ORDER BY seq;
 

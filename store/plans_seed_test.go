@@ -1,0 +1,147 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
+)
+
+// Rows as an installation has them after some months: one tenant with most of them, one campaign that is worked off beside one that is
+// fresh and a small new one, old calls in several partitions with all that hangs on a call, a handful of open ones.
+const seedHistory = `
+ALTER TABLE calls DISABLE TRIGGER USER; ALTER TABLE leads DISABLE TRIGGER USER;
+SELECT ensure_partition(parent::regclass, (date_trunc('month', now() AT TIME ZONE 'UTC') - make_interval(months => back))::date)
+FROM unnest(ARRAY['calls', 'events', 'webhook_deliveries']) parent CROSS JOIN generate_series(2, 3) back;
+
+INSERT INTO nodes (id) SELECT 'node-' || n FROM generate_series(1, 3) n;
+INSERT INTO users (tenant_id, id, email, password_hash, role, extension)
+SELECT id, gen_random_uuid(), 'agent-' || n || '@' || id, '', 'agent', (1000 * row_number() OVER () + n)::text
+FROM tenants CROSS JOIN generate_series(1, 5) n;
+INSERT INTO agents (tenant_id, id, status, node, last_status_at) SELECT tenant_id, id, 'offline', 'node-1', now() FROM users;
+INSERT INTO voice_agents (tenant_id, id, name, ws_url) SELECT id, gen_random_uuid(), 'agent', 'wss://127.0.0.1/' FROM tenants;
+INSERT INTO webhook_subscriptions (tenant_id, id, url, event_types, secret_sealed)
+SELECT id, gen_random_uuid(), 'https://127.0.0.1/', '{*}', '' FROM tenants;
+INSERT INTO flows (tenant_id, id, name) SELECT id, gen_random_uuid(), 'flow-' || n FROM tenants CROSS JOIN generate_series(1, 5) n;
+
+CREATE TEMP TABLE plan (big bool, campaign text, status text, leads int, calls int);
+INSERT INTO plan VALUES (true, 'worked off', 'completed', 30000, 20000), (true, 'fresh', 'new', 30000, 0), (true, 'small', 'new', 100, 0),
+  (false, 'worked off', 'completed', 1500, 1500), (false, 'fresh', 'new', 1500, 0);
+INSERT INTO campaigns (tenant_id, id, name, dial_mode, status, started_at)
+SELECT t.id, audit_id(now()), p.campaign, 'progressive', 'running', now()
+FROM tenants t JOIN plan p ON p.big = (t.name = (SELECT min(name) FROM tenants));
+
+INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4, dnd_checked, dnd_clean, dnd_checked_at, status, next_attempt_at,
+  completed_at)
+SELECT k.tenant_id, audit_id(now() - (p.leads - n) * interval '1 second'), k.id, '9' || lpad(n::text, 9, '0'), sha256(convert_to(k.id::text || n, 'UTF8')),
+  '0000', n % 10 <> 0, n % 10 > 1, CASE WHEN n % 10 <> 0 THEN now() - interval '1 day' END, 
+  CASE WHEN p.status = 'new' THEN coalesce((ARRAY['dialing', 'retry', 'callback'])[n % 100], 'new') ELSE p.status END,
+  CASE WHEN p.status = 'new' AND n % 100 IN (2, 3) THEN now() END, CASE WHEN p.status = 'completed' THEN now() END
+FROM plan p JOIN tenants t ON p.big = (t.name = (SELECT min(name) FROM tenants))
+JOIN campaigns k ON k.tenant_id = t.id AND k.name = p.campaign CROSS JOIN generate_series(1, p.leads) n;
+
+INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, node, fs_uuid, direction, status, from_number, to_number,
+  peer_hash, peer_sealed, dial_time, answer_time, end_time, hangup_cause, answered_by_amd, created_at)
+SELECT l.tenant_id, audit_id(l.at), l.campaign_id, l.id, CASE WHEN l.n % 2 = 0 THEN u.ids[1 + l.n % 5] END, v.id, 'node-' || 1 + l.n % 3,
+  gen_random_uuid(), 'outbound', 'completed', '+918000000001', '+910000000000', l.phone_hash, CASE WHEN l.n % 3 = 0 THEN '\x00'::bytea END,
+  l.at, l.at, l.at + interval '1 minute', 'NORMAL_CLEARING', 'human', l.at
+FROM (
+  SELECT l.*, row_number() OVER w AS n, now() - interval '90 days' * (1 - row_number() OVER w / greatest(p.calls, 1)::float8) AS at, p.calls
+  FROM leads l JOIN campaigns k ON k.tenant_id = l.tenant_id AND k.id = l.campaign_id JOIN tenants t ON t.id = k.tenant_id
+  JOIN plan p ON p.campaign = k.name AND p.big = (t.name = (SELECT min(name) FROM tenants))
+  WINDOW w AS (PARTITION BY l.tenant_id, l.campaign_id ORDER BY l.id)
+) l JOIN voice_agents v ON v.tenant_id = l.tenant_id
+JOIN (SELECT tenant_id, array_agg(id) AS ids FROM users GROUP BY 1) u ON u.tenant_id = l.tenant_id WHERE l.n <= l.calls;
+INSERT INTO calls (tenant_id, id, campaign_id, voice_agent_id, node, fs_uuid, direction, status, from_number, to_number, dial_time, answer_time,
+  answered_by_amd)
+SELECT k.tenant_id, audit_id(now()), k.id, v.id, 'node-' || 1 + n % 3, gen_random_uuid(), 'outbound', 'answered', '+918000000001', '+910000000000',
+  now(), now(), 'human'
+FROM campaigns k JOIN voice_agents v ON v.tenant_id = k.tenant_id CROSS JOIN generate_series(1, 40) n WHERE k.name = 'fresh';
+INSERT INTO live_calls (tenant_id, unit_id, call_id, campaign_id, node) SELECT tenant_id, id, id, campaign_id, node FROM calls WHERE end_time IS NULL;
+
+INSERT INTO events (tenant_id, id, type, call_id, campaign_id, data, created_at)
+SELECT tenant_id, audit_id(created_at), 'call.' || n, id, campaign_id, '{}', created_at FROM calls CROSS JOIN generate_series(1, 2) n;
+INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, status, created_at)
+SELECT e.tenant_id, audit_id(e.created_at), s.id, e.id, e.type,
+  CASE WHEN e.created_at > now() - interval '1 day' THEN 'pending' ELSE 'delivered' END, e.created_at
+FROM events e JOIN webhook_subscriptions s ON s.tenant_id = e.tenant_id;
+INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, outcome, started_at, ended_at)
+SELECT tenant_id, audit_id(created_at), id, voice_agent_id, 'wss://127.0.0.1/', CASE WHEN end_time IS NULL THEN 'active' ELSE 'ended' END,
+  CASE WHEN end_time IS NOT NULL THEN 'hangup' END, created_at, end_time FROM calls;
+INSERT INTO ai_session_logs (tenant_id, session_id, id, at, source, type)
+SELECT tenant_id, id, audit_id(started_at), started_at, 'ai', 'note' FROM ai_sessions;
+INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, expires_at)
+SELECT tenant_id, encode(sha256(id::text::bytea), 'hex'), call_id, id, '', 'call', started_at + interval '30 days' FROM ai_sessions;
+INSERT INTO flow_runs (tenant_id, call_id, flow_id, version, started_at, ended_at)
+SELECT c.tenant_id, c.id, f.ids[1 + c.seq % 5], 1, c.created_at, c.end_time
+FROM (SELECT *, row_number() OVER () AS seq FROM calls) c
+JOIN (SELECT tenant_id, array_agg(id) AS ids FROM flows GROUP BY 1) f ON f.tenant_id = c.tenant_id;
+INSERT INTO flow_versions (tenant_id, flow_id, version, nodes) SELECT tenant_id, id, n, '[]' FROM flows CROSS JOIN generate_series(1, 5) n;
+INSERT INTO recordings (tenant_id, id, call_id, status, storage_key, ready_at)
+SELECT tenant_id, audit_id(created_at), id, CASE WHEN end_time IS NULL THEN 'recording' ELSE 'ready' END, 'key', end_time
+FROM calls;
+INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method)
+SELECT tenant_id, audit_id(created_at), call_id, id, 'user:1', 'stream' FROM recordings;
+INSERT INTO agent_status_log (tenant_id, agent_id, version, status, cause, call_id, at)
+SELECT tenant_id, agent_id, row_number() OVER (), 'on_call', 'call', id, created_at FROM calls WHERE agent_id IS NOT NULL;
+INSERT INTO audit (tenant_id, id, at, actor, action, call_id)
+SELECT tenant_id, audit_id(created_at), created_at, 'user:' || coalesce(agent_id, id), 'call.changed', id FROM calls;
+INSERT INTO idempotent_requests (tenant_id, environment, scope, key, created_at)
+SELECT tenant_id, 'live', 'call ' || id, 'key', created_at FROM calls;
+INSERT INTO suppressions (tenant_id, phone_hash, reason) SELECT tenant_id, phone_hash, 'asked' FROM leads ON CONFLICT DO NOTHING;
+DROP TABLE plan;
+ALTER TABLE calls ENABLE TRIGGER USER; ALTER TABLE leads ENABLE TRIGGER USER;
+`
+
+// historyTables are those whose rows grow with leads, calls and time. No query may read one of them as a whole.
+func historyTables() []string {
+	return []string{
+		"leads", "calls", "events", "webhook_deliveries", "callback_tokens", "ai_sessions", "ai_session_logs", "flow_runs", "audit",
+		"recordings", "recording_access", "agent_status_log", "idempotent_requests", "suppressions",
+	}
+}
+
+// historyIDs gives ids of the tenant with most rows for words in braces.
+func historyIDs(t *testing.T, st *store.Store) *strings.Replacer {
+	t.Helper()
+	var out []string
+	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		rows, err := tx.Pgx().Query(t.Context(), `WITH big AS (SELECT id FROM tenants ORDER BY name LIMIT 1)
+			SELECT '{tenant}', id FROM big
+			UNION ALL SELECT '{' || k.name || '}', k.id FROM campaigns k JOIN big ON big.id = k.tenant_id
+			UNION ALL (SELECT '{agent}', u.id FROM users u JOIN big ON big.id = u.tenant_id LIMIT 1)
+			UNION ALL SELECT '{subscription}', s.id FROM webhook_subscriptions s JOIN big ON big.id = s.tenant_id`)
+		if err != nil {
+			return err
+		}
+		var word string
+		var id uuid.UUID
+		_, err = pgx.ForEachRow(rows, []any{&word, &id}, func() error {
+			out = append(out, word, "'"+id.String()+"'")
+			return nil
+		})
+		return err
+	}))
+	return strings.NewReplacer(out...)
+}
+
+// withHistory gives a store with some months' rows of several tenants, analyzed.
+func withHistory(t *testing.T) *store.Store {
+	t.Helper()
+	st := storetest.New(t)
+	for range 12 {
+		storetest.Tenant(t, st)
+	}
+	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Pgx().Exec(t.Context(), seedHistory)
+		return err
+	}))
+	_, err := st.Pool().Exec(t.Context(), "VACUUM ANALYZE")
+	require.NoError(t, err)
+	return st
+}

@@ -1,0 +1,267 @@
+package store_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store"
+)
+
+// readsByDesign are the queries that may read more than an index leads them to, and why.
+func readsByDesign() map[string]string {
+	const open = "not mended yet"
+	return map[string]string{
+		"CallbackTokenRevokeOfSession": open, "CallsOpenOfNode": open, "CallsWithoutRecording": open, "CountCalls": open, "CountWebhookDeliveries": open,
+		"FindCallTenant": open, "FlowVersionDrop": open, "ListCallViews": open, "ListWebhookDeliveries": open, "LoadWebhookDelivery": open,
+		"SuppressionCount": open, "SuppressionList": open,
+	}
+}
+
+// plannedByValues are the queries that run after PlanByValues, each with arguments that are explained. The words in braces are those of
+// historyIDs.
+func plannedByValues() map[string][]string {
+	const campaign = "'pacer:1', now(), {tenant}, {fresh}, "
+	return map[string][]string{
+		"LeadsClaimCallbacks": {campaign + "now(), 50"},
+		"LeadsClaimRetries":   {campaign + "0, now(), now() - interval '1 hour', 50"},
+		"LeadsClaimFresh":     {campaign + "0, '00000000-0000-0000-0000-000000000000', now(), 50"},
+		"LeadPriorities":      {"{tenant}, {fresh}, now()", "{tenant}, {worked off}, now()"},
+	}
+}
+
+// Every query that is generated, and each that will be, is led by an index to its rows of the tables that grow.
+func TestNoQueryReadsAWholeTable(t *testing.T) {
+	t.Parallel()
+	st := withHistory(t)
+	g := newPlanGuard(t, st)
+	queries, excepted := generatedQueries(t), readsByDesign()
+	require.Greater(t, len(queries), 200)
+	var found []string
+	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		for name, sql := range queries {
+			faults := g.faults(t, tx, name, sql)
+			if _, ok := excepted[name]; ok && len(faults) > 0 {
+				delete(excepted, name)
+				continue
+			}
+			found = append(found, faults...)
+		}
+		return nil
+	}))
+	slices.Sort(found)
+	require.Empty(t, strings.Join(slices.Compact(found), "\n"))
+	require.Empty(t, excepted, "exceptions that nothing needs")
+}
+
+// A query that is planned by values has PlanByValues called in each file that runs it.
+func TestPlannedByValues(t *testing.T) {
+	t.Parallel()
+	queries, seen := generatedQueries(t), map[string]bool{}
+	for name := range plannedByValues() {
+		require.Contains(t, queries, name)
+		seen[name] = false
+	}
+	for _, dir := range []string{"../dialer", "../httpapi", "../switchctl", "."} {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "db/") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			for name := range seen {
+				if strings.Contains(string(source), ".Q."+name+"(") {
+					seen[name] = true
+					require.Contains(t, string(source), ".Q.PlanByValues(", "%s runs %s", path, name)
+				}
+			}
+			return err
+		}))
+	}
+	for name, used := range seen {
+		require.True(t, used, "%s is run nowhere", name)
+	}
+}
+
+// generatedQueries gives the SQL of every generated query by its name.
+func generatedQueries(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("db/*.sql.go")
+	require.NoError(t, err)
+	named := regexp.MustCompile(`^-- name: (\w+) :\w+\n`)
+	out := map[string]string{}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				sql, err := strconv.Unquote(lit.Value)
+				require.NoError(t, err)
+				if name := named.FindStringSubmatch(sql); name != nil {
+					out[name[1]] = sql
+				}
+			}
+			return true
+		})
+	}
+	return out
+}
+
+// planGuard finds what a plan reads without need. It knows the rows of each table and partition, and the indexes.
+type planGuard struct {
+	rows    map[string]int
+	indexes map[string]guardedIndex
+	ids     *strings.Replacer
+	// keyed is a condition that leaves few rows.
+	keyed *regexp.Regexp
+}
+
+type guardedIndex struct {
+	columns []string
+	// partial: it holds a part of the rows; live: one that is no larger than what goes on at a moment.
+	partial, live bool
+}
+
+func newPlanGuard(t *testing.T, st *store.Store) planGuard {
+	t.Helper()
+	g := planGuard{
+		rows: map[string]int{}, indexes: map[string]guardedIndex{}, ids: historyIDs(t, st),
+		keyed: regexp.MustCompile(`\b(id|\w+_id|\w+_hash|node|actor|claimed_by|fs_uuid) = |= (id|\w+_id|node)\)`),
+	}
+	rows, err := st.Pool().Query(t.Context(), `SELECT c.relname, c.reltuples::int, i.indexrelid::regclass::text,
+		(SELECT array_agg(pg_get_indexdef(i.indexrelid, k, true) ORDER BY k) FROM generate_series(1, i.indnkeyatts) k),
+		coalesce(pg_get_expr(i.indpred, i.indrelid), '')
+		FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid LEFT JOIN pg_inherits h ON h.inhrelid = c.oid
+		WHERE c.relkind = 'r' AND coalesce(h.inhparent::regclass::text, c.relname) = ANY($1)`, historyTables())
+	require.NoError(t, err)
+	live := regexp.MustCompile(`end_time IS NULL|ended_at IS NULL|status = 'active'`)
+	var table, name, predicate string
+	var columns []string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&table, &n, &name, &columns, &predicate}, func() error {
+		g.rows[table] = n
+		g.indexes[name] = guardedIndex{columns: columns, partial: predicate != "", live: live.MatchString(predicate)}
+		return nil
+	})
+	require.NoError(t, err)
+	return g
+}
+
+// faults explains a query, as it is planned once for whatever values or for some, and gives what its plans read without need.
+func (g planGuard) faults(t *testing.T, tx *store.Tx, name, sql string) (found []string) {
+	t.Helper()
+	run := func(stmt string) {
+		_, err := tx.Pgx().Exec(t.Context(), stmt)
+		require.NoError(t, err, name)
+	}
+	run("PREPARE guarded AS " + sql)
+	argLists, byValues := plannedByValues()[name]
+	if byValues {
+		run("SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_partition_pruning = on")
+	} else {
+		// Whatever partitions are left out when the plan runs, all of them are explained.
+		run("SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_partition_pruning = off")
+		var params int
+		require.NoError(t, tx.Pgx().QueryRow(t.Context(),
+			"SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'guarded'").Scan(&params))
+		argLists = []string{strings.TrimSuffix(strings.Repeat("NULL, ", params), ", ")}
+	}
+	for _, args := range argLists {
+		var raw []byte
+		explain := strings.TrimSuffix("EXPLAIN (FORMAT json, COSTS off) EXECUTE guarded ("+g.ids.Replace(args)+")", " ()")
+		require.NoError(t, tx.Pgx().QueryRow(t.Context(), explain, pgx.QueryExecModeSimpleProtocol).Scan(&raw), name)
+		var explained []struct{ Plan planNode }
+		require.NoError(t, json.Unmarshal(raw, &explained))
+		for _, e := range explained {
+			e.Plan.walk(false, func(n planNode, limited bool) {
+				if fault := g.fault(n, limited); fault != "" {
+					found = append(found, fmt.Sprintf("%s(%s): %s", name, args, fault))
+				}
+			})
+		}
+	}
+	run("DEALLOCATE guarded")
+	return found
+}
+
+type planNode struct {
+	Type      string     `json:"Node Type"`
+	Relation  string     `json:"Relation Name"`
+	Index     string     `json:"Index Name"`
+	IndexCond string     `json:"Index Cond"`
+	Filter    string     `json:"Filter"`
+	Plans     []planNode `json:"Plans"`
+}
+
+// walk visits the nodes of a plan. Of those that are limited no more rows are fetched than are asked for.
+func (n planNode) walk(limited bool, visit func(planNode, bool)) {
+	visit(n, limited)
+	switch n.Type {
+	case "Limit":
+		limited = true
+	case "Append", "Merge Append", "Nested Loop", "LockRows", "Result", "Subquery Scan":
+	default:
+		limited = false
+	}
+	for _, child := range n.Plans {
+		child.walk(limited, visit)
+	}
+}
+
+// fault tells what a node reads without need: a whole table or index, rows of other keys than the wanted one, which it then drops, or all
+// rows of a tenant without a limit. Of an index's condition that part counts which leads into the index: the first columns.
+func (g planGuard) fault(n planNode, limited bool) string {
+	if g.rows[n.Relation] == 0 {
+		return ""
+	}
+	if n.Type == "Seq Scan" {
+		return "sequential scan of " + n.Relation + ", filter " + n.Filter
+	}
+	for bitmap := n.Plans; n.Index == "" && len(bitmap) > 0; bitmap = bitmap[0].Plans {
+		n.Index, n.IndexCond = bitmap[0].Index, bitmap[0].IndexCond
+	}
+	index, known := g.indexes[n.Index]
+	if !known { // by the rows' places
+		return ""
+	}
+	led := index.leads(n.IndexCond)
+	byKey, what := slices.ContainsFunc(led, func(cond string) bool { return cond != "tenant_id = " && g.keyed.MatchString(cond) }), ""
+	switch {
+	case len(led) == 0 && !index.partial:
+		what = "the whole index"
+	case !byKey && !index.live && g.keyed.MatchString(regexp.MustCompile(`\btenant_id = `).ReplaceAllString(n.Filter, "")):
+		what = "rows of other keys"
+	case !byKey && !index.partial && !limited && len(led) == 1:
+		what = "all of a tenant's rows"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("%s: %s of %s by %s, condition %s, filter %s", what, n.Type, n.Relation, n.Index, n.IndexCond, n.Filter)
+}
+
+// leads gives the parts of a condition that lead into an index: "column = " for the first columns, and "column" for the one behind if it is
+// compared otherwise.
+func (i guardedIndex) leads(cond string) (led []string) {
+	for _, column := range i.columns {
+		switch {
+		case strings.Contains(cond, "("+column+" = "):
+			led = append(led, column+" = ")
+		case strings.Contains(cond, "("+column+" "):
+			return append(led, column)
+		default:
+			return led
+		}
+	}
+	return led
+}
