@@ -7,8 +7,8 @@
 // # Two locks
 //
 // Every query takes the tenant id; row-level security repeats the condition from the setting that InTenant makes for its
-// transaction. A query that forgets the tenant sees no foreign row, and one outside a scope sees none at all. The service's
-// database role must therefore be no superuser.
+// transaction. A query that forgets the tenant sees no foreign row, and one outside a scope sees none at all. For a superuser, or a
+// role with BYPASSRLS, that doesn't hold: Open and Migrate refuse one.
 //
 // # Queries
 //

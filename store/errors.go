@@ -25,6 +25,8 @@ var (
 	ErrBusy = errors.New("too much contention")
 	// ErrOutdatedSchema says that the database lacks migrations of this version.
 	ErrOutdatedSchema = errors.New("database schema is outdated; run `ringmaster migrate`")
+	// ErrRole says that the database role is exempt from row-level security.
+	ErrRole = errors.New("database role is exempt from row-level security, which keeps tenants apart")
 	// ErrUnseal says that sealed bytes are damaged, or were sealed under another key or for another purpose.
 	ErrUnseal = keyring.ErrUnseal
 	// ErrMasterKey says that the master key is not the database's. It comes with ErrUnseal when it is a tenant's own key that doesn't open:

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -40,17 +41,22 @@ func Migrations() (fs.FS, error) {
 }
 
 // Migrate brings the database to this version's schema: our migrations, River's, and the partitions of the next months. Of
-// several callers one works while the others wait. It tries again while the database is down, as Open does.
-func Migrate(ctx context.Context, url string) (err error) {
-	cfg, err := poolConfig(url, 0)
+// several callers one works while the others wait. It tries again while the database is down, and refuses a role (ErrRole), as Open does:
+// what a superuser makes belongs to it. It needs no master key.
+func Migrate(ctx context.Context, cfg Config) (err error) {
+	poolCfg, err := poolConfig(cfg.URL, 0)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	pool, err := connect(ctx, cfg, slog.Default())
+	log := cmp.Or(cfg.Logger, slog.Default())
+	pool, err := connect(ctx, poolCfg, log)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	defer pool.Close()
+	if err := checkRole(ctx, pool, cfg.AllowSuperuser, log); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	lock, err := pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", lostUnless(ctx, err))

@@ -21,7 +21,7 @@ func TestMigrateAgain(t *testing.T) {
 	const callers = 3
 	errs := make(chan error, callers)
 	for range callers {
-		go func() { errs <- store.Migrate(t.Context(), url) }()
+		go func() { errs <- store.Migrate(t.Context(), store.Config{URL: url}) }()
 	}
 	for range callers {
 		require.NoError(t, <-errs)
@@ -36,7 +36,7 @@ func TestMigrateAnEmptyDatabaseTwiceAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrOutdatedSchema)
 	errs := make(chan error, 2)
 	for range 2 {
-		go func() { errs <- store.Migrate(t.Context(), url) }()
+		go func() { errs <- store.Migrate(t.Context(), store.Config{URL: url}) }()
 	}
 	require.NoError(t, <-errs)
 	require.NoError(t, <-errs)

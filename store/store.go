@@ -41,6 +41,9 @@ type Config struct {
 	KeyDelay time.Duration
 	// MaxConns bounds the pool; 16 when zero.
 	MaxConns int32
+	// AllowSuperuser accepts a role that has SUPERUSER or BYPASSRLS, for which row-level security doesn't hold. Without it such a role is
+	// refused.
+	AllowSuperuser bool
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -58,8 +61,8 @@ type Store struct {
 }
 
 // Open connects to the database. While that is down it tries again, with one log line per try, until ctx ends; a refusal that
-// waiting can't mend (wrong password, unknown database), a schema without this version's migrations, and a master key that is not the
-// database's (a *MasterKeyError) end it at once, and nothing is written.
+// waiting can't mend (wrong password, unknown database), a role that row-level security doesn't bind (ErrRole), a schema without this
+// version's migrations, and a master key that is not the database's (a *MasterKeyError) end it at once, and nothing is written.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.MasterKey == [32]byte{} {
 		return nil, errors.New("open store: the master key is not set")
@@ -80,7 +83,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	// This client enqueues. Of its own notifications the first of each queue alone is sent: once says after a commit what was enqueued.
 	s.river, err = river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: log, FetchCooldown: never, FetchPollInterval: never})
 	if err == nil {
-		err = s.check(ctx)
+		err = checkRole(ctx, pool, cfg.AllowSuperuser, log)
+	}
+	if err == nil {
+		err = s.checkSchema(ctx)
 	}
 	if err == nil {
 		err = s.openKeys(ctx)
@@ -149,8 +155,27 @@ func permanent(err error) bool {
 	return errors.As(err, &pgErr) && !serverGone(pgErr.Code)
 }
 
-// check refuses a schema older than this version and warns of a role that row-level security does not bind.
-func (s *Store) check(ctx context.Context) error {
+// checkRole refuses a role that row-level security does not bind: a query that forgets its tenant would see all tenants' rows.
+func checkRole(ctx context.Context, pool *pgxpool.Pool, allow bool, log *slog.Logger) error {
+	var role, database string
+	var exempt bool
+	const query = "SELECT current_user, current_database(), rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+	if err := pool.QueryRow(ctx, query).Scan(&role, &database, &exempt); err != nil {
+		return fmt.Errorf("read the database role: %w", lostUnless(ctx, err))
+	}
+	switch {
+	case exempt && allow:
+		log.WarnContext(ctx, "database role is exempt from row-level security, as the configuration allows", "role", role)
+	case exempt:
+		return fmt.Errorf("%w: %q has SUPERUSER or BYPASSRLS. Use a role without either (CREATE ROLE ringmaster LOGIN PASSWORD '…'; "+
+			"ALTER DATABASE %q OWNER TO ringmaster; conf/systemd/README.md says how a database in use changes hands), or set "+
+			"database.allow_superuser", ErrRole, role, database)
+	}
+	return nil
+}
+
+// checkSchema refuses a schema older than this version.
+func (s *Store) checkSchema(ctx context.Context) error {
 	current, err := schemaVersion(ctx, s.pool)
 	if err != nil {
 		return err
@@ -161,14 +186,6 @@ func (s *Store) check(ctx context.Context) error {
 	}
 	if current < wanted {
 		return fmt.Errorf("%w (it is at %d, this version needs %d)", ErrOutdatedSchema, current, wanted)
-	}
-	var exempt bool
-	const query = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
-	if err := s.pool.QueryRow(ctx, query).Scan(&exempt); err != nil {
-		return fmt.Errorf("read the database role: %w", translate(err))
-	}
-	if exempt {
-		s.log.WarnContext(ctx, "database role bypasses row-level security; use one without SUPERUSER and BYPASSRLS")
 	}
 	return nil
 }

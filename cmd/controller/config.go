@@ -55,6 +55,13 @@ type DatabaseConfig struct {
 	URL            string        `koanf:"url"`
 	MaxConns       int           `koanf:"max_conns"`
 	ConnectTimeout time.Duration `koanf:"connect_timeout"` // how long a start waits for the server
+	// AllowSuperuser accepts a role with SUPERUSER or BYPASSRLS, for which the database doesn't keep tenants apart.
+	AllowSuperuser bool `koanf:"allow_superuser"`
+}
+
+// Store is the store's configuration but for the master key and the logger.
+func (c DatabaseConfig) Store() store.Config {
+	return store.Config{URL: c.URL, MaxConns: int32(c.MaxConns), AllowSuperuser: c.AllowSuperuser}
 }
 
 // HTTPConfig is the API's listener.

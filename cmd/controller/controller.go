@@ -94,7 +94,9 @@ func openStore(ctx context.Context, c Config, log *slog.Logger) (*store.Store, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Database.ConnectTimeout)
 	defer cancel()
-	return store.Open(ctx, store.Config{URL: c.Database.URL, MasterKey: key, MaxConns: int32(c.Database.MaxConns), Logger: log})
+	cfg := c.Database.Store()
+	cfg.MasterKey, cfg.Logger = key, log
+	return store.Open(ctx, cfg)
 }
 
 // signIns is how many passwords are checked at a time, beside the jobs that take turns.

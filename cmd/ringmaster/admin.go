@@ -157,7 +157,7 @@ func (cmd migrateCmd) Run(ctx context.Context, e env) error {
 	if err != nil {
 		return err
 	}
-	if err := store.Migrate(ctx, c.Database.URL); err != nil {
+	if err := store.Migrate(ctx, c.Database.Store()); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(e.stdout, "the schema is current")

@@ -30,7 +30,7 @@ func (s *Stack) startPostgres(ctx context.Context) error {
 		return err
 	}
 	s.Bootstrap.DatabaseURL = s.pg.URL()
-	return store.Migrate(ctx, s.pg.URL())
+	return store.Migrate(ctx, store.Config{URL: s.pg.URL()})
 }
 
 // masterKey reads the key in the stack's folder, or makes one.

@@ -246,7 +246,7 @@ func (a *administrator) buildTemplate(ctx context.Context, name string) error {
 	if err := a.create(ctx, name, "template0"); err != nil {
 		return err
 	}
-	if err := store.Migrate(ctx, a.url(name)); err != nil {
+	if err := store.Migrate(ctx, store.Config{URL: a.url(name)}); err != nil {
 		return fmt.Errorf("migrate the test template: %w", err)
 	}
 	if _, err := a.conn.Exec(ctx, "ALTER DATABASE "+name+" IS_TEMPLATE true"); err != nil {
