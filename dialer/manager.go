@@ -64,6 +64,8 @@ type runningPacer struct {
 	done   chan struct{}
 	// yielded is set before done is closed: the campaign is left to the controller that has its agents.
 	yielded bool
+	// updatedAt is the campaign's as last seen.
+	updatedAt time.Time
 	// people: its callees talk to agents, who may be here alone.
 	people atomic.Bool
 }
@@ -96,6 +98,7 @@ func (s *Service) manage(ctx context.Context, originator Originator) (err error)
 // gate holds.
 func (m *manager) round(ctx context.Context) error {
 	var campaigns []db.CampaignsToPaceRow
+	var hungry []uuid.UUID
 	if err := m.show(ctx); err != nil {
 		return err
 	}
@@ -103,11 +106,19 @@ func (m *manager) round(ctx context.Context) error {
 	defer cancelList()
 	err := m.s.st.InSystem(listCtx, func(tx *store.Tx) error {
 		var err error
-		campaigns, err = tx.Q.CampaignsToPace(listCtx)
+		if campaigns, err = tx.Q.CampaignsToPace(listCtx); err != nil {
+			return err
+		}
+		if resting := m.s.signals.resting(); len(resting) > 0 {
+			hungry, err = tx.Q.CampaignsWithLeads(listCtx, resting, m.s.now())
+		}
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
 		m.s.log.WarnContext(ctx, "running campaigns can't be listed", "error", err)
+	}
+	for _, id := range hungry {
+		m.s.signals.campaign(id)
 	}
 	if err == nil {
 		nodes, err := m.nodes(ctx, len(campaigns))
@@ -244,6 +255,10 @@ func (m *manager) keep(ctx context.Context, c db.CampaignsToPaceRow) (mine bool,
 		p.cancel() // it saw the campaign halted, and the campaign runs again
 		m.spawn(ctx, c)
 	default:
+		if !p.updatedAt.Equal(c.UpdatedAt) { // by whichever controller
+			p.updatedAt = c.UpdatedAt
+			m.s.signals.campaign(c.ID)
+		}
 	}
 	return true, nil
 }
@@ -327,7 +342,7 @@ func (m *manager) ask(ctx context.Context, query string, campaigns []db.Campaign
 
 func (m *manager) spawn(ctx context.Context, c db.CampaignsToPaceRow) {
 	pacerCtx, cancel := context.WithCancel(ctx)
-	p := &runningPacer{cancel: cancel, done: make(chan struct{})}
+	p := &runningPacer{cancel: cancel, done: make(chan struct{}), updatedAt: c.UpdatedAt}
 	m.pacers[c.ID] = p
 	m.s.metrics.pacers.Set(float64(len(m.pacers)))
 	wake := m.s.signals.open(c.TenantID, c.ID)

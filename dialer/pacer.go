@@ -27,6 +27,8 @@ const (
 	maxBackoff = 30 * time.Second
 	// rateTries bounds the waits for a trunk's calls per second that one lead gets.
 	rateTries = 20
+	// restPolls is how many Polls a pacer rests that has nothing to dial, if the manager doesn't wake it.
+	restPolls = 15
 	// originateTimeout bounds the admission of one call.
 	originateTimeout = 10 * time.Second
 )
@@ -45,6 +47,7 @@ type pacer struct {
 	askedAt   time.Time    // when that was last asked
 	people    *atomic.Bool // whether its callees talk to people, for the manager; may be nil
 	dry       bool         // the last claim found fewer leads than were wanted
+	sated     bool         // this round found nothing to dial and no calls
 
 	// What it knows of its calls. The planner is that of a campaign whose callees talk to people.
 	book    *callBook
@@ -99,6 +102,11 @@ func (p *pacer) run(ctx context.Context) {
 		if woken { // the round may have come too early for what woke us; one more comes soon after
 			wait = min(wait, afterWake)
 		}
+		resting := !woken && p.mayRest()
+		if resting {
+			wait = restPolls * p.s.cfg.Poll
+			p.s.signals.rest(p.campaign, true)
+		}
 		timer.Reset(wait)
 		woken = false
 		select {
@@ -108,12 +116,22 @@ func (p *pacer) run(ctx context.Context) {
 			woken = true
 			p.pause(ctx, roundGap-time.Since(began))
 		}
+		if resting {
+			p.s.signals.rest(p.campaign, false)
+		}
 	}
+}
+
+// mayRest tells that the campaign has nothing to dial, no calls, and nothing to make known: the manager asks for all such campaigns at once
+// whether leads have come, which costs less than each looking for itself.
+func (p *pacer) mayRest() bool {
+	return p.sated && p.wake != nil && p.telling == nil && p.idleTold != nil && *p.idleTold == p.idle && (p.idle.on == WaitLeads || p.idle.on == "")
 }
 
 // round dials as many leads as there is room for, makes known why it dials none, and returns how long to wait for the next one.
 func (p *pacer) round(ctx context.Context) time.Duration {
 	now := p.s.now()
+	p.sated = false
 	if now.Before(p.resumeAt) {
 		p.tellIdle(ctx)
 		return min(p.resumeAt.Sub(now), p.s.cfg.Poll)

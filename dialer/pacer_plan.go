@@ -93,7 +93,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 	if err != nil {
 		return err
 	}
-	if seen.row.DialMode == string(DialPreview) {
+	if p.sated = seen.row.DialMode == string(DialPreview); p.sated {
 		return nil
 	}
 	seen.heard, seen.lacks = p.hears(seen.row, now)
@@ -112,6 +112,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		p.people.Store(seen.taker.people)
 	}
 	idle := !seen.hungry && (p.book == nil || len(p.book.calls) == 0)
+	p.sated = idle && seen.heard && !seen.unscrubbed
 	if idle && !seen.taker.people {
 		return nil
 	}

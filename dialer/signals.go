@@ -21,6 +21,8 @@ type signals struct {
 type sleeper struct {
 	tenant uuid.UUID
 	ch     chan struct{}
+	// resting: it has nothing to dial, and the manager looks out for it.
+	resting bool
 }
 
 func newSignals() signals {
@@ -40,22 +42,45 @@ func (s *signals) campaign(id uuid.UUID) {
 	}
 }
 
-// tenant wakes the pacers of a tenant's campaigns: what they share has changed.
+// tenant wakes the pacers of a tenant's campaigns that have something to dial: what they share has changed.
 func (s *signals) tenant(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.wake {
-		if p.tenant == id {
+		if p.tenant == id && !p.resting {
 			notify(p.ch)
 		}
 	}
+}
+
+// rest notes whether a campaign's pacer rests.
+func (s *signals) rest(id uuid.UUID, resting bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, ok := s.wake[id]; ok {
+		p.resting = resting
+		s.wake[id] = p
+	}
+}
+
+// resting are the campaigns whose pacers rest.
+func (s *signals) resting() []uuid.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []uuid.UUID
+	for id, p := range s.wake {
+		if p.resting {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 func (s *signals) open(tenant, id uuid.UUID) <-chan struct{} {
 	ch := make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wake[id] = sleeper{tenant, ch}
+	s.wake[id] = sleeper{tenant: tenant, ch: ch}
 	return ch
 }
 

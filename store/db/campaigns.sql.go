@@ -8,6 +8,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -605,13 +606,14 @@ func (q *Queries) CampaignUpdate(ctx context.Context, arg CampaignUpdateParams) 
 }
 
 const campaignsToPace = `-- name: CampaignsToPace :many
-SELECT c.tenant_id, c.id FROM campaigns c JOIN tenants t ON t.id = c.tenant_id
+SELECT c.tenant_id, c.id, c.updated_at FROM campaigns c JOIN tenants t ON t.id = c.tenant_id
 WHERE c.status = 'running' AND c.environment = 'live' AND t.suspended_at IS NULL ORDER BY c.tenant_id, c.id
 `
 
 type CampaignsToPaceRow struct {
-	TenantID uuid.UUID
-	ID       uuid.UUID
+	TenantID  uuid.UUID
+	ID        uuid.UUID
+	UpdatedAt time.Time
 }
 
 // CampaignsToPace lists what is to be dialed over all tenants: it needs the system's scope.
@@ -624,7 +626,7 @@ func (q *Queries) CampaignsToPace(ctx context.Context) ([]CampaignsToPaceRow, er
 	items := []CampaignsToPaceRow{}
 	for rows.Next() {
 		var i CampaignsToPaceRow
-		if err := rows.Scan(&i.TenantID, &i.ID); err != nil {
+		if err := rows.Scan(&i.TenantID, &i.ID, &i.UpdatedAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -50,6 +50,56 @@ func (q *Queries) AgentsAtWork(ctx context.Context, tenantID uuid.UUID) ([]Agent
 	return items, nil
 }
 
+const campaignsWithLeads = `-- name: CampaignsWithLeads :many
+SELECT k.id FROM campaigns k
+WHERE k.id = ANY($1::uuid[]) AND ((
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('retry', 'callback') AND c.dnd_clean
+    AND c.next_attempt_at <= $2::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $2::timestamptz OR c.claimed_by LIKE 'pacer:%')
+  ORDER BY c.next_attempt_at LIMIT 1
+) IS NOT NULL OR (
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND c.next_attempt_at IS NULL
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $2::timestamptz OR c.claimed_by LIKE 'pacer:%')
+  ORDER BY c.next_attempt_at LIMIT 1
+) IS NOT NULL OR (
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND c.next_attempt_at <= $2::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $2::timestamptz OR c.claimed_by LIKE 'pacer:%')
+  ORDER BY c.next_attempt_at LIMIT 1
+) IS NOT NULL OR (
+  SELECT u.id FROM leads u
+  WHERE u.tenant_id = k.tenant_id AND u.campaign_id = k.id AND NOT u.dnd_checked
+    AND u.status IN ('new', 'queued', 'retry', 'callback')
+  ORDER BY u.id LIMIT 1
+) IS NOT NULL)
+`
+
+// CampaignsWithLeads names those of the campaigns, over all tenants, of which LeadsWait would say that a lead is there to be dialed, or to be
+// cleared: it needs the system's scope.
+func (q *Queries) CampaignsWithLeads(ctx context.Context, campaigns []uuid.UUID, now time.Time) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, campaignsWithLeads, campaigns, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const leadsNextDue = `-- name: LeadsNextDue :one
 SELECT coalesce(least(
   (SELECT c.next_attempt_at FROM leads c

@@ -73,5 +73,5 @@ SELECT EXISTS (SELECT 1 FROM live_calls WHERE tenant_id = @tenant_id AND campaig
 
 -- CampaignsToPace lists what is to be dialed over all tenants: it needs the system's scope.
 -- name: CampaignsToPace :many
-SELECT c.tenant_id, c.id FROM campaigns c JOIN tenants t ON t.id = c.tenant_id
+SELECT c.tenant_id, c.id, c.updated_at FROM campaigns c JOIN tenants t ON t.id = c.tenant_id
 WHERE c.status = 'running' AND c.environment = 'live' AND t.suspended_at IS NULL ORDER BY c.tenant_id, c.id;

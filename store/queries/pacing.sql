@@ -60,6 +60,35 @@ SELECT ((
   ORDER BY u.id LIMIT 1
 ) IS NOT NULL)::bool AS unscrubbed;
 
+-- CampaignsWithLeads names those of the campaigns, over all tenants, of which LeadsWait would say that a lead is there to be dialed, or to be
+-- cleared: it needs the system's scope.
+-- name: CampaignsWithLeads :many
+SELECT k.id FROM campaigns k
+WHERE k.id = ANY(@campaigns::uuid[]) AND ((
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('retry', 'callback') AND c.dnd_clean
+    AND c.next_attempt_at <= @now::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz OR c.claimed_by LIKE 'pacer:%')
+  ORDER BY c.next_attempt_at LIMIT 1
+) IS NOT NULL OR (
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND c.next_attempt_at IS NULL
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz OR c.claimed_by LIKE 'pacer:%')
+  ORDER BY c.next_attempt_at LIMIT 1
+) IS NOT NULL OR (
+  SELECT c.id FROM leads c
+  WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('new', 'queued') AND c.dnd_clean
+    AND c.next_attempt_at <= @now::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= @now::timestamptz OR c.claimed_by LIKE 'pacer:%')
+  ORDER BY c.next_attempt_at LIMIT 1
+) IS NOT NULL OR (
+  SELECT u.id FROM leads u
+  WHERE u.tenant_id = k.tenant_id AND u.campaign_id = k.id AND NOT u.dnd_checked
+    AND u.status IN ('new', 'queued', 'retry', 'callback')
+  ORDER BY u.id LIMIT 1
+) IS NOT NULL);
+
 -- LeadsNextDue tells when the next lead falls due of a campaign that has none to dial now; the epoch where none does.
 -- name: LeadsNextDue :one
 SELECT coalesce(least(
