@@ -454,10 +454,11 @@ func (q *Queries) CallStatusByID(ctx context.Context, tenantID uuid.UUID, iD uui
 
 const callsOpenOfNode = `-- name: CallsOpenOfNode :many
 SELECT tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at FROM calls
-WHERE node = $1::text AND status NOT IN ('completed', 'failed')
+WHERE node = $1::text AND end_time IS NULL
 ORDER BY id
 `
 
+// CallsOpenOfNode reads the index of open calls, which end_time alone leads into.
 func (q *Queries) CallsOpenOfNode(ctx context.Context, node string) ([]Call, error) {
 	rows, err := q.db.Query(ctx, callsOpenOfNode, node)
 	if err != nil {

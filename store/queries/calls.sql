@@ -72,9 +72,10 @@ DELETE FROM live_calls WHERE tenant_id = @tenant_id AND unit_id = @unit_id;
 -- name: LiveUnitsOfCall :many
 SELECT * FROM live_calls WHERE tenant_id = @tenant_id AND call_id = @call_id ORDER BY opened_at;
 
+-- CallsOpenOfNode reads the index of open calls, which end_time alone leads into.
 -- name: CallsOpenOfNode :many
 SELECT * FROM calls
-WHERE node = @node::text AND status NOT IN ('completed', 'failed')
+WHERE node = @node::text AND end_time IS NULL
 ORDER BY id;
 
 -- name: CallIDsOpenOfNode :many
