@@ -75,7 +75,7 @@ func (s *Server) ownCall(ctx context.Context, r *request) (uuid.UUID, error) {
 		return uuid.Nil, err
 	}
 	err = s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
-		tenantID, err := tx.Q.FindCallTenant(ctx, callID)
+		tenantID, err := tx.Q.FindCallTenant(ctx, r.who.tenantID, callID)
 		if err != nil {
 			return named(err, callNoun)
 		}

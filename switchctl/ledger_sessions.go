@@ -188,7 +188,9 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end sessionEnd)
 		return err
 	}
 	if end.revoke {
-		if _, err := tx.Q.CallbackTokenRevokeOfSession(ctx, end.at, call.TenantID, end.session); err != nil {
+		if _, err := tx.Q.CallbackTokenRevokeOfSession(ctx, db.CallbackTokenRevokeOfSessionParams{
+			RevokedAt: end.at, TenantID: call.TenantID, CallID: call.ID, SessionID: end.session,
+		}); err != nil {
 			return err
 		}
 	}

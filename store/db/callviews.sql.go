@@ -82,12 +82,17 @@ func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, 
 }
 
 const findCallTenant = `-- name: FindCallTenant :one
-SELECT tenant_id FROM calls WHERE id = $1
+SELECT f.tenant_id FROM (
+  (SELECT o.tenant_id FROM calls o WHERE o.tenant_id = $1 AND o.id = $2)
+  UNION ALL
+  (SELECT t.id AS tenant_id FROM tenants t CROSS JOIN LATERAL (SELECT c.id FROM calls c WHERE c.tenant_id = t.id AND c.id = $2 LIMIT 1) c)
+) f LIMIT 1
 `
 
-// FindCallTenant tells whose call it is, over all tenants: it needs the system's scope.
-func (q *Queries) FindCallTenant(ctx context.Context, id uuid.UUID) (uuid.UUID, error) {
-	row := q.db.QueryRow(ctx, findCallTenant, id)
+// FindCallTenant tells whose call it is, over all tenants: it needs the system's scope. The asker is looked at first; ids lead to a call
+// within a tenant, so the others are then looked at one by one.
+func (q *Queries) FindCallTenant(ctx context.Context, asker uuid.UUID, iD uuid.UUID) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, findCallTenant, asker, iD)
 	var tenant_id uuid.UUID
 	err := row.Scan(&tenant_id)
 	return tenant_id, err

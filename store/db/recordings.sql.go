@@ -74,9 +74,12 @@ func (q *Queries) BeginRecording(ctx context.Context, arg BeginRecordingParams) 
 }
 
 const callsWithoutRecording = `-- name: CallsWithoutRecording :many
-SELECT c.tenant_id, c.id, c.answer_time FROM calls c
-WHERE c.id = ANY($1::uuid[]) AND c.end_time IS NOT NULL
-  AND NOT EXISTS (SELECT FROM recordings r WHERE r.tenant_id = c.tenant_id AND r.call_id = c.id)
+SELECT c.tenant_id, c.id, c.answer_time FROM unnest($1::uuid[]) AS i(id) CROSS JOIN tenants t
+CROSS JOIN LATERAL (
+  SELECT k.tenant_id, k.id, k.answer_time FROM calls k
+  WHERE k.tenant_id = t.id AND k.id = i.id AND k.end_time IS NOT NULL LIMIT 1
+) c
+WHERE NOT EXISTS (SELECT FROM recordings r WHERE r.tenant_id = c.tenant_id AND r.call_id = c.id)
 `
 
 type CallsWithoutRecordingRow struct {
@@ -85,7 +88,8 @@ type CallsWithoutRecordingRow struct {
 	AnswerTime *time.Time
 }
 
-// CallsWithoutRecording gives those of some calls that have ended and have no recording: it needs the system's scope.
+// CallsWithoutRecording gives those of some calls that have ended and have no recording: it needs the system's scope. Whose calls they are
+// isn't known, so each tenant is looked at.
 func (q *Queries) CallsWithoutRecording(ctx context.Context, ids []uuid.UUID) ([]CallsWithoutRecordingRow, error) {
 	rows, err := q.db.Query(ctx, callsWithoutRecording, ids)
 	if err != nil {

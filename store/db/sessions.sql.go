@@ -78,11 +78,23 @@ func (q *Queries) CallbackTokenInsert(ctx context.Context, arg CallbackTokenInse
 
 const callbackTokenRevokeOfSession = `-- name: CallbackTokenRevokeOfSession :execrows
 UPDATE callback_tokens SET revoked_at = $1::timestamptz
-WHERE tenant_id = $2 AND session_id = $3 AND revoked_at IS NULL
+WHERE tenant_id = $2 AND call_id = $3 AND session_id = $4 AND revoked_at IS NULL
 `
 
-func (q *Queries) CallbackTokenRevokeOfSession(ctx context.Context, revokedAt time.Time, tenantID uuid.UUID, sessionID uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, callbackTokenRevokeOfSession, revokedAt, tenantID, sessionID)
+type CallbackTokenRevokeOfSessionParams struct {
+	RevokedAt time.Time
+	TenantID  uuid.UUID
+	CallID    uuid.UUID
+	SessionID uuid.UUID
+}
+
+func (q *Queries) CallbackTokenRevokeOfSession(ctx context.Context, arg CallbackTokenRevokeOfSessionParams) (int64, error) {
+	result, err := q.db.Exec(ctx, callbackTokenRevokeOfSession,
+		arg.RevokedAt,
+		arg.TenantID,
+		arg.CallID,
+		arg.SessionID,
+	)
 	if err != nil {
 		return 0, err
 	}

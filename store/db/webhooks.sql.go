@@ -276,9 +276,13 @@ SELECT d.subscription_id, d.status, d.attempts, d.next_attempt_at,
   e.id AS event_id, e.type AS event_type, e.data, e.created_at AS event_at,
   s.url, s.secret_sealed, coalesce(s.is_active, false)::boolean AS is_active,
   EXISTS (
-    SELECT 1 FROM events earlier
-    JOIN webhook_deliveries pending ON pending.tenant_id = earlier.tenant_id AND pending.event_id = earlier.id
+    SELECT 1 FROM events earlier CROSS JOIN LATERAL (
+      SELECT p.subscription_id, p.status, p.attempts, p.created_at FROM webhook_deliveries p
+      WHERE p.tenant_id = earlier.tenant_id AND p.event_id = earlier.id
+        AND p.id BETWEEN uuidv7_floor(now() - interval '1 hour') AND uuidv7_floor(now() + interval '1 hour') OFFSET 0
+    ) pending
     WHERE earlier.tenant_id = d.tenant_id AND earlier.call_id = e.call_id AND earlier.seq < e.seq
+      AND earlier.id BETWEEN uuidv7_floor(now() - interval '1 hour') AND uuidv7_floor(now() + interval '1 hour')
       AND pending.subscription_id = d.subscription_id AND pending.status = 'pending' AND pending.attempts = '[]'
       AND pending.created_at > now() - interval '1 minute'
   ) AS waits
@@ -304,7 +308,8 @@ type LoadWebhookDeliveryRow struct {
 }
 
 // LoadWebhookDelivery gives all that one attempt needs. An event of a call waits for the call's earlier events to have had
-// their first attempt at the same subscription.
+// their first attempt at the same subscription, if they were emitted in the last minute: no id of an hour before is looked at, whosever
+// clock made it. Deliveries are found by their event, never among all that are pending: OFFSET 0 keeps the planner from it.
 func (q *Queries) LoadWebhookDelivery(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (LoadWebhookDeliveryRow, error) {
 	row := q.db.QueryRow(ctx, loadWebhookDelivery, tenantID, iD)
 	var i LoadWebhookDeliveryRow

@@ -25,9 +25,14 @@ WHERE c.tenant_id = @tenant_id
   AND (sqlc.narg('disposition')::text IS NULL OR c.disposition = sqlc.narg('disposition'))
   AND (sqlc.narg('direction')::text IS NULL OR c.direction = sqlc.narg('direction'));
 
--- FindCallTenant tells whose call it is, over all tenants: it needs the system's scope.
+-- FindCallTenant tells whose call it is, over all tenants: it needs the system's scope. The asker is looked at first; ids lead to a call
+-- within a tenant, so the others are then looked at one by one.
 -- name: FindCallTenant :one
-SELECT tenant_id FROM calls WHERE id = @id;
+SELECT f.tenant_id FROM (
+  (SELECT o.tenant_id FROM calls o WHERE o.tenant_id = @asker AND o.id = @id)
+  UNION ALL
+  (SELECT t.id AS tenant_id FROM tenants t CROSS JOIN LATERAL (SELECT c.id FROM calls c WHERE c.tenant_id = t.id AND c.id = @id LIMIT 1) c)
+) f LIMIT 1;
 
 -- name: InsertRecordingAccess :exec
 INSERT INTO recording_access (tenant_id, id, call_id, recording_id, accessor, method, at, remote_addr)
