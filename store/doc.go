@@ -34,6 +34,13 @@
 // Nothing ends by it. To end sessions and URLs as well: `ringmaster secret renew sessions --end`, `renew recording-urls --end`. Backups of before
 // open with the earlier master key: keep it with them.
 //
+// # Migrations
+//
+// They run while controllers serve. One in a transaction waits a second for a lock, and is tried again for about two minutes, since all who
+// come later to the table wait behind it; keep it short, and let it rewrite no table that calls write. Indexes of such tables are built
+// CONCURRENTLY, in a file with "-- +goose NO TRANSACTION" whose statements can be run again; on a partitioned table, on each partition.
+// Rows are filled in batches, by the service. A test forbids the rest from migration 0035 on.
+//
 // # Jobs
 //
 // Tx.Enqueue and Tx.Emit put jobs into River's queues, and NewJobs works them. A queue is looked into when something in it is due,

@@ -1,5 +1,13 @@
 package store
 
+import (
+	"context"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
 // SealedColumns names the columns that a rotation seals anew.
 func SealedColumns() (names []string) {
 	for _, c := range sealedColumns() {
@@ -10,3 +18,12 @@ func SealedColumns() (names []string) {
 
 // SweepLock is the advisory lock of the process that sweeps.
 const SweepLock int64 = sweepLock
+
+// MigrateWith applies other migrations than ours, whose statements wait so long for locks.
+func MigrateWith(ctx context.Context, url string, files fs.FS, lockTimeout time.Duration, tries int) error {
+	conn, err := pgx.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	return schema{files: files, conn: conn, lockTimeout: lockTimeout, tries: tries}.up(ctx)
+}

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 )
@@ -86,23 +84,14 @@ func takeMigrationLock(ctx context.Context, conn *pgxpool.Conn) error {
 	}
 }
 
-func migrateLocked(ctx context.Context, pool *pgxpool.Pool) (err error) {
-	sqlDB := stdlib.OpenDBFromPool(pool)
-	defer func() { err = errors.Join(err, sqlDB.Close()) }()
+func migrateLocked(ctx context.Context, pool *pgxpool.Pool) error {
 	files, err := Migrations()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	versions, err := database.NewStore(goose.DialectPostgres, migrationTable)
-	if err != nil {
+	s := schema{files: files, conn: pool.Config().ConnConfig, lockTimeout: schemaLockTimeout, tries: schemaTries}
+	if err := s.up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
-	}
-	provider, err := goose.NewProvider("", sqlDB, files, goose.WithStore(versions))
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", translate(err))
 	}
 	jobs, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
