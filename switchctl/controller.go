@@ -39,8 +39,10 @@ type Controller struct {
 	ping func(ctx context.Context) error
 
 	draining atomic.Bool
-	failed   failedTrunks
-	spent    spentCDRs
+	// ahead is by how much our clock is ahead of the switch's, in ns; 0 while that is little.
+	ahead  atomic.Int64
+	failed failedTrunks
+	spent  spentCDRs
 	// logBytes bounds what the log entries of a tenant's calls hold while they wait to be written.
 	logBytes *fairshare.Bytes
 	// goes are all goroutines of calls.
@@ -85,7 +87,7 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 	c.ping = st.Ping
 	c.link = &hostLink{
 		addr: c.cfg.ESLAddr, password: c.cfg.ESLPassword, log: c.log, clock: c.clock, metrics: c.metrics,
-		onEvent: c.dispatch, onUp: c.resync,
+		onEvent: c.dispatch, onUp: c.resync, onSkew: c.skewed,
 	}
 	return c, nil
 }

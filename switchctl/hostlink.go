@@ -38,6 +38,7 @@ type hostLink struct {
 	// onEvent takes the events in the switch's order; onUp runs beside them after each connect.
 	onEvent func(ev *esl.Event)
 	onUp    func(ctx context.Context)
+	onSkew  func(time.Duration) // may be nil
 
 	mu         sync.Mutex
 	conn       *esl.Conn // of the events and of bgapi, which only starts a thread; nil while there is none
@@ -167,7 +168,9 @@ var errLinkLost = errors.New("switchctl: link to the switch was lost before the 
 
 func (l *hostLink) event(ev *esl.Event) {
 	l.metrics.events.WithLabelValues(eventLabel(ev.Name())).Inc()
-	l.noteSkew(ev)
+	if skew, ok := l.skew.note(ev, l.clock.Now()); ok && l.onSkew != nil {
+		l.onSkew(skew)
+	}
 	if ev.Name() != evBackgroundJob {
 		l.onEvent(ev)
 		return

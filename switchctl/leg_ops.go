@@ -195,7 +195,11 @@ func (a *actor) takeBack(ctx context.Context, other string, bypassed bool) {
 
 // probe looks at the switch for the caller's channel; the answer is channelFound or channelGone.
 func (a *actor) probe(ctx context.Context) {
-	a.beside(func() { a.c.look(ctx, a, "") })
+	a.beside(func() {
+		if follow := a.c.look(ctx, a, ""); follow != nil {
+			follow()
+		}
+	})
 }
 
 // channelLives: the switch has the caller's channel.

@@ -150,3 +150,19 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 	}
 	t.Log(string(talked))
 }
+
+// TestCallsThatEndedUnseen has 40 calls end while the link was down, without call records: they are waited for all at the same time.
+func TestCallsThatEndedUnseen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for range 40 {
+			require.NoError(t, b.dial())
+		}
+		calls := b.c.registry.all()
+		require.Len(t, calls, 40)
+		began := time.Now()
+		b.c.lookAll(t.Context(), calls, nil)
+		require.InDelta(t, callRecordPatience.Seconds(), time.Since(began).Seconds(), 0.2)
+	})
+}

@@ -13,47 +13,60 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
-// look asks the switch for a call's channel, and its call record when there is none. The answer goes to the actor. leg is
-// the call's media leg on the switch, if one is known: when the caller is gone it is ended, since the switch may wait for
-// its packets before it writes the caller's record.
-func (c *Controller) look(ctx context.Context, a *actor, leg string) {
+// look asks the switch for a call's channel. The answer goes to the actor. Where there is none, follow does the rest, which takes as long as the
+// call's record takes to come: it is nil otherwise, and to be called once. leg is the call's media leg on the switch, if one is known: when the caller
+// is gone it is ended, since the switch may wait for its packets before it writes the caller's record.
+func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow func()) {
 	if !a.looking.CompareAndSwap(false, true) {
-		return
+		return nil
 	}
-	defer a.looking.Store(false)
+	defer func() {
+		if follow == nil {
+			a.looking.Store(false)
+		}
+	}()
 	generation := c.link.Generation()
 	if generation == 0 {
-		return // the next connection looks at every call
+		return nil // the next connection looks at every call
 	}
 	found, err := c.dump(ctx, a.channel)
-	switch {
-	case err != nil:
+	if err != nil {
 		a.log.DebugContext(ctx, "look at the switch failed", "error", err)
-	case found != nil:
-		at := found.Micros("Caller-Channel-Answered-Time")
-		a.post(channelFound{
-			answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
-			other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
-			paused: found.Var(varPaused) == "true", left: a.hadAgent && c.agentLeft(ctx, found),
-		})
-	default:
+		return nil
+	}
+	if found == nil {
 		gone := channelGone{generation: generation, restarted: c.link.restarted(), switchSeen: c.link.seen()}
-		if leg != "" {
-			if err := c.killChannel(ctx, leg); err != nil {
-				a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)
-			}
+		return func() {
+			defer a.looking.Store(false)
+			c.followGone(ctx, a, leg, gone)
 		}
-		patience := callRecordPatience
-		if gone.restarted {
-			patience = 0 // whoever would have written it is dead
+	}
+	at := found.Micros("Caller-Channel-Answered-Time")
+	a.post(channelFound{
+		answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
+		other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
+		paused: found.Var(varPaused) == "true", left: a.hadAgent && c.agentLeft(ctx, found),
+	})
+	return nil
+}
+
+// followGone ends the media leg of a call whose channel is gone, waits for the call's record, and tells the actor.
+func (c *Controller) followGone(ctx context.Context, a *actor, leg string, gone channelGone) {
+	if leg != "" {
+		if err := c.killChannel(ctx, leg); err != nil {
+			a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)
 		}
-		if rec, err := c.waitCDR(ctx, a.channel, patience); err == nil {
-			final := rec.final()
-			gone.record = &final
-		}
-		if ctx.Err() == nil {
-			a.post(gone)
-		}
+	}
+	patience := callRecordPatience
+	if gone.restarted {
+		patience = 0 // whoever would have written it is dead
+	}
+	if rec, err := c.waitCDR(ctx, a.channel, patience); err == nil {
+		final := rec.final()
+		gone.record = &final
+	}
+	if ctx.Err() == nil {
+		a.post(gone)
 	}
 }
 

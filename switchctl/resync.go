@@ -68,7 +68,9 @@ func (c *Controller) lookAll(ctx context.Context, actors []*actor, legs map[uuid
 	for range min(lookers, len(actors)) {
 		workers.Go(func() {
 			for a := range queue {
-				c.look(ctx, a, legs[a.id])
+				if follow := c.look(ctx, a, legs[a.id]); follow != nil {
+					workers.Go(follow) // beside: call records may take seconds to come
+				}
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"context"
 	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -9,16 +10,17 @@ import (
 const (
 	// skewWindow is the span whose least delayed event tells how far the clocks are apart.
 	skewWindow = 30 * time.Second
-	// skewWarned is the difference that is warned of: recordings' beginnings and answer times mix both clocks.
+	// skewWarned is the difference that is corrected and warned of; a busy host's events come later than they are made.
 	skewWarned = 500 * time.Millisecond
+	// askTimeout bounds the request that the switch set its clock.
+	askTimeout = 10 * time.Second
 )
 
 // clockSkew measures by how much our clock is ahead of the switch's, which keeps its own offset after a step of the host's clock. It is for the
 // goroutine that reads events.
 type clockSkew struct {
-	began  time.Time
-	least  time.Duration
-	warned bool
+	began time.Time
+	least time.Duration
 }
 
 // note takes an event that came at now. When a window ends it gives the least difference in it.
@@ -41,17 +43,29 @@ func (s *clockSkew) note(ev *esl.Event, now time.Time) (skew time.Duration, ok b
 	return skew, true
 }
 
-// noteSkew publishes the difference of the clocks, and warns once while it is large.
-func (l *hostLink) noteSkew(ev *esl.Event) {
-	skew, ok := l.skew.note(ev, l.clock.Now())
-	if !ok {
+// skewed takes by how much our clock is ahead of the switch's. While that is much, what is measured here from an answer on is corrected by it, and
+// the switch is asked once to take over the host's clock as soon as it has no calls; times in a call's record stay the switch's, so that durations are
+// right.
+func (c *Controller) skewed(skew time.Duration) {
+	c.metrics.skew.Set(skew.Seconds())
+	far := skew.Abs() >= skewWarned
+	if !far {
+		skew = 0
+	}
+	before := c.ahead.Swap(int64(skew))
+	if !far || before != 0 {
 		return
 	}
-	l.metrics.skew.Set(skew.Seconds())
-	far := skew.Abs() >= skewWarned
-	if far && !l.skew.warned {
-		l.log.Warn("the switch's clock and ours differ: times of calls and beginnings of recordings are wrong by that much; restart the switch, or send it `fsctl sync_clock`",
-			"ahead_by", skew)
-	}
-	l.skew.warned = far
+	c.log.Warn("the switch's clock and this host's differ, and so do the times in call records; the switch sets its clock once it has no calls",
+		"ahead_by", skew)
+	c.goes.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+		defer cancel()
+		if _, err := c.link.API(ctx, "fsctl sync_clock_when_idle"); err != nil {
+			c.log.Warn("setting the switch's clock failed", "error", err)
+		}
+	})
 }
+
+// ours is the time of our clock at a time of the switch's.
+func (c *Controller) ours(t time.Time) time.Time { return t.Add(time.Duration(c.ahead.Load())) }

@@ -3,6 +3,7 @@ package switchctl
 import (
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -39,4 +40,21 @@ func TestClockSkew(t *testing.T) {
 	skew, ok = event(0)
 	require.True(t, ok)
 	require.Equal(t, -time.Second, skew)
+}
+
+// TestAnswerByAnotherClock has a switch whose clock is 3 s behind ours: the recording begins at the answer by our clock, the call's record has the
+// switch's time, and the switch is asked once to set its clock.
+func TestAnswerByAnotherClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.c.skewed(200 * time.Millisecond)
+		b.c.skewed(3 * time.Second)
+		b.c.skewed(3100 * time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, 1, count(b.trace.take(), "fsctl sync_clock_when_idle"))
+		b.play("dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up", "media answered")
+		answered := *b.ledger.calls[b.call.ID].AnswerTime
+		require.Equal(t, answered.Add(3100*time.Millisecond), b.media.session().spec.Recording.Start)
+	})
 }

@@ -139,7 +139,8 @@ func (a *actor) answers(ctx context.Context, at time.Time) state {
 	a.disarm(timerOriginate)
 	a.disarm(timerRefused)
 	a.recovered = false
-	a.answerAt = &at
+	ours := a.c.ours(at)
+	a.answerAt = &ours
 	a.call.AnswerTime = &at
 	call := a.call
 	if !call.Amd {

@@ -69,6 +69,13 @@ func apiCommand(name string) apiFunc {
 		return (*Switch).apiSofia
 	case "xml_flush_cache":
 		return (*Switch).apiFlushCache
+	case "fsctl":
+		return func(_ *Switch, arg string) string {
+			if arg != "sync_clock_when_idle" {
+				return "-ERR Invalid command\n"
+			}
+			return "+OK clock will synchronize when there are no more calls\n" // its clock is the host's
+		}
 	case "reloadxml":
 		return func(*Switch, string) string { return "+OK [Success]\n" }
 	}
