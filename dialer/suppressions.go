@@ -206,6 +206,9 @@ func (s *Service) ListSuppressions(ctx context.Context, tenant uuid.UUID, f Supp
 	var out []Suppression
 	var total int64
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
+		if err := tx.Q.PlanByValues(ctx); err != nil {
+			return err
+		}
 		if total, err = tx.Q.SuppressionCount(ctx, tenant, hash); err != nil {
 			return err
 		}

@@ -314,7 +314,10 @@ func (s *Server) answerCalls(ctx context.Context, r *request, f callFilter, pg p
 	out := callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}
 	var rows []db.ListCallViewsRow
 	err := s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
-		var err error
+		err := tx.Q.PlanByValues(ctx)
+		if err != nil {
+			return err
+		}
 		out.Total, err = tx.Q.CountCalls(ctx, db.CountCallsParams{
 			TenantID: r.who.tenantID, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status,
 			Disposition: f.disposition, Direction: f.direction,

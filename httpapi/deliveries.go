@@ -68,7 +68,10 @@ func (s *Server) listDeliveries(ctx context.Context, r *request) (reply, error) 
 	out := deliveryPage{Items: []deliveryView{}, Page: pg.number, PageSize: pg.size}
 	var rows []db.WebhookDelivery
 	err := s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
-		var err error
+		err := tx.Q.PlanByValues(ctx)
+		if err != nil {
+			return err
+		}
 		out.Total, err = tx.Q.CountWebhookDeliveries(ctx, db.CountWebhookDeliveriesParams{
 			TenantID: r.who.tenantID, Status: status, SubscriptionID: subscription, EventType: eventType,
 		})

@@ -70,6 +70,8 @@ INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_
 SELECT e.tenant_id, audit_id(e.created_at), s.id, e.id, e.type,
   CASE WHEN e.created_at > now() - interval '1 day' THEN 'pending' ELSE 'delivered' END, e.created_at
 FROM events e JOIN webhook_subscriptions s ON s.tenant_id = e.tenant_id;
+INSERT INTO webhook_subscriptions (tenant_id, id, url, event_types, secret_sealed)
+SELECT id, gen_random_uuid(), 'https://127.0.0.1/new', '{*}', '' FROM tenants;
 INSERT INTO ai_sessions (tenant_id, id, call_id, voice_agent_id, ws_url, status, outcome, started_at, ended_at)
 SELECT tenant_id, audit_id(created_at), id, voice_agent_id, 'wss://127.0.0.1/', CASE WHEN end_time IS NULL THEN 'active' ELSE 'ended' END,
   CASE WHEN end_time IS NOT NULL THEN 'hangup' END, created_at, end_time FROM calls;
@@ -115,7 +117,7 @@ func historyIDs(t *testing.T, st *store.Store) *strings.Replacer {
 			SELECT '{tenant}', id FROM big
 			UNION ALL SELECT '{' || k.name || '}', k.id FROM campaigns k JOIN big ON big.id = k.tenant_id
 			UNION ALL (SELECT '{agent}', u.id FROM users u JOIN big ON big.id = u.tenant_id LIMIT 1)
-			UNION ALL SELECT '{subscription}', s.id FROM webhook_subscriptions s JOIN big ON big.id = s.tenant_id`)
+			UNION ALL SELECT '{subscription}', s.id FROM webhook_subscriptions s JOIN big ON big.id = s.tenant_id WHERE s.url LIKE '%/new'`)
 		if err != nil {
 			return err
 		}

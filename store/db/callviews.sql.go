@@ -53,7 +53,8 @@ SELECT count(*) FROM calls c
 WHERE c.tenant_id = $1
   AND ($2::uuid IS NULL OR c.campaign_id = $2)
   AND ($3::uuid IS NULL OR c.agent_id = $3)
-  AND ($4::text IS NULL OR c.status = $4)
+  AND ($4::text IS NULL OR c.status = $4
+    AND (c.end_time IS NULL) = ($4 NOT IN ('completed', 'failed')))
   AND ($5::text IS NULL OR c.disposition = $5)
   AND ($6::text IS NULL OR c.direction = $6)
 `
@@ -259,7 +260,8 @@ FROM calls c JOIN tenants t ON t.id = c.tenant_id LEFT JOIN recordings r ON r.te
 WHERE c.tenant_id = $1
   AND ($2::uuid IS NULL OR c.campaign_id = $2)
   AND ($3::uuid IS NULL OR c.agent_id = $3)
-  AND ($4::text IS NULL OR c.status = $4)
+  AND ($4::text IS NULL OR c.status = $4
+    AND (c.end_time IS NULL) = ($4 NOT IN ('completed', 'failed')))
   AND ($5::text IS NULL OR c.disposition = $5)
   AND ($6::text IS NULL OR c.direction = $6)
 ORDER BY c.id DESC LIMIT $8 OFFSET $7
@@ -282,6 +284,8 @@ type ListCallViewsRow struct {
 	PrivacyMode     string
 }
 
+// ListCallViews and CountCalls are planned by values: each filter has an index. Calls of a status that isn't a last one are among those
+// without an end.
 func (q *Queries) ListCallViews(ctx context.Context, arg ListCallViewsParams) ([]ListCallViewsRow, error) {
 	rows, err := q.db.Query(ctx, listCallViews,
 		arg.TenantID,

@@ -930,7 +930,7 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true)
 `
 
 // PlanByValues has the rest of the transaction planned for the values at hand. A claim's plan for any batch reckons with a tenth of
-// the leads, and reads them all.
+// the leads, and reads them all; one for whatever filters of a list uses the index of none. The test of all plans knows what is so planned.
 func (q *Queries) PlanByValues(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, planByValues)
 	return err

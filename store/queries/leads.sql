@@ -99,7 +99,7 @@ UPDATE leads SET status = 'connected', updated_at = now()
 WHERE tenant_id = @tenant_id AND id = @id AND last_call_id = @call_id::uuid AND status = 'dialing';
 
 -- PlanByValues has the rest of the transaction planned for the values at hand. A claim's plan for any batch reckons with a tenth of
--- the leads, and reads them all.
+-- the leads, and reads them all; one for whatever filters of a list uses the index of none. The test of all plans knows what is so planned.
 -- name: PlanByValues :exec
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
 
