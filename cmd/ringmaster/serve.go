@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"log/slog"
 
 	"github.com/ringmaster/ringmaster/cmd/controller"
@@ -17,6 +18,9 @@ func (cmd serveCmd) Run(ctx context.Context, e env) error {
 	if err != nil {
 		return err
 	}
+	lines := newLogQueue(e.stderr, sayLost(func(to io.Writer) slog.Handler { return logger(env{stderr: to}, c.Log).Handler() }))
+	defer lines.Close()
+	e.stderr = lines
 	log := logger(e, c.Log)
 	for _, w := range controller.FileWarnings(cmd.file(e)) {
 		log.WarnContext(ctx, "configuration may be wrong", "key", w.Key, "warning", w.Message)

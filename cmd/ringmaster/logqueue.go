@@ -1,0 +1,102 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// logQueueBytes bounds what waits to be written. It is some ten thousand lines.
+	logQueueBytes = 4 << 20
+	// logFlush bounds the wait for the log's reader at the end.
+	logFlush = 2 * time.Second
+)
+
+// logQueue writes log lines beside those who log: a journal that stalls holds up no call and no audio. While it is full, lines are dropped and
+// counted, and the next line says how many.
+type logQueue struct {
+	out io.Writer
+	// lost writes of dropped lines, in the log's own format.
+	lost func(to io.Writer, lines int)
+
+	mu      sync.Mutex
+	pending []byte
+	dropped int
+	closed  bool
+
+	wake chan struct{} // of capacity 1
+	done chan struct{}
+}
+
+// newLogQueue begins to write to out. Close it.
+func newLogQueue(out io.Writer, lost func(to io.Writer, lines int)) *logQueue {
+	q := &logQueue{out: out, lost: lost, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go q.run()
+	return q
+}
+
+// Write implements io.Writer. It doesn't wait and doesn't fail.
+func (q *logQueue) Write(line []byte) (int, error) {
+	q.mu.Lock()
+	if len(q.pending)+len(line) > logQueueBytes {
+		q.dropped++
+	} else {
+		q.pending = append(q.pending, line...)
+	}
+	q.mu.Unlock()
+	q.signal()
+	return len(line), nil
+}
+
+// Close writes what waits, for a while.
+func (q *logQueue) Close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.signal()
+	select {
+	case <-q.done:
+	case <-time.After(logFlush):
+	}
+}
+
+func (q *logQueue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *logQueue) run() {
+	defer close(q.done)
+	var lines []byte
+	for {
+		q.mu.Lock()
+		lines, q.pending = q.pending, lines[:0]
+		dropped, closed := q.dropped, q.closed
+		q.dropped = 0
+		q.mu.Unlock()
+		if len(lines) > 0 {
+			_, _ = q.out.Write(lines) // a log that can't be written is told to nobody
+		}
+		if dropped > 0 {
+			q.lost(q.out, dropped)
+		}
+		if len(lines) > 0 || dropped > 0 {
+			continue
+		}
+		if closed {
+			return
+		}
+		<-q.wake
+	}
+}
+
+// sayLost writes that lines were dropped, by handler.
+func sayLost(handler func(io.Writer) slog.Handler) func(io.Writer, int) {
+	return func(to io.Writer, lines int) {
+		slog.New(handler(to)).Error("log lines dropped: whoever reads the log was too slow", "lines", lines)
+	}
+}
