@@ -134,8 +134,7 @@ func (s *Service) scrubCounts(ctx context.Context, tenant, campaign uuid.UUID) (
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		counts, err := tx.Q.ScrubCounts(ctx, tenant, campaign)
 		out = ScrubResult{
-			Total: int(counts.Total), Scrubbed: int(counts.Scrubbed), Flagged: int(counts.Flagged),
-			Pending: int(counts.Total - counts.Scrubbed),
+			Total: int(counts.Total), Scrubbed: int(counts.Total - counts.Pending), Flagged: int(counts.Flagged), Pending: int(counts.Pending),
 		}
 		return err
 	})

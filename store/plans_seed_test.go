@@ -45,6 +45,9 @@ SELECT k.tenant_id, audit_id(now() - (p.leads - n) * interval '1 second'), k.id,
 FROM plan p JOIN tenants t ON p.big = (t.name = (SELECT min(name) FROM tenants))
 JOIN campaigns k ON k.tenant_id = t.id AND k.name = p.campaign CROSS JOIN generate_series(1, p.leads) n;
 
+INSERT INTO campaign_counts (tenant_id, campaign_id, figure, n)
+SELECT tenant_id, campaign_id, 'lead:' || status, count(*) FROM leads GROUP BY 1, 2, 3;
+
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, node, fs_uuid, direction, status, from_number, to_number,
   peer_hash, peer_sealed, dial_time, answer_time, end_time, hangup_cause, answered_by_amd, created_at)
 SELECT l.tenant_id, audit_id(l.at), l.campaign_id, l.id, CASE WHEN l.n % 2 = 0 THEN u.ids[1 + l.n % 5] END, v.id, 'node-' || 1 + l.n % 3,

@@ -937,21 +937,26 @@ func (q *Queries) PlanByValues(ctx context.Context) error {
 }
 
 const scrubCounts = `-- name: ScrubCounts :one
-SELECT count(*) AS total, count(*) FILTER (WHERE dnd_checked) AS scrubbed,
-  count(*) FILTER (WHERE dnd_checked AND NOT dnd_clean) AS flagged
-FROM leads WHERE tenant_id = $1 AND campaign_id = $2
+SELECT (SELECT coalesce(sum(f.n), 0) FROM (
+    SELECT c.figure, c.n FROM campaign_counts c WHERE c.tenant_id = $1 AND c.campaign_id = $2
+    UNION ALL
+    SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = $1 AND d.campaign_id = $2
+  ) f WHERE f.figure LIKE 'lead:%')::bigint AS total,
+  count(*) FILTER (WHERE NOT l.dnd_checked) AS pending, count(*) FILTER (WHERE l.dnd_checked) AS flagged
+FROM leads l WHERE l.tenant_id = $1 AND l.campaign_id = $2 AND NOT l.dnd_clean
 `
 
 type ScrubCountsRow struct {
-	Total    int64
-	Scrubbed int64
-	Flagged  int64
+	Total   int64
+	Pending int64
+	Flagged int64
 }
 
+// ScrubCounts reads the campaign's figures, and of its leads only those that aren't clean, from their index.
 func (q *Queries) ScrubCounts(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID) (ScrubCountsRow, error) {
 	row := q.db.QueryRow(ctx, scrubCounts, tenantID, campaignID)
 	var i ScrubCountsRow
-	err := row.Scan(&i.Total, &i.Scrubbed, &i.Flagged)
+	err := row.Scan(&i.Total, &i.Pending, &i.Flagged)
 	return i, err
 }
 

@@ -47,16 +47,20 @@ func (q *Queries) AgentStatusCounts(ctx context.Context, tenantID uuid.UUID) ([]
 }
 
 const leadCount = `-- name: LeadCount :one
-SELECT count(*) FROM leads
-WHERE tenant_id = $1 AND campaign_id = $2
-  AND ($3::text IS NULL OR status = $3)
+SELECT coalesce(sum(f.n), 0)::bigint AS leads FROM (
+  SELECT c.figure, c.n FROM campaign_counts c WHERE c.tenant_id = $1 AND c.campaign_id = $2
+  UNION ALL
+  SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = $1 AND d.campaign_id = $2
+) f
+WHERE CASE WHEN $3::text IS NULL THEN f.figure LIKE 'lead:%' ELSE f.figure = 'lead:' || $3::text END
 `
 
+// LeadCount reads the campaign's figures, not its leads.
 func (q *Queries) LeadCount(ctx context.Context, tenantID uuid.UUID, campaignID uuid.UUID, status *string) (int64, error) {
 	row := q.db.QueryRow(ctx, leadCount, tenantID, campaignID, status)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var leads int64
+	err := row.Scan(&leads)
+	return leads, err
 }
 
 const leadPage = `-- name: LeadPage :many

@@ -39,10 +39,15 @@ FOR UPDATE OF l;
 -- name: SuppressedHashes :many
 SELECT phone_hash FROM suppressions WHERE tenant_id = @tenant_id AND phone_hash = ANY(@hashes::bytea[]);
 
+-- ScrubCounts reads the campaign's figures, and of its leads only those that aren't clean, from their index.
 -- name: ScrubCounts :one
-SELECT count(*) AS total, count(*) FILTER (WHERE dnd_checked) AS scrubbed,
-  count(*) FILTER (WHERE dnd_checked AND NOT dnd_clean) AS flagged
-FROM leads WHERE tenant_id = @tenant_id AND campaign_id = @campaign_id;
+SELECT (SELECT coalesce(sum(f.n), 0) FROM (
+    SELECT c.figure, c.n FROM campaign_counts c WHERE c.tenant_id = @tenant_id AND c.campaign_id = @campaign_id
+    UNION ALL
+    SELECT d.figure, d.n FROM campaign_deltas d WHERE d.tenant_id = @tenant_id AND d.campaign_id = @campaign_id
+  ) f WHERE f.figure LIKE 'lead:%')::bigint AS total,
+  count(*) FILTER (WHERE NOT l.dnd_checked) AS pending, count(*) FILTER (WHERE l.dnd_checked) AS flagged
+FROM leads l WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id AND NOT l.dnd_clean;
 
 -- LeadsCheckedBefore walks the numbers of a campaign's leads whose check is not younger than a moment, or missing, in batches. None is
 -- locked: the registry is asked meanwhile.
