@@ -131,7 +131,7 @@ func (g gate) decide(
 	if err != nil {
 		return none, nil, fmt.Errorf("read what the gate looks at: %w", err)
 	}
-	trunks, err := tx.TrunksInUse(ctx, req.TenantID, now)
+	trunks, err := tx.TrunksInUse(ctx, req.TenantID)
 	if err != nil {
 		return none, nil, err
 	}
@@ -175,7 +175,7 @@ func (g gate) decide(
 	}
 	if req.Purpose == switchctl.PurposeTransfer {
 		adm.Call = parent
-		return adm, nil, g.openTransfer(ctx, tx, req, adm, now)
+		return adm, nil, g.openTransfer(ctx, tx, req, adm)
 	}
 	adm.Call, err = g.open(ctx, tx, req, adm, facts, opening{hash: hash, registry: registry, now: now, people: by.people})
 	if errors.Is(err, store.ErrNotFound) {

@@ -58,11 +58,11 @@ func (g gate) open(
 }
 
 func (g gate) openTransfer(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission, now time.Time,
+	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission,
 ) error {
 	return tx.Q.GateOpenTransfer(ctx, db.GateOpenTransferParams{
 		TenantID: req.TenantID, UnitID: adm.UnitID, CallID: adm.Call.ID, TrunkID: adm.Routes[0].TrunkID,
-		Node: g.s.cfg.NodeID, OpenedAt: now,
+		Node: g.s.cfg.NodeID,
 	})
 }
 

@@ -67,7 +67,7 @@ func (g gate) decideURI(
 	if err != nil {
 		return none, nil, err
 	}
-	trunks, err := tx.TrunksInUse(ctx, req.TenantID, now)
+	trunks, err := tx.TrunksInUse(ctx, req.TenantID)
 	if err != nil {
 		return none, nil, err
 	}
@@ -88,5 +88,5 @@ func (g gate) decideURI(
 		Call: parent, UnitID: newID(), Privacy: store.PrivacyMode(facts.PrivacyMode), From: from, RingTimeout: ringTimeout(req, facts),
 		Routes: []switchctl.Route{{Endpoint: "sofia/" + s.cfg.CarrierProfile + "/" + to.endpoint()}},
 	}
-	return adm, nil, g.openTransfer(ctx, tx, req, adm, now)
+	return adm, nil, g.openTransfer(ctx, tx, req, adm)
 }

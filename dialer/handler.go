@@ -122,7 +122,7 @@ func (h handler) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.In
 	if err != nil {
 		return db.Call{}, err
 	}
-	trunks, err := tx.TrunksInUse(ctx, tenant, s.now())
+	trunks, err := tx.TrunksInUse(ctx, tenant)
 	if err != nil {
 		return db.Call{}, err
 	}

@@ -128,7 +128,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		seen.open, seen.opensAt = p.s.mayRing(
 			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaignRing(seen.facts.RingTimeoutS),
 		)
-		if seen.trunks, err = tx.TrunksInUse(ctx, p.tenant, now); err != nil {
+		if seen.trunks, err = tx.TrunksInUse(ctx, p.tenant); err != nil {
 			return err
 		}
 		if seen.calls, err = tx.Q.PacedCalls(ctx, db.PacedCallsParams{

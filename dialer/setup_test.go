@@ -189,6 +189,12 @@ func (b *bundle) trunkAndNumber(t *testing.T) *bundle {
 	return b
 }
 
+// began moves the moment at which all calls have begun, by the database's clock, by which trunks' calls per second are counted.
+func (b *bundle) began(t *testing.T, by time.Duration) {
+	t.Helper()
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET created_at = now() + $1::interval", by)
+}
+
 func randomDigits(n int) string {
 	id := uuid.New()
 	out := make([]byte, n)

@@ -313,3 +313,33 @@ func TestRestingTrunkIsPassedBy(t *testing.T) {
 		require.Len(t, adm.Routes, routes)
 	}
 }
+
+// A trunk's calls per second are counted by the database's clock: controllers whose clocks differ don't each begin as many, whichever of them is late.
+func TestTrunkRateOfControllersWhoseClocksDiffer(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	late := b.another(t, "node-2", func(c *Config) { c.Now = func() time.Time { return b.clock.Now().Add(-3 * time.Second) } })
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 2")
+	campaign := b.running(t)
+	numbers := 0
+	admit := func(by *Service) error {
+		numbers++
+		_, err := by.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", numbers))))
+		b.began(t, time.Minute) // however long this takes
+		return err
+	}
+	require.NoError(t, admit(late))
+	require.NoError(t, admit(b.svc))
+	require.Equal(t, ReasonTrunkRate, reason(t, admit(b.svc)))
+	require.Equal(t, ReasonTrunkRate, reason(t, admit(late)))
+	b.began(t, -2*time.Second)
+	require.NoError(t, admit(late))
+
+	// A call's id is made by its controller's clock, too.
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 1")
+	b.began(t, -2*time.Second)
+	id := store.IDFloor(time.Now().Add(-3 * time.Second))
+	storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, trunk_id, node, fs_uuid, direction, from_number, to_number, dial_time, created_at)
+		SELECT $1, $2::uuid, k.id, 'node-2', $2::text, 'outbound', '', '', now() - interval '3 seconds', now() + interval '1 minute' FROM trunks k`, b.tenant, id)
+	require.Equal(t, ReasonTrunkRate, reason(t, admit(b.svc)))
+}

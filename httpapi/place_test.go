@@ -189,6 +189,7 @@ func TestPlaceCallUnderTheRules(t *testing.T) {
 	set("UPDATE voice_agents SET max_concurrent = 1")
 	require.Positive(t, forbid("9812345603", http.StatusTooManyRequests, "max_concurrent").RetryAfterS)
 	set("UPDATE voice_agents SET max_concurrent = 100")
+	set("UPDATE calls SET created_at = now() + interval '1 minute'") // however long this takes
 	set("UPDATE trunks SET cps = 1")
 	require.Positive(t, forbid("9812345603", http.StatusTooManyRequests, "trunk_rate").RetryAfterS)
 	set("UPDATE trunks SET max_channels = 1, cps = 100")

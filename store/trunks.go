@@ -13,15 +13,14 @@ import (
 const (
 	// TrunkRateWindow is the time over which a trunk's calls per second are counted.
 	TrunkRateWindow = time.Second
-	// ClockSkew is how far the clocks of two controllers may be apart.
-	ClockSkew = time.Second
+	// ClockSkew is how far the clocks of controllers and the database may be apart.
+	ClockSkew = 5 * time.Second
 )
 
 // TrunksInUse reads the tenant's active trunks by their priority, with the channels that they hold and the calls that they have begun
-// within TrunkRateWindow of now.
-func (tx *Tx) TrunksInUse(ctx context.Context, tenant uuid.UUID, now time.Time) ([]db.GateTrunksRow, error) {
-	since := now.Add(-TrunkRateWindow)
-	return tx.Q.GateTrunks(ctx, tenant, since, IDFloor(since.Add(-ClockSkew)))
+// within the last TrunkRateWindow. The gate's lock makes the count exact: what it admits has a later time.
+func (tx *Tx) TrunksInUse(ctx context.Context, tenant uuid.UUID) ([]db.GateTrunksRow, error) {
+	return tx.Q.GateTrunks(ctx, tenant, TrunkRateWindow.Seconds(), (TrunkRateWindow + ClockSkew).Seconds())
 }
 
 // A trunk that is out of order is left alone for a while, and tried by one call at a time then.

@@ -119,7 +119,7 @@ func (l *pgLedger) Reroute(
 	var until *time.Time
 	err := l.gate.Readmit(ctx, leg, func(ctx context.Context, tx *store.Tx) error {
 		chosen, until = -1, nil
-		active, err := tx.TrunksInUse(ctx, call.TenantID, at)
+		active, err := tx.TrunksInUse(ctx, call.TenantID)
 		if err != nil {
 			return err
 		}
@@ -141,9 +141,7 @@ func (l *pgLedger) Reroute(
 				return err
 			}
 		}
-		_, err = tx.Q.LiveUnitReroute(ctx, db.LiveUnitRerouteParams{
-			TenantID: call.TenantID, UnitID: unit, TrunkID: trunks[chosen], At: at,
-		})
+		_, err = tx.Q.LiveUnitReroute(ctx, trunks[chosen], call.TenantID, unit)
 		return err
 	})
 	if refused := (*ReadmissionError)(nil); errors.As(err, &refused) {

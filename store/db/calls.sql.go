@@ -536,25 +536,13 @@ func (q *Queries) LiveUnitDelete(ctx context.Context, tenantID uuid.UUID, unitID
 }
 
 const liveUnitReroute = `-- name: LiveUnitReroute :execrows
-UPDATE live_calls SET trunk_id = $1, rerouted_at = $2::timestamptz
-WHERE tenant_id = $3 AND unit_id = $4
+UPDATE live_calls SET trunk_id = $1, rerouted_at = clock_timestamp()
+WHERE tenant_id = $2 AND unit_id = $3
 `
 
-type LiveUnitRerouteParams struct {
-	TrunkID  *uuid.UUID
-	At       time.Time
-	TenantID uuid.UUID
-	UnitID   uuid.UUID
-}
-
 // LiveUnitReroute moves a leg's unit to the trunk that it goes on with.
-func (q *Queries) LiveUnitReroute(ctx context.Context, arg LiveUnitRerouteParams) (int64, error) {
-	result, err := q.db.Exec(ctx, liveUnitReroute,
-		arg.TrunkID,
-		arg.At,
-		arg.TenantID,
-		arg.UnitID,
-	)
+func (q *Queries) LiveUnitReroute(ctx context.Context, trunkID *uuid.UUID, tenantID uuid.UUID, unitID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, liveUnitReroute, trunkID, tenantID, unitID)
 	if err != nil {
 		return 0, err
 	}

@@ -88,14 +88,15 @@ WITH lead AS (
   INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
     awaits_agent)
   SELECT $1, $2, $2, 'call', $3::uuid, $6::uuid,
-    $7::uuid, $8, $16::timestamptz, $22::bool
+    $7::uuid, $8, clock_timestamp(), $22::bool
   WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
-  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd, flow_id)
+  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd, flow_id, created_at)
 SELECT $1, $2, $3::uuid, $4::uuid, $5::uuid,
   $6::uuid, $7::uuid, $8, $9, $10, $11, 'dialing', $12, $13, $14,
-  $15, $16::timestamptz, $17, $18::bool, $19::uuid
+  $15, $16::timestamptz, $17, $18::bool, $19::uuid,
+  clock_timestamp()
 WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 RETURNING tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status, from_number, to_number, peer_hash, peer_sealed, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause, hangup_disposition, sip_status, disposition, disposition_source, notes, ai_summary, ai_sentiment, ai_next_action, metadata, created_at, amd, answered_by_amd, amd_class, amd_confidence, amd_after_ms, quality, queued_at, abandoned, agent_due, flow_id, announced_at
 `
@@ -403,7 +404,7 @@ func (q *Queries) GateLockNumber(ctx context.Context, tenantID uuid.UUID, phoneH
 
 const gateOpenTransfer = `-- name: GateOpenTransfer :exec
 INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, trunk_id, node, opened_at)
-VALUES ($1, $2, $3, 'transfer', $4, $5, $6, $7::timestamptz)
+VALUES ($1, $2, $3, 'transfer', $4, $5, $6, clock_timestamp())
 `
 
 type GateOpenTransferParams struct {
@@ -413,7 +414,6 @@ type GateOpenTransferParams struct {
 	CampaignID *uuid.UUID
 	TrunkID    *uuid.UUID
 	Node       string
-	OpenedAt   time.Time
 }
 
 func (q *Queries) GateOpenTransfer(ctx context.Context, arg GateOpenTransferParams) error {
@@ -424,7 +424,6 @@ func (q *Queries) GateOpenTransfer(ctx context.Context, arg GateOpenTransferPara
 		arg.CampaignID,
 		arg.TrunkID,
 		arg.Node,
-		arg.OpenedAt,
 	)
 	return err
 }
@@ -486,11 +485,14 @@ func (q *Queries) GateParent(ctx context.Context, tenantID uuid.UUID, iD uuid.UU
 
 const gateTrunks = `-- name: GateTrunks :many
 WITH held AS (
-  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (WHERE u.rerouted_at > $2::timestamptz OR u.kind = 'transfer' AND u.opened_at > $2) AS others
+  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (
+    WHERE u.rerouted_at > statement_timestamp() - make_interval(secs => $2::float8)
+      OR u.kind = 'transfer' AND u.opened_at > statement_timestamp() - make_interval(secs => $2::float8)) AS others
   FROM live_calls u WHERE u.tenant_id = $1 GROUP BY u.trunk_id
 ), begun AS (
   SELECT b.trunk_id, count(*) AS calls FROM calls b
-  WHERE b.tenant_id = $1 AND b.id >= $3 AND b.direction = 'outbound' AND b.dial_time > $2::timestamptz
+  WHERE b.tenant_id = $1 AND b.id >= uuidv7_floor(statement_timestamp() - make_interval(secs => $3::float8))
+    AND b.direction = 'outbound' AND b.created_at > statement_timestamp() - make_interval(secs => $2::float8)
   GROUP BY b.trunk_id
 )
 SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.rests_until,
@@ -515,10 +517,10 @@ type GateTrunksRow struct {
 	Recent       int64
 }
 
-// GateTrunks lists the active trunks with their use: units held, and calls begun since the given moment. from_id is the
-// smallest call id of a somewhat earlier moment, which keeps the count to a few rows.
-func (q *Queries) GateTrunks(ctx context.Context, tenantID uuid.UUID, since time.Time, fromID uuid.UUID) ([]GateTrunksRow, error) {
-	rows, err := q.db.Query(ctx, gateTrunks, tenantID, since, fromID)
+// GateTrunks lists the active trunks with their use: units held, and calls begun within the last window_s seconds, by the database's clock, which all
+// controllers share. Call ids are made by the controllers' clocks: those of the last reach_s seconds are looked at.
+func (q *Queries) GateTrunks(ctx context.Context, tenantID uuid.UUID, windowS float64, reachS float64) ([]GateTrunksRow, error) {
+	rows, err := q.db.Query(ctx, gateTrunks, tenantID, windowS, reachS)
 	if err != nil {
 		return nil, err
 	}

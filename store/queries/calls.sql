@@ -47,7 +47,7 @@ WHERE tenant_id = @tenant_id AND id = @id AND status IN ('dialing', 'ringing');
 
 -- LiveUnitReroute moves a leg's unit to the trunk that it goes on with.
 -- name: LiveUnitReroute :execrows
-UPDATE live_calls SET trunk_id = sqlc.narg('trunk_id'), rerouted_at = @at::timestamptz
+UPDATE live_calls SET trunk_id = sqlc.narg('trunk_id'), rerouted_at = clock_timestamp()
 WHERE tenant_id = @tenant_id AND unit_id = @unit_id;
 
 -- name: CallLockOpen :one

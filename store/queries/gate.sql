@@ -85,15 +85,18 @@ SELECT e164 FROM numbers WHERE tenant_id = @tenant_id AND is_active AND e164 = A
 -- name: NumbersOfSeries :one
 SELECT EXISTS (SELECT 1 FROM numbers WHERE tenant_id = @tenant_id AND is_active AND e164 LIKE @series::text || '%');
 
--- GateTrunks lists the active trunks with their use: units held, and calls begun since the given moment. from_id is the
--- smallest call id of a somewhat earlier moment, which keeps the count to a few rows.
+-- GateTrunks lists the active trunks with their use: units held, and calls begun within the last window_s seconds, by the database's clock, which all
+-- controllers share. Call ids are made by the controllers' clocks: those of the last reach_s seconds are looked at.
 -- name: GateTrunks :many
 WITH held AS (
-  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (WHERE u.rerouted_at > @since::timestamptz OR u.kind = 'transfer' AND u.opened_at > @since) AS others
+  SELECT u.trunk_id, count(*) AS units, count(*) FILTER (
+    WHERE u.rerouted_at > statement_timestamp() - make_interval(secs => @window_s::float8)
+      OR u.kind = 'transfer' AND u.opened_at > statement_timestamp() - make_interval(secs => @window_s::float8)) AS others
   FROM live_calls u WHERE u.tenant_id = @tenant_id GROUP BY u.trunk_id
 ), begun AS (
   SELECT b.trunk_id, count(*) AS calls FROM calls b
-  WHERE b.tenant_id = @tenant_id AND b.id >= @from_id AND b.direction = 'outbound' AND b.dial_time > @since::timestamptz
+  WHERE b.tenant_id = @tenant_id AND b.id >= uuidv7_floor(statement_timestamp() - make_interval(secs => @reach_s::float8))
+    AND b.direction = 'outbound' AND b.created_at > statement_timestamp() - make_interval(secs => @window_s::float8)
   GROUP BY b.trunk_id
 )
 SELECT k.id, k.name, k.host, k.port, k.transport, k.username, k.register, k.number_format, k.max_channels, k.cps, k.rests_until,
@@ -116,20 +119,21 @@ WITH lead AS (
   INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, voice_agent_id, trunk_id, node, opened_at,
     awaits_agent)
   SELECT @tenant_id, @id, @id, 'call', sqlc.narg('campaign_id')::uuid, sqlc.narg('voice_agent_id')::uuid,
-    sqlc.narg('trunk_id')::uuid, @node, @dial_time::timestamptz, @awaits_agent::bool
+    sqlc.narg('trunk_id')::uuid, @node, clock_timestamp(), @awaits_agent::bool
   WHERE sqlc.narg('lead_id')::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 )
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, trunk_id, node, fs_uuid, direction, environment, status,
-  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd, flow_id)
+  from_number, to_number, peer_hash, peer_sealed, dial_time, metadata, amd, flow_id, created_at)
 SELECT @tenant_id, @id, sqlc.narg('campaign_id')::uuid, sqlc.narg('lead_id')::uuid, sqlc.narg('agent_id')::uuid,
   sqlc.narg('voice_agent_id')::uuid, sqlc.narg('trunk_id')::uuid, @node, @fs_uuid, @direction, @environment, 'dialing', @from_number, @to_number, @peer_hash,
-  sqlc.narg('peer_sealed'), @dial_time::timestamptz, sqlc.narg('metadata'), @amd::bool, sqlc.narg('flow_id')::uuid
+  sqlc.narg('peer_sealed'), @dial_time::timestamptz, sqlc.narg('metadata'), @amd::bool, sqlc.narg('flow_id')::uuid,
+  clock_timestamp()
 WHERE sqlc.narg('lead_id')::uuid IS NULL OR EXISTS (SELECT 1 FROM lead)
 RETURNING *;
 
 -- name: GateOpenTransfer :exec
 INSERT INTO live_calls (tenant_id, unit_id, call_id, kind, campaign_id, trunk_id, node, opened_at)
-VALUES (@tenant_id, @unit_id, @call_id, 'transfer', sqlc.narg('campaign_id'), sqlc.narg('trunk_id'), @node, @opened_at::timestamptz);
+VALUES (@tenant_id, @unit_id, @call_id, 'transfer', sqlc.narg('campaign_id'), sqlc.narg('trunk_id'), @node, clock_timestamp());
 
 -- name: GateParent :one
 SELECT * FROM calls WHERE tenant_id = @tenant_id AND id = @id;
