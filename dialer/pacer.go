@@ -18,15 +18,16 @@ import (
 
 const (
 	claimBatch = 50
-	// claimLease outlives what the claimed leads of one round can take; the gate ends a claim with the call's row.
+	// claimHold bounds how long a pacer keeps leads that it has claimed, behind a slow trunk for one: agents can't dial them meanwhile. It gives
+	// them back then, and claims anew.
+	claimHold = 10 * time.Second
+	// claimLease outlives claimHold and the admission that is under way at its end; the gate ends a claim with the call's row.
 	claimLease = 2 * time.Minute
 	// afterWake is when a woken pacer looks again: the signal of a call's end comes before that end is committed.
 	afterWake = 100 * time.Millisecond
 	// roundGap bounds the rounds of a pacer that is woken all the time.
 	roundGap   = 50 * time.Millisecond
 	maxBackoff = 30 * time.Second
-	// rateTries bounds the waits for a trunk's calls per second that one lead gets.
-	rateTries = 20
 	// restPolls is how many Polls a pacer rests that has nothing to dial, if the manager doesn't wake it.
 	restPolls = 15
 	// originateTimeout bounds the admission of one call.
@@ -39,6 +40,7 @@ type pacer struct {
 	originator Originator
 	wake       <-chan struct{}
 	log        *slog.Logger
+	hold       time.Duration // claimHold
 
 	failures  int          // originates in a row that failed
 	resumeAt  time.Time    // nothing is dialed before
@@ -82,7 +84,7 @@ func newPacer(s *Service, originator Originator, tenant, campaign uuid.UUID, wak
 			s: s, tenant: tenant, campaign: campaign, claimant: "pacer:" + s.cfg.NodeID + ":" + newID().String(), lease: claimLease,
 		},
 		hearing:    &hearing{s: s, tenant: tenant, campaign: campaign, kick: make(chan struct{}, 1)},
-		originator: originator, wake: wake, log: s.log.With("tenant_id", tenant, "campaign_id", campaign),
+		originator: originator, wake: wake, hold: claimHold, log: s.log.With("tenant_id", tenant, "campaign_id", campaign),
 	}
 }
 
@@ -186,16 +188,17 @@ func (p *pacer) backOff(ctx context.Context, message string, err error) time.Dur
 	return min(wait, p.s.cfg.Poll)
 }
 
-// dial originates the claimed leads in their order, until one meets a ceiling, or the plan has grown old, which it tells by false.
-// What was not dialed goes back.
+// dial originates the claimed leads in their order, until one meets a ceiling, or the plan or the claim has grown old, which it tells by
+// false. What was not dialed goes back.
 func (p *pacer) dial(ctx context.Context, leads []claimed, by plan) (inTime bool) {
 	done, began := 0, time.Now()
+	held := began.Add(p.hold)
 	defer func() { p.release(ctx, leads[done:]) }()
 	for _, lead := range leads {
-		if by.holds > 0 && time.Since(began) >= by.holds {
+		if by.holds > 0 && time.Since(began) >= by.holds || !time.Now().Before(held) {
 			return false
 		}
-		if !p.dialOne(ctx, lead, by.agent) {
+		if !p.dialOne(ctx, lead, by.agent, held) {
 			return true
 		}
 		done++
@@ -203,9 +206,9 @@ func (p *pacer) dial(ctx context.Context, leads []claimed, by plan) (inTime bool
 	return true
 }
 
-// dialOne tells whether the lead is settled and the next may follow.
-func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID) bool {
-	for try := 0; ctx.Err() == nil; try++ {
+// dialOne tells whether the lead is settled and the next may follow. It waits for a trunk's calls per second as long as the claim is held.
+func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID, held time.Time) bool {
+	for ctx.Err() == nil {
 		err := p.originate(ctx, lead, agent)
 		var refusal *RefusalError
 		switch {
@@ -215,7 +218,7 @@ func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID) boo
 		case !errors.As(err, &refusal):
 			p.backOff(ctx, "call can't be originated", err)
 			return false
-		case refusal.Reason == ReasonTrunkRate && try < rateTries:
+		case refusal.Reason == ReasonTrunkRate && time.Now().Before(held):
 			if !p.pause(ctx, refusal.RetryAt.Sub(p.s.now())) {
 				return false
 			}

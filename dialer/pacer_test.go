@@ -362,8 +362,46 @@ func TestPacerKeepsATrunksRate(t *testing.T) {
 	require.Eventually(t, func() bool { return len(sw.dialed()) == rampStart }, waitFor, every)
 	calls := sw.dialed()
 	for i := 5; i < len(calls); i++ {
-		require.GreaterOrEqual(t, calls[i].DialTime.Sub(*calls[i-5].DialTime), 999*time.Millisecond)
+		require.GreaterOrEqual(t, calls[i].CreatedAt.Sub(calls[i-5].CreatedAt), time.Second)
 	}
+}
+
+// Leads that a slow trunk keeps waiting are given back: agents may dial them, and the claim is anew when they are dialed.
+func TestPacerGivesLeadsBackThatASlowTrunkKeepsWaiting(t *testing.T) {
+	t.Parallel()
+	b := setup(t).trunkAndNumber(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET cps = 1")
+	campaign := b.running(t)
+	for i := range 3 {
+		b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i))
+	}
+	sw, tries := &fakeSwitch{gate: b.svc.Gate()}, 0
+	counted := originatorFunc(func(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
+		tries++
+		return sw.Originate(ctx, req)
+	})
+	p := newPacer(b.svc, counted, b.tenant, campaign.ID, nil)
+	require.Greater(t, claimLease, claimHold+originateTimeout+store.TrunkRateWindow)
+	p.hold = time.Nanosecond
+	claimed := func() int {
+		return storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL")
+	}
+	require.Zero(t, p.round(t.Context()), "the next round follows at once")
+	require.Zero(t, tries)
+	require.Zero(t, claimed())
+
+	p.hold = time.Hour
+	for want := 1; want <= 2; want++ {
+		leads, _, err := p.claim(t.Context(), 3, b.clock.Now())
+		require.NoError(t, err)
+		require.Equal(t, 4-want, claimed())
+		require.Equal(t, want == 1, p.dialOne(t.Context(), leads[0], nil, time.Now().Add(-time.Second)))
+		require.Equal(t, want, tries, "no wait beyond the claim's time")
+		require.Len(t, sw.dialed(), 1)
+		b.began(t, time.Minute) // however long this takes
+		p.release(t.Context(), leads)
+	}
+	require.Zero(t, claimed())
 }
 
 func TestPacerOfPeopleDialsNothing(t *testing.T) {
