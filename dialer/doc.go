@@ -34,9 +34,24 @@
 //
 // A leg is judged once more before another route is tried (gate_again.go). An opt-out and an admission of its number are in order by a
 // lock (NumbersLock): whichever commits later sees the other, so the admission is refused, or the call that rings is ended (unring.go).
-// Locks are taken in this order: gate, number, then rows.
 //
 // Retries wait longer each time (retry.go).
+//
+// # Locks
+//
+// A transaction takes its locks in one of these orders, and may leave some out:
+//
+//   - An admission: the tenant's gate, the number, its caller id's row, lead, unit and call, agent, trunk.
+//   - A leg on another route: gate, number, trunk, call, unit.
+//   - The start of an AI session: call, gate, unit. The call is answered by then, so no admission and no other route waits for it.
+//   - The end of a call: call, unit, session, trunk, agent, lead.
+//   - What an agent does with a call: the number where its owner opts out, call, agent, lead.
+//   - Suppressions: numbers in the order of their keys, leads by id, calls.
+//   - A claim takes leads that nobody has locked (SKIP LOCKED). Pushes, scrubs and the nightly sweep take leads alone.
+//
+// An admission has the lead before the agent, the end of a call the other way round: they meet where a lead's status was set while its call
+// went on. PostgreSQL ends such a deadlock after a second, and InTenant repeats the transaction. Nothing waits for the gate while it has a
+// lead's, an agent's or a trunk's row.
 //
 // # Pacing
 //
