@@ -17,8 +17,8 @@ import (
 // more urgent than they were, while there are enough behind.
 const headEvery = 2 * time.Second
 
-// sealedRetry is when a lead is tried again whose tenant's key doesn't open under the configured master key.
-const sealedRetry = time.Hour
+// numberRetry is when a lead is tried again whose number can't be dialed, for a reason that may pass: its tenant's key doesn't open.
+const numberRetry = time.Hour
 
 // claimer claims leads of one campaign. It goes on where it came to: while somebody holds an old snapshot of the database, the
 // index entries of all leads that were claimed since stay in it, and each look from the head would step over every one.
@@ -29,6 +29,7 @@ type claimer struct {
 	claimant string
 	lease    time.Duration
 	at       position
+	unopened int // leads of the last claim whose tenant's key doesn't open
 }
 
 // position is how far a claimer has come. The zero value is the head.
@@ -56,7 +57,7 @@ type claimed struct {
 func (c *claimer) claim(ctx context.Context, n int, now time.Time) (out []claimed, taken int, err error) {
 	at := position{}
 	err = c.s.st.InTenant(ctx, c.tenant, func(tx *store.Tx) error {
-		at = position{since: c.at.since, levels: slices.Clone(c.at.levels)}
+		at, c.unopened = position{since: c.at.since, levels: slices.Clone(c.at.levels)}, 0
 		if time.Since(at.since) >= headEvery {
 			at = position{since: time.Now()}
 		}
@@ -169,11 +170,13 @@ func (c *claimer) fresh(ctx context.Context, tx *store.Tx, n int, now time.Time,
 func (c *claimer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimFreshRow) ([]claimed, error) {
 	number, err := leadPhone(ctx, tx, c.tenant, lead.Phone, lead.PhoneSealed)
 	if errors.Is(err, store.ErrUnseal) { // the others are dialed all the same
-		c.s.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", c.tenant, "lead_id", lead.ID, "error", err)
+		c.s.metrics.unusable.Inc()
+		c.s.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", c.tenant, "campaign_id", c.campaign, "lead_id", lead.ID, "error", err)
 	}
 	if errors.Is(err, store.ErrMasterKey) {
+		c.unopened++
 		return out, tx.Q.LeadPostpone(ctx, db.LeadPostponeParams{
-			TenantID: c.tenant, ID: lead.ID, NextAttemptAt: c.s.now().Add(sealedRetry), Claimant: c.claimant,
+			TenantID: c.tenant, ID: lead.ID, NextAttemptAt: c.s.now().Add(numberRetry), Claimant: c.claimant,
 		})
 	}
 	if err != nil && !damaged(err) {

@@ -168,6 +168,9 @@ func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 		p.rest()
 		return wait
 	}
+	if p.unopened > 0 {
+		p.idle = idleness{WaitNumber, now.Add(numberRetry)}
+	}
 	if inTime := p.dial(ctx, leads, next); (taken == claimBatch || !inTime) && ctx.Err() == nil {
 		return 0
 	}
@@ -252,7 +255,14 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 		p.idle = w
 	}
 	switch refusal.Reason {
-	case ReasonWindow, ReasonDailyCap, ReasonUnscrubbed, ReasonNumber:
+	case ReasonNumber:
+		at := p.s.now().Add(numberRetry)
+		p.idle.until = at
+		p.s.metrics.unusable.Inc()
+		p.log.ErrorContext(ctx, "lead's number is not the one that it was added with, it is not dialed", "lead_id", lead.id, "tried_again_at", at)
+		p.postpone(ctx, lead, at)
+		return true
+	case ReasonWindow, ReasonDailyCap, ReasonUnscrubbed:
 		at := refusal.RetryAt
 		if at.IsZero() {
 			at = p.s.now().Add(time.Hour)

@@ -170,6 +170,8 @@ type metrics struct {
 	finished  *prometheus.CounterVec
 	announced *prometheus.CounterVec
 	pacers    prometheus.Gauge
+	// unusable counts leads whose numbers can't be dialed.
+	unusable prometheus.Counter
 	// plans counts rounds that planned calls for people; autoPaused the campaigns that the guard has paused.
 	plans      *prometheus.CounterVec
 	autoPaused prometheus.Counter
@@ -199,6 +201,10 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Name: "ringmaster_pacing_plans_total",
 			Help: "Plans for campaigns that connect people, by mode (progressive, predictive) and what the abandon rate allows (go, fallback, pause).",
 		}, []string{"mode", "verdict"}),
+		unusable: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ringmaster_leads_unusable_numbers_total",
+			Help: "Leads that were due and not dialed, since their number doesn't open or isn't the one that they were added with; each is in the log.",
+		}),
 		autoPaused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ringmaster_campaigns_auto_paused_total", Help: "Campaigns paused since too many callees found no agent.",
 		}),
@@ -215,7 +221,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		m.waits.WithLabelValues(string(w))
 	}
 	if reg != nil {
-		reg.MustRegister(m.waits, m.admitted, m.refused, m.finished, m.announced, m.pacers, m.plans, m.autoPaused, m.waiting)
+		reg.MustRegister(m.waits, m.admitted, m.refused, m.finished, m.announced, m.pacers, m.plans, m.autoPaused, m.waiting, m.unusable)
 	}
 	return m
 }

@@ -40,6 +40,7 @@ const (
 	WaitChannels     Wait = "channels"
 	WaitTrunks       Wait = "trunk_channels"
 	WaitTrunkRate    Wait = "trunk_rate"
+	WaitNumber       Wait = "number"         // the leads' numbers don't open, or aren't those that they were added with: the log has each
 	WaitTrunkFails   Wait = "trunk_failures" // its trunks are out of order, and tried by one call now and then
 	WaitSwitch       Wait = "switch"         // the link to it is down
 )
@@ -49,15 +50,15 @@ func Waits() []Wait {
 	return []Wait{
 		WaitAnnouncement, WaitVoicemail, WaitTest, WaitLeads, WaitUnscrubbed, WaitMode, WaitWindow, WaitRoute, WaitCallerID, WaitVoiceAgent,
 		WaitFlow, WaitLogin, WaitAgents, WaitOthers, WaitAbandonRate, WaitSlots, WaitCeiling, WaitFallback, WaitChannels, WaitTrunks,
-		WaitTrunkRate, WaitTrunkFails, WaitSwitch,
+		WaitTrunkRate, WaitNumber, WaitTrunkFails, WaitSwitch,
 	}
 }
 
 // level is how loud the log tells of a wait: loud of what somebody must see to, softly of what comes and goes with the calls.
 func (w Wait) level() slog.Level {
 	switch w {
-	case WaitAnnouncement, WaitVoicemail, WaitUnscrubbed, WaitMode, WaitRoute, WaitCallerID, WaitVoiceAgent, WaitFlow, WaitTrunkFails,
-		WaitSwitch:
+	case WaitAnnouncement, WaitVoicemail, WaitUnscrubbed, WaitMode, WaitRoute, WaitCallerID, WaitVoiceAgent, WaitFlow, WaitNumber,
+		WaitTrunkFails, WaitSwitch:
 		return slog.LevelWarn
 	case WaitWindow, WaitLogin, WaitOthers, WaitTest:
 		return slog.LevelInfo
@@ -82,9 +83,9 @@ func waitOf(r *RefusalError) (w idleness, ok bool) {
 	case ReasonUnscrubbed, ReasonWindow, ReasonTrunkFailures:
 		return idleness{Wait(r.Reason), r.RetryAt}, true
 	case ReasonMode, ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels,
-		ReasonTrunkChannels, ReasonTrunkRate, ReasonRoute, ReasonCallerID:
+		ReasonTrunkChannels, ReasonTrunkRate, ReasonRoute, ReasonCallerID, ReasonNumber:
 		return idleness{on: Wait(r.Reason)}, true
-	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC, ReasonCategory,
+	case ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC, ReasonCategory,
 		ReasonAttempts, ReasonDailyCap, ReasonSIPHost:
 		return idleness{}, false
 	default:
@@ -124,8 +125,8 @@ func (p *pacer) idleFor(seen *sight, now time.Time) idleness {
 	case seen.unscrubbed:
 		return idleness{on: WaitUnscrubbed}
 	}
-	if before := p.idleBefore(); before.on == WaitUnscrubbed && now.Before(before.until) { // all were put back for it
-		return before
+	if before := p.idleBefore(); (before.on == WaitUnscrubbed || before.on == WaitNumber) && now.Before(before.until) {
+		return before // all were put back for it
 	}
 	return idleness{on: WaitLeads}
 }

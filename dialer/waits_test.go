@@ -1,7 +1,9 @@
 package dialer
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -193,6 +195,49 @@ func TestWhatACampaignWaitsForIsToldAgain(t *testing.T) {
 	require.Equal(t, WaitLeads, w)
 }
 
+// TestLeadsWhoseNumbersCantBeDialedAreSeen in the log, the metrics and the campaign's statistics, and hold no others up.
+func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(t *testing.T, b *bundle, lead Lead){
+		"another hash": func(t *testing.T, b *bundle, lead Lead) {
+			t.Helper()
+			storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_hash = sha256('x') WHERE id = $1", lead.ID)
+		},
+		"a key that does not open": func(t *testing.T, b *bundle, _ Lead) {
+			t.Helper()
+			b.lockOut(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t).strict(t).trunkAndNumber(t)
+			campaign := b.running(t)
+			lead := b.push(t, campaign.ID, "9876543200")
+			spoil(t, b, lead)
+			var logged bytes.Buffer
+			b.svc.log = slog.New(slog.NewTextHandler(&logged, nil))
+			sw := &fakeSwitch{gate: b.svc.Gate()}
+			p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+			rounds(t, p)
+			require.Empty(t, sw.dialed())
+			require.Equal(t, string(LeadQueued), b.lead(t, lead.ID).Status, "it is no fault of the lead's, and may pass")
+			require.Contains(t, logged.String(), "level=ERROR")
+			require.Contains(t, logged.String(), lead.ID.String())
+			require.NotContains(t, logged.String(), "9876543200")
+			require.InDelta(t, 1, testutil.ToFloat64(b.svc.metrics.unusable), 0)
+			w, until := b.told(t, campaign.ID)
+			require.Equal(t, WaitNumber, w)
+			require.WithinDuration(t, b.clock.Now().Add(time.Hour), *until, time.Second)
+			if name != "another hash" {
+				return
+			}
+			b.push(t, campaign.ID, "9876543201")
+			rounds(t, p)
+			require.Len(t, sw.dialed(), 1)
+		})
+	}
+}
+
 // TestWaitsAreTheGatesReasons where both name the same.
 func TestWaitsAreTheGatesReasons(t *testing.T) {
 	t.Parallel()
@@ -203,6 +248,7 @@ func TestWaitsAreTheGatesReasons(t *testing.T) {
 	for _, r := range []Reason{
 		ReasonAnnouncement, ReasonUnscrubbed, ReasonWindow, ReasonMode, ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling,
 		ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate, ReasonTrunkFailures, ReasonRoute, ReasonCallerID,
+		ReasonNumber,
 	} {
 		w, ok := waitOf(&RefusalError{Reason: r})
 		require.True(t, ok, r)
