@@ -13,7 +13,7 @@ import (
 )
 
 // Rows as an installation has them after some months: one tenant with most of them, one campaign that is worked off beside one that is
-// fresh and a small new one, old calls in several partitions with all that hangs on a call, a handful of open ones.
+// fresh and a small new one, as many calls in each of four months with all that hangs on a call, a handful of open ones.
 const seedHistory = `
 ALTER TABLE calls DISABLE TRIGGER USER; ALTER TABLE leads DISABLE TRIGGER USER;
 SELECT ensure_partition(parent::regclass, (date_trunc('month', now() AT TIME ZONE 'UTC') - make_interval(months => back))::date)
@@ -50,16 +50,20 @@ SELECT tenant_id, campaign_id, 'lead:' || status, count(*) FROM leads GROUP BY 1
 
 INSERT INTO calls (tenant_id, id, campaign_id, lead_id, agent_id, voice_agent_id, node, fs_uuid, direction, status, from_number, to_number,
   peer_hash, peer_sealed, dial_time, answer_time, end_time, hangup_cause, answered_by_amd, created_at)
-SELECT l.tenant_id, audit_id(l.at), l.campaign_id, l.id, CASE WHEN l.n % 2 = 0 THEN u.ids[1 + l.n % 5] END, v.id, 'node-' || 1 + l.n % 3,
+SELECT l.tenant_id, audit_id(l.at), l.campaign_id, l.id, CASE WHEN l.n / 4 % 2 = 0 THEN u.ids[1 + l.n / 4 % 5] END, v.id, 'node-' || 1 + l.n % 3,
   gen_random_uuid(), 'outbound', 'completed', '+918000000001', '+910000000000', l.phone_hash, CASE WHEN l.n % 3 = 0 THEN '\x00'::bytea END,
   l.at, l.at, l.at + interval '1 minute', 'NORMAL_CLEARING', 'human', l.at
 FROM (
-  SELECT l.*, row_number() OVER w AS n, now() - interval '90 days' * (1 - row_number() OVER w / greatest(p.calls, 1)::float8) AS at, p.calls
-  FROM leads l JOIN campaigns k ON k.tenant_id = l.tenant_id AND k.id = l.campaign_id JOIN tenants t ON t.id = k.tenant_id
-  JOIN plan p ON p.campaign = k.name AND p.big = (t.name = (SELECT min(name) FROM tenants))
-  WINDOW w AS (PARTITION BY l.tenant_id, l.campaign_id ORDER BY l.id)
+  SELECT m.*, m.month + (least(m.month + interval '1 month', now()) - m.month) * ((m.n - 1) / greatest(m.calls, 1)::float8) AS at
+  FROM (
+    SELECT l.*, row_number() OVER w AS n, p.calls,
+      (date_trunc('month', now() AT TIME ZONE 'UTC') - make_interval(months => (row_number() OVER w % 4)::int)) AT TIME ZONE 'UTC' AS month
+    FROM leads l JOIN campaigns k ON k.tenant_id = l.tenant_id AND k.id = l.campaign_id JOIN tenants t ON t.id = k.tenant_id
+    JOIN plan p ON p.campaign = k.name AND p.big = (t.name = (SELECT min(name) FROM tenants))
+    WINDOW w AS (PARTITION BY l.tenant_id, l.campaign_id ORDER BY l.id)
+  ) m WHERE m.n <= m.calls
 ) l JOIN voice_agents v ON v.tenant_id = l.tenant_id
-JOIN (SELECT tenant_id, array_agg(id) AS ids FROM users GROUP BY 1) u ON u.tenant_id = l.tenant_id WHERE l.n <= l.calls;
+JOIN (SELECT tenant_id, array_agg(id) AS ids FROM users GROUP BY 1) u ON u.tenant_id = l.tenant_id;
 INSERT INTO calls (tenant_id, id, campaign_id, voice_agent_id, node, fs_uuid, direction, status, from_number, to_number, dial_time, answer_time,
   answered_by_amd)
 SELECT k.tenant_id, audit_id(now()), k.id, v.id, 'node-' || 1 + n % 3, gen_random_uuid(), 'outbound', 'answered', '+918000000001', '+910000000000',
@@ -71,7 +75,7 @@ INSERT INTO events (tenant_id, id, type, call_id, campaign_id, data, created_at)
 SELECT tenant_id, audit_id(created_at), 'call.' || n, id, campaign_id, '{}', created_at FROM calls CROSS JOIN generate_series(1, 2) n;
 INSERT INTO webhook_deliveries (tenant_id, id, subscription_id, event_id, event_type, status, created_at)
 SELECT e.tenant_id, audit_id(e.created_at), s.id, e.id, e.type,
-  CASE WHEN e.created_at > now() - interval '1 day' THEN 'pending' ELSE 'delivered' END, e.created_at
+  CASE WHEN e.created_at > now() - interval '1 minute' THEN 'pending' ELSE 'delivered' END, e.created_at
 FROM events e JOIN webhook_subscriptions s ON s.tenant_id = e.tenant_id;
 INSERT INTO webhook_subscriptions (tenant_id, id, url, event_types, secret_sealed)
 SELECT id, gen_random_uuid(), 'https://127.0.0.1/new', '{*}', '' FROM tenants;
@@ -99,6 +103,7 @@ SELECT tenant_id, audit_id(created_at), created_at, 'user:' || coalesce(agent_id
 INSERT INTO idempotent_requests (tenant_id, environment, scope, key, created_at)
 SELECT tenant_id, 'live', 'call ' || id, 'key', created_at FROM calls;
 INSERT INTO suppressions (tenant_id, phone_hash, reason) SELECT tenant_id, phone_hash, 'asked' FROM leads ON CONFLICT DO NOTHING;
+INSERT INTO tenants (id, name, data_key) SELECT gen_random_uuid(), 'without rows ' || n, '' FROM generate_series(1, 2000) n;
 DROP TABLE plan;
 ALTER TABLE calls ENABLE TRIGGER USER; ALTER TABLE leads ENABLE TRIGGER USER;
 `
@@ -120,6 +125,7 @@ func historyIDs(t *testing.T, st *store.Store) *strings.Replacer {
 			SELECT '{tenant}', id FROM big
 			UNION ALL SELECT '{' || k.name || '}', k.id FROM campaigns k JOIN big ON big.id = k.tenant_id
 			UNION ALL (SELECT '{agent}', u.id FROM users u JOIN big ON big.id = u.tenant_id LIMIT 1)
+			UNION ALL (SELECT '{delivery}', d.id FROM webhook_deliveries d JOIN big ON big.id = d.tenant_id ORDER BY d.id DESC LIMIT 1)
 			UNION ALL SELECT '{subscription}', s.id FROM webhook_subscriptions s JOIN big ON big.id = s.tenant_id WHERE s.url LIKE '%/new'`)
 		if err != nil {
 			return err

@@ -79,7 +79,7 @@ CROSS JOIN LATERAL (
   SELECT k.tenant_id, k.id, k.answer_time FROM calls k
   WHERE k.tenant_id = t.id AND k.id = i.id AND k.end_time IS NOT NULL LIMIT 1
 ) c
-WHERE NOT EXISTS (SELECT FROM recordings r WHERE r.tenant_id = c.tenant_id AND r.call_id = c.id)
+WHERE (SELECT r.id FROM recordings r WHERE r.tenant_id = c.tenant_id AND r.call_id = c.id) IS NULL
 `
 
 type CallsWithoutRecordingRow struct {
@@ -89,7 +89,7 @@ type CallsWithoutRecordingRow struct {
 }
 
 // CallsWithoutRecording gives those of some calls that have ended and have no recording: it needs the system's scope. Whose calls they are
-// isn't known, so each tenant is looked at.
+// isn't known, so each tenant is looked at; NOT EXISTS would be a join with all recordings.
 func (q *Queries) CallsWithoutRecording(ctx context.Context, ids []uuid.UUID) ([]CallsWithoutRecordingRow, error) {
 	rows, err := q.db.Query(ctx, callsWithoutRecording, ids)
 	if err != nil {

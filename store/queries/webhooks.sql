@@ -53,8 +53,9 @@ UPDATE webhook_deliveries SET status = 'pending', next_attempt_at = @next_attemp
 WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 
 -- LoadWebhookDelivery gives all that one attempt needs. An event of a call waits for the call's earlier events to have had
--- their first attempt at the same subscription, if they were emitted in the last minute: no id of an hour before is looked at, whosever
--- clock made it. Deliveries are found by their event, never among all that are pending: OFFSET 0 keeps the planner from it.
+-- their first attempt at the same subscription, if they were emitted in the last minute. Only the partitions of this month
+-- and the last are asked. Events are found by their call and deliveries by their event: a narrower bound would have the planner read
+-- all that was emitted since, and OFFSET 0 keeps it from reading all that are pending.
 -- name: LoadWebhookDelivery :one
 SELECT d.subscription_id, d.status, d.attempts, d.next_attempt_at,
   e.id AS event_id, e.type AS event_type, e.data, e.created_at AS event_at,
@@ -63,10 +64,10 @@ SELECT d.subscription_id, d.status, d.attempts, d.next_attempt_at,
     SELECT 1 FROM events earlier CROSS JOIN LATERAL (
       SELECT p.subscription_id, p.status, p.attempts, p.created_at FROM webhook_deliveries p
       WHERE p.tenant_id = earlier.tenant_id AND p.event_id = earlier.id
-        AND p.id BETWEEN uuidv7_floor(now() - interval '1 hour') AND uuidv7_floor(now() + interval '1 hour') OFFSET 0
+        AND p.id BETWEEN uuidv7_floor(date_trunc('month', now(), 'UTC') - interval '1 month') AND uuidv7_floor(now() + interval '1 day') OFFSET 0
     ) pending
     WHERE earlier.tenant_id = d.tenant_id AND earlier.call_id = e.call_id AND earlier.seq < e.seq
-      AND earlier.id BETWEEN uuidv7_floor(now() - interval '1 hour') AND uuidv7_floor(now() + interval '1 hour')
+      AND earlier.id BETWEEN uuidv7_floor(date_trunc('month', now(), 'UTC') - interval '1 month') AND uuidv7_floor(now() + interval '1 day')
       AND pending.subscription_id = d.subscription_id AND pending.status = 'pending' AND pending.attempts = '[]'
       AND pending.created_at > now() - interval '1 minute'
   ) AS waits
