@@ -42,7 +42,7 @@ type Config struct {
 	// proxy, 1,000 by default. What comes beyond is closed.
 	MaxConns, MaxConnsPerClient int
 
-	// MaxBodyBytes bounds a request's body; 4 MiB by default.
+	// MaxBodyBytes bounds a request's body; 4 MiB by default. Operations without a credential take 8 KiB at most.
 	MaxBodyBytes int
 	// MaxUploadBytes bounds an uploaded file with its form; 1 GiB by default. UploadTimeout bounds the work on it; 30 minutes by
 	// default.

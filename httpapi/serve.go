@@ -199,7 +199,7 @@ func (s *Server) serveOperation(base context.Context, op operation) fasthttp.Req
 		limit := s.cfg.RequestTimeout
 		if op.body == fileBody {
 			limit = s.cfg.UploadTimeout
-		} else if err := s.takeBody(rc); err != nil {
+		} else if err := s.takeBody(rc, s.maxBody(op)); err != nil {
 			s.refuse(rc, err)
 			return
 		}
@@ -343,7 +343,7 @@ func (s *Server) refuse(rc *fasthttp.RequestCtx, err error) {
 	e := newError(http.StatusBadRequest, codeBadRequest, "The request could not be read.")
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		e = s.bodyTooLarge(s.cfg.MaxBodyBytes)
+		e = s.bodyTooLarge(s.maxBody(r.op))
 	case errors.As(err, &small):
 		e = newError(http.StatusRequestHeaderFieldsTooLarge, "headers_too_large", "The request's headers are too large.")
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -569,6 +569,34 @@ func TestCredentialBeforeBody(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 }
 
+// What anybody may send is bounded far below what a customer may send, announced or not.
+func TestBodiesWithoutCredentialAreSmall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	newUser(t, b, "u@acme.test", "agent")
+	body := `{"email":"u@acme.test","password":"correct horse"` + strings.Repeat(" ", 8<<10-50) + "}"
+	require.Len(t, body, 8<<10)
+	status, _, answer := b.client("").Do(t, http.MethodPost, "/api/auth/login", body)
+	require.Equal(t, http.StatusOK, status, "%s", answer)
+	for name, framed := range map[string]string{
+		"announced": fmt.Sprintf("Content-Length: %d\r\n\r\n %s", len(body)+1, body),
+		"chunked":   fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n %s\r\n0\r\n\r\n", len(body)+1, body),
+	} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.srv.Addr())
+		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+		_, err = conn.Write([]byte("POST /api/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + framed))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(resp.Body.Close(), conn.Close()))
+		require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, name)
+		require.Contains(t, string(text), "larger than 8192 bytes", name)
+	}
+}
+
 // A signed-in user's requests are limited, too.
 func TestSessionsAreLimited(t *testing.T) {
 	t.Parallel()

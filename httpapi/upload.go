@@ -32,23 +32,33 @@ const (
 const (
 	multipartType = "multipart/form-data"
 	fileField     = "file"
+	// maxOpenBody bounds the body of an operation that asks for no credential, in bytes: a sign-in with each character escaped.
+	maxOpenBody = 8 << 10
 	// drainTime bounds the reading of a body that nobody wants, which lets the client see the answer before the connection ends.
 	drainTime = 5 * time.Second
 )
 
+// maxBody bounds the body of an operation's request, in bytes. What asks for no credential is small: anybody can send it.
+func (s *Server) maxBody(op operation) int {
+	if op.access == accessOpen {
+		return min(s.cfg.MaxBodyBytes, maxOpenBody)
+	}
+	return s.cfg.MaxBodyBytes
+}
+
 // takeBody reads the whole body of a request, up to the limit, so that handlers have it at hand.
-func (s *Server) takeBody(rc *fasthttp.RequestCtx) error {
+func (s *Server) takeBody(rc *fasthttp.RequestCtx, limit int) error {
 	if !rc.Request.IsBodyStream() {
 		return nil
 	}
-	if rc.Request.Header.ContentLength() > s.cfg.MaxBodyBytes {
+	if rc.Request.Header.ContentLength() > limit {
 		return fasthttp.ErrBodyTooLarge
 	}
-	body, err := io.ReadAll(io.LimitReader(rc.RequestBodyStream(), int64(s.cfg.MaxBodyBytes)+1))
+	body, err := io.ReadAll(io.LimitReader(rc.RequestBodyStream(), int64(limit)+1))
 	if err != nil {
 		return err
 	}
-	if len(body) > s.cfg.MaxBodyBytes {
+	if len(body) > limit {
 		return fasthttp.ErrBodyTooLarge
 	}
 	if err := rc.Request.CloseBodyStream(); err != nil {
