@@ -130,6 +130,13 @@ func (l *memLedger) unitCount() int {
 	return len(l.units)
 }
 
+// logWriteCount tells how often log entries were written.
+func (l *memLedger) logWriteCount() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.logWrites)
+}
+
 // do runs fn under the lock, unless the database is away.
 func (l *memLedger) do(fn func() error) error {
 	l.mu.Lock()

@@ -112,7 +112,7 @@ func TestSessionLogBounds(t *testing.T) {
 				}
 				b.play("sleep 1s")
 				require.Equal(t, tc.kept, count(b.trace.take(), "ledger log ai json"))
-				require.LessOrEqual(t, len(b.ledger.logWrites), 3, "at once, 100 ms later, and not for each")
+				require.LessOrEqual(t, b.ledger.logWriteCount(), 3, "at once, 100 ms later, and not for each")
 				b.media.session().send(media.Text{Type: "command", ID: "c", Data: json.RawMessage(`{"event":"log","metadata":{"a":` + string(data) + `}}`)})
 				synctest.Wait()
 				require.Equal(t, 1, count(b.trace.take(), "command_result", `"status":413`, "session_log_full"))
@@ -132,12 +132,12 @@ func TestSessionLogPauses(t *testing.T) {
 		b := talkingCall(t)
 		entry := media.Text{Type: "json", Data: json.RawMessage(`"l"`)}
 		writes := func(d time.Duration) int {
-			before := len(b.ledger.logWrites)
+			before := b.ledger.logWriteCount()
 			for range d / (20 * time.Millisecond) {
 				b.media.session().send(entry)
 				b.play("sleep 20ms")
 			}
-			return len(b.ledger.logWrites) - before
+			return b.ledger.logWriteCount() - before
 		}
 		require.Equal(t, 4, writes(time.Second), "at once, after 100 ms, 200 ms and 400 ms")
 		require.LessOrEqual(t, writes(5*time.Second), 5)
