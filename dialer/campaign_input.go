@@ -19,7 +19,7 @@ const (
 	maxCampaignChannels  = 100_000
 	maxRetryMinutes      = 7 * 24 * 60
 	maxNameLength        = 200
-	maxTextLength        = 100_000
+	maxTextLength        = 20_000 // in characters; lists of calls and campaigns have it
 	voicemailConnect     = "connect"
 	voicemailHangup      = "hangup"
 	voicemailMessage     = "message"
@@ -28,6 +28,7 @@ const (
 	fieldWhisperURL      = "agent_whisper_url"
 	fieldOverflowURL     = "overflow_greeting_url"
 	maxWrapUpS           = 3600
+	maxWindowDays        = 7
 	overflowHangup       = "hangup"
 	overflowFlow         = "flow"
 	overflowVoicemail    = "voicemail"
@@ -233,6 +234,10 @@ func (in WindowInput) window(c *checker) (CallingWindow, bool) {
 		}
 	}
 	if v, ok := given(c, "calling_window.days", in.Days); ok {
+		if len(v) > maxWindowDays {
+			c.fail("calling_window.days", "must have at most %d elements", maxWindowDays)
+			return CallingWindow{}, false
+		}
 		for _, day := range v {
 			if !c.oneOf("calling_window.days", day, week.DayNames()...) {
 				break

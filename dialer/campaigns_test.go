@@ -2,6 +2,7 @@ package dialer
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,11 @@ func TestCampaignValidation(t *testing.T) {
 		"window": {
 			`{"name":"a","dial_mode":"preview","calling_window":{"timezone":"Moon/Base","days":["funday"],"from":"9:00"}}`,
 			[]string{"calling_window.days", "calling_window.from", "calling_window.timezone", "calling_window.to"},
+		},
+		"many days": {`{"name":"a","dial_mode":"preview","calling_window":{"from":"09:00","to":"18:00","days":["mon"` + strings.Repeat(`,"mon"`, 7) + `]}}`, []string{"calling_window.days"}},
+		"long texts": {
+			`{"name":"a","dial_mode":"preview","script":"` + strings.Repeat("x", maxTextLength+1) + `","notes":"` + strings.Repeat("x", maxTextLength+1) + `"}`,
+			[]string{"notes", "script"},
 		},
 		"empty window": {`{"name":"a","dial_mode":"preview","calling_window":{"from":"09:00","to":"09:00"}}`, []string{"calling_window.to"}},
 		"inner net":    {`{"name":"a","dial_mode":"preview","announcement_url":"http://10.0.0.1/a.wav"}`, []string{"announcement_url"}},

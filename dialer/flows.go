@@ -18,6 +18,8 @@ const (
 	// keptVersions are those of a flow that stay for the calls that began with them.
 	keptVersions = 20
 	maxFlows     = 10_000
+	// maxFlowBytes bounds a flow's nodes, in bytes of JSON.
+	maxFlowBytes = 512 << 10
 	// CodeFlowInUse refuses to delete a flow that a number, a campaign or a live call names.
 	CodeFlowInUse = "flow_in_use"
 )
@@ -56,6 +58,10 @@ func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit 
 	if !ok {
 		return c.err()
 	}
+	if len(nodes) > maxFlowBytes {
+		c.fail("nodes", "must have at most %d bytes", maxFlowBytes)
+		return c.err()
+	}
 	row.Nodes = nodes
 	graph, err := flow.Parse(nodes)
 	if invalid, wrong := errors.AsType[*flow.InvalidError](err); wrong {
@@ -87,6 +93,9 @@ func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit 
 
 // checkTargets refuses transfers to SIP URIs that can't be dialed. One that a variable completes is checked when it is dialed.
 func (s *Service) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput) error {
+	if len(in.Nodes.Value) > maxFlowBytes {
+		return nil // told with all else that is wrong
+	}
 	graph, err := flow.Parse(in.Nodes.Value)
 	if err != nil {
 		return nil //nolint:nilerr // told with all else that is wrong

@@ -255,6 +255,8 @@ func TestFlowVersionsAreBounded(t *testing.T) {
 	_, err = b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: Some("x"), Nodes: Some(json.RawMessage(`[{"id":"s","type":"start"}]`))})
 	require.ErrorAs(t, err, &invalid)
 	require.Equal(t, []FieldError{{Field: "nodes.s.next.default", Message: "is required"}}, invalid.Fields)
+	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: Some(append(got.Nodes, strings.Repeat(" ", maxFlowBytes)...))})
+	require.Equal(t, []string{"nodes"}, fields(t, err), "too long")
 	require.NoError(t, b.svc.DeleteFlow(t.Context(), b.tenant, f.ID))
 }
 

@@ -61,7 +61,7 @@ func (in LeadInput) row() (leadRow, error) {
 		out.priority = v
 	}
 	if v, ok := given(&c, "metadata", in.Metadata); ok {
-		checkMetadata(&c, v)
+		checkMetadata(&c, "metadata", v)
 		out.metadata = json.RawMessage(v)
 	}
 	return out, c.err()
@@ -78,15 +78,23 @@ func phoneFault(err error) string {
 	}
 }
 
-// checkMetadata refuses what the voice agent's variables or the database could not take.
-func checkMetadata(c *checker, metadata Object) {
+// maxMetadata bounds what a tenant keeps with a lead or a call, in bytes of JSON: each event, each list and the voice agent's first frame
+// has it.
+const maxMetadata = 16 << 10
+
+// checkMetadata refuses what is too long, and what the voice agent's variables or the database could not take.
+func checkMetadata(c *checker, field string, metadata Object) {
+	if len(metadata) > maxMetadata {
+		c.fail(field, "must have at most %d bytes", maxMetadata)
+		return
+	}
 	var shape struct {
 		Variables Opt[Object] `json:"variables"`
 	}
 	if err := json.Unmarshal(metadata, &shape); err == nil && shape.Variables.fault != "" {
-		c.fail("metadata.variables", "must be an object")
+		c.fail(field+".variables", "must be an object")
 	}
 	if bytes.Contains(metadata, []byte(`\u0000`)) {
-		c.fail("metadata", "can't hold a zero character")
+		c.fail(field, "can't hold a zero character")
 	}
 }

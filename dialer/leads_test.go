@@ -84,12 +84,44 @@ func TestPushLeadValidation(t *testing.T) {
 		`{"phone":"9876543210","priority":101}`:             {"priority"},
 		`{"phone":"9876543210","priority":-101}`:            {"priority"},
 		`{"phone":"9876543210","metadata":{"a":"\u0000"}}`:  {"metadata"},
+		`{"phone":"9876543210","metadata":` + long(1) + `}`: {"metadata"},
 	} {
 		_, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t, body))
 		require.Equal(t, wanted, fields(t, err), body)
 	}
 	for _, phone := range []string{"9123456789", "919123456789", "09123456780"} {
 		b.push(t, campaign.ID, strings.Replace(phone, "919123456789", "919123456788", 1))
+	}
+}
+
+// long gives an object that is so many bytes longer than what a lead may keep.
+func long(more int) string {
+	return `{"a":"` + strings.Repeat("x", maxMetadata+more-len(`{"a":""}`)) + `"}`
+}
+
+// What lists, events and voice agents get of a lead is bounded, whichever way it comes.
+func TestMetadataIsBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	campaign := b.aiCampaign(t)
+	lead, err := b.svc.PushLead(t.Context(), b.tenant, campaign.ID, decode[LeadInput](t, `{"phone":"9876543210","metadata":`+long(0)+`}`))
+	require.NoError(t, err)
+	require.Len(t, string(lead.Metadata), maxMetadata+1, "as the database writes it")
+	result, err := b.svc.PushLeads(t.Context(), b.tenant, campaign.ID, decode[BulkInput](t,
+		`{"leads":[{"phone":"9876543211","metadata":`+long(1)+`},{"phone":"9876543212","metadata":`+long(0)+`}]}`))
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{result.Valid, result.Invalid})
+	require.Equal(t, "metadata", result.Results[0].Errors[0].Field)
+	upload, err := b.svc.UploadLeads(t.Context(), b.tenant, campaign.ID, strings.NewReader(
+		"phone,City,metadata\n9876543213,"+strings.Repeat("x", maxMetadata)+",\n9876543214,Pune,{}\n"))
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{upload.Valid, upload.Invalid})
+	require.Equal(t, "metadata", upload.Errors[0].Field)
+	for _, member := range []string{"metadata", "custom_fields"} {
+		_, err = b.svc.PatchLead(t.Context(), b.tenant, lead.ID, decode[LeadEdit](t, `{"`+member+`":`+long(1)+`}`))
+		require.Equal(t, []string{member}, fields(t, err))
+		_, err = b.svc.PatchLead(t.Context(), b.tenant, lead.ID, decode[LeadEdit](t, `{"`+member+`":`+long(0)+`}`))
+		require.NoError(t, err)
 	}
 }
 

@@ -155,12 +155,12 @@ func (in LeadEdit) apply(c *checker, to *db.Lead) {
 	}
 	if v, ok := clearable(c, "metadata", in.Metadata); ok {
 		if to.Metadata = nil; v != nil {
-			checkMetadata(c, *v)
+			checkMetadata(c, "metadata", *v)
 			to.Metadata = json.RawMessage(*v)
 		}
 	}
 	if v, ok := given(c, "custom_fields", in.CustomFields); ok {
-		checkMetadata(c, v)
+		checkMetadata(c, "custom_fields", v)
 		to.CustomFields = json.RawMessage(v)
 	}
 }

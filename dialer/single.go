@@ -33,9 +33,6 @@ func (in *CallInput) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// maxCallMetadata bounds a single call's metadata, in bytes of JSON: each event, each list of calls and the voice agent's first frame has it.
-const maxCallMetadata = 16 << 10
-
 // request checks what can be told from the body alone. null is what is not sent.
 func (in CallInput) request() (switchctl.OriginateRequest, error) {
 	c, out := checker{}, switchctl.OriginateRequest{Purpose: switchctl.PurposeSingle}
@@ -68,9 +65,7 @@ func (in CallInput) request() (switchctl.OriginateRequest, error) {
 		out.Category = v
 	}
 	if v, ok := given(&c, "metadata", in.Metadata); ok {
-		if checkMetadata(&c, v); len(v) > maxCallMetadata {
-			c.fail("metadata", "must have at most %d bytes", maxCallMetadata)
-		}
+		checkMetadata(&c, "metadata", v)
 		out.Metadata = json.RawMessage(v)
 	}
 	return out, c.err()
