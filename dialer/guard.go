@@ -74,6 +74,9 @@ const (
 
 // paceHistory is what a campaign's last calls teach the planner that begins.
 func paceHistory(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, now time.Time) (pacing.History, error) {
+	if err := tx.Q.PlanByValues(ctx); err != nil {
+		return pacing.History{}, err
+	}
 	rows, err := tx.Q.PaceHistory(ctx, db.PaceHistoryParams{
 		TenantID: tenant, CampaignID: campaign, FromID: store.IDFloor(now.Add(-historyAge)), Batch: historyCalls,
 	})

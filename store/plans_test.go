@@ -41,11 +41,16 @@ func plannedByValues() map[string][]string {
 		"LeadsClaimRetries":   {campaign + "0, now(), now() - interval '1 hour', 50"},
 		"LeadsClaimFresh":     {campaign + "0, '00000000-0000-0000-0000-000000000000', now(), 50"},
 		"LeadPriorities":      {"{tenant}, {fresh}, now()", "{tenant}, {worked off}, now()"},
+		"PaceHistory":         {"{tenant}, {small}, '00000000-0000-0000-0000-000000000000', 500"},
 		"CountCalls":          calls, "ListCallViews": paged(calls, ", 0, 50"),
 		"CountWebhookDeliveries": deliveries, "ListWebhookDeliveries": paged(deliveries, ", 0, 50"),
 		"SuppressionCount": {hash}, "SuppressionList": {hash + ", 0, 50"},
 	}
 }
+
+// recentOnly tells of a query that may read all of a tenant's calls from an id on, because it counts them: those of the last second in
+// GateTrunks, those of the period that is asked for in Usage.
+func recentOnly(name string) bool { return name == "GateTrunks" || name == "Usage" }
 
 // prunedByTime are the queries that leave out partitions by the time at which they run, and would plan those otherwise, with arguments.
 func prunedByTime() map[string][]string {
@@ -59,23 +64,39 @@ func paged(argLists []string, page string) (out []string) {
 	return out
 }
 
-// Every query that is generated, and each that will be, is led by an index to its rows of the tables that grow.
+// Every query that is generated, and each that will be, is led by an index to its rows of the tables that grow: in an installation for
+// many tenants as in one for a single tenant, whose rows are all that there are.
 func TestNoQueryReadsAWholeTable(t *testing.T) {
 	t.Parallel()
-	st := withHistory(t)
+	for _, c := range []struct {
+		name             string
+		tenants, without int
+	}{{"one tenant", 1, 0}, {"several tenants", 12, 2000}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			st := withHistory(t, c.tenants, c.without)
+			testPlans(t, st)
+			testReads(t, st)
+		})
+	}
+}
+
+func testPlans(t *testing.T, st *store.Store) {
+	t.Helper()
 	g := newPlanGuard(t, st)
 	queries := generatedQueries(t)
 	require.Greater(t, len(queries), 200)
 	var found []string
 	require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
 		for name, sql := range queries {
-			found = append(found, g.faults(t, tx, name, sql)...)
+			found = append(found, slices.DeleteFunc(g.faults(t, tx, name, sql), func(fault string) bool {
+				return recentOnly(name) && strings.Contains(fault, tenantsRows)
+			})...)
 		}
 		return nil
 	}))
 	slices.Sort(found)
 	require.Empty(t, strings.Join(slices.Compact(found), "\n"))
-	testReads(t, st)
 }
 
 // testReads counts the rows that queries read in fact.
@@ -225,7 +246,7 @@ func newPlanGuard(t *testing.T, st *store.Store) planGuard {
 	t.Helper()
 	g := planGuard{
 		rows: map[string]int{}, indexes: map[string]guardedIndex{}, ids: historyIDs(t, st),
-		keyed: regexp.MustCompile(`\b(id|\w+_id|\w+_hash|node|actor|claimed_by|fs_uuid) = |= (id|\w+_id|node)\)`),
+		keyed: regexp.MustCompile(`\b(id|\w+_id|\w+_hash|node|actor|claimed_by|fs_uuid|key) = |= (id|\w+_id|node)\)`),
 	}
 	rows, err := st.Pool().Query(t.Context(), `SELECT c.relname, c.reltuples::int, i.indexrelid::regclass::text,
 		(SELECT array_agg(pg_get_indexdef(i.indexrelid, k, true) ORDER BY k) FROM generate_series(1, i.indnkeyatts) k),
@@ -309,6 +330,8 @@ func (n planNode) walk(limited bool, visit func(planNode, bool)) {
 	}
 }
 
+const tenantsRows = "all of a tenant's rows"
+
 // fault tells what a node reads without need: a whole table or index, rows of other keys than the wanted one, which it then drops, or all
 // rows of a tenant without a limit. Of an index's condition that part counts which leads into the index: the first columns.
 func (g planGuard) fault(n planNode, limited bool) string {
@@ -333,8 +356,9 @@ func (g planGuard) fault(n planNode, limited bool) string {
 		what = "the whole index"
 	case !byKey && !index.live && g.keyed.MatchString(regexp.MustCompile(`\btenant_id = `).ReplaceAllString(n.Filter, "")):
 		what = "rows of other keys"
-	case !byKey && !index.partial && !limited && len(led) == 1:
-		what = "all of a tenant's rows"
+	case !byKey && !index.partial && !limited && !(strings.Contains(n.IndexCond, " <") && strings.Contains(n.IndexCond, " >")):
+		// Bounded on one side is not bounded: what is walked in batches would be read to its end each time.
+		what = tenantsRows
 	default:
 		return ""
 	}

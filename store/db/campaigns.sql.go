@@ -205,7 +205,7 @@ WITH batch AS MATERIALIZED (
     SELECT FROM campaigns k WHERE k.tenant_id = $2 AND k.id = $3 AND k.deleted_at IS NOT NULL)
   ORDER BY l.id LIMIT $4::int
 ), gone AS (
-  DELETE FROM leads d USING batch b WHERE d.tenant_id = $2 AND d.id = b.id
+  DELETE FROM leads d WHERE d.tenant_id = $2 AND d.id = ANY(ARRAY(SELECT b.id FROM batch b))
 )
 SELECT coalesce((SELECT b.id FROM batch b ORDER BY b.id DESC LIMIT 1), $1)::uuid AS last
 `
@@ -218,7 +218,7 @@ type CampaignLeadsDeleteParams struct {
 }
 
 // CampaignLeadsDelete deletes a batch of a deleted campaign's leads, after one, and tells which was the last: the one given when there
-// are no more.
+// are no more. An array of ids leads to the leads; a join with the batch would read all of them.
 func (q *Queries) CampaignLeadsDelete(ctx context.Context, arg CampaignLeadsDeleteParams) (uuid.UUID, error) {
 	row := q.db.QueryRow(ctx, campaignLeadsDelete,
 		arg.After,

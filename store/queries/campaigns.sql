@@ -52,7 +52,7 @@ UPDATE campaigns SET predictive_paused = @paused, updated_at = now() WHERE tenan
 UPDATE campaigns SET deleted_at = now(), updated_at = now() WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL;
 
 -- CampaignLeadsDelete deletes a batch of a deleted campaign's leads, after one, and tells which was the last: the one given when there
--- are no more.
+-- are no more. An array of ids leads to the leads; a join with the batch would read all of them.
 -- name: CampaignLeadsDelete :one
 WITH batch AS MATERIALIZED (
   SELECT l.id FROM leads l
@@ -60,7 +60,7 @@ WITH batch AS MATERIALIZED (
     SELECT FROM campaigns k WHERE k.tenant_id = @tenant_id AND k.id = @campaign_id AND k.deleted_at IS NOT NULL)
   ORDER BY l.id LIMIT @batch::int
 ), gone AS (
-  DELETE FROM leads d USING batch b WHERE d.tenant_id = @tenant_id AND d.id = b.id
+  DELETE FROM leads d WHERE d.tenant_id = @tenant_id AND d.id = ANY(ARRAY(SELECT b.id FROM batch b))
 )
 SELECT coalesce((SELECT b.id FROM batch b ORDER BY b.id DESC LIMIT 1), @after)::uuid AS last;
 

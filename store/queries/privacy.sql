@@ -88,7 +88,8 @@ INSERT INTO call_masks AS m (tenant_id, up_to, events_up_to) VALUES (@tenant_id,
 ON CONFLICT (tenant_id) DO UPDATE SET events_up_to = greatest(m.events_up_to, excluded.events_up_to);
 
 -- EventsMask masks the callee's number in a strict tenant's events from before it was strict, of a batch after one. It tells how many it
--- masked and which event was the batch's last: the one given when there are no more.
+-- masked and which event was the batch's last: the one given when there are no more. An array of ids leads to the events; a join with the
+-- batch would read all that are left.
 -- name: EventsMask :one
 WITH batch AS (
   SELECT e.id, e.type = 'call.started' AS numbered FROM events e
@@ -97,8 +98,7 @@ WITH batch AS (
   UPDATE events f SET data = f.data || jsonb_build_object(
     CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END,
     mask_number(f.data ->> CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END))
-  FROM batch b
-  WHERE b.numbered AND f.tenant_id = @tenant_id AND f.id = b.id AND f.id > @after
+  WHERE f.tenant_id = @tenant_id AND f.id = ANY(ARRAY(SELECT b.id FROM batch b WHERE b.numbered)) AND f.id > @after
     AND f.data ->> CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END
       <> mask_number(f.data ->> CASE f.data ->> 'direction' WHEN 'inbound' THEN 'from' ELSE 'to' END)
   RETURNING f.id
