@@ -135,6 +135,10 @@ func (l *fakeLink) answer(_ context.Context, how, cmd string) (string, error) {
 		return string(raw), err
 	case "uuid_getvar":
 		return l.getvar(args), nil
+	case "sofia":
+		if account, ok := strings.CutPrefix(args, "xmlstatus profile internal user "); ok {
+			return l.registration(account), nil
+		}
 	case "global_getvar":
 		return "", &esl.ReplyError{Text: "-ERR no such variable"}
 	}
@@ -146,6 +150,14 @@ func (l *fakeLink) answer(_ context.Context, how, cmd string) (string, error) {
 		return "", &esl.ReplyError{Text: l.recorder}
 	}
 	return "+OK", nil
+}
+
+// registration is where every account has registered.
+func (*fakeLink) registration(account string) string {
+	user, _, _ := strings.Cut(account, "@")
+	return "<registrations>\n<registration><user>" + account + "</user><contact>&quot;&quot; &lt;sip:phone-" + user + "@10.0.0.9:5062&gt;</contact>" +
+		"<status>Registered(UDP)(unknown) exp() expsecs(60)</status><network-ip>10.0.0.9</network-ip><network-port>5062</network-port>" +
+		"</registration></registrations>"
 }
 
 // getvar tells how the last re-INVITE has gone. The caller holds mu.

@@ -380,10 +380,6 @@ func (p *phone) dialHeld(ctx context.Context) {
 func (p *phone) dial(ctx context.Context, ring time.Duration) {
 	p.disarm(phoneRedial)
 	channel, err := uuid.NewV7()
-	var cmd string
-	if err == nil {
-		cmd, err = p.originate(channel.String(), ring)
-	}
 	if err != nil {
 		p.log.ErrorContext(ctx, "agent's phone can't be dialed", "error", err)
 		p.legOver(ctx, PhoneLost)
@@ -395,22 +391,51 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 	p.c.phones.bind(p, p.leg)
 	p.arm(phoneOverdue, ring+originateSlack)
 	attempt := p.attempt
+	spec, v := p.spec, p.originate(p.leg, ring)
 	p.c.goes.Go(func() {
 		done := func(body string, err error) { p.post(jobDone{job: jobPhone, attempt: attempt, body: body, err: err}) }
-		if err := p.c.link.BgAPI(ctx, cmd, done); err != nil {
+		cmd, err := p.c.phoneCommand(ctx, spec, v)
+		var elsewhere *ContactError
+		switch {
+		case errors.As(err, &elsewhere):
+			p.log.WarnContext(ctx, "agent's phone isn't dialed", "error", err)
+			done("-ERR USER_NOT_REGISTERED", nil)
+			return
+		case errors.Is(err, errNotRegistered):
+			done("-ERR USER_NOT_REGISTERED", nil)
+			return
+		case err == nil:
+			err = p.c.link.BgAPI(ctx, cmd, done)
+		}
+		if err != nil {
 			var refused *esl.ReplyError
-			unsent := errors.Is(err, ErrLinkDown) || errors.As(err, &refused) || errors.Is(err, esl.ErrInvalidCommand)
-			p.post(jobDone{job: jobPhone, attempt: attempt, err: err, unsent: unsent})
+			var unfit *VariableError
+			unsent := errors.Is(err, ErrLinkDown) || errors.As(err, &refused) || errors.Is(err, esl.ErrInvalidCommand) || errors.As(err, &unfit)
+			p.post(jobDone{job: jobPhone, attempt: attempt, err: err, unsent: unsent || cmd == ""})
 		}
 	})
 }
 
-// originate is the command that rings the phone: one that is held is asked to answer by itself.
-func (p *phone) originate(channel string, ring time.Duration) (string, error) {
-	endpoint, err := phoneEndpoint(p.c.cfg.MediaProfile, p.spec)
+// phoneCommand is the command that rings a phone where it is.
+func (c *Controller) phoneCommand(ctx context.Context, spec PhoneSpec, v variables) (string, error) {
+	endpoint, err := phoneEndpoint(c.cfg.MediaProfile, spec)
 	if err != nil {
 		return "", err
 	}
+	if endpoint == "" {
+		found, err := c.registered(ctx, spec.Extension, spec.Domain)
+		if err != nil {
+			return "", err
+		}
+		if endpoint, v["sip_route_uri"], err = found.endpoint(c.cfg.MediaProfile, spec.Extension); err != nil {
+			return "", err
+		}
+	}
+	return originateCommand(v, endpoint, agentExtension+" XML "+c.cfg.Context)
+}
+
+// originate are the variables of a leg that rings the phone: one that is held is asked to answer by itself.
+func (p *phone) originate(channel string, ring time.Duration) variables {
 	number, name := p.spec.Extension, "Ringmaster"
 	if c := p.claim; c != nil && c.number != "" {
 		number = callerNumber(c.number)
@@ -437,7 +462,7 @@ func (p *phone) originate(channel string, ring time.Duration) (string, error) {
 		v["sip_auto_answer"] = "true" // Call-Info with answer-after=0 (mod_sofia.c)
 		v["sip_h_Alert-Info"] = "info=alert-autoanswer;delay=0"
 	}
-	return originateCommand(v, endpoint, agentExtension+" XML "+p.c.cfg.Context)
+	return v
 }
 
 // maxCallerName bounds the name that a phone shows.
@@ -472,17 +497,16 @@ func callerNumber(number string) string {
 // agentExtension plays silence to an agent's leg.
 const agentExtension = "rm_agent"
 
-// phoneEndpoint is where a phone is reached: at its registration, or at its own address when the domain names a port.
+// phoneEndpoint is where a phone is reached: at its own address when the domain names a port, else "" for where it has registered.
 func phoneEndpoint(profile string, spec PhoneSpec) (string, error) {
 	if spec.Extension == "" || spec.Domain == "" || strings.ContainsAny(spec.Extension+spec.Domain, "%@/") {
 		return "", &VariableError{Name: "endpoint"}
 	}
-	at := "%"
-	if strings.Contains(spec.Domain, ":") {
-		at = "@"
+	endpoint := "sofia/" + profile + "/" + spec.Extension + "@" + spec.Domain
+	if err := checkEndpoint(endpoint); err != nil || strings.Contains(spec.Domain, ":") {
+		return endpoint, err
 	}
-	endpoint := "sofia/" + profile + "/" + spec.Extension + at + spec.Domain
-	return endpoint, checkEndpoint(endpoint)
+	return "", nil
 }
 
 // hangup ends the leg; false when that can't be asked for.

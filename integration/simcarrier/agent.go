@@ -43,6 +43,9 @@ type AgentSpec struct {
 	Voice string `json:"voice,omitempty"`
 	// ExpiresS is the lifetime of a registration that is asked for; 120 by default. Half of it later the phone registers again.
 	ExpiresS int `json:"expires_s,omitempty"`
+	// Contact and Path are what a REGISTER says in place of where the phone is, as a hostile one does.
+	Contact string `json:"contact,omitempty"`
+	Path    string `json:"path,omitempty"`
 	AgentManner
 }
 
@@ -253,7 +256,14 @@ func (s *Server) registerRequest(spec AgentSpec, callID string, cseq uint32, exp
 	req.AppendHeader(&id)
 	req.AppendHeader(&sip.CSeqHeader{SeqNo: cseq, MethodName: sip.REGISTER})
 	req.AppendHeader(&hops)
-	req.AppendHeader(s.contact(contactPrefix + spec.Extension))
+	if spec.Contact != "" {
+		req.AppendHeader(sip.NewHeader("Contact", "<"+spec.Contact+">"))
+	} else {
+		req.AppendHeader(s.contact(contactPrefix + spec.Extension))
+	}
+	if spec.Path != "" {
+		req.AppendHeader(sip.NewHeader("Path", "<"+spec.Path+">"))
+	}
 	req.AppendHeader(sip.NewHeader("Expires", strconv.Itoa(expires)))
 	req.AppendHeader(sip.NewHeader("User-Agent", "simcarrier softphone"))
 	req.SetTransport("UDP")

@@ -339,6 +339,10 @@ func (sw *Switch) newOutbound(plan dialPlan, vars []header, url string) (*channe
 		return nil, c
 	}
 	v := variables{list: vars}
+	var route sip.Uri
+	if text, ok := v.get("sip_route_uri"); ok && sip.ParseUri(text, &route) == nil {
+		e.destination = route.HostPort()
+	}
 	id, _ := v.get("origination_uuid")
 	if id != "" && sw.channel(id) != nil {
 		return nil, causeOutOfOrder

@@ -3,6 +3,7 @@ package simswitch
 import (
 	"crypto/md5"
 	"encoding/hex"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"maps"
@@ -420,13 +421,17 @@ func (sw *Switch) apiSofia(arg string) string {
 func (sw *Switch) xmlStatus(args []string) string {
 	const head = `<?xml version="1.0" encoding="ISO-8859-1"?>` + "\n"
 	contexts := map[string]string{"external": "public", "internal": "internal"}
-	if len(args) == 2 && args[0] == "profile" {
+	if (len(args) == 2 || len(args) == 4 && args[2] == "user") && args[0] == "profile" {
 		context, known := contexts[args[1]]
 		if !known {
 			return "Invalid Profile!\n"
 		}
+		list := ""
+		if len(args) == 4 {
+			list = "  <registrations>\n" + sw.registrar.list(args[1], args[3]) + "  </registrations>\n"
+		}
 		return head + "<profile>\n  <profile-info>\n    <name>" + args[1] + "</name>\n    <context>" + context +
-			"</context>\n  </profile-info>\n</profile>\n"
+			"</context>\n  </profile-info>\n" + list + "</profile>\n"
 	}
 	var b strings.Builder
 	b.WriteString(head + "<profiles>\n")
@@ -435,6 +440,22 @@ func (sw *Switch) xmlStatus(args []string) string {
 			"</data>\n<state>RUNNING (0)</state>\n</profile>\n")
 	}
 	return b.String() + "</profiles>\n"
+}
+
+// list is what `sofia xmlstatus profile internal user <user@domain>` has of the registrations of one account.
+func (r *registrar) list(profile, account string) string {
+	user, domain, _ := strings.Cut(account, "@")
+	r.mu.Lock()
+	reg := r.users[user]
+	r.mu.Unlock()
+	if reg == nil || profile != "internal" || domain != r.sw.cfg.SIPDomain {
+		return ""
+	}
+	var contact strings.Builder
+	_ = xml.EscapeText(&contact, []byte(reg.contact)) // a strings.Builder doesn't fail
+	return "    <registration>\n        <call-id>" + reg.callID + "</call-id>\n        <user>" + user + "@" + domain + "</user>\n        <contact>" +
+		contact.String() + "</contact>\n        <status>" + reg.status + "(unknown) exp() expsecs(0)</status>\n        <network-ip>" + reg.ip +
+		"</network-ip>\n        <network-port>" + reg.port + "</network-port>\n    </registration>\n"
 }
 
 // flush forgets the phones of a Call-ID or of user@domain; of all users when that has no user.

@@ -1,0 +1,131 @@
+package switchctl
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+)
+
+// A phone says itself, in its REGISTER, what the switch is to dial: the Contact, and with Path the way to it. Whoever has an agent's account could
+// have the switch call any number at any host so. It is dialed where its REGISTER came from, and by no number but its own extension.
+
+// registration is a phone's, as the switch keeps it (mod_sofia.c, show_reg_callback_xml).
+type registration struct {
+	User    string `xml:"user"` // with @ and domain
+	Contact string `xml:"contact"`
+	Status  string `xml:"status"`
+	IP      string `xml:"network-ip"`
+	Port    string `xml:"network-port"`
+}
+
+// errNotRegistered: the account has no phone now.
+var errNotRegistered = errors.New("phone is not registered")
+
+// ContactError says why a phone's registration isn't dialed.
+type ContactError struct{ Contact, Why string }
+
+func (e *ContactError) Error() string {
+	return fmt.Sprintf("phone's contact %q can't be dialed: %s", e.Contact, e.Why)
+}
+
+// registered asks the switch where the phone of an account is.
+func (c *Controller) registered(ctx context.Context, extension, domain string) (registration, error) {
+	text, err := c.link.API(ctx, "sofia xmlstatus profile "+c.cfg.MediaProfile+" user "+extension+"@"+domain)
+	if refused := (*esl.ReplyError)(nil); errors.As(err, &refused) {
+		return registration{}, errNotRegistered
+	}
+	if err != nil {
+		return registration{}, err
+	}
+	// The document says that it is ISO-8859-1 whatever it is, and the profile's own lines in it aren't of use: what is wanted begins after them.
+	_, list, _ := strings.Cut(text, "<registrations>\n")
+	list, _, _ = strings.Cut(list, "</registrations>")
+	var found struct {
+		Registrations []registration `xml:"registration"`
+	}
+	if err := xml.Unmarshal([]byte("<r>"+strings.ToValidUTF8(list, "?")+"</r>"), &found); err != nil {
+		return registration{}, fmt.Errorf("switchctl: read a phone's registration: %w", err)
+	}
+	for _, r := range found.Registrations {
+		if strings.EqualFold(r.User, extension+"@"+domain) {
+			return r, nil
+		}
+	}
+	return registration{}, errNotRegistered
+}
+
+var (
+	contactURI = regexp.MustCompile(`^sips?:([A-Za-z0-9_.~+=-]{1,64})@([A-Za-z0-9.:\[\]-]{1,255})((?:;[^;]*)*)$`)
+	// contactParam is a parameter that stays: it tells the phone which of its accounts is called.
+	contactParam = regexp.MustCompile(`^[A-Za-z0-9_.~+-]{1,64}(?:=[A-Za-z0-9_.~+-]{1,255})?$`)
+	letters      = regexp.MustCompile(`[A-Za-z]`)
+)
+
+// leading parameters would have the call go elsewhere; the switch makes those that begin with fs_.
+func leading(param string) bool {
+	name, _, _ := strings.Cut(strings.ToLower(param), "=")
+	switch name {
+	case "maddr", "received", "method", "user", "ttl", "lr", "transport", "headers":
+		return true
+	}
+	return strings.HasPrefix(name, "fs_")
+}
+
+// endpoint is what is dialed, and route where the request goes, which is where the registration came from.
+func (r registration) endpoint(profile, extension string) (endpoint, route string, err error) {
+	bad := func(why string) (string, string, error) { return "", "", &ContactError{Contact: r.Contact, Why: why} }
+	open := strings.LastIndexByte(r.Contact, '<')
+	uri, closed := strings.CutSuffix(r.Contact[open+1:], ">")
+	m := contactURI.FindStringSubmatch(uri)
+	if open < 0 || !closed || m == nil {
+		return bad("it is no SIP URI with a user and a host")
+	}
+	user, host := m[1], m[2]
+	if user != extension && !letters.MatchString(user) {
+		return bad("its user part is a number other than the extension")
+	}
+	ip, err := netip.ParseAddr(strings.Trim(r.IP, "[]"))
+	if err != nil {
+		return bad("the address that it registered from is unknown")
+	}
+	port, err := strconv.ParseUint(r.Port, 10, 16)
+	if err != nil || port == 0 {
+		return bad("the port that it registered from is unknown")
+	}
+	transport := r.transport()
+	var params strings.Builder
+	for param := range strings.SplitSeq(strings.TrimPrefix(m[3], ";"), ";") {
+		if contactParam.MatchString(param) && !leading(param) {
+			params.WriteString(";" + param)
+		}
+	}
+	nat := ""
+	if strings.Contains(m[3], ";fs_nat=yes") {
+		nat = ";fs_nat=yes"
+	}
+	endpoint = "sofia/" + profile + "/sip:" + user + "@" + host + params.String() + ";transport=" + transport + nat
+	if strings.ContainsAny(host, "[]") { // means something in a dial string; the request goes by the route anyway
+		endpoint = "sofia/" + profile + "/sip:" + user + "@phone.invalid" + params.String() + ";transport=" + transport + nat
+	}
+	route = "sip:" + net.JoinHostPort(ip.String(), r.Port) + ";transport=" + transport
+	return endpoint, route, checkEndpoint(endpoint)
+}
+
+// transport is the one by which the phone has registered, as the status says: "Registered(TLS-NAT)".
+func (r registration) transport() string {
+	_, by, _ := strings.Cut(r.Status, "(")
+	by, _, _ = strings.Cut(by, ")")
+	switch name, _, _ := strings.Cut(by, "-"); strings.ToLower(name) {
+	case "tcp", "tls", "ws", "wss":
+		return strings.ToLower(name)
+	}
+	return "udp"
+}
