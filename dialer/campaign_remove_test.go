@@ -60,7 +60,7 @@ func TestDeleteCampaignDoesNotWaitForItsLeads(t *testing.T) {
 
 	_, err = b.svc.GetCampaign(t.Context(), b.tenant, doomed.ID)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	all, err := b.svc.ListCampaigns(t.Context(), b.tenant)
+	all, err := b.svc.ListCampaigns(t.Context(), b.tenant, uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	_, err = b.svc.StartCampaign(t.Context(), b.tenant, doomed.ID, EnvironmentLive)

@@ -87,12 +87,13 @@ func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db
 	return c.err()
 }
 
-// ListCampaigns gives all campaigns of the tenant, in the order of their creation.
-func (s *Service) ListCampaigns(ctx context.Context, tenant uuid.UUID) ([]Campaign, error) {
+// ListCampaigns gives up to limit campaigns of the tenant, in the order of their creation: those after one, which is uuid.Nil for the
+// first.
+func (s *Service) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]Campaign, error) {
 	var rows []db.Campaign
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
-		rows, err = tx.Q.CampaignList(ctx, tenant)
+		rows, err = tx.Q.CampaignList(ctx, tenant, after, int32(limit)) //nolint:gosec // few
 		return err
 	})
 	if err != nil {

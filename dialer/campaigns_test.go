@@ -34,7 +34,7 @@ func TestCampaignDefaults(t *testing.T) {
 	require.Nil(t, null.MaxConcurrent, "an explicit null does not follow it")
 	require.True(t, null.AMD)
 
-	all, err := b.svc.ListCampaigns(t.Context(), b.tenant)
+	all, err := b.svc.ListCampaigns(t.Context(), b.tenant, uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Equal(t, []Campaign{made, null}, all)
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
 )
 
 // checker collects what is wrong with a request. In an edit a null is a fault where the member can't be cleared.
@@ -67,6 +68,20 @@ func clearable[T any](c *checker, field string, o Opt[T]) (*T, bool) {
 	default:
 		return &o.Value, true
 	}
+}
+
+// quota refuses one more of what a tenant may have most of. Lists of them have no pages. Errors: *ConflictError.
+func quota(
+	ctx context.Context, tx *store.Tx, tenant uuid.UUID, code string, most int64, count func(context.Context, uuid.UUID) (int64, error),
+) error {
+	if err := tx.Q.QuotaLock(ctx, tenant); err != nil {
+		return err
+	}
+	n, err := count(ctx, tenant)
+	if err == nil && n >= most {
+		err = &ConflictError{Code: code, Detail: fmt.Sprintf("the tenant has %d, which is the most; delete some that are not in use", n)}
+	}
+	return err
 }
 
 // text checks a string's length in characters, and that the database can hold it.

@@ -106,4 +106,6 @@ const (
 	CodeUploads                = "too_many_uploads"
 	CodeNotPredictive          = "not_predictive"
 	CodeLeadInCall             = "lead_in_call"
+	CodeFlows                  = "too_many_flows"
+	CodeVoiceAgents            = "too_many_voice_agents"
 )

@@ -17,7 +17,8 @@ import (
 const (
 	// keptVersions are those of a flow that stay for the calls that began with them.
 	keptVersions = 20
-	maxFlows     = 10_000
+	// maxFlows bounds a tenant's flows.
+	maxFlows = 1000
 	// maxFlowBytes bounds a flow's nodes, in bytes of JSON.
 	maxFlowBytes = 512 << 10
 	// CodeFlowInUse refuses to delete a flow that a number, a campaign or a live call names.
@@ -120,7 +121,7 @@ func viewFlow(row db.Flow) Flow {
 	}
 }
 
-// CreateFlow saves a flow in its first version. Errors: *ValidationError.
+// CreateFlow saves a flow in its first version. Errors: *ValidationError, *ConflictError when the tenant has all that it may have.
 func (s *Service) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) (Flow, error) {
 	var out db.Flow
 	if err := s.checkTargets(ctx, tenant, in); err != nil {
@@ -129,6 +130,9 @@ func (s *Service) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row := db.Flow{TenantID: tenant, ID: newID()}
 		if err := in.check(ctx, tx, &row, false); err != nil {
+			return err
+		}
+		if err := quota(ctx, tx, tenant, CodeFlows, maxFlows, tx.Q.FlowCount); err != nil {
 			return err
 		}
 		var err error
@@ -147,12 +151,23 @@ func addVersion(ctx context.Context, tx *store.Tx, row db.Flow) error {
 	})
 }
 
-// ListFlows gives the tenant's flows by name.
-func (s *Service) ListFlows(ctx context.Context, tenant uuid.UUID) ([]Flow, error) {
+// FlowIDs gives the ids of the tenant's flows, by the flows' names.
+func (s *Service) FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, error) {
+	var ids []uuid.UUID
+	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		var err error
+		ids, err = tx.Q.FlowIDs(ctx, tenant)
+		return err
+	})
+	return ids, wrapUnless("list flows", err)
+}
+
+// ListFlows gives those of some flows that there are, by name.
+func (s *Service) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]Flow, error) {
 	var rows []db.Flow
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
-		rows, err = tx.Q.FlowList(ctx, tenant, maxFlows)
+		rows, err = tx.Q.FlowsByID(ctx, tenant, ids)
 		return err
 	})
 	out := make([]Flow, 0, len(rows))

@@ -29,7 +29,9 @@ const (
 	monitorSameAgent = "same_agent"
 	monitorNone      = "none"
 	lazyAgentCalls   = 100
-	maxAgentCalls    = 10_000
+	// maxVoiceAgents bounds a tenant's voice agents, archived ones with them.
+	maxVoiceAgents = 1000
+	maxAgentCalls  = 10_000
 
 	encodingPCM  = "pcm_s16le"
 	encodingPCMU = "pcmu"

@@ -25,6 +25,9 @@ func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in Voi
 		return VoiceAgent{}, err
 	}
 	made, err := s.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+		if err := quota(ctx, tx, tenant, CodeVoiceAgents, maxVoiceAgents, tx.Q.VoiceAgentCount); err != nil {
+			return row, err
+		}
 		if err := s.sealToken(in, &row); err != nil {
 			return row, err
 		}

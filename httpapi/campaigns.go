@@ -20,8 +20,14 @@ func (s *Server) createCampaign(ctx context.Context, r *request) (reply, error) 
 }
 
 func (s *Server) listCampaigns(ctx context.Context, r *request) (reply, error) {
-	campaigns, err := s.deps.Dialer.ListCampaigns(ctx, r.who.tenantID)
-	return ok(orEmpty(campaigns)), err
+	tenant, after := r.who.tenantID, uuid.Nil
+	return s.longList(ctx, "[", "]", func(ctx context.Context) (batch, error) {
+		campaigns, err := s.deps.Dialer.ListCampaigns(ctx, tenant, after, campaignBatch)
+		if len(campaigns) > 0 {
+			after = campaigns[len(campaigns)-1].ID
+		}
+		return batchOf(campaigns, len(campaigns) < campaignBatch), err
+	})
 }
 
 func (s *Server) getCampaign(ctx context.Context, r *request) (reply, error) {

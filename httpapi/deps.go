@@ -23,7 +23,7 @@ type Dialer interface {
 	Flows
 
 	CreateCampaign(ctx context.Context, tenant uuid.UUID, in dialer.CampaignInput) (dialer.Campaign, error)
-	ListCampaigns(ctx context.Context, tenant uuid.UUID) ([]dialer.Campaign, error)
+	ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]dialer.Campaign, error)
 	GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
 	PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in dialer.CampaignInput) (dialer.Campaign, error)
 	DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error
@@ -67,7 +67,8 @@ type Dialer interface {
 // Flows is what the API asks of flows; *dialer.Service is one.
 type Flows interface {
 	CreateFlow(ctx context.Context, tenant uuid.UUID, in dialer.FlowInput) (dialer.Flow, error)
-	ListFlows(ctx context.Context, tenant uuid.UUID) ([]dialer.Flow, error)
+	FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, error)
+	ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]dialer.Flow, error)
 	GetFlow(ctx context.Context, tenant, id uuid.UUID) (dialer.Flow, error)
 	PatchFlow(ctx context.Context, tenant, id uuid.UUID, in dialer.FlowInput) (dialer.Flow, error)
 	DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error

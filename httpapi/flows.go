@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -27,8 +28,17 @@ func (s *Server) flowOperations() []operation {
 func asIs[T any](v T) T { return v }
 
 func (s *Server) listFlows(ctx context.Context, r *request) (reply, error) {
-	flows, err := s.deps.Dialer.ListFlows(ctx, r.who.tenantID)
-	return ok(listed(flows, asIs)), err
+	tenant := r.who.tenantID
+	left, err := s.deps.Dialer.FlowIDs(ctx, tenant)
+	if err != nil {
+		return reply{}, err
+	}
+	return s.longList(ctx, `{"items":[`, fmt.Sprintf(`],"total":%d}`, len(left)), func(ctx context.Context) (batch, error) {
+		some := left[:min(flowBatch, len(left))]
+		left = left[len(some):]
+		flows, err := s.deps.Dialer.ListFlows(ctx, tenant, some)
+		return batchOf(flows, len(left) == 0), err
+	})
 }
 
 func (s *Server) createFlow(ctx context.Context, r *request) (reply, error) {

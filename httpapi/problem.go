@@ -57,6 +57,7 @@ const (
 	codeExpiredURL            = "url_expired"
 	codeDeliveryPending       = "delivery_pending"
 	codeSubscriptionRemoved   = "subscription_removed"
+	codeTooManyWebhooks       = "too_many_webhooks"
 	codeSubscriptionPaused    = "subscription_inactive"
 	codeTooManyLogins         = "too_many_attempts"
 	codeNoRelationship        = "no_relationship"

@@ -24,6 +24,8 @@ const (
 	webhookNoun = "webhook subscription"
 	maxURL      = 2048
 	maxTypes    = 64
+	// maxWebhooks bounds a tenant's subscriptions: each event may be a delivery to all of them.
+	maxWebhooks = 100
 )
 
 type webhookInput struct {
@@ -179,7 +181,17 @@ func (s *Server) createWebhook(ctx context.Context, r *request) (reply, error) {
 		return reply{}, fmt.Errorf("create webhook: %w", err)
 	}
 	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
-		var err error
+		err := tx.Q.QuotaLock(ctx, r.who.tenantID)
+		if err != nil {
+			return err
+		}
+		n, err := tx.Q.CountWebhooks(ctx, r.who.tenantID)
+		if err != nil {
+			return err
+		}
+		if n >= maxWebhooks {
+			return conflict(codeTooManyWebhooks, fmt.Sprintf("There are %d subscriptions, which is the most; delete some that are not in use.", n))
+		}
 		sub, err = tx.Q.CreateWebhook(ctx, db.CreateWebhookParams{
 			TenantID: sub.TenantID, ID: sub.ID, Url: sub.Url, EventTypes: sub.EventTypes, CampaignID: sub.CampaignID,
 			SecretSealed: sub.SecretSealed, IsActive: sub.IsActive,

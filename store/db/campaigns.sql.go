@@ -232,11 +232,11 @@ func (q *Queries) CampaignLeadsDelete(ctx context.Context, arg CampaignLeadsDele
 }
 
 const campaignList = `-- name: CampaignList :many
-SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at FROM campaigns WHERE tenant_id = $1 AND deleted_at IS NULL ORDER BY id
+SELECT tenant_id, id, name, dial_mode, status, environment, voice_agent_id, post_answer_action, predictive_target_abandon, predictive_max_wait_s, max_concurrent, caller_id, flow_id, description, script, notes, ring_timeout_s, amd, voicemail_action, voicemail_message_url, max_attempts, retry, calling_window, announcement_url, started_at, created_at, updated_at, agent_whisper_url, wrap_up_s, overflow_action, predictive_paused, call_category, overflow_greeting_url, deleted_at FROM campaigns WHERE tenant_id = $1 AND deleted_at IS NULL AND id > $2 ORDER BY id LIMIT $3
 `
 
-func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID) ([]Campaign, error) {
-	rows, err := q.db.Query(ctx, campaignList, tenantID)
+func (q *Queries) CampaignList(ctx context.Context, tenantID uuid.UUID, after uuid.UUID, most int32) ([]Campaign, error) {
+	rows, err := q.db.Query(ctx, campaignList, tenantID, after, most)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,17 @@ func (q *Queries) CallHadFlow(ctx context.Context, tenantID uuid.UUID, callID uu
 	return exists, err
 }
 
+const flowCount = `-- name: FlowCount :one
+SELECT count(*) FROM flows WHERE tenant_id = $1
+`
+
+func (q *Queries) FlowCount(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, flowCount, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const flowDelete = `-- name: FlowDelete :execrows
 DELETE FROM flows WHERE tenant_id = $1 AND id = $2
 `
@@ -82,6 +93,31 @@ func (q *Queries) FlowHold(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID
 	return result.RowsAffected(), nil
 }
 
+const flowIDs = `-- name: FlowIDs :many
+SELECT id FROM flows WHERE tenant_id = $1 ORDER BY lower(name), id
+`
+
+// FlowIDs gives the flows by their names, which FlowsByID reads some at a time: their nodes are large.
+func (q *Queries) FlowIDs(ctx context.Context, tenantID uuid.UUID) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, flowIDs, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const flowInsert = `-- name: FlowInsert :one
 INSERT INTO flows (tenant_id, id, name, nodes) VALUES ($1, $2, $3, $4) RETURNING tenant_id, id, name, version, nodes, created_at, updated_at
 `
@@ -111,38 +147,6 @@ func (q *Queries) FlowInsert(ctx context.Context, arg FlowInsertParams) (Flow, e
 		&i.UpdatedAt,
 	)
 	return i, err
-}
-
-const flowList = `-- name: FlowList :many
-SELECT tenant_id, id, name, version, nodes, created_at, updated_at FROM flows WHERE tenant_id = $1 ORDER BY lower(name), id LIMIT $2
-`
-
-func (q *Queries) FlowList(ctx context.Context, tenantID uuid.UUID, most int32) ([]Flow, error) {
-	rows, err := q.db.Query(ctx, flowList, tenantID, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []Flow{}
-	for rows.Next() {
-		var i Flow
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ID,
-			&i.Name,
-			&i.Version,
-			&i.Nodes,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const flowLock = `-- name: FlowLock :one
@@ -475,4 +479,36 @@ func (q *Queries) FlowVersionGet(ctx context.Context, tenantID uuid.UUID, flowID
 		&i.CreatedAt,
 	)
 	return i, err
+}
+
+const flowsByID = `-- name: FlowsByID :many
+SELECT tenant_id, id, name, version, nodes, created_at, updated_at FROM flows WHERE tenant_id = $1 AND id = ANY($2::uuid[]) ORDER BY lower(name), id
+`
+
+func (q *Queries) FlowsByID(ctx context.Context, tenantID uuid.UUID, ids []uuid.UUID) ([]Flow, error) {
+	rows, err := q.db.Query(ctx, flowsByID, tenantID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Flow{}
+	for rows.Next() {
+		var i Flow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.Name,
+			&i.Version,
+			&i.Nodes,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -215,6 +215,16 @@ func (q *Queries) LockTenant(ctx context.Context, tenantID uuid.UUID) (Tenant, e
 	return i, err
 }
 
+const quotaLock = `-- name: QuotaLock :exec
+SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.quota:' || ($1::uuid)::text, 0))
+`
+
+// QuotaLock has whoever adds to what a tenant may have so many of count and add by itself, until the transaction ends.
+func (q *Queries) QuotaLock(ctx context.Context, tenantID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, quotaLock, tenantID)
+	return err
+}
+
 const resumeTenant = `-- name: ResumeTenant :one
 UPDATE tenants SET suspended_at = NULL, suspend_reason = NULL, updated_at = now() WHERE id = $1 RETURNING id, name, privacy_mode, pii_retention_days, recording_retention_days, default_voice_agent_id, voice_agent_default_ws_url, default_max_concurrent, calling_window, dispositions, data_key, created_at, updated_at, daily_cap, holidays, sip_hosts, data_key_no, old_data_key, suspended_at, suspend_reason
 `

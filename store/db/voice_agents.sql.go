@@ -72,6 +72,17 @@ func (q *Queries) VoiceAgentArchive(ctx context.Context, tenantID uuid.UUID, iD 
 	return i, err
 }
 
+const voiceAgentCount = `-- name: VoiceAgentCount :one
+SELECT count(*) FROM voice_agents WHERE tenant_id = $1
+`
+
+func (q *Queries) VoiceAgentCount(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, voiceAgentCount, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const voiceAgentDelete = `-- name: VoiceAgentDelete :execrows
 DELETE FROM voice_agents WHERE tenant_id = $1 AND id = $2
 `

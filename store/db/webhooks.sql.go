@@ -40,6 +40,17 @@ func (q *Queries) CountWebhookDeliveries(ctx context.Context, arg CountWebhookDe
 	return count, err
 }
 
+const countWebhooks = `-- name: CountWebhooks :one
+SELECT count(*) FROM webhook_subscriptions WHERE tenant_id = $1
+`
+
+func (q *Queries) CountWebhooks(ctx context.Context, tenantID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, countWebhooks, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const createWebhook = `-- name: CreateWebhook :one
 
 INSERT INTO webhook_subscriptions (tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active)

@@ -19,7 +19,7 @@ SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND id = @id AND deleted_at
 SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL FOR UPDATE;
 
 -- name: CampaignList :many
-SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND deleted_at IS NULL ORDER BY id;
+SELECT * FROM campaigns WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND id > @after ORDER BY id LIMIT @most;
 
 -- name: CampaignUpdate :one
 UPDATE campaigns SET name = @name, dial_mode = @dial_mode, voice_agent_id = sqlc.narg('voice_agent_id'),

@@ -18,8 +18,15 @@ INSERT INTO flows (tenant_id, id, name, nodes) VALUES (@tenant_id, @id, @name, @
 SELECT f.* FROM flows f JOIN numbers n ON n.tenant_id = f.tenant_id AND n.flow_id = f.id
 WHERE n.tenant_id = @tenant_id AND n.e164 = @e164;
 
--- name: FlowList :many
-SELECT * FROM flows WHERE tenant_id = @tenant_id ORDER BY lower(name), id LIMIT @most;
+-- FlowIDs gives the flows by their names, which FlowsByID reads some at a time: their nodes are large.
+-- name: FlowIDs :many
+SELECT id FROM flows WHERE tenant_id = @tenant_id ORDER BY lower(name), id;
+
+-- name: FlowsByID :many
+SELECT * FROM flows WHERE tenant_id = @tenant_id AND id = ANY(@ids::uuid[]) ORDER BY lower(name), id;
+
+-- name: FlowCount :one
+SELECT count(*) FROM flows WHERE tenant_id = @tenant_id;
 
 -- name: FlowLock :one
 SELECT * FROM flows WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;

@@ -10,6 +10,10 @@ SELECT * FROM tenants WHERE name = @name;
 -- name: ListTenants :many
 SELECT * FROM tenants ORDER BY name;
 
+-- QuotaLock has whoever adds to what a tenant may have so many of count and add by itself, until the transaction ends.
+-- name: QuotaLock :exec
+SELECT pg_advisory_xact_lock(hashtextextended('ringmaster.quota:' || (@tenant_id::uuid)::text, 0));
+
 -- name: TenantSuspended :one
 SELECT (suspended_at IS NOT NULL)::boolean AS suspended FROM tenants WHERE id = @tenant_id;
 

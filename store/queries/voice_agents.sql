@@ -17,6 +17,9 @@ SELECT * FROM voice_agents WHERE tenant_id = @tenant_id AND id = @id FOR UPDATE;
 SELECT * FROM voice_agents
 WHERE tenant_id = @tenant_id AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status')::text) ORDER BY id;
 
+-- name: VoiceAgentCount :one
+SELECT count(*) FROM voice_agents WHERE tenant_id = @tenant_id;
+
 -- name: VoiceAgentUpdate :one
 UPDATE voice_agents SET name = @name, ws_url = @ws_url, auth_token_sealed = sqlc.narg('auth_token_sealed'),
   audio_format = @audio_format, external_agent_id = sqlc.narg('external_agent_id'),

@@ -4,6 +4,9 @@
 INSERT INTO webhook_subscriptions (tenant_id, id, url, event_types, campaign_id, secret_sealed, is_active)
 VALUES (@tenant_id, @id, @url, @event_types, sqlc.narg('campaign_id'), @secret_sealed, @is_active) RETURNING *;
 
+-- name: CountWebhooks :one
+SELECT count(*) FROM webhook_subscriptions WHERE tenant_id = @tenant_id;
+
 -- name: ListWebhooks :many
 SELECT * FROM webhook_subscriptions WHERE tenant_id = @tenant_id ORDER BY id;
 
