@@ -17,6 +17,10 @@
 // tenant_id = @tenant_id, and regenerate; the generated files are committed. A query over all tenants says so in its comment
 // and runs under InSystem. Columns that hold telephone numbers have the types Phone and Number.
 //
+// plans_test.go explains every query on the rows of some months, and refuses one that reads a table that grows, or a tenant's part of
+// it, as a whole. Plans are made once for whatever values; what has optional filters, or a LIMIT that misleads such a plan, runs after
+// PlanByValues and is listed there with values. A batch is met by = ANY(ARRAY(SELECT ...)), not by a join.
+//
 // # Transactions
 //
 // A function given to InTenant or InSystem may run more than once: it is repeated after a serialization failure, a deadlock, or
