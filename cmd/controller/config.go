@@ -170,6 +170,7 @@ type DialingConfig struct {
 	DNCCategories []string        `koanf:"dnc_categories"` // the regulator's, 1 to 8
 	DNCModes      []string        `koanf:"dnc_modes"`      // live_agent, prerecorded, robo
 	DNCMaxAge     time.Duration   `koanf:"dnc_max_age"`    // an older registry is reported
+	DNCHardAge    time.Duration   `koanf:"dnc_hard_age"`   // an older one doesn't answer
 	DNCRemote     DNCRemoteConfig `koanf:"dnc_remote"`
 	WindowFrom    string          `koanf:"window_from"`
 	WindowTo      string          `koanf:"window_to"` // no campaign's window is wider
@@ -221,7 +222,7 @@ func Defaults() Config {
 		Prompts:    PromptsConfig{CacheDir: "/var/lib/ringmaster/prompts", CacheMB: 512},
 		Dialing: DialingConfig{
 			WindowFrom: "09:00", WindowTo: "21:00", DailyCap: 3, Poll: time.Second,
-			DNCMaxAge: 7 * 24 * time.Hour,
+			DNCMaxAge: 7 * 24 * time.Hour, DNCHardAge: 31 * 24 * time.Hour,
 			DNCRemote: DNCRemoteConfig{Timeout: 5 * time.Second, Batch: 500, Hold: 24 * time.Hour},
 		},
 		Agents: AgentsConfig{

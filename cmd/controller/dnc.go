@@ -39,7 +39,7 @@ const (
 // remote provider it is refused. onLoad and reg may be nil.
 func (c Config) Scrubber(log *slog.Logger, reg prometheus.Registerer, onLoad func(dnc.Status)) (*dnc.Scrubber, error) {
 	d := c.Dialing
-	cfg := dnc.ScrubberConfig{Patterns: d.DNCPatterns, MaxAge: d.DNCMaxAge, Registerer: reg}
+	cfg := dnc.ScrubberConfig{Patterns: d.DNCPatterns, MaxAge: d.DNCMaxAge, HardAge: d.DNCHardAge, Registerer: reg}
 	if d.DNCPath != "" {
 		r, err := c.registryConfig(log)
 		if err != nil {
@@ -123,6 +123,9 @@ func (c Config) validateDNC(f *faults) {
 		f.add("dialing.dnc_modes", "%s", err)
 	}
 	positive(f, "dialing.dnc_max_age", d.DNCMaxAge)
+	if d.DNCHardAge < d.DNCMaxAge {
+		f.add("dialing.dnc_hard_age", "%s is less than dialing.dnc_max_age, %s", d.DNCHardAge, d.DNCMaxAge)
+	}
 	r := d.DNCRemote
 	if r.URL != "" && !privateURL(r.URL) {
 		f.add("dialing.dnc_remote.url", "must be https://, or http:// on this machine: it is sent numbers and the token")

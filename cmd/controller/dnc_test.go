@@ -31,7 +31,7 @@ func TestNoSettingTurnsTheRegistryOff(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"dialing.dnc_path", "dialing.dnc_snapshot", "dialing.dnc_patterns", "dialing.dnc_categories", "dialing.dnc_modes",
-		"dialing.dnc_max_age", "dialing.dnc_remote.url", "dialing.dnc_remote.token", "dialing.dnc_remote.timeout",
+		"dialing.dnc_max_age", "dialing.dnc_hard_age", "dialing.dnc_remote.url", "dialing.dnc_remote.token", "dialing.dnc_remote.timeout",
 		"dialing.dnc_remote.batch", "dialing.dnc_remote.hold",
 	}, ours, "a new key needs its part below")
 
@@ -49,6 +49,7 @@ func TestNoSettingTurnsTheRegistryOff(t *testing.T) {
 		c := Defaults()
 		c.Dialing.DNCPath, c.Dialing.DNCSnapshot = file, filepath.Join(t.TempDir(), "s")
 		c.Dialing.DNCMaxAge = time.Duration(1 + rng.Int64N(int64(time.Hour)))
+		c.Dialing.DNCHardAge = c.Dialing.DNCMaxAge + time.Hour + time.Duration(rng.Int64N(int64(time.Hour)))
 		for i := range 8 {
 			if rng.IntN(3) == 0 {
 				c.Dialing.DNCCategories = append(c.Dialing.DNCCategories, strconv.Itoa(i+1))
@@ -83,9 +84,9 @@ func TestNoSettingTurnsTheRegistryOff(t *testing.T) {
 func TestRegistrySettingsAreChecked(t *testing.T) {
 	t.Parallel()
 	_, err := Load(write(t, strings.Replace(minimal, "dialing: {dnc_path: /}", `dialing: {dnc_snapshot: here, dnc_categories: [0, 9],
- dnc_modes: [sms], dnc_patterns: ["9*"], dnc_max_age: 0s, dnc_remote: {url: "http://dnc.example", timeout: 0s, batch: 0, hold: 169h}}`, 1)), nil)
+ dnc_modes: [sms], dnc_patterns: ["9*"], dnc_max_age: 0s, dnc_hard_age: -1s, dnc_remote: {url: "http://dnc.example", timeout: 0s, batch: 0, hold: 169h}}`, 1)), nil)
 	for _, key := range []string{
-		"dnc_snapshot", "dnc_categories", "dnc_modes", "dnc_patterns", "dnc_max_age", "dnc_remote.url", "dnc_remote.timeout",
+		"dnc_snapshot", "dnc_categories", "dnc_modes", "dnc_patterns", "dnc_max_age", "dnc_hard_age", "dnc_remote.url", "dnc_remote.timeout",
 		"dnc_remote.batch", "dnc_remote.hold",
 	} {
 		require.ErrorContains(t, err, "dialing."+key)

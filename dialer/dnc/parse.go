@@ -305,7 +305,7 @@ func (p *parser) entry() (Entry, bool) {
 // takesOff tells whether an operation or status ends a registration.
 func takesOff(field []byte) bool {
 	if len(field) == 1 {
-		return field[0]|0x20 == 'd' || field[0]|0x20 == 'r'
+		return field[0]|0x20 == 'd' // R is registered in some files, removed in others
 	}
 	switch strings.ToLower(string(field)) {
 	case "del", "delete", "deleted", "remove", "removed", "deactivate", "deactivated", "inactive", "deregister", "deregistered",

@@ -104,6 +104,8 @@ func TestParseKinds(t *testing.T) {
 			require.Zero(t, stats.Bad)
 		})
 	}
+	entries, _ := parse(t, "phone,status\n9876543210,R\n9876543211,r\n")
+	require.Equal(t, []Entry{{Number: 9876543210}, {Number: 9876543211}}, entries, "registered")
 	entries, stats := parse(t, "phone,category,mode,status\n9876543210,Real Estate,,D\n9876543210,3,telex,D\n")
 	require.Empty(t, entries, "what can't be told takes nothing off")
 	require.Equal(t, []int64{2, 3}, stats.BadLines)

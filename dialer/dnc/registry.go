@@ -27,7 +27,7 @@ var ErrUnavailable = errors.New("ask do-not-call registry: no registry loaded")
 var ErrEmpty = errors.New("load do-not-call registry: no numbers in it")
 
 // ErrShrunk is a registry that has lost so many numbers that its files can't be complete.
-var ErrShrunk = errors.New("load do-not-call registry: more than a quarter of the numbers is gone")
+var ErrShrunk = errors.New("load do-not-call registry: more than a hundredth of the numbers is gone; if its files are complete, `ringmaster dnc import --accept-smaller` takes it")
 
 // ErrNoNumber is a question about no number.
 var ErrNoNumber = errors.New("ask do-not-call registry: no number was given")
@@ -264,7 +264,7 @@ func (r *Registry) check(next *inUse, old *snapshotFile) error {
 			}
 		}
 	}
-	if now := next.status.Numbers; !r.cfg.AcceptSmaller && before > smallRegistry && now < before-before/4 {
+	if now := next.status.Numbers; !r.cfg.AcceptSmaller && before > smallRegistry && now < before-before/100 {
 		return fmt.Errorf("%w: %d of %d are left", ErrShrunk, now, before)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 // ErrNoProvider refuses a scrubber that would have nobody to ask.
 var ErrNoProvider = errors.New("neither a do-not-call registry nor a remote provider is configured: nothing could be dialed")
 
-// ErrStale is a registry whose newest file is too old. It still answers.
+// ErrStale is a registry whose newest file is too old: from MaxAge on it is reported, from HardAge on it doesn't answer.
 var ErrStale = errors.New("do-not-call registry is too old")
 
 // ScrubberConfig says who is asked; one of Registry and Remote is needed.
@@ -24,7 +24,9 @@ type ScrubberConfig struct {
 	// Patterns bar ranges of numbers besides.
 	Patterns []string
 	// MaxAge is from when on the registry is reported as too old; never when zero.
-	MaxAge     time.Duration
+	MaxAge time.Duration
+	// HardAge is from when on the registry doesn't answer any more, so that nothing is dialed by it; never when zero.
+	HardAge    time.Duration
 	Registerer prometheus.Registerer // may be nil
 	Now        func() time.Time      // time.Now when nil
 }
@@ -98,7 +100,10 @@ func (e everyone) Listed(ctx context.Context, phones []store.Phone) ([]bool, err
 
 // Listed implements Provider.
 func (s *Scrubber) Listed(ctx context.Context, phones []store.Phone) ([]bool, error) {
-	listed, err := s.provider.Listed(ctx, phones)
+	listed, err := []bool(nil), s.tooOld()
+	if err == nil {
+		listed, err = s.provider.Listed(ctx, phones)
+	}
 	if err != nil {
 		s.numbers.WithLabelValues("unanswered").Add(float64(len(phones)))
 		return nil, err
@@ -112,6 +117,18 @@ func (s *Scrubber) Listed(ctx context.Context, phones []store.Phone) ([]bool, er
 	s.numbers.WithLabelValues("listed").Add(float64(barred))
 	s.numbers.WithLabelValues("clean").Add(float64(len(listed) - barred))
 	return listed, nil
+}
+
+// tooOld refuses the registry of files from HardAge on.
+func (s *Scrubber) tooOld() error {
+	if s.cfg.Registry == nil || s.cfg.HardAge <= 0 {
+		return nil
+	}
+	d, ok := s.Describe()
+	if !ok || d.Age <= s.cfg.HardAge {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: of %s, and nothing older than %s may be dialed by", ErrUnavailable, ErrStale, d.AsOf.Format(time.DateOnly), s.cfg.HardAge)
 }
 
 // Load loads the registry; a remote provider has nothing to load.
@@ -180,12 +197,16 @@ func (s *Scrubber) Describe() (Description, bool) {
 	return d, true
 }
 
-// Health tells whether everything is as it should be. unavailable: there is no registry, so that nothing new can be checked.
+// Health tells whether everything is as it should be. unavailable: there is no registry, or one older than HardAge (ErrStale), so that nothing
+// new can be checked.
 // degraded: numbers are checked, but the registry is old (ErrStale), its files can't be loaded, or the remote provider fails.
 func (s *Scrubber) Health() (unavailable, degraded error) {
 	if r := s.cfg.Registry; r != nil {
 		if _, ok := r.Status(); !ok {
 			return errors.Join(ErrUnavailable, r.Fault()), nil
+		}
+		if err := s.tooOld(); err != nil {
+			return errors.Join(err, r.Fault()), nil
 		}
 		degraded = r.Fault()
 		if d, ok := s.Describe(); ok && s.cfg.MaxAge > 0 && d.Age > s.cfg.MaxAge {

@@ -97,6 +97,33 @@ func TestHealthTellsAnOldRegistry(t *testing.T) {
 	require.ErrorIs(t, degraded, ErrEmpty)
 }
 
+// A registry past the hard age clears nobody, and does again once there is a newer file.
+func TestAVeryOldRegistryDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	path := dated(t, filepath.Join(t.TempDir(), "dnc.csv"), now, "9876543210\n")
+	clock := func() time.Time { return now }
+	s, err := NewScrubber(ScrubberConfig{
+		Registry: New(Config{Path: path, Now: clock}), MaxAge: 7 * 24 * time.Hour, HardAge: 31 * 24 * time.Hour, Now: clock,
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.Load(t.Context()))
+	now = now.Add(31 * 24 * time.Hour)
+	_, err = s.Listed(t.Context(), phones(t, "9876543219"))
+	require.NoError(t, err)
+	now = now.Add(time.Second)
+	_, err = s.Listed(t.Context(), phones(t, "9876543219"))
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, ErrStale)
+	unavailable, _ := s.Health()
+	require.ErrorIs(t, unavailable, ErrStale)
+	dated(t, path, now.Add(-time.Hour), "9876543210\n9876543211\n")
+	require.NoError(t, s.Load(t.Context()))
+	listed, err := s.Listed(t.Context(), phones(t, "9876543219", "9876543211"))
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, true}, listed)
+}
+
 func TestRemoteAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
