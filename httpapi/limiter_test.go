@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -26,7 +27,8 @@ func TestLimitsForget(t *testing.T) {
 	keys.take("last", 600, now)
 	logins.enter("last", "last", now)
 	require.Len(t, keys.byKey, 1)
-	require.Len(t, logins.failed, 2)
+	require.Len(t, logins.clients.of, 1)
+	require.Len(t, logins.users.of, 1)
 }
 
 func TestThrottlePerClient(t *testing.T) {
@@ -42,7 +44,7 @@ func TestThrottlePerClient(t *testing.T) {
 	ticket, wait := guesses.enter("another", "198.51.100.8", now)
 	require.Zero(t, wait, "a user is not locked out by a stranger")
 	guesses.leave(ticket)
-	require.Empty(t, guesses.failed["client 198.51.100.8"])
+	require.Len(t, guesses.clients.of, 1, "what was taken back is forgotten")
 }
 
 // Who waits for a password's verification is bounded: an API that is flooded with sign-ins says so at once.
@@ -74,4 +76,33 @@ func TestSignInsAreCountedByNetwork(t *testing.T) {
 	} {
 		require.Equal(t, want, signInAttempt{client: client}.network())
 	}
+}
+
+// What is remembered of guesses has a bound, however many clients and addresses they are made with.
+func TestGuessesAreForgotten(t *testing.T) {
+	t.Parallel()
+	guesses, now := newThrottle(), time.Unix(1_700_000_000, 0)
+	for i := range clientFailures + 1000 {
+		_, wait := guesses.enter(fmt.Sprintf("%d@x.test", i), "198.51.100.1", now)
+		require.Equal(t, i >= clientFailures, wait > 0)
+	}
+	require.Len(t, guesses.clients.of, 1)
+	require.Len(t, guesses.users.of, clientFailures, "of a refused attempt nothing is remembered")
+	for i := range 2 * maxGuessers {
+		_, wait := guesses.enter("u@x.test", strconv.Itoa(i), now)
+		require.Zero(t, wait)
+	}
+	require.Len(t, guesses.clients.of, maxGuessers)
+	for i := range maxGuessed {
+		guesses.enter(strconv.Itoa(i%20), strconv.Itoa(i/20), now)
+	}
+	require.LessOrEqual(t, len(guesses.users.of), maxGuessed)
+	for range loginFailures {
+		guesses.enter("u@x.test", "last", now)
+	}
+	_, wait := guesses.enter("u@x.test", "last", now)
+	require.Equal(t, loginWindow, wait, "the newest is not forgotten at once")
+	guesses.enter("u@x.test", "x", now.Add(2*loginWindow))
+	require.Len(t, guesses.clients.of, 1)
+	require.Len(t, guesses.users.of, 1)
 }

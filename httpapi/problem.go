@@ -85,6 +85,8 @@ type apiError struct {
 	members map[string]any
 	// replayed marks the answer to an Idempotency-Key that was used before.
 	replayed bool
+	// unlogged leaves the request out of the log, which has a sum of such instead.
+	unlogged bool
 	// cause is for the log alone.
 	cause error
 }

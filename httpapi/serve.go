@@ -42,6 +42,8 @@ type request struct {
 	op      operation
 	who     principal
 	arrived time.Time
+	// unlogged is left out of the log, not of the metrics.
+	unlogged bool
 }
 
 // reply is what a handler answers: a body that is encoded as JSON, or a stream.
@@ -156,6 +158,9 @@ func (s *Server) record(base context.Context, r *request) {
 	method := methodLabel(string(r.rc.Method()))
 	s.metrics.requests.WithLabelValues(method, r.op.path, strconv.Itoa(status/100)+"xx").Inc()
 	s.metrics.latency.WithLabelValues(method, r.op.path).Observe(took.Seconds())
+	if r.unlogged {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("request_id", r.id), slog.String("method", method), slog.String("route", r.op.path),
 		slog.Int("status", status), slog.Float64("latency_ms", float64(took.Microseconds())/1000),
@@ -217,7 +222,8 @@ func (s *Server) serveOperation(base context.Context, op operation) fasthttp.Req
 // fail answers an error; the log has the cause of one that is ours.
 func (s *Server) fail(ctx context.Context, r *request, err error) {
 	e := mapError(err)
-	if e.status >= http.StatusInternalServerError {
+	r.unlogged = e.unlogged
+	if e.status >= http.StatusInternalServerError && !e.unlogged {
 		s.cfg.Logger.ErrorContext(ctx, "request failed", "request_id", r.id, "route", r.op.path, "error", err)
 	}
 	s.answerError(r, e)

@@ -129,6 +129,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.main, s.listener = s.newMain(base, operations), ln
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
 	s.running.Go(func() { s.touched.run(base, s) })
+	s.running.Go(func() { s.signIn.refused.run(base, s.cfg.Now) })
 	if s.certificate != nil {
 		s.running.Go(func() { s.certificate.run(base, s.cfg.CertificateCheck) })
 	}

@@ -53,13 +53,15 @@ type signIn struct {
 	log   *slog.Logger
 	count *prometheus.CounterVec // by outcome
 	guess *throttle
+	// refused decides which attempts that no password was verified for are logged.
+	refused *refusalLog
 	// slots is a semaphore for the verification of passwords, verifying how many have or wait for one.
 	slots     chan struct{}
 	verifying atomic.Int64
 }
 
 func newSignIn(st *store.Store, now func() time.Time, log *slog.Logger, count *prometheus.CounterVec) *signIn {
-	return &signIn{store: st, now: now, log: log, count: count, slots: make(chan struct{}, verifiers), guess: newThrottle()}
+	return &signIn{store: st, now: now, log: log, count: count, slots: make(chan struct{}, verifiers), guess: newThrottle(), refused: &refusalLog{log: log}}
 }
 
 // signInAttempt is one attempt, to sign in or to change one's own password.
@@ -90,8 +92,7 @@ func (g *signIn) check(ctx context.Context, a signInAttempt) (db.User, error) {
 	a.email = strings.ToLower(a.email)
 	ticket, wait := g.guess.enter(a.email, a.network(), g.now())
 	if wait > 0 {
-		g.note(ctx, a, db.User{}, signInLimited, "too many failures of the client")
-		return db.User{}, tooManyAttempts(wait)
+		return db.User{}, g.refuse(ctx, a, db.User{}, signInLimited, "too many failures of the client", tooManyAttempts(wait))
 	}
 	found, wait, err := g.find(ctx, a)
 	if err != nil {
@@ -100,15 +101,13 @@ func (g *signIn) check(ctx context.Context, a signInAttempt) (db.User, error) {
 	}
 	user := found.User
 	if wait > 0 {
-		g.note(ctx, a, user, signInLimited, "too many failures of the account")
-		return db.User{}, tooManyAttempts(wait)
+		return db.User{}, g.refuse(ctx, a, user, signInLimited, "too many failures of the account", tooManyAttempts(wait))
 	}
 	good, err := g.matches(ctx, user.PasswordHash, a.password)
 	if err != nil {
 		g.guess.leave(ticket)
-		if errors.As(err, new(*apiError)) {
-			g.note(ctx, a, user, signInBusy, "too many at once")
-			return db.User{}, err
+		if busy, ok := errors.AsType[*apiError](err); ok {
+			return db.User{}, g.refuse(ctx, a, user, signInBusy, "too many at once", busy)
 		}
 		return db.User{}, fmt.Errorf("verify the password of user %s: %w", user.ID, err)
 	}
@@ -205,6 +204,18 @@ func (g *signIn) succeeded(ctx context.Context, a signInAttempt, user db.User) e
 			TenantID: user.TenantID, Action: "user.signed_in", ObjectID: user.ID.String(), Details: map[string]any{"network": a.network()},
 		})
 	})
+}
+
+// refuse counts an attempt that no password is verified for, and logs it unless there are too many of them: then neither its own line nor
+// the request's is written.
+func (g *signIn) refuse(ctx context.Context, a signInAttempt, user db.User, outcome, reason string, err *apiError) error {
+	if g.refused.take(ctx, g.now()) {
+		g.note(ctx, a, user, outcome, reason)
+		return err
+	}
+	g.count.WithLabelValues(outcome).Inc()
+	err.unlogged = true
+	return err
 }
 
 // note logs and counts an attempt. The address stands there by the beginning of its SHA-256: it may be a password in the wrong field.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/httpapi"
@@ -100,6 +101,35 @@ func TestSignInsAreLogged(t *testing.T) {
 	require.Equal(t, "user.signed_in", rows[0].Action)
 	require.Equal(t, "user:"+id.String(), rows[0].Actor)
 	require.Equal(t, "198.51.100.1", *rows[0].RemoteAddr)
+}
+
+// A client that has failed too often costs neither memory nor disk: the log has some of its attempts, and the sum of the others.
+func TestRefusedSignInsAreSummedUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t, behindProxy)
+	lines := func(text string) int { return strings.Count(b.logs.String(), text) }
+	for i := range 30 {
+		status, _ := b.signInFrom(t, "198.51.100.1", fmt.Sprintf("u%d@acme.test", i), "wrong")
+		require.Equal(t, http.StatusUnauthorized, status)
+	}
+	requests := lines(`"msg":"http request"`)
+	for i := range 200 {
+		status, wait := b.signInFrom(t, "198.51.100.1", fmt.Sprintf("v%d@acme.test", i), "wrong")
+		require.Equal(t, http.StatusTooManyRequests, status)
+		require.Equal(t, "300", wait)
+	}
+	require.Equal(t, 60, lines(`"outcome":"limited"`))
+	require.Equal(t, requests+60, lines(`"msg":"http request"`))
+	require.NoError(t, testutil.GatherAndCompare(b.metrics, strings.NewReader(`
+# HELP ringmaster_http_sign_ins_total Attempts to sign in: succeeded, failed, limited (too many failed), busy (too many at once).
+# TYPE ringmaster_http_sign_ins_total counter
+ringmaster_http_sign_ins_total{outcome="failed"} 30
+ringmaster_http_sign_ins_total{outcome="limited"} 200
+`), "ringmaster_http_sign_ins_total"), "all are counted")
+	b.clock.advance(time.Minute)
+	b.signInFrom(t, "198.51.100.1", "v@acme.test", "wrong")
+	require.Equal(t, 1, lines(`"more_than_logged":140`))
+	require.Equal(t, 61, lines(`"outcome":"limited"`))
 }
 
 func TestCommonPasswordsAreRefused(t *testing.T) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"crypto/sha256"
 	"sync"
 	"time"
 )
@@ -11,40 +12,53 @@ const (
 	// clientFailures is the same per client, over all users.
 	clientFailures = 30
 	loginWindow    = 5 * time.Minute
+
+	// maxGuessers and maxGuessed bound how many clients, and users with clients, are remembered: some tens of MiB. Beyond, any one is
+	// forgotten for a new one.
+	maxGuessers = 20_000
+	maxGuessed  = 100_000
 )
 
 // throttle slows down who guesses passwords. An attempt counts as failed from its start, so that many at once gain nothing,
-// and is taken back when it succeeds.
+// and is taken back when it succeeds. A client that has failed too often leaves nothing behind.
 type throttle struct {
-	mu     sync.Mutex // guards all below
-	failed map[string][]time.Time
-	swept  time.Time
+	mu      sync.Mutex // guards all below
+	clients attempts
+	users   attempts
+	swept   time.Time
 }
+
+// guessKey names a client, or a user and a client: the hash of both, since an address has any length.
+type guessKey [sha256.Size]byte
 
 // loginTicket is one attempt in progress.
 type loginTicket struct {
-	at   time.Time
-	keys [2]string
+	at           time.Time
+	client, user guessKey
 }
 
-func newThrottle() *throttle { return &throttle{failed: map[string][]time.Time{}} }
+func newThrottle() *throttle {
+	return &throttle{
+		clients: attempts{failures: clientFailures, most: maxGuessers, of: map[guessKey][]time.Time{}},
+		users:   attempts{failures: loginFailures, most: maxGuessed, of: map[guessKey][]time.Time{}},
+	}
+}
 
 // enter lets an attempt in, or tells how long to wait.
 func (t *throttle) enter(email, client string, now time.Time) (loginTicket, time.Duration) {
+	ticket := loginTicket{at: now, client: sha256.Sum256([]byte(client)), user: sha256.Sum256([]byte(email + "\x00" + client))}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sweep(now)
-	ticket := loginTicket{at: now, keys: [2]string{"user " + email + " " + client, "client " + client}}
-	for i, limit := range []int{loginFailures, clientFailures} {
-		recent := since(t.failed[ticket.keys[i]], now.Add(-loginWindow))
-		t.failed[ticket.keys[i]] = recent
-		if len(recent) >= limit {
-			return loginTicket{}, recent[len(recent)-limit].Add(loginWindow).Sub(now)
-		}
+	// The client first: whom it asks for is remembered as long as it may ask.
+	if wait := t.clients.wait(ticket.client, now); wait > 0 {
+		return loginTicket{}, wait
 	}
-	for _, key := range ticket.keys {
-		t.failed[key] = append(t.failed[key], now)
+	if wait := t.users.wait(ticket.user, now); wait > 0 {
+		return loginTicket{}, wait
 	}
+	t.clients.add(ticket.client, now)
+	t.users.add(ticket.user, now)
 	return ticket, 0
 }
 
@@ -52,15 +66,8 @@ func (t *throttle) enter(email, client string, now time.Time) (loginTicket, time
 func (t *throttle) leave(ticket loginTicket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, key := range ticket.keys {
-		list := t.failed[key]
-		for i, at := range list {
-			if at.Equal(ticket.at) {
-				t.failed[key] = append(list[:i:i], list[i+1:]...)
-				break
-			}
-		}
-	}
+	t.clients.remove(ticket.client, ticket.at)
+	t.users.remove(ticket.user, ticket.at)
 }
 
 // succeed forgets the user's failures.
@@ -68,7 +75,7 @@ func (t *throttle) succeed(ticket loginTicket) {
 	t.leave(ticket)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.failed, ticket.keys[0])
+	delete(t.users.of, ticket.user)
 }
 
 func (t *throttle) sweep(now time.Time) {
@@ -76,9 +83,56 @@ func (t *throttle) sweep(now time.Time) {
 		return
 	}
 	t.swept = now
-	for key, list := range t.failed {
+	t.clients.sweep(now)
+	t.users.sweep(now)
+}
+
+// attempts are those that failed in the window, or may yet, by whose they are.
+type attempts struct {
+	failures int // that each may have
+	most     int // whose attempts are remembered
+	of       map[guessKey][]time.Time
+}
+
+// wait gives how long the next attempt must wait; 0 when it may be made now.
+func (a *attempts) wait(key guessKey, now time.Time) time.Duration {
+	recent := since(a.of[key], now.Add(-loginWindow))
+	if len(recent) < a.failures {
+		return 0
+	}
+	return recent[len(recent)-a.failures].Add(loginWindow).Sub(now)
+}
+
+func (a *attempts) add(key guessKey, now time.Time) {
+	list, known := a.of[key]
+	if !known && len(a.of) >= a.most {
+		for other := range a.of {
+			delete(a.of, other)
+			break
+		}
+	}
+	a.of[key] = append(since(list, now.Add(-loginWindow)), now)
+}
+
+func (a *attempts) remove(key guessKey, at time.Time) {
+	list := a.of[key]
+	for i, made := range list {
+		if !made.Equal(at) {
+			continue
+		}
+		if list = append(list[:i:i], list[i+1:]...); len(list) == 0 {
+			delete(a.of, key)
+		} else {
+			a.of[key] = list
+		}
+		return
+	}
+}
+
+func (a *attempts) sweep(now time.Time) {
+	for key, list := range a.of {
 		if len(since(list, now.Add(-loginWindow))) == 0 {
-			delete(t.failed, key)
+			delete(a.of, key)
 		}
 	}
 }
