@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -95,6 +96,23 @@ func (s *Service) keepMaskedToken(in VoiceAgentInput, row db.VoiceAgent) (VoiceA
 	return in, err
 }
 
+// sameEnd reports whether what is secret to the peer of one address may be sent to the other: the same host and port, and no TLS given up.
+func sameEnd(before, after string) bool {
+	a, errA := url.Parse(before)
+	b, errB := url.Parse(after)
+	if errA != nil || errB != nil {
+		return before == after
+	}
+	port := func(u *url.URL) string {
+		if u.Scheme == "wss" {
+			return cmp.Or(u.Port(), "443")
+		}
+		return cmp.Or(u.Port(), "80")
+	}
+	return strings.EqualFold(a.Hostname(), b.Hostname()) && (port(a) == port(b) || a.Port() == b.Port()) &&
+		(b.Scheme == "wss" || a.Scheme == b.Scheme)
+}
+
 // maskedToken is what is shown of a voice agent's token after its creation.
 func (s *Service) maskedToken(row db.VoiceAgent) (string, error) {
 	token, err := s.st.Unseal(switchctl.AuthTokenContext(row.ID), row.AuthTokenSealed)
@@ -172,8 +190,11 @@ func (s *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 		if err != nil {
 			return row, err
 		}
-		archived, c := row.Status == string(VoiceAgentArchived), checker{edit: true}
+		archived, c, before := row.Status == string(VoiceAgentArchived), checker{edit: true}, row.WsUrl
 		in.apply(ctx, &c, nil, &row)
+		if len(row.AuthTokenSealed) > 0 && !in.AuthToken.Set && !sameEnd(before, row.WsUrl) {
+			c.fail("auth_token", "is required with another host, or without TLS: the one that there is isn't given to it; an empty one removes it")
+		}
 		if err := c.err(); err != nil {
 			return row, err
 		}

@@ -288,7 +288,18 @@ func TestAuthTokenIsMasked(t *testing.T) {
 	require.Error(t, err, "another mask is no token")
 	require.Equal(t, "••••oken", *patch(`{"auth_token":"quite another token"}`).AuthToken)
 	require.Equal(t, "quite another token", kept())
-	require.Nil(t, patch(`{"auth_token":""}`).AuthToken)
+	patch(`{"ws_url":"ws://127.0.0.1/other/path"}`)
+	patch(`{"ws_url":"wss://127.0.0.1/"}`)
+	for _, members := range []string{
+		`"ws_url":"wss://127.0.0.2/"`, `"ws_url":"wss://127.0.0.1:8443/"`, `"ws_url":"ws://127.0.0.1/"`, `"ws_url":"wss://127.0.0.2/","auth_token":null`,
+		`"ws_url":"wss://127.0.0.2/","auth_token":"••••oken"`,
+	} {
+		_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, "{"+members+"}"))
+		require.Equal(t, []string{"auth_token"}, fields(t, err), "the token is not sent to whom it wasn't given for: %s", members)
+	}
+	require.Equal(t, "••••ther", *patch(`{"ws_url":"ws://127.0.0.2/","auth_token":"and yet another"}`).AuthToken)
+	require.Nil(t, patch(`{"ws_url":"ws://127.0.0.1/","auth_token":""}`).AuthToken)
+	patch(`{"ws_url":"ws://127.0.0.2/"}`)
 	_, err = b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, made.ID)
 	require.NoError(t, err)
 }
