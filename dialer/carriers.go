@@ -90,29 +90,32 @@ func (c *carriers) any(ctx context.Context, hosts []string, addr netip.Addr) boo
 	found := make([]bool, len(hosts))
 	var lookups sync.WaitGroup
 	for i, host := range hosts {
-		lookups.Go(func() { found[i] = slices.Contains(c.addrs(ctx, host), addr) })
+		lookups.Go(func() {
+			addrs, err := c.addrs(ctx, host)
+			found[i] = err == nil && slices.Contains(addrs, addr)
+		})
 	}
 	lookups.Wait()
 	return slices.Contains(found, true)
 }
 
-// addrs gives a host's addresses; none if it can't be found.
-func (c *carriers) addrs(ctx context.Context, host string) []netip.Addr {
+// addrs gives a host's addresses: those of before while it can't be looked up.
+func (c *carriers) addrs(ctx context.Context, host string) ([]netip.Addr, error) {
 	host = strings.ToLower(strings.Trim(host, "[]"))
 	c.mu.Lock()
 	known, now := c.known[host], c.now()
 	c.mu.Unlock()
 	if now.Sub(known.at) < carrierFresh {
-		return known.addrs
+		return known.addrs, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	addrs, err := c.resolve(ctx, host)
 	if err != nil {
 		if now.Sub(known.at) < carrierStale {
-			return known.addrs
+			return known.addrs, nil
 		}
-		return nil
+		return nil, fmt.Errorf("look up the trunk host %s: %w", host, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,5 +128,5 @@ func (c *carriers) addrs(ctx context.Context, host string) []netip.Addr {
 		}
 	}
 	c.known[host] = carrierAddrs{addrs: addrs, at: now}
-	return addrs
+	return addrs, nil
 }

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -382,6 +385,54 @@ func TestSIPHosts(t *testing.T) {
 		require.ErrorAs(t, err, &refused, uri)
 		require.Contains(t, refused.Detail, why, uri)
 	}
+}
+
+// While a trunk's name can't be looked up, its addresses of before count; without any, no host can be told from it.
+func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
+	t.Parallel()
+	names := resolving(t, map[string][]string{"pbx.example": {"93.184.216.99"}, "desk.example": {"93.184.216.34"}})
+	b := setup(t, func(c *Config) { c.Guard = netguard.Policy{Resolver: names} })
+	b.sipHosts(t, "pbx.example", "desk.example")
+	other := storetest.Tenant(t, b.st)
+	storetest.Trunk(t, b.st, other, "sbc.example", 5060, 10)
+	var fault atomic.Pointer[net.DNSError]
+	b.svc.carriers.resolve = func(context.Context, string) ([]netip.Addr, error) {
+		if err := fault.Load(); err != nil {
+			return nil, err
+		}
+		return []netip.Addr{netip.MustParseAddr("93.184.216.99")}, nil
+	}
+	check := func(uri, why string) {
+		t.Helper()
+		_, err := b.svc.sipPolicy().check(t.Context(), b.tenant, uri)
+		if why == "" {
+			require.NoError(t, err, uri)
+			return
+		}
+		var refused *SIPHostError
+		require.ErrorAs(t, err, &refused, uri)
+		require.Contains(t, refused.Detail, why, uri)
+	}
+	slow, gone := &net.DNSError{Err: "i/o timeout", Name: "sbc.example", IsTimeout: true}, &net.DNSError{Err: "no such host", IsNotFound: true}
+	fault.Store(slow)
+	check("sip:desk@pbx.example", "can't be told")
+	check("sip:desk@desk.example", "can't be told")
+	fault.Store(gone)
+	check("sip:desk@pbx.example", "")
+	fault.Store(nil)
+	check("sip:desk@pbx.example", "is a trunk's")
+	check("sip:desk@desk.example", "")
+	for _, err := range []*net.DNSError{slow, gone} {
+		b.clock.advance(carrierFresh)
+		fault.Store(err)
+		check("sip:desk@pbx.example", "is a trunk's")
+		check("sip:desk@desk.example", "")
+	}
+	b.clock.advance(carrierStale)
+	fault.Store(slow)
+	check("sip:desk@desk.example", "can't be told")
+	storetest.Exec(t, b.st, other, "UPDATE trunks SET is_active = false")
+	check("sip:desk@desk.example", "") // a trunk that isn't in use keeps nobody waiting
 }
 
 // What is refused at a transfer is refused where it is given.

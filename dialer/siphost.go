@@ -65,6 +65,8 @@ type sipHosts struct {
 	st        *store.Store
 	guard     netguard.Policy
 	hostTrunk *HostTrunk
+	// trunks knows the addresses of trunks' hosts, also while they can't be looked up.
+	trunks *carriers
 }
 
 // check takes a URI apart, and resolves its host once: the address that is returned is the one to dial. Errors are *[SIPHostError] and those
@@ -99,11 +101,9 @@ func (h sipHosts) check(ctx context.Context, tenant uuid.UUID, raw string) (sipT
 		return sipTarget{}, fmt.Errorf("read the addresses of trunks: %w", err)
 	}
 	if h.hostTrunk != nil {
-		trunks = append(trunks, db.TrunkHostsRow{Host: h.hostTrunk.Host, Port: int32(h.hostTrunk.Port)}) //nolint:gosec // a port
+		trunks = append(trunks, db.TrunkHostsRow{Host: h.hostTrunk.Host, Port: int32(h.hostTrunk.Port), IsActive: true}) //nolint:gosec // a port
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	addrs, err := h.resolve(ctx, host)
+	addrs, err := h.resolveInTime(ctx, host)
 	if err != nil {
 		return sipTarget{}, sipHostError("its host can't be found")
 	}
@@ -112,8 +112,8 @@ func (h sipHosts) check(ctx context.Context, tenant uuid.UUID, raw string) (sipT
 			return sipTarget{}, err
 		}
 	}
-	if h.isTrunk(ctx, trunks, host, port, addrs) {
-		return sipTarget{}, sipHostError("its host is a trunk's")
+	if err := h.notTrunk(ctx, trunks, host, port, addrs); err != nil {
+		return sipTarget{}, err
 	}
 	// The switch's profiles are on IPv4.
 	i := max(0, slices.IndexFunc(addrs, netip.Addr.Is4))
@@ -143,34 +143,58 @@ func (h sipHosts) allowed(listed []string, host string, addr netip.Addr) error {
 	return nil
 }
 
-// isTrunk reports whether a host is a trunk's: by name, or by address whatever the port; on loopback by address and port.
-func (h sipHosts) isTrunk(ctx context.Context, trunks []db.TrunkHostsRow, host string, port uint16, addrs []netip.Addr) bool {
-	var found bool
-	var mu sync.Mutex
+// notTrunk refuses a host that is a trunk's: by name, or by address whatever the port; on loopback by address and port. While the name of a
+// trunk that is in use can't be looked up, and its addresses of before aren't known, any host might be.
+func (h sipHosts) notTrunk(ctx context.Context, trunks []db.TrunkHostsRow, host string, port uint16, addrs []netip.Addr) error {
+	faults := make([]error, len(trunks))
 	var lookups sync.WaitGroup
-	for _, t := range trunks {
+	for i, t := range trunks {
 		if strings.EqualFold(t.Host, host) && net.ParseIP(host) == nil {
-			return true
+			faults[i] = errIsTrunk()
+			continue
 		}
 		lookups.Go(func() {
-			theirs, err := h.resolve(ctx, t.Host)
+			theirs, err := h.trunks.addrs(ctx, t.Host)
 			if err != nil {
-				return // nor can the switch find it
+				faults[i] = unknownTrunk(t, err)
+				return
 			}
 			trunkPort := uint16(t.Port) //nolint:gosec // a constraint of the column
 			if trunkPort == 0 {
 				trunkPort = sipPort
 			}
-			hit := slices.ContainsFunc(theirs, func(a netip.Addr) bool {
+			if slices.ContainsFunc(theirs, func(a netip.Addr) bool {
 				return slices.Contains(addrs, a) && (!a.IsLoopback() || trunkPort == port)
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			found = found || hit
+			}) {
+				faults[i] = errIsTrunk()
+			}
 		})
 	}
 	lookups.Wait()
-	return found
+	for _, fault := range faults {
+		if fault != nil {
+			return fault
+		}
+	}
+	return nil
+}
+
+func errIsTrunk() error { return sipHostError("its host is a trunk's") }
+
+// unknownTrunk is what a trunk whose host can't be found means for others: nothing if there is no such host, for the switch doesn't find it
+// either, nor if the trunk isn't in use.
+func unknownTrunk(t db.TrunkHostsRow, err error) error {
+	if dns, ok := errors.AsType[*net.DNSError](err); !t.IsActive || ok && dns.IsNotFound {
+		return nil
+	}
+	return sipHostError("whether its host is a trunk's can't be told: the name of a trunk can't be looked up at the moment")
+}
+
+// resolveInTime is resolve, within the time-out of a look-up.
+func (h sipHosts) resolveInTime(ctx context.Context, host string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	return h.resolve(ctx, host)
 }
 
 // resolve gives the addresses of a host, which may be one itself.
@@ -257,7 +281,7 @@ func CheckSIPHosts(hosts []string) error {
 
 // sipPolicy is the service's own.
 func (s *Service) sipPolicy() sipHosts {
-	return sipHosts{st: s.st, guard: s.cfg.Guard, hostTrunk: s.cfg.HostTrunk}
+	return sipHosts{st: s.st, guard: s.cfg.Guard, hostTrunk: s.cfg.HostTrunk, trunks: s.carriers}
 }
 
 // refuseURI is the gate's refusal of a SIP URI.

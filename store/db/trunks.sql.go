@@ -567,12 +567,13 @@ func (q *Queries) TrunkHealth(ctx context.Context, tenantID uuid.UUID, iD uuid.U
 }
 
 const trunkHosts = `-- name: TrunkHosts :many
-SELECT DISTINCT host, port FROM trunks
+SELECT host, port, bool_or(is_active)::boolean AS is_active FROM trunks GROUP BY host, port
 `
 
 type TrunkHostsRow struct {
-	Host string
-	Port int32
+	Host     string
+	Port     int32
+	IsActive bool
 }
 
 // TrunkHosts lists the addresses of all tenants' trunks, active or not: it needs the system's scope.
@@ -585,7 +586,7 @@ func (q *Queries) TrunkHosts(ctx context.Context) ([]TrunkHostsRow, error) {
 	items := []TrunkHostsRow{}
 	for rows.Next() {
 		var i TrunkHostsRow
-		if err := rows.Scan(&i.Host, &i.Port); err != nil {
+		if err := rows.Scan(&i.Host, &i.Port, &i.IsActive); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -75,4 +75,4 @@ UPDATE trunks SET probe = @call_id::uuid, rests_until = @until::timestamptz WHER
 
 -- TrunkHosts lists the addresses of all tenants' trunks, active or not: it needs the system's scope.
 -- name: TrunkHosts :many
-SELECT DISTINCT host, port FROM trunks;
+SELECT host, port, bool_or(is_active)::boolean AS is_active FROM trunks GROUP BY host, port;
