@@ -16,8 +16,8 @@ type callFact struct {
 	own bool
 	// at is when it happened; dialed and answered are the call's times, answered is zero for a call that nobody answered.
 	at, dialed, answered time.Time
-	// abandoned: that was told of the call before.
-	abandoned bool
+	// abandoned, wanted: that was told of the call before.
+	abandoned, wanted bool
 	// cause is the hang-up cause of a call that nobody answered.
 	cause string
 }
@@ -31,6 +31,9 @@ const (
 	factAnswered
 	// factMachine: no person has answered, but a machine.
 	factMachine
+	// factWanted: the call has wanted an agent. It follows factAnswered as soon as that is sure: a machine that is known before an agent has the
+	// call has wanted none.
+	factWanted
 	// factConnected: the callee is with an agent.
 	factConnected
 	// factAbandoned: no agent took the callee, or not in time.
@@ -41,7 +44,7 @@ const (
 
 // bookedCall is what a pacer knows of a call.
 type bookedCall struct {
-	own, person, abandoned, connected bool
+	own, person, abandoned, connected, wanted bool
 
 	dialed, answered time.Time
 }
@@ -154,7 +157,7 @@ func (b *callBook) update(c *bookedCall, r db.PacedCallsRow) (facts []callFact, 
 	tell := func(kind factKind, at time.Time) {
 		facts = append(facts, callFact{
 			kind: kind, call: r.ID, own: c.own, at: at, dialed: c.dialed, answered: c.answered, cause: r.HangupCause,
-			abandoned: c.abandoned,
+			abandoned: c.abandoned, wanted: c.wanted,
 		})
 	}
 	if r.AnswerTime == nil {
@@ -171,12 +174,17 @@ func (b *callBook) update(c *bookedCall, r db.PacedCallsRow) (facts []callFact, 
 		return facts, true
 	}
 	decided := r.AnsweredByAmd != nil
+	connected := r.AgentConnectTime != nil && r.AgentID != nil
+	machine := decided && *r.AnsweredByAmd == answeredByMachine
+	if !c.wanted && (connected || !machine && (decided || r.Abandoned || r.EndTime != nil)) {
+		tell(factWanted, c.answered)
+		c.wanted = true
+	}
 	if decided && *r.AnsweredByAmd == answeredByMachine && c.person {
 		c.person = false
 		tell(factMachine, c.answered)
 	}
 	c.person = c.person || decided && *r.AnsweredByAmd != answeredByMachine // who is abandoned counts as one when in doubt
-	connected := r.AgentConnectTime != nil && r.AgentID != nil
 	if connected && !c.connected {
 		c.connected = true
 		tell(factConnected, *r.AgentConnectTime)

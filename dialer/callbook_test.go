@@ -45,31 +45,31 @@ func TestCallBookTellsEachFactOnce(t *testing.T) {
 				{AnswerTime: at(5), AnsweredByAmd: by("human")},
 				{AnswerTime: at(5), AnsweredByAmd: by("human"), QueuedAt: at(5), AgentID: &agent, AgentConnectTime: at(5.1)},
 			},
-			want: [][]factKind{{factAnswered}, {factConnected}},
+			want: [][]factKind{{factAnswered, factWanted}, {factConnected}},
 		},
 		"all at once": {
 			rows: []row{{AnswerTime: at(5), AnsweredByAmd: by("human"), QueuedAt: at(5), AgentID: &agent, AgentConnectTime: at(6), EndTime: at(60)}},
-			want: [][]factKind{{factAnswered, factConnected}},
+			want: [][]factKind{{factAnswered, factWanted, factConnected}},
 		},
 		"waits and gives up": {
 			rows: []row{
 				{AnswerTime: at(5), AnsweredByAmd: by("human"), QueuedAt: at(5)},
 				{AnswerTime: at(5), AnsweredByAmd: by("human"), QueuedAt: at(5), Abandoned: true},
 			},
-			want: [][]factKind{{factAnswered}, {factAbandoned}},
+			want: [][]factKind{{factAnswered, factWanted}, {factAbandoned}},
 		},
 		"connected too late": {
 			rows: []row{{
 				AnswerTime: at(5), AnsweredByAmd: by("human"), QueuedAt: at(5), AgentID: &agent, AgentConnectTime: at(7.5), Abandoned: true,
 			}},
-			want: [][]factKind{{factAnswered, factConnected, factAbandoned}},
+			want: [][]factKind{{factAnswered, factWanted, factConnected, factAbandoned}},
 		},
 		"a machine, connected": {
 			rows: []row{
 				{AnswerTime: at(5), QueuedAt: at(5), AgentID: &agent, AgentConnectTime: at(5.1)},
 				{AnswerTime: at(5), QueuedAt: at(5), AgentID: &agent, AgentConnectTime: at(5.1), AnsweredByAmd: by("machine")},
 			},
-			want: [][]factKind{{factAnswered, factConnected}, {factMachine}},
+			want: [][]factKind{{factAnswered, factWanted, factConnected}, {factMachine}},
 		},
 		"a machine that waited": {
 			rows: []row{
@@ -80,7 +80,7 @@ func TestCallBookTellsEachFactOnce(t *testing.T) {
 		},
 		"the verdict is to come": {
 			rows: []row{{AnswerTime: at(5), QueuedAt: at(5), AgentID: &agent, AgentConnectTime: at(5.1)}},
-			want: [][]factKind{{factAnswered, factConnected}}, left: 1,
+			want: [][]factKind{{factAnswered, factWanted, factConnected}}, left: 1,
 		},
 		"a voice agent's": {
 			voiceAgent: true, rows: []row{{AnswerTime: at(5)}}, want: [][]factKind{{factAnswered}},
@@ -98,6 +98,9 @@ func TestCallBookTellsEachFactOnce(t *testing.T) {
 				require.Equal(t, c.want[i], kinds(facts))
 				for _, f := range facts {
 					require.True(t, f.own)
+					if f.kind == factMachine {
+						require.Equal(t, r.AgentID != nil, f.wanted, "a machine wanted an agent who had it") //nolint:testifylint // both are told
+					}
 				}
 				if c.left == 0 && i == len(c.rows)-1 {
 					break

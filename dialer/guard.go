@@ -89,7 +89,8 @@ func paceHistory(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, 
 			h.Rings = append(h.Rings, pacing.Ring{After: r.EndTime.Sub(*r.DialTime)})
 			continue
 		}
-		h.Rings = append(h.Rings, pacing.Ring{After: r.AnswerTime.Sub(*r.DialTime), Answered: true})
+		wanted := r.AgentConnectTime != nil || r.AnsweredByAmd == nil || *r.AnsweredByAmd != answeredByMachine
+		h.Rings = append(h.Rings, pacing.Ring{After: r.AnswerTime.Sub(*r.DialTime), Answered: wanted})
 		if r.AgentID != nil && r.AgentConnectTime != nil {
 			h.Talks = append(h.Talks, r.EndTime.Sub(*r.AgentConnectTime))
 		}

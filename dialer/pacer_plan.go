@@ -221,18 +221,22 @@ func (p *pacer) learn(seen *sight) {
 		switch f.kind {
 		case factAnswered, factMachine, factAbandoned:
 			p.ratesOld = true
-		case factUnanswered, factConnected, factGone:
+		case factUnanswered, factWanted, factConnected, factGone:
 		}
 		p.ramp.take(f)
 		if p.planner == nil || !f.own {
 			continue
 		}
 		switch f.kind {
-		case factAnswered:
+		case factWanted:
 			p.planner.Answered(f.answered.Sub(f.dialed))
 		case factUnanswered:
 			p.planner.Unanswered(f.at.Sub(f.dialed))
-		case factMachine, factConnected, factAbandoned, factGone:
+		case factMachine:
+			if !f.wanted {
+				p.planner.Unanswered(f.answered.Sub(f.dialed))
+			}
+		case factAnswered, factConnected, factAbandoned, factGone:
 		}
 	}
 }

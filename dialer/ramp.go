@@ -34,7 +34,7 @@ func (r *ramp) take(f callFact) {
 		if f.dialed.After(r.cut) {
 			r.window, r.cut = max(1, r.window/2), f.at
 		}
-	case factMachine, factConnected, factAbandoned, factGone:
+	case factMachine, factWanted, factConnected, factAbandoned, factGone:
 	}
 }
 

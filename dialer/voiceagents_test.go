@@ -297,7 +297,7 @@ func TestAuthTokenIsMasked(t *testing.T) {
 		_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, "{"+members+"}"))
 		require.Equal(t, []string{"auth_token"}, fields(t, err), "the token is not sent to whom it wasn't given for: %s", members)
 	}
-	require.Equal(t, "••••ther", *patch(`{"ws_url":"ws://127.0.0.2/","auth_token":"and yet another"}`).AuthToken)
+	require.Equal(t, "••••more", *patch(`{"ws_url":"ws://127.0.0.2/","auth_token":"and yet one more"}`).AuthToken)
 	require.Nil(t, patch(`{"ws_url":"ws://127.0.0.1/","auth_token":""}`).AuthToken)
 	patch(`{"ws_url":"ws://127.0.0.2/"}`)
 	_, err = b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, made.ID)

@@ -153,10 +153,12 @@ func (p *Planner) Configure(cfg Config) {
 	p.stale = rebuildAlways
 }
 
-// Answered learns of a call that was answered and wants an agent, after so much ringing.
+// Answered learns of a call that was answered and wants an agent, after so much ringing: a machine, too, that an agent had before anybody knew. How
+// long such calls keep agents is learned with all others (Talked).
 func (p *Planner) Answered(after time.Duration) { p.rang(after, true) }
 
-// Unanswered learns of a call that ended without wanting an agent: not answered, refused, or taken by a machine and hung up.
+// Unanswered learns of a call that ended without wanting an agent: not answered, refused, or taken by a machine that was known
+// before an agent had it.
 func (p *Planner) Unanswered(after time.Duration) { p.rang(after, false) }
 
 func (p *Planner) rang(after time.Duration, answered bool) {

@@ -183,7 +183,7 @@ func (q *Queries) PaceGet(ctx context.Context, tenantID uuid.UUID, campaignID uu
 }
 
 const paceHistory = `-- name: PaceHistory :many
-SELECT c.dial_time, c.answer_time, c.agent_connect_time, c.end_time, c.agent_id,
+SELECT c.dial_time, c.answer_time, c.agent_connect_time, c.end_time, c.agent_id, c.answered_by_amd,
   coalesce(w.wrap_up_s, -1)::float8 AS wrap_up_s
 FROM calls c LEFT JOIN LATERAL (
   SELECT extract(epoch FROM n.at - b.at)::float8 AS wrap_up_s FROM agent_status_log b
@@ -210,6 +210,7 @@ type PaceHistoryRow struct {
 	AgentConnectTime *time.Time
 	EndTime          *time.Time
 	AgentID          *uuid.UUID
+	AnsweredByAmd    *string
 	WrapUpS          float64
 }
 
@@ -235,6 +236,7 @@ func (q *Queries) PaceHistory(ctx context.Context, arg PaceHistoryParams) ([]Pac
 			&i.AgentConnectTime,
 			&i.EndTime,
 			&i.AgentID,
+			&i.AnsweredByAmd,
 			&i.WrapUpS,
 		); err != nil {
 			return nil, err

@@ -18,7 +18,7 @@ WHERE l.tenant_id = @tenant_id AND l.campaign_id = @campaign_id::uuid AND l.kind
 -- PaceHistory shows how the campaign's latest calls went that have ended, the newest first, with the seconds of the wrap-up
 -- that followed (below 0 where none is known). from_id is the smallest call id that is looked at.
 -- name: PaceHistory :many
-SELECT c.dial_time, c.answer_time, c.agent_connect_time, c.end_time, c.agent_id,
+SELECT c.dial_time, c.answer_time, c.agent_connect_time, c.end_time, c.agent_id, c.answered_by_amd,
   coalesce(w.wrap_up_s, -1)::float8 AS wrap_up_s
 FROM calls c LEFT JOIN LATERAL (
   SELECT extract(epoch FROM n.at - b.at)::float8 AS wrap_up_s FROM agent_status_log b

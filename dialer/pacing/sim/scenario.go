@@ -93,7 +93,11 @@ type Scenario struct {
 	// Inbound is how many callers an hour call in, whom the same agents take: who has waited longest comes first, whichever way
 	// the call began. Such conversations and the work after them last as long as the campaign's.
 	Inbound float64
-	Shocks  []Shock
+	// Machines is the share of machines in what is answered. An agent has one like a person, at once, until Verdict says what it is; the agent is
+	// ready then, without work after the call. One that no agent has by then is hung up, and isn't abandoned.
+	Machines float64
+	Verdict  Dist
+	Shocks   []Shock
 	// RandomShocks adds one shock of each kind at a moment that the seed decides.
 	RandomShocks bool
 }
@@ -106,6 +110,7 @@ func Default() Scenario {
 		Ring:        Dist{Shape: Erlang, Mean: 9 * time.Second, Param: 3, Min: 3 * time.Second},
 		RingTimeout: 25 * time.Second,
 		Patience:    Dist{Shape: Exp, Mean: 10 * time.Second},
+		Verdict:     Dist{Shape: Exp, Mean: time.Second, Min: 2 * time.Second},
 		Hours:       8 * time.Hour, MaxWait: 2 * time.Second, TargetAbandon: 0.03,
 	}
 	return s.WithHandle(time.Minute)
@@ -137,6 +142,8 @@ func (s Scenario) Validate() error {
 		return errors.New("the target must be above 0 and at most 0.03")
 	case s.Inbound < 0 || s.Inbound > 1e5:
 		return errors.New("there must be 0 to 100000 inbound callers an hour")
+	case s.Machines < 0 || s.Machines >= 1:
+		return errors.New("the share of machines must be 0 or more and below 1")
 	case s.Talk.Mean+s.Talk.Min < time.Second:
 		return errors.New("conversations must last a second or more on average")
 	}

@@ -25,6 +25,7 @@ const (
 	streamShocks
 	streamAgents
 	streamInbound
+	streamMachines
 )
 
 type agentState uint8
@@ -40,6 +41,7 @@ type agent struct {
 	state   agentState
 	leaving bool // logs off after the call, and nobody knows it yet
 	inbound bool // the call is one that came in
+	machine bool // the callee is one
 	since   time.Duration
 }
 
@@ -50,6 +52,8 @@ type call struct {
 	giveUp  time.Duration
 	ringing int // index in world.ringing
 	waiting bool
+	machine bool
+	verdict time.Duration
 }
 
 // world is a day in progress.
@@ -61,6 +65,7 @@ type world struct {
 	talks   *rand.Rand
 	people  *rand.Rand
 	inbound *rand.Rand
+	tapes   *rand.Rand
 
 	now     time.Duration
 	queue   queue
@@ -109,6 +114,7 @@ func newWorld(sc Scenario, mode Mode, seed uint64) *world {
 		}),
 		calls: rand.New(rand.NewPCG(seed, streamCalls)), talks: rand.New(rand.NewPCG(seed, streamTalks)),
 		people: rand.New(rand.NewPCG(seed, streamAgents)), inbound: rand.New(rand.NewPCG(seed, streamInbound)),
+		tapes:  rand.New(rand.NewPCG(seed, streamMachines)),
 		agents: make([]agent, sc.Agents),
 		lastAt: -replan,
 	}
@@ -279,9 +285,13 @@ func (w *world) answered(id int32) {
 	c := &w.active[id]
 	w.planner.Answered(w.now - c.dialed)
 	w.stopRinging(id)
-	w.measure.tally.Answered++
-	w.day.add(w.now, 1, 0)
 	c.answer = w.now
+	if w.sc.Machines > 0 && w.tapes.Float64() < w.sc.Machines {
+		c.machine, c.verdict = true, w.now+w.sc.Verdict.draw(w.tapes)
+	} else {
+		w.measure.tally.Answered++
+		w.day.add(w.now, 1, 0)
+	}
 	if len(w.ready) > 0 {
 		w.connect(id)
 		return
@@ -289,6 +299,9 @@ func (w *world) answered(id int32) {
 	c.waiting = true
 	w.waiting = append(w.waiting, id)
 	c.giveUp = w.now + min(w.sc.Patience.draw(w.talks), w.sc.MaxWait)
+	if c.machine {
+		c.giveUp = c.verdict
+	}
 	w.queue.push(event{at: c.giveUp, kind: eventGiveUp, who: id})
 }
 
@@ -304,29 +317,40 @@ func (w *world) giveUp(e event) {
 			break
 		}
 	}
-	w.measure.tally.Abandoned++
-	w.measure.waited(w.now - c.answer)
-	w.day.add(w.now, 0, 1)
+	if !c.machine {
+		w.measure.tally.Abandoned++
+		w.measure.waited(w.now - c.answer)
+		w.day.add(w.now, 0, 1)
+	}
 	w.free = append(w.free, e.who)
 }
 
 // connect gives the person to the agent who has been ready for longest.
 func (w *world) connect(id int32) {
 	c := &w.active[id]
-	w.measure.connected++
-	w.measure.waited(w.now - c.answer)
 	w.free = append(w.free, id)
 	w.kept = max(0, w.kept-1)
+	if c.machine {
+		w.take(c.verdict, agent{machine: true})
+		return
+	}
+	w.measure.connected++
+	w.measure.waited(w.now - c.answer)
 	w.talk(false, w.talks)
 }
 
 // talk has the agent who has been ready for longest begin a conversation.
 func (w *world) talk(inbound bool, r *rand.Rand) {
+	w.take(w.now+w.sc.Talk.draw(r), agent{inbound: inbound})
+}
+
+// take has that agent be taken until a moment.
+func (w *world) take(until time.Duration, by agent) {
 	who := w.ready[0]
 	w.ready = append(w.ready[:0], w.ready[1:]...)
 	a := &w.agents[who]
-	a.state, a.since, a.inbound = agentTalking, w.now, inbound
-	w.queue.push(event{at: w.now + w.sc.Talk.draw(r), kind: eventTalked, who: who})
+	a.state, a.since, a.inbound, a.machine = agentTalking, w.now, by.inbound, by.machine
+	w.queue.push(event{at: until, kind: eventTalked, who: who})
 }
 
 func (w *world) talked(who int32) {
@@ -335,6 +359,11 @@ func (w *world) talked(who int32) {
 		w.planner.Talked(w.now - a.since)
 	}
 	w.measure.handled += w.now - a.since
+	if a.machine {
+		w.planner.WrappedUp(0)
+		w.freed(who)
+		return
+	}
 	w.measure.talked += w.now - a.since
 	a.state, a.since = agentWrappingUp, w.now
 	w.queue.push(event{at: w.now + w.sc.WrapUp.draw(w.talks), kind: eventWrappedUp, who: who})
