@@ -356,7 +356,7 @@ func (g planGuard) fault(n planNode, limited bool) string {
 		what = "the whole index"
 	case !byKey && !index.live && g.keyed.MatchString(regexp.MustCompile(`\btenant_id = `).ReplaceAllString(n.Filter, "")):
 		what = "rows of other keys"
-	case !byKey && !index.partial && !limited && !(strings.Contains(n.IndexCond, " <") && strings.Contains(n.IndexCond, " >")):
+	case !byKey && !index.partial && !limited && (!strings.Contains(n.IndexCond, " <") || !strings.Contains(n.IndexCond, " >")):
 		// Bounded on one side is not bounded: what is walked in batches would be read to its end each time.
 		what = tenantsRows
 	default:
