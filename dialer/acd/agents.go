@@ -25,7 +25,8 @@ type Agent struct {
 	Status          Status     `json:"status"`
 	CurrentCallUUID *uuid.UUID `json:"current_call_uuid"`
 	LastStatusAt    *time.Time `json:"last_status_at"`
-	// Reason says why an agent is paused or offline: phone_lost, no_answer, node_lost, deactivated, or the agent's own words.
+	// Reason says why an agent is paused or offline: phone_lost, no_answer, node_lost, deactivated, suspended,
+	// signed_out, or the agent's own words.
 	Reason *string `json:"reason"`
 	// LoggedInAt and WrapUpUntil are not part of the object as other surfaces show it.
 	LoggedInAt  *time.Time `json:"-"`
@@ -206,7 +207,7 @@ func (s *Service) Logout(ctx context.Context, tenant, user uuid.UUID) (Agent, er
 	}
 	s.loggedOut(ctx, user)
 	s.forgetAccount(ctx, who.ID, who.Extension)
-	s.forgetPhone(ctx, who)
+	s.forgetPhone(ctx, who.ID, who.Extension)
 	return agentOf(row, who), nil
 }
 

@@ -21,8 +21,8 @@ const (
 	kickDelay = 50 * time.Millisecond
 	// nodesEvery is how often other controllers' agents are looked after.
 	nodesEvery = 10 * time.Second
-	// accountsEvery is how often SIP accounts whose time is over are ended.
-	accountsEvery = 5 * time.Second
+	// accountsEvery is how often SIP accounts whose time is over, or whose users' sessions have ended, are ended.
+	accountsEvery = time.Second
 	// blindAfter without a look at them what was seen of them before counts no more.
 	blindAfter = 3 * nodesEvery
 )
@@ -131,10 +131,10 @@ func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began u
 		}
 	}
 	s.phonesChanged()
-	var left []uuid.UUID
+	left := make(map[uuid.UUID]string) // and their extensions
 	for id, a := range s.desk.agents {
 		if !seen[id] && a.changed <= began {
-			left = append(left, id)
+			left[id] = a.extension
 		}
 	}
 	s.desk.lapse(s.now())
@@ -145,8 +145,12 @@ func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began u
 		}
 	}
 	s.mu.Unlock()
-	for _, id := range left {
-		s.loggedOut(ctx, id) // at another controller, or moved there
+	for id, extension := range left { // logged out at another controller, moved there, or deleted
+		s.loggedOut(ctx, id)
+		if extension != "" {
+			s.forgetAccount(ctx, id, &extension)
+			s.forgetPhone(ctx, id, &extension)
+		}
 	}
 	return changed
 }
@@ -224,8 +228,8 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 		return nil
 	case Available, Paused, WrapUp:
 		switch {
-		case !r.Active:
-			return s.step(ctx, r, change{trigger: TriggerRetired, at: now, reason: ReasonRetired})
+		case r.Ended != "":
+			return s.step(ctx, r, change{trigger: TriggerRetired, at: now, reason: r.Ended})
 		case r.Status == string(WrapUp) && r.WrapUpUntil != nil && !now.Before(*r.WrapUpUntil):
 			return s.step(ctx, r, change{trigger: TriggerWrapUpOver, at: now})
 		case r.Status == string(Available) && (wasLost && lost.pauses() && phoneless || overdue):
@@ -266,6 +270,7 @@ func (s *Service) step(ctx context.Context, r db.AgentsOfNodeRow, c change) erro
 	case row.Status == string(Offline):
 		s.loggedOut(ctx, row.ID)
 		s.forgetAccount(ctx, row.ID, r.Extension)
+		s.forgetPhone(ctx, row.ID, r.Extension)
 	default:
 		s.apply(row)
 	}
@@ -300,12 +305,12 @@ func (s *Service) phoneGone(ctx context.Context, sw Switch, r db.AgentsOfNodeRow
 	return nil
 }
 
-// voidAccounts ends the SIP accounts whose time is over.
+// voidAccounts ends the SIP accounts whose time is over, or whose users' sessions have ended. A call that is up goes on.
 func (s *Service) voidAccounts(ctx context.Context) {
 	var ended []db.AgentAccountsEndRow
 	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		ended, err = tx.Q.AgentAccountsEnd(ctx, s.now(), s.cfg.NodeID)
+		ended, err = tx.Q.AgentAccountsEnd(ctx, s.cfg.NodeID, s.now())
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
@@ -314,6 +319,9 @@ func (s *Service) voidAccounts(ctx context.Context) {
 	}
 	for _, a := range ended {
 		s.forgetAccount(ctx, a.ID, a.Extension)
+		if a.SignedOut {
+			s.forgetPhone(ctx, a.ID, a.Extension)
+		}
 	}
 }
 

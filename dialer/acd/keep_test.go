@@ -1,12 +1,14 @@
 package acd
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -189,6 +191,85 @@ func TestDeactivatedAgent(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE users SET is_active = false")
 	require.Equal(t, ReasonRetired, *b.eventually(t, agent, Offline).Reason)
 	require.Eventually(t, func() bool { return !b.sw.holds(agent) }, 30*time.Second, time.Millisecond)
+}
+
+// What ends the session that an agent has logged in with ends the agent's work and SIP account: at once, or with the call that is up.
+func TestAccountEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	for reason, ends := range map[string]string{
+		ReasonSignedOut: "UPDATE users SET session_epoch = session_epoch + 1",
+		ReasonSuspended: "UPDATE tenants SET suspended_at = now()",
+		ReasonRetired:   "UPDATE users SET is_active = false",
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			b := running(t)
+			idle, call := b.agent(t), b.call(t, nil)
+			manager, talking := b.agent(t), b.online(t)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE users SET role = 'supervisor' WHERE id = $1", manager)
+			in, err := b.svc.Login(t.Context(), b.tenant, idle, LoginInput{})
+			require.NoError(t, err)
+			theirs, err := b.svc.ManagerAccount(t.Context(), b.tenant, manager)
+			require.NoError(t, err)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2, agent_connect_time = now() WHERE id = $1", call, talking)
+			b.force(t, talking, OnCall, &call)
+			require.NotZero(t, storetest.Count(t, b.st, "SELECT count(*) FROM agents WHERE sip_expires_at IS NOT NULL"))
+
+			storetest.Exec(t, b.st, b.tenant, ends)
+			for _, account := range []SIPAccount{in.SIP, theirs} {
+				now, err := b.svc.cfg.Accounts.Account(t.Context(), account.Extension, account.Domain)
+				if reason == ReasonSignedOut {
+					require.NoError(t, err, "each extension is known, logged in or not")
+					require.NotEqual(t, account.Password, now.Password, "the directory knows at once")
+				} else {
+					require.ErrorIs(t, err, store.ErrNotFound)
+				}
+			}
+			b.clock.advance(accountsEvery)
+			require.Equal(t, reason, *b.eventually(t, idle, Offline).Reason)
+			require.Eventually(t, func() bool { // on the switch, too
+				b.sw.mu.Lock()
+				defer b.sw.mu.Unlock()
+				return !slices.ContainsFunc([]SIPAccount{in.SIP, theirs}, func(a SIPAccount) bool {
+					return !slices.Contains(b.sw.forgot, "phone of "+a.Extension)
+				})
+			}, 30*time.Second, time.Millisecond)
+			require.Equal(t, OnCall, b.status(t, talking), "a call that is up goes on")
+			require.True(t, b.sw.holds(talking))
+			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET status = 'completed', end_time = now(), hangup_cause = 'X' WHERE id = $1", call)
+			b.clock.advance(3 * time.Second)
+			b.eventually(t, talking, Offline)
+			require.Eventually(t, func() bool { return !b.sw.holds(talking) }, 30*time.Second, time.Millisecond)
+			require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM agents WHERE sip_expires_at IS NOT NULL"))
+			if reason == ReasonSignedOut { // and a new session begins anew
+				again, err := b.svc.Login(t.Context(), b.tenant, idle, LoginInput{})
+				require.NoError(t, err)
+				now, err := b.svc.cfg.Accounts.Account(t.Context(), again.SIP.Extension, again.SIP.Domain)
+				require.NoError(t, err)
+				require.Equal(t, again.SIP.Password, now.Password)
+				b.clock.advance(accountsEvery)
+				b.svc.look(t.Context(), b.sw)
+				require.Equal(t, Available, b.status(t, idle))
+			}
+		})
+	}
+}
+
+// A user who is deleted, or logs out by another controller, leaves nothing on the switch.
+func TestAccountOfADeletedAgent(t *testing.T) {
+	t.Parallel()
+	b := running(t)
+	agent := b.agent(t)
+	in, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
+	require.NoError(t, err)
+	b.svc.look(t.Context(), b.sw)
+	storetest.Exec(t, b.st, b.tenant, "DELETE FROM users WHERE id = $1", agent)
+	require.Eventually(t, func() bool {
+		b.sw.mu.Lock()
+		defer b.sw.mu.Unlock()
+		return slices.Contains(b.sw.forgot, "phone of "+in.SIP.Extension)
+	}, 30*time.Second, time.Millisecond)
+	require.False(t, b.sw.holds(agent))
 }
 
 func TestAccountExpires(t *testing.T) {

@@ -287,15 +287,15 @@ func (s *Service) forgetAccount(ctx context.Context, agent uuid.UUID, extension 
 }
 
 // forgetPhone has the switch dial a phone no more that can't take its registration back, as its password is void.
-func (s *Service) forgetPhone(ctx context.Context, who db.User) {
+func (s *Service) forgetPhone(ctx context.Context, agent uuid.UUID, extension *string) {
 	s.mu.Lock()
 	phones := s.phones
 	s.mu.Unlock()
-	if phones == nil || who.Extension == nil {
+	if phones == nil || extension == nil {
 		return
 	}
-	if err := phones.ForgetPhone(ctx, *who.Extension, s.cfg.Accounts.Domain()); err != nil {
-		s.log.WarnContext(ctx, "switch still knows where the phone was", "agent_id", who.ID, "error", err)
+	if err := phones.ForgetPhone(ctx, *extension, s.cfg.Accounts.Domain()); err != nil {
+		s.log.WarnContext(ctx, "switch still knows where the phone was", "agent_id", agent, "error", err)
 	}
 }
 

@@ -60,6 +60,8 @@ const (
 	ReasonUnanswered = "no_answer"
 	ReasonNodeLost   = "node_lost"
 	ReasonRetired    = "deactivated"
+	ReasonSuspended  = "suspended"  // the tenant
+	ReasonSignedOut  = "signed_out" // the session of the login has ended: by signing out, another password, address or role
 )
 
 // next is the state machine: where a trigger leads, false when the state doesn't take it.

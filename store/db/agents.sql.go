@@ -14,20 +14,23 @@ import (
 
 const agentAccountsEnd = `-- name: AgentAccountsEnd :many
 UPDATE agents a SET sip_epoch = a.sip_epoch + 1, sip_expires_at = NULL, version = a.version + 1
-FROM users u
-WHERE a.sip_expires_at <= $1::timestamptz AND a.node = $2 AND u.tenant_id = a.tenant_id AND u.id = a.id
-RETURNING a.tenant_id, a.id, u.extension
+FROM users u JOIN tenants t ON t.id = u.tenant_id
+WHERE a.sip_expires_at IS NOT NULL AND a.node = $1 AND u.tenant_id = a.tenant_id AND u.id = a.id
+  AND (a.sip_expires_at <= $2::timestamptz OR a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)
+RETURNING a.tenant_id, a.id, u.extension,
+  (a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)::bool AS signed_out
 `
 
 type AgentAccountsEndRow struct {
 	TenantID  uuid.UUID
 	ID        uuid.UUID
 	Extension *string
+	SignedOut bool
 }
 
-// AgentAccountsEnd ends the SIP accounts of a controller's agents whose time is over, and tells whose.
-func (q *Queries) AgentAccountsEnd(ctx context.Context, at time.Time, node string) ([]AgentAccountsEndRow, error) {
-	rows, err := q.db.Query(ctx, agentAccountsEnd, at, node)
+// AgentAccountsEnd ends the SIP accounts that a controller has given whose time is over, or whose users' sessions have ended, and tells whose.
+func (q *Queries) AgentAccountsEnd(ctx context.Context, node string, at time.Time) ([]AgentAccountsEndRow, error) {
+	rows, err := q.db.Query(ctx, agentAccountsEnd, node, at)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +38,12 @@ func (q *Queries) AgentAccountsEnd(ctx context.Context, at time.Time, node strin
 	items := []AgentAccountsEndRow{}
 	for rows.Next() {
 		var i AgentAccountsEndRow
-		if err := rows.Scan(&i.TenantID, &i.ID, &i.Extension); err != nil {
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ID,
+			&i.Extension,
+			&i.SignedOut,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -89,7 +97,7 @@ func (q *Queries) AgentCallStats(ctx context.Context, arg AgentCallStatsParams) 
 }
 
 const agentLock = `-- name: AgentLock :one
-SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at FROM agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
+SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch FROM agents WHERE tenant_id = $1 AND id = $2 FOR UPDATE
 `
 
 func (q *Queries) AgentLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUID) (Agent, error) {
@@ -110,12 +118,13 @@ func (q *Queries) AgentLock(ctx context.Context, tenantID uuid.UUID, iD uuid.UUI
 		&i.WrapUpUntil,
 		&i.SipEpoch,
 		&i.SipExpiresAt,
+		&i.SipSessionEpoch,
 	)
 	return i, err
 }
 
 const agentLockOnCall = `-- name: AgentLockOnCall :one
-SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at FROM agents WHERE tenant_id = $1 AND current_call_id = $2::uuid FOR UPDATE
+SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch FROM agents WHERE tenant_id = $1 AND current_call_id = $2::uuid FOR UPDATE
 `
 
 func (q *Queries) AgentLockOnCall(ctx context.Context, tenantID uuid.UUID, callID uuid.UUID) (Agent, error) {
@@ -136,12 +145,13 @@ func (q *Queries) AgentLockOnCall(ctx context.Context, tenantID uuid.UUID, callI
 		&i.WrapUpUntil,
 		&i.SipEpoch,
 		&i.SipExpiresAt,
+		&i.SipSessionEpoch,
 	)
 	return i, err
 }
 
 const agentLockStill = `-- name: AgentLockStill :one
-SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at FROM agents WHERE tenant_id = $1 AND id = $2 AND version = $3 FOR UPDATE
+SELECT tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch FROM agents WHERE tenant_id = $1 AND id = $2 AND version = $3 FOR UPDATE
 `
 
 // AgentLockStill locks an agent's row while it is as it was read.
@@ -163,6 +173,7 @@ func (q *Queries) AgentLockStill(ctx context.Context, tenantID uuid.UUID, iD uui
 		&i.WrapUpUntil,
 		&i.SipEpoch,
 		&i.SipExpiresAt,
+		&i.SipSessionEpoch,
 	)
 	return i, err
 }
@@ -173,7 +184,7 @@ INSERT INTO agents (tenant_id, id, status, node, last_status_at)
 SELECT u.tenant_id, u.id, 'offline', $1, $2::timestamptz
 FROM users u WHERE u.tenant_id = $3 AND u.id = $4 AND u.is_active AND u.role = 'agent'
 ON CONFLICT (tenant_id, id) DO UPDATE SET status = agents.status
-RETURNING tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at
+RETURNING tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch
 `
 
 type AgentLoginParams struct {
@@ -209,6 +220,7 @@ func (q *Queries) AgentLogin(ctx context.Context, arg AgentLoginParams) (Agent, 
 		&i.WrapUpUntil,
 		&i.SipEpoch,
 		&i.SipExpiresAt,
+		&i.SipSessionEpoch,
 	)
 	return i, err
 }
@@ -222,7 +234,7 @@ UPDATE agents a SET status = $1, reason = $2, current_call_id = $3,
   last_call_id = $4, node = $5, version = $6, last_status_at = $7::timestamptz,
   logged_in_at = $8, idle_since = $9, wrap_up_until = $10
 WHERE a.tenant_id = $11 AND a.id = $12
-RETURNING a.tenant_id, a.id, a.status, a.reason, a.current_call_id, a.last_call_id, a.node, a.version, a.last_status_at, a.logged_in_at, a.idle_since, a.wrap_up_until, a.sip_epoch, a.sip_expires_at
+RETURNING a.tenant_id, a.id, a.status, a.reason, a.current_call_id, a.last_call_id, a.node, a.version, a.last_status_at, a.logged_in_at, a.idle_since, a.wrap_up_until, a.sip_epoch, a.sip_expires_at, a.sip_session_epoch
 `
 
 type AgentMoveParams struct {
@@ -276,13 +288,14 @@ func (q *Queries) AgentMove(ctx context.Context, arg AgentMoveParams) (Agent, er
 		&i.WrapUpUntil,
 		&i.SipEpoch,
 		&i.SipExpiresAt,
+		&i.SipSessionEpoch,
 	)
 	return i, err
 }
 
 const agentRenew = `-- name: AgentRenew :one
 UPDATE agents SET reason = $1, node = $2, version = version + 1
-WHERE tenant_id = $3 AND id = $4 RETURNING tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at
+WHERE tenant_id = $3 AND id = $4 RETURNING tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch
 `
 
 type AgentRenewParams struct {
@@ -316,13 +329,15 @@ func (q *Queries) AgentRenew(ctx context.Context, arg AgentRenewParams) (Agent, 
 		&i.WrapUpUntil,
 		&i.SipEpoch,
 		&i.SipExpiresAt,
+		&i.SipSessionEpoch,
 	)
 	return i, err
 }
 
 const agentSetAccount = `-- name: AgentSetAccount :one
-UPDATE agents SET sip_epoch = sip_epoch + 1, sip_expires_at = $1, version = version + 1
-WHERE tenant_id = $2 AND id = $3 RETURNING tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at
+UPDATE agents a SET sip_epoch = a.sip_epoch + 1, sip_expires_at = $1, version = a.version + 1,
+  sip_session_epoch = u.session_epoch
+FROM users u WHERE a.tenant_id = $2 AND a.id = $3 AND u.tenant_id = a.tenant_id AND u.id = a.id RETURNING a.tenant_id, a.id, a.status, a.reason, a.current_call_id, a.last_call_id, a.node, a.version, a.last_status_at, a.logged_in_at, a.idle_since, a.wrap_up_until, a.sip_epoch, a.sip_expires_at, a.sip_session_epoch
 `
 
 // AgentSetAccount begins or ends a SIP account: the password of the epoch before is void.
@@ -344,6 +359,7 @@ func (q *Queries) AgentSetAccount(ctx context.Context, expiresAt *time.Time, ten
 		&i.WrapUpUntil,
 		&i.SipEpoch,
 		&i.SipExpiresAt,
+		&i.SipSessionEpoch,
 	)
 	return i, err
 }
@@ -492,40 +508,43 @@ func (q *Queries) AgentsOfDeadNodes(ctx context.Context, node string, dead []str
 }
 
 const agentsOfNode = `-- name: AgentsOfNode :many
-SELECT a.tenant_id, a.id, a.status, a.reason, a.current_call_id, a.last_call_id, a.node, a.version, a.last_status_at, a.logged_in_at, a.idle_since, a.wrap_up_until, a.sip_epoch, a.sip_expires_at, u.extension, u.phone_mode, u.tags, (u.is_active AND u.role = 'agent')::bool AS active,
+SELECT a.tenant_id, a.id, a.status, a.reason, a.current_call_id, a.last_call_id, a.node, a.version, a.last_status_at, a.logged_in_at, a.idle_since, a.wrap_up_until, a.sip_epoch, a.sip_expires_at, a.sip_session_epoch, u.extension, u.phone_mode, u.tags,
+  (CASE WHEN NOT (u.is_active AND u.role = 'agent') THEN 'deactivated' WHEN t.suspended_at IS NOT NULL THEN 'suspended'
+        WHEN a.sip_session_epoch <> u.session_epoch THEN 'signed_out' ELSE '' END)::text AS ended,
   (c.id IS NOT NULL AND c.end_time IS NULL)::bool AS call_open, coalesce(c.agent_id = a.id, false)::bool AS call_is_theirs,
   (c.id IS NOT NULL AND c.answer_time IS NULL)::bool AS call_unanswered
-FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id
+FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id JOIN tenants t ON t.id = a.tenant_id
 LEFT JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
 WHERE a.node = $1 AND a.status <> 'offline'
 `
 
 type AgentsOfNodeRow struct {
-	TenantID       uuid.UUID
-	ID             uuid.UUID
-	Status         string
-	Reason         *string
-	CurrentCallID  *uuid.UUID
-	LastCallID     *uuid.UUID
-	Node           string
-	Version        int64
-	LastStatusAt   time.Time
-	LoggedInAt     *time.Time
-	IdleSince      *time.Time
-	WrapUpUntil    *time.Time
-	SipEpoch       int64
-	SipExpiresAt   *time.Time
-	Extension      *string
-	PhoneMode      string
-	Tags           []string
-	Active         bool
-	CallOpen       bool
-	CallIsTheirs   bool
-	CallUnanswered bool
+	TenantID        uuid.UUID
+	ID              uuid.UUID
+	Status          string
+	Reason          *string
+	CurrentCallID   *uuid.UUID
+	LastCallID      *uuid.UUID
+	Node            string
+	Version         int64
+	LastStatusAt    time.Time
+	LoggedInAt      *time.Time
+	IdleSince       *time.Time
+	WrapUpUntil     *time.Time
+	SipEpoch        int64
+	SipExpiresAt    *time.Time
+	SipSessionEpoch *int64
+	Extension       *string
+	PhoneMode       string
+	Tags            []string
+	Ended           string
+	CallOpen        bool
+	CallIsTheirs    bool
+	CallUnanswered  bool
 }
 
 // AgentsOfNode lists who is logged in at a controller, with what becomes of the call that each is on: it needs the system's
-// scope. connected: the call was bridged to that agent.
+// scope. connected: the call was bridged to that agent. ended: what the agent logged in with is no longer good, and why.
 func (q *Queries) AgentsOfNode(ctx context.Context, node string) ([]AgentsOfNodeRow, error) {
 	rows, err := q.db.Query(ctx, agentsOfNode, node)
 	if err != nil {
@@ -550,10 +569,11 @@ func (q *Queries) AgentsOfNode(ctx context.Context, node string) ([]AgentsOfNode
 			&i.WrapUpUntil,
 			&i.SipEpoch,
 			&i.SipExpiresAt,
+			&i.SipSessionEpoch,
 			&i.Extension,
 			&i.PhoneMode,
 			&i.Tags,
-			&i.Active,
+			&i.Ended,
 			&i.CallOpen,
 			&i.CallIsTheirs,
 			&i.CallUnanswered,

@@ -13,20 +13,21 @@ import (
 )
 
 type Agent struct {
-	TenantID      uuid.UUID
-	ID            uuid.UUID
-	Status        string
-	Reason        *string
-	CurrentCallID *uuid.UUID
-	LastCallID    *uuid.UUID
-	Node          string
-	Version       int64
-	LastStatusAt  time.Time
-	LoggedInAt    *time.Time
-	IdleSince     *time.Time
-	WrapUpUntil   *time.Time
-	SipEpoch      int64
-	SipExpiresAt  *time.Time
+	TenantID        uuid.UUID
+	ID              uuid.UUID
+	Status          string
+	Reason          *string
+	CurrentCallID   *uuid.UUID
+	LastCallID      *uuid.UUID
+	Node            string
+	Version         int64
+	LastStatusAt    time.Time
+	LoggedInAt      *time.Time
+	IdleSince       *time.Time
+	WrapUpUntil     *time.Time
+	SipEpoch        int64
+	SipExpiresAt    *time.Time
+	SipSessionEpoch *int64
 }
 
 type AgentStatusLog struct {

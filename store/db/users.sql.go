@@ -13,7 +13,8 @@ import (
 )
 
 const findSIPAccount = `-- name: FindSIPAccount :one
-SELECT u.tenant_id, u.id, u.role, u.display_name, coalesce(a.sip_epoch, 0)::bigint AS sip_epoch
+SELECT u.tenant_id, u.id, u.role, u.display_name,
+  (CASE WHEN a.sip_session_epoch <> u.session_epoch THEN -1 - a.sip_epoch ELSE coalesce(a.sip_epoch, 0) END)::bigint AS sip_epoch
 FROM users u LEFT JOIN agents a ON a.tenant_id = u.tenant_id AND a.id = u.id
 WHERE u.extension = $1::text AND u.is_active
   AND NOT EXISTS (SELECT FROM tenants t WHERE t.id = u.tenant_id AND t.suspended_at IS NOT NULL)
@@ -27,7 +28,8 @@ type FindSIPAccountRow struct {
 	SipEpoch    int64
 }
 
-// An extension names its user in the switch's directory, whichever the tenant: the look-up needs the system's scope.
+// An extension names its user in the switch's directory, whichever the tenant: the look-up needs the system's scope. Once the sessions have
+// ended that the account was given in, its epoch is one that nobody got a password of.
 func (q *Queries) FindSIPAccount(ctx context.Context, extension string) (FindSIPAccountRow, error) {
 	row := q.db.QueryRow(ctx, findSIPAccount, extension)
 	var i FindSIPAccountRow
@@ -76,12 +78,13 @@ func (q *Queries) FindUserByEmail(ctx context.Context, email string) (FindUserBy
 }
 
 const sIPAccountOfManager = `-- name: SIPAccountOfManager :one
-INSERT INTO agents AS a (tenant_id, id, status, node, last_status_at, sip_epoch, sip_expires_at)
-SELECT u.tenant_id, u.id, 'offline', $1, $2::timestamptz, 1, $3::timestamptz
+INSERT INTO agents AS a (tenant_id, id, status, node, last_status_at, sip_epoch, sip_expires_at, sip_session_epoch)
+SELECT u.tenant_id, u.id, 'offline', $1, $2::timestamptz, 1, $3::timestamptz, u.session_epoch
 FROM users u WHERE u.tenant_id = $4 AND u.id = $5 AND u.is_active AND u.role <> 'agent' AND u.extension IS NOT NULL
 ON CONFLICT (tenant_id, id) DO UPDATE SET sip_epoch = a.sip_epoch + 1, sip_expires_at = excluded.sip_expires_at,
+  sip_session_epoch = excluded.sip_session_epoch,
   node = CASE a.status WHEN 'offline' THEN excluded.node ELSE a.node END, version = a.version + 1
-RETURNING tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at
+RETURNING tenant_id, id, status, reason, current_call_id, last_call_id, node, version, last_status_at, logged_in_at, idle_since, wrap_up_until, sip_epoch, sip_expires_at, sip_session_epoch
 `
 
 type SIPAccountOfManagerParams struct {
@@ -118,6 +121,7 @@ func (q *Queries) SIPAccountOfManager(ctx context.Context, arg SIPAccountOfManag
 		&i.WrapUpUntil,
 		&i.SipEpoch,
 		&i.SipExpiresAt,
+		&i.SipSessionEpoch,
 	)
 	return i, err
 }

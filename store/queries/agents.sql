@@ -34,8 +34,9 @@ WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
 
 -- AgentSetAccount begins or ends a SIP account: the password of the epoch before is void.
 -- name: AgentSetAccount :one
-UPDATE agents SET sip_epoch = sip_epoch + 1, sip_expires_at = sqlc.narg('expires_at'), version = version + 1
-WHERE tenant_id = @tenant_id AND id = @id RETURNING *;
+UPDATE agents a SET sip_epoch = a.sip_epoch + 1, sip_expires_at = sqlc.narg('expires_at'), version = a.version + 1,
+  sip_session_epoch = u.session_epoch
+FROM users u WHERE a.tenant_id = @tenant_id AND a.id = @id AND u.tenant_id = a.tenant_id AND u.id = a.id RETURNING a.*;
 
 -- AgentLockStill locks an agent's row while it is as it was read.
 -- name: AgentLockStill :one
@@ -60,12 +61,14 @@ WHERE u.tenant_id = @tenant_id AND u.role = 'agent' AND (sqlc.narg('id')::uuid I
 ORDER BY u.email;
 
 -- AgentsOfNode lists who is logged in at a controller, with what becomes of the call that each is on: it needs the system's
--- scope. connected: the call was bridged to that agent.
+-- scope. connected: the call was bridged to that agent. ended: what the agent logged in with is no longer good, and why.
 -- name: AgentsOfNode :many
-SELECT a.*, u.extension, u.phone_mode, u.tags, (u.is_active AND u.role = 'agent')::bool AS active,
+SELECT a.*, u.extension, u.phone_mode, u.tags,
+  (CASE WHEN NOT (u.is_active AND u.role = 'agent') THEN 'deactivated' WHEN t.suspended_at IS NOT NULL THEN 'suspended'
+        WHEN a.sip_session_epoch <> u.session_epoch THEN 'signed_out' ELSE '' END)::text AS ended,
   (c.id IS NOT NULL AND c.end_time IS NULL)::bool AS call_open, coalesce(c.agent_id = a.id, false)::bool AS call_is_theirs,
   (c.id IS NOT NULL AND c.answer_time IS NULL)::bool AS call_unanswered
-FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id
+FROM agents a JOIN users u ON u.tenant_id = a.tenant_id AND u.id = a.id JOIN tenants t ON t.id = a.tenant_id
 LEFT JOIN calls c ON c.tenant_id = a.tenant_id AND c.id = a.current_call_id
 WHERE a.node = @node AND a.status <> 'offline';
 
@@ -74,12 +77,14 @@ WHERE a.node = @node AND a.status <> 'offline';
 SELECT a.tenant_id, a.id, a.node FROM agents a LEFT JOIN nodes n ON n.id = a.node
 WHERE a.status <> 'offline' AND a.node <> @node AND (n.id IS NULL OR n.id = ANY(@dead::text[]));
 
--- AgentAccountsEnd ends the SIP accounts of a controller's agents whose time is over, and tells whose.
+-- AgentAccountsEnd ends the SIP accounts that a controller has given whose time is over, or whose users' sessions have ended, and tells whose.
 -- name: AgentAccountsEnd :many
 UPDATE agents a SET sip_epoch = a.sip_epoch + 1, sip_expires_at = NULL, version = a.version + 1
-FROM users u
-WHERE a.sip_expires_at <= @at::timestamptz AND a.node = @node AND u.tenant_id = a.tenant_id AND u.id = a.id
-RETURNING a.tenant_id, a.id, u.extension;
+FROM users u JOIN tenants t ON t.id = u.tenant_id
+WHERE a.sip_expires_at IS NOT NULL AND a.node = @node AND u.tenant_id = a.tenant_id AND u.id = a.id
+  AND (a.sip_expires_at <= @at::timestamptz OR a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)
+RETURNING a.tenant_id, a.id, u.extension,
+  (a.sip_session_epoch <> u.session_epoch OR NOT u.is_active OR t.suspended_at IS NOT NULL)::bool AS signed_out;
 
 -- CallAsksAgent notes that a call waits for an agent, by when at the latest, and, for one of a campaign's, that it has a claim to the next.
 -- name: CallAsksAgent :exec
