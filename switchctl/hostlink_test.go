@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -347,7 +348,11 @@ func TestOutboundSockets(t *testing.T) {
 	p.channels = map[string]bool{foreignID: true, strangerID: true, inboundID: true, laterID: true}
 	b := newBench(t)
 	c := listening(t, b, p, "127.0.0.1:0")
-	b.handler.route = b.routeInbound
+	callers := make(chan string, 10)
+	b.handler.route = func(in Inbound) (db.Call, error) {
+		callers <- in.From
+		return b.routeInbound(in)
+	}
 	require.NoError(t, c.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) })
 	require.Eventually(t, func() bool { return c.Ready(t.Context()) == nil }, 30*time.Second, 5*time.Millisecond)
@@ -365,9 +370,11 @@ func TestOutboundSockets(t *testing.T) {
 	require.Zero(t, c.Live())
 
 	inbound := dialOutbound(t, c, map[string]string{
-		"Unique-ID": inboundID, "Call-Direction": "inbound", "Caller-Destination-Number": "9180000001", "Caller-Caller-ID-Number": "9876543210",
+		"Unique-ID": inboundID, "Call-Direction": "inbound", "Caller-Destination-Number": "9180000001", "Caller-Caller-ID-Number": "987654\t3210" + strings.Repeat("9", 600),
 	})
 	require.Equal(t, "answer ", <-inbound)
+	require.Empty(t, <-callers, "the foreign number's caller")
+	require.Equal(t, "9876543210"+strings.Repeat("9", 54), <-callers)
 	require.Equal(t, 1, p.seen("api uuid_setvar_multi "+inboundID+" rm_call_id="))
 	answer := esl.NewEvent(evAnswer)
 	answer.Set("Unique-ID", inboundID)

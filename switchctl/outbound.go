@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -115,9 +117,23 @@ func (c *Controller) routeInbound(ctx context.Context, ev *esl.Event) (db.Call, 
 	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
 	defer cancel()
 	return c.handler.Route(ctx, Inbound{
-		CallID: id, FSUUID: ev.UUID(), NodeID: c.cfg.NodeID, From: ev.Get("Caller-Caller-ID-Number"),
+		CallID: id, FSUUID: ev.UUID(), NodeID: c.cfg.NodeID, From: callerID(ev.Get("Caller-Caller-ID-Number")),
 		To: ev.Get("Caller-Destination-Number"), Peer: ev.Get("variable_sip_network_ip"), At: eventTime(ev, "Caller-Channel-Created-Time"),
 	})
+}
+
+// maxCallerID bounds what is kept of a caller id, in characters: a number has 15 digits.
+const maxCallerID = 64
+
+// callerID is what a carrier says of the caller, as it is kept and shown: anybody can have sent it.
+func callerID(sent string) string {
+	clean := []rune(strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, sent))
+	return string(clean[:min(len(clean), maxCallerID)])
 }
 
 // inboundCause is what the carrier hears: 404, 486, or 503.
