@@ -104,7 +104,7 @@ func TestTapToMachineDetection(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, server.Start(t.Context()))
 		t.Cleanup(func() { require.NoError(t, server.Close(context.Background())) })
-		conn, err := esl.Dial(t.Context(), c.Bootstrap.Switch.ESL, eslPassword, esl.Options{})
+		conn, err := esl.Dial(t.Context(), c.Bootstrap.Switch.ESL, c.SwitchPassword(), esl.Options{})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 

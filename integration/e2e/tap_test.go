@@ -17,9 +17,6 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
-// eslPassword is that of the stack's switch.
-const eslPassword = "ringmaster-dev"
-
 // monitorSession is the AI's connection that hears another call.
 func (c *customer) monitorSession(t *testing.T, callID, target string) (echoai.Session, bool) {
 	t.Helper()
@@ -45,7 +42,7 @@ func (c *customer) monitor(t *testing.T, status int, callID, verb, target string
 // tapLegs counts the switch's legs that eavesdrop, and all channels.
 func (c *customer) tapLegs(t *testing.T) (taps, channels int) {
 	t.Helper()
-	conn, err := esl.Dial(t.Context(), c.Bootstrap.Switch.ESL, eslPassword, esl.Options{})
+	conn, err := esl.Dial(t.Context(), c.Bootstrap.Switch.ESL, c.SwitchPassword(), esl.Options{})
 	require.NoError(t, err)
 	defer conn.Close() //nolint:errcheck // the test is done with it
 	text, err := conn.API(t.Context(), "show channels as json")

@@ -77,8 +77,8 @@ func Start(ctx context.Context, cfg Config) (*Switch, error) {
 	}
 	args := []string{"-nonat", "-nocal", "-nf", "-nc", "-np", "-conf", confDir}
 	for _, d := range []string{"log", "db", "run", "cache", "storage", "recordings", "temp", "certs", "sounds", "htdocs", "scripts", "grammar"} {
-		dir := filepath.Join(cfg.Dir, d)
-		if err := os.MkdirAll(dir, 0o750); err != nil {
+		dir := filepath.Join(cfg.Dir, d) // the log's has the whole configuration, with its passwords, for anybody to read
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make the switch's directory: %w", err)
 		}
 		args = append(args, "-"+d, dir)

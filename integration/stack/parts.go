@@ -85,7 +85,7 @@ func (s *Stack) chooseAddresses(ctx context.Context) error {
 		baseAddr = ns.move(baseAddr)
 	}
 	s.Bootstrap.BaseURL = "http://" + baseAddr
-	s.directorySecret = rand.Text()
+	s.directorySecret, s.eslPassword = rand.Text(), rand.Text()
 	s.Bootstrap.DirectoryURL = "http://" + directoryUser + ":" + s.directorySecret + "@" + baseAddr + directoryPath
 	s.Bootstrap.MetricsURL = "http://" + metrics + "/metrics"
 	return nil
@@ -93,9 +93,6 @@ func (s *Stack) chooseAddresses(ctx context.Context) error {
 
 // SIPDomain is that of every softphone.
 const SIPDomain = "127.0.0.1"
-
-// eslPassword of the stack's switch, which listens on loopback.
-const eslPassword = "ringmaster-dev"
 
 // directoryUser and directoryPath are how the switch asks the controller for its users.
 const (
@@ -120,7 +117,7 @@ func (s *Stack) startSwitch(ctx context.Context) (err error) {
 		Internal string `json:"internal"`
 	}
 	s.switchProc, err = s.spawn(ctx, "simswitch", s.cfg.Stderr, &ready, s.cfg.Binary, "stand-in", "switch",
-		"--esl", s.Bootstrap.Switch.ESL, "--esl-password", eslPassword, "--external", sip, "--socket", s.Socket,
+		"--esl", s.Bootstrap.Switch.ESL, "--esl-password", s.eslPassword, "--external", sip, "--socket", s.Socket,
 		"--cdr-dir", s.CDRDir, "--directory", s.Bootstrap.DirectoryURL, "--sip-domain", SIPDomain, "--rtp-every", strconv.Itoa(max(s.cfg.RTPEvery, 1)))
 	s.Bootstrap.Switch = Switch{Kind: "simulated", ESL: ready.ESL, SIP: ready.External, Registrar: ready.Internal}
 	return err
@@ -134,7 +131,7 @@ func (s *Stack) startFreeSWITCH(ctx context.Context, sip string) error {
 	s.freeswitch, err = freeswitch.Start(ctx, freeswitch.Config{
 		Binary: s.cfg.FreeSWITCH, Dir: filepath.Join(s.cfg.Dir, "freeswitch"), Logger: s.cfg.Logger,
 		Params: conf.Params{
-			ESLPort: port(s.Bootstrap.Switch.ESL), ESLPassword: eslPassword, SocketAddr: s.Socket, ExternalPort: port(sip), InternalPort: port(internal),
+			ESLPort: port(s.Bootstrap.Switch.ESL), ESLPassword: s.eslPassword, SocketAddr: s.Socket, ExternalPort: port(sip), InternalPort: port(internal),
 			CDRDir: s.CDRDir, DirectoryURL: s.Bootstrap.BaseURL + directoryPath, DirectoryCredentials: directoryUser + ":" + s.directorySecret, SIPDomain: SIPDomain,
 		},
 	})

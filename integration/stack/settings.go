@@ -30,7 +30,7 @@ func (s *Stack) writeConfig() error {
 		"http.addr":                       host(s.Bootstrap.BaseURL),
 		"http.metrics_addr":               host(s.Bootstrap.MetricsURL[:len(s.Bootstrap.MetricsURL)-len("/metrics")]),
 		"switch.esl_addr":                 s.Bootstrap.Switch.ESL,
-		"switch.esl_password":             eslPassword,
+		"switch.esl_password":             s.eslPassword,
 		"switch.outbound_listen":          s.Socket,
 		"switch.cdr_dir":                  s.CDRDir,
 		"switch.directory_secret":         s.directorySecret,

@@ -74,8 +74,8 @@ type Stack struct {
 	SpoolDir, CDRDir string
 	// MasterKey opens the database's secrets.
 	MasterKey [32]byte
-	// directorySecret is the switch's password at the directory.
-	directorySecret string
+	// directorySecret is the switch's password at the directory, eslPassword the controller's at the switch. Each start has others.
+	directorySecret, eslPassword string
 
 	cfg        Config
 	pg         *devpg.Server

@@ -36,8 +36,8 @@ func (s *Stack) SwitchPID() int {
 // CarrierPID is the process id of the simulated carrier, which plays the softphones too.
 func (s *Stack) CarrierPID() int { return s.carrier.pid() }
 
-// SwitchPassword opens the switch's event socket.
-func (s *Stack) SwitchPassword() string { return eslPassword }
+// SwitchPassword opens the switch's event socket, and with it the machine: each start has another.
+func (s *Stack) SwitchPassword() string { return s.eslPassword }
 
 // ControllerDone is closed when the controller that runs now has ended.
 func (s *Stack) ControllerDone() <-chan struct{} { return s.controller.exited }
