@@ -416,24 +416,6 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 	})
 }
 
-// phoneCommand is the command that rings a phone where it is.
-func (c *Controller) phoneCommand(ctx context.Context, spec PhoneSpec, v variables) (string, error) {
-	endpoint, err := phoneEndpoint(c.cfg.MediaProfile, spec)
-	if err != nil {
-		return "", err
-	}
-	if endpoint == "" {
-		found, err := c.registered(ctx, spec.Extension, spec.Domain)
-		if err != nil {
-			return "", err
-		}
-		if endpoint, v["sip_route_uri"], err = found.endpoint(c.cfg.MediaProfile, spec.Extension); err != nil {
-			return "", err
-		}
-	}
-	return originateCommand(v, endpoint, agentExtension+" XML "+c.cfg.Context)
-}
-
 // originate are the variables of a leg that rings the phone: one that is held is asked to answer by itself.
 func (p *phone) originate(channel string, ring time.Duration) variables {
 	number, name := p.spec.Extension, "Ringmaster"
@@ -496,18 +478,6 @@ func callerNumber(number string) string {
 
 // agentExtension plays silence to an agent's leg.
 const agentExtension = "rm_agent"
-
-// phoneEndpoint is where a phone is reached: at its own address when the domain names a port, else "" for where it has registered.
-func phoneEndpoint(profile string, spec PhoneSpec) (string, error) {
-	if spec.Extension == "" || spec.Domain == "" || strings.ContainsAny(spec.Extension+spec.Domain, "%@/") {
-		return "", &VariableError{Name: "endpoint"}
-	}
-	endpoint := "sofia/" + profile + "/" + spec.Extension + "@" + spec.Domain
-	if err := checkEndpoint(endpoint); err != nil || strings.Contains(spec.Domain, ":") {
-		return endpoint, err
-	}
-	return "", nil
-}
 
 // hangup ends the leg; false when that can't be asked for.
 func (p *phone) hangup(ctx context.Context) bool {

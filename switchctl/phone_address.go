@@ -17,6 +17,36 @@ import (
 // A phone says itself, in its REGISTER, what the switch is to dial: the Contact, and with Path the way to it. Whoever has an agent's account could
 // have the switch call any number at any host so. It is dialed where its REGISTER came from, and by no number but its own extension.
 
+// phoneCommand is the command that rings a phone where it is.
+func (c *Controller) phoneCommand(ctx context.Context, spec PhoneSpec, v variables) (string, error) {
+	endpoint, err := phoneEndpoint(c.cfg.MediaProfile, spec)
+	if err != nil {
+		return "", err
+	}
+	if endpoint == "" {
+		found, err := c.registered(ctx, spec.Extension, spec.Domain)
+		if err != nil {
+			return "", err
+		}
+		if endpoint, v["sip_route_uri"], err = found.endpoint(c.cfg.MediaProfile, spec.Extension); err != nil {
+			return "", err
+		}
+	}
+	return originateCommand(v, endpoint, agentExtension+" XML "+c.cfg.Context)
+}
+
+// phoneEndpoint is where a phone is reached: at its own address when the domain names a port, else "" for where it has registered.
+func phoneEndpoint(profile string, spec PhoneSpec) (string, error) {
+	if spec.Extension == "" || spec.Domain == "" || strings.ContainsAny(spec.Extension+spec.Domain, "%@/") {
+		return "", &VariableError{Name: "endpoint"}
+	}
+	endpoint := "sofia/" + profile + "/" + spec.Extension + "@" + spec.Domain
+	if err := checkEndpoint(endpoint); err != nil || strings.Contains(spec.Domain, ":") {
+		return endpoint, err
+	}
+	return "", nil
+}
+
 // registration is a phone's, as the switch keeps it (mod_sofia.c, show_reg_callback_xml).
 type registration struct {
 	User    string `xml:"user"` // with @ and domain
