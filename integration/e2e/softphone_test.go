@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -163,5 +164,33 @@ func TestSoftphoneIsRefused(t *testing.T) {
 		require.Contains(t, out, "+OK cleared 1 entry")
 		refused(extension, old)
 		require.True(t, c.softphone(t, simcarrier.AgentSpec{Extension: extension, Password: accounts.Password(extension, 1)}).Registered)
+	})
+}
+
+// A phone whose user's sessions have ended is registered no more, and its password is refused, whatever the switch had kept.
+func TestSoftphoneOfAnEndedSession(t *testing.T) {
+	onEachSwitch(t, func(t *testing.T, c *customer) {
+		extension, user := c.freshExtension(t)
+		_, conn := c.watch(t)
+		tenant := c.Bootstrap.Tenants[0].ID
+		exec := func(sql string, args ...any) {
+			require.NoError(t, c.open(t).InTenant(t.Context(), tenant, func(tx *store.Tx) error {
+				_, err := tx.Pgx().Exec(t.Context(), sql, args...)
+				return err
+			}))
+		}
+		exec(`INSERT INTO agents (tenant_id, id, status, node, last_status_at, sip_epoch, sip_expires_at, sip_session_epoch)
+			VALUES ($1, $2, 'offline', 'dev', now(), 1, now() + interval '1 hour', 0)`, tenant, user)
+		given := simcarrier.AgentSpec{Extension: extension, Password: c.accounts(t).Password(extension, 1)}
+		require.True(t, c.softphone(t, given).Registered)
+		exec("UPDATE users SET session_epoch = session_epoch + 1 WHERE id = $1", user)
+		eventually(t, 10*time.Second, "the switch forgets the phone", func() bool {
+			var refusal *esl.ReplyError
+			_, err := conn.API(t.Context(), "originate {originate_timeout=2}sofia/internal/"+extension+"%"+stack.SIPDomain+" &park")
+			return errors.As(err, &refusal) && refusal.Cause() == "USER_NOT_REGISTERED"
+		})
+		state := c.softphone(t, given)
+		require.False(t, state.Registered)
+		require.Equal(t, 403, state.SIPStatus)
 	})
 }
