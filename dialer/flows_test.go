@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/netguard/dnstest"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -341,7 +342,7 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 // Where a SIP URI may lead, and that the address that was checked is the one that is dialed.
 func TestSIPHosts(t *testing.T) {
 	t.Parallel()
-	names := resolving(t, map[string][]string{
+	names := dnstest.Resolver(t, map[string][]string{
 		"pbx.example": {"93.184.216.34"}, "inside.example": {"10.9.9.9"},
 		"sbc.example": {"93.184.216.99"}, "alias.example": {"93.184.216.99"},
 	})
@@ -390,7 +391,7 @@ func TestSIPHosts(t *testing.T) {
 // While a trunk's name can't be looked up, its addresses of before count; without any, no host can be told from it.
 func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	t.Parallel()
-	names := resolving(t, map[string][]string{"pbx.example": {"93.184.216.99"}, "desk.example": {"93.184.216.34"}})
+	names := dnstest.Resolver(t, map[string][]string{"pbx.example": {"93.184.216.99"}, "desk.example": {"93.184.216.34"}})
 	b := setup(t, func(c *Config) { c.Guard = netguard.Policy{Resolver: names} })
 	b.sipHosts(t, "pbx.example", "desk.example")
 	other := storetest.Tenant(t, b.st)

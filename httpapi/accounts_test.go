@@ -170,7 +170,7 @@ func TestTrunks(t *testing.T) {
 	s.admin.JSON(t, http.MethodPatch, path, object{"host": "SIP.carrier.example"}, http.StatusOK, nil)
 	require.Equal(t, []string{"body.password"},
 		denied(t, s.admin, http.MethodPatch, path, object{"password": "x$${rm_esl_password}"}, http.StatusUnprocessableEntity), "the switch's variables")
-	for _, host := range []string{"127.0.0.1", "10.0.0.5", "[::1]", "169.254.169.254", "localhost"} {
+	for _, host := range []string{"127.0.0.1", "10.0.0.5", "[::1]", "169.254.169.254", "localhost", "sip.nowhere.example", "10.1", "0x0a000005", "167772165"} {
 		require.Equal(t, []string{"body.host"},
 			denied(t, s.admin, http.MethodPatch, path, object{"host": host, "password": "x"}, http.StatusUnprocessableEntity), host)
 		require.Equal(t, []string{"body.host"},

@@ -21,6 +21,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/netguard/dnstest"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -81,6 +82,9 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 	cfg := httpapi.Config{
 		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKeys: sessionKeys, CallbackKeys: callbackKeys, Logger: log, Now: b.clock.now,
 		Registerer: b.metrics, Gatherer: b.metrics, TenantTelephony: true, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
+		TrunkTargets: netguard.Policy{Resolver: dnstest.Resolver(tb, map[string][]string{
+			"sip.carrier.example": {"93.184.216.34"}, "sip.thief.example": {"93.184.216.99"}, "h": {"93.184.216.34"},
+		})},
 		DirectorySecrets: func() []string { return []string{directorySecret} },
 	}
 	deps := httpapi.Deps{

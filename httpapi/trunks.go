@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/http"
 	"time"
 
@@ -72,7 +74,11 @@ func (s *Server) trunkInput(ctx context.Context, r *request) (account.TrunkEdit,
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostLookup)
 	defer cancel()
-	if err := s.cfg.TrunkTargets.CheckHost(ctx, in.Host.Value); err != nil {
+	err := s.cfg.TrunkTargets.CheckFound(ctx, in.Host.Value)
+	if _, ok := errors.AsType[*net.DNSError](err); ok { // the switch would dial it unguarded once it resolves
+		return in, invalid(dialer.FieldError{Field: "host", Message: "can't be found: the name has no address"})
+	}
+	if err != nil {
 		return in, invalid(dialer.FieldError{Field: "host", Message: "is not allowed: it is, or leads to, an address that no customer may name"})
 	}
 	return in, nil
