@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"regexp"
 	"strconv"
@@ -145,8 +144,20 @@ func (r registration) endpoint(profile, extension string) (endpoint, route strin
 	if strings.ContainsAny(host, "[]") { // means something in a dial string; the request goes by the route anyway
 		endpoint = "sofia/" + profile + "/sip:" + user + "@phone.invalid" + params.String() + ";transport=" + transport + nat
 	}
-	route = "sip:" + net.JoinHostPort(ip.String(), r.Port) + ";transport=" + transport
+	at := netip.AddrPortFrom(ip, uint16(port))
+	if nat == "" {
+		at = listens(host, at)
+	}
+	route = "sip:" + at.String() + ";transport=" + transport
 	return endpoint, route, checkEndpoint(endpoint)
+}
+
+// listens is where a phone at an address takes calls: it may send from another port of the same host than it listens at.
+func listens(host string, from netip.AddrPort) netip.AddrPort {
+	if said, err := netip.ParseAddrPort(host); err == nil && said.Addr() == from.Addr() && said.Port() != 0 {
+		return said
+	}
+	return from
 }
 
 // transport is the one by which the phone has registered, as the status says: "Registered(TLS-NAT)".

@@ -15,10 +15,12 @@ func TestPhoneEndpoint(t *testing.T) {
 	}{
 		"as it is":          {`"" <sip:1001@10.0.0.9:5062>`, "Registered(UDP)", "", "sip:1001@10.0.0.9:5062;transport=udp", "sip:10.0.0.9:5062;transport=udp"},
 		"softphone's own":   {`"A" <sip:x7gh2@10.0.0.9:5062;ob;rinstance=ab12>`, "Registered(UDP)", "", "sip:x7gh2@10.0.0.9:5062;ob;rinstance=ab12;transport=udp", "sip:10.0.0.9:5062;transport=udp"},
+		"another port":      {`"" <sip:1001@10.0.0.9:6062>`, "Registered(UDP)", "", "sip:1001@10.0.0.9:6062;transport=udp", "sip:10.0.0.9:6062;transport=udp"},
+		"behind a NAT":      {`"" <sip:1001@10.0.0.9:6062;fs_nat=yes;fs_path=sip%3A1001>`, "Registered(UDP-NAT)", "", "sip:1001@10.0.0.9:6062;transport=udp;fs_nat=yes", "sip:10.0.0.9:5062;transport=udp"},
 		"elsewhere":         {`"" <sip:agent@203.0.113.9:5060>`, "Registered(UDP)", "", "sip:agent@203.0.113.9:5060;transport=udp", "sip:10.0.0.9:5062;transport=udp"},
 		"maddr and path":    {`"" <sip:agent@10.0.0.9;maddr=203.0.113.9;fs_nat=yes;fs_path=sip%3Aa%40203.0.113.9>`, "Registered(UDP-NAT)", "", "sip:agent@10.0.0.9;transport=udp;fs_nat=yes", "sip:10.0.0.9:5062;transport=udp"},
 		"browser":           {`"" <sip:8u2k1@q1.invalid;transport=ws;fs_nat=yes;fs_path=sip%3A8u2k1>`, "Registered(WSS-NAT)", "", "sip:8u2k1@q1.invalid;transport=wss;fs_nat=yes", "sip:10.0.0.9:5062;transport=wss"},
-		"IPv6":              {`"" <sip:agent@[2001:db8::1]:5060>`, "Registered(TCP)", "2001:db8::1", "sip:agent@phone.invalid;transport=tcp", "sip:[2001:db8::1]:5062;transport=tcp"},
+		"IPv6":              {`"" <sip:agent@[2001:db8::1]:5060>`, "Registered(TCP)", "2001:db8::1", "sip:agent@phone.invalid;transport=tcp", "sip:[2001:db8::1]:5060;transport=tcp"},
 		"name with a URI":   {`"x <sip:evil@203.0.113.9> " <sip:agent@10.0.0.9>`, "Registered(UDP)", "", "sip:agent@10.0.0.9;transport=udp", "sip:10.0.0.9:5062;transport=udp"},
 		"a number":          {`"" <sip:00441234567890@10.0.0.9:5062>`, "Registered(UDP)", "", "", ""},
 		"a number with +":   {`"" <sip:+441234567890@10.0.0.9:5062>`, "Registered(UDP)", "", "", ""},

@@ -33,13 +33,19 @@ type hostile struct {
 
 func newHostile(t *testing.T) *hostile {
 	t.Helper()
-	listen := func() *net.UDPConn {
-		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	return newHostileFor(t, net.IPv4(127, 0, 0, 1))
+}
+
+// newHostileFor has the canary at an address.
+func newHostileFor(t *testing.T, canary net.IP) *hostile {
+	t.Helper()
+	listen := func(ip net.IP) *net.UDPConn {
+		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: ip})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
-	h := &hostile{t: t, conn: listen(), canary: listen()}
+	h := &hostile{t: t, conn: listen(net.IPv4(127, 0, 0, 1)), canary: listen(canary)}
 	go h.serve()
 	go h.listen()
 	return h
@@ -51,7 +57,7 @@ func port(conn *net.UDPConn) int {
 }
 
 // victim is the address that the switch must not dial.
-func (h *hostile) victim() string { return "127.0.0.1:" + strconv.Itoa(port(h.canary)) }
+func (h *hostile) victim() string { return h.canary.LocalAddr().String() }
 
 func (h *hostile) listen() {
 	buf := make([]byte, 65536)
