@@ -57,6 +57,7 @@ type fakeLink struct {
 	recorder   string // what uuid_record is refused with
 	crashed    bool   // the switch is another process than before
 	lastSeen   time.Time
+	lookTakes  time.Duration // of a look for a phone's registration
 }
 
 type fakeJob struct {
@@ -101,6 +102,9 @@ func (l *fakeLink) Background(ctx context.Context, cmd string) (string, error) {
 }
 
 func (l *fakeLink) API(ctx context.Context, cmd string) (string, error) {
+	if strings.HasPrefix(cmd, "sofia ") {
+		time.Sleep(l.lookTakes) //nolint:forbidigo // the bubble's clock
+	}
 	return l.answer(ctx, "api", cmd)
 }
 

@@ -75,7 +75,9 @@ type phone struct {
 	// attempt numbers the originates; generation is the host link's that the newest was sent over.
 	attempt    int
 	generation uint64
-	upSince    time.Time
+	// wanted is the newest attempt while its leg is still wanted, else 0: for who looks where the phone is, before the switch is asked.
+	wanted  atomic.Int64
+	upSince time.Time
 	// reason is why the leg is not up.
 	reason   string
 	failures int
@@ -391,6 +393,7 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 	p.c.phones.bind(p, p.leg)
 	p.arm(phoneOverdue, ring+originateSlack)
 	attempt := p.attempt
+	p.wanted.Store(int64(attempt))
 	spec, v := p.spec, p.originate(p.leg, ring)
 	p.c.goes.Go(func() {
 		done := func(body string, err error) { p.post(jobDone{job: jobPhone, attempt: attempt, body: body, err: err}) }
@@ -403,6 +406,9 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 			return
 		case errors.Is(err, errNotRegistered):
 			done("-ERR USER_NOT_REGISTERED", nil)
+			return
+		case err == nil && p.wanted.Load() != int64(attempt):
+			p.post(jobDone{job: jobPhone, attempt: attempt, err: context.Canceled, unsent: true})
 			return
 		case err == nil:
 			err = p.c.link.BgAPI(ctx, cmd, done)
@@ -485,6 +491,7 @@ func (p *phone) hangup(ctx context.Context) bool {
 		return false
 	}
 	p.phase = legEnding
+	p.wanted.Store(0)
 	p.arm(phoneOverdue, killPatience)
 	p.command(ctx, "uuid_kill "+p.leg+" "+CauseNormalClearing)
 	return true

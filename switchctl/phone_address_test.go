@@ -2,6 +2,8 @@ package switchctl
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -46,4 +48,15 @@ func TestPhoneEndpoint(t *testing.T) {
 			require.Equal(t, tc.route, route)
 		})
 	}
+}
+
+// TestPhoneThatIsGivenUpWhileItIsLookedFor has an agent go home while the switch is slow to say where the phone is: it isn't rung.
+func TestPhoneThatIsGivenUpWhileItIsLookedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := talkingCall(t)
+		b.link.lookTakes = 3 * time.Second
+		b.play("hold", "sleep 500ms", "release", "sleep 15s")
+		require.Zero(t, count(b.trace.take(), "originate"))
+	})
 }

@@ -99,7 +99,7 @@ func dialReason(cause string) string {
 
 // originateReply: +OK says what the events say better; -ERR without a channel is all there will be.
 func (p *phone) originateReply(ctx context.Context, m jobDone) {
-	if m.attempt != p.attempt || p.phase != legDialing {
+	if m.attempt != p.attempt || p.phase != legDialing && (p.phase != legEnding || !m.unsent) {
 		return
 	}
 	switch {
