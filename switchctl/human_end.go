@@ -136,7 +136,7 @@ func (a *actor) adoptAgent(ctx context.Context, other string) bool {
 	a.humans++
 	a.human = &human{serial: a.humans, phase: humanBridged, agent: p.agent, channel: other, asked: a.c.clock.Now()}
 	a.c.registry.bind(a, other)
-	if a.call.AgentID == nil || *a.call.AgentID != p.agent {
+	if a.call.AgentID == nil || *a.call.AgentID != p.agent || a.call.AgentConnectTime == nil { // an agent who dials has the call from its admission
 		a.writeAgent(ctx, a.c.clock.Now().UTC()) // whoever bridged them could not
 	}
 	a.c.metrics.recovered.WithLabelValues("resumed").Inc()
