@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,9 +19,9 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
-// pgBench is a call in a real database.
 func tokenKeys() []keyring.Key { return []keyring.Key{{1}} }
 
+// pgBench is a call in a real database.
 type pgBench struct {
 	refused bool // by the gate
 	st      *store.Store
@@ -28,8 +29,9 @@ type pgBench struct {
 	tenant  uuid.UUID
 	agent   db.VoiceAgent
 	call    db.Call
-	ended   []db.Call
-	fail    error // of the handler's part
+	mu      sync.Mutex
+	ended   []db.Call // calls end beside each other: mu holds while one is added
+	fail    error     // of the handler's part
 }
 
 func (b *pgBench) Route(context.Context, Inbound) (db.Call, error) { return db.Call{}, nil }
@@ -42,6 +44,8 @@ func (b *pgBench) Ended(_ context.Context, _ *store.Tx, call db.Call) error {
 	if b.fail != nil {
 		return b.fail
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.ended = append(b.ended, call)
 	return nil
 }
