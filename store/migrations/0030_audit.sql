@@ -1,6 +1,13 @@
 -- One audit of what administrators, supervisors, operators and their keys change, and of who listens. Credentials that end.
 -- +goose Up
 
+-- A callback token's row gives nobody the token: it has the SHA-256 of the jti, in hexadecimal, and the JWT without its claims. The rows of
+-- tokens that have ended stay as they are until the sweep takes them. This stands before whatever locks a table: it takes its time.
+SELECT set_config('app.system', 'on', true);
+UPDATE callback_tokens SET jti = encode(sha256(convert_to(jti, 'UTF8')), 'hex') WHERE expires_at >= now();
+UPDATE ai_sessions SET token_jti = encode(sha256(convert_to(token_jti, 'UTF8')), 'hex') WHERE status = 'active' AND token_jti IS NOT NULL;
+SELECT set_config('app.system', '', true);
+
 -- Rows are written in the transaction of the change, for the most part by the triggers below, and never changed: there is no policy for
 -- UPDATE, and only the service's own sweep deletes. tenant_id is the nil UUID for what concerns the whole installation. No foreign keys: the
 -- audit outlives what it is about. actor is "user:<id>", "api_key:<id>", "ai_session:<id>" or "operator:<account>@<host>"; before and after
@@ -132,19 +139,10 @@ CREATE TABLE sign_in_failures (
   failures int NOT NULL CHECK (failures > 0)
 );
 
--- A callback token's row gives nobody the token: it has the SHA-256 of the jti, in hexadecimal, and the JWT without its claims. Tokens that have
--- ended go, and the sweep takes them from now on.
-SELECT set_config('app.system', 'on', true);
-DELETE FROM callback_tokens WHERE expires_at < now();
-UPDATE callback_tokens SET jti = encode(sha256(convert_to(jti, 'UTF8')), 'hex');
-UPDATE ai_sessions SET token_jti = encode(sha256(convert_to(token_jti, 'UTF8')), 'hex') WHERE status = 'active' AND token_jti IS NOT NULL;
-SELECT set_config('app.system', '', true);
 ALTER TABLE callback_tokens RENAME COLUMN jti TO jti_hash;
 ALTER TABLE ai_sessions RENAME COLUMN token_jti TO token_hash;
-CREATE INDEX callback_tokens_by_age ON callback_tokens (expires_at);
 
 -- +goose Down
-DROP INDEX callback_tokens_by_age;
 DROP TABLE sign_in_failures;
 ALTER TABLE ai_sessions RENAME COLUMN token_hash TO token_jti;
 ALTER TABLE callback_tokens RENAME COLUMN jti_hash TO jti;
