@@ -64,6 +64,7 @@ type Server struct {
 
 	cpu       *fairshare.Slots // the jobs that compute off the tick threads
 	longTexts *fairshare.Bytes // text frames above maxPlainText, by owner
+	buffers   longBuffers      // for them
 
 	// Set by Start, read after it.
 	sip      *sipEndpoint

@@ -67,6 +67,7 @@ var (
 // attach gives the port an open socket. The metadata goes first, then what has waited.
 func (p *port) attach(d *dialed, meta []byte, now int64) {
 	s := &socket{st: d.st, dec: &textDecoder{rate: p.s.spec.Audio.SampleRateHz}, lastIn: now, nextPing: now + pingEvery}
+	s.in.buffers = &p.sh.srv.buffers
 	p.sock, p.reconnecting = s, false
 	p.stableAt = now + int64(p.s.spec.ReconnectFor)
 	if !p.watchSocket(now) {
@@ -94,6 +95,7 @@ func (p *port) detach() {
 	p.unwatchSocket(s)
 	p.s.texts.Store(0)
 	p.s.textBytes.Store(0)
+	s.in.drop()
 	if !s.decoding {
 		p.releaseLong(s)
 	}

@@ -59,6 +59,7 @@ func (p *port) decodeApart(s *socket, msg []byte) {
 		srv.guard("text decoder", func() {
 			// Nothing ends the wait early: jobs are short, and Close waits for them.
 			_ = srv.cpu.Do(context.Background(), p.s.spec.Owner, fairshare.Urgent, func() { f, err = dec.decode(msg, true) })
+			srv.buffers.put(msg) // the decoder keeps nothing of it
 		})
 	})
 }

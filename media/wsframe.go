@@ -71,7 +71,9 @@ type frameReader struct {
 	body    bool // the header is complete
 	left    uint64
 	msg     []byte
-	long    bool // the sink has agreed to a message above maxPlainText
+	long    bool   // the sink has agreed to a message above maxPlainText, and msg is a buffer of buffers
+	plain   []byte // msg of before, while long
+	buffers *longBuffers
 	ctl     [125]byte
 	nctl    int
 }
@@ -106,6 +108,9 @@ func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 		case r.op >= opClose:
 			r.nctl += copy(r.ctl[r.nctl:], piece)
 		case r.message == opText:
+			if r.long {
+				r.msg = r.buffers.grow(r.msg, n)
+			}
 			r.msg = append(r.msg, piece...)
 		case n > 0 || r.left == 0:
 			sink.binary(piece, r.left == 0 && r.fin)
@@ -124,18 +129,17 @@ func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 
 // askLong asks the sink about a long message, and makes room for it at once when its length is known.
 func (r *frameReader) askLong(sink frameSink) (bool, error) {
-	size := maxText
+	size, room := maxText, 2*maxPlainText
 	if r.fin {
 		size = len(r.msg) + int(r.left)
+		room = size
 	}
 	ok, err := sink.long(r.msg, size)
 	if !ok || err != nil {
 		return false, err
 	}
-	r.long = true
-	if r.fin {
-		r.msg = append(make([]byte, 0, size), r.msg...)
-	}
+	r.long, r.plain = true, r.msg
+	r.msg = append(r.buffers.get(room), r.msg...)
 	return true, nil
 }
 
@@ -157,13 +161,23 @@ func (r *frameReader) finish(sink frameSink) bool {
 		return true
 	}
 	msg := r.msg
-	r.long = false
-	if cap(msg) > maxPlainText {
-		r.msg = nil // a long message's memory is not kept for the rest of the call
+	if r.long {
+		r.msg, r.plain, r.long = r.plain, nil, false
+	}
+	if cap(r.msg) > maxPlainText {
+		r.msg = nil
 	} else {
-		r.msg = msg[:0]
+		r.msg = r.msg[:0]
 	}
 	return sink.text(msg)
+}
+
+// drop gives back what a long message has come to that nobody will read.
+func (r *frameReader) drop() {
+	if r.long {
+		r.buffers.put(r.msg)
+		r.msg, r.plain, r.long = nil, nil, false
+	}
 }
 
 // header reads up to the end of a frame's header.
