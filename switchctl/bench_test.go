@@ -80,7 +80,7 @@ func newBench(tb testing.TB) *bench {
 	tb.Helper()
 	tr := &trace{}
 	b := &bench{
-		t: tb, trace: tr, link: &fakeLink{trace: tr, channels: map[string]string{}}, media: &fakeMedia{trace: tr},
+		t: tb, trace: tr, link: &fakeLink{trace: tr, channels: map[string]string{}, sight: &switchSight{core: uuid.NewString()}}, media: &fakeMedia{trace: tr},
 		ledger: newMemLedger(tr), handler: &fakeHandler{trace: tr, agent: testAgent()},
 		tenant: uuid.MustParse("01930000-0000-7000-8000-000000000001"), times: map[string]time.Time{},
 	}
@@ -98,8 +98,9 @@ func (b *bench) controller() *Controller {
 		ControlURL: func(id uuid.UUID) string { return "http://127.0.0.1/" + id.String() }, Logger: slog.New(slog.DiscardHandler),
 	}, b.gate, b.handler)
 	require.NoError(b.t, err)
-	c.ledger, c.media, c.link = b.ledger, b.media, b.link
+	c.ledger, c.media, c.link, c.sight = b.ledger, b.media, b.link, b.link.sight
 	b.link.set(true)
+	b.link.sight.compare(b.link.Generation(), time.Now())
 	ctx, cancel := context.WithCancel(context.Background())
 	c.accept(ctx)
 	b.t.Cleanup(func() {

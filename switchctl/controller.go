@@ -47,8 +47,8 @@ type Controller struct {
 	logBytes *fairshare.Bytes
 	// goes are all goroutines of calls.
 	goes goroutines
-	// synced is the link's generation at which the calls were compared with the switch's channels last.
-	synced atomic.Uint64
+	// sight is what is known of the switch's calls.
+	sight *switchSight
 
 	mu       sync.Mutex
 	listener *esl.Listener
@@ -69,10 +69,6 @@ type Controller struct {
 type hostPort interface {
 	switchLink
 	run(ctx context.Context)
-	setCore(core string) (before string)
-	restarted() bool
-	seen() time.Time
-	setSeen(at time.Time)
 }
 
 // New makes a controller. It does nothing before Start.
@@ -87,7 +83,7 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 	c.ping = st.Ping
 	c.link = &hostLink{
 		addr: c.cfg.ESLAddr, password: c.cfg.ESLPassword, log: c.log, clock: c.clock, metrics: c.metrics,
-		onEvent: c.dispatch, onUp: c.resync, onSkew: c.skewed,
+		onEvent: c.dispatch, onUp: c.resync, onSkew: c.skewed, sight: c.sight,
 	}
 	return c, nil
 }
@@ -126,7 +122,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Controller{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook()}
+	c := &Controller{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook(), sight: &switchSight{}}
 	c.logBytes = fairshare.NewBytes(tenantLogBytes)
 	c.goes.guard = func(fn func()) bool { return c.guard(c.log, fn) }
 	c.metrics, err = newMetrics(cfg.Registerer, func() float64 { return float64(c.registry.len()) })
@@ -220,8 +216,7 @@ func (c *Controller) recover(ctx context.Context) error {
 	for {
 		before, err := c.ledger.NodeStarted(ctx, c.cfg.NodeID, c.clock.Now())
 		if err == nil {
-			c.link.setCore(before.core)
-			c.link.setSeen(before.seen)
+			c.sight.left(before)
 			if _, err = c.adopt(ctx, 0); err == nil {
 				return nil
 			}

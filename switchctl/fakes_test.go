@@ -54,10 +54,10 @@ type fakeLink struct {
 	dump       func(channel string) (string, bool) // in place of channels
 	reinvite   string                              // what a re-INVITE is refused with, or "silent"
 	cseq       int
-	recorder   string // what uuid_record is refused with
-	crashed    bool   // the switch is another process than before
-	lastSeen   time.Time
+	recorder   string        // what uuid_record is refused with
+	sight      *switchSight  // the controller's; a restart's too
 	lookTakes  time.Duration // of a look for a phone's registration
+	lostDumps  int           // how many of the next uuid_dump are lost
 }
 
 type fakeJob struct {
@@ -120,6 +120,10 @@ func (l *fakeLink) answer(_ context.Context, how, cmd string) (string, error) {
 		l.trace.add("%s %s", how, cmd)
 		return "+OK cleared 1 entry\n", nil
 	case "uuid_dump":
+		if l.lostDumps > 0 {
+			l.lostDumps--
+			return "", errLinkLost
+		}
 		channel, _, _ := strings.Cut(args, " ")
 		if l.dump != nil {
 			if text, ok := l.dump(channel); ok {
@@ -201,8 +205,11 @@ func (l *fakeLink) set(up bool) {
 	if up {
 		l.next++
 		l.generation = l.next
+		l.sight.linkUp(l.next, time.Now())
 	} else {
-		l.generation, l.lastSeen = 0, time.Now()
+		l.generation = 0
+		l.sight.answer(time.Now())
+		l.sight.linkDown()
 	}
 	l.mu.Unlock()
 	for _, job := range jobs {
@@ -220,21 +227,10 @@ func (l *fakeLink) setChannel(channel, dump string) {
 	l.channels[channel] = dump
 }
 
-func (l *fakeLink) run(context.Context)   {}
-func (l *fakeLink) setCore(string) string { return "" }
-func (l *fakeLink) setSeen(at time.Time)  { l.lastSeen = at }
+func (l *fakeLink) run(context.Context) {}
 
-func (l *fakeLink) restarted() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.crashed
-}
-
-func (l *fakeLink) seen() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lastSeen
-}
+// crash makes the switch another process than before.
+func (l *fakeLink) crash() { l.sight.process(uuid.NewString()) }
 
 // fakeSocket is a caller's outbound socket.
 type fakeSocket struct {

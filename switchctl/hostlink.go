@@ -39,16 +39,14 @@ type hostLink struct {
 	onEvent func(ev *esl.Event)
 	onUp    func(ctx context.Context)
 	onSkew  func(time.Duration) // may be nil
+	// sight takes when the link comes and goes, and when the switch answers.
+	sight *switchSight
 
 	mu         sync.Mutex
 	conn       *esl.Conn // of the events and of bgapi, which only starts a thread; nil while there is none
 	commands   *esl.Conn // of api
 	generation uint64
 	jobs       map[string]func(body string, err error)
-	core       string    // the switch's Core-UUID
-	changed    uint64    // generation at which the Core-UUID changed
-	sight      time.Time // the switch's last answer over this link
-	lastSeen   time.Time // over the link before
 
 	skew clockSkew // for the goroutine that reads events
 }
@@ -98,8 +96,8 @@ func (l *hostLink) serve(ctx context.Context) error {
 	l.generation++
 	generation := l.generation
 	l.jobs = map[string]func(string, error){}
-	l.sight = l.clock.Now()
 	l.mu.Unlock()
+	l.sight.linkUp(generation, l.clock.Now())
 	l.metrics.linkUp.Set(1)
 	l.metrics.linkDials.Inc()
 	l.log.InfoContext(ctx, "link to the switch is up", "esl_addr", l.addr, "generation", generation)
@@ -127,11 +125,11 @@ func (l *hostLink) watch(ctx context.Context, conn, commands *esl.Conn) error {
 		select {
 		case <-conn.Done():
 			t.Stop()
-			l.noteSight() // it was there until now: a switch that dies closes its sockets
+			l.sight.answer(l.clock.Now()) // it was there until now: a switch that dies closes its sockets
 			return conn.Err()
 		case <-commands.Done():
 			t.Stop()
-			l.noteSight()
+			l.sight.answer(l.clock.Now())
 			return commands.Err()
 		case <-ctx.Done():
 			t.Stop()
@@ -143,7 +141,7 @@ func (l *hostLink) watch(ctx context.Context, conn, commands *esl.Conn) error {
 					return err
 				}
 			}
-			l.noteSight()
+			l.sight.answer(l.clock.Now())
 		}
 	}
 }
@@ -154,8 +152,8 @@ func (l *hostLink) down(conn, commands *esl.Conn) {
 	jobs := l.jobs
 	l.jobs = nil
 	l.conn, l.commands = nil, nil
-	l.lastSeen = l.sight
 	l.mu.Unlock()
+	l.sight.linkDown()
 	l.metrics.linkUp.Set(0)
 	_, _ = conn.Close(), commands.Close()
 	for _, done := range jobs {
@@ -275,26 +273,4 @@ func (l *hostLink) Background(ctx context.Context, cmd string) (string, error) {
 	case <-ctx.Done():
 		return "", fmt.Errorf("wait for the switch to carry out %s: %w", op, context.Cause(ctx))
 	}
-}
-
-// setCore notes the switch's Core-UUID and gives the one before.
-func (l *hostLink) setCore(core string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before := l.core
-	if core == "" {
-		return before
-	}
-	if before != "" && before != core {
-		l.changed = l.generation
-	}
-	l.core = core
-	return before
-}
-
-// restarted reports whether the switch that the link is to was found to be another process than the one before.
-func (l *hostLink) restarted() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changed != 0 && l.changed == l.generation
 }

@@ -27,7 +27,9 @@ type eslPeer struct {
 	conns    []net.Conn
 	commands []string
 	deaf     bool // commands get no replies
-	// stall names commands that don't end: an api one holds its connection up, a bgapi one tells of no end. Set before use.
+	away     bool // connections are closed at once
+	core     string
+	// stall names commands that don't end: an api one holds its connection up, a bgapi one tells of no end.
 	stall map[string]bool
 	// channels are those that uuid_exists knows. Set before use.
 	channels map[string]bool
@@ -47,8 +49,15 @@ func newESLPeer(t *testing.T) *eslPeer {
 				return
 			}
 			p.mu.Lock()
-			p.conns = append(p.conns, conn)
+			away := p.away
+			if !away {
+				p.conns = append(p.conns, conn)
+			}
 			p.mu.Unlock()
+			if away {
+				_ = conn.Close()
+				continue
+			}
 			p.wg.Go(func() { p.serve(conn) })
 		}
 	})
@@ -61,9 +70,13 @@ func newESLPeer(t *testing.T) *eslPeer {
 }
 
 // hangUp ends all connections, as a switch that dies does.
-func (p *eslPeer) hangUp() {
+func (p *eslPeer) hangUp() { p.set(func() {}) }
+
+// set changes the switch, and ends all connections to what it was.
+func (p *eslPeer) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	change()
 	for _, c := range p.conns {
 		_ = c.Close()
 	}
@@ -105,21 +118,26 @@ func (p *eslPeer) serve(conn net.Conn) {
 		line = strings.TrimSpace(line)
 		p.mu.Lock()
 		p.commands = append(p.commands, line)
-		deaf := p.deaf
+		deaf, core, words := p.deaf, p.core, append(strings.Fields(line), "", "")
+		stalled := p.stall[words[1]]
 		subscribed = subscribed || strings.HasPrefix(line, "event ")
 		if subscribed && strings.HasPrefix(line, "api ") && !strings.HasPrefix(line, "api uuid_exists ") {
 			p.held++
 		}
 		p.mu.Unlock()
-		words := append(strings.Fields(line), "", "")
 		switch {
-		case words[0] == "api" && p.stall[words[1]]:
+		case words[0] == "api" && stalled:
 			return
 		case deaf && !strings.HasPrefix(line, "auth"):
 		case strings.HasPrefix(line, "api "):
 			body := strconv.FormatBool(words[1] == "uuid_exists" && p.channels[words[2]])
-			if strings.HasPrefix(line, "api show channels") {
+			switch words[1] {
+			case "show":
 				body = `{"row_count":0}`
+			case "global_getvar":
+				body = core
+			case "uuid_dump":
+				body = "-ERR No such channel!\n"
 			}
 			_, _ = conn.Write([]byte("Content-Type: api/response\nContent-Length: " + strconv.Itoa(len(body)) + "\n\n" + body))
 		case strings.HasPrefix(line, "bgapi "):
@@ -131,7 +149,7 @@ func (p *eslPeer) serve(conn net.Conn) {
 			ev := esl.NewEvent(evBackgroundJob)
 			ev.Set("Job-UUID", strings.TrimSpace(job))
 			ev.SetBody("-ERR USER_BUSY\n")
-			if !strings.Contains(line, "silent") && !p.stall[words[1]] {
+			if !strings.Contains(line, "silent") && !stalled {
 				p.sendEvent(ev)
 			}
 		default:
@@ -167,7 +185,7 @@ func startLink(t *testing.T, p *eslPeer, onEvent func(*esl.Event), onUp func(con
 	require.NoError(t, err)
 	l := &hostLink{
 		addr: p.ln.Addr().String(), password: "secret", log: slog.New(slog.DiscardHandler), clock: SystemClock(), metrics: m,
-		onEvent: onEvent, onUp: onUp,
+		onEvent: onEvent, onUp: onUp, sight: &switchSight{},
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan struct{})
@@ -334,7 +352,7 @@ func listening(t *testing.T, b *bench, p *eslPeer, addr string) *Controller {
 	c.ledger, c.media = b.ledger, b.media
 	c.link = &hostLink{
 		addr: p.ln.Addr().String(), password: "secret", log: c.log, clock: c.clock, metrics: c.metrics, onEvent: c.dispatch,
-		onUp: c.resync,
+		onUp: c.resync, sight: c.sight,
 	}
 	return c
 }

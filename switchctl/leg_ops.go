@@ -196,7 +196,7 @@ func (a *actor) takeBack(ctx context.Context, other string, bypassed bool) {
 // probe looks at the switch for the caller's channel; the answer is channelFound or channelGone.
 func (a *actor) probe(ctx context.Context) {
 	a.beside(func() {
-		if follow := a.c.look(ctx, a, ""); follow != nil {
+		if follow, err := a.c.look(ctx, a, ""); err == nil && follow != nil {
 			follow()
 		}
 	})

@@ -51,8 +51,7 @@ func (a *actor) signs(m message) {
 
 // inSight reports whether the switch's channels are known: the link is up, and what there was before it has been looked for.
 func (c *Controller) inSight() bool {
-	generation := c.link.Generation()
-	return generation != 0 && c.synced.Load() == generation
+	return c.sight.knows(c.link.Generation())
 }
 
 // keepPresent asks for the switch's channels now and then, until ctx ends.
@@ -89,27 +88,7 @@ func (c *Controller) lookForAbsent(ctx context.Context) {
 			absent = append(absent, a)
 		}
 	}
-	c.lookAll(ctx, absent, nil)
-}
-
-// seen is when the switch was in sight last before the link that there is: when the link before was lost, or what the process before us has
-// left. The zero time is never.
-func (l *hostLink) seen() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lastSeen
-}
-
-// noteSight keeps that the switch answers, for when the link is lost.
-func (l *hostLink) noteSight() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sight = l.clock.Now()
-}
-
-// setSeen says when a process before us had the switch in sight.
-func (l *hostLink) setSeen(at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lastSeen = at
+	if err := c.lookAll(ctx, absent, nil); err != nil && ctx.Err() == nil {
+		c.log.WarnContext(ctx, "look for absent calls failed", "error", err)
+	}
 }

@@ -1,8 +1,10 @@
 package switchctl
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,9 +39,9 @@ func TestSwitchThatDies(t *testing.T) {
 				b.play("sleep 60s", "link down")
 				lost := time.Now()
 				b.play("sleep 1200s", "channel gone")
-				b.link.mu.Lock()
-				b.link.crashed = crashed
-				b.link.mu.Unlock()
+				if crashed {
+					b.link.crash()
+				}
 				b.play("link up", "sleep 60s")
 				require.WithinDuration(t, lost, b.ended(), 0)
 				require.Equal(t, 1, count(b.trace.take(), "media recording finished, 1m0s"))
@@ -55,9 +57,7 @@ func TestSwitchThatDies(t *testing.T) {
 			b.play("sleep 10s")
 			b.media.session().send(media.LegSilent{For: 10 * time.Second})
 			b.play("sleep 600s", "channel gone")
-			b.link.mu.Lock()
-			b.link.crashed = true
-			b.link.mu.Unlock()
+			b.link.crash()
 			b.play("link up", "sleep 1s")
 			require.WithinDuration(t, heard, b.ended(), 0)
 		})
@@ -126,10 +126,8 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 	before, err := p.l.NodeStarted(t.Context(), "node-1", time.Now())
 	require.NoError(t, err)
 	require.WithinDuration(t, beat, before.seen, 0)
-	c.link.setSeen(before.seen)
-	b.link.mu.Lock()
-	b.link.crashed = true
-	b.link.mu.Unlock()
+	c.sight.left(before)
+	b.link.crash()
 	_, err = c.adopt(t.Context(), 0)
 	require.NoError(t, err)
 	require.NoError(t, c.resyncOnce(t.Context()))
@@ -159,4 +157,126 @@ func TestCallsThatEndedUnseen(t *testing.T) {
 		b.c.lookAll(t.Context(), calls, nil)
 		require.InDelta(t, callRecordPatience.Seconds(), time.Since(began).Seconds(), 0.2)
 	})
+}
+
+// aheadClock is the machine's clock, so much ahead.
+type aheadClock struct {
+	Clock
+	by atomic.Int64
+}
+
+func (c *aheadClock) Now() time.Time { return c.Clock.Now().Add(time.Duration(c.by.Load())) }
+
+func (c *aheadClock) pass(d time.Duration) { c.by.Add(int64(d)) }
+
+// TestLinkThatBreaksBeforeTheCallsAreCompared has a switch die with a call and come back after 20 minutes, and the link to it break once more before
+// the call was looked for: the call ends when the first switch was in sight last, and a controller that starts in between knows as much.
+func TestLinkThatBreaksBeforeTheCallsAreCompared(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]string{"before the list": "global_getvar", "at the list": "show", "at the call": "uuid_dump"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := uuid.NewString(), uuid.NewString()
+			p := newESLPeer(t)
+			p.core, p.stall = first, map[string]bool{"originate": true}
+			b := newBench(t)
+			b.handler.answered = func(ctx context.Context, _ Leg) error {
+				<-ctx.Done()
+				return nil
+			}
+			clock := &aheadClock{Clock: SystemClock()}
+			b.c.cfg.Clock = clock
+			c := listening(t, b, p, "127.0.0.1:0")
+			require.NoError(t, c.Start(t.Context()))
+			t.Cleanup(func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) })
+			until := func(what string, ok func() bool) {
+				t.Helper()
+				require.Eventually(t, ok, 30*time.Second, time.Millisecond, what)
+			}
+			comparedWith := func() string {
+				b.ledger.mu.Lock()
+				defer b.ledger.mu.Unlock()
+				return b.ledger.core
+			}
+			until("the calls are compared", func() bool { return c.inSight() && comparedWith() == first })
+			b.c = c
+			require.NoError(t, b.dial())
+			p.sendEvent(b.event(evAnswer, nil))
+			until("the call is answered", func() bool { return b.ledger.call(b.call.ID).Status == StatusAnswered })
+
+			p.set(func() { p.away = true })
+			until("the link is lost", func() bool { return c.link.Generation() == 0 })
+			died := clock.Now()
+			clock.pass(20 * time.Minute)
+			tried := p.seen("api " + cut)
+			p.set(func() { p.away, p.core, p.stall = false, second, map[string]bool{cut: true} })
+			until("the comparison has begun", func() bool { return p.seen("api "+cut) > tried })
+			require.False(t, c.inSight())
+			require.Equal(t, first, comparedWith(), "what a controller after this one is left")
+			clock.pass(time.Minute)
+			p.set(func() { p.stall = nil })
+			until("the call is closed", func() bool { return b.ledger.call(b.call.ID).EndTime != nil })
+			require.WithinDuration(t, died, b.ended(), 30*time.Second)
+			until("the calls are compared again", func() bool { return c.inSight() && comparedWith() == second })
+		})
+	}
+}
+
+// TestLookThatIsLost has the switch not answer for one call: the calls aren't known before it has, however many times that takes.
+func TestLookThatIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := talkingCall(t)
+		b.play("channel answered", "sleep 60s", "link down")
+		b.link.mu.Lock()
+		b.link.lostDumps = resyncTries + 1
+		b.link.mu.Unlock()
+		b.play("sleep 1200s", "link up")
+		require.False(t, b.c.inSight())
+		b.play("sleep 30s")
+		require.False(t, b.c.inSight())
+		b.play("sleep 120s")
+		require.True(t, b.c.inSight())
+	})
+}
+
+// TestSwitchSight: until the calls have been compared, links say nothing of them, and a switch that is another process stays one.
+func TestSwitchSight(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
+	var s switchSight
+	require.False(t, s.knows(0))
+	s.left(nodeBefore{core: "a", seen: at(-1)})
+	s.linkUp(1, at(0))
+	require.Equal(t, "a", s.process("a"))
+	require.False(t, s.knows(1))
+	core, ok := s.compare(1, at(1))
+	require.True(t, ok)
+	require.Equal(t, "a", core)
+	require.True(t, s.knows(1))
+	s.answer(at(10))
+	s.linkDown()
+	for generation := range uint64(3) { // each breaks before the comparison
+		s.linkUp(2+generation, at(30))
+		s.process("b")
+		require.False(t, s.knows(2+generation))
+		s.answer(at(31))
+		seen, restarted := s.last()
+		require.Equal(t, at(10), seen)
+		require.True(t, restarted)
+		s.linkDown()
+	}
+	s.linkUp(5, at(32))
+	_, ok = s.compare(4, at(33))
+	require.False(t, ok, "it was over another link")
+	core, ok = s.compare(5, at(33))
+	require.True(t, ok)
+	require.Equal(t, "b", core)
+	seen, restarted := s.last()
+	require.Equal(t, at(10), seen, "before this link")
+	require.False(t, restarted, "calls from now on are of this process")
+	s.linkDown()
+	seen, _ = s.last()
+	require.Equal(t, at(33), seen)
 }

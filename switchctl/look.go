@@ -15,10 +15,10 @@ import (
 
 // look asks the switch for a call's channel. The answer goes to the actor. Where there is none, follow does the rest, which takes as long as the
 // call's record takes to come: it is nil otherwise, and to be called once. leg is the call's media leg on the switch, if one is known: when the caller
-// is gone it is ended, since the switch may wait for its packets before it writes the caller's record.
-func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow func()) {
+// is gone it is ended, since the switch may wait for its packets before it writes the caller's record. An error says that the switch didn't answer.
+func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow func(), err error) {
 	if !a.looking.CompareAndSwap(false, true) {
-		return nil
+		return nil, nil
 	}
 	defer func() {
 		if follow == nil {
@@ -27,19 +27,20 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow fun
 	}()
 	generation := c.link.Generation()
 	if generation == 0 {
-		return nil // the next connection looks at every call
+		return nil, ErrLinkDown // the next connection looks at every call
 	}
 	found, err := c.dump(ctx, a.channel)
 	if err != nil {
 		a.log.DebugContext(ctx, "look at the switch failed", "error", err)
-		return nil
+		return nil, err
 	}
 	if found == nil {
-		gone := channelGone{generation: generation, restarted: c.link.restarted(), switchSeen: c.link.seen()}
+		seen, restarted := c.sight.last()
+		gone := channelGone{generation: generation, restarted: restarted, switchSeen: seen}
 		return func() {
 			defer a.looking.Store(false)
 			c.followGone(ctx, a, leg, gone)
-		}
+		}, nil
 	}
 	at := found.Micros("Caller-Channel-Answered-Time")
 	a.post(channelFound{
@@ -47,7 +48,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow fun
 		other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
 		paused: found.Var(varPaused) == "true", left: a.hadAgent && c.agentLeft(ctx, found),
 	})
-	return nil
+	return nil, nil
 }
 
 // followGone ends the media leg of a call whose channel is gone, waits for the call's record, and tells the actor.

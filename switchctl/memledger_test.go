@@ -29,6 +29,7 @@ type memLedger struct {
 	units        map[uuid.UUID]uuid.UUID // unit → call
 	sessions     map[uuid.UUID]db.AiSession
 	closes       int
+	core         string                  // of the switch that the node's calls were compared with
 	logWrites    []int                   // entries of each write to a session's log
 	logsDropped  int                     // of the newest session that ended
 	sessionOf    map[uuid.UUID]uuid.UUID // call → its newest session
@@ -428,4 +429,9 @@ func (l *memLedger) NodeStarted(context.Context, string, time.Time) (nodeBefore,
 	return nodeBefore{}, nil
 }
 
-func (l *memLedger) NodeSeen(context.Context, string, time.Time, string) error { return nil }
+func (l *memLedger) NodeSeen(_ context.Context, _ string, _ time.Time, core string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.core = core
+	return nil
+}

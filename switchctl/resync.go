@@ -3,6 +3,7 @@ package switchctl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -22,23 +23,46 @@ const (
 	lookers = 8
 )
 
-// resync looks for every call after a connect, and kills the channels of ours that belong to no call.
+// resync looks for every call after a connect, and kills the channels of ours that belong to no call. It tries until it has, or the link is
+// another: until then nobody knows whether the calls from before live.
 func (c *Controller) resync(ctx context.Context) {
-	for try := 1; try <= resyncTries; try++ {
-		generation := c.link.Generation()
+	generation := c.link.Generation()
+	for try := 1; ; try++ {
 		err := c.resyncOnce(ctx)
 		if err == nil {
-			c.synced.Store(generation)
+			c.noteCompared(ctx, generation)
+			return
 		}
-		if err == nil || ctx.Err() != nil {
+		if ctx.Err() != nil || c.link.Generation() != generation {
 			return
 		}
 		c.log.ErrorContext(ctx, "calls could not be compared with the switch", "attempt", try, "error", err)
-		if c.pause(ctx, resyncPause) != nil {
+		pause := resyncPause
+		if try >= resyncTries {
+			c.phones.sync(generation) // phones wait no longer
+			pause = presentEvery
+		}
+		if c.pause(ctx, pause) != nil {
 			return
 		}
 	}
-	c.phones.sync(c.link.Generation())
+}
+
+// noteCompared keeps that the calls are known over this link, and for a process after us with which switch they were compared: one that has
+// not been compared is still another than the one before.
+func (c *Controller) noteCompared(ctx context.Context, generation uint64) {
+	at := c.clock.Now()
+	core, ok := c.sight.compare(generation, at)
+	if !ok {
+		return
+	}
+	c.goes.Go(func() { // beside: a database that hangs keeps nobody from looking for the calls
+		ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+		defer cancel()
+		if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, at, core); err != nil {
+			c.log.WarnContext(ctx, "node could not be written", "error", err)
+		}
+	})
 }
 
 func (c *Controller) resyncOnce(ctx context.Context) error {
@@ -56,19 +80,29 @@ func (c *Controller) resyncOnce(ctx context.Context) error {
 		}
 	}
 	c.resyncPhones(generation, channels)
-	c.lookAll(ctx, actors, legs)
+	if err := c.lookAll(ctx, actors, legs); err != nil {
+		return err
+	}
 	c.log.InfoContext(ctx, "calls compared with the switch", "calls", len(actors), "channels", len(channels))
 	return ctx.Err()
 }
 
-// lookAll asks for each call's channel, some at a time. legs are the media legs on the switch, by call.
-func (c *Controller) lookAll(ctx context.Context, actors []*actor, legs map[uuid.UUID]string) {
+// lookAll asks for each call's channel, some at a time, and tells what kept it from it. legs are the media legs on the switch, by call.
+func (c *Controller) lookAll(ctx context.Context, actors []*actor, legs map[uuid.UUID]string) error {
 	queue := make(chan *actor)
+	failed := make(chan error, 1) // one of many is enough
 	var workers sync.WaitGroup
 	for range min(lookers, len(actors)) {
 		workers.Go(func() {
 			for a := range queue {
-				if follow := c.look(ctx, a, legs[a.id]); follow != nil {
+				follow, err := c.look(ctx, a, legs[a.id])
+				if err != nil {
+					select {
+					case failed <- fmt.Errorf("look for call %s: %w", a.id, err):
+					default:
+					}
+				}
+				if follow != nil {
 					workers.Go(follow) // beside: call records may take seconds to come
 				}
 			}
@@ -79,6 +113,8 @@ func (c *Controller) lookAll(ctx context.Context, actors []*actor, legs map[uuid
 	}
 	close(queue)
 	workers.Wait()
+	close(failed)
+	return <-failed
 }
 
 // noteCore learns whether the switch is the process that it was.
@@ -88,21 +124,13 @@ func (c *Controller) noteCore(ctx context.Context) {
 	if err != nil || uuid.Validate(core) != nil {
 		return
 	}
-	before := c.link.setCore(core)
+	before := c.sight.process(core)
 	if before != "" && before != core {
 		c.log.WarnContext(ctx, "switch has restarted", "core_uuid", core)
 	}
 	if before != core && c.cfg.OnSwitch != nil {
 		c.goes.Go(func() { c.cfg.OnSwitch(ctx, c.link.API) })
 	}
-	at := c.clock.Now()
-	c.goes.Go(func() { // beside: a database that hangs keeps nobody from looking for the calls
-		ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
-		defer cancel()
-		if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, at, core); err != nil {
-			c.log.WarnContext(ctx, "node could not be written", "error", err)
-		}
-	})
 }
 
 // sortOut looks at a channel that is no caller's: the media leg of a live call is noted, a channel of ours that belongs to
@@ -153,7 +181,9 @@ func (c *Controller) reconcile(ctx context.Context) {
 			c.log.ErrorContext(ctx, "open calls could not be listed", "error", err)
 			continue
 		}
-		c.lookAll(ctx, adopted, nil)
+		if err := c.lookAll(ctx, adopted, nil); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "look for open calls failed", "error", err)
+		}
 	}
 }
 
