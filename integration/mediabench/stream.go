@@ -43,8 +43,9 @@ type stream struct {
 	any    bool
 	seqIn  uint16
 	// late holds, while the measured time runs, each packet's arrival minus the time that its timestamp says.
-	late  []int64
-	trips []float64
+	late    []int64
+	tsFirst uint32 // of late
+	trips   []float64
 }
 
 // heard sums up what came back to the callers.
@@ -139,7 +140,11 @@ func (st *stream) receive(r *reader, measuring bool) {
 			st.any, st.seqIn = true, seq
 		}
 		if measuring {
-			st.late = append(st.late, at-int64(binary.BigEndian.Uint32(b[4:]))*sampleNS)
+			ts := binary.BigEndian.Uint32(b[4:])
+			if len(st.late) == 0 {
+				st.tsFirst = ts
+			}
+			st.late = append(st.late, at-int64(int32(ts-st.tsFirst))*sampleNS) // timestamps wrap around
 		}
 		if st.markAt != 0 && r.loud(b[12:]) {
 			if measuring {
