@@ -45,19 +45,21 @@ func (t *trace) take() []string {
 type fakeLink struct {
 	trace *trace
 
-	mu         sync.Mutex
-	generation uint64
-	next       uint64
-	jobs       []fakeJob
-	channels   map[string]string // uuid → uuid_dump
-	onBgAPI    func(cmd string, done func(string, error))
-	dump       func(channel string) (string, bool) // in place of channels
-	reinvite   string                              // what a re-INVITE is refused with, or "silent"
-	cseq       int
-	recorder   string        // what uuid_record is refused with
-	sight      *switchSight  // the controller's; a restart's too
-	lookTakes  time.Duration // of a look for a phone's registration
-	lostDumps  int           // how many of the next uuid_dump are lost
+	mu           sync.Mutex
+	generation   uint64
+	next         uint64
+	jobs         []fakeJob
+	channels     map[string]string // uuid → uuid_dump
+	onBgAPI      func(cmd string, done func(string, error))
+	dump         func(channel string) (string, bool) // in place of channels
+	reinvite     string                              // what a re-INVITE is refused with, or "silent"
+	cseq         int
+	recorder     string        // what uuid_record is refused with
+	sight        *switchSight  // the controller's; a restart's too
+	lookTakes    time.Duration // of a look for a phone's registration
+	lostDumps    int           // how many of the next uuid_dump are lost
+	unregistered bool          // no account has a phone
+	looks        int           // for phones' registrations
 }
 
 type fakeJob struct {
@@ -102,10 +104,11 @@ func (l *fakeLink) Background(ctx context.Context, cmd string) (string, error) {
 }
 
 func (l *fakeLink) API(ctx context.Context, cmd string) (string, error) {
+	text, err := l.answer(ctx, "api", cmd)
 	if strings.HasPrefix(cmd, "sofia ") {
 		time.Sleep(l.lookTakes) //nolint:forbidigo // the bubble's clock
 	}
-	return l.answer(ctx, "api", cmd)
+	return text, err
 }
 
 func (l *fakeLink) answer(_ context.Context, how, cmd string) (string, error) {
@@ -160,8 +163,12 @@ func (l *fakeLink) answer(_ context.Context, how, cmd string) (string, error) {
 	return "+OK", nil
 }
 
-// registration is where every account has registered.
-func (*fakeLink) registration(account string) string {
+// registration is where every account has registered. The caller holds mu.
+func (l *fakeLink) registration(account string) string {
+	l.looks++
+	if l.unregistered {
+		return "<registrations>\n</registrations>"
+	}
 	user, _, _ := strings.Cut(account, "@")
 	return "<registrations>\n<registration><user>" + account + "</user><contact>&quot;&quot; &lt;sip:phone-" + user + "@10.0.0.9:5062&gt;</contact>" +
 		"<status>Registered(UDP)(unknown) exp() expsecs(60)</status><network-ip>10.0.0.9</network-ip><network-port>5062</network-port>" +
@@ -228,6 +235,12 @@ func (l *fakeLink) setChannel(channel, dump string) {
 }
 
 func (l *fakeLink) run(context.Context) {}
+
+func (l *fakeLink) looked() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.looks
+}
 
 // crash makes the switch another process than before.
 func (l *fakeLink) crash() { l.sight.process(uuid.NewString()) }

@@ -76,8 +76,10 @@ type phone struct {
 	attempt    int
 	generation uint64
 	// wanted is the newest attempt while its leg is still wanted, else 0: for who looks where the phone is, before the switch is asked.
-	wanted  atomic.Int64
-	upSince time.Time
+	wanted atomic.Int64
+	// registeredIn is the newest attempt during which the phone has registered: the switch may have looked for it before.
+	registeredIn int
+	upSince      time.Time
 	// reason is why the leg is not up.
 	reason   string
 	failures int

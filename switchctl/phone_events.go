@@ -107,8 +107,20 @@ func (p *phone) originateReply(ctx context.Context, m jobDone) {
 		p.legOver(ctx, PhoneLost)
 	case m.err != nil: // lost on the way: the next connection looks for the leg
 	case refusedJob(m) != "":
-		p.legOver(ctx, dialReason(refusalCause(m.body)))
+		reason := dialReason(refusalCause(m.body))
+		if reason == PhoneNotRegistered && p.registeredIn == p.attempt && p.c.phones.knows(p.c.link.Generation()) {
+			p.dialRegistered(ctx)
+			return
+		}
+		p.legOver(ctx, reason)
 	}
+}
+
+// dialRegistered dials a phone anew that has registered since the switch looked for it. Who waits for it goes on waiting.
+func (p *phone) dialRegistered(ctx context.Context) {
+	p.c.phones.unbind(p.leg)
+	p.leg, p.phase = "", legNone
+	p.dial(ctx, p.ringTime())
 }
 
 // legOver: the phone has no leg any more. A held one is dialed again, and the call that it was in hears of it.
@@ -197,6 +209,10 @@ func (p *phone) registration(ctx context.Context, m phoneSeen) {
 	switch {
 	case p.moved():
 		p.move(ctx)
+	case p.phase == legDialing && m.registered:
+		p.registeredIn, p.failures = p.attempt, 0
+	case p.phase == legDialing:
+		p.registeredIn = 0
 	case p.phase != legNone:
 	case !m.registered:
 		p.reason = PhoneNotRegistered
