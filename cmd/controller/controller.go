@@ -337,6 +337,7 @@ func (c *Controller) start(ctx context.Context) error {
 	}
 	c.working.Go(func() { c.keepKeys(background) })
 	c.working.Go(func() { c.keepPartitions(background) })
+	c.working.Go(func() { c.library.KeepAdopting(background, c.cfg.Node) })
 	c.working.Go(func() { c.sweepNightly(background) })
 	c.working.Go(func() { c.dialer.KeepFigures(background) })
 	dialing, stopDialing := context.WithCancel(background)
@@ -371,7 +372,7 @@ func (c *Controller) keepKeys(ctx context.Context) {
 	}
 }
 
-// keepPartitions makes the months ahead, and adopts recordings that were left without a row.
+// keepPartitions makes the months ahead.
 func (c *Controller) keepPartitions(ctx context.Context) {
 	tick := time.NewTicker(partitionsEvery)
 	defer tick.Stop()
@@ -383,9 +384,6 @@ func (c *Controller) keepPartitions(ctx context.Context) {
 		}
 		if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
 			c.log.ErrorContext(ctx, "partitions could not be made", "error", err)
-		}
-		if _, err := c.library.Adopt(ctx, c.cfg.Node); err != nil && ctx.Err() == nil {
-			c.log.ErrorContext(ctx, "recordings without a row could not be looked for", "error", err)
 		}
 	}
 }

@@ -20,9 +20,37 @@ import (
 const (
 	// strayAge is for how long nobody must have written to a file that is taken for a stray.
 	strayAge = 10 * time.Minute
+	// strayEvery is how often strays are looked for.
+	strayEvery = time.Hour
 	// strayBatch bounds the calls that are looked for at a time.
 	strayBatch = 500
 )
+
+// KeepAdopting adopts recordings until ctx ends: at once, again when those that a crash has cut just before are old enough, and then every hour.
+func (l *Library) KeepAdopting(ctx context.Context, node string) {
+	l.keepAdopting(ctx, node, func(ctx context.Context, d time.Duration) bool {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	})
+}
+
+// keepAdopting waits by pause, which tells whether to go on.
+func (l *Library) keepAdopting(ctx context.Context, node string, pause func(context.Context, time.Duration) bool) {
+	for wait := strayAge; ; wait = strayEvery {
+		if _, err := l.Adopt(ctx, node); err != nil && ctx.Err() == nil {
+			l.log.ErrorContext(ctx, "recordings without a row could not be looked for", "error", err)
+		}
+		if !pause(ctx, wait) {
+			return
+		}
+	}
+}
 
 // Adopt gives a recording to the calls that have files in the spool folder and none in the database: the process that had begun to record
 // was killed, or gave up, before the row was written. Their files are processed on this node. It tells how many.
