@@ -75,9 +75,10 @@ type actor struct {
 	timers map[timerKind]armedTimer
 	serial uint64
 
-	dial     dialProgress
-	inbound  bool
-	sock     socket
+	dial    dialProgress
+	inbound bool
+	sock    socket
+	// answerAt is the answer by our clock. It is set together with call.AnswerTime, which is by the switch's.
 	answerAt *time.Time
 	// killCause is set once we have decided to end the call.
 	killCause string

@@ -172,6 +172,8 @@ type fakeSession struct {
 	events chan media.Event
 	closed bool
 	stats  media.Stats
+	// recordedFrom is the answer that the recording was finished with.
+	recordedFrom time.Time
 }
 
 func (s *fakeSession) Events() <-chan media.Event { return s.events }
@@ -254,5 +256,8 @@ func (s *fakeSession) end() {
 
 func (s *fakeSession) FinishRecording(answered, ended time.Time) (media.RecordingInfo, error) {
 	s.trace.add("media recording finished, %s", ended.Sub(answered))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recordedFrom = answered
 	return media.RecordingInfo{Path: s.spec.Recording.Path, Duration: ended.Sub(answered)}, nil
 }

@@ -278,7 +278,7 @@ func (a *actor) channelVanished(ctx context.Context, m channelGone) (state, erro
 		a.c.metrics.recovered.WithLabelValues("closed").Inc()
 	}
 	a.log.WarnContext(ctx, "switch knows nothing of the call", "hangup_cause", cause, "switch_restarted", m.restarted)
-	return a.beginClose(ctx, lostRecord(cause, a.livedUntil(m.switchSeen), a.answerAt)), nil
+	return a.beginClose(ctx, lostRecord(cause, a.livedUntil(m.switchSeen).Add(-a.ahead()), a.call.AnswerTime)), nil
 }
 
 // startHandler runs AnswerHandler.Answered beside the actor, once.

@@ -23,7 +23,7 @@ func (a *actor) noteAlive(at time.Time) {
 // sight last.
 func (a *actor) livedUntil(switchSeen time.Time) time.Time {
 	at := switchSeen
-	for _, t := range []*time.Time{&a.call.CreatedAt, a.call.DialTime, a.call.RingTime, a.call.AnswerTime, a.answerAt, a.call.AgentConnectTime} {
+	for _, t := range []*time.Time{&a.call.CreatedAt, a.call.DialTime, a.call.RingTime, a.answerAt, a.call.AgentConnectTime} {
 		if t != nil && t.After(at) {
 			at = *t
 		}

@@ -67,5 +67,13 @@ func (c *Controller) skewed(skew time.Duration) {
 	})
 }
 
+// ahead is by how much our clock was ahead of the switch's at the call's answer.
+func (a *actor) ahead() time.Duration {
+	if a.answerAt == nil {
+		return 0
+	}
+	return a.answerAt.Sub(*a.call.AnswerTime)
+}
+
 // ours is the time of our clock at a time of the switch's.
 func (c *Controller) ours(t time.Time) time.Time { return t.Add(time.Duration(c.ahead.Load())) }

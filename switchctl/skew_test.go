@@ -42,19 +42,38 @@ func TestClockSkew(t *testing.T) {
 	require.Equal(t, -time.Second, skew)
 }
 
-// TestAnswerByAnotherClock has a switch whose clock is 3 s behind ours: the recording begins at the answer by our clock, the call's record has the
-// switch's time, and the switch is asked once to set its clock.
+// TestAnswerByAnotherClock has a switch whose clock is 3 s behind ours: the recording begins at the answer by our clock and is finished by it, the
+// call's record has the switch's times, and the switch is asked once to set its clock.
 func TestAnswerByAnotherClock(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		b.c.skewed(200 * time.Millisecond)
-		b.c.skewed(3 * time.Second)
-		b.c.skewed(3100 * time.Millisecond)
-		synctest.Wait()
-		require.Equal(t, 1, count(b.trace.take(), "fsctl sync_clock_when_idle"))
-		b.play("dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up", "media answered")
-		answered := *b.ledger.calls[b.call.ID].AnswerTime
-		require.Equal(t, answered.Add(3100*time.Millisecond), b.media.session().spec.Recording.Start)
-	})
+	const ahead = 3100 * time.Millisecond
+	for name, end := range map[string][]string{
+		"hung up": {"event CHANNEL_HANGUP_COMPLETE Hangup-Cause=NORMAL_CLEARING variable_sip_hangup_disposition=recv_bye"},
+		"lost":    {"link down", "channel gone", "link up"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.c.skewed(200 * time.Millisecond)
+				b.c.skewed(3 * time.Second)
+				b.c.skewed(ahead)
+				synctest.Wait()
+				require.Equal(t, 1, count(b.trace.take(), "fsctl sync_clock_when_idle"))
+				b.play("dial", "event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up", "media answered")
+				answered := *b.ledger.calls[b.call.ID].AnswerTime
+				session := b.media.session()
+				require.Equal(t, answered.Add(ahead), session.spec.Recording.Start)
+
+				b.play("sleep 60s")
+				b.play(append(end, "sleep 60s")...)
+				row := b.ledger.calls[b.call.ID]
+				require.Equal(t, answered, *row.AnswerTime)
+				if name == "lost" {
+					require.WithinDuration(t, answered.Add(time.Minute-ahead), *row.EndTime, 0)
+				}
+				require.Equal(t, answered.Add(ahead), session.recordedFrom)
+			})
+		})
+	}
 }

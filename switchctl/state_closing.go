@@ -60,7 +60,7 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 		session, reason, partDone = s.media, s.closeReason, s.partDone
 	}
 	a.sayEnded()
-	answered, sessions := c.record.AnswerTime, a.sessions
+	answered, sessions, ahead := c.record.AnswerTime, a.sessions, a.ahead()
 	left := session == nil && a.ai != nil && a.ai.resumed && !a.ai.outcome.transferred()
 	a.beside(func() {
 		a.c.guard(a.log, func() { // whatever becomes of this, the record is written
@@ -71,7 +71,7 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 			c.quality = q.column()
 			a.c.metrics.quality.observe(q, stats)
 			if session != nil && !partDone && answered != nil {
-				if _, err := session.FinishRecording(*answered, c.record.EndTime); err != nil {
+				if _, err := session.FinishRecording(answered.Add(ahead), c.record.EndTime.Add(ahead)); err != nil { // it has our clock's times
 					a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
 				}
 			}

@@ -52,7 +52,7 @@ func (a *actor) detects() bool {
 // awaitVerdict gives machine detection what is left of its time. A call that was found again waits no longer than it would
 // have without the interruption: its detector's audio is lost.
 func (a *actor) awaitVerdict() {
-	if awaitsVerdict(a.call) && a.answerAt != nil {
+	if awaitsVerdict(a.call) {
 		a.arm(timerVerdict, a.answerAt.Add(verdictPatience).Sub(a.c.clock.Now()))
 	}
 }
