@@ -1,0 +1,167 @@
+package media
+
+import (
+	"errors"
+	"time"
+)
+
+const (
+	// uplinkQueue is how much of the caller's audio waits for an AI that reads slowly; the oldest is dropped first.
+	uplinkQueue = 2 * time.Second
+	// textQueue bounds the text frames that wait.
+	textQueue = 512
+	// flushTogether bounds the texts that are written at a time, in bytes.
+	flushTogether = 16 << 10
+)
+
+// outFrame is a WebSocket frame that waits to be written.
+type outFrame struct {
+	data  []byte
+	audio bool
+}
+
+// sendAudio writes one audio frame, or queues it behind what waits, dropping the oldest audio when too much does.
+func (p *port) sendAudio(f []byte, now int64) {
+	s := p.sock
+	if s == nil || p.closing {
+		p.stats.FramesDropped++
+		p.sh.tally.dropped++
+		return
+	}
+	limit := max(2, int(uplinkQueue/(time.Duration(p.s.spec.Audio.FrameMS)*time.Millisecond)))
+	if s.audio >= limit {
+		s.dropOldestAudio()
+		p.stats.FramesDropped++
+		p.sh.tally.dropped++
+	}
+	p.write(opBinary, f, true, now)
+	p.stats.FramesToAI++
+	p.sh.tally.toAI++
+}
+
+func (s *socket) dropOldestAudio() {
+	for i := range s.queue {
+		if s.queue[i].audio {
+			s.free = append(s.free, s.queue[i].data[:0])
+			s.queue = append(s.queue[:i], s.queue[i+1:]...)
+			s.audio--
+			return
+		}
+	}
+}
+
+// sendText sends {"type","data"} to the AI.
+func (p *port) sendText(typ string, data any) {
+	b, err := encodeText(typ, data)
+	if err != nil {
+		p.log.Error("a text frame could not be encoded", "type", typ, "error", err)
+		return
+	}
+	p.sendRaw(b)
+}
+
+// sendRaw sends a text frame, or keeps it for the socket that is being dialed.
+func (p *port) sendRaw(b []byte) {
+	switch {
+	case p.closing:
+	case p.sock != nil:
+		p.write(opText, b, false, p.sh.now())
+	case p.reconnecting && len(p.waiting) < textQueue && p.waitingBytes+len(b) <= textBytes:
+		p.waiting, p.waitingBytes = append(p.waiting, b), p.waitingBytes+len(b)
+	}
+}
+
+// write frames a payload and writes it, as far as the connection takes it; the rest waits. Texts that answer what is being read
+// go out together.
+func (p *port) write(op byte, payload []byte, audio bool, now int64) {
+	s := p.sock
+	if s == nil {
+		return
+	}
+	if len(s.pending) == 0 && len(s.queue) == 0 && (!s.corked || op == opClose) {
+		p.sh.out = appendFrame(p.sh.out[:0], op, payload)
+		p.push(p.sh.out, now)
+		return
+	}
+	var buf []byte
+	if n := len(s.free); n > 0 {
+		buf, s.free = s.free[n-1], s.free[:n-1]
+	}
+	f := outFrame{data: appendFrame(buf, op, payload), audio: audio}
+	s.queue = append(s.queue, f)
+	if audio {
+		s.audio++
+	} else {
+		s.texts++
+		s.textBytes += len(f.data)
+		if s.texts > textQueue || s.textBytes > textBytes {
+			p.sh.srv.metrics.limits.WithLabelValues("texts_unread").Inc()
+			p.socketFailed(errTextsBlocked, now)
+			return
+		}
+	}
+	if !s.corked || op == opClose {
+		p.flush(now)
+	}
+}
+
+// push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
+func (p *port) push(b []byte, now int64) bool {
+	s := p.sock
+	n, err := s.st.write(b)
+	if err != nil && !errors.Is(err, errAgain) {
+		p.socketFailed(err, now)
+		return false
+	}
+	if n > 0 {
+		s.blocked = 0
+	}
+	if n < len(b) {
+		s.pending = append(s.pending[:0], b[n:]...)
+		if s.blocked == 0 {
+			s.blocked = now
+		}
+		return false
+	}
+	s.pending = s.pending[:0]
+	return true
+}
+
+// flush writes what waits: texts that follow each other by one write, the newest pong behind all.
+func (p *port) flush(now int64) {
+	s := p.sock
+	if len(s.pending) > 0 && !p.push(s.pending, now) {
+		return
+	}
+	done, sent := 0, true
+	for done < len(s.queue) && sent {
+		buf := p.sh.out[:0]
+		for done < len(s.queue) && len(buf) < flushTogether {
+			f := s.queue[done]
+			if f.audio && len(buf) > 0 {
+				break
+			}
+			buf = append(buf, f.data...)
+			s.free = append(s.free, f.data[:0])
+			done++
+			if f.audio {
+				s.audio--
+				break
+			}
+			s.texts--
+			s.textBytes -= len(f.data)
+		}
+		p.sh.out = buf
+		if sent = p.push(buf, now); p.sock != s {
+			return
+		}
+	}
+	s.queue = s.queue[:copy(s.queue, s.queue[done:])]
+	p.s.texts.Store(int32(s.texts))
+	p.s.textBytes.Store(int32(s.textBytes))
+	if sent && s.pongDue {
+		s.pongDue = false
+		p.sh.out = appendFrame(p.sh.out[:0], opPong, s.pong)
+		p.push(p.sh.out, now)
+	}
+}
