@@ -24,9 +24,10 @@ type markWorld struct {
 	marks []waitingMark // those that wait for their answer
 	want  []string      // the answers that must come, in order
 	busy  []byte        // bytes that the AI has still to write
-	dos   []todo        // what those bytes mean, once written
-	up    bool          // a caller is there
-	had   bool
+	// effects are what those bytes do, once written.
+	effects []frameEffect
+	up      bool // a caller is there
+	had     bool
 }
 
 type waitingMark struct {
@@ -34,18 +35,18 @@ type waitingMark struct {
 	pos  int
 }
 
-// todo is the meaning of a frame whose last byte is at a position of busy.
-type todo struct {
-	at int
-	do func()
+// frameEffect is what a frame does when its last byte, before end in busy, is written.
+type frameEffect struct {
+	end   int
+	apply func()
 }
 
 // sampleValue marks a sample by its position, never silent and never a fade's.
 func sampleValue(pos int) int16 { return int16(2000 + pos%29000) }
 
-func (w *markWorld) queue(frame []byte, do func()) {
+func (w *markWorld) queue(frame []byte, apply func()) {
 	w.busy = append(w.busy, frame...)
-	w.dos = append(w.dos, todo{len(w.busy), do})
+	w.effects = append(w.effects, frameEffect{len(w.busy), apply})
 }
 
 func (w *markWorld) answer(m waitingMark, event string) {
@@ -139,12 +140,12 @@ func (w *markWorld) write(n int) {
 	n = min(n, len(w.busy))
 	w.send(w.busy[:n])
 	w.busy = w.busy[n:]
-	for len(w.dos) > 0 && w.dos[0].at <= n {
-		w.dos[0].do()
-		w.dos = w.dos[1:]
+	for len(w.effects) > 0 && w.effects[0].end <= n {
+		w.effects[0].apply()
+		w.effects = w.effects[1:]
 	}
-	for i := range w.dos {
-		w.dos[i].at -= n
+	for i := range w.effects {
+		w.effects[i].end -= n
 	}
 }
 
@@ -329,6 +330,5 @@ func TestBargeIn(t *testing.T) {
 		require.Zero(t, r.p.queue.backlog())
 		worst = max(worst, time.Duration(last-killed))
 	}
-	t.Logf("the caller hears the AI for at most %v more", worst)
 	require.LessOrEqual(t, worst, 40*time.Millisecond)
 }
