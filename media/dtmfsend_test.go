@@ -98,11 +98,10 @@ func TestSendDTMF(t *testing.T) {
 	var keys []string
 	var audio []int16
 	var last heardPacket
-	ends, marks, longest := 0, 0, time.Duration(0)
+	ends, marks := 0, 0
 	for i, pkt := range p.got() {
 		if i > 0 {
 			require.Equal(t, last.h.SequenceNumber+1, pkt.h.SequenceNumber)
-			longest = max(longest, pkt.at.Sub(last.at))
 		}
 		switch pkt.h.PayloadType {
 		case 101:
@@ -138,7 +137,6 @@ func TestSendDTMF(t *testing.T) {
 		}
 	}
 	require.InDelta(t, 50, loud, 4, "frames of the AI's second")
-	t.Logf("longest gap between packets: %v", longest)
 	require.InDelta(t, 2, metric(t, r.srv.metrics.digits.WithLabelValues("sent_rtp")), 0)
 }
 

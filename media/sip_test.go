@@ -201,7 +201,6 @@ func TestWeSayBye(t *testing.T) {
 	p := newPhone(t)
 	p.call(sess)
 	st := sess.Close(CloseTransferred)
-	require.Positive(t, st.PacketsOut+1)
 	select {
 	case <-p.bye:
 	case <-time.After(soon):
