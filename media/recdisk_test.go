@@ -60,7 +60,7 @@ func tinyDisk(t *testing.T, kilobytes int) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dk", kilobytes)); err != nil {
-		t.Skipf("no file system can be mounted here: %v", err)
+		t.Skipf("NOT TESTED: a full disk; a small file system can't be mounted here: %v", err)
 	}
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
 	return dir

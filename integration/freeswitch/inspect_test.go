@@ -17,10 +17,7 @@ import (
 // A switch that runs our configuration alone gives nothing to warn of; what is loaded besides, or doesn't run, is named.
 func TestInspectARealSwitch(t *testing.T) {
 	t.Parallel()
-	binary := os.Getenv(variable)
-	if binary == "" {
-		t.Skipf("%s names no FreeSWITCH", variable)
-	}
+	binary := realSwitch(t)
 	dir := t.TempDir()
 	sw, err := freeswitch.Start(t.Context(), freeswitch.Config{Binary: binary, Dir: dir, Params: conf.Params{
 		ESLPassword: "secret", SocketAddr: "127.0.0.1:9", CDRDir: filepath.Join(dir, "cdr"), DirectoryURL: "http://127.0.0.1:9/",

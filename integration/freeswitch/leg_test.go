@@ -103,16 +103,23 @@ func level(pcm []byte, hz, perSecond float64) float64 {
 	return 20 * math.Log10(max(4*math.Hypot(re, im)/n/32768, 1e-10))
 }
 
+// realSwitch is the FreeSWITCH to run; a test that has none is skipped.
+func realSwitch(t *testing.T) string {
+	t.Helper()
+	binary := os.Getenv(variable)
+	if binary == "" {
+		t.Skip("NO REAL SWITCH: set " + variable + "=/path/to/freeswitch to run this")
+	}
+	return binary
+}
+
 // TestLegs has the switch call a session in each codec, play it two tones, record the two that come back, and exchange reports
 // with it. The tones at 6 kHz are heard on the wide legs alone, in both directions.
 func TestLegs(t *testing.T) { //nolint:tparallel // one switch, one call after another
 	t.Parallel()
-	path := os.Getenv(variable)
-	if path == "" {
-		t.Skipf("%s names no FreeSWITCH", variable)
-	}
+	binary := realSwitch(t)
 	dir := t.TempDir()
-	sw, err := freeswitch.Start(t.Context(), freeswitch.Config{Binary: path, Dir: dir, Params: conf.Params{
+	sw, err := freeswitch.Start(t.Context(), freeswitch.Config{Binary: binary, Dir: dir, Params: conf.Params{
 		ESLIP: "127.0.0.1", ESLPassword: "secret", SocketAddr: "127.0.0.1:9", SIPIP: "127.0.0.1", CarrierNets: []string{"127.0.0.0/8"},
 		CDRDir: filepath.Join(dir, "cdr"), DirectoryURL: "http://127.0.0.1:9/",
 	}})

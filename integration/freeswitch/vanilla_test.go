@@ -48,10 +48,7 @@ func packaged(t *testing.T, dir string) {
 // Laid over a packaged configuration, ours leaves exactly our listeners.
 func TestOnlyOurListenersBesideAPackagedConfiguration(t *testing.T) {
 	t.Parallel()
-	binary := os.Getenv("RINGMASTER_FREESWITCH")
-	if binary == "" {
-		t.Skip("needs RINGMASTER_FREESWITCH")
-	}
+	binary := realSwitch(t)
 	dir := t.TempDir()
 	packaged(t, filepath.Join(dir, "conf"))
 	sw, err := freeswitch.Start(t.Context(), freeswitch.Config{Binary: binary, Dir: dir, Params: conf.Params{
@@ -61,9 +58,7 @@ func TestOnlyOurListenersBesideAPackagedConfiguration(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, sw.Stop()) })
 	want := []string{"tcp " + sw.ESLAddr(), "tcp " + sw.ExternalAddr(), "tcp " + sw.InternalAddr(), "udp " + sw.ExternalAddr(), "udp " + sw.InternalAddr()}
 	slices.Sort(want)
-	got := listeners(t, sw.PID())
-	t.Log(got)
-	require.Equal(t, want, got)
+	require.Equal(t, want, listeners(t, sw.PID()))
 }
 
 // listeners are the addresses on which a process can be reached: TCP sockets that listen, and UDP sockets that are bound.

@@ -45,7 +45,7 @@ func startFreeswitch(t *testing.T, outbound string) string {
 	t.Helper()
 	binary := os.Getenv(freeswitchVariable)
 	if binary == "" {
-		t.Skipf("%s names no FreeSWITCH", freeswitchVariable)
+		t.Skip("NO REAL SWITCH: set " + freeswitchVariable + "=/path/to/freeswitch to run this")
 	}
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
