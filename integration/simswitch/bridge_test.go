@@ -215,11 +215,7 @@ func TestByeOfAnUntimedLeg(t *testing.T) {
 				id, leg = b.other(id), m
 			}
 			leg.hush(true)
-			require.Eventually(t, func() bool {
-				n := b.sw.channel(id).media.rxCount.Load()
-				<-time.After(5 * frameDuration)
-				return b.sw.channel(id).media.rxCount.Load() == n
-			}, 10*time.Second, time.Millisecond)
+			settles(t, 5*frameDuration, b.sw.channel(id).media.rxCount.Load)
 			leg.goodbye()
 			require.Eventually(t, func() bool { // the 200 goes out before the channel is told
 				return b.esl.api("uuid_getvar "+id+" sip_hangup_disposition") == "recv_bye"

@@ -431,6 +431,18 @@ func (c *peerCall) count() int {
 	return c.packets
 }
 
+// settles waits until what is counted has not changed for a while.
+func settles[N comparable](t *testing.T, unchanged time.Duration, count func() N) {
+	t.Helper()
+	last, since := count(), time.Now()
+	require.Eventually(t, func() bool {
+		if n := count(); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) >= unchanged
+	}, 20*time.Second, time.Millisecond)
+}
+
 // tonal says that pcm is loud and nearly all of it at freq.
 func tonal(pcm []int16, freq float64) bool {
 	total := 0.0

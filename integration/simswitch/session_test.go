@@ -176,11 +176,8 @@ func TestPlaybackAndBreak(t *testing.T) {
 	call.hears(620)
 	require.Equal(t, "+OK\n", b.esl.api("uuid_break "+id+" all"))
 	ctl.app(id, "playback")
-	require.Eventually(t, func() bool { // what was played may still be on its way to the call
-		call.forget()
-		<-time.After(100 * time.Millisecond)
-		return call.count() == 0
-	}, 20*time.Second, time.Millisecond)
+	settles(t, 5*frameDuration, call.count) // what was played may still be on its way to the call
+	call.forget()
 	ctl.execute("playback", "/nowhere/at/all.wav", "Event-UUID: missing")
 	require.Equal(t, "FILE NOT FOUND", ctl.wait(func(e ev) bool {
 		return e.get("Application-UUID") == "missing" && e.get("Event-Name") == "CHANNEL_EXECUTE_COMPLETE"

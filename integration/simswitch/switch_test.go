@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -63,15 +65,13 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 	return b
 }
 
-// rang waits until the leg with that Call-ID has told CHANNEL_PROGRESS.
+// rang waits until the leg with that Call-ID has told CHANNEL_PROGRESS. It runs beside the test.
 func (b *bundle) rang(callID string) {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
-		for _, ch := range b.sw.allChannels() {
-			if ch.leg.callID == callID && ch.dialStatus().progress {
-				return
-			}
-		}
-	}
+	assert.Eventually(b.t, func() bool {
+		return slices.ContainsFunc(b.sw.allChannels(), func(ch *channel) bool {
+			return ch.leg.callID == callID && ch.dialStatus().progress
+		})
+	}, 20*time.Second, time.Millisecond, "the switch has not taken the 180")
 }
 
 // connect opens an inbound connection that hears every event.
