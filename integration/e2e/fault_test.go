@@ -255,13 +255,7 @@ func TestDatabaseDownAtStart(t *testing.T) { //nolint:tparallel // its kinds of 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		joined := make(chan error, 1)
-		go func() {
-			select {
-			case <-ctx.Done():
-			case <-time.After(2 * time.Second):
-				joined <- cable.listen() //nolint:contextcheck // the cable lives as long as the test
-			}
-		}()
+		go func() { joined <- cable.joinLate(ctx, 3) }()
 		require.NoError(t, c.Reconfigure(ctx, map[string]any{"database.url": url}))
 		require.NoError(t, <-joined)
 		require.NoError(t, c.StopController()) // before its cable is cut again

@@ -3,8 +3,10 @@ package e2e
 import (
 	wire "encoding/binary"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,8 +108,27 @@ func (c *customer) hears(t *testing.T, callID string, hz float64, times int, wha
 	})
 }
 
-// listenSome is a while of a menu: FreeSWITCH drops the first half second of a recording that ends, or is bridged, within it.
-func listenSome() { <-time.After(time.Second) }
+// hearsMenu waits until a caller has heard a second of the menu: FreeSWITCH drops the first half second of a recording that ends, or is bridged,
+// within it.
+func (c *customer) hearsMenu(t *testing.T, callID string) {
+	t.Helper()
+	eventually(t, 20*time.Second, "the caller hears the menu", func() bool {
+		report, _ := c.report(t, callID)
+		return slices.ContainsFunc(report.Heard, func(h tone.Heard) bool {
+			return math.Abs(h.Hz-promptHz) < frequencyTolerance && h.TotalMS >= 1000
+		})
+	})
+}
+
+// speaks waits until a caller has sent so many packets of 20 ms more.
+func (c *customer) speaks(t *testing.T, callID string, packets int64) {
+	t.Helper()
+	before, _ := c.report(t, callID)
+	eventually(t, 20*time.Second, "the caller speaks", func() bool {
+		report, _ := c.report(t, callID)
+		return report.RTPOut.Packets >= before.RTPOut.Packets+packets
+	})
+}
 
 // menuRecorded gives a call's recording, which the menu must be in, so often.
 func (c *customer) menuRecorded(t *testing.T, callID string, times int) media.WAV {
@@ -168,8 +189,7 @@ func TestFlowWithMenu(t *testing.T) {
 			from := fmt.Sprintf("98771000%02d", i)
 			out := c.dialIn(t, from, number)
 			require.True(t, out.Answered, "%+v", out)
-			c.hears(t, out.CallID, promptHz, 1, "the caller hears the menu")
-			listenSome()
+			c.hearsMenu(t, out.CallID)
 			press(out.CallID, "1", by)
 			c.hears(t, out.CallID, 1000, 1, "the caller hears the voice agent, after "+by)
 			callID, ok := c.inboundCall(t, from)
@@ -193,8 +213,7 @@ func TestFlowWithMenu(t *testing.T) {
 		c.hears(t, out.CallID, 1000, 1, "the caller hears the beep")
 		callID, ok := c.inboundCall(t, from)
 		require.True(t, ok)
-		pause := time.After(2500 * time.Millisecond) // of speech
-		<-pause
+		c.speaks(t, out.CallID, 125)
 		press(out.CallID, "#", simcarrier.ByEvent)
 		ended := c.endedCall(t, callID.String())
 		require.Equal(t, "CALL_REJECTED", deref(ended.HangupCause))
@@ -267,8 +286,7 @@ func TestFlowToAnAgent(t *testing.T) {
 		press := func(from string) (out simcarrier.PlaceResult, callID string) {
 			out = c.dialIn(t, from, number)
 			require.True(t, out.Answered, "%+v", out)
-			c.hears(t, out.CallID, promptHz, 1, "the caller hears the menu")
-			listenSome()
+			c.hearsMenu(t, out.CallID)
 			require.NoError(t, c.phones().Press(t.Context(), out.CallID, simcarrier.PressRequest{Digits: "2"}))
 			found, ok := c.inboundCall(t, from)
 			require.True(t, ok)

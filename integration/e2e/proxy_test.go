@@ -59,6 +59,25 @@ func cableAddr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(24000+rand.IntN(4000))) //nolint:gosec // any that is free will do
 }
 
+// joinLate makes a cable whole that was cut, once so many connections were refused.
+func (c *cable) joinLate(ctx context.Context, refusals int) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.addr)
+	if err != nil {
+		return fmt.Errorf("refuse connections: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for range refusals {
+		conn, err := l.Accept()
+		if err != nil {
+			return fmt.Errorf("wait for a connection to refuse: %w", err)
+		}
+		_ = conn.Close()
+	}
+	_ = l.Close()
+	return c.listen() //nolint:contextcheck // the cable lives as long as the test
+}
+
 // cut closes every connection and refuses new ones.
 func (c *cable) cut() {
 	c.mu.Lock()
