@@ -452,19 +452,23 @@ func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 // legEnded: the media leg is gone. As a rule the caller has hung up and its end follows; if the call lives, it comes
 // back by transfer_after_bridge, or is taken back.
 func (a *actor) legEnded() {
-	s := a.ai
-	up := s.legUp
-	switch {
-	case !up:
-	case a.c.clock.Now().Sub(s.upAt) >= legStable:
-		s.shortLegs = 0
-	default:
-		s.shortLegs++
-	}
-	s.legUp = false
-	if up && !a.ai.bridging {
+	if a.ai.legDown(a.c.clock.Now()) {
 		a.arm(timerLeg, legGone)
 	}
+}
+
+// legDown notes that the media leg has ended by itself, and reports whether it was up. Either its own end tells so or the caller, who is back
+// without it: whichever comes first.
+func (s *aiSession) legDown(at time.Time) (wasUp bool) {
+	if !s.legUp {
+		return false
+	}
+	s.legUp = false
+	s.shortLegs++
+	if at.Sub(s.upAt) >= legStable {
+		s.shortLegs = 0
+	}
+	return true
 }
 
 // sessionBroke ends a session that can't go on; the call follows ws_disconnect_action.

@@ -127,9 +127,9 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 	if a.talking.now != nil {
 		a.startTalk(ctx)
 	}
-	if a.ai != nil {
-		a.ai.bridging = false
-		a.ai.legUp = false
+	if s := a.ai; s != nil {
+		s.bridging = false
+		s.legDown(a.c.clock.Now())
 		a.tryBridge(ctx)
 	}
 	a.tryAgent(ctx)
