@@ -13,7 +13,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // CreateVoiceAgent adds a voice agent. Errors: *ValidationError.
@@ -79,7 +78,7 @@ func (s *Service) sealToken(in VoiceAgentInput, row *db.VoiceAgent) error {
 	if row.AuthTokenSealed = nil; in.AuthToken.Value == "" {
 		return nil
 	}
-	sealed, err := s.st.Seal(switchctl.AuthTokenContext(row.ID), []byte(in.AuthToken.Value))
+	sealed, err := s.st.Seal(store.AuthToken(row.ID), []byte(in.AuthToken.Value))
 	row.AuthTokenSealed = sealed
 	return err
 }
@@ -115,7 +114,7 @@ func sameEnd(before, after string) bool {
 
 // maskedToken is what is shown of a voice agent's token after its creation.
 func (s *Service) maskedToken(row db.VoiceAgent) (string, error) {
-	token, err := s.st.Unseal(switchctl.AuthTokenContext(row.ID), row.AuthTokenSealed)
+	token, err := s.st.Unseal(store.AuthToken(row.ID), row.AuthTokenSealed)
 	if err != nil {
 		return "", fmt.Errorf("open the auth token of voice agent %s: %w", row.ID, err)
 	}

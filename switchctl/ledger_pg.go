@@ -20,11 +20,6 @@ import (
 // errAgentBusy says that a voice agent's max_concurrent is reached.
 var errAgentBusy = errors.New("switchctl: voice agent has no free unit")
 
-// AuthTokenContext is the context under which a voice agent's auth token is sealed.
-func AuthTokenContext(voiceAgentID uuid.UUID) string {
-	return store.AuthToken(voiceAgentID)
-}
-
 // pgLedger writes calls to PostgreSQL.
 type pgLedger struct {
 	st      *store.Store

@@ -392,7 +392,7 @@ func TestLedgerNotesATrunksSignsOfLife(t *testing.T) {
 func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {
 	t.Parallel()
 	b := newPGBench(t)
-	sealed, err := b.st.Seal(AuthTokenContext(b.agent.ID), []byte("bearer"))
+	sealed, err := b.st.Seal(store.AuthToken(b.agent.ID), []byte("bearer"))
 	require.NoError(t, err)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET auth_token_sealed = $1", sealed)
 	g := b.startSession(t)

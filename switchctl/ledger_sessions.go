@@ -143,7 +143,7 @@ func (l *pgLedger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *
 		}
 	}
 	if len(g.agent.AuthTokenSealed) > 0 {
-		plain, err := l.st.Unseal(AuthTokenContext(g.agent.ID), g.agent.AuthTokenSealed)
+		plain, err := l.st.Unseal(store.AuthToken(g.agent.ID), g.agent.AuthTokenSealed)
 		if err != nil {
 			return fmt.Errorf("switchctl: open the voice agent's auth token: %w", err)
 		}
