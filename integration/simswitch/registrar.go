@@ -420,23 +420,22 @@ func (sw *Switch) apiSofia(arg string) string {
 // xmlStatus answers `sofia xmlstatus`, and with `profile NAME` what it says of one.
 func (sw *Switch) xmlStatus(args []string) string {
 	const head = `<?xml version="1.0" encoding="ISO-8859-1"?>` + "\n"
-	contexts := map[string]string{"external": "public", "internal": "internal"}
 	if (len(args) == 2 || len(args) == 4 && args[2] == "user") && args[0] == "profile" {
-		context, known := contexts[args[1]]
-		if !known {
+		p := sw.profiles[args[1]]
+		if p == nil {
 			return "Invalid Profile!\n"
 		}
 		list := ""
 		if len(args) == 4 {
-			list = "  <registrations>\n" + sw.registrar.list(args[1], args[3]) + "  </registrations>\n"
+			list = "  <registrations>\n" + sw.registrar.list(p.name, args[3]) + "  </registrations>\n"
 		}
-		return head + "<profile>\n  <profile-info>\n    <name>" + args[1] + "</name>\n    <context>" + context +
+		return head + "<profile>\n  <profile-info>\n    <name>" + p.name + "</name>\n    <context>" + p.context +
 			"</context>\n  </profile-info>\n" + list + "</profile>\n"
 	}
 	var b strings.Builder
 	b.WriteString(head + "<profiles>\n")
-	for _, name := range slices.Sorted(maps.Keys(contexts)) {
-		b.WriteString("<profile>\n<name>" + name + "</name>\n<type>profile</type>\n<data>sip:mod_sofia@" + map[string]string{"external": sw.cfg.ExternalSIPAddr, "internal": sw.cfg.InternalSIPAddr}[name] +
+	for _, name := range slices.Sorted(maps.Keys(sw.profiles)) {
+		b.WriteString("<profile>\n<name>" + name + "</name>\n<type>profile</type>\n<data>sip:mod_sofia@" + sw.profiles[name].addr +
 			"</data>\n<state>RUNNING (0)</state>\n</profile>\n")
 	}
 	return b.String() + "</profiles>\n"
@@ -448,7 +447,7 @@ func (r *registrar) list(profile, account string) string {
 	r.mu.Lock()
 	reg := r.users[user]
 	r.mu.Unlock()
-	if reg == nil || profile != "internal" || domain != r.sw.cfg.SIPDomain {
+	if reg == nil || profile != "internal" || !strings.EqualFold(domain, r.sw.cfg.SIPDomain) {
 		return ""
 	}
 	var contact strings.Builder

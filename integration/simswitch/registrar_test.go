@@ -254,6 +254,18 @@ func TestRegistrationFlushed(t *testing.T) {
 	}
 }
 
+// TestXMLStatus has the status of the SIP profiles say what they are, and not what they are by default.
+func TestXMLStatus(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Context = "carriers" })
+	all := b.sw.api("sofia xmlstatus")
+	require.Contains(t, all, "<data>sip:mod_sofia@"+b.sw.Addrs().External+"</data>")
+	require.Contains(t, all, "<data>sip:mod_sofia@"+b.sw.Addrs().Internal+"</data>")
+	require.Contains(t, b.sw.api("sofia xmlstatus profile external"), "<context>carriers</context>")
+	require.Contains(t, b.sw.api("sofia xmlstatus profile internal"), "<context>internal</context>")
+	require.Equal(t, "Invalid Profile!\n", b.sw.api("sofia xmlstatus profile none"))
+}
+
 func FuzzParseDirectory(f *testing.F) {
 	f.Add([]byte(`<document type="freeswitch/xml"><section name="directory"><domain name="d"><user id="u" cacheable="9"/></domain></section></document>`))
 	f.Add([]byte(`<document><section name="result"><result status="not found"/></section></document>`))
