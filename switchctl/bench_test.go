@@ -19,7 +19,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
@@ -94,7 +93,7 @@ func newBench(tb testing.TB) *bench {
 func (b *bench) controller() *Controller {
 	b.t.Helper()
 	c, err := build(Config{
-		NodeID: "node-1", TokenKeys: func() []keyring.Key { return []keyring.Key{{1}} }, CDRDir: b.t.TempDir(), RecordDir: b.t.TempDir(),
+		NodeID: "node-1", TokenKeys: tokenKeys, CDRDir: b.t.TempDir(), RecordDir: b.t.TempDir(),
 		ControlURL: func(id uuid.UUID) string { return "http://127.0.0.1/" + id.String() }, Logger: slog.New(slog.DiscardHandler),
 	}, b.gate, b.handler)
 	require.NoError(b.t, err)

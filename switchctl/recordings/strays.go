@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,11 +60,7 @@ func (l *Library) Adopt(ctx context.Context, node string) (adopted int, err erro
 	if err != nil || len(files) == 0 {
 		return 0, err
 	}
-	ids := make([]uuid.UUID, 0, len(files))
-	for id := range files {
-		ids = append(ids, id)
-	}
-	for batch := range slices.Chunk(ids, strayBatch) {
+	for batch := range slices.Chunk(slices.Collect(maps.Keys(files)), strayBatch) {
 		var calls []db.CallsWithoutRecordingRow
 		err := l.store.InSystem(ctx, func(tx *store.Tx) (err error) {
 			calls, err = tx.Q.CallsWithoutRecording(ctx, batch)
@@ -87,7 +84,7 @@ func (l *Library) Adopt(ctx context.Context, node string) (adopted int, err erro
 func (l *Library) strayFiles() (map[uuid.UUID][]string, error) {
 	files := map[uuid.UUID][]string{}
 	entries, err := os.ReadDir(l.spool)
-	if err != nil && l.spool != "" && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // nor does an empty path
 		return nil, fmt.Errorf("list the spool folder: %w", err)
 	}
 	for _, e := range entries {
