@@ -13,10 +13,10 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 )
 
-// invited tells whether an INVITE came to the canary.
+// invites counts those that came to the canary.
 func (h *hostile) invites() (n int) {
-	_, _, sung := h.seen()
-	for _, line := range sung {
+	_, _, came := h.seen()
+	for _, line := range came {
 		if strings.HasPrefix(line, "INVITE ") {
 			n++
 		}
