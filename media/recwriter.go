@@ -17,10 +17,10 @@ const (
 	// recPause lets blocks of many recordings come together, so that a worker wakes up for all of them at once, and two blocks
 	// of one, so that they take one write and one new header. Opening and closing a file don't wait for it.
 	recPause = 500 * time.Millisecond
-	// recPatience is how long a round of writing may take before another worker comes to its help; recWorkers is how many may
+	// recHelpAfter is how long a round of writing may take before another worker comes to its help; recWorkers is how many may
 	// be at work, or be stuck in the disk.
-	recPatience = 100 * time.Millisecond
-	recWorkers  = 16
+	recHelpAfter = 100 * time.Millisecond
+	recWorkers   = 16
 )
 
 // recBlockData is one block on its way to the disk.
@@ -59,7 +59,7 @@ type recWriter struct {
 
 func newRecWriter(m *metrics, open recOpen) *recWriter {
 	w := &recWriter{metrics: m, open: open, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), quit: make(chan struct{})}
-	w.watch = time.AfterFunc(recPatience, w.help)
+	w.watch = time.AfterFunc(recHelpAfter, w.help)
 	w.tasks.run(w.run)
 	return w
 }
@@ -244,7 +244,7 @@ func (w *recWriter) run() {
 		}
 		w.mu.Lock()
 		w.working = true
-		w.watch.Reset(recPatience)
+		w.watch.Reset(recHelpAfter)
 		w.mu.Unlock()
 		w.round()
 		w.mu.Lock()
@@ -262,7 +262,7 @@ func (w *recWriter) help() {
 	if !w.working {
 		return
 	}
-	w.watch.Reset(recPatience)
+	w.watch.Reset(recHelpAfter)
 	w.metrics.recordingQueue.Set(float64(w.waiting * recBlock * stereoBytes))
 	if len(w.ready) == 0 || w.helpers >= recWorkers-1 {
 		return

@@ -22,11 +22,11 @@ import (
 const (
 	// socketReconnect is how long a broken AI socket is dialed again.
 	socketReconnect = 5 * time.Second
-	// legPatience is how long a media leg may take to come up; legRetry is the pause before the next try.
-	legPatience = 4 * time.Second
-	legRetry    = 300 * time.Millisecond
-	legGone     = 1500 * time.Millisecond
-	maxBridges  = 6
+	// legUpTimeout is how long a media leg may take to come up; legRetry is the pause before the next try.
+	legUpTimeout = 4 * time.Second
+	legRetry     = 300 * time.Millisecond
+	legGone      = 1500 * time.Millisecond
+	maxBridges   = 6
 	// A leg that answers and carries no packets is ended by the switch's media timeout, after 2 s. Two in a row are no accident: nobody is left
 	// in silence any longer.
 	maxShortLegs = 2
@@ -365,7 +365,7 @@ func (a *actor) tryBridge(ctx context.Context) {
 	}
 	s.bridging = true
 	a.endHumanPart(ctx)
-	a.arm(timerLeg, legPatience)
+	a.arm(timerLeg, legUpTimeout)
 	a.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})
 }
 
@@ -397,7 +397,7 @@ func (a *actor) legDue(ctx context.Context) (state, error) {
 	}
 	if a.sock == nil {
 		a.probe(ctx)
-		a.arm(timerLeg, legPatience)
+		a.arm(timerLeg, legUpTimeout)
 		return a.state, nil
 	}
 	a.tryBridge(ctx)
@@ -538,7 +538,7 @@ func (a *actor) sayEnded() {
 // alone would not do: the switch's thread of that leg takes it up with the next packet that it reads, and none comes any more
 // (switch_rtp.c: rtp_common_read polls for 5 s).
 func (a *actor) awaitCaller(ctx context.Context) {
-	a.arm(timerSocket, socketPatience)
+	a.arm(timerSocket, socketTimeout)
 	leg := a.ai.leg
 	if a.c.link.Generation() == 0 {
 		return

@@ -15,15 +15,15 @@ import (
 // the switch's media does nothing there, silently, so it goes through withSwitchMedia, which takes the media back first.
 
 const (
-	// bypassPatience is how long the way into bypass may take: no reply of the switch, or no packet from the carrier, after
+	// bypassTimeout is how long the way into bypass may take: no reply of the switch, or no packet from the carrier, after
 	// that is a failure.
-	bypassPatience = time.Second
-	// takeBackPatience bounds the way back, takeBackTries how often it is tried; mendPause lies between two tries.
-	takeBackPatience = 1500 * time.Millisecond
-	takeBackTries    = 4
-	mendPause        = 400 * time.Millisecond
-	// heardPatience is how long the first packet after the switch's reply is waited for: a caller may be silent.
-	heardPatience = 500 * time.Millisecond
+	bypassTimeout = time.Second
+	// takeBackTimeout bounds the way back, takeBackTries how often it is tried; mendPause lies between two tries.
+	takeBackTimeout = 1500 * time.Millisecond
+	takeBackTries   = 4
+	mendPause       = 400 * time.Millisecond
+	// heardTimeout is how long the first packet after the switch's reply is waited for: a caller may be silent.
+	heardTimeout = 500 * time.Millisecond
 )
 
 type bypassPhase int
@@ -150,7 +150,7 @@ func (a *actor) carrierTried(ctx context.Context, err error) {
 		a.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d", refused.Status))
 	case errors.Is(err, mediapath.ErrNoAnswer):
 		b.next(bypassOff)
-		a.bypassFailed(ctx, "re-INVITE not answered in "+mediapath.ReinvitePatience.String())
+		a.bypassFailed(ctx, "re-INVITE not answered in "+mediapath.ReinviteTimeout.String())
 	case err != nil: // the channel's end tells more, or the link is away
 		b.next(bypassOff)
 		a.log.DebugContext(ctx, "bypass not tried", "error", err)
@@ -163,7 +163,7 @@ func (a *actor) carrierTried(ctx context.Context, err error) {
 func (a *actor) enterBypass(ctx context.Context) {
 	b := &a.bypass
 	b.next(bypassEntering)
-	a.arm(timerBypass, bypassPatience)
+	a.arm(timerBypass, bypassTimeout)
 	codec := "uuid_setvar " + a.channel + " absolute_codec_string " + a.codec // each leg keeps the one codec that it has
 	a.bypassCommand(ctx, jobBypass, "uuid_media off "+a.channel, codec)
 }
@@ -216,7 +216,7 @@ func (a *actor) takeBackReply(ctx context.Context, m jobDone) {
 			return
 		}
 		a.pastSwitch(false)
-		a.arm(timerBypass, heardPatience)
+		a.arm(timerBypass, heardTimeout)
 	default:
 		a.arm(timerBypass, mendPause)
 	}
@@ -274,9 +274,9 @@ func (a *actor) bypassDue(ctx context.Context) {
 	b := &a.bypass
 	switch b.phase {
 	case bypassEntering:
-		reason := "no audio from the carrier in " + bypassPatience.String()
+		reason := "no audio from the carrier in " + bypassTimeout.String()
 		if !b.replied {
-			reason = "no reply of the switch in " + bypassPatience.String()
+			reason = "no reply of the switch in " + bypassTimeout.String()
 		}
 		a.breakBypass(ctx, reason)
 	case bypassLeaving:
@@ -342,7 +342,7 @@ func (a *actor) takeMediaBack(ctx context.Context) {
 	b := &a.bypass
 	b.serial++
 	if a.c.link.Generation() == 0 {
-		a.arm(timerBypass, takeBackPatience)
+		a.arm(timerBypass, takeBackTimeout)
 		return
 	}
 	if b.tries++; b.tries > takeBackTries {
@@ -355,7 +355,7 @@ func (a *actor) takeMediaBack(ctx context.Context) {
 		a.command(ctx, jobReneg, "uuid_media_reneg "+a.channel)
 		return
 	}
-	a.arm(timerBypass, takeBackPatience)
+	a.arm(timerBypass, takeBackTimeout)
 	a.bypassCommand(ctx, jobMediaBack, "uuid_media "+a.channel, a.endAsBefore(), "uuid_setvar "+a.channel+" bypass_media false")
 }
 

@@ -210,7 +210,7 @@ func (a *actor) tryAgent(ctx context.Context) {
 	a.ringToCaller(ctx)
 	url, serial := h.req.WhisperURL, h.serial
 	a.beside(func() {
-		ctx, cancel := context.WithTimeout(ctx, whisperPatience)
+		ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
 		defer cancel()
 		file, err := a.c.promptFile(ctx, a.tenant, url)
 		if err != nil {
@@ -220,8 +220,8 @@ func (a *actor) tryAgent(ctx context.Context) {
 	})
 }
 
-// whisperPatience is how long a caller waits for what the agent is to hear first.
-const whisperPatience = 3 * time.Second
+// whisperTimeout is how long a caller waits for what the agent is to hear first.
+const whisperTimeout = 3 * time.Second
 
 // broadcastLead is how long the switch waits before it plays a broadcast (lead-frames in switch_ivr_async.c).
 const broadcastLead = 100 * time.Millisecond
@@ -252,7 +252,7 @@ func (a *actor) quickly(ctx context.Context, cmd string) {
 func (a *actor) bridgeAgent(ctx context.Context, tone bool) {
 	h := a.human
 	h.phase = humanBridging
-	a.arm(timerAgent, bridgePatience)
+	a.arm(timerAgent, bridgeTimeout)
 	caller, agent, dialplan := a.channel, h.channel, ":XML:"+a.c.cfg.Context
 	first := []string{"uuid_setvar " + caller + " transfer_after_bridge rm_reattach" + dialplan}
 	if h.mode == PhoneOnHook {
@@ -307,7 +307,7 @@ func (agentDoubt) essential() bool { return true }
 // doubtAgent finds out whose leg is missing, so that no agent answers for a caller who has hung up.
 func (a *actor) doubtAgent(ctx context.Context) {
 	h := a.human
-	a.arm(timerAgent, bridgePatience)
+	a.arm(timerAgent, bridgeTimeout)
 	m, caller, agent := agentDoubt{serial: h.serial}, a.channel, h.channel
 	a.beside(func() {
 		found, err := a.c.dump(ctx, caller)

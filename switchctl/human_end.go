@@ -57,7 +57,7 @@ func (a *actor) partFromAgent(ctx context.Context) {
 // agent's end does.
 func (a *actor) callerComesBack(ctx context.Context) {
 	if a.sock == nil {
-		a.arm(timerSocket, socketPatience)
+		a.arm(timerSocket, socketTimeout)
 		return
 	}
 	a.playMusic(ctx)

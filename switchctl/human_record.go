@@ -94,8 +94,8 @@ func (a *actor) startSecond(ctx context.Context, path string, stereo bool) {
 	a.tellRecorder(ctx, func(err error) { a.post(secondStarted{path: path, err: err}) }, cmds...)
 }
 
-// recorderPatience is how long commands on a recording wait for a host link that is down.
-const recorderPatience = 30 * time.Second
+// recorderTimeout is how long commands on a recording wait for a host link that is down.
+const recorderTimeout = 30 * time.Second
 
 // tellRecorder sends commands on a recording of the switch's, behind those that were sent before: what is to stop has begun by then.
 // done hears of the first that was refused, and of none.
@@ -103,7 +103,7 @@ func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...
 	c := a.c
 	a.rec.line.add(&a.c.goes, a.guarded(func() {
 		var err error
-		deadline := c.clock.Now().Add(recorderPatience)
+		deadline := c.clock.Now().Add(recorderTimeout)
 		for _, cmd := range cmds {
 			for {
 				_, err = c.tellChannel(ctx, cmd)

@@ -30,9 +30,9 @@ type journal struct {
 }
 
 type journalEntry struct {
-	what     string
-	patience time.Duration
-	write    func(ctx context.Context) error
+	what  string
+	limit time.Duration
+	write func(ctx context.Context) error
 	// done gets the last error; may be nil.
 	done func(err error)
 }
@@ -43,11 +43,11 @@ func (a *actor) record(ctx context.Context, what string, write func(context.Cont
 }
 
 func (a *actor) recordFor(
-	ctx context.Context, patience time.Duration, what string, write func(context.Context) error, done func(error),
+	ctx context.Context, limit time.Duration, what string, write func(context.Context) error, done func(error),
 ) {
 	j := &a.journal
 	j.mu.Lock()
-	j.queue = append(j.queue, journalEntry{what: what, patience: patience, write: write, done: done})
+	j.queue = append(j.queue, journalEntry{what: what, limit: limit, write: write, done: done})
 	start := !j.running
 	j.running = true
 	j.mu.Unlock()
@@ -75,9 +75,9 @@ func (a *actor) writeJournal(ctx context.Context) {
 	}
 }
 
-// writeEntry tries until it is done, can't be done, or patience is out.
+// writeEntry tries until it is done, can't be done, or its time is over.
 func (a *actor) writeEntry(ctx context.Context, e journalEntry) error {
-	deadline := a.c.clock.Now().Add(e.patience)
+	deadline := a.c.clock.Now().Add(e.limit)
 	wait := journalMinPause
 	for tries := 1; ; tries++ {
 		err := a.c.try(a.log, func() error { return e.write(ctx) })

@@ -64,8 +64,8 @@ func (l *leg) StartMusic(ctx context.Context, url string) error {
 	})
 }
 
-// musicPatience is how long a caller hears nothing while the music is fetched; a file that was fetched before takes less.
-const musicPatience = 100 * time.Millisecond
+// musicTimeout is how long a caller hears nothing while the music is fetched; a file that was fetched before takes less.
+const musicTimeout = 100 * time.Millisecond
 
 // fetchMusic gives the file of url when it can be had at once. Otherwise it is not fetched yet, and the actor hears of it.
 func (l *leg) fetchMusic(ctx context.Context, url string) (path string, fetched bool) {
@@ -78,7 +78,7 @@ func (l *leg) fetchMusic(ctx context.Context, url string) (path string, fetched 
 		}
 		found <- file.path
 	})
-	timer := time.NewTimer(musicPatience)
+	timer := time.NewTimer(musicTimeout)
 	defer timer.Stop()
 	select {
 	case path = <-found:

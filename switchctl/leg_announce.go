@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// announcePatience is how long a callee waits for an announcement that is not at hand, which is rare: the dialer fetches it ahead.
-const announcePatience = time.Second
+// announceTimeout is how long a callee waits for an announcement that is not at hand, which is rare: the dialer fetches it ahead.
+const announceTimeout = time.Second
 
 // opening is how an announcement is recorded. Its fields belong to the actor's goroutine once it was handed over.
 type opening struct {
@@ -20,7 +20,7 @@ type opening struct {
 }
 
 func (l *leg) Announce(ctx context.Context, n Announcement) error {
-	fetching, cancel := context.WithTimeout(ctx, announcePatience)
+	fetching, cancel := context.WithTimeout(ctx, announceTimeout)
 	file, err := l.a.c.promptAtHand(fetching, l.a.tenant, n.URL)
 	cancel()
 	switch {

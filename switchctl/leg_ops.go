@@ -18,7 +18,7 @@ func (a *actor) kill(ctx context.Context, cause string) {
 
 // sendKill asks over the host link; the caller's own socket is the second way.
 func (a *actor) sendKill(ctx context.Context) {
-	a.arm(timerKill, killPatience)
+	a.arm(timerKill, killTimeout)
 	if a.c.link.Generation() == 0 && a.sock != nil {
 		sock, cause := a.sock, a.killCause
 		a.beside(func() {
@@ -38,7 +38,7 @@ func (a *actor) killAgain(ctx context.Context) {
 	}
 	a.closeMedia()
 	if a.c.link.Generation() == 0 {
-		a.arm(timerKill, killPatience)
+		a.arm(timerKill, killTimeout)
 		return
 	}
 	a.sendKill(ctx)
@@ -103,7 +103,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 	a.codecOf(m.ev)
 	a.disarm(timerSocket)
 	if a.recovered {
-		a.arm(timerSocket, socketPatience) // the look may fail
+		a.arm(timerSocket, socketTimeout) // the look may fail
 	}
 	next := a.state
 	if next == stateDialing || next == stateRinging {
@@ -148,7 +148,7 @@ func (a *actor) socketLost(m socketDown) (state, error) {
 	if a.steered() {
 		return a.state, nil
 	}
-	a.arm(timerSocket, socketPatience)
+	a.arm(timerSocket, socketTimeout)
 	return a.state, nil
 }
 
@@ -157,7 +157,7 @@ func (a *actor) socketDue(ctx context.Context) {
 	if (a.sock != nil && !a.away && !a.recovered) || a.killCause != "" || a.steered() {
 		return
 	}
-	a.arm(timerSocket, socketPatience)
+	a.arm(timerSocket, socketTimeout)
 	a.probe(ctx) // the channel, when it lives, is taken back
 }
 
@@ -165,7 +165,7 @@ func (a *actor) socketDue(ctx context.Context) {
 // gone: while the switch waits for packets from there it would not follow, so that leg is ended. A caller who was left in
 // bypass is told first to come with its media.
 func (a *actor) takeBack(ctx context.Context, other string, bypassed bool) {
-	a.arm(timerSocket, socketPatience)
+	a.arm(timerSocket, socketTimeout)
 	if a.c.link.Generation() == 0 {
 		return // resynchronising does it
 	}
@@ -337,6 +337,6 @@ func (a *actor) release(ctx context.Context) (state, error) {
 	return stateDone, nil
 }
 
-// callRecordPatience bounds how long a look at the switch waits for a call record. A switch that waits for packets of the
+// callRecordTimeout bounds how long a look at the switch waits for a call record. A switch that waits for packets of the
 // call's other leg, whose endpoint is dead, writes it 5 s late.
-const callRecordPatience = 7 * time.Second
+const callRecordTimeout = 7 * time.Second

@@ -101,7 +101,7 @@ func (a *actor) handlerTransferOver(ctx context.Context, out Outcome) {
 		a.command(ctx, jobStopRecord, "uuid_record "+a.channel+" stop "+t.recording)
 	}
 	if t.phase == transferBridged && a.sock == nil {
-		a.arm(timerSocket, socketPatience) // it is on its way through rm_reattach
+		a.arm(timerSocket, socketTimeout) // it is on its way through rm_reattach
 	}
 	if t.media {
 		a.switchMediaDone(ctx)

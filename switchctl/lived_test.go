@@ -155,7 +155,7 @@ func TestCallsThatEndedUnseen(t *testing.T) {
 		require.Len(t, calls, 40)
 		began := time.Now()
 		b.c.lookAll(t.Context(), calls, nil)
-		require.InDelta(t, callRecordPatience.Seconds(), time.Since(began).Seconds(), 0.2)
+		require.InDelta(t, callRecordTimeout.Seconds(), time.Since(began).Seconds(), 0.2)
 	})
 }
 

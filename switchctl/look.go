@@ -58,11 +58,11 @@ func (c *Controller) followGone(ctx context.Context, a *actor, leg string, gone 
 			a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)
 		}
 	}
-	patience := callRecordPatience
+	timeout := callRecordTimeout
 	if gone.restarted {
-		patience = 0 // whoever would have written it is dead
+		timeout = 0 // whoever would have written it is dead
 	}
-	if rec, err := c.waitCDR(ctx, a.channel, patience); err == nil {
+	if rec, err := c.waitCDR(ctx, a.channel, timeout); err == nil {
 		final := rec.final()
 		gone.record = &final
 	}
@@ -71,8 +71,8 @@ func (c *Controller) followGone(ctx context.Context, a *actor, leg string, gone 
 	}
 }
 
-// leftPatience bounds the wait for the call record of an agent's leg that has just ended: the caller may be here before it.
-const leftPatience = time.Second
+// leftTimeout bounds the wait for the call record of an agent's leg that has just ended: the caller may be here before it.
+const leftTimeout = time.Second
 
 // agentLeft tells from the call record of the leg that a caller was bridged with last whether its party has hung up, as an
 // agent does to end a call.
@@ -86,7 +86,7 @@ func (c *Controller) agentLeft(ctx context.Context, caller *esl.Event) bool {
 		if there, err := c.link.API(ctx, "uuid_exists "+leg); err != nil || strings.TrimSpace(there) == "true" {
 			return false
 		}
-		rec, err = c.waitCDR(ctx, leg, leftPatience)
+		rec, err = c.waitCDR(ctx, leg, leftTimeout)
 	}
 	if err != nil {
 		return false

@@ -14,9 +14,9 @@ import (
 // caller from whoever was to have them, and then hangs up, or waits for the end of the greeting and leaves a message.
 
 const (
-	// greetingPatience is how long a greeting may last, beepPatience how long after its end the beep is waited for.
-	greetingPatience = 70 * time.Second
-	beepPatience     = 2500 * time.Millisecond
+	// greetingTimeout is how long a greeting may last, beepTimeout how long after its end the beep is waited for.
+	greetingTimeout = 70 * time.Second
+	beepTimeout     = 2500 * time.Millisecond
 )
 
 const (
@@ -130,7 +130,7 @@ func (a *actor) considerMachine(ctx context.Context) {
 	if !a.ai.live() {
 		a.recordHuman(ctx) // unless that has begun: what is left is on the record
 	}
-	a.arm(timerMachine, greetingPatience)
+	a.arm(timerMachine, greetingTimeout)
 	url := s.action.MessageURL
 	a.beside(func() { // it is played without a wait for the network
 		if _, err := a.c.promptFile(ctx, a.tenant, url); err != nil && ctx.Err() == nil {
@@ -196,7 +196,7 @@ func (a *actor) greetingHeard(ctx context.Context, kind amd.EventKind) {
 		a.leaveMessage(ctx)
 	case amd.KindGreetingEnd:
 		a.machine.quiet = true
-		a.arm(timerMachine, beepPatience)
+		a.arm(timerMachine, beepTimeout)
 	case amd.KindVerdict:
 	}
 }

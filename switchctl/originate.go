@@ -21,10 +21,10 @@ const (
 	probeEvery   = 5 * time.Second
 	// rerouteGrace waits for the channel of the route before: its UUID is the next one's.
 	rerouteGrace = time.Second
-	// socketPatience is how long an answered call may be without its socket.
-	socketPatience = 3 * time.Second
-	killPatience   = 2 * time.Second
-	maxReattach    = 5
+	// socketTimeout is how long an answered call may be without its socket.
+	socketTimeout = 3 * time.Second
+	killTimeout   = 2 * time.Second
+	maxReattach   = 5
 	// maxMisses is how often an originate may be found to have no channel yet.
 	maxMisses = 3
 )

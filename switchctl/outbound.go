@@ -72,7 +72,7 @@ func (c *Controller) hangupSocket(ctx context.Context, conn *esl.Conn, cause str
 		return
 	}
 	done := make(chan struct{})
-	t := c.clock.AfterFunc(killPatience, func() { close(done) })
+	t := c.clock.AfterFunc(killTimeout, func() { close(done) })
 	defer t.Stop()
 	select {
 	case <-conn.Done():

@@ -29,8 +29,8 @@ const (
 	unregisteredPause = 15 * time.Second
 	// settledLeg is how long a leg must have lasted for its loss to be the first failure again.
 	settledLeg = 10 * time.Second
-	// strayPatience is how long a leg that was found on the switch waits for somebody to hold its phone.
-	strayPatience = time.Minute
+	// strayTimeout is how long a leg that was found on the switch waits for somebody to hold its phone.
+	strayTimeout = time.Minute
 	// ConnectingPhone is how long a caller, and an agent who dials, wait for a held phone that is being connected.
 	ConnectingPhone = 5 * time.Second
 	// phoneSilence ends the leg of a phone that sends nothing any more (media_timeout).
@@ -494,7 +494,7 @@ func (p *phone) hangup(ctx context.Context) bool {
 	}
 	p.phase = legEnding
 	p.wanted.Store(0)
-	p.arm(phoneOverdue, killPatience)
+	p.arm(phoneOverdue, killTimeout)
 	p.command(ctx, "uuid_kill "+p.leg+" "+CauseNormalClearing)
 	return true
 }

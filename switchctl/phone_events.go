@@ -348,7 +348,7 @@ func (p *phone) found(ctx context.Context, m phoneFound) {
 	p.c.metrics.recovered.WithLabelValues("phone").Inc()
 	p.log.InfoContext(ctx, "agent's leg found", "channel", m.channel)
 	if !p.held {
-		p.arm(phoneStray, strayPatience)
+		p.arm(phoneStray, strayTimeout)
 	}
 }
 

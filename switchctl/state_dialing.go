@@ -152,7 +152,7 @@ func (a *actor) answers(ctx context.Context, at time.Time) state {
 	a.answerWaiters(nil)
 	a.awaitVerdict()
 	if a.sock == nil {
-		a.arm(timerSocket, socketPatience)
+		a.arm(timerSocket, socketTimeout)
 	}
 	a.recordWanted(ctx)
 	a.startHandler(ctx)

@@ -214,7 +214,7 @@ func (a *actor) startTalk(ctx context.Context) {
 	s, t := &a.talking, a.talking.now
 	if a.sock == nil {
 		t.phase = talkStarting
-		a.arm(timerTalk, 2*socketPatience)
+		a.arm(timerTalk, 2*socketTimeout)
 		return
 	}
 	switch t.phase {
@@ -311,7 +311,7 @@ func (a *actor) talkWasSent(ctx context.Context, m talkSent) {
 		a.log.WarnContext(ctx, "application could not be sent", "app", "playback", "error", m.err)
 		// The socket is most likely closing, and another one comes; the timer ends the wait for it.
 		a.talking.heard, t.app = nil, ""
-		a.arm(timerTalk, 2*socketPatience)
+		a.arm(timerTalk, 2*socketTimeout)
 		return
 	}
 	t.sent = true

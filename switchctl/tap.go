@@ -18,11 +18,11 @@ const (
 	roleTap = "tap"
 	// maxTaps bounds the taps of one call: each costs the switch about as much as half a bridge.
 	maxTaps = 8
-	// tapPatience is how long a leg may take to come up, tapRetry the pause before it is dialed again, and tapStart how long
+	// tapTimeout is how long a leg may take to come up, tapRetry the pause before it is dialed again, and tapStart how long
 	// the first one may take in all, its socket included.
-	tapPatience = 3 * time.Second
-	tapRetry    = 300 * time.Millisecond
-	tapStart    = 9 * time.Second
+	tapTimeout = 3 * time.Second
+	tapRetry   = 300 * time.Millisecond
+	tapStart   = 9 * time.Second
 	// maxTapTries is how often in a row a leg is dialed; one that was up for tapStable has earned them again.
 	maxTapTries = 6
 	tapStable   = 5 * time.Second
@@ -177,7 +177,7 @@ func (a *actor) dialTap(ctx context.Context, t *tap, i int) {
 		a.endTap(ctx, t, media.CloseError)
 		return
 	}
-	l.channel, l.dialing, l.due = channel.String(), true, a.c.clock.Now().Add(tapPatience)
+	l.channel, l.dialing, l.due = channel.String(), true, a.c.clock.Now().Add(tapTimeout)
 	a.c.registry.bind(a, l.channel)
 	a.originateTap(ctx, t.id, i, l)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	bridgePatience = 5 * time.Second
+	bridgeTimeout = 5 * time.Second
 
 	destinationE164   = "e164"
 	destinationSIP    = "sip_uri"
@@ -198,7 +198,7 @@ func (a *actor) transferEvent(ctx context.Context, m channelEvent) (state, error
 	case evAnswer:
 		if t.phase == transferDialing {
 			t.phase, t.media = transferBridging, true
-			a.arm(timerTransfer, bridgePatience)
+			a.arm(timerTransfer, bridgeTimeout)
 			a.withSwitchMedia(ctx, func(ctx context.Context) {
 				if a.transfer == t && t.phase == transferBridging {
 					a.bridgeTransfer(ctx)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// verdictPatience is how long after answer call.answered waits for machine detection.
-	verdictPatience = 4 * time.Second
+	// verdictTimeout is how long after answer call.answered waits for machine detection.
+	verdictTimeout = 4 * time.Second
 	// detectWithin is how long after answer a session may begin that still hears how the call was answered.
 	detectWithin = 10 * time.Second
 
@@ -53,7 +53,7 @@ func (a *actor) detects() bool {
 // have without the interruption: its detector's audio is lost.
 func (a *actor) awaitVerdict() {
 	if awaitsVerdict(a.call) {
-		a.arm(timerVerdict, a.answerAt.Add(verdictPatience).Sub(a.c.clock.Now()))
+		a.arm(timerVerdict, a.answerAt.Add(verdictTimeout).Sub(a.c.clock.Now()))
 	}
 }
 

@@ -328,8 +328,8 @@ func (ch *channel) after(d time.Duration, f func()) {
 	ch.timers = append(ch.timers, time.AfterFunc(d, func() { ch.sw.goFunc(f) }))
 }
 
-// readPatience is how long a read without a timer waits for a packet (switch_rtp.c, rtp_common_read, poll_sec).
-const readPatience = 5 * time.Second
+// readTimeout is how long a read without a timer waits for a packet (switch_rtp.c, rtp_common_read, poll_sec).
+const readTimeout = 5 * time.Second
 
 // untimed tells whether the leg is read when a packet comes, and not by a timer.
 func (ch *channel) untimed() bool {
@@ -344,7 +344,7 @@ func (ch *channel) onceRead(f func()) {
 		return
 	}
 	ch.media.onceReceived(f)
-	ch.after(readPatience, f)
+	ch.after(readTimeout, f)
 }
 
 // transfer sends the channel to an extension. It works from any goroutine.

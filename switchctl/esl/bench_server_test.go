@@ -30,7 +30,7 @@ const (
 	benchCallers  = 2  // goroutines that send executes at the same time
 	benchExecutes = 4  // of each, answered by a reply and two events
 	benchEvents   = benchBurst + 2*benchCallers*benchExecutes
-	benchPatience = 5 * time.Second // for a reply, and for the last event
+	benchTimeout  = 5 * time.Second // for a reply, and for the last event
 )
 
 // benchResult is what a server tells at its end.
@@ -79,7 +79,7 @@ func (c *benchCall) event(name, sequence, id string) {
 
 // run sets the call up: subscribe, then executes of several callers.
 func (c *benchCall) run(ctx context.Context, send func(context.Context, command.Command) (string, error)) {
-	ctx, cancel := context.WithTimeout(ctx, benchPatience)
+	ctx, cancel := context.WithTimeout(ctx, benchTimeout)
 	defer cancel()
 	for _, cmd := range []command.Command{command.Linger{Enabled: true, Seconds: 5}, command.MyEvents{Format: "plain"}} {
 		if _, err := send(ctx, cmd); err != nil {

@@ -73,7 +73,7 @@ func (s benchSwitch) play(ctx context.Context, addr string) error {
 		return err
 	}
 	defer func() { _ = nc.Close() }() // the server may have been faster
-	if err := nc.SetDeadline(time.Now().Add(2 * benchPatience)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(2 * benchTimeout)); err != nil {
 		return err
 	}
 	br := bufio.NewReader(nc)

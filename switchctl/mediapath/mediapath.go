@@ -20,8 +20,8 @@ type Switch interface {
 	API(ctx context.Context, cmd string) (string, error)
 }
 
-// ReinvitePatience is how long a carrier may take to answer a re-INVITE: bypass has failed after that.
-const ReinvitePatience = time.Second
+// ReinviteTimeout is how long a carrier may take to answer a re-INVITE: bypass has failed after that.
+const ReinviteTimeout = time.Second
 
 const (
 	pollEvery = 20 * time.Millisecond
@@ -57,7 +57,7 @@ func Reinvite(ctx context.Context, sw Switch, channel string) error {
 			return gone(err)
 		}
 	}
-	deadline := time.NewTimer(ReinvitePatience)
+	deadline := time.NewTimer(ReinviteTimeout)
 	defer deadline.Stop()
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()

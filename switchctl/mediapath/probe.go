@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	bridgePatience   = 5 * time.Second
-	bypassPatience   = time.Second
-	takeBackPatience = 2 * time.Second
-	originateSlack   = 5 * time.Second
+	bridgeTimeout   = 5 * time.Second
+	bypassTimeout   = time.Second
+	takeBackTimeout = 2 * time.Second
+	originateSlack  = 5 * time.Second
 	// observed is how long the audio is watched in each mode.
 	observed = time.Second
 	// leastPackets of a second's fifty must come: loss, and a busy machine, are no fault of bypass.
@@ -176,7 +176,7 @@ func (p *probe) step(name string, began time.Time, detail string, err error) err
 }
 
 // job runs a background command and waits for its reply.
-func (p *probe) job(ctx context.Context, cmd string, patience time.Duration) error {
+func (p *probe) job(ctx context.Context, cmd string, timeout time.Duration) error {
 	id, done := uuid.NewString(), make(chan string, 1)
 	p.mu.Lock()
 	p.jobs[id] = done
@@ -185,16 +185,16 @@ func (p *probe) job(ctx context.Context, cmd string, patience time.Duration) err
 		return err
 	}
 	name, _, _ := strings.Cut(cmd, " ")
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	select {
 	case body := <-done:
 		if strings.HasPrefix(body, "-") {
 			return &esl.ReplyError{Op: name, Text: body}
 		}
 		return nil
-	case <-timeout.C:
-		return fmt.Errorf("%s: no reply of the switch in %s", name, patience)
+	case <-timer.C:
+		return fmt.Errorf("%s: no reply of the switch in %s", name, timeout)
 	case <-p.conn.Done():
 		return fmt.Errorf("%s: %w", name, p.conn.Err())
 	case <-ctx.Done():
@@ -219,24 +219,24 @@ func (p *probe) connect(ctx context.Context) error {
 	_ = p.step("call the number", began, "answered in "+p.result.Codec, nil)
 	began = time.Now()
 	err = p.job(ctx, fmt.Sprintf("originate {outbound_redirect_fatal=true,origination_uuid=%s,absolute_codec_string=%s,rtp_timer_name=soft}sofia/%s/%s@%s &park()",
-		p.leg, p.result.Codec, p.req.MediaProfile, p.req.SessionID, p.req.MediaAddr), bridgePatience)
+		p.leg, p.result.Codec, p.req.MediaProfile, p.req.SessionID, p.req.MediaAddr), bridgeTimeout)
 	if err == nil {
-		err = p.job(ctx, "uuid_bridge "+p.caller+" "+p.leg, bridgePatience)
+		err = p.job(ctx, "uuid_bridge "+p.caller+" "+p.leg, bridgeTimeout)
 	}
 	if err == nil {
-		err = p.await(ctx, p.bridged, bridgePatience, "CHANNEL_BRIDGE")
+		err = p.await(ctx, p.bridged, bridgeTimeout, "CHANNEL_BRIDGE")
 	}
 	return p.step("bridge to the media endpoint", began, "bridged", err)
 }
 
-func (p *probe) await(ctx context.Context, done <-chan struct{}, patience time.Duration, what string) error {
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
+func (p *probe) await(ctx context.Context, done <-chan struct{}, timeout time.Duration, what string) error {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	select {
 	case <-done:
 		return nil
-	case <-timeout.C:
-		return fmt.Errorf("no %s in %s", what, patience)
+	case <-timer.C:
+		return fmt.Errorf("no %s in %s", what, timeout)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -257,7 +257,7 @@ func (p *probe) try(ctx context.Context) error {
 	if _, err := p.conn.API(ctx, "uuid_setvar "+p.caller+" absolute_codec_string "+p.result.Codec); err != nil {
 		return err
 	}
-	if err := p.change(ctx, "into bypass", "uuid_media off "+p.caller, bypassPatience); err != nil {
+	if err := p.change(ctx, "into bypass", "uuid_media off "+p.caller, bypassTimeout); err != nil {
 		return err
 	}
 	if err := p.listen(ctx, "audio past the switch"); err != nil {
@@ -266,19 +266,19 @@ func (p *probe) try(ctx context.Context) error {
 	if _, err := p.conn.API(ctx, "uuid_setvar "+p.caller+" bypass_media false"); err != nil {
 		return err
 	}
-	if err := p.change(ctx, "out of bypass", "uuid_media "+p.caller, takeBackPatience); err != nil {
+	if err := p.change(ctx, "out of bypass", "uuid_media "+p.caller, takeBackTimeout); err != nil {
 		return err
 	}
 	return p.listen(ctx, "audio through the switch again")
 }
 
 // change leads the audio on another way: the switch must say so, and the audio must come from there.
-func (p *probe) change(ctx context.Context, name, cmd string, patience time.Duration) error {
+func (p *probe) change(ctx context.Context, name, cmd string, timeout time.Duration) error {
 	began := time.Now()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	p.forgetMoves()
-	if err := p.job(ctx, cmd, patience); err != nil {
+	if err := p.job(ctx, cmd, timeout); err != nil {
 		status, _ := variable(ctx, p.conn, p.caller, "sip_invite_failure_status") // the failure stands without it
 		if status != "" {
 			err = fmt.Errorf("carrier refused the re-INVITE with %s: %w", status, err)
