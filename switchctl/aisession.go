@@ -440,7 +440,7 @@ func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
 	if at.IsZero() {
 		at = a.c.clock.Now()
 	}
-	at = at.UTC()
+	at = at.Add(-a.ahead()).UTC() // the record has the switch's times
 	a.call.AgentConnectTime = &at
 	call := a.call
 	a.record(ctx, "agent connected", func(ctx context.Context) error {

@@ -51,6 +51,7 @@ type bench struct {
 	sock   *fakeSocket
 	times  map[string]time.Time // of the caller's channel
 	serial int                  // of its created-time
+	behind time.Duration        // by how much the switch's clock is behind ours
 
 	other otherCall
 	// faults is how many panics the test has injected; any other fails it.
@@ -137,7 +138,7 @@ func micros(t time.Time) string {
 
 // event is one of the caller's channel, with the times that the switch would write.
 func (b *bench) event(name string, headers map[string]string) *esl.Event {
-	now := time.Now()
+	now := time.Now().Add(-b.behind)
 	switch name {
 	case evCreate:
 		b.serial++

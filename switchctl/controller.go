@@ -39,10 +39,8 @@ type Controller struct {
 	ping func(ctx context.Context) error
 
 	draining atomic.Bool
-	// ahead is by how much our clock is ahead of the switch's, in ns; 0 while that is little.
-	ahead  atomic.Int64
-	failed failedTrunks
-	spent  spentCDRs
+	failed   failedTrunks
+	spent    spentCDRs
 	// logBytes bounds what the log entries of a tenant's calls hold while they wait to be written.
 	logBytes *fairshare.Bytes
 	// goes are all goroutines of calls.

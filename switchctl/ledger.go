@@ -178,6 +178,8 @@ type closing struct {
 	outcome sessionOutcome // of a session that is still active
 	// logsDropped are the log entries that this session had no room for.
 	logsDropped int
+	// ahead is by how much our clock, which sessions go by, was ahead of the switch's, which the record goes by.
+	ahead time.Duration
 	// quality is nil when no audio was measured.
 	quality json.RawMessage
 }

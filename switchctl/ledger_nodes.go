@@ -13,10 +13,14 @@ import (
 
 var _ nodeLedger = (*pgLedger)(nil)
 
-func (l *pgLedger) NodeBeat(ctx context.Context, node string, at time.Time, inSight, returning bool) (nodeBeat, error) {
+func (l *pgLedger) NodeBeat(ctx context.Context, node string, at, switchSeen time.Time, returning bool) (nodeBeat, error) {
 	var beat nodeBeat
+	var seen *time.Time
+	if !switchSeen.IsZero() {
+		seen = &switchSeen
+	}
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
-		lost, err := tx.Q.NodeBeat(ctx, at, inSight, node)
+		lost, err := tx.Q.NodeBeat(ctx, at, seen, node)
 		if errors.Is(err, store.ErrNotFound) {
 			lost, err = true, tx.Q.NodeStart(ctx, node, at) // others have forgotten it
 		}

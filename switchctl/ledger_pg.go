@@ -208,6 +208,9 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 	if c.record.AnswerTime == nil {
 		c.record.AnswerTime = before.AnswerTime // an answer that was committed is a fact
 	}
+	if at := c.record.AnswerTime; at != nil && c.record.EndTime.Before(*at) {
+		c.record.EndTime = *at // clocks differ: no call ends before it was answered
+	}
 	rec := c.record
 	if err := setVerdict(ctx, tx, c.call); err != nil {
 		return false, err
@@ -227,7 +230,7 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 	if _, err := tx.Q.LiveUnitsDeleteOfCall(ctx, row.TenantID, row.ID); err != nil {
 		return false, err
 	}
-	if err := endActiveSession(ctx, tx, row, c.outcome, c.logsDropped); err != nil {
+	if err := endActiveSession(ctx, tx, row, c); err != nil {
 		return false, err
 	}
 	if err := emitEnded(ctx, tx, row, lead); err != nil {
@@ -240,7 +243,7 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 }
 
 // endActiveSession ends the session that the call's end has ended.
-func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, outcome sessionOutcome, logsDropped int) error {
+func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, c closing) error {
 	session, err := tx.Q.SessionActiveOfCall(ctx, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -252,12 +255,13 @@ func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, outcome s
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if outcome == "" {
-		outcome = sessionHangup
+	at := call.EndTime.Add(c.ahead)
+	if at.Before(session.StartedAt) {
+		at = session.StartedAt
 	}
 	return endSession(ctx, tx, call, sessionEnd{
-		session: session.ID, outcome: outcome, at: *call.EndTime, revoke: agent.TokenLifetime == lifetimeSocket,
-		logsDropped: logsDropped,
+		session: session.ID, outcome: sessionOutcome(or(string(c.outcome), string(sessionHangup))), at: at,
+		revoke: agent.TokenLifetime == lifetimeSocket, logsDropped: c.logsDropped,
 	})
 }
 

@@ -111,7 +111,7 @@ func (a *actor) socketAttached(ctx context.Context, m socketUp) (state, error) {
 			if at.IsZero() {
 				at = eventTime(m.ev)
 			}
-			next = a.answers(ctx, at)
+			next = a.answers(ctx, at, a.c.sight.ours(at))
 		} else {
 			a.startHandler(ctx)
 		}
@@ -209,6 +209,10 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	if found {
 		a.rec.paused = m.paused
 	}
+	if a.ahead() == 0 && m.ahead != 0 && a.answerAt != nil && len(a.sessions) == 0 { // what was recorded has its place
+		ours := a.answerAt.Add(m.ahead)
+		a.answerAt = &ours
+	}
 	a.stillBridged(m.other)
 	a.recovered = false
 	if a.killCause != "" {
@@ -225,9 +229,9 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 	if next == stateDialing || next == stateRinging {
 		at := m.answeredAt
 		if at.IsZero() {
-			at = a.c.clock.Now().UTC()
+			at = a.c.clock.Now().UTC().Add(-m.ahead)
 		}
-		next = a.answers(ctx, at)
+		next = a.answers(ctx, at, at.Add(m.ahead))
 	}
 	if found && a.transfer.bridged() && a.transfer.handler {
 		a.startHandler(ctx)
@@ -278,7 +282,7 @@ func (a *actor) channelVanished(ctx context.Context, m channelGone) (state, erro
 		a.c.metrics.recovered.WithLabelValues("closed").Inc()
 	}
 	a.log.WarnContext(ctx, "switch knows nothing of the call", "hangup_cause", cause, "switch_restarted", m.restarted)
-	return a.beginClose(ctx, lostRecord(cause, a.livedUntil(m.switchSeen).Add(-a.ahead()), a.call.AnswerTime)), nil
+	return a.beginClose(ctx, lostRecord(cause, a.livedUntil(m.switchSeen), a.call.AnswerTime)), nil
 }
 
 // startHandler runs AnswerHandler.Answered beside the actor, once.

@@ -19,20 +19,32 @@ func (a *actor) noteAlive(at time.Time) {
 	}
 }
 
-// livedUntil is when a call that ended unseen is known to have lived last: its last sign, or when the switch with all its channels was in
-// sight last.
+// livedUntil is when, by the switch's clock, a call that ended unseen is known to have lived last: its last sign, or when the switch with all
+// its channels was in sight last. That is not before its answer.
 func (a *actor) livedUntil(switchSeen time.Time) time.Time {
 	at := switchSeen
-	for _, t := range []*time.Time{&a.call.CreatedAt, a.call.DialTime, a.call.RingTime, a.answerAt, a.call.AgentConnectTime} {
-		if t != nil && t.After(at) {
-			at = *t
+	later := func(t time.Time) {
+		if t.After(at) {
+			at = t
 		}
 	}
-	if us := a.aliveAt.Load(); us > 0 && time.UnixMicro(us).After(at) {
-		at = time.UnixMicro(us)
+	ahead := a.ahead()
+	if us := a.aliveAt.Load(); us > 0 {
+		later(time.UnixMicro(us).Add(-ahead))
 	}
-	if now := a.c.clock.Now(); at.After(now) {
-		at = now
+	for _, t := range []*time.Time{a.call.RingTime, a.call.AgentConnectTime} {
+		if t != nil {
+			later(*t)
+		}
+	}
+	if a.call.AnswerTime == nil { // these are by our clock, and before an answer
+		later(a.call.CreatedAt.Add(-ahead))
+		if t := a.call.DialTime; t != nil {
+			later(t.Add(-ahead))
+		}
+	}
+	if t := a.call.AnswerTime; t != nil {
+		later(*t)
 	}
 	return at
 }

@@ -89,9 +89,9 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 	_, err := p.l.NodeStarted(t.Context(), "node-1", answered.Add(-time.Hour))
 	require.NoError(t, err)
 	require.NoError(t, p.l.NodeSeen(t.Context(), "node-1", answered, uuid.NewString()))
-	_, err = p.l.NodeBeat(t.Context(), "node-1", beat, true, false)
+	_, err = p.l.NodeBeat(t.Context(), "node-1", beat, beat, false)
 	require.NoError(t, err)
-	_, err = p.l.NodeBeat(t.Context(), "node-1", time.Now(), false, false) // it is back, the switch is not
+	_, err = p.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Time{}, false) // it is back, the switch is not
 	require.NoError(t, err)
 
 	b := newBench(t)
@@ -154,7 +154,7 @@ func TestCallsThatEndedUnseen(t *testing.T) {
 		calls := b.c.registry.all()
 		require.Len(t, calls, 40)
 		began := time.Now()
-		b.c.lookAll(t.Context(), calls, nil)
+		require.NoError(t, b.c.lookAll(t.Context(), calls, nil))
 		require.InDelta(t, callRecordTimeout.Seconds(), time.Since(began).Seconds(), 0.2)
 	})
 }

@@ -18,7 +18,7 @@ import (
 // is gone it is ended, since the switch may wait for its packets before it writes the caller's record. An error says that the switch didn't answer.
 func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow func(), err error) {
 	if !a.looking.CompareAndSwap(false, true) {
-		return nil, nil
+		return nil, nil //nolint:nilnil // somebody does already
 	}
 	defer func() {
 		if follow == nil {
@@ -29,6 +29,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow fun
 	if generation == 0 {
 		return nil, ErrLinkDown // the next connection looks at every call
 	}
+	asked := c.clock.Now()
 	found, err := c.dump(ctx, a.channel)
 	if err != nil {
 		a.log.DebugContext(ctx, "look at the switch failed", "error", err)
@@ -43,12 +44,13 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow fun
 		}, nil
 	}
 	at := found.Micros("Caller-Channel-Answered-Time")
+	ahead := aheadOf(found, asked, c.clock.Now())
 	a.post(channelFound{
-		answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation,
+		answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation, ahead: ahead,
 		other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
 		paused: found.Var(varPaused) == "true", left: a.hadAgent && c.agentLeft(ctx, found),
 	})
-	return nil, nil
+	return nil, nil //nolint:nilnil // nothing follows
 }
 
 // followGone ends the media leg of a call whose channel is gone, waits for the call's record, and tells the actor.

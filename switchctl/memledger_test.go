@@ -369,7 +369,7 @@ func (l *memLedger) Close(_ context.Context, c closing) error {
 			delete(l.units, unit)
 		}
 		if id, ok := l.sessionOf[row.ID]; ok {
-			l.endSession(sessionEnd{session: id, outcome: c.outcome, at: rec.EndTime, logsDropped: c.logsDropped})
+			l.endSession(sessionEnd{session: id, outcome: c.outcome, at: rec.EndTime.Add(c.ahead), logsDropped: c.logsDropped})
 		}
 		if c.quality != nil {
 			row.Quality = c.quality

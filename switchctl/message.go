@@ -135,6 +135,8 @@ type channelFound struct {
 	bypassed bool
 	// left: an agent with whom it was bridged last has hung up.
 	left bool
+	// ahead is by how much our clock is ahead of the switch's; 0 while that is little.
+	ahead time.Duration
 	// generation of the host link that was asked.
 	generation uint64
 }

@@ -29,9 +29,9 @@ const (
 
 // nodeLedger is what keeps the controllers that share one database.
 type nodeLedger interface {
-	// NodeBeat is the node's own sign of life, and with inSight that of its switch. When others have taken it for lost, or returning says that they had, it gives the
+	// NodeBeat is the node's own sign of life, and with switchSeen, by the switch's clock, that of its switch. When others have taken it for lost, or returning says that they had, it gives the
 	// calls of the node that are still open. It tells that it was lost beside an error, too.
-	NodeBeat(ctx context.Context, node string, at time.Time, inSight, returning bool) (nodeBeat, error)
+	NodeBeat(ctx context.Context, node string, at, switchSeen time.Time, returning bool) (nodeBeat, error)
 	// OtherNodes lists all but the node.
 	OtherNodes(ctx context.Context, node string) ([]db.NodesOtherRow, error)
 	// MarkLost marks a node that still was not seen since, and tells whether it was this one who did.
@@ -90,7 +90,11 @@ func (c *Controller) signOfLife(ctx context.Context, returning bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	actors := c.registry.all() // before the rows are read: a call's row is there before its actor
-	beat, err := c.nodes.NodeBeat(ctx, c.cfg.NodeID, c.clock.Now(), c.inSight(), returning)
+	at, switchSeen := c.clock.Now(), time.Time{}
+	if c.inSight() {
+		switchSeen = c.sight.theirs(at)
+	}
+	beat, err := c.nodes.NodeBeat(ctx, c.cfg.NodeID, at, switchSeen, returning)
 	returning = returning || beat.lost
 	if err != nil {
 		c.log.WarnContext(ctx, "sign of life could not be given", "error", err)

@@ -127,6 +127,49 @@ func TestLostNodesCallsAreClosedOnce(t *testing.T) {
 	require.Equal(t, 1, told["ai_session.ended"])
 }
 
+// TestLostNodeOfAnotherClock has a host be lost whose switch's clock is 10 minutes off, with a call that lasted three minutes until its last sign and
+// one whose answer came after that: no call is longer than it was, and none ends before its answer.
+func TestLostNodeOfAnotherClock(t *testing.T) {
+	t.Parallel()
+	for name, ahead := range map[string]time.Duration{"behind": 10 * time.Minute, "ahead": -10 * time.Minute, "right": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newPGBench(t)
+			sign := time.Now().UTC().Truncate(time.Microsecond)
+			dialed, answered := sign.Add(-190*time.Second), sign.Add(-180*time.Second)
+			late := b.open(t, nil, nil, nil)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET created_at = $1, dial_time = $1, queued_at = $2", dialed, answered)
+			require.NoError(t, b.l.Answered(t.Context(), b.call, answered.Add(-ahead)))
+			require.NoError(t, b.l.Answered(t.Context(), late, sign.Add(time.Second-ahead)))
+			b.startSession(t)
+			storetest.Exec(t, b.st, b.tenant, "UPDATE ai_sessions SET started_at = $1", answered.Add(time.Second))
+			_, err := b.l.NodeStarted(t.Context(), "node-1", dialed)
+			require.NoError(t, err)
+			_, err = b.l.NodeBeat(t.Context(), "node-1", sign, sign.Add(-ahead), false)
+			require.NoError(t, err)
+			others, err := b.l.OtherNodes(t.Context(), "node-2")
+			require.NoError(t, err)
+			marked, err := b.l.MarkLost(t.Context(), others[0])
+			require.NoError(t, err)
+			require.True(t, marked)
+			lost, err := b.l.LostCalls(t.Context(), "node-2", uuid.Nil)
+			require.NoError(t, err)
+			require.Len(t, lost, 2)
+			for _, call := range lost {
+				closed, err := b.l.CloseLost(t.Context(), call)
+				require.NoError(t, err)
+				require.True(t, closed)
+			}
+			for _, call := range b.ended {
+				talked := map[uuid.UUID]int{b.call.ID: 180, late.ID: 0}[call.ID]
+				require.Equal(t, talked, *DurationSeconds(call.AnswerTime, call.EndTime))
+				require.False(t, call.EndTime.Before(*call.AnswerTime))
+			}
+			require.Zero(t, b.count(t, "SELECT count(*) FROM ai_sessions WHERE ended_at < started_at"))
+		})
+	}
+}
+
 // TestLostNodeThatIsBack keeps what others have not closed, is told what they have, and what it writes late changes nothing.
 func TestLostNodeThatIsBack(t *testing.T) {
 	t.Parallel()
@@ -147,7 +190,7 @@ func TestLostNodeThatIsBack(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, done)
 
-	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), true, false)
+	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Now(), false)
 	require.NoError(t, err)
 	require.True(t, beat.lost)
 	require.Len(t, beat.open, 2)
@@ -158,10 +201,10 @@ func TestLostNodeThatIsBack(t *testing.T) {
 	require.False(t, done, "its node is back")
 	require.Equal(t, 2, b.count(t, "SELECT count(*) FROM live_calls"))
 
-	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), true, false)
+	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Now(), false)
 	require.NoError(t, err)
 	require.False(t, beat.lost, "it is told once")
-	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), true, true)
+	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Now(), true)
 	require.NoError(t, err)
 	require.Len(t, beat.open, 2, "unless it has not understood")
 
@@ -222,7 +265,7 @@ func TestNodesLostLongAgoAreForgotten(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, others)
 
-	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), true, false)
+	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Now(), false)
 	require.NoError(t, err)
 	require.True(t, beat.lost)
 	require.Empty(t, beat.open)
@@ -242,7 +285,7 @@ type fakeNodes struct {
 	closed int
 }
 
-func (f *fakeNodes) NodeBeat(_ context.Context, _ string, _ time.Time, _, returning bool) (nodeBeat, error) {
+func (f *fakeNodes) NodeBeat(_ context.Context, _ string, _, _ time.Time, returning bool) (nodeBeat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.beats++

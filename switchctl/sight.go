@@ -2,7 +2,10 @@ package switchctl
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
 // switchSight is what is known of the switch's calls over the links to it, which come and go: whether they are known now, until when they were
@@ -15,8 +18,14 @@ type switchSight struct {
 	compared  uint64    // the link's generation over which the calls were compared last
 	up        uint64    // the newest link's generation
 	answered  time.Time // the switch's last answer over that link
-	before    time.Time // until when the calls were known over the links before; the zero time is never
+	before    time.Time // until when, by the switch's clock, the calls were known over the links before; the zero time is never
+
+	ahead atomic.Int64 // by how much our clock is ahead of the switch's, in ns; 0 while that is little, or not known yet
 }
+
+// ours is the time of our clock at a time of the switch's, and theirs the reverse.
+func (s *switchSight) ours(t time.Time) time.Time   { return t.Add(time.Duration(s.ahead.Load())) }
+func (s *switchSight) theirs(t time.Time) time.Time { return t.Add(-time.Duration(s.ahead.Load())) }
 
 // left takes what the process before us has left.
 func (s *switchSight) left(before nodeBefore) {
@@ -44,7 +53,7 @@ func (s *switchSight) linkDown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.compared == s.up {
-		s.before = s.answered
+		s.before = s.theirs(s.answered)
 	}
 }
 
@@ -76,9 +85,25 @@ func (s *switchSight) knows(generation uint64) bool {
 	return generation != 0 && s.compared == generation
 }
 
-// last tells until when the calls were known before the link that there is, and whether its switch is another process since.
+// last tells until when, by the switch's clock, the calls were known before the link that there is, and whether its switch is another process since.
 func (s *switchSight) last() (seen time.Time, restarted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.before, s.restarted
+}
+
+// aheadOf is by how much our clock was ahead of the switch's when that made an event in reply to what was asked at one time and answered at
+// another; 0 while that is little.
+func aheadOf(ev *esl.Event, asked, answered time.Time) time.Duration {
+	at := ev.Micros("Event-Date-Timestamp")
+	if at.IsZero() {
+		return 0
+	}
+	switch least, most := asked.Sub(at), answered.Sub(at); {
+	case least >= skewWarned:
+		return least
+	case most <= -skewWarned:
+		return most
+	}
+	return 0
 }

@@ -52,7 +52,7 @@ func (c *Controller) skewed(skew time.Duration) {
 	if !far {
 		skew = 0
 	}
-	before := c.ahead.Swap(int64(skew))
+	before := c.sight.ahead.Swap(int64(skew))
 	if !far || before != 0 {
 		return
 	}
@@ -67,13 +67,10 @@ func (c *Controller) skewed(skew time.Duration) {
 	})
 }
 
-// ahead is by how much our clock was ahead of the switch's at the call's answer.
+// ahead is by how much our clock was ahead of the switch's when that told of the call's answer, or is now.
 func (a *actor) ahead() time.Duration {
-	if a.answerAt == nil {
-		return 0
+	if a.answerAt != nil && a.call.AnswerTime != nil {
+		return a.answerAt.Sub(*a.call.AnswerTime)
 	}
-	return a.answerAt.Sub(*a.call.AnswerTime)
+	return time.Duration(a.c.sight.ahead.Load())
 }
-
-// ours is the time of our clock at a time of the switch's.
-func (c *Controller) ours(t time.Time) time.Time { return t.Add(time.Duration(c.ahead.Load())) }

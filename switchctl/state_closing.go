@@ -47,7 +47,7 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 		a.sock = nil
 		a.beside(func() { closeQuietly(s) })
 	}
-	a.commitClose(ctx, closing{call: a.call, record: rec, outcome: outcome, logsDropped: a.endLogs(ctx)})
+	a.commitClose(ctx, closing{call: a.call, record: rec, outcome: outcome, logsDropped: a.endLogs(ctx), ahead: a.ahead()})
 	return stateClosing
 }
 
@@ -60,7 +60,7 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 		session, reason, partDone = s.media, s.closeReason, s.partDone
 	}
 	a.sayEnded()
-	answered, sessions, ahead := c.record.AnswerTime, a.sessions, a.ahead()
+	answered, sessions := c.record.AnswerTime, a.sessions
 	left := session == nil && a.ai != nil && a.ai.resumed && !a.ai.outcome.transferred()
 	a.beside(func() {
 		a.c.guard(a.log, func() { // whatever becomes of this, the record is written
@@ -71,7 +71,7 @@ func (a *actor) commitClose(ctx context.Context, c closing) {
 			c.quality = q.column()
 			a.c.metrics.quality.observe(q, stats)
 			if session != nil && !partDone && answered != nil {
-				if _, err := session.FinishRecording(answered.Add(ahead), c.record.EndTime.Add(ahead)); err != nil { // it has our clock's times
+				if _, err := session.FinishRecording(answered.Add(c.ahead), c.record.EndTime.Add(c.ahead)); err != nil { // it began by our clock
 					a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
 				}
 			}

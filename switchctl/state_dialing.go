@@ -114,7 +114,8 @@ func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, err
 		return a.rings(ctx, eventTime(m.ev, "Caller-Channel-Progress-Time", "Caller-Channel-Progress-Media-Time")), nil
 	case evAnswer:
 		a.noteKeys(m.ev)
-		return a.answers(ctx, eventTime(m.ev, "Caller-Channel-Answered-Time")), nil
+		at := eventTime(m.ev, "Caller-Channel-Answered-Time")
+		return a.answers(ctx, at, a.c.sight.ours(at)), nil
 	case evHangupComplete:
 		return a.ended(ctx, m.ev), nil
 	case evDestroy:
@@ -134,12 +135,11 @@ func (a *actor) rings(ctx context.Context, at time.Time) state {
 	return stateRinging
 }
 
-// answers moves an unanswered call on. What happens after answer is the handler's to say.
-func (a *actor) answers(ctx context.Context, at time.Time) state {
+// answers moves an unanswered call on. What happens after answer is the handler's to say. at is the answer by the switch's clock, and ours by ours.
+func (a *actor) answers(ctx context.Context, at, ours time.Time) state {
 	a.disarm(timerOriginate)
 	a.disarm(timerRefused)
 	a.recovered = false
-	ours := a.c.ours(at)
 	a.answerAt = &ours
 	a.call.AnswerTime = &at
 	call := a.call

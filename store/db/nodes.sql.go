@@ -13,8 +13,11 @@ import (
 )
 
 const callsOfLostNodes = `-- name: CallsOfLostNodes :many
-SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, greatest(coalesce(n.switch_seen_at, n.last_seen_at), c.created_at, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.queued_at,
-  (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))::timestamptz AS lived_until
+SELECT c.tenant_id, c.id, c.campaign_id, c.lead_id, c.agent_id, c.voice_agent_id, c.trunk_id, c.node, c.fs_uuid, c.direction, c.environment, c.status, c.from_number, c.to_number, c.peer_hash, c.peer_sealed, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.end_time, c.hangup_cause, c.hangup_disposition, c.sip_status, c.disposition, c.disposition_source, c.notes, c.ai_summary, c.ai_sentiment, c.ai_next_action, c.metadata, c.created_at, c.amd, c.answered_by_amd, c.amd_class, c.amd_confidence, c.amd_after_ms, c.quality, c.queued_at, c.abandoned, c.agent_due, c.flow_id, c.announced_at, greatest(coalesce(n.switch_seen_at, n.last_seen_at), c.ring_time, c.answer_time, c.agent_connect_time,
+  CASE WHEN c.answer_time IS NULL THEN greatest(c.created_at, c.dial_time) END,
+  greatest(c.queued_at, (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))
+    - CASE WHEN c.answer_time IS NULL THEN interval '0' ELSE coalesce(n.last_seen_at - n.switch_seen_at, interval '0') END
+  )::timestamptz AS lived_until
 FROM nodes n JOIN calls c ON c.node = n.id
 WHERE n.lost_at IS NOT NULL AND n.id <> $1 AND c.end_time IS NULL AND c.created_at < n.lost_at AND c.id > $2
 ORDER BY c.id LIMIT $3
@@ -26,7 +29,8 @@ type CallsOfLostNodesRow struct {
 }
 
 // CallsOfLostNodes lists open calls of lost nodes, and when each of them is known to have lived last: when its node had its switch in
-// sight, or what the call itself tells.
+// sight, or what the call itself tells. That is by the switch's clock for a call that was answered by it, since its length counts from there: what
+// was written by the controller's is earlier by as much as that was ahead, which the node's last sign tells unless it was without its switch.
 func (q *Queries) CallsOfLostNodes(ctx context.Context, node string, after uuid.UUID, batch int32) ([]CallsOfLostNodesRow, error) {
 	rows, err := q.db.Query(ctx, callsOfLostNodes, node, after, batch)
 	if err != nil {
@@ -95,13 +99,14 @@ func (q *Queries) CallsOfLostNodes(ctx context.Context, node string, after uuid.
 const nodeBeat = `-- name: NodeBeat :one
 WITH before AS (SELECT id, lost_at FROM nodes b WHERE b.id = $3 FOR UPDATE)
 UPDATE nodes n SET last_seen_at = $1::timestamptz, lost_at = NULL,
-  switch_seen_at = CASE WHEN $2::bool THEN $1::timestamptz ELSE n.switch_seen_at END FROM before WHERE n.id = before.id
+  switch_seen_at = coalesce($2::timestamptz, n.switch_seen_at) FROM before WHERE n.id = before.id
 RETURNING (before.lost_at IS NOT NULL)::bool AS was_lost
 `
 
-// NodeBeat is a node's sign of life, and its switch's if it has that in sight. It takes the mark of a lost one off, and tells whether it stood.
-func (q *Queries) NodeBeat(ctx context.Context, at time.Time, inSight bool, iD string) (bool, error) {
-	row := q.db.QueryRow(ctx, nodeBeat, at, inSight, iD)
+// NodeBeat is a node's sign of life, and its switch's if it has that in sight, by the switch's clock. It takes the mark of a lost one off, and tells
+// whether it stood.
+func (q *Queries) NodeBeat(ctx context.Context, at time.Time, switchSeenAt *time.Time, iD string) (bool, error) {
+	row := q.db.QueryRow(ctx, nodeBeat, at, switchSeenAt, iD)
 	var was_lost bool
 	err := row.Scan(&was_lost)
 	return was_lost, err

@@ -8,11 +8,12 @@ ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at, last_seen_at = 
 UPDATE nodes SET last_seen_at = @at::timestamptz, switch_core_uuid = coalesce(sqlc.narg('switch_core_uuid'), switch_core_uuid)
 WHERE id = @id;
 
--- NodeBeat is a node's sign of life, and its switch's if it has that in sight. It takes the mark of a lost one off, and tells whether it stood.
+-- NodeBeat is a node's sign of life, and its switch's if it has that in sight, by the switch's clock. It takes the mark of a lost one off, and tells
+-- whether it stood.
 -- name: NodeBeat :one
 WITH before AS (SELECT id, lost_at FROM nodes b WHERE b.id = @id FOR UPDATE)
 UPDATE nodes n SET last_seen_at = @at::timestamptz, lost_at = NULL,
-  switch_seen_at = CASE WHEN @in_sight::bool THEN @at::timestamptz ELSE n.switch_seen_at END FROM before WHERE n.id = before.id
+  switch_seen_at = coalesce(sqlc.narg('switch_seen_at')::timestamptz, n.switch_seen_at) FROM before WHERE n.id = before.id
 RETURNING (before.lost_at IS NOT NULL)::bool AS was_lost;
 
 -- name: NodeGet :one
@@ -30,10 +31,14 @@ UPDATE nodes SET lost_at = now() WHERE id = @id AND last_seen_at = @last_seen_at
 SELECT id FROM nodes WHERE id = @id AND lost_at IS NOT NULL FOR SHARE;
 
 -- CallsOfLostNodes lists open calls of lost nodes, and when each of them is known to have lived last: when its node had its switch in
--- sight, or what the call itself tells.
+-- sight, or what the call itself tells. That is by the switch's clock for a call that was answered by it, since its length counts from there: what
+-- was written by the controller's is earlier by as much as that was ahead, which the node's last sign tells unless it was without its switch.
 -- name: CallsOfLostNodes :many
-SELECT sqlc.embed(c), greatest(coalesce(n.switch_seen_at, n.last_seen_at), c.created_at, c.dial_time, c.ring_time, c.answer_time, c.agent_connect_time, c.queued_at,
-  (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))::timestamptz AS lived_until
+SELECT sqlc.embed(c), greatest(coalesce(n.switch_seen_at, n.last_seen_at), c.ring_time, c.answer_time, c.agent_connect_time,
+  CASE WHEN c.answer_time IS NULL THEN greatest(c.created_at, c.dial_time) END,
+  greatest(c.queued_at, (SELECT max(s.started_at) FROM ai_sessions s WHERE s.tenant_id = c.tenant_id AND s.call_id = c.id))
+    - CASE WHEN c.answer_time IS NULL THEN interval '0' ELSE coalesce(n.last_seen_at - n.switch_seen_at, interval '0') END
+  )::timestamptz AS lived_until
 FROM nodes n JOIN calls c ON c.node = n.id
 WHERE n.lost_at IS NOT NULL AND n.id <> @node AND c.end_time IS NULL AND c.created_at < n.lost_at AND c.id > @after
 ORDER BY c.id LIMIT @batch;
