@@ -74,7 +74,7 @@ func (s *Server) trunkInput(ctx context.Context, r *request) (account.TrunkEdit,
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostLookup)
 	defer cancel()
-	err := s.cfg.TrunkTargets.CheckFound(ctx, in.Host.Value)
+	err := s.cfg.TrunkTargets.CheckResolved(ctx, in.Host.Value)
 	if _, ok := errors.AsType[*net.DNSError](err); ok { // the switch would dial it unguarded once it resolves
 		return in, invalid(dialer.FieldError{Field: "host", Message: "can't be found: the name has no address"})
 	}

@@ -49,15 +49,15 @@ func (p Policy) Check(ctx context.Context, rawURL string) error {
 
 // CheckHost is Check for a host name or an address alone, IPv6 ones with or without brackets.
 func (p Policy) CheckHost(ctx context.Context, host string) error {
-	err := p.CheckFound(ctx, host)
+	err := p.CheckResolved(ctx, host)
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return nil
 	}
 	return err
 }
 
-// CheckFound is CheckHost for a host that others will dial, unguarded: a name that doesn't resolve is a *net.DNSError.
-func (p Policy) CheckFound(ctx context.Context, host string) error {
+// CheckResolved is CheckHost for a host that others will dial, unguarded: a name that doesn't resolve is a *net.DNSError.
+func (p Policy) CheckResolved(ctx context.Context, host string) error {
 	host = strings.Trim(host, "[]")
 	if host == "" {
 		return fmt.Errorf("checking a target: no host: %w", ErrForbidden)
