@@ -13,7 +13,7 @@ import (
 const (
 	// outageLimit is for what nothing later repairs: a call's record, its recordings, who talked with whom.
 	outageLimit = 20 * time.Minute
-	// decisionWait is for what something waits for that a caller is to hear, or that is nothing worth later.
+	// decisionWait is for what a caller waits for, and for what is worth nothing later.
 	decisionWait = 2 * time.Minute
 	// journalTries bounds the tries of a write that fails for another reason than PostgreSQL's absence.
 	journalTries    = 3
