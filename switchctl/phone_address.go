@@ -98,8 +98,8 @@ var (
 	letters      = regexp.MustCompile(`[A-Za-z]`)
 )
 
-// leading parameters would have the call go elsewhere; the switch makes those that begin with fs_.
-func leading(param string) bool {
+// reroutes tells of a parameter that would have the call go elsewhere. The switch makes those that begin with fs_.
+func reroutes(param string) bool {
 	name, _, _ := strings.Cut(strings.ToLower(param), "=")
 	switch name {
 	case "maddr", "received", "method", "user", "ttl", "lr", "transport", "headers":
@@ -132,22 +132,21 @@ func (r registration) endpoint(profile, extension string) (endpoint, route strin
 	transport := r.transport()
 	var params strings.Builder
 	for param := range strings.SplitSeq(strings.TrimPrefix(m[3], ";"), ";") {
-		if contactParam.MatchString(param) && !leading(param) {
+		if contactParam.MatchString(param) && !reroutes(param) {
 			params.WriteString(";" + param)
 		}
 	}
-	nat := ""
-	if strings.Contains(m[3], ";fs_nat=yes") {
-		nat = ";fs_nat=yes"
-	}
-	endpoint = "sofia/" + profile + "/sip:" + user + "@" + host + params.String() + ";transport=" + transport + nat
-	if strings.ContainsAny(host, "[]") { // means something in a dial string; the request goes by the route anyway
-		endpoint = "sofia/" + profile + "/sip:" + user + "@phone.invalid" + params.String() + ";transport=" + transport + nat
-	}
+	params.WriteString(";transport=" + transport)
 	at := netip.AddrPortFrom(ip, uint16(port))
-	if nat == "" {
+	if strings.Contains(m[3], ";fs_nat=yes") {
+		params.WriteString(";fs_nat=yes")
+	} else {
 		at = listens(host, at)
 	}
+	if strings.ContainsAny(host, "[]") { // means something in a dial string; the request goes by the route anyway
+		host = "phone.invalid"
+	}
+	endpoint = "sofia/" + profile + "/sip:" + user + "@" + host + params.String()
 	route = "sip:" + at.String() + ";transport=" + transport
 	return endpoint, route, checkEndpoint(endpoint)
 }
