@@ -8,12 +8,12 @@
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close), registry.go and
 // mailbox.go, actor.go and the state_*.go files (one function per state), originate.go, aisession*.go (the voice agent: its
-// session, its media leg, what it reports), steer.go (a bridged call without its socket), verdict.go (who answered), machine.go (what becomes of a machine), bypass.go (the audio past the
-// switch), transfer.go, leg_play.go, leg_announce.go, talk.go and leg_transfer.go (what a handler plays, asks, records, and
-// where it leads its caller), control.go (verbs), tap.go and monitor.go (forks of a call's audio), final.go, cdr.go,
-// cdr_delete.go and quality.go (how a call ends), hostlink.go, sight.go, skew.go, look.go, lived.go and resync.go (what is known
-// of the switch, and how a call is found again), ledger.go (what
-// is written, and when), nodes.go (other hosts, and those that are lost). Of people: phone_api.go (what others call), phone.go,
-// phone_address.go, phone_events.go and phone_book.go (agents' phones, each with an owner goroutine), human.go (the bridge with an agent),
-// human_music.go and human_record.go, and queue_handover.go (from the voice agent to the queue).
+// session, its media leg, what it reports), steer.go (a bridged call without its socket), verdict.go (who answered),
+// machine.go (what becomes of a machine), bypass.go (the audio past the switch), transfer.go, leg_play.go, leg_announce.go,
+// talk.go and leg_transfer.go (what a handler plays, asks, records, and where it leads its caller), control.go (verbs), tap.go
+// and monitor.go (forks of a call's audio), final.go, cdr.go, cdr_delete.go and quality.go (how a call ends), hostlink.go,
+// sight.go, skew.go, look.go, lived.go and resync.go (what is known of the switch, and how a call is found again), ledger.go
+// (what is written, and when), nodes.go (other hosts, and those that are lost). Of people: phone_api.go (what others call),
+// phone.go, phone_address.go, phone_events.go and phone_book.go (agents' phones, each with an owner goroutine), human.go (the
+// bridge with an agent), human_music.go and human_record.go, and queue_handover.go (from the voice agent to the queue).
 package switchctl
