@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -464,12 +465,17 @@ func (b *bench) writeCDR(cause string) {
 		return
 	}
 	b.times["hangup"] = time.Now()
-	raw, err := json.Marshal(map[string]any{
-		"variables": map[string]string{
-			"hangup_cause": cause, "sip_hangup_disposition": "recv_bye", "answer_uepoch": micros(b.times["answered"]),
-			"progress_uepoch": micros(b.times["progress"]), "end_uepoch": micros(b.times["hangup"]), "sip_term_status": "200",
-		},
-	})
+	b.writeCDRWith(b.call.FsUuid, cause, nil)
+}
+
+// writeCDRWith writes a channel's record with these variables, too.
+func (b *bench) writeCDRWith(channel, cause string, more map[string]string) {
+	variables := map[string]string{
+		"hangup_cause": cause, "sip_hangup_disposition": "recv_bye", "answer_uepoch": micros(b.times["answered"]),
+		"progress_uepoch": micros(b.times["progress"]), "end_uepoch": micros(b.times["hangup"]), "sip_term_status": "200",
+	}
+	maps.Copy(variables, more)
+	raw, err := json.Marshal(map[string]any{"variables": variables})
 	require.NoError(b.t, err)
-	require.NoError(b.t, os.WriteFile(path, raw, 0o600))
+	require.NoError(b.t, os.WriteFile(filepath.Join(b.c.cfg.CDRDir, channel+cdrSuffix), raw, 0o600))
 }

@@ -243,6 +243,7 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 		return stateAgentConnected, nil
 	}
 	if found && m.left {
+		a.noteServed(ctx, &served{agent: a.call.AgentID, at: m.bridgedAt}, a.call.AnswerTime)
 		a.kill(ctx, CauseNormalClearing) // the agent has ended the call while we were away
 		return next, nil
 	}
@@ -265,6 +266,7 @@ func (a *actor) channelLives(ctx context.Context, m channelFound) (state, error)
 func (a *actor) channelVanished(ctx context.Context, m channelGone) (state, error) {
 	if m.record != nil && !a.dial.rerouting {
 		a.c.metrics.recovered.WithLabelValues("closed").Inc()
+		a.noteServed(ctx, m.served, m.record.AnswerTime)
 		return a.endedWith(ctx, *m.record, ""), nil
 	}
 	if a.dial.rerouting {

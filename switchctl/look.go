@@ -46,7 +46,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow fun
 	at := found.Micros("Caller-Channel-Answered-Time")
 	ahead := aheadOf(found, asked, c.clock.Now())
 	a.post(channelFound{
-		answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation, ahead: ahead,
+		answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation, ahead: ahead, bridgedAt: found.Micros("Caller-Channel-Bridged-Time"),
 		other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
 		paused: found.Var(varPaused) == "true", left: a.hadAgent && c.agentLeft(ctx, found),
 	})
@@ -66,7 +66,7 @@ func (c *Controller) followGone(ctx context.Context, a *actor, leg string, gone 
 	}
 	if rec, err := c.waitCDR(ctx, a.channel, timeout); err == nil {
 		final := rec.final()
-		gone.record = &final
+		gone.record, gone.served = &final, c.servedBy(ctx, rec)
 	}
 	if ctx.Err() == nil {
 		a.post(gone)

@@ -135,6 +135,8 @@ type channelFound struct {
 	bypassed bool
 	// left: an agent with whom it was bridged last has hung up.
 	left bool
+	// bridgedAt is when the switch bridged it last; zero when it doesn't tell.
+	bridgedAt time.Time
 	// ahead is by how much our clock is ahead of the switch's; 0 while that is little.
 	ahead time.Duration
 	// generation of the host link that was asked.
@@ -148,6 +150,8 @@ func (channelFound) essential() bool { return true }
 type channelGone struct {
 	// record is the switch's call record, nil when it wrote none.
 	record *finalRecord
+	// served tells who had the call, by that record; nil for nobody.
+	served *served
 	// generation of the host link that was asked.
 	generation uint64
 	// restarted is true when the switch is another process than the one that had the channel.

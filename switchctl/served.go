@@ -1,0 +1,73 @@
+package switchctl
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// served is who had a call that is over, as the switch's call records tell it. Its connection may never have been written: whoever was to write it
+// was killed, or without its database.
+type served struct {
+	agent *uuid.UUID // nil for a voice agent, and for one that nobody can name
+	at    time.Time  // zero when the switch doesn't tell
+}
+
+// servedBy tells from a caller's call record who was bridged with them last: the switch bridges callers with agents, voice agents and whom these
+// transfer them to, and with nobody else. nil for nobody.
+func (c *Controller) servedBy(ctx context.Context, caller *cdrRecord) *served {
+	leg := caller.get("variable_last_bridge_to")
+	if leg == "" {
+		return nil
+	}
+	s := &served{}
+	if at := firstMicros(caller.get, "variable_bridge_uepoch"); at != nil {
+		s.at = *at
+	}
+	if p := c.phones.ofChannel(leg); p != nil { // a held leg outlives its calls
+		s.agent = &p.agent
+		return s
+	}
+	rec, err := readCDR(c.cfg.CDRDir, leg)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errCDRUnfinished) {
+		rec, err = c.waitCDR(ctx, leg, leftTimeout)
+	}
+	if err != nil || rec.get("variable_rm_role") != roleAgent {
+		return s
+	}
+	if id, err := uuid.Parse(rec.get("variable_rm_agent_id")); err == nil {
+		s.agent = &id
+	}
+	return s
+}
+
+// noteServed writes, before its end is, that a call which answered at that time was connected, unless that is written.
+func (a *actor) noteServed(ctx context.Context, s *served, answered *time.Time) {
+	if s == nil || answered == nil || a.call.AgentConnectTime != nil {
+		return
+	}
+	if a.call.AnswerTime == nil {
+		ours := a.c.sight.ours(*answered)
+		a.call.AnswerTime, a.answerAt = answered, &ours
+		if !a.call.Amd {
+			by := answeredByHuman
+			a.call.AnsweredByAmd = &by
+		}
+		call := a.call
+		a.record(ctx, "answered", func(ctx context.Context) error { return a.c.ledger.Answered(ctx, call, *answered) }, nil)
+	}
+	at := s.at
+	if at.Before(*answered) {
+		at = *answered
+	}
+	a.call.AgentConnectTime = &at
+	if s.agent != nil {
+		a.call.AgentID = s.agent
+	}
+	call := a.call
+	a.record(ctx, "agent connected", func(ctx context.Context) error { return a.c.ledger.AgentConnected(ctx, call, at) }, nil)
+	a.log.InfoContext(ctx, "call was connected before its end", "agent_connect_time", at)
+}
