@@ -248,7 +248,9 @@ func TestDisposeRefusesWhatCannotBeKept(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE leads SET status = 'completed', last_call_id = $1", call.ID)
 	set("UPDATE campaigns SET status = 'completed'")
 	require.Equal(t, CodeCampaignNotRuns, conflictCode(t, say(callback)), "nobody would call back")
-	set("UPDATE campaigns SET status = 'paused'")
+	set("UPDATE campaigns SET status = 'paused', deleted_at = now()")
+	require.Equal(t, []string{"callback_at"}, fields(t, say(callback)), "the lead goes with its campaign")
+	set("UPDATE campaigns SET deleted_at = NULL")
 
 	set("UPDATE calls SET peer_hash = NULL")
 	require.Equal(t, []string{"opt_out"}, fields(t, say(DisposeInput{OptOut: Some(true)})))

@@ -115,6 +115,9 @@ func (s *Service) promiseCallback(ctx context.Context, tx *store.Tx, call db.Cal
 		return err
 	}
 	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
+	if errors.Is(err, store.ErrNotFound) { // it is being deleted, and the lead with it
+		return noLead
+	}
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,6 @@ func (s *Service) manage(ctx context.Context, originator Originator) (err error)
 // gate holds.
 func (m *manager) round(ctx context.Context) error {
 	var campaigns []db.CampaignsToPaceRow
-	var hungry []uuid.UUID
 	if err := m.show(ctx); err != nil {
 		return err
 	}
@@ -106,19 +105,11 @@ func (m *manager) round(ctx context.Context) error {
 	defer cancelList()
 	err := m.s.st.InSystem(listCtx, func(tx *store.Tx) error {
 		var err error
-		if campaigns, err = tx.Q.CampaignsToPace(listCtx); err != nil {
-			return err
-		}
-		if resting := m.s.signals.resting(); len(resting) > 0 {
-			hungry, err = tx.Q.CampaignsWithLeads(listCtx, resting, m.s.now())
-		}
+		campaigns, err = tx.Q.CampaignsToPace(listCtx)
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
 		m.s.log.WarnContext(ctx, "running campaigns can't be listed", "error", err)
-	}
-	for _, id := range hungry {
-		m.s.signals.campaign(id)
 	}
 	if err == nil {
 		nodes, err := m.nodes(ctx, len(campaigns))
@@ -129,12 +120,35 @@ func (m *manager) round(ctx context.Context) error {
 			return err
 		}
 	}
+	m.wake(ctx)
 	pingCtx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	if err := m.conn.Ping(pingCtx); err != nil {
 		return fmt.Errorf("connection of the pacers' locks is lost: %w", err)
 	}
 	return nil
+}
+
+// wake ends the rest of pacers whose campaigns have leads to dial again. Where that can't be seen now, they look for themselves in time.
+func (m *manager) wake(ctx context.Context) {
+	resting := m.s.signals.resting()
+	if len(resting) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	var ready []uuid.UUID
+	err := m.s.st.InSystem(ctx, func(tx *store.Tx) error {
+		var err error
+		ready, err = tx.Q.CampaignsWithLeads(ctx, resting, m.s.now())
+		return err
+	})
+	if err != nil {
+		m.s.log.WarnContext(ctx, "looking for leads of resting campaigns failed", "campaigns", len(resting), "error", err)
+	}
+	for _, id := range ready {
+		m.s.signals.campaign(id)
+	}
 }
 
 // show holds the lock that tells others that this controller can dial, and gives it back when it has had no link for too long.

@@ -1,6 +1,7 @@
 package dialer
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -8,6 +9,9 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
+
+// soon is shorter than the rest of a pacer that polls twice a second and that nobody wakes.
+const soon = (restPolls - 5) * 500 * time.Millisecond
 
 // A campaign whose leads are done rests, and doesn't look for itself: it is dialed within a Poll or two once a lead falls due, comes in by another
 // controller, or its settings change there.
@@ -18,8 +22,6 @@ func TestRestingCampaigns(t *testing.T) {
 	sw := &fakeSwitch{gate: b.svc.Gate()}
 	pace(t, b.svc, sw)
 	rests := func() bool { return len(b.svc.signals.resting()) == 1 }
-	// soon is shorter than the rest of a pacer that nobody wakes.
-	const soon = (restPolls - 5) * 500 * time.Millisecond
 	within := func(ok func() bool, what string) {
 		t.Helper()
 		require.Eventually(t, ok, soon, every, what)
@@ -42,4 +44,28 @@ func TestRestingCampaigns(t *testing.T) {
 
 	b.svc.AgentsChanged(b.tenant)
 	require.True(t, rests(), "what the tenant's campaigns share doesn't wake a campaign without leads")
+}
+
+// TestLeadsThatCantBeLookedAtHoldUpNoCampaign starts a campaign's pacer while the look for the resting campaigns' leads fails.
+func TestLeadsThatCantBeLookedAtHoldUpNoCampaign(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Poll = 500 * time.Millisecond }).trunkAndNumber(t)
+	b.running(t)
+	other := b.running(t)
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'paused' WHERE id = $1", other.ID)
+	pace(t, b.svc, &fakeSwitch{gate: b.svc.Gate()})
+	require.Eventually(t, func() bool { return len(b.svc.signals.resting()) == 1 }, waitFor, every)
+
+	tx, err := b.st.Pool().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE leads IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, tx.Rollback(context.WithoutCancel(t.Context()))) }()
+	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'running' WHERE id = $1", other.ID)
+	require.Eventually(t, func() bool {
+		b.svc.signals.mu.Lock()
+		defer b.svc.signals.mu.Unlock()
+		_, paced := b.svc.signals.wake[other.ID]
+		return paced
+	}, soon, every)
 }
