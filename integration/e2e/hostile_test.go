@@ -19,16 +19,28 @@ type hostile struct {
 	t      *testing.T
 	conn   *net.UDPConn
 	canary *net.UDPConn
-	// redirect is the status that INVITEs get; 0 takes the call.
-	redirect int
-	// referTo is the Refer-To of the REFER behind an answered call; empty for none.
-	referTo string
 
-	mu     sync.Mutex // guards all below
-	sung   []string   // what came to the canary
-	refers []int      // the answers to REFERs
-	placed []int      // the final answers to our own INVITEs
-	ended  int        // BYEs that came, and answers to ours
+	mu       sync.Mutex // guards all below
+	redirect int        // the status that INVITEs get; 0 takes the call
+	referTo  string     // the Refer-To of the REFER behind an answered call; empty for none
+	sung     []string   // what came to the canary
+	refers   []int      // the answers to REFERs
+	placed   []int      // the final answers to our own INVITEs
+	ended    int        // BYEs that came, and answers to ours
+}
+
+// redirectsBy has INVITEs answered with a status from now on.
+func (h *hostile) redirectsBy(status int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.redirect = status
+}
+
+// refersTo has a REFER sent to an URI behind each call that is answered from now on.
+func (h *hostile) refersTo(uri string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.referTo = uri
 }
 
 func newHostile(t *testing.T) *hostile {

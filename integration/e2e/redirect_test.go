@@ -35,9 +35,7 @@ func TestRedirectsDialNobody(t *testing.T) {
 		h := newHostile(t)
 		defer c.overTrunk(t, other.ID, port(h.conn))()
 		for i, status := range []int{300, 301, 302, 305} {
-			h.mu.Lock()
-			h.redirect = status
-			h.mu.Unlock()
+			h.redirectsBy(status)
 			var placed id
 			c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/calls", map[string]any{
 				"to": "987630" + "00" + strconv.Itoa(i) + "0", "voice_agent_id": other.VoiceAgentID,
@@ -59,7 +57,7 @@ func TestRefersDialNobody(t *testing.T) {
 		for i, replaces := range []string{"", "?Replaces=nobody%40x%3Bto-tag%3Da%3Bfrom-tag%3Db"} {
 			t.Run("callee "+strconv.Itoa(i), func(t *testing.T) {
 				h := newHostile(t)
-				h.referTo = "<sip:+919876599999@" + h.victim() + replaces + ">"
+				h.refersTo("<sip:+919876599999@" + h.victim() + replaces + ">")
 				defer c.overTrunk(t, other.ID, port(h.conn))()
 				var placed id
 				c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/calls", map[string]any{
@@ -73,7 +71,7 @@ func TestRefersDialNobody(t *testing.T) {
 			})
 			t.Run("carrier "+strconv.Itoa(i), func(t *testing.T) {
 				h := newHostile(t)
-				h.referTo = "<sip:+919876599999@" + h.victim() + replaces + ">"
+				h.refersTo("<sip:+919876599999@" + h.victim() + replaces + ">")
 				h.place(t, c.Bootstrap.Switch.SIP, other.Numbers[0])
 				h.refusedRefer(t)
 				callID, ok := c.inboundCall(t, "9877000099")
