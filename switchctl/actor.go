@@ -118,6 +118,8 @@ type actor struct {
 	monitors map[uuid.UUID]*monitor
 	// recovered is true for a call that was found again and whose channel has not been seen yet.
 	recovered bool
+	// adopted is true for a call that was found again; it doesn't change.
+	adopted bool
 	// hadAgent is true for a call that was found again and had been with an agent; it doesn't change.
 	hadAgent bool
 	reattach int // uuid_transfer to rm_reattach without a socket so far

@@ -66,7 +66,7 @@ func (c *Controller) followGone(ctx context.Context, a *actor, leg string, gone 
 	}
 	if rec, err := c.waitCDR(ctx, a.channel, timeout); err == nil {
 		final := rec.final()
-		gone.record, gone.served = &final, c.servedBy(ctx, rec)
+		gone.record, gone.served = &final, c.servedBy(ctx, rec.get)
 	}
 	if ctx.Err() == nil {
 		a.post(gone)

@@ -194,7 +194,11 @@ func (a *actor) refusedWithoutChannel(ctx context.Context) state {
 
 // ended takes CHANNEL_HANGUP_COMPLETE of the caller's channel.
 func (a *actor) ended(ctx context.Context, ev *esl.Event) state {
-	return a.endedWith(ctx, finalFrom(ev.Get, a.c.clock.Now()), ev.Get("Caller-Channel-Created-Time"))
+	rec := finalFrom(ev.Get, a.c.clock.Now())
+	if a.endUnwritten(ctx, ev, rec) {
+		return a.state
+	}
+	return a.endedWith(ctx, rec, ev.Get("Caller-Channel-Created-Time"))
 }
 
 // endedWith closes the call, or goes on to the next route when only this one has failed.

@@ -218,7 +218,7 @@ func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*actor,
 // channel is found.
 func (c *Controller) recoveredActor(o openCall) *actor {
 	a := c.newActor(o.call, o.call.FsUuid)
-	a.recovered = true
+	a.recovered, a.adopted = true, true
 	a.dial.adm = Admission{Call: o.call, RingTimeout: defaultRing}
 	a.state = stateOf(o.call)
 	if s := o.session; s != nil {

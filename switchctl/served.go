@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
 // served is who had a call that is over, as the switch's call records tell it. Its connection may never have been written: whoever was to write it
@@ -16,15 +18,15 @@ type served struct {
 	at    time.Time  // zero when the switch doesn't tell
 }
 
-// servedBy tells from a caller's call record who was bridged with them last: the switch bridges callers with agents, voice agents and whom these
-// transfer them to, and with nobody else. nil for nobody.
-func (c *Controller) servedBy(ctx context.Context, caller *cdrRecord) *served {
-	leg := caller.get("variable_last_bridge_to")
+// servedBy tells from a caller's call record, or the event of their end, who was bridged with them last: the switch bridges callers with agents,
+// voice agents and whom these transfer them to, and with nobody else. nil for nobody.
+func (c *Controller) servedBy(ctx context.Context, caller func(header string) string) *served {
+	leg := caller("variable_last_bridge_to")
 	if leg == "" {
 		return nil
 	}
 	s := &served{}
-	if at := firstMicros(caller.get, "variable_bridge_uepoch"); at != nil {
+	if at := firstMicros(caller, "variable_bridge_uepoch"); at != nil {
 		s.at = *at
 	}
 	if p := c.phones.ofChannel(leg); p != nil { // a held leg outlives its calls
@@ -42,6 +44,16 @@ func (c *Controller) servedBy(ctx context.Context, caller *cdrRecord) *served {
 		s.agent = &id
 	}
 	return s
+}
+
+// endUnwritten has the end of a call that was found again wait until it is known who had the call, where the event says that somebody had and
+// nobody has written it; false for any other call.
+func (a *actor) endUnwritten(ctx context.Context, ev *esl.Event, rec finalRecord) bool {
+	if !a.adopted || a.call.AgentConnectTime != nil || rec.AnswerTime == nil || ev.Var("last_bridge_to") == "" {
+		return false
+	}
+	a.beside(func() { a.post(channelGone{record: &rec, served: a.c.servedBy(ctx, ev.Get)}) })
+	return true
 }
 
 // noteServed writes, before its end is, that a call which answered at that time was connected, unless that is written.

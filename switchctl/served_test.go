@@ -18,6 +18,7 @@ func TestConnectionThatWasNeverWritten(t *testing.T) {
 		variables map[string]string // of the leg's record; nil for none
 		held      bool              // the leg is the agent's phone's, which is up
 		alone     bool              // the caller was bridged with nobody
+		late      bool              // the switch tells of the end once there is a controller again
 		unseen    bool              // the answer wasn't written either
 		agent     *uuid.UUID
 	}{
@@ -25,6 +26,7 @@ func TestConnectionThatWasNeverWritten(t *testing.T) {
 		"phone rang":   {variables: map[string]string{"rm_role": roleAgent, "rm_agent_id": agent.String()}, agent: &agent},
 		"voice agent":  {variables: map[string]string{"rm_role": roleMedia}},
 		"answer, too":  {variables: map[string]string{"rm_role": roleMedia}, unseen: true},
+		"told late":    {variables: map[string]string{"rm_role": roleAgent, "rm_agent_id": agent.String()}, late: true, agent: &agent},
 		"nobody knows": {},
 		"nobody":       {alone: true},
 	} {
@@ -52,11 +54,18 @@ func TestConnectionThatWasNeverWritten(t *testing.T) {
 				if tc.alone {
 					more = nil
 				}
-				b.writeCDRWith(b.call.FsUuid, "NORMAL_CLEARING", more)
+				if !tc.late {
+					b.writeCDRWith(b.call.FsUuid, "NORMAL_CLEARING", more)
+				}
 				if tc.variables != nil {
 					b.writeCDRWith(leg, "NORMAL_CLEARING", tc.variables)
 				}
-				b.play("sleep 600s", "restart", "sleep 20s")
+				if tc.late {
+					b.play("channel answered", "restart", "event CHANNEL_HANGUP_COMPLETE Hangup-Cause=NORMAL_CLEARING variable_last_bridge_to="+leg+
+						" variable_bridge_uepoch="+micros(bridged), "sleep 20s")
+				} else {
+					b.play("sleep 600s", "restart", "sleep 20s")
+				}
 				row := b.ledger.call(b.call.ID)
 				require.Equal(t, StatusCompleted, row.Status)
 				require.WithinDuration(t, answered, *row.AnswerTime, 0)

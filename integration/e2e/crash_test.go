@@ -49,6 +49,7 @@ func TestControllerKilledDuringLiveCalls(t *testing.T) {
 				return ok && report.EndedAt != nil
 			})
 		}
+		c.forgetConnections(t, gone)
 		eventually(t, silentFor+5*time.Second, "the callers hear nothing", func() bool { return c.hearing(t, calls, number) == 0 })
 		restarted := time.Now()
 		require.NoError(t, c.StartController(t.Context()))
@@ -59,11 +60,36 @@ func TestControllerKilledDuringLiveCalls(t *testing.T) {
 		t.Logf("all %d callers heard the AI again %s after the restart", calls-hungUp, took.Round(time.Millisecond))
 		require.LessOrEqual(t, took, again+busy)
 		c.checkSurvivors(t, campaign, before, gone, restarted)
+		require.Equal(t, hungUp, c.connections(t), "by the switch's records these were connected")
 		c.finish(t, calls, number)
 		c.ended(t, campaign, calls, 20*time.Second)
 		c.atRest(t)
 		c.checkOutbox(t, campaign)
 	})
+}
+
+// forgetConnections has the controller killed before it had written that the callers at these numbers heard their AI.
+func (c *customer) forgetConnections(t *testing.T, numbers map[string]time.Time) {
+	t.Helper()
+	for number := range numbers {
+		require.NoError(t, c.open(t).InSystem(t.Context(), func(tx *store.Tx) error {
+			done, err := tx.Pgx().Exec(t.Context(), `UPDATE calls SET status = 'answered', agent_connect_time = NULL
+				WHERE end_time IS NULL AND agent_connect_time IS NOT NULL AND to_number = $1`, "+91"+number)
+			if err == nil && done.RowsAffected() != 1 {
+				err = fmt.Errorf("calls to %s changed: %d", number, done.RowsAffected())
+			}
+			return err
+		}))
+	}
+}
+
+// connections counts the ended calls whose callers were connected.
+func (c *customer) connections(t *testing.T) (n int) {
+	t.Helper()
+	require.NoError(t, c.open(t).InSystem(t.Context(), func(tx *store.Tx) error {
+		return tx.Pgx().QueryRow(t.Context(), "SELECT count(*) FROM calls WHERE end_time > agent_connect_time AND agent_connect_time >= answer_time").Scan(&n)
+	}))
+	return n
 }
 
 // checkOutbox: each answered call of a campaign has said so once, before its sessions and its end, whenever the controller was
