@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 func TestForgetAccount(t *testing.T) {
@@ -11,7 +13,7 @@ func TestForgetAccount(t *testing.T) {
 	b := newBench(t)
 	require.NoError(t, b.c.ForgetAccount(t.Context(), "1001", "pbx.example"))
 	require.Contains(t, b.trace.take(), "background xml_flush_cache id 1001 pbx.example")
-	var bad *VariableError
+	var bad *fs.VariableError
 	require.ErrorAs(t, b.c.ForgetAccount(t.Context(), "1001\nhupall", "pbx.example"), &bad)
 	require.ErrorAs(t, b.c.ForgetAccount(t.Context(), "1001", ""), &bad, "nobody's name would flush everybody")
 	require.NoError(t, b.c.ForgetPhone(t.Context(), "1001", "pbx.example"))

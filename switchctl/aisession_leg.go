@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -85,7 +86,7 @@ func (a *actor) legDue(ctx context.Context) (state, error) {
 	if s.bridging {
 		// A second bridge would run inside the first: that one is ended, and its end starts the next.
 		s.bridging = false
-		a.command(ctx, jobKillLeg, "uuid_kill "+s.leg+" "+CauseNormalClearing)
+		a.command(ctx, jobKillLeg, fs.Kill(s.leg, CauseNormalClearing))
 		a.arm(timerLeg, legGone)
 		return a.state, nil
 	}

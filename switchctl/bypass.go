@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/mediapath"
 )
 
@@ -164,26 +165,17 @@ func (a *actor) enterBypass(ctx context.Context) {
 	b := &a.bypass
 	b.next(bypassEntering)
 	a.arm(timerBypass, bypassTimeout)
-	codec := "uuid_setvar " + a.channel + " absolute_codec_string " + a.codec // each leg keeps the one codec that it has
-	a.bypassCommand(ctx, jobBypass, "uuid_media off "+a.channel, codec)
+	codec := fs.SetVar(a.channel, "absolute_codec_string", a.codec) // each leg keeps the one codec that it has
+	a.bypassCommand(ctx, jobBypass, fs.MediaOff(a.channel), codec)
 }
 
-// bypassCommand sends a background command once the quick ones before it are done.
-func (a *actor) bypassCommand(ctx context.Context, job jobKind, cmd string, before ...string) {
-	link, serial := a.c.link, a.bypass.serial
-	a.beside(func() {
-		done := func(body string, err error) { a.post(jobDone{job: job, attempt: serial, body: body, err: err}) }
-		for _, quick := range before {
-			_, err := link.API(ctx, quick)
-			if _, refused := errors.AsType[*esl.ReplyError](err); err != nil && !refused { // of a leg that is gone
-				done("", err)
-				return
-			}
-		}
-		if err := link.BgAPI(ctx, cmd, done); err != nil {
-			done("", err)
-		}
-	})
+// bypassCommand sends a background command once the quick ones before it are done, or refused: their leg may be gone.
+func (a *actor) bypassCommand(ctx context.Context, job jobKind, cmd fs.Command, before ...fs.Command) {
+	serial, first := a.bypass.serial, make(fs.Script, len(before))
+	for i, quick := range before {
+		first[i] = fs.Try(quick)
+	}
+	a.inOrder(ctx, first, cmd, func(body string, err error) { a.post(jobDone{job: job, attempt: serial, body: body, err: err}) })
 }
 
 // bypassReply is the switch's reply to the way into bypass.
@@ -352,11 +344,11 @@ func (a *actor) takeMediaBack(ctx context.Context) {
 	}
 	if b.stuck {
 		a.arm(timerBypass, mendPause)
-		a.command(ctx, jobReneg, "uuid_media_reneg "+a.channel)
+		a.command(ctx, jobReneg, fs.Reinvite(a.channel))
 		return
 	}
 	a.arm(timerBypass, takeBackTimeout)
-	a.bypassCommand(ctx, jobMediaBack, "uuid_media "+a.channel, a.endAsBefore(), "uuid_setvar "+a.channel+" bypass_media false")
+	a.bypassCommand(ctx, jobMediaBack, fs.MediaOn(a.channel), a.endAsBefore(), fs.SetVar(a.channel, "bypass_media", "false"))
 }
 
 // bypassLost ends a call that nobody can hear.

@@ -2,9 +2,9 @@ package switchctl
 
 import (
 	"context"
-	"strconv"
 	"time"
 
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/mediapath"
 )
 
@@ -19,9 +19,6 @@ const (
 	legTimeout         = 2 * time.Second
 	legTimeoutInBypass = 24 * time.Hour
 )
-
-// millis is a duration as the switch's variables have it.
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // prepareBypass gives the media leg the time-out of bypass. The switch takes the new value when a re-INVITE is answered while it has
 // the leg's media, which the one that leads into bypass is not.
@@ -39,10 +36,10 @@ func (a *actor) prepareBypass(ctx context.Context) {
 }
 
 // endAsBefore has the re-INVITE of the way back set the ordinary time-out.
-func (a *actor) endAsBefore() string { return legTimeoutCommand(a.ai.leg, legTimeout) }
+func (a *actor) endAsBefore() fs.Command { return legTimeoutCommand(a.ai.leg, legTimeout) }
 
-func legTimeoutCommand(leg string, d time.Duration) string {
-	return "uuid_setvar " + leg + " media_timeout " + millis(d)
+func legTimeoutCommand(leg string, d time.Duration) fs.Command {
+	return fs.SetVar(leg, "media_timeout", fs.Millis(d))
 }
 
 // bypassUnprepared: the audio stays with the switch. That is no fault of the trunk's.

@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // Controller runs the calls of one switch host.
@@ -95,8 +96,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 		}
 	}
 	need(cfg.NodeID != "", "NodeID is empty")
-	_, err := quoteVariable("rm_node", cfg.NodeID)
-	need(err == nil, "NodeID can't be a channel variable")
+	need(fs.CheckVariable("rm_node", cfg.NodeID) == nil, "NodeID can't be a channel variable")
 	need(cfg.TokenKeys != nil, "TokenKeys is missing")
 	need(cfg.ControlURL != nil, "ControlURL is not set")
 	need(cfg.RecordDir != "", "RecordDir is empty")
@@ -123,6 +123,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	c := &Controller{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook(), sight: &switchSight{}}
 	c.logBytes = fairshare.NewBytes(tenantLogBytes)
 	c.goes.guard = func(fn func()) bool { return c.guard(c.log, fn) }
+	var err error
 	c.metrics, err = newMetrics(cfg.Registerer, func() float64 { return float64(c.registry.len()) })
 	if err != nil {
 		return nil, fmt.Errorf("switchctl: register metrics: %w", err)

@@ -2,109 +2,26 @@ package switchctl
 
 import (
 	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
-// variables are a leg's channel variables.
-type variables map[string]string
-
-// forDial gives the variables of a leg that the switch dials. A redirect (300, 301, 302, 305) fails it: the switch would follow it to any
-// address, which nobody has judged (sofia.c, sofia_handle_sip_r_invite).
-func (v variables) forDial() variables {
-	v["outbound_redirect_fatal"] = "true"
-	return v
-}
-
-// block writes variables as the originate syntax's {a=b,c=d}, in name order.
-func (v variables) block() (string, error) {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, name := range slices.Sorted(maps.Keys(v)) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		value, err := quoteVariable(name, v[name])
-		if err != nil {
-			return "", err
-		}
-		b.WriteString(name)
-		b.WriteByte('=')
-		b.WriteString(value)
-	}
-	b.WriteByte('}')
-	return b.String(), nil
-}
-
-// quoteVariable escapes one value. The switch splits a command at blanks (quotes group), finds the block's end by
-// counting braces, and splits the block at commas (a backslash keeps one). What could end the block, a quote, or the
-// command itself can't be carried and is refused.
-func quoteVariable(name, value string) (string, error) {
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
-		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) {
-		return "", &VariableError{Name: name}
-	}
-	blank := false
-	var b strings.Builder
-	for _, r := range value {
-		switch {
-		case r < ' ' || r == 0x7f || strings.ContainsRune(`'"{}[]<>\^|$`, r):
-			return "", &VariableError{Name: name}
-		case r == ',':
-			b.WriteString(`\,`)
-		case r == ' ':
-			blank = true
-			b.WriteByte(' ')
-		default:
-			b.WriteRune(r)
-		}
-	}
-	if blank {
-		return "'" + b.String() + "'", nil
-	}
-	return b.String(), nil
-}
-
-// checkEndpoint refuses a dial string that could hold anything but one endpoint.
-func checkEndpoint(endpoint string) error {
-	if endpoint == "" || strings.ContainsFunc(endpoint, func(r rune) bool {
-		return r <= ' ' || r == 0x7f || strings.ContainsRune(`'"{}[]<>\^|,&$`, r)
-	}) {
-		return &VariableError{Name: "endpoint"}
-	}
-	return nil
-}
-
-// originateCommand builds the command that dials one leg and sends it to target once it is answered.
-func originateCommand(v variables, endpoint, target string) (string, error) {
-	if err := checkEndpoint(endpoint); err != nil {
-		return "", err
-	}
-	block, err := v.forDial().block()
-	if err != nil {
-		return "", err
-	}
-	return "originate " + block + endpoint + " " + target, nil
-}
-
-// ringSeconds is originate_timeout. The switch fires up to 0.7 s early, so a second is added: a callee who rings for
-// the whole time is not cut short.
-func ringSeconds(d time.Duration) string {
-	return strconv.Itoa(max(1, int((d+time.Second-1)/time.Second)) + 1)
-}
+// reattachExtension calls us again, and parks; varAfterBridge says where a channel goes when its bridge ends.
+const (
+	reattachExtension = "rm_reattach"
+	varAfterBridge    = "transfer_after_bridge"
+)
 
 // callerVariables are on every caller leg of ours: they find the call again.
-func (c *Controller) callerVariables(a *actor) variables {
-	v := variables{
+func (c *Controller) callerVariables(a *actor) fs.Variables {
+	v := fs.Variables{
 		"rm_call_id":   a.id.String(),
 		"rm_tenant_id": a.tenant.String(),
 		"rm_node":      c.cfg.NodeID,
 		"rm_role":      roleCaller,
 		// The call outlives the media leg, and us: it goes to an extension that calls us again and parks.
-		"transfer_after_bridge": "rm_reattach:XML:" + c.cfg.Context,
+		varAfterBridge: fs.AfterBridge(reattachExtension, c.cfg.Context),
 		// A media leg that is refused leaves the caller to us.
 		"continue_on_fail": "true",
 		// A leg that the switch waits for without a timer can't hang up: its BYE is taken up with its next packet, which never
@@ -122,11 +39,11 @@ func (c *Controller) callerVariables(a *actor) variables {
 }
 
 // outboundVariables are those of a leg towards a carrier.
-func outboundVariables(v variables, channel, from string, ring time.Duration, route Route) variables {
+func outboundVariables(v fs.Variables, channel, from string, ring time.Duration, route Route) fs.Variables {
 	maps.Copy(v, route.Vars)
 	v["origination_uuid"] = channel
 	v["ignore_early_media"] = "true"
-	v["originate_timeout"] = ringSeconds(ring)
+	v["originate_timeout"] = fs.RingSeconds(ring)
 	v["sip_copy_custom_headers"] = "false"
 	if from != "" {
 		v["origination_caller_id_number"] = from
@@ -150,10 +67,10 @@ func legCodecs(carrier string) string {
 // other: that leg speaks the carrier's codec alone, and is read by the switch's timer, since a read that waits for packets that
 // now go past the switch would hold it up for seconds.
 func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, carrier, codec string) (string, error) {
-	v := variables{
+	v := fs.Variables{
 		"origination_uuid": leg,
 		// A media leg that dies with us is noticed by the switch itself.
-		"media_timeout": millis(legTimeout),
+		"media_timeout": fs.Millis(legTimeout),
 		// The media endpoint sends always, so its packets are read as they come: that saves a hop of up to 20 ms and a
 		// backlog that stays.
 		"rtp_timer_name":        "none",
@@ -169,12 +86,5 @@ func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, carrier, cod
 		v["absolute_codec_string"], v["rtp_timer_name"] = codec, "soft"
 	}
 	endpoint := "sofia/" + c.cfg.MediaProfile + "/" + sessionID + "@" + mediaAddr
-	if err := checkEndpoint(endpoint); err != nil {
-		return "", err
-	}
-	block, err := v.forDial().block()
-	if err != nil {
-		return "", err
-	}
-	return block + endpoint, nil
+	return fs.DialString(v, endpoint)
 }

@@ -1,10 +1,12 @@
 // Package switchctl runs calls on one FreeSWITCH host.
 //
 // A [Controller] holds the switch's two kinds of event-socket connections: the host link (inbound, one per
-// host, of two connections: events of all channels and what runs in the background, and the uuid_* commands) and the
+// host, of two connections: events of all channels and what runs in the background, and commands whose output is waited for) and the
 // outbound sockets (one per answered leg: the call's control channel). One goroutine, the call actor, owns each call;
 // everything else sends to its bounded mailbox. PostgreSQL holds what must outlive the process, the channel's own variables
 // hold enough to find it again, and the registry is only a cache of live actors.
+//
+// Commands to the switch are values of package fs.
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close), registry.go and
 // mailbox.go, actor.go and the state_*.go files (one function per state), originate.go, aisession*.go (the voice agent: its

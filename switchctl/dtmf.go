@@ -3,7 +3,6 @@ package switchctl
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -148,12 +148,12 @@ func (a *actor) sendDTMF(ctx context.Context, m controlCommand) error {
 // switchDTMF has the switch press the digits: of a carrier without telephone-events that we talk to directly. They go as SIP
 // INFO.
 func (a *actor) switchDTMF(ctx context.Context, m controlCommand) error {
-	cmd := fmt.Sprintf("uuid_send_dtmf %s %s@%d", a.channel, m.req.Digits, switchDigit.Milliseconds())
+	cmd := fs.SendDTMF(a.channel, m.req.Digits, switchDigit)
 	link := a.c.link
 	return a.press(func() {
 		body, err := link.API(ctx, cmd)
 		if err == nil && !strings.HasPrefix(body, "+OK") {
-			err = &CommandError{Command: "uuid_send_dtmf", Reply: strings.TrimSpace(body)}
+			err = &CommandError{Command: cmd.Name(), Reply: strings.TrimSpace(body)}
 		}
 		m.reply <- controlResult{result: map[string]any{}, err: err}
 	})

@@ -114,15 +114,6 @@ func (e *BusyError) Error() string {
 	return "switchctl: busy: ceiling of " + e.Ceiling + " is reached"
 }
 
-// VariableError rejects a channel variable that the originate syntax can't carry safely.
-type VariableError struct {
-	Name string
-}
-
-func (e *VariableError) Error() string {
-	return "switchctl: channel variable " + e.Name + " can't be written in an originate command"
-}
-
 // SubprotocolError says that this host doesn't serve a voice agent's subprotocol (424).
 type SubprotocolError struct {
 	Subprotocol string

@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // trace collects what a call makes its surroundings do.
@@ -73,7 +74,8 @@ func (l *fakeLink) Generation() uint64 {
 	return l.generation
 }
 
-func (l *fakeLink) BgAPI(_ context.Context, cmd string, done func(string, error)) error {
+func (l *fakeLink) BgAPI(_ context.Context, command fs.Command, done func(string, error)) error {
+	cmd := command.String()
 	l.mu.Lock()
 	up, hook := l.generation != 0, l.onBgAPI
 	if up && hook == nil {
@@ -99,13 +101,13 @@ func (l *fakeLink) Execute(_ context.Context, channel, app, arg string) error {
 }
 
 // Background is API in a thread of the switch's own.
-func (l *fakeLink) Background(ctx context.Context, cmd string) (string, error) {
-	return l.answer(ctx, "background", cmd)
+func (l *fakeLink) Background(ctx context.Context, cmd fs.Command) (string, error) {
+	return l.answer(ctx, "background", cmd.String())
 }
 
-func (l *fakeLink) API(ctx context.Context, cmd string) (string, error) {
-	text, err := l.answer(ctx, "api", cmd)
-	if strings.HasPrefix(cmd, "sofia ") {
+func (l *fakeLink) API(ctx context.Context, cmd fs.Command) (string, error) {
+	text, err := l.answer(ctx, "api", cmd.String())
+	if cmd.Name() == "sofia" {
 		time.Sleep(l.lookTakes) //nolint:forbidigo // the bubble's clock
 	}
 	return text, err

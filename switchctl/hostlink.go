@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -137,7 +138,7 @@ func (l *hostLink) watch(ctx context.Context, conn, commands *esl.Conn) error {
 		case <-tick:
 			for _, c := range []*esl.Conn{conn, commands} {
 				var refused *esl.ReplyError
-				if _, err := c.API(ctx, "uuid_exists "+uuid.Nil.String()); err != nil && !errors.As(err, &refused) {
+				if _, err := c.API(ctx, fs.Exists(uuid.Nil.String()).String()); err != nil && !errors.As(err, &refused) {
 					return err
 				}
 			}
@@ -205,14 +206,14 @@ func (l *hostLink) Generation() uint64 {
 }
 
 // API implements switchLink. What the command does may be seen as an event before its reply is.
-func (l *hostLink) API(ctx context.Context, cmd string) (string, error) {
+func (l *hostLink) API(ctx context.Context, cmd fs.Command) (string, error) {
 	l.mu.Lock()
 	conn := l.commands
 	l.mu.Unlock()
 	if conn == nil {
 		return "", ErrLinkDown
 	}
-	return conn.API(ctx, cmd)
+	return conn.API(ctx, cmd.String())
 }
 
 // Execute implements switchLink.
@@ -227,7 +228,7 @@ func (l *hostLink) Execute(ctx context.Context, channel, app, arg string) error 
 }
 
 // BgAPI implements switchLink. When the command was refused, or its own reply is lost, done is not called.
-func (l *hostLink) BgAPI(ctx context.Context, cmd string, done func(body string, err error)) error {
+func (l *hostLink) BgAPI(ctx context.Context, cmd fs.Command, done func(body string, err error)) error {
 	job, err := uuid.NewRandom()
 	if err != nil {
 		return err
@@ -242,7 +243,7 @@ func (l *hostLink) BgAPI(ctx context.Context, cmd string, done func(body string,
 	if conn == nil {
 		return ErrLinkDown
 	}
-	if err := conn.BgAPI(ctx, cmd, id); err != nil && l.takeJob(id) != nil {
+	if err := conn.BgAPI(ctx, cmd.String(), id); err != nil && l.takeJob(id) != nil {
 		return err
 	}
 	return nil // done is, or was, called: by the reply, or by the link's end
@@ -252,12 +253,12 @@ func (l *hostLink) BgAPI(ctx context.Context, cmd string, done func(body string,
 const backgroundLimit = time.Minute
 
 // Background implements switchLink. Whoever waits no longer gives up the output alone: neither connection waits for it.
-func (l *hostLink) Background(ctx context.Context, cmd string) (string, error) {
+func (l *hostLink) Background(ctx context.Context, cmd fs.Command) (string, error) {
 	type output struct {
 		body string
 		err  error
 	}
-	op, _, _ := strings.Cut(cmd, " ")
+	op := cmd.Name()
 	ctx, cancel := context.WithTimeoutCause(ctx, backgroundLimit, &esl.TimeoutError{Op: "bgapi " + op, After: backgroundLimit})
 	defer cancel()
 	got := make(chan output, 1)

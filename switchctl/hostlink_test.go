@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // eslPeer is the switch's side of the inbound event socket.
@@ -211,7 +212,7 @@ func TestLinkRoutesEventsAndBackgroundReplies(t *testing.T) {
 	require.Equal(t, 1, p.seen("event plain CHANNEL_CREATE"))
 
 	reply := make(chan string, 1)
-	require.NoError(t, l.BgAPI(t.Context(), "originate x", func(body string, err error) {
+	require.NoError(t, l.BgAPI(t.Context(), fs.Ask("originate x"), func(body string, err error) {
 		require.NoError(t, err)
 		reply <- body
 	}))
@@ -228,7 +229,7 @@ func TestLinkFailsPendingRepliesAndDialsAgain(t *testing.T) {
 	l := startLink(t, p, func(*esl.Event) {}, func(context.Context) { ups <- struct{}{} })
 	<-ups
 	lost := make(chan error, 1)
-	require.NoError(t, l.BgAPI(t.Context(), "originate silent", func(_ string, err error) { lost <- err }))
+	require.NoError(t, l.BgAPI(t.Context(), fs.Ask("originate silent"), func(_ string, err error) { lost <- err }))
 	p.hangUp()
 	require.ErrorIs(t, <-lost, errLinkLost)
 	<-ups
@@ -243,10 +244,10 @@ func TestLinkKeepsEventsClearOfCommands(t *testing.T) {
 	ups := make(chan struct{}, 8)
 	l := startLink(t, p, func(*esl.Event) {}, func(context.Context) { ups <- struct{}{} })
 	<-ups
-	_, err := l.API(t.Context(), "uuid_displace x start tone 0 m")
+	_, err := l.API(t.Context(), fs.PlayInto("x", "tone"))
 	require.NoError(t, err)
 	reply := make(chan string, 1)
-	require.NoError(t, l.BgAPI(t.Context(), "uuid_kill x", func(body string, _ error) { reply <- body }))
+	require.NoError(t, l.BgAPI(t.Context(), fs.Kill("x", CauseNormalClearing), func(body string, _ error) { reply <- body }))
 	<-reply
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,13 +276,13 @@ func TestSlowCommandsLeaveTheLink(t *testing.T) {
 	waiting := make(chan struct{})
 	go func() {
 		defer close(waiting)
-		_, err := c.tellChannel(stopped, "uuid_record x start /stalled/x.wav")
+		_, err := fs.Run(stopped, c.link, fs.Record("x", "/stalled/x.wav", 0))
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("recording's command: %v", err)
 		}
 	}()
 	require.Eventually(t, func() bool { return p.seen("bgapi uuid_record") == 1 }, 30*time.Second, time.Millisecond)
-	_, err := c.link.API(t.Context(), "uuid_exists x")
+	_, err := c.link.API(t.Context(), fs.Exists("x"))
 	require.NoError(t, err, "other commands don't wait")
 	require.Equal(t, generation, c.link.Generation(), "the link is the one that it was")
 	stop()
@@ -304,7 +305,7 @@ func TestLinkIsBothConnections(t *testing.T) {
 			p.mu.Unlock()
 			<-ups
 			require.Equal(t, uint64(2), l.Generation())
-			_, err := l.API(t.Context(), "show channels as json")
+			_, err := l.API(t.Context(), fs.Channels())
 			require.NoError(t, err)
 		})
 	}
@@ -316,8 +317,8 @@ func TestLinkThatIsDownSaysSo(t *testing.T) {
 	require.NoError(t, p.ln.Close())
 	l := startLink(t, p, func(*esl.Event) {}, func(context.Context) {})
 	require.Zero(t, l.Generation())
-	require.ErrorIs(t, l.BgAPI(t.Context(), "originate x", func(string, error) { t.Error("nothing was sent") }), ErrLinkDown)
-	_, err := l.API(t.Context(), "status")
+	require.ErrorIs(t, l.BgAPI(t.Context(), fs.Ask("originate x"), func(string, error) { t.Error("nothing was sent") }), ErrLinkDown)
+	_, err := l.API(t.Context(), fs.Ask("status"))
 	require.ErrorIs(t, err, ErrLinkDown)
 }
 

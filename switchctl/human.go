@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // People on the phone: the call is bridged by the switch, caller and agent's leg, and is steered over the host link alone. The
@@ -233,16 +234,16 @@ func (a *actor) whisper(ctx context.Context, m whisperReady) {
 		return
 	}
 	a.human.told = true
-	a.quickly(ctx, "uuid_broadcast "+a.human.channel+" playback::"+m.path+" aleg")
+	a.quickly(ctx, fs.Play(a.human.channel, m.path))
 	a.arm(timerAgent, m.lasts+broadcastLead)
 }
 
 // quickly sends a command whose reply says nothing that events don't.
-func (a *actor) quickly(ctx context.Context, cmd string) {
+func (a *actor) quickly(ctx context.Context, cmd fs.Command) {
 	link := a.c.link
 	a.beside(func() {
 		if _, err := link.Background(ctx, cmd); err != nil {
-			a.log.DebugContext(ctx, "command failed", "command", cmd, "error", err)
+			a.log.DebugContext(ctx, "command failed", "command", cmd.String(), "error", err)
 		}
 	})
 }
@@ -253,32 +254,19 @@ func (a *actor) bridgeAgent(ctx context.Context, tone bool) {
 	h := a.human
 	h.phase = humanBridging
 	a.arm(timerAgent, bridgeTimeout)
-	caller, agent, dialplan := a.channel, h.channel, ":XML:"+a.c.cfg.Context
-	first := []string{"uuid_setvar " + caller + " transfer_after_bridge rm_reattach" + dialplan}
-	if h.mode == PhoneOnHook {
-		first = append(first, "uuid_setvar "+agent+" transfer_after_bridge")
-	} else {
-		first = append(first, "uuid_setvar "+agent+" transfer_after_bridge "+agentExtension+dialplan)
+	caller, agent, serial, after := a.channel, h.channel, h.serial, ""
+	if h.mode != PhoneOnHook {
+		after = fs.AfterBridge(agentExtension, a.c.cfg.Context)
 	}
-	link, serial := a.c.link, h.serial
-	a.beside(func() {
-		done := func(body string, err error) {
-			a.post(jobDone{job: jobAgentBridge, attempt: int(serial), body: body, err: err})
-		}
-		for _, cmd := range first {
-			if _, err := link.API(ctx, cmd); err != nil {
-				done("", err)
-				return
-			}
-		}
-		if tone {
-			if _, err := link.Background(ctx, "uuid_displace "+agent+" start "+agentTone+" 0 m"); err != nil {
-				a.log.DebugContext(ctx, "tone to the agent could not be played", "error", err)
-			}
-		}
-		if err := link.BgAPI(ctx, "uuid_bridge "+caller+" "+agent, done); err != nil {
-			done("", err)
-		}
+	first := fs.Script{
+		fs.SetVar(caller, varAfterBridge, fs.AfterBridge(reattachExtension, a.c.cfg.Context)),
+		fs.SetVar(agent, varAfterBridge, after),
+	}
+	if tone {
+		first = append(first, fs.Try(fs.PlayInto(agent, agentTone)))
+	}
+	a.inOrder(ctx, first, fs.Bridge(caller, agent), func(body string, err error) {
+		a.post(jobDone{job: jobAgentBridge, attempt: int(serial), body: body, err: err})
 	})
 }
 

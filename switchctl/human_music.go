@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // music is what a waiting caller hears. Its fields belong to the actor's goroutine.
@@ -124,7 +125,7 @@ func (a *actor) afterMusic(ctx context.Context, then func(ctx context.Context)) 
 	}
 	link, channel := a.c.link, a.channel
 	a.beside(func() {
-		if _, err := link.API(ctx, "uuid_break "+channel+" all"); err != nil {
+		if _, err := link.API(ctx, fs.StopPlaying(channel)); err != nil {
 			a.log.DebugContext(ctx, "music could not be ended", "error", err)
 		}
 		if a.c.pause(ctx, breakTime) == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // recordCommand has a flow's call recorded.
@@ -50,7 +51,7 @@ func (a *actor) endHumanPart(ctx context.Context) {
 	default:
 		return
 	}
-	a.tellRecorder(ctx, nil, "uuid_record "+a.channel+" stop "+path)
+	a.tellRecorder(ctx, nil, fs.StopRecording(a.channel, path))
 }
 
 // humanPart is the file of a recording by the switch that no voice agent's session has come before.
@@ -85,11 +86,9 @@ func (a *actor) recordBySwitch(ctx context.Context, stereo bool) {
 // startSecond has the switch write a file from now on.
 func (a *actor) startSecond(ctx context.Context, path string, stereo bool) {
 	a.rec.second = path
-	cmds := []string{"uuid_record " + a.channel + " start " + path}
+	cmds := fs.Script{fs.Record(a.channel, path, 0)}
 	if stereo {
-		// The variable is read when a recording starts, and would hold for the next one too.
-		set := "uuid_setvar " + a.channel + " RECORD_STEREO "
-		cmds = []string{set + "true", cmds[0], set + "false"}
+		cmds = fs.Script{fs.RecordStereo(a.channel, true), cmds[0], fs.RecordStereo(a.channel, false)}
 	}
 	a.tellRecorder(ctx, func(err error) { a.post(secondStarted{path: path, err: err}) }, cmds...)
 }
@@ -99,14 +98,14 @@ const recorderTimeout = 30 * time.Second
 
 // tellRecorder sends commands on a recording of the switch's, behind those that were sent before: what is to stop has begun by then.
 // done hears of the first that was refused, and of none.
-func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...string) {
+func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...fs.Command) {
 	c := a.c
 	a.rec.line.add(&a.c.goes, a.guarded(func() {
 		var err error
 		deadline := c.clock.Now().Add(recorderTimeout)
 		for _, cmd := range cmds {
 			for {
-				_, err = c.tellChannel(ctx, cmd)
+				_, err = fs.Run(ctx, c.link, cmd)
 				if !errors.Is(err, ErrLinkDown) || c.clock.Now().After(deadline) || c.pause(ctx, 200*time.Millisecond) != nil {
 					break
 				}
@@ -119,14 +118,6 @@ func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...
 			done(err)
 		}
 	}))
-}
-
-// tellChannel runs a command of a recording. One that opens or closes a file may wait for a disk, and has no other command wait.
-func (c *Controller) tellChannel(ctx context.Context, cmd string) (string, error) {
-	if strings.HasPrefix(cmd, "uuid_record ") {
-		return c.link.Background(ctx, cmd)
-	}
-	return c.link.API(ctx, cmd)
 }
 
 // secondStarted tells whether the switch writes a file.
@@ -152,6 +143,6 @@ func (a *actor) secondBegun(ctx context.Context, m secondStarted) {
 			a.rec.second = ""
 		}
 	case a.rec.paused && a.rec.second == m.path:
-		a.command(ctx, jobMask, "uuid_record "+a.channel+" mask "+m.path)
+		a.command(ctx, jobMask, fs.MaskRecording(a.channel, m.path))
 	}
 }

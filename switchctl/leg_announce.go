@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // announceTimeout is how long a callee waits for an announcement that is not at hand, which is rare: the dialer fetches it ahead.
@@ -48,26 +49,19 @@ func (a *actor) recordOpening(ctx context.Context, t *conversation) {
 		return
 	}
 	o.path = filepath.Join(a.c.cfg.RecordDir, a.id.String()+".0.wav")
-	path, stereo, call, channel, c := o.path, o.stereo, a.call, a.channel, a.c
+	path, call, link := o.path, a.call, a.c.link
 	offset := max(0, a.c.clock.Now().Sub(*a.answerAt))
-	limit := 0.0
+	limit := time.Duration(0)
 	for _, f := range t.files {
-		limit += (f.length + playSlack).Seconds()
+		limit += f.length + playSlack
 	}
 	a.record(ctx, "recording", func(ctx context.Context) error {
 		return a.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
+	cmds := fs.Script{fs.RecordStereo(a.channel, o.stereo), fs.Record(a.channel, path, limit), fs.RecordStereo(a.channel, false)}
 	a.beside(func() {
-		// One follows the other: the variable is read when a recording starts, and would hold for the next one too.
-		for _, cmd := range []string{
-			"uuid_setvar " + channel + " RECORD_STEREO " + boolText(stereo),
-			fmt.Sprintf("uuid_record %s start %s %.0f", channel, path, math.Ceil(limit)),
-			"uuid_setvar " + channel + " RECORD_STEREO false",
-		} {
-			if _, err := c.tellChannel(ctx, cmd); err != nil {
-				a.log.ErrorContext(ctx, "announcement is not recorded", "error", err)
-				return
-			}
+		if err := cmds.Run(ctx, link); err != nil {
+			a.log.ErrorContext(ctx, "announcement is not recorded", "error", err)
 		}
 	})
 }
@@ -75,6 +69,6 @@ func (a *actor) recordOpening(ctx context.Context, t *conversation) {
 // endOpening ends an announcement's part of the recording.
 func (a *actor) endOpening(ctx context.Context, t *conversation) {
 	if t.opening != nil && t.opening.path != "" {
-		a.command(ctx, jobStopRecord, "uuid_record "+a.channel+" stop "+t.opening.path)
+		a.command(ctx, jobStopRecord, fs.StopRecording(a.channel, t.opening.path))
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // kill decides that the call ends, with a cause, and asks the switch for it.
@@ -28,7 +29,7 @@ func (a *actor) sendKill(ctx context.Context) {
 		})
 		return
 	}
-	a.command(ctx, jobKill, "uuid_kill "+a.channel+" "+a.killCause)
+	a.command(ctx, jobKill, fs.Kill(a.channel, a.killCause))
 }
 
 // killAgain: the call had to be gone by now. While there is no link, resynchronising does it.
@@ -175,11 +176,11 @@ func (a *actor) takeBack(ctx context.Context, other string, bypassed bool) {
 		a.kill(ctx, CauseTemporaryFailure)
 		return
 	}
-	transfer, link, attempt := "uuid_transfer "+a.channel+" rm_reattach XML "+a.c.cfg.Context, a.c.link, a.dial.attempt
+	transfer, link, attempt := fs.Transfer(a.channel, reattachExtension, a.c.cfg.Context), a.c.link, a.dial.attempt
 	channel := a.channel
 	a.beside(func() {
 		if bypassed {
-			if _, err := link.API(ctx, "uuid_setvar "+channel+" bypass_media false"); err != nil {
+			if _, err := link.API(ctx, fs.SetVar(channel, "bypass_media", "false")); err != nil {
 				a.log.WarnContext(ctx, "the caller's media could not be asked back", "error", err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // transferCommand leads the caller to somebody else for its handler.
@@ -98,7 +99,7 @@ func (a *actor) handlerTransferOver(ctx context.Context, out Outcome) {
 	a.transfer = nil
 	a.registryUnbind(t)
 	if t.recording != "" {
-		a.command(ctx, jobStopRecord, "uuid_record "+a.channel+" stop "+t.recording)
+		a.command(ctx, jobStopRecord, fs.StopRecording(a.channel, t.recording))
 	}
 	if t.phase == transferBridged && a.sock == nil {
 		a.arm(timerSocket, socketTimeout) // it is on its way through rm_reattach

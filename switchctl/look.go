@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // look asks the switch for a call's channel. The answer goes to the actor. Where there is none, follow does the rest, which takes as long as the
@@ -85,7 +86,7 @@ func (c *Controller) agentLeft(ctx context.Context, caller *esl.Event) bool {
 	}
 	rec, err := readCDR(c.cfg.CDRDir, leg)
 	if err != nil && uuid.Validate(leg) == nil {
-		if there, err := c.link.API(ctx, "uuid_exists "+leg); err != nil || strings.TrimSpace(there) == "true" {
+		if there, err := c.link.API(ctx, fs.Exists(leg)); err != nil || strings.TrimSpace(there) == "true" {
 			return false
 		}
 		rec, err = c.waitCDR(ctx, leg, leftTimeout)
@@ -99,7 +100,7 @@ func (c *Controller) agentLeft(ctx context.Context, caller *esl.Event) bool {
 
 // dump gives a channel's headers and variables; nil when the switch has no such channel.
 func (c *Controller) dump(ctx context.Context, channel string) (*esl.Event, error) {
-	text, err := c.link.API(ctx, "uuid_dump "+channel+" json")
+	text, err := c.link.API(ctx, fs.Dump(channel))
 	if _, refused := errors.AsType[*esl.ReplyError](err); refused {
 		return nil, nil //nolint:nilnil // no channel is an answer, not an error
 	}
@@ -108,14 +109,14 @@ func (c *Controller) dump(ctx context.Context, channel string) (*esl.Event, erro
 	}
 	ev, err := esl.ParseJSONEvent([]byte(strings.TrimSpace(text)))
 	if err != nil {
-		return nil, fmt.Errorf("switchctl: read uuid_dump of a channel: %w", err)
+		return nil, fmt.Errorf("switchctl: read the dump of a channel: %w", err)
 	}
 	return ev, nil
 }
 
 // listChannels gives the UUIDs of the switch's channels. `rows` is absent when there are none.
 func (c *Controller) listChannels(ctx context.Context) ([]string, error) {
-	text, err := c.link.API(ctx, "show channels as json")
+	text, err := c.link.API(ctx, fs.Channels())
 	if err != nil {
 		return nil, err
 	}

@@ -82,27 +82,27 @@ func (k jobKind) String() string {
 	case jobTransferOriginate:
 		return "transfer originate"
 	case jobTransferBridge:
-		return "uuid_bridge"
+		return "bridge"
 	case jobKill:
-		return "uuid_kill"
+		return "kill"
 	case jobReattach:
-		return "uuid_transfer"
+		return "transfer back to us"
 	case jobMask:
-		return "uuid_record mask"
+		return "mask of a recording"
 	case jobKillLeg:
-		return "uuid_kill of a leg"
+		return "kill of a leg"
 	case jobBypass:
-		return "uuid_media off"
+		return "media off"
 	case jobMediaBack:
-		return "uuid_media"
+		return "media on"
 	case jobReneg:
-		return "uuid_media_reneg"
+		return "re-INVITE"
 	case jobPhone:
 		return "originate of an agent's phone"
 	case jobAgentBridge:
-		return "uuid_bridge with an agent"
+		return "bridge with an agent"
 	case jobStopRecord:
-		return "uuid_record stop"
+		return "stop of a recording"
 	}
 	return "unknown job"
 }

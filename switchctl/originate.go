@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -71,7 +72,7 @@ func (a *actor) startDialing(ctx context.Context) state {
 	}
 	route := d.adm.Routes[d.route]
 	vars := outboundVariables(a.c.callerVariables(a), a.channel, d.adm.From, d.adm.RingTimeout, route)
-	cmd, err := originateCommand(vars, route.Endpoint, "rm_call XML "+a.c.cfg.Context)
+	cmd, err := fs.Originate(vars, route.Endpoint, fs.Extension("rm_call", a.c.cfg.Context))
 	if err != nil {
 		a.log.ErrorContext(ctx, "route can't be dialed", "route", d.route, "error", err)
 		return a.closeUnseen(ctx, CauseNoRoute)
@@ -89,7 +90,7 @@ func (a *actor) closeUnseen(ctx context.Context, cause string) state {
 
 // command sends a background command; its reply comes as a message. Replies of different commands may change places,
 // so what depends on an order is sent in one goroutine (see transfer.go).
-func (a *actor) command(ctx context.Context, job jobKind, cmd string) {
+func (a *actor) command(ctx context.Context, job jobKind, cmd fs.Command) {
 	attempt := a.dial.attempt
 	a.beside(func() {
 		err := a.c.link.BgAPI(ctx, cmd, func(body string, err error) {
@@ -99,6 +100,21 @@ func (a *actor) command(ctx context.Context, job jobKind, cmd string) {
 			var refused *esl.ReplyError
 			unsent := errors.Is(err, ErrLinkDown) || errors.As(err, &refused) || errors.Is(err, esl.ErrInvalidCommand)
 			a.post(jobDone{job: job, attempt: attempt, err: err, unsent: unsent})
+		}
+	})
+}
+
+// inOrder sends commands of which each waits for the one before, and the last in the background: done is called once, with its reply or with
+// what kept it away.
+func (a *actor) inOrder(ctx context.Context, first fs.Script, last fs.Command, done func(body string, err error)) {
+	link := a.c.link
+	a.beside(func() {
+		err := first.Run(ctx, link)
+		if err == nil {
+			err = link.BgAPI(ctx, last, done)
+		}
+		if err != nil {
+			done("", err)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package switchctl
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -61,7 +61,7 @@ func (c *Controller) known(ctx context.Context, channel string) bool {
 	if _, err := uuid.Parse(channel); err != nil {
 		return false
 	}
-	there, err := c.link.API(ctx, "uuid_exists "+channel)
+	there, err := c.link.API(ctx, fs.Exists(channel))
 	return err != nil || strings.TrimSpace(there) != "false"
 }
 
@@ -100,9 +100,11 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 	if !c.registry.add(a) || !c.start(a) {
 		return nil
 	}
-	set := fmt.Sprintf("uuid_setvar_multi %s rm_call_id=%s;rm_tenant_id=%s;rm_node=%s;rm_role=%s;continue_on_fail=true;"+
-		"rtp_notimer_during_bridge=false;rtp_autoflush_during_bridge=false;transfer_after_bridge=rm_reattach:XML:%s",
-		ev.UUID(), call.ID, call.TenantID, c.cfg.NodeID, roleCaller, c.cfg.Context)
+	set := fs.SetVars(ev.UUID(), fs.Var{Name: "rm_call_id", Value: call.ID.String()}, fs.Var{Name: "rm_tenant_id", Value: call.TenantID.String()},
+		fs.Var{Name: "rm_node", Value: c.cfg.NodeID}, fs.Var{Name: "rm_role", Value: roleCaller},
+		fs.Var{Name: "continue_on_fail", Value: "true"}, fs.Var{Name: "rtp_notimer_during_bridge", Value: "false"},
+		fs.Var{Name: "rtp_autoflush_during_bridge", Value: "false"},
+		fs.Var{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, c.cfg.Context)})
 	if _, err := c.link.API(ctx, set); err != nil {
 		a.log.WarnContext(ctx, "variables of an inbound call could not be set", "error", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -331,7 +331,7 @@ func (p *phone) freed(ctx context.Context, m phoneFree) {
 	case m.doubt:
 		p.check(ctx)
 	case m.told && p.phase == legUp:
-		p.sound(ctx, "uuid_break "+p.leg+" all")
+		p.sound(ctx, fs.StopPlaying(p.leg))
 	}
 }
 
@@ -345,18 +345,18 @@ func (p *phone) ring(ctx context.Context, on bool) {
 		return
 	}
 	p.ringing = true
-	p.sound(ctx, "uuid_broadcast "+p.leg+" playback::"+ringback+" aleg")
+	p.sound(ctx, fs.Play(p.leg, ringback))
 }
 
 func (p *phone) quiet(ctx context.Context) {
 	if p.ringing && p.phase == legUp {
-		p.sound(ctx, "uuid_break "+p.leg+" all")
+		p.sound(ctx, fs.StopPlaying(p.leg))
 	}
 	p.ringing = false
 }
 
 // command sends what may fail without anything following from it: the leg's end is told by its events.
-func (p *phone) command(ctx context.Context, cmd string) {
+func (p *phone) command(ctx context.Context, cmd fs.Command) {
 	p.c.goes.Go(func() {
 		if _, err := p.c.link.API(ctx, cmd); err != nil {
 			p.log.DebugContext(ctx, "command to an agent's phone failed", "error", err)
@@ -365,7 +365,7 @@ func (p *phone) command(ctx context.Context, cmd string) {
 }
 
 // sound starts or ends what the leg plays, one after the other: what ends a broadcast comes after it.
-func (p *phone) sound(ctx context.Context, cmd string) {
+func (p *phone) sound(ctx context.Context, cmd fs.Command) {
 	p.sounds.add(&p.c.goes, func() {
 		if _, err := p.c.link.Background(ctx, cmd); err != nil {
 			p.log.DebugContext(ctx, "command to an agent's phone failed", "error", err)
@@ -417,27 +417,27 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 		}
 		if err != nil {
 			var refused *esl.ReplyError
-			var unfit *VariableError
+			var unfit *fs.VariableError
 			unsent := errors.Is(err, ErrLinkDown) || errors.As(err, &refused) || errors.Is(err, esl.ErrInvalidCommand) || errors.As(err, &unfit)
-			p.post(jobDone{job: jobPhone, attempt: attempt, err: err, unsent: unsent || cmd == ""})
+			p.post(jobDone{job: jobPhone, attempt: attempt, err: err, unsent: unsent || cmd.IsZero()})
 		}
 	})
 }
 
 // originate are the variables of a leg that rings the phone: one that is held is asked to answer by itself.
-func (p *phone) originate(channel string, ring time.Duration) variables {
+func (p *phone) originate(channel string, ring time.Duration) fs.Variables {
 	number, name := p.spec.Extension, "Ringmaster"
 	if c := p.claim; c != nil && c.number != "" {
 		number = callerNumber(c.number)
 		name = or(callerName(c.caller), number)
 	}
-	v := variables{
+	v := fs.Variables{
 		"origination_uuid":             channel,
-		"originate_timeout":            ringSeconds(ring),
+		"originate_timeout":            fs.RingSeconds(ring),
 		"ignore_early_media":           "true",
 		"origination_caller_id_number": number,
 		"origination_caller_id_name":   name,
-		"media_timeout":                strconv.FormatInt(phoneSilence.Milliseconds(), 10),
+		"media_timeout":                fs.Millis(phoneSilence),
 		"rtp_notimer_during_bridge":    "false",
 		"rtp_autoflush_during_bridge":  "false",
 		"rm_role":                      roleAgent,
@@ -495,7 +495,7 @@ func (p *phone) hangup(ctx context.Context) bool {
 	p.phase = legEnding
 	p.wanted.Store(0)
 	p.arm(phoneOverdue, killTimeout)
-	p.command(ctx, "uuid_kill "+p.leg+" "+CauseNormalClearing)
+	p.command(ctx, fs.Kill(p.leg, CauseNormalClearing))
 	return true
 }
 

@@ -11,36 +11,37 @@ import (
 	"strings"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // A phone says itself, in its REGISTER, what the switch is to dial: the Contact, and with Path the way to it. Whoever has an agent's account could
 // have the switch call any number at any host so. It is dialed where its REGISTER came from, and by no number but its own extension.
 
 // phoneCommand is the command that rings a phone where it is.
-func (c *Controller) phoneCommand(ctx context.Context, spec PhoneSpec, v variables) (string, error) {
+func (c *Controller) phoneCommand(ctx context.Context, spec PhoneSpec, v fs.Variables) (fs.Command, error) {
 	endpoint, err := phoneEndpoint(c.cfg.MediaProfile, spec)
 	if err != nil {
-		return "", err
+		return fs.Command{}, err
 	}
 	if endpoint == "" {
 		found, err := c.registered(ctx, spec.Extension, spec.Domain)
 		if err != nil {
-			return "", err
+			return fs.Command{}, err
 		}
 		if endpoint, v["sip_route_uri"], err = found.endpoint(c.cfg.MediaProfile, spec.Extension); err != nil {
-			return "", err
+			return fs.Command{}, err
 		}
 	}
-	return originateCommand(v, endpoint, agentExtension+" XML "+c.cfg.Context)
+	return fs.Originate(v, endpoint, fs.Extension(agentExtension, c.cfg.Context))
 }
 
 // phoneEndpoint is where a phone is reached: at its own address when the domain names a port, else "" for where it has registered.
 func phoneEndpoint(profile string, spec PhoneSpec) (string, error) {
 	if spec.Extension == "" || spec.Domain == "" || strings.ContainsAny(spec.Extension+spec.Domain, "%@/") {
-		return "", &VariableError{Name: "endpoint"}
+		return "", &fs.VariableError{Name: "endpoint"}
 	}
 	endpoint := "sofia/" + profile + "/" + spec.Extension + "@" + spec.Domain
-	if err := checkEndpoint(endpoint); err != nil || strings.Contains(spec.Domain, ":") {
+	if err := fs.CheckEndpoint(endpoint); err != nil || strings.Contains(spec.Domain, ":") {
 		return endpoint, err
 	}
 	return "", nil
@@ -67,7 +68,7 @@ func (e *ContactError) Error() string {
 
 // registered asks the switch where the phone of an account is.
 func (c *Controller) registered(ctx context.Context, extension, domain string) (registration, error) {
-	text, err := c.link.API(ctx, "sofia xmlstatus profile "+c.cfg.MediaProfile+" user "+extension+"@"+domain)
+	text, err := c.link.API(ctx, fs.Registration(c.cfg.MediaProfile, extension, domain))
 	if refused := (*esl.ReplyError)(nil); errors.As(err, &refused) {
 		return registration{}, errNotRegistered
 	}
@@ -148,7 +149,7 @@ func (r registration) endpoint(profile, extension string) (endpoint, route strin
 	}
 	endpoint = "sofia/" + profile + "/sip:" + user + "@" + host + params.String()
 	route = "sip:" + at.String() + ";transport=" + transport
-	return endpoint, route, checkEndpoint(endpoint)
+	return endpoint, route, fs.CheckEndpoint(endpoint)
 }
 
 // listens is where a phone at an address takes calls: it may send from another port of the same host than it listens at.

@@ -163,7 +163,7 @@ func account(extension, domain string) string {
 }
 
 // HoldPhone keeps the agent's phone from now on: a held one gets its leg as soon as it is registered. It may be called again,
-// also with another spec. Errors: [*VariableError] for an account that can't be dialed, [ErrDraining].
+// also with another spec. Errors: [*fs.VariableError] for an account that can't be dialed, [ErrDraining].
 func (c *Controller) HoldPhone(_ context.Context, spec PhoneSpec) error {
 	if _, err := phoneEndpoint(c.cfg.MediaProfile, spec); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // The registrar's events, as CUSTOM events name them (mod_sofia's sofia_reg.c).
@@ -339,7 +340,7 @@ func (p *phone) found(ctx context.Context, m phoneFound) {
 		p.log.WarnContext(ctx, "killing a second leg of an agent's phone", "channel", m.channel)
 		p.c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
 		p.c.phones.unbind(m.channel)
-		p.command(ctx, "uuid_kill "+m.channel+" "+CauseNormalClearing)
+		p.command(ctx, fs.Kill(m.channel, CauseNormalClearing))
 		return
 	}
 	p.disarm(phoneRedial)

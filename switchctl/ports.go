@@ -7,18 +7,16 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // switchLink is what an actor needs of the host link.
 type switchLink interface {
 	// BgAPI sends a background command; done is called once with the reply, or with the error that kept it away.
 	// An error of BgAPI itself that is ErrLinkDown means that nothing was sent; done is not called then.
-	BgAPI(ctx context.Context, cmd string, done func(body string, err error)) error
-	// API runs a quick command.
-	API(ctx context.Context, cmd string) (string, error)
-	// Background runs a command that may be slow, in a thread of the switch's own, and waits for its output: no other command
-	// waits behind it. A refusal is a *esl.ReplyError.
-	Background(ctx context.Context, cmd string) (string, error)
+	BgAPI(ctx context.Context, cmd fs.Command, done func(body string, err error)) error
+	// API and Background wait for a command's output; no other command waits behind one that is in the background.
+	fs.Switch
 	// Execute has a channel run an application besides what it runs.
 	Execute(ctx context.Context, channel, app, arg string) error
 	// Generation counts the connections made; 0 while there is none.

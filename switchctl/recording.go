@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // varPaused is the channel variable that keeps a pause of the recording through a crash of ours.
@@ -44,7 +45,7 @@ func (p *pauseMark) value() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.want {
-		return " true"
+		return "true"
 	}
 	return ""
 }
@@ -85,7 +86,7 @@ func (a *actor) pauseOrResume(ctx context.Context, req ControlRequest) error {
 	a.beside(func() {
 		mark.gate.Lock()
 		defer mark.gate.Unlock()
-		if _, err := link.API(ctx, "uuid_setvar "+channel+" "+varPaused+mark.value()); err != nil {
+		if _, err := link.API(ctx, fs.SetVar(channel, varPaused, mark.value())); err != nil {
 			a.log.WarnContext(ctx, "pause of the recording could not be noted on the channel", "error", err)
 		}
 	})

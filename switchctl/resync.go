@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -119,7 +120,7 @@ func (c *Controller) lookAll(ctx context.Context, actors []*actor, legs map[uuid
 
 // noteCore learns whether the switch is the process that it was.
 func (c *Controller) noteCore(ctx context.Context) {
-	text, err := c.link.API(ctx, "global_getvar core_uuid")
+	text, err := c.link.API(ctx, fs.CoreUUID())
 	core := strings.TrimSpace(text)
 	if err != nil || uuid.Validate(core) != nil {
 		return
@@ -129,7 +130,9 @@ func (c *Controller) noteCore(ctx context.Context) {
 		c.log.WarnContext(ctx, "switch has restarted", "core_uuid", core)
 	}
 	if before != core && c.cfg.OnSwitch != nil {
-		c.goes.Go(func() { c.cfg.OnSwitch(ctx, c.link.API) })
+		c.goes.Go(func() {
+			c.cfg.OnSwitch(ctx, func(ctx context.Context, question string) (string, error) { return c.link.API(ctx, fs.Ask(question)) })
+		})
 	}
 }
 
@@ -163,7 +166,7 @@ func (c *Controller) sortOut(ctx context.Context, channel string, legs map[uuid.
 // killChannel ends a channel; one that is gone is what was wanted.
 func (c *Controller) killChannel(ctx context.Context, channel string) error {
 	var refused *esl.ReplyError
-	if _, err := c.link.API(ctx, "uuid_kill "+channel+" "+CauseNormalClearing); err != nil && !errors.As(err, &refused) {
+	if _, err := c.link.API(ctx, fs.Kill(channel, CauseNormalClearing)); err != nil && !errors.As(err, &refused) {
 		return err
 	}
 	return nil

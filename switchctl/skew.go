@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -61,7 +62,7 @@ func (c *Controller) skewed(skew time.Duration) {
 	c.goes.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 		defer cancel()
-		if _, err := c.link.API(ctx, "fsctl sync_clock_when_idle"); err != nil {
+		if _, err := c.link.API(ctx, fs.SyncClock()); err != nil {
 			c.log.Warn("setting the switch's clock failed", "error", err)
 		}
 	})

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // startVoicemail has the switch record the caller.
@@ -25,32 +26,20 @@ func (a *actor) startVoicemail(ctx context.Context) {
 // recordMono has the switch record both sides in one channel, from a moment on, in a file that outlives us and is put on the
 // call's recording. limit ends it, should we be gone by then; 0 is none. done hears whether it has begun.
 func (a *actor) recordMono(ctx context.Context, path string, limit time.Duration, at time.Time, done func(err error)) {
-	channel, link, call, offset := a.channel, a.c.link, a.call, time.Duration(0)
+	call, offset := a.call, time.Duration(0)
 	if a.answerAt != nil {
 		offset = max(0, at.Sub(*a.answerAt))
 	}
 	a.record(ctx, "recording by the switch", func(ctx context.Context) error {
 		return a.c.ledger.AddRecording(ctx, call, path, offset)
 	}, nil)
-	cmd := "uuid_record " + channel + " start " + path
-	if limit > 0 {
-		cmd += " " + strconv.Itoa(int((limit+time.Second-1)/time.Second))
-	}
-	a.beside(func() {
-		// One follows the other: the variable is read when the recording starts, and may be there from an earlier one.
-		if _, err := link.API(ctx, "uuid_setvar "+channel+" RECORD_STEREO false"); err != nil {
-			done(err)
-			return
+	cmd := fs.Record(a.channel, path, limit)
+	// The variable may be there from an earlier recording.
+	a.inOrder(ctx, fs.Script{fs.RecordStereo(a.channel, false)}, cmd, func(body string, err error) {
+		if err == nil && !strings.HasPrefix(body, "+OK") {
+			err = &CommandError{Command: cmd.Name(), Reply: strings.TrimSpace(body)}
 		}
-		err := link.BgAPI(ctx, cmd, func(body string, err error) {
-			if err == nil && !strings.HasPrefix(body, "+OK") {
-				err = &CommandError{Command: "uuid_record", Reply: strings.TrimSpace(body)}
-			}
-			done(err)
-		})
-		if err != nil {
-			done(err)
-		}
+		done(err)
 	})
 }
 
@@ -80,7 +69,7 @@ func (a *actor) voicemailStarted(ctx context.Context, m talkRecording) {
 func (a *actor) stopVoicemail(ctx context.Context) {
 	t := a.talking.now
 	if t.path != "" {
-		a.command(ctx, jobStopRecord, "uuid_record "+a.channel+" stop "+t.path)
+		a.command(ctx, jobStopRecord, fs.StopRecording(a.channel, t.path))
 	}
 	a.endTalk(ctx, "", nil)
 }

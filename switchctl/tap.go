@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -225,7 +226,7 @@ func (a *actor) tapReported(ctx context.Context, m tapReport) {
 	case media.LegSilent:
 		a.log.WarnContext(ctx, "tap's leg is silent", "tap_id", t.id.String(), "side", l.side.String(), "for", ev.For)
 		if a.killCause == "" {
-			a.command(ctx, jobKillLeg, "uuid_kill "+l.channel+" "+CauseNormalClearing) // its end has it dialed again
+			a.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing)) // its end has it dialed again
 		}
 	case media.SocketClosed:
 		a.log.InfoContext(ctx, "tap's socket is closed", "tap_id", t.id.String(), "code", ev.Code, "clean", ev.Clean, "error", ev.Err)
@@ -294,7 +295,7 @@ func (a *actor) tapsDue(ctx context.Context) {
 			}
 			if l.dialing {
 				a.c.registry.unbind(l.channel)
-				a.command(ctx, jobKillLeg, "uuid_kill "+l.channel+" "+CauseNormalClearing)
+				a.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing))
 			}
 			a.dialTap(ctx, t, i)
 		}
@@ -341,7 +342,7 @@ func (a *actor) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
 			a.c.registry.unbind(l.channel)
 		}
 		if l.dialing {
-			a.command(ctx, jobKillLeg, "uuid_kill "+l.channel+" "+CauseNormalClearing)
+			a.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing))
 		}
 	}
 	if fork := t.fork; fork != nil {
@@ -388,34 +389,34 @@ func (t *tap) tell(up tapUp) {
 }
 
 // tapCommand builds the originate of a tap's leg. The leg sends nothing into the call, and dies with our endpoint.
-func (c *Controller) tapCommand(callID, channel, session, caller string, side media.TapSide, codec string) (string, error) {
+func (c *Controller) tapCommand(callID, channel, session, caller string, side media.TapSide, codec string) (fs.Command, error) {
 	native := side != media.TapMixed && (codec == "PCMU" || codec == "PCMA")
 	codecs := legCodecs(codec)
 	if native {
 		codecs = codec
 	}
-	v := variables{
+	v := fs.Variables{
 		"origination_uuid":      channel,
 		"originate_timeout":     "5",
 		"ignore_early_media":    "true",
-		"media_timeout":         millis(legTimeout),
+		"media_timeout":         fs.Millis(legTimeout),
 		"absolute_codec_string": codecs,
 		"rm_role":               roleTap,
 		"rm_call_id":            callID,
 		"rm_node":               c.cfg.NodeID,
 	}
-	app := "&eavesdrop(" + caller + ")"
+	app := fs.Eavesdrop(caller)
 	switch {
 	case side == media.TapMixed:
 	case native && side == media.TapCaller:
-		app = "'&native_eavesdrop(" + caller + " read)'"
+		app = fs.NativeEavesdrop(caller, fs.Read)
 	case native:
-		app = "'&native_eavesdrop(" + caller + " write)'"
+		app = fs.NativeEavesdrop(caller, fs.Write)
 	default:
 		v["eavesdrop_bridge_aleg"] = boolText(side == media.TapCaller)
 		v["eavesdrop_bridge_bleg"] = boolText(side == media.TapOther)
 	}
-	return originateCommand(v, "sofia/"+c.cfg.MediaProfile+"/"+session+"@"+c.media.SIPAddr(), app)
+	return fs.Originate(v, "sofia/"+c.cfg.MediaProfile+"/"+session+"@"+c.media.SIPAddr(), app)
 }
 
 func boolText(b bool) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -172,13 +173,13 @@ func (a *actor) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	t.channel = channel.String()
 	a.c.registry.bind(a, t.channel)
 	vars := a.c.callerVariables(a)
-	delete(vars, "transfer_after_bridge")
+	delete(vars, varAfterBridge)
 	delete(vars, "continue_on_fail")
 	vars["rm_role"] = roleTransfer
 	vars["hangup_after_bridge"] = "true" // both legs end together
 	route := t.adm.Routes[t.route]
 	vars = outboundVariables(vars, t.channel, t.adm.From, t.adm.RingTimeout, route)
-	cmd, err := originateCommand(vars, route.Endpoint, "&park()")
+	cmd, err := fs.Originate(vars, route.Endpoint, fs.Park)
 	if err != nil {
 		a.log.ErrorContext(ctx, "route of a transfer can't be dialed", "route", t.route, "error", err)
 		a.failTransfer(ctx, CauseNoRoute)
@@ -217,27 +218,14 @@ func (a *actor) transferEvent(ctx context.Context, m channelEvent) (state, error
 // transfer_after_bridge, and with hangup_after_bridge, both legs end together.
 func (a *actor) bridgeTransfer(ctx context.Context) {
 	caller, other := a.channel, a.transfer.channel
-	link, attempt := a.c.link, a.dial.attempt
 	if a.transfer.handler {
-		a.command(ctx, jobTransferBridge, "uuid_bridge "+caller+" "+other)
+		a.command(ctx, jobTransferBridge, fs.Bridge(caller, other))
 		return
 	}
-	a.beside(func() {
-		done := func(body string, err error) {
-			a.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
-		}
-		for _, cmd := range []string{
-			"uuid_setvar " + caller + " transfer_after_bridge",
-			"uuid_setvar " + caller + " hangup_after_bridge true",
-		} {
-			if _, err := link.API(ctx, cmd); err != nil {
-				done("", err)
-				return
-			}
-		}
-		if err := link.BgAPI(ctx, "uuid_bridge "+caller+" "+other, done); err != nil {
-			done("", err)
-		}
+	attempt := a.dial.attempt
+	first := fs.Script{fs.SetVar(caller, varAfterBridge, ""), fs.SetVar(caller, "hangup_after_bridge", "true")}
+	a.inOrder(ctx, first, fs.Bridge(caller, other), func(body string, err error) {
+		a.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
 	})
 }
 
@@ -331,21 +319,18 @@ func (a *actor) transferLegEnded(ctx context.Context, rec finalRecord) (state, e
 
 // unbridge gives up a bridge that did not come about: the caller goes back to the AI.
 func (a *actor) unbridge(ctx context.Context, cause string) {
-	caller, link, back := a.channel, a.c.link, "rm_reattach:XML:"+a.c.cfg.Context
-	handler := a.transfer.handler
+	link, handler := a.c.link, a.transfer.handler
+	asBefore := fs.Script{
+		fs.SetVar(a.channel, "hangup_after_bridge", "false"),
+		fs.SetVar(a.channel, varAfterBridge, fs.AfterBridge(reattachExtension, a.c.cfg.Context)),
+	}
 	a.endTransfer(ctx, cause)
 	if handler {
 		return // its variables are as they were
 	}
 	a.beside(func() {
-		for _, cmd := range []string{
-			"uuid_setvar " + caller + " hangup_after_bridge false",
-			"uuid_setvar " + caller + " transfer_after_bridge " + back,
-		} {
-			if _, err := link.API(ctx, cmd); err != nil {
-				a.log.WarnContext(ctx, "caller's variables could not be set back", "error", err)
-				break
-			}
+		if err := asBefore.Run(ctx, link); err != nil {
+			a.log.WarnContext(ctx, "caller's variables could not be set back", "error", err)
 		}
 		a.post(musicEnded{then: a.afterTransfer})
 	})
@@ -387,7 +372,7 @@ func (a *actor) dropTransferLeg(ctx context.Context, t *transfer) {
 	}
 	if t.channel != "" {
 		a.c.registry.unbind(t.channel)
-		a.command(ctx, jobKillLeg, "uuid_kill "+t.channel+" "+CauseNormalClearing)
+		a.command(ctx, jobKillLeg, fs.Kill(t.channel, CauseNormalClearing))
 	}
 	unit := t.adm.UnitID
 	a.record(ctx, "transfer unit", func(ctx context.Context) error {

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // Switch runs quick API commands. A refusal is an *esl.ReplyError.
 type Switch interface {
-	API(ctx context.Context, cmd string) (string, error)
+	API(ctx context.Context, cmd fs.Command) (string, error)
 }
 
 // ReinviteTimeout is how long a carrier may take to answer a re-INVITE: bypass has failed after that.
@@ -52,7 +53,7 @@ func Reinvite(ctx context.Context, sw Switch, channel string) error {
 	if err != nil {
 		return err
 	}
-	for _, cmd := range []string{"uuid_setvar " + channel + " sip_invite_failure_status", "uuid_media_reneg " + channel} {
+	for _, cmd := range []fs.Command{fs.SetVar(channel, "sip_invite_failure_status", ""), fs.Reinvite(channel)} {
 		if _, err := sw.API(ctx, cmd); err != nil {
 			return gone(err)
 		}
@@ -88,7 +89,7 @@ func Reinvite(ctx context.Context, sw Switch, channel string) error {
 
 // variable reads a channel's variable; empty when it is not set.
 func variable(ctx context.Context, sw Switch, channel, name string) (string, error) {
-	text, err := sw.API(ctx, "uuid_getvar "+channel+" "+name)
+	text, err := sw.API(ctx, fs.GetVar(channel, name))
 	if err != nil {
 		return "", gone(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
@@ -160,7 +161,7 @@ func (p *probe) watch() {
 func (p *probe) hangup(ctx context.Context) {
 	for _, channel := range []string{p.caller, p.leg} {
 		// One that is gone already is what is wanted.
-		_, _ = p.conn.API(ctx, "uuid_kill "+channel)
+		_, _ = p.API(ctx, fs.Kill(channel, "NORMAL_CLEARING"))
 	}
 }
 
@@ -176,15 +177,15 @@ func (p *probe) step(name string, began time.Time, detail string, err error) err
 }
 
 // job runs a background command and waits for its reply.
-func (p *probe) job(ctx context.Context, cmd string, timeout time.Duration) error {
+func (p *probe) job(ctx context.Context, cmd fs.Command, timeout time.Duration) error {
 	id, done := uuid.NewString(), make(chan string, 1)
 	p.mu.Lock()
 	p.jobs[id] = done
 	p.mu.Unlock()
-	if err := p.conn.BgAPI(ctx, cmd, id); err != nil {
+	if err := p.conn.BgAPI(ctx, cmd.String(), id); err != nil {
 		return err
 	}
-	name, _, _ := strings.Cut(cmd, " ")
+	name := cmd.Name()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
@@ -202,26 +203,40 @@ func (p *probe) job(ctx context.Context, cmd string, timeout time.Duration) erro
 	}
 }
 
+// API implements [Switch].
+func (p *probe) API(ctx context.Context, cmd fs.Command) (string, error) {
+	return p.conn.API(ctx, cmd.String())
+}
+
+// originate dials a leg, parks it once it is answered, and waits for that.
+func (p *probe) originate(ctx context.Context, v fs.Variables, endpoint string, timeout time.Duration) error {
+	cmd, err := fs.Originate(v, endpoint, fs.Park)
+	if err != nil {
+		return err
+	}
+	return p.job(ctx, cmd, timeout)
+}
+
 // connect dials the carrier and the media endpoint, in the carrier's codec, and bridges them.
 func (p *probe) connect(ctx context.Context) error {
 	began := time.Now()
-	seconds := int((p.req.RingTimeout + time.Second - 1) / time.Second)
-	err := p.job(ctx, fmt.Sprintf("originate {outbound_redirect_fatal=true,origination_uuid=%s,ignore_early_media=true,originate_timeout=%d,"+
-		"origination_caller_id_number=%s,origination_caller_id_name=%s,sip_copy_custom_headers=false,"+
-		"rtp_notimer_during_bridge=false,rtp_autoflush_during_bridge=false}%s &park()",
-		p.caller, seconds, p.req.From, p.req.From, p.req.Endpoint), p.req.RingTimeout+originateSlack)
+	err := p.originate(ctx, fs.Variables{
+		"origination_uuid": p.caller, "ignore_early_media": "true", "originate_timeout": fs.RingSeconds(p.req.RingTimeout),
+		"origination_caller_id_number": p.req.From, "origination_caller_id_name": p.req.From, "sip_copy_custom_headers": "false",
+		"rtp_notimer_during_bridge": "false", "rtp_autoflush_during_bridge": "false",
+	}, p.req.Endpoint, p.req.RingTimeout+originateSlack)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotAnswered, p.step("call the number", began, "", err))
 	}
-	if p.result.Codec, err = variable(ctx, p.conn, p.caller, "read_codec"); err != nil {
+	if p.result.Codec, err = variable(ctx, p, p.caller, "read_codec"); err != nil {
 		return p.step("call the number", began, "", err)
 	}
 	_ = p.step("call the number", began, "answered in "+p.result.Codec, nil)
 	began = time.Now()
-	err = p.job(ctx, fmt.Sprintf("originate {outbound_redirect_fatal=true,origination_uuid=%s,absolute_codec_string=%s,rtp_timer_name=soft}sofia/%s/%s@%s &park()",
-		p.leg, p.result.Codec, p.req.MediaProfile, p.req.SessionID, p.req.MediaAddr), bridgeTimeout)
+	err = p.originate(ctx, fs.Variables{"origination_uuid": p.leg, "absolute_codec_string": p.result.Codec, "rtp_timer_name": "soft"},
+		"sofia/"+p.req.MediaProfile+"/"+p.req.SessionID+"@"+p.req.MediaAddr, bridgeTimeout)
 	if err == nil {
-		err = p.job(ctx, "uuid_bridge "+p.caller+" "+p.leg, bridgeTimeout)
+		err = p.job(ctx, fs.Bridge(p.caller, p.leg), bridgeTimeout)
 	}
 	if err == nil {
 		err = p.await(ctx, p.bridged, bridgeTimeout, "CHANNEL_BRIDGE")
@@ -251,35 +266,35 @@ func (p *probe) try(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := p.step("re-INVITE that changes nothing", began, "accepted", Reinvite(ctx, p.conn, p.caller)); err != nil {
+	if err := p.step("re-INVITE that changes nothing", began, "accepted", Reinvite(ctx, p, p.caller)); err != nil {
 		return err
 	}
-	if _, err := p.conn.API(ctx, "uuid_setvar "+p.caller+" absolute_codec_string "+p.result.Codec); err != nil {
+	if _, err := p.API(ctx, fs.SetVar(p.caller, "absolute_codec_string", p.result.Codec)); err != nil {
 		return err
 	}
-	if err := p.change(ctx, "into bypass", "uuid_media off "+p.caller, bypassTimeout); err != nil {
+	if err := p.change(ctx, "into bypass", fs.MediaOff(p.caller), bypassTimeout); err != nil {
 		return err
 	}
 	if err := p.listen(ctx, "audio past the switch"); err != nil {
 		return err
 	}
-	if _, err := p.conn.API(ctx, "uuid_setvar "+p.caller+" bypass_media false"); err != nil {
+	if _, err := p.API(ctx, fs.SetVar(p.caller, "bypass_media", "false")); err != nil {
 		return err
 	}
-	if err := p.change(ctx, "out of bypass", "uuid_media "+p.caller, takeBackTimeout); err != nil {
+	if err := p.change(ctx, "out of bypass", fs.MediaOn(p.caller), takeBackTimeout); err != nil {
 		return err
 	}
 	return p.listen(ctx, "audio through the switch again")
 }
 
 // change leads the audio on another way: the switch must say so, and the audio must come from there.
-func (p *probe) change(ctx context.Context, name, cmd string, timeout time.Duration) error {
+func (p *probe) change(ctx context.Context, name string, cmd fs.Command, timeout time.Duration) error {
 	began := time.Now()
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	p.forgetMoves()
 	if err := p.job(ctx, cmd, timeout); err != nil {
-		status, _ := variable(ctx, p.conn, p.caller, "sip_invite_failure_status") // the failure stands without it
+		status, _ := variable(ctx, p, p.caller, "sip_invite_failure_status") // the failure stands without it
 		if status != "" {
 			err = fmt.Errorf("carrier refused the re-INVITE with %s: %w", status, err)
 		}
