@@ -51,20 +51,18 @@ func newSweep(t *testing.T) *sweep {
 	t.Helper()
 	b := setup(t)
 	b.servePhones(t)
-	w := &sweep{b: b, staff: newStaff(t, b), ops: httpapi.OperationsOf(b.srv), ours: things(t, b, b.tenant), theirs: things(t, b, b.other)}
+	w := &sweep{b: b, staff: newStaff(t, b), ops: httpapi.OperationsOf(b.srv), ours: things(t, b, b.tenant, "9812340001"), theirs: things(t, b, b.other, "9812340002")}
 	call := uuid.MustParse(w.ours["call"])
 	w.callback = b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Hour)))
 	require.Greater(t, len(w.ops), 90)
 	return w
 }
 
-// things makes one of each kind of thing that a path can name.
-func things(t *testing.T, b *bundle, tenant uuid.UUID) map[string]string {
+// things makes one of each kind of thing that a path can name; the end of the number names the agent's extension and the inbound number too.
+func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string]string {
 	t.Helper()
 	agent := storetest.VoiceAgent(t, b.st, tenant, "ws://127.0.0.1:9/ai")
 	campaign := storetest.Campaign(t, b.st, tenant, &agent)
-	number := "981234" + tenant.String()[32:] // the random end of the id
-	number = regexp.MustCompile(`[^0-9]`).ReplaceAllString(number, "7")
 	lead := storetest.Lead(t, b.st, tenant, campaign, number)
 	person, err := account.New(b.st).CreateUser(t.Context(), tenant, account.UserInput{
 		Email: storetest.NewID(t).String() + "@x.test", Password: "correct horse", Role: account.RoleAgent, Extension: number[5:],
