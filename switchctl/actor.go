@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 const (
@@ -57,8 +58,9 @@ type actor struct {
 	tenant uuid.UUID
 	// channel is the caller's channel UUID.
 	channel string
-	box     *mailbox
-	journal journal
+	box     *rt.Mailbox[message]
+	// journal writes the call's changes, in the order in which they were decided.
+	journal rt.Serial
 	// verbs is the call's rate of verbs, over HTTP and the socket.
 	verbs verbRate
 	log   *slog.Logger
@@ -72,8 +74,7 @@ type actor struct {
 	// ---
 	state  state
 	call   db.Call
-	timers map[timerKind]armedTimer
-	serial uint64
+	timers *rt.Timers[timerKind]
 
 	dial    dialProgress
 	inbound bool
@@ -101,7 +102,7 @@ type actor struct {
 	ai   *aiSession
 	keys callerKeys
 	// presses are the digits on their way to the caller.
-	presses presses
+	presses rt.Serial
 	// sessions are all AI sessions that this controller has opened for the call.
 	sessions []mediaSession
 	transfer *transfer
@@ -128,12 +129,13 @@ type actor struct {
 }
 
 func (c *Controller) newActor(call db.Call, channel string) *actor {
-	return &actor{
+	a := &actor{
 		c: c, id: call.ID, tenant: call.TenantID, channel: channel, box: newMailbox(), call: call,
 		log:  c.log.With("call_id", call.ID.String()),
-		done: make(chan struct{}), timers: map[timerKind]armedTimer{}, inbound: call.Direction == directionInbound,
-		answerAt: call.AnswerTime,
+		done: make(chan struct{}), inbound: call.Direction == directionInbound, answerAt: call.AnswerTime,
 	}
+	a.timers = rt.NewTimers(c.clock, func(kind timerKind, serial uint64) { a.post(timerFired{timer: kind, serial: serial}) })
+	return a
 }
 
 // run owns the call until its record is committed, or until the controller lets go of it.
@@ -142,12 +144,11 @@ func (a *actor) run(ctx context.Context) {
 	defer a.leave(ctx)
 	a.awaitVerdict()
 	for a.state != stateDone {
-		select {
-		case <-a.box.ready:
-		case <-ctx.Done():
+		batch, ok := a.box.Next(ctx)
+		if !ok {
 			return
 		}
-		for _, m := range a.box.take() {
+		for _, m := range batch {
 			if a.state == stateDone {
 				a.refuse(m, ErrCallEnded)
 				continue
@@ -160,9 +161,7 @@ func (a *actor) run(ctx context.Context) {
 
 // leave ends what the actor has started, in this order: timers, handler, waiting callers, registry.
 func (a *actor) leave(ctx context.Context) {
-	for kind := range a.timers {
-		a.disarm(kind)
-	}
+	a.timers.Stop()
 	if a.stopHandler != nil {
 		a.stopHandler(nil)
 	}
@@ -177,7 +176,7 @@ func (a *actor) leave(ctx context.Context) {
 	a.refuseVerbs()
 	a.endLogs(ctx)
 	a.c.registry.remove(a)
-	for _, m := range a.box.close() {
+	for _, m := range a.box.Close() {
 		a.refuse(m, ErrCallEnded)
 	}
 }
@@ -187,8 +186,8 @@ func (a *actor) step(ctx context.Context, m message) (next state) {
 	defer func() {
 		if r := recover(); r != nil {
 			a.c.metrics.panics.Inc()
-			a.log.ErrorContext(ctx, "panic in a call", "panic", fmt.Sprint(r), "message", m.name(), "stack", string(debug.Stack()))
-			a.refuse(m, &StateError{State: a.state.String(), Event: m.name(), Detail: "internal error"})
+			a.log.ErrorContext(ctx, "panic in a call", "panic", fmt.Sprint(r), "message", m.Name(), "stack", string(debug.Stack()))
+			a.refuse(m, &StateError{State: a.state.String(), Event: m.Name(), Detail: "internal error"})
 			next = a.state
 			if a.killCause == "" {
 				a.kill(ctx, CauseTemporaryFailure)
@@ -223,7 +222,7 @@ func (a *actor) step(ctx context.Context, m message) (next state) {
 // reject tells whoever waits for m that the state did not take it.
 func (a *actor) reject(ctx context.Context, m message, err error) {
 	a.c.metrics.rejected.Inc()
-	a.log.DebugContext(ctx, "event is not taken", "event", m.name(), "state", a.state.String(), "error", err)
+	a.log.DebugContext(ctx, "event is not taken", "event", m.Name(), "state", a.state.String(), "error", err)
 	a.refuse(m, err)
 }
 
@@ -263,14 +262,14 @@ func (a *actor) refuse(m message, err error) {
 
 // post sends a message to the actor itself; one that comes too late is dealt with as refused.
 func (a *actor) post(m message) {
-	if err := a.box.put(m); err != nil {
+	if err := a.box.Put(m); err != nil {
 		a.refuse(m, err)
 	}
 }
 
 // notTaken is the typed error of an event that a state rejects.
 func (a *actor) notTaken(m message) error {
-	return &StateError{State: a.state.String(), Event: m.name()}
+	return &StateError{State: a.state.String(), Event: m.Name()}
 }
 
 func (a *actor) answerWaiters(err error) {
@@ -370,35 +369,7 @@ func (k timerKind) String() string {
 	return "unknown"
 }
 
-type armedTimer struct {
-	timer  Timer
-	serial uint64
-}
-
 // arm sets a timer, in place of one of the same kind.
-func (a *actor) arm(kind timerKind, d time.Duration) {
-	a.disarm(kind)
-	a.serial++
-	serial := a.serial
-	a.timers[kind] = armedTimer{
-		timer:  a.c.clock.AfterFunc(max(0, d), func() { a.post(timerFired{timer: kind, serial: serial}) }),
-		serial: serial,
-	}
-}
+func (a *actor) arm(kind timerKind, d time.Duration) { a.timers.Arm(kind, d) }
 
-func (a *actor) disarm(kind timerKind) {
-	if t, ok := a.timers[kind]; ok {
-		t.timer.Stop()
-		delete(a.timers, kind)
-	}
-}
-
-// due reports whether a firing is of the timer that is armed now, and disarms it.
-func (a *actor) due(m timerFired) bool {
-	t, ok := a.timers[m.timer]
-	if !ok || t.serial != m.serial {
-		return false
-	}
-	delete(a.timers, m.timer)
-	return true
-}
+func (a *actor) disarm(kind timerKind) { a.timers.Disarm(kind) }

@@ -106,11 +106,11 @@ func (a *actor) connect(ctx context.Context, m connectCommand) (state, error) {
 	case a.killCause != "":
 		return a.state, ErrCallEnded
 	case a.ai != nil && a.ai.phase != phaseEnded:
-		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "an AI session is on the call"}
+		return a.state, &StateError{State: a.state.String(), Event: m.Name(), Detail: "an AI session is on the call"}
 	case a.transfer.bridged():
-		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "the call was transferred"}
+		return a.state, &StateError{State: a.state.String(), Event: m.Name(), Detail: "the call was transferred"}
 	case a.human != nil:
-		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "an agent is on the call"}
+		return a.state, &StateError{State: a.state.String(), Event: m.Name(), Detail: "an agent is on the call"}
 	case a.machine.taken():
 		return a.state, ErrMachine
 	}
@@ -310,7 +310,7 @@ func (a *actor) pump(m mediaSession) {
 				continue
 			}
 		}
-		err := a.box.put(mediaEvent{media: m, ev: ev})
+		err := a.box.Put(mediaEvent{media: m, ev: ev})
 		if errors.Is(err, ErrMailboxFull) {
 			a.c.metrics.dropped.Inc()
 			if command {

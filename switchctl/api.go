@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 // Config is what a [Controller] needs to know about its host.
@@ -61,17 +62,10 @@ type Config struct {
 }
 
 // Clock is the time that every timer of a call runs on.
-type Clock interface {
-	Now() time.Time
-	// AfterFunc calls f once in its own goroutine after d.
-	AfterFunc(d time.Duration, f func()) Timer
-}
+type Clock = rt.Clock
 
-// Timer is a pending AfterFunc.
-type Timer interface {
-	// Stop reports whether it kept the function from being called.
-	Stop() bool
-}
+// Timer is a pending Clock.AfterFunc.
+type Timer = rt.Timer
 
 // Purpose says why a leg is originated.
 type Purpose string

@@ -74,8 +74,8 @@ type bypassTried struct {
 	err    error
 }
 
-func (bypassTried) name() string    { return "bypass tried" }
-func (bypassTried) essential() bool { return true }
+func (bypassTried) Name() string    { return "bypass tried" }
+func (bypassTried) Essential() bool { return true }
 
 // mediaBridged notes that the switch has bridged caller and media leg.
 func (a *actor) mediaBridged(ctx context.Context, ev *esl.Event) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/google/uuid"
+
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 // Control runs a verb on a call's AI session. The result is never nil without an error. Errors: store.ErrNotFound,
@@ -18,26 +20,11 @@ func (c *Controller) Control(ctx context.Context, tenantID, callID uuid.UUID, re
 		}
 		return nil, ErrSessionTerminated
 	}
-	reply := make(chan controlResult, 1)
-	if err := a.box.put(controlCommand{req: req, reply: reply}); err != nil {
-		if errors.Is(err, ErrCallEnded) {
-			return nil, ErrSessionTerminated
-		}
-		return nil, err
+	r, err := rt.Ask(ctx, a.box, a.done, func(reply chan<- controlResult) message { return controlCommand{req: req, reply: reply} })
+	if err == nil {
+		err = r.err
 	}
-	select {
-	case r := <-reply:
-		return r.result, terminated(r.err)
-	case <-a.done:
-		select {
-		case r := <-reply:
-			return r.result, terminated(r.err)
-		default:
-			return nil, ErrSessionTerminated
-		}
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return r.result, terminated(err)
 }
 
 // terminated is ErrCallEnded as verbs know it.
@@ -62,23 +49,11 @@ func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cau
 
 // ask sends a command and waits for its answer.
 func (a *actor) ask(ctx context.Context, build func(reply chan<- error) message) error {
-	reply := make(chan error, 1)
-	if err := a.box.put(build(reply)); err != nil {
-		return err
+	refused, err := rt.Ask(ctx, a.box, a.done, build)
+	if err == nil {
+		err = refused
 	}
-	select {
-	case err := <-reply:
-		return err
-	case <-a.done:
-		select {
-		case err := <-reply:
-			return err
-		default:
-			return ErrCallEnded
-		}
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return err
 }
 
 // noSession answers a verb on a call without an AI session.

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -115,7 +116,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 		cfg.Subprotocols = []string{media.SubprotocolAlpha, media.SubprotocolBeta}
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = SystemClock()
+		cfg.Clock = rt.SystemClock{}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -265,7 +266,7 @@ func (c *Controller) dispatch(ev *esl.Event) {
 			c.registry.own(a, channel)
 		}
 	}
-	if err := a.box.put(channelEvent{ev: ev, role: role}); errors.Is(err, ErrMailboxFull) {
+	if err := a.box.Put(channelEvent{ev: ev, role: role}); errors.Is(err, ErrMailboxFull) {
 		c.metrics.dropped.Inc()
 		a.log.Warn("event dropped, the call's mailbox is full", "event", ev.Name())
 	}
@@ -333,7 +334,7 @@ func (c *Controller) Drain(ctx context.Context) error {
 		if c.cfg.DrainHangup {
 			for _, a := range c.registry.all() {
 				// One that can't be told is told on the next round.
-				_ = a.box.put(hangupCommand{cause: CauseNormalClearing, reply: make(chan error, 1)})
+				_ = a.box.Put(hangupCommand{cause: CauseNormalClearing, reply: make(chan error, 1)})
 			}
 		}
 		again := make(chan struct{})

@@ -6,7 +6,7 @@
 // everything else sends to its bounded mailbox. PostgreSQL holds what must outlive the process, the channel's own variables
 // hold enough to find it again, and the registry is only a cache of live actors.
 //
-// Commands to the switch are values of package fs.
+// Commands to the switch are values of package fs; mailboxes, timers and queues are those of package actor.
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close), registry.go and
 // mailbox.go, actor.go and the state_*.go files (one function per state), originate.go, aisession*.go (the voice agent: its

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
@@ -80,42 +79,12 @@ func checkDigits(digits string) error {
 	return nil
 }
 
-// presses are the verbs of one call that press digits, in their order. Its goroutine lives only while one is at work.
-type presses struct {
-	mu      sync.Mutex
-	queue   []func()
-	running bool
-}
-
-// press runs do beside the actor, after those before it.
+// press runs a verb that presses digits beside the actor, after those before it.
 func (a *actor) press(do func()) error {
-	p := &a.presses
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.queue) >= maxPresses {
+	if !a.presses.TryAdd(maxPresses, a.c.goes.Go, a.guarded(do)) {
 		return ErrDTMFQueueFull
 	}
-	p.queue = append(p.queue, a.guarded(do))
-	if !p.running {
-		p.running = true
-		a.beside(p.run)
-	}
 	return nil
-}
-
-func (p *presses) run() {
-	for {
-		p.mu.Lock()
-		if len(p.queue) == 0 {
-			p.running, p.queue = false, nil
-			p.mu.Unlock()
-			return
-		}
-		do := p.queue[0]
-		p.queue = p.queue[1:]
-		p.mu.Unlock()
-		do()
-	}
 }
 
 // sendDTMF presses digits for the caller, over the media leg: the switch passes them on in the way of the caller's own leg.

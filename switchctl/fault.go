@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 // errFault is the result of work that ended in a panic.
@@ -54,11 +56,14 @@ func (c *Controller) supervise(ctx context.Context, fn func(ctx context.Context)
 // besideFailed tells the actor that work of its own, whose result it waits for, ended in a panic.
 type besideFailed struct{}
 
-func (besideFailed) name() string    { return "fault beside the call" }
-func (besideFailed) essential() bool { return true }
+func (besideFailed) Name() string    { return "fault beside the call" }
+func (besideFailed) Essential() bool { return true }
 
 // beside runs work of the call next to its actor. A panic in it ends the call: its result will not come.
 func (a *actor) beside(fn func()) { a.c.goes.Go(a.guarded(fn)) }
+
+// inTurn is beside, after what was queued there before.
+func (a *actor) inTurn(queue *rt.Serial, fn func()) { queue.Add(a.c.goes.Go, a.guarded(fn)) }
 
 // guarded is fn, whose panic ends the call.
 func (a *actor) guarded(fn func()) func() {

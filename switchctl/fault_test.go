@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 // TestFaultBesideACall ends a call whose work beside its actor panics, and no other; a write that panics is given up like one that
@@ -35,11 +37,11 @@ func TestFaultBesideACall(t *testing.T) {
 		require.Equal(t, 1, count(b.trace.take(), "uuid_kill", CauseTemporaryFailure))
 
 		b.faults++
-		var l line
+		var queue rt.Serial
 		ran := false
-		l.add(&b.c.goes, a.guarded(func() { panic("injected") }))
+		a.inTurn(&queue, func() { panic("injected") })
 		synctest.Wait()
-		l.add(&b.c.goes, func() { ran = true })
+		a.inTurn(&queue, func() { ran = true })
 		synctest.Wait()
 		require.True(t, ran, "the queue behind a fault is worked")
 	})

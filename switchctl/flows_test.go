@@ -267,7 +267,7 @@ func (b *bench) faultInput(f []string) {
 // crash leaves the controller as dead as after kill -9.
 func (b *bench) crash() {
 	for _, a := range b.c.registry.all() {
-		a.box.close()
+		a.box.Close()
 	}
 	b.media.die()
 }

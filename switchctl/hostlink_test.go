@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -185,7 +186,7 @@ func startLink(t *testing.T, p *eslPeer, onEvent func(*esl.Event), onUp func(con
 	m, err := newMetrics(nil, func() float64 { return 0 })
 	require.NoError(t, err)
 	l := &hostLink{
-		addr: p.ln.Addr().String(), password: "secret", log: slog.New(slog.DiscardHandler), clock: SystemClock(), metrics: m,
+		addr: p.ln.Addr().String(), password: "secret", log: slog.New(slog.DiscardHandler), clock: rt.SystemClock{}, metrics: m,
 		onEvent: onEvent, onUp: onUp, sight: &switchSight{},
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -69,8 +69,8 @@ type agentCommand struct {
 	reply chan<- agentResult
 }
 
-func (agentCommand) name() string    { return "connect_agent" }
-func (agentCommand) essential() bool { return false }
+func (agentCommand) Name() string    { return "connect_agent" }
+func (agentCommand) Essential() bool { return false }
 
 type agentResult struct {
 	outcome AgentOutcome
@@ -83,8 +83,8 @@ type agentCancel struct {
 	err   error
 }
 
-func (agentCancel) name() string    { return "connect_agent cancelled" }
-func (agentCancel) essential() bool { return true }
+func (agentCancel) Name() string    { return "connect_agent cancelled" }
+func (agentCancel) Essential() bool { return true }
 
 // whisperReady brings the audio that the agent hears first; path is empty when it can't be had.
 type whisperReady struct {
@@ -93,13 +93,13 @@ type whisperReady struct {
 	lasts  time.Duration
 }
 
-func (whisperReady) name() string    { return "whisper" }
-func (whisperReady) essential() bool { return true }
+func (whisperReady) Name() string    { return "whisper" }
+func (whisperReady) Essential() bool { return true }
 
 // connectAgent asks the phone for its leg.
 func (a *actor) connectAgent(ctx context.Context, m agentCommand) (state, error) {
 	conflict := func(detail string) error {
-		return &StateError{State: a.state.String(), Event: m.name(), Detail: detail}
+		return &StateError{State: a.state.String(), Event: m.Name(), Detail: detail}
 	}
 	switch {
 	case a.killCause != "":
@@ -289,8 +289,8 @@ type agentDoubt struct {
 	err   error
 }
 
-func (agentDoubt) name() string    { return "bridge in doubt" }
-func (agentDoubt) essential() bool { return true }
+func (agentDoubt) Name() string    { return "bridge in doubt" }
+func (agentDoubt) Essential() bool { return true }
 
 // doubtAgent finds out whose leg is missing, so that no agent answers for a caller who has hung up.
 func (a *actor) doubtAgent(ctx context.Context) {

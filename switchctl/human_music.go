@@ -32,11 +32,11 @@ type musicCommand struct {
 // musicFetched brings the audio that was asked for, while the caller hears ringback.
 type musicFetched struct{ url, path string }
 
-func (musicFetched) name() string    { return "music fetched" }
-func (musicFetched) essential() bool { return true }
+func (musicFetched) Name() string    { return "music fetched" }
+func (musicFetched) Essential() bool { return true }
 
-func (musicCommand) name() string    { return "music" }
-func (musicCommand) essential() bool { return false }
+func (musicCommand) Name() string    { return "music" }
+func (musicCommand) Essential() bool { return false }
 
 // setMusic starts or stops it.
 func (a *actor) setMusic(ctx context.Context, m musicCommand) (state, error) {
@@ -47,7 +47,7 @@ func (a *actor) setMusic(ctx context.Context, m musicCommand) (state, error) {
 		return a.state, ErrMachine
 	}
 	if m.on && (a.ai.live() || a.transfer.bridged() || a.human.steered()) {
-		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "somebody is on the call"}
+		return a.state, &StateError{State: a.state.String(), Event: m.Name(), Detail: "somebody is on the call"}
 	}
 	a.music.url = m.url
 	switch {
@@ -112,8 +112,8 @@ const breakTime = 40 * time.Millisecond
 // musicEnded tells that the caller hears no music any more.
 type musicEnded struct{ then func(ctx context.Context) }
 
-func (musicEnded) name() string    { return "music ended" }
-func (musicEnded) essential() bool { return true }
+func (musicEnded) Name() string    { return "music ended" }
+func (musicEnded) Essential() bool { return true }
 
 // afterMusic ends the music and then runs then, on the actor's goroutine: at once when there is none.
 func (a *actor) afterMusic(ctx context.Context, then func(ctx context.Context)) {

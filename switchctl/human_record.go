@@ -14,8 +14,8 @@ import (
 // recordCommand has a flow's call recorded.
 type recordCommand struct{ reply chan<- error }
 
-func (recordCommand) name() string    { return "record" }
-func (recordCommand) essential() bool { return false }
+func (recordCommand) Name() string    { return "record" }
+func (recordCommand) Essential() bool { return false }
 
 func (l *leg) Record(ctx context.Context) error {
 	return l.a.ask(ctx, func(reply chan<- error) message { return recordCommand{reply: reply} })
@@ -100,7 +100,7 @@ const recorderTimeout = 30 * time.Second
 // done hears of the first that was refused, and of none.
 func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...fs.Command) {
 	c := a.c
-	a.rec.line.add(&a.c.goes, a.guarded(func() {
+	a.inTurn(&a.rec.line, func() {
 		var err error
 		deadline := c.clock.Now().Add(recorderTimeout)
 		for _, cmd := range cmds {
@@ -117,7 +117,7 @@ func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...
 		if done != nil {
 			done(err)
 		}
-	}))
+	})
 }
 
 // secondStarted tells whether the switch writes a file.
@@ -126,8 +126,8 @@ type secondStarted struct {
 	err  error
 }
 
-func (secondStarted) name() string    { return "recording by the switch" }
-func (secondStarted) essential() bool { return true }
+func (secondStarted) Name() string    { return "recording by the switch" }
+func (secondStarted) Essential() bool { return true }
 
 // secondBegun: a file that the switch doesn't write is none to rely on, so that a voicemail, say, gets one of its own. A pause goes on
 // in one that it writes.

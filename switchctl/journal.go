@@ -3,7 +3,6 @@ package switchctl
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -21,23 +20,14 @@ const (
 	journalMaxPause = 2 * time.Second
 )
 
-// journal writes one call's changes in the order in which they were decided, without holding the actor up. Its
-// goroutine lives only while something is to be written.
-type journal struct {
-	mu      sync.Mutex
-	queue   []journalEntry
-	running bool
-}
-
+// journalEntry is a change of a call that is to be written.
 type journalEntry struct {
 	what  string
 	limit time.Duration
 	write func(ctx context.Context) error
-	// done gets the last error; may be nil.
-	done func(err error)
 }
 
-// record queues a write of the call.
+// record queues a write of the call. done gets the last error; it may be nil.
 func (a *actor) record(ctx context.Context, what string, write func(context.Context) error, done func(error)) {
 	a.recordFor(ctx, outageLimit, what, write, done)
 }
@@ -45,34 +35,12 @@ func (a *actor) record(ctx context.Context, what string, write func(context.Cont
 func (a *actor) recordFor(
 	ctx context.Context, limit time.Duration, what string, write func(context.Context) error, done func(error),
 ) {
-	j := &a.journal
-	j.mu.Lock()
-	j.queue = append(j.queue, journalEntry{what: what, limit: limit, write: write, done: done})
-	start := !j.running
-	j.running = true
-	j.mu.Unlock()
-	if start {
-		a.beside(func() { a.writeJournal(ctx) })
-	}
-}
-
-func (a *actor) writeJournal(ctx context.Context) {
-	j := &a.journal
-	for {
-		j.mu.Lock()
-		if len(j.queue) == 0 {
-			j.running = false
-			j.mu.Unlock()
-			return
+	a.inTurn(&a.journal, func() {
+		err := a.writeEntry(ctx, journalEntry{what: what, limit: limit, write: write})
+		if done != nil {
+			a.c.guard(a.log, func() { done(err) })
 		}
-		e := j.queue[0]
-		j.queue = j.queue[1:]
-		j.mu.Unlock()
-		err := a.writeEntry(ctx, e)
-		if e.done != nil {
-			a.c.guard(a.log, func() { e.done(err) })
-		}
-	}
+	})
 }
 
 // writeEntry tries until it is done, can't be done, or its time is over.

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store/db"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 // leg is the caller's leg in an AnswerHandler's hands.
@@ -34,23 +35,21 @@ func (l *leg) ConnectVoiceAgent(ctx context.Context, connect VoiceConnect) (Outc
 	if err := l.Answer(ctx); err != nil {
 		return OutcomeFailed, fmt.Errorf("switchctl: answer the leg: %w", err)
 	}
-	reply := make(chan connectResult, 1)
-	if err := l.a.box.put(connectCommand{agent: connect.Agent, keepCaller: connect.KeepCaller, reply: reply}); err != nil {
-		return OutcomeFailed, err
+	r, err := rt.Ask(ctx, l.a.box, l.a.done, func(reply chan<- connectResult) message {
+		return connectCommand{agent: connect.Agent, keepCaller: connect.KeepCaller, reply: reply}
+	})
+	if err != nil {
+		return unanswered(err), err
 	}
-	select {
-	case r := <-reply:
-		return r.outcome, r.err
-	case <-l.a.done:
-		select {
-		case r := <-reply:
-			return r.outcome, r.err
-		default:
-			return OutcomeEnded, ErrCallEnded
-		}
-	case <-ctx.Done():
-		return OutcomeEnded, context.Cause(ctx)
+	return r.outcome, r.err
+}
+
+// unanswered is the outcome of an operation that the call has not answered.
+func unanswered(err error) Outcome {
+	if errors.Is(err, ErrMailboxFull) {
+		return OutcomeFailed
 	}
+	return OutcomeEnded
 }
 
 func (l *leg) DetectMachine(ctx context.Context) error {

@@ -15,7 +15,7 @@ func (l *leg) ConnectAgent(ctx context.Context, req AgentConnect) (AgentOutcome,
 		return callerGone(fmt.Errorf("switchctl: answer the leg: %w", err))
 	}
 	reply := make(chan agentResult, 1)
-	if err := l.a.box.put(agentCommand{req: req, reply: reply}); err != nil {
+	if err := l.a.box.Put(agentCommand{req: req, reply: reply}); err != nil {
 		return callerGone(err)
 	}
 	done := ctx.Done()

@@ -60,7 +60,7 @@ func (a *actor) answerLeg(ctx context.Context, m answerCommand) (state, error) {
 	case !a.inbound || a.killCause != "":
 		return a.state, a.notTaken(m)
 	case a.sock == nil:
-		return a.state, &StateError{State: a.state.String(), Event: m.name(), Detail: "the leg has no socket"}
+		return a.state, &StateError{State: a.state.String(), Event: m.Name(), Detail: "the leg has no socket"}
 	}
 	a.waiters = append(a.waiters, m.reply)
 	a.execute(ctx, esl.ExecuteRequest{App: "answer"})

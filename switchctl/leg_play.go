@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 const (
@@ -104,23 +106,15 @@ func (l *leg) converse(ctx context.Context, t *conversation) (string, error) {
 	if err := l.Answer(ctx); err != nil {
 		return "", fmt.Errorf("switchctl: answer the leg: %w", err)
 	}
-	reply := make(chan talkResult, 1)
-	t.reply = reply
-	if err := l.a.box.put(talkCommand{talk: t}); err != nil {
+	r, err := rt.Ask(ctx, l.a.box, l.a.done, func(reply chan<- talkResult) message {
+		t.reply = reply
+		return talkCommand{talk: t}
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			l.a.post(talkDropped{talk: t})
+		}
 		return "", err
 	}
-	select {
-	case r := <-reply:
-		return r.digits, r.err
-	case <-l.a.done:
-		select {
-		case r := <-reply:
-			return r.digits, r.err
-		default:
-			return "", ErrCallEnded
-		}
-	case <-ctx.Done():
-		l.a.post(talkDropped{talk: t})
-		return "", context.Cause(ctx)
-	}
+	return r.digits, r.err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
@@ -15,8 +16,8 @@ type transferCommand struct {
 	reply                        chan<- connectResult
 }
 
-func (transferCommand) name() string    { return VerbTransfer }
-func (transferCommand) essential() bool { return false }
+func (transferCommand) Name() string    { return VerbTransfer }
+func (transferCommand) Essential() bool { return false }
 func (m transferCommand) refusedTalk(err error) {
 	m.reply <- connectResult{outcome: OutcomeFailed, err: err}
 }
@@ -30,18 +31,13 @@ func (l *leg) Transfer(ctx context.Context, destinationType, destination string)
 	if err := l.Answer(ctx); err != nil {
 		return OutcomeFailed, fmt.Errorf("switchctl: answer the leg: %w", err)
 	}
-	reply := make(chan connectResult, 1)
-	if err := l.a.box.put(transferCommand{destinationType: destinationType, destination: destination, reply: reply}); err != nil {
-		return OutcomeFailed, err
+	r, err := rt.Ask(ctx, l.a.box, l.a.done, func(reply chan<- connectResult) message {
+		return transferCommand{destinationType: destinationType, destination: destination, reply: reply}
+	})
+	if err != nil {
+		return unanswered(err), err
 	}
-	select {
-	case r := <-reply:
-		return r.outcome, r.err
-	case <-l.a.done:
-		return OutcomeEnded, ErrCallEnded
-	case <-ctx.Done():
-		return OutcomeEnded, context.Cause(ctx)
-	}
+	return r.outcome, r.err
 }
 
 // handlerTransfer dials the second leg for the call's handler. What the gate or the carrier refuses is the outcome failed.
@@ -53,7 +49,7 @@ func (a *actor) handlerTransfer(ctx context.Context, m transferCommand) error {
 		t.waiter = m.reply // it has outlived a restart of ours
 		return nil
 	case a.ai.live() || t != nil || a.talking.now != nil || a.human != nil:
-		return &StateError{State: a.state.String(), Event: m.name(), Detail: "the caller is connected with somebody"}
+		return &StateError{State: a.state.String(), Event: m.Name(), Detail: "the caller is connected with somebody"}
 	}
 	facts := transferFacts{destinationType: m.destinationType, destination: m.destination}
 	t := &transfer{facts: facts, handler: true, waiter: m.reply}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/storetest"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
@@ -184,7 +185,7 @@ func TestLinkThatBreaksBeforeTheCallsAreCompared(t *testing.T) {
 				<-ctx.Done()
 				return nil
 			}
-			clock := &aheadClock{Clock: SystemClock()}
+			clock := &aheadClock{Clock: rt.SystemClock{}}
 			b.c.cfg.Clock = clock
 			c := listening(t, b, p, "127.0.0.1:0")
 			require.NoError(t, c.Start(t.Context()))

@@ -81,8 +81,8 @@ type machineCommand struct {
 	reply  chan<- error
 }
 
-func (machineCommand) name() string            { return "machine action" }
-func (machineCommand) essential() bool         { return false }
+func (machineCommand) Name() string            { return "machine action" }
+func (machineCommand) Essential() bool         { return false }
 func (m machineCommand) refusedTalk(err error) { m.reply <- err }
 
 func (l *leg) OnMachine(ctx context.Context, action MachineAction) error {

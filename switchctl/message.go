@@ -21,9 +21,9 @@ const (
 // message is what a call actor's mailbox takes.
 type message interface {
 	// name stands in logs and in the error of a state that doesn't take it.
-	name() string
+	Name() string
 	// essential messages are queued even when the mailbox is full.
-	essential() bool
+	Essential() bool
 }
 
 // channelEvent is an event of one of the call's channels.
@@ -32,9 +32,9 @@ type channelEvent struct {
 	role string
 }
 
-func (m channelEvent) name() string { return m.ev.Name() }
+func (m channelEvent) Name() string { return m.ev.Name() }
 
-func (m channelEvent) essential() bool {
+func (m channelEvent) Essential() bool {
 	switch m.ev.Name() {
 	case evAnswer, evHangupComplete, evDestroy, evBridge:
 		return true
@@ -54,8 +54,8 @@ type jobDone struct {
 	unsent bool
 }
 
-func (m jobDone) name() string  { return "reply of " + m.job.String() }
-func (jobDone) essential() bool { return true }
+func (m jobDone) Name() string  { return "reply of " + m.job.String() }
+func (jobDone) Essential() bool { return true }
 
 type jobKind int
 
@@ -113,14 +113,14 @@ type socketUp struct {
 	ev   *esl.Event
 }
 
-func (socketUp) name() string    { return "socket" }
-func (socketUp) essential() bool { return true }
+func (socketUp) Name() string    { return "socket" }
+func (socketUp) Essential() bool { return true }
 
 // socketDown tells that an outbound socket has closed.
 type socketDown struct{ sock socket }
 
-func (socketDown) name() string    { return "socket closed" }
-func (socketDown) essential() bool { return true }
+func (socketDown) Name() string    { return "socket closed" }
+func (socketDown) Essential() bool { return true }
 
 // channelFound is the result of a look at the switch: the caller's channel lives.
 type channelFound struct {
@@ -143,8 +143,8 @@ type channelFound struct {
 	generation uint64
 }
 
-func (channelFound) name() string    { return "channel found" }
-func (channelFound) essential() bool { return true }
+func (channelFound) Name() string    { return "channel found" }
+func (channelFound) Essential() bool { return true }
 
 // channelGone is the result of a look at the switch: there is no such channel.
 type channelGone struct {
@@ -160,8 +160,8 @@ type channelGone struct {
 	switchSeen time.Time
 }
 
-func (channelGone) name() string    { return "channel gone" }
-func (channelGone) essential() bool { return true }
+func (channelGone) Name() string    { return "channel gone" }
+func (channelGone) Essential() bool { return true }
 
 // timerFired is one of the actor's timers.
 type timerFired struct {
@@ -170,8 +170,8 @@ type timerFired struct {
 	serial uint64
 }
 
-func (m timerFired) name() string  { return "timer " + m.timer.String() }
-func (timerFired) essential() bool { return true }
+func (m timerFired) Name() string  { return "timer " + m.timer.String() }
+func (timerFired) Essential() bool { return true }
 
 // hangupCommand ends the call.
 type hangupCommand struct {
@@ -179,14 +179,14 @@ type hangupCommand struct {
 	reply chan<- error
 }
 
-func (hangupCommand) name() string    { return "hangup" }
-func (hangupCommand) essential() bool { return false }
+func (hangupCommand) Name() string    { return "hangup" }
+func (hangupCommand) Essential() bool { return false }
 
 // answerCommand answers an inbound leg.
 type answerCommand struct{ reply chan<- error }
 
-func (answerCommand) name() string    { return "answer" }
-func (answerCommand) essential() bool { return false }
+func (answerCommand) Name() string    { return "answer" }
+func (answerCommand) Essential() bool { return false }
 
 // connectCommand opens an AI session.
 type connectCommand struct {
@@ -195,8 +195,8 @@ type connectCommand struct {
 	reply      chan<- connectResult
 }
 
-func (connectCommand) name() string    { return "connect_voice_agent" }
-func (connectCommand) essential() bool { return false }
+func (connectCommand) Name() string    { return "connect_voice_agent" }
+func (connectCommand) Essential() bool { return false }
 
 type connectResult struct {
 	outcome Outcome
@@ -209,8 +209,8 @@ type controlCommand struct {
 	reply chan<- controlResult
 }
 
-func (m controlCommand) name() string  { return m.req.Event }
-func (controlCommand) essential() bool { return false }
+func (m controlCommand) Name() string  { return m.req.Event }
+func (controlCommand) Essential() bool { return false }
 
 type controlResult struct {
 	result map[string]any
@@ -224,8 +224,8 @@ type handlerDone struct {
 	err    error
 }
 
-func (handlerDone) name() string    { return "handler done" }
-func (handlerDone) essential() bool { return true }
+func (handlerDone) Name() string    { return "handler done" }
+func (handlerDone) Essential() bool { return true }
 
 // sessionGranted is the ledger's answer to a new AI session: row, token, lead.
 type sessionGranted struct {
@@ -234,8 +234,8 @@ type sessionGranted struct {
 	err   error
 }
 
-func (sessionGranted) name() string    { return "session granted" }
-func (sessionGranted) essential() bool { return true }
+func (sessionGranted) Name() string    { return "session granted" }
+func (sessionGranted) Essential() bool { return true }
 
 // sessionOpened is the media server's answer.
 type sessionOpened struct {
@@ -243,8 +243,8 @@ type sessionOpened struct {
 	err   error
 }
 
-func (sessionOpened) name() string    { return "session opened" }
-func (sessionOpened) essential() bool { return true }
+func (sessionOpened) Name() string    { return "session opened" }
+func (sessionOpened) Essential() bool { return true }
 
 // mediaEvent is an event of the AI session's socket or media leg.
 type mediaEvent struct {
@@ -252,9 +252,9 @@ type mediaEvent struct {
 	ev    media.Event
 }
 
-func (mediaEvent) name() string { return "media event" }
+func (mediaEvent) Name() string { return "media event" }
 
-func (m mediaEvent) essential() bool {
+func (m mediaEvent) Essential() bool {
 	switch m.ev.(type) {
 	case media.Text, media.DTMF:
 		return false // the AI decides how many it sends
@@ -265,8 +265,8 @@ func (m mediaEvent) essential() bool {
 // bridgeFailed tells that the bridge application could not be sent.
 type bridgeFailed struct{ err error }
 
-func (bridgeFailed) name() string    { return "bridge failed" }
-func (bridgeFailed) essential() bool { return true }
+func (bridgeFailed) Name() string    { return "bridge failed" }
+func (bridgeFailed) Essential() bool { return true }
 
 // tokenMinted brings a session's next callback token.
 type tokenMinted struct {
@@ -274,8 +274,8 @@ type tokenMinted struct {
 	err   error
 }
 
-func (tokenMinted) name() string    { return "token minted" }
-func (tokenMinted) essential() bool { return true }
+func (tokenMinted) Name() string    { return "token minted" }
+func (tokenMinted) Essential() bool { return true }
 
 // transferAdmitted is the gate's answer for a transfer's second leg.
 type transferAdmitted struct {
@@ -284,8 +284,8 @@ type transferAdmitted struct {
 	err      error
 }
 
-func (transferAdmitted) name() string    { return "transfer admitted" }
-func (transferAdmitted) essential() bool { return true }
+func (transferAdmitted) Name() string    { return "transfer admitted" }
+func (transferAdmitted) Essential() bool { return true }
 
 // routeChosen says over which of the routes that are left a leg goes on.
 type routeChosen struct {
@@ -294,29 +294,29 @@ type routeChosen struct {
 	err   error
 }
 
-func (routeChosen) name() string    { return "route chosen" }
-func (routeChosen) essential() bool { return true }
+func (routeChosen) Name() string    { return "route chosen" }
+func (routeChosen) Essential() bool { return true }
 
 // partFinished brings the length of a recording that has been closed before the call's end.
 type partFinished struct{ err error }
 
-func (partFinished) name() string    { return "recording part finished" }
-func (partFinished) essential() bool { return true }
+func (partFinished) Name() string    { return "recording part finished" }
+func (partFinished) Essential() bool { return true }
 
 // closeCommitted tells that the call's final record is in the database, or could not be brought there.
 type closeCommitted struct{ err error }
 
-func (closeCommitted) name() string    { return "close committed" }
-func (closeCommitted) essential() bool { return true }
+func (closeCommitted) Name() string    { return "close committed" }
+func (closeCommitted) Essential() bool { return true }
 
 // letGo ends the actor and leaves the call up.
 type letGo struct{}
 
-func (letGo) name() string    { return "let go" }
-func (letGo) essential() bool { return true }
+func (letGo) Name() string    { return "let go" }
+func (letGo) Essential() bool { return true }
 
 // begin starts the dialing of an outbound call.
 type begin struct{}
 
-func (begin) name() string    { return "begin" }
-func (begin) essential() bool { return true }
+func (begin) Name() string    { return "begin" }
+func (begin) Essential() bool { return true }

@@ -56,8 +56,8 @@ type monitorUp struct {
 	up     tapUp
 }
 
-func (monitorUp) name() string    { return "monitor up" }
-func (monitorUp) essential() bool { return true }
+func (monitorUp) Name() string    { return "monitor up" }
+func (monitorUp) Essential() bool { return true }
 
 func (m monitorUp) refused(a *actor, _ error) {
 	if m.up.err == nil {
@@ -68,8 +68,8 @@ func (m monitorUp) refused(a *actor, _ error) {
 // monitorOver tells it that the tap has ended on the target's side.
 type monitorOver struct{ id uuid.UUID }
 
-func (monitorOver) name() string          { return "monitor over" }
-func (monitorOver) essential() bool       { return true }
+func (monitorOver) Name() string          { return "monitor over" }
+func (monitorOver) Essential() bool       { return true }
 func (monitorOver) refused(*actor, error) {}
 
 // monitoring is the relationship with a call that is being listened to; [RelationError] when there is none.

@@ -47,8 +47,8 @@ type monitorMode struct {
 	err    error
 }
 
-func (monitorMode) name() string    { return "monitor mode" }
-func (monitorMode) essential() bool { return true }
+func (monitorMode) Name() string    { return "monitor mode" }
+func (monitorMode) Essential() bool { return true }
 
 func (m monitorMode) refused(_ *actor, err error) { m.reply <- controlResult{err: err} }
 

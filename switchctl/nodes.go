@@ -112,7 +112,7 @@ func (c *Controller) signOfLife(ctx context.Context, returning bool) bool {
 		}
 		a.log.WarnContext(ctx, "call was closed while this host was away, it is ended")
 		c.metrics.recovered.WithLabelValues("closed_elsewhere").Inc()
-		if err := a.box.put(hangupCommand{cause: CauseNormalClearing, reply: make(chan error, 1)}); err != nil && c.registry.call(a.id) == a {
+		if err := a.box.Put(hangupCommand{cause: CauseNormalClearing, reply: make(chan error, 1)}); err != nil && c.registry.call(a.id) == a {
 			left = true // its mailbox is full
 		}
 	}

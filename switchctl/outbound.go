@@ -47,7 +47,7 @@ func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
 		c.hangupSocket(ctx, conn, CauseTemporaryFailure)
 		return
 	}
-	if err := a.box.put(socketUp{sock: conn, ev: ev}); err != nil {
+	if err := a.box.Put(socketUp{sock: conn, ev: ev}); err != nil {
 		c.hangupSocket(ctx, conn, CauseNormalClearing)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -54,14 +55,13 @@ const (
 	phoneOverdue                       // an originate had to be decided, or a killed leg gone, by now
 	phoneStray                         // somebody had to hold the phone by now
 	phoneWanted                        // a held leg that a caller waits for had to be up by now
-	phoneTimers
 )
 
 // phone runs one agent's phone. All fields below the line belong to its goroutine.
 type phone struct {
 	c     *Controller
 	agent uuid.UUID
-	box   *mailbox
+	box   *rt.Mailbox[message]
 	log   *slog.Logger
 	// state is what the watcher was told last.
 	state atomic.Pointer[PhoneState]
@@ -86,15 +86,14 @@ type phone struct {
 	claim    *phoneClaim
 	ringing  bool
 	// sounds keeps what is played on the leg, and what ends it, in order.
-	sounds line
+	sounds rt.Serial
 	// mending: the switch or we have ended the leg, through no fault of the phone's, and it is dialed again at once.
 	mending bool
 	// contact is where the phone has registered, dialed where the leg's was; empty for what was not seen.
 	contact  string
 	dialed   string
 	releases []chan<- struct{}
-	timers   [phoneTimers]armedTimer
-	serial   uint64
+	timers   *rt.Timers[phoneTimerKind]
 }
 
 func newPhone(c *Controller, spec PhoneSpec) *phone {
@@ -102,6 +101,7 @@ func newPhone(c *Controller, spec PhoneSpec) *phone {
 		c: c, agent: spec.AgentID, box: newMailbox(), spec: spec,
 		log: c.log.With("agent_id", spec.AgentID.String(), "extension", spec.Extension),
 	}
+	p.timers = rt.NewTimers(c.clock, func(kind phoneTimerKind, serial uint64) { p.post(phoneTimer{kind: kind, serial: serial}) })
 	p.state.Store(&PhoneState{TenantID: spec.TenantID, AgentID: spec.AgentID, Up: spec.Mode == PhoneOnHook})
 	return p
 }
@@ -109,21 +109,18 @@ func newPhone(c *Controller, spec PhoneSpec) *phone {
 // run owns the phone until nobody needs it, or the controller stops. A leg that is up stays on the switch then.
 func (p *phone) run(ctx context.Context) {
 	defer func() {
-		for kind := range p.timers {
-			p.disarm(phoneTimerKind(kind))
-		}
+		p.timers.Stop()
 		for _, m := range p.c.phones.drop(p) {
 			p.refuse(m)
 		}
 		p.released()
 	}()
 	for {
-		select {
-		case <-p.box.ready:
-		case <-ctx.Done():
+		batch, ok := p.box.Next(ctx)
+		if !ok {
 			return
 		}
-		for _, m := range p.box.take() {
+		for _, m := range batch {
 			if _, stop := m.(letGo); stop {
 				return
 			}
@@ -141,7 +138,7 @@ func (p *phone) step(ctx context.Context, m message) {
 	defer func() {
 		if r := recover(); r != nil {
 			p.c.metrics.panics.Inc()
-			p.log.ErrorContext(ctx, "panic in a phone", "panic", fmt.Sprint(r), "message", m.name(), "stack", string(debug.Stack()))
+			p.log.ErrorContext(ctx, "panic in a phone", "panic", fmt.Sprint(r), "message", m.Name(), "stack", string(debug.Stack()))
 			p.legOver(ctx, PhoneLost)
 		}
 	}()
@@ -171,13 +168,13 @@ func (p *phone) step(ctx context.Context, m message) {
 	case phoneTimer:
 		p.due(ctx, m)
 	default:
-		p.log.WarnContext(ctx, "message is not for a phone", "message", m.name())
+		p.log.WarnContext(ctx, "message is not for a phone", "message", m.Name())
 	}
 }
 
 // post sends a message to the phone; one that comes too late is dealt with as refused.
 func (p *phone) post(m message) {
-	if err := p.box.put(m); err != nil {
+	if err := p.box.Put(m); err != nil {
 		p.refuse(m)
 	}
 }
@@ -366,7 +363,7 @@ func (p *phone) command(ctx context.Context, cmd fs.Command) {
 
 // sound starts or ends what the leg plays, one after the other: what ends a broadcast comes after it.
 func (p *phone) sound(ctx context.Context, cmd fs.Command) {
-	p.sounds.add(&p.c.goes, func() {
+	p.sounds.Add(p.c.goes.Go, func() {
 		if _, err := p.c.link.Background(ctx, cmd); err != nil {
 			p.log.DebugContext(ctx, "command to an agent's phone failed", "error", err)
 		}
@@ -499,19 +496,6 @@ func (p *phone) hangup(ctx context.Context) bool {
 	return true
 }
 
-func (p *phone) arm(kind phoneTimerKind, d time.Duration) {
-	p.disarm(kind)
-	p.serial++
-	serial := p.serial
-	p.timers[kind] = armedTimer{
-		timer:  p.c.clock.AfterFunc(max(0, d), func() { p.post(phoneTimer{kind: kind, serial: serial}) }),
-		serial: serial,
-	}
-}
+func (p *phone) arm(kind phoneTimerKind, d time.Duration) { p.timers.Arm(kind, d) }
 
-func (p *phone) disarm(kind phoneTimerKind) {
-	if t := p.timers[kind].timer; t != nil {
-		t.Stop()
-	}
-	p.timers[kind] = armedTimer{}
-}
+func (p *phone) disarm(kind phoneTimerKind) { p.timers.Disarm(kind) }

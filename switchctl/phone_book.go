@@ -51,7 +51,7 @@ func (b *phoneBook) send(c *Controller, agent uuid.UUID, spec *PhoneSpec, m mess
 		b.accounts[account(spec.Extension, spec.Domain)] = p
 		b.run(p)
 	}
-	return p.box.put(m)
+	return p.box.Put(m)
 }
 
 // rename moves a phone to the account that its spec names now.
@@ -68,7 +68,7 @@ func (b *phoneBook) rename(p *phone, before, now PhoneSpec) {
 func (b *phoneBook) retire(p *phone) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !p.box.closeEmpty() {
+	if !p.box.CloseEmpty() {
 		return false
 	}
 	b.forget(p)
@@ -80,7 +80,7 @@ func (b *phoneBook) drop(p *phone) []message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forget(p)
-	return p.box.close()
+	return p.box.Close()
 }
 
 func (b *phoneBook) forget(p *phone) {

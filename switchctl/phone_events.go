@@ -240,10 +240,9 @@ func (p *phone) move(ctx context.Context) {
 
 // due is a timer of the phone's.
 func (p *phone) due(ctx context.Context, m phoneTimer) {
-	if p.timers[m.kind].serial != m.serial || m.serial == 0 {
+	if !p.timers.Due(m.kind, m.serial) {
 		return
 	}
-	p.timers[m.kind] = armedTimer{}
 	switch m.kind {
 	case phoneRedial:
 		if p.phase == legNone && p.held && p.spec.Mode == PhoneHeld {
@@ -259,7 +258,6 @@ func (p *phone) due(ctx context.Context, m phoneTimer) {
 		}
 	case phoneWanted:
 		p.claimLapses(ctx)
-	case phoneTimers:
 	}
 }
 

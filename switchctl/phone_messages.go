@@ -14,10 +14,10 @@ type (
 	phoneRelease struct{ done chan<- struct{} }
 )
 
-func (phoneHold) name() string       { return "hold" }
-func (phoneHold) essential() bool    { return true }
-func (phoneRelease) name() string    { return "release" }
-func (phoneRelease) essential() bool { return true }
+func (phoneHold) Name() string       { return "hold" }
+func (phoneHold) Essential() bool    { return true }
+func (phoneRelease) Name() string    { return "release" }
+func (phoneRelease) Essential() bool { return true }
 
 // phoneClaim takes the phone for a call. The answer is agentLeg, and agentGone follows when the leg goes before phoneFree.
 type phoneClaim struct {
@@ -30,8 +30,8 @@ type phoneClaim struct {
 	channel string
 }
 
-func (phoneClaim) name() string    { return "claim" }
-func (phoneClaim) essential() bool { return true }
+func (phoneClaim) Name() string    { return "claim" }
+func (phoneClaim) Essential() bool { return true }
 
 // phoneFree ends a claim. doubt: the bridge did not come about, so the leg may be gone. told: the agent hears a whisper.
 type phoneFree struct {
@@ -41,14 +41,14 @@ type phoneFree struct {
 	told   bool
 }
 
-func (phoneFree) name() string    { return "free" }
-func (phoneFree) essential() bool { return true }
+func (phoneFree) Name() string    { return "free" }
+func (phoneFree) Essential() bool { return true }
 
 // phoneRing starts and ends ringback on the leg.
 type phoneRing struct{ on bool }
 
-func (phoneRing) name() string    { return "ring" }
-func (phoneRing) essential() bool { return false }
+func (phoneRing) Name() string    { return "ring" }
+func (phoneRing) Essential() bool { return false }
 
 // phoneSeen is a change of the phone's registration; contact is where it is now.
 type phoneSeen struct {
@@ -56,8 +56,8 @@ type phoneSeen struct {
 	contact    string
 }
 
-func (phoneSeen) name() string    { return "registration" }
-func (phoneSeen) essential() bool { return true }
+func (phoneSeen) Name() string    { return "registration" }
+func (phoneSeen) Essential() bool { return true }
 
 // phoneFound brings a leg of this phone that the switch has; ev is its uuid_dump.
 type phoneFound struct {
@@ -65,8 +65,8 @@ type phoneFound struct {
 	ev      *esl.Event
 }
 
-func (phoneFound) name() string    { return "leg found" }
-func (phoneFound) essential() bool { return true }
+func (phoneFound) Name() string    { return "leg found" }
+func (phoneFound) Essential() bool { return true }
 
 // phoneChecked is the result of a look at the switch for the phone's leg.
 type phoneChecked struct {
@@ -76,8 +76,8 @@ type phoneChecked struct {
 	record *finalRecord
 }
 
-func (phoneChecked) name() string    { return "leg checked" }
-func (phoneChecked) essential() bool { return true }
+func (phoneChecked) Name() string    { return "leg checked" }
+func (phoneChecked) Essential() bool { return true }
 
 // phoneSwept brings the switch's channels after a connect.
 type phoneSwept struct {
@@ -86,8 +86,8 @@ type phoneSwept struct {
 	generation uint64
 }
 
-func (phoneSwept) name() string    { return "channels listed" }
-func (phoneSwept) essential() bool { return true }
+func (phoneSwept) Name() string    { return "channels listed" }
+func (phoneSwept) Essential() bool { return true }
 
 // phoneTimer is one of the phone's timers.
 type phoneTimer struct {
@@ -95,8 +95,8 @@ type phoneTimer struct {
 	serial uint64
 }
 
-func (phoneTimer) name() string    { return "timer" }
-func (phoneTimer) essential() bool { return true }
+func (phoneTimer) Name() string    { return "timer" }
+func (phoneTimer) Essential() bool { return true }
 
 // agentLeg is a phone's answer to a claim: the channel, or why there is none.
 type agentLeg struct {
@@ -105,14 +105,14 @@ type agentLeg struct {
 	reason  string
 }
 
-func (agentLeg) name() string    { return "agent's leg" }
-func (agentLeg) essential() bool { return true }
+func (agentLeg) Name() string    { return "agent's leg" }
+func (agentLeg) Essential() bool { return true }
 
 // agentWaits tells a call that its agent's leg takes a while: the phone rings.
 type agentWaits struct{ serial uint64 }
 
-func (agentWaits) name() string    { return "agent's phone rings" }
-func (agentWaits) essential() bool { return true }
+func (agentWaits) Name() string    { return "agent's phone rings" }
+func (agentWaits) Essential() bool { return true }
 
 // agentGone tells a call that the leg of its agent has ended; reason is PhoneHungUp or PhoneLost.
 type agentGone struct {
@@ -120,5 +120,5 @@ type agentGone struct {
 	reason string
 }
 
-func (agentGone) name() string    { return "agent gone" }
-func (agentGone) essential() bool { return true }
+func (agentGone) Name() string    { return "agent gone" }
+func (agentGone) Essential() bool { return true }

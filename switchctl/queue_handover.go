@@ -36,8 +36,8 @@ type queueAllowed struct {
 	err      error
 }
 
-func (queueAllowed) name() string    { return "queue allowed" }
-func (queueAllowed) essential() bool { return true }
+func (queueAllowed) Name() string    { return "queue allowed" }
+func (queueAllowed) Essential() bool { return true }
 
 // queueRequest is what a transfer to people asks for.
 func queueRequest(facts transferFacts) QueueRequest {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 
 	"github.com/ringmaster/ringmaster/media"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
@@ -23,31 +23,9 @@ type recording struct {
 	// second is the file that the switch writes, beside or after a voice agent's own.
 	second string
 	// line keeps the commands on what the switch writes in order.
-	line line
-	// mark keeps the switch's variable in step with paused.
-	mark pauseMark
-}
-
-// pauseMark brings the newest of several pauses to the switch, however their commands overtake each other.
-type pauseMark struct {
-	mu   sync.Mutex
-	gate sync.Mutex // one command at a time
-	want bool
-}
-
-func (p *pauseMark) set(paused bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.want = paused
-}
-
-func (p *pauseMark) value() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.want {
-		return "true"
-	}
-	return ""
+	line rt.Serial
+	// marks keeps the pauses that are noted on the channel in order.
+	marks rt.Serial
 }
 
 // recordingSpec describes the recording of an AI session; nil before the answer.
@@ -81,12 +59,13 @@ func (a *actor) pauseOrResume(ctx context.Context, req ControlRequest) error {
 		return err
 	}
 	a.rec.paused = paused
-	a.rec.mark.set(paused)
-	mark, link, channel := &a.rec.mark, a.c.link, a.channel
-	a.beside(func() {
-		mark.gate.Lock()
-		defer mark.gate.Unlock()
-		if _, err := link.API(ctx, fs.SetVar(channel, varPaused, mark.value())); err != nil {
+	link, value := a.c.link, ""
+	if paused {
+		value = "true"
+	}
+	note := fs.SetVar(a.channel, varPaused, value)
+	a.inTurn(&a.rec.marks, func() {
+		if _, err := link.API(ctx, note); err != nil {
 			a.log.WarnContext(ctx, "pause of the recording could not be noted on the channel", "error", err)
 		}
 	})

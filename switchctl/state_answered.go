@@ -178,7 +178,7 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 }
 
 func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) {
-	if !a.due(m) {
+	if !a.timers.Due(m.timer, m.serial) {
 		return a.state, nil
 	}
 	switch m.timer {

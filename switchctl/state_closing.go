@@ -15,9 +15,7 @@ func (a *actor) beginClose(ctx context.Context, rec finalRecord) state {
 		return a.state
 	}
 	a.final = rec
-	for kind := range a.timers {
-		a.disarm(kind)
-	}
+	a.timers.Stop()
 	if awaitsVerdict(a.call) {
 		a.c.metrics.answered.WithLabelValues(answeredBy(a.call), decidedHangup).Inc()
 	}

@@ -161,7 +161,7 @@ func (a *actor) answers(ctx context.Context, at, ours time.Time) state {
 
 // unansweredTimer asks the switch what has become of a call that should have been decided.
 func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error) {
-	if !a.due(m) {
+	if !a.timers.Due(m.timer, m.serial) {
 		return a.state, nil
 	}
 	switch m.timer {

@@ -3,11 +3,11 @@ package switchctl
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -109,7 +109,7 @@ type talking struct {
 	tones bool
 	typed []byte
 	// line keeps what is sent to the socket in order.
-	line line
+	line rt.Serial
 	// last is the newest digit that counted, how it came, and when.
 	last struct {
 		digit, source string
@@ -117,38 +117,6 @@ type talking struct {
 	}
 	// messages counts the files that the switch has recorded for the handler.
 	messages int
-}
-
-// line runs functions beside the actor, one after the other. Its goroutine lives only while there are some.
-type line struct {
-	mu      sync.Mutex
-	queue   []func()
-	running bool
-}
-
-func (l *line) add(goes *goroutines, do func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.queue = append(l.queue, do)
-	if !l.running {
-		l.running = true
-		goes.Go(l.run)
-	}
-}
-
-func (l *line) run() {
-	for {
-		l.mu.Lock()
-		if len(l.queue) == 0 {
-			l.running, l.queue = false, nil
-			l.mu.Unlock()
-			return
-		}
-		do := l.queue[0]
-		l.queue = l.queue[1:]
-		l.mu.Unlock()
-		do()
-	}
 }
 
 // talk takes a message of a conversation.
@@ -186,12 +154,12 @@ func (a *actor) beginTalk(ctx context.Context, m talkCommand) error {
 	case a.machine.taken():
 		return ErrMachine
 	case a.ai.live() || a.transfer.pending() || a.transfer.bridged() || a.human.steered():
-		return &StateError{State: a.state.String(), Event: m.name(), Detail: "the caller is connected with somebody"}
+		return &StateError{State: a.state.String(), Event: m.Name(), Detail: "the caller is connected with somebody"}
 	case s.now != nil && s.now.phase == talkCutting && s.then == nil:
 		s.then = m.talk
 		return nil
 	case s.now != nil:
-		return &StateError{State: a.state.String(), Event: m.name(), Detail: "the caller hears something else"}
+		return &StateError{State: a.state.String(), Event: m.Name(), Detail: "the caller hears something else"}
 	}
 	s.now = m.talk
 	if !s.hearing {
@@ -259,7 +227,7 @@ func (a *actor) listen(ctx context.Context, t *conversation, apps ...esl.Execute
 		return
 	}
 	app := t.app
-	s.line.add(&a.c.goes, a.guarded(func() {
+	a.inTurn(&s.line, func() {
 		var err error
 		if subscribe {
 			sock.Handle(func(ev *esl.Event) { a.post(socketEvent{sock: sock, ev: ev}) })
@@ -271,7 +239,7 @@ func (a *actor) listen(ctx context.Context, t *conversation, apps ...esl.Execute
 			}
 		}
 		a.post(talkSent{talk: t, app: app, err: err})
-	}))
+	})
 }
 
 // playNext plays the conversation's next file; after the last one it goes on.
@@ -343,11 +311,11 @@ func (a *actor) runApp(ctx context.Context, req esl.ExecuteRequest) {
 	if sock == nil {
 		return
 	}
-	a.talking.line.add(&a.c.goes, a.guarded(func() {
+	a.inTurn(&a.talking.line, func() {
 		if err := sock.Execute(ctx, req); err != nil {
 			a.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
 		}
-	}))
+	})
 }
 
 // socketSays takes an event of the caller's own socket.

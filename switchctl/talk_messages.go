@@ -12,15 +12,15 @@ type talkMessage interface {
 // talkCommand begins a conversation.
 type talkCommand struct{ talk *conversation }
 
-func (m talkCommand) name() string          { return m.talk.kind.String() }
-func (talkCommand) essential() bool         { return false }
+func (m talkCommand) Name() string          { return m.talk.kind.String() }
+func (talkCommand) Essential() bool         { return false }
 func (m talkCommand) refusedTalk(err error) { m.talk.finish("", err) }
 
 // talkDropped: nobody waits for a conversation any more.
 type talkDropped struct{ talk *conversation }
 
-func (talkDropped) name() string      { return "conversation dropped" }
-func (talkDropped) essential() bool   { return true }
+func (talkDropped) Name() string      { return "conversation dropped" }
+func (talkDropped) Essential() bool   { return true }
 func (talkDropped) refusedTalk(error) {}
 
 // talkSent tells that the switch has taken what a conversation plays next, or not.
@@ -30,8 +30,8 @@ type talkSent struct {
 	err  error
 }
 
-func (talkSent) name() string      { return "application sent" }
-func (talkSent) essential() bool   { return true }
+func (talkSent) Name() string      { return "application sent" }
+func (talkSent) Essential() bool   { return true }
 func (talkSent) refusedTalk(error) {}
 
 // talkRecording tells that the switch records a voicemail, or not.
@@ -40,8 +40,8 @@ type talkRecording struct {
 	err  error
 }
 
-func (talkRecording) name() string      { return "voicemail started" }
-func (talkRecording) essential() bool   { return true }
+func (talkRecording) Name() string      { return "voicemail started" }
+func (talkRecording) Essential() bool   { return true }
 func (talkRecording) refusedTalk(error) {}
 
 // socketEvent is an event that the caller's own socket has brought.
@@ -50,6 +50,6 @@ type socketEvent struct {
 	ev   *esl.Event
 }
 
-func (m socketEvent) name() string      { return m.ev.Name() }
-func (m socketEvent) essential() bool   { return m.ev.Name() == evExecuteComplete }
+func (m socketEvent) Name() string      { return m.ev.Name() }
+func (m socketEvent) Essential() bool   { return m.ev.Name() == evExecuteComplete }
 func (m socketEvent) refusedTalk(error) {}

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
@@ -118,7 +119,7 @@ func (a *actor) startTap(ctx context.Context, m tapCommand) error {
 	case a.killCause != "":
 		return ErrCallEnded
 	case len(a.taps) >= maxTaps:
-		return &StateError{State: a.state.String(), Event: m.name(), Detail: "the call has as many taps as it may have"}
+		return &StateError{State: a.state.String(), Event: m.Name(), Detail: "the call has as many taps as it may have"}
 	}
 	t := &tap{
 		id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: a.c.clock.Now().Add(tapStart), detects: m.req.spec.AMD != nil,
@@ -442,25 +443,15 @@ func (c *Controller) tapCall(ctx context.Context, tenant, target uuid.UUID, req 
 		}
 		return tapUp{err: &StateError{State: status, Event: VerbMonitorStart, Detail: "the target call is on another host"}}
 	}
-	reply := make(chan tapUp, 1)
-	if err := a.box.put(tapCommand{req: req, reply: reply}); err != nil {
+	up, err := rt.Ask(ctx, a.box, a.done, func(reply chan<- tapUp) message { return tapCommand{req: req, reply: reply} })
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return tapUp{err: err} // why the asker has stopped, which may be the end of its own call
+	case err != nil:
 		return tapUp{err: targetError(err)}
 	}
-	select {
-	case up := <-reply:
-		up.err = targetError(up.err)
-		return up
-	case <-a.done:
-	case <-ctx.Done():
-		return tapUp{err: context.Cause(ctx)}
-	}
-	select {
-	case up := <-reply:
-		up.err = targetError(up.err)
-		return up
-	default:
-		return tapUp{err: targetError(ErrCallEnded)}
-	}
+	up.err = targetError(up.err)
+	return up
 }
 
 // targetError tells the end of the target from that of the call that asks.

@@ -21,8 +21,8 @@ type tapCommand struct {
 	reply chan<- tapUp
 }
 
-func (tapCommand) name() string                  { return "tap" }
-func (tapCommand) essential() bool               { return false }
+func (tapCommand) Name() string                  { return "tap" }
+func (tapCommand) Essential() bool               { return false }
 func (m tapCommand) refused(_ *actor, err error) { m.reply <- tapUp{err: err} }
 
 // tapStop ends a tap; its owner knows already.
@@ -31,8 +31,8 @@ type tapStop struct {
 	reason media.CloseReason
 }
 
-func (tapStop) name() string          { return "tap stop" }
-func (tapStop) essential() bool       { return true }
+func (tapStop) Name() string          { return "tap stop" }
+func (tapStop) Essential() bool       { return true }
 func (tapStop) refused(*actor, error) {}
 
 // tapMetadata replaces what a tap's socket is told when it is dialed again.
@@ -41,8 +41,8 @@ type tapMetadata struct {
 	metadata json.RawMessage
 }
 
-func (tapMetadata) name() string          { return "tap metadata" }
-func (tapMetadata) essential() bool       { return false }
+func (tapMetadata) Name() string          { return "tap metadata" }
+func (tapMetadata) Essential() bool       { return false }
 func (tapMetadata) refused(*actor, error) {}
 
 // tapOpened is the media endpoint's answer.
@@ -52,8 +52,8 @@ type tapOpened struct {
 	err  error
 }
 
-func (tapOpened) name() string    { return "tap opened" }
-func (tapOpened) essential() bool { return true }
+func (tapOpened) Name() string    { return "tap opened" }
+func (tapOpened) Essential() bool { return true }
 
 func (m tapOpened) refused(a *actor, _ error) {
 	if m.fork != nil {
@@ -68,9 +68,9 @@ type tapReport struct {
 	ev  media.Event
 }
 
-func (tapReport) name() string { return "tap event" }
+func (tapReport) Name() string { return "tap event" }
 
-func (m tapReport) essential() bool {
+func (m tapReport) Essential() bool {
 	switch m.ev.(type) {
 	case media.Text, media.DTMF:
 		return false
@@ -89,6 +89,6 @@ type tapRefused struct {
 	unsent  bool
 }
 
-func (tapRefused) name() string          { return "tap refused" }
-func (tapRefused) essential() bool       { return true }
+func (tapRefused) Name() string          { return "tap refused" }
+func (tapRefused) Essential() bool       { return true }
 func (tapRefused) refused(*actor, error) {}

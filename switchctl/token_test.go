@@ -76,13 +76,15 @@ func TestMailboxRefusesCommandsWhenFullAndNeverTheCallsEnd(t *testing.T) {
 	t.Parallel()
 	box := newMailbox()
 	for range mailboxLimit {
-		require.NoError(t, box.put(hangupCommand{}))
+		require.NoError(t, box.Put(hangupCommand{}))
 	}
-	require.ErrorIs(t, box.put(hangupCommand{}), ErrMailboxFull)
-	require.ErrorIs(t, box.put(channelEvent{ev: scriptedEvent(db.Call{}, evProgress)}), ErrMailboxFull)
-	require.NoError(t, box.put(channelEvent{ev: scriptedEvent(db.Call{}, evHangupComplete)}))
-	require.NoError(t, box.put(timerFired{}))
-	require.Len(t, box.take(), mailboxLimit+2)
-	box.close()
-	require.ErrorIs(t, box.put(timerFired{}), ErrCallEnded)
+	require.ErrorIs(t, box.Put(hangupCommand{}), ErrMailboxFull)
+	require.ErrorIs(t, box.Put(channelEvent{ev: scriptedEvent(db.Call{}, evProgress)}), ErrMailboxFull)
+	require.NoError(t, box.Put(channelEvent{ev: scriptedEvent(db.Call{}, evHangupComplete)}))
+	require.NoError(t, box.Put(timerFired{}))
+	batch, ok := box.Next(t.Context())
+	require.True(t, ok)
+	require.Len(t, batch, mailboxLimit+2)
+	box.Close()
+	require.ErrorIs(t, box.Put(timerFired{}), ErrCallEnded)
 }

@@ -83,7 +83,7 @@ func (a *actor) hearsNobody() bool {
 
 // watchQuiet is called after each step of the call: a caller who hears nobody for quietLimit hears ringback.
 func (a *actor) watchQuiet() {
-	_, armed := a.timers[timerQuiet]
+	armed := a.timers.Armed(timerQuiet)
 	switch quiet := a.hearsNobody(); {
 	case quiet && !armed && !a.music.on:
 		a.arm(timerQuiet, quietLimit)
