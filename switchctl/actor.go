@@ -200,14 +200,10 @@ func (a *actor) step(ctx context.Context, m message) (next state) {
 	a.signs(m)
 	var err error
 	switch a.state {
-	case stateDialing:
-		next, err = a.dialing(ctx, m)
-	case stateRinging:
-		next, err = a.ringing(ctx, m)
-	case stateAnswered:
-		next, err = a.answered(ctx, m)
-	case stateAgentConnected:
-		next, err = a.agentConnected(ctx, m)
+	case stateDialing, stateRinging:
+		next, err = a.unanswered(ctx, m)
+	case stateAnswered, stateAgentConnected:
+		next, err = a.up(ctx, m)
 	case stateClosing:
 		next, err = a.closing(ctx, m)
 	case stateDone:

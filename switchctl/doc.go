@@ -9,7 +9,7 @@
 // Commands to the switch are values of package fs; mailboxes, timers and queues are those of package actor.
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close), registry.go and
-// mailbox.go, actor.go and the state_*.go files (one function per state), originate.go, aisession*.go (the voice agent: its
+// mailbox.go, actor.go and the state_*.go files (a function each for calls that are unanswered, up, and closing), originate.go, aisession*.go (the voice agent: its
 // session, its media leg, what it reports), steer.go (a bridged call without its socket), verdict.go (who answered),
 // machine.go (what becomes of a machine), bypass.go (the audio past the switch), transfer.go, leg_play.go, leg_announce.go,
 // talk.go and leg_transfer.go (what a handler plays, asks, records, and where it leads its caller), control.go (verbs), tap.go

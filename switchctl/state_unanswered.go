@@ -20,46 +20,12 @@ const (
 	evInfo           = "RECV_INFO"
 )
 
-// dialing: the call is admitted; its channel may exist or not. An inbound call is here until it is answered.
-func (a *actor) dialing(ctx context.Context, m message) (state, error) {
+// unanswered: the call is admitted. In stateDialing its channel may exist or not, and an inbound call stays there until it is answered; in
+// stateRinging the callee's phone rings.
+func (a *actor) unanswered(ctx context.Context, m message) (state, error) {
 	switch m := m.(type) {
 	case begin:
 		return a.startDialing(ctx), nil
-	case channelEvent:
-		return a.unansweredEvent(ctx, m)
-	case jobDone:
-		return a.jobReply(ctx, m)
-	case socketUp:
-		return a.socketAttached(ctx, m)
-	case socketDown:
-		return a.socketLost(m)
-	case channelFound:
-		return a.channelLives(ctx, m)
-	case channelGone:
-		return a.channelVanished(ctx, m)
-	case timerFired:
-		return a.unansweredTimer(ctx, m)
-	case routeChosen:
-		return a.routeFound(ctx, m)
-	case hangupCommand:
-		return a.hangupLeg(ctx, m)
-	case answerCommand:
-		return a.answerLeg(ctx, m)
-	case recordCommand:
-		return a.recordFlow(ctx, m)
-	case handlerDone:
-		return a.handlerReturned(ctx, m)
-	case controlCommand:
-		return a.state, a.noSession(m)
-	case letGo:
-		return a.release(ctx)
-	}
-	return a.state, a.notTaken(m)
-}
-
-// ringing: the callee's phone rings.
-func (a *actor) ringing(ctx context.Context, m message) (state, error) {
-	switch m := m.(type) {
 	case channelEvent:
 		return a.unansweredEvent(ctx, m)
 	case jobDone:

@@ -2,8 +2,8 @@ package switchctl
 
 import "context"
 
-// answered: the caller is on the line and no voice agent has been heard yet.
-func (a *actor) answered(ctx context.Context, m message) (state, error) {
+// up: the caller is on the line. stateAnswered is before anybody else was heard, stateAgentConnected from then on; both take the same.
+func (a *actor) up(ctx context.Context, m message) (state, error) {
 	switch m := m.(type) {
 	case channelEvent:
 		return a.answeredEvent(ctx, m)
@@ -42,75 +42,6 @@ func (a *actor) answered(ctx context.Context, m message) (state, error) {
 		return a.talk(ctx, m)
 	case sessionGranted:
 		return a.granted(ctx, m)
-	case sessionOpened:
-		return a.opened(ctx, m)
-	case mediaEvent:
-		return a.mediaReport(ctx, m)
-	case bridgeFailed:
-		return a.bridgeRefused()
-	case bypassTried:
-		return a.bypassAnswered(ctx, m)
-	case tokenMinted:
-		return a.tokenReady(ctx, m)
-	case transferAdmitted:
-		return a.transferAllowed(ctx, m)
-	case routeChosen:
-		return a.transferRouteFound(ctx, m)
-	case controlCommand:
-		return a.control(ctx, m)
-	case handlerDone:
-		return a.handlerReturned(ctx, m)
-	case secondStarted:
-		a.secondBegun(ctx, m)
-		return a.state, nil
-	case partFinished:
-		return a.partReady(ctx, m)
-	case letGo:
-		return a.release(ctx)
-	}
-	return a.state, a.notTaken(m)
-}
-
-// agentConnected: caller and voice agent (after a transfer, caller and destination) hear each other.
-func (a *actor) agentConnected(ctx context.Context, m message) (state, error) {
-	switch m := m.(type) {
-	case channelEvent:
-		return a.answeredEvent(ctx, m)
-	case jobDone:
-		return a.jobReply(ctx, m)
-	case socketUp:
-		return a.socketAttached(ctx, m)
-	case socketDown:
-		return a.socketLost(m)
-	case channelFound:
-		return a.channelLives(ctx, m)
-	case channelGone:
-		return a.channelVanished(ctx, m)
-	case timerFired:
-		return a.answeredTimer(ctx, m)
-	case hangupCommand:
-		return a.hangupLeg(ctx, m)
-	case answerCommand:
-		m.reply <- nil
-		return a.state, nil
-	case connectCommand:
-		return a.connect(ctx, m) // after an agent, or a transfer
-	case agentCommand:
-		return a.connectAgent(ctx, m)
-	case agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady:
-		return a.agentMessage(ctx, m)
-	case recordCommand:
-		return a.recordFlow(ctx, m)
-	case musicCommand:
-		return a.setMusic(ctx, m)
-	case queueAllowed:
-		return a.queueAnswered(ctx, m)
-	case tapMessage:
-		return a.tapping(ctx, m)
-	case talkMessage:
-		return a.talk(ctx, m)
-	case sessionGranted:
-		return a.granted(ctx, m) // a session that outlived a restart
 	case sessionOpened:
 		return a.opened(ctx, m)
 	case mediaEvent:
