@@ -74,18 +74,21 @@ func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) 
 // errHelp ends a run that only printed its help.
 var errHelp = errors.New("help was printed")
 
-func run(ctx context.Context, args []string, e env) (code int) {
-	var c cli
-	parser, err := kong.New(&c,
+func newParser(ctx context.Context, e env) (*kong.Kong, error) {
+	return kong.New(&cli{},
 		kong.Name("ringmaster"),
 		kong.Description("A call controller beside FreeSWITCH."),
 		kong.UsageOnError(),
 		kong.Vars{"version": version, "dists": "const:10s, exp:48s, erlang:9s:3, lognormal:60s:0.8, uniform:10s:0.5, each with +3s for a least"},
 		kong.Writers(e.stdout, e.stderr),
-		kong.Exit(func(int) { panic(errHelp) }), // kong's help wants to exit; see the recover below
+		kong.Exit(func(int) { panic(errHelp) }), // kong's help wants to exit; see the recover in run
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(e),
 	)
+}
+
+func run(ctx context.Context, args []string, e env) (code int) {
+	parser, err := newParser(ctx, e)
 	if err != nil {
 		_, _ = fmt.Fprintln(e.stderr, "ringmaster:", err)
 		return exitFailed

@@ -36,7 +36,7 @@ type simulatePacingCmd struct {
 	Shocks     bool          `help:"One shock of each kind, when the seed says."`
 	Seed       uint64        `help:"The first day's." default:"1"`
 	Seeds      int           `help:"How many days." default:"1"`
-	Grid       bool          `help:"The whole table of the README: 60 kinds of days, 200 seeds unless --seeds says otherwise, without and with shocks; --max-wait, --target, --hours, --inbound and the distributions of ringing and patience apply."`
+	Grid       bool          `help:"The whole table of dialer/pacing/README.md: 60 kinds of days, 200 seeds unless --seeds says otherwise, without and with shocks; --max-wait, --target, --hours, --inbound and the distributions of ringing and patience apply."`
 	Only       []int         `help:"Of the grid, these numbers of agents alone." placeholder:"AGENTS"`
 	Workers    int           `help:"Days simulated at the same time, of the grid." default:"1"`
 	Plot       string        `help:"Draw the first day into this file, as SVG." type:"path" placeholder:"FILE"`

@@ -25,7 +25,7 @@ type Grid struct {
 	Workers     int // days simulated at the same time
 }
 
-// WholeGrid is the grid of the README.
+// WholeGrid is the grid of the table in dialer/pacing/README.md.
 func WholeGrid() Grid {
 	return Grid{
 		Base: Default(), Agents: []int{5, 10, 20, 50, 100}, AnswerRates: []float64{0.15, 0.25, 0.30, 0.50},

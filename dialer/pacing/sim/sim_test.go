@@ -19,7 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 )
 
-// tuning is the first seed of the tests: the table of the README is made of others.
+// tuning is the first seed of the tests: the published table (dialer/pacing/README.md) is made of others.
 const tuning = 1000
 
 func scenario(rate float64, handle time.Duration, agents int) Scenario {
@@ -95,7 +95,7 @@ func TestHalfOfTheAgentsLeaveEarly(t *testing.T) {
 	}
 }
 
-// TestReducedGrid is the grid of the README with fewer days.
+// TestReducedGrid is the published grid with fewer days.
 func TestReducedGrid(t *testing.T) {
 	t.Parallel()
 	g := WholeGrid()

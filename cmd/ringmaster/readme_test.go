@@ -1,0 +1,104 @@
+package main
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// guides are the repository's README.md files, by their path.
+func guides(t *testing.T) map[string]string {
+	t.Helper()
+	root, found := filepath.Join("..", ".."), map[string]string{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "README.md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		found[strings.TrimPrefix(path, root+"/")] = string(text)
+		return err
+	}))
+	return found
+}
+
+// TestGuidesNameCommandsThatExist reads every command of the guides by the command line's own grammar, and every target of make.
+func TestGuidesNameCommandsThatExist(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	require.NoError(t, err)
+	commands, targets := 0, 0
+	for path, text := range guides(t) {
+		for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
+			for _, line := range commandLines(block[1]) {
+				switch words := strings.Fields(line); words[0] {
+				case "ringmaster", "bin/ringmaster", "rm_":
+					require.NoError(t, parses(t, words[1:]), "%s: %s", path, line)
+					commands++
+				case "make":
+					require.Regexp(t, `(?m)^`+words[1]+`:`, string(makefile), "%s: %s", path, line)
+					targets++
+				}
+			}
+		}
+		for _, inline := range regexp.MustCompile("`ringmaster ([^`]+)`").FindAllStringSubmatch(text, -1) {
+			err := parses(t, strings.Fields(inline[1]))
+			if err != nil { // a sentence names a command without all that it needs, or with a file that isn't there
+				require.Regexp(t, `^missing flags|expected|no such file`, err.Error(), "%s: %s", path, inline[0])
+			}
+			commands++
+		}
+	}
+	require.Greater(t, commands, 25)
+	require.Greater(t, targets, 5)
+}
+
+// commandLines takes a block apart into commands: without comments, what is continued on one line, variables left out.
+func commandLines(block string) (lines []string) {
+	block = strings.ReplaceAll(block, "\\\n", " ")
+	for line := range strings.Lines(block) {
+		line, _, _ = strings.Cut(line, " #")
+		for _, part := range regexp.MustCompile(`&&|;|\||&`).Split(line, -1) {
+			part = regexp.MustCompile(`\$\w+|>.*|^\s*\(|\)\s*$`).ReplaceAllString(part, "")
+			part = regexp.MustCompile(`^\s*(?:[A-Z_]+=\S+\s+)*`).ReplaceAllString(part, "")
+			if part = strings.TrimSpace(part); part != "" {
+				lines = append(lines, part)
+			}
+		}
+	}
+	return lines
+}
+
+func parses(t *testing.T, args []string) (err error) {
+	t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			require.Equal(t, errHelp, r)
+		}
+	}()
+	parser, err := newParser(t.Context(), env{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard})
+	require.NoError(t, err)
+	_, err = parser.Parse(args)
+	return err
+}
+
+// TestGuidesLeadSomewhere: what a guide names in this repository is there, and the first one is short.
+func TestGuidesLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	for path, text := range guides(t) {
+		for _, link := range regexp.MustCompile("`([A-Za-z0-9_./-]+(?:/|README\\.md|\\.yaml|\\.go))`").FindAllStringSubmatch(text, -1) {
+			if strings.HasPrefix(link[1], "/") || link[1] == "doc.go" {
+				continue
+			}
+			_, fromRoot := os.Stat(filepath.Join("..", "..", link[1]))
+			_, fromFolder := os.Stat(filepath.Join("..", "..", filepath.Dir(path), link[1]))
+			require.True(t, fromRoot == nil || fromFolder == nil, "%s: %s", path, link[1])
+		}
+	}
+	require.LessOrEqual(t, strings.Count(guides(t)["README.md"], "\n"), 120, "README.md is for newcomers; guides are in the folders")
+}
