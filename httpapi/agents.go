@@ -25,21 +25,21 @@ type Agents interface {
 }
 
 // agentOperations are what agents do, and what others see of them.
-func (s *Server) agentOperations() []operation {
+func (a *api) agentOperations() []operation {
 	const one = "/api/v1/agents/{agent_id}"
 	desk := []operation{
-		{method: http.MethodPost, path: "/api/agent/login", roles: agents, body: jsonBody, handle: s.agentLogin},
-		{method: http.MethodPost, path: "/api/agent/logout", roles: agents, handle: s.agentLogout},
-		{method: http.MethodPost, path: "/api/agent/status", roles: agents, body: jsonBody, handle: s.agentStatus},
-		{method: http.MethodGet, path: "/api/agent/next-lead/{campaign_id}", roles: agents, handle: s.nextLead},
-		{method: http.MethodPost, path: "/api/agent/dial", roles: agents, body: jsonBody, handle: s.agentDial},
-		{method: http.MethodPost, path: "/api/agent/dispose", roles: agents, body: jsonBody, handle: s.agentDispose},
-		{method: http.MethodPost, path: "/api/agent/hangup", roles: agents, handle: s.agentHangup},
+		{method: http.MethodPost, path: "/api/agent/login", roles: agents, body: jsonBody, handle: a.agents.login},
+		{method: http.MethodPost, path: "/api/agent/logout", roles: agents, handle: a.agents.logout},
+		{method: http.MethodPost, path: "/api/agent/status", roles: agents, body: jsonBody, handle: a.agents.status},
+		{method: http.MethodGet, path: "/api/agent/next-lead/{campaign_id}", roles: agents, handle: a.agents.nextLead},
+		{method: http.MethodPost, path: "/api/agent/dial", roles: agents, body: jsonBody, handle: a.agents.dial},
+		{method: http.MethodPost, path: "/api/agent/dispose", roles: agents, body: jsonBody, handle: a.agents.dispose},
+		{method: http.MethodPost, path: "/api/agent/hangup", roles: agents, handle: a.agents.hangup},
 	}
 	return append(onDialerAPI(desk),
-		operation{method: http.MethodGet, path: "/api/v1/agents", access: accessKey, scope: scopeAgentsRead, handle: s.listAgents},
-		operation{method: http.MethodGet, path: one, access: accessKey, scope: scopeAgentsRead, handle: s.getAgent},
-		operation{method: http.MethodGet, path: one + "/stats", access: accessKey, scope: scopeAgentsRead, handle: s.agentStats},
+		operation{method: http.MethodGet, path: "/api/v1/agents", access: accessKey, scope: scopeAgentsRead, handle: a.agents.list},
+		operation{method: http.MethodGet, path: one, access: accessKey, scope: scopeAgentsRead, handle: a.agents.get},
+		operation{method: http.MethodGet, path: one + "/stats", access: accessKey, scope: scopeAgentsRead, handle: a.agents.stats},
 	)
 }
 
@@ -50,7 +50,7 @@ func (in *agentLoginInput) Members() map[string]json.Unmarshaler {
 	return map[string]json.Unmarshaler{"extension": &in.Extension}
 }
 
-func (s *Server) agentLogin(ctx context.Context, r *request) (reply, error) {
+func (h agentHandlers) login(ctx context.Context, r *request) (reply, error) {
 	var in agentLoginInput
 	if err := r.decodeOptional(&byMembers{&in}); err != nil {
 		return reply{}, err
@@ -60,7 +60,7 @@ func (s *Server) agentLogin(ctx context.Context, r *request) (reply, error) {
 	if err := f.Err(); err != nil {
 		return reply{}, err
 	}
-	result, err := s.deps.Agents.Login(ctx, r.who.tenantID, r.who.id, acd.LoginInput{Extension: extension})
+	result, err := h.agents.Login(ctx, r.who.tenantID, r.who.id, acd.LoginInput{Extension: extension})
 	return ok(result), err
 }
 
@@ -69,13 +69,13 @@ type sipView struct {
 }
 
 // ownSIP gives a supervisor or an administrator an account for the softphone, as a login gives one to an agent.
-func (s *Server) ownSIP(ctx context.Context, r *request) (reply, error) {
-	sip, err := s.deps.Agents.ManagerAccount(ctx, r.who.tenantID, r.who.id)
+func (h agentHandlers) ownSIP(ctx context.Context, r *request) (reply, error) {
+	sip, err := h.agents.ManagerAccount(ctx, r.who.tenantID, r.who.id)
 	return ok(sipView{sip}), err
 }
 
-func (s *Server) agentLogout(ctx context.Context, r *request) (reply, error) {
-	agent, err := s.deps.Agents.Logout(ctx, r.who.tenantID, r.who.id)
+func (h agentHandlers) logout(ctx context.Context, r *request) (reply, error) {
+	agent, err := h.agents.Logout(ctx, r.who.tenantID, r.who.id)
 	return ok(agent), named(err, agentNoun)
 }
 
@@ -86,7 +86,7 @@ func (in *agentStatusInput) Members() map[string]json.Unmarshaler {
 	return map[string]json.Unmarshaler{"status": &in.Status, "reason": &in.Reason}
 }
 
-func (s *Server) agentStatus(ctx context.Context, r *request) (reply, error) {
+func (h agentHandlers) status(ctx context.Context, r *request) (reply, error) {
 	var in agentStatusInput
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
@@ -97,7 +97,7 @@ func (s *Server) agentStatus(ctx context.Context, r *request) (reply, error) {
 	if err := f.Err(); err != nil {
 		return reply{}, err
 	}
-	agent, err := s.deps.Agents.SetStatus(ctx, r.who.tenantID, r.who.id, acd.StatusInput{Status: status, Reason: reason})
+	agent, err := h.agents.SetStatus(ctx, r.who.tenantID, r.who.id, acd.StatusInput{Status: status, Reason: reason})
 	return ok(agent), named(err, agentNoun)
 }
 
@@ -105,12 +105,12 @@ type nextLeadView struct {
 	Lead *dialer.Lead `json:"lead"`
 }
 
-func (s *Server) nextLead(ctx context.Context, r *request) (reply, error) {
+func (h agentHandlers) nextLead(ctx context.Context, r *request) (reply, error) {
 	campaignID, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	lead, err := s.deps.Dialer.NextLead(ctx, r.who.tenantID, r.who.id, campaignID)
+	lead, err := h.dialer.NextLead(ctx, r.who.tenantID, r.who.id, campaignID)
 	return ok(nextLeadView{lead}), named(err, campaignNoun)
 }
 
@@ -118,20 +118,20 @@ type dialView struct {
 	Call callView `json:"call"`
 }
 
-func (s *Server) agentDial(ctx context.Context, r *request) (reply, error) {
+func (h agentHandlers) dial(ctx context.Context, r *request) (reply, error) {
 	var in dialer.DialInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	call, err := s.deps.Dialer.AgentDial(ctx, r.who.tenantID, r.who.id, in)
+	call, err := h.dialer.AgentDial(ctx, r.who.tenantID, r.who.id, in)
 	if err != nil {
 		return reply{}, err
 	}
-	row, err := s.readCall(ctx, r.who.tenantID, call.ID)
+	row, err := h.calls.read(ctx, r.who.tenantID, call.ID)
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(r, row)
+	view, err := h.calls.view(r, row)
 	return ok(dialView{view}), err
 }
 
@@ -140,44 +140,44 @@ type disposeView struct {
 	Agent acd.Agent `json:"agent"`
 }
 
-func (s *Server) agentDispose(ctx context.Context, r *request) (reply, error) {
+func (h agentHandlers) dispose(ctx context.Context, r *request) (reply, error) {
 	var in dialer.DisposeInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	result, err := s.deps.Dialer.Dispose(ctx, r.who.tenantID, r.who.id, in)
+	result, err := h.dialer.Dispose(ctx, r.who.tenantID, r.who.id, in)
 	if err != nil {
 		return reply{}, named(err, callNoun)
 	}
-	row, err := s.readCall(ctx, r.who.tenantID, result.Call.ID)
+	row, err := h.calls.read(ctx, r.who.tenantID, result.Call.ID)
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(r, row)
+	view, err := h.calls.view(r, row)
 	return ok(disposeView{view, result.Agent}), err
 }
 
 // agentHangup ends the agent's call; the agent's phone stays up.
-func (s *Server) agentHangup(ctx context.Context, r *request) (reply, error) {
-	agent, err := s.deps.Dialer.AgentHangup(ctx, r.who.tenantID, r.who.id)
+func (h agentHandlers) hangup(ctx context.Context, r *request) (reply, error) {
+	agent, err := h.dialer.AgentHangup(ctx, r.who.tenantID, r.who.id)
 	return ok(agent), named(err, agentNoun)
 }
 
-func (s *Server) listAgents(ctx context.Context, r *request) (reply, error) {
-	list, err := s.deps.Agents.ListAgents(ctx, r.who.tenantID)
+func (h agentHandlers) list(ctx context.Context, r *request) (reply, error) {
+	list, err := h.agents.ListAgents(ctx, r.who.tenantID)
 	return ok(orEmpty(list)), err
 }
 
-func (s *Server) getAgent(ctx context.Context, r *request) (reply, error) {
+func (h agentHandlers) get(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("agent_id", agentNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	agent, err := s.deps.Agents.GetAgent(ctx, r.who.tenantID, id)
+	agent, err := h.agents.GetAgent(ctx, r.who.tenantID, id)
 	return ok(agent), named(err, agentNoun)
 }
 
-func (s *Server) agentStats(ctx context.Context, r *request) (reply, error) {
+func (h agentHandlers) stats(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("agent_id", agentNoun)
 	if err != nil {
 		return reply{}, err
@@ -188,6 +188,6 @@ func (s *Server) agentStats(ctx context.Context, r *request) (reply, error) {
 		e.status, e.code = http.StatusBadRequest, codeBadRequest
 		return reply{}, e
 	}
-	stats, err := s.deps.Agents.Stats(ctx, r.who.tenantID, id, hours)
+	stats, err := h.agents.Stats(ctx, r.who.tenantID, id, hours)
 	return ok(stats), named(err, agentNoun)
 }

@@ -3,10 +3,12 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
@@ -64,13 +67,13 @@ func (p principal) accessor() string {
 	return ""
 }
 
-// actFor has what a request changes audited as its principal's.
-func (s *Server) actFor(ctx context.Context, r *request) context.Context {
+// asPrincipal has what a request changes audited as its principal's.
+func asPrincipal(ctx context.Context, r *request) context.Context {
 	if r.who.kind == kindNone {
 		return ctx
 	}
 	return store.WithActor(ctx, store.Actor{
-		Name: r.who.accessor(), Role: r.who.role, RemoteAddr: s.remoteAddr(r.rc), RequestID: r.id,
+		Name: r.who.accessor(), Role: r.who.role, RemoteAddr: r.client, RequestID: r.id,
 	})
 }
 
@@ -85,24 +88,32 @@ func (p principal) mayUse(scope string) bool {
 	return slices.Contains(p.scopes, scope)
 }
 
+// authenticator knows every kind of credential but the switch's own.
+type authenticator struct {
+	store        *store.Store
+	signer       *sessionSigner
+	callbackKeys func() []keyring.Key
+	touched      *touchLog
+	limiter      *limiter
+	now          func() time.Time
+	log          *slog.Logger
+}
+
 // admit checks the request's credential against what the operation takes, and counts the request against its limit.
-func (s *Server) admit(ctx context.Context, r *request) error {
-	if r.op.access == accessSwitch {
-		return s.admitSwitch(ctx, r)
-	}
+func (a *authenticator) admit(ctx context.Context, r *request) error {
 	token, err := bearer(r)
 	if err != nil {
 		return err
 	}
-	who, err := s.authenticate(ctx, token)
+	who, err := a.authenticate(ctx, token)
 	if err != nil {
 		return err
 	}
 	r.who = who
-	if err := s.limit(r); err != nil {
+	if err := a.limit(r); err != nil {
 		return err
 	}
-	return s.authorize(r)
+	return authorize(r)
 }
 
 func bearer(r *request) (string, error) {
@@ -120,14 +131,14 @@ func bearer(r *request) (string, error) {
 
 // authenticate finds out whose credential it is. Keys and tokens are looked up for every request, so that a revocation takes
 // effect with the next one, on every host.
-func (s *Server) authenticate(ctx context.Context, token string) (principal, error) {
+func (a *authenticator) authenticate(ctx context.Context, token string) (principal, error) {
 	switch {
 	case strings.HasPrefix(token, account.PrefixLive), strings.HasPrefix(token, account.PrefixTest):
-		return s.keyPrincipal(ctx, token)
+		return a.keyPrincipal(ctx, token)
 	case strings.HasPrefix(token, callbacktoken.Prefix):
-		return s.callbackPrincipal(ctx, token)
+		return a.callbackPrincipal(ctx, token)
 	case strings.Count(token, ".") == 2:
-		return s.sessionPrincipal(ctx, token)
+		return a.sessionPrincipal(ctx, token)
 	default:
 		return principal{}, errInvalidCredential()
 	}
@@ -141,9 +152,9 @@ func errSuspended() *apiError {
 	return newError(http.StatusUnauthorized, codeInvalidCredential, "The tenant is suspended.")
 }
 
-func (s *Server) keyPrincipal(ctx context.Context, token string) (principal, error) {
+func (a *authenticator) keyPrincipal(ctx context.Context, token string) (principal, error) {
 	var row db.FindAPIKeyByHashRow
-	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
+	err := a.store.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.FindAPIKeyByHash(ctx, account.HashAPIKey(token))
 		return err
@@ -161,20 +172,20 @@ func (s *Server) keyPrincipal(ctx context.Context, token string) (principal, err
 	if !key.IsActive || key.RevokedAt != nil {
 		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The API key is revoked.")
 	}
-	s.touched.note(key.TenantID, key.ID, s.cfg.Now())
+	a.touched.note(key.TenantID, key.ID, a.now())
 	return principal{
 		kind: kindKey, tenantID: key.TenantID, id: key.ID, environment: dialer.Environment(key.Environment),
 		scopes: key.Scopes, origins: key.AllowedOrigins, perMinute: int(key.RateLimitPerMin),
 	}, nil
 }
 
-func (s *Server) callbackPrincipal(ctx context.Context, wire string) (principal, error) {
+func (a *authenticator) callbackPrincipal(ctx context.Context, wire string) (principal, error) {
 	jti, valid := callbacktoken.JTI(wire)
 	if !valid {
 		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is malformed.")
 	}
 	var row db.FindCallbackTokenRow
-	err := s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
+	err := a.store.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.FindCallbackToken(ctx, callbacktoken.Hash(jti))
 		return err
@@ -187,14 +198,14 @@ func (s *Server) callbackPrincipal(ctx context.Context, wire string) (principal,
 		return principal{}, err
 	case row.Suspended:
 		return principal{}, errSuspended()
-	case token.RevokedAt != nil && !token.RevokedAt.After(s.cfg.Now()):
+	case token.RevokedAt != nil && !token.RevokedAt.After(a.now()):
 		return principal{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The callback token is revoked.")
-	case !token.ExpiresAt.After(s.cfg.Now()):
+	case !token.ExpiresAt.After(a.now()):
 		return principal{}, newError(http.StatusUnauthorized, codeExpiredCredential, "The callback token has expired.")
 	}
 	// What the row says is worth what was signed: whoever writes the table makes no token.
-	if err := callbacktoken.Verify(s.cfg.CallbackKeys(), token, jti, s.cfg.Now()); err != nil {
-		s.cfg.Logger.ErrorContext(ctx, "callback token verification failed", "call_id", token.CallID, "tenant_id", token.TenantID, "error", err)
+	if err := callbacktoken.Verify(a.callbackKeys(), token, jti, a.now()); err != nil {
+		a.log.ErrorContext(ctx, "callback token verification failed", "call_id", token.CallID, "tenant_id", token.TenantID, "error", err)
 		return principal{}, errInvalidCredential()
 	}
 	return principal{
@@ -203,13 +214,13 @@ func (s *Server) callbackPrincipal(ctx context.Context, wire string) (principal,
 	}, nil
 }
 
-func (s *Server) sessionPrincipal(ctx context.Context, token string) (principal, error) {
-	claims, err := s.sessions.verify(token)
+func (a *authenticator) sessionPrincipal(ctx context.Context, token string) (principal, error) {
+	claims, err := a.signer.verify(token)
 	if err != nil {
 		return principal{}, err
 	}
 	var row db.FindSessionUserRow
-	err = s.deps.Store.InTenant(ctx, claims.tenantID, func(tx *store.Tx) error {
+	err = a.store.InTenant(ctx, claims.tenantID, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.FindSessionUser(ctx, claims.tenantID, claims.userID)
 		return err
@@ -234,7 +245,7 @@ func (s *Server) sessionPrincipal(ctx context.Context, token string) (principal,
 }
 
 // authorize holds a valid credential against the operation.
-func (s *Server) authorize(r *request) error {
+func authorize(r *request) error {
 	wrong := newError(http.StatusForbidden, codeWrongCredential, "This operation does not take this kind of credential.")
 	switch r.who.kind {
 	case kindKey:
@@ -268,8 +279,8 @@ func (s *Server) authorize(r *request) error {
 }
 
 // limit counts the request and says what is left.
-func (s *Server) limit(r *request) error {
-	v := s.keyLimit.take(r.who.accessor(), r.who.perMinute, s.cfg.Now())
+func (a *authenticator) limit(r *request) error {
+	v := a.limiter.take(r.who.accessor(), r.who.perMinute, a.now())
 	h := &r.rc.Response.Header
 	h.Set(headerRateLimit, strconv.Itoa(v.limit))
 	h.Set(headerRateLeft, strconv.Itoa(v.remaining))

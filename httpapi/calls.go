@@ -119,7 +119,7 @@ type callPage struct {
 
 // viewCall shows a call. Durations count from the moments of the switch's own record: ring to answer, answer to hang-up, dial
 // to hang-up.
-func (s *Server) viewCall(r *request, row db.GetCallViewRow) (callView, error) {
+func (h callHandlers) view(r *request, row db.GetCallViewRow) (callView, error) {
 	c := row.Call
 	v := callView{
 		ID: c.ID, CampaignID: c.CampaignID, LeadID: c.LeadID, AgentID: c.AgentID, VoiceAgentID: c.VoiceAgentID,
@@ -141,7 +141,7 @@ func (s *Server) viewCall(r *request, row db.GetCallViewRow) (callView, error) {
 	if v.Quality, err = viewQuality(c); err != nil || !v.HasRecording {
 		return v, err
 	}
-	v.RecordingURL = new(s.recordingLink(r, c.TenantID, c.ID))
+	v.RecordingURL = new(h.links.of(r, c.TenantID, c.ID))
 	return v, nil
 }
 
@@ -167,34 +167,34 @@ func utc(t *time.Time) *time.Time {
 	return &u
 }
 
-func (s *Server) getCall(ctx context.Context, r *request) (reply, error) {
-	row, err := s.visibleCall(ctx, r)
+func (h callHandlers) get(ctx context.Context, r *request) (reply, error) {
+	row, err := h.visible(ctx, r)
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(r, row)
+	view, err := h.view(r, row)
 	if err != nil {
 		return reply{}, err
 	}
-	view.Flows, err = s.deps.Dialer.FlowRuns(ctx, row.Call.TenantID, row.Call.ID)
+	view.Flows, err = h.dialer.FlowRuns(ctx, row.Call.TenantID, row.Call.ID)
 	return ok(view), err
 }
 
 // visibleCall reads the call that the path names. An agent sees those that were theirs, and the one that they are on or that is
 // being offered to them; no other agent's.
-func (s *Server) visibleCall(ctx context.Context, r *request) (db.GetCallViewRow, error) {
+func (h callHandlers) visible(ctx context.Context, r *request) (db.GetCallViewRow, error) {
 	id, err := r.pathID("call_id", callNoun)
 	if err != nil {
 		return db.GetCallViewRow{}, err
 	}
-	row, err := s.readCall(ctx, r.who.tenantID, id)
+	row, err := h.read(ctx, r.who.tenantID, id)
 	if err != nil {
 		return row, err
 	}
 	if !r.who.isAgent() || row.Call.AgentID != nil && *row.Call.AgentID == r.who.id {
 		return row, nil
 	}
-	agent, err := s.deps.Agents.GetAgent(ctx, r.who.tenantID, r.who.id)
+	agent, err := h.agents.GetAgent(ctx, r.who.tenantID, r.who.id)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return row, err
@@ -205,9 +205,9 @@ func (s *Server) visibleCall(ctx context.Context, r *request) (db.GetCallViewRow
 	}
 }
 
-func (s *Server) readCall(ctx context.Context, tenant, id uuid.UUID) (db.GetCallViewRow, error) {
+func (h callHandlers) read(ctx context.Context, tenant, id uuid.UUID) (db.GetCallViewRow, error) {
 	var row db.GetCallViewRow
-	err := s.deps.Store.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := h.store.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.GetCallView(ctx, tenant, id)
 		return err
@@ -216,16 +216,16 @@ func (s *Server) readCall(ctx context.Context, tenant, id uuid.UUID) (db.GetCall
 }
 
 // createCall places a single call.
-func (s *Server) createCall(ctx context.Context, r *request) (reply, error) {
+func (h callHandlers) create(ctx context.Context, r *request) (reply, error) {
 	var in dialer.CallInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	call, err := s.deps.Dialer.PlaceCall(ctx, r.who.tenantID, r.who.environment, in)
+	call, err := h.dialer.PlaceCall(ctx, r.who.tenantID, r.who.environment, in)
 	if err != nil {
 		return reply{}, err
 	}
-	view, err := s.viewCall(r, db.GetCallViewRow{Call: call}) // its record has a strict tenant's callee masked
+	view, err := h.view(r, db.GetCallViewRow{Call: call}) // its record has a strict tenant's callee masked
 	return created(view), err
 }
 
@@ -235,21 +235,21 @@ type hangupView struct {
 }
 
 // hangupCall ends a live call, whoever is in it.
-func (s *Server) hangupCall(ctx context.Context, r *request) (reply, error) {
-	row, err := s.visibleCall(ctx, r)
+func (h callHandlers) hangup(ctx context.Context, r *request) (reply, error) {
+	row, err := h.visible(ctx, r)
 	if err != nil {
 		return reply{}, err
 	}
-	if err := s.checkEnvironment(ctx, r, row.Call.ID); err != nil {
+	if err := h.checkEnvironment(ctx, r, row.Call.ID); err != nil {
 		return reply{}, err
 	}
 	ended := newError(http.StatusConflict, codeCallEnded, "The call has ended.")
 	if row.Call.EndTime != nil {
 		return reply{}, ended
 	}
-	err = s.deps.Calls.Hangup(ctx, r.who.tenantID, row.Call.ID, switchctl.CauseNormalClearing)
+	err = h.calls.Hangup(ctx, r.who.tenantID, row.Call.ID, switchctl.CauseNormalClearing)
 	if errors.Is(err, switchctl.ErrCallEnded) {
-		if row, err = s.readCall(ctx, r.who.tenantID, row.Call.ID); err == nil && row.Call.EndTime == nil {
+		if row, err = h.read(ctx, r.who.tenantID, row.Call.ID); err == nil && row.Call.EndTime == nil {
 			return reply{}, unavailable("The call is not up on this host: another one of the deployment has it, or its end is being written.", nil)
 		}
 		return reply{}, ended
@@ -273,7 +273,7 @@ func (r *request) callFilter() (callFilter, []*dialer.FieldError) {
 }
 
 // listCalls lists all calls of the tenant; for an agent the agent's own.
-func (s *Server) listCalls(ctx context.Context, r *request) (reply, error) {
+func (h callHandlers) list(ctx context.Context, r *request) (reply, error) {
 	pg, bad := r.page()
 	f, badFilter := r.callFilter()
 	var badIDs [3]*dialer.FieldError
@@ -289,10 +289,10 @@ func (s *Server) listCalls(ctx context.Context, r *request) (reply, error) {
 		}
 		f.agentID = &r.who.id
 	}
-	return s.answerCalls(ctx, r, f, pg)
+	return h.page(ctx, r, f, pg)
 }
 
-func (s *Server) listCampaignCalls(ctx context.Context, r *request) (reply, error) {
+func (h callHandlers) ofCampaign(ctx context.Context, r *request) (reply, error) {
 	campaignID, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
@@ -302,18 +302,18 @@ func (s *Server) listCampaignCalls(ctx context.Context, r *request) (reply, erro
 	if err := faults(slices.Concat(bad, badFilter)...); err != nil {
 		return reply{}, err
 	}
-	if _, err := s.deps.Dialer.GetCampaign(ctx, r.who.tenantID, campaignID); err != nil {
+	if _, err := h.dialer.GetCampaign(ctx, r.who.tenantID, campaignID); err != nil {
 		return reply{}, err
 	}
 	f.campaignID = &campaignID
-	return s.answerCalls(ctx, r, f, pg)
+	return h.page(ctx, r, f, pg)
 }
 
 // answerCalls answers with a page of calls, the newest first.
-func (s *Server) answerCalls(ctx context.Context, r *request, f callFilter, pg page) (reply, error) {
+func (h callHandlers) page(ctx context.Context, r *request, f callFilter, pg page) (reply, error) {
 	out := callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}
 	var rows []db.ListCallViewsRow
-	err := s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	err := h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		err := tx.Q.PlanByValues(ctx)
 		if err != nil {
 			return err
@@ -335,7 +335,7 @@ func (s *Server) answerCalls(ctx context.Context, r *request, f callFilter, pg p
 		return reply{}, err
 	}
 	for _, row := range rows {
-		view, err := s.viewCall(r, db.GetCallViewRow(row))
+		view, err := h.view(r, db.GetCallViewRow(row))
 		if err != nil {
 			return reply{}, err
 		}

@@ -10,19 +10,19 @@ import (
 
 const campaignNoun = "campaign"
 
-func (s *Server) createCampaign(ctx context.Context, r *request) (reply, error) {
+func (h campaignHandlers) create(ctx context.Context, r *request) (reply, error) {
 	var in dialer.CampaignInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	campaign, err := s.deps.Dialer.CreateCampaign(ctx, r.who.tenantID, in)
+	campaign, err := h.dialer.CreateCampaign(ctx, r.who.tenantID, in)
 	return created(campaign), err
 }
 
-func (s *Server) listCampaigns(ctx context.Context, r *request) (reply, error) {
+func (h campaignHandlers) list(ctx context.Context, r *request) (reply, error) {
 	tenant, after := r.who.tenantID, uuid.Nil
-	return s.longList(ctx, "[", "]", func(ctx context.Context) (batch, error) {
-		campaigns, err := s.deps.Dialer.ListCampaigns(ctx, tenant, after, campaignBatch)
+	return h.lists.answer(ctx, "[", "]", func(ctx context.Context) (batch, error) {
+		campaigns, err := h.dialer.ListCampaigns(ctx, tenant, after, campaignBatch)
 		if len(campaigns) > 0 {
 			after = campaigns[len(campaigns)-1].ID
 		}
@@ -30,11 +30,11 @@ func (s *Server) listCampaigns(ctx context.Context, r *request) (reply, error) {
 	})
 }
 
-func (s *Server) getCampaign(ctx context.Context, r *request) (reply, error) {
-	return s.onCampaign(ctx, r, s.deps.Dialer.GetCampaign)
+func (h campaignHandlers) get(ctx context.Context, r *request) (reply, error) {
+	return h.onCampaign(ctx, r, h.dialer.GetCampaign)
 }
 
-func (s *Server) patchCampaign(ctx context.Context, r *request) (reply, error) {
+func (h campaignHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
@@ -43,52 +43,52 @@ func (s *Server) patchCampaign(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	campaign, err := s.deps.Dialer.PatchCampaign(ctx, r.who.tenantID, id, in)
+	campaign, err := h.dialer.PatchCampaign(ctx, r.who.tenantID, id, in)
 	return ok(campaign), err
 }
 
-func (s *Server) deleteCampaign(ctx context.Context, r *request) (reply, error) {
+func (h campaignHandlers) delete(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), s.deps.Dialer.DeleteCampaign(ctx, r.who.tenantID, id)
+	return noContent(), h.dialer.DeleteCampaign(ctx, r.who.tenantID, id)
 }
 
-func (s *Server) startCampaign(ctx context.Context, r *request) (reply, error) {
-	return s.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
-		return s.deps.Dialer.StartCampaign(ctx, tenant, id, r.who.environment)
+func (h campaignHandlers) start(ctx context.Context, r *request) (reply, error) {
+	return h.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
+		return h.dialer.StartCampaign(ctx, tenant, id, r.who.environment)
 	})
 }
 
-func (s *Server) pauseCampaign(ctx context.Context, r *request) (reply, error) {
-	return s.onCampaign(ctx, r, s.deps.Dialer.PauseCampaign)
+func (h campaignHandlers) pause(ctx context.Context, r *request) (reply, error) {
+	return h.onCampaign(ctx, r, h.dialer.PauseCampaign)
 }
 
-func (s *Server) stopCampaign(ctx context.Context, r *request) (reply, error) {
-	return s.onCampaign(ctx, r, s.deps.Dialer.StopCampaign)
+func (h campaignHandlers) stop(ctx context.Context, r *request) (reply, error) {
+	return h.onCampaign(ctx, r, h.dialer.StopCampaign)
 }
 
-func (s *Server) pausePredictive(ctx context.Context, r *request) (reply, error) {
-	return s.setPredictivePaused(ctx, r, true)
+func (h campaignHandlers) pausePredictive(ctx context.Context, r *request) (reply, error) {
+	return h.setPredictivePaused(ctx, r, true)
 }
 
-func (s *Server) resumePredictive(ctx context.Context, r *request) (reply, error) {
-	return s.setPredictivePaused(ctx, r, false)
+func (h campaignHandlers) resumePredictive(ctx context.Context, r *request) (reply, error) {
+	return h.setPredictivePaused(ctx, r, false)
 }
 
-func (s *Server) setPredictivePaused(ctx context.Context, r *request, paused bool) (reply, error) {
+func (h campaignHandlers) setPredictivePaused(ctx context.Context, r *request, paused bool) (reply, error) {
 	var in dialer.PredictiveInput
 	if err := r.decodeOptional(&in); err != nil {
 		return reply{}, err
 	}
-	return s.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
-		return s.deps.Dialer.SetPredictivePaused(ctx, tenant, id, paused, in)
+	return h.onCampaign(ctx, r, func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error) {
+		return h.dialer.SetPredictivePaused(ctx, tenant, id, paused, in)
 	})
 }
 
 // onCampaign does what needs the campaign's id alone.
-func (s *Server) onCampaign(
+func (h campaignHandlers) onCampaign(
 	ctx context.Context, r *request, do func(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error),
 ) (reply, error) {
 	id, err := r.pathID("campaign_id", campaignNoun)
@@ -99,25 +99,25 @@ func (s *Server) onCampaign(
 	return ok(campaign), err
 }
 
-func (s *Server) scrubCampaign(ctx context.Context, r *request) (reply, error) {
+func (h campaignHandlers) scrub(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	result, err := s.deps.Dialer.Scrub(ctx, r.who.tenantID, id)
+	result, err := h.dialer.Scrub(ctx, r.who.tenantID, id)
 	return ok(result), err
 }
 
-func (s *Server) campaignStats(ctx context.Context, r *request) (reply, error) {
+func (h campaignHandlers) stats(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	stats, err := s.deps.Dialer.CampaignStats(ctx, r.who.tenantID, id)
+	stats, err := h.dialer.CampaignStats(ctx, r.who.tenantID, id)
 	return ok(stats), named(err, campaignNoun)
 }
 
-func (s *Server) channelsUsage(ctx context.Context, r *request) (reply, error) {
-	usage, err := s.deps.Dialer.ChannelsUsage(ctx, r.who.tenantID)
+func (h campaignHandlers) channels(ctx context.Context, r *request) (reply, error) {
+	usage, err := h.dialer.ChannelsUsage(ctx, r.who.tenantID)
 	return ok(usage), err
 }

@@ -22,12 +22,12 @@ type controlView struct {
 }
 
 // controlCall dispatches one verb. Whose call it is comes first, then how often it is asked, then what is asked.
-func (s *Server) controlCall(ctx context.Context, r *request) (reply, error) {
-	callID, err := s.ownCall(ctx, r)
+func (h controlHandlers) control(ctx context.Context, r *request) (reply, error) {
+	callID, err := h.ownCall(ctx, r)
 	if err != nil {
 		return reply{}, err
 	}
-	if err := s.deps.Calls.TakeVerb(callID); err != nil {
+	if err := h.verbs.TakeVerb(callID); err != nil {
 		return reply{}, err
 	}
 	req, err := parseControl(r.rc.PostBody())
@@ -39,30 +39,30 @@ func (s *Server) controlCall(ctx context.Context, r *request) (reply, error) {
 		req.Source = "ai"
 	}
 	if req.Event != switchctl.VerbGetCallState {
-		if err := s.checkEnvironment(ctx, r, callID); err != nil {
+		if err := h.calls.checkEnvironment(ctx, r, callID); err != nil {
 			return reply{}, err
 		}
 	}
 	if req.Event == switchctl.VerbLog || req.Event == switchctl.VerbGetCallState {
-		return s.dispatch(ctx, r, callID, req)
+		return h.dispatch(ctx, r, callID, req)
 	}
 	key, err := controlKey(r)
 	if err != nil {
 		return reply{}, err
 	}
 	if key == "" {
-		return s.dispatch(ctx, r, callID, req)
+		return h.dispatch(ctx, r, callID, req)
 	}
-	return s.idempotency.once(ctx, r, attempt{
+	return h.idempotency.once(ctx, r, attempt{
 		tenantID: r.who.tenantID, environment: r.who.environment, scope: "call " + callID.String(), key: key,
 		hash: bodyHash(r.rc.PostBody()), window: windowOf(req.Event), frees: refusedForNow,
-		work: func() (reply, error) { return s.dispatch(ctx, r, callID, req) },
+		work: func() (reply, error) { return h.dispatch(ctx, r, callID, req) },
 	})
 }
 
 // ownCall checks that the credential reaches the call of the path: a callback token that of its own call, a key those of its
 // tenant. A foreign call answers 403 here, and 404 only when there is none at all.
-func (s *Server) ownCall(ctx context.Context, r *request) (uuid.UUID, error) {
+func (h controlHandlers) ownCall(ctx context.Context, r *request) (uuid.UUID, error) {
 	foreign := newError(http.StatusForbidden, codeForeignCall, "The credential does not reach this call.")
 	callID, err := r.pathID("call_id", callNoun)
 	if r.who.kind == kindCallback {
@@ -74,7 +74,7 @@ func (s *Server) ownCall(ctx context.Context, r *request) (uuid.UUID, error) {
 	if err != nil {
 		return uuid.Nil, err
 	}
-	err = s.deps.Store.InSystem(ctx, func(tx *store.Tx) error {
+	err = h.store.InSystem(ctx, func(tx *store.Tx) error {
 		tenantID, err := tx.Q.FindCallTenant(ctx, r.who.tenantID, callID)
 		if err != nil {
 			return named(err, callNoun)
@@ -88,11 +88,11 @@ func (s *Server) ownCall(ctx context.Context, r *request) (uuid.UUID, error) {
 }
 
 // checkEnvironment keeps a test key from acting on a call of the telephone network: it may read it, and nothing else.
-func (s *Server) checkEnvironment(ctx context.Context, r *request, callID uuid.UUID) error {
+func (h callHandlers) checkEnvironment(ctx context.Context, r *request, callID uuid.UUID) error {
 	if r.who.environment != dialer.EnvironmentTest {
 		return nil
 	}
-	row, err := s.readCall(ctx, r.who.tenantID, callID)
+	row, err := h.read(ctx, r.who.tenantID, callID)
 	if err != nil {
 		return err
 	}
@@ -124,19 +124,19 @@ func asBadRequest(err error) error {
 }
 
 // dispatch hands the verb to the call's actor.
-func (s *Server) dispatch(ctx context.Context, r *request, callID uuid.UUID, req switchctl.ControlRequest) (reply, error) {
-	result, err := s.deps.Calls.Control(ctx, r.who.tenantID, callID, req)
+func (h controlHandlers) dispatch(ctx context.Context, r *request, callID uuid.UUID, req switchctl.ControlRequest) (reply, error) {
+	result, err := h.verbs.Control(ctx, r.who.tenantID, callID, req)
 	if err != nil {
-		return reply{}, s.controlError(err)
+		return reply{}, h.controlError(err)
 	}
 	if result == nil {
 		result = map[string]any{}
 	}
-	return ok(controlView{OK: true, CallID: callID, DispatchedAt: s.cfg.Now().UTC(), Result: result}), nil
+	return ok(controlView{OK: true, CallID: callID, DispatchedAt: h.now().UTC(), Result: result}), nil
 }
 
 // controlError tells a call that is over, whose row the credential has been shown to reach, from one that is not there.
-func (s *Server) controlError(err error) error {
+func (h controlHandlers) controlError(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return &apiError{
 			status: http.StatusConflict, code: codeSessionTerminated, detail: "The call has no active AI session.", cause: err,

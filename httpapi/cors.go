@@ -11,7 +11,7 @@ import (
 
 // allowOrigin lets browsers read the answer. Whether the origin may ask at all is the credential's to say: a key holds the
 // request to its allowed_origins (auth.go). No cookies are ever involved.
-func (s *Server) allowOrigin(rc *fasthttp.RequestCtx) {
+func allowOrigin(rc *fasthttp.RequestCtx) {
 	origin := rc.Request.Header.Peek("Origin")
 	if len(origin) == 0 {
 		return
@@ -46,15 +46,15 @@ func answerPreflight(rc *fasthttp.RequestCtx) {
 // unknownClient is the address of a client of which a trusted proxy says what can't be read: it is in no network.
 const unknownClient = "unknown"
 
-// remoteAddr is the client's address: the connection's, or what a trusted proxy says of it. The lines of X-Forwarded-For are one list,
+// clientOf is the client's address: the connection's, or what a trusted proxy says of it. The lines of X-Forwarded-For are one list,
 // which is read from the right, for only what trusted proxies appended can be believed.
-func (s *Server) remoteAddr(rc *fasthttp.RequestCtx) string {
+func (n networks) clientOf(rc *fasthttp.RequestCtx) string {
 	peer, err := netip.ParseAddrPort(rc.RemoteAddr().String())
 	if err != nil {
 		return rc.RemoteAddr().String()
 	}
 	client := peer.Addr().Unmap()
-	if !s.trusted(client) {
+	if !n.contain(client) {
 		return client.String()
 	}
 	lines := rc.Request.Header.PeekAll("X-Forwarded-For")
@@ -68,7 +68,7 @@ func (s *Server) remoteAddr(rc *fasthttp.RequestCtx) string {
 			return unknownClient
 		}
 		client = addr
-		if !s.trusted(client) {
+		if !n.contain(client) {
 			break
 		}
 	}
@@ -88,11 +88,9 @@ func hopAddr(hop string) (netip.Addr, bool) {
 	return addr.Unmap().WithZone(""), true
 }
 
-func (s *Server) trusted(addr netip.Addr) bool {
-	for _, p := range s.cfg.TrustedProxies {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+// networks are some networks: of proxies that are trusted, or of the switch.
+type networks []netip.Prefix
+
+func (n networks) contain(addr netip.Addr) bool {
+	return slices.ContainsFunc(n, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

@@ -56,7 +56,7 @@ func showDelivery(d db.WebhookDelivery) (reply, error) {
 
 func conflict(code, detail string) *apiError { return newError(http.StatusConflict, code, detail) }
 
-func (s *Server) listDeliveries(ctx context.Context, r *request) (reply, error) {
+func (h webhookHandlers) deliveries(ctx context.Context, r *request) (reply, error) {
 	pg, bad := r.page()
 	status, badStatus := r.queryOneOf("status", string(webhook.StatusPending), string(webhook.StatusDelivered),
 		string(webhook.StatusDeadLettered))
@@ -67,7 +67,7 @@ func (s *Server) listDeliveries(ctx context.Context, r *request) (reply, error) 
 	}
 	out := deliveryPage{Items: []deliveryView{}, Page: pg.number, PageSize: pg.size}
 	var rows []db.WebhookDelivery
-	err := s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	err := h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		err := tx.Q.PlanByValues(ctx)
 		if err != nil {
 			return err
@@ -98,18 +98,18 @@ func (s *Server) listDeliveries(ctx context.Context, r *request) (reply, error) 
 }
 
 // replayDelivery delivers a finished delivery's event once more, with four attempts of its own.
-func (s *Server) replayDelivery(ctx context.Context, r *request) (reply, error) {
+func (h webhookHandlers) replay(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("id", deliveryNoun)
 	if err != nil {
 		return reply{}, err
 	}
 	var delivery db.WebhookDelivery
-	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	err = h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		before, err := tx.Q.LockWebhookDelivery(ctx, r.who.tenantID, id)
 		if err != nil {
 			return err
 		}
-		if err := s.checkReplay(ctx, tx, before); err != nil {
+		if err := h.checkReplay(ctx, tx, before); err != nil {
 			return err
 		}
 		var made []webhook.Attempt
@@ -120,7 +120,7 @@ func (s *Server) replayDelivery(ctx context.Context, r *request) (reply, error) 
 		if err != nil {
 			return err
 		}
-		if delivery, err = tx.Q.RearmWebhookDelivery(ctx, s.cfg.Now(), r.who.tenantID, id); err != nil {
+		if delivery, err = tx.Q.RearmWebhookDelivery(ctx, h.now(), r.who.tenantID, id); err != nil {
 			return err
 		}
 		return tx.Enqueue(ctx, store.WebhookDeliveryArgs{TenantID: r.who.tenantID, DeliveryID: id},
@@ -132,7 +132,7 @@ func (s *Server) replayDelivery(ctx context.Context, r *request) (reply, error) 
 	return showDelivery(delivery)
 }
 
-func (s *Server) checkReplay(ctx context.Context, tx *store.Tx, d db.WebhookDelivery) error {
+func (h webhookHandlers) checkReplay(ctx context.Context, tx *store.Tx, d db.WebhookDelivery) error {
 	if d.Status == string(webhook.StatusPending) {
 		return conflict(codeDeliveryPending, "The delivery is still being attempted.")
 	}

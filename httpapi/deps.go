@@ -17,11 +17,22 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
-// Dialer is what the API asks of campaigns, leads and voice agents; *dialer.Service is one.
+// Dialer is what the API asks of what is dialed; *dialer.Service is one.
 type Dialer interface {
-	Settings
+	Campaigns
+	Leads
+	Suppressions
+	VoiceAgents
 	Flows
+	Settings
+	Usage
+	Desk
 
+	PlaceCall(ctx context.Context, tenant uuid.UUID, env dialer.Environment, in dialer.CallInput) (db.Call, error)
+}
+
+// Campaigns is what the API asks of campaigns.
+type Campaigns interface {
 	CreateCampaign(ctx context.Context, tenant uuid.UUID, in dialer.CampaignInput) (dialer.Campaign, error)
 	ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]dialer.Campaign, error)
 	GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
@@ -31,29 +42,32 @@ type Dialer interface {
 	PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
 	StopCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
 	SetPredictivePaused(ctx context.Context, tenant, id uuid.UUID, paused bool, in dialer.PredictiveInput) (dialer.Campaign, error)
+	Scrub(ctx context.Context, tenant, campaign uuid.UUID) (dialer.ScrubResult, error)
+	CampaignStats(ctx context.Context, tenant, id uuid.UUID) (dialer.CampaignStats, error)
+	ChannelsUsage(ctx context.Context, tenant uuid.UUID) (dialer.ChannelsUsage, error)
+}
 
+// Leads is what the API asks of leads.
+type Leads interface {
 	PushLead(ctx context.Context, tenant, campaign uuid.UUID, in dialer.LeadInput) (dialer.Lead, error)
 	PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in dialer.BulkInput) (dialer.BulkResult, error)
 	UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (dialer.LeadUpload, error)
-	Scrub(ctx context.Context, tenant, campaign uuid.UUID) (dialer.ScrubResult, error)
-	CampaignStats(ctx context.Context, tenant, id uuid.UUID) (dialer.CampaignStats, error)
 	ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f dialer.LeadFilter) ([]dialer.Lead, int64, error)
 	GetLead(ctx context.Context, tenant, id uuid.UUID) (dialer.Lead, error)
 	PatchLead(ctx context.Context, tenant, id uuid.UUID, in dialer.LeadEdit) (dialer.Lead, error)
 	DeleteLead(ctx context.Context, tenant, id uuid.UUID) error
+}
+
+// Suppressions is what the API asks of opt-outs.
+type Suppressions interface {
 	AddSuppression(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionInput) (dialer.Suppression, error)
 	AddSuppressions(ctx context.Context, tenant uuid.UUID, in dialer.SuppressionsInput) (dialer.BulkResult, error)
 	ListSuppressions(ctx context.Context, tenant uuid.UUID, f dialer.SuppressionFilter) ([]dialer.Suppression, int64, error)
 	DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error
-	Usage(ctx context.Context, tenant uuid.UUID, from, to time.Time, by dialer.UsageGroup) ([]dialer.UsageRow, error)
-	ChannelsUsage(ctx context.Context, tenant uuid.UUID) (dialer.ChannelsUsage, error)
+}
 
-	PlaceCall(ctx context.Context, tenant uuid.UUID, env dialer.Environment, in dialer.CallInput) (db.Call, error)
-	NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*dialer.Lead, error)
-	AgentDial(ctx context.Context, tenant, agent uuid.UUID, in dialer.DialInput) (db.Call, error)
-	Dispose(ctx context.Context, tenant, agent uuid.UUID, in dialer.DisposeInput) (dialer.DisposeResult, error)
-	AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error)
-
+// VoiceAgents is what the API asks of voice agents.
+type VoiceAgents interface {
 	CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.VoiceAgentInput) (dialer.VoiceAgent, error)
 	ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]dialer.VoiceAgent, error)
 	GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (dialer.VoiceAgent, error)
@@ -62,6 +76,19 @@ type Dialer interface {
 	DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error
 	DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (dialer.DefaultVoiceAgent, error)
 	SetDefaultVoiceAgent(ctx context.Context, tenant uuid.UUID, in dialer.DefaultVoiceAgentInput) (dialer.DefaultVoiceAgent, error)
+}
+
+// Usage counts a tenant's calls.
+type Usage interface {
+	Usage(ctx context.Context, tenant uuid.UUID, from, to time.Time, by dialer.UsageGroup) ([]dialer.UsageRow, error)
+}
+
+// Desk is what agents do with leads and calls.
+type Desk interface {
+	NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*dialer.Lead, error)
+	AgentDial(ctx context.Context, tenant, agent uuid.UUID, in dialer.DialInput) (db.Call, error)
+	Dispose(ctx context.Context, tenant, agent uuid.UUID, in dialer.DisposeInput) (dialer.DisposeResult, error)
+	AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error)
 }
 
 // Flows is what the API asks of flows; *dialer.Service is one.

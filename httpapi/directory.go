@@ -68,10 +68,10 @@ type (
 
 // lookup answers a look-up of the switch's directory. Whatever is not found, or can't be read, is answered with 200 and the
 // switch's own document for that.
-func (s *Server) lookup(ctx context.Context, r *request) (reply, error) {
+func (h directoryHandlers) lookup(ctx context.Context, r *request) (reply, error) {
 	form, err := lookupForm(r)
 	if err != nil {
-		s.cfg.Logger.WarnContext(ctx, "directory look-up could not be read", "request_id", r.id, "error", err)
+		h.log.WarnContext(ctx, "directory look-up could not be read", "request_id", r.id, "error", err)
 		return notInDirectory()
 	}
 	domain := form.Get("key_value")
@@ -82,12 +82,12 @@ func (s *Server) lookup(ctx context.Context, r *request) (reply, error) {
 	switch {
 	case form.Get("section") != "directory", form.Get("tag_name") != "domain", key != "" && key != "id":
 		return notInDirectory()
-	case user == "" && domain == s.deps.Directory.Domain():
+	case user == "" && domain == h.accounts.Domain():
 		return switchXML(switchSection{Name: "directory", Domain: directoryDomain(domain)})
 	case user == "":
 		return notInDirectory()
 	}
-	account, err := s.deps.Directory.Account(ctx, user, domain)
+	account, err := h.accounts.Account(ctx, user, domain)
 	if errors.Is(err, store.ErrNotFound) {
 		return notInDirectory()
 	}

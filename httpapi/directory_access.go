@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -19,42 +20,41 @@ import (
 // DirectoryUser is the name under which the switch asks /fs/directory.
 const DirectoryUser = "freeswitch"
 
-// admitSwitch lets the switch ask for its users: by the connection's own address, and by the credentials that the switch's rendered
+// switchGate knows the switch.
+type switchGate struct {
+	proxies networks // those in front of us
+	allow   networks // where the switch asks from
+	secrets func() []string
+	log     *slog.Logger
+}
+
+// admit lets the switch ask for its users: by the connection's own address, and by the credentials that the switch's rendered
 // configuration has. Whoever stands behind a proxy has the proxy's address, so that nothing that was forwarded is answered.
-func (s *Server) admitSwitch(ctx context.Context, r *request) error {
+func (g switchGate) admit(ctx context.Context, r *request) error {
 	peer, err := netip.ParseAddrPort(r.rc.RemoteAddr().String())
 	reason := ""
 	switch addr := peer.Addr().Unmap(); {
 	case err != nil:
 		reason = "its address can't be read"
-	case s.trusted(addr):
+	case g.proxies.contain(addr):
 		reason = "it is one of the trusted proxies"
 	case forwardedBy(&r.rc.Request.Header) != "":
 		reason = "it was forwarded: " + forwardedBy(&r.rc.Request.Header)
-	case !s.inSwitchNetwork(addr):
+	case !g.allow.contain(addr):
 		reason = "it is outside of the switch's network"
 	}
 	if reason != "" {
-		s.cfg.Logger.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(), "reason", reason)
+		g.log.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(), "reason", reason)
 		return newError(http.StatusForbidden, codeForbiddenClient, "Only the telephony switch may ask this, and without a proxy in between.")
 	}
-	if s.cfg.DirectorySecrets == nil || !slices.ContainsFunc(s.cfg.DirectorySecrets(), func(secret string) bool {
+	if g.secrets == nil || !slices.ContainsFunc(g.secrets(), func(secret string) bool {
 		return secret != "" && basicCredentials(r.rc, DirectoryUser, secret)
 	}) {
-		s.cfg.Logger.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(),
+		g.log.WarnContext(ctx, "directory look-up refused", "request_id", r.id, "peer", r.rc.RemoteAddr().String(),
 			"reason", "it has not the credentials that `ringmaster switch config` renders")
 		return newError(http.StatusUnauthorized, codeInvalidCredential, "The switch's credentials are required.")
 	}
 	return nil
-}
-
-func (s *Server) inSwitchNetwork(addr netip.Addr) bool {
-	for _, p := range s.cfg.DirectoryAllow {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
 }
 
 // forwardedBy names the header that a proxy added to a request; empty when there is none.

@@ -19,7 +19,7 @@ type Operation struct {
 // OperationsOf lists the operations of a server.
 func OperationsOf(s *Server) []Operation {
 	var list []Operation
-	for _, op := range s.operations() {
+	for _, op := range s.api.operations() {
 		o := Operation{
 			Method: op.method, Path: op.path, Scope: op.scope, Open: op.access == accessOpen || op.access == accessSwitch,
 			Key:     op.access == accessKey || op.access == accessKeyOrSession || op.access == accessControl,

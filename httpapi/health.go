@@ -65,28 +65,28 @@ type readyView struct {
 	Degraded []string          `json:"degraded"`
 }
 
-func (s *Server) health(context.Context, *request) (reply, error) {
+func (h healthHandlers) health(context.Context, *request) (reply, error) {
 	view := healthView{
-		Status: checkOK, Service: "ringmaster", Version: s.cfg.Version, InterfaceVersion: interfaceVersion,
-		UptimeS: int(s.cfg.Now().Sub(s.started).Seconds()),
+		Status: checkOK, Service: "ringmaster", Version: h.version, InterfaceVersion: interfaceVersion,
+		UptimeS: int(h.now().Sub(h.started).Seconds()),
 	}
-	if s.deps.Registry != nil {
-		view.DoNotCall = registryOf(s.deps.Registry())
+	if h.registry != nil {
+		view.DoNotCall = registryOf(h.registry())
 		view.Status = view.DoNotCall.Status
 	}
 	return ok(view), nil
 }
 
-func (s *Server) live(context.Context, *request) (reply, error) {
+func (h healthHandlers) live(context.Context, *request) (reply, error) {
 	return ok(liveView{Status: checkOK}), nil
 }
 
 // ready asks every critical dependency at once. The answer names those that fail, and those that are degraded, which is no
 // reason to answer 503; why stands in the log.
-func (s *Server) ready(ctx context.Context, r *request) (reply, error) {
+func (h healthHandlers) ready(ctx context.Context, r *request) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	checks := append([]Check{{Name: "database", Ready: s.deps.Store.Ping}}, s.deps.Checks...)
+	checks := append([]Check{{Name: "database", Ready: h.store.Ping}}, h.checks...)
 	errs := make([]error, len(checks))
 	var asked sync.WaitGroup
 	for i, c := range checks {
@@ -100,7 +100,7 @@ func (s *Server) ready(ctx context.Context, r *request) (reply, error) {
 		if errs[i] == nil {
 			continue
 		}
-		s.cfg.Logger.InfoContext(ctx, "not as it should be", "check", c.Name, "request_id", r.id, "error", errs[i])
+		h.log.InfoContext(ctx, "not as it should be", "check", c.Name, "request_id", r.id, "error", errs[i])
 		if errors.Is(errs[i], ErrDegraded) {
 			view.Checks[c.Name] = checkDegraded
 			view.Degraded = append(view.Degraded, c.Name)
@@ -116,6 +116,6 @@ func (s *Server) ready(ctx context.Context, r *request) (reply, error) {
 	return reply{status: status, body: view}, nil
 }
 
-func (s *Server) openAPI(context.Context, *request) (reply, error) {
-	return reply{status: http.StatusOK, raw: s.doc}, nil
+func (h healthHandlers) document(context.Context, *request) (reply, error) {
+	return reply{status: http.StatusOK, raw: h.doc}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 )
 
-func (s *Server) pushLead(ctx context.Context, r *request) (reply, error) {
+func (h leadHandlers) push(ctx context.Context, r *request) (reply, error) {
 	campaignID, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
@@ -16,11 +16,11 @@ func (s *Server) pushLead(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	lead, err := s.deps.Dialer.PushLead(ctx, r.who.tenantID, campaignID, in)
+	lead, err := h.dialer.PushLead(ctx, r.who.tenantID, campaignID, in)
 	return created(lead), err
 }
 
-func (s *Server) pushLeads(ctx context.Context, r *request) (reply, error) {
+func (h leadHandlers) pushMany(ctx context.Context, r *request) (reply, error) {
 	campaignID, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
@@ -30,7 +30,7 @@ func (s *Server) pushLeads(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	blankUnstorable(in.Leads.Value)
-	result, err := s.deps.Dialer.PushLeads(ctx, r.who.tenantID, campaignID, in)
+	result, err := h.dialer.PushLeads(ctx, r.who.tenantID, campaignID, in)
 	result.Results = orEmpty(result.Results)
 	return ok(result), err
 }
@@ -53,7 +53,7 @@ type leadPage struct {
 	PageSize int           `json:"page_size"`
 }
 
-func (s *Server) listLeads(ctx context.Context, r *request) (reply, error) {
+func (h leadHandlers) list(ctx context.Context, r *request) (reply, error) {
 	campaignID, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
@@ -67,22 +67,22 @@ func (s *Server) listLeads(ctx context.Context, r *request) (reply, error) {
 	if err := faults(append(bad, badStatus)...); err != nil {
 		return reply{}, err
 	}
-	leads, total, err := s.deps.Dialer.ListLeads(ctx, r.who.tenantID, campaignID, dialer.LeadFilter{
+	leads, total, err := h.dialer.ListLeads(ctx, r.who.tenantID, campaignID, dialer.LeadFilter{
 		Status: status, Limit: pg.limit(), Offset: pg.offset(),
 	})
 	return ok(leadPage{Items: orEmpty(leads), Total: total, Page: pg.number, PageSize: pg.size}), named(err, campaignNoun)
 }
 
-func (s *Server) getLead(ctx context.Context, r *request) (reply, error) {
+func (h leadHandlers) get(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("lead_id", leadNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	lead, err := s.deps.Dialer.GetLead(ctx, r.who.tenantID, id)
+	lead, err := h.dialer.GetLead(ctx, r.who.tenantID, id)
 	return ok(lead), named(err, leadNoun)
 }
 
-func (s *Server) patchLead(ctx context.Context, r *request) (reply, error) {
+func (h leadHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("lead_id", leadNoun)
 	if err != nil {
 		return reply{}, err
@@ -91,14 +91,14 @@ func (s *Server) patchLead(ctx context.Context, r *request) (reply, error) {
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	lead, err := s.deps.Dialer.PatchLead(ctx, r.who.tenantID, id, in)
+	lead, err := h.dialer.PatchLead(ctx, r.who.tenantID, id, in)
 	return ok(lead), named(err, leadNoun)
 }
 
-func (s *Server) deleteLead(ctx context.Context, r *request) (reply, error) {
+func (h leadHandlers) delete(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("lead_id", leadNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), named(s.deps.Dialer.DeleteLead(ctx, r.who.tenantID, id), leadNoun)
+	return noContent(), named(h.dialer.DeleteLead(ctx, r.who.tenantID, id), leadNoun)
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 )
 
 // How many elements of a list without pages are read at once: some MiB of the largest.
@@ -29,30 +31,36 @@ func batchOf[T any](items []T, last bool) batch {
 	return out
 }
 
-// longList answers a list that has no pages. A short one is answered as a whole; of a long one a batch at a time is in memory, and is read
+// lister answers lists that have no pages.
+type lister struct {
+	timeout time.Duration // of the reading of a batch
+	log     *slog.Logger
+}
+
+// answer answers a list. A short one is answered as a whole; of a long one a batch at a time is in memory, and is read
 // when the one before it has been sent.
-func (s *Server) longList(ctx context.Context, head, tail string, next func(context.Context) (batch, error)) (reply, error) {
-	l := &listStream{tail: tail}
-	l.buf.WriteString(head)
-	last, err := l.add(next(ctx))
+func (l lister) answer(ctx context.Context, head, tail string, next func(context.Context) (batch, error)) (reply, error) {
+	out := &listStream{tail: tail}
+	out.buf.WriteString(head)
+	last, err := out.add(next(ctx))
 	if err != nil {
 		return reply{}, err
 	}
 	if last {
-		return reply{status: http.StatusOK, raw: slices.Clip(l.buf.Bytes())}, nil
+		return reply{status: http.StatusOK, raw: slices.Clip(out.buf.Bytes())}, nil
 	}
 	// The stream outlives the handler, and so must not end with its context.
 	ctx = context.WithoutCancel(ctx)
-	l.more = func() (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	out.more = func() (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
-		last, err := l.add(next(ctx))
+		last, err := out.add(next(ctx))
 		if err != nil {
-			s.cfg.Logger.ErrorContext(ctx, "list could not be read to its end", "error", err)
+			l.log.ErrorContext(ctx, "list could not be read to its end", "error", err)
 		}
 		return last, err
 	}
-	return reply{status: http.StatusOK, stream: l, contentType: jsonType}, nil
+	return reply{status: http.StatusOK, stream: out, contentType: jsonType}, nil
 }
 
 // listStream is the rest of a list. A read that fails breaks the answer off, so that nobody takes it for whole.

@@ -113,11 +113,11 @@ type operation struct {
 }
 
 // operations is everything that the server does; HEAD comes with each GET.
-func (s *Server) operations() []operation {
+func (a *api) operations() []operation {
 	var all []operation
 	for _, group := range [][]operation{
-		s.voiceAgentOperations(), s.campaignOperations(), s.suppressionOperations(), s.callOperations(), s.webhookOperations(),
-		s.dialerOperations(), s.accountOperations(), s.agentOperations(), s.healthOperations(),
+		a.voiceAgentOperations(), a.campaignOperations(), a.suppressionOperations(), a.callOperations(), a.webhookOperations(),
+		a.dialerOperations(), a.accountOperations(), a.agentOperations(), a.healthOperations(),
 	} {
 		all = append(all, group...)
 	}
@@ -144,77 +144,77 @@ func checkOperations(all []operation) error {
 	return errors.Join(faults...)
 }
 
-func (s *Server) voiceAgentOperations() []operation {
+func (a *api) voiceAgentOperations() []operation {
 	const root = "/api/v1/voice-agents"
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: s.createVoiceAgent},
-		{method: http.MethodGet, path: root, access: accessKey, scope: scopeVoiceAgentsRead, handle: s.listVoiceAgents},
-		{method: http.MethodGet, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsRead, handle: s.getDefaultVoiceAgent},
-		{method: http.MethodPost, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsAdmin, body: jsonBody, handle: s.setDefaultVoiceAgent},
-		{method: http.MethodGet, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsRead, handle: s.getVoiceAgent},
-		{method: http.MethodPatch, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: s.patchVoiceAgent},
-		{method: http.MethodDelete, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, handle: s.deleteVoiceAgent},
-		{method: http.MethodPost, path: root + "/{voice_agent_id}/archive", access: accessKey, scope: scopeVoiceAgentsWrite, handle: s.archiveVoiceAgent},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: a.voiceAgents.create},
+		{method: http.MethodGet, path: root, access: accessKey, scope: scopeVoiceAgentsRead, handle: a.voiceAgents.list},
+		{method: http.MethodGet, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsRead, handle: a.voiceAgents.getDefault},
+		{method: http.MethodPost, path: root + "/default", access: accessKey, scope: scopeVoiceAgentsAdmin, body: jsonBody, handle: a.voiceAgents.setDefault},
+		{method: http.MethodGet, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsRead, handle: a.voiceAgents.get},
+		{method: http.MethodPatch, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, body: jsonBody, handle: a.voiceAgents.patch},
+		{method: http.MethodDelete, path: root + "/{voice_agent_id}", access: accessKey, scope: scopeVoiceAgentsWrite, handle: a.voiceAgents.delete},
+		{method: http.MethodPost, path: root + "/{voice_agent_id}/archive", access: accessKey, scope: scopeVoiceAgentsWrite, handle: a.voiceAgents.archive},
 	}
 }
 
-func (s *Server) campaignOperations() []operation {
+func (a *api) campaignOperations() []operation {
 	const root = "/api/v1/campaigns"
 	const one, lead = root + "/{campaign_id}", "/api/v1/leads/{lead_id}"
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: s.createCampaign},
-		{method: http.MethodGet, path: root, access: accessKey, scope: scopeCampaignsRead, handle: s.listCampaigns},
-		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCampaignsRead, handle: s.getCampaign},
-		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: s.patchCampaign},
-		{method: http.MethodDelete, path: one, access: accessKey, scope: scopeCampaignsWrite, handle: s.deleteCampaign},
-		{method: http.MethodPost, path: one + "/start", access: accessKey, scope: scopeCampaignsWrite, handle: s.startCampaign},
-		{method: http.MethodPost, path: one + "/pause", access: accessKey, scope: scopeCampaignsWrite, handle: s.pauseCampaign},
-		{method: http.MethodPost, path: one + "/stop", access: accessKey, scope: scopeCampaignsWrite, handle: s.stopCampaign},
-		{method: http.MethodPost, path: one + "/leads", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.pushLead},
-		{method: http.MethodPost, path: one + "/leads:bulk", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.pushLeads},
-		{method: http.MethodGet, path: one + "/leads", access: accessKey, scope: scopeLeadsRead, handle: s.listLeads},
-		{method: http.MethodGet, path: one + "/calls", access: accessKey, scope: scopeCallsRead, handle: s.listCampaignCalls},
-		{method: http.MethodGet, path: lead, access: accessKey, scope: scopeLeadsRead, handle: s.getLead},
-		{method: http.MethodPatch, path: lead, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: s.patchLead},
-		{method: http.MethodDelete, path: lead, access: accessKey, scope: scopeLeadsWrite, handle: s.deleteLead},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: a.campaigns.create},
+		{method: http.MethodGet, path: root, access: accessKey, scope: scopeCampaignsRead, handle: a.campaigns.list},
+		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCampaignsRead, handle: a.campaigns.get},
+		{method: http.MethodPatch, path: one, access: accessKey, scope: scopeCampaignsWrite, body: jsonBody, handle: a.campaigns.patch},
+		{method: http.MethodDelete, path: one, access: accessKey, scope: scopeCampaignsWrite, handle: a.campaigns.delete},
+		{method: http.MethodPost, path: one + "/start", access: accessKey, scope: scopeCampaignsWrite, handle: a.campaigns.start},
+		{method: http.MethodPost, path: one + "/pause", access: accessKey, scope: scopeCampaignsWrite, handle: a.campaigns.pause},
+		{method: http.MethodPost, path: one + "/stop", access: accessKey, scope: scopeCampaignsWrite, handle: a.campaigns.stop},
+		{method: http.MethodPost, path: one + "/leads", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.leads.push},
+		{method: http.MethodPost, path: one + "/leads:bulk", access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.leads.pushMany},
+		{method: http.MethodGet, path: one + "/leads", access: accessKey, scope: scopeLeadsRead, handle: a.leads.list},
+		{method: http.MethodGet, path: one + "/calls", access: accessKey, scope: scopeCallsRead, handle: a.calls.ofCampaign},
+		{method: http.MethodGet, path: lead, access: accessKey, scope: scopeLeadsRead, handle: a.leads.get},
+		{method: http.MethodPatch, path: lead, access: accessKey, scope: scopeLeadsWrite, body: jsonBody, handle: a.leads.patch},
+		{method: http.MethodDelete, path: lead, access: accessKey, scope: scopeLeadsWrite, handle: a.leads.delete},
 	}
 }
 
-func (s *Server) callOperations() []operation {
+func (a *api) callOperations() []operation {
 	const all, one = "/api/v1/calls", "/api/v1/calls/{call_id}"
 	return []operation{
-		{method: http.MethodPost, path: all, access: accessKey, scope: scopeCallsWrite, body: jsonBody, freesKey: placedNothing, handle: s.createCall},
-		{method: http.MethodGet, path: all, access: accessKey, scope: scopeCallsRead, handle: s.listCalls},
-		{method: http.MethodGet, path: "/api/v1/usage", access: accessKey, scope: scopeCallsRead, handle: s.usage},
-		{method: http.MethodPost, path: one + "/hangup", access: accessKey, scope: scopeCallsWrite, handle: s.hangupCall},
-		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCallsRead, handle: s.getCall},
-		{method: http.MethodGet, path: one + "/recording", access: accessKey, scope: scopeCallsRead, handle: s.getRecording},
-		{method: http.MethodGet, path: one + "/recording/audio", access: accessKey, scope: scopeRecordingsLoad, handle: s.streamRecording},
-		{method: http.MethodGet, path: "/recordings/{call_id}", access: accessOpen, handle: s.openSignedRecording},
-		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/control", access: accessControl, scope: scopeControlAdmin, body: jsonBody, handle: s.controlCall},
+		{method: http.MethodPost, path: all, access: accessKey, scope: scopeCallsWrite, body: jsonBody, freesKey: placedNothing, handle: a.calls.create},
+		{method: http.MethodGet, path: all, access: accessKey, scope: scopeCallsRead, handle: a.calls.list},
+		{method: http.MethodGet, path: "/api/v1/usage", access: accessKey, scope: scopeCallsRead, handle: a.usage.count},
+		{method: http.MethodPost, path: one + "/hangup", access: accessKey, scope: scopeCallsWrite, handle: a.calls.hangup},
+		{method: http.MethodGet, path: one, access: accessKey, scope: scopeCallsRead, handle: a.calls.get},
+		{method: http.MethodGet, path: one + "/recording", access: accessKey, scope: scopeCallsRead, handle: a.recordings.url},
+		{method: http.MethodGet, path: one + "/recording/audio", access: accessKey, scope: scopeRecordingsLoad, handle: a.recordings.audio},
+		{method: http.MethodGet, path: "/recordings/{call_id}", access: accessOpen, handle: a.recordings.signed},
+		{method: http.MethodPost, path: "/api/v1/ai-sessions/{call_id}/control", access: accessControl, scope: scopeControlAdmin, body: jsonBody, handle: a.control.control},
 	}
 }
 
-func (s *Server) webhookOperations() []operation {
+func (a *api) webhookOperations() []operation {
 	const root = "/api/v1/webhooks"
 	return []operation{
-		{method: http.MethodPost, path: root, access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: s.createWebhook},
-		{method: http.MethodGet, path: root, access: accessKey, scope: scopeWebhooksRead, handle: s.listWebhooks},
-		{method: http.MethodGet, path: root + "/deliveries", access: accessKey, scope: scopeWebhooksRead, handle: s.listDeliveries},
-		{method: http.MethodPost, path: root + "/deliveries/{id}/replay", access: accessKey, scope: scopeWebhooksWrite, handle: s.replayDelivery},
-		{method: http.MethodGet, path: root + "/{id}", access: accessKey, scope: scopeWebhooksRead, handle: s.getWebhook},
-		{method: http.MethodPatch, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: s.patchWebhook},
-		{method: http.MethodDelete, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, handle: s.deleteWebhook},
-		{method: http.MethodPost, path: root + "/{id}/test", access: accessKey, scope: scopeWebhooksWrite, handle: s.testWebhook},
+		{method: http.MethodPost, path: root, access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: a.webhooks.create},
+		{method: http.MethodGet, path: root, access: accessKey, scope: scopeWebhooksRead, handle: a.webhooks.list},
+		{method: http.MethodGet, path: root + "/deliveries", access: accessKey, scope: scopeWebhooksRead, handle: a.webhooks.deliveries},
+		{method: http.MethodPost, path: root + "/deliveries/{id}/replay", access: accessKey, scope: scopeWebhooksWrite, handle: a.webhooks.replay},
+		{method: http.MethodGet, path: root + "/{id}", access: accessKey, scope: scopeWebhooksRead, handle: a.webhooks.get},
+		{method: http.MethodPatch, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, body: jsonBody, handle: a.webhooks.patch},
+		{method: http.MethodDelete, path: root + "/{id}", access: accessKey, scope: scopeWebhooksWrite, handle: a.webhooks.delete},
+		{method: http.MethodPost, path: root + "/{id}/test", access: accessKey, scope: scopeWebhooksWrite, handle: a.webhooks.test},
 	}
 }
 
-func (s *Server) healthOperations() []operation {
+func (a *api) healthOperations() []operation {
 	return []operation{
-		{method: http.MethodGet, path: "/health", surface: dialerAPI, access: accessOpen, handle: s.health},
-		{method: http.MethodGet, path: "/health/live", surface: dialerAPI, access: accessOpen, handle: s.live},
-		{method: http.MethodGet, path: "/health/ready", surface: dialerAPI, access: accessOpen, handle: s.ready},
-		{method: http.MethodPost, path: "/fs/directory", surface: dialerAPI, access: accessSwitch, handle: s.lookup},
-		{method: http.MethodGet, path: "/openapi.json", surface: dialerAPI, access: accessOpen, handle: s.openAPI},
+		{method: http.MethodGet, path: "/health", surface: dialerAPI, access: accessOpen, handle: a.health.health},
+		{method: http.MethodGet, path: "/health/live", surface: dialerAPI, access: accessOpen, handle: a.health.live},
+		{method: http.MethodGet, path: "/health/ready", surface: dialerAPI, access: accessOpen, handle: a.health.ready},
+		{method: http.MethodPost, path: "/fs/directory", surface: dialerAPI, access: accessSwitch, handle: a.directory.lookup},
+		{method: http.MethodGet, path: "/openapi.json", surface: dialerAPI, access: accessOpen, handle: a.health.document},
 	}
 }

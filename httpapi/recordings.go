@@ -25,17 +25,17 @@ type recordingURLView struct {
 }
 
 // getRecording hands out a signed URL.
-func (s *Server) getRecording(ctx context.Context, r *request) (reply, error) {
-	call, err := s.visibleCall(ctx, r)
+func (h recordingHandlers) url(ctx context.Context, r *request) (reply, error) {
+	call, err := h.calls.visible(ctx, r)
 	if err != nil {
 		return reply{}, err
 	}
 	callID := call.Call.ID
-	rec, err := s.accessRecording(ctx, r, r.who.tenantID, callID, r.who.accessor(), recordings.MethodSignedURL)
+	rec, err := h.accessRecording(ctx, r, r.who.tenantID, callID, r.who.accessor(), recordings.MethodSignedURL)
 	if err != nil {
 		return reply{}, err
 	}
-	url, expires, err := s.deps.Recordings.SignedURL(ctx, rec, recordings.APIURLLifetime)
+	url, expires, err := h.library.SignedURL(ctx, rec, recordings.APIURLLifetime)
 	if err != nil {
 		return reply{}, err
 	}
@@ -45,67 +45,73 @@ func (s *Server) getRecording(ctx context.Context, r *request) (reply, error) {
 }
 
 // streamRecording sends the audio to a key with its own scope for that.
-func (s *Server) streamRecording(ctx context.Context, r *request) (reply, error) {
+func (h recordingHandlers) audio(ctx context.Context, r *request) (reply, error) {
 	callID, err := r.pathID("call_id", callNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	if _, err := s.accessRecording(ctx, r, r.who.tenantID, callID, r.who.accessor(), recordings.MethodStream); err != nil {
+	if _, err := h.accessRecording(ctx, r, r.who.tenantID, callID, r.who.accessor(), recordings.MethodStream); err != nil {
 		return reply{}, err
 	}
-	return s.stream(ctx, r.who.tenantID, callID)
+	return h.stream(ctx, r.who.tenantID, callID)
 }
 
 // redirectLifetime is how long the object store's own URL is good for that a signed URL leads to.
 const redirectLifetime = 5 * time.Minute
 
-// recordingLink is the URL of a recording that a call is shown with. Whoever it is given to stands in it, and is audited when it is used:
+// recordingLinks makes the URLs of recordings.
+type recordingLinks struct {
+	library Recordings
+	now     func() time.Time
+}
+
+// of is the URL of a recording that a call is shown with. Whoever it is given to stands in it, and is audited when it is used:
 // showing it writes nothing.
-func (s *Server) recordingLink(r *request, tenantID, callID uuid.UUID) string {
-	return s.deps.Recordings.Signer().Sign(recordings.Link{
+func (l recordingLinks) of(r *request, tenantID, callID uuid.UUID) string {
+	return l.library.Signer().Sign(recordings.Link{
 		CallID: callID, TenantID: tenantID, Recipient: r.who.accessor(),
-		Expires: s.cfg.Now().Add(recordings.APIURLLifetime).Truncate(time.Second),
+		Expires: l.now().Add(recordings.APIURLLifetime).Truncate(time.Second),
 	})
 }
 
 // openSignedRecording sends the audio to whoever holds a URL that we signed, or leads on to the object store.
-func (s *Server) openSignedRecording(ctx context.Context, r *request) (reply, error) {
+func (h recordingHandlers) signed(ctx context.Context, r *request) (reply, error) {
 	callID, _ := r.rc.UserValue("call_id").(string)
-	link, err := s.deps.Recordings.Signer().Verify(callID, func(name string) string {
+	link, err := h.library.Signer().Verify(callID, func(name string) string {
 		value, _ := r.query(name)
 		return value
-	}, s.cfg.Now())
+	}, h.now())
 	switch {
 	case errors.Is(err, recordings.ErrExpired):
 		return reply{}, newError(http.StatusForbidden, codeExpiredURL, "The URL has expired.")
 	case err != nil:
 		return reply{}, newError(http.StatusForbidden, codeBadSignature, "The URL's signature is not valid.")
 	}
-	if err := s.checkNotSuspended(ctx, link.TenantID); err != nil {
+	if err := h.checkNotSuspended(ctx, link.TenantID); err != nil {
 		return reply{}, err
 	}
 	by := r.who.accessor()
 	if link.Recipient != "" {
 		by += ":" + link.Recipient
 	}
-	rec, err := s.accessRecording(ctx, r, link.TenantID, link.CallID, by, recordings.MethodStream)
+	rec, err := h.accessRecording(ctx, r, link.TenantID, link.CallID, by, recordings.MethodStream)
 	if err != nil {
 		return reply{}, err
 	}
-	target, err := s.deps.Recordings.Redirect(ctx, rec, redirectLifetime)
+	target, err := h.library.Redirect(ctx, rec, redirectLifetime)
 	if err != nil {
 		return reply{}, err
 	}
 	if target != "" {
 		return reply{status: http.StatusFound, headers: map[string]string{"Location": target, "Cache-Control": "no-store"}}, nil
 	}
-	return s.stream(ctx, link.TenantID, link.CallID)
+	return h.stream(ctx, link.TenantID, link.CallID)
 }
 
 // checkNotSuspended refuses the signed URLs of a suspended tenant.
-func (s *Server) checkNotSuspended(ctx context.Context, tenantID uuid.UUID) error {
+func (h recordingHandlers) checkNotSuspended(ctx context.Context, tenantID uuid.UUID) error {
 	var suspended bool
-	err := s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
+	err := h.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
 		suspended, err = tx.Q.TenantSuspended(ctx, tenantID)
 		return err
 	})
@@ -116,11 +122,11 @@ func (s *Server) checkNotSuspended(ctx context.Context, tenantID uuid.UUID) erro
 }
 
 // stream sends the audio. The access must be in the audit by then.
-func (s *Server) stream(ctx context.Context, tenantID, callID uuid.UUID) (reply, error) {
+func (h recordingHandlers) stream(ctx context.Context, tenantID, callID uuid.UUID) (reply, error) {
 	// The stream outlives the handler, and so must not end with its context.
-	audio, err := s.deps.Recordings.Open(context.WithoutCancel(ctx), tenantID, callID)
+	audio, err := h.library.Open(context.WithoutCancel(ctx), tenantID, callID)
 	if err != nil {
-		return reply{}, s.recordingError(ctx, tenantID, callID, err)
+		return reply{}, h.recordingError(ctx, tenantID, callID, err)
 	}
 	return reply{
 		status: http.StatusOK, stream: audio, contentType: audio.ContentType,
@@ -130,25 +136,25 @@ func (s *Server) stream(ctx context.Context, tenantID, callID uuid.UUID) (reply,
 
 // accessRecording finds a call's finished recording and writes the access to the audit. It fails when the entry can't be
 // written: no access without its entry.
-func (s *Server) accessRecording(
+func (h recordingHandlers) accessRecording(
 	ctx context.Context, r *request, tenantID, callID uuid.UUID, by string, method recordings.Method,
 ) (recordings.Recording, error) {
-	rec, err := s.deps.Recordings.Find(ctx, tenantID, callID)
+	rec, err := h.library.Find(ctx, tenantID, callID)
 	if err == nil {
 		err = rec.Err()
 	}
 	if err != nil {
-		return recordings.Recording{}, s.recordingError(ctx, tenantID, callID, err)
+		return recordings.Recording{}, h.recordingError(ctx, tenantID, callID, err)
 	}
-	err = s.deps.Recordings.LogAccess(ctx, recordings.Access{
+	err = h.library.LogAccess(ctx, recordings.Access{
 		TenantID: tenantID, CallID: callID, RecordingID: rec.ID, Accessor: by, Method: method,
-		RemoteAddr: s.remoteAddr(r.rc),
+		RemoteAddr: r.client,
 	})
 	return rec, err
 }
 
 // recordingError says why there is nothing to hand out: not yet, not any more, never, or no such call.
-func (s *Server) recordingError(ctx context.Context, tenantID, callID uuid.UUID, err error) error {
+func (h recordingHandlers) recordingError(ctx context.Context, tenantID, callID uuid.UUID, err error) error {
 	switch {
 	case errors.Is(err, recordings.ErrProcessing):
 		return newError(http.StatusConflict, codeRecordingPending, "The recording is still being processed.")
@@ -157,7 +163,7 @@ func (s *Server) recordingError(ctx context.Context, tenantID, callID uuid.UUID,
 	case !errors.Is(err, store.ErrNotFound):
 		return fmt.Errorf("find the recording of call %s: %w", callID, err)
 	}
-	return s.deps.Store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
+	return h.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
 		row, err := tx.Q.GetCallView(ctx, tenantID, callID)
 		switch {
 		case err != nil:

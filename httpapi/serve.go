@@ -39,6 +39,7 @@ const (
 type request struct {
 	rc      *fasthttp.RequestCtx
 	id      string
+	client  string // its address: the connection's, or what a trusted proxy says of it
 	op      operation
 	who     principal
 	arrived time.Time
@@ -65,7 +66,7 @@ func noContent() reply       { return reply{status: http.StatusNoContent} }
 
 // routes are the operations of a listener: those of the switch have their own where it is configured.
 func (s *Server) routes(ofSwitch bool) []operation {
-	return slices.DeleteFunc(s.operations(), func(op operation) bool { return (op.access == accessSwitch) != ofSwitch })
+	return slices.DeleteFunc(s.api.operations(), func(op operation) bool { return (op.access == accessSwitch) != ofSwitch })
 }
 
 // handler joins the routes with what surrounds every request.
@@ -98,12 +99,12 @@ func (s *Server) surround(base context.Context, next fasthttp.RequestHandler) fa
 	return func(rc *fasthttp.RequestCtx) {
 		r := s.requestOf(rc)
 		rc.Response.Header.Set(headerRequestID, r.id)
-		s.allowOrigin(rc)
+		allowOrigin(rc)
 		func() {
 			defer s.recoverPanic(base, r)
 			next(rc)
 		}()
-		s.endBody(rc)
+		endBody(rc)
 		s.record(base, r)
 	}
 }
@@ -113,7 +114,7 @@ func (s *Server) requestOf(rc *fasthttp.RequestCtx) *request {
 	if r, ok := rc.UserValue(requestKey).(*request); ok {
 		return r
 	}
-	r := &request{rc: rc, id: requestID(rc), arrived: time.Now()}
+	r := &request{rc: rc, id: requestID(rc), client: networks(s.cfg.TrustedProxies).clientOf(rc), arrived: time.Now()}
 	r.op.path = noRoute
 	if !strings.HasPrefix(string(rc.Path()), "/api/v1/") && dialerPath(string(rc.Path())) {
 		r.op.surface = dialerAPI
@@ -164,7 +165,7 @@ func (s *Server) record(base context.Context, r *request) {
 	attrs := []slog.Attr{
 		slog.String("request_id", r.id), slog.String("method", method), slog.String("route", r.op.path),
 		slog.Int("status", status), slog.Float64("latency_ms", float64(took.Microseconds())/1000),
-		slog.String("remote_addr", s.remoteAddr(r.rc)),
+		slog.String("remote_addr", r.client),
 	}
 	if r.who.kind != kindNone {
 		attrs = append(attrs, slog.String("tenant_id", r.who.tenantID.String()), slog.String("accessor", r.who.accessor()))
@@ -191,7 +192,7 @@ func (s *Server) serveOperation(base context.Context, op operation) fasthttp.Req
 	return func(rc *fasthttp.RequestCtx) {
 		r := s.requestOf(rc)
 		r.op = op
-		if err := s.checkFraming(rc); err != nil {
+		if err := checkFraming(rc); err != nil {
 			s.fail(base, r, err)
 			return
 		}
@@ -204,13 +205,13 @@ func (s *Server) serveOperation(base context.Context, op operation) fasthttp.Req
 		limit := s.cfg.RequestTimeout
 		if op.body == fileBody {
 			limit = s.cfg.UploadTimeout
-		} else if err := s.takeBody(rc, s.maxBody(op)); err != nil {
+		} else if err := takeBody(rc, s.cfg.maxBody(op)); err != nil {
 			s.refuse(rc, err)
 			return
 		}
-		ctx, cancel := context.WithTimeout(s.actFor(base, r), limit)
+		ctx, cancel := context.WithTimeout(asPrincipal(base, r), limit)
 		defer cancel()
-		out, err := s.checkAndHandle(ctx, r)
+		out, err := checkAndHandle(ctx, r, s.idempotency)
 		if err != nil {
 			s.fail(base, r, err)
 			return
@@ -231,7 +232,7 @@ func (s *Server) fail(ctx context.Context, r *request, err error) {
 
 // checkFraming refuses a request with both Content-Length and Transfer-Encoding, whose end a proxy in front may see elsewhere than we do,
 // and closes its connection (RFC 9112, 6.1).
-func (s *Server) checkFraming(rc *fasthttp.RequestCtx) error {
+func checkFraming(rc *fasthttp.RequestCtx) error {
 	var length, transfer bool
 	for line := range bytes.Lines(rc.Request.Header.RawHeaders()) {
 		name, _, _ := bytes.Cut(line, []byte{':'})
@@ -249,10 +250,13 @@ func (s *Server) checkFraming(rc *fasthttp.RequestCtx) error {
 func (s *Server) admitInTime(base context.Context, r *request) error {
 	ctx, cancel := context.WithTimeout(base, s.cfg.RequestTimeout)
 	defer cancel()
-	return s.admit(ctx, r)
+	if r.op.access == accessSwitch {
+		return s.gate.admit(ctx, r)
+	}
+	return s.auth.admit(ctx, r)
 }
 
-func (s *Server) checkAndHandle(ctx context.Context, r *request) (reply, error) {
+func checkAndHandle(ctx context.Context, r *request, keys *idempotency) (reply, error) {
 	switch r.op.body {
 	case jsonBody:
 		if err := checkMediaType(r.rc); err != nil {
@@ -264,7 +268,7 @@ func (s *Server) checkAndHandle(ctx context.Context, r *request) (reply, error) 
 		}
 	case noBody:
 	}
-	return s.idempotency.handle(ctx, r)
+	return keys.handle(ctx, r)
 }
 
 // checkMediaType refuses bodies that say they are something else than plain JSON.
@@ -349,7 +353,7 @@ func (s *Server) refuse(rc *fasthttp.RequestCtx, err error) {
 	e := newError(http.StatusBadRequest, codeBadRequest, "The request could not be read.")
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		e = s.bodyTooLarge(s.maxBody(r.op))
+		e = bodyTooLarge(s.cfg.maxBody(r.op))
 	case errors.As(err, &small):
 		e = newError(http.StatusRequestHeaderFieldsTooLarge, "headers_too_large", "The request's headers are too large.")
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -359,7 +363,7 @@ func (s *Server) refuse(rc *fasthttp.RequestCtx, err error) {
 	s.answerError(r, e)
 }
 
-func (s *Server) bodyTooLarge(limit int) *apiError {
+func bodyTooLarge(limit int) *apiError {
 	return newError(http.StatusRequestEntityTooLarge, codeBodyTooLarge, "The body is larger than "+strconv.Itoa(limit)+" bytes.")
 }
 

@@ -14,24 +14,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
-
-	"github.com/ringmaster/ringmaster/httpapi/account"
-	"github.com/ringmaster/ringmaster/httpapi/openapi"
 )
 
 // Server is the HTTP server of one controller.
 type Server struct {
-	cfg     Config
-	deps    Deps
-	started time.Time
-	doc     []byte
+	cfg  Config
+	deps Deps
 
 	metrics     *serverMetrics
-	keyLimit    *limiter
+	api         *api
+	auth        *authenticator
+	gate        switchGate
 	signIn      *signIn
-	sessions    *sessionSigner
-	touched     *touchLog
-	accounts    *account.Service
 	idempotency *idempotency
 
 	mu          sync.Mutex // guards all below
@@ -65,25 +59,27 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err := errors.Join(cfg.validate(), deps.validate()); err != nil {
 		return nil, err
 	}
+	metrics, err := newServerMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	signer := newSessionSigner(cfg.SessionKeys, cfg.Now)
 	s := &Server{
-		cfg: cfg, deps: deps, started: cfg.Now(),
-		keyLimit:    newLimiter(time.Minute),
-		touched:     newTouchLog(),
-		accounts:    account.New(deps.Store),
+		cfg: cfg, deps: deps, metrics: metrics,
+		auth: &authenticator{
+			store: deps.Store, signer: signer, callbackKeys: cfg.CallbackKeys, touched: newTouchLog(), limiter: newLimiter(time.Minute),
+			now: cfg.Now, log: cfg.Logger,
+		},
+		gate:        switchGate{proxies: cfg.TrustedProxies, allow: cfg.DirectoryAllow, secrets: cfg.DirectorySecrets, log: cfg.Logger},
+		signIn:      newSignIn(deps.Store, cfg.Now, cfg.Logger, metrics.signIns),
 		idempotency: &idempotency{store: deps.Store, now: cfg.Now, log: cfg.Logger, keepTimeout: cfg.RequestTimeout},
 	}
-	var err error
-	if s.doc, err = openapi.Document(); err != nil {
+	if s.api, err = newAPI(cfg, deps, signer, s.signIn, s.idempotency); err != nil {
 		return nil, err
 	}
-	s.sessions = newSessionSigner(cfg.SessionKeys, cfg.Now)
-	if err := checkOperations(s.operations()); err != nil {
+	if err := checkOperations(s.api.operations()); err != nil {
 		return nil, fmt.Errorf("make the HTTP server: %w", err)
 	}
-	if s.metrics, err = newServerMetrics(cfg.Registerer); err != nil {
-		return nil, err
-	}
-	s.signIn = newSignIn(deps.Store, cfg.Now, cfg.Logger, s.metrics.signIns)
 	return s, nil
 }
 
@@ -119,7 +115,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	operations := s.operations()
+	operations := s.api.operations()
 	if directory != nil {
 		operations = s.routes(false)
 		s.directory = directory
@@ -128,7 +124,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.main, s.listener = s.newMain(base, operations), ln
 	s.running.Go(func() { s.report("serve HTTP", s.main.Serve(ln)) })
-	s.running.Go(func() { s.touched.run(base, s) })
+	s.running.Go(func() { s.auth.touched.run(base, s) })
 	s.running.Go(func() { s.signIn.refused.run(base, s.cfg.Now) })
 	if s.certificate != nil {
 		s.running.Go(func() { s.certificate.run(base, s.cfg.CertificateCheck) })
@@ -227,7 +223,7 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 	}
 	s.running.Wait()
-	s.touched.flush(context.WithoutCancel(ctx), s)
+	s.auth.touched.flush(context.WithoutCancel(ctx), s)
 	return errors.Join(errs...)
 }
 

@@ -142,7 +142,7 @@ type sessionView struct {
 
 // login signs a user in. An unknown address, a wrong password and a user who is switched off are answered alike, after the
 // same work.
-func (s *Server) login(ctx context.Context, r *request) (reply, error) {
+func (h sessionHandlers) login(ctx context.Context, r *request) (reply, error) {
 	var in loginInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
@@ -150,8 +150,8 @@ func (s *Server) login(ctx context.Context, r *request) (reply, error) {
 	if err := in.validate(); err != nil {
 		return reply{}, err
 	}
-	user, err := s.signIn.check(ctx, signInAttempt{
-		requestID: r.id, email: in.Email.Value, password: in.Password.Value, client: s.remoteAddr(r.rc), session: true,
+	user, err := h.signIn.check(ctx, signInAttempt{
+		requestID: r.id, email: in.Email.Value, password: in.Password.Value, client: r.client, session: true,
 	})
 	if errors.Is(err, errWrongPassword) {
 		return reply{}, newError(http.StatusUnauthorized, codeInvalidCredential, "The e-mail address or the password is wrong.")
@@ -159,7 +159,7 @@ func (s *Server) login(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	token, err := s.sessions.sign(user)
+	token, err := h.signer.sign(user)
 	if err != nil {
 		return reply{}, err
 	}
@@ -170,8 +170,8 @@ func (s *Server) login(ctx context.Context, r *request) (reply, error) {
 }
 
 // logout ends all sessions of the user who asks, on every host.
-func (s *Server) logout(ctx context.Context, r *request) (reply, error) {
-	return noContent(), s.accounts.EndSessions(ctx, r.who.tenantID, r.who.id)
+func (h sessionHandlers) logout(ctx context.Context, r *request) (reply, error) {
+	return noContent(), h.accounts.EndSessions(ctx, r.who.tenantID, r.who.id)
 }
 
 type ownPasswordInput struct {
@@ -184,7 +184,7 @@ func (in *ownPasswordInput) Members() map[string]json.Unmarshaler {
 }
 
 // setOwnPassword changes the password of the user who asks, and ends all their sessions.
-func (s *Server) setOwnPassword(ctx context.Context, r *request) (reply, error) {
+func (h sessionHandlers) setPassword(ctx context.Context, r *request) (reply, error) {
 	var in ownPasswordInput
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
@@ -197,18 +197,18 @@ func (s *Server) setOwnPassword(ctx context.Context, r *request) (reply, error) 
 	if err := f.Err(); err != nil {
 		return reply{}, err
 	}
-	user, err := s.accounts.User(ctx, r.who.tenantID, r.who.id)
+	user, err := h.accounts.User(ctx, r.who.tenantID, r.who.id)
 	if err != nil {
 		return reply{}, err
 	}
 	// A stolen session must not find the password out, so that guesses here count like those of a sign-in.
-	_, err = s.signIn.check(ctx, signInAttempt{requestID: r.id, email: user.Email, password: current, client: s.remoteAddr(r.rc)})
+	_, err = h.signIn.check(ctx, signInAttempt{requestID: r.id, email: user.Email, password: current, client: r.client})
 	if errors.Is(err, errWrongPassword) {
 		return reply{}, invalid(dialer.FieldError{Field: "current_password", Message: "is wrong"})
 	}
 	if err != nil {
 		return reply{}, err
 	}
-	_, err = s.accounts.EditUser(ctx, user.TenantID, user.ID, account.UserEdit{Password: dialer.Some(fresh)})
+	_, err = h.accounts.EditUser(ctx, user.TenantID, user.ID, account.UserEdit{Password: dialer.Some(fresh)})
 	return noContent(), err
 }

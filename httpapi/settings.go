@@ -6,16 +6,16 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 )
 
-func (s *Server) getSettings(ctx context.Context, r *request) (reply, error) {
-	settings, err := s.deps.Dialer.Settings(ctx, r.who.tenantID)
+func (h settingsHandlers) get(ctx context.Context, r *request) (reply, error) {
+	settings, err := h.settings.Settings(ctx, r.who.tenantID)
 	return ok(settings), err
 }
 
-func (s *Server) patchSettings(ctx context.Context, r *request) (reply, error) {
+func (h settingsHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	var in dialer.SettingsInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	settings, err := s.deps.Dialer.PatchSettings(ctx, r.who.tenantID, in)
+	settings, err := h.settings.PatchSettings(ctx, r.who.tenantID, in)
 	return ok(settings), err
 }

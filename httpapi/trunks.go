@@ -47,26 +47,26 @@ func viewTrunk(t db.Trunk) trunkView {
 	}
 }
 
-func (s *Server) listTrunks(ctx context.Context, r *request) (reply, error) {
-	trunks, err := s.accounts.Trunks(ctx, r.who.tenantID)
+func (h telephonyHandlers) listTrunks(ctx context.Context, r *request) (reply, error) {
+	trunks, err := h.accounts.Trunks(ctx, r.who.tenantID)
 	return ok(listed(trunks, viewTrunk)), err
 }
 
 // operatorOnly refuses tenants' administrators what the operator declares, unless the deployment lets them.
-func (s *Server) operatorOnly(what string) error {
-	if s.cfg.TenantTelephony {
+func (h telephonyHandlers) operatorOnly(what string) error {
+	if h.byTenants {
 		return nil
 	}
 	return newError(http.StatusForbidden, codeOperatorOnly, "The operator of this installation declares "+what+".")
 }
 
 // trunkInput reads a trunk's body. Its host must be one that customers may name, so that no trunk leads into the operator's own network.
-func (s *Server) trunkInput(ctx context.Context, r *request) (account.TrunkEdit, error) {
+func (h telephonyHandlers) trunkInput(ctx context.Context, r *request) (account.TrunkEdit, error) {
 	var in account.TrunkEdit
 	if err := r.decodeInto(&in); err != nil {
 		return in, err
 	}
-	if err := s.operatorOnly("trunks"); err != nil {
+	if err := h.operatorOnly("trunks"); err != nil {
 		return in, err
 	}
 	if !in.Host.Has() {
@@ -74,7 +74,7 @@ func (s *Server) trunkInput(ctx context.Context, r *request) (account.TrunkEdit,
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostLookup)
 	defer cancel()
-	err := s.cfg.TrunkTargets.CheckResolved(ctx, in.Host.Value)
+	err := h.targets.CheckResolved(ctx, in.Host.Value)
 	if _, ok := errors.AsType[*net.DNSError](err); ok { // the switch would dial it unguarded once it resolves
 		return in, invalid(dialer.FieldError{Field: "host", Message: "can't be found: the name has no address"})
 	}
@@ -84,34 +84,34 @@ func (s *Server) trunkInput(ctx context.Context, r *request) (account.TrunkEdit,
 	return in, nil
 }
 
-func (s *Server) createTrunk(ctx context.Context, r *request) (reply, error) {
-	in, err := s.trunkInput(ctx, r)
+func (h telephonyHandlers) createTrunk(ctx context.Context, r *request) (reply, error) {
+	in, err := h.trunkInput(ctx, r)
 	if err != nil {
 		return reply{}, err
 	}
-	trunk, err := s.accounts.AddTrunk(ctx, r.who.tenantID, in)
+	trunk, err := h.accounts.AddTrunk(ctx, r.who.tenantID, in)
 	return created(viewTrunk(trunk)), err
 }
 
-func (s *Server) getTrunk(ctx context.Context, r *request) (reply, error) {
-	return onOne(ctx, r, trunkNoun, s.accounts.Trunk, viewTrunk)
+func (h telephonyHandlers) getTrunk(ctx context.Context, r *request) (reply, error) {
+	return onOne(ctx, r, trunkNoun, h.accounts.Trunk, viewTrunk)
 }
 
-func (s *Server) patchTrunk(ctx context.Context, r *request) (reply, error) {
-	in, err := s.trunkInput(ctx, r)
+func (h telephonyHandlers) patchTrunk(ctx context.Context, r *request) (reply, error) {
+	in, err := h.trunkInput(ctx, r)
 	if err != nil {
 		return reply{}, err
 	}
 	return onOne(ctx, r, trunkNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.Trunk, error) {
-		return s.accounts.EditTrunk(ctx, tenant, id, in)
+		return h.accounts.EditTrunk(ctx, tenant, id, in)
 	}, viewTrunk)
 }
 
-func (s *Server) deleteTrunk(ctx context.Context, r *request) (reply, error) {
-	if err := s.operatorOnly("trunks"); err != nil {
+func (h telephonyHandlers) deleteTrunk(ctx context.Context, r *request) (reply, error) {
+	if err := h.operatorOnly("trunks"); err != nil {
 		return reply{}, err
 	}
-	return deleteOne(ctx, r, trunkNoun, s.accounts.DeleteTrunk)
+	return deleteOne(ctx, r, trunkNoun, h.accounts.DeleteTrunk)
 }
 
 // numberView is the number of CONTRACT 4.
@@ -128,46 +128,46 @@ func viewNumber(n db.Number) numberView {
 	return numberView{ID: n.ID, E164: n.E164, Label: n.Label, FlowID: n.FlowID, TrunkID: n.TrunkID, IsActive: n.IsActive}
 }
 
-func (s *Server) listNumbers(ctx context.Context, r *request) (reply, error) {
-	numbers, err := s.accounts.Numbers(ctx, r.who.tenantID)
+func (h telephonyHandlers) listNumbers(ctx context.Context, r *request) (reply, error) {
+	numbers, err := h.accounts.Numbers(ctx, r.who.tenantID)
 	return ok(listed(numbers, viewNumber)), err
 }
 
-func (s *Server) createNumber(ctx context.Context, r *request) (reply, error) {
+func (h telephonyHandlers) createNumber(ctx context.Context, r *request) (reply, error) {
 	var in account.NumberEdit
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
-	if err := s.operatorOnly("numbers"); err != nil {
+	if err := h.operatorOnly("numbers"); err != nil {
 		return reply{}, err
 	}
-	number, err := s.accounts.AddNumber(ctx, r.who.tenantID, in)
+	number, err := h.accounts.AddNumber(ctx, r.who.tenantID, in)
 	return created(viewNumber(number)), err
 }
 
-func (s *Server) getNumber(ctx context.Context, r *request) (reply, error) {
-	return onOne(ctx, r, numberNoun, s.accounts.Number, viewNumber)
+func (h telephonyHandlers) getNumber(ctx context.Context, r *request) (reply, error) {
+	return onOne(ctx, r, numberNoun, h.accounts.Number, viewNumber)
 }
 
-func (s *Server) patchNumber(ctx context.Context, r *request) (reply, error) {
+func (h telephonyHandlers) patchNumber(ctx context.Context, r *request) (reply, error) {
 	var in account.NumberEdit
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
 	// What a number is for, its flow and whether it takes calls, its tenant decides.
 	if in.E164.Set || in.TrunkID.Set {
-		if err := s.operatorOnly("numbers and their trunks"); err != nil {
+		if err := h.operatorOnly("numbers and their trunks"); err != nil {
 			return reply{}, err
 		}
 	}
 	return onOne(ctx, r, numberNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.Number, error) {
-		return s.accounts.EditNumber(ctx, tenant, id, in)
+		return h.accounts.EditNumber(ctx, tenant, id, in)
 	}, viewNumber)
 }
 
-func (s *Server) deleteNumber(ctx context.Context, r *request) (reply, error) {
-	if err := s.operatorOnly("numbers"); err != nil {
+func (h telephonyHandlers) deleteNumber(ctx context.Context, r *request) (reply, error) {
+	if err := h.operatorOnly("numbers"); err != nil {
 		return reply{}, err
 	}
-	return deleteOne(ctx, r, numberNoun, s.accounts.DeleteNumber)
+	return deleteOne(ctx, r, numberNoun, h.accounts.DeleteNumber)
 }

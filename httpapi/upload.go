@@ -39,15 +39,15 @@ const (
 )
 
 // maxBody bounds the body of an operation's request, in bytes. What asks for no credential is small: anybody can send it.
-func (s *Server) maxBody(op operation) int {
+func (c Config) maxBody(op operation) int {
 	if op.access == accessOpen {
-		return min(s.cfg.MaxBodyBytes, maxOpenBody)
+		return min(c.MaxBodyBytes, maxOpenBody)
 	}
-	return s.cfg.MaxBodyBytes
+	return c.MaxBodyBytes
 }
 
 // takeBody reads the whole body of a request, up to the limit, so that handlers have it at hand.
-func (s *Server) takeBody(rc *fasthttp.RequestCtx, limit int) error {
+func takeBody(rc *fasthttp.RequestCtx, limit int) error {
 	if !rc.Request.IsBodyStream() {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (s *Server) takeBody(rc *fasthttp.RequestCtx, limit int) error {
 
 // endBody closes the connection behind a request whose body was not read to its end: what is left of it would be taken for the
 // next request.
-func (s *Server) endBody(rc *fasthttp.RequestCtx) {
+func endBody(rc *fasthttp.RequestCtx) {
 	if !rc.Request.IsBodyStream() {
 		return
 	}
@@ -107,27 +107,27 @@ func (u *uploadBody) Read(p []byte) (int, error) {
 }
 
 // uploadLeads adds the leads of a file to a campaign.
-func (s *Server) uploadLeads(ctx context.Context, r *request) (reply, error) {
+func (h leadHandlers) upload(ctx context.Context, r *request) (reply, error) {
 	campaignID, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	if _, err := s.deps.Dialer.GetCampaign(ctx, r.who.tenantID, campaignID); err != nil {
+	if _, err := h.dialer.GetCampaign(ctx, r.who.tenantID, campaignID); err != nil {
 		return reply{}, err
 	}
-	file, err := s.uploadedFile(r)
+	file, err := h.uploadedFile(r)
 	if err != nil {
-		return reply{}, s.uploadFault(err)
+		return reply{}, h.uploadFault(err)
 	}
-	result, err := s.deps.Dialer.UploadLeads(ctx, r.who.tenantID, campaignID, file)
+	result, err := h.dialer.UploadLeads(ctx, r.who.tenantID, campaignID, file)
 	if err != nil {
-		return reply{}, s.uploadFault(err)
+		return reply{}, h.uploadFault(err)
 	}
 	return ok(result), nil
 }
 
 // uploadedFile finds the file in the form; parts before it are passed over.
-func (s *Server) uploadedFile(r *request) (io.Reader, error) {
+func (h leadHandlers) uploadedFile(r *request) (io.Reader, error) {
 	_, params, err := mime.ParseMediaType(string(r.rc.Request.Header.ContentType()))
 	if err != nil || params["boundary"] == "" {
 		return nil, newError(http.StatusUnprocessableEntity, codeValidation, "The form has no boundary.")
@@ -135,11 +135,11 @@ func (s *Server) uploadedFile(r *request) (io.Reader, error) {
 	if !r.rc.Request.IsBodyStream() {
 		return nil, noFile()
 	}
-	if r.rc.Request.Header.ContentLength() > s.cfg.MaxUploadBytes {
+	if r.rc.Request.Header.ContentLength() > h.maxUpload {
 		return nil, fasthttp.ErrBodyTooLarge
 	}
 	form := multipart.NewReader(&uploadBody{
-		src: r.rc.RequestBodyStream(), conn: r.rc.Conn(), timeout: s.cfg.ReadTimeout, left: int64(s.cfg.MaxUploadBytes),
+		src: r.rc.RequestBodyStream(), conn: r.rc.Conn(), timeout: h.readTimeout, left: int64(h.maxUpload),
 	}, params["boundary"])
 	for {
 		part, err := form.NextPart()
@@ -174,11 +174,11 @@ func noFile() error {
 }
 
 // uploadFault tells a broken or oversized upload from other faults.
-func (s *Server) uploadFault(err error) error {
+func (h leadHandlers) uploadFault(err error) error {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		return s.bodyTooLarge(s.cfg.MaxUploadBytes)
+		return bodyTooLarge(h.maxUpload)
 	case errors.As(err, &timeout) && timeout.Timeout() && errors.Is(err, errUploadBroken):
 		return newError(http.StatusRequestTimeout, codeRequestTimeout, "The upload did not arrive in time.")
 	case errors.Is(err, errUploadBroken):

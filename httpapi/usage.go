@@ -18,8 +18,8 @@ type usageView struct {
 }
 
 // usage counts the tenant's calls by day, campaign or direction.
-func (s *Server) usage(ctx context.Context, r *request) (reply, error) {
-	to, badTo := r.queryTime("to", s.cfg.Now())
+func (h usageHandlers) count(ctx context.Context, r *request) (reply, error) {
+	to, badTo := r.queryTime("to", h.now())
 	from, badFrom := r.queryTime("from", to.Add(-usagePeriod))
 	by, badBy := r.queryOneOf("group_by", string(dialer.UsageByDay), string(dialer.UsageByCampaign), string(dialer.UsageByDirection))
 	if badTo == nil && badFrom == nil && from.After(to) {
@@ -32,7 +32,7 @@ func (s *Server) usage(ctx context.Context, r *request) (reply, error) {
 	if by != nil {
 		group = dialer.UsageGroup(*by)
 	}
-	rows, err := s.deps.Dialer.Usage(ctx, r.who.tenantID, from, to, group)
+	rows, err := h.dialer.Usage(ctx, r.who.tenantID, from, to, group)
 	return ok(usageView{Items: orEmpty(rows)}), err
 }
 

@@ -87,34 +87,34 @@ func viewUser(u db.User) userView {
 	}
 }
 
-func (s *Server) listUsers(ctx context.Context, r *request) (reply, error) {
-	users, err := s.accounts.Users(ctx, r.who.tenantID)
+func (h userHandlers) list(ctx context.Context, r *request) (reply, error) {
+	users, err := h.accounts.Users(ctx, r.who.tenantID)
 	return ok(listed(users, viewUser)), err
 }
 
-func (s *Server) createUser(ctx context.Context, r *request) (reply, error) {
+func (h userHandlers) create(ctx context.Context, r *request) (reply, error) {
 	var in account.UserEdit
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
-	user, err := s.accounts.AddUser(ctx, r.who.tenantID, in)
+	user, err := h.accounts.AddUser(ctx, r.who.tenantID, in)
 	return created(viewUser(user)), err
 }
 
-func (s *Server) getUser(ctx context.Context, r *request) (reply, error) {
-	return onOne(ctx, r, userNoun, s.accounts.User, viewUser)
+func (h userHandlers) get(ctx context.Context, r *request) (reply, error) {
+	return onOne(ctx, r, userNoun, h.accounts.User, viewUser)
 }
 
-func (s *Server) patchUser(ctx context.Context, r *request) (reply, error) {
+func (h userHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	var in account.UserEdit
 	if err := r.decodeInto(&in); err != nil {
 		return reply{}, err
 	}
 	return onOne(ctx, r, userNoun, func(ctx context.Context, tenant, id uuid.UUID) (db.User, error) {
-		return s.accounts.EditUser(ctx, tenant, id, in)
+		return h.accounts.EditUser(ctx, tenant, id, in)
 	}, viewUser)
 }
 
-func (s *Server) deleteUser(ctx context.Context, r *request) (reply, error) {
-	return deleteOne(ctx, r, userNoun, s.accounts.DeleteUser)
+func (h userHandlers) delete(ctx context.Context, r *request) (reply, error) {
+	return deleteOne(ctx, r, userNoun, h.accounts.DeleteUser)
 }

@@ -13,37 +13,37 @@ type voiceAgentList struct {
 	Total int                 `json:"total"`
 }
 
-func (s *Server) createVoiceAgent(ctx context.Context, r *request) (reply, error) {
+func (h voiceAgentHandlers) create(ctx context.Context, r *request) (reply, error) {
 	var in dialer.VoiceAgentInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	agent, err := s.deps.Dialer.CreateVoiceAgent(ctx, r.who.tenantID, in)
+	agent, err := h.dialer.CreateVoiceAgent(ctx, r.who.tenantID, in)
 	out := created(agent)
 	out.secrets = []string{"auth_token"}
 	return out, err
 }
 
-func (s *Server) listVoiceAgents(ctx context.Context, r *request) (reply, error) {
+func (h voiceAgentHandlers) list(ctx context.Context, r *request) (reply, error) {
 	status, fault := r.queryOneOf("status", string(dialer.VoiceAgentActive), string(dialer.VoiceAgentPaused),
 		string(dialer.VoiceAgentArchived))
 	if err := faults(fault); err != nil {
 		return reply{}, err
 	}
-	agents, err := s.deps.Dialer.ListVoiceAgents(ctx, r.who.tenantID, status)
+	agents, err := h.dialer.ListVoiceAgents(ctx, r.who.tenantID, status)
 	return ok(voiceAgentList{Items: orEmpty(agents), Total: len(agents)}), err
 }
 
-func (s *Server) getVoiceAgent(ctx context.Context, r *request) (reply, error) {
+func (h voiceAgentHandlers) get(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("voice_agent_id", voiceAgentNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	agent, err := s.deps.Dialer.GetVoiceAgent(ctx, r.who.tenantID, id)
+	agent, err := h.dialer.GetVoiceAgent(ctx, r.who.tenantID, id)
 	return ok(agent), err
 }
 
-func (s *Server) patchVoiceAgent(ctx context.Context, r *request) (reply, error) {
+func (h voiceAgentHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("voice_agent_id", voiceAgentNoun)
 	if err != nil {
 		return reply{}, err
@@ -52,38 +52,38 @@ func (s *Server) patchVoiceAgent(ctx context.Context, r *request) (reply, error)
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	agent, err := s.deps.Dialer.PatchVoiceAgent(ctx, r.who.tenantID, id, in)
+	agent, err := h.dialer.PatchVoiceAgent(ctx, r.who.tenantID, id, in)
 	return ok(agent), err
 }
 
-func (s *Server) archiveVoiceAgent(ctx context.Context, r *request) (reply, error) {
+func (h voiceAgentHandlers) archive(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("voice_agent_id", voiceAgentNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	agent, err := s.deps.Dialer.ArchiveVoiceAgent(ctx, r.who.tenantID, id)
+	agent, err := h.dialer.ArchiveVoiceAgent(ctx, r.who.tenantID, id)
 	return ok(agent), err
 }
 
-func (s *Server) deleteVoiceAgent(ctx context.Context, r *request) (reply, error) {
+func (h voiceAgentHandlers) delete(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("voice_agent_id", voiceAgentNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), s.deps.Dialer.DeleteVoiceAgent(ctx, r.who.tenantID, id)
+	return noContent(), h.dialer.DeleteVoiceAgent(ctx, r.who.tenantID, id)
 }
 
-func (s *Server) getDefaultVoiceAgent(ctx context.Context, r *request) (reply, error) {
-	agent, err := s.deps.Dialer.DefaultVoiceAgent(ctx, r.who.tenantID)
+func (h voiceAgentHandlers) getDefault(ctx context.Context, r *request) (reply, error) {
+	agent, err := h.dialer.DefaultVoiceAgent(ctx, r.who.tenantID)
 	return ok(agent), err
 }
 
-func (s *Server) setDefaultVoiceAgent(ctx context.Context, r *request) (reply, error) {
+func (h voiceAgentHandlers) setDefault(ctx context.Context, r *request) (reply, error) {
 	var in dialer.DefaultVoiceAgentInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
 	}
-	agent, err := s.deps.Dialer.SetDefaultVoiceAgent(ctx, r.who.tenantID, in)
+	agent, err := h.dialer.SetDefaultVoiceAgent(ctx, r.who.tenantID, in)
 	return ok(agent), err
 }
 

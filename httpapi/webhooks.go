@@ -154,7 +154,7 @@ func checkEventTypes(types []string) []dialer.FieldError {
 	return bad
 }
 
-func (s *Server) createWebhook(ctx context.Context, r *request) (reply, error) {
+func (h webhookHandlers) create(ctx context.Context, r *request) (reply, error) {
 	var in webhookInput
 	if err := r.decode(&in); err != nil {
 		return reply{}, err
@@ -164,7 +164,7 @@ func (s *Server) createWebhook(ctx context.Context, r *request) (reply, error) {
 		return reply{}, fmt.Errorf("create webhook: %w", err)
 	}
 	sub := db.WebhookSubscription{TenantID: r.who.tenantID, ID: id, IsActive: true}
-	bad := in.apply(ctx, &sub, s.cfg.WebhookTargets)
+	bad := in.apply(ctx, &sub, h.targets)
 	for _, need := range []struct {
 		name string
 		set  bool
@@ -173,14 +173,14 @@ func (s *Server) createWebhook(ctx context.Context, r *request) (reply, error) {
 			bad = append(bad, dialer.FieldError{Field: need.name, Message: "is required"})
 		}
 	}
-	if err := s.checkWebhook(ctx, r, sub, bad); err != nil {
+	if err := h.check(ctx, r, sub, bad); err != nil {
 		return reply{}, err
 	}
 	secret := webhook.NewSecret()
-	if sub.SecretSealed, err = s.deps.Store.Seal(webhook.SecretContext(id), []byte(secret)); err != nil {
+	if sub.SecretSealed, err = h.store.Seal(webhook.SecretContext(id), []byte(secret)); err != nil {
 		return reply{}, fmt.Errorf("create webhook: %w", err)
 	}
-	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	err = h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		err := tx.Q.QuotaLock(ctx, r.who.tenantID)
 		if err != nil {
 			return err
@@ -209,9 +209,9 @@ func (s *Server) createWebhook(ctx context.Context, r *request) (reply, error) {
 }
 
 // checkWebhook adds what only the service can tell: whether the campaign is the tenant's.
-func (s *Server) checkWebhook(ctx context.Context, r *request, sub db.WebhookSubscription, bad []dialer.FieldError) error {
+func (h webhookHandlers) check(ctx context.Context, r *request, sub db.WebhookSubscription, bad []dialer.FieldError) error {
 	if len(bad) == 0 && sub.CampaignID != nil {
-		_, err := s.deps.Dialer.GetCampaign(ctx, r.who.tenantID, *sub.CampaignID)
+		_, err := h.dialer.GetCampaign(ctx, r.who.tenantID, *sub.CampaignID)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			bad = append(bad, dialer.FieldError{Field: "campaign_id", Message: "names no campaign"})
@@ -225,9 +225,9 @@ func (s *Server) checkWebhook(ctx context.Context, r *request, sub db.WebhookSub
 	return nil
 }
 
-func (s *Server) listWebhooks(ctx context.Context, r *request) (reply, error) {
+func (h webhookHandlers) list(ctx context.Context, r *request) (reply, error) {
 	var subs []db.WebhookSubscription
-	err := s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	err := h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		var err error
 		subs, err = tx.Q.ListWebhooks(ctx, r.who.tenantID)
 		return err
@@ -242,13 +242,13 @@ func (s *Server) listWebhooks(ctx context.Context, r *request) (reply, error) {
 	return ok(list), nil
 }
 
-func (s *Server) getWebhook(ctx context.Context, r *request) (reply, error) {
+func (h webhookHandlers) get(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("id", webhookNoun)
 	if err != nil {
 		return reply{}, err
 	}
 	var sub db.WebhookSubscription
-	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	err = h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		var err error
 		sub, err = tx.Q.GetWebhook(ctx, r.who.tenantID, id)
 		return err
@@ -259,7 +259,7 @@ func (s *Server) getWebhook(ctx context.Context, r *request) (reply, error) {
 	return ok(viewWebhook(sub)), nil
 }
 
-func (s *Server) patchWebhook(ctx context.Context, r *request) (reply, error) {
+func (h webhookHandlers) patch(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("id", webhookNoun)
 	if err != nil {
 		return reply{}, err
@@ -269,11 +269,11 @@ func (s *Server) patchWebhook(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	var draft db.WebhookSubscription
-	if err := s.checkWebhook(ctx, r, draft, in.apply(ctx, &draft, s.cfg.WebhookTargets)); err != nil {
+	if err := h.check(ctx, r, draft, in.apply(ctx, &draft, h.targets)); err != nil {
 		return reply{}, err
 	}
 	var sub db.WebhookSubscription
-	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	err = h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		var err error
 		if sub, err = tx.Q.LockWebhook(ctx, r.who.tenantID, id); err != nil {
 			return err
@@ -307,12 +307,12 @@ func (in webhookInput) copyTo(sub *db.WebhookSubscription, draft db.WebhookSubsc
 	}
 }
 
-func (s *Server) deleteWebhook(ctx context.Context, r *request) (reply, error) {
+func (h webhookHandlers) delete(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("id", webhookNoun)
 	if err != nil {
 		return reply{}, err
 	}
-	return noContent(), s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	return noContent(), h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		n, err := tx.Q.DeleteWebhook(ctx, r.who.tenantID, id)
 		if err == nil && n == 0 {
 			return notFound(webhookNoun)
@@ -328,7 +328,7 @@ type testData struct {
 }
 
 // testWebhook sends an event to one subscription alone, active or not in the catalogue's sense: its pattern is not asked.
-func (s *Server) testWebhook(ctx context.Context, r *request) (reply, error) {
+func (h webhookHandlers) test(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID("id", webhookNoun)
 	if err != nil {
 		return reply{}, err
@@ -345,9 +345,9 @@ func (s *Server) testWebhook(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, fmt.Errorf("test webhook: %w", err)
 	}
-	now := s.cfg.Now()
+	now := h.now()
 	var delivery db.WebhookDelivery
-	err = s.deps.Store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
+	err = h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
 		sub, err := tx.Q.GetWebhook(ctx, r.who.tenantID, id)
 		if err != nil {
 			return err

@@ -1,0 +1,160 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/httpapi/account"
+	"github.com/ringmaster/ringmaster/httpapi/openapi"
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// api is all handlers, one type per resource, each with the services that it needs. Its methods are the tables of operations.
+type api struct {
+	voiceAgents  voiceAgentHandlers
+	campaigns    campaignHandlers
+	leads        leadHandlers
+	suppressions suppressionHandlers
+	calls        callHandlers
+	recordings   recordingHandlers
+	control      controlHandlers
+	usage        usageHandlers
+	webhooks     webhookHandlers
+	flows        flowHandlers
+	users        userHandlers
+	telephony    telephonyHandlers
+	settings     settingsHandlers
+	agents       agentHandlers
+	sessions     sessionHandlers
+	health       healthHandlers
+	directory    directoryHandlers
+}
+
+type (
+	voiceAgentHandlers struct{ dialer VoiceAgents }
+	campaignHandlers   struct {
+		dialer Campaigns
+		lists  lister
+	}
+	leadHandlers struct {
+		dialer interface {
+			Leads
+			GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
+		}
+		maxUpload   int           // bytes of an upload
+		readTimeout time.Duration // without a byte of it
+	}
+	suppressionHandlers struct{ dialer Suppressions }
+	callHandlers        struct {
+		store  *store.Store
+		dialer interface {
+			PlaceCall(ctx context.Context, tenant uuid.UUID, env dialer.Environment, in dialer.CallInput) (db.Call, error)
+			FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]dialer.FlowRun, error)
+			GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
+		}
+		agents Agents
+		calls  Calls
+		links  recordingLinks
+	}
+	recordingHandlers struct {
+		store   *store.Store
+		library Recordings
+		calls   callHandlers
+		now     func() time.Time
+	}
+	controlHandlers struct {
+		store       *store.Store
+		calls       callHandlers
+		verbs       Calls
+		idempotency *idempotency
+		now         func() time.Time
+	}
+	usageHandlers struct {
+		dialer Usage
+		now    func() time.Time
+	}
+	webhookHandlers struct {
+		store  *store.Store
+		dialer interface {
+			GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
+		}
+		targets netguard.Policy
+		now     func() time.Time
+	}
+	flowHandlers struct {
+		flows Flows
+		lists lister
+	}
+	userHandlers      struct{ accounts *account.Service }
+	telephonyHandlers struct {
+		accounts  *account.Service
+		byTenants bool            // a tenant's administrators declare trunks and numbers
+		targets   netguard.Policy // of the trunks that they declare
+	}
+	settingsHandlers struct{ settings Settings }
+	agentHandlers    struct {
+		agents Agents
+		dialer Desk
+		calls  callHandlers
+	}
+	sessionHandlers struct {
+		accounts *account.Service
+		signIn   *signIn
+		signer   *sessionSigner
+	}
+	healthHandlers struct {
+		store    *store.Store
+		registry func() RegistryStatus
+		checks   []Check
+		version  string
+		started  time.Time
+		doc      []byte // the OpenAPI document
+		now      func() time.Time
+		log      *slog.Logger
+	}
+	directoryHandlers struct {
+		accounts Directory
+		log      *slog.Logger
+	}
+)
+
+// newAPI wires the handlers.
+func newAPI(cfg Config, deps Deps, signer *sessionSigner, signIn *signIn, keys *idempotency) (*api, error) {
+	doc, err := openapi.Document()
+	if err != nil {
+		return nil, err
+	}
+	accounts, lists := account.New(deps.Store), lister{timeout: cfg.RequestTimeout, log: cfg.Logger}
+	calls := callHandlers{
+		store: deps.Store, dialer: deps.Dialer, agents: deps.Agents, calls: deps.Calls,
+		links: recordingLinks{library: deps.Recordings, now: cfg.Now},
+	}
+	return &api{
+		voiceAgents:  voiceAgentHandlers{deps.Dialer},
+		campaigns:    campaignHandlers{deps.Dialer, lists},
+		leads:        leadHandlers{dialer: deps.Dialer, maxUpload: cfg.MaxUploadBytes, readTimeout: cfg.ReadTimeout},
+		suppressions: suppressionHandlers{deps.Dialer},
+		calls:        calls,
+		recordings:   recordingHandlers{store: deps.Store, library: deps.Recordings, calls: calls, now: cfg.Now},
+		control:      controlHandlers{store: deps.Store, calls: calls, verbs: deps.Calls, idempotency: keys, now: cfg.Now},
+		usage:        usageHandlers{deps.Dialer, cfg.Now},
+		webhooks:     webhookHandlers{store: deps.Store, dialer: deps.Dialer, targets: cfg.WebhookTargets, now: cfg.Now},
+		flows:        flowHandlers{deps.Dialer, lists},
+		users:        userHandlers{accounts},
+		telephony:    telephonyHandlers{accounts: accounts, byTenants: cfg.TenantTelephony, targets: cfg.TrunkTargets},
+		settings:     settingsHandlers{deps.Dialer},
+		agents:       agentHandlers{agents: deps.Agents, dialer: deps.Dialer, calls: calls},
+		sessions:     sessionHandlers{accounts: accounts, signIn: signIn, signer: signer},
+		health: healthHandlers{
+			store: deps.Store, registry: deps.Registry, checks: deps.Checks, version: cfg.Version, started: cfg.Now(), doc: doc,
+			now: cfg.Now, log: cfg.Logger,
+		},
+		directory: directoryHandlers{accounts: deps.Directory, log: cfg.Logger},
+	}, nil
+}
