@@ -3,13 +3,10 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/store"
@@ -49,13 +46,6 @@ func viewDelivery(d db.WebhookDelivery) (deliveryView, error) {
 	return v, nil
 }
 
-func showDelivery(d db.WebhookDelivery) (reply, error) {
-	view, err := viewDelivery(d)
-	return ok(view), err
-}
-
-func conflict(code, detail string) *apiError { return newError(http.StatusConflict, code, detail) }
-
 func (h webhookHandlers) deliveries(ctx context.Context, r *request) (reply, error) {
 	pg, bad := r.page()
 	status, badStatus := r.queryOneOf("status", string(webhook.StatusPending), string(webhook.StatusDelivered),
@@ -66,27 +56,13 @@ func (h webhookHandlers) deliveries(ctx context.Context, r *request) (reply, err
 		return reply{}, err
 	}
 	out := deliveryPage{Items: []deliveryView{}, Page: pg.number, PageSize: pg.size}
-	var rows []db.WebhookDelivery
-	err := h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
-		err := tx.Q.PlanByValues(ctx)
-		if err != nil {
-			return err
-		}
-		out.Total, err = tx.Q.CountWebhookDeliveries(ctx, db.CountWebhookDeliveriesParams{
-			TenantID: r.who.tenantID, Status: status, SubscriptionID: subscription, EventType: eventType,
-		})
-		if err != nil {
-			return err
-		}
-		rows, err = tx.Q.ListWebhookDeliveries(ctx, db.ListWebhookDeliveriesParams{
-			TenantID: r.who.tenantID, Status: status, SubscriptionID: subscription, EventType: eventType,
-			PageLimit: pg.limit(), PageOffset: pg.offset(),
-		})
-		return err
+	rows, total, err := h.webhooks.Deliveries(ctx, r.who.tenantID, webhook.DeliveryFilter{
+		Status: status, EventType: eventType, Subscription: subscription, Limit: pg.limit(), Offset: pg.offset(),
 	})
 	if err != nil {
 		return reply{}, err
 	}
+	out.Total = total
 	for _, row := range rows {
 		view, err := viewDelivery(row)
 		if err != nil {
@@ -97,53 +73,6 @@ func (h webhookHandlers) deliveries(ctx context.Context, r *request) (reply, err
 	return ok(out), nil
 }
 
-// replayDelivery delivers a finished delivery's event once more, with four attempts of its own.
 func (h webhookHandlers) replay(ctx context.Context, r *request) (reply, error) {
-	id, err := r.pathID("id", deliveryNoun)
-	if err != nil {
-		return reply{}, err
-	}
-	var delivery db.WebhookDelivery
-	err = h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
-		before, err := tx.Q.LockWebhookDelivery(ctx, r.who.tenantID, id)
-		if err != nil {
-			return err
-		}
-		if err := h.checkReplay(ctx, tx, before); err != nil {
-			return err
-		}
-		var made []webhook.Attempt
-		if err := json.Unmarshal(before.Attempts, &made); err != nil {
-			return fmt.Errorf("decode the attempts of delivery %s: %w", id, err)
-		}
-		metadata, err := webhook.ReplayMetadata(len(made))
-		if err != nil {
-			return err
-		}
-		if delivery, err = tx.Q.RearmWebhookDelivery(ctx, h.now(), r.who.tenantID, id); err != nil {
-			return err
-		}
-		return tx.Enqueue(ctx, store.WebhookDeliveryArgs{TenantID: r.who.tenantID, DeliveryID: id},
-			&river.InsertOpts{Metadata: metadata})
-	})
-	if err != nil {
-		return reply{}, named(err, deliveryNoun)
-	}
-	return showDelivery(delivery)
-}
-
-func (h webhookHandlers) checkReplay(ctx context.Context, tx *store.Tx, d db.WebhookDelivery) error {
-	if d.Status == string(webhook.StatusPending) {
-		return conflict(codeDeliveryPending, "The delivery is still being attempted.")
-	}
-	sub, err := tx.Q.GetWebhook(ctx, d.TenantID, d.SubscriptionID)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return conflict(codeSubscriptionRemoved, "The delivery's subscription was removed.")
-	case err != nil:
-		return err
-	case !sub.IsActive:
-		return conflict(codeSubscriptionPaused, "The delivery's subscription is not active.")
-	}
-	return nil
+	return h.one(ctx, r, deliveryNoun, h.webhooks.Replay)
 }

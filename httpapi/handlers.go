@@ -10,6 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
+	"github.com/ringmaster/ringmaster/httpapi/webhook"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -79,15 +80,8 @@ type (
 		dialer Usage
 		now    func() time.Time
 	}
-	webhookHandlers struct {
-		store  *store.Store
-		dialer interface {
-			GetCampaign(ctx context.Context, tenant, id uuid.UUID) (dialer.Campaign, error)
-		}
-		targets netguard.Policy
-		now     func() time.Time
-	}
-	flowHandlers struct {
+	webhookHandlers struct{ webhooks *webhook.Subscriptions }
+	flowHandlers    struct {
 		flows Flows
 		lists lister
 	}
@@ -135,6 +129,10 @@ func newAPI(cfg Config, deps Deps, signer *sessionSigner, signIn *signIn, keys *
 		store: deps.Store, dialer: deps.Dialer, agents: deps.Agents, calls: deps.Calls,
 		links: recordingLinks{library: deps.Recordings, now: cfg.Now},
 	}
+	ofTenant := func(ctx context.Context, tenant, id uuid.UUID) error {
+		_, err := deps.Dialer.GetCampaign(ctx, tenant, id)
+		return err
+	}
 	return &api{
 		voiceAgents:  voiceAgentHandlers{deps.Dialer},
 		campaigns:    campaignHandlers{deps.Dialer, lists},
@@ -144,7 +142,7 @@ func newAPI(cfg Config, deps Deps, signer *sessionSigner, signIn *signIn, keys *
 		recordings:   recordingHandlers{store: deps.Store, library: deps.Recordings, calls: calls, now: cfg.Now},
 		control:      controlHandlers{store: deps.Store, calls: calls, verbs: deps.Calls, idempotency: keys, now: cfg.Now},
 		usage:        usageHandlers{deps.Dialer, cfg.Now},
-		webhooks:     webhookHandlers{store: deps.Store, dialer: deps.Dialer, targets: cfg.WebhookTargets, now: cfg.Now},
+		webhooks:     webhookHandlers{webhook.NewSubscriptions(deps.Store, cfg.WebhookTargets, ofTenant, cfg.Now)},
 		flows:        flowHandlers{deps.Dialer, lists},
 		users:        userHandlers{accounts},
 		telephony:    telephonyHandlers{accounts: accounts, byTenants: cfg.TenantTelephony, targets: cfg.TrunkTargets},
