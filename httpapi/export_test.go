@@ -36,6 +36,9 @@ func OperationsOf(s *Server) []Operation {
 	return list
 }
 
+// BodyHash is what an idempotency key is bound to.
+func BodyHash(body []byte) [32]byte { return bodyHash(body) }
+
 // CheckOperations holds an operation without access, and one without roles or scope, against the rules.
 func CheckOperations() []error {
 	return []error{

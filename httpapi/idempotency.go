@@ -145,8 +145,15 @@ func (d *idempotency) handle(ctx context.Context, r *request) (reply, error) {
 	})
 }
 
+// maxCanonical bounds the bodies that are compared by what they mean, in bytes: taken apart, a body fills sixty times its size and more. A longer one
+// must be repeated as it was.
+const maxCanonical = 64 << 10
+
 // bodyHash is the same for bodies that differ in white space and in the order of members alone.
 func bodyHash(body []byte) [sha256.Size]byte {
+	if len(body) > maxCanonical {
+		return sha256.Sum256(body)
+	}
 	var value any
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -142,4 +143,13 @@ func TestIdempotencyOfVerbs(t *testing.T) {
 	status, head, _ := key.Do(t, http.MethodPost, controlPath(second), `{"event":"hangup"}`)
 	require.Equal(t, http.StatusConflict, status)
 	require.Equal(t, "true", head.Get(replayed))
+}
+
+// TestLongBodiesAreNotTakenApart: sixteen bodies of 4 MiB that were, held 4 GiB.
+func TestLongBodiesAreNotTakenApart(t *testing.T) { //nolint:paralleltest // it counts allocations
+	long := []byte(`{"x":[` + strings.Repeat(`{"a":0},`, 500_000) + `0]}`)
+	require.Zero(t, testing.AllocsPerRun(2, func() { httpapi.BodyHash(long) }))
+	require.NotEqual(t, httpapi.BodyHash(long), httpapi.BodyHash(append([]byte(" "), long...)))
+	require.Equal(t, httpapi.BodyHash([]byte(`{"a":1,"b":2}`)), httpapi.BodyHash([]byte(`{ "b": 2, "a": 1 }`)))
+	require.NotEqual(t, httpapi.BodyHash([]byte(`{"a":1}`)), httpapi.BodyHash([]byte(`{"a":2}`)))
 }

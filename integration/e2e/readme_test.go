@@ -29,13 +29,14 @@ func TestReadme(t *testing.T) {
 	require.Len(t, blocks, 2)
 	script := blocks[0][1] + blocks[1][1]
 
-	// What a person waits for: the addresses, and that the two talk.
+	// What a person waits for: the addresses, that the two talk, and that they have hung up.
 	waits := func(at, until string) {
 		require.Equal(t, 1, strings.Count(script, at), at)
 		script = strings.Replace(script, at, `for i in $(seq 300); do `+until+` && break; sleep 0.1; done`+"\n"+at, 1)
 	}
 	waits("BASE=$(jq", "[ -s dev.json ]")
 	waits("CALL=$(curl", `[ "$(curl -s $BASE/api/calls -H "Authorization: Bearer $TOKEN" | jq -r '.items[0].status')" = agent_connected ]`)
+	waits("curl -s $BASE/api/agent/dispose", `[ "$(curl -s $BASE/api/calls/$CALL -H "Authorization: Bearer $TOKEN" | jq -r .status)" = completed ]`)
 
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
