@@ -131,7 +131,7 @@ func (m *manager) round(ctx context.Context) error {
 
 // wake ends the rest of pacers whose campaigns have leads to dial again. Where that can't be seen now, they look for themselves in time.
 func (m *manager) wake(ctx context.Context) {
-	resting := m.s.signals.resting()
+	tenants, resting := m.s.signals.resting()
 	if len(resting) == 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func (m *manager) wake(ctx context.Context) {
 	var ready []uuid.UUID
 	err := m.s.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		ready, err = tx.Q.CampaignsWithLeads(ctx, resting, m.s.now())
+		ready, err = tx.Q.CampaignsWithLeads(ctx, tenants, resting, m.s.now())
 		return err
 	})
 	if err != nil {

@@ -13,6 +13,12 @@ import (
 // soon is shorter than the rest of a pacer that polls twice a second and that nobody wakes.
 const soon = (restPolls - 5) * 500 * time.Millisecond
 
+// rests counts the campaigns that rest.
+func (b *bundle) rests() int {
+	_, campaigns := b.svc.signals.resting()
+	return len(campaigns)
+}
+
 // A campaign whose leads are done rests, and doesn't look for itself: it is dialed within a Poll or two once a lead falls due, comes in by another
 // controller, or its settings change there.
 func TestRestingCampaigns(t *testing.T) {
@@ -21,7 +27,7 @@ func TestRestingCampaigns(t *testing.T) {
 	campaign := b.running(t)
 	sw := &fakeSwitch{gate: b.svc.Gate()}
 	pace(t, b.svc, sw)
-	rests := func() bool { return len(b.svc.signals.resting()) == 1 }
+	rests := func() bool { return b.rests() == 1 }
 	within := func(ok func() bool, what string) {
 		t.Helper()
 		require.Eventually(t, ok, soon, every, what)
@@ -54,7 +60,7 @@ func TestLeadsThatCantBeLookedAtHoldUpNoCampaign(t *testing.T) {
 	other := b.running(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'paused' WHERE id = $1", other.ID)
 	pace(t, b.svc, &fakeSwitch{gate: b.svc.Gate()})
-	require.Eventually(t, func() bool { return len(b.svc.signals.resting()) == 1 }, waitFor, every)
+	require.Eventually(t, func() bool { return b.rests() == 1 }, waitFor, every)
 
 	tx, err := b.st.Pool().Begin(t.Context())
 	require.NoError(t, err)

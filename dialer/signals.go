@@ -63,17 +63,16 @@ func (s *signals) rest(id uuid.UUID, resting bool) {
 	}
 }
 
-// resting are the campaigns whose pacers rest.
-func (s *signals) resting() []uuid.UUID {
+// resting are the campaigns whose pacers rest, each with its tenant.
+func (s *signals) resting() (tenants, campaigns []uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []uuid.UUID
 	for id, p := range s.wake {
 		if p.resting {
-			out = append(out, id)
+			tenants, campaigns = append(tenants, p.tenant), append(campaigns, id)
 		}
 	}
-	return out
+	return tenants, campaigns
 }
 
 func (s *signals) open(tenant, id uuid.UUID) <-chan struct{} {

@@ -152,6 +152,10 @@ func testReads(t *testing.T, st *store.Store) {
 				rows, err := tx.Q.LeadPage(t.Context(), db.LeadPageParams{TenantID: big, CampaignID: small, PageLimit: 50})
 				return len(rows), err
 			}},
+			{"CampaignsWithLeads", "campaigns", 0, func() (int, error) {
+				ids, err := tx.Q.CampaignsWithLeads(t.Context(), []uuid.UUID{big, big}, []uuid.UUID{small, workedOff}, time.Now())
+				return len(ids), err
+			}},
 			{"LeadsCheckedBefore", "leads", 100, func() (int, error) {
 				rows, err := tx.Q.LeadsCheckedBefore(t.Context(), db.LeadsCheckedBeforeParams{TenantID: big, CampaignID: small, Before: time.Now(), Batch: 1000})
 				return len(rows), err

@@ -51,24 +51,24 @@ func (q *Queries) AgentsAtWork(ctx context.Context, tenantID uuid.UUID) ([]Agent
 }
 
 const campaignsWithLeads = `-- name: CampaignsWithLeads :many
-SELECT k.id FROM campaigns k
-WHERE k.id = ANY($1::uuid[]) AND ((
+SELECT k.id::uuid AS id FROM (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::uuid[]) AS id) k
+WHERE ((
   SELECT c.id FROM leads c
   WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('retry', 'callback') AND c.dnd_clean
-    AND c.next_attempt_at <= $2::timestamptz
-    AND (c.claimed_by IS NULL OR c.claimed_until <= $2::timestamptz OR c.claimed_by LIKE 'pacer:%')
+    AND c.next_attempt_at <= $3::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $3::timestamptz OR c.claimed_by LIKE 'pacer:%')
   ORDER BY c.next_attempt_at LIMIT 1
 ) IS NOT NULL OR (
   SELECT c.id FROM leads c
   WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('new', 'queued') AND c.dnd_clean
     AND c.next_attempt_at IS NULL
-    AND (c.claimed_by IS NULL OR c.claimed_until <= $2::timestamptz OR c.claimed_by LIKE 'pacer:%')
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $3::timestamptz OR c.claimed_by LIKE 'pacer:%')
   ORDER BY c.next_attempt_at LIMIT 1
 ) IS NOT NULL OR (
   SELECT c.id FROM leads c
   WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('new', 'queued') AND c.dnd_clean
-    AND c.next_attempt_at <= $2::timestamptz
-    AND (c.claimed_by IS NULL OR c.claimed_until <= $2::timestamptz OR c.claimed_by LIKE 'pacer:%')
+    AND c.next_attempt_at <= $3::timestamptz
+    AND (c.claimed_by IS NULL OR c.claimed_until <= $3::timestamptz OR c.claimed_by LIKE 'pacer:%')
   ORDER BY c.next_attempt_at LIMIT 1
 ) IS NOT NULL OR (
   SELECT u.id FROM leads u
@@ -78,10 +78,10 @@ WHERE k.id = ANY($1::uuid[]) AND ((
 ) IS NOT NULL)
 `
 
-// CampaignsWithLeads names those of the campaigns, over all tenants, of which LeadsWait would say that a lead is there to be dialed, or to be
+// CampaignsWithLeads names those of the campaigns, each with its tenant, of which LeadsWait would say that a lead is there to be dialed, or to be
 // cleared: it needs the system's scope.
-func (q *Queries) CampaignsWithLeads(ctx context.Context, campaigns []uuid.UUID, now time.Time) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, campaignsWithLeads, campaigns, now)
+func (q *Queries) CampaignsWithLeads(ctx context.Context, tenants []uuid.UUID, campaigns []uuid.UUID, now time.Time) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, campaignsWithLeads, tenants, campaigns, now)
 	if err != nil {
 		return nil, err
 	}

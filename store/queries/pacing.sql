@@ -60,11 +60,11 @@ SELECT ((
   ORDER BY u.id LIMIT 1
 ) IS NOT NULL)::bool AS unscrubbed;
 
--- CampaignsWithLeads names those of the campaigns, over all tenants, of which LeadsWait would say that a lead is there to be dialed, or to be
+-- CampaignsWithLeads names those of the campaigns, each with its tenant, of which LeadsWait would say that a lead is there to be dialed, or to be
 -- cleared: it needs the system's scope.
 -- name: CampaignsWithLeads :many
-SELECT k.id FROM campaigns k
-WHERE k.id = ANY(@campaigns::uuid[]) AND ((
+SELECT k.id::uuid AS id FROM (SELECT unnest(@tenants::uuid[]) AS tenant_id, unnest(@campaigns::uuid[]) AS id) k
+WHERE ((
   SELECT c.id FROM leads c
   WHERE c.tenant_id = k.tenant_id AND c.campaign_id = k.id AND c.status IN ('retry', 'callback') AND c.dnd_clean
     AND c.next_attempt_at <= @now::timestamptz
