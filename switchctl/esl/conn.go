@@ -80,6 +80,8 @@ type Conn struct {
 type reply struct {
 	api bool
 	msg Message
+	// tooLong: its body was passed over.
+	tooLong *ReplyLengthError
 }
 
 func newConn(nc net.Conn, br *bufio.Reader, o Options) *Conn {
@@ -176,11 +178,11 @@ func (c *Conn) roundTrip(ctx context.Context, op, text string) (Reply, error) {
 	defer timer.Stop()
 	select {
 	case r := <-answer:
-		return r.reply(), nil
+		return r.result(op)
 	case <-c.closing:
 		select {
 		case r := <-answer: // it came just before the end
-			return r.reply(), nil
+			return r.result(op)
 		default:
 			return Reply{}, fmt.Errorf("wait for the switch's reply to %s: %w", op, c.Err())
 		}

@@ -117,6 +117,30 @@ func TestCommandsAndReplies(t *testing.T) {
 	require.NoError(t, c.Err(), "a refusal leaves the connection as it is")
 }
 
+// TestLongReplies: "show channels" of 7,000 calls is longer than any event; output beyond all bounds fails its command, and not the connection.
+func TestLongReplies(t *testing.T) {
+	t.Parallel()
+	c := dial(t, esl.Options{}, func(p *peer) {
+		for r := p.request(); r != nil; r = p.request() {
+			size := map[string]int{"api long": 20 << 20, "api endless": esl.MaxReply + 1, "api status": 3}[r.Line]
+			p.send("Content-Type: api/response\nContent-Length: " + strconv.Itoa(size) + "\n\n")
+			for block := strings.Repeat("x", 1<<20); size > 0; size -= len(block) {
+				p.send(block[:min(len(block), size)])
+			}
+		}
+	})
+	text, err := c.API(t.Context(), "long")
+	require.NoError(t, err)
+	require.Len(t, text, 20<<20)
+	var tooLong *esl.ReplyLengthError
+	_, err = c.API(t.Context(), "endless")
+	require.ErrorAs(t, err, &tooLong)
+	require.Equal(t, esl.MaxReply+1, tooLong.Length)
+	text, err = c.API(t.Context(), "status")
+	require.NoError(t, err)
+	require.Equal(t, "xxx", text)
+}
+
 func TestCommandWire(t *testing.T) {
 	t.Parallel()
 	got := make(chan *esl.Request, 8)

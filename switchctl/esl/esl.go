@@ -68,6 +68,16 @@ func (e *TimeoutError) Timeout() bool { return true }
 // Unwrap makes the error a context.DeadlineExceeded.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
+// ReplyLengthError is the output of a command that is longer than [MaxReply]. The connection goes on.
+type ReplyLengthError struct {
+	Length int // bytes
+}
+
+// Error implements error.
+func (e *ReplyLengthError) Error() string {
+	return fmt.Sprintf("%d bytes of output are more than %d", e.Length, MaxReply)
+}
+
 // ReplyError is a command that the switch refused.
 type ReplyError struct {
 	Op   string // the operation, empty when Reply.Err made the error

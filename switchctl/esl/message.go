@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 )
 
 // Limits of what is read. The body's is the switch's own (mod_event_socket.c:1317).
 const (
-	MaxBody   = 16 << 20 // bytes of a body
+	MaxBody = 16 << 20 // bytes of a body
+	// MaxReply bounds the output of an API command, in bytes: "show channels as json" has about 2,500 for each call with a voice agent. A longer one
+	// is passed over, and fails its command alone.
+	MaxReply  = 128 << 20
 	maxLine   = 64 << 10 // bytes of one header line
 	maxHead   = 1 << 20  // bytes of a message's header
 	maxBlanks = 64       // empty lines before a message
@@ -207,9 +211,31 @@ func readHead(r *bufio.Reader, dst []byte) ([]byte, error) {
 
 // readBody reads as many bytes as head's Content-Length tells.
 func readBody(r *bufio.Reader, head []byte) (string, error) {
-	size, err := contentLength(head)
-	if err != nil || size == 0 {
+	size, err := contentLength(head, MaxBody)
+	if err != nil {
 		return "", err
+	}
+	return readBytes(r, size)
+}
+
+// readReplyBody is readBody for the output of a command. It passes over one that is longer than MaxReply: *ReplyLengthError.
+func readReplyBody(r *bufio.Reader, head []byte) (string, error) {
+	size, err := contentLength(head, math.MaxInt32)
+	if err != nil {
+		return "", err
+	}
+	if size <= MaxReply {
+		return readBytes(r, size)
+	}
+	if _, err := io.CopyN(io.Discard, r, int64(size)); err != nil {
+		return "", bodyError(err)
+	}
+	return "", &ReplyLengthError{Length: size}
+}
+
+func readBytes(r *bufio.Reader, size int) (string, error) {
+	if size == 0 {
+		return "", nil
 	}
 	if size <= r.Size() {
 		text, err := r.Peek(size)
@@ -235,7 +261,7 @@ func bodyError(err error) error {
 	return fmt.Errorf("read event socket body: %w", err)
 }
 
-func contentLength(head []byte) (int, error) {
+func contentLength(head []byte, limit int) (int, error) {
 	text, ok := headField(head, "Content-Length")
 	if !ok {
 		return 0, nil
@@ -244,8 +270,8 @@ func contentLength(head []byte) (int, error) {
 	if err != nil || size < 0 {
 		return 0, &ProtocolError{Reason: "Content-Length is no length", Err: err}
 	}
-	if size > MaxBody {
-		return 0, &ProtocolError{Reason: "Content-Length is above the limit of " + strconv.Itoa(MaxBody) + " bytes"}
+	if size > limit {
+		return 0, &ProtocolError{Reason: "Content-Length is above the limit of " + strconv.Itoa(limit) + " bytes"}
 	}
 	return size, nil
 }

@@ -123,15 +123,16 @@ func (c *Conn) readReply(head []byte, api bool) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c.br, head)
-	if err != nil {
+	body, err := readReplyBody(c.br, head)
+	tooLong, _ := errors.AsType[*ReplyLengthError](err)
+	if err != nil && tooLong == nil {
 		return err
 	}
 	answer := c.take()
 	if answer == nil {
 		return &ProtocolError{Reason: "a reply that no command waits for"}
 	}
-	answer <- &reply{api: api, msg: Message{Header: header, Body: body}}
+	answer <- &reply{api: api, msg: Message{Header: header, Body: body}, tooLong: tooLong}
 	return nil
 }
 
@@ -143,10 +144,14 @@ func (c *Conn) readNotice(head []byte) (lingers bool, err error) {
 	return strings.EqualFold(string(disposition), "linger"), nil
 }
 
-func (r *reply) reply() Reply {
+// result is what the command's caller gets.
+func (r *reply) result(op string) (Reply, error) {
+	if r.tooLong != nil {
+		return Reply{}, fmt.Errorf("read the switch's reply to %s: %w", op, r.tooLong)
+	}
 	text := r.msg.Header.Get("Reply-Text")
 	if r.api {
 		text = r.msg.Body
 	}
-	return Reply{Text: strings.TrimRight(text, "\r\n"), Body: r.msg.Body, Header: r.msg.Header}
+	return Reply{Text: strings.TrimRight(text, "\r\n"), Body: r.msg.Body, Header: r.msg.Header}, nil
 }
