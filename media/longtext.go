@@ -19,7 +19,8 @@ type longBuffer struct{ bytes []byte }
 // longStep is what the sizes of buffers are multiples of.
 const longStep = maxPlainText
 
-// get gives an empty buffer for n bytes: the smallest that is free, unless more than a quarter of it would be left over.
+// get gives an empty buffer for n bytes: the smallest that is free, unless more than a quarter of it would be left over. Budgets count n, so that
+// what is in use may be a third more than they allow.
 func (b *longBuffers) get(n int) []byte {
 	size := (n + longStep - 1) / longStep * longStep
 	if b == nil {

@@ -53,6 +53,8 @@ type Library struct {
 	metrics *metrics
 	// encoding is what every recording is kept in.
 	encoding media.RecordingEncoding
+	// notStrays are calls whose files were no strays, and when that was seen. It belongs to Adopt.
+	notStrays map[uuid.UUID]time.Time
 	// transferBase is what a transfer may take besides its bytes.
 	transferBase time.Duration
 }

@@ -23,6 +23,8 @@ const (
 	strayAge = 10 * time.Minute
 	// strayEvery is how often strays are looked for.
 	strayEvery = time.Hour
+	// strayAgain is when a call whose files were no strays is looked for again: each look asks all tenants' calls for it.
+	strayAgain = 24 * time.Hour
 	// strayBatch bounds the calls that are looked for at a time.
 	strayBatch = 500
 )
@@ -54,12 +56,14 @@ func (l *Library) keepAdopting(ctx context.Context, node string, pause func(cont
 }
 
 // Adopt gives a recording to the calls that have files in the spool folder and none in the database: the process that had begun to record
-// was killed, or gave up, before the row was written. Their files are processed on this node. It tells how many.
+// was killed, or gave up, before the row was written. Their files are processed on this node. It tells how many; one that can't be adopted
+// holds up no other. There is one Adopt at a time.
 func (l *Library) Adopt(ctx context.Context, node string) (adopted int, err error) {
 	files, err := l.strayFiles()
-	if err != nil || len(files) == 0 {
+	if err != nil {
 		return 0, err
 	}
+	l.skipNoStrays(files)
 	for batch := range slices.Chunk(slices.Collect(maps.Keys(files)), strayBatch) {
 		var calls []db.CallsWithoutRecordingRow
 		err := l.store.InSystem(ctx, func(tx *store.Tx) (err error) {
@@ -69,15 +73,37 @@ func (l *Library) Adopt(ctx context.Context, node string) (adopted int, err erro
 		if err != nil {
 			return adopted, fmt.Errorf("adopt recordings: %w", err)
 		}
+		for _, id := range batch {
+			l.notStrays[id] = l.now()
+		}
 		for _, c := range calls {
+			delete(l.notStrays, c.ID)
 			if err := l.adopt(ctx, c, files[c.ID], node); err != nil {
-				return adopted, fmt.Errorf("adopt the recording of call %s: %w", c.ID, err)
+				if ctx.Err() != nil {
+					return adopted, context.Cause(ctx)
+				}
+				l.log.ErrorContext(ctx, "adopting a recording failed", "call_id", c.ID, "error", err)
+				continue
 			}
 			adopted++
 			l.log.WarnContext(ctx, "recording had no row and is processed", "call_id", c.ID, "files", len(files[c.ID]))
 		}
 	}
 	return adopted, nil
+}
+
+// skipNoStrays leaves out the calls that were looked for within a day, and forgets those whose files are gone.
+func (l *Library) skipNoStrays(files map[uuid.UUID][]string) {
+	if l.notStrays == nil {
+		l.notStrays = map[uuid.UUID]time.Time{}
+	}
+	for id, seen := range l.notStrays {
+		if _, there := files[id]; !there || l.now().Sub(seen) >= strayAgain {
+			delete(l.notStrays, id)
+			continue
+		}
+		delete(files, id)
+	}
 }
 
 // strayFiles are the spool's files of calls, CALL.wav and CALL.N.wav, that nobody has written to for a while, in the order of their names.

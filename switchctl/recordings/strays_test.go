@@ -35,7 +35,8 @@ func TestAdopt(t *testing.T) {
 	lost := call(answered.Add(40 * time.Second))
 	old(lost+".wav", 10*time.Second)
 	old(lost+".1.wav", 35*time.Second)
-	old(call(nil)+".wav", 10*time.Second)
+	goesOn := call(nil)
+	old(goesOn+".wav", 10*time.Second)
 	old(newID(t).String()+".wav", 10*time.Second)
 	old("music.wav", 10*time.Second)
 	fresh := call(b.now)
@@ -57,6 +58,15 @@ func TestAdopt(t *testing.T) {
 	n, err = b.lib.Adopt(t.Context(), "node-1")
 	require.NoError(t, err)
 	require.Equal(t, 1, n, "nobody wrote to it for ten minutes")
+
+	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET status = 'completed', hangup_cause = 'NORMAL_CLEARING', end_time = $2 WHERE id = $1", goesOn, b.now)
+	n, err = b.lib.Adopt(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Zero(t, n, "it was looked for today")
+	b.now = b.now.Add(24 * time.Hour)
+	n, err = b.lib.Adopt(t.Context(), "node-1")
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
 }
 
 // TestKeepAdopting has a controller start after a crash: the recordings that it finds are adopted at once, and one that the crash has cut just
