@@ -82,7 +82,7 @@ func TestConflictsAreRepeated(t *testing.T) {
 	close(both)
 	require.NoError(t, <-done)
 	require.NoError(t, <-done)
-	require.Equal(t, int32(3), runs.Load(), "one of the two must have run twice")
+	require.GreaterOrEqual(t, runs.Load(), int32(3), "one of the two must have run again")
 	require.Equal(t, 2, storetest.Count(t, st, "SELECT count(*) FROM numbers WHERE label = 'xx'"))
 }
 
