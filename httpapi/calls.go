@@ -206,12 +206,7 @@ func (h callHandlers) visible(ctx context.Context, r *request) (db.GetCallViewRo
 }
 
 func (h callHandlers) read(ctx context.Context, tenant, id uuid.UUID) (db.GetCallViewRow, error) {
-	var row db.GetCallViewRow
-	err := h.store.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		var err error
-		row, err = tx.Q.GetCallView(ctx, tenant, id)
-		return err
-	})
+	row, err := h.rows.one(ctx, tenant, id)
 	return row, named(err, callNoun)
 }
 
@@ -312,28 +307,11 @@ func (h callHandlers) ofCampaign(ctx context.Context, r *request) (reply, error)
 // answerCalls answers with a page of calls, the newest first.
 func (h callHandlers) page(ctx context.Context, r *request, f callFilter, pg page) (reply, error) {
 	out := callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}
-	var rows []db.ListCallViewsRow
-	err := h.store.InTenant(ctx, r.who.tenantID, func(tx *store.Tx) error {
-		err := tx.Q.PlanByValues(ctx)
-		if err != nil {
-			return err
-		}
-		out.Total, err = tx.Q.CountCalls(ctx, db.CountCallsParams{
-			TenantID: r.who.tenantID, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status,
-			Disposition: f.disposition, Direction: f.direction,
-		})
-		if err != nil {
-			return err
-		}
-		rows, err = tx.Q.ListCallViews(ctx, db.ListCallViewsParams{
-			TenantID: r.who.tenantID, CampaignID: f.campaignID, AgentID: f.agentID, Status: f.status,
-			Disposition: f.disposition, Direction: f.direction, PageLimit: pg.limit(), PageOffset: pg.offset(),
-		})
-		return err
-	})
+	rows, total, err := h.rows.page(ctx, r.who.tenantID, f, pg)
 	if err != nil {
 		return reply{}, err
 	}
+	out.Total = total
 	for _, row := range rows {
 		view, err := h.view(r, db.GetCallViewRow(row))
 		if err != nil {

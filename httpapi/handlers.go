@@ -53,7 +53,7 @@ type (
 	}
 	suppressionHandlers struct{ dialer Suppressions }
 	callHandlers        struct {
-		store  *store.Store
+		rows   callRows
 		dialer interface {
 			PlaceCall(ctx context.Context, tenant uuid.UUID, env dialer.Environment, in dialer.CallInput) (db.Call, error)
 			FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]dialer.FlowRun, error)
@@ -64,13 +64,11 @@ type (
 		links  recordingLinks
 	}
 	recordingHandlers struct {
-		store   *store.Store
 		library Recordings
 		calls   callHandlers
 		now     func() time.Time
 	}
 	controlHandlers struct {
-		store       *store.Store
 		calls       callHandlers
 		verbs       Calls
 		idempotency *idempotency
@@ -126,7 +124,7 @@ func newAPI(cfg Config, deps Deps, signer *sessionSigner, signIn *signIn, keys *
 	}
 	accounts, lists := account.New(deps.Store), lister{timeout: cfg.RequestTimeout, log: cfg.Logger}
 	calls := callHandlers{
-		store: deps.Store, dialer: deps.Dialer, agents: deps.Agents, calls: deps.Calls,
+		rows: callRows{deps.Store}, dialer: deps.Dialer, agents: deps.Agents, calls: deps.Calls,
 		links: recordingLinks{library: deps.Recordings, now: cfg.Now},
 	}
 	ofTenant := func(ctx context.Context, tenant, id uuid.UUID) error {
@@ -139,8 +137,8 @@ func newAPI(cfg Config, deps Deps, signer *sessionSigner, signIn *signIn, keys *
 		leads:        leadHandlers{dialer: deps.Dialer, maxUpload: cfg.MaxUploadBytes, readTimeout: cfg.ReadTimeout},
 		suppressions: suppressionHandlers{deps.Dialer},
 		calls:        calls,
-		recordings:   recordingHandlers{store: deps.Store, library: deps.Recordings, calls: calls, now: cfg.Now},
-		control:      controlHandlers{store: deps.Store, calls: calls, verbs: deps.Calls, idempotency: keys, now: cfg.Now},
+		recordings:   recordingHandlers{library: deps.Recordings, calls: calls, now: cfg.Now},
+		control:      controlHandlers{calls: calls, verbs: deps.Calls, idempotency: keys, now: cfg.Now},
 		usage:        usageHandlers{deps.Dialer, cfg.Now},
 		webhooks:     webhookHandlers{webhook.NewSubscriptions(deps.Store, cfg.WebhookTargets, ofTenant, cfg.Now)},
 		flows:        flowHandlers{deps.Dialer, lists},

@@ -110,11 +110,7 @@ func (h recordingHandlers) signed(ctx context.Context, r *request) (reply, error
 
 // checkNotSuspended refuses the signed URLs of a suspended tenant.
 func (h recordingHandlers) checkNotSuspended(ctx context.Context, tenantID uuid.UUID) error {
-	var suspended bool
-	err := h.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
-		suspended, err = tx.Q.TenantSuspended(ctx, tenantID)
-		return err
-	})
+	suspended, err := h.calls.rows.suspended(ctx, tenantID)
 	if err == nil && suspended {
 		return newError(http.StatusForbidden, codeBadSignature, "The tenant is suspended.")
 	}
@@ -163,14 +159,12 @@ func (h recordingHandlers) recordingError(ctx context.Context, tenantID, callID 
 	case !errors.Is(err, store.ErrNotFound):
 		return fmt.Errorf("find the recording of call %s: %w", callID, err)
 	}
-	return h.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
-		row, err := tx.Q.GetCallView(ctx, tenantID, callID)
-		switch {
-		case err != nil:
-			return named(err, callNoun)
-		case row.Call.EndTime == nil:
-			return newError(http.StatusConflict, codeRecordingPending, "The call has not ended; its recording is still to come.")
-		}
-		return newError(http.StatusNotFound, codeRecordingMissing, "The call has no recording.")
-	})
+	row, err := h.calls.read(ctx, tenantID, callID)
+	switch {
+	case err != nil:
+		return err
+	case row.Call.EndTime == nil:
+		return newError(http.StatusConflict, codeRecordingPending, "The call has not ended; its recording is still to come.")
+	}
+	return newError(http.StatusNotFound, codeRecordingMissing, "The call has no recording.")
 }
