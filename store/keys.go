@@ -192,9 +192,9 @@ func (s *Store) SigningKeys(p Purpose) []keyring.Key {
 // LatestKey gives the key that was made last, even if it doesn't sign yet: for what is handed out to be used later.
 func (s *Store) LatestKey(p Purpose) keyring.Key { return s.keysOf(p)[0].Key }
 
-// NewestKey gives the key that signs now.
+// NewestKey gives the key that signs now, of 32 bytes: the first of SigningKeys.
 func (s *Store) NewestKey(p Purpose) []byte {
-	key := s.newest(p).Key
+	key := s.SigningKeys(p)[0] // the latest never ends
 	return key[:]
 }
 

@@ -313,6 +313,23 @@ func TestRenew(t *testing.T) {
 	require.Len(t, keys, 10)
 }
 
+// A key that has ended signs nothing more, though its successor has not begun: SIP passwords that are given out from now on stay good.
+func TestRenewedKeySignsAtOnceWhenTheEarlierEnds(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	before := st.NewestKey(store.KeySIPAccounts)
+	_, err := st.Renew(t.Context(), store.KeySIPAccounts, 0)
+	require.NoError(t, err)
+	latest := st.LatestKey(store.KeySIPAccounts)
+	require.NotEqual(t, before, latest[:])
+	require.Equal(t, latest[:], st.NewestKey(store.KeySIPAccounts))
+
+	sessions := st.NewestKey(store.KeySessions)
+	_, err = st.Renew(t.Context(), store.KeySessions, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, sessions, st.NewestKey(store.KeySessions), "until every controller knows the next")
+}
+
 // BenchmarkRotate seals the numbers of 50,000 leads anew, and reports how many a second.
 func BenchmarkRotate(b *testing.B) {
 	const leads = 50_000

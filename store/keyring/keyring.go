@@ -164,14 +164,15 @@ func (r Ring) Open(context string, sealed []byte) ([]byte, error) {
 	return r[i].Key.Open(context, sealed)
 }
 
-// Good gives the keys whose signatures are good at a time. The first of them signs: the newest one that has begun, if there is one.
+// Good gives the keys whose signatures are good at a time. The first of them signs: the newest one that has begun, or else the oldest, which
+// most have read.
 func (r Ring) Good(now time.Time) []Key {
 	var begun, later []Key
 	for _, n := range r {
 		switch {
 		case !n.Ends.IsZero() && !now.Before(n.Ends):
 		case n.Since.After(now):
-			later = append(later, n.Key)
+			later = slices.Insert(later, 0, n.Key)
 		default:
 			begun = append(begun, n.Key)
 		}

@@ -37,6 +37,9 @@ func TestANewKeyBeginsLater(t *testing.T) {
 	require.Equal(t, []keyring.Key{{2}}, ring.Good(now.Add(time.Minute)))
 	old.Ends = now
 	require.Equal(t, []keyring.Key{{2}}, keyring.Ring{fresh, old}.Good(now), "where the earlier one was ended the new one signs at once")
+
+	old.Since, old.Ends = fresh.Since, time.Time{}
+	require.Equal(t, []keyring.Key{{1}, {2}}, keyring.Ring{fresh, old}.Good(now), "the first one while none has begun, as it is the one that seals")
 }
 
 // The number is part of what is sealed, and another key's number doesn't open it.
