@@ -69,6 +69,7 @@ func (s *Service) look(ctx context.Context, sw Switch) {
 	s.mu.Lock()
 	began := s.desk.changes
 	s.mu.Unlock()
+	readAt := s.now()
 	var rows []db.AgentsOfNodeRow
 	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
@@ -94,7 +95,7 @@ func (s *Service) look(ctx context.Context, sw Switch) {
 	}
 	s.seePhones(sw)
 	for _, r := range rows {
-		if err := s.correct(ctx, sw, r); err != nil && ctx.Err() == nil {
+		if err := s.correct(ctx, sw, r, readAt); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "agent's state can't be set right", "agent_id", r.ID, "error", err)
 		}
 	}
@@ -191,8 +192,9 @@ type loss struct {
 // overdue later.
 func (l loss) pauses() bool { return l.status != OnCall || l.reason != switchctl.PhoneHungUp }
 
-// correct moves an agent whose state the facts have left behind.
-func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) error {
+// correct moves an agent whose state the facts have left behind. readAt is when r was read at the earliest: how old a state was then counts,
+// not how old it has become since.
+func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow, readAt time.Time) error {
 	now := s.now()
 	s.mu.Lock()
 	a := s.desk.agents[r.ID]
@@ -211,7 +213,7 @@ func (s *Service) correct(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) 
 	if outdated { // the agent has gone on since it was read: the next look sees how
 		return nil
 	}
-	old := now.Sub(r.LastStatusAt) >= settleTime
+	old := readAt.Sub(r.LastStatusAt) >= settleTime
 	if !phoneless {
 		s.settled(r.ID)
 	}

@@ -177,7 +177,7 @@ func TestPhoneGoesWhileDialsCommits(t *testing.T) {
 	}))
 	b.force(t, agent, OnCall, &call)
 	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneHungUp)
-	require.NoError(t, b.svc.correct(ctx, b.sw, rows[0]))
+	require.NoError(t, b.svc.correct(ctx, b.sw, rows[0], b.clock.Now()))
 	require.Empty(t, b.sw.hangups())
 	b.svc.look(ctx, b.sw)
 	require.Equal(t, []uuid.UUID{call}, b.sw.hangups())
