@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,22 +24,17 @@ func (s *Store) sweepStrict(ctx context.Context, now time.Time, done *Swept) err
 	if err != nil {
 		return err
 	}
+	var faults sweepFaults
 	for _, t := range strict {
 		before := now.AddDate(0, 0, -int(t.PiiRetentionDays))
-		if err := s.sweepLeads(ctx, t.ID, before, done); err != nil {
-			return fmt.Errorf("leads of tenant %s: %w", t.ID, err)
-		}
-		if err := s.sweepCalls(ctx, t.ID, before, done); err != nil {
-			return fmt.Errorf("calls of tenant %s: %w", t.ID, err)
-		}
-		if err := s.sweepClear(ctx, t.ID, before, done); err != nil {
-			return fmt.Errorf("numbers in clear in calls of tenant %s: %w", t.ID, err)
-		}
-		if err := s.sweepEvents(ctx, t.ID, now, done); err != nil {
-			return fmt.Errorf("events of tenant %s: %w", t.ID, err)
+		if !faults.goOn(ctx, "leads of tenant "+t.ID.String(), s.sweepLeads(ctx, t.ID, before, done)) ||
+			!faults.goOn(ctx, "calls of tenant "+t.ID.String(), s.sweepCalls(ctx, t.ID, before, done)) ||
+			!faults.goOn(ctx, "numbers in clear in calls of tenant "+t.ID.String(), s.sweepClear(ctx, t.ID, before, done)) ||
+			!faults.goOn(ctx, "events of tenant "+t.ID.String(), s.sweepEvents(ctx, t.ID, now, done)) {
+			break
 		}
 	}
-	return nil
+	return faults.err()
 }
 
 func (s *Store) sweepLeads(ctx context.Context, tenant uuid.UUID, before time.Time, done *Swept) error {

@@ -65,6 +65,28 @@ func TestManyLeadsAreSealed(t *testing.T) {
 	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM leads WHERE phone IS NOT NULL OR phone_sealed IS NULL"))
 }
 
+// A tenant whose data key is damaged keeps neither other tenants' numbers nor anything else from being forgotten.
+func TestSweepGoesOnBehindAFault(t *testing.T) {
+	t.Parallel()
+	st := storetest.New(t)
+	damaged, other := storetest.StrictTenant(t, st), storetest.StrictTenant(t, st)
+	campaign := storetest.Campaign(t, st, damaged, nil)
+	storetest.Exec(t, st, damaged, `INSERT INTO leads (tenant_id, id, campaign_id, phone, phone_hash, phone_last4)
+		VALUES ($1, $2, $3, '9876543210', sha256('x'), '3210')`, damaged, storetest.NewID(t), campaign)
+	storetest.Exec(t, st, damaged, "UPDATE tenants SET data_key = set_byte(data_key, 20, get_byte(data_key, 20) # 1) WHERE id = $1", damaged)
+	out := startedEvent(t, st, damaged, time.Now().AddDate(0, 0, -40), "outbound")
+	leftovers(t, st, other, agentOf(t, st, other), 1, time.Now().AddDate(-3, 0, 0))
+	late := startedEvent(t, st, other, time.Now().AddDate(0, 0, -40), "outbound")
+
+	done, err := st.Sweep(t.Context(), time.Now(), store.DefaultRetention())
+	require.ErrorIs(t, err, store.ErrUnseal)
+	require.ErrorContains(t, err, damaged.String())
+	require.Equal(t, maskedOut, told(t, st, damaged, out))
+	require.Equal(t, maskedOut, told(t, st, other, late))
+	require.EqualValues(t, 1, done.Sessions)
+	require.Equal(t, 1, storetest.Count(t, st, "SELECT count(*) FROM leads WHERE phone IS NOT NULL"))
+}
+
 // startedEvent writes a call.started of a moment, as a standard tenant has it.
 func startedEvent(t *testing.T, st *store.Store, tenant uuid.UUID, at time.Time, direction string) uuid.UUID {
 	t.Helper()

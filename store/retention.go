@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,7 +60,8 @@ func NextSweep(now time.Time) time.Time {
 // Sweep forgets what is not to be kept: the numbers of strict tenants' leads and calls that ended longer ago than the tenant's
 // pii_retention_days, idempotency keys and callback tokens whose time is over, and what is older than keep says. Numbers in clear from
 // before a tenant was strict are sealed in its leads and masked in its events at once. It works in short transactions, and one that was
-// broken off does no harm. One process sweeps at a time; for any other there is nothing to do. What it did until an error is in Swept.
+// broken off does no harm. One process sweeps at a time; for any other there is nothing to do. What fails of one kind or one tenant holds up
+// nothing else, unless the database is away (ErrUnavailable) or ctx ends: errors are joined, and what was done is in Swept.
 func (s *Store) Sweep(ctx context.Context, now time.Time, keep Retention) (done Swept, err error) {
 	_, err = s.alone(ctx, sweepLock, func() error { return s.sweep(ctx, now, keep, &done) })
 	if err != nil {
@@ -69,15 +71,16 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, keep Retention) (done 
 }
 
 func (s *Store) sweep(ctx context.Context, now time.Time, keep Retention, done *Swept) error {
-	if err := s.sweepStrict(ctx, now, done); err != nil {
-		return err
+	var faults sweepFaults
+	if !faults.goOn(ctx, "numbers of strict tenants", s.sweepStrict(ctx, now, done)) {
+		return faults.err()
 	}
 	err := s.InSystem(ctx, func(tx *Tx) error {
 		_, err := tx.Q.SignInFailuresForget(ctx, now.Add(-idempotencyKept))
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("failures to sign in: %w", err)
+	if !faults.goOn(ctx, "failures to sign in", err) {
+		return faults.err()
 	}
 	for _, f := range []forgetting{
 		{"idempotency keys", now.Add(-idempotencyKept), sweepBatch, &done.Keys, (*db.Queries).IdempotencyKeysForget},
@@ -88,12 +91,26 @@ func (s *Store) sweep(ctx context.Context, now time.Time, keep Retention, done *
 		{"the audit", daysBefore(now, keep.Audit), sweepBatch, &done.Audit, (*db.Queries).AuditForget},
 		{"accesses to recordings", daysBefore(now, keep.Audit), sweepBatch, &done.Accesses, byID((*db.Queries).RecordingAccessForget)},
 	} {
-		if err := s.forget(ctx, f); err != nil {
-			return fmt.Errorf("%s: %w", f.what, err)
+		if !faults.goOn(ctx, f.what, s.forget(ctx, f)) {
+			break
 		}
 	}
-	return nil
+	return faults.err()
 }
+
+// sweepFaults are the errors of the parts of a sweep.
+type sweepFaults []error
+
+// goOn notes what became of a part, and tells whether there is sense in the next.
+func (f *sweepFaults) goOn(ctx context.Context, what string, err error) bool {
+	if err == nil {
+		return true
+	}
+	*f = append(*f, fmt.Errorf("%s: %w", what, err))
+	return ctx.Err() == nil && !errors.Is(err, ErrUnavailable)
+}
+
+func (f *sweepFaults) err() error { return errors.Join(*f...) }
 
 // forgetting is what a sweep deletes of one kind: all of before a moment, in batches. The zero moment keeps all.
 type forgetting struct {
