@@ -207,7 +207,7 @@ func (r *rotation) sweep(ctx context.Context) error {
 			return fmt.Errorf("tenant %s: %w", t.ID, err)
 		}
 		for _, c := range sealedColumns() {
-			if c.number && len(numbers) == 0 {
+			if c.context == nil && len(numbers) == 0 {
 				continue // none of them opens
 			}
 			if err := r.column(ctx, t.ID, c, numbers); err != nil {
@@ -258,7 +258,7 @@ func (r *rotation) renewDataKey(ctx context.Context, tenant uuid.UUID) (ring key
 // column seals a column's values of one tenant anew, in pages.
 func (r *rotation) column(ctx context.Context, tenant uuid.UUID, c sealedColumn, numbers keyring.Ring) error {
 	ring, key, contextOf := r.s.keysOf(keySecrets), r.secrets, c.context
-	if c.number {
+	if c.context == nil {
 		ring, key = numbers, numbers[0]
 		contextOf = func(uuid.UUID) string { return phoneContext(tenant) }
 	}

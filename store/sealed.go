@@ -23,86 +23,65 @@ func SigningSecret(subscriptionID uuid.UUID) string {
 	return "signing secret of subscription " + subscriptionID.String()
 }
 
-type sealedRow struct {
-	ID     uuid.UUID
-	Sealed []byte
-}
-
-// resealBatch replaces values, each if it is still what it was.
-type resealBatch struct {
-	TenantID uuid.UUID
-	Ids      []uuid.UUID //nolint:revive // the generated parameters have the same fields
-	Was      [][]byte
-	Sealed   [][]byte
-}
+// sealedRow and resealBatch have the fields of what the generated queries give and take.
+type (
+	sealedRow struct {
+		ID     uuid.UUID
+		Sealed []byte
+	}
+	// resealBatch replaces values, each if it is still what it was.
+	resealBatch struct {
+		TenantID uuid.UUID
+		Ids      []uuid.UUID //nolint:revive // as generated
+		Was      [][]byte
+		Sealed   [][]byte
+	}
+)
 
 // sealedColumn is a column of sealed values, for a rotation. Every column of sealed values must be in sealedColumns.
 type sealedColumn struct {
 	table, column string
-	// number tells those that are sealed under the tenant's data key, context the context of the others.
-	number  bool
+	// context is the context of a row's value; nil where numbers are sealed under the tenant's data key.
 	context func(id uuid.UUID) string
 	read    func(ctx context.Context, q *db.Queries, tenant, after uuid.UUID, page int32) ([]sealedRow, error)
 	write   func(context.Context, *db.Queries, resealBatch) (int64, error)
 }
 
 func sealedColumns() []sealedColumn {
+	type q = db.Queries
 	return []sealedColumn{
-		{
-			table: "trunks", column: "password_sealed", context: TrunkPassword,
-			read: func(ctx context.Context, q *db.Queries, tenant, after uuid.UUID, page int32) ([]sealedRow, error) {
-				return sealedRows(q.SealedTrunks(ctx, tenant, after, page))
-			},
-			write: func(ctx context.Context, q *db.Queries, b resealBatch) (int64, error) {
-				return q.ResealTrunks(ctx, db.ResealTrunksParams(b))
-			},
-		},
-		{
-			table: "voice_agents", column: "auth_token_sealed", context: AuthToken,
-			read: func(ctx context.Context, q *db.Queries, tenant, after uuid.UUID, page int32) ([]sealedRow, error) {
-				return sealedRows(q.SealedVoiceAgents(ctx, tenant, after, page))
-			},
-			write: func(ctx context.Context, q *db.Queries, b resealBatch) (int64, error) {
-				return q.ResealVoiceAgents(ctx, db.ResealVoiceAgentsParams(b))
-			},
-		},
-		{
-			table: "webhook_subscriptions", column: "secret_sealed", context: SigningSecret,
-			read: func(ctx context.Context, q *db.Queries, tenant, after uuid.UUID, page int32) ([]sealedRow, error) {
-				return sealedRows(q.SealedWebhooks(ctx, tenant, after, page))
-			},
-			write: func(ctx context.Context, q *db.Queries, b resealBatch) (int64, error) {
-				return q.ResealWebhooks(ctx, db.ResealWebhooksParams(b))
-			},
-		},
-		{
-			table: "leads", column: "phone_sealed", number: true,
-			read: func(ctx context.Context, q *db.Queries, tenant, after uuid.UUID, page int32) ([]sealedRow, error) {
-				return sealedRows(q.SealedLeads(ctx, tenant, after, page))
-			},
-			write: func(ctx context.Context, q *db.Queries, b resealBatch) (int64, error) {
-				return q.ResealLeads(ctx, db.ResealLeadsParams(b))
-			},
-		},
-		{
-			table: "calls", column: "peer_sealed", number: true,
-			read: func(ctx context.Context, q *db.Queries, tenant, after uuid.UUID, page int32) ([]sealedRow, error) {
-				return sealedRows(q.SealedCalls(ctx, tenant, after, page))
-			},
-			write: func(ctx context.Context, q *db.Queries, b resealBatch) (int64, error) {
-				return q.ResealCalls(ctx, db.ResealCallsParams(b))
-			},
-		},
+		columnOf("trunks", "password_sealed", TrunkPassword, (*q).SealedTrunks, (*q).ResealTrunks),
+		columnOf("voice_agents", "auth_token_sealed", AuthToken, (*q).SealedVoiceAgents, (*q).ResealVoiceAgents),
+		columnOf("webhook_subscriptions", "secret_sealed", SigningSecret, (*q).SealedWebhooks, (*q).ResealWebhooks),
+		columnOf("leads", "phone_sealed", nil, (*q).SealedLeads, (*q).ResealLeads),
+		columnOf("calls", "peer_sealed", nil, (*q).SealedCalls, (*q).ResealCalls),
 	}
 }
 
-func sealedRows[R ~struct {
+// columnOf gives a column by its queries, each of which has types of its own.
+func columnOf[R ~struct {
 	ID     uuid.UUID
 	Sealed []byte
-}](rows []R, err error) ([]sealedRow, error) {
-	out := make([]sealedRow, len(rows))
-	for i, r := range rows {
-		out[i] = sealedRow(r)
+}, B ~struct {
+	TenantID uuid.UUID
+	Ids      []uuid.UUID //nolint:revive // as generated
+	Was      [][]byte
+	Sealed   [][]byte
+}](
+	table, column string, contextOf func(id uuid.UUID) string,
+	read func(q *db.Queries, ctx context.Context, tenant, after uuid.UUID, page int32) ([]R, error),
+	write func(q *db.Queries, ctx context.Context, batch B) (int64, error),
+) sealedColumn {
+	return sealedColumn{
+		table: table, column: column, context: contextOf,
+		read: func(ctx context.Context, q *db.Queries, tenant, after uuid.UUID, page int32) ([]sealedRow, error) {
+			rows, err := read(q, ctx, tenant, after, page)
+			out := make([]sealedRow, len(rows))
+			for i, r := range rows {
+				out[i] = sealedRow(r)
+			}
+			return out, err
+		},
+		write: func(ctx context.Context, q *db.Queries, b resealBatch) (int64, error) { return write(q, ctx, B(b)) },
 	}
-	return out, err
 }
