@@ -69,12 +69,15 @@ func runSuite(m *testing.M) (code int, err error) {
 	if theSuite.controller, err = binary(dir, envController, "-race"); err != nil {
 		return 1, err
 	}
+	var mu sync.Mutex // guards started: two kinds of switch may start at a time
 	var started []*stack.Stack
 	theSuite.shared = map[kind]func() (*stack.Stack, error){}
 	for _, k := range []kind{simulated, freeswitch} {
 		theSuite.shared[k] = sync.OnceValues(func() (*stack.Stack, error) {
 			s, err := theSuite.start(context.Background(), filepath.Join(dir, string(k)), k, stack.Config{})
 			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
 				started = append(started, s)
 			}
 			return s, err

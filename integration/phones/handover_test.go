@@ -72,12 +72,12 @@ func handover(t *testing.T, l *line, way string) {
 	l.voiceAI(t, query, "transfer_to_queue")
 	requests := make(chan switchctl.QueueRequest, 1)
 	outcomes := make(chan switchctl.AgentOutcome, 1)
-	l.handler.queue = func(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error {
+	l.handler.onQueue(func(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error {
 		requests <- req
 		out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
 		outcomes <- out
 		return err
-	}
+	})
 	l.hold(t)
 	since := time.Now()
 	call := l.dial(t)
@@ -145,11 +145,11 @@ func TestHandoverBeforeTheLeg(t *testing.T) {
 		t.Helper()
 		l.voiceAI(t, "&end_by=close&end_after=1ms", "transfer_to_queue")
 		queued := make(chan time.Time, 1)
-		l.handler.queue = func(ctx context.Context, leg switchctl.Leg, _ switchctl.QueueRequest) error {
+		l.handler.onQueue(func(ctx context.Context, leg switchctl.Leg, _ switchctl.QueueRequest) error {
 			queued <- time.Now()
 			_, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
 			return err
-		}
+		})
 		l.hold(t)
 		call := l.dial(t)
 		since := <-queued

@@ -108,6 +108,12 @@ func (h *handler) Queue(ctx context.Context, leg switchctl.Leg, req switchctl.Qu
 	return f(ctx, leg, req)
 }
 
+func (h *handler) onQueue(f func(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queue = f
+}
+
 func (h *handler) onAnswer(f func(ctx context.Context, leg switchctl.Leg) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

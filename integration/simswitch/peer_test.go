@@ -161,7 +161,7 @@ func (p *peer) next() *peerCall {
 	}
 }
 
-func (p *peer) newCall(callID, user string) *peerCall {
+func (p *peer) newCall(user string) *peerCall {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP("127.0.0.1")})
 	if err != nil {
 		panic(err)
@@ -179,10 +179,14 @@ func (p *peer) newCall(callID, user string) *peerCall {
 			c.freq = f
 		}
 	}
-	p.mu.Lock()
-	p.byCall[callID] = c
-	p.mu.Unlock()
 	return c
+}
+
+// keep has the requests of a call reach it.
+func (p *peer) keep(callID string, c *peerCall) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byCall[callID] = c
 }
 
 func (c *peerCall) sdp(dir direction) []byte {
@@ -214,11 +218,12 @@ func (p *peer) onInvite(req *sip.Request, tx sip.ServerTransaction) {
 	if err != nil {
 		return
 	}
-	c := p.newCall(req.CallID().Value(), req.Recipient.User)
+	c := p.newCall(req.Recipient.User)
 	c.invite, c.server = req, d
 	if r, err := parseSDP(req.Body()); err == nil {
 		c.remote = r.addr
 	}
+	p.keep(req.CallID().Value(), c)
 	tx.OnCancel(func(*sip.Request) { close(c.cancel) })
 	go c.listen()
 	p.calls <- c
@@ -470,7 +475,8 @@ func (p *peer) dial(to string, user string, headers ...sip.Header) (*peerCall, i
 	var uri sip.Uri
 	require.NoError(p.t, sip.ParseUri("sip:"+to, &uri))
 	callID := fmt.Sprintf("%s-%d", strings.ReplaceAll(p.addr, ":", "-"), time.Now().UnixNano())
-	c := p.newCall(callID, user)
+	c := p.newCall(user)
+	p.keep(callID, c)
 	go c.listen()
 	id := sip.CallIDHeader(callID)
 	from := sip.FromHeader{DisplayName: "Caller", Address: sip.Uri{Scheme: "sip", User: "+911234567890", Host: p.host}, Params: sip.NewParams()}

@@ -172,7 +172,7 @@ func TestRegistration(t *testing.T) {
 func TestRegistrationIsRefused(t *testing.T) {
 	t.Parallel()
 	u := newUsers(t)
-	u.passwords["1002"] = "another"
+	u.set(func(u *users) { u.passwords["1002"] = "another" })
 	b := setup(t, withUsers(u))
 	p := newPhone(b)
 	require.Equal(t, 403, p.register("1001", "guess").StatusCode)
@@ -205,7 +205,7 @@ func TestNonces(t *testing.T) {
 func TestDirectoryCache(t *testing.T) {
 	t.Parallel()
 	u := newUsers(t)
-	u.cacheable = "60000"
+	u.set(func(u *users) { u.cacheable = "60000" })
 	b := setup(t, withUsers(u))
 	p := newPhone(b)
 	require.Equal(t, 200, p.register("1001", "secret").StatusCode)
