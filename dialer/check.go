@@ -70,8 +70,9 @@ func clearable[T any](c *checker, field string, o Opt[T]) (*T, bool) {
 	}
 }
 
-// quota refuses one more of what a tenant may have most of. Lists of them have no pages. Errors: *ConflictError.
-func quota(
+// Quota refuses one more of what a tenant may have most of, in a transaction that adds it. Lists of them have no pages. Errors: *ConflictError
+// with that code.
+func Quota(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, code string, most int64, count func(context.Context, uuid.UUID) (int64, error),
 ) error {
 	if err := tx.Q.QuotaLock(ctx, tenant); err != nil {

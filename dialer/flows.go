@@ -132,7 +132,7 @@ func (s *Service) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput
 		if err := in.check(ctx, tx, &row, false); err != nil {
 			return err
 		}
-		if err := quota(ctx, tx, tenant, CodeFlows, maxFlows, tx.Q.FlowCount); err != nil {
+		if err := Quota(ctx, tx, tenant, CodeFlows, maxFlows, tx.Q.FlowCount); err != nil {
 			return err
 		}
 		var err error

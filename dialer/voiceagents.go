@@ -15,7 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// CreateVoiceAgent adds a voice agent. Errors: *ValidationError.
+// CreateVoiceAgent adds a voice agent. Errors: *ValidationError, *ConflictError when the tenant has all that it may have.
 func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
 	row, c := newVoiceAgent(), checker{}
 	row.TenantID = tenant
@@ -25,7 +25,7 @@ func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in Voi
 		return VoiceAgent{}, err
 	}
 	made, err := s.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
-		if err := quota(ctx, tx, tenant, CodeVoiceAgents, maxVoiceAgents, tx.Q.VoiceAgentCount); err != nil {
+		if err := Quota(ctx, tx, tenant, CodeVoiceAgents, maxVoiceAgents, tx.Q.VoiceAgentCount); err != nil {
 			return row, err
 		}
 		if err := s.sealToken(in, &row); err != nil {

@@ -157,7 +157,7 @@ func (h agentHandlers) dispose(ctx context.Context, r *request) (reply, error) {
 	return ok(disposeView{view, result.Agent}), err
 }
 
-// agentHangup ends the agent's call; the agent's phone stays up.
+// hangup ends the agent's call; the agent's phone stays up.
 func (h agentHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 	agent, err := h.dialer.AgentHangup(ctx, r.who.tenantID, r.who.id)
 	return ok(agent), named(err, agentNoun)

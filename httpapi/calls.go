@@ -117,7 +117,7 @@ type callPage struct {
 	PageSize int        `json:"page_size"`
 }
 
-// viewCall shows a call. Durations count from the moments of the switch's own record: ring to answer, answer to hang-up, dial
+// view shows a call. Durations count from the moments of the switch's own record: ring to answer, answer to hang-up, dial
 // to hang-up.
 func (h callHandlers) view(r *request, row db.GetCallViewRow) (callView, error) {
 	c := row.Call
@@ -180,7 +180,7 @@ func (h callHandlers) get(ctx context.Context, r *request) (reply, error) {
 	return ok(view), err
 }
 
-// visibleCall reads the call that the path names. An agent sees those that were theirs, and the one that they are on or that is
+// visible reads the call that the path names. An agent sees those that were theirs, and the one that they are on or that is
 // being offered to them; no other agent's.
 func (h callHandlers) visible(ctx context.Context, r *request) (db.GetCallViewRow, error) {
 	id, err := r.pathID("call_id", callNoun)
@@ -210,7 +210,7 @@ func (h callHandlers) read(ctx context.Context, tenant, id uuid.UUID) (db.GetCal
 	return row, named(err, callNoun)
 }
 
-// createCall places a single call.
+// create places a single call.
 func (h callHandlers) create(ctx context.Context, r *request) (reply, error) {
 	var in dialer.CallInput
 	if err := r.decode(&in); err != nil {
@@ -229,7 +229,7 @@ type hangupView struct {
 	CallID uuid.UUID `json:"call_id"`
 }
 
-// hangupCall ends a live call, whoever is in it.
+// hangup ends a live call, whoever is in it.
 func (h callHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 	row, err := h.visible(ctx, r)
 	if err != nil {
@@ -267,7 +267,7 @@ func (r *request) callFilter() (callFilter, []*dialer.FieldError) {
 	return f, bad[:]
 }
 
-// listCalls lists all calls of the tenant; for an agent the agent's own.
+// list lists all calls of the tenant; for an agent the agent's own.
 func (h callHandlers) list(ctx context.Context, r *request) (reply, error) {
 	pg, bad := r.page()
 	f, badFilter := r.callFilter()
@@ -304,7 +304,7 @@ func (h callHandlers) ofCampaign(ctx context.Context, r *request) (reply, error)
 	return h.page(ctx, r, f, pg)
 }
 
-// answerCalls answers with a page of calls, the newest first.
+// page answers with a page of calls, the newest first.
 func (h callHandlers) page(ctx context.Context, r *request, f callFilter, pg page) (reply, error) {
 	out := callPage{Items: []callView{}, Page: pg.number, PageSize: pg.size}
 	rows, total, err := h.rows.page(ctx, r.who.tenantID, f, pg)

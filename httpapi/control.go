@@ -21,7 +21,7 @@ type controlView struct {
 	Result       map[string]any `json:"result"`
 }
 
-// controlCall dispatches one verb. Whose call it is comes first, then how often it is asked, then what is asked.
+// control dispatches one verb. Whose call it is comes first, then how often it is asked, then what is asked.
 func (h controlHandlers) control(ctx context.Context, r *request) (reply, error) {
 	callID, err := h.ownCall(ctx, r)
 	if err != nil {

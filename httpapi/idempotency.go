@@ -122,7 +122,7 @@ type idempotency struct {
 	keepTimeout time.Duration
 }
 
-// handle does an operation's work once per key where the request has one. The control endpoint has rules of its own: see controlCall.
+// handle does an operation's work once per key where the request has one. The control endpoint has rules of its own: see controlHandlers.
 func (d *idempotency) handle(ctx context.Context, r *request) (reply, error) {
 	if r.op.method != http.MethodPost || r.op.surface != publicAPI || r.op.access == accessControl {
 		return r.op.handle(ctx, r)

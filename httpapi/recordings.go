@@ -24,7 +24,7 @@ type recordingURLView struct {
 	Format    string    `json:"format"`
 }
 
-// getRecording hands out a signed URL.
+// url hands out a signed URL.
 func (h recordingHandlers) url(ctx context.Context, r *request) (reply, error) {
 	call, err := h.calls.visible(ctx, r)
 	if err != nil {
@@ -44,7 +44,7 @@ func (h recordingHandlers) url(ctx context.Context, r *request) (reply, error) {
 	}), nil
 }
 
-// streamRecording sends the audio to a key with its own scope for that.
+// audio sends the audio to a key with its own scope for that.
 func (h recordingHandlers) audio(ctx context.Context, r *request) (reply, error) {
 	callID, err := r.pathID("call_id", callNoun)
 	if err != nil {
@@ -74,7 +74,7 @@ func (l recordingLinks) of(r *request, tenantID, callID uuid.UUID) string {
 	})
 }
 
-// openSignedRecording sends the audio to whoever holds a URL that we signed, or leads on to the object store.
+// signed sends the audio to whoever holds a URL that we signed, or leads on to the object store.
 func (h recordingHandlers) signed(ctx context.Context, r *request) (reply, error) {
 	callID, _ := r.rc.UserValue("call_id").(string)
 	link, err := h.library.Signer().Verify(callID, func(name string) string {

@@ -183,7 +183,7 @@ func (in *ownPasswordInput) Members() map[string]json.Unmarshaler {
 	return map[string]json.Unmarshaler{"current_password": &in.Current, "new_password": &in.New}
 }
 
-// setOwnPassword changes the password of the user who asks, and ends all their sessions.
+// setPassword changes the password of the user who asks, and ends all their sessions.
 func (h sessionHandlers) setPassword(ctx context.Context, r *request) (reply, error) {
 	var in ownPasswordInput
 	if err := r.decodeInto(&in); err != nil {

@@ -106,7 +106,7 @@ func (u *uploadBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// uploadLeads adds the leads of a file to a campaign.
+// upload adds the leads of a file to a campaign.
 func (h leadHandlers) upload(ctx context.Context, r *request) (reply, error) {
 	campaignID, err := r.pathID("campaign_id", campaignNoun)
 	if err != nil {

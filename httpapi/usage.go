@@ -17,7 +17,7 @@ type usageView struct {
 	Items []dialer.UsageRow `json:"items"`
 }
 
-// usage counts the tenant's calls by day, campaign or direction.
+// count counts the tenant's calls by day, campaign or direction.
 func (h usageHandlers) count(ctx context.Context, r *request) (reply, error) {
 	to, badTo := r.queryTime("to", h.now())
 	from, badFrom := r.queryTime("from", to.Add(-usagePeriod))

@@ -68,16 +68,9 @@ func (s *Subscriptions) Create(ctx context.Context, tenant uuid.UUID, in Edit) (
 		return sub, "", fmt.Errorf("create webhook: %w", err)
 	}
 	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
-		err := tx.Q.QuotaLock(ctx, tenant)
+		err := dialer.Quota(ctx, tx, tenant, codeTooMany, maxSubscriptions, tx.Q.CountWebhooks)
 		if err != nil {
 			return err
-		}
-		n, err := tx.Q.CountWebhooks(ctx, tenant)
-		if err != nil {
-			return err
-		}
-		if n >= maxSubscriptions {
-			return conflict(codeTooMany, fmt.Sprintf("There are %d subscriptions, which is the most; delete some that are not in use.", n))
 		}
 		sub, err = tx.Q.CreateWebhook(ctx, db.CreateWebhookParams{
 			TenantID: sub.TenantID, ID: sub.ID, Url: sub.Url, EventTypes: sub.EventTypes, CampaignID: sub.CampaignID,
