@@ -237,6 +237,9 @@ func (e *apiError) dialerBody(requestID string) ([]byte, error) {
 	if e.status != http.StatusUnprocessableEntity {
 		maps.Copy(doc, e.members)
 		doc["code"], doc["detail"] = e.code, e.detail
+		if e.retryAfter > 0 {
+			doc["retry_after_s"] = e.retrySeconds()
+		}
 		return json.Marshal(doc)
 	}
 	list := make([]dialerValidation, 0, len(e.fields))

@@ -23,8 +23,11 @@ func behindProxy(cfg *httpapi.Config, _ *httpapi.Deps) {
 // signInFrom tries to sign in from an address.
 func (b *bundle) signInFrom(t *testing.T, client, email, password string) (status int, retryAfter string) {
 	t.Helper()
-	status, header, _ := b.client("").With("X-Forwarded-For", client).Do(t, http.MethodPost, "/api/auth/login",
+	status, header, body := b.client("").With("X-Forwarded-For", client).Do(t, http.MethodPost, "/api/auth/login",
 		object{"email": email, "password": password})
+	if after := header.Get("Retry-After"); after != "" {
+		require.Contains(t, string(body), `"retry_after_s":`+after)
+	}
 	return status, header.Get("Retry-After")
 }
 

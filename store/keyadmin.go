@@ -11,9 +11,18 @@ import (
 	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
-// WithdrawMasters takes the database from every master key but the one that this Store was opened with, and gives their fingerprints.
-// Controllers that run under another go on with the keys that they have read, and don't start again.
-func (s *Store) WithdrawMasters(ctx context.Context) (withdrawn []keyring.ID, err error) {
+// NewerMasterError refuses to withdraw the master key that the last rotation moved to: it is in place on no host yet, or the command was run
+// with an earlier one.
+type NewerMasterError struct{ Mine, Newer keyring.ID }
+
+func (e *NewerMasterError) Error() string {
+	return fmt.Sprintf("the last rotation moved to the master key %s, and this one, %s, is older: put the newer in place first", e.Newer, e.Mine)
+}
+
+// WithdrawMasters takes the database from every master key but the one that this Store was opened with, and gives their fingerprints; the
+// one that the last rotation moved to only with evenNewer, otherwise it is a [*NewerMasterError]. Controllers that run under another go on
+// with the keys that they have read, and don't start again.
+func (s *Store) WithdrawMasters(ctx context.Context, evenNewer bool) (withdrawn []keyring.ID, err error) {
 	mine := s.master.ID()
 	err = s.InSystem(ctx, func(tx *Tx) error {
 		withdrawn = nil
@@ -43,6 +52,9 @@ func (s *Store) WithdrawMasters(ctx context.Context) (withdrawn []keyring.ID, er
 				withdrawn = append(withdrawn, id)
 			}
 		}
+		if err := s.newestMaster(ctx, tx, withdrawn); err != nil && !evenNewer {
+			return err
+		}
 		if _, err = tx.Q.WithdrawMasterKeys(ctx, mine[:]); err != nil || len(withdrawn) == 0 {
 			return err
 		}
@@ -52,6 +64,21 @@ func (s *Store) WithdrawMasters(ctx context.Context) (withdrawn []keyring.ID, er
 		return nil, fmt.Errorf("withdraw master keys: %w", err)
 	}
 	return withdrawn, nil
+}
+
+// newestMaster is a [*NewerMasterError] if one of others is the master key that the last rotation moved to.
+func (s *Store) newestMaster(ctx context.Context, tx *Tx, others []keyring.ID) error {
+	last, err := tx.Q.LastRotation(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if newer := keyring.ID(last.MasterID); slices.Contains(others, newer) {
+		return &NewerMasterError{Mine: s.master.ID(), Newer: newer}
+	}
+	return nil
 }
 
 // Renew gives a purpose that signs a new key. What the earlier ones signed stays good for keep longer, for none when that is zero; the

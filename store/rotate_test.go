@@ -152,7 +152,11 @@ func TestRotate(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	withdrawn, err := moved.WithdrawMasters(operator)
+	_, err = serving.WithdrawMasters(operator, false)
+	var newer *store.NewerMasterError
+	require.ErrorAs(t, err, &newer)
+	require.Equal(t, store.NewerMasterError{Mine: keyring.Key(storetest.MasterKey()).ID(), Newer: next.ID()}, *newer)
+	withdrawn, err := moved.WithdrawMasters(operator, false)
 	require.NoError(t, err)
 	require.Equal(t, []string{"secret_keys.rotation_begun", "secret_keys.rotated", "master_key.withdrawn"}, b.audited(t))
 	require.Equal(t, []keyring.ID{keyring.Key(storetest.MasterKey()).ID()}, withdrawn)
@@ -167,6 +171,23 @@ func TestRotate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, store.Rotated{Master: next.ID(), Tenants: 1, Values: 7}, done)
 	b.requireOpens(t, quickly(t, b.url, next), 3)
+}
+
+// Whoever gives up the new master key goes back to the earlier one, and says so.
+func TestWithdrawTheNewerMaster(t *testing.T) {
+	t.Parallel()
+	b := setupKeys(t, 1)
+	next := keyring.Random()
+	_, err := b.st.Rotate(t.Context(), store.Rotation{NewMaster: &next})
+	require.NoError(t, err)
+	withdrawn, err := b.st.WithdrawMasters(t.Context(), true)
+	require.NoError(t, err)
+	require.Equal(t, []keyring.ID{next.ID()}, withdrawn)
+	_, err = openWith(t, b.url, next)
+	require.ErrorIs(t, err, store.ErrMasterKey)
+	withdrawn, err = quickly(t, b.url, storetest.MasterKey()).WithdrawMasters(t.Context(), false)
+	require.NoError(t, err)
+	require.Empty(t, withdrawn)
 }
 
 // A rotation that was broken off anywhere leaves everything readable under both master keys, refuses another target, and is taken up
@@ -205,7 +226,7 @@ func TestRotateIsResumed(t *testing.T) {
 	_, err = b.st.Rotate(t.Context(), store.Rotation{})
 	require.ErrorIs(t, err, store.ErrRotating)
 	moved := quickly(t, b.url, next)
-	_, err = moved.WithdrawMasters(t.Context())
+	_, err = moved.WithdrawMasters(t.Context(), false)
 	require.ErrorIs(t, err, store.ErrRotating)
 
 	// By the new key's owner, who has it in place already.
@@ -215,7 +236,7 @@ func TestRotateIsResumed(t *testing.T) {
 	b.requireOpens(t, moved, 2)
 	_, err = moved.Rotate(t.Context(), store.Rotation{})
 	require.ErrorContains(t, err, "withdraw it first", "controllers under the earlier master key could not read the keys")
-	_, err = moved.WithdrawMasters(t.Context())
+	_, err = moved.WithdrawMasters(t.Context(), false)
 	require.NoError(t, err)
 }
 

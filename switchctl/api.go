@@ -55,7 +55,7 @@ type Config struct {
 	// DrainHangup makes Drain end the calls (NORMAL_CLEARING) in place of waiting for their parties.
 	DrainHangup bool
 	Clock       Clock
-	// OnSwitch, if any, is called beside everything else when a switch is connected that isn't the process of before; api runs its commands.
+	// OnSwitch, if any, is called beside everything else when the first switch is connected, and each that isn't the process of before; api runs its commands.
 	OnSwitch   func(ctx context.Context, api func(ctx context.Context, command string) (string, error))
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

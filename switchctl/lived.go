@@ -2,7 +2,10 @@ package switchctl
 
 import (
 	"context"
+	"os"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // presentEvery is how often the switch is asked for its channels: a call whose end was never told is found, and one that is there is known
@@ -47,6 +50,16 @@ func (a *actor) livedUntil(switchSeen time.Time) time.Time {
 		later(*t)
 	}
 	return at
+}
+
+// lastRecorded is when audio of a call was written last, by our clock; the zero time when there is no recording of ours. The process that
+// bridged the call wrote it, so the call lived then, though nobody could say so afterwards.
+func (c *Controller) lastRecorded(call uuid.UUID) time.Time {
+	file, err := os.Stat(c.recordPath(call))
+	if err != nil || file.ModTime().After(c.clock.Now()) {
+		return time.Time{}
+	}
+	return file.ModTime()
 }
 
 // signs notes what a message says of the channel's life.

@@ -80,13 +80,13 @@ func TestAnEndThatIsNeverTold(t *testing.T) {
 	})
 }
 
-// TestHostDeadFor40Minutes has a host die with 20 answered calls and come back: each ends when the host had its switch in sight last, and no
-// recording is longer than its call.
+// TestHostDeadFor40Minutes has a host die with 20 answered calls and come back: each ends when its audio was written last, a beat after the
+// host had its switch in sight last, and no recording is longer than its call.
 func TestHostDeadFor40Minutes(t *testing.T) {
 	t.Parallel()
 	p := newPGBench(t)
 	beat := time.Now().Add(-40 * time.Minute).UTC().Truncate(time.Microsecond)
-	answered := beat.Add(-time.Minute)
+	answered, died := beat.Add(-time.Minute), beat.Add(9*time.Second)
 	_, err := p.l.NodeStarted(t.Context(), "node-1", answered.Add(-time.Hour))
 	require.NoError(t, err)
 	require.NoError(t, p.l.NodeSeen(t.Context(), "node-1", answered, uuid.NewString()))
@@ -118,11 +118,12 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, p.l.SessionOpened(t.Context(), o.call, g.session, filepath.Base(c.recordPath(id))))
 		}
-		// What was written after the last sign of life, and by nobody since: 8 kHz, two channels of 16 bits.
+		// What was written after the last sign of life, and by nobody since: 8 kHz, two channels of 16 bits, a little more than was told.
 		file, err := os.Create(c.recordPath(id))
 		require.NoError(t, err)
-		require.NoError(t, file.Truncate(44+69*8000*4))
+		require.NoError(t, file.Truncate(44+72*8000*4))
 		require.NoError(t, file.Close())
+		require.NoError(t, os.Chtimes(file.Name(), died, died))
 	}
 	before, err := p.l.NodeStarted(t.Context(), "node-1", time.Now())
 	require.NoError(t, err)
@@ -134,13 +135,27 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 	require.NoError(t, c.resyncOnce(t.Context()))
 	require.Eventually(t, func() bool { return p.count(t, "SELECT count(*) FROM calls WHERE end_time IS NULL") == 0 }, 30*time.Second, 20*time.Millisecond)
 
-	require.Equal(t, 20, p.count(t, "SELECT count(*) FROM calls WHERE end_time = $1 AND answer_time = $2", beat, answered))
+	require.Equal(t, 20, p.count(t, "SELECT count(*) FROM calls WHERE end_time = $1 AND answer_time = $2", died, answered))
 	require.Zero(t, p.count(t, "SELECT count(*) FROM live_calls"))
-	require.Equal(t, 20, p.count(t, "SELECT count(*) FROM events WHERE type = 'call.ended' AND data -> 'talk_duration_s' = '60'"))
+	require.Equal(t, 20, p.count(t, "SELECT count(*) FROM events WHERE type = 'call.ended' AND data -> 'talk_duration_s' = '69'"))
 	for _, id := range calls {
 		at, err := os.Stat(c.recordPath(id))
 		require.NoError(t, err)
-		require.EqualValues(t, 44+60*8000*4, at.Size(), "as long as its call")
+		require.EqualValues(t, 44+69*8000*4, at.Size(), "as long as its call")
+	}
+}
+
+// TestLastRecorded: the time of a call's file counts as a sign of its life, unless it lies ahead of the clock.
+func TestLastRecorded(t *testing.T) {
+	t.Parallel()
+	c := newBench(t).controller()
+	call := uuid.New()
+	require.Zero(t, c.lastRecorded(call))
+	for wrote, want := range map[time.Duration]bool{-time.Hour: true, time.Hour: false} {
+		at := time.Now().Add(wrote).Truncate(time.Microsecond)
+		require.NoError(t, os.WriteFile(c.recordPath(call), []byte("RIFF"), 0o600))
+		require.NoError(t, os.Chtimes(c.recordPath(call), at, at))
+		require.Equal(t, want, c.lastRecorded(call).Equal(at))
 	}
 }
 
@@ -248,6 +263,9 @@ func TestSwitchSight(t *testing.T) {
 	at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
 	var s switchSight
 	require.False(t, s.knows(0))
+	require.True(t, s.unseen("a"), "the first since the start")
+	require.False(t, s.unseen("a"))
+	require.True(t, s.unseen("b"))
 	s.left(nodeBefore{core: "a", seen: at(-1)})
 	s.linkUp(1, at(0))
 	require.Equal(t, "a", s.process("a"))

@@ -129,7 +129,7 @@ func (c *Controller) noteCore(ctx context.Context) {
 	if before != "" && before != core {
 		c.log.WarnContext(ctx, "switch has restarted", "core_uuid", core)
 	}
-	if before != core && c.cfg.OnSwitch != nil {
+	if c.sight.unseen(core) && c.cfg.OnSwitch != nil {
 		c.goes.Go(func() {
 			c.cfg.OnSwitch(ctx, func(ctx context.Context, question string) (string, error) { return c.link.API(ctx, fs.Ask(question)) })
 		})
@@ -222,6 +222,7 @@ func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*actor,
 func (c *Controller) recoveredActor(o openCall) *actor {
 	a := c.newActor(o.call, o.call.FsUuid)
 	a.recovered, a.adopted = true, true
+	a.noteAlive(c.lastRecorded(o.call.ID))
 	a.dial.adm = Admission{Call: o.call, RingTimeout: defaultRing}
 	a.state = stateOf(o.call)
 	if s := o.session; s != nil {

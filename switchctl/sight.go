@@ -14,6 +14,7 @@ import (
 type switchSight struct {
 	mu        sync.Mutex
 	core      string    // Core-UUID of the newest link's switch
+	met       string    // that of the switch that this controller was connected to last, since its start
 	restarted bool      // it is another process than the one that the calls were compared with last
 	compared  uint64    // the link's generation over which the calls were compared last
 	up        uint64    // the newest link's generation
@@ -64,6 +65,15 @@ func (s *switchSight) process(core string) (before string) {
 	before, s.core = s.core, core
 	s.restarted = s.restarted || before != "" && before != core
 	return before
+}
+
+// unseen reports, once, that this process was not connected to that switch before.
+func (s *switchSight) unseen(core string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.met != core
+	s.met = core
+	return first
 }
 
 // compare notes that all calls have been compared with the switch's channels over a link, and gives the Core-UUID of its switch; false when

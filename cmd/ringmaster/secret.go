@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -94,12 +95,19 @@ func (cmd secretRotateCmd) Run(ctx context.Context, e env) error {
 	})
 }
 
-type secretWithdrawCmd struct{ configFlag }
+type secretWithdrawCmd struct {
+	configFlag
+	EvenNewer bool `help:"Withdraw the master key that the last rotation moved to as well: go back to the earlier one."`
+}
 
 // Run withdraws the other master keys.
 func (cmd secretWithdrawCmd) Run(ctx context.Context, e env) error {
 	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
-		withdrawn, err := st.WithdrawMasters(ctx)
+		withdrawn, err := st.WithdrawMasters(ctx, cmd.EvenNewer)
+		var newer *store.NewerMasterError
+		if errors.As(err, &newer) {
+			return fmt.Errorf("%w, on every host; --even-newer withdraws it nevertheless", err)
+		}
 		if err != nil {
 			return err
 		}
@@ -136,7 +144,7 @@ func (cmd secretRenewCmd) Run(ctx context.Context, e env) error {
 		"recording-urls":   {store.KeyRecordingURLs, recordings.APIURLLifetime, ""},
 		"callback-tokens":  {store.KeyCallbackTokens, callbackTokensKept, ""},
 		"sip-accounts":     {store.KeySIPAccounts, 0, "agents and supervisors must log in again: their softphones' passwords are others now"},
-		"switch-directory": {store.KeyDirectory, directoryKept, "render the switch's configuration again (ringmaster switch config), and reloadxml"},
+		"switch-directory": {store.KeyDirectory, directoryKept, "render the switch's configuration again (ringmaster switch config), and put it into force with reloadxml and reload mod_xml_curl"},
 	}[cmd.What]
 	if cmd.End {
 		what.keep = 0

@@ -50,10 +50,14 @@ func (cmd switchConfigCmd) Run(ctx context.Context, e env) error {
 		if err := os.Chmod(cmd.Out, 0o750); err != nil {
 			return fmt.Errorf("close the folder to others: %w", err)
 		}
-		_, err = fmt.Fprintf(e.stdout, "%s: %d gateway(s), calls are taken from %d network(s)\n", cmd.Out, len(gateways), len(nets))
+		_, err = fmt.Fprintf(e.stdout, "%s: %d gateway(s), calls are taken from %d network(s)\n%s", cmd.Out, len(gateways), len(nets), inForce)
 		return err
 	})
 }
+
+// inForce says how a switch that runs takes a configuration over.
+const inForce = "a switch that runs takes it over with reloadxml, then reloadacl, then sofia profile external rescan " +
+	"(a gateway that was changed: killgw first); conf/README.md\n"
 
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Validate the configuration: all faults at once, and what is seldom meant."`
