@@ -104,8 +104,7 @@ type secretWithdrawCmd struct {
 func (cmd secretWithdrawCmd) Run(ctx context.Context, e env) error {
 	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
 		withdrawn, err := st.WithdrawMasters(ctx, cmd.EvenNewer)
-		var newer *store.NewerMasterError
-		if errors.As(err, &newer) {
+		if _, ok := errors.AsType[*store.NewerMasterError](err); ok {
 			return fmt.Errorf("%w, on every host; --even-newer withdraws it nevertheless", err)
 		}
 		if err != nil {
