@@ -70,6 +70,8 @@ type actor struct {
 	looking atomic.Bool
 	// aliveAt is when the call's channel was last known to be there, in Unix microseconds; 0 before that.
 	aliveAt atomic.Int64
+	// recordedAt is when the process before us had written audio of the call last, by our clock; the zero time when that isn't known.
+	recordedAt time.Time
 
 	// ---
 	state  state

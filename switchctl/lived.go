@@ -23,7 +23,8 @@ func (a *actor) noteAlive(at time.Time) {
 }
 
 // livedUntil is when, by the switch's clock, a call that ended unseen is known to have lived last: its last sign, or when the switch with all
-// its channels was in sight last. That is not before its answer.
+// its channels was in sight last. That is not before its answer. What a process before us recorded counts for one beat after that sight, no
+// more: it writes silence too, a file that is finished is written to once more, and clocks are set.
 func (a *actor) livedUntil(switchSeen time.Time) time.Time {
 	at := switchSeen
 	later := func(t time.Time) {
@@ -34,6 +35,13 @@ func (a *actor) livedUntil(switchSeen time.Time) time.Time {
 	ahead := a.ahead()
 	if us := a.aliveAt.Load(); us > 0 {
 		later(time.UnixMicro(us).Add(-ahead))
+	}
+	if t := a.recordedAt; !t.IsZero() && !switchSeen.IsZero() {
+		if t, most := t.Add(-ahead), switchSeen.Add(beatMost); t.Before(most) {
+			later(t)
+		} else {
+			later(most)
+		}
 	}
 	for _, t := range []*time.Time{a.call.RingTime, a.call.AgentConnectTime} {
 		if t != nil {
@@ -52,8 +60,7 @@ func (a *actor) livedUntil(switchSeen time.Time) time.Time {
 	return at
 }
 
-// lastRecorded is when audio of a call was written last, by our clock; the zero time when there is no recording of ours. The process that
-// bridged the call wrote it, so the call lived then, though nobody could say so afterwards.
+// lastRecorded is when audio of a call was written last, by our clock; the zero time when there is no recording of ours.
 func (c *Controller) lastRecorded(call uuid.UUID) time.Time {
 	file, err := os.Stat(c.recordPath(call))
 	if err != nil || file.ModTime().After(c.clock.Now()) {

@@ -159,6 +159,24 @@ func TestLastRecorded(t *testing.T) {
 	}
 }
 
+// TestRecordedAfterTheLastSight: the file of a call moves its end by a beat at most, whatever the file's time is: it was finished by a process that was
+// killed before the record was written, the process went on without a switch, or the host's clock is ahead.
+func TestRecordedAfterTheLastSight(t *testing.T) {
+	t.Parallel()
+	c := newBench(t).controller()
+	seen := time.Now().Add(-40 * time.Minute)
+	answered := seen.Add(-time.Minute)
+	o := openCall{}
+	o.call.ID, o.call.Status, o.call.AnswerTime, o.call.CreatedAt = uuid.New(), StatusAnswered, &answered, answered
+	for wrote, want := range map[time.Duration]time.Duration{-time.Second: 0, 9 * time.Second: 9 * time.Second, 20 * time.Minute: beatMost} {
+		at := seen.Add(wrote)
+		require.NoError(t, os.WriteFile(c.recordPath(o.call.ID), []byte("RIFF"), 0o600))
+		require.NoError(t, os.Chtimes(c.recordPath(o.call.ID), at, at))
+		require.WithinDuration(t, seen.Add(want), c.recoveredActor(o).livedUntil(seen), time.Microsecond)
+		require.Equal(t, answered, c.recoveredActor(o).livedUntil(time.Time{}), "a node that never saw its switch")
+	}
+}
+
 // TestCallsThatEndedUnseen has 40 calls end while the link was down, without call records: they are waited for all at the same time.
 func TestCallsThatEndedUnseen(t *testing.T) {
 	t.Parallel()

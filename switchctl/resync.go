@@ -222,7 +222,7 @@ func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*actor,
 func (c *Controller) recoveredActor(o openCall) *actor {
 	a := c.newActor(o.call, o.call.FsUuid)
 	a.recovered, a.adopted = true, true
-	a.noteAlive(c.lastRecorded(o.call.ID))
+	a.recordedAt = c.lastRecorded(o.call.ID)
 	a.dial.adm = Admission{Call: o.call, RingTimeout: defaultRing}
 	a.state = stateOf(o.call)
 	if s := o.session; s != nil {

@@ -54,7 +54,8 @@ func (w wavInfo) duration() time.Duration {
 }
 
 // checkWAV reads a file's header: 16-bit PCM or G.711, one or two channels, some audio. A header whose sizes don't fit the file,
-// as a writer leaves it that was killed, is corrected in place, since the samples are all there.
+// as a writer leaves it that was killed, is corrected in place, since the samples are all there; the file keeps its time, which says when its
+// audio was recorded.
 func checkWAV(path string) (wavInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -191,8 +192,11 @@ func chunksReachEnd(f *os.File, at, fileSize int64) bool {
 func writeSizes(f *os.File, s wavSizes) error {
 	end := s.dataAt + chunkHeader + s.dataBytes
 	var size [4]byte
-	binary.LittleEndian.PutUint32(size[:], uint32(s.dataBytes)) //nolint:gosec // withData bounds it
-	_, err := f.WriteAt(size[:], s.dataAt+4)
+	stat, err := f.Stat()
+	if err == nil {
+		binary.LittleEndian.PutUint32(size[:], uint32(s.dataBytes)) //nolint:gosec // withData bounds it
+		_, err = f.WriteAt(size[:], s.dataAt+4)
+	}
 	if err == nil {
 		binary.LittleEndian.PutUint32(size[:], uint32(end-chunkHeader)) //nolint:gosec // withData bounds it
 		_, err = f.WriteAt(size[:], 4)
@@ -203,6 +207,9 @@ func writeSizes(f *os.File, s wavSizes) error {
 	}
 	if err == nil {
 		err = f.Truncate(end)
+	}
+	if err == nil {
+		err = os.Chtimes(f.Name(), time.Time{}, stat.ModTime())
 	}
 	if err != nil {
 		return fmt.Errorf("correct the header of a WAV file: %w", err)

@@ -78,6 +78,8 @@ func TestCheckWAV(t *testing.T) {
 		"an odd byte at the end":    {append(bytes.Clone(stereo), 1), stereo},
 	} {
 		path := writeFile(t, dir, name, c.content)
+		written := time.Now().Add(-2 * time.Hour).Truncate(time.Second)
+		require.NoError(t, os.Chtimes(path, written, written))
 		info, err := checkWAV(path)
 		require.NoError(t, err, name)
 		require.Equal(t, 2, info.channels, name)
@@ -86,6 +88,9 @@ func TestCheckWAV(t *testing.T) {
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, c.want, got, name)
+		at, err := os.Stat(path)
+		require.NoError(t, err)
+		require.WithinDuration(t, written, at.ModTime(), 0, "adoption is repeated when it fails: by that time the part's place is found")
 	}
 	info, err := checkWAV(writeFile(t, dir, "mono", wav(1, time.Second, 1)))
 	require.NoError(t, err)
