@@ -52,7 +52,7 @@ type Controller struct {
 
 	mu       sync.Mutex
 	listener *esl.Listener
-	running  sync.WaitGroup // listener, link, reconcile
+	running  sync.WaitGroup // listener, link, reconcile, and what they start beside themselves
 	// stopIO ends listener and link, stopCalls what calls still do; nil before Start.
 	stopIO    context.CancelFunc
 	stopCalls context.CancelFunc

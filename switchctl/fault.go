@@ -44,6 +44,9 @@ func (c *Controller) guard(log *slog.Logger, fn func()) (faulty bool) {
 	return false
 }
 
+// besideLink runs fn beside the link, which is waited for as that is: once the calls have ended nobody may add to theirs.
+func (c *Controller) besideLink(fn func()) { c.running.Go(func() { c.guard(c.log, fn) }) }
+
 // supervise runs a loop of the controller until it returns, and again when it ended in a panic.
 func (c *Controller) supervise(ctx context.Context, fn func(ctx context.Context)) {
 	for c.guard(c.log, func() { fn(ctx) }) {

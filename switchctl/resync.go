@@ -57,7 +57,7 @@ func (c *Controller) noteCompared(ctx context.Context, generation uint64) {
 	if !ok {
 		return
 	}
-	c.goes.Go(func() { // beside: a database that hangs keeps nobody from looking for the calls
+	c.besideLink(func() { // a database that hangs keeps nobody from looking for the calls
 		ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 		defer cancel()
 		if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, at, core); err != nil {
@@ -130,7 +130,7 @@ func (c *Controller) noteCore(ctx context.Context) {
 		c.log.WarnContext(ctx, "switch has restarted", "core_uuid", core)
 	}
 	if c.sight.unseen(core) && c.cfg.OnSwitch != nil {
-		c.goes.Go(func() {
+		c.besideLink(func() {
 			c.cfg.OnSwitch(ctx, func(ctx context.Context, question string) (string, error) { return c.link.API(ctx, fs.Ask(question)) })
 		})
 	}

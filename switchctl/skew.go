@@ -59,7 +59,7 @@ func (c *Controller) skewed(skew time.Duration) {
 	}
 	c.log.Warn("the switch's clock and this host's differ, and so do the times in call records; the switch sets its clock once it has no calls",
 		"ahead_by", skew)
-	c.goes.Go(func() {
+	c.besideLink(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 		defer cancel()
 		if _, err := c.link.API(ctx, fs.SyncClock()); err != nil {
