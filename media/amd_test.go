@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // TestAMD reports a person to the call's owner and to the AI, though the caller is muted: whoever mutes a caller wants to know
@@ -22,7 +23,7 @@ func TestAMD(t *testing.T) {
 	p := newPhone(t)
 	p.call(sess)
 	p.speak(make([]int16, 1600))
-	p.speak(tone(300, sampleRate, 4800))
+	p.speak(dsptest.Tone(300, sampleRate, 4800))
 	p.speak(make([]int16, 2*sampleRate))
 	ev := event[AMD](t, sess)
 	require.Equal(t, amd.KindVerdict, ev.Kind)
@@ -43,7 +44,7 @@ func TestAMDOff(t *testing.T) {
 	sess, ai := r.open(r.spec("amd-off"))
 	p := newPhone(t)
 	p.call(sess)
-	p.speak(tone(300, sampleRate, 4800))
+	p.speak(dsptest.Tone(300, sampleRate, 4800))
 	p.speak(make([]int16, 2*sampleRate))
 	p.raw(101, true, []byte{1, 0x8a, 1, 0}, 0)
 	event[DTMF](t, sess)

@@ -17,6 +17,9 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 	"github.com/gorilla/websocket"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // benchPeerEnv makes the test binary play the callers and the AI of a benchmark.
@@ -155,8 +158,8 @@ func newBenchCaller(addr string, i int) (*benchCaller, error) {
 // pace sends one packet of each caller every 20 ms, spread over the frame.
 func pace(callers []*benchCaller, frames int) {
 	var loud, silent [160]byte
-	EncodeULaw(loud[:], tone(1000, 8000, 160))
-	EncodeULaw(silent[:], make([]int16, 160))
+	dsp.EncodeULaw(loud[:], dsptest.Tone(1000, 8000, 160))
+	dsp.EncodeULaw(silent[:], make([]int16, 160))
 	start := monotonic()
 	for f := range frames {
 		for i, c := range callers {
@@ -196,7 +199,7 @@ func (c *benchCaller) listen() {
 		if n < 172 {
 			continue
 		}
-		DecodeULaw(pcm, buf[12:172])
+		dsp.DecodeULaw(pcm, buf[12:172])
 		loud := slices.ContainsFunc(pcm, func(s int16) bool { return s > 4000 })
 		c.mu.Lock()
 		if loud && !c.loudAt.IsZero() {

@@ -3,6 +3,8 @@ package media
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 const (
@@ -39,12 +41,12 @@ type callerFrame struct {
 type caller struct {
 	rate  int
 	jit   jitter
-	plc   *concealer
-	noise comfortNoise
+	plc   *dsp.Concealer
+	noise dsp.ComfortNoise
 	rx    receiver
-	mark  bool          // of the packet at hand: it begins a talk spurt
-	held  *jitterPacket // whose payload is with the frame's taker
-	wide  *Resampler    // from the leg's rate to that of the recording; nil when they are the same
+	mark  bool           // of the packet at hand: it begins a talk spurt
+	held  *jitterPacket  // whose payload is with the frame's taker
+	wide  *dsp.Resampler // from the leg's rate to that of the recording; nil when they are the same
 	thin  []int16
 
 	// The pace towards the AI.
@@ -65,7 +67,7 @@ func (c *caller) setRate(rate int) error {
 		return nil
 	}
 	c.reset()
-	c.rate, c.jit.rate, c.plc = rate, rate, newConcealer(rate)
+	c.rate, c.jit.rate, c.plc = rate, rate, dsp.NewConcealer(rate)
 	c.blend = make([]int16, blendSamples*rate/sampleRate)
 	c.before = make([]int16, 0, rate/framesPerSecond)
 	c.wide = nil
@@ -73,7 +75,7 @@ func (c *caller) setRate(rate int) error {
 		return nil
 	}
 	var err error
-	c.wide, err = NewResampler(rate, sampleRate)
+	c.wide, err = dsp.NewResampler(rate, sampleRate)
 	return err
 }
 
@@ -82,10 +84,11 @@ func (c *caller) reset() {
 	c.giveBack()
 	c.jit.reset()
 	c.rx.fold()
-	c.noise.on, c.blended = false, false
+	c.blended = false
+	c.noise.Stop()
 	c.before, c.again = c.before[:0], c.again[:0]
 	if c.plc != nil {
-		c.plc.reset()
+		c.plc.Reset()
 	}
 	if c.wide != nil {
 		c.wide.Reset()
@@ -112,7 +115,7 @@ func (c *caller) audio(seq uint16, ts uint32, codec legCodec, payload []byte, at
 
 // comfort takes a comfort-noise packet.
 func (c *caller) comfort(seq uint16, ts uint32, payload []byte, at int64) {
-	c.jit.push(packetHead{kind: packetNoise, seq: seq, ts: ts, at: at}, payload[:min(len(payload), noiseOrder+1)])
+	c.jit.push(packetHead{kind: packetNoise, seq: seq, ts: ts, at: at}, payload[:min(len(payload), dsp.NoiseOrder+1)])
 }
 
 func (c *caller) giveBack() {
@@ -127,7 +130,7 @@ func (c *caller) next(now int64, buf []int16) (callerFrame, bool) {
 	c.giveBack()
 	p := c.jit.pop(now)
 	for p.verdict == popNoise {
-		c.noise.describe(p.pkt.payload[:p.pkt.n])
+		c.noise.Describe(p.pkt.payload[:p.pkt.n])
 		c.jit.release(p.pkt)
 		p = c.jit.pop(now)
 	}
@@ -141,17 +144,18 @@ func (c *caller) next(now int64, buf []int16) (callerFrame, bool) {
 		c.held = p.pkt
 		f.codec, f.payload = p.pkt.codec, p.pkt.payload[:p.pkt.n]
 		f.pcm = buf[:decodePayload(buf, f.codec, f.payload)]
-		if c.plc.lost > 0 {
+		if c.plc.Concealing() {
 			f.payload = nil // its head is blended
 		}
-		c.plc.heard(f.pcm)
-		c.noise.on, c.gap = false, 0
+		c.plc.Receive(f.pcm)
+		c.gap = 0
+		c.noise.Stop()
 		c.held0 += max(now-f.from, 0)
 		c.heldN++
 	} else {
 		f.pcm = buf[:p.samples]
-		c.plc.conceal(f.pcm)
-		c.noise.add(f.pcm)
+		c.plc.Conceal(f.pcm)
+		c.noise.Add(f.pcm)
 		if p.verdict == popConceal && c.gap < pauseCounted {
 			f.concealed = d
 			c.concealed += d
@@ -229,9 +233,9 @@ func (c *caller) narrow(pcm []int16) []int16 {
 func decodePayload(dst []int16, codec legCodec, payload []byte) int {
 	switch codec {
 	case codecPCMU:
-		return DecodeULaw(dst, payload)
+		return dsp.DecodeULaw(dst, payload)
 	case codecPCMA:
-		return DecodeALaw(dst, payload)
+		return dsp.DecodeALaw(dst, payload)
 	case codecL16:
 		n := min(len(payload)/2, len(dst))
 		for i := range n {

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // BenchmarkCaller is what a packet of the caller costs until its audio is ready for the AI and laid down in the recording.
@@ -23,7 +26,7 @@ func BenchmarkCaller(b *testing.B) {
 			track := callerTrack{table: newSlewTable()}
 			rec := &recorder{window: make([]int16, 2*recWindow)}
 			payload, buf := make([]byte, frameSamples), make([]int16, maxPayload)
-			EncodeULaw(payload, vowel(140, sampleRate, frameSamples))
+			dsp.EncodeULaw(payload, dsptest.Vowel(140, sampleRate, frameSamples))
 			seq, ts, now := uint16(0), uint32(0), int64(0)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // network sends a caller's 20 ms packets with loss and jitter, in simulated time.
@@ -76,9 +79,9 @@ func TestHour(t *testing.T) {
 					// A click a second, with a pause behind it, in which the pace may be mended.
 					clear(pcm)
 					if f.n%50 == 0 {
-						copy(pcm, tone(1000, sampleRate, 40))
+						copy(pcm, dsptest.Tone(1000, sampleRate, 40))
 					}
-					EncodeULaw(payload, pcm)
+					dsp.EncodeULaw(payload, pcm)
 					c.rx.packet(1, uint16(f.n))
 					c.audio(uint16(f.n), uint32(f.n)*frameSamples, codecPCMU, payload, f.at)
 				}

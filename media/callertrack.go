@@ -1,5 +1,7 @@
 package media
 
+import "github.com/ringmaster/ringmaster/media/dsp"
+
 const (
 	// slewTaps is the length of the interpolation filter, slewLead how many samples it looks ahead, slewPhases how finely it
 	// divides a sample.
@@ -22,7 +24,7 @@ func newSlewTable() *slewTable {
 		var taps [slewTaps]float64
 		for i := range taps {
 			x := float64(i-(slewTaps-slewLead-1)) - float64(p)/slewPhases
-			taps[i] = kaiserSinc(x, half, beta)
+			taps[i] = dsp.KaiserSinc(x, half, beta)
 			sum += taps[i]
 		}
 		for i := range taps {
@@ -93,11 +95,11 @@ func (c *callerTrack) copyOut(r *recorder) {
 // slew interpolates between samples, at a step beside one.
 func (c *callerTrack) slew(r *recorder) {
 	c.out = c.out[:0]
-	c.fine = appendFloat(c.fine[:0], c.buf)
+	c.fine = dsp.AppendFloat(c.fine[:0], c.buf)
 	for c.at+slewLead < len(c.buf) {
 		from := c.at - (slewTaps - slewLead - 1)
 		taps := &c.table[c.phase*slewPhases/slewRate]
-		c.out = append(c.out, clip16(dot(c.fine[from:from+slewTaps], taps[:])))
+		c.out = append(c.out, dsp.Clip16(dsp.Dot(c.fine[from:from+slewTaps], taps[:])))
 		switch c.phase -= c.dir; {
 		case c.phase < 0:
 			c.phase += slewRate // the next output lies before the next input

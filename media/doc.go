@@ -7,10 +7,10 @@
 // Read it in this order: api.go and event.go, server.go and session.go (what a caller of the package sees), shard.go (the tick
 // threads that own all audio), port.go, rtpin.go and rtpout.go (one session's step functions), socket.go and socketout.go (its voice
 // agent's connection), then the parts that these are made of: the SIP dialog (sip.go, leg.go, sdp.go) and what a re-INVITE changes
-// (moved.go); the caller's stream (caller.go: jitter*.go puts it in order, conceal.go fills gaps, comfort.go pauses); RTCP
+// (moved.go); the caller's stream (caller.go: jitter*.go puts it in order; package dsp fills gaps and pauses); RTCP
 // (rtcp.go, rtcp_port.go) and what it tells of the audio (quality.go, outbound.go); the caller's digits (dtmf*.go) and the
 // detection of answering machines (amd.go, package amd); WebSocket frames (ws*.go, text*.go, playaudio.go) and what bounds them (flood.go), playout
-// (playout.go, playrate.go, backlog.go), codecs (g711.go, resample.go, uplink.go), taps (tap.go) and the recording
+// (playout.go, playrate.go, backlog.go), codecs (package dsp, uplink.go), taps (tap.go) and the recording
 // (recorder.go, callertrack.go; recwriter.go and recfile.go, which bring it to the disk; wav*.go).
 //
 // The audio path reads and writes its sockets by system calls of Linux (udp_linux.go), beside the runtime's poller.

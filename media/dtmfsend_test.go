@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // TestDTMFSender follows two digits and a pause, frame by frame.
@@ -83,7 +86,7 @@ func TestSendDTMF(t *testing.T) {
 	p := newPhone(t)
 	p.call(sess)
 	require.ErrorIs(t, sess.SendDTMF("1x", 0), ErrDigits)
-	ai.say(tone(1000, 16000, 16000))
+	ai.say(dsptest.Tone(1000, 16000, 16000))
 	require.Eventually(t, func() bool { return onset(p.heard()) >= 0 }, soon, tick)
 	require.NoError(t, sess.SendDTMF("1#", 80*time.Millisecond))
 	ai.text(`{"type":"mark","data":{"name":"end"}}`)
@@ -122,7 +125,7 @@ func TestSendDTMF(t *testing.T) {
 				require.EqualValues(t, (4+2)*frameSamples, gap, "audio goes on where the event and its ends have left it")
 			}
 			s := make([]int16, len(pkt.p))
-			DecodeULaw(s, pkt.p)
+			dsp.DecodeULaw(s, pkt.p)
 			audio = append(audio, s...)
 		}
 		last = pkt
@@ -132,7 +135,7 @@ func TestSendDTMF(t *testing.T) {
 	require.Equal(t, 2, marks)
 	loud := 0
 	for i := 0; i+frameSamples <= len(audio); i += frameSamples {
-		if power(audio[i:i+frameSamples], 1000, 8000) > -25 {
+		if dsptest.Power(audio[i:i+frameSamples], 1000, 8000) > -25 {
 			loud++
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // keyTone builds tones of a keypad, with what a line does to them.
@@ -57,8 +59,8 @@ func boolTo(b bool) float64 {
 // throughG711 is what a carrier's line makes of audio.
 func throughG711(pcm []int16) []int16 {
 	b := make([]byte, len(pcm))
-	EncodeULaw(b, pcm)
-	DecodeULaw(pcm, b)
+	dsp.EncodeULaw(b, pcm)
+	dsp.DecodeULaw(pcm, b)
 	return pcm
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // flood writes what the socket takes of the same frames again and again, without having them read. It returns what is left of the
@@ -232,7 +234,7 @@ func TestPlainTextBound(t *testing.T) {
 // TestLongAudio plays audio of 15 MiB in one text, whole or in pieces, whatever stands first and however slashes are written.
 func TestLongAudio(t *testing.T) {
 	t.Parallel()
-	pcm := tone(440, sampleRate, 280*sampleRate)
+	pcm := dsptest.Tone(440, sampleRate, 280*sampleRate)
 	content := base64.StdEncoding.EncodeToString(pcmBytes(pcm))
 	for name, msg := range map[string]string{
 		"type first":      `{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":8000,"audioContent":"` + content + `"}}`,

@@ -12,6 +12,9 @@ import (
 
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // TestWideLegs speaks L16 at each rate, offered by the switch: what the caller says reaches the AI at the AI's own rate
@@ -31,13 +34,13 @@ func TestWideLegs(t *testing.T) {
 			require.Equal(t, 200, res.StatusCode)
 			require.Contains(t, string(res.Body()), fmt.Sprintf("a=rtpmap:112 L16/%d\r\na=rtpmap:102 telephone-event/%d\r\n", rate, rate))
 			event[LegAnswered](t, sess)
-			ai.say(tone(1000, 24000, 24000))
+			ai.say(dsptest.Tone(1000, 24000, 24000))
 			high := 3000.0
 			if rate > 8000 {
 				high = 6500
 			}
 			n := rate / 100
-			low, up := tone(1000, rate, rate), tone(high, rate, rate)
+			low, up := dsptest.Tone(1000, rate, rate), dsptest.Tone(high, rate, rate)
 			tick := time.NewTicker(10 * time.Millisecond)
 			defer tick.Stop()
 			for i := 0; i+n <= rate; i += n {
@@ -50,8 +53,8 @@ func TestWideLegs(t *testing.T) {
 			}
 			require.Eventually(t, func() bool { return len(ai.heard()) >= 20000 }, soon, tick10)
 			heard := clearest(ai.heard(), 1000, 24000)
-			require.InDelta(t, -18.3, power(heard, 1000, 24000), 0.5)
-			require.InDelta(t, -18.3, power(heard, high, 24000), 0.5)
+			require.InDelta(t, -18.3, dsptest.Power(heard, 1000, 24000), 0.5)
+			require.InDelta(t, -18.3, dsptest.Power(heard, high, 24000), 0.5)
 
 			var back []int16
 			for i, h := range p.got() {
@@ -67,7 +70,7 @@ func TestWideLegs(t *testing.T) {
 			}
 			from := onset(back)
 			require.GreaterOrEqual(t, from, 0)
-			require.InDelta(t, -12.2, power(clearest(back[from:], 1000, rate), 1000, rate), 0.5)
+			require.InDelta(t, -12.2, dsptest.Power(clearest(back[from:], 1000, rate), 1000, rate), 0.5)
 		})
 	}
 }
@@ -88,7 +91,7 @@ func TestPacketTimes(t *testing.T) {
 			at := int64(i*packetMS) * ms
 			c.rx.packet(1, uint16(i))
 			if i%10 != 5 {
-				EncodeULaw(payload, tone(425, 8000, n))
+				dsp.EncodeULaw(payload, dsptest.Tone(425, 8000, n))
 				require.Equal(t, pushQueued, c.audio(uint16(i), uint32(i*n), codecPCMU, payload, at))
 			}
 			for now := at; now < at+int64(packetMS)*ms; now += slotNS {
@@ -122,12 +125,12 @@ func oddPackets(t *testing.T) float64 {
 	sess, ai := r.open(r.spec("odd"))
 	p := newPhone(t)
 	p.call(sess)
-	pcm := tone(425, 8000, 8000)
+	pcm := dsptest.Tone(425, 8000, 8000)
 	buf := make([]byte, frameSamples)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for i := range 50 {
-		EncodeULaw(buf, pcm[i*frameSamples:][:frameSamples])
+		dsp.EncodeULaw(buf, pcm[i*frameSamples:][:frameSamples])
 		h := rtp.Header{Version: 2, SequenceNumber: p.seq, Timestamp: p.ts, SSRC: p.ssrc, CSRC: []uint32{1, 2, 3}, Padding: true}
 		require.NoError(t, h.SetExtension(1, []byte{9, 9}))
 		b, err := h.Marshal()
@@ -143,7 +146,7 @@ func oddPackets(t *testing.T) float64 {
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool { return len(ai.heard()) >= 15000 }, soon, tick10)
-	require.InDelta(t, -12.2, power(clearest(ai.heard(), 425, 16000), 425, 16000), 0.5)
+	require.InDelta(t, -12.2, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), 0.5)
 	return sess.Stats().Quality.Inbound.ConcealedPct
 }
 
@@ -154,25 +157,25 @@ func TestLawChange(t *testing.T) {
 	sess, ai := r.open(r.spec("law"))
 	p := newPhone(t)
 	p.call(sess)
-	pcm := tone(425, 8000, frameSamples*51)
+	pcm := dsptest.Tone(425, 8000, frameSamples*51)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for i := range 51 {
 		f, b := pcm[i*frameSamples:][:frameSamples], make([]byte, frameSamples)
 		if i%2 == 0 {
-			EncodeULaw(b, f)
+			dsp.EncodeULaw(b, f)
 			p.raw(0, false, b, frameSamples)
 		} else {
-			EncodeALaw(b, f)
+			dsp.EncodeALaw(b, f)
 			p.raw(8, false, b, frameSamples)
 		}
 		<-tick.C
 	}
 	require.Eventually(t, func() bool { return len(ai.heard()) >= 15000 }, soon, tick10)
 	heard := clearest(ai.heard(), 425, 16000)
-	require.InDelta(t, -12.2, power(heard, 425, 16000), 0.3)
+	require.InDelta(t, -12.2, dsptest.Power(heard, 425, 16000), 0.3)
 	for _, hz := range []float64{212, 850, 1700} {
-		require.Less(t, power(heard, hz, 16000), -50.0)
+		require.Less(t, dsptest.Power(heard, hz, 16000), -50.0)
 	}
 }
 
@@ -219,7 +222,7 @@ func TestTrackSlew(t *testing.T) {
 		track := callerTrack{table: newSlewTable()}
 		rec := &recorder{window: make([]int16, 2*recWindow)}
 		var out []int16
-		pcm := tone(hz, sampleRate, 20*sampleRate)
+		pcm := dsptest.Tone(hz, sampleRate, 20*sampleRate)
 		slewed := false
 		for i := 0; i+frameSamples <= len(pcm); i += frameSamples {
 			want := int64(i) + int64(i)/2000 // 500 ppm slow
@@ -239,11 +242,11 @@ func TestTrackSlew(t *testing.T) {
 		out = out[60000:100000]
 		total, near := 0.0, 0.0
 		for f := hz - 4; f <= hz+4; f += 8000.0 / float64(len(out)) {
-			near += pow10(power(out, f, sampleRate))
+			near += pow10(dsptest.Power(out, f, sampleRate))
 		}
 		for f := 101.3; f < 3900; f += 61.7 {
 			if f < hz-10 || f > hz+10 {
-				total += pow10(power(out, f, sampleRate))
+				total += pow10(dsptest.Power(out, f, sampleRate))
 			}
 		}
 		require.Less(t, db(total/near), -65.0, "%v Hz", hz)
@@ -261,7 +264,7 @@ func TestPaceOfTone(t *testing.T) {
 		var c caller
 		require.NoError(t, c.setRate(sampleRate))
 		buf, b := make([]int16, maxPayload), make([]byte, 2*frameSamples)
-		pcm := tone(400, sampleRate, frameSamples) // whole periods
+		pcm := dsptest.Tone(400, sampleRate, frameSamples) // whole periods
 		for i, s := range pcm {
 			binary.BigEndian.PutUint16(b[2*i:], uint16(s))
 		}
@@ -281,7 +284,7 @@ func TestPaceOfTone(t *testing.T) {
 			}
 		}
 		require.InDelta(t, packets*frameSamples*(1_000_000+ppm)/1_000_000, len(out), 90*8, "%d ppm", ppm)
-		require.LessOrEqual(t, steepest(out), steepest(append(append([]int16{}, pcm...), pcm...))*11/10)
-		require.InDelta(t, power(pcm, 400, sampleRate), power(out[:8000*200], 400, sampleRate), 0.2)
+		require.LessOrEqual(t, dsptest.Steepest(out), dsptest.Steepest(append(append([]int16{}, pcm...), pcm...))*11/10)
+		require.InDelta(t, dsptest.Power(pcm, 400, sampleRate), dsptest.Power(out[:8000*200], 400, sampleRate), 0.2)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // textDecoder reads the text frames of one socket. It keeps the filter of raw audio from frame to frame: an AI that speaks in
@@ -19,7 +21,7 @@ type textDecoder struct {
 	room int // samples that playout has room for, at its rate; 0 is no bound
 	from int // the rate that res comes from
 	into int // the rate that res leads to
-	res  *Resampler
+	res  *dsp.Resampler
 }
 
 // errPlainTooLong refuses a long text frame that carries no audio.
@@ -161,7 +163,7 @@ func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign 
 		if info.rate != t.to && !mayDesign {
 			return nil, 0, errFilter
 		}
-		res, err := newAnyResampler(info.rate, t.to)
+		res, err := dsp.NewAnyResampler(info.rate, t.to)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -192,7 +194,7 @@ func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign 
 const convertBlock = chunkSamples
 
 // convert brings audio to mono and to the rate of playout, a block at a time: no more than what playout has room for.
-func (t *textDecoder) convert(info wavInfo, raw []byte, res *Resampler) (pcm []int16, cut int) {
+func (t *textDecoder) convert(info wavInfo, raw []byte, res *dsp.Resampler) (pcm []int16, cut int) {
 	unit := info.frameBytes()
 	length := len(raw) / unit * t.to / info.rate
 	size := length + 2*chunkSamples
@@ -215,15 +217,15 @@ func (t *textDecoder) convert(info wavInfo, raw []byte, res *Resampler) (pcm []i
 }
 
 // filter is the resampler of raw audio, which goes on where the frame before ended.
-func (t *textDecoder) filter(rate int, mayDesign bool) (*Resampler, error) {
+func (t *textDecoder) filter(rate int, mayDesign bool) (*dsp.Resampler, error) {
 	if rate == t.to {
-		return NewResampler(rate, rate)
+		return dsp.NewResampler(rate, rate)
 	}
 	if t.res == nil || t.from != rate || t.into != t.to {
 		if !mayDesign {
 			return nil, errFilter
 		}
-		res, err := newAnyResampler(rate, t.to)
+		res, err := dsp.NewAnyResampler(rate, t.to)
 		if err != nil {
 			return nil, err
 		}
@@ -247,25 +249,12 @@ func wholeAudio(pcm []int16, rate, to int) ([]int16, error) {
 	if rate == to {
 		return pcm, nil
 	}
-	res, err := newAnyResampler(rate, to)
+	res, err := dsp.NewAnyResampler(rate, to)
 	if err != nil {
 		return nil, err
 	}
 	out := res.Process(make([]int16, 0, len(pcm)*to/rate+2*chunkSamples), pcm)
 	return res.Flush(out), nil
-}
-
-// newAnyResampler leads from any rate to playout's. A rate that would need too many phases is taken for its next neighbour
-// that doesn't, 0.1% away at most from 16 kHz on.
-func newAnyResampler(rate, to int) (*Resampler, error) {
-	near := rate
-	for _, grain := range []int{4, 8, 16, 32, 64, 125} { // divisors of 8,000
-		if g := gcd(near, to); near/g <= maxPhases && to/g <= maxPhases {
-			break
-		}
-		near = (rate + grain/2) / grain * grain
-	}
-	return NewResampler(near, to)
 }
 
 // decodeBase64 takes the standard alphabet, with and without padding; into s itself when it may.

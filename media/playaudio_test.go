@@ -11,7 +11,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
+
+// encoded is one sample of G.711.
+func encoded(encode func([]byte, []int16) int, s int16) byte {
+	var b [1]byte
+	encode(b[:], []int16{s})
+	return b[0]
+}
 
 // wavFile builds a WAV file of any kind; each channel holds the same samples.
 func wavFile(format uint16, bits, channels, rate int, pcm []int16) []byte {
@@ -20,9 +30,9 @@ func wavFile(format uint16, bits, channels, rate int, pcm []int16) []byte {
 		for range channels {
 			switch {
 			case format == wavULaw:
-				data = append(data, ulawByte(s))
+				data = append(data, encoded(dsp.EncodeULaw, s))
 			case format == wavALaw:
-				data = append(data, alawByte(s))
+				data = append(data, encoded(dsp.EncodeALaw, s))
 			case format == wavFloat:
 				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(s)/32768))
 			case bits == 8:
@@ -60,7 +70,7 @@ func playFrame(kind, rate string, audio []byte) []byte {
 // TestPlayAudioFormats plays every kind of audio: it lasts as long as it should, at its own pitch and level.
 func TestPlayAudioFormats(t *testing.T) {
 	t.Parallel()
-	raw := func(rate int) []byte { return pcmBytes(tone(1000, rate, rate)) }
+	raw := func(rate int) []byte { return pcmBytes(dsptest.Tone(1000, rate, rate)) }
 	frames := map[string][]byte{
 		"raw 8000":              playFrame("raw", "8000", raw(8000)),
 		"raw 16000 as text":     playFrame("raw", `"16000"`, raw(16000)),
@@ -71,16 +81,16 @@ func TestPlayAudioFormats(t *testing.T) {
 		"raw, high prime rate":  playFrame("raw", "191999", raw(191999)),
 		"raw, no content type":  playFrame("", "8000", raw(8000)),
 		"RAW":                   playFrame("RAW", "8000", raw(8000)),
-		"wav PCM 16":            playFrame("wav", "", wavFile(wavPCM, 16, 1, 22050, tone(1000, 22050, 22050))),
-		"wav, rate of the file": playFrame("wav", "8000", wavFile(wavPCM, 16, 1, 48000, tone(1000, 48000, 48000))),
-		"wav stereo":            playFrame("wave", "", wavFile(wavPCM, 16, 2, 16000, tone(1000, 16000, 16000))),
-		"wav 8 bit":             playFrame("wav", "", wavFile(wavPCM, 8, 1, 11025, tone(1000, 11025, 11025))),
-		"wav 8 bit stereo":      playFrame("wav", "", wavFile(wavPCM, 8, 2, 8000, tone(1000, 8000, 8000))),
-		"wav 24 bit":            playFrame("wav", "", wavFile(wavPCM, 24, 1, 44100, tone(1000, 44100, 44100))),
-		"wav 32 bit":            playFrame("wav", "", wavFile(wavPCM, 32, 2, 32000, tone(1000, 32000, 32000))),
-		"wav float":             playFrame("wav", "", wavFile(wavFloat, 32, 1, 24000, tone(1000, 24000, 24000))),
-		"wav μ-law":             playFrame("wav", "", wavFile(wavULaw, 8, 1, 8000, tone(1000, 8000, 8000))),
-		"wav A-law stereo":      playFrame("wav", "", wavFile(wavALaw, 8, 2, 16000, tone(1000, 16000, 16000))),
+		"wav PCM 16":            playFrame("wav", "", wavFile(wavPCM, 16, 1, 22050, dsptest.Tone(1000, 22050, 22050))),
+		"wav, rate of the file": playFrame("wav", "8000", wavFile(wavPCM, 16, 1, 48000, dsptest.Tone(1000, 48000, 48000))),
+		"wav stereo":            playFrame("wave", "", wavFile(wavPCM, 16, 2, 16000, dsptest.Tone(1000, 16000, 16000))),
+		"wav 8 bit":             playFrame("wav", "", wavFile(wavPCM, 8, 1, 11025, dsptest.Tone(1000, 11025, 11025))),
+		"wav 8 bit stereo":      playFrame("wav", "", wavFile(wavPCM, 8, 2, 8000, dsptest.Tone(1000, 8000, 8000))),
+		"wav 24 bit":            playFrame("wav", "", wavFile(wavPCM, 24, 1, 44100, dsptest.Tone(1000, 44100, 44100))),
+		"wav 32 bit":            playFrame("wav", "", wavFile(wavPCM, 32, 2, 32000, dsptest.Tone(1000, 32000, 32000))),
+		"wav float":             playFrame("wav", "", wavFile(wavFloat, 32, 1, 24000, dsptest.Tone(1000, 24000, 24000))),
+		"wav μ-law":             playFrame("wav", "", wavFile(wavULaw, 8, 1, 8000, dsptest.Tone(1000, 8000, 8000))),
+		"wav A-law stereo":      playFrame("wav", "", wavFile(wavALaw, 8, 2, 16000, dsptest.Tone(1000, 16000, 16000))),
 	}
 	for name, frame := range frames {
 		t.Run(name, func(t *testing.T) {
@@ -91,9 +101,9 @@ func TestPlayAudioFormats(t *testing.T) {
 			require.Equal(t, textPlayAudio, f.typ)
 			require.InDelta(t, sampleRate, len(f.pcm), 20)
 			mid := f.pcm[1000:7000]
-			require.InDelta(t, power(tone(1000, 8000, 6000), 1000, 8000), power(mid, 1000, 8000), 0.3)
+			require.InDelta(t, dsptest.Power(dsptest.Tone(1000, 8000, 6000), 1000, 8000), dsptest.Power(mid, 1000, 8000), 0.3)
 			for _, hz := range []float64{500, 1500, 2000, 3000} {
-				require.Less(t, power(mid, hz, 8000), -50.0, "%.0f Hz", hz)
+				require.Less(t, dsptest.Power(mid, hz, 8000), -50.0, "%.0f Hz", hz)
 			}
 		})
 	}
@@ -113,7 +123,7 @@ func TestPlayAudioFaults(t *testing.T) {
 		`{"type":"playAudio","data":{"audioContent":"AAAA"}}`, // three bytes
 		`{"type":"playAudio","data":{"audioContentType":"wav","audioContent":"` + long + `"}}`,
 		`{"type":"playAudio","data":{"audioContentType":"wav","audioContent":"` +
-			base64.StdEncoding.EncodeToString(wavFile(2, 4, 1, 8000, tone(1, 8000, 8))) + `"}}`,
+			base64.StdEncoding.EncodeToString(wavFile(2, 4, 1, 8000, dsptest.Tone(1, 8000, 8))) + `"}}`,
 		`{"type":"playAudio","data":{"audioContentType":"wav","audioContent":"` +
 			base64.StdEncoding.EncodeToString(wavFile(wavPCM, 16, 0, 8000, nil)) + `"}}`,
 		`{"type":"playAudio","data":{"audioContent":"` + long,
@@ -131,7 +141,7 @@ func TestPlayAudioStreams(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{16000, 22050, 24000, 48000} {
 		dec := &textDecoder{rate: rate, to: sampleRate}
-		in := tone(1000, rate, 2*rate)
+		in := dsptest.Tone(1000, rate, 2*rate)
 		var out []int16
 		frames := 0
 		for step := rate / 50; len(in) > 0; frames++ {
@@ -143,10 +153,10 @@ func TestPlayAudioStreams(t *testing.T) {
 		}
 		require.InDelta(t, 2*sampleRate, len(out), 2, "rate %d", rate)
 		mid := out[1000:15000]
-		ref := power(mid, 1000, 8000)
+		ref := dsptest.Power(mid, 1000, 8000)
 		for hz := 150.0; hz < 3900; hz += 50 { // 50 Hz is the frames' own rate
 			if math.Abs(hz-1000) > 20 {
-				require.Less(t, power(mid, hz, 8000), ref-60, "rate %d: %.0f Hz", rate, hz)
+				require.Less(t, dsptest.Power(mid, hz, 8000), ref-60, "rate %d: %.0f Hz", rate, hz)
 			}
 		}
 	}
@@ -244,7 +254,7 @@ func FuzzText(f *testing.F) {
 // BenchmarkPlayAudio reads 30 s of speech in one frame.
 func BenchmarkPlayAudio(b *testing.B) {
 	for _, rate := range []int{8000, 16000, 24000, 48000} {
-		frame := playFrame("raw", strconv.Itoa(rate), pcmBytes(tone(1000, rate, 30*rate)))
+		frame := playFrame("raw", strconv.Itoa(rate), pcmBytes(dsptest.Tone(1000, rate, 30*rate)))
 		b.Run(fmt.Sprintf("30 s at %d Hz", rate), func(b *testing.B) {
 			dec := &textDecoder{rate: rate, to: sampleRate}
 			b.ReportAllocs()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // TestPlayoutModel compares the queue with a plain list of samples and marks, over random operations: each mark is
@@ -90,7 +92,7 @@ func TestPlayoutFades(t *testing.T) {
 	require.Equal(t, 3, q.pull(frame))
 	require.Greater(t, frame[4], int16(7000))
 	require.Zero(t, frame[3+fadeSamples])
-	q.push(tone(425, 8000, 400))
+	q.push(dsptest.Tone(425, 8000, 400))
 	q.pull(frame)
 	q.clearAudio()
 	require.Zero(t, q.pull(frame))
@@ -111,7 +113,7 @@ func live(q *playout, late, seconds int, audio func(n int) []int16) {
 func TestBacklogIsNotDelay(t *testing.T) {
 	t.Parallel()
 	quiet := func(n int) []int16 { return make([]int16, n) }
-	loud := func(n int) []int16 { return tone(425, 8000, n) }
+	loud := func(n int) []int16 { return dsptest.Tone(425, 8000, n) }
 
 	for _, rate := range l16Rates() {
 		k := rate / sampleRate

@@ -1,5 +1,7 @@
 package media
 
+import "github.com/ringmaster/ringmaster/media/dsp"
+
 // Playout runs at the leg's rate: the AI's audio is brought there once, when it comes, and a frame goes out as it lies in
 // the queue. Until a leg's rate is known the queue holds the AI's own. When a leg comes, or a re-INVITE changes its rate,
 // what is queued stays as it is and is converted on its way out (port.wire) until it is little enough to be converted in
@@ -12,7 +14,7 @@ const settleMost = 1
 func (p *port) setPlayRate(rate int) (err error) {
 	p.wire, p.thin = nil, nil
 	if rate != sampleRate && p.rec != nil {
-		if p.thin, err = NewResampler(rate, sampleRate); err != nil {
+		if p.thin, err = dsp.NewResampler(rate, sampleRate); err != nil {
 			return err
 		}
 	}
@@ -22,7 +24,7 @@ func (p *port) setPlayRate(rate int) (err error) {
 	case p.down.rate:
 		p.wire, err = p.down.filter(rate)
 	default:
-		p.wire, err = NewResampler(p.queue.rate, rate)
+		p.wire, err = dsp.NewResampler(p.queue.rate, rate)
 	}
 	if err == nil {
 		p.settle()
@@ -91,7 +93,7 @@ func (p *port) playText(f textFrame) {
 }
 
 // recast converts what is queued. Marks stay where they are in the audio.
-func (q *playout) recast(rate int, res *Resampler) {
+func (q *playout) recast(rate int, res *dsp.Resampler) {
 	var out []int16
 	for i, c := range q.chunks {
 		out = res.Process(out, c[q.head:])

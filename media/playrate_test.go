@@ -9,11 +9,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // chord is 1 kHz and 6 kHz at the same level.
 func chord(rate, n int) []int16 {
-	low, high := tone(1000, rate, n), tone(6000, rate, n)
+	low, high := dsptest.Tone(1000, rate, n), dsptest.Tone(6000, rate, n)
 	for i := range low {
 		low[i] = low[i]/2 + high[i]/2
 	}
@@ -54,7 +57,7 @@ func (w *widePhone) listen(frames int) (pcm []int16) {
 			at := len(pcm)
 			if w.leg.codec == codecPCMU {
 				pcm = append(pcm, make([]int16, len(b))...)
-				DecodeULaw(pcm[at:], b)
+				dsp.DecodeULaw(pcm[at:], b)
 				continue
 			}
 			for ; len(b) >= 2; b = b[2:] {
@@ -91,12 +94,12 @@ func newWidePhone(t *testing.T, rate int) *widePhone {
 // requireChord checks that both tones of a chord have arrived, and no image of either.
 func requireChord(t *testing.T, pcm []int16, rate int) {
 	t.Helper()
-	low := power(pcm, 1000, rate)
+	low := dsptest.Power(pcm, 1000, rate)
 	require.InDelta(t, chordLevel, low, 0.3)
-	require.InDelta(t, low, power(pcm, 6000, rate), 0.3)
+	require.InDelta(t, low, dsptest.Power(pcm, 6000, rate), 0.3)
 	for _, hz := range []float64{2000, 4000, 7000, 9000, 10000, 15000, 17000, 22000} {
 		if hz < float64(rate)/2 {
-			require.Less(t, power(pcm, hz, rate), low-60, "%.0f Hz", hz)
+			require.Less(t, dsptest.Power(pcm, hz, rate), low-60, "%.0f Hz", hz)
 		}
 	}
 }
@@ -139,9 +142,9 @@ func TestWidePlayout(t *testing.T) {
 					from = onset(right)
 					require.GreaterOrEqual(t, from, 0)
 					right = right[from+400 : from+7200]
-					low := power(right, 1000, sampleRate)
+					low := dsptest.Power(right, 1000, sampleRate)
 					require.InDelta(t, chordLevel, low, 0.3)
-					require.Less(t, power(right, 2000, sampleRate), low-60, "the alias of 6 kHz")
+					require.Less(t, dsptest.Power(right, 2000, sampleRate), low-60, "the alias of 6 kHz")
 				})
 			}
 		}
@@ -160,7 +163,7 @@ func TestPlayoutRateChange(t *testing.T) {
 			w := newWidePhone(t, ai)
 			w.recordOn()
 			w.bring(codecL16, 16000)
-			said := tone(1000, ai, 3*ai)
+			said := dsptest.Tone(1000, ai, 3*ai)
 			due := map[string]int{} // in samples of the AI
 			var names []string
 			for i, at := 0, 0; at < len(said); i++ {
@@ -215,9 +218,9 @@ func TestPlayoutRateChange(t *testing.T) {
 			require.Equal(t, 16000, w.p.queue.rate)
 			require.Nil(t, w.p.wire)
 
-			level := power(said, 1000, ai)
+			level := dsptest.Power(said, 1000, ai)
 			for i, pcm := range parts[:2] {
-				require.InDelta(t, level, power(pcm[rates[i]/50:], 1000, rates[i]), 0.5)
+				require.InDelta(t, level, dsptest.Power(pcm[rates[i]/50:], 1000, rates[i]), 0.5)
 			}
 			last := parts[2]
 			end := len(last)
@@ -226,7 +229,7 @@ func TestPlayoutRateChange(t *testing.T) {
 			}
 			// 2.4 s had gone out before; what the filters hold back comes later, by 2 ms each.
 			require.InDelta(t, 16000*6/10, end, 16*10)
-			require.InDelta(t, level, power(last[320:16000*6/10-320], 1000, 16000), 0.5)
+			require.InDelta(t, level, dsptest.Power(last[320:16000*6/10-320], 1000, 16000), 0.5)
 			w.requireRight(level)
 
 			w.send(aiAudio(chord(ai, ai)))
@@ -251,7 +254,7 @@ func (w *widePhone) marks() (answers []string) {
 // requireRight checks a tone in the recording's first 2 s, across a change of rate.
 func (w *widePhone) requireRight(level float64) {
 	w.t.Helper()
-	require.InDelta(w.t, level, power(w.right()[800:15200], 1000, sampleRate), 0.5)
+	require.InDelta(w.t, level, dsptest.Power(w.right()[800:15200], 1000, sampleRate), 0.5)
 }
 
 // TestWideAgainInAPause changes a narrow leg to a wide one under an AI that never stops sending: from its next pause on, the
@@ -281,8 +284,8 @@ func TestWideAgainInAPause(t *testing.T) {
 	require.Equal(t, []string{markText("begin", "playout"), markText("end", "playout")}, w.marks())
 	require.Nil(t, w.p.wire)
 	first, second := heard[4800:12800], heard[len(heard)-16000:]
-	require.InDelta(t, chordLevel, power(first, 1000, 16000), 0.3)
-	require.Less(t, power(first, 6000, 16000), -70.0, "still narrow")
+	require.InDelta(t, chordLevel, dsptest.Power(first, 1000, 16000), 0.3)
+	require.Less(t, dsptest.Power(first, 6000, 16000), -70.0, "still narrow")
 	requireChord(t, second[:12000], 16000)
 }
 
@@ -293,7 +296,7 @@ func TestNarrowSeam(t *testing.T) {
 	for _, ai := range []int{16000, 24000, 48000} {
 		for _, early := range []int{ai / 2, 2 * ai} {
 			w := newWidePhone(t, ai)
-			said := tone(1000, ai, 4*ai)
+			said := dsptest.Tone(1000, ai, 4*ai)
 			w.send(aiAudio(said[:early]))
 			w.bring(codecL16, 8000)
 			w.send(aiAudio(said[early : early+ai/10]))
@@ -307,8 +310,8 @@ func TestNarrowSeam(t *testing.T) {
 			require.Nil(t, w.p.wire)
 			from := onset(heard) + 160
 			mid := heard[from : from+31000]
-			require.LessOrEqual(t, steepest(mid), 6123+60, "the tone's own is 16000 sin(pi/8); %d Hz, %d early", ai, early)
-			require.InDelta(t, -12.2, power(mid, 1000, 8000), 0.2)
+			require.LessOrEqual(t, dsptest.Steepest(mid), 6123+60, "the tone's own is 16000 sin(pi/8); %d Hz, %d early", ai, early)
+			require.InDelta(t, -12.2, dsptest.Power(mid, 1000, 8000), 0.2)
 		}
 	}
 }
@@ -347,14 +350,14 @@ func TestRateChangeWhileDecoding(t *testing.T) {
 	w.p.sock.paused = true
 	w.bring(codecL16, 8000)
 	require.Equal(t, 16000, w.p.queue.rate)
-	w.p.playText(textFrame{typ: textPlayAudio, pcm: tone(1000, 16000, 16000), rate: 16000})
+	w.p.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
 	w.p.sock.paused = false
 	heard := w.listen(60)
 	require.Equal(t, 8000, w.p.queue.rate)
-	w.p.playText(textFrame{typ: textPlayAudio, pcm: tone(1000, 16000, 16000), rate: 16000})
+	w.p.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
 	for _, pcm := range [][]int16{heard, w.listen(60)} {
 		from := onset(pcm)
 		require.GreaterOrEqual(t, from, 0)
-		require.InDelta(t, -12.2, power(pcm[from+80:from+7900], 1000, 8000), 0.2)
+		require.InDelta(t, -12.2, dsptest.Power(pcm[from+80:from+7900], 1000, 8000), 0.2)
 	}
 }

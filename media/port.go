@@ -10,6 +10,7 @@ import (
 	"github.com/pion/rtp"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // port is one session as its shard sees it. All members belong to the shard's thread.
@@ -50,11 +51,11 @@ type port struct {
 	talking bool
 	count   int64 // the shard's slot count at the last tick
 	noise   uint32
-	wire    *Resampler // from the queue's rate to the leg's; nil when they are the same
-	wide    []int16    // what wire has made
-	thin    *Resampler // from the leg's rate to the recording's; nil when they are the same
-	narrow  []int16    // what thin has made
-	texted  bool       // the newest audio came in a text frame
+	wire    *dsp.Resampler // from the queue's rate to the leg's; nil when they are the same
+	wide    []int16        // what wire has made
+	thin    *dsp.Resampler // from the leg's rate to the recording's; nil when they are the same
+	narrow  []int16        // what thin has made
+	texted  bool           // the newest audio came in a text frame
 
 	muted [2]bool
 

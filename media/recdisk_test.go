@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // alerts keeps the log records that ask for somebody's attention.
@@ -376,11 +378,11 @@ func TestCallOutlivesItsRecording(t *testing.T) {
 	sess, ai := r.open(spec)
 	p := newPhone(t)
 	p.call(sess)
-	ai.say(tone(1000, 16000, 16000))
-	p.speak(tone(425, 8000, 8000))
+	ai.say(dsptest.Tone(1000, 16000, 16000))
+	p.speak(dsptest.Tone(425, 8000, 8000))
 	require.ErrorIs(t, event[RecordingFailed](t, sess).Err, fs.ErrNotExist)
-	p.speak(tone(425, 8000, 4000))
-	require.Greater(t, power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
+	p.speak(dsptest.Tone(425, 8000, 4000))
+	require.Greater(t, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
 	require.GreaterOrEqual(t, onset(p.heard()), 0)
 	sess.Close(CloseHangup)
 	_, err := sess.FinishRecording(start, time.Now())

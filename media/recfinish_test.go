@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // TestFinishEveryEncoding cuts and pads recordings of each encoding; what is padded is silence.
@@ -102,7 +104,7 @@ func joinsEncodings(t *testing.T, joined RecordingEncoding, encodings ...Recordi
 		lay, err := layoutOf(encoding)
 		require.NoError(t, err)
 		b := lay.appendHeader(nil, sampleRate)
-		for _, s := range tone(float64(500+500*i), sampleRate, sampleRate) {
+		for _, s := range dsptest.Tone(float64(500+500*i), sampleRate, sampleRate) {
 			b = lay.appendSamples(b, []int16{s, 0})
 		}
 		parts[i] = WAVPart{Path: filepath.Join(dir, strconv.Itoa(i)), Offset: time.Duration(i) * 1500 * time.Millisecond}
@@ -116,8 +118,8 @@ func joinsEncodings(t *testing.T, joined RecordingEncoding, encodings ...Recordi
 	lay, err := layoutOf(joined)
 	require.NoError(t, err)
 	require.EqualValues(t, lay.format, s.format)
-	require.Greater(t, power(s.left[:8000], 500, 8000), -20.0)
-	require.Greater(t, power(s.left[12000:], 1000, 8000), -20.0)
+	require.Greater(t, dsptest.Power(s.left[:8000], 500, 8000), -20.0)
+	require.Greater(t, dsptest.Power(s.left[12000:], 1000, 8000), -20.0)
 	require.Equal(t, -1, onset(s.left[8000:12000]), "the gap is silent")
 	require.Equal(t, -1, onset(s.right))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // cpuTime is the processor time that this process has used, in the kernel and outside.
@@ -47,7 +49,7 @@ func BenchmarkRecording(b *testing.B) {
 					}
 					recs[i] = newTestRecorder(w, spec)
 				}
-				frame := tone(425, sampleRate, frameSamples)
+				frame := dsptest.Tone(425, sampleRate, frameSamples)
 				before := cpuTime(b)
 				for pos := int64(0); pos < length*sampleRate; pos += frameSamples {
 					for _, rec := range recs {

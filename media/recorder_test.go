@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // wavHeader is the header of a PCM recording of so many bytes.
@@ -42,7 +44,7 @@ func TestRecordingIsPlayable(t *testing.T) {
 	sess, _ := r.open(spec)
 	p := newPhone(t)
 	p.call(sess)
-	p.speak(tone(425, 8000, 12000))
+	p.speak(dsptest.Tone(425, 8000, 12000))
 	require.Eventually(t, func() bool {
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -53,7 +55,7 @@ func TestRecordingIsPlayable(t *testing.T) {
 			return true
 		}
 		for at := 0; at+800 <= s.frames; at += 200 {
-			if power(s.left[at:at+800], 425, 8000) > -20 {
+			if dsptest.Power(s.left[at:at+800], 425, 8000) > -20 {
 				return true
 			}
 		}
@@ -70,7 +72,7 @@ func TestRecordingAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.wav")
 	start := time.Now().Add(-3 * time.Second)
 	half := make([]int16, 0, 32000)
-	for _, s := range tone(425, 8000, 16000) {
+	for _, s := range dsptest.Tone(425, 8000, 16000) {
 		half = append(half, s, 0)
 	}
 	writeWAV(t, path, 8000, 2, half)
@@ -81,17 +83,17 @@ func TestRecordingAppend(t *testing.T) {
 	ai.waitText(t, `"reconnect":true`)
 	p := newPhone(t)
 	p.call(sess)
-	p.speak(tone(700, 8000, 8000))
+	p.speak(dsptest.Tone(700, 8000, 8000))
 	sess.Close(CloseHangup)
 	info, err := sess.FinishRecording(start, start.Add(5*time.Second))
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, info.Duration)
 	require.EqualValues(t, wavHeaderSize+5*8000*4, info.Bytes)
 	left, _ := readStereo(t, path)
-	require.Greater(t, power(left[:15000], 425, 8000), -20.0)
+	require.Greater(t, dsptest.Power(left[:15000], 425, 8000), -20.0)
 	require.Equal(t, -1, onset(left[16100:23500]))
 	require.Positive(t, onset(left[23500:]))
-	require.Greater(t, power(clearest(left[23500:], 700, 8000), 700, 8000), -20.0)
+	require.Greater(t, dsptest.Power(clearest(left[23500:], 700, 8000), 700, 8000), -20.0)
 }
 
 func TestFinishWAV(t *testing.T) {
@@ -112,7 +114,7 @@ func TestFinishWAV(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "x.wav")
 			pcm := make([]int16, 8000, 16000)
-			for _, s := range tone(425, 8000, 4000) {
+			for _, s := range dsptest.Tone(425, 8000, 4000) {
 				pcm = append(pcm, s, s)
 			}
 			writeWAV(t, path, 8000, 2, pcm)
@@ -133,11 +135,11 @@ func TestJoinWAV(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := make([]int16, 0, 16000)
-	for _, s := range tone(425, 8000, 8000) {
+	for _, s := range dsptest.Tone(425, 8000, 8000) {
 		first = append(first, s, 0)
 	}
 	writeWAV(t, filepath.Join(dir, "1.wav"), 8000, 2, first)
-	writeWAV(t, filepath.Join(dir, "2.wav"), 16000, 1, tone(1000, 16000, 16000))
+	writeWAV(t, filepath.Join(dir, "2.wav"), 16000, 1, dsptest.Tone(1000, 16000, 16000))
 	writeWAV(t, filepath.Join(dir, "3.wav"), 8000, 2, first)
 	info, err := JoinWAV(filepath.Join(dir, "all.wav"), JoinSpec{}, []WAVPart{
 		{Path: filepath.Join(dir, "1.wav")},
@@ -148,12 +150,12 @@ func TestJoinWAV(t *testing.T) {
 	require.Equal(t, 3500*time.Millisecond, info.Duration)
 	require.True(t, info.Stereo)
 	left, right := readStereo(t, info.Path)
-	require.Greater(t, power(left[800:7000], 425, 8000), -20.0)
+	require.Greater(t, dsptest.Power(left[800:7000], 425, 8000), -20.0)
 	require.Equal(t, -1, onset(right[:15900]))
 	require.Equal(t, -1, onset(left[8100:15900]))
-	require.Greater(t, power(right[16800:19000], 1000, 8000), -20.0)
-	require.Greater(t, power(left[20800:23000], 425, 8000), -20.0)
-	require.Greater(t, power(left[20800:23000], 1000, 8000), -20.0)
+	require.Greater(t, dsptest.Power(right[16800:19000], 1000, 8000), -20.0)
+	require.Greater(t, dsptest.Power(left[20800:23000], 425, 8000), -20.0)
+	require.Greater(t, dsptest.Power(left[20800:23000], 1000, 8000), -20.0)
 	_, err = JoinWAV(filepath.Join(dir, "bad.wav"), JoinSpec{}, []WAVPart{{Path: filepath.Join(dir, "none")}})
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = JoinWAV(filepath.Join(dir, "bad.wav"), JoinSpec{Encoding: "mp3"}, []WAVPart{{Path: filepath.Join(dir, "1.wav")}})
@@ -167,11 +169,11 @@ func TestJoinMono(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for i, hz := range []float64{425, 1000} {
-		writeWAV(t, filepath.Join(dir, strconv.Itoa(i)), 8000, 1, tone(hz, 8000, 8000))
+		writeWAV(t, filepath.Join(dir, strconv.Itoa(i)), 8000, 1, dsptest.Tone(hz, 8000, 8000))
 	}
 	both := make([]int16, 0, 16000)
-	left := tone(1500, 8000, 8000)
-	for i, right := range tone(700, 8000, 8000) {
+	left := dsptest.Tone(1500, 8000, 8000)
+	for i, right := range dsptest.Tone(700, 8000, 8000) {
 		both = append(both, left[i], right)
 	}
 	writeWAV(t, filepath.Join(dir, "2"), 8000, 2, both)
@@ -194,11 +196,11 @@ func TestJoinMono(t *testing.T) {
 	require.EqualValues(t, 16, text[34], "bits")
 	audio := wav.Channel(0)
 	require.Equal(t, -1, onset(audio[:3990]))
-	require.Greater(t, power(audio[4800:11000], 425, 8000), -20.0)
+	require.Greater(t, dsptest.Power(audio[4800:11000], 425, 8000), -20.0)
 	require.Equal(t, -1, onset(audio[12010:15990]))
-	require.Greater(t, power(audio[16800:23000], 1000, 8000), -20.0)
-	require.Greater(t, power(audio[24800:31000], 700, 8000), -20.0)
-	require.Greater(t, power(audio[24800:31000], 1500, 8000), -20.0)
+	require.Greater(t, dsptest.Power(audio[16800:23000], 1000, 8000), -20.0)
+	require.Greater(t, dsptest.Power(audio[24800:31000], 700, 8000), -20.0)
+	require.Greater(t, dsptest.Power(audio[24800:31000], 1500, 8000), -20.0)
 }
 
 func TestScanWAV(t *testing.T) {

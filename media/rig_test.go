@@ -23,6 +23,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
@@ -276,38 +278,13 @@ func bytesPCM(b []byte) []int16 {
 	return pcm
 }
 
-// tone is a sine of the given frequency, rate and length.
-func tone(hz float64, rate, n int) []int16 {
-	pcm := make([]int16, n)
-	for i := range pcm {
-		pcm[i] = int16(8000 * math.Sin(2*math.Pi*hz*float64(i)/float64(rate)))
-	}
-	return pcm
-}
-
-// power is the mean power at one frequency (Goertzel), in dB relative to a full-scale sine.
-func power(pcm []int16, hz float64, rate int) float64 {
-	if len(pcm) == 0 {
-		return -200
-	}
-	w := 2 * math.Pi * hz / float64(rate)
-	var re, im float64
-	for i, s := range pcm {
-		h := 0.5 - 0.5*math.Cos(2*math.Pi*float64(i)/float64(len(pcm)))
-		re += h * float64(s) * math.Cos(w*float64(i))
-		im += h * float64(s) * math.Sin(w*float64(i))
-	}
-	amp := 4 * math.Hypot(re, im) / float64(len(pcm)) / 32768
-	return 20 * math.Log10(math.Max(amp, 1e-10))
-}
-
 // clearest is the tenth of a second in which a tone is the loudest: a busy machine, which paces the others badly, may have broken the
 // rest.
 func clearest(pcm []int16, hz float64, rate int) []int16 {
 	n := rate / 10
 	var best []int16
 	for at := 0; at+n <= len(pcm); at += n / 4 {
-		if stretch := pcm[at : at+n]; best == nil || power(stretch, hz, rate) > power(best, hz, rate) {
+		if stretch := pcm[at : at+n]; best == nil || dsptest.Power(stretch, hz, rate) > dsptest.Power(best, hz, rate) {
 			best = stretch
 		}
 	}
@@ -463,7 +440,7 @@ func (p *phone) call(sess *Session) {
 // send sends one packet of μ-law.
 func (p *phone) send(pcm []int16) {
 	b := make([]byte, len(pcm))
-	EncodeULaw(b, pcm)
+	dsp.EncodeULaw(b, pcm)
 	p.raw(0, false, b, len(pcm))
 }
 
@@ -509,9 +486,9 @@ func (p *phone) heard() []int16 {
 	for _, pkt := range p.got() {
 		s := make([]int16, len(pkt.p))
 		if pkt.h.PayloadType == 8 {
-			DecodeALaw(s, pkt.p)
+			dsp.DecodeALaw(s, pkt.p)
 		} else {
-			DecodeULaw(s, pkt.p)
+			dsp.DecodeULaw(s, pkt.p)
 		}
 		pcm = append(pcm, s...)
 	}

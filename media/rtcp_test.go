@@ -12,6 +12,8 @@ import (
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // TestRTCPWrite has another library read our reports.
@@ -234,9 +236,9 @@ func TestSSRCCollision(t *testing.T) {
 	var ours uint32
 	sess.sh.do(func() { ours = sess.port.ssrc })
 	p.ssrc = ours
-	p.speak(tone(425, 8000, 1600))
+	p.speak(dsptest.Tone(425, 8000, 1600))
 	require.Equal(t, []uint32{ours}, nextReport[*rtcp.Goodbye](t, c).Sources)
-	require.Eventually(t, func() bool { return power(clearest(ai.heard(), 425, 16000), 425, 16000) > -20 }, soon, tick, "it is heard all the same")
+	require.Eventually(t, func() bool { return dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000) > -20 }, soon, tick, "it is heard all the same")
 	sess.sh.do(func() { require.NotEqual(t, ours, sess.port.ssrc) })
 
 	// An echo uses whatever we take: after a few it is let be, and heard.
@@ -244,8 +246,8 @@ func TestSSRCCollision(t *testing.T) {
 		sess.sh.do(func() { p.ssrc = sess.port.ssrc })
 		p.send(make([]int16, frameSamples))
 	}
-	p.speak(tone(1000, 8000, 8000))
-	require.Eventually(t, func() bool { return power(clearest(ai.heard(), 1000, 16000), 1000, 16000) > -20 }, soon, tick)
+	p.speak(dsptest.Tone(1000, 8000, 8000))
+	require.Eventually(t, func() bool { return dsptest.Power(clearest(ai.heard(), 1000, 16000), 1000, 16000) > -20 }, soon, tick)
 }
 
 // TestReceiver counts loss, duplicates, reordering, wrap-around and restarts as RFC 3550 does.

@@ -9,6 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 func metric(t *testing.T, c prometheus.Collector) float64 {
@@ -35,16 +38,16 @@ func TestStranger(t *testing.T) {
 		b, err := h.Marshal()
 		require.NoError(t, err)
 		loud := make([]byte, 160)
-		EncodeULaw(loud, tone(2000, 8000, 160))
+		dsp.EncodeULaw(loud, dsptest.Tone(2000, 8000, 160))
 		for _, c := range []*net.UDPConn{other, same} {
 			_, err = c.Write(append(b, loud...))
 			require.NoError(t, err)
 		}
 	}
 	require.Eventually(t, func() bool { return sess.Stats().Strangers == 40 }, soon, tick)
-	p.speak(tone(425, 8000, 4000))
-	require.Less(t, power(clearest(ai.heard(), 2000, 16000), 2000, 16000), -30.0)
-	require.Greater(t, power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
+	p.speak(dsptest.Tone(425, 8000, 4000))
+	require.Less(t, dsptest.Power(clearest(ai.heard(), 2000, 16000), 2000, 16000), -30.0)
+	require.Greater(t, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
 }
 
 // TestLatch lets the peer send from another port than it named: ours follow there.
@@ -92,16 +95,16 @@ func TestMutes(t *testing.T) {
 	p.call(sess)
 	sess.SetMute(FromCaller, true)
 	sess.SetMute(FromAgent, true)
-	ai.say(tone(1000, 16000, 8000))
-	p.speak(tone(425, 8000, 4000))
-	require.Less(t, power(ai.heard(), 425, 16000), -70.0)
+	ai.say(dsptest.Tone(1000, 16000, 8000))
+	p.speak(dsptest.Tone(425, 8000, 4000))
+	require.Less(t, dsptest.Power(ai.heard(), 425, 16000), -70.0)
 	require.Equal(t, -1, onset(p.heard()))
 	sess.SetMute(FromCaller, false)
 	sess.SetMute(FromAgent, false)
-	ai.say(tone(1000, 16000, 8000))
-	p.speak(tone(425, 8000, 4000))
+	ai.say(dsptest.Tone(1000, 16000, 8000))
+	p.speak(dsptest.Tone(425, 8000, 4000))
 	require.Eventually(t, func() bool { return onset(p.heard()) > 0 }, soon, tick)
-	require.Eventually(t, func() bool { return power(clearest(ai.heard(), 425, 16000), 425, 16000) > -20 }, soon, tick)
+	require.Eventually(t, func() bool { return dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000) > -20 }, soon, tick)
 }
 
 // TestSSRCChange restarts the stream with a new sender and clock; the AI's audio goes on.
@@ -122,9 +125,9 @@ func changeSSRC(t *testing.T) uint64 {
 	sess, ai := r.open(r.spec("ssrc"))
 	p := newPhone(t)
 	p.call(sess)
-	p.speak(tone(425, 8000, 1600))
+	p.speak(dsptest.Tone(425, 8000, 1600))
 	p.ssrc, p.ts, p.seq = 78, 5, 5
-	p.speak(tone(425, 8000, 1600))
+	p.speak(dsptest.Tone(425, 8000, 1600))
 	require.Eventually(t, func() bool { return len(ai.heard()) >= 6400 }, soon, tick)
 	return sess.Stats().Late
 }

@@ -1,6 +1,10 @@
 package media
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+)
 
 // play sends the next 20 ms to the caller: what the AI has queued, comfort noise while its socket is being dialed
 // again or is gone, since the caller may be on the way to somebody else, else silence, which keeps the switch's own media timeout quiet.
@@ -67,10 +71,10 @@ func (p *port) sendPacket(pcm []int16, ts uint32, marker bool) {
 	switch p.leg.codec {
 	case codecPCMU:
 		b = b[:at+len(pcm)]
-		EncodeULaw(b[at:], pcm)
+		dsp.EncodeULaw(b[at:], pcm)
 	case codecPCMA:
 		b = b[:at+len(pcm)]
-		EncodeALaw(b[at:], pcm)
+		dsp.EncodeALaw(b[at:], pcm)
 	case codecL16:
 		for _, s := range pcm {
 			b = binary.BigEndian.AppendUint16(b, uint16(s))

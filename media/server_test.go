@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
@@ -83,7 +85,7 @@ func TestPanicEndsOneSession(t *testing.T) {
 	bad.Close(CloseError)
 	p = newPhone(t)
 	p.call(good)
-	p.speak(tone(425, 8000, 1600))
+	p.speak(dsptest.Tone(425, 8000, 1600))
 	require.Eventually(t, func() bool { return len(ai.heard()) > 3000 }, soon, tick)
 }
 
@@ -96,7 +98,7 @@ func TestPanicBesideTheTick(t *testing.T) {
 	r.faults = 2
 	bad.sh.do(func() { // a filter without coefficients
 		d := bad.port.sock.dec
-		d.res, d.from, d.into = &Resampler{up: 2, down: 3, half: 1}, 24000, bad.port.queue.rate
+		d.res, d.from, d.into = new(dsp.Resampler), 24000, bad.port.queue.rate
 	})
 	ai.write(1, playFrame("raw", "24000", make([]byte, 2*inlineText)))
 	require.Eventually(t, func() bool { return metric(t, r.srv.metrics.panics) == 1 }, soon, tick)

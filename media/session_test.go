@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
@@ -43,20 +45,20 @@ func TestToneBothWays(t *testing.T) {
 			p := newPhone(t)
 			p.call(sess)
 			rate := sess.spec.Audio.SampleRateHz
-			ai.say(tone(1000, rate, 2*rate)) // two seconds at once: faster than real time
-			p.speak(tone(425, 8000, 16000))
+			ai.say(dsptest.Tone(1000, rate, 2*rate)) // two seconds at once: faster than real time
+			p.speak(dsptest.Tone(425, 8000, 16000))
 
 			require.Eventually(t, func() bool { return len(ai.heard()) > rate && len(p.heard()) > 8000 }, soon, tick)
 			mid := clearest(ai.heard(), 425, rate)
-			require.Greater(t, power(mid, 425, rate), power(mid, 1000, rate)+40)
-			require.Greater(t, power(mid, 425, rate), -20.0)
+			require.Greater(t, dsptest.Power(mid, 425, rate), dsptest.Power(mid, 1000, rate)+40)
+			require.Greater(t, dsptest.Power(mid, 425, rate), -20.0)
 			frame := rate * sess.spec.Audio.FrameMS / 1000 * 2
 			require.Equal(t, frame, ai.frameSizes()[0])
 
 			back := p.heard()
 			require.GreaterOrEqual(t, onset(back), 0)
 			back = clearest(back, 1000, 8000)
-			require.Greater(t, power(back, 1000, 8000), power(back, 425, 8000)+40)
+			require.Greater(t, dsptest.Power(back, 1000, 8000), dsptest.Power(back, 425, 8000)+40)
 
 			sess.Close(CloseHangup)
 			ended := time.Now()
@@ -69,8 +71,8 @@ func TestToneBothWays(t *testing.T) {
 			require.GreaterOrEqual(t, l, 0)
 			require.Positive(t, ro)
 			left, right = clearest(left, 425, 8000), clearest(right, 1000, 8000)
-			require.Greater(t, power(left, 425, 8000), power(left, 1000, 8000)+40)
-			require.Greater(t, power(right, 1000, 8000), power(right, 425, 8000)+40)
+			require.Greater(t, dsptest.Power(left, 425, 8000), dsptest.Power(left, 1000, 8000)+40)
+			require.Greater(t, dsptest.Power(right, 1000, 8000), dsptest.Power(right, 425, 8000)+40)
 		})
 	}
 }
@@ -111,13 +113,13 @@ func onsetError(t *testing.T) time.Duration {
 	p.call(sess)
 	p.speak(make([]int16, 4000))
 	sent := time.Now()
-	p.speak(tone(425, 8000, 4000))
-	ai.say(tone(1000, 16000, 16000))
+	p.speak(dsptest.Tone(425, 8000, 4000))
+	ai.say(dsptest.Tone(1000, 16000, 16000))
 	p.speak(make([]int16, 4000))
 	var heardAt time.Time
 	for _, pkt := range p.got() {
 		s := make([]int16, len(pkt.p))
-		DecodeULaw(s, pkt.p)
+		dsp.DecodeULaw(s, pkt.p)
 		if on := onset(s); on >= 0 {
 			heardAt = pkt.at.Add(time.Duration(on) * 125 * time.Microsecond)
 			break
@@ -142,7 +144,7 @@ func TestPacing(t *testing.T) {
 	p := newPhone(t)
 	p.call(sess)
 	require.Eventually(t, func() bool { return len(p.got()) > 20 }, soon, tick)
-	ai.say(tone(1000, 16000, 3200))
+	ai.say(dsptest.Tone(1000, 16000, 3200))
 	require.Eventually(t, func() bool { return len(p.got()) > 60 }, soon, tick)
 	pk := p.got()
 	markers := 0
@@ -252,7 +254,7 @@ func TestKillAudio(t *testing.T) {
 	sess, ai := r.open(r.spec("kill"))
 	p := newPhone(t)
 	p.call(sess)
-	ai.say(tone(1000, 16000, 30*16000))
+	ai.say(dsptest.Tone(1000, 16000, 30*16000))
 	ai.text(`{"type":"mark","data":{"name":"end"}}`)
 	require.Eventually(t, func() bool { return len(p.heard()) > 4000 && onset(p.heard()) >= 0 }, soon, tick)
 	ai.text(`{"type":"killAudio"}`)
@@ -273,7 +275,7 @@ func TestKillAudio(t *testing.T) {
 
 func quiet(payload []byte) bool {
 	s := make([]int16, len(payload))
-	DecodeULaw(s, payload)
+	dsp.DecodeULaw(s, payload)
 	for _, v := range s[min(fadeSamples, len(s)):] {
 		if v > 50 || v < -50 {
 			return false
@@ -292,9 +294,9 @@ func TestMarks(t *testing.T) {
 	ai.text(`{"type":"mark","data":{"name":"zero"}}`)
 	ai.waitText(t, "zero", "playout")
 	sent := time.Now()
-	ai.say(tone(1000, 16000, 4800)) // 300 ms
+	ai.say(dsptest.Tone(1000, 16000, 4800)) // 300 ms
 	ai.text(`{"type":"mark","data":{"name":"one"}}`)
-	ai.say(tone(1000, 16000, 80*16000))
+	ai.say(dsptest.Tone(1000, 16000, 80*16000))
 	ai.text(`{"type":"mark","data":{"name":"two"}}`)
 	ai.waitText(t, "one", "playout")
 	require.Greater(t, time.Since(sent), 250*time.Millisecond)
@@ -305,11 +307,11 @@ func TestMarks(t *testing.T) {
 // TestPlayAudio sends audio by JSON: raw and WAV, rates as number and as text, long enough to be decoded elsewhere.
 func TestPlayAudio(t *testing.T) {
 	t.Parallel()
-	raw := base64.StdEncoding.EncodeToString(pcmBytes(tone(1000, 24000, 24000)))
-	short := base64.RawStdEncoding.EncodeToString(pcmBytes(tone(1000, 8000, 800)))
+	raw := base64.StdEncoding.EncodeToString(pcmBytes(dsptest.Tone(1000, 24000, 24000)))
+	short := base64.RawStdEncoding.EncodeToString(pcmBytes(dsptest.Tone(1000, 8000, 800)))
 	head := wavHeader(0)
 	head[22], head[24], head[25], head[32] = 1, 0x22, 0x56, 2 // mono, 22,050 Hz
-	wav := base64.StdEncoding.EncodeToString(append(head[:40:40], append([]byte{0xff, 0xff, 0xff, 0xff}, pcmBytes(tone(1000, 22050, 22050))...)...))
+	wav := base64.StdEncoding.EncodeToString(append(head[:40:40], append([]byte{0xff, 0xff, 0xff, 0xff}, pcmBytes(dsptest.Tone(1000, 22050, 22050))...)...))
 	for name, frame := range map[string]string{
 		"raw":   `{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":24000,"audioContent":"` + raw + `","textContent":"hi"}}`,
 		"short": `{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":"8000","audioContent":"` + short + `"}}`,
@@ -334,7 +336,7 @@ func TestPlayAudio(t *testing.T) {
 				heard = heard[max(0, onset(heard)):]
 				return onset(heard) >= 0 && len(heard) > n
 			}, soon, tick)
-			require.Greater(t, power(heard[:n], 1000, 8000), -20.0)
+			require.Greater(t, dsptest.Power(heard[:n], 1000, 8000), -20.0)
 		})
 	}
 }
@@ -424,8 +426,8 @@ func TestReconnect(t *testing.T) {
 	ai = r.ai.next(t)
 	require.JSONEq(t, `{"call_id":"again","token":"new","reconnect":true}`, ai.waitText(t, "call_id"))
 	ai.waitText(t, "token_refresh", "t2")
-	p.speak(tone(425, 8000, 4000))
-	require.Eventually(t, func() bool { return power(clearest(ai.heard(), 425, 16000), 425, 16000) > -20 }, soon, tick)
+	p.speak(dsptest.Tone(425, 8000, 4000))
+	require.Eventually(t, func() bool { return dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000) > -20 }, soon, tick)
 	require.EqualValues(t, 1, sess.Stats().Reconnects)
 }
 

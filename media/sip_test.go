@@ -15,6 +15,7 @@ import (
 	"github.com/emiago/sipgo/sip"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
 )
 
@@ -185,7 +186,7 @@ func TestNewLegAfterBye(t *testing.T) {
 	for range 2 {
 		p := newPhone(t)
 		p.call(sess)
-		p.speak(tone(425, 8000, 3200))
+		p.speak(dsptest.Tone(425, 8000, 3200))
 		require.NoError(t, p.dialog.Bye(t.Context()))
 		event[LegEnded](t, sess)
 		ai.text(`{"type":"mark","data":{"name":"late"}}`)

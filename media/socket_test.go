@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // TestPings has the port ping every 15 s, and take an AI that is silent for 40 s for dead.
@@ -188,7 +190,7 @@ func TestBinaryOfAnySize(t *testing.T) {
 	r := newPortRig(t, AudioFormat{SampleRateHz: 24000})
 	r.connect()
 	r.call()
-	in := pcmBytes(tone(1000, 24000, 24000))
+	in := pcmBytes(dsptest.Tone(1000, 24000, 24000))
 	for size := 2; len(in) > 0; size = size*2 + 2 {
 		n := min(size, len(in))
 		r.send(serverFrame(0x82, in[:n]))
@@ -202,11 +204,11 @@ func TestBinaryOfAnySize(t *testing.T) {
 	on := onset(pcm)
 	require.GreaterOrEqual(t, on, 0)
 	pcm = pcm[on+100 : on+7500]
-	ref := power(pcm, 1000, 8000)
+	ref := dsptest.Power(pcm, 1000, 8000)
 	require.Greater(t, ref, -15.0)
 	for hz := 200.0; hz < 3900; hz += 100 {
 		if hz != 1000 {
-			require.Less(t, power(pcm, hz, 8000), ref-55, "%.0f Hz", hz)
+			require.Less(t, dsptest.Power(pcm, hz, 8000), ref-55, "%.0f Hz", hz)
 		}
 	}
 }
@@ -258,7 +260,7 @@ func TestSocketAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun coun
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
 	r.call()
-	down := aiAudio(tone(1000, 16000, 320))
+	down := aiAudio(dsptest.Tone(1000, 16000, 320))
 	up := make([]byte, 640)
 	buf := make([]byte, 64<<10)
 	event := rtpEvent(5, false, 160)

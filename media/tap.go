@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // TapSide says which part of a call the leg of a tap brings, seen from the channel that is tapped.
@@ -190,7 +192,7 @@ func (t *tapRole) begin(p *port) error {
 	if t == nil || t.pair == nil || t.beside != nil {
 		return nil
 	}
-	res, err := NewResampler(sampleRate, p.s.spec.Audio.SampleRateHz)
+	res, err := dsp.NewResampler(sampleRate, p.s.spec.Audio.SampleRateHz)
 	p.up.resRight, t.pair.main = res, p
 	return err
 }

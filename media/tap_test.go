@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // TestTapMixed sends what the leg brings to the socket, and nothing the other way: what the AI says and plays is dropped and
@@ -25,13 +27,13 @@ func TestTapMixed(t *testing.T) {
 	sess := tap.Legs[0].Session
 	p := newPhone(t)
 	p.call(sess)
-	ai.say(tone(1000, 16000, 16000))
+	ai.say(dsptest.Tone(1000, 16000, 16000))
 	ai.text(`{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":8000,"audioContent":"AAAAAAAAAAA="}}`)
 	ai.text(`{"type":"mark","data":{"name":"m"}}`)
-	p.speak(tone(425, sampleRate, sampleRate))
+	p.speak(dsptest.Tone(425, sampleRate, sampleRate))
 	ai.waitText(t, `"mark"`, `"m"`, `"cleared"`)
 	require.Eventually(t, func() bool { return len(ai.heard()) > 12000 }, soon, tick)
-	require.Greater(t, power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
+	require.Greater(t, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
 	heard := p.heard()
 	require.Greater(t, len(heard), 4000, "silence goes out: the switch ends a leg that sends nothing")
 	for _, s := range heard {
@@ -59,14 +61,14 @@ func TestTapTwoChannels(t *testing.T) {
 	require.Equal(t, TapOther, tap.Legs[1].Side)
 	caller, other := newPhone(t), newPhone(t)
 	caller.call(tap.Legs[0].Session)
-	caller.speak(tone(425, sampleRate, sampleRate)) // alone for a second
+	caller.speak(dsptest.Tone(425, sampleRate, sampleRate)) // alone for a second
 	other.call(tap.Legs[1].Session)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		other.speak(tone(1000, sampleRate, 2*sampleRate))
+		other.speak(dsptest.Tone(1000, sampleRate, 2*sampleRate))
 	}()
-	caller.speak(tone(425, sampleRate, 2*sampleRate))
+	caller.speak(dsptest.Tone(425, sampleRate, 2*sampleRate))
 	<-done
 	var left, right []int16
 	require.Eventually(t, func() bool {
@@ -86,8 +88,8 @@ func TestTapTwoChannels(t *testing.T) {
 	}
 	both := func(pcm []int16, own, foreign float64) {
 		pcm = clearest(pcm[24000:], own, 16000)
-		require.Greater(t, power(pcm, own, 16000), -20.0)
-		require.Greater(t, power(pcm, own, 16000)-power(pcm, foreign, 16000), 40.0)
+		require.Greater(t, dsptest.Power(pcm, own, 16000), -20.0)
+		require.Greater(t, dsptest.Power(pcm, own, 16000)-dsptest.Power(pcm, foreign, 16000), 40.0)
 	}
 	both(left, 425, 1000)
 	both(right, 1000, 425)
@@ -108,7 +110,7 @@ func TestTapForDetector(t *testing.T) {
 	p := newPhone(t)
 	p.call(tap.Legs[0].Session)
 	p.speak(make([]int16, 1600))
-	p.speak(tone(300, sampleRate, 4800))
+	p.speak(dsptest.Tone(300, sampleRate, 4800))
 	p.speak(make([]int16, 2*sampleRate))
 	ev := event[AMD](t, tap.Legs[0].Session)
 	require.Equal(t, amd.ClassHuman, ev.Class)
@@ -122,11 +124,11 @@ func TestTapForDetector(t *testing.T) {
 func TestTapPair(t *testing.T) {
 	up, err := newUplink(AudioFormat{Encoding: EncodingPCM, SampleRateHz: sampleRate, Channels: 2, FrameMS: 20})
 	require.NoError(t, err)
-	up.resRight, err = NewResampler(sampleRate, sampleRate)
+	up.resRight, err = dsp.NewResampler(sampleRate, sampleRate)
 	require.NoError(t, err)
 	p := &port{up: up, s: &Session{}, sh: &shard{}, log: nil}
 	pair := &tapPair{main: p}
-	frame := tone(500, sampleRate, frameSamples)
+	frame := dsptest.Tone(500, sampleRate, frameSamples)
 	for i := range 10 {
 		pair.put(TapCaller, frame, 0)
 		want := max(0, i+1-tapSkew/frameSamples) * frameSamples

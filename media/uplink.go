@@ -3,6 +3,8 @@ package media
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // uplink turns the caller's samples into the binary frames that the AI asked for. It is a pure step function: feed it,
@@ -12,15 +14,15 @@ type uplink struct {
 	channels   int
 	frameBytes int
 	rate       int
-	res        *Resampler
-	resRight   *Resampler // of the right channel, when it differs from the left one
+	res        *dsp.Resampler
+	resRight   *dsp.Resampler // of the right channel, when it differs from the left one
 	pcm, right []int16
 	buf        []byte // encoded, not yet taken
 	taken      int
 }
 
 func newUplink(f AudioFormat) (*uplink, error) {
-	res, err := NewResampler(sampleRate, f.SampleRateHz)
+	res, err := dsp.NewResampler(sampleRate, f.SampleRateHz)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +35,7 @@ func newUplink(f AudioFormat) (*uplink, error) {
 
 // setRate tells the rate of the leg, which is 8 kHz until then.
 func (u *uplink) setRate(hz int) error {
-	res, err := NewResampler(hz, u.rate)
+	res, err := dsp.NewResampler(hz, u.rate)
 	if err != nil {
 		return err
 	}
@@ -57,10 +59,10 @@ func (u *uplink) encode() {
 	switch u.encoding {
 	case EncodingPCMU:
 		u.buf = slices.Grow(u.buf, len(u.pcm))[:at+len(u.pcm)]
-		EncodeULaw(u.buf[at:], u.pcm)
+		dsp.EncodeULaw(u.buf[at:], u.pcm)
 	case EncodingPCMA:
 		u.buf = slices.Grow(u.buf, len(u.pcm))[:at+len(u.pcm)]
-		EncodeALaw(u.buf[at:], u.pcm)
+		dsp.EncodeALaw(u.buf[at:], u.pcm)
 	case EncodingPCM:
 		u.buf = slices.Grow(u.buf, 2*len(u.pcm))[:at+2*len(u.pcm)]
 		putPCM(u.buf[at:], u.pcm)
@@ -97,7 +99,7 @@ func (u *uplink) feedPayload(p []byte) {
 
 // passes tells whether payloads of a codec need no transcoding.
 func (u *uplink) passes(c legCodec) bool {
-	return u.channels == 1 && u.res.up == u.res.down &&
+	return u.channels == 1 && u.res.Straight() &&
 		(c == codecPCMU && u.encoding == EncodingPCMU || c == codecPCMA && u.encoding == EncodingPCMA)
 }
 
@@ -122,9 +124,9 @@ type downlink struct {
 	encoding Encoding
 	channels int
 	rate     int
-	res      *Resampler
-	spare    *Resampler // to 8 kHz, the rate of most legs, designed before the session is on its shard; nil when taken
-	carry    [16]byte   // the beginning of a sample frame that was cut by the end of a piece
+	res      *dsp.Resampler
+	spare    *dsp.Resampler // to 8 kHz, the rate of most legs, designed before the session is on its shard; nil when taken
+	carry    [16]byte       // the beginning of a sample frame that was cut by the end of a piece
 	ncarry   int
 	pcm, out []int16
 }
@@ -132,20 +134,20 @@ type downlink struct {
 func newDownlink(f AudioFormat) (*downlink, error) {
 	d := &downlink{encoding: f.Encoding, channels: f.Channels, rate: f.SampleRateHz}
 	var err error
-	if d.res, err = NewResampler(d.rate, d.rate); err != nil {
+	if d.res, err = dsp.NewResampler(d.rate, d.rate); err != nil {
 		return nil, err
 	}
-	d.spare, err = NewResampler(d.rate, sampleRate)
+	d.spare, err = dsp.NewResampler(d.rate, sampleRate)
 	return d, err
 }
 
 // filter is a resampler from the AI's rate.
-func (d *downlink) filter(toHz int) (*Resampler, error) {
+func (d *downlink) filter(toHz int) (*dsp.Resampler, error) {
 	if res := d.spare; res != nil && toHz == sampleRate {
 		d.spare = nil
 		return res, nil
 	}
-	return NewResampler(d.rate, toHz)
+	return dsp.NewResampler(d.rate, toHz)
 }
 
 // unit is the size of a sample frame in bytes.
@@ -187,10 +189,10 @@ func (d *downlink) decode(p []byte) {
 	out := d.pcm[at:]
 	switch d.encoding {
 	case EncodingPCMU:
-		DecodeULaw(out, p)
+		dsp.DecodeULaw(out, p)
 		keepNegativeZeros(out, p)
 	case EncodingPCMA:
-		DecodeALaw(out, p)
+		dsp.DecodeALaw(out, p)
 	case EncodingPCM:
 		for i := range out {
 			out[i] = int16(binary.LittleEndian.Uint16(p[2*i:]))

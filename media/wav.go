@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // WAV format tags that are understood.
@@ -93,13 +96,13 @@ func (i wavInfo) check() error {
 // samples turns raw data into 16-bit samples, interleaved as in the file, appended to dst.
 func (i wavInfo) samples(dst []int16, raw []byte) []int16 {
 	switch i.format {
-	case wavALaw:
-		for _, b := range raw {
-			dst = append(dst, alawSamples[b])
-		}
-	case wavULaw:
-		for _, b := range raw {
-			dst = append(dst, ulawSamples[b])
+	case wavALaw, wavULaw:
+		at := len(dst)
+		dst = slices.Grow(dst, len(raw))[:at+len(raw)]
+		if i.format == wavALaw {
+			dsp.DecodeALaw(dst[at:], raw)
+		} else {
+			dsp.DecodeULaw(dst[at:], raw)
 		}
 	case wavFloat:
 		for ; len(raw) >= 4; raw = raw[4:] {
@@ -125,7 +128,7 @@ func floatSample(f float32) int16 {
 	if f != f {
 		return 0
 	}
-	return clip16(max(-1, min(1, f)) * math.MaxInt16)
+	return dsp.Clip16(max(-1, min(1, f)) * math.MaxInt16)
 }
 
 // mixDown averages interleaved channels, in place.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // copyBlock is how many sample frames are moved at a time when files are rewritten.
@@ -170,9 +172,9 @@ func addPart(out *os.File, lay wavLayout, filled int64, p WAVPart) (int64, error
 	if err != nil {
 		return 0, err
 	}
-	var side [2]*Resampler
+	var side [2]*dsp.Resampler
 	for i := range side {
-		if side[i], err = NewResampler(info.rate, sampleRate); err != nil {
+		if side[i], err = dsp.NewResampler(info.rate, sampleRate); err != nil {
 			return 0, err
 		}
 	}

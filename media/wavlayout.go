@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"os"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // RecordingEncoding is how the samples of a recording are stored. All are at 8 kHz.
@@ -123,10 +125,10 @@ func (l wavLayout) appendSamples(b []byte, pcm []int16) []byte {
 	switch l.format {
 	case wavULaw:
 		b = append(b, make([]byte, len(pcm))...)
-		EncodeULaw(b[n:], pcm)
+		dsp.EncodeULaw(b[n:], pcm)
 	case wavALaw:
 		b = append(b, make([]byte, len(pcm))...)
-		EncodeALaw(b[n:], pcm)
+		dsp.EncodeALaw(b[n:], pcm)
 	default:
 		b = append(b, make([]byte, 2*len(pcm))...)
 		putPCM(b[n:], pcm)

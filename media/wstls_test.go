@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // testCA issues certificates for voice agents.
@@ -158,19 +160,19 @@ func TestTLSCarriesMuch(t *testing.T) {
 			sess, ai := r.open(spec)
 			p := newPhone(t)
 			p.call(sess)
-			long := base64.StdEncoding.EncodeToString(pcmBytes(tone(1000, 24000, 30*24000))) // 30 s in one frame of 1.9 MB
+			long := base64.StdEncoding.EncodeToString(pcmBytes(dsptest.Tone(1000, 24000, 30*24000))) // 30 s in one frame of 1.9 MB
 			ai.text(`{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":"24000","audioContent":"` + long + `"}}`)
 			ai.text(`{"type":"mark","data":{"name":"end"}}`)
-			p.speak(tone(425, 8000, 4000))
+			p.speak(dsptest.Tone(425, 8000, 4000))
 			require.Eventually(t, func() bool { return onset(p.heard()) >= 0 }, soon, tick)
 			var queued int
 			sess.sh.do(func() { queued = sess.port.queue.backlog() })
 			require.Greater(t, queued, 25*sampleRate)
 			ai.text(`{"type":"killAudio"}`)
 			ai.waitText(t, "end", "cleared")
-			require.Greater(t, power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
+			require.Greater(t, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
 			for range 2000 { // 2,000 records that wait in one piece for the shard
-				ai.say(tone(1000, 16000, 16))
+				ai.say(dsptest.Tone(1000, 16000, 16))
 			}
 			ai.text(`{"type":"mark","data":{"name":"second"}}`)
 			ai.waitText(t, "second", "playout")

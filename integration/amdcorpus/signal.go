@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 func amplitude(db float64) float64 { return math.Pow(10, db/20) }
@@ -115,11 +115,11 @@ func (l *line) carry(rng *rand.Rand, mix []float64) []int16 {
 	}
 	coded := make([]byte, len(pcm))
 	if l.aLaw {
-		media.EncodeALaw(coded, pcm)
-		media.DecodeALaw(pcm, coded)
+		dsp.EncodeALaw(coded, pcm)
+		dsp.DecodeALaw(pcm, coded)
 	} else {
-		media.EncodeULaw(coded, pcm)
-		media.DecodeULaw(pcm, coded)
+		dsp.EncodeULaw(coded, pcm)
+		dsp.DecodeULaw(pcm, coded)
 	}
 	if l.loss == 0 {
 		return pcm

@@ -20,6 +20,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/echoai"
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -190,12 +191,12 @@ func TestToneInEveryFormat(t *testing.T) {
 		{"linear 16 kHz", "audio.alpha.org", `{"audio_format":{"encoding":"pcm_s16le","sample_rate_hz":16000}}`, 16000, 640, nil},
 		{"A-law by its alias", "audio.alpha.org", `{"audio_format":{"encoding":"pcma","sample_rate":8000}}`, 8000, 160, func(b []byte) []int16 {
 			out := make([]int16, len(b))
-			media.DecodeALaw(out, b)
+			dsp.DecodeALaw(out, b)
 			return out
 		}},
 		{"μ-law", "audio.alpha.org", `{"audio_format":{"encoding":"pcmu","sample_rate_hz":8000}}`, 8000, 160, func(b []byte) []int16 {
 			out := make([]int16, len(b))
-			media.DecodeULaw(out, b)
+			dsp.DecodeULaw(out, b)
 			return out
 		}},
 		{"L16 whatever the format says", "audio.beta.org", `{"audio_format":{"encoding":"pcma","sample_rate_hz":24000}}`, 24000, 960, nil},

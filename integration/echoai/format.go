@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 const (
@@ -97,9 +97,9 @@ func (f Format) encode(samples []int16) []byte {
 	out := make([]byte, len(samples)*f.bytesPerSample())
 	switch f.Encoding {
 	case encodingULaw:
-		media.EncodeULaw(out, wide)
+		dsp.EncodeULaw(out, wide)
 	case encodingALaw:
-		media.EncodeALaw(out, wide)
+		dsp.EncodeALaw(out, wide)
 	default:
 		for i, s := range wide {
 			binary.LittleEndian.PutUint16(out[2*i:], uint16(s))
@@ -120,9 +120,9 @@ func (f Format) decode(buf []int16, b []byte, channel int) []int16 {
 	buf = buf[:n]
 	switch f.Encoding {
 	case encodingULaw:
-		media.DecodeULaw(buf, b)
+		dsp.DecodeULaw(buf, b)
 	case encodingALaw:
-		media.DecodeALaw(buf, b)
+		dsp.DecodeALaw(buf, b)
 	default:
 		for i := range buf {
 			buf[i] = int16(binary.LittleEndian.Uint16(b[2*i:]))

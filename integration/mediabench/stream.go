@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 const (
@@ -176,11 +176,11 @@ type voice struct{ marker, silence [frameSamples]byte }
 func newVoice() *voice {
 	var pcm [frameSamples]int16
 	v := new(voice)
-	media.EncodeULaw(v.silence[:], pcm[:])
+	dsp.EncodeULaw(v.silence[:], pcm[:])
 	for i := range pcm {
 		pcm[i] = int16(markerPeak * math.Sin(2*math.Pi*markerHz*float64(i)/8000))
 	}
-	media.EncodeULaw(v.marker[:], pcm[:])
+	dsp.EncodeULaw(v.marker[:], pcm[:])
 	return v
 }
 
@@ -214,7 +214,7 @@ func (r *reader) read(fd int) (n int, at int64, ok bool) {
 
 // loud tells a marker from silence.
 func (r *reader) loud(payload []byte) bool {
-	pcm := r.pcm[:media.DecodeULaw(r.pcm[:], payload)]
+	pcm := r.pcm[:dsp.DecodeULaw(r.pcm[:], payload)]
 	sum := 0.0
 	for _, s := range pcm {
 		sum += float64(s) * float64(s)

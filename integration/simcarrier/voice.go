@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 const (
@@ -32,9 +32,9 @@ type codec struct {
 func codecByName(name string) (codec, bool) {
 	switch strings.ToUpper(name) {
 	case codecPCMU:
-		return codec{codecPCMU, 0, media.EncodeULaw, media.DecodeULaw}, true
+		return codec{codecPCMU, 0, dsp.EncodeULaw, dsp.DecodeULaw}, true
 	case codecPCMA:
-		return codec{codecPCMA, 8, media.EncodeALaw, media.DecodeALaw}, true
+		return codec{codecPCMA, 8, dsp.EncodeALaw, dsp.DecodeALaw}, true
 	}
 	return codec{}, false
 }
@@ -86,8 +86,8 @@ type clip struct {
 
 func newClip(samples []int16) clip {
 	c := clip{make([]byte, len(samples)), make([]byte, len(samples))}
-	media.EncodeULaw(c.ulaw, samples)
-	media.EncodeALaw(c.alaw, samples)
+	dsp.EncodeULaw(c.ulaw, samples)
+	dsp.EncodeALaw(c.alaw, samples)
 	return c
 }
 

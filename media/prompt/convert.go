@@ -11,6 +11,7 @@ import (
 	"github.com/hajimehoshi/go-mp3"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 const (
@@ -45,7 +46,7 @@ func convert(src []byte, longest time.Duration) (wav []byte, err error) {
 	if time.Duration(len(pcm))*time.Second/time.Duration(rate) > longest {
 		return nil, fmt.Errorf("it plays longer than %s: %w", longest, ErrTooLarge)
 	}
-	resampler, err := media.NewResampler(rate, Rate)
+	resampler, err := dsp.NewResampler(rate, Rate)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}

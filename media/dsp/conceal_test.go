@@ -1,4 +1,4 @@
-package media
+package dsp
 
 import (
 	"math"
@@ -7,29 +7,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
-// vowel is a voiced sound: harmonics of a pitch that glides a little, as a voice does.
-func vowel(hz float64, rate, n int) []int16 {
-	pcm := make([]int16, n)
-	phase := 0.0
-	for i := range pcm {
-		t := float64(i) / float64(rate)
-		f := hz * (1 + 0.03*math.Sin(2*math.Pi*0.7*t))
-		phase += 2 * math.Pi * f / float64(rate)
-		s := 0.0
-		for h := 1.0; h*f < 3400; h++ {
-			x, y := (h*f-600)/150, (h*f-1200)/200
-			formant := 1/(1+x*x) + 0.5/(1+y*y) + 0.05
-			s += formant * math.Sin(h*phase)
-		}
-		pcm[i] = int16(4000 * s)
-	}
-	return pcm
-}
-
 // lossy conceals each frame of which gone is true. The fill is the given concealer's, or silence.
-func lossy(c *concealer, pcm []int16, frame int, gone func(n int) bool) []int16 {
+func lossy(c *Concealer, pcm []int16, frame int, gone func(n int) bool) []int16 {
 	out := slices.Clone(pcm)
 	for n := 0; (n+1)*frame <= len(pcm); n++ {
 		f := out[n*frame : (n+1)*frame]
@@ -37,9 +20,9 @@ func lossy(c *concealer, pcm []int16, frame int, gone func(n int) bool) []int16 
 		case gone(n) && c == nil:
 			clear(f)
 		case gone(n):
-			c.conceal(f)
+			c.Conceal(f)
 		case c != nil:
-			c.heard(f)
+			c.Receive(f)
 		}
 	}
 	return out
@@ -61,10 +44,10 @@ func beside(pcm []int16, hz float64, rate int) float64 {
 	sum := 0.0
 	for f := 103.0; f < 3400; f += 37 {
 		if math.Abs(f-hz) > 60 {
-			sum += math.Pow(10, power(pcm, f, rate)/10)
+			sum += math.Pow(10, dsptest.Power(pcm, f, rate)/10)
 		}
 	}
-	return 10*math.Log10(sum) - power(pcm, hz, rate)
+	return 10*math.Log10(sum) - dsptest.Power(pcm, hz, rate)
 }
 
 // TestConcealSpectrum loses single frames, 5% in all, of tones and of a voice at several rates: what is filled in has the
@@ -72,51 +55,41 @@ func beside(pcm []int16, hz float64, rate int) float64 {
 func TestConcealSpectrum(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{8000, 16000, 48000} {
-		frame := rate / framesPerSecond
+		frame := rate / 50
 		gone := func(n int) bool { return n > 10 && n*n%41 == 5 }
 		for _, hz := range []float64{425, 1000, 1633} {
-			pcm := tone(hz, rate, 2*rate)
+			pcm := dsptest.Tone(hz, rate, 2*rate)
 			hole := lossy(nil, pcm, frame, gone)
-			filled := lossy(newConcealer(rate), pcm, frame, gone)
+			filled := lossy(NewConcealer(rate), pcm, frame, gone)
 			require.Less(t, distortion(pcm, filled), distortion(pcm, hole)-15)
-			if rate > sampleRate {
+			if rate > 8000 {
 				continue
 			}
 			t.Logf("%d Hz, tone %v: beside it %.1f dB with holes, %.1f concealed; distortion %.1f and %.1f dB", rate, hz,
 				beside(hole, hz, rate), beside(filled, hz, rate), distortion(pcm, hole), distortion(pcm, filled))
 			require.Less(t, beside(filled, hz, rate), beside(hole, hz, rate)-12, "tone %v at %d", hz, rate)
-			require.InDelta(t, power(pcm, hz, rate), power(filled, hz, rate), 0.2)
+			require.InDelta(t, dsptest.Power(pcm, hz, rate), dsptest.Power(filled, hz, rate), 0.2)
 		}
 		for _, hz := range []float64{95, 140, 210, 320} {
-			pcm := vowel(hz, rate, 2*rate)
+			pcm := dsptest.Vowel(hz, rate, 2*rate)
 			hole := lossy(nil, pcm, frame, gone)
-			filled := lossy(newConcealer(rate), pcm, frame, gone)
+			filled := lossy(NewConcealer(rate), pcm, frame, gone)
 			t.Logf("%d Hz, voice %v: distortion %.1f dB with holes, %.1f concealed", rate, hz, distortion(pcm, hole), distortion(pcm, filled))
 			require.Less(t, distortion(pcm, filled), distortion(pcm, hole)-5, "voice %v at %d", hz, rate)
 		}
 	}
 }
 
-// steepest is the largest step between two samples.
-func steepest(pcm []int16) int {
-	worst := 0
-	for i := 1; i < len(pcm); i++ {
-		d := int(pcm[i]) - int(pcm[i-1])
-		worst = max(worst, d, -d)
-	}
-	return worst
-}
-
 // TestConcealNoClicks begins and ends gaps of all lengths anywhere in a voice: no step is steeper than the voice's own.
 func TestConcealNoClicks(t *testing.T) {
 	t.Parallel()
 	for _, hz := range []float64{95, 140, 210} {
-		pcm := vowel(hz, sampleRate, 8*sampleRate)
-		limit := steepest(pcm) * 13 / 10
+		pcm := dsptest.Vowel(hz, 8000, 8*8000)
+		limit := dsptest.Steepest(pcm) * 13 / 10
 		for length := 1; length <= 6; length++ {
 			for start := 20; start < 30; start++ {
-				out := lossy(newConcealer(sampleRate), pcm, frameSamples, func(n int) bool { return n%40 >= start && n%40 < start+length })
-				require.LessOrEqual(t, steepest(out), limit, "%v Hz, %d frames lost from %d on", hz, length, start)
+				out := lossy(NewConcealer(8000), pcm, 160, func(n int) bool { return n%40 >= start && n%40 < start+length })
+				require.LessOrEqual(t, dsptest.Steepest(out), limit, "%v Hz, %d frames lost from %d on", hz, length, start)
 			}
 		}
 	}
@@ -126,17 +99,17 @@ func TestConcealNoClicks(t *testing.T) {
 func TestConcealFades(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{8000, 24000} {
-		c := newConcealer(rate)
-		c.heard(tone(425, rate, rate/10))
+		c := NewConcealer(rate)
+		c.Receive(dsptest.Tone(425, rate, rate/10))
 		got := make([]int16, rate/10)
-		c.conceal(got)
+		c.Conceal(got)
 		k := rate / 8000
-		level := func(from, to int) float64 { return power(got[from*k*8:to*k*8], 425, rate) }
-		require.InDelta(t, power(tone(425, rate, rate/10), 425, rate), level(0, 10), 0.5)
+		level := func(from, to int) float64 { return dsptest.Power(got[from*k*8:to*k*8], 425, rate) }
+		require.InDelta(t, dsptest.Power(dsptest.Tone(425, rate, rate/10), 425, rate), level(0, 10), 0.5)
 		require.Less(t, level(10, 20), level(0, 10))
 		require.Less(t, level(40, 50), level(20, 30)-5)
 		require.Equal(t, make([]int16, rate/10-60*8*k), got[60*8*k:])
-		c.heard(make([]int16, rate/50))
+		c.Receive(make([]int16, rate/50))
 		require.Zero(t, c.lost)
 	}
 }
@@ -149,14 +122,14 @@ func TestConcealNoise(t *testing.T) {
 	for i := range pcm {
 		pcm[i] = int16(rng.IntN(8000) - 4000)
 	}
-	c := newConcealer(sampleRate)
-	c.heard(pcm)
+	c := NewConcealer(8000)
+	c.Receive(pcm)
 	require.Equal(t, pitchMax, c.pitch())
 	got := make([]int16, 240)
-	c.conceal(got)
+	c.Conceal(got)
 	worst, mean := -200.0, 0.0
 	for f := 100.0; f < 3900; f += 33 {
-		p := power(got, f, sampleRate)
+		p := dsptest.Power(got, f, 8000)
 		worst, mean = max(worst, p), mean+math.Pow(10, p/10)/116
 	}
 	require.Less(t, worst, 10*math.Log10(mean)+10)
@@ -172,26 +145,26 @@ func TestComfortNoise(t *testing.T) {
 		return 10 * math.Log10(sum/float64(len(pcm))/32768/32768)
 	}
 	for _, payload := range [][]byte{{40}, {60}, {50, 190, 100}, {50, 255, 0, 255, 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9}} {
-		var c comfortNoise
-		c.describe(payload)
+		var c ComfortNoise
+		c.Describe(payload)
 		pcm := make([]int16, 80_000)
-		for f := range slices.Chunk(pcm, frameSamples) {
-			c.add(f)
+		for f := range slices.Chunk(pcm, 160) {
+			c.Add(f)
 		}
 		if len(payload) < 4 {
 			require.InDelta(t, -float64(payload[0]), level(pcm), 1.0, "% x", payload)
 		}
 	}
-	var c comfortNoise
-	c.describe([]byte{40, 5}) // a first coefficient near −1: energy at low frequencies
+	var c ComfortNoise
+	c.Describe([]byte{40, 5}) // a first coefficient near −1: energy at low frequencies
 	pcm := make([]int16, 8000)
-	c.add(pcm)
+	c.Add(pcm)
 	low, high := 0.0, 0.0
 	for f := 50.0; f < 500; f += 25 {
-		low += math.Pow(10, power(pcm, f, sampleRate)/10)
-		high += math.Pow(10, power(pcm, 3500-f, sampleRate)/10)
+		low += math.Pow(10, dsptest.Power(pcm, f, 8000)/10)
+		high += math.Pow(10, dsptest.Power(pcm, 3500-f, 8000)/10)
 	}
 	require.Greater(t, low, 10*high)
-	c.describe(nil)
+	c.Describe(nil)
 	require.False(t, c.on)
 }

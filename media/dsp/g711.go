@@ -1,4 +1,4 @@
-package media
+package dsp
 
 import "math/bits"
 

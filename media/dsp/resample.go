@@ -1,4 +1,4 @@
-package media
+package dsp
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ const perSide = 14
 const maxPhases = 2048
 
 // Resampler changes the sample rate of one stream of mono audio by a polyphase FIR filter. It keeps its history from
-// call to call and must not be shared. Twice and half the rate, the common cases, take a half-band filter: every second
+// call to call and must not be shared. Only those of [NewResampler] and [NewAnyResampler] work. Twice and half the rate, the common cases, take a half-band filter: every second
 // tap is zero and the others are symmetric, which leaves 14 multiplications for an output.
 type Resampler struct {
 	up, down int // reduced ratio: up output samples for down input samples
@@ -39,11 +39,27 @@ func NewResampler(fromHz, toHz int) (*Resampler, error) {
 	if r.up > maxPhases || r.down > maxPhases {
 		return nil, fmt.Errorf("resampling from %d to %d Hz: ratio is not supported", fromHz, toHz)
 	}
-	if r.up != r.down {
+	if !r.Straight() {
 		r.design()
 	}
 	return r, nil
 }
+
+// NewAnyResampler leads from any rate of 4,000 to 192,000 Hz. A rate that would need too many phases is taken for its next neighbour that doesn't,
+// 0.1% away at most from 16 kHz on.
+func NewAnyResampler(fromHz, toHz int) (*Resampler, error) {
+	near := fromHz
+	for _, grain := range []int{4, 8, 16, 32, 64, 125} { // divisors of 8,000
+		if g := gcd(near, toHz); near/g <= maxPhases && toHz/g <= maxPhases {
+			break
+		}
+		near = (fromHz + grain/2) / grain * grain
+	}
+	return NewResampler(near, toHz)
+}
+
+// Straight reports whether both rates are the same: samples pass unchanged.
+func (r *Resampler) Straight() bool { return r.up == 1 && r.down == 1 }
 
 // design lays a Kaiser-windowed low-pass over both rates: flat to 85% of the lower rate's half, 70 dB down from 115%.
 func (r *Resampler) design() {
@@ -56,11 +72,11 @@ func (r *Resampler) design() {
 		taps, sum := make([]float32, width), 0.0
 		for i := range taps {
 			t := (float64(i-r.half+1) - float64(p)/float64(r.up)) / ratio
-			sum += kaiserSinc(t, perSide, beta)
+			sum += KaiserSinc(t, perSide, beta)
 		}
 		for i := range taps {
 			t := (float64(i-r.half+1) - float64(p)/float64(r.up)) / ratio
-			taps[i] = float32(kaiserSinc(t, perSide, beta) / sum)
+			taps[i] = float32(KaiserSinc(t, perSide, beta) / sum)
 		}
 		r.taps[p] = taps
 	}
@@ -79,8 +95,8 @@ func (r *Resampler) design() {
 	r.odd = make([]float32, width-1)
 }
 
-// kaiserSinc is the windowed impulse response at t input samples from its middle.
-func kaiserSinc(t, span, beta float64) float64 {
+// KaiserSinc is the windowed impulse response at t input samples from its middle.
+func KaiserSinc(t, span, beta float64) float64 {
 	if math.Abs(t) >= span {
 		return 0
 	}
@@ -111,21 +127,21 @@ func gcd(a, b int) int {
 // Process appends the output for src to dst. It doesn't allocate once dst and the history have grown to their size.
 func (r *Resampler) Process(dst, src []int16) []int16 {
 	switch {
-	case r.up == r.down:
+	case r.Straight():
 		return append(dst, src...)
 	case r.up == 2 && r.down == 1:
 		return r.double(dst, src)
 	case r.up == 1 && r.down == 2:
 		return r.halve(dst, src)
 	}
-	r.hist = appendFloat(r.hist, src)
+	r.hist = AppendFloat(r.hist, src)
 	width := 2 * r.half
 	for r.pos+width <= len(r.hist) {
 		win := r.hist[r.pos : r.pos+width]
 		if r.phase == 0 && r.down == 1 {
 			dst = append(dst, int16(win[r.half-1])) // an output that falls on an input: all other taps are zero
 		} else {
-			dst = append(dst, clip16(dot(win, r.taps[r.phase])))
+			dst = append(dst, Clip16(Dot(win, r.taps[r.phase])))
 		}
 		for r.phase += r.down; r.phase >= r.up; r.phase -= r.up { // a few rounds at most, cheaper than a division
 			r.pos++
@@ -140,7 +156,7 @@ func (r *Resampler) Process(dst, src []int16) []int16 {
 
 // double is the 1:2 case: each input sample, and one in the middle of each two.
 func (r *Resampler) double(dst, src []int16) []int16 {
-	r.hist = appendFloat(r.hist, src)
+	r.hist = AppendFloat(r.hist, src)
 	n := len(r.hist) - (2*perSide - 1)
 	r.side = slices.Grow(r.side[:0], n)[:n]
 	fold(r.side, r.hist, r.hist, &r.band)
@@ -198,11 +214,12 @@ func foldGo(dst []int16, src, mid []float32, t *foldTaps) {
 		for k := range perSide {
 			sum += (win[k] + win[2*perSide-1-k]) * t[1+k][0]
 		}
-		dst[i] = clip16(sum)
+		dst[i] = Clip16(sum)
 	}
 }
 
-func appendFloat(dst []float32, src []int16) []float32 {
+// AppendFloat appends samples as numbers.
+func AppendFloat(dst []float32, src []int16) []float32 {
 	at := len(dst)
 	dst = slices.Grow(dst, len(src))[:at+len(src)]
 	floats(dst[at:], src)
@@ -229,7 +246,7 @@ func zipGo(dst []int16, even []float32, odd []int16) {
 
 // Reset forgets the history, as if nothing had been heard.
 func (r *Resampler) Reset() {
-	if r.up == r.down {
+	if r.Straight() {
 		return
 	}
 	width := 2*r.half - 1
@@ -244,7 +261,7 @@ func (r *Resampler) Reset() {
 
 // Flush appends what the filter still holds back.
 func (r *Resampler) Flush(dst []int16) []int16 {
-	if r.up == r.down {
+	if r.Straight() {
 		return dst
 	}
 	return r.Process(dst, make([]int16, r.half))
@@ -267,8 +284,8 @@ func dotGo(x, y []float32) float32 {
 	return (a + b) + (c + d)
 }
 
-// clip16 rounds to the nearest sample.
-func clip16(v float32) int16 {
+// Clip16 rounds to the nearest sample.
+func Clip16(v float32) int16 {
 	const bias = 1 << 20 // makes all that a filter can put out positive, where truncation rounds down
 	return int16(min(max(int32(v+(bias+0.5))-bias, math.MinInt16), math.MaxInt16))
 }

@@ -1,4 +1,4 @@
-package media
+package dsp
 
 // ulawSamples is ITU-T G.711's μ-law, in 16 bit.
 //

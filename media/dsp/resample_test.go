@@ -1,4 +1,4 @@
-package media
+package dsp
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
 // The limits of every pair of rates: the pass band reaches to 3.4 kHz.
@@ -36,7 +38,7 @@ func resampled(t *testing.T, from, to int, hz float64) (in, out []int16) {
 	t.Helper()
 	r, err := NewResampler(from, to)
 	require.NoError(t, err)
-	in = tone(hz, from, from*2/5)
+	in = dsptest.Tone(hz, from, from*2/5)
 	frame := from / 50
 	for i := 0; i < len(in); i += frame {
 		out = r.Process(out, in[i:min(i+frame, len(in))])
@@ -154,7 +156,7 @@ func TestFold(t *testing.T) {
 			require.InDelta(t, want[i], got[i], 1)
 		}
 		if n%4 == 0 && n > 0 {
-			require.InEpsilon(t, 1+math.Abs(float64(dotGo(src[:n], src[1:n+1]))), 1+math.Abs(float64(dot(src[:n], src[1:n+1]))), 1e-3)
+			require.InEpsilon(t, 1+math.Abs(float64(dotGo(src[:n], src[1:n+1]))), 1+math.Abs(float64(Dot(src[:n], src[1:n+1]))), 1e-3)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package media
+package dsp
 
 // floatsSSE, unzipSSE and zipSSE do what floatsGo, unzipGo and zipGo do, for eight samples of their 16-bit input, or of each of two
 // inputs, at a time.

@@ -1,23 +1,23 @@
-package media
+package dsp
 
 import "math"
 
-// noiseOrder is the most reflection coefficients that are used of a comfort-noise packet.
-const noiseOrder = 12
+// NoiseOrder is the most reflection coefficients that are used of a comfort-noise packet.
+const NoiseOrder = 12
 
-// comfortNoise makes the noise that a comfort-noise packet describes (RFC 3389): a level below overload and, optionally,
+// ComfortNoise makes the noise that a comfort-noise packet describes (RFC 3389): a level below overload and, optionally,
 // the spectrum's reflection coefficients.
-type comfortNoise struct {
+type ComfortNoise struct {
 	on    bool
 	gain  float32 // of uniform noise, so that what comes out of the filter has the level
 	order int
-	refl  [noiseOrder]float32
-	state [noiseOrder + 1]float32
+	refl  [NoiseOrder]float32
+	state [NoiseOrder + 1]float32
 	seed  uint32
 }
 
-// describe takes a packet's payload.
-func (c *comfortNoise) describe(payload []byte) {
+// Describe takes a packet's payload.
+func (c *ComfortNoise) Describe(payload []byte) {
 	if len(payload) == 0 {
 		c.on = false
 		return
@@ -25,7 +25,7 @@ func (c *comfortNoise) describe(payload []byte) {
 	// The level is the noise's, relative to a square wave at overload; a lattice filter raises the power of its input by
 	// the product of 1/(1-k²).
 	rms := 32767 * math.Pow(10, -float64(payload[0]&0x7f)/20)
-	c.order = min(len(payload)-1, noiseOrder)
+	c.order = min(len(payload)-1, NoiseOrder)
 	gain := rms * math.Sqrt(3)
 	for i, b := range payload[1 : 1+c.order] {
 		k := min(max((float64(b)-127)/128, -0.98), 0.98)
@@ -35,8 +35,11 @@ func (c *comfortNoise) describe(payload []byte) {
 	c.on, c.gain = true, float32(gain)
 }
 
-// add lays the noise over samples.
-func (c *comfortNoise) add(dst []int16) {
+// Stop ends the noise, as real audio does.
+func (c *ComfortNoise) Stop() { c.on = false }
+
+// Add lays the noise over samples.
+func (c *ComfortNoise) Add(dst []int16) {
 	if !c.on {
 		return
 	}
@@ -52,7 +55,7 @@ func (c *comfortNoise) add(dst []int16) {
 			c.state[m+1] = c.state[m] + c.refl[m]*f
 		}
 		c.state[0] = f
-		dst[i] = clip16(float32(dst[i]) + f)
+		dst[i] = Clip16(float32(dst[i]) + f)
 	}
 	c.seed = x
 }

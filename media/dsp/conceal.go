@@ -1,4 +1,4 @@
-package media
+package dsp
 
 import "math"
 
@@ -17,9 +17,9 @@ const (
 // voicedPercent is the correlation from which on audio counts as periodic, in percent.
 const voicedPercent = 45
 
-// concealer fills gaps by repeating the last pitch period, then the last two, then three, so that no robot is heard, and
+// Concealer fills gaps by repeating the last pitch period, then the last two, then three, so that no robot is heard, and
 // fades out within 60 ms. Where periods join, and where real audio comes back, it crossfades, so that nothing clicks.
-type concealer struct {
+type Concealer struct {
 	scale  int // rate / 8,000
 	hist   []int16
 	merged []int16 // scratch
@@ -30,20 +30,23 @@ type concealer struct {
 	step   int // how far the repetition began beside the last sample
 }
 
-// newConcealer returns a concealer for 8,000 Hz or a multiple.
-func newConcealer(rate int) *concealer {
-	k := max(rate/sampleRate, 1)
-	return &concealer{scale: k, hist: make([]int16, concealHistory*k), merged: make([]int16, mergeMax*k)}
+// NewConcealer returns a concealer for 8,000 Hz or a multiple.
+func NewConcealer(rate int) *Concealer {
+	k := max(rate/8000, 1)
+	return &Concealer{scale: k, hist: make([]int16, concealHistory*k), merged: make([]int16, mergeMax*k)}
 }
 
-// reset forgets what was heard.
-func (c *concealer) reset() {
+// Reset forgets what was heard.
+func (c *Concealer) Reset() {
 	clear(c.hist)
 	c.lost = 0
 }
 
-// heard takes real audio; after a gap its beginning is blended, in place, with the filling.
-func (c *concealer) heard(pcm []int16) {
+// Concealing reports whether the last samples were filled in: the next that are received will be blended.
+func (c *Concealer) Concealing() bool { return c.lost > 0 }
+
+// Receive takes real audio; after a gap its beginning is blended, in place, with the filling.
+func (c *Concealer) Receive(pcm []int16) {
 	if c.lost > 0 {
 		n := min(c.period/4+c.lost/5, mergeMax*c.scale, len(pcm))
 		if c.lost >= fadeTo*c.scale { // out of silence: no more than what keeps it from clicking
@@ -59,7 +62,7 @@ func (c *concealer) heard(pcm []int16) {
 	c.remember(pcm)
 }
 
-func (c *concealer) remember(pcm []int16) {
+func (c *Concealer) remember(pcm []int16) {
 	if len(pcm) >= len(c.hist) {
 		copy(c.hist, pcm[len(pcm)-len(c.hist):])
 		return
@@ -68,8 +71,8 @@ func (c *concealer) remember(pcm []int16) {
 	copy(c.hist[n:], pcm)
 }
 
-// conceal writes len(dst) samples of filling.
-func (c *concealer) conceal(dst []int16) {
+// Conceal writes len(dst) samples of filling.
+func (c *Concealer) Conceal(dst []int16) {
 	if c.lost == 0 {
 		c.begin()
 	}
@@ -77,7 +80,7 @@ func (c *concealer) conceal(dst []int16) {
 }
 
 // begin finds what is repeated.
-func (c *concealer) begin() {
+func (c *Concealer) begin() {
 	c.period, c.turns = c.pitch(), 1
 	end := len(c.hist)
 	c.pos = end - c.period
@@ -85,7 +88,7 @@ func (c *concealer) begin() {
 }
 
 // write goes on with the repetition.
-func (c *concealer) write(dst []int16) {
+func (c *Concealer) write(dst []int16) {
 	k, end := c.scale, len(c.hist)
 	if c.lost >= fadeTo*k {
 		clear(dst)
@@ -117,7 +120,7 @@ func (c *concealer) write(dst []int16) {
 
 // pitch is the lag at which the last 20 ms are most like what was before them: coarsely at 8 kHz, then to the sample.
 // Audio without a period, noise and hiss, is repeated in the longest pieces, which gives it no tone.
-func (c *concealer) pitch() int {
+func (c *Concealer) pitch() int {
 	k := c.scale
 	best, lag := c.likest(pitchMin*k, pitchMax*k, k)
 	if best*100 < voicedPercent {
@@ -131,7 +134,7 @@ func (c *concealer) pitch() int {
 
 // likest tries lags at a distance of step and returns the best normalized correlation of the newest audio with what lies
 // before it, and its lag. Only every step-th sample counts.
-func (c *concealer) likest(from, to, step int) (best float64, lag int) {
+func (c *Concealer) likest(from, to, step int) (best float64, lag int) {
 	n := pitchWindow * c.scale
 	x := c.hist[len(c.hist)-n:]
 	var xx, yy float64

@@ -1,4 +1,4 @@
-package media
+package dsp
 
 // foldSSE computes 16 outputs of a half-band filter for each block, as foldGo does. src must hold 2·perSide-1 samples more
 // than there are outputs.
@@ -25,8 +25,8 @@ func fold(dst []int16, src, mid []float32, taps *foldTaps) {
 	foldGo(dst[n:], src[n:], mid[n:], taps)
 }
 
-// dot is the inner product of two windows of the same length, a multiple of four.
-func dot(x, y []float32) float32 {
+// Dot is the inner product of two windows of the same length, a multiple of four.
+func Dot(x, y []float32) float32 {
 	y = y[:len(x)]
 	if len(x) == 0 {
 		return 0

@@ -1,0 +1,58 @@
+// Package dsptest makes and measures signals for tests of audio.
+package dsptest
+
+import "math"
+
+// Tone is a sine of the given frequency, rate and length.
+func Tone(hz float64, rate, n int) []int16 {
+	pcm := make([]int16, n)
+	for i := range pcm {
+		pcm[i] = int16(8000 * math.Sin(2*math.Pi*hz*float64(i)/float64(rate)))
+	}
+	return pcm
+}
+
+// Power is the mean power at one frequency (Goertzel), in dB relative to a full-scale sine.
+func Power(pcm []int16, hz float64, rate int) float64 {
+	if len(pcm) == 0 {
+		return -200
+	}
+	w := 2 * math.Pi * hz / float64(rate)
+	var re, im float64
+	for i, s := range pcm {
+		h := 0.5 - 0.5*math.Cos(2*math.Pi*float64(i)/float64(len(pcm)))
+		re += h * float64(s) * math.Cos(w*float64(i))
+		im += h * float64(s) * math.Sin(w*float64(i))
+	}
+	amp := 4 * math.Hypot(re, im) / float64(len(pcm)) / 32768
+	return 20 * math.Log10(math.Max(amp, 1e-10))
+}
+
+// Vowel is a voiced sound: harmonics of a pitch that glides a little, as a voice does.
+func Vowel(hz float64, rate, n int) []int16 {
+	pcm := make([]int16, n)
+	phase := 0.0
+	for i := range pcm {
+		t := float64(i) / float64(rate)
+		f := hz * (1 + 0.03*math.Sin(2*math.Pi*0.7*t))
+		phase += 2 * math.Pi * f / float64(rate)
+		s := 0.0
+		for h := 1.0; h*f < 3400; h++ {
+			x, y := (h*f-600)/150, (h*f-1200)/200
+			formant := 1/(1+x*x) + 0.5/(1+y*y) + 0.05
+			s += formant * math.Sin(h*phase)
+		}
+		pcm[i] = int16(4000 * s)
+	}
+	return pcm
+}
+
+// Steepest is the largest step between two samples.
+func Steepest(pcm []int16) int {
+	worst := 0
+	for i := 1; i < len(pcm); i++ {
+		d := int(pcm[i]) - int(pcm[i-1])
+		worst = max(worst, d, -d)
+	}
+	return worst
+}
