@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // Encoding is how samples are written in the binary frames of the AI's socket.
@@ -41,7 +42,7 @@ type RecordingSpec struct {
 	// Append goes on in an existing file, in the encoding that it has; what lies between its end and now becomes silence.
 	Append bool
 	// Encoding is how samples are stored; zero means PCM.
-	Encoding RecordingEncoding
+	Encoding wav.Encoding
 	// Paused begins with silence, until PauseRecording(false).
 	Paused bool
 }
@@ -122,23 +123,6 @@ type Stats struct {
 	TapDropped uint64
 	// Quality is how both directions of the leg have done so far.
 	Quality Quality
-}
-
-// RecordingInfo describes a finished recording.
-type RecordingInfo struct {
-	Path     string
-	Duration time.Duration
-	Bytes    int64
-	Stereo   bool
-	// Partial: the recording ended before its call, and is as long as what it holds.
-	Partial bool
-}
-
-// WAVPart is one file on the timeline that JoinWAV builds.
-type WAVPart struct {
-	Path string
-	// Offset is where the part's first sample lies.
-	Offset time.Duration
 }
 
 // SampleRates are those that the AI's audio may have, in Hz.

@@ -11,7 +11,7 @@
 // (rtcp.go, rtcp_port.go) and what it tells of the audio (quality.go, outbound.go); the caller's digits (dtmf*.go) and the
 // detection of answering machines (amd.go, package amd); WebSocket frames (ws*.go, text*.go, playaudio.go) and what bounds them (flood.go), playout
 // (playout.go, playrate.go, backlog.go), codecs (package dsp, uplink.go), taps (tap.go) and the recording
-// (recorder.go, callertrack.go; recwriter.go and recfile.go, which bring it to the disk; wav*.go).
+// (recorder.go, callertrack.go; recwriter.go and recfile.go, which bring it to the disk; package wav).
 //
 // The audio path reads and writes its sockets by system calls of Linux (udp_linux.go), beside the runtime's poller.
 package media

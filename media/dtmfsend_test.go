@@ -87,7 +87,7 @@ func TestSendDTMF(t *testing.T) {
 	p.call(sess)
 	require.ErrorIs(t, sess.SendDTMF("1x", 0), ErrDigits)
 	ai.say(dsptest.Tone(1000, 16000, 16000))
-	require.Eventually(t, func() bool { return onset(p.heard()) >= 0 }, soon, tick)
+	require.Eventually(t, func() bool { return dsptest.Onset(p.heard()) >= 0 }, soon, tick)
 	require.NoError(t, sess.SendDTMF("1#", 80*time.Millisecond))
 	ai.text(`{"type":"mark","data":{"name":"end"}}`)
 	ai.waitText(t, "end", "playout")

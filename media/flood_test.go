@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // flood writes what the socket takes of the same frames again and again, without having them read. It returns what is left of the
@@ -268,7 +269,7 @@ func TestLongAudio(t *testing.T) {
 // TestPlayoutRoom converts no more of a file than playout has room for.
 func TestPlayoutRoom(t *testing.T) {
 	t.Parallel()
-	file := wavFile(wavULaw, 8, 1, 4000, make([]int16, 10<<20))
+	file := wavFile(wav.FormatULaw, 8, 1, 4000, make([]int16, 10<<20))
 	dec := &textDecoder{rate: 16000, to: 48000, room: 48000}
 	f, err := dec.decode(playFrame("wav", "", file), true)
 	require.NoError(t, err)
@@ -279,7 +280,7 @@ func TestPlayoutRoom(t *testing.T) {
 	r := newPortRig(t, eightKHz())
 	r.connect()
 	r.p.queue.push(make([]int16, (maxQueued-1)*sampleRate))
-	r.send(aiText(string(playFrame("wav", "", wavFile(wavPCM, 16, 1, 8000, make([]int16, 3*sampleRate))))))
+	r.send(aiText(string(playFrame("wav", "", wavFile(wav.FormatPCM, 16, 1, 8000, make([]int16, 3*sampleRate))))))
 	require.Equal(t, maxQueued*sampleRate, r.p.queue.backlog())
 	require.Equal(t, 2*time.Second, r.p.stats.PlayoutDropped)
 }

@@ -68,7 +68,7 @@ func TestWideLegs(t *testing.T) {
 				}
 				require.LessOrEqual(t, len(h.p), 960, "no packet is cut on its way")
 			}
-			from := onset(back)
+			from := dsptest.Onset(back)
 			require.GreaterOrEqual(t, from, 0)
 			require.InDelta(t, -12.2, dsptest.Power(clearest(back[from:], 1000, rate), 1000, rate), 0.5)
 		})

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // textDecoder reads the text frames of one socket. It keeps the filter of raw audio from frame to frame: an AI that speaks in
@@ -156,18 +157,18 @@ func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign 
 	}
 	switch strings.ToLower(d.ContentType) {
 	case "wav", "wave":
-		info, err := scanWAV(bytes.NewReader(audio), int64(len(audio)))
+		info, err := wav.Scan(bytes.NewReader(audio), int64(len(audio)))
 		if err != nil {
 			return nil, 0, err
 		}
-		if info.rate != t.to && !mayDesign {
+		if info.Rate != t.to && !mayDesign {
 			return nil, 0, errFilter
 		}
-		res, err := dsp.NewAnyResampler(info.rate, t.to)
+		res, err := dsp.NewAnyResampler(info.Rate, t.to)
 		if err != nil {
 			return nil, 0, err
 		}
-		pcm, cut = t.convert(info, audio[info.dataAt:info.dataAt+info.dataLen], res)
+		pcm, cut = t.convert(info, audio[info.DataAt:info.DataAt+info.DataLen], res)
 		if cut == 0 {
 			pcm = res.Flush(pcm) // the file's last sample included
 		}
@@ -184,7 +185,7 @@ func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign 
 		if err != nil {
 			return nil, 0, err
 		}
-		pcm, cut = t.convert(wavInfo{format: wavPCM, bits: 16, channels: 1, rate: rate}, audio, res)
+		pcm, cut = t.convert(wav.Info{Format: wav.FormatPCM, Bits: 16, Channels: 1, Rate: rate}, audio, res)
 		return pcm, cut, nil
 	}
 	return nil, 0, fmt.Errorf("audioContentType %q is unknown", clip(d.ContentType, 32))
@@ -194,22 +195,22 @@ func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign 
 const convertBlock = chunkSamples
 
 // convert brings audio to mono and to the rate of playout, a block at a time: no more than what playout has room for.
-func (t *textDecoder) convert(info wavInfo, raw []byte, res *dsp.Resampler) (pcm []int16, cut int) {
-	unit := info.frameBytes()
-	length := len(raw) / unit * t.to / info.rate
+func (t *textDecoder) convert(info wav.Info, raw []byte, res *dsp.Resampler) (pcm []int16, cut int) {
+	unit := info.FrameBytes()
+	length := len(raw) / unit * t.to / info.Rate
 	size := length + 2*chunkSamples
 	if t.room > 0 {
 		size = min(size, t.room+2*chunkSamples)
 	}
 	pcm = make([]int16, 0, size)
 	var block []int16
-	step := max(1, convertBlock*info.rate/t.to)
+	step := max(1, convertBlock*info.Rate/t.to)
 	for len(raw) >= unit {
 		if t.room > 0 && len(pcm) >= t.room {
 			return pcm[:t.room], max(1, length-t.room)
 		}
 		n := min(len(raw)/unit, step) * unit
-		block = mixDown(info.samples(block[:0], raw[:n]), info.channels)
+		block = wav.MixDown(info.AppendTo(block[:0], raw[:n]), info.Channels)
 		pcm = res.Process(pcm, block)
 		raw = raw[n:]
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // encoded is one sample of G.711.
@@ -29,11 +30,11 @@ func wavFile(format uint16, bits, channels, rate int, pcm []int16) []byte {
 	for _, s := range pcm {
 		for range channels {
 			switch {
-			case format == wavULaw:
+			case format == wav.FormatULaw:
 				data = append(data, encoded(dsp.EncodeULaw, s))
-			case format == wavALaw:
+			case format == wav.FormatALaw:
 				data = append(data, encoded(dsp.EncodeALaw, s))
-			case format == wavFloat:
+			case format == wav.FormatFloat:
 				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(s)/32768))
 			case bits == 8:
 				data = append(data, byte(int(s)>>8+128))
@@ -81,16 +82,16 @@ func TestPlayAudioFormats(t *testing.T) {
 		"raw, high prime rate":  playFrame("raw", "191999", raw(191999)),
 		"raw, no content type":  playFrame("", "8000", raw(8000)),
 		"RAW":                   playFrame("RAW", "8000", raw(8000)),
-		"wav PCM 16":            playFrame("wav", "", wavFile(wavPCM, 16, 1, 22050, dsptest.Tone(1000, 22050, 22050))),
-		"wav, rate of the file": playFrame("wav", "8000", wavFile(wavPCM, 16, 1, 48000, dsptest.Tone(1000, 48000, 48000))),
-		"wav stereo":            playFrame("wave", "", wavFile(wavPCM, 16, 2, 16000, dsptest.Tone(1000, 16000, 16000))),
-		"wav 8 bit":             playFrame("wav", "", wavFile(wavPCM, 8, 1, 11025, dsptest.Tone(1000, 11025, 11025))),
-		"wav 8 bit stereo":      playFrame("wav", "", wavFile(wavPCM, 8, 2, 8000, dsptest.Tone(1000, 8000, 8000))),
-		"wav 24 bit":            playFrame("wav", "", wavFile(wavPCM, 24, 1, 44100, dsptest.Tone(1000, 44100, 44100))),
-		"wav 32 bit":            playFrame("wav", "", wavFile(wavPCM, 32, 2, 32000, dsptest.Tone(1000, 32000, 32000))),
-		"wav float":             playFrame("wav", "", wavFile(wavFloat, 32, 1, 24000, dsptest.Tone(1000, 24000, 24000))),
-		"wav μ-law":             playFrame("wav", "", wavFile(wavULaw, 8, 1, 8000, dsptest.Tone(1000, 8000, 8000))),
-		"wav A-law stereo":      playFrame("wav", "", wavFile(wavALaw, 8, 2, 16000, dsptest.Tone(1000, 16000, 16000))),
+		"wav PCM 16":            playFrame("wav", "", wavFile(wav.FormatPCM, 16, 1, 22050, dsptest.Tone(1000, 22050, 22050))),
+		"wav, rate of the file": playFrame("wav", "8000", wavFile(wav.FormatPCM, 16, 1, 48000, dsptest.Tone(1000, 48000, 48000))),
+		"wav stereo":            playFrame("wave", "", wavFile(wav.FormatPCM, 16, 2, 16000, dsptest.Tone(1000, 16000, 16000))),
+		"wav 8 bit":             playFrame("wav", "", wavFile(wav.FormatPCM, 8, 1, 11025, dsptest.Tone(1000, 11025, 11025))),
+		"wav 8 bit stereo":      playFrame("wav", "", wavFile(wav.FormatPCM, 8, 2, 8000, dsptest.Tone(1000, 8000, 8000))),
+		"wav 24 bit":            playFrame("wav", "", wavFile(wav.FormatPCM, 24, 1, 44100, dsptest.Tone(1000, 44100, 44100))),
+		"wav 32 bit":            playFrame("wav", "", wavFile(wav.FormatPCM, 32, 2, 32000, dsptest.Tone(1000, 32000, 32000))),
+		"wav float":             playFrame("wav", "", wavFile(wav.FormatFloat, 32, 1, 24000, dsptest.Tone(1000, 24000, 24000))),
+		"wav μ-law":             playFrame("wav", "", wavFile(wav.FormatULaw, 8, 1, 8000, dsptest.Tone(1000, 8000, 8000))),
+		"wav A-law stereo":      playFrame("wav", "", wavFile(wav.FormatALaw, 8, 2, 16000, dsptest.Tone(1000, 16000, 16000))),
 	}
 	for name, frame := range frames {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestPlayAudioFaults(t *testing.T) {
 		`{"type":"playAudio","data":{"audioContentType":"wav","audioContent":"` +
 			base64.StdEncoding.EncodeToString(wavFile(2, 4, 1, 8000, dsptest.Tone(1, 8000, 8))) + `"}}`,
 		`{"type":"playAudio","data":{"audioContentType":"wav","audioContent":"` +
-			base64.StdEncoding.EncodeToString(wavFile(wavPCM, 16, 0, 8000, nil)) + `"}}`,
+			base64.StdEncoding.EncodeToString(wavFile(wav.FormatPCM, 16, 0, 8000, nil)) + `"}}`,
 		`{"type":"playAudio","data":{"audioContent":"` + long,
 	} {
 		_, err := (&textDecoder{rate: 16000, to: sampleRate}).decode([]byte(frame), true)
@@ -168,7 +169,7 @@ func TestTextDecoderDesigns(t *testing.T) {
 	dec := &textDecoder{rate: 8000, to: sampleRate}
 	short := pcmBytes(make([]int16, 16))
 	for _, frame := range [][]byte{
-		playFrame("raw", "24000", short), playFrame("wav", "", wavFile(wavPCM, 16, 1, 24000, make([]int16, 16))),
+		playFrame("raw", "24000", short), playFrame("wav", "", wavFile(wav.FormatPCM, 16, 1, 24000, make([]int16, 16))),
 	} {
 		_, err := dec.decode(frame, false)
 		require.ErrorIs(t, err, errFilter)
@@ -221,8 +222,8 @@ func FuzzText(f *testing.F) {
 		`{"type":"playAudio","data":{"audioContentType":"wav","audioContent":"UklGRg=="}}`,
 		`{"type":"playAudio","data":{"sampleRate":44100,"audioContent" : "AAAAAAAA","textContent":"\"audioContent\":\"x\""}}`,
 		`{"audioContent":"@","type":"playAudio","data":{"audioContent":"@"}}`,
-		string(playFrame("wav", "", wavFile(wavPCM, 8, 2, 11025, []int16{1, 2, 3}))),
-		string(playFrame("wav", "", wavFile(wavFloat, 32, 1, 8000, []int16{1, 2, 3}))),
+		string(playFrame("wav", "", wavFile(wav.FormatPCM, 8, 2, 11025, []int16{1, 2, 3}))),
+		string(playFrame("wav", "", wavFile(wav.FormatFloat, 32, 1, 8000, []int16{1, 2, 3}))),
 	} {
 		f.Add([]byte(s))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // chord is 1 kHz and 6 kHz at the same level.
@@ -123,7 +124,7 @@ func TestWidePlayout(t *testing.T) {
 					case "raw":
 						w.send(aiText(string(playFrame("raw", strconv.Itoa(ai), pcmBytes(said)))))
 					case "wav":
-						w.send(aiText(string(playFrame("wav", "", wavFile(wavPCM, 16, 1, ai, said)))))
+						w.send(aiText(string(playFrame("wav", "", wavFile(wav.FormatPCM, 16, 1, ai, said)))))
 					default:
 						w.send(aiAudio(said))
 					}
@@ -134,12 +135,12 @@ func TestWidePlayout(t *testing.T) {
 					require.Nil(t, w.p.wire)
 					heard := w.listen(60)
 					require.Len(t, heard, 60*rate/50)
-					from := onset(heard)
+					from := dsptest.Onset(heard)
 					require.GreaterOrEqual(t, from, 0)
 					requireChord(t, heard[from+rate/20:from+rate*9/10], rate)
 
 					right := w.right()
-					from = onset(right)
+					from = dsptest.Onset(right)
 					require.GreaterOrEqual(t, from, 0)
 					right = right[from+400 : from+7200]
 					low := dsptest.Power(right, 1000, sampleRate)
@@ -234,7 +235,7 @@ func TestPlayoutRateChange(t *testing.T) {
 
 			w.send(aiAudio(chord(ai, ai)))
 			heard := w.listen(60)
-			from := onset(heard)
+			from := dsptest.Onset(heard)
 			require.GreaterOrEqual(t, from, 0)
 			requireChord(t, heard[from+800:from+14400], 16000)
 		})
@@ -308,7 +309,7 @@ func TestNarrowSeam(t *testing.T) {
 			heard = append(heard, w.listen(200)...)
 			require.Equal(t, 8000, w.p.queue.rate)
 			require.Nil(t, w.p.wire)
-			from := onset(heard) + 160
+			from := dsptest.Onset(heard) + 160
 			mid := heard[from : from+31000]
 			require.LessOrEqual(t, dsptest.Steepest(mid), 6123+60, "the tone's own is 16000 sin(pi/8); %d Hz, %d early", ai, early)
 			require.InDelta(t, -12.2, dsptest.Power(mid, 1000, 8000), 0.2)
@@ -356,7 +357,7 @@ func TestRateChangeWhileDecoding(t *testing.T) {
 	require.Equal(t, 8000, w.p.queue.rate)
 	w.p.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
 	for _, pcm := range [][]int16{heard, w.listen(60)} {
-		from := onset(pcm)
+		from := dsptest.Onset(pcm)
 		require.GreaterOrEqual(t, from, 0)
 		require.InDelta(t, -12.2, dsptest.Power(pcm[from+80:from+7900], 1000, 8000), 0.2)
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 )
 
 // alerts keeps the log records that ask for somebody's attention.
@@ -99,7 +101,7 @@ func closed(t *testing.T, w *recWriter, rec *recorder, end int64) {
 // disk goes on.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	for _, encoding := range RecordingEncodings() {
+	for _, encoding := range wav.Encodings() {
 		t.Run(string(encoding), func(t *testing.T) {
 			t.Parallel()
 			full := tinyDisk(t, 128)
@@ -128,12 +130,12 @@ func TestDiskFull(t *testing.T) {
 			info, err := w.finish(t.Context(), rec.file, start, start.Add(30*time.Second))
 			require.NoError(t, err)
 			require.True(t, info.Partial)
-			s := readStrict(t, path)
-			require.EqualValues(t, int64(s.frames)*nsPerSample, info.Duration)
-			require.Greater(t, s.frames, 2*sampleRate)
+			s := wavtest.ReadStrict(t, path)
+			require.EqualValues(t, int64(s.Frames)*nsPerSample, info.Duration)
+			require.Greater(t, s.Frames, 2*sampleRate)
 			requireMarks(t, s, rec.file.lay)
-			soxi(t, path, s.frames)
-			require.Equal(t, length, readStrict(t, other.file.spec.Path).frames)
+			wavtest.Soxi(t, path, s.Frames)
+			require.Equal(t, length, wavtest.ReadStrict(t, other.file.spec.Path).Frames)
 		})
 	}
 }
@@ -142,16 +144,16 @@ func TestDiskFull(t *testing.T) {
 func TestNoRoomForTheSilence(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tinyDisk(t, 64), "a.wav")
-	lay, err := layoutOf(RecordULaw)
+	lay, err := wav.LayoutOf(wav.ULaw)
 	require.NoError(t, err)
-	b := lay.appendSamples(lay.appendHeader(nil, sampleRate), make([]int16, 2*sampleRate))
+	b := lay.AppendSamples(lay.AppendHeader(nil, sampleRate), make([]int16, 2*sampleRate))
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 	start := time.Unix(1000, 0)
-	info, err := FinishWAV(t.Context(), path, start, start, start.Add(time.Minute))
+	info, err := wav.Finish(t.Context(), path, start, start, start.Add(time.Minute))
 	require.NoError(t, err)
 	require.True(t, info.Partial)
 	require.Equal(t, time.Second, info.Duration)
-	require.Equal(t, sampleRate, readStrict(t, path).frames)
+	require.Equal(t, sampleRate, wavtest.ReadStrict(t, path).Frames)
 }
 
 // gatedDisk hangs in its writes while its gate is shut.
@@ -168,7 +170,7 @@ func (d gatedDisk) WriteAt(b []byte, at int64) (int, error) {
 
 // gated opens recordings whose name contains "hung" on a disk that hangs.
 func gated(gate <-chan struct{}) recOpen {
-	return func(spec *RecordingSpec) (recDisk, wavLayout, int64, error) {
+	return func(spec *RecordingSpec) (recDisk, wav.Layout, int64, error) {
 		disk, lay, frames, err := openRecFile(spec)
 		if err == nil && strings.Contains(spec.Path, "hung") {
 			disk = gatedDisk{disk, gate}
@@ -203,7 +205,7 @@ func TestOneFileHangs(t *testing.T) {
 	require.Positive(t, testutil.ToFloat64(w.metrics.recordingSkipped))
 	for _, rec := range others {
 		closed(t, w, rec, length)
-		require.Equal(t, length, readStrict(t, rec.file.spec.Path).frames)
+		require.Equal(t, length, wavtest.ReadStrict(t, rec.file.spec.Path).Frames)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -213,7 +215,7 @@ func TestOneFileHangs(t *testing.T) {
 	require.InDelta(t, 1, w.failures("disk_slow"), 0)
 	close(gate)
 	closed(t, w, hung, length)
-	readStrict(t, hung.file.spec.Path)
+	wavtest.ReadStrict(t, hung.file.spec.Path)
 }
 
 // stall records for so long on many recordings at once while the disk hangs, and tells how many blocks waited at most.
@@ -254,7 +256,7 @@ func TestDiskStalls(t *testing.T) {
 		closed(t, w, rec, length)
 	}
 	require.Zero(t, testutil.ToFloat64(w.metrics.recordingSkipped))
-	require.Equal(t, length, readStrict(t, recs[0].file.spec.Path).frames)
+	require.Equal(t, length, wavtest.ReadStrict(t, recs[0].file.spec.Path).Frames)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	require.LessOrEqual(t, w.blocks, recBuffer, "the memory is given back")
@@ -272,11 +274,11 @@ func TestDiskStallsLong(t *testing.T) {
 	w.breathe(t, 0)
 	stall(t, w, recs, 20*sampleRate, 21*sampleRate)
 	closed(t, w, recs[0], 21*sampleRate)
-	s := readStrict(t, recs[0].file.spec.Path)
-	require.Equal(t, 21*sampleRate, s.frames)
-	require.NotZero(t, s.left[9*sampleRate], "10 s are kept")
-	require.Zero(t, s.left[19*sampleRate])
-	require.NotZero(t, s.left[20*sampleRate], "it goes on at its time")
+	s := wavtest.ReadStrict(t, recs[0].file.spec.Path)
+	require.Equal(t, 21*sampleRate, s.Frames)
+	require.NotZero(t, s.Left[9*sampleRate], "10 s are kept")
+	require.Zero(t, s.Left[19*sampleRate])
+	require.NotZero(t, s.Left[20*sampleRate], "it goes on at its time")
 	require.InDelta(t, 8.5, testutil.ToFloat64(w.metrics.recordingSkipped), 1)
 }
 
@@ -328,8 +330,8 @@ func TestFolderVanishes(t *testing.T) {
 	require.ErrorIs(t, fill(t, w, rec, 2*sampleRate, 30*sampleRate), fs.ErrNotExist)
 	closed(t, w, rec, 30*sampleRate)
 	require.InDelta(t, 1, w.failures("missing"), 0)
-	s := readStrict(t, path)
-	require.GreaterOrEqual(t, s.frames, 2*sampleRate-recBlock-recHold, "what was recorded is brought back")
+	s := wavtest.ReadStrict(t, path)
+	require.GreaterOrEqual(t, s.Frames, 2*sampleRate-recBlock-recHold, "what was recorded is brought back")
 	requireMarks(t, s, rec.file.lay)
 
 	short := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "short.wav")})
@@ -359,7 +361,7 @@ func TestFailureReasons(t *testing.T) {
 	for want, err := range map[string]error{
 		"permission": &fs.PathError{Op: "open", Err: syscall.EACCES}, "io": syscall.EIO, "disk_full": syscall.EDQUOT,
 	} {
-		w := newTestWriter(t, func(*RecordingSpec) (recDisk, wavLayout, int64, error) { return nil, wavLayout{}, 0, err })
+		w := newTestWriter(t, func(*RecordingSpec) (recDisk, wav.Layout, int64, error) { return nil, wav.Layout{}, 0, err })
 		rec := newTestRecorder(w, RecordingSpec{Path: "x"})
 		require.ErrorIs(t, fill(t, w, rec, 0, 30*sampleRate), err)
 		require.InDelta(t, 1, w.failures(want), 0, want)
@@ -383,7 +385,7 @@ func TestCallOutlivesItsRecording(t *testing.T) {
 	require.ErrorIs(t, event[RecordingFailed](t, sess).Err, fs.ErrNotExist)
 	p.speak(dsptest.Tone(425, 8000, 4000))
 	require.Greater(t, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
-	require.GreaterOrEqual(t, onset(p.heard()), 0)
+	require.GreaterOrEqual(t, dsptest.Onset(p.heard()), 0)
 	sess.Close(CloseHangup)
 	_, err := sess.FinishRecording(start, time.Now())
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -392,7 +394,7 @@ func TestCallOutlivesItsRecording(t *testing.T) {
 // TestPauseRecording leaves out what is said while paused, to the sample: the rest lies where it was said.
 func TestPauseRecording(t *testing.T) {
 	t.Parallel()
-	for _, encoding := range RecordingEncodings() {
+	for _, encoding := range wav.Encodings() {
 		w := newTestWriter(t, openRecFile)
 		path := filepath.Join(t.TempDir(), "pause.wav")
 		rec := newTestRecorder(w, RecordingSpec{Path: path, Encoding: encoding})
@@ -403,17 +405,17 @@ func TestPauseRecording(t *testing.T) {
 		rec.paused = false
 		require.NoError(t, fill(t, w, rec, 3*second, 4*second))
 		closed(t, w, rec, 4*second)
-		s := readStrict(t, path)
-		require.EqualValues(t, 4*second, s.frames, "the time goes on")
+		s := wavtest.ReadStrict(t, path)
+		require.EqualValues(t, 4*second, s.Frames, "the time goes on")
 		stored := func(pcm int16) int16 {
-			return wavInfo{format: rec.file.lay.format}.samples(nil, rec.file.lay.appendSamples(nil, []int16{pcm}))[0]
+			return wav.Info{Format: rec.file.lay.Format}.AppendTo(nil, rec.file.lay.AppendSamples(nil, []int16{pcm}))[0]
 		}
-		for i := range s.left {
+		for i := range s.Left {
 			want := [2]int16{stored(0), stored(0)}
 			if at := int64(i); at < second || at >= 3*second {
-				want = [2]int16{stored(markAt(at, 0)), stored(markAt(at, 1))}
+				want = [2]int16{stored(wavtest.MarkAt(at, 0)), stored(wavtest.MarkAt(at, 1))}
 			}
-			if got := [2]int16{s.left[i], s.right[i]}; got != want {
+			if got := [2]int16{s.Left[i], s.Right[i]}; got != want {
 				require.Equal(t, want, got, "sample %d in %s", i, encoding)
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // Why a recording ends before its call, besides the errors of its file.
@@ -19,8 +21,6 @@ var (
 	errRecorderBehind = errors.New("recording: the disk doesn't keep up")
 	// errRecordingGone ends a recording whose file was deleted, moved or replaced.
 	errRecordingGone = fmt.Errorf("recording: the file is no longer at its path: %w", fs.ErrNotExist)
-	// errRecordingFull ends a recording that has reached the largest size of a WAV file.
-	errRecordingFull = errors.New("recording: a WAV file can't be longer")
 )
 
 // recordingFailure names an error in the metrics.
@@ -47,7 +47,7 @@ type recDisk interface {
 }
 
 // recOpen opens a recording's file: a new one with its header, or an existing one to go on with.
-type recOpen func(spec *RecordingSpec) (recDisk, wavLayout, int64, error)
+type recOpen func(spec *RecordingSpec) (recDisk, wav.Layout, int64, error)
 
 // recFile is one recording's file on its way through the writer. What stands below `the writer's` is locked by the writer's
 // mutex; the rest of the state belongs to the one worker that has taken the file, which is what busy says.
@@ -57,7 +57,7 @@ type recFile struct {
 	done chan struct{} // closed when the file is closed, or given up
 
 	disk   recDisk
-	lay    wavLayout
+	lay    wav.Layout
 	frames int64 // audio in the file
 	looked int64 // frames when the path was last looked at
 	buf    []byte
@@ -81,20 +81,20 @@ type finishJob struct {
 }
 
 type finishResult struct {
-	info RecordingInfo
+	info wav.Recording
 	err  error
 }
 
 // openRecFile opens a recording on the disk. A new file comes to its path with its header in place, so that what stands
 // there can be played from the first moment on; an existing one keeps its encoding.
-func openRecFile(spec *RecordingSpec) (recDisk, wavLayout, int64, error) {
+func openRecFile(spec *RecordingSpec) (recDisk, wav.Layout, int64, error) {
 	if spec.Append {
 		f, lay, frames, err := reopenRecFile(spec.Path)
-		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrWAV) {
+		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, wav.ErrFormat) {
 			return f, lay, frames, err
 		}
 	}
-	lay, err := layoutOf(spec.Encoding)
+	lay, err := wav.LayoutOf(spec.Encoding)
 	if err != nil {
 		return nil, lay, 0, err
 	}
@@ -103,7 +103,7 @@ func openRecFile(spec *RecordingSpec) (recDisk, wavLayout, int64, error) {
 	if err != nil {
 		return nil, lay, 0, err
 	}
-	if _, err = f.Write(lay.appendHeader(nil, 0)); err == nil {
+	if _, err = f.Write(lay.AppendHeader(nil, 0)); err == nil {
 		err = os.Rename(tmp, spec.Path)
 	}
 	if err != nil {
@@ -113,41 +113,16 @@ func openRecFile(spec *RecordingSpec) (recDisk, wavLayout, int64, error) {
 }
 
 // reopenRecFile opens the file that an earlier controller has begun. Audio that its header doesn't tell of yet counts.
-func reopenRecFile(path string) (*os.File, wavLayout, int64, error) {
+func reopenRecFile(path string) (*os.File, wav.Layout, int64, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return nil, wavLayout{}, 0, err
+		return nil, wav.Layout{}, 0, err
 	}
-	lay, frames, err := scanOurs(f)
+	lay, frames, err := wav.ScanOwn(f)
 	if err != nil {
 		return nil, lay, 0, errors.Join(err, f.Close())
 	}
 	return f, lay, frames, nil
-}
-
-// scanOurs reads the layout of one of our own files and how many frames of audio it really holds. One whose header never
-// reached the disk, as a loss of power leaves it, counts as PCM.
-func scanOurs(f *os.File) (wavLayout, int64, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return wavLayout{}, 0, err
-	}
-	var head [wavHeaderSize]byte
-	if n, err := f.ReadAt(head[:], 0); err != nil && !errors.Is(err, io.EOF) {
-		return wavLayout{}, 0, err
-	} else if n < wavHeaderSize || head == [wavHeaderSize]byte{} {
-		lay, err := layoutOf(RecordPCM)
-		return lay, lay.framesIn(st.Size()), err
-	}
-	info, err := scanWAV(f, st.Size())
-	if err != nil {
-		return wavLayout{}, 0, err
-	}
-	lay, ok := info.ours()
-	if !ok {
-		return lay, 0, fmt.Errorf("%s is no recording of ours: %w", filepath.Base(f.Name()), ErrWAV)
-	}
-	return lay, lay.framesIn(st.Size()), nil
 }
 
 const (
@@ -178,26 +153,26 @@ func (f *recFile) write(blocks []*recBlockData) error {
 	pos, n := blocks[0].pos, int64(0)
 	f.buf = f.buf[:0]
 	for _, b := range blocks {
-		f.buf = f.lay.appendSamples(f.buf, b.pcm[:2*b.frames])
+		f.buf = f.lay.AppendSamples(f.buf, b.pcm[:2*b.frames])
 		n += int64(b.frames)
 	}
-	if pos+n > f.lay.maxFrames() {
-		return errRecordingFull
+	if pos+n > f.lay.MaxFrames() {
+		return wav.ErrFull
 	}
-	if f.lay.silence != 0 {
-		if err := f.lay.fillSilence(f.disk, f.frames, pos); err != nil {
+	if f.lay.Silence != 0 {
+		if err := f.lay.FillSilence(f.disk, f.frames, pos); err != nil {
 			return err
 		}
 	}
-	wrote, err := f.disk.WriteAt(f.buf, f.lay.offset(pos))
-	if whole := int64(wrote) / f.lay.frame; whole > 0 {
+	wrote, err := f.disk.WriteAt(f.buf, f.lay.Offset(pos))
+	if whole := int64(wrote) / f.lay.FrameSize; whole > 0 {
 		f.frames = max(f.frames, pos+whole)
 	}
 	return errors.Join(err, f.writeHeader())
 }
 
 func (f *recFile) writeHeader() error {
-	f.buf = f.lay.appendHeader(f.buf[:0], f.frames)
+	f.buf = f.lay.AppendHeader(f.buf[:0], f.frames)
 	_, err := f.disk.WriteAt(f.buf, 0)
 	return err
 }
@@ -232,8 +207,8 @@ func (f *recFile) save() error {
 	if err := os.MkdirAll(filepath.Dir(f.spec.Path), 0o750); err != nil {
 		return err
 	}
-	return replaceFile(f.spec.Path, func(dst *os.File) error {
-		_, err := io.Copy(dst, io.NewSectionReader(src, 0, f.lay.offset(f.frames)))
+	return wav.Replace(f.spec.Path, func(dst *os.File) error {
+		_, err := io.Copy(dst, io.NewSectionReader(src, 0, f.lay.Offset(f.frames)))
 		return err
 	})
 }
@@ -245,7 +220,7 @@ func (f *recFile) closeDisk(failed bool) error {
 	}
 	var err error
 	if failed {
-		err = errors.Join(f.disk.Truncate(f.lay.offset(f.frames)), f.writeHeader())
+		err = errors.Join(f.disk.Truncate(f.lay.Offset(f.frames)), f.writeHeader())
 	} else {
 		err = f.look(0)
 	}

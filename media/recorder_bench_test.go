@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // cpuTime is the processor time that this process has used, in the kernel and outside.
@@ -28,7 +29,7 @@ func cpuTime(b *testing.B) time.Duration {
 func BenchmarkRecording(b *testing.B) {
 	const calls, length = 100, 60
 	base := time.Duration(0)
-	for _, encoding := range []RecordingEncoding{"none", RecordPCM, RecordULaw, RecordALaw} {
+	for _, encoding := range []wav.Encoding{"none", wav.PCM, wav.ULaw, wav.ALaw} {
 		b.Run(string(encoding), func(b *testing.B) {
 			b.ReportAllocs()
 			var used time.Duration
@@ -36,8 +37,8 @@ func BenchmarkRecording(b *testing.B) {
 				dir := b.TempDir()
 				w := newRecWriter(testMetrics(b), openRecFile)
 				if encoding == "none" {
-					w.open = func(*RecordingSpec) (recDisk, wavLayout, int64, error) {
-						lay, err := layoutOf(RecordPCM)
+					w.open = func(*RecordingSpec) (recDisk, wav.Layout, int64, error) {
+						lay, err := wav.LayoutOf(wav.PCM)
 						return nowhere{path: dir}, lay, 0, err
 					}
 				}

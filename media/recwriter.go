@@ -7,12 +7,14 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 const (
 	// recFileBuffer bounds the audio of one recording that waits for the disk, in blocks: 11 s, so that a disk may stall for 10 s.
 	// All recordings together may have that for each open one, and recBuffer (64 MiB) for those that are closing or being written.
-	recBuffer     = 64 << 20 / (recBlock * stereoBytes)
+	recBuffer     = 64 << 20 / (recBlock * wav.StereoBytes)
 	recFileBuffer = 44
 	// recPause lets blocks of many recordings come together, so that a worker wakes up for all of them at once, and two blocks
 	// of one, so that they take one write and one new header. Opening and closing a file don't wait for it.
@@ -206,7 +208,7 @@ func (w *recWriter) abandon(f *recFile) {
 }
 
 // finish has a closed file cut to its call, and waits for that as long as ctx allows.
-func (w *recWriter) finish(ctx context.Context, f *recFile, answered, ended time.Time) (RecordingInfo, error) {
+func (w *recWriter) finish(ctx context.Context, f *recFile, answered, ended time.Time) (wav.Recording, error) {
 	job := &finishJob{ctx: ctx, answered: answered, ended: ended, reply: make(chan finishResult, 1)}
 	w.mu.Lock()
 	f.finish = job
@@ -222,7 +224,7 @@ func (w *recWriter) finish(ctx context.Context, f *recFile, answered, ended time
 		return r.info, r.err
 	case <-ctx.Done():
 		w.abandon(f) //nolint:contextcheck // the log line of a failure has no deadline
-		return RecordingInfo{}, fmt.Errorf("finishing a recording: waiting for the disk: %w", context.Cause(ctx))
+		return wav.Recording{}, fmt.Errorf("finishing a recording: waiting for the disk: %w", context.Cause(ctx))
 	}
 }
 
@@ -250,7 +252,7 @@ func (w *recWriter) run() {
 		w.mu.Lock()
 		w.working = false
 		w.watch.Stop()
-		w.metrics.recordingQueue.Set(float64(w.waiting * recBlock * stereoBytes))
+		w.metrics.recordingQueue.Set(float64(w.waiting * recBlock * wav.StereoBytes))
 		w.mu.Unlock()
 	}
 }
@@ -263,7 +265,7 @@ func (w *recWriter) help() {
 		return
 	}
 	w.watch.Reset(recHelpAfter)
-	w.metrics.recordingQueue.Set(float64(w.waiting * recBlock * stereoBytes))
+	w.metrics.recordingQueue.Set(float64(w.waiting * recBlock * wav.StereoBytes))
 	if len(w.ready) == 0 || w.helpers >= recWorkers-1 {
 		return
 	}
@@ -345,7 +347,7 @@ func (w *recWriter) serve(f *recFile) {
 			err = f.closeDisk(w.failure(f) != nil)
 		case stepFinish:
 			length := job.ended.Sub(job.answered)
-			info, err := finishWAV(job.ctx, f.spec.Path, job.answered.Sub(f.spec.Start), length, w.failure(f) != nil)
+			info, err := wav.FinishSpan(job.ctx, f.spec.Path, job.answered.Sub(f.spec.Start), length, w.failure(f) != nil)
 			job.reply <- finishResult{info, err}
 		}
 		w.did(f, step, err)

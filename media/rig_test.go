@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -289,21 +288,6 @@ func clearest(pcm []int16, hz float64, rate int) []int16 {
 		}
 	}
 	return best
-}
-
-// onset is the index of the first sample from which on a 10 ms window is loud.
-func onset(pcm []int16) int {
-	const win = 80
-	for i := 0; i+win <= len(pcm); i += 8 {
-		sum := 0.0
-		for _, s := range pcm[i : i+win] {
-			sum += math.Abs(float64(s))
-		}
-		if sum/win > 500 {
-			return i
-		}
-	}
-	return -1
 }
 
 // phone is the switch's side of a leg: a SIP user agent and an RTP socket.

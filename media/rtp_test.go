@@ -98,12 +98,12 @@ func TestMutes(t *testing.T) {
 	ai.say(dsptest.Tone(1000, 16000, 8000))
 	p.speak(dsptest.Tone(425, 8000, 4000))
 	require.Less(t, dsptest.Power(ai.heard(), 425, 16000), -70.0)
-	require.Equal(t, -1, onset(p.heard()))
+	require.Equal(t, -1, dsptest.Onset(p.heard()))
 	sess.SetMute(FromCaller, false)
 	sess.SetMute(FromAgent, false)
 	ai.say(dsptest.Tone(1000, 16000, 8000))
 	p.speak(dsptest.Tone(425, 8000, 4000))
-	require.Eventually(t, func() bool { return onset(p.heard()) > 0 }, soon, tick)
+	require.Eventually(t, func() bool { return dsptest.Onset(p.heard()) > 0 }, soon, tick)
 	require.Eventually(t, func() bool { return dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000) > -20 }, soon, tick)
 }
 

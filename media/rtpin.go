@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/pion/rtp"
+
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 func (p *port) resetCaller() {
@@ -164,7 +166,7 @@ func (p *port) hear(f *callerFrame, now int64) {
 		f.payload = nil
 	}
 	if p.rec != nil {
-		p.track.put(p.rec, p.samplesAt(f.from)-samplesIn(callerAdvance), narrow)
+		p.track.put(p.rec, p.samplesAt(f.from)-wav.SamplesIn(callerAdvance), narrow)
 	}
 	if p.tapped(narrow, now) {
 		return

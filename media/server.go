@@ -18,6 +18,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // Config is what a Server needs. Zero members have the defaults that stand beside them.
@@ -344,8 +345,8 @@ func (s *Server) checkSpec(spec *SessionSpec) error {
 		spec.DialTimeout = 5 * time.Second
 	}
 	if rec := spec.Recording; rec != nil {
-		if _, err := layoutOf(rec.Encoding); err != nil {
-			return err
+		if _, err := wav.LayoutOf(rec.Encoding); err != nil {
+			return &SpecError{Field: "recording.encoding", Message: err.Error()}
 		}
 	}
 	a := &spec.Audio

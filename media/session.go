@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 const (
@@ -366,12 +367,12 @@ const recordingFlush = 10 * time.Second
 
 // FinishRecording cuts or pads the recording to exactly the span from answered to ended. One that ended early is not
 // padded: it is Partial, and as long as what it holds. The session must be closed.
-func (s *Session) FinishRecording(answered, ended time.Time) (RecordingInfo, error) {
+func (s *Session) FinishRecording(answered, ended time.Time) (wav.Recording, error) {
 	if s.file == nil {
-		return RecordingInfo{}, ErrNoRecording
+		return wav.Recording{}, ErrNoRecording
 	}
 	if !s.isClosed() {
-		return RecordingInfo{}, ErrSessionOpen
+		return wav.Recording{}, ErrSessionOpen
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), recordingFlush)
 	defer cancel()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 )
 
 // TestToneBothWays carries 425 Hz from the caller to the AI and 1000 Hz back, and finds each on its own side of the WAV.
@@ -56,7 +56,7 @@ func TestToneBothWays(t *testing.T) {
 			require.Equal(t, frame, ai.frameSizes()[0])
 
 			back := p.heard()
-			require.GreaterOrEqual(t, onset(back), 0)
+			require.GreaterOrEqual(t, dsptest.Onset(back), 0)
 			back = clearest(back, 1000, 8000)
 			require.Greater(t, dsptest.Power(back, 1000, 8000), dsptest.Power(back, 425, 8000)+40)
 
@@ -67,7 +67,7 @@ func TestToneBothWays(t *testing.T) {
 			require.True(t, info.Stereo)
 			require.InDelta(t, ended.Sub(start).Seconds(), info.Duration.Seconds(), 0.001)
 			left, right := readStereo(t, path)
-			l, ro := onset(left), onset(right)
+			l, ro := dsptest.Onset(left), dsptest.Onset(right)
 			require.GreaterOrEqual(t, l, 0)
 			require.Positive(t, ro)
 			left, right = clearest(left, 425, 8000), clearest(right, 1000, 8000)
@@ -79,14 +79,8 @@ func TestToneBothWays(t *testing.T) {
 
 func readStereo(t *testing.T, path string) (left, right []int16) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, len(b)-8, int(uint32(b[4])|uint32(b[5])<<8|uint32(b[6])<<16|uint32(b[7])<<24), "RIFF size")
-	pcm := bytesPCM(b[wavHeaderSize:])
-	for i := 0; i+1 < len(pcm); i += 2 {
-		left, right = append(left, pcm[i]), append(right, pcm[i+1])
-	}
-	return left, right
+	s := wavtest.ReadStrict(t, path)
+	return s.Left, s.Right
 }
 
 // TestOnsets compares the distance of two onsets in the WAV with what the switch's side sent and heard. A busy machine delays
@@ -120,7 +114,7 @@ func onsetError(t *testing.T) time.Duration {
 	for _, pkt := range p.got() {
 		s := make([]int16, len(pkt.p))
 		dsp.DecodeULaw(s, pkt.p)
-		if on := onset(s); on >= 0 {
+		if on := dsptest.Onset(s); on >= 0 {
 			heardAt = pkt.at.Add(time.Duration(on) * 125 * time.Microsecond)
 			break
 		}
@@ -130,7 +124,7 @@ func onsetError(t *testing.T) time.Duration {
 	_, err := sess.FinishRecording(start, time.Now())
 	require.NoError(t, err)
 	left, right := readStereo(t, path)
-	inWAV := time.Duration(onset(right)-onset(left)) * 125 * time.Microsecond
+	inWAV := time.Duration(dsptest.Onset(right)-dsptest.Onset(left)) * 125 * time.Microsecond
 	t.Logf("onsets: %v apart in the WAV, %v on the wire", inWAV, heardAt.Sub(sent))
 	return (inWAV - heardAt.Sub(sent)).Abs()
 }
@@ -256,7 +250,7 @@ func TestKillAudio(t *testing.T) {
 	p.call(sess)
 	ai.say(dsptest.Tone(1000, 16000, 30*16000))
 	ai.text(`{"type":"mark","data":{"name":"end"}}`)
-	require.Eventually(t, func() bool { return len(p.heard()) > 4000 && onset(p.heard()) >= 0 }, soon, tick)
+	require.Eventually(t, func() bool { return len(p.heard()) > 4000 && dsptest.Onset(p.heard()) >= 0 }, soon, tick)
 	ai.text(`{"type":"killAudio"}`)
 	require.JSONEq(t, `{"type":"mark","data":{"name":"end","event":"cleared"}}`, ai.waitText(t, `"end"`))
 	played := len(p.got()) // when the AI knows
@@ -309,13 +303,13 @@ func TestPlayAudio(t *testing.T) {
 	t.Parallel()
 	raw := base64.StdEncoding.EncodeToString(pcmBytes(dsptest.Tone(1000, 24000, 24000)))
 	short := base64.RawStdEncoding.EncodeToString(pcmBytes(dsptest.Tone(1000, 8000, 800)))
-	head := wavHeader(0)
+	head := wavtest.Samples(8000, 2, nil)
 	head[22], head[24], head[25], head[32] = 1, 0x22, 0x56, 2 // mono, 22,050 Hz
-	wav := base64.StdEncoding.EncodeToString(append(head[:40:40], append([]byte{0xff, 0xff, 0xff, 0xff}, pcmBytes(dsptest.Tone(1000, 22050, 22050))...)...))
+	file := base64.StdEncoding.EncodeToString(append(head[:40:40], append([]byte{0xff, 0xff, 0xff, 0xff}, pcmBytes(dsptest.Tone(1000, 22050, 22050))...)...))
 	for name, frame := range map[string]string{
 		"raw":   `{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":24000,"audioContent":"` + raw + `","textContent":"hi"}}`,
 		"short": `{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":"8000","audioContent":"` + short + `"}}`,
-		"wav":   `{"type":"playAudio","data":{"audioContentType":"wave","audioContent":"` + wav + `"}}`,
+		"wav":   `{"type":"playAudio","data":{"audioContentType":"wave","audioContent":"` + file + `"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -333,8 +327,8 @@ func TestPlayAudio(t *testing.T) {
 			var heard []int16
 			require.Eventually(t, func() bool { // the phone may not have read all of it yet
 				heard = p.heard()
-				heard = heard[max(0, onset(heard)):]
-				return onset(heard) >= 0 && len(heard) > n
+				heard = heard[max(0, dsptest.Onset(heard)):]
+				return dsptest.Onset(heard) >= 0 && len(heard) > n
 			}, soon, tick)
 			require.Greater(t, dsptest.Power(heard[:n], 1000, 8000), -20.0)
 		})

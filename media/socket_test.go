@@ -201,7 +201,7 @@ func TestBinaryOfAnySize(t *testing.T) {
 		r.step()
 		pcm = append(pcm, r.heard()...)
 	}
-	on := onset(pcm)
+	on := dsptest.Onset(pcm)
 	require.GreaterOrEqual(t, on, 0)
 	pcm = pcm[on+100 : on+7500]
 	ref := dsptest.Power(pcm, 1000, 8000)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // uplink turns the caller's samples into the binary frames that the AI asked for. It is a pure step function: feed it,
@@ -65,19 +66,7 @@ func (u *uplink) encode() {
 		dsp.EncodeALaw(u.buf[at:], u.pcm)
 	case EncodingPCM:
 		u.buf = slices.Grow(u.buf, 2*len(u.pcm))[:at+2*len(u.pcm)]
-		putPCM(u.buf[at:], u.pcm)
-	}
-}
-
-// putPCM writes little-endian samples, four at a time; dst holds two bytes for each.
-func putPCM(dst []byte, pcm []int16) {
-	for len(pcm) >= 4 && len(dst) >= 8 {
-		four := uint64(uint16(pcm[0])) | uint64(uint16(pcm[1]))<<16 | uint64(uint16(pcm[2]))<<32 | uint64(uint16(pcm[3]))<<48
-		binary.LittleEndian.PutUint64(dst, four)
-		pcm, dst = pcm[4:], dst[8:]
-	}
-	for i, s := range pcm {
-		binary.LittleEndian.PutUint16(dst[2*i:], uint16(s))
+		dsp.PutPCM(u.buf[at:], u.pcm)
 	}
 }
 
@@ -175,7 +164,7 @@ func (d *downlink) feed(p []byte) []int16 {
 	whole := len(p) - len(p)%unit
 	d.decode(p[:whole])
 	d.ncarry = copy(d.carry[:], p[whole:])
-	d.out = d.res.Process(d.out[:0], mixDown(d.pcm, d.channels))
+	d.out = d.res.Process(d.out[:0], wav.MixDown(d.pcm, d.channels))
 	return d.out
 }
 

@@ -164,7 +164,7 @@ func TestTLSCarriesMuch(t *testing.T) {
 			ai.text(`{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":"24000","audioContent":"` + long + `"}}`)
 			ai.text(`{"type":"mark","data":{"name":"end"}}`)
 			p.speak(dsptest.Tone(425, 8000, 4000))
-			require.Eventually(t, func() bool { return onset(p.heard()) >= 0 }, soon, tick)
+			require.Eventually(t, func() bool { return dsptest.Onset(p.heard()) >= 0 }, soon, tick)
 			var queued int
 			sess.sh.do(func() { queued = sess.port.queue.backlog() })
 			require.Greater(t, queued, 25*sampleRate)

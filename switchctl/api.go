@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
@@ -41,7 +41,7 @@ type Config struct {
 	// RecordDir is where recordings are written, as <call id>.wav.
 	RecordDir string
 	// RecordEncoding is how AI calls are recorded; PCM by default. What the switch itself records is PCM until it is kept.
-	RecordEncoding media.RecordingEncoding
+	RecordEncoding wav.Encoding
 	// Subprotocols are those that this host serves; both by default.
 	Subprotocols []string
 	// TokenKeys gives the keys of callback tokens, the newest first, which signs. It is asked at each use.

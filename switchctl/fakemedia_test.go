@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // fakeMedia opens sessions, or refuses them.
@@ -254,10 +255,10 @@ func (s *fakeSession) end() {
 	}
 }
 
-func (s *fakeSession) FinishRecording(answered, ended time.Time) (media.RecordingInfo, error) {
+func (s *fakeSession) FinishRecording(answered, ended time.Time) (wav.Recording, error) {
 	s.trace.add("media recording finished, %s", ended.Sub(answered))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.recordedFrom = answered
-	return media.RecordingInfo{Path: s.spec.Recording.Path, Duration: ended.Sub(answered)}, nil
+	return wav.Recording{Path: s.spec.Recording.Path, Duration: ended.Sub(answered)}, nil
 }

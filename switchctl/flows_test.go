@@ -21,6 +21,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -287,7 +288,7 @@ func (b *bench) recordingInput(what string) {
 	}
 	text, err := os.ReadFile(path)
 	require.NoError(b.t, err)
-	wav, err := media.ParseWAV(text)
+	wav, err := wav.Parse(text)
 	require.NoError(b.t, err)
 	b.trace.add("recording lasts %s", time.Duration(len(wav.Channel(0)))*time.Second/time.Duration(wav.Rate))
 }

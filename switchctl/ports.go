@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -76,7 +77,7 @@ type mediaSession interface {
 	UpdateMetadata(m json.RawMessage)
 	Close(reason media.CloseReason) media.Stats
 	PauseRecording(paused bool) error
-	FinishRecording(answered, ended time.Time) (media.RecordingInfo, error)
+	FinishRecording(answered, ended time.Time) (wav.Recording, error)
 }
 
 // mediaAdapter narrows *media.Server.

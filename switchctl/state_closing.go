@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // beginClose ends the call with its final record: what still runs is stopped, the recording is closed, and the record
@@ -86,7 +87,7 @@ func (a *actor) finishLeft(ctx context.Context, answered, ended time.Time) {
 	if _, err := os.Stat(path); err != nil {
 		return // nothing was recorded
 	}
-	if _, err := media.FinishWAV(ctx, path, answered, answered, ended); err != nil {
+	if _, err := wav.Finish(ctx, path, answered, answered, ended); err != nil {
 		a.log.ErrorContext(ctx, "recording could not be finished", "error", err)
 	}
 }

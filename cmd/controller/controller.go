@@ -31,6 +31,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/prompt"
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
@@ -204,7 +205,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 		NodeID: c.cfg.Node, NodeGrace: c.cfg.NodeGrace, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
 		OnSwitch:       c.inspectSwitch,
 		OutboundListen: c.cfg.Switch.OutboundListen, SocketPeers: prefixes(c.cfg.Switch.SocketAllow), CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,
-		RecordEncoding: media.RecordingEncoding(c.cfg.Recordings.Encoding),
+		RecordEncoding: wav.Encoding(c.cfg.Recordings.Encoding),
 		Subprotocols:   c.cfg.Media.Subprotocols, TokenKeys: c.store.Keys(store.KeyCallbackTokens), DrainHangup: c.cfg.Drain.HangupCalls,
 		ControlURL: func(callID uuid.UUID) string { return base + "/api/v1/ai-sessions/" + callID.String() + "/control" },
 		Prompts:    c.prompts,
@@ -222,7 +223,7 @@ func (c *Controller) buildJobs(ctx context.Context) (err error) {
 	}
 	c.library, err = recordings.New(recordings.Config{
 		Store: c.store, Bucket: c.bucket, Signer: recordings.NewSigner(c.cfg.PublicURL(), c.store.Keys(store.KeyRecordingURLs)), Logger: c.log, Registerer: c.metrics,
-		Encoding: media.RecordingEncoding(c.cfg.Recordings.Encoding), SpoolDir: c.cfg.Recordings.SpoolDir,
+		Encoding: wav.Encoding(c.cfg.Recordings.Encoding), SpoolDir: c.cfg.Recordings.SpoolDir,
 		CPU: c.cpu,
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/integration/stack"
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // Config says how large the campaign is.
@@ -250,7 +250,7 @@ func (r *run) inspect(ctx context.Context, c callView) (Call, []string, error) {
 
 // checkAudio looks whether both sides are in the file, and as long as the conversation was.
 func checkAudio(c callView, want expectation, audio []byte) []string {
-	wav, err := media.ParseWAV(audio)
+	wav, err := wav.Parse(audio)
 	if err != nil {
 		return []string{fmt.Sprintf("%s: the recording is no WAV file: %v", c.To, err)}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
 	"github.com/ringmaster/ringmaster/integration/stack"
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // agentAccount is what a login gives.
@@ -111,7 +111,7 @@ func talkSome(t *testing.T) {
 func (c *customer) checkMono(t *testing.T, callID string, voices ...float64) {
 	t.Helper()
 	const slack, silence = time.Second, 2200.0
-	wav, err := media.ParseWAV(c.recording(t, callID))
+	wav, err := wav.Parse(c.recording(t, callID))
 	require.NoError(t, err)
 	require.Equal(t, 1, wav.Channels)
 	pcm := wav.Channel(0)

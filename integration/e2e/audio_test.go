@@ -11,7 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // What the suite holds audio to.
@@ -65,7 +65,7 @@ func audioOfOneCall(t *testing.T, c *customer, number string) time.Duration {
 // checkRecording returns the largest difference between onsets' distances in the file and at the carrier.
 func checkRecording(t *testing.T, c *customer, callID string, report simcarrier.Report) time.Duration {
 	t.Helper()
-	wav, err := media.ParseWAV(c.recording(t, callID))
+	wav, err := wav.Parse(c.recording(t, callID))
 	require.NoError(t, err)
 	require.Equal(t, 2, wav.Channels)
 	require.Equal(t, recordingRate, wav.Rate)

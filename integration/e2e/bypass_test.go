@@ -18,7 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
 	"github.com/ringmaster/ringmaster/integration/stack"
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // metric reads one sample of /metrics by its name with labels, 0 when there is none.
@@ -207,7 +207,7 @@ func gapSince(r simcarrier.Report, since time.Time) (longest time.Duration) {
 // and no less audio than the call was long.
 func (c *customer) checkBypassRecording(t *testing.T, callID string) {
 	t.Helper()
-	wav, err := media.ParseWAV(c.recording(t, callID))
+	wav, err := wav.Parse(c.recording(t, callID))
 	require.NoError(t, err)
 	require.Equal(t, 2, wav.Channels)
 	left, right := wav.Channel(0), wav.Channel(1)

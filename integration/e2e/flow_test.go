@@ -16,7 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // promptHz is what the prompts of these tests sound like.
@@ -131,9 +131,9 @@ func (c *customer) speaks(t *testing.T, callID string, packets int64) {
 }
 
 // menuRecorded gives a call's recording, which the menu must be in, so often.
-func (c *customer) menuRecorded(t *testing.T, callID string, times int) media.WAV {
+func (c *customer) menuRecorded(t *testing.T, callID string, times int) wav.File {
 	t.Helper()
-	wav, err := media.ParseWAV(c.recording(t, callID))
+	wav, err := wav.Parse(c.recording(t, callID))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(wavOnsets(wav.Channel(wav.Channels-1), wav.Rate, promptHz)), times, "the menu is in the recording")
 	if wav.Channels == 2 {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // A mailbox is left a message by a campaign of a voice agent, after its beep, and has it on its recording: the voice agent is out of
@@ -48,7 +48,7 @@ func TestMailboxGetsAMessage(t *testing.T) {
 			beeps[0].Sub(*told.AnswerTime), heard[0].Sub(beeps[0]), told.EndTime.Sub(beeps[0]))
 		require.True(t, heard[0].After(beeps[0]), "the message talks over the greeting")
 		require.Greater(t, told.EndTime.Sub(heard[0]), 1500*time.Millisecond, "the message is cut short")
-		wav, err := media.ParseWAV(c.recording(t, told.ID))
+		wav, err := wav.Parse(c.recording(t, told.ID))
 		require.NoError(t, err)
 		require.Equal(t, 2, wav.Channels)
 		require.NotEmpty(t, wavOnsets(wav.Channel(1), wav.Rate, promptHz), "the message is in the recording")
@@ -100,7 +100,7 @@ func TestAnnouncement(t *testing.T) {
 		require.NotEmpty(t, first, "%+v", report.Heard)
 		require.NotEmpty(t, voice, "%+v", report.Heard)
 		require.Greater(t, voice[0].Sub(first[0]), 1500*time.Millisecond, "the voice agent does not wait for its end")
-		wav, err := media.ParseWAV(c.recording(t, call.ID))
+		wav, err := wav.Parse(c.recording(t, call.ID))
 		require.NoError(t, err)
 		require.Equal(t, 2, wav.Channels)
 		require.NotEmpty(t, wavOnsets(wav.Channel(1), wav.Rate, promptHz), "the announcement is in the recording")

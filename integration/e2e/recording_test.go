@@ -9,7 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
 	"github.com/ringmaster/ringmaster/integration/stack"
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 // A recording in mu-law is paused, resumed, and paused again before a transfer: both pauses are silent, the second one on the
@@ -53,7 +53,7 @@ func TestRecordingPaused(t *testing.T) {
 
 		file := c.recording(t, callID)
 		require.Equal(t, []byte{7, 0}, file[20:22], "mu-law")
-		wav, err := media.ParseWAV(file)
+		wav, err := wav.Parse(file)
 		require.NoError(t, err)
 		row := c.row(t, callID)
 		left, right := wav.Channel(0), wav.Channel(1)

@@ -19,8 +19,8 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/echoai"
 	"github.com/ringmaster/ringmaster/integration/simcarrier/tone"
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -296,7 +296,7 @@ func TestPlayAudio(t *testing.T) {
 		audio, err := base64.StdEncoding.DecodeString(frame.Data.AudioContent)
 		require.NoError(t, err)
 		if kind == "wav" {
-			parsed, err := media.ParseWAV(audio)
+			parsed, err := wav.Parse(audio)
 			require.NoError(t, err)
 			require.Equal(t, 24000, parsed.Rate)
 			audio = audio[44:]

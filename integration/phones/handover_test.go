@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/echoai"
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -128,11 +128,11 @@ func handover(t *testing.T, l *line, way string) {
 }
 
 // recording reads a file that was recorded.
-func (l *line) recording(t *testing.T, name string) media.WAV {
+func (l *line) recording(t *testing.T, name string) wav.File {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(l.dir, name))
 	require.NoError(t, err)
-	wav, err := media.ParseWAV(text)
+	wav, err := wav.Parse(text)
 	require.NoError(t, err)
 	return wav
 }

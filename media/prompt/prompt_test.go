@@ -22,8 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -137,12 +137,12 @@ func play(t *testing.T, path string) []int16 {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
-	wav, err := media.ParseWAV(raw)
+	file, err := wav.Parse(raw)
 	require.NoError(t, err)
-	require.Equal(t, Rate, wav.Rate)
-	require.Equal(t, 1, wav.Channels)
-	require.InDelta(t, float64(len(wav.Samples))/Rate, Length(int64(len(raw))).Seconds(), 0.001)
-	return wav.Samples
+	require.Equal(t, Rate, file.Rate)
+	require.Equal(t, 1, file.Channels)
+	require.InDelta(t, float64(len(file.Samples))/Rate, Length(int64(len(raw))).Seconds(), 0.001)
+	return file.Samples
 }
 
 func TestFormats(t *testing.T) {
@@ -435,12 +435,12 @@ func FuzzConvert(f *testing.F) {
 	f.Add(tone(11025, 2, 440, time.Second/50))
 	f.Add([]byte("RIFF"))
 	f.Fuzz(func(t *testing.T, src []byte) {
-		wav, err := convert(src, time.Second)
+		out, err := convert(src, time.Second)
 		if err != nil {
 			require.True(t, errors.Is(err, ErrFormat) || errors.Is(err, ErrTooLarge), err)
 			return
 		}
-		parsed, err := media.ParseWAV(wav)
+		parsed, err := wav.Parse(out)
 		require.NoError(t, err)
 		require.Equal(t, Rate, parsed.Rate)
 	})

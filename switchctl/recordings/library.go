@@ -14,8 +14,8 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/fairshare"
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -28,7 +28,7 @@ type Config struct {
 	// Signer makes the URLs, unless the bucket's service presigns its own.
 	Signer *Signer
 	// Encoding is what every recording is kept in; PCM when empty.
-	Encoding media.RecordingEncoding
+	Encoding wav.Encoding
 	// SpoolDir is where the files are until they are uploaded, for [Library.Adopt] and the metric of its free space; none when empty.
 	SpoolDir string
 	// CPU is shared with whatever else computes in the process; joins take turns there. Slots for two jobs.
@@ -52,7 +52,7 @@ type Library struct {
 	spool   string
 	metrics *metrics
 	// encoding is what every recording is kept in.
-	encoding media.RecordingEncoding
+	encoding wav.Encoding
 	// notStrays are calls whose files were no strays, and when that was seen. It belongs to Adopt.
 	notStrays map[uuid.UUID]time.Time
 	// transferBase is what a transfer may take besides its bytes.
@@ -71,9 +71,9 @@ func New(cfg Config) (*Library, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Encoding == "" {
-		cfg.Encoding = media.RecordPCM
+		cfg.Encoding = wav.PCM
 	}
-	if !slices.Contains(media.RecordingEncodings(), cfg.Encoding) {
+	if !slices.Contains(wav.Encodings(), cfg.Encoding) {
 		return nil, fmt.Errorf("make the library of recordings: its encoding %q is unknown", cfg.Encoding)
 	}
 	if cfg.Now == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -208,7 +209,7 @@ func TestOpenTellsTheStatus(t *testing.T) {
 		require.ErrorIs(t, err, want)
 	}
 	check(store.ErrNotFound)
-	audio := wav(2, 2*time.Second, 3)
+	audio := wavtest.PCM(2, 2*time.Second, 3)
 	path := writeFile(t, b.dir, "a.wav", audio)
 	b.tx(t, func(tx *store.Tx) error { return Begin(t.Context(), tx, b.tenant, b.call, path, true) })
 	check(ErrProcessing)
@@ -240,7 +241,7 @@ func TestOpenTellsTheStatus(t *testing.T) {
 func TestSignedURLOfTheAPI(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
-	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wav(2, 2*time.Second, 3))})
+	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wavtest.PCM(2, 2*time.Second, 3))})
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 	r, err := b.lib.Find(t.Context(), b.tenant, b.call)
 	require.NoError(t, err)
@@ -267,7 +268,7 @@ func TestReadyIsInTheAudit(t *testing.T) {
 				storetest.Subscription(t, b.st, b.tenant, nil, takes)
 				storetest.Subscription(t, b.st, b.tenant, nil, takes)
 			}
-			b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wav(2, time.Second, 5))})
+			b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 5))})
 			require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 			require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call), "a second run hands nothing out")
 			var rows []db.RecordingAccess

@@ -19,8 +19,8 @@ import (
 	"github.com/riverqueue/river"
 	"gocloud.dev/blob"
 
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/fairshare"
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -110,7 +110,7 @@ func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
 
 // permanent tells errors that no later attempt can mend.
 func permanent(err error) bool {
-	var bad *WAVError
+	var bad *wav.FileError
 	return errors.Is(err, ErrNoFile) || errors.As(err, &bad)
 }
 
@@ -175,7 +175,7 @@ func (l *Library) Process(ctx context.Context, tenantID, callID uuid.UUID) error
 type assembled struct {
 	path   string
 	joined bool // made here, of the parts
-	wav    wavInfo
+	audio  wav.Checked
 }
 
 // keptRate is the rate of every recording that is kept.
@@ -184,29 +184,29 @@ const keptRate = 8000
 // assemble checks the parts that exist, and joins them unless there is one alone that starts at the answer and is as recordings are kept.
 func (l *Library) assemble(ctx context.Context, row db.GetRecordingOfCallRow, parts []part) (assembled, error) {
 	callID := row.Recording.CallID
-	var found []media.WAVPart
-	var info wavInfo
+	var found []wav.Part
+	var info wav.Checked
 	var lost error
 	apart := false
 	for i, p := range parts {
-		w, err := checkWAV(p.Path)
-		missing := errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*WAVError))
+		w, err := wav.Check(p.Path)
+		missing := errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*wav.FileError))
 		switch {
 		case err != nil && !missing:
 			return assembled{}, err
-		case (missing || w.duration() <= heldBack) && tooShort(row, parts, i):
+		case (missing || w.Duration() <= heldBack) && tooShort(row, parts, i):
 			l.log.DebugContext(ctx, "part of a recording ended before the switch had written of it", "call_id", callID, "path", p.Path)
 		case missing:
 			lost = errors.Join(lost, err)
 		default:
 			info = w
 			// A flow's part has the sides apart in case a voice agent follows; alone it is kept as people's calls are.
-			apart = apart || w.channels == 2 && filepath.Base(p.Path) != callID.String()+".1.wav"
-			found = append(found, media.WAVPart{Path: p.Path, Offset: time.Duration(p.OffsetMS) * time.Millisecond})
+			apart = apart || w.Channels == 2 && filepath.Base(p.Path) != callID.String()+".1.wav"
+			found = append(found, wav.Part{Path: p.Path, Offset: time.Duration(p.OffsetMS) * time.Millisecond})
 		}
 	}
 	switch {
-	case len(found) == 0 && errors.As(lost, new(*WAVError)):
+	case len(found) == 0 && errors.As(lost, new(*wav.FileError)):
 		return assembled{}, lost
 	case len(found) == 0 && (lost != nil || len(parts) == 0):
 		return assembled{}, ErrNoFile
@@ -215,24 +215,24 @@ func (l *Library) assemble(ctx context.Context, row db.GetRecordingOfCallRow, pa
 	case lost != nil:
 		l.log.ErrorContext(ctx, "part of a recording is lost", "call_id", callID, "error", lost)
 	}
-	spec := media.JoinSpec{Encoding: l.encoding, Mono: !apart}
-	if len(found) == 1 && found[0].Offset == 0 && info.encoding == l.encoding && info.rate == keptRate && spec.Mono == (info.channels == 1) {
-		return assembled{path: found[0].Path, wav: info}, nil
+	spec := wav.JoinSpec{Encoding: l.encoding, Mono: !apart}
+	if len(found) == 1 && found[0].Offset == 0 && info.Encoding == l.encoding && info.Rate == keptRate && spec.Mono == (info.Channels == 1) {
+		return assembled{path: found[0].Path, audio: info}, nil
 	}
 	path := filepath.Join(filepath.Dir(found[0].Path), callID.String()+".joined.wav")
 	var joinErr error
-	join := func() { _, joinErr = media.JoinWAV(path, spec, found) }
+	join := func() { _, joinErr = wav.Join(path, spec, found) }
 	if err := l.cpu.Do(ctx, row.Recording.TenantID.String(), fairshare.Background, join); err != nil {
 		return assembled{}, fmt.Errorf("join the parts: %w", err)
 	}
 	if joinErr != nil {
 		return assembled{}, errors.Join(fmt.Errorf("join the parts: %w", joinErr), removeIfThere(path))
 	}
-	info, err := checkWAV(path)
+	info, err := wav.Check(path)
 	if err != nil {
 		return assembled{}, errors.Join(fmt.Errorf("check the joined parts: %w", err), removeIfThere(path))
 	}
-	return assembled{path: path, joined: true, wav: info}, nil
+	return assembled{path: path, joined: true, audio: info}, nil
 }
 
 // objectKey lies below the tenant and the month, and is the same in each attempt.
@@ -340,7 +340,7 @@ func (l *Library) ready(ctx context.Context, row db.GetRecordingOfCallRow, key s
 	if err != nil {
 		return err
 	}
-	result := Recording{Duration: file.wav.duration(), Stereo: file.wav.channels == 2}
+	result := Recording{Duration: file.audio.Duration(), Stereo: file.audio.Channels == 2}
 	audio := l.signer.AudioURL(callID)
 	data := readyData{
 		CallID: callID, RecordingURL: audio, SignedURL: signed, DurationS: result.Seconds(), Stereo: result.Stereo,

@@ -26,7 +26,8 @@ import (
 	"gocloud.dev/blob/driver"
 	"gocloud.dev/gcerrors"
 
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 	"github.com/ringmaster/ringmaster/store"
 )
 
@@ -40,7 +41,7 @@ func TestProcessOnePart(t *testing.T) {
 			VALUES ($1, $2, $3, 'n', 'u-1', 'outbound', 'answered', 'a', 'b')`, b.tenant, b.call, campaign)
 		return err
 	})
-	audio := wav(2, 12600*time.Millisecond, 5)
+	audio := wavtest.PCM(2, 12600*time.Millisecond, 5)
 	path := writeFile(t, b.dir, "a.wav", audio)
 	b.record(t, map[time.Duration]string{0: path})
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
@@ -85,8 +86,8 @@ func TestProcessOnePart(t *testing.T) {
 func TestProcessJoinsParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
-	first := writeFile(t, b.dir, "a.wav", wav(2, time.Second, 100))
-	second := writeFile(t, b.dir, "b.wav", patched(wav(2, time.Second, 200), 40, 0)) // the switch was killed
+	first := writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 100))
+	second := writeFile(t, b.dir, "b.wav", wavtest.Patched(wavtest.PCM(2, time.Second, 200), 40, 0)) // the switch was killed
 	b.record(t, map[time.Duration]string{0: first, 2 * time.Second: second}, 2*time.Second)
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 	row := b.row(t)
@@ -104,16 +105,16 @@ func TestProcessJoinsParts(t *testing.T) {
 }
 
 // kept gives the audio that was kept, which must be in that encoding at 8 kHz.
-func (b *bundle) kept(t *testing.T, encoding media.RecordingEncoding) media.WAV {
+func (b *bundle) kept(t *testing.T, encoding wav.Encoding) wav.File {
 	t.Helper()
 	row := b.row(t)
 	require.Equal(t, "ready", row.Status)
 	audio, err := b.bucket.ReadAll(t.Context(), *row.StorageKey)
 	require.NoError(t, err)
 	require.EqualValues(t, len(audio), *row.Bytes)
-	formats := map[media.RecordingEncoding]byte{media.RecordPCM: formatPCM, media.RecordALaw: formatALaw, media.RecordULaw: formatULaw}
+	formats := map[wav.Encoding]byte{wav.PCM: wav.FormatPCM, wav.ALaw: wav.FormatALaw, wav.ULaw: wav.FormatULaw}
 	require.Equal(t, formats[encoding], audio[20])
-	wav, err := media.ParseWAV(audio)
+	wav, err := wav.Parse(audio)
 	require.NoError(t, err)
 	require.Equal(t, 8000, wav.Rate)
 	require.Equal(t, row.Stereo, wav.Channels == 2)
@@ -125,19 +126,19 @@ func TestProcessFlowPart(t *testing.T) {
 	t.Parallel()
 	for _, agent := range []bool{false, true} {
 		b := setup(t, memory(t))
-		menu := wav(2, time.Second, 5000)
+		menu := wavtest.PCM(2, time.Second, 5000)
 		for at := 44; at < len(menu); at += 4 {
 			menu[at], menu[at+1] = 0, 0 // the caller listens
 		}
 		parts := map[time.Duration]string{0: writeFile(t, b.dir, b.call.String()+".1.wav", menu)}
 		offsets := []time.Duration{}
 		if agent {
-			parts[time.Second] = writeFile(t, b.dir, b.call.String()+".wav", wav(2, time.Second, 7000))
+			parts[time.Second] = writeFile(t, b.dir, b.call.String()+".wav", wavtest.PCM(2, time.Second, 7000))
 			offsets = append(offsets, time.Second)
 		}
 		b.record(t, parts, offsets...)
 		require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
-		kept := b.kept(t, media.RecordPCM)
+		kept := b.kept(t, wav.PCM)
 		require.Equal(t, map[bool]int{false: 1, true: 2}[agent], kept.Channels)
 		require.InDelta(t, 5000, kept.Channel(kept.Channels - 1)[4000], 1)
 		if agent {
@@ -150,14 +151,14 @@ func TestProcessFlowPart(t *testing.T) {
 // TestProcessJoinsEncodings has a part of the switch in PCM, and one of ours in G.711: neither says how the whole is kept.
 func TestProcessJoinsEncodings(t *testing.T) {
 	t.Parallel()
-	for _, encoding := range media.RecordingEncodings() {
+	for _, encoding := range wav.Encodings() {
 		t.Run(string(encoding), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, memory(t))
 			b.lib.encoding = encoding
 			for _, oursFirst := range []bool{false, true} {
 				b.call = newID(t)
-				first, second := writeFile(t, b.dir, "a.wav", wav(1, time.Second, -32124)), writeFile(t, b.dir, "b.wav", ulaw(time.Second, 0x00))
+				first, second := writeFile(t, b.dir, "a.wav", wavtest.PCM(1, time.Second, -32124)), writeFile(t, b.dir, "b.wav", wavtest.ULaw(time.Second, 0x00))
 				if oursFirst {
 					first, second = second, first
 				}
@@ -182,8 +183,8 @@ func TestProcessJoinsEncodings(t *testing.T) {
 func TestProcessConvertsOnePart(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
-	for _, b.lib.encoding = range media.RecordingEncodings() {
-		for channels, content := range [][]byte{1: wav(1, time.Second, -32124), 2: ulaw(time.Second, 0x00)} {
+	for _, b.lib.encoding = range wav.Encodings() {
+		for channels, content := range [][]byte{1: wavtest.PCM(1, time.Second, -32124), 2: wavtest.ULaw(time.Second, 0x00)} {
 			if content == nil {
 				continue
 			}
@@ -205,17 +206,17 @@ func TestProcessConvertsOnePart(t *testing.T) {
 func TestProcessKeepsOneRate(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
-	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", patched(wav(1, time.Second, 5), 24, 16000))})
+	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wavtest.Patched(wavtest.PCM(1, time.Second, 5), 24, 16000))})
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 	require.EqualValues(t, 500, *b.row(t).DurationMs)
-	b.kept(t, media.RecordPCM)
+	b.kept(t, wav.PCM)
 }
 
 // TestPartialRecording has a call whose disk was full after a second: what there is, is kept with its true length.
 func TestPartialRecording(t *testing.T) {
 	t.Parallel()
 	b := setup(t, open(t, "file://"+t.TempDir()))
-	torn := append(ulaw(time.Second, 0x80), 1, 2, 3) // the last write was cut off
+	torn := append(wavtest.ULaw(time.Second, 0x80), 1, 2, 3) // the last write was cut off
 	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", torn)})
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 	require.EqualValues(t, 1000, *b.row(t).DurationMs)
@@ -224,7 +225,7 @@ func TestPartialRecording(t *testing.T) {
 func TestProcessGoesOnWithoutALostPart(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
-	path := writeFile(t, b.dir, "a.wav", wav(2, time.Second, 100))
+	path := writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 100))
 	missing := filepath.Join(b.dir, "missing.wav")
 	b.record(t, map[time.Duration]string{0: path, time.Second: missing}, time.Second)
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
@@ -243,7 +244,7 @@ func (b *bundle) work(t *testing.T, attempt int) error {
 
 func TestWorkerGivesUpWithoutFiles(t *testing.T) {
 	t.Parallel()
-	for name, content := range map[string][]byte{"missing": nil, "no audio": wav(2, 0, 0), "no WAV": []byte("mp3")} {
+	for name, content := range map[string][]byte{"missing": nil, "no audio": wavtest.PCM(2, 0, 0), "no WAV": []byte("mp3")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, memory(t))
@@ -382,7 +383,7 @@ func setupFaulty(t *testing.T) (*bundle, *faulty) {
 func TestWorkerTriesAgainThenGivesUp(t *testing.T) {
 	t.Parallel()
 	b, f := setupFaulty(t)
-	path := writeFile(t, b.dir, "a.wav", wav(2, time.Second, 5))
+	path := writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 5))
 	b.record(t, map[time.Duration]string{0: path})
 	f.set(func(f *faulty) { f.write = errStorage })
 	require.Error(t, b.work(t, 1))
@@ -414,7 +415,7 @@ func TestPresignedURLs(t *testing.T) {
 	t.Parallel()
 	b, f := setupFaulty(t)
 	f.presign = "https://objects.example/"
-	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wav(2, time.Second, 5))})
+	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 5))})
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 	data, _ := b.events(t)
 	require.Equal(t, "https://objects.example/"+*b.row(t).StorageKey+"?for=15m0s", data[0]["signed_url"])
@@ -424,7 +425,7 @@ func TestPresignedURLs(t *testing.T) {
 func TestDeletionIsMadeUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
-	audio := wav(2, time.Second, 5)
+	audio := wavtest.PCM(2, time.Second, 5)
 	path := writeFile(t, b.dir, "a.wav", audio)
 	b.record(t, map[time.Duration]string{0: path})
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
@@ -460,7 +461,7 @@ func TestThroughRiver(t *testing.T) {
 		path := filepath.Join(b.dir, "missing.wav")
 		calls[b.call] = "failed"
 		if n > 0 {
-			path = writeFile(t, b.dir, b.call.String()+".wav", wav(2, time.Second, int16(n)))
+			path = writeFile(t, b.dir, b.call.String()+".wav", wavtest.PCM(2, time.Second, int16(n)))
 			calls[b.call] = "ready"
 		}
 		b.record(t, map[time.Duration]string{0: path})
@@ -511,4 +512,11 @@ func (l *logs) any(is func(slog.Record) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.records, is)
+}
+
+func writeFile(t *testing.T, dir, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return path
 }

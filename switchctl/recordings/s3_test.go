@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 	"github.com/ringmaster/ringmaster/store"
 )
 
@@ -21,7 +22,7 @@ func onS3(t *testing.T, length time.Duration, extra string) (*bundle, *s3Server,
 	s := newS3(t)
 	b := setup(t, open(t, s.address(extra)))
 	b.now = time.Now().UTC()
-	audio := wav(2, length, 77)
+	audio := wavtest.PCM(2, length, 77)
 	path := writeFile(t, b.dir, "a.wav", audio)
 	b.record(t, map[time.Duration]string{0: path})
 	return b, s, audio, path
@@ -171,7 +172,7 @@ func TestS3WrongBucket(t *testing.T) {
 	t.Parallel()
 	s := newS3(t)
 	b := setup(t, open(t, strings.Replace(s.address(""), "s3://"+testBucket, "s3://other", 1)))
-	path := writeFile(t, b.dir, "a.wav", wav(2, time.Second, 5))
+	path := writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 5))
 	b.record(t, map[time.Duration]string{0: path})
 	require.ErrorContains(t, b.work(t, 1), "NoSuchBucket")
 	require.FileExists(t, path)

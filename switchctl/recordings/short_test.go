@@ -10,12 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 	"github.com/ringmaster/ringmaster/store"
 )
 
 // leaves gives what the switch leaves of a part that ended while it held its first frames back.
 func leaves() map[string][]byte {
-	return map[string][]byte{"no file": nil, "no audio": wav(1, 0, 0), "a frame": wav(1, 20*time.Millisecond, -2)}
+	return map[string][]byte{"no file": nil, "no audio": wavtest.PCM(1, 0, 0), "a frame": wavtest.PCM(1, 20*time.Millisecond, -2)}
 }
 
 // left is a file with that content; none for nil.
@@ -106,7 +107,7 @@ func TestShortAudioIsKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
 	b.lasts(t, 700*time.Millisecond)
-	b.record(t, map[time.Duration]string{0: b.left(t, b.call.String()+".1.wav", wav(1, 100*time.Millisecond, 7))})
+	b.record(t, map[time.Duration]string{0: b.left(t, b.call.String()+".1.wav", wavtest.PCM(1, 100*time.Millisecond, 7))})
 	require.NoError(t, b.work(t, 1))
 	require.EqualValues(t, 100, *b.row(t).DurationMs)
 }
@@ -121,8 +122,8 @@ func TestShortPartBesideOthers(t *testing.T) {
 			b.call = newID(t)
 			b.lasts(t, time.Minute)
 			first := b.left(t, b.call.String()+".1.wav", content)
-			agent := b.left(t, b.call.String()+".wav", wav(2, 5*time.Second, 7))
-			rest := b.left(t, b.call.String()+".2.wav", wav(2, time.Second, 9))
+			agent := b.left(t, b.call.String()+".wav", wavtest.PCM(2, 5*time.Second, 7))
+			rest := b.left(t, b.call.String()+".2.wav", wavtest.PCM(2, time.Second, 9))
 			b.record(t, map[time.Duration]string{0: first, 1: agent, 5 * time.Second: rest}, 1, 5*time.Second)
 			b.addedAfter(t, pause)
 			require.NoError(t, b.work(t, 1), name)
@@ -137,7 +138,7 @@ func TestShortPartBesideOthers(t *testing.T) {
 func TestPartsOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	b := setup(t, memory(t))
-	agent := b.left(t, b.call.String()+".wav", wav(2, time.Second, 7))
+	agent := b.left(t, b.call.String()+".wav", wavtest.PCM(2, time.Second, 7))
 	b.record(t, map[time.Duration]string{0: filepath.Join(b.dir, b.call.String()+".1.wav"), time.Second: agent}, time.Second)
 	b.tx(t, func(tx *store.Tx) error {
 		_, err := tx.Pgx().Exec(t.Context(), "UPDATE recordings SET parts = parts #- '{0,added_at}' #- '{1,added_at}'")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -148,9 +149,9 @@ func fileBegan(path string) time.Time {
 	if err != nil {
 		return time.Time{}
 	}
-	info, err := checkWAV(path)
+	info, err := wav.Check(path)
 	if err != nil {
 		return time.Time{}
 	}
-	return at.ModTime().Add(-info.duration())
+	return at.ModTime().Add(-info.Duration())
 }

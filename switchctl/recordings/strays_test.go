@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -28,7 +29,7 @@ func TestAdopt(t *testing.T) {
 	b := setup(t, memory(t))
 	answered := b.now.Add(-time.Hour)
 	old := func(name string, ended time.Duration) {
-		path := writeFile(t, b.dir, name, wav(2, 10*time.Second, 5))
+		path := writeFile(t, b.dir, name, wavtest.PCM(2, 10*time.Second, 5))
 		require.NoError(t, os.Chtimes(path, answered.Add(ended), answered.Add(ended)))
 	}
 	call := func(end any) string { return b.endedCall(t, answered, end) }
@@ -77,7 +78,7 @@ func TestKeepAdopting(t *testing.T) {
 	answered := b.now.Add(-time.Hour)
 	begin := func(written time.Time) (call, path string) {
 		call = b.endedCall(t, answered, b.now)
-		path = writeFile(t, b.dir, call+".wav", wav(2, 10*time.Second, 5))
+		path = writeFile(t, b.dir, call+".wav", wavtest.PCM(2, 10*time.Second, 5))
 		require.NoError(t, os.Chtimes(path, written, written))
 		return call, path
 	}

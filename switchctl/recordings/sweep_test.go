@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
@@ -14,7 +15,7 @@ import (
 // ready has a call whose recording is ready, and its object's name.
 func (b *bundle) ready(t *testing.T) string {
 	t.Helper()
-	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wav(2, time.Second, 5))})
+	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 5))})
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 	return *b.row(t).StorageKey
 }

@@ -56,3 +56,18 @@ func Steepest(pcm []int16) int {
 	}
 	return worst
 }
+
+// Onset is the index of the first sample from which on a 10 ms window is loud.
+func Onset(pcm []int16) int {
+	const win = 80
+	for i := 0; i+win <= len(pcm); i += 8 {
+		sum := 0.0
+		for _, s := range pcm[i : i+win] {
+			sum += math.Abs(float64(s))
+		}
+		if sum/win > 500 {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,4 +1,4 @@
-package recordings
+package wav
 
 import (
 	"encoding/binary"
@@ -8,40 +8,34 @@ import (
 	"math"
 	"os"
 	"time"
-
-	"github.com/ringmaster/ringmaster/media"
 )
 
-// WAVError says that a file is no recording that can be kept. Trying again does not help.
-type WAVError struct {
+// FileError says that a file is no recording that can be kept. Trying again does not help.
+type FileError struct {
 	Path   string
 	Reason string
 }
 
 // Error implements error.
-func (e *WAVError) Error() string { return "check WAV file " + e.Path + ": " + e.Reason }
+func (e *FileError) Error() string { return "check WAV file " + e.Path + ": " + e.Reason }
 
 const (
 	riffHeader  = 12 // "RIFF", size, "WAVE"
 	chunkHeader = 8  // name, size
-	formatPCM   = 1
-	formatALaw  = 6
-	formatULaw  = 7
-	formatExt   = 0xFFFE // WAVE_FORMAT_EXTENSIBLE
 )
 
-// wavInfo is what a checked file holds.
-type wavInfo struct {
-	encoding media.RecordingEncoding
-	channels int
-	rate     int
+// Checked is what a checked file holds.
+type Checked struct {
+	Encoding Encoding
+	Channels int
+	Rate     int   // in Hz
 	block    int64 // bytes of a frame
 	frames   int64
-	sizes    wavSizes
+	sizes    sizes
 }
 
-// wavSizes is where a header keeps its sizes, and what they should be.
-type wavSizes struct {
+// sizes is where a header keeps its sizes, and what they should be.
+type sizes struct {
 	dataAt    int64 // of the data chunk's header
 	dataBytes int64
 	factAt    int64 // of the count in the fact chunk, which G.711 has; 0 without one
@@ -49,57 +43,58 @@ type wavSizes struct {
 	stale     bool // the header does not tell these sizes
 }
 
-func (w wavInfo) duration() time.Duration {
-	return time.Duration(w.frames) * time.Second / time.Duration(w.rate)
+// Duration is how long the audio is.
+func (w Checked) Duration() time.Duration {
+	return time.Duration(w.frames) * time.Second / time.Duration(w.Rate)
 }
 
-// checkWAV reads a file's header: 16-bit PCM or G.711, one or two channels, some audio. A header whose sizes don't fit the file,
+// Check reads a file's header: 16-bit PCM or G.711, one or two channels, some audio. A header whose sizes don't fit the file,
 // as a writer leaves it that was killed, is corrected in place, since the samples are all there; the file keeps its time, which says when its
 // audio was recorded.
-func checkWAV(path string) (wavInfo, error) {
+func Check(path string) (Checked, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return wavInfo{}, fmt.Errorf("open WAV file: %w", err)
+		return Checked{}, fmt.Errorf("open WAV file: %w", err)
 	}
-	info, err := readWAV(f, path)
+	info, err := readFile(f, path)
 	if err == nil && info.sizes.stale {
 		err = writeSizes(f, info.sizes)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return wavInfo{}, err
+		return Checked{}, err
 	}
 	return info, nil
 }
 
-func readWAV(f *os.File, path string) (wavInfo, error) {
+func readFile(f *os.File, path string) (Checked, error) {
 	stat, err := f.Stat()
 	if err != nil {
-		return wavInfo{}, fmt.Errorf("read WAV file: %w", err)
+		return Checked{}, fmt.Errorf("read WAV file: %w", err)
 	}
 	var head [riffHeader]byte
 	if err := readAt(f, path, head[:], 0); err != nil {
-		return wavInfo{}, err
+		return Checked{}, err
 	}
 	if string(head[:4]) != "RIFF" || string(head[8:]) != "WAVE" {
-		return wavInfo{}, &WAVError{Path: path, Reason: "it is no RIFF WAVE file"}
+		return Checked{}, &FileError{Path: path, Reason: "it is no RIFF WAVE file"}
 	}
-	var info wavInfo
+	var info Checked
 	var factAt, fact int64
 	for at := int64(riffHeader); ; {
 		var chunk [chunkHeader]byte
 		if err := readAt(f, path, chunk[:], at); err != nil {
-			return wavInfo{}, err
+			return Checked{}, err
 		}
 		size := int64(binary.LittleEndian.Uint32(chunk[4:]))
 		switch string(chunk[:4]) {
 		case "fmt ":
 			if info, err = readFormat(f, path, at+chunkHeader, size); err != nil {
-				return wavInfo{}, err
+				return Checked{}, err
 			}
 		case "fact":
 			var count [4]byte
 			if err := readAt(f, path, count[:], at+chunkHeader); err != nil {
-				return wavInfo{}, err
+				return Checked{}, err
 			}
 			factAt, fact = at+chunkHeader, int64(binary.LittleEndian.Uint32(count[:]))
 		case "data":
@@ -113,41 +108,41 @@ func readWAV(f *os.File, path string) (wavInfo, error) {
 	}
 }
 
-func readFormat(f *os.File, path string, at, size int64) (wavInfo, error) {
+func readFormat(f *os.File, path string, at, size int64) (Checked, error) {
 	const most = 40
 	if size < 16 || size > most {
-		return wavInfo{}, &WAVError{Path: path, Reason: fmt.Sprintf("its format chunk has %d bytes", size)}
+		return Checked{}, &FileError{Path: path, Reason: fmt.Sprintf("its format chunk has %d bytes", size)}
 	}
 	var b [most]byte
 	if err := readAt(f, path, b[:size], at); err != nil {
-		return wavInfo{}, err
+		return Checked{}, err
 	}
 	format := binary.LittleEndian.Uint16(b[0:])
-	if format == formatExt && size == most {
+	if format == formatExtensible && size == most {
 		format = binary.LittleEndian.Uint16(b[24:])
 	}
 	channels, rate := binary.LittleEndian.Uint16(b[2:]), binary.LittleEndian.Uint32(b[4:])
 	bits := binary.LittleEndian.Uint16(b[14:])
-	g711 := (format == formatALaw || format == formatULaw) && bits == 8
-	if !g711 && (format != formatPCM || bits != 16) || channels < 1 || channels > 2 || rate == 0 || rate > 192_000 {
+	g711 := (format == FormatALaw || format == FormatULaw) && bits == 8
+	if !g711 && (format != FormatPCM || bits != 16) || channels < 1 || channels > 2 || rate == 0 || rate > 192_000 {
 		reason := fmt.Sprintf("format %d with %d channels of %d bits at %d Hz is not ours", format, channels, bits, rate)
-		return wavInfo{}, &WAVError{Path: path, Reason: reason}
+		return Checked{}, &FileError{Path: path, Reason: reason}
 	}
-	encoding := media.RecordPCM
+	encoding := PCM
 	switch format {
-	case formatULaw:
-		encoding = media.RecordULaw
-	case formatALaw:
-		encoding = media.RecordALaw
+	case FormatULaw:
+		encoding = ULaw
+	case FormatALaw:
+		encoding = ALaw
 	}
-	return wavInfo{encoding: encoding, channels: int(channels), rate: int(rate), block: int64(channels) * int64(bits/8)}, nil
+	return Checked{Encoding: encoding, Channels: int(channels), Rate: int(rate), block: int64(channels) * int64(bits/8)}, nil
 }
 
 // withData takes the data chunk in. A size that leads to the end, or to further chunks that do, is believed; else all that
 // follows is audio.
-func (w wavInfo) withData(f *os.File, path string, at, size, riff, fileSize int64) (wavInfo, error) {
-	if w.channels == 0 {
-		return wavInfo{}, &WAVError{Path: path, Reason: "it has no format chunk before its data"}
+func (w Checked) withData(f *os.File, path string, at, size, riff, fileSize int64) (Checked, error) {
+	if w.Channels == 0 {
+		return Checked{}, &FileError{Path: path, Reason: "it has no format chunk before its data"}
 	}
 	start := at + chunkHeader
 	if !chunksReachEnd(f, start+size+size&1, fileSize) {
@@ -159,10 +154,10 @@ func (w wavInfo) withData(f *os.File, path string, at, size, riff, fileSize int6
 		w.sizes.stale = true
 	}
 	if size > math.MaxUint32-start {
-		return wavInfo{}, &WAVError{Path: path, Reason: "it is longer than a WAV file can be"}
+		return Checked{}, &FileError{Path: path, Reason: "it is longer than a WAV file can be"}
 	}
 	if size == 0 {
-		return wavInfo{}, &WAVError{Path: path, Reason: "it holds no audio"}
+		return Checked{}, &FileError{Path: path, Reason: "it holds no audio"}
 	}
 	w.sizes.dataAt, w.sizes.dataBytes, w.frames = at, size, size/w.block
 	w.sizes.frames = w.frames
@@ -189,7 +184,7 @@ func chunksReachEnd(f *os.File, at, fileSize int64) bool {
 }
 
 // writeSizes makes a stale header tell what is there, and cuts off half a frame at the end.
-func writeSizes(f *os.File, s wavSizes) error {
+func writeSizes(f *os.File, s sizes) error {
 	end := s.dataAt + chunkHeader + s.dataBytes
 	var size [4]byte
 	stat, err := f.Stat()
@@ -220,7 +215,7 @@ func writeSizes(f *os.File, s wavSizes) error {
 func readAt(f *os.File, path string, b []byte, at int64) error {
 	_, err := f.ReadAt(b, at)
 	if errors.Is(err, io.EOF) {
-		return &WAVError{Path: path, Reason: "it ends inside its header"}
+		return &FileError{Path: path, Reason: "it ends inside its header"}
 	}
 	if err != nil {
 		return fmt.Errorf("read WAV file: %w", err)
