@@ -114,6 +114,7 @@ func (s *Service) Login(ctx context.Context, tenant, user uuid.UUID, in LoginInp
 	var row db.Agent
 	var who db.User
 	expires := now.Add(s.cfg.AccountTTL)
+	again := s.holds(user) // before the row says so: a look that finds it there may be the first to hold the phone
 	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.AgentLogin(ctx, db.AgentLoginParams{TenantID: tenant, ID: user, Node: s.cfg.NodeID, At: now})
@@ -146,7 +147,7 @@ func (s *Service) Login(ctx context.Context, tenant, user uuid.UUID, in LoginInp
 		return LoginResult{}, fmt.Errorf("log agent in: %w", err)
 	}
 	s.forgetAccount(ctx, who.ID, who.Extension)
-	s.loggedIn(ctx, row, who)
+	s.loggedIn(ctx, row, who, again)
 	return LoginResult{Agent: agentOf(row, who), SIP: s.accountOf(*who.Extension, row.SipEpoch, expires)}, nil
 }
 

@@ -144,6 +144,22 @@ func TestLoginFromAnotherPlace(t *testing.T) {
 	require.Eventually(t, func() bool { return b.sw.releases() == 2 && b.sw.holds(agent) }, 30*time.Second, time.Millisecond)
 }
 
+// TestLoginThatALookIsAheadOf: the look at the agents holds the phone between the login's commit and its own request; it is dialed once.
+func TestLoginThatALookIsAheadOf(t *testing.T) {
+	t.Parallel()
+	b := running(t, func(c *Config) { c.Every = time.Hour })
+	agent := b.agent(t)
+	b.sw.forgetting = func() {
+		notify(b.svc.kick)
+		require.Eventually(t, func() bool { return b.sw.holds(agent) }, 30*time.Second, time.Millisecond)
+	}
+	_, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
+	require.NoError(t, err)
+	b.svc.look(t.Context(), b.sw)
+	require.Zero(t, b.sw.releases())
+	require.True(t, b.sw.holds(agent))
+}
+
 // TestOwnerIsReadFromTheRow: the desk may have missed who has dialed a call.
 func TestOwnerIsReadFromTheRow(t *testing.T) {
 	t.Parallel()

@@ -200,8 +200,16 @@ func (s *Service) tell(tenant uuid.UUID) {
 	}
 }
 
-// loggedIn seats an agent and asks for the phone.
-func (s *Service) loggedIn(ctx context.Context, row db.Agent, who db.User) {
+// holds reports whether the agent's phone was asked for.
+func (s *Service) holds(agent uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, held := s.held[agent]
+	return held
+}
+
+// loggedIn seats an agent and asks for the phone; again says that it was held before the login, and perhaps is somewhere else by now.
+func (s *Service) loggedIn(ctx context.Context, row db.Agent, who db.User, again bool) {
 	spec := s.phoneSpec(row.TenantID, row.ID, *who.Extension, who.PhoneMode)
 	s.mu.Lock()
 	before := s.desk.readyAgents(row.TenantID)
@@ -210,7 +218,7 @@ func (s *Service) loggedIn(ctx context.Context, row db.Agent, who db.User) {
 	if a.downSince.Before(row.LastStatusAt) {
 		a.downSince = s.now()
 	}
-	if _, again := s.held[row.ID]; again && !a.onHook {
+	if again && !a.onHook {
 		s.renew[row.ID] = true
 		notify(s.kick)
 	}

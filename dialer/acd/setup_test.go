@@ -43,6 +43,8 @@ type fakeSwitch struct {
 	hungUp  []uuid.UUID
 	forgot  []string // extensions whose account the switch was told to look up anew, and whose phone to forget
 	freed   int      // how often a phone was released
+	// forgetting, if any, is called while the switch is told to forget a password.
+	forgetting func()
 }
 
 func (f *fakeSwitch) HoldPhone(_ context.Context, p switchctl.PhoneSpec) error {
@@ -68,6 +70,11 @@ func (f *fakeSwitch) ForgetAccount(_ context.Context, extension, _ string) error
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forgot = append(f.forgot, extension)
+	if f.forgetting != nil {
+		f.mu.Unlock()
+		defer f.mu.Lock()
+		f.forgetting()
+	}
 	return nil
 }
 
