@@ -41,11 +41,11 @@ const (
 
 // Layout is the shape of our own recordings in one encoding.
 type Layout struct {
-	Format    uint16
-	header    int64 // where the audio begins, in bytes
-	FrameSize int64 // the size of a frame of all channels, in bytes
-	Silence   byte  // G.711's zero is not 0
-	mono      bool  // one channel: parts that the switch recorded, joined
+	Format    uint16 // FormatPCM, FormatULaw or FormatALaw
+	FrameSize int64  // of all channels, in bytes
+	Silence   byte   // G.711's zero is not 0
+	header    int64  // where the audio begins, in bytes
+	mono      bool   // one channel: parts that the switch recorded, joined
 }
 
 // Mono is the layout with one channel.

@@ -25,12 +25,12 @@ var ErrFormat = errors.New("not a usable WAV file")
 
 // Info is what a WAV file's header says.
 type Info struct {
-	Format   uint16
-	Channels int
-	Rate     int
-	Bits     int
-	DataAt   int64
-	DataLen  int64
+	Format   uint16 // FormatPCM, FormatFloat, FormatALaw or FormatULaw
+	Channels int    // 1 to 8
+	Rate     int    // in Hz
+	Bits     int    // of a sample
+	DataAt   int64  // where the audio begins, in bytes
+	DataLen  int64  // as far as the file holds it
 }
 
 // FrameBytes is the size of one frame of all channels.
@@ -94,7 +94,7 @@ func (i Info) check() error {
 	return nil
 }
 
-// AppendTo turns raw data into 16-bit AppendTo, interleaved as in the file, appended to dst.
+// AppendTo appends raw data to dst as 16-bit samples, interleaved as in the file.
 func (i Info) AppendTo(dst []int16, raw []byte) []int16 {
 	switch i.Format {
 	case FormatALaw, FormatULaw:
