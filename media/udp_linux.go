@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -239,11 +240,21 @@ func sleepUntil(deadline int64) {
 	}
 }
 
-// mediaNice is the priority of the tick threads: 20 ms deadlines come before the rest of the process.
-const mediaNice = -15
+const (
+	// mediaNice is the priority of the tick threads: 20 ms deadlines come before the rest of the process.
+	mediaNice = -15
+	// mediaSlice is how much time they ask for at once. From Linux 6.12 on whoever asks for less is scheduled sooner after they wake
+	// (EEVDF, sched_setattr(2)); earlier kernels take no notice. It needs no capability.
+	mediaSlice = 100 * time.Microsecond
+)
 
-// raisePriority gives the calling thread mediaNice, which needs CAP_SYS_NICE.
+// raisePriority gives the calling thread mediaSlice, and mediaNice, which needs CAP_SYS_NICE.
 func raisePriority() error {
+	slice := unix.SchedAttr{Runtime: uint64(mediaSlice)}
+	if attr, err := unix.SchedGetAttr(0, 0); err == nil {
+		slice.Policy, slice.Nice = attr.Policy, attr.Nice
+		_ = unix.SchedSetAttr(0, &slice, 0) // it is a request
+	}
 	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), mediaNice); err != nil {
 		return fmt.Errorf("raising a thread's priority: %w", err)
 	}
