@@ -69,7 +69,7 @@ func TestRecordingAppend(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, info.Duration)
 	require.EqualValues(t, wav.HeaderSize+5*8000*4, info.Bytes)
-	left, _ := readStereo(t, path)
+	left, _ := wavtest.ReadStereo(t, path)
 	require.Greater(t, dsptest.Power(left[:15000], 425, 8000), -20.0)
 	require.Equal(t, -1, dsptest.Onset(left[16100:23500]))
 	require.Positive(t, dsptest.Onset(left[23500:]))

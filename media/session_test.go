@@ -66,7 +66,7 @@ func TestToneBothWays(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, info.Stereo)
 			require.InDelta(t, ended.Sub(start).Seconds(), info.Duration.Seconds(), 0.001)
-			left, right := readStereo(t, path)
+			left, right := wavtest.ReadStereo(t, path)
 			l, ro := dsptest.Onset(left), dsptest.Onset(right)
 			require.GreaterOrEqual(t, l, 0)
 			require.Positive(t, ro)
@@ -75,12 +75,6 @@ func TestToneBothWays(t *testing.T) {
 			require.Greater(t, dsptest.Power(right, 1000, 8000), dsptest.Power(right, 425, 8000)+40)
 		})
 	}
-}
-
-func readStereo(t *testing.T, path string) (left, right []int16) {
-	t.Helper()
-	s := wavtest.ReadStrict(t, path)
-	return s.Left, s.Right
 }
 
 // TestOnsets compares the distance of two onsets in the WAV with what the switch's side sent and heard. A busy machine delays
@@ -123,7 +117,7 @@ func onsetError(t *testing.T) time.Duration {
 	sess.Close(CloseHangup)
 	_, err := sess.FinishRecording(start, time.Now())
 	require.NoError(t, err)
-	left, right := readStereo(t, path)
+	left, right := wavtest.ReadStereo(t, path)
 	inWAV := time.Duration(dsptest.Onset(right)-dsptest.Onset(left)) * 125 * time.Microsecond
 	t.Logf("onsets: %v apart in the WAV, %v on the wire", inWAV, heardAt.Sub(sent))
 	return (inWAV - heardAt.Sub(sent)).Abs()

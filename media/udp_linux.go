@@ -250,10 +250,9 @@ const (
 
 // raisePriority gives the calling thread mediaSlice, and mediaNice, which needs CAP_SYS_NICE.
 func raisePriority() error {
-	slice := unix.SchedAttr{Runtime: uint64(mediaSlice)}
-	if attr, err := unix.SchedGetAttr(0, 0); err == nil {
-		slice.Policy, slice.Nice = attr.Policy, attr.Nice
-		_ = unix.SchedSetAttr(0, &slice, 0) // it is a request
+	if attr, err := unix.SchedGetAttr(0, 0); err == nil && attr.Policy == unix.SCHED_NORMAL {
+		attr.Runtime = uint64(mediaSlice)
+		_ = unix.SchedSetAttr(0, attr, 0) // it is a request
 	}
 	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), mediaNice); err != nil {
 		return fmt.Errorf("raising a thread's priority: %w", err)

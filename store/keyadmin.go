@@ -52,8 +52,10 @@ func (s *Store) WithdrawMasters(ctx context.Context, evenNewer bool) (withdrawn 
 				withdrawn = append(withdrawn, id)
 			}
 		}
-		if err := s.newestMaster(ctx, tx, withdrawn); err != nil && !evenNewer {
-			return err
+		if !evenNewer {
+			if err := s.newestMaster(ctx, tx, withdrawn); err != nil {
+				return err
+			}
 		}
 		if _, err = tx.Q.WithdrawMasterKeys(ctx, mine[:]); err != nil || len(withdrawn) == 0 {
 			return err

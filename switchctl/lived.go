@@ -37,11 +37,11 @@ func (a *actor) livedUntil(switchSeen time.Time) time.Time {
 		later(time.UnixMicro(us).Add(-ahead))
 	}
 	if t := a.recordedAt; !t.IsZero() && !switchSeen.IsZero() {
-		if t, most := t.Add(-ahead), switchSeen.Add(beatMost); t.Before(most) {
-			later(t)
-		} else {
-			later(most)
+		wrote := t.Add(-ahead)
+		if most := switchSeen.Add(beatMost); wrote.After(most) {
+			wrote = most
 		}
+		later(wrote)
 	}
 	for _, t := range []*time.Time{a.call.RingTime, a.call.AgentConnectTime} {
 		if t != nil {

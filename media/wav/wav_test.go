@@ -39,12 +39,6 @@ func writeWAV(t *testing.T, path string, rate, channels int, pcm []int16) {
 	require.NoError(t, os.WriteFile(path, wavtest.Samples(rate, channels, pcm), 0o600))
 }
 
-func readStereo(t *testing.T, path string) (left, right []int16) {
-	t.Helper()
-	s := wavtest.ReadStrict(t, path)
-	return s.Left, s.Right
-}
-
 func TestFinishWAV(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1000, 0)
@@ -70,7 +64,7 @@ func TestFinishWAV(t *testing.T) {
 			info, err := wav.Finish(t.Context(), path, start, start.Add(tc.answered), start.Add(tc.ended))
 			require.NoError(t, err)
 			require.Equal(t, max(tc.ended-tc.answered, 0), info.Duration)
-			left, right := readStereo(t, path)
+			left, right := wavtest.ReadStereo(t, path)
 			require.Equal(t, left, right)
 			require.InDelta(t, tc.onset, dsptest.Onset(left), 80)
 		})
@@ -98,7 +92,7 @@ func TestJoinWAV(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3500*time.Millisecond, info.Duration)
 	require.True(t, info.Stereo)
-	left, right := readStereo(t, info.Path)
+	left, right := wavtest.ReadStereo(t, info.Path)
 	require.Greater(t, dsptest.Power(left[800:7000], 425, 8000), -20.0)
 	require.Equal(t, -1, dsptest.Onset(right[:15900]))
 	require.Equal(t, -1, dsptest.Onset(left[8100:15900]))

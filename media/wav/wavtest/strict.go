@@ -113,6 +113,13 @@ func ReadStrict(t *testing.T, path string) Strict {
 	return s
 }
 
+// ReadStereo reads both sides of a file by [ParseStrict].
+func ReadStereo(t *testing.T, path string) (left, right []int16) {
+	t.Helper()
+	s := ReadStrict(t, path)
+	return s.Left, s.Right
+}
+
 // Soxi lets sox judge a file, where it is installed.
 func Soxi(t *testing.T, path string, frames int) {
 	t.Helper()
