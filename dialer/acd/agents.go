@@ -124,6 +124,7 @@ func (s *Service) Login(ctx context.Context, tenant, user uuid.UUID, in LoginInp
 		if err != nil {
 			return err
 		}
+		again = again || row.Status != string(Offline)
 		if who, err = s.extension(ctx, tx, tenant, user, in.Extension); err != nil {
 			return err
 		}

@@ -160,6 +160,23 @@ func TestLoginThatALookIsAheadOf(t *testing.T) {
 	require.True(t, b.sw.holds(agent))
 }
 
+// TestLoginFromAnotherPlaceAfterARestart: the look that finds the phone's leg comes while the login is under way; the leg is at the place before.
+func TestLoginFromAnotherPlaceAfterARestart(t *testing.T) {
+	t.Parallel()
+	b := running(t, func(c *Config) { c.Every = time.Hour })
+	agent := b.online(t)
+	b.svc.mu.Lock()
+	delete(b.svc.held, agent) // as a controller begins
+	b.svc.mu.Unlock()
+	b.sw.forgetting = func() {
+		notify(b.svc.kick)
+		require.Eventually(t, func() bool { return b.svc.holds(agent) }, 30*time.Second, time.Millisecond)
+	}
+	_, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.sw.releases() == 1 && b.sw.holds(agent) }, 30*time.Second, time.Millisecond)
+}
+
 // TestOwnerIsReadFromTheRow: the desk may have missed who has dialed a call.
 func TestOwnerIsReadFromTheRow(t *testing.T) {
 	t.Parallel()

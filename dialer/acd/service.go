@@ -208,7 +208,8 @@ func (s *Service) holds(agent uuid.UUID) bool {
 	return held
 }
 
-// loggedIn seats an agent and asks for the phone; again says that it was held before the login, and perhaps is somewhere else by now.
+// loggedIn seats an agent and asks for the phone; again says that it was held, or the agent at work,
+// before the login: then it is perhaps somewhere else by now.
 func (s *Service) loggedIn(ctx context.Context, row db.Agent, who db.User, again bool) {
 	spec := s.phoneSpec(row.TenantID, row.ID, *who.Extension, who.PhoneMode)
 	s.mu.Lock()
@@ -218,7 +219,7 @@ func (s *Service) loggedIn(ctx context.Context, row db.Agent, who db.User, again
 	if a.downSince.Before(row.LastStatusAt) {
 		a.downSince = s.now()
 	}
-	if again && !a.onHook {
+	if _, held := s.held[row.ID]; held && again && !a.onHook {
 		s.renew[row.ID] = true
 		notify(s.kick)
 	}
