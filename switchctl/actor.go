@@ -3,16 +3,11 @@ package switchctl
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
-	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 const (
@@ -51,100 +46,22 @@ func (s state) String() string {
 	return "unknown"
 }
 
-// actor runs one call. All fields below the line belong to its goroutine.
+// actor runs one call: it reads the mailbox and gives each message to the part of the call whose it is. Its goroutine owns all of them.
 type actor struct {
-	c      *Controller
-	id     uuid.UUID
-	tenant uuid.UUID
-	// channel is the caller's channel UUID.
-	channel string
-	box     *rt.Mailbox[message]
-	// journal writes the call's changes, in the order in which they were decided.
-	journal rt.Serial
-	// verbs is the call's rate of verbs, over HTTP and the socket.
-	verbs verbRate
-	log   *slog.Logger
-	// done is closed when the actor has ended.
-	done chan struct{}
-	// looking is true while somebody looks for the call's channel: one look at a time.
-	looking atomic.Bool
-	// aliveAt is when the call's channel was last known to be there, in Unix microseconds; 0 before that.
-	aliveAt atomic.Int64
-	// recordedAt is when the process before us had written audio of the call last, by our clock; the zero time when that isn't known.
-	recordedAt time.Time
-
-	// ---
-	state  state
-	call   db.Call
-	timers *rt.Timers[timerKind]
-
-	dial    dialProgress
-	inbound bool
-	sock    socket
-	// answerAt is the answer by our clock. It is set together with call.AnswerTime, which is by the switch's.
-	answerAt *time.Time
-	// killCause is set once we have decided to end the call.
-	killCause string
-	waiters   []chan<- error // of Leg.Answer
-
-	// stopHandler ends the context of AnswerHandler.Answered; nil before it runs.
-	stopHandler context.CancelCauseFunc
-	// handled is true when AnswerHandler.Answered has run for this call, here or before a restart.
-	handled bool
-	// handler numbers the handlers that the call has had.
-	handler int
-
-	// human is the call's agent; humans numbers them. music is what the caller hears meanwhile.
-	human  *human
-	humans uint64
-	music  music
-	// away: the caller's socket is of no use before the switch has brought the caller back from a bridge.
-	away bool
-
-	ai   *aiSession
-	keys callerKeys
-	// presses are the digits on their way to the caller.
-	presses rt.Serial
-	// sessions are all AI sessions that this controller has opened for the call.
-	sessions []mediaSession
-	transfer *transfer
-	// early are the verbs that wait for the session.
-	early   []waitingVerb
-	rec     recording
-	bypass  bypass
-	talking talking
-	machine machine
-	// codec is the carrier's, as the switch names it; empty before it is known.
-	codec string
-	// taps fork this call's audio; monitors are the calls whose audio this call's AI session has forked.
-	taps     []*tap
-	monitors map[uuid.UUID]*monitor
-	// recovered is true for a call that was found again and whose channel has not been seen yet.
-	recovered bool
-	// adopted is true for a call that was found again; it doesn't change.
-	adopted bool
-	// hadAgent is true for a call that was found again and had been with an agent; it doesn't change.
-	hadAgent bool
-	reattach int // uuid_transfer to rm_reattach without a socket so far
-
-	final finalRecord
+	*core
+	parts
 }
 
 func (c *Controller) newActor(call db.Call, channel string) *actor {
-	a := &actor{
-		c: c, id: call.ID, tenant: call.TenantID, channel: channel, box: newMailbox(), call: call,
-		log:  c.log.With("call_id", call.ID.String()),
-		done: make(chan struct{}), inbound: call.Direction == directionInbound, answerAt: call.AnswerTime,
-	}
-	a.timers = rt.NewTimers(c.clock, func(kind timerKind, serial uint64) { a.post(timerFired{timer: kind, serial: serial}) })
-	return a
+	k := newCore(c, call, channel)
+	return &actor{core: k, parts: newParts(k)}
 }
 
 // run owns the call until its record is committed, or until the controller lets go of it.
 func (a *actor) run(ctx context.Context) {
 	defer close(a.done)
 	defer a.leave(ctx)
-	a.awaitVerdict()
+	a.machine.awaitVerdict()
 	for a.state != stateDone {
 		batch, ok := a.box.Next(ctx)
 		if !ok {
@@ -156,7 +73,7 @@ func (a *actor) run(ctx context.Context) {
 				continue
 			}
 			a.state = a.step(ctx, m)
-			a.watchQuiet()
+			a.music.watchQuiet()
 		}
 	}
 }
@@ -164,20 +81,20 @@ func (a *actor) run(ctx context.Context) {
 // leave ends what the actor has started, in this order: timers, handler, waiting callers, registry.
 func (a *actor) leave(ctx context.Context) {
 	a.timers.Stop()
-	if a.stopHandler != nil {
-		a.stopHandler(nil)
+	if a.handling.stopHandler != nil {
+		a.handling.stopHandler(nil)
 	}
-	a.answerWaiters(ErrCallEnded)
-	if a.human != nil {
-		a.human.answer("", ErrCallEnded)
+	a.line.answerWaiters(ErrCallEnded)
+	if a.agents.human != nil {
+		a.agents.human.answer("", ErrCallEnded)
 	}
-	if a.ai != nil {
-		a.ai.answer(OutcomeEnded, ErrCallEnded)
+	if a.voice.ai != nil {
+		a.voice.ai.answer(OutcomeEnded, ErrCallEnded)
 	}
-	a.closeTalk()
-	a.refuseVerbs()
-	a.endLogs(ctx)
-	a.c.registry.remove(a)
+	a.talking.closeTalk()
+	a.verbs.refuseVerbs()
+	a.voice.endLogs(ctx)
+	a.c.registry.remove(a.core)
 	for _, m := range a.box.Close() {
 		a.refuse(m, ErrCallEnded)
 	}
@@ -207,7 +124,7 @@ func (a *actor) step(ctx context.Context, m message) (next state) {
 	case stateAnswered, stateAgentConnected:
 		next, err = a.up(ctx, m)
 	case stateClosing:
-		next, err = a.closing(ctx, m)
+		next, err = a.ending.closing(ctx, m)
 	case stateDone:
 		return stateDone
 	}
@@ -225,7 +142,7 @@ func (a *actor) reject(ctx context.Context, m message, err error) {
 }
 
 // refuse answers a command with err; other messages have nobody waiting, but may carry what must be closed.
-func (a *actor) refuse(m message, err error) {
+func (k *core) refuse(m message, err error) {
 	switch m := m.(type) {
 	case hangupCommand:
 		m.reply <- err
@@ -245,36 +162,36 @@ func (a *actor) refuse(m message, err error) {
 		closeQuietly(m.sock)
 	case sessionOpened:
 		if m.media != nil {
-			a.beside(func() { m.media.Close(media.CloseHangup) })
+			k.beside(func() { m.media.Close(media.CloseHangup) })
 		}
 	case tapMessage:
-		m.refused(a, err)
+		m.refused(k, err)
 	case talkMessage:
 		m.refusedTalk(err)
 	case transferAdmitted:
 		if m.err == nil {
-			a.c.releaseLate(a, m.adm)
+			k.c.releaseLate(k, m.adm)
 		}
 	}
 }
 
 // post sends a message to the actor itself; one that comes too late is dealt with as refused.
-func (a *actor) post(m message) {
-	if err := a.box.Put(m); err != nil {
-		a.refuse(m, err)
+func (k *core) post(m message) {
+	if err := k.box.Put(m); err != nil {
+		k.refuse(m, err)
 	}
 }
 
 // notTaken is the typed error of an event that a state rejects.
-func (a *actor) notTaken(m message) error {
-	return &StateError{State: a.state.String(), Event: m.Name()}
+func (k *core) notTaken(m message) error {
+	return &StateError{State: k.state.String(), Event: m.Name()}
 }
 
-func (a *actor) answerWaiters(err error) {
-	for _, w := range a.waiters {
+func (l *callerLine) answerWaiters(err error) {
+	for _, w := range l.waiters {
 		w <- err
 	}
-	a.waiters = nil
+	l.waiters = nil
 }
 
 func closeQuietly(s socket) {
@@ -368,6 +285,6 @@ func (k timerKind) String() string {
 }
 
 // arm sets a timer, in place of one of the same kind.
-func (a *actor) arm(kind timerKind, d time.Duration) { a.timers.Arm(kind, d) }
+func (k *core) arm(kind timerKind, d time.Duration) { k.timers.Arm(kind, d) }
 
-func (a *actor) disarm(kind timerKind) { a.timers.Disarm(kind) }
+func (k *core) disarm(kind timerKind) { k.timers.Disarm(kind) }

@@ -100,115 +100,134 @@ func (s *aiSession) shutdown(a *actor) {
 	}
 }
 
+// voice is the call's voice agent: its session, and those before.
+type voice struct {
+	*core
+	agents    *agentBridge
+	bypass    *bypass
+	keypad    *keypad
+	line      *callerLine
+	machine   *machine
+	monitors  *monitors
+	music     *musicPlayer
+	rec       *recorder
+	talking   *talking
+	transfers *transfers
+	verbs     *verbs
+	ai        *aiSession
+	// sessions are all AI sessions that this controller has opened for the call.
+	sessions []mediaSession
+}
+
 // connect starts an AI session on the caller's leg.
-func (a *actor) connect(ctx context.Context, m connectCommand) (state, error) {
+func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 	switch {
-	case a.killCause != "":
-		return a.state, ErrCallEnded
-	case a.ai != nil && a.ai.phase != phaseEnded:
-		return a.state, &StateError{State: a.state.String(), Event: m.Name(), Detail: "an AI session is on the call"}
-	case a.transfer.bridged():
-		return a.state, &StateError{State: a.state.String(), Event: m.Name(), Detail: "the call was transferred"}
-	case a.human != nil:
-		return a.state, &StateError{State: a.state.String(), Event: m.Name(), Detail: "an agent is on the call"}
-	case a.machine.taken():
-		return a.state, ErrMachine
+	case v.killCause != "":
+		return v.state, ErrCallEnded
+	case v.ai != nil && v.ai.phase != phaseEnded:
+		return v.state, &StateError{State: v.state.String(), Event: m.Name(), Detail: "an AI session is on the call"}
+	case v.transfers.transfer.bridged():
+		return v.state, &StateError{State: v.state.String(), Event: m.Name(), Detail: "the call was transferred"}
+	case v.agents.human != nil:
+		return v.state, &StateError{State: v.state.String(), Event: m.Name(), Detail: "an agent is on the call"}
+	case v.machine.taken():
+		return v.state, ErrMachine
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return a.state, err
+		return v.state, err
 	}
-	now := a.c.clock.Now().UTC()
-	token, err := callbacktoken.Mint(a.c.cfg.TokenKeys(), a.tenant, a.id, now, tokenLifeOf(m.agent.TokenLifetime))
+	now := v.c.clock.Now().UTC()
+	token, err := callbacktoken.Mint(v.c.cfg.TokenKeys(), v.tenant, v.id, now, tokenLifeOf(m.agent.TokenLifetime))
 	if err != nil {
-		return a.state, err
+		return v.state, err
 	}
-	a.deafen(ctx)
-	a.ai = &aiSession{id: id, agent: m.agent, reply: m.reply, logs: newSessionLog(a, id), keepCaller: m.keepCaller}
-	start := sessionStart{call: a.call, agent: m.agent, id: id, at: now, token: token}
-	a.arm(timerOpening, decisionLimit)
-	due := a.c.clock.Now().Add(decisionLimit)
-	a.recordFor(ctx, decisionLimit, "session start", func(ctx context.Context) error {
-		left := due.Sub(a.c.clock.Now())
+	v.talking.deafen(ctx)
+	v.ai = &aiSession{id: id, agent: m.agent, reply: m.reply, logs: newSessionLog(v.core, id), keepCaller: m.keepCaller}
+	start := sessionStart{call: v.call, agent: m.agent, id: id, at: now, token: token}
+	v.arm(timerOpening, decisionLimit)
+	due := v.c.clock.Now().Add(decisionLimit)
+	v.recordFor(ctx, decisionLimit, "session start", func(ctx context.Context) error {
+		left := due.Sub(v.c.clock.Now())
 		if left <= 0 {
 			return errUndecided
 		}
 		ctx, cancel := context.WithTimeout(ctx, left)
 		defer cancel()
-		grant, err := a.c.ledger.StartSession(ctx, start)
+		grant, err := v.c.ledger.StartSession(ctx, start)
 		if err == nil {
-			a.post(sessionGranted{id: id, grant: grant})
+			v.post(sessionGranted{id: id, grant: grant})
 		}
 		return err
 	}, func(err error) {
 		if err != nil {
-			a.post(sessionGranted{id: id, err: err})
+			v.post(sessionGranted{id: id, err: err})
 		}
 	})
-	return a.state, nil
+	return v.state, nil
 }
 
 // openingDue: the database had to have the session by now, which is ended there should it have come late.
-func (a *actor) openingDue(ctx context.Context) {
-	if s := a.ai; s != nil && s.phase == phaseOpening && !s.granted && !s.resumed {
-		a.log.ErrorContext(ctx, "AI session was not written in time", "limit", decisionLimit)
-		a.openFailed(ctx, fmt.Errorf("write the AI session: %w", store.ErrUnavailable))
+func (v *voice) openingDue(ctx context.Context) {
+	if s := v.ai; s != nil && s.phase == phaseOpening && !s.granted && !s.resumed {
+		v.log.ErrorContext(ctx, "AI session was not written in time", "limit", decisionLimit)
+		v.openFailed(ctx, fmt.Errorf("write the AI session: %w", store.ErrUnavailable))
 	}
 }
 
 // granted: the session's row is written; its socket can be dialed.
-func (a *actor) granted(ctx context.Context, m sessionGranted) (state, error) {
-	s := a.ai
+func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
+	s := v.ai
 	if s == nil || s.phase != phaseOpening || s.id != m.id || s.granted {
-		return a.state, a.notTaken(m)
+		return v.state, v.notTaken(m)
 	}
-	a.disarm(timerOpening)
+	v.disarm(timerOpening)
 	switch {
 	case errors.Is(m.err, errAgentBusy):
-		a.refuseVerbs()
-		a.ai = nil
+		v.verbs.refuseVerbs()
+		v.ai = nil
 		s.answer(OutcomeBusy, nil)
-		return a.state, nil
+		return v.state, nil
 	case m.err != nil:
-		a.log.ErrorContext(ctx, "AI session could not be written", "error", m.err)
-		a.openFailed(ctx, m.err)
-		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
+		v.log.ErrorContext(ctx, "AI session could not be written", "error", m.err)
+		v.openFailed(ctx, m.err)
+		return v.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
-	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.agent, true, a.c.clock.Now()
+	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.agent, true, v.c.clock.Now()
 	s.logs.resume(m.grant.logEntries, m.grant.logBytes)
 	sub := s.agent.Subprotocol
 	if sub == "" {
 		sub = media.SubprotocolAlpha
 	}
-	if !slices.Contains(a.c.cfg.Subprotocols, sub) {
-		a.log.ErrorContext(ctx, "voice agent's subprotocol is not served by this host", "subprotocol", sub)
-		a.openFailed(ctx, &SubprotocolError{Subprotocol: sub})
-		return a.state, nil
+	if !slices.Contains(v.c.cfg.Subprotocols, sub) {
+		v.log.ErrorContext(ctx, "voice agent's subprotocol is not served by this host", "subprotocol", sub)
+		v.openFailed(ctx, &SubprotocolError{Subprotocol: sub})
+		return v.state, nil
 	}
-	spec, err := a.sessionSpec(sub)
+	spec, err := v.sessionSpec(sub)
 	if err != nil {
-		a.log.ErrorContext(ctx, "voice agent can't be dialed", "voice_agent_id", s.agent.ID.String(), "error", err)
-		a.openFailed(ctx, err)
-		return a.state, nil
+		v.log.ErrorContext(ctx, "voice agent can't be dialed", "voice_agent_id", s.agent.ID.String(), "error", err)
+		v.openFailed(ctx, err)
+		return v.state, nil
 	}
-	a.open(ctx, spec)
-	return a.state, nil
+	v.open(ctx, spec)
+	return v.state, nil
 }
 
 // sessionSpec describes the session to the media server.
-func (a *actor) sessionSpec(subprotocol string) (media.SessionSpec, error) {
-	s := a.ai
-	metadata, format, err := a.c.metadata(a.call, s.grant)
+func (v *voice) sessionSpec(subprotocol string) (media.SessionSpec, error) {
+	s := v.ai
+	metadata, format, err := v.c.metadata(v.call, s.grant)
 	if err != nil {
 		return media.SessionSpec{}, err
 	}
 	s.format = format
 	spec := media.SessionSpec{
-		ID: s.id.String(), CallID: a.id.String(), Owner: a.tenant.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
+		ID: s.id.String(), CallID: v.id.String(), Owner: v.tenant.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
 		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, Reconnected: s.grant.session.OpenedAt != nil,
-		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence, Recording: a.recordingSpec(),
+		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence, Recording: v.rec.recordingSpec(),
 	}
-	if a.detects() {
+	if v.machine.detects() {
 		spec.AMD = &amd.Config{}
 	}
 	return spec, nil
@@ -220,108 +239,108 @@ func (c *Controller) recordPath(call uuid.UUID) string {
 
 // open dials the AI's socket beside the actor. A session that outlived a crash is dialed for as long as one whose socket
 // broke.
-func (a *actor) open(ctx context.Context, spec media.SessionSpec) {
-	s := a.ai
+func (v *voice) open(ctx context.Context, spec media.SessionSpec) {
+	s := v.ai
 	ctx, s.cancelOpen = context.WithCancel(ctx)
 	cancel, resumed := s.cancelOpen, s.resumed
 	s.opening = true
-	a.beside(func() {
+	v.beside(func() {
 		defer cancel()
-		deadline := a.c.clock.Now().Add(socketReconnect)
+		deadline := v.c.clock.Now().Add(socketReconnect)
 		for {
-			session, err := a.c.media.Open(ctx, spec)
-			if err != nil && resumed && ctx.Err() == nil && a.c.clock.Now().Before(deadline) &&
-				a.c.pause(ctx, 200*time.Millisecond) == nil {
+			session, err := v.c.media.Open(ctx, spec)
+			if err != nil && resumed && ctx.Err() == nil && v.c.clock.Now().Before(deadline) &&
+				v.c.pause(ctx, 200*time.Millisecond) == nil {
 				continue
 			}
-			a.post(sessionOpened{media: session, err: err})
+			v.post(sessionOpened{media: session, err: err})
 			return
 		}
 	})
 }
 
 // opened: the AI's socket is up, or was refused.
-func (a *actor) opened(ctx context.Context, m sessionOpened) (state, error) {
-	s := a.ai
+func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
+	s := v.ai
 	if s != nil {
 		s.opening = false
 	}
 	if s == nil || s.phase != phaseOpening {
-		return a.state, a.notTaken(m)
+		return v.state, v.notTaken(m)
 	}
 	if m.err != nil {
-		a.log.ErrorContext(ctx, "voice agent's socket did not open", "voice_agent_id", s.agent.ID.String(), "error", m.err)
-		a.openFailed(ctx, m.err)
-		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
+		v.log.ErrorContext(ctx, "voice agent's socket did not open", "voice_agent_id", s.agent.ID.String(), "error", m.err)
+		v.openFailed(ctx, m.err)
+		return v.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	s.phase, s.media = phaseOpen, m.media
-	a.sessions = append(a.sessions, m.media)
-	a.beside(func() { a.pump(m.media) })
-	a.applyKeys()
-	if a.machine.taken() {
-		a.hush(ctx)
+	v.sessions = append(v.sessions, m.media)
+	v.beside(func() { v.pump(m.media) })
+	v.keypad.applyKeys()
+	if v.machine.taken() {
+		v.machine.hush(ctx)
 	}
 	if s.resumed {
-		a.c.metrics.recovered.WithLabelValues("resumed").Inc()
+		v.c.metrics.recovered.WithLabelValues("resumed").Inc()
 	}
 	if s.grant.session.OpenedAt == nil {
-		call, session, path := a.call, s.grant.session, ""
-		if a.answerAt != nil {
-			path = a.c.recordPath(a.id)
+		call, session, path := v.call, s.grant.session, ""
+		if v.answerAt != nil {
+			path = v.c.recordPath(v.id)
 		}
-		a.record(ctx, "session opened", func(ctx context.Context) error {
-			return a.c.ledger.SessionOpened(ctx, call, session, path)
+		v.record(ctx, "session opened", func(ctx context.Context) error {
+			return v.c.ledger.SessionOpened(ctx, call, session, path)
 		}, nil)
 	}
-	age := a.c.clock.Now().Sub(s.grant.session.StartedAt)
-	a.arm(timerSession, sessionLimit-age)
+	age := v.c.clock.Now().Sub(s.grant.session.StartedAt)
+	v.arm(timerSession, sessionLimit-age)
 	if s.agent.TokenLifetime != lifetimeSocket {
-		a.arm(timerRefresh, tokenRefreshAt-age)
+		v.arm(timerRefresh, tokenRefreshAt-age)
 	}
-	a.tryBridge(ctx)
-	a.runVerbs(ctx)
-	return a.state, nil
+	v.tryBridge(ctx)
+	v.verbs.runVerbs(ctx)
+	return v.state, nil
 }
 
 // openFailed ends a session whose voice agent can't be reached: a flow's caller is given back to it; else ws_disconnect_action
 // applies, with the true cause.
-func (a *actor) openFailed(ctx context.Context, err error) {
-	if s := a.ai; s.keepCaller && s.reply != nil && a.killCause == "" {
+func (v *voice) openFailed(ctx context.Context, err error) {
+	if s := v.ai; s.keepCaller && s.reply != nil && v.killCause == "" {
 		reply := s.reply
 		s.reply = nil
-		a.endSession(ctx, sessionError, nil, media.CloseError)
+		v.endSession(ctx, sessionError, nil, media.CloseError)
 		reply <- connectResult{outcome: OutcomeFailed}
 		return
 	}
-	if a.ai.agent.WsDisconnectAction != actionQueue {
-		a.ai.answer(OutcomeFailed, err)
+	if v.ai.agent.WsDisconnectAction != actionQueue {
+		v.ai.answer(OutcomeFailed, err)
 	}
-	a.disconnected(ctx, sessionError, CauseServiceUnavailable, media.CloseError)
+	v.transfers.disconnected(ctx, sessionError, CauseServiceUnavailable, media.CloseError)
 }
 
 // pump brings the session's events to the actor's mailbox.
-func (a *actor) pump(m mediaSession) {
+func (v *voice) pump(m mediaSession) {
 	for ev := range m.Events() {
 		text, ok := ev.(media.Text)
 		command := ok && text.Type == "command"
 		if command {
-			if err := a.takeVerb(); err != nil {
-				a.commandResult(m, text.ID, nil, err)
+			if err := v.takeVerb(); err != nil {
+				v.commandResult(m, text.ID, nil, err)
 				continue
 			}
 		}
-		err := a.box.Put(mediaEvent{media: m, ev: ev})
+		err := v.box.Put(mediaEvent{media: m, ev: ev})
 		if errors.Is(err, ErrMailboxFull) {
-			a.c.metrics.dropped.Inc()
+			v.c.metrics.dropped.Inc()
 			if command {
-				a.commandResult(m, text.ID, nil, err)
+				v.commandResult(m, text.ID, nil, err)
 			}
 		}
 	}
 }
 
 // sessionBroke ends a session that can't go on; the call follows ws_disconnect_action.
-func (a *actor) sessionBroke(ctx context.Context, outcome sessionOutcome, cause string) state {
+func (v *voice) sessionBroke(ctx context.Context, outcome sessionOutcome, cause string) state {
 	reason := media.CloseError
 	switch outcome {
 	case sessionTimeout:
@@ -330,82 +349,82 @@ func (a *actor) sessionBroke(ctx context.Context, outcome sessionOutcome, cause 
 		reason = media.CloseHangup
 	case sessionError, sessionTransferredE164, sessionTransferredAgent, sessionTransferredSIPURI:
 	}
-	a.disconnected(ctx, outcome, cause, reason)
-	return a.state
+	v.transfers.disconnected(ctx, outcome, cause, reason)
+	return v.state
 }
 
-func (a *actor) sessionExpired(ctx context.Context) state {
-	if !a.ai.live() {
-		return a.state
+func (v *voice) sessionExpired(ctx context.Context) state {
+	if !v.ai.live() {
+		return v.state
 	}
-	a.log.InfoContext(ctx, "AI session has reached its limit", "limit", sessionLimit)
-	return a.sessionBroke(ctx, sessionTimeout, CauseNormalClearing)
+	v.log.InfoContext(ctx, "AI session has reached its limit", "limit", sessionLimit)
+	return v.sessionBroke(ctx, sessionTimeout, CauseNormalClearing)
 }
 
 // endSession ends the session in the ledger and closes its socket.
-func (a *actor) endSession(ctx context.Context, outcome sessionOutcome, final json.RawMessage, reason media.CloseReason) {
-	a.endSessionWith(ctx, sessionEnd{outcome: outcome, final: final, at: a.c.clock.Now().UTC()}, reason)
+func (v *voice) endSession(ctx context.Context, outcome sessionOutcome, final json.RawMessage, reason media.CloseReason) {
+	v.endSessionWith(ctx, sessionEnd{outcome: outcome, final: final, at: v.c.clock.Now().UTC()}, reason)
 }
 
-func (a *actor) endSessionWith(ctx context.Context, end sessionEnd, reason media.CloseReason) {
-	s := a.ai
+func (v *voice) endSessionWith(ctx context.Context, end sessionEnd, reason media.CloseReason) {
+	s := v.ai
 	if !s.live() {
 		return
 	}
-	a.endMonitors(ctx)
+	v.monitors.endMonitors(ctx)
 	s.phase, s.outcome = phaseEnded, end.outcome
-	a.refuseVerbs()
+	v.verbs.refuseVerbs()
 	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession, timerOpening} {
-		a.disarm(k)
+		v.disarm(k)
 	}
 	if s.cancelOpen != nil {
 		s.cancelOpen()
 	}
-	a.c.metrics.sessions.WithLabelValues(string(end.outcome)).Inc()
+	v.c.metrics.sessions.WithLabelValues(string(end.outcome)).Inc()
 	s.closeReason = reason
-	if a.killCause == "" {
-		a.closeMedia()
+	if v.killCause == "" {
+		v.closeMedia()
 	}
 	if s.id != uuid.Nil { // also one that was not written in time: the journal keeps the order
 		end.session, end.revoke = s.id, s.agent.TokenLifetime == lifetimeSocket
-		call := a.call
+		call := v.call
 		end.logsDropped = s.logs.end(ctx)
-		a.record(ctx, "session end", func(ctx context.Context) error { return a.c.ledger.EndSession(ctx, call, end) }, nil)
+		v.record(ctx, "session end", func(ctx context.Context) error { return v.c.ledger.EndSession(ctx, call, end) }, nil)
 	}
 	s.answer(OutcomeEnded, nil)
 }
 
 // sayEnded tells the AI, once, that the call is over for it.
-func (a *actor) sayEnded() {
-	if s := a.ai; s != nil && !s.socketGone {
+func (v *voice) sayEnded() {
+	if s := v.ai; s != nil && !s.socketGone {
 		s.socketGone = true
-		a.callState("ended", string(s.closeReason))
+		v.transfers.callState("ended", string(s.closeReason))
 	}
 }
 
 // awaitCaller has a caller whose session has ended come back from the media leg, by transfer_after_bridge. The endpoint's BYE
 // alone would not do: the switch's thread of that leg takes it up with the next packet that it reads, and none comes any more
 // (switch_rtp.c: rtp_common_read polls for 5 s).
-func (a *actor) awaitCaller(ctx context.Context) {
-	a.arm(timerSocket, socketTimeout)
-	leg := a.ai.leg
-	if a.c.link.Generation() == 0 {
+func (v *voice) awaitCaller(ctx context.Context) {
+	v.arm(timerSocket, socketTimeout)
+	leg := v.ai.leg
+	if v.c.link.Generation() == 0 {
 		return
 	}
-	a.beside(func() {
-		if err := a.c.killChannel(ctx, leg); err != nil {
-			a.log.WarnContext(ctx, "media leg could not be ended, the switch waits for its BYE", "error", err)
+	v.beside(func() {
+		if err := v.c.killChannel(ctx, leg); err != nil {
+			v.log.WarnContext(ctx, "media leg could not be ended, the switch waits for its BYE", "error", err)
 		}
 	})
 }
 
 // closeMedia closes the socket and the media leg of a session that has ended.
-func (a *actor) closeMedia() {
-	s := a.ai
+func (v *voice) closeMedia() {
+	s := v.ai
 	if s == nil || s.media == nil || s.phase != phaseEnded {
 		return
 	}
 	m, reason := s.media, s.closeReason
-	a.sayEnded()
-	a.beside(func() { m.Close(reason) })
+	v.sayEnded()
+	v.beside(func() { m.Close(reason) })
 }

@@ -10,109 +10,109 @@ import (
 )
 
 // mediaReport is an event of the session's socket or leg.
-func (a *actor) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
-	s := a.ai
+func (v *voice) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
+	s := v.ai
 	if s == nil || s.media != m.media || s.phase == phaseEnded {
-		return a.state, nil // of a session that is over
+		return v.state, nil // of a session that is over
 	}
 	switch ev := m.ev.(type) {
 	case media.LegAnswered:
-		return a.legAnswered(ctx, ev.At), nil
+		return v.legAnswered(ctx, ev.At), nil
 	case media.LegEnded:
-		if a.transfer.bridging() {
-			a.ai.legUp = false // the switch takes the caller out of that bridge; unbridge leads it back
+		if v.transfers.transfer.bridging() {
+			v.ai.legUp = false // the switch takes the caller out of that bridge; unbridge leads it back
 		} else {
-			a.legEnded()
-			a.bypassReset(ctx)
+			v.legEnded()
+			v.bypass.bypassReset(ctx)
 		}
 	case media.LegMoved:
-		a.legMoved(ctx, ev)
+		v.bypass.legMoved(ctx, ev)
 	case media.LegSilent:
-		a.log.WarnContext(ctx, "media leg is silent", "for", ev.For)
-		a.noteAlive(a.c.clock.Now().Add(-ev.For))
-		a.bypassSilent(ctx)
+		v.log.WarnContext(ctx, "media leg is silent", "for", ev.For)
+		v.noteAlive(v.c.clock.Now().Add(-ev.For))
+		v.bypass.bypassSilent(ctx)
 	case media.SocketBroken:
 		// The media endpoint has said so.
 	case media.SocketReconnected:
-		a.log.InfoContext(ctx, "voice agent's socket is back")
+		v.log.InfoContext(ctx, "voice agent's socket is back")
 	case media.SocketClosed:
-		return a.socketClosed(ctx, ev), nil
+		return v.socketClosed(ctx, ev), nil
 	case media.Text:
-		return a.textFrame(ctx, ev)
+		return v.textFrame(ctx, ev)
 	case media.DTMF:
 		// The media server tells the AI by itself.
 	case media.AMD:
-		a.machineHeard(ctx, ev)
+		v.machine.machineHeard(ctx, ev)
 	case media.RecordingFailed:
-		a.rec.failed = true // the media endpoint has raised the alarm
+		v.rec.failed = true // the media endpoint has raised the alarm
 	default:
-		return a.state, a.notTaken(m)
+		return v.state, v.notTaken(m)
 	}
-	return a.state, nil
+	return v.state, nil
 }
 
 // socketClosed: the AI closed its socket, or it broke for good.
-func (a *actor) socketClosed(ctx context.Context, ev media.SocketClosed) state {
-	a.ai.socketGone = true
-	if a.machine.taken() {
-		return a.state // a machine whose greeting is still heard
+func (v *voice) socketClosed(ctx context.Context, ev media.SocketClosed) state {
+	v.ai.socketGone = true
+	if v.machine.taken() {
+		return v.state // a machine whose greeting is still heard
 	}
 	outcome := sessionError
 	if ev.Clean {
 		outcome = sessionHangup
 	}
-	a.log.InfoContext(ctx, "voice agent's socket is closed", "code", ev.Code, "clean", ev.Clean, "error", ev.Err)
-	return a.sessionBroke(ctx, outcome, CauseNormalClearing)
+	v.log.InfoContext(ctx, "voice agent's socket is closed", "code", ev.Code, "clean", ev.Clean, "error", ev.Err)
+	return v.sessionBroke(ctx, outcome, CauseNormalClearing)
 }
 
 // textFrame is a text frame of the AI that the call acts on.
-func (a *actor) textFrame(ctx context.Context, t media.Text) (state, error) {
+func (v *voice) textFrame(ctx context.Context, t media.Text) (state, error) {
 	switch t.Type {
 	case "disconnect":
-		if !a.machine.taken() { // the machine gets its message all the same
-			a.hangupSession(ctx, nil)
+		if !v.machine.taken() { // the machine gets its message all the same
+			v.hangupSession(ctx, nil)
 		}
 	case "json":
-		a.appendLog(ctx, "json", t.Data, "ai", nil)
+		v.appendLog(ctx, "json", t.Data, "ai", nil)
 	case "transfer":
 		var req ControlRequest
 		if err := json.Unmarshal(t.Data, &req); err != nil {
-			a.transferFailed(ctx, req, "INVALID_FRAME")
-			return a.state, nil //nolint:nilerr // the AI is told
+			v.transfers.transferFailed(ctx, req, "INVALID_FRAME")
+			return v.state, nil //nolint:nilerr // the AI is told
 		}
 		req.Event, req.Source = VerbTransfer, sourceAI
-		err := a.takeVerb()
+		err := v.takeVerb()
 		if err == nil {
-			err = a.startTransfer(ctx, req, nil)
+			err = v.transfers.startTransfer(ctx, req, nil)
 		}
 		if err != nil {
-			a.transferFailed(ctx, req, failureCause(err))
+			v.transfers.transferFailed(ctx, req, failureCause(err))
 		}
 	case "command":
-		a.commandFrame(ctx, t)
+		v.commandFrame(ctx, t)
 	default:
-		a.log.WarnContext(ctx, "text frame of the voice agent is not understood", "type", t.Type)
+		v.log.WarnContext(ctx, "text frame of the voice agent is not understood", "type", t.Type)
 	}
-	return a.state, nil
+	return v.state, nil
 }
 
 // commandFrame runs a verb that the AI sent over its socket; the answer goes back as command_result.
-func (a *actor) commandFrame(ctx context.Context, t media.Text) {
-	m := a.ai.media
+func (v *voice) commandFrame(ctx context.Context, t media.Text) {
+	m := v.ai.media
 	req, err := ParseControl(t.Data)
 	if err != nil {
-		a.c.metrics.rejected.Inc()
-		a.commandResult(m, t.ID, nil, err)
+		v.c.metrics.rejected.Inc()
+		v.commandResult(m, t.ID, nil, err)
 		return
 	}
 	req.Source = sourceAI
 	reply := make(chan controlResult, 1)
-	a.runVerb(ctx, controlCommand{req: req, reply: reply})
-	a.beside(func() {
+	v.verbs.runVerb(ctx, controlCommand{req: req, reply: reply})
+	v.beside(func() {
 		select {
 		case r := <-reply:
-			a.commandResult(m, t.ID, r.result, r.err)
-		case <-a.done:
+			v.commandResult(m, t.ID, r.result, r.err)
+		case <-v.done:
 		case <-ctx.Done():
 		}
 	})
@@ -123,12 +123,12 @@ type resultSender interface {
 	SendCommandResult(r media.CommandResult) error
 }
 
-func (a *actor) commandResult(m resultSender, id string, result map[string]any, err error) {
+func (v *voice) commandResult(m resultSender, id string, result map[string]any, err error) {
 	r := media.CommandResult{ID: id, OK: err == nil, Status: 200}
 	if err != nil {
 		refusal, known := RefusalOf(err)
 		if !known {
-			a.log.Error("command of the voice agent failed", "error", err)
+			v.log.Error("command of the voice agent failed", "error", err)
 		}
 		fault := map[string]any{"code": refusal.Code, "detail": refusal.Detail}
 		if refusal.RetryAfter > 0 {
@@ -142,15 +142,15 @@ func (a *actor) commandResult(m resultSender, id string, result map[string]any, 
 		r.Result = result
 	}
 	if err := m.SendCommandResult(r); err != nil {
-		a.log.Debug("command result could not be sent", "error", err)
+		v.log.Debug("command result could not be sent", "error", err)
 	}
 }
 
 // hangupSession ends the session and the call, as the AI or the customer asked for.
-func (a *actor) hangupSession(ctx context.Context, metadata json.RawMessage) {
+func (v *voice) hangupSession(ctx context.Context, metadata json.RawMessage) {
 	final := finalMetadata("hangup", nil, metadata)
-	a.kill(ctx, CauseNormalClearing)
-	a.endSession(ctx, sessionHangup, final, media.CloseDisconnect)
+	v.kill(ctx, CauseNormalClearing)
+	v.endSession(ctx, sessionHangup, final, media.CloseDisconnect)
 }
 
 func finalMetadata(action string, facts *transferFacts, metadata json.RawMessage) json.RawMessage {
@@ -166,37 +166,37 @@ func finalMetadata(action string, facts *transferFacts, metadata json.RawMessage
 }
 
 // refreshToken mints the token that follows at minute 25.
-func (a *actor) refreshToken(ctx context.Context) {
-	if !a.ai.live() {
+func (v *voice) refreshToken(ctx context.Context) {
+	if !v.ai.live() {
 		return
 	}
-	token, err := callbacktoken.Mint(a.c.cfg.TokenKeys(), a.tenant, a.id, a.c.clock.Now(), tokenLife)
+	token, err := callbacktoken.Mint(v.c.cfg.TokenKeys(), v.tenant, v.id, v.c.clock.Now(), tokenLife)
 	if err != nil {
-		a.log.ErrorContext(ctx, "callback token could not be minted", "error", err)
+		v.log.ErrorContext(ctx, "callback token could not be minted", "error", err)
 		return
 	}
-	call, session := a.call, a.ai.id
-	a.recordFor(ctx, decisionWait, "token", func(ctx context.Context) error {
-		return a.c.ledger.AddToken(ctx, call, session, token)
-	}, func(err error) { a.post(tokenMinted{token: token, err: err}) })
+	call, session := v.call, v.ai.id
+	v.recordFor(ctx, decisionWait, "token", func(ctx context.Context) error {
+		return v.c.ledger.AddToken(ctx, call, session, token)
+	}, func(err error) { v.post(tokenMinted{token: token, err: err}) })
 }
 
 // tokenReady tells the AI its new token; a socket that is dialed again shows it in its metadata.
-func (a *actor) tokenReady(ctx context.Context, m tokenMinted) (state, error) {
-	s := a.ai
+func (v *voice) tokenReady(ctx context.Context, m tokenMinted) (state, error) {
+	s := v.ai
 	if m.err != nil || !s.live() || s.media == nil {
-		return a.state, nil //nolint:nilerr // the journal has logged it, and the old token goes on until it expires
+		return v.state, nil //nolint:nilerr // the journal has logged it, and the old token goes on until it expires
 	}
 	s.grant.token = m.token
-	if metadata, _, err := a.c.metadata(a.call, s.grant); err == nil {
+	if metadata, _, err := v.c.metadata(v.call, s.grant); err == nil {
 		s.media.UpdateMetadata(metadata)
 	}
-	a.refreshMonitors()
+	v.monitors.refreshMonitors()
 	err := s.media.SendText("token_refresh", map[string]any{
 		"service_callback_token": m.token.Wire(), "expires_at": m.token.ExpiresAt.Format(time.RFC3339),
 	})
 	if err != nil {
-		a.log.WarnContext(ctx, "token refresh could not be sent", "error", err)
+		v.log.WarnContext(ctx, "token refresh could not be sent", "error", err)
 	}
-	return a.state, nil
+	return v.state, nil
 }

@@ -25,25 +25,25 @@ const (
 )
 
 // tryBridge leads the caller to the session once both are there.
-func (a *actor) tryBridge(ctx context.Context) {
-	s := a.ai
-	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || s.hushed || a.sock == nil || a.killCause != "" ||
-		a.transfer.bridging() || a.transfer.bridged() {
+func (v *voice) tryBridge(ctx context.Context) {
+	s := v.ai
+	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || s.hushed || v.sock == nil || v.killCause != "" ||
+		v.transfers.transfer.bridging() || v.transfers.transfer.bridged() {
 		return
 	}
-	if a.music.playing {
+	if v.music.playing {
 		s.hushed = true
-		a.afterMusic(ctx, func(ctx context.Context) {
+		v.music.afterMusic(ctx, func(ctx context.Context) {
 			s.hushed = false
-			if a.ai == s {
-				a.tryBridge(ctx)
+			if v.ai == s {
+				v.tryBridge(ctx)
 			}
 		})
 		return
 	}
 	if s.shortLegs >= maxShortLegs {
-		a.log.ErrorContext(ctx, "media leg carries no audio", "legs", s.shortLegs)
-		a.sessionBroke(ctx, sessionError, CauseTemporaryFailure)
+		v.log.ErrorContext(ctx, "media leg carries no audio", "legs", s.shortLegs)
+		v.sessionBroke(ctx, sessionError, CauseTemporaryFailure)
 		return
 	}
 	s.bridges++
@@ -51,104 +51,104 @@ func (a *actor) tryBridge(ctx context.Context) {
 	arg := ""
 	if err == nil {
 		s.leg = leg.String()
-		arg, err = a.c.mediaBridge(a.id.String(), s.id.String(), s.leg, a.c.media.SIPAddr(), a.codec, a.bypassCodec())
+		arg, err = v.c.mediaBridge(v.id.String(), s.id.String(), s.leg, v.c.media.SIPAddr(), v.codec, v.bypass.bypassCodec())
 	}
 	if err != nil {
-		a.log.ErrorContext(ctx, "media leg can't be dialed", "error", err)
-		a.sessionBroke(ctx, sessionError, CauseTemporaryFailure)
+		v.log.ErrorContext(ctx, "media leg can't be dialed", "error", err)
+		v.sessionBroke(ctx, sessionError, CauseTemporaryFailure)
 		return
 	}
 	s.bridging = true
-	a.endHumanPart(ctx)
-	a.arm(timerLeg, legUpTimeout)
-	a.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})
+	v.rec.endHumanPart(ctx)
+	v.arm(timerLeg, legUpTimeout)
+	v.execute(ctx, esl.ExecuteRequest{App: "bridge", Arg: arg})
 }
 
 // bridgeRefused: the bridge could not be asked for; the socket is most likely closing, and a new one comes.
-func (a *actor) bridgeRefused() (state, error) {
-	if a.ai.live() && a.ai.bridging {
-		a.ai.bridging = false
-		a.arm(timerLeg, legRetry)
+func (v *voice) bridgeRefused() (state, error) {
+	if v.ai.live() && v.ai.bridging {
+		v.ai.bridging = false
+		v.arm(timerLeg, legRetry)
 	}
-	return a.state, nil
+	return v.state, nil
 }
 
 // legDue: the media leg had to be up by now.
-func (a *actor) legDue(ctx context.Context) (state, error) {
-	s := a.ai
-	if !s.live() || s.legUp || a.killCause != "" || a.transfer.bridging() || a.transfer.bridged() {
-		return a.state, nil
+func (v *voice) legDue(ctx context.Context) (state, error) {
+	s := v.ai
+	if !s.live() || s.legUp || v.killCause != "" || v.transfers.transfer.bridging() || v.transfers.transfer.bridged() {
+		return v.state, nil
 	}
 	if s.bridges >= maxBridges {
-		a.log.ErrorContext(ctx, "media leg does not come up", "tries", s.bridges)
-		return a.sessionBroke(ctx, sessionError, CauseTemporaryFailure), nil
+		v.log.ErrorContext(ctx, "media leg does not come up", "tries", s.bridges)
+		return v.sessionBroke(ctx, sessionError, CauseTemporaryFailure), nil
 	}
 	if s.bridging {
 		// A second bridge would run inside the first: that one is ended, and its end starts the next.
 		s.bridging = false
-		a.command(ctx, jobKillLeg, fs.Kill(s.leg, CauseNormalClearing))
-		a.arm(timerLeg, legGone)
-		return a.state, nil
+		v.command(ctx, jobKillLeg, fs.Kill(s.leg, CauseNormalClearing))
+		v.arm(timerLeg, legGone)
+		return v.state, nil
 	}
-	if a.sock == nil {
-		a.probe(ctx)
-		a.arm(timerLeg, legUpTimeout)
-		return a.state, nil
+	if v.sock == nil {
+		v.probe(ctx)
+		v.arm(timerLeg, legUpTimeout)
+		return v.state, nil
 	}
-	a.tryBridge(ctx)
-	return a.state, nil
+	v.tryBridge(ctx)
+	return v.state, nil
 }
 
 // mediaLegEvent is an event of the switch's leg to the session. Its end while no bridge stood means that it was refused.
-func (a *actor) mediaLegEvent(ctx context.Context, m channelEvent) (state, error) {
-	s := a.ai
+func (v *voice) mediaLegEvent(ctx context.Context, m channelEvent) (state, error) {
+	s := v.ai
 	if m.ev.Name() != evHangupComplete || !s.live() || m.ev.UUID() != s.leg {
-		return a.state, nil
+		return v.state, nil
 	}
 	if !s.legUp {
 		if s.bridging {
-			a.log.WarnContext(ctx, "media leg failed", "hangup_cause", m.ev.Get("Hangup-Cause"))
+			v.log.WarnContext(ctx, "media leg failed", "hangup_cause", m.ev.Get("Hangup-Cause"))
 		}
 		s.bridging = false
-		a.arm(timerLeg, legRetry)
-		a.playMusic(ctx) // of a caller who has heard nobody for long
+		v.arm(timerLeg, legRetry)
+		v.music.playMusic(ctx) // of a caller who has heard nobody for long
 	}
-	return a.state, nil
+	return v.state, nil
 }
 
 // legAnswered: caller and voice agent hear each other.
-func (a *actor) legAnswered(ctx context.Context, at time.Time) state {
-	s := a.ai
-	s.legUp, s.bridging, s.bridges, s.upAt = true, false, 0, a.c.clock.Now()
-	a.music.on, a.music.playing = false, false
-	a.bypass.awaited = false // of an earlier leg
-	a.disarm(timerLeg)
-	a.leaveSocket()
-	a.considerBypass(ctx)
-	if !s.answered && (!s.resumed || a.state == stateAnswered) {
-		a.callState("answered", "")
+func (v *voice) legAnswered(ctx context.Context, at time.Time) state {
+	s := v.ai
+	s.legUp, s.bridging, s.bridges, s.upAt = true, false, 0, v.c.clock.Now()
+	v.music.on, v.music.playing = false, false
+	v.bypass.awaited = false // of an earlier leg
+	v.disarm(timerLeg)
+	v.line.leaveSocket()
+	v.bypass.considerBypass(ctx)
+	if !s.answered && (!s.resumed || v.state == stateAnswered) {
+		v.transfers.callState("answered", "")
 	}
 	s.answered = true
-	if a.state != stateAnswered {
-		return a.state // an agent had the call before
+	if v.state != stateAnswered {
+		return v.state // an agent had the call before
 	}
 	if at.IsZero() {
-		at = a.c.clock.Now()
+		at = v.c.clock.Now()
 	}
-	at = at.Add(-a.ahead()).UTC() // the record has the switch's times
-	a.call.AgentConnectTime = &at
-	call := a.call
-	a.record(ctx, "agent connected", func(ctx context.Context) error {
-		return a.c.ledger.AgentConnected(ctx, call, at)
+	at = at.Add(-v.ahead()).UTC() // the record has the switch's times
+	v.call.AgentConnectTime = &at
+	call := v.call
+	v.record(ctx, "agent connected", func(ctx context.Context) error {
+		return v.c.ledger.AgentConnected(ctx, call, at)
 	}, nil)
 	return stateAgentConnected
 }
 
 // legEnded: the media leg is gone. As a rule the caller has hung up and its end follows; if the call lives, it comes
 // back by transfer_after_bridge, or is taken back.
-func (a *actor) legEnded() {
-	if a.ai.legDown(a.c.clock.Now()) {
-		a.arm(timerLeg, legGone)
+func (v *voice) legEnded() {
+	if v.ai.legDown(v.c.clock.Now()) {
+		v.arm(timerLeg, legGone)
 	}
 }
 

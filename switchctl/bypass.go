@@ -40,6 +40,16 @@ const (
 
 // bypass is how a call's audio goes. All fields belong to the actor's goroutine.
 type bypass struct {
+	*core
+	keypad    *keypad
+	line      *callerLine
+	transfers *transfers
+	voice     *voice
+	bypassState
+}
+
+// bypassState is how the audio goes now, and where it is on its way to.
+type bypassState struct {
 	phase bypassPhase
 	// serial numbers the changes of phase: the answers of an earlier one are late.
 	serial int
@@ -62,6 +72,12 @@ type bypass struct {
 	left, tries int
 }
 
+// forget: the caller's bridge is another one, whose media is the switch's.
+func (b *bypass) forget() {
+	b.bypassState = bypassState{serial: b.serial + 1}
+	b.disarm(timerBypass)
+}
+
 func (b *bypass) next(p bypassPhase) {
 	b.phase = p
 	b.serial++
@@ -78,297 +94,285 @@ func (bypassTried) Name() string    { return "bypass tried" }
 func (bypassTried) Essential() bool { return true }
 
 // mediaBridged notes that the switch has bridged caller and media leg.
-func (a *actor) mediaBridged(ctx context.Context, ev *esl.Event) {
-	if a.ai.live() && a.ai.leg != "" && (ev.Get("Bridge-B-Unique-ID") == a.ai.leg || ev.Get("Bridge-A-Unique-ID") == a.ai.leg) {
-		a.bypass.bridged = true
-		a.leaveSocket()
-		a.considerBypass(ctx)
+func (b *bypass) mediaBridged(ctx context.Context, ev *esl.Event) {
+	if b.voice.ai.live() && b.voice.ai.leg != "" && (ev.Get("Bridge-B-Unique-ID") == b.voice.ai.leg || ev.Get("Bridge-A-Unique-ID") == b.voice.ai.leg) {
+		b.bridged = true
+		b.line.leaveSocket()
+		b.considerBypass(ctx)
 	}
 }
 
 // codecOf notes which codec the carrier speaks, from whichever event tells it first.
-func (a *actor) codecOf(ev *esl.Event) {
+func (b *bypass) codecOf(ev *esl.Event) {
 	if name := ev.Get("Channel-Read-Codec-Name"); name != "" {
-		a.codec = name
+		b.codec = name
 	}
 }
 
 // bypassCodec is the codec of a media leg that is to go into bypass; empty when the call is not to.
-func (a *actor) bypassCodec() string {
-	if a.ai == nil || !a.ai.grant.bypass || a.bypass.barred || a.c.outOfBypass(a.call.TrunkID, a.ai.grantedAt) {
+func (b *bypass) bypassCodec() string {
+	if b.voice.ai == nil || !b.voice.ai.grant.bypass || b.barred || b.c.outOfBypass(b.call.TrunkID, b.voice.ai.grantedAt) {
 		return ""
 	}
-	switch a.codec {
+	switch b.codec {
 	case "PCMU", "PCMA":
-		return a.codec
+		return b.codec
 	}
 	return ""
 }
 
 // considerBypass takes the call past the switch, if its trunk is for that and nothing needs the switch's media. The carrier
 // is tried first by a re-INVITE that does no harm: on the way into bypass a refusal would leave the call deaf.
-func (a *actor) considerBypass(ctx context.Context) {
-	b, s := &a.bypass, a.ai
-	if b.phase != bypassOff || b.awaited || !b.bridged || b.holds > 0 || a.killCause != "" || s == nil || s.phase != phaseOpen || !s.legUp ||
-		a.transfer != nil || a.bypassCodec() == "" {
+func (b *bypass) considerBypass(ctx context.Context) {
+	s := b.voice.ai
+	if b.phase != bypassOff || b.awaited || !b.bridged || b.holds > 0 || b.killCause != "" || s == nil || s.phase != phaseOpen || !s.legUp ||
+		b.transfers.transfer != nil || b.bypassCodec() == "" {
 		return
 	}
 	b.next(bypassTrying)
 	b.asked = true
-	link, channel, serial := a.c.link, a.channel, b.serial
-	a.beside(func() {
-		a.post(bypassTried{serial: serial, err: mediapath.Reinvite(ctx, link, channel)})
+	link, channel, serial := b.c.link, b.channel, b.serial
+	b.beside(func() {
+		b.post(bypassTried{serial: serial, err: mediapath.Reinvite(ctx, link, channel)})
 	})
 }
 
 // bypassAnswered: the carrier has answered the re-INVITE that changes nothing, or the media leg is ready.
-func (a *actor) bypassAnswered(ctx context.Context, m bypassTried) (state, error) {
-	b := &a.bypass
+func (b *bypass) bypassAnswered(ctx context.Context, m bypassTried) (state, error) {
 	if b.serial != m.serial {
-		return a.state, nil
+		return b.state, nil
 	}
 	switch b.phase {
 	case bypassTrying:
-		a.carrierTried(ctx, m.err)
+		b.carrierTried(ctx, m.err)
 	case bypassPreparing:
 		if m.err != nil {
-			a.bypassUnprepared(ctx, m.err)
+			b.bypassUnprepared(ctx, m.err)
 		} else {
-			a.enterBypass(ctx)
+			b.enterBypass(ctx)
 		}
 	case bypassOff, bypassEntering, bypassOn, bypassLeaving:
 	}
-	return a.state, nil
+	return b.state, nil
 }
 
 // carrierTried goes on to the media leg, or notes that the carrier is not for bypass.
-func (a *actor) carrierTried(ctx context.Context, err error) {
-	b := &a.bypass
+func (b *bypass) carrierTried(ctx context.Context, err error) {
 	refused, wasRefused := errors.AsType[*mediapath.RefusedError](err)
 	switch {
 	case wasRefused:
 		b.next(bypassOff)
-		a.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d", refused.Status))
+		b.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d", refused.Status))
 	case errors.Is(err, mediapath.ErrNoAnswer):
 		b.next(bypassOff)
-		a.bypassFailed(ctx, "re-INVITE not answered in "+mediapath.ReinviteTimeout.String())
+		b.bypassFailed(ctx, "re-INVITE not answered in "+mediapath.ReinviteTimeout.String())
 	case err != nil: // the channel's end tells more, or the link is away
 		b.next(bypassOff)
-		a.log.DebugContext(ctx, "bypass not tried", "error", err)
+		b.log.DebugContext(ctx, "bypass not tried", "error", err)
 	default:
-		a.prepareBypass(ctx)
+		b.prepareBypass(ctx)
 	}
 }
 
 // enterBypass asks for it.
-func (a *actor) enterBypass(ctx context.Context) {
-	b := &a.bypass
+func (b *bypass) enterBypass(ctx context.Context) {
 	b.next(bypassEntering)
-	a.arm(timerBypass, bypassTimeout)
-	codec := fs.SetVar(a.channel, "absolute_codec_string", a.codec) // each leg keeps the one codec that it has
-	a.bypassCommand(ctx, jobBypass, fs.MediaOff(a.channel), codec)
+	b.arm(timerBypass, bypassTimeout)
+	codec := fs.SetVar(b.channel, "absolute_codec_string", b.codec) // each leg keeps the one codec that it has
+	b.bypassCommand(ctx, jobBypass, fs.MediaOff(b.channel), codec)
 }
 
 // bypassCommand sends a background command once the quick ones before it are done, or refused: their leg may be gone.
-func (a *actor) bypassCommand(ctx context.Context, job jobKind, cmd fs.Command, before ...fs.Command) {
-	serial, first := a.bypass.serial, make(fs.Script, len(before))
+func (b *bypass) bypassCommand(ctx context.Context, job jobKind, cmd fs.Command, before ...fs.Command) {
+	serial, first := b.serial, make(fs.Script, len(before))
 	for i, quick := range before {
 		first[i] = fs.Try(quick)
 	}
-	a.inOrder(ctx, first, cmd, func(body string, err error) { a.post(jobDone{job: job, attempt: serial, body: body, err: err}) })
+	b.inOrder(ctx, first, cmd, func(body string, err error) { b.post(jobDone{job: job, attempt: serial, body: body, err: err}) })
 }
 
 // bypassReply is the switch's reply to the way into bypass.
-func (a *actor) bypassReply(ctx context.Context, m jobDone) {
-	b := &a.bypass
+func (b *bypass) bypassReply(ctx context.Context, m jobDone) {
 	reason := refusedJob(m)
 	switch {
 	case b.phase == bypassLeaving && b.stuck && m.attempt < b.serial:
 		b.stuck = false // it has come to its end after all: now the way back is open
-		a.takeMediaBack(ctx)
+		b.takeMediaBack(ctx)
 	case b.phase != bypassEntering || m.attempt != b.serial:
 	case reason == "", errors.Is(m.err, errLinkLost): // without a reply the packets tell
 		b.replied = true
-		a.bypassSettled(ctx)
+		b.bypassSettled(ctx)
 	default:
-		a.breakBypass(ctx, "switch: "+reason)
+		b.breakBypass(ctx, "switch: "+reason)
 	}
 }
 
 // takeBackReply is the switch's reply to the way back. It comes while the switch still bridges the legs anew; what waits for the
 // media would fall into that, so it waits for the first packet as well.
-func (a *actor) takeBackReply(ctx context.Context, m jobDone) {
-	b := &a.bypass
+func (b *bypass) takeBackReply(ctx context.Context, m jobDone) {
 	switch {
 	case b.phase != bypassLeaving || m.attempt < b.left:
 	case refusedJob(m) == "":
 		b.replied = true
 		if b.moved {
-			a.mediaIsBack(ctx)
+			b.mediaIsBack(ctx)
 			return
 		}
-		a.pastSwitch(false)
-		a.arm(timerBypass, heardTimeout)
+		b.keypad.pastSwitch(false)
+		b.arm(timerBypass, heardTimeout)
 	default:
-		a.arm(timerBypass, mendPause)
+		b.arm(timerBypass, mendPause)
 	}
 }
 
 // legMoved: the caller's audio comes on a new way. The way back mostly shows after the switch has said that it is done.
-func (a *actor) legMoved(ctx context.Context, ev media.LegMoved) {
-	b := &a.bypass
+func (b *bypass) legMoved(ctx context.Context, ev media.LegMoved) {
 	switch b.phase {
 	case bypassEntering:
 		b.moved = true
-		a.pastSwitch(true)
-		a.c.metrics.bypassGap.WithLabelValues("entered").Observe(ev.Gap.Seconds())
-		a.log.DebugContext(ctx, "audio comes past the switch", "gap", ev.Gap)
-		a.bypassSettled(ctx)
+		b.keypad.pastSwitch(true)
+		b.c.metrics.bypassGap.WithLabelValues("entered").Observe(ev.Gap.Seconds())
+		b.log.DebugContext(ctx, "audio comes past the switch", "gap", ev.Gap)
+		b.bypassSettled(ctx)
 	case bypassLeaving:
 		b.moved = true
-		a.movedBack(ctx, ev)
+		b.movedBack(ctx, ev)
 		if b.replied {
-			a.mediaIsBack(ctx)
+			b.mediaIsBack(ctx)
 		}
 	case bypassOff:
 		if b.awaited {
 			b.awaited = false
-			a.movedBack(ctx, ev)
-			a.considerBypass(ctx)
+			b.movedBack(ctx, ev)
+			b.considerBypass(ctx)
 		}
 	case bypassTrying, bypassPreparing, bypassOn:
 	}
 }
 
 // movedBack: the caller's audio comes from the switch again.
-func (a *actor) movedBack(ctx context.Context, ev media.LegMoved) {
-	a.pastSwitch(false)
-	a.c.metrics.bypassGap.WithLabelValues("left").Observe(ev.Gap.Seconds())
-	a.log.DebugContext(ctx, "audio comes from the switch", "gap", ev.Gap)
+func (b *bypass) movedBack(ctx context.Context, ev media.LegMoved) {
+	b.keypad.pastSwitch(false)
+	b.c.metrics.bypassGap.WithLabelValues("left").Observe(ev.Gap.Seconds())
+	b.log.DebugContext(ctx, "audio comes from the switch", "gap", ev.Gap)
 }
 
 // bypassSettled: the call is in bypass once the switch says so and the carrier is heard directly.
-func (a *actor) bypassSettled(ctx context.Context) {
-	b := &a.bypass
+func (b *bypass) bypassSettled(ctx context.Context) {
 	if !b.replied || !b.moved {
 		return
 	}
-	a.disarm(timerBypass)
+	b.disarm(timerBypass)
 	b.next(bypassOn)
-	a.c.metrics.bypass.WithLabelValues("entered").Inc()
+	b.c.metrics.bypass.WithLabelValues("entered").Inc()
 	if len(b.waiting) > 0 {
-		a.leaveBypass(ctx)
+		b.leaveBypass(ctx)
 	}
 }
 
 // bypassDue: a change of the audio's way had to be done by now.
-func (a *actor) bypassDue(ctx context.Context) {
-	b := &a.bypass
+func (b *bypass) bypassDue(ctx context.Context) {
 	switch b.phase {
 	case bypassEntering:
 		reason := "no audio from the carrier in " + bypassTimeout.String()
 		if !b.replied {
 			reason = "no reply of the switch in " + bypassTimeout.String()
 		}
-		a.breakBypass(ctx, reason)
+		b.breakBypass(ctx, reason)
 	case bypassLeaving:
 		if b.replied {
-			a.mediaIsBack(ctx) // of a caller who is silent
+			b.mediaIsBack(ctx) // of a caller who is silent
 			return
 		}
-		a.takeMediaBack(ctx)
+		b.takeMediaBack(ctx)
 	case bypassOff, bypassTrying, bypassPreparing, bypassOn:
 	}
 }
 
 // breakBypass gives up a way into bypass that does not come about: the trunk loses its flag, and the media is taken back.
-func (a *actor) breakBypass(ctx context.Context, reason string) {
-	b := &a.bypass
+func (b *bypass) breakBypass(ctx context.Context, reason string) {
 	b.stuck = !b.replied
-	a.bypassFailed(ctx, reason)
-	a.leaveBypass(ctx)
+	b.bypassFailed(ctx, reason)
+	b.leaveBypass(ctx)
 }
 
 // bypassFailed notes that bypass has failed on this call, and takes its trunk out.
-func (a *actor) bypassFailed(ctx context.Context, reason string) {
-	a.bypass.barred = true
-	a.c.metrics.bypass.WithLabelValues("failed").Inc()
-	trunk := a.call.TrunkID
+func (b *bypass) bypassFailed(ctx context.Context, reason string) {
+	b.barred = true
+	b.c.metrics.bypass.WithLabelValues("failed").Inc()
+	trunk := b.call.TrunkID
 	if trunk == nil {
 		return
 	}
-	a.log.ErrorContext(ctx, "bypass failed, the trunk's calls go through the switch from now on", "trunk_id", trunk.String(),
+	b.log.ErrorContext(ctx, "bypass failed, the trunk's calls go through the switch from now on", "trunk_id", trunk.String(),
 		"reason", reason)
-	now := a.c.clock.Now().UTC()
-	a.c.takeOutOfBypass(*trunk, now)
-	tenant, id := a.tenant, *trunk
-	a.recordFor(ctx, decisionWait, "bypass failure", func(ctx context.Context) error {
-		return a.c.ledger.BypassFailed(ctx, tenant, id, now, reason)
+	now := b.c.clock.Now().UTC()
+	b.c.takeOutOfBypass(*trunk, now)
+	tenant, id := b.tenant, *trunk
+	b.recordFor(ctx, decisionWait, "bypass failure", func(ctx context.Context) error {
+		return b.c.ledger.BypassFailed(ctx, tenant, id, now, reason)
 	}, nil)
 }
 
 // bypassCallEnded: a carrier that refuses a re-INVITE with 500 and the like has ended the call with that. An answered call
 // does not end by a refusal otherwise.
-func (a *actor) bypassCallEnded(ctx context.Context, ev *esl.Event) {
-	if !a.bypass.asked || a.bypass.barred {
+func (b *bypass) bypassCallEnded(ctx context.Context, ev *esl.Event) {
+	if !b.asked || b.barred {
 		return
 	}
-	status := finalFrom(ev.Get, a.c.clock.Now()).SIPStatus
+	status := finalFrom(ev.Get, b.c.clock.Now()).SIPStatus
 	if ev.Var("sip_hangup_disposition") == "recv_refuse" && status != nil && *status >= 400 {
-		a.bypass.next(bypassOff)
-		a.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d, which ended the call", *status))
+		b.next(bypassOff)
+		b.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d, which ended the call", *status))
 	}
 }
 
 // leaveBypass takes the media back to the switch.
-func (a *actor) leaveBypass(ctx context.Context) {
-	b := &a.bypass
+func (b *bypass) leaveBypass(ctx context.Context) {
 	b.next(bypassLeaving)
 	b.left, b.tries = b.serial, 0
-	a.takeMediaBack(ctx)
+	b.takeMediaBack(ctx)
 }
 
 // takeMediaBack asks for it, a few times. A call whose media does not come back would stay deaf. While the switch is stuck on
 // the way into bypass it waits for a carrier who has refused: asked again, that one may agree, which opens the way back.
-func (a *actor) takeMediaBack(ctx context.Context) {
-	b := &a.bypass
+func (b *bypass) takeMediaBack(ctx context.Context) {
 	b.serial++
-	if a.c.link.Generation() == 0 {
-		a.arm(timerBypass, takeBackTimeout)
+	if b.c.link.Generation() == 0 {
+		b.arm(timerBypass, takeBackTimeout)
 		return
 	}
 	if b.tries++; b.tries > takeBackTries {
-		a.log.ErrorContext(ctx, "media does not come back to the switch, hanging up", "tries", takeBackTries)
-		a.bypassLost(ctx)
+		b.log.ErrorContext(ctx, "media does not come back to the switch, hanging up", "tries", takeBackTries)
+		b.bypassLost(ctx)
 		return
 	}
 	if b.stuck {
-		a.arm(timerBypass, mendPause)
-		a.command(ctx, jobReneg, fs.Reinvite(a.channel))
+		b.arm(timerBypass, mendPause)
+		b.command(ctx, jobReneg, fs.Reinvite(b.channel))
 		return
 	}
-	a.arm(timerBypass, takeBackTimeout)
-	a.bypassCommand(ctx, jobMediaBack, fs.MediaOn(a.channel), a.endAsBefore(), fs.SetVar(a.channel, "bypass_media", "false"))
+	b.arm(timerBypass, takeBackTimeout)
+	b.bypassCommand(ctx, jobMediaBack, fs.MediaOn(b.channel), b.endAsBefore(), fs.SetVar(b.channel, "bypass_media", "false"))
 }
 
 // bypassLost ends a call that nobody can hear.
-func (a *actor) bypassLost(ctx context.Context) {
-	a.bypass.next(bypassOff)
-	a.bypass.waiting = nil
-	a.kill(ctx, CauseTemporaryFailure)
+func (b *bypass) bypassLost(ctx context.Context) {
+	b.next(bypassOff)
+	b.waiting = nil
+	b.kill(ctx, CauseTemporaryFailure)
 }
 
 // mediaIsBack: the switch has the audio again, and its own telephone-event number holds before the first packet shows that;
 // what has waited goes on.
-func (a *actor) mediaIsBack(ctx context.Context) {
-	b := &a.bypass
-	a.disarm(timerBypass)
+func (b *bypass) mediaIsBack(ctx context.Context) {
+	b.disarm(timerBypass)
 	if b.phase == bypassLeaving {
 		b.awaited = !b.moved
-		a.c.metrics.bypass.WithLabelValues("left").Inc()
+		b.c.metrics.bypass.WithLabelValues("left").Inc()
 	}
 	b.next(bypassOff)
-	a.pastSwitch(false)
+	b.keypad.pastSwitch(false)
 	waiting := b.waiting
 	b.waiting = nil
 	for _, do := range waiting {
@@ -379,8 +383,7 @@ func (a *actor) mediaIsBack(ctx context.Context) {
 // withSwitchMedia runs do, on the actor's goroutine, once the audio goes through the switch: at once in most calls, after it
 // was taken back from bypass in the others. It stays there until switchMediaDone has been called as often as this. do must
 // look whether it is still wanted.
-func (a *actor) withSwitchMedia(ctx context.Context, do func(ctx context.Context)) {
-	b := &a.bypass
+func (b *bypass) withSwitchMedia(ctx context.Context, do func(ctx context.Context)) {
 	b.holds++
 	switch b.phase {
 	case bypassTrying: // nothing has been changed yet
@@ -390,40 +393,39 @@ func (a *actor) withSwitchMedia(ctx context.Context, do func(ctx context.Context
 		do(ctx)
 	case bypassOn:
 		b.waiting = append(b.waiting, do)
-		a.leaveBypass(ctx)
+		b.leaveBypass(ctx)
 	case bypassPreparing, bypassEntering, bypassLeaving:
 		b.waiting = append(b.waiting, do)
 	}
 }
 
 // switchMediaDone ends one operation that needed the switch's media; after the last one the call goes into bypass again.
-func (a *actor) switchMediaDone(ctx context.Context) {
-	a.bypass.holds = max(0, a.bypass.holds-1)
-	a.considerBypass(ctx)
+func (b *bypass) switchMediaDone(ctx context.Context) {
+	b.holds = max(0, b.holds-1)
+	b.considerBypass(ctx)
 }
 
 // bypassReset: the caller has no media leg any more, and its audio is the switch's.
-func (a *actor) bypassReset(ctx context.Context) {
-	b := &a.bypass
+func (b *bypass) bypassReset(ctx context.Context) {
 	b.bridged = false
 	switch {
 	case b.phase == bypassOff || b.phase == bypassTrying:
 		b.next(bypassOff)
 	case b.stuck:
-		a.bypassLost(ctx) // the switch ends such a call some seconds later
+		b.bypassLost(ctx) // the switch ends such a call some seconds later
 	default:
-		a.mediaIsBack(ctx)
+		b.mediaIsBack(ctx)
 	}
 	b.awaited = false
 }
 
 // bypassSilent: a caller in bypass is not heard. The switch's media_timeout sees nothing there, so the media is taken back;
 // it is no fault of the trunk's, whose carrier has been heard.
-func (a *actor) bypassSilent(ctx context.Context) {
-	if a.bypass.phase != bypassOn {
+func (b *bypass) bypassSilent(ctx context.Context) {
+	if b.phase != bypassOn {
 		return
 	}
-	a.c.metrics.bypass.WithLabelValues("silent").Inc()
-	a.bypass.barred = true
-	a.leaveBypass(ctx)
+	b.c.metrics.bypass.WithLabelValues("silent").Inc()
+	b.barred = true
+	b.leaveBypass(ctx)
 }

@@ -22,29 +22,28 @@ const (
 
 // prepareBypass gives the media leg the time-out of bypass. The switch takes the new value when a re-INVITE is answered while it has
 // the leg's media, which the one that leads into bypass is not.
-func (a *actor) prepareBypass(ctx context.Context) {
-	b := &a.bypass
+func (b *bypass) prepareBypass(ctx context.Context) {
 	b.next(bypassPreparing)
-	link, leg, serial := a.c.link, a.ai.leg, b.serial
-	a.beside(func() {
+	link, leg, serial := b.c.link, b.voice.ai.leg, b.serial
+	b.beside(func() {
 		_, err := link.API(ctx, legTimeoutCommand(leg, legTimeoutInBypass))
 		if err == nil {
 			err = mediapath.Reinvite(ctx, link, leg)
 		}
-		a.post(bypassTried{serial: serial, err: err})
+		b.post(bypassTried{serial: serial, err: err})
 	})
 }
 
 // endAsBefore has the re-INVITE of the way back set the ordinary time-out.
-func (a *actor) endAsBefore() fs.Command { return legTimeoutCommand(a.ai.leg, legTimeout) }
+func (b *bypass) endAsBefore() fs.Command { return legTimeoutCommand(b.voice.ai.leg, legTimeout) }
 
 func legTimeoutCommand(leg string, d time.Duration) fs.Command {
 	return fs.SetVar(leg, "media_timeout", fs.Millis(d))
 }
 
 // bypassUnprepared: the audio stays with the switch. That is no fault of the trunk's.
-func (a *actor) bypassUnprepared(ctx context.Context, err error) {
-	a.log.WarnContext(ctx, "media leg could not be made ready for bypass", "error", err)
-	a.bypass.barred = true
-	a.mediaIsBack(ctx)
+func (b *bypass) bypassUnprepared(ctx context.Context, err error) {
+	b.log.WarnContext(ctx, "media leg could not be made ready for bypass", "error", err)
+	b.barred = true
+	b.mediaIsBack(ctx)
 }

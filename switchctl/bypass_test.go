@@ -84,21 +84,21 @@ func TestPressOrder(t *testing.T) {
 	t.Parallel()
 	c := &Controller{}
 	c.goes.guard = func(fn func()) bool { fn(); return false }
-	a := &actor{c: c}
+	keys := &keypad{core: &core{c: c}}
 	ctx, release := context.WithCancel(t.Context())
 	busy := make(chan struct{})
-	require.NoError(t, a.press(func() { close(busy); <-ctx.Done() }))
+	require.NoError(t, keys.press(func() { close(busy); <-ctx.Done() }))
 	<-busy
 	var got, want []int
 	for i := range maxPresses {
 		want = append(want, i)
-		require.NoError(t, a.press(func() { got = append(got, i) }))
+		require.NoError(t, keys.press(func() { got = append(got, i) }))
 	}
-	require.ErrorIs(t, a.press(func() {}), ErrDTMFQueueFull)
+	require.ErrorIs(t, keys.press(func() {}), ErrDTMFQueueFull)
 	release()
-	a.c.goes.Wait()
+	c.goes.Wait()
 	require.Equal(t, want, got)
-	require.NoError(t, a.press(func() { got = nil }))
-	a.c.goes.Wait()
+	require.NoError(t, keys.press(func() { got = nil }))
+	c.goes.Wait()
 	require.Nil(t, got)
 }

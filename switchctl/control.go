@@ -48,33 +48,45 @@ func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cau
 }
 
 // ask sends a command and waits for its answer.
-func (a *actor) ask(ctx context.Context, build func(reply chan<- error) message) error {
-	refused, err := rt.Ask(ctx, a.box, a.done, build)
+func (k *core) ask(ctx context.Context, build func(reply chan<- error) message) error {
+	refused, err := rt.Ask(ctx, k.box, k.done, build)
 	if err == nil {
 		err = refused
 	}
 	return err
 }
 
+// verbs are the control verbs of the call's AI session.
+type verbs struct {
+	*core
+	keypad    *keypad
+	monitors  *monitors
+	rec       *recorder
+	transfers *transfers
+	voice     *voice
+	// early are the verbs that wait for the session.
+	early []waitingVerb
+}
+
 // noSession answers a verb on a call without an AI session.
-func (a *actor) noSession(controlCommand) error { return ErrSessionTerminated }
+func (vs *verbs) noSession(controlCommand) error { return ErrSessionTerminated }
 
 // control is a verb in a state that may have an AI session.
-func (a *actor) control(ctx context.Context, m controlCommand) (state, error) {
-	a.runVerb(ctx, m)
-	return a.state, nil
+func (vs *verbs) control(ctx context.Context, m controlCommand) (state, error) {
+	vs.runVerb(ctx, m)
+	return vs.state, nil
 }
 
 // runVerb runs one verb and answers it.
-func (a *actor) runVerb(ctx context.Context, m controlCommand) {
-	if a.ai != nil && a.ai.phase == phaseOpening && a.killCause == "" && m.req.Event != VerbHangup {
-		a.verbWaits(m)
+func (vs *verbs) runVerb(ctx context.Context, m controlCommand) {
+	if vs.voice.ai != nil && vs.voice.ai.phase == phaseOpening && vs.killCause == "" && m.req.Event != VerbHangup {
+		vs.verbWaits(m)
 		return
 	}
-	answered, err := a.verb(ctx, m)
+	answered, err := vs.verb(ctx, m)
 	switch {
 	case err != nil:
-		a.c.metrics.rejected.Inc()
+		vs.c.metrics.rejected.Inc()
 		m.reply <- controlResult{err: err}
 	case !answered:
 		m.reply <- controlResult{result: map[string]any{}}
@@ -82,57 +94,57 @@ func (a *actor) runVerb(ctx context.Context, m controlCommand) {
 }
 
 // verb acts on one verb. answered: the reply comes later, from elsewhere.
-func (a *actor) verb(ctx context.Context, m controlCommand) (answered bool, err error) {
-	opening := a.ai.live() && m.req.Event == VerbHangup
-	if a.ai == nil || a.ai.phase != phaseOpen && !opening || a.killCause != "" {
+func (vs *verbs) verb(ctx context.Context, m controlCommand) (answered bool, err error) {
+	opening := vs.voice.ai.live() && m.req.Event == VerbHangup
+	if vs.voice.ai == nil || vs.voice.ai.phase != phaseOpen && !opening || vs.killCause != "" {
 		return false, ErrSessionTerminated
 	}
 	switch m.req.Event {
 	case VerbLog:
-		a.appendLog(ctx, "log", m.req.Metadata, m.req.Source, m.reply)
+		vs.voice.appendLog(ctx, "log", m.req.Metadata, m.req.Source, m.reply)
 		return true, nil
 	case VerbGetCallState:
-		a.replyCallState(ctx, m.reply)
+		vs.replyCallState(ctx, m.reply)
 		return true, nil
 	case VerbHangup:
-		a.hangupSession(ctx, m.req.Metadata)
+		vs.voice.hangupSession(ctx, m.req.Metadata)
 		return false, nil
 	}
-	if a.transfer.pending() {
-		return false, &StateError{State: a.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
+	if vs.transfers.transfer.pending() {
+		return false, &StateError{State: vs.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
 	}
 	switch m.req.Event {
 	case VerbTransfer:
-		return true, a.startTransfer(ctx, m.req, m.reply)
+		return true, vs.transfers.startTransfer(ctx, m.req, m.reply)
 	case VerbSendDTMF:
-		return true, a.sendDTMF(ctx, m)
+		return true, vs.keypad.sendDTMF(ctx, m)
 	case VerbMonitorStart:
-		return true, a.startMonitor(ctx, m.req, m.reply)
+		return true, vs.monitors.startMonitor(ctx, m.req, m.reply)
 	case VerbMonitorStop:
-		return false, a.stopMonitor(ctx, m.req)
+		return false, vs.monitors.stopMonitor(ctx, m.req)
 	case VerbRecordingPause, VerbRecordingResume:
-		return false, a.pauseOrResume(ctx, m.req)
+		return false, vs.rec.pauseOrResume(ctx, m.req)
 	}
 	return false, &VerbError{Verb: m.req.Event}
 }
 
 // replyCallState reads the call: what the actor knows, and the disposition that others may have set.
-func (a *actor) replyCallState(ctx context.Context, reply chan<- controlResult) {
+func (vs *verbs) replyCallState(ctx context.Context, reply chan<- controlResult) {
 	result := map[string]any{
-		"state": a.state.String(), "duration_s": 0, "answered": a.answerAt != nil,
-		"current_participants": a.participants(), "is_recording": a.isRecording(),
+		"state": vs.state.String(), "duration_s": 0, "answered": vs.answerAt != nil,
+		"current_participants": vs.participants(), "is_recording": vs.rec.isRecording(),
 		"is_muted": map[string]any{"caller": false, "agent": false}, "is_held": false,
 		"conference_id": nil, "disposition": nil,
 	}
-	if a.transfer.pending() {
+	if vs.transfers.transfer.pending() {
 		result["state"] = "transferring"
 	}
-	if a.answerAt != nil {
-		now := a.c.clock.Now()
-		result["duration_s"] = *DurationSeconds(a.answerAt, &now)
+	if vs.answerAt != nil {
+		now := vs.c.clock.Now()
+		result["duration_s"] = *DurationSeconds(vs.answerAt, &now)
 	}
-	a.beside(func() {
-		_, disposition, err := a.c.ledger.CallState(ctx, a.tenant, a.id)
+	vs.beside(func() {
+		_, disposition, err := vs.c.ledger.CallState(ctx, vs.tenant, vs.id)
 		if err == nil && disposition != nil {
 			result["disposition"] = *disposition
 		}
@@ -141,13 +153,13 @@ func (a *actor) replyCallState(ctx context.Context, reply chan<- controlResult) 
 }
 
 // participants are who is on the line.
-func (a *actor) participants() []map[string]any {
+func (vs *verbs) participants() []map[string]any {
 	list := []map[string]any{{"role": "caller"}}
-	if a.ai.live() {
-		list = append(list, map[string]any{"role": "voice_agent", "voice_agent_id": a.ai.agent.ID.String()})
+	if vs.voice.ai.live() {
+		list = append(list, map[string]any{"role": "voice_agent", "voice_agent_id": vs.voice.ai.agent.ID.String()})
 	}
-	if a.transfer.bridged() {
-		list = append(list, map[string]any{"role": "destination", "destination": a.transfer.facts.destination})
+	if vs.transfers.transfer.bridged() {
+		list = append(list, map[string]any{"role": "destination", "destination": vs.transfers.transfer.facts.destination})
 	}
 	return list
 }

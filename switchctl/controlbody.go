@@ -16,8 +16,8 @@ const (
 	maxReason = 500
 )
 
-// verbs are those of interface section 4.5; true marks the ones that this version carries out.
-func verbs() map[string]bool {
+// knownVerbs are those of interface section 4.5; true marks the ones that this version carries out.
+func knownVerbs() map[string]bool {
 	return map[string]bool{
 		VerbTransfer: true, VerbHangup: true, VerbLog: true, VerbGetCallState: true, VerbSendDTMF: true,
 		VerbMonitorStart: true, VerbMonitorStop: true, VerbRecordingPause: true, VerbRecordingResume: true,
@@ -52,7 +52,7 @@ func ParseControl(body []byte) (ControlRequest, error) {
 	if !ok || event == "" {
 		return none, &MalformedError{Field: "event", Message: "must be the name of a verb"}
 	}
-	if available, known := verbs()[event]; !available {
+	if available, known := knownVerbs()[event]; !available {
 		return none, &VerbError{Verb: event, Known: known}
 	}
 	req := ControlRequest{Event: event, Source: "api"}

@@ -62,7 +62,7 @@ type Controller struct {
 	// run runs an actor; nil before Start and once Close waits.
 	run func(a *actor)
 	// late gives a unit back for a call that has ended; nil before Start.
-	late func(a *actor, unit uuid.UUID)
+	late func(a *core, unit uuid.UUID)
 }
 
 // hostPort is the host link as the controller itself uses it.
@@ -185,7 +185,7 @@ func (c *Controller) accept(ctx context.Context) {
 	defer c.starts.Unlock()
 	c.run = func(a *actor) { c.goes.Go(func() { a.run(ctx) }) }
 	c.phones.accept(func(p *phone) { c.goes.Go(func() { p.run(ctx) }) })
-	c.late = func(a *actor, unit uuid.UUID) {
+	c.late = func(a *core, unit uuid.UUID) {
 		a.record(ctx, "late transfer unit", func(ctx context.Context) error {
 			return c.ledger.ReleaseUnit(ctx, a.tenant, unit)
 		}, nil)
@@ -204,7 +204,7 @@ func (c *Controller) start(a *actor) bool {
 	c.starts.Lock()
 	defer c.starts.Unlock()
 	if c.run == nil {
-		c.registry.remove(a)
+		c.registry.remove(a.core)
 		return false
 	}
 	c.run(a)
@@ -293,7 +293,7 @@ func (c *Controller) Originate(ctx context.Context, req OriginateRequest) (db.Ca
 	if a.dial.adm.RingTimeout <= 0 {
 		a.dial.adm.RingTimeout = defaultRing
 	}
-	if !c.registry.add(a) {
+	if !c.registry.add(a.core) {
 		return db.Call{}, fmt.Errorf("switchctl: originate: call %s is live already", adm.Call.ID)
 	}
 	a.post(begin{})
@@ -391,7 +391,7 @@ func (c *Controller) Close(ctx context.Context) error {
 }
 
 // releaseLate gives back the unit of a transfer that was admitted after its call's end.
-func (c *Controller) releaseLate(a *actor, adm Admission) {
+func (c *Controller) releaseLate(a *core, adm Admission) {
 	c.starts.Lock()
 	late := c.late
 	c.starts.Unlock()

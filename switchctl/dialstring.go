@@ -14,7 +14,7 @@ const (
 )
 
 // callerVariables are on every caller leg of ours: they find the call again.
-func (c *Controller) callerVariables(a *actor) fs.Variables {
+func (c *Controller) callerVariables(a *core) fs.Variables {
 	v := fs.Variables{
 		"rm_call_id":   a.id.String(),
 		"rm_tenant_id": a.tenant.String(),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -26,8 +27,17 @@ type callerKeys struct {
 	payload uint8
 }
 
+// keypad is the digits of a call: how the caller's leg carries them, and those on their way to the caller.
+type keypad struct {
+	*core
+	bypass  *bypass
+	voice   *voice
+	keys    callerKeys
+	presses rt.Serial
+}
+
 // noteKeys reads it from the caller's channel. The media leg has telephone-events in any case, since the switch offers them.
-func (a *actor) noteKeys(ev *esl.Event) {
+func (k *keypad) noteKeys(ev *esl.Event) {
 	kind := ev.Var("dtmf_type")
 	if kind == "" {
 		return
@@ -36,38 +46,38 @@ func (a *actor) noteKeys(ev *esl.Event) {
 	if n, err := strconv.ParseUint(ev.Var("rtp_2833_send_payload"), 10, 7); err == nil && kind == "rfc2833" {
 		keys.payload = uint8(n)
 	}
-	if keys != a.keys {
-		a.keys = keys
-		a.applyKeys()
+	if keys != k.keys {
+		k.keys = keys
+		k.applyKeys()
 	}
 }
 
 // applyKeys has the session listen for tones when nothing else can bring the caller's digits.
-func (a *actor) applyKeys() {
-	if a.ai.live() && a.ai.media != nil && a.keys.known {
-		a.ai.media.SetToneDetection(a.keys.payload == 0)
+func (k *keypad) applyKeys() {
+	if k.voice.ai.live() && k.voice.ai.media != nil && k.keys.known {
+		k.voice.ai.media.SetToneDetection(k.keys.payload == 0)
 	}
 }
 
 // pastSwitch tells the session whose telephone-event number holds: the carrier's while the audio goes past the switch, which
 // translates between the two legs otherwise.
-func (a *actor) pastSwitch(on bool) {
-	if !a.ai.live() || a.ai.media == nil {
+func (k *keypad) pastSwitch(on bool) {
+	if !k.voice.ai.live() || k.voice.ai.media == nil {
 		return
 	}
 	if on {
-		a.ai.media.SetEventPayload(a.keys.payload)
+		k.voice.ai.media.SetEventPayload(k.keys.payload)
 	} else {
-		a.ai.media.SetEventPayload(0)
+		k.voice.ai.media.SetEventPayload(0)
 	}
 }
 
 // callerInfo is a SIP INFO of the caller. The switch drops its digit when the leg has telephone-events, and passes it on when
 // it has not; the session tells a digit that comes twice.
-func (a *actor) callerInfo(ev *esl.Event) {
+func (k *keypad) callerInfo(ev *esl.Event) {
 	digit, dur, ok := media.ParseInfo(ev.Get("SIP-Content-Type"), ev.Body())
-	if ok && a.ai.live() && a.ai.media != nil {
-		a.ai.media.HeardDTMF(digit, dur)
+	if ok && k.voice.ai.live() && k.voice.ai.media != nil {
+		k.voice.ai.media.HeardDTMF(digit, dur)
 	}
 }
 
@@ -80,27 +90,27 @@ func checkDigits(digits string) error {
 }
 
 // press runs a verb that presses digits beside the actor, after those before it.
-func (a *actor) press(do func()) error {
-	if !a.presses.TryAdd(maxPresses, a.c.goes.Go, a.guarded(do)) {
+func (k *keypad) press(do func()) error {
+	if !k.presses.TryAdd(maxPresses, k.c.goes.Go, k.guarded(do)) {
 		return ErrDTMFQueueFull
 	}
 	return nil
 }
 
 // sendDTMF presses digits for the caller, over the media leg: the switch passes them on in the way of the caller's own leg.
-func (a *actor) sendDTMF(ctx context.Context, m controlCommand) error {
+func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 	if err := checkDigits(m.req.Digits); err != nil {
 		return err
 	}
-	noLeg := &StateError{State: a.state.String(), Event: m.req.Event, Detail: "the caller does not hear the voice agent now"}
-	if !a.ai.legUp {
+	noLeg := &StateError{State: k.state.String(), Event: m.req.Event, Detail: "the caller does not hear the voice agent now"}
+	if !k.voice.ai.legUp {
 		return noLeg
 	}
-	if a.bypass.phase == bypassOn && a.keys.known && a.keys.payload == 0 {
-		return a.switchDTMF(ctx, m)
+	if k.bypass.phase == bypassOn && k.keys.known && k.keys.payload == 0 {
+		return k.switchDTMF(ctx, m)
 	}
-	session := a.ai.media
-	return a.press(func() {
+	session := k.voice.ai.media
+	return k.press(func() {
 		err := session.SendDTMF(m.req.Digits, 0)
 		switch {
 		case errors.Is(err, media.ErrNoLeg):
@@ -116,10 +126,10 @@ func (a *actor) sendDTMF(ctx context.Context, m controlCommand) error {
 
 // switchDTMF has the switch press the digits: of a carrier without telephone-events that we talk to directly. They go as SIP
 // INFO.
-func (a *actor) switchDTMF(ctx context.Context, m controlCommand) error {
-	cmd := fs.SendDTMF(a.channel, m.req.Digits, switchDigit)
-	link := a.c.link
-	return a.press(func() {
+func (k *keypad) switchDTMF(ctx context.Context, m controlCommand) error {
+	cmd := fs.SendDTMF(k.channel, m.req.Digits, switchDigit)
+	link := k.c.link
+	return k.press(func() {
 		body, err := link.API(ctx, cmd)
 		if err == nil && !strings.HasPrefix(body, "+OK") {
 			err = &CommandError{Command: cmd.Name(), Reply: strings.TrimSpace(body)}

@@ -63,26 +63,26 @@ func (besideFailed) Name() string    { return "fault beside the call" }
 func (besideFailed) Essential() bool { return true }
 
 // beside runs work of the call next to its actor. A panic in it ends the call: its result will not come.
-func (a *actor) beside(fn func()) { a.c.goes.Go(a.guarded(fn)) }
+func (k *core) beside(fn func()) { k.c.goes.Go(k.guarded(fn)) }
 
 // inTurn is beside, after what was queued there before.
-func (a *actor) inTurn(queue *rt.Serial, fn func()) { queue.Add(a.c.goes.Go, a.guarded(fn)) }
+func (k *core) inTurn(queue *rt.Serial, fn func()) { queue.Add(k.c.goes.Go, k.guarded(fn)) }
 
 // guarded is fn, whose panic ends the call.
-func (a *actor) guarded(fn func()) func() {
+func (k *core) guarded(fn func()) func() {
 	return func() {
-		if a.c.guard(a.log, fn) {
-			a.post(besideFailed{})
+		if k.c.guard(k.log, fn) {
+			k.post(besideFailed{})
 		}
 	}
 }
 
 // faultBeside ends a call whose work beside it has failed.
-func (a *actor) faultBeside(ctx context.Context) state {
-	if a.killCause == "" && a.state != stateClosing {
-		a.kill(ctx, CauseTemporaryFailure)
+func (k *core) faultBeside(ctx context.Context) state {
+	if k.killCause == "" && k.state != stateClosing {
+		k.kill(ctx, CauseTemporaryFailure)
 	}
-	return a.state
+	return k.state
 }
 
 // try runs fn and returns its error, or errFault when it ended in a panic.

@@ -96,55 +96,70 @@ type whisperReady struct {
 func (whisperReady) Name() string    { return "whisper" }
 func (whisperReady) Essential() bool { return true }
 
+// agentBridge is the call's part with agents: the one who has it, or is being tried.
+type agentBridge struct {
+	*core
+	line      *callerLine
+	machine   *machine
+	music     *musicPlayer
+	rec       *recorder
+	talking   *talking
+	transfers *transfers
+	voice     *voice
+	// human is the call's agent; humans numbers them.
+	human  *human
+	humans uint64
+}
+
 // connectAgent asks the phone for its leg.
-func (a *actor) connectAgent(ctx context.Context, m agentCommand) (state, error) {
+func (b *agentBridge) connectAgent(ctx context.Context, m agentCommand) (state, error) {
 	conflict := func(detail string) error {
-		return &StateError{State: a.state.String(), Event: m.Name(), Detail: detail}
+		return &StateError{State: b.state.String(), Event: m.Name(), Detail: detail}
 	}
 	switch {
-	case a.killCause != "":
-		return a.state, ErrCallEnded
-	case a.machine.phase != machineNone:
+	case b.killCause != "":
+		return b.state, ErrCallEnded
+	case b.machine.phase != machineNone:
 		m.reply <- agentResult{outcome: AgentMachine}
-		return a.state, nil
-	case a.ai.live():
-		return a.state, conflict("an AI session is on the call")
-	case a.transfer != nil:
-		return a.state, conflict("the call is transferred")
-	case a.human.bridged() && a.human.reply == nil:
-		return a.state, a.joinAgent(m)
-	case a.human != nil:
-		return a.state, conflict("an agent is on the call")
-	case a.c.link.Generation() == 0:
-		return a.state, ErrLinkDown
+		return b.state, nil
+	case b.voice.ai.live():
+		return b.state, conflict("an AI session is on the call")
+	case b.transfers.transfer != nil:
+		return b.state, conflict("the call is transferred")
+	case b.human.bridged() && b.human.reply == nil:
+		return b.state, b.joinAgent(m)
+	case b.human != nil:
+		return b.state, conflict("an agent is on the call")
+	case b.c.link.Generation() == 0:
+		return b.state, ErrLinkDown
 	}
-	a.humans++
+	b.humans++
 	h := &human{
-		serial: a.humans, agent: m.req.Phone.AgentID, mode: m.req.Phone.Mode, req: m.req, reply: m.reply, asked: a.c.clock.Now(),
+		serial: b.humans, agent: m.req.Phone.AgentID, mode: m.req.Phone.Mode, req: m.req, reply: m.reply, asked: b.c.clock.Now(),
 	}
 	claim := phoneClaim{
-		call: a, serial: h.serial, ring: m.req.RingTimeout, number: a.peerNumber(), caller: m.req.CallerName,
+		call: b.core, serial: h.serial, ring: m.req.RingTimeout, number: b.peerNumber(), caller: m.req.CallerName,
 	}
-	if err := a.c.phones.send(a.c, h.agent, &m.req.Phone, claim); err != nil {
-		return a.state, err
+	if err := b.c.phones.send(b.c, h.agent, &m.req.Phone, claim); err != nil {
+		return b.state, err
 	}
-	a.human = h
-	a.deafen(ctx)
-	a.recordHuman(ctx)
-	return a.state, nil
+	b.human = h
+	b.talking.deafen(ctx)
+	b.rec.recordHuman(ctx)
+	return b.state, nil
 }
 
 // peerNumber is the number of the party outside, as far as the call's row may hold it.
-func (a *actor) peerNumber() string {
-	if a.inbound {
-		return a.call.FromNumber.Reveal()
+func (b *agentBridge) peerNumber() string {
+	if b.inbound {
+		return b.call.FromNumber.Reveal()
 	}
-	return a.call.ToNumber.Reveal()
+	return b.call.ToNumber.Reveal()
 }
 
 // joinAgent has a command wait for the end of a conversation that nobody waits for: it was found after a restart.
-func (a *actor) joinAgent(m agentCommand) error {
-	h := a.human
+func (b *agentBridge) joinAgent(m agentCommand) error {
+	h := b.human
 	if h.agent != m.req.Phone.AgentID {
 		return &AgentOnCallError{AgentID: h.agent}
 	}
@@ -153,71 +168,71 @@ func (a *actor) joinAgent(m agentCommand) error {
 }
 
 // agentMessage is what concerns the call's agent.
-func (a *actor) agentMessage(ctx context.Context, m message) (state, error) {
-	h := a.human
+func (b *agentBridge) agentMessage(ctx context.Context, m message) (state, error) {
+	h := b.human
 	switch m := m.(type) {
 	case agentLeg:
 		switch {
 		case h == nil || h.serial != m.serial || h.phase != humanClaiming:
-			a.freeAgent(h, m.serial, false)
+			b.freeAgent(h, m.serial, false)
 		case m.reason != "":
-			a.agentUnavailable(ctx, m.reason)
+			b.agentUnavailable(ctx, m.reason)
 		default:
 			h.channel, h.phase = m.channel, humanReady
-			a.c.registry.bind(a, h.channel)
-			a.tryAgent(ctx)
+			b.c.registry.bind(b.core, h.channel)
+			b.tryAgent(ctx)
 		}
 	case whisperReady:
 		if h != nil && h.serial == m.serial && h.phase == humanWhispering {
-			a.whisper(ctx, m)
+			b.whisper(ctx, m)
 		}
 	case agentGone:
 		if h != nil && h.serial == m.serial {
-			return a.agentGone(ctx, m.reason), nil
+			return b.agentGone(ctx, m.reason), nil
 		}
 	case musicFetched:
-		a.musicThere(ctx, m)
+		b.music.musicThere(ctx, m)
 	case musicEnded:
-		if a.killCause == "" {
+		if b.killCause == "" {
 			m.then(ctx)
 		}
 	case agentDoubt:
-		return a.settleDoubt(ctx, m), nil
+		return b.settleDoubt(ctx, m), nil
 	case agentWaits:
 		if h != nil && h.serial == m.serial && h.phase == humanClaiming {
-			a.ringToCaller(ctx)
+			b.music.ringToCaller(ctx)
 		}
 	case agentCancel:
-		a.cancelAgent(ctx, m)
+		b.cancelAgent(ctx, m)
 	}
-	return a.state, nil
+	return b.state, nil
 }
 
 // tryAgent goes on once both legs are there. Before its socket is up the caller may still be on the way out of the originate,
 // which would undo a bridge.
-func (a *actor) tryAgent(ctx context.Context) {
-	h := a.human
-	if h == nil || h.phase != humanReady || a.sock == nil || a.away || a.killCause != "" {
+func (b *agentBridge) tryAgent(ctx context.Context) {
+	h := b.human
+	if h == nil || h.phase != humanReady || b.sock == nil || b.away || b.killCause != "" {
 		return
 	}
 	if h.req.Connecting != nil {
 		h.req.Connecting()
 	}
-	if h.req.WhisperURL == "" || a.c.cfg.Prompts == nil {
-		a.bridgeAgent(ctx, true)
+	if h.req.WhisperURL == "" || b.c.cfg.Prompts == nil {
+		b.bridgeAgent(ctx, true)
 		return
 	}
 	h.phase = humanWhispering
-	a.ringToCaller(ctx)
+	b.music.ringToCaller(ctx)
 	url, serial := h.req.WhisperURL, h.serial
-	a.beside(func() {
+	b.beside(func() {
 		ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
 		defer cancel()
-		file, err := a.c.promptFile(ctx, a.tenant, url)
+		file, err := b.c.promptFile(ctx, b.tenant, url)
 		if err != nil {
-			a.log.WarnContext(ctx, "whisper to the agent can't be played", "error", err)
+			b.log.WarnContext(ctx, "whisper to the agent can't be played", "error", err)
 		}
-		a.post(whisperReady{serial: serial, path: file.path, lasts: file.length})
+		b.post(whisperReady{serial: serial, path: file.path, lasts: file.length})
 	})
 }
 
@@ -228,56 +243,56 @@ const whisperTimeout = 3 * time.Second
 const broadcastLead = 100 * time.Millisecond
 
 // whisper plays what the agent is told before the caller is heard.
-func (a *actor) whisper(ctx context.Context, m whisperReady) {
+func (b *agentBridge) whisper(ctx context.Context, m whisperReady) {
 	if m.path == "" {
-		a.bridgeAgent(ctx, true)
+		b.bridgeAgent(ctx, true)
 		return
 	}
-	a.human.told = true
-	a.quickly(ctx, fs.Play(a.human.channel, m.path))
-	a.arm(timerAgent, m.lasts+broadcastLead)
+	b.human.told = true
+	b.quickly(ctx, fs.Play(b.human.channel, m.path))
+	b.arm(timerAgent, m.lasts+broadcastLead)
 }
 
 // quickly sends a command whose reply says nothing that events don't.
-func (a *actor) quickly(ctx context.Context, cmd fs.Command) {
-	link := a.c.link
-	a.beside(func() {
+func (b *agentBridge) quickly(ctx context.Context, cmd fs.Command) {
+	link := b.c.link
+	b.beside(func() {
 		if _, err := link.Background(ctx, cmd); err != nil {
-			a.log.DebugContext(ctx, "command failed", "command", cmd.String(), "error", err)
+			b.log.DebugContext(ctx, "command failed", "command", cmd.String(), "error", err)
 		}
 	})
 }
 
 // bridgeAgent connects caller and agent. Each leg is told first what becomes of it when the bridge ends; the switch forgets that
 // with each use. The tone is mixed into the agent's leg, and sounds while the switch builds the bridge.
-func (a *actor) bridgeAgent(ctx context.Context, tone bool) {
-	h := a.human
+func (b *agentBridge) bridgeAgent(ctx context.Context, tone bool) {
+	h := b.human
 	h.phase = humanBridging
-	a.arm(timerAgent, bridgeTimeout)
-	caller, agent, serial, after := a.channel, h.channel, h.serial, ""
+	b.arm(timerAgent, bridgeTimeout)
+	caller, agent, serial, after := b.channel, h.channel, h.serial, ""
 	if h.mode != PhoneOnHook {
-		after = fs.AfterBridge(agentExtension, a.c.cfg.Context)
+		after = fs.AfterBridge(agentExtension, b.c.cfg.Context)
 	}
 	first := fs.Script{
-		fs.SetVar(caller, varAfterBridge, fs.AfterBridge(reattachExtension, a.c.cfg.Context)),
+		fs.SetVar(caller, varAfterBridge, fs.AfterBridge(reattachExtension, b.c.cfg.Context)),
 		fs.SetVar(agent, varAfterBridge, after),
 	}
 	if tone {
 		first = append(first, fs.Try(fs.PlayInto(agent, agentTone)))
 	}
-	a.inOrder(ctx, first, fs.Bridge(caller, agent), func(body string, err error) {
-		a.post(jobDone{job: jobAgentBridge, attempt: int(serial), body: body, err: err})
+	b.inOrder(ctx, first, fs.Bridge(caller, agent), func(body string, err error) {
+		b.post(jobDone{job: jobAgentBridge, attempt: int(serial), body: body, err: err})
 	})
 }
 
 // agentBridgeReply is the switch's word on the bridge; the event says the rest.
-func (a *actor) agentBridgeReply(ctx context.Context, m jobDone) {
+func (b *agentBridge) agentBridgeReply(ctx context.Context, m jobDone) {
 	reason := refusedJob(m)
-	if !a.human.bridging() || int(a.human.serial) != m.attempt || reason == "" || errors.Is(m.err, errLinkLost) {
+	if !b.human.bridging() || int(b.human.serial) != m.attempt || reason == "" || errors.Is(m.err, errLinkLost) {
 		return
 	}
-	a.log.WarnContext(ctx, "agent could not be bridged", "reply", reason)
-	a.doubtAgent(ctx)
+	b.log.WarnContext(ctx, "agent could not be bridged", "reply", reason)
+	b.doubtAgent(ctx)
 }
 
 // agentDoubt tells which of the two legs are there after a bridge that did not come about.
@@ -293,97 +308,97 @@ func (agentDoubt) Name() string    { return "bridge in doubt" }
 func (agentDoubt) Essential() bool { return true }
 
 // doubtAgent finds out whose leg is missing, so that no agent answers for a caller who has hung up.
-func (a *actor) doubtAgent(ctx context.Context) {
-	h := a.human
-	a.arm(timerAgent, bridgeTimeout)
-	m, caller, agent := agentDoubt{serial: h.serial}, a.channel, h.channel
-	a.beside(func() {
-		found, err := a.c.dump(ctx, caller)
+func (b *agentBridge) doubtAgent(ctx context.Context) {
+	h := b.human
+	b.arm(timerAgent, bridgeTimeout)
+	m, caller, agent := agentDoubt{serial: h.serial}, b.channel, h.channel
+	b.beside(func() {
+		found, err := b.c.dump(ctx, caller)
 		m.caller, m.err = found != nil, err
 		if found != nil {
 			m.other = found.Var("signal_bond")
 		}
 		if err == nil {
-			found, err = a.c.dump(ctx, agent)
+			found, err = b.c.dump(ctx, agent)
 			m.agent, m.err = found != nil, err
 		}
-		a.post(m)
+		b.post(m)
 	})
 }
 
-func (a *actor) settleDoubt(ctx context.Context, m agentDoubt) state {
-	h := a.human
+func (b *agentBridge) settleDoubt(ctx context.Context, m agentDoubt) state {
+	h := b.human
 	if !h.bridging() || h.serial != m.serial || m.err != nil {
-		return a.state // without the switch's word there is no verdict: the timer asks again, and so does the next connection
+		return b.state // without the switch's word there is no verdict: the timer asks again, and so does the next connection
 	}
 	h.doubts++
 	switch {
 	case m.caller && m.other == h.channel:
-		return a.agentConfirmed(ctx, a.c.clock.Now().UTC()) // its event was missed
+		return b.agentConfirmed(ctx, b.c.clock.Now().UTC()) // its event was missed
 	case !m.caller && h.doubts < 2:
-		a.probe(ctx) // the caller's end is on its way, and answers
+		b.probe(ctx) // the caller's end is on its way, and answers
 	case m.caller && !m.agent && !h.bySwitch:
-		a.agentUnavailable(ctx, PhoneLost)
+		b.agentUnavailable(ctx, PhoneLost)
 	default:
-		a.agentFailed(ctx, ErrTimeout)
+		b.agentFailed(ctx, ErrTimeout)
 	}
-	return a.state
+	return b.state
 }
 
 // agentFailed ends a try that the switch did not carry out; it is no fault of the agent's.
-func (a *actor) agentFailed(ctx context.Context, err error) {
-	h := a.human
-	a.human = nil
-	a.disarm(timerAgent)
-	a.freeAgent(h, h.serial, true)
+func (b *agentBridge) agentFailed(ctx context.Context, err error) {
+	h := b.human
+	b.human = nil
+	b.disarm(timerAgent)
+	b.freeAgent(h, h.serial, true)
 	h.answer("", err)
-	a.callerComesBack(ctx)
+	b.callerComesBack(ctx)
 }
 
 // agentDue: the agent has heard the whisper, or the bridge had to be there by now.
-func (a *actor) agentDue(ctx context.Context) {
-	switch h := a.human; {
+func (b *agentBridge) agentDue(ctx context.Context) {
+	switch h := b.human; {
 	case h == nil:
 	case h.phase == humanWhispering:
 		h.told = false
-		a.bridgeAgent(ctx, false)
+		b.bridgeAgent(ctx, false)
 	case h.phase == humanBridging:
-		a.log.WarnContext(ctx, "bridge with an agent was not confirmed by the switch")
-		a.doubtAgent(ctx)
+		b.log.WarnContext(ctx, "bridge with an agent was not confirmed by the switch")
+		b.doubtAgent(ctx)
 	}
 }
 
 // agentBridged: the switch has bridged the caller with somebody. With the agent's leg, they hear each other.
-func (a *actor) agentBridged(ctx context.Context, ev *esl.Event) state {
-	h := a.human
+func (b *agentBridge) agentBridged(ctx context.Context, ev *esl.Event) state {
+	h := b.human
 	if !h.bridging() {
-		return a.state
+		return b.state
 	}
 	one, two := ev.Get("Bridge-A-Unique-ID"), ev.Get("Bridge-B-Unique-ID")
-	if (one != a.channel || two != h.channel) && (one != h.channel || two != a.channel) {
-		return a.state
+	if (one != b.channel || two != h.channel) && (one != h.channel || two != b.channel) {
+		return b.state
 	}
-	return a.agentConfirmed(ctx, eventTime(ev))
+	return b.agentConfirmed(ctx, eventTime(ev))
 }
 
 // agentConfirmed: caller and agent hear each other since at.
-func (a *actor) agentConfirmed(ctx context.Context, at time.Time) state {
-	h := a.human
+func (b *agentBridge) agentConfirmed(ctx context.Context, at time.Time) state {
+	h := b.human
 	h.phase = humanBridged
-	a.disarm(timerAgent)
-	a.disarm(timerSocket)
-	a.music.playing, a.music.on = false, false // the bridge has cut it off
-	a.c.metrics.agentConnect.Observe(max(0, a.c.clock.Now().Sub(h.asked).Seconds()))
-	a.writeAgent(ctx, at)
-	a.log.InfoContext(ctx, "call is connected with an agent", "agent_id", h.agent.String())
+	b.disarm(timerAgent)
+	b.disarm(timerSocket)
+	b.music.playing, b.music.on = false, false // the bridge has cut it off
+	b.c.metrics.agentConnect.Observe(max(0, b.c.clock.Now().Sub(h.asked).Seconds()))
+	b.writeAgent(ctx, at)
+	b.log.InfoContext(ctx, "call is connected with an agent", "agent_id", h.agent.String())
 	return stateAgentConnected
 }
 
 // writeAgent commits that the caller hears this agent since at.
-func (a *actor) writeAgent(ctx context.Context, at time.Time) {
-	a.call.AgentID, a.call.AgentConnectTime = &a.human.agent, &at
-	call := a.call
-	a.record(ctx, "agent connected", func(ctx context.Context) error {
-		return a.c.ledger.AgentConnected(ctx, call, at)
+func (b *agentBridge) writeAgent(ctx context.Context, at time.Time) {
+	b.call.AgentID, b.call.AgentConnectTime = &b.human.agent, &at
+	call := b.call
+	b.record(ctx, "agent connected", func(ctx context.Context) error {
+		return b.c.ledger.AgentConnected(ctx, call, at)
 	}, nil)
 }

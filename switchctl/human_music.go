@@ -9,7 +9,15 @@ import (
 )
 
 // music is what a waiting caller hears. Its fields belong to the actor's goroutine.
-type music struct {
+type musicPlayer struct {
+	*core
+	agents    *agentBridge
+	machine   *machine
+	rec       *recorder
+	talking   *talking
+	transfers *transfers
+	voice     *voice
+
 	// on: the caller is to hear it whenever nobody else is heard.
 	on bool
 	// path is a file that the switch can read; empty for ringback.
@@ -38,72 +46,75 @@ func (musicFetched) Essential() bool { return true }
 func (musicCommand) Name() string    { return "music" }
 func (musicCommand) Essential() bool { return false }
 
+// ringNext has the caller hear ringback from the next time that playMusic is called.
+func (p *musicPlayer) ringNext() { p.on, p.path, p.url, p.playing = true, "", "", false }
+
 // setMusic starts or stops it.
-func (a *actor) setMusic(ctx context.Context, m musicCommand) (state, error) {
-	if a.killCause != "" {
-		return a.state, ErrCallEnded
+func (p *musicPlayer) setMusic(ctx context.Context, m musicCommand) (state, error) {
+	if p.killCause != "" {
+		return p.state, ErrCallEnded
 	}
-	if a.machine.phase != machineNone {
-		return a.state, ErrMachine
+	if p.machine.phase != machineNone {
+		return p.state, ErrMachine
 	}
-	if m.on && (a.ai.live() || a.transfer.bridged() || a.human.steered()) {
-		return a.state, &StateError{State: a.state.String(), Event: m.Name(), Detail: "somebody is on the call"}
+	if m.on && (p.voice.ai.live() || p.transfers.transfer.bridged() || p.agents.human.steered()) {
+		return p.state, &StateError{State: p.state.String(), Event: m.Name(), Detail: "somebody is on the call"}
 	}
-	a.music.url = m.url
+	p.url = m.url
 	switch {
 	case !m.on:
-		a.afterMusic(ctx, func(context.Context) { m.reply <- nil })
-		return a.state, nil
-	case !a.music.playing || a.music.path != m.path:
-		a.recordHuman(ctx)
-		a.changeMusic(ctx, m.path)
+		p.afterMusic(ctx, func(context.Context) { m.reply <- nil })
+		return p.state, nil
+	case !p.playing || p.path != m.path:
+		p.rec.recordHuman(ctx)
+		p.changeMusic(ctx, m.path)
 	}
 	m.reply <- nil
-	return a.state, nil
+	return p.state, nil
 }
 
 // changeMusic plays path from now on.
-func (a *actor) changeMusic(ctx context.Context, path string) {
-	a.afterMusic(ctx, func(ctx context.Context) {
-		a.music.on, a.music.path = true, path
-		a.playMusic(ctx)
+func (p *musicPlayer) changeMusic(ctx context.Context, path string) {
+	p.afterMusic(ctx, func(ctx context.Context) {
+		p.on, p.path = true, path
+		p.playMusic(ctx)
 	})
 }
 
 // musicThere: what the caller is to hear instead of ringback has been fetched.
-func (a *actor) musicThere(ctx context.Context, m musicFetched) {
-	if a.music.url != m.url || a.killCause != "" {
+func (p *musicPlayer) musicThere(ctx context.Context, m musicFetched) {
+	if p.url != m.url || p.killCause != "" {
 		return
 	}
-	a.music.url = ""
-	if a.music.on && m.path != "" && !a.human.steered() {
-		a.changeMusic(ctx, m.path)
+	p.url = ""
+	if p.on && m.path != "" && !p.agents.human.steered() {
+		p.changeMusic(ctx, m.path)
 	}
 }
 
 // playMusic plays on the caller's socket, when there is one: an application that is asked for elsewhere before the dialplan runs
 // ends at once.
-func (a *actor) playMusic(ctx context.Context) {
-	if !a.music.on || a.music.playing || a.sock == nil || a.away || a.killCause != "" || a.human.steered() || a.talking.now != nil {
+func (p *musicPlayer) playMusic(ctx context.Context) {
+	if !p.on || p.playing || p.sock == nil || p.away || p.killCause != "" || p.agents.human.steered() || p.talking.now != nil {
 		return
 	}
-	if a.ai.live() && (a.ai.bridging || a.ai.legUp || a.ai.hushed) || a.transfer.bridged() {
+	if p.voice.ai.live() && (p.voice.ai.bridging || p.voice.ai.legUp || p.voice.ai.hushed) || p.transfers.transfer.bridged() {
 		return
 	}
-	a.music.playing = true
+	p.playing = true
 	req := esl.ExecuteRequest{App: "playback", Arg: ringback}
-	if a.music.path != "" {
-		req = esl.ExecuteRequest{App: "endless_playback", Arg: a.music.path}
+	if p.path != "" {
+		req = esl.ExecuteRequest{App: "endless_playback", Arg: p.path}
 	}
-	a.execute(ctx, req)
+	p.execute(ctx, req)
 }
 
 // ringToCaller has a caller who hears nothing hear ringback until the bridge.
-func (a *actor) ringToCaller(ctx context.Context) {
-	if !a.music.on {
-		a.music.on, a.music.path = true, ""
+func (p *musicPlayer) ringToCaller(ctx context.Context) {
+	if !p.on {
+		p.on, p.path = true, ""
 	}
-	a.playMusic(ctx)
+	p.playMusic(ctx)
 }
 
 // breakTime is how long the switch may take to end what plays; what is sent earlier would be broken off with it.
@@ -116,20 +127,20 @@ func (musicEnded) Name() string    { return "music ended" }
 func (musicEnded) Essential() bool { return true }
 
 // afterMusic ends the music and then runs then, on the actor's goroutine: at once when there is none.
-func (a *actor) afterMusic(ctx context.Context, then func(ctx context.Context)) {
-	playing := a.music.playing && a.sock != nil
-	a.music.on, a.music.playing = false, false
+func (p *musicPlayer) afterMusic(ctx context.Context, then func(ctx context.Context)) {
+	playing := p.playing && p.sock != nil
+	p.on, p.playing = false, false
 	if !playing {
 		then(ctx)
 		return
 	}
-	link, channel := a.c.link, a.channel
-	a.beside(func() {
+	link, channel := p.c.link, p.channel
+	p.beside(func() {
 		if _, err := link.API(ctx, fs.StopPlaying(channel)); err != nil {
-			a.log.DebugContext(ctx, "music could not be ended", "error", err)
+			p.log.DebugContext(ctx, "music could not be ended", "error", err)
 		}
-		if a.c.pause(ctx, breakTime) == nil {
-			a.post(musicEnded{then: then})
+		if p.c.pause(ctx, breakTime) == nil {
+			p.post(musicEnded{then: then})
 		}
 	})
 }

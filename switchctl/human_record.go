@@ -22,75 +22,75 @@ func (l *leg) Record(ctx context.Context) error {
 }
 
 // recordFlow has a call that a flow handles recorded, from its answer on.
-func (a *actor) recordFlow(ctx context.Context, m recordCommand) (state, error) {
-	if a.killCause != "" {
-		return a.state, ErrCallEnded
+func (r *recorder) recordFlow(ctx context.Context, m recordCommand) (state, error) {
+	if r.killCause != "" {
+		return r.state, ErrCallEnded
 	}
-	a.rec.wanted = true
-	a.recordWanted(ctx)
+	r.wanted = true
+	r.recordWanted(ctx)
 	m.reply <- nil
-	return a.state, nil
+	return r.state, nil
 }
 
 // recordWanted begins what recordFlow has asked for, once the call is answered. A voice agent's session records by itself.
-func (a *actor) recordWanted(ctx context.Context) {
-	if a.rec.wanted && !a.ai.live() {
-		a.recordBySwitch(ctx, true)
+func (r *recorder) recordWanted(ctx context.Context) {
+	if r.wanted && !r.voice.ai.live() {
+		r.recordBySwitch(ctx, true)
 	}
 }
 
 // endHumanPart has the switch stop: a voice agent's session records from here on. After a restart of ours nobody knows whether the
 // switch still writes, so it is told to stop all the same.
-func (a *actor) endHumanPart(ctx context.Context) {
-	path := a.rec.second
+func (r *recorder) endHumanPart(ctx context.Context) {
+	path := r.second
 	switch {
 	case path != "":
-		a.rec.second = ""
-	case a.ai.resumed && a.ai.bridges == 1:
-		path = a.humanPart()
+		r.second = ""
+	case r.voice.ai.resumed && r.voice.ai.bridges == 1:
+		path = r.humanPart()
 	default:
 		return
 	}
-	a.tellRecorder(ctx, nil, fs.StopRecording(a.channel, path))
+	r.tellRecorder(ctx, nil, fs.StopRecording(r.channel, path))
 }
 
 // humanPart is the file of a recording by the switch that no voice agent's session has come before.
-func (a *actor) humanPart() string {
-	return filepath.Join(a.c.cfg.RecordDir, a.id.String()+".1.wav")
+func (r *recorder) humanPart() string {
+	return filepath.Join(r.c.cfg.RecordDir, r.id.String()+".1.wav")
 }
 
 // recordHuman has the switch record a call that goes to a person, in mono, unless it does so already.
-func (a *actor) recordHuman(ctx context.Context) { a.recordBySwitch(ctx, false) }
+func (r *recorder) recordHuman(ctx context.Context) { r.recordBySwitch(ctx, false) }
 
 // recordBySwitch has the switch record a call that a flow handles, or that goes to a person: from now on, in a file of its own, since a
 // voice agent's session may follow; a flow's has the sides apart, for that case. It survives us, and its file is whole when the call's
 // end is seen, since RECORD_STOP comes before CHANNEL_HANGUP_COMPLETE. A call that a voice agent had goes on in another part. The switch
 // takes a file that it records already for what was wanted.
-func (a *actor) recordBySwitch(ctx context.Context, stereo bool) {
-	if a.answerAt == nil || a.rec.second != "" || a.rec.failed {
+func (r *recorder) recordBySwitch(ctx context.Context, stereo bool) {
+	if r.answerAt == nil || r.second != "" || r.failed {
 		return
 	}
-	at := a.c.clock.Now()
-	if a.ai != nil && (a.ai.media != nil || a.ai.resumed) {
-		a.recordRest(ctx, at)
+	at := r.c.clock.Now()
+	if r.voice.ai != nil && (r.voice.ai.media != nil || r.voice.ai.resumed) {
+		r.recordRest(ctx, at)
 		return
 	}
-	path := a.humanPart()
-	call, offset := a.call, max(0, at.Sub(*a.answerAt))
-	a.record(ctx, "recording", func(ctx context.Context) error {
-		return a.c.ledger.BeginRecording(ctx, call, path, offset)
+	path := r.humanPart()
+	call, offset := r.call, max(0, at.Sub(*r.answerAt))
+	r.record(ctx, "recording", func(ctx context.Context) error {
+		return r.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
-	a.startSecond(ctx, path, stereo)
+	r.startSecond(ctx, path, stereo)
 }
 
 // startSecond has the switch write a file from now on.
-func (a *actor) startSecond(ctx context.Context, path string, stereo bool) {
-	a.rec.second = path
-	cmds := fs.Script{fs.Record(a.channel, path, 0)}
+func (r *recorder) startSecond(ctx context.Context, path string, stereo bool) {
+	r.second = path
+	cmds := fs.Script{fs.Record(r.channel, path, 0)}
 	if stereo {
-		cmds = fs.Script{fs.RecordStereo(a.channel, true), cmds[0], fs.RecordStereo(a.channel, false)}
+		cmds = fs.Script{fs.RecordStereo(r.channel, true), cmds[0], fs.RecordStereo(r.channel, false)}
 	}
-	a.tellRecorder(ctx, func(err error) { a.post(secondStarted{path: path, err: err}) }, cmds...)
+	r.tellRecorder(ctx, func(err error) { r.post(secondStarted{path: path, err: err}) }, cmds...)
 }
 
 // recorderTimeout is how long commands on a recording wait for a host link that is down.
@@ -98,9 +98,9 @@ const recorderTimeout = 30 * time.Second
 
 // tellRecorder sends commands on a recording of the switch's, behind those that were sent before: what is to stop has begun by then.
 // done hears of the first that was refused, and of none.
-func (a *actor) tellRecorder(ctx context.Context, done func(err error), cmds ...fs.Command) {
-	c := a.c
-	a.inTurn(&a.rec.line, func() {
+func (r *recorder) tellRecorder(ctx context.Context, done func(err error), cmds ...fs.Command) {
+	c := r.c
+	r.inTurn(&r.sends, func() {
 		var err error
 		deadline := c.clock.Now().Add(recorderTimeout)
 		for _, cmd := range cmds {
@@ -131,18 +131,18 @@ func (secondStarted) Essential() bool { return true }
 
 // secondBegun: a file that the switch doesn't write is none to rely on, so that a voicemail, say, gets one of its own. A pause goes on
 // in one that it writes.
-func (a *actor) secondBegun(ctx context.Context, m secondStarted) {
+func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
 	var refused *esl.ReplyError
 	switch {
 	case errors.As(m.err, &refused) && strings.Contains(refused.Text, "locate session"):
-		a.log.DebugContext(ctx, "call has ended before it was recorded")
+		r.log.DebugContext(ctx, "call has ended before it was recorded")
 	case m.err != nil:
-		a.log.ErrorContext(ctx, "recording by the switch did not start", "error", m.err, "alert", true)
-		a.c.metrics.unrecorded.Inc()
-		if a.rec.second == m.path {
-			a.rec.second = ""
+		r.log.ErrorContext(ctx, "recording by the switch did not start", "error", m.err, "alert", true)
+		r.c.metrics.unrecorded.Inc()
+		if r.second == m.path {
+			r.second = ""
 		}
-	case a.rec.paused && a.rec.second == m.path:
-		a.command(ctx, jobMask, fs.MaskRecording(a.channel, m.path))
+	case r.paused && r.second == m.path:
+		r.command(ctx, jobMask, fs.MaskRecording(r.channel, m.path))
 	}
 }

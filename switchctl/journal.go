@@ -28,40 +28,40 @@ type journalEntry struct {
 }
 
 // record queues a write of the call. done gets the last error; it may be nil.
-func (a *actor) record(ctx context.Context, what string, write func(context.Context) error, done func(error)) {
-	a.recordFor(ctx, outageLimit, what, write, done)
+func (k *core) record(ctx context.Context, what string, write func(context.Context) error, done func(error)) {
+	k.recordFor(ctx, outageLimit, what, write, done)
 }
 
-func (a *actor) recordFor(
+func (k *core) recordFor(
 	ctx context.Context, limit time.Duration, what string, write func(context.Context) error, done func(error),
 ) {
-	a.inTurn(&a.journal, func() {
-		err := a.writeEntry(ctx, journalEntry{what: what, limit: limit, write: write})
+	k.inTurn(&k.journal, func() {
+		err := k.writeEntry(ctx, journalEntry{what: what, limit: limit, write: write})
 		if done != nil {
-			a.c.guard(a.log, func() { done(err) })
+			k.c.guard(k.log, func() { done(err) })
 		}
 	})
 }
 
 // writeEntry tries until it is done, can't be done, or its time is over.
-func (a *actor) writeEntry(ctx context.Context, e journalEntry) error {
-	deadline := a.c.clock.Now().Add(e.limit)
+func (k *core) writeEntry(ctx context.Context, e journalEntry) error {
+	deadline := k.c.clock.Now().Add(e.limit)
 	wait := journalMinPause
 	for tries := 1; ; tries++ {
-		err := a.c.try(a.log, func() error { return e.write(ctx) })
+		err := k.c.try(k.log, func() error { return e.write(ctx) })
 		if err == nil || errors.Is(err, errAgentBusy) || errors.Is(err, ErrCallEnded) {
 			return err
 		}
 		away := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrBusy)
-		if ctx.Err() != nil || (!away && tries >= journalTries) || a.c.clock.Now().After(deadline) {
-			a.log.ErrorContext(ctx, "call change could not be written", "change", e.what, "tries", tries, "error", err)
-			a.c.metrics.lostWrites.Inc()
+		if ctx.Err() != nil || (!away && tries >= journalTries) || k.c.clock.Now().After(deadline) {
+			k.log.ErrorContext(ctx, "call change could not be written", "change", e.what, "tries", tries, "error", err)
+			k.c.metrics.lostWrites.Inc()
 			return err
 		}
 		if tries == 1 || wait == journalMaxPause {
-			a.log.WarnContext(ctx, "call change waits to be written", "change", e.what, "tries", tries, "error", err)
+			k.log.WarnContext(ctx, "call change waits to be written", "change", e.what, "tries", tries, "error", err)
 		}
-		if a.c.pause(ctx, wait) != nil {
+		if k.c.pause(ctx, wait) != nil {
 			return err
 		}
 		wait = min(2*wait, journalMaxPause)

@@ -16,7 +16,7 @@ import (
 
 // leg is the caller's leg in an AnswerHandler's hands.
 type leg struct {
-	a    *actor
+	a    *core
 	call db.Call
 	// handler numbers the handler that has the leg.
 	handler int

@@ -38,37 +38,37 @@ func (l *leg) Announce(ctx context.Context, n Announcement) error {
 
 // recordOpening has the switch record an announcement: from now on where people or a flow take the call, else in a part of its own,
 // which ends by itself should we be gone by then.
-func (a *actor) recordOpening(ctx context.Context, t *conversation) {
+func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
 	o := t.opening
-	if o == nil || o.begun || a.answerAt == nil || a.rec.failed || a.rec.second != "" {
+	if o == nil || o.begun || r.answerAt == nil || r.failed || r.second != "" {
 		return
 	}
 	o.begun = true
 	if o.toEnd {
-		a.recordBySwitch(ctx, o.stereo)
+		r.recordBySwitch(ctx, o.stereo)
 		return
 	}
-	o.path = filepath.Join(a.c.cfg.RecordDir, a.id.String()+".0.wav")
-	path, call, link := o.path, a.call, a.c.link
-	offset := max(0, a.c.clock.Now().Sub(*a.answerAt))
+	o.path = filepath.Join(r.c.cfg.RecordDir, r.id.String()+".0.wav")
+	path, call, link := o.path, r.call, r.c.link
+	offset := max(0, r.c.clock.Now().Sub(*r.answerAt))
 	limit := time.Duration(0)
 	for _, f := range t.files {
 		limit += f.length + playSlack
 	}
-	a.record(ctx, "recording", func(ctx context.Context) error {
-		return a.c.ledger.BeginRecording(ctx, call, path, offset)
+	r.record(ctx, "recording", func(ctx context.Context) error {
+		return r.c.ledger.BeginRecording(ctx, call, path, offset)
 	}, nil)
-	cmds := fs.Script{fs.RecordStereo(a.channel, o.stereo), fs.Record(a.channel, path, limit), fs.RecordStereo(a.channel, false)}
-	a.beside(func() {
+	cmds := fs.Script{fs.RecordStereo(r.channel, o.stereo), fs.Record(r.channel, path, limit), fs.RecordStereo(r.channel, false)}
+	r.beside(func() {
 		if err := cmds.Run(ctx, link); err != nil {
-			a.log.ErrorContext(ctx, "announcement is not recorded", "error", err)
+			r.log.ErrorContext(ctx, "announcement is not recorded", "error", err)
 		}
 	})
 }
 
 // endOpening ends an announcement's part of the recording.
-func (a *actor) endOpening(ctx context.Context, t *conversation) {
+func (r *recorder) endOpening(ctx context.Context, t *conversation) {
 	if t.opening != nil && t.opening.path != "" {
-		a.command(ctx, jobStopRecord, fs.StopRecording(a.channel, t.opening.path))
+		r.command(ctx, jobStopRecord, fs.StopRecording(r.channel, t.opening.path))
 	}
 }

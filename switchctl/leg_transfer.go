@@ -41,15 +41,15 @@ func (l *leg) Transfer(ctx context.Context, destinationType, destination string)
 }
 
 // handlerTransfer dials the second leg for the call's handler. What the gate or the carrier refuses is the outcome failed.
-func (a *actor) handlerTransfer(ctx context.Context, m transferCommand) error {
-	switch t := a.transfer; {
-	case a.killCause != "":
+func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) error {
+	switch t := x.transfer; {
+	case x.killCause != "":
 		return ErrCallEnded
 	case t != nil && t.handler && t.waiter == nil:
 		t.waiter = m.reply // it has outlived a restart of ours
 		return nil
-	case a.ai.live() || t != nil || a.talking.now != nil || a.human != nil:
-		return &StateError{State: a.state.String(), Event: m.Name(), Detail: "the caller is connected with somebody"}
+	case x.voice.ai.live() || t != nil || x.talking.now != nil || x.agents.human != nil:
+		return &StateError{State: x.state.String(), Event: m.Name(), Detail: "the caller is connected with somebody"}
 	}
 	facts := transferFacts{destinationType: m.destinationType, destination: m.destination}
 	t := &transfer{facts: facts, handler: true, waiter: m.reply}
@@ -57,7 +57,7 @@ func (a *actor) handlerTransfer(ctx context.Context, m transferCommand) error {
 	case destinationE164:
 		to, err := store.ParsePhone(m.destination)
 		if err != nil {
-			a.log.InfoContext(ctx, "transfer to what is no number", "error", err)
+			x.log.InfoContext(ctx, "transfer to what is no number", "error", err)
 			return m.result(OutcomeFailed)
 		}
 		t.to, t.facts.destination = to, to.E164()
@@ -66,42 +66,42 @@ func (a *actor) handlerTransfer(ctx context.Context, m transferCommand) error {
 	default:
 		return &InvalidError{Field: "destination_type", Message: "must be " + destinationE164 + " or " + destinationSIP}
 	}
-	a.deafen(ctx)
-	a.transfer = t
-	a.admitTransfer(ctx, nil)
+	x.talking.deafen(ctx)
+	x.transfer = t
+	x.admitTransfer(ctx, nil)
 	return nil
 }
 
 // handlerBridged: caller and destination hear each other, and the switch records them. When they part, the caller comes back
 // to its handler by transfer_after_bridge.
-func (a *actor) handlerBridged(ctx context.Context, at time.Time) {
-	t := a.transfer
-	a.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
-	if a.rec.second != "" {
+func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
+	t := x.transfer
+	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
+	if x.rec.second != "" {
 		return // the switch has recorded the call for some time, and goes on
 	}
-	path := a.messagePath()
+	path := x.rec.messagePath()
 	t.recording = path
-	a.recordMono(ctx, path, 0, at, func(err error) {
+	x.rec.recordMono(ctx, path, 0, at, func(err error) {
 		if err != nil {
-			a.log.ErrorContext(ctx, "recording of the transferred call did not start", "error", err)
+			x.log.ErrorContext(ctx, "recording of the transferred call did not start", "error", err)
 		}
 	})
 }
 
 // handlerTransferOver: the destination has gone, or was never reached. The caller's handler goes on.
-func (a *actor) handlerTransferOver(ctx context.Context, out Outcome) {
-	t := a.transfer
-	a.transfer = nil
-	a.registryUnbind(t)
+func (x *transfers) handlerTransferOver(ctx context.Context, out Outcome) {
+	t := x.transfer
+	x.transfer = nil
+	x.registryUnbind(t)
 	if t.recording != "" {
-		a.command(ctx, jobStopRecord, fs.StopRecording(a.channel, t.recording))
+		x.command(ctx, jobStopRecord, fs.StopRecording(x.channel, t.recording))
 	}
-	if t.phase == transferBridged && a.sock == nil {
-		a.arm(timerSocket, socketTimeout) // it is on its way through rm_reattach
+	if t.phase == transferBridged && x.sock == nil {
+		x.arm(timerSocket, socketTimeout) // it is on its way through rm_reattach
 	}
 	if t.media {
-		a.switchMediaDone(ctx)
+		x.bypass.switchMediaDone(ctx)
 	}
 	if t.waiter != nil {
 		t.waiter <- connectResult{outcome: out}
@@ -109,15 +109,15 @@ func (a *actor) handlerTransferOver(ctx context.Context, out Outcome) {
 	}
 }
 
-func (a *actor) registryUnbind(t *transfer) {
+func (x *transfers) registryUnbind(t *transfer) {
 	if t.channel != "" {
-		a.c.registry.unbind(t.channel)
+		x.c.registry.unbind(t.channel)
 	}
 }
 
 // stillBridged: a call that was found again is bridged with the second leg that its handler had dialed.
-func (a *actor) stillBridged(other string) {
-	if t := a.transfer; a.recovered && a.ai == nil && t.pending() && t.channel != "" && t.channel == other {
+func (l *callerLine) stillBridged(other string) {
+	if t := l.transfers.transfer; l.recovered && l.voice.ai == nil && t.pending() && t.channel != "" && t.channel == other {
 		t.phase, t.handler = transferBridged, true
 	}
 }

@@ -13,10 +13,10 @@ import (
 const presentEvery = time.Minute
 
 // noteAlive keeps that the call's channel was there.
-func (a *actor) noteAlive(at time.Time) {
+func (k *core) noteAlive(at time.Time) {
 	for {
-		before := a.aliveAt.Load()
-		if at.UnixMicro() <= before || a.aliveAt.CompareAndSwap(before, at.UnixMicro()) {
+		before := k.aliveAt.Load()
+		if at.UnixMicro() <= before || k.aliveAt.CompareAndSwap(before, at.UnixMicro()) {
 			return
 		}
 	}
@@ -25,36 +25,36 @@ func (a *actor) noteAlive(at time.Time) {
 // livedUntil is when, by the switch's clock, a call that ended unseen is known to have lived last: its last sign, or when the switch with all
 // its channels was in sight last. That is not before its answer. What a process before us recorded counts for one beat after that sight, no
 // more: it writes silence too, a file that is finished is written to once more, and clocks are set.
-func (a *actor) livedUntil(switchSeen time.Time) time.Time {
+func (k *core) livedUntil(switchSeen time.Time) time.Time {
 	at := switchSeen
 	later := func(t time.Time) {
 		if t.After(at) {
 			at = t
 		}
 	}
-	ahead := a.ahead()
-	if us := a.aliveAt.Load(); us > 0 {
+	ahead := k.ahead()
+	if us := k.aliveAt.Load(); us > 0 {
 		later(time.UnixMicro(us).Add(-ahead))
 	}
-	if t := a.recordedAt; !t.IsZero() && !switchSeen.IsZero() {
+	if t := k.recordedAt; !t.IsZero() && !switchSeen.IsZero() {
 		wrote := t.Add(-ahead)
 		if most := switchSeen.Add(beatMost); wrote.After(most) {
 			wrote = most
 		}
 		later(wrote)
 	}
-	for _, t := range []*time.Time{a.call.RingTime, a.call.AgentConnectTime} {
+	for _, t := range []*time.Time{k.call.RingTime, k.call.AgentConnectTime} {
 		if t != nil {
 			later(*t)
 		}
 	}
-	if a.call.AnswerTime == nil { // these are by our clock, and before an answer
-		later(a.call.CreatedAt.Add(-ahead))
-		if t := a.call.DialTime; t != nil {
+	if k.call.AnswerTime == nil { // these are by our clock, and before an answer
+		later(k.call.CreatedAt.Add(-ahead))
+		if t := k.call.DialTime; t != nil {
 			later(t.Add(-ahead))
 		}
 	}
-	if t := a.call.AnswerTime; t != nil {
+	if t := k.call.AnswerTime; t != nil {
 		later(*t)
 	}
 	return at
@@ -70,14 +70,14 @@ func (c *Controller) lastRecorded(call uuid.UUID) time.Time {
 }
 
 // signs notes what a message says of the channel's life.
-func (a *actor) signs(m message) {
+func (k *core) signs(m message) {
 	switch m := m.(type) {
 	case channelEvent:
-		if m.ev.UUID() == a.channel && m.ev.Name() != evHangupComplete && m.ev.Name() != evDestroy {
-			a.noteAlive(a.c.clock.Now())
+		if m.ev.UUID() == k.channel && m.ev.Name() != evHangupComplete && m.ev.Name() != evDestroy {
+			k.noteAlive(k.c.clock.Now())
 		}
 	case channelFound:
-		a.noteAlive(a.c.clock.Now())
+		k.noteAlive(k.c.clock.Now())
 	}
 }
 
@@ -111,7 +111,7 @@ func (c *Controller) lookForAbsent(ctx context.Context) {
 	for _, channel := range channels {
 		there[channel] = true
 	}
-	var absent []*actor
+	var absent []*core
 	for _, a := range actors {
 		switch us := a.aliveAt.Load(); {
 		case there[a.channel]:

@@ -17,7 +17,7 @@ import (
 // look asks the switch for a call's channel. The answer goes to the actor. Where there is none, follow does the rest, which takes as long as the
 // call's record takes to come: it is nil otherwise, and to be called once. leg is the call's media leg on the switch, if one is known: when the caller
 // is gone it is ended, since the switch may wait for its packets before it writes the caller's record. An error says that the switch didn't answer.
-func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow func(), err error) {
+func (c *Controller) look(ctx context.Context, a *core, leg string) (follow func(), err error) {
 	if !a.looking.CompareAndSwap(false, true) {
 		return nil, nil //nolint:nilnil // somebody does already
 	}
@@ -55,7 +55,7 @@ func (c *Controller) look(ctx context.Context, a *actor, leg string) (follow fun
 }
 
 // followGone ends the media leg of a call whose channel is gone, waits for the call's record, and tells the actor.
-func (c *Controller) followGone(ctx context.Context, a *actor, leg string, gone channelGone) {
+func (c *Controller) followGone(ctx context.Context, a *core, leg string, gone channelGone) {
 	if leg != "" {
 		if err := c.killChannel(ctx, leg); err != nil {
 			a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)

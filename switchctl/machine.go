@@ -66,6 +66,17 @@ const (
 
 // machine is what an actor knows of the machine that has answered. Its fields belong to the actor's goroutine.
 type machine struct {
+	*core
+	agents    *agentBridge
+	bypass    *bypass
+	handling  *handling
+	line      *callerLine
+	music     *musicPlayer
+	rec       *recorder
+	taps      *taps
+	transfers *transfers
+	voice     *voice
+
 	action *MachineAction
 	phase  machinePhase
 	// quiet: its greeting has ended.
@@ -73,7 +84,7 @@ type machine struct {
 }
 
 // taken reports whether the caller is kept from everybody because of a machine.
-func (m *machine) taken() bool { return m.phase == machineGreets || m.phase == machineDue }
+func (mc *machine) taken() bool { return mc.phase == machineGreets || mc.phase == machineDue }
 
 // machineCommand says what to do about a machine.
 type machineCommand struct {
@@ -91,172 +102,172 @@ func (l *leg) OnMachine(ctx context.Context, action MachineAction) error {
 
 // onMachine keeps what to do. A verdict that is older than that is from before a restart: whoever listened for the end of the
 // greeting is gone.
-func (a *actor) onMachine(ctx context.Context, m machineCommand) error {
-	if a.killCause != "" {
+func (mc *machine) onMachine(ctx context.Context, m machineCommand) error {
+	if mc.killCause != "" {
 		return ErrCallEnded
 	}
-	if a.call.AmdClass != nil && *a.call.AmdClass == string(amd.ClassMachine) {
+	if mc.call.AmdClass != nil && *mc.call.AmdClass == string(amd.ClassMachine) {
 		m.action.MessageURL = ""
 	}
-	a.machine.action = &m.action
+	mc.action = &m.action
 	m.reply <- nil
-	a.considerMachine(ctx)
+	mc.considerMachine(ctx)
 	return nil
 }
 
 // considerMachine acts when both a verdict to act on and what to do about it are there. A caller who was led to somebody else stays there.
-func (a *actor) considerMachine(ctx context.Context) {
-	s := &a.machine
-	if s.action == nil || s.phase != machineNone || a.killCause != "" || a.transfer.bridged() || !MachineTaken(a.call) {
+func (mc *machine) considerMachine(ctx context.Context) {
+	s := mc
+	if s.action == nil || s.phase != machineNone || mc.killCause != "" || mc.transfers.transfer.bridged() || !MachineTaken(mc.call) {
 		return
 	}
 	message := s.action.MessageURL != ""
-	a.log.InfoContext(ctx, "machine is dealt with as its campaign wants", "message", message)
+	mc.log.InfoContext(ctx, "machine is dealt with as its campaign wants", "message", message)
 	if s.phase = machineGreets; !message {
 		s.phase = machineTold
 	}
-	a.partFromMachine(ctx, message)
-	a.dismissHandler(ErrMachine)
-	if t := a.transfer; t.pending() {
-		a.transfer = nil
-		a.dropTransferLeg(ctx, t)
+	mc.partFromMachine(ctx, message)
+	mc.dismissHandler(ErrMachine)
+	if t := mc.transfers.transfer; t.pending() {
+		mc.transfers.transfer = nil
+		mc.transfers.dropTransferLeg(ctx, t)
 	}
 	if !message {
-		a.c.metrics.machines.WithLabelValues(machineHungUp).Inc()
-		a.hangupMachine(ctx)
+		mc.c.metrics.machines.WithLabelValues(machineHungUp).Inc()
+		mc.hangupMachine(ctx)
 		return
 	}
-	a.hush(ctx)
-	if !a.ai.live() {
-		a.recordHuman(ctx) // unless that has begun: what is left is on the record
+	mc.hush(ctx)
+	if !mc.voice.ai.live() {
+		mc.rec.recordHuman(ctx) // unless that has begun: what is left is on the record
 	}
-	a.arm(timerMachine, greetingTimeout)
+	mc.arm(timerMachine, greetingTimeout)
 	url := s.action.MessageURL
-	a.beside(func() { // it is played without a wait for the network
-		if _, err := a.c.promptFile(ctx, a.tenant, url); err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "message for machines can't be had yet", "error", err)
+	mc.beside(func() { // it is played without a wait for the network
+		if _, err := mc.c.promptFile(ctx, mc.tenant, url); err != nil && ctx.Err() == nil {
+			mc.log.WarnContext(ctx, "message for machines can't be had yet", "error", err)
 		}
 	})
 }
 
 // dismissHandler ends what the handler does, and doesn't wait for it.
-func (a *actor) dismissHandler(cause error) {
-	a.handler++
-	if s := a.ai; s != nil {
+func (mc *machine) dismissHandler(cause error) {
+	mc.handling.handler++
+	if s := mc.voice.ai; s != nil {
 		s.reply = nil // the handler's context tells
 	}
-	if a.stopHandler != nil {
-		a.stopHandler(cause)
-		a.stopHandler = nil
+	if mc.handling.stopHandler != nil {
+		mc.handling.stopHandler(cause)
+		mc.handling.stopHandler = nil
 	}
 }
 
 // partFromMachine frees the agent whom the caller has, or was about to have. back: the caller is wanted here.
-func (a *actor) partFromMachine(ctx context.Context, back bool) {
-	h := a.human
+func (mc *machine) partFromMachine(ctx context.Context, back bool) {
+	h := mc.agents.human
 	if h == nil {
 		return
 	}
-	a.human = nil
-	a.disarm(timerAgent)
-	a.c.metrics.agentOutcomes.WithLabelValues(string(AgentMachine)).Inc()
-	a.freeAgent(h, h.serial, h.phase == humanBridging)
+	mc.agents.human = nil
+	mc.disarm(timerAgent)
+	mc.c.metrics.agentOutcomes.WithLabelValues(string(AgentMachine)).Inc()
+	mc.agents.freeAgent(h, h.serial, h.phase == humanBridging)
 	h.answer(AgentMachine, nil)
 	if back && h.steered() {
-		a.away = true
-		a.takeBack(ctx, "", false) // the agent's leg follows the end of the bridge by itself
+		mc.away = true
+		mc.line.takeBack(ctx, "", false) // the agent's leg follows the end of the bridge by itself
 	}
 }
 
 // hush has a machine hear nothing while it greets: neither music nor the voice agent.
-func (a *actor) hush(ctx context.Context) {
-	a.afterMusic(ctx, func(context.Context) {})
-	if s := a.ai; s.live() && s.media != nil {
+func (mc *machine) hush(ctx context.Context) {
+	mc.music.afterMusic(ctx, func(context.Context) {})
+	if s := mc.voice.ai; s.live() && s.media != nil {
 		s.media.SetMute(media.FromAgent, true)
 	}
 }
 
-func (a *actor) hangupMachine(ctx context.Context) {
-	a.machine.phase = machineTold
-	a.disarm(timerMachine)
-	if a.ai.live() {
-		a.hangupSession(ctx, nil)
+func (mc *machine) hangupMachine(ctx context.Context) {
+	mc.phase = machineTold
+	mc.disarm(timerMachine)
+	if mc.voice.ai.live() {
+		mc.voice.hangupSession(ctx, nil)
 		return
 	}
-	a.kill(ctx, CauseNormalClearing)
+	mc.kill(ctx, CauseNormalClearing)
 }
 
 // greetingHeard is what detection reports after its verdict.
-func (a *actor) greetingHeard(ctx context.Context, kind amd.EventKind) {
-	if a.machine.phase != machineGreets {
+func (mc *machine) greetingHeard(ctx context.Context, kind amd.EventKind) {
+	if mc.phase != machineGreets {
 		return
 	}
 	switch kind {
 	case amd.KindBeep:
-		a.leaveMessage(ctx)
+		mc.leaveMessage(ctx)
 	case amd.KindGreetingEnd:
-		a.machine.quiet = true
-		a.arm(timerMachine, beepTimeout)
+		mc.quiet = true
+		mc.arm(timerMachine, beepTimeout)
 	case amd.KindVerdict:
 	}
 }
 
 // machineOver: the beep, or the end of the greeting, had to be heard by now. A machine that never ends gets no message.
-func (a *actor) machineOver(ctx context.Context) {
-	if a.machine.phase != machineGreets {
+func (mc *machine) machineOver(ctx context.Context) {
+	if mc.phase != machineGreets {
 		return
 	}
-	if a.machine.quiet {
-		a.leaveMessage(ctx)
+	if mc.quiet {
+		mc.leaveMessage(ctx)
 		return
 	}
-	a.log.InfoContext(ctx, "machine's greeting does not end, hanging up")
-	a.c.metrics.machines.WithLabelValues(machineUnheard).Inc()
-	a.hangupMachine(ctx)
+	mc.log.InfoContext(ctx, "machine's greeting does not end, hanging up")
+	mc.c.metrics.machines.WithLabelValues(machineUnheard).Inc()
+	mc.hangupMachine(ctx)
 }
 
 // leaveMessage brings the caller to a socket of ours, where the message is played.
-func (a *actor) leaveMessage(ctx context.Context) {
-	a.machine.phase = machineDue
-	a.disarm(timerMachine)
-	a.endDetection(ctx)
-	if !a.ai.live() {
-		a.playMessage(ctx)
+func (mc *machine) leaveMessage(ctx context.Context) {
+	mc.phase = machineDue
+	mc.disarm(timerMachine)
+	mc.taps.endDetection(ctx)
+	if !mc.voice.ai.live() {
+		mc.playMessage(ctx)
 		return
 	}
-	a.withSwitchMedia(ctx, func(ctx context.Context) {
-		if a.machine.phase == machineDue && a.ai.live() && a.killCause == "" {
-			a.leaveVoiceAgent(ctx)
-			a.playMessage(ctx)
+	mc.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
+		if mc.phase == machineDue && mc.voice.ai.live() && mc.killCause == "" {
+			mc.leaveVoiceAgent(ctx)
+			mc.playMessage(ctx)
 		}
 	})
 }
 
 // leaveVoiceAgent ends the AI session of a call that goes on without it. The caller comes back from the media leg by
 // transfer_after_bridge.
-func (a *actor) leaveVoiceAgent(ctx context.Context) {
-	s := a.ai
-	a.bypass.holds = max(0, a.bypass.holds-1)
-	at := a.c.clock.Now().UTC()
-	a.away = s.legUp || s.bridging
+func (mc *machine) leaveVoiceAgent(ctx context.Context) {
+	s := mc.voice.ai
+	mc.bypass.holds = max(0, mc.bypass.holds-1)
+	at := mc.c.clock.Now().UTC()
+	mc.away = s.legUp || s.bridging
 	opened := s.media != nil
-	a.endSessionWith(ctx, sessionEnd{outcome: sessionHangup, at: at, final: finalMetadata("voicemail_message", nil, nil)}, media.CloseHangup)
+	mc.voice.endSessionWith(ctx, sessionEnd{outcome: sessionHangup, at: at, final: finalMetadata("voicemail_message", nil, nil)}, media.CloseHangup)
 	if opened {
-		a.recordRest(ctx, at)
+		mc.rec.recordRest(ctx, at)
 	}
-	if a.away {
-		a.awaitCaller(ctx)
+	if mc.away {
+		mc.voice.awaitCaller(ctx)
 	}
 }
 
 // playMessage plays the message once the caller is there, and then hangs up.
-func (a *actor) playMessage(ctx context.Context) {
-	if a.machine.phase != machineDue || a.sock == nil || a.away || a.ai.live() || a.killCause != "" {
+func (mc *machine) playMessage(ctx context.Context) {
+	if mc.phase != machineDue || mc.sock == nil || mc.away || mc.voice.ai.live() || mc.killCause != "" {
 		return
 	}
-	a.machine.phase = machineTold
-	url := a.machine.action.MessageURL
-	a.runBeside(ctx, func(ctx context.Context, l *leg) error {
+	mc.phase = machineTold
+	url := mc.action.MessageURL
+	mc.handling.runBeside(ctx, func(ctx context.Context, l *leg) error {
 		err := l.Play(ctx, url)
 		result := machineLeft
 		switch {
@@ -264,9 +275,9 @@ func (a *actor) playMessage(ctx context.Context) {
 			result = machineGone
 		case err != nil:
 			result = machineFailed
-			a.log.WarnContext(ctx, "message for a machine is not played", "error", err)
+			mc.log.WarnContext(ctx, "message for a machine is not played", "error", err)
 		}
-		a.c.metrics.machines.WithLabelValues(result).Inc()
+		mc.c.metrics.machines.WithLabelValues(result).Inc()
 		return nil // whatever came of it, the call ends as it should
 	})
 }

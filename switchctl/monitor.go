@@ -59,7 +59,7 @@ type monitorUp struct {
 func (monitorUp) Name() string    { return "monitor up" }
 func (monitorUp) Essential() bool { return true }
 
-func (m monitorUp) refused(a *actor, _ error) {
+func (m monitorUp) refused(a *core, _ error) {
 	if m.up.err == nil {
 		a.c.stopTap(m.target, m.id, media.CloseHangup)
 	}
@@ -68,35 +68,43 @@ func (m monitorUp) refused(a *actor, _ error) {
 // monitorOver tells it that the tap has ended on the target's side.
 type monitorOver struct{ id uuid.UUID }
 
-func (monitorOver) Name() string          { return "monitor over" }
-func (monitorOver) Essential() bool       { return true }
-func (monitorOver) refused(*actor, error) {}
+func (monitorOver) Name() string         { return "monitor over" }
+func (monitorOver) Essential() bool      { return true }
+func (monitorOver) refused(*core, error) {}
+
+// monitors are the calls whose audio this call's AI session has forked.
+type monitors struct {
+	*core
+	transfers *transfers
+	voice     *voice
+	monitors  map[uuid.UUID]*monitor
+}
 
 // monitoring is the relationship with a call that is being listened to; [RelationError] when there is none.
-func (a *actor) monitoring(target uuid.UUID) (*monitor, error) {
-	if m := a.monitors[target]; m != nil && m.phase == monitorActive {
+func (ms *monitors) monitoring(target uuid.UUID) (*monitor, error) {
+	if m := ms.monitors[target]; m != nil && m.phase == monitorActive {
 		return m, nil
 	}
 	return nil, &RelationError{Target: target.String()}
 }
 
 // monitorTarget reads the target of a verb.
-func (a *actor) monitorTarget(req ControlRequest) (uuid.UUID, error) {
+func (ms *monitors) monitorTarget(req ControlRequest) (uuid.UUID, error) {
 	target, err := uuid.Parse(req.TargetCallID)
 	switch {
 	case req.TargetCallID == "":
 		return uuid.Nil, &MalformedError{Field: "target_call_id", Message: "is needed"}
 	case err != nil:
 		return uuid.Nil, &MalformedError{Field: "target_call_id", Message: "must be a UUID"}
-	case target == a.id:
+	case target == ms.id:
 		return uuid.Nil, &InvalidError{Field: "target_call_id", Message: "must be another call"}
 	}
 	return target, nil
 }
 
 // startMonitor forks a call's audio to a second connection of the session's voice agent. The reply comes when it runs.
-func (a *actor) startMonitor(ctx context.Context, req ControlRequest, reply chan<- controlResult) error {
-	target, err := a.monitorTarget(req)
+func (ms *monitors) startMonitor(ctx context.Context, req ControlRequest, reply chan<- controlResult) error {
+	target, err := ms.monitorTarget(req)
 	if err != nil {
 		return err
 	}
@@ -105,53 +113,53 @@ func (a *actor) startMonitor(ctx context.Context, req ControlRequest, reply chan
 		return &MalformedError{Field: "mode", Message: "must be one of listen, listen_and_whisper"}
 	}
 	start := monitorStart{
-		call: a.call, session: a.ai.id, voiceAgentID: a.ai.agent.ID, target: target, mode: mode, source: req.Source, by: req.By,
-		at: a.c.clock.Now().UTC(),
+		call: ms.call, session: ms.voice.ai.id, voiceAgentID: ms.voice.ai.agent.ID, target: target, mode: mode, source: req.Source, by: req.By,
+		at: ms.c.clock.Now().UTC(),
 	}
-	before, live := a.monitors[target], 0
-	for _, m := range a.monitors {
+	before, live := ms.monitors[target], 0
+	for _, m := range ms.monitors {
 		if m.phase != monitorEnded {
 			live++
 		}
 	}
 	switch {
 	case before != nil && before.phase == monitorStarting:
-		return &StateError{State: a.state.String(), Event: req.Event, Detail: "the monitor is being started"}
+		return &StateError{State: ms.state.String(), Event: req.Event, Detail: "the monitor is being started"}
 	case before != nil && before.phase == monitorActive && before.mode != mode:
-		a.changeMonitorMode(ctx, before, start, reply)
+		ms.changeMonitorMode(ctx, before, start, reply)
 		return nil
 	case before != nil && before.phase == monitorActive:
 		reply <- controlResult{result: map[string]any{}}
 		return nil
 	case live >= maxMonitors:
-		return &StateError{State: a.state.String(), Event: req.Event, Detail: "the session has as many monitors as it may have"}
+		return &StateError{State: ms.state.String(), Event: req.Event, Detail: "the session has as many monitors as it may have"}
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
-	spec, err := a.monitorSpec(id, target)
+	spec, err := ms.monitorSpec(id, target)
 	if err != nil {
 		return err
 	}
-	if a.monitors == nil {
-		a.monitors = map[uuid.UUID]*monitor{}
+	if ms.monitors == nil {
+		ms.monitors = map[uuid.UUID]*monitor{}
 	}
-	a.monitors[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply, before: before}
-	a.beside(func() {
-		up := tapUp{err: a.permitMonitor(ctx, start)}
+	ms.monitors[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply, before: before}
+	ms.beside(func() {
+		up := tapUp{err: ms.permitMonitor(ctx, start)}
 		if up.err == nil {
-			up = a.c.tapCall(ctx, a.tenant, target, tapRequest{id: id, spec: spec, owner: a})
+			up = ms.c.tapCall(ctx, ms.tenant, target, tapRequest{id: id, spec: spec, owner: ms.core})
 		}
-		a.post(monitorUp{target: target, id: id, up: up})
+		ms.post(monitorUp{target: target, id: id, up: up})
 	})
 	return nil
 }
 
 // monitorSpec describes the second connection: the session's own address, format and token, with the monitor's metadata.
-func (a *actor) monitorSpec(id, target uuid.UUID) (media.SessionSpec, error) {
-	s := a.ai
-	metadata, format, err := a.c.monitorMetadata(a.call, s.grant, target)
+func (ms *monitors) monitorSpec(id, target uuid.UUID) (media.SessionSpec, error) {
+	s := ms.voice.ai
+	metadata, format, err := ms.c.monitorMetadata(ms.call, s.grant, target)
 	if err != nil {
 		return media.SessionSpec{}, err
 	}
@@ -162,84 +170,84 @@ func (a *actor) monitorSpec(id, target uuid.UUID) (media.SessionSpec, error) {
 }
 
 // monitorIsUp: the target's actor has answered. A session that has ended meanwhile wants the tap no more.
-func (a *actor) monitorIsUp(ctx context.Context, m monitorUp) {
-	mon := a.monitors[m.target]
+func (ms *monitors) monitorIsUp(ctx context.Context, m monitorUp) {
+	mon := ms.monitors[m.target]
 	if mon == nil || mon.id != m.id || mon.phase != monitorStarting {
-		m.refused(a, nil)
+		m.refused(ms.core, nil)
 		return
 	}
 	if m.up.err != nil {
-		delete(a.monitors, m.target)
+		delete(ms.monitors, m.target)
 		if mon.before != nil {
-			a.monitors[m.target] = mon.before
+			ms.monitors[m.target] = mon.before
 		}
-		a.c.metrics.rejected.Inc()
+		ms.c.metrics.rejected.Inc()
 		mon.answer(controlResult{err: m.up.err})
 		return
 	}
 	mon.phase, mon.before = monitorActive, nil
-	mon.members = append(slices.Clone(m.up.members), conferenceMember{MemberID: mon.id.String(), Role: "monitor", Destination: new(a.id.String())})
-	a.log.InfoContext(ctx, "monitor has started", "target_call_id", m.target.String(), "tap_id", m.id.String())
-	a.monitorChanged(ctx, mon, changeMonitorStarted)
+	mon.members = append(slices.Clone(m.up.members), conferenceMember{MemberID: mon.id.String(), Role: "monitor", Destination: new(ms.id.String())})
+	ms.log.InfoContext(ctx, "monitor has started", "target_call_id", m.target.String(), "tap_id", m.id.String())
+	ms.monitorChanged(ctx, mon, changeMonitorStarted)
 	mon.answer(controlResult{result: map[string]any{}})
 	if mon.gone {
-		a.endMonitor(ctx, mon)
+		ms.endMonitor(ctx, mon)
 	}
 }
 
 // monitorIsOver: the tap ended with its call, or the AI has closed its socket.
-func (a *actor) monitorIsOver(ctx context.Context, m monitorOver) {
-	for _, mon := range a.monitors {
+func (ms *monitors) monitorIsOver(ctx context.Context, m monitorOver) {
+	for _, mon := range ms.monitors {
 		switch {
 		case mon.id != m.id:
 		case mon.phase == monitorStarting:
 			mon.gone = true
 		case mon.phase == monitorActive:
-			a.endMonitor(ctx, mon)
+			ms.endMonitor(ctx, mon)
 		}
 	}
 }
 
 // stopMonitor is monitor_stop. One that has ended already is what was wanted.
-func (a *actor) stopMonitor(ctx context.Context, req ControlRequest) error {
-	target, err := a.monitorTarget(req)
+func (ms *monitors) stopMonitor(ctx context.Context, req ControlRequest) error {
+	target, err := ms.monitorTarget(req)
 	if err != nil {
 		return err
 	}
-	mon, err := a.monitoring(target)
+	mon, err := ms.monitoring(target)
 	if err != nil {
-		switch before := a.monitors[target]; {
+		switch before := ms.monitors[target]; {
 		case before == nil:
 			return err
 		case before.phase == monitorStarting:
-			return &StateError{State: a.state.String(), Event: req.Event, Detail: "the monitor is being started"}
+			return &StateError{State: ms.state.String(), Event: req.Event, Detail: "the monitor is being started"}
 		}
 		return nil // it has ended already
 	}
 	mon.source = req.Source
-	a.endMonitor(ctx, mon)
-	a.c.stopTap(target, mon.id, media.CloseHangup)
+	ms.endMonitor(ctx, mon)
+	ms.c.stopTap(target, mon.id, media.CloseHangup)
 	return nil
 }
 
 // endMonitor ends the relationship, and says so when it had begun.
-func (a *actor) endMonitor(ctx context.Context, mon *monitor) {
+func (ms *monitors) endMonitor(ctx context.Context, mon *monitor) {
 	before := mon.phase
 	mon.phase = monitorEnded
 	if before == monitorActive {
 		mon.members = slices.DeleteFunc(slices.Clone(mon.members), func(m conferenceMember) bool { return m.MemberID == mon.id.String() })
-		a.monitorChanged(ctx, mon, changeMonitorStopped)
+		ms.monitorChanged(ctx, mon, changeMonitorStopped)
 	}
 	mon.answer(controlResult{err: ErrSessionTerminated})
 }
 
 // endMonitors ends what a session listens to, before the session itself.
-func (a *actor) endMonitors(ctx context.Context) {
-	for target, mon := range a.monitors {
+func (ms *monitors) endMonitors(ctx context.Context) {
+	for target, mon := range ms.monitors {
 		if mon.phase != monitorEnded {
-			a.c.stopTap(target, mon.id, media.CloseHangup)
+			ms.c.stopTap(target, mon.id, media.CloseHangup)
 		}
-		a.endMonitor(ctx, mon)
+		ms.endMonitor(ctx, mon)
 	}
 }
 
@@ -251,13 +259,13 @@ func (c *Controller) stopTap(target, id uuid.UUID, reason media.CloseReason) {
 }
 
 // refreshMonitors gives the taps' sockets the new token for the case that they are dialed again.
-func (a *actor) refreshMonitors() {
-	for target, mon := range a.monitors {
-		t := a.c.registry.call(target)
+func (ms *monitors) refreshMonitors() {
+	for target, mon := range ms.monitors {
+		t := ms.c.registry.call(target)
 		if mon.phase != monitorActive || t == nil {
 			continue
 		}
-		if metadata, _, err := a.c.monitorMetadata(a.call, a.ai.grant, target); err == nil {
+		if metadata, _, err := ms.c.monitorMetadata(ms.call, ms.voice.ai.grant, target); err == nil {
 			t.post(tapMetadata{id: mon.id, metadata: metadata})
 		}
 	}
@@ -297,27 +305,27 @@ type conferenceChange struct {
 }
 
 // monitorChanged commits the event.
-func (a *actor) monitorChanged(ctx context.Context, mon *monitor, change string) {
+func (ms *monitors) monitorChanged(ctx context.Context, mon *monitor, change string) {
 	who := "tenant_api"
 	if mon.source == sourceAI {
 		who = "ai"
 	}
-	target, call := mon.target, a.call
+	target, call := mon.target, ms.call
 	c := conferenceChange{
-		change: change, actor: who, members: mon.members, at: a.c.clock.Now().UTC(), target: &target, mode: mon.mode,
-		voiceAgentID: a.ai.agent.ID,
+		change: change, actor: who, members: mon.members, at: ms.c.clock.Now().UTC(), target: &target, mode: mon.mode,
+		voiceAgentID: ms.voice.ai.agent.ID,
 	}
-	a.record(ctx, change, func(ctx context.Context) error { return a.c.ledger.ConferenceChanged(ctx, call, c) }, nil)
+	ms.record(ctx, change, func(ctx context.Context) error { return ms.c.ledger.ConferenceChanged(ctx, call, c) }, nil)
 }
 
 // members are who is on the line, as events name them.
-func (a *actor) members() []conferenceMember {
-	list := []conferenceMember{{MemberID: a.channel, Role: "caller"}}
-	if a.ai.live() {
-		list = append(list, conferenceMember{MemberID: a.ai.id.String(), Role: "voice_agent"})
+func (ms *monitors) members() []conferenceMember {
+	list := []conferenceMember{{MemberID: ms.channel, Role: "caller"}}
+	if ms.voice.ai.live() {
+		list = append(list, conferenceMember{MemberID: ms.voice.ai.id.String(), Role: "voice_agent"})
 	}
-	if a.transfer.bridged() {
-		list = append(list, conferenceMember{MemberID: a.transfer.channel, Role: "destination", Destination: new(a.transfer.facts.destination)})
+	if ms.transfers.transfer.bridged() {
+		list = append(list, conferenceMember{MemberID: ms.transfers.transfer.channel, Role: "destination", Destination: new(ms.transfers.transfer.facts.destination)})
 	}
 	return list
 }

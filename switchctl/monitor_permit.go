@@ -50,38 +50,38 @@ type monitorMode struct {
 func (monitorMode) Name() string    { return "monitor mode" }
 func (monitorMode) Essential() bool { return true }
 
-func (m monitorMode) refused(_ *actor, err error) { m.reply <- controlResult{err: err} }
+func (m monitorMode) refused(_ *core, err error) { m.reply <- controlResult{err: err} }
 
 // permitMonitor asks whether a monitor may start, or change its mode, and has it audited.
-func (a *actor) permitMonitor(ctx context.Context, start monitorStart) error {
+func (ms *monitors) permitMonitor(ctx context.Context, start monitorStart) error {
 	ctx, cancel := context.WithTimeout(ctx, monitorPermitTimeout)
 	defer cancel()
-	return a.c.ledger.PermitMonitor(ctx, start)
+	return ms.c.ledger.PermitMonitor(ctx, start)
 }
 
 // changeMonitorMode changes what a running monitor may do; the reply comes when it is permitted.
-func (a *actor) changeMonitorMode(ctx context.Context, mon *monitor, start monitorStart, reply chan<- controlResult) {
+func (ms *monitors) changeMonitorMode(ctx context.Context, mon *monitor, start monitorStart, reply chan<- controlResult) {
 	m := monitorMode{target: mon.target, id: mon.id, mode: start.mode, reply: reply}
-	a.beside(func() {
-		m.err = a.permitMonitor(ctx, start)
-		a.post(m)
+	ms.beside(func() {
+		m.err = ms.permitMonitor(ctx, start)
+		ms.post(m)
 	})
 }
 
 // monitorModeIsPermitted takes the new mode of a monitor that still runs.
-func (a *actor) monitorModeIsPermitted(ctx context.Context, m monitorMode) {
-	mon := a.monitors[m.target]
+func (ms *monitors) monitorModeIsPermitted(ctx context.Context, m monitorMode) {
+	mon := ms.monitors[m.target]
 	switch {
 	case m.err != nil:
-		a.c.metrics.rejected.Inc()
+		ms.c.metrics.rejected.Inc()
 		m.reply <- controlResult{err: m.err}
 		return
 	case mon == nil || mon.id != m.id || mon.phase != monitorActive:
-		m.reply <- controlResult{err: &StateError{State: a.state.String(), Event: VerbMonitorStart, Detail: "the monitor has ended"}}
+		m.reply <- controlResult{err: &StateError{State: ms.state.String(), Event: VerbMonitorStart, Detail: "the monitor has ended"}}
 		return
 	}
 	mon.mode = m.mode
-	a.monitorChanged(ctx, mon, changeMonitorStarted)
+	ms.monitorChanged(ctx, mon, changeMonitorStarted)
 	m.reply <- controlResult{result: map[string]any{}}
 }
 

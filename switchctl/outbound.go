@@ -83,7 +83,7 @@ func (c *Controller) hangupSocket(ctx context.Context, conn *esl.Conn, cause str
 
 // takeInbound admits a carrier's call. While we drain, or can't hear the switch's events, the socket just closes: the
 // dialplan answers 503, and the carrier tries its next route.
-func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Event) *actor {
+func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Event) *core {
 	if c.draining.Load() || c.link.Generation() == 0 {
 		c.log.WarnContext(ctx, "inbound call refused", "draining", c.draining.Load())
 		return nil
@@ -97,7 +97,7 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 	}
 	a := c.newActor(call, ev.UUID())
 	a.dial.seen = true
-	if !c.registry.add(a) || !c.start(a) {
+	if !c.registry.add(a.core) || !c.start(a) {
 		return nil
 	}
 	set := fs.SetVars(ev.UUID(), fs.Var{Name: "rm_call_id", Value: call.ID.String()}, fs.Var{Name: "rm_tenant_id", Value: call.TenantID.String()},
@@ -108,7 +108,7 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 	if _, err := c.link.API(ctx, set); err != nil {
 		a.log.WarnContext(ctx, "variables of an inbound call could not be set", "error", err)
 	}
-	return a
+	return a.core
 }
 
 func (c *Controller) routeInbound(ctx context.Context, ev *esl.Event) (db.Call, error) {

@@ -21,7 +21,7 @@ func (phoneRelease) Essential() bool { return true }
 
 // phoneClaim takes the phone for a call. The answer is agentLeg, and agentGone follows when the leg goes before phoneFree.
 type phoneClaim struct {
-	call   *actor
+	call   *core
 	serial uint64
 	ring   time.Duration
 	// number and caller are who calls, for a phone that rings.
@@ -35,7 +35,7 @@ func (phoneClaim) Essential() bool { return true }
 
 // phoneFree ends a claim. doubt: the bridge did not come about, so the leg may be gone. told: the agent hears a whisper.
 type phoneFree struct {
-	call   *actor
+	call   *core
 	serial uint64
 	doubt  bool
 	told   bool

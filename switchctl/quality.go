@@ -110,15 +110,15 @@ func measured(column json.RawMessage, sessions []mediaSession, reason media.Clos
 }
 
 // keepQuality writes what was measured so far, for a call that outlives this controller.
-func (a *actor) keepQuality(ctx context.Context) {
-	sessions, call := a.sessions, a.call
+func (v *voice) keepQuality(ctx context.Context) {
+	sessions, call := v.sessions, v.call
 	if len(sessions) == 0 {
 		return
 	}
-	a.beside(func() {
+	v.beside(func() {
 		q, _ := measured(call.Quality, sessions, media.CloseShutdown)
 		if column := q.column(); column != nil {
-			a.record(ctx, "quality", func(ctx context.Context) error { return a.c.ledger.Quality(ctx, call, column) }, nil)
+			v.record(ctx, "quality", func(ctx context.Context) error { return v.c.ledger.Quality(ctx, call, column) }, nil)
 		}
 	})
 }

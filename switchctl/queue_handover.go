@@ -51,42 +51,42 @@ func queueRequest(facts transferFacts) QueueRequest {
 }
 
 // startHandover asks the queue. Until it has answered the transfer is pending.
-func (a *actor) startHandover(ctx context.Context, facts transferFacts, reply chan<- controlResult) error {
+func (x *transfers) startHandover(ctx context.Context, facts transferFacts, reply chan<- controlResult) error {
 	if facts.destinationType == destinationPerson && facts.destination == "" {
 		return &InvalidError{Field: "destination", Message: "must be an agent's extension"}
 	}
 	if facts.destinationType == destinationQueue {
 		facts.destination = or(facts.destination, defaultQueue)
 	}
-	a.askQueue(ctx, &transfer{facts: facts, reply: reply, handover: &handover{req: queueRequest(facts)}})
+	x.askQueue(ctx, &transfer{facts: facts, reply: reply, handover: &handover{req: queueRequest(facts)}})
 	return nil
 }
 
-func (a *actor) askQueue(ctx context.Context, t *transfer) {
-	a.transfer = t
-	a.arm(timerTransfer, decisionLimit)
-	tenant, req := a.tenant, t.handover.req
-	a.beside(func() {
-		a.post(queueAllowed{transfer: t, err: a.c.canQueue(ctx, tenant, req)})
+func (x *transfers) askQueue(ctx context.Context, t *transfer) {
+	x.transfer = t
+	x.arm(timerTransfer, decisionLimit)
+	tenant, req := x.tenant, t.handover.req
+	x.beside(func() {
+		x.post(queueAllowed{transfer: t, err: x.c.canQueue(ctx, tenant, req)})
 	})
 }
 
 // disconnected is what the voice agent's record says of a session that can't go on: its caller is handed over, or the call ends.
-func (a *actor) disconnected(ctx context.Context, outcome sessionOutcome, cause string, reason media.CloseReason) {
-	s := a.ai
-	if t := a.transfer; s.live() && t.pending() && !t.handler && a.killCause == "" {
+func (x *transfers) disconnected(ctx context.Context, outcome sessionOutcome, cause string, reason media.CloseReason) {
+	s := x.voice.ai
+	if t := x.transfer; s.live() && t.pending() && !t.handler && x.killCause == "" {
 		if s.broke == nil {
 			s.broke = &sessionBreak{outcome: outcome, cause: cause, reason: reason}
 		}
 		return // a pending transfer wins: should it fail, this follows
 	}
-	if !s.live() || s.agent.WsDisconnectAction != actionQueue || a.killCause != "" {
-		a.kill(ctx, cause)
-		a.endSession(ctx, outcome, nil, reason)
+	if !s.live() || s.agent.WsDisconnectAction != actionQueue || x.killCause != "" {
+		x.kill(ctx, cause)
+		x.voice.endSession(ctx, outcome, nil, reason)
 		return
 	}
 	facts := transferFacts{destinationType: destinationQueue, destination: defaultQueue}
-	a.askQueue(ctx, &transfer{facts: facts, handover: &handover{
+	x.askQueue(ctx, &transfer{facts: facts, handover: &handover{
 		req: queueRequest(facts), forced: true, outcome: outcome, cause: cause, reason: reason,
 	}})
 }
@@ -106,57 +106,57 @@ type sessionBreak struct {
 }
 
 // afterTransfer: a transfer has failed. A session that could not go on meanwhile ends now, as its voice agent's record says.
-func (a *actor) afterTransfer(ctx context.Context) {
-	if s := a.ai; s.live() && s.broke != nil && a.killCause == "" {
+func (x *transfers) afterTransfer(ctx context.Context) {
+	if s := x.voice.ai; s.live() && s.broke != nil && x.killCause == "" {
 		b := *s.broke
 		s.broke = nil
-		a.disconnected(ctx, b.outcome, b.cause, b.reason)
+		x.disconnected(ctx, b.outcome, b.cause, b.reason)
 	}
 }
 
 // queueAnswered: the queue takes the caller, or not.
-func (a *actor) queueAnswered(ctx context.Context, m queueAllowed) (state, error) {
-	t := a.transfer
+func (x *transfers) queueAnswered(ctx context.Context, m queueAllowed) (state, error) {
+	t := x.transfer
 	if t == nil || t != m.transfer || t.handover.answered {
-		return a.state, nil
+		return x.state, nil
 	}
 	h := t.handover
 	h.answered = true
-	a.disarm(timerTransfer)
+	x.disarm(timerTransfer)
 	switch {
 	case m.err != nil && h.forced:
-		a.log.WarnContext(ctx, "queue does not take the caller, hanging up", "error", m.err)
-		a.transfer = nil
+		x.log.WarnContext(ctx, "queue does not take the caller, hanging up", "error", m.err)
+		x.transfer = nil
 		t.tell(controlResult{err: m.err})
-		a.kill(ctx, h.cause)
-		a.endSession(ctx, h.outcome, nil, h.reason)
+		x.kill(ctx, h.cause)
+		x.voice.endSession(ctx, h.outcome, nil, h.reason)
 	case m.err != nil:
-		a.log.InfoContext(ctx, "queue does not take the caller", "error", m.err)
+		x.log.InfoContext(ctx, "queue does not take the caller", "error", m.err)
 		t.tell(controlResult{err: m.err})
-		a.failTransfer(ctx, failureCause(m.err))
+		x.failTransfer(ctx, failureCause(m.err))
 	default:
 		t.tell(controlResult{result: map[string]any{}})
-		a.callState("transferring", "")
+		x.callState("transferring", "")
 		t.media = true
-		a.withSwitchMedia(ctx, func(ctx context.Context) {
-			if a.transfer == t {
-				a.handOver(ctx, t)
+		x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
+			if x.transfer == t {
+				x.handOver(ctx, t)
 			}
 		})
 	}
-	return a.state, nil
+	return x.state, nil
 }
 
 // handOver ends the AI session and starts the queue. The caller comes back from the media leg by transfer_after_bridge, and hears
 // ringback as soon as its socket is there.
-func (a *actor) handOver(ctx context.Context, t *transfer) {
-	s, h := a.ai, t.handover
-	if !s.live() || a.killCause != "" {
+func (x *transfers) handOver(ctx context.Context, t *transfer) {
+	s, h := x.voice.ai, t.handover
+	if !s.live() || x.killCause != "" {
 		return
 	}
-	a.transfer = nil
-	a.bypass.holds = max(0, a.bypass.holds-1)
-	at, facts := a.c.clock.Now().UTC(), t.facts
+	x.transfer = nil
+	x.bypass.holds = max(0, x.bypass.holds-1)
+	at, facts := x.c.clock.Now().UTC(), t.facts
 	end := sessionEnd{
 		outcome: sessionTransferredAgent, at: at, transfer: &facts, final: finalMetadata("transfer", &facts, facts.metadata),
 	}
@@ -164,33 +164,33 @@ func (a *actor) handOver(ctx context.Context, t *transfer) {
 	if h.outcome == sessionTimeout {
 		end.outcome, end.transfer, reason = sessionTimeout, nil, media.CloseTimeout
 	}
-	a.log.InfoContext(ctx, "caller is handed over", "queue", h.req.Queue, "destination", h.req.Extension)
-	a.away = s.legUp || s.bridging
+	x.log.InfoContext(ctx, "caller is handed over", "queue", h.req.Queue, "destination", h.req.Extension)
+	x.away = s.legUp || s.bridging
 	s.reply = nil // the handler's context tells
-	if a.stopHandler != nil {
-		a.stopHandler(ErrHandedOver)
+	if x.handling.stopHandler != nil {
+		x.handling.stopHandler(ErrHandedOver)
 	}
-	a.endSessionWith(ctx, end, reason)
+	x.voice.endSessionWith(ctx, end, reason)
 	if s.media != nil {
-		a.recordRest(ctx, at)
+		x.rec.recordRest(ctx, at)
 	}
-	a.music = music{on: true}
+	x.music.ringNext()
 	switch {
 	case s.bridging && !s.legUp:
 		// The bridge was never there, so that nothing brings the caller back from it: the switch keeps trying it, and then parks.
-		a.takeBack(ctx, s.leg, false)
-	case a.away || a.sock == nil:
-		a.awaitCaller(ctx)
+		x.line.takeBack(ctx, s.leg, false)
+	case x.away || x.sock == nil:
+		x.voice.awaitCaller(ctx)
 	default:
-		a.playMusic(ctx)
+		x.music.playMusic(ctx)
 	}
-	a.startQueue(ctx, h.req)
+	x.startQueue(ctx, h.req)
 }
 
 // startQueue runs AnswerHandler.Queue beside the actor, in place of the handler before.
-func (a *actor) startQueue(ctx context.Context, req QueueRequest) {
-	a.handled = true
-	a.runBeside(ctx, func(ctx context.Context, l *leg) error { return a.c.handler.Queue(ctx, l, req) })
+func (x *transfers) startQueue(ctx context.Context, req QueueRequest) {
+	x.handling.handled = true
+	x.handling.runBeside(ctx, func(ctx context.Context, l *leg) error { return x.c.handler.Queue(ctx, l, req) })
 }
 
 // queuedBefore is the queue that a call was handed over to before a restart; nil for none.
@@ -215,9 +215,9 @@ func queuedBefore(session db.AiSession) *QueueRequest {
 }
 
 // queued is the queue that the call's voice agent has handed its caller over to; nil for none.
-func (a *actor) queued() *QueueRequest {
-	if a.ai == nil || a.ai.phase != phaseEnded {
+func (x *transfers) queued() *QueueRequest {
+	if x.voice.ai == nil || x.voice.ai.phase != phaseEnded {
 		return nil
 	}
-	return queuedBefore(a.ai.grant.session)
+	return queuedBefore(x.voice.ai.grant.session)
 }

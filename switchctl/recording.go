@@ -14,7 +14,11 @@ import (
 const varPaused = "rm_recording_paused"
 
 // recording is the state of a call's recording that outlives its AI session. Its fields belong to the actor's goroutine.
-type recording struct {
+type recorder struct {
+	*core
+	talking *talking
+	voice   *voice
+
 	paused bool
 	// failed: it has ended early.
 	failed bool
@@ -22,51 +26,51 @@ type recording struct {
 	wanted bool
 	// second is the file that the switch writes, beside or after a voice agent's own.
 	second string
-	// line keeps the commands on what the switch writes in order.
-	line rt.Serial
+	// sends keeps the commands on what the switch writes in order.
+	sends rt.Serial
 	// marks keeps the pauses that are noted on the channel in order.
 	marks rt.Serial
 }
 
 // recordingSpec describes the recording of an AI session; nil before the answer.
-func (a *actor) recordingSpec() *media.RecordingSpec {
-	if a.answerAt == nil {
+func (r *recorder) recordingSpec() *media.RecordingSpec {
+	if r.answerAt == nil {
 		return nil
 	}
 	return &media.RecordingSpec{
-		Path: a.c.recordPath(a.id), Start: *a.answerAt, Append: a.ai.resumed, Encoding: a.c.cfg.RecordEncoding, Paused: a.rec.paused,
+		Path: r.c.recordPath(r.id), Start: *r.answerAt, Append: r.voice.ai.resumed, Encoding: r.c.cfg.RecordEncoding, Paused: r.paused,
 	}
 }
 
 // isRecording tells whether what is said now is kept.
-func (a *actor) isRecording() bool {
-	return a.ai != nil && a.ai.media != nil && a.answerAt != nil && !a.rec.paused && !a.rec.failed
+func (r *recorder) isRecording() bool {
+	return r.voice.ai != nil && r.voice.ai.media != nil && r.answerAt != nil && !r.paused && !r.failed
 }
 
 // pauseOrResume is the verbs recording_pause and recording_resume: silence is recorded in between. A pause that is asked for
 // twice is one. It lasts until it is ended, through a transfer and a restart of ours.
-func (a *actor) pauseOrResume(ctx context.Context, req ControlRequest) error {
+func (r *recorder) pauseOrResume(ctx context.Context, req ControlRequest) error {
 	paused := req.Event == VerbRecordingPause
-	none := &StateError{State: a.state.String(), Event: req.Event, Detail: "the call is not being recorded"}
-	if a.answerAt == nil || a.rec.failed {
+	none := &StateError{State: r.state.String(), Event: req.Event, Detail: "the call is not being recorded"}
+	if r.answerAt == nil || r.failed {
 		return none
 	}
-	err := a.ai.media.PauseRecording(paused)
+	err := r.voice.ai.media.PauseRecording(paused)
 	if errors.Is(err, media.ErrNoRecording) {
 		return none
 	}
 	if err != nil {
 		return err
 	}
-	a.rec.paused = paused
-	link, value := a.c.link, ""
+	r.paused = paused
+	link, value := r.c.link, ""
 	if paused {
 		value = "true"
 	}
-	note := fs.SetVar(a.channel, varPaused, value)
-	a.inTurn(&a.rec.marks, func() {
+	note := fs.SetVar(r.channel, varPaused, value)
+	r.inTurn(&r.marks, func() {
 		if _, err := link.API(ctx, note); err != nil {
-			a.log.WarnContext(ctx, "pause of the recording could not be noted on the channel", "error", err)
+			r.log.WarnContext(ctx, "pause of the recording could not be noted on the channel", "error", err)
 		}
 	})
 	var metadata json.RawMessage
@@ -75,6 +79,6 @@ func (a *actor) pauseOrResume(ctx context.Context, req ControlRequest) error {
 			return err
 		}
 	}
-	a.appendLog(ctx, req.Event, metadata, req.Source, nil)
+	r.voice.appendLog(ctx, req.Event, metadata, req.Source, nil)
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 // registry is the cache of live actors, by call and by channel. PostgreSQL is the truth.
 type registry struct {
 	mu       sync.RWMutex
-	calls    map[uuid.UUID]*actor
-	channels map[string]*actor
-	owned    map[*actor][]string // channels that bind and own have added
+	calls    map[uuid.UUID]*core
+	channels map[string]*core
+	owned    map[*core][]string // channels that bind and own have added
 	// idle is closed while there is no call.
 	idle chan struct{}
 }
@@ -20,11 +20,11 @@ type registry struct {
 func newRegistry() *registry {
 	idle := make(chan struct{})
 	close(idle)
-	return &registry{calls: map[uuid.UUID]*actor{}, channels: map[string]*actor{}, owned: map[*actor][]string{}, idle: idle}
+	return &registry{calls: map[uuid.UUID]*core{}, channels: map[string]*core{}, owned: map[*core][]string{}, idle: idle}
 }
 
 // add takes a call; false when it is there already.
-func (r *registry) add(a *actor) bool {
+func (r *registry) add(a *core) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, taken := r.calls[a.id]; taken {
@@ -40,7 +40,7 @@ func (r *registry) add(a *actor) bool {
 	return true
 }
 
-func (r *registry) remove(a *actor) {
+func (r *registry) remove(a *core) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.calls[a.id] != a {
@@ -59,7 +59,7 @@ func (r *registry) remove(a *actor) {
 }
 
 // bind gives a call one more channel.
-func (r *registry) bind(a *actor, channel string) {
+func (r *registry) bind(a *core, channel string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.calls[a.id] != a {
@@ -70,7 +70,7 @@ func (r *registry) bind(a *actor, channel string) {
 }
 
 // own notes a channel of a call whose events come some other way; false when the call is not live.
-func (r *registry) own(a *actor, channel string) bool {
+func (r *registry) own(a *core, channel string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.calls[a.id] != a {
@@ -83,7 +83,7 @@ func (r *registry) own(a *actor, channel string) bool {
 }
 
 // channelsOf gives all channels that a live call has had.
-func (r *registry) channelsOf(a *actor) []string {
+func (r *registry) channelsOf(a *core) []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return append([]string{a.channel}, r.owned[a]...)
@@ -95,14 +95,14 @@ func (r *registry) unbind(channel string) {
 	delete(r.channels, channel)
 }
 
-func (r *registry) call(id uuid.UUID) *actor {
+func (r *registry) call(id uuid.UUID) *core {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.calls[id]
 }
 
 // find looks for the owner of a channel: by its UUID, else by the rm_call_id that it carries.
-func (r *registry) find(channel, callID string) *actor {
+func (r *registry) find(channel, callID string) *core {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if a := r.channels[channel]; a != nil {
@@ -114,10 +114,10 @@ func (r *registry) find(channel, callID string) *actor {
 	return nil
 }
 
-func (r *registry) all() []*actor {
+func (r *registry) all() []*core {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	list := make([]*actor, 0, len(r.calls))
+	list := make([]*core, 0, len(r.calls))
 	for _, a := range r.calls {
 		list = append(list, a)
 	}

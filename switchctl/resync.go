@@ -89,8 +89,8 @@ func (c *Controller) resyncOnce(ctx context.Context) error {
 }
 
 // lookAll asks for each call's channel, some at a time, and tells what kept it from it. legs are the media legs on the switch, by call.
-func (c *Controller) lookAll(ctx context.Context, actors []*actor, legs map[uuid.UUID]string) error {
-	queue := make(chan *actor)
+func (c *Controller) lookAll(ctx context.Context, actors []*core, legs map[uuid.UUID]string) error {
+	queue := make(chan *core)
 	failed := make(chan error, 1) // one of many is enough
 	var workers sync.WaitGroup
 	for range min(lookers, len(actors)) {
@@ -191,28 +191,28 @@ func (c *Controller) reconcile(ctx context.Context) {
 }
 
 // adopt makes an actor for each open row of the node that has none and is at least minAge old.
-func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*actor, error) {
+func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*core, error) {
 	open, err := c.ledger.OpenCalls(ctx, c.cfg.NodeID)
 	if err != nil {
 		return nil, err
 	}
-	var adopted []*actor
+	var adopted []*core
 	for _, o := range open {
 		if minAge > 0 && c.clock.Now().Sub(o.call.CreatedAt) < minAge {
 			continue
 		}
 		a := c.recoveredActor(o)
-		if !c.registry.add(a) {
+		if !c.registry.add(a.core) {
 			continue
 		}
-		if a.transfer != nil {
-			c.registry.bind(a, a.transfer.channel)
+		if a.transfers.transfer != nil {
+			c.registry.bind(a.core, a.transfers.transfer.channel)
 		}
 		if !c.start(a) {
 			return adopted, nil
 		}
 		c.log.InfoContext(ctx, "open call found", "call_id", a.id.String(), "status", o.call.Status)
-		adopted = append(adopted, a)
+		adopted = append(adopted, a.core)
 	}
 	return adopted, nil
 }
@@ -226,26 +226,26 @@ func (c *Controller) recoveredActor(o openCall) *actor {
 	a.dial.adm = Admission{Call: o.call, RingTimeout: defaultRing}
 	a.state = stateOf(o.call)
 	if s := o.session; s != nil {
-		a.handled = true
-		a.ai = &aiSession{id: s.ID, phase: phaseOpening, resumed: true, grant: sessionGrant{session: *s}, logs: newSessionLog(a, s.ID)}
+		a.handling.handled = true
+		a.voice.ai = &aiSession{id: s.ID, phase: phaseOpening, resumed: true, grant: sessionGrant{session: *s}, logs: newSessionLog(a.core, s.ID)}
 		if s.Status == "ended" {
-			a.ai.phase = phaseEnded
+			a.voice.ai.phase = phaseEnded
 			if s.Outcome != nil {
-				a.ai.outcome = sessionOutcome(*s.Outcome)
+				a.voice.ai.outcome = sessionOutcome(*s.Outcome)
 			}
 		}
 	}
-	a.hadAgent = o.call.AgentID != nil && !a.ai.live()
+	a.hadAgent = o.call.AgentID != nil && !a.voice.ai.live()
 	if o.transferUnit != nil {
-		a.transfer = &transfer{
+		a.transfers.transfer = &transfer{
 			phase: transferDialing, channel: o.transferUnit.String(), adm: Admission{UnitID: *o.transferUnit},
 		}
 	}
-	if a.ai != nil && a.ai.outcome.transferred() && a.queued() == nil {
-		if a.transfer == nil {
-			a.transfer = &transfer{}
+	if a.voice.ai != nil && a.voice.ai.outcome.transferred() && a.transfers.queued() == nil {
+		if a.transfers.transfer == nil {
+			a.transfers.transfer = &transfer{}
 		}
-		a.transfer.phase = transferBridged
+		a.transfers.transfer.phase = transferBridged
 	}
 	return a
 }
@@ -267,37 +267,37 @@ func stateOf(call db.Call) state {
 
 // resume goes on with a call that was found again: its voice agent in the same session, or its handler when it had not
 // got that far.
-func (a *actor) resume(ctx context.Context, now state) {
-	if t := a.transfer; t.pending() {
-		a.transfer = nil // its answer had nobody to hear it
-		a.dropTransferLeg(ctx, t)
+func (l *callerLine) resume(ctx context.Context, now state) {
+	if t := l.transfers.transfer; t.pending() {
+		l.transfers.transfer = nil // its answer had nobody to hear it
+		l.transfers.dropTransferLeg(ctx, t)
 	}
-	switch s := a.ai; {
-	case a.transfer.bridged():
-	case a.queued() != nil:
-		a.away = a.sock == nil
-		a.music.on = true
-		a.startQueue(ctx, *a.queued())
+	switch s := l.voice.ai; {
+	case l.transfers.transfer.bridged():
+	case l.transfers.queued() != nil:
+		l.away = l.sock == nil
+		l.music.on = true
+		l.transfers.startQueue(ctx, *l.transfers.queued())
 	case s == nil:
 		if now == stateAnswered || now == stateAgentConnected {
-			a.startHandler(ctx)
+			l.handling.startHandler(ctx)
 		}
 	case s.phase == phaseEnded && s.outcome == sessionError && s.grant.session.OpenedAt == nil:
-		a.handled = false
-		a.startHandler(ctx) // a voice agent that was never reached: the flow goes on from where it was
+		l.handling.handled = false
+		l.handling.startHandler(ctx) // a voice agent that was never reached: the flow goes on from where it was
 	case s.phase == phaseEnded:
-		a.kill(ctx, CauseNormalClearing) // what ended the session was ending the call
+		l.kill(ctx, CauseNormalClearing) // what ended the session was ending the call
 	case s.phase == phaseOpening:
-		call, session := a.call, s.grant.session
-		a.recordFor(ctx, decisionWait, "session resume", func(ctx context.Context) error {
-			grant, err := a.c.ledger.ResumeSession(ctx, call, session)
+		call, session := l.call, s.grant.session
+		l.recordFor(ctx, decisionWait, "session resume", func(ctx context.Context) error {
+			grant, err := l.c.ledger.ResumeSession(ctx, call, session)
 			if err == nil {
-				a.post(sessionGranted{id: session.ID, grant: grant})
+				l.post(sessionGranted{id: session.ID, grant: grant})
 			}
 			return err
 		}, func(err error) {
 			if err != nil {
-				a.post(sessionGranted{id: session.ID, err: err})
+				l.post(sessionGranted{id: session.ID, err: err})
 			}
 		})
 	}

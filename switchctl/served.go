@@ -48,38 +48,38 @@ func (c *Controller) servedBy(ctx context.Context, caller func(header string) st
 
 // endUnwritten has the end of a call that was found again wait until it is known who had the call, where the event says that somebody had and
 // nobody has written it; false for any other call.
-func (a *actor) endUnwritten(ctx context.Context, ev *esl.Event, rec finalRecord) bool {
-	if !a.adopted || a.call.AgentConnectTime != nil || rec.AnswerTime == nil || ev.Var("last_bridge_to") == "" {
+func (e *ending) endUnwritten(ctx context.Context, ev *esl.Event, rec finalRecord) bool {
+	if !e.adopted || e.call.AgentConnectTime != nil || rec.AnswerTime == nil || ev.Var("last_bridge_to") == "" {
 		return false
 	}
-	a.beside(func() { a.post(channelGone{record: &rec, served: a.c.servedBy(ctx, ev.Get)}) })
+	e.beside(func() { e.post(channelGone{record: &rec, served: e.c.servedBy(ctx, ev.Get)}) })
 	return true
 }
 
 // noteServed writes, before its end is, that a call which answered at that time was connected, unless that is written.
-func (a *actor) noteServed(ctx context.Context, s *served, answered *time.Time) {
-	if s == nil || answered == nil || a.call.AgentConnectTime != nil {
+func (e *ending) noteServed(ctx context.Context, s *served, answered *time.Time) {
+	if s == nil || answered == nil || e.call.AgentConnectTime != nil {
 		return
 	}
-	if a.call.AnswerTime == nil {
-		ours := a.c.sight.ours(*answered)
-		a.call.AnswerTime, a.answerAt = answered, &ours
-		if !a.call.Amd {
+	if e.call.AnswerTime == nil {
+		ours := e.c.sight.ours(*answered)
+		e.call.AnswerTime, e.answerAt = answered, &ours
+		if !e.call.Amd {
 			by := answeredByHuman
-			a.call.AnsweredByAmd = &by
+			e.call.AnsweredByAmd = &by
 		}
-		call := a.call
-		a.record(ctx, "answered", func(ctx context.Context) error { return a.c.ledger.Answered(ctx, call, *answered) }, nil)
+		call := e.call
+		e.record(ctx, "answered", func(ctx context.Context) error { return e.c.ledger.Answered(ctx, call, *answered) }, nil)
 	}
 	at := s.at
 	if at.Before(*answered) {
 		at = *answered
 	}
-	a.call.AgentConnectTime = &at
+	e.call.AgentConnectTime = &at
 	if s.agent != nil {
-		a.call.AgentID = s.agent
+		e.call.AgentID = s.agent
 	}
-	call := a.call
-	a.record(ctx, "agent connected", func(ctx context.Context) error { return a.c.ledger.AgentConnected(ctx, call, at) }, nil)
-	a.log.InfoContext(ctx, "call was connected before its end", "agent_connect_time", at)
+	call := e.call
+	e.record(ctx, "agent connected", func(ctx context.Context) error { return e.c.ledger.AgentConnected(ctx, call, at) }, nil)
+	e.log.InfoContext(ctx, "call was connected before its end", "agent_connect_time", at)
 }

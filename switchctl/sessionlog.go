@@ -49,7 +49,7 @@ func (e *SessionLogError) Refusal() Refusal {
 // sessionLog takes an AI session's log entries to the ledger: bounded in number and bytes, several by one write, in order with the
 // call's other changes. The actor adds entries; its journal writes them.
 type sessionLog struct {
-	a    *actor
+	a    *core
 	call db.Call
 	id   uuid.UUID
 
@@ -67,7 +67,7 @@ type sessionLog struct {
 	closed  bool
 }
 
-func newSessionLog(a *actor, session uuid.UUID) *sessionLog {
+func newSessionLog(a *core, session uuid.UUID) *sessionLog {
 	return &sessionLog{a: a, call: a.call, id: session}
 }
 
@@ -183,21 +183,21 @@ func (l *sessionLog) written(ctx context.Context, n int, err error) {
 }
 
 // endLogs writes what waits of the session's log, if the call has one, and returns how many entries were dropped.
-func (a *actor) endLogs(ctx context.Context) int {
-	if a.ai == nil {
+func (v *voice) endLogs(ctx context.Context) int {
+	if v.ai == nil {
 		return 0
 	}
-	return a.ai.logs.end(ctx)
+	return v.ai.logs.end(ctx)
 }
 
 // appendLog keeps an entry with the session's logs; reply, which may be nil, hears what became of it.
-func (a *actor) appendLog(ctx context.Context, typ string, metadata json.RawMessage, source string, reply chan<- controlResult) {
+func (v *voice) appendLog(ctx context.Context, typ string, metadata json.RawMessage, source string, reply chan<- controlResult) {
 	if source == "" {
 		source = "api"
 	}
 	id, err := uuid.NewV7()
 	if err == nil {
-		err = a.ai.logs.add(ctx, logEntry{ID: id, At: a.c.clock.Now().UTC(), Source: source, Type: typ, Metadata: metadata}, reply)
+		err = v.ai.logs.add(ctx, logEntry{ID: id, At: v.c.clock.Now().UTC(), Source: source, Type: typ, Metadata: metadata}, reply)
 	}
 	if err != nil && reply != nil {
 		reply <- controlResult{err: err}

@@ -69,9 +69,9 @@ func (c *Controller) skewed(skew time.Duration) {
 }
 
 // ahead is by how much our clock was ahead of the switch's when that told of the call's answer, or is now.
-func (a *actor) ahead() time.Duration {
-	if a.answerAt != nil && a.call.AnswerTime != nil {
-		return a.answerAt.Sub(*a.call.AnswerTime)
+func (k *core) ahead() time.Duration {
+	if k.answerAt != nil && k.call.AnswerTime != nil {
+		return k.answerAt.Sub(*k.call.AnswerTime)
 	}
-	return time.Duration(a.c.sight.ahead.Load())
+	return time.Duration(k.c.sight.ahead.Load())
 }

@@ -25,33 +25,33 @@ const (
 func (a *actor) unanswered(ctx context.Context, m message) (state, error) {
 	switch m := m.(type) {
 	case begin:
-		return a.startDialing(ctx), nil
+		return a.dial.startDialing(ctx), nil
 	case channelEvent:
 		return a.unansweredEvent(ctx, m)
 	case jobDone:
 		return a.jobReply(ctx, m)
 	case socketUp:
-		return a.socketAttached(ctx, m)
+		return a.line.socketAttached(ctx, m)
 	case socketDown:
-		return a.socketLost(m)
+		return a.line.socketLost(m)
 	case channelFound:
-		return a.channelLives(ctx, m)
+		return a.line.channelLives(ctx, m)
 	case channelGone:
-		return a.channelVanished(ctx, m)
+		return a.line.channelVanished(ctx, m)
 	case timerFired:
 		return a.unansweredTimer(ctx, m)
 	case routeChosen:
-		return a.routeFound(ctx, m)
+		return a.dial.routeFound(ctx, m)
 	case hangupCommand:
-		return a.hangupLeg(ctx, m)
+		return a.ending.hangupLeg(ctx, m)
 	case answerCommand:
-		return a.answerLeg(ctx, m)
+		return a.line.answerLeg(ctx, m)
 	case recordCommand:
-		return a.recordFlow(ctx, m)
+		return a.rec.recordFlow(ctx, m)
 	case handlerDone:
-		return a.handlerReturned(ctx, m)
+		return a.handling.handlerReturned(ctx, m)
 	case controlCommand:
-		return a.state, a.noSession(m)
+		return a.state, a.verbs.noSession(m)
 	case letGo:
 		return a.release(ctx)
 	}
@@ -65,25 +65,25 @@ func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, err
 	}
 	if a.dial.isSpent(m.ev) {
 		if m.ev.Name() == evDestroy && a.dial.rerouting {
-			return a.nextRoute(ctx), nil
+			return a.dial.nextRoute(ctx), nil
 		}
 		return a.state, nil
 	}
 	a.dial.seen, a.recovered = true, false
-	a.codecOf(m.ev)
+	a.bypass.codecOf(m.ev)
 	switch m.ev.Name() {
 	case evCreate:
 		if a.killCause != "" {
 			a.sendKill(ctx) // it was asked for before the channel existed
 		}
 	case evProgress, evProgressMedia:
-		return a.rings(ctx, eventTime(m.ev, "Caller-Channel-Progress-Time", "Caller-Channel-Progress-Media-Time")), nil
+		return a.dial.rings(ctx, eventTime(m.ev, "Caller-Channel-Progress-Time", "Caller-Channel-Progress-Media-Time")), nil
 	case evAnswer:
-		a.noteKeys(m.ev)
+		a.keypad.noteKeys(m.ev)
 		at := eventTime(m.ev, "Caller-Channel-Answered-Time")
-		return a.answers(ctx, at, a.c.sight.ours(at)), nil
+		return a.dial.answers(ctx, at, a.c.sight.ours(at)), nil
 	case evHangupComplete:
-		return a.ended(ctx, m.ev), nil
+		return a.dial.ended(ctx, m.ev), nil
 	case evDestroy:
 		a.arm(timerOriginate, 0) // without HANGUP_COMPLETE: ask the switch, and its records
 	default:
@@ -92,36 +92,36 @@ func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, err
 	return a.state, nil
 }
 
-func (a *actor) rings(ctx context.Context, at time.Time) state {
-	if a.state != stateDialing || a.inbound {
-		return a.state
+func (d *origination) rings(ctx context.Context, at time.Time) state {
+	if d.state != stateDialing || d.inbound {
+		return d.state
 	}
-	call := a.call
-	a.record(ctx, "ringing", func(ctx context.Context) error { return a.c.ledger.Ringing(ctx, call, at) }, nil)
+	call := d.call
+	d.record(ctx, "ringing", func(ctx context.Context) error { return d.c.ledger.Ringing(ctx, call, at) }, nil)
 	return stateRinging
 }
 
 // answers moves an unanswered call on. What happens after answer is the handler's to say. at is the answer by the switch's clock, and ours by ours.
-func (a *actor) answers(ctx context.Context, at, ours time.Time) state {
-	a.disarm(timerOriginate)
-	a.disarm(timerRefused)
-	a.recovered = false
-	a.answerAt = &ours
-	a.call.AnswerTime = &at
-	call := a.call
+func (d *origination) answers(ctx context.Context, at, ours time.Time) state {
+	d.disarm(timerOriginate)
+	d.disarm(timerRefused)
+	d.recovered = false
+	d.answerAt = &ours
+	d.call.AnswerTime = &at
+	call := d.call
 	if !call.Amd {
 		by := answeredByHuman
-		a.call.AnsweredByAmd = &by
-		a.c.metrics.answered.WithLabelValues(by, decidedOff).Inc()
+		d.call.AnsweredByAmd = &by
+		d.c.metrics.answered.WithLabelValues(by, decidedOff).Inc()
 	}
-	a.record(ctx, "answered", func(ctx context.Context) error { return a.c.ledger.Answered(ctx, call, at) }, nil)
-	a.answerWaiters(nil)
-	a.awaitVerdict()
-	if a.sock == nil {
-		a.arm(timerSocket, socketTimeout)
+	d.record(ctx, "answered", func(ctx context.Context) error { return d.c.ledger.Answered(ctx, call, at) }, nil)
+	d.line.answerWaiters(nil)
+	d.machine.awaitVerdict()
+	if d.sock == nil {
+		d.arm(timerSocket, socketTimeout)
 	}
-	a.recordWanted(ctx)
-	a.startHandler(ctx)
+	d.rec.recordWanted(ctx)
+	d.handling.startHandler(ctx)
 	return stateAnswered
 }
 
@@ -135,11 +135,11 @@ func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error
 		a.arm(timerOriginate, probeEvery)
 		a.probe(ctx)
 	case timerRefused:
-		return a.refusedWithoutChannel(ctx), nil
+		return a.dial.refusedWithoutChannel(ctx), nil
 	case timerReroute:
-		return a.nextRoute(ctx), nil
+		return a.dial.nextRoute(ctx), nil
 	case timerKill:
-		a.killAgain(ctx)
+		a.ending.killAgain(ctx)
 	case timerSocket:
 		a.probe(ctx)
 	case timerLeg, timerRefresh, timerSession, timerTransfer, timerVerdict, timerBypass, timerTap, timerAgent, timerTalk, timerMachine, timerOpening, timerVerbs,

@@ -10,61 +10,61 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 	case jobDone:
 		return a.jobReply(ctx, m)
 	case socketUp:
-		return a.socketAttached(ctx, m)
+		return a.line.socketAttached(ctx, m)
 	case socketDown:
-		return a.socketLost(m)
+		return a.line.socketLost(m)
 	case channelFound:
-		return a.channelLives(ctx, m)
+		return a.line.channelLives(ctx, m)
 	case channelGone:
-		return a.channelVanished(ctx, m)
+		return a.line.channelVanished(ctx, m)
 	case timerFired:
 		return a.answeredTimer(ctx, m)
 	case hangupCommand:
-		return a.hangupLeg(ctx, m)
+		return a.ending.hangupLeg(ctx, m)
 	case answerCommand:
 		m.reply <- nil
 		return a.state, nil
 	case connectCommand:
-		return a.connect(ctx, m)
+		return a.voice.connect(ctx, m)
 	case agentCommand:
-		return a.connectAgent(ctx, m)
+		return a.agents.connectAgent(ctx, m)
 	case agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady:
-		return a.agentMessage(ctx, m)
+		return a.agents.agentMessage(ctx, m)
 	case recordCommand:
-		return a.recordFlow(ctx, m)
+		return a.rec.recordFlow(ctx, m)
 	case musicCommand:
-		return a.setMusic(ctx, m)
+		return a.music.setMusic(ctx, m)
 	case queueAllowed:
-		return a.queueAnswered(ctx, m)
+		return a.transfers.queueAnswered(ctx, m)
 	case tapMessage:
-		return a.tapping(ctx, m)
+		return a.taps.tapping(ctx, m)
 	case talkMessage:
-		return a.talk(ctx, m)
+		return a.talking.talk(ctx, m)
 	case sessionGranted:
-		return a.granted(ctx, m)
+		return a.voice.granted(ctx, m)
 	case sessionOpened:
-		return a.opened(ctx, m)
+		return a.voice.opened(ctx, m)
 	case mediaEvent:
-		return a.mediaReport(ctx, m)
+		return a.voice.mediaReport(ctx, m)
 	case bridgeFailed:
-		return a.bridgeRefused()
+		return a.voice.bridgeRefused()
 	case bypassTried:
-		return a.bypassAnswered(ctx, m)
+		return a.bypass.bypassAnswered(ctx, m)
 	case tokenMinted:
-		return a.tokenReady(ctx, m)
+		return a.voice.tokenReady(ctx, m)
 	case transferAdmitted:
-		return a.transferAllowed(ctx, m)
+		return a.transfers.transferAllowed(ctx, m)
 	case routeChosen:
-		return a.transferRouteFound(ctx, m)
+		return a.transfers.transferRouteFound(ctx, m)
 	case controlCommand:
-		return a.control(ctx, m)
+		return a.verbs.control(ctx, m)
 	case handlerDone:
-		return a.handlerReturned(ctx, m)
+		return a.handling.handlerReturned(ctx, m)
 	case secondStarted:
-		a.secondBegun(ctx, m)
+		a.rec.secondBegun(ctx, m)
 		return a.state, nil
 	case partFinished:
-		return a.partReady(ctx, m)
+		return a.rec.partReady(ctx, m)
 	case letGo:
 		return a.release(ctx)
 	}
@@ -75,31 +75,31 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error) {
 	switch m.role {
 	case roleAgent:
-		return a.agentBridged(ctx, m.ev), nil
+		return a.agents.agentBridged(ctx, m.ev), nil
 	case roleMedia:
-		return a.mediaLegEvent(ctx, m)
+		return a.voice.mediaLegEvent(ctx, m)
 	case roleTransfer:
-		return a.transferEvent(ctx, m)
+		return a.transfers.transferEvent(ctx, m)
 	}
 	if a.dial.isSpent(m.ev) {
 		return a.state, nil
 	}
-	a.noteKeys(m.ev)
+	a.keypad.noteKeys(m.ev)
 	switch m.ev.Name() {
 	case evHangupComplete:
-		a.bypassCallEnded(ctx, m.ev)
-		return a.ended(ctx, m.ev), nil
+		a.bypass.bypassCallEnded(ctx, m.ev)
+		return a.dial.ended(ctx, m.ev), nil
 	case evDestroy:
 		a.probe(ctx) // its end was missed
 	case evBridge:
-		a.mediaBridged(ctx, m.ev)
-		if a.human != nil {
-			return a.agentBridged(ctx, m.ev), nil
+		a.bypass.mediaBridged(ctx, m.ev)
+		if a.agents.human != nil {
+			return a.agents.agentBridged(ctx, m.ev), nil
 		}
-		return a.bridged(ctx, m.ev)
+		return a.transfers.bridged(ctx, m.ev)
 	case evInfo:
-		a.callerInfo(m.ev)
-		a.infoDigit(ctx, m.ev)
+		a.keypad.callerInfo(m.ev)
+		a.talking.infoDigit(ctx, m.ev)
 	case evCreate, evProgress, evProgressMedia, evAnswer:
 		// Late, or told twice.
 	default:
@@ -114,35 +114,35 @@ func (a *actor) answeredTimer(ctx context.Context, m timerFired) (state, error) 
 	}
 	switch m.timer {
 	case timerSocket:
-		a.socketDue(ctx)
+		a.line.socketDue(ctx)
 	case timerKill:
-		a.killAgain(ctx)
+		a.ending.killAgain(ctx)
 	case timerLeg:
-		return a.legDue(ctx)
+		return a.voice.legDue(ctx)
 	case timerRefresh:
-		a.refreshToken(ctx)
+		a.voice.refreshToken(ctx)
 	case timerSession:
-		return a.sessionExpired(ctx), nil
+		return a.voice.sessionExpired(ctx), nil
 	case timerTransfer:
-		return a.transferDue(ctx)
+		return a.transfers.transferDue(ctx)
 	case timerBypass:
-		a.bypassDue(ctx)
+		a.bypass.bypassDue(ctx)
 	case timerTap:
-		a.tapsDue(ctx)
+		a.taps.tapsDue(ctx)
 	case timerAgent:
-		a.agentDue(ctx)
+		a.agents.agentDue(ctx)
 	case timerTalk:
-		a.talkDue(ctx)
+		a.talking.talkDue(ctx)
 	case timerMachine:
-		a.machineOver(ctx)
+		a.machine.machineOver(ctx)
 	case timerOpening:
-		a.openingDue(ctx)
+		a.voice.openingDue(ctx)
 	case timerVerbs:
-		a.verbsDue()
+		a.verbs.verbsDue()
 	case timerQuiet:
-		a.quietDue(ctx)
+		a.music.quietDue(ctx)
 	case timerVerdict:
-		a.decideAnswer(ctx, decidedTimeout)
+		a.machine.decideAnswer(ctx, decidedTimeout)
 	case timerOriginate, timerRefused, timerReroute:
 		// Set before the answer that overtook them.
 	}

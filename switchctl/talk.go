@@ -96,6 +96,16 @@ func (t *conversation) finish(digits string, err error) {
 
 // talking is what an actor knows of its handler's conversations. All fields belong to its goroutine.
 type talking struct {
+	*core
+	agents    *agentBridge
+	bypass    *bypass
+	keypad    *keypad
+	machine   *machine
+	music     *musicPlayer
+	rec       *recorder
+	transfers *transfers
+	voice     *voice
+
 	now *conversation // nil: none
 	// then follows now, which is being cut.
 	then *conversation
@@ -108,8 +118,8 @@ type talking struct {
 	// tones: the switch listens for tones.
 	tones bool
 	typed []byte
-	// line keeps what is sent to the socket in order.
-	line rt.Serial
+	// sends keeps what is sent to the socket in order.
+	sends rt.Serial
 	// last is the newest digit that counted, how it came, and when.
 	last struct {
 		digit, source string
@@ -120,56 +130,55 @@ type talking struct {
 }
 
 // talk takes a message of a conversation.
-func (a *actor) talk(ctx context.Context, m talkMessage) (state, error) {
+func (s *talking) talk(ctx context.Context, m talkMessage) (state, error) {
 	switch m := m.(type) {
 	case talkCommand:
-		return a.state, a.beginTalk(ctx, m)
+		return s.state, s.beginTalk(ctx, m)
 	case talkDropped:
-		a.dropTalk(ctx, m.talk)
+		s.dropTalk(ctx, m.talk)
 	case transferCommand:
-		if a.machine.taken() {
-			return a.state, ErrMachine
+		if s.machine.taken() {
+			return s.state, ErrMachine
 		}
-		return a.state, a.handlerTransfer(ctx, m)
+		return s.state, s.transfers.handlerTransfer(ctx, m)
 	case machineCommand:
-		return a.state, a.onMachine(ctx, m)
+		return s.state, s.machine.onMachine(ctx, m)
 	case talkSent:
-		a.talkWasSent(ctx, m)
+		s.talkWasSent(ctx, m)
 	case talkRecording:
-		a.voicemailStarted(ctx, m)
+		s.voicemailStarted(ctx, m)
 	case socketEvent:
-		if m.sock == a.talking.heard {
-			a.socketSays(ctx, m.ev)
+		if m.sock == s.heard {
+			s.socketSays(ctx, m.ev)
 		}
 	}
-	return a.state, nil
+	return s.state, nil
 }
 
 // beginTalk starts a conversation, or has it wait for the end of one that was dropped.
-func (a *actor) beginTalk(ctx context.Context, m talkCommand) error {
-	s := &a.talking
+func (s *talking) beginTalk(ctx context.Context, m talkCommand) error {
 	switch {
-	case a.killCause != "":
+	case s.killCause != "":
 		return ErrCallEnded
-	case a.machine.taken():
+	case s.machine.taken():
 		return ErrMachine
-	case a.ai.live() || a.transfer.pending() || a.transfer.bridged() || a.human.steered():
-		return &StateError{State: a.state.String(), Event: m.Name(), Detail: "the caller is connected with somebody"}
+	case s.voice.ai.live() || s.transfers.transfer.pending() || s.transfers.transfer.bridged() || s.agents.human.steered():
+		return &StateError{State: s.state.String(), Event: m.Name(), Detail: "the caller is connected with somebody"}
 	case s.now != nil && s.now.phase == talkCutting && s.then == nil:
 		s.then = m.talk
 		return nil
 	case s.now != nil:
-		return &StateError{State: a.state.String(), Event: m.Name(), Detail: "the caller hears something else"}
+		return &StateError{State: s.state.String(), Event: m.Name(), Detail: "the caller hears something else"}
 	}
 	s.now = m.talk
 	if !s.hearing {
 		s.hearing, s.typed = true, nil
 	}
-	a.withSwitchMedia(ctx, func(ctx context.Context) {
-		a.afterMusic(ctx, func(ctx context.Context) {
+	s.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
+		s.music.afterMusic(ctx, func(ctx context.Context) {
 			if s.now == m.talk {
-				a.recordOpening(ctx, m.talk)
-				a.startTalk(ctx)
+				s.rec.recordOpening(ctx, m.talk)
+				s.startTalk(ctx)
 			}
 		})
 	})
@@ -178,31 +187,31 @@ func (a *actor) beginTalk(ctx context.Context, m talkCommand) error {
 
 // startTalk begins, or goes on with, a conversation on the socket that is there. It is called again when another socket comes:
 // what played on the one before is played again.
-func (a *actor) startTalk(ctx context.Context) {
-	s, t := &a.talking, a.talking.now
-	if a.sock == nil {
+func (s *talking) startTalk(ctx context.Context) {
+	t := s.now
+	if s.sock == nil {
 		t.phase = talkStarting
-		a.arm(timerTalk, 2*socketTimeout)
+		s.arm(timerTalk, 2*socketTimeout)
 		return
 	}
 	switch t.phase {
 	case talkRecordOn, talkWaiting:
-		a.listen(ctx, t)
+		s.listen(ctx, t)
 		return
 	case talkCutting: // the new socket's channel plays nothing
-		a.endTalk(ctx, "", nil)
+		s.endTalk(ctx, "", nil)
 		return
 	case talkStarting, talkPlaying, talkConcluded:
 	}
-	if t.kind == talkGather && a.collect(ctx, s.takeTyped()...) {
+	if t.kind == talkGather && s.collect(ctx, s.takeTyped()...) {
 		return
 	}
 	if t.kind == talkGather && len(t.digits) > 0 {
-		a.listen(ctx, t)
-		a.awaitDigit()
+		s.listen(ctx, t)
+		s.awaitDigit()
 		return
 	}
-	a.playNext(ctx)
+	s.playNext(ctx)
 }
 
 // takeTyped gives the digits that nobody has asked for yet.
@@ -213,13 +222,13 @@ func (s *talking) takeTyped() []byte {
 }
 
 // listen asks the socket for the events that a conversation needs, and runs what is to run on it, in order.
-func (a *actor) listen(ctx context.Context, t *conversation, apps ...esl.ExecuteRequest) {
-	s, sock := &a.talking, a.sock
+func (s *talking) listen(ctx context.Context, t *conversation, apps ...esl.ExecuteRequest) {
+	sock := s.sock
 	subscribe := s.heard != sock
 	if subscribe {
 		s.heard, s.terminators, s.tones = sock, "", false
 	}
-	if t.kind == talkGather && !s.tones && a.keys.known && a.keys.payload == 0 {
+	if t.kind == talkGather && !s.tones && s.keypad.keys.known && s.keypad.keys.payload == 0 {
 		s.tones = true
 		apps = append([]esl.ExecuteRequest{{App: "start_dtmf"}}, apps...)
 	}
@@ -227,10 +236,10 @@ func (a *actor) listen(ctx context.Context, t *conversation, apps ...esl.Execute
 		return
 	}
 	app := t.app
-	a.inTurn(&s.line, func() {
+	s.inTurn(&s.sends, func() {
 		var err error
 		if subscribe {
-			sock.Handle(func(ev *esl.Event) { a.post(socketEvent{sock: sock, ev: ev}) })
+			sock.Handle(func(ev *esl.Event) { s.post(socketEvent{sock: sock, ev: ev}) })
 			_, err = sock.Command(ctx, talkEvents)
 		}
 		for _, req := range apps {
@@ -238,20 +247,20 @@ func (a *actor) listen(ctx context.Context, t *conversation, apps ...esl.Execute
 				err = sock.Execute(ctx, req)
 			}
 		}
-		a.post(talkSent{talk: t, app: app, err: err})
+		s.post(talkSent{talk: t, app: app, err: err})
 	})
 }
 
 // playNext plays the conversation's next file; after the last one it goes on.
-func (a *actor) playNext(ctx context.Context) {
-	s, t := &a.talking, a.talking.now
+func (s *talking) playNext(ctx context.Context) {
+	t := s.now
 	if t.next >= len(t.files) {
-		a.played(ctx)
+		s.played(ctx)
 		return
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		a.endTalk(ctx, "", err)
+		s.endTalk(ctx, "", err)
 		return
 	}
 	file := t.files[t.next]
@@ -261,169 +270,166 @@ func (a *actor) playNext(ctx context.Context) {
 		want = "any" // the switch itself cuts the prompt off
 	}
 	var apps []esl.ExecuteRequest
-	if s.heard != a.sock || s.terminators != want {
+	if s.heard != s.sock || s.terminators != want {
 		apps = append(apps, esl.ExecuteRequest{App: "set", Arg: "playback_terminators=" + want})
 	}
-	a.listen(ctx, t, append(apps, esl.ExecuteRequest{App: "playback", Arg: file.path, EventUUID: t.app})...)
+	s.listen(ctx, t, append(apps, esl.ExecuteRequest{App: "playback", Arg: file.path, EventUUID: t.app})...)
 	s.terminators = want
-	a.arm(timerTalk, file.length+playSlack)
+	s.arm(timerTalk, file.length+playSlack)
 }
 
 // talkWasSent: the switch has the playback, which can be cut from now on.
-func (a *actor) talkWasSent(ctx context.Context, m talkSent) {
-	t := a.talking.now
+func (s *talking) talkWasSent(ctx context.Context, m talkSent) {
+	t := s.now
 	if t == nil || t != m.talk || t.app != m.app {
 		return
 	}
 	if m.err != nil {
-		a.log.WarnContext(ctx, "application could not be sent", "app", "playback", "error", m.err)
+		s.log.WarnContext(ctx, "application could not be sent", "app", "playback", "error", m.err)
 		// The socket is most likely closing, and another one comes; the timer ends the wait for it.
-		a.talking.heard, t.app = nil, ""
-		a.arm(timerTalk, 2*socketTimeout)
+		s.heard, t.app = nil, ""
+		s.arm(timerTalk, 2*socketTimeout)
 		return
 	}
 	t.sent = true
 	if t.cut {
-		a.sendBreak(ctx)
+		s.sendBreak(ctx)
 	}
 }
 
 // cutPlayback ends what plays. The application runs inside of the playback, so it can't hit a later one.
-func (a *actor) cutPlayback(ctx context.Context) {
-	t := a.talking.now
+func (s *talking) cutPlayback(ctx context.Context) {
+	t := s.now
 	if t.cut || t.app == "" {
 		return
 	}
 	t.cut = true
-	a.arm(timerTalk, playSlack)
+	s.arm(timerTalk, playSlack)
 	if t.sent {
-		a.sendBreak(ctx)
+		s.sendBreak(ctx)
 	}
 }
 
-func (a *actor) sendBreak(ctx context.Context) {
-	a.runApp(ctx, esl.ExecuteRequest{App: "break", Arg: "all"})
+func (s *talking) sendBreak(ctx context.Context) {
+	s.runApp(ctx, esl.ExecuteRequest{App: "break", Arg: "all"})
 }
 
 // runApp runs an application after those that were sent before.
-func (a *actor) runApp(ctx context.Context, req esl.ExecuteRequest) {
-	sock := a.sock
+func (s *talking) runApp(ctx context.Context, req esl.ExecuteRequest) {
+	sock := s.sock
 	if sock == nil {
 		return
 	}
-	a.inTurn(&a.talking.line, func() {
+	s.inTurn(&s.sends, func() {
 		if err := sock.Execute(ctx, req); err != nil {
-			a.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
+			s.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
 		}
 	})
 }
 
 // socketSays takes an event of the caller's own socket.
-func (a *actor) socketSays(ctx context.Context, ev *esl.Event) {
-	t := a.talking.now
+func (s *talking) socketSays(ctx context.Context, ev *esl.Event) {
+	t := s.now
 	switch ev.Name() {
 	case evDTMF:
-		a.digit(ctx, ev.Get("DTMF-Digit"), ev.Get("DTMF-Source"))
+		s.digit(ctx, ev.Get("DTMF-Digit"), ev.Get("DTMF-Source"))
 	case evExecuteComplete:
 		if t != nil && t.app != "" && ev.Get("Application-UUID") == t.app {
-			a.fileEnded(ctx, ev.Get("Application-Response"))
+			s.fileEnded(ctx, ev.Get("Application-Response"))
 		}
 	}
 }
 
 // fileEnded: a playback is over.
-func (a *actor) fileEnded(ctx context.Context, response string) {
-	t := a.talking.now
+func (s *talking) fileEnded(ctx context.Context, response string) {
+	t := s.now
 	t.app = ""
-	a.disarm(timerTalk)
+	s.disarm(timerTalk)
 	switch {
 	case t.phase == talkCutting:
-		a.endTalk(ctx, "", nil)
+		s.endTalk(ctx, "", nil)
 		return
 	case response != "FILE PLAYED" && !t.cut && t.kind != talkGather:
-		a.endTalk(ctx, "", fmt.Errorf("%w: the switch says %s", ErrAudio, response))
+		s.endTalk(ctx, "", fmt.Errorf("%w: the switch says %s", ErrAudio, response))
 		return
 	}
 	t.next++
-	a.playNext(ctx)
+	s.playNext(ctx)
 }
 
 // played: all files of a conversation have been heard, or cut off.
-func (a *actor) played(ctx context.Context) {
-	t := a.talking.now
+func (s *talking) played(ctx context.Context) {
+	t := s.now
 	switch t.kind {
 	case talkPlay:
-		a.endTalk(ctx, "", nil)
+		s.endTalk(ctx, "", nil)
 	case talkGather:
-		a.listen(ctx, t)
-		if !a.collect(ctx) {
-			a.awaitDigit()
+		s.listen(ctx, t)
+		if !s.collect(ctx) {
+			s.awaitDigit()
 		}
 	case talkVoicemail:
-		a.startVoicemail(ctx)
+		s.startVoicemail(ctx)
 	}
 }
 
 // talkDue: something had to have happened by now.
-func (a *actor) talkDue(ctx context.Context) {
-	t := a.talking.now
+func (s *talking) talkDue(ctx context.Context) {
+	t := s.now
 	if t == nil {
 		return
 	}
 	switch t.phase {
 	case talkWaiting:
-		a.collected(ctx)
+		s.collected(ctx)
 	case talkRecordOn:
-		a.stopVoicemail(ctx)
+		s.stopVoicemail(ctx)
 	case talkStarting, talkPlaying, talkCutting, talkConcluded:
-		a.log.WarnContext(ctx, "playback has not told of its end", "kind", t.kind.String())
+		s.log.WarnContext(ctx, "playback has not told of its end", "kind", t.kind.String())
 		if !t.cut && t.app != "" {
-			a.cutPlayback(ctx)
+			s.cutPlayback(ctx)
 			return
 		}
-		a.endTalk(ctx, "", fmt.Errorf("play to the caller: %w", ErrTimeout))
+		s.endTalk(ctx, "", fmt.Errorf("play to the caller: %w", ErrTimeout))
 	}
 }
 
 // dropTalk: whoever began the conversation has gone.
-func (a *actor) dropTalk(ctx context.Context, t *conversation) {
-	s := &a.talking
+func (s *talking) dropTalk(ctx context.Context, t *conversation) {
 	t.reply = nil
 	switch {
 	case s.then == t:
 		s.then = nil
 	case s.now != t:
 	case t.phase == talkRecordOn:
-		a.stopVoicemail(ctx)
+		s.stopVoicemail(ctx)
 	case t.app != "":
 		t.phase = talkCutting
-		a.cutPlayback(ctx)
+		s.cutPlayback(ctx)
 	default:
-		a.endTalk(ctx, "", nil)
+		s.endTalk(ctx, "", nil)
 	}
 }
 
 // endTalk answers the conversation; one that waited for its end begins.
-func (a *actor) endTalk(ctx context.Context, digits string, err error) {
-	s := &a.talking
+func (s *talking) endTalk(ctx context.Context, digits string, err error) {
 	t := s.now
-	a.disarm(timerTalk)
+	s.disarm(timerTalk)
 	t.phase = talkConcluded
-	a.endOpening(ctx, t)
+	s.rec.endOpening(ctx, t)
 	t.finish(digits, err)
 	s.now = nil
-	a.switchMediaDone(ctx)
+	s.bypass.switchMediaDone(ctx)
 	if next := s.then; next != nil {
 		s.then = nil
-		if err := a.beginTalk(ctx, talkCommand{talk: next}); err != nil {
+		if err := s.beginTalk(ctx, talkCommand{talk: next}); err != nil {
 			next.finish("", err)
 		}
 	}
 }
 
 // closeTalk ends what is left of conversations with their call.
-func (a *actor) closeTalk() {
-	s := &a.talking
+func (s *talking) closeTalk() {
 	for _, t := range []*conversation{s.now, s.then} {
 		if t != nil {
 			t.finish("", ErrCallEnded)

@@ -35,7 +35,7 @@ type tapRequest struct {
 	id   uuid.UUID
 	spec media.SessionSpec
 	// owner is the call that listens; nil when the call itself does.
-	owner *actor
+	owner *core
 }
 
 // tapUp tells that a tap runs, and who was on the line when it began.
@@ -48,7 +48,7 @@ type tapUp struct {
 // die, and ends them with the call. All fields belong to the actor's goroutine.
 type tap struct {
 	id    uuid.UUID
-	owner *actor
+	owner *core
 	fork  *tapFork // nil until the media endpoint has opened it
 	legs  []*tapLeg
 	// reply is answered once, when all legs are up or the tap has failed; startBy is its deadline.
@@ -75,129 +75,139 @@ type tapLeg struct {
 	due time.Time
 }
 
+// taps fork this call's audio.
+type taps struct {
+	*core
+	bypass   *bypass
+	machine  *machine
+	monitors *monitors
+	voice    *voice
+	taps     []*tap
+}
+
 // tapping is a tap's message in a state in which the call can be tapped.
-func (a *actor) tapping(ctx context.Context, m tapMessage) (state, error) {
+func (ts *taps) tapping(ctx context.Context, m tapMessage) (state, error) {
 	switch m := m.(type) {
 	case tapCommand:
-		return a.state, a.startTap(ctx, m)
+		return ts.state, ts.startTap(ctx, m)
 	case tapStop:
-		if t := a.tap(m.id); t != nil {
+		if t := ts.tap(m.id); t != nil {
 			t.owner = nil
-			a.endTap(ctx, t, m.reason)
+			ts.endTap(ctx, t, m.reason)
 		}
 	case tapMetadata:
-		if t := a.tap(m.id); t != nil && t.fork != nil {
+		if t := ts.tap(m.id); t != nil && t.fork != nil {
 			t.legs[0].session.UpdateMetadata(m.metadata)
 		}
 	case tapOpened:
-		a.tapIsOpen(ctx, m)
+		ts.tapIsOpen(ctx, m)
 	case tapReport:
-		a.tapReported(ctx, m)
+		ts.tapReported(ctx, m)
 	case tapRefused:
-		a.tapLegRefused(ctx, m)
+		ts.tapLegRefused(ctx, m)
 	case monitorUp:
-		a.monitorIsUp(ctx, m)
+		ts.monitors.monitorIsUp(ctx, m)
 	case monitorMode:
-		a.monitorModeIsPermitted(ctx, m)
+		ts.monitors.monitorModeIsPermitted(ctx, m)
 	case monitorOver:
-		a.monitorIsOver(ctx, m)
+		ts.monitors.monitorIsOver(ctx, m)
 	}
-	return a.state, nil
+	return ts.state, nil
 }
 
-func (a *actor) tap(id uuid.UUID) *tap {
-	i := slices.IndexFunc(a.taps, func(t *tap) bool { return t.id == id })
+func (ts *taps) tap(id uuid.UUID) *tap {
+	i := slices.IndexFunc(ts.taps, func(t *tap) bool { return t.id == id })
 	if i < 0 {
 		return nil
 	}
-	return a.taps[i]
+	return ts.taps[i]
 }
 
 // startTap opens the fork's socket beside the actor; the legs follow.
-func (a *actor) startTap(ctx context.Context, m tapCommand) error {
+func (ts *taps) startTap(ctx context.Context, m tapCommand) error {
 	switch {
-	case a.killCause != "":
+	case ts.killCause != "":
 		return ErrCallEnded
-	case len(a.taps) >= maxTaps:
-		return &StateError{State: a.state.String(), Event: m.Name(), Detail: "the call has as many taps as it may have"}
+	case len(ts.taps) >= maxTaps:
+		return &StateError{State: ts.state.String(), Event: m.Name(), Detail: "the call has as many taps as it may have"}
 	}
 	t := &tap{
-		id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: a.c.clock.Now().Add(tapStart), detects: m.req.spec.AMD != nil,
+		id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: ts.c.clock.Now().Add(tapStart), detects: m.req.spec.AMD != nil,
 	}
-	a.taps = append(a.taps, t)
+	ts.taps = append(ts.taps, t)
 	ctx, t.cancel = context.WithCancel(ctx)
 	cancel, spec := t.cancel, m.req.spec
-	a.beside(func() {
+	ts.beside(func() {
 		defer cancel()
-		fork, err := a.c.media.OpenTap(ctx, spec)
-		a.post(tapOpened{id: t.id, fork: fork, err: err})
+		fork, err := ts.c.media.OpenTap(ctx, spec)
+		ts.post(tapOpened{id: t.id, fork: fork, err: err})
 	})
-	a.armTaps()
+	ts.armTaps()
 	return nil
 }
 
 // tapIsOpen: the fork's socket is up; the switch is asked for the legs.
-func (a *actor) tapIsOpen(ctx context.Context, m tapOpened) {
-	t := a.tap(m.id)
+func (ts *taps) tapIsOpen(ctx context.Context, m tapOpened) {
+	t := ts.tap(m.id)
 	if t == nil {
-		m.refused(a, nil)
+		m.refused(ts.core, nil)
 		return
 	}
 	if m.err != nil {
-		a.log.WarnContext(ctx, "tap could not be opened", "error", m.err)
+		ts.log.WarnContext(ctx, "tap could not be opened", "error", m.err)
 		t.tell(tapUp{err: &TapError{Err: m.err}})
-		a.endTap(ctx, t, media.CloseError)
+		ts.endTap(ctx, t, media.CloseError)
 		return
 	}
 	t.fork = m.fork
 	for i, l := range m.fork.legs {
 		leg := &tapLeg{forkLeg: l}
 		t.legs = append(t.legs, leg)
-		a.beside(func() {
+		ts.beside(func() {
 			for ev := range l.session.Events() {
-				a.post(tapReport{id: m.id, leg: i, ev: ev})
+				ts.post(tapReport{id: m.id, leg: i, ev: ev})
 			}
 		})
 	}
 	t.held = true
-	a.withSwitchMedia(ctx, func(ctx context.Context) {
+	ts.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
 		for i := range t.legs {
 			if !t.closed {
-				a.dialTap(ctx, t, i)
+				ts.dialTap(ctx, t, i)
 			}
 		}
-		a.armTaps()
+		ts.armTaps()
 	})
 }
 
 // dialTap asks the switch for one leg.
-func (a *actor) dialTap(ctx context.Context, t *tap, i int) {
+func (ts *taps) dialTap(ctx context.Context, t *tap, i int) {
 	l := t.legs[i]
 	channel, err := uuid.NewV7()
 	if l.tries++; l.tries > maxTapTries || err != nil {
-		a.log.ErrorContext(ctx, "tap's leg does not come up", "tap_id", t.id.String(), "side", l.side.String(), "error", err)
-		a.endTap(ctx, t, media.CloseError)
+		ts.log.ErrorContext(ctx, "tap's leg does not come up", "tap_id", t.id.String(), "side", l.side.String(), "error", err)
+		ts.endTap(ctx, t, media.CloseError)
 		return
 	}
-	l.channel, l.dialing, l.due = channel.String(), true, a.c.clock.Now().Add(tapTimeout)
-	a.c.registry.bind(a, l.channel)
-	a.originateTap(ctx, t.id, i, l)
+	l.channel, l.dialing, l.due = channel.String(), true, ts.c.clock.Now().Add(tapTimeout)
+	ts.c.registry.bind(ts.core, l.channel)
+	ts.originateTap(ctx, t.id, i, l)
 }
 
 // originateTap sends the originate. What one side says is taken as it comes (native_eavesdrop), which costs the switch half of
 // eavesdrop, and which needs the caller's own codec.
-func (a *actor) originateTap(ctx context.Context, id uuid.UUID, i int, l *tapLeg) {
-	caller, channel, side, sip, codec := a.channel, l.channel, l.side, l.sip, a.codec
+func (ts *taps) originateTap(ctx context.Context, id uuid.UUID, i int, l *tapLeg) {
+	caller, channel, side, sip, codec := ts.channel, l.channel, l.side, l.sip, ts.codec
 	refuse := func(reason string, unsent bool) {
-		a.post(tapRefused{id: id, leg: i, channel: channel, reason: reason, unsent: unsent})
+		ts.post(tapRefused{id: id, leg: i, channel: channel, reason: reason, unsent: unsent})
 	}
-	a.beside(func() {
-		cmd, err := a.c.tapCommand(a.id.String(), channel, sip, caller, side, codec)
+	ts.beside(func() {
+		cmd, err := ts.c.tapCommand(ts.id.String(), channel, sip, caller, side, codec)
 		if err != nil {
 			refuse(err.Error(), false)
 			return
 		}
-		err = a.c.link.BgAPI(ctx, cmd, func(body string, err error) {
+		err = ts.c.link.BgAPI(ctx, cmd, func(body string, err error) {
 			if reason := refusedJob(jobDone{body: body, err: err}); reason != "" {
 				refuse(reason, false)
 			}
@@ -209,110 +219,110 @@ func (a *actor) originateTap(ctx context.Context, id uuid.UUID, i int, l *tapLeg
 }
 
 // tapReported is an event of a tap.
-func (a *actor) tapReported(ctx context.Context, m tapReport) {
-	t := a.tap(m.id)
+func (ts *taps) tapReported(ctx context.Context, m tapReport) {
+	t := ts.tap(m.id)
 	if t == nil || m.leg >= len(t.legs) {
 		return
 	}
 	l := t.legs[m.leg]
 	switch ev := m.ev.(type) {
 	case media.LegAnswered:
-		l.up, l.dialing, l.upAt = true, false, a.c.clock.Now()
+		l.up, l.dialing, l.upAt = true, false, ts.c.clock.Now()
 		if !slices.ContainsFunc(t.legs, func(l *tapLeg) bool { return !l.up }) {
-			t.tell(tapUp{members: a.members()})
+			t.tell(tapUp{members: ts.monitors.members()})
 		}
-		a.armTaps()
+		ts.armTaps()
 	case media.LegEnded:
-		a.tapLegEnded(l)
+		ts.tapLegEnded(l)
 	case media.LegSilent:
-		a.log.WarnContext(ctx, "tap's leg is silent", "tap_id", t.id.String(), "side", l.side.String(), "for", ev.For)
-		if a.killCause == "" {
-			a.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing)) // its end has it dialed again
+		ts.log.WarnContext(ctx, "tap's leg is silent", "tap_id", t.id.String(), "side", l.side.String(), "for", ev.For)
+		if ts.killCause == "" {
+			ts.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing)) // its end has it dialed again
 		}
 	case media.SocketClosed:
-		a.log.InfoContext(ctx, "tap's socket is closed", "tap_id", t.id.String(), "code", ev.Code, "clean", ev.Clean, "error", ev.Err)
-		a.endTap(ctx, t, media.CloseHangup)
+		ts.log.InfoContext(ctx, "tap's socket is closed", "tap_id", t.id.String(), "code", ev.Code, "clean", ev.Clean, "error", ev.Err)
+		ts.endTap(ctx, t, media.CloseHangup)
 	case media.Text:
-		a.tapText(ctx, t, ev)
+		ts.tapText(ctx, t, ev)
 	case media.AMD:
-		a.machineHeard(ctx, ev)
-		if ev.Kind == amd.KindVerdict && !t.fork.socket && a.machine.phase != machineGreets {
-			a.endTap(ctx, t, media.CloseHangup) // it was there for that
+		ts.machine.machineHeard(ctx, ev)
+		if ev.Kind == amd.KindVerdict && !t.fork.socket && ts.machine.phase != machineGreets {
+			ts.endTap(ctx, t, media.CloseHangup) // it was there for that
 		}
 	}
 }
 
 // tapText is a text frame on a tap's socket. Verbs belong on the call's own socket.
-func (a *actor) tapText(ctx context.Context, t *tap, ev media.Text) {
+func (ts *taps) tapText(ctx context.Context, t *tap, ev media.Text) {
 	switch ev.Type {
 	case "disconnect":
-		a.endTap(ctx, t, media.CloseDisconnect)
+		ts.endTap(ctx, t, media.CloseDisconnect)
 	case "command":
-		a.commandResult(t.legs[0].session, ev.ID, nil, &StateError{
-			State: a.state.String(), Event: "command", Detail: "a monitor's socket takes no verbs, the call's own does",
+		ts.voice.commandResult(t.legs[0].session, ev.ID, nil, &StateError{
+			State: ts.state.String(), Event: "command", Detail: "a monitor's socket takes no verbs, the call's own does",
 		})
 	default:
-		a.log.DebugContext(ctx, "text frame on a tap is not taken", "type", ev.Type)
+		ts.log.DebugContext(ctx, "text frame on a tap is not taken", "type", ev.Type)
 	}
 }
 
 // tapLegEnded: the switch has ended a leg. While the call lives, it is dialed again.
-func (a *actor) tapLegEnded(l *tapLeg) {
-	a.c.registry.unbind(l.channel)
-	if l.up && a.c.clock.Now().Sub(l.upAt) >= tapStable {
+func (ts *taps) tapLegEnded(l *tapLeg) {
+	ts.c.registry.unbind(l.channel)
+	if l.up && ts.c.clock.Now().Sub(l.upAt) >= tapStable {
 		l.tries = 0
 	}
-	l.up, l.dialing, l.due = false, false, a.c.clock.Now().Add(tapRetry)
-	a.armTaps()
+	l.up, l.dialing, l.due = false, false, ts.c.clock.Now().Add(tapRetry)
+	ts.armTaps()
 }
 
-func (a *actor) tapLegRefused(ctx context.Context, m tapRefused) {
-	t := a.tap(m.id)
+func (ts *taps) tapLegRefused(ctx context.Context, m tapRefused) {
+	t := ts.tap(m.id)
 	if t == nil || t.legs[m.leg].channel != m.channel || !t.legs[m.leg].dialing {
 		return
 	}
 	l := t.legs[m.leg]
-	a.log.WarnContext(ctx, "tap's leg was refused", "tap_id", t.id.String(), "side", l.side.String(), "reply", m.reason)
-	a.tapLegEnded(l)
+	ts.log.WarnContext(ctx, "tap's leg was refused", "tap_id", t.id.String(), "side", l.side.String(), "reply", m.reason)
+	ts.tapLegEnded(l)
 	if m.unsent {
 		l.tries-- // the switch was not asked
-		l.due = a.c.clock.Now().Add(time.Second)
+		l.due = ts.c.clock.Now().Add(time.Second)
 	}
-	a.armTaps()
+	ts.armTaps()
 }
 
 // tapsDue looks after the legs whose time has come.
-func (a *actor) tapsDue(ctx context.Context) {
-	now := a.c.clock.Now()
-	for _, t := range slices.Clone(a.taps) {
+func (ts *taps) tapsDue(ctx context.Context) {
+	now := ts.c.clock.Now()
+	for _, t := range slices.Clone(ts.taps) {
 		if t.reply != nil && !now.Before(t.startBy) {
 			t.tell(tapUp{err: &TapError{Err: ErrTimeout}})
-			a.endTap(ctx, t, media.CloseError)
+			ts.endTap(ctx, t, media.CloseError)
 			continue
 		}
 		for i, l := range t.legs {
-			if l.up || t.closed || l.due.IsZero() || now.Before(l.due) || a.killCause != "" {
+			if l.up || t.closed || l.due.IsZero() || now.Before(l.due) || ts.killCause != "" {
 				continue
 			}
 			if l.dialing {
-				a.c.registry.unbind(l.channel)
-				a.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing))
+				ts.c.registry.unbind(l.channel)
+				ts.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing))
 			}
-			a.dialTap(ctx, t, i)
+			ts.dialTap(ctx, t, i)
 		}
 	}
-	a.armTaps()
+	ts.armTaps()
 }
 
 // armTaps sets the one timer of all taps to the earliest moment at which one needs it.
-func (a *actor) armTaps() {
+func (ts *taps) armTaps() {
 	var next time.Time
 	sooner := func(at time.Time) {
 		if next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
-	for _, t := range a.taps {
+	for _, t := range ts.taps {
 		if t.reply != nil {
 			sooner(t.startBy)
 		}
@@ -322,62 +332,62 @@ func (a *actor) armTaps() {
 			}
 		}
 	}
-	if next.IsZero() || a.killCause != "" {
-		a.disarm(timerTap)
+	if next.IsZero() || ts.killCause != "" {
+		ts.disarm(timerTap)
 		return
 	}
-	a.arm(timerTap, next.Sub(a.c.clock.Now()))
+	ts.arm(timerTap, next.Sub(ts.c.clock.Now()))
 }
 
 // endTap closes a fork and its legs, and tells whoever listens.
-func (a *actor) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
+func (ts *taps) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
 	if t.closed {
 		return
 	}
 	t.closed = true
-	a.taps = slices.DeleteFunc(a.taps, func(other *tap) bool { return other == t })
+	ts.taps = slices.DeleteFunc(ts.taps, func(other *tap) bool { return other == t })
 	t.cancel()
 	t.tell(tapUp{err: ErrCallEnded})
 	for _, l := range t.legs {
 		if l.channel != "" {
-			a.c.registry.unbind(l.channel)
+			ts.c.registry.unbind(l.channel)
 		}
 		if l.dialing {
-			a.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing))
+			ts.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing))
 		}
 	}
 	if fork := t.fork; fork != nil {
-		a.beside(func() { fork.close(reason) }) // the legs get their BYE from the endpoint
+		ts.beside(func() { fork.close(reason) }) // the legs get their BYE from the endpoint
 	}
 	if t.owner != nil {
 		t.owner.post(monitorOver{id: t.id})
 	}
 	if t.held {
-		a.switchMediaDone(ctx)
+		ts.bypass.switchMediaDone(ctx)
 	}
-	a.log.InfoContext(ctx, "tap ended", "tap_id", t.id.String(), "reason", string(reason))
-	a.armTaps()
+	ts.log.InfoContext(ctx, "tap ended", "tap_id", t.id.String(), "reason", string(reason))
+	ts.armTaps()
 }
 
 // tapDetects reports whether a tap listens for a machine.
-func (a *actor) tapDetects() bool {
-	return slices.ContainsFunc(a.taps, func(t *tap) bool { return t.detects })
+func (ts *taps) tapDetects() bool {
+	return slices.ContainsFunc(ts.taps, func(t *tap) bool { return t.detects })
 }
 
 // endDetection ends the taps that are there for nothing else.
-func (a *actor) endDetection(ctx context.Context) {
-	for _, t := range slices.Clone(a.taps) {
+func (ts *taps) endDetection(ctx context.Context) {
+	for _, t := range slices.Clone(ts.taps) {
 		if t.detects && t.fork != nil && !t.fork.socket {
-			a.endTap(ctx, t, media.CloseHangup)
+			ts.endTap(ctx, t, media.CloseHangup)
 		}
 	}
 }
 
 // endTaps ends all taps of a call that is over, or that is let go.
-func (a *actor) endTaps(ctx context.Context, reason media.CloseReason) {
-	for _, t := range slices.Clone(a.taps) {
+func (ts *taps) endTaps(ctx context.Context, reason media.CloseReason) {
+	for _, t := range slices.Clone(ts.taps) {
 		t.held = false // the call has no way of its audio to choose any more
-		a.endTap(ctx, t, reason)
+		ts.endTap(ctx, t, reason)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 type tapMessage interface {
 	message
 	// refused deals with one that came too early or too late.
-	refused(a *actor, err error)
+	refused(a *core, err error)
 }
 
 // tapCommand starts a tap.
@@ -21,9 +21,9 @@ type tapCommand struct {
 	reply chan<- tapUp
 }
 
-func (tapCommand) Name() string                  { return "tap" }
-func (tapCommand) Essential() bool               { return false }
-func (m tapCommand) refused(_ *actor, err error) { m.reply <- tapUp{err: err} }
+func (tapCommand) Name() string                 { return "tap" }
+func (tapCommand) Essential() bool              { return false }
+func (m tapCommand) refused(_ *core, err error) { m.reply <- tapUp{err: err} }
 
 // tapStop ends a tap; its owner knows already.
 type tapStop struct {
@@ -31,9 +31,9 @@ type tapStop struct {
 	reason media.CloseReason
 }
 
-func (tapStop) Name() string          { return "tap stop" }
-func (tapStop) Essential() bool       { return true }
-func (tapStop) refused(*actor, error) {}
+func (tapStop) Name() string         { return "tap stop" }
+func (tapStop) Essential() bool      { return true }
+func (tapStop) refused(*core, error) {}
 
 // tapMetadata replaces what a tap's socket is told when it is dialed again.
 type tapMetadata struct {
@@ -41,9 +41,9 @@ type tapMetadata struct {
 	metadata json.RawMessage
 }
 
-func (tapMetadata) Name() string          { return "tap metadata" }
-func (tapMetadata) Essential() bool       { return false }
-func (tapMetadata) refused(*actor, error) {}
+func (tapMetadata) Name() string         { return "tap metadata" }
+func (tapMetadata) Essential() bool      { return false }
+func (tapMetadata) refused(*core, error) {}
 
 // tapOpened is the media endpoint's answer.
 type tapOpened struct {
@@ -55,7 +55,7 @@ type tapOpened struct {
 func (tapOpened) Name() string    { return "tap opened" }
 func (tapOpened) Essential() bool { return true }
 
-func (m tapOpened) refused(a *actor, _ error) {
+func (m tapOpened) refused(a *core, _ error) {
 	if m.fork != nil {
 		a.beside(func() { m.fork.close(media.CloseHangup) })
 	}
@@ -78,7 +78,7 @@ func (m tapReport) Essential() bool {
 	return true
 }
 
-func (tapReport) refused(*actor, error) {}
+func (tapReport) refused(*core, error) {}
 
 // tapRefused tells that the switch did not dial a tap's leg.
 type tapRefused struct {
@@ -89,6 +89,6 @@ type tapRefused struct {
 	unsent  bool
 }
 
-func (tapRefused) Name() string          { return "tap refused" }
-func (tapRefused) Essential() bool       { return true }
-func (tapRefused) refused(*actor, error) {}
+func (tapRefused) Name() string         { return "tap refused" }
+func (tapRefused) Essential() bool      { return true }
+func (tapRefused) refused(*core, error) {}

@@ -61,18 +61,33 @@ func (t *transfer) pending() bool  { return t != nil && t.phase != transferBridg
 func (t *transfer) bridging() bool { return t != nil && t.phase == transferBridging }
 func (t *transfer) bridged() bool  { return t != nil && t.phase == transferBridged }
 
+// transfers is the call's way to somebody else: a number, a SIP URI, the queue.
+type transfers struct {
+	*core
+	agents   *agentBridge
+	bypass   *bypass
+	dial     *origination
+	handling *handling
+	line     *callerLine
+	music    *musicPlayer
+	rec      *recorder
+	talking  *talking
+	voice    *voice
+	transfer *transfer
+}
+
 // startTransfer checks a transfer and asks the gate. reply, which may be nil, hears when it is dispatched.
-func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply chan<- controlResult) error {
-	if a.ai == nil || a.ai.phase != phaseOpen || a.killCause != "" {
+func (x *transfers) startTransfer(ctx context.Context, req ControlRequest, reply chan<- controlResult) error {
+	if x.voice.ai == nil || x.voice.ai.phase != phaseOpen || x.killCause != "" {
 		return ErrSessionTerminated
 	}
-	if a.transfer.pending() {
-		return &StateError{State: a.state.String(), Event: VerbTransfer, Detail: "a transfer is under way"}
+	if x.transfer.pending() {
+		return &StateError{State: x.state.String(), Event: VerbTransfer, Detail: "a transfer is under way"}
 	}
 	facts := transferFacts{destinationType: req.DestinationType, destination: req.Destination, metadata: req.Metadata}
 	people := facts.destinationType == destinationQueue || facts.destinationType == destinationPerson
-	if facts.destination == "" && !people && a.ai.agent.TransferDestination != nil {
-		facts.destination = *a.ai.agent.TransferDestination
+	if facts.destination == "" && !people && x.voice.ai.agent.TransferDestination != nil {
+		facts.destination = *x.voice.ai.agent.TransferDestination
 	}
 	if facts.destinationType == "" {
 		facts.destinationType = destinationE164
@@ -83,7 +98,7 @@ func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply cha
 	t := &transfer{reply: reply}
 	switch facts.destinationType {
 	case destinationQueue, destinationPerson:
-		return a.startHandover(ctx, facts, reply)
+		return x.startHandover(ctx, facts, reply)
 	case destinationSIP:
 		if !strings.HasPrefix(facts.destination, "sip:") {
 			return &MalformedError{Field: "destination", Message: "must be a SIP URI, such as sip:desk@example.com"}
@@ -97,60 +112,60 @@ func (a *actor) startTransfer(ctx context.Context, req ControlRequest, reply cha
 		t.to, facts.destination = to, to.E164()
 	}
 	t.facts = facts
-	a.transfer = t
-	a.callState("transferring", "")
-	a.admitTransfer(ctx, req.Metadata)
+	x.transfer = t
+	x.callState("transferring", "")
+	x.admitTransfer(ctx, req.Metadata)
 	return nil
 }
 
 // admitTransfer asks the gate for the second leg.
-func (a *actor) admitTransfer(ctx context.Context, metadata json.RawMessage) {
+func (x *transfers) admitTransfer(ctx context.Context, metadata json.RawMessage) {
 	request := OriginateRequest{
-		TenantID: a.tenant, CampaignID: a.call.CampaignID, LeadID: a.call.LeadID, VoiceAgentID: a.call.VoiceAgentID,
-		To: a.transfer.to, ToURI: a.transfer.uri, Purpose: PurposeTransfer, ParentCallID: &a.id,
-		Environment: a.call.Environment, Metadata: metadata,
+		TenantID: x.tenant, CampaignID: x.call.CampaignID, LeadID: x.call.LeadID, VoiceAgentID: x.call.VoiceAgentID,
+		To: x.transfer.to, ToURI: x.transfer.uri, Purpose: PurposeTransfer, ParentCallID: &x.id,
+		Environment: x.call.Environment, Metadata: metadata,
 	}
-	t := a.transfer
-	a.arm(timerTransfer, decisionLimit)
-	a.beside(func() {
+	t := x.transfer
+	x.arm(timerTransfer, decisionLimit)
+	x.beside(func() {
 		ctx, cancel := context.WithTimeout(ctx, decisionLimit)
 		defer cancel()
-		adm, err := a.c.gate.Admit(ctx, request)
-		a.post(transferAdmitted{transfer: t, adm: adm, err: err})
+		adm, err := x.c.gate.Admit(ctx, request)
+		x.post(transferAdmitted{transfer: t, adm: adm, err: err})
 	})
 }
 
 // callState tells the AI how its call stands.
-func (a *actor) callState(name, reason string) {
-	if a.ai == nil || a.ai.media == nil {
+func (x *transfers) callState(name, reason string) {
+	if x.voice.ai == nil || x.voice.ai.media == nil {
 		return
 	}
 	data := map[string]any{"state": name}
 	if reason != "" {
 		data["reason"] = reason
 	}
-	if err := a.ai.media.SendText("call_state", data); err != nil {
-		a.log.Debug("call state could not be sent", "error", err)
+	if err := x.voice.ai.media.SendText("call_state", data); err != nil {
+		x.log.Debug("call state could not be sent", "error", err)
 	}
 }
 
 // transferAllowed: the gate has answered.
-func (a *actor) transferAllowed(ctx context.Context, m transferAdmitted) (state, error) {
-	t := a.transfer
+func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (state, error) {
+	t := x.transfer
 	if t == nil || t.phase != transferAdmitting || t != m.transfer {
-		return a.state, a.notTaken(m)
+		return x.state, x.notTaken(m)
 	}
-	a.disarm(timerTransfer)
+	x.disarm(timerTransfer)
 	if m.err != nil {
-		a.log.InfoContext(ctx, "transfer is not admitted", "error", m.err)
+		x.log.InfoContext(ctx, "transfer is not admitted", "error", m.err)
 		t.tell(controlResult{err: m.err})
-		a.failTransfer(ctx, failureCause(m.err))
-		return a.state, nil //nolint:nilerr // the failure is the event, and it is handled
+		x.failTransfer(ctx, failureCause(m.err))
+		return x.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
 	t.adm, t.phase = m.adm, transferDialing
 	t.tell(controlResult{result: map[string]any{}})
-	a.dialTransfer(ctx, m.adm.UnitID)
-	return a.state, nil
+	x.dialTransfer(ctx, m.adm.UnitID)
+	return x.state, nil
 }
 
 // tell answers the verb, once.
@@ -162,17 +177,17 @@ func (t *transfer) tell(r controlResult) {
 }
 
 // dialTransfer originates the second leg over the current route. The caller goes on hearing the AI.
-func (a *actor) dialTransfer(ctx context.Context, channel uuid.UUID) {
-	t := a.transfer
+func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
+	t := x.transfer
 	t.refusal, t.failed = "", ""
-	a.dial.attempt++ // a late reply belongs to the route before
+	x.attempt++ // a late reply belongs to the route before
 	if t.route >= len(t.adm.Routes) {
-		a.failTransfer(ctx, CauseNoRoute)
+		x.failTransfer(ctx, CauseNoRoute)
 		return
 	}
 	t.channel = channel.String()
-	a.c.registry.bind(a, t.channel)
-	vars := a.c.callerVariables(a)
+	x.c.registry.bind(x.core, t.channel)
+	vars := x.c.callerVariables(x.core)
 	delete(vars, varAfterBridge)
 	delete(vars, "continue_on_fail")
 	vars["rm_role"] = roleTransfer
@@ -181,60 +196,60 @@ func (a *actor) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	vars = outboundVariables(vars, t.channel, t.adm.From, t.adm.RingTimeout, route)
 	cmd, err := fs.Originate(vars, route.Endpoint, fs.Park)
 	if err != nil {
-		a.log.ErrorContext(ctx, "route of a transfer can't be dialed", "route", t.route, "error", err)
-		a.failTransfer(ctx, CauseNoRoute)
+		x.log.ErrorContext(ctx, "route of a transfer can't be dialed", "route", t.route, "error", err)
+		x.failTransfer(ctx, CauseNoRoute)
 		return
 	}
-	a.arm(timerTransfer, t.adm.RingTimeout+originateSlack)
-	a.command(ctx, jobTransferOriginate, cmd)
+	x.arm(timerTransfer, t.adm.RingTimeout+originateSlack)
+	x.command(ctx, jobTransferOriginate, cmd)
 }
 
 // transferEvent is an event of the second leg.
-func (a *actor) transferEvent(ctx context.Context, m channelEvent) (state, error) {
-	t := a.transfer
+func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, error) {
+	t := x.transfer
 	if t == nil || m.ev.UUID() != t.channel {
-		return a.state, nil // of a leg that was given up
+		return x.state, nil // of a leg that was given up
 	}
 	switch m.ev.Name() {
 	case evAnswer:
 		if t.phase == transferDialing {
 			t.phase, t.media = transferBridging, true
-			a.arm(timerTransfer, bridgeTimeout)
-			a.withSwitchMedia(ctx, func(ctx context.Context) {
-				if a.transfer == t && t.phase == transferBridging {
-					a.bridgeTransfer(ctx)
+			x.arm(timerTransfer, bridgeTimeout)
+			x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
+				if x.transfer == t && t.phase == transferBridging {
+					x.bridgeTransfer(ctx)
 				}
 			})
 		}
 	case evBridge:
-		return a.bridged(ctx, m.ev)
+		return x.bridged(ctx, m.ev)
 	case evHangupComplete:
-		return a.transferLegEnded(ctx, finalFrom(m.ev.Get, a.c.clock.Now()))
+		return x.transferLegEnded(ctx, finalFrom(m.ev.Get, x.c.clock.Now()))
 	}
-	return a.state, nil
+	return x.state, nil
 }
 
 // bridgeTransfer connects caller and destination. Each command waits for the one before: without
 // transfer_after_bridge, and with hangup_after_bridge, both legs end together.
-func (a *actor) bridgeTransfer(ctx context.Context) {
-	caller, other := a.channel, a.transfer.channel
-	if a.transfer.handler {
-		a.command(ctx, jobTransferBridge, fs.Bridge(caller, other))
+func (x *transfers) bridgeTransfer(ctx context.Context) {
+	caller, other := x.channel, x.transfer.channel
+	if x.transfer.handler {
+		x.command(ctx, jobTransferBridge, fs.Bridge(caller, other))
 		return
 	}
-	attempt := a.dial.attempt
+	attempt := x.attempt
 	first := fs.Script{fs.SetVar(caller, varAfterBridge, ""), fs.SetVar(caller, "hangup_after_bridge", "true")}
-	a.inOrder(ctx, first, fs.Bridge(caller, other), func(body string, err error) {
-		a.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
+	x.inOrder(ctx, first, fs.Bridge(caller, other), func(body string, err error) {
+		x.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
 	})
 }
 
 // transferReply is the switch's word on the second leg; the events say the rest.
-func (a *actor) transferReply(ctx context.Context, m jobDone) (state, error) {
-	t := a.transfer
+func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error) {
+	t := x.transfer
 	reason := refusedJob(m)
-	if t == nil || reason == "" || t.failed != "" || m.attempt != a.dial.attempt {
-		return a.state, nil
+	if t == nil || reason == "" || t.failed != "" || m.attempt != x.attempt {
+		return x.state, nil
 	}
 	switch {
 	case m.job == jobTransferOriginate && t.phase == transferDialing:
@@ -242,154 +257,154 @@ func (a *actor) transferReply(ctx context.Context, m jobDone) (state, error) {
 		if m.err == nil {
 			t.refusal = refusalCause(m.body)
 		}
-		a.arm(timerTransfer, refusedGrace) // the leg's own end tells more
+		x.arm(timerTransfer, refusedGrace) // the leg's own end tells more
 	case m.job == jobTransferBridge && t.phase == transferBridging:
-		a.log.WarnContext(ctx, "transfer could not be bridged", "reply", reason)
-		a.unbridge(ctx, CauseTemporaryFailure)
+		x.log.WarnContext(ctx, "transfer could not be bridged", "reply", reason)
+		x.unbridge(ctx, CauseTemporaryFailure)
 	}
-	return a.state, nil
+	return x.state, nil
 }
 
 // transferDue: the second leg had to be decided by now.
-func (a *actor) transferDue(ctx context.Context) (state, error) {
-	t := a.transfer
+func (x *transfers) transferDue(ctx context.Context) (state, error) {
+	t := x.transfer
 	switch {
 	case t == nil || t.phase == transferBridged:
 	case t.handover != nil:
-		return a.queueAnswered(ctx, queueAllowed{transfer: t, err: errUndecided})
+		return x.queueAnswered(ctx, queueAllowed{transfer: t, err: errUndecided})
 	case t.phase == transferAdmitting:
-		return a.transferAllowed(ctx, transferAdmitted{transfer: t, err: errUndecided})
+		return x.transferAllowed(ctx, transferAdmitted{transfer: t, err: errUndecided})
 	case t.phase == transferBridging:
-		a.log.WarnContext(ctx, "transfer was not confirmed by the switch")
-		a.unbridge(ctx, CauseTemporaryFailure)
+		x.log.WarnContext(ctx, "transfer was not confirmed by the switch")
+		x.unbridge(ctx, CauseTemporaryFailure)
 	case t.refusal != "":
-		a.failTransfer(ctx, t.refusal)
+		x.failTransfer(ctx, t.refusal)
 	default:
-		a.failTransfer(ctx, "NO_ANSWER")
+		x.failTransfer(ctx, "NO_ANSWER")
 	}
-	return a.state, nil
+	return x.state, nil
 }
 
 // transferRouteFound dials the second leg over the route that was chosen.
-func (a *actor) transferRouteFound(ctx context.Context, m routeChosen) (state, error) {
-	t := a.transfer
+func (x *transfers) transferRouteFound(ctx context.Context, m routeChosen) (state, error) {
+	t := x.transfer
 	if t == nil || t.phase != transferDialing || t.failed == "" || m.unit != t.adm.UnitID {
-		return a.state, a.notTaken(m)
+		return x.state, x.notTaken(m)
 	}
 	next, err := uuid.NewV7()
-	if m.err != nil || m.index < 0 || err != nil || a.killCause != "" {
-		a.failTransfer(ctx, t.failed)
-		return a.state, nil //nolint:nilerr // the transfer fails as its last route did
+	if m.err != nil || m.index < 0 || err != nil || x.killCause != "" {
+		x.failTransfer(ctx, t.failed)
+		return x.state, nil //nolint:nilerr // the transfer fails as its last route did
 	}
 	t.route += 1 + m.index
-	a.dialTransfer(ctx, next)
-	return a.state, nil
+	x.dialTransfer(ctx, next)
+	return x.state, nil
 }
 
 // transferLegEnded: the second leg is gone.
-func (a *actor) transferLegEnded(ctx context.Context, rec finalRecord) (state, error) {
-	t := a.transfer
+func (x *transfers) transferLegEnded(ctx context.Context, rec finalRecord) (state, error) {
+	t := x.transfer
 	switch t.phase {
 	case transferAdmitting:
 	case transferDialing:
-		if rec.failsOver() && t.route+1 < len(t.adm.Routes) && a.killCause == "" {
-			a.c.registry.unbind(t.channel)
+		if rec.failsOver() && t.route+1 < len(t.adm.Routes) && x.killCause == "" {
+			x.c.registry.unbind(t.channel)
 			t.channel, t.failed = "", rec.Cause
-			a.chooseRoute(ctx, t.adm.UnitID, t.adm, nil, t.adm.Routes[t.route+1:])
-			return a.state, nil
+			x.dial.chooseRoute(ctx, t.adm.UnitID, t.adm, nil, t.adm.Routes[t.route+1:])
+			return x.state, nil
 		}
-		a.failTransfer(ctx, rec.Cause)
+		x.failTransfer(ctx, rec.Cause)
 	case transferBridging:
-		a.unbridge(ctx, rec.Cause)
+		x.unbridge(ctx, rec.Cause)
 	case transferBridged:
 		unit := t.adm.UnitID
-		a.record(ctx, "transfer unit", func(ctx context.Context) error {
-			return a.c.ledger.ReleaseUnit(ctx, a.tenant, unit)
+		x.record(ctx, "transfer unit", func(ctx context.Context) error {
+			return x.c.ledger.ReleaseUnit(ctx, x.tenant, unit)
 		}, nil)
 		switch {
-		case a.killCause != "":
+		case x.killCause != "":
 		case t.handler:
-			a.handlerTransferOver(ctx, OutcomeEnded)
+			x.handlerTransferOver(ctx, OutcomeEnded)
 		default:
-			a.kill(ctx, CauseNormalClearing)
+			x.kill(ctx, CauseNormalClearing)
 		}
 	}
-	return a.state, nil
+	return x.state, nil
 }
 
 // unbridge gives up a bridge that did not come about: the caller goes back to the AI.
-func (a *actor) unbridge(ctx context.Context, cause string) {
-	link, handler := a.c.link, a.transfer.handler
+func (x *transfers) unbridge(ctx context.Context, cause string) {
+	link, handler := x.c.link, x.transfer.handler
 	asBefore := fs.Script{
-		fs.SetVar(a.channel, "hangup_after_bridge", "false"),
-		fs.SetVar(a.channel, varAfterBridge, fs.AfterBridge(reattachExtension, a.c.cfg.Context)),
+		fs.SetVar(x.channel, "hangup_after_bridge", "false"),
+		fs.SetVar(x.channel, varAfterBridge, fs.AfterBridge(reattachExtension, x.c.cfg.Context)),
 	}
-	a.endTransfer(ctx, cause)
+	x.endTransfer(ctx, cause)
 	if handler {
 		return // its variables are as they were
 	}
-	a.beside(func() {
+	x.beside(func() {
 		if err := asBefore.Run(ctx, link); err != nil {
-			a.log.WarnContext(ctx, "caller's variables could not be set back", "error", err)
+			x.log.WarnContext(ctx, "caller's variables could not be set back", "error", err)
 		}
-		a.post(musicEnded{then: a.afterTransfer})
+		x.post(musicEnded{then: x.afterTransfer})
 	})
-	if a.ai.live() && !a.ai.legUp {
-		a.arm(timerLeg, legRetry)
+	if x.voice.ai.live() && !x.voice.ai.legUp {
+		x.arm(timerLeg, legRetry)
 	}
 }
 
 // failTransfer ends a transfer that did not come about; the session goes on, if it can.
-func (a *actor) failTransfer(ctx context.Context, cause string) {
-	a.endTransfer(ctx, cause)
-	a.afterTransfer(ctx)
+func (x *transfers) failTransfer(ctx context.Context, cause string) {
+	x.endTransfer(ctx, cause)
+	x.afterTransfer(ctx)
 }
 
-func (a *actor) endTransfer(ctx context.Context, cause string) {
-	t := a.transfer
-	a.disarm(timerTransfer)
+func (x *transfers) endTransfer(ctx context.Context, cause string) {
+	t := x.transfer
+	x.disarm(timerTransfer)
 	if t.handler {
-		a.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.destinationType, "cause", cause)
-		a.dropTransferLeg(ctx, t)
-		a.handlerTransferOver(ctx, OutcomeFailed)
+		x.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.destinationType, "cause", cause)
+		x.dropTransferLeg(ctx, t)
+		x.handlerTransferOver(ctx, OutcomeFailed)
 		return
 	}
-	a.transfer = nil
-	t.tell(controlResult{err: &StateError{State: a.state.String(), Event: VerbTransfer, Detail: cause}})
-	a.dropTransferLeg(ctx, t)
-	a.transferFailed(ctx, ControlRequest{DestinationType: t.facts.destinationType, Destination: t.facts.destination}, cause)
+	x.transfer = nil
+	t.tell(controlResult{err: &StateError{State: x.state.String(), Event: VerbTransfer, Detail: cause}})
+	x.dropTransferLeg(ctx, t)
+	x.transferFailed(ctx, ControlRequest{DestinationType: t.facts.destinationType, Destination: t.facts.destination}, cause)
 	if t.media {
-		a.switchMediaDone(ctx)
+		x.bypass.switchMediaDone(ctx)
 		return
 	}
-	a.considerBypass(ctx)
+	x.bypass.considerBypass(ctx)
 }
 
 // dropTransferLeg ends the second leg, if there is one, and gives its unit back.
-func (a *actor) dropTransferLeg(ctx context.Context, t *transfer) {
+func (x *transfers) dropTransferLeg(ctx context.Context, t *transfer) {
 	if t == nil || t.phase == transferAdmitting {
 		return
 	}
 	if t.channel != "" {
-		a.c.registry.unbind(t.channel)
-		a.command(ctx, jobKillLeg, fs.Kill(t.channel, CauseNormalClearing))
+		x.c.registry.unbind(t.channel)
+		x.command(ctx, jobKillLeg, fs.Kill(t.channel, CauseNormalClearing))
 	}
 	unit := t.adm.UnitID
-	a.record(ctx, "transfer unit", func(ctx context.Context) error {
-		return a.c.ledger.ReleaseUnit(ctx, a.tenant, unit)
+	x.record(ctx, "transfer unit", func(ctx context.Context) error {
+		return x.c.ledger.ReleaseUnit(ctx, x.tenant, unit)
 	}, nil)
 }
 
 // transferFailed tells the AI.
-func (a *actor) transferFailed(ctx context.Context, req ControlRequest, cause string) {
-	if a.ai == nil || a.ai.media == nil || a.ai.socketGone {
+func (x *transfers) transferFailed(ctx context.Context, req ControlRequest, cause string) {
+	if x.voice.ai == nil || x.voice.ai.media == nil || x.voice.ai.socketGone {
 		return
 	}
-	err := a.ai.media.SendText("transfer_failed", map[string]any{
+	err := x.voice.ai.media.SendText("transfer_failed", map[string]any{
 		"destination_type": req.DestinationType, "destination": req.Destination, "cause": cause,
 	})
 	if err != nil {
-		a.log.WarnContext(ctx, "transfer_failed could not be sent", "error", err)
+		x.log.WarnContext(ctx, "transfer_failed could not be sent", "error", err)
 	}
 }
 
@@ -420,66 +435,65 @@ func failureCause(err error) string {
 }
 
 // bridged: the switch has bridged the caller with somebody. With the second leg, the transfer is done.
-func (a *actor) bridged(ctx context.Context, ev *esl.Event) (state, error) {
-	t := a.transfer
+func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
+	t := x.transfer
 	if !t.bridging() {
-		return a.state, nil
+		return x.state, nil
 	}
 	one, two := ev.Get("Bridge-A-Unique-ID"), ev.Get("Bridge-B-Unique-ID")
 	if one == "" && two == "" {
 		one, two = ev.UUID(), ev.Get("Other-Leg-Unique-ID")
 	}
-	if (one != a.channel || two != t.channel) && (one != t.channel || two != a.channel) {
-		return a.state, nil // caller and voice agent
+	if (one != x.channel || two != t.channel) && (one != t.channel || two != x.channel) {
+		return x.state, nil // caller and voice agent
 	}
 	t.phase = transferBridged
-	a.bypass = bypass{serial: a.bypass.serial + 1}
-	a.disarm(timerBypass)
-	a.disarm(timerTransfer)
-	a.disarm(timerLeg)
+	x.bypass.forget()
+	x.disarm(timerTransfer)
+	x.disarm(timerLeg)
 	at := eventTime(ev)
 	if t.handler {
-		a.handlerBridged(ctx, at)
-		return a.state, nil
+		x.handlerBridged(ctx, at)
+		return x.state, nil
 	}
-	a.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
+	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
 	facts, outcome := t.facts, sessionTransferredE164
 	if facts.destinationType == destinationSIP {
 		outcome = sessionTransferredSIPURI
 	}
-	a.endSessionWith(ctx, sessionEnd{
+	x.voice.endSessionWith(ctx, sessionEnd{
 		outcome: outcome, at: at, final: finalMetadata("transfer", &facts, facts.metadata), transfer: &facts,
 	}, media.CloseTransferred)
-	a.recordRest(ctx, at)
-	return a.state, nil
+	x.rec.recordRest(ctx, at)
+	return x.state, nil
 }
 
 // recordRest finishes the AI's part of the recording, and has the switch record the rest in stereo.
-func (a *actor) recordRest(ctx context.Context, at time.Time) {
-	if a.answerAt == nil {
+func (r *recorder) recordRest(ctx context.Context, at time.Time) {
+	if r.answerAt == nil {
 		return
 	}
-	answered, call := *a.answerAt, a.call
-	if m := a.ai.media; m != nil {
-		a.ai.partDone = true
-		reason := a.ai.closeReason // the first to close says why, and closeMedia is on its way
-		a.beside(func() {
+	answered, call := *r.answerAt, r.call
+	if m := r.voice.ai.media; m != nil {
+		r.voice.ai.partDone = true
+		reason := r.voice.ai.closeReason // the first to close says why, and closeMedia is on its way
+		r.beside(func() {
 			m.Close(reason)
 			_, err := m.FinishRecording(answered, at)
-			a.post(partFinished{err: err})
+			r.post(partFinished{err: err})
 		})
 	}
-	a.endHumanPart(ctx)
-	path := filepath.Join(a.c.cfg.RecordDir, a.id.String()+".2.wav")
-	a.record(ctx, "second recording part", func(ctx context.Context) error {
-		return a.c.ledger.AddRecordingPart(ctx, call, path, max(0, at.Sub(answered)))
+	r.endHumanPart(ctx)
+	path := filepath.Join(r.c.cfg.RecordDir, r.id.String()+".2.wav")
+	r.record(ctx, "second recording part", func(ctx context.Context) error {
+		return r.c.ledger.AddRecordingPart(ctx, call, path, max(0, at.Sub(answered)))
 	}, nil)
-	a.startSecond(ctx, path, true)
+	r.startSecond(ctx, path, true)
 }
 
-func (a *actor) partReady(ctx context.Context, m partFinished) (state, error) {
+func (r *recorder) partReady(ctx context.Context, m partFinished) (state, error) {
 	if m.err != nil {
-		a.log.ErrorContext(ctx, "recording before the transfer is not whole", "error", m.err)
+		r.log.ErrorContext(ctx, "recording before the transfer is not whole", "error", m.err)
 	}
-	return a.state, nil
+	return r.state, nil
 }

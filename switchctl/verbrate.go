@@ -60,9 +60,9 @@ func (c *Controller) TakeVerb(callID uuid.UUID) error {
 	return a.takeVerb()
 }
 
-func (a *actor) takeVerb() error {
-	if wait := a.verbs.take(a.c.clock.Now()); wait > 0 {
-		a.c.metrics.throttled.Inc()
+func (k *core) takeVerb() error {
+	if wait := k.rate.take(k.c.clock.Now()); wait > 0 {
+		k.c.metrics.throttled.Inc()
 		return &VerbRateError{Wait: wait}
 	}
 	return nil

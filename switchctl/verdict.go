@@ -44,56 +44,56 @@ func awaitsVerdict(call db.Call) bool {
 }
 
 // detects reports whether the session that is about to open hears the caller's first seconds.
-func (a *actor) detects() bool {
-	return a.call.Amd && a.answerAt != nil && !a.ai.resumed && a.call.AmdClass == nil && !a.tapDetects() &&
-		a.c.clock.Now().Sub(*a.answerAt) < detectWithin
+func (mc *machine) detects() bool {
+	return mc.call.Amd && mc.answerAt != nil && !mc.voice.ai.resumed && mc.call.AmdClass == nil && !mc.taps.tapDetects() &&
+		mc.c.clock.Now().Sub(*mc.answerAt) < detectWithin
 }
 
 // awaitVerdict gives machine detection what is left of its time. A call that was found again waits no longer than it would
 // have without the interruption: its detector's audio is lost.
-func (a *actor) awaitVerdict() {
-	if awaitsVerdict(a.call) {
-		a.arm(timerVerdict, a.answerAt.Add(verdictTimeout).Sub(a.c.clock.Now()))
+func (mc *machine) awaitVerdict() {
+	if awaitsVerdict(mc.call) {
+		mc.arm(timerVerdict, mc.answerAt.Add(verdictTimeout).Sub(mc.c.clock.Now()))
 	}
 }
 
 // machineHeard is a finding of machine detection. The first verdict is kept on the call's record; it decides what
 // call.answered says when that still waits, and what becomes of the call where a machine is not to be kept.
-func (a *actor) machineHeard(ctx context.Context, ev media.AMD) {
+func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 	if ev.Kind != amd.KindVerdict {
-		a.log.DebugContext(ctx, "machine detection reports", "event", string(ev.Kind), "class", string(ev.Class))
-		a.greetingHeard(ctx, ev.Kind)
+		mc.log.DebugContext(ctx, "machine detection reports", "event", string(ev.Kind), "class", string(ev.Class))
+		mc.greetingHeard(ctx, ev.Kind)
 		return
 	}
-	if a.call.AmdClass != nil || a.answerAt == nil {
+	if mc.call.AmdClass != nil || mc.answerAt == nil {
 		return
 	}
-	after := max(0, ev.Heard.Sub(*a.answerAt))
+	after := max(0, ev.Heard.Sub(*mc.answerAt))
 	class, confidence, ms := string(ev.Class), ev.Confidence, int32(min(after, detectWithin+time.Minute).Milliseconds()) //nolint:gosec // bounded
-	a.call.AmdClass, a.call.AmdConfidence, a.call.AmdAfterMs = &class, &confidence, &ms
-	a.log.InfoContext(ctx, "machine detection has decided", "class", class, "confidence", confidence, "after_ms", ms)
-	a.c.metrics.verdict.WithLabelValues(class).Observe(after.Seconds())
-	if awaitsVerdict(a.call) {
-		a.decideAnswer(ctx, decidedVerdict)
+	mc.call.AmdClass, mc.call.AmdConfidence, mc.call.AmdAfterMs = &class, &confidence, &ms
+	mc.log.InfoContext(ctx, "machine detection has decided", "class", class, "confidence", confidence, "after_ms", ms)
+	mc.c.metrics.verdict.WithLabelValues(class).Observe(after.Seconds())
+	if awaitsVerdict(mc.call) {
+		mc.decideAnswer(ctx, decidedVerdict)
 	} else {
-		a.recordVerdict(ctx)
+		mc.recordVerdict(ctx)
 	}
-	a.considerMachine(ctx)
+	mc.considerMachine(ctx)
 }
 
 // decideAnswer ends the wait for a verdict: call.answered is committed, and the events behind it.
-func (a *actor) decideAnswer(ctx context.Context, how string) {
-	if !awaitsVerdict(a.call) {
+func (mc *machine) decideAnswer(ctx context.Context, how string) {
+	if !awaitsVerdict(mc.call) {
 		return
 	}
-	a.disarm(timerVerdict)
-	by := answeredBy(a.call)
-	a.call.AnsweredByAmd = &by
-	a.c.metrics.answered.WithLabelValues(by, how).Inc()
-	a.recordVerdict(ctx)
+	mc.disarm(timerVerdict)
+	by := answeredBy(mc.call)
+	mc.call.AnsweredByAmd = &by
+	mc.c.metrics.answered.WithLabelValues(by, how).Inc()
+	mc.recordVerdict(ctx)
 }
 
-func (a *actor) recordVerdict(ctx context.Context) {
-	call := a.call
-	a.record(ctx, "verdict", func(ctx context.Context) error { return a.c.ledger.Verdict(ctx, call) }, nil)
+func (mc *machine) recordVerdict(ctx context.Context) {
+	call := mc.call
+	mc.record(ctx, "verdict", func(ctx context.Context) error { return mc.c.ledger.Verdict(ctx, call) }, nil)
 }

@@ -30,73 +30,73 @@ type waitingVerb struct {
 }
 
 // verbWaits keeps a verb until the session is open.
-func (a *actor) verbWaits(m controlCommand) {
-	a.early = append(a.early, waitingVerb{m: m, due: a.c.clock.Now().Add(verbLimit)})
-	if len(a.early) == 1 {
-		a.arm(timerVerbs, verbLimit)
+func (vs *verbs) verbWaits(m controlCommand) {
+	vs.early = append(vs.early, waitingVerb{m: m, due: vs.c.clock.Now().Add(verbLimit)})
+	if len(vs.early) == 1 {
+		vs.arm(timerVerbs, verbLimit)
 	}
 }
 
 // runVerbs runs the verbs that have waited, in order.
-func (a *actor) runVerbs(ctx context.Context) {
-	early := a.early
-	a.early = nil
-	a.disarm(timerVerbs)
+func (vs *verbs) runVerbs(ctx context.Context) {
+	early := vs.early
+	vs.early = nil
+	vs.disarm(timerVerbs)
 	for _, w := range early {
-		a.runVerb(ctx, w.m)
+		vs.runVerb(ctx, w.m)
 	}
 }
 
 // verbsDue refuses the verbs that have waited long enough.
-func (a *actor) verbsDue() {
-	now := a.c.clock.Now()
-	for len(a.early) > 0 && !a.early[0].due.After(now) {
-		m := a.early[0].m
-		a.early = a.early[1:]
-		a.c.metrics.rejected.Inc()
-		m.reply <- controlResult{err: &StateError{State: a.state.String(), Event: m.req.Event, Detail: "the AI session is being opened"}}
+func (vs *verbs) verbsDue() {
+	now := vs.c.clock.Now()
+	for len(vs.early) > 0 && !vs.early[0].due.After(now) {
+		m := vs.early[0].m
+		vs.early = vs.early[1:]
+		vs.c.metrics.rejected.Inc()
+		m.reply <- controlResult{err: &StateError{State: vs.state.String(), Event: m.req.Event, Detail: "the AI session is being opened"}}
 	}
-	if len(a.early) > 0 {
-		a.arm(timerVerbs, a.early[0].due.Sub(now))
+	if len(vs.early) > 0 {
+		vs.arm(timerVerbs, vs.early[0].due.Sub(now))
 	}
 }
 
 // refuseVerbs: the session that verbs waited for will not be open.
-func (a *actor) refuseVerbs() {
-	for _, w := range a.early {
+func (vs *verbs) refuseVerbs() {
+	for _, w := range vs.early {
 		w.m.reply <- controlResult{err: ErrSessionTerminated}
 	}
-	a.early = nil
-	a.disarm(timerVerbs)
+	vs.early = nil
+	vs.disarm(timerVerbs)
 }
 
 // hearsNobody tells whether a caller is on the line to whom nothing is played and with whom nobody is connected, whatever the reason.
-func (a *actor) hearsNobody() bool {
+func (p *musicPlayer) hearsNobody() bool {
 	switch {
-	case a.state != stateAnswered && a.state != stateAgentConnected, a.killCause != "", a.machine.phase != machineNone:
+	case p.state != stateAnswered && p.state != stateAgentConnected, p.killCause != "", p.machine.phase != machineNone:
 		return false
-	case a.music.playing, a.talking.now != nil, a.human.steered(), a.transfer.bridged():
+	case p.playing, p.talking.now != nil, p.agents.human.steered(), p.transfers.transfer.bridged():
 		return false
 	}
-	return !a.ai.live() || !a.ai.legUp
+	return !p.voice.ai.live() || !p.voice.ai.legUp
 }
 
 // watchQuiet is called after each step of the call: a caller who hears nobody for quietLimit hears ringback.
-func (a *actor) watchQuiet() {
-	armed := a.timers.Armed(timerQuiet)
-	switch quiet := a.hearsNobody(); {
-	case quiet && !armed && !a.music.on:
-		a.arm(timerQuiet, quietLimit)
+func (p *musicPlayer) watchQuiet() {
+	armed := p.timers.Armed(timerQuiet)
+	switch quiet := p.hearsNobody(); {
+	case quiet && !armed && !p.on:
+		p.arm(timerQuiet, quietLimit)
 	case !quiet && armed:
-		a.disarm(timerQuiet)
+		p.disarm(timerQuiet)
 	}
 }
 
 // quietDue has the caller hear ringback: now, or as soon as it has a socket and no bridge is being tried.
-func (a *actor) quietDue(ctx context.Context) {
-	if !a.hearsNobody() {
+func (p *musicPlayer) quietDue(ctx context.Context) {
+	if !p.hearsNobody() {
 		return
 	}
-	a.log.WarnContext(ctx, "caller hears nobody, ringback is played", "after", quietLimit)
-	a.ringToCaller(ctx)
+	p.log.WarnContext(ctx, "caller hears nobody, ringback is played", "after", quietLimit)
+	p.ringToCaller(ctx)
 }

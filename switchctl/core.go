@@ -1,0 +1,69 @@
+package switchctl
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/db"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+)
+
+// core is what every part of a call works with: the call's record and state, its channel and socket, its mailbox, timers and journal. Others hold it
+// to send the call messages. All fields below the line belong to the actor's goroutine.
+type core struct {
+	c      *Controller
+	id     uuid.UUID
+	tenant uuid.UUID
+	// channel is the caller's channel UUID.
+	channel string
+	box     *rt.Mailbox[message]
+	// journal writes the call's changes, in the order in which they were decided.
+	journal rt.Serial
+	// rate is the call's rate of verbs, over HTTP and the socket.
+	rate verbRate
+	log  *slog.Logger
+	// done is closed when the actor has ended.
+	done chan struct{}
+	// looking is true while somebody looks for the call's channel: one look at a time.
+	looking atomic.Bool
+	// aliveAt is when the call's channel was last known to be there, in Unix microseconds; 0 before that.
+	aliveAt atomic.Int64
+	// recordedAt is when the process before us had written audio of the call last, by our clock; the zero time when that isn't known.
+	recordedAt time.Time
+
+	// ---
+	state   state
+	call    db.Call
+	timers  *rt.Timers[timerKind]
+	inbound bool
+	sock    socket
+	// answerAt is the answer by our clock. It is set together with call.AnswerTime, which is by the switch's.
+	answerAt *time.Time
+	// killCause is set once we have decided to end the call.
+	killCause string
+	// attempt numbers the originates of the call: a reply to an earlier one is late.
+	attempt int
+	// codec is the carrier's, as the switch names it; empty before it is known.
+	codec string
+	// away: the caller's socket is of no use before the switch has brought the caller back from a bridge.
+	away bool
+	// recovered is true for a call that was found again and whose channel has not been seen yet.
+	recovered bool
+	// adopted is true for a call that was found again; it doesn't change.
+	adopted bool
+	// hadAgent is true for a call that was found again and had been with an agent; it doesn't change.
+	hadAgent bool
+}
+
+func newCore(c *Controller, call db.Call, channel string) *core {
+	k := &core{
+		c: c, id: call.ID, tenant: call.TenantID, channel: channel, box: newMailbox(), call: call,
+		log:  c.log.With("call_id", call.ID.String()),
+		done: make(chan struct{}), inbound: call.Direction == directionInbound, answerAt: call.AnswerTime,
+	}
+	k.timers = rt.NewTimers(c.clock, func(kind timerKind, serial uint64) { k.post(timerFired{timer: kind, serial: serial}) })
+	return k
+}
