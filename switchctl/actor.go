@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -141,150 +140,51 @@ func (a *actor) reject(ctx context.Context, m message, err error) {
 	a.refuse(m, err)
 }
 
-// refuse answers a command with err; other messages have nobody waiting, but may carry what must be closed.
-func (k *core) refuse(m message, err error) {
-	switch m := m.(type) {
-	case hangupCommand:
-		m.reply <- err
-	case answerCommand:
-		m.reply <- err
-	case connectCommand:
-		m.reply <- connectResult{outcome: OutcomeFailed, err: err}
-	case agentCommand:
-		m.reply <- agentResult{outcome: AgentUnavailable, err: err}
-	case musicCommand:
-		m.reply <- err
-	case recordCommand:
-		m.reply <- err
-	case controlCommand:
-		m.reply <- controlResult{err: err}
-	case socketUp:
-		closeQuietly(m.sock)
-	case sessionOpened:
-		if m.media != nil {
-			k.beside(func() { m.media.Close(media.CloseHangup) })
+// release leaves the call up: the controller stops, the call outlives it.
+func (a *actor) release(ctx context.Context) (state, error) {
+	a.taps.endTaps(ctx, media.CloseShutdown)
+	if a.voice.ai != nil {
+		a.voice.ai.shutdown(a)
+		a.voice.keepQuality(ctx)
+	}
+	if s := a.sock; s != nil {
+		a.sock = nil
+		a.beside(func() { closeQuietly(s) })
+	}
+	a.log.InfoContext(ctx, "call is left to the switch")
+	return stateDone, nil
+}
+
+// jobReply is the switch's reply to a command of the call.
+func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
+	switch m.job {
+	case jobOriginate:
+		return a.dial.originateReply(ctx, m), nil
+	case jobTransferOriginate, jobTransferBridge:
+		return a.transfers.transferReply(ctx, m)
+	case jobKill:
+		if refusedJob(m) != "" {
+			a.probe(ctx) // there is no such channel: how did it end?
 		}
-	case tapMessage:
-		m.refused(k, err)
-	case talkMessage:
-		m.refusedTalk(err)
-	case transferAdmitted:
-		if m.err == nil {
-			k.c.releaseLate(k, m.adm)
+	case jobReattach:
+		if reason := refusedJob(m); reason != "" {
+			a.log.WarnContext(ctx, "call could not be taken back", "reply", reason)
+			a.probe(ctx)
 		}
+	case jobMask:
+		if reason := refusedJob(m); reason != "" {
+			a.log.ErrorContext(ctx, "recording by the switch is not paused", "reply", reason)
+		}
+	case jobBypass:
+		a.bypass.bypassReply(ctx, m)
+	case jobMediaBack:
+		a.bypass.takeBackReply(ctx, m)
+	case jobAgentBridge:
+		a.agents.agentBridgeReply(ctx, m)
+	case jobPhone:
+		// A phone's own.
+	case jobKillLeg, jobReneg, jobStopRecord:
+		// A leg that was gone already is what was wanted; how a re-INVITE goes is seen by what follows.
 	}
+	return a.state, nil
 }
-
-// post sends a message to the actor itself; one that comes too late is dealt with as refused.
-func (k *core) post(m message) {
-	if err := k.box.Put(m); err != nil {
-		k.refuse(m, err)
-	}
-}
-
-// notTaken is the typed error of an event that a state rejects.
-func (k *core) notTaken(m message) error {
-	return &StateError{State: k.state.String(), Event: m.Name()}
-}
-
-func (l *callerLine) answerWaiters(err error) {
-	for _, w := range l.waiters {
-		w <- err
-	}
-	l.waiters = nil
-}
-
-func closeQuietly(s socket) {
-	if s != nil {
-		_ = s.Close() // its reader reports how it ended
-	}
-}
-
-// timerKind names the timers of a call.
-type timerKind int
-
-const (
-	// timerOriginate: the originate had to be decided by now.
-	timerOriginate timerKind = iota
-	// timerRefused: an originate was refused, and its channel's end, if it has one, had to be seen by now.
-	timerRefused
-	// timerReroute: the channel of the route before had to be gone by now.
-	timerReroute
-	// timerSocket: an answered call had to have its socket by now.
-	timerSocket
-	// timerKill: a call that we ended had to be gone by now.
-	timerKill
-	// timerLeg: the media leg had to be up by now.
-	timerLeg
-	// timerRefresh: the callback token is due for its successor.
-	timerRefresh
-	// timerSession: the AI session has reached its limit.
-	timerSession
-	// timerTransfer: the transfer's second leg had to be decided by now.
-	timerTransfer
-	// timerBypass: a change of the audio's way had to be done by now.
-	timerBypass
-	// timerVerdict: machine detection had to say by now who has answered.
-	timerVerdict
-	// timerTalk: a conversation had to go on by now.
-	timerTalk
-	// timerTap: a tap's leg is due to be dialed, or had to be up by now.
-	timerTap
-	// timerMachine: the end of a machine's greeting, or its beep, had to be heard by now.
-	timerMachine
-	// timerOpening: the ledger had to have the AI session by now.
-	timerOpening
-	// timerVerbs: a verb has waited long enough for the session.
-	timerVerbs
-	// timerQuiet: an answered caller has heard nobody for long enough.
-	timerQuiet
-	// timerAgent: the agent has heard the whisper, or the bridge with the agent had to be there by now.
-	timerAgent
-)
-
-func (k timerKind) String() string {
-	switch k {
-	case timerOriginate:
-		return "originate"
-	case timerRefused:
-		return "refused"
-	case timerReroute:
-		return "reroute"
-	case timerSocket:
-		return "socket"
-	case timerKill:
-		return "kill"
-	case timerLeg:
-		return "leg"
-	case timerRefresh:
-		return "token_refresh"
-	case timerSession:
-		return "session_limit"
-	case timerTransfer:
-		return "transfer"
-	case timerBypass:
-		return "bypass"
-	case timerVerdict:
-		return "verdict"
-	case timerTap:
-		return "tap"
-	case timerAgent:
-		return "agent"
-	case timerTalk:
-		return "talk"
-	case timerMachine:
-		return "machine"
-	case timerOpening:
-		return "opening"
-	case timerVerbs:
-		return "verbs"
-	case timerQuiet:
-		return "quiet"
-	}
-	return "unknown"
-}
-
-// arm sets a timer, in place of one of the same kind.
-func (k *core) arm(kind timerKind, d time.Duration) { k.timers.Arm(kind, d) }
-
-func (k *core) disarm(kind timerKind) { k.timers.Disarm(kind) }

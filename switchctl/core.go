@@ -1,12 +1,14 @@
 package switchctl
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
@@ -66,4 +68,70 @@ func newCore(c *Controller, call db.Call, channel string) *core {
 	}
 	k.timers = rt.NewTimers(c.clock, func(kind timerKind, serial uint64) { k.post(timerFired{timer: kind, serial: serial}) })
 	return k
+}
+
+// post sends a message to the actor itself; one that comes too late is dealt with as refused.
+func (k *core) post(m message) {
+	if err := k.box.Put(m); err != nil {
+		k.refuse(m, err)
+	}
+}
+
+// refuse answers a command with err; other messages have nobody waiting, but may carry what must be closed.
+func (k *core) refuse(m message, err error) {
+	switch m := m.(type) {
+	case hangupCommand:
+		m.reply <- err
+	case answerCommand:
+		m.reply <- err
+	case connectCommand:
+		m.reply <- connectResult{outcome: OutcomeFailed, err: err}
+	case agentCommand:
+		m.reply <- agentResult{outcome: AgentUnavailable, err: err}
+	case musicCommand:
+		m.reply <- err
+	case recordCommand:
+		m.reply <- err
+	case controlCommand:
+		m.reply <- controlResult{err: err}
+	case socketUp:
+		closeQuietly(m.sock)
+	case sessionOpened:
+		if m.media != nil {
+			k.beside(func() { m.media.Close(media.CloseHangup) })
+		}
+	case tapMessage:
+		m.refused(k, err)
+	case talkMessage:
+		m.refusedTalk(err)
+	case transferAdmitted:
+		if m.err == nil {
+			k.c.releaseLate(k, m.adm)
+		}
+	}
+}
+
+// notTaken is the typed error of an event that a state rejects.
+func (k *core) notTaken(m message) error {
+	return &StateError{State: k.state.String(), Event: m.Name()}
+}
+
+// arm sets a timer, in place of one of the same kind.
+func (k *core) arm(kind timerKind, d time.Duration) { k.timers.Arm(kind, d) }
+
+func (k *core) disarm(kind timerKind) { k.timers.Disarm(kind) }
+
+// ask sends a command and waits for its answer.
+func (k *core) ask(ctx context.Context, build func(reply chan<- error) message) error {
+	refused, err := rt.Ask(ctx, k.box, k.done, build)
+	if err == nil {
+		err = refused
+	}
+	return err
+}
+
+func closeQuietly(s socket) {
+	if s != nil {
+		_ = s.Close() // its reader reports how it ended
+	}
 }

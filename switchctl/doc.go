@@ -8,14 +8,17 @@
 //
 // Commands to the switch are values of package fs; mailboxes, timers and queues are those of package actor.
 //
-// How to read it: api.go (what others call and what they implement), controller.go (start, drain, close), registry.go and
-// mailbox.go, actor.go and the state_*.go files (a function each for calls that are unanswered, up, and closing), originate.go, aisession*.go (the voice agent: its
-// session, its media leg, what it reports), steer.go (a bridged call without its socket), verdict.go (who answered),
-// machine.go (what becomes of a machine), bypass.go (the audio past the switch), transfer.go, leg_play.go, leg_announce.go,
-// talk.go and leg_transfer.go (what a handler plays, asks, records, and where it leads its caller), control.go (verbs), tap.go
-// and monitor.go (forks of a call's audio), final.go, cdr.go, cdr_delete.go and quality.go (how a call ends), hostlink.go,
-// sight.go, skew.go, look.go, lived.go and resync.go (what is known of the switch, and how a call is found again), ledger.go
-// (what is written, and when), nodes.go (other hosts, and those that are lost). Of people: phone_api.go (what others call),
-// phone.go, phone_address.go, phone_events.go and phone_book.go (agents' phones, each with an owner goroutine), human.go (the
-// bridge with an agent), human_music.go and human_record.go, and queue_handover.go (from the voice agent to the queue).
+// How to read it: api.go (what others call and what they implement), controller.go (start, drain, close), registry.go and mailbox.go, then a call:
+//
+//   - core.go and core_switch.go: what every part of a call works with; actor.go and the state_*.go files: each message goes to the part whose it is,
+//     by a function each for calls that are unanswered and up; parts.go: the parts, and who works with whom; timers.go.
+//   - How it begins, stands and ends: origination.go, line.go (its channel and socket), handling.go, ending.go, served.go, verdict.go (who answered).
+//   - Who may have the caller: voice*.go (the voice agent: its session, its media leg, what it reports), agents*.go, transfers*.go (a number, a SIP URI,
+//     the queue, for the voice agent or for a handler), talking*.go (what a handler plays and asks), machine.go, music.go.
+//   - What goes on beside: recorder*.go, bypass*.go (the audio past the switch), keypad.go, taps*.go and monitors*.go (forks of a call's audio),
+//     verbs.go and verbrate.go, sessionlog.go, quality.go.
+//
+// The switch: hostlink.go, outbound.go, sight.go, skew.go, look.go, lived.go and resync.go (what is known of it, and how a call is found again),
+// final.go, cdr.go, cdr_delete.go. What is written, and when: journal.go, ledger.go. Other hosts, and those that are lost: nodes.go. Agents' phones, each
+// with an owner goroutine: phone*.go.
 package switchctl

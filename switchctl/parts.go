@@ -20,39 +20,55 @@ type parts struct {
 	verbs     *verbs
 }
 
+// newParts makes them and says who works with whom.
 func newParts(k *core) parts {
-	var a parts
-	a.dial = &origination{core: k}
-	a.line = &callerLine{core: k}
-	a.ending = &ending{core: k}
-	a.handling = &handling{core: k}
-	a.voice = &voice{core: k}
-	a.keypad = &keypad{core: k}
-	a.agents = &agentBridge{core: k}
-	a.music = &musicPlayer{core: k}
-	a.rec = &recorder{core: k}
-	a.transfers = &transfers{core: k}
-	a.talking = &talking{core: k}
-	a.machine = &machine{core: k}
-	a.bypass = &bypass{core: k}
-	a.taps = &taps{core: k}
-	a.monitors = &monitors{core: k}
-	a.verbs = &verbs{core: k}
-	a.dial.ending, a.dial.handling, a.dial.line, a.dial.machine, a.dial.rec = a.ending, a.handling, a.line, a.machine, a.rec
-	a.line.agents, a.line.bypass, a.line.dial, a.line.ending, a.line.handling, a.line.keypad, a.line.machine, a.line.music, a.line.rec, a.line.talking, a.line.transfers, a.line.voice = a.agents, a.bypass, a.dial, a.ending, a.handling, a.keypad, a.machine, a.music, a.rec, a.talking, a.transfers, a.voice
-	a.ending.agents, a.ending.handling, a.ending.line, a.ending.monitors, a.ending.talking, a.ending.taps, a.ending.transfers, a.ending.verbs, a.ending.voice = a.agents, a.handling, a.line, a.monitors, a.talking, a.taps, a.transfers, a.verbs, a.voice
-	a.handling.agents, a.handling.transfers, a.handling.voice = a.agents, a.transfers, a.voice
-	a.voice.agents, a.voice.bypass, a.voice.keypad, a.voice.line, a.voice.machine, a.voice.monitors, a.voice.music, a.voice.rec, a.voice.talking, a.voice.transfers, a.voice.verbs = a.agents, a.bypass, a.keypad, a.line, a.machine, a.monitors, a.music, a.rec, a.talking, a.transfers, a.verbs
-	a.keypad.bypass, a.keypad.voice = a.bypass, a.voice
-	a.agents.line, a.agents.machine, a.agents.music, a.agents.rec, a.agents.talking, a.agents.transfers, a.agents.voice = a.line, a.machine, a.music, a.rec, a.talking, a.transfers, a.voice
-	a.music.agents, a.music.machine, a.music.rec, a.music.talking, a.music.transfers, a.music.voice = a.agents, a.machine, a.rec, a.talking, a.transfers, a.voice
-	a.rec.talking, a.rec.voice = a.talking, a.voice
-	a.transfers.agents, a.transfers.bypass, a.transfers.dial, a.transfers.handling, a.transfers.line, a.transfers.music, a.transfers.rec, a.transfers.talking, a.transfers.voice = a.agents, a.bypass, a.dial, a.handling, a.line, a.music, a.rec, a.talking, a.voice
-	a.talking.agents, a.talking.bypass, a.talking.keypad, a.talking.machine, a.talking.music, a.talking.rec, a.talking.transfers, a.talking.voice = a.agents, a.bypass, a.keypad, a.machine, a.music, a.rec, a.transfers, a.voice
-	a.machine.agents, a.machine.bypass, a.machine.handling, a.machine.line, a.machine.music, a.machine.rec, a.machine.taps, a.machine.transfers, a.machine.voice = a.agents, a.bypass, a.handling, a.line, a.music, a.rec, a.taps, a.transfers, a.voice
-	a.bypass.keypad, a.bypass.line, a.bypass.transfers, a.bypass.voice = a.keypad, a.line, a.transfers, a.voice
-	a.taps.bypass, a.taps.machine, a.taps.monitors, a.taps.voice = a.bypass, a.machine, a.monitors, a.voice
-	a.monitors.transfers, a.monitors.voice = a.transfers, a.voice
-	a.verbs.keypad, a.verbs.monitors, a.verbs.rec, a.verbs.transfers, a.verbs.voice = a.keypad, a.monitors, a.rec, a.transfers, a.voice
-	return a
+	p := parts{
+		dial: new(origination), line: new(callerLine), ending: new(ending), handling: new(handling),
+		voice: new(voice), keypad: new(keypad), agents: new(agentBridge), music: new(musicPlayer),
+		rec: new(recorder), transfers: new(transfers), talking: new(talking), machine: new(machine),
+		bypass: new(bypass), taps: new(taps), monitors: new(monitors), verbs: new(verbs),
+	}
+	*p.dial = origination{core: k, ending: p.ending, handling: p.handling, line: p.line, machine: p.machine, rec: p.rec}
+	*p.line = callerLine{
+		core: k, agents: p.agents, bypass: p.bypass, dial: p.dial, ending: p.ending, handling: p.handling,
+		keypad: p.keypad, machine: p.machine, music: p.music, rec: p.rec, talking: p.talking,
+		transfers: p.transfers, voice: p.voice,
+	}
+	*p.ending = ending{
+		core: k, agents: p.agents, handling: p.handling, line: p.line, monitors: p.monitors, talking: p.talking,
+		taps: p.taps, transfers: p.transfers, verbs: p.verbs, voice: p.voice,
+	}
+	*p.handling = handling{core: k, agents: p.agents, transfers: p.transfers, voice: p.voice}
+	*p.voice = voice{
+		core: k, agents: p.agents, bypass: p.bypass, keypad: p.keypad, line: p.line, machine: p.machine,
+		monitors: p.monitors, music: p.music, rec: p.rec, talking: p.talking, transfers: p.transfers,
+		verbs: p.verbs,
+	}
+	*p.keypad = keypad{core: k, bypass: p.bypass, voice: p.voice}
+	*p.agents = agentBridge{
+		core: k, line: p.line, machine: p.machine, music: p.music, rec: p.rec, talking: p.talking,
+		transfers: p.transfers, voice: p.voice,
+	}
+	*p.music = musicPlayer{
+		core: k, agents: p.agents, machine: p.machine, rec: p.rec, talking: p.talking, transfers: p.transfers,
+		voice: p.voice,
+	}
+	*p.rec = recorder{core: k, talking: p.talking, voice: p.voice}
+	*p.transfers = transfers{
+		core: k, agents: p.agents, bypass: p.bypass, dial: p.dial, handling: p.handling, line: p.line,
+		music: p.music, rec: p.rec, talking: p.talking, voice: p.voice,
+	}
+	*p.talking = talking{
+		core: k, agents: p.agents, bypass: p.bypass, keypad: p.keypad, machine: p.machine, music: p.music,
+		rec: p.rec, transfers: p.transfers, voice: p.voice,
+	}
+	*p.machine = machine{
+		core: k, agents: p.agents, bypass: p.bypass, handling: p.handling, line: p.line, music: p.music,
+		rec: p.rec, taps: p.taps, transfers: p.transfers, voice: p.voice,
+	}
+	*p.bypass = bypass{core: k, keypad: p.keypad, line: p.line, transfers: p.transfers, voice: p.voice}
+	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, monitors: p.monitors, voice: p.voice}
+	*p.monitors = monitors{core: k, transfers: p.transfers, voice: p.voice}
+	*p.verbs = verbs{core: k, keypad: p.keypad, monitors: p.monitors, rec: p.rec, transfers: p.transfers, voice: p.voice}
+	return p
 }

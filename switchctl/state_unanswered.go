@@ -92,39 +92,6 @@ func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, err
 	return a.state, nil
 }
 
-func (d *origination) rings(ctx context.Context, at time.Time) state {
-	if d.state != stateDialing || d.inbound {
-		return d.state
-	}
-	call := d.call
-	d.record(ctx, "ringing", func(ctx context.Context) error { return d.c.ledger.Ringing(ctx, call, at) }, nil)
-	return stateRinging
-}
-
-// answers moves an unanswered call on. What happens after answer is the handler's to say. at is the answer by the switch's clock, and ours by ours.
-func (d *origination) answers(ctx context.Context, at, ours time.Time) state {
-	d.disarm(timerOriginate)
-	d.disarm(timerRefused)
-	d.recovered = false
-	d.answerAt = &ours
-	d.call.AnswerTime = &at
-	call := d.call
-	if !call.Amd {
-		by := answeredByHuman
-		d.call.AnsweredByAmd = &by
-		d.c.metrics.answered.WithLabelValues(by, decidedOff).Inc()
-	}
-	d.record(ctx, "answered", func(ctx context.Context) error { return d.c.ledger.Answered(ctx, call, at) }, nil)
-	d.line.answerWaiters(nil)
-	d.machine.awaitVerdict()
-	if d.sock == nil {
-		d.arm(timerSocket, socketTimeout)
-	}
-	d.rec.recordWanted(ctx)
-	d.handling.startHandler(ctx)
-	return stateAnswered
-}
-
 // unansweredTimer asks the switch what has become of a call that should have been decided.
 func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error) {
 	if !a.timers.Due(m.timer, m.serial) {

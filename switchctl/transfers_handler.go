@@ -114,10 +114,3 @@ func (x *transfers) registryUnbind(t *transfer) {
 		x.c.registry.unbind(t.channel)
 	}
 }
-
-// stillBridged: a call that was found again is bridged with the second leg that its handler had dialed.
-func (l *callerLine) stillBridged(other string) {
-	if t := l.transfers.transfer; l.recovered && l.voice.ai == nil && t.pending() && t.channel != "" && t.channel == other {
-		t.phase, t.handler = transferBridged, true
-	}
-}

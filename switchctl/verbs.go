@@ -3,9 +3,12 @@ package switchctl
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/store"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
@@ -45,15 +48,6 @@ func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cau
 		return ErrCallEnded
 	}
 	return a.ask(ctx, func(reply chan<- error) message { return hangupCommand{cause: cause, reply: reply} })
-}
-
-// ask sends a command and waits for its answer.
-func (k *core) ask(ctx context.Context, build func(reply chan<- error) message) error {
-	refused, err := rt.Ask(ctx, k.box, k.done, build)
-	if err == nil {
-		err = refused
-	}
-	return err
 }
 
 // verbs are the control verbs of the call's AI session.
@@ -163,3 +157,53 @@ func (vs *verbs) participants() []map[string]any {
 	}
 	return list
 }
+
+// waitingVerb is a verb that came while the session opened; due is when it is refused.
+type waitingVerb struct {
+	m   controlCommand
+	due time.Time
+}
+
+// verbWaits keeps a verb until the session is open.
+func (vs *verbs) verbWaits(m controlCommand) {
+	vs.early = append(vs.early, waitingVerb{m: m, due: vs.c.clock.Now().Add(verbLimit)})
+	if len(vs.early) == 1 {
+		vs.arm(timerVerbs, verbLimit)
+	}
+}
+
+// runVerbs runs the verbs that have waited, in order.
+func (vs *verbs) runVerbs(ctx context.Context) {
+	early := vs.early
+	vs.early = nil
+	vs.disarm(timerVerbs)
+	for _, w := range early {
+		vs.runVerb(ctx, w.m)
+	}
+}
+
+// verbsDue refuses the verbs that have waited long enough.
+func (vs *verbs) verbsDue() {
+	now := vs.c.clock.Now()
+	for len(vs.early) > 0 && !vs.early[0].due.After(now) {
+		m := vs.early[0].m
+		vs.early = vs.early[1:]
+		vs.c.metrics.rejected.Inc()
+		m.reply <- controlResult{err: &StateError{State: vs.state.String(), Event: m.req.Event, Detail: "the AI session is being opened"}}
+	}
+	if len(vs.early) > 0 {
+		vs.arm(timerVerbs, vs.early[0].due.Sub(now))
+	}
+}
+
+// refuseVerbs: the session that verbs waited for will not be open.
+func (vs *verbs) refuseVerbs() {
+	for _, w := range vs.early {
+		w.m.reply <- controlResult{err: ErrSessionTerminated}
+	}
+	vs.early = nil
+	vs.disarm(timerVerbs)
+}
+
+// errUndecided: neither gate nor queue has answered in time.
+var errUndecided = fmt.Errorf("switchctl: nothing was decided within %s: %w", decisionLimit, store.ErrUnavailable)

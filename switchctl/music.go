@@ -144,3 +144,34 @@ func (p *musicPlayer) afterMusic(ctx context.Context, then func(ctx context.Cont
 		}
 	})
 }
+
+// hearsNobody tells whether a caller is on the line to whom nothing is played and with whom nobody is connected, whatever the reason.
+func (p *musicPlayer) hearsNobody() bool {
+	switch {
+	case p.state != stateAnswered && p.state != stateAgentConnected, p.killCause != "", p.machine.phase != machineNone:
+		return false
+	case p.playing, p.talking.now != nil, p.agents.human.steered(), p.transfers.transfer.bridged():
+		return false
+	}
+	return !p.voice.ai.live() || !p.voice.ai.legUp
+}
+
+// watchQuiet is called after each step of the call: a caller who hears nobody for quietLimit hears ringback.
+func (p *musicPlayer) watchQuiet() {
+	armed := p.timers.Armed(timerQuiet)
+	switch quiet := p.hearsNobody(); {
+	case quiet && !armed && !p.on:
+		p.arm(timerQuiet, quietLimit)
+	case !quiet && armed:
+		p.disarm(timerQuiet)
+	}
+}
+
+// quietDue has the caller hear ringback: now, or as soon as it has a socket and no bridge is being tried.
+func (p *musicPlayer) quietDue(ctx context.Context) {
+	if !p.hearsNobody() {
+		return
+	}
+	p.log.WarnContext(ctx, "caller hears nobody, ringback is played", "after", quietLimit)
+	p.ringToCaller(ctx)
+}

@@ -2,7 +2,6 @@ package switchctl
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -91,71 +90,6 @@ func (d *origination) startDialing(ctx context.Context) state {
 // closeUnseen ends a call that never had a channel.
 func (d *origination) closeUnseen(ctx context.Context, cause string) state {
 	return d.ending.beginClose(ctx, lostRecord(cause, d.c.clock.Now(), nil))
-}
-
-// command sends a background command; its reply comes as a message. Replies of different commands may change places,
-// so what depends on an order is sent in one goroutine (see transfer.go).
-func (k *core) command(ctx context.Context, job jobKind, cmd fs.Command) {
-	attempt := k.attempt
-	k.beside(func() {
-		err := k.c.link.BgAPI(ctx, cmd, func(body string, err error) {
-			k.post(jobDone{job: job, attempt: attempt, body: body, err: err})
-		})
-		if err != nil {
-			var refused *esl.ReplyError
-			unsent := errors.Is(err, ErrLinkDown) || errors.As(err, &refused) || errors.Is(err, esl.ErrInvalidCommand)
-			k.post(jobDone{job: job, attempt: attempt, err: err, unsent: unsent})
-		}
-	})
-}
-
-// inOrder sends commands of which each waits for the one before, and the last in the background: done is called once, with its reply or with
-// what kept it away.
-func (k *core) inOrder(ctx context.Context, first fs.Script, last fs.Command, done func(body string, err error)) {
-	link := k.c.link
-	k.beside(func() {
-		err := first.Run(ctx, link)
-		if err == nil {
-			err = link.BgAPI(ctx, last, done)
-		}
-		if err != nil {
-			done("", err)
-		}
-	})
-}
-
-// jobReply is the switch's reply to a command of the call.
-func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
-	switch m.job {
-	case jobOriginate:
-		return a.dial.originateReply(ctx, m), nil
-	case jobTransferOriginate, jobTransferBridge:
-		return a.transfers.transferReply(ctx, m)
-	case jobKill:
-		if refusedJob(m) != "" {
-			a.probe(ctx) // there is no such channel: how did it end?
-		}
-	case jobReattach:
-		if reason := refusedJob(m); reason != "" {
-			a.log.WarnContext(ctx, "call could not be taken back", "reply", reason)
-			a.probe(ctx)
-		}
-	case jobMask:
-		if reason := refusedJob(m); reason != "" {
-			a.log.ErrorContext(ctx, "recording by the switch is not paused", "reply", reason)
-		}
-	case jobBypass:
-		a.bypass.bypassReply(ctx, m)
-	case jobMediaBack:
-		a.bypass.takeBackReply(ctx, m)
-	case jobAgentBridge:
-		a.agents.agentBridgeReply(ctx, m)
-	case jobPhone:
-		// A phone's own.
-	case jobKillLeg, jobReneg, jobStopRecord:
-		// A leg that was gone already is what was wanted; how a re-INVITE goes is seen by what follows.
-	}
-	return a.state, nil
 }
 
 // refusedJob is the switch's refusal, or why it could not be asked; "" when it took the command.
@@ -281,4 +215,37 @@ func (d *origination) routeFound(ctx context.Context, m routeChosen) (state, err
 	d.route += 1 + m.index
 	d.call.TrunkID = d.adm.Routes[d.route].TrunkID
 	return d.startDialing(ctx), nil
+}
+
+func (d *origination) rings(ctx context.Context, at time.Time) state {
+	if d.state != stateDialing || d.inbound {
+		return d.state
+	}
+	call := d.call
+	d.record(ctx, "ringing", func(ctx context.Context) error { return d.c.ledger.Ringing(ctx, call, at) }, nil)
+	return stateRinging
+}
+
+// answers moves an unanswered call on. What happens after answer is the handler's to say. at is the answer by the switch's clock, and ours by ours.
+func (d *origination) answers(ctx context.Context, at, ours time.Time) state {
+	d.disarm(timerOriginate)
+	d.disarm(timerRefused)
+	d.recovered = false
+	d.answerAt = &ours
+	d.call.AnswerTime = &at
+	call := d.call
+	if !call.Amd {
+		by := answeredByHuman
+		d.call.AnsweredByAmd = &by
+		d.c.metrics.answered.WithLabelValues(by, decidedOff).Inc()
+	}
+	d.record(ctx, "answered", func(ctx context.Context) error { return d.c.ledger.Answered(ctx, call, at) }, nil)
+	d.line.answerWaiters(nil)
+	d.machine.awaitVerdict()
+	if d.sock == nil {
+		d.arm(timerSocket, socketTimeout)
+	}
+	d.rec.recordWanted(ctx)
+	d.handling.startHandler(ctx)
+	return stateAnswered
 }

@@ -146,3 +146,25 @@ func (e *ending) closed(ctx context.Context, m closeCommitted) {
 	e.log.InfoContext(ctx, "call ended", "status", e.final.Status(), "hangup_cause", e.final.Cause,
 		"hangup_disposition", disposition)
 }
+
+// killAgain: the call had to be gone by now. While there is no link, resynchronising does it.
+func (e *ending) killAgain(ctx context.Context) {
+	if e.killCause == "" {
+		return
+	}
+	e.voice.closeMedia()
+	if e.c.link.Generation() == 0 {
+		e.arm(timerKill, killTimeout)
+		return
+	}
+	e.sendKill(ctx)
+}
+
+// hangupLeg is Leg.Hangup and Controller.Hangup.
+func (e *ending) hangupLeg(ctx context.Context, m hangupCommand) (state, error) {
+	if e.killCause == "" {
+		e.kill(ctx, m.cause)
+	}
+	m.reply <- nil
+	return e.state, nil
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -466,34 +465,4 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	}, media.CloseTransferred)
 	x.rec.recordRest(ctx, at)
 	return x.state, nil
-}
-
-// recordRest finishes the AI's part of the recording, and has the switch record the rest in stereo.
-func (r *recorder) recordRest(ctx context.Context, at time.Time) {
-	if r.answerAt == nil {
-		return
-	}
-	answered, call := *r.answerAt, r.call
-	if m := r.voice.ai.media; m != nil {
-		r.voice.ai.partDone = true
-		reason := r.voice.ai.closeReason // the first to close says why, and closeMedia is on its way
-		r.beside(func() {
-			m.Close(reason)
-			_, err := m.FinishRecording(answered, at)
-			r.post(partFinished{err: err})
-		})
-	}
-	r.endHumanPart(ctx)
-	path := filepath.Join(r.c.cfg.RecordDir, r.id.String()+".2.wav")
-	r.record(ctx, "second recording part", func(ctx context.Context) error {
-		return r.c.ledger.AddRecordingPart(ctx, call, path, max(0, at.Sub(answered)))
-	}, nil)
-	r.startSecond(ctx, path, true)
-}
-
-func (r *recorder) partReady(ctx context.Context, m partFinished) (state, error) {
-	if m.err != nil {
-		r.log.ErrorContext(ctx, "recording before the transfer is not whole", "error", m.err)
-	}
-	return r.state, nil
 }

@@ -4,54 +4,53 @@ import (
 	"context"
 	"time"
 
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
-// kill decides that the call ends, with a cause, and asks the switch for it.
-func (k *core) kill(ctx context.Context, cause string) {
-	if k.killCause == "" {
-		k.killCause = cause
-	}
-	k.sendKill(ctx)
+// callerLine is the caller's channel on the switch and its socket: answered, lost, taken back, looked for.
+type callerLine struct {
+	*core
+	agents    *agentBridge
+	bypass    *bypass
+	dial      *origination
+	ending    *ending
+	handling  *handling
+	keypad    *keypad
+	machine   *machine
+	music     *musicPlayer
+	rec       *recorder
+	talking   *talking
+	transfers *transfers
+	voice     *voice
+	waiters   []chan<- error // of Leg.Answer
+	reattach  int            // uuid_transfer to rm_reattach without a socket so far
 }
 
-// sendKill asks over the host link; the caller's own socket is the second way.
-func (k *core) sendKill(ctx context.Context) {
-	k.arm(timerKill, killTimeout)
-	if k.c.link.Generation() == 0 && k.sock != nil {
-		sock, cause := k.sock, k.killCause
-		k.beside(func() {
-			if err := sock.Execute(ctx, esl.ExecuteRequest{App: "hangup", Arg: cause}); err != nil {
-				k.log.WarnContext(ctx, "hangup could not be sent", "error", err)
-			}
-		})
-		return
-	}
-	k.command(ctx, jobKill, fs.Kill(k.channel, k.killCause))
+// steered reports whether the call is steered over the host link alone.
+func (l *callerLine) steered() bool {
+	return l.transfers.transfer.bridged() || l.agents.human.steered() || l.bridgedWithAI()
 }
 
-// killAgain: the call had to be gone by now. While there is no link, resynchronising does it.
-func (e *ending) killAgain(ctx context.Context) {
-	if e.killCause == "" {
-		return
-	}
-	e.voice.closeMedia()
-	if e.c.link.Generation() == 0 {
-		e.arm(timerKill, killTimeout)
-		return
-	}
-	e.sendKill(ctx)
+// bridgedWithAI reports whether caller and voice agent hear each other, as both the switch and the media endpoint say.
+func (l *callerLine) bridgedWithAI() bool {
+	return l.voice.ai.live() && l.voice.ai.legUp && l.bypass.bridged
 }
 
-// hangupLeg is Leg.Hangup and Controller.Hangup.
-func (e *ending) hangupLeg(ctx context.Context, m hangupCommand) (state, error) {
-	if e.killCause == "" {
-		e.kill(ctx, m.cause)
+// leaveSocket closes the caller's socket once the host link alone steers the call. While there is no link, the socket is the
+// one way to the call.
+//
+// A caller's outbound socket costs the switch a thread that looks at it fifty times a second, about a quarter of what its part
+// of a bridge costs. While caller and voice agent hear each other nothing goes over it: the host link steers the call, and
+// when the bridge ends transfer_after_bridge brings a new socket. So it is closed for that time. The switch's `socket`
+// application goes on with what runs in it, without a gap in the audio.
+func (l *callerLine) leaveSocket() {
+	if l.sock == nil || l.killCause != "" || !l.bridgedWithAI() || l.c.link.Generation() == 0 {
+		return
 	}
-	m.reply <- nil
-	return e.state, nil
+	s := l.sock
+	l.sock = nil
+	l.beside(func() { closeQuietly(s) })
 }
 
 // answerLeg answers an inbound leg; the waiter is told when the switch has done it.
@@ -67,17 +66,11 @@ func (l *callerLine) answerLeg(ctx context.Context, m answerCommand) (state, err
 	return l.state, nil
 }
 
-// execute runs an application on the caller's channel without waiting for it.
-func (k *core) execute(ctx context.Context, req esl.ExecuteRequest) {
-	sock := k.sock
-	k.beside(func() {
-		if err := sock.Execute(ctx, req); err != nil {
-			k.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
-			if req.App == "bridge" {
-				k.post(bridgeFailed{err: err})
-			}
-		}
-	})
+func (l *callerLine) answerWaiters(err error) {
+	for _, w := range l.waiters {
+		w <- err
+	}
+	l.waiters = nil
 }
 
 // socketAttached takes a new outbound socket: the first one, or the one after a transfer to rm_reattach. The older one
@@ -194,15 +187,6 @@ func (l *callerLine) takeBack(ctx context.Context, other string, bypassed bool) 
 	})
 }
 
-// probe looks at the switch for the caller's channel; the answer is channelFound or channelGone.
-func (k *core) probe(ctx context.Context) {
-	k.beside(func() {
-		if follow, err := k.c.look(ctx, k, ""); err == nil && follow != nil {
-			follow()
-		}
-	})
-}
-
 // channelLives: the switch has the caller's channel.
 func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, error) {
 	l.dial.seen = true
@@ -288,74 +272,49 @@ func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state,
 	return l.ending.beginClose(ctx, lostRecord(cause, l.livedUntil(m.switchSeen), l.call.AnswerTime)), nil
 }
 
-// handling is the AnswerHandler's part of a call.
-type handling struct {
-	*core
-	agents    *agentBridge
-	transfers *transfers
-	voice     *voice
-	// stopHandler ends the context of AnswerHandler.Answered; nil before it runs.
-	stopHandler context.CancelCauseFunc
-	// handled is true when AnswerHandler.Answered has run for this call, here or before a restart.
-	handled bool
-	// handler numbers the handlers that the call has had.
-	handler int
+// stillBridged: a call that was found again is bridged with the second leg that its handler had dialed.
+func (l *callerLine) stillBridged(other string) {
+	if t := l.transfers.transfer; l.recovered && l.voice.ai == nil && t.pending() && t.channel != "" && t.channel == other {
+		t.phase, t.handler = transferBridged, true
+	}
 }
 
-// startHandler runs AnswerHandler.Answered beside the actor, once.
-func (h *handling) startHandler(ctx context.Context) {
-	if h.handled || h.killCause != "" {
-		return
+// resume goes on with a call that was found again: its voice agent in the same session, or its handler when it had not
+// got that far.
+func (l *callerLine) resume(ctx context.Context, now state) {
+	if t := l.transfers.transfer; t.pending() {
+		l.transfers.transfer = nil // its answer had nobody to hear it
+		l.transfers.dropTransferLeg(ctx, t)
 	}
-	h.handled = true
-	h.runBeside(ctx, func(ctx context.Context, l *leg) error { return h.c.handler.Answered(ctx, l) })
-}
-
-// runBeside runs a handler's operation beside the actor; there is one at a time.
-func (h *handling) runBeside(ctx context.Context, handle func(ctx context.Context, l *leg) error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	h.stopHandler = cancel
-	h.handler++
-	l := &leg{a: h.core, call: h.call, handler: h.handler}
-	h.beside(func() {
-		defer cancel(nil)
-		err := h.c.runHandler(ctx, l, handle)
-		h.post(handlerDone{serial: l.handler, err: err})
-	})
-}
-
-// handlerReturned: nobody steers the call any more. Without a voice agent on it, it ends.
-func (h *handling) handlerReturned(ctx context.Context, m handlerDone) (state, error) {
-	if m.serial != h.handler {
-		return h.state, nil // its call was handed over
+	switch s := l.voice.ai; {
+	case l.transfers.transfer.bridged():
+	case l.transfers.queued() != nil:
+		l.away = l.sock == nil
+		l.music.on = true
+		l.transfers.startQueue(ctx, *l.transfers.queued())
+	case s == nil:
+		if now == stateAnswered || now == stateAgentConnected {
+			l.handling.startHandler(ctx)
+		}
+	case s.phase == phaseEnded && s.outcome == sessionError && s.grant.session.OpenedAt == nil:
+		l.handling.handled = false
+		l.handling.startHandler(ctx) // a voice agent that was never reached: the flow goes on from where it was
+	case s.phase == phaseEnded:
+		l.kill(ctx, CauseNormalClearing) // what ended the session was ending the call
+	case s.phase == phaseOpening:
+		call, session := l.call, s.grant.session
+		l.recordFor(ctx, decisionWait, "session resume", func(ctx context.Context) error {
+			grant, err := l.c.ledger.ResumeSession(ctx, call, session)
+			if err == nil {
+				l.post(sessionGranted{id: session.ID, grant: grant})
+			}
+			return err
+		}, func(err error) {
+			if err != nil {
+				l.post(sessionGranted{id: session.ID, err: err})
+			}
+		})
 	}
-	if m.err != nil && h.killCause == "" {
-		h.log.ErrorContext(ctx, "handling the call failed", "error", m.err)
-	}
-	if h.voice.ai.live() || h.transfers.transfer.bridged() || h.agents.human.bridged() || h.killCause != "" {
-		return h.state, nil
-	}
-	cause := CauseNormalClearing
-	if m.err != nil {
-		cause = handlerCause(m.err)
-	}
-	h.kill(ctx, cause)
-	return h.state, nil
-}
-
-// release leaves the call up: the controller stops, the call outlives it.
-func (a *actor) release(ctx context.Context) (state, error) {
-	a.taps.endTaps(ctx, media.CloseShutdown)
-	if a.voice.ai != nil {
-		a.voice.ai.shutdown(a)
-		a.voice.keepQuality(ctx)
-	}
-	if s := a.sock; s != nil {
-		a.sock = nil
-		a.beside(func() { closeQuietly(s) })
-	}
-	a.log.InfoContext(ctx, "call is left to the switch")
-	return stateDone, nil
 }
 
 // callRecordTimeout bounds how long a look at the switch waits for a call record. A switch that waits for packets of the

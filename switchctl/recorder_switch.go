@@ -3,6 +3,8 @@ package switchctl
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -145,4 +147,109 @@ func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
 	case r.paused && r.second == m.path:
 		r.command(ctx, jobMask, fs.MaskRecording(r.channel, m.path))
 	}
+}
+
+// recordMono has the switch record both sides in one channel, from a moment on, in a file that outlives us and is put on the
+// call's recording. limit ends it, should we be gone by then; 0 is none. done hears whether it has begun.
+func (r *recorder) recordMono(ctx context.Context, path string, limit time.Duration, at time.Time, done func(err error)) {
+	call, offset := r.call, time.Duration(0)
+	if r.answerAt != nil {
+		offset = max(0, at.Sub(*r.answerAt))
+	}
+	r.record(ctx, "recording by the switch", func(ctx context.Context) error {
+		return r.c.ledger.AddRecording(ctx, call, path, offset)
+	}, nil)
+	cmd := fs.Record(r.channel, path, limit)
+	// The variable may be there from an earlier recording.
+	r.inOrder(ctx, fs.Script{fs.RecordStereo(r.channel, false)}, cmd, func(body string, err error) {
+		if err == nil && !strings.HasPrefix(body, "+OK") {
+			err = &CommandError{Command: cmd.Name(), Reply: strings.TrimSpace(body)}
+		}
+		done(err)
+	})
+}
+
+// messagePath is a file that no earlier part of the call's recording is in.
+func (r *recorder) messagePath() string {
+	for {
+		r.talking.messages++
+		path := filepath.Join(r.c.cfg.RecordDir, fmt.Sprintf("%s.m%d.wav", r.id, r.talking.messages))
+		if _, err := os.Stat(path); err != nil {
+			return path
+		}
+	}
+}
+
+// recordRest finishes the AI's part of the recording, and has the switch record the rest in stereo.
+func (r *recorder) recordRest(ctx context.Context, at time.Time) {
+	if r.answerAt == nil {
+		return
+	}
+	answered, call := *r.answerAt, r.call
+	if m := r.voice.ai.media; m != nil {
+		r.voice.ai.partDone = true
+		reason := r.voice.ai.closeReason // the first to close says why, and closeMedia is on its way
+		r.beside(func() {
+			m.Close(reason)
+			_, err := m.FinishRecording(answered, at)
+			r.post(partFinished{err: err})
+		})
+	}
+	r.endHumanPart(ctx)
+	path := filepath.Join(r.c.cfg.RecordDir, r.id.String()+".2.wav")
+	r.record(ctx, "second recording part", func(ctx context.Context) error {
+		return r.c.ledger.AddRecordingPart(ctx, call, path, max(0, at.Sub(answered)))
+	}, nil)
+	r.startSecond(ctx, path, true)
+}
+
+func (r *recorder) partReady(ctx context.Context, m partFinished) (state, error) {
+	if m.err != nil {
+		r.log.ErrorContext(ctx, "recording before the transfer is not whole", "error", m.err)
+	}
+	return r.state, nil
+}
+
+// recordOpening has the switch record an announcement: from now on where people or a flow take the call, else in a part of its own,
+// which ends by itself should we be gone by then.
+func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
+	o := t.opening
+	if o == nil || o.begun || r.answerAt == nil || r.failed || r.second != "" {
+		return
+	}
+	o.begun = true
+	if o.toEnd {
+		r.recordBySwitch(ctx, o.stereo)
+		return
+	}
+	o.path = filepath.Join(r.c.cfg.RecordDir, r.id.String()+".0.wav")
+	path, call, link := o.path, r.call, r.c.link
+	offset := max(0, r.c.clock.Now().Sub(*r.answerAt))
+	limit := time.Duration(0)
+	for _, f := range t.files {
+		limit += f.length + playSlack
+	}
+	r.record(ctx, "recording", func(ctx context.Context) error {
+		return r.c.ledger.BeginRecording(ctx, call, path, offset)
+	}, nil)
+	cmds := fs.Script{fs.RecordStereo(r.channel, o.stereo), fs.Record(r.channel, path, limit), fs.RecordStereo(r.channel, false)}
+	r.beside(func() {
+		if err := cmds.Run(ctx, link); err != nil {
+			r.log.ErrorContext(ctx, "announcement is not recorded", "error", err)
+		}
+	})
+}
+
+// endOpening ends an announcement's part of the recording.
+func (r *recorder) endOpening(ctx context.Context, t *conversation) {
+	if t.opening != nil && t.opening.path != "" {
+		r.command(ctx, jobStopRecord, fs.StopRecording(r.channel, t.opening.path))
+	}
+}
+
+// opening is how an announcement is recorded. Its fields belong to the actor's goroutine once it was handed over.
+type opening struct {
+	toEnd, stereo bool
+	begun         bool
+	path          string // of its own part; empty when it has none
 }
