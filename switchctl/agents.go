@@ -99,13 +99,12 @@ func (whisperReady) Essential() bool { return true }
 // agentBridge is the call's part with agents: the one who has it, or is being tried.
 type agentBridge struct {
 	*core
-	line      *callerLine
-	machine   *machine
-	music     *musicPlayer
-	rec       *recorder
-	talking   *talking
-	transfers *transfers
-	voice     *voice
+	line    *callerLine
+	machine *machine
+	music   *musicPlayer
+	parties *parties
+	rec     *recorder
+	talking *talking
 	// human is the call's agent; humans numbers them.
 	human  *human
 	humans uint64
@@ -113,24 +112,19 @@ type agentBridge struct {
 
 // connectAgent asks the phone for its leg.
 func (b *agentBridge) connectAgent(ctx context.Context, m agentCommand) (state, error) {
-	conflict := func(detail string) error {
-		return &StateError{State: b.state.String(), Event: m.Name(), Detail: detail}
-	}
 	switch {
 	case b.killCause != "":
 		return b.state, ErrCallEnded
-	case b.machine.phase != machineNone:
+	case b.parties.machine.grip() != gripNone:
 		m.reply <- agentResult{outcome: AgentMachine}
 		return b.state, nil
-	case b.voice.ai.live():
-		return b.state, conflict("an AI session is on the call")
-	case b.transfers.transfer != nil:
-		return b.state, conflict("the call is transferred")
 	case b.human.bridged() && b.human.reply == nil:
 		return b.state, b.joinAgent(m)
-	case b.human != nil:
-		return b.state, conflict("an agent is on the call")
-	case b.c.link.Generation() == 0:
+	}
+	if err := b.parties.refuse(forAgent, m.Name()); err != nil {
+		return b.state, err
+	}
+	if b.c.link.Generation() == 0 {
 		return b.state, ErrLinkDown
 	}
 	b.humans++

@@ -24,17 +24,16 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	case b.killCause != "":
 		return b.state // the caller's end answers
 	case reason == PhoneHungUp && h.req.KeepCaller && h.reply != nil:
-		b.partFromAgent(ctx)
+		b.part(AgentEnded, nil)
+		b.callerComesBack(ctx) // the switch brings the caller by transfer_after_bridge
 		return b.state
 	case reason == PhoneHungUp:
 		b.kill(ctx, CauseNormalClearing)
 		return b.state
 	}
 	b.log.WarnContext(ctx, "agent is lost, the caller waits", "agent_id", h.agent.String(), "reason", reason)
-	b.human = nil
-	b.c.metrics.agentOutcomes.WithLabelValues(string(AgentLost)).Inc()
 	waited := h.reply != nil
-	h.answer(AgentLost, nil)
+	b.part(AgentLost, nil)
 	b.music.on = true
 	b.callerComesBack(ctx)
 	if !waited {
@@ -43,14 +42,19 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	return b.state
 }
 
-// partFromAgent gives the caller back to whoever wanted the agent. The switch brings the caller by transfer_after_bridge.
-func (b *agentBridge) partFromAgent(ctx context.Context) {
+// part ends the agent's part with the call, whatever the reason, and answers whoever asked for them: by the outcome, or by an error. The phone is
+// given back, unless it is lost.
+func (b *agentBridge) part(outcome AgentOutcome, err error) {
 	h := b.human
 	b.human = nil
-	b.c.metrics.agentOutcomes.WithLabelValues(string(AgentEnded)).Inc()
-	b.freeAgent(h, h.serial, false)
-	h.answer(AgentEnded, nil)
-	b.callerComesBack(ctx)
+	b.disarm(timerAgent)
+	if err == nil {
+		b.c.metrics.agentOutcomes.WithLabelValues(string(outcome)).Inc()
+	}
+	if outcome != AgentLost {
+		b.freeAgent(h, h.serial, h.phase == humanBridging && outcome != AgentCallerGone)
+	}
+	h.answer(outcome, err)
 }
 
 // callerComesBack: the switch transfers the caller to rm_reattach, unless it never left. Its socket may come before the news of the
@@ -65,13 +69,8 @@ func (b *agentBridge) callerComesBack(ctx context.Context) {
 
 // agentUnavailable ends a try whose bridge did not come about. The caller waits on.
 func (b *agentBridge) agentUnavailable(ctx context.Context, reason string) {
-	h := b.human
-	b.human = nil
-	b.disarm(timerAgent)
-	b.log.InfoContext(ctx, "agent is not available", "agent_id", h.agent.String(), "reason", reason)
-	b.c.metrics.agentOutcomes.WithLabelValues(string(AgentUnavailable)).Inc()
-	b.freeAgent(h, h.serial, h.phase == humanBridging)
-	h.answer(AgentUnavailable, nil)
+	b.log.InfoContext(ctx, "agent is not available", "agent_id", b.human.agent.String(), "reason", reason)
+	b.part(AgentUnavailable, nil)
 	b.callerComesBack(ctx)
 }
 
@@ -97,28 +96,20 @@ func (b *agentBridge) cancelAgent(ctx context.Context, m agentCancel) {
 		h.answer("", m.err)
 		return
 	}
-	b.human = nil
-	b.disarm(timerAgent)
-	b.freeAgent(h, h.serial, h.phase == humanBridging)
-	h.answer("", m.err)
+	b.part("", m.err)
 	b.callerComesBack(ctx)
-	b.log.DebugContext(ctx, "agent is not wanted any more", "agent_id", h.agent.String())
+	b.log.DebugContext(ctx, "agent connect cancelled", "agent_id", h.agent.String())
 }
 
-// endAgent ends the agent's part with the call.
+// endAgent ends the agent's part with the end of the call.
 func (b *agentBridge) endAgent() {
-	h := b.human
-	if h == nil {
-		return
+	switch h := b.human; {
+	case h == nil:
+	case h.bridged():
+		b.part(AgentEnded, nil)
+	default:
+		b.part(AgentCallerGone, nil)
 	}
-	b.human = nil
-	outcome := AgentCallerGone
-	if h.bridged() {
-		outcome = AgentEnded
-	}
-	b.c.metrics.agentOutcomes.WithLabelValues(string(outcome)).Inc()
-	b.freeAgent(h, h.serial, false)
-	h.answer(outcome, nil)
 }
 
 // adoptAgent finds the agent of a call whose bridge outlived us: other is the leg that the caller is bridged with.

@@ -126,7 +126,7 @@ func (b *bypass) bypassCodec() string {
 func (b *bypass) considerBypass(ctx context.Context) {
 	s := b.voice.ai
 	if b.phase != bypassOff || b.awaited || !b.bridged || b.holds > 0 || b.killCause != "" || s == nil || s.phase != phaseOpen || !s.legUp ||
-		b.transfers.transfer != nil || b.bypassCodec() == "" {
+		b.transfers.now != nil || b.bypassCodec() == "" {
 		return
 	}
 	b.next(bypassTrying)

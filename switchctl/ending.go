@@ -42,7 +42,7 @@ func (e *ending) beginClose(ctx context.Context, rec finalRecord) state {
 	e.line.answerWaiters(ErrCallEnded)
 	e.talking.closeTalk()
 	e.verbs.refuseVerbs()
-	if t := e.transfers.transfer; t != nil {
+	if t := e.transfers.now; t != nil {
 		t.tell(controlResult{err: ErrSessionTerminated})
 		e.transfers.dropTransferLeg(ctx, t)
 	}

@@ -5,9 +5,7 @@ import "context"
 // handling is the AnswerHandler's part of a call.
 type handling struct {
 	*core
-	agents    *agentBridge
-	transfers *transfers
-	voice     *voice
+	parties *parties
 	// stopHandler ends the context of AnswerHandler.Answered; nil before it runs.
 	stopHandler context.CancelCauseFunc
 	// handled is true when AnswerHandler.Answered has run for this call, here or before a restart.
@@ -46,7 +44,7 @@ func (h *handling) handlerReturned(ctx context.Context, m handlerDone) (state, e
 	if m.err != nil && h.killCause == "" {
 		h.log.ErrorContext(ctx, "handling the call failed", "error", m.err)
 	}
-	if h.voice.ai.live() || h.transfers.transfer.bridged() || h.agents.human.bridged() || h.killCause != "" {
+	if h.killCause != "" || !h.parties.free(endWithHandler) {
 		return h.state, nil
 	}
 	cause := CauseNormalClearing

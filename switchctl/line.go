@@ -19,6 +19,7 @@ type callerLine struct {
 	keypad    *keypad
 	machine   *machine
 	music     *musicPlayer
+	parties   *parties
 	rec       *recorder
 	talking   *talking
 	transfers *transfers
@@ -29,7 +30,7 @@ type callerLine struct {
 
 // steered reports whether the call is steered over the host link alone.
 func (l *callerLine) steered() bool {
-	return l.transfers.transfer.bridged() || l.agents.human.steered() || l.bridgedWithAI()
+	return !l.parties.free(stayOnSocket) || l.bridgedWithAI()
 }
 
 // bridgedWithAI reports whether caller and voice agent hear each other, as both the switch and the media endpoint say.
@@ -218,10 +219,10 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		}
 		next = l.dial.answers(ctx, at, at.Add(m.ahead))
 	}
-	if found && l.transfers.transfer.bridged() && l.transfers.transfer.handler {
+	if found && l.transfers.now.bridged() && l.transfers.now.handler {
 		l.handling.startHandler(ctx)
 	}
-	if l.transfers.transfer.bridged() || l.transfers.transfer.bridging() {
+	if l.transfers.now.bridged() || l.transfers.now.bridging() {
 		return next, nil
 	}
 	if l.agents.adoptAgent(ctx, m.other) {
@@ -274,7 +275,7 @@ func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state,
 
 // stillBridged: a call that was found again is bridged with the second leg that its handler had dialed.
 func (l *callerLine) stillBridged(other string) {
-	if t := l.transfers.transfer; l.recovered && l.voice.ai == nil && t.pending() && t.channel != "" && t.channel == other {
+	if t := l.transfers.now; l.recovered && l.voice.ai == nil && t.pending() && t.channel != "" && t.channel == other {
 		t.phase, t.handler = transferBridged, true
 	}
 }
@@ -282,12 +283,9 @@ func (l *callerLine) stillBridged(other string) {
 // resume goes on with a call that was found again: its voice agent in the same session, or its handler when it had not
 // got that far.
 func (l *callerLine) resume(ctx context.Context, now state) {
-	if t := l.transfers.transfer; t.pending() {
-		l.transfers.transfer = nil // its answer had nobody to hear it
-		l.transfers.dropTransferLeg(ctx, t)
-	}
+	l.transfers.abandon(ctx) // its answer had nobody to hear it
 	switch s := l.voice.ai; {
-	case l.transfers.transfer.bridged():
+	case l.transfers.now.bridged():
 	case l.transfers.queued() != nil:
 		l.away = l.sock == nil
 		l.music.on = true

@@ -117,21 +117,17 @@ func (mc *machine) onMachine(ctx context.Context, m machineCommand) error {
 
 // considerMachine acts when both a verdict to act on and what to do about it are there. A caller who was led to somebody else stays there.
 func (mc *machine) considerMachine(ctx context.Context) {
-	s := mc
-	if s.action == nil || s.phase != machineNone || mc.killCause != "" || mc.transfers.transfer.bridged() || !MachineTaken(mc.call) {
+	if mc.action == nil || mc.phase != machineNone || mc.killCause != "" || mc.transfers.now.bridged() || !MachineTaken(mc.call) {
 		return
 	}
-	message := s.action.MessageURL != ""
+	message := mc.action.MessageURL != ""
 	mc.log.InfoContext(ctx, "machine is dealt with as its campaign wants", "message", message)
-	if s.phase = machineGreets; !message {
-		s.phase = machineTold
+	if mc.phase = machineGreets; !message {
+		mc.phase = machineTold
 	}
 	mc.partFromMachine(ctx, message)
 	mc.dismissHandler(ErrMachine)
-	if t := mc.transfers.transfer; t.pending() {
-		mc.transfers.transfer = nil
-		mc.transfers.dropTransferLeg(ctx, t)
-	}
+	mc.transfers.abandon(ctx)
 	if !message {
 		mc.c.metrics.machines.WithLabelValues(machineHungUp).Inc()
 		mc.hangupMachine(ctx)
@@ -142,7 +138,7 @@ func (mc *machine) considerMachine(ctx context.Context) {
 		mc.rec.recordHuman(ctx) // unless that has begun: what is left is on the record
 	}
 	mc.arm(timerMachine, greetingTimeout)
-	url := s.action.MessageURL
+	url := mc.action.MessageURL
 	mc.beside(func() { // it is played without a wait for the network
 		if _, err := mc.c.promptFile(ctx, mc.tenant, url); err != nil && ctx.Err() == nil {
 			mc.log.WarnContext(ctx, "message for machines can't be had yet", "error", err)
@@ -168,11 +164,7 @@ func (mc *machine) partFromMachine(ctx context.Context, back bool) {
 	if h == nil {
 		return
 	}
-	mc.agents.human = nil
-	mc.disarm(timerAgent)
-	mc.c.metrics.agentOutcomes.WithLabelValues(string(AgentMachine)).Inc()
-	mc.agents.freeAgent(h, h.serial, h.phase == humanBridging)
-	h.answer(AgentMachine, nil)
+	mc.agents.part(AgentMachine, nil)
 	if back && h.steered() {
 		mc.away = true
 		mc.line.takeBack(ctx, "", false) // the agent's leg follows the end of the bridge by itself

@@ -75,14 +75,15 @@ func (monitorOver) refused(*core, error) {}
 // monitors are the calls whose audio this call's AI session has forked.
 type monitors struct {
 	*core
-	transfers *transfers
-	voice     *voice
-	monitors  map[uuid.UUID]*monitor
+	parties *parties
+	voice   *voice
+	// of are the monitors, by the call that is listened to.
+	of map[uuid.UUID]*monitor
 }
 
 // monitoring is the relationship with a call that is being listened to; [RelationError] when there is none.
 func (ms *monitors) monitoring(target uuid.UUID) (*monitor, error) {
-	if m := ms.monitors[target]; m != nil && m.phase == monitorActive {
+	if m := ms.of[target]; m != nil && m.phase == monitorActive {
 		return m, nil
 	}
 	return nil, &RelationError{Target: target.String()}
@@ -116,8 +117,8 @@ func (ms *monitors) startMonitor(ctx context.Context, req ControlRequest, reply 
 		call: ms.call, session: ms.voice.ai.id, voiceAgentID: ms.voice.ai.agent.ID, target: target, mode: mode, source: req.Source, by: req.By,
 		at: ms.c.clock.Now().UTC(),
 	}
-	before, live := ms.monitors[target], 0
-	for _, m := range ms.monitors {
+	before, live := ms.of[target], 0
+	for _, m := range ms.of {
 		if m.phase != monitorEnded {
 			live++
 		}
@@ -142,10 +143,10 @@ func (ms *monitors) startMonitor(ctx context.Context, req ControlRequest, reply 
 	if err != nil {
 		return err
 	}
-	if ms.monitors == nil {
-		ms.monitors = map[uuid.UUID]*monitor{}
+	if ms.of == nil {
+		ms.of = map[uuid.UUID]*monitor{}
 	}
-	ms.monitors[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply, before: before}
+	ms.of[target] = &monitor{id: id, target: target, mode: mode, source: req.Source, reply: reply, before: before}
 	ms.beside(func() {
 		up := tapUp{err: ms.permitMonitor(ctx, start)}
 		if up.err == nil {
@@ -171,15 +172,15 @@ func (ms *monitors) monitorSpec(id, target uuid.UUID) (media.SessionSpec, error)
 
 // monitorIsUp: the target's actor has answered. A session that has ended meanwhile wants the tap no more.
 func (ms *monitors) monitorIsUp(ctx context.Context, m monitorUp) {
-	mon := ms.monitors[m.target]
+	mon := ms.of[m.target]
 	if mon == nil || mon.id != m.id || mon.phase != monitorStarting {
 		m.refused(ms.core, nil)
 		return
 	}
 	if m.up.err != nil {
-		delete(ms.monitors, m.target)
+		delete(ms.of, m.target)
 		if mon.before != nil {
-			ms.monitors[m.target] = mon.before
+			ms.of[m.target] = mon.before
 		}
 		ms.c.metrics.rejected.Inc()
 		mon.answer(controlResult{err: m.up.err})
@@ -197,7 +198,7 @@ func (ms *monitors) monitorIsUp(ctx context.Context, m monitorUp) {
 
 // monitorIsOver: the tap ended with its call, or the AI has closed its socket.
 func (ms *monitors) monitorIsOver(ctx context.Context, m monitorOver) {
-	for _, mon := range ms.monitors {
+	for _, mon := range ms.of {
 		switch {
 		case mon.id != m.id:
 		case mon.phase == monitorStarting:
@@ -216,7 +217,7 @@ func (ms *monitors) stopMonitor(ctx context.Context, req ControlRequest) error {
 	}
 	mon, err := ms.monitoring(target)
 	if err != nil {
-		switch before := ms.monitors[target]; {
+		switch before := ms.of[target]; {
 		case before == nil:
 			return err
 		case before.phase == monitorStarting:
@@ -243,7 +244,7 @@ func (ms *monitors) endMonitor(ctx context.Context, mon *monitor) {
 
 // endMonitors ends what a session listens to, before the session itself.
 func (ms *monitors) endMonitors(ctx context.Context) {
-	for target, mon := range ms.monitors {
+	for target, mon := range ms.of {
 		if mon.phase != monitorEnded {
 			ms.c.stopTap(target, mon.id, media.CloseHangup)
 		}
@@ -260,7 +261,7 @@ func (c *Controller) stopTap(target, id uuid.UUID, reason media.CloseReason) {
 
 // refreshMonitors gives the taps' sockets the new token for the case that they are dialed again.
 func (ms *monitors) refreshMonitors() {
-	for target, mon := range ms.monitors {
+	for target, mon := range ms.of {
 		t := ms.c.registry.call(target)
 		if mon.phase != monitorActive || t == nil {
 			continue
@@ -320,12 +321,13 @@ func (ms *monitors) monitorChanged(ctx context.Context, mon *monitor, change str
 
 // members are who is on the line, as events name them.
 func (ms *monitors) members() []conferenceMember {
-	list := []conferenceMember{{MemberID: ms.channel, Role: "caller"}}
-	if ms.voice.ai.live() {
-		list = append(list, conferenceMember{MemberID: ms.voice.ai.id.String(), Role: "voice_agent"})
-	}
-	if ms.transfers.transfer.bridged() {
-		list = append(list, conferenceMember{MemberID: ms.transfers.transfer.channel, Role: "destination", Destination: new(ms.transfers.transfer.facts.destination)})
+	var list []conferenceMember
+	for _, one := range ms.parties.participants() {
+		m := conferenceMember{MemberID: one.memberID, Role: one.role}
+		if one.role == roleDestination {
+			m.Destination = new(one.destination)
+		}
+		list = append(list, m)
 	}
 	return list
 }

@@ -70,7 +70,7 @@ func (ms *monitors) changeMonitorMode(ctx context.Context, mon *monitor, start m
 
 // monitorModeIsPermitted takes the new mode of a monitor that still runs.
 func (ms *monitors) monitorModeIsPermitted(ctx context.Context, m monitorMode) {
-	mon := ms.monitors[m.target]
+	mon := ms.of[m.target]
 	switch {
 	case m.err != nil:
 		ms.c.metrics.rejected.Inc()

@@ -11,12 +11,8 @@ import (
 // music is what a waiting caller hears. Its fields belong to the actor's goroutine.
 type musicPlayer struct {
 	*core
-	agents    *agentBridge
-	machine   *machine
-	rec       *recorder
-	talking   *talking
-	transfers *transfers
-	voice     *voice
+	parties *parties
+	rec     *recorder
 
 	// on: the caller is to hear it whenever nobody else is heard.
 	on bool
@@ -51,14 +47,12 @@ func (p *musicPlayer) ringNext() { p.on, p.path, p.url, p.playing = true, "", ""
 
 // setMusic starts or stops it.
 func (p *musicPlayer) setMusic(ctx context.Context, m musicCommand) (state, error) {
-	if p.killCause != "" {
-		return p.state, ErrCallEnded
+	wanted := forMusic
+	if !m.on {
+		wanted = toStopMusic
 	}
-	if p.machine.phase != machineNone {
-		return p.state, ErrMachine
-	}
-	if m.on && (p.voice.ai.live() || p.transfers.transfer.bridged() || p.agents.human.steered()) {
-		return p.state, &StateError{State: p.state.String(), Event: m.Name(), Detail: "somebody is on the call"}
+	if err := p.parties.refuse(wanted, m.Name()); err != nil {
+		return p.state, err
 	}
 	p.url = m.url
 	switch {
@@ -87,7 +81,7 @@ func (p *musicPlayer) musicThere(ctx context.Context, m musicFetched) {
 		return
 	}
 	p.url = ""
-	if p.on && m.path != "" && !p.agents.human.steered() {
+	if p.on && m.path != "" && p.parties.agent.grip() < gripBridging {
 		p.changeMusic(ctx, m.path)
 	}
 }
@@ -95,10 +89,7 @@ func (p *musicPlayer) musicThere(ctx context.Context, m musicFetched) {
 // playMusic plays on the caller's socket, when there is one: an application that is asked for elsewhere before the dialplan runs
 // ends at once.
 func (p *musicPlayer) playMusic(ctx context.Context) {
-	if !p.on || p.playing || p.sock == nil || p.away || p.killCause != "" || p.agents.human.steered() || p.talking.now != nil {
-		return
-	}
-	if p.voice.ai.live() && (p.voice.ai.bridging || p.voice.ai.legUp || p.voice.ai.hushed) || p.transfers.transfer.bridged() {
+	if !p.on || p.playing || p.sock == nil || p.away || p.killCause != "" || !p.parties.free(playMusicNow) {
 		return
 	}
 	p.playing = true
@@ -147,13 +138,8 @@ func (p *musicPlayer) afterMusic(ctx context.Context, then func(ctx context.Cont
 
 // hearsNobody tells whether a caller is on the line to whom nothing is played and with whom nobody is connected, whatever the reason.
 func (p *musicPlayer) hearsNobody() bool {
-	switch {
-	case p.state != stateAnswered && p.state != stateAgentConnected, p.killCause != "", p.machine.phase != machineNone:
-		return false
-	case p.playing, p.talking.now != nil, p.agents.human.steered(), p.transfers.transfer.bridged():
-		return false
-	}
-	return !p.voice.ai.live() || !p.voice.ai.legUp
+	onLine := p.state == stateAnswered || p.state == stateAgentConnected
+	return onLine && p.killCause == "" && !p.playing && p.parties.free(hearNothing)
 }
 
 // watchQuiet is called after each step of the call: a caller who hears nobody for quietLimit hears ringback.

@@ -28,39 +28,35 @@ func newParts(k *core) parts {
 		rec: new(recorder), transfers: new(transfers), talking: new(talking), machine: new(machine),
 		bypass: new(bypass), taps: new(taps), monitors: new(monitors), verbs: new(verbs),
 	}
+	who := &parties{core: k, machine: p.machine, voice: p.voice, agent: p.agents, destination: p.transfers, prompt: p.talking}
 	*p.dial = origination{core: k, ending: p.ending, handling: p.handling, line: p.line, machine: p.machine, rec: p.rec}
 	*p.line = callerLine{
 		core: k, agents: p.agents, bypass: p.bypass, dial: p.dial, ending: p.ending, handling: p.handling,
-		keypad: p.keypad, machine: p.machine, music: p.music, rec: p.rec, talking: p.talking,
+		keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec, talking: p.talking,
 		transfers: p.transfers, voice: p.voice,
 	}
 	*p.ending = ending{
 		core: k, agents: p.agents, handling: p.handling, line: p.line, monitors: p.monitors, talking: p.talking,
 		taps: p.taps, transfers: p.transfers, verbs: p.verbs, voice: p.voice,
 	}
-	*p.handling = handling{core: k, agents: p.agents, transfers: p.transfers, voice: p.voice}
+	*p.handling = handling{core: k, parties: who}
 	*p.voice = voice{
-		core: k, agents: p.agents, bypass: p.bypass, keypad: p.keypad, line: p.line, machine: p.machine,
-		monitors: p.monitors, music: p.music, rec: p.rec, talking: p.talking, transfers: p.transfers,
-		verbs: p.verbs,
+		core: k, bypass: p.bypass, keypad: p.keypad, line: p.line, machine: p.machine, monitors: p.monitors,
+		music: p.music, parties: who, rec: p.rec, talking: p.talking, transfers: p.transfers, verbs: p.verbs,
 	}
 	*p.keypad = keypad{core: k, bypass: p.bypass, voice: p.voice}
 	*p.agents = agentBridge{
-		core: k, line: p.line, machine: p.machine, music: p.music, rec: p.rec, talking: p.talking,
-		transfers: p.transfers, voice: p.voice,
+		core: k, line: p.line, machine: p.machine, music: p.music, parties: who, rec: p.rec, talking: p.talking,
 	}
-	*p.music = musicPlayer{
-		core: k, agents: p.agents, machine: p.machine, rec: p.rec, talking: p.talking, transfers: p.transfers,
-		voice: p.voice,
-	}
+	*p.music = musicPlayer{core: k, parties: who, rec: p.rec}
 	*p.rec = recorder{core: k, talking: p.talking, voice: p.voice}
 	*p.transfers = transfers{
-		core: k, agents: p.agents, bypass: p.bypass, dial: p.dial, handling: p.handling, line: p.line,
-		music: p.music, rec: p.rec, talking: p.talking, voice: p.voice,
+		core: k, bypass: p.bypass, dial: p.dial, handling: p.handling, line: p.line, music: p.music, parties: who,
+		rec: p.rec, talking: p.talking, voice: p.voice,
 	}
 	*p.talking = talking{
-		core: k, agents: p.agents, bypass: p.bypass, keypad: p.keypad, machine: p.machine, music: p.music,
-		rec: p.rec, transfers: p.transfers, voice: p.voice,
+		core: k, bypass: p.bypass, keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec,
+		transfers: p.transfers,
 	}
 	*p.machine = machine{
 		core: k, agents: p.agents, bypass: p.bypass, handling: p.handling, line: p.line, music: p.music,
@@ -68,7 +64,10 @@ func newParts(k *core) parts {
 	}
 	*p.bypass = bypass{core: k, keypad: p.keypad, line: p.line, transfers: p.transfers, voice: p.voice}
 	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, monitors: p.monitors, voice: p.voice}
-	*p.monitors = monitors{core: k, transfers: p.transfers, voice: p.voice}
-	*p.verbs = verbs{core: k, keypad: p.keypad, monitors: p.monitors, rec: p.rec, transfers: p.transfers, voice: p.voice}
+	*p.monitors = monitors{core: k, parties: who, voice: p.voice}
+	*p.verbs = verbs{
+		core: k, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, transfers: p.transfers,
+		voice: p.voice,
+	}
 	return p
 }

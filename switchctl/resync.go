@@ -205,8 +205,8 @@ func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*core, 
 		if !c.registry.add(a.core) {
 			continue
 		}
-		if a.transfers.transfer != nil {
-			c.registry.bind(a.core, a.transfers.transfer.channel)
+		if a.transfers.now != nil {
+			c.registry.bind(a.core, a.transfers.now.channel)
 		}
 		if !c.start(a) {
 			return adopted, nil
@@ -237,15 +237,15 @@ func (c *Controller) recoveredActor(o openCall) *actor {
 	}
 	a.hadAgent = o.call.AgentID != nil && !a.voice.ai.live()
 	if o.transferUnit != nil {
-		a.transfers.transfer = &transfer{
+		a.transfers.now = &transfer{
 			phase: transferDialing, channel: o.transferUnit.String(), adm: Admission{UnitID: *o.transferUnit},
 		}
 	}
 	if a.voice.ai != nil && a.voice.ai.outcome.transferred() && a.transfers.queued() == nil {
-		if a.transfers.transfer == nil {
-			a.transfers.transfer = &transfer{}
+		if a.transfers.now == nil {
+			a.transfers.now = &transfer{}
 		}
-		a.transfers.transfer.phase = transferBridged
+		a.transfers.now.phase = transferBridged
 	}
 	return a
 }

@@ -97,14 +97,13 @@ func (t *conversation) finish(digits string, err error) {
 // talking is what an actor knows of its handler's conversations. All fields belong to its goroutine.
 type talking struct {
 	*core
-	agents    *agentBridge
 	bypass    *bypass
 	keypad    *keypad
 	machine   *machine
 	music     *musicPlayer
+	parties   *parties
 	rec       *recorder
 	transfers *transfers
-	voice     *voice
 
 	now *conversation // nil: none
 	// then follows now, which is being cut.
@@ -137,9 +136,6 @@ func (s *talking) talk(ctx context.Context, m talkMessage) (state, error) {
 	case talkDropped:
 		s.dropTalk(ctx, m.talk)
 	case transferCommand:
-		if s.machine.taken() {
-			return s.state, ErrMachine
-		}
 		return s.state, s.transfers.handlerTransfer(ctx, m)
 	case machineCommand:
 		return s.state, s.machine.onMachine(ctx, m)
@@ -157,18 +153,15 @@ func (s *talking) talk(ctx context.Context, m talkMessage) (state, error) {
 
 // beginTalk starts a conversation, or has it wait for the end of one that was dropped.
 func (s *talking) beginTalk(ctx context.Context, m talkCommand) error {
+	if err := s.parties.refuse(forPrompt, m.Name()); err != nil {
+		return err
+	}
 	switch {
-	case s.killCause != "":
-		return ErrCallEnded
-	case s.machine.taken():
-		return ErrMachine
-	case s.voice.ai.live() || s.transfers.transfer.pending() || s.transfers.transfer.bridged() || s.agents.human.steered():
-		return &StateError{State: s.state.String(), Event: m.Name(), Detail: "the caller is connected with somebody"}
 	case s.now != nil && s.now.phase == talkCutting && s.then == nil:
 		s.then = m.talk
 		return nil
 	case s.now != nil:
-		return &StateError{State: s.state.String(), Event: m.Name(), Detail: "the caller hears something else"}
+		return s.occupied(m.Name())
 	}
 	s.now = m.talk
 	if !s.hearing {

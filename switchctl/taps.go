@@ -82,7 +82,7 @@ type taps struct {
 	machine  *machine
 	monitors *monitors
 	voice    *voice
-	taps     []*tap
+	list     []*tap
 }
 
 // tapping is a tap's message in a state in which the call can be tapped.
@@ -116,11 +116,11 @@ func (ts *taps) tapping(ctx context.Context, m tapMessage) (state, error) {
 }
 
 func (ts *taps) tap(id uuid.UUID) *tap {
-	i := slices.IndexFunc(ts.taps, func(t *tap) bool { return t.id == id })
+	i := slices.IndexFunc(ts.list, func(t *tap) bool { return t.id == id })
 	if i < 0 {
 		return nil
 	}
-	return ts.taps[i]
+	return ts.list[i]
 }
 
 // startTap opens the fork's socket beside the actor; the legs follow.
@@ -128,13 +128,13 @@ func (ts *taps) startTap(ctx context.Context, m tapCommand) error {
 	switch {
 	case ts.killCause != "":
 		return ErrCallEnded
-	case len(ts.taps) >= maxTaps:
+	case len(ts.list) >= maxTaps:
 		return &StateError{State: ts.state.String(), Event: m.Name(), Detail: "the call has as many taps as it may have"}
 	}
 	t := &tap{
 		id: m.req.id, owner: m.req.owner, reply: m.reply, startBy: ts.c.clock.Now().Add(tapStart), detects: m.req.spec.AMD != nil,
 	}
-	ts.taps = append(ts.taps, t)
+	ts.list = append(ts.list, t)
 	ctx, t.cancel = context.WithCancel(ctx)
 	cancel, spec := t.cancel, m.req.spec
 	ts.beside(func() {
@@ -294,7 +294,7 @@ func (ts *taps) tapLegRefused(ctx context.Context, m tapRefused) {
 // tapsDue looks after the legs whose time has come.
 func (ts *taps) tapsDue(ctx context.Context) {
 	now := ts.c.clock.Now()
-	for _, t := range slices.Clone(ts.taps) {
+	for _, t := range slices.Clone(ts.list) {
 		if t.reply != nil && !now.Before(t.startBy) {
 			t.tell(tapUp{err: &TapError{Err: ErrTimeout}})
 			ts.endTap(ctx, t, media.CloseError)
@@ -322,7 +322,7 @@ func (ts *taps) armTaps() {
 			next = at
 		}
 	}
-	for _, t := range ts.taps {
+	for _, t := range ts.list {
 		if t.reply != nil {
 			sooner(t.startBy)
 		}
@@ -345,7 +345,7 @@ func (ts *taps) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
 		return
 	}
 	t.closed = true
-	ts.taps = slices.DeleteFunc(ts.taps, func(other *tap) bool { return other == t })
+	ts.list = slices.DeleteFunc(ts.list, func(other *tap) bool { return other == t })
 	t.cancel()
 	t.tell(tapUp{err: ErrCallEnded})
 	for _, l := range t.legs {
@@ -371,12 +371,12 @@ func (ts *taps) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
 
 // tapDetects reports whether a tap listens for a machine.
 func (ts *taps) tapDetects() bool {
-	return slices.ContainsFunc(ts.taps, func(t *tap) bool { return t.detects })
+	return slices.ContainsFunc(ts.list, func(t *tap) bool { return t.detects })
 }
 
 // endDetection ends the taps that are there for nothing else.
 func (ts *taps) endDetection(ctx context.Context) {
-	for _, t := range slices.Clone(ts.taps) {
+	for _, t := range slices.Clone(ts.list) {
 		if t.detects && t.fork != nil && !t.fork.socket {
 			ts.endTap(ctx, t, media.CloseHangup)
 		}
@@ -385,7 +385,7 @@ func (ts *taps) endDetection(ctx context.Context) {
 
 // endTaps ends all taps of a call that is over, or that is let go.
 func (ts *taps) endTaps(ctx context.Context, reason media.CloseReason) {
-	for _, t := range slices.Clone(ts.taps) {
+	for _, t := range slices.Clone(ts.list) {
 		t.held = false // the call has no way of its audio to choose any more
 		ts.endTap(ctx, t, reason)
 	}

@@ -63,16 +63,18 @@ func (t *transfer) bridged() bool  { return t != nil && t.phase == transferBridg
 // transfers is the call's way to somebody else: a number, a SIP URI, the queue.
 type transfers struct {
 	*core
-	agents   *agentBridge
 	bypass   *bypass
 	dial     *origination
 	handling *handling
 	line     *callerLine
 	music    *musicPlayer
+	parties  *parties
 	rec      *recorder
 	talking  *talking
 	voice    *voice
-	transfer *transfer
+
+	// now is the transfer that is under way, or stands; nil for none.
+	now *transfer
 }
 
 // startTransfer checks a transfer and asks the gate. reply, which may be nil, hears when it is dispatched.
@@ -80,7 +82,7 @@ func (x *transfers) startTransfer(ctx context.Context, req ControlRequest, reply
 	if x.voice.ai == nil || x.voice.ai.phase != phaseOpen || x.killCause != "" {
 		return ErrSessionTerminated
 	}
-	if x.transfer.pending() {
+	if x.now.pending() {
 		return &StateError{State: x.state.String(), Event: VerbTransfer, Detail: "a transfer is under way"}
 	}
 	facts := transferFacts{destinationType: req.DestinationType, destination: req.Destination, metadata: req.Metadata}
@@ -111,7 +113,7 @@ func (x *transfers) startTransfer(ctx context.Context, req ControlRequest, reply
 		t.to, facts.destination = to, to.E164()
 	}
 	t.facts = facts
-	x.transfer = t
+	x.now = t
 	x.callState("transferring", "")
 	x.admitTransfer(ctx, req.Metadata)
 	return nil
@@ -121,10 +123,10 @@ func (x *transfers) startTransfer(ctx context.Context, req ControlRequest, reply
 func (x *transfers) admitTransfer(ctx context.Context, metadata json.RawMessage) {
 	request := OriginateRequest{
 		TenantID: x.tenant, CampaignID: x.call.CampaignID, LeadID: x.call.LeadID, VoiceAgentID: x.call.VoiceAgentID,
-		To: x.transfer.to, ToURI: x.transfer.uri, Purpose: PurposeTransfer, ParentCallID: &x.id,
+		To: x.now.to, ToURI: x.now.uri, Purpose: PurposeTransfer, ParentCallID: &x.id,
 		Environment: x.call.Environment, Metadata: metadata,
 	}
-	t := x.transfer
+	t := x.now
 	x.arm(timerTransfer, decisionLimit)
 	x.beside(func() {
 		ctx, cancel := context.WithTimeout(ctx, decisionLimit)
@@ -150,7 +152,7 @@ func (x *transfers) callState(name, reason string) {
 
 // transferAllowed: the gate has answered.
 func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (state, error) {
-	t := x.transfer
+	t := x.now
 	if t == nil || t.phase != transferAdmitting || t != m.transfer {
 		return x.state, x.notTaken(m)
 	}
@@ -177,7 +179,7 @@ func (t *transfer) tell(r controlResult) {
 
 // dialTransfer originates the second leg over the current route. The caller goes on hearing the AI.
 func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
-	t := x.transfer
+	t := x.now
 	t.refusal, t.failed = "", ""
 	x.attempt++ // a late reply belongs to the route before
 	if t.route >= len(t.adm.Routes) {
@@ -205,7 +207,7 @@ func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
 
 // transferEvent is an event of the second leg.
 func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, error) {
-	t := x.transfer
+	t := x.now
 	if t == nil || m.ev.UUID() != t.channel {
 		return x.state, nil // of a leg that was given up
 	}
@@ -215,7 +217,7 @@ func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, e
 			t.phase, t.media = transferBridging, true
 			x.arm(timerTransfer, bridgeTimeout)
 			x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
-				if x.transfer == t && t.phase == transferBridging {
+				if x.now == t && t.phase == transferBridging {
 					x.bridgeTransfer(ctx)
 				}
 			})
@@ -231,8 +233,8 @@ func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, e
 // bridgeTransfer connects caller and destination. Each command waits for the one before: without
 // transfer_after_bridge, and with hangup_after_bridge, both legs end together.
 func (x *transfers) bridgeTransfer(ctx context.Context) {
-	caller, other := x.channel, x.transfer.channel
-	if x.transfer.handler {
+	caller, other := x.channel, x.now.channel
+	if x.now.handler {
 		x.command(ctx, jobTransferBridge, fs.Bridge(caller, other))
 		return
 	}
@@ -245,7 +247,7 @@ func (x *transfers) bridgeTransfer(ctx context.Context) {
 
 // transferReply is the switch's word on the second leg; the events say the rest.
 func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error) {
-	t := x.transfer
+	t := x.now
 	reason := refusedJob(m)
 	if t == nil || reason == "" || t.failed != "" || m.attempt != x.attempt {
 		return x.state, nil
@@ -266,7 +268,7 @@ func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error)
 
 // transferDue: the second leg had to be decided by now.
 func (x *transfers) transferDue(ctx context.Context) (state, error) {
-	t := x.transfer
+	t := x.now
 	switch {
 	case t == nil || t.phase == transferBridged:
 	case t.handover != nil:
@@ -286,7 +288,7 @@ func (x *transfers) transferDue(ctx context.Context) (state, error) {
 
 // transferRouteFound dials the second leg over the route that was chosen.
 func (x *transfers) transferRouteFound(ctx context.Context, m routeChosen) (state, error) {
-	t := x.transfer
+	t := x.now
 	if t == nil || t.phase != transferDialing || t.failed == "" || m.unit != t.adm.UnitID {
 		return x.state, x.notTaken(m)
 	}
@@ -302,7 +304,7 @@ func (x *transfers) transferRouteFound(ctx context.Context, m routeChosen) (stat
 
 // transferLegEnded: the second leg is gone.
 func (x *transfers) transferLegEnded(ctx context.Context, rec finalRecord) (state, error) {
-	t := x.transfer
+	t := x.now
 	switch t.phase {
 	case transferAdmitting:
 	case transferDialing:
@@ -333,7 +335,7 @@ func (x *transfers) transferLegEnded(ctx context.Context, rec finalRecord) (stat
 
 // unbridge gives up a bridge that did not come about: the caller goes back to the AI.
 func (x *transfers) unbridge(ctx context.Context, cause string) {
-	link, handler := x.c.link, x.transfer.handler
+	link, handler := x.c.link, x.now.handler
 	asBefore := fs.Script{
 		fs.SetVar(x.channel, "hangup_after_bridge", "false"),
 		fs.SetVar(x.channel, varAfterBridge, fs.AfterBridge(reattachExtension, x.c.cfg.Context)),
@@ -360,7 +362,7 @@ func (x *transfers) failTransfer(ctx context.Context, cause string) {
 }
 
 func (x *transfers) endTransfer(ctx context.Context, cause string) {
-	t := x.transfer
+	t := x.now
 	x.disarm(timerTransfer)
 	if t.handler {
 		x.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.destinationType, "cause", cause)
@@ -368,7 +370,7 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 		x.handlerTransferOver(ctx, OutcomeFailed)
 		return
 	}
-	x.transfer = nil
+	x.now = nil
 	t.tell(controlResult{err: &StateError{State: x.state.String(), Event: VerbTransfer, Detail: cause}})
 	x.dropTransferLeg(ctx, t)
 	x.transferFailed(ctx, ControlRequest{DestinationType: t.facts.destinationType, Destination: t.facts.destination}, cause)
@@ -377,6 +379,14 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 		return
 	}
 	x.bypass.considerBypass(ctx)
+}
+
+// abandon gives up a transfer that does not stand yet, and says so to nobody.
+func (x *transfers) abandon(ctx context.Context) {
+	if t := x.now; t.pending() {
+		x.now = nil
+		x.dropTransferLeg(ctx, t)
+	}
 }
 
 // dropTransferLeg ends the second leg, if there is one, and gives its unit back.
@@ -435,7 +445,7 @@ func failureCause(err error) string {
 
 // bridged: the switch has bridged the caller with somebody. With the second leg, the transfer is done.
 func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
-	t := x.transfer
+	t := x.now
 	if !t.bridging() {
 		return x.state, nil
 	}

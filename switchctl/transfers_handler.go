@@ -42,14 +42,12 @@ func (l *leg) Transfer(ctx context.Context, destinationType, destination string)
 
 // handlerTransfer dials the second leg for the call's handler. What the gate or the carrier refuses is the outcome failed.
 func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) error {
-	switch t := x.transfer; {
-	case x.killCause != "":
-		return ErrCallEnded
-	case t != nil && t.handler && t.waiter == nil:
+	if t := x.now; t != nil && t.handler && t.waiter == nil && x.killCause == "" && x.parties.machine.grip() < gripConnected {
 		t.waiter = m.reply // it has outlived a restart of ours
 		return nil
-	case x.voice.ai.live() || t != nil || x.talking.now != nil || x.agents.human != nil:
-		return &StateError{State: x.state.String(), Event: m.Name(), Detail: "the caller is connected with somebody"}
+	}
+	if err := x.parties.refuse(forDestination, m.Name()); err != nil {
+		return err
 	}
 	facts := transferFacts{destinationType: m.destinationType, destination: m.destination}
 	t := &transfer{facts: facts, handler: true, waiter: m.reply}
@@ -67,7 +65,7 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 		return &InvalidError{Field: "destination_type", Message: "must be " + destinationE164 + " or " + destinationSIP}
 	}
 	x.talking.deafen(ctx)
-	x.transfer = t
+	x.now = t
 	x.admitTransfer(ctx, nil)
 	return nil
 }
@@ -75,7 +73,7 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 // handlerBridged: caller and destination hear each other, and the switch records them. When they part, the caller comes back
 // to its handler by transfer_after_bridge.
 func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
-	t := x.transfer
+	t := x.now
 	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
 	if x.rec.second != "" {
 		return // the switch has recorded the call for some time, and goes on
@@ -91,8 +89,8 @@ func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
 
 // handlerTransferOver: the destination has gone, or was never reached. The caller's handler goes on.
 func (x *transfers) handlerTransferOver(ctx context.Context, out Outcome) {
-	t := x.transfer
-	x.transfer = nil
+	t := x.now
+	x.now = nil
 	x.registryUnbind(t)
 	if t.recording != "" {
 		x.command(ctx, jobStopRecord, fs.StopRecording(x.channel, t.recording))

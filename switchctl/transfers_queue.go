@@ -63,7 +63,7 @@ func (x *transfers) startHandover(ctx context.Context, facts transferFacts, repl
 }
 
 func (x *transfers) askQueue(ctx context.Context, t *transfer) {
-	x.transfer = t
+	x.now = t
 	x.arm(timerTransfer, decisionLimit)
 	tenant, req := x.tenant, t.handover.req
 	x.beside(func() {
@@ -74,7 +74,7 @@ func (x *transfers) askQueue(ctx context.Context, t *transfer) {
 // disconnected is what the voice agent's record says of a session that can't go on: its caller is handed over, or the call ends.
 func (x *transfers) disconnected(ctx context.Context, outcome sessionOutcome, cause string, reason media.CloseReason) {
 	s := x.voice.ai
-	if t := x.transfer; s.live() && t.pending() && !t.handler && x.killCause == "" {
+	if t := x.now; s.live() && t.pending() && !t.handler && x.killCause == "" {
 		if s.broke == nil {
 			s.broke = &sessionBreak{outcome: outcome, cause: cause, reason: reason}
 		}
@@ -116,7 +116,7 @@ func (x *transfers) afterTransfer(ctx context.Context) {
 
 // queueAnswered: the queue takes the caller, or not.
 func (x *transfers) queueAnswered(ctx context.Context, m queueAllowed) (state, error) {
-	t := x.transfer
+	t := x.now
 	if t == nil || t != m.transfer || t.handover.answered {
 		return x.state, nil
 	}
@@ -126,7 +126,7 @@ func (x *transfers) queueAnswered(ctx context.Context, m queueAllowed) (state, e
 	switch {
 	case m.err != nil && h.forced:
 		x.log.WarnContext(ctx, "queue does not take the caller, hanging up", "error", m.err)
-		x.transfer = nil
+		x.now = nil
 		t.tell(controlResult{err: m.err})
 		x.kill(ctx, h.cause)
 		x.voice.endSession(ctx, h.outcome, nil, h.reason)
@@ -139,7 +139,7 @@ func (x *transfers) queueAnswered(ctx context.Context, m queueAllowed) (state, e
 		x.callState("transferring", "")
 		t.media = true
 		x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
-			if x.transfer == t {
+			if x.now == t {
 				x.handOver(ctx, t)
 			}
 		})
@@ -154,7 +154,7 @@ func (x *transfers) handOver(ctx context.Context, t *transfer) {
 	if !s.live() || x.killCause != "" {
 		return
 	}
-	x.transfer = nil
+	x.now = nil
 	x.bypass.holds = max(0, x.bypass.holds-1)
 	at, facts := x.c.clock.Now().UTC(), t.facts
 	end := sessionEnd{

@@ -55,6 +55,7 @@ type verbs struct {
 	*core
 	keypad    *keypad
 	monitors  *monitors
+	parties   *parties
 	rec       *recorder
 	transfers *transfers
 	voice     *voice
@@ -104,7 +105,7 @@ func (vs *verbs) verb(ctx context.Context, m controlCommand) (answered bool, err
 		vs.voice.hangupSession(ctx, m.req.Metadata)
 		return false, nil
 	}
-	if vs.transfers.transfer.pending() {
+	if vs.transfers.now.pending() {
 		return false, &StateError{State: vs.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
 	}
 	switch m.req.Event {
@@ -130,7 +131,7 @@ func (vs *verbs) replyCallState(ctx context.Context, reply chan<- controlResult)
 		"is_muted": map[string]any{"caller": false, "agent": false}, "is_held": false,
 		"conference_id": nil, "disposition": nil,
 	}
-	if vs.transfers.transfer.pending() {
+	if vs.transfers.now.pending() {
 		result["state"] = "transferring"
 	}
 	if vs.answerAt != nil {
@@ -146,14 +147,18 @@ func (vs *verbs) replyCallState(ctx context.Context, reply chan<- controlResult)
 	})
 }
 
-// participants are who is on the line.
+// participants are who is on the line, as get_call_state shows them.
 func (vs *verbs) participants() []map[string]any {
-	list := []map[string]any{{"role": "caller"}}
-	if vs.voice.ai.live() {
-		list = append(list, map[string]any{"role": "voice_agent", "voice_agent_id": vs.voice.ai.agent.ID.String()})
-	}
-	if vs.transfers.transfer.bridged() {
-		list = append(list, map[string]any{"role": "destination", "destination": vs.transfers.transfer.facts.destination})
+	var list []map[string]any
+	for _, one := range vs.parties.participants() {
+		shown := map[string]any{"role": one.role}
+		switch one.role {
+		case roleVoiceAgent:
+			shown["voice_agent_id"] = one.voiceAgentID.String()
+		case roleDestination:
+			shown["destination"] = one.destination
+		}
+		list = append(list, shown)
 	}
 	return list
 }

@@ -103,35 +103,28 @@ func (s *aiSession) shutdown(a *actor) {
 // voice is the call's voice agent: its session, and those before.
 type voice struct {
 	*core
-	agents    *agentBridge
 	bypass    *bypass
 	keypad    *keypad
 	line      *callerLine
 	machine   *machine
 	monitors  *monitors
 	music     *musicPlayer
+	parties   *parties
 	rec       *recorder
 	talking   *talking
 	transfers *transfers
 	verbs     *verbs
-	ai        *aiSession
+
+	// ai is the newest session; nil before the first.
+	ai *aiSession
 	// sessions are all AI sessions that this controller has opened for the call.
 	sessions []mediaSession
 }
 
 // connect starts an AI session on the caller's leg.
 func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
-	switch {
-	case v.killCause != "":
-		return v.state, ErrCallEnded
-	case v.ai != nil && v.ai.phase != phaseEnded:
-		return v.state, &StateError{State: v.state.String(), Event: m.Name(), Detail: "an AI session is on the call"}
-	case v.transfers.transfer.bridged():
-		return v.state, &StateError{State: v.state.String(), Event: m.Name(), Detail: "the call was transferred"}
-	case v.agents.human != nil:
-		return v.state, &StateError{State: v.state.String(), Event: m.Name(), Detail: "an agent is on the call"}
-	case v.machine.taken():
-		return v.state, ErrMachine
+	if err := v.parties.refuse(forVoiceAgent, m.Name()); err != nil {
+		return v.state, err
 	}
 	id, err := uuid.NewV7()
 	if err != nil {

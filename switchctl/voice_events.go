@@ -19,7 +19,7 @@ func (v *voice) mediaReport(ctx context.Context, m mediaEvent) (state, error) {
 	case media.LegAnswered:
 		return v.legAnswered(ctx, ev.At), nil
 	case media.LegEnded:
-		if v.transfers.transfer.bridging() {
+		if v.transfers.now.bridging() {
 			v.ai.legUp = false // the switch takes the caller out of that bridge; unbridge leads it back
 		} else {
 			v.legEnded()

@@ -28,7 +28,7 @@ const (
 func (v *voice) tryBridge(ctx context.Context) {
 	s := v.ai
 	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || s.hushed || v.sock == nil || v.killCause != "" ||
-		v.transfers.transfer.bridging() || v.transfers.transfer.bridged() {
+		v.transfers.now.bridging() || v.transfers.now.bridged() {
 		return
 	}
 	if v.music.playing {
@@ -76,7 +76,7 @@ func (v *voice) bridgeRefused() (state, error) {
 // legDue: the media leg had to be up by now.
 func (v *voice) legDue(ctx context.Context) (state, error) {
 	s := v.ai
-	if !s.live() || s.legUp || v.killCause != "" || v.transfers.transfer.bridging() || v.transfers.transfer.bridged() {
+	if !s.live() || s.legUp || v.killCause != "" || v.transfers.now.bridging() || v.transfers.now.bridged() {
 		return v.state, nil
 	}
 	if s.bridges >= maxBridges {
