@@ -24,17 +24,17 @@ type amdData struct {
 }
 
 // hearAMD gives the caller's audio to the detector, as it was spoken: a muted caller is heard too.
-func (p *port) hearAMD(pcm []int16) {
-	if p.amd == nil {
+func (rx *fromCaller) hearAMD(pcm []int16) {
+	if rx.amd == nil {
 		return
 	}
-	p.amd.Feed(pcm)
-	for ev, ok := p.amd.Next(); ok; ev, ok = p.amd.Next() {
-		p.s.emit(AMD{Event: ev, Heard: p.sh.srv.cfg.Clock()})
-		p.sh.srv.metrics.amd.WithLabelValues(string(ev.Kind), string(ev.Class)).Inc()
-		p.sendText(textAMD, amdData{Event: ev.Kind, Class: ev.Class, Confidence: math.Round(1000*ev.Confidence) / 1000})
+	rx.amd.Feed(pcm)
+	for ev, ok := rx.amd.Next(); ok; ev, ok = rx.amd.Next() {
+		rx.s.emit(AMD{Event: ev, Heard: rx.sh.srv.cfg.Clock()})
+		rx.sh.srv.metrics.amd.WithLabelValues(string(ev.Kind), string(ev.Class)).Inc()
+		rx.ai.sendText(textAMD, amdData{Event: ev.Kind, Class: ev.Class, Confidence: math.Round(1000*ev.Confidence) / 1000})
 	}
-	if p.amd.Done() {
-		p.amd = nil
+	if rx.amd.Done() {
+		rx.amd = nil
 	}
 }

@@ -129,13 +129,13 @@ func TestConcealedIsNoPause(t *testing.T) {
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
 	r.call()
-	r.p.leg.codec, r.p.leg.pt = codecPCMU, 0
+	r.p.leg.media.codec, r.p.leg.media.pt = codecPCMU, 0
 	seq, ts := uint16(0), uint32(0)
 	talk := func(frames int) {
 		for range frames {
 			b := append([]byte{0x80, 0, byte(seq >> 8), byte(seq)}, 0, 0, 0, 0, 0, 0, 0, 7)
 			binary.BigEndian.PutUint32(b[4:], ts)
-			r.p.packet(append(b, make([]byte, 160)...), r.caller.local, r.now)
+			r.p.leg.packet(append(b, make([]byte, 160)...), r.caller.local, r.now)
 			seq, ts = seq+1, ts+160
 			for !r.step() {
 			}

@@ -308,7 +308,7 @@ func TestToneDetectionIsChosen(t *testing.T) {
 	p := newPhone(t)
 	p.call(sess)
 	detects := func() (on bool) {
-		sess.sh.do(func() { on = sess.port.pad.tones != nil })
+		sess.sh.do(func() { on = sess.port.keys.tones != nil })
 		return on
 	}
 	require.False(t, detects())

@@ -32,21 +32,21 @@ type keypad struct {
 }
 
 // events takes the telephone-events of a packet; there may be more than one, each beginning where the one before ends.
-func (p *port) events(ts uint32, payload []byte, at int64) {
+func (ks *keys) events(ts uint32, payload []byte, at int64) {
 	for ; len(payload) >= 4; payload = payload[4:] {
-		if d, ok := p.pad.in.push(ts, payload, at); ok {
-			p.heardKey(p.rtpKey(d), wayRTP, at)
+		if d, ok := ks.in.push(ts, payload, at); ok {
+			ks.heardKey(ks.rtpKey(d), wayRTP, at)
 		}
 		ts += uint32(payload[2])<<8 | uint32(payload[3])
 	}
 }
 
 // endKey reports a digit whose stream has ended or changed before its end came.
-func (p *port) endKey(now int64) {
-	if d, ok := p.pad.in.finish(); ok {
-		p.heardKey(p.rtpKey(d), wayRTP, now)
+func (ks *keys) endKey(now int64) {
+	if d, ok := ks.in.finish(); ok {
+		ks.heardKey(ks.rtpKey(d), wayRTP, now)
 	}
-	p.pad.in = dtmfReceiver{}
+	ks.in = dtmfReceiver{}
 }
 
 // heardDigit is a digit that the caller pressed, and for how long.
@@ -55,42 +55,42 @@ type heardDigit struct {
 	dur   time.Duration
 }
 
-func (p *port) rtpKey(d dtmfDigit) heardDigit {
-	return heardDigit{digit: d.digit, dur: time.Duration(int64(d.samples) * int64(time.Second) / int64(p.leg.eventRate()))}
+func (ks *keys) rtpKey(d dtmfDigit) heardDigit {
+	return heardDigit{digit: d.digit, dur: time.Duration(int64(d.samples) * int64(time.Second) / int64(ks.leg.media.eventRate()))}
 }
 
 // heardKey reports a digit to the call's owner and to the AI, unless it has come by another way already.
-func (p *port) heardKey(d heardDigit, way dtmfWay, now int64) {
-	if p.closing {
+func (ks *keys) heardKey(d heardDigit, way dtmfWay, now int64) {
+	if ks.closing {
 		return
 	}
-	if !p.pad.once.fresh(d.digit, way, now) {
-		p.sh.srv.metrics.digits.WithLabelValues("repeated").Inc()
+	if !ks.once.fresh(d.digit, way, now) {
+		ks.sh.srv.metrics.digits.WithLabelValues("repeated").Inc()
 		return
 	}
-	p.sh.srv.metrics.digits.WithLabelValues(way.String()).Inc()
+	ks.sh.srv.metrics.digits.WithLabelValues(way.String()).Inc()
 	digit := string(rune(d.digit))
-	p.s.emit(DTMF{Digit: digit, Duration: d.dur})
-	p.sendText("dtmf", dtmfData{Digit: digit, DurationMS: int(d.dur.Milliseconds())})
+	ks.s.emit(DTMF{Digit: digit, Duration: d.dur})
+	ks.ai.sendText("dtmf", dtmfData{Digit: digit, DurationMS: int(d.dur.Milliseconds())})
 }
 
 // chooseTones listens for digits as tones when the caller can't send them otherwise. It costs nothing when it doesn't.
-func (p *port) chooseTones() {
-	switch want := p.legUp && (p.leg.dtmfPT == 0 || p.pad.toneCaller); {
+func (ks *keys) chooseTones() {
+	switch want := ks.leg.up && (ks.leg.media.dtmfPT == 0 || ks.toneCaller); {
 	case !want:
-		p.pad.tones = nil
-	case p.pad.tones == nil:
-		p.pad.tones = newToneDetector()
+		ks.tones = nil
+	case ks.tones == nil:
+		ks.tones = newToneDetector()
 	}
 }
 
 // hearTones gives the caller's audio to the tone detector.
-func (p *port) hearTones(pcm []int16, now int64) {
-	if p.pad.tones == nil {
+func (ks *keys) hearTones(pcm []int16, now int64) {
+	if ks.tones == nil {
 		return
 	}
-	if d, ok := p.pad.tones.feed(pcm); ok {
-		p.heardKey(heardDigit{digit: d.digit, dur: time.Duration(int64(d.samples) * nsPerSample)}, wayTone, now)
+	if d, ok := ks.tones.feed(pcm); ok {
+		ks.heardKey(heardDigit{digit: d.digit, dur: time.Duration(int64(d.samples) * nsPerSample)}, wayTone, now)
 	}
 }
 
@@ -98,8 +98,8 @@ func (p *port) hearTones(pcm []int16, now int64) {
 // are the switch's own offer and tell nothing of the caller.
 func (s *Session) SetToneDetection(on bool) {
 	s.post(func() {
-		s.port.pad.toneCaller = on
-		s.port.chooseTones()
+		s.port.keys.toneCaller = on
+		s.port.keys.chooseTones()
 	})
 }
 
@@ -109,7 +109,7 @@ func (s *Session) HeardDTMF(digit string, dur time.Duration) {
 	if len(digit) != 1 || !strings.Contains(dtmfDigits, digit) {
 		return
 	}
-	s.post(func() { s.port.heardKey(heardDigit{digit: digit[0], dur: dur}, waySwitch, s.sh.now()) })
+	s.post(func() { s.port.keys.heardKey(heardDigit{digit: digit[0], dur: dur}, waySwitch, s.sh.now()) })
 }
 
 // ParseInfo reads the digit of a SIP INFO: application/dtmf-relay (`Signal=5`, `Duration=160` in ms), or application/dtmf,
@@ -167,7 +167,7 @@ func (e *sipEndpoint) onInfo(req *sip.Request, tx sip.ServerTransaction) {
 		return
 	}
 	if digit, dur, ok := ParseInfo(ct.Value(), string(req.Body())); ok {
-		l.sess.post(func() { l.sess.port.heardKey(heardDigit{digit: digit[0], dur: dur}, wayINFO, l.sess.sh.now()) })
+		l.sess.post(func() { l.sess.port.keys.heardKey(heardDigit{digit: digit[0], dur: dur}, wayINFO, l.sess.sh.now()) })
 	}
 }
 

@@ -152,7 +152,7 @@ func (s *Session) SendDTMF(digits string, each time.Duration) error {
 		return fmt.Errorf("sending DTMF: %w", ErrSessionClosed)
 	}
 	byINFO := false
-	if !s.do(func() { byINFO, err = s.port.queueKeys(keys) }) {
+	if !s.do(func() { byINFO, err = s.port.keys.queueKeys(keys) }) {
 		return fmt.Errorf("sending DTMF: %w", ErrServerClosed)
 	}
 	if byINFO {
@@ -170,61 +170,61 @@ func (s *Session) SendDTMF(digits string, each time.Duration) error {
 // SetEventPayload sets the payload type that telephone-events are sent with, for a peer that is not the one we negotiated
 // with: the carrier, when the switch has led the audio past itself. 0 is the negotiated one, which a new leg begins with.
 func (s *Session) SetEventPayload(pt uint8) {
-	s.post(func() { s.port.pad.pt = pt })
+	s.post(func() { s.port.keys.pt = pt })
 }
 
 // queueKeys takes digits for the leg; byINFO says that they have to go by SIP INFO.
-func (p *port) queueKeys(keys []dtmfKey) (byINFO bool, err error) {
-	if !p.legUp {
+func (ks *keys) queueKeys(keys []dtmfKey) (byINFO bool, err error) {
+	if !ks.leg.up {
 		return false, ErrNoLeg
 	}
-	if p.eventPayload() == 0 {
+	if ks.eventPayload() == 0 {
 		return true, nil
 	}
-	if err := p.pad.out.add(keys); err != nil {
+	if err := ks.out.add(keys); err != nil {
 		return false, err
 	}
-	p.countSent("sent_rtp", keys)
+	ks.countSent("sent_rtp", keys)
 	return false, nil
 }
 
-func (p *port) countSent(way string, keys []dtmfKey) {
+func (ks *keys) countSent(way string, keys []dtmfKey) {
 	for _, k := range keys {
 		if k.event != dtmfPause {
-			p.sh.srv.metrics.digits.WithLabelValues(way).Inc()
+			ks.sh.srv.metrics.digits.WithLabelValues(way).Inc()
 		}
 	}
 }
 
-func (p *port) eventPayload() uint8 {
-	if p.pad.pt != 0 {
-		return p.pad.pt
+func (ks *keys) eventPayload() uint8 {
+	if ks.pt != 0 {
+		return ks.pt
 	}
-	return p.leg.dtmfPT
+	return ks.leg.media.dtmfPT
 }
 
 // playKeys uses the frame for a digit, if one is under way; audio waits then.
-func (p *port) playKeys() bool {
-	if !p.pad.out.busy && len(p.pad.out.queue) == 0 || !p.leg.dir.send || p.leg.remote.Port() == 0 {
+func (ks *keys) playKeys() bool {
+	if !ks.out.busy && len(ks.out.queue) == 0 || !ks.leg.media.dir.send || ks.leg.media.remote.Port() == 0 {
 		return false
 	}
-	what, payload, marker := p.pad.out.step(p.ts, p.leg.eventRate()/framesPerSecond)
+	what, payload, marker := ks.out.step(ks.tx.ts, ks.leg.media.eventRate()/framesPerSecond)
 	switch what {
 	case keyNone:
 		return false
 	case keyEvent:
-		p.transmitEvent(payload, p.pad.out.ts, marker)
+		ks.transmitEvent(payload, ks.out.ts, marker)
 	case keyRest:
-		frame := p.sh.pcm[:p.leg.rate/framesPerSecond]
+		frame := ks.sh.pcm[:ks.leg.media.rate/framesPerSecond]
 		clear(frame)
-		p.transmit(frame, false)
+		ks.tx.transmit(frame, false)
 	}
-	p.talking = false
-	p.endFrame()
+	ks.tx.talking = false
+	ks.tx.endFrame()
 	return true
 }
 
 // transmitEvent sends one telephone-event.
-func (p *port) transmitEvent(payload [4]byte, ts uint32, marker bool) {
-	p.sendRTP(append(p.header(p.eventPayload(), ts, marker), payload[:]...))
+func (ks *keys) transmitEvent(payload [4]byte, ts uint32, marker bool) {
+	ks.tx.sendRTP(append(ks.tx.header(ks.eventPayload(), ts, marker), payload[:]...))
 }

@@ -85,35 +85,35 @@ func (s *socket) flood(n int, now int64) bool {
 }
 
 // countFlood counts frames without audio, and closes the socket when there are too many.
-func (p *port) countFlood(n int) {
-	if s := p.sock; s != nil && s.flood(n, p.sh.now()) {
-		p.violated(errFlood(), p.sh.now())
+func (a *aiSocket) countFlood(n int) {
+	if s := a.sock; s != nil && s.flood(n, a.sh.now()) {
+		a.violated(errFlood(), a.sh.now())
 	}
 }
 
 // violated closes a socket that has exceeded a limit, for good.
-func (p *port) violated(err *limitError, now int64) {
-	if p.sock == nil {
+func (a *aiSocket) violated(err *limitError, now int64) {
+	if a.sock == nil {
 		return
 	}
-	p.sh.srv.metrics.limits.WithLabelValues(err.name).Inc()
-	p.log.Warn("voice agent's socket exceeded a limit and is closed", "limit", err.name, "error", err, "close_code", err.code)
-	p.write(opClose, closePayload(err.code, err.what), false, now)
-	if p.sock == nil {
+	a.sh.srv.metrics.limits.WithLabelValues(err.name).Inc()
+	a.log.Warn("voice agent's socket exceeded a limit and is closed", "limit", err.name, "error", err, "close_code", err.code)
+	a.write(opClose, closePayload(err.code, err.what), false, now)
+	if a.sock == nil {
 		return // the write has failed
 	}
-	p.detach()
-	if p.closing {
-		p.finishClosing()
+	a.detach()
+	if a.closing {
+		a.finishClosing()
 		return
 	}
-	p.socketLost(err)
+	a.socketLost(err)
 }
 
 // long implements frameSink: a text frame above maxPlainText may only be audio, and takes its memory off its owner's budget.
-func (p *port) long(head []byte, size int) (bool, error) {
-	s := p.sock
-	if s == nil || p.closing {
+func (a *aiSocket) long(head []byte, size int) (bool, error) {
+	s := a.sock
+	if s == nil || a.closing {
 		return false, &frameError{closePolicy, "a long text frame while the session ends"}
 	}
 	if s.reserved > 0 { // the budget had room in the end
@@ -126,12 +126,12 @@ func (p *port) long(head []byte, size int) (bool, error) {
 	case !hasAudio(head):
 		return false, errTextTooLong("a text frame without audio is longer than 64 KiB")
 	}
-	s.longSince = p.sh.now()
-	owner, srv := p.s.spec.Owner, p.sh.srv
+	s.longSince = a.sh.now()
+	owner, srv := a.s.spec.Owner, a.sh.srv
 	if srv.longTexts.Take(owner, int64(size), func() {
 		srv.spawn(func() {
-			granted := func() { p.longGranted(s, int64(size)) }
-			if !p.s.post(granted) {
+			granted := func() { a.longGranted(s, int64(size)) }
+			if !a.s.post(granted) {
 				srv.longTexts.Release(owner, int64(size))
 			}
 		})
@@ -144,26 +144,26 @@ func (p *port) long(head []byte, size int) (bool, error) {
 }
 
 // longGranted goes on with a long text frame that had to wait for memory.
-func (p *port) longGranted(s *socket, size int64) {
-	if p.sock != s {
-		p.sh.srv.longTexts.Release(p.s.spec.Owner, size)
+func (a *aiSocket) longGranted(s *socket, size int64) {
+	if a.sock != s {
+		a.sh.srv.longTexts.Release(a.s.spec.Owner, size)
 		return
 	}
-	s.reserved, s.longSince = size, p.sh.now()
-	p.resume(s, p.sh.now())
+	s.reserved, s.longSince = size, a.sh.now()
+	a.resume(s, a.sh.now())
 }
 
 // releaseLong gives a long text frame's memory back to its owner's budget.
-func (p *port) releaseLong(s *socket) {
+func (a *aiSocket) releaseLong(s *socket) {
 	if s.reserved > 0 {
-		p.sh.srv.longTexts.Release(p.s.spec.Owner, s.reserved)
+		a.sh.srv.longTexts.Release(a.s.spec.Owner, s.reserved)
 		s.reserved = 0
 	}
 }
 
 // spent implements frameSink: it is asked after each frame.
-func (p *port) spent() bool {
-	s := p.sock
+func (a *aiSocket) spent() bool {
+	s := a.sock
 	if s == nil {
 		return true
 	}
@@ -172,12 +172,12 @@ func (p *port) spent() bool {
 }
 
 // lose counts audio that came too far ahead of its time.
-func (p *port) lose(samples int) {
+func (a *aiSocket) lose(samples int) {
 	if samples <= 0 {
 		return
 	}
-	p.countLost(samples)
-	p.countFlood(1 + 2*samples/lostPerFrame)
+	a.countLost(samples)
+	a.countFlood(1 + 2*samples/lostPerFrame)
 }
 
 // errLimit tells a limit from other errors.

@@ -58,17 +58,17 @@ func TestFloodSlot(t *testing.T) {
 		r := newPortRig(t, eightKHz())
 		r.connect()
 		r.flood(nil, bytes.Repeat(tc.frame, max(1, 32<<10/len(tc.frame))))
-		before := r.p.sock.floodUntil
+		before := r.p.ai.sock.floodUntil
 		frames := func() int {
 			return int(r.p.stats.FramesFromAI) + int(r.p.stats.BadFrames) + int(testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textMark))) +
 				int(testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textJSON)))
 		}
-		r.p.readSocket(r.now)
-		require.NotNil(t, r.p.sock, name)
-		require.True(t, r.p.sock.hot, name)
+		r.p.ai.readSocket(r.now)
+		require.NotNil(t, r.p.ai.sock, name)
+		require.True(t, r.p.ai.sock.hot, name)
 		got := frames()
 		if name == "pings" {
-			got = int((r.p.sock.floodUntil - max(before, r.now)) * floodRate / 1e9)
+			got = int((r.p.ai.sock.floodUntil - max(before, r.now)) * floodRate / 1e9)
 		}
 		require.LessOrEqual(t, got, tc.most, name)
 		require.Positive(t, got, name)
@@ -103,16 +103,16 @@ func TestOnePong(t *testing.T) {
 	require.Equal(t, []string{"9"}, pongs())
 
 	// The peer reads nothing more: one pong waits at most.
-	require.NoError(t, unix.SetsockoptInt(r.p.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
-	for r.p.sock.blocked == 0 {
-		r.p.sendAudio(make([]byte, 640), r.now)
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	for r.p.ai.sock.blocked == 0 {
+		r.p.ai.sendAudio(make([]byte, 640), r.now)
 	}
 	for i := range 1000 {
 		r.send(serverFrame(0x89, fmt.Append(nil, i)))
 	}
-	require.Zero(t, r.p.sock.texts)
-	require.Equal(t, "999", string(r.p.sock.pong))
-	require.True(t, r.p.sock.pongDue)
+	require.Zero(t, r.p.ai.sock.texts)
+	require.Equal(t, "999", string(r.p.ai.sock.pong))
+	require.True(t, r.p.ai.sock.pongDue)
 }
 
 // TestFloodStrikesOut closes a socket by 1008 that goes on sending what carries no audio; the session is not dialed again.
@@ -135,12 +135,12 @@ func TestFloodStrikesOut(t *testing.T) {
 		r.connect()
 		begin := r.now
 		var rest []byte
-		for r.p.sock != nil {
+		for r.p.ai.sock != nil {
 			rest = r.flood(rest, frames)
 			r.now += slotNS
 			r.p.sh.count++
-			r.p.readSocket(r.now)
-			if r.p.sock != nil && r.p.sock.paused {
+			r.p.ai.readSocket(r.now)
+			if r.p.ai.sock != nil && r.p.ai.sock.paused {
 				(<-r.p.sh.inbox)()
 			}
 			if r.p.sh.count%slots == 0 {
@@ -149,7 +149,7 @@ func TestFloodStrikesOut(t *testing.T) {
 			r.aiReads()
 			require.Less(t, r.now-begin, int64(10*time.Second), name)
 		}
-		require.False(t, r.p.reconnecting, name)
+		require.False(t, r.p.ai.reconnecting, name)
 		r.aiReads()
 		require.Equal(t, []int{closePolicy}, r.closes, name)
 		require.InDelta(t, 1, r.limit("flood"), 0, name)
@@ -173,10 +173,10 @@ func TestNoStrike(t *testing.T) {
 	}
 	for range 40 * 50 * slots {
 		r.step()
-		r.p.sock.alive(r)
+		r.p.ai.sock.alive(r)
 		r.aiReads()
 	}
-	require.NotNil(t, r.p.sock)
+	require.NotNil(t, r.p.ai.sock)
 	marks := 0
 	for _, s := range r.texts {
 		if strings.Contains(s, `"playout"`) {
@@ -205,19 +205,19 @@ func TestPlainTextBound(t *testing.T) {
 	} {
 		r := newPortRig(t, AudioFormat{})
 		r.connect()
-		for b := serverFrame(0x81, []byte(tc.msg)); len(b) > 0 && r.p.sock != nil; {
+		for b := serverFrame(0x81, []byte(tc.msg)); len(b) > 0 && r.p.ai.sock != nil; {
 			n, err := unix.Write(r.ai, b)
 			if err != nil && err != unix.EAGAIN {
 				break
 			}
 			b = b[max(0, n):]
 			r.read()
-			if s := r.p.sock; s != nil && !s.paused {
+			if s := r.p.ai.sock; s != nil && !s.paused {
 				require.LessOrEqual(t, cap(s.in.msg), 2*tc.kept, name)
 			}
 		}
-		require.Nil(t, r.p.sock, name)
-		require.False(t, r.p.reconnecting, name)
+		require.Nil(t, r.p.ai.sock, name)
+		require.False(t, r.p.ai.reconnecting, name)
 		r.aiReads()
 		require.Equal(t, []int{closeTooBig}, r.closes, name)
 		require.InDelta(t, 1, r.limit("text_too_long"), 0, name)
@@ -228,7 +228,7 @@ func TestPlainTextBound(t *testing.T) {
 	r.connect()
 	msg := `{"type":"json","data":"`
 	r.send(aiText(msg + long[:maxPlainText-len(msg)-2] + `"}`))
-	require.NotNil(t, r.p.sock)
+	require.NotNil(t, r.p.ai.sock)
 	require.InDelta(t, 1, testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textJSON)), 0)
 }
 
@@ -256,10 +256,10 @@ func TestLongAudio(t *testing.T) {
 			} else {
 				r.send(aiText(msg))
 			}
-			require.NotNil(t, r.p.sock, name)
-			require.Equal(t, len(pcm), r.p.queue.backlog(), name)
+			require.NotNil(t, r.p.ai.sock, name)
+			require.Equal(t, len(pcm), r.p.tx.queue.backlog(), name)
 			got := make([]int16, len(pcm))
-			r.p.queue.peek(got)
+			r.p.tx.queue.peek(got)
 			require.Equal(t, pcm, got, name)
 			require.Zero(t, r.p.sh.srv.longTexts.Used(""), name)
 		}
@@ -279,9 +279,9 @@ func TestPlayoutRoom(t *testing.T) {
 
 	r := newPortRig(t, eightKHz())
 	r.connect()
-	r.p.queue.push(make([]int16, (maxQueued-1)*sampleRate))
+	r.p.tx.queue.push(make([]int16, (maxQueued-1)*sampleRate))
 	r.send(aiText(string(playFrame("wav", "", wavFile(wav.FormatPCM, 16, 1, 8000, make([]int16, 3*sampleRate))))))
-	require.Equal(t, maxQueued*sampleRate, r.p.queue.backlog())
+	require.Equal(t, maxQueued*sampleRate, r.p.tx.queue.backlog())
 	require.Equal(t, 2*time.Second, r.p.stats.PlayoutDropped)
 }
 
@@ -303,8 +303,8 @@ func TestOwnersTexts(t *testing.T) {
 	}
 	state := func(s *Session) (reserved int64, paused bool) {
 		require.True(t, s.sh.do(func() {
-			if s.port.sock != nil {
-				reserved, paused = s.port.sock.reserved, s.port.sock.paused
+			if s.port.ai.sock != nil {
+				reserved, paused = s.port.ai.sock.reserved, s.port.ai.sock.paused
 			}
 		}))
 		return reserved, paused
@@ -327,9 +327,9 @@ func TestOwnersTexts(t *testing.T) {
 	r.connect()
 	_, err := unix.Write(r.ai, head)
 	require.NoError(t, err)
-	r.p.readSocket(r.now)
-	require.True(t, r.p.sock.paused)
-	r.p.detach()
+	r.p.ai.readSocket(r.now)
+	require.True(t, r.p.ai.sock.paused)
+	r.p.ai.detach()
 	r.p.sh.srv.longTexts.Release("", ownerTexts)
 	(<-r.p.sh.inbox)()
 	require.Zero(t, r.p.sh.srv.longTexts.Used(""))
@@ -339,8 +339,8 @@ func TestOwnersTexts(t *testing.T) {
 	_, err = unix.Write(r.ai, head)
 	require.NoError(t, err)
 	r.read()
-	for begin := r.now; r.p.sock != nil; r.step() {
-		r.p.sock.alive(r)
+	for begin := r.now; r.p.ai.sock != nil; r.step() {
+		r.p.ai.sock.alive(r)
 		require.Less(t, r.now-begin, longTextDeadline+int64(time.Second))
 	}
 	r.aiReads()
@@ -353,18 +353,18 @@ func TestLongNames(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, eightKHz())
 	r.connect()
-	r.p.queue.push(make([]int16, sampleRate))
+	r.p.tx.queue.push(make([]int16, sampleRate))
 	fits := strings.Repeat("é", maxName)
 	r.send(aiMark(fits))
 	r.send(aiMark(fits + "x"))
-	require.Len(t, r.p.queue.marks, 1)
+	require.Len(t, r.p.tx.queue.marks, 1)
 	require.EqualValues(t, 1, r.p.stats.BadFrames)
 	r.send(aiText(`{"type":"command","id":"` + fits + `x","data":{"event":"hangup"}}`))
 	r.send(aiText(`{"type":"command","id":` + strings.Repeat("1", 2000) + `,"data":{"event":"hangup"}}`))
 	require.EqualValues(t, 3, r.p.stats.BadFrames)
 	require.Zero(t, testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textCommand)))
 	r.aiReads()
-	require.NotNil(t, r.p.sock)
+	require.NotNil(t, r.p.ai.sock)
 	results := 0
 	for _, s := range r.texts {
 		var f struct {
@@ -386,19 +386,19 @@ func TestMarkAnswers(t *testing.T) {
 	r := newPortRig(t, eightKHz())
 	r.connect()
 	r.call()
-	r.p.queue.push(make([]int16, sampleRate))
+	r.p.tx.queue.push(make([]int16, sampleRate))
 	for i := range maxMarks {
 		r.send(aiMark(fmt.Sprintf("%04d", i)))
 	}
-	require.Len(t, r.p.queue.marks, maxMarks)
-	r.p.marksLeft = 0
-	r.p.killAudio()
-	require.Len(t, r.p.owed, maxMarks)
+	require.Len(t, r.p.tx.queue.marks, maxMarks)
+	r.p.marks.left = 0
+	r.p.tx.killAudio()
+	require.Len(t, r.p.marks.owed, maxMarks)
 	r.send(aiMark("one too many"))
-	require.Empty(t, r.p.queue.marks)
+	require.Empty(t, r.p.tx.queue.marks)
 	for left := maxMarks; left > 0; {
 		if r.step() {
-			require.Len(t, r.p.owed, left-markAnswers)
+			require.Len(t, r.p.marks.owed, left-markAnswers)
 			left -= markAnswers
 		}
 		r.aiReads()
@@ -427,16 +427,16 @@ func TestUnreadBytes(t *testing.T) {
 
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
-	require.NoError(t, unix.SetsockoptInt(r.p.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	text := strings.Repeat("t", 10<<10)
-	for n := 0; r.p.sock != nil; n++ {
+	for n := 0; r.p.ai.sock != nil; n++ {
 		require.Less(t, n, 200)
-		r.p.sendText("call_state", text)
+		r.p.ai.sendText("call_state", text)
 	}
 	for range 200 {
-		r.p.sendText("call_state", text)
+		r.p.ai.sendText("call_state", text)
 	}
-	require.LessOrEqual(t, r.p.waitingBytes, textBytes)
+	require.LessOrEqual(t, r.p.ai.waitingBytes, textBytes)
 }
 
 // (has looks for a text that came to the AI.)
@@ -522,15 +522,15 @@ func TestDecoderFault(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, eightKHz())
 	r.connect()
-	r.p.sock.dec, r.faults = nil, 1
-	r.p.sock.paused, r.p.sock.decoding = true, true
-	r.p.unwatchSocket(r.p.sock)
-	r.p.decodeApart(r.p.sock, []byte(`{}`))
+	r.p.ai.sock.dec, r.faults = nil, 1
+	r.p.ai.sock.paused, r.p.ai.sock.decoding = true, true
+	r.p.ai.unwatchSocket(r.p.ai.sock)
+	r.p.ai.decodeApart(r.p.ai.sock, []byte(`{}`))
 	(<-r.p.sh.inbox)()
-	require.False(t, r.p.sock.paused)
+	require.False(t, r.p.ai.sock.paused)
 	require.EqualValues(t, 1, r.p.stats.BadFrames)
 	require.InDelta(t, 1, testutil.ToFloat64(r.p.sh.srv.metrics.panics), 0)
-	r.p.sock.dec = &textDecoder{rate: sampleRate}
+	r.p.ai.sock.dec = &textDecoder{rate: sampleRate}
 	r.send(aiMark("after"))
-	require.Len(t, r.p.queue.marks, 1)
+	require.Len(t, r.p.tx.queue.marks, 1)
 }

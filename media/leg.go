@@ -116,7 +116,7 @@ func (l *leg) negotiate(body []byte) ([]byte, int) {
 
 // apply gives the shard what was agreed on.
 func (l *leg) apply(m legMedia) {
-	l.sess.post(func() { l.sess.port.setLeg(m, l.sess.sh.now()) })
+	l.sess.post(func() { l.sess.port.leg.setLeg(m, l.sess.sh.now()) })
 }
 
 // accept sends the 200 and repeats it until the ACK comes (RFC 3261 section 13.3.1.4). It runs in the request's own
@@ -279,7 +279,7 @@ func (l *leg) ended(cause string, byPeer bool) bool {
 	l.mu.Unlock()
 	l.ep.drop(l)
 	l.sess.unclaim(l)
-	l.sess.post(l.sess.port.endLeg)
+	l.sess.post(l.sess.port.leg.endLeg)
 	l.sess.emit(LegEnded{Cause: cause, ByPeer: byPeer})
 	return true
 }

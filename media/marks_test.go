@@ -200,7 +200,7 @@ func TestMarksInEveryInterleaving(t *testing.T) {
 				w.reconnect()
 				w.write(len(w.busy))
 			}
-			w.p.shutdown(closeNormal, CloseHangup, w.now)
+			w.p.ai.shutdown(closeNormal, CloseHangup, w.now)
 			w.kill(w.sent)
 			w.check()
 			require.Empty(t, w.marks)
@@ -226,7 +226,7 @@ func (w *markWorld) turn() {
 	case 1:
 		if w.up && w.rnd.IntN(4) == 0 {
 			at := w.delivered()
-			w.p.endLeg()
+			w.p.leg.endLeg()
 			w.up = false
 			w.kill(at)
 		}
@@ -237,11 +237,11 @@ func (w *markWorld) turn() {
 			for range 1000 { // a long text frame, and what else is left, come before the end
 				w.read()
 			}
-			require.Nil(w.t, w.p.sock)
+			require.Nil(w.t, w.p.ai.sock)
 		}
 	case 3:
 		if w.up {
-			_, err := w.p.queueKeys([]dtmfKey{{event: 5, frames: 4}})
+			_, err := w.p.keys.queueKeys([]dtmfKey{{event: 5, frames: 4}})
 			require.NoError(w.t, err)
 		}
 	}
@@ -320,14 +320,14 @@ func TestBargeIn(t *testing.T) {
 		}
 		listen(10*slots + offset)
 		require.Greater(t, last, r.now, "the AI is heard")
-		require.Greater(t, r.p.queue.backlog(), 29*sampleRate)
+		require.Greater(t, r.p.tx.queue.backlog(), 29*sampleRate)
 		killed := r.now
 		_, err := unix.Write(r.ai, aiText(`{"type":"killAudio"}`))
 		require.NoError(t, err)
 		listen(8 * slots)
 		r.aiReads()
 		require.Contains(t, r.texts, markText("end", "cleared"))
-		require.Zero(t, r.p.queue.backlog())
+		require.Zero(t, r.p.tx.queue.backlog())
 		worst = max(worst, time.Duration(last-killed))
 	}
 	require.LessOrEqual(t, worst, 40*time.Millisecond)

@@ -37,11 +37,11 @@ func (m *move) begin(heard, agreed netip.AddrPort, last int64) {
 func (m *move) stray(from, agreed netip.AddrPort) bool { return from == m.from && from != agreed }
 
 // arrived ends a move by its first packet.
-func (p *port) arrived(from netip.AddrPort, at int64) {
-	if !p.move.from.IsValid() {
+func (l *portLeg) arrived(from netip.AddrPort, at int64) {
+	if !l.move.from.IsValid() {
 		return
 	}
-	gap := time.Duration(max(0, at-p.move.last))
-	p.move = move{}
-	p.s.emit(LegMoved{Remote: from, Gap: gap})
+	gap := time.Duration(max(0, at-l.move.last))
+	l.move = move{}
+	l.s.emit(LegMoved{Remote: from, Gap: gap})
 }

@@ -147,7 +147,7 @@ func TestMovedReports(t *testing.T) {
 	r.connect()
 	r.call()
 	report := func(lost int32) {
-		r.p.ctl.heard(9, rtcpBlock{lost: lost, highest: uint32(r.p.seq - 1)}, 0, r.p.stats.PacketsOut)
+		r.p.ctl.heard(9, rtcpBlock{lost: lost, highest: uint32(r.p.tx.seq - 1)}, 0, r.p.stats.PacketsOut)
 	}
 	play := func(n int) {
 		for n > 0 {
@@ -158,20 +158,20 @@ func TestMovedReports(t *testing.T) {
 	}
 	play(100)
 	report(0)
-	covered := r.p.quality().Outbound.Packets
+	covered := r.p.ctl.quality().Outbound.Packets
 	require.Positive(t, covered)
-	moved := r.p.leg
+	moved := r.p.leg.media
 	moved.remote = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), moved.remote.Port())
-	there := r.p.leg
-	r.p.setLeg(moved, r.now)
+	there := r.p.leg.media
+	r.p.leg.setLeg(moved, r.now)
 	play(50)
-	r.p.setLeg(there, r.now)
+	r.p.leg.setLeg(there, r.now)
 	play(10)
 	report(50)
-	require.Equal(t, covered, r.p.quality().Outbound.Packets)
+	require.Equal(t, covered, r.p.ctl.quality().Outbound.Packets)
 	play(10)
 	report(50)
-	q := r.p.quality().Outbound
+	q := r.p.ctl.quality().Outbound
 	require.Zero(t, q.LossPct)
 	require.Greater(t, q.Packets, covered)
 	require.Less(t, q.Packets, r.p.stats.PacketsOut-50)

@@ -146,10 +146,10 @@ func TestPlayoutDropped(t *testing.T) {
 	r.connect()
 	var log strings.Builder
 	r.p.log = slog.New(slog.NewTextHandler(&log, nil))
-	r.p.enqueue(make([]int16, (maxQueued-1)*sampleRate), false)
+	r.p.ai.enqueue(make([]int16, (maxQueued-1)*sampleRate), false)
 	require.Zero(t, r.p.stats.PlayoutDropped)
 	for range 3 {
-		r.p.enqueue(make([]int16, sampleRate), false)
+		r.p.ai.enqueue(make([]int16, sampleRate), false)
 	}
 	st := r.p.snapshot()
 	require.Equal(t, 2*time.Second, st.PlayoutDropped)

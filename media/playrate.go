@@ -11,85 +11,85 @@ import "github.com/ringmaster/ringmaster/media/dsp"
 const settleMost = 1
 
 // setPlayRate leads playout to a leg's rate.
-func (p *port) setPlayRate(rate int) (err error) {
-	p.wire, p.thin = nil, nil
-	if rate != sampleRate && p.rec != nil {
-		if p.thin, err = dsp.NewResampler(rate, sampleRate); err != nil {
+func (tx *toCaller) setPlayRate(rate int) (err error) {
+	tx.wire, tx.rec.thin = nil, nil
+	if rate != sampleRate && tx.rec.rec != nil {
+		if tx.rec.thin, err = dsp.NewResampler(rate, sampleRate); err != nil {
 			return err
 		}
 	}
-	switch p.queue.rate {
+	switch tx.queue.rate {
 	case rate:
 		return nil
-	case p.down.rate:
-		p.wire, err = p.down.filter(rate)
+	case tx.down.rate:
+		tx.wire, err = tx.down.filter(rate)
 	default:
-		p.wire, err = dsp.NewResampler(p.queue.rate, rate)
+		tx.wire, err = dsp.NewResampler(tx.queue.rate, rate)
 	}
 	if err == nil {
-		p.settle()
+		tx.settle()
 	}
 	return err
 }
 
 // settle changes the queue to the leg's rate as soon as nobody hears it.
-func (p *port) settle() {
-	q := &p.queue
-	if q.backlog() > settleMost*q.rate || p.sock != nil && p.sock.paused { // a frame is being decoded for the old rate
+func (tx *toCaller) settle() {
+	q := &tx.queue
+	if q.backlog() > settleMost*q.rate || tx.ai.sock != nil && tx.ai.sock.paused { // a frame is being decoded for the old rate
 		return
 	}
-	if q.rate == p.down.rate && !p.texted {
+	if q.rate == tx.down.rate && !tx.texted {
 		// The filter on the way out is the one that the AI's audio will need: it goes on, and there is no seam.
-		q.recast(p.in.rate, p.wire)
-		p.down.res, p.wire = p.wire, nil
+		q.recast(tx.rx.caller.rate, tx.wire)
+		tx.down.res, tx.wire = tx.wire, nil
 		return
 	}
 	if !q.endsSilent() {
 		return
 	}
-	next, err := p.down.filter(p.in.rate)
+	next, err := tx.down.filter(tx.rx.caller.rate)
 	if err != nil {
-		p.log.Error("playout stays at its old rate", "error", err, "rate_hz", p.in.rate)
+		tx.log.Error("playout stays at its old rate", "error", err, "rate_hz", tx.rx.caller.rate)
 		return
 	}
-	q.pushLoud(p.down.res.Flush(nil))
-	if p.sock != nil {
-		q.pushLoud(p.sock.dec.flush())
+	q.pushLoud(tx.down.res.Flush(nil))
+	if tx.ai.sock != nil {
+		q.pushLoud(tx.ai.sock.dec.flush())
 	}
-	q.recast(p.in.rate, p.wire)
-	q.pushLoud(p.wire.Flush(nil))
-	p.down.res, p.wire = next, nil
+	q.recast(tx.rx.caller.rate, tx.wire)
+	q.pushLoud(tx.wire.Flush(nil))
+	tx.down.res, tx.wire = next, nil
 }
 
 // record lays a frame of the leg's rate on the recording, or leaves its place silent.
-func (p *port) record(frame []int16, heard bool) {
+func (rg *recording) record(frame []int16, heard bool) {
 	switch {
-	case p.rec == nil:
+	case rg.rec == nil:
 	case !heard:
-		if p.thin != nil {
-			p.thin.Reset()
+		if rg.thin != nil {
+			rg.thin.Reset()
 		}
-	case p.thin != nil:
-		p.narrow = p.thin.Process(p.narrow[:0], frame)
-		p.rec.put(rightChannel, p.playPos, p.narrow)
+	case rg.thin != nil:
+		rg.narrow = rg.thin.Process(rg.narrow[:0], frame)
+		rg.rec.put(rightChannel, rg.playPos, rg.narrow)
 	default:
-		p.rec.put(rightChannel, p.playPos, frame)
+		rg.rec.put(rightChannel, rg.playPos, frame)
 	}
 }
 
 // playText queues the audio of a text frame, at the queue's rate also when that has changed while the frame was decoded.
-func (p *port) playText(f textFrame) {
+func (a *aiSocket) playText(f textFrame) {
 	pcm := f.pcm
-	if f.rate != p.queue.rate {
+	if f.rate != a.tx.queue.rate {
 		var err error
-		if pcm, err = wholeAudio(pcm, f.rate, p.queue.rate); err != nil {
-			p.badFrame(f.typ, err)
+		if pcm, err = wholeAudio(pcm, f.rate, a.tx.queue.rate); err != nil {
+			a.badFrame(f.typ, err)
 			return
 		}
 	}
-	p.texted = true
-	p.lose(f.cut)
-	p.enqueue(pcm, true)
+	a.tx.texted = true
+	a.lose(f.cut)
+	a.enqueue(pcm, true)
 }
 
 // recast converts what is queued. Marks stay where they are in the audio.

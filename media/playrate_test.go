@@ -36,8 +36,8 @@ type widePhone struct {
 // bring brings a leg, or changes it as a re-INVITE does.
 func (w *widePhone) bring(codec legCodec, rate int) {
 	w.leg = legMedia{remote: w.caller.local, codec: codec, rate: rate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}
-	w.p.setLeg(w.leg, w.now)
-	w.p.speakAt = 0
+	w.p.leg.setLeg(w.leg, w.now)
+	w.p.leg.speakAt = 0
 }
 
 // listen plays some frames of 20 ms and returns what is heard.
@@ -71,16 +71,16 @@ func (w *widePhone) listen(frames int) (pcm []int16) {
 
 // recordOn lays the session's audio in a window of 2 s, which no file takes.
 func (w *widePhone) recordOn() {
-	w.p.recStart = w.now
-	w.p.rec = &recorder{window: make([]int16, 2*recWindow), failed: errors.New("no file")}
-	w.p.track.table = newSlewTable()
-	w.t.Cleanup(func() { w.p.rec = nil })
+	w.p.rec.recStart = w.now
+	w.p.rec.rec = &recorder{window: make([]int16, 2*recWindow), failed: errors.New("no file")}
+	w.p.rec.track.table = newSlewTable()
+	w.t.Cleanup(func() { w.p.rec.rec = nil })
 }
 
 // right is the AI's side of the recording.
 func (w *widePhone) right() (pcm []int16) {
-	for i := rightChannel; i < len(w.p.rec.window); i += 2 {
-		pcm = append(pcm, w.p.rec.window[i])
+	for i := rightChannel; i < len(w.p.rec.rec.window); i += 2 {
+		pcm = append(pcm, w.p.rec.rec.window[i])
 	}
 	return pcm
 }
@@ -131,8 +131,8 @@ func TestWidePlayout(t *testing.T) {
 					if way == "early" {
 						w.bring(codecL16, rate)
 					}
-					require.Equal(t, rate, w.p.queue.rate, "one filter, from the AI's rate to the leg's")
-					require.Nil(t, w.p.wire)
+					require.Equal(t, rate, w.p.tx.queue.rate, "one filter, from the AI's rate to the leg's")
+					require.Nil(t, w.p.tx.wire)
 					heard := w.listen(60)
 					require.Len(t, heard, 60*rate/50)
 					from := dsptest.Onset(heard)
@@ -193,11 +193,11 @@ func TestPlayoutRateChange(t *testing.T) {
 				switch frame {
 				case 25:
 					w.bring(codecPCMU, 8000)
-					require.NotNil(t, w.p.wire, "2.5 s are not converted at a stroke")
+					require.NotNil(t, w.p.tx.wire, "2.5 s are not converted at a stroke")
 				case 120:
 					if way == "binary" { // after texts it is, when the queue is empty
-						require.Nil(t, w.p.wire, "the rest of the queue has been converted")
-						require.Equal(t, 8000, w.p.queue.rate)
+						require.Nil(t, w.p.tx.wire, "the rest of the queue has been converted")
+						require.Equal(t, 8000, w.p.tx.queue.rate)
 					}
 					w.bring(codecL16, 16000)
 				}
@@ -216,8 +216,8 @@ func TestPlayoutRateChange(t *testing.T) {
 				want = append(want, markText(name, "playout"))
 			}
 			require.Equal(t, want, w.marks())
-			require.Equal(t, 16000, w.p.queue.rate)
-			require.Nil(t, w.p.wire)
+			require.Equal(t, 16000, w.p.tx.queue.rate)
+			require.Nil(t, w.p.tx.wire)
 
 			level := dsptest.Power(said, 1000, ai)
 			for i, pcm := range parts[:2] {
@@ -277,13 +277,13 @@ func TestWideAgainInAPause(t *testing.T) {
 		w.send(aiAudio(said[:ai/50]))
 		said = said[ai/50:]
 		heard = append(heard, w.listen(1)...)
-		require.Positive(t, w.p.queue.backlog(), "the queue never runs empty")
+		require.Positive(t, w.p.tx.queue.backlog(), "the queue never runs empty")
 	}
 	w.send(aiMark("end"))
 	heard = append(heard, w.listen(10)...)
 	w.aiReads()
 	require.Equal(t, []string{markText("begin", "playout"), markText("end", "playout")}, w.marks())
-	require.Nil(t, w.p.wire)
+	require.Nil(t, w.p.tx.wire)
 	first, second := heard[4800:12800], heard[len(heard)-16000:]
 	require.InDelta(t, chordLevel, dsptest.Power(first, 1000, 16000), 0.3)
 	require.Less(t, dsptest.Power(first, 6000, 16000), -70.0, "still narrow")
@@ -307,8 +307,8 @@ func TestNarrowSeam(t *testing.T) {
 				heard = append(heard, w.listen(1)...)
 			}
 			heard = append(heard, w.listen(200)...)
-			require.Equal(t, 8000, w.p.queue.rate)
-			require.Nil(t, w.p.wire)
+			require.Equal(t, 8000, w.p.tx.queue.rate)
+			require.Nil(t, w.p.tx.wire)
 			from := dsptest.Onset(heard) + 160
 			mid := heard[from : from+31000]
 			require.LessOrEqual(t, dsptest.Steepest(mid), 6123+60, "the tone's own is 16000 sin(pi/8); %d Hz, %d early", ai, early)
@@ -325,11 +325,11 @@ func TestRateAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts
 		w.bring(codecL16, rate)
 		frame := pcmBytes(chord(24000, 480))
 		step := func() {
-			w.p.binary(frame, true)
+			w.p.ai.binary(frame, true)
 			for !w.step() {
 				continue
 			}
-			w.p.rec.base = w.p.playPos
+			w.p.rec.rec.base = w.p.rec.playPos
 			for {
 				if _, _, _, err := w.rd.read(w.caller); err != nil {
 					break
@@ -348,14 +348,14 @@ func TestRateAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts
 func TestRateChangeWhileDecoding(t *testing.T) {
 	t.Parallel()
 	w := newWidePhone(t, 16000)
-	w.p.sock.paused = true
+	w.p.ai.sock.paused = true
 	w.bring(codecL16, 8000)
-	require.Equal(t, 16000, w.p.queue.rate)
-	w.p.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
-	w.p.sock.paused = false
+	require.Equal(t, 16000, w.p.tx.queue.rate)
+	w.p.ai.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
+	w.p.ai.sock.paused = false
 	heard := w.listen(60)
-	require.Equal(t, 8000, w.p.queue.rate)
-	w.p.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
+	require.Equal(t, 8000, w.p.tx.queue.rate)
+	w.p.ai.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
 	for _, pcm := range [][]int16{heard, w.listen(60)} {
 		from := dsptest.Onset(pcm)
 		require.GreaterOrEqual(t, from, 0)

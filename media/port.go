@@ -13,36 +13,83 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
-// port is one session as its shard sees it. All members belong to the shard's thread.
+// port is one session as its shard sees it. All members belong to the shard's thread. Its parts are types of their own, each of which names the others
+// that it works with.
 type port struct {
+	*portCore
+	leg   *portLeg
+	rx    *fromCaller
+	tx    *toCaller
+	keys  *keys
+	ctl   *reports
+	ai    *aiSocket
+	marks *marks
+	rec   *recording
+}
+
+// portCore is what every part of a port works with.
+type portCore struct {
+	port *port
 	s    *Session
 	sh   *shard
 	log  *slog.Logger
 	slot int
 
-	// The leg.
+	muted         [2]bool
+	closing       bool
+	closeDeadline int64
+	gone          bool
+	stats         Stats
+}
+
+// portLeg is the SIP leg's RTP: where it goes and whence it comes.
+type portLeg struct {
+	*portCore
+	ctl  *reports
+	rx   *fromCaller
+	keys *keys
+	tx   *toCaller
+	rec  *recording
+
 	rtp       *rtpSocket
-	leg       legMedia
-	legUp     bool
-	hadLeg    bool
+	media     legMedia
+	up        bool
+	had       bool // there was one
 	peer      rtpPeer
 	heardFrom netip.AddrPort // the address that packets are accepted from; not valid before the first
 	move      move
-	ssrcIn    uint32
-	haveSSRC  bool
-	hdr       rtp.Header
 	lastRTP   int64
 	silent    bool  // LegSilent was reported
 	speakAt   int64 // when we begin to send, unless the leg is heard before
+}
 
-	// Caller to AI.
-	in  caller
-	ctl control       // RTCP, both ways
-	amd *amd.Detector // nil when nobody listens, or nothing more can come
-	pad keypad
-	up  *uplink
+// fromCaller takes the caller's audio to the AI, the recording and whoever else listens.
+type fromCaller struct {
+	*portCore
+	ai   *aiSocket
+	keys *keys
+	leg  *portLeg
+	rec  *recording
 
-	// AI to caller.
+	ssrcIn   uint32
+	haveSSRC bool
+	hdr      rtp.Header
+	caller   caller
+	amd      *amd.Detector // nil when nobody listens, or nothing more can come
+	up       *uplink
+}
+
+// toCaller takes the AI's audio to the caller.
+type toCaller struct {
+	*portCore
+	ai    *aiSocket
+	ctl   *reports
+	rx    *fromCaller
+	keys  *keys
+	leg   *portLeg
+	marks *marks
+	rec   *recording
+
 	down    *downlink
 	queue   playout
 	seq     uint16
@@ -53,18 +100,40 @@ type port struct {
 	noise   uint32
 	wire    *dsp.Resampler // from the queue's rate to the leg's; nil when they are the same
 	wide    []int16        // what wire has made
-	thin    *dsp.Resampler // from the leg's rate to the recording's; nil when they are the same
-	narrow  []int16        // what thin has made
 	texted  bool           // the newest audio came in a text frame
+}
 
-	muted [2]bool
+// keys are the digits, both ways.
+type keys struct {
+	*portCore
+	ai  *aiSocket
+	leg *portLeg
+	tx  *toCaller
 
-	// The AI's socket, nil while there is none.
-	sock           *socket
+	keypad
+}
+
+// reports is RTCP, both ways.
+type reports struct {
+	*portCore
+	rx  *fromCaller
+	leg *portLeg
+	tx  *toCaller
+
+	control
+}
+
+// aiSocket is the AI's socket, and the wait for the next one.
+type aiSocket struct {
+	*portCore
+	leg   *portLeg
+	marks *marks
+	tx    *toCaller
+	rec   *recording
+
+	sock           *socket  // nil while there is none
 	waiting        [][]byte // text frames for the next socket
 	waitingBytes   int
-	owed           []markAnswer // marks whose answers have not been sent
-	marksLeft      int          // how many may be sent until the next tick
 	reconnecting   bool
 	socketGone     bool  // the AI's socket will not come again
 	redialDeadline int64 // when reconnecting ends
@@ -72,17 +141,46 @@ type port struct {
 	unknownLogged  bool
 	badLogged      bool
 	fullLogged     bool
+}
 
-	// The recording.
+// marks are the AI's marks in the playout, and their answers.
+type marks struct {
+	*portCore
+	ai *aiSocket
+	tx *toCaller
+
+	owed []markAnswer // marks whose answers have not been sent
+	left int          // how many may be sent until the next tick
+}
+
+// recording is the session's file.
+type recording struct {
+	*portCore
+
 	rec      *recorder
 	recStart int64 // its time zero on the monotonic clock
 	track    callerTrack
-	playPos  int64 // where the next frame of the AI lies
+	playPos  int64          // where the next frame of the AI lies
+	thin     *dsp.Resampler // from the leg's rate to the recording's; nil when they are the same
+	narrow   []int16        // what thin has made
+}
 
-	closing       bool
-	closeDeadline int64
-	gone          bool
-	stats         Stats
+// assemble makes a port's parts and says who works with whom.
+func assemble(k *portCore) *port {
+	p := &port{
+		portCore: k, leg: new(portLeg), rx: new(fromCaller), tx: new(toCaller), keys: new(keys), ctl: new(reports),
+		ai: new(aiSocket), marks: new(marks), rec: new(recording),
+	}
+	k.port = p
+	*p.leg = portLeg{portCore: k, ctl: p.ctl, rx: p.rx, keys: p.keys, tx: p.tx, rec: p.rec}
+	*p.rx = fromCaller{portCore: k, ai: p.ai, keys: p.keys, leg: p.leg, rec: p.rec}
+	*p.tx = toCaller{portCore: k, ai: p.ai, ctl: p.ctl, rx: p.rx, keys: p.keys, leg: p.leg, marks: p.marks, rec: p.rec}
+	*p.keys = keys{portCore: k, ai: p.ai, leg: p.leg, tx: p.tx}
+	*p.ctl = reports{portCore: k, rx: p.rx, leg: p.leg, tx: p.tx}
+	*p.ai = aiSocket{portCore: k, leg: p.leg, marks: p.marks, tx: p.tx, rec: p.rec}
+	*p.marks = marks{portCore: k, ai: p.ai, tx: p.tx}
+	*p.rec = recording{portCore: k}
+	return p
 }
 
 // speakLimit is how long we wait for a leg's first packet before we send. A switch that bridges begins to read when it begins to
@@ -91,156 +189,156 @@ type port struct {
 const speakLimit = int64(500 * time.Millisecond)
 
 // samplesAt is a moment's position in the recording.
-func (p *port) samplesAt(mono int64) int64 { return (mono - p.recStart) / nsPerSample }
+func (rg *recording) samplesAt(mono int64) int64 { return (mono - rg.recStart) / nsPerSample }
 
 // setLeg starts the leg, or changes what a re-INVITE has changed.
-func (p *port) setLeg(m legMedia, now int64) {
-	if p.rtp == nil {
+func (l *portLeg) setLeg(m legMedia, now int64) {
+	if l.rtp == nil {
 		return
 	}
 	if m.rate == 0 {
 		m.rate = sampleRate
 	}
-	if !p.legUp {
-		p.legUp, p.hadLeg = true, true
-		p.seq, p.ts, p.ssrc = uint16(rand.Uint32()), rand.Uint32(), rand.Uint32()
-		p.talking, p.count = false, 0
-		p.playPos = 0
-		p.speakAt = now + speakLimit
-		p.resetCaller()
-		p.ctl.begin(now, m.remote.Addr(), p.stats.PacketsOut, p.seq)
-		p.sh.srv.metrics.legs.Inc()
+	if !l.up {
+		l.up, l.had = true, true
+		l.tx.seq, l.tx.ts, l.tx.ssrc = uint16(rand.Uint32()), rand.Uint32(), rand.Uint32()
+		l.tx.talking, l.tx.count = false, 0
+		l.rec.playPos = 0
+		l.speakAt = now + speakLimit
+		l.rx.resetCaller()
+		l.ctl.begin(now, m.remote.Addr(), l.stats.PacketsOut, l.tx.seq)
+		l.sh.srv.metrics.legs.Inc()
 	}
-	if m.remote != p.leg.remote || !p.heardFrom.IsValid() {
-		if m.remote != p.leg.remote && p.leg.remote.IsValid() {
-			p.move.begin(p.heardFrom, p.leg.remote, p.lastRTP)
-			p.ctl.out.moved(p.stats.PacketsOut, p.seq)
+	if m.remote != l.media.remote || !l.heardFrom.IsValid() {
+		if m.remote != l.media.remote && l.media.remote.IsValid() {
+			l.move.begin(l.heardFrom, l.media.remote, l.lastRTP)
+			l.ctl.out.moved(l.stats.PacketsOut, l.tx.seq)
 		}
-		p.heardFrom = netip.AddrPort{}
-		p.peer = newRTPPeer(m.remote)
+		l.heardFrom = netip.AddrPort{}
+		l.peer = newRTPPeer(m.remote)
 	}
-	if m.rtcp != p.leg.rtcp {
-		p.ctl.heardFrom, p.ctl.peer = netip.AddrPort{}, newRTPPeer(m.rtcp)
+	if m.rtcp != l.media.rtcp {
+		l.ctl.heardFrom, l.ctl.peer = netip.AddrPort{}, newRTPPeer(m.rtcp)
 	}
-	if err := p.setRate(m.rate); err != nil {
-		p.log.Error("a leg's rate can't be served", "error", err, "rate_hz", m.rate)
+	if err := l.setRate(m.rate); err != nil {
+		l.log.Error("a leg's rate can't be served", "error", err, "rate_hz", m.rate)
 		return
 	}
-	p.leg, p.lastRTP, p.silent = m, now, false
-	p.chooseTones()
+	l.media, l.lastRTP, l.silent = m, now, false
+	l.keys.chooseTones()
 }
 
 // setRate prepares both directions for a leg's rate.
-func (p *port) setRate(rate int) error {
-	if rate == p.in.rate {
+func (l *portLeg) setRate(rate int) error {
+	if rate == l.rx.caller.rate {
 		return nil
 	}
-	if err := p.in.setRate(rate); err != nil {
+	if err := l.rx.caller.setRate(rate); err != nil {
 		return err
 	}
-	if err := p.up.setRate(rate); err != nil {
+	if err := l.rx.up.setRate(rate); err != nil {
 		return err
 	}
-	return p.setPlayRate(rate)
+	return l.tx.setPlayRate(rate)
 }
 
 // snapshot is what the session has moved so far.
 func (p *port) snapshot() Stats {
 	st := p.stats
-	st.Duplicates, st.Late, st.Concealed = p.in.duplicate, p.in.late, uint64(p.in.concealed/frameNS)
-	st.Quality = p.quality()
+	st.Duplicates, st.Late, st.Concealed = p.rx.caller.duplicate, p.rx.caller.late, uint64(p.rx.caller.concealed/frameNS)
+	st.Quality = p.ctl.quality()
 	return st
 }
 
 // endLeg stops the leg's audio. What the AI has queued is for a caller who is not there.
-func (p *port) endLeg() {
-	if !p.legUp {
+func (l *portLeg) endLeg() {
+	if !l.up {
 		return
 	}
-	p.endKey(p.sh.now())
-	p.pad.out.clear()
-	p.pad.pt = 0 // the next leg negotiates its own
-	p.report(p.sh.now(), true)
-	p.legUp = false
-	p.leg, p.move = legMedia{}, move{}
-	p.chooseTones()
-	p.heardFrom, p.ctl.heardFrom = netip.AddrPort{}, netip.AddrPort{}
-	p.killAudio()
-	p.sh.srv.metrics.legs.Dec()
+	l.keys.endKey(l.sh.now())
+	l.keys.out.clear()
+	l.keys.pt = 0 // the next leg negotiates its own
+	l.ctl.report(l.sh.now(), true)
+	l.up = false
+	l.media, l.move = legMedia{}, move{}
+	l.keys.chooseTones()
+	l.heardFrom, l.ctl.heardFrom = netip.AddrPort{}, netip.AddrPort{}
+	l.tx.killAudio()
+	l.sh.srv.metrics.legs.Dec()
 }
 
 // tick is the session's 20 ms. due is the moment of the grid, now the clock.
 func (p *port) tick(now, due int64) {
-	p.marksLeft = markAnswers
+	p.marks.left = markAnswers
 	if p.closing {
-		p.tickClosing(now)
+		p.ai.tickClosing(now)
 		return
 	}
-	if p.legUp {
-		p.pump(now)
-		if d, ok := p.pad.in.expire(now); ok {
-			p.heardKey(p.rtpKey(d), wayRTP, now)
+	if p.leg.up {
+		p.rx.pump(now)
+		if d, ok := p.keys.in.expire(now); ok {
+			p.keys.heardKey(p.keys.rtpKey(d), wayRTP, now)
 		}
-		p.watchSilence(now)
-		p.tickRTCP(now)
-		p.answerMarks()
-		if now >= p.speakAt {
-			p.play(due)
+		p.leg.watchSilence(now)
+		p.ctl.tickRTCP(now)
+		p.marks.answerMarks()
+		if now >= p.leg.speakAt {
+			p.tx.play(due)
 		}
-	} else if len(p.owed) > 0 {
-		p.sendMarks()
+	} else if len(p.marks.owed) > 0 {
+		p.marks.sendMarks()
 	}
-	p.tickSocket(now)
-	if p.rec != nil && p.rec.failed == nil {
-		if err := p.rec.advance(p.samplesAt(now)); err != nil {
+	p.ai.tickSocket(now)
+	if p.rec.rec != nil && p.rec.rec.failed == nil {
+		if err := p.rec.rec.advance(p.rec.samplesAt(now)); err != nil {
 			p.s.emit(RecordingFailed{Err: err})
 		}
 	}
 }
 
 // killAudio empties the playout queue at once. Marks whose audio was heard in full are played, the rest are cleared.
-func (p *port) killAudio() {
-	p.answerMarks()
-	p.queue.clearAudio()
-	p.down.reset()
-	if s := p.sock; s != nil && s.paused {
+func (tx *toCaller) killAudio() {
+	tx.marks.answerMarks()
+	tx.queue.clearAudio()
+	tx.down.reset()
+	if s := tx.ai.sock; s != nil && s.paused {
 		s.dec = &textDecoder{rate: s.dec.rate} // the old one may be at work
 	} else if s != nil {
 		s.dec.reset()
 	}
-	p.dropMarks()
+	tx.marks.dropMarks()
 }
 
 // clearMarks takes the marks off the queue, whose audio goes on.
-func (p *port) clearMarks() {
-	p.answerMarks()
-	p.dropMarks()
+func (ms *marks) clearMarks() {
+	ms.answerMarks()
+	ms.dropMarks()
 }
 
-func (p *port) dropMarks() {
-	p.owed = p.queue.dropMarks(p.owed)
-	p.sendMarks()
+func (ms *marks) dropMarks() {
+	ms.owed = ms.tx.queue.dropMarks(ms.owed)
+	ms.sendMarks()
 }
 
-func (p *port) answerMarks() {
-	if len(p.queue.marks) > 0 {
-		p.owed = p.queue.played(p.owed)
+func (ms *marks) answerMarks() {
+	if len(ms.tx.queue.marks) > 0 {
+		ms.owed = ms.tx.queue.played(ms.owed)
 	}
-	if len(p.owed) > 0 {
-		p.sendMarks()
+	if len(ms.owed) > 0 {
+		ms.sendMarks()
 	}
 }
 
 // sendMarks answers marks, some of many in each tick: an AI that has set a thousand takes no audio from other calls.
-func (p *port) sendMarks() {
-	n := min(len(p.owed), p.marksLeft)
-	p.marksLeft -= n
-	for _, m := range p.owed[:n] {
+func (ms *marks) sendMarks() {
+	n := min(len(ms.owed), ms.left)
+	ms.left -= n
+	for _, m := range ms.owed[:n] {
 		event := "playout"
 		if m.cleared {
 			event = "cleared"
 		}
-		p.sendText(textMark, markData{Name: m.name, Event: event})
+		ms.ai.sendText(textMark, markData{Name: m.name, Event: event})
 	}
-	p.owed = slices.Delete(p.owed, 0, n)
+	ms.owed = slices.Delete(ms.owed, 0, n)
 }

@@ -53,13 +53,13 @@ func newPortRig(t *testing.T, audio AudioFormat) *portRig {
 	require.NoError(t, err)
 	sess.port = p
 	r := &portRig{t: t, p: p, now: 1 << 40, ai: -1, caller: caller}
-	require.NoError(t, p.watchRTP())
+	require.NoError(t, p.leg.watchRTP())
 	sh.now = func() int64 { return r.now }
 	sh.add(p)
 	t.Cleanup(func() {
 		if !p.gone {
-			p.shutdown(closeNormal, CloseHangup, r.now)
-			p.finishClosing()
+			p.ai.shutdown(closeNormal, CloseHangup, r.now)
+			p.ai.finishClosing()
 		}
 		r.hangUp()
 		require.NoError(t, caller.close())
@@ -76,7 +76,7 @@ func (r *portRig) connect() {
 	require.NoError(r.t, err)
 	r.hangUp()
 	r.ai, r.in, r.raw = fds[1], frameReader{}, nil
-	r.p.attach(&dialed{st: &fdStream{fd: fds[0]}}, json.RawMessage(`{}`), r.now)
+	r.p.ai.attach(&dialed{st: &fdStream{fd: fds[0]}}, json.RawMessage(`{}`), r.now)
 }
 
 // hangUp breaks the AI's end.
@@ -89,8 +89,8 @@ func (r *portRig) hangUp() {
 
 // call brings a caller with a codec that loses nothing.
 func (r *portRig) call() {
-	r.p.setLeg(legMedia{remote: r.caller.local, codec: codecL16, rate: sampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
-	r.p.speakAt = 0
+	r.p.leg.setLeg(legMedia{remote: r.caller.local, codec: codecL16, rate: sampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
+	r.p.leg.speakAt = 0
 }
 
 // send writes bytes of the AI, as far as the socket takes them, and has the port read them.
@@ -110,12 +110,12 @@ func (r *portRig) send(b []byte) {
 
 // read has the port read its socket, long text frames, which are decoded elsewhere, included.
 func (r *portRig) read() {
-	r.p.readSocket(r.now)
-	for s := r.p.sock; s != nil && r.p.sock == s && (s.paused || s.hot); {
+	r.p.ai.readSocket(r.now)
+	for s := r.p.ai.sock; s != nil && r.p.ai.sock == s && (s.paused || s.hot); {
 		if s.paused {
 			(<-r.p.sh.inbox)()
 		}
-		r.p.readSocket(r.now)
+		r.p.ai.readSocket(r.now)
 	}
 }
 

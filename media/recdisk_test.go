@@ -430,7 +430,7 @@ func TestPauseOfASession(t *testing.T) {
 	spec.Recording = &RecordingSpec{Path: filepath.Join(t.TempDir(), "call.wav"), Start: time.Now(), Paused: true}
 	sess, _ := r.open(spec)
 	paused := func() (paused bool) {
-		require.True(t, sess.sh.do(func() { paused = sess.port.rec.paused }))
+		require.True(t, sess.sh.do(func() { paused = sess.port.rec.rec.paused }))
 		return paused
 	}
 	require.True(t, paused())

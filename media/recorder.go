@@ -69,9 +69,9 @@ func lay(dst, pcm []int16) {
 }
 
 // pauseRecording leaves out what is put from now on, or takes it again.
-func (p *port) pauseRecording(paused bool) {
-	if p.rec != nil {
-		p.rec.paused = paused
+func (rg *recording) pauseRecording(paused bool) {
+	if rg.rec != nil {
+		rg.rec.paused = paused
 	}
 }
 

@@ -51,21 +51,21 @@ func bindPair(ip netip.Addr, port int) (*rtpSocket, error) {
 }
 
 // watchRTP polls a session's RTP and RTCP sockets.
-func (p *port) watchRTP() error {
-	return errors.Join(p.sh.watch(p.rtp.fd, p), p.sh.watch(p.rtp.control.fd, p))
+func (l *portLeg) watchRTP() error {
+	return errors.Join(l.sh.watch(l.rtp.fd, l.port), l.sh.watch(l.rtp.control.fd, l.port))
 }
 
 // closeRTP ends that and closes them.
-func (p *port) closeRTP() {
-	if p.rtp == nil {
+func (l *portLeg) closeRTP() {
+	if l.rtp == nil {
 		return
 	}
-	p.sh.unwatch(p.rtp.fd)
-	p.sh.unwatch(p.rtp.control.fd)
-	if err := p.rtp.close(); err != nil {
-		p.log.Debug("closing an RTP socket failed", "error", err)
+	l.sh.unwatch(l.rtp.fd)
+	l.sh.unwatch(l.rtp.control.fd)
+	if err := l.rtp.close(); err != nil {
+		l.log.Debug("closing an RTP socket failed", "error", err)
 	}
-	p.rtp = nil
+	l.rtp = nil
 }
 
 // begin starts the reports of a leg, which the switch at home has called. The first one comes early, so that short calls have one.
@@ -79,59 +79,57 @@ func (c *control) begin(now int64, home netip.Addr, sent uint64, seq uint16) {
 func rtcpPause() int64 { return rtcpInterval/2 + rand.Int64N(rtcpInterval) }
 
 // readRTCP takes the control packets that have arrived on their own port.
-func (p *port) readRTCP(now int64) {
+func (rc *reports) readRTCP(now int64) {
 	for range rtcpReads {
-		b, from, wall, err := p.sh.rd.read(p.rtp.control)
+		b, from, wall, err := rc.sh.rd.read(rc.leg.rtp.control)
 		if err != nil {
 			if errors.Is(err, errAgain) {
 				return
 			}
 			continue
 		}
-		if !p.legUp || !p.acceptControl(from) {
-			p.stats.Strangers++
-			p.sh.tally.stranger++
+		if !rc.leg.up || !rc.acceptControl(from) {
+			rc.stats.Strangers++
+			rc.sh.tally.stranger++
 			continue
 		}
-		p.takeRTCP(b, p.sh.arrival(now, wall))
+		rc.takeRTCP(b, rc.sh.arrival(now, wall))
 	}
 }
 
 // acceptControl lets reports in from the negotiated address alone; when only the port differs, the first packet decides.
-func (p *port) acceptControl(from netip.AddrPort) bool {
-	c := &p.ctl
-	if c.heardFrom.IsValid() {
-		if from == c.heardFrom {
+func (rc *reports) acceptControl(from netip.AddrPort) bool {
+	if rc.heardFrom.IsValid() {
+		if from == rc.heardFrom {
 			return true
 		}
-		if from != p.leg.rtcp {
+		if from != rc.leg.media.rtcp {
 			return false
 		}
-	} else if from.Addr() != p.leg.rtcp.Addr() {
+	} else if from.Addr() != rc.leg.media.rtcp.Addr() {
 		return false
 	}
-	c.heardFrom, c.peer = from, newRTPPeer(from)
+	rc.heardFrom, rc.peer = from, newRTPPeer(from)
 	return true
 }
 
 // takeRTCP takes one control packet.
-func (p *port) takeRTCP(b []byte, at int64) {
-	c := &p.ctl
-	n, err := parseRTCP(b, p.ssrc, p.ssrcIn)
+func (rc *reports) takeRTCP(b []byte, at int64) {
+	n, err := parseRTCP(b, rc.tx.ssrc, rc.rx.ssrcIn)
 	if err != nil {
-		p.sh.tally.malformed++
+		rc.sh.tally.malformed++
 		return
 	}
-	p.sh.tally.rtcpIn++
-	if n.sent && p.haveSSRC && n.sender == p.ssrcIn {
-		c.lsr, c.lsrAt = n.ntp, at
+	rc.sh.tally.rtcpIn++
+	if n.sent && rc.rx.haveSSRC && n.sender == rc.rx.ssrcIn {
+		rc.lsr, rc.lsrAt = n.ntp, at
 	}
-	if n.bye && p.haveSSRC {
-		p.haveSSRC = false // whoever sends next begins anew
+	if n.bye && rc.rx.haveSSRC {
+		rc.rx.haveSSRC = false // whoever sends next begins anew
 	}
 	if n.reported {
-		c.heard(n.sender, n.block, uint32(ntpTime(at+p.sh.wall)>>16), p.stats.PacketsOut)
-		c.heardJitter(n.block, p.leg.remote.Addr(), p.leg.rate)
+		rc.heard(n.sender, n.block, uint32(ntpTime(at+rc.sh.wall)>>16), rc.stats.PacketsOut)
+		rc.heardJitter(n.block, rc.leg.media.remote.Addr(), rc.leg.media.rate)
 	}
 }
 
@@ -172,40 +170,39 @@ func (c *control) quality(packetTime time.Duration) DirectionQuality {
 }
 
 // tickRTCP sends a report when one is due.
-func (p *port) tickRTCP(now int64) {
-	if now < p.ctl.next {
+func (rc *reports) tickRTCP(now int64) {
+	if now < rc.next {
 		return
 	}
-	p.ctl.next = now + rtcpPause()
-	p.report(now, false)
+	rc.next = now + rtcpPause()
+	rc.report(now, false)
 }
 
 // report sends what we have sent and how we receive; bye ends our SSRC.
-func (p *port) report(now int64, bye bool) {
-	c := &p.ctl
-	if p.rtp == nil || p.leg.rtcp.Port() == 0 {
+func (rc *reports) report(now int64, bye bool) {
+	if rc.leg.rtp == nil || rc.leg.media.rtcp.Port() == 0 {
 		return
 	}
 	r := rtcpReport{
-		ssrc: p.ssrc, cname: c.cname, sends: c.packets != c.reported, bye: bye,
-		ntp: ntpTime(now + p.sh.wall), ts: p.ts, packets: c.packets, octets: c.octets,
+		ssrc: rc.tx.ssrc, cname: rc.cname, sends: rc.packets != rc.reported, bye: bye,
+		ntp: ntpTime(now + rc.sh.wall), ts: rc.tx.ts, packets: rc.packets, octets: rc.octets,
 	}
-	c.reported = c.packets
-	if p.haveSSRC {
-		r.receives, r.block = true, p.in.rx.block(p.leg.rate)
-		if c.lsr != 0 {
-			r.block.lsr, r.block.dlsr = c.lsr, uint32((now-c.lsrAt)<<16/int64(time.Second))
+	rc.reported = rc.packets
+	if rc.rx.haveSSRC {
+		r.receives, r.block = true, rc.rx.caller.rx.block(rc.leg.media.rate)
+		if rc.lsr != 0 {
+			r.block.lsr, r.block.dlsr = rc.lsr, uint32((now-rc.lsrAt)<<16/int64(time.Second))
 		}
 	}
-	b := r.append(p.sh.out[:0])
-	sock, peer := p.rtp.control, &c.peer
-	if p.leg.mux {
-		sock, peer = p.rtp, &p.peer
+	b := r.append(rc.sh.out[:0])
+	sock, peer := rc.leg.rtp.control, &rc.peer
+	if rc.leg.media.mux {
+		sock, peer = rc.leg.rtp, &rc.leg.peer
 	}
 	if err := sock.send(b, peer); err != nil {
 		return
 	}
-	p.sh.tally.rtcpOut++
+	rc.sh.tally.rtcpOut++
 }
 
 // block describes the present source since the report before.
@@ -226,22 +223,21 @@ func (r *receiver) block(rate int) rtcpBlock {
 
 // collide takes another SSRC when the peer uses ours (RFC 3550 section 8.2). One that always does so sends our own packets
 // back, as a carrier's echo test may: it is left to.
-func (p *port) collide(now int64) {
-	c := &p.ctl
-	if c.collided++; c.collided > maxCollisions {
+func (rc *reports) collide(now int64) {
+	if rc.collided++; rc.collided > maxCollisions {
 		return
 	}
-	p.report(now, true)
-	c.out.begin(p.stats.PacketsOut, p.seq)
-	p.ssrc = rand.Uint32()
-	c.packets, c.octets, c.reported = 0, 0, 0
+	rc.report(now, true)
+	rc.out.begin(rc.stats.PacketsOut, rc.tx.seq)
+	rc.tx.ssrc = rand.Uint32()
+	rc.packets, rc.octets, rc.reported = 0, 0, 0
 }
 
 // quality is how both directions have done so far.
-func (p *port) quality() Quality {
+func (rc *reports) quality() Quality {
 	packet := 20 * time.Millisecond
 	return Quality{
-		Inbound:  p.in.quality(p.ctl.roundTrip, packet),
-		Outbound: p.ctl.quality(packet),
+		Inbound:  rc.rx.caller.quality(rc.roundTrip, packet),
+		Outbound: rc.control.quality(packet),
 	}
 }

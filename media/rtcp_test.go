@@ -191,7 +191,7 @@ func TestRTCPFlows(t *testing.T) {
 	send(&rtcp.ReceiverReport{SSRC: 77}, &rtcp.Goodbye{Sources: []uint32{77}})
 	require.Eventually(t, func() bool {
 		var have bool
-		sess.sh.do(func() { have = sess.port.haveSSRC })
+		sess.sh.do(func() { have = sess.port.rx.haveSSRC })
 		return !have
 	}, soon, tick)
 	sess.Close(CloseHangup)
@@ -214,7 +214,7 @@ func TestRTCPMux(t *testing.T) {
 		return slices.ContainsFunc(p.got(), isReport)
 	}, soon, tick)
 	var ssrc uint32
-	sess.sh.do(func() { ssrc = sess.port.ssrc })
+	sess.sh.do(func() { ssrc = sess.port.tx.ssrc })
 	b, err := rtcp.Marshal([]rtcp.Packet{&rtcp.ReceiverReport{SSRC: 77, Reports: []rtcp.ReceptionReport{{SSRC: ssrc}}}})
 	require.NoError(t, err)
 	_, err = p.rtp.WriteToUDP(b, p.peer)
@@ -234,16 +234,16 @@ func TestSSRCCollision(t *testing.T) {
 	event[LegAnswered](t, sess)
 	p.speak(make([]int16, 3*frameSamples))
 	var ours uint32
-	sess.sh.do(func() { ours = sess.port.ssrc })
+	sess.sh.do(func() { ours = sess.port.tx.ssrc })
 	p.ssrc = ours
 	p.speak(dsptest.Tone(425, 8000, 1600))
 	require.Equal(t, []uint32{ours}, nextReport[*rtcp.Goodbye](t, c).Sources)
 	require.Eventually(t, func() bool { return dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000) > -20 }, soon, tick, "it is heard all the same")
-	sess.sh.do(func() { require.NotEqual(t, ours, sess.port.ssrc) })
+	sess.sh.do(func() { require.NotEqual(t, ours, sess.port.tx.ssrc) })
 
 	// An echo uses whatever we take: after a few it is let be, and heard.
 	for range 2 * maxCollisions {
-		sess.sh.do(func() { p.ssrc = sess.port.ssrc })
+		sess.sh.do(func() { p.ssrc = sess.port.tx.ssrc })
 		p.send(make([]int16, frameSamples))
 	}
 	p.speak(dsptest.Tone(1000, 8000, 8000))

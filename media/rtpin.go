@@ -10,96 +10,96 @@ import (
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
-func (p *port) resetCaller() {
-	p.in.reset()
-	p.endKey(p.lastRTP)
-	p.track.flush(p.rec)
-	p.haveSSRC = false
+func (rx *fromCaller) resetCaller() {
+	rx.caller.reset()
+	rx.keys.endKey(rx.leg.lastRTP)
+	rx.rec.track.flush(rx.rec.rec)
+	rx.haveSSRC = false
 }
 
 // readRTP takes the packets that have arrived.
-func (p *port) readRTP(now int64) {
+func (l *portLeg) readRTP(now int64) {
 	for range 2 * jitterDepth {
-		b, from, wall, err := p.sh.rd.read(p.rtp)
+		b, from, wall, err := l.sh.rd.read(l.rtp)
 		if err != nil {
 			if errors.Is(err, errAgain) {
 				break
 			}
 			continue // an ICMP error of an earlier send; the next read goes on
 		}
-		at := p.sh.arrival(now, wall)
-		p.packet(b, from, at)
+		at := l.sh.arrival(now, wall)
+		l.packet(b, from, at)
 		if now-at < slotNS { // young: there can't be another one behind it
 			break
 		}
 	}
-	p.pump(now)
+	l.rx.pump(now)
 }
 
 // packet takes one datagram.
-func (p *port) packet(b []byte, from netip.AddrPort, at int64) {
-	if !p.legUp || !p.accept(from) {
-		p.stats.Strangers++
-		p.sh.tally.stranger++
+func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
+	if !l.up || !l.accept(from) {
+		l.stats.Strangers++
+		l.sh.tally.stranger++
 		return
 	}
 	if len(b) >= 2 && b[1] >= 192 && b[1] <= rtcpLast { // RTCP on the same port (RFC 5761 section 4)
-		p.takeRTCP(b, at)
+		l.ctl.takeRTCP(b, at)
 		return
 	}
-	payload, err := parseRTP(&p.hdr, b)
+	payload, err := parseRTP(&l.rx.hdr, b)
 	if err != nil {
-		p.sh.tally.malformed++
+		l.sh.tally.malformed++
 		return
 	}
-	p.stats.PacketsIn++
-	p.sh.tally.packetsIn++
-	p.arrived(from, at)
-	p.lastRTP, p.silent = at, false
-	p.speakAt = 0
-	if !p.leg.dir.recv {
+	l.stats.PacketsIn++
+	l.sh.tally.packetsIn++
+	l.arrived(from, at)
+	l.lastRTP, l.silent = at, false
+	l.speakAt = 0
+	if !l.media.dir.recv {
 		return
 	}
-	if p.hdr.SSRC == p.ssrc {
-		p.collide(at)
+	if l.rx.hdr.SSRC == l.tx.ssrc {
+		l.ctl.collide(at)
 	}
-	if !p.haveSSRC || p.hdr.SSRC != p.ssrcIn {
-		p.resetCaller()
-		p.ssrcIn, p.haveSSRC = p.hdr.SSRC, true
+	if !l.rx.haveSSRC || l.rx.hdr.SSRC != l.rx.ssrcIn {
+		l.rx.resetCaller()
+		l.rx.ssrcIn, l.rx.haveSSRC = l.rx.hdr.SSRC, true
 	}
-	if !p.in.rx.packet(p.hdr.SSRC, p.hdr.SequenceNumber) {
-		p.in.duplicate++
-		p.sh.tally.duplicate++
+	if !l.rx.caller.rx.packet(l.rx.hdr.SSRC, l.rx.hdr.SequenceNumber) {
+		l.rx.caller.duplicate++
+		l.sh.tally.duplicate++
 		return
 	}
-	p.content(payload, at)
+	l.content(payload, at)
 }
 
 // content sorts a packet by its payload type.
-func (p *port) content(payload []byte, at int64) {
-	pt := p.hdr.PayloadType
-	if codec, ok := p.leg.codecOf(pt); ok {
-		p.in.mark = p.hdr.Marker
-		switch p.in.audio(p.hdr.SequenceNumber, p.hdr.Timestamp, codec, payload, at) {
+func (l *portLeg) content(payload []byte, at int64) {
+	pt := l.rx.hdr.PayloadType
+	if codec, ok := l.media.codecOf(pt); ok {
+		l.rx.caller.mark = l.rx.hdr.Marker
+		switch l.rx.caller.audio(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, codec, payload, at) {
 		case pushQueued:
 		case pushDuplicate:
-			p.sh.tally.duplicate++
+			l.sh.tally.duplicate++
 		case pushLate:
-			p.sh.tally.late++
+			l.sh.tally.late++
 		case pushMalformed:
-			p.sh.tally.malformed++
+			l.sh.tally.malformed++
 		}
 		return
 	}
 	switch {
-	case pt == p.leg.dtmfPT && pt != 0, pt >= 96 && len(payload) == 4:
+	case pt == l.media.dtmfPT && pt != 0, pt >= 96 && len(payload) == 4:
 		// In bypass the carrier's own number arrives, whatever we have negotiated with the switch.
-		p.in.jit.hush()
-		p.events(p.hdr.Timestamp, payload, at)
-	case pt == staticNoise, pt == p.leg.noisePT && pt != 0:
-		p.in.comfort(p.hdr.SequenceNumber, p.hdr.Timestamp, payload, at)
+		l.rx.caller.jit.hush()
+		l.keys.events(l.rx.hdr.Timestamp, payload, at)
+	case pt == staticNoise, pt == l.media.noisePT && pt != 0:
+		l.rx.caller.comfort(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, payload, at)
 	default:
-		p.sh.tally.badType++
+		l.sh.tally.badType++
 	}
 }
 
@@ -124,70 +124,81 @@ func parseRTP(h *rtp.Header, b []byte) ([]byte, error) {
 
 // accept lets packets in from the negotiated address alone. When only the port differs, the first packet decides it,
 // and our own go there too: that is how a peer behind address translation looks.
-func (p *port) accept(from netip.AddrPort) bool {
-	if p.heardFrom.IsValid() {
-		if from == p.heardFrom {
+func (l *portLeg) accept(from netip.AddrPort) bool {
+	if l.heardFrom.IsValid() {
+		if from == l.heardFrom {
 			return true
 		}
-		if from != p.leg.remote {
+		if from != l.media.remote {
 			return false
 		}
-	} else if from.Addr() != p.leg.remote.Addr() || p.move.stray(from, p.leg.remote) {
+	} else if from.Addr() != l.media.remote.Addr() || l.move.stray(from, l.media.remote) {
 		return false
 	}
-	p.heardFrom = from
-	p.peer = newRTPPeer(from)
+	l.heardFrom = from
+	l.peer = newRTPPeer(from)
 	return true
 }
 
-// pump moves what of the caller's stream is due.
-func (p *port) pump(now int64) {
-	for p.legUp {
-		f, ok := p.in.next(now, p.sh.pcm[:])
+// pump takes what the jitter buffer has ready.
+func (rx *fromCaller) pump(now int64) {
+	for rx.leg.up {
+		// 1. The jitter buffer gives the next piece in order; what is missing is concealed.
+		f, ok := rx.caller.next(now, rx.sh.pcm[:])
 		if !ok {
 			return
 		}
-		p.sh.tally.conceal += f.concealed
-		p.hear(&f, now)
-		for b := p.up.frame(); b != nil; b = p.up.frame() {
-			p.sendAudio(b, now)
-		}
+		rx.sh.tally.conceal += f.concealed
+		rx.frame(&f, now)
 	}
 }
 
-// hear gives a piece of the caller's stream to all who listen.
-func (p *port) hear(f *callerFrame, now int64) {
-	narrow := p.in.narrow(f.pcm)
-	p.hearAMD(narrow)
-	p.hearTones(narrow, now)
-	if p.muted[FromCaller] {
+// frame takes a piece of the caller's audio through the rest of its stages.
+func (rx *fromCaller) frame(f *callerFrame, now int64) {
+	// 2. At the recording's rate, which detectors use too.
+	narrow := rx.caller.narrow(f.pcm)
+	// 3. Detection: who answered, and digits that come as tones; a muted caller is detected too.
+	rx.hearAMD(narrow)
+	rx.keys.hearTones(narrow, now)
+	// 4. Mute.
+	if rx.muted[FromCaller] {
 		clear(f.pcm)
 		clear(narrow)
 		f.payload = nil
 	}
-	if p.rec != nil {
-		p.track.put(p.rec, p.samplesAt(f.from)-wav.SamplesIn(callerAdvance), narrow)
+	// 5. Recording, at the time at which it was spoken.
+	if rx.rec.rec != nil {
+		rx.rec.track.put(rx.rec.rec, rx.rec.samplesAt(f.from)-wav.SamplesIn(callerAdvance), narrow)
 	}
-	if p.tapped(narrow, now) {
-		return
+	// 6. A tap's leg goes to its pair.
+	if !rx.port.tapped(narrow, now) {
+		rx.encode(f) // 7.
 	}
-	if first := p.in.smooth(f); first != nil {
-		p.up.feed(first)
-	}
-	switch {
-	case f.tempo == tempoDrop:
-	case f.payload != nil && p.up.passes(f.codec):
-		p.up.feedPayload(f.payload)
-	default:
-		p.up.feed(f.pcm)
+	// 8. To the AI's socket, by its frames.
+	for b := rx.up.frame(); b != nil; b = rx.up.frame() {
+		rx.ai.sendAudio(b, now)
 	}
 }
 
-func (p *port) watchSilence(now int64) {
-	limit := int64(p.s.spec.MediaTimeout)
-	if limit <= 0 || p.silent || !p.leg.dir.recv || now-p.lastRTP < limit {
+// encode is the seventh stage: tempo, resampling and encoding for the AI; the carrier's own payload where that is the same.
+func (rx *fromCaller) encode(f *callerFrame) {
+	if first := rx.caller.smooth(f); first != nil {
+		rx.up.feed(first)
+	}
+	switch {
+	case f.tempo == tempoDrop:
+	case f.payload != nil && rx.up.passes(f.codec):
+		rx.up.feedPayload(f.payload)
+	default:
+		rx.up.feed(f.pcm)
+	}
+}
+
+func (l *portLeg) watchSilence(now int64) {
+	limit := int64(l.s.spec.MediaTimeout)
+	if limit <= 0 || l.silent || !l.media.dir.recv || now-l.lastRTP < limit {
 		return
 	}
-	p.silent = true
-	p.s.emit(LegSilent{For: time.Duration(now - p.lastRTP)})
+	l.silent = true
+	l.s.emit(LegSilent{For: time.Duration(now - l.lastRTP)})
 }

@@ -78,7 +78,7 @@ func TestPanicEndsOneSession(t *testing.T) {
 	p := newPhone(t)
 	p.call(bad)
 	r.faults = 1
-	bad.sh.do(func() { bad.port.up = nil })
+	bad.sh.do(func() { bad.port.rx.up = nil })
 	p.send(make([]int16, 160))
 	require.ErrorIs(t, event[SocketClosed](t, bad).Err, errSessionFault)
 	require.InDelta(t, 1, metric(t, r.srv.metrics.panics), 0)
@@ -97,8 +97,8 @@ func TestPanicBesideTheTick(t *testing.T) {
 	bad, ai := r.open(r.spec("bad"))
 	r.faults = 2
 	bad.sh.do(func() { // a filter without coefficients
-		d := bad.port.sock.dec
-		d.res, d.from, d.into = new(dsp.Resampler), 24000, bad.port.queue.rate
+		d := bad.port.ai.sock.dec
+		d.res, d.from, d.into = new(dsp.Resampler), 24000, bad.port.tx.queue.rate
 	})
 	ai.write(1, playFrame("raw", "24000", make([]byte, 2*inlineText)))
 	require.Eventually(t, func() bool { return metric(t, r.srv.metrics.panics) == 1 }, soon, tick)

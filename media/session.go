@@ -111,28 +111,31 @@ func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
 	if c := sess.spec.AMD; c != nil {
 		detector = amd.New(*c)
 	}
-	p := &port{s: sess, marksLeft: markAnswers, amd: detector, sh: sess.sh, log: sess.log, rtp: rtpSock, up: up, down: down, queue: newPlayout(&sess.sh.pool, sess.spec.Audio.SampleRateHz), noise: 1}
+	p := assemble(&portCore{s: sess, sh: sess.sh, log: sess.log})
+	p.leg.rtp, p.marks.left = rtpSock, markAnswers
+	p.rx.amd, p.rx.up = detector, up
+	p.tx.down, p.tx.queue, p.tx.noise = down, newPlayout(&sess.sh.pool, sess.spec.Audio.SampleRateHz), 1
 	return p, sess.spec.tap.begin(p)
 }
 
 // begin puts the port on its shard.
 func (p *port) begin(d *dialed, meta []byte) error {
 	now := p.sh.now()
-	if err := p.watchRTP(); err != nil {
+	if err := p.leg.watchRTP(); err != nil {
 		return errors.Join(err, d.close())
 	}
 	if rec := p.s.spec.Recording; rec != nil {
-		p.recStart = now - int64(p.sh.srv.cfg.Clock().Sub(rec.Start))
-		p.rec = &recorder{
-			out: p.sh.srv.recorder, file: p.s.file, base: max(0, p.samplesAt(now)),
+		p.rec.recStart = now - int64(p.sh.srv.cfg.Clock().Sub(rec.Start))
+		p.rec.rec = &recorder{
+			out: p.sh.srv.recorder, file: p.s.file, base: max(0, p.rec.samplesAt(now)),
 			window: make([]int16, 2*recWindow), paused: rec.Paused,
 		}
 	}
-	p.track.table = p.sh.slew
+	p.rec.track.table = p.sh.slew
 	p.sh.add(p)
 	p.opened().Inc()
 	if d != nil {
-		p.attach(d, meta, now)
+		p.ai.attach(d, meta, now)
 	}
 	return nil
 }
@@ -189,7 +192,7 @@ func (s *Session) SendText(typ string, data any) error {
 	if s.texts.Load() >= textQueue || int(s.textBytes.Load())+len(b) > textBytes {
 		return fmt.Errorf("sending a %s frame: %w", typ, ErrTextQueueFull)
 	}
-	if !s.post(func() { s.port.sendRaw(b) }) {
+	if !s.post(func() { s.port.ai.sendRaw(b) }) {
 		return fmt.Errorf("sending a %s frame: %w", typ, ErrServerClosed)
 	}
 	return nil
@@ -265,7 +268,7 @@ func (s *Session) Close(reason CloseReason) Stats {
 	}
 	s.do(func() {
 		st = s.port.snapshot()
-		s.port.shutdown(code, reason, s.sh.now())
+		s.port.ai.shutdown(code, reason, s.sh.now())
 	})
 	s.srv.forget(s)
 	s.mu.Lock()
@@ -313,7 +316,7 @@ func (s *Session) redial(limit time.Duration, cause error) {
 			s.post(func() {
 				if !s.port.closing {
 					s.log.Warn("voice agent's socket could not be dialed again", "error", err)
-					s.port.socketLost(err)
+					s.port.ai.socketLost(err)
 				}
 			})
 			return
@@ -334,7 +337,7 @@ func (s *Session) reattach(d *dialed, meta []byte) {
 	s.port.stats.Reconnects++
 	s.srv.metrics.reconnects.WithLabelValues("ok").Inc()
 	s.emit(SocketReconnected{})
-	s.port.attach(d, meta, s.sh.now())
+	s.port.ai.attach(d, meta, s.sh.now())
 }
 
 func (s *Session) closeStream(st stream) {
@@ -385,7 +388,7 @@ func (s *Session) PauseRecording(paused bool) error {
 	if s.file == nil {
 		return ErrNoRecording
 	}
-	if !s.post(func() { s.port.pauseRecording(paused) }) {
+	if !s.post(func() { s.port.rec.pauseRecording(paused) }) {
 		return fmt.Errorf("pausing a recording: %w", ErrServerClosed)
 	}
 	return nil

@@ -162,17 +162,17 @@ func (sh *shard) read(ready []unix.EpollEvent, now int64, mine bool) {
 			continue
 		}
 		fd := ev.Fd
-		if p.hot() && fd == int32(p.sock.st.pollFD()) {
+		if p.hot() && fd == int32(p.ai.sock.st.pollFD()) {
 			continue
 		}
 		sh.guard(p, func() {
 			switch {
-			case p.rtp != nil && fd == int32(p.rtp.fd):
-				p.readRTP(now)
-			case p.rtp != nil && fd == int32(p.rtp.control.fd):
-				p.readRTCP(now)
+			case p.leg.rtp != nil && fd == int32(p.leg.rtp.fd):
+				p.leg.readRTP(now)
+			case p.leg.rtp != nil && fd == int32(p.leg.rtp.control.fd):
+				p.ctl.readRTCP(now)
 			default:
-				p.readSocket(now)
+				p.ai.readSocket(now)
 			}
 		})
 	}
@@ -180,18 +180,18 @@ func (sh *shard) read(ready []unix.EpollEvent, now int64, mine bool) {
 		if (p.slot == sh.slot) != mine || p.hot() {
 			continue
 		}
-		sh.guard(p, func() { p.readSocket(now) })
+		sh.guard(p, func() { p.ai.readSocket(now) })
 	}
 }
 
 // hot tells whether the port's socket had more to say than its share.
-func (p *port) hot() bool { return p.sock != nil && p.sock.hot }
+func (p *port) hot() bool { return p.ai.sock != nil && p.ai.sock.hot }
 
 // readHot gives the sockets that have more to say than their share what time is left for them, in no order.
 func (sh *shard) readHot(now int64) {
 	end := int64(0)
 	for p := range sh.held {
-		if !p.hot() || p.sock.hotSlot == sh.count {
+		if !p.hot() || p.ai.sock.hotSlot == sh.count {
 			continue
 		}
 		at := sh.now()
@@ -200,7 +200,7 @@ func (sh *shard) readHot(now int64) {
 		} else if at >= end {
 			return
 		}
-		sh.guard(p, func() { p.readSocket(now) })
+		sh.guard(p, func() { p.ai.readSocket(now) })
 	}
 }
 
@@ -226,8 +226,8 @@ func (sh *shard) guard(p *port, fn func()) {
 		if p == nil {
 			return
 		}
-		if sh.srv.guard("end of a faulty session", p.abandon) {
-			sh.srv.guard("removal of a faulty session", p.finishClosing)
+		if sh.srv.guard("end of a faulty session", p.ai.abandon) {
+			sh.srv.guard("removal of a faulty session", p.ai.finishClosing)
 		}
 	}()
 	fn()

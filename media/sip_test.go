@@ -250,7 +250,7 @@ func TestHold(t *testing.T) {
 		want := tc.ours == "sendrecv" || tc.ours == "sendonly"
 		var dir direction
 		require.Eventually(t, func() bool {
-			sess.sh.do(func() { dir = sess.port.leg.dir })
+			sess.sh.do(func() { dir = sess.port.leg.media.dir })
 			return dir.send == want && acknowledged(sess)
 		}, soon, tick)
 	}
@@ -266,7 +266,7 @@ func TestHold(t *testing.T) {
 	s.request("ACK", "hold", s.offer("8", ""), "")
 	require.Eventually(t, func() bool {
 		var c legCodec
-		sess.sh.do(func() { c = sess.port.leg.codec })
+		sess.sh.do(func() { c = sess.port.leg.media.codec })
 		return c == codecPCMA
 	}, soon, tick)
 	s.request("UPDATE", "hold", s.offer("0", ""), "")

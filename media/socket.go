@@ -55,118 +55,118 @@ var (
 )
 
 // attach gives the port an open socket. The metadata goes first, then what has waited.
-func (p *port) attach(d *dialed, meta []byte, now int64) {
-	s := &socket{st: d.st, dec: &textDecoder{rate: p.s.spec.Audio.SampleRateHz}, lastIn: now, nextPing: now + pingEvery}
-	s.in.buffers = &p.sh.srv.buffers
-	p.sock, p.reconnecting = s, false
-	p.stableAt = now + int64(p.s.spec.ReconnectFor)
-	if !p.watchSocket(now) {
+func (a *aiSocket) attach(d *dialed, meta []byte, now int64) {
+	s := &socket{st: d.st, dec: &textDecoder{rate: a.s.spec.Audio.SampleRateHz}, lastIn: now, nextPing: now + pingEvery}
+	s.in.buffers = &a.sh.srv.buffers
+	a.sock, a.reconnecting = s, false
+	a.stableAt = now + int64(a.s.spec.ReconnectFor)
+	if !a.watchSocket(now) {
 		return
 	}
-	p.write(opText, meta, false, now)
-	texts := p.waiting
-	p.waiting, p.waitingBytes = nil, 0
+	a.write(opText, meta, false, now)
+	texts := a.waiting
+	a.waiting, a.waitingBytes = nil, 0
 	for _, t := range texts {
-		p.write(opText, t, false, now)
+		a.write(opText, t, false, now)
 	}
-	if p.sock == s && len(d.early) > 0 {
+	if a.sock == s && len(d.early) > 0 {
 		s.stash = d.early
-		p.readSocket(now)
+		a.readSocket(now)
 	}
 }
 
 // detach closes the socket.
-func (p *port) detach() {
-	s := p.sock
+func (a *aiSocket) detach() {
+	s := a.sock
 	if s == nil {
 		return
 	}
-	p.sock = nil
-	p.unwatchSocket(s)
-	p.s.texts.Store(0)
-	p.s.textBytes.Store(0)
+	a.sock = nil
+	a.unwatchSocket(s)
+	a.s.texts.Store(0)
+	a.s.textBytes.Store(0)
 	s.in.drop()
 	if !s.decoding {
-		p.releaseLong(s)
+		a.releaseLong(s)
 	}
-	p.closeStream(s.st)
+	a.closeStream(s.st)
 }
 
 // watchSocket has the shard read the socket; it reports whether that could be.
-func (p *port) watchSocket(now int64) bool {
-	st := p.sock.st
-	if err := p.sh.watch(st.pollFD(), p); err != nil {
-		p.socketFailed(err, now)
+func (a *aiSocket) watchSocket(now int64) bool {
+	st := a.sock.st
+	if err := a.sh.watch(st.pollFD(), a.port); err != nil {
+		a.socketFailed(err, now)
 		return false
 	}
 	if st.holds() {
-		p.sh.held[p] = struct{}{}
+		a.sh.held[a.port] = struct{}{}
 	}
 	return true
 }
 
-func (p *port) unwatchSocket(s *socket) {
-	delete(p.sh.held, p)
-	p.sh.unwatch(s.st.pollFD())
+func (a *aiSocket) unwatchSocket(s *socket) {
+	delete(a.sh.held, a.port)
+	a.sh.unwatch(s.st.pollFD())
 }
 
-func (p *port) closeStream(st stream) {
+func (a *aiSocket) closeStream(st stream) {
 	if err := st.close(); err != nil {
-		p.log.Debug("closing the voice agent's socket failed", "error", err)
+		a.log.Debug("closing the voice agent's socket failed", "error", err)
 	}
 }
 
 // readSocket takes what the AI has sent, as far as its share of the slot goes.
-func (p *port) readSocket(now int64) {
-	s := p.sock
+func (a *aiSocket) readSocket(now int64) {
+	s := a.sock
 	if s == nil || s.paused {
 		return
 	}
-	s.units, s.corked, s.hotSlot = slotUnits, true, p.sh.count
-	p.takeInput(s, now)
-	if p.sock != s {
+	s.units, s.corked, s.hotSlot = slotUnits, true, a.sh.count
+	a.takeInput(s, now)
+	if a.sock != s {
 		return
 	}
 	s.corked = false
-	p.flush(now)
-	if p.sock != s || s.paused {
+	a.flush(now)
+	if a.sock != s || s.paused {
 		return
 	}
 	if s.hot = s.units <= 0; s.hot || len(s.stash) > 0 {
-		p.sh.held[p] = struct{}{}
+		a.sh.held[a.port] = struct{}{}
 	}
 }
 
 // takeInput reads until nothing has come, the share is used up, or the socket pauses or ends.
-func (p *port) takeInput(s *socket, now int64) {
+func (a *aiSocket) takeInput(s *socket, now int64) {
 	for s.units > 0 {
 		if b := s.stash; len(b) > 0 {
 			s.stash = nil
-			if n := p.feed(b, now); n < len(b) && p.sock == s {
+			if n := a.feed(b, now); n < len(b) && a.sock == s {
 				s.stash = b[n:]
 			}
-			if p.sock != s || s.paused {
+			if a.sock != s || s.paused {
 				return
 			}
 			continue
 		}
-		n, err := s.st.read(p.sh.buf)
+		n, err := s.st.read(a.sh.buf)
 		if errors.Is(err, errAgain) {
-			delete(p.sh.held, p)
+			delete(a.sh.held, a.port)
 			return
 		}
 		if err != nil {
-			p.socketFailed(err, now)
+			a.socketFailed(err, now)
 			return
 		}
-		if used := p.feed(p.sh.buf[:n], now); used < n && p.sock == s {
-			s.stash = slices.Clone(p.sh.buf[used:n])
+		if used := a.feed(a.sh.buf[:n], now); used < n && a.sock == s {
+			s.stash = slices.Clone(a.sh.buf[used:n])
 		}
-		if p.sock != s || s.paused {
+		if a.sock != s || s.paused {
 			return
 		}
-		if n < len(p.sh.buf) && len(s.stash) == 0 && !s.st.holds() {
-			delete(p.sh.held, p)
+		if n < len(a.sh.buf) && len(s.stash) == 0 && !s.st.holds() {
+			delete(a.sh.held, a.port)
 			return
 		}
 	}
@@ -174,15 +174,15 @@ func (p *port) takeInput(s *socket, now int64) {
 
 // feed gives bytes to the frame reader, up to a text frame that is decoded elsewhere or to the end of the socket's share, and
 // returns how many were taken.
-func (p *port) feed(b []byte, now int64) int {
-	s := p.sock
+func (a *aiSocket) feed(b []byte, now int64) int {
+	s := a.sock
 	s.lastIn = now
-	n, err := s.in.feed(b, p)
-	if p.sock != s {
+	n, err := s.in.feed(b, a)
+	if a.sock != s {
 		return n // a close frame, a limit, or a write that failed, has ended it
 	}
 	if limit, ok := errLimit(err); ok {
-		p.violated(limit, now)
+		a.violated(limit, now)
 		return n
 	}
 	if err != nil {
@@ -191,171 +191,171 @@ func (p *port) feed(b []byte, now int64) int {
 			code = fe.code
 		}
 		if code == closeTooBig {
-			p.violated(errTextTooLong("a text frame is longer than 16 MiB"), now)
+			a.violated(errTextTooLong("a text frame is longer than 16 MiB"), now)
 			return n
 		}
-		p.write(opClose, closePayload(code, "protocol error"), false, now)
-		p.socketFailed(err, now)
+		a.write(opClose, closePayload(code, "protocol error"), false, now)
+		a.socketFailed(err, now)
 		return n
 	}
 	if s.peerClose {
-		p.peerClosed(now)
+		a.peerClosed(now)
 		return n
 	}
 	s.spend(n / collectPerUnit)
 	if s.paused {
-		p.unwatchSocket(s)
+		a.unwatchSocket(s)
 	}
 	return n
 }
 
 // resume goes on reading when a long text frame has been decoded.
-func (p *port) resume(s *socket, now int64) {
-	if p.sock != s || !s.paused {
+func (a *aiSocket) resume(s *socket, now int64) {
+	if a.sock != s || !s.paused {
 		return
 	}
 	s.paused, s.lastIn = false, now
-	if p.watchSocket(now) {
-		p.readSocket(now)
+	if a.watchSocket(now) {
+		a.readSocket(now)
 	}
 }
 
 // binary implements frameSink: audio of the AI, in pieces.
-func (p *port) binary(b []byte, end bool) {
-	s := p.sock
-	if s == nil || p.closing {
+func (a *aiSocket) binary(b []byte, end bool) {
+	s := a.sock
+	if s == nil || a.closing {
 		return
 	}
 	s.spend(len(b) / audioPerUnit)
 	s.message += len(b)
 	if len(b) > 0 {
-		p.texted = false
-		if p.queue.room() > 0 && p.spoken() {
-			p.enqueue(p.down.feed(b), false)
+		a.tx.texted = false
+		if a.tx.queue.room() > 0 && a.spoken() {
+			a.enqueue(a.tx.down.feed(b), false)
 		} else { // nobody hears it: it is not worth a conversion
-			p.unheard(p.down.skip(b))
+			a.unheard(a.tx.down.skip(b))
 		}
 	}
-	if !end || p.sock != s {
+	if !end || a.sock != s {
 		return
 	}
 	if s.message < tinyAudio {
-		p.countFlood(1)
+		a.countFlood(1)
 	}
 	s.message = 0
-	p.stats.FramesFromAI++
-	p.sh.tally.fromAI++
-	if p.down.endMessage() {
-		p.badFrame("binary", errors.New("audio frame ends within a sample"))
+	a.stats.FramesFromAI++
+	a.sh.tally.fromAI++
+	if a.tx.down.endMessage() {
+		a.badFrame("binary", errors.New("audio frame ends within a sample"))
 	}
 }
 
 // spoken tells whether the AI's audio is for anybody: that of a tap is not, and none is once a leg has gone.
-func (p *port) spoken() bool { return p.s.spec.tap == nil && (!p.hadLeg || p.legUp) }
+func (a *aiSocket) spoken() bool { return a.s.spec.tap == nil && (!a.leg.had || a.leg.up) }
 
 // unheard counts samples at the AI's rate that are not queued.
-func (p *port) unheard(samples int) {
+func (a *aiSocket) unheard(samples int) {
 	switch {
-	case p.s.spec.tap != nil:
-		p.stats.TapDropped++
-		p.sh.srv.metrics.tapDropped.Inc()
-	case p.spoken():
-		p.lose(samples * p.queue.rate / p.down.rate)
+	case a.s.spec.tap != nil:
+		a.stats.TapDropped++
+		a.sh.srv.metrics.tapDropped.Inc()
+	case a.spoken():
+		a.lose(samples * a.tx.queue.rate / a.tx.down.rate)
 	}
 }
 
 // enqueue puts samples into the playout queue, which may keep their memory when it is theirs alone.
-func (p *port) enqueue(pcm []int16, owned bool) {
-	if !p.spoken() {
-		p.unheard(len(pcm))
+func (a *aiSocket) enqueue(pcm []int16, owned bool) {
+	if !a.spoken() {
+		a.unheard(len(pcm))
 		return
 	}
 	if owned {
-		p.lose(p.queue.adopt(pcm))
+		a.lose(a.tx.queue.adopt(pcm))
 	} else {
-		p.lose(p.queue.push(pcm))
+		a.lose(a.tx.queue.push(pcm))
 	}
 }
 
 // countLost counts samples at playout's rate that nobody hears, since they came too far ahead of their time.
-func (p *port) countLost(lost int) {
-	p.stats.PlayoutDropped += time.Duration(lost) * time.Second / time.Duration(p.queue.rate)
-	p.sh.tally.unplayed += uint64(lost) * sampleRate / uint64(p.queue.rate)
-	if !p.fullLogged {
-		p.fullLogged = true
-		p.log.Warn("voice agent's audio is too far ahead of time and is dropped", "queued_s", maxQueued)
+func (a *aiSocket) countLost(lost int) {
+	a.stats.PlayoutDropped += time.Duration(lost) * time.Second / time.Duration(a.tx.queue.rate)
+	a.sh.tally.unplayed += uint64(lost) * sampleRate / uint64(a.tx.queue.rate)
+	if !a.fullLogged {
+		a.fullLogged = true
+		a.log.Warn("voice agent's audio is too far ahead of time and is dropped", "queued_s", maxQueued)
 	}
 }
 
 // control implements frameSink.
-func (p *port) control(op byte, payload []byte) {
-	if p.sock == nil {
+func (a *aiSocket) control(op byte, payload []byte) {
+	if a.sock == nil {
 		return // it broke over what came before
 	}
 	switch op {
 	case opPing: // only the newest is answered (RFC 6455 section 5.5.3)
-		p.sock.pong, p.sock.pongDue = append(p.sock.pong[:0], payload...), true
+		a.sock.pong, a.sock.pongDue = append(a.sock.pong[:0], payload...), true
 		fallthrough
 	case opPong:
-		p.sock.spend(unitsPerText - 1)
-		p.countFlood(1)
+		a.sock.spend(unitsPerText - 1)
+		a.countFlood(1)
 	case opClose:
-		if !p.sock.peerClose {
-			p.sock.peerClose, p.sock.peerCode = true, closeCode(payload)
+		if !a.sock.peerClose {
+			a.sock.peerClose, a.sock.peerCode = true, closeCode(payload)
 		}
 	}
 }
 
 // peerClosed ends a socket that the AI has closed.
-func (p *port) peerClosed(now int64) {
-	code := p.sock.peerCode
-	if p.closing {
-		p.finishClosing()
+func (a *aiSocket) peerClosed(now int64) {
+	code := a.sock.peerCode
+	if a.closing {
+		a.finishClosing()
 		return
 	}
-	if len(p.sock.pending) == 0 { // not into the middle of a frame
+	if len(a.sock.pending) == 0 { // not into the middle of a frame
 		echo := appendFrame(nil, opClose, closePayload(closeNormal, ""))
-		_, _ = p.sock.st.write(echo) // the answer is a courtesy: the socket is closed in any case
+		_, _ = a.sock.st.write(echo) // the answer is a courtesy: the socket is closed in any case
 	}
 	if code != closeNormal && code != closeNoStatus {
-		p.socketFailed(&closedError{code: code}, now)
+		a.socketFailed(&closedError{code: code}, now)
 		return
 	}
-	p.detach()
-	p.socketGone = true
-	p.s.lost.Store(true)
-	p.s.emit(SocketClosed{Code: code, Clean: true})
+	a.detach()
+	a.socketGone = true
+	a.s.lost.Store(true)
+	a.s.emit(SocketClosed{Code: code, Clean: true})
 }
 
 // socketFailed ends a socket that broke, and dials it again as long as the session allows.
-func (p *port) socketFailed(err error, now int64) {
-	if p.sock == nil {
+func (a *aiSocket) socketFailed(err error, now int64) {
+	if a.sock == nil {
 		return
 	}
-	p.detach()
-	if p.closing {
-		p.finishClosing()
+	a.detach()
+	if a.closing {
+		a.finishClosing()
 		return
 	}
-	if p.redialDeadline == 0 || now >= p.stableAt {
-		p.redialDeadline = now + int64(p.s.spec.ReconnectFor)
+	if a.redialDeadline == 0 || now >= a.stableAt {
+		a.redialDeadline = now + int64(a.s.spec.ReconnectFor)
 	}
-	if now >= p.redialDeadline {
-		p.log.Warn("voice agent's socket broke", "error", err)
-		p.socketLost(err)
+	if now >= a.redialDeadline {
+		a.log.Warn("voice agent's socket broke", "error", err)
+		a.socketLost(err)
 		return
 	}
-	p.log.Warn("voice agent's socket broke, dialing again", "error", err)
-	p.reconnecting = true
-	p.s.emit(SocketBroken{Err: err})
-	p.s.redial(time.Duration(p.redialDeadline-now), err)
+	a.log.Warn("voice agent's socket broke, dialing again", "error", err)
+	a.reconnecting = true
+	a.s.emit(SocketBroken{Err: err})
+	a.s.redial(time.Duration(a.redialDeadline-now), err)
 }
 
 // socketLost reports that no socket will come again.
-func (p *port) socketLost(err error) {
-	p.reconnecting, p.socketGone = false, true
-	p.waiting, p.waitingBytes = nil, 0
-	p.s.lost.Store(true)
+func (a *aiSocket) socketLost(err error) {
+	a.reconnecting, a.socketGone = false, true
+	a.waiting, a.waitingBytes = nil, 0
+	a.s.lost.Store(true)
 	code := closeAbnormal
 	if ce, ok := errors.AsType[*closedError](err); ok {
 		code = ce.code
@@ -363,87 +363,87 @@ func (p *port) socketLost(err error) {
 	if limit, ok := errLimit(err); ok {
 		code = limit.code
 	}
-	p.s.emit(SocketClosed{Code: code, Err: err})
+	a.s.emit(SocketClosed{Code: code, Err: err})
 }
 
 // tickSocket keeps the socket alive and its deadlines.
-func (p *port) tickSocket(now int64) {
-	s := p.sock
+func (a *aiSocket) tickSocket(now int64) {
+	s := a.sock
 	if s == nil {
 		return
 	}
 	if len(s.pending) > 0 || len(s.queue) > 0 || s.pongDue {
-		p.flush(now)
+		a.flush(now)
 	} else if err := s.st.flush(); err != nil && !errors.Is(err, errAgain) {
-		p.socketFailed(err, now)
+		a.socketFailed(err, now)
 	}
-	if p.sock != s {
+	if a.sock != s {
 		return
 	}
 	switch {
 	case s.reserved > 0 && !s.paused && now-s.longSince > longTextDeadline:
-		p.violated(errLongTextLate(), now)
+		a.violated(errLongTextLate(), now)
 	case s.blocked != 0 && now-s.blocked > writeDeadline:
-		p.socketFailed(errSocketBlocked, now)
+		a.socketFailed(errSocketBlocked, now)
 	case !s.paused && now-s.lastIn > deadAfter:
-		p.socketFailed(errSocketDead, now)
+		a.socketFailed(errSocketDead, now)
 	case now >= s.nextPing:
 		s.nextPing = now + pingEvery
-		p.write(opPing, nil, false, now)
+		a.write(opPing, nil, false, now)
 	}
 }
 
 // shutdown begins the end of the session: the leg and the recording stop now, the socket after its closing handshake.
-func (p *port) shutdown(code int, reason CloseReason, now int64) {
-	if p.closing {
+func (a *aiSocket) shutdown(code int, reason CloseReason, now int64) {
+	if a.closing {
 		return
 	}
-	p.endLeg()
-	p.killAudio() // of a session that no leg has come to
-	p.closing, p.closeDeadline = true, now+closeLinger
-	p.closeRTP()
-	if p.rec != nil {
-		p.track.flush(p.rec)
-		p.rec.finish(p.samplesAt(now))
-		p.sh.srv.recorder.closeFile(p.s.file)
+	a.leg.endLeg()
+	a.tx.killAudio() // of a session that no leg has come to
+	a.closing, a.closeDeadline = true, now+closeLinger
+	a.leg.closeRTP()
+	if a.rec.rec != nil {
+		a.rec.track.flush(a.rec.rec)
+		a.rec.rec.finish(a.rec.samplesAt(now))
+		a.sh.srv.recorder.closeFile(a.s.file)
 	}
-	if p.sock != nil {
-		p.write(opClose, closePayload(code, string(reason)), false, now)
+	if a.sock != nil {
+		a.write(opClose, closePayload(code, string(reason)), false, now)
 	}
-	if p.sock == nil {
-		p.finishClosing()
+	if a.sock == nil {
+		a.finishClosing()
 	}
 }
 
 // tickClosing waits for the AI's side of the closing handshake.
-func (p *port) tickClosing(now int64) {
-	if p.sock == nil || now >= p.closeDeadline {
-		p.finishClosing()
+func (a *aiSocket) tickClosing(now int64) {
+	if a.sock == nil || now >= a.closeDeadline {
+		a.finishClosing()
 		return
 	}
-	if len(p.sock.pending) > 0 || len(p.sock.queue) > 0 {
-		p.flush(now)
-	} else if err := p.sock.st.flush(); err != nil && !errors.Is(err, errAgain) {
-		p.socketFailed(err, now)
+	if len(a.sock.pending) > 0 || len(a.sock.queue) > 0 {
+		a.flush(now)
+	} else if err := a.sock.st.flush(); err != nil && !errors.Is(err, errAgain) {
+		a.socketFailed(err, now)
 	}
 }
 
 // finishClosing takes the port off its shard.
-func (p *port) finishClosing() {
-	if p.gone {
+func (a *aiSocket) finishClosing() {
+	if a.gone {
 		return
 	}
-	p.gone = true
-	p.detach()
-	p.sh.remove(p)
-	p.opened().Dec()
-	close(p.s.released)
+	a.gone = true
+	a.detach()
+	a.sh.remove(a.port)
+	a.port.opened().Dec()
+	close(a.s.released)
 }
 
 // abandon ends a session that caught a panic.
-func (p *port) abandon() {
-	p.s.emit(SocketClosed{Code: closeInternal, Err: errSessionFault})
-	p.shutdown(closeInternal, CloseError, p.sh.now())
+func (a *aiSocket) abandon() {
+	a.s.emit(SocketClosed{Code: closeInternal, Err: errSessionFault})
+	a.shutdown(closeInternal, CloseError, a.sh.now())
 }
 
 // errSessionFault is reported when a fault of ours ended a session.

@@ -19,7 +19,7 @@ func TestPings(t *testing.T) {
 	r.connect()
 	begin := r.now
 	var at []time.Duration
-	for r.p.sock != nil {
+	for r.p.ai.sock != nil {
 		require.Less(t, time.Duration(r.now-begin), time.Minute)
 		r.step()
 		before := r.pings
@@ -30,7 +30,7 @@ func TestPings(t *testing.T) {
 	}
 	require.Equal(t, []time.Duration{15 * time.Second, 30 * time.Second}, at)
 	require.InDelta(t, 40, time.Duration(r.now-begin).Seconds(), 0.1)
-	require.True(t, r.p.reconnecting, "a dead socket is dialed again")
+	require.True(t, r.p.ai.reconnecting, "a dead socket is dialed again")
 
 	r.connect()
 	begin = r.now
@@ -43,7 +43,7 @@ func TestPings(t *testing.T) {
 			r.send(serverFrame(0x8a, nil))
 		}
 	}
-	require.NotNil(t, r.p.sock, "pongs are a sign of life")
+	require.NotNil(t, r.p.ai.sock, "pongs are a sign of life")
 	require.InDelta(t, 20, pongs, 1, "every 15 s")
 }
 
@@ -67,24 +67,24 @@ func TestWriteDeadline(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
-	require.NoError(t, unix.SetsockoptInt(r.p.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	frame := make([]byte, 640)
 	full := int64(0)
 	n := uint64(0)
-	for r.p.sock != nil {
-		if s := r.p.sock; s.blocked != 0 && full == 0 {
+	for r.p.ai.sock != nil {
+		if s := r.p.ai.sock; s.blocked != 0 && full == 0 {
 			full = s.blocked
 		}
 		if r.step() {
 			n++
 			frame[0], frame[1] = byte(n), byte(n>>8)
-			r.p.sendAudio(frame, r.now)
+			r.p.ai.sendAudio(frame, r.now)
 			if n%100 == 0 {
-				r.p.sendText("call_state", map[string]uint64{"n": n})
+				r.p.ai.sendText("call_state", map[string]uint64{"n": n})
 			}
-			r.p.sock.keepsBounds(t)
+			r.p.ai.sock.keepsBounds(t)
 		}
-		r.p.sock.alive(r)
+		r.p.ai.sock.alive(r)
 		require.Less(t, n, uint64(3000))
 	}
 	require.NotZero(t, full)
@@ -121,7 +121,7 @@ func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
-	require.NoError(t, unix.SetsockoptInt(r.p.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	const total = 400
 	for n := 1; n <= total; {
 		if !r.step() {
@@ -129,9 +129,9 @@ func TestSlowReader(t *testing.T) {
 		}
 		frame := make([]byte, 640)
 		frame[0], frame[1] = byte(n), byte(n>>8)
-		r.p.sendAudio(frame, r.now)
+		r.p.ai.sendAudio(frame, r.now)
 		if n%50 == 0 {
-			r.p.sendText("call_state", map[string]int{"n": n})
+			r.p.ai.sendText("call_state", map[string]int{"n": n})
 		}
 		n++
 	}
@@ -139,7 +139,7 @@ func TestSlowReader(t *testing.T) {
 		r.step()
 		r.aiReads()
 	}
-	require.NotNil(t, r.p.sock)
+	require.NotNil(t, r.p.ai.sock)
 	var texts []string
 	for _, s := range r.texts {
 		if strings.Contains(s, "call_state") {
@@ -170,18 +170,18 @@ func TestTextsBound(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
-	require.NoError(t, unix.SetsockoptInt(r.p.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	n := 0
-	for r.p.sock != nil {
+	for r.p.ai.sock != nil {
 		n++
 		require.Less(t, n, 5000)
-		r.p.sendText("call_state", map[string]int{"n": n})
+		r.p.ai.sendText("call_state", map[string]int{"n": n})
 	}
 	require.Greater(t, n, textQueue)
 	for range 2 * textQueue {
-		r.p.sendText("call_state", nil)
+		r.p.ai.sendText("call_state", nil)
 	}
-	require.LessOrEqual(t, len(r.p.waiting), textQueue, "what waits for the next socket is bounded, too")
+	require.LessOrEqual(t, len(r.p.ai.waiting), textQueue, "what waits for the next socket is bounded, too")
 }
 
 // TestBinaryOfAnySize plays frames of every size, cut within samples, too, at the AI's rate.
@@ -224,11 +224,11 @@ func TestUnmarkedFrames(t *testing.T) {
 	}
 	require.EqualValues(t, 5, r.p.stats.UnknownTexts)
 	require.EqualValues(t, 5, r.p.stats.BadFrames)
-	require.True(t, r.p.unknownLogged)
+	require.True(t, r.p.ai.unknownLogged)
 	r.send(aiMark("still"))
 	r.aiReads()
 	require.Empty(t, r.closes)
-	require.NotNil(t, r.p.sock)
+	require.NotNil(t, r.p.ai.sock)
 }
 
 // TestPeerErrors closes a socket whose peer breaks the protocol, and says why.
@@ -250,8 +250,8 @@ func TestPeerErrors(t *testing.T) {
 		r.send(tc.bytes)
 		r.aiReads()
 		require.Equal(t, []int{tc.code}, r.closes, name)
-		require.Nil(t, r.p.sock, name)
-		require.Equal(t, tc.code == closeProtocol, r.p.reconnecting, "%s: a limit ends the session, a slip doesn't", name)
+		require.Nil(t, r.p.ai.sock, name)
+		require.Equal(t, tc.code == closeProtocol, r.p.ai.reconnecting, "%s: a limit ends the session, a slip doesn't", name)
 	}
 }
 
@@ -271,8 +271,8 @@ func TestSocketAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun coun
 		for !r.step() {
 			continue
 		}
-		r.p.sendAudio(up, r.now)
-		r.p.events(7, event, r.now)
+		r.p.ai.sendAudio(up, r.now)
+		r.p.keys.events(7, event, r.now)
 		if _, err := unix.Read(r.ai, buf); err != nil {
 			t.Fatal(err)
 		}
@@ -282,18 +282,18 @@ func TestSocketAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun coun
 			}
 		}
 	}
-	r.p.pad.in = dtmfReceiver{active: true, reported: true, event: 5, ts: 7} // a key whose end is repeated
+	r.p.keys.in = dtmfReceiver{active: true, reported: true, event: 5, ts: 7} // a key whose end is repeated
 	for range 300 {
 		step()
 	}
 	require.Zero(t, testing.AllocsPerRun(500, step))
 	keys := make([]dtmfKey, 0, 4)
 	keys = append(keys, dtmfKey{event: 5, frames: 4})
-	require.NoError(t, r.p.pad.out.add(keys))
-	r.p.pad.out.clear()
+	require.NoError(t, r.p.keys.out.add(keys))
+	r.p.keys.out.clear()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if len(r.p.pad.out.queue) == 0 {
-			_ = r.p.pad.out.add(keys)
+		if len(r.p.keys.out.queue) == 0 {
+			_ = r.p.keys.out.add(keys)
 		}
 		step()
 	}))

@@ -21,22 +21,22 @@ type outFrame struct {
 }
 
 // sendAudio writes one audio frame, or queues it behind what waits, dropping the oldest audio when too much does.
-func (p *port) sendAudio(f []byte, now int64) {
-	s := p.sock
-	if s == nil || p.closing {
-		p.stats.FramesDropped++
-		p.sh.tally.dropped++
+func (a *aiSocket) sendAudio(f []byte, now int64) {
+	s := a.sock
+	if s == nil || a.closing {
+		a.stats.FramesDropped++
+		a.sh.tally.dropped++
 		return
 	}
-	limit := max(2, int(uplinkQueue/(time.Duration(p.s.spec.Audio.FrameMS)*time.Millisecond)))
+	limit := max(2, int(uplinkQueue/(time.Duration(a.s.spec.Audio.FrameMS)*time.Millisecond)))
 	if s.audio >= limit {
 		s.dropOldestAudio()
-		p.stats.FramesDropped++
-		p.sh.tally.dropped++
+		a.stats.FramesDropped++
+		a.sh.tally.dropped++
 	}
-	p.write(opBinary, f, true, now)
-	p.stats.FramesToAI++
-	p.sh.tally.toAI++
+	a.write(opBinary, f, true, now)
+	a.stats.FramesToAI++
+	a.sh.tally.toAI++
 }
 
 func (s *socket) dropOldestAudio() {
@@ -51,36 +51,36 @@ func (s *socket) dropOldestAudio() {
 }
 
 // sendText sends {"type","data"} to the AI.
-func (p *port) sendText(typ string, data any) {
+func (a *aiSocket) sendText(typ string, data any) {
 	b, err := encodeText(typ, data)
 	if err != nil {
-		p.log.Error("a text frame could not be encoded", "type", typ, "error", err)
+		a.log.Error("a text frame could not be encoded", "type", typ, "error", err)
 		return
 	}
-	p.sendRaw(b)
+	a.sendRaw(b)
 }
 
 // sendRaw sends a text frame, or keeps it for the socket that is being dialed.
-func (p *port) sendRaw(b []byte) {
+func (a *aiSocket) sendRaw(b []byte) {
 	switch {
-	case p.closing:
-	case p.sock != nil:
-		p.write(opText, b, false, p.sh.now())
-	case p.reconnecting && len(p.waiting) < textQueue && p.waitingBytes+len(b) <= textBytes:
-		p.waiting, p.waitingBytes = append(p.waiting, b), p.waitingBytes+len(b)
+	case a.closing:
+	case a.sock != nil:
+		a.write(opText, b, false, a.sh.now())
+	case a.reconnecting && len(a.waiting) < textQueue && a.waitingBytes+len(b) <= textBytes:
+		a.waiting, a.waitingBytes = append(a.waiting, b), a.waitingBytes+len(b)
 	}
 }
 
 // write frames a payload and writes it, as far as the connection takes it; the rest waits. Texts that answer what is being read
 // go out together.
-func (p *port) write(op byte, payload []byte, audio bool, now int64) {
-	s := p.sock
+func (a *aiSocket) write(op byte, payload []byte, audio bool, now int64) {
+	s := a.sock
 	if s == nil {
 		return
 	}
 	if len(s.pending) == 0 && len(s.queue) == 0 && (!s.corked || op == opClose) {
-		p.sh.out = appendFrame(p.sh.out[:0], op, payload)
-		p.push(p.sh.out, now)
+		a.sh.out = appendFrame(a.sh.out[:0], op, payload)
+		a.push(a.sh.out, now)
 		return
 	}
 	var buf []byte
@@ -95,22 +95,22 @@ func (p *port) write(op byte, payload []byte, audio bool, now int64) {
 		s.texts++
 		s.textBytes += len(f.data)
 		if s.texts > textQueue || s.textBytes > textBytes {
-			p.sh.srv.metrics.limits.WithLabelValues("texts_unread").Inc()
-			p.socketFailed(errTextsBlocked, now)
+			a.sh.srv.metrics.limits.WithLabelValues("texts_unread").Inc()
+			a.socketFailed(errTextsBlocked, now)
 			return
 		}
 	}
 	if !s.corked || op == opClose {
-		p.flush(now)
+		a.flush(now)
 	}
 }
 
 // push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
-func (p *port) push(b []byte, now int64) bool {
-	s := p.sock
+func (a *aiSocket) push(b []byte, now int64) bool {
+	s := a.sock
 	n, err := s.st.write(b)
 	if err != nil && !errors.Is(err, errAgain) {
-		p.socketFailed(err, now)
+		a.socketFailed(err, now)
 		return false
 	}
 	if n > 0 {
@@ -128,14 +128,14 @@ func (p *port) push(b []byte, now int64) bool {
 }
 
 // flush writes what waits: texts that follow each other by one write, the newest pong behind all.
-func (p *port) flush(now int64) {
-	s := p.sock
-	if len(s.pending) > 0 && !p.push(s.pending, now) {
+func (a *aiSocket) flush(now int64) {
+	s := a.sock
+	if len(s.pending) > 0 && !a.push(s.pending, now) {
 		return
 	}
 	done, sent := 0, true
 	for done < len(s.queue) && sent {
-		buf := p.sh.out[:0]
+		buf := a.sh.out[:0]
 		for done < len(s.queue) && len(buf) < flushTogether {
 			f := s.queue[done]
 			if f.audio && len(buf) > 0 {
@@ -151,17 +151,17 @@ func (p *port) flush(now int64) {
 			s.texts--
 			s.textBytes -= len(f.data)
 		}
-		p.sh.out = buf
-		if sent = p.push(buf, now); p.sock != s {
+		a.sh.out = buf
+		if sent = a.push(buf, now); a.sock != s {
 			return
 		}
 	}
 	s.queue = s.queue[:copy(s.queue, s.queue[done:])]
-	p.s.texts.Store(int32(s.texts))
-	p.s.textBytes.Store(int32(s.textBytes))
+	a.s.texts.Store(int32(s.texts))
+	a.s.textBytes.Store(int32(s.textBytes))
 	if sent && s.pongDue {
 		s.pongDue = false
-		p.sh.out = appendFrame(p.sh.out[:0], opPong, s.pong)
-		p.push(p.sh.out, now)
+		a.sh.out = appendFrame(a.sh.out[:0], opPong, s.pong)
+		a.push(a.sh.out, now)
 	}
 }

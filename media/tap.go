@@ -158,11 +158,11 @@ func (t *tapPair) put(side TapSide, pcm []int16, now int64) {
 	}
 	left.pad(n)
 	right.pad(n)
-	t.main.up.feedSides(left.pcm[:n], right.pcm[:n])
+	t.main.rx.up.feedSides(left.pcm[:n], right.pcm[:n])
 	left.drop(n)
 	right.drop(n)
-	for f := t.main.up.frame(); f != nil; f = t.main.up.frame() {
-		t.main.sendAudio(f, now)
+	for f := t.main.rx.up.frame(); f != nil; f = t.main.rx.up.frame() {
+		t.main.ai.sendAudio(f, now)
 	}
 }
 
@@ -193,7 +193,7 @@ func (t *tapRole) begin(p *port) error {
 		return nil
 	}
 	res, err := dsp.NewResampler(sampleRate, p.s.spec.Audio.SampleRateHz)
-	p.up.resRight, t.pair.main = res, p
+	p.rx.up.resRight, t.pair.main = res, p
 	return err
 }
 

@@ -126,7 +126,8 @@ func TestTapPair(t *testing.T) {
 	require.NoError(t, err)
 	up.resRight, err = dsp.NewResampler(sampleRate, sampleRate)
 	require.NoError(t, err)
-	p := &port{up: up, s: &Session{}, sh: &shard{}, log: nil}
+	p := assemble(&portCore{s: &Session{}, sh: &shard{}})
+	p.rx.up = up
 	pair := &tapPair{main: p}
 	frame := dsptest.Tone(500, sampleRate, frameSamples)
 	for i := range 10 {

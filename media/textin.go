@@ -19,46 +19,46 @@ func (e *closedError) Error() string {
 
 // text implements frameSink. A long frame and the first one of a rate are decoded off the shard's thread; reading stops until it
 // is done, so that what follows it (a mark, a killAudio) stays behind it.
-func (p *port) text(msg []byte) bool {
-	if p.closing || p.sock == nil {
+func (a *aiSocket) text(msg []byte) bool {
+	if a.closing || a.sock == nil {
 		return true
 	}
-	s := p.sock
-	s.dec.to, s.dec.room = p.queue.rate, max(1, p.queue.room())
+	s := a.sock
+	s.dec.to, s.dec.room = a.tx.queue.rate, max(1, a.tx.queue.room())
 	s.spend(unitsPerText - 1)
 	if len(msg) <= inlineText {
 		s.spend(len(msg) / textPerUnit)
 		f, err := s.dec.decode(msg, false)
 		if !errors.Is(err, errFilter) {
-			p.takeText(f, err, len(msg))
-			return p.sock == s
+			a.takeText(f, err, len(msg))
+			return a.sock == s
 		}
 	}
 	if len(msg) <= maxPlainText {
 		msg = slices.Clone(msg) // a longer one is ours
 	}
 	s.paused, s.decoding = true, true
-	p.decodeApart(s, msg)
+	a.decodeApart(s, msg)
 	return false
 }
 
 // decodeApart decodes a text frame off the shard's thread. Owners take turns, and audio that somebody waits for goes before what
 // is done in the background.
-func (p *port) decodeApart(s *socket, msg []byte) {
-	dec, srv := s.dec, p.sh.srv
+func (a *aiSocket) decodeApart(s *socket, msg []byte) {
+	dec, srv := s.dec, a.sh.srv
 	size := len(msg)
 	srv.spawn(func() {
 		var f textFrame
 		err := errDecoderFault
 		defer func() {
-			done := func() { p.decoded(s, f, err, size) }
-			if !p.s.post(done) {
-				p.releaseLong(s)
+			done := func() { a.decoded(s, f, err, size) }
+			if !a.s.post(done) {
+				a.releaseLong(s)
 			}
 		}()
 		srv.guard("text decoder", func() {
 			// Nothing ends the wait early: jobs are short, and Close waits for them.
-			_ = srv.cpu.Do(context.Background(), p.s.spec.Owner, fairshare.Urgent, func() { f, err = dec.decode(msg, true) })
+			_ = srv.cpu.Do(context.Background(), a.s.spec.Owner, fairshare.Urgent, func() { f, err = dec.decode(msg, true) })
 			srv.buffers.put(msg) // the decoder keeps nothing of it
 		})
 	})
@@ -68,57 +68,57 @@ func (p *port) decodeApart(s *socket, msg []byte) {
 var errDecoderFault = errors.New("the frame could not be decoded: internal fault")
 
 // decoded takes a text frame that was decoded off the shard's thread, and reads on.
-func (p *port) decoded(s *socket, f textFrame, err error, size int) {
+func (a *aiSocket) decoded(s *socket, f textFrame, err error, size int) {
 	s.decoding = false
-	p.releaseLong(s)
+	a.releaseLong(s)
 	if errors.Is(err, errDecoderFault) {
-		s.dec = &textDecoder{rate: p.s.spec.Audio.SampleRateHz}
+		s.dec = &textDecoder{rate: a.s.spec.Audio.SampleRateHz}
 	}
-	if p.gone || p.closing {
+	if a.gone || a.closing {
 		return
 	}
-	p.takeText(f, err, size)
-	p.resume(s, p.sh.now())
+	a.takeText(f, err, size)
+	a.resume(s, a.sh.now())
 }
 
 // takeText acts on a decoded text frame of so many bytes. Those without audio must not come too often.
-func (p *port) takeText(f textFrame, err error, size int) {
+func (a *aiSocket) takeText(f textFrame, err error, size int) {
 	if len(f.pcm) == 0 && f.cut == 0 {
-		if p.countFlood(1 + size/floodBytes); p.sock == nil && !p.reconnecting {
+		if a.countFlood(1 + size/floodBytes); a.sock == nil && !a.reconnecting {
 			return
 		}
 	}
 	switch {
 	case errors.Is(err, errPlainTooLong):
-		p.violated(errTextTooLong(err.Error()), p.sh.now())
+		a.violated(errTextTooLong(err.Error()), a.sh.now())
 		return
 	case errors.Is(err, errLongName) && f.typ == textCommand:
-		p.refuseCommand("", 400, "invalid_request", errLongName.Error())
+		a.refuseCommand("", 400, "invalid_request", errLongName.Error())
 		fallthrough
 	case err != nil:
-		p.badFrame(f.typ, err)
+		a.badFrame(f.typ, err)
 		return
 	}
-	texts := p.sh.srv.metrics.texts
+	texts := a.sh.srv.metrics.texts
 	switch f.typ {
 	case textPlayAudio:
-		p.playText(f)
+		a.playText(f)
 	case textKillAudio:
-		p.killAudio()
+		a.tx.killAudio()
 	case textClearMarks:
-		p.clearMarks()
+		a.marks.clearMarks()
 	case textMark:
-		p.addMark(f.mark)
+		a.marks.addMark(f.mark)
 	case textTransfer, textDisconnect, textJSON, textCommand:
-		if !p.s.emit(Text{Type: f.typ, ID: f.id, Data: f.data}) && f.typ == textCommand {
-			p.refuseCommand(f.id, 429, "rate_limited", "Too many commands wait to be carried out.")
+		if !a.s.emit(Text{Type: f.typ, ID: f.id, Data: f.data}) && f.typ == textCommand {
+			a.refuseCommand(f.id, 429, "rate_limited", "Too many commands wait to be carried out.")
 		}
 	default:
-		p.stats.UnknownTexts++
+		a.stats.UnknownTexts++
 		texts.WithLabelValues("unknown").Inc()
-		if !p.unknownLogged {
-			p.unknownLogged = true
-			p.log.Warn("voice agent sent a text frame of unknown type; further ones are only counted", "type", clip(f.typ, 64))
+		if !a.unknownLogged {
+			a.unknownLogged = true
+			a.log.Warn("voice agent sent a text frame of unknown type; further ones are only counted", "type", clip(f.typ, 64))
 		}
 		return
 	}
@@ -126,24 +126,24 @@ func (p *port) takeText(f textFrame, err error, size int) {
 }
 
 // refuseCommand answers a command that no call will carry out.
-func (p *port) refuseCommand(id string, status int, code, detail string) {
-	p.sendText("command_result", CommandResult{ID: id, Status: status, Error: map[string]any{"code": code, "detail": detail}})
+func (a *aiSocket) refuseCommand(id string, status int, code, detail string) {
+	a.sendText("command_result", CommandResult{ID: id, Status: status, Error: map[string]any{"code": code, "detail": detail}})
 }
 
 // addMark queues a mark, or answers it at once when it can't be played.
-func (p *port) addMark(name string) {
-	if !p.spoken() || len(p.owed) >= maxMarks || !p.queue.addMark(name) {
-		p.sendText(textMark, markData{Name: name, Event: "cleared"})
+func (ms *marks) addMark(name string) {
+	if !ms.ai.spoken() || len(ms.owed) >= maxMarks || !ms.tx.queue.addMark(name) {
+		ms.ai.sendText(textMark, markData{Name: name, Event: "cleared"})
 	}
 }
 
 // badFrame counts a frame that can't be understood; the first of a session is logged.
-func (p *port) badFrame(typ string, err error) {
-	p.stats.BadFrames++
-	p.sh.srv.metrics.texts.WithLabelValues("bad").Inc()
-	if !p.badLogged {
-		p.badLogged = true
-		p.log.Warn("voice agent sent a frame that can't be understood; further ones are only counted", "type", clip(typ, 64), "error", err)
+func (a *aiSocket) badFrame(typ string, err error) {
+	a.stats.BadFrames++
+	a.sh.srv.metrics.texts.WithLabelValues("bad").Inc()
+	if !a.badLogged {
+		a.badLogged = true
+		a.log.Warn("voice agent sent a frame that can't be understood; further ones are only counted", "type", clip(typ, 64), "error", err)
 	}
 }
 

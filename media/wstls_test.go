@@ -166,7 +166,7 @@ func TestTLSCarriesMuch(t *testing.T) {
 			p.speak(dsptest.Tone(425, 8000, 4000))
 			require.Eventually(t, func() bool { return dsptest.Onset(p.heard()) >= 0 }, soon, tick)
 			var queued int
-			sess.sh.do(func() { queued = sess.port.queue.backlog() })
+			sess.sh.do(func() { queued = sess.port.tx.queue.backlog() })
 			require.Greater(t, queued, 25*sampleRate)
 			ai.text(`{"type":"killAudio"}`)
 			ai.waitText(t, "end", "cleared")
