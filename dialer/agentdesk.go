@@ -37,16 +37,16 @@ func reservedForOther(f db.GateFactsRow, agent uuid.UUID, now time.Time) bool {
 // NextLead reserves a preview campaign's next lead for an agent for ten minutes; nil when there is none to dial now. An agent
 // who asks again gets the same lead, and one who asks in another campaign gives the first lead back. Errors:
 // store.ErrNotFound, *ConflictError, *acd.StateError.
-func (s *Service) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*Lead, error) {
-	now := s.now()
-	if err := s.mayPreview(ctx, tenant, agent); err != nil {
+func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*Lead, error) {
+	now := dk.now()
+	if err := dk.mayPreview(ctx, tenant, agent); err != nil {
 		return nil, wrap("next lead", err)
 	}
-	claims := &claimer{s: s, tenant: tenant, campaign: campaign, claimant: acd.Claimant(agent), lease: reservation}
+	claims := &claimer{s: dk.service, tenant: tenant, campaign: campaign, claimant: acd.Claimant(agent), lease: reservation}
 	var out *Lead
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := dk.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		out = nil
-		owner, err := s.previewCampaign(ctx, tx, tenant, campaign)
+		owner, err := dk.previewCampaign(ctx, tx, tenant, campaign)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (s *Service) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUI
 		if err := tx.Q.LeadsReleaseOthers(ctx, tenant, claims.claimant, campaign); err != nil {
 			return err
 		}
-		row, err := s.reserve(ctx, tx, claims, now)
+		row, err := dk.reserve(ctx, tx, claims, now)
 		if err != nil || row == nil {
 			return err
 		}
@@ -71,11 +71,11 @@ func (s *Service) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUI
 }
 
 // mayPreview refuses an agent who is not there, or talks.
-func (s *Service) mayPreview(ctx context.Context, tenant, agent uuid.UUID) error {
-	if s.cfg.Agents == nil {
+func (dk *desk) mayPreview(ctx context.Context, tenant, agent uuid.UUID) error {
+	if dk.cfg.Agents == nil {
 		return errNoAgents
 	}
-	a, err := s.cfg.Agents.GetAgent(ctx, tenant, agent)
+	a, err := dk.cfg.Agents.GetAgent(ctx, tenant, agent)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *Service) mayPreview(ctx context.Context, tenant, agent uuid.UUID) error
 
 // previewCampaign gives the tenant when the campaign's leads may be previewed now; nil when not at this time, or, for a
 // campaign of a test key, never.
-func (s *Service) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (*db.Tenant, error) {
+func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (*db.Tenant, error) {
 	row, err := tx.Q.CampaignGet(ctx, tenant, campaign)
 	switch {
 	case err != nil:
@@ -101,7 +101,7 @@ func (s *Service) previewCampaign(ctx context.Context, tx *store.Tx, tenant, cam
 	if err != nil {
 		return nil, err
 	}
-	open, _ := s.mayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, s.now(), campaignRing(row.RingTimeoutS))
+	open, _ := dk.rules.mayRing(owner.CallingWindow, row.CallingWindow, owner.Holidays, dk.now(), campaignRing(row.RingTimeoutS))
 	if !open || row.Environment == string(EnvironmentTest) {
 		return nil, nil //nolint:nilnil // there is nothing to dial, which is no error
 	}
@@ -109,7 +109,7 @@ func (s *Service) previewCampaign(ctx context.Context, tx *store.Tx, tenant, cam
 }
 
 // reserve gives the lead that the claimant holds, or claims the next one; nil when there is none.
-func (s *Service) reserve(ctx context.Context, tx *store.Tx, claims *claimer, now time.Time) (*db.Lead, error) {
+func (dk *desk) reserve(ctx context.Context, tx *store.Tx, claims *claimer, now time.Time) (*db.Lead, error) {
 	held, err := tx.Q.LeadReservedFor(ctx, db.LeadReservedForParams{
 		TenantID: claims.tenant, CampaignID: claims.campaign, Claimant: claims.claimant, Now: now,
 	})
@@ -190,18 +190,18 @@ func (in DialInput) target() (target, error) {
 // call from its admission on, and hears ringback until the callee answers. A number that is a lead of the campaign counts as
 // that lead. Errors: *ValidationError, store.ErrNotFound, *acd.StateError, *ConflictError, *RefusalError, those of
 // Originator.
-func (s *Service) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialInput) (db.Call, error) {
+func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialInput) (db.Call, error) {
 	to, err := in.target()
 	if err != nil {
 		return db.Call{}, err
 	}
-	if s.cfg.Agents == nil || s.calls == nil {
+	if dk.cfg.Agents == nil || dk.calls == nil {
 		return db.Call{}, wrap("dial", errNoAgents)
 	}
-	if err := s.cfg.Agents.CanDial(ctx, tenant, agent); err != nil {
+	if err := dk.cfg.Agents.CanDial(ctx, tenant, agent); err != nil {
 		return db.Call{}, wrap("dial", err)
 	}
-	if to, err = s.resolveTarget(ctx, tenant, to); err != nil {
+	if to, err = dk.resolveTarget(ctx, tenant, to); err != nil {
 		return db.Call{}, wrap("dial", err)
 	}
 	req := switchctl.OriginateRequest{
@@ -214,17 +214,17 @@ func (s *Service) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in Dia
 	// What was begun is finished also when whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := s.calls.Originate(ctx, req)
+	call, err := dk.calls.Originate(ctx, req)
 	if err != nil {
 		return call, wrap("dial", err)
 	}
-	s.cfg.Agents.Dialed(ctx, tenant, agent, call.ID)
+	dk.cfg.Agents.Dialed(ctx, tenant, agent, call.ID)
 	return call, nil
 }
 
 // resolveTarget reads the lead's number and campaign, or finds the lead of a number.
-func (s *Service) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) (target, error) {
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (dk *desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) (target, error) {
+	err := dk.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var lead db.Lead
 		var err error
 		if to.lead != nil {
@@ -233,7 +233,7 @@ func (s *Service) resolveTarget(ctx context.Context, tenant uuid.UUID, to target
 			if _, err := tx.Q.CampaignGet(ctx, tenant, *to.campaign); err != nil {
 				return err
 			}
-			lead, err = tx.Q.LeadOfPhone(ctx, tenant, *to.campaign, s.st.PhoneHash(tenant, to.phone))
+			lead, err = tx.Q.LeadOfPhone(ctx, tenant, *to.campaign, dk.st.PhoneHash(tenant, to.phone))
 			if errors.Is(err, store.ErrNotFound) {
 				return nil
 			}
@@ -252,26 +252,26 @@ func (s *Service) resolveTarget(ctx context.Context, tenant uuid.UUID, to target
 }
 
 // dials makes an admitted call its agent's, in the transaction of the admission.
-func (s *Service) dials(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, call db.Call, now time.Time) error {
-	if s.cfg.Agents == nil {
+func (dk *desk) dials(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, call db.Call, now time.Time) error {
+	if dk.cfg.Agents == nil {
 		return errNoAgents
 	}
-	return s.cfg.Agents.Dials(ctx, tx, req.TenantID, *req.AgentID, call.ID, now)
+	return dk.cfg.Agents.Dials(ctx, tx, req.TenantID, *req.AgentID, call.ID, now)
 }
 
 // AgentHangup ends the call that the agent is on; the agent's phone stays up. Errors: store.ErrNotFound, *ConflictError.
-func (s *Service) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
-	if s.cfg.Agents == nil || s.calls == nil {
+func (dk *desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
+	if dk.cfg.Agents == nil || dk.calls == nil {
 		return acd.Agent{}, wrap("hang up", errNoAgents)
 	}
-	a, err := s.cfg.Agents.GetAgent(ctx, tenant, agent)
+	a, err := dk.cfg.Agents.GetAgent(ctx, tenant, agent)
 	if err != nil {
 		return a, wrap("hang up", err)
 	}
 	if a.CurrentCallUUID == nil {
 		return a, &ConflictError{Code: CodeNoCall, Detail: "The agent is on no call."}
 	}
-	err = s.calls.Hangup(ctx, tenant, *a.CurrentCallUUID, switchctl.CauseNormalClearing)
+	err = dk.calls.Hangup(ctx, tenant, *a.CurrentCallUUID, switchctl.CauseNormalClearing)
 	if err != nil && !errors.Is(err, switchctl.ErrCallEnded) {
 		return a, wrap("hang up", err)
 	}

@@ -106,7 +106,7 @@ func TestOwnCallGoesToItsAgent(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID), over: make(chan struct{})}
 	answered := make(chan error, 1)
-	go func() { answered <- p.svc.Handler().Answered(t.Context(), leg) }()
+	go func() { answered <- p.svc.answering.Handler().Answered(t.Context(), leg) }()
 	require.Equal(t, ann, <-leg.agent)
 	close(leg.over)
 	require.NoError(t, <-answered)

@@ -99,7 +99,7 @@ func TestMachineFreesTheAgent(t *testing.T) {
 			defer stop(nil)
 			leg := &greetedLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, machineAt: at, stop: stop}
 			leg.call.AmdClass = nil // it is heard later
-			require.Error(t, p.svc.Handler().Answered(ctx, leg))
+			require.Error(t, p.svc.answering.Handler().Answered(ctx, leg))
 			require.Equal(t, want, leg.done)
 			require.Equal(t, 1, storetest.Count(t, p.st, "SELECT count(*) FROM live_calls WHERE NOT awaits_agent"))
 			if at != "waiting" {
@@ -130,7 +130,7 @@ func TestMachineOfAnAgentWhoseCallEndsFirst(t *testing.T) {
 			storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 			leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID), over: make(chan struct{})}
 			answered := make(chan error, 1)
-			go func() { answered <- p.svc.Handler().Answered(t.Context(), leg) }()
+			go func() { answered <- p.svc.answering.Handler().Answered(t.Context(), leg) }()
 			require.Equal(t, ann, <-leg.agent)
 			storetest.Exec(t, p.st, p.tenant, `UPDATE calls SET amd_class = 'machine', amd_confidence = 1, amd_after_ms = 1, agent_id = $2,
 				agent_connect_time = now(), status = 'agent_connected' WHERE id = $1`, call.ID, ann)
@@ -176,7 +176,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 			if c.fails {
 				leg.announce = switchctl.ErrAudio
 			}
-			require.NoError(t, b.svc.Handler().Answered(t.Context(), leg))
+			require.NoError(t, b.svc.answering.Handler().Answered(t.Context(), leg))
 			require.Equal(t, c.told, leg.done)
 			if c.fails {
 				require.Equal(t, []string{switchctl.CauseServiceUnavailable}, leg.hangups)
@@ -188,7 +188,7 @@ func TestAnnouncementComesFirst(t *testing.T) {
 				stats, err := b.svc.CampaignStats(t.Context(), b.tenant, campaign.ID)
 				require.NoError(t, err)
 				require.Equal(t, AbandonFigures{Rate24h: 1, RateTotal: 1, Answered: 1, Abandoned: 1}, stats.Abandon)
-				_, err = b.svc.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, b.freshNumber())))
+				_, err = b.svc.rules.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, b.freshNumber())))
 				require.Equal(t, ReasonAnnouncement, reason(t, err))
 				return
 			}

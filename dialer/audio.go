@@ -71,17 +71,17 @@ func (a *audios) doubts(url string, now time.Time) bool {
 }
 
 // atHand tells whether audio can be played without a wait.
-func (s *Service) atHand(url string, now time.Time) bool {
-	if s.cfg.Prompts == nil || s.audios.doubts(url, now) {
+func (p *pacers) atHand(url string, now time.Time) bool {
+	if p.cfg.Prompts == nil || p.audios.doubts(url, now) {
 		return false
 	}
-	_, ok := s.cfg.Prompts.Ready(url)
+	_, ok := p.cfg.Prompts.Ready(url)
 	return ok
 }
 
 // judgeAnnouncement refuses a campaign's call whose callee could not be told what all are told.
-func (s *Service) judgeAnnouncement(req switchctl.OriginateRequest, f db.GateFactsRow, now time.Time) *RefusalError {
-	if req.CampaignID == nil || f.AnnouncementUrl == nil || s.atHand(*f.AnnouncementUrl, now) {
+func (p *pacers) judgeAnnouncement(req switchctl.OriginateRequest, f db.GateFactsRow, now time.Time) *RefusalError {
+	if req.CampaignID == nil || f.AnnouncementUrl == nil || p.atHand(*f.AnnouncementUrl, now) {
 		return nil
 	}
 	e := refuse(ReasonAnnouncement, now, now.Add(time.Second), "the campaign's announcement can't be played")
@@ -90,14 +90,14 @@ func (s *Service) judgeAnnouncement(req switchctl.OriginateRequest, f db.GateFac
 }
 
 // fetched gets an announcement that was not at hand for an agent who dials.
-func (s *Service) fetched(ctx context.Context, tenant uuid.UUID, url string) bool {
-	if s.cfg.Prompts == nil {
+func (p *pacers) fetched(ctx context.Context, tenant uuid.UUID, url string) bool {
+	if p.cfg.Prompts == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, audioPatience)
 	defer cancel()
-	_, err := s.cfg.Prompts.Path(ctx, tenant.String(), url)
-	return err == nil && s.atHand(url, s.now())
+	_, err := p.cfg.Prompts.Path(ctx, tenant.String(), url)
+	return err == nil && p.atHand(url, p.now())
 }
 
 // hearing keeps the audio of a running campaign at hand, beside its pacer, which has no time to wait for somebody's server.

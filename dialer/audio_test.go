@@ -65,7 +65,7 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET announcement_url = $1", testAnnouncement)
 	req := p.request(t, campaign, p.push(t, campaign, "9876543201"))
 	refused := func(why string) {
-		_, err := p.svc.Gate().Admit(t.Context(), req)
+		_, err := p.svc.rules.Gate().Admit(t.Context(), req)
 		require.Equal(t, ReasonAnnouncement, reason(t, err), why)
 		var missing *DependencyError
 		require.ErrorAs(t, err, &missing)
@@ -78,6 +78,6 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	req.AgentID = nil
 	refused("a pacer waits until it is there")
 	req.AgentID = &ann
-	_, err := p.svc.Gate().Admit(t.Context(), req)
+	_, err := p.svc.rules.Gate().Admit(t.Context(), req)
 	require.NoError(t, err)
 }

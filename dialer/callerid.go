@@ -122,15 +122,15 @@ func checkCallerID(ctx context.Context, tx *store.Tx, c *checker, in CampaignInp
 
 // checkCategory refuses the start of a campaign that could show no lawful number. One that declares no category is started where
 // the deployment allows it, and the log says so.
-func (s *Service) checkCategory(ctx context.Context, tx *store.Tx, row db.Campaign) error {
+func (g *rules) checkCategory(ctx context.Context, tx *store.Tx, row db.Campaign) error {
 	series := categoryOf(row.CallCategory).series()
 	if series == "" {
-		if s.cfg.RequireCategory {
+		if g.cfg.RequireCategory {
 			return &ConflictError{
 				Code: CodeCategoryRequired, Detail: "the campaign must declare a call_category: promotional, service or transactional",
 			}
 		}
-		s.log.WarnContext(ctx, "campaign declares no call category: whether its caller ids are lawful is not checked",
+		g.log.WarnContext(ctx, "campaign declares no call category: whether its caller ids are lawful is not checked",
 			"tenant_id", row.TenantID, "campaign_id", row.ID)
 		return nil
 	}

@@ -35,8 +35,8 @@ func (RemovalArgs) Kind() string { return "remove_campaign" }
 // DeleteCampaign removes a campaign and its leads: the campaign at once, the leads behind the answer, in short transactions. The gate's
 // lock is held for the mark alone, since all calls of the tenant wait for it. Errors: store.ErrNotFound, *ConflictError while it runs or
 // calls of it are in progress.
-func (s *Service) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error {
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (cs *campaigns) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error {
+	err := cs.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if err := tx.Q.GateLock(ctx, tenant); err != nil {
 			return err
 		}

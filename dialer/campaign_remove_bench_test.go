@@ -37,7 +37,7 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 		to, err := store.ParsePhone(number)
 		require.NoError(b, err)
 		began := time.Now()
-		_, err = s.Gate().Admit(b.Context(), switchctl.OriginateRequest{
+		_, err = s.rules.Gate().Admit(b.Context(), switchctl.OriginateRequest{
 			TenantID: tenant, CampaignID: &other, LeadID: &lead, VoiceAgentID: &agent, To: to,
 			Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
 		})

@@ -14,16 +14,16 @@ import (
 )
 
 // CreateCampaign adds a campaign in state draft. Errors: *ValidationError.
-func (s *Service) CreateCampaign(ctx context.Context, tenant uuid.UUID, in CampaignInput) (Campaign, error) {
+func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in CampaignInput) (Campaign, error) {
 	row := newCampaign()
 	row.TenantID = tenant
 	c := checker{}
-	in.apply(ctx, &c, &s.cfg.Guard, &row)
+	in.apply(ctx, &c, &cs.cfg.Guard, &row)
 	if err := c.err(); err != nil {
 		return Campaign{}, err
 	}
 	var made db.Campaign
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := cs.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if err := checkReferences(ctx, tx, in, row); err != nil {
 			return err
 		}
@@ -89,9 +89,9 @@ func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db
 
 // ListCampaigns gives up to limit campaigns of the tenant, in the order of their creation: those after one, which is uuid.Nil for the
 // first.
-func (s *Service) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]Campaign, error) {
+func (cs *campaigns) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, limit int) ([]Campaign, error) {
 	var rows []db.Campaign
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := cs.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.CampaignList(ctx, tenant, after, int32(limit)) //nolint:gosec // few
 		return err
@@ -107,17 +107,17 @@ func (s *Service) ListCampaigns(ctx context.Context, tenant, after uuid.UUID, li
 }
 
 // GetCampaign gives one campaign. Errors: store.ErrNotFound.
-func (s *Service) GetCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
-	return s.inCampaign(ctx, tenant, "get campaign", func(tx *store.Tx) (db.Campaign, error) {
+func (cs *campaigns) GetCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
+	return cs.inCampaign(ctx, tenant, "get campaign", func(tx *store.Tx) (db.Campaign, error) {
 		return tx.Q.CampaignGet(ctx, tenant, id)
 	})
 }
 
-func (s *Service) inCampaign(
+func (cs *campaigns) inCampaign(
 	ctx context.Context, tenant uuid.UUID, attempt string, fn func(*store.Tx) (db.Campaign, error),
 ) (Campaign, error) {
 	var row db.Campaign
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := cs.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		row, err = fn(tx)
 		return err
@@ -130,14 +130,14 @@ func (s *Service) inCampaign(
 
 // PatchCampaign edits a campaign that is not running. An absent member is left alone; null clears the seven members
 // that may be cleared. Errors: store.ErrNotFound, *ValidationError, *ConflictError.
-func (s *Service) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in CampaignInput) (Campaign, error) {
+func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in CampaignInput) (Campaign, error) {
 	probe, c := newCampaign(), checker{edit: true}
 	probe.VoicemailMessageUrl = new(string) // whether one is needed is known under the lock
-	in.apply(ctx, &c, &s.cfg.Guard, &probe)
+	in.apply(ctx, &c, &cs.cfg.Guard, &probe)
 	if err := c.err(); err != nil {
 		return Campaign{}, err
 	}
-	return s.inCampaign(ctx, tenant, "edit campaign", func(tx *store.Tx) (db.Campaign, error) {
+	return cs.inCampaign(ctx, tenant, "edit campaign", func(tx *store.Tx) (db.Campaign, error) {
 		row, err := tx.Q.CampaignLock(ctx, tenant, id)
 		if err != nil {
 			return row, err
@@ -160,8 +160,8 @@ func (s *Service) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in Ca
 
 // StartCampaign sets a draft or paused campaign running. Started with a test key it is running and dials nothing.
 // Errors: store.ErrNotFound, *ConflictError, *DependencyError when what would take its calls is missing.
-func (s *Service) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env Environment) (Campaign, error) {
-	started, err := s.inCampaign(ctx, tenant, "start campaign", func(tx *store.Tx) (db.Campaign, error) {
+func (cs *campaigns) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env Environment) (Campaign, error) {
+	started, err := cs.inCampaign(ctx, tenant, "start campaign", func(tx *store.Tx) (db.Campaign, error) {
 		row, err := tx.Q.CampaignLock(ctx, tenant, id)
 		if err != nil {
 			return row, err
@@ -176,20 +176,20 @@ func (s *Service) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env E
 				return row, err
 			}
 		}
-		if _, _, err := s.actionAgent(ctx, tx, row); err != nil {
+		if _, _, err := cs.actionAgent(ctx, tx, row); err != nil {
 			return row, err
 		}
-		if err := s.checkModes(ctx, tx, row); err != nil {
+		if err := cs.rules.checkModes(ctx, tx, row); err != nil {
 			return row, err
 		}
-		if err := s.checkCategory(ctx, tx, row); err != nil {
+		if err := cs.rules.checkCategory(ctx, tx, row); err != nil {
 			return row, err
 		}
 		return tx.Q.CampaignSetRunning(ctx, string(env), tenant, id)
 	})
 	if err == nil {
-		s.signals.changed()
-		s.signals.campaign(id)
+		cs.signals.changed()
+		cs.signals.campaign(id)
 	}
 	return started, err
 }
@@ -215,45 +215,45 @@ func checkScrubbed(ctx context.Context, tx *store.Tx, row db.Campaign) error {
 }
 
 // actionAgent resolves the voice agent that takes a campaign's answered calls first; false when none does.
-func (s *Service) actionAgent(ctx context.Context, tx *store.Tx, row db.Campaign) (db.VoiceAgent, bool, error) {
+func (cs *campaigns) actionAgent(ctx context.Context, tx *store.Tx, row db.Campaign) (db.VoiceAgent, bool, error) {
 	var node *uuid.UUID
 	switch PostAnswerAction(row.PostAnswerAction) {
 	case ActionConnectAgent:
 		return db.VoiceAgent{}, false, nil
 	case ActionConnectVoiceAgent:
 	case ActionRunFlow:
-		plan, err := s.campaignFlow(ctx, tx, row)
+		plan, err := cs.campaignFlow(ctx, tx, row)
 		if err != nil {
 			return db.VoiceAgent{}, false, err
 		}
-		first := plan.graph.FirstVoiceAgent(s.now())
+		first := plan.graph.FirstVoiceAgent(cs.now())
 		if first == nil {
 			return db.VoiceAgent{}, false, nil
 		}
 		node = &first.VoiceAgentID
 	}
-	agent, err := s.resolveAgent(ctx, tx, row.TenantID, node, row.VoiceAgentID)
+	agent, err := cs.voiceAgents.resolveAgent(ctx, tx, row.TenantID, node, row.VoiceAgentID)
 	return agent, err == nil, err
 }
 
-func (s *Service) campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flowPlan, error) {
+func (cs *campaigns) campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flowPlan, error) {
 	if row.FlowID == nil {
 		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}
 	}
-	return s.storedFlow(ctx, tx, row.TenantID, *row.FlowID)
+	return cs.flows.storedFlow(ctx, tx, row.TenantID, *row.FlowID)
 }
 
 // PauseCampaign stops a running campaign from dialing; calls in progress go on. Errors: store.ErrNotFound,
 // *ConflictError.
-func (s *Service) PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
-	return s.halt(ctx, tenant, id, halting{
+func (cs *campaigns) PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
+	return cs.halt(ctx, tenant, id, halting{
 		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceManual,
 	})
 }
 
 // StopCampaign ends a running or paused campaign for good. Errors: store.ErrNotFound, *ConflictError.
-func (s *Service) StopCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
-	return s.halt(ctx, tenant, id, halting{
+func (cs *campaigns) StopCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
+	return cs.halt(ctx, tenant, id, halting{
 		trigger: "stop", to: CampaignCompleted, from: []CampaignStatus{CampaignRunning, CampaignPaused},
 	})
 }
@@ -267,12 +267,12 @@ type halting struct {
 }
 
 // halt holds the gate's lock, so that no call of the campaign begins once it has committed.
-func (s *Service) halt(ctx context.Context, tenant, id uuid.UUID, h halting) (Campaign, error) {
-	out, err := s.inCampaign(ctx, tenant, h.trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
+func (cs *campaigns) halt(ctx context.Context, tenant, id uuid.UUID, h halting) (Campaign, error) {
+	out, err := cs.inCampaign(ctx, tenant, h.trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
 		var rate *float64
 		if h.to == CampaignPaused { // read before the lock is taken
 			var err error
-			if rate, err = s.abandonRate(ctx, tx, tenant, id); err != nil {
+			if rate, err = cs.pacers.abandonRate(ctx, tx, tenant, id); err != nil {
 				return db.Campaign{}, err
 			}
 		}
@@ -297,8 +297,8 @@ func (s *Service) halt(ctx context.Context, tenant, id uuid.UUID, h halting) (Ca
 		return row, err
 	})
 	if err == nil {
-		s.signals.changed()
-		s.signals.campaign(id)
+		cs.signals.changed()
+		cs.signals.campaign(id)
 	}
 	return out, err
 }

@@ -49,7 +49,7 @@ func TestInboundComesOverItsTrunk(t *testing.T) {
 	route := func(peer string) error {
 		in := inbound("8000000009")
 		in.Peer = peer
-		_, err := b.svc.Handler().Route(t.Context(), in)
+		_, err := b.svc.answering.Handler().Route(t.Context(), in)
 		return err
 	}
 	for _, peer := range []string{"203.0.113.7", "2001:db8::7", "[2001:db8::7]", "::ffff:203.0.113.7", "198.51.100.20"} {

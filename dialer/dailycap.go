@@ -13,8 +13,8 @@ import (
 const maxDailyCap = 1000
 
 // dailyCap is how many calls a number may get on one day of the callee's, over all campaigns of the tenant; 0 for any number.
-func (s *Service) dailyCap(tenants *int32) int64 {
-	limit := int64(s.cfg.DailyCap)
+func (g *rules) dailyCap(tenants *int32) int64 {
+	limit := int64(g.cfg.DailyCap)
 	if tenants != nil && (limit == 0 || int64(*tenants) < limit) {
 		limit = int64(*tenants)
 	}
@@ -50,7 +50,7 @@ func (g gate) judgeDay(
 }
 
 // dayBegan is the midnight before t where the callee is.
-func (s *Service) dayBegan(t time.Time) time.Time {
-	y, m, d := t.In(s.legal.Zone).Date()
-	return time.Date(y, m, d, 0, 0, 0, 0, s.legal.Zone)
+func (g *rules) dayBegan(t time.Time) time.Time {
+	y, m, d := t.In(g.legal.Zone).Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, g.legal.Zone)
 }

@@ -31,18 +31,18 @@ type DisposeResult struct {
 // Dispose keeps what an agent says of a call: disposition and notes, a callback for its lead, or that the callee wants no more
 // calls. It ends the wrap-up of that call; later it corrects what was said. Errors: *ValidationError, store.ErrNotFound,
 // *ConflictError, *acd.StateError.
-func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in DisposeInput) (DisposeResult, error) {
-	now := s.now()
+func (dk *desk) Dispose(ctx context.Context, tenant, agent uuid.UUID, in DisposeInput) (DisposeResult, error) {
+	now := dk.now()
 	d, err := in.disposal(now)
 	if err != nil {
 		return DisposeResult{}, err
 	}
-	if s.cfg.Agents == nil {
+	if dk.cfg.Agents == nil {
 		return DisposeResult{}, wrap("dispose", errNoAgents)
 	}
 	var out DisposeResult
 	var moved db.Agent
-	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err = dk.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if err := lockDisposed(ctx, tx, tenant, d); err != nil {
 			return err
 		}
@@ -51,23 +51,23 @@ func (s *Service) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispo
 			return err
 		}
 		if call.AgentID == nil || *call.AgentID != agent {
-			return &ConflictError{Code: CodeCallOfOtherAgent, Detail: "The call was not this agent's."}
+			return &ConflictError{Code: CodeCallOfOtherAgent, Detail: "The call was not this agent'dk."}
 		}
-		if moved, err = s.cfg.Agents.Disposes(ctx, tx, tenant, agent, d.call, now); err != nil {
+		if moved, err = dk.cfg.Agents.Disposes(ctx, tx, tenant, agent, d.call, now); err != nil {
 			return err
 		}
-		if out.Call, err = s.setDisposition(ctx, tx, call, disposing{
+		if out.Call, err = dk.setDisposition(ctx, tx, call, disposing{
 			disposition: d.disposition, notes: d.notes, source: sourceAgent, at: now,
 		}); err != nil {
 			return err
 		}
-		return s.disposeLead(ctx, tx, call, d, now)
+		return dk.disposeLead(ctx, tx, call, d, now)
 	})
 	if err != nil {
 		return DisposeResult{}, wrap("dispose", err)
 	}
-	s.cfg.Agents.Applied(moved)
-	if out.Agent, err = s.cfg.Agents.GetAgent(ctx, tenant, agent); err != nil {
+	dk.cfg.Agents.Applied(moved)
+	if out.Agent, err = dk.cfg.Agents.GetAgent(ctx, tenant, agent); err != nil {
 		return out, wrap("dispose", err)
 	}
 	return out, nil
@@ -86,23 +86,23 @@ func lockDisposed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, d disposa
 }
 
 // disposeLead does what a disposal says of the callee. What can't be done is refused as a whole.
-func (s *Service) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d disposal, at time.Time) error {
+func (dk *desk) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d disposal, at time.Time) error {
 	switch {
 	case d.optOut && len(call.PeerHash) == 0:
 		return &ValidationError{Fields: []FieldError{{
 			Field: "opt_out", Message: "can't be kept: the call came without a telephone number",
 		}}}
 	case d.optOut:
-		return s.optOut(ctx, tx, call.TenantID, call.PeerHash, at)
+		return dk.optOut(ctx, tx, call.TenantID, call.PeerHash, at)
 	case d.callbackAt != nil:
-		return s.promiseCallback(ctx, tx, call, *d.callbackAt)
+		return dk.promiseCallback(ctx, tx, call, *d.callbackAt)
 	}
 	return nil
 }
 
 // promiseCallback has the lead of a call called again. Errors: *ValidationError when the call has no lead; *ConflictError when
 // the lead may never be called again, is in a call, or has had another call since, or when its campaign has ended.
-func (s *Service) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call, at time.Time) error {
+func (dk *desk) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call, at time.Time) error {
 	noLead := &ValidationError{Fields: []FieldError{{Field: "callback_at", Message: "can't be kept: the call has no lead"}}}
 	if call.LeadID == nil {
 		return noLead
@@ -163,7 +163,7 @@ type callDispositionSet struct {
 
 // setDisposition puts a disposition on a locked call and its lead, and tells so. Errors: *ValidationError when the tenant has
 // a list that it is not on.
-func (s *Service) setDisposition(ctx context.Context, tx *store.Tx, call db.Call, d disposing) (db.Call, error) {
+func (dk *desk) setDisposition(ctx context.Context, tx *store.Tx, call db.Call, d disposing) (db.Call, error) {
 	owner, err := tx.Q.GetTenant(ctx, call.TenantID)
 	if err != nil {
 		return call, err
@@ -203,15 +203,15 @@ func (s *Service) setDisposition(ctx context.Context, tx *store.Tx, call db.Call
 // optOut keeps a number from being dialed ever again: its hash stays, its leads end, and a strict tenant forgets the number
 // itself. A lead in a call ends with it, and a call that rings at the number ends at once. The transaction must have taken the number's
 // lock before anything else.
-func (s *Service) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
+func (dk *desk) optOut(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hash []byte, at time.Time) error {
 	if err := tx.Q.SuppressionOptOut(ctx, tenant, hash, suppressedByOptOut); err != nil {
 		return err
 	}
-	return s.endSuppressed(ctx, tx, tenant, [][]byte{hash}, at)
+	return dk.endSuppressed(ctx, tx, tenant, [][]byte{hash}, at)
 }
 
 // endSuppressed ends the leads of numbers that must not be called again.
-func (s *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte, at time.Time) error {
+func (dk *desk) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte, at time.Time) error {
 	leads, err := tx.Q.LeadsOfHashes(ctx, tenant, hashes)
 	if err != nil {
 		return err
@@ -221,12 +221,12 @@ func (s *Service) endSuppressed(ctx context.Context, tx *store.Tx, tenant uuid.U
 		case LeadDialing, LeadConnected: // the call's end finds the suppression
 		case LeadOptedOut:
 		case LeadNew, LeadQueued, LeadCallback, LeadRetry, LeadCompleted, LeadExhausted, LeadDNC, LeadInvalid:
-			if err := s.finishLead(ctx, tx, lead, LeadOptedOut, at); err != nil {
+			if err := dk.leads.finishLead(ctx, tx, lead, LeadOptedOut, at); err != nil {
 				return err
 			}
 		}
 	}
-	if err := s.unring(ctx, tx, tenant, hashes); err != nil {
+	if err := dk.answering.unring(ctx, tx, tenant, hashes); err != nil {
 		return err
 	}
 	return tx.Q.CallsPurgePeers(ctx, tenant, hashes)

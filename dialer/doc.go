@@ -1,7 +1,7 @@
 // Package dialer decides what is dialed, when, and what becomes of it: campaigns, leads, voice agents, the
 // do-not-call rules, the gate that stands before every call, and the pacers that work running campaigns off.
 //
-// Read api.go for the shapes and the errors, service.go for the wiring, campaigns.go, leads.go and
+// Read api.go for the shapes and the errors, parts.go for what the dialer is made of and who works with whom, service.go for its configuration, campaigns.go, leads.go and
 // voiceagents.go for what the public operations do, gate.go for the rules of dialing, pacer.go for the
 // campaigns at work, people.go for the calls that go to agents, single.go for those of no campaign, agentdesk.go and
 // dispose.go for what agents do with leads and calls (package acd keeps the agents), and outcome.go for what an ended call

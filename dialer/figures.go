@@ -39,8 +39,8 @@ const (
 type figures map[string]db.CampaignFiguresRow
 
 // readFigures reads a campaign's figures. The window of the abandon rate begins with a full minute.
-func (s *Service) readFigures(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (figures, error) {
-	rows, err := tx.Q.CampaignFigures(ctx, s.now().Add(-abandonWindow).Truncate(time.Minute), tenant, campaign)
+func (t *statistics) readFigures(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (figures, error) {
+	rows, err := tx.Q.CampaignFigures(ctx, t.now().Add(-abandonWindow).Truncate(time.Minute), tenant, campaign)
 	out := make(figures, len(rows))
 	for _, r := range rows {
 		out[r.Figure] = r
@@ -72,12 +72,12 @@ func (f figures) abandon() AbandonFigures {
 
 // KeepFigures folds what changes of leads and calls have added to the campaigns' figures, until ctx ends. Of several controllers
 // one does it at a time. Figures are right without it; reading them would take ever longer.
-func (s *Service) KeepFigures(ctx context.Context) {
+func (t *statistics) KeepFigures(ctx context.Context) {
 	tick := time.NewTicker(foldEvery)
 	defer tick.Stop()
 	for {
-		if err := s.foldFigures(ctx); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "campaign figures not folded", "error", err)
+		if err := t.foldFigures(ctx); err != nil && ctx.Err() == nil {
+			t.log.WarnContext(ctx, "campaign figures not folded", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -88,18 +88,18 @@ func (s *Service) KeepFigures(ctx context.Context) {
 }
 
 // foldFigures folds all that there is, in transactions of bounded size.
-func (s *Service) foldFigures(ctx context.Context) error {
+func (t *statistics) foldFigures(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, foldTimeout)
 	defer cancel()
 	for {
 		var taken int64
-		err := s.st.InSystem(ctx, func(tx *store.Tx) error {
+		err := t.st.InSystem(ctx, func(tx *store.Tx) error {
 			taken = 0
 			locked, err := tx.Q.CampaignCountsLock(ctx)
 			if err != nil || !locked {
 				return err
 			}
-			old := s.now().Add(-minutesKept)
+			old := t.now().Add(-minutesKept)
 			if taken, err = tx.Q.CampaignDeltasFold(ctx, foldBatch, old); err != nil {
 				return err
 			}

@@ -63,7 +63,7 @@ func (c *flowCache) put(plan flowPlan) {
 }
 
 // storedFlow gives a flow of the tenant in its newest version.
-func (s *Service) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*flowPlan, error) {
+func (f *flows) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*flowPlan, error) {
 	gone := &DependencyError{Code: CodeNoFlowConfigured, Detail: "the flow is gone"}
 	version, err := tx.Q.FlowVersion(ctx, tenant, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -72,7 +72,7 @@ func (s *Service) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.
 	if err != nil {
 		return nil, err
 	}
-	if plan, ok := s.flows.get(id, version); ok {
+	if plan, ok := f.cache.get(id, version); ok {
 		return plan, nil
 	}
 	row, err := tx.Q.FlowGet(ctx, tenant, id)
@@ -84,7 +84,7 @@ func (s *Service) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.
 	}
 	plan, err := readFlow(row.ID, row.Version, row.Nodes)
 	if err == nil {
-		s.flows.put(*plan)
+		f.cache.put(*plan)
 	}
 	return plan, err
 }
@@ -280,9 +280,9 @@ type FlowRun struct {
 }
 
 // FlowRuns are the traces of the flows that a call of the tenant went through, the first one first.
-func (s *Service) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]FlowRun, error) {
+func (f *flows) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]FlowRun, error) {
 	runs := []FlowRun{}
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		rows, err := tx.Q.FlowRunsOfCall(ctx, tenant, call)
 		if err != nil {
 			return err

@@ -93,7 +93,7 @@ func (in FlowInput) check(ctx context.Context, tx *store.Tx, row *db.Flow, edit 
 }
 
 // checkTargets refuses transfers to SIP URIs that can't be dialed. One that a variable completes is checked when it is dialed.
-func (s *Service) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput) error {
+func (f *flows) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInput) error {
 	if len(in.Nodes.Value) > maxFlowBytes {
 		return nil // told with all else that is wrong
 	}
@@ -103,7 +103,7 @@ func (s *Service) checkTargets(ctx context.Context, tenant uuid.UUID, in FlowInp
 	}
 	c := checker{code: CodeSIPHostNotAllowed}
 	for node, uri := range graph.SIPTargets() {
-		fault, err := s.sipPolicy().sipFault(ctx, tenant, uri)
+		fault, err := f.sipPolicy().sipFault(ctx, tenant, uri)
 		if err != nil {
 			return err
 		}
@@ -122,12 +122,12 @@ func viewFlow(row db.Flow) Flow {
 }
 
 // CreateFlow saves a flow in its first version. Errors: *ValidationError, *ConflictError when the tenant has all that it may have.
-func (s *Service) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) (Flow, error) {
+func (f *flows) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) (Flow, error) {
 	var out db.Flow
-	if err := s.checkTargets(ctx, tenant, in); err != nil {
+	if err := f.checkTargets(ctx, tenant, in); err != nil {
 		return Flow{}, err
 	}
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row := db.Flow{TenantID: tenant, ID: newID()}
 		if err := in.check(ctx, tx, &row, false); err != nil {
 			return err
@@ -152,9 +152,9 @@ func addVersion(ctx context.Context, tx *store.Tx, row db.Flow) error {
 }
 
 // FlowIDs gives the ids of the tenant's flows, by the flows' names.
-func (s *Service) FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, error) {
+func (f *flows) FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		ids, err = tx.Q.FlowIDs(ctx, tenant)
 		return err
@@ -163,9 +163,9 @@ func (s *Service) FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, e
 }
 
 // ListFlows gives those of some flows that there are, by name.
-func (s *Service) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]Flow, error) {
+func (f *flows) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) ([]Flow, error) {
 	var rows []db.Flow
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.FlowsByID(ctx, tenant, ids)
 		return err
@@ -178,9 +178,9 @@ func (s *Service) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UU
 }
 
 // GetFlow gives one flow. Errors: store.ErrNotFound.
-func (s *Service) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, error) {
+func (f *flows) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, error) {
 	var row db.Flow
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.FlowGet(ctx, tenant, id)
 		return err
@@ -190,12 +190,12 @@ func (s *Service) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, erro
 
 // PatchFlow changes a flow, which is its next version; calls that are up keep the one that they began with. Errors:
 // store.ErrNotFound, *ValidationError.
-func (s *Service) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in FlowInput) (Flow, error) {
+func (f *flows) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in FlowInput) (Flow, error) {
 	var out db.Flow
-	if err := s.checkTargets(ctx, tenant, in); err != nil {
+	if err := f.checkTargets(ctx, tenant, in); err != nil {
 		return Flow{}, err
 	}
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		before, err := tx.Q.FlowLock(ctx, tenant, id)
 		if err != nil {
 			return err
@@ -228,8 +228,8 @@ func sameJSON(a, b json.RawMessage) bool {
 }
 
 // DeleteFlow deletes a flow that nothing names. Errors: store.ErrNotFound, *ConflictError.
-func (s *Service) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (f *flows) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
+	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if _, err := tx.Q.FlowLock(ctx, tenant, id); err != nil {
 			return err
 		}

@@ -270,10 +270,10 @@ func TestTransferToASIPURI(t *testing.T) {
 	agent := b.agent(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
-	call, err := b.svc.Handler().Route(t.Context(), inbound("8000000001"))
+	call, err := b.svc.answering.Handler().Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	admit := func(uri string) (switchctl.Admission, error) {
-		return b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+		return b.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
 			TenantID: b.tenant, ToURI: uri, Purpose: switchctl.PurposeTransfer, ParentCallID: &call.ID, Environment: "live",
 		})
 	}
@@ -300,11 +300,11 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 	agent := b.agent(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
-	call, err := b.svc.Handler().Route(t.Context(), inbound("8000000001"))
+	call, err := b.svc.answering.Handler().Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
 	b.sipHosts(t, "8.8.8.8")
 	admit := func(user string) Reason {
-		_, err := b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+		_, err := b.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
 			TenantID: b.tenant, ToURI: "sip:" + user + "@8.8.8.8", Purpose: switchctl.PurposeTransfer, ParentCallID: &call.ID,
 			Environment: "live",
 		})

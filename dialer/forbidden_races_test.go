@@ -160,7 +160,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				suppressed := background(suppress)
 				p.waitsOr(t, 1, suppressed)
 				admitted := background(func() error {
-					_, err := p.svc.Gate().Admit(t.Context(), req)
+					_, err := p.svc.rules.Gate().Admit(t.Context(), req)
 					return err
 				})
 				p.waitsOr(t, 2, admitted)
@@ -176,7 +176,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
 				var call uuid.UUID
 				admitted := background(func() error {
-					adm, err := p.svc.Gate().Admit(t.Context(), req)
+					adm, err := p.svc.rules.Gate().Admit(t.Context(), req)
 					call = adm.Call.ID
 					return err
 				})
@@ -234,7 +234,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 			case started <- struct{}{}:
 			default:
 			}
-			adm, err := p.svc.Gate().Admit(t.Context(), req)
+			adm, err := p.svc.rules.Gate().Admit(t.Context(), req)
 			call, refused = adm.Call.ID, err
 		})
 		both.Wait()
@@ -248,7 +248,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 			require.Equal(t, 1, p.ending(t, call), "%s: suppressed, admitted, and rings on", way)
 			outcomes["ended"]++
 		}
-		_, err := p.svc.Gate().Admit(t.Context(), req)
+		_, err := p.svc.rules.Gate().Admit(t.Context(), req)
 		require.Error(t, err, "after both")
 	}
 	t.Log(outcomes)
@@ -265,7 +265,7 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
 	var adm switchctl.Admission
 	admitted := background(func() (err error) {
-		adm, err = p.svc.Gate().Admit(t.Context(), req)
+		adm, err = p.svc.rules.Gate().Admit(t.Context(), req)
 		return err
 	})
 	p.waitsOr(t, 1, admitted)
@@ -278,7 +278,7 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	release()
 	require.NoError(t, <-admitted)
 	require.NoError(t, <-paused)
-	_, err := p.svc.Gate().Admit(t.Context(), next)
+	_, err := p.svc.rules.Gate().Admit(t.Context(), next)
 	require.Equal(t, ReasonCampaign, reason(t, err))
 	require.Equal(t, ReasonCampaign, reason(t, p.again(t, adm)))
 }
@@ -287,7 +287,7 @@ func TestPauseWinsEveryRace(t *testing.T) {
 func (b *bundle) again(t *testing.T, adm switchctl.Admission) error {
 	t.Helper()
 	moved := false
-	err := b.svc.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
+	err := b.svc.rules.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
 		moved = true
 		return nil
 	})
@@ -346,11 +346,11 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET daily_cap = NULL, holidays = '{}'")
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET status = 'running'")
 				if way != "third party" {
-					before, err := p.svc.Gate().Admit(t.Context(), all["single"](t, number))
+					before, err := p.svc.rules.Gate().Admit(t.Context(), all["single"](t, number))
 					require.NoError(t, err)
 					p.end(t, before.Call, "failed", "USER_BUSY")
 				}
-				adm, err := p.svc.Gate().Admit(t.Context(), all[way](t, number))
+				adm, err := p.svc.rules.Gate().Admit(t.Context(), all[way](t, number))
 				require.NoError(t, err, way)
 				c.change(t, p, adm)
 				err = p.again(t, adm)
@@ -370,10 +370,10 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 func TestSuppressionDuringAnotherRoute(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	adm, err := p.svc.Gate().Admit(t.Context(), p.ways(t)["single"](t, "9876543210"))
+	adm, err := p.svc.rules.Gate().Admit(t.Context(), p.ways(t)["single"](t, "9876543210"))
 	require.NoError(t, err)
 	var suppressed <-chan error
-	err = p.svc.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
+	err = p.svc.rules.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
 		suppressed = background(func() error { //nolint:contextcheck // it is somebody else's
 			_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some("9876543210")})
 			return err
@@ -413,7 +413,7 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 		if status == "other number" {
 			number = "9876543211"
 		}
-		adm, err := p.svc.Gate().Admit(t.Context(), all["single"](t, number))
+		adm, err := p.svc.rules.Gate().Admit(t.Context(), all["single"](t, number))
 		require.NoError(t, err)
 		states[status] = adm.Call.ID
 		switch status {

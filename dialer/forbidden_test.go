@@ -123,7 +123,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 			rang = append(rang, number)
 			b.end(t, call, "failed", "USER_BUSY")
 		}
-		_, err = b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+		_, err = b.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
 			TenantID: b.tenant, To: mustPhone(t, number), Purpose: switchctl.PurposeTransfer, ParentCallID: &parent.ID,
 		})
 		require.Equal(t, kind == forbiddenNot, err == nil, "transfer, %s: %v", kind, err)
@@ -135,7 +135,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		}
 	}
 	p := newPacer(b.svc, originatorFunc(func(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
-		adm, err := b.svc.Gate().Admit(ctx, req)
+		adm, err := b.svc.rules.Gate().Admit(ctx, req)
 		if err == nil {
 			rang = append(rang, req.To.National())
 			err = b.closeCall(ctx, adm.Call, "failed", "USER_BUSY")

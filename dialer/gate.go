@@ -26,7 +26,7 @@ const fallbackChannels = 10
 type gate struct{ s *Service }
 
 // Gate is what the call controller asks before every originate.
-func (s *Service) Gate() switchctl.Gate { return gate{s} }
+func (g *rules) Gate() switchctl.Gate { return gate{g.service} }
 
 // registryAnswer is what the registry said of one number, or that it could not.
 type registryAnswer struct {
@@ -212,7 +212,7 @@ func (g gate) parent(
 
 // judge applies the rules that look at the number, the lead and the time, in the order in which they matter: what
 // can never be dialed first.
-func (s *Service) judge(
+func (g *rules) judge(
 	req switchctl.OriginateRequest, f db.GateFactsRow, hash []byte, registry registryAnswer, now time.Time,
 ) *RefusalError {
 	never := time.Time{}
@@ -249,7 +249,7 @@ func (s *Service) judge(
 	if forLead && f.Attempts >= f.MaxAttempts {
 		return refuse(ReasonAttempts, now, never, "%d attempts were made", f.Attempts)
 	}
-	if open, at := s.mayRing(f.TenantWindow, f.CampaignWindow, f.Holidays, now, ringTimeout(req, f)); !open {
+	if open, at := g.mayRing(f.TenantWindow, f.CampaignWindow, f.Holidays, now, ringTimeout(req, f)); !open {
 		return refuse(ReasonWindow, now, at, "numbers may not be called at this time of day")
 	}
 	if req.VoiceAgentID != nil && f.AgentStatus != string(VoiceAgentActive) {
@@ -268,29 +268,29 @@ func orGone(status string) string {
 // mayCall tells whether numbers may be called now, and when they next may be: in the campaign's window, or the
 // tenant's, or the law's where neither is set, never outside the law's, and on none of the tenant's holidays. A stored window
 // that can't be read leaves the law's.
-func (s *Service) mayCall(tenantWindow, campaignWindow json.RawMessage, holidays []string, now time.Time) (bool, time.Time) {
-	off := daysOff{zone: s.legal.Zone, days: holidays}
+func (g *rules) mayCall(tenantWindow, campaignWindow json.RawMessage, holidays []string, now time.Time) (bool, time.Time) {
+	off := daysOff{zone: g.legal.Zone, days: holidays}
 	for _, column := range []json.RawMessage{campaignWindow, tenantWindow} {
-		w, set, err := s.windows.read(column)
+		w, set, err := g.windows.read(column)
 		if err != nil {
-			s.log.Error("stored calling window can't be read", "error", err)
+			g.log.Error("stored calling window can't be read", "error", err)
 			break
 		}
 		if set {
-			return openAt(now, s.legal, off, w)
+			return openAt(now, g.legal, off, w)
 		}
 	}
-	return openAt(now, s.legal, off)
+	return openAt(now, g.legal, off)
 }
 
 // mayRing is mayCall for a callee who rings that long: the last ring ends before the hours do.
-func (s *Service) mayRing(
+func (g *rules) mayRing(
 	tenantWindow, campaignWindow json.RawMessage, holidays []string, now time.Time, ring time.Duration,
 ) (bool, time.Time) {
-	if open, at := s.mayCall(tenantWindow, campaignWindow, holidays, now); !open {
+	if open, at := g.mayCall(tenantWindow, campaignWindow, holidays, now); !open {
 		return false, at
 	}
-	return s.mayCall(tenantWindow, campaignWindow, holidays, now.Add(ring))
+	return g.mayCall(tenantWindow, campaignWindow, holidays, now.Add(ring))
 }
 
 // judgeCeilings applies the ceilings; the trunks' own are applied with the routes.

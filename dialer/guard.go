@@ -35,8 +35,8 @@ func (f figures) tallies() tallies {
 }
 
 // abandonRate is the rate of the last 24 hours; nil where no person answered.
-func (s *Service) abandonRate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (*float64, error) {
-	kept, err := s.readFigures(ctx, tx, tenant, campaign)
+func (p *pacers) abandonRate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID) (*float64, error) {
+	kept, err := p.statistics.readFigures(ctx, tx, tenant, campaign)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func (s *Service) abandonRate(ctx context.Context, tx *store.Tx, tenant, campaig
 }
 
 // pauseForAbandons pauses a campaign of which too many callees find nobody. One that no longer runs is left alone.
-func (s *Service) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t tallies) error {
-	_, err := s.halt(ctx, tenant, id, halting{
+func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t tallies) error {
+	_, err := p.campaigns.halt(ctx, tenant, id, halting{
 		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceAbandonRate,
 	})
 	var conflict *ConflictError
@@ -60,8 +60,8 @@ func (s *Service) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t 
 	if err != nil {
 		return fmt.Errorf("pause the campaign for its abandoned calls: %w", err)
 	}
-	s.metrics.autoPaused.Inc()
-	s.log.WarnContext(ctx, "campaign paused: too many callees found no agent", "tenant_id", tenant, "campaign_id", id,
+	p.metrics.autoPaused.Inc()
+	p.log.WarnContext(ctx, "campaign paused: too many callees found no agent", "tenant_id", tenant, "campaign_id", id,
 		"answered_24h", t.day.Answered, "abandoned_24h", t.day.Abandoned, "source", sourceAbandonRate)
 	return nil
 }

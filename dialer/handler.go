@@ -18,7 +18,7 @@ import (
 type handler struct{ s *Service }
 
 // Handler is what the call controller asks about calls that are up.
-func (s *Service) Handler() switchctl.AnswerHandler { return handler{s} }
+func (a *answering) Handler() switchctl.AnswerHandler { return handler{a.service} }
 
 // Route finds the tenant of an inbound call's number and commits the call's row, its unit and call.started. The call
 // takes the unit of the voice agent that it reaches first. Errors: switchctl.ErrUnknownNumber,

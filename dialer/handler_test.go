@@ -182,7 +182,7 @@ func TestInboundOfStrictTenant(t *testing.T) {
 	for from, wanted := range map[string]string{"9876543210": "••••3210", "+14155550100": "••••0100", "anonymous": "••••"} {
 		in := inbound("8000000001")
 		in.From = from
-		call, err := b.svc.Handler().Route(t.Context(), in)
+		call, err := b.svc.answering.Handler().Route(t.Context(), in)
 		require.NoError(t, err)
 		require.Equal(t, wanted, call.FromNumber.Reveal())
 	}

@@ -69,7 +69,7 @@ func TestLateConnectCountsWhenItHappens(t *testing.T) {
 				menuLeg: menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, presses: []string{"1"}}, bridge: make(chan struct{}), over: make(chan struct{}),
 			}
 			answered := make(chan error, 1)
-			go func() { answered <- p.svc.Handler().Answered(t.Context(), leg) }()
+			go func() { answered <- p.svc.answering.Handler().Answered(t.Context(), leg) }()
 			<-leg.bridge
 			require.NoError(t, p.st.InTenant(t.Context(), p.tenant, func(tx *store.Tx) error {
 				_, err := tx.Q.CallMarkPersonConnected(t.Context(), db.CallMarkPersonConnectedParams{

@@ -16,26 +16,26 @@ import (
 
 // PushLead adds one lead, scrubbed. Errors: *ValidationError, store.ErrNotFound for the campaign, *ConflictError with
 // the members id and crm_lead_id of the lead that is there already.
-func (s *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in LeadInput) (Lead, error) {
+func (l *leads) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in LeadInput) (Lead, error) {
 	row, err := in.row()
 	if err != nil {
 		return Lead{}, err
 	}
 	rows := []leadRow{row}
-	answered := s.scrubRows(ctx, tenant, rows)
+	answered := l.scrubRows(ctx, tenant, rows)
 	var out Lead
-	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err = l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		owner, err := campaignOwner(ctx, tx, tenant, campaign)
 		if err != nil {
 			return err
 		}
-		added, err := s.insertLeads(ctx, tx, owner, campaign, rows, answered)
+		added, err := l.insertLeads(ctx, tx, owner, campaign, rows, answered)
 		if err != nil {
 			return err
 		}
 		made, ok := added[row.id]
 		if !ok {
-			return s.duplicate(ctx, tx, tenant, campaign, rows[0])
+			return l.duplicate(ctx, tx, tenant, campaign, rows[0])
 		}
 		out = leadOf(made, store.PrivacyMode(owner.PrivacyMode))
 		return nil
@@ -43,7 +43,7 @@ func (s *Service) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in L
 	if err != nil {
 		return Lead{}, wrap("push lead", err)
 	}
-	s.signals.campaign(campaign)
+	l.signals.campaign(campaign)
 	return out, nil
 }
 
@@ -55,7 +55,7 @@ func campaignOwner(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID
 	return tx.Q.GetTenant(ctx, tenant)
 }
 
-func (s *Service) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, row leadRow) error {
+func (l *leads) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign uuid.UUID, row leadRow) error {
 	there, err := tx.Q.LeadFindDuplicate(ctx, db.LeadFindDuplicateParams{
 		TenantID: tenant, CampaignID: campaign, PhoneHash: row.hash, CrmLeadID: emptyAsNil(row.crmLeadID),
 	})
@@ -69,15 +69,15 @@ func (s *Service) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign 
 }
 
 // scrubRows asks the registry about rows that come in, and gives them their hashes; false when it can't answer.
-func (s *Service) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRow) bool {
+func (l *leads) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRow) bool {
 	phones := make([]store.Phone, len(rows))
 	for i := range rows {
-		rows[i].hash = s.st.PhoneHash(tenant, rows[i].phone)
+		rows[i].hash = l.st.PhoneHash(tenant, rows[i].phone)
 		phones[i] = rows[i].phone
 	}
-	listed, err := s.listed(ctx, phones)
+	listed, err := l.listed(ctx, phones)
 	if err != nil {
-		s.log.WarnContext(ctx, "leads not scrubbed: do-not-call registry can't answer", "tenant_id", tenant,
+		l.log.WarnContext(ctx, "leads not scrubbed: do-not-call registry can't answer", "tenant_id", tenant,
 			"leads", len(rows), "error", err)
 		return false
 	}
@@ -89,11 +89,11 @@ func (s *Service) scrubRows(ctx context.Context, tenant uuid.UUID, rows []leadRo
 
 var errNoRegistry = errors.New("ask do-not-call registry: none configured")
 
-func (s *Service) listed(ctx context.Context, phones []store.Phone) ([]bool, error) {
-	if s.cfg.DNC == nil {
+func (l *leads) listed(ctx context.Context, phones []store.Phone) ([]bool, error) {
+	if l.cfg.DNC == nil {
 		return nil, errNoRegistry
 	}
-	listed, err := s.cfg.DNC.Listed(ctx, phones)
+	listed, err := l.cfg.DNC.Listed(ctx, phones)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Service) listed(ctx context.Context, phones []store.Phone) ([]bool, err
 
 // insertLeads adds the rows that are no duplicates and returns them by id. A number that opted out is kept as
 // opted_out, without the number itself where the tenant is strict.
-func (s *Service) insertLeads(
+func (l *leads) insertLeads(
 	ctx context.Context, tx *store.Tx, owner db.Tenant, campaign uuid.UUID, rows []leadRow, scrubbed bool,
 ) (map[uuid.UUID]db.Lead, error) {
 	hashes := make([][]byte, len(rows))
@@ -121,7 +121,7 @@ func (s *Service) insertLeads(
 		optedOut[string(h)] = true
 	}
 	strict := store.PrivacyMode(owner.PrivacyMode) == store.PrivacyStrict
-	p := db.LeadsInsertParams{TenantID: owner.ID, CampaignID: campaign, Now: s.now(), Hashes: hashes}
+	p := db.LeadsInsertParams{TenantID: owner.ID, CampaignID: campaign, Now: l.now(), Hashes: hashes}
 	for _, r := range rows {
 		status, number, sealed := r.status, r.phone.National(), []byte{}
 		switch {
@@ -151,7 +151,7 @@ func (s *Service) insertLeads(
 	for _, lead := range made {
 		added[lead.ID] = lead
 		if lead.Status != string(LeadNew) {
-			if err := s.emitLeadCompleted(ctx, tx, lead); err != nil {
+			if err := l.emitLeadCompleted(ctx, tx, lead); err != nil {
 				return nil, err
 			}
 		}
@@ -161,7 +161,7 @@ func (s *Service) insertLeads(
 
 // PushLeads adds leads in bulk, each scrubbed. Rows that are invalid or duplicates fail no other. Errors:
 // *ValidationError for the body as a whole, store.ErrNotFound for the campaign.
-func (s *Service) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in BulkInput) (BulkResult, error) {
+func (l *leads) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in BulkInput) (BulkResult, error) {
 	c := checker{}
 	list, ok := required(&c, "leads", in.Leads)
 	if ok && len(list) > BulkLimit {
@@ -186,13 +186,13 @@ func (s *Service) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in 
 		}
 		rows, places = append(rows, row), append(places, i)
 	}
-	answered := s.scrubRows(ctx, tenant, rows)
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	answered := l.scrubRows(ctx, tenant, rows)
+	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		owner, err := campaignOwner(ctx, tx, tenant, campaign)
 		if err != nil {
 			return err
 		}
-		added, err := s.insertLeads(ctx, tx, owner, campaign, rows, answered)
+		added, err := l.insertLeads(ctx, tx, owner, campaign, rows, answered)
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (s *Service) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in 
 	if err != nil {
 		return BulkResult{}, wrap("push leads", err)
 	}
-	s.signals.campaign(campaign)
+	l.signals.campaign(campaign)
 	return tally(results), nil
 }
 
@@ -268,8 +268,8 @@ type leadCompleted struct {
 	Metadata    json.RawMessage `json:"metadata"`
 }
 
-func (s *Service) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.Lead) error {
-	at := s.now()
+func (l *leads) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.Lead) error {
+	at := l.now()
 	if lead.CompletedAt != nil {
 		at = *lead.CompletedAt
 	}
@@ -282,14 +282,14 @@ func (s *Service) emitLeadCompleted(ctx context.Context, tx *store.Tx, lead db.L
 		},
 	})
 	if err == nil {
-		s.metrics.finished.WithLabelValues(lead.Status).Inc()
+		l.metrics.finished.WithLabelValues(lead.Status).Inc()
 	}
 	return err
 }
 
 // finishLead puts a lead into a terminal state and tells so, once: one that had ended before, and whose owner opts out later,
 // keeps its time. A strict tenant's number is forgotten at once when its owner has opted out.
-func (s *Service) finishLead(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
+func (l *leads) finishLead(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
 	told := lead.CompletedAt != nil && final(LeadStatus(lead.Status))
 	if told {
 		at = *lead.CompletedAt
@@ -308,5 +308,5 @@ func (s *Service) finishLead(ctx context.Context, tx *store.Tx, lead db.Lead, st
 	if told {
 		return nil
 	}
-	return s.emitLeadCompleted(ctx, tx, done)
+	return l.emitLeadCompleted(ctx, tx, done)
 }

@@ -20,10 +20,10 @@ type LeadFilter struct {
 
 // ListLeads gives a page of a campaign's leads, in the order in which they came, and how many there are. Errors:
 // store.ErrNotFound for the campaign.
-func (s *Service) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f LeadFilter) ([]Lead, int64, error) {
+func (l *leads) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f LeadFilter) ([]Lead, int64, error) {
 	var out []Lead
 	var total int64
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		owner, err := campaignOwner(ctx, tx, tenant, campaign)
 		if err != nil {
 			return err
@@ -48,13 +48,13 @@ func (s *Service) ListLeads(ctx context.Context, tenant, campaign uuid.UUID, f L
 }
 
 // GetLead gives one lead. Errors: store.ErrNotFound.
-func (s *Service) GetLead(ctx context.Context, tenant, id uuid.UUID) (Lead, error) {
-	return s.onLead(ctx, tenant, "get lead", func(tx *store.Tx) (db.Lead, error) { return tx.Q.LeadGet(ctx, tenant, id) })
+func (l *leads) GetLead(ctx context.Context, tenant, id uuid.UUID) (Lead, error) {
+	return l.onLead(ctx, tenant, "get lead", func(tx *store.Tx) (db.Lead, error) { return tx.Q.LeadGet(ctx, tenant, id) })
 }
 
-func (s *Service) onLead(ctx context.Context, tenant uuid.UUID, attempt string, do func(*store.Tx) (db.Lead, error)) (Lead, error) {
+func (l *leads) onLead(ctx context.Context, tenant uuid.UUID, attempt string, do func(*store.Tx) (db.Lead, error)) (Lead, error) {
 	var out Lead
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := do(tx)
 		if err != nil {
 			return err
@@ -167,13 +167,13 @@ func (in LeadEdit) apply(c *checker, to *db.Lead) {
 
 // PatchLead edits what is known of a lead. Errors: store.ErrNotFound, *ValidationError, *ConflictError for a crm_lead_id that
 // another lead of the campaign has.
-func (s *Service) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEdit) (Lead, error) {
+func (l *leads) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEdit) (Lead, error) {
 	c := checker{edit: true}
 	in.apply(&c, &db.Lead{})
 	if err := c.err(); err != nil {
 		return Lead{}, err
 	}
-	lead, err := s.onLead(ctx, tenant, "edit lead", func(tx *store.Tx) (db.Lead, error) {
+	lead, err := l.onLead(ctx, tenant, "edit lead", func(tx *store.Tx) (db.Lead, error) {
 		row, err := tx.Q.LeadLock(ctx, tenant, id)
 		if err != nil {
 			return row, err
@@ -198,8 +198,8 @@ func (s *Service) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEd
 
 // DeleteLead removes a lead. What the tenant must remember of its number, an opt-out, stays. Errors: store.ErrNotFound,
 // *ConflictError while it is being called.
-func (s *Service) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (l *leads) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
+	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := tx.Q.LeadLock(ctx, tenant, id)
 		if err != nil {
 			return err

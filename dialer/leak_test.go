@@ -124,7 +124,7 @@ func auditCeilings(t *testing.T, st *store.Store) {
 func (w *leakWorld) inbound(ctx context.Context, rng *rand.Rand) error {
 	in := inbound(w.number)
 	in.NodeID = "node-1"
-	call, err := w.b.svc.Handler().Route(ctx, in)
+	call, err := w.b.svc.answering.Handler().Route(ctx, in)
 	var busy *switchctl.BusyError
 	switch {
 	case errors.As(err, &busy):
@@ -150,7 +150,7 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 	if rng.IntN(200) == 0 { // its connection dies somewhere in the admission
 		admitCtx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
 	}
-	adm, err := w.b.svc.Gate().Admit(admitCtx, req)
+	adm, err := w.b.svc.rules.Gate().Admit(admitCtx, req)
 	cancel()
 	var refusal *RefusalError
 	switch {
@@ -171,7 +171,7 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 		if rng.IntN(2) == 0 {
 			transfer.To, transfer.ToURI = store.Phone{}, "sip:desk@127.0.0.1"
 		}
-		leg, err := w.b.svc.Gate().Admit(ctx, transfer)
+		leg, err := w.b.svc.rules.Gate().Admit(ctx, transfer)
 		if err != nil && !errors.As(err, &refusal) {
 			return err
 		}
@@ -343,7 +343,7 @@ func (w *leakWorld) check(t *testing.T) {
 	filled := map[uuid.UUID]int{}
 	var open []db.Call
 	for _, req := range w.leads {
-		adm, err := w.b.svc.Gate().Admit(t.Context(), req)
+		adm, err := w.b.svc.rules.Gate().Admit(t.Context(), req)
 		if err == nil {
 			filled[*req.CampaignID]++
 			open = append(open, adm.Call)

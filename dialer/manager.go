@@ -22,13 +22,13 @@ const managerBackoff = time.Second
 
 // Run paces all running campaigns that no other controller paces, until ctx ends. When it returns no pacer runs and
 // no lead is claimed. Beside them it does the scrubs that outlasted their requests.
-func (s *Service) Run(ctx context.Context, originator Originator) error {
+func (p *pacers) Run(ctx context.Context, originator Originator) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	beside.Go(func() { s.scrubOpen(ctx) })
+	beside.Go(func() { p.scrubs.scrubOpen(ctx) })
 	for {
-		if err := s.manage(ctx, originator); ctx.Err() == nil {
-			s.log.WarnContext(ctx, "pacers stopped, starting them again", "error", err)
+		if err := p.manage(ctx, originator); ctx.Err() == nil {
+			p.log.WarnContext(ctx, "pacers stopped, starting them again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -70,16 +70,16 @@ type runningPacer struct {
 	people atomic.Bool
 }
 
-func (s *Service) manage(ctx context.Context, originator Originator) (err error) {
-	cfg := s.st.Pool().Config().ConnConfig.Copy()
+func (p *pacers) manage(ctx context.Context, originator Originator) (err error) {
+	cfg := p.st.Pool().Config().ConnConfig.Copy()
 	cfg.RuntimeParams["application_name"] = "ringmaster pacers"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("connect for the pacers' locks: %w", err)
 	}
-	m := &manager{s: s, originator: originator, conn: conn, pacers: make(map[uuid.UUID]*runningPacer), left: make(map[uuid.UUID]time.Time), freeAt: make(map[uuid.UUID]time.Time)}
+	m := &manager{s: p.service, originator: originator, conn: conn, pacers: make(map[uuid.UUID]*runningPacer), left: make(map[uuid.UUID]time.Time), freeAt: make(map[uuid.UUID]time.Time)}
 	defer func() { err = errors.Join(err, m.close(ctx)) }()
-	tick := time.NewTicker(s.cfg.Poll)
+	tick := time.NewTicker(p.cfg.Poll)
 	defer tick.Stop()
 	for {
 		if err := m.round(ctx); err != nil {
@@ -89,7 +89,7 @@ func (s *Service) manage(ctx context.Context, originator Originator) (err error)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
-		case <-s.signals.kick:
+		case <-p.signals.kick:
 		}
 	}
 }

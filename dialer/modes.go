@@ -19,7 +19,7 @@ import (
 const CodeModeNotScrubbed = "call_mode_not_scrubbed"
 
 // callModes are the kinds of calls that a campaign makes.
-func (s *Service) callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, error) {
+func (g *rules) callModes(ctx context.Context, tx *store.Tx, row db.Campaign) (dnc.Modes, error) {
 	var modes dnc.Modes
 	if row.AnnouncementUrl != nil || row.Amd && row.VoicemailAction == voicemailMessage {
 		modes |= dnc.ModePrerecorded
@@ -36,7 +36,7 @@ func (s *Service) callModes(ctx context.Context, tx *store.Tx, row db.Campaign) 
 		}
 	case ActionRunFlow:
 	}
-	plan, err := s.campaignFlow(ctx, tx, row)
+	plan, err := g.campaigns.campaignFlow(ctx, tx, row)
 	if err != nil {
 		return modes, err
 	}
@@ -59,15 +59,15 @@ func flowModes(g *flow.Graph) dnc.Modes {
 }
 
 // checkModes refuses the start of a campaign whose calls are of a kind for which no number is checked here.
-func (s *Service) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign) error {
-	if s.cfg.DNCPolicy.Modes == 0 {
+func (g *rules) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign) error {
+	if g.cfg.DNCPolicy.Modes == 0 {
 		return nil
 	}
-	modes, err := s.callModes(ctx, tx, row)
+	modes, err := g.callModes(ctx, tx, row)
 	if err != nil {
 		return err
 	}
-	if missing := s.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
+	if missing := g.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
 		return &ConflictError{Code: CodeModeNotScrubbed, Detail: uncoveredDetail(missing), Members: map[string]any{"modes": missing}}
 	}
 	return nil
@@ -80,7 +80,7 @@ func uncoveredDetail(missing []string) string {
 // judgeModes is checkModes for one call, whoever wants it: a single one, or a campaign's that was started before the settings, the
 // campaign or its flow changed. An agent who dials by hand, and a leg to a third party, are none of the kinds; but what the campaign
 // has the callee told first is.
-func (s *Service) judgeModes(req switchctl.OriginateRequest, f db.GateFactsRow, by taker, now time.Time) *RefusalError {
+func (g *rules) judgeModes(req switchctl.OriginateRequest, f db.GateFactsRow, by taker, now time.Time) *RefusalError {
 	modes := by.modes
 	if req.VoiceAgentID != nil {
 		modes |= dnc.ModeRobo
@@ -91,7 +91,7 @@ func (s *Service) judgeModes(req switchctl.OriginateRequest, f db.GateFactsRow, 
 	if req.CampaignID != nil && f.AnnouncementUrl != nil {
 		modes |= dnc.ModePrerecorded
 	}
-	if missing := s.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
+	if missing := g.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
 		return refuse(ReasonMode, now, now.Add(time.Minute), "%s", uncoveredDetail(missing))
 	}
 	return nil

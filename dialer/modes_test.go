@@ -74,12 +74,12 @@ func TestGateStaysWithinTheModesThatAreChecked(t *testing.T) {
 	}
 	narrowed := b.another(t, "node-1", func(c *Config) { c.DNCPolicy = dnc.Policy{Modes: dnc.ModeLiveAgent} }) // a restart later
 	for _, req := range []switchctl.OriginateRequest{b.request(t, campaign.ID, lead), single} {
-		_, err := narrowed.Gate().Admit(t.Context(), req)
+		_, err := narrowed.rules.Gate().Admit(t.Context(), req)
 		require.Equal(t, ReasonMode, reason(t, err))
 		require.Equal(t, CodeModeNotScrubbed, conflictCode(t, err))
 	}
 	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
-	_, err := b.svc.Gate().Admit(t.Context(), single)
+	_, err := b.svc.rules.Gate().Admit(t.Context(), single)
 	require.NoError(t, err)
 }
 
@@ -120,7 +120,7 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 				}
 				return req
 			}
-			_, err = p.svc.Gate().Admit(t.Context(), request("9876543201"))
+			_, err = p.svc.rules.Gate().Admit(t.Context(), request("9876543201"))
 			require.NoError(t, err)
 			if c.then == "" {
 				_, err = p.svc.PatchFlow(t.Context(), p.tenant, f.ID, FlowInput{Nodes: Some(flowNodes(
@@ -130,10 +130,10 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET "+c.then+" WHERE id = $1", campaign.ID)
 			}
 			req := request("9876543202")
-			_, err = p.svc.Gate().Admit(t.Context(), req)
+			_, err = p.svc.rules.Gate().Admit(t.Context(), req)
 			require.Equal(t, ReasonMode, reason(t, err))
 			req.AgentID, req.VoiceAgentID = &ann, nil
-			_, err = p.svc.Gate().Admit(t.Context(), req)
+			_, err = p.svc.rules.Gate().Admit(t.Context(), req)
 			require.NoError(t, err)
 		})
 	}

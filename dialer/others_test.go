@@ -89,7 +89,7 @@ func TestInboundCallersHoldBackAProgressiveCampaign(t *testing.T) {
 	for _, m := range p.agents.Crew(p.tenant) {
 		require.Zero(t, m.Kept)
 	}
-	require.False(t, p.svc.paces.of[campaign].heldBack)
+	require.False(t, p.svc.pacers.paces.of[campaign].heldBack)
 }
 
 // TestCampaignThatIsHeldBackSaysSo: its agents are left to inbound callers for as long as they come so often.

@@ -168,59 +168,59 @@ func machineOutcome(ctx context.Context, tx *store.Tx, call db.Call) (callOutcom
 }
 
 // complete ends a lead once; whoever set its status during the call left the event to the call's end.
-func (s *Service) complete(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
+func (a *answering) complete(ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, at time.Time) error {
 	if lead.CompletedAt != nil && lead.Status == string(status) {
 		return nil
 	}
-	return s.finishLead(ctx, tx, lead, status, at)
+	return a.leads.finishLead(ctx, tx, lead, status, at)
 }
 
 // reopen keeps a status that was set during the call, and gives it a time when it has none.
-func (s *Service) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
+func (a *answering) reopen(ctx context.Context, tx *store.Tx, lead db.Lead, at time.Time) error {
 	if lead.NextAttemptAt != nil {
 		return nil
 	}
-	return s.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
+	return a.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
 }
 
-func (s *Service) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
+func (a *answering) applyOutcome(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
 	switch outcome {
 	case outcomeConversation:
-		return s.complete(ctx, tx, lead, LeadCompleted, at)
+		return a.complete(ctx, tx, lead, LeadCompleted, at)
 	case outcomeInvalid:
-		return s.complete(ctx, tx, lead, LeadInvalid, at)
+		return a.complete(ctx, tx, lead, LeadInvalid, at)
 	case outcomeNeverBegun:
 		status, attempts := LeadRetry, max(0, lead.Attempts-1)
 		if attempts == 0 {
 			status = LeadQueued
 		}
-		return s.reschedule(ctx, tx, lead, status, attempts, 0, s.now().Add(neverBegunWait))
+		return a.reschedule(ctx, tx, lead, status, attempts, 0, a.now().Add(neverBegunWait))
 	case outcomeTrunk:
-		return s.afterTrunkFault(ctx, tx, lead, at)
+		return a.rules.afterTrunkFault(ctx, tx, lead, at)
 	case outcomeBusy, outcomeNoAnswer, outcomeCongestion, outcomeMachine, outcomeFailed:
-		return s.retryOrExhaust(ctx, tx, lead, outcome, at)
+		return a.retryOrExhaust(ctx, tx, lead, outcome, at)
 	default:
-		return s.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
+		return a.retryOrExhaust(ctx, tx, lead, outcomeFailed, at)
 	}
 }
 
-func (s *Service) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
+func (a *answering) retryOrExhaust(ctx context.Context, tx *store.Tx, lead db.Lead, outcome callOutcome, at time.Time) error {
 	campaign, err := tx.Q.CampaignGet(ctx, lead.TenantID, lead.CampaignID)
 	if err != nil {
 		return err
 	}
 	if lead.Attempts >= campaign.MaxAttempts {
-		return s.complete(ctx, tx, lead, LeadExhausted, at)
+		return a.complete(ctx, tx, lead, LeadExhausted, at)
 	}
 	status := LeadRetry
 	if lead.Status == string(LeadCallback) {
 		status = LeadCallback
 	}
 	wait := retryPolicy(campaign.Retry).wait(outcome, lead.Attempts)
-	return s.reschedule(ctx, tx, lead, status, lead.Attempts, 0, at.Add(wait))
+	return a.reschedule(ctx, tx, lead, status, lead.Attempts, 0, at.Add(wait))
 }
 
-func (s *Service) reschedule(
+func (a *answering) reschedule(
 	ctx context.Context, tx *store.Tx, lead db.Lead, status LeadStatus, attempts, trunkFailures int32, next time.Time,
 ) error {
 	return tx.Q.LeadReschedule(ctx, db.LeadRescheduleParams{

@@ -81,7 +81,7 @@ func (c campaignPace) shown() Pacing {
 
 // paceOf tells how a campaign dials: as the pacer says that has it, on whatever controller. One that is not paced by plans has
 // one line per agent, or voice agent's slot, that is free.
-func (s *Service) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pacing, error) {
+func (p *pacers) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pacing, error) {
 	out := Pacing{Mode: DialMode(row.DialMode), LinesPerAgent: 1}
 	if row.Status != string(CampaignRunning) {
 		return out, nil
@@ -108,7 +108,7 @@ func (s *Service) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pa
 		return out, nil
 	}
 	due, err := tx.Q.LeadsNextDue(ctx, row.TenantID, row.ID)
-	if err == nil && due.After(s.now()) { // what was due before is claimed already
+	if err == nil && due.After(p.now()) { // what was due before is claimed already
 		out.WaitsUntil = &due
 	}
 	return out, err

@@ -34,8 +34,8 @@ type taker struct {
 }
 
 // takerOf tells who takes a campaign's answered calls first.
-func (s *Service) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (taker, error) {
-	agent, ok, err := s.actionAgent(ctx, tx, row)
+func (p *pacers) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (taker, error) {
+	agent, ok, err := p.campaigns.actionAgent(ctx, tx, row)
 	switch {
 	case err != nil:
 		return taker{}, err
@@ -44,11 +44,11 @@ func (s *Service) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (t
 	case PostAnswerAction(row.PostAnswerAction) == ActionConnectAgent:
 		return taker{people: true, asks: anybody()}, nil
 	}
-	plan, err := s.campaignFlow(ctx, tx, row)
+	plan, err := p.campaigns.campaignFlow(ctx, tx, row)
 	if err != nil {
 		return taker{}, err
 	}
-	asks := plan.graph.AsksAgent(s.now())
+	asks := plan.graph.AsksAgent(p.now())
 	return taker{people: len(asks) > 0, asks: asks}, nil
 }
 
@@ -77,20 +77,20 @@ func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRe
 
 // judgeAgents bounds the calls on the way to agents: to those who are ready and can be asked for, and, for a campaign whose plan is
 // to over-dial, to that plan. It is asked under the gate's lock, so that no two calls count on the same agent.
-func (s *Service) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, by taker, now time.Time) *RefusalError {
+func (p *pacers) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, by taker, now time.Time) *RefusalError {
 	if !by.people {
 		return nil
 	}
 	var crew []acd.Member
-	if s.cfg.Agents != nil {
-		crew = s.cfg.Agents.Crew(req.TenantID) // only a held phone is there when the callee answers
+	if p.cfg.Agents != nil {
+		crew = p.cfg.Agents.Crew(req.TenantID) // only a held phone is there when the callee answers
 	}
 	asked := soughtOf(by.asks, crew)
 	_, atWork := asked.scarcest(crew)
 	ready, mine := sought{{}}.ready(crew), asked.ready(crew)
 	bound, overdials := 0, false
 	if req.CampaignID != nil {
-		bound, overdials = s.paces.overdial(*req.CampaignID, now)
+		bound, overdials = p.paces.overdial(*req.CampaignID, now)
 	}
 	switch {
 	case atWork == 0:
@@ -99,7 +99,7 @@ func (s *Service) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow,
 		return refuse(ReasonAgents, now, time.Time{}, "%d calls are on the way, and the plan was for %d", f.CampaignAwaitingHere, bound)
 	case !overdials && f.CampaignAwaitingHere >= int64(mine):
 		return refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready and fit", f.CampaignAwaitingHere, mine)
-	case f.AwaitingHere >= int64(ready+s.paces.excess(req.TenantID, now)):
+	case f.AwaitingHere >= int64(ready+p.paces.excess(req.TenantID, now)):
 		return refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready", f.AwaitingHere, ready)
 	default:
 		return nil
@@ -198,23 +198,23 @@ func (o legOperations) queue(ctx context.Context, req acd.Request) (string, erro
 
 // calleesWait is how long a callee whom a campaign has dialed for its agents may wait, in a flow that asks for one, until when the wait
 // is in time, and whether a predictive campaign, which lets nobody wait longer; 0 for any other caller.
-func (s *Service) calleesWait(ctx context.Context, call db.Call) (limit, due time.Duration, predictive bool) {
+func (p *pacers) calleesWait(ctx context.Context, call db.Call) (limit, due time.Duration, predictive bool) {
 	if call.CampaignID == nil || call.Direction != directionOutbound || call.AgentID != nil || call.VoiceAgentID != nil {
 		return 0, 0, false
 	}
-	err := s.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
+	err := p.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		row, err := tx.Q.CampaignGet(ctx, call.TenantID, *call.CampaignID)
 		if err != nil {
 			return err
 		}
-		taker, err := s.takerOf(ctx, tx, row)
+		taker, err := p.takerOf(ctx, tx, row)
 		if taker.people {
 			limit, due, predictive = maxWait(row), inTime(row), row.DialMode == string(DialPredictive)
 		}
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "campaign of a waiting callee can't be read", "call_id", call.ID, "error", err)
+		p.log.WarnContext(ctx, "campaign of a waiting callee can't be read", "call_id", call.ID, "error", err)
 	}
 	return limit, due, predictive
 }

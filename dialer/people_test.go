@@ -167,7 +167,7 @@ func TestProgressiveDialsOneCallPerReadyAgent(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	leg := &talkLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, agent: make(chan uuid.UUID), over: make(chan struct{})}
 	answered := make(chan error, 1)
-	go func() { answered <- p.svc.Handler().Answered(t.Context(), leg) }()
+	go func() { answered <- p.svc.answering.Handler().Answered(t.Context(), leg) }()
 	talking := <-leg.agent
 	require.Equal(t, acd.OnCall, p.status(t, talking))
 	p.end(t, p.sw.dialed()[1], "failed", "USER_BUSY")
@@ -200,7 +200,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 		lead := p.push(t, campaign, "9876543201")
 		newPacer(p.svc, p.sw, p.tenant, campaign, nil).round(t.Context())
 		require.Empty(t, p.sw.dialed())
-		_, err := p.svc.Gate().Admit(t.Context(), p.request(t, campaign, lead))
+		_, err := p.svc.rules.Gate().Admit(t.Context(), p.request(t, campaign, lead))
 		require.Equal(t, ReasonAgents, reason(t, err))
 	}
 	preview := p.campaign(t, DialPreview)
@@ -239,7 +239,7 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 		_, err = p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
 		require.NoError(t, err)
 		leg := &fakeLeg{call: p.call(t, call.ID)}
-		require.NoError(t, p.svc.Handler().Answered(t.Context(), leg))
+		require.NoError(t, p.svc.answering.Handler().Answered(t.Context(), leg))
 		require.True(t, p.call(t, call.ID).Abandoned)
 		require.Zero(t, storetest.Count(t, p.st, "SELECT count(*) FROM live_calls WHERE awaits_agent"))
 		_, err = p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "available"})
@@ -307,7 +307,7 @@ func TestOverflowMessageWithoutGreeting(t *testing.T) {
 	want := []string{"announce http://x/recorded.wav", "voicemail http://x/gone.wav", "voicemail "}
 	for range 2 { // the second time after a restart, when it had begun to wait
 		leg := &greetingLeg{menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, missing: "http://x/gone.wav"}}
-		require.NoError(t, p.svc.Handler().Answered(t.Context(), leg))
+		require.NoError(t, p.svc.answering.Handler().Answered(t.Context(), leg))
 		require.Equal(t, want, leg.done)
 		require.Empty(t, leg.hangups)
 		want = want[1:]
@@ -354,7 +354,7 @@ func TestMenuHoldsBackNoAgent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	leg := &menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}, presses: []string{"1"}}
 	answered := make(chan error, 1)
-	go func() { answered <- p.svc.Handler().Answered(ctx, leg) }()
+	go func() { answered <- p.svc.answering.Handler().Answered(ctx, leg) }()
 	require.Eventually(t, func() bool { return waiting() == 1 }, waitFor, every)
 	cancel()
 	require.ErrorIs(t, <-answered, context.Canceled)

@@ -26,7 +26,7 @@ func (in *PredictiveInput) UnmarshalJSON(b []byte) error {
 
 // SetPredictivePaused stops the over-dialing of a running predictive campaign, or lets it go on. The campaign runs all the while,
 // with one call per ready agent when it is paused. Errors: store.ErrNotFound, *ValidationError, *ConflictError.
-func (s *Service) SetPredictivePaused(
+func (p *pacers) SetPredictivePaused(
 	ctx context.Context, tenant, id uuid.UUID, paused bool, in PredictiveInput,
 ) (Campaign, error) {
 	trigger := "resume predictive dialing of"
@@ -44,7 +44,7 @@ func (s *Service) SetPredictivePaused(
 	if err := c.err(); err != nil {
 		return Campaign{}, err
 	}
-	out, err := s.inCampaign(ctx, tenant, trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
+	out, err := p.campaigns.inCampaign(ctx, tenant, trigger+" campaign", func(tx *store.Tx) (db.Campaign, error) {
 		row, err := tx.Q.CampaignLock(ctx, tenant, id)
 		if err != nil {
 			return row, err
@@ -61,8 +61,8 @@ func (s *Service) SetPredictivePaused(
 		return tx.Q.CampaignSetPredictivePaused(ctx, paused, tenant, id)
 	})
 	if err == nil {
-		s.log.InfoContext(ctx, "predictive dialing set", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
-		s.signals.campaign(id)
+		p.log.InfoContext(ctx, "predictive dialing set", "tenant_id", tenant, "campaign_id", id, "paused", paused, "reason", reason)
+		p.signals.campaign(id)
 	}
 	return out, err
 }

@@ -75,7 +75,7 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	require.Equal(t, DialPredictive, told.Mode)
 	require.Greater(t, told.LinesPerAgent, 1.0)
 	lead := p.push(t, campaign, "9876599901")
-	_, err := p.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+	_, err := p.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876599901"),
 		Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
 	})
@@ -237,7 +237,7 @@ func TestFlowOfAPredictiveCampaignWaitsNoLonger(t *testing.T) {
 	require.NoError(t, err)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET status = 'answered', answer_time = now() WHERE id = $1", call.ID)
 	leg := &menuLeg{fakeLeg: fakeLeg{call: p.call(t, call.ID)}}
-	require.NoError(t, p.svc.Handler().Answered(t.Context(), leg))
+	require.NoError(t, p.svc.answering.Handler().Answered(t.Context(), leg))
 	require.True(t, p.call(t, call.ID).Abandoned)
 }
 

@@ -54,7 +54,7 @@ func (p *people) answers(t *testing.T, call db.Call) *talkLeg {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = p.svc.Handler().Answered(t.Context(), leg) // so may that of the conversation
+		_ = p.svc.answering.Handler().Answered(t.Context(), leg) // so may that of the conversation
 	}()
 	t.Cleanup(func() {
 		close(leg.over)
@@ -181,8 +181,8 @@ func TestAgentIsKeptForOneCampaign(t *testing.T) {
 	require.Len(t, p.sw.dialed(), 1)
 	require.Equal(t, last.ID, *p.sw.dialed()[0].LeadID)
 	require.Equal(t, []int{1, 0}, []int{p.keptBy(one), p.keptBy(two)})
-	require.Zero(t, p.svc.paces.of[two].ready)
-	_, err := p.svc.Gate().Admit(t.Context(), p.request(t, two, lead))
+	require.Zero(t, p.svc.pacers.paces.of[two].ready)
+	_, err := p.svc.rules.Gate().Admit(t.Context(), p.request(t, two, lead))
 	require.Equal(t, ReasonAgents, reason(t, err))
 	p.end(t, p.sw.dialed()[0], "failed", "NO_ANSWER")
 	first.round(t.Context())

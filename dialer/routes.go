@@ -17,13 +17,13 @@ import (
 // routes gives the ways to a number, the trunks with a free channel and rate in order of priority, but for those that rest. The first
 // one's trunk carries the unit; only there a trunk is tried whose rest is over, by a lead's call or where there is no other. Somebody
 // who is to be transferred is put through over those that rest when no other does.
-func (s *Service) routes(req switchctl.OriginateRequest, trunks []db.GateTrunksRow, now time.Time) ([]switchctl.Route, *RefusalError) {
+func (g *rules) routes(req switchctl.OriginateRequest, trunks []db.GateTrunksRow, now time.Time) ([]switchctl.Route, *RefusalError) {
 	if len(trunks) == 0 {
-		if s.cfg.HostTrunk == nil {
+		if g.cfg.HostTrunk == nil {
 			return nil, refuse(ReasonRoute, now, now.Add(time.Minute), "no active trunk is declared")
 		}
-		h := s.cfg.HostTrunk
-		return []switchctl.Route{{Endpoint: s.endpoint(dialed(req.To, h.NumberFormat), h.Host, h.Port, h.Transport)}}, nil
+		h := g.cfg.HostTrunk
+		return []switchctl.Route{{Endpoint: g.endpoint(dialed(req.To, h.NumberFormat), h.Host, h.Port, h.Transport)}}, nil
 	}
 	var routes []switchctl.Route
 	var limited *RefusalError
@@ -44,9 +44,9 @@ func (s *Service) routes(req switchctl.OriginateRequest, trunks []db.GateTrunksR
 			wait := store.TrunkRateWindow / time.Duration(max(1, t.Cps))
 			limited = refuse(ReasonTrunkRate, now, now.Add(wait), "a trunk's %d calls per second are begun", t.Cps)
 		case t.RestsUntil != nil && transfer:
-			last = append(last, switchctl.Route{TrunkID: &t.ID, Endpoint: s.trunkEndpoint(req.To, t)})
+			last = append(last, switchctl.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
 		default:
-			routes = append(routes, switchctl.Route{TrunkID: &t.ID, Endpoint: s.trunkEndpoint(req.To, t)})
+			routes = append(routes, switchctl.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
 		}
 	}
 	routes = append(routes, last...)
@@ -71,24 +71,24 @@ func rests(trunks []db.GateTrunksRow, id uuid.UUID) bool {
 }
 
 // trunkEndpoint names the gateway of a trunk that must authenticate; others are dialed by address.
-func (s *Service) trunkEndpoint(to store.Phone, t db.GateTrunksRow) string {
+func (g *rules) trunkEndpoint(to store.Phone, t db.GateTrunksRow) string {
 	number := dialed(to, t.NumberFormat)
 	if t.Register || (t.Username != nil && *t.Username != "") {
 		return "sofia/gateway/rm_" + t.ID.String() + "/" + number
 	}
-	return s.endpoint(number, t.Host, int(t.Port), t.Transport)
+	return g.endpoint(number, t.Host, int(t.Port), t.Transport)
 }
 
-func (s *Service) endpoint(number, host string, port int, transport string) string {
-	return "sofia/" + s.cfg.CarrierProfile + "/" + number + "@" + net.JoinHostPort(host, strconv.Itoa(cmp.Or(port, 5060))) +
+func (g *rules) endpoint(number, host string, port int, transport string) string {
+	return "sofia/" + g.cfg.CarrierProfile + "/" + number + "@" + net.JoinHostPort(host, strconv.Itoa(cmp.Or(port, 5060))) +
 		";transport=" + cmp.Or(transport, "udp")
 }
 
 // Endpoint is the switch's dial string of a number over a trunk. profile is the SIP profile towards carriers, "external"
 // when empty.
 func Endpoint(profile string, to store.Phone, t db.Trunk) string {
-	s := Service{cfg: Config{CarrierProfile: cmp.Or(profile, "external")}}
-	return s.trunkEndpoint(to, db.GateTrunksRow{
+	g := rules{core: &core{cfg: Config{CarrierProfile: cmp.Or(profile, "external")}}}
+	return g.trunkEndpoint(to, db.GateTrunksRow{
 		ID: t.ID, Host: t.Host, Port: t.Port, Transport: t.Transport, Username: t.Username, Register: t.Register,
 		NumberFormat: t.NumberFormat,
 	})

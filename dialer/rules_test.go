@@ -30,12 +30,12 @@ func TestDailyCap(t *testing.T) {
 	b.end(t, b.dial(t, one, lead), "failed", "USER_BUSY")
 	b.end(t, b.dial(t, one, lead), "failed", switchctl.CauseNetworkOutOfOrder) // never began: the number did not ring
 	b.end(t, b.dial(t, two, other), "failed", switchctl.CauseHostLost)         // it may have rung
-	adm, err := b.svc.Gate().Admit(t.Context(), single)
+	adm, err := b.svc.rules.Gate().Admit(t.Context(), single)
 	require.NoError(t, err)
 	b.end(t, adm.Call, "completed", "NORMAL_CLEARING")
 
 	for _, req := range []switchctl.OriginateRequest{b.request(t, one.ID, lead), b.request(t, two.ID, other), single} {
-		_, err := b.svc.Gate().Admit(t.Context(), req)
+		_, err := b.svc.rules.Gate().Admit(t.Context(), req)
 		require.Equal(t, ReasonDailyCap, reason(t, err))
 		require.Equal(t, "daily_cap", conflictCode(t, err))
 		var refusal *RefusalError
@@ -45,7 +45,7 @@ func TestDailyCap(t *testing.T) {
 	parent := b.dial(t, one, b.push(t, one.ID, "9876543211"))
 	transfer := single
 	transfer.Purpose, transfer.ParentCallID = switchctl.PurposeTransfer, &parent.ID
-	_, err = b.svc.Gate().Admit(t.Context(), transfer)
+	_, err = b.svc.rules.Gate().Admit(t.Context(), transfer)
 	require.NoError(t, err, "a third party whom a caller is led to")
 
 	// The pacer puts the lead off, and the callee's midnight ends the day.
@@ -82,7 +82,7 @@ func TestDailyCapOfTenant(t *testing.T) {
 			storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET daily_cap = $1", c.tenant)
 			done := 0
 			for range 6 {
-				adm, err := b.svc.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+				adm, err := b.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
 					TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: switchctl.PurposeSingle,
 				})
 				if err == nil {
@@ -170,7 +170,7 @@ func TestCallerIDsTakeTurns(t *testing.T) {
 	for i := range 30 {
 		req := b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i)))
 		wg.Go(func() {
-			adm, err := services[i%3].Gate().Admit(t.Context(), req)
+			adm, err := services[i%3].rules.Gate().Admit(t.Context(), req)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -237,7 +237,7 @@ func TestCallCategory(t *testing.T) {
 		require.Equal(t, "+911600123456", call.FromNumber.Reveal())
 	}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET is_active = false WHERE e164 = '+911401234567'")
-	_, err = b.svc.Gate().Admit(t.Context(), b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
+	_, err = b.svc.rules.Gate().Admit(t.Context(), b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
 	require.Equal(t, ReasonCallerID, reason(t, err))
 
 	undeclared, err := create(`"notes":"none"`)

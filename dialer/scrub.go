@@ -28,7 +28,7 @@ type unscrubbed struct {
 }
 
 // unscrubbedOf opens the numbers of strict tenants.
-func (s *Service) unscrubbedOf(
+func (sc *scrubs) unscrubbedOf(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, rows []db.LeadsUnscrubbedRow, err error,
 ) ([]unscrubbed, error) {
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Service) unscrubbedOf(
 			return nil, err
 		}
 		if err != nil {
-			s.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", tenant, "lead_id", row.ID, "error", err)
+			sc.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", tenant, "lead_id", row.ID, "error", err)
 		}
 		leads[i] = unscrubbed{id: row.ID, number: number, damaged: damaged(err)}
 	}
@@ -57,12 +57,12 @@ func damaged(err error) bool {
 type leadReader func(tx *store.Tx, after uuid.UUID) ([]unscrubbed, error)
 
 // notScrubbed reads a campaign's leads that could be dialed and were never scrubbed.
-func (s *Service) notScrubbed(ctx context.Context, tenant, campaign uuid.UUID) leadReader {
+func (sc *scrubs) notScrubbed(ctx context.Context, tenant, campaign uuid.UUID) leadReader {
 	return func(tx *store.Tx, after uuid.UUID) ([]unscrubbed, error) {
 		rows, err := tx.Q.LeadsUnscrubbed(ctx, db.LeadsUnscrubbedParams{
-			TenantID: tenant, CampaignID: campaign, After: after, Batch: s.scrubBatch,
+			TenantID: tenant, CampaignID: campaign, After: after, Batch: sc.scrubBatch,
 		})
-		return s.unscrubbedOf(ctx, tx, tenant, rows, err)
+		return sc.unscrubbedOf(ctx, tx, tenant, rows, err)
 	}
 }
 
@@ -76,23 +76,23 @@ type scrubbed struct {
 
 // scrubNext scrubs one batch. A lead whose number was purged keeps its mark, and one whose number is damaged ends. The registry is
 // asked with asking, all else is done with ctx.
-func (s *Service) scrubNext(
+func (sc *scrubs) scrubNext(
 	ctx, asking context.Context, tenant uuid.UUID, after uuid.UUID, next leadReader,
 ) (out scrubbed, err error) {
 	var leads []unscrubbed
-	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
+	err = sc.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
 		leads, err = next(tx, after)
 		return err
 	})
 	if err != nil || len(leads) == 0 {
 		return scrubbed{answered: true}, err
 	}
-	out = scrubbed{last: leads[len(leads)-1].id, more: len(leads) == int(s.scrubBatch)}
-	if err := s.endDamaged(ctx, tenant, leads); err != nil {
+	out = scrubbed{last: leads[len(leads)-1].id, more: len(leads) == int(sc.scrubBatch)}
+	if err := sc.endDamaged(ctx, tenant, leads); err != nil {
 		return out, err
 	}
 	leads = slices.DeleteFunc(leads, func(l unscrubbed) bool { return l.number.IsZero() })
-	if out.answered, err = s.scrubLeads(ctx, asking, tenant, leads); err == nil && out.answered {
+	if out.answered, err = sc.scrubLeads(ctx, asking, tenant, leads); err == nil && out.answered {
 		out.leads = len(leads)
 	}
 	return out, err
@@ -100,7 +100,7 @@ func (s *Service) scrubNext(
 
 // endDamaged ends the leads that wait for a call which there can never be: kept waiting, they would keep their campaign from
 // starting.
-func (s *Service) endDamaged(ctx context.Context, tenant uuid.UUID, leads []unscrubbed) error {
+func (sc *scrubs) endDamaged(ctx context.Context, tenant uuid.UUID, leads []unscrubbed) error {
 	var ids []uuid.UUID
 	for _, lead := range leads {
 		if lead.damaged {
@@ -110,11 +110,11 @@ func (s *Service) endDamaged(ctx context.Context, tenant uuid.UUID, leads []unsc
 	if len(ids) == 0 {
 		return nil
 	}
-	return s.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return s.endWaiting(ctx, tx, tenant, ids, LeadInvalid, s.now()) })
+	return sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return sc.endWaiting(ctx, tx, tenant, ids, LeadInvalid, sc.now()) })
 }
 
 // endWaiting puts those of the leads that wait for a call into a terminal state.
-func (s *Service) endWaiting(
+func (sc *scrubs) endWaiting(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, ids []uuid.UUID, status LeadStatus, at time.Time,
 ) error {
 	waiting, err := tx.Q.LeadsLockWaiting(ctx, tenant, ids)
@@ -122,16 +122,16 @@ func (s *Service) endWaiting(
 		return err
 	}
 	for _, lead := range waiting {
-		if err := s.finishLead(ctx, tx, lead, status, at); err != nil {
+		if err := sc.leads.finishLead(ctx, tx, lead, status, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Service) scrubCounts(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
+func (sc *scrubs) scrubCounts(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
 	var out ScrubResult
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		counts, err := tx.Q.ScrubCounts(ctx, tenant, campaign)
 		out = ScrubResult{
 			Total: int(counts.Total), Scrubbed: int(counts.Total - counts.Pending), Flagged: int(counts.Flagged), Pending: int(counts.Pending),
@@ -141,7 +141,7 @@ func (s *Service) scrubCounts(ctx context.Context, tenant, campaign uuid.UUID) (
 	if err != nil {
 		return ScrubResult{}, wrap("count scrubbed leads", err)
 	}
-	if teller, ok := s.cfg.DNC.(dnc.Describer); ok {
+	if teller, ok := sc.cfg.DNC.(dnc.Describer); ok {
 		if d, known := teller.Describe(); known {
 			age := int64(d.Age.Seconds())
 			out.RegistryVersion, out.RegistryAgeS = &d.Version, &age
@@ -152,7 +152,7 @@ func (s *Service) scrubCounts(ctx context.Context, tenant, campaign uuid.UUID) (
 
 // scrubLeads marks leads by what the registry says now; false when it can't answer. The registry, which may be far away, is
 // asked outside any transaction.
-func (s *Service) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, leads []unscrubbed) (bool, error) {
+func (sc *scrubs) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, leads []unscrubbed) (bool, error) {
 	if len(leads) == 0 {
 		return true, nil
 	}
@@ -160,12 +160,12 @@ func (s *Service) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, lead
 	for i, lead := range leads {
 		phones[i], ids[i] = lead.number, lead.id
 	}
-	listed, err := s.listed(asking, phones)
+	listed, err := sc.leads.listed(asking, phones)
 	if err != nil {
 		if asking.Err() != nil {
 			return false, ctx.Err()
 		}
-		s.log.WarnContext(ctx, "leads not scrubbed: do-not-call registry can't answer", "tenant_id", tenant,
+		sc.log.WarnContext(ctx, "leads not scrubbed: do-not-call registry can't answer", "tenant_id", tenant,
 			"leads", len(leads), "error", err)
 		return false, ctx.Err()
 	}
@@ -175,13 +175,13 @@ func (s *Service) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, lead
 			flagged = append(flagged, id)
 		}
 	}
-	now := s.now()
-	return true, s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	now := sc.now()
+	return true, sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		err := tx.Q.LeadsMarkScrubbed(ctx, db.LeadsMarkScrubbedParams{TenantID: tenant, Now: now, Ids: ids, Listed: listed})
 		if err != nil || len(flagged) == 0 {
 			return err
 		}
-		return s.endWaiting(ctx, tx, tenant, flagged, LeadDNC, now)
+		return sc.endWaiting(ctx, tx, tenant, flagged, LeadDNC, now)
 	})
 }
 
@@ -272,8 +272,8 @@ func leadPhone(
 }
 
 // RecordRegistryLoad keeps which version of the registry came into use, and when.
-func (s *Service) RecordRegistryLoad(ctx context.Context, status dnc.Status) error {
-	err := s.st.InSystem(ctx, func(tx *store.Tx) error {
+func (sc *scrubs) RecordRegistryLoad(ctx context.Context, status dnc.Status) error {
+	err := sc.st.InSystem(ctx, func(tx *store.Tx) error {
 		return tx.Q.DNCLoadInsert(ctx, db.DNCLoadInsertParams{
 			ID: newID(), Source: status.Source, Numbers: int64(status.Numbers), //nolint:gosec // at most ten digits' worth
 			LoadedAt: status.LoadedAt, Version: status.Version,
@@ -286,9 +286,9 @@ func (s *Service) RecordRegistryLoad(ctx context.Context, status dnc.Status) err
 }
 
 // ChannelsUsage tells the tenant's channel allocation and use.
-func (s *Service) ChannelsUsage(ctx context.Context, tenant uuid.UUID) (ChannelsUsage, error) {
+func (sc *scrubs) ChannelsUsage(ctx context.Context, tenant uuid.UUID) (ChannelsUsage, error) {
 	var out ChannelsUsage
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		allocated, err := tx.Q.ChannelsAllocated(ctx, tenant)
 		if err != nil {
 			return err

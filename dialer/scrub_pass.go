@@ -28,38 +28,38 @@ const (
 // to be on it ends as dnc. A scrub that takes longer than a request may goes on behind the answer, whatever state the campaign is
 // in, and further requests join it; the result says what is pending. So it does when the registry can't answer. Errors:
 // store.ErrNotFound.
-func (s *Service) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
-	if _, err := s.GetCampaign(ctx, tenant, campaign); err != nil {
+func (sc *scrubs) Scrub(ctx context.Context, tenant, campaign uuid.UUID) (ScrubResult, error) {
+	if _, err := sc.campaigns.GetCampaign(ctx, tenant, campaign); err != nil {
 		return ScrubResult{}, err
 	}
-	until := time.Now().Add(s.cfg.ScrubFor)
+	until := time.Now().Add(sc.cfg.ScrubFor)
 	if deadline, ok := ctx.Deadline(); ok { // the leads are counted, too
 		if half := time.Now().Add(time.Until(deadline) / 2); half.Before(until) {
 			until = half
 		}
 	}
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		err := tx.Audit(ctx, store.AuditEntry{TenantID: tenant, Action: "campaign.scrub_started", ObjectID: campaign.String()})
 		if err != nil {
 			return err
 		}
 		return tx.Q.ScrubOpen(ctx, db.ScrubOpenParams{
-			TenantID: tenant, CampaignID: campaign, BeganAt: s.now(), Registry: s.registryVersion(), First: uuid.Nil,
+			TenantID: tenant, CampaignID: campaign, BeganAt: sc.now(), Registry: sc.registryVersion(), First: uuid.Nil,
 		})
 	})
 	if err == nil {
-		err = s.scrubUntil(ctx, tenant, campaign, until)
-		notify(s.signals.scrub)
+		err = sc.scrubUntil(ctx, tenant, campaign, until)
+		notify(sc.signals.scrub)
 	}
 	if err != nil {
 		return ScrubResult{}, wrap("scrub leads", err)
 	}
-	return s.scrubCounts(ctx, tenant, campaign)
+	return sc.scrubCounts(ctx, tenant, campaign)
 }
 
 // registryVersion is ” where none is told.
-func (s *Service) registryVersion() string {
-	if teller, ok := s.cfg.DNC.(dnc.Describer); ok {
+func (sc *scrubs) registryVersion() string {
+	if teller, ok := sc.cfg.DNC.(dnc.Describer); ok {
 		if d, known := teller.Describe(); known {
 			return d.Version
 		}
@@ -68,10 +68,10 @@ func (s *Service) registryVersion() string {
 }
 
 // scrubUntil works on a campaign's scrub, or waits for whoever does, until it is done or the time is over.
-func (s *Service) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, until time.Time) error {
-	pass, open := scrubPass{s: s, worker: newID()}, false
+func (sc *scrubs) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, until time.Time) error {
+	pass, open := scrubPass{s: sc.service, worker: newID()}, false
 	for {
-		err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
+		err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
 			pass.row, err = tx.Q.ScrubHold(ctx, db.ScrubHoldParams{
 				Worker: pass.worker, LeaseS: scrubLease.Seconds(), TenantID: tenant, CampaignID: campaign,
 			})
@@ -100,12 +100,12 @@ func (s *Service) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, un
 }
 
 // scrubOpen does the scrubs that no request works on, of all tenants, in turn, until ctx ends.
-func (s *Service) scrubOpen(ctx context.Context) {
-	pass := scrubPass{s: s, worker: newID()}
-	tick := time.NewTicker(scrubRest * s.cfg.Poll)
+func (sc *scrubs) scrubOpen(ctx context.Context) {
+	pass := scrubPass{s: sc.service, worker: newID()}
+	tick := time.NewTicker(scrubRest * sc.cfg.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		err := s.st.InSystem(ctx, func(tx *store.Tx) (err error) {
+		err := sc.st.InSystem(ctx, func(tx *store.Tx) (err error) {
 			pass.row, err = tx.Q.ScrubHoldNext(ctx, pass.worker, scrubLease.Seconds())
 			return err
 		})
@@ -117,14 +117,14 @@ func (s *Service) scrubOpen(ctx context.Context) {
 		}
 		var again <-chan time.Time // others' scrubs don't wait for the one that failed
 		if !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "leads can't be scrubbed", "tenant_id", pass.row.TenantID, "campaign_id", pass.row.CampaignID, "error", err)
-			again = time.After(s.cfg.Poll)
+			sc.log.WarnContext(ctx, "leads can't be scrubbed", "tenant_id", pass.row.TenantID, "campaign_id", pass.row.CampaignID, "error", err)
+			again = time.After(sc.cfg.Poll)
 		}
 		select {
 		case <-ctx.Done():
 		case <-again:
 		case <-tick.C:
-		case <-s.signals.scrub:
+		case <-sc.signals.scrub:
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
-	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -95,23 +94,19 @@ type Calls interface {
 
 // Service is the dialer. It is safe for concurrent use.
 type Service struct {
-	cfg      Config
-	st       *store.Store
-	log      *slog.Logger
-	legal    week.Window
-	windows  windowCache
-	flows    flowCache
-	metrics  metrics
-	signals  signals
-	crews    crews
-	shares   shares
-	paces    *paces
-	audios   audios
-	uploads  *uploads
-	carriers *carriers
-	calls    Calls // set by Attach, before anything serves
-	// scrubBatch is how many leads are scrubbed at a time.
-	scrubBatch int32
+	*core
+	*rules
+	*answering
+	*pacers
+	*campaigns
+	*leads
+	*voiceAgents
+	*flows
+	*suppressions
+	*desk
+	*scrubs
+	*statistics
+	*tenantSettings
 }
 
 // New checks the configuration and returns a dialer that paces nothing until Run.
@@ -147,10 +142,12 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(newPaceCollector(paces))
 	}
-	return &Service{
-		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(),
-		crews: newCrews(), shares: newShares(), paces: paces, uploads: uploads, carriers: senders, scrubBatch: scrubBatch,
-	}, nil
+	s := assemble(&core{
+		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(), carriers: senders,
+	})
+	s.crews, s.shares, s.paces = newCrews(), newShares(), paces
+	s.uploads, s.scrubBatch = uploads, scrubBatch
+	return s, nil
 }
 
 // Attach gives the dialer the call controller that its agents dial through. It must be called before anything serves.
@@ -159,7 +156,7 @@ func (s *Service) Attach(calls Calls) { s.calls = calls }
 // AgentsChanged wakes the tenant's pacers: its agents are no longer what they were planned with. It doesn't block.
 func (s *Service) AgentsChanged(tenant uuid.UUID) { s.signals.tenant(tenant) }
 
-func (s *Service) now() time.Time { return s.cfg.Now() }
+func (k *core) now() time.Time { return k.cfg.Now() }
 
 // newID returns a UUIDv7.
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }

@@ -64,9 +64,9 @@ func (in *SettingsInput) UnmarshalJSON(b []byte) error {
 }
 
 // Settings gives the tenant's settings. Errors: store.ErrNotFound.
-func (s *Service) Settings(ctx context.Context, tenant uuid.UUID) (Settings, error) {
+func (e *tenantSettings) Settings(ctx context.Context, tenant uuid.UUID) (Settings, error) {
 	var row db.Tenant
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := e.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		row, err = tx.Q.GetTenant(ctx, tenant)
 		return err
@@ -79,10 +79,10 @@ func (s *Service) Settings(ctx context.Context, tenant uuid.UUID) (Settings, err
 
 // PatchSettings edits the tenant's settings. A change of the privacy mode holds for what comes in from then on; numbers that
 // are stored already are shown by the new mode at once. Errors: store.ErrNotFound, *ValidationError.
-func (s *Service) PatchSettings(ctx context.Context, tenant uuid.UUID, in SettingsInput) (Settings, error) {
+func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in SettingsInput) (Settings, error) {
 	c := checker{edit: true}
 	if v, ok := clearable(&c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok && v != nil {
-		c.address(ctx, &s.cfg.Guard, "voice_agent_default_ws_url", *v, "ws", "wss")
+		c.address(ctx, &e.cfg.Guard, "voice_agent_default_ws_url", *v, "ws", "wss")
 	}
 	if in.SIPHosts.Set {
 		c.fail("sip_hosts", "is read only: the operator sets it")
@@ -92,7 +92,7 @@ func (s *Service) PatchSettings(ctx context.Context, tenant uuid.UUID, in Settin
 		return Settings{}, err
 	}
 	var row db.Tenant
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := e.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		if row, err = tx.Q.LockTenant(ctx, tenant); err != nil {
 			return err
@@ -110,7 +110,7 @@ func (s *Service) PatchSettings(ctx context.Context, tenant uuid.UUID, in Settin
 	if err != nil {
 		return Settings{}, wrap("edit settings", err)
 	}
-	s.signals.changed()
+	e.signals.changed()
 	return settingsOf(row), nil
 }
 

@@ -73,28 +73,28 @@ func (in CallInput) request() (switchctl.OriginateRequest, error) {
 
 // PlaceCall dials one number, under every rule of dialing. A test key's call gets its record and its events, and ends before anything
 // is dialed. Errors: *ValidationError, *DependencyError, *RefusalError, those of Originator.
-func (s *Service) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment, in CallInput) (db.Call, error) {
+func (g *rules) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment, in CallInput) (db.Call, error) {
 	req, err := in.request()
 	if err != nil {
 		return db.Call{}, err
 	}
-	if s.calls == nil {
+	if g.calls == nil {
 		return db.Call{}, wrap("place call", switchctl.ErrLinkDown)
 	}
 	req.TenantID, req.Environment = tenant, string(env)
-	err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return s.resolveSingle(ctx, tx, &req) })
+	err = g.st.InTenant(ctx, tenant, func(tx *store.Tx) error { return g.resolveSingle(ctx, tx, &req) })
 	if err != nil {
 		return db.Call{}, wrap("place call", err)
 	}
 	// What was begun is finished also when whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := s.calls.Originate(ctx, req)
+	call, err := g.calls.Originate(ctx, req)
 	return call, wrapUnless("place call", err)
 }
 
 // resolveSingle checks what a single call names against what the tenant has, and finds the voice agent of one that names nobody.
-func (s *Service) resolveSingle(ctx context.Context, tx *store.Tx, req *switchctl.OriginateRequest) error {
+func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *switchctl.OriginateRequest) error {
 	c := checker{}
 	if req.From != "" {
 		owned, err := ownNumber(ctx, tx, req.TenantID, req.From)
@@ -119,7 +119,7 @@ func (s *Service) resolveSingle(ctx context.Context, tx *store.Tx, req *switchct
 		return c.err()
 	}
 	if req.VoiceAgentID != nil {
-		_, found, err := s.usableAgent(ctx, tx, req.TenantID, req.VoiceAgentID)
+		_, found, err := g.voiceAgents.usableAgent(ctx, tx, req.TenantID, req.VoiceAgentID)
 		if !found && err == nil {
 			c.fail("voice_agent_id", "names no voice agent")
 		}
@@ -128,7 +128,7 @@ func (s *Service) resolveSingle(ctx context.Context, tx *store.Tx, req *switchct
 	if err := c.err(); err != nil {
 		return err
 	}
-	agent, err := s.resolveAgent(ctx, tx, req.TenantID, nil, nil)
+	agent, err := g.voiceAgents.resolveAgent(ctx, tx, req.TenantID, nil, nil)
 	req.VoiceAgentID = &agent.ID
 	return err
 }
@@ -139,30 +139,30 @@ func single(req switchctl.OriginateRequest) bool {
 }
 
 // flowTaker tells who takes a single call that a flow gets.
-func (s *Service) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (taker, error) {
+func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (taker, error) {
 	if _, err := tx.Q.FlowHold(ctx, tenant, id); err != nil {
 		return taker{}, err
 	}
-	plan, err := s.storedFlow(ctx, tx, tenant, id)
+	plan, err := g.flows.storedFlow(ctx, tx, tenant, id)
 	if err != nil {
 		return taker{}, err
 	}
 	by := taker{modes: flowModes(plan.graph)}
-	first := plan.graph.FirstVoiceAgent(s.now())
+	first := plan.graph.FirstVoiceAgent(g.now())
 	if first == nil {
-		by.asks = plan.graph.AsksAgent(s.now())
+		by.asks = plan.graph.AsksAgent(g.now())
 		by.people = len(by.asks) > 0
 		return by, nil
 	}
-	agent, err := s.resolveAgent(ctx, tx, tenant, &first.VoiceAgentID, nil)
+	agent, err := g.voiceAgents.resolveAgent(ctx, tx, tenant, &first.VoiceAgentID, nil)
 	by.voiceAgent = &agent.ID
 	return by, err
 }
 
 // judgeCategory refuses a single call that doesn't say what it is for, where the deployment asks for it; a campaign was asked at its
 // start.
-func (s *Service) judgeCategory(req switchctl.OriginateRequest, now time.Time) *RefusalError {
-	if !s.cfg.RequireCategory || !single(req) || req.Category != "" {
+func (g *rules) judgeCategory(req switchctl.OriginateRequest, now time.Time) *RefusalError {
+	if !g.cfg.RequireCategory || !single(req) || req.Category != "" {
 		return nil
 	}
 	return refuse(ReasonCategory, now, time.Time{}, "the call must declare a call_category: promotional, service or transactional")

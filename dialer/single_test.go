@@ -144,7 +144,7 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 		Environment: string(EnvironmentTest),
 	}
 	for range 2 {
-		adm, err := b.svc.Gate().Admit(t.Context(), req)
+		adm, err := b.svc.rules.Gate().Admit(t.Context(), req)
 		require.NoError(t, err)
 		require.Empty(t, adm.Routes)
 		require.Equal(t, string(EnvironmentTest), adm.Call.Environment)
@@ -158,10 +158,10 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, usage)
 	req.Environment = string(EnvironmentLive)
-	_, err = b.svc.Gate().Admit(t.Context(), req)
+	_, err = b.svc.rules.Gate().Admit(t.Context(), req)
 	require.NoError(t, err)
 	req.Environment = string(EnvironmentTest)
-	_, err = b.svc.Gate().Admit(t.Context(), req)
+	_, err = b.svc.rules.Gate().Admit(t.Context(), req)
 	require.Equal(t, ReasonDailyCap, reason(t, err), "the rules are the same")
 }
 

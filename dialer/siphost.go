@@ -280,8 +280,8 @@ func CheckSIPHosts(hosts []string) error {
 }
 
 // sipPolicy is the service's own.
-func (s *Service) sipPolicy() sipHosts {
-	return sipHosts{st: s.st, guard: s.cfg.Guard, hostTrunk: s.cfg.HostTrunk, trunks: s.carriers}
+func (k *core) sipPolicy() sipHosts {
+	return sipHosts{st: k.st, guard: k.cfg.Guard, hostTrunk: k.cfg.HostTrunk, trunks: k.carriers}
 }
 
 // refuseURI is the gate's refusal of a SIP URI.

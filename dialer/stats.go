@@ -78,9 +78,9 @@ type Ceiling struct {
 }
 
 // CampaignStats gives a campaign's figures. Errors: store.ErrNotFound.
-func (s *Service) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (CampaignStats, error) {
+func (t *statistics) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (CampaignStats, error) {
 	out := CampaignStats{CampaignID: id}
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := t.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := tx.Q.CampaignGet(ctx, tenant, id)
 		if err != nil {
 			return err
@@ -88,16 +88,16 @@ func (s *Service) CampaignStats(ctx context.Context, tenant, id uuid.UUID) (Camp
 		if out.Agents, err = agentFigures(ctx, tx, tenant); err != nil {
 			return err
 		}
-		kept, err := s.readFigures(ctx, tx, tenant, id)
+		kept, err := t.readFigures(ctx, tx, tenant, id)
 		if err != nil {
 			return err
 		}
 		out.Leads = leadFigures(kept)
 		out.addCalls(kept)
-		if out.Pacing, err = s.paceOf(ctx, tx, row); err != nil {
+		if out.Pacing, err = t.pacers.paceOf(ctx, tx, row); err != nil {
 			return err
 		}
-		out.Ceiling, err = s.ceiling(ctx, tx, row, out.Agents)
+		out.Ceiling, err = t.ceiling(ctx, tx, row, out.Agents)
 		return err
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func share(part float64, whole int64, decimals int) float64 {
 
 // ceiling finds the tightest bound; of equal ones the first named. An account's channels are those of its active trunks: a single
 // trunk's are its own ceiling.
-func (s *Service) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign, agents map[string]int64) (Ceiling, error) {
+func (t *statistics) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign, agents map[string]int64) (Ceiling, error) {
 	out := Ceiling{Effective: math.MaxInt64}
 	bound := func(n int64, by CeilingSource) {
 		if n < out.Effective {
@@ -177,7 +177,7 @@ func (s *Service) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign, ag
 	if row.MaxConcurrent != nil {
 		bound(int64(*row.MaxConcurrent), CeilingCampaign)
 	}
-	voiceAgent, people, err := s.takesCalls(ctx, tx, row)
+	voiceAgent, people, err := t.takesCalls(ctx, tx, row)
 	if err != nil {
 		return out, err
 	}
@@ -209,7 +209,7 @@ func (s *Service) ceiling(ctx context.Context, tx *store.Tx, row db.Campaign, ag
 
 // takesCalls tells who takes a campaign's calls first, and leaves everything as it is: a voice agent that would be created by
 // the first call is none yet.
-func (s *Service) takesCalls(
+func (t *statistics) takesCalls(
 	ctx context.Context, tx *store.Tx, row db.Campaign,
 ) (voiceAgent *uuid.UUID, people bool, err error) {
 	switch PostAnswerAction(row.PostAnswerAction) {
@@ -223,15 +223,15 @@ func (s *Service) takesCalls(
 		return owner.DefaultVoiceAgentID, false, err
 	case ActionRunFlow:
 	}
-	plan, err := s.campaignFlow(ctx, tx, row)
+	plan, err := t.campaigns.campaignFlow(ctx, tx, row)
 	if _, missing := errors.AsType[*DependencyError](err); missing {
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	if first := plan.graph.FirstVoiceAgent(s.now()); first != nil {
+	if first := plan.graph.FirstVoiceAgent(t.now()); first != nil {
 		return &first.VoiceAgentID, false, nil
 	}
-	return nil, len(plan.graph.AsksAgent(s.now())) > 0, nil
+	return nil, len(plan.graph.AsksAgent(t.now())) > 0, nil
 }

@@ -77,12 +77,12 @@ func (in SuppressionInput) row() (suppressionRow, error) {
 
 // AddSuppression keeps a number from being called by the tenant ever again, as an opt-out does: its leads end, and a strict
 // tenant forgets the number itself. A number that is on the list already keeps its entry. Errors: *ValidationError.
-func (s *Service) AddSuppression(ctx context.Context, tenant uuid.UUID, in SuppressionInput) (Suppression, error) {
+func (u *suppressions) AddSuppression(ctx context.Context, tenant uuid.UUID, in SuppressionInput) (Suppression, error) {
 	row, err := in.row()
 	if err != nil {
 		return Suppression{}, err
 	}
-	made, _, err := s.suppress(ctx, tenant, []suppressionRow{row})
+	made, _, err := u.suppress(ctx, tenant, []suppressionRow{row})
 	if err != nil {
 		return Suppression{}, wrap("add suppression", err)
 	}
@@ -91,11 +91,11 @@ func (s *Service) AddSuppression(ctx context.Context, tenant uuid.UUID, in Suppr
 
 // suppress puts numbers onto the list and gives the entry of each, and which of them are new. At an error some may be on it; they are
 // put there again without harm.
-func (s *Service) suppress(ctx context.Context, tenant uuid.UUID, rows []suppressionRow) (entries []db.Suppression, added []bool, err error) {
+func (u *suppressions) suppress(ctx context.Context, tenant uuid.UUID, rows []suppressionRow) (entries []db.Suppression, added []bool, err error) {
 	hashes, places := make([][]byte, len(rows)), make(map[string]int, len(rows)) // the first row of each number
 	p := db.SuppressionsAddParams{TenantID: tenant}
 	for i, row := range rows {
-		hashes[i] = s.st.PhoneHash(tenant, row.phone)
+		hashes[i] = u.st.PhoneHash(tenant, row.phone)
 		if _, known := places[string(hashes[i])]; known {
 			continue
 		}
@@ -109,7 +109,7 @@ func (s *Service) suppress(ctx context.Context, tenant uuid.UUID, rows []suppres
 		some := db.SuppressionsAddParams{
 			TenantID: tenant, Ids: p.Ids[from:to], Hashes: p.Hashes[from:to], Last4s: p.Last4s[from:to], Reasons: p.Reasons[from:to],
 		}
-		err = s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+		err = u.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 			if err := tx.Q.NumbersLock(ctx, tenant, some.Hashes); err != nil {
 				return err
 			}
@@ -126,14 +126,14 @@ func (s *Service) suppress(ctx context.Context, tenant uuid.UUID, rows []suppres
 			}); err != nil {
 				return err
 			}
-			return s.endSuppressed(ctx, tx, tenant, some.Hashes, s.now())
+			return u.desk.endSuppressed(ctx, tx, tenant, some.Hashes, u.now())
 		})
 	}
 	for i, hash := range hashes {
 		entries[i] = entries[places[string(hash)]]
 	}
 	if err == nil {
-		s.log.InfoContext(ctx, "numbers suppressed", "tenant_id", tenant, "numbers", len(p.Ids))
+		u.log.InfoContext(ctx, "numbers suppressed", "tenant_id", tenant, "numbers", len(p.Ids))
 	}
 	return entries, added, err
 }
@@ -152,7 +152,7 @@ func (in *SuppressionsInput) UnmarshalJSON(b []byte) error {
 
 // AddSuppressions adds numbers in bulk. Rows that are invalid fail no other; those whose number was on the list, or in an earlier
 // row, are duplicates and tell its entry. What is shown of a number is its mask. Errors: *ValidationError for the body as a whole.
-func (s *Service) AddSuppressions(ctx context.Context, tenant uuid.UUID, in SuppressionsInput) (BulkResult, error) {
+func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in SuppressionsInput) (BulkResult, error) {
 	c := checker{}
 	list, ok := required(&c, "suppressions", in.Suppressions)
 	if ok && len(list) > BulkLimit {
@@ -180,7 +180,7 @@ func (s *Service) AddSuppressions(ctx context.Context, tenant uuid.UUID, in Supp
 	if len(rows) == 0 {
 		return tally(results), nil
 	}
-	entries, added, err := s.suppress(ctx, tenant, rows)
+	entries, added, err := u.suppress(ctx, tenant, rows)
 	if err != nil {
 		return BulkResult{}, wrap("add suppressions", err)
 	}
@@ -194,18 +194,18 @@ func (s *Service) AddSuppressions(ctx context.Context, tenant uuid.UUID, in Supp
 }
 
 // ListSuppressions gives a page of the list, newest first, and how many entries there are. Errors: *ValidationError.
-func (s *Service) ListSuppressions(ctx context.Context, tenant uuid.UUID, f SuppressionFilter) ([]Suppression, int64, error) {
+func (u *suppressions) ListSuppressions(ctx context.Context, tenant uuid.UUID, f SuppressionFilter) ([]Suppression, int64, error) {
 	var hash []byte
 	if f.Phone != "" {
 		number, err := store.ParsePhone(f.Phone)
 		if err != nil {
 			return nil, 0, &ValidationError{Fields: []FieldError{{Field: "phone", Message: phoneFault(err)}}}
 		}
-		hash = s.st.PhoneHash(tenant, number)
+		hash = u.st.PhoneHash(tenant, number)
 	}
 	var out []Suppression
 	var total int64
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
+	err := u.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
 		if err := tx.Q.PlanByValues(ctx); err != nil {
 			return err
 		}
@@ -227,8 +227,8 @@ func (s *Service) ListSuppressions(ctx context.Context, tenant uuid.UUID, f Supp
 
 // DeleteSuppression takes back what the tenant itself has put on the list. Leads that ended stay ended; the number may be
 // pushed again. A callee's opt-out stays. Errors: store.ErrNotFound, *ConflictError.
-func (s *Service) DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error {
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (u *suppressions) DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error {
+	err := u.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := tx.Q.SuppressionLock(ctx, tenant, id)
 		switch {
 		case err != nil:
@@ -246,6 +246,6 @@ func (s *Service) DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) e
 	if err != nil {
 		return wrap("delete suppression", err)
 	}
-	s.log.InfoContext(ctx, "number no longer suppressed", "tenant_id", tenant, "suppression_id", id)
+	u.log.InfoContext(ctx, "number no longer suppressed", "tenant_id", tenant, "suppression_id", id)
 	return nil
 }

@@ -44,7 +44,7 @@ func unringQueueOf(node string) string {
 
 // unring has the calls ended that ring at these numbers, on whatever host. Its transaction holds the numbers' locks: calls admitted
 // before are all found, and there are none after.
-func (s *Service) unring(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte) error {
+func (a *answering) unring(ctx context.Context, tx *store.Tx, tenant uuid.UUID, hashes [][]byte) error {
 	calls, err := tx.Q.CallsRingingAt(ctx, tenant, hashes, store.IDFloor(time.Now().Add(-ringLimit)))
 	if err != nil {
 		return err
@@ -66,14 +66,14 @@ type unringWorker struct {
 
 // AddWorker makes River's client end calls to numbers that have been suppressed, and delete what deleted campaigns leave. It tells which
 // queues must be worked, with how many jobs at once. Attach must have been called when the client starts.
-func (s *Service) AddWorker(all *river.Workers) (queues map[string]int, err error) {
-	if err := river.AddWorkerSafely(all, &unringWorker{s: s}); err != nil {
+func (a *answering) AddWorker(all *river.Workers) (queues map[string]int, err error) {
+	if err := river.AddWorkerSafely(all, &unringWorker{s: a.service}); err != nil {
 		return nil, fmt.Errorf("add the worker that ends calls: %w", err)
 	}
-	if err := river.AddWorkerSafely(all, &removalWorker{s: s}); err != nil {
+	if err := river.AddWorkerSafely(all, &removalWorker{s: a.service}); err != nil {
 		return nil, fmt.Errorf("add the worker that removes campaigns: %w", err)
 	}
-	return map[string]int{unringQueueOf(s.cfg.NodeID): unringWorkers, removalQueue: 1}, nil
+	return map[string]int{unringQueueOf(a.cfg.NodeID): unringWorkers, removalQueue: 1}, nil
 }
 
 // Timeout implements river.Worker.

@@ -43,37 +43,37 @@ type UploadError struct {
 // UploadLeads adds the leads of a CSV or XLSX file as a push does, each scrubbed, some at a time: when it fails, the leads of
 // the rows before are there, and are duplicates when the file is sent again. Errors: store.ErrNotFound, *ValidationError for a
 // file that can't be read, *LimitError while too many of the tenant's are, the reader's own.
-func (s *Service) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (LeadUpload, error) {
-	if _, err := s.GetCampaign(ctx, tenant, campaign); err != nil {
+func (l *leads) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (LeadUpload, error) {
+	if _, err := l.campaigns.GetCampaign(ctx, tenant, campaign); err != nil {
 		return LeadUpload{}, err
 	}
-	end, err := s.uploads.begin(tenant)
+	end, err := l.uploads.begin(tenant)
 	if err != nil {
 		return LeadUpload{}, err
 	}
 	defer end()
-	leads, err := leadfile.Open(ctx, file, leadfile.Options{Dir: s.uploads.dir, Workbooks: s.uploads.workbooks})
+	leads, err := leadfile.Open(ctx, file, leadfile.Options{Dir: l.uploads.dir, Workbooks: l.uploads.workbooks})
 	if err != nil {
 		return LeadUpload{}, wrap("read uploaded leads", fileFault(err))
 	}
-	if err := s.auditUpload(ctx, tenant, campaign, "lead_upload.started", nil); err != nil {
+	if err := l.auditUpload(ctx, tenant, campaign, "lead_upload.started", nil); err != nil {
 		return LeadUpload{}, errors.Join(err, leads.Close())
 	}
-	up := upload{s: s, tenant: tenant, campaign: campaign, out: LeadUpload{Errors: []UploadError{}}}
+	up := upload{s: l.service, tenant: tenant, campaign: campaign, out: LeadUpload{Errors: []UploadError{}}}
 	err = up.run(ctx, leads)
 	if cerr := leads.Close(); cerr != nil {
-		s.log.WarnContext(ctx, "uploaded file not cleaned up", "tenant_id", tenant, "error", cerr)
+		l.log.WarnContext(ctx, "uploaded file not cleaned up", "tenant_id", tenant, "error", cerr)
 	}
 	if up.out.Valid > 0 {
-		s.signals.campaign(campaign)
+		l.signals.campaign(campaign)
 	}
-	told := s.auditUpload(ctx, tenant, campaign, "lead_upload.ended", map[string]any{
+	told := l.auditUpload(ctx, tenant, campaign, "lead_upload.ended", map[string]any{
 		"rows": up.out.Total, "valid": up.out.Valid, "invalid": up.out.Invalid, "duplicates": up.out.Duplicates, "complete": err == nil,
 	})
 	if told != nil {
-		s.log.ErrorContext(ctx, "audit of an upload failed", "tenant_id", tenant, "campaign_id", campaign, "error", told)
+		l.log.ErrorContext(ctx, "audit of an upload failed", "tenant_id", tenant, "campaign_id", campaign, "error", told)
 	}
-	s.log.InfoContext(ctx, "leads uploaded", "tenant_id", tenant, "campaign_id", campaign, "rows", up.out.Total,
+	l.log.InfoContext(ctx, "leads uploaded", "tenant_id", tenant, "campaign_id", campaign, "rows", up.out.Total,
 		"valid", up.out.Valid, "invalid", up.out.Invalid, "duplicates", up.out.Duplicates, "complete", err == nil)
 	if err != nil {
 		return LeadUpload{}, wrap("upload leads", fileFault(err))
@@ -82,10 +82,10 @@ func (s *Service) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, f
 }
 
 // auditUpload writes the beginning or the end of an upload, whose leads come in many transactions.
-func (s *Service) auditUpload(ctx context.Context, tenant, campaign uuid.UUID, action string, details map[string]any) error {
+func (l *leads) auditUpload(ctx context.Context, tenant, campaign uuid.UUID, action string, details map[string]any) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditUploadTimeout)
 	defer cancel()
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		return tx.Audit(ctx, store.AuditEntry{TenantID: tenant, Action: action, ObjectID: campaign.String(), Details: details})
 	})
 	if err != nil {

@@ -30,9 +30,9 @@ type UsageRow struct {
 }
 
 // Usage counts the tenant's calls that began in [from, to). Minutes are those between answer and hang-up.
-func (s *Service) Usage(ctx context.Context, tenant uuid.UUID, from, to time.Time, by UsageGroup) ([]UsageRow, error) {
+func (t *statistics) Usage(ctx context.Context, tenant uuid.UUID, from, to time.Time, by UsageGroup) ([]UsageRow, error) {
 	out := []UsageRow{}
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := t.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		rows, err := tx.Q.Usage(ctx, db.UsageParams{
 			TenantID: tenant, GroupBy: string(by), Since: from, Until: to, FromID: store.IDFloor(from.Add(-time.Hour)),
 		})

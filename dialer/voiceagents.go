@@ -16,19 +16,19 @@ import (
 )
 
 // CreateVoiceAgent adds a voice agent. Errors: *ValidationError, *ConflictError when the tenant has all that it may have.
-func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
+func (v *voiceAgents) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
 	row, c := newVoiceAgent(), checker{}
 	row.TenantID = tenant
 	in = in.withoutNulls()
-	in.apply(ctx, &c, &s.cfg.Guard, &row)
-	if err := cmp.Or(c.err(), s.checkTransferTarget(ctx, tenant, in)); err != nil {
+	in.apply(ctx, &c, &v.cfg.Guard, &row)
+	if err := cmp.Or(c.err(), v.checkTransferTarget(ctx, tenant, in)); err != nil {
 		return VoiceAgent{}, err
 	}
-	made, err := s.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+	made, err := v.inAgent(ctx, tenant, "create voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
 		if err := Quota(ctx, tx, tenant, CodeVoiceAgents, maxVoiceAgents, tx.Q.VoiceAgentCount); err != nil {
 			return row, err
 		}
-		if err := s.sealToken(in, &row); err != nil {
+		if err := v.sealToken(in, &row); err != nil {
 			return row, err
 		}
 		return tx.Q.VoiceAgentInsert(ctx, voiceAgentParams(row))
@@ -40,11 +40,11 @@ func (s *Service) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in Voi
 }
 
 // checkTransferTarget refuses a transfer_destination that is a SIP URI which can't be dialed.
-func (s *Service) checkTransferTarget(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) error {
+func (v *voiceAgents) checkTransferTarget(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) error {
 	if !in.TransferDestination.Has() || !strings.HasPrefix(in.TransferDestination.Value, "sip:") {
 		return nil
 	}
-	fault, err := s.sipPolicy().sipFault(ctx, tenant, in.TransferDestination.Value)
+	fault, err := v.sipPolicy().sipFault(ctx, tenant, in.TransferDestination.Value)
 	if err != nil || fault == "" {
 		return err
 	}
@@ -71,24 +71,24 @@ func present[T any](o Opt[T]) Opt[T] {
 	return o
 }
 
-func (s *Service) sealToken(in VoiceAgentInput, row *db.VoiceAgent) error {
+func (v *voiceAgents) sealToken(in VoiceAgentInput, row *db.VoiceAgent) error {
 	if !in.AuthToken.Has() {
 		return nil
 	}
 	if row.AuthTokenSealed = nil; in.AuthToken.Value == "" {
 		return nil
 	}
-	sealed, err := s.st.Seal(store.AuthToken(row.ID), []byte(in.AuthToken.Value))
+	sealed, err := v.st.Seal(store.AuthToken(row.ID), []byte(in.AuthToken.Value))
 	row.AuthTokenSealed = sealed
 	return err
 }
 
 // keepMaskedToken takes a token that comes back as it was shown, masked, for an absent one.
-func (s *Service) keepMaskedToken(in VoiceAgentInput, row db.VoiceAgent) (VoiceAgentInput, error) {
+func (v *voiceAgents) keepMaskedToken(in VoiceAgentInput, row db.VoiceAgent) (VoiceAgentInput, error) {
 	if !in.AuthToken.Has() || len(row.AuthTokenSealed) == 0 {
 		return in, nil
 	}
-	shown, err := s.maskedToken(row)
+	shown, err := v.maskedToken(row)
 	if err == nil && in.AuthToken.Value == shown {
 		in.AuthToken = Opt[string]{}
 	}
@@ -113,19 +113,19 @@ func sameEnd(before, after string) bool {
 }
 
 // maskedToken is what is shown of a voice agent's token after its creation.
-func (s *Service) maskedToken(row db.VoiceAgent) (string, error) {
-	token, err := s.st.Unseal(store.AuthToken(row.ID), row.AuthTokenSealed)
+func (v *voiceAgents) maskedToken(row db.VoiceAgent) (string, error) {
+	token, err := v.st.Unseal(store.AuthToken(row.ID), row.AuthTokenSealed)
 	if err != nil {
 		return "", fmt.Errorf("open the auth token of voice agent %s: %w", row.ID, err)
 	}
 	return store.MaskSecret(string(token)), nil
 }
 
-func (s *Service) inAgent(
+func (v *voiceAgents) inAgent(
 	ctx context.Context, tenant uuid.UUID, attempt string, fn func(*store.Tx) (db.VoiceAgent, error),
 ) (VoiceAgent, error) {
 	var row db.VoiceAgent
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		row, err = fn(tx)
 		return err
@@ -133,16 +133,16 @@ func (s *Service) inAgent(
 	if err != nil {
 		return VoiceAgent{}, wrap(attempt, err)
 	}
-	return s.voiceAgentOf(row)
+	return v.voiceAgentOf(row)
 }
 
 // ListVoiceAgents gives the tenant's voice agents, of one status where it is given. Errors: *ValidationError.
-func (s *Service) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]VoiceAgent, error) {
+func (v *voiceAgents) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]VoiceAgent, error) {
 	if status != nil && !slices.Contains([]VoiceAgentStatus{VoiceAgentActive, VoiceAgentPaused, VoiceAgentArchived}, VoiceAgentStatus(*status)) {
 		return nil, &ValidationError{Fields: []FieldError{{"status", "must be one of active, paused, archived"}}}
 	}
 	var rows []db.VoiceAgent
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		rows, err = tx.Q.VoiceAgentList(ctx, tenant, status)
 		return err
@@ -152,7 +152,7 @@ func (s *Service) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status 
 	}
 	out := make([]VoiceAgent, len(rows))
 	for i, row := range rows {
-		if out[i], err = s.voiceAgentOf(row); err != nil {
+		if out[i], err = v.voiceAgentOf(row); err != nil {
 			return nil, err
 		}
 	}
@@ -160,32 +160,32 @@ func (s *Service) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status 
 }
 
 // GetVoiceAgent gives one voice agent. Errors: store.ErrNotFound.
-func (s *Service) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
-	return s.inAgent(ctx, tenant, "get voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+func (v *voiceAgents) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
+	return v.inAgent(ctx, tenant, "get voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
 		return tx.Q.VoiceAgentGet(ctx, tenant, id)
 	})
 }
 
 // PatchVoiceAgent edits a voice agent; absent and null members are not modified. Errors: store.ErrNotFound,
 // *ValidationError, *ConflictError when an archived agent's status is to change.
-func (s *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
+func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
 	in = in.withoutNulls()
 	if in.WSURL.Has() {
 		c := checker{edit: true}
-		c.address(ctx, &s.cfg.Guard, "ws_url", in.WSURL.Value, "ws", "wss")
+		c.address(ctx, &v.cfg.Guard, "ws_url", in.WSURL.Value, "ws", "wss")
 		if err := c.err(); err != nil {
 			return VoiceAgent{}, err
 		}
 	}
-	if err := s.checkTransferTarget(ctx, tenant, in); err != nil {
+	if err := v.checkTransferTarget(ctx, tenant, in); err != nil {
 		return VoiceAgent{}, err
 	}
-	out, err := s.inAgent(ctx, tenant, "edit voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+	out, err := v.inAgent(ctx, tenant, "edit voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
 		row, err := tx.Q.VoiceAgentLock(ctx, tenant, id)
 		if err != nil {
 			return row, err
 		}
-		in, err := s.keepMaskedToken(in, row)
+		in, err := v.keepMaskedToken(in, row)
 		if err != nil {
 			return row, err
 		}
@@ -200,27 +200,27 @@ func (s *Service) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in 
 		if archived && in.Status.Has() {
 			return row, &ConflictError{Code: CodeVoiceAgentArchived, Detail: "an archived voice agent stays archived"}
 		}
-		if err := s.sealToken(in, &row); err != nil {
+		if err := v.sealToken(in, &row); err != nil {
 			return row, err
 		}
 		return tx.Q.VoiceAgentUpdate(ctx, voiceAgentUpdate(row))
 	})
 	if err == nil {
-		s.signals.tenant(tenant)
+		v.signals.tenant(tenant)
 	}
 	return out, err
 }
 
 // ArchiveVoiceAgent takes a voice agent out of use for good; its id stays valid. Errors: store.ErrNotFound.
-func (s *Service) ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
-	return s.inAgent(ctx, tenant, "archive voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
+func (v *voiceAgents) ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (VoiceAgent, error) {
+	return v.inAgent(ctx, tenant, "archive voice agent", func(tx *store.Tx) (db.VoiceAgent, error) {
 		return tx.Q.VoiceAgentArchive(ctx, tenant, id)
 	})
 }
 
 // DeleteVoiceAgent removes a voice agent that no call uses. Errors: store.ErrNotFound, *ConflictError.
-func (s *Service) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error {
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+func (v *voiceAgents) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error {
+	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if err := tx.Q.GateLock(ctx, tenant); err != nil {
 			return err
 		}
@@ -247,9 +247,9 @@ func (s *Service) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) er
 }
 
 // DefaultVoiceAgent gives the tenant's default voice agent, or none.
-func (s *Service) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (DefaultVoiceAgent, error) {
+func (v *voiceAgents) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (DefaultVoiceAgent, error) {
 	var owner db.Tenant
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
 		owner, err = tx.Q.GetTenant(ctx, tenant)
 		return err
@@ -262,7 +262,7 @@ func (s *Service) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (Defa
 
 // SetDefaultVoiceAgent makes a voice agent the tenant's default; null clears it. Errors: *ValidationError,
 // store.ErrNotFound for an id that the tenant doesn't have, *ConflictError for an archived agent.
-func (s *Service) SetDefaultVoiceAgent(
+func (v *voiceAgents) SetDefaultVoiceAgent(
 	ctx context.Context, tenant uuid.UUID, in DefaultVoiceAgentInput,
 ) (DefaultVoiceAgent, error) {
 	c, out := checker{}, DefaultVoiceAgent{}
@@ -280,7 +280,7 @@ func (s *Service) SetDefaultVoiceAgent(
 		}
 		out.VoiceAgentID = &id
 	}
-	err := s.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
+	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if out.VoiceAgentID != nil {
 			row, err := tx.Q.VoiceAgentLock(ctx, tenant, *out.VoiceAgentID)
 			if err != nil {
@@ -301,11 +301,11 @@ func (s *Service) SetDefaultVoiceAgent(
 // resolveAgent finds the voice agent of a call: the flow node's, the campaign's, the tenant's default, or one made
 // of the tenant's default address. An agent that is gone is passed over; one that is paused or archived takes no
 // calls, and no other takes them in its place. Errors: *DependencyError.
-func (s *Service) resolveAgent(
+func (v *voiceAgents) resolveAgent(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, node, campaign *uuid.UUID,
 ) (db.VoiceAgent, error) {
 	for _, id := range []*uuid.UUID{node, campaign} {
-		if agent, found, err := s.usableAgent(ctx, tx, tenant, id); found || err != nil {
+		if agent, found, err := v.usableAgent(ctx, tx, tenant, id); found || err != nil {
 			return agent, err
 		}
 	}
@@ -313,14 +313,14 @@ func (s *Service) resolveAgent(
 	if err != nil {
 		return db.VoiceAgent{}, err
 	}
-	if agent, found, err := s.usableAgent(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
+	if agent, found, err := v.usableAgent(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
 		return agent, err
 	}
-	return s.lazyAgent(ctx, tx, tenant)
+	return v.lazyAgent(ctx, tx, tenant)
 }
 
 // usableAgent reads one candidate and checks that it can take calls here.
-func (s *Service) usableAgent(
+func (v *voiceAgents) usableAgent(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, id *uuid.UUID,
 ) (db.VoiceAgent, bool, error) {
 	if id == nil {
@@ -333,17 +333,17 @@ func (s *Service) usableAgent(
 	if err != nil {
 		return db.VoiceAgent{}, false, err
 	}
-	return agent, true, s.checkAgent(agent)
+	return agent, true, v.checkAgent(agent)
 }
 
-func (s *Service) checkAgent(agent db.VoiceAgent) error {
+func (v *voiceAgents) checkAgent(agent db.VoiceAgent) error {
 	if agent.Status != string(VoiceAgentActive) {
 		return &DependencyError{Code: CodeNoVoiceAgentConfigured, Detail: fmt.Sprintf("voice agent %s is %s", agent.ID, agent.Status)}
 	}
-	if !slices.Contains(s.cfg.Subprotocols, agent.Subprotocol) {
+	if !slices.Contains(v.cfg.Subprotocols, agent.Subprotocol) {
 		return &DependencyError{
 			Code:   CodeSubprotocolMismatch,
-			Detail: fmt.Sprintf("voice agent %s wants %s; this host serves %s", agent.ID, agent.Subprotocol, strings.Join(s.cfg.Subprotocols, ", ")),
+			Detail: fmt.Sprintf("voice agent %s wants %s; this host serves %s", agent.ID, agent.Subprotocol, strings.Join(v.cfg.Subprotocols, ", ")),
 		}
 	}
 	return nil
@@ -351,12 +351,12 @@ func (s *Service) checkAgent(agent db.VoiceAgent) error {
 
 // lazyAgent makes the tenant's default voice agent of its default address. The tenant's row is locked, so that of
 // several calls that need it at once one makes it and the others find it.
-func (s *Service) lazyAgent(ctx context.Context, tx *store.Tx, tenant uuid.UUID) (db.VoiceAgent, error) {
+func (v *voiceAgents) lazyAgent(ctx context.Context, tx *store.Tx, tenant uuid.UUID) (db.VoiceAgent, error) {
 	owner, err := tx.Q.TenantLock(ctx, tenant)
 	if err != nil {
 		return db.VoiceAgent{}, err
 	}
-	if agent, found, err := s.usableAgent(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
+	if agent, found, err := v.usableAgent(ctx, tx, tenant, owner.DefaultVoiceAgentID); found || err != nil {
 		return agent, err
 	}
 	if owner.VoiceAgentDefaultWsUrl == nil || !isWebSocketURL(*owner.VoiceAgentDefaultWsUrl) {
@@ -374,7 +374,7 @@ func (s *Service) lazyAgent(ctx context.Context, tx *store.Tx, tenant uuid.UUID)
 	if err != nil {
 		return agent, err
 	}
-	return agent, s.checkAgent(agent)
+	return agent, v.checkAgent(agent)
 }
 
 func isWebSocketURL(s string) bool {
@@ -400,7 +400,7 @@ func voiceAgentUpdate(row db.VoiceAgent) db.VoiceAgentUpdateParams {
 	}
 }
 
-func (s *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
+func (v *voiceAgents) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 	out := VoiceAgent{
 		ID: row.ID, TenantID: row.TenantID, Name: row.Name, WSURL: row.WsUrl, AudioFormat: audioOf(row),
 		ExternalAgentID: row.ExternalAgentID, TransferDestination: row.TransferDestination,
@@ -409,7 +409,7 @@ func (s *Service) voiceAgentOf(row db.VoiceAgent) (VoiceAgent, error) {
 		UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	if len(row.AuthTokenSealed) > 0 {
-		token, err := s.maskedToken(row)
+		token, err := v.maskedToken(row)
 		if err != nil {
 			return VoiceAgent{}, err
 		}
