@@ -1,0 +1,5 @@
+//go:build !race
+
+package switchctl
+
+const raceEnabled = false
