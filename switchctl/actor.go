@@ -144,7 +144,7 @@ func (a *actor) reject(ctx context.Context, m message, err error) {
 func (a *actor) release(ctx context.Context) (state, error) {
 	a.taps.endTaps(ctx, media.CloseShutdown)
 	if a.voice.ai != nil {
-		a.voice.ai.shutdown(a)
+		a.voice.shutdown()
 		a.voice.keepQuality(ctx)
 	}
 	if s := a.sock; s != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
-// music is what a waiting caller hears. Its fields belong to the actor's goroutine.
+// musicPlayer plays what a waiting caller hears. Its fields belong to the actor's goroutine.
 type musicPlayer struct {
 	*core
 	parties *parties

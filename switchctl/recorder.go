@@ -13,7 +13,7 @@ import (
 // varPaused is the channel variable that keeps a pause of the recording through a crash of ours.
 const varPaused = "rm_recording_paused"
 
-// recording is the state of a call's recording that outlives its AI session. Its fields belong to the actor's goroutine.
+// recorder keeps what of a call's recording outlives its AI session. Its fields belong to the actor's goroutine.
 type recorder struct {
 	*core
 	talking *talking

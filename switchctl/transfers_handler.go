@@ -91,7 +91,9 @@ func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
 func (x *transfers) handlerTransferOver(ctx context.Context, out Outcome) {
 	t := x.now
 	x.now = nil
-	x.registryUnbind(t)
+	if t.channel != "" {
+		x.c.registry.unbind(t.channel)
+	}
 	if t.recording != "" {
 		x.command(ctx, jobStopRecord, fs.StopRecording(x.channel, t.recording))
 	}
@@ -104,11 +106,5 @@ func (x *transfers) handlerTransferOver(ctx context.Context, out Outcome) {
 	if t.waiter != nil {
 		t.waiter <- connectResult{outcome: out}
 		t.waiter = nil
-	}
-}
-
-func (x *transfers) registryUnbind(t *transfer) {
-	if t.channel != "" {
-		x.c.registry.unbind(t.channel)
 	}
 }

@@ -90,16 +90,6 @@ func (s *aiSession) answer(outcome Outcome, err error) {
 	}
 }
 
-// shutdown closes the AI's socket and the media leg; the session itself goes on after a restart.
-func (s *aiSession) shutdown(a *actor) {
-	if s.cancelOpen != nil {
-		s.cancelOpen()
-	}
-	if m := s.media; m != nil && s.phase != phaseEnded {
-		a.beside(func() { m.Close(media.CloseShutdown) })
-	}
-}
-
 // voice is the call's voice agent: its session, and those before.
 type voice struct {
 	*core
@@ -119,6 +109,17 @@ type voice struct {
 	ai *aiSession
 	// sessions are all AI sessions that this controller has opened for the call.
 	sessions []mediaSession
+}
+
+// shutdown closes the AI's socket and the media leg; the session itself goes on after a restart.
+func (v *voice) shutdown() {
+	s := v.ai
+	if s.cancelOpen != nil {
+		s.cancelOpen()
+	}
+	if m := s.media; m != nil && s.phase != phaseEnded {
+		v.beside(func() { m.Close(media.CloseShutdown) })
+	}
 }
 
 // connect starts an AI session on the caller's leg.
