@@ -107,6 +107,10 @@ func (b *callBook) onTheWay(taken map[uuid.UUID]bool) (ringing, waiting []time.T
 	return ringing, waiting
 }
 
+// keptAnswered is how long an agent is kept for a callee who has answered and asks for nobody: a flow may have callees listen for
+// minutes.
+const keptAnswered = 30 * time.Second
+
 // listening counts those of the callees who wait for whom no agent is kept: a machine, and who has answered for long and asks for nobody.
 func (b *callBook) listening(now time.Time, taken map[uuid.UUID]bool) int {
 	n := 0

@@ -57,3 +57,11 @@ func ahead(waiting []acd.Waiter, own func(call uuid.UUID) bool, asks []flow.Ask,
 	}
 	return int(math.Ceil(sum - 1e-9))
 }
+
+// seenAgent is an agent at the last look.
+type seenAgent struct {
+	status   acd.Status
+	since    time.Time
+	call     uuid.UUID
+	campaign uuid.UUID // that of the call
+}

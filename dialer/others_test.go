@@ -1,17 +1,14 @@
 package dialer
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/flow"
-	"github.com/ringmaster/ringmaster/dialer/pacing"
 )
 
 func TestWhoComesBeforeACampaignsCallee(t *testing.T) {
@@ -60,67 +57,4 @@ func TestOthersWhoTakeAgentsAreLearned(t *testing.T) {
 	require.Less(t, look(acd.WrapUp, &third, false), one)
 	require.Less(t, look(acd.OnCall, &third, true), one)
 	require.Zero(t, o.perSecond(at, 0, 0))
-}
-
-// visited has a pacer know that its campaign has calls to spare, and that others have called in so often in the last hour.
-func (p *people) visited(pacer *pacer, others int) {
-	pacer.others.since = p.clock.Now().Add(-time.Hour)
-	for range others {
-		pacer.others.took.Add(time.Hour)
-	}
-	pacer.rates.day = pacing.Tally{Answered: 500, Abandoned: 5}
-	pacer.rates.total, pacer.ratesAt = pacer.rates.day, p.clock.Now()
-}
-
-// TestInboundCallersHoldBackAProgressiveCampaign: with five agents and callers who come all the time, not one call for each.
-func TestInboundCallersHoldBackAProgressiveCampaign(t *testing.T) {
-	t.Parallel()
-	p := staffed(t)
-	for range 5 {
-		p.person(t)
-	}
-	campaign := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
-	p.visited(pacer, 50)
-	pacer.round(t.Context())
-	require.NotEmpty(t, p.sw.dialed())
-	require.Less(t, len(p.sw.dialed()), 5, "some are left to others")
-	require.Empty(t, pacer.idle.on)
-	for _, m := range p.agents.Crew(p.tenant) {
-		require.Zero(t, m.Kept)
-	}
-	require.False(t, p.svc.pacers.paces.of[campaign].heldBack)
-}
-
-// TestCampaignThatIsHeldBackSaysSo: its agents are left to inbound callers for as long as they come so often.
-func TestCampaignThatIsHeldBackSaysSo(t *testing.T) {
-	t.Parallel()
-	p := staffed(t)
-	for range 5 {
-		p.person(t)
-	}
-	campaign := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
-	p.visited(pacer, 1000)
-	held := func() string {
-		reg := prometheus.NewPedanticRegistry()
-		require.NoError(t, reg.Register(newPaceCollector(p.svc.paces)))
-		families, err := reg.Gather()
-		require.NoError(t, err)
-		for _, f := range families {
-			if f.GetName() == "ringmaster_campaigns_held_back" {
-				return fmt.Sprint(f.GetMetric()[0].GetGauge().GetValue())
-			}
-		}
-		return ""
-	}
-	pacer.round(t.Context())
-	require.Empty(t, p.sw.dialed())
-	require.Equal(t, WaitOthers, pacer.idle.on)
-	require.Equal(t, "1", held())
-	pacer.others.took = pacing.Arrivals{}
-	pacer.round(t.Context())
-	require.Len(t, p.sw.dialed(), 5, "they have stayed away")
-	require.Empty(t, pacer.idle.on)
-	require.Equal(t, "0", held())
 }

@@ -316,33 +316,6 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	return out, nil
 }
 
-// stateOf is the campaign's state as the planner wants it, but for the room.
-func (p *pacer) stateOf(mine, members []acd.Member, now time.Time) pacing.State {
-	taken := takenCalls(members)
-	ringing, waiting := p.book.onTheWay(taken)
-	state := pacing.State{
-		Waiting: len(waiting), Listening: p.book.listening(now, taken), Day: p.rates.day, Total: p.rates.total,
-	}
-	for _, at := range ringing {
-		state.Ringing = append(state.Ringing, max(0, now.Sub(at)))
-	}
-	for _, m := range mine {
-		age := max(0, now.Sub(m.Since))
-		switch m.Status {
-		case acd.Available:
-			if m.Ready {
-				state.Ready++
-			}
-		case acd.OnCall:
-			state.Talking = append(state.Talking, age)
-		case acd.WrapUp:
-			state.WrappingUp = append(state.WrappingUp, age)
-		case acd.Paused, acd.Offline:
-		}
-	}
-	return state
-}
-
 // told makes a plan known: to the gate, to the metrics, and to whoever asks for the campaign's figures.
 func (p *pacer) told(planned pacing.Plan, state pacing.State, now time.Time) {
 	mode := DialProgressive
@@ -462,38 +435,4 @@ func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool, now tim
 		tightest = idleness{WaitTrunkFails, *tried}
 	}
 	return int(free), tightest
-}
-
-// seenAgent is an agent at the last look.
-type seenAgent struct {
-	status   acd.Status
-	since    time.Time
-	call     uuid.UUID
-	campaign uuid.UUID // that of the call
-}
-
-// watch learns from the agents how long the campaign's conversations and wrap-ups take.
-func (p *pacer) watch(members []acd.Member) {
-	before := p.agents
-	p.agents = make(map[uuid.UUID]seenAgent, len(members))
-	for _, m := range members {
-		is, was := seenAgent{m.Status, m.Since, newest(m), m.Campaign}, before[m.ID]
-		if is.call == was.call && is.campaign == uuid.Nil { // a call that is over is no caller's any more
-			is.campaign = was.campaign
-		}
-		p.agents[m.ID] = is
-		if was.campaign != p.campaign || was.status == is.status {
-			continue
-		}
-		switch {
-		case was.status == acd.OnCall && is.call != was.call: // the call came to nothing, or the next is there already
-		case was.status == acd.OnCall:
-			p.planner.Talked(is.since.Sub(was.since))
-			if is.status == acd.Available {
-				p.planner.WrappedUp(0)
-			}
-		case was.status == acd.WrapUp:
-			p.planner.WrappedUp(is.since.Sub(was.since))
-		}
-	}
 }

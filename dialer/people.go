@@ -16,12 +16,8 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
-const (
-	// queueDefault is the queue of all agents; another queue's name is a tag that its agents carry.
-	queueDefault = "default"
-	// overflowMessage bounds the message of a callee whom no agent took.
-	overflowMessage = 2 * time.Minute
-)
+// overflowMessage bounds the message of a callee whom no agent took.
+const overflowMessage = 2 * time.Minute
 
 // taker is who takes a campaign's calls first: a voice agent, people, who are then asked for, or, with neither, a flow that begins
 // otherwise.

@@ -48,6 +48,9 @@ func soughtOf(asks []flow.Ask, agents []acd.Member) sought {
 	return out
 }
 
+// queueDefault is the queue of all agents; another queue's name is a tag that its agents carry.
+const queueDefault = "default"
+
 // queueTags are the skills that a queue asks for, with those that are asked for besides.
 func queueTags(queue string, tags []string) []string {
 	if queue == "" || queue == queueDefault {
