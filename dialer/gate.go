@@ -109,7 +109,7 @@ func (g gate) decide(
 ) (switchctl.Admission, *RefusalError, error) {
 	s, none := g.s, switchctl.Admission{}
 	var parent db.Call
-	var by taker
+	var by answerTarget
 	if req.Purpose == switchctl.PurposeTransfer {
 		var refused *RefusalError
 		var err error

@@ -80,7 +80,7 @@ func uncoveredDetail(missing []string) string {
 // judgeModes is checkModes for one call, whoever wants it: a single one, or a campaign's that was started before the settings, the
 // campaign or its flow changed. An agent who dials by hand, and a leg to a third party, are none of the kinds; but what the campaign
 // has the callee told first is.
-func (g *rules) judgeModes(req switchctl.OriginateRequest, f db.GateFactsRow, by taker, now time.Time) *RefusalError {
+func (g *rules) judgeModes(req switchctl.OriginateRequest, f db.GateFactsRow, by answerTarget, now time.Time) *RefusalError {
 	modes := by.modes
 	if req.VoiceAgentID != nil {
 		modes |= dnc.ModeRobo

@@ -24,29 +24,29 @@ func TestWhoComesBeforeACampaignsCallee(t *testing.T) {
 	mine, own := crew[:4], uuid.New()
 	owns := func(call uuid.UUID) bool { return call == own }
 	anyone, billing, other := acd.Waiter{Call: uuid.New()}, acd.Waiter{Want: acd.Want{Tags: []string{"billing"}}}, acd.Waiter{Want: acd.Want{Agent: &crew[7].ID}}
-	count := func(asks []flow.Ask, w ...acd.Waiter) int { return ahead(w, owns, asks, mine, crew) }
-	require.Zero(t, count(anybody()))
-	require.Zero(t, count(anybody(), acd.Waiter{Call: own}), "counted already")
-	require.Zero(t, count(anybody(), other), "wants another's agent")
-	require.Equal(t, 2, count(anybody(), anyone, anyone, anyone, anyone), "half of the agents are another campaign's")
-	require.Equal(t, 2, count(anybody(), billing, billing), "all who can are this one's")
+	count := func(asks []flow.Ask, w ...acd.Waiter) int { return callersAhead(w, owns, asks, mine, crew) }
+	require.Zero(t, count(anyAgent()))
+	require.Zero(t, count(anyAgent(), acd.Waiter{Call: own}), "counted already")
+	require.Zero(t, count(anyAgent(), other), "wants another's agent")
+	require.Equal(t, 2, count(anyAgent(), anyone, anyone, anyone, anyone), "half of the agents are another campaign's")
+	require.Equal(t, 2, count(anyAgent(), billing, billing), "all who can are this one's")
 	low := acd.Waiter{Priority: -1}
-	require.Zero(t, count(anybody(), low))
+	require.Zero(t, count(anyAgent(), low))
 	require.Equal(t, 1, count([]flow.Ask{{Priority: 5}, {Priority: -1}}, low))
 }
 
 // TestOthersWhoTakeAgentsAreLearned: each call once, and none that a campaign dialed.
 func TestOthersWhoTakeAgentsAreLearned(t *testing.T) {
 	t.Parallel()
-	var o others
+	var o outsideCalls
 	at, agent := time.Unix(1e9, 0), acd.Member{ID: uuid.New(), Status: acd.Available, Ready: true}
-	before := map[uuid.UUID]seenAgent{}
+	before := map[uuid.UUID]sighting{}
 	look := func(status acd.Status, call *uuid.UUID, outside bool) float64 {
 		at = at.Add(time.Second)
 		m := agent
 		m.Status, m.Call, m.Outside = status, call, outside
-		o.watch(at, []acd.Member{m}, before)
-		before[m.ID] = seenAgent{status: m.Status, call: newest(m)}
+		o.observe(at, []acd.Member{m}, before)
+		before[m.ID] = sighting{status: m.Status, call: newestCall(m)}
 		return o.perSecond(at, 1, 2)
 	}
 	first, second, third := uuid.New(), uuid.New(), uuid.New()

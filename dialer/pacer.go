@@ -57,10 +57,10 @@ type pacer struct {
 	planner *pacing.Planner
 	planned pacing.Config // the planner's
 	seeded  bool          // the planner knows the campaign's last calls
-	agents  map[uuid.UUID]seenAgent
-	others  others
+	agents  map[uuid.UUID]sighting
+	others  outsideCalls
 	manned  bool   // somebody is at work here whom its callees may ask for
-	parts   sought // whom agents are kept for, as last planned
+	parts   demand // whom agents are kept for, as last planned
 	// hearing fetches what callees are to hear.
 	hearing *hearing
 	// idle is why this round dials nothing; idleTold is what was made known of it, at idleToldAt, nil when nothing was.

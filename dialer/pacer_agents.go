@@ -26,10 +26,10 @@ func (p *pacer) crew(now time.Time) []acd.Member {
 	if marked == 0 || p.parts == nil {
 		return members
 	}
-	taken := takenCalls(members)
+	taken := connectedCalls(members)
 	ringing, waiting := p.book.onTheWay(taken)
 	wanted, _ := p.wanted(members)
-	keep := p.parts.choose(len(ringing)+len(waiting)-p.book.listening(now, taken), p.campaign, nil, members, wanted)
+	keep := p.parts.chooseReserved(len(ringing)+len(waiting)-p.book.listening(now, taken), p.campaign, nil, members, wanted)
 	if len(keep) == marked {
 		return members
 	}
@@ -47,7 +47,7 @@ func (p *pacer) letGo() {
 // reserve keeps as many agents as a plan wants for the campaign's calls, of those who are kept already and of its own. Where somebody
 // was given one of them meanwhile, the plan dials so many fewer.
 func (p *pacer) reserve(planned *pacing.Plan, mine, members []acd.Member, wanted map[uuid.UUID]bool, now time.Time) {
-	keep := p.parts.choose(planned.Keep, p.campaign, mine, members, wanted)
+	keep := p.parts.chooseReserved(planned.Keep, p.campaign, mine, members, wanted)
 	if len(keep) == 0 && !slices.ContainsFunc(members, func(m acd.Member) bool { return m.Kept == p.campaign }) {
 		return
 	}
@@ -60,15 +60,15 @@ func (p *pacer) keptUntil(now time.Time) time.Time { return now.Add(p.planned.Ri
 // wanted are the agents who would be given to callers who wait now, were they not kept for the campaign's calls, and the rest of those
 // callers.
 func (p *pacer) wanted(members []acd.Member) (agents map[uuid.UUID]bool, rest []acd.Waiter) {
-	return keptFrom(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, p.campaign, members)
+	return waitingForReserved(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, p.campaign, members)
 }
 
 // watch learns from the agents how long the campaign's conversations and wrap-ups take.
 func (p *pacer) watch(members []acd.Member) {
 	before := p.agents
-	p.agents = make(map[uuid.UUID]seenAgent, len(members))
+	p.agents = make(map[uuid.UUID]sighting, len(members))
 	for _, m := range members {
-		is, was := seenAgent{m.Status, m.Since, newest(m), m.Campaign}, before[m.ID]
+		is, was := sighting{m.Status, m.Since, newestCall(m), m.Campaign}, before[m.ID]
 		if is.call == was.call && is.campaign == uuid.Nil { // a call that is over is no caller's any more
 			is.campaign = was.campaign
 		}
@@ -91,7 +91,7 @@ func (p *pacer) watch(members []acd.Member) {
 
 // stateOf is the campaign's state as the planner wants it, but for the room.
 func (p *pacer) stateOf(mine, members []acd.Member, now time.Time) pacing.State {
-	taken := takenCalls(members)
+	taken := connectedCalls(members)
 	ringing, waiting := p.book.onTheWay(taken)
 	state := pacing.State{
 		Waiting: len(waiting), Listening: p.book.listening(now, taken), Day: p.rates.day, Total: p.rates.total,

@@ -78,7 +78,7 @@ func TestSpecialistsCampaignBesideAnother(t *testing.T) {
 	p.person(t, "hindi")
 	anybodys := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
 	hindis := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"tags":["hindi"],"max_wait_s":60}}`)
-	p.svc.crews.deal(p.tenant, hindis, true, sought{{Tags: []string{"hindi"}}}, p.agents.Crew(p.tenant)) // it has begun
+	p.svc.crews.allocate(p.tenant, hindis, true, demand{{Tags: []string{"hindi"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{anybodys, hindis} {
 		newPacer(p.svc, p.sw, p.tenant, c, nil).round(t.Context())
 	}
@@ -104,7 +104,7 @@ func TestBranchingCampaignBesideAnother(t *testing.T) {
 	branching := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"branch","data":{"variable":"lead.x"},"next":{"1":"a","default":"b"}},
 		{"id":"a","type":"connect_agent","data":{"tags":["sales"],"max_wait_s":60}},{"id":"b",`+support)
 	supports := p.flowCampaign(t, DialProgressive, `{"id":"q",`+support)
-	p.svc.crews.deal(p.tenant, supports, true, sought{{Tags: []string{"support"}}}, p.agents.Crew(p.tenant)) // it has begun
+	p.svc.crews.allocate(p.tenant, supports, true, demand{{Tags: []string{"support"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{branching, supports} {
 		newPacer(p.svc, p.sw, p.tenant, c, nil).round(t.Context())
 	}

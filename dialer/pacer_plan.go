@@ -39,7 +39,7 @@ type plan struct {
 // sight is what a pacer reads in one transaction.
 type sight struct {
 	row    db.Campaign
-	taker  taker
+	taker  answerTarget
 	facts  db.GateFactsRow
 	trunks []db.GateTrunksRow
 	calls  []db.PacedCallsRow
@@ -49,8 +49,8 @@ type sight struct {
 	// elsewhere: the agents whom callees may ask for are at work at another controller, and not here.
 	elsewhere bool
 	// hungry: there is something to dial. open: now is a time for that.
-	hungry, open bool
-	opensAt      time.Time
+	hasLeads, open bool
+	opensAt        time.Time
 	// heard: callees can hear what they have to; lacks is the member that names what can't be fetched.
 	heard bool
 	lacks string
@@ -97,21 +97,21 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		return nil
 	}
 	seen.heard, seen.lacks = p.hears(seen.row, now)
-	seen.hungry = seen.heard
+	seen.hasLeads = seen.heard
 	if p.dry && seen.heard {
 		leads, err := tx.Q.LeadsWait(ctx, p.tenant, p.campaign, now)
 		if err != nil {
 			return err
 		}
-		seen.hungry, seen.unscrubbed = leads.Waiting, leads.Unscrubbed
+		seen.hasLeads, seen.unscrubbed = leads.Waiting, leads.Unscrubbed
 	}
-	if seen.taker, err = p.s.takerOf(ctx, tx, seen.row); err != nil {
+	if seen.taker, err = p.s.answerTargetOf(ctx, tx, seen.row); err != nil {
 		return err
 	}
 	if p.people != nil {
 		p.people.Store(seen.taker.people)
 	}
-	idle := !seen.hungry && (p.book == nil || len(p.book.calls) == 0)
+	idle := !seen.hasLeads && (p.book == nil || len(p.book.calls) == 0)
 	p.sated = idle && seen.heard && !seen.unscrubbed
 	if idle && !seen.taker.people {
 		return nil
@@ -160,7 +160,7 @@ func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, s
 		t := kept.tallies()
 		seen.rates = &t
 	}
-	if seen.hungry && now.Sub(p.askedAt) >= askEvery && !p.manned {
+	if seen.hasLeads && now.Sub(p.askedAt) >= askEvery && !p.manned {
 		p.askedAt = now
 		if err := p.lookElsewhere(ctx, tx, seen); err != nil {
 			return err
@@ -193,8 +193,8 @@ func (p *pacer) lookElsewhere(ctx context.Context, tx *store.Tx, seen *sight) er
 			elsewhere = append(elsewhere, m)
 		}
 	}
-	_, atWork := soughtOf(seen.taker.asks, here).scarcest(here)
-	_, there := soughtOf(seen.taker.asks, elsewhere).scarcest(elsewhere)
+	_, atWork := demandOf(seen.taker.demands, here).scarcest(here)
+	_, there := demandOf(seen.taker.demands, elsewhere).scarcest(elsewhere)
 	seen.elsewhere = there > 0 && atWork == 0
 	return nil
 }
@@ -270,26 +270,26 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, nil
 	}
 	members := p.crew(now)
-	asked := soughtOf(seen.taker.asks, members)
+	asked := demandOf(seen.taker.demands, members)
 	want, fits := asked.scarcest(members)
 	manned := fits > 0
-	p.parts = asked.parts(seen.taker.asks, want)
-	fit := fitting(want, members)
-	p.others.watch(now, fit, p.agents)
+	p.parts = asked.pools(seen.taker.demands, want)
+	fit := qualified(want, members)
+	p.others.observe(now, fit, p.agents)
 	p.watch(members)
 	if p.manned = manned; seen.elsewhere && !manned {
 		p.log.InfoContext(ctx, "campaign left to the controller that has its agents")
 		p.yielded = true
 		return out, nil
 	}
-	hungry := seen.hungry && seen.open
-	members = openTo(p.campaign, members)
-	dealt := p.s.crews.deal(p.tenant, p.campaign, hungry && manned, p.parts, members)
-	mine := asked.dealt(seen.taker.asks, want, dealt, members)
+	hungry := seen.hasLeads && seen.open
+	members = availableTo(p.campaign, members)
+	dealt := p.s.crews.allocate(p.tenant, p.campaign, hungry && manned, p.parts, members)
+	mine := asked.countable(seen.taker.demands, want, dealt, members)
 	state := p.stateOf(mine, members, now)
 	wanted, waiting := p.wanted(members)
 	state.KeptFrom = len(wanted)
-	state.Ahead = ahead(waiting, p.book.waits, seen.taker.asks, mine, members)
+	state.Ahead = callersAhead(waiting, p.book.waits, seen.taker.demands, mine, members)
 	state.Arrivals = p.others.perSecond(now, len(mine), len(fit))
 	var tightest idleness
 	if hungry {
@@ -339,7 +339,7 @@ func (p *pacer) told(planned pacing.Plan, state pacing.State, now time.Time) {
 // planOthers plans the calls of a campaign whose callees talk to a voice agent, or to nobody.
 func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 	switch {
-	case !seen.hungry:
+	case !seen.hasLeads:
 		p.s.shares.leave(p.tenant, p.campaign)
 		return plan{idle: p.idleFor(seen, now)}
 	case !seen.open:
@@ -372,7 +372,7 @@ func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free i
 	if f.CampaignMax != nil {
 		limit = min(limit, int(*f.CampaignMax))
 	}
-	st := stake{used: int(f.CampaignUsed), limit: limit}
+	st := usage{used: int(f.CampaignUsed), limit: limit}
 	if seen.taker.voiceAgent != nil {
 		st.voiceAgent = *seen.taker.voiceAgent
 	}
@@ -389,7 +389,7 @@ func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free i
 
 // rest gives up the campaign's part of what it shares, while it can't dial.
 func (p *pacer) rest() {
-	p.s.crews.leave(p.tenant, p.campaign)
+	p.s.crews.release(p.tenant, p.campaign)
 	p.s.shares.leave(p.tenant, p.campaign)
 }
 

@@ -230,7 +230,7 @@ func TestWhoIsTakenMeanwhileIsDialedForNoMore(t *testing.T) {
 	p := staffed(t)
 	taken, left := p.person(t), p.person(t)
 	pacer := newPacer(p.svc, p.sw, p.tenant, p.campaign(t, DialProgressive), nil)
-	pacer.parts = sought{{}}
+	pacer.parts = demand{{}}
 	members := p.agents.Crew(p.tenant)
 	require.Equal(t, 1, p.agents.Keep(p.tenant, uuid.New(), []uuid.UUID{taken}, p.clock.Now().Add(time.Minute)))
 	planned := pacing.Plan{Dial: 2, Keep: 2}

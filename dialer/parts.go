@@ -45,7 +45,7 @@ type pacers struct {
 	scrubs     *scrubs
 	statistics *statistics
 
-	crews  crews
+	crews  allocator
 	shares shares
 	paces  *paces
 	audios audios

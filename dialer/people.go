@@ -21,36 +21,36 @@ const overflowMessage = 2 * time.Minute
 
 // taker is who takes a campaign's calls first: a voice agent, people, who are then asked for, or, with neither, a flow that begins
 // otherwise.
-type taker struct {
+type answerTarget struct {
 	voiceAgent *uuid.UUID
 	people     bool
-	asks       []flow.Ask
+	demands    []flow.Ask
 	// modes are the kinds of the campaign's calls, where the gate looks at them.
 	modes dnc.Modes
 }
 
 // takerOf tells who takes a campaign's answered calls first.
-func (p *pacers) takerOf(ctx context.Context, tx *store.Tx, row db.Campaign) (taker, error) {
+func (p *pacers) answerTargetOf(ctx context.Context, tx *store.Tx, row db.Campaign) (answerTarget, error) {
 	agent, ok, err := p.campaigns.actionAgent(ctx, tx, row)
 	switch {
 	case err != nil:
-		return taker{}, err
+		return answerTarget{}, err
 	case ok:
-		return taker{voiceAgent: &agent.ID}, nil
+		return answerTarget{voiceAgent: &agent.ID}, nil
 	case PostAnswerAction(row.PostAnswerAction) == ActionConnectAgent:
-		return taker{people: true, asks: anybody()}, nil
+		return answerTarget{people: true, demands: anyAgent()}, nil
 	}
 	plan, err := p.campaigns.campaignFlow(ctx, tx, row)
 	if err != nil {
-		return taker{}, err
+		return answerTarget{}, err
 	}
 	asks := plan.graph.AsksAgent(p.now())
-	return taker{people: len(asks) > 0, asks: asks}, nil
+	return answerTarget{people: len(asks) > 0, demands: asks}, nil
 }
 
 // taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
-func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest) (taker, error) {
-	by := taker{voiceAgent: req.VoiceAgentID}
+func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest) (answerTarget, error) {
+	by := answerTarget{voiceAgent: req.VoiceAgentID}
 	looks := g.s.cfg.DNCPolicy.Modes != 0
 	if req.FlowID != nil && single(req) {
 		return g.s.flowTaker(ctx, tx, req.TenantID, *req.FlowID)
@@ -63,7 +63,7 @@ func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRe
 		return by, nil // the campaign's absence is judged with the other facts
 	}
 	if err == nil && by.voiceAgent == nil {
-		by, err = g.s.takerOf(ctx, tx, campaign)
+		by, err = g.s.answerTargetOf(ctx, tx, campaign)
 	}
 	if err == nil && looks {
 		by.modes, err = g.s.callModes(ctx, tx, campaign)
@@ -73,7 +73,7 @@ func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRe
 
 // judgeAgents bounds the calls on the way to agents: to those who are ready and can be asked for, and, for a campaign whose plan is
 // to over-dial, to that plan. It is asked under the gate's lock, so that no two calls count on the same agent.
-func (p *pacers) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, by taker, now time.Time) *RefusalError {
+func (p *pacers) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, by answerTarget, now time.Time) *RefusalError {
 	if !by.people {
 		return nil
 	}
@@ -81,9 +81,9 @@ func (p *pacers) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, 
 	if p.cfg.Agents != nil {
 		crew = p.cfg.Agents.Crew(req.TenantID) // only a held phone is there when the callee answers
 	}
-	asked := soughtOf(by.asks, crew)
+	asked := demandOf(by.demands, crew)
 	_, atWork := asked.scarcest(crew)
-	ready, mine := sought{{}}.ready(crew), asked.ready(crew)
+	ready, mine := demand{{}}.ready(crew), asked.ready(crew)
 	bound, overdials := 0, false
 	if req.CampaignID != nil {
 		bound, overdials = p.paces.overdial(*req.CampaignID, now)
@@ -203,7 +203,7 @@ func (p *pacers) calleesWait(ctx context.Context, call db.Call) (limit, due time
 		if err != nil {
 			return err
 		}
-		taker, err := p.takerOf(ctx, tx, row)
+		taker, err := p.answerTargetOf(ctx, tx, row)
 		if taker.people {
 			limit, due, predictive = maxWait(row), inTime(row), row.DialMode == string(DialPredictive)
 		}
@@ -249,6 +249,6 @@ func (h handler) queueRequest(ctx context.Context, tenant uuid.UUID, req switchc
 		out.AgentID = &id
 		return out, err
 	}
-	out.Tags = queueTags(req.Queue, req.Tags)
+	out.Tags = queueSkills(req.Queue, req.Tags)
 	return out, nil
 }

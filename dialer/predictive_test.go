@@ -183,7 +183,7 @@ func TestCampaignsShareAgentsInTurns(t *testing.T) {
 	p.person(t)
 	p.person(t)
 	first, second := newPacer(p.svc, p.sw, p.tenant, one, nil), newPacer(p.svc, p.sw, p.tenant, two, nil)
-	p.svc.crews.deal(p.tenant, two, true, sought{{}}, p.agents.Crew(p.tenant)) // it has begun
+	p.svc.crews.allocate(p.tenant, two, true, demand{{}}, p.agents.Crew(p.tenant)) // it has begun
 	first.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1)
 	second.round(t.Context())

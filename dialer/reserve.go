@@ -11,7 +11,7 @@ import (
 
 // choose picks agents to be reserved for a campaign's calls, n for each skill set: first those who are reserved for it already, then those of
 // its own who have been ready for longest, and at last those of the first for whom a caller waits.
-func (d sought) choose(n int, campaign uuid.UUID, mine, members []acd.Member, wanted map[uuid.UUID]bool) []uuid.UUID {
+func (d demand) chooseReserved(n int, campaign uuid.UUID, mine, members []acd.Member, wanted map[uuid.UUID]bool) []uuid.UUID {
 	var from, own, last []acd.Member
 	for _, m := range members {
 		switch {
@@ -49,7 +49,7 @@ func (d sought) choose(n int, campaign uuid.UUID, mine, members []acd.Member, wa
 }
 
 // openTo are the agents as a campaign may count on them: who is kept for another one is not ready.
-func openTo(campaign uuid.UUID, members []acd.Member) []acd.Member {
+func availableTo(campaign uuid.UUID, members []acd.Member) []acd.Member {
 	out := slices.Clone(members)
 	for i := range out {
 		if m := &out[i]; m.Kept != uuid.Nil && m.Kept != campaign {
@@ -60,18 +60,18 @@ func openTo(campaign uuid.UUID, members []acd.Member) []acd.Member {
 }
 
 // takenCalls are the calls that agents have.
-func takenCalls(members []acd.Member) map[uuid.UUID]bool {
+func connectedCalls(members []acd.Member) map[uuid.UUID]bool {
 	taken := make(map[uuid.UUID]bool, len(members))
 	for _, m := range members {
 		if m.Status == acd.OnCall {
-			taken[newest(m)] = true
+			taken[newestCall(m)] = true
 		}
 	}
 	return taken
 }
 
 // keptFrom gives each waiting caller one of the agents who are kept for a campaign, if there is one: who has the least choice comes first.
-func keptFrom(
+func waitingForReserved(
 	waiting []acd.Waiter, own func(call uuid.UUID) bool, campaign uuid.UUID, members []acd.Member,
 ) (agents map[uuid.UUID]bool, rest []acd.Waiter) {
 	var kept []acd.Member
@@ -84,7 +84,9 @@ func keptFrom(
 		return nil, waiting
 	}
 	waiting = slices.Clone(waiting)
-	slices.SortStableFunc(waiting, func(a, b acd.Waiter) int { return cmp.Compare(len(fitting(a.Want, kept)), len(fitting(b.Want, kept))) })
+	slices.SortStableFunc(waiting, func(a, b acd.Waiter) int {
+		return cmp.Compare(len(qualified(a.Want, kept)), len(qualified(b.Want, kept)))
+	})
 	agents = make(map[uuid.UUID]bool)
 	for _, w := range waiting {
 		i := slices.IndexFunc(kept, func(m acd.Member) bool { return !agents[m.ID] && m.Fits(w.Want) })

@@ -145,7 +145,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	s := assemble(&core{
 		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(), carriers: senders,
 	})
-	s.crews, s.shares, s.paces = newCrews(), newShares(), paces
+	s.crews, s.shares, s.paces = newAllocator(), newShares(), paces
 	s.uploads, s.scrubBatch = uploads, scrubBatch
 	return s, nil
 }

@@ -13,25 +13,25 @@ import (
 // dial, the others share. Nothing is taken from a campaign that has more: its calls end, and the next begin elsewhere.
 type shares struct {
 	mu      sync.Mutex
-	tenants map[uuid.UUID]map[uuid.UUID]stake // by tenant, then campaign
+	tenants map[uuid.UUID]map[uuid.UUID]usage // by tenant, then campaign
 }
 
 // stake is what a campaign uses and could use.
-type stake struct {
+type usage struct {
 	voiceAgent uuid.UUID // the zero id for none
 	used       int
 	limit      int // by its own ceiling, or what it has use for
 }
 
-func newShares() shares { return shares{tenants: make(map[uuid.UUID]map[uuid.UUID]stake)} }
+func newShares() shares { return shares{tenants: make(map[uuid.UUID]map[uuid.UUID]usage)} }
 
 // set notes how a campaign stands that has something to dial.
-func (s *shares) set(tenant, campaign uuid.UUID, st stake) {
+func (s *shares) set(tenant, campaign uuid.UUID, st usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tenants[tenant]
 	if t == nil {
-		t = make(map[uuid.UUID]stake)
+		t = make(map[uuid.UUID]usage)
 		s.tenants[tenant] = t
 	}
 	t[campaign] = st
@@ -52,8 +52,8 @@ func (s *shares) leave(tenant, campaign uuid.UUID) {
 func (s *shares) room(tenant, campaign, voiceAgent uuid.UUID, free int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var mine stake
-	var others []stake
+	var mine usage
+	var others []usage
 	for id, st := range s.tenants[tenant] {
 		switch {
 		case id == campaign:
@@ -66,7 +66,7 @@ func (s *shares) room(tenant, campaign, voiceAgent uuid.UUID, free int) int {
 }
 
 // fairRoom divides free units, besides those that are used, between one campaign and others.
-func fairRoom(free int, mine stake, others []stake) int {
+func fairRoom(free int, mine usage, others []usage) int {
 	total := max(0, free) + mine.used
 	limits := []int{max(mine.limit, mine.used)}
 	for _, o := range others {

@@ -139,19 +139,19 @@ func single(req switchctl.OriginateRequest) bool {
 }
 
 // flowTaker tells who takes a single call that a flow gets.
-func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (taker, error) {
+func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (answerTarget, error) {
 	if _, err := tx.Q.FlowHold(ctx, tenant, id); err != nil {
-		return taker{}, err
+		return answerTarget{}, err
 	}
 	plan, err := g.flows.storedFlow(ctx, tx, tenant, id)
 	if err != nil {
-		return taker{}, err
+		return answerTarget{}, err
 	}
-	by := taker{modes: flowModes(plan.graph)}
+	by := answerTarget{modes: flowModes(plan.graph)}
 	first := plan.graph.FirstVoiceAgent(g.now())
 	if first == nil {
-		by.asks = plan.graph.AsksAgent(g.now())
-		by.people = len(by.asks) > 0
+		by.demands = plan.graph.AsksAgent(g.now())
+		by.people = len(by.demands) > 0
 		return by, nil
 	}
 	agent, err := g.voiceAgents.resolveAgent(ctx, tx, tenant, &first.VoiceAgentID, nil)

@@ -21,19 +21,19 @@ func TestNoStateHasMoreAgentsThanAnyWant(t *testing.T) {
 		agent(acd.Available, "a"), agent(acd.Available, "a"), agent(acd.OnCall, "a"), agent(acd.WrapUp, "a"),
 		agent(acd.Available, "b"), agent(acd.OnCall, "b"), agent(acd.OnCall, "b"), agent(acd.OnCall, "b"), agent(acd.OnCall, "b"),
 	}
-	asked := soughtOf([]flow.Ask{{Tags: []string{"a"}}, {Queue: "b"}}, crew)
+	asked := demandOf([]flow.Ask{{Tags: []string{"a"}}, {Queue: "b"}}, crew)
 	want, fits := asked.scarcest(crew)
 	require.Equal(t, 4, fits)
 	require.Equal(t, []string{"a"}, want.Tags)
 	require.Equal(t, 1, asked.ready(crew))
 	states := map[acd.Status]int{}
-	for _, m := range asked.spread(fitting(want, crew), crew) {
+	for _, m := range asked.bounded(qualified(want, crew), crew) {
 		states[m.Status]++
 	}
 	require.Equal(t, map[acd.Status]int{acd.Available: 1, acd.OnCall: 1}, states)
 
-	require.Len(t, soughtOf([]flow.Ask{{AnyExtension: true}}, crew), len(crew))
-	require.Len(t, soughtOf([]flow.Ask{{AnyQueue: true}}, crew), 3, "each tag's, and that of all")
-	_, fits = soughtOf([]flow.Ask{{Tags: []string{"a"}}, {Extension: "x"}}, crew).scarcest(crew)
+	require.Len(t, demandOf([]flow.Ask{{AnyExtension: true}}, crew), len(crew))
+	require.Len(t, demandOf([]flow.Ask{{AnyQueue: true}}, crew), 3, "each tag's, and that of all")
+	_, fits = demandOf([]flow.Ask{{Tags: []string{"a"}}, {Extension: "x"}}, crew).scarcest(crew)
 	require.Zero(t, fits, "one of them can be had by nobody")
 }

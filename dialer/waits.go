@@ -120,7 +120,7 @@ func (p *pacer) idleFor(seen *sight, now time.Time) idleness {
 		return idleness{on: Wait(seen.lacks)}
 	case !seen.heard:
 		return p.idleBefore() // it is being fetched
-	case seen.hungry:
+	case seen.hasLeads:
 		return idleness{WaitWindow, seen.opensAt}
 	case seen.unscrubbed:
 		return idleness{on: WaitUnscrubbed}
