@@ -65,16 +65,16 @@
 //
 //   - For people, package pacing decides: one call per ready agent, or, for a predictive campaign, more. The gate holds each call
 //     against that plan again, under its lock (judgeAgents). A tenant's agents are divided between the campaigns that have
-//     something to dial (crew.go): as many each, in turns where there are fewer agents than campaigns. Callers go to whoever is ready.
-//     Where a flow asks for skills or for one agent, only agents who fit count (sought.go). Of several whom it may ask for, on this
+//     something to dial (staffing.Allocator): as many each, in turns where there are fewer agents than campaigns. Callers go to whoever is ready.
+//     Where a flow asks for skills or for one agent, only agents who fit count (staffing.Demand). Of several whom it may ask for, on this
 //     branch or that, those count that the fewest agents fit, and a campaign has a part of the agents for each: then somebody is there
 //     whichever branch the callee takes. Where a call's variable names the queue or the agent, it has that for the scarcest alone.
 //     Inbound callers and other campaigns' callees who wait in front are left out of what the plan counts on, and so are the
-//     agents whom inbound callers are likely to take while a call rings (others.go). In small teams, and while one abandoned call
-//     would be too many, the agents for whom calls ring are kept for these instead (reserve.go): other callers wait for the end of
+//     agents whom inbound callers are likely to take while a call rings (staffing.OutsideCalls). In small teams, and while one abandoned call
+//     would be too many, the agents for whom calls ring are kept for these instead (pacer_agents.go): other callers wait for the end of
 //     a call, and are served before the next one is dialed.
 //   - For a voice agent the free slots are filled up to the tightest ceiling, with a ramp (ramp.go).
-//   - The account's channels and a voice agent's slots are divided between the campaigns that use them (shares.go), as far as
+//   - The account's channels and a voice agent's slots are divided between the campaigns that use them (staffing.Shares), as far as
 //     one controller paces them.
 //   - Abandoned is whom a campaign has called, who has answered, and who isn't with an agent within 2 s, or within a shorter
 //     predictive_max_wait_s. A longer one keeps callees waiting for an agent, and in the count: no setting loosens the cap.

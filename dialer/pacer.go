@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -57,10 +58,10 @@ type pacer struct {
 	planner *pacing.Planner
 	planned pacing.Config // the planner's
 	seeded  bool          // the planner knows the campaign's last calls
-	agents  map[uuid.UUID]sighting
-	others  outsideCalls
-	manned  bool   // somebody is at work here whom its callees may ask for
-	parts   demand // whom agents are kept for, as last planned
+	agents  map[uuid.UUID]staffing.Sighting
+	others  staffing.OutsideCalls
+	manned  bool            // somebody is at work here whom its callees may ask for
+	parts   staffing.Demand // whom agents are kept for, as last planned
 	// hearing fetches what callees are to hear.
 	hearing *hearing
 	// idle is why this round dials nothing; idleTold is what was made known of it, at idleToldAt, nil when nothing was.

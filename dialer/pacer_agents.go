@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/dialer/staffing"
 )
 
 // keptAfter is how long after a call's longest ringing an agent stays kept whose pacer plans no more.
@@ -26,10 +27,10 @@ func (p *pacer) crew(now time.Time) []acd.Member {
 	if marked == 0 || p.parts == nil {
 		return members
 	}
-	taken := connectedCalls(members)
+	taken := staffing.ConnectedCalls(members)
 	ringing, waiting := p.book.onTheWay(taken)
 	wanted, _ := p.wanted(members)
-	keep := p.parts.chooseReserved(len(ringing)+len(waiting)-p.book.listening(now, taken), p.campaign, nil, members, wanted)
+	keep := p.parts.ChooseReserved(len(ringing)+len(waiting)-p.book.listening(now, taken), p.campaign, nil, members, wanted)
 	if len(keep) == marked {
 		return members
 	}
@@ -47,7 +48,7 @@ func (p *pacer) letGo() {
 // reserve keeps as many agents as a plan wants for the campaign's calls, of those who are kept already and of its own. Where somebody
 // was given one of them meanwhile, the plan dials so many fewer.
 func (p *pacer) reserve(planned *pacing.Plan, mine, members []acd.Member, wanted map[uuid.UUID]bool, now time.Time) {
-	keep := p.parts.chooseReserved(planned.Keep, p.campaign, mine, members, wanted)
+	keep := p.parts.ChooseReserved(planned.Keep, p.campaign, mine, members, wanted)
 	if len(keep) == 0 && !slices.ContainsFunc(members, func(m acd.Member) bool { return m.Kept == p.campaign }) {
 		return
 	}
@@ -60,38 +61,38 @@ func (p *pacer) keptUntil(now time.Time) time.Time { return now.Add(p.planned.Ri
 // wanted are the agents who would be given to callers who wait now, were they not kept for the campaign's calls, and the rest of those
 // callers.
 func (p *pacer) wanted(members []acd.Member) (agents map[uuid.UUID]bool, rest []acd.Waiter) {
-	return waitingForReserved(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, p.campaign, members)
+	return staffing.WaitingForReserved(p.s.cfg.Agents.Waiting(p.tenant), p.book.waits, p.campaign, members)
 }
 
 // watch learns from the agents how long the campaign's conversations and wrap-ups take.
 func (p *pacer) watch(members []acd.Member) {
 	before := p.agents
-	p.agents = make(map[uuid.UUID]sighting, len(members))
+	p.agents = make(map[uuid.UUID]staffing.Sighting, len(members))
 	for _, m := range members {
-		is, was := sighting{m.Status, m.Since, newestCall(m), m.Campaign}, before[m.ID]
-		if is.call == was.call && is.campaign == uuid.Nil { // a call that is over is no caller's any more
-			is.campaign = was.campaign
+		is, was := staffing.See(m), before[m.ID]
+		if is.Call == was.Call && is.Campaign == uuid.Nil { // a call that is over is no caller's any more
+			is.Campaign = was.Campaign
 		}
 		p.agents[m.ID] = is
-		if was.campaign != p.campaign || was.status == is.status {
+		if was.Campaign != p.campaign || was.Status == is.Status {
 			continue
 		}
 		switch {
-		case was.status == acd.OnCall && is.call != was.call: // the call came to nothing, or the next is there already
-		case was.status == acd.OnCall:
-			p.planner.Talked(is.since.Sub(was.since))
-			if is.status == acd.Available {
+		case was.Status == acd.OnCall && is.Call != was.Call: // the call came to nothing, or the next is there already
+		case was.Status == acd.OnCall:
+			p.planner.Talked(is.Since.Sub(was.Since))
+			if is.Status == acd.Available {
 				p.planner.WrappedUp(0)
 			}
-		case was.status == acd.WrapUp:
-			p.planner.WrappedUp(is.since.Sub(was.since))
+		case was.Status == acd.WrapUp:
+			p.planner.WrappedUp(is.Since.Sub(was.Since))
 		}
 	}
 }
 
 // stateOf is the campaign's state as the planner wants it, but for the room.
 func (p *pacer) stateOf(mine, members []acd.Member, now time.Time) pacing.State {
-	taken := connectedCalls(members)
+	taken := staffing.ConnectedCalls(members)
 	ringing, waiting := p.book.onTheWay(taken)
 	state := pacing.State{
 		Waiting: len(waiting), Listening: p.book.listening(now, taken), Day: p.rates.day, Total: p.rates.total,

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -78,7 +79,7 @@ func TestSpecialistsCampaignBesideAnother(t *testing.T) {
 	p.person(t, "hindi")
 	anybodys := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
 	hindis := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"tags":["hindi"],"max_wait_s":60}}`)
-	p.svc.crews.allocate(p.tenant, hindis, true, demand{{Tags: []string{"hindi"}}}, p.agents.Crew(p.tenant)) // it has begun
+	p.svc.crews.Allocate(p.tenant, hindis, true, staffing.Demand{{Tags: []string{"hindi"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{anybodys, hindis} {
 		newPacer(p.svc, p.sw, p.tenant, c, nil).round(t.Context())
 	}
@@ -104,7 +105,7 @@ func TestBranchingCampaignBesideAnother(t *testing.T) {
 	branching := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"branch","data":{"variable":"lead.x"},"next":{"1":"a","default":"b"}},
 		{"id":"a","type":"connect_agent","data":{"tags":["sales"],"max_wait_s":60}},{"id":"b",`+support)
 	supports := p.flowCampaign(t, DialProgressive, `{"id":"q",`+support)
-	p.svc.crews.allocate(p.tenant, supports, true, demand{{Tags: []string{"support"}}}, p.agents.Crew(p.tenant)) // it has begun
+	p.svc.crews.Allocate(p.tenant, supports, true, staffing.Demand{{Tags: []string{"support"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{branching, supports} {
 		newPacer(p.svc, p.sw, p.tenant, c, nil).round(t.Context())
 	}
@@ -117,9 +118,9 @@ func TestBranchingCampaignBesideAnother(t *testing.T) {
 
 // visited has a pacer know that its campaign has calls to spare, and that others have called in so often in the last hour.
 func (p *people) visited(pacer *pacer, others int) {
-	pacer.others.since = p.clock.Now().Add(-time.Hour)
+	pacer.others.Since = p.clock.Now().Add(-time.Hour)
 	for range others {
-		pacer.others.took.Add(time.Hour)
+		pacer.others.Took.Add(time.Hour)
 	}
 	pacer.rates.day = pacing.Tally{Answered: 500, Abandoned: 5}
 	pacer.rates.total, pacer.ratesAt = pacer.rates.day, p.clock.Now()
@@ -171,7 +172,7 @@ func TestCampaignThatIsHeldBackSaysSo(t *testing.T) {
 	require.Empty(t, p.sw.dialed())
 	require.Equal(t, WaitOthers, pacer.idle.on)
 	require.Equal(t, "1", held())
-	pacer.others.took = pacing.Arrivals{}
+	pacer.others.Took = pacing.Arrivals{}
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), 5, "they have stayed away")
 	require.Empty(t, pacer.idle.on)

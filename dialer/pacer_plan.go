@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
@@ -193,8 +194,8 @@ func (p *pacer) lookElsewhere(ctx context.Context, tx *store.Tx, seen *sight) er
 			elsewhere = append(elsewhere, m)
 		}
 	}
-	_, atWork := demandOf(seen.taker.demands, here).scarcest(here)
-	_, there := demandOf(seen.taker.demands, elsewhere).scarcest(elsewhere)
+	_, atWork := staffing.DemandOf(seen.taker.demands, here).Scarcest(here)
+	_, there := staffing.DemandOf(seen.taker.demands, elsewhere).Scarcest(elsewhere)
 	seen.elsewhere = there > 0 && atWork == 0
 	return nil
 }
@@ -270,12 +271,12 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, nil
 	}
 	members := p.crew(now)
-	asked := demandOf(seen.taker.demands, members)
-	want, fits := asked.scarcest(members)
+	asked := staffing.DemandOf(seen.taker.demands, members)
+	want, fits := asked.Scarcest(members)
 	manned := fits > 0
-	p.parts = asked.pools(seen.taker.demands, want)
-	fit := qualified(want, members)
-	p.others.observe(now, fit, p.agents)
+	p.parts = asked.Pools(seen.taker.demands, want)
+	fit := staffing.Qualified(want, members)
+	p.others.Observe(now, fit, p.agents)
 	p.watch(members)
 	if p.manned = manned; seen.elsewhere && !manned {
 		p.log.InfoContext(ctx, "campaign left to the controller that has its agents")
@@ -283,19 +284,19 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 		return out, nil
 	}
 	hungry := seen.hasLeads && seen.open
-	members = availableTo(p.campaign, members)
-	dealt := p.s.crews.allocate(p.tenant, p.campaign, hungry && manned, p.parts, members)
-	mine := asked.countable(seen.taker.demands, want, dealt, members)
+	members = staffing.AvailableTo(p.campaign, members)
+	dealt := p.s.crews.Allocate(p.tenant, p.campaign, hungry && manned, p.parts, members)
+	mine := asked.Countable(seen.taker.demands, want, dealt, members)
 	state := p.stateOf(mine, members, now)
 	wanted, waiting := p.wanted(members)
 	state.KeptFrom = len(wanted)
-	state.Ahead = callersAhead(waiting, p.book.waits, seen.taker.demands, mine, members)
-	state.Arrivals = p.others.perSecond(now, len(mine), len(fit))
+	state.Ahead = staffing.CallersAhead(waiting, p.book.waits, seen.taker.demands, mine, members)
+	state.Arrivals = p.others.PerSecond(now, len(mine), len(fit))
 	var tightest idleness
 	if hungry {
 		state.Room, tightest = p.channelRoom(seen, 2*len(mine)+len(state.Ringing), claimBatch, now)
 	} else {
-		p.s.shares.leave(p.tenant, p.campaign)
+		p.s.shares.Leave(p.tenant, p.campaign)
 	}
 	planned := p.planner.Plan(state)
 	p.s.metrics.plans.WithLabelValues(string(planned.Mode), string(planned.Verdict)).Inc()
@@ -340,10 +341,10 @@ func (p *pacer) told(planned pacing.Plan, state pacing.State, now time.Time) {
 func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 	switch {
 	case !seen.hasLeads:
-		p.s.shares.leave(p.tenant, p.campaign)
+		p.s.shares.Leave(p.tenant, p.campaign)
 		return plan{idle: p.idleFor(seen, now)}
 	case !seen.open:
-		p.s.shares.leave(p.tenant, p.campaign)
+		p.s.shares.Leave(p.tenant, p.campaign)
 		return plan{wait: min(seen.opensAt.Sub(now), p.s.cfg.Poll), idle: p.idleFor(seen, now)}
 	}
 	limit := math.MaxInt32
@@ -353,7 +354,7 @@ func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 	free, tightest := p.channelRoom(seen, limit, claimBatch, now)
 	if agent := seen.taker.voiceAgent; agent != nil {
 		slots := int(int64(seen.facts.AgentMax) - seen.facts.AgentUsed)
-		if n := p.s.shares.room(p.tenant, p.campaign, *agent, slots); n < free {
+		if n := p.s.shares.Room(p.tenant, p.campaign, *agent, slots); n < free {
 			free, tightest = n, idleness{on: WaitSlots}
 		}
 	}
@@ -372,15 +373,15 @@ func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free i
 	if f.CampaignMax != nil {
 		limit = min(limit, int(*f.CampaignMax))
 	}
-	st := usage{used: int(f.CampaignUsed), limit: limit}
+	st := staffing.Usage{Used: int(f.CampaignUsed), Limit: limit}
 	if seen.taker.voiceAgent != nil {
-		st.voiceAgent = *seen.taker.voiceAgent
+		st.VoiceAgent = *seen.taker.voiceAgent
 	}
-	p.s.shares.set(p.tenant, p.campaign, st)
+	p.s.shares.Set(p.tenant, p.campaign, st)
 	free, tightest = room(f, seen.trunks, seen.taker.voiceAgent != nil, now)
 	free = min(most, free)
 	if len(seen.trunks) > 0 {
-		if n := p.s.shares.room(p.tenant, p.campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)); n < free {
+		if n := p.s.shares.Room(p.tenant, p.campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)); n < free {
 			free, tightest = n, idleness{on: WaitChannels}
 		}
 	}
@@ -389,8 +390,8 @@ func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free i
 
 // rest gives up the campaign's part of what it shares, while it can't dial.
 func (p *pacer) rest() {
-	p.s.crews.release(p.tenant, p.campaign)
-	p.s.shares.leave(p.tenant, p.campaign)
+	p.s.crews.Release(p.tenant, p.campaign)
+	p.s.shares.Leave(p.tenant, p.campaign)
 }
 
 // room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls, and which one that is.

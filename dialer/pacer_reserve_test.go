@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -230,7 +231,7 @@ func TestWhoIsTakenMeanwhileIsDialedForNoMore(t *testing.T) {
 	p := staffed(t)
 	taken, left := p.person(t), p.person(t)
 	pacer := newPacer(p.svc, p.sw, p.tenant, p.campaign(t, DialProgressive), nil)
-	pacer.parts = demand{{}}
+	pacer.parts = staffing.Demand{{}}
 	members := p.agents.Crew(p.tenant)
 	require.Equal(t, 1, p.agents.Keep(p.tenant, uuid.New(), []uuid.UUID{taken}, p.clock.Now().Add(time.Minute)))
 	planned := pacing.Plan{Dial: 2, Keep: 2}

@@ -3,6 +3,7 @@ package dialer
 import (
 	"log/slog"
 
+	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store"
 )
@@ -45,8 +46,8 @@ type pacers struct {
 	scrubs     *scrubs
 	statistics *statistics
 
-	crews  allocator
-	shares shares
+	crews  staffing.Allocator
+	shares staffing.Shares
 	paces  *paces
 	audios audios
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -38,7 +39,7 @@ func (p *pacers) answerTargetOf(ctx context.Context, tx *store.Tx, row db.Campai
 	case ok:
 		return answerTarget{voiceAgent: &agent.ID}, nil
 	case PostAnswerAction(row.PostAnswerAction) == ActionConnectAgent:
-		return answerTarget{people: true, demands: anyAgent()}, nil
+		return answerTarget{people: true, demands: staffing.AnyAgent()}, nil
 	}
 	plan, err := p.campaigns.campaignFlow(ctx, tx, row)
 	if err != nil {
@@ -81,9 +82,9 @@ func (p *pacers) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, 
 	if p.cfg.Agents != nil {
 		crew = p.cfg.Agents.Crew(req.TenantID) // only a held phone is there when the callee answers
 	}
-	asked := demandOf(by.demands, crew)
-	_, atWork := asked.scarcest(crew)
-	ready, mine := demand{{}}.ready(crew), asked.ready(crew)
+	asked := staffing.DemandOf(by.demands, crew)
+	_, atWork := asked.Scarcest(crew)
+	ready, mine := staffing.Demand{{}}.Ready(crew), asked.Ready(crew)
 	bound, overdials := 0, false
 	if req.CampaignID != nil {
 		bound, overdials = p.paces.overdial(*req.CampaignID, now)
@@ -249,6 +250,6 @@ func (h handler) queueRequest(ctx context.Context, tenant uuid.UUID, req switchc
 		out.AgentID = &id
 		return out, err
 	}
-	out.Tags = queueSkills(req.Queue, req.Tags)
+	out.Tags = staffing.QueueSkills(req.Queue, req.Tags)
 	return out, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
+	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -183,7 +184,7 @@ func TestCampaignsShareAgentsInTurns(t *testing.T) {
 	p.person(t)
 	p.person(t)
 	first, second := newPacer(p.svc, p.sw, p.tenant, one, nil), newPacer(p.svc, p.sw, p.tenant, two, nil)
-	p.svc.crews.allocate(p.tenant, two, true, demand{{}}, p.agents.Crew(p.tenant)) // it has begun
+	p.svc.crews.Allocate(p.tenant, two, true, staffing.Demand{{}}, p.agents.Crew(p.tenant)) // it has begun
 	first.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1)
 	second.round(t.Context())
@@ -297,6 +298,6 @@ func TestPacerLearnsFromItsAgents(t *testing.T) {
 	} {
 		m.ID = id
 		p.watch([]acd.Member{m})
-		require.Equal(t, campaign, p.agents[id].campaign)
+		require.Equal(t, campaign, p.agents[id].Campaign)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
+	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -145,7 +146,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	s := assemble(&core{
 		cfg: cfg, st: st, log: cfg.Logger, legal: legal, metrics: newMetrics(cfg.Registerer), signals: newSignals(), carriers: senders,
 	})
-	s.crews, s.shares, s.paces = newAllocator(), newShares(), paces
+	s.crews, s.shares, s.paces = staffing.NewAllocator(), staffing.NewShares(), paces
 	s.uploads, s.scrubBatch = uploads, scrubBatch
 	return s, nil
 }

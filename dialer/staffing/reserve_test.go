@@ -1,4 +1,4 @@
-package dialer
+package staffing
 
 import (
 	"testing"
@@ -22,14 +22,14 @@ func TestWhoIsKept(t *testing.T) {
 	busy := agent(99, uuid.Nil, "a", "b")
 	busy.Ready = false
 	mine := []acd.Member{short, others, long, both, busy}
-	parts := demand{{Tags: []string{"a"}}, {Tags: []string{"b"}}}
-	choose := func(n int) []uuid.UUID { return parts.chooseReserved(n, campaign, mine, append(mine, kept), nil) }
+	parts := Demand{{Tags: []string{"a"}}, {Tags: []string{"b"}}}
+	choose := func(n int) []uuid.UUID { return parts.ChooseReserved(n, campaign, mine, append(mine, kept), nil) }
 	require.Empty(t, choose(0))
 	require.ElementsMatch(t, []uuid.UUID{long.ID, kept.ID}, choose(1))
 	require.ElementsMatch(t, []uuid.UUID{long.ID, both.ID, kept.ID}, choose(2), "one of them is there for either")
 	require.ElementsMatch(t, []uuid.UUID{short.ID, long.ID, both.ID, kept.ID}, choose(9))
 	wanted := func(n int) []uuid.UUID {
-		return parts.chooseReserved(n, campaign, []acd.Member{both}, []acd.Member{either, both}, map[uuid.UUID]bool{either.ID: true})
+		return parts.ChooseReserved(n, campaign, []acd.Member{both}, []acd.Member{either, both}, map[uuid.UUID]bool{either.ID: true})
 	}
 	require.ElementsMatch(t, []uuid.UUID{both.ID}, wanted(1), "somebody waits for the other")
 	require.ElementsMatch(t, []uuid.UUID{both.ID, either.ID}, wanted(2))
@@ -42,7 +42,7 @@ func TestWhoWaitsForAKeptAgent(t *testing.T) {
 	mine := acd.Member{ID: uuid.New(), Ready: true, Kept: campaign, Tags: []string{"a"}}
 	theirs := acd.Member{ID: uuid.New(), Ready: false, Kept: uuid.New(), Tags: []string{"a"}}
 	count := func(waiting ...acd.Waiter) []int {
-		agents, rest := waitingForReserved(waiting, func(c uuid.UUID) bool { return c == own }, campaign, []acd.Member{mine, theirs})
+		agents, rest := WaitingForReserved(waiting, func(c uuid.UUID) bool { return c == own }, campaign, []acd.Member{mine, theirs})
 		return []int{len(agents), len(rest)}
 	}
 	anyone, low := acd.Waiter{Call: uuid.New()}, acd.Waiter{Call: uuid.New(), Priority: -9}

@@ -1,4 +1,4 @@
-package dialer
+package staffing
 
 import (
 	"testing"
@@ -21,19 +21,19 @@ func TestNoStateHasMoreAgentsThanAnyWant(t *testing.T) {
 		agent(acd.Available, "a"), agent(acd.Available, "a"), agent(acd.OnCall, "a"), agent(acd.WrapUp, "a"),
 		agent(acd.Available, "b"), agent(acd.OnCall, "b"), agent(acd.OnCall, "b"), agent(acd.OnCall, "b"), agent(acd.OnCall, "b"),
 	}
-	asked := demandOf([]flow.Ask{{Tags: []string{"a"}}, {Queue: "b"}}, crew)
-	want, fits := asked.scarcest(crew)
+	asked := DemandOf([]flow.Ask{{Tags: []string{"a"}}, {Queue: "b"}}, crew)
+	want, fits := asked.Scarcest(crew)
 	require.Equal(t, 4, fits)
 	require.Equal(t, []string{"a"}, want.Tags)
-	require.Equal(t, 1, asked.ready(crew))
+	require.Equal(t, 1, asked.Ready(crew))
 	states := map[acd.Status]int{}
-	for _, m := range asked.bounded(qualified(want, crew), crew) {
+	for _, m := range asked.bounded(Qualified(want, crew), crew) {
 		states[m.Status]++
 	}
 	require.Equal(t, map[acd.Status]int{acd.Available: 1, acd.OnCall: 1}, states)
 
-	require.Len(t, demandOf([]flow.Ask{{AnyExtension: true}}, crew), len(crew))
-	require.Len(t, demandOf([]flow.Ask{{AnyQueue: true}}, crew), 3, "each tag's, and that of all")
-	_, fits = demandOf([]flow.Ask{{Tags: []string{"a"}}, {Extension: "x"}}, crew).scarcest(crew)
+	require.Len(t, DemandOf([]flow.Ask{{AnyExtension: true}}, crew), len(crew))
+	require.Len(t, DemandOf([]flow.Ask{{AnyQueue: true}}, crew), 3, "each tag's, and that of all")
+	_, fits = DemandOf([]flow.Ask{{Tags: []string{"a"}}, {Extension: "x"}}, crew).Scarcest(crew)
 	require.Zero(t, fits, "one of them can be had by nobody")
 }

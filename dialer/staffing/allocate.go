@@ -1,4 +1,4 @@
-package dialer
+package staffing
 
 import (
 	"cmp"
@@ -11,64 +11,65 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 )
 
-// crews divides each tenant's agents between the campaigns that dial for them.
+// Allocator divides each tenant's agents between the campaigns that dial for them. It is safe for concurrent use.
 //
-// An agent belongs to one campaign at a time, which dials on the agent's account; callers go to whoever is ready, whatever
-// campaign dialed them. With each call an agent is dealt anew: to the campaign with the fewest agents, of those to the one that has
-// not been dealt to for the longest time. So campaigns have as many agents, within one, and where there are fewer agents
-// than campaigns they take turns, a conversation each. A campaign has only agents whom its callees may ask for; one with nothing to dial
-// takes no part.
+// An agent is assigned to one campaign at a time, which dials for the agent; callers go to any agent who is ready, whichever
+// campaign dialed them. Each new call assigns its agent again: to the campaign with the fewest agents, and among those to the one that
+// has waited the longest for an assignment. So campaigns have equal numbers of agents, within one, and where there are fewer agents
+// than campaigns they take turns, a conversation each. A campaign gets only agents with the skills that its calls can require; one
+// without leads to dial does not take part.
 //
-// Where callees may ask for this or that, a campaign has agents for each of its wants, and counts for as many as it has for the one
-// that it has the fewest for: so many calls it can dial. An agent who fits several of its wants is there for each of them.
-type allocator struct {
+// Where calls can require one of several skill sets, a campaign has agents for each of them, and its size is the number for the
+// scarcest: so many calls it can dial. An agent who has several of the skill sets counts for each.
+type Allocator struct {
 	mu      sync.Mutex
 	tenants map[uuid.UUID]*allocation
 }
 
-// crew is one tenant's deal.
+// allocation is how one tenant's agents are divided.
 type allocation struct {
-	active      map[uuid.UUID]participant // the campaigns that take part
+	active      map[uuid.UUID]participant // by campaign
 	turn        uint64
-	assignments map[uuid.UUID]held  // by agent
-	counts      map[uuid.UUID][]int // by campaign: how many of its agents fit each of its wants
+	assignments map[uuid.UUID]assignment // by agent
+	counts      map[uuid.UUID][]int      // by campaign: how many of its agents fit each skill set that it demands
 }
 
-// guest is a campaign that takes part: the turn in which it was dealt to last, and whom it wants.
+// participant is a campaign with leads to dial: the turn in which it last got an agent, and the skills it demands.
 type participant struct {
 	turn   uint64
-	demand demand
-	// most is how many of the tenant's agents fit the scarcest want: more are of no use for any other.
+	demand Demand
+	// max is how many of the tenant's agents fit the scarcest skill set: more are of no use for any other.
 	max int
 }
 
-// hand is an agent as dealt, to the zero campaign where no campaign wants the agent.
-type held struct {
+// assignment is an agent and the campaign that has the agent; the zero campaign where none has use for one.
+type assignment struct {
 	acd.Member
 	campaign uuid.UUID
 	call     uuid.UUID // the agent's newest call then
 }
 
-func newAllocator() allocator { return allocator{tenants: make(map[uuid.UUID]*allocation)} }
+// NewAllocator returns an Allocator without campaigns.
+func NewAllocator() Allocator { return Allocator{tenants: make(map[uuid.UUID]*allocation)} }
 
-// deal gives the members that are a campaign's, all of whom fit one of its wants. A campaign that is not hungry gets none.
-func (c *allocator) allocate(tenant, campaign uuid.UUID, hungry bool, wants demand, members []acd.Member) []acd.Member {
+// Allocate returns the members that are assigned to a campaign, each of whom fits what it demands. A campaign without leads gets none.
+func (c *Allocator) Allocate(tenant, campaign uuid.UUID, hasLeads bool, demand Demand, members []acd.Member) []acd.Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !hungry {
+	if !hasLeads {
 		c.releaseLocked(tenant, campaign)
 		return nil
 	}
 	t := c.tenants[tenant]
 	if t == nil {
-		t = &allocation{active: make(map[uuid.UUID]participant), assignments: make(map[uuid.UUID]held)}
+		t = &allocation{active: make(map[uuid.UUID]participant), assignments: make(map[uuid.UUID]assignment)}
 		c.tenants[tenant] = t
 	}
 	g, known := t.active[campaign]
 	if !known {
 		g.turn = t.turn
 	}
-	g.demand = wants
+	g.demand = demand
 	t.active[campaign] = g
 	t.update(members)
 	var out []acd.Member
@@ -80,14 +81,14 @@ func (c *allocator) allocate(tenant, campaign uuid.UUID, hungry bool, wants dema
 	return out
 }
 
-// leave takes a campaign out.
-func (c *allocator) release(tenant, campaign uuid.UUID) {
+// Release ends a campaign's part.
+func (c *Allocator) Release(tenant, campaign uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.releaseLocked(tenant, campaign)
 }
 
-func (c *allocator) releaseLocked(tenant, campaign uuid.UUID) {
+func (c *Allocator) releaseLocked(tenant, campaign uuid.UUID) {
 	t := c.tenants[tenant]
 	if t == nil {
 		return
@@ -97,19 +98,19 @@ func (c *allocator) releaseLocked(tenant, campaign uuid.UUID) {
 	}
 }
 
-// deal brings the hands up to date with what the agents do now. There is at least one hungry campaign.
+// update brings the assignments up to date with what the agents do now. At least one campaign takes part.
 func (t *allocation) update(members []acd.Member) {
 	before := t.assignments
-	t.assignments = make(map[uuid.UUID]held, len(members))
+	t.assignments = make(map[uuid.UUID]assignment, len(members))
 	t.counts = make(map[uuid.UUID][]int, len(t.active))
 	for campaign, g := range t.active {
 		t.counts[campaign] = make([]int, len(g.demand))
-		_, g.max = g.demand.scarcest(members)
+		_, g.max = g.demand.Scarcest(members)
 		t.active[campaign] = g
 	}
 	var free []acd.Member
 	for _, m := range members {
-		if h, known := before[m.ID]; known && h.call == newestCall(m) && t.fits(h.campaign, m) {
+		if h, known := before[m.ID]; known && h.call == NewestCall(m) && t.fits(h.campaign, m) {
 			h.Member = m
 			t.assign(h)
 			continue
@@ -117,7 +118,7 @@ func (t *allocation) update(members []acd.Member) {
 		free = append(free, m)
 	}
 	for _, m := range free {
-		// A campaign whose callee went to another's agent gives one who is ready in exchange: the other has a call on the way.
+		// A campaign whose callee went to an agent of another gives a ready one in exchange: the other has a call in progress.
 		if h, known := before[m.ID]; known && m.Campaign != uuid.Nil && m.Campaign != h.campaign {
 			t.exchange(m.Campaign, h.campaign)
 		}
@@ -126,18 +127,18 @@ func (t *allocation) update(members []acd.Member) {
 		return cmp.Or(boolOrder(b.Ready, a.Ready), slices.Compare(a.ID[:], b.ID[:]))
 	})
 	for _, m := range free {
-		t.allocate(held{Member: m, call: newestCall(m)})
+		t.allocate(assignment{Member: m, call: NewestCall(m)})
 	}
 	t.balance()
 }
 
-// fits tells whether an agent may be a campaign's: it takes part, and has use for the agent.
+// fits tells whether a campaign has use for an agent.
 func (t *allocation) fits(campaign uuid.UUID, m acd.Member) bool {
 	n, wanted := t.coverage(campaign, m)
 	return wanted && n < t.active[campaign].max
 }
 
-// has is how many agents a campaign has for that of an agent's wants which it has the fewest for; not wanted by one that wants others.
+// coverage is how many agents a campaign has for the least covered of the skill sets that an agent fits; not wanted if the agent fits none.
 func (t *allocation) coverage(campaign uuid.UUID, m acd.Member) (n int, wanted bool) {
 	for i, want := range t.active[campaign].demand {
 		if count := t.counts[campaign][i]; m.Fits(want) && (!wanted || count < n) {
@@ -147,8 +148,8 @@ func (t *allocation) coverage(campaign uuid.UUID, m acd.Member) (n int, wanted b
 	return n, wanted
 }
 
-// put makes an agent the campaign's that the hand names, and no other's.
-func (t *allocation) assign(h held) {
+// assign gives an agent to a campaign, and takes the agent from the one before.
+func (t *allocation) assign(h assignment) {
 	if was, known := t.assignments[h.ID]; known {
 		t.count(was, -1)
 	}
@@ -156,7 +157,7 @@ func (t *allocation) assign(h held) {
 	t.count(h, 1)
 }
 
-func (t *allocation) count(h held, by int) {
+func (t *allocation) count(h assignment, by int) {
 	for i, want := range t.active[h.campaign].demand {
 		if h.Fits(want) {
 			t.counts[h.campaign][i] += by
@@ -164,8 +165,8 @@ func (t *allocation) count(h held, by int) {
 	}
 }
 
-// newest is the agent's newest call; the zero id for none.
-func newestCall(m acd.Member) uuid.UUID {
+// NewestCall is the agent's newest call; the zero id for none.
+func NewestCall(m acd.Member) uuid.UUID {
 	if m.Call == nil {
 		return uuid.Nil
 	}
@@ -192,8 +193,8 @@ func (t *allocation) exchange(from, to uuid.UUID) {
 	}
 }
 
-// give deals an agent.
-func (t *allocation) allocate(h held) {
+// allocate chooses a campaign for an agent.
+func (t *allocation) allocate(h assignment) {
 	sizes := t.sizes()
 	var best uuid.UUID
 	first := true
@@ -223,7 +224,7 @@ func (t *allocation) balance() {
 	}
 }
 
-// level moves one agent from a campaign that has two more than another, the widest gap first; false when there is none.
+// levelOne moves one agent from a campaign that has two more than another, the widest gap first; false when there is none.
 func (t *allocation) levelOne() bool {
 	sizes := t.sizes()
 	fewest := math.MaxInt
@@ -263,8 +264,8 @@ func (t *allocation) levelOne() bool {
 	return true
 }
 
-// pick finds an agent of a campaign for whom another has use, and who isn't kept for its calls, one who is ready if that is asked for: whom that one lacks the most, of
-// those whom the first can spare the best.
+// pick finds an agent whom one campaign can give to another: not one who is reserved for a call of its own, and one who is ready if that is
+// asked for. It prefers whom the other lacks the most, and among those whom the first can spare the best.
 func (t *allocation) pick(campaign, to uuid.UUID, ready bool) (uuid.UUID, bool) {
 	var best uuid.UUID
 	var lacks, spares int
@@ -282,7 +283,7 @@ func (t *allocation) pick(campaign, to uuid.UUID, ready bool) (uuid.UUID, bool) 
 	return best, found
 }
 
-// sizes are the calls that each campaign has agents for.
+// sizes are the numbers of calls that each campaign has agents for.
 func (t *allocation) sizes() map[uuid.UUID]int {
 	out := make(map[uuid.UUID]int, len(t.active))
 	for campaign, counts := range t.counts {

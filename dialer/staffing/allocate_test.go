@@ -1,4 +1,4 @@
-package dialer
+package staffing
 
 import (
 	"fmt"
@@ -14,14 +14,14 @@ import (
 
 // floor is a tenant with agents and campaigns.
 type floor struct {
-	crews     allocator
+	crews     Allocator
 	tenant    uuid.UUID
 	campaigns []uuid.UUID
 	members   []acd.Member
 }
 
 func newFloor(agents, campaigns int) *floor {
-	f := &floor{crews: newAllocator(), tenant: uuid.New()}
+	f := &floor{crews: NewAllocator(), tenant: uuid.New()}
 	for range campaigns {
 		f.campaigns = append(f.campaigns, uuid.New())
 	}
@@ -35,10 +35,10 @@ func newFloor(agents, campaigns int) *floor {
 // sizes are the numbers of agents, and of ready ones, that each campaign has.
 func (f *floor) sizes() (all, ready []int) {
 	for _, c := range f.campaigns { // all take part
-		f.crews.allocate(f.tenant, c, true, demand{{}}, f.members)
+		f.crews.Allocate(f.tenant, c, true, Demand{{}}, f.members)
 	}
 	for _, c := range f.campaigns {
-		mine, n := f.crews.allocate(f.tenant, c, true, demand{{}}, f.members), 0
+		mine, n := f.crews.Allocate(f.tenant, c, true, Demand{{}}, f.members), 0
 		for _, m := range mine {
 			if m.Ready {
 				n++
@@ -111,12 +111,12 @@ func TestCampaignWithNothingToDialTakesNoPart(t *testing.T) {
 	f := newFloor(4, 2)
 	all, _ := f.sizes()
 	require.Equal(t, []int{2, 2}, all)
-	require.Empty(t, f.crews.allocate(f.tenant, f.campaigns[0], false, demand{{}}, f.members))
-	require.Len(t, f.crews.allocate(f.tenant, f.campaigns[1], true, demand{{}}, f.members), 4)
+	require.Empty(t, f.crews.Allocate(f.tenant, f.campaigns[0], false, Demand{{}}, f.members))
+	require.Len(t, f.crews.Allocate(f.tenant, f.campaigns[1], true, Demand{{}}, f.members), 4)
 	all, _ = f.sizes()
 	require.Equal(t, []int{2, 2}, all, "and has its share again when it has")
-	f.crews.release(f.tenant, f.campaigns[1])
-	f.crews.release(f.tenant, f.campaigns[0])
+	f.crews.Release(f.tenant, f.campaigns[1])
+	f.crews.Release(f.tenant, f.campaigns[0])
 	require.Empty(t, f.crews.tenants)
 }
 
@@ -148,7 +148,7 @@ func TestCampaignsHaveAgentsWhoFit(t *testing.T) {
 		for range 2 {
 			out = nil
 			for i, c := range f.campaigns {
-				mine := f.crews.allocate(f.tenant, c, true, demand{wants[i]}, f.members)
+				mine := f.crews.Allocate(f.tenant, c, true, Demand{wants[i]}, f.members)
 				for _, m := range mine {
 					require.True(t, m.Fits(wants[i]))
 				}
@@ -189,13 +189,13 @@ func TestCampaignsHaveAgentsForEachBranch(t *testing.T) {
 					f.members[i].Tags = []string{"support"}
 				}
 			}
-			both := demand{{Tags: []string{"sales"}}, {Tags: []string{"support"}}}
+			both := Demand{{Tags: []string{"sales"}}, {Tags: []string{"support"}}}
 			var branching, alone []acd.Member
 			for range 3 {
-				alone = f.crews.allocate(f.tenant, f.campaigns[1], true, demand{c.other}, f.members)
-				branching = f.crews.allocate(f.tenant, f.campaigns[0], true, both, f.members)
+				alone = f.crews.Allocate(f.tenant, f.campaigns[1], true, Demand{c.other}, f.members)
+				branching = f.crews.Allocate(f.tenant, f.campaigns[0], true, both, f.members)
 			}
-			_, calls := both.scarcest(branching)
+			_, calls := both.Scarcest(branching)
 			require.Equal(t, []int{c.branching, c.alone}, []int{calls, len(alone)})
 		})
 	}
@@ -206,21 +206,21 @@ func TestBranchingCampaignTakesTurns(t *testing.T) {
 	t.Parallel()
 	f := newFloor(2, 2)
 	f.members[0].Tags, f.members[1].Tags = []string{"sales"}, []string{"support"}
-	wants := []demand{{{Tags: []string{"sales"}}, {Tags: []string{"support"}}}, {{}}}
+	wants := []Demand{{{Tags: []string{"sales"}}, {Tags: []string{"support"}}}, {{}}}
 	served := make([]int, 2)
 	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test's
 	for range 60 {
 		for range 2 {
 			for i, c := range f.campaigns {
-				f.crews.allocate(f.tenant, c, true, wants[i], f.members)
+				f.crews.Allocate(f.tenant, c, true, wants[i], f.members)
 			}
 		}
 		for i, c := range f.campaigns {
-			if mine := f.crews.allocate(f.tenant, c, true, wants[i], f.members); wants[i].ready(mine) > 0 {
+			if mine := f.crews.Allocate(f.tenant, c, true, wants[i], f.members); wants[i].Ready(mine) > 0 {
 				served[i]++
 				agent := rng.IntN(2)
 				f.takes(agent, c)
-				f.crews.allocate(f.tenant, c, true, wants[i], f.members)
+				f.crews.Allocate(f.tenant, c, true, wants[i], f.members)
 				f.frees(agent)
 				break
 			}

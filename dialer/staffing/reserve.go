@@ -1,4 +1,4 @@
-package dialer
+package staffing
 
 import (
 	"cmp"
@@ -9,9 +9,9 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 )
 
-// choose picks agents to be reserved for a campaign's calls, n for each skill set: first those who are reserved for it already, then those of
+// ChooseReserved picks agents to be reserved for a campaign's calls, n for each skill set: first those who are reserved for it already, then those of
 // its own who have been ready for longest, and at last those of the first for whom a caller waits.
-func (d demand) chooseReserved(n int, campaign uuid.UUID, mine, members []acd.Member, wanted map[uuid.UUID]bool) []uuid.UUID {
+func (d Demand) ChooseReserved(n int, campaign uuid.UUID, mine, members []acd.Member, wanted map[uuid.UUID]bool) []uuid.UUID {
 	var from, own, last []acd.Member
 	for _, m := range members {
 		switch {
@@ -48,8 +48,8 @@ func (d demand) chooseReserved(n int, campaign uuid.UUID, mine, members []acd.Me
 	return out
 }
 
-// openTo are the agents as a campaign may count on them: who is kept for another one is not ready.
-func availableTo(campaign uuid.UUID, members []acd.Member) []acd.Member {
+// AvailableTo are the agents as a campaign may count on them: one who is reserved for another campaign is not ready.
+func AvailableTo(campaign uuid.UUID, members []acd.Member) []acd.Member {
 	out := slices.Clone(members)
 	for i := range out {
 		if m := &out[i]; m.Kept != uuid.Nil && m.Kept != campaign {
@@ -59,19 +59,20 @@ func availableTo(campaign uuid.UUID, members []acd.Member) []acd.Member {
 	return out
 }
 
-// takenCalls are the calls that agents have.
-func connectedCalls(members []acd.Member) map[uuid.UUID]bool {
+// ConnectedCalls are the calls that agents have.
+func ConnectedCalls(members []acd.Member) map[uuid.UUID]bool {
 	taken := make(map[uuid.UUID]bool, len(members))
 	for _, m := range members {
 		if m.Status == acd.OnCall {
-			taken[newestCall(m)] = true
+			taken[NewestCall(m)] = true
 		}
 	}
 	return taken
 }
 
-// keptFrom gives each waiting caller one of the agents who are kept for a campaign, if there is one: who has the least choice comes first.
-func waitingForReserved(
+// WaitingForReserved matches each waiting caller with one of the agents who are reserved for a campaign, if there is one: the caller with the
+// least choice comes first.
+func WaitingForReserved(
 	waiting []acd.Waiter, own func(call uuid.UUID) bool, campaign uuid.UUID, members []acd.Member,
 ) (agents map[uuid.UUID]bool, rest []acd.Waiter) {
 	var kept []acd.Member
@@ -85,7 +86,7 @@ func waitingForReserved(
 	}
 	waiting = slices.Clone(waiting)
 	slices.SortStableFunc(waiting, func(a, b acd.Waiter) int {
-		return cmp.Compare(len(qualified(a.Want, kept)), len(qualified(b.Want, kept)))
+		return cmp.Compare(len(Qualified(a.Want, kept)), len(Qualified(b.Want, kept)))
 	})
 	agents = make(map[uuid.UUID]bool)
 	for _, w := range waiting {
