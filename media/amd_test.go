@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
@@ -23,8 +24,8 @@ func TestAMD(t *testing.T) {
 	p := newPhone(t)
 	p.call(sess)
 	p.speak(make([]int16, 1600))
-	p.speak(dsptest.Tone(300, sampleRate, 4800))
-	p.speak(make([]int16, 2*sampleRate))
+	p.speak(dsptest.Tone(300, dsp.SampleRate, 4800))
+	p.speak(make([]int16, 2*dsp.SampleRate))
 	ev := event[AMD](t, sess)
 	require.Equal(t, amd.KindVerdict, ev.Kind)
 	require.Equal(t, amd.ClassHuman, ev.Class)
@@ -44,8 +45,8 @@ func TestAMDOff(t *testing.T) {
 	sess, ai := r.open(r.spec("amd-off"))
 	p := newPhone(t)
 	p.call(sess)
-	p.speak(dsptest.Tone(300, sampleRate, 4800))
-	p.speak(make([]int16, 2*sampleRate))
+	p.speak(dsptest.Tone(300, dsp.SampleRate, 4800))
+	p.speak(make([]int16, 2*dsp.SampleRate))
 	p.raw(101, true, []byte{1, 0x8a, 1, 0}, 0)
 	event[DTMF](t, sess)
 	for _, s := range ai.allTexts() {

@@ -1,24 +1,24 @@
 package media
 
+import "github.com/ringmaster/ringmaster/media/dsp"
+
 const (
 	// backlogWindow is how long a stream is watched before it is judged, in frames: 1 s.
 	backlogWindow = 50
 	// backlogSteady is how many windows in a row must bring as much audio as time before a stream counts as live.
 	backlogSteady = 2
 	// backlogSpread is how far from real time a live stream's window may be, in samples at 8 kHz.
-	backlogSpread = sampleRate / 8
+	backlogSpread = dsp.SampleRate / 8
 	// backlogDeep is the delay of a live stream, in samples at 8 kHz, from which on audible frames are left out, too: 1 s.
-	backlogDeep = sampleRate
+	backlogDeep = dsp.SampleRate
 	// widestFrame is 20 ms at 48 kHz.
-	widestFrame = 6 * frameSamples
+	widestFrame = 6 * dsp.FrameSamples
 	// backlogPause is the number of frames between two audible ones that are left out: 200 ms.
 	backlogPause = 10
 	// backlogBurst bounds the silent frames that are left out at a time.
 	backlogBurst = 4
-	// blendSamples is the crossfade over an audible cut: 5 ms at 8 kHz; blendWidest is that at 48 kHz.
-	blendSamples, blendWidest = 40, 240
-	// silentMean is the mean magnitude below which a frame counts as silent, about −54 dBFS.
-	silentMean = 64
+	// blendWidest is the crossfade at 48 kHz.
+	blendWidest = 240
 )
 
 // backlog finds delay that has settled in a playout queue. An AI that speaks ahead of time fills the queue on purpose and
@@ -77,7 +77,7 @@ func (q *playout) cut() {
 	b, frame := &q.delay, room[:q.frame()]
 	for n := 0; b.excess >= len(frame) && n < backlogBurst && q.backlog() >= 2*len(frame); n++ {
 		q.peek(frame)
-		silent := isSilent(frame)
+		silent := dsp.IsSilent(frame)
 		if !silent && (!b.deep || b.pause > 0) {
 			return
 		}
@@ -98,18 +98,10 @@ func (q *playout) smooth(dst []int16) {
 		return
 	}
 	b.blended = false
-	over := q.scaled(blendSamples)
+	over := q.scaled(dsp.BlendSamples)
 	for i := range min(over, len(dst)) {
 		dst[i] = int16((int(b.blend[i])*(over-i) + int(dst[i])*i) / over)
 	}
-}
-
-func isSilent(pcm []int16) bool {
-	sum := 0
-	for _, s := range pcm {
-		sum += max(int(s), -int(s))
-	}
-	return sum < silentMean*len(pcm)
 }
 
 // peek copies the next samples without taking them.

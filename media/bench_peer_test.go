@@ -163,7 +163,7 @@ func pace(callers []*benchCaller, frames int) {
 	start := monotonic()
 	for f := range frames {
 		for i, c := range callers {
-			sleepUntil(start + int64(f)*frameNS + int64(i)*frameNS/int64(len(callers)))
+			sleepUntil(start + int64(f)*dsp.FrameNS + int64(i)*dsp.FrameNS/int64(len(callers)))
 			body := silent[:]
 			if f%50 == 10 {
 				body = loud[:]

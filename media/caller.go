@@ -10,9 +10,9 @@ import (
 const (
 	// paceFrame is how far the AI's stream may run off the clock before a silent frame is left out or repeated, paceForce
 	// how far before an audible one is: at 200 ppm, 100 and 300 s.
-	paceFrame, paceForce = 20 * ms, 60 * ms
+	paceFrame, paceForce = 20 * dsp.Millisecond, 60 * dsp.Millisecond
 	// pauseCounted is how much of a gap without packets counts as concealed: beyond it, nobody spoke.
-	pauseCounted = 100 * ms
+	pauseCounted = 100 * dsp.Millisecond
 )
 
 // tempo says how often a frame goes to the AI.
@@ -68,14 +68,14 @@ func (c *caller) setRate(rate int) error {
 	}
 	c.reset()
 	c.rate, c.jit.rate, c.plc = rate, rate, dsp.NewConcealer(rate)
-	c.blend = make([]int16, blendSamples*rate/sampleRate)
-	c.before = make([]int16, 0, rate/framesPerSecond)
+	c.blend = make([]int16, dsp.BlendSamples*rate/dsp.SampleRate)
+	c.before = make([]int16, 0, rate/dsp.FramesPerSecond)
 	c.wide = nil
-	if rate == sampleRate {
+	if rate == dsp.SampleRate {
 		return nil
 	}
 	var err error
-	c.wide, err = dsp.NewResampler(rate, sampleRate)
+	c.wide, err = dsp.NewResampler(rate, dsp.SampleRate)
 	return err
 }
 
@@ -174,7 +174,7 @@ func (c *caller) keepPace(pcm []int16, d int64) tempo {
 	if far < max(paceFrame, d) {
 		return tempoOnce
 	}
-	if !isSilent(pcm) {
+	if !dsp.IsSilent(pcm) {
 		if far < paceForce || off > 0 && len(c.before) != len(pcm) {
 			c.before = append(c.before[:0], pcm...)
 			return tempoOnce
@@ -192,7 +192,7 @@ func (c *caller) keepPace(pcm []int16, d int64) tempo {
 func (c *caller) smooth(f *callerFrame) []int16 {
 	if c.blended {
 		c.blended = false
-		crossfade(f.pcm, c.blend, len(c.blend))
+		dsp.Crossfade(f.pcm, c.blend, len(c.blend))
 		f.payload = nil
 	}
 	switch f.tempo {
@@ -200,24 +200,16 @@ func (c *caller) smooth(f *callerFrame) []int16 {
 	case tempoDrop: // its head goes on where the frame before ended, and leads to the frame after it
 		n := copy(c.blend, f.pcm)
 		clear(c.blend[n:])
-		c.blended = !isSilent(f.pcm)
+		c.blended = !dsp.IsSilent(f.pcm)
 	case tempoTwice:
-		if isSilent(f.pcm) || len(c.before) != len(f.pcm) {
+		if dsp.IsSilent(f.pcm) || len(c.before) != len(f.pcm) {
 			return f.pcm
 		}
 		c.again = append(c.again[:0], c.before...) // leads to this frame, as it did before
-		crossfade(c.again, f.pcm, len(c.blend))
+		dsp.Crossfade(c.again, f.pcm, len(c.blend))
 		return c.again
 	}
 	return nil
-}
-
-// crossfade leads from head into dst within n samples.
-func crossfade(dst, head []int16, n int) {
-	n = min(n, len(dst), len(head))
-	for i := range n {
-		dst[i] = int16((int(head[i])*(n-i) + int(dst[i])*i) / n)
-	}
 }
 
 // narrow returns the samples at the recording's rate.

@@ -22,22 +22,22 @@ func BenchmarkCaller(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			var c caller
-			require.NoError(b, c.setRate(sampleRate))
+			require.NoError(b, c.setRate(dsp.SampleRate))
 			track := callerTrack{table: newSlewTable()}
 			rec := &recorder{window: make([]int16, 2*recWindow)}
-			payload, buf := make([]byte, frameSamples), make([]int16, maxPayload)
-			dsp.EncodeULaw(payload, dsptest.Vowel(140, sampleRate, frameSamples))
+			payload, buf := make([]byte, dsp.FrameSamples), make([]int16, maxPayload)
+			dsp.EncodeULaw(payload, dsptest.Vowel(140, dsp.SampleRate, dsp.FrameSamples))
 			seq, ts, now := uint16(0), uint32(0), int64(0)
 			b.ReportAllocs()
 			for b.Loop() {
-				seq, ts, now = seq+1, ts+frameSamples, now+frameNS+frameNS*tc.ppm/1_000_000
+				seq, ts, now = seq+1, ts+dsp.FrameSamples, now+dsp.FrameNS+dsp.FrameNS*tc.ppm/1_000_000
 				c.rx.packet(1, seq)
 				if tc.lossEvery == 0 || seq%tc.lossEvery != 0 {
 					c.audio(seq, ts, codecPCMU, payload, now)
 				}
 				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
 					rec.base = max(0, track.pos-recBlock)
-					track.put(rec, f.from/nsPerSample, c.narrow(f.pcm))
+					track.put(rec, f.from/dsp.SampleNS, c.narrow(f.pcm))
 					c.smooth(&f)
 				}
 			}

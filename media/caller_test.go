@@ -31,7 +31,7 @@ type flight struct {
 
 // at is when a packet is sent.
 func (n *network) at(packet int64) int64 {
-	d := packet * frameNS
+	d := packet * dsp.FrameNS
 	return d + d/1_000_000*n.ppm
 }
 
@@ -42,7 +42,7 @@ func (n *network) arrivals(now int64) []flight {
 			continue
 		}
 		late := math.Abs(n.rng.NormFloat64()) * n.jitter
-		f := flight{n: n.sent, at: n.at(n.sent) + int64(late*float64(ms))}
+		f := flight{n: n.sent, at: n.at(n.sent) + int64(late*float64(dsp.Millisecond))}
 		i, _ := slices.BinarySearchFunc(n.flights, f.at, func(f flight, at int64) int { return int(f.at - at) })
 		n.flights = slices.Insert(n.flights, i, f)
 	}
@@ -63,40 +63,40 @@ func TestHour(t *testing.T) {
 	for name, ppm := range map[string]int64{"slow": 200, "fast": -200} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			hour := int64(3600 * 1000 * ms)
+			hour := int64(3600 * 1000 * dsp.Millisecond)
 			if underRace {
 				hour /= 2
 			}
-			net := &network{rate: sampleRate, ppm: ppm, loss: 0.01, jitter: 30, rng: rand.New(rand.NewPCG(4, uint64(ppm)))}
+			net := &network{rate: dsp.SampleRate, ppm: ppm, loss: 0.01, jitter: 30, rng: rand.New(rand.NewPCG(4, uint64(ppm)))}
 			var c caller
-			require.NoError(t, c.setRate(sampleRate))
+			require.NoError(t, c.setRate(dsp.SampleRate))
 			track := callerTrack{table: newSlewTable()}
 			rec := &recorder{window: make([]int16, 2*recWindow)}
-			payload, pcm, buf := make([]byte, frameSamples), make([]int16, frameSamples), make([]int16, maxPayload)
+			payload, pcm, buf := make([]byte, dsp.FrameSamples), make([]int16, dsp.FrameSamples), make([]int16, maxPayload)
 			var toAI, worstHold, worstStep int64
 			for now := int64(0); now < hour; now += slotNS {
 				for _, f := range net.arrivals(now) {
 					// A click a second, with a pause behind it, in which the pace may be mended.
 					clear(pcm)
 					if f.n%50 == 0 {
-						copy(pcm, dsptest.Tone(1000, sampleRate, 40))
+						copy(pcm, dsptest.Tone(1000, dsp.SampleRate, 40))
 					}
 					dsp.EncodeULaw(payload, pcm)
 					c.rx.packet(1, uint16(f.n))
-					c.audio(uint16(f.n), uint32(f.n)*frameSamples, codecPCMU, payload, f.at)
+					c.audio(uint16(f.n), uint32(f.n)*dsp.FrameSamples, codecPCMU, payload, f.at)
 				}
 				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
 					if c.held != nil {
 						worstHold = max(worstHold, now-c.held.at)
-						if now > 10_000*ms {
+						if now > 10_000*dsp.Millisecond {
 							// The click's place: the packet's number tells when it was sent by our clock.
-							n := int64(c.held.ts / frameSamples)
-							step := (track.pos+int64(len(track.buf)-track.at))*nsPerSample - net.at(n)
+							n := int64(c.held.ts / dsp.FrameSamples)
+							step := (track.pos+int64(len(track.buf)-track.at))*dsp.SampleNS - net.at(n)
 							worstStep = max(worstStep, step, -step)
 						}
 					}
 					rec.base = max(0, track.pos-recBlock)
-					track.put(rec, f.from/nsPerSample, c.narrow(f.pcm))
+					track.put(rec, f.from/dsp.SampleNS, c.narrow(f.pcm))
 					if before := c.smooth(&f); before != nil {
 						toAI += int64(len(before))
 					}
@@ -108,12 +108,12 @@ func TestHour(t *testing.T) {
 			end := track.pos + int64(len(track.buf)-track.at)
 			q := c.quality(0, 20)
 			t.Logf("recording's end %.1f ms, worst place %.1f ms, worst hold %.1f ms, to the AI %+.1f ms, target %d ms; %+v",
-				float64(end-hour/nsPerSample)/8, float64(worstStep)/1e6, float64(worstHold)/1e6,
-				float64(toAI-hour/nsPerSample)/8, c.jit.delay.wait()/ms, q)
-			require.Less(t, worstStep, 12*ms, "in step at every moment")
-			require.InDelta(t, hour/nsPerSample, end, 20*8+130*8, "and at the end, but for what is in flight")
+				float64(end-hour/dsp.SampleNS)/8, float64(worstStep)/1e6, float64(worstHold)/1e6,
+				float64(toAI-hour/dsp.SampleNS)/8, c.jit.delay.wait()/dsp.Millisecond, q)
+			require.Less(t, worstStep, 12*dsp.Millisecond, "in step at every moment")
+			require.InDelta(t, hour/dsp.SampleNS, end, 20*8+130*8, "and at the end, but for what is in flight")
 			require.LessOrEqual(t, worstHold, targetMax+reorderGrace+slotNS)
-			require.InDelta(t, hour/nsPerSample, toAI, 250*8, "an uncorrected stream would be 720 ms off, after half the time 360")
+			require.InDelta(t, hour/dsp.SampleNS, toAI, 250*8, "an uncorrected stream would be 720 ms off, after half the time 360")
 			require.InDelta(t, 1.0, q.LossPct, 0.1)
 			require.Less(t, q.LatePct, 1.5)
 			require.InDelta(t, 1.0+q.LatePct, q.ConcealedPct, 0.5)
@@ -156,6 +156,6 @@ func TestConcealedIsNoPause(t *testing.T) {
 	}
 	ts += 500 * 160
 	talk(20)
-	require.LessOrEqual(t, r.p.snapshot().Concealed, lost+uint64(pauseCounted/frameNS))
-	require.Equal(t, int64(r.p.snapshot().Concealed), r.p.sh.tally.conceal/frameNS)
+	require.LessOrEqual(t, r.p.snapshot().Concealed, lost+uint64(pauseCounted/dsp.FrameNS))
+	require.Equal(t, int64(r.p.snapshot().Concealed), r.p.sh.tally.conceal/dsp.FrameNS)
 }

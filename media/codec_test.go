@@ -11,33 +11,33 @@ import (
 
 // TestHotPathAllocs proves that the step functions of a frame allocate nothing.
 func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts the whole process
-	pcm, buf := dsptest.Tone(425, 8000, frameSamples), make([]byte, frameSamples)
+	pcm, buf := dsptest.Tone(425, 8000, dsp.FrameSamples), make([]byte, dsp.FrameSamples)
 	up, err := newUplink(AudioFormat{Encoding: EncodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 20})
 	require.NoError(t, err)
 	down, err := newDownlink(AudioFormat{Encoding: EncodingPCM, SampleRateHz: 16000, Channels: 1, FrameMS: 20})
 	require.NoError(t, err)
-	down.res, err = down.filter(sampleRate)
+	down.res, err = down.filter(dsp.SampleRate)
 	require.NoError(t, err)
 	audio := pcmBytes(dsptest.Tone(1000, 16000, 320))
-	q := newPlayout(new(chunkPool), sampleRate)
+	q := newPlayout(new(chunkPool), dsp.SampleRate)
 	var c caller
-	require.NoError(t, c.setRate(sampleRate))
+	require.NoError(t, c.setRate(dsp.SampleRate))
 	track := callerTrack{table: newSlewTable()}
 	rec := &recorder{window: make([]int16, 2*recWindow)}
 	var out []byte
 	decoded := make([]int16, maxPayload)
-	frame := make([]int16, frameSamples)
+	frame := make([]int16, dsp.FrameSamples)
 	seq, ts, now := uint16(0), uint32(0), int64(0)
 	step := func() {
 		dsp.EncodeULaw(buf, pcm)
-		seq, ts, now = seq+1, ts+frameSamples, now+frameNS+4000 // a sender whose clock is 200 ppm slow
+		seq, ts, now = seq+1, ts+dsp.FrameSamples, now+dsp.FrameNS+4000 // a sender whose clock is 200 ppm slow
 		c.rx.packet(1, seq)
 		if seq%50 != 0 {
 			c.audio(seq, ts, codecPCMU, buf, now)
 		}
 		for h, ok := c.next(now, decoded); ok; h, ok = c.next(now, decoded) {
 			rec.base = max(0, track.pos-recBlock)
-			track.put(rec, h.from/nsPerSample, c.narrow(h.pcm))
+			track.put(rec, h.from/dsp.SampleNS, c.narrow(h.pcm))
 			c.smooth(&h)
 			up.feed(h.pcm)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/emiago/sipgo/sip"
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -93,10 +94,10 @@ func TestDTMFLong(t *testing.T) {
 	for name, segments := range map[string]bool{"segments": true, "overflow": false} {
 		for _, lost := range []int{0, 3} { // every so many packets
 			var d dtmfReceiver
-			const total, begin = 20 * sampleRate, uint32(4294900000)
+			const total, begin = 20 * dsp.SampleRate, uint32(4294900000)
 			var got []dtmfDigit
 			n := 0
-			for at := frameSamples; at <= total; at += frameSamples {
+			for at := dsp.FrameSamples; at <= total; at += dsp.FrameSamples {
 				if n++; lost > 0 && n%lost == 0 && at < total {
 					continue
 				}
@@ -105,11 +106,11 @@ func TestDTMFLong(t *testing.T) {
 					ts, dur = begin+uint32(at/0xFFFF)*0xFFFF, at%0xFFFF
 				}
 				for range 3 {
-					if k, ok := d.push(ts, rtpEvent(3, at == total, dur), int64(at)*nsPerSample); ok {
+					if k, ok := d.push(ts, rtpEvent(3, at == total, dur), int64(at)*dsp.SampleNS); ok {
 						got = append(got, k)
 					}
 				}
-				if k, ok := d.expire(int64(at) * nsPerSample); ok {
+				if k, ok := d.expire(int64(at) * dsp.SampleNS); ok {
 					got = append(got, k)
 				}
 			}
@@ -139,7 +140,7 @@ func TestDTMFLoss(t *testing.T) {
 				if rnd.Float64() < 0.4 {
 					continue
 				}
-				a := arrival{rtpEvent(ev, i >= frames, min(i, frames)*frameSamples), now + int64(i)*frameNS}
+				a := arrival{rtpEvent(ev, i >= frames, min(i, frames)*dsp.FrameSamples), now + int64(i)*dsp.FrameNS}
 				line = append(line, a)
 				if rnd.IntN(5) == 0 {
 					line = append(line, a)
@@ -161,8 +162,8 @@ func TestDTMFLoss(t *testing.T) {
 				take(d.expire(a.at))
 				take(d.push(ts, a.b, a.at))
 			}
-			now += int64(frames+2+4)*frameNS + int64(rnd.IntN(3))*frameNS
-			ts += uint32(frames+6) * frameSamples
+			now += int64(frames+2+4)*dsp.FrameNS + int64(rnd.IntN(3))*dsp.FrameNS
+			ts += uint32(frames+6) * dsp.FrameSamples
 		}
 		if k, ok := d.expire(now + dtmfIdle); ok {
 			got = append(got, k.digit)
@@ -180,7 +181,7 @@ func TestDTMFInOnePacket(t *testing.T) {
 	p.call(sess)
 	p.raw(101, true, append(append(rtpEvent(1, true, 400), rtpEvent(2, true, 480)...), rtpEvent(3, false, 160)...), 0)
 	p.ssrc++ // a new stream: the third key's end will not come
-	p.send(make([]int16, frameSamples))
+	p.send(make([]int16, dsp.FrameSamples))
 	for _, want := range []DTMF{{"1", 50 * time.Millisecond}, {"2", 60 * time.Millisecond}, {"3", 20 * time.Millisecond}} {
 		require.Equal(t, want, event[DTMF](t, sess))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/emiago/sipgo"
 	"github.com/emiago/sipgo/sip"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 const (
@@ -90,7 +91,7 @@ func (ks *keys) hearTones(pcm []int16, now int64) {
 		return
 	}
 	if d, ok := ks.tones.feed(pcm); ok {
-		ks.heardKey(heardDigit{digit: d.digit, dur: time.Duration(int64(d.samples) * nsPerSample)}, wayTone, now)
+		ks.heardKey(heardDigit{digit: d.digit, dur: time.Duration(int64(d.samples) * dsp.SampleNS)}, wayTone, now)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"strings"
 	"time"
 )
@@ -19,7 +20,7 @@ const (
 	// dtmfEnds is how often an event's end is sent, dtmfRest how many frames of silence follow before the next digit or audio:
 	// 80 ms of pause in all.
 	dtmfEnds, dtmfRest = 3, 2
-	frameTime          = time.Duration(frameNS)
+	frameTime          = time.Duration(dsp.FrameNS)
 	// dtmfVolume is the tones' level in −dBm0.
 	dtmfVolume = 10
 	// dtmfPause marks a pause in the place of a digit.
@@ -208,14 +209,14 @@ func (ks *keys) playKeys() bool {
 	if !ks.out.busy && len(ks.out.queue) == 0 || !ks.leg.media.dir.send || ks.leg.media.remote.Port() == 0 {
 		return false
 	}
-	what, payload, marker := ks.out.step(ks.tx.ts, ks.leg.media.eventRate()/framesPerSecond)
+	what, payload, marker := ks.out.step(ks.tx.ts, ks.leg.media.eventRate()/dsp.FramesPerSecond)
 	switch what {
 	case keyNone:
 		return false
 	case keyEvent:
 		ks.transmitEvent(payload, ks.out.ts, marker)
 	case keyRest:
-		frame := ks.sh.pcm[:ks.leg.media.rate/framesPerSecond]
+		frame := ks.sh.pcm[:ks.leg.media.rate/dsp.FramesPerSecond]
 		clear(frame)
 		ks.tx.transmit(frame, false)
 	}

@@ -31,7 +31,7 @@ func TestDTMFSender(t *testing.T) {
 	silent, ts := 0, uint32(4294967000)
 	for frame := 0; ; frame++ {
 		require.Less(t, frame, 100)
-		what, p, marker := d.step(ts, frameSamples)
+		what, p, marker := d.step(ts, dsp.FrameSamples)
 		if what == keyNone {
 			break
 		}
@@ -41,10 +41,10 @@ func TestDTMFSender(t *testing.T) {
 			require.Equal(t, byte(dtmfVolume), p[1]&0x3f)
 			got = append(got, sent{p[0], p[1]&0x80 != 0, int(binary.BigEndian.Uint16(p[2:])), d.ts, marker})
 		}
-		ts += frameSamples
+		ts += dsp.FrameSamples
 	}
 	begin := uint32(4294967000)
-	second := begin + (3+2+2+25)*frameSamples // the digit of 60 ms, its end again twice, the rest, the pause
+	second := begin + (3+2+2+25)*dsp.FrameSamples // the digit of 60 ms, its end again twice, the rest, the pause
 	require.Equal(t, []sent{
 		{1, false, 160, begin, true},
 		{1, false, 320, begin, false},
@@ -113,7 +113,7 @@ func TestSendDTMF(t *testing.T) {
 			}
 			if pkt.h.Marker {
 				marks++
-				require.Equal(t, last.h.Timestamp+frameSamples, pkt.h.Timestamp, "an event begins on the audio's clock")
+				require.Equal(t, last.h.Timestamp+dsp.FrameSamples, pkt.h.Timestamp, "an event begins on the audio's clock")
 			}
 			if k, ok := recv.push(pkt.h.Timestamp, pkt.p, 0); ok {
 				keys = append(keys, string(rune(k.digit)))
@@ -122,7 +122,7 @@ func TestSendDTMF(t *testing.T) {
 		default:
 			if last.h.PayloadType == 101 {
 				gap := pkt.h.Timestamp - last.h.Timestamp
-				require.EqualValues(t, (4+2)*frameSamples, gap, "audio goes on where the event and its ends have left it")
+				require.EqualValues(t, (4+2)*dsp.FrameSamples, gap, "audio goes on where the event and its ends have left it")
 			}
 			s := make([]int16, len(pkt.p))
 			dsp.DecodeULaw(s, pkt.p)
@@ -134,8 +134,8 @@ func TestSendDTMF(t *testing.T) {
 	require.Equal(t, 6, ends)
 	require.Equal(t, 2, marks)
 	loud := 0
-	for i := 0; i+frameSamples <= len(audio); i += frameSamples {
-		if dsptest.Power(audio[i:i+frameSamples], 1000, 8000) > -25 {
+	for i := 0; i+dsp.FrameSamples <= len(audio); i += dsp.FrameSamples {
+		if dsptest.Power(audio[i:i+dsp.FrameSamples], 1000, 8000) > -25 {
 			loud++
 		}
 	}

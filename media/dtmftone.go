@@ -1,6 +1,7 @@
 package media
 
 import (
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"math"
 	"math/cmplx"
 )
@@ -65,7 +66,7 @@ type toneDetector struct {
 func newToneDetector() *toneDetector {
 	d := &toneDetector{}
 	for i, hz := range toneFreqs() {
-		w := 2 * math.Pi * hz / sampleRate
+		w := 2 * math.Pi * hz / dsp.SampleRate
 		d.coeff[i] = 2 * math.Cos(w)
 		d.back[i] = cmplx.Exp(complex(0, -w))
 		d.turn[i] = cmplx.Exp(complex(0, -w*toneBlock))
@@ -184,7 +185,7 @@ func (d *toneDetector) tone(i int) (power, off float64) {
 		sum += d.blocks[(d.next+k)%toneBlocks][i] * rot
 		rot *= step
 	}
-	return real(sum)*real(sum) + imag(sum)*imag(sum), phase / (2 * math.Pi) * sampleRate / toneBlock
+	return real(sum)*real(sum) + imag(sum)*imag(sum), phase / (2 * math.Pi) * dsp.SampleRate / toneBlock
 }
 
 // judge follows the windows and reports a digit at its end.

@@ -42,7 +42,7 @@ func (k keyTone) make(rnd *rand.Rand) []int16 {
 	pl, ph := rnd.Float64()*2*math.Pi, rnd.Float64()*2*math.Pi
 	pcm := make([]int16, k.ms*8)
 	for i := range pcm {
-		t := float64(i) / sampleRate
+		t := float64(i) / dsp.SampleRate
 		v := al*math.Sin(2*math.Pi*fl*t+pl) + ah*math.Sin(2*math.Pi*fh*t+ph) + noise*rnd.NormFloat64()
 		pcm[i] = int16(max(-32768, min(32767, v)))
 	}
@@ -70,7 +70,7 @@ func tonesIn(pcm []int16) (keys string, last dtmfDigit) {
 	var found []byte
 	pcm = append(slices.Clip(pcm), make([]int16, 800)...)
 	for len(pcm) > 0 {
-		n := min(frameSamples, len(pcm))
+		n := min(dsp.FrameSamples, len(pcm))
 		if got, ok := d.feed(pcm[:n]); ok {
 			found = append(found, got.digit)
 			last = got
@@ -170,7 +170,7 @@ func TestToneLength(t *testing.T) {
 // voice is speech as far as a tone detector can tell: a pulse train whose pitch wanders, through formants that move from
 // vowel to vowel, syllables and pauses, breath between them.
 func voice(rnd *rand.Rand, seconds int) []int16 {
-	pcm := make([]int16, seconds*sampleRate)
+	pcm := make([]int16, seconds*dsp.SampleRate)
 	pitch := 80 + rnd.Float64()*180
 	var y [3][2]float64
 	formant := [3]float64{500, 1500, 2500}
@@ -188,7 +188,7 @@ func voice(rnd *rand.Rand, seconds int) []int16 {
 			}
 		}
 		pitch = max(70, min(300, pitch*(1+0.0008*rnd.NormFloat64())))
-		phase += pitch / sampleRate
+		phase += pitch / dsp.SampleRate
 		x := breath * 0.02 * rnd.NormFloat64()
 		if phase >= 1 {
 			phase--
@@ -199,8 +199,8 @@ func voice(rnd *rand.Rand, seconds int) []int16 {
 		for f := range y {
 			formant[f] += (goal[f] - formant[f]) * 0.003
 			bw := 60 + 40*float64(f)
-			r := math.Exp(-math.Pi * bw / sampleRate)
-			v := x + 2*r*math.Cos(2*math.Pi*formant[f]/sampleRate)*y[f][0] - r*r*y[f][1]
+			r := math.Exp(-math.Pi * bw / dsp.SampleRate)
+			v := x + 2*r*math.Cos(2*math.Pi*formant[f]/dsp.SampleRate)*y[f][0] - r*r*y[f][1]
 			y[f][1], y[f][0] = y[f][0], v
 			sum += v / float64(f+1)
 		}
@@ -223,7 +223,7 @@ func TestTalkOff(t *testing.T) {
 	t.Run("noise", func(t *testing.T) {
 		t.Parallel()
 		rnd := rand.New(rand.NewPCG(1, 5))
-		pcm := make([]int16, 300*sampleRate)
+		pcm := make([]int16, 300*dsp.SampleRate)
 		for i := range pcm {
 			pcm[i] = int16(4000 * max(-4, min(4, rnd.NormFloat64())))
 		}
@@ -239,7 +239,7 @@ func TestTalkOff(t *testing.T) {
 			for i := range 800 {
 				v := 0.0
 				for h := 1.0; h <= 4; h++ {
-					v += (math.Sin(2*math.Pi*a*h*float64(i)/sampleRate) + math.Sin(2*math.Pi*b*h*float64(i)/sampleRate)) / h
+					v += (math.Sin(2*math.Pi*a*h*float64(i)/dsp.SampleRate) + math.Sin(2*math.Pi*b*h*float64(i)/dsp.SampleRate)) / h
 				}
 				pcm = append(pcm, int16(5000*v))
 			}

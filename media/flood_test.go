@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
@@ -235,7 +236,7 @@ func TestPlainTextBound(t *testing.T) {
 // TestLongAudio plays audio of 15 MiB in one text, whole or in pieces, whatever stands first and however slashes are written.
 func TestLongAudio(t *testing.T) {
 	t.Parallel()
-	pcm := dsptest.Tone(440, sampleRate, 280*sampleRate)
+	pcm := dsptest.Tone(440, dsp.SampleRate, 280*dsp.SampleRate)
 	content := base64.StdEncoding.EncodeToString(pcmBytes(pcm))
 	for name, msg := range map[string]string{
 		"type first":      `{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":8000,"audioContent":"` + content + `"}}`,
@@ -279,9 +280,9 @@ func TestPlayoutRoom(t *testing.T) {
 
 	r := newPortRig(t, eightKHz())
 	r.connect()
-	r.p.tx.queue.push(make([]int16, (maxQueued-1)*sampleRate))
-	r.send(aiText(string(playFrame("wav", "", wavFile(wav.FormatPCM, 16, 1, 8000, make([]int16, 3*sampleRate))))))
-	require.Equal(t, maxQueued*sampleRate, r.p.tx.queue.backlog())
+	r.p.tx.queue.push(make([]int16, (maxQueued-1)*dsp.SampleRate))
+	r.send(aiText(string(playFrame("wav", "", wavFile(wav.FormatPCM, 16, 1, 8000, make([]int16, 3*dsp.SampleRate))))))
+	require.Equal(t, maxQueued*dsp.SampleRate, r.p.tx.queue.backlog())
 	require.Equal(t, 2*time.Second, r.p.stats.PlayoutDropped)
 }
 
@@ -353,7 +354,7 @@ func TestLongNames(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, eightKHz())
 	r.connect()
-	r.p.tx.queue.push(make([]int16, sampleRate))
+	r.p.tx.queue.push(make([]int16, dsp.SampleRate))
 	fits := strings.Repeat("é", maxName)
 	r.send(aiMark(fits))
 	r.send(aiMark(fits + "x"))
@@ -386,7 +387,7 @@ func TestMarkAnswers(t *testing.T) {
 	r := newPortRig(t, eightKHz())
 	r.connect()
 	r.call()
-	r.p.tx.queue.push(make([]int16, sampleRate))
+	r.p.tx.queue.push(make([]int16, dsp.SampleRate))
 	for i := range maxMarks {
 		r.send(aiMark(fmt.Sprintf("%04d", i)))
 	}
@@ -530,7 +531,7 @@ func TestDecoderFault(t *testing.T) {
 	require.False(t, r.p.ai.sock.paused)
 	require.EqualValues(t, 1, r.p.stats.BadFrames)
 	require.InDelta(t, 1, testutil.ToFloat64(r.p.sh.srv.metrics.panics), 0)
-	r.p.ai.sock.dec = &textDecoder{rate: sampleRate}
+	r.p.ai.sock.dec = &textDecoder{rate: dsp.SampleRate}
 	r.send(aiMark("after"))
 	require.Len(t, r.p.tx.queue.marks, 1)
 }

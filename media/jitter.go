@@ -1,26 +1,22 @@
 package media
 
-import "slices"
+import (
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"slices"
+)
 
 const (
-	sampleRate   = 8000 // of the recording, and of most legs
-	frameSamples = 160  // 20 ms of it
-	frameNS      = 20 * ms
-	// framesPerSecond is the pace of playout.
-	framesPerSecond = 50
-	nsPerSample     = int64(125_000)
-
 	// starveWait is how much longer than the target a caller who sends nothing at all is waited for, before filling goes to
 	// the AI: nothing is held up meanwhile.
-	starveWait = 40 * ms
+	starveWait = 40 * dsp.Millisecond
 	// reorderGrace is how much longer than the target a packet is waited for whose successor is there: it has most often
 	// been overtaken by just that one.
-	reorderGrace = 10 * ms
+	reorderGrace = 10 * dsp.Millisecond
 	// burstAhead is how much audio one burst of packets may bring ahead of its time.
-	burstAhead = 200 * ms
+	burstAhead = 200 * dsp.Millisecond
 	// unsaidPause is how long a gap of the timestamps may be that neither the sequence numbers nor a marker explain, to be taken
 	// for loss. FreeSWITCH numbers what it passes on anew: the timestamps alone tell what was lost or overtaken before it.
-	unsaidPause = 200 * ms
+	unsaidPause = 200 * dsp.Millisecond
 	// lateRun is how many packets in a row may be late before their clock is believed instead of ours.
 	lateRun = 5
 	// jitterDepth bounds the buffer: 32 packets of 10 ms are 320 ms.
@@ -181,7 +177,7 @@ func (j *jitter) pop(now int64) piece {
 	}
 	if len(j.queue) == 0 {
 		if now >= j.runsOut+j.delay.wait()+starveWait {
-			return j.fill(j.rate/framesPerSecond, !j.quiet)
+			return j.fill(j.rate/dsp.FramesPerSecond, !j.quiet)
 		}
 		return piece{}
 	}
@@ -216,7 +212,7 @@ func (j *jitter) pop(now int64) piece {
 		j.bursts++
 		j.burstSamples += uint64(gap)
 	}
-	return j.fill(min(gap, j.rate/framesPerSecond), lost)
+	return j.fill(min(gap, j.rate/dsp.FramesPerSecond), lost)
 }
 
 // played tells when the audio that has left is over. A burst carries audio for some time to come, but no more of it is

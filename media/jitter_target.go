@@ -1,12 +1,12 @@
 package media
 
-const (
-	ms = int64(1_000_000) // in ns
+import "github.com/ringmaster/ringmaster/media/dsp"
 
+const (
 	// targetMin and targetMax bound how long a packet is waited for.
-	targetMin, targetMax = 20 * ms, 120 * ms
+	targetMin, targetMax = 20 * dsp.Millisecond, 120 * dsp.Millisecond
 	// targetBin is the width of the delay histogram's bins, targetBins their number: 160 ms in all.
-	targetBin, targetBins = 5 * ms, 32
+	targetBin, targetBins = 5 * dsp.Millisecond, 32
 	// targetMemory is how many packets the histogram remembers in full weight: 20 s.
 	targetMemory = 1000
 	// targetRound is after how many packets the target may fall: 1 s.
@@ -45,7 +45,7 @@ func (d *delayTarget) note(lag int64) {
 	}
 	d.round = 0
 	if want := d.quantile(); want < d.wait() {
-		d.target = max(want, d.wait()-max((d.wait()-want)/16, ms))
+		d.target = max(want, d.wait()-max((d.wait()-want)/16, dsp.Millisecond))
 	}
 }
 
@@ -61,7 +61,7 @@ func (d *delayTarget) quantile() int64 {
 }
 
 // lineRound is how long the arrival line is watched before it moves to a later course.
-const lineRound = 2000 * ms
+const lineRound = 2000 * dsp.Millisecond
 
 // arrivalLine tells when a packet would arrive that only the shortest path delays. Network jitter can't move it: an
 // earlier packet pulls it down at once, and it rises when all packets of a round have come later. Where the sender's clock

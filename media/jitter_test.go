@@ -3,23 +3,24 @@ package media
 import (
 	"testing"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
 )
 
 // jitterRig feeds a buffer of 8 kHz with numbered packets of 20 ms.
 type jitterRig struct{ jitter }
 
-func newJitterRig() *jitterRig { return &jitterRig{jitter{rate: sampleRate}} }
+func newJitterRig() *jitterRig { return &jitterRig{jitter{rate: dsp.SampleRate}} }
 
 func (j *jitterRig) add(n int, atMS int64) pushed {
-	return j.push(packetHead{seq: uint16(n), ts: uint32(n) * 160, samples: 160, at: atMS * ms}, []byte{byte(n)})
+	return j.push(packetHead{seq: uint16(n), ts: uint32(n) * 160, samples: 160, at: atMS * dsp.Millisecond}, []byte{byte(n)})
 }
 
 // take returns all that is due: the packets' numbers, −1 for each concealed frame and −2 for a pause.
 func (j *jitterRig) take(nowMS int64) []int {
 	var got []int
 	for {
-		switch p := j.pop(nowMS * ms); p.verdict {
+		switch p := j.pop(nowMS * dsp.Millisecond); p.verdict {
 		case popNothing:
 			return got
 		case popAudio:
@@ -50,7 +51,7 @@ func TestJitter(t *testing.T) {
 	require.Empty(t, j.take(84), "4 may still come")
 	require.Equal(t, []int{-1, 5}, j.take(100), "4 is lost")
 	require.Equal(t, pushLate, j.add(4, 101))
-	require.Equal(t, (101-60)*ms+targetBin, j.delay.wait(), "the next one so late would be waited for")
+	require.Equal(t, (101-60)*dsp.Millisecond+targetBin, j.delay.wait(), "the next one so late would be waited for")
 	require.Empty(t, j.take(140))
 	got := j.take(400)
 	require.Greater(t, len(got), 5, "a caller that sends nothing is filled in")
@@ -72,11 +73,11 @@ func TestJitterPause(t *testing.T) {
 	j := newJitterRig()
 	j.add(1, 0)
 	require.Equal(t, []int{1}, j.take(0))
-	require.Equal(t, pushQueued, j.push(packetHead{seq: 2, ts: 6 * 160, mark: true, samples: 160, at: 100 * ms}, []byte{6}))
+	require.Equal(t, pushQueued, j.push(packetHead{seq: 2, ts: 6 * 160, mark: true, samples: 160, at: 100 * dsp.Millisecond}, []byte{6}))
 	require.Equal(t, []int{-2, -2, -2, -2, 6}, j.take(100), "the sequence numbers have no gap")
 	require.Zero(t, j.bursts)
 	// Comfort noise announces a pause of any length.
-	j.push(packetHead{kind: packetNoise, seq: 3, ts: 7 * 160, at: 120 * ms}, []byte{70})
+	j.push(packetHead{kind: packetNoise, seq: 3, ts: 7 * 160, at: 120 * dsp.Millisecond}, []byte{70})
 	require.Empty(t, j.take(120))
 	got := j.take(500)
 	require.NotEmpty(t, got)
@@ -93,7 +94,7 @@ func TestJitterRenumbered(t *testing.T) {
 	seq := 0
 	add := func(n int, atMS int64, mark bool) {
 		seq++
-		require.Equal(t, pushQueued, j.push(packetHead{seq: uint16(seq), ts: uint32(n) * 160, mark: mark, samples: 160, at: atMS * ms}, []byte{byte(n)}))
+		require.Equal(t, pushQueued, j.push(packetHead{seq: uint16(seq), ts: uint32(n) * 160, mark: mark, samples: 160, at: atMS * dsp.Millisecond}, []byte{byte(n)}))
 	}
 	add(1, 0, false)
 	require.Equal(t, []int{1}, j.take(0))
@@ -117,14 +118,14 @@ func TestJitterWrap(t *testing.T) {
 	j := newJitterRig()
 	seq, ts := uint16(65533), uint32(1<<32-3*160)
 	at := func(n int) packetHead {
-		return packetHead{seq: seq + uint16(n), ts: ts + uint32(n)*160, samples: 160, at: int64(n) * frameNS}
+		return packetHead{seq: seq + uint16(n), ts: ts + uint32(n)*160, samples: 160, at: int64(n) * dsp.FrameNS}
 	}
 	var got []int
 	for _, n := range []int{0, 1, 3, 2, 5, 6} {
 		p := at(n)
 		p.at = max(p.at, j.line.at)
 		j.push(p, []byte{byte(n)})
-		got = append(got, j.take(p.at/ms+5)...)
+		got = append(got, j.take(p.at/dsp.Millisecond+5)...)
 	}
 	require.Equal(t, []int{0, 1, 2, 3, -1, 5, 6}, got)
 }
@@ -134,26 +135,26 @@ func TestDelayTarget(t *testing.T) {
 	t.Parallel()
 	var d delayTarget
 	for range 500 {
-		d.note(3 * ms)
+		d.note(3 * dsp.Millisecond)
 	}
 	require.Equal(t, targetMin, d.wait())
-	d.note(70 * ms)
-	require.Equal(t, 75*ms, d.wait(), "at once")
+	d.note(70 * dsp.Millisecond)
+	require.Equal(t, 75*dsp.Millisecond, d.wait(), "at once")
 	for range 50 {
-		d.note(3 * ms)
+		d.note(3 * dsp.Millisecond)
 	}
-	require.Greater(t, d.wait(), 60*ms, "a second later it is still there")
+	require.Greater(t, d.wait(), 60*dsp.Millisecond, "a second later it is still there")
 	for range 5000 {
-		d.note(3 * ms)
+		d.note(3 * dsp.Millisecond)
 	}
-	require.Less(t, d.wait(), 25*ms, "in the end it is forgotten")
-	d.note(900 * ms)
+	require.Less(t, d.wait(), 25*dsp.Millisecond, "in the end it is forgotten")
+	d.note(900 * dsp.Millisecond)
 	require.Equal(t, targetMax, d.wait())
 	d = delayTarget{}
 	for i := range int64(5000) {
-		d.note(i * 7919 % 60 * ms)
+		d.note(i * 7919 % 60 * dsp.Millisecond)
 	}
-	require.InDelta(t, 60*ms, d.wait(), float64(10*ms), "it follows a steady jitter")
+	require.InDelta(t, 60*dsp.Millisecond, d.wait(), float64(10*dsp.Millisecond), "it follows a steady jitter")
 }
 
 // TestArrivalLine follows the earliest packets and the drift of the sender's clock.
@@ -161,17 +162,17 @@ func TestArrivalLine(t *testing.T) {
 	t.Parallel()
 	for _, ppm := range []int64{-200, 0, 200} {
 		var l arrivalLine
-		l.note(0, 60*ms, sampleRate) // the first packet was late
+		l.note(0, 60*dsp.Millisecond, dsp.SampleRate) // the first packet was late
 		worst := int64(0)
 		for i := int64(1); i < 50_000; i++ {
-			sent := i * frameNS * (1_000_000 + ppm) / 1_000_000
-			l.note(uint32(i)*160, sent+i*7919%30*ms, sampleRate)
+			sent := i * dsp.FrameNS * (1_000_000 + ppm) / 1_000_000
+			l.note(uint32(i)*160, sent+i*7919%30*dsp.Millisecond, dsp.SampleRate)
 			if i > 300 {
-				off := l.expect(uint32(i)*160, sampleRate) - sent
+				off := l.expect(uint32(i)*160, dsp.SampleRate) - sent
 				worst = max(worst, off, -off)
 			}
 		}
-		require.Less(t, worst, 3*ms, "%d ppm", ppm)
-		require.InDelta(t, 50_000*20*ms*ppm/1_000_000, l.drift, float64(4*ms), "%d ppm", ppm)
+		require.Less(t, worst, 3*dsp.Millisecond, "%d ppm", ppm)
+		require.InDelta(t, 50_000*20*dsp.Millisecond*ppm/1_000_000, l.drift, float64(4*dsp.Millisecond), "%d ppm", ppm)
 	}
 }

@@ -83,18 +83,18 @@ func TestPacketTimes(t *testing.T) {
 	for _, packetMS := range []int{10, 20, 30, 40, 60, 120} {
 		n := 8 * packetMS
 		var c caller
-		require.NoError(t, c.setRate(sampleRate))
+		require.NoError(t, c.setRate(dsp.SampleRate))
 		buf, total := make([]int16, maxPayload), 0
 		payload := make([]byte, n)
 		count := 6000 / packetMS
 		for i := range count {
-			at := int64(i*packetMS) * ms
+			at := int64(i*packetMS) * dsp.Millisecond
 			c.rx.packet(1, uint16(i))
 			if i%10 != 5 {
 				dsp.EncodeULaw(payload, dsptest.Tone(425, 8000, n))
 				require.Equal(t, pushQueued, c.audio(uint16(i), uint32(i*n), codecPCMU, payload, at))
 			}
-			for now := at; now < at+int64(packetMS)*ms; now += slotNS {
+			for now := at; now < at+int64(packetMS)*dsp.Millisecond; now += slotNS {
 				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
 					total += len(f.pcm)
 				}
@@ -126,11 +126,11 @@ func oddPackets(t *testing.T) float64 {
 	p := newPhone(t)
 	p.call(sess)
 	pcm := dsptest.Tone(425, 8000, 8000)
-	buf := make([]byte, frameSamples)
+	buf := make([]byte, dsp.FrameSamples)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for i := range 50 {
-		dsp.EncodeULaw(buf, pcm[i*frameSamples:][:frameSamples])
+		dsp.EncodeULaw(buf, pcm[i*dsp.FrameSamples:][:dsp.FrameSamples])
 		h := rtp.Header{Version: 2, SequenceNumber: p.seq, Timestamp: p.ts, SSRC: p.ssrc, CSRC: []uint32{1, 2, 3}, Padding: true}
 		require.NoError(t, h.SetExtension(1, []byte{9, 9}))
 		b, err := h.Marshal()
@@ -138,7 +138,7 @@ func oddPackets(t *testing.T) float64 {
 		b = append(append(b, buf...), 0, 0, 0, 4)
 		_, err = p.rtp.WriteToUDP(b, p.peer)
 		require.NoError(t, err)
-		p.seq, p.ts = p.seq+1, p.ts+frameSamples
+		p.seq, p.ts = p.seq+1, p.ts+dsp.FrameSamples
 		<-tick.C
 	}
 	for _, junk := range [][]byte{{}, {0x80}, make([]byte, 12), {0x80, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 77}, append([]byte{0x80, 90, 0, 1, 0, 0, 0, 1, 0, 0, 0, 77}, 1, 2)} {
@@ -157,17 +157,17 @@ func TestLawChange(t *testing.T) {
 	sess, ai := r.open(r.spec("law"))
 	p := newPhone(t)
 	p.call(sess)
-	pcm := dsptest.Tone(425, 8000, frameSamples*51)
+	pcm := dsptest.Tone(425, 8000, dsp.FrameSamples*51)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for i := range 51 {
-		f, b := pcm[i*frameSamples:][:frameSamples], make([]byte, frameSamples)
+		f, b := pcm[i*dsp.FrameSamples:][:dsp.FrameSamples], make([]byte, dsp.FrameSamples)
 		if i%2 == 0 {
 			dsp.EncodeULaw(b, f)
-			p.raw(0, false, b, frameSamples)
+			p.raw(0, false, b, dsp.FrameSamples)
 		} else {
 			dsp.EncodeALaw(b, f)
-			p.raw(8, false, b, frameSamples)
+			p.raw(8, false, b, dsp.FrameSamples)
 		}
 		<-tick.C
 	}
@@ -222,11 +222,11 @@ func TestTrackSlew(t *testing.T) {
 		track := callerTrack{table: newSlewTable()}
 		rec := &recorder{window: make([]int16, 2*recWindow)}
 		var out []int16
-		pcm := dsptest.Tone(hz, sampleRate, 20*sampleRate)
+		pcm := dsptest.Tone(hz, dsp.SampleRate, 20*dsp.SampleRate)
 		slewed := false
-		for i := 0; i+frameSamples <= len(pcm); i += frameSamples {
+		for i := 0; i+dsp.FrameSamples <= len(pcm); i += dsp.FrameSamples {
 			want := int64(i) + int64(i)/2000 // 500 ppm slow
-			track.put(rec, want, append([]int16(nil), pcm[i:i+frameSamples]...))
+			track.put(rec, want, append([]int16(nil), pcm[i:i+dsp.FrameSamples]...))
 			slewed = slewed || track.dir != 0
 			for track.pos-rec.base > 1000 {
 				for k := range 500 {
@@ -242,11 +242,11 @@ func TestTrackSlew(t *testing.T) {
 		out = out[60000:100000]
 		total, near := 0.0, 0.0
 		for f := hz - 4; f <= hz+4; f += 8000.0 / float64(len(out)) {
-			near += pow10(dsptest.Power(out, f, sampleRate))
+			near += pow10(dsptest.Power(out, f, dsp.SampleRate))
 		}
 		for f := 101.3; f < 3900; f += 61.7 {
 			if f < hz-10 || f > hz+10 {
-				total += pow10(dsptest.Power(out, f, sampleRate))
+				total += pow10(dsptest.Power(out, f, dsp.SampleRate))
 			}
 		}
 		require.Less(t, db(total/near), -65.0, "%v Hz", hz)
@@ -262,18 +262,18 @@ func TestPaceOfTone(t *testing.T) {
 	t.Parallel()
 	for _, ppm := range []int64{-1000, 1000} {
 		var c caller
-		require.NoError(t, c.setRate(sampleRate))
-		buf, b := make([]int16, maxPayload), make([]byte, 2*frameSamples)
-		pcm := dsptest.Tone(400, sampleRate, frameSamples) // whole periods
+		require.NoError(t, c.setRate(dsp.SampleRate))
+		buf, b := make([]int16, maxPayload), make([]byte, 2*dsp.FrameSamples)
+		pcm := dsptest.Tone(400, dsp.SampleRate, dsp.FrameSamples) // whole periods
 		for i, s := range pcm {
 			binary.BigEndian.PutUint16(b[2*i:], uint16(s))
 		}
 		var out []int16
 		const packets = 15_000 // 5 minutes
 		for i := range int64(packets) {
-			now := i * frameNS * (1_000_000 + ppm) / 1_000_000
+			now := i * dsp.FrameNS * (1_000_000 + ppm) / 1_000_000
 			c.rx.packet(1, uint16(i))
-			c.audio(uint16(i), uint32(i)*frameSamples, codecL16, b, now)
+			c.audio(uint16(i), uint32(i)*dsp.FrameSamples, codecL16, b, now)
 			for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
 				if before := c.smooth(&f); before != nil {
 					out = append(out, before...)
@@ -283,8 +283,8 @@ func TestPaceOfTone(t *testing.T) {
 				}
 			}
 		}
-		require.InDelta(t, packets*frameSamples*(1_000_000+ppm)/1_000_000, len(out), 90*8, "%d ppm", ppm)
+		require.InDelta(t, packets*dsp.FrameSamples*(1_000_000+ppm)/1_000_000, len(out), 90*8, "%d ppm", ppm)
 		require.LessOrEqual(t, dsptest.Steepest(out), dsptest.Steepest(append(append([]int16{}, pcm...), pcm...))*11/10)
-		require.InDelta(t, dsptest.Power(pcm, 400, sampleRate), dsptest.Power(out[:8000*200], 400, sampleRate), 0.2)
+		require.InDelta(t, dsptest.Power(pcm, 400, dsp.SampleRate), dsptest.Power(out[:8000*200], 400, dsp.SampleRate), 0.2)
 	}
 }

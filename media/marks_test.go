@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -301,7 +302,7 @@ func TestBargeIn(t *testing.T) {
 		r := newPortRig(t, eightKHz())
 		r.connect()
 		r.call()
-		speech := make([]int16, 30*sampleRate)
+		speech := make([]int16, 30*dsp.SampleRate)
 		for i := range speech {
 			speech[i] = sampleValue(i)
 		}
@@ -313,14 +314,14 @@ func TestBargeIn(t *testing.T) {
 				r.step()
 				for i, s := range r.heard() {
 					if s > 50 || s < -50 {
-						last = r.now + int64(i+1)*nsPerSample
+						last = r.now + int64(i+1)*dsp.SampleNS
 					}
 				}
 			}
 		}
 		listen(10*slots + offset)
 		require.Greater(t, last, r.now, "the AI is heard")
-		require.Greater(t, r.p.tx.queue.backlog(), 29*sampleRate)
+		require.Greater(t, r.p.tx.queue.backlog(), 29*dsp.SampleRate)
 		killed := r.now
 		_, err := unix.Write(r.ai, aiText(`{"type":"killAudio"}`))
 		require.NoError(t, err)

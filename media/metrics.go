@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // metrics are the endpoint's figures. All label values are listed here.
@@ -141,10 +142,10 @@ func (t *tally) flush(m *metrics) {
 	m.discarded.WithLabelValues("duplicate").Add(float64(t.duplicate))
 	m.discarded.WithLabelValues("late").Add(float64(t.late))
 	m.discarded.WithLabelValues("payload_type").Add(float64(t.badType))
-	m.concealed.Add(float64(t.conceal) / float64(frameNS))
+	m.concealed.Add(float64(t.conceal) / float64(dsp.FrameNS))
 	m.frames.WithLabelValues("to_ai").Add(float64(t.toAI))
 	m.frames.WithLabelValues("from_ai").Add(float64(t.fromAI))
 	m.framesDropped.Add(float64(t.dropped))
-	m.playoutDropped.Add(float64(t.unplayed) / sampleRate)
+	m.playoutDropped.Add(float64(t.unplayed) / dsp.SampleRate)
 	*t = tally{}
 }

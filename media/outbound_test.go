@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,7 +46,7 @@ func (r *outboundRun) report(by *reporter, jitter uint32) {
 		lost: int32(by.newest - by.first + 1 - by.got), highest: uint32(uint16(firstOutSeq + by.newest)), jitter: 8 * jitter,
 	}
 	r.c.heard(by.id, b, 0, uint64(r.sent))
-	r.c.heardJitter(b, r.addr, sampleRate)
+	r.c.heardJitter(b, r.addr, dsp.SampleRate)
 }
 
 func (r *outboundRun) move(to netip.Addr) {

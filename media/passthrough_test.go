@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +20,7 @@ func allCodes(seed uint64) []byte {
 			b = append(b, byte(c), 0x7f)
 		}
 	}
-	return b[:len(b)/frameSamples*frameSamples]
+	return b[:len(b)/dsp.FrameSamples*dsp.FrameSamples]
 }
 
 // TestPassThrough proves that G.711 is not transcoded between a leg and an AI of the same law: every byte arrives as it was
@@ -48,9 +49,9 @@ func TestPassThrough(t *testing.T) {
 			up := allCodes(2)
 			beat := time.NewTicker(20 * time.Millisecond)
 			defer beat.Stop()
-			for i := 0; i < len(up); i += frameSamples {
+			for i := 0; i < len(up); i += dsp.FrameSamples {
 				<-beat.C
-				p.raw(law.pt, i == 0, up[i:i+frameSamples], frameSamples)
+				p.raw(law.pt, i == 0, up[i:i+dsp.FrameSamples], dsp.FrameSamples)
 			}
 			require.Eventually(t, func() bool {
 				var heard []byte
@@ -64,12 +65,12 @@ func TestPassThrough(t *testing.T) {
 				ai.mu.Lock()
 				defer ai.mu.Unlock()
 				whole := 0
-				for i := 0; i < len(up); i += frameSamples {
-					if bytes.Contains(ai.audio, up[i:i+frameSamples]) {
+				for i := 0; i < len(up); i += dsp.FrameSamples {
+					if bytes.Contains(ai.audio, up[i:i+dsp.FrameSamples]) {
 						whole++
 					}
 				}
-				return whole*frameSamples >= len(up)*2/3
+				return whole*dsp.FrameSamples >= len(up)*2/3
 			}, soon, tick, "the AI did not get the caller's bytes")
 		})
 	}

@@ -96,11 +96,11 @@ func TestPlayAudioFormats(t *testing.T) {
 	for name, frame := range frames {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dec := &textDecoder{rate: 24000, to: sampleRate}
+			dec := &textDecoder{rate: 24000, to: dsp.SampleRate}
 			f, err := dec.decode(frame, true)
 			require.NoError(t, err)
 			require.Equal(t, textPlayAudio, f.typ)
-			require.InDelta(t, sampleRate, len(f.pcm), 20)
+			require.InDelta(t, dsp.SampleRate, len(f.pcm), 20)
 			mid := f.pcm[1000:7000]
 			require.InDelta(t, dsptest.Power(dsptest.Tone(1000, 8000, 6000), 1000, 8000), dsptest.Power(mid, 1000, 8000), 0.3)
 			for _, hz := range []float64{500, 1500, 2000, 3000} {
@@ -129,10 +129,10 @@ func TestPlayAudioFaults(t *testing.T) {
 			base64.StdEncoding.EncodeToString(wavFile(wav.FormatPCM, 16, 0, 8000, nil)) + `"}}`,
 		`{"type":"playAudio","data":{"audioContent":"` + long,
 	} {
-		_, err := (&textDecoder{rate: 16000, to: sampleRate}).decode([]byte(frame), true)
+		_, err := (&textDecoder{rate: 16000, to: dsp.SampleRate}).decode([]byte(frame), true)
 		require.ErrorIs(t, err, ErrTextFrame, clip(frame, 100))
 	}
-	empty, err := (&textDecoder{rate: 16000, to: sampleRate}).decode([]byte(`{"type":"playAudio","data":{"audioContent":""}}`), true)
+	empty, err := (&textDecoder{rate: 16000, to: dsp.SampleRate}).decode([]byte(`{"type":"playAudio","data":{"audioContent":""}}`), true)
 	require.NoError(t, err)
 	require.Empty(t, empty.pcm)
 }
@@ -141,7 +141,7 @@ func TestPlayAudioFaults(t *testing.T) {
 func TestPlayAudioStreams(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{16000, 22050, 24000, 48000} {
-		dec := &textDecoder{rate: rate, to: sampleRate}
+		dec := &textDecoder{rate: rate, to: dsp.SampleRate}
 		in := dsptest.Tone(1000, rate, 2*rate)
 		var out []int16
 		frames := 0
@@ -152,7 +152,7 @@ func TestPlayAudioStreams(t *testing.T) {
 			out = append(out, f.pcm...)
 			in = in[n:]
 		}
-		require.InDelta(t, 2*sampleRate, len(out), 2, "rate %d", rate)
+		require.InDelta(t, 2*dsp.SampleRate, len(out), 2, "rate %d", rate)
 		mid := out[1000:15000]
 		ref := dsptest.Power(mid, 1000, 8000)
 		for hz := 150.0; hz < 3900; hz += 50 { // 50 Hz is the frames' own rate
@@ -166,7 +166,7 @@ func TestPlayAudioStreams(t *testing.T) {
 // TestTextDecoderDesigns leaves what takes long to another thread.
 func TestTextDecoderDesigns(t *testing.T) {
 	t.Parallel()
-	dec := &textDecoder{rate: 8000, to: sampleRate}
+	dec := &textDecoder{rate: 8000, to: dsp.SampleRate}
 	short := pcmBytes(make([]int16, 16))
 	for _, frame := range [][]byte{
 		playFrame("raw", "24000", short), playFrame("wav", "", wavFile(wav.FormatPCM, 16, 1, 24000, make([]int16, 16))),
@@ -201,7 +201,7 @@ func TestCutContent(t *testing.T) {
 		"twice":             {pad + `{"data":{"audioContent":"AAAA","audioContent":"` + audio + `","sampleRate":"8000"},"type":"playAudio"}`, []int16{1, 2, 3, 4}},
 		"the mark itself":   {pad + `{"data":{"audioContent":"@","sampleRate":"8000"},"type":"playAudio"}`, nil},
 	} {
-		f, err := (&textDecoder{rate: 8000, to: sampleRate}).decode([]byte(tc.frame), true)
+		f, err := (&textDecoder{rate: 8000, to: dsp.SampleRate}).decode([]byte(tc.frame), true)
 		if tc.want == nil {
 			require.ErrorIs(t, err, ErrTextFrame, name)
 			continue
@@ -209,7 +209,7 @@ func TestCutContent(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, tc.want, f.pcm, name)
 	}
-	f, err := (&textDecoder{to: sampleRate}).decode([]byte(pad+`{"type":"json","data":{"audioContent":"keep"}}`), true)
+	f, err := (&textDecoder{to: dsp.SampleRate}).decode([]byte(pad+`{"type":"json","data":{"audioContent":"keep"}}`), true)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"audioContent":"keep"}`, string(f.data))
 }
@@ -228,7 +228,7 @@ func FuzzText(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		fr, err := (&textDecoder{rate: 16000, to: sampleRate}).read(b, nil, true)
+		fr, err := (&textDecoder{rate: 16000, to: dsp.SampleRate}).read(b, nil, true)
 		if err != nil {
 			require.ErrorIs(t, err, ErrTextFrame)
 		} else {
@@ -243,7 +243,7 @@ func FuzzText(f *testing.F) {
 		if !ok || err != nil { // a broken string may hold what JSON forbids and base64 passes over
 			return
 		}
-		cut, err := (&textDecoder{rate: 16000, to: sampleRate}).read(small, content, true)
+		cut, err := (&textDecoder{rate: 16000, to: dsp.SampleRate}).read(small, content, true)
 		if err == nil {
 			require.Equal(t, fr, cut)
 		} else {
@@ -257,7 +257,7 @@ func BenchmarkPlayAudio(b *testing.B) {
 	for _, rate := range []int{8000, 16000, 24000, 48000} {
 		frame := playFrame("raw", strconv.Itoa(rate), pcmBytes(dsptest.Tone(1000, rate, 30*rate)))
 		b.Run(fmt.Sprintf("30 s at %d Hz", rate), func(b *testing.B) {
-			dec := &textDecoder{rate: rate, to: sampleRate}
+			dec := &textDecoder{rate: rate, to: dsp.SampleRate}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := dec.decode(frame, true); err != nil {

@@ -1,8 +1,10 @@
 package media
 
+import "github.com/ringmaster/ringmaster/media/dsp"
+
 const (
 	// chunkSamples is the size of a pooled piece of the playout queue: 160 ms at 8 kHz.
-	chunkSamples = 8 * frameSamples
+	chunkSamples = 8 * dsp.FrameSamples
 	// adoptFrom is the length from which on audio is queued without a copy: the shard's thread has no time for one.
 	adoptFrom = 8 * chunkSamples
 	// maxQueued bounds the playout queue to 5 minutes, in seconds; an AI that sends more ahead loses the excess.
@@ -62,10 +64,10 @@ func newPlayout(pool *chunkPool, rate int) playout { return playout{rate: rate, 
 func (q *playout) backlog() int { return int(q.queued - q.gone) }
 
 // scaled is a number of samples at 8 kHz, at the queue's rate.
-func (q *playout) scaled(n int) int { return n * q.rate / sampleRate }
+func (q *playout) scaled(n int) int { return n * q.rate / dsp.SampleRate }
 
 // frame is the length of 20 ms, in samples.
-func (q *playout) frame() int { return q.rate / framesPerSecond }
+func (q *playout) frame() int { return q.rate / dsp.FramesPerSecond }
 
 // push queues samples and returns how many did not fit.
 func (q *playout) push(pcm []int16) int {

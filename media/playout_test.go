@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
@@ -75,8 +76,8 @@ func TestPlayoutModel(t *testing.T) {
 
 func TestPlayoutBounds(t *testing.T) {
 	t.Parallel()
-	q := newPlayout(new(chunkPool), sampleRate)
-	require.Zero(t, q.push(make([]int16, maxQueued*sampleRate-10)))
+	q := newPlayout(new(chunkPool), dsp.SampleRate)
+	require.Zero(t, q.push(make([]int16, maxQueued*dsp.SampleRate-10)))
 	require.Equal(t, 90, q.push(make([]int16, 100)))
 	for range maxMarks {
 		require.True(t, q.addMark("x"))
@@ -86,9 +87,9 @@ func TestPlayoutBounds(t *testing.T) {
 
 func TestPlayoutFades(t *testing.T) {
 	t.Parallel()
-	q := newPlayout(new(chunkPool), sampleRate)
+	q := newPlayout(new(chunkPool), dsp.SampleRate)
 	q.push([]int16{8000, 8000, 8000})
-	frame := make([]int16, frameSamples)
+	frame := make([]int16, dsp.FrameSamples)
 	require.Equal(t, 3, q.pull(frame))
 	require.Greater(t, frame[4], int16(7000))
 	require.Zero(t, frame[3+fadeSamples])
@@ -116,7 +117,7 @@ func TestBacklogIsNotDelay(t *testing.T) {
 	loud := func(n int) []int16 { return dsptest.Tone(425, 8000, n) }
 
 	for _, rate := range l16Rates() {
-		k := rate / sampleRate
+		k := rate / dsp.SampleRate
 		q := newPlayout(new(chunkPool), rate)
 		live(&q, 4000*k, 4, quiet)
 		require.LessOrEqual(t, q.backlog(), 2*q.frame(), "500 ms of silence")
@@ -146,15 +147,15 @@ func TestPlayoutDropped(t *testing.T) {
 	r.connect()
 	var log strings.Builder
 	r.p.log = slog.New(slog.NewTextHandler(&log, nil))
-	r.p.ai.enqueue(make([]int16, (maxQueued-1)*sampleRate), false)
+	r.p.ai.enqueue(make([]int16, (maxQueued-1)*dsp.SampleRate), false)
 	require.Zero(t, r.p.stats.PlayoutDropped)
 	for range 3 {
-		r.p.ai.enqueue(make([]int16, sampleRate), false)
+		r.p.ai.enqueue(make([]int16, dsp.SampleRate), false)
 	}
 	st := r.p.snapshot()
 	require.Equal(t, 2*time.Second, st.PlayoutDropped)
 	require.Zero(t, st.FramesDropped)
-	require.EqualValues(t, 2*sampleRate, r.p.sh.tally.unplayed)
+	require.EqualValues(t, 2*dsp.SampleRate, r.p.sh.tally.unplayed)
 	require.Zero(t, r.p.sh.tally.dropped)
 	require.Equal(t, 1, strings.Count(log.String(), "too far ahead"))
 }

@@ -13,8 +13,8 @@ const settleMost = 1
 // setPlayRate leads playout to a leg's rate.
 func (tx *toCaller) setPlayRate(rate int) (err error) {
 	tx.wire, tx.rec.thin = nil, nil
-	if rate != sampleRate && tx.rec.rec != nil {
-		if tx.rec.thin, err = dsp.NewResampler(rate, sampleRate); err != nil {
+	if rate != dsp.SampleRate && tx.rec.rec != nil {
+		if tx.rec.thin, err = dsp.NewResampler(rate, dsp.SampleRate); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (q *playout) recast(rate int, res *dsp.Resampler) {
 
 // pushLoud queues the rest of a filter, unless it is silence.
 func (q *playout) pushLoud(pcm []int16) {
-	if len(pcm) > 0 && !isSilent(pcm) {
+	if len(pcm) > 0 && !dsp.IsSilent(pcm) {
 		q.push(pcm)
 	}
 }
@@ -127,7 +127,7 @@ func (q *playout) endsSilent() bool {
 			c = c[q.head:]
 		}
 		c = c[max(0, len(c)-left):]
-		if !isSilent(c) {
+		if !dsp.IsSilent(c) {
 			return false
 		}
 		left -= len(c)

@@ -143,9 +143,9 @@ func TestWidePlayout(t *testing.T) {
 					from = dsptest.Onset(right)
 					require.GreaterOrEqual(t, from, 0)
 					right = right[from+400 : from+7200]
-					low := dsptest.Power(right, 1000, sampleRate)
+					low := dsptest.Power(right, 1000, dsp.SampleRate)
 					require.InDelta(t, chordLevel, low, 0.3)
-					require.Less(t, dsptest.Power(right, 2000, sampleRate), low-60, "the alias of 6 kHz")
+					require.Less(t, dsptest.Power(right, 2000, dsp.SampleRate), low-60, "the alias of 6 kHz")
 				})
 			}
 		}
@@ -225,7 +225,7 @@ func TestPlayoutRateChange(t *testing.T) {
 			}
 			last := parts[2]
 			end := len(last)
-			for end > 0 && isSilent(last[end-1:end]) {
+			for end > 0 && dsp.IsSilent(last[end-1:end]) {
 				end--
 			}
 			// 2.4 s had gone out before; what the filters hold back comes later, by 2 ms each.
@@ -255,7 +255,7 @@ func (w *widePhone) marks() (answers []string) {
 // requireRight checks a tone in the recording's first 2 s, across a change of rate.
 func (w *widePhone) requireRight(level float64) {
 	w.t.Helper()
-	require.InDelta(w.t, level, dsptest.Power(w.right()[800:15200], 1000, sampleRate), 0.5)
+	require.InDelta(w.t, level, dsptest.Power(w.right()[800:15200], 1000, dsp.SampleRate), 0.5)
 }
 
 // TestWideAgainInAPause changes a narrow leg to a wide one under an AI that never stops sending: from its next pause on, the

@@ -189,7 +189,7 @@ func assemble(k *portCore) *port {
 const speakLimit = int64(500 * time.Millisecond)
 
 // samplesAt is a moment's position in the recording.
-func (rg *recording) samplesAt(mono int64) int64 { return (mono - rg.recStart) / nsPerSample }
+func (rg *recording) samplesAt(mono int64) int64 { return (mono - rg.recStart) / dsp.SampleNS }
 
 // setLeg starts the leg, or changes what a re-INVITE has changed.
 func (l *portLeg) setLeg(m legMedia, now int64) {
@@ -197,7 +197,7 @@ func (l *portLeg) setLeg(m legMedia, now int64) {
 		return
 	}
 	if m.rate == 0 {
-		m.rate = sampleRate
+		m.rate = dsp.SampleRate
 	}
 	if !l.up {
 		l.up, l.had = true, true
@@ -245,7 +245,7 @@ func (l *portLeg) setRate(rate int) error {
 // snapshot is what the session has moved so far.
 func (p *port) snapshot() Stats {
 	st := p.stats
-	st.Duplicates, st.Late, st.Concealed = p.rx.caller.duplicate, p.rx.caller.late, uint64(p.rx.caller.concealed/frameNS)
+	st.Duplicates, st.Late, st.Concealed = p.rx.caller.duplicate, p.rx.caller.late, uint64(p.rx.caller.concealed/dsp.FrameNS)
 	st.Quality = p.ctl.quality()
 	return st
 }

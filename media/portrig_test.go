@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -89,7 +90,7 @@ func (r *portRig) hangUp() {
 
 // call brings a caller with a codec that loses nothing.
 func (r *portRig) call() {
-	r.p.leg.setLeg(legMedia{remote: r.caller.local, codec: codecL16, rate: sampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
+	r.p.leg.setLeg(legMedia{remote: r.caller.local, codec: codecL16, rate: dsp.SampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
 	r.p.leg.speakAt = 0
 }
 
@@ -211,7 +212,7 @@ func (r *portRig) heard() (pcm []int16) {
 func aiText(s string) []byte     { return serverFrame(0x81, []byte(s)) }
 func aiAudio(pcm []int16) []byte { return serverFrame(0x82, pcmBytes(pcm)) }
 func aiMark(name string) []byte  { return aiText(`{"type":"mark","data":{"name":"` + name + `"}}`) }
-func eightKHz() AudioFormat      { return AudioFormat{SampleRateHz: sampleRate} }
+func eightKHz() AudioFormat      { return AudioFormat{SampleRateHz: dsp.SampleRate} }
 func markText(name, ev string) string {
 	return `{"type":"mark","data":{"name":"` + name + `","event":"` + ev + `"}}`
 }

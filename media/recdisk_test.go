@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/wav/wavtest"
@@ -73,7 +74,7 @@ func tinyDisk(t *testing.T, kilobytes int) string {
 // fill records marks until a position, or until the recording fails, and tells the error.
 func fill(t *testing.T, w *recWriter, rec *recorder, from, to int64) error {
 	t.Helper()
-	for pos := from; pos < to; pos += frameSamples {
+	for pos := from; pos < to; pos += dsp.FrameSamples {
 		if err := putMarks(rec, pos); err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func TestDiskFull(t *testing.T) {
 			rec.file.log = slog.New(log)
 			other := newTestRecorder(w, RecordingSpec{Path: filepath.Join(t.TempDir(), "b.wav"), Encoding: encoding})
 
-			const length = 30 * sampleRate
+			const length = 30 * dsp.SampleRate
 			err := fill(t, w, rec, 0, length)
 			require.ErrorIs(t, err, syscall.ENOSPC)
 			require.ErrorIs(t, putMarks(rec, length), syscall.ENOSPC, "it has ended for good")
@@ -131,8 +132,8 @@ func TestDiskFull(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, info.Partial)
 			s := wavtest.ReadStrict(t, path)
-			require.EqualValues(t, int64(s.Frames)*nsPerSample, info.Duration)
-			require.Greater(t, s.Frames, 2*sampleRate)
+			require.EqualValues(t, int64(s.Frames)*dsp.SampleNS, info.Duration)
+			require.Greater(t, s.Frames, 2*dsp.SampleRate)
 			requireMarks(t, s, rec.file.lay)
 			wavtest.Soxi(t, path, s.Frames)
 			require.Equal(t, length, wavtest.ReadStrict(t, other.file.spec.Path).Frames)
@@ -146,14 +147,14 @@ func TestNoRoomForTheSilence(t *testing.T) {
 	path := filepath.Join(tinyDisk(t, 64), "a.wav")
 	lay, err := wav.LayoutOf(wav.ULaw)
 	require.NoError(t, err)
-	b := lay.AppendSamples(lay.AppendHeader(nil, sampleRate), make([]int16, 2*sampleRate))
+	b := lay.AppendSamples(lay.AppendHeader(nil, dsp.SampleRate), make([]int16, 2*dsp.SampleRate))
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 	start := time.Unix(1000, 0)
 	info, err := wav.Finish(t.Context(), path, start, start, start.Add(time.Minute))
 	require.NoError(t, err)
 	require.True(t, info.Partial)
 	require.Equal(t, time.Second, info.Duration)
-	require.Equal(t, sampleRate, wavtest.ReadStrict(t, path).Frames)
+	require.Equal(t, dsp.SampleRate, wavtest.ReadStrict(t, path).Frames)
 }
 
 // gatedDisk hangs in its writes while its gate is shut.
@@ -191,8 +192,8 @@ func TestOneFileHangs(t *testing.T) {
 	for i := range others {
 		others[i] = newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, strconv.Itoa(i)+".wav")})
 	}
-	const length = 15 * sampleRate
-	for pos := int64(0); pos < length; pos += frameSamples {
+	const length = 15 * dsp.SampleRate
+	for pos := int64(0); pos < length; pos += dsp.FrameSamples {
 		require.NoError(t, putMarks(hung, pos))
 		for _, rec := range others {
 			require.NoError(t, putMarks(rec, pos))
@@ -248,7 +249,7 @@ func TestDiskStalls(t *testing.T) {
 	gate := make(chan struct{})
 	w := newTestWriter(t, gated(gate))
 	recs := hungRecordings(t, w, 600)
-	const length = 10 * sampleRate
+	const length = 10 * dsp.SampleRate
 	most := stall(t, w, recs, 0, length)
 	require.Greater(t, most, recBuffer, "64 MiB alone would not do")
 	close(gate)
@@ -269,16 +270,16 @@ func TestDiskStallsLong(t *testing.T) {
 	gate := make(chan struct{})
 	w := newTestWriter(t, gated(gate))
 	recs := hungRecordings(t, w, 1)
-	stall(t, w, recs, 0, 20*sampleRate)
+	stall(t, w, recs, 0, 20*dsp.SampleRate)
 	close(gate)
 	w.breathe(t, 0)
-	stall(t, w, recs, 20*sampleRate, 21*sampleRate)
-	closed(t, w, recs[0], 21*sampleRate)
+	stall(t, w, recs, 20*dsp.SampleRate, 21*dsp.SampleRate)
+	closed(t, w, recs[0], 21*dsp.SampleRate)
 	s := wavtest.ReadStrict(t, recs[0].file.spec.Path)
-	require.Equal(t, 21*sampleRate, s.Frames)
-	require.NotZero(t, s.Left[9*sampleRate], "10 s are kept")
-	require.Zero(t, s.Left[19*sampleRate])
-	require.NotZero(t, s.Left[20*sampleRate], "it goes on at its time")
+	require.Equal(t, 21*dsp.SampleRate, s.Frames)
+	require.NotZero(t, s.Left[9*dsp.SampleRate], "10 s are kept")
+	require.Zero(t, s.Left[19*dsp.SampleRate])
+	require.NotZero(t, s.Left[20*dsp.SampleRate], "it goes on at its time")
 	require.InDelta(t, 8.5, testutil.ToFloat64(w.metrics.recordingSkipped), 1)
 }
 
@@ -303,7 +304,7 @@ func TestDiskHangs(t *testing.T) {
 	gate := make(chan struct{})
 	w := newRecWriter(testMetrics(t), gated(gate))
 	recs := hungRecordings(t, w, 300)
-	most := stall(t, w, recs, 0, 20*sampleRate)
+	most := stall(t, w, recs, 0, 20*dsp.SampleRate)
 	w.mu.Lock()
 	made, helpers, bound := w.blocks, w.helpers, w.bound()
 	w.mu.Unlock()
@@ -325,34 +326,34 @@ func TestFolderVanishes(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o750))
 	path := filepath.Join(dir, "a.wav")
 	rec := newTestRecorder(w, RecordingSpec{Path: path})
-	require.NoError(t, fill(t, w, rec, 0, 2*sampleRate))
+	require.NoError(t, fill(t, w, rec, 0, 2*dsp.SampleRate))
 	require.NoError(t, os.RemoveAll(dir))
-	require.ErrorIs(t, fill(t, w, rec, 2*sampleRate, 30*sampleRate), fs.ErrNotExist)
-	closed(t, w, rec, 30*sampleRate)
+	require.ErrorIs(t, fill(t, w, rec, 2*dsp.SampleRate, 30*dsp.SampleRate), fs.ErrNotExist)
+	closed(t, w, rec, 30*dsp.SampleRate)
 	require.InDelta(t, 1, w.failures("missing"), 0)
 	s := wavtest.ReadStrict(t, path)
-	require.GreaterOrEqual(t, s.Frames, 2*sampleRate-recBlock-recHold, "what was recorded is brought back")
+	require.GreaterOrEqual(t, s.Frames, 2*dsp.SampleRate-recBlock-recHold, "what was recorded is brought back")
 	requireMarks(t, s, rec.file.lay)
 
 	short := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "short.wav")})
-	require.NoError(t, fill(t, w, short, 0, sampleRate))
+	require.NoError(t, fill(t, w, short, 0, dsp.SampleRate))
 	require.NoError(t, os.RemoveAll(dir))
-	closed(t, w, short, sampleRate)
+	closed(t, w, short, dsp.SampleRate)
 	require.InDelta(t, 2, w.failures("missing"), 0, "it is noticed at the end, too")
 
 	replaced := newTestRecorder(w, RecordingSpec{Path: path})
-	require.NoError(t, fill(t, w, replaced, 0, sampleRate))
+	require.NoError(t, fill(t, w, replaced, 0, dsp.SampleRate))
 	require.NoError(t, os.WriteFile(path+".other", []byte("somebody else's"), 0o600))
 	require.NoError(t, os.Rename(path+".other", path))
-	closed(t, w, replaced, sampleRate)
+	closed(t, w, replaced, dsp.SampleRate)
 	require.ErrorIs(t, w.failure(replaced.file), errRecordingGone)
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "somebody else's", string(b))
 
 	none := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "no", "such", "folder.wav")})
-	require.ErrorIs(t, fill(t, w, none, 0, 30*sampleRate), fs.ErrNotExist)
-	closed(t, w, none, 30*sampleRate)
+	require.ErrorIs(t, fill(t, w, none, 0, 30*dsp.SampleRate), fs.ErrNotExist)
+	closed(t, w, none, 30*dsp.SampleRate)
 }
 
 // TestFailureReasons names what ends a recording.
@@ -363,9 +364,9 @@ func TestFailureReasons(t *testing.T) {
 	} {
 		w := newTestWriter(t, func(*RecordingSpec) (recDisk, wav.Layout, int64, error) { return nil, wav.Layout{}, 0, err })
 		rec := newTestRecorder(w, RecordingSpec{Path: "x"})
-		require.ErrorIs(t, fill(t, w, rec, 0, 30*sampleRate), err)
+		require.ErrorIs(t, fill(t, w, rec, 0, 30*dsp.SampleRate), err)
 		require.InDelta(t, 1, w.failures(want), 0, want)
-		closed(t, w, rec, 30*sampleRate)
+		closed(t, w, rec, 30*dsp.SampleRate)
 	}
 	require.Equal(t, "permission", recordingFailure(syscall.EROFS))
 }
@@ -398,7 +399,7 @@ func TestPauseRecording(t *testing.T) {
 		w := newTestWriter(t, openRecFile)
 		path := filepath.Join(t.TempDir(), "pause.wav")
 		rec := newTestRecorder(w, RecordingSpec{Path: path, Encoding: encoding})
-		const second = int64(sampleRate)
+		const second = int64(dsp.SampleRate)
 		require.NoError(t, fill(t, w, rec, 0, second))
 		rec.paused = true
 		require.NoError(t, fill(t, w, rec, second, 3*second))

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -129,7 +130,7 @@ const (
 	// recBatch is how many blocks are written at once.
 	recBatch = 8
 	// lookEvery is how many frames are written between two looks at the path: 15 s.
-	lookEvery = 15 * sampleRate
+	lookEvery = 15 * dsp.SampleRate
 )
 
 // writeAll writes what has come together, in as few writes as the gaps allow.

@@ -45,14 +45,14 @@ func requireMarks(t *testing.T, s wavtest.Strict, lay wav.Layout) {
 
 // putMarks records marks of 20 ms on both channels and lets the clock go on.
 func putMarks(rec *recorder, pos int64) error {
-	var pcm [frameSamples]int16
+	var pcm [dsp.FrameSamples]int16
 	for ch := range 2 {
 		for i := range pcm {
 			pcm[i] = wavtest.MarkAt(pos+int64(i), ch)
 		}
 		rec.put(ch, pos, pcm[:])
 	}
-	return rec.advance(pos + frameSamples)
+	return rec.advance(pos + dsp.FrameSamples)
 }
 
 func testMetrics(tb testing.TB) *metrics {
@@ -112,10 +112,10 @@ func TestRecordingIsValidAtEveryMoment(t *testing.T) {
 			require.NoError(t, err)
 			rec := newTestRecorder(w, RecordingSpec{Path: path, Encoding: encoding})
 			written := make(chan error, 1)
-			const length = 15 * sampleRate
+			const length = 15 * dsp.SampleRate
 			go func() {
 				var err error
-				for pos := int64(0); pos < length && err == nil; pos += frameSamples {
+				for pos := int64(0); pos < length && err == nil; pos += dsp.FrameSamples {
 					err = putMarks(rec, pos)
 					if pos%recBlock == 0 && !w.catchesUp(1) {
 						err = errors.New("the writer is stuck")
@@ -174,7 +174,7 @@ func recordMarks(spec string, out io.Writer) int {
 	next := int64(0)
 	for began := time.Now(); ; <-grid.C {
 		now := wav.SamplesIn(time.Since(began))
-		for ; next+frameSamples <= now; next += frameSamples {
+		for ; next+dsp.FrameSamples <= now; next += dsp.FrameSamples {
 			if putMarks(rec, next) != nil {
 				return 1
 			}
@@ -194,10 +194,10 @@ func TestKilledProcessLeavesItsRecording(t *testing.T) {
 			t.Parallel()
 			// Of a few children the best counts: the others may have waited for this machine's disk or processor.
 			lacking := int64(math.MaxInt64)
-			for n := 0; n < 3 && lacking >= sampleRate; n++ {
+			for n := 0; n < 3 && lacking >= dsp.SampleRate; n++ {
 				lacking = min(lacking, killRecording(t, encoding))
 			}
-			require.Less(t, lacking, int64(sampleRate))
+			require.Less(t, lacking, int64(dsp.SampleRate))
 		})
 	}
 }
@@ -211,7 +211,7 @@ func killRecording(t *testing.T, encoding wav.Encoding) (lacking int64) {
 	out, err := child.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
-	until := int64(sampleRate) + rand.Int64N(2*sampleRate)
+	until := int64(dsp.SampleRate) + rand.Int64N(2*dsp.SampleRate)
 	var clock int64
 	lines := bufio.NewScanner(out)
 	for clock < until && lines.Scan() {
@@ -226,13 +226,13 @@ func killRecording(t *testing.T, encoding wav.Encoding) (lacking int64) {
 	lay, err := wav.LayoutOf(encoding)
 	require.NoError(t, err)
 	requireMarks(t, s, lay)
-	t.Logf("killed at %.2f s, %.2f s are there", float64(clock)/sampleRate, float64(s.Frames)/sampleRate)
+	t.Logf("killed at %.2f s, %.2f s are there", float64(clock)/dsp.SampleRate, float64(s.Frames)/dsp.SampleRate)
 
 	start := time.Unix(1000, 0)
 	info, err := wav.Finish(t.Context(), path, start, start, start.Add(5*time.Second))
 	require.NoError(t, err, "the next controller makes a whole recording of it")
 	require.Equal(t, 5*time.Second, info.Duration)
-	wavtest.Soxi(t, path, 5*sampleRate)
+	wavtest.Soxi(t, path, 5*dsp.SampleRate)
 	return clock - int64(s.Frames)
 }
 
@@ -242,10 +242,10 @@ func TestAppendKeepsTheEncoding(t *testing.T) {
 	w := newTestWriter(t, openRecFile)
 	path := filepath.Join(t.TempDir(), "a.wav")
 	first := newTestRecorder(w, RecordingSpec{Path: path, Encoding: wav.ULaw})
-	for pos := int64(0); pos < sampleRate; pos += frameSamples {
+	for pos := int64(0); pos < dsp.SampleRate; pos += dsp.FrameSamples {
 		require.NoError(t, putMarks(first, pos))
 	}
-	first.finish(sampleRate)
+	first.finish(dsp.SampleRate)
 	w.closeFile(first.file)
 	<-first.file.done
 	crashed, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
@@ -255,18 +255,18 @@ func TestAppendKeepsTheEncoding(t *testing.T) {
 	require.NoError(t, crashed.Close())
 
 	again := newTestRecorder(w, RecordingSpec{Path: path, Encoding: wav.PCM, Append: true})
-	again.base = 3 * sampleRate
-	for pos := again.base; pos < 4*sampleRate; pos += frameSamples {
+	again.base = 3 * dsp.SampleRate
+	for pos := again.base; pos < 4*dsp.SampleRate; pos += dsp.FrameSamples {
 		require.NoError(t, putMarks(again, pos))
 	}
-	again.finish(4 * sampleRate)
+	again.finish(4 * dsp.SampleRate)
 	w.closeFile(again.file)
 	<-again.file.done
 	s := wavtest.ReadStrict(t, path)
 	require.Equal(t, wav.FormatULaw, s.Format)
-	require.Equal(t, 4*sampleRate, s.Frames)
-	require.Equal(t, make([]int16, 2*sampleRate), s.Left[sampleRate:3*sampleRate], "the gap is silence")
-	require.Equal(t, wavtest.MarkAt(3*sampleRate+5, 0), s.Left[3*sampleRate+5])
+	require.Equal(t, 4*dsp.SampleRate, s.Frames)
+	require.Equal(t, make([]int16, 2*dsp.SampleRate), s.Left[dsp.SampleRate:3*dsp.SampleRate], "the gap is silence")
+	require.Equal(t, wavtest.MarkAt(3*dsp.SampleRate+5, 0), s.Left[3*dsp.SampleRate+5])
 	require.Equal(t, wavtest.MarkAt(7, 1), s.Right[7])
 
 	broken := filepath.Join(t.TempDir(), "broken.wav")
@@ -283,7 +283,7 @@ func TestRecordingAcrossTheWindow(t *testing.T) {
 	w := newTestWriter(t, openRecFile)
 	path := filepath.Join(t.TempDir(), "ring.wav")
 	rec := newTestRecorder(w, RecordingSpec{Path: path})
-	const size, length = 331, 10 * sampleRate
+	const size, length = 331, 10 * dsp.SampleRate
 	put := func(pos int64) {
 		var pcm [size]int16
 		for ch := range 2 {

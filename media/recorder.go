@@ -1,6 +1,9 @@
 package media
 
-import "time"
+import (
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"time"
+)
 
 const (
 	// callerAdvance moves the caller's side of the recording ahead of its packets' arrival, so that both sides lie where the
@@ -12,9 +15,9 @@ const (
 	// recWindow is how much of the recording is held back for audio that arrives late, in samples.
 	recWindow = 8 * recBlock
 	// recBlock is how much is written at a time: 250 ms.
-	recBlock = sampleRate / 4
+	recBlock = dsp.SampleRate / 4
 	// recHold is how far the newest written sample lies behind the clock.
-	recHold = sampleRate / 4
+	recHold = dsp.SampleRate / 4
 
 	leftChannel  = 0 // the caller
 	rightChannel = 1 // the AI

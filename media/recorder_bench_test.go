@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
@@ -50,13 +51,13 @@ func BenchmarkRecording(b *testing.B) {
 					}
 					recs[i] = newTestRecorder(w, spec)
 				}
-				frame := dsptest.Tone(425, sampleRate, frameSamples)
+				frame := dsptest.Tone(425, dsp.SampleRate, dsp.FrameSamples)
 				before := cpuTime(b)
-				for pos := int64(0); pos < length*sampleRate; pos += frameSamples {
+				for pos := int64(0); pos < length*dsp.SampleRate; pos += dsp.FrameSamples {
 					for _, rec := range recs {
 						rec.put(leftChannel, pos, frame)
 						rec.put(rightChannel, pos, frame)
-						if err := rec.advance(pos + frameSamples); err != nil {
+						if err := rec.advance(pos + dsp.FrameSamples); err != nil {
 							b.Fatal(err)
 						}
 					}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -126,7 +127,7 @@ func (w *recWriter) put(f *recFile, pos int64, pcm []int16) error {
 
 // skip counts audio that found no room, and logs a recording's first. The caller holds mu.
 func (w *recWriter) skip(f *recFile, frames int) {
-	w.metrics.recordingSkipped.Add(float64(frames) / sampleRate)
+	w.metrics.recordingSkipped.Add(float64(frames) / dsp.SampleRate)
 	if f.skipped {
 		return
 	}

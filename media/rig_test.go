@@ -442,9 +442,9 @@ func (p *phone) raw(pt uint8, marker bool, payload []byte, samples int) {
 func (p *phone) speak(pcm []int16) {
 	t := time.NewTicker(20 * time.Millisecond)
 	defer t.Stop()
-	for len(pcm) >= frameSamples {
-		p.send(pcm[:frameSamples])
-		pcm = pcm[frameSamples:]
+	for len(pcm) >= dsp.FrameSamples {
+		p.send(pcm[:dsp.FrameSamples])
+		pcm = pcm[dsp.FrameSamples:]
 		<-t.C
 	}
 }

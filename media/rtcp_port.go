@@ -3,6 +3,7 @@ package media
 import (
 	"errors"
 	"fmt"
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -10,7 +11,7 @@ import (
 
 const (
 	// rtcpInterval is the mean time between two reports (RFC 3550 section 6.2), of which each takes 0.5 to 1.5.
-	rtcpInterval = 5000 * ms
+	rtcpInterval = 5000 * dsp.Millisecond
 	// rtcpReads bounds the control packets of one slot.
 	rtcpReads = 4
 	// maxRoundTrip is the longest round trip that a report block is believed.

@@ -13,6 +13,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
@@ -130,9 +131,9 @@ func TestRTCPFlows(t *testing.T) {
 	res := p.invite(sess.URI(), p.sdpBody("0", "a=rtcp:"+strconv.Itoa(localPort(c))+"\r\n"))
 	require.Equal(t, 200, res.StatusCode)
 	event[LegAnswered](t, sess)
-	p.speak(make([]int16, 10*frameSamples))
+	p.speak(make([]int16, 10*dsp.FrameSamples))
 	p.seq += 10 // half of them are lost
-	p.speak(make([]int16, 10*frameSamples))
+	p.speak(make([]int16, 10*dsp.FrameSamples))
 	require.Eventually(t, func() bool { return sess.Stats().PacketsOut > 10 }, soon, tick)
 
 	soonReport(sess)
@@ -168,7 +169,7 @@ func TestRTCPFlows(t *testing.T) {
 	require.Greater(t, q.Outbound.LossPct, 0.1)
 	require.Zero(t, q.Outbound.JitterMS, "the switch's own is not believed")
 	require.Greater(t, q.Outbound.MOS, 1.0)
-	p.send(make([]int16, frameSamples))
+	p.send(make([]int16, dsp.FrameSamples))
 	soonReport(sess)
 	sr = nextReport[*rtcp.SenderReport](t, c)
 	require.Equal(t, uint32(0xbbbbcccc), sr.Reports[0].LastSenderReport)
@@ -207,7 +208,7 @@ func TestRTCPMux(t *testing.T) {
 	res := p.invite(sess.URI(), p.sdpBody("0", "a=rtcp-mux\r\n"))
 	require.Contains(t, string(res.Body()), "a=rtcp-mux")
 	event[LegAnswered](t, sess)
-	p.speak(make([]int16, 5*frameSamples))
+	p.speak(make([]int16, 5*dsp.FrameSamples))
 	soonReport(sess)
 	isReport := func(h heardPacket) bool { return h.h.PayloadType == rtcpSR&0x7f && h.h.Marker }
 	require.Eventually(t, func() bool {
@@ -232,7 +233,7 @@ func TestSSRCCollision(t *testing.T) {
 	c := p.control()
 	p.invite(sess.URI(), p.sdpBody("0", "a=rtcp:"+strconv.Itoa(localPort(c))+"\r\n"))
 	event[LegAnswered](t, sess)
-	p.speak(make([]int16, 3*frameSamples))
+	p.speak(make([]int16, 3*dsp.FrameSamples))
 	var ours uint32
 	sess.sh.do(func() { ours = sess.port.tx.ssrc })
 	p.ssrc = ours
@@ -244,7 +245,7 @@ func TestSSRCCollision(t *testing.T) {
 	// An echo uses whatever we take: after a few it is let be, and heard.
 	for range 2 * maxCollisions {
 		sess.sh.do(func() { p.ssrc = sess.port.tx.ssrc })
-		p.send(make([]int16, frameSamples))
+		p.send(make([]int16, dsp.FrameSamples))
 	}
 	p.speak(dsptest.Tone(1000, 8000, 8000))
 	require.Eventually(t, func() bool { return dsptest.Power(clearest(ai.heard(), 1000, 16000), 1000, 16000) > -20 }, soon, tick)
@@ -284,12 +285,12 @@ func TestJitterEstimate(t *testing.T) {
 	var r receiver
 	r.packet(1, 0)
 	for i := range int64(1000) {
-		r.time(i*frameNS+i%2*20*ms, i*frameNS)
+		r.time(i*dsp.FrameNS+i%2*20*dsp.Millisecond, i*dsp.FrameNS)
 	}
-	require.InDelta(t, 20*ms, r.jitter>>4, float64(ms))
+	require.InDelta(t, 20*dsp.Millisecond, r.jitter>>4, float64(dsp.Millisecond))
 	require.InDelta(t, 20, tenths(r.meanJitter()), 1)
 	r.time(0, 1<<60)
-	require.InDelta(t, 20*ms, r.jitter>>4, float64(ms), "a jump of the clock is no jitter")
+	require.InDelta(t, 20*dsp.Millisecond, r.jitter>>4, float64(dsp.Millisecond), "a jump of the clock is no jitter")
 }
 
 // TestMOS checks the E-model against figures of G.107 and G.113.
@@ -334,7 +335,7 @@ func FuzzRTCP(f *testing.F) {
 			require.Equal(t, uint32(7), n.block.ssrc)
 			c.begin(0, netip.Addr{}, 0, 0)
 			c.heard(n.sender, n.block, 1, 10)
-			c.heardJitter(n.block, netip.IPv4Unspecified(), sampleRate)
+			c.heardJitter(n.block, netip.IPv4Unspecified(), dsp.SampleRate)
 			q := c.quality(20 * time.Millisecond)
 			require.GreaterOrEqual(t, q.MOS, 1.0)
 			require.LessOrEqual(t, q.MOS, 4.5)
@@ -354,12 +355,12 @@ func FuzzRTPStream(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 160, 20, 0, 2, 1, 64, 20, 1, 9, 9, 9, 9})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var c caller
-		require.NoError(t, c.setRate(sampleRate))
+		require.NoError(t, c.setRate(dsp.SampleRate))
 		buf := make([]int16, maxPayload)
 		now := int64(0)
 		for len(b) >= 5 {
 			h := rtp.Header{SequenceNumber: uint16(b[0]), Timestamp: uint32(binary.BigEndian.Uint16(b[1:])) << (b[0] & 15)}
-			now += int64(b[3]) * ms
+			now += int64(b[3]) * dsp.Millisecond
 			if c.rx.packet(uint32(b[4]&1), h.SequenceNumber) {
 				if b[4]&6 == 6 {
 					c.comfort(h.SequenceNumber, h.Timestamp, b[:b[4]>>4&3], now)

@@ -145,7 +145,7 @@ func FuzzRTP(f *testing.F) {
 		var d dtmfReceiver
 		d.push(h.Timestamp, p, 0)
 		var c caller
-		require.NoError(t, c.setRate(sampleRate))
+		require.NoError(t, c.setRate(dsp.SampleRate))
 		c.rx.packet(h.SSRC, h.SequenceNumber)
 		c.audio(h.SequenceNumber, h.Timestamp, codecPCMU, p, 0)
 		c.comfort(h.SequenceNumber+1, h.Timestamp+160, p, 1)

@@ -39,8 +39,8 @@ func (tx *toCaller) play(due int64) {
 
 // endFrame moves the outgoing stream on by a frame.
 func (tx *toCaller) endFrame() {
-	tx.ts += uint32(tx.leg.media.rate / framesPerSecond)
-	tx.rec.playPos += frameSamples
+	tx.ts += uint32(tx.leg.media.rate / dsp.FramesPerSecond)
+	tx.rec.playPos += dsp.FrameSamples
 }
 
 // advanceClock lets timestamps and the recording go on over frames that the shard had to leave out.
@@ -48,8 +48,8 @@ func (tx *toCaller) advanceClock(due int64) {
 	if tx.count == 0 {
 		tx.rec.playPos = tx.rec.samplesAt(due)
 	} else if left := (tx.sh.count-tx.count)/slots - 1; left > 0 {
-		tx.ts += uint32(left) * uint32(tx.leg.media.rate/framesPerSecond)
-		tx.rec.playPos += left * frameSamples
+		tx.ts += uint32(left) * uint32(tx.leg.media.rate/dsp.FramesPerSecond)
+		tx.rec.playPos += left * dsp.FrameSamples
 	}
 	tx.count = tx.sh.count
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pion/sdp/v3"
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // legCodec is a codec of the switch's leg. G.711 runs at 8 kHz, L16 at any of l16Rates.
@@ -109,7 +110,7 @@ func (m legMedia) eventRate() int {
 	if m.dtmfRate > 0 {
 		return m.dtmfRate
 	}
-	return sampleRate
+	return dsp.SampleRate
 }
 
 // codecOf tells what a payload type is: what was agreed on, or the other G.711 law, which some peers change to in
@@ -118,9 +119,9 @@ func (m legMedia) codecOf(pt uint8) (legCodec, bool) {
 	switch {
 	case pt == m.pt:
 		return m.codec, true
-	case m.rate == sampleRate && pt == 0:
+	case m.rate == dsp.SampleRate && pt == 0:
 		return codecPCMU, true
-	case m.rate == sampleRate && pt == 8:
+	case m.rate == dsp.SampleRate && pt == 8:
 		return codecPCMA, true
 	}
 	return 0, false
@@ -223,8 +224,8 @@ func (r *remoteSDP) pickCodec(m *sdp.MediaDescription) bool {
 		}
 		codec := codecPCMU
 		switch {
-		case name == "PCMU" && rate == sampleRate:
-		case name == "PCMA" && rate == sampleRate:
+		case name == "PCMU" && rate == dsp.SampleRate:
+		case name == "PCMA" && rate == dsp.SampleRate:
 			codec = codecPCMA
 		case name == "L16" && slices.Contains(l16Rates(), rate):
 			codec = codecL16
@@ -244,7 +245,7 @@ func (r *remoteSDP) pickCodec(m *sdp.MediaDescription) bool {
 	// An event's clock is its audio's (RFC 4733 section 2.1); some describe 8 kHz whatever the audio's.
 	r.media.dtmfPT, r.media.dtmfRate = dtmf[r.media.rate], r.media.rate
 	if r.media.dtmfPT == 0 {
-		r.media.dtmfPT, r.media.dtmfRate = dtmf[sampleRate], sampleRate
+		r.media.dtmfPT, r.media.dtmfRate = dtmf[dsp.SampleRate], dsp.SampleRate
 	}
 	r.media.noisePT = noise[r.media.rate]
 	return found
@@ -310,7 +311,7 @@ func (l *localSDP) answer(r *remoteSDP) ([]byte, error) {
 
 // offer writes an offer of all codecs, what the leg speaks already first.
 func (l *localSDP) offer(now legMedia) ([]byte, error) {
-	all := []legMedia{{codec: codecPCMU, rate: sampleRate, pt: 0}, {codec: codecPCMA, rate: sampleRate, pt: 8}}
+	all := []legMedia{{codec: codecPCMU, rate: dsp.SampleRate, pt: 0}, {codec: codecPCMA, rate: dsp.SampleRate, pt: 8}}
 	for i, rate := range l16Rates() {
 		all = append(all, legMedia{codec: codecL16, rate: rate, pt: offeredL16 + uint8(i)})
 	}
@@ -320,7 +321,7 @@ func (l *localSDP) offer(now legMedia) ([]byte, error) {
 		}
 	}
 	d := l.session()
-	d.MediaDescriptions = []*sdp.MediaDescription{l.audio(all, legMedia{dtmfPT: offeredDTMF, dtmfRate: sampleRate, dir: direction{send: true, recv: true}})}
+	d.MediaDescriptions = []*sdp.MediaDescription{l.audio(all, legMedia{dtmfPT: offeredDTMF, dtmfRate: dsp.SampleRate, dir: direction{send: true, recv: true}})}
 	return d.Marshal()
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/wav"
@@ -359,7 +360,7 @@ func (s *Server) checkSpec(spec *SessionSpec) error {
 	if a.SampleRateHz == 0 {
 		a.SampleRateHz = 16000
 		if a.Encoding != EncodingPCM {
-			a.SampleRateHz = sampleRate
+			a.SampleRateHz = dsp.SampleRate
 		}
 	}
 	if a.Channels == 0 {

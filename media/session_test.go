@@ -452,7 +452,7 @@ func TestSlowAI(t *testing.T) {
 	sess, _ := r.openStuck(spec)
 	p := newPhone(t)
 	p.call(sess)
-	silence := make([]int16, frameSamples)
+	silence := make([]int16, dsp.FrameSamples)
 	require.Eventually(t, func() bool {
 		for range 100 { // far faster than real time: the point is the backlog
 			p.send(silence)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,9 +17,9 @@ const (
 	// slots is how many parts the sessions of a shard are spread over, one part every slotNS. A shard wakes up once per
 	// slot for all that has come in and for the playout of that slot's sessions.
 	slots  = 4
-	slotNS = frameNS / slots
+	slotNS = dsp.FrameNS / slots
 	// maxLag is how far a shard may fall behind and still catch up, slot by slot; beyond it slots are left out.
-	maxLag = 3 * frameNS
+	maxLag = 3 * dsp.FrameNS
 	// readBuffer is what is read from an AI's socket at a time.
 	readBuffer = 64 << 10
 	// talliesEvery is the number of slots between two updates of the metrics: 1 s.

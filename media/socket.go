@@ -2,6 +2,7 @@ package media
 
 import (
 	"errors"
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"slices"
 	"time"
 )
@@ -280,7 +281,7 @@ func (a *aiSocket) enqueue(pcm []int16, owned bool) {
 // countLost counts samples at playout's rate that nobody hears, since they came too far ahead of their time.
 func (a *aiSocket) countLost(lost int) {
 	a.stats.PlayoutDropped += time.Duration(lost) * time.Second / time.Duration(a.tx.queue.rate)
-	a.sh.tally.unplayed += uint64(lost) * sampleRate / uint64(a.tx.queue.rate)
+	a.sh.tally.unplayed += uint64(lost) * dsp.SampleRate / uint64(a.tx.queue.rate)
 	if !a.fullLogged {
 		a.fullLogged = true
 		a.log.Warn("voice agent's audio is too far ahead of time and is dropped", "queued_s", maxQueued)

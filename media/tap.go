@@ -105,7 +105,7 @@ type tapRole struct {
 const (
 	// tapSkew is how far the two sides of a tap may lie apart before silence stands in for the one that is behind: they
 	// come by different legs, each with its own jitter. It also bounds what waits.
-	tapSkew = 3 * frameSamples
+	tapSkew = 3 * dsp.FrameSamples
 	// tapHold is the room for one side's samples.
 	tapHold = tapSkew + maxPayload
 )
@@ -192,7 +192,7 @@ func (t *tapRole) begin(p *port) error {
 	if t == nil || t.pair == nil || t.beside != nil {
 		return nil
 	}
-	res, err := dsp.NewResampler(sampleRate, p.s.spec.Audio.SampleRateHz)
+	res, err := dsp.NewResampler(dsp.SampleRate, p.s.spec.Audio.SampleRateHz)
 	p.rx.up.resRight, t.pair.main = res, p
 	return err
 }

@@ -30,7 +30,7 @@ func TestTapMixed(t *testing.T) {
 	ai.say(dsptest.Tone(1000, 16000, 16000))
 	ai.text(`{"type":"playAudio","data":{"audioContentType":"raw","sampleRate":8000,"audioContent":"AAAAAAAAAAA="}}`)
 	ai.text(`{"type":"mark","data":{"name":"m"}}`)
-	p.speak(dsptest.Tone(425, sampleRate, sampleRate))
+	p.speak(dsptest.Tone(425, dsp.SampleRate, dsp.SampleRate))
 	ai.waitText(t, `"mark"`, `"m"`, `"cleared"`)
 	require.Eventually(t, func() bool { return len(ai.heard()) > 12000 }, soon, tick)
 	require.Greater(t, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
@@ -61,14 +61,14 @@ func TestTapTwoChannels(t *testing.T) {
 	require.Equal(t, TapOther, tap.Legs[1].Side)
 	caller, other := newPhone(t), newPhone(t)
 	caller.call(tap.Legs[0].Session)
-	caller.speak(dsptest.Tone(425, sampleRate, sampleRate)) // alone for a second
+	caller.speak(dsptest.Tone(425, dsp.SampleRate, dsp.SampleRate)) // alone for a second
 	other.call(tap.Legs[1].Session)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		other.speak(dsptest.Tone(1000, sampleRate, 2*sampleRate))
+		other.speak(dsptest.Tone(1000, dsp.SampleRate, 2*dsp.SampleRate))
 	}()
-	caller.speak(dsptest.Tone(425, sampleRate, 2*sampleRate))
+	caller.speak(dsptest.Tone(425, dsp.SampleRate, 2*dsp.SampleRate))
 	<-done
 	var left, right []int16
 	require.Eventually(t, func() bool {
@@ -110,8 +110,8 @@ func TestTapForDetector(t *testing.T) {
 	p := newPhone(t)
 	p.call(tap.Legs[0].Session)
 	p.speak(make([]int16, 1600))
-	p.speak(dsptest.Tone(300, sampleRate, 4800))
-	p.speak(make([]int16, 2*sampleRate))
+	p.speak(dsptest.Tone(300, dsp.SampleRate, 4800))
+	p.speak(make([]int16, 2*dsp.SampleRate))
 	ev := event[AMD](t, tap.Legs[0].Session)
 	require.Equal(t, amd.ClassHuman, ev.Class)
 	st := tap.Close(CloseHangup)
@@ -122,22 +122,22 @@ func TestTapForDetector(t *testing.T) {
 // TestTapPair pads the side that is late and drops nothing of the one that is not.
 // It counts allocations, so it runs alone.
 func TestTapPair(t *testing.T) {
-	up, err := newUplink(AudioFormat{Encoding: EncodingPCM, SampleRateHz: sampleRate, Channels: 2, FrameMS: 20})
+	up, err := newUplink(AudioFormat{Encoding: EncodingPCM, SampleRateHz: dsp.SampleRate, Channels: 2, FrameMS: 20})
 	require.NoError(t, err)
-	up.resRight, err = dsp.NewResampler(sampleRate, sampleRate)
+	up.resRight, err = dsp.NewResampler(dsp.SampleRate, dsp.SampleRate)
 	require.NoError(t, err)
 	p := assemble(&portCore{s: &Session{}, sh: &shard{}})
 	p.rx.up = up
 	pair := &tapPair{main: p}
-	frame := dsptest.Tone(500, sampleRate, frameSamples)
+	frame := dsptest.Tone(500, dsp.SampleRate, dsp.FrameSamples)
 	for i := range 10 {
 		pair.put(TapCaller, frame, 0)
-		want := max(0, i+1-tapSkew/frameSamples) * frameSamples
-		require.Equal(t, uint64(want/frameSamples), p.stats.FramesDropped, "frames that were ready, to a socket that is not there")
+		want := max(0, i+1-tapSkew/dsp.FrameSamples) * dsp.FrameSamples
+		require.Equal(t, uint64(want/dsp.FrameSamples), p.stats.FramesDropped, "frames that were ready, to a socket that is not there")
 	}
 	require.Equal(t, tapSkew, pair.side[leftChannel].n)
 	pair.put(TapOther, frame, 0)
-	require.Equal(t, tapSkew-frameSamples, pair.side[leftChannel].n)
+	require.Equal(t, tapSkew-dsp.FrameSamples, pair.side[leftChannel].n)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		pair.put(TapCaller, frame, 0)
 		pair.put(TapOther, frame, 0)

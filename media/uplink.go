@@ -23,7 +23,7 @@ type uplink struct {
 }
 
 func newUplink(f AudioFormat) (*uplink, error) {
-	res, err := dsp.NewResampler(sampleRate, f.SampleRateHz)
+	res, err := dsp.NewResampler(dsp.SampleRate, f.SampleRateHz)
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +126,13 @@ func newDownlink(f AudioFormat) (*downlink, error) {
 	if d.res, err = dsp.NewResampler(d.rate, d.rate); err != nil {
 		return nil, err
 	}
-	d.spare, err = dsp.NewResampler(d.rate, sampleRate)
+	d.spare, err = dsp.NewResampler(d.rate, dsp.SampleRate)
 	return d, err
 }
 
 // filter is a resampler from the AI's rate.
 func (d *downlink) filter(toHz int) (*dsp.Resampler, error) {
-	if res := d.spare; res != nil && toHz == sampleRate {
+	if res := d.spare; res != nil && toHz == dsp.SampleRate {
 		d.spare = nil
 		return res, nil
 	}

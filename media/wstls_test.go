@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 )
 
@@ -167,7 +168,7 @@ func TestTLSCarriesMuch(t *testing.T) {
 			require.Eventually(t, func() bool { return dsptest.Onset(p.heard()) >= 0 }, soon, tick)
 			var queued int
 			sess.sh.do(func() { queued = sess.port.tx.queue.backlog() })
-			require.Greater(t, queued, 25*sampleRate)
+			require.Greater(t, queued, 25*dsp.SampleRate)
 			ai.text(`{"type":"killAudio"}`)
 			ai.waitText(t, "end", "cleared")
 			require.Greater(t, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
