@@ -20,6 +20,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 // benchPeerEnv makes the test binary play the callers and the AI of a benchmark.
@@ -160,10 +161,10 @@ func pace(callers []*benchCaller, frames int) {
 	var loud, silent [160]byte
 	dsp.EncodeULaw(loud[:], dsptest.Tone(1000, 8000, 160))
 	dsp.EncodeULaw(silent[:], make([]int16, 160))
-	start := monotonic()
+	start := netio.Monotonic()
 	for f := range frames {
 		for i, c := range callers {
-			sleepUntil(start + int64(f)*dsp.FrameNS + int64(i)*dsp.FrameNS/int64(len(callers)))
+			netio.SleepUntil(start + int64(f)*dsp.FrameNS + int64(i)*dsp.FrameNS/int64(len(callers)))
 			body := silent[:]
 			if f%50 == 10 {
 				body = loud[:]

@@ -135,7 +135,7 @@ func TestConcealedIsNoPause(t *testing.T) {
 		for range frames {
 			b := append([]byte{0x80, 0, byte(seq >> 8), byte(seq)}, 0, 0, 0, 0, 0, 0, 0, 7)
 			binary.BigEndian.PutUint32(b[4:], ts)
-			r.p.leg.packet(append(b, make([]byte, 160)...), r.caller.local, r.now)
+			r.p.leg.packet(append(b, make([]byte, 160)...), r.caller.Local, r.now)
 			seq, ts = seq+1, ts+160
 			for !r.step() {
 			}

@@ -54,7 +54,7 @@ func (c *callerTrack) put(r *recorder, want int64, pcm []int16) {
 	behind := int64(len(c.buf) - c.at) // samples that are not out yet
 	err := want - (c.pos + behind)
 	if !c.begun || err > trackJump || err < -trackJump {
-		c.flush(r)
+		c.Flush(r)
 		c.begin(want)
 		err = 0
 	}
@@ -115,7 +115,7 @@ func (c *callerTrack) slew(r *recorder) {
 }
 
 // flush writes what is held back: the stream has ended or goes on elsewhere.
-func (c *callerTrack) flush(r *recorder) {
+func (c *callerTrack) Flush(r *recorder) {
 	if c.begun && r != nil {
 		r.put(leftChannel, c.pos, c.buf[c.at:])
 	}

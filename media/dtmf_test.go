@@ -278,7 +278,7 @@ func TestDTMFByINFO(t *testing.T) {
 
 	require.NoError(t, sess.SendDTMF("7d", 100*time.Millisecond))
 	for _, want := range []string{"Signal=7\r\nDuration=100\r\n", "Signal=D\r\nDuration=100\r\n"} {
-		req, ok := s.read().(*sip.Request)
+		req, ok := s.Read().(*sip.Request)
 		require.True(t, ok)
 		require.Equal(t, sip.INFO, req.Method)
 		require.Equal(t, "application/dtmf-relay", req.ContentType().Value())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 // TestDTMFSender follows two digits and a pause, frame by frame.
@@ -170,7 +171,7 @@ func TestSendDTMFBounds(t *testing.T) {
 	waits, payload := -1, uint8(0)
 	sess.sh.do(func() {
 		waits = len(sess.port.keys.out.queue)
-		sess.port.leg.setLeg(legMedia{remote: netip.MustParseAddrPort("127.0.0.1:20000"), dtmfPT: 101}, monotonic())
+		sess.port.leg.setLeg(legMedia{remote: netip.MustParseAddrPort("127.0.0.1:20000"), dtmfPT: 101}, netio.Monotonic())
 		payload = sess.port.keys.eventPayload()
 		sess.port.leg.endLeg()
 	})

@@ -104,7 +104,7 @@ func TestOnePong(t *testing.T) {
 	require.Equal(t, []string{"9"}, pongs())
 
 	// The peer reads nothing more: one pong waits at most.
-	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.PollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	for r.p.ai.sock.blocked == 0 {
 		r.p.ai.sendAudio(make([]byte, 640), r.now)
 	}
@@ -212,7 +212,7 @@ func TestPlainTextBound(t *testing.T) {
 				break
 			}
 			b = b[max(0, n):]
-			r.read()
+			r.Read()
 			if s := r.p.ai.sock; s != nil && !s.paused {
 				require.LessOrEqual(t, cap(s.in.msg), 2*tc.kept, name)
 			}
@@ -339,7 +339,7 @@ func TestOwnersTexts(t *testing.T) {
 	r.connect()
 	_, err = unix.Write(r.ai, head)
 	require.NoError(t, err)
-	r.read()
+	r.Read()
 	for begin := r.now; r.p.ai.sock != nil; r.step() {
 		r.p.ai.sock.alive(r)
 		require.Less(t, r.now-begin, longTextDeadline+int64(time.Second))
@@ -419,16 +419,16 @@ func TestUnreadBytes(t *testing.T) {
 	msg := []byte(`{"type":"json","data":"` + strings.Repeat("j", 60<<10) + `"}`)
 	command := []byte(`{"type":"command","id":"late","data":{"event":"log","metadata":"` + strings.Repeat("j", 60<<10) + `"}}`)
 	for range eventBytes/len(msg) + 5 {
-		ai.write(1, msg)
+		ai.Write(1, msg)
 	}
-	ai.write(1, command)
+	ai.Write(1, command)
 	require.Eventually(t, func() bool { return ai.has(`"command_result"`) && ai.has(`"status":429`) }, soon, tick)
 	require.LessOrEqual(t, len(sess.events)*len(msg), eventBytes+len(msg))
 	require.Positive(t, testutil.ToFloat64(rig.srv.metrics.limits.WithLabelValues("events_unread")))
 
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
-	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.PollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	text := strings.Repeat("t", 10<<10)
 	for n := 0; r.p.ai.sock != nil; n++ {
 		require.Less(t, n, 200)

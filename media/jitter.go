@@ -2,6 +2,7 @@ package media
 
 import (
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"slices"
 )
 
@@ -22,7 +23,7 @@ const (
 	// jitterDepth bounds the buffer: 32 packets of 10 ms are 320 ms.
 	jitterDepth = 32
 	// maxPayload is what fits into a datagram that is read: 20 ms of L16 at 48 kHz.
-	maxPayload = maxRTPPacket - 12
+	maxPayload = netio.MaxPacket - 12
 )
 
 // packetKind is what a packet in the jitter buffer holds.

@@ -134,7 +134,7 @@ func (w *markWorld) arrived() func() {
 }
 
 // write lets up to n bytes of the AI out.
-func (w *markWorld) write(n int) {
+func (w *markWorld) Write(n int) {
 	if w.ai < 0 {
 		return
 	}
@@ -199,7 +199,7 @@ func TestMarksInEveryInterleaving(t *testing.T) {
 			}
 			for len(w.busy) > 0 || w.ai < 0 {
 				w.reconnect()
-				w.write(len(w.busy))
+				w.Write(len(w.busy))
 			}
 			w.p.ai.shutdown(closeNormal, CloseHangup, w.now)
 			w.kill(w.sent)
@@ -216,7 +216,7 @@ func (w *markWorld) turn() {
 		w.act()
 	}
 	if w.rnd.IntN(3) > 0 {
-		w.write(w.rnd.IntN(1 + w.rnd.IntN(20000)))
+		w.Write(w.rnd.IntN(1 + w.rnd.IntN(20000)))
 	}
 	switch w.rnd.IntN(60) {
 	case 0:
@@ -236,7 +236,7 @@ func (w *markWorld) turn() {
 			w.check()
 			w.hangUp()
 			for range 1000 { // a long text frame, and what else is left, come before the end
-				w.read()
+				w.Read()
 			}
 			require.Nil(w.t, w.p.ai.sock)
 		}
@@ -261,10 +261,10 @@ func (w *markWorld) turn() {
 // delivered is how many samples the port can have by now: those of frames that are on their way in part are not counted
 // exactly, so a leg's end waits for them.
 func (w *markWorld) delivered() int {
-	w.write(len(w.busy))
+	w.Write(len(w.busy))
 	if w.ai < 0 && len(w.busy) > 0 {
 		w.reconnect()
-		w.write(len(w.busy))
+		w.Write(len(w.busy))
 	}
 	return w.sent
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +23,7 @@ func TestLegMoved(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	var strangers uint64
 	sess.sh.do(func() {
-		p, now := sess.port, monotonic()
+		p, now := sess.port, netio.Monotonic()
 		p.leg.setLeg(agreed(fromSwitch), now)
 		p.leg.packet(packet, fromSwitch, now)
 		p.leg.setLeg(agreed(fromCarrier), now+20*ms)

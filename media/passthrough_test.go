@@ -44,8 +44,8 @@ func TestPassThrough(t *testing.T) {
 			event[LegAnswered](t, sess)
 
 			down := allCodes(1)
-			ai.write(websocket.BinaryMessage, down[:1000]) // cut where frames are not
-			ai.write(websocket.BinaryMessage, down[1000:])
+			ai.Write(websocket.BinaryMessage, down[:1000]) // cut where frames are not
+			ai.Write(websocket.BinaryMessage, down[1000:])
 			up := allCodes(2)
 			beat := time.NewTicker(20 * time.Millisecond)
 			defer beat.Stop()

@@ -39,7 +39,7 @@ func (t *textDecoder) decode(msg []byte, mayDesign bool) (textFrame, error) {
 		if !ok || len(small) > maxPlainText {
 			return textFrame{}, errPlainTooLong
 		}
-		f, err := t.read(small, content, mayDesign)
+		f, err := t.Read(small, content, mayDesign)
 		if errors.Is(err, errNotCut) {
 			return textFrame{}, errPlainTooLong
 		}
@@ -47,13 +47,13 @@ func (t *textDecoder) decode(msg []byte, mayDesign bool) (textFrame, error) {
 	}
 	if len(msg) > minCut {
 		if small, content, ok := cutContent(msg); ok {
-			f, err := t.read(small, content, mayDesign)
+			f, err := t.Read(small, content, mayDesign)
 			if !errors.Is(err, errNotCut) {
 				return f, err
 			}
 		}
 	}
-	return t.read(msg, nil, mayDesign)
+	return t.Read(msg, nil, mayDesign)
 }
 
 // reset forgets the audio that the filter still holds back.
@@ -236,7 +236,7 @@ func (t *textDecoder) filter(rate int, mayDesign bool) (*dsp.Resampler, error) {
 }
 
 // flush returns what the filter of raw audio holds back.
-func (t *textDecoder) flush() []int16 {
+func (t *textDecoder) Flush() []int16 {
 	if t.res == nil || t.into != t.to {
 		return nil
 	}

@@ -228,7 +228,7 @@ func FuzzText(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		fr, err := (&textDecoder{rate: 16000, to: dsp.SampleRate}).read(b, nil, true)
+		fr, err := (&textDecoder{rate: 16000, to: dsp.SampleRate}).Read(b, nil, true)
 		if err != nil {
 			require.ErrorIs(t, err, ErrTextFrame)
 		} else {
@@ -243,7 +243,7 @@ func FuzzText(f *testing.F) {
 		if !ok || err != nil { // a broken string may hold what JSON forbids and base64 passes over
 			return
 		}
-		cut, err := (&textDecoder{rate: 16000, to: dsp.SampleRate}).read(small, content, true)
+		cut, err := (&textDecoder{rate: 16000, to: dsp.SampleRate}).Read(small, content, true)
 		if err == nil {
 			require.Equal(t, fr, cut)
 		} else {

@@ -54,7 +54,7 @@ func (tx *toCaller) settle() {
 	}
 	q.pushLoud(tx.down.res.Flush(nil))
 	if tx.ai.sock != nil {
-		q.pushLoud(tx.ai.sock.dec.flush())
+		q.pushLoud(tx.ai.sock.dec.Flush())
 	}
 	q.recast(tx.rx.caller.rate, tx.wire)
 	q.pushLoud(tx.wire.Flush(nil))

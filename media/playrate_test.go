@@ -35,7 +35,7 @@ type widePhone struct {
 
 // bring brings a leg, or changes it as a re-INVITE does.
 func (w *widePhone) bring(codec legCodec, rate int) {
-	w.leg = legMedia{remote: w.caller.local, codec: codec, rate: rate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}
+	w.leg = legMedia{remote: w.caller.Local, codec: codec, rate: rate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}
 	w.p.leg.setLeg(w.leg, w.now)
 	w.p.leg.speakAt = 0
 }
@@ -47,7 +47,7 @@ func (w *widePhone) listen(frames int) (pcm []int16) {
 			continue
 		}
 		for {
-			b, _, _, err := w.rd.read(w.caller)
+			b, _, _, err := w.rd.Read(w.caller)
 			if err != nil {
 				break
 			}
@@ -331,7 +331,7 @@ func TestRateAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts
 			}
 			w.p.rec.rec.base = w.p.rec.playPos
 			for {
-				if _, _, _, err := w.rd.read(w.caller); err != nil {
+				if _, _, _, err := w.rd.Read(w.caller); err != nil {
 					break
 				}
 			}

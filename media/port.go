@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 // port is one session as its shard sees it. All members belong to the shard's thread. Its parts are types of their own, each of which names the others
@@ -51,11 +52,11 @@ type portLeg struct {
 	tx   *toCaller
 	rec  *recording
 
-	rtp       *rtpSocket
+	rtp       *netio.Socket
 	media     legMedia
 	up        bool
 	had       bool // there was one
-	peer      rtpPeer
+	peer      netio.Peer
 	heardFrom netip.AddrPort // the address that packets are accepted from; not valid before the first
 	move      move
 	lastRTP   int64
@@ -215,10 +216,10 @@ func (l *portLeg) setLeg(m legMedia, now int64) {
 			l.ctl.out.moved(l.stats.PacketsOut, l.tx.seq)
 		}
 		l.heardFrom = netip.AddrPort{}
-		l.peer = newRTPPeer(m.remote)
+		l.peer = netio.NewPeer(m.remote)
 	}
 	if m.rtcp != l.media.rtcp {
-		l.ctl.heardFrom, l.ctl.peer = netip.AddrPort{}, newRTPPeer(m.rtcp)
+		l.ctl.heardFrom, l.ctl.peer = netip.AddrPort{}, netio.NewPeer(m.rtcp)
 	}
 	if err := l.setRate(m.rate); err != nil {
 		l.log.Error("a leg's rate can't be served", "error", err, "rate_hz", m.rate)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -29,8 +30,8 @@ type portRig struct {
 	pings  int
 	closes []int
 
-	caller *rtpSocket
-	rd     rtpReader
+	caller *netio.Socket
+	rd     netio.Reader
 	faults float64 // panics that the test has injected; any other fails it
 }
 
@@ -44,12 +45,12 @@ func newPortRig(t *testing.T, audio AudioFormat) *portRig {
 	local := netip.MustParseAddr("127.0.0.1")
 	mine, err := srv.bindRTP()
 	require.NoError(t, err)
-	caller, err := openRTP(local, 0)
+	caller, err := netio.Open(local, 0)
 	require.NoError(t, err)
 	spec := SessionSpec{ID: "rig", URL: "ws://127.0.0.1:1", Audio: audio, ReconnectFor: 1 << 40}
 	require.NoError(t, srv.checkSpec(&spec))
 	// Closed from the beginning: no event is queued, and no socket is dialed again behind the test's back.
-	sess := &Session{srv: srv, sh: sh, spec: spec, log: srv.log, closed: true, events: make(chan Event, 1), released: make(chan struct{}), rtpAddr: mine.local}
+	sess := &Session{srv: srv, sh: sh, spec: spec, log: srv.log, closed: true, events: make(chan Event, 1), released: make(chan struct{}), rtpAddr: mine.Local}
 	p, err := newPort(sess, mine)
 	require.NoError(t, err)
 	sess.port = p
@@ -63,7 +64,7 @@ func newPortRig(t *testing.T, audio AudioFormat) *portRig {
 			p.ai.finishClosing()
 		}
 		r.hangUp()
-		require.NoError(t, caller.close())
+		require.NoError(t, caller.Close())
 		sh.end()
 		require.InDelta(t, r.faults, metric(t, srv.metrics.panics), 0, "panics")
 	})
@@ -77,7 +78,7 @@ func (r *portRig) connect() {
 	require.NoError(r.t, err)
 	r.hangUp()
 	r.ai, r.in, r.raw = fds[1], frameReader{}, nil
-	r.p.ai.attach(&dialed{st: &fdStream{fd: fds[0]}}, json.RawMessage(`{}`), r.now)
+	r.p.ai.attach(&dialed{st: &netio.FDStream{FD: fds[0]}}, json.RawMessage(`{}`), r.now)
 }
 
 // hangUp breaks the AI's end.
@@ -90,7 +91,7 @@ func (r *portRig) hangUp() {
 
 // call brings a caller with a codec that loses nothing.
 func (r *portRig) call() {
-	r.p.leg.setLeg(legMedia{remote: r.caller.local, codec: codecL16, rate: dsp.SampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
+	r.p.leg.setLeg(legMedia{remote: r.caller.Local, codec: codecL16, rate: dsp.SampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
 	r.p.leg.speakAt = 0
 }
 
@@ -100,17 +101,17 @@ func (r *portRig) send(b []byte) {
 	for len(b) > 0 {
 		n, err := unix.Write(r.ai, b)
 		if err == unix.EAGAIN {
-			r.read()
+			r.Read()
 			continue
 		}
 		require.NoError(r.t, err)
 		b = b[n:]
 	}
-	r.read()
+	r.Read()
 }
 
 // read has the port read its socket, long text frames, which are decoded elsewhere, included.
-func (r *portRig) read() {
+func (r *portRig) Read() {
 	r.p.ai.readSocket(r.now)
 	for s := r.p.ai.sock; s != nil && r.p.ai.sock == s && (s.paused || s.hot); {
 		if s.paused {
@@ -125,7 +126,7 @@ func (r *portRig) step() bool {
 	r.now += slotNS
 	r.slot++
 	r.p.sh.count++
-	r.read()
+	r.Read()
 	if r.slot%slots != 0 {
 		return false
 	}
@@ -195,7 +196,7 @@ func (r *portRig) control(op byte, payload []byte) {
 // heard takes the packets that have come to the caller.
 func (r *portRig) heard() (pcm []int16) {
 	for {
-		b, _, _, err := r.rd.read(r.caller)
+		b, _, _, err := r.rd.Read(r.caller)
 		if err != nil {
 			return pcm
 		}

@@ -225,7 +225,7 @@ func stall(t *testing.T, w *recWriter, recs []*recorder, from, to int64) (most i
 	for pos := from; pos < to; pos += recBlock {
 		for _, rec := range recs {
 			rec.put(leftChannel, pos, []int16{1000})
-			require.NoError(t, rec.flush(recBlock))
+			require.NoError(t, rec.Flush(recBlock))
 		}
 		most = max(most, w.backlog())
 	}
@@ -313,9 +313,9 @@ func TestDiskHangs(t *testing.T) {
 	require.Less(t, helpers, recWorkers)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, w.close(ctx), context.DeadlineExceeded)
+	require.ErrorIs(t, w.Close(ctx), context.DeadlineExceeded)
 	close(gate)
-	require.NoError(t, w.close(t.Context()))
+	require.NoError(t, w.Close(t.Context()))
 }
 
 // TestFolderVanishes deletes the folder of recordings under a call, and another's before it begins.

@@ -140,7 +140,7 @@ func (f *recFile) writeAll(blocks []*recBlockData) error {
 		for n < len(blocks) && n < recBatch && blocks[n].pos == blocks[n-1].pos+int64(blocks[n-1].frames) {
 			n++
 		}
-		if err := f.write(blocks[:n]); err != nil {
+		if err := f.Write(blocks[:n]); err != nil {
 			return err
 		}
 		blocks = blocks[n:]
@@ -150,7 +150,7 @@ func (f *recFile) writeAll(blocks []*recBlockData) error {
 
 // write puts blocks that follow each other at their place and then makes the header tell the new size, so that the file
 // can be played at any moment: what a reader finds behind the header is never less than the header says.
-func (f *recFile) write(blocks []*recBlockData) error {
+func (f *recFile) Write(blocks []*recBlockData) error {
 	pos, n := blocks[0].pos, int64(0)
 	f.buf = f.buf[:0]
 	for _, b := range blocks {

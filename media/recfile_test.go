@@ -68,7 +68,7 @@ func newTestWriter(t *testing.T, open recOpen) *recWriter {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
-		require.NoError(t, w.close(ctx))
+		require.NoError(t, w.Close(ctx))
 	})
 	return w
 }

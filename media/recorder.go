@@ -84,14 +84,14 @@ func (r *recorder) advance(now int64) error {
 		if behind := now - r.base; behind > 4*recWindow {
 			// Nothing was recorded for a while: the gap becomes silence in the file.
 			for range recWindow / recBlock {
-				if err := r.flush(recBlock); err != nil {
+				if err := r.Flush(recBlock); err != nil {
 					return err
 				}
 			}
 			r.base = now - recHold - recBlock
 			continue
 		}
-		if err := r.flush(recBlock); err != nil {
+		if err := r.Flush(recBlock); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func (r *recorder) advance(now int64) error {
 }
 
 // flush gives the writer the first n samples of the window: a block, or less at the very end.
-func (r *recorder) flush(n int64) error {
+func (r *recorder) Flush(n int64) error {
 	block := r.window[2*r.head : 2*(r.head+n)]
 	if r.failed == nil {
 		r.failed = r.out.put(r.file, r.base, block)
@@ -113,7 +113,7 @@ func (r *recorder) flush(n int64) error {
 // finish writes what is left up to a position.
 func (r *recorder) finish(end int64) {
 	for r.base < end && r.failed == nil {
-		if r.flush(min(recBlock, end-r.base)) != nil {
+		if r.Flush(min(recBlock, end-r.base)) != nil {
 			break
 		}
 	}

@@ -67,7 +67,7 @@ func BenchmarkRecording(b *testing.B) {
 				}
 				w.breathe(b, 0)
 				used += cpuTime(b) - before
-				require.NoError(b, w.close(b.Context()))
+				require.NoError(b, w.Close(b.Context()))
 			}
 			perSecond := used / time.Duration(b.N*calls*length)
 			if encoding == "none" {

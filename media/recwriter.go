@@ -375,7 +375,7 @@ func (w *recWriter) did(f *recFile, step recStep, err error) {
 }
 
 // close ends the workers when all that was queued is on disk, or when ctx is over: a disk that hangs keeps nobody here.
-func (w *recWriter) close(ctx context.Context) error {
+func (w *recWriter) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {
 		w.closed = true

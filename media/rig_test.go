@@ -150,7 +150,7 @@ func (a *fakeAI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ac := &aiConn{c: c, proto: c.Subprotocol(), done: make(chan struct{})}
 	a.conns <- ac
-	ac.read()
+	ac.Read()
 }
 
 func (a *fakeAI) next(t *testing.T) *aiConn {
@@ -180,7 +180,7 @@ type aiConn struct {
 	wmu    sync.Mutex
 }
 
-func (a *aiConn) read() {
+func (a *aiConn) Read() {
 	defer close(a.done)
 	for {
 		typ, b, err := a.c.ReadMessage()
@@ -202,16 +202,16 @@ func (a *aiConn) read() {
 	}
 }
 
-func (a *aiConn) write(typ int, b []byte) {
+func (a *aiConn) Write(typ int, b []byte) {
 	a.wmu.Lock()
 	defer a.wmu.Unlock()
 	_ = a.c.WriteMessage(typ, b)
 }
 
-func (a *aiConn) say(pcm []int16)  { a.write(websocket.BinaryMessage, pcmBytes(pcm)) }
-func (a *aiConn) text(json string) { a.write(websocket.TextMessage, []byte(json)) }
+func (a *aiConn) say(pcm []int16)  { a.Write(websocket.BinaryMessage, pcmBytes(pcm)) }
+func (a *aiConn) text(json string) { a.Write(websocket.TextMessage, []byte(json)) }
 
-func (a *aiConn) close(code int) {
+func (a *aiConn) Close(code int) {
 	a.wmu.Lock()
 	defer a.wmu.Unlock()
 	_ = a.c.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), time.Now().Add(time.Second))

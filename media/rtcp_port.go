@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"math/rand/v2"
 	"net/netip"
 	"time"
@@ -22,7 +23,7 @@ const (
 
 // control is a leg's RTCP. It belongs to the shard's thread.
 type control struct {
-	peer      rtpPeer
+	peer      netio.Peer
 	heardFrom netip.AddrPort // the address that reports are accepted from; not valid before the first
 	cname     string
 	next      int64 // when the next report is due
@@ -39,21 +40,9 @@ type control struct {
 	out       outbound
 }
 
-// bindPair takes an even port for RTP and the one above it for RTCP.
-func bindPair(ip netip.Addr, port int) (*rtpSocket, error) {
-	s, err := openRTP(ip, port)
-	if err != nil {
-		return nil, err
-	}
-	if s.control, err = openRTP(ip, port+1); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
-}
-
 // watchRTP polls a session's RTP and RTCP sockets.
 func (l *portLeg) watchRTP() error {
-	return errors.Join(l.sh.watch(l.rtp.fd, l.port), l.sh.watch(l.rtp.control.fd, l.port))
+	return errors.Join(l.sh.watch(l.rtp.FD, l.port), l.sh.watch(l.rtp.Control.FD, l.port))
 }
 
 // closeRTP ends that and closes them.
@@ -61,9 +50,9 @@ func (l *portLeg) closeRTP() {
 	if l.rtp == nil {
 		return
 	}
-	l.sh.unwatch(l.rtp.fd)
-	l.sh.unwatch(l.rtp.control.fd)
-	if err := l.rtp.close(); err != nil {
+	l.sh.unwatch(l.rtp.FD)
+	l.sh.unwatch(l.rtp.Control.FD)
+	if err := l.rtp.Close(); err != nil {
 		l.log.Debug("closing an RTP socket failed", "error", err)
 	}
 	l.rtp = nil
@@ -82,9 +71,9 @@ func rtcpPause() int64 { return rtcpInterval/2 + rand.Int64N(rtcpInterval) }
 // readRTCP takes the control packets that have arrived on their own port.
 func (rc *reports) readRTCP(now int64) {
 	for range rtcpReads {
-		b, from, wall, err := rc.sh.rd.read(rc.leg.rtp.control)
+		b, from, wall, err := rc.sh.rd.Read(rc.leg.rtp.Control)
 		if err != nil {
-			if errors.Is(err, errAgain) {
+			if errors.Is(err, netio.ErrAgain) {
 				return
 			}
 			continue
@@ -110,7 +99,7 @@ func (rc *reports) acceptControl(from netip.AddrPort) bool {
 	} else if from.Addr() != rc.leg.media.rtcp.Addr() {
 		return false
 	}
-	rc.heardFrom, rc.peer = from, newRTPPeer(from)
+	rc.heardFrom, rc.peer = from, netio.NewPeer(from)
 	return true
 }
 
@@ -196,11 +185,11 @@ func (rc *reports) report(now int64, bye bool) {
 		}
 	}
 	b := r.append(rc.sh.out[:0])
-	sock, peer := rc.leg.rtp.control, &rc.peer
+	sock, peer := rc.leg.rtp.Control, &rc.peer
 	if rc.leg.media.mux {
 		sock, peer = rc.leg.rtp, &rc.leg.peer
 	}
-	if err := sock.send(b, peer); err != nil {
+	if err := sock.Send(b, peer); err != nil {
 		return
 	}
 	rc.sh.tally.rtcpOut++

@@ -7,22 +7,23 @@ import (
 
 	"github.com/pion/rtp"
 
+	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 func (rx *fromCaller) resetCaller() {
 	rx.caller.reset()
 	rx.keys.endKey(rx.leg.lastRTP)
-	rx.rec.track.flush(rx.rec.rec)
+	rx.rec.track.Flush(rx.rec.rec)
 	rx.haveSSRC = false
 }
 
 // readRTP takes the packets that have arrived.
 func (l *portLeg) readRTP(now int64) {
 	for range 2 * jitterDepth {
-		b, from, wall, err := l.sh.rd.read(l.rtp)
+		b, from, wall, err := l.sh.rd.Read(l.rtp)
 		if err != nil {
-			if errors.Is(err, errAgain) {
+			if errors.Is(err, netio.ErrAgain) {
 				break
 			}
 			continue // an ICMP error of an earlier send; the next read goes on
@@ -136,7 +137,7 @@ func (l *portLeg) accept(from netip.AddrPort) bool {
 		return false
 	}
 	l.heardFrom = from
-	l.peer = newRTPPeer(from)
+	l.peer = netio.NewPeer(from)
 	return true
 }
 

@@ -100,7 +100,7 @@ func (tx *toCaller) sendRTP(b []byte) {
 	tx.seq++
 	tx.ctl.packets++
 	tx.ctl.octets += uint32(len(b) - rtpHeaderSize)
-	if err := tx.leg.rtp.send(b, &tx.leg.peer); err != nil {
+	if err := tx.leg.rtp.Send(b, &tx.leg.peer); err != nil {
 		return
 	}
 	tx.stats.PacketsOut++

@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -202,7 +203,7 @@ func (s *Server) Close(ctx context.Context) error {
 		sess.Close(CloseShutdown) //nolint:contextcheck // a BYE has its own time limit
 	}
 	close(s.done)
-	err := s.sip.close(ctx)
+	err := s.sip.Close(ctx)
 	closeShards(s.shards)
 	// What is left now ends by itself within seconds: redials are cancelled, decoders have no one to wait for.
 	s.tasks.wait(context.WithoutCancel(ctx))
@@ -216,7 +217,7 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) closeRecorder(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordingFlush)
 	defer cancel()
-	return s.recorder.close(ctx)
+	return s.recorder.Close(ctx)
 }
 
 // closeShards ends tick threads, whether they were started or not.
@@ -388,16 +389,16 @@ func (s *Server) checkSpec(spec *SessionSpec) error {
 
 // bindRTP takes the next free pair of ports. The search goes round the range, so that a port is not used again soon: packets
 // of its last call may still arrive.
-func (s *Server) bindRTP() (*rtpSocket, error) {
+func (s *Server) bindRTP() (*netio.Socket, error) {
 	first := (s.cfg.RTPPortMin + 1) &^ 1
 	n := (s.cfg.RTPPortMax - first + 1) / 2
 	for range n {
 		port := first + 2*int(s.next.Add(1)%uint32(n))
-		sock, err := bindPair(s.rtpIP, port)
+		sock, err := netio.OpenPair(s.rtpIP, port)
 		if err == nil {
 			return sock, nil
 		}
-		if !errors.Is(err, errPortInUse) {
+		if !errors.Is(err, netio.ErrPortInUse) {
 			return nil, err
 		}
 	}

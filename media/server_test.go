@@ -100,7 +100,7 @@ func TestPanicBesideTheTick(t *testing.T) {
 		d := bad.port.ai.sock.dec
 		d.res, d.from, d.into = new(dsp.Resampler), 24000, bad.port.tx.queue.rate
 	})
-	ai.write(1, playFrame("raw", "24000", make([]byte, 2*inlineText)))
+	ai.Write(1, playFrame("raw", "24000", make([]byte, 2*inlineText)))
 	require.Eventually(t, func() bool { return metric(t, r.srv.metrics.panics) == 1 }, soon, tick)
 	require.Eventually(t, func() bool { return bad.Stats().BadFrames == 1 }, soon, tick)
 	bad.post(func() { panic("injected") })

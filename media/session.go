@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -57,13 +58,13 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, rtpSock.close())
+			err = errors.Join(err, rtpSock.Close())
 		}
 	}()
 	sess := &Session{
 		srv: s, spec: spec, metadata: spec.Metadata,
 		log:     s.log.With("call_id", spec.CallID, "session_id", spec.ID),
-		rtpAddr: rtpSock.local,
+		rtpAddr: rtpSock.Local,
 		events:  make(chan Event, eventQueue), released: make(chan struct{}),
 	}
 	sess.sh = s.shards[int(s.next.Load())%len(s.shards)]
@@ -87,7 +88,7 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 	meta := sess.meta(spec.Reconnected)
 	var watchErr error
 	if !sess.do(func() { watchErr = p.begin(d, meta) }) { //nolint:contextcheck // a redial outlives the context of Open
-		watchErr = errors.Join(ErrServerClosed, d.close())
+		watchErr = errors.Join(ErrServerClosed, d.Close())
 	}
 	if watchErr != nil {
 		if sess.file != nil {
@@ -98,7 +99,7 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 	return sess, nil
 }
 
-func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
+func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
 	up, err := newUplink(sess.spec.Audio)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func newPort(sess *Session, rtpSock *rtpSocket) (*port, error) {
 func (p *port) begin(d *dialed, meta []byte) error {
 	now := p.sh.now()
 	if err := p.leg.watchRTP(); err != nil {
-		return errors.Join(err, d.close())
+		return errors.Join(err, d.Close())
 	}
 	if rec := p.s.spec.Recording; rec != nil {
 		p.rec.recStart = now - int64(p.sh.srv.cfg.Clock().Sub(rec.Start))
@@ -340,8 +341,8 @@ func (s *Session) reattach(d *dialed, meta []byte) {
 	s.port.ai.attach(d, meta, s.sh.now())
 }
 
-func (s *Session) closeStream(st stream) {
-	if err := st.close(); err != nil {
+func (s *Session) closeStream(st netio.Stream) {
+	if err := st.Close(); err != nil {
 		s.log.Debug("closing the voice agent's socket failed", "error", err)
 	}
 }

@@ -346,7 +346,7 @@ func TestBadFrames(t *testing.T) {
 	for _, f := range bad {
 		ai.text(f)
 	}
-	ai.write(websocket.BinaryMessage, []byte{1, 2, 3})
+	ai.Write(websocket.BinaryMessage, []byte{1, 2, 3})
 	ai.text(`{"type":"dance"}`)
 	ai.text(`{"type":"dance"}`)
 	ai.text(`{"type":"json","data":{"a":1}}`)
@@ -388,7 +388,7 @@ func TestCleanClose(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	sess, ai := r.open(r.spec("clean"))
-	ai.close(websocket.CloseNormalClosure)
+	ai.Close(websocket.CloseNormalClosure)
 	got := event[SocketClosed](t, sess)
 	require.Equal(t, SocketClosed{Code: 1000, Clean: true}, got)
 }
@@ -426,7 +426,7 @@ func TestReconnectGivesUp(t *testing.T) {
 	spec.ReconnectFor = 2 * time.Second // and a handshake that is refused within it
 	sess, ai := r.open(spec)
 	r.ai.refuse(http.StatusServiceUnavailable)
-	ai.close(websocket.CloseInternalServerErr)
+	ai.Close(websocket.CloseInternalServerErr)
 	got := event[SocketClosed](t, sess)
 	require.False(t, got.Clean)
 	require.Error(t, got.Err)
@@ -437,7 +437,7 @@ func TestReconnectGivesUp(t *testing.T) {
 	spec.ReconnectFor = 0
 	r.ai.refuse(0)
 	sess, ai = r.open(spec)
-	ai.close(websocket.CloseInternalServerErr)
+	ai.Close(websocket.CloseInternalServerErr)
 	got = event[SocketClosed](t, sess)
 	require.Equal(t, 1011, got.Code)
 	require.False(t, got.Clean)

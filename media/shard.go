@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,11 +37,11 @@ type shard struct {
 	wg    sync.WaitGroup
 	now   func() int64 // the monotonic clock, ns; of a shard that nobody runs it may be a test's own
 
-	poll  *poller
+	poll  *netio.Poller
 	byFD  []*port // by descriptor
 	ports [slots][]*port
 	held  map[*port]struct{} // ports whose socket may hold bytes that the poller can't tell of
-	rd    rtpReader
+	rd    netio.Reader
 	buf   []byte
 	out   []byte
 	pcm   [maxPayload]int16
@@ -53,12 +54,12 @@ type shard struct {
 }
 
 func newShard(srv *Server) (*shard, error) {
-	p, err := newPoller()
+	p, err := netio.NewPoller()
 	if err != nil {
 		return nil, err
 	}
 	return &shard{
-		srv: srv, log: srv.log, now: monotonic, poll: p,
+		srv: srv, log: srv.log, now: netio.Monotonic, poll: p,
 		inbox: make(chan func(), 256), quit: make(chan struct{}),
 		count: 1, held: map[*port]struct{}{},
 		slew: newSlewTable(), buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
@@ -94,7 +95,7 @@ func (sh *shard) run() {
 	defer sh.wg.Done()
 	// The thread ends with the goroutine, since its priority is of no use to others.
 	runtime.LockOSThread()
-	if err := raisePriority(); err != nil {
+	if err := netio.RaisePriority(); err != nil {
 		sh.log.Debug("the media thread keeps its ordinary priority", "error", err)
 	}
 	next := sh.now()
@@ -127,13 +128,13 @@ func (sh *shard) run() {
 		next += slotNS
 		// It never yields to other goroutines: it would wait behind all that compute, whatever its thread's priority. That the
 		// runtime's monitor wakes up more often to take its processor away costs less than a thousandth of one.
-		sleepUntil(next)
+		netio.SleepUntil(next)
 	}
 }
 
 // end gives back what the shard holds, after its thread has ended.
 func (sh *shard) end() {
-	if err := sh.poll.close(); err != nil {
+	if err := sh.poll.Close(); err != nil {
 		sh.log.Warn("closing a poller failed", "error", err)
 	}
 }
@@ -142,35 +143,35 @@ func (sh *shard) end() {
 // of all others. So a packet leaves as near to its time as it can, and takes the AI's newest audio along.
 func (sh *shard) step(now, due int64) {
 	sh.wall = time.Now().UnixNano() - now
-	ready := sh.poll.ready()
-	sh.read(ready, now, true)
+	ready := sh.poll.Ready()
+	sh.Read(ready, now, true)
 	for _, p := range slices.Backward(sh.ports[sh.slot]) { // a port may remove itself
 		sh.guard(p, func() { p.tick(now, due) })
 	}
-	sh.read(ready, now, false)
+	sh.Read(ready, now, false)
 	sh.readHot(now)
 	sh.slot = (sh.slot + 1) % slots
 	if sh.count++; sh.count%talliesEvery == 0 {
-		sh.tally.flush(sh.srv.metrics)
+		sh.tally.Flush(sh.srv.metrics)
 	}
 }
 
 // read takes the input of this slot's sessions, or that of the others.
-func (sh *shard) read(ready []unix.EpollEvent, now int64, mine bool) {
+func (sh *shard) Read(ready []unix.EpollEvent, now int64, mine bool) {
 	for _, ev := range ready {
 		p := sh.watches(int(ev.Fd))
 		if p == nil || (p.slot == sh.slot) != mine {
 			continue
 		}
 		fd := ev.Fd
-		if p.hot() && fd == int32(p.ai.sock.st.pollFD()) {
+		if p.hot() && fd == int32(p.ai.sock.st.PollFD()) {
 			continue
 		}
 		sh.guard(p, func() {
 			switch {
-			case p.leg.rtp != nil && fd == int32(p.leg.rtp.fd):
+			case p.leg.rtp != nil && fd == int32(p.leg.rtp.FD):
 				p.leg.readRTP(now)
-			case p.leg.rtp != nil && fd == int32(p.leg.rtp.control.fd):
+			case p.leg.rtp != nil && fd == int32(p.leg.rtp.Control.FD):
 				p.ctl.readRTCP(now)
 			default:
 				p.ai.readSocket(now)
@@ -278,13 +279,13 @@ func (sh *shard) remove(p *port) {
 		}
 	}
 	if sh.idle() {
-		sh.tally.flush(sh.srv.metrics)
+		sh.tally.Flush(sh.srv.metrics)
 	}
 }
 
 // watch polls a descriptor for a port.
 func (sh *shard) watch(fd int, p *port) error {
-	if err := sh.poll.add(fd); err != nil {
+	if err := sh.poll.Add(fd); err != nil {
 		return err
 	}
 	if fd >= len(sh.byFD) {
@@ -308,7 +309,7 @@ func (sh *shard) unwatch(fd int) {
 		return
 	}
 	sh.byFD[fd] = nil
-	if err := sh.poll.remove(fd); err != nil {
+	if err := sh.poll.Remove(fd); err != nil {
 		sh.log.Warn("a descriptor could not be taken off the poller", "error", err)
 	}
 }

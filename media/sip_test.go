@@ -66,7 +66,7 @@ func (s *sipSocket) request(method, user, body, extra string) {
 func (s *sipSocket) final(method string) *sip.Response {
 	s.t.Helper()
 	for {
-		msg := s.read()
+		msg := s.Read()
 		if res, ok := msg.(*sip.Response); ok && !res.IsProvisional() && res.CSeq() != nil && string(res.CSeq().MethodName) == method {
 			if tag, ok := res.To().Params.Get("tag"); ok && res.StatusCode == 200 && s.tag == "" && method == "INVITE" {
 				s.tag = tag
@@ -76,7 +76,7 @@ func (s *sipSocket) final(method string) *sip.Response {
 	}
 }
 
-func (s *sipSocket) read() sip.Message {
+func (s *sipSocket) Read() sip.Message {
 	s.t.Helper()
 	buf := make([]byte, 4096)
 	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(soon)))
@@ -297,7 +297,7 @@ func TestLateOffer(t *testing.T) {
 	require.Equal(t, 200, s.final("INVITE").StatusCode)
 	s.request("ACK", "late2", s.offer("18", ""), "")
 	require.Equal(t, LegEnded{Cause: "bad_answer"}, event[LegEnded](t, sess2))
-	bye, ok := s.read().(*sip.Request)
+	bye, ok := s.Read().(*sip.Request)
 	require.True(t, ok)
 	require.Equal(t, sip.BYE, bye.Method)
 }

@@ -3,6 +3,7 @@ package media
 import (
 	"errors"
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"slices"
 	"time"
 )
@@ -18,7 +19,7 @@ const (
 
 // socket is the AI's connection: frames in both directions, none of them blocking. It belongs to the shard.
 type socket struct {
-	st        stream
+	st        netio.Stream
 	in        frameReader
 	dec       *textDecoder // not the shard's while paused
 	paused    bool         // a long text frame is being decoded, or waits for memory; reading waits, so that order is kept
@@ -64,11 +65,11 @@ func (a *aiSocket) attach(d *dialed, meta []byte, now int64) {
 	if !a.watchSocket(now) {
 		return
 	}
-	a.write(opText, meta, false, now)
+	a.Write(opText, meta, false, now)
 	texts := a.waiting
 	a.waiting, a.waitingBytes = nil, 0
 	for _, t := range texts {
-		a.write(opText, t, false, now)
+		a.Write(opText, t, false, now)
 	}
 	if a.sock == s && len(d.early) > 0 {
 		s.stash = d.early
@@ -96,11 +97,11 @@ func (a *aiSocket) detach() {
 // watchSocket has the shard read the socket; it reports whether that could be.
 func (a *aiSocket) watchSocket(now int64) bool {
 	st := a.sock.st
-	if err := a.sh.watch(st.pollFD(), a.port); err != nil {
+	if err := a.sh.watch(st.PollFD(), a.port); err != nil {
 		a.socketFailed(err, now)
 		return false
 	}
-	if st.holds() {
+	if st.Holds() {
 		a.sh.held[a.port] = struct{}{}
 	}
 	return true
@@ -108,11 +109,11 @@ func (a *aiSocket) watchSocket(now int64) bool {
 
 func (a *aiSocket) unwatchSocket(s *socket) {
 	delete(a.sh.held, a.port)
-	a.sh.unwatch(s.st.pollFD())
+	a.sh.unwatch(s.st.PollFD())
 }
 
-func (a *aiSocket) closeStream(st stream) {
-	if err := st.close(); err != nil {
+func (a *aiSocket) closeStream(st netio.Stream) {
+	if err := st.Close(); err != nil {
 		a.log.Debug("closing the voice agent's socket failed", "error", err)
 	}
 }
@@ -129,7 +130,7 @@ func (a *aiSocket) readSocket(now int64) {
 		return
 	}
 	s.corked = false
-	a.flush(now)
+	a.Flush(now)
 	if a.sock != s || s.paused {
 		return
 	}
@@ -151,8 +152,8 @@ func (a *aiSocket) takeInput(s *socket, now int64) {
 			}
 			continue
 		}
-		n, err := s.st.read(a.sh.buf)
-		if errors.Is(err, errAgain) {
+		n, err := s.st.Read(a.sh.buf)
+		if errors.Is(err, netio.ErrAgain) {
 			delete(a.sh.held, a.port)
 			return
 		}
@@ -166,7 +167,7 @@ func (a *aiSocket) takeInput(s *socket, now int64) {
 		if a.sock != s || s.paused {
 			return
 		}
-		if n < len(a.sh.buf) && len(s.stash) == 0 && !s.st.holds() {
+		if n < len(a.sh.buf) && len(s.stash) == 0 && !s.st.Holds() {
 			delete(a.sh.held, a.port)
 			return
 		}
@@ -195,7 +196,7 @@ func (a *aiSocket) feed(b []byte, now int64) int {
 			a.violated(errTextTooLong("a text frame is longer than 16 MiB"), now)
 			return n
 		}
-		a.write(opClose, closePayload(code, "protocol error"), false, now)
+		a.Write(opClose, closePayload(code, "protocol error"), false, now)
 		a.socketFailed(err, now)
 		return n
 	}
@@ -316,7 +317,7 @@ func (a *aiSocket) peerClosed(now int64) {
 	}
 	if len(a.sock.pending) == 0 { // not into the middle of a frame
 		echo := appendFrame(nil, opClose, closePayload(closeNormal, ""))
-		_, _ = a.sock.st.write(echo) // the answer is a courtesy: the socket is closed in any case
+		_, _ = a.sock.st.Write(echo) // the answer is a courtesy: the socket is closed in any case
 	}
 	if code != closeNormal && code != closeNoStatus {
 		a.socketFailed(&closedError{code: code}, now)
@@ -374,8 +375,8 @@ func (a *aiSocket) tickSocket(now int64) {
 		return
 	}
 	if len(s.pending) > 0 || len(s.queue) > 0 || s.pongDue {
-		a.flush(now)
-	} else if err := s.st.flush(); err != nil && !errors.Is(err, errAgain) {
+		a.Flush(now)
+	} else if err := s.st.Flush(); err != nil && !errors.Is(err, netio.ErrAgain) {
 		a.socketFailed(err, now)
 	}
 	if a.sock != s {
@@ -390,7 +391,7 @@ func (a *aiSocket) tickSocket(now int64) {
 		a.socketFailed(errSocketDead, now)
 	case now >= s.nextPing:
 		s.nextPing = now + pingEvery
-		a.write(opPing, nil, false, now)
+		a.Write(opPing, nil, false, now)
 	}
 }
 
@@ -404,12 +405,12 @@ func (a *aiSocket) shutdown(code int, reason CloseReason, now int64) {
 	a.closing, a.closeDeadline = true, now+closeLinger
 	a.leg.closeRTP()
 	if a.rec.rec != nil {
-		a.rec.track.flush(a.rec.rec)
+		a.rec.track.Flush(a.rec.rec)
 		a.rec.rec.finish(a.rec.samplesAt(now))
 		a.sh.srv.recorder.closeFile(a.s.file)
 	}
 	if a.sock != nil {
-		a.write(opClose, closePayload(code, string(reason)), false, now)
+		a.Write(opClose, closePayload(code, string(reason)), false, now)
 	}
 	if a.sock == nil {
 		a.finishClosing()
@@ -423,8 +424,8 @@ func (a *aiSocket) tickClosing(now int64) {
 		return
 	}
 	if len(a.sock.pending) > 0 || len(a.sock.queue) > 0 {
-		a.flush(now)
-	} else if err := a.sock.st.flush(); err != nil && !errors.Is(err, errAgain) {
+		a.Flush(now)
+	} else if err := a.sock.st.Flush(); err != nil && !errors.Is(err, netio.ErrAgain) {
 		a.socketFailed(err, now)
 	}
 }

@@ -67,7 +67,7 @@ func TestWriteDeadline(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
-	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.PollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	frame := make([]byte, 640)
 	full := int64(0)
 	n := uint64(0)
@@ -121,7 +121,7 @@ func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
-	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.PollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	const total = 400
 	for n := 1; n <= total; {
 		if !r.step() {
@@ -170,7 +170,7 @@ func TestTextsBound(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
-	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.pollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.PollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	n := 0
 	for r.p.ai.sock != nil {
 		n++
@@ -277,7 +277,7 @@ func TestSocketAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun coun
 			t.Fatal(err)
 		}
 		for {
-			if _, _, _, err := r.rd.read(r.caller); err != nil {
+			if _, _, _, err := r.rd.Read(r.caller); err != nil {
 				break
 			}
 		}

@@ -2,6 +2,7 @@ package media
 
 import (
 	"errors"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"time"
 )
 
@@ -34,7 +35,7 @@ func (a *aiSocket) sendAudio(f []byte, now int64) {
 		a.stats.FramesDropped++
 		a.sh.tally.dropped++
 	}
-	a.write(opBinary, f, true, now)
+	a.Write(opBinary, f, true, now)
 	a.stats.FramesToAI++
 	a.sh.tally.toAI++
 }
@@ -65,7 +66,7 @@ func (a *aiSocket) sendRaw(b []byte) {
 	switch {
 	case a.closing:
 	case a.sock != nil:
-		a.write(opText, b, false, a.sh.now())
+		a.Write(opText, b, false, a.sh.now())
 	case a.reconnecting && len(a.waiting) < textQueue && a.waitingBytes+len(b) <= textBytes:
 		a.waiting, a.waitingBytes = append(a.waiting, b), a.waitingBytes+len(b)
 	}
@@ -73,7 +74,7 @@ func (a *aiSocket) sendRaw(b []byte) {
 
 // write frames a payload and writes it, as far as the connection takes it; the rest waits. Texts that answer what is being read
 // go out together.
-func (a *aiSocket) write(op byte, payload []byte, audio bool, now int64) {
+func (a *aiSocket) Write(op byte, payload []byte, audio bool, now int64) {
 	s := a.sock
 	if s == nil {
 		return
@@ -101,15 +102,15 @@ func (a *aiSocket) write(op byte, payload []byte, audio bool, now int64) {
 		}
 	}
 	if !s.corked || op == opClose {
-		a.flush(now)
+		a.Flush(now)
 	}
 }
 
 // push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
 func (a *aiSocket) push(b []byte, now int64) bool {
 	s := a.sock
-	n, err := s.st.write(b)
-	if err != nil && !errors.Is(err, errAgain) {
+	n, err := s.st.Write(b)
+	if err != nil && !errors.Is(err, netio.ErrAgain) {
 		a.socketFailed(err, now)
 		return false
 	}
@@ -128,7 +129,7 @@ func (a *aiSocket) push(b []byte, now int64) bool {
 }
 
 // flush writes what waits: texts that follow each other by one write, the newest pong behind all.
-func (a *aiSocket) flush(now int64) {
+func (a *aiSocket) Flush(now int64) {
 	s := a.sock
 	if len(s.pending) > 0 && !a.push(s.pending, now) {
 		return

@@ -44,7 +44,7 @@ const maxName = 256
 var errLongName = errors.New("a mark's name and a frame's id may have 256 characters")
 
 // read parses a text frame; content is the audio that was cut out of it.
-func (t *textDecoder) read(msg, content []byte, mayDesign bool) (textFrame, error) {
+func (t *textDecoder) Read(msg, content []byte, mayDesign bool) (textFrame, error) {
 	var env struct {
 		Type string          `json:"type"`
 		ID   json.RawMessage `json:"id"`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,16 +22,16 @@ const sendBuffer = 64 << 10
 
 // dialed is an open WebSocket, after gorilla's handshake and before a shard takes it.
 type dialed struct {
-	st    stream
+	st    netio.Stream
 	early []byte // bytes of frames that came with the handshake's answer
 }
 
 // close gives up a socket that no shard has taken; nil is none.
-func (d *dialed) close() error {
+func (d *dialed) Close() error {
 	if d == nil {
 		return nil
 	}
-	return d.st.close()
+	return d.st.Close()
 }
 
 // dialSocket opens the AI's socket: address guard, TLS, handshake, subprotocol.
@@ -171,24 +172,24 @@ func (c *headerConn) takeOver() (*dialed, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer); err != nil {
-		return nil, errors.Join(fmt.Errorf("taking over a connection: %w", err), st.close())
+		return nil, errors.Join(fmt.Errorf("taking over a connection: %w", err), st.Close())
 	}
 	return &dialed{st: st, early: c.rest}, nil
 }
 
-func (c *headerConn) stream() (st stream, fd int, err error) {
+func (c *headerConn) stream() (st netio.Stream, fd int, err error) {
 	switch conn := c.Conn.(type) {
 	case *net.TCPConn:
-		s, err := newFDStream(conn)
+		s, err := netio.TakeOver(conn)
 		if err != nil {
 			return nil, -1, err
 		}
-		return s, s.fd, nil
+		return s, s.FD, nil
 	case *tlsLink:
 		if err := conn.raw.handOver(); err != nil {
 			return nil, -1, err
 		}
-		return &tlsStream{conn: conn.Conn, raw: conn.raw}, conn.raw.fd.fd, nil
+		return &tlsStream{conn: conn.Conn, raw: conn.raw}, conn.raw.fd.FD, nil
 	}
 	return nil, -1, errNotTCP
 }

@@ -2,7 +2,6 @@ package media
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 )
@@ -32,9 +31,6 @@ const (
 	// maxPlainText bounds all other text messages.
 	maxPlainText = 64 << 10
 )
-
-// errSocketEOF means that the peer closed the connection without a close frame.
-var errSocketEOF = errors.New("voice agent's socket: connection closed without a close frame")
 
 // frameError is a breach of RFC 6455 by the peer.
 type frameError struct {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"github.com/ringmaster/ringmaster/media/netio"
 	"io"
 	"net"
 	"os"
@@ -36,7 +37,7 @@ func TrustCA(path string) (*tls.Config, error) {
 type handoverConn struct {
 	net.Conn // until the hand-over
 
-	fd  *fdStream // after it
+	fd  *netio.FDStream // after it
 	out []byte
 }
 
@@ -46,7 +47,7 @@ func (c *handoverConn) handOver() error {
 	if !ok {
 		return errNotTCP
 	}
-	fd, err := newFDStream(tcp)
+	fd, err := netio.TakeOver(tcp)
 	if err != nil {
 		return err
 	}
@@ -59,13 +60,13 @@ func (c *handoverConn) Read(p []byte) (int, error) {
 	if c.fd == nil {
 		return c.Conn.Read(p)
 	}
-	n, err := c.fd.read(p)
+	n, err := c.fd.Read(p)
 	switch {
 	case err == nil:
 		return n, nil
-	case errors.Is(err, errAgain):
+	case errors.Is(err, netio.ErrAgain):
 		return 0, errTLSAgain
-	case errors.Is(err, errSocketEOF):
+	case errors.Is(err, netio.ErrEOF):
 		return 0, io.EOF
 	}
 	return 0, err
@@ -79,7 +80,7 @@ func (c *handoverConn) Write(p []byte) (int, error) {
 	n := 0
 	if len(c.out) == 0 {
 		var err error
-		if n, err = c.fd.write(p); err != nil && !errors.Is(err, errAgain) {
+		if n, err = c.fd.Write(p); err != nil && !errors.Is(err, netio.ErrAgain) {
 			return 0, err
 		}
 	}
@@ -88,16 +89,16 @@ func (c *handoverConn) Write(p []byte) (int, error) {
 }
 
 // flush writes what waits; errAgain says that some of it still does.
-func (c *handoverConn) flush() error {
+func (c *handoverConn) Flush() error {
 	if len(c.out) == 0 {
 		return nil
 	}
-	n, err := c.fd.write(c.out)
+	n, err := c.fd.Write(c.out)
 	if err != nil {
 		return err
 	}
 	if c.out = c.out[:copy(c.out, c.out[n:])]; len(c.out) > 0 {
-		return errAgain
+		return netio.ErrAgain
 	}
 	return nil
 }
@@ -107,7 +108,7 @@ func (c *handoverConn) Close() error {
 	if c.fd == nil {
 		return c.Conn.Close()
 	}
-	return c.fd.close()
+	return c.fd.Close()
 }
 
 // SetDeadline, SetReadDeadline and SetWriteDeadline implement net.Conn: what never blocks needs no deadline.
@@ -141,21 +142,21 @@ type tlsStream struct {
 	raw  *handoverConn
 }
 
-func (s *tlsStream) read(p []byte) (int, error) {
+func (s *tlsStream) Read(p []byte) (int, error) {
 	n, err := s.conn.Read(p)
 	switch {
 	case n > 0, err == nil:
 		return n, nil // an error comes again with the next read
 	case errors.Is(err, errTLSAgain):
-		return 0, errAgain
+		return 0, netio.ErrAgain
 	case errors.Is(err, io.EOF):
-		return 0, errSocketEOF
+		return 0, netio.ErrEOF
 	}
 	return 0, fmt.Errorf("reading the voice agent's socket: %w", err)
 }
 
-func (s *tlsStream) write(p []byte) (int, error) {
-	if err := s.flush(); err != nil {
+func (s *tlsStream) Write(p []byte) (int, error) {
+	if err := s.Flush(); err != nil {
 		return 0, err
 	}
 	n, err := s.conn.Write(p)
@@ -165,13 +166,13 @@ func (s *tlsStream) write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *tlsStream) flush() error { return s.raw.flush() }
-func (s *tlsStream) pollFD() int  { return s.raw.fd.fd }
+func (s *tlsStream) Flush() error { return s.raw.Flush() }
+func (s *tlsStream) PollFD() int  { return s.raw.fd.FD }
 
 // holds: crypto/tls may have read further records than it gave out, of which the poller knows nothing.
-func (s *tlsStream) holds() bool { return true }
+func (s *tlsStream) Holds() bool { return true }
 
-func (s *tlsStream) close() error { return s.conn.Close() }
+func (s *tlsStream) Close() error { return s.conn.Close() }
 
 // errNotTCP: only TCP connections can be polled.
 var errNotTCP = errors.New("voice agent's socket: not a TCP connection")
@@ -182,7 +183,7 @@ var errTLSAgain net.Error = tlsAgainError{}
 type tlsAgainError struct{}
 
 // Error implements error.
-func (tlsAgainError) Error() string { return errAgain.Error() }
+func (tlsAgainError) Error() string { return netio.ErrAgain.Error() }
 
 // Timeout implements net.Error.
 func (tlsAgainError) Timeout() bool { return false }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 // testCA issues certificates for voice agents.
@@ -205,10 +206,10 @@ func TestTLSStuck(t *testing.T) {
 	frame := make([]byte, 4096)
 	total := 0
 	for {
-		n, err := st.write(frame)
+		n, err := st.Write(frame)
 		total += n
 		if err != nil {
-			require.ErrorIs(t, err, errAgain)
+			require.ErrorIs(t, err, netio.ErrAgain)
 			break
 		}
 		require.Less(t, total, 64<<20, "the stream takes without end")
@@ -217,18 +218,18 @@ func TestTLSStuck(t *testing.T) {
 	got := make([]byte, 0, total)
 	buf := make([]byte, 64<<10)
 	for len(got) < total {
-		_ = st.flush() // errAgain until the peer has read on
+		_ = st.Flush() // errAgain until the peer has read on
 		n, err := ts.Read(buf)
 		require.NoError(t, err)
 		got = append(got, buf[:n]...)
 	}
 	require.Len(t, got, total)
-	_, err := st.read(buf)
-	require.ErrorIs(t, err, errAgain)
+	_, err := st.Read(buf)
+	require.ErrorIs(t, err, netio.ErrAgain)
 	require.NoError(t, ts.Close())
-	require.Eventually(t, func() bool { _, err = st.read(buf); return err != errAgain }, soon, tick) //nolint:errorlint // the sentinel itself
-	require.ErrorIs(t, err, errSocketEOF)
-	require.NoError(t, st.close())
+	require.Eventually(t, func() bool { _, err = st.Read(buf); return err != netio.ErrAgain }, soon, tick) //nolint:errorlint // the sentinel itself
+	require.ErrorIs(t, err, netio.ErrEOF)
+	require.NoError(t, st.Close())
 }
 
 // TestTLSInPieces lets a record arrive byte by byte: a read that finds a part of it must not spoil the connection.
@@ -244,15 +245,15 @@ func TestTLSInPieces(t *testing.T) {
 	for _, b := range dam.kept[:len(dam.kept)-1] {
 		_, err := server.Write([]byte{b})
 		require.NoError(t, err)
-		_, err = st.read(buf)
-		require.ErrorIs(t, err, errAgain)
+		_, err = st.Read(buf)
+		require.ErrorIs(t, err, netio.ErrAgain)
 	}
 	_, err = server.Write(dam.kept[len(dam.kept)-1:])
 	require.NoError(t, err)
 	n := 0
-	require.Eventually(t, func() bool { n, err = st.read(buf); return err == nil }, soon, tick)
+	require.Eventually(t, func() bool { n, err = st.Read(buf); return err == nil }, soon, tick)
 	require.Equal(t, "hello", string(buf[:n]))
-	require.NoError(t, st.close())
+	require.NoError(t, st.Close())
 }
 
 // shakeHands makes a stream as the shard has it, and its other end.
