@@ -56,7 +56,7 @@ func (n *network) arrivals(now int64) []flight {
 }
 
 // TestHour runs one hour of a caller whose clock is 200 ppm off, with 1% loss and 30 ms of jitter: the recording stays in
-// step, nothing is ever held for long, the AI's stream keeps to our clock, and the statistics are right. Under the race detector,
+// Step, nothing is ever held for long, the AI's stream keeps to our clock, and the statistics are right. Under the race detector,
 // where an hour costs several times as much, half of one has to do.
 func TestHour(t *testing.T) {
 	t.Parallel()

@@ -9,10 +9,10 @@
 // frame are fromCaller.frame), socket.go and socketout.go (its voice
 // agent's connection), then the parts that these are made of: the SIP dialog (sip.go, leg.go, sdp.go) and what a re-INVITE changes
 // (moved.go); the caller's stream (caller.go: jitter*.go puts it in order; package dsp fills gaps and pauses); RTCP
-// (rtcp.go, rtcp_port.go) and what it tells of the audio (quality.go, outbound.go); the caller's digits (dtmf*.go) and the
+// (rtcp.go, rtcp_port.go) and what it tells of the audio (quality.go, outbound.go); the caller's digits (keys.go, dtmfport.go, package dtmf) and the
 // detection of answering machines (amd.go, package amd); WebSocket frames (ws*.go, text*.go, playaudio.go) and what bounds them (flood.go), playout
 // (playout.go, playrate.go, backlog.go), codecs (package dsp, uplink.go), taps (tap.go) and the recording
 // (recorder.go, callertrack.go; recwriter.go and recfile.go, which bring it to the disk; package wav).
 //
-// The audio path reads and writes its sockets by system calls of Linux (udp_linux.go), beside the runtime's poller.
+// The audio path reads and writes its sockets by system calls of Linux (package netio), beside the runtime's poller.
 package media

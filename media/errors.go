@@ -23,6 +23,8 @@ var (
 	ErrNoRecording = errors.New("finishing a recording: the session has none")
 	// ErrSessionOpen means that a recording can't be finished before its session is closed.
 	ErrSessionOpen = errors.New("finishing a recording: the session is open")
+	// ErrNoLeg means that no caller is on the session.
+	ErrNoLeg = errors.New("media session has no leg")
 	// ErrSubprotocol means that the subprotocol is not served here, or that the peer did not select it.
 	ErrSubprotocol = errors.New("dialing the voice agent's socket: subprotocol not agreed")
 )

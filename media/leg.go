@@ -12,6 +12,7 @@ import (
 	"github.com/emiago/sipgo"
 	"github.com/emiago/sipgo/sip"
 	"github.com/google/uuid"
+	"github.com/ringmaster/ringmaster/media/dtmf"
 )
 
 // byeTimeout bounds a BYE: the switch is on this machine, and the session has ended for us anyway.
@@ -39,7 +40,7 @@ type leg struct {
 	offered  bool // our 200 carried an offer; the ACK has the answer
 	answered bool
 	over     bool
-	keys     []dtmfKey // digits that wait to be sent by INFO
+	keys     []dtmf.Key // digits that wait to be sent by INFO
 	keying   bool
 }
 
@@ -211,7 +212,7 @@ func (l *leg) ack(req *sip.Request) {
 	}
 }
 
-// fresh tells whether a request is newer than all before it; if not, it has been answered.
+// Fresh tells whether a request is newer than all before it; if not, it has been answered.
 func (l *leg) fresh(req *sip.Request, tx sip.ServerTransaction) bool {
 	l.mu.Lock()
 	n := req.CSeq().SeqNo

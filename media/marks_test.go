@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dtmf"
 )
 
 // markWorld is what a mark's answers must look like, told by what the caller really heard: every sample has a number of its
@@ -19,7 +21,7 @@ type markWorld struct {
 	*portRig
 
 	rnd   *rand.Rand
-	sent  int // samples given to the AI's socket so far; a sample's number is its position
+	sent  int // Samples given to the AI's socket so far; a sample's number is its position
 	gone  int // all samples before this one have been heard, or were dropped
 	names int
 	marks []waitingMark // those that wait for their answer
@@ -242,7 +244,9 @@ func (w *markWorld) turn() {
 		}
 	case 3:
 		if w.up {
-			_, err := w.p.keys.queueKeys([]dtmfKey{{event: 5, frames: 4}})
+			press, err := dtmf.Parse("5", 80*time.Millisecond)
+			require.NoError(w.t, err)
+			_, err = w.p.keys.queueKeys(press)
 			require.NoError(w.t, err)
 		}
 	}

@@ -129,7 +129,7 @@ type tally struct {
 	stranger, malformed, duplicate, late, badType uint64
 	conceal                                       int64 // ns
 	toAI, fromAI, dropped                         uint64
-	unplayed                                      uint64 // samples (of 8 kHz) of the AI that found no room
+	unplayed                                      uint64 // Samples (of 8 kHz) of the AI that found no room
 }
 
 func (t *tally) Flush(m *metrics) {

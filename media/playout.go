@@ -36,7 +36,7 @@ func (c *chunkPool) put(b []int16) {
 // mark is a name that the AI put behind its audio.
 type mark struct {
 	name string
-	pos  uint64 // samples queued before it, since the session began
+	pos  uint64 // Samples queued before it, since the session began
 }
 
 // markAnswer is what became of a mark.
@@ -51,7 +51,7 @@ type playout struct {
 	rate   int // of all that is queued
 	pool   *chunkPool
 	chunks [][]int16
-	head   int // samples of chunks[0] that are gone
+	head   int // Samples of chunks[0] that are gone
 	queued uint64
 	gone   uint64 // played or dropped
 	marks  []mark
@@ -69,7 +69,7 @@ func (q *playout) scaled(n int) int { return n * q.rate / dsp.SampleRate }
 // frame is the length of 20 ms, in samples.
 func (q *playout) frame() int { return q.rate / dsp.FramesPerSecond }
 
-// push queues samples and returns how many did not fit.
+// Push queues samples and returns how many did not fit.
 func (q *playout) push(pcm []int16) int {
 	lost := max(len(pcm)-q.room(), 0)
 	pcm = pcm[:len(pcm)-lost]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/media/netio"
 )
 
@@ -257,7 +258,7 @@ func (l *portLeg) endLeg() {
 		return
 	}
 	l.keys.endKey(l.sh.now())
-	l.keys.out.clear()
+	l.keys.out.Clear()
 	l.keys.pt = 0 // the next leg negotiates its own
 	l.ctl.report(l.sh.now(), true)
 	l.up = false
@@ -277,8 +278,8 @@ func (p *port) tick(now, due int64) {
 	}
 	if p.leg.up {
 		p.rx.pump(now)
-		if d, ok := p.keys.in.expire(now); ok {
-			p.keys.heardKey(p.keys.rtpKey(d), wayRTP, now)
+		if d, ok := p.keys.in.Expire(now); ok {
+			p.keys.heardKey(p.keys.rtpKey(d), dtmf.ByRTP, now)
 		}
 		p.leg.watchSilence(now)
 		p.ctl.tickRTCP(now)

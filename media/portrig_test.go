@@ -121,7 +121,7 @@ func (r *portRig) Read() {
 	}
 }
 
-// step turns the clock by a slot of 5 ms; the session's own comes every fourth time. It reports whether this was it.
+// Step turns the clock by a slot of 5 ms; the session's own comes every fourth time. It reports whether this was it.
 func (r *portRig) step() bool {
 	r.now += slotNS
 	r.slot++

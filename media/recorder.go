@@ -34,7 +34,7 @@ type recorder struct {
 	head   int64 // where base lies in the window, which is a ring; whole blocks lead there
 	failed error // set once: the recording has ended early
 
-	clipped uint64 // samples that came too late for their place
+	clipped uint64 // Samples that came too late for their place
 	paused  bool   // what comes is left out, and its place stays silent
 }
 
@@ -110,7 +110,7 @@ func (r *recorder) Flush(n int64) error {
 	return r.failed
 }
 
-// finish writes what is left up to a position.
+// Finish writes what is left up to a position.
 func (r *recorder) finish(end int64) {
 	for r.base < end && r.failed == nil {
 		if r.Flush(min(recBlock, end-r.base)) != nil {

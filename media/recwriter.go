@@ -67,7 +67,7 @@ func newRecWriter(m *metrics, open recOpen) *recWriter {
 	return w
 }
 
-// add takes a new recording in; its file is opened by a worker.
+// Add takes a new recording in; its file is opened by a worker.
 func (w *recWriter) add(spec *RecordingSpec, log *slog.Logger) *recFile {
 	f := &recFile{spec: *spec, log: log, done: make(chan struct{})}
 	w.mu.Lock()
@@ -208,7 +208,7 @@ func (w *recWriter) abandon(f *recFile) {
 	w.fail(f, errRecorderBehind)
 }
 
-// finish has a closed file cut to its call, and waits for that as long as ctx allows.
+// Finish has a closed file cut to its call, and waits for that as long as ctx allows.
 func (w *recWriter) finish(ctx context.Context, f *recFile, answered, ended time.Time) (wav.Recording, error) {
 	job := &finishJob{ctx: ctx, answered: answered, ended: ended, reply: make(chan finishResult, 1)}
 	w.mu.Lock()

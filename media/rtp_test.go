@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/dtmf"
 )
 
 func metric(t *testing.T, c prometheus.Collector) float64 {
@@ -142,8 +143,8 @@ func FuzzRTP(f *testing.F) {
 			return
 		}
 		require.LessOrEqual(t, len(p), len(b)-12)
-		var d dtmfReceiver
-		d.push(h.Timestamp, p, 0)
+		var d dtmf.Receiver
+		d.Push(h.Timestamp, p, 0)
 		var c caller
 		require.NoError(t, c.setRate(dsp.SampleRate))
 		c.rx.packet(h.SSRC, h.SequenceNumber)

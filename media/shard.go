@@ -139,7 +139,7 @@ func (sh *shard) end() {
 	}
 }
 
-// step does one slot's work: the playout of this slot's sessions, behind the input that is there for them, and then the input
+// Step does one slot's work: the playout of this slot's sessions, behind the input that is there for them, and then the input
 // of all others. So a packet leaves as near to its time as it can, and takes the AI's newest audio along.
 func (sh *shard) step(now, due int64) {
 	sh.wall = time.Now().UnixNano() - now
@@ -256,7 +256,7 @@ func (sh *shard) idle() bool {
 	return true
 }
 
-// add gives a session the emptiest slot.
+// Add gives a session the emptiest slot.
 func (sh *shard) add(p *port) {
 	best := 0
 	for i := range sh.ports {

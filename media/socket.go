@@ -174,7 +174,7 @@ func (a *aiSocket) takeInput(s *socket, now int64) {
 	}
 }
 
-// feed gives bytes to the frame reader, up to a text frame that is decoded elsewhere or to the end of the socket's share, and
+// Feed gives bytes to the frame reader, up to a text frame that is decoded elsewhere or to the end of the socket's share, and
 // returns how many were taken.
 func (a *aiSocket) feed(b []byte, now int64) int {
 	s := a.sock

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/dtmf"
 )
 
 // TestPings has the port ping every 15 s, and take an AI that is silent for 40 s for dead.
@@ -263,7 +264,7 @@ func TestSocketAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun coun
 	down := aiAudio(dsptest.Tone(1000, 16000, 320))
 	up := make([]byte, 640)
 	buf := make([]byte, 64<<10)
-	event := rtpEvent(5, false, 160)
+	event := telephoneEvent(5, false, 160)
 	step := func() {
 		if _, err := unix.Write(r.ai, down); err != nil {
 			t.Fatal(err)
@@ -282,18 +283,18 @@ func TestSocketAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun coun
 			}
 		}
 	}
-	r.p.keys.in = dtmfReceiver{active: true, reported: true, event: 5, ts: 7} // a key whose end is repeated
+	r.p.keys.events(7, telephoneEvent(5, true, 160), r.now) // its end is repeated
 	for range 300 {
 		step()
 	}
 	require.Zero(t, testing.AllocsPerRun(500, step))
-	keys := make([]dtmfKey, 0, 4)
-	keys = append(keys, dtmfKey{event: 5, frames: 4})
-	require.NoError(t, r.p.keys.out.add(keys))
-	r.p.keys.out.clear()
+	keys, err := dtmf.Parse("5", 80*time.Millisecond)
+	require.NoError(t, err)
+	require.NoError(t, r.p.keys.out.Add(keys))
+	r.p.keys.out.Clear()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if len(r.p.keys.out.queue) == 0 {
-			_ = r.p.keys.out.add(keys)
+		if r.p.keys.out.Idle() {
+			_ = r.p.keys.out.Add(keys)
 		}
 		step()
 	}))

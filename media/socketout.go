@@ -106,7 +106,7 @@ func (a *aiSocket) Write(op byte, payload []byte, audio bool, now int64) {
 	}
 }
 
-// push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
+// Push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
 func (a *aiSocket) push(b []byte, now int64) bool {
 	s := a.sock
 	n, err := s.st.Write(b)

@@ -74,7 +74,7 @@ type frameReader struct {
 	nctl    int
 }
 
-// feed reads p and returns how much of it was used: all, unless the sink stopped it or an error was found.
+// Feed reads p and returns how much of it was used: all, unless the sink stopped it or an error was found.
 func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 	used := 0
 	for {
@@ -139,7 +139,7 @@ func (r *frameReader) askLong(sink frameSink) (bool, error) {
 	return true, nil
 }
 
-// finish ends a frame whose body is complete. It reports false when the sink wants a pause.
+// Finish ends a frame whose body is complete. It reports false when the sink wants a pause.
 func (r *frameReader) finish(sink frameSink) bool {
 	r.body, r.nhead = false, 0
 	if r.op >= opClose {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -208,7 +209,7 @@ func (s *fakeSession) SendCommandResult(r media.CommandResult) error {
 func (s *fakeSession) SendDTMF(digits string, _ time.Duration) error {
 	s.trace.add("media sends dtmf %s", digits)
 	if digits == "99" {
-		return media.ErrDTMFQueueFull
+		return dtmf.ErrQueueFull
 	}
 	return nil
 }

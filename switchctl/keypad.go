@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/dtmf"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -75,7 +76,7 @@ func (k *keypad) pastSwitch(on bool) {
 // callerInfo is a SIP INFO of the caller. The switch drops its digit when the leg has telephone-events, and passes it on when
 // it has not; the session tells a digit that comes twice.
 func (k *keypad) callerInfo(ev *esl.Event) {
-	digit, dur, ok := media.ParseInfo(ev.Get("SIP-Content-Type"), ev.Body())
+	digit, dur, ok := dtmf.ParseInfo(ev.Get("SIP-Content-Type"), ev.Body())
 	if ok && k.voice.ai.live() && k.voice.ai.media != nil {
 		k.voice.ai.media.HeardDTMF(digit, dur)
 	}
@@ -83,7 +84,7 @@ func (k *keypad) callerInfo(ev *esl.Event) {
 
 // checkDigits tells what is wrong with the digits of a [VerbSendDTMF]; nil when nothing is.
 func checkDigits(digits string) error {
-	if err := media.CheckDigits(digits); err != nil {
+	if err := dtmf.Check(digits); err != nil {
 		return &MalformedError{Field: "digits", Message: strings.TrimPrefix(err.Error(), "digits ")}
 	}
 	return nil
@@ -115,7 +116,7 @@ func (k *keypad) sendDTMF(ctx context.Context, m controlCommand) error {
 		switch {
 		case errors.Is(err, media.ErrNoLeg):
 			err = noLeg
-		case errors.Is(err, media.ErrDTMFQueueFull):
+		case errors.Is(err, dtmf.ErrQueueFull):
 			err = ErrDTMFQueueFull
 		case errors.Is(err, media.ErrSessionClosed), errors.Is(err, media.ErrServerClosed):
 			err = ErrSessionTerminated

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -110,7 +110,7 @@ func (s *talking) deafen(ctx context.Context) {
 
 // infoDigit hears a SIP INFO of the caller for a handler.
 func (s *talking) infoDigit(ctx context.Context, ev *esl.Event) {
-	if digit, _, ok := media.ParseInfo(ev.Get("SIP-Content-Type"), ev.Body()); ok {
+	if digit, _, ok := dtmf.ParseInfo(ev.Get("SIP-Content-Type"), ev.Body()); ok {
 		s.digit(ctx, digit, evInfo)
 	}
 }

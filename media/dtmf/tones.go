@@ -1,4 +1,4 @@
-package media
+package dtmf
 
 import (
 	"github.com/ringmaster/ringmaster/media/dsp"
@@ -39,9 +39,9 @@ func toneFreqs() [8]float64 { return [8]float64{697, 770, 852, 941, 1209, 1336, 
 // toneKeys are the digits by low and high frequency.
 const toneKeys = "123A456B789C*0#D"
 
-// toneDetector finds digits that are sent as tones in 8 kHz audio. Goertzel's filters run over blocks of 5 ms; the phases
+// ToneDetector finds digits that are sent as tones in 8 kHz audio. Goertzel's filters run over blocks of 5 ms; the phases
 // of five blocks together give the power, and by their advance the frequency, which speech doesn't hold for 40 ms.
-type toneDetector struct {
+type ToneDetector struct {
 	coeff  [8]float64    // 2 cos ω
 	back   [8]complex128 // e^(−jω), which turns a filter's state into a spectrum's value
 	turn   [8]complex128 // the phase's advance over a block
@@ -63,8 +63,8 @@ type toneDetector struct {
 	last      int // the last one that showed it
 }
 
-func newToneDetector() *toneDetector {
-	d := &toneDetector{}
+func NewToneDetector() *ToneDetector {
+	d := &ToneDetector{}
 	for i, hz := range toneFreqs() {
 		w := 2 * math.Pi * hz / dsp.SampleRate
 		d.coeff[i] = 2 * math.Cos(w)
@@ -74,8 +74,8 @@ func newToneDetector() *toneDetector {
 	return d
 }
 
-// feed takes audio and returns the digit that ended in it, if one did. It doesn't allocate.
-func (d *toneDetector) feed(pcm []int16) (out dtmfDigit, ok bool) {
+// Feed takes audio and returns the digit that ended in it, if one did. It doesn't allocate.
+func (d *ToneDetector) Feed(pcm []int16) (out Digit, ok bool) {
 	for len(pcm) > 0 {
 		n := min(toneBlock-d.fill, len(pcm))
 		d.filter(pcm[:n])
@@ -93,7 +93,7 @@ func (d *toneDetector) feed(pcm []int16) (out dtmfDigit, ok bool) {
 	return out, ok
 }
 
-func (d *toneDetector) filter(pcm []int16) {
+func (d *ToneDetector) filter(pcm []int16) {
 	for _, s := range pcm {
 		x := float64(s) * (1.0 / 32768)
 		d.energy += x * x
@@ -105,7 +105,7 @@ func (d *toneDetector) filter(pcm []int16) {
 }
 
 // endBlock keeps the block's spectrum, its phases counted from the block's beginning.
-func (d *toneDetector) endBlock() {
+func (d *ToneDetector) endBlock() {
 	for i := range d.s1 {
 		y := complex(d.s1[i], 0) - d.back[i]*complex(d.s2[i], 0)
 		d.blocks[d.next][i] = y * d.turn[i] / d.back[i]
@@ -116,7 +116,7 @@ func (d *toneDetector) endBlock() {
 }
 
 // window says which digit the newest 25 ms show, 0 for none, and whether there is next to nothing beside it.
-func (d *toneDetector) window() (key byte, clean bool) {
+func (d *ToneDetector) window() (key byte, clean bool) {
 	const n = toneBlock * toneBlocks
 	energy := 0.0
 	for _, e := range d.powers {
@@ -147,7 +147,7 @@ func (d *toneDetector) window() (key byte, clean bool) {
 }
 
 // strongest finds the leading tone of a group of four, and whether it leads far enough.
-func (d *toneDetector) strongest(from int) (int, bool) {
+func (d *ToneDetector) strongest(from int) (int, bool) {
 	var power [4]float64
 	best := 0
 	for i := range power {
@@ -172,7 +172,7 @@ func (d *toneDetector) strongest(from int) (int, bool) {
 
 // tone measures one tone: how far it is off in Hz, by the phase's advance from block to block, and its power at the
 // frequency that it really has.
-func (d *toneDetector) tone(i int) (power, off float64) {
+func (d *ToneDetector) tone(i int) (power, off float64) {
 	advance := complex(0, 0)
 	for k := 1; k < toneBlocks; k++ {
 		a, b := d.blocks[(d.next+k-1)%toneBlocks][i], d.blocks[(d.next+k)%toneBlocks][i]
@@ -189,7 +189,7 @@ func (d *toneDetector) tone(i int) (power, off float64) {
 }
 
 // judge follows the windows and reports a digit at its end.
-func (d *toneDetector) judge(key byte, clean bool) (dtmfDigit, bool) {
+func (d *ToneDetector) judge(key byte, clean bool) (Digit, bool) {
 	if key == 0 || key != d.candidate {
 		d.candidate, d.seen, d.clean = key, 0, 0
 	}
@@ -198,7 +198,7 @@ func (d *toneDetector) judge(key byte, clean bool) (dtmfDigit, bool) {
 		d.clean++
 	}
 	sure := key != 0 && d.seen >= toneSeen && d.clean >= 2
-	var out dtmfDigit
+	var out Digit
 	ended := false
 	if d.digit != 0 {
 		d.windows++
@@ -208,7 +208,7 @@ func (d *toneDetector) judge(key byte, clean bool) (dtmfDigit, bool) {
 			d.gone++
 		}
 		if d.gone >= toneGone || key != d.digit && sure {
-			out = dtmfDigit{digit: d.digit, samples: (d.first+d.last)*toneBlock + toneEdge}
+			out = Digit{Digit: d.digit, Samples: (d.first+d.last)*toneBlock + toneEdge}
 			d.digit, ended = 0, true
 		}
 	}

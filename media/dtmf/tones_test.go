@@ -1,4 +1,4 @@
-package media
+package dtmf
 
 import (
 	"math"
@@ -65,14 +65,14 @@ func throughG711(pcm []int16) []int16 {
 }
 
 // tonesIn runs the detector over audio, in pieces of 20 ms.
-func tonesIn(pcm []int16) (keys string, last dtmfDigit) {
-	d := newToneDetector()
+func tonesIn(pcm []int16) (keys string, last Digit) {
+	d := NewToneDetector()
 	var found []byte
 	pcm = append(slices.Clip(pcm), make([]int16, 800)...)
 	for len(pcm) > 0 {
 		n := min(dsp.FrameSamples, len(pcm))
-		if got, ok := d.feed(pcm[:n]); ok {
-			found = append(found, got.digit)
+		if got, ok := d.Feed(pcm[:n]); ok {
+			found = append(found, got.Digit)
 			last = got
 		}
 		pcm = pcm[n:]
@@ -126,7 +126,7 @@ func TestTones(t *testing.T) {
 						continue
 					}
 					require.Equal(t, string(rune(key)), got, "shift %d", shift)
-					require.InDelta(t, tone.ms, d.samples/8, 13, "length of key %c", key)
+					require.InDelta(t, tone.ms, d.Samples/8, 13, "length of key %c", key)
 				}
 			}
 		})
@@ -164,7 +164,7 @@ func TestToneLength(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 1))
 	got, d := tonesIn(append(make([]int16, 800), keyTone{key: '#', ms: 3000, dBm0: -12}.make(rnd)...))
 	require.Equal(t, "#", got)
-	require.InDelta(t, 3000, d.samples/8, 15)
+	require.InDelta(t, 3000, d.Samples/8, 15)
 }
 
 // voice is speech as far as a tone detector can tell: a pulse train whose pitch wanders, through formants that move from
@@ -267,16 +267,16 @@ func TestToneInSpeech(t *testing.T) {
 }
 
 func TestToneAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts the whole process
-	d := newToneDetector()
+	d := NewToneDetector()
 	pcm := keyTone{key: '5', ms: 20, dBm0: -10}.make(rand.New(rand.NewPCG(1, 1)))
-	require.Zero(t, testing.AllocsPerRun(1000, func() { d.feed(pcm) }))
+	require.Zero(t, testing.AllocsPerRun(1000, func() { d.Feed(pcm) }))
 }
 
 func BenchmarkToneDetector(b *testing.B) {
-	d := newToneDetector()
+	d := NewToneDetector()
 	pcm := voice(rand.New(rand.NewPCG(1, 1)), 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		d.feed(pcm)
+		d.Feed(pcm)
 	}
 }

@@ -1,7 +1,6 @@
 package media
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"strings"
 	"testing"
@@ -11,72 +10,9 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/media/netio"
 )
-
-// TestDTMFSender follows two digits and a pause, frame by frame.
-func TestDTMFSender(t *testing.T) {
-	t.Parallel()
-	keys, err := parseKeys("1wd", 50*time.Millisecond)
-	require.NoError(t, err)
-	var d dtmfSender
-	require.NoError(t, d.add(keys))
-	type sent struct {
-		event    byte
-		end      bool
-		duration int
-		ts       uint32
-		marker   bool
-	}
-	var got []sent
-	silent, ts := 0, uint32(4294967000)
-	for frame := 0; ; frame++ {
-		require.Less(t, frame, 100)
-		what, p, marker := d.step(ts, dsp.FrameSamples)
-		if what == keyNone {
-			break
-		}
-		if what == keyRest {
-			silent++
-		} else {
-			require.Equal(t, byte(dtmfVolume), p[1]&0x3f)
-			got = append(got, sent{p[0], p[1]&0x80 != 0, int(binary.BigEndian.Uint16(p[2:])), d.ts, marker})
-		}
-		ts += dsp.FrameSamples
-	}
-	begin := uint32(4294967000)
-	second := begin + (3+2+2+25)*dsp.FrameSamples // the digit of 60 ms, its end again twice, the rest, the pause
-	require.Equal(t, []sent{
-		{1, false, 160, begin, true},
-		{1, false, 320, begin, false},
-		{1, true, 480, begin, false},
-		{1, true, 480, begin, false},
-		{1, true, 480, begin, false},
-		{15, false, 160, second, true},
-		{15, false, 320, second, false},
-		{15, true, 480, second, false},
-		{15, true, 480, second, false},
-		{15, true, 480, second, false},
-	}, got)
-	require.Equal(t, dtmfRest+25+dtmfRest, silent)
-}
-
-func TestParseKeys(t *testing.T) {
-	t.Parallel()
-	keys, err := parseKeys("0123456789*#ABCDabcdwW", 0)
-	require.NoError(t, err)
-	require.Len(t, keys, 22)
-	require.Equal(t, dtmfKey{event: 0, frames: 8}, keys[0])
-	require.Equal(t, dtmfKey{event: 12, frames: 8}, keys[16])
-	require.Equal(t, dtmfKey{event: dtmfPause, frames: 50}, keys[21])
-	keys, err = parseKeys("5", time.Hour)
-	require.NoError(t, err)
-	require.Equal(t, 250, keys[0].frames, "no event outgrows its 16-bit field")
-	for _, bad := range []string{"", "e", "1 2", "1,2", "٣", strings.Repeat("1", 100)} {
-		require.ErrorIs(t, CheckDigits(bad), ErrDigits, bad)
-	}
-	require.NoError(t, CheckDigits(strings.Repeat("1", 99)))
-}
 
 // TestSendDTMF has the caller's side read what is sent while the AI talks: the digits, once each, and all of the audio.
 func TestSendDTMF(t *testing.T) {
@@ -86,7 +22,7 @@ func TestSendDTMF(t *testing.T) {
 	require.ErrorIs(t, sess.SendDTMF("1", 0), ErrNoLeg)
 	p := newPhone(t)
 	p.call(sess)
-	require.ErrorIs(t, sess.SendDTMF("1x", 0), ErrDigits)
+	require.ErrorIs(t, sess.SendDTMF("1x", 0), dtmf.ErrDigits)
 	ai.say(dsptest.Tone(1000, 16000, 16000))
 	require.Eventually(t, func() bool { return dsptest.Onset(p.heard()) >= 0 }, soon, tick)
 	require.NoError(t, sess.SendDTMF("1#", 80*time.Millisecond))
@@ -98,7 +34,7 @@ func TestSendDTMF(t *testing.T) {
 		return last.h.PayloadType != 101 && quiet(last.p)
 	}, soon, tick)
 
-	var recv dtmfReceiver
+	var recv dtmf.Receiver
 	var keys []string
 	var audio []int16
 	var last heardPacket
@@ -116,9 +52,9 @@ func TestSendDTMF(t *testing.T) {
 				marks++
 				require.Equal(t, last.h.Timestamp+dsp.FrameSamples, pkt.h.Timestamp, "an event begins on the audio's clock")
 			}
-			if k, ok := recv.push(pkt.h.Timestamp, pkt.p, 0); ok {
-				keys = append(keys, string(rune(k.digit)))
-				require.Equal(t, 640, k.samples)
+			if k, ok := recv.Push(pkt.h.Timestamp, pkt.p, 0); ok {
+				keys = append(keys, string(rune(k.Digit)))
+				require.Equal(t, 640, k.Samples)
 			}
 		default:
 			if last.h.PayloadType == 101 {
@@ -153,10 +89,10 @@ func TestSendDTMFBounds(t *testing.T) {
 	p := newPhone(t)
 	p.call(sess)
 	sess.SetEventPayload(97)
-	many := strings.Repeat("1", dtmfMost)
+	many := strings.Repeat("1", 99)
 	require.NoError(t, sess.SendDTMF(many, time.Second))
 	require.NoError(t, sess.SendDTMF(many, time.Second))
-	require.ErrorIs(t, sess.SendDTMF("123", time.Second), ErrDTMFQueueFull)
+	require.ErrorIs(t, sess.SendDTMF("123", time.Second), dtmf.ErrQueueFull)
 	require.Eventually(t, func() bool {
 		for _, pkt := range p.got() {
 			if pkt.h.PayloadType == 97 {
@@ -168,14 +104,14 @@ func TestSendDTMFBounds(t *testing.T) {
 	require.NoError(t, p.dialog.Bye(t.Context()))
 	event[LegEnded](t, sess)
 	require.ErrorIs(t, sess.SendDTMF("1", 0), ErrNoLeg)
-	waits, payload := -1, uint8(0)
+	waits, payload := true, uint8(0)
 	sess.sh.do(func() {
-		waits = len(sess.port.keys.out.queue)
+		waits = !sess.port.keys.out.Idle()
 		sess.port.leg.setLeg(legMedia{remote: netip.MustParseAddrPort("127.0.0.1:20000"), dtmfPT: 101}, netio.Monotonic())
 		payload = sess.port.keys.eventPayload()
 		sess.port.leg.endLeg()
 	})
-	require.Zero(t, waits)
+	require.False(t, waits)
 	require.EqualValues(t, 101, payload, "the carrier's number was the first leg's")
 	sess.Close(CloseHangup)
 	require.ErrorIs(t, sess.SendDTMF("1", 0), ErrSessionClosed)
