@@ -38,12 +38,13 @@ func (h controlHandlers) control(ctx context.Context, r *request) (reply, error)
 	if r.who.kind == kindCallback {
 		req.Source = "ai"
 	}
-	if req.Event != switchctl.VerbGetCallState {
+	verb, _ := switchctl.VerbNamed(req.Event)
+	if !verb.ReadOnly {
 		if err := h.calls.checkEnvironment(ctx, r, callID); err != nil {
 			return reply{}, err
 		}
 	}
-	if req.Event == switchctl.VerbLog || req.Event == switchctl.VerbGetCallState {
+	if verb.NoKey {
 		return h.dispatch(ctx, r, callID, req)
 	}
 	key, err := controlKey(r)
@@ -55,7 +56,7 @@ func (h controlHandlers) control(ctx context.Context, r *request) (reply, error)
 	}
 	return h.idempotency.once(ctx, r, attempt{
 		tenantID: r.who.tenantID, environment: r.who.environment, scope: "call " + callID.String(), key: key,
-		hash: bodyHash(r.rc.PostBody()), window: windowOf(req.Event), frees: refusedForNow,
+		hash: bodyHash(r.rc.PostBody()), window: windowOf(verb), frees: refusedForNow,
 		work: func() (reply, error) { return h.dispatch(ctx, r, callID, req) },
 	})
 }

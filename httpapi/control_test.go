@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
+	"github.com/ringmaster/ringmaster/httpapi/openapi"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
@@ -419,4 +420,30 @@ func TestTestKeyActsOnNoLiveCall(t *testing.T) {
 	require.Len(t, b.calls.requests(), 2)
 	// Another tenant's call is foreign before it is live.
 	refused(t, rehearsal, http.MethodPost, controlPath(b.call(t, b.other, nil, "")), `{"event":"hangup"}`, http.StatusForbidden, "call_not_yours")
+}
+
+// TestDocumentHasTheVerbs: the document's list of verbs is the table's.
+func TestDocumentHasTheVerbs(t *testing.T) {
+	t.Parallel()
+	raw, err := openapi.Document()
+	require.NoError(t, err)
+	var doc struct {
+		Components struct {
+			Schemas struct {
+				ControlRequest struct {
+					Properties struct {
+						Event struct {
+							Enum []string `json:"enum"`
+						} `json:"event"`
+					} `json:"properties"`
+				}
+			} `json:"schemas"`
+		} `json:"components"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &doc))
+	var names []string
+	for _, v := range switchctl.Verbs() {
+		names = append(names, v.Name)
+	}
+	require.ElementsMatch(t, names, doc.Components.Schemas.ControlRequest.Properties.Event.Enum)
 }

@@ -34,9 +34,8 @@ const (
 )
 
 // windowOf is how long a key of a verb is remembered.
-func windowOf(verb string) time.Duration {
-	switch verb {
-	case "play_audio", "whisper", switchctl.VerbSendDTMF:
+func windowOf(verb switchctl.Verb) time.Duration {
+	if verb.Repeatable {
 		return repeatWindow
 	}
 	return replayWindow

@@ -341,20 +341,6 @@ type ControlRequest struct {
 // sourceAI is the Source of a callback token, and of the session's own socket.
 const sourceAI = "ai"
 
-// The verbs that Control takes.
-const (
-	VerbHangup       = "hangup"
-	VerbLog          = "log"
-	VerbGetCallState = "get_call_state"
-	VerbTransfer     = "transfer"
-	VerbSendDTMF     = "send_dtmf"
-	VerbMonitorStart = "monitor_start"
-	VerbMonitorStop  = "monitor_stop"
-
-	VerbRecordingPause  = "recording_pause"
-	VerbRecordingResume = "recording_resume"
-)
-
 // Statuses of a call.
 const (
 	StatusDialing        = "dialing"

@@ -16,18 +16,6 @@ const (
 	maxReason = 500
 )
 
-// knownVerbs are those of interface section 4.5; true marks the ones that this version carries out.
-func knownVerbs() map[string]bool {
-	return map[string]bool{
-		VerbTransfer: true, VerbHangup: true, VerbLog: true, VerbGetCallState: true, VerbSendDTMF: true,
-		VerbMonitorStart: true, VerbMonitorStop: true, VerbRecordingPause: true, VerbRecordingResume: true,
-		"mute": false, "unmute": false, "hold": false, "unhold": false, "play_audio": false, "set_disposition": false,
-		"conference_start": false, "conference_add": false, "conference_remove": false, "conference_leave": false,
-		"request_supervisor": false, "whisper": false, "barge": false,
-		"set_lead_field": false, "set_lead_status": false, "schedule_callback": false,
-	}
-}
-
 // members are those of a JSON object, by their exact names.
 type members map[string]json.RawMessage
 
@@ -52,7 +40,8 @@ func ParseControl(body []byte) (ControlRequest, error) {
 	if !ok || event == "" {
 		return none, &MalformedError{Field: "event", Message: "must be the name of a verb"}
 	}
-	if available, known := knownVerbs()[event]; !available {
+	verb, known := VerbNamed(event)
+	if !verb.Available() {
 		return none, &VerbError{Verb: event, Known: known}
 	}
 	req := ControlRequest{Event: event, Source: "api"}
@@ -62,30 +51,25 @@ func ParseControl(body []byte) (ControlRequest, error) {
 		}
 		req.Metadata = slices.Clone(raw)
 	}
-	if err := req.readFields(m); err != nil {
-		return none, err
+	if verb.read != nil {
+		if err := verb.read(&req, m); err != nil {
+			return none, err
+		}
 	}
 	return req, nil
 }
 
-// readFields reads what the verb alone has.
-func (r *ControlRequest) readFields(m members) error {
-	switch r.Event {
-	case VerbTransfer:
-		return r.readTransfer(m)
-	case VerbSendDTMF:
-		digits, _, _ := m.text("digits")
-		r.Digits = digits
-		return checkDigits(digits)
-	case VerbMonitorStart, VerbMonitorStop:
-		return r.readMonitor(m)
-	case VerbRecordingPause:
-		reason, _, ok := m.text("reason")
-		if !ok || len(reason) > maxReason {
-			return &MalformedError{Field: "reason", Message: "must be a string of at most 500 characters"}
-		}
-		r.Reason = reason
+func (r *ControlRequest) readDigits(m members) error {
+	r.Digits, _, _ = m.text("digits")
+	return checkDigits(r.Digits)
+}
+
+func (r *ControlRequest) readReason(m members) error {
+	reason, _, ok := m.text("reason")
+	if !ok || len(reason) > maxReason {
+		return &MalformedError{Field: "reason", Message: "must be a string of at most 500 characters"}
 	}
+	r.Reason = reason
 	return nil
 }
 
@@ -102,16 +86,19 @@ func (r *ControlRequest) readTransfer(m members) error {
 	return nil
 }
 
-// readMonitor reads the target, and the mode that monitor_start alone has.
-func (r *ControlRequest) readMonitor(m members) error {
+func (r *ControlRequest) readTarget(m members) error {
 	target, _, _ := m.text("target_call_id")
 	id, err := uuid.Parse(target)
 	if err != nil || len(target) != len(id.String()) {
 		return &MalformedError{Field: "target_call_id", Message: "must be the id of a call"}
 	}
 	r.TargetCallID = id.String()
-	if r.Event == VerbMonitorStop {
-		return nil
+	return nil
+}
+
+func (r *ControlRequest) readMonitor(m members) error {
+	if err := r.readTarget(m); err != nil {
+		return err
 	}
 	mode, given, ok := m.text("mode")
 	if !ok || given && !slices.Contains([]string{string(MonitorListen), string(MonitorWhisper)}, mode) {

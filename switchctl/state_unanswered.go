@@ -51,7 +51,7 @@ func (a *actor) unanswered(ctx context.Context, m message) (state, error) {
 	case handlerDone:
 		return a.handling.handlerReturned(ctx, m)
 	case controlCommand:
-		return a.state, a.verbs.noSession(m)
+		return a.state, ErrSessionTerminated
 	case letGo:
 		return a.release(ctx)
 	}

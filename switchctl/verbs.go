@@ -63,9 +63,6 @@ type verbs struct {
 	early []waitingVerb
 }
 
-// noSession answers a verb on a call without an AI session.
-func (vs *verbs) noSession(controlCommand) error { return ErrSessionTerminated }
-
 // control is a verb in a state that may have an AI session.
 func (vs *verbs) control(ctx context.Context, m controlCommand) (state, error) {
 	vs.runVerb(ctx, m)
@@ -74,53 +71,32 @@ func (vs *verbs) control(ctx context.Context, m controlCommand) (state, error) {
 
 // runVerb runs one verb and answers it.
 func (vs *verbs) runVerb(ctx context.Context, m controlCommand) {
-	if vs.voice.ai != nil && vs.voice.ai.phase == phaseOpening && vs.killCause == "" && m.req.Event != VerbHangup {
+	v, _ := VerbNamed(m.req.Event)
+	if vs.voice.ai != nil && vs.voice.ai.phase == phaseOpening && vs.killCause == "" && !v.whileOpening {
 		vs.verbWaits(m)
 		return
 	}
-	answered, err := vs.verb(ctx, m)
+	later, err := vs.verb(ctx, v, m)
 	switch {
 	case err != nil:
 		vs.c.metrics.rejected.Inc()
 		m.reply <- controlResult{err: err}
-	case !answered:
+	case !later:
 		m.reply <- controlResult{result: map[string]any{}}
 	}
 }
 
-// verb acts on one verb. answered: the reply comes later, from elsewhere.
-func (vs *verbs) verb(ctx context.Context, m controlCommand) (answered bool, err error) {
-	opening := vs.voice.ai.live() && m.req.Event == VerbHangup
-	if vs.voice.ai == nil || vs.voice.ai.phase != phaseOpen && !opening || vs.killCause != "" {
+// verb acts on one verb, if the call is in a state for it.
+func (vs *verbs) verb(ctx context.Context, v Verb, m controlCommand) (later bool, err error) {
+	switch ai := vs.voice.ai; {
+	case !ai.live(), ai.phase != phaseOpen && !v.whileOpening, vs.killCause != "":
 		return false, ErrSessionTerminated
-	}
-	switch m.req.Event {
-	case VerbLog:
-		vs.voice.appendLog(ctx, "log", m.req.Metadata, m.req.Source, m.reply)
-		return true, nil
-	case VerbGetCallState:
-		vs.replyCallState(ctx, m.reply)
-		return true, nil
-	case VerbHangup:
-		vs.voice.hangupSession(ctx, m.req.Metadata)
-		return false, nil
-	}
-	if vs.transfers.now.pending() {
+	case vs.transfers.now.pending() && !v.duringTransfer:
 		return false, &StateError{State: vs.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
+	case v.run == nil:
+		return false, &VerbError{Verb: m.req.Event}
 	}
-	switch m.req.Event {
-	case VerbTransfer:
-		return true, vs.transfers.startTransfer(ctx, m.req, m.reply)
-	case VerbSendDTMF:
-		return true, vs.keypad.sendDTMF(ctx, m)
-	case VerbMonitorStart:
-		return true, vs.monitors.startMonitor(ctx, m.req, m.reply)
-	case VerbMonitorStop:
-		return false, vs.monitors.stopMonitor(ctx, m.req)
-	case VerbRecordingPause, VerbRecordingResume:
-		return false, vs.rec.pauseOrResume(ctx, m.req)
-	}
-	return false, &VerbError{Verb: m.req.Event}
+	return v.run(ctx, vs, m)
 }
 
 // replyCallState reads the call: what the actor knows, and the disposition that others may have set.
