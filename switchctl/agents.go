@@ -72,6 +72,10 @@ type agentCommand struct {
 func (agentCommand) Name() string    { return "connect_agent" }
 func (agentCommand) Essential() bool { return false }
 
+func (m agentCommand) refused(_ *core, err error) {
+	m.reply <- agentResult{outcome: AgentUnavailable, err: err}
+}
+
 type agentResult struct {
 	outcome AgentOutcome
 	err     error
@@ -100,7 +104,6 @@ func (whisperReady) Essential() bool { return true }
 type agentBridge struct {
 	*core
 	line    *callerLine
-	machine *machine
 	music   *musicPlayer
 	parties *parties
 	rec     *recorder
@@ -183,12 +186,6 @@ func (b *agentBridge) agentMessage(ctx context.Context, m message) (state, error
 	case agentGone:
 		if h != nil && h.serial == m.serial {
 			return b.agentGone(ctx, m.reason), nil
-		}
-	case musicFetched:
-		b.music.musicThere(ctx, m)
-	case musicEnded:
-		if b.killCause == "" {
-			m.then(ctx)
 		}
 	case agentDoubt:
 		return b.settleDoubt(ctx, m), nil

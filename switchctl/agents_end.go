@@ -121,7 +121,7 @@ func (b *agentBridge) adoptAgent(ctx context.Context, other string) bool {
 		return true
 	}
 	p := b.c.phones.ofChannel(other)
-	if other == "" || p == nil || b.machine.phase != machineNone {
+	if other == "" || p == nil || b.parties.machine.grip() != gripNone {
 		return false
 	}
 	b.humans++

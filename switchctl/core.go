@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
@@ -77,37 +76,10 @@ func (k *core) post(m message) {
 	}
 }
 
-// refuse answers a command with err; other messages have nobody waiting, but may carry what must be closed.
+// refuse deals with a message that came too early or too late.
 func (k *core) refuse(m message, err error) {
-	switch m := m.(type) {
-	case hangupCommand:
-		m.reply <- err
-	case answerCommand:
-		m.reply <- err
-	case connectCommand:
-		m.reply <- connectResult{outcome: OutcomeFailed, err: err}
-	case agentCommand:
-		m.reply <- agentResult{outcome: AgentUnavailable, err: err}
-	case musicCommand:
-		m.reply <- err
-	case recordCommand:
-		m.reply <- err
-	case controlCommand:
-		m.reply <- controlResult{err: err}
-	case socketUp:
-		closeQuietly(m.sock)
-	case sessionOpened:
-		if m.media != nil {
-			k.beside(func() { m.media.Close(media.CloseHangup) })
-		}
-	case tapMessage:
+	if m, ok := m.(refusable); ok {
 		m.refused(k, err)
-	case talkMessage:
-		m.refusedTalk(err)
-	case transferAdmitted:
-		if m.err == nil {
-			k.c.releaseLate(k, m.adm)
-		}
 	}
 }
 

@@ -113,21 +113,15 @@ func (e *ending) closing(ctx context.Context, m message) (state, error) {
 	case closeCommitted:
 		e.closed(ctx, m)
 		return stateDone, nil
-	case channelEvent, jobDone, socketDown, channelFound, channelGone, timerFired, handlerDone, mediaEvent, bridgeFailed,
-		tokenMinted, bypassTried, partFinished, secondStarted, sessionGranted, agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady, queueAllowed, letGo:
-		return e.state, nil // late, or told twice: the final record stands
-	case socketUp, sessionOpened, transferAdmitted, routeChosen:
-		e.refuse(m, ErrCallEnded)
-		return e.state, nil
-	case tapMessage, talkMessage:
-		e.refuse(m, ErrCallEnded)
-		return e.state, nil
 	case controlCommand:
 		return e.state, ErrSessionTerminated
 	case hangupCommand, answerCommand, connectCommand, agentCommand, musicCommand, recordCommand:
 		return e.state, ErrCallEnded
+	case begin:
+		return e.state, e.notTaken(m)
 	}
-	return e.state, e.notTaken(m)
+	e.refuse(m, ErrCallEnded) // late, or told twice: the final record stands
+	return e.state, nil
 }
 
 // closed: the record is committed. A record that could not be written leaves its row open, for the next look at the

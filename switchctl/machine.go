@@ -92,9 +92,10 @@ type machineCommand struct {
 	reply  chan<- error
 }
 
-func (machineCommand) Name() string            { return "machine action" }
-func (machineCommand) Essential() bool         { return false }
-func (m machineCommand) refusedTalk(err error) { m.reply <- err }
+func (machineCommand) Name() string    { return "machine action" }
+func (machineCommand) Essential() bool { return false }
+
+func (m machineCommand) refused(_ *core, err error) { m.reply <- err }
 
 func (l *leg) OnMachine(ctx context.Context, action MachineAction) error {
 	return l.a.ask(ctx, func(reply chan<- error) message { return machineCommand{action: action, reply: reply} })

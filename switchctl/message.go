@@ -26,6 +26,13 @@ type message interface {
 	Essential() bool
 }
 
+// refusable is a message that somebody waits for, or that brings what must be closed.
+type refusable interface {
+	message
+	// refused answers it with err, or closes what it brings.
+	refused(k *core, err error)
+}
+
 // channelEvent is an event of one of the call's channels.
 type channelEvent struct {
 	ev   *esl.Event
@@ -116,6 +123,8 @@ type socketUp struct {
 func (socketUp) Name() string    { return "socket" }
 func (socketUp) Essential() bool { return true }
 
+func (m socketUp) refused(*core, error) { closeQuietly(m.sock) }
+
 // socketDown tells that an outbound socket has closed.
 type socketDown struct{ sock socket }
 
@@ -182,11 +191,15 @@ type hangupCommand struct {
 func (hangupCommand) Name() string    { return "hangup" }
 func (hangupCommand) Essential() bool { return false }
 
+func (m hangupCommand) refused(_ *core, err error) { m.reply <- err }
+
 // answerCommand answers an inbound leg.
 type answerCommand struct{ reply chan<- error }
 
 func (answerCommand) Name() string    { return "answer" }
 func (answerCommand) Essential() bool { return false }
+
+func (m answerCommand) refused(_ *core, err error) { m.reply <- err }
 
 // connectCommand opens an AI session.
 type connectCommand struct {
@@ -197,6 +210,10 @@ type connectCommand struct {
 
 func (connectCommand) Name() string    { return "connect_voice_agent" }
 func (connectCommand) Essential() bool { return false }
+
+func (m connectCommand) refused(_ *core, err error) {
+	m.reply <- connectResult{outcome: OutcomeFailed, err: err}
+}
 
 type connectResult struct {
 	outcome Outcome
@@ -211,6 +228,8 @@ type controlCommand struct {
 
 func (m controlCommand) Name() string  { return m.req.Event }
 func (controlCommand) Essential() bool { return false }
+
+func (m controlCommand) refused(_ *core, err error) { m.reply <- controlResult{err: err} }
 
 type controlResult struct {
 	result map[string]any
@@ -245,6 +264,12 @@ type sessionOpened struct {
 
 func (sessionOpened) Name() string    { return "session opened" }
 func (sessionOpened) Essential() bool { return true }
+
+func (m sessionOpened) refused(k *core, _ error) {
+	if m.media != nil {
+		k.beside(func() { m.media.Close(media.CloseHangup) })
+	}
+}
 
 // mediaEvent is an event of the AI session's socket or media leg.
 type mediaEvent struct {
@@ -286,6 +311,12 @@ type transferAdmitted struct {
 
 func (transferAdmitted) Name() string    { return "transfer admitted" }
 func (transferAdmitted) Essential() bool { return true }
+
+func (m transferAdmitted) refused(k *core, _ error) {
+	if m.err == nil {
+		k.c.releaseLate(k, m.adm)
+	}
+}
 
 // routeChosen says over which of the routes that are left a leg goes on.
 type routeChosen struct {

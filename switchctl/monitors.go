@@ -59,24 +59,22 @@ type monitorUp struct {
 func (monitorUp) Name() string    { return "monitor up" }
 func (monitorUp) Essential() bool { return true }
 
-func (m monitorUp) refused(a *core, _ error) {
+func (m monitorUp) refused(k *core, _ error) {
 	if m.up.err == nil {
-		a.c.stopTap(m.target, m.id, media.CloseHangup)
+		k.c.stopTap(m.target, m.id, media.CloseHangup)
 	}
 }
 
 // monitorOver tells it that the tap has ended on the target's side.
 type monitorOver struct{ id uuid.UUID }
 
-func (monitorOver) Name() string         { return "monitor over" }
-func (monitorOver) Essential() bool      { return true }
-func (monitorOver) refused(*core, error) {}
+func (monitorOver) Name() string    { return "monitor over" }
+func (monitorOver) Essential() bool { return true }
 
 // monitors are the calls whose audio this call's AI session has forked.
 type monitors struct {
 	*core
-	parties *parties
-	voice   *voice
+	voice *voice
 	// of are the monitors, by the call that is listened to.
 	of map[uuid.UUID]*monitor
 }
@@ -317,17 +315,4 @@ func (ms *monitors) monitorChanged(ctx context.Context, mon *monitor, change str
 		voiceAgentID: ms.voice.ai.agent.ID,
 	}
 	ms.record(ctx, change, func(ctx context.Context) error { return ms.c.ledger.ConferenceChanged(ctx, call, c) }, nil)
-}
-
-// members are who is on the line, as events name them.
-func (ms *monitors) members() []conferenceMember {
-	var list []conferenceMember
-	for _, one := range ms.parties.participants() {
-		m := conferenceMember{MemberID: one.memberID, Role: one.role}
-		if one.role == roleDestination {
-			m.Destination = new(one.destination)
-		}
-		list = append(list, m)
-	}
-	return list
 }

@@ -42,6 +42,8 @@ func (musicFetched) Essential() bool { return true }
 func (musicCommand) Name() string    { return "music" }
 func (musicCommand) Essential() bool { return false }
 
+func (m musicCommand) refused(_ *core, err error) { m.reply <- err }
+
 // ringNext has the caller hear ringback from the next time that playMusic is called.
 func (p *musicPlayer) ringNext() { p.on, p.path, p.url, p.playing = true, "", "", false }
 
@@ -116,6 +118,13 @@ type musicEnded struct{ then func(ctx context.Context) }
 
 func (musicEnded) Name() string    { return "music ended" }
 func (musicEnded) Essential() bool { return true }
+
+// musicOver goes on with what has waited for the end of the music.
+func (p *musicPlayer) musicOver(ctx context.Context, m musicEnded) {
+	if p.killCause == "" {
+		m.then(ctx)
+	}
+}
 
 // afterMusic ends the music and then runs then, on the actor's goroutine: at once when there is none.
 func (p *musicPlayer) afterMusic(ctx context.Context, then func(ctx context.Context)) {

@@ -46,25 +46,22 @@ func newParts(k *core) parts {
 	}
 	*p.keypad = keypad{core: k, bypass: p.bypass, voice: p.voice}
 	*p.agents = agentBridge{
-		core: k, line: p.line, machine: p.machine, music: p.music, parties: who, rec: p.rec, talking: p.talking,
+		core: k, line: p.line, music: p.music, parties: who, rec: p.rec, talking: p.talking,
 	}
 	*p.music = musicPlayer{core: k, parties: who, rec: p.rec}
-	*p.rec = recorder{core: k, talking: p.talking, voice: p.voice}
+	*p.rec = recorder{core: k, voice: p.voice}
 	*p.transfers = transfers{
 		core: k, bypass: p.bypass, dial: p.dial, handling: p.handling, line: p.line, music: p.music, parties: who,
 		rec: p.rec, talking: p.talking, voice: p.voice,
 	}
-	*p.talking = talking{
-		core: k, bypass: p.bypass, keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec,
-		transfers: p.transfers,
-	}
+	*p.talking = talking{core: k, bypass: p.bypass, keypad: p.keypad, music: p.music, parties: who, rec: p.rec}
 	*p.machine = machine{
 		core: k, agents: p.agents, bypass: p.bypass, handling: p.handling, line: p.line, music: p.music,
 		rec: p.rec, taps: p.taps, transfers: p.transfers, voice: p.voice,
 	}
 	*p.bypass = bypass{core: k, keypad: p.keypad, line: p.line, transfers: p.transfers, voice: p.voice}
-	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, monitors: p.monitors, voice: p.voice}
-	*p.monitors = monitors{core: k, parties: who, voice: p.voice}
+	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, voice: p.voice}
+	*p.monitors = monitors{core: k, voice: p.voice}
 	*p.verbs = verbs{
 		core: k, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, transfers: p.transfers,
 		voice: p.voice,

@@ -124,6 +124,19 @@ func (p *parties) participants() []participant {
 	return list
 }
 
+// members are those, as events name them.
+func (p *parties) members() []conferenceMember {
+	var list []conferenceMember
+	for _, one := range p.participants() {
+		m := conferenceMember{MemberID: one.memberID, Role: one.role}
+		if one.role == roleDestination {
+			m.Destination = new(one.destination)
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
 // conflict is the error of an event that the call's state doesn't allow.
 func (k *core) conflict(event, detail string) error {
 	return &StateError{State: k.state.String(), Event: event, Detail: detail}

@@ -16,8 +16,7 @@ const varPaused = "rm_recording_paused"
 // recorder keeps what of a call's recording outlives its AI session. Its fields belong to the actor's goroutine.
 type recorder struct {
 	*core
-	talking *talking
-	voice   *voice
+	voice *voice
 
 	paused bool
 	// failed: it has ended early.
@@ -26,6 +25,8 @@ type recorder struct {
 	wanted bool
 	// second is the file that the switch writes, beside or after a voice agent's own.
 	second string
+	// messages counts the files that it has recorded for the call's handler.
+	messages int
 	// sends keeps the commands on what the switch writes in order.
 	sends rt.Serial
 	// marks keeps the pauses that are noted on the channel in order.

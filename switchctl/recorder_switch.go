@@ -19,6 +19,8 @@ type recordCommand struct{ reply chan<- error }
 func (recordCommand) Name() string    { return "record" }
 func (recordCommand) Essential() bool { return false }
 
+func (m recordCommand) refused(_ *core, err error) { m.reply <- err }
+
 func (l *leg) Record(ctx context.Context) error {
 	return l.a.ask(ctx, func(reply chan<- error) message { return recordCommand{reply: reply} })
 }
@@ -172,8 +174,8 @@ func (r *recorder) recordMono(ctx context.Context, path string, limit time.Durat
 // messagePath is a file that no earlier part of the call's recording is in.
 func (r *recorder) messagePath() string {
 	for {
-		r.talking.messages++
-		path := filepath.Join(r.c.cfg.RecordDir, fmt.Sprintf("%s.m%d.wav", r.id, r.talking.messages))
+		r.messages++
+		path := filepath.Join(r.c.cfg.RecordDir, fmt.Sprintf("%s.m%d.wav", r.id, r.messages))
 		if _, err := os.Stat(path); err != nil {
 			return path
 		}

@@ -28,18 +28,32 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.voice.connect(ctx, m)
 	case agentCommand:
 		return a.agents.connectAgent(ctx, m)
-	case agentLeg, agentWaits, agentGone, agentDoubt, musicEnded, musicFetched, agentCancel, whisperReady:
+	case agentLeg, agentWaits, agentGone, agentDoubt, agentCancel, whisperReady:
 		return a.agents.agentMessage(ctx, m)
 	case recordCommand:
 		return a.rec.recordFlow(ctx, m)
 	case musicCommand:
 		return a.music.setMusic(ctx, m)
+	case musicFetched:
+		a.music.musicThere(ctx, m)
+	case musicEnded:
+		a.music.musicOver(ctx, m)
 	case queueAllowed:
 		return a.transfers.queueAnswered(ctx, m)
-	case tapMessage:
+	case tapCommand, tapStop, tapMetadata, tapOpened, tapReport, tapRefused:
 		return a.taps.tapping(ctx, m)
-	case talkMessage:
+	case monitorUp:
+		a.monitors.monitorIsUp(ctx, m)
+	case monitorMode:
+		a.monitors.monitorModeIsPermitted(ctx, m)
+	case monitorOver:
+		a.monitors.monitorIsOver(ctx, m)
+	case talkCommand, talkDropped, talkSent, talkRecording, socketEvent:
 		return a.talking.talk(ctx, m)
+	case machineCommand:
+		return a.state, a.machine.onMachine(ctx, m)
+	case transferCommand:
+		return a.state, a.transfers.handlerTransfer(ctx, m)
 	case sessionGranted:
 		return a.voice.granted(ctx, m)
 	case sessionOpened:
@@ -62,13 +76,14 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.handling.handlerReturned(ctx, m)
 	case secondStarted:
 		a.rec.secondBegun(ctx, m)
-		return a.state, nil
 	case partFinished:
 		return a.rec.partReady(ctx, m)
 	case letGo:
 		return a.release(ctx)
+	default:
+		return a.state, a.notTaken(m)
 	}
-	return a.state, a.notTaken(m)
+	return a.state, nil
 }
 
 // answeredEvent is an event of the caller's channel, of the media leg, or of a transfer's second leg.

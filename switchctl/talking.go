@@ -97,13 +97,11 @@ func (t *conversation) finish(digits string, err error) {
 // talking is what an actor knows of its handler's conversations. All fields belong to its goroutine.
 type talking struct {
 	*core
-	bypass    *bypass
-	keypad    *keypad
-	machine   *machine
-	music     *musicPlayer
-	parties   *parties
-	rec       *recorder
-	transfers *transfers
+	bypass  *bypass
+	keypad  *keypad
+	music   *musicPlayer
+	parties *parties
+	rec     *recorder
 
 	now *conversation // nil: none
 	// then follows now, which is being cut.
@@ -124,21 +122,15 @@ type talking struct {
 		digit, source string
 		at            time.Time
 	}
-	// messages counts the files that the switch has recorded for the handler.
-	messages int
 }
 
 // talk takes a message of a conversation.
-func (s *talking) talk(ctx context.Context, m talkMessage) (state, error) {
+func (s *talking) talk(ctx context.Context, m message) (state, error) {
 	switch m := m.(type) {
 	case talkCommand:
 		return s.state, s.beginTalk(ctx, m)
 	case talkDropped:
 		s.dropTalk(ctx, m.talk)
-	case transferCommand:
-		return s.state, s.transfers.handlerTransfer(ctx, m)
-	case machineCommand:
-		return s.state, s.machine.onMachine(ctx, m)
 	case talkSent:
 		s.talkWasSent(ctx, m)
 	case talkRecording:

@@ -78,15 +78,15 @@ type tapLeg struct {
 // taps fork this call's audio.
 type taps struct {
 	*core
-	bypass   *bypass
-	machine  *machine
-	monitors *monitors
-	voice    *voice
-	list     []*tap
+	bypass  *bypass
+	machine *machine
+	parties *parties
+	voice   *voice
+	list    []*tap
 }
 
-// tapping is a tap's message in a state in which the call can be tapped.
-func (ts *taps) tapping(ctx context.Context, m tapMessage) (state, error) {
+// tapping is a message of a tap.
+func (ts *taps) tapping(ctx context.Context, m message) (state, error) {
 	switch m := m.(type) {
 	case tapCommand:
 		return ts.state, ts.startTap(ctx, m)
@@ -105,12 +105,6 @@ func (ts *taps) tapping(ctx context.Context, m tapMessage) (state, error) {
 		ts.tapReported(ctx, m)
 	case tapRefused:
 		ts.tapLegRefused(ctx, m)
-	case monitorUp:
-		ts.monitors.monitorIsUp(ctx, m)
-	case monitorMode:
-		ts.monitors.monitorModeIsPermitted(ctx, m)
-	case monitorOver:
-		ts.monitors.monitorIsOver(ctx, m)
 	}
 	return ts.state, nil
 }
@@ -229,7 +223,7 @@ func (ts *taps) tapReported(ctx context.Context, m tapReport) {
 	case media.LegAnswered:
 		l.up, l.dialing, l.upAt = true, false, ts.c.clock.Now()
 		if !slices.ContainsFunc(t.legs, func(l *tapLeg) bool { return !l.up }) {
-			t.tell(tapUp{members: ts.monitors.members()})
+			t.tell(tapUp{members: ts.parties.members()})
 		}
 		ts.armTaps()
 	case media.LegEnded:

@@ -8,13 +8,6 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 )
 
-// tapMessage is what taps and monitors send between actors. Every state but the answered ones refuses them.
-type tapMessage interface {
-	message
-	// refused deals with one that came too early or too late.
-	refused(a *core, err error)
-}
-
 // tapCommand starts a tap.
 type tapCommand struct {
 	req   tapRequest
@@ -31,9 +24,8 @@ type tapStop struct {
 	reason media.CloseReason
 }
 
-func (tapStop) Name() string         { return "tap stop" }
-func (tapStop) Essential() bool      { return true }
-func (tapStop) refused(*core, error) {}
+func (tapStop) Name() string    { return "tap stop" }
+func (tapStop) Essential() bool { return true }
 
 // tapMetadata replaces what a tap's socket is told when it is dialed again.
 type tapMetadata struct {
@@ -41,9 +33,8 @@ type tapMetadata struct {
 	metadata json.RawMessage
 }
 
-func (tapMetadata) Name() string         { return "tap metadata" }
-func (tapMetadata) Essential() bool      { return false }
-func (tapMetadata) refused(*core, error) {}
+func (tapMetadata) Name() string    { return "tap metadata" }
+func (tapMetadata) Essential() bool { return false }
 
 // tapOpened is the media endpoint's answer.
 type tapOpened struct {
@@ -78,8 +69,6 @@ func (m tapReport) Essential() bool {
 	return true
 }
 
-func (tapReport) refused(*core, error) {}
-
 // tapRefused tells that the switch did not dial a tap's leg.
 type tapRefused struct {
 	id      uuid.UUID
@@ -89,6 +78,5 @@ type tapRefused struct {
 	unsent  bool
 }
 
-func (tapRefused) Name() string         { return "tap refused" }
-func (tapRefused) Essential() bool      { return true }
-func (tapRefused) refused(*core, error) {}
+func (tapRefused) Name() string    { return "tap refused" }
+func (tapRefused) Essential() bool { return true }

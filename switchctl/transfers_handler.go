@@ -18,7 +18,8 @@ type transferCommand struct {
 
 func (transferCommand) Name() string    { return VerbTransfer }
 func (transferCommand) Essential() bool { return false }
-func (m transferCommand) refusedTalk(err error) {
+
+func (m transferCommand) refused(_ *core, err error) {
 	m.reply <- connectResult{outcome: OutcomeFailed, err: err}
 }
 
