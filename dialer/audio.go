@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // What a campaign's callees hear from a URL is fetched before anybody is dialed, and kept at hand: nobody waits for it, and nobody is
@@ -77,16 +76,6 @@ func (p *pacers) atHand(url string, now time.Time) bool {
 	}
 	_, ok := p.cfg.Prompts.Ready(url)
 	return ok
-}
-
-// judgeAnnouncement refuses a campaign's call whose callee could not be told what all are told.
-func (p *pacers) judgeAnnouncement(req switchctl.OriginateRequest, f db.GateFactsRow, now time.Time) *RefusalError {
-	if req.CampaignID == nil || f.AnnouncementUrl == nil || p.atHand(*f.AnnouncementUrl, now) {
-		return nil
-	}
-	e := refuse(ReasonAnnouncement, now, now.Add(time.Second), "the campaign's announcement can't be played")
-	e.fetch = *f.AnnouncementUrl
-	return e
 }
 
 // fetched gets an announcement that was not at hand for an agent who dials.

@@ -47,7 +47,7 @@ func TestCampaignWaitsForItsAudio(t *testing.T) {
 			require.Empty(t, sw.dialed())
 			b.prompts.lose(testAnnouncement, false)
 			require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every, "it goes on by itself")
-			require.Eventually(t, func() bool { return waits() == string(WaitLeads) }, waitFor, every)
+			require.Eventually(t, func() bool { return waits() == string(ReasonLeads) }, waitFor, every)
 			stop()
 			require.Equal(t, 1, strings.Count(logs.String(), "campaign dials nothing"), logs.String())
 			require.Contains(t, logs.String(), "tenant_id="+b.tenant.String()+" campaign_id="+campaign.ID.String()+

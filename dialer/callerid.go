@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // CallCategory is what a campaign's calls are for, as India's regulator divides them: callees see a number of that category's
@@ -55,46 +53,43 @@ func categoryOf(column *string) CallCategory {
 // seriesName is a series as people say it.
 func seriesName(series string) string { return strings.TrimPrefix(series, "+91") + "-series" }
 
-// callerID gives the number that the callee sees: the request's or the campaign's, which must be the tenant's own, or one of the
+// callerIDOwned finds the number that the callee sees: the request's or the campaign's, which must be the tenant's own, or one of the
 // tenant's in turn, of the category's series where the campaign declares one.
-func (g gate) callerID(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, f db.GateFactsRow, routes []switchctl.Route, now time.Time,
-) (string, *RefusalError, error) {
-	series := categoryOf(f.CallCategory).series()
-	if single(req) {
-		series = CallCategory(req.Category).series()
+func callerIDOwned(ctx context.Context, tx *store.Tx, c *candidate) (*denial, error) {
+	series := categoryOf(c.facts.CallCategory).series()
+	if single(c.req) {
+		series = CallCategory(c.req.Category).series()
 	}
-	fixed := req.From
-	if fixed == "" && f.CallerID != nil {
-		fixed = *f.CallerID
-	}
-	no := func(format string, args ...any) *RefusalError {
-		return refuse(ReasonCallerID, now, now.Add(time.Minute), format, args...)
+	fixed := c.req.From
+	if fixed == "" && c.facts.CallerID != nil {
+		fixed = *c.facts.CallerID
 	}
 	if fixed != "" {
-		owned, err := ownNumber(ctx, tx, req.TenantID, fixed)
+		owned, err := ownNumber(ctx, tx, c.req.TenantID, fixed)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return "", no("the caller id is none of the tenant's active numbers"), nil
+			return deny("the caller id is none of the tenant's active numbers").until(c.soon()), nil
 		case err != nil:
-			return "", nil, err
+			return nil, err
 		case !strings.HasPrefix(owned, series):
-			return "", no("the caller id is no %s number", seriesName(series)), nil
+			return deny("the caller id is no %s number", seriesName(series)).until(c.soon()), nil
 		}
-		return owned, nil, nil
+		c.from = owned
+		return nil, nil //nolint:nilnil // no denial
 	}
 	var trunk *uuid.UUID
-	if len(routes) > 0 {
-		trunk = routes[0].TrunkID
+	if c.way != nil {
+		trunk = c.way.routes[0].TrunkID
 	}
-	shown, err := tx.Q.GateCallerIDInTurn(ctx, req.TenantID, series, trunk)
+	shown, err := tx.Q.GateCallerIDInTurn(ctx, c.req.TenantID, series, trunk)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && series != "":
-		return "", no("the tenant has no %s number to call from", seriesName(series)), nil
+		return deny("the tenant has no %s number to call from", seriesName(series)).until(c.soon()), nil
 	case errors.Is(err, store.ErrNotFound):
-		return "", no("the tenant has no number to call from"), nil
+		return deny("the tenant has no number to call from").until(c.soon()), nil
 	}
-	return shown, nil, err
+	c.from = shown
+	return nil, err
 }
 
 // ownNumber finds an active number of the tenant's, however it is written. Error: store.ErrNotFound.

@@ -1,7 +1,6 @@
 package dialer
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -52,37 +51,42 @@ func (g gate) Admit(ctx context.Context, req switchctl.OriginateRequest) (switch
 }
 
 func (g gate) admit(ctx context.Context, req switchctl.OriginateRequest) (switchctl.Admission, error) {
-	s, now := g.s, g.s.now()
-	if req.Purpose == switchctl.PurposeTransfer && req.ToURI != "" {
-		adm, refused, err := g.admitURI(ctx, req, now)
-		switch {
-		case err != nil:
+	s, c := g.s, &candidate{gate: g, req: req, kind: toNumber, now: g.s.now()}
+	var target sipTarget
+	switch {
+	case req.Purpose == switchctl.PurposeTransfer && req.ToURI != "":
+		var refused *RefusalError
+		var err error
+		if target, refused, err = g.uriTarget(ctx, req, c.now); err != nil {
 			return switchctl.Admission{}, wrap("admit transfer", err)
-		case refused != nil:
+		} else if refused != nil {
 			return switchctl.Admission{}, refused
 		}
-		return adm, nil
+		c.kind, c.req.To = toURI, target.number
+		if !target.number.IsZero() {
+			c.kind |= numberURI
+		}
+	case req.To.IsZero():
+		return switchctl.Admission{}, refuse(ReasonNumber, c.now, time.Time{}, "there is no number to dial")
+	case req.Environment == string(EnvironmentTest) && !single(req):
+		return switchctl.Admission{}, refuse(ReasonTestEnvironment, c.now, time.Time{}, "test keys place no calls")
 	}
-	if req.To.IsZero() {
-		return switchctl.Admission{}, refuse(ReasonNumber, now, time.Time{}, "there is no number to dial")
+	if !c.req.To.IsZero() {
+		c.registry, c.hash = g.registry(ctx, req.TenantID, c.req.To), s.st.PhoneHash(req.TenantID, c.req.To)
 	}
-	if req.Environment == string(EnvironmentTest) && !single(req) {
-		return switchctl.Admission{}, refuse(ReasonTestEnvironment, now, time.Time{}, "test keys place no calls")
-	}
-	registry, hash := g.registry(ctx, req.TenantID, req.To), s.st.PhoneHash(req.TenantID, req.To)
 	var adm switchctl.Admission
 	var refused *RefusalError
 	err := s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
 		adm, refused = switchctl.Admission{}, nil
-		if err := tx.Q.GateLockNumber(ctx, req.TenantID, hash); err != nil {
+		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}
 		var err error
-		adm, refused, err = g.decide(ctx, tx, req, hash, registry, now)
+		adm, refused, err = g.decide(ctx, tx, *c, target)
 		if err != nil || refused == nil {
 			return err
 		}
-		return g.settle(ctx, tx, req, refused, registry, now)
+		return g.settle(ctx, tx, *c, refused)
 	})
 	if err != nil {
 		return switchctl.Admission{}, wrap("admit call", err)
@@ -91,6 +95,14 @@ func (g gate) admit(ctx context.Context, req switchctl.OriginateRequest) (switch
 		return switchctl.Admission{}, refused
 	}
 	return adm, nil
+}
+
+// lock takes the gate's lock, and that of the number where there is one.
+func (c *candidate) lock(ctx context.Context, tx *store.Tx) error {
+	if c.hash == nil {
+		return tx.Q.GateLock(ctx, c.req.TenantID)
+	}
+	return tx.Q.GateLockNumber(ctx, c.req.TenantID, c.hash)
 }
 
 // registry asks the do-not-call registry about a number.
@@ -103,166 +115,70 @@ func (g gate) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) re
 	return registryAnswer{known: true, listed: listed[0]}
 }
 
-// decide runs under the locks of the tenant's gate and of the number.
-func (g gate) decide(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, hash []byte, registry registryAnswer, now time.Time,
-) (switchctl.Admission, *RefusalError, error) {
-	s, none := g.s, switchctl.Admission{}
-	var parent db.Call
-	var by answerTarget
-	if req.Purpose == switchctl.PurposeTransfer {
-		var refused *RefusalError
-		var err error
-		if parent, refused, err = g.parent(ctx, tx, req, now); refused != nil || err != nil {
-			return none, refused, err
-		}
-		req.CampaignID, req.LeadID, req.VoiceAgentID = nil, nil, nil
+// decide runs under the candidate's locks. It is given a candidate of its own, since the transaction may be repeated.
+func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target sipTarget) (switchctl.Admission, *RefusalError, error) {
+	none := switchctl.Admission{}
+	var err error
+	if c.transfer() {
+		c.req.CampaignID, c.req.LeadID, c.req.VoiceAgentID = nil, nil, nil
 	} else {
-		var err error
-		if by, err = g.taker(ctx, tx, req); err != nil {
+		if c.by, err = g.taker(ctx, tx, c.req); err != nil {
 			return none, nil, err
 		}
-		req.VoiceAgentID = by.voiceAgent
+		c.req.VoiceAgentID = c.by.voiceAgent
 	}
-	facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
-		TenantID: req.TenantID, PhoneHash: hash, CampaignID: req.CampaignID, LeadID: req.LeadID,
-		VoiceAgentID: req.VoiceAgentID, Node: s.cfg.NodeID,
-	})
-	if err != nil {
-		return none, nil, fmt.Errorf("read what the gate looks at: %w", err)
-	}
-	trunks, err := tx.TrunksInUse(ctx, req.TenantID)
-	if err != nil {
+	if err := c.readFacts(ctx, tx); err != nil {
 		return none, nil, err
 	}
-	if refused := s.judge(req, facts, hash, registry, now); refused != nil {
-		return none, refused, nil
+	if c.trunks, err = tx.TrunksInUse(ctx, c.req.TenantID); err != nil {
+		return none, nil, err
 	}
-	if refused, err := g.judgeDay(ctx, tx, req, facts, judgedNumber{hash: hash}, now); refused != nil || err != nil {
-		return none, refused, err
-	}
-	if refused := s.judgeModes(req, facts, by, now); refused != nil {
-		return none, refused, nil
-	}
-	if refused := s.judgeCategory(req, now); refused != nil {
-		return none, refused, nil
-	}
-	if refused := s.judgeAnnouncement(req, facts, now); refused != nil {
-		return none, refused, nil
-	}
-	if refused := judgeCeilings(req, facts, trunks, now); refused != nil {
-		return none, refused, nil
-	}
-	if refused := s.judgeAgents(req, facts, by, now); refused != nil {
-		return none, refused, nil
-	}
-	routes, refused := s.routes(req, trunks, now)
-	if refused != nil {
-		return none, refused, nil
-	}
-	from, refused, err := g.callerID(ctx, tx, req, facts, routes, now)
-	if refused != nil || err != nil {
+	if refused, err := c.judge(ctx, tx); refused != nil || err != nil {
 		return none, refused, err
 	}
 	adm := switchctl.Admission{
-		UnitID: newID(), Privacy: store.PrivacyMode(facts.PrivacyMode), To: req.To, From: from, Routes: routes,
-		RingTimeout: ringTimeout(req, facts), Promised: LeadStatus(facts.LeadStatus) == LeadCallback,
+		UnitID: newID(), Privacy: store.PrivacyMode(c.facts.PrivacyMode), To: c.req.To, From: c.from,
+		RingTimeout: c.ringTimeout(), Promised: LeadStatus(c.facts.LeadStatus) == LeadCallback,
 	}
-	if req.Environment == string(EnvironmentTest) {
-		adm.Call, err = g.rehearse(ctx, tx, req, adm, facts, opening{hash: hash, registry: registry, now: now})
+	switch {
+	case c.kind&toURI != 0: // one route, and no number that another could be judged by
+		adm.To, adm.Routes = store.Phone{}, []switchctl.Route{{Endpoint: "sofia/" + g.s.cfg.CarrierProfile + "/" + target.endpoint()}}
+	default:
+		adm.Routes = c.way.routes
+	}
+	switch {
+	case c.req.Environment == string(EnvironmentTest) && !c.transfer():
+		adm.Call, err = g.rehearse(ctx, tx, &c, adm)
 		adm.Routes = nil
 		return adm, nil, err
+	case c.transfer():
+		adm.Call = c.parent
+		return adm, nil, g.openTransfer(ctx, tx, c.req, adm)
 	}
-	if req.Purpose == switchctl.PurposeTransfer {
-		adm.Call = parent
-		return adm, nil, g.openTransfer(ctx, tx, req, adm)
-	}
-	adm.Call, err = g.open(ctx, tx, req, adm, facts, opening{hash: hash, registry: registry, now: now, people: by.people})
+	adm.Call, err = g.open(ctx, tx, &c, adm)
 	if errors.Is(err, store.ErrNotFound) {
-		return none, refuse(ReasonLead, now, time.Time{}, "the lead may no longer be dialed"), nil
+		return none, refuse(ReasonLead, c.now, time.Time{}, "the lead may no longer be dialed"), nil
 	}
-	if err == nil && req.AgentID != nil {
-		err = s.dials(ctx, tx, req, adm.Call, now)
+	if err == nil && c.req.AgentID != nil {
+		err = g.s.dials(ctx, tx, c.req, adm.Call, c.now)
 	}
-	if first := routes[0].TrunkID; err == nil && first != nil && rests(trunks, *first) {
-		err = tx.TryTrunk(ctx, req.TenantID, *first, adm.UnitID, now)
+	if first := adm.Routes[0].TrunkID; err == nil && first != nil && rests(c.trunks, *first) {
+		err = tx.TryTrunk(ctx, c.req.TenantID, *first, adm.UnitID, c.now)
 	}
 	return adm, nil, err
 }
 
-func (g gate) parent(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, now time.Time,
-) (db.Call, *RefusalError, error) {
-	over := refuse(ReasonCall, now, time.Time{}, "the call to transfer is over")
-	if req.ParentCallID == nil {
-		return db.Call{}, over, nil
-	}
-	parent, err := tx.Q.GateParent(ctx, req.TenantID, *req.ParentCallID)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return parent, over, nil
-	case err != nil:
-		return parent, nil, err
-	case parent.EndTime != nil:
-		return parent, over, nil
-	default:
-		return parent, nil, nil
-	}
-}
-
-// judge applies the rules that look at the number, the lead and the time, in the order in which they matter: what
-// can never be dialed first.
-func (g *rules) judge(
-	req switchctl.OriginateRequest, f db.GateFactsRow, hash []byte, registry registryAnswer, now time.Time,
-) *RefusalError {
-	never := time.Time{}
-	forLead := req.LeadID != nil
-	if req.CampaignID != nil && f.CampaignStatus != string(CampaignRunning) {
-		return refuse(ReasonCampaign, now, never, "the campaign is not running")
-	}
-	if req.CampaignID != nil && f.CampaignEnvironment == string(EnvironmentTest) {
-		return refuse(ReasonTestEnvironment, now, never, "the campaign was started with a test key")
-	}
-	if req.Purpose == switchctl.PurposeLead && (!forLead || req.CampaignID == nil) {
-		return refuse(ReasonLead, now, never, "no lead is named")
-	}
-	if forLead && !waits(LeadStatus(f.LeadStatus)) {
-		return refuse(ReasonLead, now, never, "the lead is %s", orGone(f.LeadStatus))
-	}
-	if forLead && req.AgentID != nil && reservedForOther(f, *req.AgentID, now) {
-		return refuse(ReasonLead, now, never, "the lead is reserved for another agent")
-	}
-	if forLead && !bytes.Equal(f.LeadHash, hash) {
-		return refuse(ReasonNumber, now, never, "the number is not the lead's")
-	}
-	if f.Suppressed {
-		return refuse(ReasonSuppressed, now, never, "the number has opted out")
-	}
-	marked := forLead && f.DndChecked && !f.DndClean
-	fresh := forLead && f.DndClean && f.DndCheckedAt != nil && now.Sub(*f.DndCheckedAt) <= scrubAge
-	switch {
-	case marked || registry.listed:
-		return refuse(ReasonDNC, now, never, "the number is on the do-not-call registry")
-	case !registry.known && !fresh:
-		return refuse(ReasonUnscrubbed, now, now.Add(time.Minute), "the do-not-call registry can't answer")
-	}
-	if forLead && f.Attempts >= f.MaxAttempts {
-		return refuse(ReasonAttempts, now, never, "%d attempts were made", f.Attempts)
-	}
-	if open, at := g.mayRing(f.TenantWindow, f.CampaignWindow, f.Holidays, now, ringTimeout(req, f)); !open {
-		return refuse(ReasonWindow, now, at, "numbers may not be called at this time of day")
-	}
-	if req.VoiceAgentID != nil && f.AgentStatus != string(VoiceAgentActive) {
-		return refuse(ReasonVoiceAgent, now, now.Add(time.Minute), "the voice agent is %s", orGone(f.AgentStatus))
+// readFacts reads what the rules look at.
+func (c *candidate) readFacts(ctx context.Context, tx *store.Tx) error {
+	var err error
+	c.facts, err = tx.Q.GateFacts(ctx, db.GateFactsParams{
+		TenantID: c.req.TenantID, PhoneHash: c.hash, CampaignID: c.req.CampaignID, LeadID: c.req.LeadID,
+		VoiceAgentID: c.req.VoiceAgentID, Node: c.gate.s.cfg.NodeID,
+	})
+	if err != nil {
+		return fmt.Errorf("read what the gate looks at: %w", err)
 	}
 	return nil
-}
-
-func orGone(status string) string {
-	if status == "" {
-		return "gone"
-	}
-	return status
 }
 
 // mayCall tells whether numbers may be called now, and when they next may be: in the campaign's window, or the
@@ -293,31 +209,6 @@ func (g *rules) mayRing(
 	return g.mayCall(tenantWindow, campaignWindow, holidays, now.Add(ring))
 }
 
-// judgeCeilings applies the ceilings; the trunks' own are applied with the routes.
-func judgeCeilings(req switchctl.OriginateRequest, f db.GateFactsRow, trunks []db.GateTrunksRow, now time.Time) *RefusalError {
-	soon := time.Time{}
-	switch {
-	case req.VoiceAgentID != nil && f.AgentUsed >= int64(f.AgentMax):
-		return refuse(ReasonAgentCeiling, now, soon, "the voice agent's %d slots are taken", f.AgentMax)
-	case req.CampaignID != nil && f.CampaignMax != nil && f.CampaignUsed >= int64(*f.CampaignMax):
-		return refuse(ReasonCampaignCeiling, now, soon, "the campaign's %d calls are up", *f.CampaignMax)
-	}
-	if len(trunks) > 0 {
-		if total := channels(trunks); f.ChannelsUsed >= total {
-			return refuse(ReasonChannels, now, soon, "the account's %d channels are taken", total)
-		}
-		return nil
-	}
-	here := f.LooseUsedHere
-	if req.CampaignID != nil {
-		here = f.CampaignUsedHere
-	}
-	if bounded := req.CampaignID != nil && f.CampaignMax != nil; !bounded && here >= fallbackChannels {
-		return refuse(ReasonFallback, now, soon, "%d calls are up and no trunk is declared", here)
-	}
-	return nil
-}
-
 func channels(trunks []db.GateTrunksRow) int64 {
 	var total int64
 	for _, t := range trunks {
@@ -326,11 +217,11 @@ func channels(trunks []db.GateTrunksRow) int64 {
 	return total
 }
 
-func ringTimeout(req switchctl.OriginateRequest, f db.GateFactsRow) time.Duration {
-	if req.RingTimeout > 0 {
-		return req.RingTimeout
+func (c *candidate) ringTimeout() time.Duration {
+	if c.req.RingTimeout > 0 {
+		return c.req.RingTimeout
 	}
-	return campaignRing(f.RingTimeoutS)
+	return campaignRing(c.facts.RingTimeoutS)
 }
 
 // campaignRing is how long a campaign's callees ring; 0 is the default.
@@ -339,39 +230,25 @@ func campaignRing(seconds int32) time.Duration {
 }
 
 // settle ends a lead that was refused for good, in the transaction of the refusal.
-func (g gate) settle(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, refused *RefusalError, registry registryAnswer, now time.Time,
-) error {
-	if req.LeadID == nil || req.Purpose == switchctl.PurposeTransfer {
+func (g gate) settle(ctx context.Context, tx *store.Tx, c candidate, refused *RefusalError) error {
+	status := ruleOf(refused.Reason).lead
+	if status == "" || c.req.LeadID == nil || c.transfer() {
 		return nil
 	}
-	var status LeadStatus
-	switch refused.Reason {
-	case ReasonSuppressed:
-		status = LeadOptedOut
-	case ReasonDNC:
-		status = LeadDNC
-	case ReasonAttempts:
-		status = LeadExhausted
-	case ReasonNumber, ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonUnscrubbed, ReasonMode, ReasonCategory, ReasonWindow, ReasonDailyCap,
-		ReasonVoiceAgent, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels,
-		ReasonTrunkRate, ReasonTrunkFailures, ReasonRoute, ReasonCallerID, ReasonSIPHost:
-		return nil
-	}
-	lead, err := tx.Q.LeadLock(ctx, req.TenantID, *req.LeadID)
+	lead, err := tx.Q.LeadLock(ctx, c.req.TenantID, *c.req.LeadID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil || !waits(LeadStatus(lead.Status)) {
 		return err
 	}
-	if registry.listed {
+	if c.registry.listed {
 		err := tx.Q.LeadsMarkScrubbed(ctx, db.LeadsMarkScrubbedParams{
-			TenantID: req.TenantID, Now: now, Ids: []uuid.UUID{lead.ID}, Listed: []bool{true},
+			TenantID: c.req.TenantID, Now: c.now, Ids: []uuid.UUID{lead.ID}, Listed: []bool{true},
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return g.s.finishLead(ctx, tx, lead, status, now)
+	return g.s.finishLead(ctx, tx, lead, status, c.now)
 }

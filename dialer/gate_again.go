@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
@@ -27,35 +26,29 @@ func (g gate) Readmit(
 		req.CampaignID, req.LeadID, req.VoiceAgentID, req.AgentID = nil, nil, nil, nil
 		req.Purpose = switchctl.PurposeTransfer
 	}
-	registry := g.registry(ctx, req.TenantID, req.To)
-	hash := s.st.PhoneHash(req.TenantID, req.To)
+	c := &candidate{
+		gate: g, req: req, kind: nextRoute, now: now, hash: s.st.PhoneHash(req.TenantID, req.To), registry: g.registry(ctx, req.TenantID, req.To),
+	}
+	if call.DialTime != nil && !call.DialTime.Before(s.dayBegan(now)) {
+		c.counted = 1
+	}
 	var refused *RefusalError
 	err := s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
-		if err := tx.Q.GateLockNumber(ctx, req.TenantID, hash); err != nil {
+		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}
-		facts, err := tx.Q.GateFacts(ctx, db.GateFactsParams{
-			TenantID: req.TenantID, PhoneHash: hash, CampaignID: req.CampaignID, LeadID: req.LeadID,
-			VoiceAgentID: req.VoiceAgentID, Node: s.cfg.NodeID,
-		})
-		if err != nil {
+		if err := c.readFacts(ctx, tx); err != nil {
 			return err
 		}
-		if LeadStatus(facts.LeadStatus) == LeadDialing {
-			facts.LeadStatus, facts.Attempts = string(LeadQueued), facts.Attempts-1
+		if LeadStatus(c.facts.LeadStatus) == LeadDialing {
+			c.facts.LeadStatus, c.facts.Attempts = string(LeadQueued), c.facts.Attempts-1
 		}
 		if leg.Promised {
-			facts.LeadStatus = string(LeadCallback)
+			c.facts.LeadStatus = string(LeadCallback)
 		}
-		if refused = s.judge(req, facts, hash, registry, now); refused != nil {
-			return nil //nolint:nilerr // a refusal commits nothing, and is told below
-		}
-		counted := int64(1)
-		if call.DialTime == nil || call.DialTime.Before(s.dayBegan(now)) {
-			counted = 0
-		}
-		if refused, err = g.judgeDay(ctx, tx, req, facts, judgedNumber{hash: hash, counted: counted}, now); err != nil || refused != nil {
-			return err
+		var err error
+		if refused, err = c.judge(ctx, tx); err != nil || refused != nil {
+			return err // a refusal commits nothing, and is told below
 		}
 		return move(ctx, tx)
 	})

@@ -18,27 +18,18 @@ const (
 	directionInbound  = "inbound"
 )
 
-// opening is what the gate found out on the way to an admission.
-type opening struct {
-	hash     []byte
-	registry registryAnswer
-	now      time.Time
-	people   bool // the call will ask for an agent
-}
-
 // open writes what an admitted outbound call consists of. store.ErrNotFound: the lead was taken meanwhile.
-func (g gate) open(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission, f db.GateFactsRow, o opening,
-) (db.Call, error) {
+func (g gate) open(ctx context.Context, tx *store.Tx, c *candidate, adm switchctl.Admission) (db.Call, error) {
+	req := c.req
 	p := db.GateAdmitParams{
 		TenantID: req.TenantID, ID: adm.UnitID, CampaignID: req.CampaignID, LeadID: req.LeadID, VoiceAgentID: req.VoiceAgentID,
 		TrunkID: adm.Routes[0].TrunkID, Node: g.s.cfg.NodeID, FsUuid: adm.UnitID.String(), Direction: directionOutbound,
 		Environment: cmp.Or(req.Environment, string(EnvironmentLive)), FromNumber: store.NewNumber(adm.From),
-		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: o.hash, DialTime: o.now, Metadata: req.Metadata,
-		Amd: f.Amd || single(req) && req.VoiceAgentID != nil, AgentID: req.AgentID, AwaitsAgent: o.people, FlowID: req.FlowID,
+		ToNumber: store.NewNumber(req.To.EchoE164(adm.Privacy)), PeerHash: c.hash, DialTime: c.now, Metadata: req.Metadata,
+		Amd: c.facts.Amd || single(req) && req.VoiceAgentID != nil, AgentID: req.AgentID, AwaitsAgent: c.by.people, FlowID: req.FlowID,
 	}
-	if o.registry.known {
-		p.ScrubbedAt = &o.now
+	if c.registry.known {
+		p.ScrubbedAt = &c.now
 	}
 	if req.Claimant != "" {
 		p.Claimant = &req.Claimant
@@ -54,7 +45,7 @@ func (g gate) open(
 	if err != nil {
 		return call, err
 	}
-	return call, emitStarted(ctx, tx, call, f.LeadMetadata)
+	return call, emitStarted(ctx, tx, call, c.facts.LeadMetadata)
 }
 
 func (g gate) openTransfer(

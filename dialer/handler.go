@@ -42,10 +42,10 @@ func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, erro
 		call, err = h.admitInbound(ctx, tx, in, number)
 		return err
 	})
-	var busy *switchctl.BusyError
+	var met *switchctl.BusyError
 	switch {
-	case errors.As(err, &busy):
-		h.s.metrics.refused.WithLabelValues(busyReason(busy)).Inc()
+	case errors.As(err, &met):
+		h.s.metrics.refused.WithLabelValues(string(reasonOf(CeilingSource(met.Ceiling)))).Inc()
 		return db.Call{}, err
 	case err != nil:
 		return db.Call{}, wrap("route inbound call", err)
@@ -55,23 +55,8 @@ func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, erro
 	}
 }
 
-func busyReason(busy *switchctl.BusyError) string {
-	switch busy.Ceiling {
-	case ceilingChannels:
-		return string(ReasonChannels)
-	case ceilingTrunk:
-		return string(ReasonTrunkChannels)
-	default:
-		return string(ReasonAgentCeiling)
-	}
-}
-
-// The ceilings that a *switchctl.BusyError names.
-const (
-	ceilingChannels   = "channels"
-	ceilingTrunk      = "trunk"
-	ceilingVoiceAgent = "voice_agent"
-)
+// busy is the refusal of an inbound call that has met a ceiling.
+func busy(reason Reason) error { return &switchctl.BusyError{Ceiling: string(ruleOf(reason).ceiling)} }
 
 func (h handler) number(ctx context.Context, dialedNumber string) (db.Number, error) {
 	var number db.Number
@@ -127,16 +112,16 @@ func (h handler) admitInbound(ctx context.Context, tx *store.Tx, in switchctl.In
 		return db.Call{}, err
 	}
 	if len(trunks) > 0 && facts.ChannelsUsed >= channels(trunks) {
-		return db.Call{}, &switchctl.BusyError{Ceiling: ceilingChannels}
+		return db.Call{}, busy(ReasonChannels)
 	}
 	for _, t := range trunks {
 		if number.TrunkID != nil && *number.TrunkID == t.ID && t.ChannelsUsed >= int64(t.MaxChannels) {
-			return db.Call{}, &switchctl.BusyError{Ceiling: ceilingTrunk}
+			return db.Call{}, busy(ReasonTrunkChannels)
 		}
 	}
 	if agent.id != nil && facts.AgentUsed >= int64(facts.AgentMax) {
 		if !agent.handlesBusy {
-			return db.Call{}, &switchctl.BusyError{Ceiling: ceilingVoiceAgent}
+			return db.Call{}, busy(ReasonAgentCeiling)
 		}
 		agent.id = nil // the flow's own branch decides; the unit counts for the account alone
 	}

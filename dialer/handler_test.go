@@ -161,7 +161,7 @@ func TestInboundBusyAndRejected(t *testing.T) {
 	require.NoError(t, err)
 	_, err = h.Route(t.Context(), inbound("8000000001"))
 	require.ErrorAs(t, err, &busy)
-	require.Equal(t, ceilingChannels, busy.Ceiling)
+	require.Equal(t, string(CeilingChannels), busy.Ceiling)
 
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
 	_, err = h.Route(t.Context(), inbound("8000000001"))
@@ -171,7 +171,7 @@ func TestInboundBusyAndRejected(t *testing.T) {
 	require.NoError(t, err)
 	_, err = h.Route(t.Context(), inbound("8000000001"))
 	require.ErrorAs(t, err, &busy, "its trunk has one channel")
-	require.Equal(t, ceilingTrunk, busy.Ceiling)
+	require.Equal(t, string(CeilingTrunk), busy.Ceiling)
 }
 
 func TestInboundOfStrictTenant(t *testing.T) {

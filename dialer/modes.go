@@ -3,13 +3,11 @@ package dialer
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // Numbers are barred for some kinds of calls alone, and a deployment may say which kinds it makes: bars of other kinds don't count then.
@@ -77,22 +75,22 @@ func uncoveredDetail(missing []string) string {
 	return "numbers are not checked for calls of the kind " + strings.Join(missing, ", ") + " here (dialing.dnc_modes)"
 }
 
-// judgeModes is checkModes for one call, whoever wants it: a single one, or a campaign's that was started before the settings, the
+// modeIsScrubbed is checkModes for one call, whoever wants it: a single one, or a campaign's that was started before the settings, the
 // campaign or its flow changed. An agent who dials by hand, and a leg to a third party, are none of the kinds; but what the campaign
 // has the callee told first is.
-func (g *rules) judgeModes(req switchctl.OriginateRequest, f db.GateFactsRow, by answerTarget, now time.Time) *RefusalError {
-	modes := by.modes
-	if req.VoiceAgentID != nil {
+func modeIsScrubbed(c *candidate) *denial {
+	modes := c.by.modes
+	if c.req.VoiceAgentID != nil {
 		modes |= dnc.ModeRobo
 	}
-	if by.people {
+	if c.by.people {
 		modes |= dnc.ModeLiveAgent
 	}
-	if req.CampaignID != nil && f.AnnouncementUrl != nil {
+	if c.req.CampaignID != nil && c.facts.AnnouncementUrl != nil {
 		modes |= dnc.ModePrerecorded
 	}
-	if missing := g.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
-		return refuse(ReasonMode, now, now.Add(time.Minute), "%s", uncoveredDetail(missing))
+	if missing := c.gate.s.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
+		return deny("%s", uncoveredDetail(missing)).until(c.soon())
 	}
 	return nil
 }

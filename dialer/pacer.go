@@ -128,7 +128,7 @@ func (p *pacer) run(ctx context.Context) {
 // mayRest tells that the campaign has nothing to dial, no calls, and nothing to make known: the manager asks for all such campaigns at once
 // whether leads have come, which costs less than each looking for itself.
 func (p *pacer) mayRest() bool {
-	return p.sated && p.wake != nil && p.telling == nil && p.idleTold != nil && *p.idleTold == p.idle && (p.idle.on == WaitLeads || p.idle.on == "")
+	return p.sated && p.wake != nil && p.telling == nil && p.idleTold != nil && *p.idleTold == p.idle && (p.idle.on == ReasonLeads || p.idle.on == "")
 }
 
 // round dials as many leads as there is room for, makes known why it dials none, and returns how long to wait for the next one.
@@ -170,7 +170,7 @@ func (p *pacer) work(ctx context.Context, now time.Time) time.Duration {
 		return wait
 	}
 	if p.unopened > 0 {
-		p.idle = idleness{WaitNumber, now.Add(numberRetry)}
+		p.idle = idleness{ReasonNumber, now.Add(numberRetry)}
 	}
 	if inTime := p.dial(ctx, leads, next); (taken == claimBatch || !inTime) && ctx.Err() == nil {
 		return 0
@@ -255,29 +255,26 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 	if w, ok := waitOf(refusal); ok {
 		p.idle = w
 	}
-	switch refusal.Reason {
-	case ReasonNumber:
-		at := p.s.now().Add(numberRetry)
-		p.idle.until = at
-		p.s.metrics.unusable.Inc()
-		p.log.ErrorContext(ctx, "lead's number is not the one that it was added with, it is not dialed", "lead_id", lead.id, "tried_again_at", at)
-		p.postpone(ctx, lead, at)
-		return true
-	case ReasonWindow, ReasonDailyCap, ReasonUnscrubbed:
+	switch ruleOf(refusal.Reason).claim {
+	case claimPostponed:
 		at := refusal.RetryAt
 		if at.IsZero() {
 			at = p.s.now().Add(time.Hour)
 		}
+		if refusal.Reason == ReasonNumber {
+			p.idle.until = at
+			p.s.metrics.unusable.Inc()
+			p.log.ErrorContext(ctx, "lead's number is not the one that it was added with, it is not dialed", "lead_id", lead.id, "tried_again_at", at)
+		}
 		p.postpone(ctx, lead, at)
 		return true
-	case ReasonLead, ReasonSuppressed, ReasonDNC, ReasonAttempts:
-		p.release(ctx, []claimed{lead}) // the gate has settled it
+	case claimReleased:
+		p.release(ctx, []claimed{lead})
 		return true
-	case ReasonRoute, ReasonCallerID, ReasonVoiceAgent, ReasonMode, ReasonCategory:
+	case claimBacksOff:
 		p.backOff(ctx, "no call can be made", refusal)
 		return false
-	case ReasonTestEnvironment, ReasonCampaign, ReasonCall, ReasonAnnouncement, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback,
-		ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate, ReasonTrunkFailures, ReasonSIPHost:
+	case claimStops:
 		return false
 	default:
 		return false

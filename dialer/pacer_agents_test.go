@@ -170,7 +170,7 @@ func TestCampaignThatIsHeldBackSaysSo(t *testing.T) {
 	}
 	pacer.round(t.Context())
 	require.Empty(t, p.sw.dialed())
-	require.Equal(t, WaitOthers, pacer.idle.on)
+	require.Equal(t, ReasonOtherCallers, pacer.idle.on)
 	require.Equal(t, "1", held())
 	pacer.others.Took = pacing.Arrivals{}
 	pacer.round(t.Context())

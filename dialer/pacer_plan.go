@@ -267,7 +267,7 @@ func (p *pacer) configure(seen *sight) {
 func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (plan, error) {
 	out := plan{wait: min(p.s.cfg.Poll, planEvery), holds: planEvery}
 	if p.s.cfg.Agents == nil {
-		out.idle.on = WaitLogin
+		out.idle.on = ReasonLogin
 		return out, nil
 	}
 	members := p.crew(now)
@@ -309,7 +309,7 @@ func (p *pacer) planPeople(ctx context.Context, seen *sight, now time.Time) (pla
 	case !hungry:
 		out.idle = p.idleFor(seen, now)
 	case !manned:
-		out.idle.on = WaitLogin
+		out.idle.on = ReasonLogin
 	default:
 		out.idle = p.idleForPeople(planned, state, mine, tightest)
 	}
@@ -355,7 +355,7 @@ func (p *pacer) planOthers(seen *sight, now time.Time) plan {
 	if agent := seen.taker.voiceAgent; agent != nil {
 		slots := int(int64(seen.facts.AgentMax) - seen.facts.AgentUsed)
 		if n := p.s.shares.Room(p.tenant, p.campaign, *agent, slots); n < free {
-			free, tightest = n, idleness{on: WaitSlots}
+			free, tightest = n, idleness{on: ReasonAgentCeiling}
 		}
 	}
 	ringing, _ := p.book.onTheWay(nil)
@@ -382,7 +382,7 @@ func (p *pacer) channelRoom(seen *sight, limit, most int, now time.Time) (free i
 	free = min(most, free)
 	if len(seen.trunks) > 0 {
 		if n := p.s.shares.Room(p.tenant, p.campaign, uuid.Nil, int(channels(seen.trunks)-f.ChannelsUsed)); n < free {
-			free, tightest = n, idleness{on: WaitChannels}
+			free, tightest = n, idleness{on: ReasonChannels}
 		}
 	}
 	return free, tightest
@@ -397,20 +397,20 @@ func (p *pacer) rest() {
 // room is the number of calls that the tightest ceiling leaves, a voice agent's when one takes the calls, and which one that is.
 func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool, now time.Time) (n int, tightest idleness) {
 	free := int64(claimBatch)
-	bound := func(n int64, by Wait) {
+	bound := func(n int64, by Reason) {
 		if n < free {
 			free, tightest = n, idleness{on: by}
 		}
 	}
 	if voiceAgent {
-		bound(int64(f.AgentMax)-f.AgentUsed, WaitSlots)
+		bound(int64(f.AgentMax)-f.AgentUsed, ReasonAgentCeiling)
 	}
 	if f.CampaignMax != nil {
-		bound(int64(*f.CampaignMax)-f.CampaignUsed, WaitCeiling)
+		bound(int64(*f.CampaignMax)-f.CampaignUsed, ReasonCampaignCeiling)
 	}
 	if len(trunks) == 0 {
 		if f.CampaignMax == nil {
-			bound(fallbackChannels-f.CampaignUsedHere, WaitFallback)
+			bound(fallbackChannels-f.CampaignUsedHere, ReasonFallback)
 		}
 		return int(free), tightest
 	}
@@ -430,10 +430,10 @@ func room(f db.GateFactsRow, trunks []db.GateTrunksRow, voiceAgent bool, now tim
 		}
 		inTrunks += n
 	}
-	bound(channels(trunks)-f.ChannelsUsed, WaitChannels)
-	bound(inTrunks, WaitTrunks)
-	if inTrunks == 0 && tightest.on == WaitTrunks && resting == len(trunks) {
-		tightest = idleness{WaitTrunkFails, *tried}
+	bound(channels(trunks)-f.ChannelsUsed, ReasonChannels)
+	bound(inTrunks, ReasonTrunkChannels)
+	if inTrunks == 0 && tightest.on == ReasonTrunkChannels && resting == len(trunks) {
+		tightest = idleness{ReasonTrunkFailures, *tried}
 	}
 	return int(free), tightest
 }

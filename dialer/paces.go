@@ -87,7 +87,7 @@ func (p *pacers) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pac
 		return out, nil
 	}
 	if row.Environment == string(EnvironmentTest) {
-		out.WaitsFor = new(WaitTest)
+		out.WaitsFor = new(ReasonTestEnvironment)
 		return out, nil
 	}
 	if out.Mode == DialPreview {
@@ -102,9 +102,9 @@ func (p *pacers) paceOf(ctx context.Context, tx *store.Tx, row db.Campaign) (Pac
 	}
 	out = Pacing{Mode: DialMode(told.Mode), LinesPerAgent: told.LinesPerAgent, WaitsUntil: told.WaitsUntil}
 	if told.WaitsFor != nil {
-		out.WaitsFor = new(Wait(*told.WaitsFor))
+		out.WaitsFor = new(Reason(*told.WaitsFor))
 	}
-	if out.WaitsFor == nil || *out.WaitsFor != WaitLeads {
+	if out.WaitsFor == nil || *out.WaitsFor != ReasonLeads {
 		return out, nil
 	}
 	due, err := tx.Q.LeadsNextDue(ctx, row.TenantID, row.ID)

@@ -72,37 +72,6 @@ func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRe
 	return by, err
 }
 
-// judgeAgents bounds the calls on the way to agents: to those who are ready and can be asked for, and, for a campaign whose plan is
-// to over-dial, to that plan. It is asked under the gate's lock, so that no two calls count on the same agent.
-func (p *pacers) judgeAgents(req switchctl.OriginateRequest, f db.GateFactsRow, by answerTarget, now time.Time) *RefusalError {
-	if !by.people {
-		return nil
-	}
-	var crew []acd.Member
-	if p.cfg.Agents != nil {
-		crew = p.cfg.Agents.Crew(req.TenantID) // only a held phone is there when the callee answers
-	}
-	asked := staffing.DemandOf(by.demands, crew)
-	_, atWork := asked.Scarcest(crew)
-	ready, mine := staffing.Demand{{}}.Ready(crew), asked.Ready(crew)
-	bound, overdials := 0, false
-	if req.CampaignID != nil {
-		bound, overdials = p.paces.overdial(*req.CampaignID, now)
-	}
-	switch {
-	case atWork == 0:
-		return refuse(ReasonAgents, now, time.Time{}, "no agent is at work whom the callee may ask for")
-	case overdials && f.CampaignAwaitingHere >= int64(bound):
-		return refuse(ReasonAgents, now, time.Time{}, "%d calls are on the way, and the plan was for %d", f.CampaignAwaitingHere, bound)
-	case !overdials && f.CampaignAwaitingHere >= int64(mine):
-		return refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready and fit", f.CampaignAwaitingHere, mine)
-	case f.AwaitingHere >= int64(ready+p.paces.excess(req.TenantID, now)):
-		return refuse(ReasonAgents, now, time.Time{}, "%d calls await the %d agents who are ready", f.AwaitingHere, ready)
-	default:
-		return nil
-	}
-}
-
 // peoplePlan is a call that goes to an agent; campaign is nil for one that belongs to none.
 type peoplePlan struct{ campaign *db.Campaign }
 

@@ -14,19 +14,38 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
-// routes gives the ways to a number, the trunks with a free channel and rate in order of priority, but for those that rest. The first
-// one's trunk carries the unit; only there a trunk is tried whose rest is over, by a lead's call or where there is no other. Somebody
-// who is to be transferred is put through over those that rest when no other does.
-func (g *rules) routes(req switchctl.OriginateRequest, trunks []db.GateTrunksRow, now time.Time) ([]switchctl.Route, *RefusalError) {
-	if len(trunks) == 0 {
-		if g.cfg.HostTrunk == nil {
-			return nil, refuse(ReasonRoute, now, now.Add(time.Minute), "no active trunk is declared")
+// routing is how a number is reached, in the order of the attempts, or why it isn't now, by the rule that says so.
+type routing struct {
+	routes []switchctl.Route
+	rule   Reason
+	denied *denial
+}
+
+// routed is the check of a rule of trunks: they are looked at together, once.
+func routed(rule Reason) check {
+	return plain(func(c *candidate) *denial {
+		if c.way == nil {
+			c.way = c.gate.s.routesTo(c.req, c.trunks, c.now)
 		}
+		if c.way.rule == rule {
+			return c.way.denied
+		}
+		return nil
+	})
+}
+
+// routesTo gives the trunks with a free channel and rate in order of priority, but for those that rest. The first one's trunk carries the
+// unit; only there a trunk is tried whose rest is over, by a lead's call or where there is no other. Somebody who is to be transferred is
+// put through over those that rest when no other does.
+func (g *rules) routesTo(req switchctl.OriginateRequest, trunks []db.GateTrunksRow, now time.Time) *routing {
+	if len(trunks) == 0 {
 		h := g.cfg.HostTrunk
-		return []switchctl.Route{{Endpoint: g.endpoint(dialed(req.To, h.NumberFormat), h.Host, h.Port, h.Transport)}}, nil
+		if h == nil {
+			return &routing{rule: ReasonRoute, denied: deny("no active trunk is declared").until(now.Add(time.Minute))}
+		}
+		return &routing{routes: []switchctl.Route{{Endpoint: g.endpoint(dialed(req.To, h.NumberFormat), h.Host, h.Port, h.Transport)}}}
 	}
-	var routes []switchctl.Route
-	var limited *RefusalError
+	var full, out routing
 	var resting *time.Time
 	var last []switchctl.Route
 	nothing := req.Environment == string(EnvironmentTest) // is dialed
@@ -34,29 +53,31 @@ func (g *rules) routes(req switchctl.OriginateRequest, trunks []db.GateTrunksRow
 	spared := req.Purpose != switchctl.PurposeLead && slices.ContainsFunc(trunks, usable)
 	for _, t := range trunks {
 		switch {
-		case t.RestsUntil != nil && !transfer && !nothing && (now.Before(*t.RestsUntil) || len(routes) > 0 || spared):
+		case t.RestsUntil != nil && !transfer && !nothing && (now.Before(*t.RestsUntil) || len(out.routes) > 0 || spared):
 			if resting == nil || t.RestsUntil.Before(*resting) {
 				resting = t.RestsUntil
 			}
 		case t.ChannelsUsed >= int64(t.MaxChannels):
-			limited = cmp.Or(limited, refuse(ReasonTrunkChannels, now, time.Time{}, "all trunks' channels are taken"))
+			if full.rule == "" {
+				full = routing{rule: ReasonTrunkChannels, denied: deny("all trunks' channels are taken")}
+			}
 		case t.Recent >= int64(t.Cps):
 			wait := store.TrunkRateWindow / time.Duration(max(1, t.Cps))
-			limited = refuse(ReasonTrunkRate, now, now.Add(wait), "a trunk's %d calls per second are begun", t.Cps)
+			full = routing{rule: ReasonTrunkRate, denied: deny("a trunk's %d calls per second are begun", t.Cps).until(now.Add(wait))}
 		case t.RestsUntil != nil && transfer:
 			last = append(last, switchctl.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
 		default:
-			routes = append(routes, switchctl.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
+			out.routes = append(out.routes, switchctl.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
 		}
 	}
-	routes = append(routes, last...)
+	out.routes = append(out.routes, last...)
 	switch {
-	case len(routes) > 0:
-		return routes, nil
-	case limited != nil:
-		return nil, limited
+	case len(out.routes) > 0:
+		return &out
+	case full.rule != "":
+		return &full
 	default:
-		return nil, refuse(ReasonTrunkFailures, now, *resting, "calls over the trunk fail one after the other")
+		return &routing{rule: ReasonTrunkFailures, denied: deny("calls over the trunk fail one after the other").until(*resting)}
 	}
 }
 

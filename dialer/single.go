@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -159,21 +158,10 @@ func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUI
 	return by, err
 }
 
-// judgeCategory refuses a single call that doesn't say what it is for, where the deployment asks for it; a campaign was asked at its
-// start.
-func (g *rules) judgeCategory(req switchctl.OriginateRequest, now time.Time) *RefusalError {
-	if !g.cfg.RequireCategory || !single(req) || req.Category != "" {
-		return nil
-	}
-	return refuse(ReasonCategory, now, time.Time{}, "the call must declare a call_category: promotional, service or transactional")
-}
-
 // rehearse writes the record of a test key's call, which the call controller ends at once. It takes no channel and no trunk.
-func (g gate) rehearse(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission, f db.GateFactsRow, o opening,
-) (db.Call, error) {
+func (g gate) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm switchctl.Admission) (db.Call, error) {
 	adm.Routes = []switchctl.Route{{}}
-	call, err := g.open(ctx, tx, req, adm, f, o)
+	call, err := g.open(ctx, tx, c, adm)
 	if err != nil {
 		return call, err
 	}

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -282,11 +281,4 @@ func CheckSIPHosts(hosts []string) error {
 // sipPolicy is the service's own.
 func (k *core) sipPolicy() sipHosts {
 	return sipHosts{st: k.st, guard: k.cfg.Guard, hostTrunk: k.cfg.HostTrunk, trunks: k.carriers}
-}
-
-// refuseURI is the gate's refusal of a SIP URI.
-func refuseURI(err *SIPHostError, now time.Time) *RefusalError {
-	e := refuse(ReasonSIPHost, now, time.Time{}, "%s", err.Detail)
-	e.cause = err
-	return e
 }

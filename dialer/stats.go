@@ -54,7 +54,7 @@ type Pacing struct {
 	Mode          DialMode `json:"mode"`
 	LinesPerAgent float64  `json:"lines_per_agent"`
 	// WaitsFor says why nobody is dialed though the campaign runs, nil for no reason; WaitsUntil when that passes, where it is known.
-	WaitsFor   *Wait      `json:"waits_for"`
+	WaitsFor   *Reason    `json:"waits_for"`
 	WaitsUntil *time.Time `json:"waits_until"`
 }
 

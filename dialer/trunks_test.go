@@ -156,7 +156,7 @@ func TestDeadTrunkRests(t *testing.T) {
 		rounds(t, p)
 		require.Len(t, sw.dialed(), began)
 		w, until := b.told(t, campaign.ID)
-		require.Equal(t, WaitTrunkFails, w)
+		require.Equal(t, ReasonTrunkFailures, w)
 		require.True(t, until.After(b.clock.Now()))
 		b.clock.advance(5 * time.Second)
 		rounds(t, p)
@@ -264,34 +264,34 @@ func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 	trunks := []db.GateTrunksRow{{ID: uuid.New(), MaxChannels: 9, Cps: 9, RestsUntil: &rests}, {ID: uuid.New(), MaxChannels: 9, Cps: 9}}
 	req := switchctl.OriginateRequest{To: mustPhone(t, "9876543200"), Purpose: switchctl.PurposeTransfer}
 	for _, at := range []time.Time{b.clock.Now(), rests} {
-		routes, refused := b.svc.routes(req, trunks, at)
-		require.Nil(t, refused)
-		require.Len(t, routes, 2)
-		require.Equal(t, trunks[1].ID, *routes[0].TrunkID)
-		routes, refused = b.svc.routes(req, trunks[:1], at)
-		require.Nil(t, refused)
-		require.Len(t, routes, 1)
+		way := b.svc.routesTo(req, trunks, at)
+		require.Nil(t, way.denied)
+		require.Len(t, way.routes, 2)
+		require.Equal(t, trunks[1].ID, *way.routes[0].TrunkID)
+		way = b.svc.routesTo(req, trunks[:1], at)
+		require.Nil(t, way.denied)
+		require.Len(t, way.routes, 1)
 	}
 	req.Purpose = switchctl.PurposeSingle
-	_, refused := b.svc.routes(req, trunks[:1], b.clock.Now())
-	require.Equal(t, ReasonTrunkFailures, refused.Reason)
+	way := b.svc.routesTo(req, trunks[:1], b.clock.Now())
+	require.Equal(t, ReasonTrunkFailures, way.rule)
 	var missing *DependencyError
-	require.ErrorAs(t, refused, &missing)
+	require.ErrorAs(t, refuse(way.rule, b.clock.Now(), way.denied.at, "%s", way.denied.detail), &missing)
 	require.Equal(t, time.Minute, missing.RetryAfter)
-	routes, refused := b.svc.routes(req, trunks, rests)
-	require.Nil(t, refused)
-	require.Len(t, routes, 1, "a customer's call isn't what tries a trunk while there is another")
-	require.Equal(t, trunks[1].ID, *routes[0].TrunkID)
-	routes, refused = b.svc.routes(req, trunks[:1], rests)
-	require.Nil(t, refused)
-	require.Len(t, routes, 1)
+	way = b.svc.routesTo(req, trunks, rests)
+	require.Nil(t, way.denied)
+	require.Len(t, way.routes, 1, "a customer's call isn't what tries a trunk while there is another")
+	require.Equal(t, trunks[1].ID, *way.routes[0].TrunkID)
+	way = b.svc.routesTo(req, trunks[:1], rests)
+	require.Nil(t, way.denied)
+	require.Len(t, way.routes, 1)
 	req.Environment = string(EnvironmentTest)
-	_, refused = b.svc.routes(req, trunks[:1], b.clock.Now())
-	require.Nil(t, refused, "nothing is dialed for a test key")
+	way = b.svc.routesTo(req, trunks[:1], b.clock.Now())
+	require.Nil(t, way.denied, "nothing is dialed for a test key")
 	req.Environment = ""
 	trunks[1].ChannelsUsed = 9
-	_, refused = b.svc.routes(req, trunks, b.clock.Now())
-	require.Equal(t, ReasonTrunkChannels, refused.Reason, "the other one is full")
+	way = b.svc.routesTo(req, trunks, b.clock.Now())
+	require.Equal(t, ReasonTrunkChannels, way.rule, "the other one is full")
 }
 
 // TestRestingTrunkIsPassedBy while another one carries calls.

@@ -14,83 +14,20 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
-// Wait says why a running campaign dials nothing. Where the gate refuses a call for the same reason it has the name of that Reason.
-type Wait string
-
-// What a campaign can wait for; the empty Wait is nothing.
-const (
-	WaitAnnouncement Wait = fieldAnnouncementURL // audio that can't be fetched
-	WaitVoicemail    Wait = fieldVoicemailURL
-	WaitTest         Wait = "test_environment" // started by a test key
-	WaitLeads        Wait = "leads"            // none is due
-	WaitUnscrubbed   Wait = "unscrubbed"       // the do-not-call registry can't answer, or hasn't been asked yet
-	WaitMode         Wait = "call_mode"
-	WaitWindow       Wait = "calling_window"
-	WaitRoute        Wait = "route" // no trunk
-	WaitCallerID     Wait = "caller_id"
-	WaitVoiceAgent   Wait = "voice_agent"
-	WaitFlow         Wait = "flow"
-	WaitLogin        Wait = "agent_login"   // nobody is at work whom the callees may ask for
-	WaitAgents       Wait = "agents"        // who is at work is busy
-	WaitOthers       Wait = "other_callers" // agents who are ready are left to callers whom the campaign hasn't dialed
-	WaitAbandonRate  Wait = "abandon_rate"  // nobody is dialed ahead of a free agent: too many were abandoned
-	WaitSlots        Wait = "voice_agent_ceiling"
-	WaitCeiling      Wait = "campaign_ceiling"
-	WaitFallback     Wait = "fallback_ceiling"
-	WaitChannels     Wait = "channels"
-	WaitTrunks       Wait = "trunk_channels"
-	WaitTrunkRate    Wait = "trunk_rate"
-	WaitNumber       Wait = "number"         // the leads' numbers don't open, or aren't those that they were added with: the log has each
-	WaitTrunkFails   Wait = "trunk_failures" // its trunks are out of order, and tried by one call now and then
-	WaitSwitch       Wait = "switch"         // the link to it is down
-)
-
-// Waits lists what a campaign can wait for.
-func Waits() []Wait {
-	return []Wait{
-		WaitAnnouncement, WaitVoicemail, WaitTest, WaitLeads, WaitUnscrubbed, WaitMode, WaitWindow, WaitRoute, WaitCallerID, WaitVoiceAgent,
-		WaitFlow, WaitLogin, WaitAgents, WaitOthers, WaitAbandonRate, WaitSlots, WaitCeiling, WaitFallback, WaitChannels, WaitTrunks,
-		WaitTrunkRate, WaitNumber, WaitTrunkFails, WaitSwitch,
-	}
-}
-
-// level is how loud the log tells of a wait: loud of what somebody must see to, softly of what comes and goes with the calls.
-func (w Wait) level() slog.Level {
-	switch w {
-	case WaitAnnouncement, WaitVoicemail, WaitUnscrubbed, WaitMode, WaitRoute, WaitCallerID, WaitVoiceAgent, WaitFlow, WaitNumber,
-		WaitTrunkFails, WaitSwitch:
-		return slog.LevelWarn
-	case WaitWindow, WaitLogin, WaitOthers, WaitTest:
-		return slog.LevelInfo
-	case WaitLeads, WaitAgents, WaitAbandonRate, WaitSlots, WaitCeiling, WaitFallback, WaitChannels, WaitTrunks, WaitTrunkRate:
-		return slog.LevelDebug
-	default:
-		return slog.LevelDebug
-	}
-}
-
 // idleness is why a campaign dials nothing, and when that passes, if that is known; the zero value is none.
 type idleness struct {
-	on    Wait
+	on    Reason
 	until time.Time
 }
 
 // waitOf is what a campaign waits for whose call was refused; not ok where the refusal says nothing of the campaign.
 func waitOf(r *RefusalError) (w idleness, ok bool) {
-	switch r.Reason {
-	case ReasonAnnouncement:
-		return idleness{on: WaitAnnouncement}, true
-	case ReasonUnscrubbed, ReasonWindow, ReasonTrunkFailures:
-		return idleness{Wait(r.Reason), r.RetryAt}, true
-	case ReasonMode, ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling, ReasonCampaignCeiling, ReasonFallback, ReasonChannels,
-		ReasonTrunkChannels, ReasonTrunkRate, ReasonRoute, ReasonCallerID, ReasonNumber:
-		return idleness{on: Wait(r.Reason)}, true
-	case ReasonTestEnvironment, ReasonCampaign, ReasonLead, ReasonCall, ReasonSuppressed, ReasonDNC, ReasonCategory,
-		ReasonAttempts, ReasonDailyCap, ReasonSIPHost:
-		return idleness{}, false
-	default:
-		return idleness{}, false
+	waits := ruleOf(r.Reason).waits
+	w.on = waits.on
+	if waits.timed {
+		w.until = r.RetryAt
 	}
+	return w, w.on != ""
 }
 
 // failedFor notes what an error says of why nothing is dialed.
@@ -103,11 +40,11 @@ func (p *pacer) failedFor(err error) {
 			p.idle = w
 		}
 	case errors.As(err, &missing) && missing.Code == CodeNoVoiceAgentConfigured:
-		p.idle = idleness{on: WaitVoiceAgent}
+		p.idle = idleness{on: ReasonVoiceAgent}
 	case errors.As(err, &missing) && missing.Code == CodeNoFlowConfigured:
-		p.idle = idleness{on: WaitFlow}
+		p.idle = idleness{on: ReasonFlow}
 	case errors.Is(err, switchctl.ErrLinkDown):
-		p.idle = idleness{on: WaitSwitch}
+		p.idle = idleness{on: ReasonSwitch}
 	default:
 		p.idle = p.idleBefore()
 	}
@@ -117,18 +54,18 @@ func (p *pacer) failedFor(err error) {
 func (p *pacer) idleFor(seen *sight, now time.Time) idleness {
 	switch {
 	case seen.lacks != "":
-		return idleness{on: Wait(seen.lacks)}
+		return idleness{on: Reason(seen.lacks)}
 	case !seen.heard:
 		return p.idleBefore() // it is being fetched
 	case seen.hasLeads:
-		return idleness{WaitWindow, seen.opensAt}
+		return idleness{ReasonWindow, seen.opensAt}
 	case seen.unscrubbed:
-		return idleness{on: WaitUnscrubbed}
+		return idleness{on: ReasonUnscrubbed}
 	}
-	if before := p.idleBefore(); (before.on == WaitUnscrubbed || before.on == WaitNumber) && now.Before(before.until) {
+	if before := p.idleBefore(); (before.on == ReasonUnscrubbed || before.on == ReasonNumber) && now.Before(before.until) {
 		return before // all were put back for it
 	}
-	return idleness{on: WaitLeads}
+	return idleness{on: ReasonLeads}
 }
 
 // idleForPeople is what a campaign whose callees talk to people waits for when its plan dials nothing.
@@ -137,13 +74,13 @@ func (p *pacer) idleForPeople(planned pacing.Plan, state pacing.State, members [
 	case planned.Dial > 0 || len(state.Ringing)+state.Waiting > 0:
 		return idleness{}
 	case planned.HeldBack:
-		return idleness{on: WaitOthers}
+		return idleness{on: ReasonOtherCallers}
 	case state.Ready > 0 && state.Room <= 0:
 		return room
 	case p.planned.Predictive && planned.Verdict == pacing.Fallback && len(members) > 0:
-		return idleness{on: WaitAbandonRate}
+		return idleness{on: ReasonAbandonRate}
 	default:
-		return idleness{on: WaitAgents}
+		return idleness{on: ReasonAgents}
 	}
 }
 
@@ -179,7 +116,7 @@ func (p *pacer) tellIdle(ctx context.Context) {
 	p.countIdle(before.on, now.on)
 	switch {
 	case now.on == before.on:
-	case now.on == WaitAnnouncement || now.on == WaitVoicemail:
+	case now.on == ReasonAnnouncementURL || now.on == ReasonVoicemailURL:
 		p.log.WarnContext(ctx, "campaign dials nothing until what callees are to hear can be fetched",
 			"member", now.on, "url", prompt.Shown(p.hearing.names(string(now.on))))
 	case now.on != "":
@@ -198,11 +135,11 @@ func (p *pacer) tellIdle(ctx context.Context) {
 func (p *pacer) restIdle() { p.countIdle(p.idleBefore().on, "") }
 
 // countIdle counts the campaigns that wait, by what they wait for.
-func (p *pacer) countIdle(before, now Wait) {
+func (p *pacer) countIdle(before, now Reason) {
 	if before == now {
 		return
 	}
-	audio := func(w Wait) bool { return w == WaitAnnouncement || w == WaitVoicemail }
+	audio := func(w Reason) bool { return w == ReasonAnnouncementURL || w == ReasonVoicemailURL }
 	if before != "" {
 		p.s.metrics.waits.WithLabelValues(string(before)).Dec()
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // told is what the campaign's statistics say that it waits for; empty for nothing.
-func (b *bundle) told(t *testing.T, campaign uuid.UUID) (w Wait, until *time.Time) {
+func (b *bundle) told(t *testing.T, campaign uuid.UUID) (w Reason, until *time.Time) {
 	t.Helper()
 	stats, err := b.svc.CampaignStats(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
@@ -41,16 +41,16 @@ func rounds(t *testing.T, p *pacer) {
 // TestCampaignSaysWhatItWaitsFor: a campaign of a voice agent that has a lead and dials nothing says why, until it is dialed.
 func TestCampaignSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
-	for want, is := range map[Wait]struct {
+	for want, is := range map[Reason]struct {
 		hinder, mend string
 	}{
-		WaitRoute:      {hinder: "UPDATE trunks SET is_active = false", mend: "UPDATE trunks SET is_active = true"},
-		WaitCallerID:   {hinder: "UPDATE numbers SET is_active = false", mend: "UPDATE numbers SET is_active = true"},
-		WaitChannels:   {hinder: "UPDATE trunks SET max_channels = 0", mend: "UPDATE trunks SET max_channels = 9"},
-		WaitCeiling:    {hinder: "UPDATE campaigns SET max_concurrent = 1", mend: "UPDATE campaigns SET max_concurrent = NULL"},
-		WaitSlots:      {hinder: "UPDATE voice_agents SET max_concurrent = 1", mend: "UPDATE voice_agents SET max_concurrent = 9"},
-		WaitVoiceAgent: {hinder: "UPDATE voice_agents SET status = 'paused'", mend: "UPDATE voice_agents SET status = 'active'"},
-		WaitFlow: {
+		ReasonRoute:           {hinder: "UPDATE trunks SET is_active = false", mend: "UPDATE trunks SET is_active = true"},
+		ReasonCallerID:        {hinder: "UPDATE numbers SET is_active = false", mend: "UPDATE numbers SET is_active = true"},
+		ReasonChannels:        {hinder: "UPDATE trunks SET max_channels = 0", mend: "UPDATE trunks SET max_channels = 9"},
+		ReasonCampaignCeiling: {hinder: "UPDATE campaigns SET max_concurrent = 1", mend: "UPDATE campaigns SET max_concurrent = NULL"},
+		ReasonAgentCeiling:    {hinder: "UPDATE voice_agents SET max_concurrent = 1", mend: "UPDATE voice_agents SET max_concurrent = 9"},
+		ReasonVoiceAgent:      {hinder: "UPDATE voice_agents SET status = 'paused'", mend: "UPDATE voice_agents SET status = 'active'"},
+		ReasonFlow: {
 			hinder: "UPDATE campaigns SET post_answer_action = 'run_flow'",
 			mend:   "UPDATE campaigns SET post_answer_action = 'connect_voice_agent'",
 		},
@@ -92,24 +92,24 @@ func TestCampaignSaysWhenItGoesOn(t *testing.T) {
 	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
 	rounds(t, p)
 	w, until := b.told(t, campaign.ID)
-	require.Equal(t, WaitWindow, w, "whether there are leads is seen by day")
+	require.Equal(t, ReasonWindow, w, "whether there are leads is seen by day")
 	require.WithinDuration(t, night.Add(11*time.Hour), *until, 0)
 	b.clock.set(night.Add(11 * time.Hour))
 	rounds(t, p)
 	w, until = b.told(t, campaign.ID)
-	require.Equal(t, WaitLeads, w)
+	require.Equal(t, ReasonLeads, w)
 	require.Nil(t, until)
 	lead := b.push(t, campaign.ID, "9876543200")
 	due := b.clock.Now().Add(2 * time.Hour).Truncate(time.Millisecond)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'callback', next_attempt_at = $2 WHERE id = $1", lead.ID, due)
 	rounds(t, p)
 	w, until = b.told(t, campaign.ID)
-	require.Equal(t, WaitLeads, w)
+	require.Equal(t, ReasonLeads, w)
 	require.WithinDuration(t, due, *until, 0)
 	require.Empty(t, sw.dialed())
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET environment = 'test'")
 	w, _ = b.told(t, campaign.ID)
-	require.Equal(t, WaitTest, w)
+	require.Equal(t, ReasonTestEnvironment, w)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'paused'")
 	w, _ = b.told(t, campaign.ID)
 	require.Empty(t, w, "a paused campaign waits for nothing")
@@ -126,18 +126,18 @@ func TestCampaignWaitsForTheRegistry(t *testing.T) {
 	b.registry.setDown(true)
 	rounds(t, p)
 	w, until := b.told(t, campaign.ID)
-	require.Equal(t, WaitUnscrubbed, w)
+	require.Equal(t, ReasonUnscrubbed, w)
 	require.True(t, until.After(b.clock.Now()))
 	require.NotNil(t, b.lead(t, old.ID).NextAttemptAt)
 	storetest.Exec(t, b.st, b.tenant, "DELETE FROM leads")
 	b.clock.advance(time.Hour)
 	rounds(t, p)
 	w, _ = b.told(t, campaign.ID)
-	require.Equal(t, WaitLeads, w)
+	require.Equal(t, ReasonLeads, w)
 	b.push(t, campaign.ID, "9876543201")
 	rounds(t, p)
 	w, _ = b.told(t, campaign.ID)
-	require.Equal(t, WaitUnscrubbed, w)
+	require.Equal(t, ReasonUnscrubbed, w)
 	require.Empty(t, sw.dialed())
 }
 
@@ -152,7 +152,7 @@ func TestCampaignWaitsForTheSwitch(t *testing.T) {
 	})
 	rounds(t, newPacer(b.svc, down, b.tenant, campaign.ID, nil))
 	w, _ := b.told(t, campaign.ID)
-	require.Equal(t, WaitSwitch, w)
+	require.Equal(t, ReasonSwitch, w)
 }
 
 // TestCampaignOfPeopleSaysWhatItWaitsFor: for somebody to log in, and then for somebody to be free.
@@ -166,7 +166,7 @@ func TestCampaignOfPeopleSaysWhatItWaitsFor(t *testing.T) {
 	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
 	rounds(t, pacer)
 	w, _ := p.told(t, campaign)
-	require.Equal(t, WaitLogin, w)
+	require.Equal(t, ReasonLogin, w)
 	p.person(t)
 	rounds(t, pacer)
 	require.Len(t, p.sw.dialed(), 1)
@@ -174,11 +174,11 @@ func TestCampaignOfPeopleSaysWhatItWaitsFor(t *testing.T) {
 	require.Empty(t, w, "a call is on its way to the agent")
 	plan, state := pacing.Plan{Verdict: pacing.Fallback}, pacing.State{Talking: []time.Duration{time.Minute}, Room: 9}
 	members := []acd.Member{{}}
-	require.Equal(t, WaitAgents, pacer.idleForPeople(plan, state, members, idleness{}).on, "all are busy")
+	require.Equal(t, ReasonAgents, pacer.idleForPeople(plan, state, members, idleness{}).on, "all are busy")
 	pacer.planned.Predictive = true
-	require.Equal(t, WaitAbandonRate, pacer.idleForPeople(plan, state, members, idleness{}).on, "and nobody may be dialed ahead")
+	require.Equal(t, ReasonAbandonRate, pacer.idleForPeople(plan, state, members, idleness{}).on, "and nobody may be dialed ahead")
 	state.Ready, state.Room = 1, 0
-	require.Equal(t, WaitChannels, pacer.idleForPeople(plan, state, members, idleness{on: WaitChannels}).on)
+	require.Equal(t, ReasonChannels, pacer.idleForPeople(plan, state, members, idleness{on: ReasonChannels}).on)
 }
 
 // TestWhatACampaignWaitsForIsToldAgain when it could not be written.
@@ -192,7 +192,7 @@ func TestWhatACampaignWaitsForIsToldAgain(t *testing.T) {
 	require.Nil(t, p.idleTold)
 	rounds(t, p)
 	w, _ := b.told(t, campaign.ID)
-	require.Equal(t, WaitLeads, w)
+	require.Equal(t, ReasonLeads, w)
 }
 
 // TestLeadsWhoseNumbersCantBeDialedAreSeen in the log, the metrics and the campaign's statistics, and hold no others up.
@@ -226,7 +226,7 @@ func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
 			require.NotContains(t, logged.String(), "9876543200")
 			require.InDelta(t, 1, testutil.ToFloat64(b.svc.metrics.unusable), 0)
 			w, until := b.told(t, campaign.ID)
-			require.Equal(t, WaitNumber, w)
+			require.Equal(t, ReasonNumber, w)
 			require.WithinDuration(t, b.clock.Now().Add(time.Hour), *until, time.Second)
 			if name != "another hash" {
 				return
@@ -235,27 +235,5 @@ func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
 			rounds(t, p)
 			require.Len(t, sw.dialed(), 1)
 		})
-	}
-}
-
-// TestWaitsAreTheGatesReasons where both name the same.
-func TestWaitsAreTheGatesReasons(t *testing.T) {
-	t.Parallel()
-	known := map[Wait]bool{}
-	for _, w := range Waits() {
-		known[w] = true
-	}
-	for _, r := range []Reason{
-		ReasonAnnouncement, ReasonUnscrubbed, ReasonWindow, ReasonMode, ReasonVoiceAgent, ReasonAgents, ReasonAgentCeiling,
-		ReasonCampaignCeiling, ReasonFallback, ReasonChannels, ReasonTrunkChannels, ReasonTrunkRate, ReasonTrunkFailures, ReasonRoute, ReasonCallerID,
-		ReasonNumber,
-	} {
-		w, ok := waitOf(&RefusalError{Reason: r})
-		require.True(t, ok, r)
-		require.True(t, known[w.on], w.on)
-	}
-	for _, r := range []Reason{ReasonDNC, ReasonSuppressed, ReasonAttempts, ReasonDailyCap, ReasonLead} {
-		_, ok := waitOf(&RefusalError{Reason: r})
-		require.False(t, ok, "%s is the lead's, not the campaign's", r)
 	}
 }

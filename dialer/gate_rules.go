@@ -1,0 +1,252 @@
+package dialer
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+)
+
+// rule is a rule of the gate, or what else a campaign can wait for, and all that follows from it. A new one is a row in ruleTable with its
+// check, and a test; its codes stand in the OpenAPI document and in README.md, which a test compares with the table.
+type rule struct {
+	// reason names it: in the log, in the metrics, and in the API where answer gives no other code.
+	reason Reason
+	// of are the legs that check is asked about. A rule without a check is applied where its facts are found out.
+	of    legs
+	check check
+	// answer is what a refusal is to whoever asked for the call, with its HTTP status; nil where nobody asks.
+	answer answer
+	// lead is the state in which the refusal ends a lead; empty where it doesn't.
+	lead LeadStatus
+	// claim is what the pacer does with the lead that it has claimed for the call.
+	claim claimFate
+	// waits tells that the campaign waits for this, and how; the zero value says nothing of the campaign.
+	waits wait
+	// ceiling is the bound that is reached, as set_by of a campaign's statistics and a busy caller's refusal name it.
+	ceiling CeilingSource
+}
+
+// check returns why a leg may not be dialed, nil if it may.
+type check func(ctx context.Context, tx *store.Tx, c *candidate) (*denial, error)
+
+// legs is a set of kinds of legs, as the rules tell them apart.
+type legs uint8
+
+const (
+	toNumber  legs = 1 << iota // a first dialing of a number
+	toURI                      // a transfer to a SIP URI
+	numberURI                  // a transfer to a SIP URI whose user is a number
+	nextRoute                  // a leg that was admitted, over another route
+
+	toAnything = toNumber | toURI
+	anyNumber  = toNumber | numberURI | nextRoute
+)
+
+// claimFate is what becomes of a claimed lead whose call was refused.
+type claimFate int
+
+const (
+	claimStops     claimFate = iota // it goes back with all that follow, which would meet the same, until the next round
+	claimBacksOff                   // likewise, and the campaign dials nothing for a while: somebody must see to it
+	claimReleased                   // it goes back, and the next one is dialed: the gate has settled it, or somebody else has it
+	claimPostponed                  // it is claimed again once the refusal passes, and the next one is dialed
+)
+
+// ruleTable has every rule of dialing, in the order in which they are asked: what can never be dialed first. Then what else a campaign waits for.
+func ruleTable() []rule {
+	return []rule{
+		{reason: ReasonCall, of: toAnything, check: parentUp, answer: as(switchctl.ErrCallEnded)},
+		{reason: ReasonCampaign, of: anyNumber, check: plain(campaignRuns), answer: conflict},
+		{
+			reason: ReasonTestEnvironment, of: anyNumber, check: plain(campaignIsLive), answer: as(switchctl.ErrTestEnvironment),
+			waits: campaignWaits(ReasonTestEnvironment, slog.LevelInfo),
+		},
+		{reason: ReasonLead, of: anyNumber, check: plain(leadWaits), answer: conflict, claim: claimReleased},
+		{
+			reason: ReasonNumber, of: anyNumber, check: plain(numberIsLeads), answer: conflict, claim: claimPostponed,
+			waits: campaignWaits(ReasonNumber, slog.LevelWarn),
+		},
+		{reason: ReasonSuppressed, of: anyNumber, check: plain(notSuppressed), answer: conflict, claim: claimReleased, lead: LeadOptedOut},
+		{reason: ReasonDNC, of: anyNumber, check: plain(notListed), answer: conflict, claim: claimReleased, lead: LeadDNC},
+		{
+			reason: ReasonUnscrubbed, of: anyNumber, check: plain(clearedByRegistry), answer: conflict, claim: claimPostponed,
+			waits: campaignWaits(ReasonUnscrubbed, slog.LevelWarn).untilThen(),
+		},
+		{reason: ReasonAttempts, of: anyNumber, check: plain(attemptsLeft), answer: conflict, claim: claimReleased, lead: LeadExhausted},
+		{
+			reason: ReasonWindow, of: anyNumber, check: plain(inWindow), answer: conflict, claim: claimPostponed,
+			waits: campaignWaits(ReasonWindow, slog.LevelInfo).untilThen(),
+		},
+		{
+			reason: ReasonVoiceAgent, of: anyNumber, check: plain(voiceAgentTakesCalls), answer: missing(CodeNoVoiceAgentConfigured),
+			claim: claimBacksOff, waits: campaignWaits(ReasonVoiceAgent, slog.LevelWarn),
+		},
+		{reason: ReasonDailyCap, of: toNumber | nextRoute, check: underDailyCap, answer: conflict, claim: claimPostponed},
+		{
+			reason: ReasonMode, of: toNumber, check: plain(modeIsScrubbed), answer: conflictAs(CodeModeNotScrubbed),
+			claim: claimBacksOff, waits: campaignWaits(ReasonMode, slog.LevelWarn),
+		},
+		{reason: ReasonCategory, of: toNumber, check: plain(categoryDeclared), answer: conflictAs(CodeCategoryRequired), claim: claimBacksOff},
+		{
+			reason: ReasonAnnouncement, of: toNumber, check: plain(announcementAtHand), answer: missing(CodeNoAnnouncement),
+			waits: campaignWaits(ReasonAnnouncementURL, slog.LevelWarn),
+		},
+		{
+			reason: ReasonAgentCeiling, of: toAnything, check: plain(voiceAgentHasSlot), answer: limitAs(CodeMaxConcurrent),
+			waits: campaignWaits(ReasonAgentCeiling, slog.LevelDebug), ceiling: CeilingVoiceAgent,
+		},
+		{
+			reason: ReasonCampaignCeiling, of: toAnything, check: plain(underCampaignCeiling), answer: limit,
+			waits: campaignWaits(ReasonCampaignCeiling, slog.LevelDebug), ceiling: CeilingCampaign,
+		},
+		{
+			reason: ReasonChannels, of: toAnything, check: plain(channelFree), answer: limit,
+			waits: campaignWaits(ReasonChannels, slog.LevelDebug), ceiling: CeilingChannels,
+		},
+		{
+			reason: ReasonFallback, of: toAnything, check: plain(underFallback), answer: limit,
+			waits: campaignWaits(ReasonFallback, slog.LevelDebug), ceiling: CeilingFallback,
+		},
+		{
+			reason: ReasonAgents, of: toNumber, check: plain(agentFree), answer: limit,
+			waits: campaignWaits(ReasonAgents, slog.LevelDebug), ceiling: CeilingAgents,
+		},
+		{
+			reason: ReasonRoute, of: toNumber, check: routed(ReasonRoute), answer: missing("NoTrunkConfigured"),
+			claim: claimBacksOff, waits: campaignWaits(ReasonRoute, slog.LevelWarn),
+		},
+		{
+			reason: ReasonTrunkChannels, of: toNumber, check: routed(ReasonTrunkChannels), answer: limit,
+			waits: campaignWaits(ReasonTrunkChannels, slog.LevelDebug), ceiling: CeilingTrunk,
+		},
+		{
+			reason: ReasonTrunkRate, of: toNumber, check: routed(ReasonTrunkRate), answer: limit,
+			waits: campaignWaits(ReasonTrunkRate, slog.LevelDebug),
+		},
+		{
+			reason: ReasonTrunkFailures, of: toNumber, check: routed(ReasonTrunkFailures), answer: missingUntil("TrunkOutOfOrder"),
+			waits: campaignWaits(ReasonTrunkFailures, slog.LevelWarn).untilThen(),
+		},
+		{
+			reason: ReasonCallerID, of: toAnything, check: callerIDOwned, answer: missing(CodeNoCallerID),
+			claim: claimBacksOff, waits: campaignWaits(ReasonCallerID, slog.LevelWarn),
+		},
+		{reason: ReasonSIPHost, answer: func(e *RefusalError, _ time.Time) error { return &SIPHostError{Detail: e.Detail} }},
+
+		{reason: ReasonVoicemailURL, waits: campaignWaits(ReasonVoicemailURL, slog.LevelWarn)},
+		{reason: ReasonLeads, waits: campaignWaits(ReasonLeads, slog.LevelDebug)},
+		{reason: ReasonFlow, waits: campaignWaits(ReasonFlow, slog.LevelWarn)},
+		{reason: ReasonLogin, waits: campaignWaits(ReasonLogin, slog.LevelInfo)},
+		{reason: ReasonOtherCallers, waits: campaignWaits(ReasonOtherCallers, slog.LevelInfo)},
+		{reason: ReasonAbandonRate, waits: campaignWaits(ReasonAbandonRate, slog.LevelDebug)},
+		{reason: ReasonSwitch, waits: campaignWaits(ReasonSwitch, slog.LevelWarn)},
+	}
+}
+
+// ruleOf gives a reason's row.
+func ruleOf(reason Reason) rule {
+	table := ruleTable()
+	if i := slices.IndexFunc(table, func(r rule) bool { return r.reason == reason }); i >= 0 {
+		return table[i]
+	}
+	return rule{reason: reason}
+}
+
+// wait is how a campaign waits.
+type wait struct {
+	// on names it in waits_for.
+	on Reason
+	// level is how loud the log tells of it: warnings of what somebody must see to, debug of what comes and goes with the calls.
+	level slog.Level
+	// timed: the refusal says when it passes.
+	timed bool
+}
+
+func campaignWaits(on Reason, level slog.Level) wait { return wait{on: on, level: level} }
+
+func (w wait) untilThen() wait {
+	w.timed = true
+	return w
+}
+
+// Waits lists what a campaign can wait for.
+func Waits() []Reason {
+	var all []Reason
+	for _, r := range ruleTable() {
+		if r.waits.on != "" {
+			all = append(all, r.waits.on)
+		}
+	}
+	return all
+}
+
+// level is how loud the log tells that a campaign waits for this.
+func (r Reason) level() slog.Level {
+	for _, row := range ruleTable() {
+		if row.waits.on != "" && row.waits.on == r {
+			return row.waits.level
+		}
+	}
+	return slog.LevelDebug
+}
+
+// reasonOf is the rule that sets a ceiling.
+func reasonOf(ceiling CeilingSource) Reason {
+	table := ruleTable()
+	return table[slices.IndexFunc(table, func(r rule) bool { return r.ceiling == ceiling })].reason
+}
+
+// answer makes of a refusal what it is to whoever asked for the call.
+type answer func(e *RefusalError, now time.Time) error
+
+// ceilingRetry is when a full ceiling is worth another look, for those whom no signal wakes.
+const ceilingRetry = time.Second
+
+// as answers with an error of switchctl's.
+func as(err error) answer { return func(*RefusalError, time.Time) error { return err } }
+
+// conflict is a 409 with the reason's code.
+func conflict(e *RefusalError, now time.Time) error {
+	return &ConflictError{Code: string(e.Reason), Detail: e.Detail, RetryAfter: e.after(now)}
+}
+
+// conflictAs is a 409 that time alone doesn't end.
+func conflictAs(code string) answer {
+	return func(e *RefusalError, _ time.Time) error { return &ConflictError{Code: code, Detail: e.Detail} }
+}
+
+// missing is a 424: the call needs what is not there.
+func missing(code string) answer {
+	return func(e *RefusalError, _ time.Time) error { return &DependencyError{Code: code, Detail: e.Detail} }
+}
+
+// missingUntil is a 424 that passes.
+func missingUntil(code string) answer {
+	return func(e *RefusalError, now time.Time) error {
+		return &DependencyError{Code: code, Detail: e.Detail, RetryAfter: e.after(now)}
+	}
+}
+
+// limit is a 429 with the reason's code.
+func limit(e *RefusalError, now time.Time) error { return limitAs(string(e.Reason))(e, now) }
+
+func limitAs(code string) answer {
+	return func(e *RefusalError, now time.Time) error {
+		if e.RetryAt.IsZero() {
+			e.RetryAt = now.Add(ceilingRetry)
+		}
+		return &LimitError{Code: code, Detail: e.Detail, RetryAfter: e.after(now)}
+	}
+}
+
+// after is when the refusal passes, 0 for never.
+func (e *RefusalError) after(now time.Time) time.Duration {
+	if e.RetryAt.IsZero() {
+		return 0
+	}
+	return e.RetryAt.Sub(now)
+}
