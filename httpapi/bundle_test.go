@@ -38,7 +38,7 @@ type bundle struct {
 	service *dialer.Service
 	agents  *acd.Service
 	library *recordings.Library
-	bucket  *recordings.Bucket
+	bucket  recordings.Bucket
 	clock   *testClock
 	logs    *logBuffer
 	metrics *prometheus.Registry
@@ -71,7 +71,7 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 	}, b.st)
 	require.NoError(tb, err)
 	b.dialer = &switchDialer{Dialer: b.service}
-	b.bucket, err = recordings.OpenBucket(tb.Context(), "mem://")
+	b.bucket, err = recordings.OpenBucket("file://" + tb.TempDir())
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, b.bucket.Close()) })
 	log := slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))

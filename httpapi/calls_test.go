@@ -148,7 +148,7 @@ func TestCampaignCalls(t *testing.T) {
 func (b *bundle) recording(t *testing.T, call uuid.UUID, status string, audio []byte) {
 	t.Helper()
 	key := call.String() + ".wav"
-	require.NoError(t, b.bucket.WriteAll(t.Context(), key, audio, nil))
+	require.NoError(t, b.bucket.Put(t.Context(), key, bytes.NewReader(audio), int64(len(audio))))
 	storetest.Exec(t, b.st, b.tenant, `INSERT INTO recordings (tenant_id, id, call_id, status, storage_key, bytes, duration_ms,
 		stereo, ready_at) VALUES ($1, $2, $3, $4, $5, $6, 61400, true, $7)`, b.tenant, storetest.NewID(t), call, status, key,
 		len(audio), b.clock.now())

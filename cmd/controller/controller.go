@@ -56,7 +56,7 @@ type Controller struct {
 	agents   *acd.Service
 	dialer   *dialer.Service
 	calls    *switchctl.Controller
-	bucket   *recordings.Bucket
+	bucket   recordings.Bucket
 	library  *recordings.Library
 	webhooks *webhook.Worker
 	jobs     *store.Jobs
@@ -218,7 +218,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 }
 
 func (c *Controller) buildJobs(ctx context.Context) (err error) {
-	if c.bucket, err = recordings.OpenBucket(ctx, c.cfg.Recordings.BlobURL); err != nil {
+	if c.bucket, err = recordings.OpenBucket(c.cfg.Recordings.BlobURL); err != nil {
 		return err
 	}
 	c.library, err = recordings.New(recordings.Config{

@@ -4,91 +4,52 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
-
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
-	"gocloud.dev/blob/memblob"
-	"gocloud.dev/blob/s3blob"
-)
-
-const (
-	// s3HeaderTimeout is how long an object store may think about a request that it has got whole.
-	s3HeaderTimeout = time.Minute
-	// s3PartBytes and s3Parts bound what one upload holds in memory: a part is read before it is sent.
-	s3PartBytes = 8 << 20
-	s3Parts     = 2
 )
 
 // ErrBucket says that a bucket's address can't be used.
 var ErrBucket = errors.New("bucket of recordings")
 
-// Bucket is where recordings are kept.
-type Bucket struct {
-	*blob.Bucket
-	// settle brings an object to stable storage, for a bucket whose acknowledged writes are not yet there.
-	settle func(key string) error
-}
-
-// NewBucket makes a bucket of a driver whose acknowledged writes are on stable storage.
-func NewBucket(b *blob.Bucket) *Bucket {
-	return &Bucket{Bucket: b, settle: func(string) error { return nil }}
+// Bucket is where recordings are kept: a folder, or a bucket of S3 or of a store that speaks its protocol.
+type Bucket interface {
+	// Put stores size bytes under a key, all of them or nothing. What it has acknowledged is on stable storage.
+	Put(ctx context.Context, key string, content io.ReadSeeker, size int64) error
+	// Open gives an object and its size. An object that isn't there gives fs.ErrNotExist.
+	Open(ctx context.Context, key string) (io.ReadCloser, int64, error)
+	// Delete deletes an object. One that isn't there gives fs.ErrNotExist.
+	Delete(ctx context.Context, key string) error
+	// Presign gives a URL that needs no credentials; empty where the bucket has none.
+	Presign(ctx context.Context, key string, lifetime time.Duration) (string, error)
+	Close() error
 }
 
 // CheckBucketURL says what is wrong with a bucket's address, without opening it.
 func CheckBucketURL(address string) error {
-	u, err := url.Parse(address)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBucket, err)
-	}
-	switch u.Scheme {
-	case fileblob.Scheme:
-		if u.Host != "" || !filepath.IsAbs(filepath.FromSlash(u.Path)) {
-			return fmt.Errorf("%w: a folder is given as file:///DIR", ErrBucket)
-		}
-		return nil
-	case s3blob.Scheme:
-		if u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" {
-			return fmt.Errorf("%w: an S3 bucket is given as s3://NAME, with credentials in the environment", ErrBucket)
-		}
-		if e := u.Query().Get("endpoint"); e != "" {
-			if to, err := url.Parse(e); err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
-				return fmt.Errorf("%w: endpoint %q is not http(s)://HOST", ErrBucket, e)
-			}
-		}
-		return nil
-	}
-	return fmt.Errorf("%w: scheme %q is neither file nor s3", ErrBucket, u.Scheme)
+	_, err := parseBucketURL(address)
+	return err
 }
 
-// OpenBucket opens file:///DIR, which is created when it does not exist, s3://NAME?region=…, or mem:// (for tests).
+// OpenBucket opens file:///DIR, which is created when it does not exist, or s3://NAME?region=…
 //
-// The query of an S3 bucket takes what gocloud.dev/blob/s3blob does, above all region, and for a store other than AWS
-// endpoint=https://HOST and use_path_style=true; request_checksum_calculation=when_required is for stores that don't know the
-// checksums of newer SDKs. Credentials come from AWS's own variables, files or roles. A presigned URL lasts no longer than the
-// credentials it was made with: those of a role end before the seven days of a recording's URL.
-func OpenBucket(ctx context.Context, address string) (*Bucket, error) {
-	if address == memblob.Scheme+"://" {
-		return NewBucket(memblob.OpenBucket(nil)), nil
-	}
-	if err := CheckBucketURL(address); err != nil {
+// The query of an S3 bucket takes region, and for a store other than AWS endpoint=https://HOST and use_path_style=true;
+// request_checksum_calculation=when_required is for stores that don't support checksums in trailers. profile names one of AWS's files;
+// ssetype and kmskeyid ask for encryption in the store. Credentials come from AWS's own variables, files or roles. A presigned URL
+// lasts no longer than the credentials it was made with: those of a role end before the seven days of a recording's URL.
+func OpenBucket(address string) (Bucket, error) {
+	at, err := parseBucketURL(address)
+	if err != nil {
 		return nil, fmt.Errorf("open the %w", err)
 	}
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("open the bucket of recordings: %w", err)
-	}
-	var b *Bucket
-	if u.Scheme == s3blob.Scheme {
-		b, err = openS3(ctx, u)
+	var b Bucket
+	if at.bucket != "" {
+		b, err = openS3(at)
 	} else {
-		b, err = openFolder(filepath.FromSlash(u.Path))
+		b, err = openFolder(at.dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the bucket of recordings: %w", err)
@@ -96,30 +57,130 @@ func OpenBucket(ctx context.Context, address string) (*Bucket, error) {
 	return b, nil
 }
 
-func openFolder(dir string) (*Bucket, error) {
-	// Temporary files beside the objects: a rename does not cross file systems.
-	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{
-		CreateDir: true, DirFileMode: 0o750, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
-	})
+// bucketURL is a bucket's address: a folder's, or that of an S3 bucket.
+type bucketURL struct {
+	dir string
+
+	bucket, region string
+	endpoint       *url.URL // nil for AWS
+	pathStyle      bool
+	trailers       bool // checksums go in trailers
+	profile        string
+	encryption     string // AES256, aws:kms, or empty
+	kmsKey         string
+}
+
+func parseBucketURL(address string) (bucketURL, error) {
+	u, err := url.Parse(address)
 	if err != nil {
-		return nil, err
+		return bucketURL{}, fmt.Errorf("%w: %w", ErrBucket, err)
 	}
-	// What is read back may come from memory alone, and a host that loses its power then loses the only copy there is. So
-	// the file and the folders that lead to it are synced, once per recording, before the local copy goes.
-	settle := func(key string) error {
-		path := filepath.Join(dir, filepath.FromSlash(key))
-		for ; len(path) >= len(filepath.Clean(dir)); path = filepath.Dir(path) {
-			if err := syncPath(path); err != nil {
-				return err
+	switch u.Scheme {
+	case "file":
+		dir := filepath.FromSlash(u.Path)
+		if u.Host != "" || !filepath.IsAbs(dir) {
+			return bucketURL{}, fmt.Errorf("%w: a folder is given as file:///DIR", ErrBucket)
+		}
+		return bucketURL{dir: dir}, nil
+	case "s3":
+		if u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" {
+			return bucketURL{}, fmt.Errorf("%w: an S3 bucket is given as s3://NAME, with credentials in the environment", ErrBucket)
+		}
+		at := bucketURL{bucket: u.Host, trailers: true}
+		for name, values := range u.Query() {
+			if err := at.option(name, values[0]); err != nil {
+				return bucketURL{}, fmt.Errorf("%w: %w", ErrBucket, err)
 			}
+		}
+		return at, nil
+	}
+	return bucketURL{}, fmt.Errorf("%w: scheme %q is neither file nor s3", ErrBucket, u.Scheme)
+}
+
+func (b *bucketURL) option(name, value string) (err error) {
+	oneOf := func(a, b string) error {
+		if value != a && value != b {
+			return fmt.Errorf("%s %q is neither %s nor %s", name, value, a, b)
 		}
 		return nil
 	}
-	return &Bucket{Bucket: bucket, settle: settle}, nil
+	switch name {
+	case "region":
+		b.region = value
+	case "endpoint":
+		b.endpoint, err = url.Parse(value)
+		if err != nil || b.endpoint.Host == "" || b.endpoint.Path != "" && b.endpoint.Path != "/" ||
+			b.endpoint.Scheme != "http" && b.endpoint.Scheme != "https" {
+			return fmt.Errorf("endpoint %q is not http(s)://HOST", value)
+		}
+	case "use_path_style":
+		if b.pathStyle, err = strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("use_path_style %q is neither true nor false", value)
+		}
+	case "request_checksum_calculation":
+		b.trailers = value != "when_required"
+		return oneOf("when_supported", "when_required")
+	case "profile":
+		b.profile = value
+	case "ssetype":
+		b.encryption = value
+		return oneOf("AES256", "aws:kms")
+	case "kmskeyid":
+		b.kmsKey = value
+	default:
+		return fmt.Errorf("option %q is unknown", name)
+	}
+	return nil
 }
 
-// syncPath brings a file or a folder to stable storage.
-func syncPath(path string) error {
+// folder keeps recordings as files.
+type folder string
+
+func openFolder(dir string) (Bucket, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	return folder(dir), nil
+}
+
+func (f folder) path(key string) string { return filepath.Join(string(f), filepath.FromSlash(key)) }
+
+// Put implements Bucket. What is read back may come from memory alone, and a host that loses its power then loses the only copy there is.
+// So the file and the folders that lead to it are synced, once per recording, before the local copy goes.
+func (f folder) Put(ctx context.Context, key string, content io.ReadSeeker, size int64) error {
+	path := f.path(key)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	// Beside the object: a rename does not cross file systems.
+	temporary := path + "." + strconv.FormatInt(time.Now().UnixNano(), 16) + ".tmp"
+	w, err := os.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(w, content)
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes of %d: %w", n, size, io.ErrUnexpectedEOF)
+	}
+	if err = errors.Join(err, ctx.Err()); err == nil {
+		err = w.Sync()
+	}
+	if err = errors.Join(err, w.Close()); err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		return errors.Join(err, removeIfThere(temporary))
+	}
+	for dir := filepath.Dir(path); len(dir) >= len(filepath.Clean(string(f))); dir = filepath.Dir(dir) {
+		if err := syncDir(dir); err != nil {
+			return fmt.Errorf("sync the upload: %w", err)
+		}
+	}
+	return nil
+}
+
+// syncDir brings the names in a folder to stable storage.
+func syncDir(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -127,29 +188,24 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// openS3 opens an S3 bucket with a client that does not wait for a silent store for ever.
-func openS3(ctx context.Context, u *url.URL) (*Bucket, error) {
-	opener := s3blob.URLOpener{}
-	plain, err := opener.OpenBucketURL(ctx, u)
+// Open implements Bucket.
+func (f folder) Open(_ context.Context, key string) (io.ReadCloser, int64, error) {
+	file, err := os.Open(f.path(key))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var client *s3.Client
-	if !plain.As(&client) {
-		return nil, errors.Join(errors.New("the driver has no S3 client"), plain.Close())
+	stat, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
 	}
-	options := client.Options()
-	if options.Region == "" {
-		return nil, errors.Join(fmt.Errorf("%w: no region is configured: add region=… to the address", ErrBucket), plain.Close())
-	}
-	// Stores without checksums in their answers are no news at every read: each object is verified by its SHA-256.
-	options.DisableLogOutputChecksumValidationSkipped = true
-	options.HTTPClient = awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.ResponseHeaderTimeout = s3HeaderTimeout
-	})
-	bucket, err := s3blob.OpenBucket(ctx, s3.New(options), u.Host, &opener.Options)
-	if err := errors.Join(err, plain.Close()); err != nil {
-		return nil, err
-	}
-	return NewBucket(bucket), nil
+	return file, stat.Size(), nil
 }
+
+// Delete implements Bucket.
+func (f folder) Delete(_ context.Context, key string) error { return os.Remove(f.path(key)) }
+
+// Presign implements Bucket: a folder has no URLs.
+func (f folder) Presign(context.Context, string, time.Duration) (string, error) { return "", nil }
+
+// Close implements Bucket.
+func (f folder) Close() error { return nil }

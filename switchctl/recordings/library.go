@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/wav"
@@ -24,7 +23,7 @@ import (
 type Config struct {
 	Store *store.Store
 	// Bucket keeps the recordings; the Library does not close it.
-	Bucket *Bucket
+	Bucket Bucket
 	// Signer makes the URLs, unless the bucket's service presigns its own.
 	Signer *Signer
 	// Encoding is what every recording is kept in; PCM when empty.
@@ -44,7 +43,7 @@ type Config struct {
 // Library processes recordings and hands them out. It is safe for concurrent use.
 type Library struct {
 	store   *store.Store
-	bucket  *Bucket
+	bucket  Bucket
 	signer  *Signer
 	log     *slog.Logger
 	cpu     *fairshare.Slots
@@ -121,12 +120,12 @@ func (l *Library) SignedURL(ctx context.Context, r Recording, lifetime time.Dura
 
 func (l *Library) sign(ctx context.Context, tenantID, callID uuid.UUID, key string, lifetime time.Duration) (string, time.Time, error) {
 	expires := l.now().Add(lifetime).UTC().Truncate(time.Second)
-	presigned, err := l.bucket.SignedURL(ctx, key, &blob.SignedURLOptions{Expiry: lifetime})
-	if err == nil {
-		return presigned, expires, nil
-	}
-	if gcerrors.Code(err) != gcerrors.Unimplemented {
+	presigned, err := l.bucket.Presign(ctx, key, lifetime)
+	if err != nil {
 		return "", time.Time{}, fmt.Errorf("sign recording URL: %w", err)
+	}
+	if presigned != "" {
+		return presigned, expires, nil
 	}
 	return l.signer.Sign(Link{CallID: callID, TenantID: tenantID, Expires: expires}), expires, nil
 }
@@ -134,10 +133,7 @@ func (l *Library) sign(ctx context.Context, tenantID, callID uuid.UUID, key stri
 // Redirect gives a URL of the object store for a finished recording, good for lifetime; empty where the store signs none and the audio is
 // streamed through us.
 func (l *Library) Redirect(ctx context.Context, r Recording, lifetime time.Duration) (string, error) {
-	presigned, err := l.bucket.SignedURL(ctx, r.Key, &blob.SignedURLOptions{Expiry: lifetime})
-	if gcerrors.Code(err) == gcerrors.Unimplemented {
-		return "", nil
-	}
+	presigned, err := l.bucket.Presign(ctx, r.Key, lifetime)
 	if err != nil {
 		return "", fmt.Errorf("sign recording URL: %w", err)
 	}
@@ -146,7 +142,7 @@ func (l *Library) Redirect(ctx context.Context, r Recording, lifetime time.Durat
 
 // Audio is an open recording. Its reader must be closed.
 type Audio struct {
-	io.ReadSeekCloser
+	io.ReadCloser
 	Size        int64
 	ContentType string
 	Recording   Recording
@@ -161,14 +157,14 @@ func (l *Library) Open(ctx context.Context, tenantID, callID uuid.UUID) (*Audio,
 	if err := r.Err(); err != nil {
 		return nil, fmt.Errorf("open recording: %w", err)
 	}
-	reader, err := l.bucket.NewReader(ctx, r.Key, nil)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	reader, size, err := l.bucket.Open(ctx, r.Key)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open recording: its object is gone: %w", store.ErrNotFound)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open recording: %w", err)
 	}
-	return &Audio{ReadSeekCloser: reader, Size: reader.Size(), ContentType: r.Format, Recording: r}, nil
+	return &Audio{ReadCloser: reader, Size: size, ContentType: r.Format, Recording: r}, nil
 }
 
 // Method is how a recording was handed out.

@@ -3,6 +3,7 @@ package recordings
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/url"
@@ -26,14 +27,14 @@ type bundle struct {
 	call     uuid.UUID
 	node     string
 	dir      string
-	bucket   *Bucket
+	bucket   Bucket
 	registry *prometheus.Registry
 	log      *logs
 	now      time.Time
 	lib      *Library
 }
 
-func setup(t *testing.T, bucket *Bucket) *bundle {
+func setup(t *testing.T, bucket Bucket) *bundle {
 	t.Helper()
 	b := &bundle{
 		st: storetest.New(t), call: newID(t), dir: t.TempDir(), bucket: bucket,
@@ -49,17 +50,28 @@ func setup(t *testing.T, bucket *Bucket) *bundle {
 	return b
 }
 
-func memory(t *testing.T) *Bucket {
+func onDisk(t *testing.T) Bucket {
 	t.Helper()
-	return open(t, "mem://")
+	return open(t, "file://"+t.TempDir())
 }
 
-func open(t *testing.T, address string) *Bucket {
+func open(t *testing.T, address string) Bucket {
 	t.Helper()
-	bucket, err := OpenBucket(t.Context(), address)
+	bucket, err := OpenBucket(address)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, bucket.Close()) })
 	return bucket
+}
+
+// object gives what the bucket has under a key.
+func (b *bundle) object(t *testing.T, key string) []byte {
+	t.Helper()
+	r, size, err := b.bucket.Open(t.Context(), key)
+	require.NoError(t, err)
+	data, err := io.ReadAll(r)
+	require.NoError(t, errors.Join(err, r.Close()))
+	require.EqualValues(t, len(data), size)
+	return data
 }
 
 func newID(t *testing.T) uuid.UUID {
@@ -146,7 +158,7 @@ func (b *bundle) jobs(t *testing.T) int {
 
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	b.finish(t)
 	require.Zero(t, b.jobs(t), "a call that was never recorded has nothing to process")
 	_, err := b.lib.Find(t.Context(), b.tenant, b.call)
@@ -187,7 +199,7 @@ func TestLedger(t *testing.T) {
 
 func TestFinishRollsBackWithTheCall(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	b.tx(t, func(tx *store.Tx) error { return Begin(t.Context(), tx, b.tenant, b.call, "/a.wav", true) })
 	err := b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 		if err := Finish(t.Context(), tx, b.tenant, b.call, b.node); err != nil {
@@ -202,7 +214,7 @@ func TestFinishRollsBackWithTheCall(t *testing.T) {
 
 func TestOpenTellsTheStatus(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	check := func(want error) {
 		t.Helper()
 		_, err := b.lib.Open(t.Context(), b.tenant, b.call)
@@ -240,7 +252,7 @@ func TestOpenTellsTheStatus(t *testing.T) {
 
 func TestSignedURLOfTheAPI(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wavtest.PCM(2, 2*time.Second, 3))})
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 	r, err := b.lib.Find(t.Context(), b.tenant, b.call)
@@ -263,7 +275,7 @@ func TestReadyIsInTheAudit(t *testing.T) {
 	for takes, want := range map[string]int{"call.recording_ready": 1, "call.*": 1, "call.ended": 0, "": 0} {
 		t.Run(takes, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, memory(t))
+			b := setup(t, onDisk(t))
 			if takes != "" {
 				storetest.Subscription(t, b.st, b.tenant, nil, takes)
 				storetest.Subscription(t, b.st, b.tenant, nil, takes)
@@ -290,7 +302,7 @@ func TestReadyIsInTheAudit(t *testing.T) {
 
 func TestLogAccess(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	access := Access{
 		TenantID: b.tenant, CallID: b.call, RecordingID: newID(t), Accessor: "api_key:1", Method: MethodStream,
 		RemoteAddr: "192.0.2.7",
@@ -319,7 +331,7 @@ func TestSpoolSpace(t *testing.T) {
 	t.Parallel()
 	require.Positive(t, freeBytes(t.TempDir()))
 	require.InDelta(t, -1, freeBytes(t.TempDir()+"/none"), 0)
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	families, err := b.registry.Gather()
 	require.NoError(t, err)
 	names := make([]string, 0, len(families))

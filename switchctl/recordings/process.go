@@ -17,7 +17,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
-	"gocloud.dev/blob"
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/wav"
@@ -255,23 +254,17 @@ func (l *Library) upload(ctx context.Context, key, path string) (content, error)
 	if err != nil {
 		return content{}, errors.Join(fmt.Errorf("upload: %w", err), f.Close())
 	}
-	ctx, abort := l.transferContext(ctx, "upload", stat.Size()) // a writer whose context has ended leaves no object
-	defer abort()
-	w, err := l.bucket.NewWriter(ctx, key, &blob.WriterOptions{
-		ContentType: ContentType, BufferSize: s3PartBytes, MaxConcurrency: s3Parts,
-	})
-	if err != nil {
-		return content{}, errors.Join(fmt.Errorf("upload: %w", err), f.Close())
-	}
+	ctx, done := l.transferContext(ctx, "upload", stat.Size())
+	defer done()
 	sum := sha256.New()
-	n, err := io.Copy(w, io.TeeReader(f, sum))
-	if err != nil {
-		abort()
-		// The close reports the abort, which is no news.
-		_ = w.Close()
-		return content{}, errors.Join(fmt.Errorf("upload: %w", err), context.Cause(ctx), f.Close())
+	n, err := io.Copy(sum, f)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
 	}
-	if err := errors.Join(w.Close(), f.Close()); err != nil {
+	if err == nil {
+		err = l.bucket.Put(ctx, key, f, n)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
 		return content{}, errors.Join(fmt.Errorf("upload: %w", err), context.Cause(ctx))
 	}
 	return content{bytes: n, sha256: hex.EncodeToString(sum.Sum(nil))}, nil
@@ -294,14 +287,11 @@ func (l *Library) transferContext(ctx context.Context, operation string, bytes i
 	return context.WithTimeoutCause(ctx, limit, &TransferError{Operation: operation, Limit: limit})
 }
 
-// verify brings the object to stable storage and reads it back. Only what it vouches for lets the local files go.
+// verify reads the object back. Only what it vouches for lets the local files go.
 func (l *Library) verify(ctx context.Context, key string, want content) error {
-	if err := l.bucket.settle(key); err != nil {
-		return fmt.Errorf("sync the upload: %w", err)
-	}
 	ctx, done := l.transferContext(ctx, "verification", want.bytes)
 	defer done()
-	r, err := l.bucket.NewReader(ctx, key, nil)
+	r, _, err := l.bucket.Open(ctx, key)
 	if err != nil {
 		return errors.Join(fmt.Errorf("verify the upload: %w", err), context.Cause(ctx))
 	}

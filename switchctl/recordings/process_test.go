@@ -1,6 +1,7 @@
 package recordings
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,9 +22,6 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 	"github.com/stretchr/testify/require"
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/driver"
-	"gocloud.dev/gcerrors"
 
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/wav/wavtest"
@@ -56,8 +53,7 @@ func TestProcessOnePart(t *testing.T) {
 	require.True(t, b.now.Equal(*row.ReadyAt))
 	require.Nil(t, row.LocalPath)
 	require.JSONEq(t, "[]", string(row.Parts))
-	stored, err := b.bucket.ReadAll(t.Context(), *row.StorageKey)
-	require.NoError(t, err)
+	stored := b.object(t, *row.StorageKey)
 	require.Equal(t, audio, stored)
 	require.NoFileExists(t, path)
 
@@ -85,7 +81,7 @@ func TestProcessOnePart(t *testing.T) {
 // TestProcessJoinsParts has a call whose second part was recorded by the switch, two seconds after the answer.
 func TestProcessJoinsParts(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	first := writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 100))
 	second := writeFile(t, b.dir, "b.wav", wavtest.Patched(wavtest.PCM(2, time.Second, 200), 40, 0)) // the switch was killed
 	b.record(t, map[time.Duration]string{0: first, 2 * time.Second: second}, 2*time.Second)
@@ -93,8 +89,7 @@ func TestProcessJoinsParts(t *testing.T) {
 	row := b.row(t)
 	require.Equal(t, "ready", row.Status)
 	require.EqualValues(t, 3000, *row.DurationMs)
-	audio, err := b.bucket.ReadAll(t.Context(), *row.StorageKey)
-	require.NoError(t, err)
+	audio := b.object(t, *row.StorageKey)
 	sample := func(at time.Duration) byte { return audio[44+int(at.Seconds()*8000)*4] }
 	require.EqualValues(t, 100, sample(500*time.Millisecond))
 	require.EqualValues(t, 0, sample(1500*time.Millisecond), "what nobody recorded is silence")
@@ -109,8 +104,7 @@ func (b *bundle) kept(t *testing.T, encoding wav.Encoding) wav.File {
 	t.Helper()
 	row := b.row(t)
 	require.Equal(t, "ready", row.Status)
-	audio, err := b.bucket.ReadAll(t.Context(), *row.StorageKey)
-	require.NoError(t, err)
+	audio := b.object(t, *row.StorageKey)
 	require.EqualValues(t, len(audio), *row.Bytes)
 	formats := map[wav.Encoding]byte{wav.PCM: wav.FormatPCM, wav.ALaw: wav.FormatALaw, wav.ULaw: wav.FormatULaw}
 	require.Equal(t, formats[encoding], audio[20])
@@ -125,7 +119,7 @@ func (b *bundle) kept(t *testing.T, encoding wav.Encoding) wav.File {
 func TestProcessFlowPart(t *testing.T) {
 	t.Parallel()
 	for _, agent := range []bool{false, true} {
-		b := setup(t, memory(t))
+		b := setup(t, onDisk(t))
 		menu := wavtest.PCM(2, time.Second, 5000)
 		for at := 44; at < len(menu); at += 4 {
 			menu[at], menu[at+1] = 0, 0 // the caller listens
@@ -154,7 +148,7 @@ func TestProcessJoinsEncodings(t *testing.T) {
 	for _, encoding := range wav.Encodings() {
 		t.Run(string(encoding), func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, memory(t))
+			b := setup(t, onDisk(t))
 			b.lib.encoding = encoding
 			for _, oursFirst := range []bool{false, true} {
 				b.call = newID(t)
@@ -182,7 +176,7 @@ func TestProcessJoinsEncodings(t *testing.T) {
 // TestProcessConvertsOnePart has a recording that is the switch's alone, or was begun under another configuration.
 func TestProcessConvertsOnePart(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	for _, b.lib.encoding = range wav.Encodings() {
 		for channels, content := range [][]byte{1: wavtest.PCM(1, time.Second, -32124), 2: wavtest.ULaw(time.Second, 0x00)} {
 			if content == nil {
@@ -205,7 +199,7 @@ func TestProcessConvertsOnePart(t *testing.T) {
 // TestProcessKeepsOneRate has a part of another rate, as the switch writes on a leg of another codec.
 func TestProcessKeepsOneRate(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	b.record(t, map[time.Duration]string{0: writeFile(t, b.dir, "a.wav", wavtest.Patched(wavtest.PCM(1, time.Second, 5), 24, 16000))})
 	require.NoError(t, b.lib.Process(t.Context(), b.tenant, b.call))
 	require.EqualValues(t, 500, *b.row(t).DurationMs)
@@ -224,7 +218,7 @@ func TestPartialRecording(t *testing.T) {
 
 func TestProcessGoesOnWithoutALostPart(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	path := writeFile(t, b.dir, "a.wav", wavtest.PCM(2, time.Second, 100))
 	missing := filepath.Join(b.dir, "missing.wav")
 	b.record(t, map[time.Duration]string{0: path, time.Second: missing}, time.Second)
@@ -247,7 +241,7 @@ func TestWorkerGivesUpWithoutFiles(t *testing.T) {
 	for name, content := range map[string][]byte{"missing": nil, "no audio": wavtest.PCM(2, 0, 0), "no WAV": []byte("mp3")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, memory(t))
+			b := setup(t, onDisk(t))
 			path := filepath.Join(b.dir, "missing.wav")
 			if content != nil {
 				path = writeFile(t, b.dir, "a.wav", content)
@@ -270,8 +264,6 @@ func TestWorkerGivesUpWithoutFiles(t *testing.T) {
 
 // faulty is object storage that fails as a test says, over memory that works.
 type faulty struct {
-	driver.Bucket
-
 	mu      sync.Mutex
 	objects map[string][]byte
 	write   error // of every write and deletion
@@ -287,35 +279,31 @@ func (f *faulty) set(fn func(*faulty)) {
 	fn(f)
 }
 
-// ErrorCode implements driver.Bucket.
-func (f *faulty) ErrorCode(err error) gcerrors.ErrorCode {
-	if errors.Is(err, errors.ErrUnsupported) {
-		return gcerrors.Unimplemented
+// Put implements Bucket.
+func (f *faulty) Put(_ context.Context, key string, content io.ReadSeeker, _ int64) error {
+	data, err := io.ReadAll(content)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := errors.Join(err, f.write); err != nil {
+		return err
 	}
-	return gcerrors.Internal
+	f.objects[key] = data
+	return nil
 }
 
-// ErrorAs implements driver.Bucket.
-func (f *faulty) ErrorAs(error, any) bool { return false }
-
-// Close implements driver.Bucket.
-func (f *faulty) Close() error { return nil }
-
-// SignedURL implements driver.Bucket.
-func (f *faulty) SignedURL(_ context.Context, key string, o *driver.SignedURLOptions) (string, error) {
-	if f.presign == "" {
-		return "", errors.ErrUnsupported
+// Open implements Bucket.
+func (f *faulty) Open(_ context.Context, key string) (io.ReadCloser, int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data := bytes.Clone(f.objects[key])
+	if f.corrupt {
+		data[len(data)-1] ^= 1
 	}
-	return f.presign + key + "?for=" + o.Expiry.String(), nil
+	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
 }
 
-// NewTypedWriter implements driver.Bucket.
-func (f *faulty) NewTypedWriter(ctx context.Context, key, _ string, _ *driver.WriterOptions) (driver.Writer, error) {
-	return &faultyWriter{ctx: ctx, f: f, key: key}, nil
-}
-
-// Delete implements driver.Bucket.
-func (f *faulty) Delete(_ context.Context, key string, _ *driver.DeleteOptions) error {
+// Delete implements Bucket.
+func (f *faulty) Delete(_ context.Context, key string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.write == nil {
@@ -324,60 +312,21 @@ func (f *faulty) Delete(_ context.Context, key string, _ *driver.DeleteOptions) 
 	return f.write
 }
 
-type faultyWriter struct {
-	ctx  context.Context //nolint:containedctx // the driver's writer is told of an abort by its context
-	f    *faulty
-	key  string
-	data []byte
-}
-
-// Write implements io.Writer.
-func (w *faultyWriter) Write(p []byte) (int, error) {
-	w.data = append(w.data, p...)
-	return len(p), nil
-}
-
-// Close implements io.Closer.
-func (w *faultyWriter) Close() error {
-	w.f.mu.Lock()
-	defer w.f.mu.Unlock()
-	if err := errors.Join(w.ctx.Err(), w.f.write); err != nil {
-		return err
+// Presign implements Bucket.
+func (f *faulty) Presign(_ context.Context, key string, lifetime time.Duration) (string, error) {
+	if f.presign == "" {
+		return "", nil
 	}
-	w.f.objects[w.key] = w.data
-	return nil
+	return f.presign + key + "?for=" + lifetime.String(), nil
 }
 
-// NewRangeReader implements driver.Bucket.
-func (f *faulty) NewRangeReader(_ context.Context, key string, _, _ int64, _ *driver.ReaderOptions) (driver.Reader, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	text := string(f.objects[key])
-	if f.corrupt {
-		text = text[:len(text)-1] + "x"
-	}
-	return faultyReader{io.NopCloser(strings.NewReader(text)), int64(len(text))}, nil
-}
-
-type faultyReader struct {
-	io.ReadCloser
-	size int64
-}
-
-// Attributes implements driver.Reader.
-func (r faultyReader) Attributes() *driver.ReaderAttributes {
-	return &driver.ReaderAttributes{Size: r.size}
-}
-
-// As implements driver.Reader.
-func (r faultyReader) As(any) bool { return false }
+// Close implements Bucket.
+func (f *faulty) Close() error { return nil }
 
 func setupFaulty(t *testing.T) (*bundle, *faulty) {
 	t.Helper()
 	f := &faulty{objects: map[string][]byte{}}
-	bucket := blob.NewBucket(f)
-	t.Cleanup(func() { require.NoError(t, bucket.Close()) })
-	return setup(t, NewBucket(bucket)), f
+	return setup(t, f), f
 }
 
 func TestWorkerTriesAgainThenGivesUp(t *testing.T) {
@@ -424,7 +373,7 @@ func TestPresignedURLs(t *testing.T) {
 // TestDeletionIsMadeUp has a worker that died after the commit: the next run deletes what is left.
 func TestDeletionIsMadeUp(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	audio := wavtest.PCM(2, time.Second, 5)
 	path := writeFile(t, b.dir, "a.wav", audio)
 	b.record(t, map[time.Duration]string{0: path})
@@ -444,7 +393,7 @@ func TestDeletionIsMadeUp(t *testing.T) {
 // TestThroughRiver takes recordings from the transaction that closes a call to their objects, on the host that has their files.
 func TestThroughRiver(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	workers := river.NewWorkers()
 	require.NoError(t, b.lib.AddWorker(workers))
 	jobs, err := b.st.NewJobs(store.JobsConfig{Queues: map[string]int{Queues("Host.1")[0]: 2, Queues("Host.1")[1]: 2}, Workers: workers})

@@ -181,24 +181,24 @@ func TestS3WrongBucket(t *testing.T) {
 
 func TestOpenBucketAddresses(t *testing.T) {
 	t.Parallel()
-	open(t, "mem://")
 	open(t, "file://"+t.TempDir()+"/a/b")
 	open(t, "s3://calls?region=x")
 	for _, bad := range []string{
 		"", "file://%zz", "file://host/dir", "file:relative", "gs://calls", "s3://", "s3://key:secret@calls?region=x", "s3://calls/path?region=x",
-		"s3://calls?region=x&endpoint=127.0.0.1:9000",
+		"s3://calls?region=x&endpoint=127.0.0.1:9000", "s3://calls?region=x&endpoint=https://host/path", "s3://calls?use_path_style=maybe",
+		"s3://calls?request_checksum_calculation=never", "s3://calls?ssetype=rot13", "mem://",
 	} {
 		require.ErrorIs(t, CheckBucketURL(bad), ErrBucket, bad)
-		_, err := OpenBucket(t.Context(), bad)
+		_, err := OpenBucket(bad)
 		require.ErrorIs(t, err, ErrBucket, bad)
 	}
-	_, err := OpenBucket(t.Context(), "s3://calls")
+	_, err := OpenBucket("s3://calls")
 	require.ErrorContains(t, err, "no region")
-	_, err = OpenBucket(t.Context(), "s3://calls?region=x&use_path_stile=true")
-	require.ErrorContains(t, err, "use_path_stile")
+	_, err = OpenBucket("s3://calls?region=x&use_path_stile=true")
+	require.ErrorContains(t, err, `option "use_path_stile" is unknown`)
 	_, err = New(Config{})
 	require.Error(t, err)
-	_, err = New(Config{Store: &store.Store{}, Bucket: &Bucket{}, Signer: &Signer{}, Encoding: "mp3"})
+	_, err = New(Config{Store: &store.Store{}, Bucket: folder(""), Signer: &Signer{}, Encoding: "mp3"})
 	require.ErrorContains(t, err, "mp3")
 }
 
@@ -214,4 +214,23 @@ func TestRetryDelay(t *testing.T) {
 		sum += d
 	}
 	require.Greater(t, sum, 60*time.Hour, "an outage over a weekend loses nothing")
+}
+
+// Presigned URLs name the host that the address leads to: AWS's of the region, or the endpoint.
+func TestS3Hosts(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"s3://calls?region=ap-south-1":                                                             "https://calls.s3.ap-south-1.amazonaws.com/k.wav?",
+		"s3://calls?region=cn-north-1":                                                             "https://calls.s3.cn-north-1.amazonaws.com.cn/k.wav?",
+		"s3://calls?region=ap-south-1&use_path_style=true":                                         "https://s3.ap-south-1.amazonaws.com/calls/k.wav?",
+		"s3://calls?region=x&endpoint=https%3A%2F%2Fobjects.example":                               "https://calls.objects.example/k.wav?",
+		"s3://calls?region=x&endpoint=http%3A%2F%2F192.0.2.1%3A9000%2F&use_path_style=true":        "http://192.0.2.1:9000/calls/k.wav?",
+		"s3://calls?region=x&endpoint=https%3A%2F%2Fobjects.example&ssetype=aws:kms&kmskeyid=abc1": "https://calls.objects.example/k.wav?",
+	} {
+		got, err := open(t, address).Presign(t.Context(), "k.wav", time.Minute)
+		require.NoError(t, err, address)
+		require.True(t, strings.HasPrefix(got, want), "%s: %s", address, got)
+	}
+	_, err := open(t, "s3://calls?region=x&profile=missing").Presign(t.Context(), "k.wav", time.Minute)
+	require.ErrorContains(t, err, "S3 credentials not found")
 }

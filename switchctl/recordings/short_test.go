@@ -58,7 +58,7 @@ func (b *bundle) addedAfter(t *testing.T, pause time.Duration) {
 // TestNothingWasRecorded: a call that ends before the switch writes is one that was never recorded.
 func TestNothingWasRecorded(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	for name, content := range leaves() {
 		b.call = newID(t)
 		b.lasts(t, 900*time.Millisecond)
@@ -88,7 +88,7 @@ func TestNothingWasRecorded(t *testing.T) {
 // TestNothingIsALoss: a part that had the time to hold something is missed, and so is one of our own, which holds the first frame.
 func TestNothingIsALoss(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	for suffix, length := range map[string]time.Duration{".1.wav": 1100 * time.Millisecond, ".wav": 300 * time.Millisecond} {
 		for _, left := range []string{"no file", "no audio"} {
 			*b.log = logs{}
@@ -105,7 +105,7 @@ func TestNothingIsALoss(t *testing.T) {
 // TestShortAudioIsKept: what the switch did write of a short call stays.
 func TestShortAudioIsKept(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	b.lasts(t, 700*time.Millisecond)
 	b.record(t, map[time.Duration]string{0: b.left(t, b.call.String()+".1.wav", wavtest.PCM(1, 100*time.Millisecond, 7))})
 	require.NoError(t, b.work(t, 1))
@@ -115,7 +115,7 @@ func TestShortAudioIsKept(t *testing.T) {
 // TestShortPartBesideOthers has a voice agent take the call, soon and late.
 func TestShortPartBesideOthers(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	for name, content := range leaves() {
 		for pause, lost := range map[time.Duration]bool{300 * time.Millisecond: false, 3 * time.Second: name != "a frame"} {
 			*b.log = logs{}
@@ -137,7 +137,7 @@ func TestShortPartBesideOthers(t *testing.T) {
 // TestPartsOfEarlierVersions: of a part of which nobody knows how long it was, nothing is excused.
 func TestPartsOfEarlierVersions(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	agent := b.left(t, b.call.String()+".wav", wavtest.PCM(2, time.Second, 7))
 	b.record(t, map[time.Duration]string{0: filepath.Join(b.dir, b.call.String()+".1.wav"), time.Second: agent}, time.Second)
 	b.tx(t, func(tx *store.Tx) error {

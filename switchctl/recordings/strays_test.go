@@ -26,7 +26,7 @@ func (b *bundle) endedCall(t *testing.T, answered time.Time, end any) string {
 // TestAdopt has files without a row become recordings, once, and leaves alone those of calls that go on, that have a row, or that nobody knows.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	answered := b.now.Add(-time.Hour)
 	old := func(name string, ended time.Duration) {
 		path := writeFile(t, b.dir, name, wavtest.PCM(2, 10*time.Second, 5))
@@ -74,7 +74,7 @@ func TestAdopt(t *testing.T) {
 // before when nobody can be writing to it any more.
 func TestKeepAdopting(t *testing.T) {
 	t.Parallel()
-	b := setup(t, memory(t))
+	b := setup(t, onDisk(t))
 	answered := b.now.Add(-time.Hour)
 	begin := func(written time.Time) (call, path string) {
 		call = b.endedCall(t, answered, b.now)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/google/uuid"
-	"gocloud.dev/gcerrors"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -72,7 +72,7 @@ func (l *Library) sweepTenant(ctx context.Context, tenant uuid.UUID, before time
 func (l *Library) delete(ctx context.Context, tenant uuid.UUID, r db.RecordingsPastRow) (bool, error) {
 	limited, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
-	if err := l.bucket.Delete(limited, r.StorageKey); gcerrors.Code(err) == gcerrors.NotFound {
+	if err := l.bucket.Delete(limited, r.StorageKey); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	} else if err != nil {
 		return false, err
