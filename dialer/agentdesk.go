@@ -42,7 +42,7 @@ func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID)
 	if err := dk.mayPreview(ctx, tenant, agent); err != nil {
 		return nil, wrap("next lead", err)
 	}
-	claims := &claimer{s: dk.service, tenant: tenant, campaign: campaign, claimant: acd.Claimant(agent), lease: reservation}
+	claims := &claimer{leads: dk.leads, tenant: tenant, campaign: campaign, claimant: acd.Claimant(agent), lease: reservation}
 	var out *Lead
 	err := dk.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		out = nil

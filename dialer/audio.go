@@ -91,7 +91,7 @@ func (p *pacers) fetched(ctx context.Context, tenant uuid.UUID, url string) bool
 
 // hearing keeps the audio of a running campaign at hand, beside its pacer, which has no time to wait for somebody's server.
 type hearing struct {
-	s                *Service
+	s                *pacers
 	tenant, campaign uuid.UUID
 	kick             chan struct{} // wanted has changed
 

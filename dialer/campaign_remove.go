@@ -72,7 +72,7 @@ func (cs *campaigns) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) e
 // removalWorker deletes the leads of deleted campaigns.
 type removalWorker struct {
 	river.WorkerDefaults[RemovalArgs]
-	s *Service
+	s *campaigns
 }
 
 // Timeout implements river.Worker.

@@ -23,7 +23,7 @@ const numberRetry = time.Hour
 // claimer claims leads of one campaign. It goes on where it came to: while somebody holds an old snapshot of the database, the
 // index entries of all leads that were claimed since stay in it, and each look from the head would step over every one.
 type claimer struct {
-	s        *Service
+	leads    *leads
 	tenant   uuid.UUID
 	campaign uuid.UUID
 	claimant string
@@ -56,7 +56,7 @@ type claimed struct {
 // overdue first, then its leads that were never dialed, in the order in which they came. Then the next priority.
 func (c *claimer) claim(ctx context.Context, n int, now time.Time) (out []claimed, taken int, err error) {
 	at := position{}
-	err = c.s.st.InTenant(ctx, c.tenant, func(tx *store.Tx) error {
+	err = c.leads.st.InTenant(ctx, c.tenant, func(tx *store.Tx) error {
 		at, c.unopened = position{since: c.at.since, levels: slices.Clone(c.at.levels)}, 0
 		if time.Since(at.since) >= headEvery {
 			at = position{since: time.Now()}
@@ -170,13 +170,13 @@ func (c *claimer) fresh(ctx context.Context, tx *store.Tx, n int, now time.Time,
 func (c *claimer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db.LeadsClaimFreshRow) ([]claimed, error) {
 	number, err := leadPhone(ctx, tx, c.tenant, lead.Phone, lead.PhoneSealed)
 	if errors.Is(err, store.ErrUnseal) { // the others are dialed all the same
-		c.s.metrics.unusable.Inc()
-		c.s.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", c.tenant, "campaign_id", c.campaign, "lead_id", lead.ID, "error", err)
+		c.leads.metrics.unusable.Inc()
+		c.leads.log.ErrorContext(ctx, "lead's number does not open", "tenant_id", c.tenant, "campaign_id", c.campaign, "lead_id", lead.ID, "error", err)
 	}
 	if errors.Is(err, store.ErrMasterKey) {
 		c.unopened++
 		return out, tx.Q.LeadPostpone(ctx, db.LeadPostponeParams{
-			TenantID: c.tenant, ID: lead.ID, NextAttemptAt: c.s.now().Add(numberRetry), Claimant: c.claimant,
+			TenantID: c.tenant, ID: lead.ID, NextAttemptAt: c.leads.now().Add(numberRetry), Claimant: c.claimant,
 		})
 	}
 	if err != nil && !damaged(err) {
@@ -187,7 +187,7 @@ func (c *claimer) hold(ctx context.Context, tx *store.Tx, out []claimed, lead db
 		if err != nil {
 			return out, err
 		}
-		return out, c.s.finishLead(ctx, tx, row, LeadInvalid, c.s.now())
+		return out, c.leads.finishLead(ctx, tx, row, LeadInvalid, c.leads.now())
 	}
 	return append(out, claimed{id: lead.ID, number: number}), nil
 }

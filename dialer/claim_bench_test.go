@@ -28,9 +28,9 @@ func newClaimWorld(b *testing.B, leads int) *claimWorld {
 	w := &claimWorld{st: st, claimer: claimer{
 		tenant: tenant, campaign: storetest.Campaign(b, st, tenant, nil), claimant: "pacer:bench", lease: claimLease,
 	}}
-	var err error
-	w.s, err = New(Config{NodeID: "bench"}, st)
+	svc, err := New(Config{NodeID: "bench"}, st)
 	require.NoError(b, err)
+	w.leads = svc.leads
 	remake := w.withoutIndexes(b)
 	const chunk = 250_000
 	for from := 1; from <= leads; from += chunk {

@@ -102,7 +102,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	var rang []string
 	for _, at := range []time.Time{noon.Add(10 * time.Hour), noon.Add(20 * time.Hour), noon.Add(-12 * time.Hour)} {
 		b.clock.set(at)
-		newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
+		newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 		for number, kind := range why {
 			_, err := place(number)
 			if refused := reason(t, err); kind == forbiddenNot {
@@ -134,7 +134,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 			b.registry.silentOn(number)
 		}
 	}
-	p := newPacer(b.svc, originatorFunc(func(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
+	p := newPacer(b.svc.pacers, originatorFunc(func(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
 		adm, err := b.svc.rules.Gate().Admit(ctx, req)
 		if err == nil {
 			rang = append(rang, req.To.National())
@@ -143,7 +143,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		return adm.Call, err
 	}), b.tenant, campaign.ID, nil)
 	before := len(rang)
-	scrub := &rescrub{s: b.svc, tenant: b.tenant, campaign: campaign.ID}
+	scrub := &rescrub{s: b.svc.scrubs, tenant: b.tenant, campaign: campaign.ID}
 	for range 4 {
 		scrub.once(t.Context())
 		p.round(t.Context())

@@ -288,7 +288,7 @@ func (w *lawWorld) step(t *testing.T) {
 	case 6:
 		w.settings(t)
 	case 5, 7, 8:
-		newPacer(p.svc, p.sw, p.tenant, w.paced.ID, nil).round(ctx)
+		newPacer(p.svc.pacers, p.sw, p.tenant, w.paced.ID, nil).round(ctx)
 	case 9:
 		if lead, err := p.svc.NextLead(ctx, p.tenant, w.agent, w.preview); err == nil && lead != nil {
 			if w.rng.IntN(3) == 0 {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
@@ -43,9 +42,9 @@ func (p *pacers) Run(ctx context.Context, originator Originator) error {
 // whose machine or network vanishes when the server gives the connection up (see store/liveness.go); another controller looks for
 // free campaigns each Poll, so that they are paced again within 10 s either way. Which of several takes which is decided in assignment.go.
 type manager struct {
-	s          *Service
+	s          *pacers
 	originator Originator
-	conn       *pgx.Conn
+	locks      *store.Locks
 	pacers     map[uuid.UUID]*runningPacer
 	// present: the lock that says that this controller can dial is held. unlinkedAt is when its switch was lost, zero while it isn't.
 	present    bool
@@ -71,13 +70,14 @@ type runningPacer struct {
 }
 
 func (p *pacers) manage(ctx context.Context, originator Originator) (err error) {
-	cfg := p.st.Pool().Config().ConnConfig.Copy()
-	cfg.RuntimeParams["application_name"] = "ringmaster pacers"
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	locks, err := p.st.OpenLocks(ctx, "ringmaster pacers", lockTimeout)
 	if err != nil {
-		return fmt.Errorf("connect for the pacers' locks: %w", err)
+		return err
 	}
-	m := &manager{s: p.service, originator: originator, conn: conn, pacers: make(map[uuid.UUID]*runningPacer), left: make(map[uuid.UUID]time.Time), freeAt: make(map[uuid.UUID]time.Time)}
+	m := &manager{
+		s: p, originator: originator, locks: locks, pacers: make(map[uuid.UUID]*runningPacer), left: make(map[uuid.UUID]time.Time),
+		freeAt: make(map[uuid.UUID]time.Time),
+	}
 	defer func() { err = errors.Join(err, m.close(ctx)) }()
 	tick := time.NewTicker(p.cfg.Poll)
 	defer tick.Stop()
@@ -121,12 +121,7 @@ func (m *manager) round(ctx context.Context) error {
 		}
 	}
 	m.wake(ctx)
-	pingCtx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	if err := m.conn.Ping(pingCtx); err != nil {
-		return fmt.Errorf("connection of the pacers' locks is lost: %w", err)
-	}
-	return nil
+	return m.locks.Ping(ctx)
 }
 
 // wake ends the rest of pacers whose campaigns have leads to dial again. Where that can't be seen now, they look for themselves in time.
@@ -164,13 +159,11 @@ func (m *manager) show(ctx context.Context) error {
 	if can == m.present {
 		return nil
 	}
-	query := "SELECT pg_advisory_unlock_shared(hashtextextended($1, 0))"
+	change := m.locks.Unshare
 	if can {
-		query = "SELECT pg_advisory_lock_shared(hashtextextended($1, 0))"
+		change = m.locks.Share
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	if _, err := m.conn.Exec(ctx, query, "ringmaster.pacing:"+m.s.cfg.NodeID); err != nil {
+	if err := change(ctx, pacingLock+m.s.cfg.NodeID); err != nil {
 		return fmt.Errorf("show that this controller paces: %w", err)
 	}
 	m.present = can
@@ -182,17 +175,7 @@ func (m *manager) nodes(ctx context.Context, running int) ([]string, error) {
 	if running == 0 {
 		return nil, nil // there is nothing to share
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	rows, err := m.conn.Query(ctx, pacingNodes)
-	if err != nil {
-		return nil, fmt.Errorf("list the controllers that pace: %w", err)
-	}
-	nodes, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("list the controllers that pace: %w", err)
-	}
-	return nodes, nil
+	return m.locks.Nodes(ctx, pacingLock)
 }
 
 // assign keeps, takes and gives back campaigns. A controller that can't dial leaves all of them to others, if there are any.
@@ -248,7 +231,19 @@ func (m *manager) assign(ctx context.Context, campaigns []db.CampaignsToPaceRow,
 // on pacing at most, which does nothing: the gate needs the database.
 const lockTimeout = 3 * time.Second
 
+// pacingLock and a controller's id name the lock that says that the controller can dial.
+const pacingLock = "ringmaster.pacing:"
+
+// lockName names the lock of whoever paces a campaign.
 func lockName(campaign uuid.UUID) string { return "ringmaster.pacer:" + campaign.String() }
+
+func lockNames(campaigns []db.CampaignsToPaceRow) []string {
+	names := make([]string, len(campaigns))
+	for i, c := range campaigns {
+		names[i] = lockName(c.ID)
+	}
+	return names
+}
 
 // keep sees to the pacer of a campaign whose lock is held; false when that may be tried for.
 func (m *manager) keep(ctx context.Context, c db.CampaignsToPaceRow) (mine bool, err error) {
@@ -277,26 +272,13 @@ func (m *manager) keep(ctx context.Context, c db.CampaignsToPaceRow) (mine bool,
 	return true, nil
 }
 
-const (
-	// allLocks are the keys of the advisory locks that anybody holds in this database.
-	allLocks = `SELECT (l.classid::bigint << 32) | l.objid::bigint FROM pg_locks l
-		WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
-		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())`
-	// pacingNodes are the nodes that hold the lock that says that they can dial.
-	pacingNodes = `SELECT n.id FROM nodes n WHERE hashtextextended('ringmaster.pacing:' || n.id, 0) IN (` + allLocks + `) ORDER BY n.id`
-	// tryLocks takes the locks of these names that are free; heldLocks tells which of them somebody holds. Both answer in order.
-	tryLocks  = "SELECT pg_try_advisory_lock(hashtextextended(u.name, 0)) FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n"
-	heldLocks = `SELECT hashtextextended(u.name, 0) IN (` + allLocks + `)
-		FROM unnest($1::text[]) WITH ORDINALITY u (name, n) ORDER BY u.n`
-)
-
 // take tries for the locks of the campaigns that nobody paces and that are this controller's to take, and paces those that it gets.
 func (m *manager) take(ctx context.Context, others []db.CampaignsToPaceRow, among assignment) error {
 	free, err := m.free(ctx, others, among)
 	if err != nil || len(free) == 0 {
 		return err
 	}
-	got, err := m.ask(ctx, tryLocks, free)
+	got, err := m.locks.Try(ctx, lockNames(free))
 	if err != nil {
 		return err
 	}
@@ -314,7 +296,7 @@ func (m *manager) free(ctx context.Context, others []db.CampaignsToPaceRow, amon
 	if len(others) == 0 || among.alone() {
 		return others, nil
 	}
-	held, err := m.ask(ctx, heldLocks, others)
+	held, err := m.locks.Held(ctx, lockNames(others))
 	if err != nil {
 		return nil, err
 	}
@@ -333,25 +315,6 @@ func (m *manager) free(ctx context.Context, others []db.CampaignsToPaceRow, amon
 		}
 	}
 	return free, nil
-}
-
-// ask puts a question about the locks of campaigns.
-func (m *manager) ask(ctx context.Context, query string, campaigns []db.CampaignsToPaceRow) ([]bool, error) {
-	names := make([]string, len(campaigns))
-	for i, c := range campaigns {
-		names[i] = lockName(c.ID)
-	}
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	rows, err := m.conn.Query(ctx, query, names)
-	if err != nil {
-		return nil, fmt.Errorf("lock campaigns for pacing: %w", err)
-	}
-	answers, err := pgx.CollectRows(rows, pgx.RowTo[bool])
-	if err != nil {
-		return nil, fmt.Errorf("lock campaigns for pacing: %w", err)
-	}
-	return answers, nil
 }
 
 func (m *manager) spawn(ctx context.Context, c db.CampaignsToPaceRow) {
@@ -391,12 +354,7 @@ func (m *manager) stop(ctx context.Context, id uuid.UUID) error {
 	delete(m.pacers, id)
 	m.s.signals.close(id)
 	m.s.metrics.pacers.Set(float64(len(m.pacers)))
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	if _, err := m.conn.Exec(ctx, "SELECT pg_advisory_unlock(hashtextextended($1, 0))", lockName(id)); err != nil {
-		return fmt.Errorf("unlock campaign %s: %w", id, err)
-	}
-	return nil
+	return m.locks.Unlock(ctx, lockName(id))
 }
 
 // close ends all pacers and then the connection, which frees the locks for another controller.
@@ -409,10 +367,5 @@ func (m *manager) close(ctx context.Context) error {
 		m.s.signals.close(id)
 	}
 	m.s.metrics.pacers.Set(0)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
-	defer cancel()
-	if err := m.conn.Close(ctx); err != nil {
-		return fmt.Errorf("close the connection of the pacers' locks: %w", err)
-	}
-	return nil
+	return m.locks.Close(ctx)
 }

@@ -38,6 +38,7 @@ const (
 // pacer dials the leads of one running campaign. One goroutine owns it.
 type pacer struct {
 	claimer
+	s          *pacers
 	originator Originator
 	wake       <-chan struct{}
 	log        *slog.Logger
@@ -79,11 +80,12 @@ type pacer struct {
 	writtenAt time.Time
 }
 
-func newPacer(s *Service, originator Originator, tenant, campaign uuid.UUID, wake <-chan struct{}) *pacer {
+func newPacer(s *pacers, originator Originator, tenant, campaign uuid.UUID, wake <-chan struct{}) *pacer {
 	return &pacer{
 		claimer: claimer{
-			s: s, tenant: tenant, campaign: campaign, claimant: "pacer:" + s.cfg.NodeID + ":" + newID().String(), lease: claimLease,
+			leads: s.leads, tenant: tenant, campaign: campaign, claimant: "pacer:" + s.cfg.NodeID + ":" + newID().String(), lease: claimLease,
 		},
+		s:          s,
 		hearing:    &hearing{s: s, tenant: tenant, campaign: campaign, kick: make(chan struct{}, 1)},
 		originator: originator, wake: wake, hold: claimHold, log: s.log.With("tenant_id", tenant, "campaign_id", campaign),
 	}

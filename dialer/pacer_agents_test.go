@@ -57,7 +57,7 @@ func TestOneCallPerAgentWhoFits(t *testing.T) {
 				}
 			}
 			campaign := p.flowCampaign(t, c.mode, c.nodes)
-			pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+			pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 			for range 3 {
 				pacer.round(t.Context())
 				require.Len(t, p.sw.dialed(), c.calls)
@@ -81,7 +81,7 @@ func TestSpecialistsCampaignBesideAnother(t *testing.T) {
 	hindis := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"tags":["hindi"],"max_wait_s":60}}`)
 	p.svc.crews.Allocate(p.tenant, hindis, true, staffing.Demand{{Tags: []string{"hindi"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{anybodys, hindis} {
-		newPacer(p.svc, p.sw, p.tenant, c, nil).round(t.Context())
+		newPacer(p.svc.pacers, p.sw, p.tenant, c, nil).round(t.Context())
 	}
 	calls := map[uuid.UUID]int{}
 	for _, call := range p.sw.dialed() {
@@ -107,7 +107,7 @@ func TestBranchingCampaignBesideAnother(t *testing.T) {
 	supports := p.flowCampaign(t, DialProgressive, `{"id":"q",`+support)
 	p.svc.crews.Allocate(p.tenant, supports, true, staffing.Demand{{Tags: []string{"support"}}}, p.agents.Crew(p.tenant)) // it has begun
 	for _, c := range []uuid.UUID{branching, supports} {
-		newPacer(p.svc, p.sw, p.tenant, c, nil).round(t.Context())
+		newPacer(p.svc.pacers, p.sw, p.tenant, c, nil).round(t.Context())
 	}
 	calls := map[uuid.UUID]int{}
 	for _, call := range p.sw.dialed() {
@@ -134,7 +134,7 @@ func TestInboundCallersHoldBackAProgressiveCampaign(t *testing.T) {
 		p.person(t)
 	}
 	campaign := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	p.visited(pacer, 50)
 	pacer.round(t.Context())
 	require.NotEmpty(t, p.sw.dialed())
@@ -154,7 +154,7 @@ func TestCampaignThatIsHeldBackSaysSo(t *testing.T) {
 		p.person(t)
 	}
 	campaign := p.flowCampaign(t, DialProgressive, `{"id":"q","type":"connect_agent","data":{"max_wait_s":60}}`)
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	p.visited(pacer, 1000)
 	held := func() string {
 		reg := prometheus.NewPedanticRegistry()

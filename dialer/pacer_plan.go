@@ -126,7 +126,7 @@ func (p *pacer) look(ctx context.Context, tx *store.Tx, now time.Time, seen *sig
 		}); err != nil {
 			return err
 		}
-		seen.open, seen.opensAt = p.s.mayRing(
+		seen.open, seen.opensAt = p.s.rules.mayRing(
 			seen.facts.TenantWindow, seen.facts.CampaignWindow, seen.facts.Holidays, now, campaignRing(seen.facts.RingTimeoutS),
 		)
 		if seen.trunks, err = tx.TrunksInUse(ctx, p.tenant); err != nil {
@@ -154,7 +154,7 @@ func (p *pacer) lookAtPeople(ctx context.Context, tx *store.Tx, now time.Time, s
 		seen.history = &h
 	}
 	if age := now.Sub(p.ratesAt); age >= time.Minute || p.ratesOld && age >= ratesEvery {
-		kept, err := p.s.readFigures(ctx, tx, p.tenant, p.campaign)
+		kept, err := p.s.statistics.readFigures(ctx, tx, p.tenant, p.campaign)
 		if err != nil {
 			return err
 		}

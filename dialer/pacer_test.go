@@ -138,7 +138,7 @@ func TestOldPlanIsNotWorkedOff(t *testing.T) {
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
 	sw := &fakeSwitch{gate: b.svc.Gate()}
-	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
 	require.NoError(t, err)
 	require.Len(t, leads, 1)
@@ -172,7 +172,7 @@ func TestPacerEndsNoLeadUnderAnotherMasterKey(t *testing.T) {
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
 	b.lockOut(t)
-	p := newPacer(b.svc, &fakeSwitch{gate: b.svc.Gate()}, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, &fakeSwitch{gate: b.svc.Gate()}, b.tenant, campaign.ID, nil)
 	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
 	require.NoError(t, err)
 	require.Empty(t, leads)
@@ -287,7 +287,7 @@ func TestPacerWaitsForTheWindow(t *testing.T) {
 	b.push(t, campaign.ID, "9876543210")
 	rounds := make(chan struct{})
 	sw := &fakeSwitch{gate: b.svc.Gate()}
-	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	go func() { defer close(rounds); p.round(t.Context()) }()
 	<-rounds
 	require.Empty(t, sw.dialed())
@@ -306,14 +306,14 @@ func TestLeadRefusedForTheWindowWaits(t *testing.T) {
 	refusing := originatorFunc(func(context.Context, switchctl.OriginateRequest) (db.Call, error) {
 		return db.Call{}, refuse(ReasonWindow, b.clock.Now(), opens, "closed")
 	})
-	newPacer(b.svc, refusing, b.tenant, campaign.ID, nil).round(t.Context())
+	newPacer(b.svc.pacers, refusing, b.tenant, campaign.ID, nil).round(t.Context())
 	row := b.lead(t, lead.ID)
 	require.Equal(t, string(LeadQueued), row.Status)
 	require.WithinDuration(t, opens, *row.NextAttemptAt, 0)
 	require.Nil(t, row.ClaimedBy)
 	require.Zero(t, row.Attempts)
 	sw := &fakeSwitch{gate: b.svc.Gate()}
-	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	p.round(t.Context())
 	require.Empty(t, sw.dialed())
 	b.clock.advance(time.Hour)
@@ -339,7 +339,7 @@ func TestPacerBacksOffWhenTheSwitchFails(t *testing.T) {
 		tries++
 		return db.Call{}, errors.New("switch is gone")
 	})
-	p := newPacer(b.svc, failing, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, failing, b.tenant, campaign.ID, nil)
 	p.round(t.Context())
 	p.round(t.Context())
 	require.Equal(t, 1, tries, "one failure stops the round and the next")
@@ -380,7 +380,7 @@ func TestPacerGivesLeadsBackThatASlowTrunkKeepsWaiting(t *testing.T) {
 		tries++
 		return sw.Originate(ctx, req)
 	})
-	p := newPacer(b.svc, counted, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, counted, b.tenant, campaign.ID, nil)
 	require.Greater(t, claimLease, claimHold+originateTimeout+store.TrunkRateWindow)
 	p.hold = time.Nanosecond
 	claimed := func() int {
@@ -417,7 +417,7 @@ func TestPacerOfPeopleDialsNothing(t *testing.T) {
 		_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 		require.NoError(t, err)
 		sw := &fakeSwitch{gate: b.svc.Gate()}
-		newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
+		newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 		require.Empty(t, sw.dialed())
 	}
 }
@@ -433,7 +433,7 @@ func TestPacerRunsAFlowOfOneNode(t *testing.T) {
 	require.NoError(t, err)
 	b.push(t, campaign.ID, "9876543210")
 	sw := &fakeSwitch{gate: b.svc.Gate()}
-	newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
+	newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, agent.ID, *sw.dialed()[0].VoiceAgentID)
 }
@@ -446,8 +446,8 @@ func TestPacerScrubsWhatTheRegistryMissed(t *testing.T) {
 	clean, flagged := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543290")
 	b.registry.add("9876543290")
 	sw := &fakeSwitch{gate: b.svc.Gate()}
-	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
-	scrub := &rescrub{s: b.svc, tenant: b.tenant, campaign: campaign.ID}
+	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
+	scrub := &rescrub{s: b.svc.scrubs, tenant: b.tenant, campaign: campaign.ID}
 	scrub.once(t.Context())
 	p.round(t.Context())
 	require.Empty(t, sw.dialed(), "an unscrubbed lead is not dialed")
@@ -470,7 +470,7 @@ func TestStrictLeadWithoutNumberEnds(t *testing.T) {
 	purged, kept := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_sealed = NULL WHERE id = $1", purged.ID)
 	sw := &fakeSwitch{gate: b.svc.Gate()}
-	newPacer(b.svc, sw, b.tenant, campaign.ID, nil).round(t.Context())
+	newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, kept.ID, *sw.dialed()[0].LeadID)
 	require.Equal(t, string(LeadInvalid), b.lead(t, purged.ID).Status)

@@ -43,6 +43,8 @@ type answering struct {
 type pacers struct {
 	*core
 	campaigns  *campaigns
+	leads      *leads
+	rules      *rules
 	scrubs     *scrubs
 	statistics *statistics
 
@@ -137,7 +139,7 @@ func assemble(k *core) *Service {
 	k.service = s
 	*s.rules = rules{core: k, voiceAgents: s.voiceAgents, answering: s.answering, campaigns: s.campaigns, flows: s.flows}
 	*s.answering = answering{core: k, rules: s.rules, leads: s.leads}
-	*s.pacers = pacers{core: k, campaigns: s.campaigns, scrubs: s.scrubs, statistics: s.statistics}
+	*s.pacers = pacers{core: k, campaigns: s.campaigns, leads: s.leads, rules: s.rules, scrubs: s.scrubs, statistics: s.statistics}
 	*s.campaigns = campaigns{core: k, voiceAgents: s.voiceAgents, flows: s.flows, rules: s.rules, pacers: s.pacers}
 	*s.leads = leads{core: k, campaigns: s.campaigns}
 	*s.voiceAgents = voiceAgents{core: k}

@@ -198,7 +198,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 	for _, mode := range []DialMode{DialProgressive, DialPredictive} {
 		campaign := p.campaign(t, mode)
 		lead := p.push(t, campaign, "9876543201")
-		newPacer(p.svc, p.sw, p.tenant, campaign, nil).round(t.Context())
+		newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil).round(t.Context())
 		require.Empty(t, p.sw.dialed())
 		_, err := p.svc.rules.Gate().Admit(t.Context(), p.request(t, campaign, lead))
 		require.Equal(t, ReasonAgents, reason(t, err))

@@ -64,7 +64,7 @@ func crowd(t *testing.T, agents, connected, abandoned int) (p *people, campaign 
 func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 5, 300, 0)
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	over := len(p.sw.dialed())
 	require.Greater(t, over, 5, "one of two calls reaches nobody")
@@ -106,7 +106,7 @@ func TestNobodyMayBeAbandoned(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 5, 300, 0)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_target_abandon = 0")
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	for range 3 {
 		pacer.round(t.Context())
 	}
@@ -117,7 +117,7 @@ func TestNobodyMayBeAbandoned(t *testing.T) {
 func TestPredictiveBeginsWithOneCallPerAgent(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 5, 10, 0)
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), 5, "one abandoned call of ten would be too many")
 }
@@ -125,7 +125,7 @@ func TestPredictiveBeginsWithOneCallPerAgent(t *testing.T) {
 func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	t.Parallel()
 	p, campaign := crowd(t, 3, 1940, 53) // 2.66%
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	p.past(t, campaign, uuid.New(), 0, 6, 0) // 2.95%
 	p.clock.advance(time.Minute + time.Second)
@@ -151,7 +151,7 @@ func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	}
 	_, err = p.svc.StartCampaign(t.Context(), p.tenant, campaign, EnvironmentLive)
 	require.NoError(t, err)
-	again := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	again := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	again.round(t.Context())
 	require.Len(t, p.sw.dialed(), n+3)
 	again.round(t.Context())
@@ -183,7 +183,7 @@ func TestCampaignsShareAgentsInTurns(t *testing.T) {
 	}
 	p.person(t)
 	p.person(t)
-	first, second := newPacer(p.svc, p.sw, p.tenant, one, nil), newPacer(p.svc, p.sw, p.tenant, two, nil)
+	first, second := newPacer(p.svc.pacers, p.sw, p.tenant, one, nil), newPacer(p.svc.pacers, p.sw, p.tenant, two, nil)
 	p.svc.crews.Allocate(p.tenant, two, true, staffing.Demand{{}}, p.agents.Crew(p.tenant)) // it has begun
 	first.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1)
@@ -269,7 +269,7 @@ func TestPacedCallsAreTakenUpOnce(t *testing.T) {
 	campaign := p.campaign(t, DialProgressive)
 	p.push(t, campaign, "9876543201")
 	agent := p.person(t)
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), 1)
 	call := p.sw.dialed()[0]
@@ -280,7 +280,7 @@ func TestPacedCallsAreTakenUpOnce(t *testing.T) {
 		pacer.round(t.Context())
 		require.Empty(t, pacer.book.known())
 	}
-	again := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	again := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	again.round(t.Context())
 	require.Empty(t, again.book.known(), "after a restart neither")
 }

@@ -51,13 +51,13 @@ func TestDailyCap(t *testing.T) {
 	// The pacer puts the lead off, and the callee's midnight ends the day.
 	sw := &fakeSwitch{gate: b.svc.Gate()}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET next_attempt_at = $1 WHERE id = $2", noon(), lead.ID)
-	newPacer(b.svc, sw, b.tenant, one.ID, nil).round(t.Context())
+	newPacer(b.svc.pacers, sw, b.tenant, one.ID, nil).round(t.Context())
 	require.Empty(t, sw.dialed())
 	row := b.lead(t, lead.ID)
 	require.WithinDuration(t, noon().Add(21*time.Hour), *row.NextAttemptAt, 0)
 	require.EqualValues(t, 1, row.Attempts)
 	b.clock.set(noon().Add(21 * time.Hour))
-	newPacer(b.svc, sw, b.tenant, one.ID, nil).round(t.Context())
+	newPacer(b.svc.pacers, sw, b.tenant, one.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 }
 

@@ -188,7 +188,7 @@ func (sc *scrubs) scrubLeads(ctx, asking context.Context, tenant uuid.UUID, lead
 // rescrub scrubs the leads of a running campaign that came in while the registry could not answer. It works beside the pacer,
 // which has no time to wait for a registry that is far away. One goroutine owns it.
 type rescrub struct {
-	s        *Service
+	s        *scrubs
 	tenant   uuid.UUID
 	campaign uuid.UUID
 	at       time.Time // not before
@@ -198,7 +198,7 @@ type rescrub struct {
 func (p *pacer) scrubBeside(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var scrubbing sync.WaitGroup
-	scrubbing.Go(func() { (&rescrub{s: p.s, tenant: p.tenant, campaign: p.campaign}).run(ctx) })
+	scrubbing.Go(func() { (&rescrub{s: p.s.scrubs, tenant: p.tenant, campaign: p.campaign}).run(ctx) })
 	return func() {
 		cancel()
 		scrubbing.Wait()

@@ -69,7 +69,7 @@ func (sc *scrubs) registryVersion() string {
 
 // scrubUntil works on a campaign's scrub, or waits for whoever does, until it is done or the time is over.
 func (sc *scrubs) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, until time.Time) error {
-	pass, open := scrubPass{s: sc.service, worker: newID()}, false
+	pass, open := scrubPass{s: sc, worker: newID()}, false
 	for {
 		err := sc.st.InTenant(ctx, tenant, func(tx *store.Tx) (err error) {
 			pass.row, err = tx.Q.ScrubHold(ctx, db.ScrubHoldParams{
@@ -101,7 +101,7 @@ func (sc *scrubs) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, un
 
 // scrubOpen does the scrubs that no request works on, of all tenants, in turn, until ctx ends.
 func (sc *scrubs) scrubOpen(ctx context.Context) {
-	pass := scrubPass{s: sc.service, worker: newID()}
+	pass := scrubPass{s: sc, worker: newID()}
 	tick := time.NewTicker(scrubRest * sc.cfg.Poll)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -131,7 +131,7 @@ func (sc *scrubs) scrubOpen(ctx context.Context) {
 
 // scrubPass is a campaign's scrub in the hands of one worker.
 type scrubPass struct {
-	s      *Service
+	s      *scrubs
 	worker uuid.UUID
 	row    db.Scrub
 }

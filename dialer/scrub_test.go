@@ -171,7 +171,7 @@ func TestPacerScrubsBesideItsWork(t *testing.T) {
 	sw := &fakeSwitch{gate: b.svc.Gate()}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { newPacer(b.svc, sw, b.tenant, campaign.ID, nil).run(ctx) })
+	running.Go(func() { newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).run(ctx) })
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, 20*time.Second, 10*time.Millisecond)
 	cancel()
 	running.Wait()

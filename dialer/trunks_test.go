@@ -146,7 +146,7 @@ func TestDeadTrunkRests(t *testing.T) {
 	campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
 	b.deadTrunk(t, campaign, 5, refusedByTrunk())
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"), "no lead is burnt")
-	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	for i := range 3 {
 		b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i))
 	}

@@ -70,7 +70,7 @@ func (a *answering) AddWorker(all *river.Workers) (queues map[string]int, err er
 	if err := river.AddWorkerSafely(all, &unringWorker{s: a.service}); err != nil {
 		return nil, fmt.Errorf("add the worker that ends calls: %w", err)
 	}
-	if err := river.AddWorkerSafely(all, &removalWorker{s: a.service}); err != nil {
+	if err := river.AddWorkerSafely(all, &removalWorker{s: a.rules.campaigns}); err != nil {
 		return nil, fmt.Errorf("add the worker that removes campaigns: %w", err)
 	}
 	return map[string]int{unringQueueOf(a.cfg.NodeID): unringWorkers, removalQueue: 1}, nil

@@ -59,7 +59,7 @@ func (l *leads) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, fil
 	if err := l.auditUpload(ctx, tenant, campaign, "lead_upload.started", nil); err != nil {
 		return LeadUpload{}, errors.Join(err, leads.Close())
 	}
-	up := upload{s: l.service, tenant: tenant, campaign: campaign, out: LeadUpload{Errors: []UploadError{}}}
+	up := upload{s: l, tenant: tenant, campaign: campaign, out: LeadUpload{Errors: []UploadError{}}}
 	err = up.run(ctx, leads)
 	if cerr := leads.Close(); cerr != nil {
 		l.log.WarnContext(ctx, "uploaded file not cleaned up", "tenant_id", tenant, "error", cerr)
@@ -109,7 +109,7 @@ func fileFault(err error) error {
 
 // upload is one upload's work.
 type upload struct {
-	s                *Service
+	s                *leads
 	tenant, campaign uuid.UUID
 	rows             []leadRow
 	out              LeadUpload

@@ -59,7 +59,7 @@ func TestCampaignSaysWhatItWaitsFor(t *testing.T) {
 			t.Parallel()
 			b := setup(t).trunkAndNumber(t)
 			campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
-			p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+			p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 			b.push(t, campaign.ID, "9876543200")
 			rounds(t, p)
 			require.Len(t, sw.dialed(), 1, "one call is up")
@@ -89,7 +89,7 @@ func TestCampaignSaysWhenItGoesOn(t *testing.T) {
 	night := time.Date(2026, 11, 20, 22, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
 	b.clock.set(night)
 	campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
-	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	rounds(t, p)
 	w, until := b.told(t, campaign.ID)
 	require.Equal(t, ReasonWindow, w, "whether there are leads is seen by day")
@@ -120,7 +120,7 @@ func TestCampaignWaitsForTheRegistry(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
-	p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	old := b.push(t, campaign.ID, "9876543200")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_checked_at = $1", b.clock.Now().Add(-30*24*time.Hour))
 	b.registry.setDown(true)
@@ -150,7 +150,7 @@ func TestCampaignWaitsForTheSwitch(t *testing.T) {
 	down := originatorFunc(func(context.Context, switchctl.OriginateRequest) (db.Call, error) {
 		return db.Call{}, switchctl.ErrLinkDown
 	})
-	rounds(t, newPacer(b.svc, down, b.tenant, campaign.ID, nil))
+	rounds(t, newPacer(b.svc.pacers, down, b.tenant, campaign.ID, nil))
 	w, _ := b.told(t, campaign.ID)
 	require.Equal(t, ReasonSwitch, w)
 }
@@ -163,7 +163,7 @@ func TestCampaignOfPeopleSaysWhatItWaitsFor(t *testing.T) {
 	for _, number := range []string{"9876543200", "9876543201"} {
 		p.push(t, campaign, number)
 	}
-	pacer := newPacer(p.svc, p.sw, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	rounds(t, pacer)
 	w, _ := p.told(t, campaign)
 	require.Equal(t, ReasonLogin, w)
@@ -186,7 +186,7 @@ func TestWhatACampaignWaitsForIsToldAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	p := newPacer(b.svc, &fakeSwitch{gate: b.svc.Gate()}, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, &fakeSwitch{gate: b.svc.Gate()}, b.tenant, campaign.ID, nil)
 	p.idle = idleness{on: "Not a code"} // the table refuses it
 	p.tellIdle(t.Context())
 	require.Nil(t, p.idleTold)
@@ -217,7 +217,7 @@ func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
 			var logged bytes.Buffer
 			b.svc.log = slog.New(slog.NewTextHandler(&logged, nil))
 			sw := &fakeSwitch{gate: b.svc.Gate()}
-			p := newPacer(b.svc, sw, b.tenant, campaign.ID, nil)
+			p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 			rounds(t, p)
 			require.Empty(t, sw.dialed())
 			require.Equal(t, string(LeadQueued), b.lead(t, lead.ID).Status, "it is no fault of the lead's, and may pass")
