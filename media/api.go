@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/amd"
-	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // Encoding is how samples are written in the binary frames of the AI's socket.
@@ -33,20 +33,6 @@ type AudioFormat struct {
 	FrameMS      int
 }
 
-// RecordingSpec says where a session records to.
-type RecordingSpec struct {
-	// Path of the WAV file.
-	Path string
-	// Start is the file's time zero, the moment of answer.
-	Start time.Time
-	// Append goes on in an existing file, in the encoding that it has; what lies between its end and now becomes silence.
-	Append bool
-	// Encoding is how samples are stored; zero means PCM.
-	Encoding wav.Encoding
-	// Paused begins with silence, until PauseRecording(false).
-	Paused bool
-}
-
 // SessionSpec describes one AI session.
 type SessionSpec struct {
 	// ID is the user part of the SIP URI that the switch bridges to.
@@ -63,7 +49,7 @@ type SessionSpec struct {
 	// Reconnected adds "reconnect": true to the first metadata frame, for a session that outlived a crash.
 	Reconnected bool
 	// Recording is nil when nothing is recorded.
-	Recording *RecordingSpec
+	Recording *record.Spec
 	// ReconnectFor is how long a broken socket is dialed again before the session gives up.
 	ReconnectFor time.Duration
 	// DialTimeout bounds one dial and handshake; zero means 5 s.

@@ -1,6 +1,8 @@
 package media
 
-import "github.com/ringmaster/ringmaster/media/dsp"
+import (
+	"github.com/ringmaster/ringmaster/media/dsp"
+)
 
 const (
 	// backlogWindow is how long a stream is watched before it is judged, in frames: 1 s.

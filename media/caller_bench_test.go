@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // BenchmarkCaller is what a packet of the caller costs until its audio is ready for the AI and laid down in the recording.
@@ -23,8 +24,8 @@ func BenchmarkCaller(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var c caller
 			require.NoError(b, c.setRate(dsp.SampleRate))
-			track := callerTrack{table: newSlewTable()}
-			rec := &recorder{window: make([]int16, 2*recWindow)}
+			track := record.NewTrack(record.NewSlewTable())
+			rec := record.NewRecorder(nil, 0, false)
 			payload, buf := make([]byte, dsp.FrameSamples), make([]int16, maxPayload)
 			dsp.EncodeULaw(payload, dsptest.Vowel(140, dsp.SampleRate, dsp.FrameSamples))
 			seq, ts, now := uint16(0), uint32(0), int64(0)
@@ -36,8 +37,8 @@ func BenchmarkCaller(b *testing.B) {
 					c.audio(seq, ts, codecPCMU, payload, now)
 				}
 				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
-					rec.base = max(0, track.pos-recBlock)
-					track.put(rec, f.from/dsp.SampleNS, c.narrow(f.pcm))
+					track.Put(rec, f.from/dsp.SampleNS, c.narrow(f.pcm))
+					_ = rec.Advance(track.End()) // nothing is written
 					c.smooth(&f)
 				}
 			}

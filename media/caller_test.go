@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // network sends a caller's 20 ms packets with loss and jitter, in simulated time.
@@ -56,7 +57,7 @@ func (n *network) arrivals(now int64) []flight {
 }
 
 // TestHour runs one hour of a caller whose clock is 200 ppm off, with 1% loss and 30 ms of jitter: the recording stays in
-// Step, nothing is ever held for long, the AI's stream keeps to our clock, and the statistics are right. Under the race detector,
+// step, nothing is ever held for long, the AI's stream keeps to our clock, and the statistics are right. Under the race detector,
 // where an hour costs several times as much, half of one has to do.
 func TestHour(t *testing.T) {
 	t.Parallel()
@@ -70,8 +71,8 @@ func TestHour(t *testing.T) {
 			net := &network{rate: dsp.SampleRate, ppm: ppm, loss: 0.01, jitter: 30, rng: rand.New(rand.NewPCG(4, uint64(ppm)))}
 			var c caller
 			require.NoError(t, c.setRate(dsp.SampleRate))
-			track := callerTrack{table: newSlewTable()}
-			rec := &recorder{window: make([]int16, 2*recWindow)}
+			track := record.NewTrack(record.NewSlewTable())
+			rec := record.NewRecorder(nil, 0, false)
 			payload, pcm, buf := make([]byte, dsp.FrameSamples), make([]int16, dsp.FrameSamples), make([]int16, maxPayload)
 			var toAI, worstHold, worstStep int64
 			for now := int64(0); now < hour; now += slotNS {
@@ -91,12 +92,12 @@ func TestHour(t *testing.T) {
 						if now > 10_000*dsp.Millisecond {
 							// The click's place: the packet's number tells when it was sent by our clock.
 							n := int64(c.held.ts / dsp.FrameSamples)
-							step := (track.pos+int64(len(track.buf)-track.at))*dsp.SampleNS - net.at(n)
+							step := track.End()*dsp.SampleNS - net.at(n)
 							worstStep = max(worstStep, step, -step)
 						}
 					}
-					rec.base = max(0, track.pos-recBlock)
-					track.put(rec, f.from/dsp.SampleNS, c.narrow(f.pcm))
+					track.Put(rec, f.from/dsp.SampleNS, c.narrow(f.pcm))
+					_ = rec.Advance(track.End()) // nothing is written
 					if before := c.smooth(&f); before != nil {
 						toAI += int64(len(before))
 					}
@@ -105,7 +106,7 @@ func TestHour(t *testing.T) {
 					}
 				}
 			}
-			end := track.pos + int64(len(track.buf)-track.at)
+			end := track.Pos + int64(len(track.Buf)-track.At)
 			q := c.quality(0, 20)
 			t.Logf("recording's end %.1f ms, worst place %.1f ms, worst hold %.1f ms, to the AI %+.1f ms, target %d ms; %+v",
 				float64(end-hour/dsp.SampleNS)/8, float64(worstStep)/1e6, float64(worstHold)/1e6,
@@ -118,7 +119,7 @@ func TestHour(t *testing.T) {
 			require.Less(t, q.LatePct, 1.5)
 			require.InDelta(t, 1.0+q.LatePct, q.ConcealedPct, 0.5)
 			require.InDelta(t, 30, q.JitterMS, 15)
-			require.Zero(t, rec.clipped)
+			require.Zero(t, rec.Late())
 		})
 	}
 }

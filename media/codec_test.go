@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // TestHotPathAllocs proves that the step functions of a frame allocate nothing.
@@ -22,8 +23,8 @@ func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun cou
 	q := newPlayout(new(chunkPool), dsp.SampleRate)
 	var c caller
 	require.NoError(t, c.setRate(dsp.SampleRate))
-	track := callerTrack{table: newSlewTable()}
-	rec := &recorder{window: make([]int16, 2*recWindow)}
+	track := record.NewTrack(record.NewSlewTable())
+	rec := record.NewRecorder(nil, 0, false)
 	var out []byte
 	decoded := make([]int16, maxPayload)
 	frame := make([]int16, dsp.FrameSamples)
@@ -36,8 +37,8 @@ func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun cou
 			c.audio(seq, ts, codecPCMU, buf, now)
 		}
 		for h, ok := c.next(now, decoded); ok; h, ok = c.next(now, decoded) {
-			rec.base = max(0, track.pos-recBlock)
-			track.put(rec, h.from/dsp.SampleNS, c.narrow(h.pcm))
+			track.Put(rec, h.from/dsp.SampleNS, c.narrow(h.pcm))
+			_ = rec.Advance(track.End()) // nothing is written
 			c.smooth(&h)
 			up.feed(h.pcm)
 		}

@@ -12,7 +12,7 @@
 // (rtcp.go, rtcp_port.go) and what it tells of the audio (quality.go, outbound.go); the caller's digits (keys.go, dtmfport.go, package dtmf) and the
 // detection of answering machines (amd.go, package amd); WebSocket frames (ws*.go, text*.go, playaudio.go) and what bounds them (flood.go), playout
 // (playout.go, playrate.go, backlog.go), codecs (package dsp, uplink.go), taps (tap.go) and the recording
-// (recorder.go, callertrack.go; recwriter.go and recfile.go, which bring it to the disk; package wav).
+// (packages record and wav).
 //
 // The audio path reads and writes its sockets by system calls of Linux (package netio), beside the runtime's poller.
 package media

@@ -1,9 +1,10 @@
 package media
 
 import (
+	"slices"
+
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
-	"slices"
 )
 
 const (
@@ -73,8 +74,8 @@ type jitter struct {
 	// bursts counts gaps by loss, burstSamples their length.
 	bursts, burstSamples uint64
 	inBurst              bool
-	perPacket            int // Samples of the newest packet that left
-	filled               int // Samples filled in since then
+	perPacket            int // samples of the newest packet that left
+	filled               int // samples filled in since then
 	// missing is the length of all gaps that were no pause, in samples.
 	missing uint64
 }
@@ -122,7 +123,7 @@ func (j *jitter) reset() {
 // hush tells that the sender sends something else than audio for a while: a digit.
 func (j *jitter) hush() { j.quiet = true }
 
-// Push takes a packet.
+// push takes a packet.
 func (j *jitter) push(in packetHead, payload []byte) pushed {
 	if j.started {
 		switch d := int32(in.ts - j.next); {

@@ -1,6 +1,8 @@
 package media
 
-import "github.com/ringmaster/ringmaster/media/dsp"
+import (
+	"github.com/ringmaster/ringmaster/media/dsp"
+)
 
 const (
 	// targetMin and targetMax bound how long a packet is waited for.

@@ -3,8 +3,9 @@ package media
 import (
 	"testing"
 
-	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // jitterRig feeds a buffer of 8 kHz with numbered packets of 20 ms.

@@ -12,6 +12,7 @@ import (
 	"github.com/emiago/sipgo"
 	"github.com/emiago/sipgo/sip"
 	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/media/dtmf"
 )
 
@@ -212,7 +213,7 @@ func (l *leg) ack(req *sip.Request) {
 	}
 }
 
-// Fresh tells whether a request is newer than all before it; if not, it has been answered.
+// fresh tells whether a request is newer than all before it; if not, it has been answered.
 func (l *leg) fresh(req *sip.Request, tx sip.ServerTransaction) bool {
 	l.mu.Lock()
 	n := req.CSeq().SeqNo

@@ -3,7 +3,6 @@ package media
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -214,48 +213,6 @@ func TestOffers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "10.0.0.1:5005", r.media.rtcp.String(), "no reports to a third party")
 }
-
-// TestTrackSlew proves that the recording's following of a clock is not heard: a tone stays a tone.
-func TestTrackSlew(t *testing.T) {
-	t.Parallel()
-	for _, hz := range []float64{425, 1000, 3000} {
-		track := callerTrack{table: newSlewTable()}
-		rec := &recorder{window: make([]int16, 2*recWindow)}
-		var out []int16
-		pcm := dsptest.Tone(hz, dsp.SampleRate, 20*dsp.SampleRate)
-		slewed := false
-		for i := 0; i+dsp.FrameSamples <= len(pcm); i += dsp.FrameSamples {
-			want := int64(i) + int64(i)/2000 // 500 ppm slow
-			track.put(rec, want, append([]int16(nil), pcm[i:i+dsp.FrameSamples]...))
-			slewed = slewed || track.dir != 0
-			for track.pos-rec.base > 1000 {
-				for k := range 500 {
-					out = append(out, rec.window[2*k])
-				}
-				copy(rec.window, rec.window[1000:])
-				clear(rec.window[len(rec.window)-1000:])
-				rec.base += 500
-			}
-		}
-		require.True(t, slewed)
-		require.InDelta(t, len(pcm)+len(pcm)/2000, len(out), 1200)
-		out = out[60000:100000]
-		total, near := 0.0, 0.0
-		for f := hz - 4; f <= hz+4; f += 8000.0 / float64(len(out)) {
-			near += pow10(dsptest.Power(out, f, dsp.SampleRate))
-		}
-		for f := 101.3; f < 3900; f += 61.7 {
-			if f < hz-10 || f > hz+10 {
-				total += pow10(dsptest.Power(out, f, dsp.SampleRate))
-			}
-		}
-		require.Less(t, db(total/near), -65.0, "%v Hz", hz)
-	}
-}
-
-func pow10(db float64) float64 { return math.Pow(10, db/10) }
-
-func db(ratio float64) float64 { return 10 * math.Log10(ratio) }
 
 // TestPaceOfTone forces the pace where nobody ever pauses: no clicks, and the clock is kept.
 func TestPaceOfTone(t *testing.T) {

@@ -43,7 +43,7 @@ func (b *longBuffers) get(n int) []byte {
 }
 
 // put takes a buffer back that nobody refers to any more.
-func (b *longBuffers) put(buf []byte) {
+func (b *longBuffers) Put(buf []byte) {
 	if b == nil || cap(buf) < longStep {
 		return
 	}
@@ -59,6 +59,6 @@ func (b *longBuffers) grow(buf []byte, n int) []byte {
 		return buf
 	}
 	bigger := append(b.get(min(maxText, max(len(buf)+n, 2*cap(buf)))), buf...)
-	b.put(buf)
+	b.Put(buf)
 	return bigger
 }

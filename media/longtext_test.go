@@ -17,7 +17,7 @@ func TestLongBuffersAreUsedAgain(t *testing.T) {
 	var b longBuffers
 	require.Eventually(t, func() bool {
 		first := b.get(1 << 20)
-		b.put(first)
+		b.Put(first)
 		require.NotSame(t, array(first), array(b.get(1<<19)), "it is twice as large")
 		again := b.get(1<<20 - 1)
 		require.NotSame(t, array(again), array(b.get(1<<20)), "it is in use")
@@ -44,7 +44,7 @@ func TestLongBuffersGrow(t *testing.T) {
 					require.Equal(t, []byte{byte(i), byte(i >> 8)}, msg[i<<12:i<<12+2])
 				}
 				require.LessOrEqual(t, cap(msg), maxText)
-				b.put(msg)
+				b.Put(msg)
 			}
 		})
 	}
@@ -60,7 +60,7 @@ func (s *returningSink) text(msg []byte) bool {
 	s.sinkLog.text(msg)
 	if len(msg) > maxPlainText {
 		clear(msg)
-		s.buffers.put(msg)
+		s.buffers.Put(msg)
 	}
 	return true
 }

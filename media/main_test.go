@@ -7,13 +7,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the tests, or, in a process that a test has started, its callers and its voice AI, or a recorder.
+// TestMain runs the tests, or, in a process that a test has started, its callers and its voice AI.
 func TestMain(m *testing.M) {
 	if os.Getenv(benchPeerEnv) != "" {
 		os.Exit(benchPeer(os.Stdin, os.Stdout))
-	}
-	if spec := os.Getenv(recordEnv); spec != "" {
-		os.Exit(recordMarks(spec, os.Stdout))
 	}
 	// sipgo answers a retransmission that comes while its listener closes from a new socket, which it then never closes.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/emiago/sipgo/sip.(*TransportUDP).readUDPConnection"))

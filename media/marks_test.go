@@ -21,7 +21,7 @@ type markWorld struct {
 	*portRig
 
 	rnd   *rand.Rand
-	sent  int // Samples given to the AI's socket so far; a sample's number is its position
+	sent  int // samples given to the AI's socket so far; a sample's number is its position
 	gone  int // all samples before this one have been heard, or were dropped
 	names int
 	marks []waitingMark // those that wait for their answer

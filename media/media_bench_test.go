@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // BenchmarkCalls runs calls with 16 kHz audio and stereo recording for some seconds each; the callers and an echoing AI
@@ -71,7 +72,7 @@ func benchCalls(b *testing.B, n int, d time.Duration) (float64, benchResult) {
 		id := fmt.Sprintf("bench%d", i)
 		_, err := srv.Open(ctx, SessionSpec{
 			ID: id, CallID: id, URL: url, Metadata: json.RawMessage(`{}`),
-			Recording: &RecordingSpec{Path: filepath.Join(dir, id+".wav"), Start: time.Now()},
+			Recording: &record.Spec{Path: filepath.Join(dir, id+".wav"), Start: time.Now()},
 		})
 		require.NoError(b, err)
 	}

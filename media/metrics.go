@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // metrics are the endpoint's figures. All label values are listed here.
@@ -27,15 +28,11 @@ type metrics struct {
 	reconnects     *prometheus.CounterVec // result: ok, failed
 	invites        *prometheus.CounterVec // status: 200, 400, 404, 420, 481, 486, 488, 500
 	digits         *prometheus.CounterVec // way: rtp, info, switch, tone, repeated, sent_rtp, sent_info
-	recordings     *prometheus.CounterVec // result: ok, failed
-	// recordingFailures has the reasons disk_full, disk_slow, missing, permission, io.
-	recordingFailures *prometheus.CounterVec
-	recordingQueue    prometheus.Gauge
-	recordingSkipped  prometheus.Counter
-	amd               *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
-	limits            *prometheus.CounterVec // limit: limitLabels
-	lateSlots         prometheus.Counter
-	panics            prometheus.Counter
+	recordings     record.Metrics
+	amd            *prometheus.CounterVec // event: verdict, greeting_end, beep; class: human, machine, unknown
+	limits         *prometheus.CounterVec // limit: limitLabels
+	lateSlots      prometheus.Counter
+	panics         prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -67,27 +64,22 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		reconnects: vec("ai_reconnects_total", "Broken sockets that were dialed again.", "result"),
 		invites:    vec("sip_invites_total", "INVITEs answered.", "status"),
 		digits:     vec("dtmf_digits_total", "Digits of callers, by the way they came first, and digits sent to them.", "way"),
-		recordings: vec("recordings_total", "Recordings closed; failed ones ended before their call.", "result"),
-		recordingFailures: vec("recording_failures_total",
-			"Recordings that ended before their call, by reason. Any increase deserves an alert: audio is being lost.", "reason"),
-		recordingQueue:   gauge("recording_queue_bytes", "Recorded audio that waits for the disk; above 11 s of a call it is left out."),
-		recordingSkipped: counter("recording_skipped_seconds_total", "Audio that recordings lack, as silence, because the disk did not keep up."),
-		amd:              vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
-		limits:           vec("ai_limits_total", "Limits that voice agents' sockets have exceeded.", "limit"),
-		lateSlots:        counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
-		panics:           counter("panics_total", "Panics caught at the top of a request or a session."),
+		recordings: record.NewMetrics(),
+		amd:        vec("amd_total", "Findings of the answering-machine detection.", "event", "class"),
+		limits:     vec("ai_limits_total", "Limits that voice agents' sockets have exceeded.", "limit"),
+		lateSlots:  counter("late_slots_total", "Slots of a tick thread that were left out because it was late."),
+		panics:     counter("panics_total", "Panics caught at the top of a request or a session."),
 	}
 	m.initialise()
 	if reg == nil {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{
+	for _, c := range append(m.recordings.Collectors(),
 		m.sessions, m.legs, m.tapLegs, m.tapDropped, m.packets, m.rtcp, m.discarded, m.concealed, m.frames, m.framesDropped,
-		m.playoutDropped, m.texts, m.opens, m.reconnects, m.invites, m.digits, m.recordings, m.recordingFailures, m.recordingQueue,
-		m.recordingSkipped, m.amd,
+		m.playoutDropped, m.texts, m.opens, m.reconnects, m.invites, m.digits, m.amd,
 		m.limits, m.lateSlots, m.panics,
-	} {
+	) {
 		errs = append(errs, reg.Register(c))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -99,18 +91,16 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 // initialise shows every series from the beginning, at 0: an increase from nothing would go unseen.
 func (m *metrics) initialise() {
 	for vec, values := range map[*prometheus.CounterVec][]string{
-		m.packets:           {"in", "out"},
-		m.rtcp:              {"in", "out"},
-		m.discarded:         {"stranger", "malformed", "duplicate", "late", "payload_type"},
-		m.frames:            {"to_ai", "from_ai"},
-		m.texts:             {textPlayAudio, textKillAudio, textClearMarks, textMark, textTransfer, textDisconnect, textJSON, textCommand, "unknown", "bad"},
-		m.opens:             {"ok", "refused", "untrusted", "timeout", "failed"},
-		m.reconnects:        {"ok", "failed"},
-		m.limits:            limitLabels(),
-		m.invites:           {"200", "400", "404", "420", "481", "486", "488", "500"},
-		m.digits:            {"rtp", "info", "switch", "tone", "repeated", "sent_rtp", "sent_info"},
-		m.recordings:        {"ok", "failed"},
-		m.recordingFailures: {"disk_full", "disk_slow", "missing", "permission", "io"},
+		m.packets:    {"in", "out"},
+		m.rtcp:       {"in", "out"},
+		m.discarded:  {"stranger", "malformed", "duplicate", "late", "payload_type"},
+		m.frames:     {"to_ai", "from_ai"},
+		m.texts:      {textPlayAudio, textKillAudio, textClearMarks, textMark, textTransfer, textDisconnect, textJSON, textCommand, "unknown", "bad"},
+		m.opens:      {"ok", "refused", "untrusted", "timeout", "failed"},
+		m.reconnects: {"ok", "failed"},
+		m.limits:     limitLabels(),
+		m.invites:    {"200", "400", "404", "420", "481", "486", "488", "500"},
+		m.digits:     {"rtp", "info", "switch", "tone", "repeated", "sent_rtp", "sent_info"},
 	} {
 		for _, v := range values {
 			vec.WithLabelValues(v)
@@ -129,7 +119,7 @@ type tally struct {
 	stranger, malformed, duplicate, late, badType uint64
 	conceal                                       int64 // ns
 	toAI, fromAI, dropped                         uint64
-	unplayed                                      uint64 // Samples (of 8 kHz) of the AI that found no room
+	unplayed                                      uint64 // samples (of 8 kHz) of the AI that found no room
 }
 
 func (t *tally) Flush(m *metrics) {

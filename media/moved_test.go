@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 // TestLegMoved leads the audio to another address and back: each first packet on the new way is told, with the gap, and what

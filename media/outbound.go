@@ -1,6 +1,8 @@
 package media
 
-import "time"
+import (
+	"time"
+)
 
 // outbound is what receiver reports have told of the packets that we have sent. It is put together from stretches, in each of
 // which one reporter tells of one SSRC on one way. A reporter that is passed by for a while, as the switch is in bypass, counts

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 // reporter receives our packets as a switch or a carrier does: what lies between two that came is lost.

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // allCodes is some frames of G.711 in which every code occurs, both zeros of μ-law among them.
@@ -37,7 +39,7 @@ func TestPassThrough(t *testing.T) {
 			r := newRig(t)
 			spec := r.spec("pass-" + name)
 			spec.Audio = AudioFormat{Encoding: law.encoding}
-			spec.Recording = &RecordingSpec{Path: t.TempDir() + "/call.wav", Start: time.Now()}
+			spec.Recording = &record.Spec{Path: t.TempDir() + "/call.wav", Start: time.Now()}
 			sess, ai := r.open(spec)
 			p := newPhone(t)
 			require.Equal(t, 200, p.invite(sess.URI(), p.sdpBody(law.formats, "")).StatusCode)

@@ -19,7 +19,7 @@ import (
 type textDecoder struct {
 	rate int // the AI's own, for audio that names none
 	to   int // playout's
-	room int // Samples that playout has room for, at its rate; 0 is no bound
+	room int // samples that playout has room for, at its rate; 0 is no bound
 	from int // the rate that res comes from
 	into int // the rate that res leads to
 	res  *dsp.Resampler

@@ -1,6 +1,8 @@
 package media
 
-import "github.com/ringmaster/ringmaster/media/dsp"
+import (
+	"github.com/ringmaster/ringmaster/media/dsp"
+)
 
 const (
 	// chunkSamples is the size of a pooled piece of the playout queue: 160 ms at 8 kHz.
@@ -27,7 +29,7 @@ func (c *chunkPool) get() []int16 {
 	return make([]int16, 0, chunkSamples)
 }
 
-func (c *chunkPool) put(b []int16) {
+func (c *chunkPool) Put(b []int16) {
 	if cap(b) == chunkSamples && len(c.free) < 4096 {
 		c.free = append(c.free, b)
 	}
@@ -36,7 +38,7 @@ func (c *chunkPool) put(b []int16) {
 // mark is a name that the AI put behind its audio.
 type mark struct {
 	name string
-	pos  uint64 // Samples queued before it, since the session began
+	pos  uint64 // samples queued before it, since the session began
 }
 
 // markAnswer is what became of a mark.
@@ -51,7 +53,7 @@ type playout struct {
 	rate   int // of all that is queued
 	pool   *chunkPool
 	chunks [][]int16
-	head   int // Samples of chunks[0] that are gone
+	head   int // samples of chunks[0] that are gone
 	queued uint64
 	gone   uint64 // played or dropped
 	marks  []mark
@@ -69,7 +71,7 @@ func (q *playout) scaled(n int) int { return n * q.rate / dsp.SampleRate }
 // frame is the length of 20 ms, in samples.
 func (q *playout) frame() int { return q.rate / dsp.FramesPerSecond }
 
-// Push queues samples and returns how many did not fit.
+// push queues samples and returns how many did not fit.
 func (q *playout) push(pcm []int16) int {
 	lost := max(len(pcm)-q.room(), 0)
 	pcm = pcm[:len(pcm)-lost]
@@ -133,7 +135,7 @@ func (q *playout) pull(dst []int16) int {
 
 // dropChunk gives the first chunk back. The slice keeps its memory: it is moved down, not resliced.
 func (q *playout) dropChunk() {
-	q.pool.put(q.chunks[0])
+	q.pool.Put(q.chunks[0])
 	n := copy(q.chunks, q.chunks[1:])
 	q.chunks[n] = nil
 	q.chunks, q.head = q.chunks[:n], 0
@@ -155,7 +157,7 @@ func (q *playout) fade(dst []int16) {
 // clearAudio drops all that is queued.
 func (q *playout) clearAudio() {
 	for len(q.chunks) > 0 {
-		q.pool.put(q.chunks[len(q.chunks)-1])
+		q.pool.Put(q.chunks[len(q.chunks)-1])
 		q.chunks[len(q.chunks)-1] = nil
 		q.chunks = q.chunks[:len(q.chunks)-1]
 	}

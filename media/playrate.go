@@ -1,6 +1,9 @@
 package media
 
-import "github.com/ringmaster/ringmaster/media/dsp"
+import (
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/record"
+)
 
 // Playout runs at the leg's rate: the AI's audio is brought there once, when it comes, and a frame goes out as it lies in
 // the queue. Until a leg's rate is known the queue holds the AI's own. When a leg comes, or a re-INVITE changes its rate,
@@ -71,9 +74,9 @@ func (rg *recording) record(frame []int16, heard bool) {
 		}
 	case rg.thin != nil:
 		rg.narrow = rg.thin.Process(rg.narrow[:0], frame)
-		rg.rec.put(rightChannel, rg.playPos, rg.narrow)
+		rg.rec.Put(record.Right, rg.playPos, rg.narrow)
 	default:
-		rg.rec.put(rightChannel, rg.playPos, frame)
+		rg.rec.Put(record.Right, rg.playPos, frame)
 	}
 }
 
@@ -97,7 +100,7 @@ func (q *playout) recast(rate int, res *dsp.Resampler) {
 	var out []int16
 	for i, c := range q.chunks {
 		out = res.Process(out, c[q.head:])
-		q.pool.put(c)
+		q.pool.Put(c)
 		q.chunks[i], q.head = nil, 0
 	}
 	q.chunks = q.chunks[:0]

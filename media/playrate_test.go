@@ -2,7 +2,6 @@ package media
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -29,6 +29,7 @@ const chordLevel = -18.3
 
 // widePhone is the far end of a portRig's leg whose codec and rate change.
 type widePhone struct {
+	kept *kept // of the recording
 	*portRig
 	leg legMedia
 }
@@ -69,18 +70,29 @@ func (w *widePhone) listen(frames int) (pcm []int16) {
 	return pcm
 }
 
-// recordOn lays the session's audio in a window of 2 s, which no file takes.
+// kept is what a recording was given.
+type kept struct{ pcm []int16 }
+
+func (k *kept) Put(pos int64, pcm []int16) error {
+	k.pcm = append(k.pcm[:2*pos], pcm...)
+	return nil
+}
+
+// recordOn records the session, for 2 s, in no file.
 func (w *widePhone) recordOn() {
 	w.p.rec.recStart = w.now
-	w.p.rec.rec = &recorder{window: make([]int16, 2*recWindow), failed: errors.New("no file")}
-	w.p.rec.track.table = newSlewTable()
+	w.kept = new(kept)
+	w.p.rec.rec = record.NewRecorder(w.kept, 0, false)
+	w.p.rec.track = record.NewTrack(record.NewSlewTable())
 	w.t.Cleanup(func() { w.p.rec.rec = nil })
 }
 
-// right is the AI's side of the recording.
+// right ends the recording and returns the AI's side of it.
 func (w *widePhone) right() (pcm []int16) {
-	for i := rightChannel; i < len(w.p.rec.rec.window); i += 2 {
-		pcm = append(pcm, w.p.rec.rec.window[i])
+	w.p.rec.rec.Finish(2 * dsp.SampleRate)
+	w.p.rec.rec = nil
+	for i := record.Right; i < len(w.kept.pcm); i += 2 {
+		pcm = append(pcm, w.kept.pcm[i])
 	}
 	return pcm
 }
@@ -329,7 +341,7 @@ func TestRateAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts
 			for !w.step() {
 				continue
 			}
-			w.p.rec.rec.base = w.p.rec.playPos
+			w.p.rec.rec.Base = w.p.rec.playPos
 			for {
 				if _, _, _, err := w.rd.Read(w.caller); err != nil {
 					break

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // port is one session as its shard sees it. All members belong to the shard's thread. Its parts are types of their own, each of which names the others
@@ -159,9 +160,9 @@ type marks struct {
 type recording struct {
 	*portCore
 
-	rec      *recorder
+	rec      *record.Recorder
 	recStart int64 // its time zero on the monotonic clock
-	track    callerTrack
+	track    record.Track
 	playPos  int64          // where the next frame of the AI lies
 	thin     *dsp.Resampler // from the leg's rate to the recording's; nil when they are the same
 	narrow   []int16        // what thin has made
@@ -244,6 +245,13 @@ func (l *portLeg) setRate(rate int) error {
 	return l.tx.setPlayRate(rate)
 }
 
+// pauseRecording leaves out what is put from now on, or takes it again.
+func (rg *recording) pauseRecording(paused bool) {
+	if rg.rec != nil {
+		rg.rec.Pause(paused)
+	}
+}
+
 // snapshot is what the session has moved so far.
 func (p *port) snapshot() Stats {
 	st := p.stats
@@ -291,8 +299,8 @@ func (p *port) tick(now, due int64) {
 		p.marks.sendMarks()
 	}
 	p.ai.tickSocket(now)
-	if p.rec.rec != nil && p.rec.rec.failed == nil {
-		if err := p.rec.rec.advance(p.rec.samplesAt(now)); err != nil {
+	if p.rec.rec != nil && p.rec.rec.Err() == nil {
+		if err := p.rec.rec.Advance(p.rec.samplesAt(now)); err != nil {
 			p.s.emit(RecordingFailed{Err: err})
 		}
 	}

@@ -8,10 +8,11 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/ringmaster/ringmaster/media/dsp"
-	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 // portRig is one session's port on a shard that nobody runs: a test turns its clock. The AI and the caller are the far ends of
@@ -121,7 +122,7 @@ func (r *portRig) Read() {
 	}
 }
 
-// Step turns the clock by a slot of 5 ms; the session's own comes every fourth time. It reports whether this was it.
+// step turns the clock by a slot of 5 ms; the session's own comes every fourth time. It reports whether this was it.
 func (r *portRig) step() bool {
 	r.now += slotNS
 	r.slot++
@@ -209,7 +210,7 @@ func (r *portRig) heard() (pcm []int16) {
 	}
 }
 
-// Frames of the AI, and an answer of ours.
+// frames of the AI, and an answer of ours.
 func aiText(s string) []byte     { return serverFrame(0x81, []byte(s)) }
 func aiAudio(pcm []int16) []byte { return serverFrame(0x82, pcmBytes(pcm)) }
 func aiMark(name string) []byte  { return aiText(`{"type":"mark","data":{"name":"` + name + `"}}`) }

@@ -1,6 +1,8 @@
 package media
 
-import "runtime"
+import (
+	"runtime"
+)
 
 // RaiseProcessors gives the scheduler of the process a processor for each tick thread and each job that computes, beside one for each
 // that the machine has, and returns how many tick threads an endpoint should have. A tick thread sleeps in a system call and

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 )
@@ -20,7 +22,7 @@ func TestRecordingIsPlayable(t *testing.T) {
 	r := newRig(t)
 	spec := r.spec("crash")
 	path := filepath.Join(t.TempDir(), "crash.wav")
-	spec.Recording = &RecordingSpec{Path: path, Start: time.Now()}
+	spec.Recording = &record.Spec{Path: path, Start: time.Now()}
 	sess, _ := r.open(spec)
 	p := newPhone(t)
 	p.call(sess)
@@ -58,7 +60,7 @@ func TestRecordingAppend(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, wavtest.Samples(8000, 2, half), 0o600))
 	spec := r.spec("append")
 	spec.Reconnected = true
-	spec.Recording = &RecordingSpec{Path: path, Start: start, Append: true}
+	spec.Recording = &record.Spec{Path: path, Start: start, Append: true}
 	sess, ai := r.open(spec)
 	ai.waitText(t, `"reconnect":true`)
 	p := newPhone(t)
@@ -74,4 +76,45 @@ func TestRecordingAppend(t *testing.T) {
 	require.Equal(t, -1, dsptest.Onset(left[16100:23500]))
 	require.Positive(t, dsptest.Onset(left[23500:]))
 	require.Greater(t, dsptest.Power(clearest(left[23500:], 700, 8000), 700, 8000), -20.0)
+}
+
+// TestCallOutlivesItsRecording has a session whose folder is missing: caller and AI hear each other all the same.
+func TestCallOutlivesItsRecording(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("nodisk")
+	start := time.Now()
+	spec.Recording = &record.Spec{Path: filepath.Join(t.TempDir(), "gone", "x.wav"), Start: start}
+	sess, ai := r.open(spec)
+	p := newPhone(t)
+	p.call(sess)
+	ai.say(dsptest.Tone(1000, 16000, 16000))
+	p.speak(dsptest.Tone(425, 8000, 8000))
+	require.ErrorIs(t, event[RecordingFailed](t, sess).Err, fs.ErrNotExist)
+	p.speak(dsptest.Tone(425, 8000, 4000))
+	require.Greater(t, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
+	require.GreaterOrEqual(t, dsptest.Onset(p.heard()), 0)
+	sess.Close(CloseHangup)
+	_, err := sess.FinishRecording(start, time.Now())
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// TestPauseOfASession reaches the recorder of a session, which may begin with a pause.
+func TestPauseOfASession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spec := r.spec("pause")
+	spec.Recording = &record.Spec{Path: filepath.Join(t.TempDir(), "call.wav"), Start: time.Now(), Paused: true}
+	sess, _ := r.open(spec)
+	paused := func() (paused bool) {
+		require.True(t, sess.sh.do(func() { paused = sess.port.rec.rec.Paused() }))
+		return paused
+	}
+	require.True(t, paused())
+	for _, want := range []bool{false, true, true, false} {
+		require.NoError(t, sess.PauseRecording(want))
+		require.Equal(t, want, paused())
+	}
+	none, _ := r.open(r.spec("none"))
+	require.ErrorIs(t, none.PauseRecording(true), ErrNoRecording)
 }

@@ -3,11 +3,12 @@ package media
 import (
 	"errors"
 	"fmt"
-	"github.com/ringmaster/ringmaster/media/dsp"
-	"github.com/ringmaster/ringmaster/media/netio"
 	"math/rand/v2"
 	"net/netip"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 const (

@@ -8,6 +8,7 @@ import (
 	"github.com/pion/rtp"
 
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -169,7 +170,7 @@ func (rx *fromCaller) frame(f *callerFrame, now int64) {
 	}
 	// 5. Recording, at the time at which it was spoken.
 	if rx.rec.rec != nil {
-		rx.rec.track.put(rx.rec.rec, rx.rec.samplesAt(f.from)-wav.SamplesIn(callerAdvance), narrow)
+		rx.rec.track.Put(rx.rec.rec, rx.rec.samplesAt(f.from)-wav.SamplesIn(record.CallerAdvance), narrow)
 	}
 	// 6. A tap's leg goes to its pair.
 	if !rx.port.tapped(narrow, now) {

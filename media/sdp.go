@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pion/sdp/v3"
+
 	"github.com/ringmaster/ringmaster/media/dsp"
 )
 

@@ -20,6 +20,8 @@ import (
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/tasks"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -63,7 +65,7 @@ type Server struct {
 	mu       sync.Mutex
 	state    serverState
 	sessions map[string]*Session // a nil value holds the id of a session that is being opened
-	tasks    tasks
+	tasks    tasks.Group
 
 	cpu       *fairshare.Slots // the jobs that compute off the tick threads
 	longTexts *fairshare.Bytes // text frames above maxPlainText, by owner
@@ -72,7 +74,7 @@ type Server struct {
 	// Set by Start, read after it.
 	sip      *sipEndpoint
 	shards   []*shard
-	recorder *recWriter
+	recorder *record.Writer
 	done     chan struct{} // closed when Close begins
 }
 
@@ -164,7 +166,7 @@ func (s *Server) Start(ctx context.Context) error {
 		closeShards(shards)
 		return fmt.Errorf("starting the media endpoint: %w", err)
 	}
-	s.sip, s.shards, s.recorder, s.state = ep, shards, newRecWriter(s.metrics, openRecFile), stateServing
+	s.sip, s.shards, s.recorder, s.state = ep, shards, record.NewWriter(s.metrics.recordings), stateServing
 	for _, sh := range shards {
 		sh.wg.Add(1)
 		go sh.run() //nolint:contextcheck // a tick thread ends by Close, not with the context of Start
@@ -206,7 +208,7 @@ func (s *Server) Close(ctx context.Context) error {
 	err := s.sip.Close(ctx)
 	closeShards(s.shards)
 	// What is left now ends by itself within seconds: redials are cancelled, decoders have no one to wait for.
-	s.tasks.wait(context.WithoutCancel(ctx))
+	s.tasks.Wait(context.WithoutCancel(ctx))
 	if err := errors.Join(err, s.closeRecorder(ctx)); err != nil {
 		return fmt.Errorf("closing the media endpoint: %w", err)
 	}
@@ -242,7 +244,7 @@ func (s *Server) SIPAddr() string {
 }
 
 // spawn runs fn in a goroutine that Close waits for. A panic in it is counted and logged, and ends nothing else.
-func (s *Server) spawn(fn func()) { s.tasks.run(func() { s.guard("goroutine", fn) }) }
+func (s *Server) spawn(fn func()) { s.tasks.Run(func() { s.guard("goroutine", fn) }) }
 
 // guard keeps a fault in fn from ending the process: it is logged and counted. It reports whether there was one.
 func (s *Server) guard(where string, fn func()) (faulty bool) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -31,7 +32,7 @@ type Session struct {
 	log      *slog.Logger
 	sh       *shard
 	port     *port // the shard's
-	file     *recFile
+	file     *record.File
 	rtpAddr  netip.AddrPort
 	released chan struct{} // closed by the shard when nothing of the session is left there
 	texts    atomic.Int32  // text frames that wait on the socket; written by the shard
@@ -82,7 +83,7 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 		}
 	}
 	if spec.Recording != nil {
-		sess.file = s.recorder.add(spec.Recording, sess.log)
+		sess.file = s.recorder.Add(spec.Recording, sess.log)
 	}
 	sess.port = p
 	meta := sess.meta(spec.Reconnected)
@@ -92,7 +93,7 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 	}
 	if watchErr != nil {
 		if sess.file != nil {
-			s.recorder.closeFile(sess.file)
+			sess.file.Close()
 		}
 		return nil, watchErr
 	}
@@ -127,12 +128,9 @@ func (p *port) begin(d *dialed, meta []byte) error {
 	}
 	if rec := p.s.spec.Recording; rec != nil {
 		p.rec.recStart = now - int64(p.sh.srv.cfg.Clock().Sub(rec.Start))
-		p.rec.rec = &recorder{
-			out: p.sh.srv.recorder, file: p.s.file, base: max(0, p.rec.samplesAt(now)),
-			window: make([]int16, 2*recWindow), paused: rec.Paused,
-		}
+		p.rec.rec = record.NewRecorder(p.s.file, max(0, p.rec.samplesAt(now)), rec.Paused)
 	}
-	p.rec.track.table = p.sh.slew
+	p.rec.track = record.NewTrack(p.sh.slew)
 	p.sh.add(p)
 	p.opened().Inc()
 	if d != nil {
@@ -380,7 +378,7 @@ func (s *Session) FinishRecording(answered, ended time.Time) (wav.Recording, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), recordingFlush)
 	defer cancel()
-	return s.srv.recorder.finish(ctx, s.file, answered, ended)
+	return s.file.Finish(ctx, answered, ended)
 }
 
 // PauseRecording leaves silence in the recording for what is said from now on, or records again. The recording's time goes

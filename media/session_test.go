@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 )
 
@@ -39,7 +40,7 @@ func TestToneBothWays(t *testing.T) {
 			spec.Subprotocol, spec.Audio = tc.proto, tc.audio
 			path := filepath.Join(t.TempDir(), "call.wav")
 			start := time.Now()
-			spec.Recording = &RecordingSpec{Path: path, Start: start}
+			spec.Recording = &record.Spec{Path: path, Start: start}
 			sess, ai := r.open(spec)
 			require.Equal(t, tc.proto, ai.proto)
 			p := newPhone(t)
@@ -95,7 +96,7 @@ func onsetError(t *testing.T) time.Duration {
 	spec := r.spec("onset")
 	path := filepath.Join(t.TempDir(), "call.wav")
 	start := time.Now()
-	spec.Recording = &RecordingSpec{Path: path, Start: start}
+	spec.Recording = &record.Spec{Path: path, Start: start}
 	sess, ai := r.open(spec)
 	p := newPhone(t)
 	p.call(sess)

@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
-	"golang.org/x/sys/unix"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 const (
@@ -45,7 +47,7 @@ type shard struct {
 	buf   []byte
 	out   []byte
 	pcm   [maxPayload]int16
-	slew  *slewTable // of the recordings
+	slew  *record.SlewTable // of the recordings
 	pool  chunkPool
 	tally tally
 	slot  int
@@ -62,7 +64,7 @@ func newShard(srv *Server) (*shard, error) {
 		srv: srv, log: srv.log, now: netio.Monotonic, poll: p,
 		inbox: make(chan func(), 256), quit: make(chan struct{}),
 		count: 1, held: map[*port]struct{}{},
-		slew: newSlewTable(), buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
+		slew: record.NewSlewTable(), buf: make([]byte, readBuffer), out: make([]byte, 0, 4096),
 	}, nil
 }
 
@@ -139,7 +141,7 @@ func (sh *shard) end() {
 	}
 }
 
-// Step does one slot's work: the playout of this slot's sessions, behind the input that is there for them, and then the input
+// step does one slot's work: the playout of this slot's sessions, behind the input that is there for them, and then the input
 // of all others. So a packet leaves as near to its time as it can, and takes the AI's newest audio along.
 func (sh *shard) step(now, due int64) {
 	sh.wall = time.Now().UnixNano() - now
@@ -256,7 +258,7 @@ func (sh *shard) idle() bool {
 	return true
 }
 
-// Add gives a session the emptiest slot.
+// add gives a session the emptiest slot.
 func (sh *shard) add(p *port) {
 	best := 0
 	for i := range sh.ports {

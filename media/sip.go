@@ -114,7 +114,7 @@ func (e *sipEndpoint) served(err error) {
 
 // close ends the user agent once the legs' BYEs are answered or ctx is over.
 func (e *sipEndpoint) Close(ctx context.Context) error {
-	e.srv.tasks.wait(ctx)
+	e.srv.tasks.Wait(ctx)
 	e.closing.Store(true)
 	err := errors.Join(e.udp.Close(), e.tcp.Close(), e.ua.Close())
 	e.wg.Wait()

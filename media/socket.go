@@ -2,10 +2,11 @@ package media
 
 import (
 	"errors"
-	"github.com/ringmaster/ringmaster/media/dsp"
-	"github.com/ringmaster/ringmaster/media/netio"
 	"slices"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 const (
@@ -174,7 +175,7 @@ func (a *aiSocket) takeInput(s *socket, now int64) {
 	}
 }
 
-// Feed gives bytes to the frame reader, up to a text frame that is decoded elsewhere or to the end of the socket's share, and
+// feed gives bytes to the frame reader, up to a text frame that is decoded elsewhere or to the end of the socket's share, and
 // returns how many were taken.
 func (a *aiSocket) feed(b []byte, now int64) int {
 	s := a.sock
@@ -406,8 +407,8 @@ func (a *aiSocket) shutdown(code int, reason CloseReason, now int64) {
 	a.leg.closeRTP()
 	if a.rec.rec != nil {
 		a.rec.track.Flush(a.rec.rec)
-		a.rec.rec.finish(a.rec.samplesAt(now))
-		a.sh.srv.recorder.closeFile(a.s.file)
+		a.rec.rec.Finish(a.rec.samplesAt(now))
+		a.s.file.Close()
 	}
 	if a.sock != nil {
 		a.Write(opClose, closePayload(code, string(reason)), false, now)

@@ -2,8 +2,9 @@ package media
 
 import (
 	"errors"
-	"github.com/ringmaster/ringmaster/media/netio"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 const (
@@ -106,7 +107,7 @@ func (a *aiSocket) Write(op byte, payload []byte, audio bool, now int64) {
 	}
 }
 
-// Push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
+// push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
 func (a *aiSocket) push(b []byte, now int64) bool {
 	s := a.sock
 	n, err := s.st.Write(b)

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // TapSide says which part of a call the leg of a tap brings, seen from the channel that is tapped.
@@ -123,7 +124,7 @@ type tapBuffer struct {
 }
 
 // put appends samples; what exceeds the room pushes out the oldest.
-func (b *tapBuffer) put(pcm []int16) {
+func (b *tapBuffer) Put(pcm []int16) {
 	if len(pcm) > tapHold {
 		pcm = pcm[len(pcm)-tapHold:]
 	}
@@ -145,13 +146,13 @@ func (b *tapBuffer) pad(n int) {
 
 // put takes samples of one side and sends on what both sides have. A side that is missing, or late by more than tapSkew, is
 // silence.
-func (t *tapPair) put(side TapSide, pcm []int16, now int64) {
-	i := leftChannel
+func (t *tapPair) Put(side TapSide, pcm []int16, now int64) {
+	i := record.Left
 	if side == TapOther {
-		i = rightChannel
+		i = record.Right
 	}
-	t.side[i].put(pcm)
-	left, right := &t.side[leftChannel], &t.side[rightChannel]
+	t.side[i].Put(pcm)
+	left, right := &t.side[record.Left], &t.side[record.Right]
 	n := max(min(left.n, right.n), max(left.n, right.n)-tapSkew)
 	if n == 0 || t.main == nil || t.main.closing {
 		return
@@ -173,7 +174,7 @@ func (p *port) tapped(pcm []int16, now int64) bool {
 	case t == nil:
 		return false
 	case t.pair != nil:
-		t.pair.put(t.side, pcm, now)
+		t.pair.Put(t.side, pcm, now)
 		return true
 	}
 	return !t.socket

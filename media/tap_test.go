@@ -9,6 +9,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // TestTapMixed sends what the leg brings to the socket, and nothing the other way: what the AI says and plays is dropped and
@@ -131,15 +132,15 @@ func TestTapPair(t *testing.T) {
 	pair := &tapPair{main: p}
 	frame := dsptest.Tone(500, dsp.SampleRate, dsp.FrameSamples)
 	for i := range 10 {
-		pair.put(TapCaller, frame, 0)
+		pair.Put(TapCaller, frame, 0)
 		want := max(0, i+1-tapSkew/dsp.FrameSamples) * dsp.FrameSamples
 		require.Equal(t, uint64(want/dsp.FrameSamples), p.stats.FramesDropped, "frames that were ready, to a socket that is not there")
 	}
-	require.Equal(t, tapSkew, pair.side[leftChannel].n)
-	pair.put(TapOther, frame, 0)
-	require.Equal(t, tapSkew-dsp.FrameSamples, pair.side[leftChannel].n)
+	require.Equal(t, tapSkew, pair.side[record.Left].n)
+	pair.Put(TapOther, frame, 0)
+	require.Equal(t, tapSkew-dsp.FrameSamples, pair.side[record.Left].n)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		pair.put(TapCaller, frame, 0)
-		pair.put(TapOther, frame, 0)
+		pair.Put(TapCaller, frame, 0)
+		pair.Put(TapOther, frame, 0)
 	}), "nothing is allocated per frame")
 }

@@ -34,7 +34,7 @@ type textFrame struct {
 	mark string  // the name in a mark
 	pcm  []int16 // the audio of a playAudio
 	rate int     // its rate, playout's when it began to be decoded
-	cut  int     // Samples that were left out, since playout has no room for them
+	cut  int     // samples that were left out, since playout has no room for them
 }
 
 // maxName bounds a mark's name and a frame's id, in characters.

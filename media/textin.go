@@ -59,7 +59,7 @@ func (a *aiSocket) decodeApart(s *socket, msg []byte) {
 		srv.guard("text decoder", func() {
 			// Nothing ends the wait early: jobs are short, and Close waits for them.
 			_ = srv.cpu.Do(context.Background(), a.s.spec.Owner, fairshare.Urgent, func() { f, err = dec.decode(msg, true) })
-			srv.buffers.put(msg) // the decoder keeps nothing of it
+			srv.buffers.Put(msg) // the decoder keeps nothing of it
 		})
 	})
 }

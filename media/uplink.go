@@ -44,7 +44,7 @@ func (u *uplink) setRate(hz int) error {
 	return nil
 }
 
-// Feed encodes samples of the leg's rate.
+// feed encodes samples of the leg's rate.
 func (u *uplink) feed(pcm []int16) {
 	u.compact()
 	u.pcm = u.res.Process(u.pcm[:0], pcm)
@@ -147,7 +147,7 @@ func (d *downlink) unit() int {
 	return d.channels
 }
 
-// Feed decodes a piece; the result is valid until the next one.
+// feed decodes a piece; the result is valid until the next one.
 func (d *downlink) feed(p []byte) []int16 {
 	d.pcm = d.pcm[:0]
 	unit := d.unit()

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	"github.com/ringmaster/ringmaster/media/netio"
 	"golang.org/x/sys/unix"
+
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 // sendBuffer bounds what the kernel holds for an AI that reads slowly: about two seconds of 16 kHz audio. More would be

@@ -74,7 +74,7 @@ type frameReader struct {
 	nctl    int
 }
 
-// Feed reads p and returns how much of it was used: all, unless the sink stopped it or an error was found.
+// feed reads p and returns how much of it was used: all, unless the sink stopped it or an error was found.
 func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 	used := 0
 	for {
@@ -139,7 +139,7 @@ func (r *frameReader) askLong(sink frameSink) (bool, error) {
 	return true, nil
 }
 
-// Finish ends a frame whose body is complete. It reports false when the sink wants a pause.
+// finish ends a frame whose body is complete. It reports false when the sink wants a pause.
 func (r *frameReader) finish(sink frameSink) bool {
 	r.body, r.nhead = false, 0
 	if r.op >= opClose {
@@ -171,7 +171,7 @@ func (r *frameReader) finish(sink frameSink) bool {
 // drop gives back what a long message has come to that nobody will read.
 func (r *frameReader) drop() {
 	if r.long {
-		r.buffers.put(r.msg)
+		r.buffers.Put(r.msg)
 		r.msg, r.plain, r.long = nil, nil, false
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"github.com/ringmaster/ringmaster/media/netio"
 	"io"
 	"net"
 	"os"
 	"time"
+
+	"github.com/ringmaster/ringmaster/media/netio"
 )
 
 // ErrNoCertificate means that a file holds no certificate in PEM.

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/record"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -34,11 +35,11 @@ type recorder struct {
 }
 
 // recordingSpec describes the recording of an AI session; nil before the answer.
-func (r *recorder) recordingSpec() *media.RecordingSpec {
+func (r *recorder) recordingSpec() *record.Spec {
 	if r.answerAt == nil {
 		return nil
 	}
-	return &media.RecordingSpec{
+	return &record.Spec{
 		Path: r.c.recordPath(r.id), Start: *r.answerAt, Append: r.voice.ai.resumed, Encoding: r.c.cfg.RecordEncoding, Paused: r.paused,
 	}
 }

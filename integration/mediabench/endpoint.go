@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/record"
 )
 
 // endpoint is the part that is measured: a media.Server with one session for each caller.
@@ -148,7 +149,7 @@ func (e *endpoint) spec(i int, url string, o Options) media.SessionSpec {
 		ReconnectFor: 5 * time.Second,
 	}
 	if o.Record {
-		spec.Recording = &media.RecordingSpec{Path: filepath.Join(e.dir, spec.ID+".wav"), Start: time.Now()}
+		spec.Recording = &record.Spec{Path: filepath.Join(e.dir, spec.ID+".wav"), Start: time.Now()}
 	}
 	return spec
 }

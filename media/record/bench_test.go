@@ -1,4 +1,4 @@
-package media
+package record
 
 import (
 	"io/fs"
@@ -36,16 +36,16 @@ func BenchmarkRecording(b *testing.B) {
 			var used time.Duration
 			for range b.N {
 				dir := b.TempDir()
-				w := newRecWriter(testMetrics(b), openRecFile)
+				w := newWriter(NewMetrics(), openFile)
 				if encoding == "none" {
-					w.open = func(*RecordingSpec) (recDisk, wav.Layout, int64, error) {
+					w.open = func(*Spec) (disk, wav.Layout, int64, error) {
 						lay, err := wav.LayoutOf(wav.PCM)
 						return nowhere{path: dir}, lay, 0, err
 					}
 				}
-				recs := make([]*recorder, calls)
+				recs := make([]*testRecorder, calls)
 				for i := range recs {
-					spec := RecordingSpec{Path: filepath.Join(dir, strconv.Itoa(i)), Encoding: encoding}
+					spec := Spec{Path: filepath.Join(dir, strconv.Itoa(i)), Encoding: encoding}
 					if encoding == "none" {
 						spec.Path = dir
 					}
@@ -55,13 +55,13 @@ func BenchmarkRecording(b *testing.B) {
 				before := cpuTime(b)
 				for pos := int64(0); pos < length*dsp.SampleRate; pos += dsp.FrameSamples {
 					for _, rec := range recs {
-						rec.put(leftChannel, pos, frame)
-						rec.put(rightChannel, pos, frame)
-						if err := rec.advance(pos + dsp.FrameSamples); err != nil {
+						rec.Put(Left, pos, frame)
+						rec.Put(Right, pos, frame)
+						if err := rec.Advance(pos + dsp.FrameSamples); err != nil {
 							b.Fatal(err)
 						}
 					}
-					if pos%recBlock == 0 {
+					if pos%blockSamples == 0 {
 						w.breathe(b, calls)
 					}
 				}
@@ -81,11 +81,11 @@ func BenchmarkRecording(b *testing.B) {
 
 // nowhere is a disk that takes everything and keeps nothing.
 type nowhere struct {
-	recDisk
+	disk
 	path string
 }
 
-// Stat implements recDisk.
+// Stat implements disk.
 func (n nowhere) Stat() (fs.FileInfo, error) { return os.Stat(n.path) }
 
 func (nowhere) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }

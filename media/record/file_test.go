@@ -1,4 +1,4 @@
-package media
+package record
 
 import (
 	"bufio"
@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/wav"
@@ -44,27 +44,20 @@ func requireMarks(t *testing.T, s wavtest.Strict, lay wav.Layout) {
 }
 
 // putMarks records marks of 20 ms on both channels and lets the clock go on.
-func putMarks(rec *recorder, pos int64) error {
+func putMarks(rec *testRecorder, pos int64) error {
 	var pcm [dsp.FrameSamples]int16
 	for ch := range 2 {
 		for i := range pcm {
 			pcm[i] = wavtest.MarkAt(pos+int64(i), ch)
 		}
-		rec.put(ch, pos, pcm[:])
+		rec.Put(ch, pos, pcm[:])
 	}
-	return rec.advance(pos + dsp.FrameSamples)
+	return rec.Advance(pos + dsp.FrameSamples)
 }
 
-func testMetrics(tb testing.TB) *metrics {
-	tb.Helper()
-	m, err := newMetrics(prometheus.NewRegistry())
-	require.NoError(tb, err)
-	return m
-}
-
-func newTestWriter(t *testing.T, open recOpen) *recWriter {
+func newTestWriter(t *testing.T, open opener) *Writer {
 	t.Helper()
-	w := newRecWriter(testMetrics(t), open)
+	w := newWriter(NewMetrics(), open)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
@@ -73,26 +66,33 @@ func newTestWriter(t *testing.T, open recOpen) *recWriter {
 	return w
 }
 
-func newTestRecorder(w *recWriter, spec RecordingSpec) *recorder {
-	return &recorder{out: w, file: w.add(&spec, slog.New(slog.DiscardHandler)), window: make([]int16, 2*recWindow)}
+// testRecorder is a recorder and its file.
+type testRecorder struct {
+	*Recorder
+	file *File
 }
 
-func (w *recWriter) backlog() int {
+func newTestRecorder(w *Writer, spec Spec) *testRecorder {
+	f := w.Add(&spec, slog.New(slog.DiscardHandler))
+	return &testRecorder{Recorder: NewRecorder(f, 0, false), file: f}
+}
+
+func (w *Writer) backlog() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.waiting
 }
 
 // breathe waits until the writer has caught up, so that a test which is faster than time does not end its recordings.
-func (w *recWriter) breathe(tb testing.TB, most int) {
+func (w *Writer) breathe(tb testing.TB, most int) {
 	tb.Helper()
 	require.True(tb, w.catchesUp(most), "the writer is stuck")
 }
 
-func (w *recWriter) catchesUp(most int) bool {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(soon); w.backlog() > most; <-tick.C {
+func (w *Writer) catchesUp(most int) bool {
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(soon); w.backlog() > most; <-ticker.C {
 		if time.Now().After(deadline) {
 			return false
 		}
@@ -106,23 +106,23 @@ func TestRecordingIsValidAtEveryMoment(t *testing.T) {
 	for _, encoding := range wav.Encodings() {
 		t.Run(string(encoding), func(t *testing.T) {
 			t.Parallel()
-			w := newTestWriter(t, openRecFile)
+			w := newTestWriter(t, openFile)
 			path := filepath.Join(t.TempDir(), "grow.wav")
 			lay, err := wav.LayoutOf(encoding)
 			require.NoError(t, err)
-			rec := newTestRecorder(w, RecordingSpec{Path: path, Encoding: encoding})
+			rec := newTestRecorder(w, Spec{Path: path, Encoding: encoding})
 			written := make(chan error, 1)
 			const length = 15 * dsp.SampleRate
 			go func() {
 				var err error
 				for pos := int64(0); pos < length && err == nil; pos += dsp.FrameSamples {
 					err = putMarks(rec, pos)
-					if pos%recBlock == 0 && !w.catchesUp(1) {
+					if pos%blockSamples == 0 && !w.catchesUp(1) {
 						err = errors.New("the writer is stuck")
 					}
 				}
-				rec.finish(length)
-				w.closeFile(rec.file)
+				rec.Finish(length)
+				rec.file.Close()
 				written <- err
 			}()
 			reads, sizes := 0, map[int]bool{}
@@ -161,15 +161,19 @@ func TestRecordingIsValidAtEveryMoment(t *testing.T) {
 // recordEnv makes the test binary a process that records marks to the path that it names, in real time, until it is killed.
 const recordEnv = "RINGMASTER_TEST_RECORD"
 
+// TestMain runs the tests, or, in a process that a test has started, a recorder.
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(recordEnv); spec != "" {
+		os.Exit(recordMarks(spec, os.Stdout))
+	}
+	goleak.VerifyTestMain(m)
+}
+
 // recordMarks is that process. It prints how far its clock is before each 20 ms.
 func recordMarks(spec string, out io.Writer) int {
 	encoding, path, _ := strings.Cut(spec, ":")
-	m, err := newMetrics(nil)
-	if err != nil {
-		return 1
-	}
-	w := newRecWriter(m, openRecFile)
-	rec := newTestRecorder(w, RecordingSpec{Path: path, Encoding: wav.Encoding(encoding)})
+	w := NewWriter(NewMetrics())
+	rec := newTestRecorder(w, Spec{Path: path, Encoding: wav.Encoding(encoding)})
 	grid := time.NewTicker(20 * time.Millisecond)
 	next := int64(0)
 	for began := time.Now(); ; <-grid.C {
@@ -239,14 +243,14 @@ func killRecording(t *testing.T, encoding wav.Encoding) (lacking int64) {
 // TestAppendKeepsTheEncoding goes on in a file of another encoding than is configured now; the gap is that one's silence.
 func TestAppendKeepsTheEncoding(t *testing.T) {
 	t.Parallel()
-	w := newTestWriter(t, openRecFile)
+	w := newTestWriter(t, openFile)
 	path := filepath.Join(t.TempDir(), "a.wav")
-	first := newTestRecorder(w, RecordingSpec{Path: path, Encoding: wav.ULaw})
+	first := newTestRecorder(w, Spec{Path: path, Encoding: wav.ULaw})
 	for pos := int64(0); pos < dsp.SampleRate; pos += dsp.FrameSamples {
 		require.NoError(t, putMarks(first, pos))
 	}
-	first.finish(dsp.SampleRate)
-	w.closeFile(first.file)
+	first.Finish(dsp.SampleRate)
+	first.file.Close()
 	<-first.file.done
 	crashed, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
@@ -254,13 +258,13 @@ func TestAppendKeepsTheEncoding(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, crashed.Close())
 
-	again := newTestRecorder(w, RecordingSpec{Path: path, Encoding: wav.PCM, Append: true})
-	again.base = 3 * dsp.SampleRate
-	for pos := again.base; pos < 4*dsp.SampleRate; pos += dsp.FrameSamples {
+	again := newTestRecorder(w, Spec{Path: path, Encoding: wav.PCM, Append: true})
+	again.Base = 3 * dsp.SampleRate
+	for pos := again.Base; pos < 4*dsp.SampleRate; pos += dsp.FrameSamples {
 		require.NoError(t, putMarks(again, pos))
 	}
-	again.finish(4 * dsp.SampleRate)
-	w.closeFile(again.file)
+	again.Finish(4 * dsp.SampleRate)
+	again.file.Close()
 	<-again.file.done
 	s := wavtest.ReadStrict(t, path)
 	require.Equal(t, wav.FormatULaw, s.Format)
@@ -271,8 +275,8 @@ func TestAppendKeepsTheEncoding(t *testing.T) {
 
 	broken := filepath.Join(t.TempDir(), "broken.wav")
 	require.NoError(t, os.WriteFile(broken, []byte("ID3"+strings.Repeat("x", 100)), 0o600))
-	fresh := newTestRecorder(w, RecordingSpec{Path: broken, Append: true})
-	w.closeFile(fresh.file)
+	fresh := newTestRecorder(w, Spec{Path: broken, Append: true})
+	fresh.file.Close()
 	<-fresh.file.done
 	require.Zero(t, wavtest.ReadStrict(t, broken).Frames, "what is no recording is begun anew")
 }
@@ -280,9 +284,9 @@ func TestAppendKeepsTheEncoding(t *testing.T) {
 // TestRecordingAcrossTheWindow puts frames that lie across the window's end, out of order and of odd sizes.
 func TestRecordingAcrossTheWindow(t *testing.T) {
 	t.Parallel()
-	w := newTestWriter(t, openRecFile)
+	w := newTestWriter(t, openFile)
 	path := filepath.Join(t.TempDir(), "ring.wav")
-	rec := newTestRecorder(w, RecordingSpec{Path: path})
+	rec := newTestRecorder(w, Spec{Path: path})
 	const size, length = 331, 10 * dsp.SampleRate
 	put := func(pos int64) {
 		var pcm [size]int16
@@ -290,13 +294,13 @@ func TestRecordingAcrossTheWindow(t *testing.T) {
 			for i := range pcm {
 				pcm[i] = wavtest.MarkAt(pos+int64(i), ch)
 			}
-			rec.put(ch, pos, pcm[:])
+			rec.Put(ch, pos, pcm[:])
 		}
 	}
 	for pos := int64(0); pos < length; pos += 2 * size {
 		put(pos + size)
 		put(pos)
-		require.NoError(t, rec.advance(pos))
+		require.NoError(t, rec.Advance(pos))
 		w.breathe(t, 8)
 	}
 	closed(t, w, rec, length)
@@ -305,3 +309,9 @@ func TestRecordingAcrossTheWindow(t *testing.T) {
 	requireMarks(t, s, rec.file.lay)
 	require.Zero(t, rec.clipped)
 }
+
+const (
+	// soon bounds the wait for what comes at once on an idle machine, tick is how often one looks.
+	soon = 30 * time.Second
+	tick = 5 * time.Millisecond
+)

@@ -1,4 +1,4 @@
-package media
+package record
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
-	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/wav/wavtest"
 )
@@ -56,8 +55,8 @@ func (a *alerts) all() []string {
 	return slices.Clone(a.seen)
 }
 
-func (w *recWriter) failures(reason string) float64 {
-	return testutil.ToFloat64(w.metrics.recordingFailures.WithLabelValues(reason))
+func (w *Writer) failures(reason string) float64 {
+	return testutil.ToFloat64(w.metrics.failures.WithLabelValues(reason))
 }
 
 // tinyDisk mounts a file system of so many kilobytes, and skips the test where that is not allowed.
@@ -72,13 +71,13 @@ func tinyDisk(t *testing.T, kilobytes int) string {
 }
 
 // fill records marks until a position, or until the recording fails, and tells the error.
-func fill(t *testing.T, w *recWriter, rec *recorder, from, to int64) error {
+func fill(t *testing.T, w *Writer, rec *testRecorder, from, to int64) error {
 	t.Helper()
 	for pos := from; pos < to; pos += dsp.FrameSamples {
 		if err := putMarks(rec, pos); err != nil {
 			return err
 		}
-		if pos%recBlock == 0 {
+		if pos%blockSamples == 0 {
 			w.breathe(t, 4)
 		}
 	}
@@ -87,10 +86,10 @@ func fill(t *testing.T, w *recWriter, rec *recorder, from, to int64) error {
 }
 
 // closed ends a recording and waits for its file.
-func closed(t *testing.T, w *recWriter, rec *recorder, end int64) {
+func closed(t *testing.T, w *Writer, rec *testRecorder, end int64) {
 	t.Helper()
-	rec.finish(end)
-	w.closeFile(rec.file)
+	rec.Finish(end)
+	rec.file.Close()
 	select {
 	case <-rec.file.done:
 	case <-time.After(soon):
@@ -106,12 +105,12 @@ func TestDiskFull(t *testing.T) {
 		t.Run(string(encoding), func(t *testing.T) {
 			t.Parallel()
 			full := tinyDisk(t, 128)
-			w := newTestWriter(t, openRecFile)
+			w := newTestWriter(t, openFile)
 			log := &alerts{}
 			path := filepath.Join(full, "a.wav")
-			rec := newTestRecorder(w, RecordingSpec{Path: path, Encoding: encoding, Start: time.Unix(1000, 0)})
+			rec := newTestRecorder(w, Spec{Path: path, Encoding: encoding, Start: time.Unix(1000, 0)})
 			rec.file.log = slog.New(log)
-			other := newTestRecorder(w, RecordingSpec{Path: filepath.Join(t.TempDir(), "b.wav"), Encoding: encoding})
+			other := newTestRecorder(w, Spec{Path: filepath.Join(t.TempDir(), "b.wav"), Encoding: encoding})
 
 			const length = 30 * dsp.SampleRate
 			err := fill(t, w, rec, 0, length)
@@ -124,11 +123,11 @@ func TestDiskFull(t *testing.T) {
 			require.InDelta(t, 1, w.failures("disk_full"), 0)
 			require.Eventually(t, func() bool { return len(log.all()) == 1 }, soon, tick)
 			require.Equal(t, []string{"disk_full"}, log.all())
-			require.InDelta(t, 1, testutil.ToFloat64(w.metrics.recordings.WithLabelValues("failed")), 0)
-			require.InDelta(t, 1, testutil.ToFloat64(w.metrics.recordings.WithLabelValues("ok")), 0)
+			require.InDelta(t, 1, testutil.ToFloat64(w.metrics.files.WithLabelValues("failed")), 0)
+			require.InDelta(t, 1, testutil.ToFloat64(w.metrics.files.WithLabelValues("ok")), 0)
 
 			start := time.Unix(1000, 0)
-			info, err := w.finish(t.Context(), rec.file, start, start.Add(30*time.Second))
+			info, err := rec.file.Finish(t.Context(), start, start.Add(30*time.Second))
 			require.NoError(t, err)
 			require.True(t, info.Partial)
 			s := wavtest.ReadStrict(t, path)
@@ -159,20 +158,20 @@ func TestNoRoomForTheSilence(t *testing.T) {
 
 // gatedDisk hangs in its writes while its gate is shut.
 type gatedDisk struct {
-	recDisk
+	disk
 	gate <-chan struct{}
 }
 
 // WriteAt implements io.WriterAt.
 func (d gatedDisk) WriteAt(b []byte, at int64) (int, error) {
 	<-d.gate
-	return d.recDisk.WriteAt(b, at)
+	return d.disk.WriteAt(b, at)
 }
 
 // gated opens recordings whose name contains "hung" on a disk that hangs.
-func gated(gate <-chan struct{}) recOpen {
-	return func(spec *RecordingSpec) (recDisk, wav.Layout, int64, error) {
-		disk, lay, frames, err := openRecFile(spec)
+func gated(gate <-chan struct{}) opener {
+	return func(spec *Spec) (disk, wav.Layout, int64, error) {
+		disk, lay, frames, err := openFile(spec)
 		if err == nil && strings.Contains(spec.Path, "hung") {
 			disk = gatedDisk{disk, gate}
 		}
@@ -187,10 +186,10 @@ func TestOneFileHangs(t *testing.T) {
 	gate := make(chan struct{})
 	w := newTestWriter(t, gated(gate))
 	dir := t.TempDir()
-	hung := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "hung.wav")})
-	others := make([]*recorder, 5)
+	hung := newTestRecorder(w, Spec{Path: filepath.Join(dir, "hung.wav")})
+	others := make([]*testRecorder, 5)
 	for i := range others {
-		others[i] = newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, strconv.Itoa(i)+".wav")})
+		others[i] = newTestRecorder(w, Spec{Path: filepath.Join(dir, strconv.Itoa(i)+".wav")})
 	}
 	const length = 15 * dsp.SampleRate
 	for pos := int64(0); pos < length; pos += dsp.FrameSamples {
@@ -198,20 +197,20 @@ func TestOneFileHangs(t *testing.T) {
 		for _, rec := range others {
 			require.NoError(t, putMarks(rec, pos))
 		}
-		if pos%recBlock == 0 {
-			w.breathe(t, recFileBuffer+8) // the hung one's own may wait
+		if pos%blockSamples == 0 {
+			w.breathe(t, maxFileBlocks+8) // the hung one's own may wait
 		}
 	}
 	require.InDelta(t, 0, w.failures("disk_slow"), 0)
-	require.Positive(t, testutil.ToFloat64(w.metrics.recordingSkipped))
+	require.Positive(t, testutil.ToFloat64(w.metrics.skipped))
 	for _, rec := range others {
 		closed(t, w, rec, length)
 		require.Equal(t, length, wavtest.ReadStrict(t, rec.file.spec.Path).Frames)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	w.closeFile(hung.file)
-	_, err := w.finish(ctx, hung.file, time.Time{}, time.Time{}.Add(15*time.Second))
+	hung.file.Close()
+	_, err := hung.file.Finish(ctx, time.Time{}, time.Time{}.Add(15*time.Second))
 	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody waits for good")
 	require.InDelta(t, 1, w.failures("disk_slow"), 0)
 	close(gate)
@@ -220,12 +219,12 @@ func TestOneFileHangs(t *testing.T) {
 }
 
 // stall records for so long on many recordings at once while the disk hangs, and tells how many blocks waited at most.
-func stall(t *testing.T, w *recWriter, recs []*recorder, from, to int64) (most int) {
+func stall(t *testing.T, w *Writer, recs []*testRecorder, from, to int64) (most int) {
 	t.Helper()
-	for pos := from; pos < to; pos += recBlock {
+	for pos := from; pos < to; pos += blockSamples {
 		for _, rec := range recs {
-			rec.put(leftChannel, pos, []int16{1000})
-			require.NoError(t, rec.Flush(recBlock))
+			rec.Put(Left, pos, []int16{1000})
+			require.NoError(t, rec.Flush(blockSamples))
 		}
 		most = max(most, w.backlog())
 	}
@@ -233,12 +232,12 @@ func stall(t *testing.T, w *recWriter, recs []*recorder, from, to int64) (most i
 }
 
 // hungRecordings are many recordings on a disk whose gate is shut.
-func hungRecordings(t *testing.T, w *recWriter, n int) []*recorder {
+func hungRecordings(t *testing.T, w *Writer, n int) []*testRecorder {
 	t.Helper()
 	dir := t.TempDir()
-	recs := make([]*recorder, n)
+	recs := make([]*testRecorder, n)
 	for i := range recs {
-		recs[i] = newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "hung"+strconv.Itoa(i)+".wav")})
+		recs[i] = newTestRecorder(w, Spec{Path: filepath.Join(dir, "hung"+strconv.Itoa(i)+".wav")})
 	}
 	return recs
 }
@@ -251,16 +250,16 @@ func TestDiskStalls(t *testing.T) {
 	recs := hungRecordings(t, w, 600)
 	const length = 10 * dsp.SampleRate
 	most := stall(t, w, recs, 0, length)
-	require.Greater(t, most, recBuffer, "64 MiB alone would not do")
+	require.Greater(t, most, maxBlocks, "64 MiB alone would not do")
 	close(gate)
 	for _, rec := range recs {
 		closed(t, w, rec, length)
 	}
-	require.Zero(t, testutil.ToFloat64(w.metrics.recordingSkipped))
+	require.Zero(t, testutil.ToFloat64(w.metrics.skipped))
 	require.Equal(t, length, wavtest.ReadStrict(t, recs[0].file.spec.Path).Frames)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	require.LessOrEqual(t, w.blocks, recBuffer, "the memory is given back")
+	require.LessOrEqual(t, w.blocks, maxBlocks, "the memory is given back")
 	require.Len(t, w.free, w.blocks)
 }
 
@@ -280,20 +279,20 @@ func TestDiskStallsLong(t *testing.T) {
 	require.NotZero(t, s.Left[9*dsp.SampleRate], "10 s are kept")
 	require.Zero(t, s.Left[19*dsp.SampleRate])
 	require.NotZero(t, s.Left[20*dsp.SampleRate], "it goes on at its time")
-	require.InDelta(t, 8.5, testutil.ToFloat64(w.metrics.recordingSkipped), 1)
+	require.InDelta(t, 8.5, testutil.ToFloat64(w.metrics.skipped), 1)
 }
 
 // TestRoundsBeginEarly has a quarter of the bound end the writer's pause.
 func TestRoundsBeginEarly(t *testing.T) {
 	t.Parallel()
-	w := &recWriter{metrics: testMetrics(t), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
-	files := make([]*recFile, 1+recBuffer/4/recFileBuffer)
+	w := &Writer{metrics: NewMetrics(), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	files := make([]*File, 1+maxBlocks/4/maxFileBlocks)
 	for i := range files {
-		files[i] = &recFile{busy: true}
+		files[i] = &File{busy: true}
 	}
 	for n := range w.bound() / 4 {
 		require.Empty(t, w.hurry, n)
-		require.NoError(t, w.put(files[n/recFileBuffer], 0, make([]int16, 2)))
+		require.NoError(t, files[n/maxFileBlocks].Put(0, make([]int16, 2)))
 	}
 	require.Len(t, w.hurry, 1)
 }
@@ -302,15 +301,15 @@ func TestRoundsBeginEarly(t *testing.T) {
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newRecWriter(testMetrics(t), gated(gate))
+	w := newWriter(NewMetrics(), gated(gate))
 	recs := hungRecordings(t, w, 300)
 	most := stall(t, w, recs, 0, 20*dsp.SampleRate)
 	w.mu.Lock()
 	made, helpers, bound := w.blocks, w.helpers, w.bound()
 	w.mu.Unlock()
-	require.LessOrEqual(t, most, recFileBuffer*len(recs))
+	require.LessOrEqual(t, most, maxFileBlocks*len(recs))
 	require.LessOrEqual(t, made, bound, "the memory is bounded")
-	require.Less(t, helpers, recWorkers)
+	require.Less(t, helpers, maxWorkers)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, w.Close(ctx), context.DeadlineExceeded)
@@ -321,37 +320,37 @@ func TestDiskHangs(t *testing.T) {
 // TestFolderVanishes deletes the folder of recordings under a call, and another's before it begins.
 func TestFolderVanishes(t *testing.T) {
 	t.Parallel()
-	w := newTestWriter(t, openRecFile)
+	w := newTestWriter(t, openFile)
 	dir := filepath.Join(t.TempDir(), "spool")
 	require.NoError(t, os.Mkdir(dir, 0o750))
 	path := filepath.Join(dir, "a.wav")
-	rec := newTestRecorder(w, RecordingSpec{Path: path})
+	rec := newTestRecorder(w, Spec{Path: path})
 	require.NoError(t, fill(t, w, rec, 0, 2*dsp.SampleRate))
 	require.NoError(t, os.RemoveAll(dir))
 	require.ErrorIs(t, fill(t, w, rec, 2*dsp.SampleRate, 30*dsp.SampleRate), fs.ErrNotExist)
 	closed(t, w, rec, 30*dsp.SampleRate)
 	require.InDelta(t, 1, w.failures("missing"), 0)
 	s := wavtest.ReadStrict(t, path)
-	require.GreaterOrEqual(t, s.Frames, 2*dsp.SampleRate-recBlock-recHold, "what was recorded is brought back")
+	require.GreaterOrEqual(t, s.Frames, 2*dsp.SampleRate-blockSamples-holdSamples, "what was recorded is brought back")
 	requireMarks(t, s, rec.file.lay)
 
-	short := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "short.wav")})
+	short := newTestRecorder(w, Spec{Path: filepath.Join(dir, "short.wav")})
 	require.NoError(t, fill(t, w, short, 0, dsp.SampleRate))
 	require.NoError(t, os.RemoveAll(dir))
 	closed(t, w, short, dsp.SampleRate)
 	require.InDelta(t, 2, w.failures("missing"), 0, "it is noticed at the end, too")
 
-	replaced := newTestRecorder(w, RecordingSpec{Path: path})
+	replaced := newTestRecorder(w, Spec{Path: path})
 	require.NoError(t, fill(t, w, replaced, 0, dsp.SampleRate))
 	require.NoError(t, os.WriteFile(path+".other", []byte("somebody else's"), 0o600))
 	require.NoError(t, os.Rename(path+".other", path))
 	closed(t, w, replaced, dsp.SampleRate)
-	require.ErrorIs(t, w.failure(replaced.file), errRecordingGone)
+	require.ErrorIs(t, w.failure(replaced.file), errGone)
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "somebody else's", string(b))
 
-	none := newTestRecorder(w, RecordingSpec{Path: filepath.Join(dir, "no", "such", "folder.wav")})
+	none := newTestRecorder(w, Spec{Path: filepath.Join(dir, "no", "such", "folder.wav")})
 	require.ErrorIs(t, fill(t, w, none, 0, 30*dsp.SampleRate), fs.ErrNotExist)
 	closed(t, w, none, 30*dsp.SampleRate)
 }
@@ -362,48 +361,27 @@ func TestFailureReasons(t *testing.T) {
 	for want, err := range map[string]error{
 		"permission": &fs.PathError{Op: "open", Err: syscall.EACCES}, "io": syscall.EIO, "disk_full": syscall.EDQUOT,
 	} {
-		w := newTestWriter(t, func(*RecordingSpec) (recDisk, wav.Layout, int64, error) { return nil, wav.Layout{}, 0, err })
-		rec := newTestRecorder(w, RecordingSpec{Path: "x"})
+		w := newTestWriter(t, func(*Spec) (disk, wav.Layout, int64, error) { return nil, wav.Layout{}, 0, err })
+		rec := newTestRecorder(w, Spec{Path: "x"})
 		require.ErrorIs(t, fill(t, w, rec, 0, 30*dsp.SampleRate), err)
 		require.InDelta(t, 1, w.failures(want), 0, want)
 		closed(t, w, rec, 30*dsp.SampleRate)
 	}
-	require.Equal(t, "permission", recordingFailure(syscall.EROFS))
-}
-
-// TestCallOutlivesItsRecording has a session whose folder is missing: caller and AI hear each other all the same.
-func TestCallOutlivesItsRecording(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	spec := r.spec("nodisk")
-	start := time.Now()
-	spec.Recording = &RecordingSpec{Path: filepath.Join(t.TempDir(), "gone", "x.wav"), Start: start}
-	sess, ai := r.open(spec)
-	p := newPhone(t)
-	p.call(sess)
-	ai.say(dsptest.Tone(1000, 16000, 16000))
-	p.speak(dsptest.Tone(425, 8000, 8000))
-	require.ErrorIs(t, event[RecordingFailed](t, sess).Err, fs.ErrNotExist)
-	p.speak(dsptest.Tone(425, 8000, 4000))
-	require.Greater(t, dsptest.Power(clearest(ai.heard(), 425, 16000), 425, 16000), -20.0)
-	require.GreaterOrEqual(t, dsptest.Onset(p.heard()), 0)
-	sess.Close(CloseHangup)
-	_, err := sess.FinishRecording(start, time.Now())
-	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.Equal(t, "permission", failureReason(syscall.EROFS))
 }
 
 // TestPauseRecording leaves out what is said while paused, to the sample: the rest lies where it was said.
 func TestPauseRecording(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range wav.Encodings() {
-		w := newTestWriter(t, openRecFile)
+		w := newTestWriter(t, openFile)
 		path := filepath.Join(t.TempDir(), "pause.wav")
-		rec := newTestRecorder(w, RecordingSpec{Path: path, Encoding: encoding})
+		rec := newTestRecorder(w, Spec{Path: path, Encoding: encoding})
 		const second = int64(dsp.SampleRate)
 		require.NoError(t, fill(t, w, rec, 0, second))
-		rec.paused = true
+		rec.Pause(true)
 		require.NoError(t, fill(t, w, rec, second, 3*second))
-		rec.paused = false
+		rec.Pause(false)
 		require.NoError(t, fill(t, w, rec, 3*second, 4*second))
 		closed(t, w, rec, 4*second)
 		s := wavtest.ReadStrict(t, path)
@@ -421,24 +399,4 @@ func TestPauseRecording(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestPauseOfASession reaches the recorder of a session, which may begin with a pause.
-func TestPauseOfASession(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	spec := r.spec("pause")
-	spec.Recording = &RecordingSpec{Path: filepath.Join(t.TempDir(), "call.wav"), Start: time.Now(), Paused: true}
-	sess, _ := r.open(spec)
-	paused := func() (paused bool) {
-		require.True(t, sess.sh.do(func() { paused = sess.port.rec.rec.paused }))
-		return paused
-	}
-	require.True(t, paused())
-	for _, want := range []bool{false, true, true, false} {
-		require.NoError(t, sess.PauseRecording(want))
-		require.Equal(t, want, paused())
-	}
-	none, _ := r.open(r.spec("none"))
-	require.ErrorIs(t, none.PauseRecording(true), ErrNoRecording)
 }

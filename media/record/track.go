@@ -1,6 +1,8 @@
-package media
+package record
 
-import "github.com/ringmaster/ringmaster/media/dsp"
+import (
+	"github.com/ringmaster/ringmaster/media/dsp"
+)
 
 const (
 	// slewTaps is the length of the interpolation filter, slewLead how many samples it looks ahead, slewPhases how finely it
@@ -13,11 +15,11 @@ const (
 	trackSlack, trackGood, trackJump = 40, 8, 160
 )
 
-// slewTable holds the interpolation filter for each part of a sample.
-type slewTable [slewPhases][slewTaps]float32
+// SlewTable holds the interpolation filter for each part of a sample.
+type SlewTable [slewPhases][slewTaps]float32
 
-func newSlewTable() *slewTable {
-	t := new(slewTable)
+func NewSlewTable() *SlewTable {
+	t := new(SlewTable)
 	const half, beta = slewTaps / 2, 7.5
 	for p := range t {
 		sum := 0.0
@@ -34,25 +36,30 @@ func newSlewTable() *slewTable {
 	return t
 }
 
-// callerTrack lays the caller's stream on the recording's timeline without a seam, although the caller's clock differs
+// Track lays the caller's stream on the recording's timeline without a seam, although the caller's clock differs
 // from ours: where the stream has run off its place by more than 5 ms it is stretched or shortened, by interpolation,
 // by a thousandth, until it is back.
-type callerTrack struct {
-	table *slewTable
+type Track struct {
+	table *SlewTable
 	begun bool
-	buf   []int16 // what was before the next output sample, and what is not out yet
-	at    int     // the next output sample's place in buf
+	Buf   []int16 // what was before the next output sample, and what is not out yet
+	At    int     // the next output sample's place in buf
 	phase int     // its part beyond that, in 1/slewRate of a sample
 	dir   int     // 1 stretches, −1 shortens
-	pos   int64   // its place on the timeline
+	Pos   int64   // its place on the timeline
 	fine  []float32
 	out   []int16
 }
 
-// put takes the stream's next samples, whose first one belongs to the position want.
-func (c *callerTrack) put(r *recorder, want int64, pcm []int16) {
-	behind := int64(len(c.buf) - c.at) // samples that are not out yet
-	err := want - (c.pos + behind)
+// NewTrack is a track by the interpolation filter of all.
+func NewTrack(table *SlewTable) Track { return Track{table: table} }
+
+// End is the place behind all that was put.
+func (c *Track) End() int64 { return c.Pos + int64(len(c.Buf)-c.At) }
+
+// Put takes the stream's next samples, whose first one belongs to the position want.
+func (c *Track) Put(r *Recorder, want int64, pcm []int16) {
+	err := want - c.End()
 	if !c.begun || err > trackJump || err < -trackJump {
 		c.Flush(r)
 		c.begin(want)
@@ -66,38 +73,38 @@ func (c *callerTrack) put(r *recorder, want int64, pcm []int16) {
 	case c.phase == 0 && (err*int64(c.dir) < trackGood):
 		c.dir = 0
 	}
-	c.buf = append(c.buf, pcm...)
+	c.Buf = append(c.Buf, pcm...)
 	if c.dir == 0 && c.phase == 0 {
 		c.copyOut(r)
 	} else {
 		c.slew(r)
 	}
-	keep := c.at - (slewTaps - slewLead - 1)
-	c.buf = c.buf[:copy(c.buf, c.buf[keep:])]
-	c.at -= keep
+	keep := c.At - (slewTaps - slewLead - 1)
+	c.Buf = c.Buf[:copy(c.Buf, c.Buf[keep:])]
+	c.At -= keep
 }
 
-func (c *callerTrack) begin(pos int64) {
-	c.begun, c.phase, c.dir, c.pos = true, 0, 0, pos
-	c.at = slewTaps - slewLead - 1
-	c.buf = append(c.buf[:0], make([]int16, c.at)...)
+func (c *Track) begin(pos int64) {
+	c.begun, c.phase, c.dir, c.Pos = true, 0, 0, pos
+	c.At = slewTaps - slewLead - 1
+	c.Buf = append(c.Buf[:0], make([]int16, c.At)...)
 }
 
 // copyOut passes samples on as they are.
-func (c *callerTrack) copyOut(r *recorder) {
-	if end := len(c.buf) - slewLead; end > c.at {
-		r.put(leftChannel, c.pos, c.buf[c.at:end])
-		c.pos += int64(end - c.at)
-		c.at = end
+func (c *Track) copyOut(r *Recorder) {
+	if end := len(c.Buf) - slewLead; end > c.At {
+		r.Put(Left, c.Pos, c.Buf[c.At:end])
+		c.Pos += int64(end - c.At)
+		c.At = end
 	}
 }
 
 // slew interpolates between samples, at a step beside one.
-func (c *callerTrack) slew(r *recorder) {
+func (c *Track) slew(r *Recorder) {
 	c.out = c.out[:0]
-	c.fine = dsp.AppendFloat(c.fine[:0], c.buf)
-	for c.at+slewLead < len(c.buf) {
-		from := c.at - (slewTaps - slewLead - 1)
+	c.fine = dsp.AppendFloat(c.fine[:0], c.Buf)
+	for c.At+slewLead < len(c.Buf) {
+		from := c.At - (slewTaps - slewLead - 1)
 		taps := &c.table[c.phase*slewPhases/slewRate]
 		c.out = append(c.out, dsp.Clip16(dsp.Dot(c.fine[from:from+slewTaps], taps[:])))
 		switch c.phase -= c.dir; {
@@ -105,19 +112,19 @@ func (c *callerTrack) slew(r *recorder) {
 			c.phase += slewRate // the next output lies before the next input
 		case c.phase >= slewRate:
 			c.phase -= slewRate
-			c.at += 2
+			c.At += 2
 		default:
-			c.at++
+			c.At++
 		}
 	}
-	r.put(leftChannel, c.pos, c.out)
-	c.pos += int64(len(c.out))
+	r.Put(Left, c.Pos, c.out)
+	c.Pos += int64(len(c.out))
 }
 
-// flush writes what is held back: the stream has ended or goes on elsewhere.
-func (c *callerTrack) Flush(r *recorder) {
+// Flush writes what is held back: the stream has ended or goes on elsewhere.
+func (c *Track) Flush(r *Recorder) {
 	if c.begun && r != nil {
-		r.put(leftChannel, c.pos, c.buf[c.at:])
+		r.Put(Left, c.Pos, c.Buf[c.At:])
 	}
 	c.begun = false
 }

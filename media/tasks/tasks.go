@@ -1,19 +1,20 @@
-package media
+// Package tasks counts goroutines.
+package tasks
 
 import (
 	"context"
 	"sync"
 )
 
-// tasks counts goroutines that somebody waits for, while others may still be started.
-type tasks struct {
+// Group counts goroutines that somebody waits for, while others may still be started.
+type Group struct {
 	mu   sync.Mutex
 	n    int
 	idle chan struct{} // closed when n falls to 0, made when it rises
 }
 
-// run starts fn.
-func (t *tasks) run(fn func()) {
+// Run starts fn.
+func (t *Group) Run(fn func()) {
 	t.mu.Lock()
 	if t.n++; t.n == 1 {
 		t.idle = make(chan struct{})
@@ -25,7 +26,7 @@ func (t *tasks) run(fn func()) {
 	}()
 }
 
-func (t *tasks) end() {
+func (t *Group) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.n--; t.n == 0 {
@@ -33,8 +34,8 @@ func (t *tasks) end() {
 	}
 }
 
-// wait returns when nothing runs, or when ctx is over.
-func (t *tasks) wait(ctx context.Context) {
+// Wait returns when nothing runs, or when ctx is over.
+func (t *Group) Wait(ctx context.Context) {
 	for {
 		t.mu.Lock()
 		n, idle := t.n, t.idle

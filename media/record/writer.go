@@ -1,4 +1,4 @@
-package media
+package record
 
 import (
 	"context"
@@ -9,48 +9,49 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/tasks"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 const (
-	// recFileBuffer bounds the audio of one recording that waits for the disk, in blocks: 11 s, so that a disk may stall for 10 s.
-	// All recordings together may have that for each open one, and recBuffer (64 MiB) for those that are closing or being written.
-	recBuffer     = 64 << 20 / (recBlock * wav.StereoBytes)
-	recFileBuffer = 44
-	// recPause lets blocks of many recordings come together, so that a worker wakes up for all of them at once, and two blocks
+	// maxFileBlocks bounds the audio of one recording that waits for the disk, in blocks: 11 s, so that a disk may stall for 10 s.
+	// All recordings together may have that for each open one, and maxBlocks (64 MiB) for those that are closing or being written.
+	maxBlocks     = 64 << 20 / (blockSamples * wav.StereoBytes)
+	maxFileBlocks = 44
+	// roundPause lets blocks of many recordings come together, so that a worker wakes up for all of them at once, and two blocks
 	// of one, so that they take one write and one new header. Opening and closing a file don't wait for it.
-	recPause = 500 * time.Millisecond
-	// recHelpAfter is how long a round of writing may take before another worker comes to its help; recWorkers is how many may
+	roundPause = 500 * time.Millisecond
+	// helpAfter is how long a round of writing may take before another worker comes to its help; maxWorkers is how many may
 	// be at work, or be stuck in the disk.
-	recHelpAfter = 100 * time.Millisecond
-	recWorkers   = 16
+	helpAfter  = 100 * time.Millisecond
+	maxWorkers = 16
 )
 
-// recBlockData is one block on its way to the disk.
-type recBlockData struct {
+// block is one block on its way to the disk.
+type block struct {
 	pos    int64 // of its first frame
 	frames int
-	pcm    [2 * recBlock]int16
+	pcm    [2 * blockSamples]int16
 }
 
-// recWriter writes the recordings of all sessions, off the hot path. As a rule one worker does it all. When the disk is
+// Writer writes the recordings of all sessions, off the hot path. As a rule one worker does it all. When the disk is
 // slow, or hangs in one file, others help, so that the recordings of other calls go on. What waits is bounded: audio that
 // finds no room is left out, its place is silent, and the recording goes on.
 //
 // Nothing is synced to the disk while a call lives. A process that dies loses nothing that was written; a host that loses
 // its power loses what the kernel has not yet written back, as a rule the last half minute. To sync several hundred files
 // once a second would cost more disk than all the audio does.
-type recWriter struct {
-	metrics *metrics
-	open    recOpen
+type Writer struct {
+	metrics Metrics
+	open    opener
 	kick    chan struct{} // holds one
 	hurry   chan struct{} // holds one: the pause ends
 	quit    chan struct{}
-	tasks   tasks // the workers, and the failures that are being logged
+	tasks   tasks.Group // the workers, and the failures that are being logged
 
 	mu      sync.Mutex
-	ready   []*recFile
-	free    []*recBlockData
+	ready   []*File
+	free    []*block
 	blocks  int  // in use and free, at most bound
 	files   int  // open recordings
 	waiting int  // in queues
@@ -60,16 +61,19 @@ type recWriter struct {
 	closed  bool
 }
 
-func newRecWriter(m *metrics, open recOpen) *recWriter {
-	w := &recWriter{metrics: m, open: open, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), quit: make(chan struct{})}
-	w.watch = time.AfterFunc(recHelpAfter, w.help)
-	w.tasks.run(w.run)
+// NewWriter starts a writer.
+func NewWriter(m Metrics) *Writer { return newWriter(m, openFile) }
+
+func newWriter(m Metrics, open opener) *Writer {
+	w := &Writer{metrics: m, open: open, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), quit: make(chan struct{})}
+	w.watch = time.AfterFunc(helpAfter, w.help)
+	w.tasks.Run(w.run)
 	return w
 }
 
 // Add takes a new recording in; its file is opened by a worker.
-func (w *recWriter) add(spec *RecordingSpec, log *slog.Logger) *recFile {
-	f := &recFile{spec: *spec, log: log, done: make(chan struct{})}
+func (w *Writer) Add(spec *Spec, log *slog.Logger) *File {
+	f := &File{w: w, spec: *spec, log: log, done: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.files++
@@ -79,10 +83,10 @@ func (w *recWriter) add(spec *RecordingSpec, log *slog.Logger) *recFile {
 }
 
 // bound is how many blocks there may be. The caller holds mu.
-func (w *recWriter) bound() int { return recBuffer + recFileBuffer*w.files }
+func (w *Writer) bound() int { return maxBlocks + maxFileBlocks*w.files }
 
 // enqueue gives a file to the workers. The caller holds mu.
-func (w *recWriter) enqueue(f *recFile) {
+func (w *Writer) enqueue(f *File) {
 	if f.busy {
 		return
 	}
@@ -99,17 +103,18 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// put queues a copy of samples, left and right in turn, for a place in a file. Without room the place stays silent. Its error is the
+// Put queues a copy of samples, left and right in turn, for a place in the file. Without room the place stays silent. Its error is the
 // recording's end.
-func (w *recWriter) put(f *recFile, pos int64, pcm []int16) error {
+func (f *File) Put(pos int64, pcm []int16) error {
+	w := f.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f.err != nil {
 		return f.err
 	}
-	var b *recBlockData
-	if len(f.queue) < recFileBuffer {
-		b = w.block()
+	var b *block
+	if len(f.queue) < maxFileBlocks {
+		b = w.takeBlock()
 	}
 	if b == nil {
 		w.skip(f, len(pcm)/2)
@@ -126,20 +131,20 @@ func (w *recWriter) put(f *recFile, pos int64, pcm []int16) error {
 }
 
 // skip counts audio that found no room, and logs a recording's first. The caller holds mu.
-func (w *recWriter) skip(f *recFile, frames int) {
-	w.metrics.recordingSkipped.Add(float64(frames) / dsp.SampleRate)
+func (w *Writer) skip(f *File, frames int) {
+	w.metrics.skipped.Add(float64(frames) / dsp.SampleRate)
 	if f.skipped {
 		return
 	}
 	f.skipped = true
-	w.tasks.run(func() { // a log may be slow, too
+	w.tasks.Run(func() { // a log may be slow, too
 		f.log.LogAttrs(context.Background(), slog.LevelError, "recording has a gap of silence, the disk doesn't keep up",
 			slog.Bool("alert", true), slog.String("reason", "disk_slow"), slog.String("path", f.spec.Path))
 	})
 }
 
-// block gives a free block, nil when the bound is reached. The caller holds mu.
-func (w *recWriter) block() *recBlockData {
+// takeBlock gives a free block, nil when the bound is reached. The caller holds mu.
+func (w *Writer) takeBlock() *block {
 	if n := len(w.free); n > 0 {
 		b := w.free[n-1]
 		w.free[n-1] = nil
@@ -150,47 +155,48 @@ func (w *recWriter) block() *recBlockData {
 		return nil
 	}
 	w.blocks++
-	return new(recBlockData)
+	return new(block)
 }
 
-// release takes blocks back. What a stall needed above recBuffer is left to the garbage collector. The caller holds mu.
-func (w *recWriter) release(blocks []*recBlockData) {
-	keep := min(len(blocks), max(0, recBuffer-len(w.free)))
+// release takes blocks back. What a stall needed above maxBlocks is left to the garbage collector. The caller holds mu.
+func (w *Writer) release(blocks []*block) {
+	keep := min(len(blocks), max(0, maxBlocks-len(w.free)))
 	w.free = append(w.free, blocks[:keep]...)
 	w.blocks -= len(blocks) - keep
 	clear(blocks)
 }
 
 // drop empties a file's queue. The caller holds mu.
-func (w *recWriter) drop(f *recFile) {
+func (w *Writer) drop(f *File) {
 	w.waiting -= len(f.queue)
 	w.release(f.queue)
 	f.queue = f.queue[:0]
 }
 
 // fail ends a recording early, once. The caller holds mu.
-func (w *recWriter) fail(f *recFile, err error) {
+func (w *Writer) fail(f *File, err error) {
 	if f.err != nil {
 		return
 	}
 	f.err = err
 	w.drop(f)
-	reason := recordingFailure(err)
-	w.metrics.recordingFailures.WithLabelValues(reason).Inc()
-	w.tasks.run(func() { // a log may be slow, too
+	reason := failureReason(err)
+	w.metrics.failures.WithLabelValues(reason).Inc()
+	w.tasks.Run(func() { // a log may be slow, too
 		f.log.LogAttrs(context.Background(), slog.LevelError, "recording ended early, the call goes on",
 			slog.Bool("alert", true), slog.String("reason", reason), slog.String("path", f.spec.Path), slog.Any("error", err))
 	})
 }
 
-func (w *recWriter) failure(f *recFile) error {
+func (w *Writer) failure(f *File) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return f.err
 }
 
-// closeFile has the file closed behind all its blocks.
-func (w *recWriter) closeFile(f *recFile) {
+// Close has the file closed behind all its blocks.
+func (f *File) Close() {
+	w := f.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !f.closing {
@@ -202,17 +208,18 @@ func (w *recWriter) closeFile(f *recFile) {
 }
 
 // abandon gives up a file whose disk hangs: nothing more is written to it.
-func (w *recWriter) abandon(f *recFile) {
+func (w *Writer) abandon(f *File) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fail(f, errRecorderBehind)
+	w.fail(f, errBehind)
 }
 
 // Finish has a closed file cut to its call, and waits for that as long as ctx allows.
-func (w *recWriter) finish(ctx context.Context, f *recFile, answered, ended time.Time) (wav.Recording, error) {
+func (f *File) Finish(ctx context.Context, answered, ended time.Time) (wav.Recording, error) {
+	w := f.w
 	job := &finishJob{ctx: ctx, answered: answered, ended: ended, reply: make(chan finishResult, 1)}
 	w.mu.Lock()
-	f.finish = job
+	f.finishing = job
 	w.enqueue(f)
 	signal(w.hurry)
 	closed := w.closed
@@ -230,13 +237,13 @@ func (w *recWriter) finish(ctx context.Context, f *recFile, answered, ended time
 }
 
 // run is the first worker.
-func (w *recWriter) run() {
+func (w *Writer) run() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for quit := false; !quit; {
 		select {
 		case <-w.kick:
-			pause.Reset(recPause)
+			pause.Reset(roundPause)
 			select {
 			case <-pause.C:
 			case <-w.hurry:
@@ -247,31 +254,31 @@ func (w *recWriter) run() {
 		}
 		w.mu.Lock()
 		w.working = true
-		w.watch.Reset(recHelpAfter)
+		w.watch.Reset(helpAfter)
 		w.mu.Unlock()
 		w.round()
 		w.mu.Lock()
 		w.working = false
 		w.watch.Stop()
-		w.metrics.recordingQueue.Set(float64(w.waiting * recBlock * wav.StereoBytes))
+		w.metrics.queue.Set(float64(w.waiting * blockSamples * wav.StereoBytes))
 		w.mu.Unlock()
 	}
 }
 
 // help runs when a round takes long. It starts another worker for the files that wait.
-func (w *recWriter) help() {
+func (w *Writer) help() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.working {
 		return
 	}
-	w.watch.Reset(recHelpAfter)
-	w.metrics.recordingQueue.Set(float64(w.waiting * recBlock * wav.StereoBytes))
-	if len(w.ready) == 0 || w.helpers >= recWorkers-1 {
+	w.watch.Reset(helpAfter)
+	w.metrics.queue.Set(float64(w.waiting * blockSamples * wav.StereoBytes))
+	if len(w.ready) == 0 || w.helpers >= maxWorkers-1 {
 		return
 	}
 	w.helpers++
-	w.tasks.run(func() {
+	w.tasks.Run(func() {
 		w.round()
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -280,7 +287,7 @@ func (w *recWriter) help() {
 }
 
 // round serves the files that wait until none is left.
-func (w *recWriter) round() {
+func (w *Writer) round() {
 	for {
 		w.mu.Lock()
 		if len(w.ready) == 0 {
@@ -294,11 +301,11 @@ func (w *recWriter) round() {
 	}
 }
 
-// recStep is what a file needs next.
-type recStep int
+// step is what a file needs next.
+type step int
 
 const (
-	stepNone recStep = iota
+	stepNone step = iota
 	stepOpen
 	stepWrite
 	stepClose
@@ -306,23 +313,23 @@ const (
 )
 
 // next says what a file needs, and takes the blocks or the job for it. Without need the file leaves the worker.
-func (w *recWriter) next(f *recFile, blocks []*recBlockData) (recStep, []*recBlockData, *finishJob) {
+func (w *Writer) next(f *File, blocks []*block) (step, []*block, *finishJob) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.release(blocks)
 	blocks = blocks[:0]
 	switch {
-	case !f.closed && f.err == nil && f.disk == nil:
+	case !f.closedFile && f.err == nil && f.disk == nil:
 		return stepOpen, blocks, nil
 	case len(f.queue) > 0:
 		blocks, f.queue = f.queue, blocks
 		w.waiting -= len(blocks)
 		return stepWrite, blocks, nil
-	case f.closing && !f.closed:
+	case f.closing && !f.closedFile:
 		return stepClose, blocks, nil
-	case f.closed && f.finish != nil:
-		job := f.finish
-		f.finish = nil
+	case f.closedFile && f.finishing != nil:
+		job := f.finishing
+		f.finishing = nil
 		return stepFinish, blocks, job
 	}
 	f.busy, f.spare = false, blocks
@@ -330,10 +337,10 @@ func (w *recWriter) next(f *recFile, blocks []*recBlockData) (recStep, []*recBlo
 }
 
 // serve does for a file what there is to do.
-func (w *recWriter) serve(f *recFile) {
+func (w *Writer) serve(f *File) {
 	blocks := f.spare
 	for {
-		var step recStep
+		var step step
 		var job *finishJob
 		step, blocks, job = w.next(f, blocks)
 		var err error
@@ -356,7 +363,7 @@ func (w *recWriter) serve(f *recFile) {
 }
 
 // did keeps how a step went.
-func (w *recWriter) did(f *recFile, step recStep, err error) {
+func (w *Writer) did(f *File, step step, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
@@ -365,24 +372,24 @@ func (w *recWriter) did(f *recFile, step recStep, err error) {
 	if step != stepClose {
 		return
 	}
-	f.closed = true
+	f.closedFile = true
 	result := "ok"
 	if f.err != nil {
 		result = "failed"
 	}
-	w.metrics.recordings.WithLabelValues(result).Inc()
+	w.metrics.files.WithLabelValues(result).Inc()
 	close(f.done)
 }
 
 // close ends the workers when all that was queued is on disk, or when ctx is over: a disk that hangs keeps nobody here.
-func (w *recWriter) Close(ctx context.Context) error {
+func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {
 		w.closed = true
 		close(w.quit)
 	}
 	w.mu.Unlock()
-	w.tasks.wait(ctx)
+	w.tasks.Wait(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ctx.Err() != nil && w.working {

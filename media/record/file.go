@@ -1,4 +1,4 @@
-package media
+package record
 
 import (
 	"context"
@@ -18,16 +18,16 @@ import (
 
 // Why a recording ends before its call, besides the errors of its file.
 var (
-	// errRecorderBehind ends a recording whose disk hangs when it is to be finished.
-	errRecorderBehind = errors.New("recording: the disk doesn't keep up")
-	// errRecordingGone ends a recording whose file was deleted, moved or replaced.
-	errRecordingGone = fmt.Errorf("recording: the file is no longer at its path: %w", fs.ErrNotExist)
+	// errBehind ends a recording whose disk hangs when it is to be finished.
+	errBehind = errors.New("recording: the disk doesn't keep up")
+	// errGone ends a recording whose file was deleted, moved or replaced.
+	errGone = fmt.Errorf("recording: the file is no longer at its path: %w", fs.ErrNotExist)
 )
 
-// recordingFailure names an error in the metrics.
-func recordingFailure(err error) string {
+// failureReason names an error in the metrics.
+func failureReason(err error) string {
 	switch {
-	case errors.Is(err, errRecorderBehind):
+	case errors.Is(err, errBehind):
 		return "disk_slow"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "disk_full"
@@ -39,39 +39,40 @@ func recordingFailure(err error) string {
 	return "io"
 }
 
-// recDisk is an open recording. *os.File is one.
-type recDisk interface {
+// disk is an open recording. *os.File is one.
+type disk interface {
 	io.WriterAt
 	Stat() (fs.FileInfo, error)
 	Truncate(size int64) error
 	Close() error
 }
 
-// recOpen opens a recording's file: a new one with its header, or an existing one to go on with.
-type recOpen func(spec *RecordingSpec) (recDisk, wav.Layout, int64, error)
+// opener opens a recording's file: a new one with its header, or an existing one to go on with.
+type opener func(spec *Spec) (disk, wav.Layout, int64, error)
 
-// recFile is one recording's file on its way through the writer. What stands below `the writer's` is locked by the writer's
+// File is one recording's file on its way through the writer. What stands below `the writer's` is locked by the writer's
 // mutex; the rest of the state belongs to the one worker that has taken the file, which is what busy says.
-type recFile struct {
-	spec RecordingSpec
+type File struct {
+	w    *Writer
+	spec Spec
 	log  *slog.Logger
 	done chan struct{} // closed when the file is closed, or given up
 
-	disk   recDisk
-	lay    wav.Layout
-	frames int64 // audio in the file
-	looked int64 // frames when the path was last looked at
-	buf    []byte
-	spare  []*recBlockData // empty; its memory is the queue's next
-	closed bool
+	disk       disk
+	lay        wav.Layout
+	frames     int64 // audio in the file
+	looked     int64 // frames when the path was last looked at
+	buf        []byte
+	spare      []*block // empty; its memory is the queue's next
+	closedFile bool
 
 	// the writer's
-	queue   []*recBlockData
-	busy    bool // waits for a worker, or is with one
-	closing bool
-	err     error // set once: the recording has ended early
-	skipped bool  // it has a gap that the disk's slowness made
-	finish  *finishJob
+	queue     []*block
+	busy      bool // waits for a worker, or is with one
+	closing   bool
+	err       error // set once: the recording has ended early
+	skipped   bool  // it has a gap that the disk's slowness made
+	finishing *finishJob
 }
 
 // finishJob asks a worker to cut the closed file to its call.
@@ -86,11 +87,11 @@ type finishResult struct {
 	err  error
 }
 
-// openRecFile opens a recording on the disk. A new file comes to its path with its header in place, so that what stands
+// openFile opens a recording on the disk. A new file comes to its path with its header in place, so that what stands
 // there can be played from the first moment on; an existing one keeps its encoding.
-func openRecFile(spec *RecordingSpec) (recDisk, wav.Layout, int64, error) {
+func openFile(spec *Spec) (disk, wav.Layout, int64, error) {
 	if spec.Append {
-		f, lay, frames, err := reopenRecFile(spec.Path)
+		f, lay, frames, err := reopenFile(spec.Path)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, wav.ErrFormat) {
 			return f, lay, frames, err
 		}
@@ -113,8 +114,8 @@ func openRecFile(spec *RecordingSpec) (recDisk, wav.Layout, int64, error) {
 	return f, lay, 0, nil
 }
 
-// reopenRecFile opens the file that an earlier controller has begun. Audio that its header doesn't tell of yet counts.
-func reopenRecFile(path string) (*os.File, wav.Layout, int64, error) {
+// reopenFile opens the file that an earlier controller has begun. Audio that its header doesn't tell of yet counts.
+func reopenFile(path string) (*os.File, wav.Layout, int64, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, wav.Layout{}, 0, err
@@ -127,17 +128,17 @@ func reopenRecFile(path string) (*os.File, wav.Layout, int64, error) {
 }
 
 const (
-	// recBatch is how many blocks are written at once.
-	recBatch = 8
+	// batchBlocks is how many blocks are written at once.
+	batchBlocks = 8
 	// lookEvery is how many frames are written between two looks at the path: 15 s.
 	lookEvery = 15 * dsp.SampleRate
 )
 
 // writeAll writes what has come together, in as few writes as the gaps allow.
-func (f *recFile) writeAll(blocks []*recBlockData) error {
+func (f *File) writeAll(blocks []*block) error {
 	for len(blocks) > 0 {
 		n := 1
-		for n < len(blocks) && n < recBatch && blocks[n].pos == blocks[n-1].pos+int64(blocks[n-1].frames) {
+		for n < len(blocks) && n < batchBlocks && blocks[n].pos == blocks[n-1].pos+int64(blocks[n-1].frames) {
 			n++
 		}
 		if err := f.Write(blocks[:n]); err != nil {
@@ -150,7 +151,7 @@ func (f *recFile) writeAll(blocks []*recBlockData) error {
 
 // write puts blocks that follow each other at their place and then makes the header tell the new size, so that the file
 // can be played at any moment: what a reader finds behind the header is never less than the header says.
-func (f *recFile) Write(blocks []*recBlockData) error {
+func (f *File) Write(blocks []*block) error {
 	pos, n := blocks[0].pos, int64(0)
 	f.buf = f.buf[:0]
 	for _, b := range blocks {
@@ -172,7 +173,7 @@ func (f *recFile) Write(blocks []*recBlockData) error {
 	return errors.Join(err, f.writeHeader())
 }
 
-func (f *recFile) writeHeader() error {
+func (f *File) writeHeader() error {
 	f.buf = f.lay.AppendHeader(f.buf[:0], f.frames)
 	_, err := f.disk.WriteAt(f.buf, 0)
 	return err
@@ -180,7 +181,7 @@ func (f *recFile) writeHeader() error {
 
 // look finds out whether the file still lies at its path: one that was deleted takes writes as before, and loses them.
 // What it holds is brought back to its path, as far as that goes.
-func (f *recFile) look(every int64) error {
+func (f *File) look(every int64) error {
 	if f.frames-f.looked < every {
 		return nil
 	}
@@ -192,18 +193,18 @@ func (f *recFile) look(every int64) error {
 	there, err := os.Stat(f.spec.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.Join(errRecordingGone, f.save())
+		return errors.Join(errGone, f.save())
 	case err == nil && !os.SameFile(mine, there):
-		return errRecordingGone
+		return errGone
 	}
 	return err
 }
 
 // save writes a file that was deleted under our hands anew.
-func (f *recFile) save() error {
+func (f *File) save() error {
 	src, ok := f.disk.(*os.File)
 	if !ok {
-		return errRecordingGone
+		return errGone
 	}
 	if err := os.MkdirAll(filepath.Dir(f.spec.Path), 0o750); err != nil {
 		return err
@@ -215,7 +216,7 @@ func (f *recFile) save() error {
 }
 
 // closeDisk closes the file behind its last block. The header of one that failed tells what is there.
-func (f *recFile) closeDisk(failed bool) error {
+func (f *File) closeDisk(failed bool) error {
 	if f.disk == nil {
 		return nil
 	}
