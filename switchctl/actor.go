@@ -9,11 +9,6 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-const (
-	directionInbound  = "inbound"
-	directionOutbound = "outbound"
-)
-
 // state of a call, as its actor runs it.
 type state int
 

@@ -115,28 +115,6 @@ type Gate interface {
 	Readmit(ctx context.Context, leg Readmission, move func(ctx context.Context, tx *store.Tx) error) error
 }
 
-// Readmission is an admitted leg that is to be dialed again, over another route.
-type Readmission struct {
-	// Call is the leg's own, or the one that is being transferred.
-	Call db.Call
-	// UnitID is the leg's: the call's id for its own.
-	UnitID uuid.UUID
-	// To, RingTimeout and Promised are those of the [Admission].
-	To          store.Phone
-	RingTimeout time.Duration
-	Promised    bool
-}
-
-// ReadmissionError says why a leg may not be dialed over another route.
-type ReadmissionError struct{ Reason error }
-
-func (e *ReadmissionError) Error() string {
-	return "switchctl: leg may no longer be dialed: " + e.Reason.Error()
-}
-
-// Unwrap gives the gate's refusal.
-func (e *ReadmissionError) Unwrap() error { return e.Reason }
-
 // Admission is the gate's leave to dial.
 type Admission struct {
 	// Call is the new row; for a transfer, the parent's.
@@ -336,52 +314,4 @@ type ControlRequest struct {
 	Source string `json:"-"`
 	// By is the credential that sent it, as the audit names it, such as "api_key:<id>"; the session itself when empty.
 	By string `json:"-"`
-}
-
-// sourceAI is the Source of a callback token, and of the session's own socket.
-const sourceAI = "ai"
-
-// Statuses of a call.
-const (
-	StatusDialing        = "dialing"
-	StatusRinging        = "ringing"
-	StatusAnswered       = "answered"
-	StatusAgentConnected = "agent_connected"
-	StatusCompleted      = "completed"
-	StatusFailed         = "failed"
-)
-
-// Causes that Ringmaster itself gives a call.
-const (
-	CauseNormalClearing     = "NORMAL_CLEARING"
-	CauseServiceUnavailable = "SERVICE_UNAVAILABLE"
-	CauseNoRoute            = "NO_ROUTE_DESTINATION"
-	CauseUnallocated        = "UNALLOCATED_NUMBER"
-	CauseUserBusy           = "USER_BUSY"
-	CauseTemporaryFailure   = "NORMAL_TEMPORARY_FAILURE"
-	// CauseNetworkOutOfOrder closes a call whose originate never reached the switch.
-	CauseNetworkOutOfOrder = "NETWORK_OUT_OF_ORDER"
-	// CauseCrash closes a call that vanished with the switch, without a call record.
-	CauseCrash = "CRASH"
-	// CauseTestEnvironment closes a call of a test key, which never reaches the switch.
-	CauseTestEnvironment = "TEST_ENVIRONMENT"
-	// CauseHostLost closes a call of a host that stays away; another host does it.
-	CauseHostLost = "HOST_LOST"
-)
-
-// NeverBegun reports whether a closed call never had a channel on the switch: the originate was not sent, or was
-// refused before a leg existed. Such a call has cost its lead no attempt. Of a lost host's call nobody knows: it has begun.
-func NeverBegun(call db.Call) bool {
-	return call.Status == StatusFailed && (call.HangupCause == nil || *call.HangupCause != CauseHostLost) && call.RingTime == nil && call.AnswerTime == nil &&
-		call.SipStatus == nil && call.HangupDisposition == nil && call.Direction == "outbound"
-}
-
-// DurationSeconds is the whole seconds between two moments of a call, as its record and call.ended show them; nil
-// when one of them is unset.
-func DurationSeconds(from, to *time.Time) *int {
-	if from == nil || to == nil {
-		return nil
-	}
-	s := max(0, int(to.Sub(*from)/time.Second))
-	return &s
 }

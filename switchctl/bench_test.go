@@ -19,9 +19,12 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
+
+func tokenKeys() []keyring.Key { return []keyring.Key{{1}} }
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 

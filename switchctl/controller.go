@@ -77,7 +77,7 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 	if err != nil {
 		return nil, err
 	}
-	l := &pgLedger{st: st, gate: gate, handler: h, log: c.log, keys: cfg.TokenKeys}
+	l := newLedger(st, gate, h, c.log, cfg.TokenKeys)
 	c.ledger, c.nodes = l, l
 	c.media = mediaAdapter{server: m}
 	c.ping = st.Ping
@@ -105,9 +105,9 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	cfg.Context = or(cfg.Context, "ringmaster")
-	cfg.CarrierProfile = or(cfg.CarrierProfile, "external")
-	cfg.MediaProfile = or(cfg.MediaProfile, "internal")
+	cfg.Context = cmp.Or(cfg.Context, "ringmaster")
+	cfg.CarrierProfile = cmp.Or(cfg.CarrierProfile, "external")
+	cfg.MediaProfile = cmp.Or(cfg.MediaProfile, "internal")
 	if cfg.SocketPeers == nil {
 		cfg.SocketPeers = netguard.Loopback()
 	}
@@ -130,13 +130,6 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 		return nil, fmt.Errorf("switchctl: register metrics: %w", err)
 	}
 	return c, nil
-}
-
-func or(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
 }
 
 // Start binds the outbound listener (a second controller on its port ends here), finds the calls that are open, and

@@ -17,10 +17,6 @@ var (
 	ErrTestEnvironment = errors.New("switchctl: test environment places no calls")
 	// ErrSessionTerminated answers a verb after the AI session's end (409 AISessionTerminated).
 	ErrSessionTerminated = errors.New("switchctl: AI session is terminated")
-	// ErrCallEnded answers an operation on a leg that is gone.
-	ErrCallEnded = errors.New("switchctl: call has ended")
-	// ErrTargetNotFound says that the tenant has no call with the id in target_call_id (404).
-	ErrTargetNotFound = errors.New("switchctl: target call is not found")
 	// ErrNoObject says that a control request is not a JSON object (400).
 	ErrNoObject = errors.New("switchctl: control request is no JSON object")
 	// ErrMailboxFull refuses a command to a call that has too many waiting (429).

@@ -6,33 +6,6 @@ import (
 	"time"
 )
 
-// finalRecord is how a call ended. It is computed from one source alone, CHANNEL_HANGUP_COMPLETE or the switch's call
-// record, so it doesn't depend on which events came before, in which order, or how often.
-type finalRecord struct {
-	// RingTime and AnswerTime are nil when the switch has them unset.
-	RingTime   *time.Time
-	AnswerTime *time.Time
-	EndTime    time.Time
-	// Cause is the switch's name of the cause.
-	Cause string
-	// Disposition says who ended it; nil on a leg that carries none.
-	Disposition *string
-	SIPStatus   *int32
-}
-
-// Status of the closed call: completed if, and only if, it was answered.
-func (r finalRecord) Status() string {
-	if r.AnswerTime != nil {
-		return StatusCompleted
-	}
-	return StatusFailed
-}
-
-// lostRecord closes a call of which the switch has nothing to tell.
-func lostRecord(cause string, at time.Time, answered *time.Time) finalRecord {
-	return finalRecord{Cause: cause, EndTime: at.UTC().Truncate(time.Microsecond), AnswerTime: answered}
-}
-
 // finalFrom reads a final record from headers as CHANNEL_HANGUP_COMPLETE names them. fallback is the end when no
 // header tells it.
 func finalFrom(get func(header string) string, fallback time.Time) finalRecord {
@@ -88,20 +61,4 @@ func parseMicros(s string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return time.UnixMicro(us).UTC(), true
-}
-
-// failsOver reports whether the next route may be tried: the carrier was congested or silent, and nothing rang.
-func (r finalRecord) failsOver() bool {
-	if r.AnswerTime != nil || r.RingTime != nil || r.SIPStatus == nil {
-		return false
-	}
-	return *r.SIPStatus == 503 || *r.SIPStatus == 408
-}
-
-// ofRoute is what the record of a call that fails over says of the trunk that it was dialed over; nil for a host's.
-func (r finalRecord) ofRoute(route Route) *failedRoute {
-	if route.TrunkID == nil {
-		return nil
-	}
-	return &failedRoute{trunk: *route.TrunkID, cause: r.Cause, silent: r.SIPStatus != nil && *r.SIPStatus == 408}
 }

@@ -49,7 +49,7 @@ func (k *core) writeEntry(ctx context.Context, e journalEntry) error {
 	wait := journalMinPause
 	for tries := 1; ; tries++ {
 		err := k.c.try(k.log, func() error { return e.write(ctx) })
-		if err == nil || errors.Is(err, errAgentBusy) || errors.Is(err, ErrCallEnded) {
+		if err == nil || errors.Is(err, ErrAgentBusy) || errors.Is(err, ErrCallEnded) {
 			return err
 		}
 		away := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrBusy)

@@ -1,76 +1,28 @@
 package switchctl
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
-// ledger is what calls are written to. Every method is one transaction; after one whose commit is unknown it may be done
-// twice, which changes no row.
-// An error that is store.ErrUnavailable is tried again by the call's journal.
-type ledger interface {
-	Ringing(ctx context.Context, call db.Call, at time.Time) error
-	// Answered commits the answer, with call.answered unless that waits for machine detection.
-	Answered(ctx context.Context, call db.Call, at time.Time) error
-	// Verdict keeps what machine detection said of the call, and commits call.answered, with the events that were held behind
-	// it, when the call says by whom.
-	Verdict(ctx context.Context, call db.Call) error
-	// Quality keeps how the call's audio has fared so far, in place of what was kept before.
-	Quality(ctx context.Context, call db.Call, quality json.RawMessage) error
-	// AgentConnected commits that the caller and a voice agent, or call.AgentID, hear each other.
-	AgentConnected(ctx context.Context, call db.Call, at time.Time) error
-	// Reroute moves a leg's unit to the first of the trunks that has room for it, and tells which: -1 for none of them, or when the
-	// gate doesn't let the leg be dialed any more. nil stands for a trunk without ceilings. failed is the trunk that it had and that has failed, silently
-	// or not; nil for none that is known.
-	Reroute(ctx context.Context, leg Readmission, failed *failedRoute, trunks []*uuid.UUID, at time.Time) (int, error)
-
-	// StartSession takes a unit of the voice agent when the call's own doesn't count against it yet (errAgentBusy),
-	// and writes session and token.
-	StartSession(ctx context.Context, s sessionStart) (sessionGrant, error)
-	// ResumeSession reads what a session needs that outlived a crash.
-	ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (sessionGrant, error)
-	// SessionOpened commits ai_session.started, and the recording that has begun at path.
-	SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error
-	// EndSession commits the outcome with ai_session.transferred, when it was, and ai_session.ended.
-	EndSession(ctx context.Context, call db.Call, end sessionEnd) error
-	AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error
-	// AppendLogs writes entries of the session's log, each once.
-	AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []logEntry) error
-	// BeginRecording writes that the switch records the call, in mono, to the file at path, from offset after the answer on.
-	BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error
-	// AddRecordingPart puts a file on the timeline of the call's recording.
-	AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error
-
-	// AddRecording puts a file on the timeline of the call's recording, or makes it the recording when there is none.
-	AddRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error
-
-	// BypassFailed takes a trunk out of bypass and keeps why.
-	BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error
-	// ConferenceChanged commits ai_session.conference_changed.
-	ConferenceChanged(ctx context.Context, call db.Call, c conferenceChange) error
-
-	// PermitMonitor refuses a monitor that its voice agent's monitor_scope doesn't allow ([ErrMonitorScope], [ErrTargetNotFound]), and writes
-	// the audit row of one that may start.
-	PermitMonitor(ctx context.Context, m monitorStart) error
-
-	ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error
-	// Close commits the final record with all that follows from it. It does nothing on a closed call.
-	Close(ctx context.Context, c closing) error
-
-	// CallState tells a call's status and disposition; store.ErrNotFound when the tenant has no such call.
-	CallState(ctx context.Context, tenant, call uuid.UUID) (status string, disposition *string, err error)
-	// OpenCalls lists the node's calls that are not closed.
-	OpenCalls(ctx context.Context, node string) ([]openCall, error)
-	// NodeStarted and NodeSeen keep the node's row. NodeStarted gives what the process before has left.
-	NodeStarted(ctx context.Context, node string, at time.Time) (nodeBefore, error)
-	NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error
-}
+// Errors of the ledger.
+var (
+	// ErrAgentBusy says that a voice agent's max_concurrent is reached.
+	ErrAgentBusy = errors.New("switchctl: voice agent has no free unit")
+	// ErrMonitorScope refuses a monitor that the voice agent's monitor_scope doesn't allow (403).
+	ErrMonitorScope = errors.New("switchctl: the voice agent's monitor_scope does not allow this target")
+	// ErrCallEnded answers an operation on a leg that is gone.
+	ErrCallEnded = errors.New("switchctl: call has ended")
+	// ErrTargetNotFound says that the tenant has no call with the id in target_call_id (404).
+	ErrTargetNotFound = errors.New("switchctl: target call is not found")
+)
 
 // sessionStart asks for an AI session.
 type sessionStart struct {
@@ -192,3 +144,28 @@ type openCall struct {
 	// transferUnit is the second leg's channel UUID; nil when there is none.
 	transferUnit *uuid.UUID
 }
+
+// Readmission is an admitted leg that is to be dialed again, over another route.
+type Readmission struct {
+	// Call is the leg's own, or the one that is being transferred.
+	Call db.Call
+	// UnitID is the leg's: the call's id for its own.
+	UnitID uuid.UUID
+	// To, RingTimeout and Promised are those of the [Admission].
+	To          store.Phone
+	RingTimeout time.Duration
+	Promised    bool
+}
+
+// ReadmissionError says why a leg may not be dialed over another route.
+type ReadmissionError struct{ Reason error }
+
+func (e *ReadmissionError) Error() string {
+	return "switchctl: leg may no longer be dialed: " + e.Reason.Error()
+}
+
+// Unwrap gives the gate's refusal.
+func (e *ReadmissionError) Unwrap() error { return e.Reason }
+
+// sourceAI is the Source of a callback token, and of the session's own socket.
+const sourceAI = "ai"

@@ -5,8 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// Who answered, as call.answered says it.
+const (
+	answeredByHuman   = "human"
+	answeredByMachine = "machine"
 )
 
 // Verdict keeps what machine detection said of a call, and commits call.answered when the call says by whom.
@@ -76,4 +83,20 @@ func closeAnswer(ctx context.Context, tx *store.Tx, before db.Call, c closing, l
 		return &by, err
 	}
 	return before.AnsweredByAmd, nil
+}
+
+// answeredBy is what call.answered says of a call, as was decided: a machine when the verdict is that, else a person.
+func answeredBy(call db.Call) string {
+	if call.AnsweredByAmd != nil {
+		return *call.AnsweredByAmd
+	}
+	if call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) {
+		return answeredByMachine
+	}
+	return answeredByHuman
+}
+
+// awaitsVerdict reports whether an answered call's call.answered is still to be committed.
+func awaitsVerdict(call db.Call) bool {
+	return call.Amd && call.AnswerTime != nil && call.AnsweredByAmd == nil
 }

@@ -142,3 +142,33 @@ func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSe
 		Metadata: metadata,
 	})
 }
+
+// MonitorMode says what a monitor may do.
+type MonitorMode string
+
+// The modes of monitor_start.
+const (
+	// MonitorListen hears the target call.
+	MonitorListen MonitorMode = "listen"
+	// MonitorWhisper hears it and may whisper into one of its legs.
+	MonitorWhisper MonitorMode = "listen_and_whisper"
+)
+
+// conferenceMember is one of the participants of ai_session.conference_changed.
+type conferenceMember struct {
+	MemberID    string  `json:"member_id"`
+	Role        string  `json:"role"`
+	Destination *string `json:"destination"`
+}
+
+// conferenceChange is what ai_session.conference_changed tells.
+type conferenceChange struct {
+	change  string
+	actor   string
+	members []conferenceMember
+	at      time.Time
+	// target and mode are a monitor's.
+	target       *uuid.UUID
+	mode         MonitorMode
+	voiceAgentID uuid.UUID
+}

@@ -11,7 +11,8 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-var _ nodeLedger = (*pgLedger)(nil)
+// LostBatch bounds the lost calls that are read at a time.
+const LostBatch = 200
 
 func (l *pgLedger) NodeBeat(ctx context.Context, node string, at, switchSeen time.Time, returning bool) (nodeBeat, error) {
 	var beat nodeBeat
@@ -72,7 +73,7 @@ func (l *pgLedger) LostCalls(ctx context.Context, node string, after uuid.UUID) 
 	var calls []db.CallsOfLostNodesRow
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
-		calls, err = tx.Q.CallsOfLostNodes(ctx, node, after, lostBatch)
+		calls, err = tx.Q.CallsOfLostNodes(ctx, node, after, LostBatch)
 		return err
 	})
 	return calls, err
@@ -96,4 +97,46 @@ func (l *pgLedger) CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (
 		return err
 	})
 	return closed && err == nil, err
+}
+
+// nodeBefore is what a node's process before has left: its switch's Core-UUID, and when it had the switch's calls in sight last. Either may
+// be zero.
+type nodeBefore struct {
+	core string
+	seen time.Time
+}
+
+// nodeBeat is what a node learns from its sign of life.
+type nodeBeat struct {
+	lost bool
+	open map[uuid.UUID]bool
+}
+
+func (l *pgLedger) NodeStarted(ctx context.Context, node string, at time.Time) (nodeBefore, error) {
+	var before nodeBefore
+	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
+		row, err := tx.Q.NodeGet(ctx, node)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		before = nodeBefore{}
+		if row.SwitchCoreUuid != nil {
+			before.core = *row.SwitchCoreUuid
+		}
+		if row.SwitchSeenAt != nil {
+			before.seen = *row.SwitchSeenAt
+		}
+		return tx.Q.NodeStart(ctx, node, at)
+	})
+	return before, err
+}
+
+func (l *pgLedger) NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error {
+	return l.st.InSystem(ctx, func(tx *store.Tx) error {
+		var core *string
+		if coreUUID != "" {
+			core = &coreUUID
+		}
+		return tx.Q.NodeSeen(ctx, at, core, node)
+	})
 }

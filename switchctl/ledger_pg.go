@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,17 +18,30 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
-// errAgentBusy says that a voice agent's max_concurrent is reached.
-var errAgentBusy = errors.New("switchctl: voice agent has no free unit")
-
 // pgLedger writes calls to PostgreSQL.
 type pgLedger struct {
 	st      *store.Store
-	gate    Gate
-	handler AnswerHandler
+	gate    ledgerGate
+	handler endHandler
 	log     *slog.Logger
 	// keys are those of callback tokens.
 	keys func() []keyring.Key
+}
+
+// ledgerGate judges an admitted leg again before another route is tried; move runs in its transaction, under its lock, when the leg may
+// still be dialed. A refusal is a [*ReadmissionError].
+type ledgerGate interface {
+	Readmit(ctx context.Context, leg Readmission, move func(ctx context.Context, tx *store.Tx) error) error
+}
+
+// endHandler does its part inside the transaction that closes a call.
+type endHandler interface {
+	Ended(ctx context.Context, tx *store.Tx, call db.Call) error
+}
+
+// newLedger makes the ledger of a database.
+func newLedger(st *store.Store, gate ledgerGate, handler endHandler, log *slog.Logger, keys func() []keyring.Key) *pgLedger {
+	return &pgLedger{st: st, gate: gate, handler: handler, log: log, keys: keys}
 }
 
 func (l *pgLedger) Ringing(ctx context.Context, call db.Call, at time.Time) error {
@@ -97,13 +111,6 @@ func (l *pgLedger) tellRested(ctx context.Context, call db.Call, rested bool) {
 	if rested {
 		l.log.InfoContext(ctx, "trunk carries calls again", "tenant_id", call.TenantID, "trunk_id", call.TrunkID, "call_id", call.ID)
 	}
-}
-
-// failedRoute is a trunk over which a call has failed. The call's end says no more of it than of the last one.
-type failedRoute struct {
-	trunk  uuid.UUID
-	cause  string
-	silent bool
 }
 
 // Reroute counts under the gate's lock, as the gate does, which judges the leg again. A trunk that rests is none to go on with, but for a transfer.
@@ -260,7 +267,7 @@ func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, c closing
 		at = session.StartedAt
 	}
 	return endSession(ctx, tx, call, sessionEnd{
-		session: session.ID, outcome: sessionOutcome(or(string(c.outcome), string(sessionHangup))), at: at,
+		session: session.ID, outcome: sessionOutcome(cmp.Or(string(c.outcome), string(sessionHangup))), at: at,
 		revoke: agent.TokenLifetime == lifetimeSocket, logsDropped: c.logsDropped,
 	})
 }
@@ -298,35 +305,6 @@ func (l *pgLedger) OpenCalls(ctx context.Context, node string) ([]openCall, erro
 		return nil, fmt.Errorf("switchctl: list open calls: %w", err)
 	}
 	return open, nil
-}
-
-func (l *pgLedger) NodeStarted(ctx context.Context, node string, at time.Time) (nodeBefore, error) {
-	var before nodeBefore
-	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
-		row, err := tx.Q.NodeGet(ctx, node)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		before = nodeBefore{}
-		if row.SwitchCoreUuid != nil {
-			before.core = *row.SwitchCoreUuid
-		}
-		if row.SwitchSeenAt != nil {
-			before.seen = *row.SwitchSeenAt
-		}
-		return tx.Q.NodeStart(ctx, node, at)
-	})
-	return before, err
-}
-
-func (l *pgLedger) NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error {
-	return l.st.InSystem(ctx, func(tx *store.Tx) error {
-		var core *string
-		if coreUUID != "" {
-			core = &coreUUID
-		}
-		return tx.Q.NodeSeen(ctx, at, core, node)
-	})
 }
 
 // leadOf reads what events tell of the call's lead; nil without one.

@@ -19,7 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
-func tokenKeys() []keyring.Key { return []keyring.Key{{1}} }
+func testKeys() []keyring.Key { return []keyring.Key{{1}} }
 
 // pgBench is a call in a real database.
 type pgBench struct {
@@ -34,12 +34,6 @@ type pgBench struct {
 	fail    error     // of the handler's part
 }
 
-func (b *pgBench) Route(context.Context, Inbound) (db.Call, error) { return db.Call{}, nil }
-func (b *pgBench) Answered(context.Context, Leg) error             { return nil }
-
-func (b *pgBench) CanQueue(context.Context, uuid.UUID, QueueRequest) error { return nil }
-func (b *pgBench) Queue(context.Context, Leg, QueueRequest) error          { return nil }
-
 func (b *pgBench) Ended(_ context.Context, _ *store.Tx, call db.Call) error {
 	if b.fail != nil {
 		return b.fail
@@ -48,10 +42,6 @@ func (b *pgBench) Ended(_ context.Context, _ *store.Tx, call db.Call) error {
 	defer b.mu.Unlock()
 	b.ended = append(b.ended, call)
 	return nil
-}
-
-func (b *pgBench) Admit(context.Context, OriginateRequest) (Admission, error) {
-	return Admission{}, nil
 }
 
 // Readmit runs move as the dialer's gate does.
@@ -66,7 +56,7 @@ func newPGBench(t *testing.T) *pgBench {
 	t.Helper()
 	b := &pgBench{st: storetest.New(t)}
 	b.tenant = storetest.Tenant(t, b.st)
-	b.l = &pgLedger{st: b.st, gate: b, handler: b, log: slog.New(slog.DiscardHandler), keys: tokenKeys}
+	b.l = newLedger(b.st, b, b, slog.New(slog.DiscardHandler), testKeys)
 	agent := storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/ai")
 	campaign := storetest.Campaign(t, b.st, b.tenant, &agent)
 	lead := storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
@@ -83,12 +73,7 @@ func newPGBench(t *testing.T) *pgBench {
 // open writes a call and its unit, as the gate does.
 func (b *pgBench) open(t *testing.T, campaign, lead, agent *uuid.UUID) db.Call {
 	t.Helper()
-	id := storetest.NewID(t)
-	storetest.Exec(t, b.st, b.tenant, `INSERT INTO calls (tenant_id, id, campaign_id, lead_id, voice_agent_id, node, fs_uuid, direction,
-		from_number, to_number, dial_time) VALUES ($1, $2, $3, $4, $5, 'node-1', $6, 'outbound', '+918000000001', '+919876543210', now())`,
-		b.tenant, id, campaign, lead, agent, id.String())
-	storetest.Exec(t, b.st, b.tenant, `INSERT INTO live_calls (tenant_id, unit_id, call_id, voice_agent_id, node)
-		VALUES ($1, $2, $2, $3, 'node-1')`, b.tenant, id, agent)
+	id := storetest.OpenCall(t, b.st, b.tenant, campaign, lead, agent)
 	open, err := b.l.OpenCalls(t.Context(), "node-1")
 	require.NoError(t, err)
 	for _, o := range open {
@@ -138,7 +123,7 @@ func (b *pgBench) events(t *testing.T) (types []string, data []map[string]any) {
 
 func (b *pgBench) startSession(t *testing.T) sessionGrant {
 	t.Helper()
-	token, err := callbacktoken.Mint(tokenKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
+	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
 	require.NoError(t, err)
 	g, err := b.l.StartSession(t.Context(), sessionStart{
 		call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token,
@@ -249,12 +234,12 @@ func TestLedgerCountsAVoiceAgentThatTheGateDidNot(t *testing.T) {
 	t.Parallel()
 	b := newPGBench(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET max_concurrent = 1")
-	token, err := callbacktoken.Mint(tokenKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
+	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
 	require.NoError(t, err)
 	second := b.open(t, nil, nil, nil)
 	start := sessionStart{call: second, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
 	_, err = b.l.StartSession(t.Context(), start)
-	require.ErrorIs(t, err, errAgentBusy, "the first call has the one unit")
+	require.ErrorIs(t, err, ErrAgentBusy, "the first call has the one unit")
 	require.NoError(t, b.l.Close(t.Context(), closing{call: b.call, record: finalRecord{EndTime: time.Now().UTC(), Cause: "USER_BUSY"}}))
 	_, err = b.l.StartSession(t.Context(), start)
 	require.NoError(t, err)
@@ -273,11 +258,11 @@ func TestLedgerCountsASecondSession(t *testing.T) {
 	first := b.startSession(t)
 	require.NoError(t, b.l.EndSession(t.Context(), b.call, sessionEnd{session: first.session.ID, outcome: sessionHangup, at: time.Now().UTC()}))
 	other := b.open(t, nil, nil, &b.agent.ID)
-	token, err := callbacktoken.Mint(tokenKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
+	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
 	require.NoError(t, err)
 	again := sessionStart{call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
 	_, err = b.l.StartSession(t.Context(), again)
-	require.ErrorIs(t, err, errAgentBusy, "another call has the one unit")
+	require.ErrorIs(t, err, ErrAgentBusy, "another call has the one unit")
 	require.NoError(t, b.l.Close(t.Context(), closing{call: other, record: finalRecord{EndTime: time.Now().UTC(), Cause: "USER_BUSY"}}))
 	_, err = b.l.StartSession(t.Context(), again)
 	require.NoError(t, err)
@@ -406,7 +391,7 @@ func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {
 	require.Equal(t, "bearer", resumed.authToken)
 	require.Equal(t, "+919876543210", resumed.to)
 
-	next, err := callbacktoken.Mint(tokenKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
+	next, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
 	require.NoError(t, err)
 	require.NoError(t, b.l.AddToken(t.Context(), b.call, g.session.ID, next))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM callback_tokens c, ai_sessions s WHERE c::text || s::text LIKE '%' || $1 || '%'", next.JTI),

@@ -73,7 +73,7 @@ func takeAgentUnit(ctx context.Context, tx *store.Tx, s sessionStart) error {
 		return err
 	}
 	if used >= int64(agent.MaxConcurrent) {
-		return errAgentBusy
+		return ErrAgentBusy
 	}
 	if _, err := tx.Q.LiveUnitSetVoiceAgent(ctx, s.agent.ID, s.call.TenantID, s.call.ID); err != nil {
 		return err

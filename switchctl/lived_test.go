@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
@@ -84,39 +86,47 @@ func TestAnEndThatIsNeverTold(t *testing.T) {
 // host had its switch in sight last, and no recording is longer than its call.
 func TestHostDeadFor40Minutes(t *testing.T) {
 	t.Parallel()
-	p := newPGBench(t)
+	st := storetest.New(t)
+	tenant := storetest.Tenant(t, st)
+	agent := storetest.VoiceAgent(t, st, tenant, "ws://127.0.0.1:9/ai")
 	beat := time.Now().Add(-40 * time.Minute).UTC().Truncate(time.Microsecond)
 	answered, died := beat.Add(-time.Minute), beat.Add(9*time.Second)
-	_, err := p.l.NodeStarted(t.Context(), "node-1", answered.Add(-time.Hour))
-	require.NoError(t, err)
-	require.NoError(t, p.l.NodeSeen(t.Context(), "node-1", answered, uuid.NewString()))
-	_, err = p.l.NodeBeat(t.Context(), "node-1", beat, beat, false)
-	require.NoError(t, err)
-	_, err = p.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Time{}, false) // it is back, the switch is not
-	require.NoError(t, err)
-
 	b := newBench(t)
 	c := b.controller()
-	c.ledger = p.l
-	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET max_concurrent = 100")
-	calls := []uuid.UUID{p.call.ID}
+	l := newLedger(st, b.gate, b.handler, c.log, tokenKeys)
+	c.ledger = l
+	_, err := l.NodeStarted(t.Context(), "node-1", answered.Add(-time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, l.NodeSeen(t.Context(), "node-1", answered, uuid.NewString()))
+	_, err = l.NodeBeat(t.Context(), "node-1", beat, beat, false)
+	require.NoError(t, err)
+	_, err = l.NodeBeat(t.Context(), "node-1", time.Now(), time.Time{}, false) // it is back, the switch is not
+	require.NoError(t, err)
+
+	storetest.Exec(t, st, tenant, "UPDATE voice_agents SET max_concurrent = 100")
+	var voice db.VoiceAgent
+	require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) (err error) {
+		voice, err = tx.Q.SessionVoiceAgent(t.Context(), tenant, agent)
+		return err
+	}))
+	var calls []uuid.UUID
 	for len(calls) < 20 {
-		calls = append(calls, p.open(t, nil, nil, &p.agent.ID).ID)
+		calls = append(calls, storetest.OpenCall(t, st, tenant, nil, nil, &agent))
 	}
 	for _, id := range calls {
-		storetest.Exec(t, p.st, p.tenant, "UPDATE calls SET created_at = $2, dial_time = $2 WHERE id = $1", id, answered)
-		open, err := p.l.OpenCalls(t.Context(), "node-1")
+		storetest.Exec(t, st, tenant, "UPDATE calls SET created_at = $2, dial_time = $2 WHERE id = $1", id, answered)
+		open, err := l.OpenCalls(t.Context(), "node-1")
 		require.NoError(t, err)
 		for _, o := range open {
 			if o.call.ID != id {
 				continue
 			}
-			require.NoError(t, p.l.Answered(t.Context(), o.call, answered))
-			token, err := callbacktoken.Mint(tokenKeys(), p.tenant, id, answered, tokenLife)
+			require.NoError(t, l.Answered(t.Context(), o.call, answered))
+			token, err := callbacktoken.Mint(tokenKeys(), tenant, id, answered, tokenLife)
 			require.NoError(t, err)
-			g, err := p.l.StartSession(t.Context(), sessionStart{call: o.call, agent: p.agent, id: storetest.NewID(t), at: answered, token: token})
+			g, err := l.StartSession(t.Context(), sessionStart{call: o.call, agent: voice, id: storetest.NewID(t), at: answered, token: token})
 			require.NoError(t, err)
-			require.NoError(t, p.l.SessionOpened(t.Context(), o.call, g.session, filepath.Base(c.recordPath(id))))
+			require.NoError(t, l.SessionOpened(t.Context(), o.call, g.session, filepath.Base(c.recordPath(id))))
 		}
 		// What was written after the last sign of life, and by nobody since: 8 kHz, two channels of 16 bits, a little more than was told.
 		file, err := os.Create(c.recordPath(id))
@@ -125,7 +135,7 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 		require.NoError(t, file.Close())
 		require.NoError(t, os.Chtimes(file.Name(), died, died))
 	}
-	before, err := p.l.NodeStarted(t.Context(), "node-1", time.Now())
+	before, err := l.NodeStarted(t.Context(), "node-1", time.Now())
 	require.NoError(t, err)
 	require.WithinDuration(t, beat, before.seen, 0)
 	c.sight.left(before)
@@ -133,11 +143,11 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 	_, err = c.adopt(t.Context(), 0)
 	require.NoError(t, err)
 	require.NoError(t, c.resyncOnce(t.Context()))
-	require.Eventually(t, func() bool { return p.count(t, "SELECT count(*) FROM calls WHERE end_time IS NULL") == 0 }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return storetest.Count(t, st, "SELECT count(*) FROM calls WHERE end_time IS NULL") == 0 }, 30*time.Second, 20*time.Millisecond)
 
-	require.Equal(t, 20, p.count(t, "SELECT count(*) FROM calls WHERE end_time = $1 AND answer_time = $2", died, answered))
-	require.Zero(t, p.count(t, "SELECT count(*) FROM live_calls"))
-	require.Equal(t, 20, p.count(t, "SELECT count(*) FROM events WHERE type = 'call.ended' AND data -> 'talk_duration_s' = '69'"))
+	require.Equal(t, 20, storetest.Count(t, st, "SELECT count(*) FROM calls WHERE end_time = $1 AND answer_time = $2", died, answered))
+	require.Zero(t, storetest.Count(t, st, "SELECT count(*) FROM live_calls"))
+	require.Equal(t, 20, storetest.Count(t, st, "SELECT count(*) FROM events WHERE type = 'call.ended' AND data -> 'talk_duration_s' = '69'"))
 	for _, id := range calls {
 		at, err := os.Stat(c.recordPath(id))
 		require.NoError(t, err)

@@ -242,7 +242,7 @@ func (l *memLedger) StartSession(ctx context.Context, s sessionStart) (sessionGr
 	}
 	err := l.do(func() error {
 		if s.agent.MaxConcurrent == 0 {
-			return errAgentBusy
+			return ErrAgentBusy
 		}
 		g.session = db.AiSession{
 			TenantID: s.call.TenantID, ID: s.id, CallID: s.call.ID, VoiceAgentID: s.agent.ID, WsUrl: s.agent.WsUrl,

@@ -1,9 +1,9 @@
 package switchctl
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -12,17 +12,6 @@ import (
 
 // maxMonitors bounds the calls that one AI session listens to at a time.
 const maxMonitors = 8
-
-// MonitorMode says what a monitor may do.
-type MonitorMode string
-
-// The modes of monitor_start.
-const (
-	// MonitorListen hears the target call.
-	MonitorListen MonitorMode = "listen"
-	// MonitorWhisper hears it and may whisper into one of its legs.
-	MonitorWhisper MonitorMode = "listen_and_whisper"
-)
 
 type monitorPhase int
 
@@ -107,7 +96,7 @@ func (ms *monitors) startMonitor(ctx context.Context, req ControlRequest, reply 
 	if err != nil {
 		return err
 	}
-	mode := MonitorMode(or(req.Mode, string(MonitorListen)))
+	mode := MonitorMode(cmp.Or(req.Mode, string(MonitorListen)))
 	if mode != MonitorListen && mode != MonitorWhisper {
 		return &MalformedError{Field: "mode", Message: "must be one of listen, listen_and_whisper"}
 	}
@@ -163,7 +152,7 @@ func (ms *monitors) monitorSpec(id, target uuid.UUID) (media.SessionSpec, error)
 		return media.SessionSpec{}, err
 	}
 	return media.SessionSpec{
-		ID: id.String(), CallID: target.String(), URL: s.agent.WsUrl, Subprotocol: or(s.agent.Subprotocol, media.SubprotocolAlpha),
+		ID: id.String(), CallID: target.String(), URL: s.agent.WsUrl, Subprotocol: cmp.Or(s.agent.Subprotocol, media.SubprotocolAlpha),
 		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
 	}, nil
 }
@@ -283,25 +272,6 @@ const (
 	changeMonitorStarted = "monitor_started"
 	changeMonitorStopped = "monitor_stopped"
 )
-
-// conferenceMember is one of the participants of ai_session.conference_changed.
-type conferenceMember struct {
-	MemberID    string  `json:"member_id"`
-	Role        string  `json:"role"`
-	Destination *string `json:"destination"`
-}
-
-// conferenceChange is what ai_session.conference_changed tells.
-type conferenceChange struct {
-	change  string
-	actor   string
-	members []conferenceMember
-	at      time.Time
-	// target and mode are a monitor's.
-	target       *uuid.UUID
-	mode         MonitorMode
-	voiceAgentID uuid.UUID
-}
 
 // monitorChanged commits the event.
 func (ms *monitors) monitorChanged(ctx context.Context, mon *monitor, change string) {

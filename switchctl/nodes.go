@@ -23,8 +23,6 @@ const (
 	watchGap = 3
 	// forgetLost is how long a lost node is remembered: one that was put out of service must not be told of for good.
 	forgetLost = 3 * 24 * time.Hour
-	// lostBatch bounds the lost calls that are read at a time.
-	lostBatch = 200
 )
 
 // nodeLedger is what keeps the controllers that share one database.
@@ -42,19 +40,6 @@ type nodeLedger interface {
 	LostCalls(ctx context.Context, node string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error)
 	// CloseLost closes a call in place of its node, and tells whether it did: not when the node is back, or the call closed.
 	CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (bool, error)
-}
-
-// nodeBefore is what a node's process before has left: its switch's Core-UUID, and when it had the switch's calls in sight last. Either may
-// be zero.
-type nodeBefore struct {
-	core string
-	seen time.Time
-}
-
-// nodeBeat is what a node learns from its sign of life.
-type nodeBeat struct {
-	lost bool
-	open map[uuid.UUID]bool
 }
 
 // keepNode gives this node's signs of life and looks after the others, until ctx ends. Signs wait for nothing else: whoever is long
@@ -198,7 +183,7 @@ func (c *Controller) closeLost(ctx context.Context, keep *nodeKeeper) {
 			c.closeLostCall(ctx, call)
 			keep.after = call.Call.ID
 		}
-		if len(calls) < lostBatch {
+		if len(calls) < LostBatch {
 			keep.after = uuid.Nil
 			return
 		}

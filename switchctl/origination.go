@@ -184,7 +184,7 @@ func (d *origination) nextRoute(ctx context.Context) state {
 		return d.closeUnseen(ctx, d.killCause)
 	}
 	d.choosing = true
-	d.chooseRoute(ctx, d.id, d.adm, d.failed.ofRoute(d.adm.Routes[d.route]), d.adm.Routes[d.route+1:])
+	d.chooseRoute(ctx, d.id, d.adm, failureOf(d.adm.Routes[d.route], d.failed), d.adm.Routes[d.route+1:])
 	return d.state
 }
 
@@ -248,4 +248,12 @@ func (d *origination) answers(ctx context.Context, at, ours time.Time) state {
 	d.rec.recordWanted(ctx)
 	d.handling.startHandler(ctx)
 	return stateAnswered
+}
+
+// failureOf is what the record of a call that fails over says of the trunk that it was dialed over; nil for a host's.
+func failureOf(route Route, r finalRecord) *failedRoute {
+	if route.TrunkID == nil {
+		return nil
+	}
+	return &failedRoute{trunk: *route.TrunkID, cause: r.Cause, silent: r.SIPStatus != nil && *r.SIPStatus == 408}
 }

@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -292,7 +293,7 @@ func (p *phone) claimed(ctx context.Context, m phoneClaim) {
 		m.call.post(agentWaits{serial: m.serial})
 		p.dial(ctx, p.ringTime())
 	default:
-		answer("", or(p.reason, PhoneNoAnswer))
+		answer("", cmp.Or(p.reason, PhoneNoAnswer))
 	}
 }
 
@@ -423,7 +424,7 @@ func (p *phone) originate(channel string, ring time.Duration) fs.Variables {
 	number, name := p.spec.Extension, "Ringmaster"
 	if c := p.claim; c != nil && c.number != "" {
 		number = callerNumber(c.number)
-		name = or(callerName(c.caller), number)
+		name = cmp.Or(callerName(c.caller), number)
 	}
 	v := fs.Variables{
 		"origination_uuid":             channel,

@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"cmp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,7 @@ func TestPhoneEndpoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := registration{Contact: tc.contact, Status: tc.status + "(unknown) exp(2026) expsecs(30)", IP: or(tc.ip, "10.0.0.9"), Port: "5062"}
+			r := registration{Contact: tc.contact, Status: tc.status + "(unknown) exp(2026) expsecs(30)", IP: cmp.Or(tc.ip, "10.0.0.9"), Port: "5062"}
 			endpoint, route, err := r.endpoint("internal", "1001")
 			if tc.want == "" {
 				var refused *ContactError

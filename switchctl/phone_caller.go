@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -32,5 +33,5 @@ func callerNumber(number string) string {
 		}
 		return -1
 	}, number)
-	return or(number[:min(len(number), maxCallerName)], anonymous)
+	return cmp.Or(number[:min(len(number), maxCallerName)], anonymous)
 }

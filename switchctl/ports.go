@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -104,3 +108,79 @@ func (m mediaAdapter) OpenTap(ctx context.Context, spec media.SessionSpec) (*tap
 }
 
 func (m mediaAdapter) SIPAddr() string { return m.server.SIPAddr() }
+
+// What calls are written to. Every method is one transaction; after one whose commit is unknown it may be done twice, which changes no row.
+// An error that is store.ErrUnavailable is tried again by the call's journal.
+type (
+	ledger interface {
+		callLedger
+		sessionLedger
+		recordingLedger
+		hostLedger
+	}
+
+	// callLedger keeps a call's row, from its ringing to its final record.
+	callLedger interface {
+		Ringing(ctx context.Context, call db.Call, at time.Time) error
+		// Answered commits the answer, with call.answered unless that waits for machine detection.
+		Answered(ctx context.Context, call db.Call, at time.Time) error
+		// Verdict keeps what machine detection said of the call, and commits call.answered, with the events that were held behind
+		// it, when the call says by whom.
+		Verdict(ctx context.Context, call db.Call) error
+		// Quality keeps how the call's audio has fared so far, in place of what was kept before.
+		Quality(ctx context.Context, call db.Call, quality json.RawMessage) error
+		// AgentConnected commits that the caller and a voice agent, or call.AgentID, hear each other.
+		AgentConnected(ctx context.Context, call db.Call, at time.Time) error
+		// Reroute moves a leg's unit to the first of the trunks that has room for it, and tells which: -1 for none of them, or when the
+		// gate doesn't let the leg be dialed any more. nil stands for a trunk without ceilings. failed is the trunk that it had and that
+		// has failed, silently or not; nil for none that is known.
+		Reroute(ctx context.Context, leg Readmission, failed *failedRoute, trunks []*uuid.UUID, at time.Time) (int, error)
+		// BypassFailed takes a trunk out of bypass and keeps why.
+		BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error
+		ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error
+		// Close commits the final record with all that follows from it. It does nothing on a closed call.
+		Close(ctx context.Context, c closing) error
+		// CallState tells a call's status and disposition; store.ErrNotFound when the tenant has no such call.
+		CallState(ctx context.Context, tenant, call uuid.UUID) (status string, disposition *string, err error)
+	}
+
+	// sessionLedger keeps AI sessions with their tokens, logs and monitors.
+	sessionLedger interface {
+		// StartSession takes a unit of the voice agent when the call's own doesn't count against it yet (ErrAgentBusy),
+		// and writes session and token.
+		StartSession(ctx context.Context, s sessionStart) (sessionGrant, error)
+		// ResumeSession reads what a session needs that outlived a crash.
+		ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (sessionGrant, error)
+		// SessionOpened commits ai_session.started, and the recording that has begun at path.
+		SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error
+		// EndSession commits the outcome with ai_session.transferred, when it was, and ai_session.ended.
+		EndSession(ctx context.Context, call db.Call, end sessionEnd) error
+		AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error
+		// AppendLogs writes entries of the session's log, each once.
+		AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []logEntry) error
+		// ConferenceChanged commits ai_session.conference_changed.
+		ConferenceChanged(ctx context.Context, call db.Call, c conferenceChange) error
+		// PermitMonitor refuses a monitor that its voice agent's monitor_scope doesn't allow ([ErrMonitorScope], [ErrTargetNotFound]),
+		// and writes the audit row of one that may start.
+		PermitMonitor(ctx context.Context, m monitorStart) error
+	}
+
+	// recordingLedger keeps which files make up a call's recording.
+	recordingLedger interface {
+		// BeginRecording writes that the switch records the call, in mono, to the file at path, from offset after the answer on.
+		BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error
+		// AddRecordingPart puts a file on the timeline of the call's recording.
+		AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error
+		// AddRecording puts a file on the timeline of the call's recording, or makes it the recording when there is none.
+		AddRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error
+	}
+
+	// hostLedger keeps what a start needs of the process before.
+	hostLedger interface {
+		// OpenCalls lists the node's calls that are not closed.
+		OpenCalls(ctx context.Context, node string) ([]openCall, error)
+		// NodeStarted and NodeSeen keep the node's row. NodeStarted gives what the process before has left.
+		NodeStarted(ctx context.Context, node string, at time.Time) (nodeBefore, error)
+		NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error
+	}
+)

@@ -6,7 +6,6 @@ import "time"
 const (
 	tokenLife       = 30 * time.Minute
 	tokenRefreshAt  = 25 * time.Minute
-	sessionLimit    = 30 * time.Minute
 	socketTokenLife = 24 * time.Hour
 
 	lifetimeSocket = "ws_session"

@@ -1,6 +1,7 @@
 package switchctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -45,7 +46,7 @@ func queueRequest(facts transferFacts) QueueRequest {
 	if facts.destinationType == destinationPerson {
 		req.Extension = facts.destination
 	} else {
-		req.Queue = or(facts.destination, defaultQueue)
+		req.Queue = cmp.Or(facts.destination, defaultQueue)
 	}
 	return req
 }
@@ -56,7 +57,7 @@ func (x *transfers) startHandover(ctx context.Context, facts transferFacts, repl
 		return &InvalidError{Field: "destination", Message: "must be an agent's extension"}
 	}
 	if facts.destinationType == destinationQueue {
-		facts.destination = or(facts.destination, defaultQueue)
+		facts.destination = cmp.Or(facts.destination, defaultQueue)
 	}
 	x.askQueue(ctx, &transfer{facts: facts, reply: reply, handover: &handover{req: queueRequest(facts)}})
 	return nil

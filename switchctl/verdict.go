@@ -6,7 +6,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
-	"github.com/ringmaster/ringmaster/store/db"
 )
 
 const (
@@ -14,9 +13,6 @@ const (
 	verdictTimeout = 4 * time.Second
 	// detectWithin is how long after answer a session may begin that still hears how the call was answered.
 	detectWithin = 10 * time.Second
-
-	answeredByHuman   = "human"
-	answeredByMachine = "machine"
 )
 
 // What ended the wait for a verdict, as the metric names it.
@@ -26,22 +22,6 @@ const (
 	decidedTimeout = "timeout"
 	decidedHangup  = "hangup"
 )
-
-// answeredBy is what call.answered says of a call, as was decided: a machine when the verdict is that, else a person.
-func answeredBy(call db.Call) string {
-	if call.AnsweredByAmd != nil {
-		return *call.AnsweredByAmd
-	}
-	if call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) {
-		return answeredByMachine
-	}
-	return answeredByHuman
-}
-
-// awaitsVerdict reports whether an answered call's call.answered is still to be committed.
-func awaitsVerdict(call db.Call) bool {
-	return call.Amd && call.AnswerTime != nil && call.AnsweredByAmd == nil
-}
 
 // detects reports whether the session that is about to open hears the caller's first seconds.
 func (mc *machine) detects() bool {

@@ -18,6 +18,9 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
+// sessionLimit is how long an AI session may last.
+const sessionLimit = 30 * time.Minute
+
 const (
 	// socketReconnect is how long a broken AI socket is dialed again.
 	socketReconnect = 5 * time.Second
@@ -177,7 +180,7 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	}
 	v.disarm(timerOpening)
 	switch {
-	case errors.Is(m.err, errAgentBusy):
+	case errors.Is(m.err, ErrAgentBusy):
 		v.verbs.refuseVerbs()
 		v.ai = nil
 		s.answer(OutcomeBusy, nil)

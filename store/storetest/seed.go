@@ -58,6 +58,18 @@ func InboundNumber(tb testing.TB, st *store.Store, tenantID uuid.UUID, e164 stri
 	return id
 }
 
+// OpenCall writes an outbound call of node-1 and its unit, as the gate does.
+func OpenCall(tb testing.TB, st *store.Store, tenantID uuid.UUID, campaign, lead, voiceAgent *uuid.UUID) uuid.UUID {
+	tb.Helper()
+	id := NewID(tb)
+	Exec(tb, st, tenantID, `INSERT INTO calls (tenant_id, id, campaign_id, lead_id, voice_agent_id, node, fs_uuid, direction,
+		from_number, to_number, dial_time) VALUES ($1, $2, $3, $4, $5, 'node-1', $6, 'outbound', '+918000000001', '+919876543210', now())`,
+		tenantID, id, campaign, lead, voiceAgent, id.String())
+	Exec(tb, st, tenantID, `INSERT INTO live_calls (tenant_id, unit_id, call_id, voice_agent_id, node)
+		VALUES ($1, $2, $2, $3, 'node-1')`, tenantID, id, voiceAgent)
+	return id
+}
+
 // Subscription subscribes to event types, of one campaign when that isn't nil.
 func Subscription(tb testing.TB, st *store.Store, tenantID uuid.UUID, campaignID *uuid.UUID, eventTypes ...string) uuid.UUID {
 	tb.Helper()
