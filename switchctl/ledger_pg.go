@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
+	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -268,7 +269,7 @@ func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, c closing
 	}
 	return endSession(ctx, tx, call, sessionEnd{
 		session: session.ID, outcome: sessionOutcome(cmp.Or(string(c.outcome), string(sessionHangup))), at: at,
-		revoke: agent.TokenLifetime == lifetimeSocket, logsDropped: c.logsDropped,
+		revoke: agent.TokenLifetime == callbacktoken.LifetimeSocket, logsDropped: c.logsDropped,
 	})
 }
 

@@ -123,7 +123,7 @@ func (b *pgBench) events(t *testing.T) (types []string, data []map[string]any) {
 
 func (b *pgBench) startSession(t *testing.T) sessionGrant {
 	t.Helper()
-	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
+	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
 	g, err := b.l.StartSession(t.Context(), sessionStart{
 		call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token,
@@ -234,7 +234,7 @@ func TestLedgerCountsAVoiceAgentThatTheGateDidNot(t *testing.T) {
 	t.Parallel()
 	b := newPGBench(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET max_concurrent = 1")
-	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
+	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
 	second := b.open(t, nil, nil, nil)
 	start := sessionStart{call: second, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
@@ -258,7 +258,7 @@ func TestLedgerCountsASecondSession(t *testing.T) {
 	first := b.startSession(t)
 	require.NoError(t, b.l.EndSession(t.Context(), b.call, sessionEnd{session: first.session.ID, outcome: sessionHangup, at: time.Now().UTC()}))
 	other := b.open(t, nil, nil, &b.agent.ID)
-	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
+	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
 	again := sessionStart{call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
 	_, err = b.l.StartSession(t.Context(), again)
@@ -391,7 +391,7 @@ func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {
 	require.Equal(t, "bearer", resumed.authToken)
 	require.Equal(t, "+919876543210", resumed.to)
 
-	next, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), tokenLife)
+	next, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
 	require.NoError(t, b.l.AddToken(t.Context(), b.call, g.session.ID, next))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM callback_tokens c, ai_sessions s WHERE c::text || s::text LIKE '%' || $1 || '%'", next.JTI),

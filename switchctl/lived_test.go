@@ -122,7 +122,7 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 				continue
 			}
 			require.NoError(t, l.Answered(t.Context(), o.call, answered))
-			token, err := callbacktoken.Mint(tokenKeys(), tenant, id, answered, tokenLife)
+			token, err := callbacktoken.Mint(tokenKeys(), tenant, id, answered, callbacktoken.Life)
 			require.NoError(t, err)
 			g, err := l.StartSession(t.Context(), sessionStart{call: o.call, agent: voice, id: storetest.NewID(t), at: answered, token: token})
 			require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 
 func TestTokenLife(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, 30*time.Minute, tokenLifeOf("30min_with_refresh"))
-	require.Equal(t, 24*time.Hour, tokenLifeOf("ws_session"))
+	require.Equal(t, 30*time.Minute, callbacktoken.LifeOf("30min_with_refresh"))
+	require.Equal(t, 24*time.Hour, callbacktoken.LifeOf("ws_session"))
 }
 
 func TestMetadataFrame(t *testing.T) {

@@ -135,7 +135,7 @@ func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 		return v.state, err
 	}
 	now := v.c.clock.Now().UTC()
-	token, err := callbacktoken.Mint(v.c.cfg.TokenKeys(), v.tenant, v.id, now, tokenLifeOf(m.agent.TokenLifetime))
+	token, err := callbacktoken.Mint(v.c.cfg.TokenKeys(), v.tenant, v.id, now, callbacktoken.LifeOf(m.agent.TokenLifetime))
 	if err != nil {
 		return v.state, err
 	}
@@ -291,8 +291,8 @@ func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
 	}
 	age := v.c.clock.Now().Sub(s.grant.session.StartedAt)
 	v.arm(timerSession, sessionLimit-age)
-	if s.agent.TokenLifetime != lifetimeSocket {
-		v.arm(timerRefresh, tokenRefreshAt-age)
+	if s.agent.TokenLifetime != callbacktoken.LifetimeSocket {
+		v.arm(timerRefresh, callbacktoken.RefreshAt-age)
 	}
 	v.tryBridge(ctx)
 	v.verbs.runVerbs(ctx)
@@ -383,7 +383,7 @@ func (v *voice) endSessionWith(ctx context.Context, end sessionEnd, reason media
 		v.closeMedia()
 	}
 	if s.id != uuid.Nil { // also one that was not written in time: the journal keeps the order
-		end.session, end.revoke = s.id, s.agent.TokenLifetime == lifetimeSocket
+		end.session, end.revoke = s.id, s.agent.TokenLifetime == callbacktoken.LifetimeSocket
 		call := v.call
 		end.logsDropped = s.logs.end(ctx)
 		v.record(ctx, "session end", func(ctx context.Context) error { return v.c.ledger.EndSession(ctx, call, end) }, nil)

@@ -170,7 +170,7 @@ func (v *voice) refreshToken(ctx context.Context) {
 	if !v.ai.live() {
 		return
 	}
-	token, err := callbacktoken.Mint(v.c.cfg.TokenKeys(), v.tenant, v.id, v.c.clock.Now(), tokenLife)
+	token, err := callbacktoken.Mint(v.c.cfg.TokenKeys(), v.tenant, v.id, v.c.clock.Now(), callbacktoken.Life)
 	if err != nil {
 		v.log.ErrorContext(ctx, "callback token could not be minted", "error", err)
 		return
