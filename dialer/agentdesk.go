@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/form"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // reservation is how long a lead is an agent's who asked for it.
@@ -271,8 +272,8 @@ func (dk *desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.A
 	if a.CurrentCallUUID == nil {
 		return a, &ConflictError{Code: CodeNoCall, Detail: "The agent is on no call."}
 	}
-	err = dk.calls.Hangup(ctx, tenant, *a.CurrentCallUUID, switchctl.CauseNormalClearing)
-	if err != nil && !errors.Is(err, switchctl.ErrCallEnded) {
+	err = dk.calls.Hangup(ctx, tenant, *a.CurrentCallUUID, ledger.CauseNormalClearing)
+	if err != nil && !errors.Is(err, ledger.ErrCallEnded) {
 		return a, wrap("hang up", err)
 	}
 	return a, nil

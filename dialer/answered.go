@@ -7,6 +7,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // What became of an announcement, as the metric names it.
@@ -83,7 +84,7 @@ func (h handler) disclose(ctx context.Context, leg switchctl.Leg, plan answerPla
 		count.WithLabelValues(announceFailed).Inc()
 		h.untold(ctx, leg, plan.campaign, err)
 		return false
-	case ctx.Err() != nil, errors.Is(err, switchctl.ErrCallEnded):
+	case ctx.Err() != nil, errors.Is(err, ledger.ErrCallEnded):
 		count.WithLabelValues(announceCutOff).Inc()
 	default:
 		count.WithLabelValues(announceFailed).Inc()
@@ -119,7 +120,7 @@ func (h handler) untold(ctx context.Context, leg switchctl.Leg, c *db.Campaign, 
 	if err != nil {
 		h.s.log.ErrorContext(ctx, "untold callee is not counted as abandoned", "call_id", call.ID, "error", err)
 	}
-	if err := leg.Hangup(ctx, switchctl.CauseServiceUnavailable); err != nil && !errors.Is(err, switchctl.ErrCallEnded) {
+	if err := leg.Hangup(ctx, ledger.CauseServiceUnavailable); err != nil && !errors.Is(err, ledger.ErrCallEnded) {
 		h.s.log.WarnContext(ctx, "untold callee is not hung up on", "call_id", call.ID, "error", err)
 	}
 }

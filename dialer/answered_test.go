@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // greetedLeg keeps what a handler does first, in order. A machine is heard by the operation named.
@@ -179,9 +180,9 @@ func TestAnnouncementComesFirst(t *testing.T) {
 			require.NoError(t, b.svc.answering.Handler().Answered(t.Context(), leg))
 			require.Equal(t, c.told, leg.done)
 			if c.fails {
-				require.Equal(t, []string{switchctl.CauseServiceUnavailable}, leg.hangups)
+				require.Equal(t, []string{ledger.CauseServiceUnavailable}, leg.hangups)
 				require.Empty(t, leg.agents)
-				b.end(t, call, "completed", switchctl.CauseServiceUnavailable)
+				b.end(t, call, "completed", ledger.CauseServiceUnavailable)
 				storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = dial_time WHERE id = $1", call.ID)
 				require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM calls WHERE abandoned"))
 				require.Equal(t, string(LeadRetry), b.lead(t, *call.LeadID).Status)

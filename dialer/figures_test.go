@@ -15,7 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // scan counts a campaign's leads and calls one by one: what the figures that are kept must be.
@@ -234,9 +234,9 @@ func (w *figureWorld) advance(ctx context.Context, tx *store.Tx, rng *rand.Rand,
 		if lockErr != nil {
 			return lockErr
 		}
-		p := db.CallCloseParams{TenantID: tenant, ID: call, Status: switchctl.StatusFailed, EndTime: at, HangupCause: "USER_BUSY"}
+		p := db.CallCloseParams{TenantID: tenant, ID: call, Status: ledger.StatusFailed, EndTime: at, HangupCause: "USER_BUSY"}
 		if p.AnswerTime, p.AnsweredByAmd = row.AnswerTime, row.AnsweredByAmd; row.AnswerTime != nil {
-			p.Status, p.HangupCause = switchctl.StatusCompleted, "NORMAL_CLEARING"
+			p.Status, p.HangupCause = ledger.StatusCompleted, "NORMAL_CLEARING"
 		}
 		_, err = tx.Q.CallClose(ctx, p)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // legOperations offers a leg's operations to a flow.
@@ -137,9 +138,9 @@ func (o legOperations) Hangup(ctx context.Context, cause string) error {
 func (o legOperations) close(ctx context.Context, outcome string) error {
 	switch outcome {
 	case flow.OutcomeBusy:
-		return o.leg.Hangup(ctx, switchctl.CauseUserBusy)
+		return o.leg.Hangup(ctx, ledger.CauseUserBusy)
 	case flow.OutcomeFailed:
-		return o.leg.Hangup(ctx, switchctl.CauseServiceUnavailable)
+		return o.leg.Hangup(ctx, ledger.CauseServiceUnavailable)
 	default:
 		return nil
 	}

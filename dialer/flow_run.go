@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -161,14 +162,14 @@ func (h handler) runFlow(ctx context.Context, leg switchctl.Leg, plan *flowPlan)
 		return leg.Hangup(ctx, causeFlowLoops)
 	case err != nil:
 		s.log.ErrorContext(ctx, "flow ended early", "call_id", call.ID, "flow_id", plan.id, "version", plan.version, "error", err)
-		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
+		return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	return ops.close(ctx, outcome)
 }
 
 // recordFlow has the call recorded while nobody has it who does so.
 func (h handler) recordFlow(ctx context.Context, leg switchctl.Leg) {
-	if err := leg.Record(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, switchctl.ErrCallEnded) {
+	if err := leg.Record(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrCallEnded) {
 		h.s.log.ErrorContext(ctx, "flow is not recorded", "call_id", leg.Call().ID, "error", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // ways are the ways to a number, each with somebody else's call, lead or campaign where it needs one.
@@ -295,8 +296,8 @@ func (b *bundle) again(t *testing.T, adm switchctl.Admission) error {
 	return err
 }
 
-func readmission(adm switchctl.Admission) switchctl.Readmission {
-	return switchctl.Readmission{Call: adm.Call, UnitID: adm.UnitID, To: adm.To, RingTimeout: adm.RingTimeout, Promised: adm.Promised}
+func readmission(adm switchctl.Admission) ledger.Readmission {
+	return ledger.Readmission{Call: adm.Call, UnitID: adm.UnitID, To: adm.To, RingTimeout: adm.RingTimeout, Promised: adm.Promised}
 }
 
 // TestAnotherRouteIsJudgedAgain: what has become forbidden while one route failed isn't dialed over the next.
@@ -358,7 +359,7 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 					require.NoError(t, err, way)
 					continue
 				}
-				require.ErrorAs(t, err, new(*switchctl.ReadmissionError), way)
+				require.ErrorAs(t, err, new(*ledger.ReadmissionError), way)
 				require.Equal(t, c.want, reason(t, err), way)
 			}
 		})
@@ -395,7 +396,7 @@ type lateSwitch struct {
 
 func (l lateSwitch) Hangup(ctx context.Context, tenant, call uuid.UUID, cause string) error {
 	if !l.runs() {
-		return switchctl.ErrCallEnded
+		return ledger.ErrCallEnded
 	}
 	return l.peopleSwitch.Hangup(ctx, tenant, call, cause)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // watchedGate tells of every leg that may be dialed, at the moment at which the switch would be asked for it.
@@ -417,9 +418,9 @@ func (w *lawWorld) endCalls(t *testing.T) {
 func (w *lawWorld) end(t *testing.T, call db.Call, answered bool) {
 	t.Helper()
 	w.open = slices.DeleteFunc(w.open, func(c db.Call) bool { return c.ID == call.ID })
-	status, cause := switchctl.StatusFailed, []string{"USER_BUSY", "NO_ANSWER", "CALL_REJECTED"}[w.rng.IntN(3)]
+	status, cause := ledger.StatusFailed, []string{"USER_BUSY", "NO_ANSWER", "CALL_REJECTED"}[w.rng.IntN(3)]
 	if answered {
-		status, cause = switchctl.StatusCompleted, switchctl.CauseNormalClearing
+		status, cause = ledger.StatusCompleted, ledger.CauseNormalClearing
 	}
 	w.p.end(t, call, status, cause)
 }

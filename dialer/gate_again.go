@@ -6,17 +6,18 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // Readmit implements switchctl.Gate: a leg whose route has failed is held against the rules again before the next route is tried. What
 // an admission counts is not counted twice: the leg has its unit, its attempt and its place among today's calls. Its trunk is the
 // caller's to choose.
 func (g gate) Readmit(
-	ctx context.Context, leg switchctl.Readmission, move func(ctx context.Context, tx *store.Tx) error,
+	ctx context.Context, leg ledger.Readmission, move func(ctx context.Context, tx *store.Tx) error,
 ) error {
 	s, now, call := g.s, g.s.now(), leg.Call
 	if leg.To.IsZero() {
-		return &switchctl.ReadmissionError{Reason: errors.New("its number is not known any more")}
+		return &ledger.ReadmissionError{Reason: errors.New("its number is not known any more")}
 	}
 	req := switchctl.OriginateRequest{
 		TenantID: call.TenantID, CampaignID: call.CampaignID, LeadID: call.LeadID, VoiceAgentID: call.VoiceAgentID, AgentID: call.AgentID,
@@ -57,7 +58,7 @@ func (g gate) Readmit(
 		return wrap("admit call again", err)
 	case refused != nil:
 		s.metrics.refused.WithLabelValues(string(refused.Reason)).Inc()
-		return &switchctl.ReadmissionError{Reason: refused}
+		return &ledger.ReadmissionError{Reason: refused}
 	}
 	return nil
 }

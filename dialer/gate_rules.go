@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // rule is a rule of the gate, or what else a campaign can wait for, and all that follows from it. A new one is a row in ruleTable with its
@@ -59,7 +60,7 @@ const (
 // ruleTable has every rule of dialing, in the order in which they are asked: what can never be dialed first. Then what else a campaign waits for.
 func ruleTable() []rule {
 	return []rule{
-		{reason: ReasonCall, of: toAnything, check: parentUp, answer: as(switchctl.ErrCallEnded)},
+		{reason: ReasonCall, of: toAnything, check: parentUp, answer: as(ledger.ErrCallEnded)},
 		{reason: ReasonCampaign, of: anyNumber, check: plain(campaignRuns), answer: conflict},
 		{
 			reason: ReasonTestEnvironment, of: anyNumber, check: plain(campaignIsLive), answer: as(switchctl.ErrTestEnvironment),

@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 func (b *bundle) request(t *testing.T, campaign uuid.UUID, lead Lead) switchctl.OriginateRequest {
@@ -45,14 +46,14 @@ func (b *bundle) closeCall(ctx context.Context, call db.Call, status, cause stri
 	return b.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		end := b.clock.Now()
 		p := db.CallCloseParams{TenantID: call.TenantID, ID: call.ID, Status: status, EndTime: end, HangupCause: cause}
-		if status == switchctl.StatusCompleted {
+		if status == ledger.StatusCompleted {
 			p.AnswerTime = &end
 			if _, err := tx.Pgx().Exec(ctx, `UPDATE calls SET agent_connect_time = $2 WHERE id = $1 AND queued_at IS NULL
 				AND agent_connect_time IS NULL`, call.ID, end); err != nil { // somebody talked with the callee
 				return err
 			}
 		}
-		if cause != switchctl.CauseNetworkOutOfOrder && cause != switchctl.CauseHostLost {
+		if cause != ledger.CauseNetworkOutOfOrder && cause != ledger.CauseHostLost {
 			disposition := "recv_refuse"
 			p.HangupDisposition = &disposition
 		}
@@ -85,7 +86,7 @@ func TestGateAdmitsALead(t *testing.T) {
 	require.Equal(t, adm.Call.ID.String(), adm.Call.FsUuid)
 	require.Equal(t, "+919876543210", adm.Call.ToNumber.Reveal())
 	require.Equal(t, adm.From, adm.Call.FromNumber.Reveal())
-	require.Equal(t, switchctl.StatusDialing, adm.Call.Status)
+	require.Equal(t, ledger.StatusDialing, adm.Call.Status)
 	require.Equal(t, campaign.VoiceAgentID, adm.Call.VoiceAgentID)
 	require.Equal(t, 25*time.Second, adm.RingTimeout)
 	require.Len(t, adm.Routes, 1)

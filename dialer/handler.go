@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // handler says what happens on a call: where an inbound one belongs, what follows answer, what its end means.
@@ -196,7 +197,7 @@ func (h handler) Answered(ctx context.Context, leg switchctl.Leg) error {
 	cancel()
 	if err != nil {
 		h.s.log.ErrorContext(ctx, "nothing takes the call", "call_id", call.ID, "tenant_id", call.TenantID, "error", err)
-		return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
+		return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	wait, untold := h.greet(ctx, leg, plan)
 	defer wait()

@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // leakWorld is the world of the leak test: tenants with tight ceilings, and calls that fail at every stage. One without trunks
@@ -196,7 +197,7 @@ func (w *leakWorld) finish(ctx context.Context, rng *rand.Rand, call db.Call) er
 	case n < 60:
 		return w.close(ctx, call, "failed", "USER_BUSY")
 	case n < 75:
-		return w.close(ctx, call, "failed", switchctl.CauseNetworkOutOfOrder)
+		return w.close(ctx, call, "failed", ledger.CauseNetworkOutOfOrder)
 	case n < 85: // the close is undone on its way and done again
 		if err := w.b.closeCall(ctx, call, "failed", "NO_ANSWER", errUndone); !errors.Is(err, errUndone) {
 			return fmt.Errorf("undone close: %w", err)
@@ -242,7 +243,7 @@ func (w *leakWorld) recover(ctx context.Context, all bool) error {
 		}
 	}
 	for _, call := range lost {
-		if err := w.close(ctx, call, "failed", switchctl.CauseCrash); err != nil {
+		if err := w.close(ctx, call, "failed", ledger.CauseCrash); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // callOutcome is what an ended call means to its lead.
@@ -35,8 +35,8 @@ func outcomeOf(call db.Call) callOutcome {
 	if call.HangupCause != nil {
 		cause = *call.HangupCause
 	}
-	if call.Status == switchctl.StatusCompleted {
-		if cause == switchctl.CauseServiceUnavailable && (call.AgentID == nil || call.AgentConnectTime == nil) {
+	if call.Status == ledger.StatusCompleted {
+		if cause == ledger.CauseServiceUnavailable && (call.AgentID == nil || call.AgentConnectTime == nil) {
 			return outcomeFailed // answered, but nobody took the call
 		}
 		if machineHadIt(call) {
@@ -47,7 +47,7 @@ func outcomeOf(call db.Call) callOutcome {
 		}
 		return outcomeConversation
 	}
-	if switchctl.NeverBegun(call) {
+	if ledger.NeverBegun(call) {
 		return outcomeNeverBegun
 	}
 	return outcomeOfCause(cause)

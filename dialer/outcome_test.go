@@ -10,7 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // dial admits a lead's call.
@@ -41,8 +41,8 @@ func TestLeadOutcomes(t *testing.T) {
 		{"failed", "NORMAL_TEMPORARY_FAILURE", LeadRetry, 3, 1},
 		{"failed", "CALL_REJECTED", LeadRetry, 4, 1},
 		{"failed", "SOMETHING_NEW", LeadRetry, 4, 1},
-		{"failed", switchctl.CauseHostLost, LeadRetry, 4, 1}, // it may have rung: nobody knows
-		{"completed", switchctl.CauseHostLost, LeadCompleted, 0, 1},
+		{"failed", ledger.CauseHostLost, LeadRetry, 4, 1}, // it may have rung: nobody knows
+		{"completed", ledger.CauseHostLost, LeadCompleted, 0, 1},
 		{"failed", "UNALLOCATED_NUMBER", LeadInvalid, 0, 1},
 		{"failed", "INVALID_NUMBER_FORMAT", LeadInvalid, 0, 1},
 	} {

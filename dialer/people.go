@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // overflowMessage bounds the message of a callee whom no agent took.
@@ -78,7 +79,7 @@ type peoplePlan struct{ campaign *db.Campaign }
 // connectPeople brings an answered call to an agent: the one who dialed it, else whoever is ready.
 func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peoplePlan) error {
 	if h.s.cfg.Agents == nil {
-		return errors.Join(errNoAgents, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
+		return errors.Join(errNoAgents, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 	}
 	req := acd.Request{}
 	if c := p.campaign; c != nil {
@@ -105,7 +106,7 @@ var errNoAgents = &DependencyError{Code: "NoAgentAvailable", Detail: "no agent i
 // overflow is what becomes of a call that no agent took: its campaign's overflow action, or the end.
 func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign) error {
 	if c == nil {
-		return leg.Hangup(ctx, switchctl.CauseServiceUnavailable)
+		return leg.Hangup(ctx, ledger.CauseServiceUnavailable)
 	}
 	switch c.OverflowAction {
 	case overflowFlow:
@@ -116,7 +117,7 @@ func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign
 			return err
 		})
 		if err != nil {
-			return errors.Join(err, leg.Hangup(ctx, switchctl.CauseServiceUnavailable))
+			return errors.Join(err, leg.Hangup(ctx, ledger.CauseServiceUnavailable))
 		}
 		return h.runFlow(ctx, leg, plan)
 	case overflowVoicemail:
@@ -131,7 +132,7 @@ func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign
 		}
 		return nil
 	default:
-		return leg.Hangup(ctx, switchctl.CauseServiceUnavailable)
+		return leg.Hangup(ctx, ledger.CauseServiceUnavailable)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // peopleSwitch originates through the gate, and has phones that are up as soon as they are held.
@@ -248,8 +249,8 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 	}
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET predictive_max_wait_s = 0.05")
 	leg := answered()
-	require.Equal(t, []string{switchctl.CauseServiceUnavailable}, leg.hangups)
-	p.end(t, leg.call, "completed", switchctl.CauseServiceUnavailable)
+	require.Equal(t, []string{ledger.CauseServiceUnavailable}, leg.hangups)
+	p.end(t, leg.call, "completed", ledger.CauseServiceUnavailable)
 	require.Equal(t, string(LeadRetry), p.lead(t, *leg.call.LeadID).Status, "no conversation took place")
 
 	flowID := p.flow(t, strings.ReplaceAll(`[{"id":"s","type":"start","next":{"default":"h"}},

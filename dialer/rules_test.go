@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // noon is in the middle of a lawful day.
@@ -28,8 +29,8 @@ func TestDailyCap(t *testing.T) {
 	lead, other := b.push(t, one.ID, "9876543210"), b.push(t, two.ID, "9876543210")
 	single := switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: switchctl.PurposeSingle}
 	b.end(t, b.dial(t, one, lead), "failed", "USER_BUSY")
-	b.end(t, b.dial(t, one, lead), "failed", switchctl.CauseNetworkOutOfOrder) // never began: the number did not ring
-	b.end(t, b.dial(t, two, other), "failed", switchctl.CauseHostLost)         // it may have rung
+	b.end(t, b.dial(t, one, lead), "failed", ledger.CauseNetworkOutOfOrder) // never began: the number did not ring
+	b.end(t, b.dial(t, two, other), "failed", ledger.CauseHostLost)         // it may have rung
 	adm, err := b.svc.rules.Gate().Admit(t.Context(), single)
 	require.NoError(t, err)
 	b.end(t, adm.Call, "completed", "NORMAL_CLEARING")

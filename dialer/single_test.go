@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // singleSwitch originates through the gate, for those who ask for single calls.
@@ -151,7 +152,7 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 		require.Nil(t, adm.Call.TrunkID)
 		require.NotContains(t, adm.Call.ToNumber.Reveal(), "98765")
 		require.Zero(t, b.units(t))
-		b.end(t, adm.Call, "failed", switchctl.CauseTestEnvironment)
+		b.end(t, adm.Call, "failed", ledger.CauseTestEnvironment)
 	}
 	require.Len(t, b.events(t, store.EventCallStarted), 2)
 	usage, err := b.svc.Usage(t.Context(), b.tenant, noon().AddDate(-10, 0, 0), noon().AddDate(10, 0, 0), UsageByDirection)

@@ -11,7 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // CampaignStats are a campaign's figures. Times are in seconds, rates from 0 to 1, and both 0 where nothing is counted yet.
@@ -140,15 +140,15 @@ func (out *CampaignStats) addCalls(kept figures) {
 	out.Calls = CallFigures{ByStatus: map[string]int64{}, ByCause: kept.by(figureCause)}
 	counts := kept.by(figureCall)
 	for _, status := range []string{
-		switchctl.StatusDialing, switchctl.StatusRinging, switchctl.StatusAnswered, switchctl.StatusAgentConnected,
-		switchctl.StatusCompleted, switchctl.StatusFailed,
+		ledger.StatusDialing, ledger.StatusRinging, ledger.StatusAnswered, ledger.StatusAgentConnected,
+		ledger.StatusCompleted, ledger.StatusFailed,
 	} {
 		out.Calls.ByStatus[status] = counts[status]
 		out.Calls.Total += counts[status]
 	}
 	// A call is completed if it was answered, else failed.
-	completed := counts[switchctl.StatusCompleted]
-	ended := completed + counts[switchctl.StatusFailed]
+	completed := counts[ledger.StatusCompleted]
+	ended := completed + counts[ledger.StatusFailed]
 	out.Calls.Live = out.Calls.Total - ended
 	out.AnswerRate = share(float64(completed), ended, 4)
 	out.AvgTalkS = share(float64(kept.total(figureTalk))/1e6, completed, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // ending is how a call that nobody answered ends.
@@ -31,7 +32,7 @@ func busyCallee() ending { return ending{"USER_BUSY", "recv_refuse", 486, false}
 
 // of is a call's row as it ends so.
 func (e ending) of(call db.Call, at time.Time) db.Call {
-	call.Status, call.EndTime, call.HangupCause = switchctl.StatusFailed, &at, &e.cause
+	call.Status, call.EndTime, call.HangupCause = ledger.StatusFailed, &at, &e.cause
 	if e.disposition != "" {
 		call.HangupDisposition = &e.disposition
 	}
@@ -87,8 +88,8 @@ func TestSignOfATrunk(t *testing.T) {
 		{ending{"NORMAL_TEMPORARY_FAILURE", "recv_refuse", 500, false}, trunkNoSign},
 		{ending{"DESTINATION_OUT_OF_ORDER", "recv_refuse", 502, false}, trunkNoSign}, // RFC 3398: the callee's line
 		{ending{"NORMAL_CLEARING", "send_cancel", 487, false}, trunkNoSign},
-		{ending{switchctl.CauseNetworkOutOfOrder, "", 0, false}, trunkNoSign},
-		{ending{switchctl.CauseHostLost, "", 0, false}, trunkNoSign},
+		{ending{ledger.CauseNetworkOutOfOrder, "", 0, false}, trunkNoSign},
+		{ending{ledger.CauseHostLost, "", 0, false}, trunkNoSign},
 	} {
 		call := db.Call{Direction: directionOutbound, TrunkID: &trunk}
 		sign, _ := signOf(c.of(call, now))

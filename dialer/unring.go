@@ -12,7 +12,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -95,15 +95,15 @@ func (w *unringWorker) Work(ctx context.Context, job *river.Job[UnringArgs]) err
 		return nil
 	case err != nil:
 		return err
-	case status != switchctl.StatusDialing && status != switchctl.StatusRinging:
+	case status != ledger.StatusDialing && status != ledger.StatusRinging:
 		return nil
 	}
-	err = w.s.calls.Hangup(ctx, args.TenantID, args.CallID, switchctl.CauseNormalClearing)
+	err = w.s.calls.Hangup(ctx, args.TenantID, args.CallID, ledger.CauseNormalClearing)
 	switch {
 	case err == nil:
 		w.s.log.InfoContext(ctx, "call ended, its callee has opted out", "tenant_id", args.TenantID, "call_id", args.CallID)
 		return nil
-	case errors.Is(err, switchctl.ErrCallEnded) && time.Since(job.CreatedAt) < ringLimit:
+	case errors.Is(err, ledger.ErrCallEnded) && time.Since(job.CreatedAt) < ringLimit:
 		// Its row is not closed yet, or its host doesn't run it yet.
 		return river.JobSnooze(unringAgain)
 	default:

@@ -7,6 +7,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // unserved tells whether a person answered a campaign's call and met nobody: no agent, no voice agent, no flow, and was told nothing. Such a
@@ -43,7 +44,7 @@ func endedByUs(call db.Call) bool {
 		return true
 	}
 	switch *call.HangupCause {
-	case switchctl.CauseServiceUnavailable, switchctl.CauseCrash, switchctl.CauseHostLost, switchctl.CauseTemporaryFailure:
+	case ledger.CauseServiceUnavailable, ledger.CauseCrash, ledger.CauseHostLost, ledger.CauseTemporaryFailure:
 		return true
 	}
 	return false

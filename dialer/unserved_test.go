@@ -10,7 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // TestNobodyServedTheCallee closes calls of a campaign that a person answered and on which nobody was: no conversation, and an abandoned call
@@ -32,13 +32,13 @@ func TestNobodyServedTheCallee(t *testing.T) {
 	}{
 		{"left in silence after a crash", 8 * time.Second, "NORMAL_CLEARING", "", false, true, LeadRetry},
 		{"left at once", time.Second, "NORMAL_CLEARING", "", false, false, LeadRetry},
-		{"lost with the host", time.Second, switchctl.CauseHostLost, "", false, true, LeadRetry},
-		{"lost with the switch", 0, switchctl.CauseCrash, "", false, true, LeadRetry},
-		{"nobody could decide", 3 * time.Second, switchctl.CauseServiceUnavailable, "", false, true, LeadRetry},
+		{"lost with the host", time.Second, ledger.CauseHostLost, "", false, true, LeadRetry},
+		{"lost with the switch", 0, ledger.CauseCrash, "", false, true, LeadRetry},
+		{"nobody could decide", 3 * time.Second, ledger.CauseServiceUnavailable, "", false, true, LeadRetry},
 		{"left during the announcement", 8 * time.Second, "NORMAL_CLEARING", "announced_at = answer_time", false, false, LeadCompleted},
-		{"lost during the announcement", 8 * time.Second, switchctl.CauseHostLost, "announced_at = answer_time", false, true, LeadRetry},
+		{"lost during the announcement", 8 * time.Second, ledger.CauseHostLost, "announced_at = answer_time", false, true, LeadRetry},
 		{"served by a flow", 8 * time.Second, "NORMAL_CLEARING", "", true, false, LeadCompleted},
-		{"talked", 8 * time.Second, switchctl.CauseHostLost, "agent_connect_time = answer_time", false, false, LeadCompleted},
+		{"talked", 8 * time.Second, ledger.CauseHostLost, "agent_connect_time = answer_time", false, false, LeadCompleted},
 		{"a machine", 8 * time.Second, "NORMAL_CLEARING", "amd = true, amd_class = 'machine', amd_confidence = 0.99, answered_by_amd = 'machine'", false, false, LeadRetry},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestNobodyServedTheCallee(t *testing.T) {
 			}
 			require.NoError(t, b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 				closed, err := tx.Q.CallClose(t.Context(), db.CallCloseParams{
-					TenantID: b.tenant, ID: call.ID, Status: switchctl.StatusCompleted, EndTime: answered.Add(c.stayed), HangupCause: c.cause,
+					TenantID: b.tenant, ID: call.ID, Status: ledger.StatusCompleted, EndTime: answered.Add(c.stayed), HangupCause: c.cause,
 					AnswerTime: &answered,
 				})
 				require.NoError(t, err)

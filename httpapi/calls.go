@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -127,9 +128,9 @@ func (h callHandlers) view(r *request, row db.GetCallViewRow) (callView, error) 
 		Environment: c.Environment, FSUUID: c.FsUuid, Direction: c.Direction, Status: c.Status,
 		DialTime: utc(c.DialTime), RingTime: utc(c.RingTime), AnswerTime: utc(c.AnswerTime),
 		AgentConnectTime: utc(c.AgentConnectTime), EndTime: utc(c.EndTime),
-		RingDurationS:  switchctl.DurationSeconds(c.RingTime, c.AnswerTime),
-		TalkDurationS:  switchctl.DurationSeconds(c.AnswerTime, c.EndTime),
-		TotalDurationS: switchctl.DurationSeconds(c.DialTime, c.EndTime),
+		RingDurationS:  ledger.DurationSeconds(c.RingTime, c.AnswerTime),
+		TalkDurationS:  ledger.DurationSeconds(c.AnswerTime, c.EndTime),
+		TotalDurationS: ledger.DurationSeconds(c.DialTime, c.EndTime),
 		HangupCause:    c.HangupCause, HangupDisposition: c.HangupDisposition,
 		HasRecording: row.RecordingStatus == string(recordings.StatusReady),
 		Disposition:  c.Disposition, Notes: c.Notes,
@@ -242,8 +243,8 @@ func (h callHandlers) hangup(ctx context.Context, r *request) (reply, error) {
 	if row.Call.EndTime != nil {
 		return reply{}, ended
 	}
-	err = h.calls.Hangup(ctx, r.who.tenantID, row.Call.ID, switchctl.CauseNormalClearing)
-	if errors.Is(err, switchctl.ErrCallEnded) {
+	err = h.calls.Hangup(ctx, r.who.tenantID, row.Call.ID, ledger.CauseNormalClearing)
+	if errors.Is(err, ledger.ErrCallEnded) {
 		if row, err = h.read(ctx, r.who.tenantID, row.Call.ID); err == nil && row.Call.EndTime == nil {
 			return reply{}, unavailable("The call is not up on this host: another one of the deployment has it, or its end is being written.", nil)
 		}
@@ -261,8 +262,8 @@ type callFilter struct {
 func (r *request) callFilter() (callFilter, []*dialer.FieldError) {
 	var f callFilter
 	var bad [2]*dialer.FieldError
-	f.status, bad[0] = r.queryOneOf("status", switchctl.StatusDialing, switchctl.StatusRinging, switchctl.StatusAnswered,
-		switchctl.StatusAgentConnected, switchctl.StatusCompleted, switchctl.StatusFailed)
+	f.status, bad[0] = r.queryOneOf("status", ledger.StatusDialing, ledger.StatusRinging, ledger.StatusAnswered,
+		ledger.StatusAgentConnected, ledger.StatusCompleted, ledger.StatusFailed)
 	f.disposition, bad[1] = r.queryText("disposition")
 	return f, bad[:]
 }

@@ -113,7 +113,7 @@ type Calls interface {
 	// TakeVerb counts a verb against its call's ten a second, which the voice agent's socket shares: *switchctl.VerbRateError.
 	TakeVerb(callID uuid.UUID) error
 	Control(ctx context.Context, tenantID, callID uuid.UUID, req switchctl.ControlRequest) (map[string]any, error)
-	// Hangup gives switchctl.ErrCallEnded for a call that isn't live.
+	// Hangup gives ledger.ErrCallEnded for a call that isn't live.
 	Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 func TestCampaignStats(t *testing.T) {
@@ -203,7 +203,7 @@ func TestHangupOfACall(t *testing.T) {
 	require.Equal(t, object{"ok": true, "call_id": live.String()}, out)
 	require.Equal(t, []uuid.UUID{live}, b.calls.ended)
 	refused(t, b.api, http.MethodPost, path(over), nil, http.StatusConflict, "call_ended")
-	b.calls.answer(nil, switchctl.ErrCallEnded)
+	b.calls.answer(nil, ledger.ErrCallEnded)
 	got := refused(t, b.api, http.MethodPost, path(live), nil, http.StatusServiceUnavailable, "service_unavailable")
 	require.Positive(t, got.RetryAfterS, "a call that another host has is not said to have ended")
 	refused(t, b.foreign, http.MethodPost, path(live), nil, http.StatusNotFound, "not_found")

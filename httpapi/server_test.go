@@ -22,6 +22,7 @@ import (
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // The document describes every operation that is registered, and registers none that is not.
@@ -131,9 +132,9 @@ func TestErrorMapping(t *testing.T) {
 		"dependency":      {&dialer.DependencyError{Code: "NoVoiceAgentConfigured", Detail: "d"}, 424, "NoVoiceAgentConfigured", 0},
 		"limit":           {&dialer.LimitError{Code: "max_concurrent", Detail: "d", RetryAfter: 1500 * time.Millisecond}, 429, "max_concurrent", 2},
 		"session ended":   {switchctl.ErrSessionTerminated, 409, "AISessionTerminated", 0},
-		"call ended":      {switchctl.ErrCallEnded, 409, "AISessionTerminated", 0},
+		"call ended":      {ledger.ErrCallEnded, 409, "AISessionTerminated", 0},
 		"wrong state":     {&switchctl.StateError{State: "ringing", Event: "transfer"}, 409, "InvalidCallState", 0},
-		"no target":       {switchctl.ErrTargetNotFound, 404, "not_found", 0},
+		"no target":       {ledger.ErrTargetNotFound, 404, "not_found", 0},
 		"no relation":     {&switchctl.RelationError{Target: "t"}, 403, "no_relationship", 0},
 		"bad shape":       {&switchctl.MalformedError{Field: "mode", Message: "m"}, 400, "bad_request", 0},
 		"no fork":         {&switchctl.TapError{Err: switchctl.ErrTimeout}, 424, "TapFailed", 0},

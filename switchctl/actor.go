@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // state of a call, as its actor runs it.
@@ -25,13 +26,13 @@ const (
 func (s state) String() string {
 	switch s {
 	case stateDialing:
-		return StatusDialing
+		return ledger.StatusDialing
 	case stateRinging:
-		return StatusRinging
+		return ledger.StatusRinging
 	case stateAnswered:
-		return StatusAnswered
+		return ledger.StatusAnswered
 	case stateAgentConnected:
-		return StatusAgentConnected
+		return ledger.StatusAgentConnected
 	case stateClosing:
 		return "closing"
 	case stateDone:
@@ -63,7 +64,7 @@ func (a *actor) run(ctx context.Context) {
 		}
 		for _, m := range batch {
 			if a.state == stateDone {
-				a.refuse(m, ErrCallEnded)
+				a.refuse(m, ledger.ErrCallEnded)
 				continue
 			}
 			a.state = a.step(ctx, m)
@@ -78,19 +79,19 @@ func (a *actor) leave(ctx context.Context) {
 	if a.handling.stopHandler != nil {
 		a.handling.stopHandler(nil)
 	}
-	a.line.answerWaiters(ErrCallEnded)
+	a.line.answerWaiters(ledger.ErrCallEnded)
 	if a.agents.human != nil {
-		a.agents.human.answer("", ErrCallEnded)
+		a.agents.human.answer("", ledger.ErrCallEnded)
 	}
 	if a.voice.ai != nil {
-		a.voice.ai.answer(OutcomeEnded, ErrCallEnded)
+		a.voice.ai.answer(OutcomeEnded, ledger.ErrCallEnded)
 	}
 	a.talking.closeTalk()
 	a.verbs.refuseVerbs()
 	a.voice.endLogs(ctx)
 	a.c.registry.remove(a.core)
 	for _, m := range a.box.Close() {
-		a.refuse(m, ErrCallEnded)
+		a.refuse(m, ledger.ErrCallEnded)
 	}
 }
 
@@ -103,7 +104,7 @@ func (a *actor) step(ctx context.Context, m message) (next state) {
 			a.refuse(m, &StateError{State: a.state.String(), Event: m.Name(), Detail: "internal error"})
 			next = a.state
 			if a.killCause == "" {
-				a.kill(ctx, CauseTemporaryFailure)
+				a.kill(ctx, ledger.CauseTemporaryFailure)
 			}
 		}
 	}()

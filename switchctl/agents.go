@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // People on the phone: the call is bridged by the switch, caller and agent's leg, and is steered over the host link alone. The
@@ -117,7 +118,7 @@ type agentBridge struct {
 func (b *agentBridge) connectAgent(ctx context.Context, m agentCommand) (state, error) {
 	switch {
 	case b.killCause != "":
-		return b.state, ErrCallEnded
+		return b.state, ledger.ErrCallEnded
 	case b.parties.machine.grip() != gripNone:
 		m.reply <- agentResult{outcome: AgentMachine}
 		return b.state, nil

@@ -2,6 +2,8 @@ package switchctl
 
 import (
 	"context"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // How a caller's time with an agent ends, and what a restart finds of it.
@@ -28,7 +30,7 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 		b.callerComesBack(ctx) // the switch brings the caller by transfer_after_bridge
 		return b.state
 	case reason == PhoneHungUp:
-		b.kill(ctx, CauseNormalClearing)
+		b.kill(ctx, ledger.CauseNormalClearing)
 		return b.state
 	}
 	b.log.WarnContext(ctx, "agent is lost, the caller waits", "agent_id", h.agent.String(), "reason", reason)

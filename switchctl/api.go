@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // Config is what a [Controller] needs to know about its host.
@@ -112,7 +113,7 @@ type Gate interface {
 	// Readmit judges an admitted leg again before another route is tried: its number, its campaign and the hour may have become
 	// forbidden while the route before was. move runs in the gate's transaction, under its lock, when the leg may still be dialed. A
 	// refusal is a [*ReadmissionError]; then move has not run.
-	Readmit(ctx context.Context, leg Readmission, move func(ctx context.Context, tx *store.Tx) error) error
+	Readmit(ctx context.Context, leg ledger.Readmission, move func(ctx context.Context, tx *store.Tx) error) error
 }
 
 // Admission is the gate's leave to dial.

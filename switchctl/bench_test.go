@@ -22,6 +22,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 func tokenKeys() []keyring.Key { return []keyring.Key{{1}} }
@@ -199,8 +200,8 @@ func (b *bench) routeInbound(in Inbound) (db.Call, error) {
 		return db.Call{}, ErrUnknownNumber
 	}
 	call := db.Call{
-		TenantID: b.tenant, ID: in.CallID, FsUuid: in.FSUUID, Node: in.NodeID, Direction: directionInbound, Environment: "live",
-		Status: StatusDialing, FromNumber: store.NewNumber(in.From), ToNumber: store.NewNumber(in.To), DialTime: &in.At,
+		TenantID: b.tenant, ID: in.CallID, FsUuid: in.FSUUID, Node: in.NodeID, Direction: ledger.DirectionInbound, Environment: "live",
+		Status: ledger.StatusDialing, FromNumber: store.NewNumber(in.From), ToNumber: store.NewNumber(in.To), DialTime: &in.At,
 	}
 	b.ledger.open(call)
 	return call, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/mediapath"
 )
 
@@ -111,7 +112,7 @@ func (b *bypass) codecOf(ev *esl.Event) {
 
 // bypassCodec is the codec of a media leg that is to go into bypass; empty when the call is not to.
 func (b *bypass) bypassCodec() string {
-	if b.voice.ai == nil || !b.voice.ai.grant.bypass || b.barred || b.c.outOfBypass(b.call.TrunkID, b.voice.ai.grantedAt) {
+	if b.voice.ai == nil || !b.voice.ai.grant.Bypass || b.barred || b.c.outOfBypass(b.call.TrunkID, b.voice.ai.grantedAt) {
 		return ""
 	}
 	switch b.codec {
@@ -360,7 +361,7 @@ func (b *bypass) takeMediaBack(ctx context.Context) {
 func (b *bypass) bypassLost(ctx context.Context) {
 	b.next(bypassOff)
 	b.waiting = nil
-	b.kill(ctx, CauseTemporaryFailure)
+	b.kill(ctx, ledger.CauseTemporaryFailure)
 }
 
 // mediaIsBack: the switch has the audio again, and its own telephone-event number holds before the first packet shows that;

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // errCDRUnfinished is a call record that can't be parsed, because the switch is still writing it or was killed while
@@ -96,7 +98,7 @@ func (c *cdrRecord) get(header string) string {
 	return ""
 }
 
-func (c *cdrRecord) final() finalRecord { return finalFrom(c.get, c.modified) }
+func (c *cdrRecord) final() ledger.FinalRecord { return finalFrom(c.get, c.modified) }
 
 // readCDR reads the record of a channel. fs.ErrNotExist: there is none; errCDRUnfinished: there is a broken one.
 func readCDR(dir, channel string) (*cdrRecord, error) {

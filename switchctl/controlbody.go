@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -101,7 +103,7 @@ func (r *ControlRequest) readMonitor(m members) error {
 		return err
 	}
 	mode, given, ok := m.text("mode")
-	if !ok || given && !slices.Contains([]string{string(MonitorListen), string(MonitorWhisper)}, mode) {
+	if !ok || given && !slices.Contains([]string{string(ledger.MonitorListen), string(ledger.MonitorWhisper)}, mode) {
 		return &MalformedError{Field: "mode", Message: "must be one of listen, listen_and_whisper"}
 	}
 	r.Mode = mode

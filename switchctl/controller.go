@@ -21,6 +21,7 @@ import (
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // Controller runs the calls of one switch host.
@@ -28,7 +29,7 @@ type Controller struct {
 	cfg      Config
 	log      *slog.Logger
 	clock    Clock
-	ledger   ledger
+	ledger   callLedgers
 	nodes    nodeLedger // nil: other controllers are none of this one's business
 	media    mediaServer
 	gate     Gate
@@ -77,7 +78,7 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 	if err != nil {
 		return nil, err
 	}
-	l := newLedger(st, gate, h, c.log, cfg.TokenKeys)
+	l := ledger.New(st, gate, h, c.log, cfg.TokenKeys)
 	c.ledger, c.nodes = l, l
 	c.media = mediaAdapter{server: m}
 	c.ping = st.Ping
@@ -327,7 +328,7 @@ func (c *Controller) Drain(ctx context.Context) error {
 		if c.cfg.DrainHangup {
 			for _, a := range c.registry.all() {
 				// One that can't be told is told on the next round.
-				_ = a.box.Put(hangupCommand{cause: CauseNormalClearing, reply: make(chan error, 1)})
+				_ = a.box.Put(hangupCommand{cause: ledger.CauseNormalClearing, reply: make(chan error, 1)})
 			}
 		}
 		again := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // core is what every part of a call works with: the call's record and state, its channel and socket, its mailbox, timers and journal. Others hold it
@@ -63,7 +64,7 @@ func newCore(c *Controller, call db.Call, channel string) *core {
 	k := &core{
 		c: c, id: call.ID, tenant: call.TenantID, channel: channel, box: newMailbox(), call: call,
 		log:  c.log.With("call_id", call.ID.String()),
-		done: make(chan struct{}), inbound: call.Direction == directionInbound, answerAt: call.AnswerTime,
+		done: make(chan struct{}), inbound: call.Direction == ledger.DirectionInbound, answerAt: call.AnswerTime,
 	}
 	k.timers = rt.NewTimers(c.clock, func(kind timerKind, serial uint64) { k.post(timerFired{timer: kind, serial: serial}) })
 	return k

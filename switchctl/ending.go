@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // ending is the end of a call: asked of the switch, written, and what still runs stopped.
@@ -21,25 +22,25 @@ type ending struct {
 	transfers *transfers
 	verbs     *verbs
 	voice     *voice
-	final     finalRecord
+	final     ledger.FinalRecord
 }
 
 // beginClose ends the call with its final record: what still runs is stopped, the recording is closed, and the record
 // is committed with all that follows from it.
-func (e *ending) beginClose(ctx context.Context, rec finalRecord) state {
+func (e *ending) beginClose(ctx context.Context, rec ledger.FinalRecord) state {
 	if e.state == stateClosing || e.state == stateDone {
 		return e.state
 	}
 	e.final = rec
 	e.timers.Stop()
-	if awaitsVerdict(e.call) {
-		e.c.metrics.answered.WithLabelValues(answeredBy(e.call), decidedHangup).Inc()
+	if ledger.AwaitsVerdict(e.call) {
+		e.c.metrics.answered.WithLabelValues(ledger.AnsweredBy(e.call), decidedHangup).Inc()
 	}
 	e.agents.endAgent() // before the handler is stopped: it hears how the conversation ended
 	if e.handling.stopHandler != nil {
 		e.handling.stopHandler(nil)
 	}
-	e.line.answerWaiters(ErrCallEnded)
+	e.line.answerWaiters(ledger.ErrCallEnded)
 	e.talking.closeTalk()
 	e.verbs.refuseVerbs()
 	if t := e.transfers.now; t != nil {
@@ -47,7 +48,7 @@ func (e *ending) beginClose(ctx context.Context, rec finalRecord) state {
 		e.transfers.dropTransferLeg(ctx, t)
 	}
 	e.taps.endTaps(ctx, media.CloseHangup)
-	outcome := sessionHangup
+	outcome := ledger.SessionHangup
 	if s := e.voice.ai; s.live() {
 		e.monitors.endMonitors(ctx)
 		s.phase, s.outcome, s.closeReason = phaseEnded, outcome, media.CloseHangup
@@ -61,12 +62,12 @@ func (e *ending) beginClose(ctx context.Context, rec finalRecord) state {
 		e.sock = nil
 		e.beside(func() { closeQuietly(s) })
 	}
-	e.commitClose(ctx, closing{call: e.call, record: rec, outcome: outcome, logsDropped: e.voice.endLogs(ctx), ahead: e.ahead()})
+	e.commitClose(ctx, ledger.Closing{Call: e.call, Record: rec, Outcome: outcome, LogsDropped: e.voice.endLogs(ctx), Ahead: e.ahead()})
 	return stateClosing
 }
 
 // commitClose closes the recording first, so that the file is whole when its processing starts.
-func (e *ending) commitClose(ctx context.Context, c closing) {
+func (e *ending) commitClose(ctx context.Context, c ledger.Closing) {
 	var session mediaSession
 	var reason media.CloseReason
 	partDone := true
@@ -74,18 +75,18 @@ func (e *ending) commitClose(ctx context.Context, c closing) {
 		session, reason, partDone = s.media, s.closeReason, s.partDone
 	}
 	e.voice.sayEnded()
-	answered, sessions := c.record.AnswerTime, e.voice.sessions
-	left := session == nil && e.voice.ai != nil && e.voice.ai.resumed && !e.voice.ai.outcome.transferred()
+	answered, sessions := c.Record.AnswerTime, e.voice.sessions
+	left := session == nil && e.voice.ai != nil && e.voice.ai.resumed && !e.voice.ai.outcome.Transferred()
 	e.beside(func() {
 		e.c.guard(e.log, func() { // whatever becomes of this, the record is written
 			if left && answered != nil {
-				e.finishLeft(ctx, *answered, c.record.EndTime)
+				e.finishLeft(ctx, *answered, c.Record.EndTime)
 			}
-			q, stats := measured(c.call.Quality, sessions, reason)
-			c.quality = q.column()
+			q, stats := measured(c.Call.Quality, sessions, reason)
+			c.Quality = q.column()
 			e.c.metrics.quality.observe(q, stats)
 			if session != nil && !partDone && answered != nil {
-				if _, err := session.FinishRecording(answered.Add(c.ahead), c.record.EndTime.Add(c.ahead)); err != nil { // it began by our clock
+				if _, err := session.FinishRecording(answered.Add(c.Ahead), c.Record.EndTime.Add(c.Ahead)); err != nil { // it began by our clock
 					e.log.ErrorContext(ctx, "recording could not be finished", "error", err)
 				}
 			}
@@ -116,11 +117,11 @@ func (e *ending) closing(ctx context.Context, m message) (state, error) {
 	case controlCommand:
 		return e.state, ErrSessionTerminated
 	case hangupCommand, answerCommand, connectCommand, agentCommand, musicCommand, recordCommand:
-		return e.state, ErrCallEnded
+		return e.state, ledger.ErrCallEnded
 	case begin:
 		return e.state, e.notTaken(m)
 	}
-	e.refuse(m, ErrCallEnded) // late, or told twice: the final record stands
+	e.refuse(m, ledger.ErrCallEnded) // late, or told twice: the final record stands
 	return e.state, nil
 }
 

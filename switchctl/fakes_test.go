@@ -16,6 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // trace collects what a call makes its surroundings do.
@@ -350,7 +351,7 @@ func (g *fakeGate) set(refuse error, routes ...Route) {
 	g.refuse, g.routes = refuse, routes
 }
 
-func (g *fakeGate) Readmit(context.Context, Readmission, func(context.Context, *store.Tx) error) error {
+func (g *fakeGate) Readmit(context.Context, ledger.Readmission, func(context.Context, *store.Tx) error) error {
 	return nil
 }
 
@@ -381,8 +382,8 @@ func (g *fakeGate) Admit(ctx context.Context, req OriginateRequest) (Admission, 
 	}
 	now := time.Now().UTC()
 	adm.Call = db.Call{
-		TenantID: req.TenantID, ID: id, FsUuid: id.String(), Node: "node-1", Direction: directionOutbound,
-		Environment: cmp.Or(g.env, "live"), Status: StatusDialing, FromNumber: store.NewNumber("+918000000001"),
+		TenantID: req.TenantID, ID: id, FsUuid: id.String(), Node: "node-1", Direction: ledger.DirectionOutbound,
+		Environment: cmp.Or(g.env, "live"), Status: ledger.StatusDialing, FromNumber: store.NewNumber("+918000000001"),
 		ToNumber: store.NewNumber(cmp.Or(g.callee, req.To.E164())), DialTime: &now, CreatedAt: now, VoiceAgentID: req.VoiceAgentID,
 	}
 	adm.Call.Amd = g.amd != nil && g.amd()

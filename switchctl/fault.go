@@ -10,6 +10,7 @@ import (
 	"time"
 
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // errFault is the result of work that ended in a panic.
@@ -80,7 +81,7 @@ func (k *core) guarded(fn func()) func() {
 // faultBeside ends a call whose work beside it has failed.
 func (k *core) faultBeside(ctx context.Context) state {
 	if k.killCause == "" && k.state != stateClosing {
-		k.kill(ctx, CauseTemporaryFailure)
+		k.kill(ctx, ledger.CauseTemporaryFailure)
 	}
 	return k.state
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // TestFaultBesideACall ends a call whose work beside its actor panics, and no other; a write that panics is given up like one that
@@ -34,7 +35,7 @@ func TestFaultBesideACall(t *testing.T) {
 		b.faults++
 		a.beside(func() { panic("injected") })
 		synctest.Wait()
-		require.Equal(t, 1, count(b.trace.take(), "uuid_kill", CauseTemporaryFailure))
+		require.Equal(t, 1, count(b.trace.take(), "uuid_kill", ledger.CauseTemporaryFailure))
 
 		b.faults++
 		var queue rt.Serial

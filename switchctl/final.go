@@ -4,12 +4,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // finalFrom reads a final record from headers as CHANNEL_HANGUP_COMPLETE names them. fallback is the end when no
 // header tells it.
-func finalFrom(get func(header string) string, fallback time.Time) finalRecord {
-	r := finalRecord{
+func finalFrom(get func(header string) string, fallback time.Time) ledger.FinalRecord {
+	r := ledger.FinalRecord{
 		RingTime: firstMicros(get, "Caller-Channel-Progress-Time", "variable_progress_uepoch",
 			"Caller-Channel-Progress-Media-Time", "variable_progress_media_uepoch"),
 		AnswerTime: firstMicros(get, "Caller-Channel-Answered-Time", "variable_answer_uepoch"),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 func hangupComplete(headers map[string]string) *esl.Event {
@@ -35,18 +36,18 @@ func TestFinalRecordOfTheSwitchsFailures(t *testing.T) {
 	}{
 		{"busy", map[string]string{
 			"Hangup-Cause": "USER_BUSY", "variable_sip_hangup_disposition": "recv_refuse", "variable_sip_term_status": "486",
-		}, StatusFailed, 486, false},
-		{"congestion", map[string]string{"Hangup-Cause": "NORMAL_TEMPORARY_FAILURE", "variable_sip_term_status": "503"}, StatusFailed, 503, true},
-		{"silent carrier", map[string]string{"Hangup-Cause": "RECOVERY_ON_TIMER_EXPIRE", "variable_sip_term_status": "408"}, StatusFailed, 408, true},
+		}, ledger.StatusFailed, 486, false},
+		{"congestion", map[string]string{"Hangup-Cause": "NORMAL_TEMPORARY_FAILURE", "variable_sip_term_status": "503"}, ledger.StatusFailed, 503, true},
+		{"silent carrier", map[string]string{"Hangup-Cause": "RECOVERY_ON_TIMER_EXPIRE", "variable_sip_term_status": "408"}, ledger.StatusFailed, 408, true},
 		{"congestion after ringing", map[string]string{
 			"Hangup-Cause": "NORMAL_TEMPORARY_FAILURE", "variable_sip_term_status": "503", "Caller-Channel-Progress-Time": "1700000001000000",
-		}, StatusFailed, 503, false},
+		}, ledger.StatusFailed, 503, false},
 		{"no answer", map[string]string{
 			"Hangup-Cause": "NO_ANSWER", "variable_sip_hangup_disposition": "send_cancel", "variable_sip_invite_failure_status": "487",
-		}, StatusFailed, 487, false},
+		}, ledger.StatusFailed, 487, false},
 		{"answered", map[string]string{
 			"Hangup-Cause": "NORMAL_CLEARING", "variable_sip_term_status": "200", "Caller-Channel-Answered-Time": "1700000002000000",
-		}, StatusCompleted, 200, false},
+		}, ledger.StatusCompleted, 200, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +56,7 @@ func TestFinalRecordOfTheSwitchsFailures(t *testing.T) {
 			require.NotNil(t, rec.SIPStatus)
 			require.Equal(t, tc.sip, *rec.SIPStatus)
 			require.Equal(t, tc.headers["Hangup-Cause"], rec.Cause)
-			require.Equal(t, tc.over, rec.failsOver())
+			require.Equal(t, tc.over, rec.FailsOver())
 		})
 	}
 }
@@ -170,7 +171,7 @@ func TestCallRecordGivesTheRecordOfTheEvent(t *testing.T) {
 		require.Equal(t, int64(1700000003000000), rec.AnswerTime.UnixMicro())
 		require.Equal(t, int64(1700000011500000), rec.EndTime.UnixMicro())
 		require.Equal(t, "recv_bye", *rec.Disposition)
-		require.Equal(t, StatusCompleted, rec.Status())
+		require.Equal(t, ledger.StatusCompleted, rec.Status())
 		require.Equal(t, "a@b", c.get("variable_sip_contact_uri"))
 	}
 }
@@ -205,6 +206,6 @@ func FuzzParseCDR(f *testing.F) {
 		}
 		rec := c.final()
 		require.NotEmpty(t, rec.Cause)
-		require.Equal(t, rec.AnswerTime != nil, rec.Status() == StatusCompleted)
+		require.Equal(t, rec.AnswerTime != nil, rec.Status() == ledger.StatusCompleted)
 	})
 }

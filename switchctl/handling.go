@@ -1,6 +1,10 @@
 package switchctl
 
-import "context"
+import (
+	"context"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
 
 // handling is the AnswerHandler's part of a call.
 type handling struct {
@@ -47,7 +51,7 @@ func (h *handling) handlerReturned(ctx context.Context, m handlerDone) (state, e
 	if h.killCause != "" || !h.parties.free(endWithHandler) {
 		return h.state, nil
 	}
-	cause := CauseNormalClearing
+	cause := ledger.CauseNormalClearing
 	if m.err != nil {
 		cause = handlerCause(m.err)
 	}

@@ -19,6 +19,7 @@ import (
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // eslPeer is the switch's side of the inbound event socket.
@@ -248,7 +249,7 @@ func TestLinkKeepsEventsClearOfCommands(t *testing.T) {
 	_, err := l.API(t.Context(), fs.PlayInto("x", "tone"))
 	require.NoError(t, err)
 	reply := make(chan string, 1)
-	require.NoError(t, l.BgAPI(t.Context(), fs.Kill("x", CauseNormalClearing), func(body string, _ error) { reply <- body }))
+	require.NoError(t, l.BgAPI(t.Context(), fs.Kill("x", ledger.CauseNormalClearing), func(body string, _ error) { reply <- body }))
 	<-reply
 	p.mu.Lock()
 	defer p.mu.Unlock()

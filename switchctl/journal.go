@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // How long a write is tried again while PostgreSQL is away or refuses it.
@@ -49,7 +50,7 @@ func (k *core) writeEntry(ctx context.Context, e journalEntry) error {
 	wait := journalMinPause
 	for tries := 1; ; tries++ {
 		err := k.c.try(k.log, func() error { return e.write(ctx) })
-		if err == nil || errors.Is(err, ErrAgentBusy) || errors.Is(err, ErrCallEnded) {
+		if err == nil || errors.Is(err, ledger.ErrAgentBusy) || errors.Is(err, ledger.ErrCallEnded) {
 			return err
 		}
 		away := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrBusy)

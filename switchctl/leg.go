@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // leg is the caller's leg in an AnswerHandler's hands.
@@ -25,7 +26,7 @@ type leg struct {
 func (l *leg) Call() db.Call { return l.call }
 
 func (l *leg) Answer(ctx context.Context) error {
-	if l.call.Direction != directionInbound {
+	if l.call.Direction != ledger.DirectionInbound {
 		return nil
 	}
 	return l.a.ask(ctx, func(reply chan<- error) message { return answerCommand{reply: reply} })
@@ -86,9 +87,9 @@ func handlerCause(err error) string {
 	var busy *BusyError
 	switch {
 	case errors.As(err, &busy):
-		return CauseUserBusy
+		return ledger.CauseUserBusy
 	case errors.Is(err, ErrUnknownNumber):
-		return CauseUnallocated
+		return ledger.CauseUnallocated
 	}
-	return CauseServiceUnavailable
+	return ledger.CauseServiceUnavailable
 }

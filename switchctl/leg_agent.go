@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 func (l *leg) ConnectAgent(ctx context.Context, req AgentConnect) (AgentOutcome, error) {
@@ -31,7 +33,7 @@ func (l *leg) ConnectAgent(ctx context.Context, req AgentConnect) (AgentOutcome,
 			case r := <-reply:
 				return r.outcome, r.err
 			default:
-				return "", ErrCallEnded
+				return "", ledger.ErrCallEnded
 			}
 		case <-done:
 			done = nil // the actor answers, by the outcome if there is one
@@ -42,7 +44,7 @@ func (l *leg) ConnectAgent(ctx context.Context, req AgentConnect) (AgentOutcome,
 
 // callerGone is the outcome of a try that the call's end has refused.
 func callerGone(err error) (AgentOutcome, error) {
-	if errors.Is(err, ErrCallEnded) {
+	if errors.Is(err, ledger.ErrCallEnded) {
 		return AgentCallerGone, nil
 	}
 	return AgentUnavailable, err

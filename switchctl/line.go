@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // callerLine is the caller's channel on the switch and its socket: answered, lost, taken back, looked for.
@@ -167,7 +168,7 @@ func (l *callerLine) takeBack(ctx context.Context, other string, bypassed bool) 
 	l.reattach++
 	if l.reattach > maxReattach {
 		l.log.ErrorContext(ctx, "call stays without its socket, hanging up", "tries", maxReattach)
-		l.kill(ctx, CauseTemporaryFailure)
+		l.kill(ctx, ledger.CauseTemporaryFailure)
 		return
 	}
 	transfer, link, attempt := fs.Transfer(l.channel, reattachExtension, l.c.cfg.Context), l.c.link, l.attempt
@@ -230,7 +231,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 	}
 	if found && m.left {
 		l.ending.noteServed(ctx, &served{agent: l.call.AgentID, at: m.bridgedAt}, l.call.AnswerTime)
-		l.kill(ctx, CauseNormalClearing) // the agent has ended the call while we were away
+		l.kill(ctx, ledger.CauseNormalClearing) // the agent has ended the call while we were away
 		return next, nil
 	}
 	if found {
@@ -262,15 +263,15 @@ func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state,
 		l.dial.misses++
 		return l.state, nil // the originate is on its way over this very connection
 	}
-	cause := CauseCrash
+	cause := ledger.CauseCrash
 	if !l.dial.seen && l.answerAt == nil && l.state == stateDialing {
-		cause = CauseNetworkOutOfOrder
+		cause = ledger.CauseNetworkOutOfOrder
 		l.c.metrics.recovered.WithLabelValues("never_begun").Inc()
 	} else {
 		l.c.metrics.recovered.WithLabelValues("closed").Inc()
 	}
 	l.log.WarnContext(ctx, "switch knows nothing of the call", "hangup_cause", cause, "switch_restarted", m.restarted)
-	return l.ending.beginClose(ctx, lostRecord(cause, l.livedUntil(m.switchSeen), l.call.AnswerTime)), nil
+	return l.ending.beginClose(ctx, ledger.LostRecord(cause, l.livedUntil(m.switchSeen), l.call.AnswerTime)), nil
 }
 
 // stillBridged: a call that was found again is bridged with the second leg that its handler had dialed.
@@ -294,13 +295,13 @@ func (l *callerLine) resume(ctx context.Context, now state) {
 		if now == stateAnswered || now == stateAgentConnected {
 			l.handling.startHandler(ctx)
 		}
-	case s.phase == phaseEnded && s.outcome == sessionError && s.grant.session.OpenedAt == nil:
+	case s.phase == phaseEnded && s.outcome == ledger.SessionError && s.grant.Session.OpenedAt == nil:
 		l.handling.handled = false
 		l.handling.startHandler(ctx) // a voice agent that was never reached: the flow goes on from where it was
 	case s.phase == phaseEnded:
-		l.kill(ctx, CauseNormalClearing) // what ended the session was ending the call
+		l.kill(ctx, ledger.CauseNormalClearing) // what ended the session was ending the call
 	case s.phase == phaseOpening:
-		call, session := l.call, s.grant.session
+		call, session := l.call, s.grant.Session
 		l.recordFor(ctx, decisionWait, "session resume", func(ctx context.Context) error {
 			grant, err := l.c.ledger.ResumeSession(ctx, call, session)
 			if err == nil {

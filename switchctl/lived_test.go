@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // ended is when the bench's call ended, as its row has it.
@@ -93,7 +94,7 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 	answered, died := beat.Add(-time.Minute), beat.Add(9*time.Second)
 	b := newBench(t)
 	c := b.controller()
-	l := newLedger(st, b.gate, b.handler, c.log, tokenKeys)
+	l := ledger.New(st, b.gate, b.handler, c.log, tokenKeys)
 	c.ledger = l
 	_, err := l.NodeStarted(t.Context(), "node-1", answered.Add(-time.Hour))
 	require.NoError(t, err)
@@ -118,15 +119,15 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 		open, err := l.OpenCalls(t.Context(), "node-1")
 		require.NoError(t, err)
 		for _, o := range open {
-			if o.call.ID != id {
+			if o.Call.ID != id {
 				continue
 			}
-			require.NoError(t, l.Answered(t.Context(), o.call, answered))
+			require.NoError(t, l.Answered(t.Context(), o.Call, answered))
 			token, err := callbacktoken.Mint(tokenKeys(), tenant, id, answered, callbacktoken.Life)
 			require.NoError(t, err)
-			g, err := l.StartSession(t.Context(), sessionStart{call: o.call, agent: voice, id: storetest.NewID(t), at: answered, token: token})
+			g, err := l.StartSession(t.Context(), ledger.SessionStart{Call: o.Call, Agent: voice, ID: storetest.NewID(t), At: answered, Token: token})
 			require.NoError(t, err)
-			require.NoError(t, l.SessionOpened(t.Context(), o.call, g.session, filepath.Base(c.recordPath(id))))
+			require.NoError(t, l.SessionOpened(t.Context(), o.Call, g.Session, filepath.Base(c.recordPath(id))))
 		}
 		// What was written after the last sign of life, and by nobody since: 8 kHz, two channels of 16 bits, a little more than was told.
 		file, err := os.Create(c.recordPath(id))
@@ -137,7 +138,7 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 	}
 	before, err := l.NodeStarted(t.Context(), "node-1", time.Now())
 	require.NoError(t, err)
-	require.WithinDuration(t, beat, before.seen, 0)
+	require.WithinDuration(t, beat, before.Seen, 0)
 	c.sight.left(before)
 	b.link.crash()
 	_, err = c.adopt(t.Context(), 0)
@@ -176,12 +177,12 @@ func TestRecordedAfterTheLastSight(t *testing.T) {
 	c := newBench(t).controller()
 	seen := time.Now().Add(-40 * time.Minute)
 	answered := seen.Add(-time.Minute)
-	o := openCall{}
-	o.call.ID, o.call.Status, o.call.AnswerTime, o.call.CreatedAt = uuid.New(), StatusAnswered, &answered, answered
+	o := ledger.OpenCall{}
+	o.Call.ID, o.Call.Status, o.Call.AnswerTime, o.Call.CreatedAt = uuid.New(), ledger.StatusAnswered, &answered, answered
 	for wrote, want := range map[time.Duration]time.Duration{-time.Second: 0, 9 * time.Second: 9 * time.Second, 20 * time.Minute: beatMost} {
 		at := seen.Add(wrote)
-		require.NoError(t, os.WriteFile(c.recordPath(o.call.ID), []byte("RIFF"), 0o600))
-		require.NoError(t, os.Chtimes(c.recordPath(o.call.ID), at, at))
+		require.NoError(t, os.WriteFile(c.recordPath(o.Call.ID), []byte("RIFF"), 0o600))
+		require.NoError(t, os.Chtimes(c.recordPath(o.Call.ID), at, at))
 		require.WithinDuration(t, seen.Add(want), c.recoveredActor(o).livedUntil(seen), time.Microsecond)
 		require.Equal(t, answered, c.recoveredActor(o).livedUntil(time.Time{}), "a node that never saw its switch")
 	}
@@ -246,7 +247,7 @@ func TestLinkThatBreaksBeforeTheCallsAreCompared(t *testing.T) {
 			b.c = c
 			require.NoError(t, b.dial())
 			p.sendEvent(b.event(evAnswer, nil))
-			until("the call is answered", func() bool { return b.ledger.call(b.call.ID).Status == StatusAnswered })
+			until("the call is answered", func() bool { return b.ledger.call(b.call.ID).Status == ledger.StatusAnswered })
 
 			p.set(func() { p.away = true })
 			until("the link is lost", func() bool { return c.link.Generation() == 0 })
@@ -294,7 +295,7 @@ func TestSwitchSight(t *testing.T) {
 	require.True(t, s.unseen("a"), "the first since the start")
 	require.False(t, s.unseen("a"))
 	require.True(t, s.unseen("b"))
-	s.left(nodeBefore{core: "a", seen: at(-1)})
+	s.left(ledger.NodeBefore{Core: "a", Seen: at(-1)})
 	s.linkUp(1, at(0))
 	require.Equal(t, "a", s.process("a"))
 	require.False(t, s.knows(1))

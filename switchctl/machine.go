@@ -8,6 +8,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // What becomes of a call that a machine has answered. The handler says it beforehand; the verdict comes to the actor, which takes the
@@ -105,7 +106,7 @@ func (l *leg) OnMachine(ctx context.Context, action MachineAction) error {
 // greeting is gone.
 func (mc *machine) onMachine(ctx context.Context, m machineCommand) error {
 	if mc.killCause != "" {
-		return ErrCallEnded
+		return ledger.ErrCallEnded
 	}
 	if mc.call.AmdClass != nil && *mc.call.AmdClass == string(amd.ClassMachine) {
 		m.action.MessageURL = ""
@@ -187,7 +188,7 @@ func (mc *machine) hangupMachine(ctx context.Context) {
 		mc.voice.hangupSession(ctx, nil)
 		return
 	}
-	mc.kill(ctx, CauseNormalClearing)
+	mc.kill(ctx, ledger.CauseNormalClearing)
 }
 
 // greetingHeard is what detection reports after its verdict.
@@ -244,7 +245,7 @@ func (mc *machine) leaveVoiceAgent(ctx context.Context) {
 	at := mc.c.clock.Now().UTC()
 	mc.away = s.legUp || s.bridging
 	opened := s.media != nil
-	mc.voice.endSessionWith(ctx, sessionEnd{outcome: sessionHangup, at: at, final: finalMetadata("voicemail_message", nil, nil)}, media.CloseHangup)
+	mc.voice.endSessionWith(ctx, ledger.SessionEnd{Outcome: ledger.SessionHangup, At: at, Final: finalMetadata("voicemail_message", nil, nil)}, media.CloseHangup)
 	if opened {
 		mc.rec.recordRest(ctx, at)
 	}
@@ -264,7 +265,7 @@ func (mc *machine) playMessage(ctx context.Context) {
 		err := l.Play(ctx, url)
 		result := machineLeft
 		switch {
-		case ctx.Err() != nil, errors.Is(err, ErrCallEnded):
+		case ctx.Err() != nil, errors.Is(err, ledger.ErrCallEnded):
 			result = machineGone
 		case err != nil:
 			result = machineFailed

@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // memLedger keeps calls in memory under the rules of the real one: a row moves forward only, a closed call has no unit.
@@ -49,7 +50,7 @@ func newMemLedger(t *trace) *memLedger {
 // emit holds an event while the call's answer waits for a verdict.
 func (l *memLedger) emit(call uuid.UUID, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if awaitsVerdict(l.calls[call]) {
+	if ledger.AwaitsVerdict(l.calls[call]) {
 		l.held[call] = append(l.held[call], text)
 		l.trace.add("held %s", text)
 		return
@@ -61,7 +62,7 @@ func (l *memLedger) emit(call uuid.UUID, format string, args ...any) {
 // decide commits call.answered with what was held behind it.
 func (l *memLedger) decide(id uuid.UUID, by string) {
 	row := l.calls[id]
-	if !awaitsVerdict(row) {
+	if !ledger.AwaitsVerdict(row) {
 		return
 	}
 	row.AnsweredByAmd = &by
@@ -161,14 +162,14 @@ func (l *memLedger) update(call db.Call, from []string, change func(*db.Call)) e
 }
 
 func (l *memLedger) Ringing(_ context.Context, call db.Call, at time.Time) error {
-	return l.update(call, []string{StatusDialing}, func(c *db.Call) { c.Status, c.RingTime = StatusRinging, &at })
+	return l.update(call, []string{ledger.StatusDialing}, func(c *db.Call) { c.Status, c.RingTime = ledger.StatusRinging, &at })
 }
 
 func (l *memLedger) Answered(_ context.Context, call db.Call, at time.Time) error {
-	return l.update(call, []string{StatusDialing, StatusRinging}, func(c *db.Call) {
-		c.Status, c.AnswerTime = StatusAnswered, &at
+	return l.update(call, []string{ledger.StatusDialing, ledger.StatusRinging}, func(c *db.Call) {
+		c.Status, c.AnswerTime = ledger.StatusAnswered, &at
 		if !c.Amd {
-			by := answeredByHuman
+			by := ledger.AnsweredByHuman
 			c.AnsweredByAmd = &by
 			l.outbox[c.ID] = append(l.outbox[c.ID], "call.answered "+by)
 		}
@@ -206,12 +207,12 @@ func (l *memLedger) BeginRecording(_ context.Context, _ db.Call, path string, of
 
 func (l *memLedger) AgentConnected(_ context.Context, call db.Call, at time.Time) error {
 	if call.AgentID != nil {
-		return l.update(call, []string{StatusAnswered, StatusAgentConnected}, func(c *db.Call) {
-			c.Status, c.AgentConnectTime, c.AgentID = StatusAgentConnected, &at, call.AgentID
+		return l.update(call, []string{ledger.StatusAnswered, ledger.StatusAgentConnected}, func(c *db.Call) {
+			c.Status, c.AgentConnectTime, c.AgentID = ledger.StatusAgentConnected, &at, call.AgentID
 		})
 	}
-	return l.update(call, []string{StatusAnswered}, func(c *db.Call) {
-		c.Status, c.AgentConnectTime = StatusAgentConnected, &at
+	return l.update(call, []string{ledger.StatusAnswered}, func(c *db.Call) {
+		c.Status, c.AgentConnectTime = ledger.StatusAgentConnected, &at
 	})
 }
 
@@ -219,7 +220,7 @@ func (l *memLedger) BypassFailed(_ context.Context, _, _ uuid.UUID, _ time.Time,
 	return l.do(func() error { l.trace.add("ledger bypass failed: %s", reason); return nil })
 }
 
-func (l *memLedger) Reroute(_ context.Context, _ Readmission, _ *failedRoute, trunks []*uuid.UUID, _ time.Time) (int, error) {
+func (l *memLedger) Reroute(_ context.Context, _ ledger.Readmission, _ *ledger.FailedRoute, trunks []*uuid.UUID, _ time.Time) (int, error) {
 	chosen := -1
 	err := l.do(func() error {
 		if len(trunks) > l.full {
@@ -231,8 +232,8 @@ func (l *memLedger) Reroute(_ context.Context, _ Readmission, _ *failedRoute, tr
 	return chosen, err
 }
 
-func (l *memLedger) StartSession(ctx context.Context, s sessionStart) (sessionGrant, error) {
-	g := sessionGrant{agent: s.agent, token: s.token, from: "+918000000001", to: "+919876543210", bypass: s.call.TrunkID != nil}
+func (l *memLedger) StartSession(ctx context.Context, s ledger.SessionStart) (ledger.SessionGrant, error) {
+	g := ledger.SessionGrant{Agent: s.Agent, Token: s.Token, From: "+918000000001", To: "+919876543210", Bypass: s.Call.TrunkID != nil}
 	l.mu.Lock()
 	stalled := l.stalled
 	l.mu.Unlock()
@@ -241,23 +242,23 @@ func (l *memLedger) StartSession(ctx context.Context, s sessionStart) (sessionGr
 		return g, store.ErrUnavailable
 	}
 	err := l.do(func() error {
-		if s.agent.MaxConcurrent == 0 {
-			return ErrAgentBusy
+		if s.Agent.MaxConcurrent == 0 {
+			return ledger.ErrAgentBusy
 		}
-		g.session = db.AiSession{
-			TenantID: s.call.TenantID, ID: s.id, CallID: s.call.ID, VoiceAgentID: s.agent.ID, WsUrl: s.agent.WsUrl,
-			Status: "active", StartedAt: s.at, TokenHash: &s.token.JTI,
+		g.Session = db.AiSession{
+			TenantID: s.Call.TenantID, ID: s.ID, CallID: s.Call.ID, VoiceAgentID: s.Agent.ID, WsUrl: s.Agent.WsUrl,
+			Status: "active", StartedAt: s.At, TokenHash: &s.Token.JTI,
 		}
-		l.sessions[s.id] = g.session
-		l.sessionOf[s.call.ID] = s.id
+		l.sessions[s.ID] = g.Session
+		l.sessionOf[s.Call.ID] = s.ID
 		l.trace.add("ledger session started")
 		return nil
 	})
 	return g, err
 }
 
-func (l *memLedger) ResumeSession(_ context.Context, call db.Call, s db.AiSession) (sessionGrant, error) {
-	g := sessionGrant{session: s, agent: testAgent(), token: callbacktoken.Token{JTI: *s.TokenHash}, bypass: call.TrunkID != nil}
+func (l *memLedger) ResumeSession(_ context.Context, call db.Call, s db.AiSession) (ledger.SessionGrant, error) {
+	g := ledger.SessionGrant{Session: s, Agent: testAgent(), Token: callbacktoken.Token{JTI: *s.TokenHash}, Bypass: call.TrunkID != nil}
 	return g, l.do(func() error { l.trace.add("ledger session resumed"); return nil })
 }
 
@@ -271,30 +272,30 @@ func (l *memLedger) SessionOpened(_ context.Context, call db.Call, s db.AiSessio
 	})
 }
 
-func (l *memLedger) EndSession(_ context.Context, _ db.Call, end sessionEnd) error {
+func (l *memLedger) EndSession(_ context.Context, _ db.Call, end ledger.SessionEnd) error {
 	return l.do(func() error { l.endSession(end); return nil })
 }
 
-func (l *memLedger) endSession(end sessionEnd) {
-	l.logsDropped = end.logsDropped
-	s := l.sessions[end.session]
+func (l *memLedger) endSession(end ledger.SessionEnd) {
+	l.logsDropped = end.LogsDropped
+	s := l.sessions[end.Session]
 	if s.Status != "active" {
 		return
 	}
-	outcome := string(end.outcome)
-	s.Status, s.Outcome, s.EndedAt = "ended", &outcome, &end.at
-	l.sessions[end.session] = s
-	if end.transfer != nil {
-		l.emit(s.CallID, "ai_session.transferred %s %s", end.transfer.destinationType, end.transfer.destination)
+	outcome := string(end.Outcome)
+	s.Status, s.Outcome, s.EndedAt = "ended", &outcome, &end.At
+	l.sessions[end.Session] = s
+	if end.Transfer != nil {
+		l.emit(s.CallID, "ai_session.transferred %s %s", end.Transfer.DestinationType, end.Transfer.Destination)
 	}
-	l.emit(s.CallID, "ai_session.ended %s revoke=%t", outcome, end.revoke)
+	l.emit(s.CallID, "ai_session.ended %s revoke=%t", outcome, end.Revoke)
 }
 
 func (l *memLedger) AddToken(context.Context, db.Call, uuid.UUID, callbacktoken.Token) error {
 	return l.do(func() error { l.trace.add("ledger token added"); return nil })
 }
 
-func (l *memLedger) AppendLogs(_ context.Context, _ db.Call, _ uuid.UUID, entries []logEntry) error {
+func (l *memLedger) AppendLogs(_ context.Context, _ db.Call, _ uuid.UUID, entries []ledger.LogEntry) error {
 	return l.do(func() error {
 		l.logWrites = append(l.logWrites, len(entries))
 		for _, e := range entries {
@@ -312,25 +313,25 @@ func (l *memLedger) AddRecording(_ context.Context, _ db.Call, _ string, offset 
 	return l.do(func() error { l.trace.add("ledger recording by the switch at %s", offset); return nil })
 }
 
-func (l *memLedger) ConferenceChanged(_ context.Context, _ db.Call, c conferenceChange) error {
+func (l *memLedger) ConferenceChanged(_ context.Context, _ db.Call, c ledger.ConferenceChange) error {
 	return l.do(func() error {
-		roles := make([]string, 0, len(c.members))
-		for _, m := range c.members {
+		roles := make([]string, 0, len(c.Members))
+		for _, m := range c.Members {
 			roles = append(roles, m.Role)
 		}
-		l.trace.add("event ai_session.conference_changed %s by %s, %s of %s: %v", c.change, c.actor, c.mode, c.target, roles)
+		l.trace.add("event ai_session.conference_changed %s by %s, %s of %s: %v", c.Change, c.Actor, c.Mode, c.Target, roles)
 		return nil
 	})
 }
 
 // PermitMonitor goes by the call's own voice agent, as its session started with it.
-func (l *memLedger) PermitMonitor(_ context.Context, m monitorStart) error {
+func (l *memLedger) PermitMonitor(_ context.Context, m ledger.MonitorStart) error {
 	return l.do(func() error {
-		if m.source == sourceAI && l.monitorScope == "none" {
+		if m.Source == ledger.SourceAI && l.monitorScope == "none" {
 			l.trace.add("ledger monitor refused")
-			return ErrMonitorScope
+			return ledger.ErrMonitorScope
 		}
-		l.trace.add("ledger monitor %s permitted", m.mode)
+		l.trace.add("ledger monitor %s permitted", m.Mode)
 		return nil
 	})
 }
@@ -343,19 +344,19 @@ func (l *memLedger) ReleaseUnit(_ context.Context, _, unit uuid.UUID) error {
 	})
 }
 
-func (l *memLedger) Close(_ context.Context, c closing) error {
+func (l *memLedger) Close(_ context.Context, c ledger.Closing) error {
 	return l.do(func() error {
-		row := l.calls[c.call.ID]
-		if row.Status == StatusCompleted || row.Status == StatusFailed {
+		row := l.calls[c.Call.ID]
+		if row.Status == ledger.StatusCompleted || row.Status == ledger.StatusFailed {
 			return nil
 		}
-		rec := c.record
+		rec := c.Record
 		if rec.AnswerTime == nil {
 			rec.AnswerTime = row.AnswerTime
 		}
-		l.decide(row.ID, answeredBy(c.call))
+		l.decide(row.ID, ledger.AnsweredBy(c.Call))
 		if row = l.calls[row.ID]; rec.AnswerTime != nil && row.AnswerTime == nil {
-			by := answeredBy(c.call)
+			by := ledger.AnsweredBy(c.Call)
 			row.AnsweredByAmd = &by
 			l.outbox[row.ID] = append(l.outbox[row.ID], "call.answered "+by)
 		}
@@ -369,12 +370,12 @@ func (l *memLedger) Close(_ context.Context, c closing) error {
 			delete(l.units, unit)
 		}
 		if id, ok := l.sessionOf[row.ID]; ok {
-			l.endSession(sessionEnd{session: id, outcome: c.outcome, at: rec.EndTime.Add(c.ahead), logsDropped: c.logsDropped})
+			l.endSession(ledger.SessionEnd{Session: id, Outcome: c.Outcome, At: rec.EndTime.Add(c.Ahead), LogsDropped: c.LogsDropped})
 		}
-		if c.quality != nil {
-			row.Quality = c.quality
+		if c.Quality != nil {
+			row.Quality = c.Quality
 			l.calls[row.ID] = row
-			l.trace.add("ledger quality %s", c.quality)
+			l.trace.add("ledger quality %s", c.Quality)
 		}
 		l.closes++
 		disposition, sip := "-", int32(0)
@@ -384,7 +385,7 @@ func (l *memLedger) Close(_ context.Context, c closing) error {
 		if row.SipStatus != nil {
 			sip = *row.SipStatus
 		}
-		l.emit(row.ID, "call.ended %s %s %s sip=%d never_begun=%t", row.Status, rec.Cause, disposition, sip, NeverBegun(row))
+		l.emit(row.ID, "call.ended %s %s %s sip=%d never_begun=%t", row.Status, rec.Cause, disposition, sip, ledger.NeverBegun(row))
 		return nil
 	})
 }
@@ -401,21 +402,21 @@ func (l *memLedger) CallState(_ context.Context, tenant, call uuid.UUID) (string
 	return row.Status, row.Disposition, err
 }
 
-func (l *memLedger) OpenCalls(context.Context, string) ([]openCall, error) {
-	var open []openCall
+func (l *memLedger) OpenCalls(context.Context, string) ([]ledger.OpenCall, error) {
+	var open []ledger.OpenCall
 	err := l.do(func() error {
 		for _, call := range l.calls {
-			if call.Status == StatusCompleted || call.Status == StatusFailed {
+			if call.Status == ledger.StatusCompleted || call.Status == ledger.StatusFailed {
 				continue
 			}
-			o := openCall{call: call}
+			o := ledger.OpenCall{Call: call}
 			if id, ok := l.sessionOf[call.ID]; ok {
 				s := l.sessions[id]
-				o.session = &s
+				o.Session = &s
 			}
 			for _, unit := range l.unitsOf[call.ID] {
 				if _, live := l.units[unit]; live && unit != call.ID {
-					o.transferUnit = &unit
+					o.TransferUnit = &unit
 				}
 			}
 			open = append(open, o)
@@ -425,8 +426,8 @@ func (l *memLedger) OpenCalls(context.Context, string) ([]openCall, error) {
 	return open, err
 }
 
-func (l *memLedger) NodeStarted(context.Context, string, time.Time) (nodeBefore, error) {
-	return nodeBefore{}, nil
+func (l *memLedger) NodeStarted(context.Context, string, time.Time) (ledger.NodeBefore, error) {
+	return ledger.NodeBefore{}, nil
 }
 
 func (l *memLedger) NodeSeen(_ context.Context, _ string, _ time.Time, core string) error {

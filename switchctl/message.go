@@ -9,6 +9,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // The roles of a call's channels, as the variable rm_role holds them.
@@ -158,7 +159,7 @@ func (channelFound) Essential() bool { return true }
 // channelGone is the result of a look at the switch: there is no such channel.
 type channelGone struct {
 	// record is the switch's call record, nil when it wrote none.
-	record *finalRecord
+	record *ledger.FinalRecord
 	// served tells who had the call, by that record; nil for nobody.
 	served *served
 	// generation of the host link that was asked.
@@ -249,7 +250,7 @@ func (handlerDone) Essential() bool { return true }
 // sessionGranted is the ledger's answer to a new AI session: row, token, lead.
 type sessionGranted struct {
 	id    uuid.UUID
-	grant sessionGrant
+	grant ledger.SessionGrant
 	err   error
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // metadataFrame is the first text frame on the voice agent's socket.
@@ -21,7 +22,7 @@ type metadataFrame struct {
 	From            string                     `json:"from"`
 	To              string                     `json:"to"`
 	CampaignID      *uuid.UUID                 `json:"campaign_id"`
-	Lead            *leadContext               `json:"lead"`
+	Lead            *ledger.LeadContext        `json:"lead"`
 	Metadata        json.RawMessage            `json:"metadata"` // of a single call
 	Variables       map[string]json.RawMessage `json:"variables"`
 	Token           string                     `json:"service_callback_token"`
@@ -38,12 +39,12 @@ type metadataFrame struct {
 }
 
 // metadata builds the frame of a session.
-func (c *Controller) metadata(call db.Call, g sessionGrant) (json.RawMessage, media.AudioFormat, error) {
+func (c *Controller) metadata(call db.Call, g ledger.SessionGrant) (json.RawMessage, media.AudioFormat, error) {
 	return c.metadataWith(call, g, func(*metadataFrame, media.AudioFormat) {})
 }
 
 // monitorMetadata builds the frame of the connection on which a session hears another call.
-func (c *Controller) monitorMetadata(call db.Call, g sessionGrant, target uuid.UUID) (json.RawMessage, media.AudioFormat, error) {
+func (c *Controller) monitorMetadata(call db.Call, g ledger.SessionGrant, target uuid.UUID) (json.RawMessage, media.AudioFormat, error) {
 	return c.metadataWith(call, g, func(f *metadataFrame, format media.AudioFormat) {
 		f.Purpose, f.TargetCallID, f.MixType = "monitor", &target, "mixed"
 		if format.Channels == 2 {
@@ -53,9 +54,9 @@ func (c *Controller) monitorMetadata(call db.Call, g sessionGrant, target uuid.U
 }
 
 func (c *Controller) metadataWith(
-	call db.Call, g sessionGrant, change func(*metadataFrame, media.AudioFormat),
+	call db.Call, g ledger.SessionGrant, change func(*metadataFrame, media.AudioFormat),
 ) (json.RawMessage, media.AudioFormat, error) {
-	format, err := audioFormat(g.agent.AudioFormat, g.agent.Subprotocol)
+	format, err := audioFormat(g.Agent.AudioFormat, g.Agent.Subprotocol)
 	if err != nil {
 		return nil, format, err
 	}
@@ -67,9 +68,9 @@ func (c *Controller) metadataWith(
 		return nil, format, fmt.Errorf("switchctl: encode audio format: %w", err)
 	}
 	frame := metadataFrame{
-		CallID: call.ID, TenantID: call.TenantID, VoiceAgentID: g.agent.ID, ExternalAgentID: g.agent.ExternalAgentID,
-		Direction: call.Direction, From: g.from, To: g.to, CampaignID: call.CampaignID, Lead: g.lead, Metadata: orNull(call.Metadata),
-		Variables: promptVariables(g.lead, call.Metadata), Token: g.token.Wire(), ControlURL: c.cfg.ControlURL(call.ID),
+		CallID: call.ID, TenantID: call.TenantID, VoiceAgentID: g.Agent.ID, ExternalAgentID: g.Agent.ExternalAgentID,
+		Direction: call.Direction, From: g.From, To: g.To, CampaignID: call.CampaignID, Lead: g.Lead, Metadata: ledger.OrNull(call.Metadata),
+		Variables: promptVariables(g.Lead, call.Metadata), Token: g.Token.Wire(), ControlURL: c.cfg.ControlURL(call.ID),
 		ProtocolVersion: "v1", CallSID: call.ID.String(), SampleRate: format.SampleRateHz, MixType: "mono",
 		AudioFormat: shown,
 	}
@@ -83,7 +84,7 @@ func (c *Controller) metadataWith(
 
 // promptVariables are the defaults lead_name and crm_lead_id, overridden by metadata.variables: the call's own, then
 // the lead's.
-func promptVariables(lead *leadContext, callMetadata json.RawMessage) map[string]json.RawMessage {
+func promptVariables(lead *ledger.LeadContext, callMetadata json.RawMessage) map[string]json.RawMessage {
 	vars := map[string]json.RawMessage{}
 	set := func(name string, value *string) {
 		if value == nil {

@@ -2,6 +2,8 @@ package switchctl
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // metrics of a controller. Every label's values are listed where it is used, so their number is bounded.
@@ -105,8 +107,8 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 // causeLabel bounds the causes that the metric tells apart.
 func causeLabel(cause string) string {
 	switch cause {
-	case CauseNormalClearing, CauseServiceUnavailable, CauseNoRoute, CauseUnallocated, CauseUserBusy,
-		CauseTemporaryFailure, CauseNetworkOutOfOrder, CauseCrash, CauseHostLost, "NO_ANSWER", "CALL_REJECTED", "ORIGINATOR_CANCEL",
+	case ledger.CauseNormalClearing, ledger.CauseServiceUnavailable, ledger.CauseNoRoute, ledger.CauseUnallocated, ledger.CauseUserBusy,
+		ledger.CauseTemporaryFailure, ledger.CauseNetworkOutOfOrder, ledger.CauseCrash, ledger.CauseHostLost, "NO_ANSWER", "CALL_REJECTED", "ORIGINATOR_CANCEL",
 		"NO_USER_RESPONSE", "INVALID_NUMBER_FORMAT", "RECOVERY_ON_TIMER_EXPIRE", "MEDIA_TIMEOUT",
 		"INCOMPATIBLE_DESTINATION":
 		return cause

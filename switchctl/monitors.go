@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // maxMonitors bounds the calls that one AI session listens to at a time.
@@ -27,10 +28,10 @@ const (
 type monitor struct {
 	id      uuid.UUID
 	target  uuid.UUID
-	mode    MonitorMode
+	mode    ledger.MonitorMode
 	phase   monitorPhase
 	source  string
-	members []conferenceMember
+	members []ledger.ConferenceMember
 	reply   chan<- controlResult
 	// gone: the tap has ended before the word of its start was here.
 	gone bool
@@ -96,13 +97,13 @@ func (ms *monitors) startMonitor(ctx context.Context, req ControlRequest, reply 
 	if err != nil {
 		return err
 	}
-	mode := MonitorMode(cmp.Or(req.Mode, string(MonitorListen)))
-	if mode != MonitorListen && mode != MonitorWhisper {
+	mode := ledger.MonitorMode(cmp.Or(req.Mode, string(ledger.MonitorListen)))
+	if mode != ledger.MonitorListen && mode != ledger.MonitorWhisper {
 		return &MalformedError{Field: "mode", Message: "must be one of listen, listen_and_whisper"}
 	}
-	start := monitorStart{
-		call: ms.call, session: ms.voice.ai.id, voiceAgentID: ms.voice.ai.agent.ID, target: target, mode: mode, source: req.Source, by: req.By,
-		at: ms.c.clock.Now().UTC(),
+	start := ledger.MonitorStart{
+		Call: ms.call, Session: ms.voice.ai.id, VoiceAgentID: ms.voice.ai.agent.ID, Target: target, Mode: mode, Source: req.Source, By: req.By,
+		At: ms.c.clock.Now().UTC(),
 	}
 	before, live := ms.of[target], 0
 	for _, m := range ms.of {
@@ -153,7 +154,7 @@ func (ms *monitors) monitorSpec(id, target uuid.UUID) (media.SessionSpec, error)
 	}
 	return media.SessionSpec{
 		ID: id.String(), CallID: target.String(), URL: s.agent.WsUrl, Subprotocol: cmp.Or(s.agent.Subprotocol, media.SubprotocolAlpha),
-		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
+		AuthToken: s.grant.AuthToken, Audio: format, Metadata: metadata, ReconnectFor: socketReconnect, MediaTimeout: mediaSilence,
 	}, nil
 }
 
@@ -174,7 +175,7 @@ func (ms *monitors) monitorIsUp(ctx context.Context, m monitorUp) {
 		return
 	}
 	mon.phase, mon.before = monitorActive, nil
-	mon.members = append(slices.Clone(m.up.members), conferenceMember{MemberID: mon.id.String(), Role: "monitor", Destination: new(ms.id.String())})
+	mon.members = append(slices.Clone(m.up.members), ledger.ConferenceMember{MemberID: mon.id.String(), Role: "monitor", Destination: new(ms.id.String())})
 	ms.log.InfoContext(ctx, "monitor has started", "target_call_id", m.target.String(), "tap_id", m.id.String())
 	ms.monitorChanged(ctx, mon, changeMonitorStarted)
 	mon.answer(controlResult{result: map[string]any{}})
@@ -223,7 +224,7 @@ func (ms *monitors) endMonitor(ctx context.Context, mon *monitor) {
 	before := mon.phase
 	mon.phase = monitorEnded
 	if before == monitorActive {
-		mon.members = slices.DeleteFunc(slices.Clone(mon.members), func(m conferenceMember) bool { return m.MemberID == mon.id.String() })
+		mon.members = slices.DeleteFunc(slices.Clone(mon.members), func(m ledger.ConferenceMember) bool { return m.MemberID == mon.id.String() })
 		ms.monitorChanged(ctx, mon, changeMonitorStopped)
 	}
 	mon.answer(controlResult{err: ErrSessionTerminated})
@@ -276,13 +277,13 @@ const (
 // monitorChanged commits the event.
 func (ms *monitors) monitorChanged(ctx context.Context, mon *monitor, change string) {
 	who := "tenant_api"
-	if mon.source == sourceAI {
+	if mon.source == ledger.SourceAI {
 		who = "ai"
 	}
 	target, call := mon.target, ms.call
-	c := conferenceChange{
-		change: change, actor: who, members: mon.members, at: ms.c.clock.Now().UTC(), target: &target, mode: mon.mode,
-		voiceAgentID: ms.voice.ai.agent.ID,
+	c := ledger.ConferenceChange{
+		Change: change, Actor: who, Members: mon.members, At: ms.c.clock.Now().UTC(), Target: &target, Mode: mon.mode,
+		VoiceAgentID: ms.voice.ai.agent.ID,
 	}
 	ms.record(ctx, change, func(ctx context.Context) error { return ms.c.ledger.ConferenceChanged(ctx, call, c) }, nil)
 }

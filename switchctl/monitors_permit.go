@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // monitorPermitTimeout bounds the check of a monitor_start.
@@ -14,7 +16,7 @@ const monitorPermitTimeout = 5 * time.Second
 type monitorMode struct {
 	target uuid.UUID
 	id     uuid.UUID
-	mode   MonitorMode
+	mode   ledger.MonitorMode
 	reply  chan<- controlResult
 	err    error
 }
@@ -25,15 +27,15 @@ func (monitorMode) Essential() bool { return true }
 func (m monitorMode) refused(_ *core, err error) { m.reply <- controlResult{err: err} }
 
 // permitMonitor asks whether a monitor may start, or change its mode, and has it audited.
-func (ms *monitors) permitMonitor(ctx context.Context, start monitorStart) error {
+func (ms *monitors) permitMonitor(ctx context.Context, start ledger.MonitorStart) error {
 	ctx, cancel := context.WithTimeout(ctx, monitorPermitTimeout)
 	defer cancel()
 	return ms.c.ledger.PermitMonitor(ctx, start)
 }
 
 // changeMonitorMode changes what a running monitor may do; the reply comes when it is permitted.
-func (ms *monitors) changeMonitorMode(ctx context.Context, mon *monitor, start monitorStart, reply chan<- controlResult) {
-	m := monitorMode{target: mon.target, id: mon.id, mode: start.mode, reply: reply}
+func (ms *monitors) changeMonitorMode(ctx context.Context, mon *monitor, start ledger.MonitorStart, reply chan<- controlResult) {
+	m := monitorMode{target: mon.target, id: mon.id, mode: start.Mode, reply: reply}
 	ms.beside(func() {
 		m.err = ms.permitMonitor(ctx, start)
 		ms.post(m)

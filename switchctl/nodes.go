@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 type nodeLedger interface {
 	// NodeBeat is the node's own sign of life, and with switchSeen, by the switch's clock, that of its switch. When others have taken it for lost, or returning says that they had, it gives the
 	// calls of the node that are still open. It tells that it was lost beside an error, too.
-	NodeBeat(ctx context.Context, node string, at, switchSeen time.Time, returning bool) (nodeBeat, error)
+	NodeBeat(ctx context.Context, node string, at, switchSeen time.Time, returning bool) (ledger.NodeBeat, error)
 	// OtherNodes lists all but the node.
 	OtherNodes(ctx context.Context, node string) ([]db.NodesOtherRow, error)
 	// MarkLost marks a node that still was not seen since, and tells whether it was this one who did.
@@ -80,7 +81,7 @@ func (c *Controller) signOfLife(ctx context.Context, returning bool) bool {
 		switchSeen = c.sight.theirs(at)
 	}
 	beat, err := c.nodes.NodeBeat(ctx, c.cfg.NodeID, at, switchSeen, returning)
-	returning = returning || beat.lost
+	returning = returning || beat.Lost
 	if err != nil {
 		c.log.WarnContext(ctx, "sign of life could not be given", "error", err)
 		return returning
@@ -89,15 +90,15 @@ func (c *Controller) signOfLife(ctx context.Context, returning bool) bool {
 		return false
 	}
 	c.log.WarnContext(ctx, "this host was taken for lost, its calls that were closed meanwhile are ended", "node", c.cfg.NodeID,
-		"calls", len(actors), "calls_open", len(beat.open))
+		"calls", len(actors), "calls_open", len(beat.Open))
 	left := false
 	for _, a := range actors {
-		if beat.open[a.id] {
+		if beat.Open[a.id] {
 			continue
 		}
 		a.log.WarnContext(ctx, "call was closed while this host was away, it is ended")
 		c.metrics.recovered.WithLabelValues("closed_elsewhere").Inc()
-		if err := a.box.Put(hangupCommand{cause: CauseNormalClearing, reply: make(chan error, 1)}); err != nil && c.registry.call(a.id) == a {
+		if err := a.box.Put(hangupCommand{cause: ledger.CauseNormalClearing, reply: make(chan error, 1)}); err != nil && c.registry.call(a.id) == a {
 			left = true // its mailbox is full
 		}
 	}
@@ -183,7 +184,7 @@ func (c *Controller) closeLost(ctx context.Context, keep *nodeKeeper) {
 			c.closeLostCall(ctx, call)
 			keep.after = call.Call.ID
 		}
-		if len(calls) < LostBatch {
+		if len(calls) < ledger.LostBatch {
 			keep.after = uuid.Nil
 			return
 		}

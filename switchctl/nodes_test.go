@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // TestNodeWatch counts silence by the watcher's own clock, and only while it could see.
@@ -52,7 +53,7 @@ type fakeNodes struct {
 	mu     sync.Mutex
 	beats  int
 	asked  []bool // returning
-	beat   nodeBeat
+	beat   ledger.NodeBeat
 	err    error
 	others []db.NodesOtherRow
 	lost   []db.CallsOfLostNodesRow
@@ -60,7 +61,7 @@ type fakeNodes struct {
 	closed int
 }
 
-func (f *fakeNodes) NodeBeat(_ context.Context, _ string, _, _ time.Time, returning bool) (nodeBeat, error) {
+func (f *fakeNodes) NodeBeat(_ context.Context, _ string, _, _ time.Time, returning bool) (ledger.NodeBeat, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.beats++
@@ -94,7 +95,7 @@ func (f *fakeNodes) LostCalls(_ context.Context, _ string, after uuid.UUID) ([]d
 	for i < len(f.lost) && bytes.Compare(f.lost[i].Call.ID[:], after[:]) <= 0 {
 		i++
 	}
-	return slices.Clone(f.lost[i:min(i+LostBatch, len(f.lost))]), nil
+	return slices.Clone(f.lost[i:min(i+ledger.LostBatch, len(f.lost))]), nil
 }
 
 func (f *fakeNodes) CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (bool, error) {
@@ -147,15 +148,15 @@ func TestCallsClosedElsewhereAreEnded(t *testing.T) {
 			}
 			return n
 		}
-		nodes.set(nodeBeat{}, nil, others)
+		nodes.set(ledger.NodeBeat{}, nil, others)
 		time.Sleep(beatMost + time.Second) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Zero(t, killed())
-		nodes.set(nodeBeat{lost: true}, store.ErrUnavailable, others)
+		nodes.set(ledger.NodeBeat{Lost: true}, store.ErrUnavailable, others)
 		time.Sleep(beatMost) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Zero(t, killed(), "it does not know yet which")
-		nodes.set(nodeBeat{open: map[uuid.UUID]bool{open.ID: true}}, nil, others)
+		nodes.set(ledger.NodeBeat{Open: map[uuid.UUID]bool{open.ID: true}}, nil, others)
 		time.Sleep(beatMost) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Equal(t, 1, killed())
@@ -170,28 +171,28 @@ func TestLostNodesAreLookedAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		nodes := &fakeNodes{lost: lostCallRows(2*LostBatch + 7)}
+		nodes := &fakeNodes{lost: lostCallRows(2*ledger.LostBatch + 7)}
 		b.c.nodes = nodes
 		ctx, stop := context.WithCancel(t.Context())
 		kept := make(chan struct{})
 		go func() { defer close(kept); b.c.keepNode(ctx) }()
 		defer func() { stop(); <-kept }()
 		others := []db.NodesOtherRow{{ID: "gone", LastSeenAt: time.Now().Add(-time.Hour)}}
-		nodes.set(nodeBeat{}, nil, others)
+		nodes.set(ledger.NodeBeat{}, nil, others)
 		time.Sleep(defaultNodeGrace + time.Second) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Zero(t, nodes.closes())
-		nodes.set(nodeBeat{}, store.ErrUnavailable, others)
+		nodes.set(ledger.NodeBeat{}, store.ErrUnavailable, others)
 		time.Sleep(beatMost) //nolint:forbidigo // the bubble's clock
-		nodes.set(nodeBeat{}, nil, others)
+		nodes.set(ledger.NodeBeat{}, nil, others)
 		time.Sleep(defaultNodeGrace) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Zero(t, nodes.closes(), "while the database was away nobody could give a sign")
 		time.Sleep(2 * beatMost) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
-		require.Equal(t, 2*LostBatch+7, nodes.closes())
+		require.Equal(t, 2*ledger.LostBatch+7, nodes.closes())
 		require.InDelta(t, 1, testutil.ToFloat64(b.c.metrics.nodesLost), 0)
-		require.InDelta(t, 2*LostBatch+7, testutil.ToFloat64(b.c.metrics.lostCalls), 0)
+		require.InDelta(t, 2*ledger.LostBatch+7, testutil.ToFloat64(b.c.metrics.lostCalls), 0)
 	})
 }
 
@@ -200,31 +201,31 @@ func TestStuckCallsHoldUpNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		nodes := &fakeNodes{lost: lostCallRows(LostBatch + 7), stuck: map[uuid.UUID]bool{}}
+		nodes := &fakeNodes{lost: lostCallRows(ledger.LostBatch + 7), stuck: map[uuid.UUID]bool{}}
 		for _, row := range nodes.lost[:3] {
 			nodes.stuck[row.Call.ID] = true
 		}
 		b.c.nodes = nodes
 		marked := time.Now()
-		nodes.set(nodeBeat{}, nil, []db.NodesOtherRow{{ID: "gone", LastSeenAt: marked, LostAt: &marked}})
+		nodes.set(ledger.NodeBeat{}, nil, []db.NodesOtherRow{{ID: "gone", LastSeenAt: marked, LostAt: &marked}})
 		ctx, stop := context.WithCancel(t.Context())
 		kept := make(chan struct{})
 		go func() { defer close(kept); b.c.keepNode(ctx) }()
 		defer func() { stop(); <-kept }()
 		time.Sleep(10*beatMost + time.Second) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
-		require.Equal(t, LostBatch+4, nodes.closes(), "all but those that are stuck")
+		require.Equal(t, ledger.LostBatch+4, nodes.closes(), "all but those that are stuck")
 		nodes.mu.Lock()
 		require.Equal(t, 10, nodes.beats)
 		nodes.stuck = nil
 		nodes.mu.Unlock()
 		time.Sleep(6 * beatMost) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
-		require.Equal(t, LostBatch+7, nodes.closes(), "they have their turn again")
+		require.Equal(t, ledger.LostBatch+7, nodes.closes(), "they have their turn again")
 	})
 }
 
-func (f *fakeNodes) set(beat nodeBeat, err error, others []db.NodesOtherRow) {
+func (f *fakeNodes) set(beat ledger.NodeBeat, err error, others []db.NodesOtherRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.beat, f.err, f.others = beat, err, others

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -51,7 +52,7 @@ type origination struct {
 	rerouting bool
 	// choosing: the ledger is asked for the next route; failed is how the one before ended.
 	choosing bool
-	failed   finalRecord
+	failed   ledger.FinalRecord
 	misses   int
 }
 
@@ -67,19 +68,19 @@ const environmentTest = "test"
 // startDialing sends the originate for the current route.
 func (d *origination) startDialing(ctx context.Context) state {
 	if d.call.Environment == environmentTest {
-		return d.closeUnseen(ctx, CauseTestEnvironment)
+		return d.closeUnseen(ctx, ledger.CauseTestEnvironment)
 	}
 	d.attempt++
 	d.seen, d.refusal, d.rerouting, d.choosing, d.misses = false, "", false, false, 0
 	if d.route >= len(d.adm.Routes) {
-		return d.closeUnseen(ctx, CauseNoRoute)
+		return d.closeUnseen(ctx, ledger.CauseNoRoute)
 	}
 	route := d.adm.Routes[d.route]
 	vars := outboundVariables(d.c.callerVariables(d.core), d.channel, d.adm.From, d.adm.RingTimeout, route)
 	cmd, err := fs.Originate(vars, route.Endpoint, fs.Extension("rm_call", d.c.cfg.Context))
 	if err != nil {
 		d.log.ErrorContext(ctx, "route can't be dialed", "route", d.route, "error", err)
-		return d.closeUnseen(ctx, CauseNoRoute)
+		return d.closeUnseen(ctx, ledger.CauseNoRoute)
 	}
 	d.generation = d.c.link.Generation()
 	d.arm(timerOriginate, d.adm.RingTimeout+originateSlack)
@@ -89,7 +90,7 @@ func (d *origination) startDialing(ctx context.Context) state {
 
 // closeUnseen ends a call that never had a channel.
 func (d *origination) closeUnseen(ctx context.Context, cause string) state {
-	return d.ending.beginClose(ctx, lostRecord(cause, d.c.clock.Now(), nil))
+	return d.ending.beginClose(ctx, ledger.LostRecord(cause, d.c.clock.Now(), nil))
 }
 
 // refusedJob is the switch's refusal, or why it could not be asked; "" when it took the command.
@@ -109,7 +110,7 @@ func refusalCause(body string) string {
 	_, cause, _ := strings.Cut(strings.TrimSpace(body), " ")
 	cause = strings.TrimSpace(cause)
 	if cause == "" || strings.ContainsFunc(cause, func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }) {
-		return CauseTemporaryFailure
+		return ledger.CauseTemporaryFailure
 	}
 	return cause
 }
@@ -122,7 +123,7 @@ func (d *origination) originateReply(ctx context.Context, m jobDone) state {
 	switch {
 	case m.unsent:
 		d.log.WarnContext(ctx, "originate was not sent", "error", m.err)
-		return d.closeUnseen(ctx, CauseNetworkOutOfOrder)
+		return d.closeUnseen(ctx, ledger.CauseNetworkOutOfOrder)
 	case m.err != nil:
 		// Lost on the way: the next connection tells whether there is a channel.
 		d.log.WarnContext(ctx, "reply to originate is lost", "error", m.err)
@@ -157,9 +158,9 @@ func (d *origination) ended(ctx context.Context, ev *esl.Event) state {
 }
 
 // endedWith closes the call, or goes on to the next route when only this one has failed.
-func (d *origination) endedWith(ctx context.Context, rec finalRecord, created string) state {
+func (d *origination) endedWith(ctx context.Context, rec ledger.FinalRecord, created string) state {
 	unanswered := d.state == stateDialing || d.state == stateRinging
-	if !unanswered || d.inbound || d.killCause != "" || !rec.failsOver() || d.route+1 >= len(d.adm.Routes) {
+	if !unanswered || d.inbound || d.killCause != "" || !rec.FailsOver() || d.route+1 >= len(d.adm.Routes) {
 		return d.ending.beginClose(ctx, rec)
 	}
 	d.log.InfoContext(ctx, "route failed, trying the next", "route", d.route, "hangup_cause", rec.Cause)
@@ -190,9 +191,9 @@ func (d *origination) nextRoute(ctx context.Context) state {
 
 // chooseRoute asks the ledger for the first of the routes whose trunk has room, if the leg may still be dialed: the gate looked before
 // the first route was.
-func (d *origination) chooseRoute(ctx context.Context, unit uuid.UUID, adm Admission, failed *failedRoute, routes []Route) {
+func (d *origination) chooseRoute(ctx context.Context, unit uuid.UUID, adm Admission, failed *ledger.FailedRoute, routes []Route) {
 	at, trunks, chosen := d.c.clock.Now(), make([]*uuid.UUID, len(routes)), -1
-	leg := Readmission{Call: d.call, UnitID: unit, To: adm.To, RingTimeout: adm.RingTimeout, Promised: adm.Promised}
+	leg := ledger.Readmission{Call: d.call, UnitID: unit, To: adm.To, RingTimeout: adm.RingTimeout, Promised: adm.Promised}
 	for i, route := range routes {
 		trunks[i] = route.TrunkID
 	}
@@ -235,7 +236,7 @@ func (d *origination) answers(ctx context.Context, at, ours time.Time) state {
 	d.call.AnswerTime = &at
 	call := d.call
 	if !call.Amd {
-		by := answeredByHuman
+		by := ledger.AnsweredByHuman
 		d.call.AnsweredByAmd = &by
 		d.c.metrics.answered.WithLabelValues(by, decidedOff).Inc()
 	}
@@ -251,9 +252,9 @@ func (d *origination) answers(ctx context.Context, at, ours time.Time) state {
 }
 
 // failureOf is what the record of a call that fails over says of the trunk that it was dialed over; nil for a host's.
-func failureOf(route Route, r finalRecord) *failedRoute {
+func failureOf(route Route, r ledger.FinalRecord) *ledger.FailedRoute {
 	if route.TrunkID == nil {
 		return nil
 	}
-	return &failedRoute{trunk: *route.TrunkID, cause: r.Cause, silent: r.SIPStatus != nil && *r.SIPStatus == 408}
+	return &ledger.FailedRoute{Trunk: *route.TrunkID, Cause: r.Cause, Silent: r.SIPStatus != nil && *r.SIPStatus == 408}
 }

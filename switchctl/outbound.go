@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -38,17 +39,17 @@ func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
 	case a != nil:
 		c.log.WarnContext(ctx, "socket of a leg that has none", "call_id", callID, "role", ev.Var("rm_role"))
 		return
-	case callID == "" && ev.Get("Call-Direction") == directionInbound:
+	case callID == "" && ev.Get("Call-Direction") == ledger.DirectionInbound:
 		if a = c.takeInbound(ctx, conn, ev); a == nil {
 			return
 		}
 	default:
 		c.log.WarnContext(ctx, "socket of a call that is not open, hanging up", "call_id", callID, "channel", ev.UUID())
-		c.hangupSocket(ctx, conn, CauseTemporaryFailure)
+		c.hangupSocket(ctx, conn, ledger.CauseTemporaryFailure)
 		return
 	}
 	if err := a.box.Put(socketUp{sock: conn, ev: ev}); err != nil {
-		c.hangupSocket(ctx, conn, CauseNormalClearing)
+		c.hangupSocket(ctx, conn, ledger.CauseNormalClearing)
 		return
 	}
 	<-conn.Done()
@@ -143,9 +144,9 @@ func inboundCause(err error) string {
 	var busy *BusyError
 	switch {
 	case errors.Is(err, ErrUnknownNumber):
-		return CauseUnallocated
+		return ledger.CauseUnallocated
 	case errors.As(err, &busy):
-		return CauseUserBusy
+		return ledger.CauseUserBusy
 	}
-	return CauseTemporaryFailure
+	return ledger.CauseTemporaryFailure
 }

@@ -1,6 +1,10 @@
 package switchctl
 
-import "github.com/google/uuid"
+import (
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
 
 // grip is how firmly a party holds the caller.
 type grip int
@@ -102,7 +106,7 @@ func (p *parties) inTheWay(u use) party {
 // refuse is why somebody doesn't get the caller now; nil when they do.
 func (p *parties) refuse(u use, event string) error {
 	if p.killCause != "" {
-		return ErrCallEnded
+		return ledger.ErrCallEnded
 	}
 	if by := p.inTheWay(u); by != nil {
 		return by.occupied(event)
@@ -125,10 +129,10 @@ func (p *parties) participants() []participant {
 }
 
 // members are those, as events name them.
-func (p *parties) members() []conferenceMember {
-	var list []conferenceMember
+func (p *parties) members() []ledger.ConferenceMember {
+	var list []ledger.ConferenceMember
 	for _, one := range p.participants() {
-		m := conferenceMember{MemberID: one.memberID, Role: one.role}
+		m := ledger.ConferenceMember{MemberID: one.memberID, Role: one.role}
 		if one.role == roleDestination {
 			m.Destination = new(one.destination)
 		}
@@ -216,7 +220,7 @@ func (x *transfers) participant() *participant {
 	if !x.now.bridged() {
 		return nil
 	}
-	return &participant{role: roleDestination, memberID: x.now.channel, destination: x.now.facts.destination}
+	return &participant{role: roleDestination, memberID: x.now.channel, destination: x.now.facts.Destination}
 }
 
 func (x *transfers) occupied(event string) error {

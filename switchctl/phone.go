@@ -15,6 +15,7 @@ import (
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -461,7 +462,7 @@ func (p *phone) hangup(ctx context.Context) bool {
 	p.phase = legEnding
 	p.wanted.Store(0)
 	p.arm(phoneOverdue, killTimeout)
-	p.command(ctx, fs.Kill(p.leg, CauseNormalClearing))
+	p.command(ctx, fs.Kill(p.leg, ledger.CauseNormalClearing))
 	return true
 }
 

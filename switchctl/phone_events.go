@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // The registrar's events, as CUSTOM events name them (mod_sofia's sofia_reg.c).
@@ -58,7 +59,7 @@ func (p *phone) answered(ctx context.Context) {
 }
 
 // endReason tells why a leg has ended.
-func (p *phone) endReason(rec finalRecord) string {
+func (p *phone) endReason(rec ledger.FinalRecord) string {
 	if p.phase == legDialing {
 		return dialReason(rec.Cause)
 	}
@@ -90,7 +91,7 @@ func dialReason(cause string) string {
 		return PhoneNotRegistered
 	case "NO_ANSWER", "NO_USER_RESPONSE", "ALLOTTED_TIMEOUT", "PROGRESS_TIMEOUT", "ORIGINATOR_CANCEL":
 		return PhoneNoAnswer
-	case CauseUserBusy:
+	case ledger.CauseUserBusy:
 		return PhoneBusy
 	case "CALL_REJECTED", "INCOMPATIBLE_DESTINATION":
 		return PhoneRejected
@@ -338,7 +339,7 @@ func (p *phone) found(ctx context.Context, m phoneFound) {
 		p.log.WarnContext(ctx, "killing a second leg of an agent's phone", "channel", m.channel)
 		p.c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
 		p.c.phones.unbind(m.channel)
-		p.command(ctx, fs.Kill(m.channel, CauseNormalClearing))
+		p.command(ctx, fs.Kill(m.channel, ledger.CauseNormalClearing))
 		return
 	}
 	p.disarm(phoneRedial)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // What a phone's mailbox takes, besides channelEvent, jobDone and letGo.
@@ -73,7 +74,7 @@ type phoneChecked struct {
 	channel string
 	there   bool
 	// record is the leg's call record, if it has one.
-	record *finalRecord
+	record *ledger.FinalRecord
 }
 
 func (phoneChecked) Name() string    { return "leg checked" }

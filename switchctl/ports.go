@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // switchLink is what an actor needs of the host link.
@@ -112,7 +113,7 @@ func (m mediaAdapter) SIPAddr() string { return m.server.SIPAddr() }
 // What calls are written to. Every method is one transaction; after one whose commit is unknown it may be done twice, which changes no row.
 // An error that is store.ErrUnavailable is tried again by the call's journal.
 type (
-	ledger interface {
+	callLedgers interface {
 		callLedger
 		sessionLedger
 		recordingLedger
@@ -134,12 +135,12 @@ type (
 		// Reroute moves a leg's unit to the first of the trunks that has room for it, and tells which: -1 for none of them, or when the
 		// gate doesn't let the leg be dialed any more. nil stands for a trunk without ceilings. failed is the trunk that it had and that
 		// has failed, silently or not; nil for none that is known.
-		Reroute(ctx context.Context, leg Readmission, failed *failedRoute, trunks []*uuid.UUID, at time.Time) (int, error)
+		Reroute(ctx context.Context, leg ledger.Readmission, failed *ledger.FailedRoute, trunks []*uuid.UUID, at time.Time) (int, error)
 		// BypassFailed takes a trunk out of bypass and keeps why.
 		BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error
 		ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error
 		// Close commits the final record with all that follows from it. It does nothing on a closed call.
-		Close(ctx context.Context, c closing) error
+		Close(ctx context.Context, c ledger.Closing) error
 		// CallState tells a call's status and disposition; store.ErrNotFound when the tenant has no such call.
 		CallState(ctx context.Context, tenant, call uuid.UUID) (status string, disposition *string, err error)
 	}
@@ -148,21 +149,21 @@ type (
 	sessionLedger interface {
 		// StartSession takes a unit of the voice agent when the call's own doesn't count against it yet (ErrAgentBusy),
 		// and writes session and token.
-		StartSession(ctx context.Context, s sessionStart) (sessionGrant, error)
+		StartSession(ctx context.Context, s ledger.SessionStart) (ledger.SessionGrant, error)
 		// ResumeSession reads what a session needs that outlived a crash.
-		ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (sessionGrant, error)
+		ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (ledger.SessionGrant, error)
 		// SessionOpened commits ai_session.started, and the recording that has begun at path.
 		SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error
 		// EndSession commits the outcome with ai_session.transferred, when it was, and ai_session.ended.
-		EndSession(ctx context.Context, call db.Call, end sessionEnd) error
+		EndSession(ctx context.Context, call db.Call, end ledger.SessionEnd) error
 		AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error
 		// AppendLogs writes entries of the session's log, each once.
-		AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []logEntry) error
+		AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []ledger.LogEntry) error
 		// ConferenceChanged commits ai_session.conference_changed.
-		ConferenceChanged(ctx context.Context, call db.Call, c conferenceChange) error
+		ConferenceChanged(ctx context.Context, call db.Call, c ledger.ConferenceChange) error
 		// PermitMonitor refuses a monitor that its voice agent's monitor_scope doesn't allow ([ErrMonitorScope], [ErrTargetNotFound]),
 		// and writes the audit row of one that may start.
-		PermitMonitor(ctx context.Context, m monitorStart) error
+		PermitMonitor(ctx context.Context, m ledger.MonitorStart) error
 	}
 
 	// recordingLedger keeps which files make up a call's recording.
@@ -178,9 +179,9 @@ type (
 	// hostLedger keeps what a start needs of the process before.
 	hostLedger interface {
 		// OpenCalls lists the node's calls that are not closed.
-		OpenCalls(ctx context.Context, node string) ([]openCall, error)
+		OpenCalls(ctx context.Context, node string) ([]ledger.OpenCall, error)
 		// NodeStarted and NodeSeen keep the node's row. NodeStarted gives what the process before has left.
-		NodeStarted(ctx context.Context, node string, at time.Time) (nodeBefore, error)
+		NodeStarted(ctx context.Context, node string, at time.Time) (ledger.NodeBefore, error)
 		NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error
 	}
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // Quality is how the audio between a call's caller and its voice agents has fared, as the call's record keeps it. A direction
@@ -158,13 +159,13 @@ func (m qualityMetrics) collectors() []prometheus.Collector {
 }
 
 func (m qualityMetrics) observe(q Quality, stats []media.Stats) {
-	for direction, d := range map[string]*DirectionQuality{directionInbound: q.Inbound, directionOutbound: q.Outbound} {
+	for direction, d := range map[string]*DirectionQuality{ledger.DirectionInbound: q.Inbound, ledger.DirectionOutbound: q.Outbound} {
 		if d == nil {
 			continue
 		}
 		m.mos.WithLabelValues(direction).Observe(d.MOS)
 		m.loss.WithLabelValues(direction).Observe(d.LossPct / 100)
-		if direction == directionInbound || d.JitterMS > 0 {
+		if direction == ledger.DirectionInbound || d.JitterMS > 0 {
 			m.jitter.WithLabelValues(direction).Observe(d.JitterMS / 1000)
 		}
 	}

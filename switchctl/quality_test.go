@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // hear sets what a session will have measured: in=MOS/loss/jitter/packets, out=the same.
@@ -81,10 +82,10 @@ func TestMetricsOfAnswersAndQuality(t *testing.T) {
 			by, how string
 			n       float64
 		}{
-			{answeredByMachine, decidedVerdict, 1},
-			{answeredByHuman, decidedOff, 1},
-			{answeredByHuman, decidedHangup, 1},
-			{answeredByHuman, decidedTimeout, 1},
+			{ledger.AnsweredByMachine, decidedVerdict, 1},
+			{ledger.AnsweredByHuman, decidedOff, 1},
+			{ledger.AnsweredByHuman, decidedHangup, 1},
+			{ledger.AnsweredByHuman, decidedTimeout, 1},
 		} {
 			require.InDelta(t, c.n, testutil.ToFloat64(m.answered.WithLabelValues(c.by, c.how)), 0, "%s by %s", c.by, c.how)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // recordCommand has a flow's call recorded.
@@ -28,7 +29,7 @@ func (l *leg) Record(ctx context.Context) error {
 // recordFlow has a call that a flow handles recorded, from its answer on.
 func (r *recorder) recordFlow(ctx context.Context, m recordCommand) (state, error) {
 	if r.killCause != "" {
-		return r.state, ErrCallEnded
+		return r.state, ledger.ErrCallEnded
 	}
 	r.wanted = true
 	r.recordWanted(ctx)

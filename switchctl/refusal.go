@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // FieldFault says what is wrong with one member of a request.
@@ -43,7 +44,7 @@ func RefusalOf(err error) (Refusal, bool) {
 	var stranger *RelationError
 	var tap *TapError
 	switch {
-	case errors.Is(err, ErrSessionTerminated), errors.Is(err, ErrCallEnded):
+	case errors.Is(err, ErrSessionTerminated), errors.Is(err, ledger.ErrCallEnded):
 		return refuse(http.StatusConflict, "AISessionTerminated", "The call has no active AI session."), true
 	case errors.As(err, &state):
 		return state.refusal(), true
@@ -54,9 +55,9 @@ func RefusalOf(err error) (Refusal, bool) {
 	case errors.As(err, &stranger):
 		return refuse(http.StatusForbidden, "no_relationship",
 			"The session neither monitors the target call nor shares a conference with it."), true
-	case errors.Is(err, ErrMonitorScope):
+	case errors.Is(err, ledger.ErrMonitorScope):
 		return refuse(http.StatusForbidden, "monitor_scope", "The voice agent's monitor_scope does not allow it to monitor this call."), true
-	case errors.Is(err, ErrTargetNotFound):
+	case errors.Is(err, ledger.ErrTargetNotFound):
 		return refuse(http.StatusNotFound, "not_found", "There is no such target call."), true
 	case errors.As(err, &tap):
 		return refuse(http.StatusFailedDependency, "TapFailed", "The target call's audio could not be brought to the voice agent."), true

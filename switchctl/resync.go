@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -166,7 +167,7 @@ func (c *Controller) sortOut(ctx context.Context, channel string, legs map[uuid.
 // killChannel ends a channel; one that is gone is what was wanted.
 func (c *Controller) killChannel(ctx context.Context, channel string) error {
 	var refused *esl.ReplyError
-	if _, err := c.link.API(ctx, fs.Kill(channel, CauseNormalClearing)); err != nil && !errors.As(err, &refused) {
+	if _, err := c.link.API(ctx, fs.Kill(channel, ledger.CauseNormalClearing)); err != nil && !errors.As(err, &refused) {
 		return err
 	}
 	return nil
@@ -198,7 +199,7 @@ func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*core, 
 	}
 	var adopted []*core
 	for _, o := range open {
-		if minAge > 0 && c.clock.Now().Sub(o.call.CreatedAt) < minAge {
+		if minAge > 0 && c.clock.Now().Sub(o.Call.CreatedAt) < minAge {
 			continue
 		}
 		a := c.recoveredActor(o)
@@ -211,7 +212,7 @@ func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*core, 
 		if !c.start(a) {
 			return adopted, nil
 		}
-		c.log.InfoContext(ctx, "open call found", "call_id", a.id.String(), "status", o.call.Status)
+		c.log.InfoContext(ctx, "open call found", "call_id", a.id.String(), "status", o.Call.Status)
 		adopted = append(adopted, a.core)
 	}
 	return adopted, nil
@@ -219,29 +220,29 @@ func (c *Controller) adopt(ctx context.Context, minAge time.Duration) ([]*core, 
 
 // recoveredActor is the actor of a call that was open when the process before us ended. What it does waits until its
 // channel is found.
-func (c *Controller) recoveredActor(o openCall) *actor {
-	a := c.newActor(o.call, o.call.FsUuid)
+func (c *Controller) recoveredActor(o ledger.OpenCall) *actor {
+	a := c.newActor(o.Call, o.Call.FsUuid)
 	a.recovered, a.adopted = true, true
-	a.recordedAt = c.lastRecorded(o.call.ID)
-	a.dial.adm = Admission{Call: o.call, RingTimeout: defaultRing}
-	a.state = stateOf(o.call)
-	if s := o.session; s != nil {
+	a.recordedAt = c.lastRecorded(o.Call.ID)
+	a.dial.adm = Admission{Call: o.Call, RingTimeout: defaultRing}
+	a.state = stateOf(o.Call)
+	if s := o.Session; s != nil {
 		a.handling.handled = true
-		a.voice.ai = &aiSession{id: s.ID, phase: phaseOpening, resumed: true, grant: sessionGrant{session: *s}, logs: newSessionLog(a.core, s.ID)}
+		a.voice.ai = &aiSession{id: s.ID, phase: phaseOpening, resumed: true, grant: ledger.SessionGrant{Session: *s}, logs: newSessionLog(a.core, s.ID)}
 		if s.Status == "ended" {
 			a.voice.ai.phase = phaseEnded
 			if s.Outcome != nil {
-				a.voice.ai.outcome = sessionOutcome(*s.Outcome)
+				a.voice.ai.outcome = ledger.SessionOutcome(*s.Outcome)
 			}
 		}
 	}
-	a.hadAgent = o.call.AgentID != nil && !a.voice.ai.live()
-	if o.transferUnit != nil {
+	a.hadAgent = o.Call.AgentID != nil && !a.voice.ai.live()
+	if o.TransferUnit != nil {
 		a.transfers.now = &transfer{
-			phase: transferDialing, channel: o.transferUnit.String(), adm: Admission{UnitID: *o.transferUnit},
+			phase: transferDialing, channel: o.TransferUnit.String(), adm: Admission{UnitID: *o.TransferUnit},
 		}
 	}
-	if a.voice.ai != nil && a.voice.ai.outcome.transferred() && a.transfers.queued() == nil {
+	if a.voice.ai != nil && a.voice.ai.outcome.Transferred() && a.transfers.queued() == nil {
 		if a.transfers.now == nil {
 			a.transfers.now = &transfer{}
 		}
@@ -255,11 +256,11 @@ const defaultRing = 25 * time.Second
 
 func stateOf(call db.Call) state {
 	switch call.Status {
-	case StatusRinging:
+	case ledger.StatusRinging:
 		return stateRinging
-	case StatusAnswered:
+	case ledger.StatusAnswered:
 		return stateAnswered
-	case StatusAgentConnected:
+	case ledger.StatusAgentConnected:
 		return stateAgentConnected
 	}
 	return stateDialing

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // served is who had a call that is over, as the switch's call records tell it. Its connection may never have been written: whoever was to write it
@@ -48,7 +49,7 @@ func (c *Controller) servedBy(ctx context.Context, caller func(header string) st
 
 // endUnwritten has the end of a call that was found again wait until it is known who had the call, where the event says that somebody had and
 // nobody has written it; false for any other call.
-func (e *ending) endUnwritten(ctx context.Context, ev *esl.Event, rec finalRecord) bool {
+func (e *ending) endUnwritten(ctx context.Context, ev *esl.Event, rec ledger.FinalRecord) bool {
 	if !e.adopted || e.call.AgentConnectTime != nil || rec.AnswerTime == nil || ev.Var("last_bridge_to") == "" {
 		return false
 	}
@@ -65,7 +66,7 @@ func (e *ending) noteServed(ctx context.Context, s *served, answered *time.Time)
 		ours := e.c.sight.ours(*answered)
 		e.call.AnswerTime, e.answerAt = answered, &ours
 		if !e.call.Amd {
-			by := answeredByHuman
+			by := ledger.AnsweredByHuman
 			e.call.AnsweredByAmd = &by
 		}
 		call := e.call

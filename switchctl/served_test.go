@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // TestConnectionThatWasNeverWritten has the controller die before it has written that a caller was connected, and the call end before another one is
@@ -67,7 +69,7 @@ func TestConnectionThatWasNeverWritten(t *testing.T) {
 					b.play("sleep 600s", "restart", "sleep 20s")
 				}
 				row := b.ledger.call(b.call.ID)
-				require.Equal(t, StatusCompleted, row.Status)
+				require.Equal(t, ledger.StatusCompleted, row.Status)
 				require.WithinDuration(t, answered, *row.AnswerTime, 0)
 				require.Equal(t, time.Minute+2*time.Second, b.talked())
 				require.Equal(t, tc.agent, row.AgentID)
@@ -102,7 +104,7 @@ func TestAgentWhoLeftWhileNobodyWasThere(t *testing.T) {
 			micros(b.times["answered"])+`","Caller-Channel-Bridged-Time":"`+micros(bridged)+`","variable_last_bridge_to":"`+leg+`"}`)
 		b.play("restart", "event CHANNEL_HANGUP_COMPLETE Hangup-Cause=NORMAL_CLEARING", "sleep 1s")
 		row := b.ledger.call(b.call.ID)
-		require.Equal(t, StatusCompleted, row.Status)
+		require.Equal(t, ledger.StatusCompleted, row.Status)
 		require.NotNil(t, row.AgentConnectTime)
 		require.WithinDuration(t, bridged, *row.AgentConnectTime, 0)
 		require.Equal(t, agent, *row.AgentID)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -57,7 +58,7 @@ type sessionLog struct {
 	entries int // taken, written or not
 	bytes   int
 	dropped int
-	waiting []logEntry
+	waiting []ledger.LogEntry
 	replies []chan<- controlResult
 	size    int64 // of what waits
 	busy    bool  // a write is on its way, or its timer runs
@@ -79,7 +80,7 @@ func (l *sessionLog) resume(entries, bytes int) {
 }
 
 // add takes an entry; reply, which may be nil, hears when it is written. It returns *SessionLogError for one that is dropped.
-func (l *sessionLog) add(ctx context.Context, e logEntry, reply chan<- controlResult) error {
+func (l *sessionLog) add(ctx context.Context, e ledger.LogEntry, reply chan<- controlResult) error {
 	size := len(e.Metadata) + logOverhead
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +141,7 @@ func (l *sessionLog) end(ctx context.Context) (dropped int) {
 
 // write puts a write into the journal, which takes whatever waits by then. The caller holds mu.
 func (l *sessionLog) write(ctx context.Context) {
-	var batch []logEntry
+	var batch []ledger.LogEntry
 	var replies []chan<- controlResult
 	var size int64
 	l.a.record(ctx, "session log", func(ctx context.Context) error {
@@ -170,8 +171,8 @@ func (l *sessionLog) written(ctx context.Context, n int, err error) {
 	l.wrote, l.busy = l.a.c.clock.Now(), false
 	l.pause = min(max(2*l.pause, sessionLogPause), sessionLogRest)
 	if err != nil {
-		if refused, ok := errors.AsType[*logsRefusedError](err); ok {
-			n = refused.n
+		if refused, ok := errors.AsType[*ledger.LogsRefusedError](err); ok {
+			n = refused.N
 		}
 		l.dropped += n
 		l.a.c.metrics.logsDropped.Add(float64(n))
@@ -197,7 +198,7 @@ func (v *voice) appendLog(ctx context.Context, typ string, metadata json.RawMess
 	}
 	id, err := uuid.NewV7()
 	if err == nil {
-		err = v.ai.logs.add(ctx, logEntry{ID: id, At: v.c.clock.Now().UTC(), Source: source, Type: typ, Metadata: metadata}, reply)
+		err = v.ai.logs.add(ctx, ledger.LogEntry{ID: id, At: v.c.clock.Now().UTC(), Source: source, Type: typ, Metadata: metadata}, reply)
 	}
 	if err != nil && reply != nil {
 		reply <- controlResult{err: err}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // switchSight is what is known of the switch's calls over the links to it, which come and go: whether they are known now, until when they were
@@ -29,10 +30,10 @@ func (s *switchSight) ours(t time.Time) time.Time   { return t.Add(time.Duration
 func (s *switchSight) theirs(t time.Time) time.Time { return t.Add(-time.Duration(s.ahead.Load())) }
 
 // left takes what the process before us has left.
-func (s *switchSight) left(before nodeBefore) {
+func (s *switchSight) left(before ledger.NodeBefore) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.core, s.before = before.core, before.seen
+	s.core, s.before = before.Core, before.Seen
 }
 
 // linkUp begins a link.

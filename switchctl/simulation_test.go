@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // TestHundredThousandCallsLeaveNoUnit runs 100,000 calls against a switch, a carrier, voice agents, a database and a link
@@ -128,7 +129,7 @@ func (s *simulation) oneCall() bool {
 	if a := s.b.c.registry.call(call.ID); a != nil {
 		if s.chance(3) {
 			s.wait(20 * time.Second)
-			_ = s.b.c.Hangup(s.b.t.Context(), s.b.tenant, call.ID, CauseNormalClearing) // it may be over
+			_ = s.b.c.Hangup(s.b.t.Context(), s.b.tenant, call.ID, ledger.CauseNormalClearing) // it may be over
 		}
 		<-a.done
 	}
@@ -189,8 +190,8 @@ func (s *simulation) checkEvents(t *testing.T) {
 		require.True(t, strings.HasPrefix(events[len(events)-1], "call.ended"), "%v", events)
 		decided[*call.AnsweredByAmd]++
 	}
-	require.NotZero(t, decided[answeredByHuman])
-	require.NotZero(t, decided[answeredByMachine])
+	require.NotZero(t, decided[ledger.AnsweredByHuman])
+	require.NotZero(t, decided[ledger.AnsweredByMachine])
 }
 
 func (s *simulation) outcomes() map[string]int {
@@ -375,7 +376,7 @@ func (s *simulation) talk(ch *simChannel, created time.Time) {
 			s.hangup(ch, created, cause, "200", "send_bye")
 			return
 		case <-leaves:
-			s.hangup(ch, created, CauseNormalClearing, "200", "recv_bye")
+			s.hangup(ch, created, ledger.CauseNormalClearing, "200", "recv_bye")
 			return
 		case <-ch.attach:
 			attach()

@@ -9,6 +9,7 @@ import (
 
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // A handler talks with its caller (plays, asks for digits, takes a message) through applications of the switch on the caller's
@@ -417,7 +418,7 @@ func (s *talking) endTalk(ctx context.Context, digits string, err error) {
 func (s *talking) closeTalk() {
 	for _, t := range []*conversation{s.now, s.then} {
 		if t != nil {
-			t.finish("", ErrCallEnded)
+			t.finish("", ledger.ErrCallEnded)
 		}
 	}
 	s.now, s.then, s.hearing = nil, nil, false

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -40,7 +41,7 @@ type tapRequest struct {
 
 // tapUp tells that a tap runs, and who was on the line when it began.
 type tapUp struct {
-	members []conferenceMember
+	members []ledger.ConferenceMember
 	err     error
 }
 
@@ -121,7 +122,7 @@ func (ts *taps) tap(id uuid.UUID) *tap {
 func (ts *taps) startTap(ctx context.Context, m tapCommand) error {
 	switch {
 	case ts.killCause != "":
-		return ErrCallEnded
+		return ledger.ErrCallEnded
 	case len(ts.list) >= maxTaps:
 		return &StateError{State: ts.state.String(), Event: m.Name(), Detail: "the call has as many taps as it may have"}
 	}
@@ -231,7 +232,7 @@ func (ts *taps) tapReported(ctx context.Context, m tapReport) {
 	case media.LegSilent:
 		ts.log.WarnContext(ctx, "tap's leg is silent", "tap_id", t.id.String(), "side", l.side.String(), "for", ev.For)
 		if ts.killCause == "" {
-			ts.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing)) // its end has it dialed again
+			ts.command(ctx, jobKillLeg, fs.Kill(l.channel, ledger.CauseNormalClearing)) // its end has it dialed again
 		}
 	case media.SocketClosed:
 		ts.log.InfoContext(ctx, "tap's socket is closed", "tap_id", t.id.String(), "code", ev.Code, "clean", ev.Clean, "error", ev.Err)
@@ -300,7 +301,7 @@ func (ts *taps) tapsDue(ctx context.Context) {
 			}
 			if l.dialing {
 				ts.c.registry.unbind(l.channel)
-				ts.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing))
+				ts.command(ctx, jobKillLeg, fs.Kill(l.channel, ledger.CauseNormalClearing))
 			}
 			ts.dialTap(ctx, t, i)
 		}
@@ -341,13 +342,13 @@ func (ts *taps) endTap(ctx context.Context, t *tap, reason media.CloseReason) {
 	t.closed = true
 	ts.list = slices.DeleteFunc(ts.list, func(other *tap) bool { return other == t })
 	t.cancel()
-	t.tell(tapUp{err: ErrCallEnded})
+	t.tell(tapUp{err: ledger.ErrCallEnded})
 	for _, l := range t.legs {
 		if l.channel != "" {
 			ts.c.registry.unbind(l.channel)
 		}
 		if l.dialing {
-			ts.command(ctx, jobKillLeg, fs.Kill(l.channel, CauseNormalClearing))
+			ts.command(ctx, jobKillLeg, fs.Kill(l.channel, ledger.CauseNormalClearing))
 		}
 	}
 	if fork := t.fork; fork != nil {
@@ -439,10 +440,10 @@ func (c *Controller) tapCall(ctx context.Context, tenant, target uuid.UUID, req 
 		status, _, err := c.ledger.CallState(ctx, tenant, target)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return tapUp{err: ErrTargetNotFound}
+			return tapUp{err: ledger.ErrTargetNotFound}
 		case err != nil:
 			return tapUp{err: err}
-		case status == StatusCompleted || status == StatusFailed:
+		case status == ledger.StatusCompleted || status == ledger.StatusFailed:
 			return tapUp{err: &StateError{State: status, Event: VerbMonitorStart, Detail: "the target call has ended"}}
 		}
 		return tapUp{err: &StateError{State: status, Event: VerbMonitorStart, Detail: "the target call is on another host"}}
@@ -462,8 +463,8 @@ func (c *Controller) tapCall(ctx context.Context, tenant, target uuid.UUID, req 
 func targetError(err error) error {
 	var state *StateError
 	switch {
-	case errors.Is(err, ErrCallEnded):
-		return &StateError{State: StatusCompleted, Event: VerbMonitorStart, Detail: "the target call has ended"}
+	case errors.Is(err, ledger.ErrCallEnded):
+		return &StateError{State: ledger.StatusCompleted, Event: VerbMonitorStart, Detail: "the target call has ended"}
 	case errors.As(err, &state) && state.Detail == "":
 		return &StateError{State: state.State, Event: VerbMonitorStart, Detail: "the target call is " + state.State}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 func TestTokenLife(t *testing.T) {
@@ -27,9 +28,9 @@ func TestMetadataFrame(t *testing.T) {
 	token := callbacktoken.Token{JTI: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}
 	agent := testAgent()
 	agent.AudioFormat = json.RawMessage(`{"encoding":"pcma","sample_rate":8000}`)
-	raw, format, err := b.c.metadata(call, sessionGrant{
-		agent: agent, token: token, from: "+918000000001", to: "+919876543210",
-		lead: &leadContext{
+	raw, format, err := b.c.metadata(call, ledger.SessionGrant{
+		Agent: agent, Token: token, From: "+918000000001", To: "+919876543210",
+		Lead: &ledger.LeadContext{
 			ID: uuid.New(), Name: &name, CRMLeadID: &crm, CustomFields: json.RawMessage(`{"plan":"gold"}`),
 			Metadata: json.RawMessage(`{"variables":{"lead_name":"Mr Ravi","city":"Pune"}}`),
 		},
@@ -86,5 +87,5 @@ func TestMailboxRefusesCommandsWhenFullAndNeverTheCallsEnd(t *testing.T) {
 	require.True(t, ok)
 	require.Len(t, batch, mailboxLimit+2)
 	box.Close()
-	require.ErrorIs(t, box.Put(timerFired{}), ErrCallEnded)
+	require.ErrorIs(t, box.Put(timerFired{}), ledger.ErrCallEnded)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 type transfer struct {
 	phase   transferPhase
 	to      store.Phone
-	facts   transferFacts
+	facts   ledger.TransferFacts
 	adm     Admission
 	route   int
 	channel string // of the second leg
@@ -85,32 +86,32 @@ func (x *transfers) startTransfer(ctx context.Context, req ControlRequest, reply
 	if x.now.pending() {
 		return &StateError{State: x.state.String(), Event: VerbTransfer, Detail: "a transfer is under way"}
 	}
-	facts := transferFacts{destinationType: req.DestinationType, destination: req.Destination, metadata: req.Metadata}
-	people := facts.destinationType == destinationQueue || facts.destinationType == destinationPerson
-	if facts.destination == "" && !people && x.voice.ai.agent.TransferDestination != nil {
-		facts.destination = *x.voice.ai.agent.TransferDestination
+	facts := ledger.TransferFacts{DestinationType: req.DestinationType, Destination: req.Destination, Metadata: req.Metadata}
+	people := facts.DestinationType == destinationQueue || facts.DestinationType == destinationPerson
+	if facts.Destination == "" && !people && x.voice.ai.agent.TransferDestination != nil {
+		facts.Destination = *x.voice.ai.agent.TransferDestination
 	}
-	if facts.destinationType == "" {
-		facts.destinationType = destinationE164
-		if strings.HasPrefix(facts.destination, "sip:") {
-			facts.destinationType = destinationSIP
+	if facts.DestinationType == "" {
+		facts.DestinationType = destinationE164
+		if strings.HasPrefix(facts.Destination, "sip:") {
+			facts.DestinationType = destinationSIP
 		}
 	}
 	t := &transfer{reply: reply}
-	switch facts.destinationType {
+	switch facts.DestinationType {
 	case destinationQueue, destinationPerson:
 		return x.startHandover(ctx, facts, reply)
 	case destinationSIP:
-		if !strings.HasPrefix(facts.destination, "sip:") {
+		if !strings.HasPrefix(facts.Destination, "sip:") {
 			return &MalformedError{Field: "destination", Message: "must be a SIP URI, such as sip:desk@example.com"}
 		}
-		t.uri = facts.destination
+		t.uri = facts.Destination
 	default:
-		to, err := store.ParsePhone(facts.destination)
+		to, err := store.ParsePhone(facts.Destination)
 		if err != nil {
 			return &MalformedError{Field: "destination", Message: "can't be called: " + err.Error()}
 		}
-		t.to, facts.destination = to, to.E164()
+		t.to, facts.Destination = to, to.E164()
 	}
 	t.facts = facts
 	x.now = t
@@ -183,7 +184,7 @@ func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	t.refusal, t.failed = "", ""
 	x.attempt++ // a late reply belongs to the route before
 	if t.route >= len(t.adm.Routes) {
-		x.failTransfer(ctx, CauseNoRoute)
+		x.failTransfer(ctx, ledger.CauseNoRoute)
 		return
 	}
 	t.channel = channel.String()
@@ -198,7 +199,7 @@ func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	cmd, err := fs.Originate(vars, route.Endpoint, fs.Park)
 	if err != nil {
 		x.log.ErrorContext(ctx, "route of a transfer can't be dialed", "route", t.route, "error", err)
-		x.failTransfer(ctx, CauseNoRoute)
+		x.failTransfer(ctx, ledger.CauseNoRoute)
 		return
 	}
 	x.arm(timerTransfer, t.adm.RingTimeout+originateSlack)
@@ -254,14 +255,14 @@ func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error)
 	}
 	switch {
 	case m.job == jobTransferOriginate && t.phase == transferDialing:
-		t.refusal = CauseNetworkOutOfOrder
+		t.refusal = ledger.CauseNetworkOutOfOrder
 		if m.err == nil {
 			t.refusal = refusalCause(m.body)
 		}
 		x.arm(timerTransfer, refusedGrace) // the leg's own end tells more
 	case m.job == jobTransferBridge && t.phase == transferBridging:
 		x.log.WarnContext(ctx, "transfer could not be bridged", "reply", reason)
-		x.unbridge(ctx, CauseTemporaryFailure)
+		x.unbridge(ctx, ledger.CauseTemporaryFailure)
 	}
 	return x.state, nil
 }
@@ -277,7 +278,7 @@ func (x *transfers) transferDue(ctx context.Context) (state, error) {
 		return x.transferAllowed(ctx, transferAdmitted{transfer: t, err: errUndecided})
 	case t.phase == transferBridging:
 		x.log.WarnContext(ctx, "transfer was not confirmed by the switch")
-		x.unbridge(ctx, CauseTemporaryFailure)
+		x.unbridge(ctx, ledger.CauseTemporaryFailure)
 	case t.refusal != "":
 		x.failTransfer(ctx, t.refusal)
 	default:
@@ -303,12 +304,12 @@ func (x *transfers) transferRouteFound(ctx context.Context, m routeChosen) (stat
 }
 
 // transferLegEnded: the second leg is gone.
-func (x *transfers) transferLegEnded(ctx context.Context, rec finalRecord) (state, error) {
+func (x *transfers) transferLegEnded(ctx context.Context, rec ledger.FinalRecord) (state, error) {
 	t := x.now
 	switch t.phase {
 	case transferAdmitting:
 	case transferDialing:
-		if rec.failsOver() && t.route+1 < len(t.adm.Routes) && x.killCause == "" {
+		if rec.FailsOver() && t.route+1 < len(t.adm.Routes) && x.killCause == "" {
 			x.c.registry.unbind(t.channel)
 			t.channel, t.failed = "", rec.Cause
 			x.dial.chooseRoute(ctx, t.adm.UnitID, t.adm, nil, t.adm.Routes[t.route+1:])
@@ -327,7 +328,7 @@ func (x *transfers) transferLegEnded(ctx context.Context, rec finalRecord) (stat
 		case t.handler:
 			x.handlerTransferOver(ctx, OutcomeEnded)
 		default:
-			x.kill(ctx, CauseNormalClearing)
+			x.kill(ctx, ledger.CauseNormalClearing)
 		}
 	}
 	return x.state, nil
@@ -365,7 +366,7 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 	t := x.now
 	x.disarm(timerTransfer)
 	if t.handler {
-		x.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.destinationType, "cause", cause)
+		x.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.DestinationType, "cause", cause)
 		x.dropTransferLeg(ctx, t)
 		x.handlerTransferOver(ctx, OutcomeFailed)
 		return
@@ -373,7 +374,7 @@ func (x *transfers) endTransfer(ctx context.Context, cause string) {
 	x.now = nil
 	t.tell(controlResult{err: &StateError{State: x.state.String(), Event: VerbTransfer, Detail: cause}})
 	x.dropTransferLeg(ctx, t)
-	x.transferFailed(ctx, ControlRequest{DestinationType: t.facts.destinationType, Destination: t.facts.destination}, cause)
+	x.transferFailed(ctx, ControlRequest{DestinationType: t.facts.DestinationType, Destination: t.facts.Destination}, cause)
 	if t.media {
 		x.bypass.switchMediaDone(ctx)
 		return
@@ -396,7 +397,7 @@ func (x *transfers) dropTransferLeg(ctx context.Context, t *transfer) {
 	}
 	if t.channel != "" {
 		x.c.registry.unbind(t.channel)
-		x.command(ctx, jobKillLeg, fs.Kill(t.channel, CauseNormalClearing))
+		x.command(ctx, jobKillLeg, fs.Kill(t.channel, ledger.CauseNormalClearing))
 	}
 	unit := t.adm.UnitID
 	x.record(ctx, "transfer unit", func(ctx context.Context) error {
@@ -428,7 +429,7 @@ func failureCause(err error) string {
 	case errors.Is(err, ErrNobodyLoggedIn):
 		return "NoAgentAvailable"
 	case errors.Is(err, ErrUnknownExtension):
-		return CauseUnallocated
+		return ledger.CauseUnallocated
 	case errors.As(err, &invalid):
 		return "INVALID_NUMBER_FORMAT"
 	case errors.As(err, &conflict) && conflict.Code != "":
@@ -438,7 +439,7 @@ func failureCause(err error) string {
 	case errors.Is(err, ErrSessionTerminated):
 		return "AISessionTerminated"
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return CauseTemporaryFailure
+		return ledger.CauseTemporaryFailure
 	}
 	return "OUTGOING_CALL_BARRED"
 }
@@ -465,13 +466,13 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 		x.handlerBridged(ctx, at)
 		return x.state, nil
 	}
-	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
-	facts, outcome := t.facts, sessionTransferredE164
-	if facts.destinationType == destinationSIP {
-		outcome = sessionTransferredSIPURI
+	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
+	facts, outcome := t.facts, ledger.SessionTransferredE164
+	if facts.DestinationType == destinationSIP {
+		outcome = ledger.SessionTransferredSIPURI
 	}
-	x.voice.endSessionWith(ctx, sessionEnd{
-		outcome: outcome, at: at, final: finalMetadata("transfer", &facts, facts.metadata), transfer: &facts,
+	x.voice.endSessionWith(ctx, ledger.SessionEnd{
+		Outcome: outcome, At: at, Final: finalMetadata("transfer", &facts, facts.Metadata), Transfer: &facts,
 	}, media.CloseTransferred)
 	x.rec.recordRest(ctx, at)
 	return x.state, nil

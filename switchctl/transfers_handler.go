@@ -8,6 +8,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // transferCommand leads the caller to somebody else for its handler.
@@ -50,7 +51,7 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 	if err := x.parties.refuse(forDestination, m.Name()); err != nil {
 		return err
 	}
-	facts := transferFacts{destinationType: m.destinationType, destination: m.destination}
+	facts := ledger.TransferFacts{DestinationType: m.destinationType, Destination: m.destination}
 	t := &transfer{facts: facts, handler: true, waiter: m.reply}
 	switch m.destinationType {
 	case destinationE164:
@@ -59,7 +60,7 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 			x.log.InfoContext(ctx, "transfer to what is no number", "error", err)
 			return m.result(OutcomeFailed)
 		}
-		t.to, t.facts.destination = to, to.E164()
+		t.to, t.facts.Destination = to, to.E164()
 	case destinationSIP:
 		t.uri = m.destination
 	default:
@@ -75,7 +76,7 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 // to its handler by transfer_after_bridge.
 func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
 	t := x.now
-	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.destinationType)
+	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
 	if x.rec.second != "" {
 		return // the switch has recorded the call for some time, and goes on
 	}

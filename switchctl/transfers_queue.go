@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // Handing a caller over: the voice agent's session ends, and AnswerHandler.Queue finds the caller a person. The AI talks on until
@@ -26,7 +27,7 @@ type handover struct {
 	answered bool
 	// forced: the session is over anyway. Without a queue it ends with outcome, and the call with cause.
 	forced  bool
-	outcome sessionOutcome
+	outcome ledger.SessionOutcome
 	cause   string
 	reason  media.CloseReason
 }
@@ -41,23 +42,23 @@ func (queueAllowed) Name() string    { return "queue allowed" }
 func (queueAllowed) Essential() bool { return true }
 
 // queueRequest is what a transfer to people asks for.
-func queueRequest(facts transferFacts) QueueRequest {
-	req := QueueRequest{Metadata: facts.metadata}
-	if facts.destinationType == destinationPerson {
-		req.Extension = facts.destination
+func queueRequest(facts ledger.TransferFacts) QueueRequest {
+	req := QueueRequest{Metadata: facts.Metadata}
+	if facts.DestinationType == destinationPerson {
+		req.Extension = facts.Destination
 	} else {
-		req.Queue = cmp.Or(facts.destination, defaultQueue)
+		req.Queue = cmp.Or(facts.Destination, defaultQueue)
 	}
 	return req
 }
 
 // startHandover asks the queue. Until it has answered the transfer is pending.
-func (x *transfers) startHandover(ctx context.Context, facts transferFacts, reply chan<- controlResult) error {
-	if facts.destinationType == destinationPerson && facts.destination == "" {
+func (x *transfers) startHandover(ctx context.Context, facts ledger.TransferFacts, reply chan<- controlResult) error {
+	if facts.DestinationType == destinationPerson && facts.Destination == "" {
 		return &InvalidError{Field: "destination", Message: "must be an agent's extension"}
 	}
-	if facts.destinationType == destinationQueue {
-		facts.destination = cmp.Or(facts.destination, defaultQueue)
+	if facts.DestinationType == destinationQueue {
+		facts.Destination = cmp.Or(facts.Destination, defaultQueue)
 	}
 	x.askQueue(ctx, &transfer{facts: facts, reply: reply, handover: &handover{req: queueRequest(facts)}})
 	return nil
@@ -73,7 +74,7 @@ func (x *transfers) askQueue(ctx context.Context, t *transfer) {
 }
 
 // disconnected is what the voice agent's record says of a session that can't go on: its caller is handed over, or the call ends.
-func (x *transfers) disconnected(ctx context.Context, outcome sessionOutcome, cause string, reason media.CloseReason) {
+func (x *transfers) disconnected(ctx context.Context, outcome ledger.SessionOutcome, cause string, reason media.CloseReason) {
 	s := x.voice.ai
 	if t := x.now; s.live() && t.pending() && !t.handler && x.killCause == "" {
 		if s.broke == nil {
@@ -86,7 +87,7 @@ func (x *transfers) disconnected(ctx context.Context, outcome sessionOutcome, ca
 		x.voice.endSession(ctx, outcome, nil, reason)
 		return
 	}
-	facts := transferFacts{destinationType: destinationQueue, destination: defaultQueue}
+	facts := ledger.TransferFacts{DestinationType: destinationQueue, Destination: defaultQueue}
 	x.askQueue(ctx, &transfer{facts: facts, handover: &handover{
 		req: queueRequest(facts), forced: true, outcome: outcome, cause: cause, reason: reason,
 	}})
@@ -101,7 +102,7 @@ func (c *Controller) canQueue(ctx context.Context, tenant uuid.UUID, req QueueRe
 
 // sessionBreak is why a session can't go on.
 type sessionBreak struct {
-	outcome sessionOutcome
+	outcome ledger.SessionOutcome
 	cause   string
 	reason  media.CloseReason
 }
@@ -158,12 +159,12 @@ func (x *transfers) handOver(ctx context.Context, t *transfer) {
 	x.now = nil
 	x.bypass.holds = max(0, x.bypass.holds-1)
 	at, facts := x.c.clock.Now().UTC(), t.facts
-	end := sessionEnd{
-		outcome: sessionTransferredAgent, at: at, transfer: &facts, final: finalMetadata("transfer", &facts, facts.metadata),
+	end := ledger.SessionEnd{
+		Outcome: ledger.SessionTransferredAgent, At: at, Transfer: &facts, Final: finalMetadata("transfer", &facts, facts.Metadata),
 	}
 	reason := media.CloseTransferred
-	if h.outcome == sessionTimeout {
-		end.outcome, end.transfer, reason = sessionTimeout, nil, media.CloseTimeout
+	if h.outcome == ledger.SessionTimeout {
+		end.Outcome, end.Transfer, reason = ledger.SessionTimeout, nil, media.CloseTimeout
 	}
 	x.log.InfoContext(ctx, "caller is handed over", "queue", h.req.Queue, "destination", h.req.Extension)
 	x.away = s.legUp || s.bridging
@@ -207,8 +208,8 @@ func queuedBefore(session db.AiSession) *QueueRequest {
 	if session.Status != "ended" || json.Unmarshal(session.Metadata, &kept) != nil || kept.Final.Action != "transfer" {
 		return nil
 	}
-	facts := transferFacts{destinationType: kept.Final.DestinationType, destination: kept.Final.Destination, metadata: kept.Final.Metadata}
-	if facts.destinationType != destinationQueue && facts.destinationType != destinationPerson {
+	facts := ledger.TransferFacts{DestinationType: kept.Final.DestinationType, Destination: kept.Final.Destination, Metadata: kept.Final.Metadata}
+	if facts.DestinationType != destinationQueue && facts.DestinationType != destinationPerson {
 		return nil
 	}
 	req := queueRequest(facts)
@@ -220,5 +221,5 @@ func (x *transfers) queued() *QueueRequest {
 	if x.voice.ai == nil || x.voice.ai.phase != phaseEnded {
 		return nil
 	}
-	return queuedBefore(x.voice.ai.grant.session)
+	return queuedBefore(x.voice.ai.grant.Session)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // Control runs a verb on a call's AI session. The result is never nil without an error. Errors: store.ErrNotFound,
@@ -32,7 +33,7 @@ func (c *Controller) Control(ctx context.Context, tenantID, callID uuid.UUID, re
 
 // terminated is ErrCallEnded as verbs know it.
 func terminated(err error) error {
-	if errors.Is(err, ErrCallEnded) {
+	if errors.Is(err, ledger.ErrCallEnded) {
 		return ErrSessionTerminated
 	}
 	return err
@@ -45,7 +46,7 @@ func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cau
 		if _, _, err := c.ledger.CallState(ctx, tenantID, callID); err != nil {
 			return err
 		}
-		return ErrCallEnded
+		return ledger.ErrCallEnded
 	}
 	return a.ask(ctx, func(reply chan<- error) message { return hangupCommand{cause: cause, reply: reply} })
 }
@@ -112,7 +113,7 @@ func (vs *verbs) replyCallState(ctx context.Context, reply chan<- controlResult)
 	}
 	if vs.answerAt != nil {
 		now := vs.c.clock.Now()
-		result["duration_s"] = *DurationSeconds(vs.answerAt, &now)
+		result["duration_s"] = *ledger.DurationSeconds(vs.answerAt, &now)
 	}
 	vs.beside(func() {
 		_, disposition, err := vs.c.ledger.CallState(ctx, vs.tenant, vs.id)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -32,7 +33,7 @@ func (mc *machine) detects() bool {
 // awaitVerdict gives machine detection what is left of its time. A call that was found again waits no longer than it would
 // have without the interruption: its detector's audio is lost.
 func (mc *machine) awaitVerdict() {
-	if awaitsVerdict(mc.call) {
+	if ledger.AwaitsVerdict(mc.call) {
 		mc.arm(timerVerdict, mc.answerAt.Add(verdictTimeout).Sub(mc.c.clock.Now()))
 	}
 }
@@ -53,7 +54,7 @@ func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 	mc.call.AmdClass, mc.call.AmdConfidence, mc.call.AmdAfterMs = &class, &confidence, &ms
 	mc.log.InfoContext(ctx, "machine detection has decided", "class", class, "confidence", confidence, "after_ms", ms)
 	mc.c.metrics.verdict.WithLabelValues(class).Observe(after.Seconds())
-	if awaitsVerdict(mc.call) {
+	if ledger.AwaitsVerdict(mc.call) {
 		mc.decideAnswer(ctx, decidedVerdict)
 	} else {
 		mc.recordVerdict(ctx)
@@ -63,11 +64,11 @@ func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 
 // decideAnswer ends the wait for a verdict: call.answered is committed, and the events behind it.
 func (mc *machine) decideAnswer(ctx context.Context, how string) {
-	if !awaitsVerdict(mc.call) {
+	if !ledger.AwaitsVerdict(mc.call) {
 		return
 	}
 	mc.disarm(timerVerdict)
-	by := answeredBy(mc.call)
+	by := ledger.AnsweredBy(mc.call)
 	mc.call.AnsweredByAmd = &by
 	mc.c.metrics.answered.WithLabelValues(by, how).Inc()
 	mc.recordVerdict(ctx)

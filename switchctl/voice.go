@@ -16,6 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // sessionLimit is how long an AI session may last.
@@ -42,7 +43,7 @@ type aiSession struct {
 	id     uuid.UUID
 	phase  phase
 	agent  db.VoiceAgent
-	grant  sessionGrant
+	grant  ledger.SessionGrant
 	media  mediaSession
 	format media.AudioFormat
 	// resumed: the session outlived a crash and is dialed again.
@@ -60,7 +61,7 @@ type aiSession struct {
 	upAt      time.Time
 	// leg is the channel UUID of the newest media leg.
 	leg     string
-	outcome sessionOutcome
+	outcome ledger.SessionOutcome
 	// closeReason is what the AI is told. A caller who is being hung up goes first: closing the media leg before would
 	// send it to rm_reattach, so the socket is closed when the call's end is seen.
 	closeReason media.CloseReason
@@ -141,7 +142,7 @@ func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 	}
 	v.talking.deafen(ctx)
 	v.ai = &aiSession{id: id, agent: m.agent, reply: m.reply, logs: newSessionLog(v.core, id), keepCaller: m.keepCaller}
-	start := sessionStart{call: v.call, agent: m.agent, id: id, at: now, token: token}
+	start := ledger.SessionStart{Call: v.call, Agent: m.agent, ID: id, At: now, Token: token}
 	v.arm(timerOpening, decisionLimit)
 	due := v.c.clock.Now().Add(decisionLimit)
 	v.recordFor(ctx, decisionLimit, "session start", func(ctx context.Context) error {
@@ -180,7 +181,7 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	}
 	v.disarm(timerOpening)
 	switch {
-	case errors.Is(m.err, ErrAgentBusy):
+	case errors.Is(m.err, ledger.ErrAgentBusy):
 		v.verbs.refuseVerbs()
 		v.ai = nil
 		s.answer(OutcomeBusy, nil)
@@ -190,8 +191,8 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 		v.openFailed(ctx, m.err)
 		return v.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
-	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.agent, true, v.c.clock.Now()
-	s.logs.resume(m.grant.logEntries, m.grant.logBytes)
+	s.grant, s.agent, s.granted, s.grantedAt = m.grant, m.grant.Agent, true, v.c.clock.Now()
+	s.logs.resume(m.grant.LogEntries, m.grant.LogBytes)
 	sub := s.agent.Subprotocol
 	if sub == "" {
 		sub = media.SubprotocolAlpha
@@ -221,7 +222,7 @@ func (v *voice) sessionSpec(subprotocol string) (media.SessionSpec, error) {
 	s.format = format
 	spec := media.SessionSpec{
 		ID: s.id.String(), CallID: v.id.String(), Owner: v.tenant.String(), URL: s.agent.WsUrl, Subprotocol: subprotocol,
-		AuthToken: s.grant.authToken, Audio: format, Metadata: metadata, Reconnected: s.grant.session.OpenedAt != nil,
+		AuthToken: s.grant.AuthToken, Audio: format, Metadata: metadata, Reconnected: s.grant.Session.OpenedAt != nil,
 		ReconnectFor: socketReconnect, MediaTimeout: mediaSilence, Recording: v.rec.recordingSpec(),
 	}
 	if v.machine.detects() {
@@ -280,8 +281,8 @@ func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
 	if s.resumed {
 		v.c.metrics.recovered.WithLabelValues("resumed").Inc()
 	}
-	if s.grant.session.OpenedAt == nil {
-		call, session, path := v.call, s.grant.session, ""
+	if s.grant.Session.OpenedAt == nil {
+		call, session, path := v.call, s.grant.Session, ""
 		if v.answerAt != nil {
 			path = v.c.recordPath(v.id)
 		}
@@ -289,7 +290,7 @@ func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
 			return v.c.ledger.SessionOpened(ctx, call, session, path)
 		}, nil)
 	}
-	age := v.c.clock.Now().Sub(s.grant.session.StartedAt)
+	age := v.c.clock.Now().Sub(s.grant.Session.StartedAt)
 	v.arm(timerSession, sessionLimit-age)
 	if s.agent.TokenLifetime != callbacktoken.LifetimeSocket {
 		v.arm(timerRefresh, callbacktoken.RefreshAt-age)
@@ -305,14 +306,14 @@ func (v *voice) openFailed(ctx context.Context, err error) {
 	if s := v.ai; s.keepCaller && s.reply != nil && v.killCause == "" {
 		reply := s.reply
 		s.reply = nil
-		v.endSession(ctx, sessionError, nil, media.CloseError)
+		v.endSession(ctx, ledger.SessionError, nil, media.CloseError)
 		reply <- connectResult{outcome: OutcomeFailed}
 		return
 	}
 	if v.ai.agent.WsDisconnectAction != actionQueue {
 		v.ai.answer(OutcomeFailed, err)
 	}
-	v.transfers.disconnected(ctx, sessionError, CauseServiceUnavailable, media.CloseError)
+	v.transfers.disconnected(ctx, ledger.SessionError, ledger.CauseServiceUnavailable, media.CloseError)
 }
 
 // pump brings the session's events to the actor's mailbox.
@@ -337,14 +338,14 @@ func (v *voice) pump(m mediaSession) {
 }
 
 // sessionBroke ends a session that can't go on; the call follows ws_disconnect_action.
-func (v *voice) sessionBroke(ctx context.Context, outcome sessionOutcome, cause string) state {
+func (v *voice) sessionBroke(ctx context.Context, outcome ledger.SessionOutcome, cause string) state {
 	reason := media.CloseError
 	switch outcome {
-	case sessionTimeout:
+	case ledger.SessionTimeout:
 		reason = media.CloseTimeout
-	case sessionHangup:
+	case ledger.SessionHangup:
 		reason = media.CloseHangup
-	case sessionError, sessionTransferredE164, sessionTransferredAgent, sessionTransferredSIPURI:
+	case ledger.SessionError, ledger.SessionTransferredE164, ledger.SessionTransferredAgent, ledger.SessionTransferredSIPURI:
 	}
 	v.transfers.disconnected(ctx, outcome, cause, reason)
 	return v.state
@@ -355,21 +356,21 @@ func (v *voice) sessionExpired(ctx context.Context) state {
 		return v.state
 	}
 	v.log.InfoContext(ctx, "AI session has reached its limit", "limit", sessionLimit)
-	return v.sessionBroke(ctx, sessionTimeout, CauseNormalClearing)
+	return v.sessionBroke(ctx, ledger.SessionTimeout, ledger.CauseNormalClearing)
 }
 
 // endSession ends the session in the ledger and closes its socket.
-func (v *voice) endSession(ctx context.Context, outcome sessionOutcome, final json.RawMessage, reason media.CloseReason) {
-	v.endSessionWith(ctx, sessionEnd{outcome: outcome, final: final, at: v.c.clock.Now().UTC()}, reason)
+func (v *voice) endSession(ctx context.Context, outcome ledger.SessionOutcome, final json.RawMessage, reason media.CloseReason) {
+	v.endSessionWith(ctx, ledger.SessionEnd{Outcome: outcome, Final: final, At: v.c.clock.Now().UTC()}, reason)
 }
 
-func (v *voice) endSessionWith(ctx context.Context, end sessionEnd, reason media.CloseReason) {
+func (v *voice) endSessionWith(ctx context.Context, end ledger.SessionEnd, reason media.CloseReason) {
 	s := v.ai
 	if !s.live() {
 		return
 	}
 	v.monitors.endMonitors(ctx)
-	s.phase, s.outcome = phaseEnded, end.outcome
+	s.phase, s.outcome = phaseEnded, end.Outcome
 	v.verbs.refuseVerbs()
 	for _, k := range []timerKind{timerLeg, timerRefresh, timerSession, timerOpening} {
 		v.disarm(k)
@@ -377,15 +378,15 @@ func (v *voice) endSessionWith(ctx context.Context, end sessionEnd, reason media
 	if s.cancelOpen != nil {
 		s.cancelOpen()
 	}
-	v.c.metrics.sessions.WithLabelValues(string(end.outcome)).Inc()
+	v.c.metrics.sessions.WithLabelValues(string(end.Outcome)).Inc()
 	s.closeReason = reason
 	if v.killCause == "" {
 		v.closeMedia()
 	}
 	if s.id != uuid.Nil { // also one that was not written in time: the journal keeps the order
-		end.session, end.revoke = s.id, s.agent.TokenLifetime == callbacktoken.LifetimeSocket
+		end.Session, end.Revoke = s.id, s.agent.TokenLifetime == callbacktoken.LifetimeSocket
 		call := v.call
-		end.logsDropped = s.logs.end(ctx)
+		end.LogsDropped = s.logs.end(ctx)
 		v.record(ctx, "session end", func(ctx context.Context) error { return v.c.ledger.EndSession(ctx, call, end) }, nil)
 	}
 	s.answer(OutcomeEnded, nil)

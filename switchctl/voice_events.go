@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // mediaReport is an event of the session's socket or leg.
@@ -57,12 +58,12 @@ func (v *voice) socketClosed(ctx context.Context, ev media.SocketClosed) state {
 	if v.machine.taken() {
 		return v.state // a machine whose greeting is still heard
 	}
-	outcome := sessionError
+	outcome := ledger.SessionError
 	if ev.Clean {
-		outcome = sessionHangup
+		outcome = ledger.SessionHangup
 	}
 	v.log.InfoContext(ctx, "voice agent's socket is closed", "code", ev.Code, "clean", ev.Clean, "error", ev.Err)
-	return v.sessionBroke(ctx, outcome, CauseNormalClearing)
+	return v.sessionBroke(ctx, outcome, ledger.CauseNormalClearing)
 }
 
 // textFrame is a text frame of the AI that the call acts on.
@@ -80,7 +81,7 @@ func (v *voice) textFrame(ctx context.Context, t media.Text) (state, error) {
 			v.transfers.transferFailed(ctx, req, "INVALID_FRAME")
 			return v.state, nil //nolint:nilerr // the AI is told
 		}
-		req.Event, req.Source = VerbTransfer, sourceAI
+		req.Event, req.Source = VerbTransfer, ledger.SourceAI
 		err := v.takeVerb()
 		if err == nil {
 			err = v.transfers.startTransfer(ctx, req, nil)
@@ -105,7 +106,7 @@ func (v *voice) commandFrame(ctx context.Context, t media.Text) {
 		v.commandResult(m, t.ID, nil, err)
 		return
 	}
-	req.Source = sourceAI
+	req.Source = ledger.SourceAI
 	reply := make(chan controlResult, 1)
 	v.verbs.runVerb(ctx, controlCommand{req: req, reply: reply})
 	v.beside(func() {
@@ -149,14 +150,14 @@ func (v *voice) commandResult(m resultSender, id string, result map[string]any, 
 // hangupSession ends the session and the call, as the AI or the customer asked for.
 func (v *voice) hangupSession(ctx context.Context, metadata json.RawMessage) {
 	final := finalMetadata("hangup", nil, metadata)
-	v.kill(ctx, CauseNormalClearing)
-	v.endSession(ctx, sessionHangup, final, media.CloseDisconnect)
+	v.kill(ctx, ledger.CauseNormalClearing)
+	v.endSession(ctx, ledger.SessionHangup, final, media.CloseDisconnect)
 }
 
-func finalMetadata(action string, facts *transferFacts, metadata json.RawMessage) json.RawMessage {
-	final := map[string]any{"action": action, "metadata": orNull(metadata)}
+func finalMetadata(action string, facts *ledger.TransferFacts, metadata json.RawMessage) json.RawMessage {
+	final := map[string]any{"action": action, "metadata": ledger.OrNull(metadata)}
 	if facts != nil {
-		final["destination_type"], final["destination"] = facts.destinationType, facts.destination
+		final["destination_type"], final["destination"] = facts.DestinationType, facts.Destination
 	}
 	raw, err := json.Marshal(final)
 	if err != nil {
@@ -187,7 +188,7 @@ func (v *voice) tokenReady(ctx context.Context, m tokenMinted) (state, error) {
 	if m.err != nil || !s.live() || s.media == nil {
 		return v.state, nil //nolint:nilerr // the journal has logged it, and the old token goes on until it expires
 	}
-	s.grant.token = m.token
+	s.grant.Token = m.token
 	if metadata, _, err := v.c.metadata(v.call, s.grant); err == nil {
 		s.media.UpdateMetadata(metadata)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -43,7 +44,7 @@ func (v *voice) tryBridge(ctx context.Context) {
 	}
 	if s.shortLegs >= maxShortLegs {
 		v.log.ErrorContext(ctx, "media leg carries no audio", "legs", s.shortLegs)
-		v.sessionBroke(ctx, sessionError, CauseTemporaryFailure)
+		v.sessionBroke(ctx, ledger.SessionError, ledger.CauseTemporaryFailure)
 		return
 	}
 	s.bridges++
@@ -55,7 +56,7 @@ func (v *voice) tryBridge(ctx context.Context) {
 	}
 	if err != nil {
 		v.log.ErrorContext(ctx, "media leg can't be dialed", "error", err)
-		v.sessionBroke(ctx, sessionError, CauseTemporaryFailure)
+		v.sessionBroke(ctx, ledger.SessionError, ledger.CauseTemporaryFailure)
 		return
 	}
 	s.bridging = true
@@ -81,12 +82,12 @@ func (v *voice) legDue(ctx context.Context) (state, error) {
 	}
 	if s.bridges >= maxBridges {
 		v.log.ErrorContext(ctx, "media leg does not come up", "tries", s.bridges)
-		return v.sessionBroke(ctx, sessionError, CauseTemporaryFailure), nil
+		return v.sessionBroke(ctx, ledger.SessionError, ledger.CauseTemporaryFailure), nil
 	}
 	if s.bridging {
 		// A second bridge would run inside the first: that one is ended, and its end starts the next.
 		s.bridging = false
-		v.command(ctx, jobKillLeg, fs.Kill(s.leg, CauseNormalClearing))
+		v.command(ctx, jobKillLeg, fs.Kill(s.leg, ledger.CauseNormalClearing))
 		v.arm(timerLeg, legGone)
 		return v.state, nil
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // announcements gives a timer for the next announcement of the caller's place; one that never rings where there is none.
@@ -39,7 +39,7 @@ func (v *serving) announce(ctx context.Context) {
 		err = <-done
 	}
 	v.music = false
-	if err != nil && playing.Err() == nil && !errors.Is(err, switchctl.ErrCallEnded) {
+	if err != nil && playing.Err() == nil && !errors.Is(err, ledger.ErrCallEnded) {
 		v.s.log.WarnContext(ctx, "place in the queue not announced", "call_id", v.call.ID, "error", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // Outcome is how a caller's time with the queue ended: a connect_agent node's outcome.
@@ -267,7 +268,7 @@ func (v *serving) play(ctx context.Context, url string) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, switchctl.ErrCallEnded):
+	case errors.Is(err, ledger.ErrCallEnded):
 		return err
 	case err != nil:
 		v.s.log.WarnContext(ctx, "waiting caller hears nothing", "call_id", v.call.ID, "error", err)

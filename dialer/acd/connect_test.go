@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 func running(t *testing.T, change ...func(*Config)) *bundle {
@@ -213,7 +214,7 @@ func TestCallIsOverBeforeItsAgent(t *testing.T) {
 	b.close(t, b.svc, call)
 	caller := b.serve(t, b.svc, call, Request{})
 	<-caller.done
-	require.ErrorIs(t, caller.err, switchctl.ErrCallEnded)
+	require.ErrorIs(t, caller.err, ledger.ErrCallEnded)
 	require.Equal(t, Available, b.status(t, agent))
 	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 1 }, 30*time.Second, time.Millisecond)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -299,8 +300,8 @@ func (s *Service) settled(agent uuid.UUID) {
 
 // phoneGone: the agent's phone went while the agent's own call rang. It had better not be answered.
 func (s *Service) phoneGone(ctx context.Context, sw Switch, r db.AgentsOfNodeRow) error {
-	err := sw.Hangup(ctx, r.TenantID, *r.CurrentCallID, switchctl.CauseNormalClearing)
-	if err != nil && !errors.Is(err, switchctl.ErrCallEnded) && !errors.Is(err, store.ErrNotFound) {
+	err := sw.Hangup(ctx, r.TenantID, *r.CurrentCallID, ledger.CauseNormalClearing)
+	if err != nil && !errors.Is(err, ledger.ErrCallEnded) && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	s.settled(r.ID)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const (
@@ -30,7 +31,7 @@ func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, o
 	var state *StateError
 	switch {
 	case errors.Is(err, errCallOver):
-		return true, Unavailable, switchctl.ErrCallEnded
+		return true, Unavailable, ledger.ErrCallEnded
 	case errors.As(err, &state), errors.Is(err, store.ErrNotFound):
 		s.metrics.offers.WithLabelValues("refused").Inc()
 		s.doubt(v.c)
@@ -115,7 +116,7 @@ func (v *serving) after(
 		return true, Unavailable, switchctl.ErrMachine
 	case ctx.Err() != nil:
 		return true, Unavailable, ctx.Err() // the call is over or left to the next start: its end, or that, frees the agent
-	case errors.Is(failed, switchctl.ErrCallEnded):
+	case errors.Is(failed, ledger.ErrCallEnded):
 		return true, Unavailable, failed
 	case errors.Is(failed, switchctl.ErrUnknownPhone):
 		v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
@@ -151,7 +152,7 @@ func (v *serving) after(
 	case switchctl.AgentMachine: // dealt with above
 		return true, Unavailable, switchctl.ErrMachine
 	case switchctl.AgentCallerGone:
-		return true, Unavailable, switchctl.ErrCallEnded
+		return true, Unavailable, ledger.ErrCallEnded
 	default:
 		return true, Unavailable, fmt.Errorf("acd: unknown outcome %q of an agent's connection", got)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // TestStatsEqualTheCalls counts an agent's calls once by the service, and once from the rows as a client sees them.
@@ -103,14 +103,14 @@ func (b *bundle) count(t *testing.T, agent uuid.UUID, hours int) Stats {
 			continue
 		}
 		out.CallsTotal++
-		if c.Status == switchctl.StatusFailed {
+		if c.Status == ledger.StatusFailed {
 			out.CallsFailed++
 		}
 		if c.AgentConnectTime == nil {
 			continue
 		}
 		out.CallsConnected++
-		if s := switchctl.DurationSeconds(c.AnswerTime, c.EndTime); s != nil {
+		if s := ledger.DurationSeconds(c.AnswerTime, c.EndTime); s != nil {
 			talked, talk = talked+1, talk+*s
 		}
 	}

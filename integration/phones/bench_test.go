@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // BenchmarkAnswerToVoices measures a held leg: the callee's answer (its 200 OK leaves) until caller and agent have heard each
@@ -41,7 +42,7 @@ func BenchmarkAnswerToVoices(b *testing.B) {
 			return !one.IsZero() && !two.IsZero()
 		}, soon, 20*time.Millisecond)
 		took = append(took, float64(voices.Sub(answered).Microseconds())/1000)
-		require.NoError(b, l.calls.Hangup(b.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+		require.NoError(b, l.calls.Hangup(b.Context(), l.tenant, call.ID, ledger.CauseNormalClearing))
 		<-outcomes
 	}
 	slices.Sort(took)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // connect is what a queue does with each call: music, then the one agent.
@@ -62,7 +63,7 @@ func TestHeldLeg(t *testing.T) {
 		l.bothHear(t, since)
 		require.Eventually(t, func() bool {
 			s := l.states.last()
-			return l.call(t, call.ID).Status == switchctl.StatusAgentConnected && s.CallID != nil && *s.CallID == call.ID
+			return l.call(t, call.ID).Status == ledger.StatusAgentConnected && s.CallID != nil && *s.CallID == call.ID
 		}, soon, 20*time.Millisecond)
 		row := l.call(t, call.ID)
 		require.NotNil(t, row.AgentID)
@@ -77,7 +78,7 @@ func TestHeldLeg(t *testing.T) {
 		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
 		require.Eventually(t, func() bool {
 			s := l.states.last()
-			return s.Up && s.CallID == nil && l.call(t, call.ID).Status == switchctl.StatusCompleted
+			return s.Up && s.CallID == nil && l.call(t, call.ID).Status == ledger.StatusCompleted
 		}, soon, 20*time.Millisecond)
 		agent, ok = talking(l.phone)
 		require.True(t, ok, "the held leg is gone")
@@ -93,9 +94,9 @@ func TestHeldLeg(t *testing.T) {
 		l.bothHear(t, since)
 		require.NoError(t, l.phone.Hangup(leg.CallID))
 		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
-		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 20*time.Millisecond)
 		row = l.call(t, call.ID)
-		require.Equal(t, switchctl.CauseNormalClearing, *row.HangupCause)
+		require.Equal(t, ledger.CauseNormalClearing, *row.HangupCause)
 		require.Equal(t, "send_bye", *row.HangupDisposition)
 		require.Eventually(t, func() bool {
 			again, ok := talking(l.phone)

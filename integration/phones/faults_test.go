@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // TestPhoneRegistersLate: a held phone is dialed as soon as it registers, and is not ready before.
@@ -63,7 +64,7 @@ func TestPhoneIsLost(t *testing.T) {
 			return ok && !heard(caller, ringHz, lost).IsZero()
 		}, soon, 10*time.Millisecond, "the caller hears nothing")
 		require.Eventually(t, func() bool { return !l.states.last().Up }, soon, 10*time.Millisecond)
-		require.Equal(t, switchctl.StatusAgentConnected, l.call(t, call.ID).Status)
+		require.Equal(t, ledger.StatusAgentConnected, l.call(t, call.ID).Status)
 
 		_, err = l.phone.RecoverAgent(t.Context(), extension)
 		require.NoError(t, err)
@@ -71,7 +72,7 @@ func TestPhoneIsLost(t *testing.T) {
 		since = time.Now()
 		close(again)
 		l.bothHear(t, since)
-		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, ledger.CauseNormalClearing))
 		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
 	})
 }
@@ -118,7 +119,7 @@ func TestOnHook(t *testing.T) {
 			return ok && !heard(caller, ringHz, since).IsZero()
 		}, soon, 10*time.Millisecond, "the caller hears no ringback")
 		l.bothHear(t, since)
-		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, ledger.CauseNormalClearing))
 		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
 		require.Eventually(t, func() bool { _, ok := talking(l.phone); return !ok }, soon, 10*time.Millisecond, "the phone is not on the hook")
 		require.Eventually(t, func() bool { s := l.states.last(); return s.Up && s.CallID == nil }, soon, 10*time.Millisecond)
@@ -137,7 +138,7 @@ func TestOnHook(t *testing.T) {
 				caller, ok := talking(l.carrier)
 				return ok && !heard(caller, ringHz, since).IsZero()
 			}, soon, 10*time.Millisecond, "the caller does not wait on")
-			require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+			require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, ledger.CauseNormalClearing))
 			require.Eventually(t, func() bool { _, ok := talking(l.carrier); return !ok }, soon, 10*time.Millisecond)
 		}
 	})

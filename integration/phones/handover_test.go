@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 const aiHz = 1400.0
@@ -115,9 +116,9 @@ func handover(t *testing.T, l *line, way string) {
 	}, soon, 20*time.Millisecond)
 	time0 := time.Now()
 	require.Eventually(t, func() bool { return time.Since(time0) > time.Second }, soon, 50*time.Millisecond) // something to record
-	require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+	require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, ledger.CauseNormalClearing))
 	require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
-	require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 20*time.Millisecond)
 
 	first, second := l.recording(t, call.ID.String()+".wav"), l.recording(t, call.ID.String()+".2.wav")
 	require.Equal(t, 2, second.Channels)
@@ -157,6 +158,6 @@ func TestHandoverBeforeTheLeg(t *testing.T) {
 		took := time.Since(since)
 		t.Logf("from the queue to the agent: %s", took.Round(time.Millisecond))
 		require.Less(t, took, 2*time.Second, "the caller waited for the bridge to the media leg")
-		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, ledger.CauseNormalClearing))
 	})
 }

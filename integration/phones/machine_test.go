@@ -22,6 +22,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // onePrompt is a tone, whatever is asked for.
@@ -99,7 +100,7 @@ func TestMachineIsNotKept(t *testing.T) {
 		t.Helper()
 		l.mailboxes(t, "hangup", true)
 		call := l.firstMachine(t)
-		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 10*time.Millisecond)
 		row := l.call(t, call.ID)
 		require.Nil(t, row.AgentID)
 		require.Equal(t, "send_bye", *row.HangupDisposition)
@@ -119,7 +120,7 @@ func TestAgentKeepsAMachine(t *testing.T) {
 		require.Never(t, func() bool { return l.call(t, call.ID).EndTime != nil }, time.Second, 50*time.Millisecond,
 			"the callee is hung up on while an agent listens")
 		require.Equal(t, agent, *l.call(t, call.ID).AgentID)
-		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, ledger.CauseNormalClearing))
 		require.Eventually(t, func() bool {
 			a, err := agents.GetAgent(t.Context(), l.tenant, agent)
 			return err == nil && (a.CurrentCallUUID == nil || *a.CurrentCallUUID != call.ID)
@@ -136,8 +137,8 @@ func TestMachineGetsAMessage(t *testing.T) {
 		t.Helper()
 		l.mailboxes(t, "message", true)
 		call := l.firstMachine(t)
-		require.NotEqual(t, switchctl.StatusCompleted, l.call(t, call.ID).Status, "the greeting goes on")
-		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, 2*soon, 20*time.Millisecond)
+		require.NotEqual(t, ledger.StatusCompleted, l.call(t, call.ID).Status, "the greeting goes on")
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, 2*soon, 20*time.Millisecond)
 		row := l.call(t, call.ID)
 		report := l.reportOf(t, row)
 		verdict := row.AnswerTime.Add(time.Duration(*row.AmdAfterMs)*time.Millisecond + time.Second)
@@ -166,7 +167,7 @@ func (l *line) firstMachine(t *testing.T) db.Call {
 				found = call
 				return true
 			case call.EndTime == nil:
-				_ = l.calls.Hangup(t.Context(), l.tenant, id, switchctl.CauseNormalClearing)
+				_ = l.calls.Hangup(t.Context(), l.tenant, id, ledger.CauseNormalClearing)
 			}
 		}
 		return false

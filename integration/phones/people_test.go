@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // staff gives the line an agents' service, and a dialer that paces campaigns by it.
@@ -79,7 +80,7 @@ func TestProgressiveReachesAgent(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, acd.OnCall, a.Status)
 		first := *a.CurrentCallUUID
-		require.Eventually(t, func() bool { return l.call(t, first).Status == switchctl.StatusAgentConnected }, soon, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return l.call(t, first).Status == ledger.StatusAgentConnected }, soon, 10*time.Millisecond)
 		row := l.call(t, first)
 		t.Logf("answer to bridge %s, answer to queue %s", row.AgentConnectTime.Sub(*row.AnswerTime), row.QueuedAt.Sub(*row.AnswerTime))
 		require.Len(t, l.carrier.Calls(simcarrier.Filter{}), 1, "one agent, one call")
@@ -90,7 +91,7 @@ func TestProgressiveReachesAgent(t *testing.T) {
 			a, err = agents.GetAgent(t.Context(), l.tenant, agent)
 			return err == nil && a.Status == acd.WrapUp
 		}, soon, 10*time.Millisecond)
-		require.Eventually(t, func() bool { return l.call(t, first).Status == switchctl.StatusCompleted }, soon, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return l.call(t, first).Status == ledger.StatusCompleted }, soon, 10*time.Millisecond)
 		require.Equal(t, "send_bye", *l.call(t, first).HangupDisposition)
 		got, err := l.dialer.Dispose(t.Context(), l.tenant, agent, dialer.DisposeInput{
 			CallID: dialer.Some(first.String()), Disposition: dialer.Some("sold"),
@@ -131,13 +132,13 @@ func TestPreviewDial(t *testing.T) {
 		}, soon, 10*time.Millisecond, "the agent hears no ringback")
 		require.Eventually(t, func() bool {
 			row := l.call(t, call.ID)
-			return row.Status == switchctl.StatusAgentConnected && *row.AgentID == agent
+			return row.Status == ledger.StatusAgentConnected && *row.AgentID == agent
 		}, 3*soon, 20*time.Millisecond)
 		l.bothHear(t, since)
 
 		leg, _ := talking(l.phone)
 		require.NoError(t, l.phone.Hangup(leg.CallID))
-		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 10*time.Millisecond)
 		require.Equal(t, "send_bye", *l.call(t, call.ID).HangupDisposition)
 		a, err := agents.GetAgent(t.Context(), l.tenant, agent)
 		require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // level is the power of samples at a frequency, in dB relative to a full-scale sine.
@@ -66,7 +67,7 @@ func TestRecording(t *testing.T) {
 		caller, _ := talking(l.carrier)
 		require.NoError(t, l.carrier.Hangup(caller.CallID))
 		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
-		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 20*time.Millisecond)
 
 		row := l.call(t, call.ID)
 		wav := l.recording(t, call.ID.String()+".1.wav")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // leave ends the controller as a crash does for the switch: calls and legs stay.
@@ -70,7 +71,7 @@ func TestRestartIdle(t *testing.T) {
 		after, _ := talking(l.phone)
 		require.Equal(t, before.CallID, after.CallID)
 		require.Len(t, l.phone.Calls(simcarrier.Filter{}), 1)
-		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
+		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, ledger.CauseNormalClearing))
 		require.Equal(t, switchctl.AgentEnded, outcome(t, outcomes))
 	})
 }
@@ -110,9 +111,9 @@ func TestRestartTalking(t *testing.T) {
 					require.Less(t, caller.LongestGapMS, 500+stood(), "the conversation was disturbed")
 					require.NoError(t, l.phone.Hangup(before.CallID))
 				}
-				require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 20*time.Millisecond)
+				require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 20*time.Millisecond)
 				row := l.call(t, call.ID)
-				require.Equal(t, switchctl.CauseNormalClearing, *row.HangupCause)
+				require.Equal(t, ledger.CauseNormalClearing, *row.HangupCause)
 				require.Equal(t, "send_bye", *row.HangupDisposition)
 				require.Eventually(t, func() bool {
 					again, ok := talking(l.phone)
@@ -149,8 +150,8 @@ func TestRestartWaiting(t *testing.T) {
 		l.start(t)
 		since = <-times
 		require.Eventually(t, hears, soon, 10*time.Millisecond, "the caller hears nothing after the restart")
-		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, switchctl.CauseNormalClearing))
-		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == switchctl.StatusCompleted }, soon, 20*time.Millisecond)
+		require.NoError(t, l.calls.Hangup(t.Context(), l.tenant, call.ID, ledger.CauseNormalClearing))
+		require.Eventually(t, func() bool { return l.call(t, call.ID).Status == ledger.StatusCompleted }, soon, 20*time.Millisecond)
 	})
 }
 
@@ -168,7 +169,7 @@ func TestSwitchRestart(t *testing.T) {
 		l.crash(t)
 		require.NotEmpty(t, outcome(t, outcomes))
 		require.Eventually(t, func() bool {
-			return l.call(t, call.ID).Status == switchctl.StatusCompleted
+			return l.call(t, call.ID).Status == ledger.StatusCompleted
 		}, 2*soon, 20*time.Millisecond, "the call is open")
 		_, err := l.phone.LoseAgent(extension) // it knows nothing of the switch's crash
 		require.NoError(t, err)

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // LostBatch bounds the lost calls that are read at a time.
 const LostBatch = 200
 
-func (l *pgLedger) NodeBeat(ctx context.Context, node string, at, switchSeen time.Time, returning bool) (nodeBeat, error) {
-	var beat nodeBeat
+func (l *Ledger) NodeBeat(ctx context.Context, node string, at, switchSeen time.Time, returning bool) (NodeBeat, error) {
+	var beat NodeBeat
 	var seen *time.Time
 	if !switchSeen.IsZero() {
 		seen = &switchSeen
@@ -28,20 +28,20 @@ func (l *pgLedger) NodeBeat(ctx context.Context, node string, at, switchSeen tim
 		if err != nil {
 			return err
 		}
-		if beat.lost = beat.lost || lost; !beat.lost && !returning {
+		if beat.Lost = beat.Lost || lost; !beat.Lost && !returning {
 			return nil
 		}
 		ids, err := tx.Q.CallIDsOpenOfNode(ctx, node)
-		beat.open = make(map[uuid.UUID]bool, len(ids))
+		beat.Open = make(map[uuid.UUID]bool, len(ids))
 		for _, id := range ids {
-			beat.open[id] = true
+			beat.Open[id] = true
 		}
 		return err
 	})
 	return beat, err
 }
 
-func (l *pgLedger) OtherNodes(ctx context.Context, node string) ([]db.NodesOtherRow, error) {
+func (l *Ledger) OtherNodes(ctx context.Context, node string) ([]db.NodesOtherRow, error) {
 	var nodes []db.NodesOtherRow
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
@@ -51,7 +51,7 @@ func (l *pgLedger) OtherNodes(ctx context.Context, node string) ([]db.NodesOther
 	return nodes, err
 }
 
-func (l *pgLedger) MarkLost(ctx context.Context, n db.NodesOtherRow) (marked bool, err error) {
+func (l *Ledger) MarkLost(ctx context.Context, n db.NodesOtherRow) (marked bool, err error) {
 	err = l.st.InSystem(ctx, func(tx *store.Tx) error {
 		changed, err := tx.Q.NodeMarkLost(ctx, n.ID, n.LastSeenAt)
 		marked = changed > 0
@@ -60,7 +60,7 @@ func (l *pgLedger) MarkLost(ctx context.Context, n db.NodesOtherRow) (marked boo
 	return marked, err
 }
 
-func (l *pgLedger) ForgetLost(ctx context.Context, node string, after time.Duration) (forgotten int64, err error) {
+func (l *Ledger) ForgetLost(ctx context.Context, node string, after time.Duration) (forgotten int64, err error) {
 	err = l.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
 		forgotten, err = tx.Q.NodesForget(ctx, node, after.Seconds())
@@ -69,7 +69,7 @@ func (l *pgLedger) ForgetLost(ctx context.Context, node string, after time.Durat
 	return forgotten, err
 }
 
-func (l *pgLedger) LostCalls(ctx context.Context, node string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error) {
+func (l *Ledger) LostCalls(ctx context.Context, node string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error) {
 	var calls []db.CallsOfLostNodesRow
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
@@ -81,7 +81,7 @@ func (l *pgLedger) LostCalls(ctx context.Context, node string, after uuid.UUID) 
 
 // CloseLost is the ordinary close, under the mark of the lost node. What became of the call nobody knows: it has ended when it is
 // known to have lived last.
-func (l *pgLedger) CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (closed bool, err error) {
+func (l *Ledger) CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (closed bool, err error) {
 	call := lost.Call
 	err = l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		closed = false
@@ -91,47 +91,47 @@ func (l *pgLedger) CloseLost(ctx context.Context, lost db.CallsOfLostNodesRow) (
 			return err
 		}
 		var err error
-		closed, err = l.close(ctx, tx, closing{
-			call: call, record: lostRecord(CauseHostLost, lost.LivedUntil, call.AnswerTime), outcome: sessionError,
+		closed, err = l.close(ctx, tx, Closing{
+			Call: call, Record: LostRecord(CauseHostLost, lost.LivedUntil, call.AnswerTime), Outcome: SessionError,
 		})
 		return err
 	})
 	return closed && err == nil, err
 }
 
-// nodeBefore is what a node's process before has left: its switch's Core-UUID, and when it had the switch's calls in sight last. Either may
+// NodeBefore is what a node's process before has left: its switch's Core-UUID, and when it had the switch's calls in sight last. Either may
 // be zero.
-type nodeBefore struct {
-	core string
-	seen time.Time
+type NodeBefore struct {
+	Core string
+	Seen time.Time
 }
 
-// nodeBeat is what a node learns from its sign of life.
-type nodeBeat struct {
-	lost bool
-	open map[uuid.UUID]bool
+// NodeBeat is what a node learns from its sign of life.
+type NodeBeat struct {
+	Lost bool
+	Open map[uuid.UUID]bool
 }
 
-func (l *pgLedger) NodeStarted(ctx context.Context, node string, at time.Time) (nodeBefore, error) {
-	var before nodeBefore
+func (l *Ledger) NodeStarted(ctx context.Context, node string, at time.Time) (NodeBefore, error) {
+	var before NodeBefore
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		row, err := tx.Q.NodeGet(ctx, node)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		before = nodeBefore{}
+		before = NodeBefore{}
 		if row.SwitchCoreUuid != nil {
-			before.core = *row.SwitchCoreUuid
+			before.Core = *row.SwitchCoreUuid
 		}
 		if row.SwitchSeenAt != nil {
-			before.seen = *row.SwitchSeenAt
+			before.Seen = *row.SwitchSeenAt
 		}
 		return tx.Q.NodeStart(ctx, node, at)
 	})
 	return before, err
 }
 
-func (l *pgLedger) NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error {
+func (l *Ledger) NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error {
 	return l.st.InSystem(ctx, func(tx *store.Tx) error {
 		var core *string
 		if coreUUID != "" {

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"testing"
@@ -19,9 +19,9 @@ func TestMonitorScope(t *testing.T) {
 	foreign := storetest.Tenant(t, b.st)
 	session := storetest.NewID(t)
 	permit := func(source string, target uuid.UUID) error {
-		return b.l.PermitMonitor(t.Context(), monitorStart{
-			call: b.call, session: session, voiceAgentID: b.agent.ID, target: target, mode: MonitorListen, source: source,
-			by: "api_key:k", at: time.Now().UTC(),
+		return b.l.PermitMonitor(t.Context(), MonitorStart{
+			Call: b.call, Session: session, VoiceAgentID: b.agent.ID, Target: target, Mode: MonitorListen, Source: source,
+			By: "api_key:k", At: time.Now().UTC(),
 		})
 	}
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestMonitorScope(t *testing.T) {
 	} {
 		storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET monitor_scope = $2 WHERE id = $1", b.agent.ID, c.scope)
 		before := monitorRows(t, b, c.target)
-		require.ErrorIs(t, permit(sourceAI, c.target), c.want, "%s", c.scope)
+		require.ErrorIs(t, permit(SourceAI, c.target), c.want, "%s", c.scope)
 		if c.want == nil {
 			before++
 		}
@@ -57,7 +57,7 @@ func TestMonitorScope(t *testing.T) {
 	storetest.Exec(t, b.st, b.call.TenantID, "UPDATE calls SET campaign_id = NULL")
 	storetest.Exec(t, b.st, b.call.TenantID, "DELETE FROM campaigns")
 	storetest.Exec(t, b.st, b.call.TenantID, "DELETE FROM voice_agents WHERE id = $1", b.agent.ID)
-	require.ErrorIs(t, permit(sourceAI, same.ID), ErrMonitorScope)
+	require.ErrorIs(t, permit(SourceAI, same.ID), ErrMonitorScope)
 }
 
 // monitorRows counts the audit's rows of monitors of a call.

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"context"
@@ -14,71 +14,71 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
-func (l *pgLedger) StartSession(ctx context.Context, s sessionStart) (sessionGrant, error) {
-	g := sessionGrant{agent: s.agent, token: s.token}
-	err := l.st.InTenant(ctx, s.call.TenantID, func(tx *store.Tx) error {
-		if _, err := tx.Q.CallLockOpen(ctx, s.call.TenantID, s.call.ID); err != nil {
+func (l *Ledger) StartSession(ctx context.Context, s SessionStart) (SessionGrant, error) {
+	g := SessionGrant{Agent: s.Agent, Token: s.Token}
+	err := l.st.InTenant(ctx, s.Call.TenantID, func(tx *store.Tx) error {
+		if _, err := tx.Q.CallLockOpen(ctx, s.Call.TenantID, s.Call.ID); err != nil {
 			if errors.Is(err, store.ErrNotFound) {
 				return ErrCallEnded
 			}
 			return err
 		}
-		existing, err := tx.Q.SessionActiveOfCall(ctx, s.call.TenantID, s.call.ID)
+		existing, err := tx.Q.SessionActiveOfCall(ctx, s.Call.TenantID, s.Call.ID)
 		switch {
-		case err == nil && existing.ID == s.id:
-			g.session = existing // the commit before this try did arrive
+		case err == nil && existing.ID == s.ID:
+			g.Session = existing // the commit before this try did arrive
 		case err == nil:
 			return fmt.Errorf("switchctl: start AI session: call has another that is active: %s", existing.ID)
 		case !errors.Is(err, store.ErrNotFound):
 			return err
 		default:
-			if g.session, err = insertSession(ctx, tx, s); err != nil {
+			if g.Session, err = insertSession(ctx, tx, s); err != nil {
 				return err
 			}
 		}
-		return l.complete(ctx, tx, s.call, &g)
+		return l.complete(ctx, tx, s.Call, &g)
 	})
 	return g, err
 }
 
-func insertSession(ctx context.Context, tx *store.Tx, s sessionStart) (db.AiSession, error) {
+func insertSession(ctx context.Context, tx *store.Tx, s SessionStart) (db.AiSession, error) {
 	if err := takeAgentUnit(ctx, tx, s); err != nil {
 		return db.AiSession{}, err
 	}
 	session, err := tx.Q.SessionInsert(ctx, db.SessionInsertParams{
-		TenantID: s.call.TenantID, ID: s.id, CallID: s.call.ID, VoiceAgentID: s.agent.ID,
-		ExternalAgentID: s.agent.ExternalAgentID, WsUrl: s.agent.WsUrl, StartedAt: s.at, TokenHash: new(s.token.Hash()),
+		TenantID: s.Call.TenantID, ID: s.ID, CallID: s.Call.ID, VoiceAgentID: s.Agent.ID,
+		ExternalAgentID: s.Agent.ExternalAgentID, WsUrl: s.Agent.WsUrl, StartedAt: s.At, TokenHash: new(s.Token.Hash()),
 	})
 	if err != nil {
 		return db.AiSession{}, err
 	}
-	return session, insertToken(ctx, tx, s.call, s.id, s.token)
+	return session, insertToken(ctx, tx, s.Call, s.ID, s.Token)
 }
 
 // takeAgentUnit counts the call against the voice agent, unless it does so already, from its admission on. An earlier session
 // of the call's has given that back. It counts under the gate's lock, as the gate does.
-func takeAgentUnit(ctx context.Context, tx *store.Tx, s sessionStart) error {
-	if err := tx.Q.GateLock(ctx, s.call.TenantID); err != nil {
+func takeAgentUnit(ctx context.Context, tx *store.Tx, s SessionStart) error {
+	if err := tx.Q.GateLock(ctx, s.Call.TenantID); err != nil {
 		return err
 	}
-	agent, err := tx.Q.SessionVoiceAgentLimit(ctx, s.call.TenantID, s.call.ID, s.agent.ID)
+	agent, err := tx.Q.SessionVoiceAgentLimit(ctx, s.Call.TenantID, s.Call.ID, s.Agent.ID)
 	if err != nil {
 		return err
 	}
-	if agent.Held != nil && *agent.Held == s.agent.ID {
+	if agent.Held != nil && *agent.Held == s.Agent.ID {
 		return nil
 	}
-	used, err := tx.Q.LiveUnitVoiceAgentUsage(ctx, s.call.TenantID, s.agent.ID, s.call.ID)
+	used, err := tx.Q.LiveUnitVoiceAgentUsage(ctx, s.Call.TenantID, s.Agent.ID, s.Call.ID)
 	if err != nil {
 		return err
 	}
 	if used >= int64(agent.MaxConcurrent) {
 		return ErrAgentBusy
 	}
-	if _, err := tx.Q.LiveUnitSetVoiceAgent(ctx, s.agent.ID, s.call.TenantID, s.call.ID); err != nil {
+	if _, err := tx.Q.LiveUnitSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID); err != nil {
 		return err
 	}
-	_, err = tx.Q.CallSetVoiceAgent(ctx, s.agent.ID, s.call.TenantID, s.call.ID)
+	_, err = tx.Q.CallSetVoiceAgent(ctx, s.Agent.ID, s.Call.TenantID, s.Call.ID)
 	return err
 }
 
@@ -89,21 +89,21 @@ func insertToken(ctx context.Context, tx *store.Tx, call db.Call, session uuid.U
 	})
 }
 
-func (l *pgLedger) ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (sessionGrant, error) {
-	g := sessionGrant{session: session}
+func (l *Ledger) ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (SessionGrant, error) {
+	g := SessionGrant{Session: session}
 	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		agent, err := tx.Q.SessionVoiceAgent(ctx, call.TenantID, session.VoiceAgentID)
 		if err != nil {
 			return err
 		}
-		g.agent = agent
-		g.agent.WsUrl = session.WsUrl // the session goes on where it began
+		g.Agent = agent
+		g.Agent.WsUrl = session.WsUrl // the session goes on where it began
 		if session.TokenHash != nil {
 			row, err := tx.Q.CallbackTokenGet(ctx, call.TenantID, *session.TokenHash)
 			if err != nil {
 				return err
 			}
-			if g.token, err = callbacktoken.Restore(l.keys(), row); err != nil {
+			if g.Token, err = callbacktoken.Restore(l.keys(), row); err != nil {
 				return err
 			}
 		}
@@ -111,49 +111,49 @@ func (l *pgLedger) ResumeSession(ctx context.Context, call db.Call, session db.A
 		if err != nil {
 			return err
 		}
-		g.logEntries, g.logBytes = int(usage.Entries), int(usage.Bytes)
+		g.LogEntries, g.LogBytes = int(usage.Entries), int(usage.Bytes)
 		return l.complete(ctx, tx, call, &g)
 	})
 	return g, err
 }
 
 // complete adds what the metadata frame and the dial need.
-func (l *pgLedger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *sessionGrant) error {
+func (l *Ledger) complete(ctx context.Context, tx *store.Tx, call db.Call, g *SessionGrant) error {
 	var err error
-	if g.lead, err = leadOf(ctx, tx, call); err != nil {
+	if g.Lead, err = leadOf(ctx, tx, call); err != nil {
 		return err
 	}
 	if call.TrunkID != nil {
-		g.bypass, err = tx.Q.TrunkBypass(ctx, call.TenantID, *call.TrunkID)
+		g.Bypass, err = tx.Q.TrunkBypass(ctx, call.TenantID, *call.TrunkID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
-	g.from, g.to = call.FromNumber.Reveal(), call.ToNumber.Reveal()
+	g.From, g.To = call.FromNumber.Reveal(), call.ToNumber.Reveal()
 	if len(call.PeerSealed) > 0 {
 		// A strict tenant's row shows the mask; the voice agent gets the number while the call lasts.
 		peer, err := tx.OpenPhone(ctx, call.TenantID, call.PeerSealed)
 		if err != nil {
 			return err
 		}
-		if call.Direction == directionInbound {
-			g.from = peer.E164()
+		if call.Direction == DirectionInbound {
+			g.From = peer.E164()
 		} else {
-			g.to = peer.E164()
+			g.To = peer.E164()
 		}
 	}
-	if len(g.agent.AuthTokenSealed) > 0 {
-		plain, err := l.st.Unseal(store.AuthToken(g.agent.ID), g.agent.AuthTokenSealed)
+	if len(g.Agent.AuthTokenSealed) > 0 {
+		plain, err := l.st.Unseal(store.AuthToken(g.Agent.ID), g.Agent.AuthTokenSealed)
 		if err != nil {
 			return fmt.Errorf("switchctl: open the voice agent's auth token: %w", err)
 		}
-		g.authToken = string(plain)
+		g.AuthToken = string(plain)
 	}
 	return nil
 }
 
 // SessionOpened tells of a session's first opening, and begins its recording, once.
-func (l *pgLedger) SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error {
+func (l *Ledger) SessionOpened(ctx context.Context, call db.Call, session db.AiSession, recording string) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		first, err := tx.Q.SessionOpened(ctx, call.TenantID, session.ID)
 		if err != nil || first == 0 {
@@ -168,15 +168,15 @@ func (l *pgLedger) SessionOpened(ctx context.Context, call db.Call, session db.A
 	})
 }
 
-func (l *pgLedger) EndSession(ctx context.Context, call db.Call, end sessionEnd) error {
+func (l *Ledger) EndSession(ctx context.Context, call db.Call, end SessionEnd) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return endSession(ctx, tx, call, end)
 	})
 }
 
-func endSession(ctx context.Context, tx *store.Tx, call db.Call, end sessionEnd) error {
+func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd) error {
 	session, err := tx.Q.SessionEnd(ctx, db.SessionEndParams{
-		TenantID: call.TenantID, ID: end.session, Outcome: string(end.outcome), EndedAt: end.at, Final: end.final,
+		TenantID: call.TenantID, ID: end.Session, Outcome: string(end.Outcome), EndedAt: end.At, Final: end.Final,
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // ended already
@@ -187,9 +187,9 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end sessionEnd)
 	if _, err := tx.Q.LiveUnitClearVoiceAgent(ctx, call.TenantID, call.ID); err != nil {
 		return err
 	}
-	if end.revoke {
+	if end.Revoke {
 		if _, err := tx.Q.CallbackTokenRevokeOfSession(ctx, db.CallbackTokenRevokeOfSessionParams{
-			RevokedAt: end.at, TenantID: call.TenantID, CallID: call.ID, SessionID: end.session,
+			RevokedAt: end.At, TenantID: call.TenantID, CallID: call.ID, SessionID: end.Session,
 		}); err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end sessionEnd)
 	return emitSessionEnded(ctx, tx, call, session, end)
 }
 
-func (l *pgLedger) AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error {
+func (l *Ledger) AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if err := insertToken(ctx, tx, call, session, token); err != nil {
 			return err
@@ -207,14 +207,14 @@ func (l *pgLedger) AddToken(ctx context.Context, call db.Call, session uuid.UUID
 	})
 }
 
-func (l *pgLedger) BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error {
+func (l *Ledger) BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return recordings.Continue(ctx, tx, call.TenantID, call.ID, path, false, offset)
 	})
 }
 
 // AddRecording begins a recording with the file, or adds it to the one that is there.
-func (l *pgLedger) AddRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error {
+func (l *Ledger) AddRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		err := recordings.AddPart(ctx, tx, call.TenantID, call.ID, path, offset)
 		if errors.Is(err, store.ErrNotFound) {
@@ -224,7 +224,7 @@ func (l *pgLedger) AddRecording(ctx context.Context, call db.Call, path string, 
 	})
 }
 
-func (l *pgLedger) AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error {
+func (l *Ledger) AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return recordings.AddPart(ctx, tx, call.TenantID, call.ID, path, offset)
 	})

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func testKeys() []keyring.Key { return []keyring.Key{{1}} }
 type pgBench struct {
 	refused bool // by the gate
 	st      *store.Store
-	l       *pgLedger
+	l       *Ledger
 	tenant  uuid.UUID
 	agent   db.VoiceAgent
 	call    db.Call
@@ -56,7 +56,7 @@ func newPGBench(t *testing.T) *pgBench {
 	t.Helper()
 	b := &pgBench{st: storetest.New(t)}
 	b.tenant = storetest.Tenant(t, b.st)
-	b.l = newLedger(b.st, b, b, slog.New(slog.DiscardHandler), testKeys)
+	b.l = New(b.st, b, b, slog.New(slog.DiscardHandler), testKeys)
 	agent := storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9/ai")
 	campaign := storetest.Campaign(t, b.st, b.tenant, &agent)
 	lead := storetest.Lead(t, b.st, b.tenant, campaign, "9876543210")
@@ -77,8 +77,8 @@ func (b *pgBench) open(t *testing.T, campaign, lead, agent *uuid.UUID) db.Call {
 	open, err := b.l.OpenCalls(t.Context(), "node-1")
 	require.NoError(t, err)
 	for _, o := range open {
-		if o.call.ID == id {
-			return o.call
+		if o.Call.ID == id {
+			return o.Call
 		}
 	}
 	t.Fatal("the call is not among the node's open ones")
@@ -121,12 +121,12 @@ func (b *pgBench) events(t *testing.T) (types []string, data []map[string]any) {
 	return types, data
 }
 
-func (b *pgBench) startSession(t *testing.T) sessionGrant {
+func (b *pgBench) startSession(t *testing.T) SessionGrant {
 	t.Helper()
 	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
-	g, err := b.l.StartSession(t.Context(), sessionStart{
-		call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token,
+	g, err := b.l.StartSession(t.Context(), SessionStart{
+		Call: b.call, Agent: b.agent, ID: storetest.NewID(t), At: time.Now().UTC(), Token: token,
 	})
 	require.NoError(t, err)
 	return g
@@ -140,22 +140,22 @@ func TestLedgerRunsACallFromAnswerToItsEnd(t *testing.T) {
 	require.NoError(t, b.l.Answered(ctx, b.call, at))
 	require.NoError(t, b.l.Answered(ctx, b.call, at), "told twice")
 	g := b.startSession(t)
-	require.Equal(t, "+919876543210", g.to)
-	require.Equal(t, "CRM-7", *g.lead.CRMLeadID)
-	require.Nil(t, g.session.OpenedAt)
-	require.NoError(t, b.l.SessionOpened(ctx, b.call, g.session, "/tmp/x.wav"))
-	require.NoError(t, b.l.SessionOpened(ctx, b.call, g.session, "/tmp/x.wav"), "told twice")
+	require.Equal(t, "+919876543210", g.To)
+	require.Equal(t, "CRM-7", *g.Lead.CRMLeadID)
+	require.Nil(t, g.Session.OpenedAt)
+	require.NoError(t, b.l.SessionOpened(ctx, b.call, g.Session, "/tmp/x.wav"))
+	require.NoError(t, b.l.SessionOpened(ctx, b.call, g.Session, "/tmp/x.wav"), "told twice")
 	calls, err := b.l.OpenCalls(ctx, "node-1")
 	require.NoError(t, err)
 	require.Len(t, calls, 1)
-	require.NotNil(t, calls[0].session.OpenedAt)
+	require.NotNil(t, calls[0].Session.OpenedAt)
 	require.NoError(t, b.l.AgentConnected(ctx, b.call, at))
-	require.NoError(t, b.l.AppendLogs(ctx, b.call, g.session.ID, []logEntry{
+	require.NoError(t, b.l.AppendLogs(ctx, b.call, g.Session.ID, []LogEntry{
 		{ID: storetest.NewID(t), At: at, Source: "api", Type: "log", Metadata: json.RawMessage(`{"n":1}`)},
 	}))
 
 	disposition, sip := "recv_bye", int32(200)
-	closed := closing{call: b.call, outcome: sessionHangup, record: finalRecord{
+	closed := Closing{Call: b.call, Outcome: SessionHangup, Record: FinalRecord{
 		AnswerTime: &at, EndTime: at.Add(7500 * time.Millisecond), Cause: "NORMAL_CLEARING", Disposition: &disposition, SIPStatus: &sip,
 	}}
 	require.NoError(t, b.l.Close(ctx, closed))
@@ -191,7 +191,7 @@ func TestLedgerKeepsNothingOfACloseThatFails(t *testing.T) {
 	b := newPGBench(t)
 	b.fail = errors.New("the lead can't be written")
 	at := time.Now().UTC()
-	c := closing{call: b.call, record: finalRecord{EndTime: at, Cause: "USER_BUSY"}}
+	c := Closing{Call: b.call, Record: FinalRecord{EndTime: at, Cause: "USER_BUSY"}}
 	require.ErrorIs(t, b.l.Close(t.Context(), c), b.fail)
 	types, _ := b.events(t)
 	require.Empty(t, types)
@@ -205,8 +205,8 @@ func TestLedgerOfACallThatWasAnsweredUnseen(t *testing.T) {
 	t.Parallel()
 	b := newPGBench(t)
 	at := time.Now().UTC().Truncate(time.Microsecond)
-	require.NoError(t, b.l.Close(t.Context(), closing{
-		call: b.call, record: finalRecord{AnswerTime: &at, EndTime: at.Add(time.Second), Cause: "NORMAL_CLEARING"},
+	require.NoError(t, b.l.Close(t.Context(), Closing{
+		Call: b.call, Record: FinalRecord{AnswerTime: &at, EndTime: at.Add(time.Second), Cause: "NORMAL_CLEARING"},
 	}))
 	types, _ := b.events(t)
 	require.Equal(t, []string{"call.answered", "call.ended"}, types, "in the order in which it happened")
@@ -217,9 +217,9 @@ func TestLedgerEndsASessionByTransfer(t *testing.T) {
 	b := newPGBench(t)
 	g := b.startSession(t)
 	at := time.Now().UTC()
-	end := sessionEnd{
-		session: g.session.ID, outcome: sessionTransferredE164, at: at, revoke: true, final: json.RawMessage(`{"destination":"x"}`),
-		transfer: &transferFacts{destinationType: "e164", destination: "+919876500000"},
+	end := SessionEnd{
+		Session: g.Session.ID, Outcome: SessionTransferredE164, At: at, Revoke: true, Final: json.RawMessage(`{"destination":"x"}`),
+		Transfer: &TransferFacts{DestinationType: "e164", Destination: "+919876500000"},
 	}
 	require.NoError(t, b.l.EndSession(t.Context(), b.call, end))
 	require.NoError(t, b.l.EndSession(t.Context(), b.call, end), "told twice")
@@ -237,15 +237,15 @@ func TestLedgerCountsAVoiceAgentThatTheGateDidNot(t *testing.T) {
 	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
 	second := b.open(t, nil, nil, nil)
-	start := sessionStart{call: second, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
+	start := SessionStart{Call: second, Agent: b.agent, ID: storetest.NewID(t), At: time.Now().UTC(), Token: token}
 	_, err = b.l.StartSession(t.Context(), start)
 	require.ErrorIs(t, err, ErrAgentBusy, "the first call has the one unit")
-	require.NoError(t, b.l.Close(t.Context(), closing{call: b.call, record: finalRecord{EndTime: time.Now().UTC(), Cause: "USER_BUSY"}}))
+	require.NoError(t, b.l.Close(t.Context(), Closing{Call: b.call, Record: FinalRecord{EndTime: time.Now().UTC(), Cause: "USER_BUSY"}}))
 	_, err = b.l.StartSession(t.Context(), start)
 	require.NoError(t, err)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"))
 	again := start
-	again.call = b.call
+	again.Call = b.call
 	_, err = b.l.StartSession(t.Context(), again)
 	require.ErrorIs(t, err, ErrCallEnded)
 }
@@ -256,14 +256,14 @@ func TestLedgerCountsASecondSession(t *testing.T) {
 	b := newPGBench(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE voice_agents SET max_concurrent = 1")
 	first := b.startSession(t)
-	require.NoError(t, b.l.EndSession(t.Context(), b.call, sessionEnd{session: first.session.ID, outcome: sessionHangup, at: time.Now().UTC()}))
+	require.NoError(t, b.l.EndSession(t.Context(), b.call, SessionEnd{Session: first.Session.ID, Outcome: SessionHangup, At: time.Now().UTC()}))
 	other := b.open(t, nil, nil, &b.agent.ID)
 	token, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
-	again := sessionStart{call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now().UTC(), token: token}
+	again := SessionStart{Call: b.call, Agent: b.agent, ID: storetest.NewID(t), At: time.Now().UTC(), Token: token}
 	_, err = b.l.StartSession(t.Context(), again)
 	require.ErrorIs(t, err, ErrAgentBusy, "another call has the one unit")
-	require.NoError(t, b.l.Close(t.Context(), closing{call: other, record: finalRecord{EndTime: time.Now().UTC(), Cause: "USER_BUSY"}}))
+	require.NoError(t, b.l.Close(t.Context(), Closing{Call: other, Record: FinalRecord{EndTime: time.Now().UTC(), Cause: "USER_BUSY"}}))
 	_, err = b.l.StartSession(t.Context(), again)
 	require.NoError(t, err)
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL"))
@@ -320,7 +320,7 @@ func TestLedgerCountsAgainstATrunkWhatFailsOver(t *testing.T) {
 	dead, free := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5070, 10), storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
 	fails := func(unit uuid.UUID, silent bool, trunks ...*uuid.UUID) int {
 		t.Helper()
-		failed := &failedRoute{trunk: dead, cause: "NORMAL_TEMPORARY_FAILURE", silent: silent}
+		failed := &FailedRoute{Trunk: dead, Cause: "NORMAL_TEMPORARY_FAILURE", Silent: silent}
 		chosen, err := b.l.Reroute(t.Context(), Readmission{Call: b.call, UnitID: unit}, failed, trunks, now)
 		require.NoError(t, err)
 		now = now.Add(5 * time.Second)
@@ -384,26 +384,26 @@ func TestLedgerResumesTheSameSessionWithItsToken(t *testing.T) {
 	open, err := b.l.OpenCalls(t.Context(), "node-1")
 	require.NoError(t, err)
 	require.Len(t, open, 1)
-	require.Equal(t, g.session.ID, open[0].session.ID)
-	resumed, err := b.l.ResumeSession(t.Context(), open[0].call, *open[0].session)
+	require.Equal(t, g.Session.ID, open[0].Session.ID)
+	resumed, err := b.l.ResumeSession(t.Context(), open[0].Call, *open[0].Session)
 	require.NoError(t, err)
-	require.Equal(t, g.token, resumed.token)
-	require.Equal(t, "bearer", resumed.authToken)
-	require.Equal(t, "+919876543210", resumed.to)
+	require.Equal(t, g.Token, resumed.Token)
+	require.Equal(t, "bearer", resumed.AuthToken)
+	require.Equal(t, "+919876543210", resumed.To)
 
 	next, err := callbacktoken.Mint(testKeys(), b.tenant, b.call.ID, time.Now(), callbacktoken.Life)
 	require.NoError(t, err)
-	require.NoError(t, b.l.AddToken(t.Context(), b.call, g.session.ID, next))
+	require.NoError(t, b.l.AddToken(t.Context(), b.call, g.Session.ID, next))
 	require.Zero(t, b.count(t, "SELECT count(*) FROM callback_tokens c, ai_sessions s WHERE c::text || s::text LIKE '%' || $1 || '%'", next.JTI),
 		"who reads the database gets no token")
 	open, err = b.l.OpenCalls(t.Context(), "node-1")
 	require.NoError(t, err)
-	require.Equal(t, next.Hash(), *open[0].session.TokenHash)
+	require.Equal(t, next.Hash(), *open[0].Session.TokenHash)
 	before, err := b.l.NodeStarted(t.Context(), "node-1", time.Now())
 	require.NoError(t, err)
 	require.Zero(t, before)
 	require.NoError(t, b.l.NodeSeen(t.Context(), "node-1", time.Now(), "c-1"))
 	before, err = b.l.NodeStarted(t.Context(), "node-1", time.Now())
 	require.NoError(t, err)
-	require.Equal(t, nodeBefore{core: "c-1"}, before)
+	require.Equal(t, NodeBefore{Core: "c-1"}, before)
 }

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 
 // Who answered, as call.answered says it.
 const (
-	answeredByHuman   = "human"
-	answeredByMachine = "machine"
+	AnsweredByHuman   = "human"
+	AnsweredByMachine = "machine"
 )
 
 // Verdict keeps what machine detection said of a call, and commits call.answered when the call says by whom.
-func (l *pgLedger) Verdict(ctx context.Context, call db.Call) error {
+func (l *Ledger) Verdict(ctx context.Context, call db.Call) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if err := setVerdict(ctx, tx, call); err != nil {
 			return err
@@ -35,7 +35,7 @@ func (l *pgLedger) Verdict(ctx context.Context, call db.Call) error {
 }
 
 // Quality keeps how the audio of a call that goes on has fared.
-func (l *pgLedger) Quality(ctx context.Context, call db.Call, quality json.RawMessage) error {
+func (l *Ledger) Quality(ctx context.Context, call db.Call, quality json.RawMessage) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		_, err := tx.Q.CallSetQuality(ctx, quality, call.TenantID, call.ID)
 		return err
@@ -55,7 +55,7 @@ func setVerdict(ctx context.Context, tx *store.Tx, call db.Call) error {
 
 // decideAnswer commits call.answered with what was held behind it, and gives by whom it says so, which need not be what the call was said
 // to be. It does nothing when no event waits.
-func decideAnswer(ctx context.Context, tx *store.Tx, call db.Call, by string, lead *leadContext) (string, error) {
+func decideAnswer(ctx context.Context, tx *store.Tx, call db.Call, by string, lead *LeadContext) (string, error) {
 	row, err := tx.Q.CallDecideAnswer(ctx, by, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return by, nil
@@ -71,32 +71,32 @@ func decideAnswer(ctx context.Context, tx *store.Tx, call db.Call, by string, le
 
 // closeAnswer settles who answered before a call is closed: the hang-up ends the wait for a verdict, and an answer that
 // nobody saw is told now. It gives what the closed row says. The verdict is kept before: who answered may depend on how sure it is.
-func closeAnswer(ctx context.Context, tx *store.Tx, before db.Call, c closing, lead *leadContext) (*string, error) {
-	by := answeredBy(c.call)
+func closeAnswer(ctx context.Context, tx *store.Tx, before db.Call, c Closing, lead *LeadContext) (*string, error) {
+	by := AnsweredBy(c.Call)
 	switch {
-	case c.record.AnswerTime == nil:
+	case c.Record.AnswerTime == nil:
 		return nil, nil //nolint:nilnil // nobody answered
 	case before.AnswerTime == nil:
-		return &by, emitAnswered(ctx, tx, before, *c.record.AnswerTime, by, lead)
-	case awaitsVerdict(before):
+		return &by, emitAnswered(ctx, tx, before, *c.Record.AnswerTime, by, lead)
+	case AwaitsVerdict(before):
 		by, err := decideAnswer(ctx, tx, before, by, lead)
 		return &by, err
 	}
 	return before.AnsweredByAmd, nil
 }
 
-// answeredBy is what call.answered says of a call, as was decided: a machine when the verdict is that, else a person.
-func answeredBy(call db.Call) string {
+// AnsweredBy is what call.answered says of a call, as was decided: a machine when the verdict is that, else a person.
+func AnsweredBy(call db.Call) string {
 	if call.AnsweredByAmd != nil {
 		return *call.AnsweredByAmd
 	}
 	if call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) {
-		return answeredByMachine
+		return AnsweredByMachine
 	}
-	return answeredByHuman
+	return AnsweredByHuman
 }
 
-// awaitsVerdict reports whether an answered call's call.answered is still to be committed.
-func awaitsVerdict(call db.Call) bool {
+// AwaitsVerdict reports whether an answered call's call.answered is still to be committed.
+func AwaitsVerdict(call db.Call) bool {
 	return call.Amd && call.AnswerTime != nil && call.AnsweredByAmd == nil
 }

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"encoding/json"
@@ -17,29 +17,29 @@ func TestLedgerLogs(t *testing.T) {
 	b := newPGBench(t)
 	ctx := t.Context()
 	g := b.startSession(t)
-	storetest.Exec(t, b.st, b.tenant, `UPDATE ai_sessions SET metadata = '{"logs":[{"type":"old"}],"final":null}' WHERE id = $1`, g.session.ID)
+	storetest.Exec(t, b.st, b.tenant, `UPDATE ai_sessions SET metadata = '{"logs":[{"type":"old"}],"final":null}' WHERE id = $1`, g.Session.ID)
 	at := time.Date(2026, 11, 2, 3, 4, 5, 6000, time.UTC)
-	entry := func(typ, metadata string) logEntry {
-		return logEntry{ID: storetest.NewID(t), At: at, Source: "ai", Type: typ, Metadata: json.RawMessage(metadata)}
+	entry := func(typ, metadata string) LogEntry {
+		return LogEntry{ID: storetest.NewID(t), At: at, Source: "ai", Type: typ, Metadata: json.RawMessage(metadata)}
 	}
-	first := []logEntry{entry("one", `{"n":1}`), entry("two", `null`)}
-	require.NoError(t, b.l.AppendLogs(ctx, b.call, g.session.ID, first))
-	require.NoError(t, b.l.AppendLogs(ctx, b.call, g.session.ID, first), "a write that is repeated")
-	err := b.l.AppendLogs(ctx, b.call, g.session.ID, []logEntry{
+	first := []LogEntry{entry("one", `{"n":1}`), entry("two", `null`)}
+	require.NoError(t, b.l.AppendLogs(ctx, b.call, g.Session.ID, first))
+	require.NoError(t, b.l.AppendLogs(ctx, b.call, g.Session.ID, first), "a write that is repeated")
+	err := b.l.AppendLogs(ctx, b.call, g.Session.ID, []LogEntry{
 		entry("three", `"plain"`), entry("bad", `"\u0000"`), entry("bad", `1e999999`), entry("four", `[4]`),
 	})
-	var refused *logsRefusedError
+	var refused *LogsRefusedError
 	require.ErrorAs(t, err, &refused)
-	require.Equal(t, 2, refused.n)
-	resumed, err := b.l.ResumeSession(ctx, b.call, g.session)
+	require.Equal(t, 2, refused.N)
+	resumed, err := b.l.ResumeSession(ctx, b.call, g.Session)
 	require.NoError(t, err)
-	require.Equal(t, 4, resumed.logEntries)
-	require.Positive(t, resumed.logBytes)
+	require.Equal(t, 4, resumed.LogEntries)
+	require.Positive(t, resumed.LogBytes)
 
-	require.NoError(t, b.l.EndSession(ctx, b.call, sessionEnd{
-		session: g.session.ID, outcome: sessionHangup, at: at, final: json.RawMessage(`{"action":"hangup"}`), logsDropped: 7,
+	require.NoError(t, b.l.EndSession(ctx, b.call, SessionEnd{
+		Session: g.Session.ID, Outcome: SessionHangup, At: at, Final: json.RawMessage(`{"action":"hangup"}`), LogsDropped: 7,
 	}))
-	require.NoError(t, b.l.SessionOpened(ctx, b.call, g.session, ""))
+	require.NoError(t, b.l.SessionOpened(ctx, b.call, g.Session, ""))
 	_, data := b.events(t)
 	require.NotEmpty(t, data)
 	raw, err := json.Marshal(data[0]["metadata"])

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func TestLostNodesCallsAreClosedOnce(t *testing.T) {
 	require.Equal(t, StatusCompleted, ends[b.call.ID.String()].Status)
 	require.Equal(t, StatusFailed, ends[ringing.ID.String()].Status)
 	require.Equal(t, StatusFailed, ends[dialing.ID.String()].Status)
-	require.False(t, ends[b.call.ID.String()].EndTime.Before(session.session.StartedAt), "it lived when its session began")
+	require.False(t, ends[b.call.ID.String()].EndTime.Before(session.Session.StartedAt), "it lived when its session began")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM ai_sessions WHERE status = 'ended' AND outcome = 'error'"))
 	types, _ := b.events(t)
 	told := map[string]int{}
@@ -157,10 +157,10 @@ func TestLostNodeThatIsBack(t *testing.T) {
 
 	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Now(), false)
 	require.NoError(t, err)
-	require.True(t, beat.lost)
-	require.Len(t, beat.open, 2)
-	require.True(t, beat.open[kept.ID])
-	require.True(t, beat.open[young.ID])
+	require.True(t, beat.Lost)
+	require.Len(t, beat.Open, 2)
+	require.True(t, beat.Open[kept.ID])
+	require.True(t, beat.Open[young.ID])
 	done, err = b.l.CloseLost(t.Context(), lost[1])
 	require.NoError(t, err)
 	require.False(t, done, "its node is back")
@@ -168,16 +168,16 @@ func TestLostNodeThatIsBack(t *testing.T) {
 
 	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Now(), false)
 	require.NoError(t, err)
-	require.False(t, beat.lost, "it is told once")
+	require.False(t, beat.Lost, "it is told once")
 	beat, err = b.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Now(), true)
 	require.NoError(t, err)
-	require.Len(t, beat.open, 2, "unless it has not understood")
+	require.Len(t, beat.Open, 2, "unless it has not understood")
 
 	before, _ := b.events(t)
 	require.NoError(t, b.l.Answered(t.Context(), b.call, time.Now()))
 	require.NoError(t, b.l.AgentConnected(t.Context(), b.call, time.Now()))
-	require.NoError(t, b.l.Close(t.Context(), closing{call: b.call, record: finalRecord{EndTime: time.Now().UTC(), Cause: CauseNormalClearing}}))
-	_, err = b.l.StartSession(t.Context(), sessionStart{call: b.call, agent: b.agent, id: storetest.NewID(t), at: time.Now()})
+	require.NoError(t, b.l.Close(t.Context(), Closing{Call: b.call, Record: FinalRecord{EndTime: time.Now().UTC(), Cause: CauseNormalClearing}}))
+	_, err = b.l.StartSession(t.Context(), SessionStart{Call: b.call, Agent: b.agent, ID: storetest.NewID(t), At: time.Now()})
 	require.ErrorIs(t, err, ErrCallEnded)
 	after, _ := b.events(t)
 	require.Equal(t, before, after)
@@ -232,7 +232,7 @@ func TestNodesLostLongAgoAreForgotten(t *testing.T) {
 
 	beat, err := b.l.NodeBeat(t.Context(), "node-1", time.Now(), time.Now(), false)
 	require.NoError(t, err)
-	require.True(t, beat.lost)
-	require.Empty(t, beat.open)
+	require.True(t, beat.Lost)
+	require.Empty(t, beat.Open)
 	require.Zero(t, forget(0), "it lives")
 }

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"time"
@@ -40,7 +40,7 @@ const (
 // refused before a leg existed. Such a call has cost its lead no attempt. Of a lost host's call nobody knows: it has begun.
 func NeverBegun(call db.Call) bool {
 	return call.Status == StatusFailed && (call.HangupCause == nil || *call.HangupCause != CauseHostLost) && call.RingTime == nil && call.AnswerTime == nil &&
-		call.SipStatus == nil && call.HangupDisposition == nil && call.Direction == "outbound"
+		call.SipStatus == nil && call.HangupDisposition == nil && call.Direction == DirectionOutbound
 }
 
 // DurationSeconds is the whole seconds between two moments of a call, as its record and call.ended show them; nil
@@ -53,14 +53,15 @@ func DurationSeconds(from, to *time.Time) *int {
 	return &s
 }
 
+// Directions of a call.
 const (
-	directionInbound  = "inbound"
-	directionOutbound = "outbound"
+	DirectionInbound  = "inbound"
+	DirectionOutbound = "outbound"
 )
 
-// finalRecord is how a call ended. It is computed from one source alone, CHANNEL_HANGUP_COMPLETE or the switch's call
+// FinalRecord is how a call ended. It is computed from one source alone, CHANNEL_HANGUP_COMPLETE or the switch's call
 // record, so it doesn't depend on which events came before, in which order, or how often.
-type finalRecord struct {
+type FinalRecord struct {
 	// RingTime and AnswerTime are nil when the switch has them unset.
 	RingTime   *time.Time
 	AnswerTime *time.Time
@@ -73,29 +74,29 @@ type finalRecord struct {
 }
 
 // Status of the closed call: completed if, and only if, it was answered.
-func (r finalRecord) Status() string {
+func (r FinalRecord) Status() string {
 	if r.AnswerTime != nil {
 		return StatusCompleted
 	}
 	return StatusFailed
 }
 
-// lostRecord closes a call of which the switch has nothing to tell.
-func lostRecord(cause string, at time.Time, answered *time.Time) finalRecord {
-	return finalRecord{Cause: cause, EndTime: at.UTC().Truncate(time.Microsecond), AnswerTime: answered}
+// LostRecord closes a call of which the switch has nothing to tell.
+func LostRecord(cause string, at time.Time, answered *time.Time) FinalRecord {
+	return FinalRecord{Cause: cause, EndTime: at.UTC().Truncate(time.Microsecond), AnswerTime: answered}
 }
 
-// failsOver reports whether the next route may be tried: the carrier was congested or silent, and nothing rang.
-func (r finalRecord) failsOver() bool {
+// FailsOver reports whether the next route may be tried: the carrier was congested or silent, and nothing rang.
+func (r FinalRecord) FailsOver() bool {
 	if r.AnswerTime != nil || r.RingTime != nil || r.SIPStatus == nil {
 		return false
 	}
 	return *r.SIPStatus == 503 || *r.SIPStatus == 408
 }
 
-// failedRoute is a trunk over which a call has failed. The call's end says no more of it than of the last one.
-type failedRoute struct {
-	trunk  uuid.UUID
-	cause  string
-	silent bool
+// FailedRoute is a trunk over which a call has failed. The call's end says no more of it than of the last one.
+type FailedRoute struct {
+	Trunk  uuid.UUID
+	Cause  string
+	Silent bool
 }

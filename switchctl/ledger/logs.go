@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 
 // AppendLogs writes entries of a session's log. When PostgreSQL refuses what stands in one of them (a number or a character that
 // jsonb has not), the others are written without it, and it is counted as dropped.
-func (l *pgLedger) AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []logEntry) error {
+func (l *Ledger) AppendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []LogEntry) error {
 	for i := range entries {
-		entries[i].Metadata = orNull(entries[i].Metadata)
+		entries[i].Metadata = OrNull(entries[i].Metadata)
 	}
 	err := l.appendLogs(ctx, call, session, entries)
 	if err == nil || len(entries) < 2 || ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrBusy) {
@@ -25,7 +25,7 @@ func (l *pgLedger) AppendLogs(ctx context.Context, call db.Call, session uuid.UU
 	}
 	var faults []error
 	for _, e := range entries {
-		err := l.appendLogs(ctx, call, session, []logEntry{e})
+		err := l.appendLogs(ctx, call, session, []LogEntry{e})
 		if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrBusy) {
 			return err
 		}
@@ -35,24 +35,24 @@ func (l *pgLedger) AppendLogs(ctx context.Context, call db.Call, session uuid.UU
 	if refused == 0 {
 		return nil
 	}
-	return &logsRefusedError{n: refused, err: errors.Join(faults...)}
+	return &LogsRefusedError{N: refused, err: errors.Join(faults...)}
 }
 
-// logsRefusedError: some entries of a write could not be kept; the others are.
-type logsRefusedError struct {
-	n   int
+// LogsRefusedError: some entries of a write could not be kept; the others are.
+type LogsRefusedError struct {
+	N   int
 	err error
 }
 
 // Error implements error.
-func (e *logsRefusedError) Error() string {
-	return fmt.Sprintf("%d log entries are refused: %v", e.n, e.err)
+func (e *LogsRefusedError) Error() string {
+	return fmt.Sprintf("%d log entries are refused: %v", e.N, e.err)
 }
 
 // Unwrap gives the reasons.
-func (e *logsRefusedError) Unwrap() error { return e.err }
+func (e *LogsRefusedError) Unwrap() error { return e.err }
 
-func (l *pgLedger) appendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []logEntry) error {
+func (l *Ledger) appendLogs(ctx context.Context, call db.Call, session uuid.UUID, entries []LogEntry) error {
 	raw, err := json.Marshal(entries)
 	if err != nil {
 		return fmt.Errorf("switchctl: encode log entries: %w", err)
@@ -71,7 +71,7 @@ func sessionMetadata(ctx context.Context, tx *store.Tx, s db.AiSession, dropped 
 		return nil, err
 	}
 	if len(rows) == 0 && dropped == 0 {
-		return orNull(s.Metadata), nil
+		return OrNull(s.Metadata), nil
 	}
 	m := map[string]json.RawMessage{}
 	if err := json.Unmarshal(s.Metadata, &m); err != nil || m == nil {
@@ -84,7 +84,7 @@ func sessionMetadata(ctx context.Context, tx *store.Tx, s db.AiSession, dropped 
 		}
 	}
 	for _, r := range rows {
-		entry, err := json.Marshal(logEntry{At: r.At.UTC(), Source: r.Source, Type: r.Type, Metadata: orNull(r.Metadata)}.shown())
+		entry, err := json.Marshal(LogEntry{At: r.At.UTC(), Source: r.Source, Type: r.Type, Metadata: OrNull(r.Metadata)}.shown())
 		if err != nil {
 			return nil, fmt.Errorf("switchctl: encode a log entry: %w", err)
 		}

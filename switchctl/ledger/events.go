@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"context"
@@ -67,17 +67,17 @@ type conferencePayload struct {
 	ConferenceID *string            `json:"conference_id"`
 	Change       string             `json:"change"`
 	Actor        string             `json:"actor"`
-	Participants []conferenceMember `json:"participants"`
+	Participants []ConferenceMember `json:"participants"`
 	ChangedAt    time.Time          `json:"changed_at"`
 	TargetCallID *uuid.UUID         `json:"target_call_id,omitempty"`
 	Mode         MonitorMode        `json:"mode,omitempty"`
 }
 
-func (l *pgLedger) ConferenceChanged(ctx context.Context, call db.Call, c conferenceChange) error {
+func (l *Ledger) ConferenceChanged(ctx context.Context, call db.Call, c ConferenceChange) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
-		return emit(ctx, tx, call, store.EventAISessionConference, c.at, conferencePayload{
-			CallID: call.ID, VoiceAgentID: c.voiceAgentID, Change: c.change, Actor: c.actor, Participants: c.members,
-			ChangedAt: c.at, TargetCallID: c.target, Mode: c.mode,
+		return emit(ctx, tx, call, store.EventAISessionConference, c.At, conferencePayload{
+			CallID: call.ID, VoiceAgentID: c.VoiceAgentID, Change: c.Change, Actor: c.Actor, Participants: c.Members,
+			ChangedAt: c.At, TargetCallID: c.Target, Mode: c.Mode,
 		})
 	})
 }
@@ -89,20 +89,20 @@ func emit(ctx context.Context, tx *store.Tx, call db.Call, typ store.EventType, 
 	return err
 }
 
-func leadMetadata(lead *leadContext) json.RawMessage {
+func leadMetadata(lead *LeadContext) json.RawMessage {
 	if lead == nil {
-		return orNull(nil)
+		return OrNull(nil)
 	}
 	return lead.Metadata
 }
 
-func emitAnswered(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, by string, lead *leadContext) error {
+func emitAnswered(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, by string, lead *LeadContext) error {
 	return emit(ctx, tx, call, store.EventCallAnswered, at, answeredPayload{
-		CallID: call.ID, AnswerTime: at.UTC(), AnsweredByAMD: by, LeadMetadata: leadMetadata(lead), Metadata: orNull(call.Metadata),
+		CallID: call.ID, AnswerTime: at.UTC(), AnsweredByAMD: by, LeadMetadata: leadMetadata(lead), Metadata: OrNull(call.Metadata),
 	})
 }
 
-func emitEnded(ctx context.Context, tx *store.Tx, call db.Call, lead *leadContext) error {
+func emitEnded(ctx context.Context, tx *store.Tx, call db.Call, lead *LeadContext) error {
 	var crm *string
 	if lead != nil {
 		crm = lead.CRMLeadID
@@ -112,7 +112,7 @@ func emitEnded(ctx context.Context, tx *store.Tx, call db.Call, lead *leadContex
 		TotalDurationS: DurationSeconds(call.DialTime, call.EndTime),
 		TalkDurationS:  DurationSeconds(call.AnswerTime, call.EndTime),
 		Disposition:    call.Disposition, CRMLeadID: crm, Status: call.Status, LeadMetadata: leadMetadata(lead),
-		Metadata: orNull(call.Metadata),
+		Metadata: OrNull(call.Metadata),
 	})
 }
 
@@ -123,22 +123,22 @@ func emitSessionStarted(ctx context.Context, tx *store.Tx, call db.Call, s db.Ai
 	})
 }
 
-func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSession, end sessionEnd) error {
-	if end.transfer != nil {
-		err := emit(ctx, tx, call, store.EventAISessionTransferred, end.at, sessionTransferredPayload{
-			CallID: call.ID, VoiceAgentID: s.VoiceAgentID, DestinationType: end.transfer.destinationType,
-			Destination: end.transfer.destination, TransferredAt: end.at.UTC(), Metadata: orNull(end.transfer.metadata),
+func emitSessionEnded(ctx context.Context, tx *store.Tx, call db.Call, s db.AiSession, end SessionEnd) error {
+	if end.Transfer != nil {
+		err := emit(ctx, tx, call, store.EventAISessionTransferred, end.At, sessionTransferredPayload{
+			CallID: call.ID, VoiceAgentID: s.VoiceAgentID, DestinationType: end.Transfer.DestinationType,
+			Destination: end.Transfer.Destination, TransferredAt: end.At.UTC(), Metadata: OrNull(end.Transfer.Metadata),
 		})
 		if err != nil {
 			return err
 		}
 	}
-	metadata, err := sessionMetadata(ctx, tx, s, end.logsDropped)
+	metadata, err := sessionMetadata(ctx, tx, s, end.LogsDropped)
 	if err != nil {
 		return err
 	}
-	return emit(ctx, tx, call, store.EventAISessionEnded, end.at, sessionEndedPayload{
-		CallID: call.ID, VoiceAgentID: s.VoiceAgentID, EndedAt: end.at.UTC(), Outcome: string(end.outcome),
+	return emit(ctx, tx, call, store.EventAISessionEnded, end.At, sessionEndedPayload{
+		CallID: call.ID, VoiceAgentID: s.VoiceAgentID, EndedAt: end.At.UTC(), Outcome: string(end.Outcome),
 		Metadata: metadata,
 	})
 }
@@ -154,21 +154,21 @@ const (
 	MonitorWhisper MonitorMode = "listen_and_whisper"
 )
 
-// conferenceMember is one of the participants of ai_session.conference_changed.
-type conferenceMember struct {
+// ConferenceMember is one of the participants of ai_session.conference_changed.
+type ConferenceMember struct {
 	MemberID    string  `json:"member_id"`
 	Role        string  `json:"role"`
 	Destination *string `json:"destination"`
 }
 
-// conferenceChange is what ai_session.conference_changed tells.
-type conferenceChange struct {
-	change  string
-	actor   string
-	members []conferenceMember
-	at      time.Time
-	// target and mode are a monitor's.
-	target       *uuid.UUID
-	mode         MonitorMode
-	voiceAgentID uuid.UUID
+// ConferenceChange is what ai_session.conference_changed tells.
+type ConferenceChange struct {
+	Change  string
+	Actor   string
+	Members []ConferenceMember
+	At      time.Time
+	// Target and mode are a monitor's.
+	Target       *uuid.UUID
+	Mode         MonitorMode
+	VoiceAgentID uuid.UUID
 }

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ func detected(t *testing.T, at time.Time) *pgBench {
 	b.call.Amd = true
 	require.NoError(t, b.l.Answered(t.Context(), b.call, at))
 	g := b.startSession(t)
-	require.NoError(t, b.l.SessionOpened(t.Context(), b.call, g.session, "/tmp/x.wav"))
+	require.NoError(t, b.l.SessionOpened(t.Context(), b.call, g.Session, "/tmp/x.wav"))
 	types, _ := b.events(t)
 	require.Empty(t, types, "nothing is told before the answer")
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE status = 'answered' AND answered_by_amd IS NULL"),
@@ -43,7 +43,7 @@ func told(call db.Call, class, by string) db.Call {
 
 func (b *pgBench) endAt(t *testing.T, call db.Call, at time.Time) {
 	t.Helper()
-	c := closing{call: call, record: finalRecord{EndTime: at, Cause: CauseNormalClearing}, outcome: sessionHangup}
+	c := Closing{Call: call, Record: FinalRecord{EndTime: at, Cause: CauseNormalClearing}, Outcome: SessionHangup}
 	require.NoError(t, b.l.Close(t.Context(), c))
 	require.NoError(t, b.l.Close(t.Context(), c), "told twice")
 }
@@ -52,14 +52,14 @@ func TestLedgerHoldsTheAnswerUntilTheVerdict(t *testing.T) {
 	t.Parallel()
 	at := time.Now().UTC().Truncate(time.Microsecond)
 	b := detected(t, at)
-	call := told(b.call, "machine", answeredByMachine)
+	call := told(b.call, "machine", AnsweredByMachine)
 	require.NoError(t, b.l.Verdict(t.Context(), call))
 	require.NoError(t, b.l.Verdict(t.Context(), call), "told twice")
-	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "human", answeredByHuman)), "the first verdict stays")
+	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "human", AnsweredByHuman)), "the first verdict stays")
 	b.endAt(t, call, at.Add(10*time.Second))
 	types, data := b.events(t)
 	require.Equal(t, []string{"call.answered", "ai_session.started", "ai_session.ended", "call.ended"}, types)
-	require.Equal(t, answeredByMachine, data[0]["answered_by_amd"])
+	require.Equal(t, AnsweredByMachine, data[0]["answered_by_amd"])
 	require.Equal(t, map[string]any{"k": 1.0}, data[0]["lead_metadata"])
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls c JOIN events e ON e.call_id = c.id AND e.created_at = c.answer_time "+
 		"WHERE e.type = 'call.answered'"), "the event has the time of the fact")
@@ -74,11 +74,11 @@ func TestLedgerTellsTheAnswerAtHangUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		class, by, told string
 	}{
-		"undecided":                         {told: answeredByHuman},
-		"the verdict could not be written":  {class: "machine", by: answeredByMachine, told: answeredByMachine},
-		"decided, then heard otherwise":     {class: "machine", by: answeredByHuman, told: answeredByHuman},
-		"heard in the moment of the end":    {class: "machine", told: answeredByMachine},
-		"heard that it can not be told who": {class: "unknown", told: answeredByHuman},
+		"undecided":                         {told: AnsweredByHuman},
+		"the verdict could not be written":  {class: "machine", by: AnsweredByMachine, told: AnsweredByMachine},
+		"decided, then heard otherwise":     {class: "machine", by: AnsweredByHuman, told: AnsweredByHuman},
+		"heard in the moment of the end":    {class: "machine", told: AnsweredByMachine},
+		"heard that it can not be told who": {class: "unknown", told: AnsweredByHuman},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +97,7 @@ func TestLedgerTellsTheAnswerAtHangUp(t *testing.T) {
 // A callee whom nobody took counts as a person, unless surely a machine: so say the event and the closed call, however late the verdict.
 func TestLedgerCountsWhomNobodyTookAtHangUp(t *testing.T) {
 	t.Parallel()
-	for sure, want := range map[float64]string{0.94: answeredByHuman, 0.95: answeredByMachine} {
+	for sure, want := range map[float64]string{0.94: AnsweredByHuman, 0.95: AnsweredByMachine} {
 		for _, heard := range []string{"before the end", "at the end"} {
 			t.Run(want+", heard "+heard, func(t *testing.T) {
 				t.Parallel()
@@ -124,11 +124,11 @@ func TestLedgerKeepsALateVerdict(t *testing.T) {
 	t.Parallel()
 	at := time.Now().UTC().Truncate(time.Microsecond)
 	b := detected(t, at)
-	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "", answeredByHuman)))
-	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "machine", answeredByHuman)))
+	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "", AnsweredByHuman)))
+	require.NoError(t, b.l.Verdict(t.Context(), told(b.call, "machine", AnsweredByHuman)))
 	types, data := b.events(t)
 	require.Equal(t, []string{"call.answered", "ai_session.started"}, types)
-	require.Equal(t, answeredByHuman, data[0]["answered_by_amd"])
+	require.Equal(t, AnsweredByHuman, data[0]["answered_by_amd"])
 	require.Equal(t, 1, b.count(t, "SELECT count(*) FROM calls WHERE answered_by_amd = 'human' AND amd_class = 'machine'"))
 }
 
@@ -153,8 +153,8 @@ func TestLedgerKeepsQuality(t *testing.T) {
 
 	other := b.open(t, nil, nil, nil)
 	b.call = other
-	record := finalRecord{AnswerTime: &at, EndTime: at, Cause: CauseNormalClearing}
-	require.NoError(t, b.l.Close(t.Context(), closing{call: other, record: record, quality: json.RawMessage(`{"inbound":{"mos":3},"outbound":null}`)}))
+	record := FinalRecord{AnswerTime: &at, EndTime: at, Cause: CauseNormalClearing}
+	require.NoError(t, b.l.Close(t.Context(), Closing{Call: other, Record: record, Quality: json.RawMessage(`{"inbound":{"mos":3},"outbound":null}`)}))
 	require.JSONEq(t, `{"inbound":{"mos":3},"outbound":null}`, quality())
 }
 
@@ -164,10 +164,10 @@ func TestLedgerOfAnAnswerUnseenWithDetection(t *testing.T) {
 	b := newPGBench(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET amd = true WHERE id = $1", b.call.ID)
 	at := time.Now().UTC().Truncate(time.Microsecond)
-	require.NoError(t, b.l.Close(t.Context(), closing{
-		call: b.call, record: finalRecord{AnswerTime: &at, EndTime: at.Add(time.Second), Cause: CauseNormalClearing},
+	require.NoError(t, b.l.Close(t.Context(), Closing{
+		Call: b.call, Record: FinalRecord{AnswerTime: &at, EndTime: at.Add(time.Second), Cause: CauseNormalClearing},
 	}))
 	types, data := b.events(t)
 	require.Equal(t, []string{"call.answered", "call.ended"}, types)
-	require.Equal(t, answeredByHuman, data[0]["answered_by_amd"])
+	require.Equal(t, AnsweredByHuman, data[0]["answered_by_amd"])
 }

@@ -1,4 +1,4 @@
-package switchctl
+package ledger
 
 import (
 	"cmp"
@@ -19,11 +19,11 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
-// pgLedger writes calls to PostgreSQL.
-type pgLedger struct {
+// Ledger writes calls to PostgreSQL.
+type Ledger struct {
 	st      *store.Store
-	gate    ledgerGate
-	handler endHandler
+	gate    Gate
+	handler Handler
 	log     *slog.Logger
 	// keys are those of callback tokens.
 	keys func() []keyring.Key
@@ -31,21 +31,21 @@ type pgLedger struct {
 
 // ledgerGate judges an admitted leg again before another route is tried; move runs in its transaction, under its lock, when the leg may
 // still be dialed. A refusal is a [*ReadmissionError].
-type ledgerGate interface {
+type Gate interface {
 	Readmit(ctx context.Context, leg Readmission, move func(ctx context.Context, tx *store.Tx) error) error
 }
 
 // endHandler does its part inside the transaction that closes a call.
-type endHandler interface {
+type Handler interface {
 	Ended(ctx context.Context, tx *store.Tx, call db.Call) error
 }
 
 // newLedger makes the ledger of a database.
-func newLedger(st *store.Store, gate ledgerGate, handler endHandler, log *slog.Logger, keys func() []keyring.Key) *pgLedger {
-	return &pgLedger{st: st, gate: gate, handler: handler, log: log, keys: keys}
+func New(st *store.Store, gate Gate, handler Handler, log *slog.Logger, keys func() []keyring.Key) *Ledger {
+	return &Ledger{st: st, gate: gate, handler: handler, log: log, keys: keys}
 }
 
-func (l *pgLedger) Ringing(ctx context.Context, call db.Call, at time.Time) error {
+func (l *Ledger) Ringing(ctx context.Context, call db.Call, at time.Time) error {
 	var rested bool
 	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if _, err := tx.Q.CallMarkRinging(ctx, at, call.TenantID, call.ID); err != nil {
@@ -59,7 +59,7 @@ func (l *pgLedger) Ringing(ctx context.Context, call db.Call, at time.Time) erro
 	return err
 }
 
-func (l *pgLedger) Answered(ctx context.Context, call db.Call, at time.Time) error {
+func (l *Ledger) Answered(ctx context.Context, call db.Call, at time.Time) error {
 	var rested bool
 	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		rested = false
@@ -86,7 +86,7 @@ func (l *pgLedger) Answered(ctx context.Context, call db.Call, at time.Time) err
 	return err
 }
 
-func (l *pgLedger) AgentConnected(ctx context.Context, call db.Call, at time.Time) error {
+func (l *Ledger) AgentConnected(ctx context.Context, call db.Call, at time.Time) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		var err error
 		if call.AgentID != nil {
@@ -102,21 +102,21 @@ func (l *pgLedger) AgentConnected(ctx context.Context, call db.Call, at time.Tim
 
 // trunkHeard notes that a trunk gives a sign of life: callees ring or answer. rested tells whether that ends its rest.
 func trunkHeard(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, rang bool) (rested bool, err error) {
-	if call.TrunkID == nil || call.Direction != "outbound" {
+	if call.TrunkID == nil || call.Direction != DirectionOutbound {
 		return false, nil
 	}
 	return tx.TrunkAlive(ctx, call.TenantID, *call.TrunkID, at, rang)
 }
 
-func (l *pgLedger) tellRested(ctx context.Context, call db.Call, rested bool) {
+func (l *Ledger) tellRested(ctx context.Context, call db.Call, rested bool) {
 	if rested {
 		l.log.InfoContext(ctx, "trunk carries calls again", "tenant_id", call.TenantID, "trunk_id", call.TrunkID, "call_id", call.ID)
 	}
 }
 
 // Reroute counts under the gate's lock, as the gate does, which judges the leg again. A trunk that rests is none to go on with, but for a transfer.
-func (l *pgLedger) Reroute(
-	ctx context.Context, leg Readmission, failed *failedRoute, trunks []*uuid.UUID, at time.Time,
+func (l *Ledger) Reroute(
+	ctx context.Context, leg Readmission, failed *FailedRoute, trunks []*uuid.UUID, at time.Time,
 ) (int, error) {
 	chosen, call, unit := -1, leg.Call, leg.UnitID
 	var until *time.Time
@@ -153,36 +153,36 @@ func (l *pgLedger) Reroute(
 	}
 	if err == nil && until != nil {
 		l.log.WarnContext(ctx, "trunk is out of order, calls over it fail one after the other", "tenant_id", call.TenantID,
-			"trunk_id", failed.trunk, "hangup_cause", failed.cause, "call_id", call.ID, "tried_again_at", *until)
+			"trunk_id", failed.Trunk, "hangup_cause", failed.Cause, "call_id", call.ID, "tried_again_at", *until)
 	}
 	return chosen, err
 }
 
 // trunkFailed counts a call against the trunk that it goes on from; until is when that will be tried, if it rests from now on.
-func (l *pgLedger) trunkFailed(
-	ctx context.Context, tx *store.Tx, call db.Call, unit uuid.UUID, failed failedRoute, at time.Time,
+func (l *Ledger) trunkFailed(
+	ctx context.Context, tx *store.Tx, call db.Call, unit uuid.UUID, failed FailedRoute, at time.Time,
 ) (until *time.Time, err error) {
 	_, until, err = tx.TrunkFailed(ctx, store.TrunkFault{
-		Tenant: call.TenantID, Trunk: failed.trunk, Call: unit, Cause: failed.cause, Silent: failed.silent, At: at,
+		Tenant: call.TenantID, Trunk: failed.Trunk, Call: unit, Cause: failed.Cause, Silent: failed.Silent, At: at,
 	})
 	return until, err
 }
 
-func (l *pgLedger) BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error {
+func (l *Ledger) BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error {
 	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		_, err := tx.Q.TrunkBypassFailed(ctx, db.TrunkBypassFailedParams{TenantID: tenant, ID: trunk, At: at, Failure: reason})
 		return err
 	})
 }
 
-func (l *pgLedger) ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error {
+func (l *Ledger) ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error {
 	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		_, err := tx.Q.LiveUnitDelete(ctx, tenant, unit)
 		return err
 	})
 }
 
-func (l *pgLedger) CallState(ctx context.Context, tenant, call uuid.UUID) (string, *string, error) {
+func (l *Ledger) CallState(ctx context.Context, tenant, call uuid.UUID) (string, *string, error) {
 	var row db.CallStatusByIDRow
 	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		var err error
@@ -193,16 +193,16 @@ func (l *pgLedger) CallState(ctx context.Context, tenant, call uuid.UUID) (strin
 }
 
 // Close commits the final record: row, units, AI session, events, recording and the handler's part in one transaction.
-func (l *pgLedger) Close(ctx context.Context, c closing) error {
-	return l.st.InTenant(ctx, c.call.TenantID, func(tx *store.Tx) error {
+func (l *Ledger) Close(ctx context.Context, c Closing) error {
+	return l.st.InTenant(ctx, c.Call.TenantID, func(tx *store.Tx) error {
 		_, err := l.close(ctx, tx, c)
 		return err
 	})
 }
 
 // close tells whether it was this one that has closed the call.
-func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, error) {
-	before, err := tx.Q.CallLockOpen(ctx, c.call.TenantID, c.call.ID)
+func (l *Ledger) close(ctx context.Context, tx *store.Tx, c Closing) (bool, error) {
+	before, err := tx.Q.CallLockOpen(ctx, c.Call.TenantID, c.Call.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil // closed already
 	}
@@ -213,14 +213,14 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 	if err != nil {
 		return false, err
 	}
-	if c.record.AnswerTime == nil {
-		c.record.AnswerTime = before.AnswerTime // an answer that was committed is a fact
+	if c.Record.AnswerTime == nil {
+		c.Record.AnswerTime = before.AnswerTime // an answer that was committed is a fact
 	}
-	if at := c.record.AnswerTime; at != nil && c.record.EndTime.Before(*at) {
-		c.record.EndTime = *at // clocks differ: no call ends before it was answered
+	if at := c.Record.AnswerTime; at != nil && c.Record.EndTime.Before(*at) {
+		c.Record.EndTime = *at // clocks differ: no call ends before it was answered
 	}
-	rec := c.record
-	if err := setVerdict(ctx, tx, c.call); err != nil {
+	rec := c.Record
+	if err := setVerdict(ctx, tx, c.Call); err != nil {
 		return false, err
 	}
 	by, err := closeAnswer(ctx, tx, before, c, lead)
@@ -230,7 +230,7 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 	row, err := tx.Q.CallClose(ctx, db.CallCloseParams{
 		TenantID: before.TenantID, ID: before.ID, Status: rec.Status(), RingTime: rec.RingTime,
 		AnswerTime: rec.AnswerTime, AnsweredByAmd: by, EndTime: rec.EndTime, HangupCause: rec.Cause,
-		HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus, Quality: c.quality,
+		HangupDisposition: rec.Disposition, SipStatus: rec.SIPStatus, Quality: c.Quality,
 	})
 	if err != nil {
 		return false, err
@@ -251,7 +251,7 @@ func (l *pgLedger) close(ctx context.Context, tx *store.Tx, c closing) (bool, er
 }
 
 // endActiveSession ends the session that the call's end has ended.
-func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, c closing) error {
+func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, c Closing) error {
 	session, err := tx.Q.SessionActiveOfCall(ctx, call.TenantID, call.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -263,18 +263,18 @@ func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, c closing
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	at := call.EndTime.Add(c.ahead)
+	at := call.EndTime.Add(c.Ahead)
 	if at.Before(session.StartedAt) {
 		at = session.StartedAt
 	}
-	return endSession(ctx, tx, call, sessionEnd{
-		session: session.ID, outcome: sessionOutcome(cmp.Or(string(c.outcome), string(sessionHangup))), at: at,
-		revoke: agent.TokenLifetime == callbacktoken.LifetimeSocket, logsDropped: c.logsDropped,
+	return endSession(ctx, tx, call, SessionEnd{
+		Session: session.ID, Outcome: SessionOutcome(cmp.Or(string(c.Outcome), string(SessionHangup))), At: at,
+		Revoke: agent.TokenLifetime == callbacktoken.LifetimeSocket, LogsDropped: c.LogsDropped,
 	})
 }
 
-func (l *pgLedger) OpenCalls(ctx context.Context, node string) ([]openCall, error) {
-	var open []openCall
+func (l *Ledger) OpenCalls(ctx context.Context, node string) ([]OpenCall, error) {
+	var open []OpenCall
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
 		open = nil
 		calls, err := tx.Q.CallsOpenOfNode(ctx, node)
@@ -282,10 +282,10 @@ func (l *pgLedger) OpenCalls(ctx context.Context, node string) ([]openCall, erro
 			return err
 		}
 		for _, call := range calls {
-			o := openCall{call: call}
+			o := OpenCall{Call: call}
 			session, err := tx.Q.SessionLastOfCall(ctx, call.TenantID, call.ID)
 			if err == nil {
-				o.session = &session
+				o.Session = &session
 			} else if !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
@@ -295,7 +295,7 @@ func (l *pgLedger) OpenCalls(ctx context.Context, node string) ([]openCall, erro
 			}
 			for _, unit := range units {
 				if unit.Kind == "transfer" {
-					o.transferUnit = &unit.UnitID
+					o.TransferUnit = &unit.UnitID
 				}
 			}
 			open = append(open, o)
@@ -309,7 +309,7 @@ func (l *pgLedger) OpenCalls(ctx context.Context, node string) ([]openCall, erro
 }
 
 // leadOf reads what events tell of the call's lead; nil without one.
-func leadOf(ctx context.Context, tx *store.Tx, call db.Call) (*leadContext, error) {
+func leadOf(ctx context.Context, tx *store.Tx, call db.Call) (*LeadContext, error) {
 	if call.LeadID == nil {
 		return nil, nil //nolint:nilnil // a call without a lead is no error
 	}
@@ -320,14 +320,14 @@ func leadOf(ctx context.Context, tx *store.Tx, call db.Call) (*leadContext, erro
 	if err != nil {
 		return nil, err
 	}
-	return &leadContext{
-		ID: row.ID, Name: row.Name, CRMLeadID: row.CrmLeadID, Metadata: orNull(row.Metadata),
-		CustomFields: orNull(row.CustomFields),
+	return &LeadContext{
+		ID: row.ID, Name: row.Name, CRMLeadID: row.CrmLeadID, Metadata: OrNull(row.Metadata),
+		CustomFields: OrNull(row.CustomFields),
 	}, nil
 }
 
-// orNull keeps an absent JSON value encodable.
-func orNull(raw json.RawMessage) json.RawMessage {
+// OrNull keeps an absent JSON value encodable.
+func OrNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("null")
 	}

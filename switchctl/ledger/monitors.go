@@ -1,0 +1,59 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// The values of a voice agent's monitor_scope: which other calls its callback tokens may monitor.
+const (
+	monitorScopeTenant    = "tenant"
+	monitorScopeSameAgent = "same_agent"
+)
+
+// auditMonitorStarted is the audit's row of a monitor that may start, or that gets another mode.
+const auditMonitorStarted = "monitor.started"
+
+// MonitorStart is a monitor before it starts.
+type MonitorStart struct {
+	Call         db.Call
+	Session      uuid.UUID
+	VoiceAgentID uuid.UUID
+	Target       uuid.UUID
+	Mode         MonitorMode
+	// Source is "ai" for a callback token and for the session's socket, "api" for a key; by is the credential, as the audit names it.
+	Source, By string
+	At         time.Time
+}
+
+// PermitMonitor checks a monitor against the voice agent's monitor_scope, and writes its audit row: a monitor that can't be audited
+// doesn't start. Keys with ai_sessions:control_admin monitor any call of their tenant.
+func (l *Ledger) PermitMonitor(ctx context.Context, m MonitorStart) error {
+	return l.st.InTenant(ctx, m.Call.TenantID, func(tx *store.Tx) error {
+		facts, err := tx.Q.MonitorFacts(ctx, m.Call.TenantID, m.VoiceAgentID, m.Target)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return ErrTargetNotFound
+		case err != nil:
+			return err
+		case m.Source != SourceAI, facts.MonitorScope == monitorScopeTenant:
+		case facts.MonitorScope == monitorScopeSameAgent && facts.TargetAgentID != nil && *facts.TargetAgentID == m.VoiceAgentID:
+		default:
+			return ErrMonitorScope
+		}
+		return tx.Audit(ctx, store.AuditEntry{
+			TenantID: m.Call.TenantID, Action: auditMonitorStarted, Actor: m.By, ObjectID: m.Target.String(), CallID: &m.Target,
+			AgentID: facts.TargetPersonID, Mode: string(m.Mode), At: m.At,
+			Details: map[string]any{
+				"source": m.Source, "by_call_id": m.Call.ID, "session_id": m.Session, "voice_agent_id": m.VoiceAgentID,
+				"target_voice_agent_id": facts.TargetAgentID,
+			},
+		})
+	})
+}
