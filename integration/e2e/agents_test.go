@@ -31,10 +31,10 @@ type agent struct {
 	api apitest.Client
 }
 
-// login signs the first tenant's agent in; they are logged out at the end of the test.
+// login signs the tenant's agent in; they are logged out at the end of the test.
 func (c *customer) login(t *testing.T) agent {
 	t.Helper()
-	return c.loginOf(t, c.Bootstrap.Tenants[0])
+	return c.loginOf(t, c.tenant)
 }
 
 // loginOf does so for another tenant's agent.

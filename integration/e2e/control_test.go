@@ -108,10 +108,10 @@ func TestTransferToE164(t *testing.T) {
 	})
 }
 
-// slotsHeld counts the calls that hold a slot of a voice agent.
+// slotsHeld counts the tenant's calls that hold a slot of a voice agent.
 func (c *customer) slotsHeld(t *testing.T) (n int) {
 	t.Helper()
-	require.NoError(t, c.open(t).InSystem(t.Context(), func(tx *store.Tx) error {
+	require.NoError(t, c.open(t).InTenant(t.Context(), c.tenant.ID, func(tx *store.Tx) error {
 		return tx.Pgx().QueryRow(t.Context(), "SELECT count(*) FROM live_calls WHERE voice_agent_id IS NOT NULL").Scan(&n)
 	}))
 	return n

@@ -19,19 +19,30 @@ import (
 	"github.com/ringmaster/ringmaster/integration/stack"
 )
 
-// customer drives a stack over its API, every response held against the OpenAPI document, and reads the stand-ins' reports.
+// customer drives a stack over a tenant's API, every response held against the OpenAPI document, and reads the stand-ins' reports.
 type customer struct {
 	*stack.Stack
+	tenant  stack.Tenant
 	api     apitest.Client
 	carrier string
 	ai      string
 }
 
+// newCustomer is a tenant that no other test has.
 func newCustomer(t *testing.T, s *stack.Stack) *customer {
 	t.Helper()
+	tenant, err := s.NewTenant(t.Context())
+	require.NoError(t, err)
+	return customerOf(s, tenant)
+}
+
+// seededCustomer is the first tenant of a stack that a test has for itself.
+func seededCustomer(s *stack.Stack) *customer { return customerOf(s, s.Bootstrap.Tenants[0]) }
+
+func customerOf(s *stack.Stack, tenant stack.Tenant) *customer {
 	b := s.Bootstrap
 	return &customer{
-		Stack: s, api: apitest.Client{BaseURL: b.BaseURL, Key: b.Tenants[0].LiveKey},
+		Stack: s, tenant: tenant, api: apitest.Client{BaseURL: b.BaseURL, Key: tenant.LiveKey},
 		carrier: strings.TrimSuffix(b.PlaceInboundCallURL, "/inbound"),
 		ai:      strings.TrimSuffix(strings.Replace(b.AIWSURL, "ws://", "http://", 1), "/echo"),
 	}

@@ -141,7 +141,7 @@ func TestEventsOfACall(t *testing.T) {
 func (c *customer) checkEnvelope(t *testing.T, d delivery, secret string) {
 	t.Helper()
 	require.True(t, strings.HasPrefix(d.event.ID, "evt_"), d.event.ID)
-	require.Equal(t, c.Bootstrap.Tenants[0].ID.String(), d.event.TenantID)
+	require.Equal(t, c.tenant.ID.String(), d.event.TenantID)
 	require.Equal(t, d.event.ID, d.header.Get("X-Service-Event-Id"))
 	require.Equal(t, d.event.Type, d.header.Get("X-Service-Event-Type"))
 	stamp, signature, ok := strings.Cut(d.header.Get("X-Service-Signature"), ",")
@@ -176,8 +176,7 @@ func checkMembers(t *testing.T, e event) {
 }
 
 // A receiver that fails is asked four times, at 0, 200 ms, 2 s and 20 s; then the delivery is dead, until it is replayed.
-func TestWebhookRetriesAndReplay(t *testing.T) { //nolint:tparallel // its kinds of switch come one after the other
-	besideOthers(t)
+func TestWebhookRetriesAndReplay(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		healthy := make(chan struct{})
 		r := newReceiver(t, func(event, int) int {

@@ -148,13 +148,11 @@ func TestVoiceAIRefusedConnection(t *testing.T) {
 // The switch's event socket is lost for 10 s: calls go on, those that ended meanwhile are closed with their true end, and
 // dialing goes on afterwards with no lead dialed twice.
 func TestSwitchLinkLost(t *testing.T) {
-	besideOthers(t)
 	faultOnCable(t, "switch.esl_addr", func(c *stack.Stack) string { return c.Bootstrap.Switch.ESL }, nil)
 }
 
 // PostgreSQL is lost for 10 s: the same.
 func TestDatabaseLost(t *testing.T) {
-	besideOthers(t)
 	faultOnCable(t, "database.url", databaseHost, func(url, host string) string {
 		before, rest, _ := strings.Cut(url, "@")
 		_, name, _ := strings.Cut(rest, "/")
@@ -223,7 +221,7 @@ func faultOnCable(t *testing.T, key string, target func(*stack.Stack) string, re
 
 // A second controller on the same ports says so and fails.
 func TestSecondControllerOnTheSamePort(t *testing.T) {
-	onEachSwitch(t, func(t *testing.T, c *customer) {
+	onEachSwitchAlone(t, func(t *testing.T, c *customer) {
 		var stderr bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), theSuite.controller, "serve", "--config", filepath.Join(c.Dir(), "ringmaster.yaml"))
 		cmd.Stderr, cmd.Env = &stderr, append(os.Environ(), "RINGMASTER_NODE=second")
@@ -236,8 +234,7 @@ func TestSecondControllerOnTheSamePort(t *testing.T) {
 }
 
 // With PostgreSQL down at start the controller says so, waits, and fails when its patience ends; it starts when it comes up.
-func TestDatabaseDownAtStart(t *testing.T) { //nolint:tparallel // its kinds of switch come one after the other
-	besideOthers(t)
+func TestDatabaseDownAtStart(t *testing.T) {
 	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		cable := newCable(t, databaseHost(c.Stack))
 		cable.cut()

@@ -22,10 +22,10 @@ import (
 // promptHz is what the prompts of these tests sound like.
 const promptHz = 1400
 
-// signedIn is the API as one of the first tenant's seeded users sees it.
+// signedIn is the API as one of the tenant's users sees it.
 func (c *customer) signedIn(t *testing.T, role string) apitest.Client {
 	t.Helper()
-	for _, u := range c.Bootstrap.Tenants[0].Users {
+	for _, u := range c.tenant.Users {
 		if u.Role != role {
 			continue
 		}
@@ -84,7 +84,7 @@ func (c *customer) flowOfTheNumber(t *testing.T, nodes string) (flowID string) {
 	}
 	admin.JSON(t, http.MethodGet, "/api/numbers", nil, http.StatusOK, &numbers)
 	for _, n := range numbers.Items {
-		if !strings.HasSuffix(n.E164, strings.TrimPrefix(c.Bootstrap.Tenants[0].Numbers[0], "+")) {
+		if !strings.HasSuffix(n.E164, strings.TrimPrefix(c.tenant.Numbers[0], "+")) {
 			continue
 		}
 		path := "/api/numbers/" + n.ID
@@ -181,7 +181,7 @@ func TestFlowWithMenu(t *testing.T) {
 			{"id":"message","type":"voicemail","data":{"max_s":20},"next":{"default":"tag"}},
 			{"id":"tag","type":"set_disposition","data":{"disposition":"message"},"next":{"default":"bye"}},
 			{"id":"bye","type":"hangup","data":{"cause":"CALL_REJECTED"}}]`)
-		number := c.Bootstrap.Tenants[0].Numbers[0]
+		number := c.tenant.Numbers[0]
 		press := func(callID, digits, by string) {
 			require.NoError(t, c.phones().Press(t.Context(), callID, simcarrier.PressRequest{Digits: digits, By: by}))
 		}
@@ -255,7 +255,7 @@ func TestFlowTransfers(t *testing.T) {
 			{"id":"b","type":"transfer","data":{"destination_type":"e164","destination":"+919876200160"},"next":{"failed":"h"}},
 			{"id":"h","type":"hangup"}]`)
 		const from = "9877400000"
-		out := c.dialIn(t, from, c.Bootstrap.Tenants[0].Numbers[0])
+		out := c.dialIn(t, from, c.tenant.Numbers[0])
 		require.True(t, out.Answered, "%+v", out)
 		c.hears(t, "+91"+other, callerHz, 1, "the other party hears the caller")
 		c.hears(t, out.CallID, callerHz, 1, "the caller hears the other party")
@@ -282,7 +282,7 @@ func TestFlowToAnAgent(t *testing.T) {
 				"next":{"timeout":"sorry","unavailable":"sorry","ended":"sorry"}},
 			{"id":"sorry","type":"play_audio","data":{"audio_url":"`+url+`"},"next":{"default":"bye"}},
 			{"id":"bye","type":"hangup"}]`)
-		number := c.Bootstrap.Tenants[0].Numbers[0]
+		number := c.tenant.Numbers[0]
 		press := func(from string) (out simcarrier.PlaceResult, callID string) {
 			out = c.dialIn(t, from, number)
 			require.True(t, out.Answered, "%+v", out)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type suite struct {
 	dir, binary, controller, freeswitch string
 	log                                 *racelog
 	shared                              map[kind]func() (*stack.Stack, error)
+	extensions                          *atomic.Int64 // that fresh agents were given
 }
 
 // kind is a kind of switch.
@@ -62,7 +64,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("open the folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	theSuite = suite{dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}}
+	theSuite = suite{dir: dir, freeswitch: os.Getenv(envFreeSWITCH), log: &racelog{}, extensions: &atomic.Int64{}}
 	if theSuite.binary, err = binary(dir, envBinary); err != nil {
 		return 1, err
 	}
@@ -125,40 +127,65 @@ func (s *suite) start(ctx context.Context, dir string, k kind, cfg stack.Config)
 	return stack.Start(ctx, cfg)
 }
 
-// onEachSwitch runs a test on the shared stack of every kind of switch.
+// onEachSwitch runs a test on the shared stack of every kind of switch, as a tenant of its own, beside other tests.
 func onEachSwitch(t *testing.T, test func(t *testing.T, c *customer)) {
+	t.Helper()
+	t.Parallel()
+	eachSwitch(t, true, shared, test)
+}
+
+// onEachSwitchAlone runs one that listens closely, or disturbs others, before those that run beside each other.
+func onEachSwitchAlone(t *testing.T, test func(t *testing.T, c *customer)) {
+	t.Helper()
+	eachSwitch(t, false, shared, test)
+}
+
+// withOwnStack runs a test that breaks things, or counts what the controller or the switch counts for all tenants, on a stack of its own
+// for every kind of switch, beside other tests.
+func withOwnStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *customer)) {
+	t.Helper()
+	t.Parallel()
+	eachSwitch(t, true, own(cfg), test)
+}
+
+// withOwnStackAlone runs one that listens closely.
+func withOwnStackAlone(t *testing.T, cfg stack.Config, test func(t *testing.T, c *customer)) {
+	t.Helper()
+	eachSwitch(t, false, own(cfg), test)
+}
+
+func eachSwitch(t *testing.T, parallel bool, customerOn func(t *testing.T, k kind) *customer, test func(t *testing.T, c *customer)) {
 	t.Helper()
 	for _, k := range []kind{simulated, freeswitch} {
 		t.Run(string(k), func(t *testing.T) {
 			skipWithout(t, k)
-			s, err := theSuite.shared[k]()
-			require.NoError(t, err, theSuite.log.text())
-			test(t, newCustomer(t, s))
+			if parallel {
+				t.Parallel()
+			}
+			defer showLog(t)
+			test(t, customerOn(t, k))
 		})
 	}
 }
 
-// besideOthers lets a test run beside others, after all that run alone. Its kinds of switch come one after the other.
-func besideOthers(t *testing.T) {
+// shared is a new customer on the stack that tests share.
+func shared(t *testing.T, k kind) *customer {
 	t.Helper()
-	t.Parallel()
+	s, err := theSuite.shared[k]()
+	require.NoError(t, err, theSuite.log.text())
+	return newCustomer(t, s)
 }
 
-// withOwnStack runs a test that breaks things on a stack of its own, for every kind of switch. Tests that hold nothing against the sound
-// of a call, and don't share a stack with one that does, wait more than they work: they run beside each other.
-func withOwnStack(t *testing.T, cfg stack.Config, test func(t *testing.T, c *customer)) {
-	t.Helper()
-	for _, k := range []kind{simulated, freeswitch} {
-		t.Run(string(k), func(t *testing.T) {
-			skipWithout(t, k)
-			dir, err := os.MkdirTemp(theSuite.dir, "own-") //nolint:usetesting // the database's server runs as another user
-			require.NoError(t, err)
-			s, err := theSuite.start(t.Context(), dir, k, cfg)
-			require.NoError(t, err, theSuite.log.text())
-			t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
-			defer showLog(t)
-			test(t, newCustomer(t, s))
-		})
+// own starts a stack that ends with the test.
+func own(cfg stack.Config) func(t *testing.T, k kind) *customer {
+	return func(t *testing.T, k kind) *customer {
+		t.Helper()
+		dir, err := os.MkdirTemp(theSuite.dir, "own-") //nolint:usetesting // the database's server runs as another user
+		require.NoError(t, err)
+		s, err := theSuite.start(t.Context(), dir, k, cfg)
+		require.NoError(t, err, theSuite.log.text())
+		t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
+		return seededCustomer(s)
 	}
 }
 

@@ -35,8 +35,7 @@ func (c *customer) history(t *testing.T, a agent) (status string, changes int) {
 
 // Agents who wait for a call when the controller is killed go on waiting: each keeps the leg that they have, gets no second one,
 // and changes no state, however often it happens. They take calls afterwards.
-func TestControllerKilledWithIdleAgents(t *testing.T) { //nolint:tparallel // its kinds of switch come one after the other
-	besideOthers(t)
+func TestControllerKilledWithIdleAgents(t *testing.T) {
 	const kills = 5
 	withOwnStack(t, stack.Config{Softphones: true}, func(t *testing.T, c *customer) {
 		agents := []agent{c.login(t), c.loginOf(t, c.Bootstrap.Tenants[1])}
@@ -79,8 +78,7 @@ func TestControllerKilledWithIdleAgents(t *testing.T) { //nolint:tparallel // it
 }
 
 // An agent's softphone is theirs at every login: where it was before the logout nobody is dialed, and no callee answers for it.
-func TestLoginAgain(t *testing.T) { //nolint:tparallel // its kinds of switch come one after the other
-	besideOthers(t)
+func TestLoginAgain(t *testing.T) {
 	const logins = 3
 	withOwnStack(t, stack.Config{Softphones: true}, func(t *testing.T, c *customer) {
 		for range logins {

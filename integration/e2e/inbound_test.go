@@ -33,7 +33,7 @@ func TestInboundReachesTheVoiceAgent(t *testing.T) {
 		r := newReceiver(t, accept)
 		c.subscribe(t, r.URL, "call.started", "call.answered", "call.ended", "ai_session.*")
 		const from = "9877000000"
-		out := c.dialIn(t, from, c.Bootstrap.Tenants[0].Numbers[0])
+		out := c.dialIn(t, from, c.tenant.Numbers[0])
 		require.True(t, out.Answered, "%+v", out)
 		require.Equal(t, http.StatusOK, out.SIPStatus)
 		eventually(t, 15*time.Second, "the caller hears its echo", func() bool {
@@ -77,7 +77,7 @@ func TestInboundToABusyVoiceAgent(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		agent := c.voiceAgent(t, "/tone?hz=1000", map[string]any{"max_concurrent": 1})
 		st := c.open(t)
-		tenant := c.Bootstrap.Tenants[0].ID
+		tenant := c.tenant.ID
 		agentID := uuid.MustParse(agent)
 		swap := func(flow any) {
 			require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
@@ -94,9 +94,9 @@ func TestInboundToABusyVoiceAgent(t *testing.T) {
 		defer func() {
 			swap(flow)
 			c.do(t, http.StatusOK, http.MethodPost, "/api/v1/voice-agents/default",
-				map[string]any{"voice_agent_id": c.Bootstrap.Tenants[0].VoiceAgentID}, nil)
+				map[string]any{"voice_agent_id": c.tenant.VoiceAgentID}, nil)
 		}()
-		number := c.Bootstrap.Tenants[0].Numbers[0]
+		number := c.tenant.Numbers[0]
 		first := c.dialIn(t, "9877000002", number)
 		require.True(t, first.Answered)
 		second := c.dialIn(t, "9877000003", number)

@@ -118,15 +118,14 @@ func newPairApart(t *testing.T, a *apart, override map[string]any) *pair {
 		t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 		p.hosts[node] = s
 	}
-	p.customer = newCustomer(t, p.hosts["host-1"])
-	p.st = p.second(t).open(t)
+	p.customer = seededCustomer(p.hosts["host-1"])
+	p.st = p.second().open(t)
 	return p
 }
 
 // second is the customer at the host that has the database.
-func (p *pair) second(t *testing.T) *customer {
-	t.Helper()
-	return newCustomer(t, p.hosts["host-2"])
+func (p *pair) second() *customer {
+	return seededCustomer(p.hosts["host-2"])
 }
 
 // count asks the database for a number.
@@ -147,7 +146,7 @@ const apartGrace = 15 * time.Second
 // told once. When it is back, the calls that still live on its switch are ended.
 func TestVanishedHost(t *testing.T) {
 	const stay, come, ceiling, perSecond = 8, 44, 14, 2
-	besideOthers(t)
+	t.Parallel()
 	a := newApart(t)
 	p := newPairApart(t, a, map[string]any{"dialing.poll": "1s", "node_grace": apartGrace.String()})
 	defer showLog(t)
@@ -155,7 +154,7 @@ func TestVanishedHost(t *testing.T) {
 		_, err := tx.Pgx().Exec(t.Context(), "UPDATE trunks SET cps = $1", perSecond)
 		return err
 	}))
-	first, second := p.phones(), p.second(t).phones()
+	first, second := p.phones(), p.second().phones()
 	require.NoError(t, p.hosts["host-2"].StopController())
 	campaign := p.campaign(t, p.voiceAgent(t, "/echo", nil), map[string]any{"max_concurrent": ceiling, "max_attempts": 2})
 	var numbers []string

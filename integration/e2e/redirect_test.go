@@ -6,16 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
-// overTrunk has a tenant's calls go to an address on loopback until restore is called.
-func (c *customer) overTrunk(t *testing.T, tenant uuid.UUID, port int) (restore func()) {
+// overTrunk has the tenant's calls go to an address on loopback until restore is called.
+func (c *customer) overTrunk(t *testing.T, port int) (restore func()) {
 	t.Helper()
-	st := c.open(t)
+	st, tenant := c.open(t), c.tenant.ID
 	var before int32
 	rows := storetest.Query[int32](t, st, tenant, "SELECT port FROM trunks WHERE is_active")
 	require.Len(t, rows, 1)
@@ -30,15 +29,13 @@ func (c *customer) overTrunk(t *testing.T, tenant uuid.UUID, port int) (restore 
 // A redirect of a callee's SIP server fails the call, and dials nobody: what it leads to was judged by no rule.
 func TestRedirectsDialNobody(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
-		other := c.Bootstrap.Tenants[1]
-		c.api = c.api.As(other.LiveKey)
 		h := newHostile(t)
-		defer c.overTrunk(t, other.ID, port(h.conn))()
+		defer c.overTrunk(t, port(h.conn))()
 		for i, status := range []int{300, 301, 302, 305} {
 			h.redirectsBy(status)
 			var placed id
 			c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/calls", map[string]any{
-				"to": "987630" + "00" + strconv.Itoa(i) + "0", "voice_agent_id": other.VoiceAgentID,
+				"to": "987630" + "00" + strconv.Itoa(i) + "0", "voice_agent_id": c.tenant.VoiceAgentID,
 			}, &placed)
 			call := c.endedCall(t, placed.ID)
 			require.Equal(t, "failed", call.Status, "%d", status)
@@ -52,16 +49,14 @@ func TestRedirectsDialNobody(t *testing.T) {
 // A REFER is refused whoever sends it, a callee or a carrier, with Replaces or without.
 func TestRefersDialNobody(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
-		other := c.Bootstrap.Tenants[1]
-		c.api = c.api.As(other.LiveKey)
 		for i, replaces := range []string{"", "?Replaces=nobody%40x%3Bto-tag%3Da%3Bfrom-tag%3Db"} {
 			t.Run("callee "+strconv.Itoa(i), func(t *testing.T) {
 				h := newHostile(t)
 				h.refersTo("<sip:+919876599999@" + h.victim() + replaces + ">")
-				defer c.overTrunk(t, other.ID, port(h.conn))()
+				defer c.overTrunk(t, port(h.conn))()
 				var placed id
 				c.do(t, http.StatusCreated, http.MethodPost, "/api/v1/calls", map[string]any{
-					"to": "987631000" + strconv.Itoa(i), "voice_agent_id": other.VoiceAgentID,
+					"to": "987631000" + strconv.Itoa(i), "voice_agent_id": c.tenant.VoiceAgentID,
 				}, &placed)
 				h.refusedRefer(t)
 				c.do(t, http.StatusOK, http.MethodPost, "/api/v1/calls/"+placed.ID+"/hangup", nil, nil)
@@ -72,7 +67,7 @@ func TestRefersDialNobody(t *testing.T) {
 			t.Run("carrier "+strconv.Itoa(i), func(t *testing.T) {
 				h := newHostile(t)
 				h.refersTo("<sip:+919876599999@" + h.victim() + replaces + ">")
-				h.place(t, c.Bootstrap.Switch.SIP, other.Numbers[0])
+				h.place(t, c.Bootstrap.Switch.SIP, c.tenant.Numbers[0])
 				h.refusedRefer(t)
 				callID, ok := c.inboundCall(t, "9877000099")
 				require.True(t, ok)

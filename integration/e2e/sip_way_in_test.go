@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
+	"github.com/ringmaster/ringmaster/integration/stack"
 )
 
 // invites counts those that came to the canary.
@@ -26,7 +27,7 @@ func (h *hostile) invites() (n int) {
 
 // A phone says in its REGISTER what the switch is to dial: it is dialed where the REGISTER came from, and by no number but its extension.
 func TestPhoneIsDialedWhereItRegistered(t *testing.T) {
-	onEachSwitch(t, func(t *testing.T, c *customer) {
+	withOwnStack(t, stack.Config{}, func(t *testing.T, c *customer) {
 		h := newHostileFor(t, net.IPv4(127, 0, 0, 9))
 		for name, tc := range map[string]struct {
 			contact, path string

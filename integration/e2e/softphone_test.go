@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/integration/stack"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -26,17 +28,14 @@ func (c *customer) accounts(t *testing.T) *acd.Accounts {
 	return acd.KeptAccounts(c.open(t), stack.SIPDomain)
 }
 
-// freshExtension gives a new agent of the first tenant with an extension that no other test has.
+// freshExtension gives a new agent of the tenant, with an extension that no other test has.
 func (c *customer) freshExtension(t *testing.T) (extension string, user uuid.UUID) {
 	t.Helper()
 	user, err := uuid.NewV7()
 	require.NoError(t, err)
-	require.NoError(t, c.open(t).InTenant(t.Context(), c.Bootstrap.Tenants[0].ID, func(tx *store.Tx) error {
-		return tx.Pgx().QueryRow(t.Context(), `INSERT INTO users (tenant_id, id, email, password_hash, role, extension)
-			SELECT $1, $2::uuid, $2::uuid::text || '@phones.test', 'none', 'agent', (coalesce(max(extension::bigint), 600000) + 1)::text
-			FROM users WHERE extension LIKE '6_____' RETURNING extension`,
-			c.Bootstrap.Tenants[0].ID, user).Scan(&extension)
-	}))
+	extension = strconv.FormatInt(600000+theSuite.extensions.Add(1), 10)
+	storetest.Exec(t, c.open(t), c.tenant.ID, `INSERT INTO users (tenant_id, id, email, password_hash, role, extension)
+		VALUES ($1, $2::uuid, $2::uuid::text || '@phones.test', 'none', 'agent', $3)`, c.tenant.ID, user, extension)
 	return extension, user
 }
 
@@ -154,9 +153,9 @@ func TestSoftphoneIsRefused(t *testing.T) {
 		old := accounts.Password(extension, 0)
 		require.True(t, c.softphone(t, simcarrier.AgentSpec{Extension: extension, Password: old}).Registered)
 		// What a login does: another epoch, and the switch forgets what it kept.
-		require.NoError(t, c.open(t).InTenant(t.Context(), c.Bootstrap.Tenants[0].ID, func(tx *store.Tx) error {
+		require.NoError(t, c.open(t).InTenant(t.Context(), c.tenant.ID, func(tx *store.Tx) error {
 			_, err := tx.Pgx().Exec(t.Context(), `INSERT INTO agents (tenant_id, id, status, node, last_status_at, sip_epoch)
-				VALUES ($1, $2, 'offline', 'dev', now(), 1)`, c.Bootstrap.Tenants[0].ID, user)
+				VALUES ($1, $2, 'offline', 'dev', now(), 1)`, c.tenant.ID, user)
 			return err
 		}))
 		out, err := conn.API(t.Context(), "xml_flush_cache id "+extension+" "+stack.SIPDomain)
@@ -172,7 +171,7 @@ func TestSoftphoneOfAnEndedSession(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		extension, user := c.freshExtension(t)
 		_, conn := c.watch(t)
-		tenant := c.Bootstrap.Tenants[0].ID
+		tenant := c.tenant.ID
 		exec := func(sql string, args ...any) {
 			require.NoError(t, c.open(t).InTenant(t.Context(), tenant, func(tx *store.Tx) error {
 				_, err := tx.Pgx().Exec(t.Context(), sql, args...)

@@ -31,8 +31,7 @@ func table() []row {
 }
 
 // Every row of the number table ends with the status, the hangup cause and the disposition that the table gives.
-func TestNumberTable(t *testing.T) { //nolint:tparallel // its kinds of switch come one after the other
-	besideOthers(t)
+func TestNumberTable(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		campaign := c.campaign(t, c.voiceAgent(t, "/echo?end_after=5s", nil), nil)
 		byLead := map[string]row{}
@@ -58,7 +57,7 @@ func TestForbiddenNumbersNeverRing(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		const registered, registered2, suppressed, open = "9872000090", "9872000099", "9872000001", "9872000002"
 		st := c.open(t)
-		tenant := c.Bootstrap.Tenants[0].ID
+		tenant := c.tenant.ID
 		phone, err := store.ParsePhone(suppressed)
 		require.NoError(t, err)
 		require.NoError(t, st.InTenant(t.Context(), tenant, func(tx *store.Tx) error {
@@ -119,13 +118,13 @@ func (c *customer) open(t *testing.T) *store.Store {
 	return st
 }
 
-// atRest asserts that no unit is held and no row is open.
+// atRest asserts that the tenant holds no unit and has no open row.
 func (c *customer) atRest(t *testing.T) {
 	t.Helper()
 	st := c.open(t)
 	count := func(query string) int {
 		var n int
-		require.NoError(t, st.InSystem(t.Context(), func(tx *store.Tx) error {
+		require.NoError(t, st.InTenant(t.Context(), c.tenant.ID, func(tx *store.Tx) error {
 			return tx.Pgx().QueryRow(t.Context(), query).Scan(&n)
 		}))
 		return n

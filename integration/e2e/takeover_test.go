@@ -41,7 +41,7 @@ func newPair(t *testing.T, override map[string]any) *pair {
 		t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 		p.hosts[node] = s
 	}
-	p.customer = newCustomer(t, p.hosts[one])
+	p.customer = seededCustomer(p.hosts[one])
 	p.st = p.open(t)
 	return p
 }
@@ -84,7 +84,7 @@ func (p *pair) leadsLeft(t *testing.T, campaign string) (left int) {
 // the other way round; no number is dialed twice, and no lead is forgotten: those that the dead one was calling have their
 // calls' true ends after its restart.
 func TestControllerTakesOver(t *testing.T) {
-	besideOthers(t)
+	t.Parallel()
 	const leads, perSecond = 150, 10
 	p := newPair(t, nil)
 	defer showLog(t)
@@ -144,7 +144,7 @@ func (p *pair) latest(t *testing.T) (node string) {
 // A controller that drains, and one whose switch is gone, leave their campaign to the other one within 5 s, though they live on: the
 // first with the calls that it waits for.
 func TestControllerYields(t *testing.T) {
-	besideOthers(t)
+	t.Parallel()
 	const leads, perSecond = 300, 5
 	p := newPair(t, map[string]any{"drain.hangup_calls": false, "drain.timeout": "12s"})
 	defer showLog(t)

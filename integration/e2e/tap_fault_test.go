@@ -28,13 +28,13 @@ func TestMonitorDiesWithTheController(t *testing.T) {
 		monitor := c.live(t, listener, "/tone?hz=700&delay=0s")
 		c.monitor(t, http.StatusOK, monitor, "monitor_start", target)
 		eventually(t, 20*time.Second, "the switch lists the leg", func() bool {
-			taps, channels := c.tapLegs(t)
+			taps, channels := c.tapLegs(t, target, monitor)
 			return taps == 1 && channels == 5
 		})
 		require.NoError(t, c.KillController())
 		require.NoError(t, c.StartController(t.Context()))
 		eventually(t, 20*time.Second, "the calls are back, and no leg eavesdrops", func() bool {
-			taps, channels := c.tapLegs(t)
+			taps, channels := c.tapLegs(t, target, monitor)
 			return taps == 0 && channels == 4
 		})
 		eventually(t, 20*time.Second, "both sessions are resumed", func() bool {
@@ -53,7 +53,7 @@ func TestMonitorDiesWithTheController(t *testing.T) {
 			c.endedCall(t, id)
 		}
 		eventually(t, 20*time.Second, "no channel is left", func() bool {
-			_, channels := c.tapLegs(t)
+			_, channels := c.tapLegs(t, target, monitor)
 			return channels == 0
 		})
 		c.atRest(t)

@@ -39,8 +39,8 @@ func (c *customer) monitor(t *testing.T, status int, callID, verb, target string
 	return c.control(t, status, callID, map[string]any{"event": verb, "target_call_id": target})
 }
 
-// tapLegs counts the switch's legs that eavesdrop, and all channels.
-func (c *customer) tapLegs(t *testing.T) (taps, channels int) {
+// tapLegs counts the legs of calls that eavesdrop, and all their channels.
+func (c *customer) tapLegs(t *testing.T, calls ...string) (taps, channels int) {
 	t.Helper()
 	conn, err := esl.Dial(t.Context(), c.Bootstrap.Switch.ESL, c.SwitchPassword(), esl.Options{})
 	require.NoError(t, err)
@@ -55,12 +55,15 @@ func (c *customer) tapLegs(t *testing.T) (taps, channels int) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(text), &list), "%s", text)
 	for _, row := range list.Rows {
-		role, err := conn.API(t.Context(), "uuid_getvar "+row.UUID+" rm_role")
-		if err == nil && role == "tap" {
+		if of, err := conn.API(t.Context(), "uuid_getvar "+row.UUID+" rm_call_id"); err != nil || !slices.Contains(calls, of) {
+			continue // of another test, or gone
+		}
+		channels++
+		if role, err := conn.API(t.Context(), "uuid_getvar "+row.UUID+" rm_role"); err == nil && role == "tap" {
 			taps++
 		}
 	}
-	return taps, len(list.Rows)
+	return taps, channels
 }
 
 // levels are how loud each frequency was that a connection heard.
@@ -80,7 +83,6 @@ func TestMonitorHearsAnotherCall(t *testing.T) {
 		r := newReceiver(t, accept)
 		c.subscribe(t, r.URL, "ai_session.conference_changed")
 		const callee, listener = "9876600000", "9876600001"
-		_, before := c.tapLegs(t)
 		target := c.live(t, callee, "/tone?hz=1000&delay=0s")
 		monitor := c.live(t, listener, "/tone?hz=700&delay=0s")
 		// Of a few forks the best counts: the others may have been disturbed by this machine.
@@ -91,7 +93,7 @@ func TestMonitorHearsAnotherCall(t *testing.T) {
 			if disturbed != "" {
 				t.Logf("fork %d: %s", forks, disturbed)
 				require.Less(t, forks, 6, disturbed)
-				c.stopListening(t, monitor, target, before)
+				c.stopListening(t, monitor, target)
 			}
 		}
 		// A repeated start is no fault; a stranger's call can't be found.
@@ -100,15 +102,15 @@ func TestMonitorHearsAnotherCall(t *testing.T) {
 		c.control(t, http.StatusBadRequest, monitor, map[string]any{"event": "monitor_start"})
 		problem := c.monitor(t, http.StatusForbidden, target, "monitor_stop", monitor)
 		require.Equal(t, "no_relationship", problem["code"])
-		c.stopListening(t, monitor, target, before)
+		c.stopListening(t, monitor, target)
 
 		c.listenToPerson(t, monitor, target)
 		c.hangUp(t, "+91"+callee)
 		c.endedCall(t, target)
 		eventually(t, 20*time.Second, "the fork has ended with its call", func() bool {
-			taps, channels := c.tapLegs(t)
+			taps, channels := c.tapLegs(t, target, monitor)
 			heard, _ := c.monitorSession(t, monitor, target)
-			return taps == 0 && channels == before+2 && !heard.Live
+			return taps == 0 && channels == 2 && !heard.Live
 		})
 		problem = c.monitor(t, http.StatusConflict, monitor, "monitor_start", target)
 		require.Equal(t, "InvalidCallState", problem["code"])
@@ -134,7 +136,7 @@ func (c *customer) listen(t *testing.T, monitor, target, callee string) (disturb
 	t.Logf("levels at the monitor: %v", levels(heard))
 	require.Empty(t, onsets(heard.Heard, 700), "the monitor's own tone is not in what it hears")
 	eventually(t, 20*time.Second, "the switch lists the leg", func() bool {
-		taps, _ := c.tapLegs(t)
+		taps, _ := c.tapLegs(t, target)
 		return taps == 1
 	})
 	report, _ := c.report(t, "+91"+callee)
@@ -158,14 +160,14 @@ func interrupted(report simcarrier.Report, since time.Time) bool {
 }
 
 // stopListening ends the fork, twice, which is no fault.
-func (c *customer) stopListening(t *testing.T, monitor, target string, before int) {
+func (c *customer) stopListening(t *testing.T, monitor, target string) {
 	t.Helper()
 	c.monitor(t, http.StatusOK, monitor, "monitor_stop", target)
 	c.monitor(t, http.StatusOK, monitor, "monitor_stop", target)
 	eventually(t, 20*time.Second, "the leg is gone", func() bool {
-		taps, channels := c.tapLegs(t)
+		taps, channels := c.tapLegs(t, target, monitor)
 		heard, _ := c.monitorSession(t, monitor, target)
-		return taps == 0 && channels == before+4 && !heard.Live
+		return taps == 0 && channels == 4 && !heard.Live
 	})
 }
 
@@ -227,7 +229,6 @@ func after(moments []time.Time, since time.Time) (n int) {
 func TestMonitorInTwoChannels(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		const callee, left, right = "9876700000", "9876700001", "9876700002"
-		_, before := c.tapLegs(t)
 		target := c.live(t, callee, "/tone?hz=1000&delay=0s")
 		stereo := map[string]any{"audio_format": map[string]any{"encoding": "pcm_s16le", "channels": 2}}
 		listen := func(number, path string, want, other float64) string {
@@ -246,7 +247,7 @@ func TestMonitorInTwoChannels(t *testing.T) {
 		first := listen(left, "/silent?hears=0", callerHz, agentHz)
 		second := listen(right, "/silent?hears=1", agentHz, callerHz)
 		eventually(t, 20*time.Second, "the switch lists the legs", func() bool {
-			taps, _ := c.tapLegs(t)
+			taps, _ := c.tapLegs(t, target, first, second)
 			return taps == 4
 		})
 		// The calls that listen end, one by a hang-up: so do their forks, and the target goes on.
@@ -255,8 +256,8 @@ func TestMonitorInTwoChannels(t *testing.T) {
 		c.control(t, http.StatusOK, second, map[string]any{"event": "hangup"})
 		c.endedCall(t, second)
 		eventually(t, 20*time.Second, "the legs are gone", func() bool {
-			taps, channels := c.tapLegs(t)
-			return taps == 0 && channels == before+2
+			taps, channels := c.tapLegs(t, target, first, second)
+			return taps == 0 && channels == 2
 		})
 		report, _ := c.report(t, "+91"+callee)
 		require.True(t, report.HearsNow)
@@ -286,7 +287,6 @@ func (c *customer) silent(t *testing.T, number, path string, extra map[string]an
 func TestMonitorByCommandFrame(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, c *customer) {
 		const callee, listener = "9876800000", "9876800001"
-		_, before := c.tapLegs(t)
 		target := c.live(t, callee, "/tone?hz=1000&delay=0s")
 		script := `[{"after":"500ms","send":{"type":"command","id":"m1","data":{"event":"monitor_start","target_call_id":"` + target + `"}}}]`
 		monitor := c.live(t, listener, "/tone?hz=700&delay=0s&script="+url.QueryEscape(script))
@@ -303,8 +303,8 @@ func TestMonitorByCommandFrame(t *testing.T) {
 			c.endedCall(t, id)
 		}
 		eventually(t, 20*time.Second, "no channel is left", func() bool {
-			_, channels := c.tapLegs(t)
-			return channels == before
+			_, channels := c.tapLegs(t, target, monitor)
+			return channels == 0
 		})
 		c.atRest(t)
 	})

@@ -73,6 +73,20 @@ func (s *Stack) seed(ctx context.Context) error {
 	return s.saveBootstrap()
 }
 
+// NewTenant adds a tenant that has all that the seeded ones have, with a name, a number and extensions of its own. Safe for concurrent use.
+func (s *Stack) NewTenant(ctx context.Context) (Tenant, error) {
+	st, err := store.Open(ctx, store.Config{URL: s.Bootstrap.DatabaseURL, MasterKey: s.MasterKey, MaxConns: 1, Logger: s.cfg.Logger})
+	if err != nil {
+		return Tenant{}, err
+	}
+	defer st.Close()
+	n := s.added.Add(1)
+	return s.seedTenant(ctx, st, tenantSeed{
+		name: fmt.Sprintf("tenant%d", n), number: fmt.Sprintf("918100%04d", n),
+		agentExtension: fmt.Sprintf("50%03d1", n), superviseExt: fmt.Sprintf("50%03d9", n),
+	})
+}
+
 func (s *Stack) seedTenant(ctx context.Context, st *store.Store, seed tenantSeed) (Tenant, error) {
 	accounts := account.New(st)
 	t, err := accounts.CreateTenant(ctx, seed.name, store.PrivacyStandard)

@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringmaster/ringmaster/integration/freeswitch"
@@ -88,6 +89,7 @@ type Stack struct {
 	configFile string
 	settings   map[string]any // the controller's configuration, by dotted keys
 	ports      *portBlock     // nil before the first is needed
+	added      atomic.Int64   // tenants behind the seeded ones
 }
 
 // limits of starting and ending a part.
