@@ -19,10 +19,10 @@ const (
 )
 
 // apiFunc runs an API command.
-type apiFunc func(sw *Switch, arg string) string
+type apiFunc func(sw *commands, arg string) string
 
 // api runs one command line and returns what the switch prints.
-func (sw *Switch) api(line string) string {
+func (sw *commands) api(line string) string {
 	name, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
 	f := apiCommand(strings.ToLower(name))
 	if f == nil {
@@ -38,46 +38,46 @@ func apiCommand(name string) apiFunc {
 	}
 	switch name {
 	case "status":
-		return (*Switch).apiStatus
+		return (*commands).apiStatus
 	case "version":
-		return func(*Switch, string) string { return "FreeSWITCH Version " + switchVersion + " (64bit)\n" }
+		return func(*commands, string) string { return "FreeSWITCH Version " + switchVersion + " (64bit)\n" }
 	case "show":
-		return (*Switch).apiShow
+		return (*commands).apiShow
 	case "originate":
-		return (*Switch).apiOriginate
+		return (*commands).apiOriginate
 	case "hupall":
-		return (*Switch).apiHupAll
+		return (*commands).apiHupAll
 	case "sched_hangup":
-		return (*Switch).apiSchedHangup
+		return (*commands).apiSchedHangup
 	case "create_uuid":
-		return func(*Switch, string) string { return uuid.NewString() }
+		return func(*commands, string) string { return uuid.NewString() }
 	case "module_exists":
-		return func(_ *Switch, arg string) string { return strconv.FormatBool(slices.Contains(modules(), arg)) }
+		return func(_ *commands, arg string) string { return strconv.FormatBool(slices.Contains(modules(), arg)) }
 	case "global_getvar":
-		return func(sw *Switch, arg string) string { return sw.globals[arg] }
+		return func(sw *commands, arg string) string { return sw.globals[arg] }
 	case "hostname", "switchname":
-		return func(sw *Switch, _ string) string { return sw.hostname }
+		return func(sw *commands, _ string) string { return sw.hostname }
 	case "uptime":
-		return func(sw *Switch, _ string) string { return strconv.Itoa(int(time.Since(sw.started).Seconds())) }
+		return func(sw *commands, _ string) string { return strconv.Itoa(int(time.Since(sw.started).Seconds())) }
 	case "strepoch":
-		return func(*Switch, string) string { return strconv.FormatInt(time.Now().Unix(), 10) }
+		return func(*commands, string) string { return strconv.FormatInt(time.Now().Unix(), 10) }
 	case "echo":
-		return func(_ *Switch, arg string) string { return arg }
+		return func(_ *commands, arg string) string { return arg }
 	case "sofia_contact":
-		return (*Switch).apiSofiaContact
+		return (*commands).apiSofiaContact
 	case "sofia":
-		return (*Switch).apiSofia
+		return (*commands).apiSofia
 	case "xml_flush_cache":
-		return (*Switch).apiFlushCache
+		return (*commands).apiFlushCache
 	case "fsctl":
-		return func(_ *Switch, arg string) string {
+		return func(_ *commands, arg string) string {
 			if arg != "sync_clock_when_idle" {
 				return "-ERR Invalid command\n"
 			}
 			return "+OK clock will synchronize when there are no more calls\n" // its clock is the host's
 		}
 	case "reloadxml":
-		return func(*Switch, string) string { return "+OK [Success]\n" }
+		return func(*commands, string) string { return "+OK [Success]\n" }
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func upTime(d time.Duration) string {
 		s/31536000, s/86400%365, s/3600%24, s/60%60, s%60, d.Milliseconds()%1000, d.Microseconds()%1000)
 }
 
-func (sw *Switch) apiStatus(string) string {
+func (sw *commands) apiStatus(string) string {
 	live, peak := sw.Live(), sw.peak.Load()
 	return fmt.Sprintf("UP %s\nFreeSWITCH (Version %s 64bit) is ready\n%d session(s) since startup\n"+
 		"%d session(s) - peak %d, last 5min %d \n0 session(s) per Sec out of max %d, peak 0, last 5min 0 \n"+
@@ -134,8 +134,8 @@ func (ch *channel) row() map[string]string {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	first := ch.profile
-	if n := len(ch.history); n > 0 {
-		first = ch.history[n-1]
+	if n := len(ch.way.history); n > 0 {
+		first = ch.way.history[n-1]
 	}
 	p := ch.profile
 	r := map[string]string{
@@ -159,7 +159,7 @@ func (ch *channel) row() map[string]string {
 }
 
 // apiShow is `show channels [as json]`, `show channels count` and `show calls …` of the same channels.
-func (sw *Switch) apiShow(arg string) string {
+func (sw *commands) apiShow(arg string) string {
 	words := strings.Fields(arg)
 	if slices.Equal(words, []string{"modules", "as", "json"}) {
 		return showModules()
@@ -225,7 +225,7 @@ func showJSON(channels []*channel) string {
 }
 
 // apiHupAll is `hupall [cause] [variable value]`.
-func (sw *Switch) apiHupAll(arg string) string {
+func (sw *commands) apiHupAll(arg string) string {
 	args := splitArgs(arg)
 	c := causeManagerRequest
 	if len(args) > 0 {
@@ -244,7 +244,7 @@ func (sw *Switch) apiHupAll(arg string) string {
 }
 
 // apiSchedHangup is `sched_hangup [+]time uuid [cause]`.
-func (sw *Switch) apiSchedHangup(arg string) string {
+func (sw *commands) apiSchedHangup(arg string) string {
 	args := splitArgs(arg)
 	if len(args) < 2 {
 		return "-USAGE: [+]<time> <uuid> [<cause>]\n"
@@ -253,6 +253,6 @@ func (sw *Switch) apiSchedHangup(arg string) string {
 	if ch == nil {
 		return noChannel
 	}
-	ch.schedHangup(append([]string{args[0]}, args[2:]...))
+	ch.app.schedHangup(append([]string{args[0]}, args[2:]...))
 	return "+OK\n"
 }

@@ -9,7 +9,7 @@ import (
 func uuidCommand(name string) apiFunc {
 	switch name {
 	case "uuid_exists":
-		return func(sw *Switch, arg string) string {
+		return func(sw *commands, arg string) string {
 			if sw.channel(arg) == nil {
 				return "false"
 			}
@@ -21,11 +21,11 @@ func uuidCommand(name string) apiFunc {
 			return "+OK\n"
 		})
 	case "uuid_park":
-		return onChannel("<uuid>", func(ch *channel, _ []string) string { ch.parkNow(); return "+OK\n" })
+		return onChannel("<uuid>", func(ch *channel, _ []string) string { ch.bridge.parkNow(); return "+OK\n" })
 	case "uuid_transfer":
-		return (*Switch).uuidTransfer
+		return (*commands).uuidTransfer
 	case "uuid_bridge":
-		return (*Switch).uuidBridgeCommand
+		return (*commands).uuidBridgeCommand
 	case "uuid_dump":
 		return onChannel("<uuid> [format]", uuidDump)
 	case "uuid_getvar":
@@ -54,37 +54,37 @@ func uuidCommand(name string) apiFunc {
 func uuidMediaCommand(name string) apiFunc {
 	switch name {
 	case "uuid_broadcast":
-		return (*Switch).uuidBroadcast
+		return (*commands).uuidBroadcast
 	case "uuid_break":
 		return onChannel("<uuid> [all]", func(ch *channel, args []string) string {
 			ch.mu.Lock()
 			defer ch.mu.Unlock()
 			if argAt(args, 1) == "all" {
-				ch.queue = nil
+				ch.control.queue = nil
 			}
 			ch.breaks++
 			ch.notify()
 			return "+OK\n"
 		})
 	case "uuid_record":
-		return (*Switch).uuidRecord
+		return (*commands).uuidRecord
 	case "uuid_displace":
 		return onChannel("<uuid> [start|stop] <path> [<limit>] [mux]", uuidDisplace)
 	case "uuid_audio":
 		return onChannel("<uuid> [start [read|write] [mute|level <level>]|stop]", uuidAudio)
 	case "uuid_media":
-		return (*Switch).mediaCommand
+		return (*commands).mediaCommand
 	case "uuid_media_reneg":
-		return (*Switch).renegCommand
+		return (*commands).renegCommand
 	case "uuid_hold":
-		return (*Switch).uuidHold
+		return (*commands).uuidHold
 	}
 	return nil
 }
 
 // onChannel wraps a command whose first argument is a channel.
 func onChannel(usage string, f func(ch *channel, args []string) string) apiFunc {
-	return func(sw *Switch, arg string) string {
+	return func(sw *commands, arg string) string {
 		args := splitArgs(arg)
 		if len(args) == 0 {
 			return "-USAGE: " + usage + "\n"
@@ -97,7 +97,7 @@ func onChannel(usage string, f func(ch *channel, args []string) string) apiFunc 
 	}
 }
 
-func (sw *Switch) uuidTransfer(arg string) string {
+func (sw *commands) uuidTransfer(arg string) string {
 	args := splitArgs(arg)
 	if len(args) < 2 {
 		return "-USAGE: <uuid> [-bleg|-both] <dest-exten> [<dialplan>] [<context>]\n"
@@ -112,11 +112,11 @@ func (sw *Switch) uuidTransfer(arg string) string {
 		if len(args) < 2 {
 			return "-USAGE: <uuid> [-bleg|-both] <dest-exten> [<dialplan>] [<context>]\n"
 		}
-		other := ch.bridged()
+		other := ch.bridge.bridged()
 		both := args[0] == "-both"
 		args = args[1:]
 		if other != nil {
-			other.transfer(args[0], argAt(args, 1), argAt(args, 2))
+			other.way.transfer(args[0], argAt(args, 1), argAt(args, 2))
 		} else if !both {
 			return "-ERR No such channel!\n"
 		}
@@ -124,11 +124,11 @@ func (sw *Switch) uuidTransfer(arg string) string {
 			return "+OK\n"
 		}
 	}
-	ch.transfer(args[0], argAt(args, 1), argAt(args, 2))
+	ch.way.transfer(args[0], argAt(args, 1), argAt(args, 2))
 	return "+OK\n"
 }
 
-func (sw *Switch) uuidBridgeCommand(arg string) string {
+func (sw *commands) uuidBridgeCommand(arg string) string {
 	args := splitArgs(arg)
 	if len(args) != 2 {
 		return "-USAGE: <uuid> <other_uuid>\n"
@@ -142,7 +142,7 @@ func (sw *Switch) uuidBridgeCommand(arg string) string {
 
 func uuidDump(ch *channel, args []string) string {
 	e := ch.sw.newEvent("CHANNEL_DATA")
-	ch.describe(e, true)
+	ch.events.describe(e, true)
 	if strings.EqualFold(argAt(args, 1), "json") {
 		return string(e.json())
 	}
@@ -150,7 +150,7 @@ func uuidDump(ch *channel, args []string) string {
 }
 
 // setVarCommand is `uuid_setvar <uuid> <name> [<value>]`; the value goes to the end of the line.
-func setVarCommand(sw *Switch, arg string) string {
+func setVarCommand(sw *commands, arg string) string {
 	id, rest, _ := strings.Cut(arg, " ")
 	name, value, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	if id == "" || name == "" {
@@ -165,7 +165,7 @@ func setVarCommand(sw *Switch, arg string) string {
 }
 
 // setVarsCommand is `uuid_setvar_multi <uuid> a=1;b=2`, 64 at most.
-func setVarsCommand(sw *Switch, arg string) string {
+func setVarsCommand(sw *commands, arg string) string {
 	id, rest, _ := strings.Cut(arg, " ")
 	if id == "" || rest == "" {
 		return "-USAGE: <uuid> <var>=<value>;<var>=<value>...\n"
@@ -187,7 +187,7 @@ func setVarsCommand(sw *Switch, arg string) string {
 }
 
 // uuidBroadcast is `uuid_broadcast <uuid> [app::]path [aleg|bleg|both|holdb]`.
-func (sw *Switch) uuidBroadcast(arg string) string {
+func (sw *commands) uuidBroadcast(arg string) string {
 	args := splitArgs(arg)
 	if len(args) < 2 {
 		return "-USAGE: <uuid> <path> [aleg|bleg|holdb|both]\n"
@@ -203,18 +203,18 @@ func (sw *Switch) uuidBroadcast(arg string) string {
 	legs := []*channel{ch}
 	switch argAt(args, 2) {
 	case "both":
-		legs = append(legs, ch.bridged())
+		legs = append(legs, ch.bridge.bridged())
 	case "bleg":
-		legs = []*channel{ch.bridged()}
+		legs = []*channel{ch.bridge.bridged()}
 	}
 	for _, l := range slices.DeleteFunc(legs, func(l *channel) bool { return l == nil }) {
-		l.post(message{command: "execute", app: app, arg: data})
+		l.control.post(message{command: "execute", app: app, arg: data})
 	}
 	return "+OK Message sent\n"
 }
 
 // uuidRecord is `uuid_record <uuid> start|stop|mask|unmask <path>`.
-func (sw *Switch) uuidRecord(arg string) string {
+func (sw *commands) uuidRecord(arg string) string {
 	args := splitArgs(arg)
 	if len(args) < 3 {
 		return "-USAGE: <uuid> [start|stop|mask|unmask] <path> [<limit>] [<recording_vars>]\n"
@@ -227,17 +227,17 @@ func (sw *Switch) uuidRecord(arg string) string {
 	var failure string
 	switch strings.ToLower(args[1]) {
 	case "start":
-		err := ch.startRecording(args[2])
+		err := ch.rec.startRecording(args[2])
 		if err != nil {
 			sw.log.Warn("recording not started", "channel", ch.uuid, "error", err)
 		}
 		ok, failure = err == nil, "-ERR Cannot record session!\n"
 	case "stop":
-		ok, failure = ch.stopRecording(args[2], "success-maxtime"), "-ERR Cannot stop record session!\n"
+		ok, failure = ch.rec.stopRecording(args[2], "success-maxtime"), "-ERR Cannot stop record session!\n"
 	case "mask":
-		ok, failure = ch.maskRecording(args[2], true), "-ERR Cannot mask recording session!\n"
+		ok, failure = ch.rec.maskRecording(args[2], true), "-ERR Cannot mask recording session!\n"
 	case "unmask":
-		ok, failure = ch.maskRecording(args[2], false), "-ERR Cannot unmask recording session!\n"
+		ok, failure = ch.rec.maskRecording(args[2], false), "-ERR Cannot unmask recording session!\n"
 	default:
 		return "-USAGE: <uuid> [start|stop|mask|unmask] <path> [<limit>] [<recording_vars>]\n"
 	}
@@ -277,7 +277,7 @@ func uuidAudio(ch *channel, args []string) string {
 
 // uuidHold is `uuid_hold [off|toggle] <uuid>`: a re-INVITE to the leg. An unknown channel is +OK too, a repetition -ERR
 // (switch_ivr.c).
-func (sw *Switch) uuidHold(arg string) string {
+func (sw *commands) uuidHold(arg string) string {
 	args := splitArgs(arg)
 	if len(args) == 0 {
 		return "-USAGE: [off|toggle] <uuid> [<display>]\n"

@@ -9,64 +9,64 @@ import (
 )
 
 // appFunc runs an application on its channel's goroutine and returns Application-Response.
-type appFunc func(ch *channel, arg string) string
+type appFunc func(ch *application, arg string) string
 
 // app finds an application.
 func app(name string) (appFunc, bool) {
-	none := func(f func(ch *channel, arg string)) appFunc {
-		return func(ch *channel, arg string) string { f(ch, arg); return "_none_" }
+	none := func(f func(ch *application, arg string)) appFunc {
+		return func(ch *application, arg string) string { f(ch, arg); return "_none_" }
 	}
 	switch strings.ToLower(name) {
 	case "answer":
-		return none(func(ch *channel, _ string) { ch.answer() }), true
+		return none(func(ch *application, _ string) { ch.app.answer() }), true
 	case "pre_answer":
-		return none(func(ch *channel, _ string) { ch.leg.preAnswer() }), true
+		return none(func(ch *application, _ string) { ch.leg.in.preAnswer() }), true
 	case "ring_ready":
-		return none(func(ch *channel, _ string) { ch.leg.ring() }), true
+		return none(func(ch *application, _ string) { ch.leg.in.ring() }), true
 	case "park":
-		return none(func(ch *channel, _ string) { ch.park() }), true
+		return none(func(ch *application, _ string) { ch.app.park() }), true
 	case "bridge":
-		return (*channel).bridgeApp, true
+		return (*application).bridgeApp, true
 	case "hangup":
-		return none(func(ch *channel, arg string) { ch.hangup(parseCause(arg)) }), true
+		return none(func(ch *application, arg string) { ch.hangup(parseCause(arg)) }), true
 	case "respond":
-		return none((*channel).respondApp), true
+		return none((*application).respondApp), true
 	case "start_dtmf", "stop_dtmf":
 		on := strings.EqualFold(name, "start_dtmf")
-		return none(func(ch *channel, _ string) { ch.listenForKeys(on) }), true
+		return none(func(ch *application, _ string) { ch.app.listenForKeys(on) }), true
 	case "break":
-		return none(func(ch *channel, _ string) { ch.breakOff() }), true
+		return none(func(ch *application, _ string) { ch.app.breakOff() }), true
 	case "playback", "endless_playback":
 		endless := strings.EqualFold(name, "endless_playback")
-		return func(ch *channel, arg string) string { return ch.playbackApp(arg, endless) }, true
+		return func(ch *application, arg string) string { return ch.app.playbackApp(arg, endless) }, true
 	case "set":
-		return none(func(ch *channel, arg string) { ch.setApp(arg, "") }), true
+		return none(func(ch *application, arg string) { ch.app.setApp(arg, "") }), true
 	case "export":
-		return none((*channel).exportApp), true
+		return none((*application).exportApp), true
 	case "unset":
-		return none(func(ch *channel, arg string) { ch.set(strings.TrimSpace(arg), "") }), true
+		return none(func(ch *application, arg string) { ch.set(strings.TrimSpace(arg), "") }), true
 	case "sleep":
-		return none((*channel).sleepApp), true
+		return none((*application).sleepApp), true
 	case "socket":
-		return none((*channel).socketApp), true
+		return none((*application).socketApp), true
 	case "transfer":
-		return none((*channel).transferApp), true
+		return none((*application).transferApp), true
 	case "record_session":
-		return none((*channel).recordSessionApp), true
+		return none((*application).recordSessionApp), true
 	case "stop_record_session":
-		return none(func(ch *channel, arg string) { ch.stopRecording(arg, "success-maxtime") }), true
+		return none(func(ch *application, arg string) { ch.rec.stopRecording(arg, "success-maxtime") }), true
 	case "echo":
-		return none((*channel).echoApp), true
+		return none((*application).echoApp), true
 	case "eavesdrop":
-		return none((*channel).eavesdropApp), true
+		return none((*application).eavesdropApp), true
 	case "native_eavesdrop":
-		return none((*channel).nativeEavesdropApp), true
+		return none((*application).nativeEavesdropApp), true
 	case "send_dtmf":
-		return none((*channel).sendDTMFApp), true
+		return none((*application).sendDTMFApp), true
 	case "sched_hangup":
-		return none(func(ch *channel, arg string) { ch.schedHangup(splitArgs(arg)) }), true
+		return none(func(ch *application, arg string) { ch.app.schedHangup(splitArgs(arg)) }), true
 	case "log", "info":
-		return none(func(*channel, string) {}), true
+		return none(func(*application, string) {}), true
 	}
 	return nil, false
 }
@@ -81,7 +81,7 @@ func splitAppArg(s string) (name, arg string) {
 }
 
 // handle runs a controller's message on the channel's goroutine.
-func (ch *channel) handle(m message) {
+func (ch *application) handle(m message) {
 	switch m.command {
 	case "hangup":
 		ch.hangup(parseCause(m.cause))
@@ -99,7 +99,7 @@ func (ch *channel) handle(m message) {
 
 // execute runs one application between its two events. Without CHANNEL_EXECUTE_COMPLETE: an unknown application, which also
 // hangs up (false).
-func (ch *channel) execute(name, arg, eventUUID string, lock bool) bool {
+func (ch *application) execute(name, arg, eventUUID string, lock bool) bool {
 	fn, ok := app(name)
 	if !ok {
 		ch.sw.log.Warn("invalid application", "app", name, "channel", ch.uuid)
@@ -124,7 +124,7 @@ func (ch *channel) execute(name, arg, eventUUID string, lock bool) bool {
 		about = append(about, header{"Application-Data", arg})
 	}
 	id := header{"Application-UUID", eventUUID}
-	ch.emit("CHANNEL_EXECUTE", append(append([]header{}, about...), id)...)
+	ch.events.emit("CHANNEL_EXECUTE", append(append([]header{}, about...), id)...)
 	response := fn(ch, arg)
 	ch.mu.Lock()
 	if lock {
@@ -132,12 +132,12 @@ func (ch *channel) execute(name, arg, eventUUID string, lock bool) bool {
 	}
 	ch.depth--
 	ch.mu.Unlock()
-	ch.emit("CHANNEL_EXECUTE_COMPLETE", append(about, header{"Application-Response", response}, id)...)
+	ch.events.emit("CHANNEL_EXECUTE_COMPLETE", append(about, header{"Application-Response", response}, id)...)
 	return true
 }
 
 // expand replaces ${name} by the channel's variables.
-func (ch *channel) expand(s string) string {
+func (ch *application) expand(s string) string {
 	var b strings.Builder
 	for {
 		before, rest, ok := strings.Cut(s, "${")
@@ -161,34 +161,34 @@ func (ch *channel) expand(s string) string {
 }
 
 // park waits for a controller's messages, a transfer or the end. Nothing is sent to the far end.
-func (ch *channel) park() {
-	ch.emit("CHANNEL_PARK")
+func (ch *application) park() {
+	ch.events.emit("CHANNEL_PARK")
 	for ch.pause(nil, 0) == endBreak {
 		continue
 	}
-	ch.emit("CHANNEL_UNPARK")
+	ch.events.emit("CHANNEL_UNPARK")
 }
 
 // answer accepts a call that came in.
-func (ch *channel) answer() {
+func (ch *application) answer() {
 	if ch.isAnswered() || !ch.up() {
 		return
 	}
-	ch.leg.answer()
+	ch.leg.in.answer()
 }
 
-func (ch *channel) respondApp(arg string) {
+func (ch *application) respondApp(arg string) {
 	code, _, _ := strings.Cut(strings.TrimSpace(arg), " ")
 	status, err := strconv.Atoi(code)
 	if err != nil || status < 300 || status > 699 {
 		ch.hangup(parseCause(arg))
 		return
 	}
-	ch.leg.refuseWith(status)
+	ch.leg.in.refuseWith(status)
 	ch.hangup(causeOfStatus(status))
 }
 
-func (ch *channel) setApp(arg, prefix string) {
+func (ch *application) setApp(arg, prefix string) {
 	name, value, ok := strings.Cut(arg, "=")
 	if !ok {
 		name, value, _ = strings.Cut(arg, ",")
@@ -200,7 +200,7 @@ func (ch *channel) setApp(arg, prefix string) {
 }
 
 // exportApp sets a variable that legs bridged to later get too; nolocal: keeps it off this one.
-func (ch *channel) exportApp(arg string) {
+func (ch *application) exportApp(arg string) {
 	name, value, _ := strings.Cut(arg, "=")
 	name = strings.TrimSpace(name)
 	exported := ch.get("export_vars")
@@ -211,7 +211,7 @@ func (ch *channel) exportApp(arg string) {
 	ch.set(name, value)
 }
 
-func (ch *channel) sleepApp(arg string) {
+func (ch *application) sleepApp(arg string) {
 	ms, err := strconv.Atoi(strings.TrimSpace(arg))
 	if err != nil || ms <= 0 {
 		return
@@ -219,14 +219,14 @@ func (ch *channel) sleepApp(arg string) {
 	ch.pause(nil, time.Duration(ms)*time.Millisecond)
 }
 
-func (ch *channel) transferApp(arg string) {
+func (ch *application) transferApp(arg string) {
 	args := splitArgs(arg)
 	if len(args) == 0 {
 		return
 	}
 	if args[0] == "-both" || args[0] == "-bleg" {
-		if other := ch.bridged(); other != nil && len(args) > 1 {
-			other.transfer(args[1], argAt(args, 2), argAt(args, 3))
+		if other := ch.bridge.bridged(); other != nil && len(args) > 1 {
+			other.way.transfer(args[1], argAt(args, 2), argAt(args, 3))
 		}
 		if args[0] == "-bleg" {
 			return
@@ -234,7 +234,7 @@ func (ch *channel) transferApp(arg string) {
 		args = args[1:]
 	}
 	if len(args) > 0 {
-		ch.transfer(args[0], argAt(args, 1), argAt(args, 2))
+		ch.way.transfer(args[0], argAt(args, 1), argAt(args, 2))
 	}
 }
 
@@ -246,14 +246,14 @@ func argAt(args []string, i int) string {
 	return ""
 }
 
-func (ch *channel) sendDTMFApp(arg string) {
+func (ch *application) sendDTMFApp(arg string) {
 	if ch.media != nil {
 		ch.leg.sendDigits(arg)
 	}
 }
 
 // schedHangup takes "+seconds [cause]" or an absolute epoch.
-func (ch *channel) schedHangup(args []string) {
+func (ch *application) schedHangup(args []string) {
 	if len(args) == 0 {
 		return
 	}

@@ -7,18 +7,18 @@ import (
 )
 
 // bridgeApp dials and joins the channel with whoever answers.
-func (ch *channel) bridgeApp(arg string) string {
+func (ch *application) bridgeApp(arg string) string {
 	if strings.TrimSpace(arg) == "" {
 		return "_none_"
 	}
 	before := ch.callStateNow()
-	ch.setCallState("RING_WAIT")
-	b, c := ch.sw.dial(dialPlan{url: arg, originator: ch, timeout: defaultDialTimeout})
+	ch.events.setCallState("RING_WAIT")
+	b, c := ch.sw.dial(dialPlan{url: arg, originator: ch.channel, timeout: defaultDialTimeout})
 	if ch.up() {
-		ch.setCallState(before)
+		ch.events.setCallState(before)
 	}
 	if b == nil {
-		ch.bridgeFailed(c)
+		ch.bridge.bridgeFailed(c)
 		return "_none_"
 	}
 	ch.setAll([]header{
@@ -27,7 +27,7 @@ func (ch *channel) bridgeApp(arg string) string {
 		{"originate_causes", b.uuid + ";NONE"},
 		{"originated_legs", b.uuid + ";Outbound Call;" + b.profileNow().destination},
 	})
-	ch.bridgeWith(b)
+	ch.bridge.bridgeWith(b)
 	return "_none_"
 }
 
@@ -43,7 +43,7 @@ func (ch *channel) profileNow() *callerProfile {
 	return ch.profile.snapshot()
 }
 
-func (ch *channel) bridged() *channel {
+func (ch *bridging) bridged() *channel {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.partner
@@ -51,7 +51,7 @@ func (ch *channel) bridged() *channel {
 
 // bridgeFailed notes why nobody could be reached and hangs up with that cause, unless continue_on_fail says otherwise
 // (switch_channel.c, switch_channel_handle_cause).
-func (ch *channel) bridgeFailed(c cause) {
+func (ch *bridging) bridgeFailed(c cause) {
 	ch.setAll([]header{
 		{"originate_disposition", string(c)},
 		{"DIALSTATUS", dialStatusName(c)},
@@ -92,12 +92,12 @@ func dialStatusName(c cause) string {
 }
 
 // bridgeWith joins the channel (the A leg, whose goroutine this is) and b until one of them ends or leaves.
-func (ch *channel) bridgeWith(b *channel) {
+func (ch *bridging) bridgeWith(b *channel) {
 	ch.join(b)
 	brokenOff := ch.awaitBridgeEnd(b)
 	ch.part(b)
-	b.afterBridgeB()
-	ch.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(ch, b), nil)
+	b.bridge.afterBridgeB()
+	ch.events.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(ch.channel, b), nil)
 	if !brokenOff {
 		ch.afterBridgeA(b)
 	}
@@ -108,28 +108,28 @@ func bridgeIDs(a, b *channel) []header {
 }
 
 // join ties two legs together and tells so.
-func (ch *channel) join(b *channel) {
+func (ch *bridging) join(b *channel) {
 	b.setState(csExchangeMedia)
 	if b.isAnswered() {
-		ch.answer()
+		ch.app.answer()
 	} else if !ch.isAnswered() {
-		ch.leg.preAnswer()
+		ch.leg.in.preAnswer()
 	}
 	now := time.Now()
 	ap, bp := ch.profileNow(), b.profileNow()
 	tie := func(c, other *channel, op *callerProfile, role string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.partner = other
+		c.bridge.partner = other
 		c.profile.times.bridged = now
 		if role == "originator" {
-			c.otherType = "originatee"
+			c.bridge.otherType = "originatee"
 			c.profile.originatee = append([]*callerProfile{op}, c.profile.originatee...)
 			if c.profile.calleeNum == "" || c.outbound {
 				c.profile.calleeName, c.profile.calleeNum = op.destination, op.destination
 			}
 		} else {
-			c.otherType = "originator"
+			c.bridge.otherType = "originator"
 			c.profile.originator = []*callerProfile{op}
 			c.vars.set("call_uuid", other.uuid)
 		}
@@ -138,42 +138,42 @@ func (ch *channel) join(b *channel) {
 		c.vars.set("last_bridge_to", other.uuid)
 		c.notify()
 	}
-	tie(ch, b, bp, "originator")
-	tie(b, ch, ap, "originatee")
-	ch.emitWith("CHANNEL_BRIDGE", bridgeIDs(ch, b), nil)
-	for _, pair := range [][2]*channel{{ch, b}, {b, ch}} {
+	tie(ch.channel, b, bp, "originator")
+	tie(b, ch.channel, ap, "originatee")
+	ch.events.emitWith("CHANNEL_BRIDGE", bridgeIDs(ch.channel, b), nil)
+	for _, pair := range [][2]*channel{{ch.channel, b}, {b, ch.channel}} {
 		pair[0].setAll([]header{{"bridge_channel", pair[1].name}, {"bridge_uuid", pair[1].uuid}})
 	}
-	ch.retrainRecordings()
-	b.retrainRecordings()
+	ch.rec.retrainRecordings()
+	b.rec.retrainRecordings()
 	bridgeMedia(ch.media, b.media)
 }
 
 // awaitBridgeEnd returns when the bridge is over; true when it was broken off to do something else with the channel.
-func (ch *channel) awaitBridgeEnd(b *channel) bool {
-	watch := newMediaWatch(ch, b)
+func (ch *bridging) awaitBridgeEnd(b *channel) bool {
+	watch := newMediaWatch(ch.channel, b)
 	defer watch.stop()
 	for {
 		changedA, changedB := ch.watch(), b.watch()
 		ch.mu.Lock()
-		ready, left := ch.readyLocked(), ch.transferring
+		ready, left := ch.readyLocked(), ch.way.transferring
 		ch.mu.Unlock()
 		if !ready {
 			return left
 		}
 		b.mu.Lock()
 		stays := b.state == csExchangeMedia && b.hangupCause == causeNone
-		bAnswered := b.signalled.answer
+		bAnswered := b.events.signalled.answer
 		b.mu.Unlock()
 		if !stays {
 			return false
 		}
 		if bAnswered && !ch.isAnswered() {
-			ch.answer()
+			ch.app.answer()
 			continue
 		}
-		if m, ok := ch.nextMessage(); ok {
-			ch.handle(m)
+		if m, ok := ch.control.nextMessage(); ok {
+			ch.app.handle(m)
 			continue
 		}
 		select {
@@ -201,7 +201,7 @@ type mediaWatch struct {
 func newMediaWatch(legs ...*channel) *mediaWatch {
 	w := &mediaWatch{since: time.Now()}
 	for _, l := range legs {
-		if limit := l.mediaLimit(); limit > 0 && l.media != nil {
+		if limit := l.bypass.mediaLimit(); limit > 0 && l.media != nil {
 			w.legs = append(w.legs, l)
 			w.limits = append(w.limits, limit)
 		}
@@ -237,15 +237,15 @@ func (w *mediaWatch) check() {
 }
 
 // part unties two legs.
-func (ch *channel) part(b *channel) {
+func (ch *bridging) part(b *channel) {
 	unbridgeMedia(ch.media, b.media)
-	ch.retrainRecordings()
-	b.retrainRecordings()
+	ch.rec.retrainRecordings()
+	b.rec.retrainRecordings()
 	ac, bc := ch.causeNow(), b.causeNow()
 	untie := func(c *channel, role string, other cause) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.partner = nil
+		c.bridge.partner = nil
 		c.vars.set("bridge_to", "")
 		c.vars.set("signal_bond", "")
 		c.vars.set("last_bridge_role", role)
@@ -256,7 +256,7 @@ func (ch *channel) part(b *channel) {
 		}
 		c.notify()
 	}
-	untie(ch, "originator", bc)
+	untie(ch.channel, "originator", bc)
 	untie(b, "originatee", ac)
 }
 
@@ -267,7 +267,7 @@ func (ch *channel) causeNow() cause {
 }
 
 // afterBridgeB is what becomes of the B leg when the A leg ends or leaves.
-func (ch *channel) afterBridgeB() {
+func (ch *bridging) afterBridgeB() {
 	ch.mu.Lock()
 	stays := ch.state == csExchangeMedia && ch.hangupCause == causeNone && !ch.bypass.redirected
 	answered := ch.answered
@@ -289,7 +289,7 @@ func (ch *channel) afterBridgeB() {
 
 // afterBridgeA is what becomes of the A leg: park_after_bridge, then transfer_after_bridge, then hangup_after_bridge
 // (switch_ivr_bridge.c). A transfer is noted even on a channel that is down, where it leaves a new caller profile.
-func (ch *channel) afterBridgeA(b *channel) {
+func (ch *bridging) afterBridgeA(b *channel) {
 	c := b.causeNow()
 	if c == causeNone {
 		c = causeNormalClearing
@@ -305,21 +305,21 @@ func (ch *channel) afterBridgeA(b *channel) {
 }
 
 // parkNow takes the channel out of its extension into a park.
-func (ch *channel) parkNow() {
+func (ch *bridging) parkNow() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.state < csHangup && ch.hangupCause == causeNone {
-		ch.transferring, ch.led = true, true
+		ch.way.transferring, ch.way.led = true, true
 		ch.state = csPark
 		ch.notify()
 	}
 }
 
 // transferAfterBridge takes "extension:dialplan:context", once.
-func (ch *channel) transferAfterBridge() {
+func (ch *bridging) transferAfterBridge() {
 	parts := strings.SplitN(ch.get("transfer_after_bridge"), ":", 3)
 	ch.set("transfer_after_bridge", "")
-	ch.transfer(parts[0], argAt(parts, 1), argAt(parts, 2))
+	ch.way.transfer(parts[0], argAt(parts, 1), argAt(parts, 2))
 }
 
 // uuidBridge joins two channels that exist, taking each out of what it does. The A leg's goroutine runs the bridge.
@@ -328,37 +328,37 @@ func (sw *Switch) uuidBridge(a, b *channel) bool {
 		return false
 	}
 	b.mu.Lock()
-	b.transferring, b.led = true, true
+	b.way.transferring, b.way.led = true, true
 	b.state = csConsumeMedia
 	b.notify()
 	b.mu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.transferring, a.led = true, true
-	a.wanted = b
+	a.way.transferring, a.way.led = true, true
+	a.bridge.wanted = b
 	a.state = csSoftExecute
 	a.notify()
 	return true
 }
 
 // runSoftExecute is the A leg of uuid_bridge. After the bridge the channel's extension goes on.
-func (ch *channel) runSoftExecute() {
+func (ch *bridging) runSoftExecute() {
 	ch.mu.Lock()
 	b, left := ch.wanted, ch.state != csSoftExecute
 	ch.wanted = nil
 	if !left {
-		ch.transferring = false // by a second uuid_bridge: whom it names counts
+		ch.way.transferring = false // by a second uuid_bridge: whom it names counts
 	}
 	ch.mu.Unlock()
 	if left {
 		return
 	}
-	if b == nil || !b.settled(csConsumeMedia) {
+	if b == nil || !b.bridge.settled(csConsumeMedia) {
 		ch.hangup(causeOutOfOrder)
 		return
 	}
-	ch.emit("CHANNEL_EXECUTE", header{"Application", "uuid_bridge"}, header{"Application-Data", b.uuid})
-	b.emit("CHANNEL_EXECUTE", header{"Application", "uuid_bridge"}, header{"Application-Data", ch.uuid})
+	ch.events.emit("CHANNEL_EXECUTE", header{"Application", "uuid_bridge"}, header{"Application-Data", b.uuid})
+	b.events.emit("CHANNEL_EXECUTE", header{"Application", "uuid_bridge"}, header{"Application-Data", ch.uuid})
 	ch.bridgeWith(b)
 	ch.moveOn(csSoftExecute, csExecute)
 }
@@ -367,7 +367,7 @@ func (ch *channel) runSoftExecute() {
 const settleLimit = 5 * time.Second
 
 // settled waits until the channel's goroutine is in a state.
-func (ch *channel) settled(s chanState) bool {
+func (ch *bridging) settled(s chanState) bool {
 	timeout := time.NewTimer(settleLimit)
 	defer timeout.Stop()
 	for {

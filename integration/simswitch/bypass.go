@@ -21,55 +21,38 @@ const (
 	causeBlindTransfer cause = "BLIND_TRANSFER"
 )
 
-// bypassState is a channel's part in a bypass. It is guarded by the channel's mu.
-type bypassState struct {
-	// partner is the other hibernating leg; origin is the leg that bridged.
-	partner *channel
-	origin  bool
-	past    bool // what was offered to the far end last is the partner's address
-	trans   bool // a command changes the way of the media
-	// redirected: the leg is about to leave its bridge for a park, and that the other one left first changes nothing (CF_REDIRECT).
-	redirected bool
-	acks       int // re-INVITEs that were accepted
-	// since is when the audio left the switch.
-	since time.Time
-	// limit is the media_timeout in force (see adoptLimit), adopted that there is one.
-	limit   time.Duration
-	adopted bool
-}
-
 // adoptLimit takes the leg's media_timeout (milliseconds). A switch reads the variable when it opens the leg's audio, and at each
 // re-INVITE that is answered while it has the audio or gets it back; in between a new value means nothing.
-func (ch *channel) adoptLimit() {
+func (ch *bypassing) adoptLimit() {
 	ms, err := strconv.Atoi(ch.get("media_timeout"))
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.bypass.adopted = true
+	ch.adopted = true
 	if err == nil && ms > 0 { // 0 changes nothing either
-		ch.bypass.limit = time.Duration(ms) * time.Millisecond
+		ch.limit = time.Duration(ms) * time.Millisecond
 	}
 }
 
 // mediaLimit is the media_timeout in force, 0 for none.
-func (ch *channel) mediaLimit() time.Duration {
+func (ch *bypassing) mediaLimit() time.Duration {
 	ch.mu.Lock()
-	adopted := ch.bypass.adopted
+	adopted := ch.adopted
 	ch.mu.Unlock()
 	if !adopted {
 		ch.adoptLimit()
 	}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.bypass.limit
+	return ch.limit
 }
 
 // readTooEarly ends a leg that has been past the switch for longer than its media_timeout. FreeSWITCH reads a leg on the way back
 // when its re-INVITE has any reply, and only the handling of the 200 sets the clock anew: the read comes first now and then on a busy
 // machine, and always here.
-func (ch *channel) readTooEarly() {
+func (ch *bypassing) readTooEarly() {
 	limit := ch.mediaLimit()
 	ch.mu.Lock()
-	since := ch.bypass.since
+	since := ch.since
 	ch.mu.Unlock()
 	if limit > 0 && ch.media.silentFor(since, time.Now()) > limit {
 		ch.hangup(causeMediaTimeout)
@@ -77,7 +60,7 @@ func (ch *channel) readTooEarly() {
 }
 
 // mediaCommand is `uuid_media [off] <uuid>`.
-func (sw *Switch) mediaCommand(arg string) string {
+func (sw *commands) mediaCommand(arg string) string {
 	args := splitArgs(arg)
 	off := argAt(args, 0) == "off"
 	id := argAt(args, 0)
@@ -88,18 +71,18 @@ func (sw *Switch) mediaCommand(arg string) string {
 		return "-USAGE: [off] <uuid>\n"
 	}
 	ch := sw.channel(id)
-	if ch == nil || !ch.beginTrans() {
+	if ch == nil || !ch.bypass.beginTrans() {
 		return operationNo
 	}
-	defer ch.endTrans()
+	defer ch.bypass.endTrans()
 	if off {
-		return ch.mediaOff()
+		return ch.bypass.mediaOff()
 	}
-	return ch.mediaOn()
+	return ch.bypass.mediaOn()
 }
 
 // renegCommand is `uuid_media_reneg <uuid>`: the last offer once more. Its reply does not wait for the answer.
-func (sw *Switch) renegCommand(arg string) string {
+func (sw *commands) renegCommand(arg string) string {
 	ch := sw.channel(argAt(splitArgs(arg), 0))
 	if ch == nil {
 		return "-ERR Operation Failed\n"
@@ -108,45 +91,45 @@ func (sw *Switch) renegCommand(arg string) string {
 	return operationOK
 }
 
-func (ch *channel) beginTrans() bool {
+func (ch *bypassing) beginTrans() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.bypass.trans {
+	if ch.trans {
 		return false
 	}
-	ch.bypass.trans = true
+	ch.trans = true
 	return true
 }
 
-func (ch *channel) endTrans() {
+func (ch *bypassing) endTrans() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.bypass.trans = false
+	ch.trans = false
 }
 
-func (ch *channel) bypassed() (partner *channel, past bool) {
+func (ch *bypassing) bypassed() (partner *channel, past bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.bypass.partner, ch.bypass.past
+	return ch.partner, ch.past
 }
 
 // mediaOff leads the audio of two bridged legs past the switch.
-func (ch *channel) mediaOff() string {
-	b := ch.bridged()
+func (ch *bypassing) mediaOff() string {
+	b := ch.bridge.bridged()
 	if _, past := ch.bypassed(); past || b == nil {
 		return operationOK
 	}
-	a := ch
+	a := ch.channel
 	if !ch.bridgedFirst() {
-		a, b = b, ch
+		a, b = b, ch.channel
 	}
 	for _, leg := range []*channel{a, b} {
-		leg.redirect(true)
-		defer leg.redirect(false)
+		leg.bypass.redirect(true)
+		defer leg.bypass.redirect(false)
 	}
-	a.parkNow()
-	b.parkNow()
-	if !a.settled(csPark) || !b.settled(csPark) {
+	a.bridge.parkNow()
+	b.bridge.parkNow()
+	if !a.bridge.settled(csPark) || !b.bridge.settled(csPark) {
 		if !a.up() || !b.up() {
 			ch.sw.signalBridge(a, b) // which ends the one that is left
 		}
@@ -154,7 +137,7 @@ func (ch *channel) mediaOff() string {
 	}
 	done := make(chan struct{})
 	started := ch.sw.goFunc(func() { defer close(done); b.leg.offerMedia(a) })
-	a.offerAndWait(b)
+	a.bypass.offerAndWait(b)
 	if started {
 		<-done
 	}
@@ -162,23 +145,23 @@ func (ch *channel) mediaOff() string {
 	return operationOK
 }
 
-func (ch *channel) redirect(on bool) {
+func (ch *bypassing) redirect(on bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.bypass.redirected = on
+	ch.redirected = on
 }
 
 // bridgedFirst says that the channel is the one whose goroutine ran the bridge.
-func (ch *channel) bridgedFirst() bool {
+func (ch *bypassing) bridgedFirst() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return ch.otherType == "originatee"
+	return ch.bridge.otherType == "originatee"
 }
 
 // offerAndWait sends a re-INVITE (the other leg's address, or our own) and waits for its acceptance, by it or a later one.
-func (ch *channel) offerAndWait(other *channel) {
+func (ch *bypassing) offerAndWait(other *channel) {
 	ch.mu.Lock()
-	before := ch.bypass.acks
+	before := ch.acks
 	ch.mu.Unlock()
 	ch.leg.offerMedia(other)
 	timeout := time.NewTimer(ackWait)
@@ -186,7 +169,7 @@ func (ch *channel) offerAndWait(other *channel) {
 	for {
 		changed := ch.watch()
 		ch.mu.Lock()
-		done := ch.bypass.acks != before || ch.hangupCause != causeNone
+		done := ch.acks != before || ch.hangupCause != causeNone
 		ch.mu.Unlock()
 		if done {
 			return
@@ -221,26 +204,26 @@ func (sw *Switch) signalBridge(a, b *channel) {
 			{"signal_bond", leg.other.uuid},
 			{"bridge_to", leg.other.uuid},
 		})
-		leg.ch.emit("CHANNEL_EXECUTE", header{"Application", "signal_bridge"}, header{"Application-Data", leg.other.uuid})
+		leg.ch.events.emit("CHANNEL_EXECUTE", header{"Application", "signal_bridge"}, header{"Application-Data", leg.other.uuid})
 		leg.ch.mu.Lock()
 		leg.ch.bypass.partner, leg.ch.bypass.origin, leg.ch.bypass.past = leg.other, leg.origin, true
 		leg.ch.bypass.since = time.Now()
-		leg.ch.transferring = true
+		leg.ch.way.transferring = true
 		leg.ch.state = csHibernate
 		leg.ch.notify()
 		leg.ch.mu.Unlock()
 	}
-	if b.settled(csHibernate) && a.settled(csHibernate) {
-		a.emitWith("CHANNEL_BRIDGE", bridgeIDs(a, b), nil)
+	if b.bridge.settled(csHibernate) && a.bridge.settled(csHibernate) {
+		a.events.emitWith("CHANNEL_BRIDGE", bridgeIDs(a, b), nil)
 	}
 }
 
 // release takes a leg out of its bypass; it reports the partner, nil when somebody was faster.
-func (ch *channel) release() *channel {
+func (ch *bypassing) release() *channel {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	other := ch.bypass.partner
-	ch.bypass.partner, ch.bypass.past = nil, false
+	other := ch.partner
+	ch.partner, ch.past = nil, false
 	for _, name := range []string{"signal_bridge_to", "signal_bond", "bridge_to"} {
 		ch.vars.set(name, "")
 	}
@@ -248,31 +231,31 @@ func (ch *channel) release() *channel {
 }
 
 // mediaOn takes the audio back: each leg is offered our own address, and both are bridged.
-func (ch *channel) mediaOn() string {
+func (ch *bypassing) mediaOn() string {
 	other, past := ch.bypassed()
 	if other == nil || !past {
 		return operationNo
 	}
-	for _, leg := range []*channel{ch, other} {
-		leg.readTooEarly()
-		leg.offerAndWait(nil)
+	for _, leg := range []*channel{ch.channel, other} {
+		leg.bypass.readTooEarly()
+		leg.bypass.offerAndWait(nil)
 	}
 	if !ch.up() || !other.up() {
 		return operationOK // the leg that stays, still bound, learns of it by itself (see runHibernate)
 	}
 	ch.mu.Lock()
-	origin := ch.bypass.origin
+	origin := ch.origin
 	ch.mu.Unlock()
-	if ch.release() == nil || other.release() == nil {
+	if ch.release() == nil || other.bypass.release() == nil {
 		return operationOK // one of them left meanwhile
 	}
-	a, b := ch, other
+	a, b := ch.channel, other
 	if !origin {
-		a, b = other, ch
+		a, b = other, ch.channel
 	}
-	a.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(a, b), nil)
+	a.events.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(a, b), nil)
 	if ch.sw.uuidBridge(a, b) {
-		a.awaitBridge(b, time.Second)
+		a.bypass.awaitBridge(b, time.Second)
 		return operationOK
 	}
 	a.hangup(causeOutOfOrder) // one is down since, and nothing binds the other any more
@@ -280,12 +263,12 @@ func (ch *channel) mediaOn() string {
 	return operationOK
 }
 
-func (ch *channel) awaitBridge(b *channel, d time.Duration) {
+func (ch *bypassing) awaitBridge(b *channel, d time.Duration) {
 	timeout := time.NewTimer(d)
 	defer timeout.Stop()
-	for ch.bridged() != b && ch.up() {
+	for ch.bridge.bridged() != b && ch.up() {
 		changed := ch.watch()
-		if ch.bridged() == b {
+		if ch.bridge.bridged() == b {
 			return
 		}
 		select {
@@ -297,9 +280,9 @@ func (ch *channel) awaitBridge(b *channel, d time.Duration) {
 }
 
 // runHibernate waits while the audio goes past the switch. A controller's messages wait as well.
-func (ch *channel) runHibernate() {
+func (ch *bypassing) runHibernate() {
 	ch.mu.Lock()
-	other, origin := ch.bypass.partner, ch.bypass.origin
+	other, origin := ch.partner, ch.origin
 	ch.mu.Unlock()
 	if other == nil {
 		ch.idle(csHibernate) // it was released, and its next state is on its way
@@ -308,12 +291,12 @@ func (ch *channel) runHibernate() {
 	for {
 		changed, theirs := ch.watch(), other.watch()
 		ch.mu.Lock()
-		cause, state, bound := ch.hangupCause, ch.state, ch.bypass.partner != nil
+		cause, state, bound := ch.hangupCause, ch.state, ch.partner != nil
 		ch.mu.Unlock()
 		switch {
 		case cause != causeNone:
 			if origin && ch.release() != nil {
-				ch.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(ch, other), nil)
+				ch.events.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(ch.channel, other), nil)
 				other.hangup(cause)
 			}
 			return
@@ -337,7 +320,7 @@ func (ch *channel) runHibernate() {
 }
 
 // partnerGone is what becomes of a leg whose partner has ended: its media comes back first.
-func (ch *channel) partnerGone(other *channel, origin bool) {
+func (ch *bypassing) partnerGone(other *channel, origin bool) {
 	if ch.release() == nil {
 		return
 	}
@@ -346,13 +329,13 @@ func (ch *channel) partnerGone(other *channel, origin bool) {
 		ch.hangup(c)
 		return
 	}
-	ch.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(ch, other), nil)
+	ch.events.emitWith("CHANNEL_UNBRIDGE", bridgeIDs(ch.channel, other), nil)
 	ch.leg.offerMedia(nil)
 	switch {
 	case isTrue(ch.get("park_after_bridge")):
-		ch.parkNow()
+		ch.bridge.parkNow()
 	case ch.get("transfer_after_bridge") != "":
-		ch.transferAfterBridge()
+		ch.bridge.transferAfterBridge()
 	default:
 		ch.hangup(c)
 	}
@@ -409,7 +392,7 @@ func (l *sipLeg) offerAgain() {
 		}
 		l.ch.set("sip_cseq", strconv.Itoa(int(cseq)))
 		if ip == l.prof.sw.cfg.RTPIP && port == l.ch.media.port() {
-			l.ch.adoptLimit()
+			l.ch.bypass.adoptLimit()
 		}
 		l.ch.mu.Lock()
 		l.ch.bypass.acks++

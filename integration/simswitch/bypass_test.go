@@ -23,7 +23,7 @@ func TestMediaTimeoutOnTheWayBack(t *testing.T) {
 			if prepared {
 				setLimit("60000")
 				require.Equal(t, operationOK, b.esl.api("uuid_media_reneg "+leg))
-				require.Eventually(t, func() bool { return b.sw.channel(leg).mediaLimit() == time.Minute }, 20*time.Second, 10*time.Millisecond)
+				require.Eventually(t, func() bool { return b.sw.channel(leg).bypass.mediaLimit() == time.Minute }, 20*time.Second, 10*time.Millisecond)
 			}
 			require.Equal(t, operationOK, b.esl.api("uuid_media off "+id))
 			silence := func(on bool) {
@@ -45,7 +45,7 @@ func TestMediaTimeoutOnTheWayBack(t *testing.T) {
 			silence(false)
 			require.Equal(t, operationOK, b.esl.api("uuid_media "+id))
 			require.Equal(t, leg, b.other(id))
-			require.Equal(t, limit, ch.mediaLimit())
+			require.Equal(t, limit, ch.bypass.mediaLimit())
 			m.hears(425)
 		})
 	}

@@ -35,7 +35,7 @@ func array(items [][]byte) []byte {
 
 // writeCDR writes the leg's call record as mod_json_cdr does: in place, with URL-encoded variables. A failure loses the record,
 // not the call.
-func (ch *channel) writeCDR() {
+func (ch *ending) writeCDR() {
 	dir := ch.sw.cfg.CDRDir
 	if dir == "" {
 		return
@@ -49,7 +49,7 @@ func (ch *channel) writeCDR() {
 }
 
 // cdr is the record (switch_ivr_generate_json_cdr). The caller holds mu.
-func (ch *channel) cdr() []byte {
+func (ch *ending) cdr() []byte {
 	var o, data object
 	o.str("core-uuid", ch.sw.coreUUID)
 	o.str("switchname", ch.sw.hostname)
@@ -65,10 +65,10 @@ func (ch *channel) cdr() []byte {
 		vars.str(v.name, urlEncode(v.value))
 	}
 	o.raw("variables", vars.bytes())
-	if len(ch.appLog) > 0 {
+	if len(ch.app.appLog) > 0 {
 		var log object
 		var apps [][]byte
-		for _, a := range ch.appLog {
+		for _, a := range ch.app.appLog {
 			var app object
 			app.str("app_name", a.app)
 			app.str("app_data", a.data)
@@ -79,14 +79,14 @@ func (ch *channel) cdr() []byte {
 		o.raw("app_log", log.bytes())
 	}
 	flows := [][]byte{profileRecord(ch.profile)}
-	for _, p := range ch.history {
+	for _, p := range ch.way.history {
 		flows = append(flows, profileRecord(p))
 	}
 	o.raw("callflow", array(flows))
 	return o.bytes()
 }
 
-func (ch *channel) callStats() []byte {
+func (ch *ending) callStats() []byte {
 	var stats, audio, in, out object
 	if ch.media == nil {
 		return stats.bytes()

@@ -72,7 +72,8 @@ type message struct {
 }
 
 // channel is one leg. Its own goroutine (run) walks through its states and runs its applications; others change it under mu
-// and wake it. One lock is taken after the other, never two, with one exception: emitMu spans building and firing an event.
+// and wake it. One lock is taken after the other, never two, with one exception: reporting's emitMu spans building and firing an event.
+// What it can do is in its parts (parts.go).
 type channel struct {
 	sw        *Switch
 	uuid      string
@@ -83,39 +84,29 @@ type channel struct {
 	media     *mediaPort
 	gone      chan struct{} // closed when the channel is destroyed
 
-	emitMu sync.Mutex // one event of this channel at a time, so that they leave in the order of their facts
+	app     application
+	bridge  bridging
+	bypass  bypassing
+	events  reporting
+	rec     recording
+	way     routing
+	control controlling
+	end     ending
 
-	mu           sync.Mutex // guards all below
-	changed      chan struct{}
-	vars         variables
-	profile      *callerProfile
-	history      []*callerProfile // older profiles, newest first
-	state        chanState
-	running      chanState // what the channel's goroutine is in: Channel-State
-	callState    string
-	answered     bool
-	early        bool
-	ringReady    bool
-	hitDialplan  bool
-	signalled    signals
-	hangupCause  cause
-	queue        []message
-	locked       int // depth of applications that run with event-lock
-	depth        int // depth of nested applications
-	transferring bool
-	// led: a command has taken it somewhere; the originate that dialed it, which may be late, has no say any more.
-	led       bool
-	breaks    int // rises with each uuid_break
-	partner   *channel
-	wanted    *channel // whom uuid_bridge joins it with
-	otherType string
-	appLog    []appRecord
-	controls  []*eslConn // outbound sockets that control it
-	divert    bool
-	bypass    bypassState
-	held      bool
-	holdSince time.Time
-	timers    []*time.Timer
+	mu          sync.Mutex // guards all below, and the parts' fields
+	changed     chan struct{}
+	vars        variables
+	profile     *callerProfile
+	state       chanState
+	running     chanState // what the channel's goroutine is in: Channel-State
+	callState   string
+	answered    bool
+	early       bool
+	ringReady   bool
+	hangupCause cause
+	breaks      int // rises with each uuid_break
+	held        bool
+	holdSince   time.Time
 }
 
 // signals are facts whose events have been fired: who waits for them acts after the event.
@@ -132,6 +123,7 @@ func (sw *Switch) newChannel(id string, outbound bool) *channel {
 		sw: sw, uuid: id, outbound: outbound, gone: make(chan struct{}), changed: make(chan struct{}),
 		state: csNew, running: csNew, callState: "DOWN",
 	}
+	ch.assemble()
 	ch.set("direction", ch.direction())
 	if outbound {
 		ch.set("is_outbound", "true")
@@ -210,7 +202,7 @@ func (ch *channel) ready() bool {
 }
 
 func (ch *channel) readyLocked() bool {
-	return ch.hangupCause == causeNone && ch.state < csHangup && !ch.transferring
+	return ch.hangupCause == causeNone && ch.state < csHangup && !ch.way.transferring
 }
 
 func (ch *channel) isAnswered() bool {
@@ -241,7 +233,7 @@ func (ch *channel) moveOn(from, to chanState) {
 }
 
 // post queues a controller's message.
-func (ch *channel) post(m message) {
+func (ch *controlling) post(m message) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.queue = append(ch.queue, m)
@@ -252,10 +244,10 @@ func (ch *channel) post(m message) {
 const maxNesting = 32
 
 // nextMessage takes the oldest message that may run now.
-func (ch *channel) nextMessage() (message, bool) {
+func (ch *controlling) nextMessage() (message, bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if len(ch.queue) == 0 || ch.locked > 0 || ch.depth >= maxNesting || !ch.readyLocked() {
+	if len(ch.queue) == 0 || ch.app.locked > 0 || ch.app.depth >= maxNesting || !ch.readyLocked() {
 		return message{}, false
 	}
 	m := ch.queue[0]
@@ -302,8 +294,8 @@ func (ch *channel) pause(done <-chan struct{}, d time.Duration) waitEnd {
 			ch.mu.Unlock()
 			return endBreak
 		}
-		if m, ok := ch.nextMessage(); ok {
-			ch.handle(m)
+		if m, ok := ch.control.nextMessage(); ok {
+			ch.app.handle(m)
 			continue
 		}
 		select {
@@ -325,7 +317,7 @@ func (ch *channel) after(d time.Duration, f func()) {
 	if ch.state >= csHangup {
 		return
 	}
-	ch.timers = append(ch.timers, time.AfterFunc(d, func() { ch.sw.goFunc(f) }))
+	ch.end.timers = append(ch.end.timers, time.AfterFunc(d, func() { ch.sw.goFunc(f) }))
 }
 
 // readTimeout is how long a read without a timer waits for a packet (switch_rtp.c, rtp_common_read, poll_sec).
@@ -333,7 +325,7 @@ const readTimeout = 5 * time.Second
 
 // untimed tells whether the leg is read when a packet comes, and not by a timer.
 func (ch *channel) untimed() bool {
-	return ch.bridged() != nil && (ch.get("rtp_timer_name") == "none" || isTrue(ch.get("rtp_notimer_during_bridge")))
+	return ch.bridge.bridged() != nil && (ch.get("rtp_timer_name") == "none" || isTrue(ch.get("rtp_notimer_during_bridge")))
 }
 
 // onceRead runs f when the leg's thread looks at what its far end has signalled: at once by a timer, else with the next packet, or
@@ -348,14 +340,14 @@ func (ch *channel) onceRead(f func()) {
 }
 
 // transfer sends the channel to an extension. It works from any goroutine.
-func (ch *channel) transfer(ext, dialplan, context string) {
+func (ch *routing) transfer(ext, dialplan, context string) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.transferLocked(ext, dialplan, context)
 }
 
 // firstTransfer is the originate's, unless a command has taken the channel elsewhere since its answer.
-func (ch *channel) firstTransfer(ext, dialplan, context string) {
+func (ch *routing) firstTransfer(ext, dialplan, context string) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if !ch.led {
@@ -363,7 +355,7 @@ func (ch *channel) firstTransfer(ext, dialplan, context string) {
 	}
 }
 
-func (ch *channel) transferLocked(ext, dialplan, context string) {
+func (ch *routing) transferLocked(ext, dialplan, context string) {
 	if ch.state > csHangup {
 		return
 	}
@@ -376,7 +368,7 @@ func (ch *channel) transferLocked(ext, dialplan, context string) {
 }
 
 // replaceProfile puts a new caller profile before the old one. The caller holds mu.
-func (ch *channel) replaceProfile(ext, dialplan, context string, now time.Time) {
+func (ch *routing) replaceProfile(ext, dialplan, context string, now time.Time) {
 	if dialplan == "" {
 		dialplan = "XML"
 	}
@@ -401,7 +393,7 @@ func (ch *channel) replaceProfile(ext, dialplan, context string, now time.Time) 
 		p.cidName, p.cidNumber, p.calleeName, p.calleeNum = p.calleeNum, p.calleeNum, p.cidName, p.cidNumber
 	}
 	ch.hitDialplan = true
-	ch.otherType = ""
+	ch.bridge.otherType = ""
 }
 
 // run is the channel's goroutine: one function per state, until the channel is gone.
@@ -418,27 +410,27 @@ func (ch *channel) run() {
 			continue
 		}
 		ch.running = state
-		ch.transferring = false // a command that comes from here on takes it out of this state
+		ch.way.transferring = false // a command that comes from here on takes it out of this state
 		ch.notify()
 		ch.mu.Unlock()
 		if state >= csHangup {
-			ch.finish()
+			ch.end.finish()
 			return
 		}
-		ch.emit("CHANNEL_STATE")
+		ch.events.emit("CHANNEL_STATE")
 		switch state {
 		case csInit:
 			ch.runInit()
 		case csRouting:
-			ch.runRouting()
+			ch.way.runRouting()
 		case csSoftExecute:
-			ch.runSoftExecute()
+			ch.bridge.runSoftExecute()
 		case csExecute:
-			ch.runExecute()
+			ch.way.runExecute()
 		case csPark:
 			ch.runPark()
 		case csHibernate:
-			ch.runHibernate()
+			ch.bypass.runHibernate()
 		case csConsumeMedia, csExchangeMedia:
 			ch.idle(state)
 		case csNew, csHangup, csReporting, csDestroy:
@@ -449,14 +441,14 @@ func (ch *channel) run() {
 
 // runInit announces the leg and, when it goes out, sends its INVITE.
 func (ch *channel) runInit() {
-	ch.emit("CHANNEL_CREATE")
+	ch.events.emit("CHANNEL_CREATE")
 	if !ch.outbound {
-		ch.setCallState("RINGING")
+		ch.events.setCallState("RINGING")
 		ch.moveOn(csInit, csRouting)
 		return
 	}
-	ch.emit("CHANNEL_ORIGINATE")
-	ch.leg.sendInvite()
+	ch.events.emit("CHANNEL_ORIGINATE")
+	ch.leg.out.sendInvite()
 	ch.moveOn(csInit, csConsumeMedia)
 }
 
@@ -471,8 +463,8 @@ func (ch *channel) idle(state chanState) {
 		if !same {
 			return
 		}
-		if m, ok := ch.nextMessage(); ok {
-			ch.handle(m)
+		if m, ok := ch.control.nextMessage(); ok {
+			ch.app.handle(m)
 			continue
 		}
 		<-changed
@@ -481,7 +473,7 @@ func (ch *channel) idle(state chanState) {
 
 // runPark is uuid_park and park_after_bridge: the park application outside of any extension.
 func (ch *channel) runPark() {
-	ch.park()
+	ch.app.park()
 	ch.mu.Lock()
 	stuck := ch.state == csPark && ch.readyLocked()
 	ch.mu.Unlock()

@@ -19,22 +19,22 @@ func verbose(name string) bool {
 }
 
 // emit fires an event of this channel. Headers in first come before the channel's own, those in last after them.
-func (ch *channel) emit(name string, last ...header) { ch.emitWith(name, nil, last) }
+func (ch *reporting) emit(name string, last ...header) { ch.emitWith(name, nil, last) }
 
-func (ch *channel) emitWith(name string, first, last []header) {
+func (ch *reporting) emitWith(name string, first, last []header) {
 	ch.emitMu.Lock()
 	defer ch.emitMu.Unlock()
 	ch.fire(ch.build(name, first, last))
 }
 
 // fire hands an event to the listeners, or to the controlling socket alone when it diverts the channel's events.
-func (ch *channel) fire(e *event) {
+func (ch *reporting) fire(e *event) {
 	ch.sw.bus.fire(e)
 }
 
 // emitChange changes the channel and fires the event that tells so, then marks it signalled: who waits for the fact acts after
 // the event. change runs under mu and may refuse.
-func (ch *channel) emitChange(name string, change func() bool, done func()) bool {
+func (ch *reporting) emitChange(name string, change func() bool, done func()) bool {
 	ch.emitMu.Lock()
 	ch.mu.Lock()
 	if !change() {
@@ -53,7 +53,7 @@ func (ch *channel) emitChange(name string, change func() bool, done func()) bool
 }
 
 // build makes an event with the channel's data.
-func (ch *channel) build(name string, first, last []header) *event {
+func (ch *reporting) build(name string, first, last []header) *event {
 	e := ch.sw.newEvent(name)
 	e.headers = append(e.headers, first...)
 	ch.describe(e, verbose(name))
@@ -62,7 +62,7 @@ func (ch *channel) build(name string, first, last []header) *event {
 }
 
 // describe adds what FreeSWITCH's switch_channel_event_set_data adds.
-func (ch *channel) describe(e *event, withVars bool) {
+func (ch *reporting) describe(e *event, withVars bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	state := ch.state
@@ -80,7 +80,7 @@ func (ch *channel) describe(e *event, withVars bool) {
 	e.add("Unique-ID", ch.uuid)
 	e.add("Call-Direction", ch.direction())
 	e.add("Presence-Call-Direction", ch.direction())
-	e.add("Channel-HIT-Dialplan", strconv.FormatBool(ch.hitDialplan))
+	e.add("Channel-HIT-Dialplan", strconv.FormatBool(ch.way.hitDialplan))
 	callUUID, ok := ch.vars.get("call_uuid")
 	if !ok {
 		callUUID = ch.uuid
@@ -101,10 +101,10 @@ func (ch *channel) describe(e *event, withVars bool) {
 	if ch.profile != nil {
 		ch.profile.addTo(e, "Caller")
 		switch {
-		case ch.otherType == "originator" && len(ch.profile.originator) > 0:
+		case ch.bridge.otherType == "originator" && len(ch.profile.originator) > 0:
 			e.add("Other-Type", "originator")
 			ch.profile.originator[0].addTo(e, "Other-Leg")
-		case ch.otherType == "originatee" && len(ch.profile.originatee) > 0:
+		case ch.bridge.otherType == "originatee" && len(ch.profile.originatee) > 0:
 			e.add("Other-Type", "originatee")
 			ch.profile.originatee[0].addTo(e, "Other-Leg")
 		}
@@ -117,7 +117,7 @@ func (ch *channel) describe(e *event, withVars bool) {
 }
 
 // answerState is the Answer-State header. The caller holds mu.
-func (ch *channel) answerState() string {
+func (ch *reporting) answerState() string {
 	switch {
 	case ch.hangupCause != causeNone:
 		return "hangup"
@@ -131,7 +131,7 @@ func (ch *channel) answerState() string {
 }
 
 // setCallState moves Channel-Call-State and tells so.
-func (ch *channel) setCallState(s string) {
+func (ch *reporting) setCallState(s string) {
 	ch.emitMu.Lock()
 	defer ch.emitMu.Unlock()
 	ch.mu.Lock()
@@ -152,7 +152,7 @@ func (ch *channel) setCallState(s string) {
 }
 
 // markProgress tells that the far end rings.
-func (ch *channel) markProgress() {
+func (ch *reporting) markProgress() {
 	if ch.emitChange("CHANNEL_PROGRESS", func() bool {
 		if ch.ringReady || ch.answered {
 			return false
@@ -168,7 +168,7 @@ func (ch *channel) markProgress() {
 }
 
 // markEarly tells that early media flows.
-func (ch *channel) markEarly() {
+func (ch *reporting) markEarly() {
 	if ch.emitChange("CHANNEL_PROGRESS_MEDIA", func() bool {
 		if ch.early || ch.answered {
 			return false
@@ -184,7 +184,7 @@ func (ch *channel) markEarly() {
 }
 
 // markAnswered tells that the leg was answered.
-func (ch *channel) markAnswered() {
+func (ch *reporting) markAnswered() {
 	if ch.emitChange("CHANNEL_ANSWER", func() bool {
 		if ch.answered || ch.hangupCause != causeNone {
 			return false
@@ -197,7 +197,7 @@ func (ch *channel) markAnswered() {
 		ch.setCallState("ACTIVE")
 		if v := ch.get("execute_on_answer"); v != "" {
 			app, arg := splitAppArg(v)
-			ch.post(message{command: "execute", app: app, arg: arg})
+			ch.control.post(message{command: "execute", app: app, arg: arg})
 		}
 	}
 }

@@ -99,7 +99,7 @@ func inlineActions(destination string) []action {
 }
 
 // runRouting looks the destination up.
-func (ch *channel) runRouting() {
+func (ch *routing) runRouting() {
 	ch.mu.Lock()
 	p := ch.profile
 	ch.hitDialplan = true
@@ -108,7 +108,7 @@ func (ch *channel) runRouting() {
 	if strings.EqualFold(p.dialplan, "inline") {
 		run = &extensionRun{name: "inline", number: p.destination, actions: inlineActions(p.destination), current: -1}
 	} else {
-		run = ch.sw.route(ch, p)
+		run = ch.sw.route(ch.channel, p)
 	}
 	if run == nil || len(run.actions) == 0 {
 		ch.hangup(causeNoRoute)
@@ -123,7 +123,7 @@ func (ch *channel) runRouting() {
 }
 
 // runExecute runs the extension's applications in order; a channel that has none left hangs up (switch_core_state_machine.c).
-func (ch *channel) runExecute() {
+func (ch *routing) runExecute() {
 	ch.mu.Lock()
 	p := ch.profile
 	ch.mu.Unlock()
@@ -148,6 +148,6 @@ func (ch *channel) runExecute() {
 			return
 		}
 		a := p.extension.actions[next]
-		ch.execute(a.app, a.data, "", false)
+		ch.app.execute(a.app, a.data, "", false)
 	}
 }

@@ -201,7 +201,7 @@ func parseDirectory(text []byte, user, domain string) (*directoryUser, time.Dura
 }
 
 // apiFlushCache is `xml_flush_cache [id <user> <domain>]`.
-func (sw *Switch) apiFlushCache(arg string) string {
+func (sw *commands) apiFlushCache(arg string) string {
 	args := strings.Fields(arg)
 	n := 0
 	switch len(args) {

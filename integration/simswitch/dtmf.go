@@ -158,11 +158,11 @@ func infoDigit(contentType, body string) (digit byte, samples int, ok bool) {
 }
 
 // gotDigit tells of a digit that the far end pressed, and passes it on to the other leg of a bridge.
-func (ch *channel) gotDigit(digit byte, samples int, source string) {
+func (ch *reporting) gotDigit(digit byte, samples int, source string) {
 	ch.emitDigit(digit, samples, source)
-	ch.terminated(digit)
+	ch.app.terminated(digit)
 	ch.mu.Lock()
-	other := ch.partner
+	other := ch.bridge.partner
 	ch.mu.Unlock()
 	if other != nil && other.up() {
 		other.leg.sendDigits(string(digit) + "@" + strconv.Itoa(max(samples/8, 60)))
@@ -170,19 +170,19 @@ func (ch *channel) gotDigit(digit byte, samples int, source string) {
 }
 
 // emitDigit fires DTMF on the channel; a controller that diverts the channel's events gets it alone.
-func (ch *channel) emitDigit(digit byte, samples int, source string) {
+func (ch *reporting) emitDigit(digit byte, samples int, source string) {
 	about := []header{
 		{"DTMF-Digit", string(digit)}, {"DTMF-Duration", strconv.Itoa(samples)}, {"DTMF-Source", source},
 	}
 	ch.mu.Lock()
-	divert := ch.divert
+	divert := ch.control.divert
 	ch.mu.Unlock()
 	if !divert {
 		ch.emit("DTMF", about...)
 		return
 	}
 	e := ch.build("DTMF", nil, about)
-	for _, c := range ch.controllers() {
+	for _, c := range ch.control.controllers() {
 		c.offer(e)
 	}
 }

@@ -89,7 +89,7 @@ func (m *mediaPort) spied(pcm []int16, wrote bool) {
 // eavesdropApp listens to another channel until one of the two ends. The variables eavesdrop_bridge_aleg and
 // eavesdrop_bridge_bleg take one side away: what the channel says, what it hears. The spy is never heard: its DTMF controls
 // are not played here.
-func (ch *channel) eavesdropApp(arg string) {
+func (ch *application) eavesdropApp(arg string) {
 	s := &spy{reads: true, writes: true}
 	if v, set := ch.lookup("eavesdrop_bridge_aleg"); set {
 		s.reads = isTrue(v)
@@ -101,7 +101,7 @@ func (ch *channel) eavesdropApp(arg string) {
 }
 
 // nativeEavesdropApp takes one side as it comes: `<uuid> [read|write]`, what the channel says when neither is named.
-func (ch *channel) nativeEavesdropApp(arg string) {
+func (ch *application) nativeEavesdropApp(arg string) {
 	args := splitArgs(arg)
 	if len(args) == 0 {
 		return
@@ -111,9 +111,9 @@ func (ch *channel) nativeEavesdropApp(arg string) {
 }
 
 // listenTo runs until the target or the spy ends. A target that is not there, or is the spy itself, ends it at once.
-func (ch *channel) listenTo(uuid string, s *spy) {
+func (ch *application) listenTo(uuid string, s *spy) {
 	target := ch.sw.channel(uuid)
-	if target == nil || target == ch || target.media == nil || ch.media == nil || !target.up() {
+	if target == nil || target == ch.channel || target.media == nil || ch.media == nil || !target.up() {
 		ch.sw.log.Warn("nothing to eavesdrop on", "channel", ch.uuid, "target", uuid)
 		return
 	}
@@ -127,7 +127,7 @@ func (ch *channel) listenTo(uuid string, s *spy) {
 		defer target.media.mu.Unlock()
 		target.media.spies = slices.DeleteFunc(target.media.spies, func(other *spy) bool { return other == s })
 	}()
-	watch := newMediaWatch(ch)
+	watch := newMediaWatch(ch.channel)
 	defer watch.stop()
 	for ch.ready() && target.up() {
 		ended := target.watch()
@@ -144,12 +144,12 @@ func (ch *channel) listenTo(uuid string, s *spy) {
 }
 
 // pauseWhile is pause for something that a ticker looks at as well: endTimeout is its tick.
-func (ch *channel) pauseWhile(done <-chan struct{}, tick <-chan time.Time) waitEnd {
+func (ch *application) pauseWhile(done <-chan struct{}, tick <-chan time.Time) waitEnd {
 	changed := ch.watch()
 	if !ch.ready() {
 		return endStopped
 	}
-	if m, ok := ch.nextMessage(); ok {
+	if m, ok := ch.control.nextMessage(); ok {
 		ch.handle(m)
 		return endDone
 	}

@@ -102,7 +102,7 @@ func (c *eslConn) fullCommand(cmd command, verb, arg string) {
 // api runs a command in the listener's thread: events queue behind it.
 func (c *eslConn) api(line string) {
 	c.hold(true)
-	out := c.sw.api(line)
+	out := c.sw.commands.api(line)
 	if out == "" {
 		out = "-ERR no reply\n"
 	}
@@ -135,7 +135,7 @@ func (c *eslConn) bgapi(cmd command, line string) {
 	}
 	c.send("Content-Type: command/reply\nReply-Text: +OK Job-UUID: " + job + "\nJob-UUID: " + job + "\n\n")
 	c.sw.goFunc(func() {
-		out := c.sw.api(line)
+		out := c.sw.commands.api(line)
 		if out == "" {
 			out = "-ERR no reply\n"
 		}
@@ -333,7 +333,7 @@ func (c *eslConn) sendMsg(cmd command, id string) {
 	}
 	m.loops, _ = strconv.Atoi(cmd.get("loops"))
 	c.reply("+OK") // before the message can end the connection
-	ch.post(m)
+	ch.control.post(m)
 }
 
 func (c *eslConn) setLinger(arg string) {

@@ -11,7 +11,7 @@ import (
 
 // socketApp gives the channel to a controller: `host[:port][/path][|host…] [async] [full]`. When nobody listens, the dialplan
 // goes on at once; when the connection closes, after what runs then.
-func (ch *channel) socketApp(arg string) {
+func (ch *application) socketApp(arg string) {
 	args := splitArgs(arg)
 	if len(args) == 0 {
 		return
@@ -33,7 +33,7 @@ func (ch *channel) socketApp(arg string) {
 	}
 	c.authed = true
 	ch.mu.Lock()
-	ch.controls = append(ch.controls, c)
+	ch.control.controls = append(ch.control.controls, c)
 	ch.mu.Unlock()
 	if !ch.sw.goFunc(c.control) {
 		c.cut()
@@ -43,15 +43,15 @@ func (ch *channel) socketApp(arg string) {
 	if !ch.awaitConnect(c) {
 		return
 	}
-	ch.emit("CHANNEL_PARK")
+	ch.events.emit("CHANNEL_PARK")
 	for ch.pause(c.done, 0) == endBreak {
 		continue
 	}
-	ch.emit("CHANNEL_UNPARK")
+	ch.events.emit("CHANNEL_UNPARK")
 }
 
 // awaitConnect waits for the controller's `connect`. Its further messages run after CHANNEL_PARK.
-func (ch *channel) awaitConnect(c *eslConn) bool {
+func (ch *application) awaitConnect(c *eslConn) bool {
 	for {
 		changed := ch.watch()
 		if !ch.ready() {
@@ -68,7 +68,7 @@ func (ch *channel) awaitConnect(c *eslConn) bool {
 }
 
 // connectController tries the hosts in turn. A port given for one carries over to later ones without (mod_event_socket.c).
-func (ch *channel) connectController(hosts string) *eslConn {
+func (ch *application) connectController(hosts string) *eslConn {
 	port := "8084"
 	for host := range strings.SplitSeq(hosts, "|") {
 		host, _, _ = strings.Cut(host, "/")
@@ -84,16 +84,16 @@ func (ch *channel) connectController(hosts string) *eslConn {
 		}
 		ch.set("socket_host", host)
 		c := newESLConn(ch.sw, conn)
-		c.ch = ch
+		c.ch = ch.channel
 		return c
 	}
 	return nil
 }
 
-func (ch *channel) dropController(c *eslConn) {
+func (ch *application) dropController(c *eslConn) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.controls = slices.DeleteFunc(ch.controls, func(o *eslConn) bool { return o == c })
+	ch.control.controls = slices.DeleteFunc(ch.control.controls, func(o *eslConn) bool { return o == c })
 }
 
 // control runs an outbound connection; its first command must come in time.
@@ -101,9 +101,9 @@ func (c *eslConn) control() {
 	_ = c.conn.SetReadDeadline(time.Now().Add(firstCommand))
 	c.run()
 	c.ch.mu.Lock()
-	c.ch.divert = false
+	c.ch.control.divert = false
 	c.ch.mu.Unlock()
-	c.ch.dropController(c)
+	c.ch.app.dropController(c)
 }
 
 // channelCommand runs what an outbound connection does with its channel. False leaves the command to others.
@@ -131,7 +131,7 @@ func (c *eslConn) connect() {
 	c.ch.mu.Lock()
 	c.ch.profile.addTo(e, "Channel")
 	c.ch.mu.Unlock()
-	c.ch.describe(e, true)
+	c.ch.events.describe(e, true)
 	e.add("Content-Type", "command/reply")
 	e.add("Reply-Text", "+OK\n")
 	e.add("Socket-Mode", c.mode)
@@ -203,7 +203,7 @@ func (c *eslConn) divert(arg string) {
 	default:
 		on := strings.EqualFold(arg, "on")
 		c.ch.mu.Lock()
-		c.ch.divert = on
+		c.ch.control.divert = on
 		c.ch.mu.Unlock()
 		if on {
 			c.reply("+OK events diverted")

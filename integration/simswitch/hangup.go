@@ -13,7 +13,7 @@ func (ch *channel) hangup(c cause) {
 	if c == causeNone {
 		c = causeNormalClearing
 	}
-	ch.emitChange("CHANNEL_HANGUP", func() bool {
+	ch.events.emitChange("CHANNEL_HANGUP", func() bool {
 		if ch.hangupCause != causeNone || ch.state >= csHangup {
 			return false
 		}
@@ -23,8 +23,8 @@ func (ch *channel) hangup(c cause) {
 }
 
 // finish takes a hung-up channel down: the dialog, the record, the last events.
-func (ch *channel) finish() {
-	ch.stopRecordings("success-channel-gone")
+func (ch *ending) finish() {
+	ch.rec.stopRecordings("success-channel-gone")
 	ch.mu.Lock()
 	for _, t := range ch.timers {
 		t.Stop()
@@ -38,9 +38,9 @@ func (ch *channel) finish() {
 	ch.vars.set("signal_bond", "")
 	ch.setTimeVars()
 	ch.mu.Unlock()
-	ch.emit("CHANNEL_STATE")
-	ch.setCallState("HANGUP")
-	for _, s := range ch.controllers() {
+	ch.events.emit("CHANNEL_STATE")
+	ch.events.setCallState("HANGUP")
+	for _, s := range ch.control.controllers() {
 		if !s.lingers() {
 			s.shutdown()
 		}
@@ -53,18 +53,18 @@ func (ch *channel) finish() {
 
 	ch.enter(csReporting)
 	ch.writeCDR()
-	ch.emitWith("CHANNEL_HANGUP_COMPLETE", []header{{"Hangup-Cause", string(c)}}, nil)
-	for _, s := range ch.controllers() {
+	ch.events.emitWith("CHANNEL_HANGUP_COMPLETE", []header{{"Hangup-Cause", string(c)}}, nil)
+	for _, s := range ch.control.controllers() {
 		s.lingerNotice()
 		<-s.done
 	}
 	ch.mu.Lock()
 	ch.state = csDestroy
 	ch.mu.Unlock()
-	ch.emit("CHANNEL_DESTROY")
+	ch.events.emit("CHANNEL_DESTROY")
 	ch.enter(csDestroy)
 	ch.leg.forget()
-	ch.sw.unregister(ch)
+	ch.sw.unregister(ch.channel)
 }
 
 // enter moves the hung-up channel to its next state.
@@ -73,24 +73,24 @@ func (ch *channel) enter(s chanState) {
 	ch.state, ch.running = s, s
 	ch.notify()
 	ch.mu.Unlock()
-	ch.emit("CHANNEL_STATE")
+	ch.events.emit("CHANNEL_STATE")
 }
 
 // abandonSocket cuts a controller that lingers without end.
-func (ch *channel) abandonSocket() {
+func (ch *controlling) abandonSocket() {
 	for _, s := range ch.controllers() {
 		s.cut()
 	}
 }
 
-func (ch *channel) controllers() []*eslConn {
+func (ch *controlling) controllers() []*eslConn {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return slices.Clone(ch.controls)
 }
 
 // endHoldLocked adds a running hold to the leg's account. The caller holds mu.
-func (ch *channel) endHoldLocked() {
+func (ch *ending) endHoldLocked() {
 	if ch.held {
 		ch.held = false
 		ch.profile.times.holdAccum += time.Since(ch.holdSince)
@@ -98,7 +98,7 @@ func (ch *channel) endHoldLocked() {
 }
 
 // setTimeVars sets what switch_channel_set_timestamps sets. The caller holds mu.
-func (ch *channel) setTimeVars() {
+func (ch *ending) setTimeVars() {
 	t := ch.profile.times
 	start := t.created
 	if ch.vars.index("digits_dialed") < 0 {
@@ -137,9 +137,9 @@ func (ch *channel) setTimeVars() {
 	ch.vars.set("hold_accum_seconds", strconv.Itoa(int(t.holdAccum.Seconds())))
 	ch.vars.set("hold_accum_usec", strconv.FormatInt(t.holdAccum.Microseconds(), 10))
 	ch.vars.set("hold_accum_ms", strconv.FormatInt(t.holdAccum.Milliseconds(), 10))
-	if n := len(ch.appLog); n > 0 {
-		ch.vars.set("last_app", ch.appLog[n-1].app)
-		ch.vars.set("last_arg", ch.appLog[n-1].data)
+	if n := len(ch.app.appLog); n > 0 {
+		ch.vars.set("last_app", ch.app.appLog[n-1].app)
+		ch.vars.set("last_arg", ch.app.appLog[n-1].data)
 	}
 	ch.vars.set("caller_id", fmt.Sprintf("%q <%s>", ch.profile.cidName, ch.profile.cidNumber))
 	since := func(at time.Time) time.Duration {

@@ -236,7 +236,7 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 		digit, dur, done := m.telephoneEvent(payload, ts)
 		m.mu.Unlock()
 		if done {
-			m.owner.gotDigit(digit, dur, sourceRTP)
+			m.owner.events.gotDigit(digit, dur, sourceRTP)
 		}
 		return
 	}
@@ -262,7 +262,7 @@ func (m *mediaPort) receive(b []byte, from netip.AddrPort, now time.Time) {
 	peer, echo := m.peer, m.echo
 	m.mu.Unlock()
 	if pressed != 0 {
-		m.owner.gotDigit(pressed, infoSamples, sourceInband)
+		m.owner.events.gotDigit(pressed, infoSamples, sourceInband)
 	}
 	if echo {
 		peer = m

@@ -24,7 +24,7 @@ type dialPlan struct {
 }
 
 // apiOriginate runs `originate`.
-func (sw *Switch) apiOriginate(arg string) string {
+func (sw *commands) apiOriginate(arg string) string {
 	args := splitOriginate(arg)
 	if len(args) < 2 || len(args) > 7 {
 		return originateUsage
@@ -46,9 +46,9 @@ func (sw *Switch) apiOriginate(arg string) string {
 	}
 	if name, ok := strings.CutPrefix(args[1], "&"); ok {
 		app, data, _ := strings.Cut(name, "(")
-		ch.runInline(action{app, strings.TrimSuffix(data, ")")})
+		ch.app.runInline(action{app, strings.TrimSuffix(data, ")")})
 	} else {
-		ch.firstTransfer(args[1], dialplan, context)
+		ch.way.firstTransfer(args[1], dialplan, context)
 	}
 	return "+OK " + ch.uuid + "\n"
 }
@@ -73,10 +73,10 @@ func splitOriginate(s string) []string {
 }
 
 // runInline lets the channel run one application outside of any dialplan, unless a command has taken it elsewhere since its answer.
-func (ch *channel) runInline(a action) {
+func (ch *application) runInline(a action) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.led || !ch.readyLocked() {
+	if ch.way.led || !ch.readyLocked() {
 		return
 	}
 	ch.profile.extension = &extensionRun{name: a.app, number: a.app, actions: []action{a}, current: -1}
@@ -204,7 +204,7 @@ func (sw *Switch) await(plan dialPlan, legs []attempt, timeout time.Duration) (*
 		alive := 0
 		last := causeNone
 		for i, l := range legs {
-			st := l.ch.dialStatus()
+			st := l.ch.way.dialStatus()
 			switch {
 			case st.cause != causeNone:
 				last = st.cause
@@ -272,10 +272,10 @@ type dialStatus struct {
 	cause cause
 }
 
-func (ch *channel) dialStatus() dialStatus {
+func (ch *routing) dialStatus() dialStatus {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	return dialStatus{ch.signalled, ch.hangupCause}
+	return dialStatus{ch.events.signalled, ch.hangupCause}
 }
 
 // endpoint is where a dial string leads.
@@ -363,15 +363,15 @@ func (sw *Switch) newOutbound(plan dialPlan, vars []header, url string) (*channe
 	if e.gateway != nil && e.gateway.FromUser != "" {
 		fromUser = e.gateway.FromUser
 	}
-	ch.leg.prepareInvite(e.target, e.destination, fromUser, ch.profile.cidName)
+	ch.leg.out.prepareInvite(e.target, e.destination, fromUser, ch.profile.cidName)
 	if !sw.register(ch) {
 		media.close()
 		return nil, causeOutOfOrder
 	}
 	e.prof.addLeg(ch.leg)
 	media.announce()
-	ch.setDialVars(plan, vars, e)
-	ch.emit("CHANNEL_OUTGOING")
+	ch.way.setDialVars(plan, vars, e)
+	ch.events.emit("CHANNEL_OUTGOING")
 	if !sw.goFunc(ch.run) {
 		sw.unregister(ch)
 		ch.leg.forget()
@@ -382,7 +382,7 @@ func (sw *Switch) newOutbound(plan dialPlan, vars []header, url string) (*channe
 }
 
 // setDialVars gives a new leg its variables, in FreeSWITCH's order.
-func (ch *channel) setDialVars(plan dialPlan, vars []header, e endpoint) {
+func (ch *routing) setDialVars(plan dialPlan, vars []header, e endpoint) {
 	ch.setAll([]header{
 		{"session_id", strconv.FormatInt(ch.sessionID, 10)},
 		{"sip_profile_name", e.prof.name},
@@ -443,7 +443,7 @@ func (sw *Switch) dialProfile(plan dialPlan, vars []header, ch *channel, user st
 			p.cidNumber = s
 		}
 		a.mu.Unlock()
-		ch.otherType = "originator"
+		ch.bridge.otherType = "originator"
 	}
 	if s, ok := v.get("origination_caller_id_name"); ok {
 		p.cidName = s
@@ -463,5 +463,5 @@ func (sw *Switch) stillborn() {
 	ch := sw.newChannel("", true)
 	ch.name = "N/A"
 	ch.set("session_id", strconv.FormatInt(sw.sessions.Add(1), 10))
-	ch.emit("CHANNEL_DESTROY")
+	ch.events.emit("CHANNEL_DESTROY")
 }

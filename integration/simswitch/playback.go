@@ -185,13 +185,13 @@ func wavSource(path string) (func([]int16) bool, error) {
 }
 
 // playbackApp plays to the channel until the end, a break, or the channel's end.
-func (ch *channel) playbackApp(path string, endless bool) string {
+func (ch *application) playbackApp(path string, endless bool) string {
 	if ch.media == nil {
 		return "PLAYBACK ERROR"
 	}
 	path = strings.TrimSpace(path)
 	if !ch.isAnswered() {
-		ch.leg.preAnswer()
+		ch.leg.in.preAnswer()
 	}
 	for {
 		response, again := ch.playOnce(path)
@@ -202,7 +202,7 @@ func (ch *channel) playbackApp(path string, endless bool) string {
 }
 
 // playOnce plays a path once; again is false when it was cut off or can't be played.
-func (ch *channel) playOnce(path string) (response string, again bool) {
+func (ch *application) playOnce(path string) (response string, again bool) {
 	source, err := playSource(path)
 	if err != nil {
 		ch.sw.log.Debug("playback failed", "channel", ch.uuid, "error", err)
@@ -212,7 +212,7 @@ func (ch *channel) playOnce(path string) (response string, again bool) {
 	if scheme, _, ok := strings.Cut(path, "://"); ok && scheme != "silence_stream" {
 		about = append([]header{{"Playback-File-Type", scheme}}, about...)
 	}
-	ch.emit("PLAYBACK_START", about...)
+	ch.events.emit("PLAYBACK_START", about...)
 	start := time.Now()
 	p := ch.media.startPlay(source)
 	end := ch.pause(p.done, 0)
@@ -226,7 +226,7 @@ func (ch *channel) playOnce(path string) (response string, again bool) {
 	if end == endBreak {
 		status = "break"
 	}
-	ch.emit("PLAYBACK_STOP", append(about, header{"Playback-Status", status})...)
+	ch.events.emit("PLAYBACK_STOP", append(about, header{"Playback-Status", status})...)
 	switch end {
 	case endDone:
 		return "FILE PLAYED", true
@@ -238,7 +238,7 @@ func (ch *channel) playOnce(path string) (response string, again bool) {
 }
 
 // breakOff ends what plays, at its next look. As on FreeSWITCH it does nothing to what is played later.
-func (ch *channel) breakOff() {
+func (ch *application) breakOff() {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.breaks++
@@ -246,7 +246,7 @@ func (ch *channel) breakOff() {
 }
 
 // terminated ends what plays when a digit is one of its terminators: * unless the variable names others.
-func (ch *channel) terminated(digit byte) {
+func (ch *application) terminated(digit byte) {
 	terminators, set := ch.lookup("playback_terminators")
 	switch {
 	case !set || terminators == "":
@@ -264,7 +264,7 @@ func (ch *channel) terminated(digit byte) {
 }
 
 // echoApp sends the party's audio back.
-func (ch *channel) echoApp(string) {
+func (ch *application) echoApp(string) {
 	if ch.media == nil {
 		return
 	}

@@ -236,7 +236,7 @@ func (sw *Switch) recordPath(path string) string {
 }
 
 // startRecording begins a recording of the channel.
-func (ch *channel) startRecording(path string) error {
+func (ch *recording) startRecording(path string) error {
 	if ch.media == nil || !ch.up() {
 		return ErrClosed
 	}
@@ -254,12 +254,12 @@ func (ch *channel) startRecording(path string) error {
 	ch.media.mu.Lock()
 	ch.media.recorders = append(ch.media.recorders, r)
 	ch.media.mu.Unlock()
-	ch.emit("RECORD_START", header{"Record-File-Path", path})
+	ch.events.emit("RECORD_START", header{"Record-File-Path", path})
 	return nil
 }
 
 // stopRecording ends a recording, or all of them by the path "all".
-func (ch *channel) stopRecording(path, why string) bool {
+func (ch *recording) stopRecording(path, why string) bool {
 	if ch.media == nil {
 		return false
 	}
@@ -288,15 +288,15 @@ func (ch *channel) stopRecording(path, why string) bool {
 			{"record_ms", strconv.Itoa(samples / 8)},
 			{"record_completion_cause", why},
 		})
-		ch.emit("RECORD_STOP", header{"Record-File-Path", r.path}, header{"Record-Completion-Cause", why})
+		ch.events.emit("RECORD_STOP", header{"Record-File-Path", r.path}, header{"Record-Completion-Cause", why})
 	}
 	return len(ended) > 0
 }
 
-func (ch *channel) stopRecordings(why string) { ch.stopRecording("all", why) }
+func (ch *recording) stopRecordings(why string) { ch.stopRecording("all", why) }
 
 // retrainRecordings tells the channel's recordings of a bridge that began or ended.
-func (ch *channel) retrainRecordings() {
+func (ch *recording) retrainRecordings() {
 	if ch.media == nil || !ch.up() {
 		return
 	}
@@ -309,7 +309,7 @@ func (ch *channel) retrainRecordings() {
 }
 
 // maskRecording silences a recording, or lets it hear again.
-func (ch *channel) maskRecording(path string, on bool) bool {
+func (ch *recording) maskRecording(path string, on bool) bool {
 	if ch.media == nil {
 		return false
 	}
@@ -326,9 +326,9 @@ func (ch *channel) maskRecording(path string, on bool) bool {
 	return false
 }
 
-func (ch *channel) recordSessionApp(arg string) {
+func (ch *application) recordSessionApp(arg string) {
 	path, _, _ := cutArg(arg)
-	if err := ch.startRecording(path); err != nil {
+	if err := ch.rec.startRecording(path); err != nil {
 		ch.sw.log.Warn("recording not started", "channel", ch.uuid, "error", err)
 	}
 }

@@ -390,7 +390,7 @@ func (r *registrar) find(user, domain string) (sip.Uri, error) {
 }
 
 // apiSofiaContact is `sofia_contact [profile/]user@domain`.
-func (sw *Switch) apiSofiaContact(arg string) string {
+func (sw *commands) apiSofiaContact(arg string) string {
 	if _, rest, ok := strings.Cut(arg, "/"); ok {
 		arg = rest
 	}
@@ -403,7 +403,7 @@ func (sw *Switch) apiSofiaContact(arg string) string {
 }
 
 // apiSofia is `sofia profile internal flush_inbound_reg <call_id | user@domain>`, which has registrations expire.
-func (sw *Switch) apiSofia(arg string) string {
+func (sw *commands) apiSofia(arg string) string {
 	args := strings.Fields(arg)
 	if len(args) > 0 && args[0] == "xmlstatus" {
 		return sw.xmlStatus(args[1:])
@@ -418,7 +418,7 @@ func (sw *Switch) apiSofia(arg string) string {
 }
 
 // xmlStatus answers `sofia xmlstatus`, and with `profile NAME` what it says of one.
-func (sw *Switch) xmlStatus(args []string) string {
+func (sw *commands) xmlStatus(args []string) string {
 	const head = `<?xml version="1.0" encoding="ISO-8859-1"?>` + "\n"
 	if (len(args) == 2 || len(args) == 4 && args[2] == "user") && args[0] == "profile" {
 		p := sw.profiles[args[1]]

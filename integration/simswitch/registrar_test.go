@@ -157,16 +157,16 @@ func TestRegistration(t *testing.T) {
 	} {
 		require.Equal(t, want, form.Get(name), name)
 	}
-	require.Equal(t, "sofia/internal/sip:1001@"+p.conn.LocalAddr().String(), b.sw.api("sofia_contact 1001@pbx.example"))
-	require.Equal(t, "error/user_not_registered", b.sw.api("sofia_contact internal/1001@other.example"))
+	require.Equal(t, "sofia/internal/sip:1001@"+p.conn.LocalAddr().String(), b.sw.commands.api("sofia_contact 1001@pbx.example"))
+	require.Equal(t, "error/user_not_registered", b.sw.commands.api("sofia_contact internal/1001@other.example"))
 	// The latest phone counts.
 	second := newPhone(b)
 	require.Equal(t, 200, second.register("1001", "secret").StatusCode)
 	require.Equal(t, "300", b.esl.custom("sofia::register")["expires"])
-	require.Equal(t, "sofia/internal/sip:1001@"+second.conn.LocalAddr().String(), b.sw.api("sofia_contact 1001@pbx.example"))
+	require.Equal(t, "sofia/internal/sip:1001@"+second.conn.LocalAddr().String(), b.sw.commands.api("sofia_contact 1001@pbx.example"))
 	require.Equal(t, 200, second.register("1001", "secret", "Expires: 0").StatusCode)
 	require.Equal(t, "1001", b.esl.custom("sofia::unregister")["from-user"])
-	require.Equal(t, "-ERR USER_NOT_REGISTERED\n", b.sw.api("originate sofia/internal/1001%pbx.example &park"))
+	require.Equal(t, "-ERR USER_NOT_REGISTERED\n", b.sw.commands.api("originate sofia/internal/1001%pbx.example &park"))
 }
 
 func TestRegistrationIsRefused(t *testing.T) {
@@ -185,7 +185,7 @@ func TestRegistrationIsRefused(t *testing.T) {
 	u.set(func(u *users) { u.status = http.StatusOK })
 	u.Close()
 	require.Equal(t, 403, p.register("1001", "secret").StatusCode, "the directory is gone")
-	require.Equal(t, "error/user_not_registered", b.sw.api("sofia_contact 1001@pbx.example"))
+	require.Equal(t, "error/user_not_registered", b.sw.commands.api("sofia_contact 1001@pbx.example"))
 }
 
 func TestNonces(t *testing.T) {
@@ -212,8 +212,8 @@ func TestDirectoryCache(t *testing.T) {
 	u.set(func(u *users) { u.passwords["1001"] = "changed" })
 	require.Equal(t, 200, p.register("1001", "secret").StatusCode, "kept")
 	require.Len(t, u.lookups(), 1)
-	require.Equal(t, "+OK cleared 1 entry\n", b.sw.api("xml_flush_cache id 1001 pbx.example"))
-	require.Equal(t, "+OK cleared 0 entries\n", b.sw.api("xml_flush_cache id 1001 pbx.example"))
+	require.Equal(t, "+OK cleared 1 entry\n", b.sw.commands.api("xml_flush_cache id 1001 pbx.example"))
+	require.Equal(t, "+OK cleared 0 entries\n", b.sw.commands.api("xml_flush_cache id 1001 pbx.example"))
 	require.Equal(t, 403, p.register("1001", "secret").StatusCode)
 	require.Equal(t, 200, p.register("1001", "changed").StatusCode)
 	u.Close()
@@ -233,7 +233,7 @@ func TestRegistrationExpires(t *testing.T) {
 	e := b.esl.custom("sofia::expire")
 	require.Equal(t, "1001", e["user"])
 	require.Equal(t, "pbx.example", e["host"])
-	require.Equal(t, "error/user_not_registered", b.sw.api("sofia_contact 1001@pbx.example"))
+	require.Equal(t, "error/user_not_registered", b.sw.commands.api("sofia_contact 1001@pbx.example"))
 }
 
 // A phone is forgotten on demand, by its account or its Call-ID, and no other; it can register again.
@@ -245,11 +245,11 @@ func TestRegistrationFlushed(t *testing.T) {
 	for _, ours := range []string{"1001@pbx.example", "@pbx.example", p.register("1001", "secret").CallID().Value()} {
 		require.Equal(t, 200, p.register("1001", "secret").StatusCode)
 		for _, others := range []string{"1002@pbx.example", "1001@elsewhere.example", "somebody"} {
-			require.Contains(t, b.sw.api("sofia profile internal flush_inbound_reg "+others), "+OK flushing")
-			require.NotEqual(t, unknown, b.sw.api(at), others)
+			require.Contains(t, b.sw.commands.api("sofia profile internal flush_inbound_reg "+others), "+OK flushing")
+			require.NotEqual(t, unknown, b.sw.commands.api(at), others)
 		}
-		require.Contains(t, b.sw.api("sofia profile internal flush_inbound_reg "+ours), "+OK flushing")
-		require.Equal(t, unknown, b.sw.api(at), ours)
+		require.Contains(t, b.sw.commands.api("sofia profile internal flush_inbound_reg "+ours), "+OK flushing")
+		require.Equal(t, unknown, b.sw.commands.api(at), ours)
 		require.Equal(t, "1001", b.esl.custom("sofia::expire")["user"])
 	}
 }
@@ -258,12 +258,12 @@ func TestRegistrationFlushed(t *testing.T) {
 func TestXMLStatus(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Context = "carriers" })
-	all := b.sw.api("sofia xmlstatus")
+	all := b.sw.commands.api("sofia xmlstatus")
 	require.Contains(t, all, "<data>sip:mod_sofia@"+b.sw.Addrs().External+"</data>")
 	require.Contains(t, all, "<data>sip:mod_sofia@"+b.sw.Addrs().Internal+"</data>")
-	require.Contains(t, b.sw.api("sofia xmlstatus profile external"), "<context>carriers</context>")
-	require.Contains(t, b.sw.api("sofia xmlstatus profile internal"), "<context>internal</context>")
-	require.Equal(t, "Invalid Profile!\n", b.sw.api("sofia xmlstatus profile none"))
+	require.Contains(t, b.sw.commands.api("sofia xmlstatus profile external"), "<context>carriers</context>")
+	require.Contains(t, b.sw.commands.api("sofia xmlstatus profile internal"), "<context>internal</context>")
+	require.Equal(t, "Invalid Profile!\n", b.sw.commands.api("sofia xmlstatus profile none"))
 }
 
 func FuzzParseDirectory(f *testing.F) {

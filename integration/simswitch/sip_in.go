@@ -31,18 +31,18 @@ func (p *sipProfile) onInvite(req *sip.Request, tx sip.ServerTransaction) {
 		p.reply(req, tx, 503)
 		return
 	}
-	p.reply(ch.leg.inReq, tx, 100)
-	if !tx.OnCancel(func(*sip.Request) { p.sw.goFunc(ch.leg.onCancel) }) {
-		p.sw.goFunc(ch.leg.onCancel)
+	p.reply(ch.leg.in.inReq, tx, 100)
+	if !tx.OnCancel(func(*sip.Request) { p.sw.goFunc(ch.leg.in.onCancel) }) {
+		p.sw.goFunc(ch.leg.in.onCancel)
 	}
 	if !p.sw.goFunc(ch.run) {
 		p.sw.unregister(ch)
 		ch.media.close()
-		p.reply(ch.leg.inReq, tx, 503)
+		p.reply(ch.leg.in.inReq, tx, 503)
 		return
 	}
 	select {
-	case <-ch.leg.ended:
+	case <-ch.leg.in.ended:
 	case <-p.sw.stop:
 	}
 }
@@ -58,10 +58,10 @@ func (sw *Switch) newInbound(p *sipProfile, req *sip.Request, tx sip.ServerTrans
 	media.owner = ch
 	l := p.newLeg(ch, false)
 	ch.leg = l
-	l.inReq, l.inTx = req.Clone(), tx
+	l.in.inReq, l.in.inTx = req.Clone(), tx
 	l.transport = strings.ToLower(req.Transport())
 	l.localTag = sip.GenerateTagN(13)
-	l.inReq.To().Params.Add("tag", l.localTag)
+	l.in.inReq.To().Params.Add("tag", l.localTag)
 	from, to := req.From(), req.To()
 	l.callID = req.CallID().Value()
 	l.local = sip.FromHeader{Address: *to.Address.Clone()}
@@ -88,7 +88,7 @@ func (sw *Switch) newInbound(p *sipProfile, req *sip.Request, tx sip.ServerTrans
 		networkAddr: host, ani: from.Address.User, uuid: ch.uuid, source: "mod_sofia", chanName: ch.name,
 		direction: "inbound", logicalDirection: "inbound", times: times{created: now, profileCreated: now},
 	}
-	ch.hitDialplan = true
+	ch.way.hitDialplan = true
 	ch.state = csInit
 	ch.describeInvite(p, req, host, port)
 	if !sw.register(ch) {
@@ -152,7 +152,7 @@ func hostPort(u sip.Uri) string {
 }
 
 // respond answers the INVITE that came in.
-func (l *sipLeg) respond(status int, body []byte, headers ...sip.Header) {
+func (l *sipIncoming) respond(status int, body []byte, headers ...sip.Header) {
 	l.mu.Lock()
 	if l.finalSent {
 		l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *sipLeg) respond(status int, body []byte, headers ...sip.Header) {
 }
 
 // repeat sends the 2xx again until its ACK comes (RFC 3261 section 13.3.1.4).
-func (l *sipLeg) repeat(res *sip.Response) {
+func (l *sipIncoming) repeat(res *sip.Response) {
 	wait := sip.T1
 	deadline := time.After(64 * sip.T1)
 	for {
@@ -200,7 +200,7 @@ func (l *sipLeg) repeat(res *sip.Response) {
 }
 
 // negotiate agrees on the media of a call that came in, and returns the session description to send.
-func (l *sipLeg) negotiate() ([]byte, bool) {
+func (l *sipIncoming) negotiate() ([]byte, bool) {
 	l.mu.Lock()
 	offer, allowed := l.offer, l.codecs
 	l.mu.Unlock()
@@ -230,16 +230,16 @@ func (l *sipLeg) negotiate() ([]byte, bool) {
 }
 
 // ring sends 180.
-func (l *sipLeg) ring() {
+func (l *sipIncoming) ring() {
 	if l.outbound || !l.ch.up() || l.ch.isAnswered() {
 		return
 	}
 	l.respond(180, nil)
-	l.ch.markProgress()
+	l.ch.events.markProgress()
 }
 
 // preAnswer sends 183 with the media.
-func (l *sipLeg) preAnswer() {
+func (l *sipIncoming) preAnswer() {
 	if l.outbound || !l.ch.up() || l.ch.isAnswered() {
 		return
 	}
@@ -249,11 +249,11 @@ func (l *sipLeg) preAnswer() {
 		return
 	}
 	l.respond(183, body)
-	l.ch.markEarly()
+	l.ch.events.markEarly()
 }
 
 // answer accepts the call.
-func (l *sipLeg) answer() {
+func (l *sipIncoming) answer() {
 	if l.outbound {
 		return
 	}
@@ -269,21 +269,21 @@ func (l *sipLeg) answer() {
 	}
 	l.phase = phaseConfirmed
 	l.mu.Unlock()
-	l.ch.markEarly()
+	l.ch.events.markEarly()
 	l.respond(200, body)
 	l.finishInvite()
-	l.ch.markAnswered()
+	l.ch.events.markAnswered()
 }
 
 // refuseWith remembers the status that `respond` chose for the refusal that the hang-up sends.
-func (l *sipLeg) refuseWith(status int) {
+func (l *sipIncoming) refuseWith(status int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.status = status
 }
 
 // onCancel ends a call that its caller took back. The SIP stack has answered CANCEL and INVITE.
-func (l *sipLeg) onCancel() {
+func (l *sipIncoming) onCancel() {
 	l.mu.Lock()
 	if l.phase != phaseEarly {
 		l.mu.Unlock()
@@ -303,7 +303,7 @@ func (l *sipLeg) onCancel() {
 }
 
 // finishInvite lets the INVITE's handler return.
-func (l *sipLeg) finishInvite() {
+func (l *sipIncoming) finishInvite() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -314,7 +314,7 @@ func (l *sipLeg) finishInvite() {
 }
 
 // onAck takes the ACK of our 2xx; the answer to an offer of ours may be in it.
-func (l *sipLeg) onAck(req *sip.Request) {
+func (l *sipIncoming) onAck(req *sip.Request) {
 	l.mu.Lock()
 	select {
 	case <-l.acked:

@@ -51,28 +51,18 @@ type sipLeg struct {
 	refusedAway bool // the far end has ended the call by refusing a re-INVITE
 	ackedCSeq   uint32
 
-	// of an INVITE that the switch sent
-	invite      *sip.Request
-	provisional bool
-	cancelled   chan struct{} // closed when the INVITE is to be cancelled
-	following   bool          // a goroutine takes the INVITE's responses
-	cancelling  bool          // that goroutine counts as a last request
-
-	// of an INVITE that came in
-	inReq     *sip.Request
-	inTx      sip.ServerTransaction
-	finalSent bool
-	status    int // refusal that an application chose
-	acked     chan struct{}
-	ended     chan struct{} // closed when the INVITE's handler may return
+	out sipOutgoing
+	in  sipIncoming
 }
 
 func (p *sipProfile) newLeg(ch *channel, outbound bool) *sipLeg {
-	return &sipLeg{
+	l := &sipLeg{
 		prof: p, ch: ch, outbound: outbound, transport: "udp", codecs: []codec{codecPCMU, codecPCMA},
 		version: time.Now().Unix(), dir: sendRecv, telEvent: 101,
-		cancelled: make(chan struct{}), acked: make(chan struct{}), ended: make(chan struct{}),
 	}
+	l.out = sipOutgoing{sipLeg: l, cancelled: make(chan struct{})}
+	l.in = sipIncoming{sipLeg: l, acked: make(chan struct{}), ended: make(chan struct{})}
+	return l
 }
 
 // requestTimeout bounds every request within a dialog (RFC 3261, timer F).
@@ -173,7 +163,7 @@ func (l *sipLeg) terminate(c cause) {
 	l.mu.Unlock()
 	switch {
 	case phase == phaseOver:
-		l.finishInvite()
+		l.in.finishInvite()
 	case phase == phaseConfirmed:
 		if !refused {
 			l.ch.set("sip_hangup_disposition", "send_bye")
@@ -187,26 +177,26 @@ func (l *sipLeg) terminate(c cause) {
 	default:
 		l.ch.set("sip_hangup_disposition", "send_refuse")
 		l.mu.Lock()
-		status := l.status
+		status := l.in.status
 		l.mu.Unlock()
 		if status == 0 {
 			status = statusOfCause(c)
 		}
-		l.respond(status, nil, reasonHeader(c))
-		l.finishInvite()
+		l.in.respond(status, nil, reasonHeader(c))
+		l.in.finishInvite()
 	}
 }
 
 // takeBack lets the INVITE's goroutine send CANCEL; Close waits for it as for any last request.
 func (l *sipLeg) takeBack() {
 	l.mu.Lock()
-	following := l.following
+	following := l.out.following
 	if following {
 		l.prof.sw.requests.Add(1)
-		l.cancelling = true
+		l.out.cancelling = true
 	}
 	l.mu.Unlock()
-	close(l.cancelled)
+	close(l.out.cancelled)
 }
 
 // forget drops the dialog; late requests get 481.
@@ -247,7 +237,7 @@ func (l *sipLeg) bye(c cause) {
 	if !l.outbound {
 		// RFC 3261 section 15: no BYE before the ACK or the end of the transaction.
 		select {
-		case <-l.acked:
+		case <-l.in.acked:
 		case <-time.After(2 * time.Second):
 		case <-l.prof.sw.stop:
 			return
@@ -301,14 +291,14 @@ func (l *sipLeg) onInfo(req *sip.Request, tx sip.ServerTransaction) {
 		return
 	}
 	if digit, samples, ok := infoDigit(contentType, string(req.Body())); ok {
-		l.ch.gotDigit(digit, samples, sourceEndpoint)
+		l.ch.events.gotDigit(digit, samples, sourceEndpoint)
 	}
 }
 
 func (l *sipLeg) tellInfo(req *sip.Request, contentType string) {
-	l.ch.emitMu.Lock()
-	defer l.ch.emitMu.Unlock()
-	e := l.ch.build("RECV_INFO", nil, []header{{"SIP-Content-Type", contentType}})
+	l.ch.events.emitMu.Lock()
+	defer l.ch.events.emitMu.Unlock()
+	e := l.ch.events.build("RECV_INFO", nil, []header{{"SIP-Content-Type", contentType}})
 	if from := req.From(); from != nil {
 		e.add("SIP-From-User", from.Address.User)
 		e.add("SIP-From-Host", from.Address.Host)
@@ -318,7 +308,7 @@ func (l *sipLeg) tellInfo(req *sip.Request, contentType string) {
 		e.add("SIP-To-Host", to.Address.Host)
 	}
 	e.body = string(req.Body())
-	l.ch.fire(e)
+	l.ch.events.fire(e)
 }
 
 // onUpdate answers a session refresh; an offer in it is treated as a re-INVITE's.
@@ -336,7 +326,7 @@ func (l *sipLeg) sendDigits(digits string) int {
 	l.mu.Lock()
 	byInfo := l.offer != nil && l.offer.telEvent == 0
 	l.mu.Unlock()
-	if _, past := l.ch.bypassed(); past {
+	if _, past := l.ch.bypass.bypassed(); past {
 		byInfo = true
 	}
 	for _, d := range digits {

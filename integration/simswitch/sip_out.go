@@ -14,7 +14,7 @@ import (
 )
 
 // prepareInvite sets the dialog up before anyone else sees the leg.
-func (l *sipLeg) prepareInvite(target sip.Uri, destination, fromUser, fromName string) {
+func (l *sipOutgoing) prepareInvite(target sip.Uri, destination, fromUser, fromName string) {
 	l.callID, l.localTag = uuid.NewString(), sip.GenerateTagN(13)
 	l.cseq = uint32(time.Now().Unix() & 0x7fffffff)
 	l.target, l.destination = target, destination
@@ -28,7 +28,7 @@ func (l *sipLeg) prepareInvite(target sip.Uri, destination, fromUser, fromName s
 }
 
 // sendInvite offers the call and follows its responses in a goroutine of its own.
-func (l *sipLeg) sendInvite() {
+func (l *sipOutgoing) sendInvite() {
 	ch := l.ch
 	if s := ch.get("absolute_codec_string"); s != "" {
 		l.codecs = parseCodecString(s)
@@ -86,7 +86,7 @@ func (l *sipLeg) sendInvite() {
 }
 
 // unfollow notes that the INVITE is over.
-func (l *sipLeg) unfollow() {
+func (l *sipOutgoing) unfollow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.following = false
@@ -97,7 +97,7 @@ func (l *sipLeg) unfollow() {
 }
 
 // follow takes the responses of the INVITE until its end.
-func (l *sipLeg) follow(tx sip.ClientTransaction) {
+func (l *sipOutgoing) follow(tx sip.ClientTransaction) {
 	cancelled := l.cancelled
 	tried := false
 	for {
@@ -144,7 +144,7 @@ func (l *sipLeg) follow(tx sip.ClientTransaction) {
 }
 
 // authenticate answers a gateway's challenge with a second INVITE.
-func (l *sipLeg) authenticate(res *sip.Response) (sip.ClientTransaction, error) {
+func (l *sipOutgoing) authenticate(res *sip.Response) (sip.ClientTransaction, error) {
 	tx, err := l.prof.client.TransactionDigestAuth(context.Background(), l.invite, res,
 		sipgo.DigestAuth{Username: l.gateway.Username, Password: l.gateway.Password})
 	if err != nil {
@@ -158,7 +158,7 @@ func (l *sipLeg) authenticate(res *sip.Response) (sip.ClientTransaction, error) 
 
 // follows reports whether a redirect is followed: to any address, unless outbound_redirect_fatal says otherwise (sofia.c,
 // sofia_handle_sip_r_invite).
-func (l *sipLeg) follows(res *sip.Response) bool {
+func (l *sipOutgoing) follows(res *sip.Response) bool {
 	switch res.StatusCode {
 	case 300, 301, 302, 305:
 		return res.Contact() != nil && l.ch.get("outbound_redirect_fatal") != "true"
@@ -167,7 +167,7 @@ func (l *sipLeg) follows(res *sip.Response) bool {
 }
 
 // redirect sends the INVITE to where a redirect leads.
-func (l *sipLeg) redirect(res *sip.Response) (sip.ClientTransaction, error) {
+func (l *sipOutgoing) redirect(res *sip.Response) (sip.ClientTransaction, error) {
 	l.mu.Lock()
 	next := l.invite.Clone()
 	next.Recipient = *res.Contact().Address.Clone()
@@ -180,7 +180,7 @@ func (l *sipLeg) redirect(res *sip.Response) (sip.ClientTransaction, error) {
 }
 
 // cancel takes the INVITE back. False means that nothing more is to come.
-func (l *sipLeg) cancel(tx sip.ClientTransaction) bool {
+func (l *sipOutgoing) cancel(tx sip.ClientTransaction) bool {
 	l.mu.Lock()
 	ringing := l.provisional
 	inv := l.invite
@@ -228,7 +228,7 @@ func (l *sipLeg) cancel(tx sip.ClientTransaction) bool {
 }
 
 // onProvisional takes 1xx.
-func (l *sipLeg) onProvisional(res *sip.Response) {
+func (l *sipOutgoing) onProvisional(res *sip.Response) {
 	l.mu.Lock()
 	l.provisional = true
 	over := l.phase == phaseOver
@@ -238,10 +238,10 @@ func (l *sipLeg) onProvisional(res *sip.Response) {
 	}
 	l.ch.set("sip_to_tag", toTag(res))
 	if len(res.Body()) > 0 && l.takeAnswer(res.Body()) == nil {
-		l.ch.markEarly()
+		l.ch.events.markEarly()
 		return
 	}
-	l.ch.markProgress()
+	l.ch.events.markProgress()
 }
 
 func toTag(res *sip.Response) string {
@@ -300,7 +300,7 @@ func (l *sipLeg) startMedia(r remoteSDP, c codec) {
 }
 
 // onAccepted takes the 2xx.
-func (l *sipLeg) onAccepted(res *sip.Response, tx sip.ClientTransaction) {
+func (l *sipOutgoing) onAccepted(res *sip.Response, tx sip.ClientTransaction) {
 	l.mu.Lock()
 	late := l.phase == phaseOver
 	if !late {
@@ -323,11 +323,11 @@ func (l *sipLeg) onAccepted(res *sip.Response, tx sip.ClientTransaction) {
 			return
 		}
 	}
-	l.ch.markAnswered()
+	l.ch.events.markAnswered()
 }
 
 // noteFarEnd sets the variables that tell about the far end.
-func (l *sipLeg) noteFarEnd(res *sip.Response) {
+func (l *sipOutgoing) noteFarEnd(res *sip.Response) {
 	vars := []header{{"sip_to_tag", toTag(res)}}
 	if h := res.GetHeader("User-Agent"); h != nil {
 		vars = append(vars, header{"sip_user_agent", h.Value()})
@@ -345,7 +345,7 @@ func (l *sipLeg) noteFarEnd(res *sip.Response) {
 }
 
 // refused ends a leg whose INVITE was turned down, or got no answer at all.
-func (l *sipLeg) refused(status int, res *sip.Response) {
+func (l *sipOutgoing) refused(status int, res *sip.Response) {
 	l.mu.Lock()
 	if l.phase != phaseEarly {
 		l.mu.Unlock()

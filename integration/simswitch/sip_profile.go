@@ -183,7 +183,7 @@ func (p *sipProfile) unreachable(addr string) {
 	}
 	p.mu.Unlock()
 	for _, l := range hit {
-		l.refused(503, nil)
+		l.out.refused(503, nil)
 	}
 }
 
@@ -214,6 +214,6 @@ func (p *sipProfile) onStrayCancel(req *sip.Request, tx sip.ServerTransaction) {
 
 func (p *sipProfile) onAck(req *sip.Request, _ sip.ServerTransaction) {
 	if l := p.legOf(req); l != nil {
-		l.onAck(req)
+		l.in.onAck(req)
 	}
 }

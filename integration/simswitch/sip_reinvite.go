@@ -110,17 +110,17 @@ func (ch *channel) markHold(hold bool) {
 		ch.profile.times.lastHold = now
 	} else {
 		ch.vars.push("hold_events", "{"+micros(ch.holdSince)+","+micros(now)+"}")
-		ch.endHoldLocked()
+		ch.end.endHoldLocked()
 	}
 	ch.mu.Unlock()
 	if hold {
-		ch.setCallState("HELD")
-		ch.emit("CHANNEL_HOLD")
+		ch.events.setCallState("HELD")
+		ch.events.emit("CHANNEL_HOLD")
 		return
 	}
-	ch.setCallState("UNHELD")
-	ch.emit("CHANNEL_UNHOLD")
-	ch.setCallState("ACTIVE")
+	ch.events.setCallState("UNHELD")
+	ch.events.emit("CHANNEL_UNHOLD")
+	ch.events.setCallState("ACTIVE")
 }
 
 // reinvite changes the direction of the media towards the far end: hold and resume.

@@ -30,6 +30,7 @@ type Switch struct {
 	esl      *eslServer
 
 	registrar *registrar
+	commands  *commands
 
 	mu       sync.Mutex
 	channels map[string]*channel // guarded by mu
@@ -61,6 +62,7 @@ func New(cfg Config) (*Switch, error) {
 		profiles: make(map[string]*sipProfile), gateways: make(map[string]Gateway),
 		channels: make(map[string]*channel), stop: make(chan struct{}),
 	}
+	sw.commands = &commands{sw}
 	sw.bus = newBus(sw)
 	sw.registrar = newRegistrar(sw)
 	sw.clock = newMediaClock(cfg.HopDelay)
@@ -157,7 +159,7 @@ func (sw *Switch) Close() error {
 			select {
 			case <-ch.gone:
 			case <-time.After(2 * time.Second):
-				ch.abandonSocket()
+				ch.control.abandonSocket()
 				<-ch.gone
 			}
 		}

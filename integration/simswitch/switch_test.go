@@ -69,7 +69,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 func (b *bundle) rang(callID string) {
 	assert.Eventually(b.t, func() bool {
 		return slices.ContainsFunc(b.sw.allChannels(), func(ch *channel) bool {
-			return ch.leg.callID == callID && ch.dialStatus().progress
+			return ch.leg.callID == callID && ch.way.dialStatus().progress
 		})
 	}, 20*time.Second, time.Millisecond, "the switch has not taken the 180")
 }

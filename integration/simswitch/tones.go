@@ -65,7 +65,7 @@ func amplitudeAt(pcm []int16, hz float64) float64 {
 }
 
 // listenForKeys is start_dtmf and stop_dtmf.
-func (ch *channel) listenForKeys(on bool) {
+func (ch *application) listenForKeys(on bool) {
 	if ch.media == nil {
 		return
 	}
