@@ -200,7 +200,7 @@ func (s *Server) callsOf(a *agent) []*call {
 }
 
 // agentRoutes is the control surface of softphones.
-func (s *Server) agentRoutes(mux *http.ServeMux) {
+func (s *surface) agentRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /agents", func(w http.ResponseWriter, _ *http.Request) { s.write(w, http.StatusOK, s.Agents()) })
 	mux.HandleFunc("POST /agents", func(w http.ResponseWriter, r *http.Request) {
 		var spec AgentSpec

@@ -9,7 +9,7 @@ import (
 )
 
 // handleInvite plays the callee, or takes a re-INVITE of a call that is up.
-func (s *Server) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
+func (s *endpoint) handleInvite(req *sip.Request, tx sip.ServerTransaction) {
 	if req.CallID() == nil || req.From() == nil || req.To() == nil || req.Contact() == nil || req.CSeq() == nil {
 		s.respond(tx, sip.NewResponseFromRequest(req, 400, "Bad Request", nil))
 		return
@@ -77,7 +77,7 @@ func (c *call) response(req *sip.Request, status int, reason string, body []byte
 }
 
 // respond sends a response. A transaction that is over can't take it; the caller sees that by other means.
-func (s *Server) respond(tx sip.ServerTransaction, res *sip.Response) {
+func (s *endpoint) respond(tx sip.ServerTransaction, res *sip.Response) {
 	if err := tx.Respond(res); err != nil {
 		s.log.Debug("responding failed", "sip_status", res.StatusCode, "error", err)
 	}
@@ -120,7 +120,7 @@ func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTrans
 	}
 	res := c.response(req, 200, "OK", c.describe(offer))
 	c.answer(offer)
-	c.s.respond(tx, res)
+	c.s.sip.respond(tx, res)
 	if !c.awaitACK(tx, res) {
 		return
 	}
@@ -129,7 +129,7 @@ func (c *call) receive(ctx context.Context, req *sip.Request, tx sip.ServerTrans
 
 func (c *call) decline(req *sip.Request, tx sip.ServerTransaction, code int, reason string) {
 	c.refuse(code)
-	c.s.respond(tx, c.response(req, code, reason, nil))
+	c.s.sip.respond(tx, c.response(req, code, reason, nil))
 	c.end(Us, "")
 }
 
@@ -148,7 +148,7 @@ func (c *call) ring(req *sip.Request, tx sip.ServerTransaction) bool {
 		c.end(Them, "")
 		return false
 	}
-	c.s.respond(tx, c.response(req, 180, "Ringing", nil))
+	c.s.sip.respond(tx, c.response(req, 180, "Ringing", nil))
 	now := time.Now()
 	c.mu.Lock()
 	c.report.RingingAt = &now
@@ -210,7 +210,7 @@ func (c *call) awaitACK(tx sip.ServerTransaction, res *sip.Response) bool {
 				c.withdraw()
 				return false
 			}
-			c.s.respond(tx, res)
+			c.s.sip.respond(tx, res)
 			wait = min(2*wait, sip.T2)
 			timer.Reset(wait)
 		case <-giveUp.C:
@@ -246,7 +246,7 @@ func (c *call) takeACK(req *sip.Request) {
 }
 
 // handleReinvite moves, holds or refreshes a call's media.
-func (s *Server) handleReinvite(req *sip.Request, tx sip.ServerTransaction, tag string) {
+func (s *endpoint) handleReinvite(req *sip.Request, tx sip.ServerTransaction, tag string) {
 	c := s.dialogCall(req.CallID().Value(), tag)
 	if c.unreachable() {
 		return

@@ -13,7 +13,7 @@ import (
 const maxBody = 128 << 10
 
 // startHTTP serves the control surface.
-func (s *Server) startHTTP(ctx context.Context) error {
+func (s *surface) startHTTP(ctx context.Context) error {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", s.cfg.HTTPAddr)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Server) startHTTP(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) routes() http.Handler {
+func (s *surface) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /inbound", s.postInbound)
 	mux.HandleFunc("GET /calls", func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-func (s *Server) postInbound(w http.ResponseWriter, r *http.Request) {
+func (s *surface) postInbound(w http.ResponseWriter, r *http.Request) {
 	var req PlaceRequest
 	if err := decode(w, r, &req); err != nil {
 		s.reply(w, nil, err)
@@ -67,7 +67,7 @@ func (s *Server) postInbound(w http.ResponseWriter, r *http.Request) {
 	s.reply(w, res, err)
 }
 
-func (s *Server) putTarget(w http.ResponseWriter, r *http.Request) {
+func (s *surface) putTarget(w http.ResponseWriter, r *http.Request) {
 	var req struct {
 		Target string `json:"target"`
 	}
@@ -88,7 +88,7 @@ func decode(w http.ResponseWriter, r *http.Request, v any) error {
 }
 
 // reply writes a result, or an error as {"error": message}.
-func (s *Server) reply(w http.ResponseWriter, v any, err error) {
+func (s *surface) reply(w http.ResponseWriter, v any, err error) {
 	switch {
 	case err == nil:
 		s.write(w, http.StatusOK, v)
@@ -107,7 +107,7 @@ func (s *Server) reply(w http.ResponseWriter, v any, err error) {
 	s.log.Info("a control request failed", "error", err)
 }
 
-func (s *Server) write(w http.ResponseWriter, status int, v any) {
+func (s *surface) write(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(v); err != nil {

@@ -89,7 +89,7 @@ func (c *call) pressInfo(ctx context.Context, digits string) error {
 	return nil
 }
 
-func (s *Server) postKeys(w http.ResponseWriter, r *http.Request) {
+func (s *surface) postKeys(w http.ResponseWriter, r *http.Request) {
 	var req PressRequest
 	err := decode(w, r, &req)
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // routeSIP says who handles each method.
-func (s *Server) routeSIP(srv *sipgo.Server) {
+func (s *endpoint) routeSIP(srv *sipgo.Server) {
 	srv.OnInvite(s.handleInvite)
 	srv.OnAck(func(req *sip.Request, _ sip.ServerTransaction) {
 		if c := s.dialogOf(req); c != nil && !c.unreachable() {
@@ -46,7 +46,7 @@ func (s *Server) routeSIP(srv *sipgo.Server) {
 
 // dialogOf is the call whose dialog a request belongs to. One that the switch has ended is over at once, whether its goroutine has
 // taken it out of the registry yet or not; one that we are ending still answers, as the switch's BYE may cross ours.
-func (s *Server) dialogOf(req *sip.Request) *call {
+func (s *endpoint) dialogOf(req *sip.Request) *call {
 	if req.CallID() == nil || req.To() == nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (s *Server) dialogOf(req *sip.Request) *call {
 }
 
 // inDialog answers 200 to a request of a live call after handle, and 481 to any other. The next request may come with the answer.
-func (s *Server) inDialog(handle func(*call, *sip.Request)) sipgo.RequestHandler {
+func (s *endpoint) inDialog(handle func(*call, *sip.Request)) sipgo.RequestHandler {
 	return func(req *sip.Request, tx sip.ServerTransaction) {
 		c := s.dialogOf(req)
 		if c.unreachable() {
@@ -78,7 +78,7 @@ func (s *Server) inDialog(handle func(*call, *sip.Request)) sipgo.RequestHandler
 }
 
 // handleRegister lets a trunk's gateway register, for as long as it asks.
-func (s *Server) handleRegister(req *sip.Request, tx sip.ServerTransaction) {
+func (s *endpoint) handleRegister(req *sip.Request, tx sip.ServerTransaction) {
 	res := sip.NewResponseFromRequest(req, 200, "OK", nil)
 	if contact := req.Contact(); contact != nil {
 		res.AppendHeader(sip.HeaderClone(contact))

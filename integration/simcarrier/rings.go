@@ -49,7 +49,7 @@ func (s *Server) nextRing(p *plan) {
 	}
 }
 
-func (s *Server) putRings(w http.ResponseWriter, r *http.Request) {
+func (s *surface) putRings(w http.ResponseWriter, r *http.Request) {
 	var req struct {
 		MS []int `json:"ms"`
 	}

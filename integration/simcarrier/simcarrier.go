@@ -155,8 +155,8 @@ type Server struct {
 	host   string
 	port   int
 
-	web     *http.Server
-	webAddr string
+	surface surface
+	sip     endpoint
 
 	stop    chan struct{} // closed by Close, ends every call
 	serving sync.WaitGroup
@@ -170,6 +170,16 @@ type Server struct {
 	rings  rings
 	wg     sync.WaitGroup // calls and handlers; Add only under mu while !closed
 }
+
+// surface is the control surface, over HTTP (http.go).
+type surface struct {
+	*Server
+	web     *http.Server
+	webAddr string
+}
+
+// endpoint is what other SIP parties reach (requests.go, callee.go).
+type endpoint struct{ *Server }
 
 // New checks the configuration and builds a carrier that Start will serve.
 func New(cfg Config) (*Server, error) {
@@ -188,6 +198,7 @@ func New(cfg Config) (*Server, error) {
 		calls:  newRegistry(cfg.KeepReports),
 		agents: map[string]*agent{},
 	}
+	s.surface.Server, s.sip.Server = s, s
 	s.pump = newPump(cfg.TickThreads, s.ports, s.log)
 	return s, nil
 }
@@ -202,17 +213,17 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.began = true
 	s.mu.Unlock()
-	if err := s.startSIP(ctx); err != nil {
+	if err := s.sip.startSIP(ctx); err != nil {
 		return err
 	}
-	if err := s.startHTTP(ctx); err != nil {
+	if err := s.surface.startHTTP(ctx); err != nil {
 		return errors.Join(err, s.ua.Close(), s.conn.Close())
 	}
 	s.pump.start()
 	return nil
 }
 
-func (s *Server) startSIP(ctx context.Context) error {
+func (s *endpoint) startSIP(ctx context.Context) error {
 	var lc net.ListenConfig
 	pc, err := lc.ListenPacket(ctx, "udp4", s.cfg.SIPAddr)
 	if err != nil {
@@ -260,7 +271,7 @@ func (s *Server) startSIP(ctx context.Context) error {
 }
 
 // awaitSocket waits until the SIP library knows the socket: a request sent earlier would bind another.
-func (s *Server) awaitSocket(ctx context.Context, addr string) error {
+func (s *endpoint) awaitSocket(ctx context.Context, addr string) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -287,9 +298,9 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	close(s.stop)
 	var errs []error
-	if s.web != nil {
-		if err := s.web.Shutdown(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("stop carrier's control surface: %w", err), s.web.Close())
+	if s.surface.web != nil {
+		if err := s.surface.web.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stop carrier's control surface: %w", err), s.surface.web.Close())
 		}
 	}
 	done := make(chan struct{})
@@ -320,7 +331,7 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) SIPAddr() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
 
 // HTTPAddr is the address of the control surface.
-func (s *Server) HTTPAddr() string { return s.webAddr }
+func (s *Server) HTTPAddr() string { return s.surface.webAddr }
 
 // SetTarget says where inbound calls are placed from now on, as host:port.
 func (s *Server) SetTarget(addr string) error {
