@@ -137,40 +137,6 @@ type CallingWindow struct {
 	To       string   `json:"to"`
 }
 
-// CampaignInput is the body of a campaign's creation or edit.
-type CampaignInput struct {
-	Name                    Opt[string]
-	DialMode                Opt[string]
-	VoiceAgentID            Opt[string]
-	PostAnswerAction        Opt[string]
-	PredictiveTargetAbandon Opt[float64]
-	PredictiveMaxWaitS      Opt[float64]
-	MaxConcurrent           Opt[int]
-	CallerID                Opt[string]
-	FlowID                  Opt[string]
-	Description             Opt[string]
-	Script                  Opt[string]
-	Notes                   Opt[string]
-	RingTimeoutS            Opt[int]
-	AMD                     Opt[bool]
-	VoicemailAction         Opt[string]
-	VoicemailMessageURL     Opt[string]
-	MaxAttempts             Opt[int]
-	Retry                   Opt[RetryInput]
-	CallingWindow           Opt[WindowInput]
-	AnnouncementURL         Opt[string]
-	AgentWhisperURL         Opt[string]
-	WrapUpS                 Opt[int]
-	OverflowAction          Opt[string]
-	OverflowGreetingURL     Opt[string]
-	CallCategory            Opt[string]
-	// These can be sent with an edit, as what they are.
-	Status, Environment Opt[string]
-	PredictivePaused    Opt[bool]
-
-	nulls []string // members sent as null that are none of the above
-}
-
 // RetryInput is the retry member of a CampaignInput.
 type RetryInput struct {
 	Busy, NoAnswer, Congestion, Machine, Failed Opt[int]

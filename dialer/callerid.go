@@ -99,7 +99,7 @@ func ownNumber(ctx context.Context, tx *store.Tx, tenant uuid.UUID, written stri
 
 // checkCallerID refuses a caller id that the tenant may not show.
 func checkCallerID(ctx context.Context, tx *store.Tx, c *checker, in CampaignInput, row db.Campaign) error {
-	if row.CallerID == nil || !in.CallerID.Has() && !in.CallCategory.Has() {
+	if row.CallerID == nil || !in.has("caller_id") && !in.has("call_category") {
 		return nil
 	}
 	owned, err := ownNumber(ctx, tx, row.TenantID, *row.CallerID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -27,8 +28,8 @@ func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in Ca
 		if err := checkReferences(ctx, tx, in, row); err != nil {
 			return err
 		}
-		params := campaignParams(row)
-		if !in.MaxConcurrent.Set {
+		params := paramsOf[db.CampaignInsertParams](row)
+		if _, sent := in.members["max_concurrent"]; !sent {
 			owner, err := tx.Q.GetTenant(ctx, tenant)
 			if err != nil {
 				return err
@@ -64,7 +65,7 @@ func wrap(attempt string, err error) error {
 // checkReferences refuses a voice agent or flow that the tenant doesn't have.
 func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db.Campaign) error {
 	c := checker{}
-	if in.VoiceAgentID.Has() {
+	if in.has("voice_agent_id") {
 		_, err := tx.Q.VoiceAgentGet(ctx, row.TenantID, *row.VoiceAgentID)
 		if errors.Is(err, store.ErrNotFound) {
 			c.fail("voice_agent_id", "names no voice agent")
@@ -72,7 +73,7 @@ func checkReferences(ctx context.Context, tx *store.Tx, in CampaignInput, row db
 			return err
 		}
 	}
-	if in.FlowID.Has() {
+	if in.has("flow_id") {
 		exists, err := tx.Q.FlowExists(ctx, row.TenantID, *row.FlowID)
 		if err != nil {
 			return err
@@ -146,7 +147,6 @@ func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in
 			return row, &ConflictError{Code: CodeCampaignRunning, Detail: "a running campaign can't be edited; pause it first"}
 		}
 		c := checker{edit: true}
-		in.checkState(&c, row)
 		in.apply(ctx, &c, nil, &row)
 		if err := c.err(); err != nil {
 			return row, err
@@ -154,7 +154,7 @@ func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in
 		if err := checkReferences(ctx, tx, in, row); err != nil {
 			return row, err
 		}
-		return tx.Q.CampaignUpdate(ctx, campaignUpdate(row))
+		return tx.Q.CampaignUpdate(ctx, paramsOf[db.CampaignUpdateParams](row))
 	})
 }
 
@@ -311,32 +311,13 @@ type campaignPaused struct {
 	PausedAt    time.Time `json:"paused_at"`
 }
 
-func campaignParams(row db.Campaign) db.CampaignInsertParams {
-	return db.CampaignInsertParams{
-		TenantID: row.TenantID, ID: row.ID, Name: row.Name, DialMode: row.DialMode, VoiceAgentID: row.VoiceAgentID,
-		PostAnswerAction: row.PostAnswerAction, PredictiveTargetAbandon: row.PredictiveTargetAbandon,
-		PredictiveMaxWaitS: row.PredictiveMaxWaitS, MaxConcurrent: row.MaxConcurrent, CallerID: row.CallerID,
-		FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
-		RingTimeoutS: row.RingTimeoutS, Amd: row.Amd, VoicemailAction: row.VoicemailAction,
-		VoicemailMessageUrl: row.VoicemailMessageUrl, MaxAttempts: row.MaxAttempts, Retry: row.Retry,
-		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl, AgentWhisperUrl: row.AgentWhisperUrl,
-		WrapUpS: row.WrapUpS, OverflowAction: row.OverflowAction, CallCategory: row.CallCategory,
-		OverflowGreetingUrl: row.OverflowGreetingUrl,
+// paramsOf are the parameters of a query that writes a campaign: each has its column's name and type.
+func paramsOf[T any](row db.Campaign) (params T) {
+	from, to := reflect.ValueOf(row), reflect.ValueOf(&params).Elem()
+	for i := range to.NumField() {
+		to.Field(i).Set(from.FieldByName(to.Type().Field(i).Name))
 	}
-}
-
-func campaignUpdate(row db.Campaign) db.CampaignUpdateParams {
-	return db.CampaignUpdateParams{
-		Name: row.Name, DialMode: row.DialMode, VoiceAgentID: row.VoiceAgentID,
-		PostAnswerAction: row.PostAnswerAction, PredictiveTargetAbandon: row.PredictiveTargetAbandon,
-		PredictiveMaxWaitS: row.PredictiveMaxWaitS, MaxConcurrent: row.MaxConcurrent, CallerID: row.CallerID,
-		FlowID: row.FlowID, Description: row.Description, Script: row.Script, Notes: row.Notes,
-		RingTimeoutS: row.RingTimeoutS, Amd: row.Amd, VoicemailAction: row.VoicemailAction,
-		VoicemailMessageUrl: row.VoicemailMessageUrl, MaxAttempts: row.MaxAttempts, Retry: row.Retry,
-		CallingWindow: row.CallingWindow, AnnouncementUrl: row.AnnouncementUrl, AgentWhisperUrl: row.AgentWhisperUrl,
-		WrapUpS: row.WrapUpS, OverflowAction: row.OverflowAction, CallCategory: row.CallCategory,
-		OverflowGreetingUrl: row.OverflowGreetingUrl, TenantID: row.TenantID, ID: row.ID,
-	}
+	return params
 }
 
 func campaignOf(row db.Campaign) Campaign {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -170,7 +171,7 @@ func TestCampaignStateMachine(t *testing.T) {
 		return err
 	}
 	patch := func(id uuid.UUID) error {
-		_, err := b.svc.PatchCampaign(t.Context(), b.tenant, id, CampaignInput{Name: Some("renamed")})
+		_, err := b.svc.PatchCampaign(t.Context(), b.tenant, id, decode[CampaignInput](t, `{"name":"renamed"}`))
 		return err
 	}
 	remove := func(id uuid.UUID) error { return b.svc.DeleteCampaign(t.Context(), b.tenant, id) }
@@ -276,12 +277,12 @@ func TestStartNeedsWhatTakesTheCalls(t *testing.T) {
 	beta, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant,
 		decode[VoiceAgentInput](t, `{"name":"b","ws_url":"ws://127.0.0.1:9/","subprotocol":"audio.beta.org"}`))
 	require.NoError(t, err)
-	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, CampaignInput{VoiceAgentID: Some(beta.ID.String())})
+	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+beta.ID.String()+`"}`))
 	require.NoError(t, err)
 	start(CodeSubprotocolMismatch)
 	archived, err := b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, b.agent(t).ID)
 	require.NoError(t, err)
-	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, CampaignInput{VoiceAgentID: Some(archived.ID.String())})
+	_, err = b.svc.PatchCampaign(t.Context(), b.tenant, campaign.ID, decode[CampaignInput](t, `{"voice_agent_id":"`+archived.ID.String()+`"}`))
 	require.NoError(t, err)
 	start(CodeNoVoiceAgentConfigured)
 
@@ -325,4 +326,14 @@ func TestDeleteCampaignWaitsForItsCalls(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return storetest.Count(t, b.st, "SELECT (SELECT count(*) FROM leads) + (SELECT count(*) FROM campaigns)") == 0
 	}, waitFor, every)
+}
+
+// TestCampaignQueriesWriteColumns: each parameter of the two queries is a column of the row that it is taken from.
+func TestCampaignQueriesWriteColumns(t *testing.T) {
+	t.Parallel()
+	row := newCampaign()
+	row.TenantID, row.Name = uuid.New(), "n"
+	inserted, updated := paramsOf[db.CampaignInsertParams](row), paramsOf[db.CampaignUpdateParams](row)
+	require.Equal(t, []any{row.TenantID, row.ID, "n", row.Retry}, []any{inserted.TenantID, inserted.ID, inserted.Name, inserted.Retry})
+	require.Equal(t, []any{row.TenantID, row.ID, "n", row.Retry}, []any{updated.TenantID, updated.ID, updated.Name, updated.Retry})
 }

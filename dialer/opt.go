@@ -111,25 +111,6 @@ func decodeMembers(b []byte, into map[string]json.Unmarshaler) ([]string, error)
 	return nulls, nil
 }
 
-// UnmarshalJSON takes the body of a campaign's creation or edit.
-func (in *CampaignInput) UnmarshalJSON(b []byte) error {
-	*in = CampaignInput{}
-	var err error
-	in.nulls, err = decodeMembers(b, map[string]json.Unmarshaler{
-		"name": &in.Name, "dial_mode": &in.DialMode, "voice_agent_id": &in.VoiceAgentID,
-		"post_answer_action": &in.PostAnswerAction, "predictive_target_abandon": &in.PredictiveTargetAbandon,
-		"predictive_max_wait_s": &in.PredictiveMaxWaitS, "max_concurrent": &in.MaxConcurrent,
-		"caller_id": &in.CallerID, "flow_id": &in.FlowID, "description": &in.Description, "script": &in.Script,
-		"notes": &in.Notes, "ring_timeout_s": &in.RingTimeoutS, "amd": &in.AMD,
-		"voicemail_action": &in.VoicemailAction, "voicemail_message_url": &in.VoicemailMessageURL,
-		"max_attempts": &in.MaxAttempts, "retry": &in.Retry, "calling_window": &in.CallingWindow,
-		"announcement_url": &in.AnnouncementURL, "agent_whisper_url": &in.AgentWhisperURL, "wrap_up_s": &in.WrapUpS,
-		"overflow_action": &in.OverflowAction, "overflow_greeting_url": &in.OverflowGreetingURL, "call_category": &in.CallCategory,
-		"status": &in.Status, "environment": &in.Environment, "predictive_paused": &in.PredictivePaused,
-	})
-	return err
-}
-
 // UnmarshalJSON takes the retry member.
 func (in *RetryInput) UnmarshalJSON(b []byte) error {
 	*in = RetryInput{}

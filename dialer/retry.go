@@ -54,11 +54,8 @@ func (p RetryPolicy) minutes(outcome callOutcome) int {
 	}
 }
 
-func (in CampaignInput) applyRetry(c *checker, to *json.RawMessage) {
-	v, ok := given(c, "retry", in.Retry)
-	if !ok {
-		return
-	}
+// apply checks the members that were sent, and puts them into a campaign's policy.
+func (v RetryInput) apply(c *checker, to *json.RawMessage) {
 	policy := retryPolicy(*to)
 	for _, m := range []struct {
 		field   string

@@ -1,0 +1,185 @@
+package dialer
+
+import (
+	"encoding/json"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/db"
+)
+
+// campaignField is a member of a campaign that a request may set. A new one costs its row here, which decodes, checks and stores it, beside
+// its column, its place in the two queries, in Campaign, and in the OpenAPI document.
+type campaignField struct {
+	name string
+	take func(e *campaignEdit, sent json.RawMessage) // sent is nil for a member that was not
+}
+
+// campaignEdit is a campaign in the course of a request.
+type campaignEdit struct {
+	*checker
+	to *db.Campaign
+	// reachable checks the address of audio.
+	reachable func(field, url string) bool
+	// locked: to is the campaign as it stands, and not a trial.
+	locked bool
+}
+
+// campaignFields are all members that a request may set.
+func campaignFields() []campaignField {
+	return []campaignField{
+		{"name", func(e *campaignEdit, sent json.RawMessage) {
+			if v, ok := required(e.checker, "name", member[string](sent)); ok && e.text("name", v, 1, maxNameLength) {
+				e.to.Name = v
+			}
+		}},
+		{"dial_mode", func(e *campaignEdit, sent json.RawMessage) {
+			if v, ok := required(e.checker, "dial_mode", member[string](sent)); ok &&
+				e.oneOf("dial_mode", v, string(DialPreview), string(DialProgressive), string(DialPredictive)) {
+				e.to.DialMode = v
+			}
+		}},
+		choiceField("post_answer_action", func(to *db.Campaign) *string { return &to.PostAnswerAction },
+			string(ActionConnectAgent), string(ActionConnectVoiceAgent), string(ActionRunFlow)),
+		choiceField("voicemail_action", func(to *db.Campaign) *string { return &to.VoicemailAction },
+			voicemailConnect, voicemailHangup, voicemailMessage),
+		choiceField("overflow_action", func(to *db.Campaign) *string { return &to.OverflowAction },
+			overflowHangup, overflowFlow, overflowVoicemail),
+		audioField(fieldVoicemailURL, func(to *db.Campaign) **string { return &to.VoicemailMessageUrl }),
+		audioField(fieldAnnouncementURL, func(to *db.Campaign) **string { return &to.AnnouncementUrl }),
+		audioField(fieldWhisperURL, func(to *db.Campaign) **string { return &to.AgentWhisperUrl }),
+		audioField(fieldOverflowURL, func(to *db.Campaign) **string { return &to.OverflowGreetingUrl }),
+		idField("voice_agent_id", func(to *db.Campaign) **uuid.UUID { return &to.VoiceAgentID }),
+		idField("flow_id", func(to *db.Campaign) **uuid.UUID { return &to.FlowID }),
+		textField("description", func(to *db.Campaign) **string { return &to.Description }),
+		textField("script", func(to *db.Campaign) **string { return &to.Script }),
+		textField("notes", func(to *db.Campaign) **string { return &to.Notes }),
+		clearableField("caller_id", func(e *campaignEdit, v *string) {
+			if v != nil && !callerIDPattern.MatchString(*v) {
+				e.fail("caller_id", "must be a number of 3 to 15 digits")
+			}
+			e.to.CallerID = v
+		}),
+		givenField("call_category", func(e *campaignEdit, v string) {
+			if v == "" || e.oneOf("call_category", v, string(CategoryPromotional), string(CategoryService), string(CategoryTransactional)) {
+				e.to.CallCategory = emptyAsNil(v)
+			}
+		}),
+		givenField("predictive_target_abandon", func(e *campaignEdit, v float64) {
+			if v < 0 || v > maxTargetAbandon {
+				e.fail("predictive_target_abandon", "must lie between 0 and 0.03")
+			}
+			e.to.PredictiveTargetAbandon = v
+		}),
+		givenField("predictive_max_wait_s", func(e *campaignEdit, v float64) {
+			if v < 0 || v > 3600 {
+				e.fail("predictive_max_wait_s", "must lie between 0 and 3600")
+			}
+			e.to.PredictiveMaxWaitS = v
+		}),
+		clearableField("max_concurrent", func(e *campaignEdit, v *int) {
+			if e.to.MaxConcurrent = nil; v != nil && e.between("max_concurrent", *v, 1, maxCampaignChannels) {
+				e.to.MaxConcurrent = new(int32(*v)) //nolint:gosec // bounded by between
+			}
+		}),
+		givenField("wrap_up_s", func(e *campaignEdit, v int) {
+			if e.between("wrap_up_s", v, 0, maxWrapUpS) {
+				e.to.WrapUpS = new(int32(v)) //nolint:gosec // bounded by between
+			}
+		}),
+		numberField("ring_timeout_s", 15, 60, func(to *db.Campaign) *int32 { return &to.RingTimeoutS }),
+		numberField("max_attempts", 1, 100, func(to *db.Campaign) *int32 { return &to.MaxAttempts }),
+		givenField("amd", func(e *campaignEdit, v bool) { e.to.Amd = v }),
+		givenField("retry", func(e *campaignEdit, v RetryInput) { v.apply(e.checker, &e.to.Retry) }),
+		givenField("calling_window", func(e *campaignEdit, v WindowInput) {
+			if w, ok := v.window(e.checker); ok {
+				e.to.CallingWindow, _ = json.Marshal(w) // strings always encode
+			}
+		}),
+		stateField("status", func(of *db.Campaign) string { return of.Status }, "start, pause or stop the campaign"),
+		stateField("environment", func(of *db.Campaign) string { return of.Environment }, "it is that of the key that starts the campaign"),
+		stateField("predictive_paused", func(of *db.Campaign) bool { return of.PredictivePaused }, "use the predictive operations"),
+	}
+}
+
+// member decodes a member.
+func member[T any](sent json.RawMessage) (o Opt[T]) {
+	if sent != nil {
+		_ = o.UnmarshalJSON(sent) // what is wrong with it is its fault
+	}
+	return o
+}
+
+// givenField is a member that null leaves alone at creation, and that no edit may clear.
+func givenField[T any](name string, put func(e *campaignEdit, v T)) campaignField {
+	return campaignField{name, func(e *campaignEdit, sent json.RawMessage) {
+		if v, ok := given(e.checker, name, member[T](sent)); ok {
+			put(e, v)
+		}
+	}}
+}
+
+// clearableField is a member that null clears.
+func clearableField[T any](name string, put func(e *campaignEdit, v *T)) campaignField {
+	return campaignField{name, func(e *campaignEdit, sent json.RawMessage) {
+		if v, ok := clearable(e.checker, name, member[T](sent)); ok {
+			put(e, v)
+		}
+	}}
+}
+
+func choiceField(name string, at func(*db.Campaign) *string, allowed ...string) campaignField {
+	return givenField(name, func(e *campaignEdit, v string) {
+		if e.oneOf(name, v, allowed...) {
+			*at(e.to) = v
+		}
+	})
+}
+
+func numberField(name string, minimum, maximum int, at func(*db.Campaign) *int32) campaignField {
+	return givenField(name, func(e *campaignEdit, v int) {
+		if e.between(name, v, minimum, maximum) {
+			*at(e.to) = int32(v) //nolint:gosec // bounded by between
+		}
+	})
+}
+
+func textField(name string, at func(*db.Campaign) **string) campaignField {
+	return clearableField(name, func(e *campaignEdit, v *string) {
+		if v == nil || e.text(name, *v, 0, maxTextLength) {
+			*at(e.to) = v
+		}
+	})
+}
+
+// audioField is the address of audio; an empty one clears it.
+func audioField(name string, at func(*db.Campaign) **string) campaignField {
+	return givenField(name, func(e *campaignEdit, v string) {
+		if v == "" || e.reachable(name, v) {
+			*at(e.to) = emptyAsNil(v)
+		}
+	})
+}
+
+func idField(name string, at func(*db.Campaign) **uuid.UUID) campaignField {
+	return clearableField(name, func(e *campaignEdit, v *string) {
+		if *at(e.to) = nil; v == nil {
+			return
+		}
+		if id, ok := e.uuid(name, *v); ok {
+			*at(e.to) = &id
+		}
+	})
+}
+
+// stateField may be sent with an edit as what it is: operations change it.
+func stateField[T comparable](name string, of func(*db.Campaign) T, instead string) campaignField {
+	return campaignField{name, func(e *campaignEdit, sent json.RawMessage) {
+		if !e.locked {
+			return
+		}
+		if v, ok := given(e.checker, name, member[T](sent)); ok && v != of(e.to) {
+			e.fail(name, "can't be changed by an edit; %s", instead)
+		}
+	}}
+}
