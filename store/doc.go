@@ -40,10 +40,14 @@
 //
 // # Migrations
 //
-// They run while controllers serve. One in a transaction waits a second for a lock, and is tried again for about two minutes, since all who
+// migrations/0001 to 0011 make the schema, a file per subject. A change to it is a file of its own with the next number, which says why on
+// top and takes itself back under "-- +goose Down"; `make generate` then brings package db up to date. The first eleven stay as they are
+// from the first release on.
+//
+// Migrations run while controllers serve. One in a transaction waits a second for a lock, and is tried again for about two minutes, since all who
 // come later to the table wait behind it; keep it short, and let it rewrite no table that calls write. Indexes of such tables are built
 // CONCURRENTLY, in a file with "-- +goose NO TRANSACTION" whose statements can be run again; on a partitioned table, on each partition.
-// Rows are filled in batches, by the service. A test forbids the rest from migration 0035 on.
+// Rows are filled in batches, by the service. A test forbids the rest from migration 0012 on.
 //
 // # Jobs
 //
@@ -53,7 +57,7 @@
 // # The audit
 //
 // What somebody changes in tenants, users, keys, trunks, numbers, flows, voice agents, webhook subscriptions and campaigns is in the table
-// audit, written by triggers (migration 0030) in the same transaction: WithActor says for whom a context works. What changes no such row
+// audit, written by triggers (migration 0011) in the same transaction: WithActor says for whom a context works. What changes no such row
 // is written with Tx.Audit. Changes without an actor are the service's own, and have no row. A new table of configuration needs
 // audit_changes('table', 'object'); columns whose names end in _sealed, _hash, _key, password, secret or token are masked. Nothing updates
 // the audit; it is kept for Retention.Audit days, two years by default.

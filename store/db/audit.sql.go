@@ -50,7 +50,7 @@ type AuditInsertParams struct {
 	Details    json.RawMessage
 }
 
-// The audit: what somebody changed, and who listened. Changes of audited tables write their rows by themselves (migration 0030).
+// The audit: what somebody changed, and who listened. Changes of audited tables write their rows by themselves (migration 0011).
 func (q *Queries) AuditInsert(ctx context.Context, arg AuditInsertParams) error {
 	_, err := q.db.Exec(ctx, auditInsert,
 		arg.TenantID,

@@ -82,7 +82,7 @@ type CampaignFiguresRow struct {
 	Lately int64
 }
 
-// Campaigns' figures: kept by triggers (migration 0014), summed here over what is folded and what is not.
+// Campaigns' figures: kept by triggers (migration 0010), summed here over what is folded and what is not.
 // CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment.
 func (q *Queries) CampaignFigures(ctx context.Context, since time.Time, tenantID uuid.UUID, campaignID uuid.UUID) ([]CampaignFiguresRow, error) {
 	rows, err := q.db.Query(ctx, campaignFigures, since, tenantID, campaignID)

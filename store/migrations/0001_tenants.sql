@@ -1,4 +1,4 @@
--- Tenants and what belongs to them by configuration: users, keys, trunks, flows, numbers, voice agents.
+-- Tenants and their credentials: users, keys, sign-ins that failed, idempotent requests.
 -- +goose Up
 
 -- Row-level security is the second lock behind the tenant id that every query carries. A transaction states its scope with
@@ -44,7 +44,19 @@ CREATE TABLE tenants (
   -- The tenant's AES-256 key for phone numbers, wrapped by the master key: the database alone decrypts nothing.
   data_key bytea NOT NULL,
   created_at timestamptz NOT NULL DEFAULT now(),
-  updated_at timestamptz NOT NULL DEFAULT now()
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  -- daily_cap null: the deployment's. On a day in holidays nobody is called; days are the callee's.
+  daily_cap int CHECK (daily_cap >= 1),
+  holidays text[] NOT NULL DEFAULT '{}',
+  -- The hosts that a tenant's SIP URIs may lead to: names, addresses and networks. The operator's to set; none by default.
+  sip_hosts text[] NOT NULL DEFAULT '{}',
+  -- Numbers are sealed under data_key, whose number is data_key_no; the keys before it stand in old_data_key, number n at n.
+  data_key_no smallint NOT NULL DEFAULT 1 CHECK (data_key_no BETWEEN 1 AND 255),
+  old_data_key bytea[] NOT NULL DEFAULT '{}',
+  -- A suspended tenant: none of its credentials is good, nothing is dialed for it, and its numbers are unknown to callers.
+  suspended_at timestamptz,
+  suspend_reason text,
+  CONSTRAINT tenants_old_data_keys CHECK (cardinality(old_data_key) = data_key_no - 1)
 );
 SELECT protect_tenant_rows('tenants', 'id');
 
@@ -63,6 +75,9 @@ CREATE TABLE users (
   is_active boolean NOT NULL DEFAULT true,
   created_at timestamptz NOT NULL DEFAULT now(),
   updated_at timestamptz NOT NULL DEFAULT now(),
+  tags text[] NOT NULL DEFAULT '{}',
+  -- A session is of its user's epoch, and ends with it: signing out, another password, address or role, and deactivation begin the next.
+  session_epoch bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (tenant_id, id)
 );
 SELECT protect_tenant_rows('users');
@@ -89,88 +104,33 @@ CREATE TABLE api_keys (
 );
 SELECT protect_tenant_rows('api_keys');
 
-CREATE TABLE trunks (
-  tenant_id uuid NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
-  id uuid NOT NULL,
-  name text NOT NULL CHECK (name <> ''),
-  host text NOT NULL CHECK (host <> ''),
-  port int NOT NULL DEFAULT 5060 CHECK (port BETWEEN 1 AND 65535),
-  transport text NOT NULL DEFAULT 'udp' CHECK (transport IN ('udp', 'tcp', 'tls')),
-  username text,
-  password_sealed bytea,
-  register boolean NOT NULL DEFAULT false,
-  number_format text NOT NULL DEFAULT 'e164' CHECK (number_format IN ('e164', 'national', '0national')),
-  max_channels int NOT NULL DEFAULT 10 CHECK (max_channels >= 0),
-  cps int NOT NULL DEFAULT 10 CHECK (cps > 0),
-  priority int NOT NULL DEFAULT 0,
-  media_mode text NOT NULL DEFAULT 'bridge' CHECK (media_mode IN ('bridge', 'bypass')),
-  is_active boolean NOT NULL DEFAULT true,
-  created_at timestamptz NOT NULL DEFAULT now(),
-  updated_at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (tenant_id, id),
-  UNIQUE (tenant_id, name)
+-- How often signing in with an address has failed since a moment, whether it is a user's or not; the address by its SHA-256.
+CREATE TABLE sign_in_failures (
+  email_hash bytea PRIMARY KEY CHECK (octet_length(email_hash) = 32),
+  since timestamptz NOT NULL,
+  failures int NOT NULL CHECK (failures > 0)
 );
-SELECT protect_tenant_rows('trunks');
 
-CREATE TABLE flows (
-  tenant_id uuid NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
-  id uuid NOT NULL,
-  name text NOT NULL CHECK (name <> ''),
-  version int NOT NULL DEFAULT 1 CHECK (version >= 1),
-  nodes jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(nodes) = 'array'),
+-- An Idempotency-Key is any text of up to 255 characters, on every POST of the Public API. It is bound to tenant and environment, and to
+-- its scope: 'call <id>' at the control endpoint, 'POST <path>' elsewhere. request_hash is the SHA-256 of the request's body: the same key
+-- with another body is refused.
+CREATE TABLE idempotent_requests (
+  tenant_id uuid NOT NULL,
+  environment text NOT NULL CHECK (environment IN ('live', 'test')),
+  scope text NOT NULL,
+  key text NOT NULL CHECK (length(key) BETWEEN 1 AND 255),
+  request_hash bytea,
+  status_code int,
+  response jsonb,
   created_at timestamptz NOT NULL DEFAULT now(),
-  updated_at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (tenant_id, id)
+  PRIMARY KEY (tenant_id, environment, scope, key)
 );
-SELECT protect_tenant_rows('flows');
-
--- A number rings for one tenant only, so that an inbound call has one owner. A flow or trunk in use can't be deleted.
-CREATE TABLE numbers (
-  tenant_id uuid NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
-  id uuid NOT NULL,
-  e164 text NOT NULL UNIQUE CHECK (e164 ~ '^\+[1-9][0-9]{4,14}$'),
-  label text,
-  flow_id uuid,
-  trunk_id uuid,
-  is_active boolean NOT NULL DEFAULT true,
-  created_at timestamptz NOT NULL DEFAULT now(),
-  updated_at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (tenant_id, id),
-  FOREIGN KEY (tenant_id, flow_id) REFERENCES flows (tenant_id, id),
-  FOREIGN KEY (tenant_id, trunk_id) REFERENCES trunks (tenant_id, id)
-);
-SELECT protect_tenant_rows('numbers');
-
-CREATE TABLE voice_agents (
-  tenant_id uuid NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
-  id uuid NOT NULL,
-  name text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 200),
-  ws_url text NOT NULL CHECK (ws_url LIKE 'ws://%' OR ws_url LIKE 'wss://%'),
-  auth_token_sealed bytea,
-  audio_format jsonb NOT NULL DEFAULT '{"encoding":"pcm_s16le","sample_rate_hz":16000,"channels":1,"frame_ms":20}',
-  external_agent_id text,
-  transfer_destination text,
-  max_concurrent int NOT NULL DEFAULT 10 CHECK (max_concurrent BETWEEN 1 AND 10000),
-  status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'paused', 'archived')),
-  token_lifetime text NOT NULL DEFAULT '30min_with_refresh' CHECK (token_lifetime IN ('30min_with_refresh', 'ws_session')),
-  subprotocol text NOT NULL DEFAULT 'audio.alpha.org' CHECK (subprotocol IN ('audio.alpha.org', 'audio.beta.org')),
-  ws_disconnect_action text NOT NULL DEFAULT 'hangup' CHECK (ws_disconnect_action IN ('hangup', 'transfer_to_queue')),
-  created_at timestamptz NOT NULL DEFAULT now(),
-  updated_at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (tenant_id, id)
-);
-SELECT protect_tenant_rows('voice_agents');
-
--- Controllers, one per switch host. They serve all tenants.
-CREATE TABLE nodes (
-  id text PRIMARY KEY,
-  started_at timestamptz NOT NULL DEFAULT now(),
-  last_seen_at timestamptz NOT NULL DEFAULT now(),
-  switch_core_uuid text
-);
+-- The sweep takes the oldest.
+CREATE INDEX idempotent_requests_by_age ON idempotent_requests (created_at);
+SELECT protect_tenant_rows('idempotent_requests');
 
 -- +goose Down
-DROP TABLE nodes, voice_agents, numbers, flows, trunks, api_keys, users, tenants;
+DROP TABLE idempotent_requests, sign_in_failures, api_keys, users, tenants;
 DROP FUNCTION protect_tenant_rows(regclass, text);
 DROP FUNCTION in_system_scope();
 DROP FUNCTION current_tenant();

@@ -1,4 +1,4 @@
--- The audit: what somebody changed, and who listened. Changes of audited tables write their rows by themselves (migration 0030).
+-- The audit: what somebody changed, and who listened. Changes of audited tables write their rows by themselves (migration 0011).
 
 -- name: AuditInsert :exec
 INSERT INTO audit (tenant_id, id, at, actor, role, action, object_id, call_id, agent_id, mode, remote_addr, request_id, details)

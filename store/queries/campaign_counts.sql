@@ -1,4 +1,4 @@
--- Campaigns' figures: kept by triggers (migration 0014), summed here over what is folded and what is not.
+-- Campaigns' figures: kept by triggers (migration 0010), summed here over what is folded and what is not.
 
 -- CampaignFigures gives each of a campaign's figures, and, of those that stand by the minute, the sum since a moment.
 -- name: CampaignFigures :many

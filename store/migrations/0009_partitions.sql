@@ -1,4 +1,5 @@
--- Monthly partitions, bounded by the time in UUIDv7 ids.
+-- Monthly partitions, bounded by the time in UUIDv7 ids. The controller makes them one at a time (store/partitions.go), and gives way to
+-- readers between them.
 -- +goose Up
 
 -- The smallest UUIDv7 of a moment: 48 bits of Unix milliseconds, then zeros.
@@ -32,33 +33,6 @@ END
 $$;
 -- +goose StatementEnd
 
--- Creates the partitions from last month to months_ahead months from now, and tells how many were missing. One caller works at
--- a time; the others find the work done.
--- +goose StatementBegin
-CREATE FUNCTION ensure_partitions(months_ahead int) RETURNS int LANGUAGE plpgsql AS $$
-DECLARE
-  created int := 0;
-  this_month date := date_trunc('month', now() AT TIME ZONE 'UTC')::date;
-  parent text;
-  scope text := COALESCE(current_setting('app.system', true), '');
-BEGIN
-  -- The rows that move belong to all tenants. (A SET clause of the function would do this, but needs a superuser for settings of
-  -- our own.)
-  PERFORM set_config('app.system', 'on', true);
-  PERFORM pg_advisory_xact_lock(hashtext('ringmaster.ensure_partitions'));
-  FOREACH parent IN ARRAY ARRAY['calls', 'events', 'webhook_deliveries'] LOOP
-    FOR offset_months IN -1 .. months_ahead LOOP
-      IF ensure_partition(parent::regclass, (this_month + make_interval(months => offset_months))::date) THEN
-        created := created + 1;
-      END IF;
-    END LOOP;
-  END LOOP;
-  PERFORM set_config('app.system', scope, true);
-  RETURN created;
-END
-$$;
--- +goose StatementEnd
-
 -- What falls outside every month (a wrong clock, an id that is no UUIDv7) is kept, not refused.
 -- +goose StatementBegin
 DO $$
@@ -88,6 +62,5 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-DROP FUNCTION ensure_partitions(int);
 DROP FUNCTION ensure_partition(regclass, date);
 DROP FUNCTION uuidv7_floor(timestamptz);

@@ -108,24 +108,7 @@ CREATE TRIGGER calls_changed AFTER UPDATE ON calls
     ROW(NEW.status, NEW.hangup_cause, NEW.agent_id, NEW.answered_by_amd, NEW.abandoned, NEW.queued_at, NEW.answer_time,
     NEW.agent_connect_time, NEW.end_time)) EXECUTE FUNCTION count_calls();
 
--- The triggers keep other writers out until this commits, so that what is there now is counted once. It belongs to all tenants.
-SELECT set_config('app.system', 'on', true);
-INSERT INTO campaign_counts (tenant_id, campaign_id, figure, n)
-SELECT l.tenant_id, l.campaign_id, 'lead:' || l.status, count(*) FROM leads l GROUP BY 1, 2, 3;
-INSERT INTO campaign_counts (tenant_id, campaign_id, figure, minute, n)
-SELECT c.tenant_id, c.campaign_id, f.figure, CASE WHEN f.minute < now() - interval '25 hours' THEN 'epoch' ELSE f.minute END, sum(f.n)
-FROM calls c CROSS JOIN LATERAL call_figures(c.status, c.hangup_cause, c.agent_id, c.answered_by_amd, c.abandoned, c.queued_at,
-  c.answer_time, c.agent_connect_time, c.end_time) f
-WHERE c.campaign_id IS NOT NULL AND c.direction = 'outbound'
-  AND EXISTS (SELECT 1 FROM campaigns k WHERE k.tenant_id = c.tenant_id AND k.id = c.campaign_id)
-GROUP BY 1, 2, 3, 4;
-SELECT set_config('app.system', '', true);
-
--- When a leg went on to another trunk than it began with: there it counts as begun at that time.
-ALTER TABLE live_calls ADD COLUMN rerouted_at timestamptz;
-
 -- +goose Down
-ALTER TABLE live_calls DROP COLUMN rerouted_at;
 DROP TRIGGER calls_changed ON calls;
 DROP TRIGGER calls_added ON calls;
 DROP TRIGGER leads_changed ON leads;

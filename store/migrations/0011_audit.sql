@@ -1,12 +1,5 @@
--- One audit of what administrators, supervisors, operators and their keys change, and of who listens. Credentials that end.
+-- One audit of what administrators, supervisors, operators and their keys change, and of who listens.
 -- +goose Up
-
--- A callback token's row gives nobody the token: it has the SHA-256 of the jti, in hexadecimal, and the JWT without its claims. The rows of
--- tokens that have ended stay as they are until the sweep takes them. This stands before whatever locks a table: it takes its time.
-SELECT set_config('app.system', 'on', true);
-UPDATE callback_tokens SET jti = encode(sha256(convert_to(jti, 'UTF8')), 'hex') WHERE expires_at >= now();
-UPDATE ai_sessions SET token_jti = encode(sha256(convert_to(token_jti, 'UTF8')), 'hex') WHERE status = 'active' AND token_jti IS NOT NULL;
-SELECT set_config('app.system', '', true);
 
 -- Rows are written in the transaction of the change, for the most part by the triggers below, and never changed: there is no policy for
 -- UPDATE, and only the service's own sweep deletes. tenant_id is the nil UUID for what concerns the whole installation. No foreign keys: the
@@ -115,6 +108,22 @@ END
 $$;
 -- +goose StatementEnd
 
+-- audit_deleted writes the row of a deletion that is a mark. Its arguments are those of audit_change.
+-- +goose StatementBegin
+CREATE FUNCTION audit_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  who jsonb := current_setting('app.actor')::jsonb;
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  INSERT INTO audit (tenant_id, id, at, actor, role, action, object_id, remote_addr, request_id, before)
+  VALUES (OLD.tenant_id, audit_id(now_at), now_at, who ->> 'actor', who ->> 'role', TG_ARGV[0] || '.deleted', OLD.id::text,
+    who ->> 'remote_addr', who ->> 'request_id',
+    audit_members(to_jsonb(OLD) - (string_to_array(TG_ARGV[1], ',') || '{tenant_id,created_at,updated_at}'::text[])));
+  RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
 SELECT audit_changes('tenants', 'tenant');
 SELECT audit_changes('users', 'user', 'session_epoch');
 SELECT audit_changes('api_keys', 'api_key', 'last_used_at');
@@ -124,31 +133,13 @@ SELECT audit_changes('numbers', 'number', 'shown_at');
 SELECT audit_changes('flows', 'flow');
 SELECT audit_changes('voice_agents', 'voice_agent');
 SELECT audit_changes('webhook_subscriptions', 'webhook');
-SELECT audit_changes('campaigns', 'campaign', 'started_at');
-
--- A session is of its user's epoch, and ends with it: signing out, another password, address or role, and deactivation begin the next.
-ALTER TABLE users ADD COLUMN session_epoch bigint NOT NULL DEFAULT 0;
-
--- A suspended tenant: none of its credentials is good, nothing is dialed for it, and its numbers are unknown to callers.
-ALTER TABLE tenants ADD COLUMN suspended_at timestamptz, ADD COLUMN suspend_reason text;
-
--- How often signing in with an address has failed since a moment, whether it is a user's or not; the address by its SHA-256.
-CREATE TABLE sign_in_failures (
-  email_hash bytea PRIMARY KEY CHECK (octet_length(email_hash) = 32),
-  since timestamptz NOT NULL,
-  failures int NOT NULL CHECK (failures > 0)
-);
-
-ALTER TABLE callback_tokens RENAME COLUMN jti TO jti_hash;
-ALTER TABLE ai_sessions RENAME COLUMN token_jti TO token_hash;
+SELECT audit_changes('campaigns', 'campaign', 'started_at,deleted_at');
+CREATE TRIGGER audit_deleted AFTER UPDATE OF deleted_at ON campaigns FOR EACH ROW
+  WHEN (OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL AND coalesce(current_setting('app.actor', true), '') <> '')
+  EXECUTE FUNCTION audit_deleted('campaign', 'started_at,deleted_at');
 
 -- +goose Down
-DROP TABLE sign_in_failures;
-ALTER TABLE ai_sessions RENAME COLUMN token_hash TO token_jti;
-ALTER TABLE callback_tokens RENAME COLUMN jti_hash TO jti;
-ALTER TABLE tenants DROP COLUMN suspended_at, DROP COLUMN suspend_reason;
-ALTER TABLE users DROP COLUMN session_epoch;
-DROP TABLE audit;
+DROP TRIGGER audit_deleted ON campaigns;
 DROP TRIGGER audit_change ON tenants;
 DROP TRIGGER audit_change ON users;
 DROP TRIGGER audit_change ON api_keys;
@@ -162,3 +153,5 @@ DROP FUNCTION audit_changes(regclass, text, text);
 DROP FUNCTION audit_change();
 DROP FUNCTION audit_members(jsonb);
 DROP FUNCTION audit_id(timestamptz);
+DROP FUNCTION audit_deleted();
+DROP TABLE audit;

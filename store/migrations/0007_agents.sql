@@ -1,4 +1,4 @@
--- People who take calls: their state, its history, and what a campaign and a call keep of it.
+-- People who take calls: their state and its history.
 -- +goose Up
 
 -- An agent is a user who has logged in at least once. The row is the one truth of an agent's state; every change goes through
@@ -23,6 +23,8 @@ CREATE TABLE agents (
   -- Counts logins and logouts: the SIP password is derived from it.
   sip_epoch bigint NOT NULL DEFAULT 0,
   sip_expires_at timestamptz,
+  -- A SIP account ends with the sessions of its user: it knows in which epoch of those (users.session_epoch) it was given.
+  sip_session_epoch bigint,
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, id) REFERENCES users (tenant_id, id) ON DELETE CASCADE,
   CONSTRAINT agents_call_while_on_call CHECK ((status = 'on_call') = (current_call_id IS NOT NULL)),
@@ -53,31 +55,5 @@ CREATE TABLE agent_status_log (
 CREATE INDEX agent_status_log_by_time ON agent_status_log (tenant_id, agent_id, at);
 SELECT protect_tenant_rows('agent_status_log');
 
-ALTER TABLE users ADD COLUMN tags text[] NOT NULL DEFAULT '{}';
-
--- wrap_up_s null: the deployment's time limit; 0: none. overflow_action is what becomes of a callee whom no agent takes in time.
-ALTER TABLE campaigns
-  ADD COLUMN agent_whisper_url text,
-  ADD COLUMN wrap_up_s int CHECK (wrap_up_s BETWEEN 0 AND 3600),
-  ADD COLUMN overflow_action text NOT NULL DEFAULT 'hangup' CHECK (overflow_action IN ('hangup', 'flow', 'voicemail'));
-
--- queued_at is when a call first asked for an agent; abandoned, that nobody took it in time, or at all.
-ALTER TABLE calls
-  ADD COLUMN queued_at timestamptz,
-  ADD COLUMN abandoned boolean NOT NULL DEFAULT false;
-CREATE INDEX calls_by_agent ON calls (tenant_id, agent_id, id) WHERE agent_id IS NOT NULL;
-
--- What an agent holds for preview; such claims are few.
-CREATE INDEX leads_reserved ON leads (tenant_id, claimed_by) WHERE claimed_by LIKE 'agent:%';
-
--- The call will ask for one of the node's agents and has none yet: what paces dialing to the agents that are ready.
-ALTER TABLE live_calls ADD COLUMN awaits_agent boolean NOT NULL DEFAULT false;
-
 -- +goose Down
-ALTER TABLE live_calls DROP COLUMN awaits_agent;
-DROP INDEX leads_reserved;
-DROP INDEX calls_by_agent;
-ALTER TABLE calls DROP COLUMN queued_at, DROP COLUMN abandoned;
-ALTER TABLE campaigns DROP COLUMN agent_whisper_url, DROP COLUMN wrap_up_s, DROP COLUMN overflow_action;
-ALTER TABLE users DROP COLUMN tags;
 DROP TABLE agent_status_log, agents;

@@ -33,6 +33,23 @@ ALTER SEQUENCE events_seq OWNED BY events.seq;
 CREATE INDEX events_by_call ON events (tenant_id, call_id, seq) WHERE call_id IS NOT NULL;
 SELECT protect_tenant_rows('events');
 
+-- Events of a call whose call.answered waits for a verdict. They move to the outbox behind it, in the order of seq. Rows live
+-- for seconds; a call's close leaves none.
+CREATE TABLE held_events (
+  tenant_id uuid NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+  id uuid NOT NULL,
+  seq bigint NOT NULL DEFAULT nextval('events_seq'),
+  type text NOT NULL CHECK (type <> ''),
+  call_id uuid NOT NULL,
+  campaign_id uuid,
+  data jsonb NOT NULL CHECK (jsonb_typeof(data) = 'object'),
+  created_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX held_events_by_call ON held_events (tenant_id, call_id, seq);
+ALTER TABLE held_events SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+SELECT protect_tenant_rows('held_events');
+
 CREATE TABLE webhook_deliveries (
   tenant_id uuid NOT NULL,
   id uuid NOT NULL,
@@ -52,4 +69,4 @@ CREATE INDEX webhook_deliveries_by_status ON webhook_deliveries (tenant_id, stat
 SELECT protect_tenant_rows('webhook_deliveries');
 
 -- +goose Down
-DROP TABLE webhook_deliveries, events, webhook_subscriptions;
+DROP TABLE webhook_deliveries, held_events, events, webhook_subscriptions;

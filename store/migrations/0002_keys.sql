@@ -1,6 +1,7 @@
 -- The database's own keys, each wrapped under the master key: what is sealed names the key that opens it, so that keys can be replaced
 -- while everything serves. A master key that none of them is wrapped under is another database's, and is refused before anything is written.
 -- +goose Up
+
 CREATE TABLE secret_keys (
   -- What the key is for; store/keys.go lists the purposes.
   purpose text NOT NULL CHECK (purpose <> ''),
@@ -24,12 +25,5 @@ CREATE TABLE secret_rotations (
 );
 CREATE UNIQUE INDEX secret_rotations_open ON secret_rotations ((true)) WHERE finished_at IS NULL;
 
--- Numbers are sealed under data_key, whose number is data_key_no; the keys before it stand in old_data_key, number n at n.
-ALTER TABLE tenants
-  ADD COLUMN data_key_no smallint NOT NULL DEFAULT 1 CHECK (data_key_no BETWEEN 1 AND 255),
-  ADD COLUMN old_data_key bytea[] NOT NULL DEFAULT '{}',
-  ADD CONSTRAINT tenants_old_data_keys CHECK (cardinality(old_data_key) = data_key_no - 1);
-
 -- +goose Down
-ALTER TABLE tenants DROP COLUMN old_data_key, DROP COLUMN data_key_no;
 DROP TABLE secret_rotations, secret_keys;
