@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -134,21 +135,8 @@ func (c *Controller) waitCDR(ctx context.Context, channel string, timeout time.D
 		if err == nil || !c.clock.Now().Before(deadline) {
 			return rec, err
 		}
-		if err := c.pause(ctx, 100*time.Millisecond); err != nil {
+		if err := rt.Pause(ctx, c.clock, 100*time.Millisecond); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// pause waits on the injected clock.
-func (c *Controller) pause(ctx context.Context, d time.Duration) error {
-	done := make(chan struct{})
-	t := c.clock.AfterFunc(d, func() { close(done) })
-	defer t.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

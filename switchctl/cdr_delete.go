@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 // The switch's call records hold callees' numbers. A call's are deleted once it is closed in the ledger: nobody asks for them any more.
@@ -64,7 +66,7 @@ func (s *spentCDRs) takeDue(now time.Time) (channels []string) {
 
 // deleteCDRs deletes the records of closed calls as they fall due, and what is left at the end.
 func (c *Controller) deleteCDRs(ctx context.Context) {
-	for c.pause(ctx, cdrDeleteEvery) == nil {
+	for rt.Pause(ctx, c.clock, cdrDeleteEvery) == nil {
 		c.deleteDueCDRs(ctx, c.clock.Now())
 	}
 	c.deleteDueCDRs(ctx, c.clock.Now().Add(cdrGrace))

@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/cluster"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -30,7 +31,7 @@ type Controller struct {
 	log      *slog.Logger
 	clock    Clock
 	ledger   callLedgers
-	nodes    nodeLedger // nil: other controllers are none of this one's business
+	nodes    cluster.Ledger // nil: other controllers are none of this one's business
 	media    mediaServer
 	gate     Gate
 	handler  AnswerHandler
@@ -112,7 +113,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	if cfg.SocketPeers == nil {
 		cfg.SocketPeers = netguard.Loopback()
 	}
-	cfg.NodeGrace = cmp.Or(cfg.NodeGrace, defaultNodeGrace)
+	cfg.NodeGrace = cmp.Or(cfg.NodeGrace, cluster.DefaultGrace)
 	if len(cfg.Subprotocols) == 0 {
 		cfg.Subprotocols = []string{media.SubprotocolAlpha, media.SubprotocolBeta}
 	}
@@ -167,7 +168,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.running.Go(func() { c.supervise(io, c.keepPresent) })
 	c.running.Go(func() { c.supervise(io, c.deleteCDRs) })
 	if c.nodes != nil {
-		c.running.Go(func() { c.supervise(io, c.keepNode) })
+		c.running.Go(func() { c.supervise(io, c.keeper(c.nodes).Run) })
 	}
 	c.log.InfoContext(ctx, "call control is up", "outbound_addr", listener.Addr().String(), "node", c.cfg.NodeID)
 	return nil
@@ -219,7 +220,7 @@ func (c *Controller) recover(ctx context.Context) error {
 			return err
 		}
 		c.log.WarnContext(ctx, "database is away, call control waits", "error", err)
-		if paused := c.pause(ctx, time.Second); paused != nil {
+		if paused := rt.Pause(ctx, c.clock, time.Second); paused != nil {
 			return errors.Join(err, paused)
 		}
 	}

@@ -51,7 +51,7 @@ func (c *Controller) besideLink(fn func()) { c.running.Go(func() { c.guard(c.log
 // supervise runs a loop of the controller until it returns, and again when it ended in a panic.
 func (c *Controller) supervise(ctx context.Context, fn func(ctx context.Context)) {
 	for c.guard(c.log, func() { fn(ctx) }) {
-		if c.pause(ctx, superviseRetry) != nil {
+		if rt.Pause(ctx, c.clock, superviseRetry) != nil {
 			return
 		}
 	}

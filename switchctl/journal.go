@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -62,7 +63,7 @@ func (k *core) writeEntry(ctx context.Context, e journalEntry) error {
 		if tries == 1 || wait == journalMaxPause {
 			k.log.WarnContext(ctx, "call change waits to be written", "change", e.what, "tries", tries, "error", err)
 		}
-		if k.c.pause(ctx, wait) != nil {
+		if rt.Pause(ctx, k.c.clock, wait) != nil {
 			return err
 		}
 		wait = min(2*wait, journalMaxPause)

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/cluster"
 )
 
 // presentEvery is how often the switch is asked for its channels: a call whose end was never told is found, and one that is there is known
@@ -38,7 +41,7 @@ func (k *core) livedUntil(switchSeen time.Time) time.Time {
 	}
 	if t := k.recordedAt; !t.IsZero() && !switchSeen.IsZero() {
 		wrote := t.Add(-ahead)
-		if most := switchSeen.Add(beatMost); wrote.After(most) {
+		if most := switchSeen.Add(cluster.MaxBeat); wrote.After(most) {
 			wrote = most
 		}
 		later(wrote)
@@ -88,7 +91,7 @@ func (c *Controller) inSight() bool {
 
 // keepPresent asks for the switch's channels now and then, until ctx ends.
 func (c *Controller) keepPresent(ctx context.Context) {
-	for c.pause(ctx, presentEvery) == nil {
+	for rt.Pause(ctx, c.clock, presentEvery) == nil {
 		c.lookForAbsent(ctx)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+	"github.com/ringmaster/ringmaster/switchctl/cluster"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -179,7 +180,7 @@ func TestRecordedAfterTheLastSight(t *testing.T) {
 	answered := seen.Add(-time.Minute)
 	o := ledger.OpenCall{}
 	o.Call.ID, o.Call.Status, o.Call.AnswerTime, o.Call.CreatedAt = uuid.New(), ledger.StatusAnswered, &answered, answered
-	for wrote, want := range map[time.Duration]time.Duration{-time.Second: 0, 9 * time.Second: 9 * time.Second, 20 * time.Minute: beatMost} {
+	for wrote, want := range map[time.Duration]time.Duration{-time.Second: 0, 9 * time.Second: 9 * time.Second, 20 * time.Minute: cluster.MaxBeat} {
 		at := seen.Add(wrote)
 		require.NoError(t, os.WriteFile(c.recordPath(o.Call.ID), []byte("RIFF"), 0o600))
 		require.NoError(t, os.Chtimes(c.recordPath(o.Call.ID), at, at))

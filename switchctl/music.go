@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -139,7 +140,7 @@ func (p *musicPlayer) afterMusic(ctx context.Context, then func(ctx context.Cont
 		if _, err := link.API(ctx, fs.StopPlaying(channel)); err != nil {
 			p.log.DebugContext(ctx, "music could not be ended", "error", err)
 		}
-		if p.c.pause(ctx, breakTime) == nil {
+		if rt.Pause(ctx, p.c.clock, breakTime) == nil {
 			p.post(musicEnded{then: then})
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
@@ -35,7 +36,7 @@ func (b *bench) serve(ctx context.Context, leg Leg, mode PhoneMode) error {
 		if err := leg.StartMusic(ctx, ""); err != nil {
 			return err
 		}
-		if b.c.pause(ctx, 5*time.Second) != nil {
+		if rt.Pause(ctx, b.c.clock, 5*time.Second) != nil {
 			return ctx.Err()
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -111,7 +112,7 @@ func (r *recorder) tellRecorder(ctx context.Context, done func(err error), cmds 
 		for _, cmd := range cmds {
 			for {
 				_, err = fs.Run(ctx, c.link, cmd)
-				if !errors.Is(err, ErrLinkDown) || c.clock.Now().After(deadline) || c.pause(ctx, 200*time.Millisecond) != nil {
+				if !errors.Is(err, ErrLinkDown) || c.clock.Now().After(deadline) || rt.Pause(ctx, c.clock, 200*time.Millisecond) != nil {
 					break
 				}
 			}

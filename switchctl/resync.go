@@ -11,10 +11,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
+
+// nodeSeenTimeout bounds the write of the node's row: a connection that has gone silent is given up.
+const nodeSeenTimeout = 5 * time.Second
 
 const (
 	// reconcileEvery is how often the node's open rows are compared with the live actors.
@@ -44,7 +48,7 @@ func (c *Controller) resync(ctx context.Context) {
 			c.phones.sync(generation) // phones wait no longer
 			pause = presentEvery
 		}
-		if c.pause(ctx, pause) != nil {
+		if rt.Pause(ctx, c.clock, pause) != nil {
 			return
 		}
 	}
@@ -59,7 +63,7 @@ func (c *Controller) noteCompared(ctx context.Context, generation uint64) {
 		return
 	}
 	c.besideLink(func() { // a database that hangs keeps nobody from looking for the calls
-		ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+		ctx, cancel := context.WithTimeout(ctx, nodeSeenTimeout)
 		defer cancel()
 		if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, at, core); err != nil {
 			c.log.WarnContext(ctx, "node could not be written", "error", err)
@@ -176,7 +180,7 @@ func (c *Controller) killChannel(ctx context.Context, channel string) error {
 // reconcile finds open rows that have lost their actor, again and again: a final record that could not be written, a
 // call that was admitted and never begun.
 func (c *Controller) reconcile(ctx context.Context) {
-	for c.pause(ctx, reconcileEvery) == nil {
+	for rt.Pause(ctx, c.clock, reconcileEvery) == nil {
 		if c.link.Generation() == 0 {
 			continue
 		}

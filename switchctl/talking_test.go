@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 )
 
 // fakePrompts gives files of one second; "missing" can't be had, and "gone" is no file.
@@ -120,7 +122,7 @@ func (b *bench) step(ctx context.Context, leg Leg, f []string) string {
 	case "music":
 		return told("on", leg.StartMusic(ctx, kv["url"]))
 	case "wait":
-		return told("done", b.c.pause(ctx, seconds("for")))
+		return told("done", rt.Pause(ctx, b.c.clock, seconds("for")))
 	case "connect":
 		outcome, err := leg.ConnectVoiceAgent(ctx, VoiceConnect{Agent: b.handler.agent})
 		return told(string(outcome), err)

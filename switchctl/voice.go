@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -248,7 +249,7 @@ func (v *voice) open(ctx context.Context, spec media.SessionSpec) {
 		for {
 			session, err := v.c.media.Open(ctx, spec)
 			if err != nil && resumed && ctx.Err() == nil && v.c.clock.Now().Before(deadline) &&
-				v.c.pause(ctx, 200*time.Millisecond) == nil {
+				rt.Pause(ctx, v.c.clock, 200*time.Millisecond) == nil {
 				continue
 			}
 			v.post(sessionOpened{media: session, err: err})

@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/cluster"
 )
 
 // Config is what the service needs to know about its host.
@@ -89,7 +90,7 @@ type Service struct {
 	// ringing are the agents who hear ringback, with the call that they dialed.
 	ringing map[uuid.UUID]uuid.UUID
 	once    sync.Once // closes loaded
-	nodes   *switchctl.NodeWatch
+	nodes   *cluster.Watch
 }
 
 // releaseTimeout bounds the wait for a phone's leg to end.
@@ -119,7 +120,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Service{
-		nodes: switchctl.NewNodeWatch(cfg.NodeGrace, blindAfter),
+		nodes: cluster.NewWatch(cfg.NodeGrace, blindAfter),
 		cfg:   cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
 		phoneNews: make(chan struct{}),
 		held:      make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]loss),

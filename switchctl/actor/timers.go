@@ -1,6 +1,9 @@
 package actor
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Clock is the time that timers run on.
 type Clock interface {
@@ -23,6 +26,19 @@ func (SystemClock) Now() time.Time { return time.Now() }
 
 // AfterFunc implements [Clock].
 func (SystemClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
+
+// Pause waits on a clock; it ends early, with the cause, when ctx does.
+func Pause(ctx context.Context, clock Clock, d time.Duration) error {
+	done := make(chan struct{})
+	t := clock.AfterFunc(d, func() { close(done) })
+	defer t.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // Timers are an owner's timers, one of each kind. They belong to its goroutine; one that is due calls fire in another, which posts to the mailbox.
 type Timers[K comparable] struct {

@@ -1,4 +1,4 @@
-package switchctl
+package cluster
 
 import (
 	"time"
@@ -6,10 +6,10 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// NodeWatch tells which nodes give no sign of life any more, by this controller's own clock: hosts' clocks differ. It has seen a node
+// Watch tells which nodes give no sign of life any more, by this controller's own clock: hosts' clocks differ. It has seen a node
 // silent only where it could see: after a time without the database, in which nobody could give a sign, it begins anew. It is for one
 // goroutine.
-type NodeWatch struct {
+type Watch struct {
 	grace, gap time.Duration
 	looked     time.Time
 	seen       map[string]sighting
@@ -18,14 +18,14 @@ type NodeWatch struct {
 // sighting is a node's last sign of life, and since when there was none after it.
 type sighting struct{ sign, since time.Time }
 
-// NewNodeWatch is a watch for nodes that are silent for grace. It has been blind when nobody looked for longer than gap.
-func NewNodeWatch(grace, gap time.Duration) *NodeWatch { return &NodeWatch{grace: grace, gap: gap} }
+// NewWatch is a watch for nodes that are silent for grace. It has been blind when nobody looked for longer than gap.
+func NewWatch(grace, gap time.Duration) *Watch { return &Watch{grace: grace, gap: gap} }
 
 // Forget begins anew.
-func (w *NodeWatch) Forget() { w.seen = nil }
+func (w *Watch) Forget() { w.seen = nil }
 
 // Look takes up what the nodes' rows say now, and gives those that have been silent for the grace.
-func (w *NodeWatch) Look(nodes []db.NodesOtherRow, now time.Time) []db.NodesOtherRow {
+func (w *Watch) Look(nodes []db.NodesOtherRow, now time.Time) []db.NodesOtherRow {
 	if now.Sub(w.looked) > w.gap {
 		w.Forget()
 	}

@@ -17,36 +17,9 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/cluster"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
-
-// TestNodeWatch counts silence by the watcher's own clock, and only while it could see.
-func TestNodeWatch(t *testing.T) {
-	t.Parallel()
-	began := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
-	sign := began.Add(-time.Hour) // that host's clock is wrong, or the database was away for an hour
-	row := func(sign time.Time) []db.NodesOtherRow { return []db.NodesOtherRow{{ID: "b", LastSeenAt: sign}} }
-	watch := NewNodeWatch(time.Minute, 30*time.Second)
-	at := func(s int, sign time.Time) bool {
-		t.Helper()
-		return len(watch.Look(row(sign), began.Add(time.Duration(s)*time.Second))) > 0
-	}
-	require.False(t, at(0, sign), "nobody knows since when")
-	for s := 10; s < 60; s += 10 {
-		require.False(t, at(s, sign), "silent for %d s", s)
-	}
-	require.True(t, at(60, sign))
-	require.False(t, at(70, sign.Add(time.Second)), "it lives")
-	require.False(t, at(120, sign.Add(time.Second)), "nobody looked for 50 s")
-	for s := 130; s < 180; s += 10 {
-		require.False(t, at(s, sign.Add(time.Second)))
-	}
-	require.True(t, at(180, sign.Add(time.Second)))
-	watch.Forget()
-	require.False(t, at(190, sign.Add(time.Second)), "the database was away")
-	require.Empty(t, watch.Look(nil, began.Add(200*time.Second)))
-	require.False(t, at(210, sign.Add(time.Second)), "a row that was gone begins anew")
-}
 
 // fakeNodes are the other nodes of a controller.
 type fakeNodes struct {
@@ -132,7 +105,7 @@ func TestCallsClosedElsewhereAreEnded(t *testing.T) {
 		b.c.nodes = nodes
 		ctx, stop := context.WithCancel(t.Context())
 		kept := make(chan struct{})
-		go func() { defer close(kept); b.c.keepNode(ctx) }()
+		go func() { defer close(kept); b.c.keeper(b.c.nodes).Run(ctx) }()
 		defer func() { stop(); <-kept }()
 		require.NoError(t, b.dial())
 		b.link.setChannel(b.call.FsUuid, "{}")
@@ -149,15 +122,15 @@ func TestCallsClosedElsewhereAreEnded(t *testing.T) {
 			return n
 		}
 		nodes.set(ledger.NodeBeat{}, nil, others)
-		time.Sleep(beatMost + time.Second) //nolint:forbidigo // the bubble's clock
+		time.Sleep(cluster.MaxBeat + time.Second) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Zero(t, killed())
 		nodes.set(ledger.NodeBeat{Lost: true}, store.ErrUnavailable, others)
-		time.Sleep(beatMost) //nolint:forbidigo // the bubble's clock
+		time.Sleep(cluster.MaxBeat) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Zero(t, killed(), "it does not know yet which")
 		nodes.set(ledger.NodeBeat{Open: map[uuid.UUID]bool{open.ID: true}}, nil, others)
-		time.Sleep(beatMost) //nolint:forbidigo // the bubble's clock
+		time.Sleep(cluster.MaxBeat) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Equal(t, 1, killed())
 		nodes.mu.Lock()
@@ -175,20 +148,20 @@ func TestLostNodesAreLookedAfter(t *testing.T) {
 		b.c.nodes = nodes
 		ctx, stop := context.WithCancel(t.Context())
 		kept := make(chan struct{})
-		go func() { defer close(kept); b.c.keepNode(ctx) }()
+		go func() { defer close(kept); b.c.keeper(b.c.nodes).Run(ctx) }()
 		defer func() { stop(); <-kept }()
 		others := []db.NodesOtherRow{{ID: "gone", LastSeenAt: time.Now().Add(-time.Hour)}}
 		nodes.set(ledger.NodeBeat{}, nil, others)
-		time.Sleep(defaultNodeGrace + time.Second) //nolint:forbidigo // the bubble's clock
+		time.Sleep(cluster.DefaultGrace + time.Second) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Zero(t, nodes.closes())
 		nodes.set(ledger.NodeBeat{}, store.ErrUnavailable, others)
-		time.Sleep(beatMost) //nolint:forbidigo // the bubble's clock
+		time.Sleep(cluster.MaxBeat) //nolint:forbidigo // the bubble's clock
 		nodes.set(ledger.NodeBeat{}, nil, others)
-		time.Sleep(defaultNodeGrace) //nolint:forbidigo // the bubble's clock
+		time.Sleep(cluster.DefaultGrace) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Zero(t, nodes.closes(), "while the database was away nobody could give a sign")
-		time.Sleep(2 * beatMost) //nolint:forbidigo // the bubble's clock
+		time.Sleep(2 * cluster.MaxBeat) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Equal(t, 2*ledger.LostBatch+7, nodes.closes())
 		require.InDelta(t, 1, testutil.ToFloat64(b.c.metrics.nodesLost), 0)
@@ -210,16 +183,16 @@ func TestStuckCallsHoldUpNothing(t *testing.T) {
 		nodes.set(ledger.NodeBeat{}, nil, []db.NodesOtherRow{{ID: "gone", LastSeenAt: marked, LostAt: &marked}})
 		ctx, stop := context.WithCancel(t.Context())
 		kept := make(chan struct{})
-		go func() { defer close(kept); b.c.keepNode(ctx) }()
+		go func() { defer close(kept); b.c.keeper(b.c.nodes).Run(ctx) }()
 		defer func() { stop(); <-kept }()
-		time.Sleep(10*beatMost + time.Second) //nolint:forbidigo // the bubble's clock
+		time.Sleep(10*cluster.MaxBeat + time.Second) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Equal(t, ledger.LostBatch+4, nodes.closes(), "all but those that are stuck")
 		nodes.mu.Lock()
 		require.Equal(t, 10, nodes.beats)
 		nodes.stuck = nil
 		nodes.mu.Unlock()
-		time.Sleep(6 * beatMost) //nolint:forbidigo // the bubble's clock
+		time.Sleep(6 * cluster.MaxBeat) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		require.Equal(t, ledger.LostBatch+7, nodes.closes(), "they have their turn again")
 	})
