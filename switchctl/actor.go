@@ -47,7 +47,7 @@ type actor struct {
 	parts
 }
 
-func (c *Controller) newActor(call db.Call, channel string) *actor {
+func (c *host) newActor(call db.Call, channel string) *actor {
 	k := newCore(c, call, channel)
 	return &actor{core: k, parts: newParts(k)}
 }

@@ -138,7 +138,7 @@ func (b *agentBridge) connectAgent(ctx context.Context, m agentCommand) (state, 
 	claim := phoneClaim{
 		call: b.core, serial: h.serial, ring: m.req.RingTimeout, number: b.peerNumber(), caller: m.req.CallerName,
 	}
-	if err := b.c.phones.send(b.c, h.agent, &m.req.Phone, claim); err != nil {
+	if err := b.c.phones.send(h.agent, &m.req.Phone, claim); err != nil {
 		return b.state, err
 	}
 	b.human = h

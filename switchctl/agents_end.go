@@ -85,7 +85,7 @@ func (b *agentBridge) freeAgent(h *human, serial uint64, doubt bool) {
 		b.c.registry.unbind(h.channel)
 	}
 	// A phone that is not kept any more has no claim to end.
-	_ = b.c.phones.send(b.c, h.agent, nil, phoneFree{call: b.core, serial: serial, doubt: doubt, told: h.told})
+	_ = b.c.phones.send(h.agent, nil, phoneFree{call: b.core, serial: serial, doubt: doubt, told: h.told})
 }
 
 // cancelAgent: whoever asked for the agent has given up. A conversation goes on.

@@ -84,7 +84,7 @@ func TestPressOrder(t *testing.T) {
 	t.Parallel()
 	c := &Controller{}
 	c.goes.guard = func(fn func()) bool { fn(); return false }
-	keys := &keypad{core: &core{c: c}}
+	keys := &keypad{core: &core{c: &c.host}}
 	ctx, release := context.WithCancel(t.Context())
 	busy := make(chan struct{})
 	require.NoError(t, keys.press(func() { close(busy); <-ctx.Done() }))

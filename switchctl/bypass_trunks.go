@@ -14,7 +14,7 @@ type failedTrunks struct {
 	at map[uuid.UUID]time.Time
 }
 
-func (c *Controller) takeOutOfBypass(trunk uuid.UUID, at time.Time) {
+func (c *host) takeOutOfBypass(trunk uuid.UUID, at time.Time) {
 	c.failed.mu.Lock()
 	defer c.failed.mu.Unlock()
 	if c.failed.at == nil {
@@ -24,7 +24,7 @@ func (c *Controller) takeOutOfBypass(trunk uuid.UUID, at time.Time) {
 }
 
 // outOfBypass reports whether a trunk has failed since a call's session was granted.
-func (c *Controller) outOfBypass(trunk *uuid.UUID, granted time.Time) bool {
+func (c *host) outOfBypass(trunk *uuid.UUID, granted time.Time) bool {
 	if trunk == nil {
 		return true
 	}

@@ -128,7 +128,7 @@ func readCDR(dir, channel string) (*cdrRecord, error) {
 
 // waitCDR reads the record of a channel that has just ended. The switch writes it within milliseconds of the hang-up,
 // in place, so an absent or unfinished file is tried again until the timeout.
-func (c *Controller) waitCDR(ctx context.Context, channel string, timeout time.Duration) (*cdrRecord, error) {
+func (c *host) waitCDR(ctx context.Context, channel string, timeout time.Duration) (*cdrRecord, error) {
 	deadline := c.clock.Now().Add(timeout)
 	for {
 		rec, err := readCDR(c.cfg.CDRDir, channel)

@@ -44,7 +44,7 @@ type spentCDR struct {
 }
 
 // spendCDRs has the call records of channels deleted after a while.
-func (c *Controller) spendCDRs(channels ...string) {
+func (c *host) spendCDRs(channels ...string) {
 	s := &c.spent
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,30 +27,14 @@ import (
 
 // Controller runs the calls of one switch host.
 type Controller struct {
-	cfg      Config
-	log      *slog.Logger
-	clock    Clock
-	ledger   callLedgers
-	nodes    cluster.Ledger // nil: other controllers are none of this one's business
-	media    mediaServer
-	gate     Gate
-	handler  AnswerHandler
-	link     hostPort
-	registry *registry
-	phones   *phoneBook
-	metrics  *metrics
+	host
+	nodes cluster.Ledger // nil: other controllers are none of this one's business
+	// runLink keeps the link up until its context ends.
+	runLink func(ctx context.Context)
 	// ping asks the database for a sign of life.
 	ping func(ctx context.Context) error
 
 	draining atomic.Bool
-	failed   failedTrunks
-	spent    spentCDRs
-	// logBytes bounds what the log entries of a tenant's calls hold while they wait to be written.
-	logBytes *fairshare.Bytes
-	// goes are all goroutines of calls.
-	goes goroutines
-	// sight is what is known of the switch's calls.
-	sight *switchSight
 
 	mu       sync.Mutex
 	listener *esl.Listener
@@ -67,12 +51,6 @@ type Controller struct {
 	late func(a *core, unit uuid.UUID)
 }
 
-// hostPort is the host link as the controller itself uses it.
-type hostPort interface {
-	switchLink
-	run(ctx context.Context)
-}
-
 // New makes a controller. It does nothing before Start.
 func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandler) (*Controller, error) {
 	c, err := build(cfg, gate, h)
@@ -83,10 +61,11 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 	c.ledger, c.nodes = l, l
 	c.media = mediaAdapter{server: m}
 	c.ping = st.Ping
-	c.link = &hostLink{
+	link := &hostLink{
 		addr: c.cfg.ESLAddr, password: c.cfg.ESLPassword, log: c.log, clock: c.clock, metrics: c.metrics,
 		onEvent: c.dispatch, onUp: c.resync, onSkew: c.skewed, sight: c.sight,
 	}
+	c.link, c.runLink = link, link.run
 	return c, nil
 }
 
@@ -123,7 +102,11 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Controller{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook(), sight: &switchSight{}}
+	c := &Controller{host: host{
+		cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook(), sight: &switchSight{},
+	}}
+	c.phones.make = func(spec PhoneSpec) *phone { return newPhone(c, spec) }
+	c.releaseLate = c.giveBackLate
 	c.logBytes = fairshare.NewBytes(tenantLogBytes)
 	c.goes.guard = func(fn func()) bool { return c.guard(c.log, fn) }
 	var err error
@@ -163,7 +146,7 @@ func (c *Controller) Start(ctx context.Context) error {
 			c.log.ErrorContext(io, "outbound listener ended", "error", err)
 		}
 	})
-	c.running.Go(func() { c.supervise(io, c.link.run) })
+	c.running.Go(func() { c.supervise(io, c.runLink) })
 	c.running.Go(func() { c.supervise(io, c.reconcile) })
 	c.running.Go(func() { c.supervise(io, c.keepPresent) })
 	c.running.Go(func() { c.supervise(io, c.deleteCDRs) })
@@ -385,12 +368,12 @@ func (c *Controller) Close(ctx context.Context) error {
 	return err
 }
 
-// releaseLate gives back the unit of a transfer that was admitted after its call's end.
-func (c *Controller) releaseLate(a *core, adm Admission) {
+// giveBackLate gives back the unit of a transfer that was admitted after its call's end.
+func (c *Controller) giveBackLate(a *core, unit uuid.UUID) {
 	c.starts.Lock()
 	late := c.late
 	c.starts.Unlock()
 	if late != nil {
-		late(a, adm.UnitID)
+		late(a, unit)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // core is what every part of a call works with: the call's record and state, its channel and socket, its mailbox, timers and journal. Others hold it
 // to send the call messages. All fields below the line belong to the actor's goroutine.
 type core struct {
-	c      *Controller
+	c      *host
 	id     uuid.UUID
 	tenant uuid.UUID
 	// channel is the caller's channel UUID.
@@ -60,7 +60,7 @@ type core struct {
 	hadAgent bool
 }
 
-func newCore(c *Controller, call db.Call, channel string) *core {
+func newCore(c *host, call db.Call, channel string) *core {
 	k := &core{
 		c: c, id: call.ID, tenant: call.TenantID, channel: channel, box: newMailbox(), call: call,
 		log:  c.log.With("call_id", call.ID.String()),

@@ -14,7 +14,7 @@ const (
 )
 
 // callerVariables are on every caller leg of ours: they find the call again.
-func (c *Controller) callerVariables(a *core) fs.Variables {
+func (c *host) callerVariables(a *core) fs.Variables {
 	v := fs.Variables{
 		"rm_call_id":   a.id.String(),
 		"rm_tenant_id": a.tenant.String(),
@@ -66,7 +66,7 @@ func legCodecs(carrier string) string {
 // carrier is the carrier's codec, which the leg prefers. codec is that of a leg which is to go into bypass, empty for any
 // other: that leg speaks the carrier's codec alone, and is read by the switch's timer, since a read that waits for packets that
 // now go past the switch would hold it up for seconds.
-func (c *Controller) mediaBridge(callID, sessionID, leg, mediaAddr, carrier, codec string) (string, error) {
+func (c *host) mediaBridge(callID, sessionID, leg, mediaAddr, carrier, codec string) (string, error) {
 	v := fs.Variables{
 		"origination_uuid": leg,
 		// A media leg that dies with us is noticed by the switch itself.

@@ -33,7 +33,7 @@ func (g *goroutines) Go(fn func()) { g.wg.Go(func() { g.guard(fn) }) }
 func (g *goroutines) Wait() { g.wg.Wait() }
 
 // guard keeps a fault in fn from ending the process: it is counted and logged. It reports whether there was one.
-func (c *Controller) guard(log *slog.Logger, fn func()) (faulty bool) {
+func (c *host) guard(log *slog.Logger, fn func()) (faulty bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			faulty = true
@@ -87,7 +87,7 @@ func (k *core) faultBeside(ctx context.Context) state {
 }
 
 // try runs fn and returns its error, or errFault when it ended in a panic.
-func (c *Controller) try(log *slog.Logger, fn func() error) (err error) {
+func (c *host) try(log *slog.Logger, fn func() error) (err error) {
 	err = errFault
 	c.guard(log, func() { err = fn() })
 	return err

@@ -71,7 +71,7 @@ func (l *leg) Hangup(ctx context.Context, cause string) error {
 }
 
 // runHandler runs an operation of the AnswerHandler; its panic costs its own call only.
-func (c *Controller) runHandler(ctx context.Context, l *leg, handle func(ctx context.Context, l *leg) error) (err error) {
+func (c *host) runHandler(ctx context.Context, l *leg, handle func(ctx context.Context, l *leg) error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.metrics.panics.Inc()

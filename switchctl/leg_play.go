@@ -29,7 +29,7 @@ type promptFile struct {
 }
 
 // promptFile fetches what a URL of the tenant's names; its errors wrap [ErrAudio].
-func (c *Controller) promptFile(ctx context.Context, tenant uuid.UUID, url string) (promptFile, error) {
+func (c *host) promptFile(ctx context.Context, tenant uuid.UUID, url string) (promptFile, error) {
 	if c.cfg.Prompts == nil {
 		return promptFile{}, fmt.Errorf("%w: no prompts are configured", ErrAudio)
 	}
@@ -44,7 +44,7 @@ func (c *Controller) promptFile(ctx context.Context, tenant uuid.UUID, url strin
 }
 
 // promptAtHand is promptFile of what was fetched before, however long ago, and waits for the network only where there is nothing.
-func (c *Controller) promptAtHand(ctx context.Context, tenant uuid.UUID, url string) (promptFile, error) {
+func (c *host) promptAtHand(ctx context.Context, tenant uuid.UUID, url string) (promptFile, error) {
 	if c.cfg.Prompts != nil {
 		if path, ok := c.cfg.Prompts.Ready(url); ok {
 			return promptAt(path)

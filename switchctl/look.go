@@ -17,7 +17,7 @@ import (
 // look asks the switch for a call's channel. The answer goes to the actor. Where there is none, follow does the rest, which takes as long as the
 // call's record takes to come: it is nil otherwise, and to be called once. leg is the call's media leg on the switch, if one is known: when the caller
 // is gone it is ended, since the switch may wait for its packets before it writes the caller's record. An error says that the switch didn't answer.
-func (c *Controller) look(ctx context.Context, a *core, leg string) (follow func(), err error) {
+func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), err error) {
 	if !a.looking.CompareAndSwap(false, true) {
 		return nil, nil //nolint:nilnil // somebody does already
 	}
@@ -55,7 +55,7 @@ func (c *Controller) look(ctx context.Context, a *core, leg string) (follow func
 }
 
 // followGone ends the media leg of a call whose channel is gone, waits for the call's record, and tells the actor.
-func (c *Controller) followGone(ctx context.Context, a *core, leg string, gone channelGone) {
+func (c *host) followGone(ctx context.Context, a *core, leg string, gone channelGone) {
 	if leg != "" {
 		if err := c.killChannel(ctx, leg); err != nil {
 			a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)
@@ -79,7 +79,7 @@ const leftTimeout = time.Second
 
 // agentLeft tells from the call record of the leg that a caller was bridged with last whether its party has hung up, as an
 // agent does to end a call.
-func (c *Controller) agentLeft(ctx context.Context, caller *esl.Event) bool {
+func (c *host) agentLeft(ctx context.Context, caller *esl.Event) bool {
 	leg := caller.Var("last_bridge_to")
 	if leg == "" || caller.Var("signal_bond") == leg {
 		return false
@@ -99,7 +99,7 @@ func (c *Controller) agentLeft(ctx context.Context, caller *esl.Event) bool {
 }
 
 // dump gives a channel's headers and variables; nil when the switch has no such channel.
-func (c *Controller) dump(ctx context.Context, channel string) (*esl.Event, error) {
+func (c *host) dump(ctx context.Context, channel string) (*esl.Event, error) {
 	text, err := c.link.API(ctx, fs.Dump(channel))
 	if _, refused := errors.AsType[*esl.ReplyError](err); refused {
 		return nil, nil //nolint:nilnil // no channel is an answer, not an error

@@ -315,7 +315,7 @@ func (transferAdmitted) Essential() bool { return true }
 
 func (m transferAdmitted) refused(k *core, _ error) {
 	if m.err == nil {
-		k.c.releaseLate(k, m.adm)
+		k.c.releaseLate(k, m.adm.UnitID)
 	}
 }
 

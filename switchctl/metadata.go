@@ -39,12 +39,12 @@ type metadataFrame struct {
 }
 
 // metadata builds the frame of a session.
-func (c *Controller) metadata(call db.Call, g ledger.SessionGrant) (json.RawMessage, media.AudioFormat, error) {
+func (c *host) metadata(call db.Call, g ledger.SessionGrant) (json.RawMessage, media.AudioFormat, error) {
 	return c.metadataWith(call, g, func(*metadataFrame, media.AudioFormat) {})
 }
 
 // monitorMetadata builds the frame of the connection on which a session hears another call.
-func (c *Controller) monitorMetadata(call db.Call, g ledger.SessionGrant, target uuid.UUID) (json.RawMessage, media.AudioFormat, error) {
+func (c *host) monitorMetadata(call db.Call, g ledger.SessionGrant, target uuid.UUID) (json.RawMessage, media.AudioFormat, error) {
 	return c.metadataWith(call, g, func(f *metadataFrame, format media.AudioFormat) {
 		f.Purpose, f.TargetCallID, f.MixType = "monitor", &target, "mixed"
 		if format.Channels == 2 {
@@ -53,7 +53,7 @@ func (c *Controller) monitorMetadata(call db.Call, g ledger.SessionGrant, target
 	})
 }
 
-func (c *Controller) metadataWith(
+func (c *host) metadataWith(
 	call db.Call, g ledger.SessionGrant, change func(*metadataFrame, media.AudioFormat),
 ) (json.RawMessage, media.AudioFormat, error) {
 	format, err := audioFormat(g.Agent.AudioFormat, g.Agent.Subprotocol)

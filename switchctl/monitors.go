@@ -241,7 +241,7 @@ func (ms *monitors) endMonitors(ctx context.Context) {
 }
 
 // stopTap tells the target's actor, if the call still lives, that nobody listens any more.
-func (c *Controller) stopTap(target, id uuid.UUID, reason media.CloseReason) {
+func (c *host) stopTap(target, id uuid.UUID, reason media.CloseReason) {
 	if a := c.registry.call(target); a != nil {
 		a.post(tapStop{id: id, reason: reason})
 	}

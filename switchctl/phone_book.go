@@ -17,8 +17,9 @@ type phoneBook struct {
 	phones   map[uuid.UUID]*phone
 	channels map[string]*phone
 	accounts map[string]*phone
-	// run starts a phone's goroutine; nil before Start and once Close waits.
-	run func(p *phone)
+	// make makes a phone, which run starts; that is nil before Start and once Close waits.
+	make func(spec PhoneSpec) *phone
+	run  func(p *phone)
 	// synced is the generation of the host link whose channels have been compared with the phones' legs.
 	synced uint64
 }
@@ -35,7 +36,7 @@ func (b *phoneBook) accept(run func(p *phone)) {
 }
 
 // send gives m to the agent's phone, which is made first when there is none and spec names it.
-func (b *phoneBook) send(c *Controller, agent uuid.UUID, spec *PhoneSpec, m message) error {
+func (b *phoneBook) send(agent uuid.UUID, spec *PhoneSpec, m message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.phones[agent]
@@ -46,7 +47,7 @@ func (b *phoneBook) send(c *Controller, agent uuid.UUID, spec *PhoneSpec, m mess
 	case b.run == nil:
 		return ErrDraining
 	default:
-		p = newPhone(c, *spec)
+		p = b.make(*spec)
 		b.phones[agent] = p
 		b.accounts[account(spec.Extension, spec.Domain)] = p
 		b.run(p)
@@ -168,13 +169,13 @@ func (c *Controller) HoldPhone(_ context.Context, spec PhoneSpec) error {
 	if _, err := phoneEndpoint(c.cfg.MediaProfile, spec); err != nil {
 		return err
 	}
-	return c.phones.send(c, spec.AgentID, &spec, phoneHold{spec: spec})
+	return c.phones.send(spec.AgentID, &spec, phoneHold{spec: spec})
 }
 
 // ReleasePhone ends that, and the phone's leg, once the call on it is over. It returns when the leg has been given up.
 func (c *Controller) ReleasePhone(ctx context.Context, agentID uuid.UUID) error {
 	done := make(chan struct{})
-	if err := c.phones.send(c, agentID, nil, phoneRelease{done: done}); err != nil {
+	if err := c.phones.send(agentID, nil, phoneRelease{done: done}); err != nil {
 		return nil //nolint:nilerr // a phone that is not kept is what was wanted
 	}
 	select {
@@ -187,7 +188,7 @@ func (c *Controller) ReleasePhone(ctx context.Context, agentID uuid.UUID) error 
 
 // RingPhone plays ringback to a held phone while the call that its agent has dialed rings, or ends it.
 func (c *Controller) RingPhone(_ context.Context, agentID uuid.UUID, on bool) error {
-	return c.phones.send(c, agentID, nil, phoneRing{on: on})
+	return c.phones.send(agentID, nil, phoneRing{on: on})
 }
 
 // Phones tells how all phones stand, in the order of their agents' ids.

@@ -365,7 +365,7 @@ func (c *Controller) adoptPhone(ctx context.Context, channel string, ev *esl.Eve
 		c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
 		return c.killChannel(ctx, channel)
 	}
-	if err := c.phones.send(c, agent, &spec, phoneFound{channel: channel, ev: ev}); err != nil {
+	if err := c.phones.send(agent, &spec, phoneFound{channel: channel, ev: ev}); err != nil {
 		return err
 	}
 	c.phones.bindAgent(agent, channel) // the caller whom it is bridged with looks for it next

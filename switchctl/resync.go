@@ -169,7 +169,7 @@ func (c *Controller) sortOut(ctx context.Context, channel string, legs map[uuid.
 }
 
 // killChannel ends a channel; one that is gone is what was wanted.
-func (c *Controller) killChannel(ctx context.Context, channel string) error {
+func (c *host) killChannel(ctx context.Context, channel string) error {
 	var refused *esl.ReplyError
 	if _, err := c.link.API(ctx, fs.Kill(channel, ledger.CauseNormalClearing)); err != nil && !errors.As(err, &refused) {
 		return err

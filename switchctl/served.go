@@ -21,7 +21,7 @@ type served struct {
 
 // servedBy tells from a caller's call record, or the event of their end, who was bridged with them last: the switch bridges callers with agents,
 // voice agents and whom these transfer them to, and with nobody else. nil for nobody.
-func (c *Controller) servedBy(ctx context.Context, caller func(header string) string) *served {
+func (c *host) servedBy(ctx context.Context, caller func(header string) string) *served {
 	leg := caller("variable_last_bridge_to")
 	if leg == "" {
 		return nil

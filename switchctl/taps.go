@@ -395,7 +395,7 @@ func (t *tap) tell(up tapUp) {
 }
 
 // tapCommand builds the originate of a tap's leg. The leg sends nothing into the call, and dies with our endpoint.
-func (c *Controller) tapCommand(callID, channel, session, caller string, side media.TapSide, codec string) (fs.Command, error) {
+func (c *host) tapCommand(callID, channel, session, caller string, side media.TapSide, codec string) (fs.Command, error) {
 	native := side != media.TapMixed && (codec == "PCMU" || codec == "PCMA")
 	codecs := legCodecs(codec)
 	if native {
@@ -434,7 +434,7 @@ func boolText(b bool) string {
 
 // tapCall asks the call's actor for a tap and waits until it runs. The call may be of another controller one day: nothing but
 // its id is known here.
-func (c *Controller) tapCall(ctx context.Context, tenant, target uuid.UUID, req tapRequest) tapUp {
+func (c *host) tapCall(ctx context.Context, tenant, target uuid.UUID, req tapRequest) tapUp {
 	a := c.registry.call(target)
 	if a == nil || a.tenant != tenant {
 		status, _, err := c.ledger.CallState(ctx, tenant, target)

@@ -94,7 +94,7 @@ func (x *transfers) disconnected(ctx context.Context, outcome ledger.SessionOutc
 }
 
 // canQueue asks the queue, for as long as a caller can wait.
-func (c *Controller) canQueue(ctx context.Context, tenant uuid.UUID, req QueueRequest) error {
+func (c *host) canQueue(ctx context.Context, tenant uuid.UUID, req QueueRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, decisionLimit)
 	defer cancel()
 	return c.handler.CanQueue(ctx, tenant, req)

@@ -232,7 +232,7 @@ func (v *voice) sessionSpec(subprotocol string) (media.SessionSpec, error) {
 	return spec, nil
 }
 
-func (c *Controller) recordPath(call uuid.UUID) string {
+func (c *host) recordPath(call uuid.UUID) string {
 	return filepath.Join(c.cfg.RecordDir, call.String()+".wav")
 }
 

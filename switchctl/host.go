@@ -1,0 +1,37 @@
+package switchctl
+
+import (
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media/fairshare"
+)
+
+// host is what calls have of the machine that they run on: its switch and media endpoint, the gate and the handler, what they are written
+// to, and the other calls. A call knows nothing else of the [Controller].
+type host struct {
+	cfg   Config
+	log   *slog.Logger
+	clock Clock
+	// link commands the switch; sight is what is known of its calls.
+	link  switchLink
+	sight *switchSight
+	media mediaServer
+
+	gate    Gate
+	handler AnswerHandler
+	ledger  callLedgers
+	metrics *metrics
+
+	registry *registry
+	phones   *phoneBook
+	failed   failedTrunks
+	spent    spentCDRs
+	// goes are all goroutines of calls.
+	goes goroutines
+	// logBytes bounds what the log entries of a tenant's calls hold while they wait to be written.
+	logBytes *fairshare.Bytes
+	// releaseLate gives back the unit of a transfer that was admitted after its call's end.
+	releaseLate func(a *core, unit uuid.UUID)
+}
