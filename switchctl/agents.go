@@ -388,9 +388,5 @@ func (b *agentBridge) agentConfirmed(ctx context.Context, at time.Time) state {
 
 // writeAgent commits that the caller hears this agent since at.
 func (b *agentBridge) writeAgent(ctx context.Context, at time.Time) {
-	b.call.AgentID, b.call.AgentConnectTime = &b.human.agent, &at
-	call := b.call
-	b.record(ctx, "agent connected", func(ctx context.Context) error {
-		return b.c.ledger.AgentConnected(ctx, call, at)
-	}, nil)
+	b.noteConnected(ctx, &b.human.agent, at)
 }

@@ -10,7 +10,7 @@
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close), registry.go and mailbox.go, then a call:
 //
-//   - host.go: what calls have of their machine; core.go and core_switch.go: what every part of a call works with; actor.go and the state_*.go files: each message goes to the part whose it is,
+//   - host.go: what calls have of their machine; core.go and core_switch.go: what every part of a call works with; facts.go: what changes in its record; actor.go and the state_*.go files: each message goes to the part whose it is,
 //     by a function each for calls that are unanswered and up; parts.go: the parts, and who works with whom; timers.go.
 //   - How it begins, stands and ends: origination.go, line.go (its channel and socket), handling.go, ending.go, served.go, verdict.go (who answered).
 //   - Who may have the caller: voice*.go (the voice agent: its session, its media leg, what it reports), agents*.go, transfers*.go (a number, a SIP URI,

@@ -222,8 +222,7 @@ func (d *origination) rings(ctx context.Context, at time.Time) state {
 	if d.state != stateDialing || d.inbound {
 		return d.state
 	}
-	call := d.call
-	d.record(ctx, "ringing", func(ctx context.Context) error { return d.c.ledger.Ringing(ctx, call, at) }, nil)
+	d.noteRinging(ctx, at)
 	return stateRinging
 }
 
@@ -232,15 +231,10 @@ func (d *origination) answers(ctx context.Context, at, ours time.Time) state {
 	d.disarm(timerOriginate)
 	d.disarm(timerRefused)
 	d.recovered = false
-	d.answerAt = &ours
-	d.call.AnswerTime = &at
-	call := d.call
-	if !call.Amd {
-		by := ledger.AnsweredByHuman
-		d.call.AnsweredByAmd = &by
-		d.c.metrics.answered.WithLabelValues(by, decidedOff).Inc()
+	if !d.call.Amd {
+		d.c.metrics.answered.WithLabelValues(ledger.AnsweredByHuman, decidedOff).Inc()
 	}
-	d.record(ctx, "answered", func(ctx context.Context) error { return d.c.ledger.Answered(ctx, call, at) }, nil)
+	d.noteAnswered(ctx, at, ours)
 	d.line.answerWaiters(nil)
 	d.machine.awaitVerdict()
 	if d.sock == nil {

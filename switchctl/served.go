@@ -63,24 +63,12 @@ func (e *ending) noteServed(ctx context.Context, s *served, answered *time.Time)
 		return
 	}
 	if e.call.AnswerTime == nil {
-		ours := e.c.sight.ours(*answered)
-		e.call.AnswerTime, e.answerAt = answered, &ours
-		if !e.call.Amd {
-			by := ledger.AnsweredByHuman
-			e.call.AnsweredByAmd = &by
-		}
-		call := e.call
-		e.record(ctx, "answered", func(ctx context.Context) error { return e.c.ledger.Answered(ctx, call, *answered) }, nil)
+		e.noteAnswered(ctx, *answered, e.c.sight.ours(*answered))
 	}
 	at := s.at
 	if at.Before(*answered) {
 		at = *answered
 	}
-	e.call.AgentConnectTime = &at
-	if s.agent != nil {
-		e.call.AgentID = s.agent
-	}
-	call := e.call
-	e.record(ctx, "agent connected", func(ctx context.Context) error { return e.c.ledger.AgentConnected(ctx, call, at) }, nil)
+	e.noteConnected(ctx, s.agent, at)
 	e.log.InfoContext(ctx, "call was connected before its end", "agent_connect_time", at)
 }

@@ -51,13 +51,13 @@ func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 	}
 	after := max(0, ev.Heard.Sub(*mc.answerAt))
 	class, confidence, ms := string(ev.Class), ev.Confidence, int32(min(after, detectWithin+time.Minute).Milliseconds()) //nolint:gosec // bounded
-	mc.call.AmdClass, mc.call.AmdConfidence, mc.call.AmdAfterMs = &class, &confidence, &ms
+	mc.noteVerdict(class, confidence, ms)
 	mc.log.InfoContext(ctx, "machine detection has decided", "class", class, "confidence", confidence, "after_ms", ms)
 	mc.c.metrics.verdict.WithLabelValues(class).Observe(after.Seconds())
 	if ledger.AwaitsVerdict(mc.call) {
 		mc.decideAnswer(ctx, decidedVerdict)
 	} else {
-		mc.recordVerdict(ctx)
+		mc.writeVerdict(ctx)
 	}
 	mc.considerMachine(ctx)
 }
@@ -69,12 +69,7 @@ func (mc *machine) decideAnswer(ctx context.Context, how string) {
 	}
 	mc.disarm(timerVerdict)
 	by := ledger.AnsweredBy(mc.call)
-	mc.call.AnsweredByAmd = &by
+	mc.noteAnsweredBy(by)
 	mc.c.metrics.answered.WithLabelValues(by, how).Inc()
-	mc.recordVerdict(ctx)
-}
-
-func (mc *machine) recordVerdict(ctx context.Context) {
-	call := mc.call
-	mc.record(ctx, "verdict", func(ctx context.Context) error { return mc.c.ledger.Verdict(ctx, call) }, nil)
+	mc.writeVerdict(ctx)
 }

@@ -136,12 +136,7 @@ func (v *voice) legAnswered(ctx context.Context, at time.Time) state {
 	if at.IsZero() {
 		at = v.c.clock.Now()
 	}
-	at = at.Add(-v.ahead()).UTC() // the record has the switch's times
-	v.call.AgentConnectTime = &at
-	call := v.call
-	v.record(ctx, "agent connected", func(ctx context.Context) error {
-		return v.c.ledger.AgentConnected(ctx, call, at)
-	}, nil)
+	v.noteConnected(ctx, nil, at.Add(-v.ahead()).UTC()) // the record has the switch's times
 	return stateAgentConnected
 }
 
