@@ -32,7 +32,7 @@ func (rx *fromCaller) hearAMD(pcm []int16) {
 	for ev, ok := rx.amd.Next(); ok; ev, ok = rx.amd.Next() {
 		rx.s.emit(AMD{Event: ev, Heard: rx.sh.srv.cfg.Clock()})
 		rx.sh.srv.metrics.amd.WithLabelValues(string(ev.Kind), string(ev.Class)).Inc()
-		rx.ai.sendText(textAMD, amdData{Event: ev.Kind, Class: ev.Class, Confidence: math.Round(1000*ev.Confidence) / 1000})
+		rx.toAI.sendText(textAMD, amdData{Event: ev.Kind, Class: ev.Class, Confidence: math.Round(1000*ev.Confidence) / 1000})
 	}
 	if rx.amd.Done() {
 		rx.amd = nil

@@ -6,7 +6,7 @@
 //
 // Read it in this order: api.go and event.go, server.go and session.go (what a caller of the package sees), shard.go (the tick
 // threads that own all audio), port.go (the parts of a session), rtpin.go and rtpout.go (its step functions; the eight stages of a
-// frame are fromCaller.frame), socket.go and socketout.go (its voice
+// frame are fromCaller.frame, those of the way back toCaller.play), socket.go and socketout.go (its voice
 // agent's connection), then the parts that these are made of: the SIP dialog (sip.go, leg.go, sdp.go) and what a re-INVITE changes
 // (moved.go); the caller's stream (caller.go: jitter*.go puts it in order; package dsp fills gaps and pauses); RTCP
 // (rtcp.go, rtcp_port.go) and what it tells of the audio (quality.go, outbound.go); the caller's digits (keys.go, dtmfport.go, package dtmf) and the

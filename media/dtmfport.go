@@ -65,7 +65,7 @@ func (ks *keys) heardKey(d heardDigit, way dtmf.Way, now int64) {
 	ks.sh.srv.metrics.digits.WithLabelValues(way.String()).Inc()
 	digit := string(rune(d.digit))
 	ks.s.emit(DTMF{Digit: digit, Duration: d.dur})
-	ks.ai.sendText("dtmf", dtmfData{Digit: digit, DurationMS: int(d.dur.Milliseconds())})
+	ks.toAI.sendText("dtmf", dtmfData{Digit: digit, DurationMS: int(d.dur.Milliseconds())})
 }
 
 // chooseTones listens for digits as tones when the caller can't send them otherwise. It costs nothing when it doesn't.

@@ -98,7 +98,7 @@ func (a *aiSocket) violated(err *limitError, now int64) {
 	}
 	a.sh.srv.metrics.limits.WithLabelValues(err.name).Inc()
 	a.log.Warn("voice agent's socket exceeded a limit and is closed", "limit", err.name, "error", err, "close_code", err.code)
-	a.Write(opClose, closePayload(err.code, err.what), false, now)
+	a.toAI.write(opClose, closePayload(err.code, err.what), false, now)
 	if a.sock == nil {
 		return // the write has failed
 	}

@@ -106,7 +106,7 @@ func TestOnePong(t *testing.T) {
 	// The peer reads nothing more: one pong waits at most.
 	require.NoError(t, unix.SetsockoptInt(r.p.ai.sock.st.PollFD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
 	for r.p.ai.sock.blocked == 0 {
-		r.p.ai.sendAudio(make([]byte, 640), r.now)
+		r.p.toAI.sendAudio(make([]byte, 640), r.now)
 	}
 	for i := range 1000 {
 		r.send(serverFrame(0x89, fmt.Append(nil, i)))
@@ -432,12 +432,12 @@ func TestUnreadBytes(t *testing.T) {
 	text := strings.Repeat("t", 10<<10)
 	for n := 0; r.p.ai.sock != nil; n++ {
 		require.Less(t, n, 200)
-		r.p.ai.sendText("call_state", text)
+		r.p.toAI.sendText("call_state", text)
 	}
 	for range 200 {
-		r.p.ai.sendText("call_state", text)
+		r.p.toAI.sendText("call_state", text)
 	}
-	require.LessOrEqual(t, r.p.ai.waitingBytes, textBytes)
+	require.LessOrEqual(t, r.p.toAI.waitingBytes, textBytes)
 }
 
 // (has looks for a text that came to the AI.)

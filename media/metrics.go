@@ -122,7 +122,7 @@ type tally struct {
 	unplayed                                      uint64 // samples (of 8 kHz) of the AI that found no room
 }
 
-func (t *tally) Flush(m *metrics) {
+func (t *tally) flush(m *metrics) {
 	m.packets.WithLabelValues("in").Add(float64(t.packetsIn))
 	m.packets.WithLabelValues("out").Add(float64(t.packetsOut))
 	m.rtcp.WithLabelValues("in").Add(float64(t.rtcpIn))

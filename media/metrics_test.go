@@ -37,7 +37,7 @@ func TestMetricsRegistered(t *testing.T) {
 	_, err = newMetrics(reg)
 	require.Error(t, err, "they are there already")
 
-	(&tally{conceal: 30 * dsp.Millisecond, unplayed: dsp.SampleRate, dropped: 3}).Flush(m)
+	(&tally{conceal: 30 * dsp.Millisecond, unplayed: dsp.SampleRate, dropped: 3}).flush(m)
 	require.InDelta(t, 1.5, testutil.ToFloat64(m.concealed), 0)
 	require.InDelta(t, 1, testutil.ToFloat64(m.playoutDropped), 0)
 	require.InDelta(t, 3, testutil.ToFloat64(m.framesDropped), 0)

@@ -26,6 +26,7 @@ type port struct {
 	keys  *keys
 	ctl   *reports
 	ai    *aiSocket
+	toAI  *toAI
 	marks *marks
 	rec   *recording
 }
@@ -69,7 +70,7 @@ type portLeg struct {
 // fromCaller takes the caller's audio to the AI, the recording and whoever else listens.
 type fromCaller struct {
 	*portCore
-	ai   *aiSocket
+	toAI *toAI
 	keys *keys
 	leg  *portLeg
 	rec  *recording
@@ -109,9 +110,9 @@ type toCaller struct {
 // keys are the digits, both ways.
 type keys struct {
 	*portCore
-	ai  *aiSocket
-	leg *portLeg
-	tx  *toCaller
+	toAI *toAI
+	leg  *portLeg
+	tx   *toCaller
 
 	keypad
 }
@@ -126,17 +127,25 @@ type reports struct {
 	control
 }
 
-// aiSocket is the AI's socket, and the wait for the next one.
+// toAI writes to the AI's socket: audio, which is dropped when it is too old, and texts, which wait for the next socket.
+type toAI struct {
+	*portCore
+	ai *aiSocket
+
+	waiting      [][]byte // text frames for the next socket
+	waitingBytes int
+}
+
+// aiSocket is the AI's socket and what it reads, and the wait for the next one.
 type aiSocket struct {
 	*portCore
+	toAI  *toAI
 	leg   *portLeg
 	marks *marks
 	tx    *toCaller
 	rec   *recording
 
-	sock           *socket  // nil while there is none
-	waiting        [][]byte // text frames for the next socket
-	waitingBytes   int
+	sock           *socket // nil while there is none
 	reconnecting   bool
 	socketGone     bool  // the AI's socket will not come again
 	redialDeadline int64 // when reconnecting ends
@@ -149,8 +158,9 @@ type aiSocket struct {
 // marks are the AI's marks in the playout, and their answers.
 type marks struct {
 	*portCore
-	ai *aiSocket
-	tx *toCaller
+	ai   *aiSocket
+	toAI *toAI
+	tx   *toCaller
 
 	owed []markAnswer // marks whose answers have not been sent
 	left int          // how many may be sent until the next tick
@@ -172,16 +182,17 @@ type recording struct {
 func assemble(k *portCore) *port {
 	p := &port{
 		portCore: k, leg: new(portLeg), rx: new(fromCaller), tx: new(toCaller), keys: new(keys), ctl: new(reports),
-		ai: new(aiSocket), marks: new(marks), rec: new(recording),
+		ai: new(aiSocket), toAI: new(toAI), marks: new(marks), rec: new(recording),
 	}
 	k.port = p
 	*p.leg = portLeg{portCore: k, ctl: p.ctl, rx: p.rx, keys: p.keys, tx: p.tx, rec: p.rec}
-	*p.rx = fromCaller{portCore: k, ai: p.ai, keys: p.keys, leg: p.leg, rec: p.rec}
+	*p.rx = fromCaller{portCore: k, toAI: p.toAI, keys: p.keys, leg: p.leg, rec: p.rec}
 	*p.tx = toCaller{portCore: k, ai: p.ai, ctl: p.ctl, rx: p.rx, keys: p.keys, leg: p.leg, marks: p.marks, rec: p.rec}
-	*p.keys = keys{portCore: k, ai: p.ai, leg: p.leg, tx: p.tx}
+	*p.keys = keys{portCore: k, toAI: p.toAI, leg: p.leg, tx: p.tx}
 	*p.ctl = reports{portCore: k, rx: p.rx, leg: p.leg, tx: p.tx}
-	*p.ai = aiSocket{portCore: k, leg: p.leg, marks: p.marks, tx: p.tx, rec: p.rec}
-	*p.marks = marks{portCore: k, ai: p.ai, tx: p.tx}
+	*p.toAI = toAI{portCore: k, ai: p.ai}
+	*p.ai = aiSocket{portCore: k, toAI: p.toAI, leg: p.leg, marks: p.marks, tx: p.tx, rec: p.rec}
+	*p.marks = marks{portCore: k, ai: p.ai, toAI: p.toAI, tx: p.tx}
 	*p.rec = recording{portCore: k}
 	return p
 }
@@ -348,7 +359,7 @@ func (ms *marks) sendMarks() {
 		if m.cleared {
 			event = "cleared"
 		}
-		ms.ai.sendText(textMark, markData{Name: m.name, Event: event})
+		ms.toAI.sendText(textMark, markData{Name: m.name, Event: event})
 	}
 	ms.owed = slices.Delete(ms.owed, 0, n)
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// RTCP is read and written here, not by pion/rtcp: that library makes an object of each packet, and a tick thread must allocate nothing; a reader
+// of what we use is 70 lines. The tests hold both directions to it.
+
 // The RTCP packet types that we read or write (RFC 3550 section 12.1).
 const (
 	rtcpSR   = 200

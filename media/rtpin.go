@@ -178,7 +178,7 @@ func (rx *fromCaller) frame(f *callerFrame, now int64) {
 	}
 	// 8. To the AI's socket, by its frames.
 	for b := rx.up.frame(); b != nil; b = rx.up.frame() {
-		rx.ai.sendAudio(b, now)
+		rx.toAI.sendAudio(b, now)
 	}
 }
 

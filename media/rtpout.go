@@ -6,26 +6,31 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
-// play sends the next 20 ms to the caller: what the AI has queued, comfort noise while its socket is being dialed
+// play takes a frame through its stages from the AI to the caller: it sends the next 20 ms to the caller: what the AI has queued, comfort noise while its socket is being dialed
 // again or is gone, since the caller may be on the way to somebody else, else silence, which keeps the switch's own media timeout quiet.
 func (tx *toCaller) play(due int64) {
 	tx.advanceClock(due)
 	if tx.keys.playKeys() {
 		return
 	}
+	// 1. The playout queue gives the next frame; delay that has settled in it is shed.
 	frame := tx.sh.pcm[:tx.queue.frame()]
 	n := tx.queue.pull(frame)
+	// 2. Mute, or comfort noise while the AI is away.
 	heard := !tx.muted[FromAgent] && tx.leg.media.dir.send
 	if tx.muted[FromAgent] {
 		clear(frame)
 	} else if n == 0 && (tx.ai.reconnecting || tx.ai.socketGone) && tx.s.spec.tap == nil {
 		tx.comfort(frame)
 	}
+	// 3. At the leg's rate.
 	if tx.wire != nil {
 		tx.wide = tx.wire.Process(tx.wide[:0], frame)
 		frame = tx.wide
 	}
+	// 4. Recording, at the time at which it is heard.
 	tx.rec.record(frame, heard && (n > 0 || tx.talking || tx.ai.reconnecting))
+	// 5. To the leg, encoded, in its packets.
 	start := n > 0 && !tx.talking
 	tx.talking = n > 0
 	if tx.leg.media.dir.send && tx.leg.media.remote.Port() != 0 {

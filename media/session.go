@@ -191,7 +191,7 @@ func (s *Session) SendText(typ string, data any) error {
 	if s.texts.Load() >= textQueue || int(s.textBytes.Load())+len(b) > textBytes {
 		return fmt.Errorf("sending a %s frame: %w", typ, ErrTextQueueFull)
 	}
-	if !s.post(func() { s.port.ai.sendRaw(b) }) {
+	if !s.post(func() { s.port.toAI.sendRaw(b) }) {
 		return fmt.Errorf("sending a %s frame: %w", typ, ErrServerClosed)
 	}
 	return nil

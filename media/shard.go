@@ -154,7 +154,7 @@ func (sh *shard) step(now, due int64) {
 	sh.readHot(now)
 	sh.slot = (sh.slot + 1) % slots
 	if sh.count++; sh.count%talliesEvery == 0 {
-		sh.tally.Flush(sh.srv.metrics)
+		sh.tally.flush(sh.srv.metrics)
 	}
 }
 
@@ -281,7 +281,7 @@ func (sh *shard) remove(p *port) {
 		}
 	}
 	if sh.idle() {
-		sh.tally.Flush(sh.srv.metrics)
+		sh.tally.flush(sh.srv.metrics)
 	}
 }
 

@@ -66,11 +66,11 @@ func (a *aiSocket) attach(d *dialed, meta []byte, now int64) {
 	if !a.watchSocket(now) {
 		return
 	}
-	a.Write(opText, meta, false, now)
-	texts := a.waiting
-	a.waiting, a.waitingBytes = nil, 0
+	a.toAI.write(opText, meta, false, now)
+	texts := a.toAI.waiting
+	a.toAI.waiting, a.toAI.waitingBytes = nil, 0
 	for _, t := range texts {
-		a.Write(opText, t, false, now)
+		a.toAI.write(opText, t, false, now)
 	}
 	if a.sock == s && len(d.early) > 0 {
 		s.stash = d.early
@@ -131,7 +131,7 @@ func (a *aiSocket) readSocket(now int64) {
 		return
 	}
 	s.corked = false
-	a.Flush(now)
+	a.toAI.flush(now)
 	if a.sock != s || s.paused {
 		return
 	}
@@ -197,7 +197,7 @@ func (a *aiSocket) feed(b []byte, now int64) int {
 			a.violated(errTextTooLong("a text frame is longer than 16 MiB"), now)
 			return n
 		}
-		a.Write(opClose, closePayload(code, "protocol error"), false, now)
+		a.toAI.write(opClose, closePayload(code, "protocol error"), false, now)
 		a.socketFailed(err, now)
 		return n
 	}
@@ -357,7 +357,7 @@ func (a *aiSocket) socketFailed(err error, now int64) {
 // socketLost reports that no socket will come again.
 func (a *aiSocket) socketLost(err error) {
 	a.reconnecting, a.socketGone = false, true
-	a.waiting, a.waitingBytes = nil, 0
+	a.toAI.waiting, a.toAI.waitingBytes = nil, 0
 	a.s.lost.Store(true)
 	code := closeAbnormal
 	if ce, ok := errors.AsType[*closedError](err); ok {
@@ -376,7 +376,7 @@ func (a *aiSocket) tickSocket(now int64) {
 		return
 	}
 	if len(s.pending) > 0 || len(s.queue) > 0 || s.pongDue {
-		a.Flush(now)
+		a.toAI.flush(now)
 	} else if err := s.st.Flush(); err != nil && !errors.Is(err, netio.ErrAgain) {
 		a.socketFailed(err, now)
 	}
@@ -392,7 +392,7 @@ func (a *aiSocket) tickSocket(now int64) {
 		a.socketFailed(errSocketDead, now)
 	case now >= s.nextPing:
 		s.nextPing = now + pingEvery
-		a.Write(opPing, nil, false, now)
+		a.toAI.write(opPing, nil, false, now)
 	}
 }
 
@@ -411,7 +411,7 @@ func (a *aiSocket) shutdown(code int, reason CloseReason, now int64) {
 		a.s.file.Close()
 	}
 	if a.sock != nil {
-		a.Write(opClose, closePayload(code, string(reason)), false, now)
+		a.toAI.write(opClose, closePayload(code, string(reason)), false, now)
 	}
 	if a.sock == nil {
 		a.finishClosing()
@@ -425,7 +425,7 @@ func (a *aiSocket) tickClosing(now int64) {
 		return
 	}
 	if len(a.sock.pending) > 0 || len(a.sock.queue) > 0 {
-		a.Flush(now)
+		a.toAI.flush(now)
 	} else if err := a.sock.st.Flush(); err != nil && !errors.Is(err, netio.ErrAgain) {
 		a.socketFailed(err, now)
 	}

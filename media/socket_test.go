@@ -79,9 +79,9 @@ func TestWriteDeadline(t *testing.T) {
 		if r.step() {
 			n++
 			frame[0], frame[1] = byte(n), byte(n>>8)
-			r.p.ai.sendAudio(frame, r.now)
+			r.p.toAI.sendAudio(frame, r.now)
 			if n%100 == 0 {
-				r.p.ai.sendText("call_state", map[string]uint64{"n": n})
+				r.p.toAI.sendText("call_state", map[string]uint64{"n": n})
 			}
 			r.p.ai.sock.keepsBounds(t)
 		}
@@ -130,9 +130,9 @@ func TestSlowReader(t *testing.T) {
 		}
 		frame := make([]byte, 640)
 		frame[0], frame[1] = byte(n), byte(n>>8)
-		r.p.ai.sendAudio(frame, r.now)
+		r.p.toAI.sendAudio(frame, r.now)
 		if n%50 == 0 {
-			r.p.ai.sendText("call_state", map[string]int{"n": n})
+			r.p.toAI.sendText("call_state", map[string]int{"n": n})
 		}
 		n++
 	}
@@ -176,13 +176,13 @@ func TestTextsBound(t *testing.T) {
 	for r.p.ai.sock != nil {
 		n++
 		require.Less(t, n, 5000)
-		r.p.ai.sendText("call_state", map[string]int{"n": n})
+		r.p.toAI.sendText("call_state", map[string]int{"n": n})
 	}
 	require.Greater(t, n, textQueue)
 	for range 2 * textQueue {
-		r.p.ai.sendText("call_state", nil)
+		r.p.toAI.sendText("call_state", nil)
 	}
-	require.LessOrEqual(t, len(r.p.ai.waiting), textQueue, "what waits for the next socket is bounded, too")
+	require.LessOrEqual(t, len(r.p.toAI.waiting), textQueue, "what waits for the next socket is bounded, too")
 }
 
 // TestBinaryOfAnySize plays frames of every size, cut within samples, too, at the AI's rate.
@@ -272,7 +272,7 @@ func TestSocketAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun coun
 		for !r.step() {
 			continue
 		}
-		r.p.ai.sendAudio(up, r.now)
+		r.p.toAI.sendAudio(up, r.now)
 		r.p.keys.events(7, event, r.now)
 		if _, err := unix.Read(r.ai, buf); err != nil {
 			t.Fatal(err)

@@ -23,22 +23,22 @@ type outFrame struct {
 }
 
 // sendAudio writes one audio frame, or queues it behind what waits, dropping the oldest audio when too much does.
-func (a *aiSocket) sendAudio(f []byte, now int64) {
-	s := a.sock
-	if s == nil || a.closing {
-		a.stats.FramesDropped++
-		a.sh.tally.dropped++
+func (o *toAI) sendAudio(f []byte, now int64) {
+	s := o.ai.sock
+	if s == nil || o.closing {
+		o.stats.FramesDropped++
+		o.sh.tally.dropped++
 		return
 	}
-	limit := max(2, int(uplinkQueue/(time.Duration(a.s.spec.Audio.FrameMS)*time.Millisecond)))
+	limit := max(2, int(uplinkQueue/(time.Duration(o.s.spec.Audio.FrameMS)*time.Millisecond)))
 	if s.audio >= limit {
 		s.dropOldestAudio()
-		a.stats.FramesDropped++
-		a.sh.tally.dropped++
+		o.stats.FramesDropped++
+		o.sh.tally.dropped++
 	}
-	a.Write(opBinary, f, true, now)
-	a.stats.FramesToAI++
-	a.sh.tally.toAI++
+	o.write(opBinary, f, true, now)
+	o.stats.FramesToAI++
+	o.sh.tally.toAI++
 }
 
 func (s *socket) dropOldestAudio() {
@@ -53,36 +53,36 @@ func (s *socket) dropOldestAudio() {
 }
 
 // sendText sends {"type","data"} to the AI.
-func (a *aiSocket) sendText(typ string, data any) {
+func (o *toAI) sendText(typ string, data any) {
 	b, err := encodeText(typ, data)
 	if err != nil {
-		a.log.Error("a text frame could not be encoded", "type", typ, "error", err)
+		o.log.Error("a text frame could not be encoded", "type", typ, "error", err)
 		return
 	}
-	a.sendRaw(b)
+	o.sendRaw(b)
 }
 
 // sendRaw sends a text frame, or keeps it for the socket that is being dialed.
-func (a *aiSocket) sendRaw(b []byte) {
+func (o *toAI) sendRaw(b []byte) {
 	switch {
-	case a.closing:
-	case a.sock != nil:
-		a.Write(opText, b, false, a.sh.now())
-	case a.reconnecting && len(a.waiting) < textQueue && a.waitingBytes+len(b) <= textBytes:
-		a.waiting, a.waitingBytes = append(a.waiting, b), a.waitingBytes+len(b)
+	case o.closing:
+	case o.ai.sock != nil:
+		o.write(opText, b, false, o.sh.now())
+	case o.ai.reconnecting && len(o.waiting) < textQueue && o.waitingBytes+len(b) <= textBytes:
+		o.waiting, o.waitingBytes = append(o.waiting, b), o.waitingBytes+len(b)
 	}
 }
 
 // write frames a payload and writes it, as far as the connection takes it; the rest waits. Texts that answer what is being read
 // go out together.
-func (a *aiSocket) Write(op byte, payload []byte, audio bool, now int64) {
-	s := a.sock
+func (o *toAI) write(op byte, payload []byte, audio bool, now int64) {
+	s := o.ai.sock
 	if s == nil {
 		return
 	}
 	if len(s.pending) == 0 && len(s.queue) == 0 && (!s.corked || op == opClose) {
-		a.sh.out = appendFrame(a.sh.out[:0], op, payload)
-		a.push(a.sh.out, now)
+		o.sh.out = appendFrame(o.sh.out[:0], op, payload)
+		o.push(o.sh.out, now)
 		return
 	}
 	var buf []byte
@@ -97,22 +97,22 @@ func (a *aiSocket) Write(op byte, payload []byte, audio bool, now int64) {
 		s.texts++
 		s.textBytes += len(f.data)
 		if s.texts > textQueue || s.textBytes > textBytes {
-			a.sh.srv.metrics.limits.WithLabelValues("texts_unread").Inc()
-			a.socketFailed(errTextsBlocked, now)
+			o.sh.srv.metrics.limits.WithLabelValues("texts_unread").Inc()
+			o.ai.socketFailed(errTextsBlocked, now)
 			return
 		}
 	}
 	if !s.corked || op == opClose {
-		a.Flush(now)
+		o.flush(now)
 	}
 }
 
 // push writes bytes; what the connection doesn't take becomes pending. It reports whether all went out.
-func (a *aiSocket) push(b []byte, now int64) bool {
-	s := a.sock
+func (o *toAI) push(b []byte, now int64) bool {
+	s := o.ai.sock
 	n, err := s.st.Write(b)
 	if err != nil && !errors.Is(err, netio.ErrAgain) {
-		a.socketFailed(err, now)
+		o.ai.socketFailed(err, now)
 		return false
 	}
 	if n > 0 {
@@ -130,14 +130,14 @@ func (a *aiSocket) push(b []byte, now int64) bool {
 }
 
 // flush writes what waits: texts that follow each other by one write, the newest pong behind all.
-func (a *aiSocket) Flush(now int64) {
-	s := a.sock
-	if len(s.pending) > 0 && !a.push(s.pending, now) {
+func (o *toAI) flush(now int64) {
+	s := o.ai.sock
+	if len(s.pending) > 0 && !o.push(s.pending, now) {
 		return
 	}
 	done, sent := 0, true
 	for done < len(s.queue) && sent {
-		buf := a.sh.out[:0]
+		buf := o.sh.out[:0]
 		for done < len(s.queue) && len(buf) < flushTogether {
 			f := s.queue[done]
 			if f.audio && len(buf) > 0 {
@@ -153,17 +153,17 @@ func (a *aiSocket) Flush(now int64) {
 			s.texts--
 			s.textBytes -= len(f.data)
 		}
-		a.sh.out = buf
-		if sent = a.push(buf, now); a.sock != s {
+		o.sh.out = buf
+		if sent = o.push(buf, now); o.ai.sock != s {
 			return
 		}
 	}
 	s.queue = s.queue[:copy(s.queue, s.queue[done:])]
-	a.s.texts.Store(int32(s.texts))
-	a.s.textBytes.Store(int32(s.textBytes))
+	o.s.texts.Store(int32(s.texts))
+	o.s.textBytes.Store(int32(s.textBytes))
 	if sent && s.pongDue {
 		s.pongDue = false
-		a.sh.out = appendFrame(a.sh.out[:0], opPong, s.pong)
-		a.push(a.sh.out, now)
+		o.sh.out = appendFrame(o.sh.out[:0], opPong, s.pong)
+		o.push(o.sh.out, now)
 	}
 }

@@ -163,7 +163,7 @@ func (t *tapPair) Put(side TapSide, pcm []int16, now int64) {
 	left.drop(n)
 	right.drop(n)
 	for f := t.main.rx.up.frame(); f != nil; f = t.main.rx.up.frame() {
-		t.main.ai.sendAudio(f, now)
+		t.main.toAI.sendAudio(f, now)
 	}
 }
 

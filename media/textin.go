@@ -127,13 +127,13 @@ func (a *aiSocket) takeText(f textFrame, err error, size int) {
 
 // refuseCommand answers a command that no call will carry out.
 func (a *aiSocket) refuseCommand(id string, status int, code, detail string) {
-	a.sendText("command_result", CommandResult{ID: id, Status: status, Error: map[string]any{"code": code, "detail": detail}})
+	a.toAI.sendText("command_result", CommandResult{ID: id, Status: status, Error: map[string]any{"code": code, "detail": detail}})
 }
 
 // addMark queues a mark, or answers it at once when it can't be played.
 func (ms *marks) addMark(name string) {
 	if !ms.ai.spoken() || len(ms.owed) >= maxMarks || !ms.tx.queue.addMark(name) {
-		ms.ai.sendText(textMark, markData{Name: name, Event: "cleared"})
+		ms.toAI.sendText(textMark, markData{Name: name, Event: "cleared"})
 	}
 }
 
