@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/form"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -145,7 +146,7 @@ type DialInput struct {
 // UnmarshalJSON takes the body.
 func (in *DialInput) UnmarshalJSON(b []byte) error {
 	*in = DialInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+	err := input.Members(b, map[string]json.Unmarshaler{
 		"lead_id": &in.LeadID, "campaign_id": &in.CampaignID, "phone": &in.Phone,
 	})
 	return err
@@ -291,7 +292,7 @@ type DisposeInput struct {
 // UnmarshalJSON takes the body.
 func (in *DisposeInput) UnmarshalJSON(b []byte) error {
 	*in = DisposeInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+	err := input.Members(b, map[string]json.Unmarshaler{
 		"call_id": &in.CallID, "disposition": &in.Disposition, "notes": &in.Notes, "callback_at": &in.CallbackAt,
 		"opt_out": &in.OptOut,
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 const (
@@ -44,7 +45,7 @@ type FlowInput struct {
 // UnmarshalJSON takes the body.
 func (in *FlowInput) UnmarshalJSON(b []byte) error {
 	*in = FlowInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{"name": &in.Name, "nodes": &in.Nodes})
+	err := input.Members(b, map[string]json.Unmarshaler{"name": &in.Name, "nodes": &in.Nodes})
 	return err
 }
 

@@ -46,7 +46,8 @@ func enumOf(t *testing.T, part, property string) []string {
 		switch n := node.(type) {
 		case map[string]any:
 			if p, ok := n[property].(map[string]any); ok {
-				for _, v := range p["enum"].([]any) {
+				list, _ := p["enum"].([]any)
+				for _, v := range list {
 					if s, ok := v.(string); ok {
 						out = append(out, s)
 					}
@@ -102,8 +103,8 @@ func TestDocumentsNameTheRules(t *testing.T) {
 		}
 		require.Contains(t, section(t, "Why a call is refused"), "`"+string(r.reason)+"`")
 		if !elsewhere[r.reason] {
-			refuser, ok := refuse(r.reason, noon(), noon(), "detail").Unwrap().(switchctl.Refuser)
-			require.True(t, ok)
+			var refuser switchctl.Refuser
+			require.ErrorAs(t, refuse(r.reason, noon(), noon(), "detail"), &refuser)
 			code := refuser.Refusal().Code
 			require.Contains(t, string(place), code)
 			require.Contains(t, section(t, "Why a call is refused"), code)

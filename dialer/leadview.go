@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // LeadFilter chooses leads of a campaign.
@@ -116,7 +117,7 @@ func (in *LeadEdit) UnmarshalJSON(b []byte) error {
 	for name, sent := range fixed {
 		members[name] = sent
 	}
-	_, err := decodeMembers(b, members)
+	err := input.Members(b, members)
 	for name, sent := range fixed {
 		if sent.Set {
 			in.fixed = append(in.fixed, name)

@@ -3,9 +3,9 @@ package dialer
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"math"
+
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 // Opt is a member of a request that may be absent, null or a value. A value of the wrong JSON type does not fail
@@ -77,7 +77,7 @@ func wanted(v any) string {
 func (o *Object) UnmarshalJSON(b []byte) error {
 	b = bytes.TrimSpace(b)
 	if len(b) == 0 || b[0] != '{' {
-		return errNotObject
+		return input.ErrNotObject
 	}
 	*o = append((*o)[:0], b...)
 	return nil
@@ -86,35 +86,10 @@ func (o *Object) UnmarshalJSON(b []byte) error {
 // MarshalJSON gives the object as it was sent.
 func (o Object) MarshalJSON() ([]byte, error) { return o, nil }
 
-var errNotObject = errors.New("decode request: not a JSON object")
-
-// decodeMembers takes an object's members by their exact names, hands those listed in into to their decoder, and
-// returns the names of the others that were sent as null.
-func decodeMembers(b []byte, into map[string]json.Unmarshaler) ([]string, error) {
-	if trimmed := bytes.TrimSpace(b); len(trimmed) == 0 || trimmed[0] != '{' {
-		return nil, errNotObject
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(b, &members); err != nil {
-		return nil, fmt.Errorf("decode request: %w", err)
-	}
-	var nulls []string
-	for name, raw := range members {
-		if target, ok := into[name]; ok {
-			if err := target.UnmarshalJSON(raw); err != nil {
-				return nil, err
-			}
-		} else if bytes.Equal(raw, []byte("null")) {
-			nulls = append(nulls, name)
-		}
-	}
-	return nulls, nil
-}
-
 // UnmarshalJSON takes the retry member.
 func (in *RetryInput) UnmarshalJSON(b []byte) error {
 	*in = RetryInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+	err := input.Members(b, map[string]json.Unmarshaler{
 		"busy": &in.Busy, "no_answer": &in.NoAnswer, "congestion": &in.Congestion, "machine": &in.Machine,
 		"failed": &in.Failed, "backoff": &in.Backoff,
 	})
@@ -124,7 +99,7 @@ func (in *RetryInput) UnmarshalJSON(b []byte) error {
 // UnmarshalJSON takes the calling_window member.
 func (in *WindowInput) UnmarshalJSON(b []byte) error {
 	*in = WindowInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+	err := input.Members(b, map[string]json.Unmarshaler{
 		"timezone": &in.Timezone, "from": &in.From, "to": &in.To, "days": &in.Days,
 	})
 	return err
@@ -134,7 +109,7 @@ func (in *WindowInput) UnmarshalJSON(b []byte) error {
 func (in *LeadInput) UnmarshalJSON(b []byte) error {
 	*in = LeadInput{}
 	var leadID, firstName, mobile Opt[string]
-	if _, err := decodeMembers(b, map[string]json.Unmarshaler{
+	if err := input.Members(b, map[string]json.Unmarshaler{
 		"phone": &in.Phone, "name": &in.Name, "email": &in.Email, "metadata": &in.Metadata,
 		"crm_lead_id": &in.CRMLeadID, "priority": &in.Priority, "lead_id": &leadID, "first_name": &firstName, "mobile": &mobile,
 	}); err != nil {
@@ -154,14 +129,14 @@ func canonical(name, alias Opt[string]) Opt[string] {
 // UnmarshalJSON takes the body of a bulk push.
 func (in *BulkInput) UnmarshalJSON(b []byte) error {
 	*in = BulkInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{"leads": &in.Leads})
+	err := input.Members(b, map[string]json.Unmarshaler{"leads": &in.Leads})
 	return err
 }
 
 // UnmarshalJSON takes the body of a voice agent's creation or edit.
 func (in *VoiceAgentInput) UnmarshalJSON(b []byte) error {
 	*in = VoiceAgentInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+	err := input.Members(b, map[string]json.Unmarshaler{
 		"name": &in.Name, "ws_url": &in.WSURL, "auth_token": &in.AuthToken, "audio_format": &in.AudioFormat,
 		"external_agent_id": &in.ExternalAgentID, "transfer_destination": &in.TransferDestination,
 		"max_concurrent": &in.MaxConcurrent, "status": &in.Status, "token_lifetime": &in.TokenLifetime,
@@ -175,7 +150,7 @@ func (in *VoiceAgentInput) UnmarshalJSON(b []byte) error {
 func (in *AudioFormatInput) UnmarshalJSON(b []byte) error {
 	*in = AudioFormatInput{}
 	var rate Opt[int]
-	if _, err := decodeMembers(b, map[string]json.Unmarshaler{
+	if err := input.Members(b, map[string]json.Unmarshaler{
 		"encoding": &in.Encoding, "sample_rate_hz": &in.SampleRateHz, "sample_rate": &rate,
 		"channels": &in.Channels, "frame_ms": &in.FrameMS,
 	}); err != nil {
@@ -190,6 +165,6 @@ func (in *AudioFormatInput) UnmarshalJSON(b []byte) error {
 // UnmarshalJSON takes the body that sets the default voice agent.
 func (in *DefaultVoiceAgentInput) UnmarshalJSON(b []byte) error {
 	*in = DefaultVoiceAgentInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{"voice_agent_id": &in.VoiceAgentID})
+	err := input.Members(b, map[string]json.Unmarshaler{"voice_agent_id": &in.VoiceAgentID})
 	return err
 }

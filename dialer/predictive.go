@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 const maxReasonLength = 500
@@ -20,7 +21,7 @@ type PredictiveInput struct {
 // UnmarshalJSON takes the body.
 func (in *PredictiveInput) UnmarshalJSON(b []byte) error {
 	*in = PredictiveInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{"reason": &in.Reason})
+	err := input.Members(b, map[string]json.Unmarshaler{"reason": &in.Reason})
 	return err
 }
 

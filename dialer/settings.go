@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/form"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 const (
@@ -54,7 +55,7 @@ type SettingsInput struct {
 // UnmarshalJSON takes the body.
 func (in *SettingsInput) UnmarshalJSON(b []byte) error {
 	*in = SettingsInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+	err := input.Members(b, map[string]json.Unmarshaler{
 		"privacy_mode": &in.PrivacyMode, "pii_retention_days": &in.PIIRetentionDays,
 		"voice_agent_default_ws_url": &in.VoiceAgentDefaultWSURL, "default_max_concurrent": &in.DefaultMaxConcurrent,
 		"calling_window": &in.CallingWindow, "recording_retention_days": &in.RecordingRetentionDays,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 
@@ -25,7 +26,7 @@ type CallInput struct {
 // UnmarshalJSON takes the body.
 func (in *CallInput) UnmarshalJSON(b []byte) error {
 	*in = CallInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{
+	err := input.Members(b, map[string]json.Unmarshaler{
 		"to": &in.To, "from": &in.From, "voice_agent_id": &in.VoiceAgentID, "flow_id": &in.FlowID,
 		"call_category": &in.CallCategory, "metadata": &in.Metadata,
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
@@ -38,7 +39,7 @@ type SuppressionInput struct {
 // UnmarshalJSON takes the body.
 func (in *SuppressionInput) UnmarshalJSON(b []byte) error {
 	*in = SuppressionInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{"phone": &in.Phone, "reason": &in.Reason})
+	err := input.Members(b, map[string]json.Unmarshaler{"phone": &in.Phone, "reason": &in.Reason})
 	return err
 }
 
@@ -146,7 +147,7 @@ type SuppressionsInput struct {
 // UnmarshalJSON takes the body.
 func (in *SuppressionsInput) UnmarshalJSON(b []byte) error {
 	*in = SuppressionsInput{}
-	_, err := decodeMembers(b, map[string]json.Unmarshaler{"suppressions": &in.Suppressions})
+	err := input.Members(b, map[string]json.Unmarshaler{"suppressions": &in.Suppressions})
 	return err
 }
 

@@ -51,24 +51,6 @@ func decodeJSON(body []byte, v any) error {
 	return nil
 }
 
-// decodeMembers takes an object's members by their exact names.
-func decodeMembers(b []byte, into map[string]json.Unmarshaler) error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(b, &members); err != nil {
-		return fmt.Errorf("decode members: %w", err)
-	}
-	for name, target := range into {
-		raw, sent := members[name]
-		if !sent {
-			continue
-		}
-		if err := target.UnmarshalJSON(raw); err != nil {
-			return fmt.Errorf("decode member %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
 // unstorable looks in a JSON text for escapes that PostgreSQL has no text for: U+0000 and surrogates without their other half.
 func unstorable(b []byte) bool {
 	for i := 0; i < len(b); i++ {

@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
@@ -108,7 +109,7 @@ type loginInput struct {
 
 // UnmarshalJSON takes the body of a sign-in.
 func (in *loginInput) UnmarshalJSON(b []byte) error {
-	return decodeMembers(b, map[string]json.Unmarshaler{"email": &in.Email, "password": &in.Password})
+	return input.Members(b, map[string]json.Unmarshaler{"email": &in.Email, "password": &in.Password})
 }
 
 func (in loginInput) validate() error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/input"
 )
 
 const userNoun = "user"
@@ -40,7 +41,7 @@ func (r *request) decodeInto(in members) error {
 type byMembers struct{ in members }
 
 // UnmarshalJSON takes the members by their exact names.
-func (b *byMembers) UnmarshalJSON(raw []byte) error { return decodeMembers(raw, b.in.Members()) }
+func (b *byMembers) UnmarshalJSON(raw []byte) error { return input.Members(raw, b.in.Members()) }
 
 // onOne does what needs the id in the path alone, and shows the result.
 func onOne[R, V any](
