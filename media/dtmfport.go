@@ -100,7 +100,7 @@ func (s *Session) SetToneDetection(on bool) {
 // HeardDTMF reports a digit that the switch has told of beside the audio. It comes back as a DTMF event, unless the leg has
 // brought it already, or brings it later.
 func (s *Session) HeardDTMF(digit string, dur time.Duration) {
-	if len(digit) != 1 || !strings.Contains(dtmf.Digits, digit) {
+	if len(digit) != 1 || strings.IndexByte(dtmf.Digits, digit[0]) < 0 {
 		return
 	}
 	s.post(func() { s.port.keys.heardKey(heardDigit{digit: digit[0], dur: dur}, dtmf.BySwitch, s.sh.now()) })

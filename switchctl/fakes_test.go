@@ -237,8 +237,6 @@ func (l *fakeLink) setChannel(channel, dump string) {
 	l.channels[channel] = dump
 }
 
-func (l *fakeLink) run(context.Context) {}
-
 func (l *fakeLink) looked() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

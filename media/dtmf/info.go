@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// infoDuration is the length of a digit whose INFO names none.
+// InfoDuration is the length of a digit whose INFO names none.
 const InfoDuration = 100 * time.Millisecond
 
 // ParseInfo reads the digit of a SIP INFO: application/dtmf-relay (`Signal=5`, `Duration=160` in ms), or application/dtmf,

@@ -9,9 +9,12 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
+// MaxQueue is how many digits may wait to be sent.
+const MaxQueue = 198
+
 const (
-	// maxDigits is how many digits one SendDTMF takes, the switch's own limit too; MaxQueue is how many may wait.
-	maxDigits, MaxQueue = 99, 198
+	// maxDigits is how many digits one SendDTMF takes, the switch's own limit too.
+	maxDigits = 99
 	// defaultDuration is a digit's length when none is given; minDuration and maxDuration bound what is (ITU-T Q.24 wants 40 ms,
 	// and what regenerates tones from events some more).
 	defaultDuration = 160 * time.Millisecond
@@ -90,6 +93,7 @@ func upper(c byte) byte {
 // Step is what a frame of 20 ms is used for while digits are sent.
 type Step int
 
+// What a frame can be used for.
 const (
 	StepNone  Step = iota // there is no digit: audio
 	StepEvent             // an event packet

@@ -1,9 +1,10 @@
 package dtmf
 
 import (
-	"github.com/ringmaster/ringmaster/media/dsp"
 	"math"
 	"math/cmplx"
+
+	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
 const (
@@ -63,6 +64,7 @@ type ToneDetector struct {
 	last      int // the last one that showed it
 }
 
+// NewToneDetector makes a detector for audio of 8 kHz.
 func NewToneDetector() *ToneDetector {
 	d := &ToneDetector{}
 	for i, hz := range toneFreqs() {

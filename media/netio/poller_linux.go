@@ -13,6 +13,7 @@ type Poller struct {
 	events [2048]unix.EpollEvent // what comes in a slot: two a call every 20 ms
 }
 
+// NewPoller makes one that watches nothing yet.
 func NewPoller() (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -21,6 +22,7 @@ func NewPoller() (*Poller, error) {
 	return &Poller{fd: fd}, nil
 }
 
+// Add watches a descriptor for input.
 func (p *Poller) Add(fd int) error {
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
 	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
@@ -29,6 +31,7 @@ func (p *Poller) Add(fd int) error {
 	return nil
 }
 
+// Remove watches a descriptor no longer.
 func (p *Poller) Remove(fd int) error {
 	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, fd, nil); err != nil {
 		return fmt.Errorf("polling a socket no more: %w", err)
@@ -45,4 +48,5 @@ func (p *Poller) Ready() []unix.EpollEvent {
 	return p.events[:n]
 }
 
+// Close gives the poller's own descriptor back.
 func (p *Poller) Close() error { return unix.Close(p.fd) }

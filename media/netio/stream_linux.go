@@ -76,7 +76,14 @@ func (s *FDStream) Write(p []byte) (int, error) {
 	return int(n), nil
 }
 
+// Flush does nothing: Write holds nothing back.
 func (s *FDStream) Flush() error { return nil }
-func (s *FDStream) PollFD() int  { return s.FD }
-func (s *FDStream) Holds() bool  { return false }
+
+// PollFD is the descriptor to poll.
+func (s *FDStream) PollFD() int { return s.FD }
+
+// Holds reports whether input waits that the descriptor does not show: never.
+func (s *FDStream) Holds() bool { return false }
+
+// Close closes the descriptor.
 func (s *FDStream) Close() error { return unix.Close(s.FD) }

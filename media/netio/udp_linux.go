@@ -61,6 +61,7 @@ func OpenPair(ip netip.Addr, port int) (*Socket, error) {
 	return s, nil
 }
 
+// Close closes the socket, and the one of its control packets.
 func (s *Socket) Close() error {
 	err := unix.Close(s.FD)
 	if s.Control != nil {
@@ -115,6 +116,7 @@ func (r *Reader) arrival() int64 {
 // Peer is a destination in the kernel's form.
 type Peer struct{ sa unix.RawSockaddrInet4 }
 
+// NewPeer makes the peer of an IPv4 address and port.
 func NewPeer(ap netip.AddrPort) Peer {
 	p := Peer{sa: unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: ap.Addr().As4()}}
 	binary.BigEndian.PutUint16((*[2]byte)(unsafe.Pointer(&p.sa.Port))[:], ap.Port())

@@ -288,7 +288,7 @@ func TestRoundsBeginEarly(t *testing.T) {
 	w := &Writer{metrics: NewMetrics(), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	files := make([]*File, 1+maxBlocks/4/maxFileBlocks)
 	for i := range files {
-		files[i] = &File{busy: true}
+		files[i] = &File{w: w, busy: true}
 	}
 	for n := range w.bound() / 4 {
 		require.Empty(t, w.hurry, n)

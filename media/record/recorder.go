@@ -19,7 +19,10 @@ const (
 	blockSamples = dsp.SampleRate / 4
 	// holdSamples is how far the newest written sample lies behind the clock.
 	holdSamples = dsp.SampleRate / 4
+)
 
+// The channels of a recording.
+const (
 	Left  = 0 // the caller
 	Right = 1 // the AI
 )

@@ -18,6 +18,7 @@ const (
 // SlewTable holds the interpolation filter for each part of a sample.
 type SlewTable [slewPhases][slewTaps]float32
 
+// NewSlewTable computes the filter (a Kaiser window of β 7.5).
 func NewSlewTable() *SlewTable {
 	t := new(SlewTable)
 	const half, beta = slewTaps / 2, 7.5

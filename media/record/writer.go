@@ -381,7 +381,7 @@ func (w *Writer) did(f *File, step step, err error) {
 	close(f.done)
 }
 
-// close ends the workers when all that was queued is on disk, or when ctx is over: a disk that hangs keeps nobody here.
+// Close ends the workers when all that was queued is on disk, or when ctx is over: a disk that hangs keeps nobody here.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	if !w.closed {

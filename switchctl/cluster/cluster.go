@@ -14,13 +14,15 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
+// MaxBeat is the longest time between two heartbeats.
+const MaxBeat = 10 * time.Second
+
 const (
 	// DefaultGrace is longer than a host takes to start again, whose controller then finds its calls.
 	DefaultGrace = 5 * time.Minute
-	// A node gives beatsPerGrace signs of life in its grace, but none more often than minBeat and none more rarely than MaxBeat.
+	// A node sends beatsPerGrace heartbeats in its grace, at least minBeat and at most MaxBeat apart.
 	beatsPerGrace = 10
 	minBeat       = 500 * time.Millisecond
-	MaxBeat       = 10 * time.Second
 	// stepTimeout bounds one step of looking after nodes: a connection that has gone silent is given up.
 	stepTimeout = 5 * time.Second
 	// watchGap is how many beats without a look at the others are blindness.

@@ -29,22 +29,23 @@ type Ledger struct {
 	keys func() []keyring.Key
 }
 
-// ledgerGate judges an admitted leg again before another route is tried; move runs in its transaction, under its lock, when the leg may
+// Gate judges an admitted leg again before another route is tried; move runs in its transaction, under its lock, when the leg may
 // still be dialed. A refusal is a [*ReadmissionError].
 type Gate interface {
 	Readmit(ctx context.Context, leg Readmission, move func(ctx context.Context, tx *store.Tx) error) error
 }
 
-// endHandler does its part inside the transaction that closes a call.
+// Handler does its part inside the transaction that closes a call.
 type Handler interface {
 	Ended(ctx context.Context, tx *store.Tx, call db.Call) error
 }
 
-// newLedger makes the ledger of a database.
+// New makes the ledger of a database.
 func New(st *store.Store, gate Gate, handler Handler, log *slog.Logger, keys func() []keyring.Key) *Ledger {
 	return &Ledger{st: st, gate: gate, handler: handler, log: log, keys: keys}
 }
 
+// Ringing commits that the callee rings. It ends its trunk's rest.
 func (l *Ledger) Ringing(ctx context.Context, call db.Call, at time.Time) error {
 	var rested bool
 	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
@@ -59,6 +60,7 @@ func (l *Ledger) Ringing(ctx context.Context, call db.Call, at time.Time) error 
 	return err
 }
 
+// Answered commits the answer, with call.answered unless that waits for machine detection. It does nothing on a call that is answered or closed.
 func (l *Ledger) Answered(ctx context.Context, call db.Call, at time.Time) error {
 	var rested bool
 	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
@@ -86,6 +88,7 @@ func (l *Ledger) Answered(ctx context.Context, call db.Call, at time.Time) error
 	return err
 }
 
+// AgentConnected commits that the caller and a voice agent, or call.AgentID, hear each other.
 func (l *Ledger) AgentConnected(ctx context.Context, call db.Call, at time.Time) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		var err error
@@ -168,6 +171,7 @@ func (l *Ledger) trunkFailed(
 	return until, err
 }
 
+// BypassFailed takes a trunk out of bypass media and keeps the reason.
 func (l *Ledger) BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at time.Time, reason string) error {
 	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		_, err := tx.Q.TrunkBypassFailed(ctx, db.TrunkBypassFailedParams{TenantID: tenant, ID: trunk, At: at, Failure: reason})
@@ -175,6 +179,7 @@ func (l *Ledger) BypassFailed(ctx context.Context, tenant, trunk uuid.UUID, at t
 	})
 }
 
+// ReleaseUnit gives a leg's unit back.
 func (l *Ledger) ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error {
 	return l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		_, err := tx.Q.LiveUnitDelete(ctx, tenant, unit)
@@ -182,6 +187,7 @@ func (l *Ledger) ReleaseUnit(ctx context.Context, tenant, unit uuid.UUID) error 
 	})
 }
 
+// CallState tells a call's status and disposition; store.ErrNotFound when the tenant has no such call.
 func (l *Ledger) CallState(ctx context.Context, tenant, call uuid.UUID) (string, *string, error) {
 	var row db.CallStatusByIDRow
 	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
@@ -273,6 +279,7 @@ func endActiveSession(ctx context.Context, tx *store.Tx, call db.Call, c Closing
 	})
 }
 
+// OpenCalls lists the node's calls that are not closed.
 func (l *Ledger) OpenCalls(ctx context.Context, node string) ([]OpenCall, error) {
 	var open []OpenCall
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {

@@ -73,6 +73,7 @@ type conferencePayload struct {
 	Mode         MonitorMode        `json:"mode,omitempty"`
 }
 
+// ConferenceChanged commits ai_session.conference_changed.
 func (l *Ledger) ConferenceChanged(ctx context.Context, call db.Call, c ConferenceChange) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return emit(ctx, tx, call, store.EventAISessionConference, c.At, conferencePayload{

@@ -61,6 +61,7 @@ type LeadContext struct {
 // SessionOutcome is how an AI session ended, as the interface document names it.
 type SessionOutcome string
 
+// The outcomes of an AI session.
 const (
 	SessionHangup            SessionOutcome = "hangup"
 	SessionError             SessionOutcome = "error"

@@ -38,7 +38,7 @@ func (l *Ledger) AppendLogs(ctx context.Context, call db.Call, session uuid.UUID
 	return &LogsRefusedError{N: refused, err: errors.Join(faults...)}
 }
 
-// LogsRefusedError: some entries of a write could not be kept; the others are.
+// LogsRefusedError says that N entries of a write were not kept; the others were.
 type LogsRefusedError struct {
 	N   int
 	err error

@@ -14,6 +14,7 @@ import (
 // LostBatch bounds the lost calls that are read at a time.
 const LostBatch = 200
 
+// NodeBeat is a node's heartbeat. It tells whether the node had been declared lost, and which of its calls are open when it was or returns.
 func (l *Ledger) NodeBeat(ctx context.Context, node string, at, switchSeen time.Time, returning bool) (NodeBeat, error) {
 	var beat NodeBeat
 	var seen *time.Time
@@ -41,6 +42,7 @@ func (l *Ledger) NodeBeat(ctx context.Context, node string, at, switchSeen time.
 	return beat, err
 }
 
+// OtherNodes lists the other nodes.
 func (l *Ledger) OtherNodes(ctx context.Context, node string) ([]db.NodesOtherRow, error) {
 	var nodes []db.NodesOtherRow
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
@@ -51,6 +53,7 @@ func (l *Ledger) OtherNodes(ctx context.Context, node string) ([]db.NodesOtherRo
 	return nodes, err
 }
 
+// MarkLost declares a node lost, unless it has sent a heartbeat since.
 func (l *Ledger) MarkLost(ctx context.Context, n db.NodesOtherRow) (marked bool, err error) {
 	err = l.st.InSystem(ctx, func(tx *store.Tx) error {
 		changed, err := tx.Q.NodeMarkLost(ctx, n.ID, n.LastSeenAt)
@@ -60,6 +63,7 @@ func (l *Ledger) MarkLost(ctx context.Context, n db.NodesOtherRow) (marked bool,
 	return marked, err
 }
 
+// ForgetLost deletes nodes that have been away for longer than after.
 func (l *Ledger) ForgetLost(ctx context.Context, node string, after time.Duration) (forgotten int64, err error) {
 	err = l.st.InSystem(ctx, func(tx *store.Tx) error {
 		var err error
@@ -69,6 +73,7 @@ func (l *Ledger) ForgetLost(ctx context.Context, node string, after time.Duratio
 	return forgotten, err
 }
 
+// LostCalls lists open calls of lost nodes, a batch at a time, in the order of their ids.
 func (l *Ledger) LostCalls(ctx context.Context, node string, after uuid.UUID) ([]db.CallsOfLostNodesRow, error) {
 	var calls []db.CallsOfLostNodesRow
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
@@ -112,6 +117,7 @@ type NodeBeat struct {
 	Open map[uuid.UUID]bool
 }
 
+// NodeStarted writes that a node starts, and gives what the process before has left.
 func (l *Ledger) NodeStarted(ctx context.Context, node string, at time.Time) (NodeBefore, error) {
 	var before NodeBefore
 	err := l.st.InSystem(ctx, func(tx *store.Tx) error {
@@ -131,6 +137,7 @@ func (l *Ledger) NodeStarted(ctx context.Context, node string, at time.Time) (No
 	return before, err
 }
 
+// NodeSeen keeps when the node's switch was seen, and which process of it.
 func (l *Ledger) NodeSeen(ctx context.Context, node string, at time.Time, coreUUID string) error {
 	return l.st.InSystem(ctx, func(tx *store.Tx) error {
 		var core *string

@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
+// StartSession takes a unit of the voice agent, unless the call holds one ([ErrAgentBusy]), and writes session and token.
 func (l *Ledger) StartSession(ctx context.Context, s SessionStart) (SessionGrant, error) {
 	g := SessionGrant{Agent: s.Agent, Token: s.Token}
 	err := l.st.InTenant(ctx, s.Call.TenantID, func(tx *store.Tx) error {
@@ -89,6 +90,7 @@ func insertToken(ctx context.Context, tx *store.Tx, call db.Call, session uuid.U
 	})
 }
 
+// ResumeSession reads what a session needs that outlived a crash.
 func (l *Ledger) ResumeSession(ctx context.Context, call db.Call, session db.AiSession) (SessionGrant, error) {
 	g := SessionGrant{Session: session}
 	err := l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
@@ -168,6 +170,7 @@ func (l *Ledger) SessionOpened(ctx context.Context, call db.Call, session db.AiS
 	})
 }
 
+// EndSession commits the outcome with ai_session.transferred, when it was, and ai_session.ended. It does nothing on a session that has ended.
 func (l *Ledger) EndSession(ctx context.Context, call db.Call, end SessionEnd) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return endSession(ctx, tx, call, end)
@@ -197,6 +200,7 @@ func endSession(ctx context.Context, tx *store.Tx, call db.Call, end SessionEnd)
 	return emitSessionEnded(ctx, tx, call, session, end)
 }
 
+// AddToken writes a further callback token of a session, which takes the place of the one before.
 func (l *Ledger) AddToken(ctx context.Context, call db.Call, session uuid.UUID, token callbacktoken.Token) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		if err := insertToken(ctx, tx, call, session, token); err != nil {
@@ -207,6 +211,7 @@ func (l *Ledger) AddToken(ctx context.Context, call db.Call, session uuid.UUID, 
 	})
 }
 
+// BeginRecording writes that the switch records the call, in mono, to the file at path, from offset after the answer on.
 func (l *Ledger) BeginRecording(ctx context.Context, call db.Call, path string, offset time.Duration) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return recordings.Continue(ctx, tx, call.TenantID, call.ID, path, false, offset)
@@ -224,6 +229,7 @@ func (l *Ledger) AddRecording(ctx context.Context, call db.Call, path string, of
 	})
 }
 
+// AddRecordingPart puts a file on the timeline of the call's recording.
 func (l *Ledger) AddRecordingPart(ctx context.Context, call db.Call, path string, offset time.Duration) error {
 	return l.st.InTenant(ctx, call.TenantID, func(tx *store.Tx) error {
 		return recordings.AddPart(ctx, tx, call.TenantID, call.ID, path, offset)

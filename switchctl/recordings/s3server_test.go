@@ -322,7 +322,8 @@ func (s *s3Server) refused(r *http.Request) string {
 func s3Signature(r *http.Request, at, scope, signed, payload string) string {
 	q := r.URL.Query()
 	q.Del("X-Amz-Signature")
-	canonical := r.Method + "\n" + r.URL.EscapedPath() + "\n" + strings.ReplaceAll(q.Encode(), "+", "%20") + "\n"
+	var canonical strings.Builder
+	canonical.WriteString(r.Method + "\n" + r.URL.EscapedPath() + "\n" + strings.ReplaceAll(q.Encode(), "+", "%20") + "\n")
 	for name := range strings.SplitSeq(signed, ";") {
 		value := strings.Join(r.Header.Values(name), ",")
 		switch name {
@@ -331,10 +332,10 @@ func s3Signature(r *http.Request, at, scope, signed, payload string) string {
 		case "content-length":
 			value = strconv.FormatInt(r.ContentLength, 10)
 		}
-		canonical += name + ":" + strings.TrimSpace(value) + "\n"
+		canonical.WriteString(name + ":" + strings.TrimSpace(value) + "\n")
 	}
-	canonical += "\n" + signed + "\n" + payload
-	hash := sha256.Sum256([]byte(canonical))
+	canonical.WriteString("\n" + signed + "\n" + payload)
+	hash := sha256.Sum256([]byte(canonical.String()))
 	key := []byte("AWS4" + testSecretKey)
 	for _, text := range append(strings.Split(scope, "/"), "AWS4-HMAC-SHA256\n"+at+"\n"+scope+"\n"+hex.EncodeToString(hash[:])) {
 		m := hmac.New(sha256.New, key)
