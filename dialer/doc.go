@@ -2,7 +2,8 @@
 // do-not-call rules, the gate that stands before every call, and the pacers that work running campaigns off.
 //
 // Read api.go for the shapes and the errors, parts.go for what the dialer is made of and who works with whom, service.go for its configuration.
-// campaigns.go, leads.go and voiceagents.go are what the public operations do, gate.go has the rules of dialing, pacer.go the campaigns at work, people.go
+// campaigns.go, leads.go and voiceagents.go are what the public operations do, gate_rules.go is the table of
+// the rules of dialing (a row says what follows from each), gate_checks.go has their checks, campaign_fields.go the table of a campaign's members, pacer.go the campaigns at work, people.go
 // the calls that go to agents, single.go those of no campaign, agentdesk.go and dispose.go what agents do with leads and calls (package acd keeps the
 // agents), and outcome.go what an ended call means to its lead.
 //
@@ -64,7 +65,7 @@
 // dialed twice. A campaign of people is left to the controller that has the tenant's agents.
 //
 //   - For people, package pacing decides: one call per ready agent, or, for a predictive campaign, more. The gate holds each call
-//     against that plan again, under its lock (judgeAgents). A tenant's agents are divided between the campaigns that have
+//     against that plan again, under its lock (agentFree). A tenant's agents are divided between the campaigns that have
 //     something to dial (staffing.Allocator): as many each, in turns where there are fewer agents than campaigns. Callers go to whoever is ready.
 //     Where a flow asks for skills or for one agent, only agents who fit count (staffing.Demand). Of several whom it may ask for, on this
 //     branch or that, those count that the fewest agents fit, and a campaign has a part of the agents for each: then somebody is there

@@ -10,15 +10,16 @@
 //
 // How to read it: api.go (what others call and what they implement), controller.go (start, drain, close), registry.go and mailbox.go, then a call:
 //
-//   - host.go: what calls have of their machine; core.go and core_switch.go: what every part of a call works with; facts.go: what changes in its record; actor.go and the state_*.go files: each message goes to the part whose it is,
-//     by a function each for calls that are unanswered and up; parts.go: the parts, and who works with whom; timers.go.
+//   - host.go: what calls have of their machine; core.go and core_switch.go: what every part of a call works with; facts.go: what changes in its
+//     record; actor.go and the state_*.go files: each message goes to its part, by a function each for calls that are unanswered and up; parts.go:
+//     the parts, and who works with whom; timers.go.
 //   - How it begins, stands and ends: origination.go, line.go (its channel and socket), handling.go, ending.go, served.go, verdict.go (who answered).
 //   - Who may have the caller: voice*.go (the voice agent: its session, its media leg, what it reports), agents*.go, transfers*.go (a number, a SIP URI,
 //     the queue, for the voice agent or for a handler), talking*.go (what a handler plays and asks), machine.go, music.go.
 //   - What goes on beside: recorder*.go, bypass*.go (the audio past the switch), keypad.go, taps*.go and monitors*.go (forks of a call's audio),
-//     verbs.go and verbrate.go, sessionlog.go, quality.go.
+//     verbtable.go (a row for each control verb: what it takes, when it may run, which part runs it), verbs.go and verbrate.go, sessionlog.go, quality.go.
 //
 // The switch: hostlink.go, outbound.go, sight.go, skew.go, look.go, lived.go and resync.go (what is known of it, and how a call is found again),
-// final.go, cdr.go, cdr_delete.go. What is written, and when: journal.go, ledger.go. Other hosts, and those that are lost: nodes.go. Agents' phones, each
-// with an owner goroutine: phone*.go.
+// final.go, cdr.go, cdr_delete.go. When something is written: journal.go; what, and in which transaction: package ledger. Other hosts, and those that
+// are lost: package cluster, and cluster_calls.go. Agents' phones, each with an owner goroutine: phone*.go.
 package switchctl
