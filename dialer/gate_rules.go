@@ -195,10 +195,14 @@ func (r Reason) level() slog.Level {
 	return slog.LevelDebug
 }
 
-// reasonOf is the rule that sets a ceiling.
+// reasonOf is the rule that sets a ceiling; the voice agent's for one that no rule sets.
 func reasonOf(ceiling CeilingSource) Reason {
-	table := ruleTable()
-	return table[slices.IndexFunc(table, func(r rule) bool { return r.ceiling == ceiling })].reason
+	for _, r := range ruleTable() {
+		if r.ceiling == ceiling {
+			return r.reason
+		}
+	}
+	return ReasonAgentCeiling
 }
 
 // answer makes of a refusal what it is to whoever asked for the call.

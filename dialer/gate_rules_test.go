@@ -31,6 +31,7 @@ func TestEachRuleIsWhole(t *testing.T) {
 		require.Equal(t, r.waits.timed, !w.until.IsZero(), r.reason)
 	}
 	require.Equal(t, ReasonTrunkChannels, reasonOf(CeilingTrunk))
+	require.Equal(t, ReasonAgentCeiling, reasonOf("no ceiling"), "an inbound call is refused all the same")
 }
 
 // enumOf gives the enum of a property in a part of the OpenAPI document, wherever in it the property stands.

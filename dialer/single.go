@@ -162,6 +162,7 @@ func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUI
 // rehearse writes the record of a test key's call, which the call controller ends at once. It takes no channel and no trunk.
 func (g gate) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm switchctl.Admission) (db.Call, error) {
 	adm.Routes = []switchctl.Route{{}}
+	c.by.people = false // it waits for no agent
 	call, err := g.open(ctx, tx, c, adm)
 	if err != nil {
 		return call, err
