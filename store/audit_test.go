@@ -96,18 +96,18 @@ func TestAuditShowsNoSecrets(t *testing.T) {
 	t.Parallel()
 	st := storetest.New(t)
 	tenant := storetest.Tenant(t, st)
-	nodes := `[{"id": "1", "type": "http_request", "data": {"url": "https://me:pa\"ss@x.test/a?key=abc\"d#e", "headers": {"Authorization": "Bearer abc"},
-		"body": "abc", "timeout_s": 3}}, {"id": "2", "type": "hangup"}]`
+	nodes := `[{"id": "1", "type": "http_request", "data": {"url": "https://me:pa\"ss@x.test/a?key=xyz-secret\"d#e", "headers": {"Authorization": "Bearer xyz-secret"},
+		"body": "xyz-secret", "timeout_s": 3}}, {"id": "2", "type": "hangup"}]`
 	flow := storetest.NewID(t)
 	execAs(t, st, tenant, "user:1", `INSERT INTO flows (tenant_id, id, name, nodes) VALUES ($1, $2, 'why? http://a.test?x', $3)`, tenant, flow, nodes)
 	execAs(t, st, tenant, "user:1", `INSERT INTO voice_agents (tenant_id, id, name, ws_url, auth_token_sealed)
-		VALUES ($1, gen_random_uuid(), 'v', 'wss://u:abc@ai.test/x?token=abc', 'abc')`, tenant)
-	execAs(t, st, tenant, "user:1", `UPDATE tenants SET data_key = 'abc' WHERE id = $1`, tenant)
+		VALUES ($1, gen_random_uuid(), 'v', 'wss://u:xyz-secret@ai.test/x?token=xyz-secret', 'xyz-secret')`, tenant)
+	execAs(t, st, tenant, "user:1", `UPDATE tenants SET data_key = 'xyz-secret' WHERE id = $1`, tenant)
 	rows := audited(t, st, tenant)
 	require.Len(t, rows, 3)
 	for _, r := range rows {
-		require.NotContains(t, string(r.After), "abc", r.Action)
-		require.NotContains(t, string(r.After), "616263", r.Action)
+		require.NotContains(t, string(r.After), "xyz-secret", r.Action)
+		require.NotContains(t, string(r.After), "78797a2d736563726574", r.Action)
 		require.True(t, json.Valid(r.After))
 	}
 	require.Contains(t, string(rows[0].After), `"timeout_s": 3`)
