@@ -40,14 +40,15 @@
 //
 // # Migrations
 //
-// migrations/0001 to 0011 make the schema, a file per subject. A change to it is a file of its own with the next number, which says why on
+// migrations/0001 to 0011 make the schema, a file per subject. A change to it is a file of its own with the next number, from 0040 on (databases
+// of development have had other files by those between), which says why on
 // top and takes itself back under "-- +goose Down"; `make generate` then brings package db up to date. The first eleven stay as they are
 // from the first release on.
 //
 // Migrations run while controllers serve. One in a transaction waits a second for a lock, and is tried again for about two minutes, since all who
 // come later to the table wait behind it; keep it short, and let it rewrite no table that calls write. Indexes of such tables are built
 // CONCURRENTLY, in a file with "-- +goose NO TRANSACTION" whose statements can be run again; on a partitioned table, on each partition.
-// Rows are filled in batches, by the service. A test forbids the rest from migration 0012 on.
+// Rows are filled in batches, by the service. A test forbids the rest from migration 0040 on.
 //
 // # Jobs
 //

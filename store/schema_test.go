@@ -20,8 +20,9 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
-// firstCheap is the first migration that must not stop calls while it runs: those before it make the tables.
-const firstCheap = 12
+// firstCheap is the first migration that must not stop calls while it runs: those before it make the tables. Databases of development have
+// had others by the numbers from 12 to 39, and would pass over a new one of these.
+const tables, firstCheap = 11, 40
 
 // busyTables are those that calls write, and that grow with them.
 const busyTables = `leads|calls|events|webhook_deliveries|ai_sessions|live_calls|callback_tokens|flow_runs`
@@ -116,13 +117,14 @@ func TestMigrationsStopNoCalls(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, sqlDB.Close()) })
 	provider, err := goose.NewProvider(goose.DialectPostgres, sqlDB, files)
 	require.NoError(t, err)
-	_, err = provider.UpTo(t.Context(), firstCheap-1)
+	_, err = provider.UpTo(t.Context(), tables)
 	require.NoError(t, err)
 	before := filenodes(t, pool)
 	require.Contains(t, before, "leads")
 	require.Contains(t, before, "calls_default")
 	for _, source := range provider.ListSources() {
 		if source.Version < firstCheap {
+			require.LessOrEqual(t, source.Version, int64(tables), "give %s a number from %d on", source.Path, firstCheap)
 			continue
 		}
 		_, err := provider.UpByOne(t.Context())
