@@ -72,14 +72,14 @@ type bucketURL struct {
 
 func parseBucketURL(address string) (bucketURL, error) {
 	u, err := url.Parse(address)
-	if err != nil {
-		return bucketURL{}, fmt.Errorf("%w: %w", ErrBucket, err)
+	if err != nil { // whose text has the address, and with it a secret that somebody has put there
+		return bucketURL{}, fmt.Errorf("%w: the address is no URL", ErrBucket)
 	}
 	switch u.Scheme {
 	case "file":
-		dir := filepath.FromSlash(u.Path)
-		if u.Host != "" || !filepath.IsAbs(dir) {
-			return bucketURL{}, fmt.Errorf("%w: a folder is given as file:///DIR", ErrBucket)
+		dir := filepath.Clean(filepath.FromSlash(u.Path))
+		if u.Host != "" || !filepath.IsAbs(dir) || dir == filepath.Dir(dir) || u.RawQuery != "" {
+			return bucketURL{}, fmt.Errorf("%w: a folder is given as file:///DIR, which is not / and takes no options", ErrBucket)
 		}
 		return bucketURL{dir: dir}, nil
 	case "s3":
@@ -88,9 +88,15 @@ func parseBucketURL(address string) (bucketURL, error) {
 		}
 		at := bucketURL{bucket: u.Host, trailers: true}
 		for name, values := range u.Query() {
+			if len(values) > 1 {
+				return bucketURL{}, fmt.Errorf("%w: option %q is given %d times", ErrBucket, name, len(values))
+			}
 			if err := at.option(name, values[0]); err != nil {
 				return bucketURL{}, fmt.Errorf("%w: %w", ErrBucket, err)
 			}
+		}
+		if at.kmsKey != "" && at.encryption != "aws:kms" {
+			return bucketURL{}, fmt.Errorf("%w: kmskeyid needs ssetype=aws:kms", ErrBucket)
 		}
 		return at, nil
 	}
@@ -109,9 +115,9 @@ func (b *bucketURL) option(name, value string) (err error) {
 		b.region = value
 	case "endpoint":
 		b.endpoint, err = url.Parse(value)
-		if err != nil || b.endpoint.Host == "" || b.endpoint.Path != "" && b.endpoint.Path != "/" ||
+		if err != nil || b.endpoint.User != nil || b.endpoint.Host == "" || b.endpoint.Path != "" && b.endpoint.Path != "/" ||
 			b.endpoint.Scheme != "http" && b.endpoint.Scheme != "https" {
-			return fmt.Errorf("endpoint %q is not http(s)://HOST", value)
+			return errors.New("endpoint is not http(s)://HOST")
 		}
 	case "use_path_style":
 		if b.pathStyle, err = strconv.ParseBool(value); err != nil {
@@ -152,9 +158,8 @@ func (f folder) Put(ctx context.Context, key string, content io.ReadSeeker, size
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	// Beside the object: a rename does not cross file systems.
-	temporary := path + "." + strconv.FormatInt(time.Now().UnixNano(), 16) + ".tmp"
-	w, err := os.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	temporary := unfinished(path)
+	w, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}
@@ -179,6 +184,10 @@ func (f folder) Put(ctx context.Context, key string, content io.ReadSeeker, size
 	return nil
 }
 
+// unfinished is where an object is until it is whole: beside it, since a rename does not cross file systems, and under one name, so that
+// what a killed process leaves is written over by the next attempt, or deleted with the object.
+func unfinished(path string) string { return path + ".tmp" }
+
 // syncDir brings the names in a folder to stable storage.
 func syncDir(path string) error {
 	f, err := os.Open(path)
@@ -202,7 +211,13 @@ func (f folder) Open(_ context.Context, key string) (io.ReadCloser, int64, error
 }
 
 // Delete implements Bucket.
-func (f folder) Delete(_ context.Context, key string) error { return os.Remove(f.path(key)) }
+func (f folder) Delete(_ context.Context, key string) error {
+	path := f.path(key)
+	if err := removeIfThere(unfinished(path)); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
 
 // Presign implements Bucket: a folder has no URLs.
 func (f folder) Presign(context.Context, string, time.Duration) (string, error) { return "", nil }

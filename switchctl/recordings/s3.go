@@ -22,7 +22,7 @@ const (
 	// s3PartBytes is the size from which an upload goes in parts, s3Parts how many of them are sent at once.
 	s3PartBytes = 8 << 20
 	s3Parts     = 2
-	// s3Attempts are how often the client itself tries a request, within a second or two. What lasts longer is the job's to retry.
+	// s3Attempts are how often the client itself tries a request, with pauses of up to a second. What lasts longer is the job's to retry.
 	s3Attempts = 3
 	// roleTimeout limits a request to the service that gives the host's or the container's role.
 	roleTimeout = 10 * time.Second
@@ -83,7 +83,7 @@ func (b *s3Bucket) Put(ctx context.Context, key string, content io.ReadSeeker, s
 func (b *s3Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	body, info, _, err := b.client.GetObject(ctx, b.name, key, minio.GetObjectOptions{})
 	if err != nil {
-		return nil, 0, s3Error(err)
+		return nil, 0, absent(err)
 	}
 	return body, info.Size, nil
 }
@@ -94,7 +94,7 @@ func (b *s3Bucket) Delete(ctx context.Context, key string) error {
 	if err == nil {
 		err = b.client.RemoveObject(ctx, b.name, key, minio.RemoveObjectOptions{})
 	}
-	return s3Error(err)
+	return absent(err)
 }
 
 // Presign implements Bucket.
@@ -114,14 +114,18 @@ func (b *s3Bucket) Close() error {
 
 // s3Error gives a store's answer with its code, which its text alone does not tell.
 func s3Error(err error) error {
-	var answer minio.ErrorResponse
-	switch {
-	case !errors.As(err, &answer):
-		return err
-	case answer.StatusCode == http.StatusNotFound:
+	if answer := (minio.ErrorResponse{}); errors.As(err, &answer) {
+		return fmt.Errorf("%s: %w", answer.Code, err)
+	}
+	return err
+}
+
+// absent is s3Error for an object that is asked for: one that isn't there gives fs.ErrNotExist. A bucket that isn't there is another error.
+func absent(err error) error {
+	if answer := (minio.ErrorResponse{}); errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound && answer.Code != minio.NoSuchBucket {
 		return fmt.Errorf("%s: %w: %w", answer.Code, fs.ErrNotExist, err)
 	}
-	return fmt.Errorf("%s: %w", answer.Code, err)
+	return s3Error(err)
 }
 
 // providers are the places where AWS's tools look for credentials, in their order: variables, the token of a pod's role, files, and the

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -187,10 +190,15 @@ func TestOpenBucketAddresses(t *testing.T) {
 		"", "file://%zz", "file://host/dir", "file:relative", "gs://calls", "s3://", "s3://key:secret@calls?region=x", "s3://calls/path?region=x",
 		"s3://calls?region=x&endpoint=127.0.0.1:9000", "s3://calls?region=x&endpoint=https://host/path", "s3://calls?use_path_style=maybe",
 		"s3://calls?request_checksum_calculation=never", "s3://calls?ssetype=rot13", "mem://",
+		"file:///", "file:///rec/..", "file:///rec?metadata=skip", "s3://calls?region=x&region=y", "s3://calls?region=x&kmskeyid=abc1",
+		"s3://calls?region=x&ssetype=AES256&kmskeyid=abc1", "s3://calls?region=x&endpoint=https://key:secret@host",
 	} {
 		require.ErrorIs(t, CheckBucketURL(bad), ErrBucket, bad)
 		_, err := OpenBucket(bad)
 		require.ErrorIs(t, err, ErrBucket, bad)
+	}
+	for _, secret := range []string{"s3://key:se/cret@calls?region=x", "s3://calls?region=x&endpoint=https%3A%2F%2Fkey%3Ase%2Fcret@host"} {
+		require.NotContains(t, CheckBucketURL(secret).Error(), "cret", "a secret is told to nobody")
 	}
 	_, err := OpenBucket("s3://calls")
 	require.ErrorContains(t, err, "no region")
@@ -200,6 +208,42 @@ func TestOpenBucketAddresses(t *testing.T) {
 	require.Error(t, err)
 	_, err = New(Config{Store: &store.Store{}, Bucket: folder(""), Signer: &Signer{}, Encoding: "mp3"})
 	require.ErrorContains(t, err, "mp3")
+}
+
+// What a killed process leaves of an upload to a folder goes with the next attempt, or with the object.
+func TestUnfinishedUploads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, "file://"+dir)
+	cut := filepath.Join(dir, "t", "k.wav.tmp")
+	leave := func() {
+		require.NoError(t, os.MkdirAll(filepath.Dir(cut), 0o700))
+		require.NoError(t, os.WriteFile(cut, []byte("longer than what comes after it"), 0o600))
+	}
+	leave()
+	require.NoError(t, b.Put(t.Context(), "t/k.wav", strings.NewReader("whole"), 5))
+	require.NoFileExists(t, cut)
+	kept, err := os.ReadFile(filepath.Join(dir, "t", "k.wav"))
+	require.NoError(t, err)
+	require.Equal(t, "whole", string(kept))
+	leave()
+	require.NoError(t, b.Delete(t.Context(), "t/k.wav"))
+	require.NoFileExists(t, cut)
+	leave()
+	require.ErrorIs(t, b.Delete(t.Context(), "t/k.wav"), fs.ErrNotExist)
+	require.NoFileExists(t, cut)
+}
+
+// A bucket that isn't there is no recording that isn't there.
+func TestWrongBucket(t *testing.T) {
+	t.Parallel()
+	b := open(t, strings.Replace(newS3(t).address(""), testBucket, "another", 1))
+	_, _, err := b.Open(t.Context(), "k.wav")
+	require.ErrorContains(t, err, "NoSuchBucket")
+	require.NotErrorIs(t, err, fs.ErrNotExist)
+	err = b.Put(t.Context(), "k.wav", strings.NewReader("whole"), 5)
+	require.ErrorContains(t, err, "NoSuchBucket")
+	require.NotErrorIs(t, err, fs.ErrNotExist)
 }
 
 func TestRetryDelay(t *testing.T) {
