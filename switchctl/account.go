@@ -24,7 +24,7 @@ func (c *Controller) ForgetPhone(ctx context.Context, extension, domain string) 
 	return c.aboutAccount(ctx, fs.ForgetRegistration(c.cfg.MediaProfile, extension, domain), extension, domain)
 }
 
-func (c *Controller) aboutAccount(ctx context.Context, cmd fs.Command, extension, domain string) error {
+func (c *host) aboutAccount(ctx context.Context, cmd fs.Command, extension, domain string) error {
 	if extension == "" || domain == "" || strings.ContainsAny(extension+domain, " \t\r\n@") {
 		return &fs.VariableError{Name: "account"}
 	}

@@ -64,7 +64,7 @@ func (k *core) livedUntil(switchSeen time.Time) time.Time {
 }
 
 // lastRecorded is when audio of a call was written last, by our clock; the zero time when there is no recording of ours.
-func (c *Controller) lastRecorded(call uuid.UUID) time.Time {
+func (c *host) lastRecorded(call uuid.UUID) time.Time {
 	file, err := os.Stat(c.recordPath(call))
 	if err != nil || file.ModTime().After(c.clock.Now()) {
 		return time.Time{}
@@ -85,7 +85,7 @@ func (k *core) signs(m message) {
 }
 
 // inSight reports whether the switch's channels are known: the link is up, and what there was before it has been looked for.
-func (c *Controller) inSight() bool {
+func (c *host) inSight() bool {
 	return c.sight.knows(c.link.Generation())
 }
 

@@ -115,7 +115,7 @@ func (c *host) dump(ctx context.Context, channel string) (*esl.Event, error) {
 }
 
 // listChannels gives the UUIDs of the switch's channels. `rows` is absent when there are none.
-func (c *Controller) listChannels(ctx context.Context) ([]string, error) {
+func (c *host) listChannels(ctx context.Context) ([]string, error) {
 	text, err := c.link.API(ctx, fs.Channels())
 	if err != nil {
 		return nil, err
