@@ -23,7 +23,7 @@ const (
 	foldTimeout = 30 * time.Second
 )
 
-// The figures of migration 0014.
+// The figures of migration 0010.
 const (
 	figureLead      = "lead"  // by status
 	figureCall      = "call"  // by status

@@ -46,5 +46,6 @@ func (cc clusterCalls) ClosedElsewhere(ctx context.Context, call uuid.UUID) bool
 	}
 	a.log.WarnContext(ctx, "call was closed by another host, hanging up")
 	cc.c.metrics.recovered.WithLabelValues("closed_elsewhere").Inc()
-	return a.box.Put(hangupCommand{cause: ledger.CauseNormalClearing, reply: make(chan error, 1)}) == nil
+	err := a.box.Put(hangupCommand{cause: ledger.CauseNormalClearing, reply: make(chan error, 1)})
+	return err == nil || cc.c.registry.call(call) != a
 }

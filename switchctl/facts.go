@@ -9,7 +9,8 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-// What changes in the record of a live call is set here alone, together with the entry of the journal that writes it.
+// What changes in the record of a live call is set here, together with the entry of the journal that writes it. Its trunk is set where a route
+// is found, and answerAt is corrected where a call that was found again shows when its channel was answered.
 
 // noteRinging writes that the callee's phone rings since at.
 func (k *core) noteRinging(ctx context.Context, at time.Time) {

@@ -34,7 +34,7 @@ type Sink interface {
 
 // Recorder lays both directions on one timeline of 8 kHz samples since Spec.Start. The shard puts audio at its
 // place and lets the clock go on; what is old enough goes to the writer in blocks. It is owned by the shard; only the
-// file is the writer's (recwriter.go).
+// file is the writer's (writer.go).
 type Recorder struct {
 	out    Sink  // nil: nothing is kept
 	Base   int64 // the first position in the window; all before it has been given to the writer
