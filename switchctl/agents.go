@@ -370,7 +370,7 @@ func (b *agentBridge) agentBridged(ctx context.Context, ev *esl.Event) state {
 	if (one != b.channel || two != h.channel) && (one != h.channel || two != b.channel) {
 		return b.state
 	}
-	return b.agentConfirmed(ctx, eventTime(ev))
+	return b.agentConfirmed(ctx, fs.EventTime(ev))
 }
 
 // agentConfirmed: caller and agent hear each other since at.

@@ -22,6 +22,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -144,14 +145,14 @@ func micros(t time.Time) string {
 func (b *bench) event(name string, headers map[string]string) *esl.Event {
 	now := time.Now().Add(-b.behind)
 	switch name {
-	case evCreate:
+	case fs.ChannelCreate:
 		b.serial++
 		b.times = map[string]time.Time{"created": now.Add(time.Duration(b.serial) * time.Microsecond)}
-	case evProgress:
+	case fs.ChannelProgress:
 		b.times["progress"] = now
-	case evAnswer:
+	case fs.ChannelAnswer:
 		b.times["answered"] = now
-	case evHangupComplete:
+	case fs.ChannelHangupComplete:
 		b.times["hangup"] = now
 	}
 	ev := esl.NewEvent(name)
@@ -176,7 +177,7 @@ func (b *bench) legEvent(name string, headers map[string]string) *esl.Event {
 	ev.Set("variable_rm_call_id", b.call.ID.String())
 	ev.Set("variable_rm_role", roleTransfer)
 	ev.Set("Event-Date-Timestamp", micros(time.Now()))
-	if name == evHangupComplete {
+	if name == fs.ChannelHangupComplete {
 		ev.Set("Caller-Channel-Hangup-Time", micros(time.Now()))
 	}
 	for _, k := range slices.Sorted(maps.Keys(headers)) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // jobName is how the command of a job begins, which is told from "uuid_media off".
@@ -39,7 +40,7 @@ func (b *bench) bypassInput(f []string) {
 		b.link.reinvite = map[bool]string{true: "", false: f[1]}[f[1] == "accepted"]
 		b.link.mu.Unlock()
 	case "mediabridged":
-		b.c.dispatch(b.event(evBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": b.sock.leg()}))
+		b.c.dispatch(b.event(fs.ChannelBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": b.sock.leg()}))
 	case "moved":
 		gap, err := time.ParseDuration(f[2])
 		require.NoError(b.t, err)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // play gives the bench its inputs, each after the one before has had its effect.
@@ -61,7 +63,7 @@ func TestCallRecordsGoOnceTheCallIsClosed(t *testing.T) {
 		b.deleting(t)
 		b.play("dial", "event CHANNEL_CREATE")
 		media := uuid.NewString()
-		ev := b.event(evCreate, map[string]string{"variable_rm_call_id": b.call.ID.String(), "variable_rm_role": roleMedia})
+		ev := b.event(fs.ChannelCreate, map[string]string{"variable_rm_call_id": b.call.ID.String(), "variable_rm_role": roleMedia})
 		ev.Set("Unique-ID", media)
 		b.c.dispatch(ev)
 		caller, leg, other := b.writeRecord(t, b.call.FsUuid), b.writeRecord(t, media), b.writeRecord(t, uuid.NewString())

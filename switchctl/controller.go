@@ -223,7 +223,7 @@ func (c *Controller) OutboundAddr() net.Addr {
 func (c *Controller) dispatch(ev *esl.Event) {
 	channel := ev.UUID()
 	switch {
-	case ev.Name() == evCustom:
+	case ev.Name() == fs.Custom:
 		c.phoneRegistered(ev)
 		return
 	case ev.Var("rm_role") == roleTap:

@@ -14,11 +14,12 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 func hangupComplete(headers map[string]string) *esl.Event {
-	ev := esl.NewEvent(evHangupComplete)
+	ev := esl.NewEvent(fs.ChannelHangupComplete)
 	for k, v := range headers {
 		ev.Set(k, v)
 	}
@@ -83,7 +84,7 @@ func TestShuffledAndDuplicatedEventsLeaveTheSameRecord(t *testing.T) {
 		"status": "completed", "ring": int64(1700000001000000), "answer": int64(1700000003000000), "end": int64(1700000011500000),
 		"cause": "NORMAL_CLEARING", "disposition": "recv_bye", "sip": int32(200),
 	}
-	names := []string{evCreate, evProgress, evProgressMedia, evAnswer, evBridge, evHangupComplete, evDestroy}
+	names := []string{fs.ChannelCreate, fs.ChannelProgress, fs.ChannelProgressMedia, fs.ChannelAnswer, fs.ChannelBridge, fs.ChannelHangupComplete, fs.ChannelDestroy}
 	for seed := range uint64(400) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
@@ -118,7 +119,7 @@ func scriptedEvent(call db.Call, name string) *esl.Event {
 	} {
 		ev.Set(k, v)
 	}
-	if name == evHangupComplete {
+	if name == fs.ChannelHangupComplete {
 		ev.Set("Caller-Channel-Hangup-Time", "1700000011500000")
 		ev.Set("Hangup-Cause", "NORMAL_CLEARING")
 		ev.Set("variable_sip_hangup_disposition", "recv_bye")

@@ -23,6 +23,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 var (
@@ -159,7 +160,7 @@ func (b *bench) input(f []string) {
 	case "event":
 		b.c.dispatch(b.event(f[1], keyValues(f[2:])))
 	case "info":
-		ev := b.event(evInfo, map[string]string{"SIP-Content-Type": f[1]})
+		ev := b.event(fs.RecvInfo, map[string]string{"SIP-Content-Type": f[1]})
 		ev.SetBody(strings.Join(f[2:], "\r\n"))
 		b.c.dispatch(ev)
 	case "leg":
@@ -167,7 +168,7 @@ func (b *bench) input(f []string) {
 	case "medialeg", "oldleg":
 		b.c.dispatch(b.mediaLegEvent(f[0] == "oldleg", f[1], keyValues(f[2:])))
 	case "bridged":
-		b.c.dispatch(b.event(evBridge, map[string]string{
+		b.c.dispatch(b.event(fs.ChannelBridge, map[string]string{
 			"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": b.unit,
 		}))
 	case "socket":

@@ -21,9 +21,9 @@ const (
 	linkPing     = 5 * time.Second
 
 	// subscription names the events that calls are run by.
-	subscription = "event plain " + evCreate + " " + evProgress + " " + evProgressMedia + " " + evAnswer + " " +
-		evBridge + " " + evHangupComplete + " " + evDestroy + " " + evBackgroundJob + " " + evInfo + " " + evCustom + " " +
-		evRegister + " " + evUnregister + " " + evExpire
+	subscription = "event plain " + fs.ChannelCreate + " " + fs.ChannelProgress + " " + fs.ChannelProgressMedia + " " + fs.ChannelAnswer + " " +
+		fs.ChannelBridge + " " + fs.ChannelHangupComplete + " " + fs.ChannelDestroy + " " + fs.BackgroundJob + " " + fs.RecvInfo + " " + fs.Custom + " " +
+		fs.SofiaRegister + " " + fs.SofiaUnregister + " " + fs.SofiaExpire
 )
 
 // hostLink is the inbound event socket of a switch host: one connection that the events come over, and one for commands
@@ -170,7 +170,7 @@ func (l *hostLink) event(ev *esl.Event) {
 	if skew, ok := l.skew.note(ev, l.clock.Now()); ok && l.onSkew != nil {
 		l.onSkew(skew)
 	}
-	if ev.Name() != evBackgroundJob {
+	if ev.Name() != fs.BackgroundJob {
 		l.onEvent(ev)
 		return
 	}
@@ -189,7 +189,7 @@ func (l *hostLink) takeJob(id string) func(string, error) {
 
 func eventLabel(name string) string {
 	switch name {
-	case evCreate, evProgress, evProgressMedia, evAnswer, evBridge, evHangupComplete, evDestroy, evBackgroundJob, evInfo, evCustom:
+	case fs.ChannelCreate, fs.ChannelProgress, fs.ChannelProgressMedia, fs.ChannelAnswer, fs.ChannelBridge, fs.ChannelHangupComplete, fs.ChannelDestroy, fs.BackgroundJob, fs.RecvInfo, fs.Custom:
 		return name
 	}
 	return "other"

@@ -149,7 +149,7 @@ func (p *eslPeer) serve(conn net.Conn) {
 				_, job, _ = strings.Cut(rest, "Job-Uuid: ")
 			}
 			_, _ = conn.Write([]byte("Content-Type: command/reply\nReply-Text: +OK Job-UUID: " + strings.TrimSpace(job) + "\n\n"))
-			ev := esl.NewEvent(evBackgroundJob)
+			ev := esl.NewEvent(fs.BackgroundJob)
 			ev.Set("Job-UUID", strings.TrimSpace(job))
 			ev.SetBody("-ERR USER_BUSY\n")
 			if !strings.Contains(line, "silent") && !stalled {
@@ -220,8 +220,8 @@ func TestLinkRoutesEventsAndBackgroundReplies(t *testing.T) {
 	}))
 	require.Equal(t, "-ERR USER_BUSY\n", <-reply)
 
-	p.sendEvent(esl.NewEvent(evAnswer))
-	require.Equal(t, evAnswer, <-events)
+	p.sendEvent(esl.NewEvent(fs.ChannelAnswer))
+	require.Equal(t, fs.ChannelAnswer, <-events)
 }
 
 func TestLinkFailsPendingRepliesAndDialsAgain(t *testing.T) {
@@ -398,13 +398,13 @@ func TestOutboundSockets(t *testing.T) {
 	require.Empty(t, <-callers, "the foreign number's caller")
 	require.Equal(t, "9876543210"+strings.Repeat("9", 54), <-callers)
 	require.Equal(t, 1, p.seen("api uuid_setvar_multi "+inboundID+" rm_call_id="))
-	answer := esl.NewEvent(evAnswer)
+	answer := esl.NewEvent(fs.ChannelAnswer)
 	answer.Set("Unique-ID", inboundID)
 	answer.Set("Caller-Channel-Answered-Time", micros(time.Now()))
 	p.sendEvent(answer)
 	require.Contains(t, <-inbound, "bridge {")
 	require.Equal(t, 1, c.Live())
-	end := esl.NewEvent(evHangupComplete)
+	end := esl.NewEvent(fs.ChannelHangupComplete)
 	end.Set("Unique-ID", inboundID)
 	end.Set("Hangup-Cause", "NORMAL_CLEARING")
 	end.Set("Caller-Channel-Answered-Time", micros(time.Now()))

@@ -105,7 +105,7 @@ func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, err
 	if next == stateDialing || next == stateRinging {
 		if at := m.ev.Micros("Caller-Channel-Answered-Time"); !at.IsZero() || !l.inbound {
 			if at.IsZero() {
-				at = eventTime(m.ev)
+				at = fs.EventTime(m.ev)
 			}
 			next = l.dial.answers(ctx, at, l.c.sight.ours(at))
 		} else {

@@ -9,6 +9,7 @@ import (
 
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/cluster"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // presentEvery is how often the switch is asked for its channels: a call whose end was never told is found, and one that is there is known
@@ -76,7 +77,7 @@ func (c *host) lastRecorded(call uuid.UUID) time.Time {
 func (k *core) signs(m message) {
 	switch m := m.(type) {
 	case channelEvent:
-		if m.ev.UUID() == k.channel && m.ev.Name() != evHangupComplete && m.ev.Name() != evDestroy {
+		if m.ev.UUID() == k.channel && m.ev.Name() != fs.ChannelHangupComplete && m.ev.Name() != fs.ChannelDestroy {
 			k.noteAlive(k.c.clock.Now())
 		}
 	case channelFound:

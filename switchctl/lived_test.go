@@ -19,6 +19,7 @@ import (
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/cluster"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -247,7 +248,7 @@ func TestLinkThatBreaksBeforeTheCallsAreCompared(t *testing.T) {
 			until("the calls are compared", func() bool { return c.inSight() && comparedWith() == first })
 			b.c = c
 			require.NoError(t, b.dial())
-			p.sendEvent(b.event(evAnswer, nil))
+			p.sendEvent(b.event(fs.ChannelAnswer, nil))
 			until("the call is answered", func() bool { return b.ledger.call(b.call.ID).Status == ledger.StatusAnswered })
 
 			p.set(func() { p.away = true })

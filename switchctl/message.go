@@ -9,6 +9,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -44,7 +45,7 @@ func (m channelEvent) Name() string { return m.ev.Name() }
 
 func (m channelEvent) Essential() bool {
 	switch m.ev.Name() {
-	case evAnswer, evHangupComplete, evDestroy, evBridge:
+	case fs.ChannelAnswer, fs.ChannelHangupComplete, fs.ChannelDestroy, fs.ChannelBridge:
 		return true
 	}
 	return false

@@ -121,7 +121,7 @@ func (c *Controller) routeInbound(ctx context.Context, ev *esl.Event) (db.Call, 
 	defer cancel()
 	return c.handler.Route(ctx, Inbound{
 		CallID: id, FSUUID: ev.UUID(), NodeID: c.cfg.NodeID, From: callerID(ev.Get("Caller-Caller-ID-Number")),
-		To: ev.Get("Caller-Destination-Number"), Peer: ev.Get("variable_sip_network_ip"), At: eventTime(ev, "Caller-Channel-Created-Time"),
+		To: ev.Get("Caller-Destination-Number"), Peer: ev.Get("variable_sip_network_ip"), At: fs.EventTime(ev, "Caller-Channel-Created-Time"),
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // phoneBook is the cache of the phones that this controller keeps, by agent, by the channel of their leg, and by account.
@@ -220,9 +221,9 @@ func (c *Controller) phoneRegistered(ev *esl.Event) {
 		return
 	}
 	switch ev.Get("Event-Subclass") {
-	case evRegister:
+	case fs.SofiaRegister:
 		p.post(phoneSeen{registered: true, contact: ev.Get("contact")})
-	case evUnregister, evExpire:
+	case fs.SofiaUnregister, fs.SofiaExpire:
 		p.post(phoneSeen{})
 	}
 }

@@ -11,14 +11,6 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-// The registrar's events, as CUSTOM events name them (mod_sofia's sofia_reg.c).
-const (
-	evCustom     = "CUSTOM"
-	evRegister   = "sofia::register"
-	evUnregister = "sofia::unregister"
-	evExpire     = "sofia::expire"
-)
-
 // roleAgent is the role of an agent's leg.
 const roleAgent = "agent"
 
@@ -28,16 +20,16 @@ func (p *phone) legEvent(ctx context.Context, m channelEvent) {
 		return // of a leg before
 	}
 	switch m.ev.Name() {
-	case evAnswer:
+	case fs.ChannelAnswer:
 		if p.phase == legDialing {
 			p.answered(ctx)
 		}
-	case evHangupComplete:
+	case fs.ChannelHangupComplete:
 		rec := finalFrom(m.ev.Get, p.c.clock.Now())
 		p.legOver(ctx, p.endReason(rec))
-	case evDestroy:
+	case fs.ChannelDestroy:
 		p.check(ctx) // its end was missed
-	case evBridge:
+	case fs.ChannelBridge:
 		if p.claim != nil {
 			p.claim.call.post(m) // the switch has taken the legs in the other order
 		}

@@ -9,6 +9,7 @@ import (
 
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // phoneTrace tells what the watcher of phones was told.
@@ -64,10 +65,10 @@ func (b *bench) phoneInput(f []string) {
 		}
 		c.dispatch(ev)
 	case "connected": // caller and agent
-		c.dispatch(b.event(evBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": b.phoneLeg()}))
+		c.dispatch(b.event(fs.ChannelBridge, map[string]string{"Bridge-A-Unique-ID": b.call.FsUuid, "Bridge-B-Unique-ID": b.phoneLeg()}))
 	case "registers", "unregisters":
-		ev := esl.NewEvent(evCustom)
-		ev.Set("Event-Subclass", map[string]string{"registers": evRegister, "unregisters": evUnregister}[f[0]])
+		ev := esl.NewEvent(fs.Custom)
+		ev.Set("Event-Subclass", map[string]string{"registers": fs.SofiaRegister, "unregisters": fs.SofiaUnregister}[f[0]])
 		ev.Set("from-user", "1001")
 		ev.Set("from-host", "127.0.0.1")
 		ev.Set("contact", keyValues(f[1:])["contact"])

@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -310,7 +311,7 @@ func (s *simulation) originate(cmd string, done func(string, error)) {
 	s.mu.Lock()
 	s.channels[ch.id] = ch
 	s.mu.Unlock()
-	s.tell(ch, evCreate, created)
+	s.tell(ch, fs.ChannelCreate, created)
 	failures := [][3]string{
 		{"USER_BUSY", "486", "recv_refuse"},
 		{"NORMAL_TEMPORARY_FAILURE", "503", "recv_refuse"},
@@ -324,7 +325,7 @@ func (s *simulation) originate(cmd string, done func(string, error)) {
 		s.hangup(ch, created, f[0], f[1], f[2])
 		return
 	case s.chance(30):
-		s.tell(ch, evProgress, created)
+		s.tell(ch, fs.ChannelProgress, created)
 		cause, disposition := s.await(ch, 21*time.Second, "NO_ANSWER")
 		done("-ERR "+cause+"\n", nil)
 		s.hangup(ch, created, cause, "487", disposition)
@@ -334,7 +335,7 @@ func (s *simulation) originate(cmd string, done func(string, error)) {
 	s.mu.Lock()
 	ch.answered = time.Now()
 	s.mu.Unlock()
-	s.tell(ch, evAnswer, created)
+	s.tell(ch, fs.ChannelAnswer, created)
 	done("+OK "+ch.id+"\n", nil)
 	s.talk(ch, created)
 }
@@ -382,7 +383,7 @@ func (s *simulation) talk(ch *simChannel, created time.Time) {
 			attach()
 		case other := <-ch.other:
 			if !s.chance(5) {
-				s.tell(ch, evBridge, created, "Bridge-A-Unique-ID", ch.id, "Bridge-B-Unique-ID", other)
+				s.tell(ch, fs.ChannelBridge, created, "Bridge-A-Unique-ID", ch.id, "Bridge-B-Unique-ID", other)
 			}
 		}
 	}
@@ -399,13 +400,13 @@ func (s *simulation) hangup(ch *simChannel, created time.Time, cause, sip, dispo
 		}
 	}
 	if seen {
-		s.tell(ch, evHangupComplete, created, "Hangup-Cause", cause, "variable_sip_term_status", sip,
+		s.tell(ch, fs.ChannelHangupComplete, created, "Hangup-Cause", cause, "variable_sip_term_status", sip,
 			"variable_sip_hangup_disposition", disposition, "Caller-Channel-Hangup-Time", micros(time.Now()))
 	}
 	s.mu.Lock()
 	delete(s.channels, ch.id)
 	s.mu.Unlock()
-	s.tell(ch, evDestroy, created)
+	s.tell(ch, fs.ChannelDestroy, created)
 }
 
 // voiceAgent is one AI session: it comes up, and does one of what voice agents do.

@@ -2,22 +2,8 @@ package switchctl
 
 import (
 	"context"
-	"time"
 
-	"github.com/ringmaster/ringmaster/switchctl/esl"
-)
-
-// The switch's events that calls are run by.
-const (
-	evCreate         = "CHANNEL_CREATE"
-	evProgress       = "CHANNEL_PROGRESS"
-	evProgressMedia  = "CHANNEL_PROGRESS_MEDIA"
-	evAnswer         = "CHANNEL_ANSWER"
-	evBridge         = "CHANNEL_BRIDGE"
-	evHangupComplete = "CHANNEL_HANGUP_COMPLETE"
-	evDestroy        = "CHANNEL_DESTROY"
-	evBackgroundJob  = "BACKGROUND_JOB"
-	evInfo           = "RECV_INFO"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // unanswered: the call is admitted. In stateDialing its channel may exist or not, and an inbound call stays there until it is answered; in
@@ -64,7 +50,7 @@ func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, err
 		return a.state, a.notTaken(m)
 	}
 	if a.dial.isSpent(m.ev) {
-		if m.ev.Name() == evDestroy && a.dial.rerouting {
+		if m.ev.Name() == fs.ChannelDestroy && a.dial.rerouting {
 			return a.dial.nextRoute(ctx), nil
 		}
 		return a.state, nil
@@ -72,19 +58,19 @@ func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, err
 	a.dial.seen, a.recovered = true, false
 	a.bypass.codecOf(m.ev)
 	switch m.ev.Name() {
-	case evCreate:
+	case fs.ChannelCreate:
 		if a.killCause != "" {
 			a.sendKill(ctx) // it was asked for before the channel existed
 		}
-	case evProgress, evProgressMedia:
-		return a.dial.rings(ctx, eventTime(m.ev, "Caller-Channel-Progress-Time", "Caller-Channel-Progress-Media-Time")), nil
-	case evAnswer:
+	case fs.ChannelProgress, fs.ChannelProgressMedia:
+		return a.dial.rings(ctx, fs.EventTime(m.ev, "Caller-Channel-Progress-Time", "Caller-Channel-Progress-Media-Time")), nil
+	case fs.ChannelAnswer:
 		a.keypad.noteKeys(m.ev)
-		at := eventTime(m.ev, "Caller-Channel-Answered-Time")
+		at := fs.EventTime(m.ev, "Caller-Channel-Answered-Time")
 		return a.dial.answers(ctx, at, a.c.sight.ours(at)), nil
-	case evHangupComplete:
+	case fs.ChannelHangupComplete:
 		return a.dial.ended(ctx, m.ev), nil
-	case evDestroy:
+	case fs.ChannelDestroy:
 		a.arm(timerOriginate, 0) // without HANGUP_COMPLETE: ask the switch, and its records
 	default:
 		return a.state, a.notTaken(m)
@@ -114,14 +100,4 @@ func (a *actor) unansweredTimer(ctx context.Context, m timerFired) (state, error
 		return a.state, a.notTaken(m)
 	}
 	return a.state, nil
-}
-
-// eventTime is the first time that an event's headers hold, else when the event was made.
-func eventTime(ev *esl.Event, headers ...string) time.Time {
-	for _, h := range append(headers, "Event-Date-Timestamp") {
-		if t := ev.Micros(h); !t.IsZero() {
-			return t
-		}
-	}
-	return time.Now().UTC()
 }

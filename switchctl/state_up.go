@@ -1,6 +1,10 @@
 package switchctl
 
-import "context"
+import (
+	"context"
+
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+)
 
 // up: the caller is on the line. stateAnswered is before anybody else was heard, stateAgentConnected from then on; both take the same.
 func (a *actor) up(ctx context.Context, m message) (state, error) {
@@ -101,21 +105,21 @@ func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error
 	}
 	a.keypad.noteKeys(m.ev)
 	switch m.ev.Name() {
-	case evHangupComplete:
+	case fs.ChannelHangupComplete:
 		a.bypass.bypassCallEnded(ctx, m.ev)
 		return a.dial.ended(ctx, m.ev), nil
-	case evDestroy:
+	case fs.ChannelDestroy:
 		a.probe(ctx) // its end was missed
-	case evBridge:
+	case fs.ChannelBridge:
 		a.bypass.mediaBridged(ctx, m.ev)
 		if a.agents.human != nil {
 			return a.agents.agentBridged(ctx, m.ev), nil
 		}
 		return a.transfers.bridged(ctx, m.ev)
-	case evInfo:
+	case fs.RecvInfo:
 		a.keypad.callerInfo(m.ev)
 		a.talking.infoDigit(ctx, m.ev)
-	case evCreate, evProgress, evProgressMedia, evAnswer:
+	case fs.ChannelCreate, fs.ChannelProgress, fs.ChannelProgressMedia, fs.ChannelAnswer:
 		// Late, or told twice.
 	default:
 		return a.state, a.notTaken(m)

@@ -9,6 +9,7 @@ import (
 
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -17,9 +18,7 @@ import (
 // a call's first conversation begins, so that other calls don't pay for them.
 
 const (
-	evExecuteComplete = "CHANNEL_EXECUTE_COMPLETE"
-	evDTMF            = "DTMF"
-	talkEvents        = "event plain " + evExecuteComplete + " " + evDTMF
+	talkEvents = "event plain " + fs.ChannelExecuteComplete + " " + fs.DTMF
 
 	// playSlack is how long after its length a playback must have told of its end, and how long one that was cut has.
 	playSlack = 5 * time.Second
@@ -317,9 +316,9 @@ func (s *talking) runApp(ctx context.Context, req esl.ExecuteRequest) {
 func (s *talking) socketSays(ctx context.Context, ev *esl.Event) {
 	t := s.now
 	switch ev.Name() {
-	case evDTMF:
+	case fs.DTMF:
 		s.digit(ctx, ev.Get("DTMF-Digit"), ev.Get("DTMF-Source"))
-	case evExecuteComplete:
+	case fs.ChannelExecuteComplete:
 		if t != nil && t.app != "" && ev.Get("Application-UUID") == t.app {
 			s.fileEnded(ctx, ev.Get("Application-Response"))
 		}

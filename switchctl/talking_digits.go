@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // The digits of a caller: those that a handler asks for, and those that wait for somebody to ask.
@@ -111,6 +112,6 @@ func (s *talking) deafen(ctx context.Context) {
 // infoDigit hears a SIP INFO of the caller for a handler.
 func (s *talking) infoDigit(ctx context.Context, ev *esl.Event) {
 	if digit, _, ok := dtmf.ParseInfo(ev.Get("SIP-Content-Type"), ev.Body()); ok {
-		s.digit(ctx, digit, evInfo)
+		s.digit(ctx, digit, fs.RecvInfo)
 	}
 }

@@ -1,6 +1,9 @@
 package switchctl
 
-import "github.com/ringmaster/ringmaster/switchctl/esl"
+import (
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+)
 
 // talkCommand begins a conversation.
 type talkCommand struct{ talk *conversation }
@@ -42,4 +45,4 @@ type socketEvent struct {
 }
 
 func (m socketEvent) Name() string    { return m.ev.Name() }
-func (m socketEvent) Essential() bool { return m.ev.Name() == evExecuteComplete }
+func (m socketEvent) Essential() bool { return m.ev.Name() == fs.ChannelExecuteComplete }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // fakePrompts gives files of one second; "missing" can't be had, and "gone" is no file.
@@ -51,7 +52,7 @@ func (b *bench) talkInput(f []string) {
 			return nil
 		}
 	case "digit": // with how it came
-		ev := b.event(evDTMF, map[string]string{"DTMF-Digit": f[1], "DTMF-Source": f[2]})
+		ev := b.event(fs.DTMF, map[string]string{"DTMF-Digit": f[1], "DTMF-Source": f[2]})
 		b.sock.say(ev)
 	case "played": // the newest playback, as the switch says
 		b.sock.mu.Lock()
@@ -61,7 +62,7 @@ func (b *bench) talkInput(f []string) {
 		if len(f) > 1 {
 			response = strings.Join(f[1:], " ")
 		}
-		b.sock.say(b.event(evExecuteComplete, map[string]string{"Application-UUID": id, "Application-Response": response}))
+		b.sock.say(b.event(fs.ChannelExecuteComplete, map[string]string{"Application-UUID": id, "Application-Response": response}))
 	default:
 		b.faultInput(f)
 	}

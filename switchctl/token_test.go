@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -80,8 +81,8 @@ func TestMailboxRefusesCommandsWhenFullAndNeverTheCallsEnd(t *testing.T) {
 		require.NoError(t, box.Put(hangupCommand{}))
 	}
 	require.ErrorIs(t, box.Put(hangupCommand{}), ErrMailboxFull)
-	require.ErrorIs(t, box.Put(channelEvent{ev: scriptedEvent(db.Call{}, evProgress)}), ErrMailboxFull)
-	require.NoError(t, box.Put(channelEvent{ev: scriptedEvent(db.Call{}, evHangupComplete)}))
+	require.ErrorIs(t, box.Put(channelEvent{ev: scriptedEvent(db.Call{}, fs.ChannelProgress)}), ErrMailboxFull)
+	require.NoError(t, box.Put(channelEvent{ev: scriptedEvent(db.Call{}, fs.ChannelHangupComplete)}))
 	require.NoError(t, box.Put(timerFired{}))
 	batch, ok := box.Next(t.Context())
 	require.True(t, ok)

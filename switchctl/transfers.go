@@ -213,7 +213,7 @@ func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, e
 		return x.state, nil // of a leg that was given up
 	}
 	switch m.ev.Name() {
-	case evAnswer:
+	case fs.ChannelAnswer:
 		if t.phase == transferDialing {
 			t.phase, t.media = transferBridging, true
 			x.arm(timerTransfer, bridgeTimeout)
@@ -223,9 +223,9 @@ func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, e
 				}
 			})
 		}
-	case evBridge:
+	case fs.ChannelBridge:
 		return x.bridged(ctx, m.ev)
-	case evHangupComplete:
+	case fs.ChannelHangupComplete:
 		return x.transferLegEnded(ctx, finalFrom(m.ev.Get, x.c.clock.Now()))
 	}
 	return x.state, nil
@@ -461,7 +461,7 @@ func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
 	x.bypass.forget()
 	x.disarm(timerTransfer)
 	x.disarm(timerLeg)
-	at := eventTime(ev)
+	at := fs.EventTime(ev)
 	if t.handler {
 		x.handlerBridged(ctx, at)
 		return x.state, nil

@@ -103,7 +103,7 @@ func (v *voice) legDue(ctx context.Context) (state, error) {
 // mediaLegEvent is an event of the switch's leg to the session. Its end while no bridge stood means that it was refused.
 func (v *voice) mediaLegEvent(ctx context.Context, m channelEvent) (state, error) {
 	s := v.ai
-	if m.ev.Name() != evHangupComplete || !s.live() || m.ev.UUID() != s.leg {
+	if m.ev.Name() != fs.ChannelHangupComplete || !s.live() || m.ev.UUID() != s.leg {
 		return v.state, nil
 	}
 	if !s.legUp {
