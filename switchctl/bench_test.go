@@ -57,6 +57,8 @@ type bench struct {
 	times  map[string]time.Time // of the caller's channel
 	serial int                  // of its created-time
 	behind time.Duration        // by how much the switch's clock is behind ours
+	// cdrs and recordings are the folders of call records and recordings.
+	cdrs, recordings string
 
 	other otherCall
 	// faults is how many panics the test has injected; any other fails it.
@@ -88,6 +90,7 @@ func newBench(tb testing.TB) *bench {
 		t: tb, trace: tr, link: &fakeLink{trace: tr, channels: map[string]string{}, sight: &switchSight{core: uuid.NewString()}}, media: &fakeMedia{trace: tr},
 		ledger: newMemLedger(tr), handler: &fakeHandler{trace: tr, agent: testAgent()},
 		tenant: uuid.MustParse("01930000-0000-7000-8000-000000000001"), times: map[string]time.Time{},
+		cdrs: tb.TempDir(), recordings: tb.TempDir(),
 	}
 	b.gate = &fakeGate{ledger: b.ledger}
 	b.gate.set(nil, Route{Endpoint: "sofia/external/+919876543210@10.0.0.1:5060"})
@@ -99,7 +102,7 @@ func newBench(tb testing.TB) *bench {
 func (b *bench) controller() *Controller {
 	b.t.Helper()
 	c, err := build(Config{
-		NodeID: "node-1", TokenKeys: tokenKeys, CDRDir: b.t.TempDir(), RecordDir: b.t.TempDir(),
+		NodeID: "node-1", TokenKeys: tokenKeys, CDRDir: b.cdrs, RecordDir: b.recordings,
 		ControlURL: func(id uuid.UUID) string { return "http://127.0.0.1/" + id.String() }, Logger: slog.New(slog.DiscardHandler),
 	}, b.gate, b.handler)
 	require.NoError(b.t, err)

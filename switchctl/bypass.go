@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -321,7 +322,7 @@ func (b *bypass) bypassCallEnded(ctx context.Context, ev *esl.Event) {
 	if !b.asked || b.barred {
 		return
 	}
-	status := finalFrom(ev.Get, b.c.clock.Now()).SIPStatus
+	status := cdr.Final(ev.Get, b.c.clock.Now()).SIPStatus
 	if ev.Var("sip_hangup_disposition") == "recv_refuse" && status != nil && *status >= 400 {
 		b.next(bypassOff)
 		b.bypassFailed(ctx, fmt.Sprintf("re-INVITE refused with %d, which ended the call", *status))

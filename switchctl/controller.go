@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/cluster"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -106,6 +107,7 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 		cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook(), sight: &switchSight{},
 	}}
 	c.phones.make = func(spec PhoneSpec) *phone { return newPhone(c, spec) }
+	c.cdrs = cdr.NewFolder(cfg.CDRDir, cfg.Clock, cfg.Logger, c.liveChannel)
 	c.releaseLate = c.giveBackLate
 	c.logBytes = fairshare.NewBytes(tenantLogBytes)
 	c.goes.guard = func(fn func()) bool { return c.guard(c.log, fn) }
@@ -149,7 +151,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.running.Go(func() { c.supervise(io, c.runLink) })
 	c.running.Go(func() { c.supervise(io, c.reconcile) })
 	c.running.Go(func() { c.supervise(io, c.keepPresent) })
-	c.running.Go(func() { c.supervise(io, c.deleteCDRs) })
+	c.running.Go(func() { c.supervise(io, c.cdrs.KeepDeleting) })
 	if c.nodes != nil {
 		c.running.Go(func() { c.supervise(io, c.keeper(c.nodes).Run) })
 	}
@@ -286,6 +288,17 @@ func (c *Controller) Linked() bool { return !c.draining.Load() && c.link.Generat
 
 // Live is the number of calls that this controller runs.
 func (c *Controller) Live() int { return c.registry.len() }
+
+// SweepCallRecords deletes the switch's call records of this host that are older than a day, except those of calls that are open, and
+// tells how many. A folder that can't be read or written is a warning.
+func (c *Controller) SweepCallRecords(ctx context.Context, now time.Time) (deleted int) {
+	return c.cdrs.Sweep(ctx, now)
+}
+
+// liveChannel tells whether a channel belongs to a call or a phone that is not over.
+func (c *Controller) liveChannel(channel string) bool {
+	return c.registry.find(channel, "") != nil || c.phones.ofChannel(channel) != nil
+}
 
 // Ready tells why calls can't be placed just now; nil when they can.
 func (c *Controller) Ready(ctx context.Context) error {

@@ -132,7 +132,7 @@ func (e *ending) closed(ctx context.Context, m closeCommitted) {
 		e.log.ErrorContext(ctx, "final record is not written, the call stays open in the database", "error", m.err)
 		return
 	}
-	e.c.spendCDRs(e.c.registry.channelsOf(e.core)...)
+	e.c.cdrs.Spend(e.c.registry.channelsOf(e.core)...)
 	e.c.metrics.ended.WithLabelValues(e.final.Status(), causeLabel(e.final.Cause)).Inc()
 	disposition := ""
 	if e.final.Disposition != nil {

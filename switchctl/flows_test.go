@@ -22,6 +22,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
@@ -254,10 +255,8 @@ func (b *bench) faultInput(f []string) {
 			a.post(letGo{})
 		}
 	case "restart":
-		cdrs, recordings := b.c.cfg.CDRDir, b.c.cfg.RecordDir
 		b.crash()
 		b.c = b.controller()
-		b.c.cfg.CDRDir, b.c.cfg.RecordDir = cdrs, recordings
 		_, err := b.c.adopt(b.t.Context(), 0)
 		require.NoError(b.t, err)
 		b.resync()
@@ -461,7 +460,7 @@ func (b *bench) verbInput(f []string) {
 
 // writeCDR writes the call's record as the switch does; "broken" is half a file.
 func (b *bench) writeCDR(cause string) {
-	path := filepath.Join(b.c.cfg.CDRDir, b.call.FsUuid+".cdr.json")
+	path := filepath.Join(b.cdrs, b.call.FsUuid+".cdr.json")
 	if cause == "broken" {
 		require.NoError(b.t, os.WriteFile(path, []byte(`{"core-uuid":"x","variables":{"hang`), 0o600))
 		return
@@ -479,5 +478,5 @@ func (b *bench) writeCDRWith(channel, cause string, more map[string]string) {
 	maps.Copy(variables, more)
 	raw, err := json.Marshal(map[string]any{"variables": variables})
 	require.NoError(b.t, err)
-	require.NoError(b.t, os.WriteFile(filepath.Join(b.c.cfg.CDRDir, channel+cdrSuffix), raw, 0o600))
+	require.NoError(b.t, os.WriteFile(filepath.Join(b.cdrs, channel+cdr.Suffix), raw, 0o600))
 }

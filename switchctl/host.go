@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
 )
 
 // host is what calls have of the machine that they run on: its switch and media endpoint, the gate and the handler, what they are written
@@ -22,12 +23,13 @@ type host struct {
 	gate    Gate
 	handler AnswerHandler
 	ledger  callLedgers
+	// cdrs are the switch's call records.
+	cdrs    *cdr.Folder
 	metrics *metrics
 
 	registry *registry
 	phones   *phoneBook
 	failed   failedTrunks
-	spent    spentCDRs
 	// goes are all goroutines of calls.
 	goes goroutines
 	// logBytes bounds what the log entries of a tenant's calls hold while they wait to be written.

@@ -65,9 +65,9 @@ func (c *host) followGone(ctx context.Context, a *core, leg string, gone channel
 	if gone.restarted {
 		timeout = 0 // whoever would have written it is dead
 	}
-	if rec, err := c.waitCDR(ctx, a.channel, timeout); err == nil {
-		final := rec.final()
-		gone.record, gone.served = &final, c.servedBy(ctx, rec.get)
+	if rec, err := c.cdrs.Wait(ctx, a.channel, timeout); err == nil {
+		final := rec.Final()
+		gone.record, gone.served = &final, c.servedBy(ctx, rec.Get)
 	}
 	if ctx.Err() == nil {
 		a.post(gone)
@@ -84,17 +84,17 @@ func (c *host) agentLeft(ctx context.Context, caller *esl.Event) bool {
 	if leg == "" || caller.Var("signal_bond") == leg {
 		return false
 	}
-	rec, err := readCDR(c.cfg.CDRDir, leg)
+	rec, err := c.cdrs.Read(leg)
 	if err != nil && uuid.Validate(leg) == nil {
 		if there, err := c.link.API(ctx, fs.Exists(leg)); err != nil || strings.TrimSpace(there) == "true" {
 			return false
 		}
-		rec, err = c.waitCDR(ctx, leg, leftTimeout)
+		rec, err = c.cdrs.Wait(ctx, leg, leftTimeout)
 	}
 	if err != nil {
 		return false
 	}
-	final := rec.final()
+	final := rec.Final()
 	return final.Disposition != nil && *final.Disposition == "recv_bye"
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -142,15 +143,15 @@ func (d *origination) originateReply(ctx context.Context, m jobDone) state {
 // refusedWithoutChannel closes a refused call whose channel's end did not come: from the call record when the switch
 // wrote one, else with the refusal's cause.
 func (d *origination) refusedWithoutChannel(ctx context.Context) state {
-	if rec, err := readCDR(d.c.cfg.CDRDir, d.channel); err == nil && len(d.spent) == 0 {
-		return d.endedWith(ctx, rec.final(), "")
+	if rec, err := d.c.cdrs.Read(d.channel); err == nil && len(d.spent) == 0 {
+		return d.endedWith(ctx, rec.Final(), "")
 	}
 	return d.closeUnseen(ctx, d.refusal)
 }
 
 // ended takes CHANNEL_HANGUP_COMPLETE of the caller's channel.
 func (d *origination) ended(ctx context.Context, ev *esl.Event) state {
-	rec := finalFrom(ev.Get, d.c.clock.Now())
+	rec := cdr.Final(ev.Get, d.c.clock.Now())
 	if d.ending.endUnwritten(ctx, ev, rec) {
 		return d.state
 	}

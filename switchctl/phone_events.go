@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -25,7 +26,7 @@ func (p *phone) legEvent(ctx context.Context, m channelEvent) {
 			p.answered(ctx)
 		}
 	case fs.ChannelHangupComplete:
-		rec := finalFrom(m.ev.Get, p.c.clock.Now())
+		rec := cdr.Final(m.ev.Get, p.c.clock.Now())
 		p.legOver(ctx, p.endReason(rec))
 	case fs.ChannelDestroy:
 		p.check(ctx) // its end was missed
@@ -125,7 +126,7 @@ func (p *phone) legOver(ctx context.Context, reason string) {
 	if p.leg != "" {
 		p.c.phones.unbind(p.leg)
 		if p.claim == nil || !p.c.registry.own(p.claim.call, p.leg) {
-			p.c.spendCDRs(p.leg)
+			p.c.cdrs.Spend(p.leg)
 		}
 	}
 	p.leg, p.phase, p.ringing = "", legNone, false
@@ -295,8 +296,8 @@ func (p *phone) seek(ctx context.Context) {
 func (c *Controller) phoneVerdict(leg string, there bool) phoneChecked {
 	m := phoneChecked{channel: leg, there: there}
 	if !there {
-		if rec, err := readCDR(c.cfg.CDRDir, leg); err == nil {
-			final := rec.final()
+		if rec, err := c.cdrs.Read(leg); err == nil {
+			final := rec.Final()
 			m.record = &final
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -27,21 +28,21 @@ func (c *host) servedBy(ctx context.Context, caller func(header string) string) 
 		return nil
 	}
 	s := &served{}
-	if at := firstMicros(caller, "variable_bridge_uepoch"); at != nil {
+	if at := cdr.FirstMicros(caller, "variable_bridge_uepoch"); at != nil {
 		s.at = *at
 	}
 	if p := c.phones.ofChannel(leg); p != nil { // a held leg outlives its calls
 		s.agent = &p.agent
 		return s
 	}
-	rec, err := readCDR(c.cfg.CDRDir, leg)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errCDRUnfinished) {
-		rec, err = c.waitCDR(ctx, leg, leftTimeout)
+	rec, err := c.cdrs.Read(leg)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, cdr.ErrUnfinished) {
+		rec, err = c.cdrs.Wait(ctx, leg, leftTimeout)
 	}
-	if err != nil || rec.get("variable_rm_role") != roleAgent {
+	if err != nil || rec.Get("variable_rm_role") != roleAgent {
 		return s
 	}
-	if id, err := uuid.Parse(rec.get("variable_rm_agent_id")); err == nil {
+	if id, err := uuid.Parse(rec.Get("variable_rm_agent_id")); err == nil {
 		s.agent = &id
 	}
 	return s

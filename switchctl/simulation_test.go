@@ -394,7 +394,7 @@ func (s *simulation) hangup(ch *simChannel, created time.Time, cause, sip, dispo
 	seen := !s.chance(1)
 	if !seen || s.b.link.Generation() == 0 {
 		if s.chance(50) {
-			path := filepath.Join(s.b.c.cfg.CDRDir, ch.id+".cdr.json")
+			path := filepath.Join(s.b.cdrs, ch.id+".cdr.json")
 			text := `{"variables":{"hangup_cause":"` + cause + `","answer_uepoch":"` + micros(ch.answered) + `","sip_term_status":"` + sip + `"}}`
 			_ = os.WriteFile(path, []byte(text), 0o600)
 		}

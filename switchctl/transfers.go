@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -226,7 +227,7 @@ func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, e
 	case fs.ChannelBridge:
 		return x.bridged(ctx, m.ev)
 	case fs.ChannelHangupComplete:
-		return x.transferLegEnded(ctx, finalFrom(m.ev.Get, x.c.clock.Now()))
+		return x.transferLegEnded(ctx, cdr.Final(m.ev.Get, x.c.clock.Now()))
 	}
 	return x.state, nil
 }

@@ -1,4 +1,4 @@
-package switchctl
+package cdr
 
 import (
 	"strconv"
@@ -8,16 +8,16 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-// finalFrom reads a final record from headers as CHANNEL_HANGUP_COMPLETE names them. fallback is the end when no
+// Final reads a final record from headers as CHANNEL_HANGUP_COMPLETE names them. fallback is the end when no
 // header tells it.
-func finalFrom(get func(header string) string, fallback time.Time) ledger.FinalRecord {
+func Final(get func(header string) string, fallback time.Time) ledger.FinalRecord {
 	r := ledger.FinalRecord{
-		RingTime: firstMicros(get, "Caller-Channel-Progress-Time", "variable_progress_uepoch",
+		RingTime: FirstMicros(get, "Caller-Channel-Progress-Time", "variable_progress_uepoch",
 			"Caller-Channel-Progress-Media-Time", "variable_progress_media_uepoch"),
-		AnswerTime: firstMicros(get, "Caller-Channel-Answered-Time", "variable_answer_uepoch"),
+		AnswerTime: FirstMicros(get, "Caller-Channel-Answered-Time", "variable_answer_uepoch"),
 		Cause:      firstText(get, "Hangup-Cause", "variable_hangup_cause"),
 	}
-	end := firstMicros(get, "Caller-Channel-Hangup-Time", "variable_end_uepoch", "Event-Date-Timestamp")
+	end := FirstMicros(get, "Caller-Channel-Hangup-Time", "variable_end_uepoch", "Event-Date-Timestamp")
 	if end == nil {
 		end = &fallback
 	}
@@ -47,8 +47,8 @@ func firstText(get func(string) string, names ...string) string {
 	return ""
 }
 
-// firstMicros reads the first of the headers that holds a time in µs since the epoch; 0 is unset.
-func firstMicros(get func(string) string, names ...string) *time.Time {
+// FirstMicros reads the first of the headers that holds a time in µs since the epoch; 0 is unset.
+func FirstMicros(get func(string) string, names ...string) *time.Time {
 	for _, name := range names {
 		if t, ok := parseMicros(get(name)); ok {
 			return &t

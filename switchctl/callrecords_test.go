@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
@@ -32,7 +33,7 @@ func (b *bench) deleting(t *testing.T) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.c.deleteCDRs(ctx)
+		b.c.cdrs.KeepDeleting(ctx)
 	}()
 	stop = func() {
 		cancel()
@@ -45,7 +46,7 @@ func (b *bench) deleting(t *testing.T) (stop func()) {
 // writeRecord writes a channel's call record and gives its path.
 func (b *bench) writeRecord(t *testing.T, channel string) string {
 	t.Helper()
-	return writeOld(t, filepath.Join(b.c.cfg.CDRDir, channel+cdrSuffix), 0)
+	return writeOld(t, filepath.Join(b.cdrs, channel+cdr.Suffix), 0)
 }
 
 func writeOld(t *testing.T, path string, age time.Duration) string {
@@ -88,7 +89,7 @@ func TestCallRecordOfACallThatEndedMeanwhileIsRead(t *testing.T) {
 		b := newBench(t)
 		b.play("dial", "event CHANNEL_CREATE", "event CHANNEL_PROGRESS")
 		path := b.writeRecord(t, b.call.FsUuid)
-		writeOld(t, path, 2*cdrKept)
+		writeOld(t, path, 48*time.Hour)
 		require.Zero(t, b.c.SweepCallRecords(t.Context(), time.Now()), "its call is open")
 		b.play("restart")
 		stop := b.deleting(t)
@@ -124,53 +125,17 @@ func TestCallRecordsOfAgentsLegs(t *testing.T) {
 	})
 }
 
-func TestSweepOfCallRecords(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	dir, now := b.c.cfg.CDRDir, time.Now()
-	require.NoError(t, b.dial())
-	open := b.writeRecord(t, b.call.FsUuid)
-	writeOld(t, open, 48*time.Hour)
-	kept := []string{open, writeOld(t, filepath.Join(dir, uuid.NewString()+cdrSuffix), 23*time.Hour)}
-	id := uuid.NewString()
-	for _, name := range []string{
-		"a_" + id + cdrSuffix, id + ".json", id + cdrSuffix + ".tmp", strings.ReplaceAll(id, "-", "") + cdrSuffix, "{" + id + "}" + cdrSuffix,
-		cdrSuffix, "notes.txt",
-	} {
-		kept = append(kept, writeOld(t, filepath.Join(dir, name), 48*time.Hour))
-	}
-	var gone []string
-	for range 2*cdrFolderBatch + 10 {
-		gone = append(gone, writeOld(t, filepath.Join(dir, uuid.NewString()+cdrSuffix), 25*time.Hour))
-	}
-	link := filepath.Join(dir, uuid.NewString()+cdrSuffix)
-	require.NoError(t, os.Symlink(kept[1], link))
-	folder := filepath.Join(dir, uuid.NewString()+cdrSuffix)
-	require.NoError(t, os.Mkdir(folder, 0o700))
-	require.NoError(t, os.Chtimes(folder, now.Add(-48*time.Hour), now.Add(-48*time.Hour)))
-
-	require.Equal(t, len(gone), b.c.SweepCallRecords(t.Context(), now))
-	for _, path := range gone {
-		require.NoFileExists(t, path)
-	}
-	for _, path := range kept {
-		require.FileExists(t, path)
-	}
-	_, err := os.Lstat(link)
-	require.NoError(t, err)
-	require.DirExists(t, folder)
-	require.Zero(t, b.c.SweepCallRecords(t.Context(), now))
-}
-
 // A folder that is not ours costs one warning.
 func TestCallRecordsInAFolderThatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		var log bytes.Buffer
-		b.c.log = slog.New(slog.NewTextHandler(&log, nil))
-		dir := b.c.cfg.CDRDir
-		b.c.cfg.CDRDir = filepath.Join(dir, "missing")
+		dir := b.cdrs
+		folder := func(dir string) *cdr.Folder {
+			return cdr.NewFolder(dir, b.c.clock, slog.New(slog.NewTextHandler(&log, nil)), b.c.liveChannel)
+		}
+		b.c.cdrs = folder(filepath.Join(dir, "missing"))
 		for range 3 {
 			require.Zero(t, b.c.SweepCallRecords(t.Context(), time.Now()))
 		}
@@ -179,7 +144,7 @@ func TestCallRecordsInAFolderThatIsNotOurs(t *testing.T) {
 			return // who may write everywhere
 		}
 		log.Reset()
-		b.c.cfg.CDRDir, b.c.spent.warned = dir, false
+		b.c.cdrs = folder(dir)
 		stop := b.deleting(t)
 		paths := []string{}
 		for range 3 {
