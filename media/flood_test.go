@@ -5,9 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
 // flood writes what the socket takes of the same frames again and again, without having them read. It returns what is left of the
@@ -49,11 +47,11 @@ func TestFloodSlot(t *testing.T) {
 		frame []byte
 		most  int // frames
 	}{
-		"pings":           {serverFrame(0x89, nil), 16},
-		"texts of a byte": {serverFrame(0x81, []byte("x")), 16},
+		"pings":           {wstest.Frame(0x89, nil), 16},
+		"texts of a byte": {wstest.Frame(0x81, []byte("x")), 16},
 		"marks":           {aiMark("m"), 16},
 		"long json":       {aiText(`{"type":"json","data":"` + strings.Repeat("j", 8<<10) + `"}`), 4},
-		"small binary":    {serverFrame(0x82, []byte{0, 0}), 64},
+		"small binary":    {wstest.Frame(0x82, []byte{0, 0}), 64},
 		"audio":           {aiAudio(make([]int16, 512)), 35},
 	} {
 		r := newPortRig(t, eightKHz())
@@ -87,18 +85,16 @@ func TestOnePong(t *testing.T) {
 		n, err := unix.Read(r.ai, buf)
 		require.NoError(t, err)
 		for b := buf[:n]; len(b) > 0; {
-			require.Equal(t, byte(0x80|opPong), b[0])
-			size := int(b[1] & 0x7f)
-			key := uint32(b[2]) | uint32(b[3])<<8 | uint32(b[4])<<16 | uint32(b[5])<<24
-			maskBytes(b[6:6+size], key)
-			list = append(list, string(b[6:6+size]))
-			b = b[6+size:]
+			first, payload, rest, ok := wstest.Unmask(b)
+			require.True(t, ok)
+			require.Equal(t, byte(0x80|opPong), first)
+			list, b = append(list, string(payload)), rest
 		}
 		return list
 	}
 	var burst []byte
 	for i := range 10 {
-		burst = append(burst, serverFrame(0x89, fmt.Append(nil, i))...)
+		burst = append(burst, wstest.Frame(0x89, fmt.Append(nil, i))...)
 	}
 	r.send(burst)
 	require.Equal(t, []string{"9"}, pongs())
@@ -109,7 +105,7 @@ func TestOnePong(t *testing.T) {
 		r.p.toAI.sendAudio(make([]byte, 640), r.now)
 	}
 	for i := range 1000 {
-		r.send(serverFrame(0x89, fmt.Append(nil, i)))
+		r.send(wstest.Frame(0x89, fmt.Append(nil, i)))
 	}
 	require.Zero(t, r.p.ai.sock.texts)
 	require.Equal(t, "999", string(r.p.ai.sock.pong))
@@ -121,14 +117,14 @@ func TestFloodStrikesOut(t *testing.T) {
 	t.Parallel()
 	full := strings.Repeat("j", 60<<10)
 	for name, frame := range map[string][]byte{
-		"pings":            serverFrame(0x89, []byte("p")),
-		"pongs":            serverFrame(0x8a, nil),
-		"texts of a byte":  serverFrame(0x81, []byte("x")),
+		"pings":            wstest.Frame(0x89, []byte("p")),
+		"pongs":            wstest.Frame(0x8a, nil),
+		"texts of a byte":  wstest.Frame(0x81, []byte("x")),
 		"unknown":          aiText(`{"type":"dance"}`),
 		"marks":            aiMark(strings.Repeat("m", 256)),
 		"commands":         aiText(`{"type":"command","id":"1","data":{"event":"get_call_state"}}`),
 		"json":             aiText(`{"type":"json","data":"` + full + `"}`),
-		"binary of a byte": serverFrame(0x82, []byte{0}),
+		"binary of a byte": wstest.Frame(0x82, []byte{0}),
 		"empty audio":      aiText(`{"type":"playAudio","data":{"audioContent":""}}`),
 	} {
 		frames := bytes.Repeat(frame, max(1, 32<<10/len(frame)))
@@ -169,7 +165,7 @@ func TestNoStrike(t *testing.T) {
 		r.send(aiMark(strconv.Itoa(i)))
 		r.send(aiAudio(make([]int16, 80)))
 		if i%100 == 0 {
-			r.send(serverFrame(0x89, nil))
+			r.send(wstest.Frame(0x89, nil))
 		}
 	}
 	for range 40 * 50 * slots {
@@ -187,35 +183,28 @@ func TestNoStrike(t *testing.T) {
 	require.Equal(t, 900, marks)
 }
 
-// TestPlainTextBound closes a socket by 1009 whose text without audio is longer than 64 KiB: as soon as it is known, and without
-// having kept more of it.
+// TestPlainTextBound closes a socket by 1009 whose text without audio is longer than 64 KiB: as soon as it is known.
 func TestPlainTextBound(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 16<<20-200)
-	for name, tc := range map[string]struct {
-		msg  string
-		kept int // bytes of it that are read at most
-	}{
-		"json":         {`{"type":"json","data":"` + long + `"}`, maxPlainText},
-		"mark":         {`{"data":{"name":"a"},"more":[{"type":"playAudio"}],"type":"mark","x":"` + long + `"}`, maxPlainText},
-		"command":      {`{"type":"command","id":"1","data":{"event":"log","metadata":"` + long + `"}}`, maxPlainText},
-		"nothing":      {long, maxPlainText},
-		"in disguise":  {`{"data":{"audioContent":"` + long[:1<<20] + `"},"type":"json"}`, maxText},
-		"other escape": {`{"type":"playAudio","data":{"audioContent":"` + long[:1<<20] + `\u0041"}}`, maxText},
-		"more beside":  {`{"type":"playAudio","data":{"audioContent":"AAAA","textContent":"` + long[:1<<20] + `"}}`, maxText},
+	for name, msg := range map[string]string{
+		"json":         `{"type":"json","data":"` + long + `"}`,
+		"mark":         `{"data":{"name":"a"},"more":[{"type":"playAudio"}],"type":"mark","x":"` + long + `"}`,
+		"command":      `{"type":"command","id":"1","data":{"event":"log","metadata":"` + long + `"}}`,
+		"nothing":      long,
+		"in disguise":  `{"data":{"audioContent":"` + long[:1<<20] + `"},"type":"json"}`,
+		"other escape": `{"type":"playAudio","data":{"audioContent":"` + long[:1<<20] + `\u0041"}}`,
+		"more beside":  `{"type":"playAudio","data":{"audioContent":"AAAA","textContent":"` + long[:1<<20] + `"}}`,
 	} {
 		r := newPortRig(t, AudioFormat{})
 		r.connect()
-		for b := serverFrame(0x81, []byte(tc.msg)); len(b) > 0 && r.p.ai.sock != nil; {
+		for b := wstest.Frame(0x81, []byte(msg)); len(b) > 0 && r.p.ai.sock != nil; {
 			n, err := unix.Write(r.ai, b)
 			if err != nil && err != unix.EAGAIN {
 				break
 			}
 			b = b[max(0, n):]
 			r.Read()
-			if s := r.p.ai.sock; s != nil && !s.paused {
-				require.LessOrEqual(t, cap(s.in.msg), 2*tc.kept, name)
-			}
 		}
 		require.Nil(t, r.p.ai.sock, name)
 		require.False(t, r.p.ai.reconnecting, name)
@@ -250,10 +239,10 @@ func TestLongAudio(t *testing.T) {
 				first := byte(0x01)
 				for b := []byte(msg); len(b) > 0; first = 0 {
 					n := min(len(b), 50_000)
-					r.send(serverFrame(first, b[:n]))
+					r.send(wstest.Frame(first, b[:n]))
 					b = b[n:]
 				}
-				r.send(serverFrame(0x80, nil))
+				r.send(wstest.Frame(0x80, nil))
 			} else {
 				r.send(aiText(msg))
 			}
@@ -450,72 +439,6 @@ func (a *aiConn) has(part string) bool {
 		}
 	}
 	return false
-}
-
-// TestEndlessHeader gives up a handshake whose answer's header doesn't end, before it costs memory.
-func TestEndlessHeader(t *testing.T) { //nolint:paralleltest // it measures the whole process
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	sent := make(chan int, 1)
-	go func() {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		_, _ = c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\n"))
-		line := []byte("X-More: " + strings.Repeat("h", 1000) + "\r\n")
-		n := 0
-		for n < 200<<20 {
-			m, err := c.Write(line)
-			if n += m; err != nil {
-				break
-			}
-		}
-		_ = c.Close()
-		sent <- n
-	}()
-	rig := newRig(t)
-	spec := rig.spec("header")
-	spec.URL = "ws://" + l.Addr().String()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err = rig.srv.Open(t.Context(), spec)
-	require.ErrorIs(t, err, errHeaderTooLong)
-	n := <-sent
-	runtime.ReadMemStats(&after)
-	require.NoError(t, l.Close())
-	require.Less(t, n, 20<<20, "the kernel's buffers at most")
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<20))
-}
-
-// TestHeaderInPieces finds the header's end wherever it is cut.
-func TestHeaderInPieces(t *testing.T) {
-	t.Parallel()
-	answer := "HTTP/1.1 101 OK\r\nA: b\r\n\r\n"
-	for range 200 {
-		here, there := net.Pipe()
-		go func() {
-			for b := []byte(answer + "frames"); len(b) > 0; {
-				n, err := there.Write(b[:1+rand.N(min(len(b), 6))])
-				if err != nil {
-					return
-				}
-				b = b[n:]
-			}
-			_ = there.Close()
-		}()
-		c := &headerConn{Conn: here}
-		var got []byte
-		buf := make([]byte, 8)
-		for !c.done {
-			n, err := c.Read(buf)
-			require.NoError(t, err)
-			got = append(got, buf[:n]...)
-		}
-		require.Equal(t, answer, string(got))
-		require.Equal(t, "frames"[:len(c.rest)], string(c.rest))
-		require.NoError(t, here.Close())
-	}
 }
 
 // TestDecoderFault has a decoder panic: the socket reads on, and the process lives.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
 // A buffer is used again for what fills three quarters of it, and by one at a time. A collection in between may take it.
@@ -77,14 +79,14 @@ func TestLongTextsInUsedBuffers(t *testing.T) {
 			text := strings.Repeat(string(rune('a'+6*round+i)), size)
 			sent = append(sent, text)
 			if i%2 == 1 {
-				in = append(in, serverFrame(0x81, []byte(text))...)
+				in = append(in, wstest.Frame(0x81, []byte(text))...)
 				continue
 			}
 			at := size / 3
-			in = append(in, serverFrame(0x01, []byte(text[:at]))...)
-			in = append(in, serverFrame(0x80, []byte(text[at:]))...)
+			in = append(in, wstest.Frame(0x01, []byte(text[:at]))...)
+			in = append(in, wstest.Frame(0x80, []byte(text[at:]))...)
 		}
-		cut := serverFrame(0x81, bytes.Repeat([]byte("z"), 3*maxPlainText))
+		cut := wstest.Frame(0x81, bytes.Repeat([]byte("z"), 3*maxPlainText))
 		in = append(in, cut[:2*maxPlainText]...)
 		for len(in) > 0 {
 			n := min(len(in), 4093)

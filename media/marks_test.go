@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dtmf"
+	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
 // markWorld is what a mark's answers must look like, told by what the caller really heard: every sample has a number of its
@@ -92,11 +93,11 @@ func (w *markWorld) act() {
 		switch w.rnd.IntN(3) {
 		case 0: // in pieces, with a ping between them
 			cut := w.rnd.IntN(n + 1)
-			w.queue(serverFrame(0x02, pcmBytes(pcm[:cut])), func() {})
-			w.queue(serverFrame(0x89, []byte("x")), func() {})
-			w.queue(serverFrame(0x80, pcmBytes(pcm[cut:])), w.arrived())
+			w.queue(wstest.Frame(0x02, pcmBytes(pcm[:cut])), func() {})
+			w.queue(wstest.Frame(0x89, []byte("x")), func() {})
+			w.queue(wstest.Frame(0x80, pcmBytes(pcm[cut:])), w.arrived())
 		case 1:
-			w.queue(serverFrame(0x81, playFrame("raw", "8000", pcmBytes(pcm))), w.arrived())
+			w.queue(wstest.Frame(0x81, playFrame("raw", "8000", pcmBytes(pcm))), w.arrived())
 		default:
 			w.queue(aiAudio(pcm), w.arrived())
 		}
@@ -121,7 +122,7 @@ func (w *markWorld) act() {
 	case 10:
 		w.queue(aiText(`{"type":"dance","data":{}}`), func() {})
 	case 11:
-		w.queue(serverFrame(0x8a, nil), func() {})
+		w.queue(wstest.Frame(0x8a, nil), func() {})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
 // portRig is one session's port on a shard that nobody runs: a test turns its clock. The AI and the caller are the far ends of
@@ -152,26 +153,15 @@ func (r *portRig) aiReads() {
 // unmask feeds a client's whole frames to a server's reader, and returns what is left.
 func unmask(t *testing.T, b []byte, fr *frameReader, sink frameSink) []byte {
 	t.Helper()
-	for len(b) >= 2 {
-		n, head := int(b[1]&0x7f), 2
-		switch {
-		case n == 126 && len(b) >= 4:
-			n, head = int(binary.BigEndian.Uint16(b[2:])), 4
-		case n == 127 && len(b) >= 10:
-			n, head = int(binary.BigEndian.Uint64(b[2:])), 10
-		case n >= 126:
+	for {
+		first, payload, rest, ok := wstest.Unmask(b)
+		if !ok {
 			return b
 		}
-		if len(b) < head+4+n {
-			return b
-		}
-		body := append([]byte(nil), b[head+4:head+4+n]...)
-		maskBytes(body, binary.LittleEndian.Uint32(b[head:]))
-		_, err := fr.feed(serverFrame(b[0], body), sink)
+		_, err := fr.feed(wstest.Frame(first, payload), sink)
 		require.NoError(t, err)
-		b = b[head+4+n:]
+		b = rest
 	}
-	return b
 }
 
 // binary, text and control implement frameSink for the AI.
@@ -211,8 +201,8 @@ func (r *portRig) heard() (pcm []int16) {
 }
 
 // frames of the AI, and an answer of ours.
-func aiText(s string) []byte     { return serverFrame(0x81, []byte(s)) }
-func aiAudio(pcm []int16) []byte { return serverFrame(0x82, pcmBytes(pcm)) }
+func aiText(s string) []byte     { return wstest.Frame(0x81, []byte(s)) }
+func aiAudio(pcm []int16) []byte { return wstest.Frame(0x82, pcmBytes(pcm)) }
 func aiMark(name string) []byte  { return aiText(`{"type":"mark","data":{"name":"` + name + `"}}`) }
 func eightKHz() AudioFormat      { return AudioFormat{SampleRateHz: dsp.SampleRate} }
 func markText(name, ev string) string {

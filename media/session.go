@@ -100,6 +100,12 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 	return sess, nil
 }
 
+// dialSocket opens the AI's socket.
+func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*dialed, error) {
+	d := Dialer{Guard: s.cfg.DialGuard, TLS: s.cfg.TLS}
+	return d.Dial(ctx, Target{URL: spec.URL, Subprotocol: spec.Subprotocol, AuthToken: spec.AuthToken, Timeout: spec.DialTimeout})
+}
+
 func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
 	up, err := newUplink(sess.spec.Audio)
 	if err != nil {

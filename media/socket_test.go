@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/dtmf"
+	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
 // TestPings has the port ping every 15 s, and take an AI that is silent for 40 s for dead.
@@ -41,7 +42,7 @@ func TestPings(t *testing.T) {
 		r.aiReads()
 		if r.pings > 2+pongs {
 			pongs = r.pings - 2
-			r.send(serverFrame(0x8a, nil))
+			r.send(wstest.Frame(0x8a, nil))
 		}
 	}
 	require.NotNil(t, r.p.ai.sock, "pongs are a sign of life")
@@ -54,7 +55,7 @@ func TestPong(t *testing.T) {
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
 	r.aiReads()
-	r.send(serverFrame(0x89, []byte("are you there")))
+	r.send(wstest.Frame(0x89, []byte("are you there")))
 	buf := make([]byte, 256)
 	n, err := unix.Read(r.ai, buf)
 	require.NoError(t, err)
@@ -194,7 +195,7 @@ func TestBinaryOfAnySize(t *testing.T) {
 	in := pcmBytes(dsptest.Tone(1000, 24000, 24000))
 	for size := 2; len(in) > 0; size = size*2 + 2 {
 		n := min(size, len(in))
-		r.send(serverFrame(0x82, in[:n]))
+		r.send(wstest.Frame(0x82, in[:n]))
 		in = in[n:]
 	}
 	var pcm []int16

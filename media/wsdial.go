@@ -14,6 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 	"golang.org/x/sys/unix"
 
+	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/netio"
 )
 
@@ -35,19 +36,32 @@ func (d *dialed) Close() error {
 	return d.st.Close()
 }
 
-// dialSocket opens the AI's socket: address guard, TLS, handshake, subprotocol.
-func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*dialed, error) {
-	ctx, cancel := context.WithTimeout(ctx, spec.DialTimeout)
+// Dialer opens voice agents' sockets.
+type Dialer struct {
+	// Guard says which addresses a socket may have.
+	Guard netguard.Policy
+	// TLS is for wss; nil verifies against the system's roots.
+	TLS *tls.Config
+}
+
+// Target is what a Dialer dials.
+type Target struct {
+	URL, Subprotocol string
+	// AuthToken is sent as a bearer token, unless it is empty.
+	AuthToken string
+	// Timeout bounds the connection and the handshake.
+	Timeout time.Duration
+}
+
+// Dial opens a socket: address guard, TLS, handshake, subprotocol. Errors are *HandshakeError, ErrDialTimeout and netguard.ErrForbidden.
+func (o *Dialer) Dial(ctx context.Context, to Target) (*dialed, error) {
+	ctx, cancel := context.WithTimeout(ctx, to.Timeout)
 	defer cancel()
 	var held *headerConn
-	dialTCP := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		d := net.Dialer{Control: s.cfg.DialGuard.Control}
-		return d.DialContext(ctx, network, addr)
-	}
 	d := websocket.Dialer{
-		Subprotocols: []string{spec.Subprotocol},
+		Subprotocols: []string{to.Subprotocol},
 		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := dialTCP(ctx, network, addr)
+			c, err := o.dialTCP(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
@@ -55,7 +69,7 @@ func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*dialed, er
 			return held, nil
 		},
 		NetDialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := s.dialTLS(ctx, dialTCP, network, addr)
+			c, err := o.dialTLS(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
@@ -64,32 +78,37 @@ func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*dialed, er
 		},
 	}
 	head := http.Header{}
-	if spec.AuthToken != "" {
-		head.Set("Authorization", "Bearer "+spec.AuthToken)
+	if to.AuthToken != "" {
+		head.Set("Authorization", "Bearer "+to.AuthToken)
 	}
-	conn, resp, err := d.DialContext(ctx, spec.URL, head)
+	conn, resp, err := d.DialContext(ctx, to.URL, head)
 	if resp != nil && resp.Body != nil {
 		defer func() { _ = resp.Body.Close() }() // gorilla has read what matters of it
 	}
 	if err != nil {
 		return nil, dialError(ctx, resp, err)
 	}
-	if got := conn.Subprotocol(); got != spec.Subprotocol {
-		return nil, errors.Join(&HandshakeError{Status: resp.StatusCode, Err: fmt.Errorf("asked for %q, got %q: %w", spec.Subprotocol, got, ErrSubprotocol)}, conn.Close())
+	if got := conn.Subprotocol(); got != to.Subprotocol {
+		return nil, errors.Join(&HandshakeError{Status: resp.StatusCode, Err: fmt.Errorf("asked for %q, got %q: %w", to.Subprotocol, got, ErrSubprotocol)}, conn.Close())
 	}
 	return held.takeOver()
 }
 
+func (o *Dialer) dialTCP(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := net.Dialer{Control: o.Guard.Control}
+	return d.DialContext(ctx, network, addr)
+}
+
 // dialTLS opens a wss connection and verifies it.
-func (s *Server) dialTLS(ctx context.Context, dialTCP func(context.Context, string, string) (net.Conn, error), network, addr string) (net.Conn, error) {
-	tcp, err := dialTCP(ctx, network, addr)
+func (o *Dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	tcp, err := o.dialTCP(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	c := &handoverConn{Conn: tcp}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.cfg.TLS != nil {
-		cfg = s.cfg.TLS.Clone()
+	if o.TLS != nil {
+		cfg = o.TLS.Clone()
 	}
 	if cfg.ServerName == "" {
 		host, _, err := net.SplitHostPort(addr)

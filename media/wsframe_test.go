@@ -2,12 +2,13 @@ package media
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
 // sinkLog notes what a frameReader finds.
@@ -38,35 +39,21 @@ func (s *sinkLog) control(op byte, p []byte) {
 	s.controls = append(s.controls, string(rune('a'+op))+string(p))
 }
 
-// serverFrame builds an unmasked frame.
-func serverFrame(first byte, payload []byte) []byte {
-	b := []byte{first}
-	switch n := len(payload); {
-	case n < 126:
-		b = append(b, byte(n))
-	case n < 1<<16:
-		b = binary.BigEndian.AppendUint16(append(b, 126), uint16(n))
-	default:
-		b = binary.BigEndian.AppendUint64(append(b, 127), uint64(n))
-	}
-	return append(b, payload...)
-}
-
 // TestFrameReader feeds the same frames whole and in random pieces.
 func TestFrameReader(t *testing.T) {
 	t.Parallel()
 	long := bytes.Repeat([]byte("0123456789"), 7000)
 	var in []byte
-	in = append(in, serverFrame(0x01, []byte("hel"))...)
-	in = append(in, serverFrame(0x89, []byte("ping"))...) // a control frame between the pieces of a message
-	in = append(in, serverFrame(0x80, []byte("lo"))...)
-	in = append(in, serverFrame(0x82, long)...)
-	in = append(in, serverFrame(0x02, []byte("ab"))...)
-	in = append(in, serverFrame(0x00, nil)...)
-	in = append(in, serverFrame(0x80, bytes.Repeat([]byte("c"), 300))...)
-	in = append(in, serverFrame(0x82, nil)...)
-	in = append(in, serverFrame(0x81, []byte("bye"))...)
-	in = append(in, serverFrame(0x88, closePayload(1000, "x"))...)
+	in = append(in, wstest.Frame(0x01, []byte("hel"))...)
+	in = append(in, wstest.Frame(0x89, []byte("ping"))...) // a control frame between the pieces of a message
+	in = append(in, wstest.Frame(0x80, []byte("lo"))...)
+	in = append(in, wstest.Frame(0x82, long)...)
+	in = append(in, wstest.Frame(0x02, []byte("ab"))...)
+	in = append(in, wstest.Frame(0x00, nil)...)
+	in = append(in, wstest.Frame(0x80, bytes.Repeat([]byte("c"), 300))...)
+	in = append(in, wstest.Frame(0x82, nil)...)
+	in = append(in, wstest.Frame(0x81, []byte("bye"))...)
+	in = append(in, wstest.Frame(0x88, closePayload(1000, "x"))...)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {
 		var r frameReader
@@ -91,7 +78,7 @@ func TestFrameReader(t *testing.T) {
 // TestFrameReaderStops leaves what follows a text frame unread when the sink asks for it.
 func TestFrameReaderStops(t *testing.T) {
 	t.Parallel()
-	in := append(serverFrame(0x81, []byte("one")), serverFrame(0x81, []byte("two"))...)
+	in := append(wstest.Frame(0x81, []byte("one")), wstest.Frame(0x81, []byte("two"))...)
 	var r frameReader
 	s := sinkLog{stop: true}
 	n, err := r.feed(in, &s)
@@ -146,8 +133,8 @@ func TestAppendFrame(t *testing.T) {
 }
 
 func FuzzFrames(f *testing.F) {
-	f.Add(serverFrame(0x81, []byte("x")), uint8(1))
-	f.Add(serverFrame(0x02, []byte("x")), uint8(3))
+	f.Add(wstest.Frame(0x81, []byte("x")), uint8(1))
+	f.Add(wstest.Frame(0x02, []byte("x")), uint8(3))
 	f.Add([]byte{0x88, 2, 3, 0xe8}, uint8(2))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint8) {
 		var whole, pieces frameReader
@@ -188,13 +175,13 @@ func FuzzFrameSequence(f *testing.F) {
 				if k > 0 {
 					first = opContinuation
 					ping := []byte{plan[i+1]}
-					in = append(in, serverFrame(0x80|opPing, ping)...)
+					in = append(in, wstest.Frame(0x80|opPing, ping)...)
 					controls = append(controls, string(rune('a'+opPing))+string(ping))
 				}
 				if k == pieces-1 {
 					first |= 0x80
 				}
-				in = append(in, serverFrame(first, part)...)
+				in = append(in, wstest.Frame(first, part)...)
 			}
 			if op == opText {
 				texts = append(texts, string(body))
@@ -235,4 +222,28 @@ func FuzzFrameSequence(f *testing.F) {
 		require.Equal(t, messages, got.messages)
 		require.Equal(t, controls, got.controls)
 	})
+}
+
+// A text without leave to be long costs no more memory than one that needs none.
+func TestLongTextWithoutLeave(t *testing.T) {
+	t.Parallel()
+	var r frameReader
+	sink := &refusingSink{}
+	frame := wstest.Frame(0x81, bytes.Repeat([]byte("x"), maxText))
+	used, err := r.feed(frame, sink)
+	require.NoError(t, err)
+	require.Equal(t, 10+maxPlainText, used)
+	require.LessOrEqual(t, cap(r.msg), 2*maxPlainText)
+	require.Equal(t, maxText, sink.asked)
+}
+
+// refusingSink gives no text leave to be long.
+type refusingSink struct {
+	sinkLog
+	asked int
+}
+
+func (s *refusingSink) long(_ []byte, size int) (bool, error) {
+	s.asked = size
+	return false, nil
 }
