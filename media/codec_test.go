@@ -8,6 +8,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 // TestHotPathAllocs proves that the step functions of a frame allocate nothing.
@@ -43,7 +44,7 @@ func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun cou
 			up.feed(h.pcm)
 		}
 		for f := up.frame(); f != nil; f = up.frame() {
-			out = appendFrame(out[:0], opBinary, f)
+			out = ws.AppendFrame(out[:0], ws.OpBinary, f)
 		}
 		q.push(down.feed(audio))
 		q.pull(frame)

@@ -3,6 +3,7 @@ package media
 import (
 	"errors"
 	"fmt"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 // A voice agent's socket is not trusted: whatever it sends takes a bounded part of the shard's time and of the process's memory.
@@ -31,10 +32,10 @@ const (
 	lostPerFrame = 1 << 10
 	// tinyAudio is the size, in bytes, below which a binary frame counts as one without audio.
 	tinyAudio = 16
-	// longTextDeadline is how long a text frame above maxPlainText may take to come.
+	// longTextDeadline is how long a text frame above ws.MaxPlainText may take to come.
 	longTextDeadline = int64(30e9)
-	// ownerTexts is what the text frames above maxPlainText of one owner's sockets may hold at the same time; more have to wait.
-	ownerTexts = maxText
+	// ownerTexts is what the text frames above ws.MaxPlainText of one owner's sockets may hold at the same time; more have to wait.
+	ownerTexts = ws.MaxText
 	// textBytes bounds the text frames that wait for an AI that reads slowly.
 	textBytes = 1 << 20
 	// eventBytes bounds the texts that nobody has read from Session.Events yet.
@@ -55,15 +56,15 @@ func (e *limitError) Error() string { return "voice agent's socket: " + e.what }
 
 // The limits of a socket.
 func errTextTooLong(what string) *limitError {
-	return &limitError{closeTooBig, "text_too_long", what}
+	return &limitError{ws.CloseTooBig, "text_too_long", what}
 }
 
 func errFlood() *limitError {
-	return &limitError{closePolicy, "flood", fmt.Sprintf("more than %d frames without audio a second", floodRate)}
+	return &limitError{ws.ClosePolicy, "flood", fmt.Sprintf("more than %d frames without audio a second", floodRate)}
 }
 
 func errLongTextLate() *limitError {
-	return &limitError{closePolicy, "long_text_late", "a text frame took more than 30 s to come"}
+	return &limitError{ws.ClosePolicy, "long_text_late", "a text frame took more than 30 s to come"}
 }
 
 // limitLabels are the values of the limits' metric.
@@ -98,7 +99,7 @@ func (a *aiSocket) violated(err *limitError, now int64) {
 	}
 	a.sh.srv.metrics.limits.WithLabelValues(err.name).Inc()
 	a.log.Warn("voice agent's socket exceeded a limit and is closed", "limit", err.name, "error", err, "close_code", err.code)
-	a.toAI.write(opClose, closePayload(err.code, err.what), false, now)
+	a.toAI.write(ws.OpClose, ws.ClosePayload(err.code, err.what), false, now)
 	if a.sock == nil {
 		return // the write has failed
 	}
@@ -110,11 +111,11 @@ func (a *aiSocket) violated(err *limitError, now int64) {
 	a.socketLost(err)
 }
 
-// long implements frameSink: a text frame above maxPlainText may only be audio, and takes its memory off its owner's budget.
-func (a *aiSocket) long(head []byte, size int) (bool, error) {
+// Long implements ws.Sink: a text frame above ws.MaxPlainText may only be audio, and takes its memory off its owner's budget.
+func (a *aiSocket) Long(head []byte, size int) (bool, error) {
 	s := a.sock
 	if s == nil || a.closing {
-		return false, &frameError{closePolicy, "a long text frame while the session ends"}
+		return false, &ws.FrameError{Code: ws.ClosePolicy, What: "a long text frame while the session ends"}
 	}
 	if s.reserved > 0 { // the budget had room in the end
 		return true, nil
@@ -161,8 +162,8 @@ func (a *aiSocket) releaseLong(s *socket) {
 	}
 }
 
-// spent implements frameSink: it is asked after each frame.
-func (a *aiSocket) spent() bool {
+// Spent implements ws.Sink: it is asked after each frame.
+func (a *aiSocket) Spent() bool {
 	s := a.sock
 	if s == nil {
 		return true

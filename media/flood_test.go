@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
@@ -87,7 +88,7 @@ func TestOnePong(t *testing.T) {
 		for b := buf[:n]; len(b) > 0; {
 			first, payload, rest, ok := wstest.Unmask(b)
 			require.True(t, ok)
-			require.Equal(t, byte(0x80|opPong), first)
+			require.Equal(t, byte(0x80|ws.OpPong), first)
 			list, b = append(list, string(payload)), rest
 		}
 		return list
@@ -148,7 +149,7 @@ func TestFloodStrikesOut(t *testing.T) {
 		}
 		require.False(t, r.p.ai.reconnecting, name)
 		r.aiReads()
-		require.Equal(t, []int{closePolicy}, r.closes, name)
+		require.Equal(t, []int{ws.ClosePolicy}, r.closes, name)
 		require.InDelta(t, 1, r.limit("flood"), 0, name)
 	}
 }
@@ -209,7 +210,7 @@ func TestPlainTextBound(t *testing.T) {
 		require.Nil(t, r.p.ai.sock, name)
 		require.False(t, r.p.ai.reconnecting, name)
 		r.aiReads()
-		require.Equal(t, []int{closeTooBig}, r.closes, name)
+		require.Equal(t, []int{ws.CloseTooBig}, r.closes, name)
 		require.InDelta(t, 1, r.limit("text_too_long"), 0, name)
 		require.Zero(t, r.p.sh.srv.longTexts.Used(""), name)
 	}
@@ -217,7 +218,7 @@ func TestPlainTextBound(t *testing.T) {
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
 	msg := `{"type":"json","data":"`
-	r.send(aiText(msg + long[:maxPlainText-len(msg)-2] + `"}`))
+	r.send(aiText(msg + long[:ws.MaxPlainText-len(msg)-2] + `"}`))
 	require.NotNil(t, r.p.ai.sock)
 	require.InDelta(t, 1, testutil.ToFloat64(r.p.sh.srv.metrics.texts.WithLabelValues(textJSON)), 0)
 }
@@ -282,7 +283,7 @@ func TestOwnersTexts(t *testing.T) {
 	rig := newRig(t)
 	long := rig.srv.longTexts
 	head := append([]byte{0x81, 127, 0, 0, 0, 0, 1, 0, 0, 0}, []byte(`{"type":"playAudio","data":{"audioContent":"`)...)
-	head = append(head, bytes.Repeat([]byte("A"), maxPlainText)...)
+	head = append(head, bytes.Repeat([]byte("A"), ws.MaxPlainText)...)
 	begin := func(id, owner string) (*Session, *aiConn) {
 		spec := rig.spec(id)
 		spec.Owner = owner
@@ -304,10 +305,10 @@ func TestOwnersTexts(t *testing.T) {
 	second, _ := begin("two", "acme")
 	require.Eventually(t, func() bool { _, paused := state(second); return paused }, soon, tick)
 	other, _ := begin("three", "globex")
-	require.Eventually(t, func() bool { reserved, _ := state(other); return reserved == maxText }, soon, tick)
+	require.Eventually(t, func() bool { reserved, _ := state(other); return reserved == ws.MaxText }, soon, tick)
 	require.EqualValues(t, ownerTexts, long.Used("acme"))
 	first.Close(CloseHangup)
-	require.Eventually(t, func() bool { reserved, paused := state(second); return reserved == maxText && !paused }, soon, tick)
+	require.Eventually(t, func() bool { reserved, paused := state(second); return reserved == ws.MaxText && !paused }, soon, tick)
 	second.Close(CloseHangup)
 	require.Eventually(t, func() bool { return long.Used("acme") == 0 }, soon, tick)
 
@@ -334,7 +335,7 @@ func TestOwnersTexts(t *testing.T) {
 		require.Less(t, r.now-begin, longTextDeadline+int64(time.Second))
 	}
 	r.aiReads()
-	require.Equal(t, []int{closePolicy}, r.closes)
+	require.Equal(t, []int{ws.ClosePolicy}, r.closes)
 	require.Zero(t, r.p.sh.srv.longTexts.Used(""))
 }
 

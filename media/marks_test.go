@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dtmf"
+	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
@@ -204,7 +205,7 @@ func TestMarksInEveryInterleaving(t *testing.T) {
 				w.reconnect()
 				w.Write(len(w.busy))
 			}
-			w.p.ai.shutdown(closeNormal, CloseHangup, w.now)
+			w.p.ai.shutdown(ws.CloseNormal, CloseHangup, w.now)
 			w.kill(w.sent)
 			w.check()
 			require.Empty(t, w.marks)

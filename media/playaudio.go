@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 // textDecoder reads the text frames of one socket. It keeps the filter of raw audio from frame to frame: an AI that speaks in
@@ -32,11 +33,11 @@ var errPlainTooLong = errors.New("a text frame without audio is longer than 64 K
 var errFilter = errors.New("a filter has to be designed")
 
 // decode reads a text frame. It keeps no reference to msg. It returns errFilter when it would have to design a filter and
-// may not. A frame above maxPlainText is overwritten, and must be a playAudio.
+// may not. A frame above ws.MaxPlainText is overwritten, and must be a playAudio.
 func (t *textDecoder) decode(msg []byte, mayDesign bool) (textFrame, error) {
-	if len(msg) > maxPlainText {
+	if len(msg) > ws.MaxPlainText {
 		small, content, ok := cutContent(msg)
-		if !ok || len(small) > maxPlainText {
+		if !ok || len(small) > ws.MaxPlainText {
 			return textFrame{}, errPlainTooLong
 		}
 		f, err := t.Read(small, content, mayDesign)
@@ -96,7 +97,7 @@ func cutContent(msg []byte) (small, content []byte, ok bool) {
 	}
 	content = rest[:end]
 	if bytes.IndexByte(content, '\\') >= 0 {
-		if len(msg) <= maxPlainText {
+		if len(msg) <= ws.MaxPlainText {
 			return nil, nil, false
 		}
 		if content, ok = plainBase64(content); !ok {
@@ -151,7 +152,7 @@ func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign 
 	case d.Content != cutMark:
 		return nil, 0, errNotCut
 	}
-	audio, err := decodeBase64(content, len(content) > maxPlainText)
+	audio, err := decodeBase64(content, len(content) > ws.MaxPlainText)
 	if err != nil {
 		return nil, 0, fmt.Errorf("audioContent: %w", err)
 	}

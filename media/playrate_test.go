@@ -337,7 +337,7 @@ func TestRateAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts
 		w.bring(codecL16, rate)
 		frame := pcmBytes(chord(24000, 480))
 		step := func() {
-			w.p.ai.binary(frame, true)
+			w.p.ai.Binary(frame, true)
 			for !w.step() {
 				continue
 			}

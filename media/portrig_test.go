@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
@@ -26,7 +27,7 @@ type portRig struct {
 
 	ai     int    // the AI's end of the socket, -1 while there is none
 	raw    []byte // of a frame that has come in part
-	in     frameReader
+	in     ws.Reader
 	texts  []string
 	audio  []byte
 	pings  int
@@ -62,7 +63,7 @@ func newPortRig(t *testing.T, audio AudioFormat) *portRig {
 	sh.add(p)
 	t.Cleanup(func() {
 		if !p.gone {
-			p.ai.shutdown(closeNormal, CloseHangup, r.now)
+			p.ai.shutdown(ws.CloseNormal, CloseHangup, r.now)
 			p.ai.finishClosing()
 		}
 		r.hangUp()
@@ -79,8 +80,8 @@ func (r *portRig) connect() {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	require.NoError(r.t, err)
 	r.hangUp()
-	r.ai, r.in, r.raw = fds[1], frameReader{}, nil
-	r.p.ai.attach(&dialed{st: &netio.FDStream{FD: fds[0]}}, json.RawMessage(`{}`), r.now)
+	r.ai, r.in, r.raw = fds[1], ws.Reader{}, nil
+	r.p.ai.attach(&ws.Conn{Stream: &netio.FDStream{FD: fds[0]}}, json.RawMessage(`{}`), r.now)
 }
 
 // hangUp breaks the AI's end.
@@ -151,36 +152,36 @@ func (r *portRig) aiReads() {
 }
 
 // unmask feeds a client's whole frames to a server's reader, and returns what is left.
-func unmask(t *testing.T, b []byte, fr *frameReader, sink frameSink) []byte {
+func unmask(t *testing.T, b []byte, fr *ws.Reader, sink ws.Sink) []byte {
 	t.Helper()
 	for {
 		first, payload, rest, ok := wstest.Unmask(b)
 		if !ok {
 			return b
 		}
-		_, err := fr.feed(wstest.Frame(first, payload), sink)
+		_, err := fr.Feed(wstest.Frame(first, payload), sink)
 		require.NoError(t, err)
 		b = rest
 	}
 }
 
-// binary, text and control implement frameSink for the AI.
-func (r *portRig) binary(b []byte, _ bool) { r.audio = append(r.audio, b...) }
+// Binary, Text and Control implement ws.Sink for the AI.
+func (r *portRig) Binary(b []byte, _ bool) { r.audio = append(r.audio, b...) }
 
-func (r *portRig) text(msg []byte) bool {
+func (r *portRig) Text(msg []byte) bool {
 	r.texts = append(r.texts, string(msg))
 	return true
 }
 
-func (r *portRig) long([]byte, int) (bool, error) { return true, nil }
-func (r *portRig) spent() bool                    { return false }
+func (r *portRig) Long([]byte, int) (bool, error) { return true, nil }
+func (r *portRig) Spent() bool                    { return false }
 
-func (r *portRig) control(op byte, payload []byte) {
+func (r *portRig) Control(op byte, payload []byte) {
 	switch op {
-	case opPing:
+	case ws.OpPing:
 		r.pings++
-	case opClose:
-		r.closes = append(r.closes, closeCode(payload))
+	case ws.OpClose:
+		r.closes = append(r.closes, ws.CloseCode(payload))
 	}
 }
 

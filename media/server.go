@@ -23,6 +23,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/tasks"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 // Config is what a Server needs. Zero members have the defaults that stand beside them.
@@ -68,8 +69,8 @@ type Server struct {
 	tasks    tasks.Group
 
 	cpu       *fairshare.Slots // the jobs that compute off the tick threads
-	longTexts *fairshare.Bytes // text frames above maxPlainText, by owner
-	buffers   longBuffers      // for them
+	longTexts *fairshare.Bytes // text frames above ws.MaxPlainText, by owner
+	buffers   ws.Buffers       // for them
 
 	// Set by Start, read after it.
 	sip      *sipEndpoint
@@ -299,12 +300,12 @@ func (s *Server) Open(ctx context.Context, spec SessionSpec) (*Session, error) {
 }
 
 func openResult(err error) string {
-	he, refused := errors.AsType[*HandshakeError](err)
+	he, refused := errors.AsType[*ws.HandshakeError](err)
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case untrusted:
 		return "untrusted"
-	case errors.Is(err, ErrDialTimeout):
+	case errors.Is(err, ws.ErrDialTimeout):
 		return "timeout"
 	case refused && he.Status != 0:
 		return "refused"
@@ -343,7 +344,7 @@ func (s *Server) checkSpec(spec *SessionSpec) error {
 		spec.Subprotocol = SubprotocolAlpha
 	}
 	if !slices.Contains(s.cfg.Subprotocols, spec.Subprotocol) {
-		return fmt.Errorf("subprotocol %q is not served: %w", spec.Subprotocol, ErrSubprotocol)
+		return fmt.Errorf("subprotocol %q is not served: %w", spec.Subprotocol, ws.ErrSubprotocol)
 	}
 	if spec.DialTimeout <= 0 {
 		spec.DialTimeout = 5 * time.Second

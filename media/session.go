@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 const (
@@ -76,7 +77,7 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 	if err != nil {
 		return nil, err
 	}
-	var d *dialed // stays nil for a tap without a socket
+	var d *ws.Conn // stays nil for a tap without a socket
 	if spec.tap == nil || spec.tap.socket {
 		if d, err = s.dialSocket(ctx, &spec); err != nil {
 			return nil, err
@@ -101,9 +102,9 @@ func (s *Server) open(ctx context.Context, spec SessionSpec) (_ *Session, err er
 }
 
 // dialSocket opens the AI's socket.
-func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*dialed, error) {
-	d := Dialer{Guard: s.cfg.DialGuard, TLS: s.cfg.TLS}
-	return d.Dial(ctx, Target{URL: spec.URL, Subprotocol: spec.Subprotocol, AuthToken: spec.AuthToken, Timeout: spec.DialTimeout})
+func (s *Server) dialSocket(ctx context.Context, spec *SessionSpec) (*ws.Conn, error) {
+	d := ws.Dialer{Guard: s.cfg.DialGuard, TLS: s.cfg.TLS}
+	return d.Dial(ctx, ws.Target{URL: spec.URL, Subprotocol: spec.Subprotocol, AuthToken: spec.AuthToken, Timeout: spec.DialTimeout})
 }
 
 func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
@@ -127,7 +128,7 @@ func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
 }
 
 // begin puts the port on its shard.
-func (p *port) begin(d *dialed, meta []byte) error {
+func (p *port) begin(d *ws.Conn, meta []byte) error {
 	now := p.sh.now()
 	if err := p.leg.watchRTP(); err != nil {
 		return errors.Join(err, d.Close())
@@ -263,12 +264,12 @@ func (s *Session) Stats() Stats {
 func (s *Session) Close(reason CloseReason) Stats {
 	s.endLeg(string(reason))
 	var st Stats
-	code := closeNormal
+	code := ws.CloseNormal
 	switch reason {
 	case CloseShutdown:
-		code = closeGoingAway
+		code = ws.CloseGoingAway
 	case CloseError:
-		code = closeInternal
+		code = ws.CloseInternal
 	case CloseHangup, CloseDisconnect, CloseTransferred, CloseTimeout:
 	}
 	s.do(func() {
@@ -314,7 +315,7 @@ func (s *Session) redial(limit time.Duration, cause error) {
 	s.mu.Unlock()
 	s.srv.spawn(func() {
 		defer cancel()
-		d, err := (*dialed)(nil), errSessionFault
+		d, err := (*ws.Conn)(nil), errSessionFault
 		s.srv.guard("redial", func() { d, err = s.dialAgain(ctx, cause) })
 		if err != nil {
 			s.srv.metrics.reconnects.WithLabelValues("failed").Inc()
@@ -328,15 +329,15 @@ func (s *Session) redial(limit time.Duration, cause error) {
 		}
 		meta := s.meta(true)
 		if !s.post(func() { s.reattach(d, meta) }) { //nolint:contextcheck // the next redial has its own time limit
-			s.closeStream(d.st)
+			s.closeStream(d.Stream)
 		}
 	})
 }
 
 // reattach runs on the shard.
-func (s *Session) reattach(d *dialed, meta []byte) {
+func (s *Session) reattach(d *ws.Conn, meta []byte) {
 	if s.port.closing || s.port.gone {
-		s.closeStream(d.st)
+		s.closeStream(d.Stream)
 		return
 	}
 	s.port.stats.Reconnects++
@@ -351,7 +352,7 @@ func (s *Session) closeStream(st netio.Stream) {
 	}
 }
 
-func (s *Session) dialAgain(ctx context.Context, cause error) (*dialed, error) {
+func (s *Session) dialAgain(ctx context.Context, cause error) (*ws.Conn, error) {
 	pause := redialFirst
 	last := cause
 	for {

@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/wav/wavtest"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 // TestToneBothWays carries 425 Hz from the caller to the AI and 1000 Hz back, and finds each on its own side of the WAV.
@@ -167,19 +168,19 @@ func TestHandshake(t *testing.T) {
 
 	r.ai.refuse(http.StatusUnauthorized)
 	_, err = r.srv.Open(t.Context(), r.spec("refused"))
-	var he *HandshakeError
+	var he *ws.HandshakeError
 	require.ErrorAs(t, err, &he)
 	require.Equal(t, 401, he.Status)
 
 	r.ai.refuse(0)
 	r.ai.protocols(SubprotocolBeta)
 	_, err = r.srv.Open(t.Context(), r.spec("proto"))
-	require.ErrorIs(t, err, ErrSubprotocol)
+	require.ErrorIs(t, err, ws.ErrSubprotocol)
 
 	spec := r.spec("unserved")
 	spec.Subprotocol = "audio.gamma.org"
 	_, err = r.srv.Open(t.Context(), spec)
-	require.ErrorIs(t, err, ErrSubprotocol)
+	require.ErrorIs(t, err, ws.ErrSubprotocol)
 
 	spec = r.spec("closed port")
 	spec.URL = "ws://127.0.0.1:1/"
@@ -214,7 +215,7 @@ func TestSilentAI(t *testing.T) {
 	spec.URL = "ws://" + l.Addr().String()
 	spec.DialTimeout = 100 * time.Millisecond
 	_, err = r.srv.Open(t.Context(), spec)
-	require.ErrorIs(t, err, ErrDialTimeout)
+	require.ErrorIs(t, err, ws.ErrDialTimeout)
 }
 
 func TestSpecErrors(t *testing.T) {
@@ -431,7 +432,7 @@ func TestReconnectGivesUp(t *testing.T) {
 	got := event[SocketClosed](t, sess)
 	require.False(t, got.Clean)
 	require.Error(t, got.Err)
-	var he *HandshakeError
+	var he *ws.HandshakeError
 	require.ErrorAs(t, got.Err, &he)
 
 	spec = r.spec("never")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 // socket is the AI's connection: frames in both directions, none of them blocking. It belongs to the shard.
 type socket struct {
 	st        netio.Stream
-	in        frameReader
+	in        ws.Reader
 	dec       *textDecoder // not the shard's while paused
 	paused    bool         // a long text frame is being decoded, or waits for memory; reading waits, so that order is kept
 	stash     []byte       // what was read and not taken yet
@@ -58,22 +59,22 @@ var (
 )
 
 // attach gives the port an open socket. The metadata goes first, then what has waited.
-func (a *aiSocket) attach(d *dialed, meta []byte, now int64) {
-	s := &socket{st: d.st, dec: &textDecoder{rate: a.s.spec.Audio.SampleRateHz}, lastIn: now, nextPing: now + pingEvery}
-	s.in.buffers = &a.sh.srv.buffers
+func (a *aiSocket) attach(d *ws.Conn, meta []byte, now int64) {
+	s := &socket{st: d.Stream, dec: &textDecoder{rate: a.s.spec.Audio.SampleRateHz}, lastIn: now, nextPing: now + pingEvery}
+	s.in.Buffers = &a.sh.srv.buffers
 	a.sock, a.reconnecting = s, false
 	a.stableAt = now + int64(a.s.spec.ReconnectFor)
 	if !a.watchSocket(now) {
 		return
 	}
-	a.toAI.write(opText, meta, false, now)
+	a.toAI.write(ws.OpText, meta, false, now)
 	texts := a.toAI.waiting
 	a.toAI.waiting, a.toAI.waitingBytes = nil, 0
 	for _, t := range texts {
-		a.toAI.write(opText, t, false, now)
+		a.toAI.write(ws.OpText, t, false, now)
 	}
-	if a.sock == s && len(d.early) > 0 {
-		s.stash = d.early
+	if a.sock == s && len(d.Early) > 0 {
+		s.stash = d.Early
 		a.readSocket(now)
 	}
 }
@@ -88,7 +89,7 @@ func (a *aiSocket) detach() {
 	a.unwatchSocket(s)
 	a.s.texts.Store(0)
 	a.s.textBytes.Store(0)
-	s.in.drop()
+	s.in.Drop()
 	if !s.decoding {
 		a.releaseLong(s)
 	}
@@ -180,7 +181,7 @@ func (a *aiSocket) takeInput(s *socket, now int64) {
 func (a *aiSocket) feed(b []byte, now int64) int {
 	s := a.sock
 	s.lastIn = now
-	n, err := s.in.feed(b, a)
+	n, err := s.in.Feed(b, a)
 	if a.sock != s {
 		return n // a close frame, a limit, or a write that failed, has ended it
 	}
@@ -189,15 +190,15 @@ func (a *aiSocket) feed(b []byte, now int64) int {
 		return n
 	}
 	if err != nil {
-		code := closeProtocol
-		if fe, ok := errors.AsType[*frameError](err); ok {
-			code = fe.code
+		code := ws.CloseProtocol
+		if fe, ok := errors.AsType[*ws.FrameError](err); ok {
+			code = fe.Code
 		}
-		if code == closeTooBig {
+		if code == ws.CloseTooBig {
 			a.violated(errTextTooLong("a text frame is longer than 16 MiB"), now)
 			return n
 		}
-		a.toAI.write(opClose, closePayload(code, "protocol error"), false, now)
+		a.toAI.write(ws.OpClose, ws.ClosePayload(code, "protocol error"), false, now)
 		a.socketFailed(err, now)
 		return n
 	}
@@ -223,8 +224,8 @@ func (a *aiSocket) resume(s *socket, now int64) {
 	}
 }
 
-// binary implements frameSink: audio of the AI, in pieces.
-func (a *aiSocket) binary(b []byte, end bool) {
+// Binary implements ws.Sink: audio of the AI, in pieces.
+func (a *aiSocket) Binary(b []byte, end bool) {
 	s := a.sock
 	if s == nil || a.closing {
 		return
@@ -290,21 +291,21 @@ func (a *aiSocket) countLost(lost int) {
 	}
 }
 
-// control implements frameSink.
-func (a *aiSocket) control(op byte, payload []byte) {
+// Control implements ws.Sink.
+func (a *aiSocket) Control(op byte, payload []byte) {
 	if a.sock == nil {
 		return // it broke over what came before
 	}
 	switch op {
-	case opPing: // only the newest is answered (RFC 6455 section 5.5.3)
+	case ws.OpPing: // only the newest is answered (RFC 6455 section 5.5.3)
 		a.sock.pong, a.sock.pongDue = append(a.sock.pong[:0], payload...), true
 		fallthrough
-	case opPong:
+	case ws.OpPong:
 		a.sock.spend(unitsPerText - 1)
 		a.countFlood(1)
-	case opClose:
+	case ws.OpClose:
 		if !a.sock.peerClose {
-			a.sock.peerClose, a.sock.peerCode = true, closeCode(payload)
+			a.sock.peerClose, a.sock.peerCode = true, ws.CloseCode(payload)
 		}
 	}
 }
@@ -317,10 +318,10 @@ func (a *aiSocket) peerClosed(now int64) {
 		return
 	}
 	if len(a.sock.pending) == 0 { // not into the middle of a frame
-		echo := appendFrame(nil, opClose, closePayload(closeNormal, ""))
+		echo := ws.AppendFrame(nil, ws.OpClose, ws.ClosePayload(ws.CloseNormal, ""))
 		_, _ = a.sock.st.Write(echo) // the answer is a courtesy: the socket is closed in any case
 	}
-	if code != closeNormal && code != closeNoStatus {
+	if code != ws.CloseNormal && code != ws.CloseNoStatus {
 		a.socketFailed(&closedError{code: code}, now)
 		return
 	}
@@ -359,7 +360,7 @@ func (a *aiSocket) socketLost(err error) {
 	a.reconnecting, a.socketGone = false, true
 	a.toAI.waiting, a.toAI.waitingBytes = nil, 0
 	a.s.lost.Store(true)
-	code := closeAbnormal
+	code := ws.CloseAbnormal
 	if ce, ok := errors.AsType[*closedError](err); ok {
 		code = ce.code
 	}
@@ -392,7 +393,7 @@ func (a *aiSocket) tickSocket(now int64) {
 		a.socketFailed(errSocketDead, now)
 	case now >= s.nextPing:
 		s.nextPing = now + pingEvery
-		a.toAI.write(opPing, nil, false, now)
+		a.toAI.write(ws.OpPing, nil, false, now)
 	}
 }
 
@@ -411,7 +412,7 @@ func (a *aiSocket) shutdown(code int, reason CloseReason, now int64) {
 		a.s.file.Close()
 	}
 	if a.sock != nil {
-		a.toAI.write(opClose, closePayload(code, string(reason)), false, now)
+		a.toAI.write(ws.OpClose, ws.ClosePayload(code, string(reason)), false, now)
 	}
 	if a.sock == nil {
 		a.finishClosing()
@@ -445,8 +446,8 @@ func (a *aiSocket) finishClosing() {
 
 // abandon ends a session that caught a panic.
 func (a *aiSocket) abandon() {
-	a.s.emit(SocketClosed{Code: closeInternal, Err: errSessionFault})
-	a.shutdown(closeInternal, CloseError, a.sh.now())
+	a.s.emit(SocketClosed{Code: ws.CloseInternal, Err: errSessionFault})
+	a.shutdown(ws.CloseInternal, CloseError, a.sh.now())
 }
 
 // errSessionFault is reported when a fault of ours ended a session.

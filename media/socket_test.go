@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/dtmf"
+	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
@@ -59,7 +60,7 @@ func TestPong(t *testing.T) {
 	buf := make([]byte, 256)
 	n, err := unix.Read(r.ai, buf)
 	require.NoError(t, err)
-	require.Equal(t, byte(0x80|opPong), buf[0])
+	require.Equal(t, byte(0x80|ws.OpPong), buf[0])
 	require.Equal(t, 2+4+13, n)
 }
 
@@ -240,12 +241,12 @@ func TestPeerErrors(t *testing.T) {
 		bytes []byte
 		code  int
 	}{
-		"masked":         {[]byte{0x81, 0x81, 1, 2, 3, 4, 5}, closeProtocol},
-		"reserved bit":   {[]byte{0xc2, 0x00}, closeProtocol},
-		"text too long":  {[]byte{0x81, 127, 0, 0, 0, 0, 1, 0, 0, 1}, closeTooBig},
-		"lone piece":     {[]byte{0x80, 0x00}, closeProtocol},
-		"long control":   {[]byte{0x89, 126, 0, 126}, closeProtocol},
-		"unknown opcode": {[]byte{0x8b, 0x00}, closeProtocol},
+		"masked":         {[]byte{0x81, 0x81, 1, 2, 3, 4, 5}, ws.CloseProtocol},
+		"reserved bit":   {[]byte{0xc2, 0x00}, ws.CloseProtocol},
+		"text too long":  {[]byte{0x81, 127, 0, 0, 0, 0, 1, 0, 0, 1}, ws.CloseTooBig},
+		"lone piece":     {[]byte{0x80, 0x00}, ws.CloseProtocol},
+		"long control":   {[]byte{0x89, 126, 0, 126}, ws.CloseProtocol},
+		"unknown opcode": {[]byte{0x8b, 0x00}, ws.CloseProtocol},
 	} {
 		r := newPortRig(t, AudioFormat{})
 		r.connect()
@@ -253,7 +254,7 @@ func TestPeerErrors(t *testing.T) {
 		r.aiReads()
 		require.Equal(t, []int{tc.code}, r.closes, name)
 		require.Nil(t, r.p.ai.sock, name)
-		require.Equal(t, tc.code == closeProtocol, r.p.ai.reconnecting, "%s: a limit ends the session, a slip doesn't", name)
+		require.Equal(t, tc.code == ws.CloseProtocol, r.p.ai.reconnecting, "%s: a limit ends the session, a slip doesn't", name)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 const (
@@ -36,7 +37,7 @@ func (o *toAI) sendAudio(f []byte, now int64) {
 		o.stats.FramesDropped++
 		o.sh.tally.dropped++
 	}
-	o.write(opBinary, f, true, now)
+	o.write(ws.OpBinary, f, true, now)
 	o.stats.FramesToAI++
 	o.sh.tally.toAI++
 }
@@ -67,7 +68,7 @@ func (o *toAI) sendRaw(b []byte) {
 	switch {
 	case o.closing:
 	case o.ai.sock != nil:
-		o.write(opText, b, false, o.sh.now())
+		o.write(ws.OpText, b, false, o.sh.now())
 	case o.ai.reconnecting && len(o.waiting) < textQueue && o.waitingBytes+len(b) <= textBytes:
 		o.waiting, o.waitingBytes = append(o.waiting, b), o.waitingBytes+len(b)
 	}
@@ -80,8 +81,8 @@ func (o *toAI) write(op byte, payload []byte, audio bool, now int64) {
 	if s == nil {
 		return
 	}
-	if len(s.pending) == 0 && len(s.queue) == 0 && (!s.corked || op == opClose) {
-		o.sh.out = appendFrame(o.sh.out[:0], op, payload)
+	if len(s.pending) == 0 && len(s.queue) == 0 && (!s.corked || op == ws.OpClose) {
+		o.sh.out = ws.AppendFrame(o.sh.out[:0], op, payload)
 		o.push(o.sh.out, now)
 		return
 	}
@@ -89,7 +90,7 @@ func (o *toAI) write(op byte, payload []byte, audio bool, now int64) {
 	if n := len(s.free); n > 0 {
 		buf, s.free = s.free[n-1], s.free[:n-1]
 	}
-	f := outFrame{data: appendFrame(buf, op, payload), audio: audio}
+	f := outFrame{data: ws.AppendFrame(buf, op, payload), audio: audio}
 	s.queue = append(s.queue, f)
 	if audio {
 		s.audio++
@@ -102,7 +103,7 @@ func (o *toAI) write(op byte, payload []byte, audio bool, now int64) {
 			return
 		}
 	}
-	if !s.corked || op == opClose {
+	if !s.corked || op == ws.OpClose {
 		o.flush(now)
 	}
 }
@@ -163,7 +164,7 @@ func (o *toAI) flush(now int64) {
 	o.s.textBytes.Store(int32(s.textBytes))
 	if sent && s.pongDue {
 		s.pongDue = false
-		o.sh.out = appendFrame(o.sh.out[:0], opPong, s.pong)
+		o.sh.out = ws.AppendFrame(o.sh.out[:0], ws.OpPong, s.pong)
 		o.push(o.sh.out, now)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
+	"github.com/ringmaster/ringmaster/media/ws"
 )
 
 // closedError is a close frame whose code says that something went wrong.
@@ -17,9 +18,9 @@ func (e *closedError) Error() string {
 	return fmt.Sprintf("voice agent's socket: closed with code %d", e.code)
 }
 
-// text implements frameSink. A long frame and the first one of a rate are decoded off the shard's thread; reading stops until it
+// Text implements ws.Sink. A long frame and the first one of a rate are decoded off the shard's thread; reading stops until it
 // is done, so that what follows it (a mark, a killAudio) stays behind it.
-func (a *aiSocket) text(msg []byte) bool {
+func (a *aiSocket) Text(msg []byte) bool {
 	if a.closing || a.sock == nil {
 		return true
 	}
@@ -34,7 +35,7 @@ func (a *aiSocket) text(msg []byte) bool {
 			return a.sock == s
 		}
 	}
-	if len(msg) <= maxPlainText {
+	if len(msg) <= ws.MaxPlainText {
 		msg = slices.Clone(msg) // a longer one is ours
 	}
 	s.paused, s.decoding = true, true

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
@@ -23,7 +24,7 @@ func secureRig(t *testing.T, change func(*x509.Certificate)) *rig {
 	t.Helper()
 	r := newRig(t)
 	ca := wstest.NewCA(t)
-	trust, err := TrustCA(ca.Path)
+	trust, err := ws.TrustCA(ca.Path)
 	require.NoError(t, err)
 	r.srv.cfg.TLS = trust
 	r.ai.http.Close()
@@ -56,7 +57,7 @@ func TestTLSVerification(t *testing.T) {
 		"system's roots alone": {change: nil, trust: func(*testing.T) *tls.Config { return nil }, reason: "unknown authority"},
 		"another CA": {change: nil, trust: func(t *testing.T) *tls.Config {
 			t.Helper()
-			other, err := TrustCA(wstest.NewCA(t).Path)
+			other, err := ws.TrustCA(wstest.NewCA(t).Path)
 			require.NoError(t, err)
 			return other
 		}, reason: "signed by unknown authority"},
@@ -79,7 +80,7 @@ func TestTLSVerification(t *testing.T) {
 			require.ErrorAs(t, err, &untrusted)
 			require.ErrorContains(t, err, tc.reason)
 			require.Equal(t, 1, strings.Count(err.Error(), "dialing"), err.Error())
-			var he *HandshakeError
+			var he *ws.HandshakeError
 			require.ErrorAs(t, err, &he)
 			require.InDelta(t, 1, metric(t, r.srv.metrics.opens.WithLabelValues("untrusted")), 0)
 		})

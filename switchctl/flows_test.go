@@ -22,6 +22,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -325,7 +326,7 @@ func (b *bench) setAgent(kv map[string]string) {
 		b.handler.agent.MaxConcurrent = 0
 	}
 	if kv["socket"] == "refused" {
-		b.media.refuse = &media.HandshakeError{Status: 401}
+		b.media.refuse = &ws.HandshakeError{Status: 401}
 	}
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/prompt"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
@@ -188,7 +189,7 @@ func (c *Controller) buildPrompts(context.Context) (err error) {
 func (c *Controller) buildCalls(context.Context) (err error) {
 	var trust *tls.Config
 	if path := c.cfg.Media.AICAFile; path != "" {
-		if trust, err = media.TrustCA(path); err != nil {
+		if trust, err = ws.TrustCA(path); err != nil {
 			return err
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -179,7 +179,7 @@ func (c Config) validateMedia(f *faults) {
 		oneOf(f, "media.subprotocols", s, "audio.alpha.org", "audio.beta.org")
 	}
 	if c.Media.AICAFile != "" {
-		if _, err := media.TrustCA(c.Media.AICAFile); err != nil {
+		if _, err := ws.TrustCA(c.Media.AICAFile); err != nil {
 			f.add("media.ai_ca_file", "%s", err)
 		}
 	}

@@ -1,4 +1,4 @@
-package media
+package ws
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 func TestLongBuffersAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	array := func(buf []byte) *byte { return &buf[:1][0] }
-	var b longBuffers
+	var b Buffers
 	require.Eventually(t, func() bool {
 		first := b.get(1 << 20)
 		b.Put(first)
@@ -30,22 +30,22 @@ func TestLongBuffersAreUsedAgain(t *testing.T) {
 // A buffer that grows keeps its bytes.
 func TestLongBuffersGrow(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string]*longBuffers{"used again": {}, "none": nil} {
+	for name, b := range map[string]*Buffers{"used again": {}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 2 {
-				msg := b.get(2 * maxPlainText)
+				msg := b.get(2 * MaxPlainText)
 				require.Empty(t, msg)
-				for i := range maxText >> 12 {
+				for i := range MaxText >> 12 {
 					msg = b.grow(msg, 1<<12)
 					piece := make([]byte, 1<<12)
 					piece[0], piece[1] = byte(i), byte(i>>8)
 					msg = append(msg, piece...)
 				}
-				for i := range maxText >> 12 {
+				for i := range MaxText >> 12 {
 					require.Equal(t, []byte{byte(i), byte(i >> 8)}, msg[i<<12:i<<12+2])
 				}
-				require.LessOrEqual(t, cap(msg), maxText)
+				require.LessOrEqual(t, cap(msg), MaxText)
 				b.Put(msg)
 			}
 		})
@@ -55,12 +55,12 @@ func TestLongBuffersGrow(t *testing.T) {
 // returningSink gives the buffers of long texts back once it has read them, as the decoder does.
 type returningSink struct {
 	sinkLog
-	buffers *longBuffers
+	buffers *Buffers
 }
 
-func (s *returningSink) text(msg []byte) bool {
-	s.sinkLog.text(msg)
-	if len(msg) > maxPlainText {
+func (s *returningSink) Text(msg []byte) bool {
+	s.sinkLog.Text(msg)
+	if len(msg) > MaxPlainText {
 		clear(msg)
 		s.buffers.Put(msg)
 	}
@@ -70,12 +70,12 @@ func (s *returningSink) text(msg []byte) bool {
 // Long texts that come one after the other, whole, in fragments and cut off, between short ones, hold what was sent.
 func TestLongTextsInUsedBuffers(t *testing.T) {
 	t.Parallel()
-	sink := &returningSink{buffers: &longBuffers{}}
+	sink := &returningSink{buffers: &Buffers{}}
 	var sent []string
 	for round := range 3 {
-		r := frameReader{buffers: sink.buffers}
+		r := Reader{Buffers: sink.buffers}
 		var in []byte
-		for i, size := range []int{10, 3 * maxPlainText, 100, maxPlainText + 1, 1 << 20, 7} {
+		for i, size := range []int{10, 3 * MaxPlainText, 100, MaxPlainText + 1, 1 << 20, 7} {
 			text := strings.Repeat(string(rune('a'+6*round+i)), size)
 			sent = append(sent, text)
 			if i%2 == 1 {
@@ -86,17 +86,17 @@ func TestLongTextsInUsedBuffers(t *testing.T) {
 			in = append(in, wstest.Frame(0x01, []byte(text[:at]))...)
 			in = append(in, wstest.Frame(0x80, []byte(text[at:]))...)
 		}
-		cut := wstest.Frame(0x81, bytes.Repeat([]byte("z"), 3*maxPlainText))
-		in = append(in, cut[:2*maxPlainText]...)
+		cut := wstest.Frame(0x81, bytes.Repeat([]byte("z"), 3*MaxPlainText))
+		in = append(in, cut[:2*MaxPlainText]...)
 		for len(in) > 0 {
 			n := min(len(in), 4093)
-			used, err := r.feed(in[:n], sink)
+			used, err := r.Feed(in[:n], sink)
 			require.NoError(t, err)
 			require.Equal(t, n, used)
 			in = in[n:]
 		}
 		require.True(t, r.long)
-		r.drop()
+		r.Drop()
 		require.False(t, r.long)
 	}
 	require.True(t, slices.Equal(sent, sink.texts))

@@ -1,4 +1,4 @@
-package media
+package ws
 
 import (
 	"slices"
@@ -6,10 +6,10 @@ import (
 	"weak"
 )
 
-// longBuffers are the buffers of text frames above maxPlainText. They are used again: a voice agent that sends one long text after the other would
+// Buffers are the buffers of text frames above MaxPlainText. They are used again: a voice agent that sends one long text after the other would
 // otherwise have the garbage collector run all the time, and the other calls' frames come late while it does. A buffer that nobody uses is the
 // collector's, as if it weren't kept. The zero value is ready; a nil pointer makes a buffer each time.
-type longBuffers struct {
+type Buffers struct {
 	mu   sync.Mutex
 	free []weak.Pointer[longBuffer]
 }
@@ -17,11 +17,11 @@ type longBuffers struct {
 type longBuffer struct{ bytes []byte }
 
 // longStep is what the sizes of buffers are multiples of.
-const longStep = maxPlainText
+const longStep = MaxPlainText
 
 // get gives an empty buffer for n bytes: the smallest that is free, unless more than a quarter of it would be left over. Budgets count n, so that
 // what is in use may be a third more than they allow.
-func (b *longBuffers) get(n int) []byte {
+func (b *Buffers) get(n int) []byte {
 	size := (n + longStep - 1) / longStep * longStep
 	if b == nil {
 		return make([]byte, 0, size)
@@ -42,8 +42,8 @@ func (b *longBuffers) get(n int) []byte {
 	return found[:0]
 }
 
-// put takes a buffer back that nobody refers to any more.
-func (b *longBuffers) Put(buf []byte) {
+// Put takes a buffer back that nobody refers to any more.
+func (b *Buffers) Put(buf []byte) {
 	if b == nil || cap(buf) < longStep {
 		return
 	}
@@ -54,11 +54,11 @@ func (b *longBuffers) Put(buf []byte) {
 }
 
 // grow gives a buffer with the bytes of buf and room for n more, and takes buf back.
-func (b *longBuffers) grow(buf []byte, n int) []byte {
+func (b *Buffers) grow(buf []byte, n int) []byte {
 	if cap(buf)-len(buf) >= n {
 		return buf
 	}
-	bigger := append(b.get(min(maxText, max(len(buf)+n, 2*cap(buf)))), buf...)
+	bigger := append(b.get(min(MaxText, max(len(buf)+n, 2*cap(buf)))), buf...)
 	b.Put(buf)
 	return bigger
 }

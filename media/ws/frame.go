@@ -1,4 +1,4 @@
-package media
+package ws
 
 import (
 	"encoding/binary"
@@ -9,56 +9,56 @@ import (
 // WebSocket opcodes and close codes (RFC 6455 sections 5.2 and 7.4.1).
 const (
 	opContinuation = 0x0
-	opText         = 0x1
-	opBinary       = 0x2
-	opClose        = 0x8
-	opPing         = 0x9
-	opPong         = 0xA
+	OpText         = 0x1
+	OpBinary       = 0x2
+	OpClose        = 0x8
+	OpPing         = 0x9
+	OpPong         = 0xA
 
-	closeNormal    = 1000
-	closeGoingAway = 1001
-	closeProtocol  = 1002
-	closeNoStatus  = 1005
-	closeAbnormal  = 1006
-	closePolicy    = 1008
-	closeTooBig    = 1009
-	closeInternal  = 1011
+	CloseNormal    = 1000
+	CloseGoingAway = 1001
+	CloseProtocol  = 1002
+	CloseNoStatus  = 1005
+	CloseAbnormal  = 1006
+	ClosePolicy    = 1008
+	CloseTooBig    = 1009
+	CloseInternal  = 1011
 )
 
 const (
-	// maxText bounds a text message with audio in it: five minutes of 16 kHz audio in base64 fit.
-	maxText = 16 << 20
-	// maxPlainText bounds all other text messages.
-	maxPlainText = 64 << 10
+	// MaxText bounds a text message with audio in it: five minutes of 16 kHz audio in base64 fit.
+	MaxText = 16 << 20
+	// MaxPlainText bounds all other text messages.
+	MaxPlainText = 64 << 10
 )
 
-// frameError is a breach of RFC 6455 by the peer.
-type frameError struct {
-	code int
-	what string
+// FrameError is a breach of RFC 6455 by the peer.
+type FrameError struct {
+	Code int
+	What string
 }
 
 // Error implements error.
-func (e *frameError) Error() string { return "voice agent's socket: " + e.what }
+func (e *FrameError) Error() string { return "voice agent's socket: " + e.What }
 
-// frameSink takes what a frameReader finds. Slices are valid during the call only.
-type frameSink interface {
-	// binary is a piece of a binary message; end says that the message is complete.
-	binary(p []byte, end bool)
-	// text is a whole text message; one above maxPlainText is the sink's to keep. Returning false stops the reader until it is
+// Sink takes what a Reader finds. Slices are valid during the call only.
+type Sink interface {
+	// Binary is a piece of a binary message; end says that the message is complete.
+	Binary(p []byte, end bool)
+	// Text is a whole text message; one above MaxPlainText is the sink's to keep. Returning false stops the reader until it is
 	// fed again.
-	text(msg []byte) bool
-	// long asks whether a text message may have up to size bytes, which are more than maxPlainText; head is what has come of it.
+	Text(msg []byte) bool
+	// Long asks whether a text message may have up to size bytes, which are more than MaxPlainText; head is what has come of it.
 	// Returning false stops the reader; it asks again when it is fed again.
-	long(head []byte, size int) (bool, error)
-	control(op byte, payload []byte)
-	// spent is asked after each frame whether the reader has to stop, until it is fed again.
-	spent() bool
+	Long(head []byte, size int) (bool, error)
+	Control(op byte, payload []byte)
+	// Spent is asked after each frame whether the reader has to stop, until it is fed again.
+	Spent() bool
 }
 
-// frameReader takes the server's half of a WebSocket connection apart, in whatever pieces it arrives. Binary messages
+// Reader takes the server's half of a WebSocket connection apart, in whatever pieces it arrives. Binary messages
 // are handed on as they come, since audio needs no message bounds; text messages are put together first.
-type frameReader struct {
+type Reader struct {
 	head    [10]byte
 	nhead   int
 	op      byte // of the frame that is being read
@@ -67,15 +67,15 @@ type frameReader struct {
 	body    bool // the header is complete
 	left    uint64
 	msg     []byte
-	long    bool   // the sink has agreed to a message above maxPlainText, and msg is a buffer of buffers
+	long    bool   // the sink has agreed to a message above MaxPlainText, and msg is a buffer of buffers
 	plain   []byte // msg of before, while long
-	buffers *longBuffers
+	Buffers *Buffers
 	ctl     [125]byte
 	nctl    int
 }
 
-// feed reads p and returns how much of it was used: all, unless the sink stopped it or an error was found.
-func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
+// Feed reads p and returns how much of it was used: all, unless the sink stopped it or an error was found.
+func (r *Reader) Feed(p []byte, sink Sink) (int, error) {
 	used := 0
 	for {
 		if !r.body {
@@ -86,8 +86,8 @@ func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 			}
 		}
 		n := int(min(uint64(len(p)-used), r.left))
-		if r.op < opClose && r.message == opText && !r.long && uint64(len(r.msg))+r.left > maxPlainText {
-			room := maxPlainText - len(r.msg) // what may come without leave
+		if r.op < OpClose && r.message == OpText && !r.long && uint64(len(r.msg))+r.left > MaxPlainText {
+			room := MaxPlainText - len(r.msg) // what may come without leave
 			if room == 0 {
 				ok, err := r.askLong(sink)
 				if !ok || err != nil {
@@ -101,15 +101,15 @@ func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 		used += n
 		r.left -= uint64(n)
 		switch {
-		case r.op >= opClose:
+		case r.op >= OpClose:
 			r.nctl += copy(r.ctl[r.nctl:], piece)
-		case r.message == opText:
+		case r.message == OpText:
 			if r.long {
-				r.msg = r.buffers.grow(r.msg, n)
+				r.msg = r.Buffers.grow(r.msg, n)
 			}
 			r.msg = append(r.msg, piece...)
 		case n > 0 || r.left == 0:
-			sink.binary(piece, r.left == 0 && r.fin)
+			sink.Binary(piece, r.left == 0 && r.fin)
 		}
 		if r.left > 0 {
 			if used == len(p) {
@@ -117,41 +117,41 @@ func (r *frameReader) feed(p []byte, sink frameSink) (int, error) {
 			}
 			continue // up to the bound of a plain text
 		}
-		if !r.finish(sink) || sink.spent() {
+		if !r.finish(sink) || sink.Spent() {
 			return used, nil
 		}
 	}
 }
 
 // askLong asks the sink about a long message, and makes room for it at once when its length is known.
-func (r *frameReader) askLong(sink frameSink) (bool, error) {
-	size, room := maxText, 2*maxPlainText
+func (r *Reader) askLong(sink Sink) (bool, error) {
+	size, room := MaxText, 2*MaxPlainText
 	if r.fin {
 		size = len(r.msg) + int(r.left)
 		room = size
 	}
-	ok, err := sink.long(r.msg, size)
+	ok, err := sink.Long(r.msg, size)
 	if !ok || err != nil {
 		return false, err
 	}
 	r.long, r.plain = true, r.msg
-	r.msg = append(r.buffers.get(room), r.msg...)
+	r.msg = append(r.Buffers.get(room), r.msg...)
 	return true, nil
 }
 
 // finish ends a frame whose body is complete. It reports false when the sink wants a pause.
-func (r *frameReader) finish(sink frameSink) bool {
+func (r *Reader) finish(sink Sink) bool {
 	r.body, r.nhead = false, 0
-	if r.op >= opClose {
+	if r.op >= OpClose {
 		n := r.nctl
 		r.nctl = 0
-		sink.control(r.op, r.ctl[:n])
+		sink.Control(r.op, r.ctl[:n])
 		return true
 	}
 	if !r.fin {
 		return true
 	}
-	text := r.message == opText
+	text := r.message == OpText
 	r.message = 0
 	if !text {
 		return true
@@ -160,24 +160,24 @@ func (r *frameReader) finish(sink frameSink) bool {
 	if r.long {
 		r.msg, r.plain, r.long = r.plain, nil, false
 	}
-	if cap(r.msg) > maxPlainText {
+	if cap(r.msg) > MaxPlainText {
 		r.msg = nil
 	} else {
 		r.msg = r.msg[:0]
 	}
-	return sink.text(msg)
+	return sink.Text(msg)
 }
 
-// drop gives back what a long message has come to that nobody will read.
-func (r *frameReader) drop() {
+// Drop gives back what a long message has come to that nobody will read.
+func (r *Reader) Drop() {
 	if r.long {
-		r.buffers.Put(r.msg)
+		r.Buffers.Put(r.msg)
 		r.msg, r.plain, r.long = nil, nil, false
 	}
 }
 
 // header reads up to the end of a frame's header.
-func (r *frameReader) header(p []byte) (int, error) {
+func (r *Reader) header(p []byte) (int, error) {
 	used := 0
 	for used < len(p) {
 		r.head[r.nhead] = p[used]
@@ -200,7 +200,7 @@ func (r *frameReader) header(p []byte) (int, error) {
 	return used, nil
 }
 
-func (r *frameReader) start(size int) error {
+func (r *Reader) start(size int) error {
 	r.fin, r.op, r.body = r.head[0]&0x80 != 0, r.head[0]&0x0f, true
 	switch size {
 	case 2:
@@ -212,36 +212,36 @@ func (r *frameReader) start(size int) error {
 	}
 	switch {
 	case r.head[0]&0x70 != 0:
-		return &frameError{closeProtocol, "reserved bits are set"}
+		return &FrameError{CloseProtocol, "reserved bits are set"}
 	case r.head[1]&0x80 != 0:
-		return &frameError{closeProtocol, "server's frame is masked"}
+		return &FrameError{CloseProtocol, "server's frame is masked"}
 	case r.left > 1<<62:
-		return &frameError{closeProtocol, "frame length is out of range"}
-	case r.op == opText && r.left > maxText, r.op == opContinuation && r.message == opText && uint64(len(r.msg))+r.left > maxText:
-		return &frameError{closeTooBig, "text frame is too long"}
+		return &FrameError{CloseProtocol, "frame length is out of range"}
+	case r.op == OpText && r.left > MaxText, r.op == opContinuation && r.message == OpText && uint64(len(r.msg))+r.left > MaxText:
+		return &FrameError{CloseTooBig, "text frame is too long"}
 	}
 	switch r.op {
-	case opText, opBinary:
+	case OpText, OpBinary:
 		if r.message != 0 {
-			return &frameError{closeProtocol, "message begins inside another"}
+			return &FrameError{CloseProtocol, "message begins inside another"}
 		}
 		r.message = r.op
 	case opContinuation:
 		if r.message == 0 {
-			return &frameError{closeProtocol, "continuation without a message"}
+			return &FrameError{CloseProtocol, "continuation without a message"}
 		}
-	case opClose, opPing, opPong:
+	case OpClose, OpPing, OpPong:
 		if !r.fin || r.left > 125 {
-			return &frameError{closeProtocol, "control frame is long or in pieces"}
+			return &FrameError{CloseProtocol, "control frame is long or in pieces"}
 		}
 	default:
-		return &frameError{closeProtocol, fmt.Sprintf("opcode %#x is unknown", r.op)}
+		return &FrameError{CloseProtocol, fmt.Sprintf("opcode %#x is unknown", r.op)}
 	}
 	return nil
 }
 
-// appendFrame appends a client's frame, masked as RFC 6455 section 5.3 demands.
-func appendFrame(dst []byte, op byte, payload []byte) []byte {
+// AppendFrame appends a client's frame, masked as RFC 6455 section 5.3 demands.
+func AppendFrame(dst []byte, op byte, payload []byte) []byte {
 	n := len(payload)
 	switch {
 	case n < 126:
@@ -272,16 +272,16 @@ func maskBytes(p []byte, key uint32) {
 	}
 }
 
-// closePayload is the body of a close frame; the reason is cut to what fits.
-func closePayload(code int, reason string) []byte {
+// ClosePayload is the body of a close frame; the reason is cut to what fits.
+func ClosePayload(code int, reason string) []byte {
 	b := binary.BigEndian.AppendUint16(nil, uint16(code))
 	return append(b, reason[:min(len(reason), 123)]...)
 }
 
-// closeCode reads the body of a close frame.
-func closeCode(payload []byte) int {
+// CloseCode reads the body of a close frame.
+func CloseCode(payload []byte) int {
 	if len(payload) < 2 {
-		return closeNoStatus
+		return CloseNoStatus
 	}
 	return int(binary.BigEndian.Uint16(payload))
 }

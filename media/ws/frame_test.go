@@ -1,4 +1,4 @@
-package media
+package ws
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
-// sinkLog notes what a frameReader finds.
+// sinkLog notes what a Reader finds.
 type sinkLog struct {
 	texts    []string
 	bin      []byte
@@ -20,22 +20,22 @@ type sinkLog struct {
 	stop     bool
 }
 
-func (s *sinkLog) binary(p []byte, end bool) {
+func (s *sinkLog) Binary(p []byte, end bool) {
 	s.bin = append(s.bin, p...)
 	if end {
 		s.messages++
 	}
 }
 
-func (s *sinkLog) text(msg []byte) bool {
+func (s *sinkLog) Text(msg []byte) bool {
 	s.texts = append(s.texts, string(msg))
 	return !s.stop
 }
 
-func (s *sinkLog) long([]byte, int) (bool, error) { return true, nil }
-func (s *sinkLog) spent() bool                    { return false }
+func (s *sinkLog) Long([]byte, int) (bool, error) { return true, nil }
+func (s *sinkLog) Spent() bool                    { return false }
 
-func (s *sinkLog) control(op byte, p []byte) {
+func (s *sinkLog) Control(op byte, p []byte) {
 	s.controls = append(s.controls, string(rune('a'+op))+string(p))
 }
 
@@ -53,17 +53,17 @@ func TestFrameReader(t *testing.T) {
 	in = append(in, wstest.Frame(0x80, bytes.Repeat([]byte("c"), 300))...)
 	in = append(in, wstest.Frame(0x82, nil)...)
 	in = append(in, wstest.Frame(0x81, []byte("bye"))...)
-	in = append(in, wstest.Frame(0x88, closePayload(1000, "x"))...)
+	in = append(in, wstest.Frame(0x88, ClosePayload(1000, "x"))...)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {
-		var r frameReader
+		var r Reader
 		var s sinkLog
 		for rest := in; len(rest) > 0; {
 			n := len(rest)
 			if round > 0 {
 				n = min(n, 1+rnd.IntN(1+rnd.IntN(5000)))
 			}
-			used, err := r.feed(rest[:n], &s)
+			used, err := r.Feed(rest[:n], &s)
 			require.NoError(t, err)
 			require.Equal(t, n, used)
 			rest = rest[n:]
@@ -79,12 +79,12 @@ func TestFrameReader(t *testing.T) {
 func TestFrameReaderStops(t *testing.T) {
 	t.Parallel()
 	in := append(wstest.Frame(0x81, []byte("one")), wstest.Frame(0x81, []byte("two"))...)
-	var r frameReader
+	var r Reader
 	s := sinkLog{stop: true}
-	n, err := r.feed(in, &s)
+	n, err := r.Feed(in, &s)
 	require.NoError(t, err)
 	require.Equal(t, 5, n)
-	_, err = r.feed(in[n:], &s)
+	_, err = r.Feed(in[n:], &s)
 	require.NoError(t, err)
 	require.Equal(t, []string{"one", "two"}, s.texts)
 }
@@ -101,11 +101,11 @@ func TestFrameErrors(t *testing.T) {
 		"nested message":   {0x01, 1, 'a', 0x81, 0},
 		"negative length":  {0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0},
 		"text beyond 16 M": {0x81, 127, 0, 0, 0, 0, 1, 0, 0, 1},
-		"pieces beyond it": append(append([]byte{0x01, 127, 0, 0, 0, 0, 1, 0, 0, 0}, make([]byte, maxText)...), 0x80, 1),
+		"pieces beyond it": append(append([]byte{0x01, 127, 0, 0, 0, 0, 1, 0, 0, 0}, make([]byte, MaxText)...), 0x80, 1),
 	} {
-		var r frameReader
-		_, err := r.feed(in, &sinkLog{})
-		var fe *frameError
+		var r Reader
+		_, err := r.Feed(in, &sinkLog{})
+		var fe *FrameError
 		require.ErrorAs(t, err, &fe, name)
 	}
 }
@@ -114,7 +114,7 @@ func TestAppendFrame(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 7, 8, 9, 125, 126, 65535, 65536} {
 		payload := bytes.Repeat([]byte{0xa5}, n)
-		f := appendFrame(nil, opBinary, payload)
+		f := AppendFrame(nil, OpBinary, payload)
 		require.Equal(t, byte(0x82), f[0])
 		require.NotZero(t, f[1]&0x80, "a client's frames are masked")
 		head := 2
@@ -137,13 +137,13 @@ func FuzzFrames(f *testing.F) {
 	f.Add(wstest.Frame(0x02, []byte("x")), uint8(3))
 	f.Add([]byte{0x88, 2, 3, 0xe8}, uint8(2))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint8) {
-		var whole, pieces frameReader
+		var whole, pieces Reader
 		var a, c sinkLog
-		_, errA := whole.feed(b, &a)
+		_, errA := whole.Feed(b, &a)
 		var errC error
 		step := int(cut) + 1
 		for i := 0; i < len(b) && errC == nil; i += step {
-			_, errC = pieces.feed(b[i:min(i+step, len(b))], &c)
+			_, errC = pieces.Feed(b[i:min(i+step, len(b))], &c)
 		}
 		require.Equal(t, errA == nil, errC == nil)
 		require.Equal(t, a, c)
@@ -164,9 +164,9 @@ func FuzzFrameSequence(f *testing.F) {
 		for i := 0; i+1 < len(plan) && i < 200; i += 2 {
 			n := int(plan[i+1]) * (1 + int(plan[i]>>4)*40)
 			body := bytes.Repeat([]byte{'a' + plan[i+1]%26}, n)
-			op := byte(opText)
+			op := byte(OpText)
 			if plan[i]&1 == 1 {
-				op = opBinary
+				op = OpBinary
 			}
 			pieces := 1 + int(plan[i]>>1&3)
 			for k := range pieces {
@@ -175,15 +175,15 @@ func FuzzFrameSequence(f *testing.F) {
 				if k > 0 {
 					first = opContinuation
 					ping := []byte{plan[i+1]}
-					in = append(in, wstest.Frame(0x80|opPing, ping)...)
-					controls = append(controls, string(rune('a'+opPing))+string(ping))
+					in = append(in, wstest.Frame(0x80|OpPing, ping)...)
+					controls = append(controls, string(rune('a'+OpPing))+string(ping))
 				}
 				if k == pieces-1 {
 					first |= 0x80
 				}
 				in = append(in, wstest.Frame(first, part)...)
 			}
-			if op == opText {
+			if op == OpText {
 				texts = append(texts, string(body))
 			} else {
 				bin = append(bin, body...)
@@ -204,17 +204,17 @@ func FuzzFrameSequence(f *testing.F) {
 			{0x81, 127, 0, 0, 0, 0, 1, 0, 0, 1},
 		}[int(spoil)%11]
 		in = append(in, bad...)
-		var r frameReader
+		var r Reader
 		var got sinkLog
 		var err error
 		step := int(cut) + 1
 		for i := 0; i < len(in) && err == nil; i += step {
-			_, err = r.feed(in[i:min(i+step, len(in))], &got)
+			_, err = r.Feed(in[i:min(i+step, len(in))], &got)
 		}
 		if bad == nil {
 			require.NoError(t, err)
 		} else {
-			var fe *frameError
+			var fe *FrameError
 			require.ErrorAs(t, err, &fe)
 		}
 		require.Equal(t, texts, got.texts)
@@ -227,14 +227,14 @@ func FuzzFrameSequence(f *testing.F) {
 // A text without leave to be long costs no more memory than one that needs none.
 func TestLongTextWithoutLeave(t *testing.T) {
 	t.Parallel()
-	var r frameReader
+	var r Reader
 	sink := &refusingSink{}
-	frame := wstest.Frame(0x81, bytes.Repeat([]byte("x"), maxText))
-	used, err := r.feed(frame, sink)
+	frame := wstest.Frame(0x81, bytes.Repeat([]byte("x"), MaxText))
+	used, err := r.Feed(frame, sink)
 	require.NoError(t, err)
-	require.Equal(t, 10+maxPlainText, used)
-	require.LessOrEqual(t, cap(r.msg), 2*maxPlainText)
-	require.Equal(t, maxText, sink.asked)
+	require.Equal(t, 10+MaxPlainText, used)
+	require.LessOrEqual(t, cap(r.msg), 2*MaxPlainText)
+	require.Equal(t, MaxText, sink.asked)
 }
 
 // refusingSink gives no text leave to be long.
@@ -243,7 +243,7 @@ type refusingSink struct {
 	asked int
 }
 
-func (s *refusingSink) long(_ []byte, size int) (bool, error) {
+func (s *refusingSink) Long(_ []byte, size int) (bool, error) {
 	s.asked = size
 	return false, nil
 }

@@ -1,4 +1,4 @@
-package media
+package ws
 
 import (
 	"crypto/tls"
@@ -89,7 +89,7 @@ func (c *handoverConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what waits; errAgain says that some of it still does.
+// Flush writes what waits; netio.ErrAgain says that some of it still does.
 func (c *handoverConn) Flush() error {
 	if len(c.out) == 0 {
 		return nil
@@ -170,7 +170,7 @@ func (s *tlsStream) Write(p []byte) (int, error) {
 func (s *tlsStream) Flush() error { return s.raw.Flush() }
 func (s *tlsStream) PollFD() int  { return s.raw.fd.FD }
 
-// holds: crypto/tls may have read further records than it gave out, of which the poller knows nothing.
+// Holds: crypto/tls may have read further records than it gave out, of which the poller knows nothing.
 func (s *tlsStream) Holds() bool { return true }
 
 func (s *tlsStream) Close() error { return s.conn.Close() }
@@ -178,7 +178,7 @@ func (s *tlsStream) Close() error { return s.conn.Close() }
 // errNotTCP: only TCP connections can be polled.
 var errNotTCP = errors.New("voice agent's socket: not a TCP connection")
 
-// errTLSAgain is errAgain for crypto/tls, which goes on after temporary errors and after no others.
+// errTLSAgain is netio.ErrAgain for crypto/tls, which goes on after temporary errors and after no others.
 var errTLSAgain net.Error = tlsAgainError{}
 
 type tlsAgainError struct{}

@@ -1,4 +1,4 @@
-package media
+package ws
 
 import (
 	"bytes"
@@ -22,18 +22,18 @@ import (
 // delay that the uplink queue can't drop.
 const sendBuffer = 64 << 10
 
-// dialed is an open WebSocket, after gorilla's handshake and before a shard takes it.
-type dialed struct {
-	st    netio.Stream
-	early []byte // bytes of frames that came with the handshake's answer
+// Conn is an open WebSocket, after gorilla's handshake and before a shard takes it.
+type Conn struct {
+	Stream netio.Stream
+	Early  []byte // bytes of frames that came with the handshake's answer
 }
 
-// close gives up a socket that no shard has taken; nil is none.
-func (d *dialed) Close() error {
+// Close gives up a socket that no shard has taken; nil is none.
+func (d *Conn) Close() error {
 	if d == nil {
 		return nil
 	}
-	return d.st.Close()
+	return d.Stream.Close()
 }
 
 // Dialer opens voice agents' sockets.
@@ -54,7 +54,7 @@ type Target struct {
 }
 
 // Dial opens a socket: address guard, TLS, handshake, subprotocol. Errors are *HandshakeError, ErrDialTimeout and netguard.ErrForbidden.
-func (o *Dialer) Dial(ctx context.Context, to Target) (*dialed, error) {
+func (o *Dialer) Dial(ctx context.Context, to Target) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, to.Timeout)
 	defer cancel()
 	var held *headerConn
@@ -183,7 +183,7 @@ func (c *headerConn) Read(p []byte) (int, error) {
 }
 
 // takeOver turns the connection into a stream that a shard can poll.
-func (c *headerConn) takeOver() (*dialed, error) {
+func (c *headerConn) takeOver() (*Conn, error) {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, errors.Join(fmt.Errorf("taking over a connection: %w", err), c.Close())
 	}
@@ -194,7 +194,7 @@ func (c *headerConn) takeOver() (*dialed, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer); err != nil {
 		return nil, errors.Join(fmt.Errorf("taking over a connection: %w", err), st.Close())
 	}
-	return &dialed{st: st, early: c.rest}, nil
+	return &Conn{Stream: st, Early: c.rest}, nil
 }
 
 func (c *headerConn) stream() (st netio.Stream, fd int, err error) {
