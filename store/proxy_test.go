@@ -30,10 +30,21 @@ type proxy struct {
 	wg       sync.WaitGroup
 }
 
+// overTCP gives the address without the socket that the tests' server is reached by.
+func overTCP(t *testing.T, databaseURL string) string {
+	t.Helper()
+	parsed, err := url.Parse(databaseURL)
+	require.NoError(t, err)
+	values := parsed.Query()
+	values.Del("host")
+	parsed.RawQuery = values.Encode()
+	return parsed.String()
+}
+
 // newProxy reserves an address; nothing listens there yet.
 func newProxy(t *testing.T, databaseURL string) *proxy {
 	t.Helper()
-	parsed, err := url.Parse(databaseURL)
+	parsed, err := url.Parse(overTCP(t, databaseURL))
 	require.NoError(t, err)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	require.NoError(t, err)

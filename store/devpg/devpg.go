@@ -47,8 +47,8 @@ var (
 
 // Config says where the server keeps its data.
 type Config struct {
-	// Dir keeps the data between runs, durably; the server starts again on what is there. Empty: a temporary directory, removed
-	// at Stop, where durability is given up for speed.
+	// Dir keeps the data between runs, durably; the server starts again on what is there. Empty: a temporary directory, in memory where
+	// there is room, removed at Stop, where durability is given up for speed.
 	Dir string
 	// Port to listen on at 127.0.0.1; a free one when zero.
 	Port int
@@ -109,8 +109,11 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 // URL connects as the service's role to its database.
 func (s *Server) URL() string { return s.url(Role, Database) }
 
-// AdminURL connects as superuser to the maintenance database.
-func (s *Server) AdminURL() string { return s.url(superuser, "postgres") }
+// AdminURL connects as superuser to the maintenance database, through the socket, which asks no password and so costs no key derivation.
+// Its host and port are those of TCP.
+func (s *Server) AdminURL() string {
+	return s.url(superuser, "postgres") + "&host=" + url.QueryEscape(s.socketDir())
+}
 
 // Port tells the loopback port.
 func (s *Server) Port() int { return s.port }
@@ -142,7 +145,7 @@ func (s *Server) logPath() string   { return filepath.Join(s.dir, "postgres.log"
 // prepareDir makes the directories. The server's account owns those that it writes and must only be able to enter the rest.
 func (s *Server) prepareDir(account *account) error {
 	if s.dir == "" {
-		dir, err := os.MkdirTemp("", "ringmaster-pg-")
+		dir, err := os.MkdirTemp(temporaryRoot(), "ringmaster-pg-")
 		if err != nil {
 			return fmt.Errorf("create a temporary directory: %w", err)
 		}

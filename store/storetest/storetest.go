@@ -161,6 +161,7 @@ type administrator struct {
 	conn      *pgx.Conn
 	base      *url.URL
 	superuser bool
+	version   int // of the server, as server_version_num has it
 }
 
 func connectAdmin(ctx context.Context, adminURL string) (*administrator, error) {
@@ -172,8 +173,8 @@ func connectAdmin(ctx context.Context, adminURL string) (*administrator, error) 
 	if a.conn, err = pgx.Connect(ctx, adminURL); err != nil {
 		return nil, fmt.Errorf("connect to the tests' database server: %w", err)
 	}
-	const query = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
-	if err := a.conn.QueryRow(ctx, query).Scan(&a.superuser); err != nil {
+	const query = "SELECT rolsuper, current_setting('server_version_num')::int FROM pg_roles WHERE rolname = current_user"
+	if err := a.conn.QueryRow(ctx, query).Scan(&a.superuser, &a.version); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the administrator's rights: %w", err), a.conn.Close(ctx))
 	}
 	return a, nil
@@ -194,6 +195,10 @@ func (a *administrator) create(ctx context.Context, name, template string) error
 	statement := "CREATE DATABASE " + name + " TEMPLATE " + template
 	if a.superuser {
 		statement += " OWNER " + role
+	}
+	if a.version >= 150000 {
+		// Copying files costs a third of writing each block to the log, and brings the cache file of the system tables along.
+		statement += " STRATEGY file_copy"
 	}
 	if _, err := a.conn.Exec(ctx, statement); err != nil {
 		return fmt.Errorf("create test database %s: %w", name, err)
