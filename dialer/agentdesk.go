@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
@@ -38,7 +40,7 @@ func reservedForOther(f db.GateFactsRow, agent uuid.UUID, now time.Time) bool {
 
 // NextLead reserves a preview campaign's next lead for an agent for ten minutes; nil when there is none to dial now. An agent
 // who asks again gets the same lead, and one who asks in another campaign gives the first lead back. Errors:
-// store.ErrNotFound, *ConflictError, *acd.StateError.
+// store.ErrNotFound, *fault.Error, *acd.StateError.
 func (dk *desk) NextLead(ctx context.Context, tenant, agent, campaign uuid.UUID) (*Lead, error) {
 	now := dk.now()
 	if err := dk.mayPreview(ctx, tenant, agent); err != nil {
@@ -95,9 +97,9 @@ func (dk *desk) previewCampaign(ctx context.Context, tx *store.Tx, tenant, campa
 	case err != nil:
 		return nil, err
 	case row.DialMode != string(DialPreview):
-		return nil, &ConflictError{Code: CodeNotPreview, Detail: "The campaign dials by itself."}
+		return nil, &fault.Error{Kind: fault.Conflict, Code: CodeNotPreview, Detail: "The campaign dials by itself."}
 	case row.Status != string(CampaignRunning):
-		return nil, &ConflictError{Code: CodeCampaignNotRuns, Detail: "The campaign is " + row.Status + "."}
+		return nil, &fault.Error{Kind: fault.Conflict, Code: CodeCampaignNotRuns, Detail: "The campaign is " + row.Status + "."}
 	}
 	owner, err := tx.Q.GetTenant(ctx, tenant)
 	if err != nil {
@@ -190,7 +192,7 @@ func (in DialInput) target() (target, error) {
 
 // AgentDial calls a lead, or a number in a campaign's name, for an agent, under every rule of dialing. The agent is on the
 // call from its admission on, and hears ringback until the callee answers. A number that is a lead of the campaign counts as
-// that lead. Errors: *ValidationError, store.ErrNotFound, *acd.StateError, *ConflictError, *RefusalError, those of
+// that lead. Errors: *fault.Error, store.ErrNotFound, *acd.StateError, *fault.Error, *RefusalError, those of
 // Originator.
 func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialInput) (db.Call, error) {
 	to, err := in.target()
@@ -261,7 +263,7 @@ func (dk *desk) dials(ctx context.Context, tx *store.Tx, req switchctl.Originate
 	return dk.cfg.Agents.Dials(ctx, tx, req.TenantID, *req.AgentID, call.ID, now)
 }
 
-// AgentHangup ends the call that the agent is on; the agent's phone stays up. Errors: store.ErrNotFound, *ConflictError.
+// AgentHangup ends the call that the agent is on; the agent's phone stays up. Errors: store.ErrNotFound, *fault.Error.
 func (dk *desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.Agent, error) {
 	if dk.cfg.Agents == nil || dk.calls == nil {
 		return acd.Agent{}, wrap("hang up", errNoAgents)
@@ -271,7 +273,7 @@ func (dk *desk) AgentHangup(ctx context.Context, tenant, agent uuid.UUID) (acd.A
 		return a, wrap("hang up", err)
 	}
 	if a.CurrentCallUUID == nil {
-		return a, &ConflictError{Code: CodeNoCall, Detail: "The agent is on no call."}
+		return a, &fault.Error{Kind: fault.Conflict, Code: CodeNoCall, Detail: "The agent is on no call."}
 	}
 	err = dk.calls.Hangup(ctx, tenant, *a.CurrentCallUUID, ledger.CauseNormalClearing)
 	if err != nil && !errors.Is(err, ledger.ErrCallEnded) {

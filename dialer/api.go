@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 )
 
@@ -219,10 +221,10 @@ type BulkResult struct {
 // BulkRow is the result of one row of a bulk push. ID is null unless the lead was added; Errors tells what was
 // wrong with an invalid row.
 type BulkRow struct {
-	Phone  string       `json:"phone"`
-	Status BulkStatus   `json:"status"`
-	ID     *uuid.UUID   `json:"id"`
-	Errors []FieldError `json:"errors,omitempty"`
+	Phone  string        `json:"phone"`
+	Status BulkStatus    `json:"status"`
+	ID     *uuid.UUID    `json:"id"`
+	Errors []fault.Field `json:"errors,omitempty"`
 }
 
 // ScrubResult is the response to a scrub of a campaign's leads: Scrubbed counts the leads checked by now, Flagged

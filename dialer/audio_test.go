@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store/storetest"
@@ -67,7 +69,7 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	refused := func(why string) {
 		_, err := p.svc.rules.Gate().Admit(t.Context(), req)
 		require.Equal(t, ReasonAnnouncement, reason(t, err), why)
-		var missing *DependencyError
+		var missing *fault.Error
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, CodeNoAnnouncement, missing.Code)
 	}

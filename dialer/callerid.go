@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -121,8 +123,8 @@ func (g *rules) checkCategory(ctx context.Context, tx *store.Tx, row db.Campaign
 	series := categoryOf(row.CallCategory).series()
 	if series == "" {
 		if g.cfg.RequireCategory {
-			return &ConflictError{
-				Code: CodeCategoryRequired, Detail: "the campaign must declare a call_category: promotional, service or transactional",
+			return &fault.Error{
+				Kind: fault.Conflict, Code: CodeCategoryRequired, Detail: "the campaign must declare a call_category: promotional, service or transactional",
 			}
 		}
 		g.log.WarnContext(ctx, "campaign declares no call category: whether its caller ids are lawful is not checked",
@@ -134,7 +136,7 @@ func (g *rules) checkCategory(ctx context.Context, tx *store.Tx, row db.Campaign
 	}
 	there, err := tx.Q.NumbersOfSeries(ctx, row.TenantID, series)
 	if err == nil && !there {
-		return &DependencyError{Code: CodeNoCallerID, Detail: "you have no active " + seriesName(series) + " number to call from"}
+		return &fault.Error{Kind: fault.Dependency, Code: CodeNoCallerID, Detail: "you have no active " + seriesName(series) + " number to call from"}
 	}
 	return err
 }

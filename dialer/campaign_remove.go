@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
@@ -33,7 +35,7 @@ type RemovalArgs struct {
 func (RemovalArgs) Kind() string { return "remove_campaign" }
 
 // DeleteCampaign removes a campaign and its leads: the campaign at once, the leads behind the answer, in short transactions. The gate's
-// lock is held for the mark alone, since all calls of the tenant wait for it. Errors: store.ErrNotFound, *ConflictError while it runs or
+// lock is held for the mark alone, since all calls of the tenant wait for it. Errors: store.ErrNotFound, *fault.Error while it runs or
 // calls of it are in progress.
 func (cs *campaigns) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) error {
 	err := cs.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
@@ -45,14 +47,14 @@ func (cs *campaigns) DeleteCampaign(ctx context.Context, tenant, id uuid.UUID) e
 			return err
 		}
 		if row.Status == string(CampaignRunning) {
-			return &ConflictError{Code: CodeCampaignRunning, Detail: "a running campaign can't be deleted; stop it first"}
+			return &fault.Error{Kind: fault.Conflict, Code: CodeCampaignRunning, Detail: "a running campaign can't be deleted; stop it first"}
 		}
 		busy, err := tx.Q.CampaignHasLiveCalls(ctx, tenant, id)
 		if err != nil {
 			return err
 		}
 		if busy {
-			return &ConflictError{Code: CodeCampaignHasCalls, Detail: "calls of this campaign are still in progress"}
+			return &fault.Error{Kind: fault.Conflict, Code: CodeCampaignHasCalls, Detail: "calls of this campaign are still in progress"}
 		}
 		if _, err := tx.Q.CampaignMarkDeleted(ctx, tenant, id); err != nil {
 			return err

@@ -8,13 +8,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// CreateCampaign adds a campaign in state draft. Errors: *ValidationError.
+// CreateCampaign adds a campaign in state draft. Errors: *fault.Error.
 func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in CampaignInput) (Campaign, error) {
 	row := newCampaign()
 	row.TenantID = tenant
@@ -46,18 +48,10 @@ func (cs *campaigns) CreateCampaign(ctx context.Context, tenant uuid.UUID, in Ca
 	return campaignOf(made), nil
 }
 
-// wrap says what was attempted, and leaves the errors of this package as they are.
+// wrap says what was attempted, if it failed.
 func wrap(attempt string, err error) error {
-	var (
-		validation *ValidationError
-		conflict   *ConflictError
-		dependency *DependencyError
-		limit      *LimitError
-		refusal    *RefusalError
-	)
-	if errors.As(err, &validation) || errors.As(err, &conflict) || errors.As(err, &dependency) || errors.As(err, &limit) ||
-		errors.As(err, &refusal) {
-		return err
+	if err == nil {
+		return nil
 	}
 	return fmt.Errorf("%s: %w", attempt, err)
 }
@@ -130,7 +124,7 @@ func (cs *campaigns) inCampaign(
 }
 
 // PatchCampaign edits a campaign that is not running. An absent member is left alone; null clears the seven members
-// that may be cleared. Errors: store.ErrNotFound, *ValidationError, *ConflictError.
+// that may be cleared. Errors: store.ErrNotFound, *fault.Error, *fault.Error.
 func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in CampaignInput) (Campaign, error) {
 	probe, c := newCampaign(), checker{edit: true}
 	probe.VoicemailMessageUrl = new(string) // whether one is needed is known under the lock
@@ -144,7 +138,7 @@ func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in
 			return row, err
 		}
 		if row.Status == string(CampaignRunning) {
-			return row, &ConflictError{Code: CodeCampaignRunning, Detail: "a running campaign can't be edited; pause it first"}
+			return row, &fault.Error{Kind: fault.Conflict, Code: CodeCampaignRunning, Detail: "a running campaign can't be edited; pause it first"}
 		}
 		c := checker{edit: true}
 		in.apply(ctx, &c, nil, &row)
@@ -159,7 +153,7 @@ func (cs *campaigns) PatchCampaign(ctx context.Context, tenant, id uuid.UUID, in
 }
 
 // StartCampaign sets a draft or paused campaign running. Started with a test key it is running and dials nothing.
-// Errors: store.ErrNotFound, *ConflictError, *DependencyError when what would take its calls is missing.
+// Errors: store.ErrNotFound, *fault.Error, *fault.Error when what would take its calls is missing.
 func (cs *campaigns) StartCampaign(ctx context.Context, tenant, id uuid.UUID, env Environment) (Campaign, error) {
 	started, err := cs.inCampaign(ctx, tenant, "start campaign", func(tx *store.Tx) (db.Campaign, error) {
 		row, err := tx.Q.CampaignLock(ctx, tenant, id)
@@ -195,8 +189,8 @@ func (cs *campaigns) StartCampaign(ctx context.Context, tenant, id uuid.UUID, en
 }
 
 func invalidTransition(trigger string, row db.Campaign) error {
-	return &ConflictError{
-		Code: CodeInvalidTransition, Detail: fmt.Sprintf("can't %s a campaign that is %s", trigger, row.Status),
+	return &fault.Error{
+		Kind: fault.Conflict, Code: CodeInvalidTransition, Detail: fmt.Sprintf("can't %s a campaign that is %s", trigger, row.Status),
 		Members: map[string]any{"campaign_status": row.Status},
 	}
 }
@@ -208,8 +202,8 @@ func checkScrubbed(ctx context.Context, tx *store.Tx, row db.Campaign) error {
 	if err != nil || pending == 0 {
 		return err
 	}
-	return &ConflictError{
-		Code: CodeLeadsNotScrubbed, Detail: fmt.Sprintf("%d leads are not scrubbed yet", pending),
+	return &fault.Error{
+		Kind: fault.Conflict, Code: CodeLeadsNotScrubbed, Detail: fmt.Sprintf("%d leads are not scrubbed yet", pending),
 		Members: map[string]any{"pending": pending},
 	}
 }
@@ -238,20 +232,20 @@ func (cs *campaigns) actionAgent(ctx context.Context, tx *store.Tx, row db.Campa
 
 func (cs *campaigns) campaignFlow(ctx context.Context, tx *store.Tx, row db.Campaign) (*flowPlan, error) {
 	if row.FlowID == nil {
-		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}
+		return nil, &fault.Error{Kind: fault.Dependency, Code: CodeNoFlowConfigured, Detail: "the campaign runs a flow and names none"}
 	}
 	return cs.flows.storedFlow(ctx, tx, row.TenantID, *row.FlowID)
 }
 
 // PauseCampaign stops a running campaign from dialing; calls in progress go on. Errors: store.ErrNotFound,
-// *ConflictError.
+// *fault.Error.
 func (cs *campaigns) PauseCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
 	return cs.halt(ctx, tenant, id, halting{
 		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceManual,
 	})
 }
 
-// StopCampaign ends a running or paused campaign for good. Errors: store.ErrNotFound, *ConflictError.
+// StopCampaign ends a running or paused campaign for good. Errors: store.ErrNotFound, *fault.Error.
 func (cs *campaigns) StopCampaign(ctx context.Context, tenant, id uuid.UUID) (Campaign, error) {
 	return cs.halt(ctx, tenant, id, halting{
 		trigger: "stop", to: CampaignCompleted, from: []CampaignStatus{CampaignRunning, CampaignPaused},

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -249,7 +251,7 @@ func TestPredictiveStartsOnlyScrubbed(t *testing.T) {
 	b.push(t, campaign.ID, "9876543211")
 	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.Equal(t, CodeLeadsNotScrubbed, conflictCode(t, err))
-	var conflict *ConflictError
+	var conflict *fault.Error
 	require.ErrorAs(t, err, &conflict)
 	require.Equal(t, map[string]any{"pending": int64(2)}, conflict.Members)
 	b.registry.setDown(false)
@@ -269,7 +271,7 @@ func TestStartNeedsWhatTakesTheCalls(t *testing.T) {
 	start := func(wanted string) {
 		t.Helper()
 		_, err := b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
-		var missing *DependencyError
+		var missing *fault.Error
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, wanted, missing.Code)
 	}

@@ -1,6 +1,7 @@
 package dialer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/ringmaster/ringmaster/store/fault"
 
 	"github.com/google/uuid"
 
@@ -17,22 +20,24 @@ import (
 
 // checker collects what is wrong with a request. In an edit a null is a fault where the member can't be cleared.
 type checker struct {
-	faults []FieldError
+	faults []fault.Field
 	edit   bool
 	// code is the refusal's where it has one of its own.
 	code string
 }
 
 func (c *checker) fail(field, format string, args ...any) {
-	c.faults = append(c.faults, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+	c.faults = append(c.faults, fault.Field{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) err() error {
 	if len(c.faults) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(c.faults, func(a, b FieldError) int { return strings.Compare(a.Field, b.Field) })
-	return &ValidationError{Fields: c.faults, Code: c.code}
+	slices.SortStableFunc(c.faults, func(a, b fault.Field) int { return strings.Compare(a.Field, b.Field) })
+	refusal := fault.Fields(c.faults...)
+	refusal.Code = cmp.Or(c.code, refusal.Code)
+	return refusal
 }
 
 // given returns a member that was sent with a usable value.
@@ -70,7 +75,7 @@ func clearable[T any](c *checker, field string, o Opt[T]) (*T, bool) {
 	}
 }
 
-// Quota refuses one more of what a tenant may have most of, in a transaction that adds it. Lists of them have no pages. Errors: *ConflictError
+// Quota refuses one more of what a tenant may have most of, in a transaction that adds it. Lists of them have no pages. Errors: *fault.Error
 // with that code.
 func Quota(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, code string, most int64, count func(context.Context, uuid.UUID) (int64, error),
@@ -80,7 +85,7 @@ func Quota(
 	}
 	n, err := count(ctx, tenant)
 	if err == nil && n >= most {
-		err = &ConflictError{Code: code, Detail: fmt.Sprintf("the tenant has %d, which is the most; delete some that are not in use", n)}
+		err = &fault.Error{Kind: fault.Conflict, Code: code, Detail: fmt.Sprintf("the tenant has %d, which is the most; delete some that are not in use", n)}
 	}
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
@@ -29,8 +31,8 @@ type DisposeResult struct {
 }
 
 // Dispose keeps what an agent says of a call: disposition and notes, a callback for its lead, or that the callee wants no more
-// calls. It ends the wrap-up of that call; later it corrects what was said. Errors: *ValidationError, store.ErrNotFound,
-// *ConflictError, *acd.StateError.
+// calls. It ends the wrap-up of that call; later it corrects what was said. Errors: *fault.Error, store.ErrNotFound,
+// *fault.Error, *acd.StateError.
 func (dk *desk) Dispose(ctx context.Context, tenant, agent uuid.UUID, in DisposeInput) (DisposeResult, error) {
 	now := dk.now()
 	d, err := in.disposal(now)
@@ -51,7 +53,7 @@ func (dk *desk) Dispose(ctx context.Context, tenant, agent uuid.UUID, in Dispose
 			return err
 		}
 		if call.AgentID == nil || *call.AgentID != agent {
-			return &ConflictError{Code: CodeCallOfOtherAgent, Detail: "The call was not this agent'dk."}
+			return &fault.Error{Kind: fault.Conflict, Code: CodeCallOfOtherAgent, Detail: "The call was not this agent's."}
 		}
 		if moved, err = dk.cfg.Agents.Disposes(ctx, tx, tenant, agent, d.call, now); err != nil {
 			return err
@@ -89,9 +91,7 @@ func lockDisposed(ctx context.Context, tx *store.Tx, tenant uuid.UUID, d disposa
 func (dk *desk) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d disposal, at time.Time) error {
 	switch {
 	case d.optOut && len(call.PeerHash) == 0:
-		return &ValidationError{Fields: []FieldError{{
-			Field: "opt_out", Message: "can't be kept: the call came without a telephone number",
-		}}}
+		return fault.InField("opt_out", "can't be kept: the call came without a telephone number")
 	case d.optOut:
 		return dk.optOut(ctx, tx, call.TenantID, call.PeerHash, at)
 	case d.callbackAt != nil:
@@ -100,10 +100,10 @@ func (dk *desk) disposeLead(ctx context.Context, tx *store.Tx, call db.Call, d d
 	return nil
 }
 
-// promiseCallback has the lead of a call called again. Errors: *ValidationError when the call has no lead; *ConflictError when
+// promiseCallback has the lead of a call called again. Errors: *fault.Error when the call has no lead; *fault.Error when
 // the lead may never be called again, is in a call, or has had another call since, or when its campaign has ended.
 func (dk *desk) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call, at time.Time) error {
-	noLead := &ValidationError{Fields: []FieldError{{Field: "callback_at", Message: "can't be kept: the call has no lead"}}}
+	noLead := fault.InField("callback_at", "can't be kept: the call has no lead")
 	if call.LeadID == nil {
 		return noLead
 	}
@@ -127,16 +127,16 @@ func (dk *desk) promiseCallback(ctx context.Context, tx *store.Tx, call db.Call,
 	}
 	switch status := LeadStatus(lead.Status); {
 	case len(suppressed) > 0, status == LeadOptedOut, status == LeadDNC, status == LeadInvalid:
-		return &ConflictError{
-			Code: CodeLeadFinal, Detail: "The lead may not be called again.", Members: map[string]any{"lead_status": lead.Status},
+		return &fault.Error{
+			Kind: fault.Conflict, Code: CodeLeadFinal, Detail: "The lead may not be called again.", Members: map[string]any{"lead_status": lead.Status},
 		}
 	case lead.LastCallID == nil || *lead.LastCallID != call.ID:
-		return &ConflictError{Code: CodeLaterCall, Detail: "The lead has had another call since; that one decides."}
+		return &fault.Error{Kind: fault.Conflict, Code: CodeLaterCall, Detail: "The lead has had another call since; that one decides."}
 	case status == LeadDialing, status == LeadConnected:
-		return &ConflictError{Code: CodeLeadInCall, Detail: "The lead's call goes on."}
+		return &fault.Error{Kind: fault.Conflict, Code: CodeLeadInCall, Detail: "The lead's call goes on."}
 	case campaign.Status == string(CampaignCompleted):
-		return &ConflictError{
-			Code: CodeCampaignNotRuns, Detail: "The campaign has been stopped for good: nobody would call back.",
+		return &fault.Error{
+			Kind: fault.Conflict, Code: CodeCampaignNotRuns, Detail: "The campaign has been stopped for good: nobody would call back.",
 			Members: map[string]any{"status": campaign.Status},
 		}
 	}
@@ -161,7 +161,7 @@ type callDispositionSet struct {
 	SetAt               time.Time `json:"set_at"`
 }
 
-// setDisposition puts a disposition on a locked call and its lead, and tells so. Errors: *ValidationError when the tenant has
+// setDisposition puts a disposition on a locked call and its lead, and tells so. Errors: *fault.Error when the tenant has
 // a list that it is not on.
 func (dk *desk) setDisposition(ctx context.Context, tx *store.Tx, call db.Call, d disposing) (db.Call, error) {
 	owner, err := tx.Q.GetTenant(ctx, call.TenantID)
@@ -169,7 +169,7 @@ func (dk *desk) setDisposition(ctx context.Context, tx *store.Tx, call db.Call, 
 		return call, err
 	}
 	if len(owner.Dispositions) > 0 && !slices.Contains(owner.Dispositions, d.disposition) {
-		return call, &ValidationError{Fields: []FieldError{{Field: "disposition", Message: "is none of the tenant's dispositions"}}}
+		return call, fault.InField("disposition", "is none of the tenant's dispositions")
 	}
 	previous := call.Disposition
 	call, err = tx.Q.CallSetDisposition(ctx, db.CallSetDispositionParams{

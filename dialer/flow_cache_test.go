@@ -3,6 +3,8 @@ package dialer
 import (
 	"testing"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -33,7 +35,7 @@ func TestFlowsAreReadOnce(t *testing.T) {
 	require.NotSame(t, first.graph, changed.graph)
 	require.Greater(t, changed.version, first.version)
 	storetest.Exec(t, b.st, b.tenant, "DELETE FROM flows WHERE id = $1", f.ID)
-	var missing *DependencyError
+	var missing *fault.Error
 	_, err = read()
 	require.ErrorAs(t, err, &missing)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/flow"
@@ -30,7 +32,7 @@ func (o legOperations) ConnectVoiceAgent(ctx context.Context, id uuid.UUID) (str
 		agent, err = o.h.s.resolveAgent(deciding, tx, call.TenantID, &id, nil)
 		return err
 	})
-	_, missing := errors.AsType[*DependencyError](err)
+	_, missing := fault.As(err, fault.Dependency)
 	if missing || err != nil && ctx.Err() == nil {
 		o.h.s.log.WarnContext(ctx, "voice agent takes no calls", "call_id", call.ID, "voice_agent_id", id, "error", err)
 		o.h.recordFlow(ctx, o.leg)
@@ -123,7 +125,7 @@ func (o legOperations) SetDisposition(ctx context.Context, disposition string) e
 		_, err = s.setDisposition(ctx, tx, row, disposing{disposition: disposition, source: sourceSystem, at: s.now()})
 		return err
 	})
-	if _, refused := errors.AsType[*ValidationError](err); refused {
+	if _, refused := fault.As(err, fault.Invalid); refused {
 		s.log.WarnContext(ctx, "disposition of a flow is none of the tenant's", "call_id", call.ID, "disposition", disposition)
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/flow"
@@ -65,7 +67,7 @@ func (c *flowCache) put(plan flowPlan) {
 
 // storedFlow gives a flow of the tenant in its newest version.
 func (f *flows) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UUID) (*flowPlan, error) {
-	gone := &DependencyError{Code: CodeNoFlowConfigured, Detail: "the flow is gone"}
+	gone := &fault.Error{Kind: fault.Dependency, Code: CodeNoFlowConfigured, Detail: "the flow is gone"}
 	version, err := tx.Q.FlowVersion(ctx, tenant, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, gone
@@ -93,7 +95,7 @@ func (f *flows) storedFlow(ctx context.Context, tx *store.Tx, tenant, id uuid.UU
 func readFlow(id uuid.UUID, version int32, nodes json.RawMessage) (*flowPlan, error) {
 	graph, err := flow.Parse(nodes)
 	if err != nil {
-		return nil, &DependencyError{Code: CodeNoFlowConfigured, Detail: err.Error()}
+		return nil, &fault.Error{Kind: fault.Dependency, Code: CodeNoFlowConfigured, Detail: err.Error()}
 	}
 	return &flowPlan{graph: graph, id: id, version: version}, nil
 }
@@ -301,5 +303,5 @@ func (f *flows) FlowRuns(ctx context.Context, tenant, call uuid.UUID) ([]FlowRun
 		}
 		return nil
 	})
-	return runs, wrapUnless("read the flows of a call", err)
+	return runs, wrap("read the flows of a call", err)
 }

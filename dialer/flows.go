@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/flow"
@@ -122,7 +124,7 @@ func viewFlow(row db.Flow) Flow {
 	}
 }
 
-// CreateFlow saves a flow in its first version. Errors: *ValidationError, *ConflictError when the tenant has all that it may have.
+// CreateFlow saves a flow in its first version. Errors: *fault.Error, *fault.Error when the tenant has all that it may have.
 func (f *flows) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) (Flow, error) {
 	var out db.Flow
 	if err := f.checkTargets(ctx, tenant, in); err != nil {
@@ -143,7 +145,7 @@ func (f *flows) CreateFlow(ctx context.Context, tenant uuid.UUID, in FlowInput) 
 		}
 		return addVersion(ctx, tx, out)
 	})
-	return viewFlow(out), wrapUnless("create flow", err)
+	return viewFlow(out), wrap("create flow", err)
 }
 
 func addVersion(ctx context.Context, tx *store.Tx, row db.Flow) error {
@@ -160,7 +162,7 @@ func (f *flows) FlowIDs(ctx context.Context, tenant uuid.UUID) ([]uuid.UUID, err
 		ids, err = tx.Q.FlowIDs(ctx, tenant)
 		return err
 	})
-	return ids, wrapUnless("list flows", err)
+	return ids, wrap("list flows", err)
 }
 
 // ListFlows gives those of some flows that there are, by name.
@@ -175,7 +177,7 @@ func (f *flows) ListFlows(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID
 	for _, row := range rows {
 		out = append(out, viewFlow(row))
 	}
-	return out, wrapUnless("list flows", err)
+	return out, wrap("list flows", err)
 }
 
 // GetFlow gives one flow. Errors: store.ErrNotFound.
@@ -186,11 +188,11 @@ func (f *flows) GetFlow(ctx context.Context, tenant, id uuid.UUID) (Flow, error)
 		row, err = tx.Q.FlowGet(ctx, tenant, id)
 		return err
 	})
-	return viewFlow(row), wrapUnless("get flow", err)
+	return viewFlow(row), wrap("get flow", err)
 }
 
 // PatchFlow changes a flow, which is its next version; calls that are up keep the one that they began with. Errors:
-// store.ErrNotFound, *ValidationError.
+// store.ErrNotFound, *fault.Error.
 func (f *flows) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in FlowInput) (Flow, error) {
 	var out db.Flow
 	if err := f.checkTargets(ctx, tenant, in); err != nil {
@@ -219,7 +221,7 @@ func (f *flows) PatchFlow(ctx context.Context, tenant, id uuid.UUID, in FlowInpu
 		_, err = tx.Q.FlowVersionDrop(ctx, tenant, id, out.Version-keptVersions)
 		return err
 	})
-	return viewFlow(out), wrapUnless("edit flow", err)
+	return viewFlow(out), wrap("edit flow", err)
 }
 
 // sameJSON compares documents, however they are spaced and ordered: the database keeps them in an order of its own.
@@ -228,7 +230,7 @@ func sameJSON(a, b json.RawMessage) bool {
 	return json.Unmarshal(a, &one) == nil && json.Unmarshal(b, &two) == nil && reflect.DeepEqual(one, two)
 }
 
-// DeleteFlow deletes a flow that nothing names. Errors: store.ErrNotFound, *ConflictError.
+// DeleteFlow deletes a flow that nothing names. Errors: store.ErrNotFound, *fault.Error.
 func (f *flows) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
 	err := f.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if _, err := tx.Q.FlowLock(ctx, tenant, id); err != nil {
@@ -239,21 +241,13 @@ func (f *flows) DeleteFlow(ctx context.Context, tenant, id uuid.UUID) error {
 			return err
 		}
 		if use.Numbers+use.Campaigns+use.Calls > 0 {
-			return &ConflictError{
-				Code: CodeFlowInUse, Detail: "The flow is in use by a number, a campaign or a call.",
+			return &fault.Error{
+				Kind: fault.Conflict, Code: CodeFlowInUse, Detail: "The flow is in use by a number, a campaign or a call.",
 				Members: map[string]any{"numbers": use.Numbers, "campaigns": use.Campaigns, "calls": use.Calls},
 			}
 		}
 		_, err = tx.Q.FlowDelete(ctx, tenant, id)
 		return err
 	})
-	return wrapUnless("delete flow", err)
-}
-
-// wrapUnless is wrap for a result that may have no error.
-func wrapUnless(action string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return wrap(action, err)
+	return wrap("delete flow", err)
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
@@ -235,7 +237,7 @@ func TestForeignFlow(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.ErrorIs(t, b.svc.DeleteFlow(t.Context(), b.tenant, theirs.ID), store.ErrNotFound)
 	// A campaign that somebody led to one by hand runs nothing.
-	var missing *DependencyError
+	var missing *fault.Error
 	err = b.st.InTenant(t.Context(), b.tenant, func(tx *store.Tx) error {
 		_, err := b.svc.storedFlow(t.Context(), tx, b.tenant, theirs.ID)
 		return err
@@ -255,10 +257,10 @@ func TestFlowVersionsAreBounded(t *testing.T) {
 	got, err := b.svc.GetFlow(t.Context(), b.tenant, f.ID)
 	require.NoError(t, err)
 	require.Equal(t, keptVersions+4, got.Version)
-	var invalid *ValidationError
+	var invalid *fault.Error
 	_, err = b.svc.CreateFlow(t.Context(), b.tenant, FlowInput{Name: Some("x"), Nodes: Some(json.RawMessage(`[{"id":"s","type":"start"}]`))})
 	require.ErrorAs(t, err, &invalid)
-	require.Equal(t, []FieldError{{Field: "nodes.s.next.default", Message: "is required"}}, invalid.Fields)
+	require.Equal(t, []fault.Field{{Field: "nodes.s.next.default", Message: "is required"}}, invalid.Fields)
 	_, err = b.svc.PatchFlow(t.Context(), b.tenant, f.ID, FlowInput{Nodes: Some(append(got.Nodes, strings.Repeat(" ", maxFlowBytes)...))})
 	require.Equal(t, []string{"nodes"}, fields(t, err), "too long")
 	require.NoError(t, b.svc.DeleteFlow(t.Context(), b.tenant, f.ID))
@@ -460,14 +462,14 @@ func TestSIPHostsWhereTheyAreGiven(t *testing.T) {
 			continue
 		}
 		for _, err := range []error{err, ferr} {
-			var invalid *ValidationError
+			var invalid *fault.Error
 			require.ErrorAs(t, err, &invalid, destination)
-			require.Equal(t, code, invalid.Refusal().Code, destination)
+			require.Equal(t, code, invalid.Code, destination)
 		}
 	}
 	made, err := b.svc.CreateVoiceAgent(t.Context(), b.tenant, decode[VoiceAgentInput](t, `{"name":"a","ws_url":"wss://127.0.0.1/x"}`))
 	require.NoError(t, err)
-	var invalid *ValidationError
+	var invalid *fault.Error
 	_, err = b.svc.PatchVoiceAgent(t.Context(), b.tenant, made.ID, decode[VoiceAgentInput](t, `{"transfer_destination":"sip:desk@8.8.4.4"}`))
 	require.ErrorAs(t, err, &invalid)
 	_, err = b.svc.PatchSettings(t.Context(), b.tenant, decode[SettingsInput](t, `{"sip_hosts":["8.8.4.4"]}`))

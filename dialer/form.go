@@ -12,7 +12,7 @@ func NewForm(edit bool) *Form { return &Form{checker{edit: edit}} }
 // Fail adds a fault.
 func (f *Form) Fail(field, format string, args ...any) { f.c.fail(field, format, args...) }
 
-// Err gives the *ValidationError of all faults, nil without any.
+// Err gives the *fault.Error of all faults, nil without any.
 func (f *Form) Err() error { return f.c.err() }
 
 // Text checks a string's length in characters, and that the database can hold it.

@@ -33,7 +33,7 @@ type registryAnswer struct {
 }
 
 // Admit applies every rule of dialing and, when all let the call through, commits its row, its unit, the lead's
-// state and call.started together. Errors: *RefusalError, *DependencyError. A lead that may never be dialed is put
+// state and call.started together. Errors: *RefusalError, *fault.Error. A lead that may never be dialed is put
 // into its terminal state by the refusal.
 func (g gate) Admit(ctx context.Context, req switchctl.OriginateRequest) (switchctl.Admission, error) {
 	adm, err := g.admit(ctx, req)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -216,23 +218,27 @@ func as(err error) answer { return func(*RefusalError, time.Time) error { return
 
 // conflict is a 409 with the reason's code.
 func conflict(e *RefusalError, now time.Time) error {
-	return &ConflictError{Code: string(e.Reason), Detail: e.Detail, RetryAfter: e.after(now)}
+	return &fault.Error{Kind: fault.Conflict, Code: string(e.Reason), Detail: e.Detail, RetryAfter: e.after(now)}
 }
 
 // conflictAs is a 409 that time alone doesn't end.
 func conflictAs(code string) answer {
-	return func(e *RefusalError, _ time.Time) error { return &ConflictError{Code: code, Detail: e.Detail} }
+	return func(e *RefusalError, _ time.Time) error {
+		return &fault.Error{Kind: fault.Conflict, Code: code, Detail: e.Detail}
+	}
 }
 
 // missing is a 424: the call needs what is not there.
 func missing(code string) answer {
-	return func(e *RefusalError, _ time.Time) error { return &DependencyError{Code: code, Detail: e.Detail} }
+	return func(e *RefusalError, _ time.Time) error {
+		return &fault.Error{Kind: fault.Dependency, Code: code, Detail: e.Detail}
+	}
 }
 
 // missingUntil is a 424 that passes.
 func missingUntil(code string) answer {
 	return func(e *RefusalError, now time.Time) error {
-		return &DependencyError{Code: code, Detail: e.Detail, RetryAfter: e.after(now)}
+		return &fault.Error{Kind: fault.Dependency, Code: code, Detail: e.Detail, RetryAfter: e.after(now)}
 	}
 }
 
@@ -244,7 +250,7 @@ func limitAs(code string) answer {
 		if e.RetryAt.IsZero() {
 			e.RetryAt = now.Add(ceilingRetry)
 		}
-		return &LimitError{Code: code, Detail: e.Detail, RetryAfter: e.after(now)}
+		return &fault.Error{Kind: fault.Limit, Code: code, Detail: e.Detail, RetryAfter: e.after(now)}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // TestEachRuleIsWhole: one row for each reason, which says what a refusal is to whoever asked and whom the rule is asked about.
@@ -104,9 +104,9 @@ func TestDocumentsNameTheRules(t *testing.T) {
 		}
 		require.Contains(t, section(t, "Why a call is refused"), "`"+string(r.reason)+"`")
 		if !elsewhere[r.reason] {
-			var refuser switchctl.Refuser
-			require.ErrorAs(t, refuse(r.reason, noon(), noon(), "detail"), &refuser)
-			code := refuser.Refusal().Code
+			refused, known := fault.Of(refuse(r.reason, noon(), noon(), "detail"))
+			require.True(t, known, r.reason)
+			code := refused.Code
 			require.Contains(t, string(place), code)
 			require.Contains(t, section(t, "Why a call is refused"), code)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -278,7 +280,7 @@ func TestGateCeilings(t *testing.T) {
 			}
 			require.Len(t, calls, c.admits)
 			require.Equal(t, c.reason, reason(t, err))
-			var limit *LimitError
+			var limit *fault.Error
 			require.ErrorAs(t, err, &limit)
 			require.Positive(t, limit.RetryAfter)
 			if c.reason == ReasonAgentCeiling {

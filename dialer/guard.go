@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/pacing"
@@ -53,7 +55,7 @@ func (p *pacers) pauseForAbandons(ctx context.Context, tenant, id uuid.UUID, t t
 	_, err := p.campaigns.halt(ctx, tenant, id, halting{
 		trigger: "pause", to: CampaignPaused, from: []CampaignStatus{CampaignRunning}, source: sourceAbandonRate,
 	})
-	var conflict *ConflictError
+	var conflict *fault.Error
 	if errors.As(err, &conflict) || errors.Is(err, store.ErrNotFound) {
 		return nil
 	}

@@ -23,7 +23,7 @@ func (a *answering) Handler() switchctl.AnswerHandler { return handler{a.service
 
 // Route finds the tenant of an inbound call's number and commits the call's row, its unit and call.started. The call
 // takes the unit of the voice agent that it reaches first. Errors: switchctl.ErrUnknownNumber,
-// *switchctl.BusyError, *DependencyError when nothing takes the call.
+// *switchctl.BusyError, *fault.Error when nothing takes the call.
 func (h handler) Route(ctx context.Context, in switchctl.Inbound) (db.Call, error) {
 	number, err := h.number(ctx, in.To)
 	if err != nil {

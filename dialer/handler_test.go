@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -126,7 +128,7 @@ func TestInboundBusyAndRejected(t *testing.T) {
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	h := b.svc.Handler()
 	_, err := h.Route(t.Context(), inbound("8000000001"))
-	var missing *DependencyError
+	var missing *fault.Error
 	require.ErrorAs(t, err, &missing, "no flow, no default agent")
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM calls"))
 

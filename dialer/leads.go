@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -14,7 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/phone"
 )
 
-// PushLead adds one lead, scrubbed. Errors: *ValidationError, store.ErrNotFound for the campaign, *ConflictError with
+// PushLead adds one lead, scrubbed. Errors: *fault.Error, store.ErrNotFound for the campaign, *fault.Error with
 // the members id and crm_lead_id of the lead that is there already.
 func (l *leads) PushLead(ctx context.Context, tenant, campaign uuid.UUID, in LeadInput) (Lead, error) {
 	row, err := in.row()
@@ -62,8 +64,8 @@ func (l *leads) duplicate(ctx context.Context, tx *store.Tx, tenant, campaign uu
 	if err != nil {
 		return fmt.Errorf("find the lead that is there already: %w", err)
 	}
-	return &ConflictError{
-		Code: CodeDuplicateLead, Detail: "the campaign already has a lead with this phone or crm_lead_id",
+	return &fault.Error{
+		Kind: fault.Conflict, Code: CodeDuplicateLead, Detail: "the campaign already has a lead with this phone or crm_lead_id",
 		Members: map[string]any{"id": there.ID, "crm_lead_id": there.CrmLeadID},
 	}
 }
@@ -160,7 +162,7 @@ func (l *leads) insertLeads(
 }
 
 // PushLeads adds leads in bulk, each scrubbed. Rows that are invalid or duplicates fail no other. Errors:
-// *ValidationError for the body as a whole, store.ErrNotFound for the campaign.
+// *fault.Error for the body as a whole, store.ErrNotFound for the campaign.
 func (l *leads) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in BulkInput) (BulkResult, error) {
 	c := checker{}
 	list, ok := required(&c, "leads", in.Leads)
@@ -176,11 +178,11 @@ func (l *leads) PushLeads(ctx context.Context, tenant, campaign uuid.UUID, in Bu
 	var places []int // of rows in results
 	for i, raw := range list {
 		if err := json.Unmarshal(raw, &inputs[i]); err != nil {
-			results[i] = BulkRow{Status: BulkInvalid, Errors: []FieldError{{Field: "", Message: "must be an object"}}}
+			results[i] = BulkRow{Status: BulkInvalid, Errors: []fault.Field{{Field: "", Message: "must be an object"}}}
 			continue
 		}
 		row, err := inputs[i].row()
-		if invalid, ok := errors.AsType[*ValidationError](err); ok {
+		if invalid, ok := fault.As(err, fault.Invalid); ok {
 			results[i] = BulkRow{Status: BulkInvalid, Errors: invalid.Fields}
 			continue
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +35,7 @@ func TestPushLead(t *testing.T) {
 	for _, c := range []struct{ phone, crm string }{{"9876543210", "L-2"}, {"9000000000", "L-1"}} {
 		_, err = b.svc.PushLead(t.Context(), b.tenant, campaign.ID, LeadInput{Phone: Some(c.phone), CRMLeadID: Some(c.crm)})
 		require.Equal(t, CodeDuplicateLead, conflictCode(t, err))
-		var conflict *ConflictError
+		var conflict *fault.Error
 		require.ErrorAs(t, err, &conflict)
 		body, err := json.Marshal(conflict.Members)
 		require.NoError(t, err)

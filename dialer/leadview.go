@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -166,7 +168,7 @@ func (in LeadEdit) apply(c *checker, to *db.Lead) {
 	}
 }
 
-// PatchLead edits what is known of a lead. Errors: store.ErrNotFound, *ValidationError, *ConflictError for a crm_lead_id that
+// PatchLead edits what is known of a lead. Errors: store.ErrNotFound, *fault.Error, *fault.Error for a crm_lead_id that
 // another lead of the campaign has.
 func (l *leads) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEdit) (Lead, error) {
 	c := checker{edit: true}
@@ -192,13 +194,13 @@ func (l *leads) PatchLead(ctx context.Context, tenant, id uuid.UUID, in LeadEdit
 		})
 	})
 	if store.IsConstraint(err, "leads_crm_lead_id_once") {
-		return Lead{}, &ConflictError{Code: CodeDuplicateLead, Detail: "another lead of the campaign has this crm_lead_id"}
+		return Lead{}, &fault.Error{Kind: fault.Conflict, Code: CodeDuplicateLead, Detail: "another lead of the campaign has this crm_lead_id"}
 	}
 	return lead, err
 }
 
 // DeleteLead removes a lead. What the tenant must remember of its number, an opt-out, stays. Errors: store.ErrNotFound,
-// *ConflictError while it is being called.
+// *fault.Error while it is being called.
 func (l *leads) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
 	err := l.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := tx.Q.LeadLock(ctx, tenant, id)
@@ -206,7 +208,7 @@ func (l *leads) DeleteLead(ctx context.Context, tenant, id uuid.UUID) error {
 			return err
 		}
 		if row.Status == string(LeadDialing) || row.Status == string(LeadConnected) {
-			return &ConflictError{Code: CodeLeadInCall, Detail: "the lead is in a call"}
+			return &fault.Error{Kind: fault.Conflict, Code: CodeLeadInCall, Detail: "the lead is in a call"}
 		}
 		n, err := tx.Q.LeadDelete(ctx, tenant, id)
 		if err == nil && n == 0 {

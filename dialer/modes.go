@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/dialer/flow"
 	"github.com/ringmaster/ringmaster/store"
@@ -66,7 +68,7 @@ func (g *rules) checkModes(ctx context.Context, tx *store.Tx, row db.Campaign) e
 		return err
 	}
 	if missing := g.cfg.DNCPolicy.Uncovered(modes); len(missing) > 0 {
-		return &ConflictError{Code: CodeModeNotScrubbed, Detail: uncoveredDetail(missing), Members: map[string]any{"modes": missing}}
+		return &fault.Error{Kind: fault.Conflict, Code: CodeModeNotScrubbed, Detail: uncoveredDetail(missing), Members: map[string]any{"modes": missing}}
 	}
 	return nil
 }

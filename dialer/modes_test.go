@@ -3,6 +3,8 @@ package dialer
 import (
 	"testing"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
@@ -55,7 +57,7 @@ func TestCampaignsStayWithinTheModesThatAreChecked(t *testing.T) {
 				return
 			}
 			require.Equal(t, CodeModeNotScrubbed, conflictCode(t, err))
-			var conflict *ConflictError
+			var conflict *fault.Error
 			require.ErrorAs(t, err, &conflict)
 			require.Equal(t, c.missing, conflict.Members["modes"])
 		})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
@@ -101,7 +103,7 @@ func (h handler) connectPeople(ctx context.Context, leg switchctl.Leg, p peopleP
 	return h.overflow(ctx, leg, p.campaign)
 }
 
-var errNoAgents = &DependencyError{Code: "NoAgentAvailable", Detail: "no agent is logged in"}
+var errNoAgents = &fault.Error{Kind: fault.Dependency, Code: "NoAgentAvailable", Detail: "no agent is logged in"}
 
 // overflow is what becomes of a call that no agent took: its campaign's overflow action, or the end.
 func (h handler) overflow(ctx context.Context, leg switchctl.Leg, c *db.Campaign) error {

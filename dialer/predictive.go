@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -26,7 +28,7 @@ func (in *PredictiveInput) UnmarshalJSON(b []byte) error {
 }
 
 // SetPredictivePaused stops the over-dialing of a running predictive campaign, or lets it go on. The campaign runs all the while,
-// with one call per ready agent when it is paused. Errors: store.ErrNotFound, *ValidationError, *ConflictError.
+// with one call per ready agent when it is paused. Errors: store.ErrNotFound, *fault.Error, *fault.Error.
 func (p *pacers) SetPredictivePaused(
 	ctx context.Context, tenant, id uuid.UUID, paused bool, in PredictiveInput,
 ) (Campaign, error) {
@@ -51,8 +53,8 @@ func (p *pacers) SetPredictivePaused(
 			return row, err
 		}
 		if row.DialMode != string(DialPredictive) {
-			return row, &ConflictError{
-				Code: CodeNotPredictive, Detail: "the campaign's dial mode is " + row.DialMode + ", not predictive",
+			return row, &fault.Error{
+				Kind: fault.Conflict, Code: CodeNotPredictive, Detail: "the campaign's dial mode is " + row.DialMode + ", not predictive",
 				Members: map[string]any{"dial_mode": row.DialMode},
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -218,7 +220,7 @@ func TestCallCategory(t *testing.T) {
 	require.Equal(t, []string{"caller_id"}, fields(t, err), "an ordinary number")
 	promotional, err := create(`"call_category":"promotional"`)
 	require.NoError(t, err)
-	var missing *DependencyError
+	var missing *fault.Error
 	require.ErrorAs(t, start(b.svc, promotional.ID), &missing)
 	require.Equal(t, CodeNoCallerID, missing.Code)
 	storetest.InboundNumber(t, b.st, b.tenant, "+911401234567")

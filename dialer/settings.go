@@ -79,7 +79,7 @@ func (e *tenantSettings) Settings(ctx context.Context, tenant uuid.UUID) (Settin
 }
 
 // PatchSettings edits the tenant's settings. A change of the privacy mode holds for what comes in from then on; numbers that
-// are stored already are shown by the new mode at once. Errors: store.ErrNotFound, *ValidationError.
+// are stored already are shown by the new mode at once. Errors: store.ErrNotFound, *fault.Error.
 func (e *tenantSettings) PatchSettings(ctx context.Context, tenant uuid.UUID, in SettingsInput) (Settings, error) {
 	c := checker{edit: true}
 	if v, ok := clearable(&c, "voice_agent_default_ws_url", in.VoiceAgentDefaultWSURL); ok && v != nil {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -269,7 +271,7 @@ func (b *bundle) units(t *testing.T) int {
 
 func fields(t *testing.T, err error) []string {
 	t.Helper()
-	var invalid *ValidationError
+	var invalid *fault.Error
 	require.ErrorAs(t, err, &invalid)
 	out := make([]string, len(invalid.Fields))
 	for i, f := range invalid.Fields {
@@ -280,7 +282,7 @@ func fields(t *testing.T, err error) []string {
 
 func conflictCode(t *testing.T, err error) string {
 	t.Helper()
-	var conflict *ConflictError
+	var conflict *fault.Error
 	require.ErrorAs(t, err, &conflict)
 	return conflict.Code
 }

@@ -72,7 +72,7 @@ func (in CallInput) request() (switchctl.OriginateRequest, error) {
 }
 
 // PlaceCall dials one number, under every rule of dialing. A test key's call gets its record and its events, and ends before anything
-// is dialed. Errors: *ValidationError, *DependencyError, *RefusalError, those of Originator.
+// is dialed. Errors: *fault.Error, *fault.Error, *RefusalError, those of Originator.
 func (g *rules) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment, in CallInput) (db.Call, error) {
 	req, err := in.request()
 	if err != nil {
@@ -90,7 +90,7 @@ func (g *rules) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
 	call, err := g.calls.Originate(ctx, req)
-	return call, wrapUnless("place call", err)
+	return call, wrap("place call", err)
 }
 
 // resolveSingle checks what a single call names against what the tenant has, and finds the voice agent of one that names nobody.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -66,7 +68,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	dependency := func(body, code string) {
 		t.Helper()
 		_, err := place(body)
-		var missing *DependencyError
+		var missing *fault.Error
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, code, missing.Code)
 	}
@@ -101,7 +103,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE voice_agents SET max_concurrent = 3")
 	for _, body := range []string{named, `"flow_id":"` + talks.ID.String() + `"`} {
 		_, err = place(`{"to":"9876543213",` + body + `}`)
-		var limit *LimitError
+		var limit *fault.Error
 		require.ErrorAs(t, err, &limit)
 		require.Equal(t, CodeMaxConcurrent, limit.Code)
 	}
@@ -112,7 +114,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 	elsewhere := p.another(t, "node-1", func(c *Config) { c.Subprotocols = []string{SubprotocolBeta} })
 	elsewhere.Attach(p.sw)
 	_, err = elsewhere.PlaceCall(t.Context(), p.tenant, EnvironmentLive, decode[CallInput](t, `{"to":"9876543213",`+named+`}`))
-	var missing *DependencyError
+	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
 	require.Equal(t, CodeSubprotocolMismatch, missing.Code)
 

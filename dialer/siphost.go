@@ -5,19 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 const (
@@ -35,11 +35,11 @@ type SIPHostError struct{ Detail string }
 
 func (e *SIPHostError) Error() string { return "check SIP URI: " + e.Detail }
 
-// Refusal implements [switchctl.Refuser].
-func (e *SIPHostError) Refusal() switchctl.Refusal {
-	return switchctl.Refusal{
-		Status: http.StatusBadRequest, Code: CodeSIPHostNotAllowed, Detail: "The SIP URI can't be dialed: " + e.Detail + ".",
-		Fields: []switchctl.FieldFault{{Field: "destination", Message: e.Detail}},
+// Fault is what a client is told.
+func (e *SIPHostError) Fault() *fault.Error {
+	return &fault.Error{
+		Kind: fault.Malformed, Code: CodeSIPHostNotAllowed, Detail: "The SIP URI can't be dialed: " + e.Detail + ".",
+		Fields: []fault.Field{{Field: "destination", Message: e.Detail}},
 	}
 }
 

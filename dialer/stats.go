@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
@@ -224,7 +226,7 @@ func (t *statistics) takesCalls(
 	case ActionRunFlow:
 	}
 	plan, err := t.campaigns.campaignFlow(ctx, tx, row)
-	if _, missing := errors.AsType[*DependencyError](err); missing {
+	if _, missing := fault.As(err, fault.Dependency); missing {
 		return nil, false, nil
 	}
 	if err != nil {

@@ -3,9 +3,10 @@ package dialer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
+
+	"github.com/ringmaster/ringmaster/store/fault"
 
 	"github.com/google/uuid"
 
@@ -77,7 +78,7 @@ func (in SuppressionInput) row() (suppressionRow, error) {
 }
 
 // AddSuppression keeps a number from being called by the tenant ever again, as an opt-out does: its leads end, and a strict
-// tenant forgets the number itself. A number that is on the list already keeps its entry. Errors: *ValidationError.
+// tenant forgets the number itself. A number that is on the list already keeps its entry. Errors: *fault.Error.
 func (u *suppressions) AddSuppression(ctx context.Context, tenant uuid.UUID, in SuppressionInput) (Suppression, error) {
 	row, err := in.row()
 	if err != nil {
@@ -152,7 +153,7 @@ func (in *SuppressionsInput) UnmarshalJSON(b []byte) error {
 }
 
 // AddSuppressions adds numbers in bulk. Rows that are invalid fail no other; those whose number was on the list, or in an earlier
-// row, are duplicates and tell its entry. What is shown of a number is its mask. Errors: *ValidationError for the body as a whole.
+// row, are duplicates and tell its entry. What is shown of a number is its mask. Errors: *fault.Error for the body as a whole.
 func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in SuppressionsInput) (BulkResult, error) {
 	c := checker{}
 	list, ok := required(&c, "suppressions", in.Suppressions)
@@ -168,11 +169,11 @@ func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in
 	for i, raw := range list {
 		var entry SuppressionInput
 		if err := json.Unmarshal(raw, &entry); err != nil {
-			results[i] = BulkRow{Status: BulkInvalid, Errors: []FieldError{{Field: "", Message: "must be an object"}}}
+			results[i] = BulkRow{Status: BulkInvalid, Errors: []fault.Field{{Field: "", Message: "must be an object"}}}
 			continue
 		}
 		row, err := entry.row()
-		if invalid, ok := errors.AsType[*ValidationError](err); ok {
+		if invalid, ok := fault.As(err, fault.Invalid); ok {
 			results[i] = BulkRow{Phone: store.NewNumber(entry.Phone.Value).Mask(), Status: BulkInvalid, Errors: invalid.Fields}
 			continue
 		}
@@ -194,13 +195,13 @@ func (u *suppressions) AddSuppressions(ctx context.Context, tenant uuid.UUID, in
 	return tally(results), nil
 }
 
-// ListSuppressions gives a page of the list, newest first, and how many entries there are. Errors: *ValidationError.
+// ListSuppressions gives a page of the list, newest first, and how many entries there are. Errors: *fault.Error.
 func (u *suppressions) ListSuppressions(ctx context.Context, tenant uuid.UUID, f SuppressionFilter) ([]Suppression, int64, error) {
 	var hash []byte
 	if f.Phone != "" {
 		number, err := store.ParsePhone(f.Phone)
 		if err != nil {
-			return nil, 0, &ValidationError{Fields: []FieldError{{Field: "phone", Message: phoneFault(err)}}}
+			return nil, 0, fault.InField("phone", phoneFault(err))
 		}
 		hash = u.st.PhoneHash(tenant, number)
 	}
@@ -227,7 +228,7 @@ func (u *suppressions) ListSuppressions(ctx context.Context, tenant uuid.UUID, f
 }
 
 // DeleteSuppression takes back what the tenant itself has put on the list. Leads that ended stay ended; the number may be
-// pushed again. A callee's opt-out stays. Errors: store.ErrNotFound, *ConflictError.
+// pushed again. A callee's opt-out stays. Errors: store.ErrNotFound, *fault.Error.
 func (u *suppressions) DeleteSuppression(ctx context.Context, tenant, id uuid.UUID) error {
 	err := u.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		row, err := tx.Q.SuppressionLock(ctx, tenant, id)
@@ -235,7 +236,7 @@ func (u *suppressions) DeleteSuppression(ctx context.Context, tenant, id uuid.UU
 		case err != nil:
 			return err
 		case row.OptedOut:
-			return &ConflictError{Code: CodeOptedOut, Detail: "the callee has opted out: the number is never called again"}
+			return &fault.Error{Kind: fault.Conflict, Code: CodeOptedOut, Detail: "the callee has opted out: the number is never called again"}
 		}
 		if err := tx.Q.SuppressionDelete(ctx, tenant, id); err != nil {
 			return err

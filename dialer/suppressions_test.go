@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
@@ -33,7 +35,7 @@ func TestOptOutStaysOnTheList(t *testing.T) {
 		require.Len(t, list, 1)
 		require.True(t, list[0].OptedOut)
 		require.Equal(t, "••••"+phone[6:], list[0].Phone)
-		var conflict *ConflictError
+		var conflict *fault.Error
 		require.ErrorAs(t, b.svc.DeleteSuppression(t.Context(), b.tenant, list[0].ID), &conflict)
 		require.Equal(t, CodeOptedOut, conflict.Code)
 	}

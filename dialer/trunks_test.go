@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -168,7 +170,7 @@ func TestDeadTrunkRests(t *testing.T) {
 	lead := b.push(t, campaign.ID, "9876543209")
 	_, err := b.svc.rules.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonTrunkFailures, reason(t, err))
-	var missing *DependencyError
+	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
 	b.clock.advance(4 * time.Minute)
 	rounds(t, p)
@@ -276,7 +278,7 @@ func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 	req.Purpose = switchctl.PurposeSingle
 	way := b.svc.routesTo(req, trunks[:1], b.clock.Now())
 	require.Equal(t, ReasonTrunkFailures, way.rule)
-	var missing *DependencyError
+	var missing *fault.Error
 	require.ErrorAs(t, refuse(way.rule, b.clock.Now(), way.denied.at, "%s", way.denied.detail), &missing)
 	require.Equal(t, time.Minute, missing.RetryAfter)
 	way = b.svc.routesTo(req, trunks, rests)

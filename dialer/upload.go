@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/leadfile"
@@ -41,8 +43,8 @@ type UploadError struct {
 }
 
 // UploadLeads adds the leads of a CSV or XLSX file as a push does, each scrubbed, some at a time: when it fails, the leads of
-// the rows before are there, and are duplicates when the file is sent again. Errors: store.ErrNotFound, *ValidationError for a
-// file that can't be read, *LimitError while too many of the tenant's are, the reader's own.
+// the rows before are there, and are duplicates when the file is sent again. Errors: store.ErrNotFound, *fault.Error for a
+// file that can't be read, *fault.Error while too many of the tenant's are, the reader's own.
 func (l *leads) UploadLeads(ctx context.Context, tenant, campaign uuid.UUID, file io.Reader) (LeadUpload, error) {
 	if _, err := l.campaigns.GetCampaign(ctx, tenant, campaign); err != nil {
 		return LeadUpload{}, err
@@ -104,7 +106,7 @@ func fileFault(err error) error {
 	if broken.Line > 0 {
 		message = broken.Error() + "; the rows before it were added"
 	}
-	return &ValidationError{Fields: []FieldError{{Field: fieldFile, Message: message}}}
+	return fault.InField(fieldFile, message)
 }
 
 // upload is one upload's work.
@@ -136,12 +138,12 @@ func (u *upload) run(ctx context.Context, leads *leadfile.File) error {
 // take checks one row.
 func (u *upload) take(row leadfile.Row) {
 	u.out.Total++
-	var faults []FieldError
+	var faults []fault.Field
 	for _, f := range row.Faults {
-		faults = append(faults, FieldError(f))
+		faults = append(faults, fault.Field(f))
 	}
 	checked, err := leadInput(row).row()
-	var invalid *ValidationError
+	var invalid *fault.Error
 	if len(faults) == 0 && errors.As(err, &invalid) {
 		faults = invalid.Fields
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer/leadfile"
@@ -53,13 +55,13 @@ func newUploads(dir string) (*uploads, error) {
 	return u, nil
 }
 
-// begin takes one of the tenant's places until end is called. Error: *LimitError.
+// begin takes one of the tenant's places until end is called. Error: *fault.Error.
 func (u *uploads) begin(tenant uuid.UUID) (end func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.running[tenant] >= maxUploads {
-		return nil, &LimitError{
-			Code: CodeUploads, Detail: fmt.Sprintf("%d uploads of this tenant are being read", maxUploads), RetryAfter: uploadRetry,
+		return nil, &fault.Error{
+			Kind: fault.Limit, Code: CodeUploads, Detail: fmt.Sprintf("%d uploads of this tenant are being read", maxUploads), RetryAfter: uploadRetry,
 		}
 	}
 	u.running[tenant]++

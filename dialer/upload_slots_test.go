@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +30,7 @@ func TestUploadsAtOnce(t *testing.T) {
 		_, err := io.WriteString(w, "phone\n") // it is being read
 		require.NoError(t, err)
 	}
-	var limit *LimitError
+	var limit *fault.Error
 	require.ErrorAs(t, upload(strings.NewReader("phone\n9876543210\n")), &limit)
 	require.Equal(t, CodeUploads, limit.Code)
 	require.Equal(t, uploadRetry, limit.RetryAfter)

@@ -9,13 +9,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 )
 
-// CreateVoiceAgent adds a voice agent. Errors: *ValidationError, *ConflictError when the tenant has all that it may have.
+// CreateVoiceAgent adds a voice agent. Errors: *fault.Error, *fault.Error when the tenant has all that it may have.
 func (v *voiceAgents) CreateVoiceAgent(ctx context.Context, tenant uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
 	row, c := newVoiceAgent(), checker{}
 	row.TenantID = tenant
@@ -44,13 +46,13 @@ func (v *voiceAgents) checkTransferTarget(ctx context.Context, tenant uuid.UUID,
 	if !in.TransferDestination.Has() || !strings.HasPrefix(in.TransferDestination.Value, "sip:") {
 		return nil
 	}
-	fault, err := v.sipPolicy().sipFault(ctx, tenant, in.TransferDestination.Value)
-	if err != nil || fault == "" {
+	bad, err := v.sipPolicy().sipFault(ctx, tenant, in.TransferDestination.Value)
+	if err != nil || bad == "" {
 		return err
 	}
-	return &ValidationError{
-		Fields: []FieldError{{Field: "transfer_destination", Message: fault}}, Code: CodeSIPHostNotAllowed,
-	}
+	refusal := fault.InField("transfer_destination", bad)
+	refusal.Code = CodeSIPHostNotAllowed
+	return refusal
 }
 
 // withoutNulls takes null members for absent ones, which are never modified; name and ws_url stay, since creation
@@ -136,10 +138,10 @@ func (v *voiceAgents) inAgent(
 	return v.voiceAgentOf(row)
 }
 
-// ListVoiceAgents gives the tenant's voice agents, of one status where it is given. Errors: *ValidationError.
+// ListVoiceAgents gives the tenant's voice agents, of one status where it is given. Errors: *fault.Error.
 func (v *voiceAgents) ListVoiceAgents(ctx context.Context, tenant uuid.UUID, status *string) ([]VoiceAgent, error) {
 	if status != nil && !slices.Contains([]VoiceAgentStatus{VoiceAgentActive, VoiceAgentPaused, VoiceAgentArchived}, VoiceAgentStatus(*status)) {
-		return nil, &ValidationError{Fields: []FieldError{{"status", "must be one of active, paused, archived"}}}
+		return nil, fault.InField("status", "must be one of active, paused, archived")
 	}
 	var rows []db.VoiceAgent
 	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
@@ -167,7 +169,7 @@ func (v *voiceAgents) GetVoiceAgent(ctx context.Context, tenant, id uuid.UUID) (
 }
 
 // PatchVoiceAgent edits a voice agent; absent and null members are not modified. Errors: store.ErrNotFound,
-// *ValidationError, *ConflictError when an archived agent's status is to change.
+// *fault.Error, *fault.Error when an archived agent's status is to change.
 func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID, in VoiceAgentInput) (VoiceAgent, error) {
 	in = in.withoutNulls()
 	if in.WSURL.Has() {
@@ -198,7 +200,7 @@ func (v *voiceAgents) PatchVoiceAgent(ctx context.Context, tenant, id uuid.UUID,
 			return row, err
 		}
 		if archived && in.Status.Has() {
-			return row, &ConflictError{Code: CodeVoiceAgentArchived, Detail: "an archived voice agent stays archived"}
+			return row, &fault.Error{Kind: fault.Conflict, Code: CodeVoiceAgentArchived, Detail: "an archived voice agent stays archived"}
 		}
 		if err := v.sealToken(in, &row); err != nil {
 			return row, err
@@ -218,7 +220,7 @@ func (v *voiceAgents) ArchiveVoiceAgent(ctx context.Context, tenant, id uuid.UUI
 	})
 }
 
-// DeleteVoiceAgent removes a voice agent that no call uses. Errors: store.ErrNotFound, *ConflictError.
+// DeleteVoiceAgent removes a voice agent that no call uses. Errors: store.ErrNotFound, *fault.Error.
 func (v *voiceAgents) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID) error {
 	err := v.st.InTenant(ctx, tenant, func(tx *store.Tx) error {
 		if err := tx.Q.GateLock(ctx, tenant); err != nil {
@@ -232,7 +234,7 @@ func (v *voiceAgents) DeleteVoiceAgent(ctx context.Context, tenant, id uuid.UUID
 			return err
 		}
 		if busy {
-			return &ConflictError{Code: CodeVoiceAgentInUse, Detail: "the voice agent has active sessions"}
+			return &fault.Error{Kind: fault.Conflict, Code: CodeVoiceAgentInUse, Detail: "the voice agent has active sessions"}
 		}
 		if err := tx.Q.VoiceAgentUnsetDefault(ctx, tenant, id); err != nil {
 			return err
@@ -260,8 +262,8 @@ func (v *voiceAgents) DefaultVoiceAgent(ctx context.Context, tenant uuid.UUID) (
 	return DefaultVoiceAgent{VoiceAgentID: owner.DefaultVoiceAgentID}, nil
 }
 
-// SetDefaultVoiceAgent makes a voice agent the tenant's default; null clears it. Errors: *ValidationError,
-// store.ErrNotFound for an id that the tenant doesn't have, *ConflictError for an archived agent.
+// SetDefaultVoiceAgent makes a voice agent the tenant's default; null clears it. Errors: *fault.Error,
+// store.ErrNotFound for an id that the tenant doesn't have, *fault.Error for an archived agent.
 func (v *voiceAgents) SetDefaultVoiceAgent(
 	ctx context.Context, tenant uuid.UUID, in DefaultVoiceAgentInput,
 ) (DefaultVoiceAgent, error) {
@@ -287,7 +289,7 @@ func (v *voiceAgents) SetDefaultVoiceAgent(
 				return err
 			}
 			if row.Status == string(VoiceAgentArchived) {
-				return &ConflictError{Code: CodeVoiceAgentArchived, Detail: "an archived voice agent takes no calls"}
+				return &fault.Error{Kind: fault.Conflict, Code: CodeVoiceAgentArchived, Detail: "an archived voice agent takes no calls"}
 			}
 		}
 		return tx.Q.SetTenantDefaultVoiceAgent(ctx, out.VoiceAgentID, tenant)
@@ -300,7 +302,7 @@ func (v *voiceAgents) SetDefaultVoiceAgent(
 
 // resolveAgent finds the voice agent of a call: the flow node's, the campaign's, the tenant's default, or one made
 // of the tenant's default address. An agent that is gone is passed over; one that is paused or archived takes no
-// calls, and no other takes them in its place. Errors: *DependencyError.
+// calls, and no other takes them in its place. Errors: *fault.Error.
 func (v *voiceAgents) resolveAgent(
 	ctx context.Context, tx *store.Tx, tenant uuid.UUID, node, campaign *uuid.UUID,
 ) (db.VoiceAgent, error) {
@@ -338,11 +340,11 @@ func (v *voiceAgents) usableAgent(
 
 func (v *voiceAgents) checkAgent(agent db.VoiceAgent) error {
 	if agent.Status != string(VoiceAgentActive) {
-		return &DependencyError{Code: CodeNoVoiceAgentConfigured, Detail: fmt.Sprintf("voice agent %s is %s", agent.ID, agent.Status)}
+		return &fault.Error{Kind: fault.Dependency, Code: CodeNoVoiceAgentConfigured, Detail: fmt.Sprintf("voice agent %s is %s", agent.ID, agent.Status)}
 	}
 	if !slices.Contains(v.cfg.Subprotocols, agent.Subprotocol) {
-		return &DependencyError{
-			Code:   CodeSubprotocolMismatch,
+		return &fault.Error{
+			Kind: fault.Dependency, Code: CodeSubprotocolMismatch,
 			Detail: fmt.Sprintf("voice agent %s wants %s; this host serves %s", agent.ID, agent.Subprotocol, strings.Join(v.cfg.Subprotocols, ", ")),
 		}
 	}
@@ -360,8 +362,8 @@ func (v *voiceAgents) lazyAgent(ctx context.Context, tx *store.Tx, tenant uuid.U
 		return agent, err
 	}
 	if owner.VoiceAgentDefaultWsUrl == nil || !isWebSocketURL(*owner.VoiceAgentDefaultWsUrl) {
-		return db.VoiceAgent{}, &DependencyError{
-			Code: CodeNoVoiceAgentConfigured, Detail: "neither flow, campaign nor tenant names a voice agent",
+		return db.VoiceAgent{}, &fault.Error{
+			Kind: fault.Dependency, Code: CodeNoVoiceAgentConfigured, Detail: "neither flow, campaign nor tenant names a voice agent",
 		}
 	}
 	row := newVoiceAgent()

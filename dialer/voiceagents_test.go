@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -205,7 +207,7 @@ func TestVoiceAgentResolution(t *testing.T) {
 	_, err := b.svc.ArchiveVoiceAgent(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	_, err = b.resolve(t, nil, &campaign)
-	var missing *DependencyError
+	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
 	require.Equal(t, CodeNoVoiceAgentConfigured, missing.Code, "nobody else takes an archived agent's calls")
 }
@@ -214,7 +216,7 @@ func TestLazyVoiceAgentIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.resolve(t, nil, nil)
-	var missing *DependencyError
+	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET voice_agent_default_ws_url = 'ws://127.0.0.1/lazy' WHERE id = $1", b.tenant)
 	var wg sync.WaitGroup

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
 	"github.com/ringmaster/ringmaster/media/prompt"
@@ -33,7 +35,7 @@ func waitOf(r *RefusalError) (w idleness, ok bool) {
 // failedFor notes what an error says of why nothing is dialed.
 func (p *pacer) failedFor(err error) {
 	var refusal *RefusalError
-	var missing *DependencyError
+	var missing *fault.Error
 	switch {
 	case errors.As(err, &refusal):
 		if w, ok := waitOf(refusal); ok {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -144,12 +146,12 @@ func (b *bundle) call(t *testing.T, tenant uuid.UUID, campaign *uuid.UUID, colum
 
 // problem is an error of the Public API.
 type problem struct {
-	Status      int                 `json:"status"`
-	Code        string              `json:"code"`
-	Detail      string              `json:"detail"`
-	RequestID   string              `json:"request_id"`
-	RetryAfterS int                 `json:"retry_after_s"`
-	Errors      []dialer.FieldError `json:"errors"`
+	Status      int           `json:"status"`
+	Code        string        `json:"code"`
+	Detail      string        `json:"detail"`
+	RequestID   string        `json:"request_id"`
+	RetryAfterS int           `json:"retry_after_s"`
+	Errors      []fault.Field `json:"errors"`
 }
 
 // refused makes a request that must be refused, and gives the problem.

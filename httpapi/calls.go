@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer"
@@ -259,9 +261,9 @@ type callFilter struct {
 	status, disposition, direction *string
 }
 
-func (r *request) callFilter() (callFilter, []*dialer.FieldError) {
+func (r *request) callFilter() (callFilter, []*fault.Field) {
 	var f callFilter
-	var bad [2]*dialer.FieldError
+	var bad [2]*fault.Field
 	f.status, bad[0] = r.queryOneOf("status", ledger.StatusDialing, ledger.StatusRinging, ledger.StatusAnswered,
 		ledger.StatusAgentConnected, ledger.StatusCompleted, ledger.StatusFailed)
 	f.disposition, bad[1] = r.queryText("disposition")
@@ -272,7 +274,7 @@ func (r *request) callFilter() (callFilter, []*dialer.FieldError) {
 func (h callHandlers) list(ctx context.Context, r *request) (reply, error) {
 	pg, bad := r.page()
 	f, badFilter := r.callFilter()
-	var badIDs [3]*dialer.FieldError
+	var badIDs [3]*fault.Field
 	f.campaignID, badIDs[0] = r.queryID("campaign_id")
 	f.agentID, badIDs[1] = r.queryID("agent_id")
 	f.direction, badIDs[2] = r.queryOneOf("direction", "outbound", "inbound")

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/account"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
@@ -315,7 +316,7 @@ func TestIdempotencyWhenTheOutcomeIsUnknown(t *testing.T) {
 	}
 	{ // what had no effect frees the key
 		for _, err := range []error{
-			switchctl.ErrMailboxFull, switchctl.ErrLinkDown, &dialer.LimitError{Code: "channels", Detail: "d"},
+			switchctl.ErrMailboxFull, switchctl.ErrLinkDown, &fault.Error{Kind: fault.Limit, Code: "channels", Detail: "d"},
 		} {
 			call := b.call(t, b.tenant, nil, "")
 			b.calls.answer(nil, err)

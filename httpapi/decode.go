@@ -10,9 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
+	"github.com/ringmaster/ringmaster/store/fault"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/google/uuid"
 )
 
 // uuidLength is that of the canonical form, the only one taken.
@@ -129,14 +129,14 @@ func (r *request) query(name string) (string, bool) {
 }
 
 // queryInt reads a whole number between low and high; fallback where it is absent.
-func (r *request) queryInt(name string, fallback, low, high int) (int, *dialer.FieldError) {
+func (r *request) queryInt(name string, fallback, low, high int) (int, *fault.Field) {
 	text, sent := r.query(name)
 	if !sent {
 		return fallback, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < low || n > high {
-		return 0, &dialer.FieldError{
+		return 0, &fault.Field{
 			Field: name, Message: "must be an integer from " + strconv.Itoa(low) + " to " + strconv.Itoa(high),
 		}
 	}
@@ -144,7 +144,7 @@ func (r *request) queryInt(name string, fallback, low, high int) (int, *dialer.F
 }
 
 // queryOneOf reads a parameter with a closed list of values; nil where it is absent.
-func (r *request) queryOneOf(name string, allowed ...string) (*string, *dialer.FieldError) {
+func (r *request) queryOneOf(name string, allowed ...string) (*string, *fault.Field) {
 	text, sent := r.query(name)
 	if !sent {
 		return nil, nil
@@ -152,30 +152,30 @@ func (r *request) queryOneOf(name string, allowed ...string) (*string, *dialer.F
 	if slices.Contains(allowed, text) {
 		return &text, nil
 	}
-	return nil, &dialer.FieldError{Field: name, Message: "must be one of " + strings.Join(allowed, ", ")}
+	return nil, &fault.Field{Field: name, Message: "must be one of " + strings.Join(allowed, ", ")}
 }
 
 // queryText reads a free parameter; nil where it is absent.
-func (r *request) queryText(name string) (*string, *dialer.FieldError) {
+func (r *request) queryText(name string) (*string, *fault.Field) {
 	text, sent := r.query(name)
 	if !sent {
 		return nil, nil
 	}
 	if strings.ContainsRune(text, 0) || strings.ToValidUTF8(text, "") != text {
-		return nil, &dialer.FieldError{Field: name, Message: "must be text"}
+		return nil, &fault.Field{Field: name, Message: "must be text"}
 	}
 	return &text, nil
 }
 
 // queryID reads an id; nil where it is absent.
-func (r *request) queryID(name string) (*uuid.UUID, *dialer.FieldError) {
+func (r *request) queryID(name string) (*uuid.UUID, *fault.Field) {
 	text, sent := r.query(name)
 	if !sent {
 		return nil, nil
 	}
 	id, err := parseID(text)
 	if err != nil {
-		return nil, &dialer.FieldError{Field: name, Message: "must be a UUID"}
+		return nil, &fault.Field{Field: name, Message: "must be a UUID"}
 	}
 	return &id, nil
 }
@@ -195,19 +195,19 @@ func (p page) limit() int32 { return int32(p.size) }
 
 func (p page) offset() int32 { return int32((p.number - 1) * p.size) }
 
-func (r *request) page() (page, []*dialer.FieldError) {
+func (r *request) page() (page, []*fault.Field) {
 	number, badNumber := r.queryInt("page", 1, 1, maxPage)
 	most := maxPageSize
 	if r.op.surface == dialerAPI {
 		most = maxDialerPageSize
 	}
 	size, badSize := r.queryInt("page_size", defaultPageSize, 1, most)
-	return page{number, size}, []*dialer.FieldError{badNumber, badSize}
+	return page{number, size}, []*fault.Field{badNumber, badSize}
 }
 
 // faults joins what is wrong with a query, or gives nil.
-func faults(list ...*dialer.FieldError) error {
-	var found []dialer.FieldError
+func faults(list ...*fault.Field) error {
+	var found []fault.Field
 	for _, f := range list {
 		if f != nil {
 			found = append(found, *f)

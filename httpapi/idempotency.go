@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer"
@@ -73,11 +75,11 @@ type storedReply struct {
 }
 
 type storedError struct {
-	Code    string              `json:"code"`
-	Detail  string              `json:"detail"`
-	Members map[string]any      `json:"members,omitempty"`
-	Fields  []dialer.FieldError `json:"fields,omitempty"`
-	Part    string              `json:"part,omitempty"`
+	Code    string         `json:"code"`
+	Detail  string         `json:"detail"`
+	Members map[string]any `json:"members,omitempty"`
+	Fields  []fault.Field  `json:"fields,omitempty"`
+	Part    string         `json:"part,omitempty"`
 }
 
 // attempt is work that is done at most once per key. A key belongs to a tenant, an environment and a scope, never to a credential: an AI's

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,13 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/ringmaster/ringmaster/dialer"
-	"github.com/ringmaster/ringmaster/dialer/acd"
-	"github.com/ringmaster/ringmaster/httpapi/account"
-	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // Codes of problems. Those of a service's own errors come from the service.
@@ -64,17 +57,13 @@ const (
 	codeCallEnded             = "call_ended"
 )
 
-// classDataException is SQLSTATE's class of values that a column can't take, such as a number beyond all bounds in a JSON
-// object of the client's.
-const classDataException = "22"
-
 // apiError is what a handler, or the code around it, answers in place of a result.
 type apiError struct {
 	status     int
 	code       string
 	detail     string
 	retryAfter time.Duration
-	fields     []dialer.FieldError
+	fields     []fault.Field
 	// part names the part of the request that fields are of; "body" when empty.
 	part string
 	// members stand at the top level of a problem document.
@@ -104,7 +93,7 @@ func notFound(what string) *apiError {
 	return newError(http.StatusNotFound, codeNotFound, what+" not found")
 }
 
-func invalid(fields ...dialer.FieldError) *apiError {
+func invalid(fields ...fault.Field) *apiError {
 	return &apiError{
 		status: http.StatusUnprocessableEntity, code: codeValidation,
 		detail: "The request is not valid.", fields: fields,
@@ -114,37 +103,14 @@ func invalid(fields ...dialer.FieldError) *apiError {
 // mapError turns any error into the answer it deserves; what it does not know is an internal error whose cause only the log
 // sees.
 func mapError(err error) *apiError {
-	var known *apiError
-	var limit *dialer.LimitError
-	var data *pgconn.PgError
-	switch {
-	case errors.As(err, &known):
+	if known, ok := errors.AsType[*apiError](err); ok {
 		return known
-	case errors.Is(err, store.ErrNotFound):
-		return &apiError{status: http.StatusNotFound, code: codeNotFound, detail: "resource not found", cause: err}
-	case errors.Is(err, acd.ErrNotAgent):
-		return &apiError{
-			status: http.StatusForbidden, code: codeInsufficientScope, detail: "The user is no active agent.", cause: err,
-		}
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrBusy):
-		return unavailable("The database does not answer.", err)
-	case errors.As(err, &limit):
-		return &apiError{
-			status: http.StatusTooManyRequests, code: limit.Code, detail: limit.Detail,
-			retryAfter: max(limit.RetryAfter, time.Second), cause: err,
-		}
-	case errors.Is(err, context.DeadlineExceeded):
-		return unavailable("The request took too long.", err)
-	case errors.As(err, &data) && strings.HasPrefix(data.Code, classDataException):
-		e := invalid()
-		e.detail, e.cause = "The request holds a value that can't be kept.", err
-		return e
 	}
-	if e := mapDialerError(err); e != nil {
-		return e
-	}
-	if e := mapSwitchError(err); e != nil {
-		return e
+	if refused, ok := fault.Of(err); ok {
+		return &apiError{
+			status: refused.Kind.Status(), code: refused.Code, detail: refused.Detail, retryAfter: refused.Retry(), fields: refused.Fields,
+			members: refused.Members, cause: err,
+		}
 	}
 	return &apiError{
 		status: http.StatusInternalServerError, code: codeInternal,
@@ -156,48 +122,6 @@ func unavailable(detail string, cause error) *apiError {
 	return &apiError{
 		status: http.StatusServiceUnavailable, code: codeUnavailable, detail: detail, retryAfter: time.Second, cause: cause,
 	}
-}
-
-func mapDialerError(err error) *apiError {
-	var validation *dialer.ValidationError
-	var conflict *dialer.ConflictError
-	var dependency *dialer.DependencyError
-	var taken *account.TakenError
-	switch {
-	case errors.As(err, &validation):
-		e := invalid(validation.Fields...)
-		e.code, e.cause = cmp.Or(validation.Code, e.code), err
-		return e
-	case errors.As(err, &conflict):
-		return &apiError{
-			status: http.StatusConflict, code: conflict.Code, detail: conflict.Detail, members: conflict.Members,
-			retryAfter: conflict.RetryAfter, cause: err,
-		}
-	case errors.As(err, &taken):
-		return &apiError{
-			status: http.StatusConflict, code: codeTaken, detail: "This " + taken.Field + " is in use already.", cause: err,
-		}
-	case errors.As(err, &dependency):
-		return &apiError{
-			status: http.StatusFailedDependency, code: dependency.Code, detail: dependency.Detail, retryAfter: dependency.RetryAfter, cause: err,
-		}
-	default:
-		return nil
-	}
-}
-
-// mapSwitchError answers as the AI's socket does.
-func mapSwitchError(err error) *apiError {
-	refusal, known := switchctl.RefusalOf(err)
-	if !known {
-		return nil
-	}
-	e := newError(refusal.Status, refusal.Code, refusal.Detail)
-	for _, f := range refusal.Fields {
-		e.fields = append(e.fields, dialer.FieldError(f))
-	}
-	e.retryAfter, e.cause = refusal.RetryAfter, err
-	return e
 }
 
 // problem gives the RFC 9457 document.

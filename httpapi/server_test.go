@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/apitest"
 	"github.com/ringmaster/ringmaster/httpapi/openapi"
@@ -126,19 +127,19 @@ func TestErrorMapping(t *testing.T) {
 		"contention":  {store.ErrBusy, 503, "service_unavailable", 1},
 		"deadline":    {context.DeadlineExceeded, 503, "service_unavailable", 1},
 		"validation": {
-			&dialer.ValidationError{Fields: []dialer.FieldError{{Field: "name", Message: "is required"}}}, 422, "validation_error", 0,
+			fault.InField("name", "is required"), 422, "validation_error", 0,
 		},
-		"conflict":        {&dialer.ConflictError{Code: "VoiceAgentInUse", Detail: "d"}, 409, "VoiceAgentInUse", 0},
-		"dependency":      {&dialer.DependencyError{Code: "NoVoiceAgentConfigured", Detail: "d"}, 424, "NoVoiceAgentConfigured", 0},
-		"limit":           {&dialer.LimitError{Code: "max_concurrent", Detail: "d", RetryAfter: 1500 * time.Millisecond}, 429, "max_concurrent", 2},
+		"conflict":        {&fault.Error{Kind: fault.Conflict, Code: "VoiceAgentInUse", Detail: "d"}, 409, "VoiceAgentInUse", 0},
+		"dependency":      {&fault.Error{Kind: fault.Dependency, Code: "NoVoiceAgentConfigured", Detail: "d"}, 424, "NoVoiceAgentConfigured", 0},
+		"limit":           {&fault.Error{Kind: fault.Limit, Code: "max_concurrent", Detail: "d", RetryAfter: 1500 * time.Millisecond}, 429, "max_concurrent", 2},
 		"session ended":   {switchctl.ErrSessionTerminated, 409, "AISessionTerminated", 0},
 		"call ended":      {ledger.ErrCallEnded, 409, "AISessionTerminated", 0},
 		"wrong state":     {&switchctl.StateError{State: "ringing", Event: "transfer"}, 409, "InvalidCallState", 0},
 		"no target":       {ledger.ErrTargetNotFound, 404, "not_found", 0},
 		"no relation":     {&switchctl.RelationError{Target: "t"}, 403, "no_relationship", 0},
-		"bad shape":       {&switchctl.MalformedError{Field: "mode", Message: "m"}, 400, "bad_request", 0},
+		"bad shape":       {&fault.Error{Kind: fault.Malformed, Code: "bad_request", Detail: "mode m"}, 400, "bad_request", 0},
 		"no fork":         {&switchctl.TapError{Err: switchctl.ErrTimeout}, 424, "TapFailed", 0},
-		"wrong field":     {&switchctl.InvalidError{Field: "destination", Message: "m"}, 422, "validation_error", 0},
+		"wrong value":     {fmt.Errorf("add: %w", store.ErrValue), 422, "validation_error", 0},
 		"mailbox full":    {switchctl.ErrMailboxFull, 429, "rate_limited", 1},
 		"link down":       {switchctl.ErrLinkDown, 503, "service_unavailable", 1},
 		"test key":        {switchctl.ErrTestEnvironment, 409, "test_environment", 0},

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 
@@ -113,7 +115,7 @@ func (in *loginInput) UnmarshalJSON(b []byte) error {
 }
 
 func (in loginInput) validate() error {
-	var found []dialer.FieldError
+	var found []fault.Field
 	for _, f := range []struct {
 		name string
 		opt  dialer.Opt[string]
@@ -121,11 +123,11 @@ func (in loginInput) validate() error {
 	}{{"email", in.Email, maxEmail}, {"password", in.Password, maxPassword}} {
 		switch {
 		case !f.opt.Set:
-			found = append(found, dialer.FieldError{Field: f.name, Message: "is required"})
+			found = append(found, fault.Field{Field: f.name, Message: "is required"})
 		case !f.opt.Has():
-			found = append(found, dialer.FieldError{Field: f.name, Message: "must be a string"})
+			found = append(found, fault.Field{Field: f.name, Message: "must be a string"})
 		case f.opt.Value == "" || len(f.opt.Value) > f.most:
-			found = append(found, dialer.FieldError{Field: f.name, Message: fmt.Sprintf("must have 1 to %d characters", f.most)})
+			found = append(found, fault.Field{Field: f.name, Message: fmt.Sprintf("must have 1 to %d characters", f.most)})
 		}
 	}
 	if len(found) > 0 {
@@ -205,7 +207,7 @@ func (h sessionHandlers) setPassword(ctx context.Context, r *request) (reply, er
 	// A stolen session must not find the password out, so that guesses here count like those of a sign-in.
 	_, err = h.signIn.check(ctx, signInAttempt{requestID: r.id, email: user.Email, password: current, client: r.client})
 	if errors.Is(err, errWrongPassword) {
-		return reply{}, invalid(dialer.FieldError{Field: "current_password", Message: "is wrong"})
+		return reply{}, invalid(fault.Field{Field: "current_password", Message: "is wrong"})
 	}
 	if err != nil {
 		return reply{}, err

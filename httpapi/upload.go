@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/valyala/fasthttp"
+	"github.com/ringmaster/ringmaster/store/fault"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/valyala/fasthttp"
 )
 
 // Bodies are not read before their request is handled: takeBody reads what is small, and an upload is read as it is worked on.
@@ -170,7 +170,7 @@ func (f *formFile) Read(p []byte) (int, error) {
 var errUploadBroken = errors.New("upload broke off")
 
 func noFile() error {
-	return invalid(dialer.FieldError{Field: fileField, Message: "is required: a CSV or XLSX file"})
+	return invalid(fault.Field{Field: fileField, Message: "is required: a CSV or XLSX file"})
 }
 
 // uploadFault tells a broken or oversized upload from other faults.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/ringmaster/ringmaster/dialer"
 )
 
@@ -23,7 +25,7 @@ func (h usageHandlers) count(ctx context.Context, r *request) (reply, error) {
 	from, badFrom := r.queryTime("from", to.Add(-usagePeriod))
 	by, badBy := r.queryOneOf("group_by", string(dialer.UsageByDay), string(dialer.UsageByCampaign), string(dialer.UsageByDirection))
 	if badTo == nil && badFrom == nil && from.After(to) {
-		badFrom = &dialer.FieldError{Field: "from", Message: "must not lie after to"}
+		badFrom = &fault.Field{Field: "from", Message: "must not lie after to"}
 	}
 	if err := faults(badFrom, badTo, badBy); err != nil {
 		return reply{}, err
@@ -37,7 +39,7 @@ func (h usageHandlers) count(ctx context.Context, r *request) (reply, error) {
 }
 
 // queryTime reads a moment, or a day of UTC, which stands for its beginning.
-func (r *request) queryTime(name string, fallback time.Time) (time.Time, *dialer.FieldError) {
+func (r *request) queryTime(name string, fallback time.Time) (time.Time, *fault.Field) {
 	text, sent := r.query(name)
 	if !sent {
 		return fallback, nil
@@ -47,5 +49,5 @@ func (r *request) queryTime(name string, fallback time.Time) (time.Time, *dialer
 			return at, nil
 		}
 	}
-	return time.Time{}, &dialer.FieldError{Field: name, Message: "must be a date or a timestamp"}
+	return time.Time{}, &fault.Field{Field: name, Message: "must be a date or a timestamp"}
 }

@@ -7,22 +7,28 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/keyring"
 )
 
 var (
 	// ErrNotFound says that no row matched, in the scope of the transaction.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound error = &fault.Error{Kind: fault.NotFound, Code: "not_found", Detail: "resource not found", Text: "not found"}
 	// ErrUnavailable says that the database could not be reached or was lost.
-	ErrUnavailable = errors.New("database unavailable")
+	ErrUnavailable error = unavailable("database unavailable")
 	// ErrCommitUnknown accompanies ErrUnavailable when the connection was lost while committing: the work may be done or not.
 	ErrCommitUnknown = errors.New("outcome of the commit is unknown")
 	// ErrBusy says that a transaction lost against concurrent ones in every try.
-	ErrBusy = errors.New("too much contention")
+	ErrBusy error = unavailable("too much contention")
+	// ErrValue says that a column can't take a value, such as a number beyond all bounds in a JSON object.
+	ErrValue error = &fault.Error{
+		Kind: fault.Invalid, Code: fault.CodeInvalid, Detail: "The request holds a value that can't be kept.", Text: "value can't be kept",
+	}
 	// ErrOutdatedSchema says that the database lacks migrations of this version.
 	ErrOutdatedSchema = errors.New("database schema is outdated; run `ringmaster migrate`")
 	// ErrRole says that the database role is exempt from row-level security.
@@ -33,6 +39,10 @@ var (
 	// nothing need be damaged.
 	ErrMasterKey = errors.New("tenant's data key does not open under the configured master key")
 )
+
+func unavailable(text string) *fault.Error {
+	return &fault.Error{Kind: fault.Unavailable, Code: "service_unavailable", Detail: "The database does not answer.", Text: text}
+}
 
 // ConstraintKind says which sort of constraint refused a row.
 type ConstraintKind string
@@ -84,6 +94,7 @@ const (
 	codeUndefinedTable      = "42P01"
 	policyRoutine           = "ExecWithCheckOptions"
 	classConnection         = "08"
+	classValue              = "22"
 	classOperator           = "57" // administrator's shutdown, starting up, crash
 	classInsufficientServer = "53" // too many connections, out of memory
 )
@@ -130,6 +141,9 @@ func translateServer(err error, pgErr *pgconn.PgError) error {
 		if pgErr.Code == codeInsufficient && pgErr.Routine == policyRoutine {
 			refused.Kind = KindScope
 			return refused
+		}
+		if strings.HasPrefix(pgErr.Code, classValue) {
+			return fmt.Errorf("%w: %w", ErrValue, err)
 		}
 		if serverGone(pgErr.Code) {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -31,7 +31,7 @@ func (m members) text(name string) (value string, given, ok bool) {
 }
 
 // ParseControl reads a verb with its fields, as the control endpoint and the AI's command frame carry it. Its errors are
-// [ErrNoObject], [*MalformedError] and [*VerbError].
+// [ErrNoObject], [*VerbError] and a [*fault.Error].
 func ParseControl(body []byte) (ControlRequest, error) {
 	none := ControlRequest{}
 	var m members
@@ -40,7 +40,7 @@ func ParseControl(body []byte) (ControlRequest, error) {
 	}
 	event, _, ok := m.text("event")
 	if !ok || event == "" {
-		return none, &MalformedError{Field: "event", Message: "must be the name of a verb"}
+		return none, malformedControl("event", "must be the name of a verb")
 	}
 	verb, known := VerbNamed(event)
 	if !verb.Available() {
@@ -49,7 +49,7 @@ func ParseControl(body []byte) (ControlRequest, error) {
 	req := ControlRequest{Event: event, Source: "api"}
 	if raw := bytes.TrimSpace(m["metadata"]); len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {
 		if raw[0] != '{' {
-			return none, &MalformedError{Field: "metadata", Message: "must be an object"}
+			return none, malformedControl("metadata", "must be an object")
 		}
 		req.Metadata = slices.Clone(raw)
 	}
@@ -69,7 +69,7 @@ func (r *ControlRequest) readDigits(m members) error {
 func (r *ControlRequest) readReason(m members) error {
 	reason, _, ok := m.text("reason")
 	if !ok || len(reason) > maxReason {
-		return &MalformedError{Field: "reason", Message: "must be a string of at most 500 characters"}
+		return malformedControl("reason", "must be a string of at most 500 characters")
 	}
 	r.Reason = reason
 	return nil
@@ -78,11 +78,11 @@ func (r *ControlRequest) readReason(m members) error {
 func (r *ControlRequest) readTransfer(m members) error {
 	kind, given, ok := m.text("destination_type")
 	if !ok || given && !slices.Contains([]string{destinationQueue, destinationPerson, destinationE164, destinationSIP}, kind) {
-		return &MalformedError{Field: "destination_type", Message: "must be one of agent_queue, agent, e164, sip_uri"}
+		return malformedControl("destination_type", "must be one of agent_queue, agent, e164, sip_uri")
 	}
 	destination, given, ok := m.text("destination")
 	if !ok || given && destination == "" || len(destination) > maxDestination {
-		return &MalformedError{Field: "destination", Message: "must be a string of 1 to 512 characters"}
+		return malformedControl("destination", "must be a string of 1 to 512 characters")
 	}
 	r.DestinationType, r.Destination = kind, destination
 	return nil
@@ -92,7 +92,7 @@ func (r *ControlRequest) readTarget(m members) error {
 	target, _, _ := m.text("target_call_id")
 	id, err := uuid.Parse(target)
 	if err != nil || len(target) != len(id.String()) {
-		return &MalformedError{Field: "target_call_id", Message: "must be the id of a call"}
+		return malformedControl("target_call_id", "must be the id of a call")
 	}
 	r.TargetCallID = id.String()
 	return nil
@@ -104,7 +104,7 @@ func (r *ControlRequest) readMonitor(m members) error {
 	}
 	mode, given, ok := m.text("mode")
 	if !ok || given && !slices.Contains([]string{string(ledger.MonitorListen), string(ledger.MonitorWhisper)}, mode) {
-		return &MalformedError{Field: "mode", Message: "must be one of listen, listen_and_whisper"}
+		return malformedControl("mode", "must be one of listen, listen_and_whisper")
 	}
 	r.Mode = mode
 	return nil

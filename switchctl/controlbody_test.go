@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // TestCommandFrameIsAnsweredAsTheControlEndpoint: a command's status and code are those of the endpoint, whose tests have the
@@ -35,9 +37,9 @@ func TestCommandFrameIsAnsweredAsTheControlEndpoint(t *testing.T) {
 		`{"event":"monitor_start","target_call_id":"","mode":null}`: {400, "bad_request", "target_call_id must be the id of a call"},
 	} {
 		_, err := ParseControl([]byte(body))
-		r, known := RefusalOf(err)
+		r, known := fault.Of(err)
 		require.True(t, known, body)
-		require.Equal(t, want.status, r.Status, body)
+		require.Equal(t, want.status, r.Kind.Status(), body)
 		require.Equal(t, want.code, r.Code, body)
 		require.Contains(t, r.Detail, want.detail, body)
 		require.NotContains(t, r.Detail, "switchctl", body)
@@ -46,12 +48,12 @@ func TestCommandFrameIsAnsweredAsTheControlEndpoint(t *testing.T) {
 	req, err := ParseControl([]byte(`{"event":"log","metadata":{"a":1},"destination":5}`))
 	require.NoError(t, err)
 	require.Equal(t, ControlRequest{Event: VerbLog, Metadata: json.RawMessage(`{"a":1}`), Source: "api"}, req)
-	r, known := RefusalOf(ErrDTMFQueueFull)
+	r, known := fault.Of(ErrDTMFQueueFull)
 	require.True(t, known)
-	require.Equal(t, 429, r.Status)
-	require.Positive(t, r.RetryAfter)
-	r, known = RefusalOf(errors.New("secret of the house"))
+	require.Equal(t, 429, r.Kind.Status())
+	require.Positive(t, r.Retry())
+	r, known = fault.Of(errors.New("secret of the house"))
 	require.False(t, known)
-	require.Equal(t, 500, r.Status)
+	require.Equal(t, 500, r.Kind.Status())
 	require.NotContains(t, r.Detail, "secret")
 }

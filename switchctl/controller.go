@@ -262,7 +262,7 @@ func (c *Controller) Originate(ctx context.Context, req OriginateRequest) (db.Ca
 	case c.link.Generation() == 0:
 		return db.Call{}, ErrLinkDown
 	case req.Purpose == PurposeTransfer:
-		return db.Call{}, &InvalidError{Field: "purpose", Message: "a transfer is a verb of its call"}
+		return db.Call{}, invalidControl("purpose", "a transfer is a verb of its call")
 	}
 	adm, err := c.gate.Admit(ctx, req)
 	if err != nil {

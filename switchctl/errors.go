@@ -1,8 +1,11 @@
 package switchctl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // Errors of the controller.
@@ -10,25 +13,49 @@ var (
 	// ErrUnknownNumber refuses an inbound call with 404.
 	ErrUnknownNumber = errors.New("switchctl: number belongs to no tenant")
 	// ErrDraining refuses new calls while the controller stops.
-	ErrDraining = errors.New("switchctl: draining, no new calls")
+	ErrDraining error = &fault.Error{
+		Kind: fault.Unavailable, Code: "service_unavailable", Detail: "This host is about to stop, and takes no new calls.",
+		Text: "switchctl: draining, no new calls",
+	}
 	// ErrLinkDown says that the switch can't be reached just now.
-	ErrLinkDown = errors.New("switchctl: no link to the switch")
+	ErrLinkDown error = &fault.Error{
+		Kind: fault.Unavailable, Code: "service_unavailable", Detail: "The telephony switch does not answer just now.",
+		Text: "switchctl: no link to the switch",
+	}
 	// ErrTestEnvironment refuses to dial for a test key.
-	ErrTestEnvironment = errors.New("switchctl: test environment places no calls")
+	ErrTestEnvironment error = &fault.Error{
+		Kind: fault.Conflict, Code: "test_environment", Detail: "A test key places no calls.",
+		Text: "switchctl: test environment places no calls",
+	}
 	// ErrSessionTerminated answers a verb after the AI session's end (409 AISessionTerminated).
-	ErrSessionTerminated = errors.New("switchctl: AI session is terminated")
+	ErrSessionTerminated error = &fault.Error{
+		Kind: fault.Conflict, Code: "AISessionTerminated", Detail: "The call has no active AI session.",
+		Text: "switchctl: AI session is terminated",
+	}
 	// ErrNoObject says that a control request is not a JSON object (400).
-	ErrNoObject = errors.New("switchctl: control request is no JSON object")
+	ErrNoObject error = &fault.Error{
+		Kind: fault.Malformed, Code: "invalid_json", Detail: "The control request must be a JSON object.",
+		Text: "switchctl: control request is no JSON object",
+	}
 	// ErrMailboxFull refuses a command to a call that has too many waiting (429).
-	ErrMailboxFull = errors.New("switchctl: too many commands wait for this call")
+	ErrMailboxFull error = &fault.Error{
+		Kind: fault.Limit, Code: "rate_limited", Detail: "Too many commands wait for this call.",
+		Text: "switchctl: too many commands wait for this call",
+	}
 	// ErrDTMFQueueFull refuses digits while too many wait to be sent (429).
-	ErrDTMFQueueFull = errors.New("switchctl: too many digits wait to be sent")
+	ErrDTMFQueueFull error = &fault.Error{
+		Kind: fault.Limit, Code: "rate_limited", Detail: "Too many digits wait to be sent.",
+		Text: "switchctl: too many digits wait to be sent",
+	}
 	// ErrAudio says that audio could not be fetched or played.
 	ErrAudio = errors.New("switchctl: audio can't be played")
 	// ErrNobodyLoggedIn refuses to queue a caller (409 NoAgentAvailable).
-	ErrNobodyLoggedIn = errors.New("switchctl: no agent is logged in")
+	ErrNobodyLoggedIn error = &fault.Error{
+		Kind: fault.Conflict, Code: "NoAgentAvailable", Detail: "No agent is logged in.",
+		Text: "switchctl: no agent is logged in",
+	}
 	// ErrUnknownExtension says that no agent has the extension (422).
-	ErrUnknownExtension = errors.New("switchctl: no agent has this extension")
+	ErrUnknownExtension error = invalidControl("destination", "is no agent's extension")
 	// ErrHandedOver tells a handler that its call was given to another one.
 	ErrHandedOver = errors.New("switchctl: call was handed over")
 	// ErrMachine ends the context of a handler whose caller is a machine, which the actor deals with.
@@ -36,7 +63,10 @@ var (
 	// ErrUnknownPhone says that no phone of this agent is held here.
 	ErrUnknownPhone = errors.New("switchctl: agent's phone is not known here")
 	// ErrTimeout says that the switch did not do in time what it was asked to.
-	ErrTimeout = errors.New("switchctl: switch did not act in time")
+	ErrTimeout error = &fault.Error{
+		Kind: fault.Unavailable, Code: "service_unavailable", Detail: "The telephony switch does not answer just now.",
+		Text: "switchctl: switch did not act in time",
+	}
 )
 
 // StateError rejects an event or a command that the call's state doesn't take (409).
@@ -57,24 +87,29 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("switchctl: %s is not taken in state %s", e.Event, e.State)
 }
 
-// InvalidError names the field of a control request that can't be used (422).
-type InvalidError struct {
-	Field   string
-	Message string
+// Fault is what a client is told.
+func (e *StateError) Fault() *fault.Error {
+	return &fault.Error{
+		Kind: fault.Conflict, Code: cmp.Or(e.Code, "InvalidCallState"),
+		Detail: cmp.Or(e.Detail, fmt.Sprintf("%s is not possible while the call is %s.", e.Event, e.State)),
+	}
 }
 
-func (e *InvalidError) Error() string {
-	return fmt.Sprintf("switchctl: control request: %s %s", e.Field, e.Message)
+// invalidControl names the member of a control request that can't be used (422).
+func invalidControl(field, message string) *fault.Error {
+	return controlFault(fault.Invalid, fault.CodeInvalid, field, message)
 }
 
-// MalformedError names the member of a control request that is missing or of the wrong shape (400).
-type MalformedError struct {
-	Field   string
-	Message string
+// malformedControl names the member of a control request that is missing or of the wrong shape (400).
+func malformedControl(field, message string) *fault.Error {
+	return controlFault(fault.Malformed, "bad_request", field, message)
 }
 
-func (e *MalformedError) Error() string {
-	return fmt.Sprintf("switchctl: control request: %s %s", e.Field, e.Message)
+func controlFault(kind fault.Kind, code, field, message string) *fault.Error {
+	return &fault.Error{
+		Kind: kind, Code: code, Detail: "The control request is not valid: " + field + " " + message + ".",
+		Fields: []fault.Field{{Field: field, Message: message}}, Text: "switchctl: control request: " + field + " " + message,
+	}
 }
 
 // VerbError names a verb that no control request can ask for: one of the interface that this version does not carry out (422), or
@@ -86,11 +121,26 @@ type VerbError struct {
 
 func (e *VerbError) Error() string { return fmt.Sprintf("switchctl: verb %q is not available", e.Verb) }
 
+// Fault is what a client is told.
+func (e *VerbError) Fault() *fault.Error {
+	if !e.Known {
+		return controlFault(fault.Malformed, "unknown_verb", "event", "is no known verb")
+	}
+	return &fault.Error{Kind: fault.Invalid, Code: "verb_not_available", Detail: "The verb " + e.Verb + " is not available on this server."}
+}
+
 // RelationError refuses a verb on a call that the session neither monitors nor shares a conference with (403).
 type RelationError struct{ Target string }
 
 func (e *RelationError) Error() string {
 	return "switchctl: no monitor or conference relationship with call " + e.Target
+}
+
+// Fault is what a client is told.
+func (e *RelationError) Fault() *fault.Error {
+	return &fault.Error{
+		Kind: fault.Forbidden, Code: "no_relationship", Detail: "The session neither monitors the target call nor shares a conference with it.",
+	}
 }
 
 // TapError says why a call's audio could not be forked (424): the voice agent's socket, or the switch's leg.
@@ -101,6 +151,11 @@ func (e *TapError) Error() string { return "switchctl: tap: " + e.Err.Error() }
 // Unwrap gives the reason.
 func (e *TapError) Unwrap() error { return e.Err }
 
+// Fault is what a client is told.
+func (e *TapError) Fault() *fault.Error {
+	return &fault.Error{Kind: fault.Dependency, Code: "TapFailed", Detail: "The target call's audio could not be brought to the voice agent."}
+}
+
 // BusyError refuses an inbound call with 486: a ceiling is reached.
 type BusyError struct {
 	Ceiling string
@@ -110,6 +165,11 @@ func (e *BusyError) Error() string {
 	return "switchctl: busy: ceiling of " + e.Ceiling + " is reached"
 }
 
+// Fault is what a client is told.
+func (e *BusyError) Fault() *fault.Error {
+	return &fault.Error{Kind: fault.Limit, Code: "max_concurrent", Detail: "The ceiling of " + e.Ceiling + " is reached."}
+}
+
 // SubprotocolError says that this host doesn't serve a voice agent's subprotocol (424).
 type SubprotocolError struct {
 	Subprotocol string
@@ -117,6 +177,13 @@ type SubprotocolError struct {
 
 func (e *SubprotocolError) Error() string {
 	return fmt.Sprintf("switchctl: subprotocol %q is not served by this host", e.Subprotocol)
+}
+
+// Fault is what a client is told.
+func (e *SubprotocolError) Fault() *fault.Error {
+	return &fault.Error{
+		Kind: fault.Dependency, Code: "SubprotocolMismatch", Detail: "This host does not serve the voice agent's subprotocol.",
+	}
 }
 
 // CommandError is the switch's refusal of a command.

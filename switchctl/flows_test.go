@@ -23,6 +23,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -449,8 +450,8 @@ func (b *bench) verbInput(f []string) {
 		defer close(done)
 		result, err := b.c.Control(b.t.Context(), b.tenant, b.call.ID, req)
 		if err != nil {
-			r, _ := RefusalOf(err)
-			b.trace.add("verb %s: %d %s %s", f[0], r.Status, r.Code, r.Detail)
+			r, _ := fault.Of(err)
+			b.trace.add("verb %s: %d %s %s", f[0], r.Kind.Status(), r.Code, r.Detail)
 			return
 		}
 		raw, err := json.Marshal(result)

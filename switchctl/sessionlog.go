@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -28,24 +28,15 @@ const (
 	logOverhead = 64
 )
 
-// SessionLogError refuses an entry of a session's log.
-type SessionLogError struct {
-	// Full: the session has as many entries as it may. Otherwise too many wait to be written.
-	Full bool
-}
-
-// Error implements error.
-func (e *SessionLogError) Error() string { return e.Refusal().Detail }
-
-// Refusal implements [Refuser].
-func (e *SessionLogError) Refusal() Refusal {
-	if e.Full {
-		return refuse(http.StatusRequestEntityTooLarge, "session_log_full", "The session's log holds its 1,000 entries, or 1 MiB: this one is dropped.")
+// Refusals of an entry of a session's log, which is dropped.
+var (
+	errLogFull error = &fault.Error{
+		Kind: fault.TooLarge, Code: "session_log_full", Detail: "The session's log holds its 1,000 entries, or 1 MiB: this one is dropped.",
 	}
-	r := refuse(http.StatusServiceUnavailable, "service_unavailable", "Too many log entries wait for the database: this one is dropped.")
-	r.RetryAfter = time.Second
-	return r
-}
+	errLogBusy error = &fault.Error{
+		Kind: fault.Unavailable, Code: "service_unavailable", Detail: "Too many log entries wait for the database: this one is dropped.",
+	}
+)
 
 // sessionLog takes an AI session's log entries to the ledger: bounded in number and bytes, several by one write, in order with the
 // call's other changes. The actor adds entries; its journal writes them.
@@ -79,7 +70,7 @@ func (l *sessionLog) resume(entries, bytes int) {
 	l.entries, l.bytes = l.entries+entries, l.bytes+bytes
 }
 
-// add takes an entry; reply, which may be nil, hears when it is written. It returns *SessionLogError for one that is dropped.
+// add takes an entry; reply, which may be nil, hears when it is written. It returns errLogFull or errLogBusy for one that is dropped.
 func (l *sessionLog) add(ctx context.Context, e ledger.LogEntry, reply chan<- controlResult) error {
 	size := len(e.Metadata) + logOverhead
 	l.mu.Lock()
@@ -88,7 +79,10 @@ func (l *sessionLog) add(ctx context.Context, e ledger.LogEntry, reply chan<- co
 	if full || !l.a.c.logBytes.Try(l.a.tenant.String(), int64(size)) {
 		l.dropped++
 		l.a.c.metrics.logsDropped.Inc()
-		return &SessionLogError{Full: full}
+		if full {
+			return errLogFull
+		}
+		return errLogBusy
 	}
 	l.entries++
 	l.bytes += size

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -104,13 +105,13 @@ func (x *transfers) startTransfer(ctx context.Context, req ControlRequest, reply
 		return x.startHandover(ctx, facts, reply)
 	case destinationSIP:
 		if !strings.HasPrefix(facts.Destination, "sip:") {
-			return &MalformedError{Field: "destination", Message: "must be a SIP URI, such as sip:desk@example.com"}
+			return malformedControl("destination", "must be a SIP URI, such as sip:desk@example.com")
 		}
 		t.uri = facts.Destination
 	default:
 		to, err := store.ParsePhone(facts.Destination)
 		if err != nil {
-			return &MalformedError{Field: "destination", Message: "can't be called: " + err.Error()}
+			return malformedControl("destination", "can't be called: "+err.Error())
 		}
 		t.to, facts.Destination = to, to.E164()
 	}
@@ -421,9 +422,9 @@ func (x *transfers) transferFailed(ctx context.Context, req ControlRequest, caus
 
 // failureCause names why a transfer was refused.
 func failureCause(err error) string {
-	var invalid *InvalidError
 	var conflict *StateError
 	var rate *VerbRateError
+	_, invalid := fault.As(err, fault.Invalid)
 	switch {
 	case errors.As(err, &rate):
 		return "RATE_LIMITED"
@@ -431,7 +432,7 @@ func failureCause(err error) string {
 		return "NoAgentAvailable"
 	case errors.Is(err, ErrUnknownExtension):
 		return ledger.CauseUnallocated
-	case errors.As(err, &invalid):
+	case invalid:
 		return "INVALID_NUMBER_FORMAT"
 	case errors.As(err, &conflict) && conflict.Code != "":
 		return conflict.Code

@@ -2,11 +2,12 @@ package switchctl
 
 import (
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // VerbsPerSecond is how many verbs a call takes in any second, over HTTP and its voice agent's socket together.
@@ -43,11 +44,9 @@ func (e *VerbRateError) Error() string {
 	return fmt.Sprintf("more than %d verbs in a second, the next in %s", VerbsPerSecond, e.Wait)
 }
 
-// Refusal implements [Refuser].
-func (e *VerbRateError) Refusal() Refusal {
-	r := refuse(http.StatusTooManyRequests, "rate_limited", "A call takes ten verbs in a second.")
-	r.RetryAfter = e.Wait
-	return r
+// Fault is what a client is told.
+func (e *VerbRateError) Fault() *fault.Error {
+	return &fault.Error{Kind: fault.Limit, Code: "rate_limited", Detail: "A call takes ten verbs in a second.", RetryAfter: e.Wait}
 }
 
 // TakeVerb counts a verb of the API against what its call takes in a second, whatever becomes of it. It returns *VerbRateError

@@ -14,7 +14,7 @@ import (
 )
 
 // Control runs a verb on a call's AI session. The result is never nil without an error. Errors: store.ErrNotFound,
-// [ErrSessionTerminated], [*StateError], [*InvalidError], [ErrMailboxFull], [ErrLinkDown], and those of the gate for a
+// [ErrSessionTerminated], [*StateError], a [*fault.Error], [ErrMailboxFull], [ErrLinkDown], and those of the gate for a
 // transfer.
 func (c *Controller) Control(ctx context.Context, tenantID, callID uuid.UUID, req ControlRequest) (map[string]any, error) {
 	a := c.registry.call(callID)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -127,15 +128,15 @@ type resultSender interface {
 func (v *voice) commandResult(m resultSender, id string, result map[string]any, err error) {
 	r := media.CommandResult{ID: id, OK: err == nil, Status: 200}
 	if err != nil {
-		refusal, known := RefusalOf(err)
+		refused, known := fault.Of(err)
 		if !known {
 			v.log.Error("command of the voice agent failed", "error", err)
 		}
-		fault := map[string]any{"code": refusal.Code, "detail": refusal.Detail}
-		if refusal.RetryAfter > 0 {
-			fault["retry_after_s"] = int((refusal.RetryAfter + time.Second - 1) / time.Second)
+		told := map[string]any{"code": refused.Code, "detail": refused.Detail}
+		if wait := refused.Retry(); wait > 0 {
+			told["retry_after_s"] = int((wait + time.Second - 1) / time.Second)
 		}
-		r.Status, r.Error = refusal.Status, fault
+		r.Status, r.Error = refused.Kind.Status(), told
 	} else {
 		if result == nil {
 			result = map[string]any{}

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"time"
+
+	"github.com/ringmaster/ringmaster/store/fault"
 
 	"github.com/google/uuid"
 
@@ -83,31 +84,21 @@ const (
 const maxReason = 200
 
 // ErrNotAgent says that the user is no active agent (403).
-var ErrNotAgent = errors.New("acd: the user is no active agent")
-
-// InputError names the member of a request that can't be used (Status says how that is answered: 422, or 400).
-type InputError struct {
-	Status  int
-	Field   string
-	Message string
+var ErrNotAgent error = &fault.Error{
+	Kind: fault.Forbidden, Code: "insufficient_scope", Detail: "The user is no active agent.", Text: "acd: the user is no active agent",
 }
 
-func (e *InputError) Error() string { return fmt.Sprintf("acd: %s %s", e.Field, e.Message) }
+func invalid(field, message string) error { return inputFault(fault.Invalid, field, message) }
 
-// Refusal implements [switchctl.Refuser].
-func (e *InputError) Refusal() switchctl.Refusal {
-	return switchctl.Refusal{
-		Status: e.Status, Code: "validation_error", Detail: "The request is not valid: " + e.Field + " " + e.Message + ".",
-		Fields: []switchctl.FieldFault{{Field: e.Field, Message: e.Message}},
+func inputFault(kind fault.Kind, field, message string) error {
+	return &fault.Error{
+		Kind: kind, Code: fault.CodeInvalid, Detail: "The request is not valid: " + field + " " + message + ".",
+		Fields: []fault.Field{{Field: field, Message: message}},
 	}
 }
 
-func invalid(field, message string) error {
-	return &InputError{Status: http.StatusUnprocessableEntity, Field: field, Message: message}
-}
-
 // Login makes the agent available and begins a SIP account; the password of an earlier login is void from then on. An agent
-// who is logged in already keeps their state. Errors: ErrNotAgent, *InputError, *StateError, *store.ConstraintError for an
+// who is logged in already keeps their state. Errors: ErrNotAgent, a *fault.Error, *StateError, *store.ConstraintError for an
 // extension that somebody else has.
 func (s *Service) Login(ctx context.Context, tenant, user uuid.UUID, in LoginInput) (LoginResult, error) {
 	now := s.now()
@@ -227,7 +218,7 @@ func lockAgent(ctx context.Context, tx *store.Tx, tenant, user uuid.UUID) (db.Ag
 }
 
 // SetStatus takes what an agent asks for: available, paused, or offline, which is a logout. Asking for the present state
-// changes nothing but a pause's reason. Errors: *StateError, *InputError, store.ErrNotFound.
+// changes nothing but a pause's reason. Errors: *StateError, a *fault.Error, store.ErrNotFound.
 func (s *Service) SetStatus(ctx context.Context, tenant, user uuid.UUID, in StatusInput) (Agent, error) {
 	if len(in.Reason) > maxReason {
 		return Agent{}, invalid("reason", fmt.Sprintf("must have at most %d characters", maxReason))
@@ -336,14 +327,11 @@ func (s *Service) views(ctx context.Context, tenant uuid.UUID, id *uuid.UUID) ([
 // idSkew is how far a call's id may be younger than its dial time.
 const idSkew = time.Hour
 
-// Stats counts the agent's calls of the last hours. Errors: *InputError (400) for a window outside 1 to 720 hours,
+// Stats counts the agent's calls of the last hours. Errors: a *fault.Error (400) for a window outside 1 to 720 hours,
 // store.ErrNotFound.
 func (s *Service) Stats(ctx context.Context, tenant, id uuid.UUID, windowHours int) (Stats, error) {
 	if windowHours < MinWindowHours || windowHours > MaxWindowHours {
-		return Stats{}, &InputError{
-			Status: http.StatusBadRequest, Field: "window_hours",
-			Message: fmt.Sprintf("must lie between %d and %d", MinWindowHours, MaxWindowHours),
-		}
+		return Stats{}, inputFault(fault.Malformed, "window_hours", fmt.Sprintf("must lie between %d and %d", MinWindowHours, MaxWindowHours))
 	}
 	if _, err := s.GetAgent(ctx, tenant, id); err != nil {
 		return Stats{}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
@@ -79,9 +80,9 @@ func TestLoginIsForAgentsWithTheirExtension(t *testing.T) {
 	_, err := b.svc.Login(t.Context(), b.tenant, uuid.New(), LoginInput{})
 	require.ErrorIs(t, err, ErrNotAgent)
 	_, err = b.svc.Login(t.Context(), b.tenant, id, LoginInput{Extension: "77"})
-	var input *InputError
+	var input *fault.Error
 	require.ErrorAs(t, err, &input)
-	require.Equal(t, "extension", input.Field)
+	require.Equal(t, "extension", input.Fields[0].Field)
 
 	storetest.Exec(t, b.st, b.tenant, "UPDATE users SET extension = NULL WHERE id = $1", id)
 	var state *StateError
@@ -154,10 +155,10 @@ func TestStatusesOnRequest(t *testing.T) {
 		}
 		var state *StateError
 		require.ErrorAs(t, err, &state, "%s asks for %s", c.from, c.ask)
-		require.Equal(t, 409, state.Refusal().Status)
+		require.Equal(t, fault.Conflict, state.Fault().Kind)
 		require.Equal(t, c.from, b.status(t, id), "a refusal changes nothing")
 	}
-	var input *InputError
+	var input *fault.Error
 	_, err := b.svc.SetStatus(t.Context(), b.tenant, id, StatusInput{Status: "asleep"})
 	require.ErrorAs(t, err, &input)
 }

@@ -1,16 +1,16 @@
 package acd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/store/fault"
 )
 
 // Status is an agent's state.
@@ -116,16 +116,12 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("acd: %s is not taken while %s", e.Trigger, e.Status)
 }
 
-// Refusal implements [switchctl.Refuser].
-func (e *StateError) Refusal() switchctl.Refusal {
-	r := switchctl.Refusal{Status: http.StatusConflict, Code: e.Code, Detail: e.Detail}
-	if r.Code == "" {
-		r.Code = CodeInvalidTransition
+// Fault is what a client is told.
+func (e *StateError) Fault() *fault.Error {
+	return &fault.Error{
+		Kind: fault.Conflict, Code: cmp.Or(e.Code, CodeInvalidTransition),
+		Detail: cmp.Or(e.Detail, "An agent who is "+e.Status.words()+" can't "+e.Trigger.words()+"."),
 	}
-	if r.Detail == "" {
-		r.Detail = "An agent who is " + e.Status.words() + " can't " + e.Trigger.words() + "."
-	}
-	return r
 }
 
 // words are a status as people say it.

@@ -79,6 +79,6 @@ func TestRefusalInWords(t *testing.T) {
 		"An agent who is available can't dispose of a call.": {Status: Available, Trigger: TriggerDispose},
 		"The agent has no extension.":                        {Status: Offline, Trigger: TriggerLogin, Detail: "The agent has no extension."},
 	} {
-		require.Equal(t, want, e.Refusal().Detail)
+		require.Equal(t, want, e.Fault().Detail)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -57,11 +58,11 @@ func TestStatsEqualTheCalls(t *testing.T) {
 	got, err := b.svc.Stats(t.Context(), b.tenant, idle, 24)
 	require.NoError(t, err)
 	require.Equal(t, Stats{AgentID: idle, WindowHours: 24}, got)
-	var input *InputError
+	var input *fault.Error
 	for _, hours := range []int{0, 721, -1} {
 		_, err = b.svc.Stats(t.Context(), b.tenant, agent, hours)
 		require.ErrorAs(t, err, &input)
-		require.Equal(t, 400, input.Status)
+		require.Equal(t, fault.Malformed, input.Kind)
 	}
 	_, err = b.svc.Stats(t.Context(), b.tenant, uuid.New(), 24)
 	require.ErrorIs(t, err, store.ErrNotFound)

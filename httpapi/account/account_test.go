@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -72,7 +74,7 @@ func TestInvalidInputNamesItsField(t *testing.T) {
 	t.Parallel()
 	s, tenant := setup(t)
 	field := func(err error) string {
-		var invalid *dialer.ValidationError
+		var invalid *fault.Error
 		require.ErrorAs(t, err, &invalid)
 		return invalid.Fields[0].Field
 	}
@@ -105,6 +107,14 @@ func TestInvalidInputNamesItsField(t *testing.T) {
 	require.Equal(t, "privacy_mode", field(err))
 }
 
+func requireTaken(t *testing.T, err error, field string) {
+	t.Helper()
+	refused, _ := fault.As(err, fault.Conflict)
+	require.NotNil(t, refused, err)
+	require.Equal(t, CodeTaken, refused.Code)
+	require.Contains(t, refused.Detail, field)
+}
+
 func TestWhatIsTakenIsRefused(t *testing.T) {
 	t.Parallel()
 	s, tenant := setup(t)
@@ -113,12 +123,12 @@ func TestWhatIsTakenIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	in.Email = "c@b.test"
 	_, err = s.CreateUser(t.Context(), tenant, in)
-	require.ErrorIs(t, err, ErrTaken, "the extension")
+	requireTaken(t, err, "extension")
 	require.NoError(t, s.SetUserActive(t.Context(), tenant, u.ID, false))
 	_, err = s.CreateNumber(t.Context(), tenant, NumberInput{Number: "9180000001"})
 	require.NoError(t, err)
 	_, err = s.CreateNumber(t.Context(), tenant, NumberInput{Number: "+919180000001"})
-	require.ErrorIs(t, err, ErrTaken)
+	requireTaken(t, err, "e164")
 	_, err = s.Tenant(t.Context(), "nobody")
 	require.ErrorIs(t, err, store.ErrNotFound)
 }

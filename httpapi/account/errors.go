@@ -4,25 +4,21 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringmaster/ringmaster/dialer"
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/ringmaster/ringmaster/store"
 )
 
-var (
-	// ErrTaken says that a name, e-mail, extension or number is in use already; it comes as a *TakenError.
-	ErrTaken = errors.New("already in use")
-	// ErrReferenced says that something still refers to what was to be deleted.
-	ErrReferenced = errors.New("still referred to")
-)
+// ErrReferenced says that something still refers to what was to be deleted.
+var ErrReferenced = errors.New("still referred to")
 
-// TakenError names the field whose value is in use already.
-type TakenError struct{ Field string }
+// CodeTaken is the code of a name, e-mail, extension or number that is in use already (409).
+const CodeTaken = "already_in_use"
 
-// Error names the field.
-func (e *TakenError) Error() string { return e.Field + " is " + ErrTaken.Error() }
-
-// Is makes it an ErrTaken.
-func (e *TakenError) Is(target error) bool { return target == ErrTaken }
+// taken names the field whose value is in use already.
+func taken(field string) error {
+	return &fault.Error{Kind: fault.Conflict, Code: CodeTaken, Detail: "This " + field + " is in use already.", Text: field + " is already in use"}
+}
 
 // The codes of this package's conflicts.
 const (
@@ -32,7 +28,7 @@ const (
 )
 
 func invalid(field, message string) error {
-	return &dialer.ValidationError{Fields: []dialer.FieldError{{Field: field, Message: message}}}
+	return fault.InField(field, message)
 }
 
 // takenField names the field that a unique constraint is about.
@@ -56,7 +52,7 @@ func translate(what string, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &constraint) && constraint.Kind == store.KindUnique:
-		return fmt.Errorf("%s: %w", what, &TakenError{Field: takenField(constraint.Constraint)})
+		return fmt.Errorf("%s: %w", what, taken(takenField(constraint.Constraint)))
 	case errors.As(err, &constraint) && constraint.Kind == store.KindForeignKey:
 		return fmt.Errorf("%s: %w", what, ErrReferenced)
 	default:

@@ -107,7 +107,7 @@ func someID(id *uuid.UUID) dialer.Opt[string] {
 	return dialer.Some(id.String())
 }
 
-// AddNumber gives a number to a tenant. Errors: *dialer.ValidationError, ErrTaken.
+// AddNumber gives a number to a tenant. Errors: *fault.Error.
 func (s *Service) AddNumber(ctx context.Context, tenantID uuid.UUID, in NumberEdit) (db.Number, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *Service) Number(ctx context.Context, tenantID, id uuid.UUID) (db.Number
 	return out, translate("find number", err)
 }
 
-// EditNumber changes a number. Errors: store.ErrNotFound, *dialer.ValidationError, ErrTaken.
+// EditNumber changes a number. Errors: store.ErrNotFound, *fault.Error.
 func (s *Service) EditNumber(ctx context.Context, tenantID, id uuid.UUID, in NumberEdit) (db.Number, error) {
 	var out db.Number
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {

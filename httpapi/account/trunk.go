@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/conf"
@@ -167,7 +169,7 @@ func someInt(n int) dialer.Opt[int] {
 	return dialer.Some(n)
 }
 
-// AddTrunk declares a trunk. Errors: *dialer.ValidationError, ErrTaken.
+// AddTrunk declares a trunk. Errors: *fault.Error.
 func (s *Service) AddTrunk(ctx context.Context, tenantID uuid.UUID, in TrunkEdit) (db.Trunk, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -195,7 +197,7 @@ func (s *Service) AddTrunk(ctx context.Context, tenantID uuid.UUID, in TrunkEdit
 }
 
 // EditTrunk changes a trunk. Another host needs the password again. To ask for bypass gives a trunk that has failed in it another chance. Errors: store.ErrNotFound,
-// *dialer.ValidationError, ErrTaken.
+// *fault.Error.
 func (s *Service) EditTrunk(ctx context.Context, tenantID, id uuid.UUID, in TrunkEdit) (db.Trunk, error) {
 	var out db.Trunk
 	err := s.store.InTenant(ctx, tenantID, func(tx *store.Tx) error {
@@ -226,9 +228,9 @@ func (s *Service) EditTrunk(ctx context.Context, tenantID, id uuid.UUID, in Trun
 	return out, translate("edit trunk", err)
 }
 
-// DeleteTrunk removes a trunk. Errors: store.ErrNotFound, *dialer.ConflictError while numbers or calls are on it.
+// DeleteTrunk removes a trunk. Errors: store.ErrNotFound, *fault.Error while numbers or calls are on it.
 func (s *Service) DeleteTrunk(ctx context.Context, tenantID, id uuid.UUID) error {
-	inUse := &dialer.ConflictError{Code: CodeTrunkInUse, Detail: "numbers or live calls are on this trunk"}
+	inUse := &fault.Error{Kind: fault.Conflict, Code: CodeTrunkInUse, Detail: "numbers or live calls are on this trunk"}
 	err := one(ctx, s.store, tenantID, "delete trunk", func(q *db.Queries) (int64, error) {
 		if err := q.GateLock(ctx, tenantID); err != nil {
 			return 0, err

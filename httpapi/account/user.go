@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer"
@@ -80,7 +82,7 @@ func some(s string) dialer.Opt[string] {
 	return dialer.Some(s)
 }
 
-// AddUser creates a user. Errors: *dialer.ValidationError, ErrTaken.
+// AddUser creates a user. Errors: *fault.Error.
 func (s *Service) AddUser(ctx context.Context, tenantID uuid.UUID, in UserEdit) (db.User, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -221,7 +223,7 @@ func (s *Service) SetUserActive(ctx context.Context, tenantID, id uuid.UUID, act
 	return err
 }
 
-// EditUser changes a user. Errors: store.ErrNotFound, *dialer.ValidationError, ErrTaken, *dialer.ConflictError for the last
+// EditUser changes a user. Errors: store.ErrNotFound, *fault.Error, also for the last
 // active administrator.
 func (s *Service) EditUser(ctx context.Context, tenantID, id uuid.UUID, in UserEdit) (db.User, error) {
 	f := dialer.NewForm(true)
@@ -245,7 +247,7 @@ func (s *Service) EditUser(ctx context.Context, tenantID, id uuid.UUID, in UserE
 	})
 }
 
-// DeleteUser removes a user, logged in or not. Errors: store.ErrNotFound, *dialer.ConflictError for the last active administrator
+// DeleteUser removes a user, logged in or not. Errors: store.ErrNotFound, *fault.Error for the last active administrator
 // and for an agent on a call.
 func (s *Service) DeleteUser(ctx context.Context, tenantID, id uuid.UUID) error {
 	_, err := s.changeUser(ctx, tenantID, id, "delete user", func(tx *store.Tx, row *db.User) error {
@@ -256,7 +258,7 @@ func (s *Service) DeleteUser(ctx context.Context, tenantID, id uuid.UUID) error 
 		case err != nil:
 			return err
 		case onCall:
-			return &dialer.ConflictError{Code: CodeAgentOnCall, Detail: "the agent is on a call"}
+			return &fault.Error{Kind: fault.Conflict, Code: CodeAgentOnCall, Detail: "the agent is on a call"}
 		}
 		_, err = tx.Q.DeleteUser(ctx, tenantID, id)
 		return err
@@ -282,7 +284,7 @@ func (s *Service) changeUser(
 		}
 		stays := row.Role == RoleAdmin && row.IsActive
 		if !stays && slices.Equal(admins, []uuid.UUID{id}) {
-			return &dialer.ConflictError{Code: CodeLastAdmin, Detail: "the last active administrator must stay one"}
+			return &fault.Error{Kind: fault.Conflict, Code: CodeLastAdmin, Detail: "the last active administrator must stay one"}
 		}
 		return nil
 	})

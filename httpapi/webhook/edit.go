@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/dialer"
@@ -36,24 +38,24 @@ func (in *Edit) Members() map[string]json.Unmarshaler {
 }
 
 // apply puts the input's members into a subscription and lists what is wrong with them.
-func (in Edit) apply(ctx context.Context, w *db.WebhookSubscription, targets netguard.Policy) []dialer.FieldError {
-	var bad []dialer.FieldError
-	fault := func(field, message string) { bad = append(bad, dialer.FieldError{Field: field, Message: message}) }
+func (in Edit) apply(ctx context.Context, w *db.WebhookSubscription, targets netguard.Policy) []fault.Field {
+	var bad []fault.Field
+	fail := func(field, message string) { bad = append(bad, fault.Field{Field: field, Message: message}) }
 	switch {
 	case !in.URL.Set:
 	case !in.URL.Has():
-		fault("url", "must be a string")
+		fail("url", "must be a string")
 	default:
 		normal, message := checkTarget(ctx, in.URL.Value, targets)
 		if message != "" {
-			fault("url", message)
+			fail("url", message)
 		}
 		w.Url = normal
 	}
 	switch {
 	case !in.EventTypes.Set:
 	case !in.EventTypes.Has():
-		fault("event_types", "must be a list of strings")
+		fail("event_types", "must be a list of strings")
 	default:
 		bad = append(bad, checkEventTypes(in.EventTypes.Value)...)
 		w.EventTypes = slices.Compact(slices.Sorted(slices.Values(in.EventTypes.Value)))
@@ -65,14 +67,14 @@ func (in Edit) apply(ctx context.Context, w *db.WebhookSubscription, targets net
 	default:
 		id, err := uuid.Parse(in.CampaignID.Value)
 		if !in.CampaignID.Has() || err != nil || len(in.CampaignID.Value) != len(id.String()) {
-			fault("campaign_id", "must be a UUID or null")
+			fail("campaign_id", "must be a UUID or null")
 		}
 		w.CampaignID = &id
 	}
 	switch {
 	case !in.IsActive.Set:
 	case !in.IsActive.Has():
-		fault("is_active", "must be true or false")
+		fail("is_active", "must be true or false")
 	default:
 		w.IsActive = in.IsActive.Value
 	}
@@ -99,12 +101,12 @@ func checkTarget(ctx context.Context, text string, targets netguard.Policy) (nor
 }
 
 // checkEventTypes takes the types of the catalogue, and a prefix of them with ".*".
-func checkEventTypes(types []string) []dialer.FieldError {
+func checkEventTypes(types []string) []fault.Field {
 	if len(types) == 0 {
-		return []dialer.FieldError{{Field: "event_types", Message: "must name at least one type"}}
+		return []fault.Field{{Field: "event_types", Message: "must name at least one type"}}
 	}
 	if len(types) > maxTypes {
-		return []dialer.FieldError{{Field: "event_types", Message: "must name at most " + strconv.Itoa(maxTypes) + " types"}}
+		return []fault.Field{{Field: "event_types", Message: "must name at most " + strconv.Itoa(maxTypes) + " types"}}
 	}
 	known := map[string]bool{}
 	for _, t := range EventTypes() {
@@ -112,10 +114,10 @@ func checkEventTypes(types []string) []dialer.FieldError {
 		prefix, _, _ := strings.Cut(string(t), ".")
 		known[prefix+".*"] = true
 	}
-	var bad []dialer.FieldError
+	var bad []fault.Field
 	for i, t := range types {
 		if !known[t] {
-			bad = append(bad, dialer.FieldError{
+			bad = append(bad, fault.Field{
 				Field: "event_types[" + strconv.Itoa(i) + "]", Message: "is no event type of the catalogue, nor a prefix with .*",
 			})
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringmaster/ringmaster/store/fault"
+
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
@@ -27,8 +29,8 @@ const (
 	codeDeliveryPending = "delivery_pending"
 )
 
-// Subscriptions are who wants which events, and what became of their deliveries. Its errors: store.ErrNotFound, [*dialer.ValidationError],
-// [*dialer.ConflictError].
+// Subscriptions are who wants which events, and what became of their deliveries. Its errors: store.ErrNotFound, [*fault.Error],
+// [*fault.Error].
 type Subscriptions struct {
 	st      *store.Store
 	targets netguard.Policy
@@ -57,7 +59,7 @@ func (s *Subscriptions) Create(ctx context.Context, tenant uuid.UUID, in Edit) (
 		set  bool
 	}{{"url", in.URL.Set}, {"event_types", in.EventTypes.Set}} {
 		if !need.set {
-			bad = append(bad, dialer.FieldError{Field: need.name, Message: "is required"})
+			bad = append(bad, fault.Field{Field: need.name, Message: "is required"})
 		}
 	}
 	if err := s.check(ctx, tenant, sub, bad); err != nil {
@@ -82,23 +84,25 @@ func (s *Subscriptions) Create(ctx context.Context, tenant uuid.UUID, in Edit) (
 }
 
 // check adds what only the service can tell: whether the campaign is the tenant's.
-func (s *Subscriptions) check(ctx context.Context, tenant uuid.UUID, sub db.WebhookSubscription, bad []dialer.FieldError) error {
+func (s *Subscriptions) check(ctx context.Context, tenant uuid.UUID, sub db.WebhookSubscription, bad []fault.Field) error {
 	if len(bad) == 0 && sub.CampaignID != nil {
 		err := s.campaign(ctx, tenant, *sub.CampaignID)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			bad = append(bad, dialer.FieldError{Field: "campaign_id", Message: "names no campaign"})
+			bad = append(bad, fault.Field{Field: "campaign_id", Message: "names no campaign"})
 		case err != nil:
 			return err
 		}
 	}
 	if len(bad) > 0 {
-		return &dialer.ValidationError{Fields: bad}
+		return fault.Fields(bad...)
 	}
 	return nil
 }
 
-func conflict(code, detail string) error { return &dialer.ConflictError{Code: code, Detail: detail} }
+func conflict(code, detail string) error {
+	return &fault.Error{Kind: fault.Conflict, Code: code, Detail: detail}
+}
 
 // List gives all of a tenant's subscriptions.
 func (s *Subscriptions) List(ctx context.Context, tenant uuid.UUID) (subs []db.WebhookSubscription, err error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/echoai"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -91,9 +92,9 @@ func handover(t *testing.T, l *line, way string) {
 		l.handler.canQueue = switchctl.ErrNobodyLoggedIn
 		l.handler.mu.Unlock()
 		_, err := l.calls.Control(t.Context(), l.tenant, call.ID, switchctl.ControlRequest{Event: "transfer", DestinationType: "agent_queue"})
-		refusal, ok := switchctl.RefusalOf(err)
+		refusal, ok := fault.Of(err)
 		require.True(t, ok)
-		require.Equal(t, 409, refusal.Status)
+		require.Equal(t, fault.Conflict, refusal.Kind)
 		require.Equal(t, "NoAgentAvailable", refusal.Code)
 		l.handler.mu.Lock()
 		l.handler.canQueue = nil

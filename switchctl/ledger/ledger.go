@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
@@ -17,11 +18,18 @@ var (
 	// ErrAgentBusy says that a voice agent's max_concurrent is reached.
 	ErrAgentBusy = errors.New("switchctl: voice agent has no free unit")
 	// ErrMonitorScope refuses a monitor that the voice agent's monitor_scope doesn't allow (403).
-	ErrMonitorScope = errors.New("switchctl: the voice agent's monitor_scope does not allow this target")
+	ErrMonitorScope error = &fault.Error{
+		Kind: fault.Forbidden, Code: "monitor_scope", Detail: "The voice agent's monitor_scope does not allow it to monitor this call.",
+		Text: "switchctl: the voice agent's monitor_scope does not allow this target",
+	}
 	// ErrCallEnded answers an operation on a leg that is gone.
-	ErrCallEnded = errors.New("switchctl: call has ended")
+	ErrCallEnded error = &fault.Error{
+		Kind: fault.Conflict, Code: "AISessionTerminated", Detail: "The call has no active AI session.", Text: "switchctl: call has ended",
+	}
 	// ErrTargetNotFound says that the tenant has no call with the id in target_call_id (404).
-	ErrTargetNotFound = errors.New("switchctl: target call is not found")
+	ErrTargetNotFound error = &fault.Error{
+		Kind: fault.NotFound, Code: "not_found", Detail: "There is no such target call.", Text: "switchctl: target call is not found",
+	}
 )
 
 // SessionStart asks for an AI session.
