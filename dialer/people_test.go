@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // peopleSwitch originates through the gate, and has phones that are up as soon as they are held.
@@ -29,8 +30,8 @@ type peopleSwitch struct {
 	rings  []bool
 }
 
-func (p *peopleSwitch) HoldPhone(_ context.Context, spec switchctl.PhoneSpec) error {
-	p.agents.PhoneChanged(switchctl.PhoneState{TenantID: spec.TenantID, AgentID: spec.AgentID, Up: true})
+func (p *peopleSwitch) HoldPhone(_ context.Context, spec phone.Spec) error {
+	p.agents.PhoneChanged(phone.State{TenantID: spec.TenantID, AgentID: spec.AgentID, Up: true})
 	return nil
 }
 
@@ -43,7 +44,7 @@ func (p *peopleSwitch) RingPhone(_ context.Context, _ uuid.UUID, on bool) error 
 	return nil
 }
 
-func (p *peopleSwitch) Phones() []switchctl.PhoneState { return nil }
+func (p *peopleSwitch) Phones() []phone.State { return nil }
 
 func (p *peopleSwitch) ForgetAccount(context.Context, string, string) error { return nil }
 func (p *peopleSwitch) ForgetPhone(context.Context, string, string) error   { return nil }

@@ -17,22 +17,23 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // fakePhones is a switch whose phones are all up as soon as they are wanted, and whose calls are admitted and no more.
 type fakePhones struct {
 	b  *bundle
 	mu sync.Mutex
-	up map[uuid.UUID]switchctl.PhoneState
+	up map[uuid.UUID]phone.State
 	// ended are the calls that were hung up.
 	ended []uuid.UUID
 }
 
-func (f *fakePhones) HoldPhone(_ context.Context, p switchctl.PhoneSpec) error {
+func (f *fakePhones) HoldPhone(_ context.Context, p phone.Spec) error {
 	f.mu.Lock()
-	f.up[p.AgentID] = switchctl.PhoneState{TenantID: p.TenantID, AgentID: p.AgentID, Up: true}
+	f.up[p.AgentID] = phone.State{TenantID: p.TenantID, AgentID: p.AgentID, Up: true}
 	f.mu.Unlock()
-	f.b.agents.PhoneChanged(switchctl.PhoneState{TenantID: p.TenantID, AgentID: p.AgentID, Up: true})
+	f.b.agents.PhoneChanged(phone.State{TenantID: p.TenantID, AgentID: p.AgentID, Up: true})
 	return nil
 }
 
@@ -48,10 +49,10 @@ func (f *fakePhones) ForgetPhone(context.Context, string, string) error   { retu
 
 func (f *fakePhones) RingPhone(context.Context, uuid.UUID, bool) error { return nil }
 
-func (f *fakePhones) Phones() []switchctl.PhoneState {
+func (f *fakePhones) Phones() []phone.State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	list := []switchctl.PhoneState{}
+	list := []phone.State{}
 	for _, p := range f.up {
 		list = append(list, p)
 	}
@@ -82,7 +83,7 @@ func (f *fakePhones) Hangup(ctx context.Context, tenant, call uuid.UUID, _ strin
 // servePhones runs the agents' service until the test ends.
 func (b *bundle) servePhones(t *testing.T) *fakePhones {
 	t.Helper()
-	f := &fakePhones{b: b, up: map[uuid.UUID]switchctl.PhoneState{}}
+	f := &fakePhones{b: b, up: map[uuid.UUID]phone.State{}}
 	b.service.Attach(f)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -177,8 +177,6 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 		a.bypass.takeBackReply(ctx, m)
 	case jobAgentBridge:
 		a.agents.agentBridgeReply(ctx, m)
-	case jobPhone:
-		// A phone's own.
 	case jobKillLeg, jobReneg, jobStopRecord:
 		// A leg that was gone already is what was wanted; how a re-INVITE goes is seen by what follows.
 	}

@@ -10,17 +10,14 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // People on the phone: the call is bridged by the switch, caller and agent's leg, and is steered over the host link alone. The
 // bridge's end gives the caller back by transfer_after_bridge, whoever ended it; what follows depends on how the agent's leg went.
 
-const (
-	// agentTone is what the agent hears when a caller comes: mixed into the leg, so that it costs no time.
-	agentTone = "tone_stream://%(60,0,600)"
-	// ringback is the Indian ringing tone (400 Hz, 0.4 s on, 0.2 off, 0.4 on, 2 off).
-	ringback = "tone_stream://%(400,200,400);%(400,2000,400);loops=-1"
-)
+// agentTone is what the agent hears when a caller comes: mixed into the leg, so that it costs no time.
+const agentTone = "tone_stream://%(60,0,600)"
 
 type humanPhase int
 
@@ -37,7 +34,7 @@ type human struct {
 	serial  uint64
 	phase   humanPhase
 	agent   uuid.UUID
-	mode    PhoneMode
+	mode    phone.Mode
 	channel string // of the agent's leg
 	req     AgentConnect
 	reply   chan<- agentResult // nil after a restart: whoever waited is gone
@@ -135,10 +132,8 @@ func (b *agentBridge) connectAgent(ctx context.Context, m agentCommand) (state, 
 	h := &human{
 		serial: b.humans, agent: m.req.Phone.AgentID, mode: m.req.Phone.Mode, req: m.req, reply: m.reply, asked: b.c.clock.Now(),
 	}
-	claim := phoneClaim{
-		call: b.core, serial: h.serial, ring: m.req.RingTimeout, number: b.peerNumber(), caller: m.req.CallerName,
-	}
-	if err := b.c.phones.send(h.agent, &m.req.Phone, claim); err != nil {
+	claim := phone.Claim{Call: legClaim{b.core, h.serial}, Ring: m.req.RingTimeout, Number: b.peerNumber(), Caller: m.req.CallerName}
+	if err := b.c.phones.Claim(m.req.Phone, claim); err != nil {
 		return b.state, err
 	}
 	b.human = h
@@ -262,8 +257,8 @@ func (b *agentBridge) bridgeAgent(ctx context.Context, tone bool) {
 	h.phase = humanBridging
 	b.arm(timerAgent, bridgeTimeout)
 	caller, agent, serial, after := b.channel, h.channel, h.serial, ""
-	if h.mode != PhoneOnHook {
-		after = fs.AfterBridge(agentExtension, b.c.cfg.Context)
+	if h.mode != phone.OnHook {
+		after = fs.AfterBridge(phone.Extension, b.c.cfg.Context)
 	}
 	first := fs.Script{
 		fs.SetVar(caller, varAfterBridge, fs.AfterBridge(reattachExtension, b.c.cfg.Context)),
@@ -305,13 +300,13 @@ func (b *agentBridge) doubtAgent(ctx context.Context) {
 	b.arm(timerAgent, bridgeTimeout)
 	m, caller, agent := agentDoubt{serial: h.serial}, b.channel, h.channel
 	b.beside(func() {
-		found, err := b.c.dump(ctx, caller)
+		found, err := fs.FindChannel(ctx, b.c.link, caller)
 		m.caller, m.err = found != nil, err
 		if found != nil {
 			m.other = found.Var("signal_bond")
 		}
 		if err == nil {
-			found, err = b.c.dump(ctx, agent)
+			found, err = fs.FindChannel(ctx, b.c.link, agent)
 			m.agent, m.err = found != nil, err
 		}
 		b.post(m)
@@ -330,7 +325,7 @@ func (b *agentBridge) settleDoubt(ctx context.Context, m agentDoubt) state {
 	case !m.caller && h.doubts < 2:
 		b.probe(ctx) // the caller's end is on its way, and answers
 	case m.caller && !m.agent && !h.bySwitch:
-		b.agentUnavailable(ctx, PhoneLost)
+		b.agentUnavailable(ctx, phone.Lost)
 	default:
 		b.agentFailed(ctx, ErrTimeout)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // How a caller's time with an agent ends, and what a restart finds of it.
@@ -14,7 +15,7 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	b.c.registry.unbind(h.channel)
 	switch {
 	case h.bridged():
-	case reason == phoneBySwitch && h.bridging():
+	case reason == phone.EndedBySwitch && h.bridging():
 		h.bySwitch = true
 		b.doubtAgent(ctx) // the caller has hung up before the bridge was there
 		return b.state
@@ -25,11 +26,11 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	switch {
 	case b.killCause != "":
 		return b.state // the caller's end answers
-	case reason == PhoneHungUp && h.req.KeepCaller && h.reply != nil:
+	case reason == phone.HungUp && h.req.KeepCaller && h.reply != nil:
 		b.part(AgentEnded, nil)
 		b.callerComesBack(ctx) // the switch brings the caller by transfer_after_bridge
 		return b.state
-	case reason == PhoneHungUp:
+	case reason == phone.HungUp:
 		b.kill(ctx, ledger.CauseNormalClearing)
 		return b.state
 	}
@@ -84,8 +85,7 @@ func (b *agentBridge) freeAgent(h *human, serial uint64, doubt bool) {
 	if h.channel != "" {
 		b.c.registry.unbind(h.channel)
 	}
-	// A phone that is not kept any more has no claim to end.
-	_ = b.c.phones.send(h.agent, nil, phoneFree{call: b.core, serial: serial, doubt: doubt, told: h.told})
+	b.c.phones.Free(h.agent, legClaim{b.core, serial}, phone.Free{Doubt: doubt, Told: h.told})
 }
 
 // cancelAgent: whoever asked for the agent has given up. A conversation goes on.
@@ -122,17 +122,17 @@ func (b *agentBridge) adoptAgent(ctx context.Context, other string) bool {
 	if b.human.steered() {
 		return true
 	}
-	p := b.c.phones.ofChannel(other)
-	if other == "" || p == nil || b.parties.machine.grip() != gripNone {
+	agent := b.c.phones.Agent(other)
+	if other == "" || agent == nil || b.parties.machine.grip() != gripNone {
 		return false
 	}
 	b.humans++
-	b.human = &human{serial: b.humans, phase: humanBridged, agent: p.agent, channel: other, asked: b.c.clock.Now()}
+	b.human = &human{serial: b.humans, phase: humanBridged, agent: *agent, channel: other, asked: b.c.clock.Now()}
 	b.c.registry.bind(b.core, other)
-	if b.call.AgentID == nil || *b.call.AgentID != p.agent || b.call.AgentConnectTime == nil { // an agent who dials has the call from its admission
+	if b.call.AgentID == nil || *b.call.AgentID != *agent || b.call.AgentConnectTime == nil { // an agent who dials has the call from its admission
 		b.writeAgent(ctx, b.c.clock.Now().UTC()) // whoever bridged them could not
 	}
 	b.c.metrics.recovered.WithLabelValues("resumed").Inc()
-	p.post(phoneClaim{call: b.core, serial: b.humans, channel: other})
+	b.c.phones.Join(other, legClaim{b.core, b.humans})
 	return true
 }

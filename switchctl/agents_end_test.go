@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // TestAgentsOwnCallIsFoundAgain has the controller die before it has written that an agent and the lead whom they dialed talk: the next one writes it.
@@ -13,7 +15,7 @@ func TestAgentsOwnCallIsFoundAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.play("hold", "phone CHANNEL_ANSWER", "dial")
-		agent := testPhone(PhoneHeld).AgentID
+		agent := testPhone(phone.Held).AgentID
 		b.ledger.mu.Lock()
 		row := b.ledger.calls[b.call.ID]
 		row.AgentID = &agent // from the admission on

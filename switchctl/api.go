@@ -16,6 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/keyring"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // Config is what a [Controller] needs to know about its host.
@@ -50,7 +51,7 @@ type Config struct {
 	// ControlURL is the address of the control endpoint for a call.
 	ControlURL func(callID uuid.UUID) string
 	// Phones hears how agents' phones change; may be nil.
-	Phones PhoneWatcher
+	Phones phone.Watcher
 	// Prompts fetches what is played; without it a waiting caller hears ringback, and nothing else can be played.
 	Prompts Prompts
 	// DrainHangup makes Drain end the calls (NORMAL_CLEARING) in place of waiting for their parties.

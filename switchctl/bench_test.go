@@ -103,10 +103,11 @@ func (b *bench) controller() *Controller {
 	b.t.Helper()
 	c, err := build(Config{
 		NodeID: "node-1", TokenKeys: tokenKeys, CDRDir: b.cdrs, RecordDir: b.recordings,
-		ControlURL: func(id uuid.UUID) string { return "http://127.0.0.1/" + id.String() }, Logger: slog.New(slog.DiscardHandler),
+		ControlURL: func(id uuid.UUID) string { return "http://127.0.0.1/" + id.String() }, Phones: phoneTrace{b.trace}, Logger: slog.New(slog.DiscardHandler),
 	}, b.gate, b.handler)
 	require.NoError(b.t, err)
-	c.ledger, c.media, c.link, c.sight = b.ledger, b.media, b.link, b.link.sight
+	c.sight = b.link.sight
+	c.wire(b.ledger, b.media, b.link)
 	b.link.set(true)
 	b.link.sight.compare(b.link.Generation(), time.Now())
 	ctx, cancel := context.WithCancel(context.Background())

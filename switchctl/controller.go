@@ -24,6 +24,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // Controller runs the calls of one switch host.
@@ -59,14 +60,14 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 		return nil, err
 	}
 	l := ledger.New(st, gate, h, c.log, cfg.TokenKeys)
-	c.ledger, c.nodes = l, l
-	c.media = mediaAdapter{server: m}
+	c.nodes = l
 	c.ping = st.Ping
 	link := &hostLink{
 		addr: c.cfg.ESLAddr, password: c.cfg.ESLPassword, log: c.log, clock: c.clock, metrics: c.metrics,
 		onEvent: c.dispatch, onUp: c.resync, onSkew: c.skewed, sight: c.sight,
 	}
-	c.link, c.runLink = link, link.run
+	c.runLink = link.run
+	c.wire(l, mediaAdapter{server: m}, link)
 	return c, nil
 }
 
@@ -104,9 +105,8 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Controller{host: host{
-		cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), phones: newPhoneBook(), sight: &switchSight{},
+		cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), sight: &switchSight{},
 	}}
-	c.phones.make = func(spec PhoneSpec) *phone { return newPhone(c, spec) }
 	c.cdrs = cdr.NewFolder(cfg.CDRDir, cfg.Clock, cfg.Logger, c.liveChannel)
 	c.releaseLate = c.giveBackLate
 	c.logBytes = fairshare.NewBytes(tenantLogBytes)
@@ -117,6 +117,16 @@ func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
 		return nil, fmt.Errorf("switchctl: register metrics: %w", err)
 	}
 	return c, nil
+}
+
+// wire gives the controller its ports.
+func (c *Controller) wire(l callLedgers, m mediaServer, link switchLink) {
+	c.ledger, c.media, c.link = l, m, link
+	c.phones = phone.NewBook(phone.Host{
+		NodeID: c.cfg.NodeID, Context: c.cfg.Context, Profile: c.cfg.MediaProfile, Link: link, CDRs: c.cdrs, Watcher: c.cfg.Phones,
+		Clock: c.clock, Log: c.log, Go: c.goes.Go, Metrics: c.metrics.phones, Panics: c.metrics.panics, Recovered: c.metrics.recovered,
+		Draining: ErrDraining, LinkDown: ErrLinkDown,
+	})
 }
 
 // Start binds the outbound listener (a second controller on its port ends here), finds the calls that are open, and
@@ -164,7 +174,7 @@ func (c *Controller) accept(ctx context.Context) {
 	c.starts.Lock()
 	defer c.starts.Unlock()
 	c.run = func(a *actor) { c.goes.Go(func() { a.run(ctx) }) }
-	c.phones.accept(func(p *phone) { c.goes.Go(func() { p.run(ctx) }) })
+	c.phones.Accept(ctx)
 	c.late = func(a *core, unit uuid.UUID) {
 		a.record(ctx, "late transfer unit", func(ctx context.Context) error {
 			return c.ledger.ReleaseUnit(ctx, a.tenant, unit)
@@ -176,7 +186,7 @@ func (c *Controller) refuseStarts() {
 	c.starts.Lock()
 	defer c.starts.Unlock()
 	c.run = nil
-	c.phones.accept(nil)
+	c.phones.Refuse()
 }
 
 // start runs an actor. After Close has begun it does not: the call's row stays open, and the next start finds it.
@@ -226,12 +236,12 @@ func (c *Controller) dispatch(ev *esl.Event) {
 	channel := ev.UUID()
 	switch {
 	case ev.Name() == fs.Custom:
-		c.phoneRegistered(ev)
+		c.phones.Registered(ev)
 		return
 	case ev.Var("rm_role") == roleTap:
 		return // its leg is watched at the media endpoint, where its audio arrives
-	case ev.Var("rm_role") == roleAgent:
-		c.phoneEvent(ev)
+	case ev.Var("rm_role") == phone.Role:
+		c.phones.Event(ev)
 		return
 	}
 	a := c.registry.find(channel, ev.Var("rm_call_id"))
@@ -297,7 +307,7 @@ func (c *Controller) SweepCallRecords(ctx context.Context, now time.Time) (delet
 
 // liveChannel tells whether a channel belongs to a call or a phone that is not over.
 func (c *Controller) liveChannel(channel string) bool {
-	return c.registry.find(channel, "") != nil || c.phones.ofChannel(channel) != nil
+	return c.registry.find(channel, "") != nil || c.phones.Agent(channel) != nil
 }
 
 // Ready tells why calls can't be placed just now; nil when they can.
@@ -334,7 +344,7 @@ func (c *Controller) Drain(ctx context.Context) error {
 		case <-c.registry.empty():
 			t.Stop()
 			if c.cfg.DrainHangup {
-				return c.hangupPhones(ctx)
+				return c.phones.ReleaseAll(ctx)
 			}
 			return nil
 		case <-again:
@@ -361,9 +371,7 @@ func (c *Controller) Close(ctx context.Context) error {
 	for _, a := range c.registry.all() {
 		a.post(letGo{})
 	}
-	for _, p := range c.phones.all() {
-		p.post(letGo{})
-	}
+	c.phones.LetGo()
 	settled := make(chan struct{})
 	go func() {
 		defer close(settled)

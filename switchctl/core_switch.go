@@ -17,9 +17,7 @@ func (k *core) command(ctx context.Context, job jobKind, cmd fs.Command) {
 			k.post(jobDone{job: job, attempt: attempt, body: body, err: err})
 		})
 		if err != nil {
-			var refused *esl.ReplyError
-			unsent := errors.Is(err, ErrLinkDown) || errors.As(err, &refused) || errors.Is(err, esl.ErrInvalidCommand)
-			k.post(jobDone{job: job, attempt: attempt, err: err, unsent: unsent})
+			k.post(jobDone{job: job, attempt: attempt, err: err, unsent: errors.Is(err, ErrLinkDown) || fs.IsUnsent(err)})
 		}
 	})
 }
@@ -71,7 +69,7 @@ func (k *core) kill(ctx context.Context, cause string) {
 
 // sendKill asks over the host link; the caller's own socket is the second way.
 func (k *core) sendKill(ctx context.Context) {
-	k.arm(timerKill, killTimeout)
+	k.arm(timerKill, fs.KillTimeout)
 	if k.c.link.Generation() == 0 && k.sock != nil {
 		sock, cause := k.sock, k.killCause
 		k.beside(func() {

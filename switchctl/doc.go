@@ -20,6 +20,6 @@
 //     verbtable.go (a row for each control verb: what it takes, when it may run, which part runs it), verbs.go and verbrate.go, sessionlog.go, quality.go.
 //
 // The switch: hostlink.go, outbound.go, sight.go, skew.go, look.go, lived.go and resync.go (what is known of it, and how a call is found again),
-// final.go, cdr.go, cdr_delete.go. When something is written: journal.go; what, and in which transaction: package ledger. Other hosts, and those that
-// are lost: package cluster, and cluster_calls.go. Agents' phones, each with an owner goroutine: phone*.go.
+// package cdr (its call records). When something is written: journal.go; what, and in which transaction: package ledger. Other hosts, and those that
+// are lost: package cluster, and cluster_calls.go. Agents' phones, each with an owner goroutine: package phone.
 package switchctl

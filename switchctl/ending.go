@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/wav"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -149,7 +150,7 @@ func (e *ending) killAgain(ctx context.Context) {
 	}
 	e.voice.closeMedia()
 	if e.c.link.Generation() == 0 {
-		e.arm(timerKill, killTimeout)
+		e.arm(timerKill, fs.KillTimeout)
 		return
 	}
 	e.sendKill(ctx)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // host is what calls have of the machine that they run on: its switch and media endpoint, the gate and the handler, what they are written
@@ -28,7 +29,7 @@ type host struct {
 	metrics *metrics
 
 	registry *registry
-	phones   *phoneBook
+	phones   *phone.Book
 	failed   failedTrunks
 	// goes are all goroutines of calls.
 	goes goroutines

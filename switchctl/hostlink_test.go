@@ -352,12 +352,12 @@ func listening(t *testing.T, b *bench, p *eslPeer, addr string) *Controller {
 	cfg.OutboundListen = addr
 	c, err := build(cfg, b.gate, b.handler)
 	require.NoError(t, err)
-	c.ledger, c.media = b.ledger, b.media
 	link := &hostLink{
 		addr: p.ln.Addr().String(), password: "secret", log: c.log, clock: c.clock, metrics: c.metrics, onEvent: c.dispatch,
 		onUp: c.resync, sight: c.sight,
 	}
-	c.link, c.runLink = link, link.run
+	c.runLink = link.run
+	c.wire(b.ledger, b.media, link)
 	return c
 }
 

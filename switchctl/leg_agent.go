@@ -10,7 +10,7 @@ import (
 )
 
 func (l *leg) ConnectAgent(ctx context.Context, req AgentConnect) (AgentOutcome, error) {
-	if _, err := phoneEndpoint(l.a.c.cfg.MediaProfile, req.Phone); err != nil {
+	if err := l.a.c.phones.Check(req.Phone); err != nil {
 		return AgentUnavailable, err
 	}
 	if err := l.Answer(ctx); err != nil {

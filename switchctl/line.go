@@ -182,7 +182,7 @@ func (l *callerLine) takeBack(ctx context.Context, other string, bypassed bool) 
 		body, err := link.API(ctx, transfer)
 		l.post(jobDone{job: jobReattach, attempt: attempt, body: body, err: err})
 		if err == nil && other != "" {
-			if err := l.c.killChannel(ctx, other); err != nil {
+			if err := fs.EndChannel(ctx, l.c.link, other, ledger.CauseNormalClearing); err != nil {
 				l.log.WarnContext(ctx, "the caller's other leg could not be ended", "error", err)
 			}
 		}

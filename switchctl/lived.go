@@ -104,7 +104,7 @@ func (c *Controller) lookForAbsent(ctx context.Context) {
 	}
 	before := c.clock.Now()
 	actors := c.registry.all()
-	channels, err := c.listChannels(ctx)
+	channels, err := fs.ListChannels(ctx, c.link)
 	if err != nil {
 		if ctx.Err() == nil {
 			c.log.WarnContext(ctx, "list of the switch's channels failed", "error", err)

@@ -2,9 +2,6 @@ package switchctl
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -12,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // look asks the switch for a call's channel. The answer goes to the actor. Where there is none, follow does the rest, which takes as long as the
@@ -31,7 +29,7 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 		return nil, ErrLinkDown // the next connection looks at every call
 	}
 	asked := c.clock.Now()
-	found, err := c.dump(ctx, a.channel)
+	found, err := fs.FindChannel(ctx, c.link, a.channel)
 	if err != nil {
 		a.log.DebugContext(ctx, "look at the switch failed", "error", err)
 		return nil, err
@@ -48,7 +46,7 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 	ahead := aheadOf(found, asked, c.clock.Now())
 	a.post(channelFound{
 		answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation, ahead: ahead, bridgedAt: found.Micros("Caller-Channel-Bridged-Time"),
-		other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == stateHibernate,
+		other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == fs.Hibernating,
 		paused: found.Var(varPaused) == "true", left: a.hadAgent && c.agentLeft(ctx, found),
 	})
 	return nil, nil //nolint:nilnil // nothing follows
@@ -57,7 +55,7 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 // followGone ends the media leg of a call whose channel is gone, waits for the call's record, and tells the actor.
 func (c *host) followGone(ctx context.Context, a *core, leg string, gone channelGone) {
 	if leg != "" {
-		if err := c.killChannel(ctx, leg); err != nil {
+		if err := fs.EndChannel(ctx, c.link, leg, ledger.CauseNormalClearing); err != nil {
 			a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)
 		}
 	}
@@ -97,48 +95,6 @@ func (c *host) agentLeft(ctx context.Context, caller *esl.Event) bool {
 	final := rec.Final()
 	return final.Disposition != nil && *final.Disposition == "recv_bye"
 }
-
-// dump gives a channel's headers and variables; nil when the switch has no such channel.
-func (c *host) dump(ctx context.Context, channel string) (*esl.Event, error) {
-	text, err := c.link.API(ctx, fs.Dump(channel))
-	if _, refused := errors.AsType[*esl.ReplyError](err); refused {
-		return nil, nil //nolint:nilnil // no channel is an answer, not an error
-	}
-	if err != nil {
-		return nil, err
-	}
-	ev, err := esl.ParseJSONEvent([]byte(strings.TrimSpace(text)))
-	if err != nil {
-		return nil, fmt.Errorf("switchctl: read the dump of a channel: %w", err)
-	}
-	return ev, nil
-}
-
-// listChannels gives the UUIDs of the switch's channels. `rows` is absent when there are none.
-func (c *host) listChannels(ctx context.Context) ([]string, error) {
-	text, err := c.link.API(ctx, fs.Channels())
-	if err != nil {
-		return nil, err
-	}
-	var list struct {
-		Rows []struct {
-			UUID string `json:"uuid"`
-		} `json:"rows"`
-	}
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, fmt.Errorf("switchctl: read show channels: %w", err)
-	}
-	channels := make([]string, 0, len(list.Rows))
-	for _, row := range list.Rows {
-		if row.UUID != "" {
-			channels = append(channels, row.UUID)
-		}
-	}
-	return channels, nil
-}
-
-// stateHibernate is a channel's state whose media goes past the switch.
-const stateHibernate = "CS_HIBERNATE"
 
 // resyncTries bounds how often a resynchronisation that was cut off is tried on one connection.
 const (

@@ -79,7 +79,6 @@ const (
 	jobBypass
 	jobMediaBack
 	jobReneg
-	jobPhone
 	jobAgentBridge
 	jobStopRecord
 )
@@ -106,8 +105,6 @@ func (k jobKind) String() string {
 		return "media on"
 	case jobReneg:
 		return "re-INVITE"
-	case jobPhone:
-		return "originate of an agent's phone"
 	case jobAgentBridge:
 		return "bridge with an agent"
 	case jobStopRecord:

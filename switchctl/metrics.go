@@ -1,9 +1,12 @@
 package switchctl
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // metrics of a controller. Every label's values are listed where it is used, so their number is bounded.
@@ -32,7 +35,8 @@ type metrics struct {
 	recovered   *prometheus.CounterVec   // how: resumed, closed, never_begun, orphan_killed, phone, closed_elsewhere
 	nodesLost   prometheus.Gauge
 	lostCalls   prometheus.Counter
-	phoneMetrics
+	phones      phone.Metrics
+	agentMetrics
 }
 
 func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error) {
@@ -81,8 +85,8 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 			Namespace: "ringmaster", Name: "hosts_lost",
 			Help: "Other hosts whose controllers have given no sign of life for node_grace, and have not started again since; 3 days at most.",
 		}),
-		lostCalls:    counter("lost_host_calls_closed_total", "Calls of lost hosts that this controller has closed."),
-		phoneMetrics: newPhoneMetrics(),
+		lostCalls: counter("lost_host_calls_closed_total", "Calls of lost hosts that this controller has closed."),
+		phones:    phone.NewMetrics(), agentMetrics: newAgentMetrics(),
 	}
 	for _, change := range []string{"entered", "left", "failed", "silent"} {
 		m.bypass.WithLabelValues(change)
@@ -93,7 +97,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range append(append(m.quality.collectors(), m.phoneCollectors()...),
+	for _, c := range append(slices.Concat(m.quality.collectors(), m.phones.Collectors(), m.agentCollectors()),
 		m.live, m.ended, m.linkUp, m.skew, m.linkDials, m.events, m.dropped, m.rejected, m.throttled, m.logsDropped, m.panics, m.lostWrites, m.unrecorded, m.sessions,
 		m.answered, m.verdict, m.machines, m.recovered, m.nodesLost, m.lostCalls, m.bypass, m.bypassGap,
 	) {

@@ -96,7 +96,7 @@ func (p *musicPlayer) playMusic(ctx context.Context) {
 		return
 	}
 	p.playing = true
-	req := esl.ExecuteRequest{App: "playback", Arg: ringback}
+	req := esl.ExecuteRequest{App: "playback", Arg: fs.Ringback}
 	if p.path != "" {
 		req = esl.ExecuteRequest{App: "endless_playback", Arg: p.path}
 	}

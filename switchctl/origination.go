@@ -1,9 +1,9 @@
 package switchctl
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// originateSlack is how long after the ring time-out an originate must be decided.
-	originateSlack = 10 * time.Second
 	// refusedGrace waits for the end of the channel whose originate was refused; probeEvery repeats a look.
 	refusedGrace = 500 * time.Millisecond
 	refusedSeen  = 3 * time.Second
@@ -25,7 +23,6 @@ const (
 	rerouteGrace = time.Second
 	// socketTimeout is how long an answered call may be without its socket.
 	socketTimeout = 3 * time.Second
-	killTimeout   = 2 * time.Second
 	maxReattach   = 5
 	// maxMisses is how often an originate may be found to have no channel yet.
 	maxMisses = 3
@@ -84,7 +81,7 @@ func (d *origination) startDialing(ctx context.Context) state {
 		return d.closeUnseen(ctx, ledger.CauseNoRoute)
 	}
 	d.generation = d.c.link.Generation()
-	d.arm(timerOriginate, d.adm.RingTimeout+originateSlack)
+	d.arm(timerOriginate, d.adm.RingTimeout+fs.OriginateSlack)
 	d.command(ctx, jobOriginate, cmd)
 	return stateDialing
 }
@@ -95,25 +92,11 @@ func (d *origination) closeUnseen(ctx context.Context, cause string) state {
 }
 
 // refusedJob is the switch's refusal, or why it could not be asked; "" when it took the command.
-func refusedJob(m jobDone) string {
-	if m.err != nil {
-		return m.err.Error()
-	}
-	body := strings.TrimSpace(m.body)
-	if strings.HasPrefix(body, "-ERR") || strings.HasPrefix(body, "-USAGE") {
-		return body
-	}
-	return ""
-}
+func refusedJob(m jobDone) string { return fs.Refusal(m.body, m.err) }
 
 // refusalCause is the cause in a reply such as "-ERR USER_BUSY".
 func refusalCause(body string) string {
-	_, cause, _ := strings.Cut(strings.TrimSpace(body), " ")
-	cause = strings.TrimSpace(cause)
-	if cause == "" || strings.ContainsFunc(cause, func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }) {
-		return ledger.CauseTemporaryFailure
-	}
-	return cause
+	return cmp.Or(fs.RefusalCause(body), ledger.CauseTemporaryFailure)
 }
 
 // originateReply: +OK says what the events say better. -ERR without a channel is all there will be.

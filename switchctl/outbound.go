@@ -73,7 +73,7 @@ func (c *Controller) hangupSocket(ctx context.Context, conn *esl.Conn, cause str
 		return
 	}
 	done := make(chan struct{})
-	t := c.clock.AfterFunc(killTimeout, func() { close(done) })
+	t := c.clock.AfterFunc(fs.KillTimeout, func() { close(done) })
 	defer t.Stop()
 	select {
 	case <-conn.Done():

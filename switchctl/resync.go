@@ -2,7 +2,6 @@ package switchctl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,9 +11,9 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
-	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // nodeSeenTimeout bounds the write of the node's row: a connection that has gone silent is given up.
@@ -45,7 +44,7 @@ func (c *Controller) resync(ctx context.Context) {
 		c.log.ErrorContext(ctx, "calls could not be compared with the switch", "attempt", try, "error", err)
 		pause := resyncPause
 		if try >= resyncTries {
-			c.phones.sync(generation) // phones wait no longer
+			c.phones.Compared(generation) // phones wait no longer
 			pause = presentEvery
 		}
 		if rt.Pause(ctx, c.clock, pause) != nil {
@@ -75,7 +74,7 @@ func (c *Controller) resyncOnce(ctx context.Context) error {
 	c.noteCore(ctx)
 	generation := c.link.Generation()
 	actors := c.registry.all()
-	channels, err := c.listChannels(ctx)
+	channels, err := fs.ListChannels(ctx, c.link)
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (c *Controller) resyncOnce(ctx context.Context) error {
 			return err
 		}
 	}
-	c.resyncPhones(generation, channels)
+	c.phones.Resync(generation, channels)
 	if err := c.lookAll(ctx, actors, legs); err != nil {
 		return err
 	}
@@ -144,15 +143,15 @@ func (c *Controller) noteCore(ctx context.Context) {
 // sortOut looks at a channel that is no caller's: the media leg of a live call is noted, a channel of ours that belongs to
 // no call is killed, and those of others are left alone.
 func (c *Controller) sortOut(ctx context.Context, channel string, legs map[uuid.UUID]string) error {
-	if c.registry.find(channel, "") != nil || c.phones.ofChannel(channel) != nil {
+	if c.registry.find(channel, "") != nil || c.phones.Agent(channel) != nil {
 		return nil
 	}
-	ev, err := c.dump(ctx, channel)
+	ev, err := fs.FindChannel(ctx, c.link, channel)
 	if err != nil || ev == nil {
 		return err
 	}
-	if ev.Var("rm_node") == c.cfg.NodeID && ev.Var("rm_role") == roleAgent {
-		return c.adoptPhone(ctx, channel, ev)
+	if ev.Var("rm_node") == c.cfg.NodeID && ev.Var("rm_role") == phone.Role {
+		return c.phones.Adopt(ctx, channel, ev)
 	}
 	if ev.Var("rm_node") != c.cfg.NodeID || ev.Var("rm_call_id") == "" {
 		return nil
@@ -165,16 +164,7 @@ func (c *Controller) sortOut(ctx context.Context, channel string, legs map[uuid.
 	c.log.WarnContext(ctx, "killing a channel that belongs to no call", "channel", channel,
 		"call_id", ev.Var("rm_call_id"), "role", ev.Var("rm_role"))
 	c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
-	return c.killChannel(ctx, channel)
-}
-
-// killChannel ends a channel; one that is gone is what was wanted.
-func (c *host) killChannel(ctx context.Context, channel string) error {
-	var refused *esl.ReplyError
-	if _, err := c.link.API(ctx, fs.Kill(channel, ledger.CauseNormalClearing)); err != nil && !errors.As(err, &refused) {
-		return err
-	}
-	return nil
+	return fs.EndChannel(ctx, c.link, channel, ledger.CauseNormalClearing)
 }
 
 // reconcile finds open rows that have lost their actor, again and again: a final record that could not be written, a

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // served is who had a call that is over, as the switch's call records tell it. Its connection may never have been written: whoever was to write it
@@ -31,15 +32,14 @@ func (c *host) servedBy(ctx context.Context, caller func(header string) string) 
 	if at := cdr.FirstMicros(caller, "variable_bridge_uepoch"); at != nil {
 		s.at = *at
 	}
-	if p := c.phones.ofChannel(leg); p != nil { // a held leg outlives its calls
-		s.agent = &p.agent
+	if s.agent = c.phones.Agent(leg); s.agent != nil { // a held leg outlives its calls
 		return s
 	}
 	rec, err := c.cdrs.Read(leg)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, cdr.ErrUnfinished) {
 		rec, err = c.cdrs.Wait(ctx, leg, leftTimeout)
 	}
-	if err != nil || rec.Get("variable_rm_role") != roleAgent {
+	if err != nil || rec.Get("variable_rm_role") != phone.Role {
 		return s
 	}
 	if id, err := uuid.Parse(rec.Get("variable_rm_agent_id")); err == nil {

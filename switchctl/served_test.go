@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // TestConnectionThatWasNeverWritten has the controller die before it has written that a caller was connected, and the call end before another one is
 // there: it writes that from the switch's records of the caller and of the leg that they were bridged with, which an agent's phone may still have.
 func TestConnectionThatWasNeverWritten(t *testing.T) {
 	t.Parallel()
-	agent, leg := testPhone(PhoneHeld).AgentID, uuid.NewString()
+	agent, leg := testPhone(phone.Held).AgentID, uuid.NewString()
 	for name, tc := range map[string]struct {
 		variables map[string]string // of the leg's record; nil for none
 		held      bool              // the leg is the agent's phone's, which is up
@@ -25,10 +26,10 @@ func TestConnectionThatWasNeverWritten(t *testing.T) {
 		agent     *uuid.UUID
 	}{
 		"held phone":   {held: true, agent: &agent},
-		"phone rang":   {variables: map[string]string{"rm_role": roleAgent, "rm_agent_id": agent.String()}, agent: &agent},
+		"phone rang":   {variables: map[string]string{"rm_role": phone.Role, "rm_agent_id": agent.String()}, agent: &agent},
 		"voice agent":  {variables: map[string]string{"rm_role": roleMedia}},
 		"answer, too":  {variables: map[string]string{"rm_role": roleMedia}, unseen: true},
-		"told late":    {variables: map[string]string{"rm_role": roleAgent, "rm_agent_id": agent.String()}, late: true, agent: &agent},
+		"told late":    {variables: map[string]string{"rm_role": phone.Role, "rm_agent_id": agent.String()}, late: true, agent: &agent},
 		"nobody knows": {},
 		"nobody":       {alone: true},
 	} {
@@ -90,7 +91,7 @@ func TestAgentWhoLeftWhileNobodyWasThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		agent, leg := testPhone(PhoneHeld).AgentID, uuid.NewString()
+		agent, leg := testPhone(phone.Held).AgentID, uuid.NewString()
 		b.play("hold", "phone CHANNEL_ANSWER", "dial")
 		b.ledger.mu.Lock()
 		call := b.ledger.calls[b.call.ID]
@@ -99,7 +100,7 @@ func TestAgentWhoLeftWhileNobodyWasThere(t *testing.T) {
 		b.ledger.mu.Unlock()
 		b.play("event CHANNEL_CREATE", "event CHANNEL_ANSWER", "socket up", "crash", "sleep 60s")
 		bridged := b.times["answered"].Add(time.Second)
-		b.writeCDRWith(leg, "NORMAL_CLEARING", map[string]string{"rm_role": roleAgent})
+		b.writeCDRWith(leg, "NORMAL_CLEARING", map[string]string{"rm_role": phone.Role})
 		b.link.setChannel(b.call.FsUuid, `{"Unique-ID":"`+b.call.FsUuid+`","Answer-State":"answered","Caller-Channel-Answered-Time":"`+
 			micros(b.times["answered"])+`","Caller-Channel-Bridged-Time":"`+micros(bridged)+`","variable_last_bridge_to":"`+leg+`"}`)
 		b.play("restart", "event CHANNEL_HANGUP_COMPLETE Hangup-Cause=NORMAL_CLEARING", "sleep 1s")

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // up: the caller is on the line. stateAnswered is before anybody else was heard, stateAgentConnected from then on; both take the same.
@@ -93,7 +94,7 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 // answeredEvent is an event of the caller's channel, of the media leg, or of a transfer's second leg.
 func (a *actor) answeredEvent(ctx context.Context, m channelEvent) (state, error) {
 	switch m.role {
-	case roleAgent:
+	case phone.Role:
 		return a.agents.agentBridged(ctx, m.ev), nil
 	case roleMedia:
 		return a.voice.mediaLegEvent(ctx, m)

@@ -14,6 +14,7 @@ import (
 
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // fakePrompts gives files of one second; "missing" can't be had, and "gone" is no file.
@@ -103,9 +104,9 @@ func (b *bench) step(ctx context.Context, leg Leg, f []string) string {
 		outcome, err := leg.Transfer(ctx, f[1], f[2])
 		return told(string(outcome), err)
 	case "agent":
-		mode := PhoneHeld
+		mode := phone.Held
 		if kv["mode"] != "" {
-			mode = PhoneMode(kv["mode"])
+			mode = phone.Mode(kv["mode"])
 		}
 		outcome, err := leg.ConnectAgent(ctx, AgentConnect{
 			Phone: testPhone(mode), WhisperURL: kv["whisper"], RingTimeout: 10 * time.Second, CallerName: kv["name"],

@@ -1,6 +1,8 @@
 package switchctl
 
-import "time"
+import (
+	"time"
+)
 
 // timerKind names the timers of a call.
 type timerKind int

@@ -204,7 +204,7 @@ func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
 		x.failTransfer(ctx, ledger.CauseNoRoute)
 		return
 	}
-	x.arm(timerTransfer, t.adm.RingTimeout+originateSlack)
+	x.arm(timerTransfer, t.adm.RingTimeout+fs.OriginateSlack)
 	x.command(ctx, jobTransferOriginate, cmd)
 }
 

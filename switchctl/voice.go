@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -411,7 +412,7 @@ func (v *voice) awaitCaller(ctx context.Context) {
 		return
 	}
 	v.beside(func() {
-		if err := v.c.killChannel(ctx, leg); err != nil {
+		if err := fs.EndChannel(ctx, v.c.link, leg, ledger.CauseNormalClearing); err != nil {
 			v.log.WarnContext(ctx, "media leg could not be ended, the switch waits for its BYE", "error", err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // Outcome is how a caller's time with the queue ended: a connect_agent node's outcome.
@@ -316,7 +317,7 @@ func (s *Service) claim(ctx context.Context, call db.Call, agent uuid.UUID, sinc
 
 // settle gives the agent the state that the outcome of an offer leads to. An agent whose row has gone on is left alone. The
 // caller who isn't done waits again, in the old place.
-func (v *serving) settle(ctx context.Context, spec switchctl.PhoneSpec, t Trigger, reason string) {
+func (v *serving) settle(ctx context.Context, spec phone.Spec, t Trigger, reason string) {
 	s, call := v.s, v.call
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()

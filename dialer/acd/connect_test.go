@@ -10,6 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 func running(t *testing.T, change ...func(*Config)) *bundle {
@@ -34,7 +35,7 @@ func TestCallerGetsAgentAtOnce(t *testing.T) {
 	require.True(t, o.req.KeepCaller)
 	require.Equal(t, agent, o.req.Phone.AgentID)
 	require.Equal(t, "http://whisper.test/a.wav", o.req.WhisperURL)
-	require.Equal(t, switchctl.PhoneHeld, o.req.Phone.Mode)
+	require.Equal(t, phone.Held, o.req.Phone.Mode)
 	require.Equal(t, []string{""}, caller.musics(), "the whisper takes its time")
 	a, err := b.svc.GetAgent(t.Context(), b.tenant, agent)
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 func TestCrewIsWhomOneCanDialFor(t *testing.T) {
@@ -55,7 +56,7 @@ func TestCrewIsWhomOneCanDialFor(t *testing.T) {
 		30*time.Second, time.Millisecond)
 	require.Equal(t, call, *crew[0].Call, "the call that it is about")
 	require.WithinDuration(t, b.clock.Now().Add(7*time.Second), crew[0].WrapUpUntil, time.Second)
-	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneLost)
+	b.sw.setPhone(b.tenant, agent, false, phone.Lost)
 	require.Empty(t, b.svc.Crew(b.tenant), "without a phone there is nobody to dial for")
 }
 

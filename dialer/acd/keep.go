@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 const (
@@ -124,7 +125,7 @@ func (s *Service) reseat(ctx context.Context, rows []db.AgentsOfNodeRow, began u
 		if !fresh && a.row.Status != was {
 			changed[r.TenantID] = true
 		}
-		a.tags, a.onHook = r.Tags, r.PhoneMode == string(switchctl.PhoneOnHook)
+		a.tags, a.onHook = r.Tags, r.PhoneMode == string(phone.OnHook)
 		if a.extension = ""; r.Extension != nil {
 			a.extension = *r.Extension
 		}
@@ -191,7 +192,7 @@ type loss struct {
 
 // pauses tells whether the agent is paused for it. Who hangs up the phone to end a call gets the leg back at once, or is
 // overdue later.
-func (l loss) pauses() bool { return l.status != OnCall || l.reason != switchctl.PhoneHungUp }
+func (l loss) pauses() bool { return l.status != OnCall || l.reason != phone.HungUp }
 
 // correct moves an agent whose state the facts have left behind. readAt is when r was read at the earliest: how old a state was then counts,
 // not how old it has become since.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // TestRestartFreesAgents starts a controller over rows that the one before has left.
@@ -92,7 +92,7 @@ func TestPhoneOfAnAvailableAgent(t *testing.T) {
 	b := running(t)
 	agent := b.online(t)
 	require.Equal(t, 1, b.svc.ReadyAgents(b.tenant))
-	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneLost)
+	b.sw.setPhone(b.tenant, agent, false, phone.Lost)
 	require.Zero(t, b.svc.ReadyAgents(b.tenant), "at once")
 	a := b.eventually(t, agent, Paused)
 	require.Equal(t, ReasonPhoneLost, *a.Reason)
@@ -117,9 +117,9 @@ func TestHowThePhoneWent(t *testing.T) {
 		went loss
 		want Status
 	}{
-		"hung up to end a call": {loss{OnCall, switchctl.PhoneHungUp}, Available},
-		"lost in a call":        {loss{OnCall, switchctl.PhoneLost}, Paused},
-		"hung up between calls": {loss{Available, switchctl.PhoneHungUp}, Paused},
+		"hung up to end a call": {loss{OnCall, phone.HungUp}, Available},
+		"lost in a call":        {loss{OnCall, phone.Lost}, Paused},
+		"hung up between calls": {loss{Available, phone.HungUp}, Paused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,7 +127,7 @@ func TestHowThePhoneWent(t *testing.T) {
 			agent, call := b.online(t), uuid.New()
 			b.force(t, agent, WrapUp, &call)
 			require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 0 }, 30*time.Second, time.Millisecond)
-			b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneHungUp)
+			b.sw.setPhone(b.tenant, agent, false, phone.HungUp)
 			b.force(t, agent, Available, nil)
 			require.Eventually(t, func() bool { // or a look that began before would forget how the phone went
 				b.svc.mu.Lock()
@@ -168,7 +168,7 @@ func TestPhoneGoneWhileDialing(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET answer_time = NULL, status = 'ringing', agent_id = $2 WHERE id = $1", call, agent)
 	b.force(t, agent, OnCall, &call)
 	require.Eventually(t, func() bool { return b.svc.ReadyAgents(b.tenant) == 0 }, 30*time.Second, time.Millisecond)
-	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneHungUp)
+	b.sw.setPhone(b.tenant, agent, false, phone.HungUp)
 	require.Eventually(t, func() bool { return len(b.sw.hangups()) > 0 }, 30*time.Second, time.Millisecond)
 	require.Equal(t, call, b.sw.hangups()[0])
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 const (
@@ -44,7 +45,7 @@ func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, o
 		v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
 		return false, "", nil
 	}
-	if !up || spec.Mode == switchctl.PhoneOnHook || v.req.WhisperURL != "" {
+	if !up || spec.Mode == phone.OnHook || v.req.WhisperURL != "" {
 		if err := v.play(ctx, ringback); err != nil {
 			return true, Unavailable, err
 		}
@@ -100,7 +101,7 @@ func (v *serving) ringIfSlow(ctx context.Context, bridging <-chan struct{}) {
 
 // after puts agent and caller where an offer's outcome leads.
 func (v *serving) after(
-	ctx context.Context, spec switchctl.PhoneSpec, got switchctl.AgentOutcome, failed error,
+	ctx context.Context, spec phone.Spec, got switchctl.AgentOutcome, failed error,
 ) (done bool, outcome Outcome, err error) {
 	s := v.s
 	if failed == nil {
@@ -118,7 +119,7 @@ func (v *serving) after(
 		return true, Unavailable, ctx.Err() // the call is over or left to the next start: its end, or that, frees the agent
 	case errors.Is(failed, ledger.ErrCallEnded):
 		return true, Unavailable, failed
-	case errors.Is(failed, switchctl.ErrUnknownPhone):
+	case errors.Is(failed, phone.ErrUnknown):
 		v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
 		return false, "", nil
 	case errors.As(failed, &other): // found after a restart: the caller talks with that one
@@ -135,7 +136,7 @@ func (v *serving) after(
 		return true, Ended, nil
 	case switchctl.AgentUnavailable:
 		switch {
-		case spec.Mode != switchctl.PhoneOnHook:
+		case spec.Mode != phone.OnHook:
 			v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
 			return false, "", nil
 		case time.Until(v.until) <= 0: // the caller's limit has cut the ringing short, which is not the agent's fault
@@ -159,12 +160,12 @@ func (v *serving) after(
 }
 
 // seatPhone names the phone of an agent, and tells whether it is up; not ok when the desk knows no extension.
-func (s *Service) seatPhone(a *seat) (spec switchctl.PhoneSpec, up, ok bool) {
+func (s *Service) seatPhone(a *seat) (spec phone.Spec, up, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mode := switchctl.PhoneHeld
+	mode := phone.Held
 	if a.onHook {
-		mode = switchctl.PhoneOnHook
+		mode = phone.OnHook
 	}
 	return s.phoneSpec(a.row.TenantID, a.row.ID, a.extension, string(mode)), a.phoneUp, a.extension != ""
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // passes waits until real time has gone on.
@@ -209,7 +210,7 @@ func TestPhoneGoesWhileDialsCommits(t *testing.T) {
 		return err
 	}))
 	b.force(t, agent, OnCall, &call)
-	b.sw.setPhone(b.tenant, agent, false, switchctl.PhoneHungUp)
+	b.sw.setPhone(b.tenant, agent, false, phone.HungUp)
 	require.NoError(t, b.svc.correct(ctx, b.sw, rows[0], b.clock.Now()))
 	require.Empty(t, b.sw.hangups())
 	b.svc.look(ctx, b.sw)

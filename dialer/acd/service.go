@@ -13,8 +13,8 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/cluster"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // Config is what the service needs to know about its host.
@@ -31,7 +31,7 @@ type Config struct {
 	WrapUp time.Duration
 	// PhoneGrace is how long an available agent may be without a phone; 30 s by default.
 	PhoneGrace time.Duration
-	// PhoneWait is how long an agent who dials waits for a phone that is being connected; switchctl.ConnectingPhone by default.
+	// PhoneWait is how long an agent who dials waits for a phone that is being connected; phone.ConnectTimeout by default.
 	PhoneWait time.Duration
 	// RingTimeout bounds the ringing of a phone that is on the hook; 20 s by default.
 	RingTimeout time.Duration
@@ -55,10 +55,10 @@ type Config struct {
 
 // Switch has the agents' phones, and their calls. The call controller is one.
 type Switch interface {
-	HoldPhone(ctx context.Context, p switchctl.PhoneSpec) error
+	HoldPhone(ctx context.Context, p phone.Spec) error
 	ReleasePhone(ctx context.Context, agentID uuid.UUID) error
 	RingPhone(ctx context.Context, agentID uuid.UUID, on bool) error
-	Phones() []switchctl.PhoneState
+	Phones() []phone.State
 	// ForgetAccount makes a new password of an extension count at once.
 	ForgetAccount(ctx context.Context, extension, domain string) error
 	// ForgetPhone makes an extension's phone one that is not registered.
@@ -82,7 +82,7 @@ type Service struct {
 	// phoneNews is closed, and made anew, when a phone or the desk's view of one changes.
 	phoneNews chan struct{}
 	// held are the phones that were asked for, by agent.
-	held map[uuid.UUID]switchctl.PhoneSpec
+	held map[uuid.UUID]phone.Spec
 	// renew are the agents who have logged in again since their phone was dialed, perhaps from another place.
 	renew map[uuid.UUID]bool
 	// lost are the agents whose phone went since the last look.
@@ -107,7 +107,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 	cfg.AccountTTL = cmp.Or(cfg.AccountTTL, 12*time.Hour)
 	cfg.WrapUp = cmp.Or(cfg.WrapUp, time.Minute)
 	cfg.PhoneGrace = cmp.Or(cfg.PhoneGrace, 30*time.Second)
-	cfg.PhoneWait = cmp.Or(cfg.PhoneWait, switchctl.ConnectingPhone)
+	cfg.PhoneWait = cmp.Or(cfg.PhoneWait, phone.ConnectTimeout)
 	cfg.RingTimeout = cmp.Or(cfg.RingTimeout, 20*time.Second)
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, 10*time.Minute)
 	cfg.AnnounceEvery = cmp.Or(cfg.AnnounceEvery, 30*time.Second)
@@ -123,7 +123,7 @@ func New(cfg Config, st *store.Store) (*Service, error) {
 		nodes: cluster.NewWatch(cfg.NodeGrace, blindAfter),
 		cfg:   cfg, st: st, log: cfg.Logger, loaded: make(chan struct{}), kick: make(chan struct{}, 1), desk: newDesk(),
 		phoneNews: make(chan struct{}),
-		held:      make(map[uuid.UUID]switchctl.PhoneSpec), lost: make(map[uuid.UUID]loss),
+		held:      make(map[uuid.UUID]phone.Spec), lost: make(map[uuid.UUID]loss),
 		renew:   make(map[uuid.UUID]bool),
 		ringing: make(map[uuid.UUID]uuid.UUID),
 	}
@@ -140,8 +140,8 @@ func (s *Service) ReadyAgents(tenant uuid.UUID) int {
 	return s.desk.readyAgents(tenant)
 }
 
-// PhoneChanged implements [switchctl.PhoneWatcher].
-func (s *Service) PhoneChanged(p switchctl.PhoneState) {
+// PhoneChanged implements [phone.Watcher].
+func (s *Service) PhoneChanged(p phone.State) {
 	s.mu.Lock()
 	before := s.desk.readyAgents(p.TenantID)
 	a := s.desk.agents[p.AgentID]
@@ -216,7 +216,7 @@ func (s *Service) loggedIn(ctx context.Context, row db.Agent, who db.User, again
 	s.mu.Lock()
 	before := s.desk.readyAgents(row.TenantID)
 	a := s.desk.sit(row)
-	a.extension, a.tags, a.onHook = spec.Extension, who.Tags, spec.Mode == switchctl.PhoneOnHook
+	a.extension, a.tags, a.onHook = spec.Extension, who.Tags, spec.Mode == phone.OnHook
 	if a.downSince.Before(row.LastStatusAt) {
 		a.downSince = s.now()
 	}
@@ -309,14 +309,14 @@ func (s *Service) forgetPhone(ctx context.Context, agent uuid.UUID, extension *s
 	}
 }
 
-func (s *Service) phoneSpec(tenant, agent uuid.UUID, extension, mode string) switchctl.PhoneSpec {
-	return switchctl.PhoneSpec{
-		TenantID: tenant, AgentID: agent, Extension: extension, Domain: s.cfg.Accounts.Domain(), Mode: switchctl.PhoneMode(mode),
+func (s *Service) phoneSpec(tenant, agent uuid.UUID, extension, mode string) phone.Spec {
+	return phone.Spec{
+		TenantID: tenant, AgentID: agent, Extension: extension, Domain: s.cfg.Accounts.Domain(), Mode: phone.Mode(mode),
 	}
 }
 
 // hold asks for an agent's phone, once, and reads how it stands.
-func (s *Service) hold(ctx context.Context, spec switchctl.PhoneSpec) {
+func (s *Service) hold(ctx context.Context, spec phone.Spec) {
 	s.mu.Lock()
 	phones := s.phones
 	if phones == nil || s.held[spec.AgentID] == spec {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // testClock stands still until it is moved.
@@ -37,8 +37,8 @@ func (c *testClock) advance(d time.Duration) {
 // fakeSwitch has phones that are up as soon as they are held, unless a test says otherwise.
 type fakeSwitch struct {
 	mu      sync.Mutex
-	watcher switchctl.PhoneWatcher
-	held    map[uuid.UUID]switchctl.PhoneSpec
+	watcher phone.Watcher
+	held    map[uuid.UUID]phone.Spec
 	down    map[uuid.UUID]bool // extensions' agents whose phone doesn't come up
 	hungUp  []uuid.UUID
 	forgot  []string // extensions whose account the switch was told to look up anew, and whose phone to forget
@@ -47,13 +47,13 @@ type fakeSwitch struct {
 	forgetting func()
 }
 
-func (f *fakeSwitch) HoldPhone(_ context.Context, p switchctl.PhoneSpec) error {
+func (f *fakeSwitch) HoldPhone(_ context.Context, p phone.Spec) error {
 	f.mu.Lock()
 	f.held[p.AgentID] = p
 	up := !f.down[p.AgentID]
 	f.mu.Unlock()
 	if up {
-		f.watcher.PhoneChanged(switchctl.PhoneState{TenantID: p.TenantID, AgentID: p.AgentID, Up: true})
+		f.watcher.PhoneChanged(phone.State{TenantID: p.TenantID, AgentID: p.AgentID, Up: true})
 	}
 	return nil
 }
@@ -87,12 +87,12 @@ func (f *fakeSwitch) ForgetPhone(_ context.Context, extension, _ string) error {
 
 func (f *fakeSwitch) RingPhone(context.Context, uuid.UUID, bool) error { return nil }
 
-func (f *fakeSwitch) Phones() []switchctl.PhoneState {
+func (f *fakeSwitch) Phones() []phone.State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := make([]switchctl.PhoneState, 0, len(f.held))
+	out := make([]phone.State, 0, len(f.held))
 	for id, p := range f.held {
-		out = append(out, switchctl.PhoneState{TenantID: p.TenantID, AgentID: id, Up: !f.down[id]})
+		out = append(out, phone.State{TenantID: p.TenantID, AgentID: id, Up: !f.down[id]})
 	}
 	return out
 }
@@ -109,7 +109,7 @@ func (f *fakeSwitch) setPhone(tenant, agent uuid.UUID, up bool, reason string) {
 	f.mu.Lock()
 	f.down[agent] = !up
 	f.mu.Unlock()
-	f.watcher.PhoneChanged(switchctl.PhoneState{TenantID: tenant, AgentID: agent, Up: up, Reason: reason})
+	f.watcher.PhoneChanged(phone.State{TenantID: tenant, AgentID: agent, Up: up, Reason: reason})
 }
 
 func (f *fakeSwitch) holds(agent uuid.UUID) bool {
@@ -166,7 +166,7 @@ func (b *bundle) node(t *testing.T, name string, change ...func(*Config)) (*Serv
 	}
 	svc, err := New(cfg, b.st)
 	require.NoError(t, err)
-	return svc, &fakeSwitch{watcher: svc, held: map[uuid.UUID]switchctl.PhoneSpec{}, down: map[uuid.UUID]bool{}}
+	return svc, &fakeSwitch{watcher: svc, held: map[uuid.UUID]phone.Spec{}, down: map[uuid.UUID]bool{}}
 }
 
 // run runs a service until the test, or what run returns, ends it.

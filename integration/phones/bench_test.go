@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // BenchmarkAnswerToVoices measures a held leg: the callee's answer (its 200 OK leaves) until caller and agent have heard each
@@ -17,7 +18,7 @@ import (
 func BenchmarkAnswerToVoices(b *testing.B) {
 	l := newLine(b, os.Getenv(envFreeSWITCH))
 	outcomes := make(chan switchctl.AgentOutcome, 1)
-	l.connect(outcomes, switchctl.PhoneHeld)
+	l.connect(outcomes, phone.Held)
 	l.hold(b)
 	var took []float64
 	for b.Loop() {

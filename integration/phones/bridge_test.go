@@ -11,10 +11,11 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // connect is what a queue does with each call: music, then the one agent.
-func (l *line) connect(outcomes chan<- switchctl.AgentOutcome, mode switchctl.PhoneMode) {
+func (l *line) connect(outcomes chan<- switchctl.AgentOutcome, mode phone.Mode) {
 	l.handler.onAnswer(func(ctx context.Context, leg switchctl.Leg) error {
 		out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(mode)})
 		outcomes <- out
@@ -53,7 +54,7 @@ func TestHeldLeg(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, l *line) {
 		t.Helper()
 		outcomes := make(chan switchctl.AgentOutcome, 1)
-		l.connect(outcomes, switchctl.PhoneHeld)
+		l.connect(outcomes, phone.Held)
 		l.hold(t)
 		leg, ok := talking(l.phone)
 		require.True(t, ok)

@@ -10,6 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // TestPhoneRegistersLate: a held phone is dialed as soon as it registers, and is not ready before.
@@ -17,8 +18,8 @@ func TestPhoneRegistersLate(t *testing.T) {
 	t.Parallel()
 	onEachSwitch(t, func(t *testing.T, l *line) {
 		t.Helper()
-		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneHeld)))
-		require.Eventually(t, func() bool { return l.states.last().Reason == switchctl.PhoneNotRegistered }, soon, 10*time.Millisecond)
+		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(phone.Held)))
+		require.Eventually(t, func() bool { return l.states.last().Reason == phone.NotRegistered }, soon, 10*time.Millisecond)
 		l.register(t, simcarrier.AgentManner{})
 		require.Eventually(t, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond)
 		require.NoError(t, l.calls.ReleasePhone(t.Context(), l.agent))
@@ -35,7 +36,7 @@ func TestPhoneIsLost(t *testing.T) {
 		outcomes := make(chan switchctl.AgentOutcome, 2)
 		again := make(chan struct{})
 		l.handler.onAnswer(func(ctx context.Context, leg switchctl.Leg) error {
-			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
+			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(phone.Held)})
 			outcomes <- out
 			if err != nil {
 				return err
@@ -45,7 +46,7 @@ func TestPhoneIsLost(t *testing.T) {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			out, err = leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
+			out, err = leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(phone.Held)})
 			outcomes <- out
 			return err
 		})
@@ -86,7 +87,7 @@ func TestIdlePhoneIsLost(t *testing.T) {
 		lost := time.Now()
 		_, err := l.phone.LoseAgent(extension)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { s := l.states.last(); return !s.Up && s.Reason == switchctl.PhoneLost }, soon, 10*time.Millisecond)
+		require.Eventually(t, func() bool { s := l.states.last(); return !s.Up && s.Reason == phone.Lost }, soon, 10*time.Millisecond)
 		t.Logf("lost after %s", time.Since(lost))
 		_, err = l.phone.RecoverAgent(t.Context(), extension)
 		require.NoError(t, err)
@@ -104,13 +105,13 @@ func TestOnHook(t *testing.T) {
 			if err := leg.StartMusic(ctx, ""); err != nil {
 				return err
 			}
-			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneOnHook), RingTimeout: 4 * time.Second})
+			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(phone.OnHook), RingTimeout: 4 * time.Second})
 			outcomes <- out
 			<-ctx.Done()
 			return err
 		})
 		l.register(t, simcarrier.AgentManner{AnswerAfterMS: 1000})
-		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneOnHook)))
+		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(phone.OnHook)))
 		require.Eventually(t, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond)
 		since := time.Now()
 		call := l.dial(t)
@@ -127,7 +128,7 @@ func TestOnHook(t *testing.T) {
 		for _, tc := range []struct {
 			behaviour simcarrier.AgentBehaviour
 			reason    string
-		}{{simcarrier.AgentBusy, switchctl.PhoneBusy}, {simcarrier.AgentRejects, switchctl.PhoneRejected}, {simcarrier.AgentNoAnswer, switchctl.PhoneNoAnswer}} {
+		}{{simcarrier.AgentBusy, phone.Busy}, {simcarrier.AgentRejects, phone.Rejected}, {simcarrier.AgentNoAnswer, phone.NoAnswer}} {
 			_, err := l.phone.SetAgentManner(extension, simcarrier.AgentManner{Behaviour: tc.behaviour})
 			require.NoError(t, err)
 			since = time.Now()

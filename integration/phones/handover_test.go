@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 const aiHz = 1400.0
@@ -76,7 +77,7 @@ func handover(t *testing.T, l *line, way string) {
 	outcomes := make(chan switchctl.AgentOutcome, 1)
 	l.handler.onQueue(func(ctx context.Context, leg switchctl.Leg, req switchctl.QueueRequest) error {
 		requests <- req
-		out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
+		out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(phone.Held)})
 		outcomes <- out
 		return err
 	})
@@ -149,7 +150,7 @@ func TestHandoverBeforeTheLeg(t *testing.T) {
 		queued := make(chan time.Time, 1)
 		l.handler.onQueue(func(ctx context.Context, leg switchctl.Leg, _ switchctl.QueueRequest) error {
 			queued <- time.Now()
-			_, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
+			_, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(phone.Held)})
 			return err
 		})
 		l.hold(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // level is the power of samples at a frequency, in dB relative to a full-scale sine.
@@ -49,7 +50,7 @@ func TestRecording(t *testing.T) {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(switchctl.PhoneHeld)})
+			out, err := leg.ConnectAgent(ctx, switchctl.AgentConnect{Phone: l.spec(phone.Held)})
 			outcomes <- out
 			return err
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 // leave ends the controller as a crash does for the switch: calls and legs stay.
@@ -61,10 +62,10 @@ func TestRestartIdle(t *testing.T) {
 		before, _ := talking(l.phone)
 		l.leave(t)
 		l.start(t)
-		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneHeld)))
+		require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(phone.Held)))
 		require.Eventually(t, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond)
 		outcomes := make(chan switchctl.AgentOutcome, 1)
-		l.connect(outcomes, switchctl.PhoneHeld)
+		l.connect(outcomes, phone.Held)
 		since := time.Now()
 		call := l.dial(t)
 		l.bothHear(t, since)
@@ -86,7 +87,7 @@ func TestRestartTalking(t *testing.T) {
 				t.Helper()
 				stood := stillness(t)
 				outcomes := make(chan switchctl.AgentOutcome, 4)
-				l.connect(outcomes, switchctl.PhoneHeld)
+				l.connect(outcomes, phone.Held)
 				l.hold(t)
 				since := time.Now()
 				call := l.dial(t)
@@ -99,7 +100,7 @@ func TestRestartTalking(t *testing.T) {
 					require.Eventually(t, func() bool { _, ok := talking(l.phone); return !ok }, soon, 20*time.Millisecond)
 				}
 				l.start(t)
-				require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(switchctl.PhoneHeld)))
+				require.NoError(t, l.calls.HoldPhone(t.Context(), l.spec(phone.Held)))
 				if when == "after" {
 					require.Eventually(t, func() bool {
 						s := l.states.last()
@@ -161,7 +162,7 @@ func TestSwitchRestart(t *testing.T) {
 	onEachSwitch(t, func(t *testing.T, l *line) {
 		t.Helper()
 		outcomes := make(chan switchctl.AgentOutcome, 1)
-		l.connect(outcomes, switchctl.PhoneHeld)
+		l.connect(outcomes, phone.Held)
 		l.hold(t)
 		since := time.Now()
 		call := l.dial(t)

@@ -31,6 +31,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
 const (
@@ -123,20 +124,20 @@ func (h *handler) onAnswer(f func(ctx context.Context, leg switchctl.Leg) error)
 // states keeps what a phone's watcher was told.
 type states struct {
 	mu   sync.Mutex
-	list []switchctl.PhoneState
+	list []phone.State
 }
 
-func (s *states) PhoneChanged(p switchctl.PhoneState) {
+func (s *states) PhoneChanged(p phone.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, p)
 }
 
-func (s *states) last() switchctl.PhoneState {
+func (s *states) last() phone.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 0 {
-		return switchctl.PhoneState{}
+		return phone.State{}
 	}
 	return s.list[len(s.list)-1]
 }
@@ -316,8 +317,8 @@ func freePorts(tb testing.TB) []string {
 }
 
 // spec is the agent's phone, which is at its own address.
-func (l *line) spec(mode switchctl.PhoneMode) switchctl.PhoneSpec {
-	return switchctl.PhoneSpec{TenantID: l.tenant, AgentID: l.agent, Extension: extension, Domain: domain, Mode: mode}
+func (l *line) spec(mode phone.Mode) phone.Spec {
+	return phone.Spec{TenantID: l.tenant, AgentID: l.agent, Extension: extension, Domain: domain, Mode: mode}
 }
 
 // anybody is a directory that knows every user, with one password.
@@ -345,7 +346,7 @@ func (l *line) register(tb testing.TB, manner simcarrier.AgentManner) {
 func (l *line) hold(tb testing.TB) {
 	tb.Helper()
 	l.register(tb, simcarrier.AgentManner{})
-	require.NoError(tb, l.calls.HoldPhone(tb.Context(), l.spec(switchctl.PhoneHeld)))
+	require.NoError(tb, l.calls.HoldPhone(tb.Context(), l.spec(phone.Held)))
 	require.Eventually(tb, func() bool { return l.states.last().Up }, soon, 10*time.Millisecond, "the leg is not up")
 }
 

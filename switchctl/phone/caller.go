@@ -1,4 +1,4 @@
-package switchctl
+package phone
 
 import (
 	"cmp"

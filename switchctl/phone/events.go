@@ -1,4 +1,4 @@
-package switchctl
+package phone
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
-// roleAgent is the role of an agent's leg.
-const roleAgent = "agent"
+// Role is the role of an agent's leg, as the variable rm_role holds it.
+const Role = "agent"
 
 // legEvent is an event of one of the phone's legs.
-func (p *phone) legEvent(ctx context.Context, m channelEvent) {
+func (p *phone) legEvent(ctx context.Context, m legEvent) {
 	if m.ev.UUID() != p.leg {
 		return // of a leg before
 	}
@@ -26,27 +26,27 @@ func (p *phone) legEvent(ctx context.Context, m channelEvent) {
 			p.answered(ctx)
 		}
 	case fs.ChannelHangupComplete:
-		rec := cdr.Final(m.ev.Get, p.c.clock.Now())
+		rec := cdr.Final(m.ev.Get, p.book.host.Clock.Now())
 		p.legOver(ctx, p.endReason(rec))
 	case fs.ChannelDestroy:
 		p.check(ctx) // its end was missed
 	case fs.ChannelBridge:
 		if p.claim != nil {
-			p.claim.call.post(m) // the switch has taken the legs in the other order
+			p.claim.Call.LegBridged(m.ev) // the switch has taken the legs in the other order
 		}
 	}
 }
 
 // answered: the phone has picked up.
 func (p *phone) answered(ctx context.Context) {
-	p.disarm(phoneOverdue)
-	p.disarm(phoneWanted)
-	p.phase, p.reason, p.upSince, p.mending = legUp, "", p.c.clock.Now(), false
-	p.c.metrics.phoneDials.WithLabelValues("answered").Inc()
+	p.disarm(timerOverdue)
+	p.disarm(timerWanted)
+	p.phase, p.reason, p.upSince, p.mending = legUp, "", p.book.host.Clock.Now(), false
+	p.book.host.Metrics.dials.WithLabelValues("answered").Inc()
 	switch {
 	case p.claim != nil:
-		p.claim.call.post(agentLeg{serial: p.claim.serial, channel: p.leg})
-	case !p.held || p.spec.Mode == PhoneOnHook:
+		p.claim.Call.LegReady(p.leg)
+	case !p.held || p.spec.Mode == OnHook:
 		p.hangup(ctx) // whoever wanted it has gone meanwhile
 	}
 }
@@ -58,21 +58,21 @@ func (p *phone) endReason(rec ledger.FinalRecord) string {
 	}
 	switch {
 	case rec.Disposition != nil && *rec.Disposition == "recv_bye":
-		return PhoneHungUp
+		return HungUp
 	case rec.Cause == "DESTINATION_OUT_OF_ORDER":
-		return phoneBySwitch
+		return EndedBySwitch
 	}
-	return PhoneLost
+	return Lost
 }
 
-// phoneBySwitch is the end of a leg whose caller hung up while the switch was about to bridge them (switch_ivr_bridge.c,
+// EndedBySwitch is the end of a leg whose caller hung up while the switch was about to bridge them (switch_ivr_bridge.c,
 // uuid_bridge_on_soft_execute). Nobody outside hears of it.
-const phoneBySwitch = "switch"
+const EndedBySwitch = "switch"
 
 // outward is a reason as others know it.
 func outward(reason string) string {
-	if reason == phoneBySwitch {
-		return PhoneLost
+	if reason == EndedBySwitch {
+		return Lost
 	}
 	return reason
 }
@@ -81,29 +81,29 @@ func outward(reason string) string {
 func dialReason(cause string) string {
 	switch cause {
 	case "USER_NOT_REGISTERED", "SUBSCRIBER_ABSENT", "NO_ROUTE_DESTINATION", "UNALLOCATED_NUMBER":
-		return PhoneNotRegistered
+		return NotRegistered
 	case "NO_ANSWER", "NO_USER_RESPONSE", "ALLOTTED_TIMEOUT", "PROGRESS_TIMEOUT", "ORIGINATOR_CANCEL":
-		return PhoneNoAnswer
+		return NoAnswer
 	case ledger.CauseUserBusy:
-		return PhoneBusy
+		return Busy
 	case "CALL_REJECTED", "INCOMPATIBLE_DESTINATION":
-		return PhoneRejected
+		return Rejected
 	}
-	return PhoneLost
+	return Lost
 }
 
 // originateReply: +OK says what the events say better; -ERR without a channel is all there will be.
-func (p *phone) originateReply(ctx context.Context, m jobDone) {
+func (p *phone) originateReply(ctx context.Context, m dialed) {
 	if m.attempt != p.attempt || p.phase != legDialing && (p.phase != legEnding || !m.unsent) {
 		return
 	}
 	switch {
 	case m.unsent:
-		p.legOver(ctx, PhoneLost)
+		p.legOver(ctx, Lost)
 	case m.err != nil: // lost on the way: the next connection looks for the leg
-	case refusedJob(m) != "":
-		reason := dialReason(refusalCause(m.body))
-		if reason == PhoneNotRegistered && p.registeredIn == p.attempt && p.c.phones.knows(p.c.link.Generation()) {
+	case fs.Refusal(m.body, m.err) != "":
+		reason := dialReason(fs.RefusalCause(m.body))
+		if reason == NotRegistered && p.registeredIn == p.attempt && p.book.knows(p.book.host.Link.Generation()) {
 			p.dialRegistered(ctx)
 			return
 		}
@@ -113,7 +113,7 @@ func (p *phone) originateReply(ctx context.Context, m jobDone) {
 
 // dialRegistered dials a phone anew that has registered since the switch looked for it. Who waits for it goes on waiting.
 func (p *phone) dialRegistered(ctx context.Context) {
-	p.c.phones.unbind(p.leg)
+	p.book.unbind(p.leg)
 	p.leg, p.phase = "", legNone
 	p.dial(ctx, p.ringTime())
 }
@@ -121,21 +121,21 @@ func (p *phone) dialRegistered(ctx context.Context) {
 // legOver: the phone has no leg any more. A held one is dialed again, and the call that it was in hears of it.
 func (p *phone) legOver(ctx context.Context, reason string) {
 	before := p.phase
-	mend := p.mending && before == legEnding || reason == phoneBySwitch && before == legUp
-	p.mending = mend && p.held && p.spec.Mode == PhoneHeld
+	mend := p.mending && before == legEnding || reason == EndedBySwitch && before == legUp
+	p.mending = mend && p.held && p.spec.Mode == Held
 	if p.leg != "" {
-		p.c.phones.unbind(p.leg)
-		if p.claim == nil || !p.c.registry.own(p.claim.call, p.leg) {
-			p.c.cdrs.Spend(p.leg)
+		p.book.unbind(p.leg)
+		if p.claim == nil || !p.claim.Call.Owns(p.leg) {
+			p.book.host.CDRs.Spend(p.leg)
 		}
 	}
 	p.leg, p.phase, p.ringing = "", legNone, false
-	p.disarm(phoneOverdue)
+	p.disarm(timerOverdue)
 	if before != legEnding {
 		p.reason = outward(reason)
-		p.c.metrics.phoneLoss(before, p.reason)
+		p.book.host.Metrics.loss(before, p.reason)
 	}
-	if before == legUp && p.c.clock.Now().Sub(p.upSince) >= settledLeg {
+	if before == legUp && p.book.host.Clock.Now().Sub(p.upSince) >= settledLeg {
 		p.failures = 0
 	}
 	c := p.claim
@@ -143,10 +143,10 @@ func (p *phone) legOver(ctx context.Context, reason string) {
 	case c == nil || waits:
 	case before == legUp:
 		p.claim = nil
-		c.call.post(agentGone{serial: c.serial, reason: reason})
+		c.Call.LegGone(reason)
 	default:
 		p.claim = nil
-		c.call.post(agentLeg{serial: c.serial, reason: outward(reason)})
+		c.Call.LegRefused(outward(reason))
 	}
 	p.released()
 	if p.mending || p.claim != nil {
@@ -154,30 +154,30 @@ func (p *phone) legOver(ctx context.Context, reason string) {
 	}
 	switch {
 	case p.phase == legDialing:
-	case p.held && p.spec.Mode == PhoneHeld:
+	case p.held && p.spec.Mode == Held:
 		p.redial(ctx, reason)
-	case p.spec.Mode == PhoneOnHook && before == legUp:
+	case p.spec.Mode == OnHook && before == legUp:
 		p.reason = "" // it lies on the hook
 	}
 }
 
 // dialAgain dials at once for what waits for the end of the leg before.
 func (p *phone) dialAgain(ctx context.Context) {
-	if p.spec.Mode == PhoneHeld {
+	if p.spec.Mode == Held {
 		p.dialHeld(ctx)
 	} else {
 		p.dial(ctx, p.ringTime())
 	}
-	p.mending = p.phase == legDialing && p.spec.Mode == PhoneHeld
+	p.mending = p.phase == legDialing && p.spec.Mode == Held
 	if c := p.claim; c != nil && p.phase != legDialing {
 		p.claim = nil
-		c.call.post(agentLeg{serial: c.serial, reason: PhoneLost})
+		c.Call.LegRefused(Lost)
 	}
 }
 
 // redial plans the next dial of a held leg.
 func (p *phone) redial(ctx context.Context, reason string) {
-	if p.c.link.Generation() == 0 {
+	if p.book.host.Link.Generation() == 0 {
 		return // the next connection has it dialed
 	}
 	pause := redialMax
@@ -185,16 +185,16 @@ func (p *phone) redial(ctx context.Context, reason string) {
 		pause = min(redialMin<<p.failures, redialMax)
 	}
 	p.failures++
-	if reason == PhoneNotRegistered {
+	if reason == NotRegistered {
 		pause = unregisteredPause
 	}
 	p.log.DebugContext(ctx, "agent's phone is dialed again", "reason", reason, "in", pause)
-	p.arm(phoneRedial, pause)
+	p.arm(timerRedial, pause)
 }
 
 // registration: the phone has registered, or is registered no more. A leg that is up stays as long as its audio does, unless its
 // phone is somewhere else by now: its agent has logged in there.
-func (p *phone) registration(ctx context.Context, m phoneSeen) {
+func (p *phone) registration(ctx context.Context, m seen) {
 	if m.registered {
 		p.contact = m.contact
 		if p.dialed == "" {
@@ -210,8 +210,8 @@ func (p *phone) registration(ctx context.Context, m phoneSeen) {
 		p.registeredIn = 0
 	case p.phase != legNone:
 	case !m.registered:
-		p.reason = PhoneNotRegistered
-	case p.spec.Mode == PhoneOnHook:
+		p.reason = NotRegistered
+	case p.spec.Mode == OnHook:
 		p.reason = ""
 	case p.held:
 		p.failures = 0
@@ -221,7 +221,7 @@ func (p *phone) registration(ctx context.Context, m phoneSeen) {
 
 // moved tells whether the idle leg leads to where the phone is no more.
 func (p *phone) moved() bool {
-	return p.phase == legUp && p.claim == nil && p.held && p.spec.Mode == PhoneHeld && p.contact != p.dialed
+	return p.phase == legUp && p.claim == nil && p.held && p.spec.Mode == Held && p.contact != p.dialed
 }
 
 // move dials the phone anew, where it is now.
@@ -233,24 +233,24 @@ func (p *phone) move(ctx context.Context) {
 }
 
 // due is a timer of the phone's.
-func (p *phone) due(ctx context.Context, m phoneTimer) {
+func (p *phone) due(ctx context.Context, m timer) {
 	if !p.timers.Due(m.kind, m.serial) {
 		return
 	}
 	switch m.kind {
-	case phoneRedial:
-		if p.phase == legNone && p.held && p.spec.Mode == PhoneHeld {
+	case timerRedial:
+		if p.phase == legNone && p.held && p.spec.Mode == Held {
 			p.dialHeld(ctx)
 		}
-	case phoneOverdue:
-		p.arm(phoneOverdue, probeEvery)
+	case timerOverdue:
+		p.arm(timerOverdue, checkEvery)
 		p.check(ctx)
-	case phoneStray:
+	case timerStray:
 		if !p.held && p.claim == nil && p.phase == legUp {
 			p.log.WarnContext(ctx, "nobody holds this phone, its leg is ended")
 			p.hangup(ctx)
 		}
-	case phoneWanted:
+	case timerWanted:
 		p.claimLapses(ctx)
 	}
 }
@@ -262,41 +262,41 @@ func (p *phone) claimLapses(ctx context.Context) {
 		return
 	}
 	p.claim = nil
-	p.log.InfoContext(ctx, "agent's phone is not connected in time for a caller", "waited", ConnectingPhone)
-	c.call.post(agentLeg{serial: c.serial, reason: PhoneNoAnswer})
+	p.log.InfoContext(ctx, "agent's phone is not connected in time for a caller", "waited", ConnectTimeout)
+	c.Call.LegRefused(NoAnswer)
 	if !p.held && p.phase == legDialing {
 		p.hangup(ctx)
 	}
 }
 
-// check asks the switch whether the leg is there; the answer is phoneChecked.
+// check asks the switch whether the leg is there; the answer is checked.
 func (p *phone) check(ctx context.Context) {
 	leg := p.leg
-	if leg == "" || p.c.link.Generation() == 0 {
+	if leg == "" || p.book.host.Link.Generation() == 0 {
 		return
 	}
-	p.c.goes.Go(func() {
-		if found, err := p.c.dump(ctx, leg); err == nil {
-			p.post(p.c.phoneVerdict(leg, found != nil))
+	p.book.host.Go(func() {
+		if found, err := fs.FindChannel(ctx, p.book.host.Link, leg); err == nil {
+			p.post(p.book.verdict(leg, found != nil))
 		}
 	})
 }
 
-// seek reads how a leg stands that is there; the answer is phoneFound.
+// seek reads how a leg stands that is there; the answer is found.
 func (p *phone) seek(ctx context.Context) {
 	leg := p.leg
-	p.c.goes.Go(func() {
-		if ev, err := p.c.dump(ctx, leg); err == nil && ev != nil {
-			p.post(phoneFound{channel: leg, ev: ev})
+	p.book.host.Go(func() {
+		if ev, err := fs.FindChannel(ctx, p.book.host.Link, leg); err == nil && ev != nil {
+			p.post(found{channel: leg, ev: ev})
 		}
 	})
 }
 
-// phoneVerdict says how a leg stands, with its call record when it is gone.
-func (c *Controller) phoneVerdict(leg string, there bool) phoneChecked {
-	m := phoneChecked{channel: leg, there: there}
+// verdict says how a leg stands, with its call record when it is gone.
+func (b *Book) verdict(leg string, there bool) checked {
+	m := checked{channel: leg, there: there}
 	if !there {
-		if rec, err := c.cdrs.Read(leg); err == nil {
+		if rec, err := b.host.CDRs.Read(leg); err == nil {
 			final := rec.Final()
 			m.record = &final
 		}
@@ -305,7 +305,7 @@ func (c *Controller) phoneVerdict(leg string, there bool) phoneChecked {
 }
 
 // checked: the switch has, or has not, the phone's leg.
-func (p *phone) checked(ctx context.Context, m phoneChecked) {
+func (p *phone) checked(ctx context.Context, m checked) {
 	if m.channel != p.leg || p.leg == "" {
 		return
 	}
@@ -316,12 +316,12 @@ func (p *phone) checked(ctx context.Context, m phoneChecked) {
 	case m.record != nil:
 		p.legOver(ctx, p.endReason(*m.record))
 	default:
-		p.legOver(ctx, PhoneLost)
+		p.legOver(ctx, Lost)
 	}
 }
 
 // found takes a leg that the switch has from before: after a restart of ours, or a lost link.
-func (p *phone) found(ctx context.Context, m phoneFound) {
+func (p *phone) found(ctx context.Context, m found) {
 	if p.leg == m.channel {
 		if p.phase == legDialing && m.ev.Get("Answer-State") == "answered" {
 			p.answered(ctx)
@@ -330,57 +330,57 @@ func (p *phone) found(ctx context.Context, m phoneFound) {
 	}
 	if p.leg != "" || m.ev.Get("Answer-State") != "answered" {
 		p.log.WarnContext(ctx, "killing a second leg of an agent's phone", "channel", m.channel)
-		p.c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
-		p.c.phones.unbind(m.channel)
+		p.book.host.Recovered.WithLabelValues("orphan_killed").Inc()
+		p.book.unbind(m.channel)
 		p.command(ctx, fs.Kill(m.channel, ledger.CauseNormalClearing))
 		return
 	}
-	p.disarm(phoneRedial)
-	p.leg, p.phase, p.reason, p.upSince = m.channel, legUp, "", p.c.clock.Now()
-	p.c.phones.bind(p, p.leg)
-	p.c.metrics.recovered.WithLabelValues("phone").Inc()
+	p.disarm(timerRedial)
+	p.leg, p.phase, p.reason, p.upSince = m.channel, legUp, "", p.book.host.Clock.Now()
+	p.book.bind(p, p.leg)
+	p.book.host.Recovered.WithLabelValues("phone").Inc()
 	p.log.InfoContext(ctx, "agent's leg found", "channel", m.channel)
 	if !p.held {
-		p.arm(phoneStray, strayTimeout)
+		p.arm(timerStray, strayTimeout)
 	}
 }
 
-// adoptPhone gives a leg that the switch has to the phone that its variables name.
-func (c *Controller) adoptPhone(ctx context.Context, channel string, ev *esl.Event) error {
+// Adopt gives a leg that the switch has to the phone that its variables name.
+func (b *Book) Adopt(ctx context.Context, channel string, ev *esl.Event) error {
 	agent, err := uuid.Parse(ev.Var("rm_agent_id"))
 	tenant, err2 := uuid.Parse(ev.Var("rm_tenant_id"))
-	spec := PhoneSpec{
+	spec := Spec{
 		TenantID: tenant, AgentID: agent, Extension: ev.Var("rm_extension"), Domain: ev.Var("rm_domain"),
-		Mode: PhoneMode(ev.Var("rm_phone_mode")),
+		Mode: Mode(ev.Var("rm_phone_mode")),
 	}
-	if errors.Join(err, err2) != nil || (spec.Mode != PhoneHeld && spec.Mode != PhoneOnHook) {
-		c.log.WarnContext(ctx, "killing an agent's leg that does not say whose it is", "channel", channel)
-		c.metrics.recovered.WithLabelValues("orphan_killed").Inc()
-		return c.killChannel(ctx, channel)
+	if errors.Join(err, err2) != nil || (spec.Mode != Held && spec.Mode != OnHook) {
+		b.host.Log.WarnContext(ctx, "killing an agent's leg that does not say whose it is", "channel", channel)
+		b.host.Recovered.WithLabelValues("orphan_killed").Inc()
+		return fs.EndChannel(ctx, b.host.Link, channel, ledger.CauseNormalClearing)
 	}
-	if err := c.phones.send(agent, &spec, phoneFound{channel: channel, ev: ev}); err != nil {
+	if err := b.send(agent, &spec, found{channel: channel, ev: ev}); err != nil {
 		return err
 	}
-	c.phones.bindAgent(agent, channel) // the caller whom it is bridged with looks for it next
+	b.bindAgent(agent, channel) // the caller whom it is bridged with looks for it next
 	return nil
 }
 
-// resyncPhones compares the phones' legs with the channels that the switch has, and dials those that are missing.
-func (c *Controller) resyncPhones(generation uint64, channels []string) {
+// Resync compares the phones' legs with the channels that the switch has, and dials those that are missing.
+func (b *Book) Resync(generation uint64, channels []string) {
 	there := make(map[string]bool, len(channels))
 	for _, channel := range channels {
 		there[channel] = true
 	}
-	c.phones.sync(generation)
-	for _, p := range c.phones.all() {
-		p.post(phoneSwept{there: there, generation: generation})
+	b.Compared(generation)
+	for _, p := range b.all() {
+		p.post(swept{there: there, generation: generation})
 	}
 }
 
 // swept: the switch's channels were listed after a connect.
-func (p *phone) swept(ctx context.Context, m phoneSwept) {
+func (p *phone) swept(ctx context.Context, m swept) {
 	switch {
-	case p.leg == "" && p.held && p.spec.Mode == PhoneHeld && p.phase == legNone:
+	case p.leg == "" && p.held && p.spec.Mode == Held && p.phase == legNone:
 		p.failures = 0
 		p.dialHeld(ctx)
 	case p.leg == "":
@@ -392,6 +392,6 @@ func (p *phone) swept(ctx context.Context, m phoneSwept) {
 		}
 	default:
 		leg := p.leg
-		p.c.goes.Go(func() { p.post(p.c.phoneVerdict(leg, false)) })
+		p.book.host.Go(func() { p.post(p.book.verdict(leg, false)) })
 	}
 }

@@ -4,63 +4,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
-
-// PhoneMode is how an agent's phone is used.
-type PhoneMode string
-
-// The modes of a phone.
-const (
-	// PhoneHeld keeps one leg up between calls; calls are bridged to it.
-	PhoneHeld PhoneMode = "held"
-	// PhoneOnHook rings the phone for each call.
-	PhoneOnHook PhoneMode = "on_hook"
-)
-
-// PhoneSpec names an agent's phone.
-type PhoneSpec struct {
-	TenantID uuid.UUID
-	// AgentID is the agent's user id.
-	AgentID uuid.UUID
-	// Extension and Domain are its SIP account.
-	Extension string
-	Domain    string
-	Mode      PhoneMode
-}
-
-// Why a phone's leg is not up.
-const (
-	PhoneNotRegistered = "not_registered"
-	PhoneNoAnswer      = "no_answer"
-	PhoneBusy          = "busy"
-	PhoneRejected      = "rejected"
-	// PhoneHungUp: the agent has hung up.
-	PhoneHungUp = "hung_up"
-	// PhoneLost: it went without a word, or the switch did.
-	PhoneLost = "lost"
-)
-
-// PhoneState is how an agent's phone stands.
-type PhoneState struct {
-	TenantID uuid.UUID
-	AgentID  uuid.UUID
-	// Up: its leg is on the switch. A phone on the hook is up while it is in a call, and also between two unless its last
-	// ring was for nothing.
-	Up bool
-	// Reason says why it is not up; empty when it is, or before the first try.
-	Reason string
-	// CallID is the call that its leg belongs to; nil between calls.
-	CallID *uuid.UUID
-}
-
-// PhoneWatcher hears of every change of a phone, in order for each. It must not block.
-type PhoneWatcher interface {
-	PhoneChanged(s PhoneState)
-}
 
 // AgentConnect asks for an agent on the caller's leg.
 type AgentConnect struct {
-	Phone PhoneSpec
+	Phone phone.Spec
 	// WhisperURL is the audio that the agent alone hears before the caller; empty for a short tone.
 	WhisperURL string
 	// RingTimeout bounds the ringing of a phone that is on the hook; 20 s when it is 0.

@@ -1,4 +1,4 @@
-package switchctl
+package phone
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
-	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
@@ -29,12 +28,16 @@ const (
 	unregisteredPause = 15 * time.Second
 	// settledLeg is how long a leg must have lasted for its loss to be the first failure again.
 	settledLeg = 10 * time.Second
+	// checkEvery repeats a look for a leg whose end or answer is overdue.
+	checkEvery = 5 * time.Second
 	// strayTimeout is how long a leg that was found on the switch waits for somebody to hold its phone.
 	strayTimeout = time.Minute
-	// ConnectingPhone is how long a caller, and an agent who dials, wait for a held phone that is being connected.
-	ConnectingPhone = 5 * time.Second
-	// phoneSilence ends the leg of a phone that sends nothing any more (media_timeout).
-	phoneSilence = 5 * time.Second
+	// ConnectTimeout is how long a caller, and an agent who dials, wait for a held phone that is being connected.
+	ConnectTimeout = 5 * time.Second
+	// mailboxLimit bounds what waits for one phone.
+	mailboxLimit = 256
+	// silence ends the leg of a phone that sends nothing any more (media_timeout).
+	silence = 5 * time.Second
 )
 
 // legPhase is how far the leg of a phone is.
@@ -47,26 +50,26 @@ const (
 	legEnding // it was killed; its end is still to come
 )
 
-type phoneTimerKind int
+type timerKind int
 
 const (
-	phoneRedial  phoneTimerKind = iota // the held leg is due to be dialed
-	phoneOverdue                       // an originate had to be decided, or a killed leg gone, by now
-	phoneStray                         // somebody had to hold the phone by now
-	phoneWanted                        // a held leg that a caller waits for had to be up by now
+	timerRedial  timerKind = iota // the held leg is due to be dialed
+	timerOverdue                  // an originate had to be decided, or a killed leg gone, by now
+	timerStray                    // somebody had to hold the phone by now
+	timerWanted                   // a held leg that a caller waits for had to be up by now
 )
 
 // phone runs one agent's phone. All fields below the line belong to its goroutine.
 type phone struct {
-	c     *Controller
+	book  *Book
 	agent uuid.UUID
 	box   *rt.Mailbox[message]
 	log   *slog.Logger
 	// state is what the watcher was told last.
-	state atomic.Pointer[PhoneState]
+	state atomic.Pointer[State]
 
 	// ---
-	spec PhoneSpec
+	spec Spec
 	// held: somebody holds the phone; without that it ends when it has no leg and no call.
 	held  bool
 	phase legPhase
@@ -82,7 +85,7 @@ type phone struct {
 	// reason is why the leg is not up.
 	reason   string
 	failures int
-	claim    *phoneClaim
+	claim    *claim
 	ringing  bool
 	// sounds keeps what is played on the leg, and what ends it, in order.
 	sounds rt.Serial
@@ -92,16 +95,16 @@ type phone struct {
 	contact  string
 	dialed   string
 	releases []chan<- struct{}
-	timers   *rt.Timers[phoneTimerKind]
+	timers   *rt.Timers[timerKind]
 }
 
-func newPhone(c *Controller, spec PhoneSpec) *phone {
+func newPhone(b *Book, spec Spec) *phone {
 	p := &phone{
-		c: c, agent: spec.AgentID, box: newMailbox(), spec: spec,
-		log: c.log.With("agent_id", spec.AgentID.String(), "extension", spec.Extension),
+		book: b, agent: spec.AgentID, box: rt.NewMailbox[message](mailboxLimit, ErrUnknown, errFull), spec: spec,
+		log: b.host.Log.With("agent_id", spec.AgentID.String(), "extension", spec.Extension),
 	}
-	p.timers = rt.NewTimers(c.clock, func(kind phoneTimerKind, serial uint64) { p.post(phoneTimer{kind: kind, serial: serial}) })
-	p.state.Store(&PhoneState{TenantID: spec.TenantID, AgentID: spec.AgentID, Up: spec.Mode == PhoneOnHook})
+	p.timers = rt.NewTimers(b.host.Clock, func(kind timerKind, serial uint64) { p.post(timer{kind: kind, serial: serial}) })
+	p.state.Store(&State{TenantID: spec.TenantID, AgentID: spec.AgentID, Up: spec.Mode == OnHook})
 	return p
 }
 
@@ -109,7 +112,7 @@ func newPhone(c *Controller, spec PhoneSpec) *phone {
 func (p *phone) run(ctx context.Context) {
 	defer func() {
 		p.timers.Stop()
-		for _, m := range p.c.phones.drop(p) {
+		for _, m := range p.book.drop(p) {
 			p.refuse(m)
 		}
 		p.released()
@@ -126,7 +129,7 @@ func (p *phone) run(ctx context.Context) {
 			p.step(ctx, m)
 			p.tell()
 		}
-		if !p.held && p.claim == nil && p.phase == legNone && p.c.phones.retire(p) {
+		if !p.held && p.claim == nil && p.phase == legNone && p.book.retire(p) {
 			return
 		}
 	}
@@ -136,35 +139,35 @@ func (p *phone) run(ctx context.Context) {
 func (p *phone) step(ctx context.Context, m message) {
 	defer func() {
 		if r := recover(); r != nil {
-			p.c.metrics.panics.Inc()
+			p.book.host.Panics.Inc()
 			p.log.ErrorContext(ctx, "panic in a phone", "panic", fmt.Sprint(r), "message", m.Name(), "stack", string(debug.Stack()))
-			p.legOver(ctx, PhoneLost)
+			p.legOver(ctx, Lost)
 		}
 	}()
 	switch m := m.(type) {
-	case phoneHold:
+	case hold:
 		p.hold(ctx, m.spec)
-	case phoneRelease:
+	case release:
 		p.release(ctx, m.done)
-	case phoneClaim:
+	case claim:
 		p.claimed(ctx, m)
-	case phoneFree:
+	case free:
 		p.freed(ctx, m)
-	case phoneRing:
+	case ring:
 		p.ring(ctx, m.on)
-	case phoneSeen:
+	case seen:
 		p.registration(ctx, m)
-	case channelEvent:
+	case legEvent:
 		p.legEvent(ctx, m)
-	case jobDone:
+	case dialed:
 		p.originateReply(ctx, m)
-	case phoneFound:
+	case found:
 		p.found(ctx, m)
-	case phoneSwept:
+	case swept:
 		p.swept(ctx, m)
-	case phoneChecked:
+	case checked:
 		p.checked(ctx, m)
-	case phoneTimer:
+	case timer:
 		p.due(ctx, m)
 	default:
 		p.log.WarnContext(ctx, "message is not for a phone", "message", m.Name())
@@ -181,24 +184,24 @@ func (p *phone) post(m message) {
 // refuse answers what the phone will not read any more.
 func (p *phone) refuse(m message) {
 	switch m := m.(type) {
-	case phoneRelease:
+	case release:
 		close(m.done)
-	case phoneClaim:
-		m.call.post(agentLeg{serial: m.serial, reason: PhoneLost})
+	case claim:
+		m.Call.LegRefused(Lost)
 	}
 }
 
 // tell brings what has changed to the watcher.
 func (p *phone) tell() {
-	now := PhoneState{TenantID: p.spec.TenantID, AgentID: p.agent, Up: p.phase == legUp || p.mending, Reason: p.reason}
-	if p.spec.Mode == PhoneOnHook && p.reason == "" {
+	now := State{TenantID: p.spec.TenantID, AgentID: p.agent, Up: p.phase == legUp || p.mending, Reason: p.reason}
+	if p.spec.Mode == OnHook && p.reason == "" {
 		now.Up = true
 	}
 	if now.Up {
 		now.Reason = ""
 	}
 	if p.claim != nil {
-		id := p.claim.call.id
+		id := p.claim.Call.CallID()
 		now.CallID = &id
 	}
 	before := p.state.Load()
@@ -210,18 +213,18 @@ func (p *phone) tell() {
 	if before.Up != now.Up {
 		p.log.Info("agent's phone has changed", "up", now.Up, "reason", now.Reason)
 	}
-	if w := p.c.cfg.Phones; w != nil && p.held {
+	if w := p.book.host.Watcher; w != nil && p.held {
 		w.PhoneChanged(now)
 	}
 }
 
 // hold keeps the phone. A held one is dialed; one that was found with its leg up is as it should be.
-func (p *phone) hold(ctx context.Context, spec PhoneSpec) {
+func (p *phone) hold(ctx context.Context, spec Spec) {
 	before := p.spec
 	p.spec = spec
-	p.disarm(phoneStray)
+	p.disarm(timerStray)
 	if account(before.Extension, before.Domain) != account(spec.Extension, spec.Domain) {
-		p.c.phones.rename(p, before, spec)
+		p.book.rename(p, before, spec)
 	}
 	if !p.held {
 		p.held = true
@@ -230,16 +233,16 @@ func (p *phone) hold(ctx context.Context, spec PhoneSpec) {
 	}
 	switch {
 	case p.claim != nil:
-	case p.phase != legNone && (spec.Mode == PhoneOnHook || before.Extension != spec.Extension || before.Domain != spec.Domain):
+	case p.phase != legNone && (spec.Mode == OnHook || before.Extension != spec.Extension || before.Domain != spec.Domain):
 		p.hangup(ctx)
-	case p.phase == legNone && spec.Mode == PhoneHeld:
+	case p.phase == legNone && spec.Mode == Held:
 		p.dialHeld(ctx)
 	}
 }
 
 // hello tells a new holder how the phone stands, also when nothing has changed since the last one.
 func (p *phone) hello() {
-	if p.phase == legUp || p.spec.Mode == PhoneOnHook {
+	if p.phase == legUp || p.spec.Mode == OnHook {
 		s := *p.state.Load()
 		s.Up = false
 		p.state.Store(&s)
@@ -249,7 +252,7 @@ func (p *phone) hello() {
 // release gives the phone up: its leg ends with the call that it is in.
 func (p *phone) release(ctx context.Context, done chan<- struct{}) {
 	p.held = false
-	p.disarm(phoneRedial)
+	p.disarm(timerRedial)
 	p.releases = append(p.releases, done)
 	if p.claim != nil {
 		return
@@ -267,66 +270,63 @@ func (p *phone) released() {
 }
 
 // claimed takes the phone for a call.
-func (p *phone) claimed(ctx context.Context, m phoneClaim) {
-	answer := func(channel, reason string) {
-		m.call.post(agentLeg{serial: m.serial, channel: channel, reason: reason})
-	}
+func (p *phone) claimed(ctx context.Context, m claim) {
 	switch {
 	case m.channel != "":
 		if p.phase != legUp || p.leg != m.channel {
-			m.call.post(agentGone{serial: m.serial, reason: PhoneLost})
+			m.Call.LegGone(Lost)
 			return
 		}
 		p.claim = &m
-		p.disarm(phoneStray)
+		p.disarm(timerStray)
 	case p.claim != nil:
-		answer("", PhoneBusy)
+		m.Call.LegRefused(Busy)
 	case p.phase == legUp:
 		p.claim = &m
 		p.quiet(ctx)
-		answer(p.leg, "")
-	case p.spec.Mode == PhoneHeld && p.phase == legDialing && (p.mending || p.held), p.held && p.phase == legEnding:
+		m.Call.LegReady(p.leg)
+	case p.spec.Mode == Held && p.phase == legDialing && (p.mending || p.held), p.held && p.phase == legEnding:
 		p.claim = &m
-		p.arm(phoneWanted, ConnectingPhone)
-		m.call.post(agentWaits{serial: m.serial})
-	case p.spec.Mode == PhoneOnHook && p.phase == legNone:
+		p.arm(timerWanted, ConnectTimeout)
+		m.Call.LegWaits()
+	case p.spec.Mode == OnHook && p.phase == legNone:
 		p.claim = &m
-		m.call.post(agentWaits{serial: m.serial})
+		m.Call.LegWaits()
 		p.dial(ctx, p.ringTime())
 	default:
-		answer("", cmp.Or(p.reason, PhoneNoAnswer))
+		m.Call.LegRefused(cmp.Or(p.reason, NoAnswer))
 	}
 }
 
 // ringTime is how long the phone rings.
 func (p *phone) ringTime() time.Duration {
 	switch {
-	case p.spec.Mode == PhoneHeld:
+	case p.spec.Mode == Held:
 		return heldRing
-	case p.claim != nil && p.claim.ring > 0:
-		return p.claim.ring
+	case p.claim != nil && p.claim.Ring > 0:
+		return p.claim.Ring
 	}
 	return onHookRing
 }
 
 // freed ends a call's claim. A held leg goes back to its silence by itself.
-func (p *phone) freed(ctx context.Context, m phoneFree) {
-	if p.claim == nil || p.claim.call != m.call || p.claim.serial != m.serial {
+func (p *phone) freed(ctx context.Context, m free) {
+	if p.claim == nil || p.claim.Call != m.call {
 		return
 	}
 	p.claim = nil
-	p.disarm(phoneWanted)
+	p.disarm(timerWanted)
 	switch {
 	case p.phase == legNone || p.phase == legEnding:
-	case p.phase == legDialing && p.spec.Mode == PhoneHeld && p.held:
+	case p.phase == legDialing && p.spec.Mode == Held && p.held:
 		// Nobody waits for it any more, and it comes up all the same.
-	case p.spec.Mode == PhoneOnHook || !p.held:
+	case p.spec.Mode == OnHook || !p.held:
 		p.hangup(ctx)
 	case p.moved():
 		p.move(ctx)
-	case m.doubt:
+	case m.Doubt:
 		p.check(ctx)
-	case m.told && p.phase == legUp:
+	case m.Told && p.phase == legUp:
 		p.sound(ctx, fs.StopPlaying(p.leg))
 	}
 }
@@ -341,7 +341,7 @@ func (p *phone) ring(ctx context.Context, on bool) {
 		return
 	}
 	p.ringing = true
-	p.sound(ctx, fs.Play(p.leg, ringback))
+	p.sound(ctx, fs.Play(p.leg, fs.Ringback))
 }
 
 func (p *phone) quiet(ctx context.Context) {
@@ -353,8 +353,8 @@ func (p *phone) quiet(ctx context.Context) {
 
 // command sends what may fail without anything following from it: the leg's end is told by its events.
 func (p *phone) command(ctx context.Context, cmd fs.Command) {
-	p.c.goes.Go(func() {
-		if _, err := p.c.link.API(ctx, cmd); err != nil {
+	p.book.host.Go(func() {
+		if _, err := p.book.host.Link.API(ctx, cmd); err != nil {
 			p.log.DebugContext(ctx, "command to an agent's phone failed", "error", err)
 		}
 	})
@@ -362,8 +362,8 @@ func (p *phone) command(ctx context.Context, cmd fs.Command) {
 
 // sound starts or ends what the leg plays, one after the other: what ends a broadcast comes after it.
 func (p *phone) sound(ctx context.Context, cmd fs.Command) {
-	p.sounds.Add(p.c.goes.Go, func() {
-		if _, err := p.c.link.Background(ctx, cmd); err != nil {
+	p.sounds.Add(p.book.host.Go, func() {
+		if _, err := p.book.host.Link.Background(ctx, cmd); err != nil {
 			p.log.DebugContext(ctx, "command to an agent's phone failed", "error", err)
 		}
 	})
@@ -371,31 +371,31 @@ func (p *phone) sound(ctx context.Context, cmd fs.Command) {
 
 // dialHeld brings a held leg up, unless the switch may have one from before: then the comparison with its channels does.
 func (p *phone) dialHeld(ctx context.Context) {
-	if p.c.phones.knows(p.c.link.Generation()) {
+	if p.book.knows(p.book.host.Link.Generation()) {
 		p.dial(ctx, heldRing)
 	}
 }
 
 // dial rings the phone.
 func (p *phone) dial(ctx context.Context, ring time.Duration) {
-	p.disarm(phoneRedial)
+	p.disarm(timerRedial)
 	channel, err := uuid.NewV7()
 	if err != nil {
 		p.log.ErrorContext(ctx, "agent's phone can't be dialed", "error", err)
-		p.legOver(ctx, PhoneLost)
+		p.legOver(ctx, Lost)
 		return
 	}
 	p.attempt++
 	p.dialed = p.contact
-	p.phase, p.leg, p.generation = legDialing, channel.String(), p.c.link.Generation()
-	p.c.phones.bind(p, p.leg)
-	p.arm(phoneOverdue, ring+originateSlack)
+	p.phase, p.leg, p.generation = legDialing, channel.String(), p.book.host.Link.Generation()
+	p.book.bind(p, p.leg)
+	p.arm(timerOverdue, ring+fs.OriginateSlack)
 	attempt := p.attempt
 	p.wanted.Store(int64(attempt))
 	spec, v := p.spec, p.originate(p.leg, ring)
-	p.c.goes.Go(func() {
-		done := func(body string, err error) { p.post(jobDone{job: jobPhone, attempt: attempt, body: body, err: err}) }
-		cmd, err := p.c.phoneCommand(ctx, spec, v)
+	p.book.host.Go(func() {
+		done := func(body string, err error) { p.post(dialed{attempt: attempt, body: body, err: err}) }
+		cmd, err := p.book.command(ctx, spec, v)
 		var elsewhere *ContactError
 		switch {
 		case errors.As(err, &elsewhere):
@@ -406,16 +406,15 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 			done("-ERR USER_NOT_REGISTERED", nil)
 			return
 		case err == nil && p.wanted.Load() != int64(attempt):
-			p.post(jobDone{job: jobPhone, attempt: attempt, err: context.Canceled, unsent: true})
+			p.post(dialed{attempt: attempt, err: context.Canceled, unsent: true})
 			return
 		case err == nil:
-			err = p.c.link.BgAPI(ctx, cmd, done)
+			err = p.book.host.Link.BgAPI(ctx, cmd, done)
 		}
 		if err != nil {
-			var refused *esl.ReplyError
 			var unfit *fs.VariableError
-			unsent := errors.Is(err, ErrLinkDown) || errors.As(err, &refused) || errors.Is(err, esl.ErrInvalidCommand) || errors.As(err, &unfit)
-			p.post(jobDone{job: jobPhone, attempt: attempt, err: err, unsent: unsent || cmd.IsZero()})
+			unsent := errors.Is(err, p.book.host.LinkDown) || fs.IsUnsent(err) || errors.As(err, &unfit) || cmd.IsZero()
+			p.post(dialed{attempt: attempt, err: err, unsent: unsent})
 		}
 	})
 }
@@ -423,9 +422,9 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 // originate are the variables of a leg that rings the phone: one that is held is asked to answer by itself.
 func (p *phone) originate(channel string, ring time.Duration) fs.Variables {
 	number, name := p.spec.Extension, "Ringmaster"
-	if c := p.claim; c != nil && c.number != "" {
-		number = callerNumber(c.number)
-		name = cmp.Or(callerName(c.caller), number)
+	if c := p.claim; c != nil && c.Number != "" {
+		number = callerNumber(c.Number)
+		name = cmp.Or(callerName(c.Caller), number)
 	}
 	v := fs.Variables{
 		"origination_uuid":             channel,
@@ -433,39 +432,39 @@ func (p *phone) originate(channel string, ring time.Duration) fs.Variables {
 		"ignore_early_media":           "true",
 		"origination_caller_id_number": number,
 		"origination_caller_id_name":   name,
-		"media_timeout":                fs.Millis(phoneSilence),
+		"media_timeout":                fs.Millis(silence),
 		"rtp_notimer_during_bridge":    "false",
 		"rtp_autoflush_during_bridge":  "false",
-		"rm_role":                      roleAgent,
-		"rm_node":                      p.c.cfg.NodeID,
+		"rm_role":                      Role,
+		"rm_node":                      p.book.host.NodeID,
 		"rm_tenant_id":                 p.spec.TenantID.String(),
 		"rm_agent_id":                  p.agent.String(),
 		"rm_extension":                 p.spec.Extension,
 		"rm_domain":                    p.spec.Domain,
 		"rm_phone_mode":                string(p.spec.Mode),
 	}
-	if p.spec.Mode == PhoneHeld {
+	if p.spec.Mode == Held {
 		v["sip_auto_answer"] = "true" // Call-Info with answer-after=0 (mod_sofia.c)
 		v["sip_h_Alert-Info"] = "info=alert-autoanswer;delay=0"
 	}
 	return v
 }
 
-// agentExtension plays silence to an agent's leg.
-const agentExtension = "rm_agent"
+// Extension is the dialplan's, which plays silence to an agent's leg.
+const Extension = "rm_agent"
 
 // hangup ends the leg; false when that can't be asked for.
 func (p *phone) hangup(ctx context.Context) bool {
-	if p.c.link.Generation() == 0 {
+	if p.book.host.Link.Generation() == 0 {
 		return false
 	}
 	p.phase = legEnding
 	p.wanted.Store(0)
-	p.arm(phoneOverdue, killTimeout)
+	p.arm(timerOverdue, fs.KillTimeout)
 	p.command(ctx, fs.Kill(p.leg, ledger.CauseNormalClearing))
 	return true
 }
 
-func (p *phone) arm(kind phoneTimerKind, d time.Duration) { p.timers.Arm(kind, d) }
+func (p *phone) arm(kind timerKind, d time.Duration) { p.timers.Arm(kind, d) }
 
-func (p *phone) disarm(kind phoneTimerKind) { p.timers.Disarm(kind) }
+func (p *phone) disarm(kind timerKind) { p.timers.Disarm(kind) }

@@ -1,4 +1,4 @@
-package switchctl
+package phone
 
 import (
 	"context"
@@ -17,32 +17,32 @@ import (
 // A phone says itself, in its REGISTER, what the switch is to dial: the Contact, and with Path the way to it. Whoever has an agent's account could
 // have the switch call any number at any host so. It is dialed where its REGISTER came from, and by no number but its own extension.
 
-// phoneCommand is the command that rings a phone where it is.
-func (c *Controller) phoneCommand(ctx context.Context, spec PhoneSpec, v fs.Variables) (fs.Command, error) {
-	endpoint, err := phoneEndpoint(c.cfg.MediaProfile, spec)
+// command is the command that rings a phone where it is.
+func (b *Book) command(ctx context.Context, spec Spec, v fs.Variables) (fs.Command, error) {
+	address, err := endpoint(b.host.Profile, spec)
 	if err != nil {
 		return fs.Command{}, err
 	}
-	if endpoint == "" {
-		found, err := c.registered(ctx, spec.Extension, spec.Domain)
+	if address == "" {
+		found, err := b.registered(ctx, spec.Extension, spec.Domain)
 		if err != nil {
 			return fs.Command{}, err
 		}
-		if endpoint, v["sip_route_uri"], err = found.endpoint(c.cfg.MediaProfile, spec.Extension); err != nil {
+		if address, v["sip_route_uri"], err = found.endpoint(b.host.Profile, spec.Extension); err != nil {
 			return fs.Command{}, err
 		}
 	}
-	return fs.Originate(v, endpoint, fs.Extension(agentExtension, c.cfg.Context))
+	return fs.Originate(v, address, fs.Extension(Extension, b.host.Context))
 }
 
-// phoneEndpoint is where a phone is reached: at its own address when the domain names a port, else "" for where it has registered.
-func phoneEndpoint(profile string, spec PhoneSpec) (string, error) {
+// endpoint is where a phone is reached: at its own address when the domain names a port, else "" for where it has registered.
+func endpoint(profile string, spec Spec) (string, error) {
 	if spec.Extension == "" || spec.Domain == "" || strings.ContainsAny(spec.Extension+spec.Domain, "%@/") {
 		return "", &fs.VariableError{Name: "endpoint"}
 	}
-	endpoint := "sofia/" + profile + "/" + spec.Extension + "@" + spec.Domain
-	if err := fs.CheckEndpoint(endpoint); err != nil || strings.Contains(spec.Domain, ":") {
-		return endpoint, err
+	address := "sofia/" + profile + "/" + spec.Extension + "@" + spec.Domain
+	if err := fs.CheckEndpoint(address); err != nil || strings.Contains(spec.Domain, ":") {
+		return address, err
 	}
 	return "", nil
 }
@@ -67,8 +67,8 @@ func (e *ContactError) Error() string {
 }
 
 // registered asks the switch where the phone of an account is.
-func (c *Controller) registered(ctx context.Context, extension, domain string) (registration, error) {
-	text, err := c.link.API(ctx, fs.Registration(c.cfg.MediaProfile, extension, domain))
+func (b *Book) registered(ctx context.Context, extension, domain string) (registration, error) {
+	text, err := b.host.Link.API(ctx, fs.Registration(b.host.Profile, extension, domain))
 	if refused := (*esl.ReplyError)(nil); errors.As(err, &refused) {
 		return registration{}, errNotRegistered
 	}
