@@ -125,3 +125,11 @@ type CommandResult struct {
 	Result any `json:"result,omitempty"`
 	Error  any `json:"error,omitempty"`
 }
+
+// Quality is how the audio of a session's leg has fared in each direction.
+type Quality struct {
+	// Inbound is what the caller sent, measured here.
+	Inbound DirectionQuality
+	// Outbound is what the caller hears, from the peer's RTCP receiver reports.
+	Outbound DirectionQuality
+}

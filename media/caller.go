@@ -1,7 +1,6 @@
 package media
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
@@ -55,10 +54,11 @@ type caller struct {
 	before  []int16 // the frame before, kept when one is about to be repeated
 	again   []int16
 
-	late, duplicate   uint64 // packets
-	spoken, concealed int64  // ns of all that went out, and of what was concealed of it
-	gap               int64  // ns of the present gap
-	held0, heldN      int64  // ns that packets were behind the shortest path when they left, and their number
+	late, duplicate uint64 // packets
+	concealed       int64  // ns of all that was concealed
+	spoken          int64  // ns of all that went out
+	gap             int64  // ns of the present gap
+	held0, heldN    int64  // ns that packets were behind the shortest path when they left, and their number
 }
 
 // setRate prepares for a leg's rate. The stream begins anew when it changes.
@@ -94,6 +94,21 @@ func (c *caller) reset() {
 		c.wide.Reset()
 	}
 }
+
+// packet takes the numbers of a packet of any kind; it reports false for a duplicate.
+func (c *caller) packet(ssrc uint32, seq uint16) bool {
+	if c.rx.packet(ssrc, seq) {
+		return true
+	}
+	c.duplicate++
+	return false
+}
+
+// block describes the present source since the report before.
+func (c *caller) block() rtcpBlock { return c.rx.block(c.rate) }
+
+// hush tells that the sender sends something else than audio for a while: a digit.
+func (c *caller) hush() { c.jit.quiet = true }
 
 // audio takes an audio packet.
 func (c *caller) audio(seq uint16, ts uint32, codec legCodec, payload []byte, at int64) pushed {
@@ -219,23 +234,6 @@ func (c *caller) narrow(pcm []int16) []int16 {
 	}
 	c.thin = c.wide.Process(c.thin[:0], pcm)
 	return c.thin
-}
-
-// decodePayload writes a payload's samples to dst, which has room, and returns their number.
-func decodePayload(dst []int16, codec legCodec, payload []byte) int {
-	switch codec {
-	case codecPCMU:
-		return dsp.DecodeULaw(dst, payload)
-	case codecPCMA:
-		return dsp.DecodeALaw(dst, payload)
-	case codecL16:
-		n := min(len(payload)/2, len(dst))
-		for i := range n {
-			dst[i] = int16(binary.BigEndian.Uint16(payload[2*i:]))
-		}
-		return n
-	}
-	return 0
 }
 
 // meanHold is how long packets were behind the shortest path when they left: the network's jitter and our waiting.

@@ -32,7 +32,7 @@ func BenchmarkCaller(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				seq, ts, now = seq+1, ts+dsp.FrameSamples, now+dsp.FrameNS+dsp.FrameNS*tc.ppm/1_000_000
-				c.rx.packet(1, seq)
+				c.packet(1, seq)
 				if tc.lossEvery == 0 || seq%tc.lossEvery != 0 {
 					c.audio(seq, ts, codecPCMU, payload, now)
 				}

@@ -1,7 +1,6 @@
 package media
 
 import (
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +12,9 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/record"
 )
+
+// slot is how often the stream is asked for what is due.
+const slot = 5 * dsp.Millisecond
 
 // network sends a caller's 20 ms packets with loss and jitter, in simulated time.
 type network struct {
@@ -75,7 +77,7 @@ func TestHour(t *testing.T) {
 			rec := record.NewRecorder(nil, 0, false)
 			payload, pcm, buf := make([]byte, dsp.FrameSamples), make([]int16, dsp.FrameSamples), make([]int16, maxPayload)
 			var toAI, worstHold, worstStep int64
-			for now := int64(0); now < hour; now += slotNS {
+			for now := int64(0); now < hour; now += slot {
 				for _, f := range net.arrivals(now) {
 					// A click a second, with a pause behind it, in which the pace may be mended.
 					clear(pcm)
@@ -83,7 +85,7 @@ func TestHour(t *testing.T) {
 						copy(pcm, dsptest.Tone(1000, dsp.SampleRate, 40))
 					}
 					dsp.EncodeULaw(payload, pcm)
-					c.rx.packet(1, uint16(f.n))
+					c.packet(1, uint16(f.n))
 					c.audio(uint16(f.n), uint32(f.n)*dsp.FrameSamples, codecPCMU, payload, f.at)
 				}
 				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
@@ -113,7 +115,7 @@ func TestHour(t *testing.T) {
 				float64(toAI-hour/dsp.SampleNS)/8, c.jit.delay.wait()/dsp.Millisecond, q)
 			require.Less(t, worstStep, 12*dsp.Millisecond, "in step at every moment")
 			require.InDelta(t, hour/dsp.SampleNS, end, 20*8+130*8, "and at the end, but for what is in flight")
-			require.LessOrEqual(t, worstHold, targetMax+reorderGrace+slotNS)
+			require.LessOrEqual(t, worstHold, targetMax+reorderGrace+slot)
 			require.InDelta(t, hour/dsp.SampleNS, toAI, 250*8, "an uncorrected stream would be 720 ms off, after half the time 360")
 			require.InDelta(t, 1.0, q.LossPct, 0.1)
 			require.Less(t, q.LatePct, 1.5)
@@ -124,39 +126,65 @@ func TestHour(t *testing.T) {
 	}
 }
 
-// TestConcealedIsNoPause counts what was lost, not the pauses of a caller who sends nothing while he is silent.
-func TestConcealedIsNoPause(t *testing.T) {
+// TestPacketTimes takes packets of any length; what is missing between them is as long as they are.
+func TestPacketTimes(t *testing.T) {
 	t.Parallel()
-	r := newPortRig(t, AudioFormat{})
-	r.connect()
-	r.call()
-	r.p.leg.media.codec, r.p.leg.media.pt = codecPCMU, 0
-	seq, ts := uint16(0), uint32(0)
-	talk := func(frames int) {
-		for range frames {
-			b := append([]byte{0x80, 0, byte(seq >> 8), byte(seq)}, 0, 0, 0, 0, 0, 0, 0, 7)
-			binary.BigEndian.PutUint32(b[4:], ts)
-			r.p.leg.packet(append(b, make([]byte, 160)...), r.caller.Local, r.now)
-			seq, ts = seq+1, ts+160
-			for !r.step() {
+	for _, packetMS := range []int{10, 20, 30, 40, 60, 120} {
+		n := 8 * packetMS
+		var c caller
+		require.NoError(t, c.setRate(dsp.SampleRate))
+		buf, total := make([]int16, maxPayload), 0
+		payload := make([]byte, n)
+		count := 6000 / packetMS
+		for i := range count {
+			at := int64(i*packetMS) * dsp.Millisecond
+			c.packet(1, uint16(i))
+			if i%10 != 5 {
+				dsp.EncodeULaw(payload, dsptest.Tone(425, 8000, n))
+				require.Equal(t, pushQueued, c.audio(uint16(i), uint32(i*n), codecPCMU, payload, at))
+			}
+			for now := at; now < at+int64(packetMS)*dsp.Millisecond; now += slot {
+				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
+					total += len(f.pcm)
+				}
 			}
 		}
-	}
-	talk(20)
-	seq, ts = seq+2, ts+320
-	for range 2 {
-		for !r.step() {
+		require.InDelta(t, count*n, total, float64(n), "%d ms", packetMS)
+		require.Zero(t, c.late)
+		if packetMS <= 60 { // longer ones are filled in before the next one tells how long they were
+			require.EqualValues(t, n, c.jit.burstSamples/c.jit.bursts, "%d ms", packetMS)
 		}
 	}
-	talk(20)
-	lost := r.p.snapshot().Concealed
-	require.EqualValues(t, 2, lost)
-	for range 500 { // he sends nothing for 10 s
-		for !r.step() {
+}
+
+// TestPaceOfTone forces the pace where nobody ever pauses: no clicks, and the clock is kept.
+func TestPaceOfTone(t *testing.T) {
+	t.Parallel()
+	for _, ppm := range []int64{-1000, 1000} {
+		var c caller
+		require.NoError(t, c.setRate(dsp.SampleRate))
+		buf, b := make([]int16, maxPayload), make([]byte, 2*dsp.FrameSamples)
+		pcm := dsptest.Tone(400, dsp.SampleRate, dsp.FrameSamples) // whole periods
+		for i, s := range pcm {
+			binary.BigEndian.PutUint16(b[2*i:], uint16(s))
 		}
+		var out []int16
+		const packets = 15_000 // 5 minutes
+		for i := range int64(packets) {
+			now := i * dsp.FrameNS * (1_000_000 + ppm) / 1_000_000
+			c.packet(1, uint16(i))
+			c.audio(uint16(i), uint32(i)*dsp.FrameSamples, codecL16, b, now)
+			for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
+				if before := c.smooth(&f); before != nil {
+					out = append(out, before...)
+				}
+				if f.tempo != tempoDrop {
+					out = append(out, f.pcm...)
+				}
+			}
+		}
+		require.InDelta(t, packets*dsp.FrameSamples*(1_000_000+ppm)/1_000_000, len(out), 90*8, "%d ppm", ppm)
+		require.LessOrEqual(t, dsptest.Steepest(out), dsptest.Steepest(append(append([]int16{}, pcm...), pcm...))*11/10)
+		require.InDelta(t, dsptest.Power(pcm, 400, dsp.SampleRate), dsptest.Power(out[:8000*200], 400, dsp.SampleRate), 0.2)
 	}
-	ts += 500 * 160
-	talk(20)
-	require.LessOrEqual(t, r.p.snapshot().Concealed, lost+uint64(pauseCounted/dsp.FrameNS))
-	require.Equal(t, int64(r.p.snapshot().Concealed), r.p.sh.tally.conceal/dsp.FrameNS)
 }

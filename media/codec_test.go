@@ -33,7 +33,7 @@ func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun cou
 	step := func() {
 		dsp.EncodeULaw(buf, pcm)
 		seq, ts, now = seq+1, ts+dsp.FrameSamples, now+dsp.FrameNS+4000 // a sender whose clock is 200 ppm slow
-		c.rx.packet(1, seq)
+		c.packet(1, seq)
 		if seq%50 != 0 {
 			c.audio(seq, ts, codecPCMU, buf, now)
 		}

@@ -3,6 +3,7 @@ package media
 import (
 	"errors"
 	"fmt"
+
 	"github.com/ringmaster/ringmaster/media/ws"
 )
 

@@ -120,9 +120,6 @@ func (j *jitter) reset() {
 	j.line = arrivalLine{}
 }
 
-// hush tells that the sender sends something else than audio for a while: a digit.
-func (j *jitter) hush() { j.quiet = true }
-
 // push takes a packet.
 func (j *jitter) push(in packetHead, payload []byte) pushed {
 	if j.started {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pion/rtp"
+	pion "github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
@@ -76,37 +76,6 @@ func TestWideLegs(t *testing.T) {
 
 const tick10 = 10 * time.Millisecond
 
-// TestPacketTimes takes packets of any length; what is missing between them is as long as they are.
-func TestPacketTimes(t *testing.T) {
-	t.Parallel()
-	for _, packetMS := range []int{10, 20, 30, 40, 60, 120} {
-		n := 8 * packetMS
-		var c caller
-		require.NoError(t, c.setRate(dsp.SampleRate))
-		buf, total := make([]int16, maxPayload), 0
-		payload := make([]byte, n)
-		count := 6000 / packetMS
-		for i := range count {
-			at := int64(i*packetMS) * dsp.Millisecond
-			c.rx.packet(1, uint16(i))
-			if i%10 != 5 {
-				dsp.EncodeULaw(payload, dsptest.Tone(425, 8000, n))
-				require.Equal(t, pushQueued, c.audio(uint16(i), uint32(i*n), codecPCMU, payload, at))
-			}
-			for now := at; now < at+int64(packetMS)*dsp.Millisecond; now += slotNS {
-				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
-					total += len(f.pcm)
-				}
-			}
-		}
-		require.InDelta(t, count*n, total, float64(n), "%d ms", packetMS)
-		require.Zero(t, c.late)
-		if packetMS <= 60 { // longer ones are filled in before the next one tells how long they were
-			require.EqualValues(t, n, c.jit.burstSamples/c.jit.bursts, "%d ms", packetMS)
-		}
-	}
-}
-
 // TestOddPackets takes CSRCs, a header extension and padding, and passes over what makes no sense.
 func TestOddPackets(t *testing.T) {
 	t.Parallel()
@@ -130,7 +99,7 @@ func oddPackets(t *testing.T) float64 {
 	defer tick.Stop()
 	for i := range 50 {
 		dsp.EncodeULaw(buf, pcm[i*dsp.FrameSamples:][:dsp.FrameSamples])
-		h := rtp.Header{Version: 2, SequenceNumber: p.seq, Timestamp: p.ts, SSRC: p.ssrc, CSRC: []uint32{1, 2, 3}, Padding: true}
+		h := pion.Header{Version: 2, SequenceNumber: p.seq, Timestamp: p.ts, SSRC: p.ssrc, CSRC: []uint32{1, 2, 3}, Padding: true}
 		require.NoError(t, h.SetExtension(1, []byte{9, 9}))
 		b, err := h.Marshal()
 		require.NoError(t, err)
@@ -212,36 +181,4 @@ func TestOffers(t *testing.T) {
 	r, err = readSDP([]byte(offer("0", "a=rtcp:7001 IN IP4 10.9.9.9")))
 	require.NoError(t, err)
 	require.Equal(t, "10.0.0.1:5005", r.media.rtcp.String(), "no reports to a third party")
-}
-
-// TestPaceOfTone forces the pace where nobody ever pauses: no clicks, and the clock is kept.
-func TestPaceOfTone(t *testing.T) {
-	t.Parallel()
-	for _, ppm := range []int64{-1000, 1000} {
-		var c caller
-		require.NoError(t, c.setRate(dsp.SampleRate))
-		buf, b := make([]int16, maxPayload), make([]byte, 2*dsp.FrameSamples)
-		pcm := dsptest.Tone(400, dsp.SampleRate, dsp.FrameSamples) // whole periods
-		for i, s := range pcm {
-			binary.BigEndian.PutUint16(b[2*i:], uint16(s))
-		}
-		var out []int16
-		const packets = 15_000 // 5 minutes
-		for i := range int64(packets) {
-			now := i * dsp.FrameNS * (1_000_000 + ppm) / 1_000_000
-			c.rx.packet(1, uint16(i))
-			c.audio(uint16(i), uint32(i)*dsp.FrameSamples, codecL16, b, now)
-			for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
-				if before := c.smooth(&f); before != nil {
-					out = append(out, before...)
-				}
-				if f.tempo != tempoDrop {
-					out = append(out, f.pcm...)
-				}
-			}
-		}
-		require.InDelta(t, packets*dsp.FrameSamples*(1_000_000+ppm)/1_000_000, len(out), 90*8, "%d ppm", ppm)
-		require.LessOrEqual(t, dsptest.Steepest(out), dsptest.Steepest(append(append([]int16{}, pcm...), pcm...))*11/10)
-		require.InDelta(t, dsptest.Power(pcm, 400, dsp.SampleRate), dsptest.Power(out[:8000*200], 400, dsp.SampleRate), 0.2)
-	}
 }

@@ -46,3 +46,40 @@ func TestLegMoved(t *testing.T) {
 	require.Equal(t, LegMoved{Remote: fromCarrier, Gap: 20 * time.Millisecond}, event[LegMoved](t, sess))
 	require.EqualValues(t, 1, strangers)
 }
+
+// TestMovedReports has re-INVITEs begin a new way, and the first report of it be a beginning alone.
+func TestMovedReports(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, AudioFormat{})
+	r.connect()
+	r.call()
+	report := func(lost int32) {
+		r.p.ctl.heard(9, rtcpBlock{lost: lost, highest: uint32(r.p.tx.seq - 1)}, 0, r.p.stats.PacketsOut)
+	}
+	play := func(n int) {
+		for n > 0 {
+			if r.step() {
+				n--
+			}
+		}
+	}
+	play(100)
+	report(0)
+	covered := r.p.ctl.quality().Outbound.Packets
+	require.Positive(t, covered)
+	moved := r.p.leg.media
+	moved.remote = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), moved.remote.Port())
+	there := r.p.leg.media
+	r.p.leg.setLeg(moved, r.now)
+	play(50)
+	r.p.leg.setLeg(there, r.now)
+	play(10)
+	report(50)
+	require.Equal(t, covered, r.p.ctl.quality().Outbound.Packets)
+	play(10)
+	report(50)
+	q := r.p.ctl.quality().Outbound
+	require.Zero(t, q.LossPct)
+	require.Greater(t, q.Packets, covered)
+	require.Less(t, q.Packets, r.p.stats.PacketsOut-50)
+}

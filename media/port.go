@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pion/rtp"
+	pion "github.com/pion/rtp"
 
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/dsp"
@@ -77,7 +77,7 @@ type fromCaller struct {
 
 	ssrcIn   uint32
 	haveSSRC bool
-	hdr      rtp.Header
+	hdr      pion.Header
 	caller   caller
 	amd      *amd.Detector // nil when nobody listens, or nothing more can come
 	up       *uplink
@@ -125,6 +125,8 @@ type reports struct {
 	tx  *toCaller
 
 	control
+	peer      netio.Peer
+	heardFrom netip.AddrPort // the address that reports are accepted from; not valid before the first
 }
 
 // toAI writes to the AI's socket: audio, which is dropped when it is too old, and texts, which wait for the next socket.
@@ -220,13 +222,14 @@ func (l *portLeg) setLeg(m legMedia, now int64) {
 		l.rec.playPos = 0
 		l.speakAt = now + speakLimit
 		l.rx.resetCaller()
+		l.ctl.peer, l.ctl.heardFrom = netio.Peer{}, netip.AddrPort{}
 		l.ctl.begin(now, m.remote.Addr(), l.stats.PacketsOut, l.tx.seq)
 		l.sh.srv.metrics.legs.Inc()
 	}
 	if m.remote != l.media.remote || !l.heardFrom.IsValid() {
 		if m.remote != l.media.remote && l.media.remote.IsValid() {
 			l.move.begin(l.heardFrom, l.media.remote, l.lastRTP)
-			l.ctl.out.moved(l.stats.PacketsOut, l.tx.seq)
+			l.ctl.moved(l.stats.PacketsOut, l.tx.seq)
 		}
 		l.heardFrom = netip.AddrPort{}
 		l.peer = netio.NewPeer(m.remote)

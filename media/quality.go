@@ -5,14 +5,6 @@ import (
 	"time"
 )
 
-// Quality is how the audio of a session's leg has fared in each direction.
-type Quality struct {
-	// Inbound is what the caller sent, measured here.
-	Inbound DirectionQuality
-	// Outbound is what the caller hears, from the peer's RTCP receiver reports.
-	Outbound DirectionQuality
-}
-
 // DirectionQuality describes one direction of a leg's RTP since the session was opened.
 type DirectionQuality struct {
 	// Measured is false as long as nothing is known: no packet has come, or the peer sends no receiver reports.
@@ -171,6 +163,22 @@ func (r *receiver) time(at, ts int64) {
 		}
 	}
 	r.transit, r.timed = transit, true
+}
+
+// block describes the present source since the report before.
+func (r *receiver) block(rate int) rtcpBlock {
+	expected, got := r.expected(), r.got
+	lost := int64(expected) - int64(got)
+	b := rtcpBlock{
+		ssrc: r.ssrc, highest: r.newest - firstCycle, lost: int32(min(max(lost, -1<<23), 1<<23-1)),
+		jitter: uint32((r.jitter >> 4) * int64(rate) / int64(time.Second)),
+	}
+	e, g := int64(expected-r.reportedExpected), int64(got-r.reportedGot)
+	if e > 0 && e > g {
+		b.fraction = uint8(min((e-g)<<8/e, 255))
+	}
+	r.reportedExpected, r.reportedGot = expected, got
+	return b
 }
 
 // totals are the packets that came and that should have, of all sources.

@@ -18,7 +18,7 @@ import (
 	"github.com/emiago/sipgo"
 	"github.com/emiago/sipgo/sip"
 	"github.com/gorilla/websocket"
-	"github.com/pion/rtp"
+	pion "github.com/pion/rtp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
@@ -313,7 +313,7 @@ type phone struct {
 
 type heardPacket struct {
 	at time.Time
-	h  rtp.Header
+	h  pion.Header
 	p  []byte
 }
 
@@ -361,7 +361,7 @@ func (p *phone) listen() {
 		if err != nil {
 			return
 		}
-		var h rtp.Header
+		var h pion.Header
 		hn, err := h.Unmarshal(buf[:n])
 		if err != nil {
 			continue
@@ -429,7 +429,7 @@ func (p *phone) send(pcm []int16) {
 }
 
 func (p *phone) raw(pt uint8, marker bool, payload []byte, samples int) {
-	h := rtp.Header{Version: 2, PayloadType: pt, Marker: marker, SequenceNumber: p.seq, Timestamp: p.ts, SSRC: p.ssrc}
+	h := pion.Header{Version: 2, PayloadType: pt, Marker: marker, SequenceNumber: p.seq, Timestamp: p.ts, SSRC: p.ssrc}
 	b, err := h.Marshal()
 	require.NoError(p.t, err)
 	_, err = p.rtp.WriteToUDP(append(b, payload...), p.peer)

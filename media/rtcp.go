@@ -19,8 +19,6 @@ const (
 	rtcpLast = 223
 
 	rtcpBlockSize = 24
-	// rtpHeaderSize is the header of the packets that we send.
-	rtpHeaderSize = 12
 )
 
 // errRTCP means that a packet is not RTCP, or not in the form that RFC 3550 appendix A.2 asks for.

@@ -2,44 +2,15 @@ package media
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"time"
 
-	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
 )
 
-const (
-	// rtcpInterval is the mean time between two reports (RFC 3550 section 6.2), of which each takes 0.5 to 1.5.
-	rtcpInterval = 5000 * dsp.Millisecond
-	// rtcpReads bounds the control packets of one slot.
-	rtcpReads = 4
-	// maxRoundTrip is the longest round trip that a report block is believed.
-	maxRoundTrip = 10 * time.Second
-	// maxCollisions is how often a leg takes another SSRC: more are no chance but a loop.
-	maxCollisions = 4
-)
-
-// control is a leg's RTCP. It belongs to the shard's thread.
-type control struct {
-	peer      netio.Peer
-	heardFrom netip.AddrPort // the address that reports are accepted from; not valid before the first
-	cname     string
-	next      int64 // when the next report is due
-	collided  int
-
-	packets, octets uint32 // sent under the present SSRC
-	reported        uint32 // packets at the last report: without new ones we are no sender
-
-	lsr   uint32 // of the peer's last sender report
-	lsrAt int64
-
-	roundTrip time.Duration // the newest, 0 when unknown
-	home      netip.Addr    // the switch's, with which the leg began
-	out       outbound
-}
+// rtcpReads bounds the control packets of one slot.
+const rtcpReads = 4
 
 // watchRTP polls a session's RTP and RTCP sockets.
 func (l *portLeg) watchRTP() error {
@@ -58,16 +29,6 @@ func (l *portLeg) closeRTP() {
 	}
 	l.rtp = nil
 }
-
-// begin starts the reports of a leg, which the switch at home has called. The first one comes early, so that short calls have one.
-func (c *control) begin(now int64, home netip.Addr, sent uint64, seq uint16) {
-	out := c.out
-	*c = control{cname: fmt.Sprintf("%016x", rand.Uint64()), next: now + rtcpPause()/4, home: home, out: out}
-	c.out.begin(sent, seq)
-}
-
-// rtcpPause is the time to the next report. The random part keeps calls from reporting all at once.
-func rtcpPause() int64 { return rtcpInterval/2 + rand.Int64N(rtcpInterval) }
 
 // readRTCP takes the control packets that have arrived on their own port.
 func (rc *reports) readRTCP(now int64) {
@@ -113,7 +74,7 @@ func (rc *reports) takeRTCP(b []byte, at int64) {
 	}
 	rc.sh.tally.rtcpIn++
 	if n.sent && rc.rx.haveSSRC && n.sender == rc.rx.ssrcIn {
-		rc.lsr, rc.lsrAt = n.ntp, at
+		rc.senderReport(n, at)
 	}
 	if n.bye && rc.rx.haveSSRC {
 		rc.rx.haveSSRC = false // whoever sends next begins anew
@@ -124,49 +85,11 @@ func (rc *reports) takeRTCP(b []byte, at int64) {
 	}
 }
 
-// heard takes what a peer says of our packets; now is the middle of the NTP time, sent all packets of ours so far.
-func (c *control) heard(from uint32, b rtcpBlock, now uint32, sent uint64) {
-	if b.lsr != 0 {
-		if rt := shortNTP(now - b.lsr - b.dlsr); rt < maxRoundTrip {
-			c.roundTrip = max(rt, 1)
-		}
-	}
-	c.out.heard(from, b, sent)
-}
-
-// heardJitter takes the jitter of a report by the peer at an address. The switch's own is not believed: it may read a leg only
-// when it has something to write to it, and then reports a whole frame, 20 ms, for packets that came without any.
-func (c *control) heardJitter(b rtcpBlock, from netip.Addr, rate int) {
-	if from == c.home {
-		return
-	}
-	c.out.jitter += time.Duration(int64(b.jitter) * int64(time.Second) / int64(max(rate, 1)))
-	c.out.jitters++
-}
-
-// quality judges what the caller hears.
-func (c *control) quality(packetTime time.Duration) DirectionQuality {
-	sent, lost := c.out.totals()
-	if sent == 0 {
-		return DirectionQuality{}
-	}
-	jitter := c.out.meanJitter()
-	i := impairment{
-		delay: c.roundTrip/2 + packetTime + 2*jitter, // a receiver holds back about twice its jitter
-		loss:  float64(lost) / float64(sent),
-	}
-	return DirectionQuality{
-		Measured: true, MOS: mos(i.rating()), LossPct: percent(lost, sent), JitterMS: tenths(jitter), Packets: sent,
-	}
-}
-
 // tickRTCP sends a report when one is due.
 func (rc *reports) tickRTCP(now int64) {
-	if now < rc.next {
-		return
+	if rc.due(now) {
+		rc.report(now, false)
 	}
-	rc.next = now + rtcpPause()
-	rc.report(now, false)
 }
 
 // report sends what we have sent and how we receive; bye ends our SSRC.
@@ -174,18 +97,11 @@ func (rc *reports) report(now int64, bye bool) {
 	if rc.leg.rtp == nil || rc.leg.media.rtcp.Port() == 0 {
 		return
 	}
-	r := rtcpReport{
-		ssrc: rc.tx.ssrc, cname: rc.cname, sends: rc.packets != rc.reported, bye: bye,
-		ntp: ntpTime(now + rc.sh.wall), ts: rc.tx.ts, packets: rc.packets, octets: rc.octets,
-	}
-	rc.reported = rc.packets
+	var in *caller
 	if rc.rx.haveSSRC {
-		r.receives, r.block = true, rc.rx.caller.rx.block(rc.leg.media.rate)
-		if rc.lsr != 0 {
-			r.block.lsr, r.block.dlsr = rc.lsr, uint32((now-rc.lsrAt)<<16/int64(time.Second))
-		}
+		in = &rc.rx.caller
 	}
-	b := r.append(rc.sh.out[:0])
+	b := rc.appendReport(rc.sh.out[:0], rc.tx.ssrc, rc.tx.ts, in, now, now+rc.sh.wall, bye)
 	sock, peer := rc.leg.rtp.Control, &rc.peer
 	if rc.leg.media.mux {
 		sock, peer = rc.leg.rtp, &rc.leg.peer
@@ -196,32 +112,15 @@ func (rc *reports) report(now int64, bye bool) {
 	rc.sh.tally.rtcpOut++
 }
 
-// block describes the present source since the report before.
-func (r *receiver) block(rate int) rtcpBlock {
-	expected, got := r.expected(), r.got
-	lost := int64(expected) - int64(got)
-	b := rtcpBlock{
-		ssrc: r.ssrc, highest: r.newest - firstCycle, lost: int32(min(max(lost, -1<<23), 1<<23-1)),
-		jitter: uint32((r.jitter >> 4) * int64(rate) / int64(time.Second)),
-	}
-	e, g := int64(expected-r.reportedExpected), int64(got-r.reportedGot)
-	if e > 0 && e > g {
-		b.fraction = uint8(min((e-g)<<8/e, 255))
-	}
-	r.reportedExpected, r.reportedGot = expected, got
-	return b
-}
-
 // collide takes another SSRC when the peer uses ours (RFC 3550 section 8.2). One that always does so sends our own packets
 // back, as a carrier's echo test may: it is left to.
 func (rc *reports) collide(now int64) {
-	if rc.collided++; rc.collided > maxCollisions {
+	if !rc.collides() {
 		return
 	}
 	rc.report(now, true)
-	rc.out.begin(rc.stats.PacketsOut, rc.tx.seq)
+	rc.renew(rc.stats.PacketsOut, rc.tx.seq)
 	rc.tx.ssrc = rand.Uint32()
-	rc.packets, rc.octets, rc.reported = 0, 0, 0
 }
 
 // quality is how both directions have done so far.

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/pion/rtp"
-
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/wav"
@@ -45,7 +43,7 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 		l.sh.tally.stranger++
 		return
 	}
-	if len(b) >= 2 && b[1] >= 192 && b[1] <= rtcpLast { // RTCP on the same port (RFC 5761 section 4)
+	if isControl(b) {
 		l.ctl.takeRTCP(b, at)
 		return
 	}
@@ -69,8 +67,7 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 		l.rx.resetCaller()
 		l.rx.ssrcIn, l.rx.haveSSRC = l.rx.hdr.SSRC, true
 	}
-	if !l.rx.caller.rx.packet(l.rx.hdr.SSRC, l.rx.hdr.SequenceNumber) {
-		l.rx.caller.duplicate++
+	if !l.rx.caller.packet(l.rx.hdr.SSRC, l.rx.hdr.SequenceNumber) {
 		l.sh.tally.duplicate++
 		return
 	}
@@ -96,32 +93,13 @@ func (l *portLeg) content(payload []byte, at int64) {
 	switch {
 	case pt == l.media.dtmfPT && pt != 0, pt >= 96 && len(payload) == 4:
 		// In bypass the carrier's own number arrives, whatever we have negotiated with the switch.
-		l.rx.caller.jit.hush()
+		l.rx.caller.hush()
 		l.keys.events(l.rx.hdr.Timestamp, payload, at)
 	case pt == staticNoise, pt == l.media.noisePT && pt != 0:
 		l.rx.caller.comfort(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, payload, at)
 	default:
 		l.sh.tally.badType++
 	}
-}
-
-// parseRTP reads a packet's header and returns its payload without padding.
-func parseRTP(h *rtp.Header, b []byte) ([]byte, error) {
-	if len(b) < 12 || b[0]>>6 != 2 {
-		return nil, errors.New("not an RTP packet")
-	}
-	n, err := h.Unmarshal(b)
-	if err != nil {
-		return nil, err
-	}
-	payload := b[n:]
-	if h.Padding {
-		if len(payload) == 0 || int(payload[len(payload)-1]) > len(payload) {
-			return nil, errors.New("RTP padding is longer than the payload")
-		}
-		payload = payload[:len(payload)-int(payload[len(payload)-1])]
-	}
-	return payload, nil
 }
 
 // accept lets packets in from the negotiated address alone. When only the port differs, the first packet decides it,

@@ -90,21 +90,13 @@ func (tx *toCaller) sendPacket(pcm []int16, ts uint32, marker bool) {
 
 // header begins a packet in the shard's buffer.
 func (tx *toCaller) header(pt uint8, ts uint32, marker bool) []byte {
-	if marker {
-		pt |= 0x80
-	}
-	b := tx.sh.out[:0]
-	b = append(b, 0x80, pt)
-	b = binary.BigEndian.AppendUint16(b, tx.seq)
-	b = binary.BigEndian.AppendUint32(b, ts)
-	return binary.BigEndian.AppendUint32(b, tx.ssrc)
+	return appendHeader(tx.sh.out[:0], pt, marker, tx.seq, ts, tx.ssrc)
 }
 
 // sendRTP sends a packet and counts it.
 func (tx *toCaller) sendRTP(b []byte) {
 	tx.seq++
-	tx.ctl.packets++
-	tx.ctl.octets += uint32(len(b) - rtpHeaderSize)
+	tx.ctl.wrote(len(b) - rtpHeaderSize)
 	if err := tx.leg.rtp.Send(b, &tx.leg.peer); err != nil {
 		return
 	}

@@ -13,37 +13,6 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 )
 
-// legCodec is a codec of the switch's leg. G.711 runs at 8 kHz, L16 at any of l16Rates.
-type legCodec uint8
-
-// The leg's codecs, in the order in which we offer them.
-const (
-	codecPCMU legCodec = iota
-	codecPCMA
-	codecL16
-)
-
-// String returns the codec's name in SDP.
-func (c legCodec) String() string {
-	switch c {
-	case codecPCMU:
-		return "PCMU"
-	case codecPCMA:
-		return "PCMA"
-	case codecL16:
-		return "L16"
-	}
-	return "unknown"
-}
-
-// bytesPerSample is the size of a sample in the payload.
-func (c legCodec) bytesPerSample() int {
-	if c == codecL16 {
-		return 2
-	}
-	return 1
-}
-
 const (
 	// offeredL16, offeredL16+1, … and offeredDTMF are the dynamic payload types of our own offers.
 	offeredL16  = 96
