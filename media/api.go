@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 // Encoding is how samples are written in the binary frames of the AI's socket.
@@ -129,7 +130,7 @@ type CommandResult struct {
 // Quality is how the audio of a session's leg has fared in each direction.
 type Quality struct {
 	// Inbound is what the caller sent, measured here.
-	Inbound DirectionQuality
+	Inbound rtp.Quality
 	// Outbound is what the caller hears, from the peer's RTCP receiver reports.
-	Outbound DirectionQuality
+	Outbound rtp.Quality
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/ws"
 )
 
@@ -22,26 +23,26 @@ func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun cou
 	require.NoError(t, err)
 	audio := pcmBytes(dsptest.Tone(1000, 16000, 320))
 	q := newPlayout(new(chunkPool), dsp.SampleRate)
-	var c caller
-	require.NoError(t, c.setRate(dsp.SampleRate))
+	var c rtp.Inbound
+	require.NoError(t, c.SetRate(dsp.SampleRate))
 	track := record.NewTrack(record.NewSlewTable())
 	rec := record.NewRecorder(nil, 0, false)
 	var out []byte
-	decoded := make([]int16, maxPayload)
+	decoded := make([]int16, rtp.MaxPayload)
 	frame := make([]int16, dsp.FrameSamples)
 	seq, ts, now := uint16(0), uint32(0), int64(0)
 	step := func() {
 		dsp.EncodeULaw(buf, pcm)
 		seq, ts, now = seq+1, ts+dsp.FrameSamples, now+dsp.FrameNS+4000 // a sender whose clock is 200 ppm slow
-		c.packet(1, seq)
+		c.Packet(1, seq)
 		if seq%50 != 0 {
-			c.audio(seq, ts, codecPCMU, buf, now)
+			c.Audio(seq, ts, rtp.PCMU, buf, now)
 		}
-		for h, ok := c.next(now, decoded); ok; h, ok = c.next(now, decoded) {
-			track.Put(rec, h.from/dsp.SampleNS, c.narrow(h.pcm))
+		for h, ok := c.Next(now, decoded); ok; h, ok = c.Next(now, decoded) {
+			track.Put(rec, h.From/dsp.SampleNS, c.Narrow(h.PCM))
 			_ = rec.Advance(track.End()) // nothing is written
-			c.smooth(&h)
-			up.feed(h.pcm)
+			c.Smooth(&h)
+			up.feed(h.PCM)
 		}
 		for f := up.frame(); f != nil; f = up.frame() {
 			out = ws.AppendFrame(out[:0], ws.OpBinary, f)

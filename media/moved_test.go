@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 // TestLegMoved leads the audio to another address and back: each first packet on the new way is told, with the gap, and what
@@ -18,7 +19,7 @@ func TestLegMoved(t *testing.T) {
 	sess, _ := r.open(r.spec("moved"))
 	fromSwitch, fromCarrier := netip.MustParseAddrPort("127.0.0.1:20000"), netip.MustParseAddrPort("127.0.0.1:41000")
 	agreed := func(remote netip.AddrPort) legMedia {
-		return legMedia{remote: remote, codec: codecPCMU, dir: direction{send: true, recv: true}}
+		return legMedia{remote: remote, codec: rtp.PCMU, dir: direction{send: true, recv: true}}
 	}
 	packet := append([]byte{0x80, 0, 0, 1, 0, 0, 0, 160, 0, 0, 0, 7}, make([]byte, 160)...)
 	const ms = int64(time.Millisecond)
@@ -54,7 +55,7 @@ func TestMovedReports(t *testing.T) {
 	r.connect()
 	r.call()
 	report := func(lost int32) {
-		r.p.ctl.heard(9, rtcpBlock{lost: lost, highest: uint32(r.p.tx.seq - 1)}, 0, r.p.stats.PacketsOut)
+		r.p.ctl.Heard(9, rtp.Block{Lost: lost, Highest: uint32(r.p.tx.seq - 1)}, 0, r.p.stats.PacketsOut)
 	}
 	play := func(n int) {
 		for n > 0 {

@@ -43,23 +43,23 @@ func (tx *toCaller) settle() {
 	}
 	if q.rate == tx.down.rate && !tx.texted {
 		// The filter on the way out is the one that the AI's audio will need: it goes on, and there is no seam.
-		q.recast(tx.rx.caller.rate, tx.wire)
+		q.recast(tx.rx.caller.Rate, tx.wire)
 		tx.down.res, tx.wire = tx.wire, nil
 		return
 	}
 	if !q.endsSilent() {
 		return
 	}
-	next, err := tx.down.filter(tx.rx.caller.rate)
+	next, err := tx.down.filter(tx.rx.caller.Rate)
 	if err != nil {
-		tx.log.Error("playout stays at its old rate", "error", err, "rate_hz", tx.rx.caller.rate)
+		tx.log.Error("playout stays at its old rate", "error", err, "rate_hz", tx.rx.caller.Rate)
 		return
 	}
 	q.pushLoud(tx.down.res.Flush(nil))
 	if tx.ai.sock != nil {
 		q.pushLoud(tx.ai.sock.dec.Flush())
 	}
-	q.recast(tx.rx.caller.rate, tx.wire)
+	q.recast(tx.rx.caller.Rate, tx.wire)
 	q.pushLoud(tx.wire.Flush(nil))
 	tx.down.res, tx.wire = next, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -35,7 +36,7 @@ type widePhone struct {
 }
 
 // bring brings a leg, or changes it as a re-INVITE does.
-func (w *widePhone) bring(codec legCodec, rate int) {
+func (w *widePhone) bring(codec rtp.Codec, rate int) {
 	w.leg = legMedia{remote: w.caller.Local, codec: codec, rate: rate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}
 	w.p.leg.setLeg(w.leg, w.now)
 	w.p.leg.speakAt = 0
@@ -55,9 +56,9 @@ func (w *widePhone) listen(frames int) (pcm []int16) {
 			if b[1]&0x7f != offeredL16 {
 				continue
 			}
-			b = b[rtpHeaderSize:]
+			b = b[rtp.HeaderSize:]
 			at := len(pcm)
-			if w.leg.codec == codecPCMU {
+			if w.leg.codec == rtp.PCMU {
 				pcm = append(pcm, make([]int16, len(b))...)
 				dsp.DecodeULaw(pcm[at:], b)
 				continue
@@ -129,7 +130,7 @@ func TestWidePlayout(t *testing.T) {
 					w := newWidePhone(t, ai)
 					w.recordOn()
 					if way != "early" {
-						w.bring(codecL16, rate)
+						w.bring(rtp.L16, rate)
 					}
 					said := chord(ai, ai)
 					switch way {
@@ -141,7 +142,7 @@ func TestWidePlayout(t *testing.T) {
 						w.send(aiAudio(said))
 					}
 					if way == "early" {
-						w.bring(codecL16, rate)
+						w.bring(rtp.L16, rate)
 					}
 					require.Equal(t, rate, w.p.tx.queue.rate, "one filter, from the AI's rate to the leg's")
 					require.Nil(t, w.p.tx.wire)
@@ -175,7 +176,7 @@ func TestPlayoutRateChange(t *testing.T) {
 			const ai = 16000
 			w := newWidePhone(t, ai)
 			w.recordOn()
-			w.bring(codecL16, 16000)
+			w.bring(rtp.L16, 16000)
 			said := dsptest.Tone(1000, ai, 3*ai)
 			due := map[string]int{} // in samples of the AI
 			var names []string
@@ -204,14 +205,14 @@ func TestPlayoutRateChange(t *testing.T) {
 				}
 				switch frame {
 				case 25:
-					w.bring(codecPCMU, 8000)
+					w.bring(rtp.PCMU, 8000)
 					require.NotNil(t, w.p.tx.wire, "2.5 s are not converted at a stroke")
 				case 120:
 					if way == "binary" { // after texts it is, when the queue is empty
 						require.Nil(t, w.p.tx.wire, "the rest of the queue has been converted")
 						require.Equal(t, 8000, w.p.tx.queue.rate)
 					}
-					w.bring(codecL16, 16000)
+					w.bring(rtp.L16, 16000)
 				}
 				parts[part] = append(parts[part], w.listen(1)...)
 				w.aiReads()
@@ -276,14 +277,14 @@ func TestWideAgainInAPause(t *testing.T) {
 	t.Parallel()
 	const ai = 24000
 	w := newWidePhone(t, ai)
-	w.bring(codecPCMU, 8000)
+	w.bring(rtp.PCMU, 8000)
 	said := slices.Concat(chord(ai, ai), make([]int16, ai/5), chord(ai, ai))
 	var heard []int16
 	w.send(aiAudio(make([]int16, ai/10)))
 	w.send(aiMark("begin"))
 	for frame := 0; len(said) > 0; frame++ {
 		if frame == 10 {
-			w.bring(codecL16, 16000)
+			w.bring(rtp.L16, 16000)
 			heard = nil
 		}
 		w.send(aiAudio(said[:ai/50]))
@@ -311,7 +312,7 @@ func TestNarrowSeam(t *testing.T) {
 			w := newWidePhone(t, ai)
 			said := dsptest.Tone(1000, ai, 4*ai)
 			w.send(aiAudio(said[:early]))
-			w.bring(codecL16, 8000)
+			w.bring(rtp.L16, 8000)
 			w.send(aiAudio(said[early : early+ai/10]))
 			heard := w.listen(5)
 			for at := early + ai/10; at < len(said); at += ai / 50 {
@@ -334,7 +335,7 @@ func TestRateAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts
 	for _, rate := range []int{16000, 24000, 48000} {
 		w := newWidePhone(t, 24000)
 		w.recordOn()
-		w.bring(codecL16, rate)
+		w.bring(rtp.L16, rate)
 		frame := pcmBytes(chord(24000, 480))
 		step := func() {
 			w.p.ai.Binary(frame, true)
@@ -361,7 +362,7 @@ func TestRateChangeWhileDecoding(t *testing.T) {
 	t.Parallel()
 	w := newWidePhone(t, 16000)
 	w.p.ai.sock.paused = true
-	w.bring(codecL16, 8000)
+	w.bring(rtp.L16, 8000)
 	require.Equal(t, 16000, w.p.tx.queue.rate)
 	w.p.ai.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
 	w.p.ai.sock.paused = false

@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 // port is one session as its shard sees it. All members belong to the shard's thread. Its parts are types of their own, each of which names the others
@@ -78,7 +79,7 @@ type fromCaller struct {
 	ssrcIn   uint32
 	haveSSRC bool
 	hdr      pion.Header
-	caller   caller
+	caller   rtp.Inbound
 	amd      *amd.Detector // nil when nobody listens, or nothing more can come
 	up       *uplink
 }
@@ -124,7 +125,7 @@ type reports struct {
 	leg *portLeg
 	tx  *toCaller
 
-	control
+	rtp.Reports
 	peer      netio.Peer
 	heardFrom netip.AddrPort // the address that reports are accepted from; not valid before the first
 }
@@ -223,13 +224,13 @@ func (l *portLeg) setLeg(m legMedia, now int64) {
 		l.speakAt = now + speakLimit
 		l.rx.resetCaller()
 		l.ctl.peer, l.ctl.heardFrom = netio.Peer{}, netip.AddrPort{}
-		l.ctl.begin(now, m.remote.Addr(), l.stats.PacketsOut, l.tx.seq)
+		l.ctl.Begin(now, m.remote.Addr(), l.stats.PacketsOut, l.tx.seq)
 		l.sh.srv.metrics.legs.Inc()
 	}
 	if m.remote != l.media.remote || !l.heardFrom.IsValid() {
 		if m.remote != l.media.remote && l.media.remote.IsValid() {
 			l.move.begin(l.heardFrom, l.media.remote, l.lastRTP)
-			l.ctl.moved(l.stats.PacketsOut, l.tx.seq)
+			l.ctl.Moved(l.stats.PacketsOut, l.tx.seq)
 		}
 		l.heardFrom = netip.AddrPort{}
 		l.peer = netio.NewPeer(m.remote)
@@ -247,10 +248,10 @@ func (l *portLeg) setLeg(m legMedia, now int64) {
 
 // setRate prepares both directions for a leg's rate.
 func (l *portLeg) setRate(rate int) error {
-	if rate == l.rx.caller.rate {
+	if rate == l.rx.caller.Rate {
 		return nil
 	}
-	if err := l.rx.caller.setRate(rate); err != nil {
+	if err := l.rx.caller.SetRate(rate); err != nil {
 		return err
 	}
 	if err := l.rx.up.setRate(rate); err != nil {
@@ -269,7 +270,7 @@ func (rg *recording) pauseRecording(paused bool) {
 // snapshot is what the session has moved so far.
 func (p *port) snapshot() Stats {
 	st := p.stats
-	st.Duplicates, st.Late, st.Concealed = p.rx.caller.duplicate, p.rx.caller.late, uint64(p.rx.caller.concealed/dsp.FrameNS)
+	st.Duplicates, st.Late, st.Concealed = p.rx.caller.Duplicates, p.rx.caller.Late, uint64(p.rx.caller.Concealed/dsp.FrameNS)
 	st.Quality = p.ctl.quality()
 	return st
 }

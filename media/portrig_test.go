@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
@@ -94,7 +95,7 @@ func (r *portRig) hangUp() {
 
 // call brings a caller with a codec that loses nothing.
 func (r *portRig) call() {
-	r.p.leg.setLeg(legMedia{remote: r.caller.Local, codec: codecL16, rate: dsp.SampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
+	r.p.leg.setLeg(legMedia{remote: r.caller.Local, codec: rtp.L16, rate: dsp.SampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
 	r.p.leg.speakAt = 0
 }
 
@@ -192,10 +193,10 @@ func (r *portRig) heard() (pcm []int16) {
 		if err != nil {
 			return pcm
 		}
-		if len(b) < rtpHeaderSize || b[1]&0x7f != offeredL16 {
+		if len(b) < rtp.HeaderSize || b[1]&0x7f != offeredL16 {
 			continue
 		}
-		for b = b[rtpHeaderSize:]; len(b) >= 2; b = b[2:] {
+		for b = b[rtp.HeaderSize:]; len(b) >= 2; b = b[2:] {
 			pcm = append(pcm, int16(binary.BigEndian.Uint16(b)))
 		}
 	}

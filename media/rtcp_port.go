@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 // rtcpReads bounds the control packets of one slot.
@@ -67,27 +68,27 @@ func (rc *reports) acceptControl(from netip.AddrPort) bool {
 
 // takeRTCP takes one control packet.
 func (rc *reports) takeRTCP(b []byte, at int64) {
-	n, err := parseRTCP(b, rc.tx.ssrc, rc.rx.ssrcIn)
+	n, err := rtp.ParseControl(b, rc.tx.ssrc, rc.rx.ssrcIn)
 	if err != nil {
 		rc.sh.tally.malformed++
 		return
 	}
 	rc.sh.tally.rtcpIn++
-	if n.sent && rc.rx.haveSSRC && n.sender == rc.rx.ssrcIn {
-		rc.senderReport(n, at)
+	if n.Sent && rc.rx.haveSSRC && n.Sender == rc.rx.ssrcIn {
+		rc.SenderReport(n, at)
 	}
-	if n.bye && rc.rx.haveSSRC {
+	if n.Bye && rc.rx.haveSSRC {
 		rc.rx.haveSSRC = false // whoever sends next begins anew
 	}
-	if n.reported {
-		rc.heard(n.sender, n.block, uint32(ntpTime(at+rc.sh.wall)>>16), rc.stats.PacketsOut)
-		rc.heardJitter(n.block, rc.leg.media.remote.Addr(), rc.leg.media.rate)
+	if n.Reported {
+		rc.Heard(n.Sender, n.Block, uint32(rtp.NTPTime(at+rc.sh.wall)>>16), rc.stats.PacketsOut)
+		rc.HeardJitter(n.Block, rc.leg.media.remote.Addr(), rc.leg.media.rate)
 	}
 }
 
 // tickRTCP sends a report when one is due.
 func (rc *reports) tickRTCP(now int64) {
-	if rc.due(now) {
+	if rc.Due(now) {
 		rc.report(now, false)
 	}
 }
@@ -97,11 +98,11 @@ func (rc *reports) report(now int64, bye bool) {
 	if rc.leg.rtp == nil || rc.leg.media.rtcp.Port() == 0 {
 		return
 	}
-	var in *caller
+	var in *rtp.Inbound
 	if rc.rx.haveSSRC {
 		in = &rc.rx.caller
 	}
-	b := rc.appendReport(rc.sh.out[:0], rc.tx.ssrc, rc.tx.ts, in, now, now+rc.sh.wall, bye)
+	b := rc.Append(rc.sh.out[:0], rc.tx.ssrc, rc.tx.ts, in, now, now+rc.sh.wall, bye)
 	sock, peer := rc.leg.rtp.Control, &rc.peer
 	if rc.leg.media.mux {
 		sock, peer = rc.leg.rtp, &rc.leg.peer
@@ -115,11 +116,11 @@ func (rc *reports) report(now int64, bye bool) {
 // collide takes another SSRC when the peer uses ours (RFC 3550 section 8.2). One that always does so sends our own packets
 // back, as a carrier's echo test may: it is left to.
 func (rc *reports) collide(now int64) {
-	if !rc.collides() {
+	if !rc.Collides() {
 		return
 	}
 	rc.report(now, true)
-	rc.renew(rc.stats.PacketsOut, rc.tx.seq)
+	rc.Renew(rc.stats.PacketsOut, rc.tx.seq)
 	rc.tx.ssrc = rand.Uint32()
 }
 
@@ -127,7 +128,7 @@ func (rc *reports) collide(now int64) {
 func (rc *reports) quality() Quality {
 	packet := 20 * time.Millisecond
 	return Quality{
-		Inbound:  rc.rx.caller.quality(rc.roundTrip, packet),
-		Outbound: rc.control.quality(packet),
+		Inbound:  rc.rx.caller.Quality(rc.RoundTrip, packet),
+		Outbound: rc.Reports.Quality(packet),
 	}
 }

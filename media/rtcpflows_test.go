@@ -98,7 +98,7 @@ func TestRTCPFlows(t *testing.T) {
 	sr = nextReport[*rtcp.SenderReport](t, c)
 	require.Equal(t, uint32(0xbbbbcccc), sr.Reports[0].LastSenderReport)
 	var rt time.Duration
-	sess.sh.do(func() { rt = sess.port.ctl.roundTrip })
+	sess.sh.do(func() { rt = sess.port.ctl.RoundTrip })
 	require.Positive(t, rt)
 	require.Less(t, rt, soon)
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 func metric(t *testing.T, c prometheus.Collector) float64 {
@@ -139,7 +140,7 @@ func TestConcealedIsNoPause(t *testing.T) {
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
 	r.call()
-	r.p.leg.media.codec, r.p.leg.media.pt = codecPCMU, 0
+	r.p.leg.media.codec, r.p.leg.media.pt = rtp.PCMU, 0
 	seq, ts := uint16(0), uint32(0)
 	talk := func(frames int) {
 		for range frames {

@@ -7,11 +7,12 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
 func (rx *fromCaller) resetCaller() {
-	rx.caller.reset()
+	rx.caller.Reset()
 	rx.keys.endKey(rx.leg.lastRTP)
 	rx.rec.track.Flush(rx.rec.rec)
 	rx.haveSSRC = false
@@ -19,7 +20,7 @@ func (rx *fromCaller) resetCaller() {
 
 // readRTP takes the packets that have arrived.
 func (l *portLeg) readRTP(now int64) {
-	for range 2 * jitterDepth {
+	for range 2 * rtp.Depth {
 		b, from, wall, err := l.sh.rd.Read(l.rtp)
 		if err != nil {
 			if errors.Is(err, netio.ErrAgain) {
@@ -43,11 +44,11 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 		l.sh.tally.stranger++
 		return
 	}
-	if isControl(b) {
+	if rtp.IsControl(b) {
 		l.ctl.takeRTCP(b, at)
 		return
 	}
-	payload, err := parseRTP(&l.rx.hdr, b)
+	payload, err := rtp.Parse(&l.rx.hdr, b)
 	if err != nil {
 		l.sh.tally.malformed++
 		return
@@ -67,7 +68,7 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 		l.rx.resetCaller()
 		l.rx.ssrcIn, l.rx.haveSSRC = l.rx.hdr.SSRC, true
 	}
-	if !l.rx.caller.packet(l.rx.hdr.SSRC, l.rx.hdr.SequenceNumber) {
+	if !l.rx.caller.Packet(l.rx.hdr.SSRC, l.rx.hdr.SequenceNumber) {
 		l.sh.tally.duplicate++
 		return
 	}
@@ -78,14 +79,14 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 func (l *portLeg) content(payload []byte, at int64) {
 	pt := l.rx.hdr.PayloadType
 	if codec, ok := l.media.codecOf(pt); ok {
-		l.rx.caller.mark = l.rx.hdr.Marker
-		switch l.rx.caller.audio(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, codec, payload, at) {
-		case pushQueued:
-		case pushDuplicate:
+		l.rx.caller.Mark = l.rx.hdr.Marker
+		switch l.rx.caller.Audio(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, codec, payload, at) {
+		case rtp.Queued:
+		case rtp.Duplicate:
 			l.sh.tally.duplicate++
-		case pushLate:
+		case rtp.Late:
 			l.sh.tally.late++
-		case pushMalformed:
+		case rtp.Malformed:
 			l.sh.tally.malformed++
 		}
 		return
@@ -93,10 +94,10 @@ func (l *portLeg) content(payload []byte, at int64) {
 	switch {
 	case pt == l.media.dtmfPT && pt != 0, pt >= 96 && len(payload) == 4:
 		// In bypass the carrier's own number arrives, whatever we have negotiated with the switch.
-		l.rx.caller.hush()
+		l.rx.caller.Hush()
 		l.keys.events(l.rx.hdr.Timestamp, payload, at)
 	case pt == staticNoise, pt == l.media.noisePT && pt != 0:
-		l.rx.caller.comfort(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, payload, at)
+		l.rx.caller.Comfort(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, payload, at)
 	default:
 		l.sh.tally.badType++
 	}
@@ -124,31 +125,31 @@ func (l *portLeg) accept(from netip.AddrPort) bool {
 func (rx *fromCaller) pump(now int64) {
 	for rx.leg.up {
 		// 1. The jitter buffer gives the next piece in order; what is missing is concealed.
-		f, ok := rx.caller.next(now, rx.sh.pcm[:])
+		f, ok := rx.caller.Next(now, rx.sh.pcm[:])
 		if !ok {
 			return
 		}
-		rx.sh.tally.conceal += f.concealed
+		rx.sh.tally.conceal += f.Concealed
 		rx.frame(&f, now)
 	}
 }
 
 // frame takes a piece of the caller's audio through the rest of its stages.
-func (rx *fromCaller) frame(f *callerFrame, now int64) {
+func (rx *fromCaller) frame(f *rtp.Frame, now int64) {
 	// 2. At the recording's rate, which detectors use too.
-	narrow := rx.caller.narrow(f.pcm)
+	narrow := rx.caller.Narrow(f.PCM)
 	// 3. Detection: who answered, and digits that come as tones; a muted caller is detected too.
 	rx.hearAMD(narrow)
 	rx.keys.hearTones(narrow, now)
 	// 4. Mute.
 	if rx.muted[FromCaller] {
-		clear(f.pcm)
+		clear(f.PCM)
 		clear(narrow)
-		f.payload = nil
+		f.Payload = nil
 	}
 	// 5. Recording, at the time at which it was spoken.
 	if rx.rec.rec != nil {
-		rx.rec.track.Put(rx.rec.rec, rx.rec.samplesAt(f.from)-wav.SamplesIn(record.CallerAdvance), narrow)
+		rx.rec.track.Put(rx.rec.rec, rx.rec.samplesAt(f.From)-wav.SamplesIn(record.CallerAdvance), narrow)
 	}
 	// 6. A tap's leg goes to its pair.
 	if !rx.port.tapped(narrow, now) {
@@ -161,16 +162,16 @@ func (rx *fromCaller) frame(f *callerFrame, now int64) {
 }
 
 // encode is the seventh stage: tempo, resampling and encoding for the AI; the carrier's own payload where that is the same.
-func (rx *fromCaller) encode(f *callerFrame) {
-	if first := rx.caller.smooth(f); first != nil {
+func (rx *fromCaller) encode(f *rtp.Frame) {
+	if first := rx.caller.Smooth(f); first != nil {
 		rx.up.feed(first)
 	}
 	switch {
-	case f.tempo == tempoDrop:
-	case f.payload != nil && rx.up.passes(f.codec):
-		rx.up.feedPayload(f.payload)
+	case f.Tempo == rtp.TempoDrop:
+	case f.Payload != nil && rx.up.passes(f.Codec):
+		rx.up.feedPayload(f.Payload)
 	default:
-		rx.up.feed(f.pcm)
+		rx.up.feed(f.PCM)
 	}
 }
 

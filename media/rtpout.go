@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 // play takes a frame through its stages from the AI to the caller: it sends the next 20 ms to the caller: what the AI has queued, comfort noise while its socket is being dialed
@@ -74,13 +75,13 @@ func (tx *toCaller) sendPacket(pcm []int16, ts uint32, marker bool) {
 	b := tx.header(tx.leg.media.pt, ts, marker)
 	at := len(b)
 	switch tx.leg.media.codec {
-	case codecPCMU:
+	case rtp.PCMU:
 		b = b[:at+len(pcm)]
 		dsp.EncodeULaw(b[at:], pcm)
-	case codecPCMA:
+	case rtp.PCMA:
 		b = b[:at+len(pcm)]
 		dsp.EncodeALaw(b[at:], pcm)
-	case codecL16:
+	case rtp.L16:
 		for _, s := range pcm {
 			b = binary.BigEndian.AppendUint16(b, uint16(s))
 		}
@@ -90,13 +91,13 @@ func (tx *toCaller) sendPacket(pcm []int16, ts uint32, marker bool) {
 
 // header begins a packet in the shard's buffer.
 func (tx *toCaller) header(pt uint8, ts uint32, marker bool) []byte {
-	return appendHeader(tx.sh.out[:0], pt, marker, tx.seq, ts, tx.ssrc)
+	return rtp.AppendHeader(tx.sh.out[:0], pt, marker, tx.seq, ts, tx.ssrc)
 }
 
 // sendRTP sends a packet and counts it.
 func (tx *toCaller) sendRTP(b []byte) {
 	tx.seq++
-	tx.ctl.wrote(len(b) - rtpHeaderSize)
+	tx.ctl.Wrote(len(b) - rtp.HeaderSize)
 	if err := tx.leg.rtp.Send(b, &tx.leg.peer); err != nil {
 		return
 	}

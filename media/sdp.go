@@ -11,6 +11,7 @@ import (
 	"github.com/pion/sdp/v3"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 const (
@@ -57,7 +58,7 @@ type legMedia struct {
 	// remote itself (RFC 5761).
 	rtcp   netip.AddrPort
 	mux    bool
-	codec  legCodec
+	codec  rtp.Codec
 	rate   int
 	pt     uint8
 	dtmfPT uint8 // 0: none was offered
@@ -85,14 +86,14 @@ func (m legMedia) eventRate() int {
 
 // codecOf tells what a payload type is: what was agreed on, or the other G.711 law, which some peers change to in
 // mid-call.
-func (m legMedia) codecOf(pt uint8) (legCodec, bool) {
+func (m legMedia) codecOf(pt uint8) (rtp.Codec, bool) {
 	switch {
 	case pt == m.pt:
 		return m.codec, true
 	case m.rate == dsp.SampleRate && pt == 0:
-		return codecPCMU, true
+		return rtp.PCMU, true
 	case m.rate == dsp.SampleRate && pt == 8:
-		return codecPCMA, true
+		return rtp.PCMA, true
 	}
 	return 0, false
 }
@@ -192,13 +193,13 @@ func (r *remoteSDP) pickCodec(m *sdp.MediaDescription) bool {
 		if err != nil {
 			continue
 		}
-		codec := codecPCMU
+		codec := rtp.PCMU
 		switch {
 		case name == "PCMU" && rate == dsp.SampleRate:
 		case name == "PCMA" && rate == dsp.SampleRate:
-			codec = codecPCMA
+			codec = rtp.PCMA
 		case name == "L16" && slices.Contains(l16Rates(), rate):
-			codec = codecL16
+			codec = rtp.L16
 		case name == "TELEPHONE-EVENT":
 			keepFirst(dtmf, rate, uint8(pt))
 			continue
@@ -281,9 +282,9 @@ func (l *localSDP) answer(r *remoteSDP) ([]byte, error) {
 
 // offer writes an offer of all codecs, what the leg speaks already first.
 func (l *localSDP) offer(now legMedia) ([]byte, error) {
-	all := []legMedia{{codec: codecPCMU, rate: dsp.SampleRate, pt: 0}, {codec: codecPCMA, rate: dsp.SampleRate, pt: 8}}
+	all := []legMedia{{codec: rtp.PCMU, rate: dsp.SampleRate, pt: 0}, {codec: rtp.PCMA, rate: dsp.SampleRate, pt: 8}}
 	for i, rate := range l16Rates() {
-		all = append(all, legMedia{codec: codecL16, rate: rate, pt: offeredL16 + uint8(i)})
+		all = append(all, legMedia{codec: rtp.L16, rate: rate, pt: offeredL16 + uint8(i)})
 	}
 	for i, m := range all {
 		if m.codec == now.codec && m.rate == now.rate {

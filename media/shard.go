@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 const (
@@ -46,7 +47,7 @@ type shard struct {
 	rd    netio.Reader
 	buf   []byte
 	out   []byte
-	pcm   [maxPayload]int16
+	pcm   [rtp.MaxPayload]int16
 	slew  *record.SlewTable // of the recordings
 	pool  chunkPool
 	tally tally

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 // sipSocket is a bare UDP socket that speaks SIP by hand.
@@ -167,7 +168,7 @@ func TestRepeated200(t *testing.T) {
 	require.Equal(t, 200, first.StatusCode)
 	m, err := readSDP(first.Body())
 	require.NoError(t, err)
-	require.Equal(t, codecPCMA, m.media.codec, "the offer's order")
+	require.Equal(t, rtp.PCMA, m.media.codec, "the offer's order")
 	require.EqualValues(t, 97, m.media.dtmfPT)
 	again := s.final("INVITE")
 	require.Equal(t, first.Body(), again.Body())
@@ -265,9 +266,9 @@ func TestHold(t *testing.T) {
 	}
 	s.request("ACK", "hold", s.offer("8", ""), "")
 	require.Eventually(t, func() bool {
-		var c legCodec
+		var c rtp.Codec
 		sess.sh.do(func() { c = sess.port.leg.media.codec })
-		return c == codecPCMA
+		return c == rtp.PCMA
 	}, soon, tick)
 	s.request("UPDATE", "hold", s.offer("0", ""), "")
 	require.Contains(t, string(s.final("UPDATE").Body()), "PCMU")
@@ -344,7 +345,7 @@ func TestSDPAnswer(t *testing.T) {
 	r, err := readSDP([]byte("v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=video 9 RTP/AVP 34\r\nm=audio 5004/1 RTP/AVP 18 8 0 13 100\r\na=rtpmap:100 telephone-event/8000\r\na=rtpmap:18 G729/8000\r\n"))
 	require.NoError(t, err)
 	require.Equal(t, legMedia{
-		remote: netip.MustParseAddrPort("10.0.0.1:5004"), rtcp: netip.MustParseAddrPort("10.0.0.1:5005"), codec: codecPCMA, rate: 8000, pt: 8,
+		remote: netip.MustParseAddrPort("10.0.0.1:5004"), rtcp: netip.MustParseAddrPort("10.0.0.1:5005"), codec: rtp.PCMA, rate: 8000, pt: 8,
 		dtmfPT: 100, dtmfRate: 8000, noisePT: 13, dir: direction{send: true, recv: true},
 	}, r.media)
 	b, err := l.answer(r)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 // TapSide says which part of a call the leg of a tap brings, seen from the channel that is tapped.
@@ -108,7 +109,7 @@ const (
 	// come by different legs, each with its own jitter. It also bounds what waits.
 	tapSkew = 3 * dsp.FrameSamples
 	// tapHold is the room for one side's samples.
-	tapHold = tapSkew + maxPayload
+	tapHold = tapSkew + rtp.MaxPayload
 )
 
 // tapPair puts the two sides of a tap side by side. It belongs to the shard that both legs are on.

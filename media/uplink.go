@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
+	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -87,9 +88,9 @@ func (u *uplink) feedPayload(p []byte) {
 }
 
 // passes tells whether payloads of a codec need no transcoding.
-func (u *uplink) passes(c legCodec) bool {
+func (u *uplink) passes(c rtp.Codec) bool {
 	return u.channels == 1 && u.res.Straight() &&
-		(c == codecPCMU && u.encoding == EncodingPCMU || c == codecPCMA && u.encoding == EncodingPCMA)
+		(c == rtp.PCMU && u.encoding == EncodingPCMU || c == rtp.PCMA && u.encoding == EncodingPCMA)
 }
 
 // frame returns the next complete frame, valid until the next feed, or nil.

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -23,7 +24,7 @@ type Quality struct {
 type DirectionQuality struct {
 	MOS     float64 `json:"mos"`
 	LossPct float64 `json:"loss_pct"`
-	// JitterMS is 0 outbound when nobody has told it: see media.DirectionQuality.
+	// JitterMS is 0 outbound when nobody has told it: see rtp.Quality.
 	JitterMS     float64 `json:"jitter_ms"`
 	LatePct      float64 `json:"late_pct"`
 	ConcealedPct float64 `json:"concealed_pct"`
@@ -65,7 +66,7 @@ func (q Quality) with(m media.Quality) Quality {
 }
 
 // combine gives the mean of two, weighted by packets and in two decimals.
-func combine(before *DirectionQuality, m media.DirectionQuality) *DirectionQuality {
+func combine(before *DirectionQuality, m rtp.Quality) *DirectionQuality {
 	if !m.Measured {
 		return before
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -26,7 +27,7 @@ func (s *fakeSession) hear(tb testing.TB, fields []string) {
 			n[i], err = strconv.ParseFloat(p, 64)
 			require.NoError(tb, err)
 		}
-		d := media.DirectionQuality{Measured: true, MOS: n[0], LossPct: n[1], JitterMS: n[2], Packets: uint64(n[3])}
+		d := rtp.Quality{Measured: true, MOS: n[0], LossPct: n[1], JitterMS: n[2], Packets: uint64(n[3])}
 		s.mu.Lock()
 		if direction == "in" {
 			s.stats.Quality.Inbound = d
@@ -43,20 +44,20 @@ func TestQualityIsWeightedByPackets(t *testing.T) {
 	require.Nil(t, q.column(), "nothing was measured")
 	q = q.with(media.Quality{})
 	require.Nil(t, q.column())
-	q = q.with(media.Quality{Inbound: media.DirectionQuality{
+	q = q.with(media.Quality{Inbound: rtp.Quality{
 		Measured: true, MOS: 4.4, LossPct: 0, JitterMS: 2, LatePct: 0.3, ConcealedPct: 0.3, Packets: 3000,
 	}})
 	require.JSONEq(t, `{"inbound":{"mos":4.4,"loss_pct":0,"jitter_ms":2,"late_pct":0.3,"concealed_pct":0.3,"packets":3000},"outbound":null}`,
 		string(q.column()))
 	q = q.with(media.Quality{
-		Inbound:  media.DirectionQuality{Measured: true, MOS: 2.4, LossPct: 4, JitterMS: 42, LatePct: 1.5, ConcealedPct: 5.1, Packets: 1000},
-		Outbound: media.DirectionQuality{Measured: true, MOS: 4.123, Packets: 0},
+		Inbound:  rtp.Quality{Measured: true, MOS: 2.4, LossPct: 4, JitterMS: 42, LatePct: 1.5, ConcealedPct: 5.1, Packets: 1000},
+		Outbound: rtp.Quality{Measured: true, MOS: 4.123, Packets: 0},
 	})
 	kept, err := ParseQuality(q.column())
 	require.NoError(t, err)
 	require.Equal(t, &DirectionQuality{MOS: 3.9, LossPct: 1, JitterMS: 12, LatePct: 0.6, ConcealedPct: 1.5, Packets: 4000}, kept.Inbound)
 	require.Equal(t, &DirectionQuality{MOS: 4.12, Packets: 1}, kept.Outbound)
-	broken := q.with(media.Quality{Inbound: media.DirectionQuality{Measured: true, MOS: math.NaN(), JitterMS: math.Inf(1), Packets: 1}})
+	broken := q.with(media.Quality{Inbound: rtp.Quality{Measured: true, MOS: math.NaN(), JitterMS: math.Inf(1), Packets: 1}})
 	require.NotNil(t, broken.column(), "a figure that is none costs the others nothing")
 }
 
@@ -116,9 +117,9 @@ ringmaster_amd_verdict_seconds_count{class="machine"} 1
 // TestQualityJitter leaves sessions whose jitter nobody told out of what the caller heard.
 func TestQualityJitter(t *testing.T) {
 	t.Parallel()
-	told := media.DirectionQuality{Measured: true, MOS: 4.2, JitterMS: 6, Packets: 100}
-	untold := media.DirectionQuality{Measured: true, MOS: 4.4, Packets: 300}
-	for _, order := range [][]media.DirectionQuality{{told, untold}, {untold, told}, {told, {}, untold}} {
+	told := rtp.Quality{Measured: true, MOS: 4.2, JitterMS: 6, Packets: 100}
+	untold := rtp.Quality{Measured: true, MOS: 4.4, Packets: 300}
+	for _, order := range [][]rtp.Quality{{told, untold}, {untold, told}, {told, {}, untold}} {
 		var q Quality
 		for _, d := range order {
 			q = q.with(media.Quality{Inbound: d, Outbound: d})

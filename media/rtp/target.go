@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"github.com/ringmaster/ringmaster/media/dsp"

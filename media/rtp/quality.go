@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"math"
@@ -6,7 +6,7 @@ import (
 )
 
 // DirectionQuality describes one direction of a leg's RTP since the session was opened.
-type DirectionQuality struct {
+type Quality struct {
 	// Measured is false as long as nothing is known: no packet has come, or the peer sends no receiver reports.
 	Measured bool
 	// MOS estimates how a person would judge the audio, from 1 (bad) to about 4.4, by the E-model.
@@ -166,11 +166,11 @@ func (r *receiver) time(at, ts int64) {
 }
 
 // block describes the present source since the report before.
-func (r *receiver) block(rate int) rtcpBlock {
+func (r *receiver) block(rate int) Block {
 	expected, got := r.expected(), r.got
 	lost := int64(expected) - int64(got)
-	b := rtcpBlock{
-		ssrc: r.ssrc, highest: r.newest - firstCycle, lost: int32(min(max(lost, -1<<23), 1<<23-1)),
+	b := Block{
+		ssrc: r.ssrc, Highest: r.newest - firstCycle, Lost: int32(min(max(lost, -1<<23), 1<<23-1)),
 		jitter: uint32((r.jitter >> 4) * int64(rate) / int64(time.Second)),
 	}
 	e, g := int64(expected-r.reportedExpected), int64(got-r.reportedGot)

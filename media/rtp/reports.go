@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ const (
 	maxCollisions = 4
 )
 
-// control is a leg's RTCP, but for the sockets: what was sent under the present SSRC, and what the peer's reports say.
-type control struct {
+// Reports is a leg's RTCP, but for the sockets: what was sent under the present SSRC, and what the peer's reports say.
+type Reports struct {
 	cname    string
 	next     int64 // when the next report is due
 	collided int
@@ -30,23 +30,23 @@ type control struct {
 	lsr   uint32 // of the peer's last sender report
 	lsrAt int64
 
-	roundTrip time.Duration // the newest, 0 when unknown
+	RoundTrip time.Duration // the newest, 0 when unknown
 	home      netip.Addr    // the switch's, with which the leg began
 	out       outbound
 }
 
-// begin starts the reports of a leg, which the switch at home has called. The first one comes early, so that short calls have one.
-func (c *control) begin(now int64, home netip.Addr, sent uint64, seq uint16) {
+// Begin starts the reports of a leg, which the switch at home has called. The first one comes early, so that short calls have one.
+func (c *Reports) Begin(now int64, home netip.Addr, sent uint64, seq uint16) {
 	out := c.out
-	*c = control{cname: fmt.Sprintf("%016x", rand.Uint64()), next: now + rtcpPause()/4, home: home, out: out}
+	*c = Reports{cname: fmt.Sprintf("%016x", rand.Uint64()), next: now + rtcpPause()/4, home: home, out: out}
 	c.out.begin(sent, seq)
 }
 
 // rtcpPause is the time to the next report. The random part keeps calls from reporting all at once.
 func rtcpPause() int64 { return rtcpInterval/2 + rand.Int64N(rtcpInterval) }
 
-// due tells whether a report is due.
-func (c *control) due(now int64) bool {
+// Due tells whether a report is due.
+func (c *Reports) Due(now int64) bool {
 	if now < c.next {
 		return false
 	}
@@ -54,18 +54,18 @@ func (c *control) due(now int64) bool {
 	return true
 }
 
-// wrote counts a packet of ours, whose payload has so many octets.
-func (c *control) wrote(octets int) {
+// Wrote counts a packet of ours, whose payload has so many octets.
+func (c *Reports) Wrote(octets int) {
 	c.packets++
 	c.octets += uint32(octets)
 }
 
-// appendReport writes a report under an SSRC whose stream has come to ts; in is nil when nothing is received, bye ends the SSRC. wall is the wall
+// Append writes a report under an SSRC whose stream has come to ts; in is nil when nothing is received, bye ends the SSRC. wall is the wall
 // clock, in ns since 1970.
-func (c *control) appendReport(b []byte, ssrc, ts uint32, in *caller, now, wall int64, bye bool) []byte {
+func (c *Reports) Append(b []byte, ssrc, ts uint32, in *Inbound, now, wall int64, bye bool) []byte {
 	r := rtcpReport{
 		ssrc: ssrc, cname: c.cname, sends: c.packets != c.reported, bye: bye,
-		ntp: ntpTime(wall), ts: ts, packets: c.packets, octets: c.octets,
+		ntp: NTPTime(wall), ts: ts, packets: c.packets, octets: c.octets,
 	}
 	c.reported = c.packets
 	if in != nil {
@@ -77,37 +77,37 @@ func (c *control) appendReport(b []byte, ssrc, ts uint32, in *caller, now, wall 
 	return r.append(b)
 }
 
-// senderReport notes the time of a sender report, which our next report tells.
-func (c *control) senderReport(n rtcpNews, at int64) { c.lsr, c.lsrAt = n.ntp, at }
+// SenderReport notes the time of a sender report, which our next report tells.
+func (c *Reports) SenderReport(n Control, at int64) { c.lsr, c.lsrAt = n.ntp, at }
 
-// collides counts a collision of our SSRC with the peer's; it reports false for one too many.
-func (c *control) collides() bool {
+// Collides counts a collision of our SSRC with the peer's; it reports false for one too many.
+func (c *Reports) Collides() bool {
 	c.collided++
 	return c.collided <= maxCollisions
 }
 
-// renew begins to count for another SSRC of ours.
-func (c *control) renew(sent uint64, seq uint16) {
+// Renew begins to count for another SSRC of ours.
+func (c *Reports) Renew(sent uint64, seq uint16) {
 	c.out.begin(sent, seq)
 	c.packets, c.octets, c.reported = 0, 0, 0
 }
 
-// moved tells that our packets go to another address from now on.
-func (c *control) moved(sent uint64, seq uint16) { c.out.moved(sent, seq) }
+// Moved tells that our packets go to another address from now on.
+func (c *Reports) Moved(sent uint64, seq uint16) { c.out.moved(sent, seq) }
 
-// heard takes what a peer says of our packets; now is the middle of the NTP time, sent all packets of ours so far.
-func (c *control) heard(from uint32, b rtcpBlock, now uint32, sent uint64) {
+// Heard takes what a peer says of our packets; now is the middle of the NTP time, sent all packets of ours so far.
+func (c *Reports) Heard(from uint32, b Block, now uint32, sent uint64) {
 	if b.lsr != 0 {
 		if rt := shortNTP(now - b.lsr - b.dlsr); rt < maxRoundTrip {
-			c.roundTrip = max(rt, 1)
+			c.RoundTrip = max(rt, 1)
 		}
 	}
 	c.out.heard(from, b, sent)
 }
 
-// heardJitter takes the jitter of a report by the peer at an address. The switch's own is not believed: it may read a leg only
+// HeardJitter takes the jitter of a report by the peer at an address. The switch's own is not believed: it may read a leg only
 // when it has something to write to it, and then reports a whole frame, 20 ms, for packets that came without any.
-func (c *control) heardJitter(b rtcpBlock, from netip.Addr, rate int) {
+func (c *Reports) HeardJitter(b Block, from netip.Addr, rate int) {
 	if from == c.home {
 		return
 	}
@@ -115,18 +115,18 @@ func (c *control) heardJitter(b rtcpBlock, from netip.Addr, rate int) {
 	c.out.jitters++
 }
 
-// quality judges what the caller hears.
-func (c *control) quality(packetTime time.Duration) DirectionQuality {
+// Quality judges what the caller hears.
+func (c *Reports) Quality(packetTime time.Duration) Quality {
 	sent, lost := c.out.totals()
 	if sent == 0 {
-		return DirectionQuality{}
+		return Quality{}
 	}
 	jitter := c.out.meanJitter()
 	i := impairment{
-		delay: c.roundTrip/2 + packetTime + 2*jitter, // a receiver holds back about twice its jitter
+		delay: c.RoundTrip/2 + packetTime + 2*jitter, // a receiver holds back about twice its jitter
 		loss:  float64(lost) / float64(sent),
 	}
-	return DirectionQuality{
+	return Quality{
 		Measured: true, MOS: mos(i.rating()), LossPct: percent(lost, sent), JitterMS: tenths(jitter), Packets: sent,
 	}
 }

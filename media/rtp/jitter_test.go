@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ type jitterRig struct{ jitter }
 
 func newJitterRig() *jitterRig { return &jitterRig{jitter{rate: dsp.SampleRate}} }
 
-func (j *jitterRig) add(n int, atMS int64) pushed {
+func (j *jitterRig) add(n int, atMS int64) Pushed {
 	return j.push(packetHead{seq: uint16(n), ts: uint32(n) * 160, samples: 160, at: atMS * dsp.Millisecond}, []byte{byte(n)})
 }
 
@@ -40,18 +40,18 @@ func (j *jitterRig) take(nowMS int64) []int {
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	j := newJitterRig()
-	require.Equal(t, pushQueued, j.add(1, 0))
+	require.Equal(t, Queued, j.add(1, 0))
 	require.Equal(t, []int{1}, j.take(0), "in order: at once")
 	j.add(3, 40)
 	require.Empty(t, j.take(42), "2 may still come")
 	j.add(2, 43)
 	require.Equal(t, []int{2, 3}, j.take(43), "reordered")
-	require.Equal(t, pushLate, j.add(2, 46), "already gone")
+	require.Equal(t, Late, j.add(2, 46), "already gone")
 	j.add(5, 80)
-	require.Equal(t, pushDuplicate, j.add(5, 81))
+	require.Equal(t, Duplicate, j.add(5, 81))
 	require.Empty(t, j.take(84), "4 may still come")
 	require.Equal(t, []int{-1, 5}, j.take(100), "4 is lost")
-	require.Equal(t, pushLate, j.add(4, 101))
+	require.Equal(t, Late, j.add(4, 101))
 	require.Equal(t, (101-60)*dsp.Millisecond+targetBin, j.delay.wait(), "the next one so late would be waited for")
 	require.Empty(t, j.take(140))
 	got := j.take(400)
@@ -74,7 +74,7 @@ func TestJitterPause(t *testing.T) {
 	j := newJitterRig()
 	j.add(1, 0)
 	require.Equal(t, []int{1}, j.take(0))
-	require.Equal(t, pushQueued, j.push(packetHead{seq: 2, ts: 6 * 160, mark: true, samples: 160, at: 100 * dsp.Millisecond}, []byte{6}))
+	require.Equal(t, Queued, j.push(packetHead{seq: 2, ts: 6 * 160, mark: true, samples: 160, at: 100 * dsp.Millisecond}, []byte{6}))
 	require.Equal(t, []int{-2, -2, -2, -2, 6}, j.take(100), "the sequence numbers have no gap")
 	require.Zero(t, j.bursts)
 	// Comfort noise announces a pause of any length.
@@ -95,7 +95,7 @@ func TestJitterRenumbered(t *testing.T) {
 	seq := 0
 	add := func(n int, atMS int64, mark bool) {
 		seq++
-		require.Equal(t, pushQueued, j.push(packetHead{seq: uint16(seq), ts: uint32(n) * 160, mark: mark, samples: 160, at: atMS * dsp.Millisecond}, []byte{byte(n)}))
+		require.Equal(t, Queued, j.push(packetHead{seq: uint16(seq), ts: uint32(n) * 160, mark: mark, samples: 160, at: atMS * dsp.Millisecond}, []byte{byte(n)}))
 	}
 	add(1, 0, false)
 	require.Equal(t, []int{1}, j.take(0))

@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"time"
@@ -50,13 +50,13 @@ func (o *outbound) moved(sent uint64, seq uint16) {
 }
 
 // heard takes a report block; sent is how many packets have gone out by now.
-func (o *outbound) heard(reporter uint32, b rtcpBlock, sent uint64) {
-	now := outboundCount{sent: sent, lost: int64(max(b.lost, 0))}
+func (o *outbound) heard(reporter uint32, b Block, sent uint64) {
+	now := outboundCount{sent: sent, lost: int64(max(b.Lost, 0))}
 	switch {
 	case o.open:
 		o.open, o.reporter = false, reporter
 	case !o.based || reporter != o.reporter:
-		if sent-o.began < staleReports && int16(uint16(b.highest)-o.firstSeq) < 0 {
+		if sent-o.began < staleReports && int16(uint16(b.Highest)-o.firstSeq) < 0 {
 			return // of the time before
 		}
 		o.moved(o.began, o.firstSeq)

@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"net/netip"
@@ -19,7 +19,7 @@ type reporter struct {
 
 // outboundRun numbers our packets and sends them to one of the reporters.
 type outboundRun struct {
-	c    control
+	c    Reports
 	sent int
 	addr netip.Addr
 }
@@ -43,11 +43,11 @@ func (r *outboundRun) send(to *reporter, n, lost int) {
 
 // report tells the counts as of a moment; jitter is in ms.
 func (r *outboundRun) report(by *reporter, jitter uint32) {
-	b := rtcpBlock{
-		lost: int32(by.newest - by.first + 1 - by.got), highest: uint32(uint16(firstOutSeq + by.newest)), jitter: 8 * jitter,
+	b := Block{
+		Lost: int32(by.newest - by.first + 1 - by.got), Highest: uint32(uint16(firstOutSeq + by.newest)), jitter: 8 * jitter,
 	}
-	r.c.heard(by.id, b, 0, uint64(r.sent))
-	r.c.heardJitter(b, r.addr, dsp.SampleRate)
+	r.c.Heard(by.id, b, 0, uint64(r.sent))
+	r.c.HeardJitter(b, r.addr, dsp.SampleRate)
 }
 
 func (r *outboundRun) move(to netip.Addr) {
@@ -62,10 +62,10 @@ func TestOutboundBypass(t *testing.T) {
 	home, away := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	sw, carrier := &reporter{id: 1}, &reporter{id: 2}
 	r := outboundRun{addr: home}
-	r.c.begin(0, home, 0, r.seq())
+	r.c.Begin(0, home, 0, r.seq())
 	packet := 20 * time.Millisecond
 	r.send(sw, 50, 0)
-	require.False(t, r.c.quality(packet).Measured)
+	require.False(t, r.c.Quality(packet).Measured)
 	r.report(sw, 20)
 	for range 3 {
 		r.move(away)
@@ -81,7 +81,7 @@ func TestOutboundBypass(t *testing.T) {
 		r.report(sw, 20)
 	}
 	require.Positive(t, sw.newest+1-sw.got, "the switch does count them")
-	q := r.c.quality(packet)
+	q := r.c.Quality(packet)
 	require.True(t, q.Measured)
 	require.Zero(t, q.LossPct)
 	require.InDelta(t, 4, q.JitterMS, 0)
@@ -99,7 +99,7 @@ func TestOutboundBypass(t *testing.T) {
 	r.report(carrier, 4)
 	r.move(home)
 	r.send(sw, 500, 400) // nobody reports on them
-	q = r.c.quality(packet)
+	q = r.c.Quality(packet)
 	require.EqualValues(t, 50+3*270+30+110, q.Packets)
 	require.InDelta(t, percent(30, q.Packets), q.LossPct, 0)
 }
@@ -110,19 +110,19 @@ func TestOutboundShort(t *testing.T) {
 	home, away := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	sw, carrier := &reporter{id: 1}, &reporter{id: 2}
 	r := outboundRun{addr: home}
-	r.c.begin(0, home, 0, r.seq())
+	r.c.Begin(0, home, 0, r.seq())
 	r.send(sw, 10, 0)
 	r.send(sw, 10, 5)
 	r.send(sw, 1, 0)
 	r.report(sw, 20)
-	require.Zero(t, r.c.quality(0).JitterMS)
+	require.Zero(t, r.c.Quality(0).JitterMS)
 	r.move(away)
 	r.send(carrier, 1000, 0)
 	r.report(carrier, 0)
-	require.EqualValues(t, 21, r.c.quality(0).Packets)
+	require.EqualValues(t, 21, r.c.Quality(0).Packets)
 	r.send(carrier, 979, 0)
 	r.report(carrier, 0)
-	q := r.c.quality(0)
+	q := r.c.Quality(0)
 	require.EqualValues(t, 1000, q.Packets)
 	require.InDelta(t, 0.5, q.LossPct, 0)
 
@@ -132,12 +132,12 @@ func TestOutboundShort(t *testing.T) {
 	r.send(fresh, 20, 0)
 	r.send(fresh, 20, 10)
 	r.report(fresh, 0)
-	q = r.c.quality(0)
+	q = r.c.Quality(0)
 	require.EqualValues(t, 1040, q.Packets)
 	require.InDelta(t, percent(15, 1040), q.LossPct, 0)
 
 	// A late packet takes loss back.
 	fresh.got++
 	r.report(fresh, 0)
-	require.InDelta(t, percent(14, 1040), r.c.quality(0).LossPct, 0)
+	require.InDelta(t, percent(14, 1040), r.c.Quality(0).LossPct, 0)
 }

@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"encoding/binary"
@@ -24,30 +24,30 @@ const (
 // errRTCP means that a packet is not RTCP, or not in the form that RFC 3550 appendix A.2 asks for.
 var errRTCP = errors.New("media: malformed RTCP packet")
 
-// rtcpBlock is a report block: how a source is received.
-type rtcpBlock struct {
+// Block is a report block: how a source is received.
+type Block struct {
 	ssrc     uint32
 	fraction uint8  // lost since the report before, in 1/256
-	lost     int32  // in all, 24 bits on the wire
-	highest  uint32 // extended sequence number
+	Lost     int32  // in all, 24 bits on the wire
+	Highest  uint32 // extended sequence number
 	jitter   uint32 // in timestamp units
 	lsr      uint32 // the middle of the last sender report's NTP time; 0: none came
 	dlsr     uint32 // how long ago it came, in 1/65,536 s
 }
 
-// rtcpNews is what a compound packet tells us.
-type rtcpNews struct {
-	sender   uint32
-	sent     bool   // there was a sender report
+// Control is what a compound packet tells us.
+type Control struct {
+	Sender   uint32
+	Sent     bool   // there was a sender report
 	ntp      uint32 // the middle of its NTP time
-	reported bool   // there was a block about us
-	block    rtcpBlock
-	bye      bool // the source `theirs` has ended
+	Reported bool   // there was a block about us
+	Block    Block
+	Bye      bool // the source `theirs` has ended
 }
 
-// parseRTCP reads a compound packet. ours and theirs are the SSRCs that matter.
-func parseRTCP(b []byte, ours, theirs uint32) (rtcpNews, error) {
-	var n rtcpNews
+// ParseControl reads a compound packet. ours and theirs are the SSRCs that matter.
+func ParseControl(b []byte, ours, theirs uint32) (Control, error) {
+	var n Control
 	for first := true; len(b) > 0; first = false {
 		if len(b) < 4 || b[0]>>6 != 2 {
 			return n, errRTCP
@@ -77,7 +77,7 @@ func parseRTCP(b []byte, ours, theirs uint32) (rtcpNews, error) {
 }
 
 // take reads one packet of a compound.
-func (n *rtcpNews) take(typ byte, count int, body []byte, ours, theirs uint32) error {
+func (n *Control) take(typ byte, count int, body []byte, ours, theirs uint32) error {
 	switch typ {
 	case rtcpSR, rtcpRR:
 		head := 4
@@ -87,9 +87,9 @@ func (n *rtcpNews) take(typ byte, count int, body []byte, ours, theirs uint32) e
 		if len(body) < head+count*rtcpBlockSize {
 			return errRTCP
 		}
-		n.sender = binary.BigEndian.Uint32(body)
+		n.Sender = binary.BigEndian.Uint32(body)
 		if typ == rtcpSR {
-			n.sent, n.ntp = true, binary.BigEndian.Uint32(body[6:])
+			n.Sent, n.ntp = true, binary.BigEndian.Uint32(body[6:])
 		}
 		for i := range count {
 			n.takeBlock(body[head+i*rtcpBlockSize:], ours)
@@ -99,21 +99,21 @@ func (n *rtcpNews) take(typ byte, count int, body []byte, ours, theirs uint32) e
 			return errRTCP
 		}
 		for i := range count {
-			n.bye = n.bye || binary.BigEndian.Uint32(body[4*i:]) == theirs
+			n.Bye = n.Bye || binary.BigEndian.Uint32(body[4*i:]) == theirs
 		}
 	default: // SDES, APP, feedback and extended reports tell us nothing that we use
 	}
 	return nil
 }
 
-func (n *rtcpNews) takeBlock(b []byte, ours uint32) {
+func (n *Control) takeBlock(b []byte, ours uint32) {
 	if binary.BigEndian.Uint32(b) != ours {
 		return
 	}
-	n.reported = true
-	n.block = rtcpBlock{
-		ssrc: ours, fraction: b[4], lost: int32(binary.BigEndian.Uint32(b[4:])<<8) >> 8,
-		highest: binary.BigEndian.Uint32(b[8:]), jitter: binary.BigEndian.Uint32(b[12:]),
+	n.Reported = true
+	n.Block = Block{
+		ssrc: ours, fraction: b[4], Lost: int32(binary.BigEndian.Uint32(b[4:])<<8) >> 8,
+		Highest: binary.BigEndian.Uint32(b[8:]), jitter: binary.BigEndian.Uint32(b[12:]),
 		lsr: binary.BigEndian.Uint32(b[16:]), dlsr: binary.BigEndian.Uint32(b[20:]),
 	}
 }
@@ -128,7 +128,7 @@ type rtcpReport struct {
 	ts              uint32
 	packets, octets uint32
 	receives        bool
-	block           rtcpBlock
+	block           Block
 	bye             bool
 }
 
@@ -152,8 +152,8 @@ func (r *rtcpReport) append(b []byte) []byte {
 	if r.receives {
 		k := &r.block
 		b = binary.BigEndian.AppendUint32(b, k.ssrc)
-		b = binary.BigEndian.AppendUint32(b, uint32(k.fraction)<<24|uint32(k.lost)&0xffffff)
-		b = binary.BigEndian.AppendUint32(b, k.highest)
+		b = binary.BigEndian.AppendUint32(b, uint32(k.fraction)<<24|uint32(k.Lost)&0xffffff)
+		b = binary.BigEndian.AppendUint32(b, k.Highest)
 		b = binary.BigEndian.AppendUint32(b, k.jitter)
 		b = binary.BigEndian.AppendUint32(b, k.lsr)
 		b = binary.BigEndian.AppendUint32(b, k.dlsr)
@@ -186,8 +186,8 @@ func endRTCP(b []byte, at int) []byte {
 	return b
 }
 
-// ntpTime is a wall-clock time, in ns since 1970, as seconds since 1900 with 32 bits of fraction.
-func ntpTime(wall int64) uint64 {
+// NTPTime is a wall-clock time, in ns since 1970, as seconds since 1900 with 32 bits of fraction.
+func NTPTime(wall int64) uint64 {
 	const epoch = 2_208_988_800
 	sec, frac := wall/int64(time.Second), wall%int64(time.Second)
 	return uint64(sec+epoch)<<32 | uint64(frac)<<32/uint64(time.Second)

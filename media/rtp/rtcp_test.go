@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"encoding/binary"
@@ -18,9 +18,9 @@ import (
 func TestRTCPWrite(t *testing.T) {
 	t.Parallel()
 	r := rtcpReport{
-		ssrc: 7, cname: "0123456789abcdef", sends: true, ntp: ntpTime(time.Unix(1_700_000_000, 500_000_000).UnixNano()), ts: 99,
+		ssrc: 7, cname: "0123456789abcdef", sends: true, ntp: NTPTime(time.Unix(1_700_000_000, 500_000_000).UnixNano()), ts: 99,
 		packets: 5, octets: 800, receives: true, bye: true,
-		block: rtcpBlock{ssrc: 8, fraction: 12, lost: 5, highest: 1<<16 | 9, jitter: 40, lsr: 3, dlsr: 4},
+		block: Block{ssrc: 8, fraction: 12, Lost: 5, Highest: 1<<16 | 9, jitter: 40, lsr: 3, dlsr: 4},
 	}
 	got, err := rtcp.Unmarshal(r.append(nil))
 	require.NoError(t, err)
@@ -55,21 +55,21 @@ func TestRTCPRead(t *testing.T) {
 		&rtcp.Goodbye{Sources: []uint32{3, 8}, Reason: "over"},
 	})
 	require.NoError(t, err)
-	n, err := parseRTCP(b, 7, 8)
+	n, err := ParseControl(b, 7, 8)
 	require.NoError(t, err)
-	require.Equal(t, rtcpNews{
-		sender: 8, sent: true, ntp: 0x22223333, reported: true, bye: true,
-		block: rtcpBlock{ssrc: 7, fraction: 3, lost: 4, highest: 5, jitter: 6, lsr: 7, dlsr: 8},
+	require.Equal(t, Control{
+		Sender: 8, Sent: true, ntp: 0x22223333, Reported: true, Bye: true,
+		Block: Block{ssrc: 7, fraction: 3, Lost: 4, Highest: 5, jitter: 6, lsr: 7, dlsr: 8},
 	}, n)
-	n, err = parseRTCP(b, 70, 80)
+	n, err = ParseControl(b, 70, 80)
 	require.NoError(t, err)
-	require.False(t, n.reported || n.bye)
+	require.False(t, n.Reported || n.Bye)
 	lost := &rtcp.ReceiverReport{SSRC: 8, Reports: []rtcp.ReceptionReport{{SSRC: 7, TotalLost: 1<<24 - 2}}}
 	b, err = lost.Marshal()
 	require.NoError(t, err)
-	n, err = parseRTCP(b, 7, 8)
+	n, err = ParseControl(b, 7, 8)
 	require.NoError(t, err)
-	require.EqualValues(t, -2, n.block.lost, "duplicates make the loss negative")
+	require.EqualValues(t, -2, n.Block.Lost, "duplicates make the loss negative")
 	for name, bad := range map[string][]byte{
 		"short":           {0x80, 200, 0},
 		"version":         {0x40, 201, 0, 1, 0, 0, 0, 1},
@@ -82,7 +82,7 @@ func TestRTCPRead(t *testing.T) {
 		"rest":            {0x80, 201, 0, 1, 0, 0, 0, 1, 0x80},
 		"goodbye":         append([]byte{0x80, 201, 0, 1, 0, 0, 0, 1}, 0x82, 203, 0, 1, 0, 0, 0, 1),
 	} {
-		_, err = parseRTCP(bad, 7, 8)
+		_, err = ParseControl(bad, 7, 8)
 		require.ErrorIs(t, err, errRTCP, name)
 	}
 }
@@ -99,16 +99,16 @@ func TestReceiver(t *testing.T) {
 	require.EqualValues(t, 6, got)
 	require.EqualValues(t, 7, expected)
 	b := r.block(8000)
-	require.EqualValues(t, 1, b.lost)
+	require.EqualValues(t, 1, b.Lost)
 	require.EqualValues(t, 256/7, b.fraction)
-	require.EqualValues(t, 1<<16|3, b.highest)
+	require.EqualValues(t, 1<<16|3, b.Highest)
 	require.True(t, r.packet(5, 4))
 	require.Zero(t, r.block(8000).fraction, "nothing was lost since")
 	require.True(t, r.packet(5, 30000), "a stray packet")
 	require.True(t, r.packet(5, 5))
 	require.True(t, r.packet(5, 40000))
 	require.True(t, r.packet(5, 40001), "two in a row: the sender has begun anew")
-	require.EqualValues(t, 40001, r.block(8000).highest)
+	require.EqualValues(t, 40001, r.block(8000).Highest)
 	require.True(t, r.packet(6, 100))
 	got, expected = r.totals()
 	require.EqualValues(t, 11, expected)
@@ -157,31 +157,31 @@ func TestMOS(t *testing.T) {
 }
 
 func FuzzRTCP(f *testing.F) {
-	r := rtcpReport{ssrc: 8, cname: "x", sends: true, receives: true, block: rtcpBlock{ssrc: 7}, bye: true}
+	r := rtcpReport{ssrc: 8, cname: "x", sends: true, receives: true, block: Block{ssrc: 7}, bye: true}
 	f.Add(r.append(nil))
 	f.Add([]byte{0x80, 201, 0, 1, 0, 0, 0, 1})
 	f.Add([]byte{0xa1, 203, 0, 2, 0, 0, 0, 8, 0, 0, 0, 4})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		n, err := parseRTCP(b, 7, 8)
+		n, err := ParseControl(b, 7, 8)
 		if err != nil {
 			return
 		}
-		var c control
-		if n.reported {
-			require.Equal(t, uint32(7), n.block.ssrc)
-			c.begin(0, netip.Addr{}, 0, 0)
-			c.heard(n.sender, n.block, 1, 10)
-			c.heardJitter(n.block, netip.IPv4Unspecified(), dsp.SampleRate)
-			q := c.quality(20 * time.Millisecond)
+		var c Reports
+		if n.Reported {
+			require.Equal(t, uint32(7), n.Block.ssrc)
+			c.Begin(0, netip.Addr{}, 0, 0)
+			c.Heard(n.Sender, n.Block, 1, 10)
+			c.HeardJitter(n.Block, netip.IPv4Unspecified(), dsp.SampleRate)
+			q := c.Quality(20 * time.Millisecond)
 			require.GreaterOrEqual(t, q.MOS, 1.0)
 			require.LessOrEqual(t, q.MOS, 4.5)
 			require.LessOrEqual(t, q.LossPct, 100.0)
 		}
 		// Whatever was read can be written and read again.
-		w := rtcpReport{ssrc: n.sender, cname: "x", sends: n.sent, ntp: uint64(n.ntp) << 16, receives: n.reported, block: n.block}
-		again, err := parseRTCP(w.append(nil), 7, 8)
+		w := rtcpReport{ssrc: n.Sender, cname: "x", sends: n.Sent, ntp: uint64(n.ntp) << 16, receives: n.Reported, block: n.Block}
+		again, err := ParseControl(w.append(nil), 7, 8)
 		require.NoError(t, err)
-		n.bye = false
+		n.Bye = false
 		require.Equal(t, n, again)
 	})
 }
@@ -190,33 +190,33 @@ func FuzzRTCP(f *testing.F) {
 func FuzzRTPStream(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 160, 20, 0, 2, 1, 64, 20, 1, 9, 9, 9, 9})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var c caller
-		require.NoError(t, c.setRate(dsp.SampleRate))
-		buf := make([]int16, maxPayload)
+		var c Inbound
+		require.NoError(t, c.SetRate(dsp.SampleRate))
+		buf := make([]int16, MaxPayload)
 		now := int64(0)
 		for len(b) >= 5 {
 			h := rtp.Header{SequenceNumber: uint16(b[0]), Timestamp: uint32(binary.BigEndian.Uint16(b[1:])) << (b[0] & 15)}
 			now += int64(b[3]) * dsp.Millisecond
-			if c.packet(uint32(b[4]&1), h.SequenceNumber) {
+			if c.Packet(uint32(b[4]&1), h.SequenceNumber) {
 				if b[4]&6 == 6 {
-					c.comfort(h.SequenceNumber, h.Timestamp, b[:b[4]>>4&3], now)
+					c.Comfort(h.SequenceNumber, h.Timestamp, b[:b[4]>>4&3], now)
 				} else {
-					c.audio(h.SequenceNumber, h.Timestamp, legCodec(b[4]>>1%3), make([]byte, int(b[4])*2), now)
+					c.Audio(h.SequenceNumber, h.Timestamp, Codec(b[4]>>1%3), make([]byte, int(b[4])*2), now)
 				}
 			}
 			for range 500 {
-				fr, ok := c.next(now, buf)
+				fr, ok := c.Next(now, buf)
 				if !ok {
 					break
 				}
-				require.NotEmpty(t, fr.pcm)
-				c.smooth(&fr)
+				require.NotEmpty(t, fr.PCM)
+				c.Smooth(&fr)
 			}
-			_, ok := c.next(now, buf)
+			_, ok := c.Next(now, buf)
 			require.False(t, ok, "the stream doesn't end")
 			b = b[5:]
 		}
-		q := c.quality(0, 0)
+		q := c.Quality(0, 0)
 		require.LessOrEqual(t, q.LossPct, 100.0)
 	})
 }
@@ -226,22 +226,22 @@ func FuzzRTP(f *testing.F) {
 	f.Add([]byte{0xbf, 0x80, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 9, 9, 9, 9})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h rtp.Header
-		p, err := parseRTP(&h, b)
+		p, err := Parse(&h, b)
 		if err != nil {
 			return
 		}
 		require.LessOrEqual(t, len(p), len(b)-12)
 		var d dtmf.Receiver
 		d.Push(h.Timestamp, p, 0)
-		var c caller
-		require.NoError(t, c.setRate(dsp.SampleRate))
-		c.packet(h.SSRC, h.SequenceNumber)
-		c.audio(h.SequenceNumber, h.Timestamp, codecPCMU, p, 0)
-		c.comfort(h.SequenceNumber+1, h.Timestamp+160, p, 1)
-		c.audio(h.SequenceNumber+3, h.Timestamp+480, codecL16, p, 2)
-		buf := make([]int16, maxPayload)
+		var c Inbound
+		require.NoError(t, c.SetRate(dsp.SampleRate))
+		c.Packet(h.SSRC, h.SequenceNumber)
+		c.Audio(h.SequenceNumber, h.Timestamp, PCMU, p, 0)
+		c.Comfort(h.SequenceNumber+1, h.Timestamp+160, p, 1)
+		c.Audio(h.SequenceNumber+3, h.Timestamp+480, L16, p, 2)
+		buf := make([]int16, MaxPayload)
 		for range 10_000 {
-			if _, ok := c.next(int64(time.Second), buf); !ok {
+			if _, ok := c.Next(int64(time.Second), buf); !ok {
 				return
 			}
 		}

@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"encoding/binary"
@@ -7,11 +7,11 @@ import (
 	"github.com/pion/rtp"
 )
 
-// rtpHeaderSize is the header of the packets that we send.
-const rtpHeaderSize = 12
+// HeaderSize is the header of the packets that we send.
+const HeaderSize = 12
 
-// parseRTP reads a packet's header and returns its payload without padding.
-func parseRTP(h *rtp.Header, b []byte) ([]byte, error) {
+// Parse reads a packet's header and returns its payload without padding.
+func Parse(h *rtp.Header, b []byte) ([]byte, error) {
 	if len(b) < 12 || b[0]>>6 != 2 {
 		return nil, errors.New("not an RTP packet")
 	}
@@ -29,8 +29,8 @@ func parseRTP(h *rtp.Header, b []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// appendHeader begins a packet of ours.
-func appendHeader(b []byte, pt uint8, marker bool, seq uint16, ts, ssrc uint32) []byte {
+// AppendHeader begins a packet of ours.
+func AppendHeader(b []byte, pt uint8, marker bool, seq uint16, ts, ssrc uint32) []byte {
 	if marker {
 		pt |= 0x80
 	}
@@ -40,5 +40,5 @@ func appendHeader(b []byte, pt uint8, marker bool, seq uint16, ts, ssrc uint32) 
 	return binary.BigEndian.AppendUint32(b, ssrc)
 }
 
-// isControl tells a packet of RTCP on a port that it shares with RTP (RFC 5761 section 4).
-func isControl(b []byte) bool { return len(b) >= 2 && b[1] >= 192 && b[1] <= rtcpLast }
+// IsControl tells a packet of RTCP on a port that it shares with RTP (RFC 5761 section 4).
+func IsControl(b []byte) bool { return len(b) >= 2 && b[1] >= 192 && b[1] <= rtcpLast }

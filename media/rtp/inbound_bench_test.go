@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"testing"
@@ -22,24 +22,24 @@ func BenchmarkCaller(b *testing.B) {
 		"2% loss, 1000 ppm": {50, 1000},
 	} {
 		b.Run(name, func(b *testing.B) {
-			var c caller
-			require.NoError(b, c.setRate(dsp.SampleRate))
+			var c Inbound
+			require.NoError(b, c.SetRate(dsp.SampleRate))
 			track := record.NewTrack(record.NewSlewTable())
 			rec := record.NewRecorder(nil, 0, false)
-			payload, buf := make([]byte, dsp.FrameSamples), make([]int16, maxPayload)
+			payload, buf := make([]byte, dsp.FrameSamples), make([]int16, MaxPayload)
 			dsp.EncodeULaw(payload, dsptest.Vowel(140, dsp.SampleRate, dsp.FrameSamples))
 			seq, ts, now := uint16(0), uint32(0), int64(0)
 			b.ReportAllocs()
 			for b.Loop() {
 				seq, ts, now = seq+1, ts+dsp.FrameSamples, now+dsp.FrameNS+dsp.FrameNS*tc.ppm/1_000_000
-				c.packet(1, seq)
+				c.Packet(1, seq)
 				if tc.lossEvery == 0 || seq%tc.lossEvery != 0 {
-					c.audio(seq, ts, codecPCMU, payload, now)
+					c.Audio(seq, ts, PCMU, payload, now)
 				}
-				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
-					track.Put(rec, f.from/dsp.SampleNS, c.narrow(f.pcm))
+				for f, ok := c.Next(now, buf); ok; f, ok = c.Next(now, buf) {
+					track.Put(rec, f.From/dsp.SampleNS, c.Narrow(f.PCM))
 					_ = rec.Advance(track.End()) // nothing is written
-					c.smooth(&f)
+					c.Smooth(&f)
 				}
 			}
 		})

@@ -1,6 +1,7 @@
-package media
+package rtp
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -71,11 +72,11 @@ func TestHour(t *testing.T) {
 				hour /= 2
 			}
 			net := &network{rate: dsp.SampleRate, ppm: ppm, loss: 0.01, jitter: 30, rng: rand.New(rand.NewPCG(4, uint64(ppm)))}
-			var c caller
-			require.NoError(t, c.setRate(dsp.SampleRate))
+			var c Inbound
+			require.NoError(t, c.SetRate(dsp.SampleRate))
 			track := record.NewTrack(record.NewSlewTable())
 			rec := record.NewRecorder(nil, 0, false)
-			payload, pcm, buf := make([]byte, dsp.FrameSamples), make([]int16, dsp.FrameSamples), make([]int16, maxPayload)
+			payload, pcm, buf := make([]byte, dsp.FrameSamples), make([]int16, dsp.FrameSamples), make([]int16, MaxPayload)
 			var toAI, worstHold, worstStep int64
 			for now := int64(0); now < hour; now += slot {
 				for _, f := range net.arrivals(now) {
@@ -85,10 +86,10 @@ func TestHour(t *testing.T) {
 						copy(pcm, dsptest.Tone(1000, dsp.SampleRate, 40))
 					}
 					dsp.EncodeULaw(payload, pcm)
-					c.packet(1, uint16(f.n))
-					c.audio(uint16(f.n), uint32(f.n)*dsp.FrameSamples, codecPCMU, payload, f.at)
+					c.Packet(1, uint16(f.n))
+					c.Audio(uint16(f.n), uint32(f.n)*dsp.FrameSamples, PCMU, payload, f.at)
 				}
-				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
+				for f, ok := c.Next(now, buf); ok; f, ok = c.Next(now, buf) {
 					if c.held != nil {
 						worstHold = max(worstHold, now-c.held.at)
 						if now > 10_000*dsp.Millisecond {
@@ -98,18 +99,18 @@ func TestHour(t *testing.T) {
 							worstStep = max(worstStep, step, -step)
 						}
 					}
-					track.Put(rec, f.from/dsp.SampleNS, c.narrow(f.pcm))
+					track.Put(rec, f.From/dsp.SampleNS, c.Narrow(f.PCM))
 					_ = rec.Advance(track.End()) // nothing is written
-					if before := c.smooth(&f); before != nil {
+					if before := c.Smooth(&f); before != nil {
 						toAI += int64(len(before))
 					}
-					if f.tempo != tempoDrop {
-						toAI += int64(len(f.pcm))
+					if f.Tempo != TempoDrop {
+						toAI += int64(len(f.PCM))
 					}
 				}
 			}
 			end := track.Pos + int64(len(track.Buf)-track.At)
-			q := c.quality(0, 20)
+			q := c.Quality(0, 20)
 			t.Logf("recording's end %.1f ms, worst place %.1f ms, worst hold %.1f ms, to the AI %+.1f ms, target %d ms; %+v",
 				float64(end-hour/dsp.SampleNS)/8, float64(worstStep)/1e6, float64(worstHold)/1e6,
 				float64(toAI-hour/dsp.SampleNS)/8, c.jit.delay.wait()/dsp.Millisecond, q)
@@ -131,26 +132,26 @@ func TestPacketTimes(t *testing.T) {
 	t.Parallel()
 	for _, packetMS := range []int{10, 20, 30, 40, 60, 120} {
 		n := 8 * packetMS
-		var c caller
-		require.NoError(t, c.setRate(dsp.SampleRate))
-		buf, total := make([]int16, maxPayload), 0
+		var c Inbound
+		require.NoError(t, c.SetRate(dsp.SampleRate))
+		buf, total := make([]int16, MaxPayload), 0
 		payload := make([]byte, n)
 		count := 6000 / packetMS
 		for i := range count {
 			at := int64(i*packetMS) * dsp.Millisecond
-			c.packet(1, uint16(i))
+			c.Packet(1, uint16(i))
 			if i%10 != 5 {
 				dsp.EncodeULaw(payload, dsptest.Tone(425, 8000, n))
-				require.Equal(t, pushQueued, c.audio(uint16(i), uint32(i*n), codecPCMU, payload, at))
+				require.Equal(t, Queued, c.Audio(uint16(i), uint32(i*n), PCMU, payload, at))
 			}
 			for now := at; now < at+int64(packetMS)*dsp.Millisecond; now += slot {
-				for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
-					total += len(f.pcm)
+				for f, ok := c.Next(now, buf); ok; f, ok = c.Next(now, buf) {
+					total += len(f.PCM)
 				}
 			}
 		}
 		require.InDelta(t, count*n, total, float64(n), "%d ms", packetMS)
-		require.Zero(t, c.late)
+		require.Zero(t, c.Late)
 		if packetMS <= 60 { // longer ones are filled in before the next one tells how long they were
 			require.EqualValues(t, n, c.jit.burstSamples/c.jit.bursts, "%d ms", packetMS)
 		}
@@ -161,9 +162,9 @@ func TestPacketTimes(t *testing.T) {
 func TestPaceOfTone(t *testing.T) {
 	t.Parallel()
 	for _, ppm := range []int64{-1000, 1000} {
-		var c caller
-		require.NoError(t, c.setRate(dsp.SampleRate))
-		buf, b := make([]int16, maxPayload), make([]byte, 2*dsp.FrameSamples)
+		var c Inbound
+		require.NoError(t, c.SetRate(dsp.SampleRate))
+		buf, b := make([]int16, MaxPayload), make([]byte, 2*dsp.FrameSamples)
 		pcm := dsptest.Tone(400, dsp.SampleRate, dsp.FrameSamples) // whole periods
 		for i, s := range pcm {
 			binary.BigEndian.PutUint16(b[2*i:], uint16(s))
@@ -172,14 +173,14 @@ func TestPaceOfTone(t *testing.T) {
 		const packets = 15_000 // 5 minutes
 		for i := range int64(packets) {
 			now := i * dsp.FrameNS * (1_000_000 + ppm) / 1_000_000
-			c.packet(1, uint16(i))
-			c.audio(uint16(i), uint32(i)*dsp.FrameSamples, codecL16, b, now)
-			for f, ok := c.next(now, buf); ok; f, ok = c.next(now, buf) {
-				if before := c.smooth(&f); before != nil {
+			c.Packet(1, uint16(i))
+			c.Audio(uint16(i), uint32(i)*dsp.FrameSamples, L16, b, now)
+			for f, ok := c.Next(now, buf); ok; f, ok = c.Next(now, buf) {
+				if before := c.Smooth(&f); before != nil {
 					out = append(out, before...)
 				}
-				if f.tempo != tempoDrop {
-					out = append(out, f.pcm...)
+				if f.Tempo != TempoDrop {
+					out = append(out, f.PCM...)
 				}
 			}
 		}

@@ -1,5 +1,5 @@
 //go:build !race
 
-package media
+package rtp
 
 const underRace = false

@@ -1,4 +1,4 @@
-package media
+package rtp
 
 import (
 	"slices"
@@ -21,10 +21,10 @@ const (
 	unsaidPause = 200 * dsp.Millisecond
 	// lateRun is how many packets in a row may be late before their clock is believed instead of ours.
 	lateRun = 5
-	// jitterDepth bounds the buffer: 32 packets of 10 ms are 320 ms.
-	jitterDepth = 32
-	// maxPayload is what fits into a datagram that is read: 20 ms of L16 at 48 kHz.
-	maxPayload = netio.MaxPacket - 12
+	// Depth bounds the buffer: 32 packets of 10 ms are 320 ms.
+	Depth = 32
+	// MaxPayload is what fits into a datagram that is read: 20 ms of L16 at 48 kHz.
+	MaxPayload = netio.MaxPacket - 12
 )
 
 // packetKind is what a packet in the jitter buffer holds.
@@ -40,7 +40,7 @@ type packetHead struct {
 	seq     uint16
 	kind    packetKind
 	mark    bool // it begins a talk spurt (RFC 3551 section 4.1)
-	codec   legCodec
+	codec   Codec
 	ts      uint32
 	samples int
 	at      int64 // arrival, monotonic ns
@@ -51,7 +51,7 @@ type jitterPacket struct {
 	packetHead
 
 	n       int
-	payload [maxPayload]byte
+	payload [MaxPayload]byte
 }
 
 // jitter puts the caller's packets in order. A packet that is next in order leaves at once, so that an undisturbed
@@ -80,14 +80,14 @@ type jitter struct {
 	missing uint64
 }
 
-// pushed says what push did with a packet.
-type pushed int
+// Pushed says what push did with a packet.
+type Pushed int
 
 const (
-	pushQueued pushed = iota
-	pushDuplicate
-	pushLate
-	pushMalformed // its size makes no sense
+	Queued Pushed = iota
+	Duplicate
+	Late
+	Malformed // its size makes no sense
 )
 
 // verdict says what pop found.
@@ -121,7 +121,7 @@ func (j *jitter) reset() {
 }
 
 // push takes a packet.
-func (j *jitter) push(in packetHead, payload []byte) pushed {
+func (j *jitter) push(in packetHead, payload []byte) Pushed {
 	if j.started {
 		switch d := int32(in.ts - j.next); {
 		case d > int32(j.rate) || d < -int32(j.rate): // a new clock rather than loss
@@ -129,7 +129,7 @@ func (j *jitter) push(in packetHead, payload []byte) pushed {
 		case d < 0:
 			if j.late++; j.late < lateRun {
 				j.delay.note(j.line.note(in.ts, in.at, j.rate))
-				return pushLate
+				return Late
 			}
 			j.reset() // the sender's clock fell behind for good: it paused without counting on
 		default:
@@ -147,14 +147,14 @@ func (j *jitter) push(in packetHead, payload []byte) pushed {
 		return int(p.kind) - int(q.kind)
 	})
 	if found {
-		return pushDuplicate
+		return Duplicate
 	}
 	j.delay.note(j.line.note(in.ts, in.at, j.rate))
-	if len(j.queue) == jitterDepth {
-		return pushLate
+	if len(j.queue) == Depth {
+		return Late
 	}
 	j.queue = slices.Insert(j.queue, i, j.take(in, payload))
-	return pushQueued
+	return Queued
 }
 
 func (j *jitter) take(in packetHead, payload []byte) *jitterPacket {
