@@ -2,18 +2,21 @@
 GO       ?= go
 BIN      := bin/ringmaster
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-SQLC     := $(GO) tool -modfile=.ci/tools/sqlc.mod sqlc
-GOLANGCI := $(GO) tool -modfile=.ci/tools/golangci.mod golangci-lint
 PKG      ?= ./...
 FUZZTIME ?= 20s
 LEADS    ?= 20
 LEAKS    := ^(TestUnitsNeverLeak|TestHundredThousandCallsLeaveNoUnit)$$
 
+# The tools that generate and lint are built once for what .ci/tools and the Go version say, outside the tree: clean clones share them.
+TOOLS    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ringmaster/$(shell (cat .ci/tools/*; $(GO) version) | cksum | tr ' ' -)
+SQLC     := $(TOOLS)/sqlc
+GOLANGCI := $(TOOLS)/golangci
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/ringmaster
@@ -24,27 +27,36 @@ build: ## build bin/ringmaster
 run: postgres build ## install what is missing, build, and run the demo: a campaign on stand-ins, end to end
 	$(BIN) demo --leads $(LEADS)
 
-# The end-to-end suite listens to audio: it runs when nothing else wants the processor. Those of its tests that may run beside each
-# other wait more than they work. `make lint` vets.
-GOTEST := $(GO) test -race -vet=off -shuffle=on -timeout 25m
-ifeq ($(PKG),./...)
-TESTS = rc=0; $(GOTEST) $$($(GO) list ./... | grep -v /integration/e2e$$) || rc=1; $(GOTEST) -parallel 4 ./integration/e2e || rc=1; exit $$rc
-else
-TESTS = $(GOTEST) $(PKG)
-endif
+$(TOOLS)/%:
+	$(GO) build -modfile=.ci/tools/$*.mod -o $@ $$(sed -n 's/^tool //p' .ci/tools/$*.mod)
+
+# `make lint` vets. Tests with a database wait more than they work, and so do those of the end-to-end suite that may run beside each
+# other. That suite listens to audio: it runs when nothing else uses the processor.
+GOTEST   := RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres -- $(GO) test -race -vet=off -shuffle=on -timeout 25m
+E2E      := /integration/e2e$$
+DATABASE := /(cmd|dialer|httpapi|store)(/|$$)
 
 .PHONY: test
-test: postgres build ## every test, with the race detector, shuffled, with leak checks (PKG=./media/... for one folder)
-	RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres -- sh -c '$(TESTS)'
+test: ## every test, with the race detector, shuffled, with leak checks (PKG=./media/... for one folder)
+	@rc=0; $(MAKE) --no-print-directory units || rc=1; $(MAKE) --no-print-directory e2e || rc=1; exit $$rc
+
+.PHONY: units
+units: postgres build ## the tests of PKG without the end-to-end suite
+	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; \
+	some=$$(echo "$$all" | grep -E '$(DATABASE)'); [ -z "$$some" ] || $(GOTEST) -parallel 8 $$some || rc=1; \
+	some=$$(echo "$$all" | grep -vE '$(DATABASE)|$(E2E)'); [ -z "$$some" ] || $(GOTEST) $$some || rc=1; exit $$rc
+
+.PHONY: e2e
+e2e: postgres build ## the end-to-end suite, if PKG has it
+	@some=$$($(GO) list $(PKG) | grep '$(E2E)'); [ -z "$$some" ] || $(GOTEST) -parallel 4 $$some
 
 .PHONY: lint
-lint: ## vet, linters and formatting
-	$(GO) vet ./...
+lint: $(GOLANGCI) ## linters, vet among them, and formatting
 	$(GOLANGCI) run ./...
 	$(GOLANGCI) fmt --diff ./...
 
 .PHONY: fmt
-fmt: ## format the code
+fmt: $(GOLANGCI) ## format the code
 	$(GOLANGCI) fmt ./...
 
 .PHONY: fuzz
@@ -60,11 +72,11 @@ bench: postgres speech build ## the benchmarks that print ratios, a short run of
 	RINGMASTER_BINARY=$(CURDIR)/$(BIN) $(BIN) with-postgres -- $(GO) test -run '$(LEAKS)' -bench . -benchtime 1x -timeout 60m $(PKG)
 
 .PHONY: generate
-generate: ## regenerate the code that comes from .sql files
+generate: $(SQLC) ## regenerate the code that comes from .sql files
 	$(SQLC) generate -f store/sqlc.yaml
 
 .PHONY: verify
-verify: ## the generated code and go.mod are current
+verify: $(SQLC) ## the generated code and go.mod are current
 	$(SQLC) diff -f store/sqlc.yaml
 	$(GO) mod verify
 	$(GO) mod tidy -diff
