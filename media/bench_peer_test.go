@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/emiago/sipgo/sip"
+	siplib "github.com/emiago/sipgo/sip"
 	"github.com/gorilla/websocket"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
@@ -218,11 +218,11 @@ type benchAnswer struct {
 }
 
 func newBenchAnswer(b []byte) *benchAnswer {
-	msg, err := sip.NewParser().ParseSIP(b)
+	msg, err := siplib.NewParser().ParseSIP(b)
 	if err != nil {
 		return nil
 	}
-	res, ok := msg.(*sip.Response)
+	res, ok := msg.(*siplib.Response)
 	if !ok || res.StatusCode != 200 {
 		return nil
 	}

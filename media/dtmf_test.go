@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/emiago/sipgo/sip"
+	siplib "github.com/emiago/sipgo/sip"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
@@ -126,12 +126,12 @@ func TestDTMFByINFO(t *testing.T) {
 
 	require.NoError(t, sess.SendDTMF("7d", 100*time.Millisecond))
 	for _, want := range []string{"Signal=7\r\nDuration=100\r\n", "Signal=D\r\nDuration=100\r\n"} {
-		req, ok := s.Read().(*sip.Request)
+		req, ok := s.Read().(*siplib.Request)
 		require.True(t, ok)
-		require.Equal(t, sip.INFO, req.Method)
+		require.Equal(t, siplib.INFO, req.Method)
 		require.Equal(t, "application/dtmf-relay", req.ContentType().Value())
 		require.Equal(t, want, string(req.Body()))
-		_, err := s.conn.Write([]byte(sip.NewResponseFromRequest(req, 200, "OK", nil).String()))
+		_, err := s.conn.Write([]byte(siplib.NewResponseFromRequest(req, 200, "OK", nil).String()))
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool { return metric(t, r.srv.metrics.digits.WithLabelValues("sent_info")) == 2 }, soon, tick)

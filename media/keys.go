@@ -1,6 +1,7 @@
 package media
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,7 +31,9 @@ func (s *Session) SendDTMF(digits string, each time.Duration) error {
 		if l == nil {
 			return ErrNoLeg
 		}
-		return l.sendKeys(keys)
+		if err = l.sendKeys(keys); errors.Is(err, errEnded) {
+			return ErrNoLeg
+		}
 	}
 	return err
 }

@@ -1,344 +1,27 @@
 package media
 
 import (
-	"context"
-	"errors"
-	"math/rand/v2"
-	"net"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/emiago/sipgo"
-	"github.com/emiago/sipgo/sip"
-	"github.com/google/uuid"
-
 	"github.com/ringmaster/ringmaster/media/dtmf"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
-// byeTimeout bounds a BYE: the switch is on this machine, and the session has ended for us anyway.
-const byeTimeout = 2 * time.Second
+// legOwner is a session as its SIP leg sees it.
+type legOwner struct{ s *Session }
 
-// leg is one SIP dialog with the switch, in which we are the called side.
-type leg struct {
-	ep   *sipEndpoint
-	sess *Session
-	key  dialogKey
-
-	from    sip.FromHeader // ours, in requests that we send
-	to      sip.ToHeader   // theirs
-	target  sip.Uri        // their contact
-	routes  []string
-	network string
-	contact *sip.ContactHeader
-
-	mu       sync.Mutex
-	local    localSDP
-	media    legMedia
-	remote   uint32 // the CSeq of their newest request
-	cseq     uint32 // of our own
-	pending  chan struct{}
-	offered  bool // our 200 carried an offer; the ACK has the answer
-	answered bool
-	over     bool
-	keys     []dtmf.Key // digits that wait to be sent by INFO
-	keying   bool
+// callee is an open session with an id, as SIP's INVITEs name it.
+func (s *Server) callee(id string) (Callee, bool) {
+	sess := s.find(id)
+	if sess == nil {
+		return Callee{}, false
+	}
+	return Callee{ID: id, RTPAddr: sess.rtpAddr, Log: sess.log, Owner: legOwner{sess}}, true
 }
 
-func newLeg(e *sipEndpoint, sess *Session, req *sip.Request) *leg {
-	tag := uuid.NewString()
-	theirs, _ := req.From().Params.Get("tag")
-	to := req.To()
-	from := to.AsFrom()
-	from.Params.Add("tag", tag)
-	l := &leg{
-		ep: e, sess: sess,
-		key:     dialogKey{callID: req.CallID().Value(), localTag: tag, remoteTag: theirs},
-		from:    from,
-		to:      req.From().AsTo(),
-		target:  *req.Contact().Address.Clone(),
-		network: req.Transport(),
-		remote:  req.CSeq().SeqNo,
-		cseq:    1,
-		local:   localSDP{addr: sess.rtpAddr, id: uint64(rand.Uint32())},
-	}
-	for _, h := range req.GetHeaders("Record-Route") {
-		l.routes = append(l.routes, h.Value())
-	}
-	uri := sip.Uri{Scheme: "sip", User: sess.spec.ID, Host: e.addr.Addr().String(), Port: int(e.addr.Port())}
-	if strings.EqualFold(req.Transport(), "tcp") {
-		uri.UriParams = sip.NewParams()
-		uri.UriParams.Add("transport", "tcp")
-	}
-	l.contact = &sip.ContactHeader{Address: uri}
-	return l
-}
-
-// answer accepts the first INVITE of the dialog.
-func (l *leg) answer(req *sip.Request, tx sip.ServerTransaction) {
-	l.ep.store(l)
-	body, status := l.negotiate(req.Body())
-	if status != sip.StatusOK {
-		l.sess.log.Warn("an INVITE could not be answered", "status", status)
-		l.ep.drop(l)
-		l.sess.unclaim(l)
-		l.ep.reject(req, tx, status, "Not Acceptable Here")
-		return
-	}
-	l.ep.srv.metrics.invites.WithLabelValues("200").Inc()
-	l.accept(req, tx, body)
-}
-
-// negotiate reads an offer and returns our answer, or our offer when there was none. The audio follows at once.
-func (l *leg) negotiate(body []byte) ([]byte, int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(body) == 0 {
-		out, err := l.local.offer(l.media)
-		if err != nil {
-			return nil, sip.StatusInternalServerError
-		}
-		l.offered = true
-		return out, sip.StatusOK
-	}
-	r, err := readSDP(body)
-	if err != nil {
-		l.sess.log.Warn("an SDP offer can't be accepted", "error", err)
-		return nil, sip.StatusNotAcceptableHere
-	}
-	out, err := l.local.answer(r)
-	if err != nil {
-		l.sess.log.Error("an SDP answer could not be written", "error", err)
-		return nil, sip.StatusInternalServerError
-	}
-	l.media, l.offered = r.media, false
-	l.apply(r.media)
-	return out, sip.StatusOK
-}
-
-// apply gives the shard what was agreed on.
-func (l *leg) apply(m legMedia) {
-	l.sess.post(func() { l.sess.port.leg.setLeg(m, l.sess.sh.now()) })
-}
-
-// accept sends the 200 and repeats it until the ACK comes (RFC 3261 section 13.3.1.4). It runs in the request's own
-// goroutine.
-func (l *leg) accept(req *sip.Request, tx sip.ServerTransaction, body []byte) {
-	res := l.response(req, body)
-	acked := make(chan struct{})
-	l.mu.Lock()
-	l.pending = acked
-	over := l.over
-	l.mu.Unlock()
-	if over {
-		return
-	}
-	if err := tx.Respond(res); err != nil {
-		if errors.Is(err, sip.ErrTransactionCanceled) {
-			l.ended("cancel", true)
-			return
-		}
-		l.sess.log.Warn("a 200 could not be sent", "error", err)
-		l.ended("error", false)
-		return
-	}
-	interval := sip.T1
-	timer := time.NewTimer(interval)
-	defer timer.Stop()
-	deadline := time.NewTimer(64 * sip.T1)
-	defer deadline.Stop()
-	for {
-		select {
-		case <-acked:
-			return
-		case <-l.ep.srv.done:
-			return
-		case <-timer.C:
-			interval = min(2*interval, sip.T2)
-			timer.Reset(interval)
-			if err := tx.Respond(res); err != nil {
-				l.sess.log.Debug("a 200 could not be repeated", "error", err)
-			}
-		case <-deadline.C:
-			l.sess.log.Warn("no ACK came for a 200")
-			l.hangup("no_ack")
-			return
-		}
-	}
-}
-
-func (l *leg) response(req *sip.Request, body []byte) *sip.Response {
-	res := sip.NewResponseFromRequest(req, sip.StatusOK, "OK", body)
-	if h := res.To(); h != nil {
-		h.Params.Add("tag", l.key.localTag)
-	}
-	res.AppendHeader(l.contact)
-	res.AppendHeader(sip.NewHeader("Allow", allowedMethods))
-	if len(body) > 0 {
-		ct := sip.ContentTypeHeader("application/sdp")
-		res.AppendHeader(&ct)
-	}
-	return res
-}
-
-// ack ends the repeating of the 200. After an offer of ours it carries the answer.
-func (l *leg) ack(req *sip.Request) {
-	l.mu.Lock()
-	if l.pending == nil || l.over || req.CSeq().SeqNo != l.remote {
-		l.mu.Unlock()
-		return
-	}
-	close(l.pending)
-	l.pending = nil
-	first := !l.answered
-	l.answered = true
-	var err error
-	if l.offered {
-		l.offered = false
-		var r *remoteSDP
-		if r, err = readSDP(req.Body()); err == nil {
-			l.media = r.media
-			l.apply(r.media)
-		}
-	}
-	codec := l.media.codec
-	l.mu.Unlock()
-	if err != nil {
-		l.sess.log.Warn("an ACK's SDP answer can't be used", "error", err)
-		l.hangup("bad_answer")
-		return
-	}
-	if first {
-		l.sess.emit(LegAnswered{At: l.ep.srv.cfg.Clock(), Codec: codec.String()})
-	}
-}
-
-// fresh tells whether a request is newer than all before it; if not, it has been answered.
-func (l *leg) fresh(req *sip.Request, tx sip.ServerTransaction) bool {
-	l.mu.Lock()
-	n := req.CSeq().SeqNo
-	busy := req.IsInvite() && l.pending != nil
-	ok := n > l.remote && !busy && !l.over
-	if ok {
-		l.remote = n
-		if c := req.Contact(); c != nil {
-			l.target = *c.Address.Clone()
-		}
-	}
-	l.mu.Unlock()
-	switch {
-	case busy:
-		res := sip.NewResponseFromRequest(req, sip.StatusInternalServerError, "Server Internal Error", nil)
-		res.AppendHeader(sip.NewHeader("Retry-After", "1"))
-		l.ep.respond(tx, res)
-	case !ok:
-		l.ep.reject(req, tx, sip.StatusInternalServerError, "Server Internal Error")
-	}
-	return ok
-}
-
-// reinvite changes the leg: hold, another codec, another address. Refused, all stays as it was.
-func (l *leg) reinvite(req *sip.Request, tx sip.ServerTransaction) {
-	if !l.fresh(req, tx) {
-		return
-	}
-	body, status := l.negotiate(req.Body())
-	if status != sip.StatusOK {
-		l.ep.reject(req, tx, status, "Not Acceptable Here")
-		return
-	}
-	l.accept(req, tx, body)
-}
-
-// update answers an UPDATE (RFC 3311), with or without an offer.
-func (l *leg) update(req *sip.Request, tx sip.ServerTransaction) {
-	if !l.fresh(req, tx) {
-		return
-	}
-	var body []byte
-	if len(req.Body()) > 0 {
-		var status int
-		if body, status = l.negotiate(req.Body()); status != sip.StatusOK {
-			l.ep.reject(req, tx, status, "Not Acceptable Here")
-			return
-		}
-	}
-	l.ep.respond(tx, l.response(req, body))
-}
-
-// ended takes the leg off its session; it reports whether it was still there.
-func (l *leg) ended(cause string, byPeer bool) bool {
-	l.mu.Lock()
-	if l.over {
-		l.mu.Unlock()
-		return false
-	}
-	l.over = true
-	if l.pending != nil {
-		close(l.pending)
-		l.pending = nil
-	}
-	l.mu.Unlock()
-	l.ep.drop(l)
-	l.sess.unclaim(l)
-	l.sess.post(l.sess.port.leg.endLeg)
-	l.sess.emit(LegEnded{Cause: cause, ByPeer: byPeer})
-	return true
-}
-
-// hangup ends the leg and says so to the switch.
-func (l *leg) hangup(cause string) {
-	if !l.ended(cause, false) {
-		return
-	}
-	l.ep.srv.spawn(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), byeTimeout)
-		defer cancel()
-		if err := l.bye(ctx); err != nil {
-			l.sess.log.Debug("a BYE got no good answer", "error", err)
-		}
-	})
-}
-
-func (l *leg) bye(ctx context.Context) error {
-	_, err := l.ep.client.Do(ctx, l.request(sip.BYE), sipgo.ClientRequestAddVia)
-	return err
-}
-
-// request builds a request of ours within the dialog.
-func (l *leg) request(method sip.RequestMethod) *sip.Request {
-	l.mu.Lock()
-	l.cseq++
-	seq, target := l.cseq, l.target
-	l.mu.Unlock()
-	req := sip.NewRequest(method, target)
-	callID := sip.CallIDHeader(l.key.callID)
-	hops := sip.MaxForwardsHeader(70)
-	req.AppendHeader(&hops)
-	req.AppendHeader(&l.from)
-	req.AppendHeader(&l.to)
-	req.AppendHeader(&callID)
-	req.AppendHeader(&sip.CSeqHeader{SeqNo: seq, MethodName: method})
-	req.AppendHeader(l.contact)
-	for _, r := range l.routes {
-		req.AppendHeader(sip.NewHeader("Route", r))
-	}
-	if r := req.Route(); r != nil {
-		req.SetDestination(r.Address.HostPort())
-	}
-	req.SetTransport(l.network)
-	req.SetBody(nil)
-	if !strings.EqualFold(l.network, "tcp") {
-		// Out of the socket that the switch knows, wherever its contact points.
-		if a := l.ep.addr; a.Addr().Is4() {
-			req.Laddr = sip.Addr{IP: net.IP(a.Addr().AsSlice()), Port: int(a.Port())}
-		}
-	}
-	return req
-}
-
-// claim makes a leg the session's own, unless it has one.
-func (s *Session) claim(l *leg) bool {
+// Claim makes a leg the session's own, unless it has one.
+func (o legOwner) Claim(l *leg) bool {
+	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.leg != nil {
@@ -348,12 +31,38 @@ func (s *Session) claim(l *leg) bool {
 	return true
 }
 
-func (s *Session) unclaim(l *leg) {
+// Release takes a leg off the session.
+func (o legOwner) Release(l *leg) {
+	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leg == l {
 		s.leg = nil
 	}
+}
+
+// Negotiated gives the shard what was agreed on.
+func (o legOwner) Negotiated(m legMedia) {
+	s := o.s
+	s.post(func() { s.port.leg.setLeg(m, s.sh.now()) })
+}
+
+// Answered reports the leg.
+func (o legOwner) Answered(codec rtp.Codec) {
+	o.s.emit(LegAnswered{At: o.s.srv.cfg.Clock(), Codec: codec.String()})
+}
+
+// Ended takes the leg off the session and stops its audio.
+func (o legOwner) Ended(l *leg, cause string, byPeer bool) {
+	o.Release(l)
+	o.s.post(o.s.port.leg.endLeg)
+	o.s.emit(LegEnded{Cause: cause, ByPeer: byPeer})
+}
+
+// Digit takes one that came by SIP INFO.
+func (o legOwner) Digit(digit byte, dur time.Duration) {
+	s := o.s
+	s.post(func() { s.port.keys.heardKey(heardDigit{digit: digit, dur: dur}, dtmf.ByINFO, s.sh.now()) })
 }
 
 // endLeg hangs the session's leg up, if it has one.
@@ -362,6 +71,6 @@ func (s *Session) endLeg(cause string) {
 	l := s.leg
 	s.mu.Unlock()
 	if l != nil {
-		l.hangup(cause)
+		l.Hangup(cause)
 	}
 }

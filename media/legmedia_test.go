@@ -3,9 +3,7 @@ package media
 import (
 	"encoding/binary"
 	"fmt"
-	"net/netip"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -145,40 +143,4 @@ func TestLawChange(t *testing.T) {
 	for _, hz := range []float64{212, 850, 1700} {
 		require.Less(t, dsptest.Power(heard, hz, 16000), -50.0)
 	}
-}
-
-// TestOffers answers what switches and carriers offer.
-func TestOffers(t *testing.T) {
-	t.Parallel()
-	offer := func(line string, attrs ...string) string {
-		return "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=audio 5004 RTP/AVP " + line + "\r\n" +
-			strings.Join(append(attrs, ""), "\r\n")
-	}
-	for name, tc := range map[string]struct {
-		offer string
-		want  []string
-	}{
-		"wide first":          {offer("97 0 101", "a=rtpmap:97 L16/16000", "a=rtpmap:101 telephone-event/8000"), []string{"RTP/AVP 97 101", "97 L16/16000", "101 telephone-event/8000", "ptime:20"}},
-		"events of each rate": {offer("97 101 102", "a=rtpmap:97 L16/16000/1", "a=rtpmap:101 telephone-event/8000", "a=rtpmap:102 telephone-event/16000"), []string{"RTP/AVP 97 102", "102 telephone-event/16000"}},
-		"48 kHz in 10 ms":     {offer("97", "a=rtpmap:97 L16/48000"), []string{"97 L16/48000", "ptime:10"}},
-		"stereo is not ours":  {offer("97 8", "a=rtpmap:97 L16/16000/2"), []string{"RTP/AVP 8\r\n"}},
-		"static L16 neither":  {offer("10 11 0"), []string{"RTP/AVP 0\r\n"}},
-		"opus then PCMA":      {offer("111 8 126", "a=rtpmap:111 opus/48000/2", "a=rtpmap:126 telephone-event/8000"), []string{"RTP/AVP 8 126"}},
-		"mux":                 {offer("0", "a=rtcp-mux"), []string{"a=rtcp-mux"}},
-	} {
-		r, err := readSDP([]byte(tc.offer))
-		require.NoError(t, err, name)
-		l := localSDP{addr: netip.MustParseAddrPort("127.0.0.1:4000")}
-		b, err := l.answer(r)
-		require.NoError(t, err, name)
-		for _, want := range tc.want {
-			require.Contains(t, string(b), want, name)
-		}
-	}
-	r, err := readSDP([]byte(offer("0", "a=rtcp:7001 IN IP4 10.0.0.1")))
-	require.NoError(t, err)
-	require.Equal(t, "10.0.0.1:7001", r.media.rtcp.String())
-	r, err = readSDP([]byte(offer("0", "a=rtcp:7001 IN IP4 10.9.9.9")))
-	require.NoError(t, err)
-	require.Equal(t, "10.0.0.1:5005", r.media.rtcp.String(), "no reports to a third party")
 }

@@ -37,7 +37,7 @@ type widePhone struct {
 
 // bring brings a leg, or changes it as a re-INVITE does.
 func (w *widePhone) bring(codec rtp.Codec, rate int) {
-	w.leg = legMedia{remote: w.caller.Local, codec: codec, rate: rate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}
+	w.leg = legMedia{remote: w.caller.Local, codec: codec, rate: rate, pt: l16PT, dtmfPT: eventPT, dir: direction{send: true, recv: true}}
 	w.p.leg.setLeg(w.leg, w.now)
 	w.p.leg.speakAt = 0
 }
@@ -53,7 +53,7 @@ func (w *widePhone) listen(frames int) (pcm []int16) {
 			if err != nil {
 				break
 			}
-			if b[1]&0x7f != offeredL16 {
+			if b[1]&0x7f != l16PT {
 				continue
 			}
 			b = b[rtp.HeaderSize:]

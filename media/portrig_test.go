@@ -18,6 +18,9 @@ import (
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
 
+// Payload types of L16 and of telephone-events.
+const l16PT, eventPT = 96, 101
+
 // portRig is one session's port on a shard that nobody runs: a test turns its clock. The AI and the caller are the far ends of
 // real sockets.
 type portRig struct {
@@ -95,7 +98,7 @@ func (r *portRig) hangUp() {
 
 // call brings a caller with a codec that loses nothing.
 func (r *portRig) call() {
-	r.p.leg.setLeg(legMedia{remote: r.caller.Local, codec: rtp.L16, rate: dsp.SampleRate, pt: offeredL16, dtmfPT: offeredDTMF, dir: direction{send: true, recv: true}}, r.now)
+	r.p.leg.setLeg(legMedia{remote: r.caller.Local, codec: rtp.L16, rate: dsp.SampleRate, pt: l16PT, dtmfPT: eventPT, dir: direction{send: true, recv: true}}, r.now)
 	r.p.leg.speakAt = 0
 }
 
@@ -193,7 +196,7 @@ func (r *portRig) heard() (pcm []int16) {
 		if err != nil {
 			return pcm
 		}
-		if len(b) < rtp.HeaderSize || b[1]&0x7f != offeredL16 {
+		if len(b) < rtp.HeaderSize || b[1]&0x7f != l16PT {
 			continue
 		}
 		for b = b[rtp.HeaderSize:]; len(b) >= 2; b = b[2:] {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/emiago/sipgo"
-	"github.com/emiago/sipgo/sip"
+	siplib "github.com/emiago/sipgo/sip"
 	"github.com/gorilla/websocket"
 	pion "github.com/pion/rtp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -333,8 +333,8 @@ func newPhone(t *testing.T) *phone {
 	client, err := sipgo.NewClient(p.ua, sipgo.WithClientAddr(p.sipC.LocalAddr().String()), sipgo.WithClientLogger(quiet),
 		sipgo.WithClientConnectionAddr(p.sipC.LocalAddr().String()))
 	require.NoError(t, err)
-	srv.OnBye(func(req *sip.Request, tx sip.ServerTransaction) {
-		_ = tx.Respond(sip.NewResponseFromRequest(req, 200, "OK", nil))
+	srv.OnBye(func(req *siplib.Request, tx siplib.ServerTransaction) {
+		_ = tx.Respond(siplib.NewResponseFromRequest(req, 200, "OK", nil))
 		p.bye <- struct{}{}
 	})
 	p.wg.Go(func() { _ = srv.ServeUDP(p.sipC) })
@@ -344,7 +344,7 @@ func newPhone(t *testing.T) *phone {
 		return err == nil && c != nil
 	}, soon, time.Millisecond)
 	ap := netip.MustParseAddrPort(p.sipC.LocalAddr().String())
-	p.dua = &sipgo.DialogUA{Client: client, ContactHDR: sip.ContactHeader{Address: sip.Uri{Scheme: "sip", User: "switch", Host: "127.0.0.1", Port: int(ap.Port())}}}
+	p.dua = &sipgo.DialogUA{Client: client, ContactHDR: siplib.ContactHeader{Address: siplib.Uri{Scheme: "sip", User: "switch", Host: "127.0.0.1", Port: int(ap.Port())}}}
 	t.Cleanup(func() {
 		_ = p.rtp.Close()
 		_ = p.sipC.Close()
@@ -385,13 +385,13 @@ func localPort(c *net.UDPConn) int {
 const dtmfAttr = "a=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n"
 
 // invite sends an INVITE and returns its final response; it is acknowledged when it is a 200.
-func (p *phone) invite(uri string, body []byte) *sip.Response {
+func (p *phone) invite(uri string, body []byte) *siplib.Response {
 	p.t.Helper()
-	var to sip.Uri
-	require.NoError(p.t, sip.ParseUri(uri, &to))
+	var to siplib.Uri
+	require.NoError(p.t, siplib.ParseUri(uri, &to))
 	ctx, cancel := context.WithTimeout(p.t.Context(), soon)
 	defer cancel()
-	ct := sip.ContentTypeHeader("application/sdp")
+	ct := siplib.ContentTypeHeader("application/sdp")
 	d, err := p.dua.Invite(ctx, to, body, &ct)
 	require.NoError(p.t, err)
 	err = d.WaitAnswer(ctx, sipgo.AnswerOptions{})

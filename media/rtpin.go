@@ -96,7 +96,7 @@ func (l *portLeg) content(payload []byte, at int64) {
 		// In bypass the carrier's own number arrives, whatever we have negotiated with the switch.
 		l.rx.caller.Hush()
 		l.keys.events(l.rx.hdr.Timestamp, payload, at)
-	case pt == staticNoise, pt == l.media.noisePT && pt != 0:
+	case l.media.isNoise(pt):
 		l.rx.caller.Comfort(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, payload, at)
 	default:
 		l.sh.tally.badType++

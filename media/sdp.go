@@ -98,6 +98,9 @@ func (m legMedia) codecOf(pt uint8) (rtp.Codec, bool) {
 	return 0, false
 }
 
+// isNoise tells a payload type of comfort noise.
+func (m legMedia) isNoise(pt uint8) bool { return pt == staticNoise || pt == m.noisePT && pt != 0 }
+
 // remoteSDP is the other side's description, read.
 type remoteSDP struct {
 	media legMedia

@@ -162,7 +162,10 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 		shards = append(shards, sh)
 	}
-	ep, err := startSIP(ctx, s)
+	ep, err := startSIP(ctx, Config2{
+		Addr: s.cfg.SIPAddr, Peers: s.cfg.SIPPeers, Log: s.log, Find: s.callee, Spawn: s.spawn, Done: s.done,
+		Invites: s.metrics.invites, Digits: s.metrics.digits, Panics: s.metrics.panics,
+	})
 	if err != nil {
 		closeShards(shards)
 		return fmt.Errorf("starting the media endpoint: %w", err)
@@ -206,7 +209,8 @@ func (s *Server) Close(ctx context.Context) error {
 		sess.Close(CloseShutdown) //nolint:contextcheck // a BYE has its own time limit
 	}
 	close(s.done)
-	err := s.sip.Close(ctx)
+	s.tasks.Wait(ctx) // BYEs and closing handshakes
+	err := s.sip.Close()
 	closeShards(s.shards)
 	// What is left now ends by itself within seconds: redials are cancelled, decoders have no one to wait for.
 	s.tasks.Wait(context.WithoutCancel(ctx))
@@ -241,7 +245,7 @@ func (s *Server) SIPAddr() string {
 	if s.sip == nil {
 		return ""
 	}
-	return s.sip.addr.String()
+	return s.sip.localAddr().String()
 }
 
 // spawn runs fn in a goroutine that Close waits for. A panic in it is counted and logged, and ends nothing else.

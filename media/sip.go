@@ -11,18 +11,64 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/emiago/sipgo"
 	"github.com/emiago/sipgo/sip"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/rtp"
 )
 
 // allowedMethods is what the endpoint understands.
 const allowedMethods = "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, UPDATE"
 
+// Config2 is what an Endpoint needs.
+type Config2 struct {
+	// Addr is the address to bind, for UDP and TCP; port 0 takes a free one.
+	Addr string
+	// Peers are the networks from which alone SIP is taken.
+	Peers netguard.Peers
+	Log   *slog.Logger
+	// Find gives the session that an INVITE's user part names.
+	Find func(id string) (Callee, bool)
+	// Spawn runs what ends by itself: a BYE, or digits by INFO. Whoever closes the Endpoint has waited for it.
+	Spawn func(func())
+	// Done is closed when no answer has to be waited for any more.
+	Done <-chan struct{}
+	// Invites counts by status, Digits by way, Panics those caught.
+	Invites, Digits *prometheus.CounterVec
+	Panics          prometheus.Counter
+}
+
+// Callee is a session that waits for a leg.
+type Callee struct {
+	ID      string
+	RTPAddr netip.AddrPort // where it takes its audio
+	Log     *slog.Logger
+	Owner   Owner
+}
+
+// Owner is whose a leg is. It is called from the goroutines of requests.
+type Owner interface {
+	// Claim makes a leg the owner's; it reports false when it has one already, or takes none any more.
+	Claim(l *leg) bool
+	// Release takes a leg back that could not be answered.
+	Release(l *leg)
+	// Negotiated tells what was agreed on, at the beginning and whenever it changes.
+	Negotiated(m legMedia)
+	// Answered tells that the first ACK has come.
+	Answered(codec rtp.Codec)
+	// Ended tells that a leg is over, for a cause: bye, cancel, no_ack, bad_answer, error, or what Hangup was given.
+	Ended(l *leg, cause string, byPeer bool)
+	// Digit is one that came by INFO.
+	Digit(digit byte, dur time.Duration)
+}
+
 // sipEndpoint is the SIP user agent: it matches INVITEs to sessions and keeps their dialogs.
 type sipEndpoint struct {
-	srv     *Server
+	cfg     Config2
 	log     *slog.Logger
 	addr    netip.AddrPort
 	ua      *sipgo.UserAgent
@@ -30,7 +76,7 @@ type sipEndpoint struct {
 	udp     net.PacketConn
 	tcp     net.Listener
 	wg      sync.WaitGroup
-	closing atomic.Bool
+	closing chan struct{}
 
 	mu   sync.Mutex
 	legs map[dialogKey]*leg
@@ -39,10 +85,10 @@ type sipEndpoint struct {
 // dialogKey names a dialog on our side (RFC 3261 section 12).
 type dialogKey struct{ callID, localTag, remoteTag string }
 
-// startSIP binds the address for UDP and TCP: the switch changes to TCP when an INVITE grows beyond a datagram.
-func startSIP(ctx context.Context, srv *Server) (*sipEndpoint, error) {
-	e := &sipEndpoint{srv: srv, log: srv.log, legs: map[dialogKey]*leg{}}
-	if err := e.bind(ctx, srv.cfg.SIPAddr); err != nil {
+// startSIP binds the address for UDP and TCP, since the switch changes to TCP when an INVITE grows beyond a datagram, and serves.
+func startSIP(ctx context.Context, cfg Config2) (*sipEndpoint, error) {
+	e := &sipEndpoint{cfg: cfg, log: cfg.Log, legs: map[dialogKey]*leg{}, closing: make(chan struct{})}
+	if err := e.bind(ctx, cfg.Addr); err != nil {
 		return nil, err
 	}
 	if err := e.build(); err != nil {
@@ -50,6 +96,9 @@ func startSIP(ctx context.Context, srv *Server) (*sipEndpoint, error) {
 	}
 	return e, nil
 }
+
+// localAddr is the bound address.
+func (e *sipEndpoint) localAddr() netip.AddrPort { return e.addr }
 
 // bind opens both sockets on one port; a port that the system picks for UDP may be taken for TCP.
 func (e *sipEndpoint) bind(ctx context.Context, addr string) error {
@@ -100,22 +149,26 @@ func (e *sipEndpoint) build() error {
 	server.OnOptions(e.guard(e.onOptions))
 	server.OnInfo(e.guard(e.onInfo))
 	server.OnUpdate(e.guard(e.onUpdate))
-	e.wg.Go(func() { e.served(server.ServeUDP(steadyConn{PacketConn: e.udp, log: e.log})) })
-	e.wg.Go(func() { e.served(server.ServeTCP(e.srv.cfg.SIPPeers.Listener(e.tcp, e.refused))) })
+	e.wg.Go(func() { e.served(server.ServeUDP(steadyConn{PacketConn: e.udp, log: e.log, closing: e.closing})) })
+	e.wg.Go(func() { e.served(server.ServeTCP(e.cfg.Peers.Listener(e.tcp, e.refused))) })
 	return nil
 }
 
 func (e *sipEndpoint) served(err error) {
-	if errors.Is(err, net.ErrClosed) || e.closing.Load() {
+	select {
+	case <-e.closing:
+		return
+	default:
+	}
+	if errors.Is(err, net.ErrClosed) {
 		return
 	}
 	e.log.Error("the SIP endpoint stopped serving", "error", err) // nil, too: only close may end it
 }
 
-// close ends the user agent once the legs' BYEs are answered or ctx is over.
-func (e *sipEndpoint) Close(ctx context.Context) error {
-	e.srv.tasks.Wait(ctx)
-	e.closing.Store(true)
+// Close ends the user agent. It is called once, when what was spawned is over or need not be waited for.
+func (e *sipEndpoint) Close() error {
+	close(e.closing)
 	err := errors.Join(e.udp.Close(), e.tcp.Close(), e.ua.Close())
 	e.wg.Wait()
 	return err
@@ -126,11 +179,11 @@ func (e *sipEndpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 	return func(req *sip.Request, tx sip.ServerTransaction) {
 		defer func() {
 			if r := recover(); r != nil {
-				e.srv.metrics.panics.Inc()
+				e.cfg.Panics.Inc()
 				e.log.Error("a SIP request caused a panic", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			}
 		}()
-		if source := req.Source(); !e.srv.cfg.SIPPeers.Allow(source) {
+		if source := req.Source(); !e.cfg.Peers.Allow(source) {
 			e.refused(source)
 			if !req.IsAck() {
 				e.respond(tx, sip.NewResponseFromRequest(req, sip.StatusForbidden, "Forbidden", nil))
@@ -172,7 +225,7 @@ func (e *sipEndpoint) respond(tx sip.ServerTransaction, res *sip.Response) {
 // reject answers a request with an error.
 func (e *sipEndpoint) reject(req *sip.Request, tx sip.ServerTransaction, status int, reason string) {
 	if req.IsInvite() {
-		e.srv.metrics.invites.WithLabelValues(strconv.Itoa(status)).Inc()
+		e.cfg.Invites.WithLabelValues(strconv.Itoa(status)).Inc()
 	}
 	e.respond(tx, sip.NewResponseFromRequest(req, status, reason, nil))
 }
@@ -216,18 +269,18 @@ func (e *sipEndpoint) onInvite(req *sip.Request, tx sip.ServerTransaction) {
 	if unknown := unsupported(req); unknown != "" {
 		res := sip.NewResponseFromRequest(req, sip.StatusBadExtension, "Bad Extension", nil)
 		res.AppendHeader(sip.NewHeader("Unsupported", unknown))
-		e.srv.metrics.invites.WithLabelValues("420").Inc()
+		e.cfg.Invites.WithLabelValues("420").Inc()
 		e.respond(tx, res)
 		return
 	}
-	sess := e.srv.find(req.Recipient.User)
-	if sess == nil {
-		e.log.Warn("an INVITE names no open session", "session_id", clip(req.Recipient.User, 64))
+	to, ok := e.cfg.Find(req.Recipient.User)
+	if !ok {
+		e.log.Warn("an INVITE names no open session", "session_id", req.Recipient.User[:min(len(req.Recipient.User), 64)])
 		e.reject(req, tx, sip.StatusNotFound, "Not Found")
 		return
 	}
-	l := newLeg(e, sess, req)
-	if !sess.claim(l) {
+	l := newLeg(e, to, req)
+	if !to.Owner.Claim(l) {
 		e.reject(req, tx, sip.StatusBusyHere, "Busy Here")
 		return
 	}

@@ -14,7 +14,8 @@ const readPause = 50 * time.Millisecond
 // want of memory, and say nothing.
 type steadyConn struct {
 	net.PacketConn
-	log *slog.Logger
+	log     *slog.Logger
+	closing <-chan struct{}
 }
 
 // ReadFrom implements net.PacketConn.
@@ -27,6 +28,11 @@ func (c steadyConn) ReadFrom(p []byte) (int, net.Addr, error) {
 		if !said {
 			c.log.Error("reading a SIP datagram failed", "error", err)
 		}
-		<-time.After(readPause)
+		pause := time.NewTimer(readPause)
+		select {
+		case <-pause.C:
+		case <-c.closing:
+			pause.Stop()
+		}
 	}
 }

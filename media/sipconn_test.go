@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,6 +30,10 @@ func (c *faultyConn) ReadFrom(p []byte) (int, net.Addr, error) {
 // TestSIPReadsGoOn has SIP over UDP be served after reads that failed.
 func TestSIPReadsGoOn(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, readsGoOn)
+}
+
+func readsGoOn(t *testing.T) {
 	c := steadyConn{PacketConn: &faultyConn{faults: 2}, log: slog.New(slog.DiscardHandler)}
 	buf := make([]byte, 100)
 	n, _, err := c.ReadFrom(buf)
