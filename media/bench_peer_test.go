@@ -21,6 +21,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 // benchPeerEnv makes the test binary play the callers and the AI of a benchmark.
@@ -226,10 +227,10 @@ func newBenchAnswer(b []byte) *benchAnswer {
 	if !ok || res.StatusCode != 200 {
 		return nil
 	}
-	r, err := readSDP(res.Body())
+	r, err := sip.ReadSDP(res.Body())
 	if err != nil {
 		return nil
 	}
 	tag, _ := res.To().Params.Get("tag")
-	return &benchAnswer{remote: r.media.remote, tag: tag}
+	return &benchAnswer{remote: r.Media.Remote, tag: tag}
 }

@@ -4,15 +4,15 @@
 // WebSocket, waits for the switch to bridge the caller to [Session.URI], moves the audio of both directions in frames
 // of 20 ms, and records both on one timeline. The package knows no tenants, campaigns or databases.
 //
-// Read it in this order: api.go and event.go, server.go and session.go (what a caller of the package sees), shard.go (the tick
+// The parts that know no session are packages of their own: sip (the dialog with the switch), rtp (a leg's audio as a stream, RTCP, quality), ws (the
+// voice agent's WebSocket), dsp, dtmf, amd, record and wav, netio (the sockets of the tick threads).
+//
+// Read what is left here in this order: api.go and event.go, server.go and session.go (what a caller of the package sees), shard.go (the tick
 // threads that own all audio), port.go (the parts of a session), rtpin.go and rtpout.go (its step functions; the eight stages of a
-// frame are fromCaller.frame, those of the way back toCaller.play), socket.go and socketout.go (its voice
-// agent's connection), then the parts that these are made of: the SIP dialog (sip.go, leg.go, sdp.go) and what a re-INVITE changes
-// (moved.go); the caller's stream (caller.go: jitter*.go puts it in order; package dsp fills gaps and pauses); RTCP
-// (rtcp.go, rtcp_port.go) and what it tells of the audio (quality.go, outbound.go); the caller's digits (keys.go, dtmfport.go, package dtmf) and the
-// detection of answering machines (amd.go, package amd); WebSocket frames (ws*.go, text*.go, playaudio.go) and what bounds them (flood.go), playout
-// (playout.go, playrate.go, backlog.go), codecs (package dsp, uplink.go), taps (tap.go) and the recording
-// (packages record and wav).
+// frame are fromCaller.frame, those of the way back toCaller.play), leg.go and moved.go (what the SIP dialog tells, and a re-INVITE changes),
+// rtcp_port.go (the reports' sockets), keys.go and dtmfport.go (digits), amd.go, socket.go and socketout.go (the voice agent's connection),
+// text.go, textin.go and playaudio.go (what its texts say), flood.go (what bounds them), playout.go, playrate.go and backlog.go (the agent's audio
+// on its way out), uplink.go (codecs of the socket) and tap.go.
 //
 // The audio path reads and writes its sockets by system calls of Linux (package netio), beside the runtime's poller.
 package media

@@ -38,7 +38,7 @@ func (ks *keys) endKey(now int64) {
 }
 
 func (ks *keys) rtpKey(d dtmf.Digit) heardDigit {
-	return heardDigit{digit: d.Digit, dur: time.Duration(int64(d.Samples) * int64(time.Second) / int64(ks.leg.media.eventRate()))}
+	return heardDigit{digit: d.Digit, dur: time.Duration(int64(d.Samples) * int64(time.Second) / int64(ks.leg.media.EventRate()))}
 }
 
 // heardKey reports a digit to the call's owner and to the AI, unless it has come by another way already.
@@ -58,7 +58,7 @@ func (ks *keys) heardKey(d heardDigit, way dtmf.Way, now int64) {
 
 // chooseTones listens for digits as tones when the caller can't send them otherwise. It costs nothing when it doesn't.
 func (ks *keys) chooseTones() {
-	switch want := ks.leg.up && (ks.leg.media.dtmfPT == 0 || ks.toneCaller); {
+	switch want := ks.leg.up && (ks.leg.media.EventPT == 0 || ks.toneCaller); {
 	case !want:
 		ks.tones = nil
 	case ks.tones == nil:

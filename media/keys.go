@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dtmf"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 // SendDTMF presses digits for the caller, each for so long (0: 160 ms; 60 ms to 5 s): by RFC 4733, or by SIP INFO when the leg
@@ -31,7 +32,7 @@ func (s *Session) SendDTMF(digits string, each time.Duration) error {
 		if l == nil {
 			return ErrNoLeg
 		}
-		if err = l.sendKeys(keys); errors.Is(err, errEnded) {
+		if err = l.SendKeys(keys); errors.Is(err, sip.ErrEnded) {
 			return ErrNoLeg
 		}
 	}
@@ -71,22 +72,22 @@ func (ks *keys) eventPayload() uint8 {
 	if ks.pt != 0 {
 		return ks.pt
 	}
-	return ks.leg.media.dtmfPT
+	return ks.leg.media.EventPT
 }
 
 // playKeys uses the frame for a digit, if one is under way; audio waits then.
 func (ks *keys) playKeys() bool {
-	if ks.out.Idle() || !ks.leg.media.dir.send || ks.leg.media.remote.Port() == 0 {
+	if ks.out.Idle() || !ks.leg.media.Dir.Send || ks.leg.media.Remote.Port() == 0 {
 		return false
 	}
-	what, payload, marker := ks.out.Step(ks.tx.ts, ks.leg.media.eventRate()/dsp.FramesPerSecond)
+	what, payload, marker := ks.out.Step(ks.tx.ts, ks.leg.media.EventRate()/dsp.FramesPerSecond)
 	switch what {
 	case dtmf.StepNone:
 		return false
 	case dtmf.StepEvent:
 		ks.transmitEvent(payload, ks.out.Began(), marker)
 	case dtmf.StepRest:
-		frame := ks.sh.pcm[:ks.leg.media.rate/dsp.FramesPerSecond]
+		frame := ks.sh.pcm[:ks.leg.media.Rate/dsp.FramesPerSecond]
 		clear(frame)
 		ks.tx.transmit(frame, false)
 	}

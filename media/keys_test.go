@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 // TestSendDTMF has the caller's side read what is sent while the AI talks: the digits, once each, and all of the audio.
@@ -107,7 +108,7 @@ func TestSendDTMFBounds(t *testing.T) {
 	waits, payload := true, uint8(0)
 	sess.sh.do(func() {
 		waits = !sess.port.keys.out.Idle()
-		sess.port.leg.setLeg(legMedia{remote: netip.MustParseAddrPort("127.0.0.1:20000"), dtmfPT: 101}, netio.Monotonic())
+		sess.port.leg.setLeg(sip.Media{Remote: netip.MustParseAddrPort("127.0.0.1:20000"), EventPT: 101}, netio.Monotonic())
 		payload = sess.port.keys.eventPayload()
 		sess.port.leg.endLeg()
 	})

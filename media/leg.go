@@ -5,22 +5,23 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 // legOwner is a session as its SIP leg sees it.
 type legOwner struct{ s *Session }
 
 // callee is an open session with an id, as SIP's INVITEs name it.
-func (s *Server) callee(id string) (Callee, bool) {
+func (s *Server) callee(id string) (sip.Callee, bool) {
 	sess := s.find(id)
 	if sess == nil {
-		return Callee{}, false
+		return sip.Callee{}, false
 	}
-	return Callee{ID: id, RTPAddr: sess.rtpAddr, Log: sess.log, Owner: legOwner{sess}}, true
+	return sip.Callee{ID: id, RTPAddr: sess.rtpAddr, Log: sess.log, Owner: legOwner{sess}}, true
 }
 
 // Claim makes a leg the session's own, unless it has one.
-func (o legOwner) Claim(l *leg) bool {
+func (o legOwner) Claim(l *sip.Leg) bool {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +33,7 @@ func (o legOwner) Claim(l *leg) bool {
 }
 
 // Release takes a leg off the session.
-func (o legOwner) Release(l *leg) {
+func (o legOwner) Release(l *sip.Leg) {
 	s := o.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +43,7 @@ func (o legOwner) Release(l *leg) {
 }
 
 // Negotiated gives the shard what was agreed on.
-func (o legOwner) Negotiated(m legMedia) {
+func (o legOwner) Negotiated(m sip.Media) {
 	s := o.s
 	s.post(func() { s.port.leg.setLeg(m, s.sh.now()) })
 }
@@ -53,7 +54,7 @@ func (o legOwner) Answered(codec rtp.Codec) {
 }
 
 // Ended takes the leg off the session and stops its audio.
-func (o legOwner) Ended(l *leg, cause string, byPeer bool) {
+func (o legOwner) Ended(l *sip.Leg, cause string, byPeer bool) {
 	o.Release(l)
 	o.s.post(o.s.port.leg.endLeg)
 	o.s.emit(LegEnded{Cause: cause, ByPeer: byPeer})

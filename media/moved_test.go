@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 // TestLegMoved leads the audio to another address and back: each first packet on the new way is told, with the gap, and what
@@ -18,8 +19,8 @@ func TestLegMoved(t *testing.T) {
 	r := newRig(t)
 	sess, _ := r.open(r.spec("moved"))
 	fromSwitch, fromCarrier := netip.MustParseAddrPort("127.0.0.1:20000"), netip.MustParseAddrPort("127.0.0.1:41000")
-	agreed := func(remote netip.AddrPort) legMedia {
-		return legMedia{remote: remote, codec: rtp.PCMU, dir: direction{send: true, recv: true}}
+	agreed := func(remote netip.AddrPort) sip.Media {
+		return sip.Media{Remote: remote, Codec: rtp.PCMU, Dir: sip.Direction{Send: true, Recv: true}}
 	}
 	packet := append([]byte{0x80, 0, 0, 1, 0, 0, 0, 160, 0, 0, 0, 7}, make([]byte, 160)...)
 	const ms = int64(time.Millisecond)
@@ -69,7 +70,7 @@ func TestMovedReports(t *testing.T) {
 	covered := r.p.ctl.quality().Outbound.Packets
 	require.Positive(t, covered)
 	moved := r.p.leg.media
-	moved.remote = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), moved.remote.Port())
+	moved.Remote = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), moved.Remote.Port())
 	there := r.p.leg.media
 	r.p.leg.setLeg(moved, r.now)
 	play(50)

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/sip"
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
@@ -32,12 +33,12 @@ const chordLevel = -18.3
 type widePhone struct {
 	kept *kept // of the recording
 	*portRig
-	leg legMedia
+	leg sip.Media
 }
 
 // bring brings a leg, or changes it as a re-INVITE does.
 func (w *widePhone) bring(codec rtp.Codec, rate int) {
-	w.leg = legMedia{remote: w.caller.Local, codec: codec, rate: rate, pt: l16PT, dtmfPT: eventPT, dir: direction{send: true, recv: true}}
+	w.leg = sip.Media{Remote: w.caller.Local, Codec: codec, Rate: rate, PT: l16PT, EventPT: eventPT, Dir: sip.Direction{Send: true, Recv: true}}
 	w.p.leg.setLeg(w.leg, w.now)
 	w.p.leg.speakAt = 0
 }
@@ -58,7 +59,7 @@ func (w *widePhone) listen(frames int) (pcm []int16) {
 			}
 			b = b[rtp.HeaderSize:]
 			at := len(pcm)
-			if w.leg.codec == rtp.PCMU {
+			if w.leg.Codec == rtp.PCMU {
 				pcm = append(pcm, make([]int16, len(b))...)
 				dsp.DecodeULaw(pcm[at:], b)
 				continue

@@ -15,6 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 // port is one session as its shard sees it. All members belong to the shard's thread. Its parts are types of their own, each of which names the others
@@ -57,7 +58,7 @@ type portLeg struct {
 	rec  *recording
 
 	rtp       *netio.Socket
-	media     legMedia
+	media     sip.Media
 	up        bool
 	had       bool // there was one
 	peer      netio.Peer
@@ -209,12 +210,12 @@ const speakLimit = int64(500 * time.Millisecond)
 func (rg *recording) samplesAt(mono int64) int64 { return (mono - rg.recStart) / dsp.SampleNS }
 
 // setLeg starts the leg, or changes what a re-INVITE has changed.
-func (l *portLeg) setLeg(m legMedia, now int64) {
+func (l *portLeg) setLeg(m sip.Media, now int64) {
 	if l.rtp == nil {
 		return
 	}
-	if m.rate == 0 {
-		m.rate = dsp.SampleRate
+	if m.Rate == 0 {
+		m.Rate = dsp.SampleRate
 	}
 	if !l.up {
 		l.up, l.had = true, true
@@ -224,22 +225,22 @@ func (l *portLeg) setLeg(m legMedia, now int64) {
 		l.speakAt = now + speakLimit
 		l.rx.resetCaller()
 		l.ctl.peer, l.ctl.heardFrom = netio.Peer{}, netip.AddrPort{}
-		l.ctl.Begin(now, m.remote.Addr(), l.stats.PacketsOut, l.tx.seq)
+		l.ctl.Begin(now, m.Remote.Addr(), l.stats.PacketsOut, l.tx.seq)
 		l.sh.srv.metrics.legs.Inc()
 	}
-	if m.remote != l.media.remote || !l.heardFrom.IsValid() {
-		if m.remote != l.media.remote && l.media.remote.IsValid() {
-			l.move.begin(l.heardFrom, l.media.remote, l.lastRTP)
+	if m.Remote != l.media.Remote || !l.heardFrom.IsValid() {
+		if m.Remote != l.media.Remote && l.media.Remote.IsValid() {
+			l.move.begin(l.heardFrom, l.media.Remote, l.lastRTP)
 			l.ctl.Moved(l.stats.PacketsOut, l.tx.seq)
 		}
 		l.heardFrom = netip.AddrPort{}
-		l.peer = netio.NewPeer(m.remote)
+		l.peer = netio.NewPeer(m.Remote)
 	}
-	if m.rtcp != l.media.rtcp {
-		l.ctl.heardFrom, l.ctl.peer = netip.AddrPort{}, netio.NewPeer(m.rtcp)
+	if m.RTCP != l.media.RTCP {
+		l.ctl.heardFrom, l.ctl.peer = netip.AddrPort{}, netio.NewPeer(m.RTCP)
 	}
-	if err := l.setRate(m.rate); err != nil {
-		l.log.Error("a leg's rate can't be served", "error", err, "rate_hz", m.rate)
+	if err := l.setRate(m.Rate); err != nil {
+		l.log.Error("a leg's rate can't be served", "error", err, "rate_hz", m.Rate)
 		return
 	}
 	l.media, l.lastRTP, l.silent = m, now, false
@@ -285,7 +286,7 @@ func (l *portLeg) endLeg() {
 	l.keys.pt = 0 // the next leg negotiates its own
 	l.ctl.report(l.sh.now(), true)
 	l.up = false
-	l.media, l.move = legMedia{}, move{}
+	l.media, l.move = sip.Media{}, move{}
 	l.keys.chooseTones()
 	l.heardFrom, l.ctl.heardFrom = netip.AddrPort{}, netip.AddrPort{}
 	l.tx.killAudio()

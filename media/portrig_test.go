@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/sip"
 	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
 )
@@ -98,7 +99,7 @@ func (r *portRig) hangUp() {
 
 // call brings a caller with a codec that loses nothing.
 func (r *portRig) call() {
-	r.p.leg.setLeg(legMedia{remote: r.caller.Local, codec: rtp.L16, rate: dsp.SampleRate, pt: l16PT, dtmfPT: eventPT, dir: direction{send: true, recv: true}}, r.now)
+	r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.L16, Rate: dsp.SampleRate, PT: l16PT, EventPT: eventPT, Dir: sip.Direction{Send: true, Recv: true}}, r.now)
 	r.p.leg.speakAt = 0
 }
 

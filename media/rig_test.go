@@ -25,6 +25,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 const (
@@ -407,10 +408,10 @@ func (p *phone) invite(uri string, body []byte) *siplib.Response {
 }
 
 func (p *phone) readAnswer(body []byte) {
-	r, err := readSDP(body)
+	r, err := sip.ReadSDP(body)
 	require.NoError(p.t, err)
-	p.peer = net.UDPAddrFromAddrPort(r.media.remote)
-	p.codec = r.media.pt
+	p.peer = net.UDPAddrFromAddrPort(r.Media.Remote)
+	p.codec = r.Media.PT
 }
 
 // call invites a session with PCMU and telephone events.

@@ -56,10 +56,10 @@ func (rc *reports) acceptControl(from netip.AddrPort) bool {
 		if from == rc.heardFrom {
 			return true
 		}
-		if from != rc.leg.media.rtcp {
+		if from != rc.leg.media.RTCP {
 			return false
 		}
-	} else if from.Addr() != rc.leg.media.rtcp.Addr() {
+	} else if from.Addr() != rc.leg.media.RTCP.Addr() {
 		return false
 	}
 	rc.heardFrom, rc.peer = from, netio.NewPeer(from)
@@ -82,7 +82,7 @@ func (rc *reports) takeRTCP(b []byte, at int64) {
 	}
 	if n.Reported {
 		rc.Heard(n.Sender, n.Block, uint32(rtp.NTPTime(at+rc.sh.wall)>>16), rc.stats.PacketsOut)
-		rc.HeardJitter(n.Block, rc.leg.media.remote.Addr(), rc.leg.media.rate)
+		rc.HeardJitter(n.Block, rc.leg.media.Remote.Addr(), rc.leg.media.Rate)
 	}
 }
 
@@ -95,7 +95,7 @@ func (rc *reports) tickRTCP(now int64) {
 
 // report sends what we have sent and how we receive; bye ends our SSRC.
 func (rc *reports) report(now int64, bye bool) {
-	if rc.leg.rtp == nil || rc.leg.media.rtcp.Port() == 0 {
+	if rc.leg.rtp == nil || rc.leg.media.RTCP.Port() == 0 {
 		return
 	}
 	var in *rtp.Inbound
@@ -104,7 +104,7 @@ func (rc *reports) report(now int64, bye bool) {
 	}
 	b := rc.Append(rc.sh.out[:0], rc.tx.ssrc, rc.tx.ts, in, now, now+rc.sh.wall, bye)
 	sock, peer := rc.leg.rtp.Control, &rc.peer
-	if rc.leg.media.mux {
+	if rc.leg.media.Mux {
 		sock, peer = rc.leg.rtp, &rc.leg.peer
 	}
 	if err := sock.Send(b, peer); err != nil {

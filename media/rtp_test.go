@@ -140,7 +140,7 @@ func TestConcealedIsNoPause(t *testing.T) {
 	r := newPortRig(t, AudioFormat{})
 	r.connect()
 	r.call()
-	r.p.leg.media.codec, r.p.leg.media.pt = rtp.PCMU, 0
+	r.p.leg.media.Codec, r.p.leg.media.PT = rtp.PCMU, 0
 	seq, ts := uint16(0), uint32(0)
 	talk := func(frames int) {
 		for range frames {

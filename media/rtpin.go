@@ -58,7 +58,7 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 	l.arrived(from, at)
 	l.lastRTP, l.silent = at, false
 	l.speakAt = 0
-	if !l.media.dir.recv {
+	if !l.media.Dir.Recv {
 		return
 	}
 	if l.rx.hdr.SSRC == l.tx.ssrc {
@@ -78,7 +78,7 @@ func (l *portLeg) packet(b []byte, from netip.AddrPort, at int64) {
 // content sorts a packet by its payload type.
 func (l *portLeg) content(payload []byte, at int64) {
 	pt := l.rx.hdr.PayloadType
-	if codec, ok := l.media.codecOf(pt); ok {
+	if codec, ok := l.media.CodecOf(pt); ok {
 		l.rx.caller.Mark = l.rx.hdr.Marker
 		switch l.rx.caller.Audio(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, codec, payload, at) {
 		case rtp.Queued:
@@ -92,11 +92,11 @@ func (l *portLeg) content(payload []byte, at int64) {
 		return
 	}
 	switch {
-	case pt == l.media.dtmfPT && pt != 0, pt >= 96 && len(payload) == 4:
+	case pt == l.media.EventPT && pt != 0, pt >= 96 && len(payload) == 4:
 		// In bypass the carrier's own number arrives, whatever we have negotiated with the switch.
 		l.rx.caller.Hush()
 		l.keys.events(l.rx.hdr.Timestamp, payload, at)
-	case l.media.isNoise(pt):
+	case l.media.IsNoise(pt):
 		l.rx.caller.Comfort(l.rx.hdr.SequenceNumber, l.rx.hdr.Timestamp, payload, at)
 	default:
 		l.sh.tally.badType++
@@ -110,10 +110,10 @@ func (l *portLeg) accept(from netip.AddrPort) bool {
 		if from == l.heardFrom {
 			return true
 		}
-		if from != l.media.remote {
+		if from != l.media.Remote {
 			return false
 		}
-	} else if from.Addr() != l.media.remote.Addr() || l.move.stray(from, l.media.remote) {
+	} else if from.Addr() != l.media.Remote.Addr() || l.move.stray(from, l.media.Remote) {
 		return false
 	}
 	l.heardFrom = from
@@ -177,7 +177,7 @@ func (rx *fromCaller) encode(f *rtp.Frame) {
 
 func (l *portLeg) watchSilence(now int64) {
 	limit := int64(l.s.spec.MediaTimeout)
-	if limit <= 0 || l.silent || !l.media.dir.recv || now-l.lastRTP < limit {
+	if limit <= 0 || l.silent || !l.media.Dir.Recv || now-l.lastRTP < limit {
 		return
 	}
 	l.silent = true

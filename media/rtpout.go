@@ -18,7 +18,7 @@ func (tx *toCaller) play(due int64) {
 	frame := tx.sh.pcm[:tx.queue.frame()]
 	n := tx.queue.pull(frame)
 	// 2. Mute, or comfort noise while the AI is away.
-	heard := !tx.muted[FromAgent] && tx.leg.media.dir.send
+	heard := !tx.muted[FromAgent] && tx.leg.media.Dir.Send
 	if tx.muted[FromAgent] {
 		clear(frame)
 	} else if n == 0 && (tx.ai.reconnecting || tx.ai.socketGone) && tx.s.spec.tap == nil {
@@ -34,7 +34,7 @@ func (tx *toCaller) play(due int64) {
 	// 5. To the leg, encoded, in its packets.
 	start := n > 0 && !tx.talking
 	tx.talking = n > 0
-	if tx.leg.media.dir.send && tx.leg.media.remote.Port() != 0 {
+	if tx.leg.media.Dir.Send && tx.leg.media.Remote.Port() != 0 {
 		tx.transmit(frame, start)
 	}
 	tx.endFrame()
@@ -45,7 +45,7 @@ func (tx *toCaller) play(due int64) {
 
 // endFrame moves the outgoing stream on by a frame.
 func (tx *toCaller) endFrame() {
-	tx.ts += uint32(tx.leg.media.rate / dsp.FramesPerSecond)
+	tx.ts += uint32(tx.leg.media.Rate / dsp.FramesPerSecond)
 	tx.rec.playPos += dsp.FrameSamples
 }
 
@@ -54,7 +54,7 @@ func (tx *toCaller) advanceClock(due int64) {
 	if tx.count == 0 {
 		tx.rec.playPos = tx.rec.samplesAt(due)
 	} else if left := (tx.sh.count-tx.count)/slots - 1; left > 0 {
-		tx.ts += uint32(left) * uint32(tx.leg.media.rate/dsp.FramesPerSecond)
+		tx.ts += uint32(left) * uint32(tx.leg.media.Rate/dsp.FramesPerSecond)
 		tx.rec.playPos += left * dsp.FrameSamples
 	}
 	tx.count = tx.sh.count
@@ -63,7 +63,7 @@ func (tx *toCaller) advanceClock(due int64) {
 // transmit sends a frame of the leg's rate in its codec.
 func (tx *toCaller) transmit(frame []int16, marker bool) {
 	ts := tx.ts
-	for piece := tx.leg.media.rate * tx.leg.media.packetMS() / 1000; len(frame) > 0; marker = false {
+	for piece := tx.leg.media.Rate * tx.leg.media.PacketMS() / 1000; len(frame) > 0; marker = false {
 		n := min(piece, len(frame))
 		tx.sendPacket(frame[:n], ts, marker)
 		ts += uint32(n)
@@ -72,9 +72,9 @@ func (tx *toCaller) transmit(frame []int16, marker bool) {
 }
 
 func (tx *toCaller) sendPacket(pcm []int16, ts uint32, marker bool) {
-	b := tx.header(tx.leg.media.pt, ts, marker)
+	b := tx.header(tx.leg.media.PT, ts, marker)
 	at := len(b)
-	switch tx.leg.media.codec {
+	switch tx.leg.media.Codec {
 	case rtp.PCMU:
 		b = b[:at+len(pcm)]
 		dsp.EncodeULaw(b[at:], pcm)

@@ -21,6 +21,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/sip"
 	"github.com/ringmaster/ringmaster/media/tasks"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
@@ -73,7 +74,7 @@ type Server struct {
 	buffers   ws.Buffers       // for them
 
 	// Set by Start, read after it.
-	sip      *sipEndpoint
+	sip      *sip.Endpoint
 	shards   []*shard
 	recorder *record.Writer
 	done     chan struct{} // closed when Close begins
@@ -162,7 +163,7 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 		shards = append(shards, sh)
 	}
-	ep, err := startSIP(ctx, Config2{
+	ep, err := sip.Start(ctx, sip.Config{
 		Addr: s.cfg.SIPAddr, Peers: s.cfg.SIPPeers, Log: s.log, Find: s.callee, Spawn: s.spawn, Done: s.done,
 		Invites: s.metrics.invites, Digits: s.metrics.digits, Panics: s.metrics.panics,
 	})
@@ -245,7 +246,7 @@ func (s *Server) SIPAddr() string {
 	if s.sip == nil {
 		return ""
 	}
-	return s.sip.localAddr().String()
+	return s.sip.Addr().String()
 }
 
 // spawn runs fn in a goroutine that Close waits for. A panic in it is counted and logged, and ends nothing else.

@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/netio"
 	"github.com/ringmaster/ringmaster/media/record"
+	"github.com/ringmaster/ringmaster/media/sip"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
 )
@@ -46,7 +47,7 @@ type Session struct {
 	unread   int // bytes of the texts that were queued since nothing waited
 	unlogged bool
 	metadata json.RawMessage
-	leg      *leg
+	leg      *sip.Leg
 	closed   bool
 	cancel   context.CancelFunc // ends a redial
 	final    Stats

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/media/rtp"
+	"github.com/ringmaster/ringmaster/media/sip"
 )
 
 // sipSocket is a bare UDP socket that speaks SIP by hand.
@@ -166,10 +167,10 @@ func TestRepeated200(t *testing.T) {
 	s.request("INVITE", "rep", s.offer("8 0 97", "a=rtpmap:97 telephone-event/8000\r\n"), "")
 	first := s.final("INVITE")
 	require.Equal(t, 200, first.StatusCode)
-	m, err := readSDP(first.Body())
+	m, err := sip.ReadSDP(first.Body())
 	require.NoError(t, err)
-	require.Equal(t, rtp.PCMA, m.media.codec, "the offer's order")
-	require.EqualValues(t, 97, m.media.dtmfPT)
+	require.Equal(t, rtp.PCMA, m.Media.Codec, "the offer's order")
+	require.EqualValues(t, 97, m.Media.EventPT)
 	again := s.final("INVITE")
 	require.Equal(t, first.Body(), again.Body())
 	s.request("ACK", "rep", "", "")
@@ -225,9 +226,9 @@ func acknowledged(sess *Session) bool {
 	if l == nil {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.pending == nil
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	return l.Pending == nil
 }
 
 // TestHold puts the leg on hold by re-INVITE and takes it back, then lets us make the offer.
@@ -249,10 +250,10 @@ func TestHold(t *testing.T) {
 		require.Contains(t, string(res.Body()), "a="+tc.ours+"\r\n")
 		s.request("ACK", "hold", "", "")
 		want := tc.ours == "sendrecv" || tc.ours == "sendonly"
-		var dir direction
+		var dir sip.Direction
 		require.Eventually(t, func() bool {
-			sess.sh.do(func() { dir = sess.port.leg.media.dir })
-			return dir.send == want && acknowledged(sess)
+			sess.sh.do(func() { dir = sess.port.leg.media.Dir })
+			return dir.Send == want && acknowledged(sess)
 		}, soon, tick)
 	}
 	s.request("INVITE", "hold", s.offer("18", ""), "")
@@ -267,7 +268,7 @@ func TestHold(t *testing.T) {
 	s.request("ACK", "hold", s.offer("8", ""), "")
 	require.Eventually(t, func() bool {
 		var c rtp.Codec
-		sess.sh.do(func() { c = sess.port.leg.media.codec })
+		sess.sh.do(func() { c = sess.port.leg.media.Codec })
 		return c == rtp.PCMA
 	}, soon, tick)
 	s.request("UPDATE", "hold", s.offer("0", ""), "")

@@ -1,4 +1,4 @@
-package media
+package sip
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 // allowedMethods is what the endpoint understands.
 const allowedMethods = "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, UPDATE"
 
-// Config2 is what an Endpoint needs.
-type Config2 struct {
+// Config is what an Endpoint needs.
+type Config struct {
 	// Addr is the address to bind, for UDP and TCP; port 0 takes a free one.
 	Addr string
 	// Peers are the networks from which alone SIP is taken.
@@ -53,22 +53,22 @@ type Callee struct {
 // Owner is whose a leg is. It is called from the goroutines of requests.
 type Owner interface {
 	// Claim makes a leg the owner's; it reports false when it has one already, or takes none any more.
-	Claim(l *leg) bool
+	Claim(l *Leg) bool
 	// Release takes a leg back that could not be answered.
-	Release(l *leg)
+	Release(l *Leg)
 	// Negotiated tells what was agreed on, at the beginning and whenever it changes.
-	Negotiated(m legMedia)
+	Negotiated(m Media)
 	// Answered tells that the first ACK has come.
 	Answered(codec rtp.Codec)
 	// Ended tells that a leg is over, for a cause: bye, cancel, no_ack, bad_answer, error, or what Hangup was given.
-	Ended(l *leg, cause string, byPeer bool)
+	Ended(l *Leg, cause string, byPeer bool)
 	// Digit is one that came by INFO.
 	Digit(digit byte, dur time.Duration)
 }
 
-// sipEndpoint is the SIP user agent: it matches INVITEs to sessions and keeps their dialogs.
-type sipEndpoint struct {
-	cfg     Config2
+// Endpoint is the SIP user agent: it matches INVITEs to sessions and keeps their dialogs.
+type Endpoint struct {
+	cfg     Config
 	log     *slog.Logger
 	addr    netip.AddrPort
 	ua      *sipgo.UserAgent
@@ -79,15 +79,15 @@ type sipEndpoint struct {
 	closing chan struct{}
 
 	mu   sync.Mutex
-	legs map[dialogKey]*leg
+	legs map[dialogKey]*Leg
 }
 
 // dialogKey names a dialog on our side (RFC 3261 section 12).
 type dialogKey struct{ callID, localTag, remoteTag string }
 
-// startSIP binds the address for UDP and TCP, since the switch changes to TCP when an INVITE grows beyond a datagram, and serves.
-func startSIP(ctx context.Context, cfg Config2) (*sipEndpoint, error) {
-	e := &sipEndpoint{cfg: cfg, log: cfg.Log, legs: map[dialogKey]*leg{}, closing: make(chan struct{})}
+// Start binds the address for UDP and TCP, since the switch changes to TCP when an INVITE grows beyond a datagram, and serves.
+func Start(ctx context.Context, cfg Config) (*Endpoint, error) {
+	e := &Endpoint{cfg: cfg, log: cfg.Log, legs: map[dialogKey]*Leg{}, closing: make(chan struct{})}
 	if err := e.bind(ctx, cfg.Addr); err != nil {
 		return nil, err
 	}
@@ -97,11 +97,11 @@ func startSIP(ctx context.Context, cfg Config2) (*sipEndpoint, error) {
 	return e, nil
 }
 
-// localAddr is the bound address.
-func (e *sipEndpoint) localAddr() netip.AddrPort { return e.addr }
+// Addr is the bound address.
+func (e *Endpoint) Addr() netip.AddrPort { return e.addr }
 
 // bind opens both sockets on one port; a port that the system picks for UDP may be taken for TCP.
-func (e *sipEndpoint) bind(ctx context.Context, addr string) error {
+func (e *Endpoint) bind(ctx context.Context, addr string) error {
 	var lc net.ListenConfig
 	for tries := 0; ; tries++ {
 		udp, err := lc.ListenPacket(ctx, "udp4", addr)
@@ -123,7 +123,7 @@ func (e *sipEndpoint) bind(ctx context.Context, addr string) error {
 	}
 }
 
-func (e *sipEndpoint) build() error {
+func (e *Endpoint) build() error {
 	quiet := slog.New(sipLog{e.log.Handler()})
 	ua, err := sipgo.NewUA(
 		sipgo.WithUserAgent("ringmaster"),
@@ -154,7 +154,7 @@ func (e *sipEndpoint) build() error {
 	return nil
 }
 
-func (e *sipEndpoint) served(err error) {
+func (e *Endpoint) served(err error) {
 	select {
 	case <-e.closing:
 		return
@@ -167,7 +167,7 @@ func (e *sipEndpoint) served(err error) {
 }
 
 // Close ends the user agent. It is called once, when what was spawned is over or need not be waited for.
-func (e *sipEndpoint) Close() error {
+func (e *Endpoint) Close() error {
 	close(e.closing)
 	err := errors.Join(e.udp.Close(), e.tcp.Close(), e.ua.Close())
 	e.wg.Wait()
@@ -175,7 +175,7 @@ func (e *sipEndpoint) Close() error {
 }
 
 // guard keeps a fault in one request from ending the process.
-func (e *sipEndpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
+func (e *Endpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 	return func(req *sip.Request, tx sip.ServerTransaction) {
 		defer func() {
 			if r := recover(); r != nil {
@@ -201,7 +201,7 @@ func (e *sipEndpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 }
 
 // refused notes a stranger's attempt.
-func (e *sipEndpoint) refused(peer string) {
+func (e *Endpoint) refused(peer string) {
 	e.log.Warn("SIP refused: its peer is none of the switch's networks", "peer", peer)
 }
 
@@ -213,7 +213,7 @@ func complete(req *sip.Request) bool {
 	return !req.IsInvite() || req.Contact() != nil
 }
 
-func (e *sipEndpoint) respond(tx sip.ServerTransaction, res *sip.Response) {
+func (e *Endpoint) respond(tx sip.ServerTransaction, res *sip.Response) {
 	if res.StatusCode != sip.StatusOK {
 		res.AppendHeader(sip.NewHeader("Allow", allowedMethods))
 	}
@@ -223,7 +223,7 @@ func (e *sipEndpoint) respond(tx sip.ServerTransaction, res *sip.Response) {
 }
 
 // reject answers a request with an error.
-func (e *sipEndpoint) reject(req *sip.Request, tx sip.ServerTransaction, status int, reason string) {
+func (e *Endpoint) reject(req *sip.Request, tx sip.ServerTransaction, status int, reason string) {
 	if req.IsInvite() {
 		e.cfg.Invites.WithLabelValues(strconv.Itoa(status)).Inc()
 	}
@@ -237,26 +237,26 @@ func keyOf(req *sip.Request) dialogKey {
 	return dialogKey{callID: req.CallID().Value(), localTag: local, remoteTag: remote}
 }
 
-func (e *sipEndpoint) find(req *sip.Request) *leg {
+func (e *Endpoint) find(req *sip.Request) *Leg {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.legs[keyOf(req)]
 }
 
-func (e *sipEndpoint) store(l *leg) {
+func (e *Endpoint) store(l *Leg) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.legs[l.key] = l
 }
 
-func (e *sipEndpoint) drop(l *leg) {
+func (e *Endpoint) drop(l *Leg) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.legs, l.key)
 }
 
 // onInvite takes a leg for a session, or a change of one that is up.
-func (e *sipEndpoint) onInvite(req *sip.Request, tx sip.ServerTransaction) {
+func (e *Endpoint) onInvite(req *sip.Request, tx sip.ServerTransaction) {
 	if req.To().Params.Has("tag") {
 		l := e.find(req)
 		if l == nil {
@@ -300,13 +300,13 @@ func unsupported(req *sip.Request) string {
 	return strings.Join(unknown, ", ")
 }
 
-func (e *sipEndpoint) onAck(req *sip.Request, _ sip.ServerTransaction) {
+func (e *Endpoint) onAck(req *sip.Request, _ sip.ServerTransaction) {
 	if l := e.find(req); l != nil {
 		l.ack(req)
 	}
 }
 
-func (e *sipEndpoint) onBye(req *sip.Request, tx sip.ServerTransaction) {
+func (e *Endpoint) onBye(req *sip.Request, tx sip.ServerTransaction) {
 	l := e.find(req)
 	if l == nil {
 		e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")
@@ -317,18 +317,18 @@ func (e *sipEndpoint) onBye(req *sip.Request, tx sip.ServerTransaction) {
 }
 
 // onCancel answers a CANCEL whose INVITE is not pending any more; the SIP library answers all others.
-func (e *sipEndpoint) onCancel(req *sip.Request, tx sip.ServerTransaction) {
+func (e *Endpoint) onCancel(req *sip.Request, tx sip.ServerTransaction) {
 	e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")
 }
 
-func (e *sipEndpoint) onOptions(req *sip.Request, tx sip.ServerTransaction) {
+func (e *Endpoint) onOptions(req *sip.Request, tx sip.ServerTransaction) {
 	res := sip.NewResponseFromRequest(req, sip.StatusOK, "OK", nil)
 	res.AppendHeader(sip.NewHeader("Allow", allowedMethods))
 	res.AppendHeader(sip.NewHeader("Accept", "application/sdp"))
 	e.respond(tx, res)
 }
 
-func (e *sipEndpoint) onUpdate(req *sip.Request, tx sip.ServerTransaction) {
+func (e *Endpoint) onUpdate(req *sip.Request, tx sip.ServerTransaction) {
 	l := e.find(req)
 	if l == nil {
 		e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")

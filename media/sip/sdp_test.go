@@ -1,4 +1,4 @@
-package media
+package sip
 
 import (
 	"net/netip"
@@ -13,12 +13,12 @@ import (
 func TestSDPAnswer(t *testing.T) {
 	t.Parallel()
 	l := localSDP{addr: netip.MustParseAddrPort("127.0.0.1:4000"), id: 9}
-	r, err := readSDP([]byte("v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=video 9 RTP/AVP 34\r\nm=audio 5004/1 RTP/AVP 18 8 0 13 100\r\na=rtpmap:100 telephone-event/8000\r\na=rtpmap:18 G729/8000\r\n"))
+	r, err := ReadSDP([]byte("v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=video 9 RTP/AVP 34\r\nm=audio 5004/1 RTP/AVP 18 8 0 13 100\r\na=rtpmap:100 telephone-event/8000\r\na=rtpmap:18 G729/8000\r\n"))
 	require.NoError(t, err)
-	require.Equal(t, legMedia{
-		remote: netip.MustParseAddrPort("10.0.0.1:5004"), rtcp: netip.MustParseAddrPort("10.0.0.1:5005"), codec: rtp.PCMA, rate: 8000, pt: 8,
-		dtmfPT: 100, dtmfRate: 8000, noisePT: 13, dir: direction{send: true, recv: true},
-	}, r.media)
+	require.Equal(t, Media{
+		Remote: netip.MustParseAddrPort("10.0.0.1:5004"), RTCP: netip.MustParseAddrPort("10.0.0.1:5005"), Codec: rtp.PCMA, Rate: 8000, PT: 8,
+		EventPT: 100, EventClock: 8000, NoisePT: 13, Dir: Direction{Send: true, Recv: true},
+	}, r.Media)
 	b, err := l.answer(r)
 	require.NoError(t, err)
 	require.Contains(t, string(b), "m=video 0 RTP/AVP 34\r\nm=audio 4000 RTP/AVP 8 100\r\n")
@@ -29,29 +29,29 @@ func TestSDPAnswer(t *testing.T) {
 		"SRTP only":  "v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nc=IN IP4 1.1.1.1\r\nt=0 0\r\nm=audio 4 RTP/SAVP 0\r\n",
 		"port 0":     "v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nc=IN IP4 1.1.1.1\r\nt=0 0\r\nm=audio 0 RTP/AVP 0\r\n",
 	} {
-		_, err := readSDP([]byte(body))
+		_, err := ReadSDP([]byte(body))
 		require.Error(t, err, name)
 	}
-	hold, err := readSDP([]byte("v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\nm=audio 4 RTP/AVP 0\r\n"))
+	hold, err := ReadSDP([]byte("v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\nm=audio 4 RTP/AVP 0\r\n"))
 	require.NoError(t, err)
-	require.Equal(t, "recvonly", hold.media.dir.attribute())
+	require.Equal(t, "recvonly", hold.Media.Dir.attribute())
 }
 
 func FuzzSDP(f *testing.F) {
 	f.Add([]byte("v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nc=IN IP4 1.1.1.1\r\nt=0 0\r\nm=audio 4 RTP/AVP 0 101\r\na=rtpmap:101 telephone-event/8000\r\n"))
 	f.Add([]byte("v=0\r\no=- 1 1 IN IP4 1.1.1.1\r\ns=-\r\nt=0 0\r\nm=video 4 RTP/AVP 0\r\nm=audio 4 RTP/AVP 8\r\nc=IN IP4 1.1.1.1\r\na=inactive\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := readSDP(b)
+		r, err := ReadSDP(b)
 		if err != nil {
 			return
 		}
-		require.True(t, r.media.remote.IsValid())
+		require.True(t, r.Media.Remote.IsValid())
 		l := localSDP{addr: netip.MustParseAddrPort("127.0.0.1:4000")}
 		out, err := l.answer(r)
 		require.NoError(t, err)
-		again, err := readSDP(out)
+		again, err := ReadSDP(out)
 		require.NoError(t, err, "our own answer: %s", out)
-		require.Equal(t, r.media.codec, again.media.codec)
+		require.Equal(t, r.Media.Codec, again.Media.Codec)
 	})
 }
 
@@ -74,7 +74,7 @@ func TestOffers(t *testing.T) {
 		"opus then PCMA":      {offer("111 8 126", "a=rtpmap:111 opus/48000/2", "a=rtpmap:126 telephone-event/8000"), []string{"RTP/AVP 8 126"}},
 		"mux":                 {offer("0", "a=rtcp-mux"), []string{"a=rtcp-mux"}},
 	} {
-		r, err := readSDP([]byte(tc.offer))
+		r, err := ReadSDP([]byte(tc.offer))
 		require.NoError(t, err, name)
 		l := localSDP{addr: netip.MustParseAddrPort("127.0.0.1:4000")}
 		b, err := l.answer(r)
@@ -83,10 +83,10 @@ func TestOffers(t *testing.T) {
 			require.Contains(t, string(b), want, name)
 		}
 	}
-	r, err := readSDP([]byte(offer("0", "a=rtcp:7001 IN IP4 10.0.0.1")))
+	r, err := ReadSDP([]byte(offer("0", "a=rtcp:7001 IN IP4 10.0.0.1")))
 	require.NoError(t, err)
-	require.Equal(t, "10.0.0.1:7001", r.media.rtcp.String())
-	r, err = readSDP([]byte(offer("0", "a=rtcp:7001 IN IP4 10.9.9.9")))
+	require.Equal(t, "10.0.0.1:7001", r.Media.RTCP.String())
+	r, err = ReadSDP([]byte(offer("0", "a=rtcp:7001 IN IP4 10.9.9.9")))
 	require.NoError(t, err)
-	require.Equal(t, "10.0.0.1:5005", r.media.rtcp.String(), "no reports to a third party")
+	require.Equal(t, "10.0.0.1:5005", r.Media.RTCP.String(), "no reports to a third party")
 }

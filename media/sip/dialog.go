@@ -1,4 +1,4 @@
-package media
+package sip
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 // byeTimeout bounds a BYE: the switch is on this machine, and the session has ended for us anyway.
 const byeTimeout = 2 * time.Second
 
-// leg is one SIP dialog with the switch, in which we are the called side.
-type leg struct {
-	ep  *sipEndpoint
+// Leg is one SIP dialog with the switch, in which we are the called side.
+type Leg struct {
+	ep  *Endpoint
 	to  Callee
 	key dialogKey
 
@@ -32,12 +32,12 @@ type leg struct {
 	network string
 	contact *sip.ContactHeader
 
-	mu       sync.Mutex
+	Mu       sync.Mutex
 	local    localSDP
-	media    legMedia
+	media    Media
 	remote   uint32 // the CSeq of their newest request
 	cseq     uint32 // of our own
-	pending  chan struct{}
+	Pending  chan struct{}
 	offered  bool // our 200 carried an offer; the ACK has the answer
 	answered bool
 	over     bool
@@ -45,12 +45,12 @@ type leg struct {
 	keying   bool
 }
 
-func newLeg(e *sipEndpoint, callee Callee, req *sip.Request) *leg {
+func newLeg(e *Endpoint, callee Callee, req *sip.Request) *Leg {
 	tag := uuid.NewString()
 	remoteTag, _ := req.From().Params.Get("tag")
 	ours := req.To().AsFrom()
 	ours.Params.Add("tag", tag)
-	l := &leg{
+	l := &Leg{
 		ep: e, to: callee,
 		key:     dialogKey{callID: req.CallID().Value(), localTag: tag, remoteTag: remoteTag},
 		ours:    ours,
@@ -74,7 +74,7 @@ func newLeg(e *sipEndpoint, callee Callee, req *sip.Request) *leg {
 }
 
 // answer accepts the first INVITE of the dialog.
-func (l *leg) answer(req *sip.Request, tx sip.ServerTransaction) {
+func (l *Leg) answer(req *sip.Request, tx sip.ServerTransaction) {
 	l.ep.store(l)
 	body, status := l.negotiate(req.Body())
 	if status != sip.StatusOK {
@@ -89,9 +89,9 @@ func (l *leg) answer(req *sip.Request, tx sip.ServerTransaction) {
 }
 
 // negotiate reads an offer and returns our answer, or our offer when there was none. The audio follows at once.
-func (l *leg) negotiate(body []byte) ([]byte, int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *Leg) negotiate(body []byte) ([]byte, int) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
 	if len(body) == 0 {
 		out, err := l.local.offer(l.media)
 		if err != nil {
@@ -100,7 +100,7 @@ func (l *leg) negotiate(body []byte) ([]byte, int) {
 		l.offered = true
 		return out, sip.StatusOK
 	}
-	r, err := readSDP(body)
+	r, err := ReadSDP(body)
 	if err != nil {
 		l.to.Log.Warn("an SDP offer can't be accepted", "error", err)
 		return nil, sip.StatusNotAcceptableHere
@@ -110,20 +110,20 @@ func (l *leg) negotiate(body []byte) ([]byte, int) {
 		l.to.Log.Error("an SDP answer could not be written", "error", err)
 		return nil, sip.StatusInternalServerError
 	}
-	l.media, l.offered = r.media, false
-	l.to.Owner.Negotiated(r.media)
+	l.media, l.offered = r.Media, false
+	l.to.Owner.Negotiated(r.Media)
 	return out, sip.StatusOK
 }
 
 // accept sends the 200 and repeats it until the ACK comes (RFC 3261 section 13.3.1.4). It runs in the request's own
 // goroutine.
-func (l *leg) accept(req *sip.Request, tx sip.ServerTransaction, body []byte) {
+func (l *Leg) accept(req *sip.Request, tx sip.ServerTransaction, body []byte) {
 	res := l.response(req, body)
 	acked := make(chan struct{})
-	l.mu.Lock()
-	l.pending = acked
+	l.Mu.Lock()
+	l.Pending = acked
 	over := l.over
-	l.mu.Unlock()
+	l.Mu.Unlock()
 	if over {
 		return
 	}
@@ -161,7 +161,7 @@ func (l *leg) accept(req *sip.Request, tx sip.ServerTransaction, body []byte) {
 	}
 }
 
-func (l *leg) response(req *sip.Request, body []byte) *sip.Response {
+func (l *Leg) response(req *sip.Request, body []byte) *sip.Response {
 	res := sip.NewResponseFromRequest(req, sip.StatusOK, "OK", body)
 	if h := res.To(); h != nil {
 		h.Params.Add("tag", l.key.localTag)
@@ -176,27 +176,27 @@ func (l *leg) response(req *sip.Request, body []byte) *sip.Response {
 }
 
 // ack ends the repeating of the 200. After an offer of ours it carries the answer.
-func (l *leg) ack(req *sip.Request) {
-	l.mu.Lock()
-	if l.pending == nil || l.over || req.CSeq().SeqNo != l.remote {
-		l.mu.Unlock()
+func (l *Leg) ack(req *sip.Request) {
+	l.Mu.Lock()
+	if l.Pending == nil || l.over || req.CSeq().SeqNo != l.remote {
+		l.Mu.Unlock()
 		return
 	}
-	close(l.pending)
-	l.pending = nil
+	close(l.Pending)
+	l.Pending = nil
 	first := !l.answered
 	l.answered = true
 	var err error
 	if l.offered {
 		l.offered = false
-		var r *remoteSDP
-		if r, err = readSDP(req.Body()); err == nil {
-			l.media = r.media
-			l.to.Owner.Negotiated(r.media)
+		var r *Description
+		if r, err = ReadSDP(req.Body()); err == nil {
+			l.media = r.Media
+			l.to.Owner.Negotiated(r.Media)
 		}
 	}
-	codec := l.media.codec
-	l.mu.Unlock()
+	codec := l.media.Codec
+	l.Mu.Unlock()
 	if err != nil {
 		l.to.Log.Warn("an ACK's SDP answer can't be used", "error", err)
 		l.Hangup("bad_answer")
@@ -208,10 +208,10 @@ func (l *leg) ack(req *sip.Request) {
 }
 
 // fresh tells whether a request is newer than all before it; if not, it has been answered.
-func (l *leg) fresh(req *sip.Request, tx sip.ServerTransaction) bool {
-	l.mu.Lock()
+func (l *Leg) fresh(req *sip.Request, tx sip.ServerTransaction) bool {
+	l.Mu.Lock()
 	n := req.CSeq().SeqNo
-	busy := req.IsInvite() && l.pending != nil
+	busy := req.IsInvite() && l.Pending != nil
 	ok := n > l.remote && !busy && !l.over
 	if ok {
 		l.remote = n
@@ -219,7 +219,7 @@ func (l *leg) fresh(req *sip.Request, tx sip.ServerTransaction) bool {
 			l.target = *c.Address.Clone()
 		}
 	}
-	l.mu.Unlock()
+	l.Mu.Unlock()
 	switch {
 	case busy:
 		res := sip.NewResponseFromRequest(req, sip.StatusInternalServerError, "Server Internal Error", nil)
@@ -232,7 +232,7 @@ func (l *leg) fresh(req *sip.Request, tx sip.ServerTransaction) bool {
 }
 
 // reinvite changes the leg: hold, another codec, another address. Refused, all stays as it was.
-func (l *leg) reinvite(req *sip.Request, tx sip.ServerTransaction) {
+func (l *Leg) reinvite(req *sip.Request, tx sip.ServerTransaction) {
 	if !l.fresh(req, tx) {
 		return
 	}
@@ -245,7 +245,7 @@ func (l *leg) reinvite(req *sip.Request, tx sip.ServerTransaction) {
 }
 
 // update answers an UPDATE (RFC 3311), with or without an offer.
-func (l *leg) update(req *sip.Request, tx sip.ServerTransaction) {
+func (l *Leg) update(req *sip.Request, tx sip.ServerTransaction) {
 	if !l.fresh(req, tx) {
 		return
 	}
@@ -261,25 +261,25 @@ func (l *leg) update(req *sip.Request, tx sip.ServerTransaction) {
 }
 
 // ended takes the leg off its owner; it reports whether it was still there.
-func (l *leg) ended(cause string, byPeer bool) bool {
-	l.mu.Lock()
+func (l *Leg) ended(cause string, byPeer bool) bool {
+	l.Mu.Lock()
 	if l.over {
-		l.mu.Unlock()
+		l.Mu.Unlock()
 		return false
 	}
 	l.over = true
-	if l.pending != nil {
-		close(l.pending)
-		l.pending = nil
+	if l.Pending != nil {
+		close(l.Pending)
+		l.Pending = nil
 	}
-	l.mu.Unlock()
+	l.Mu.Unlock()
 	l.ep.drop(l)
 	l.to.Owner.Ended(l, cause, byPeer)
 	return true
 }
 
 // Hangup ends the leg and says so to the switch.
-func (l *leg) Hangup(cause string) {
+func (l *Leg) Hangup(cause string) {
 	if !l.ended(cause, false) {
 		return
 	}
@@ -292,17 +292,17 @@ func (l *leg) Hangup(cause string) {
 	})
 }
 
-func (l *leg) bye(ctx context.Context) error {
+func (l *Leg) bye(ctx context.Context) error {
 	_, err := l.ep.client.Do(ctx, l.request(sip.BYE), sipgo.ClientRequestAddVia)
 	return err
 }
 
 // request builds a request of ours within the dialog.
-func (l *leg) request(method sip.RequestMethod) *sip.Request {
-	l.mu.Lock()
+func (l *Leg) request(method sip.RequestMethod) *sip.Request {
+	l.Mu.Lock()
 	l.cseq++
 	seq, target := l.cseq, l.target
-	l.mu.Unlock()
+	l.Mu.Unlock()
 	req := sip.NewRequest(method, target)
 	callID := sip.CallIDHeader(l.key.callID)
 	hops := sip.MaxForwardsHeader(70)

@@ -1,4 +1,4 @@
-package media
+package sip
 
 import (
 	"context"
@@ -19,11 +19,11 @@ const (
 	infoPause = 80 * time.Millisecond
 )
 
-// errEnded means that a leg is over.
-var errEnded = errors.New("the SIP leg has ended")
+// ErrEnded means that a leg is over.
+var ErrEnded = errors.New("the SIP leg has ended")
 
 // onInfo takes a digit that came by SIP INFO; other INFOs are only answered.
-func (e *sipEndpoint) onInfo(req *sip.Request, tx sip.ServerTransaction) {
+func (e *Endpoint) onInfo(req *sip.Request, tx sip.ServerTransaction) {
 	l := e.find(req)
 	if l == nil {
 		e.reject(req, tx, sip.StatusCallTransactionDoesNotExists, "Call/Transaction Does Not Exist")
@@ -39,12 +39,12 @@ func (e *sipEndpoint) onInfo(req *sip.Request, tx sip.ServerTransaction) {
 	}
 }
 
-// sendKeys sends digits by SIP INFO, one after the other, beside the caller.
-func (l *leg) sendKeys(keys []dtmf.Key) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// SendKeys sends digits by SIP INFO, one after the other, beside the caller.
+func (l *Leg) SendKeys(keys []dtmf.Key) error {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
 	if l.over {
-		return errEnded
+		return ErrEnded
 	}
 	if len(l.keys)+len(keys) > dtmf.MaxQueue {
 		return dtmf.ErrQueueFull
@@ -58,9 +58,9 @@ func (l *leg) sendKeys(keys []dtmf.Key) error {
 }
 
 // nextKey takes the next digit off the queue.
-func (l *leg) nextKey() (dtmf.Key, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *Leg) nextKey() (dtmf.Key, bool) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
 	if l.over || len(l.keys) == 0 {
 		l.keying, l.keys = false, nil
 		return dtmf.Key{}, false
@@ -70,7 +70,7 @@ func (l *leg) nextKey() (dtmf.Key, bool) {
 	return k, true
 }
 
-func (l *leg) pressKeys() {
+func (l *Leg) pressKeys() {
 	for {
 		k, ok := l.nextKey()
 		if !ok {
@@ -95,7 +95,7 @@ func (l *leg) pressKeys() {
 }
 
 // info sends one digit.
-func (l *leg) info(k dtmf.Key) error {
+func (l *Leg) info(k dtmf.Key) error {
 	ctx, cancel := context.WithTimeout(context.Background(), infoTimeout)
 	defer cancel()
 	req := l.request(sip.INFO)

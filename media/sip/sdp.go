@@ -1,4 +1,4 @@
-package media
+package sip
 
 import (
 	"errors"
@@ -35,87 +35,87 @@ var (
 	ErrNoCodec = errors.New("session description has no codec in common")
 )
 
-// direction is who sends, seen from us.
-type direction struct{ send, recv bool }
+// Direction is who sends, seen from us.
+type Direction struct{ Send, Recv bool }
 
 // attribute is the SDP attribute for what we do.
-func (d direction) attribute() string {
+func (d Direction) attribute() string {
 	switch {
-	case d.send && d.recv:
+	case d.Send && d.Recv:
 		return "sendrecv"
-	case d.send:
+	case d.Send:
 		return "sendonly"
-	case d.recv:
+	case d.Recv:
 		return "recvonly"
 	}
 	return "inactive"
 }
 
-// legMedia is what a negotiation has agreed on.
-type legMedia struct {
-	remote netip.AddrPort
-	// rtcp is where the other side takes reports: the port above remote's, one that it has named (RFC 3605), or with mux
+// Media is what a negotiation has agreed on.
+type Media struct {
+	Remote netip.AddrPort
+	// RTCP is where the other side takes reports: the port above remote's, one that it has named (RFC 3605), or with mux
 	// remote itself (RFC 5761).
-	rtcp   netip.AddrPort
-	mux    bool
-	codec  rtp.Codec
-	rate   int
-	pt     uint8
-	dtmfPT uint8 // 0: none was offered
-	// dtmfRate is the clock of telephone events.
-	dtmfRate int
-	noisePT  uint8 // 0: none was offered
-	dir      direction
+	RTCP    netip.AddrPort
+	Mux     bool
+	Codec   rtp.Codec
+	Rate    int
+	PT      uint8
+	EventPT uint8 // 0: none was offered
+	// EventClock is the clock of telephone events.
+	EventClock int
+	NoisePT    uint8 // 0: none was offered
+	Dir        Direction
 }
 
-// packetMS is how much audio we put into one packet.
-func (m legMedia) packetMS() int {
-	if m.rate >= wideL16 {
+// PacketMS is how much audio we put into one packet.
+func (m Media) PacketMS() int {
+	if m.Rate >= wideL16 {
 		return 10
 	}
 	return 20
 }
 
-// eventRate is the clock of telephone events, also of such as were not negotiated.
-func (m legMedia) eventRate() int {
-	if m.dtmfRate > 0 {
-		return m.dtmfRate
+// EventRate is the clock of telephone events, also of such as were not negotiated.
+func (m Media) EventRate() int {
+	if m.EventClock > 0 {
+		return m.EventClock
 	}
 	return dsp.SampleRate
 }
 
-// codecOf tells what a payload type is: what was agreed on, or the other G.711 law, which some peers change to in
+// CodecOf tells what a payload type is: what was agreed on, or the other G.711 law, which some peers change to in
 // mid-call.
-func (m legMedia) codecOf(pt uint8) (rtp.Codec, bool) {
+func (m Media) CodecOf(pt uint8) (rtp.Codec, bool) {
 	switch {
-	case pt == m.pt:
-		return m.codec, true
-	case m.rate == dsp.SampleRate && pt == 0:
+	case pt == m.PT:
+		return m.Codec, true
+	case m.Rate == dsp.SampleRate && pt == 0:
 		return rtp.PCMU, true
-	case m.rate == dsp.SampleRate && pt == 8:
+	case m.Rate == dsp.SampleRate && pt == 8:
 		return rtp.PCMA, true
 	}
 	return 0, false
 }
 
-// isNoise tells a payload type of comfort noise.
-func (m legMedia) isNoise(pt uint8) bool { return pt == staticNoise || pt == m.noisePT && pt != 0 }
+// IsNoise tells a payload type of comfort noise.
+func (m Media) IsNoise(pt uint8) bool { return pt == staticNoise || pt == m.NoisePT && pt != 0 }
 
-// remoteSDP is the other side's description, read.
-type remoteSDP struct {
-	media legMedia
+// Description is the other side's description, read.
+type Description struct {
+	Media Media
 	// index is the audio line that is used; protos and kinds are needed to refuse the other lines.
 	index int
 	lines []*sdp.MediaName
 }
 
-// readSDP reads an offer or an answer and picks the first codec that we know, in the description's order.
-func readSDP(body []byte) (*remoteSDP, error) {
+// ReadSDP reads an offer or an answer and picks the first codec that we know, in the description's order.
+func ReadSDP(body []byte) (*Description, error) {
 	var d sdp.SessionDescription
 	if err := d.Unmarshal(body); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSDP, err)
 	}
-	r := &remoteSDP{index: -1}
+	r := &Description{index: -1}
 	for i, m := range d.MediaDescriptions {
 		r.lines = append(r.lines, &m.MediaName)
 		if r.index >= 0 || m.MediaName.Media != "audio" || m.MediaName.Port.Value == 0 || strings.Join(m.MediaName.Protos, "/") != "RTP/AVP" {
@@ -137,7 +137,7 @@ func readSDP(body []byte) (*remoteSDP, error) {
 }
 
 // readAddress finds where the other side wants its audio, and whether it wants any.
-func (r *remoteSDP) readAddress(d *sdp.SessionDescription, m *sdp.MediaDescription) error {
+func (r *Description) readAddress(d *sdp.SessionDescription, m *sdp.MediaDescription) error {
 	c := m.ConnectionInformation
 	if c == nil {
 		c = d.ConnectionInformation
@@ -153,31 +153,31 @@ func (r *remoteSDP) readAddress(d *sdp.SessionDescription, m *sdp.MediaDescripti
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("%w: port %d", ErrSDP, port)
 	}
-	r.media.remote = netip.AddrPortFrom(addr.Unmap(), uint16(port))
-	dir := direction{send: true, recv: true}
+	r.Media.Remote = netip.AddrPortFrom(addr.Unmap(), uint16(port))
+	dir := Direction{Send: true, Recv: true}
 	for _, attrs := range [][]sdp.Attribute{d.Attributes, m.Attributes} {
 		for _, a := range attrs {
 			switch a.Key {
 			case "sendrecv":
-				dir = direction{send: true, recv: true}
+				dir = Direction{Send: true, Recv: true}
 			case "sendonly": // theirs: we only receive
-				dir = direction{recv: true}
+				dir = Direction{Recv: true}
 			case "recvonly":
-				dir = direction{send: true}
+				dir = Direction{Send: true}
 			case "inactive":
-				dir = direction{}
+				dir = Direction{}
 			}
 		}
 	}
 	if addr.IsUnspecified() { // the hold of RFC 2543
-		dir.send = false
+		dir.Send = false
 	}
-	r.media.dir = dir
+	r.Media.Dir = dir
 	return nil
 }
 
 // pickCodec reads the formats of an audio line.
-func (r *remoteSDP) pickCodec(m *sdp.MediaDescription) bool {
+func (r *Description) pickCodec(m *sdp.MediaDescription) bool {
 	names := map[string]string{"0": "PCMU/8000", "8": "PCMA/8000", "13": "CN/8000"}
 	for _, a := range m.Attributes {
 		if pt, name, ok := strings.Cut(a.Value, " "); ok && a.Key == "rtpmap" {
@@ -213,15 +213,15 @@ func (r *remoteSDP) pickCodec(m *sdp.MediaDescription) bool {
 			continue
 		}
 		if !found {
-			r.media.codec, r.media.rate, r.media.pt, found = codec, rate, uint8(pt), true
+			r.Media.Codec, r.Media.Rate, r.Media.PT, found = codec, rate, uint8(pt), true
 		}
 	}
 	// An event's clock is its audio's (RFC 4733 section 2.1); some describe 8 kHz whatever the audio's.
-	r.media.dtmfPT, r.media.dtmfRate = dtmf[r.media.rate], r.media.rate
-	if r.media.dtmfPT == 0 {
-		r.media.dtmfPT, r.media.dtmfRate = dtmf[dsp.SampleRate], dsp.SampleRate
+	r.Media.EventPT, r.Media.EventClock = dtmf[r.Media.Rate], r.Media.Rate
+	if r.Media.EventPT == 0 {
+		r.Media.EventPT, r.Media.EventClock = dtmf[dsp.SampleRate], dsp.SampleRate
 	}
-	r.media.noisePT = noise[r.media.rate]
+	r.Media.NoisePT = noise[r.Media.Rate]
 	return found
 }
 
@@ -232,32 +232,32 @@ func keepFirst(m map[int]uint8, rate int, pt uint8) {
 }
 
 // readRTCP finds where the other side wants its reports.
-func (r *remoteSDP) readRTCP(m *sdp.MediaDescription) {
-	r.media.rtcp, r.media.mux = netip.AddrPort{}, false
-	if p := r.media.remote.Port(); p < 65535 {
-		r.media.rtcp = netip.AddrPortFrom(r.media.remote.Addr(), p+1)
+func (r *Description) readRTCP(m *sdp.MediaDescription) {
+	r.Media.RTCP, r.Media.Mux = netip.AddrPort{}, false
+	if p := r.Media.Remote.Port(); p < 65535 {
+		r.Media.RTCP = netip.AddrPortFrom(r.Media.Remote.Addr(), p+1)
 	}
 	for _, a := range m.Attributes {
 		switch a.Key {
 		case "rtcp-mux":
-			r.media.mux = true
+			r.Media.Mux = true
 		case "rtcp":
 			port, rest, _ := strings.Cut(a.Value, " ")
 			n, err := strconv.ParseUint(port, 10, 16)
 			if err != nil || n == 0 {
 				continue
 			}
-			addr := r.media.remote.Addr()
+			addr := r.Media.Remote.Addr()
 			if f := strings.Fields(rest); len(f) == 3 {
 				if other, err := netip.ParseAddr(f[2]); err == nil && other.Unmap() != addr {
 					continue // reports to a third party are not sent
 				}
 			}
-			r.media.rtcp = netip.AddrPortFrom(addr, uint16(n))
+			r.Media.RTCP = netip.AddrPortFrom(addr, uint16(n))
 		}
 	}
-	if r.media.mux {
-		r.media.rtcp = r.media.remote
+	if r.Media.Mux {
+		r.Media.RTCP = r.Media.Remote
 	}
 }
 
@@ -269,7 +269,7 @@ type localSDP struct {
 }
 
 // answer writes the answer to an offer: its lines in its order, all but the used one refused.
-func (l *localSDP) answer(r *remoteSDP) ([]byte, error) {
+func (l *localSDP) answer(r *Description) ([]byte, error) {
 	d := l.session()
 	for i, line := range r.lines {
 		if i != r.index {
@@ -278,24 +278,24 @@ func (l *localSDP) answer(r *remoteSDP) ([]byte, error) {
 			d.MediaDescriptions = append(d.MediaDescriptions, &sdp.MediaDescription{MediaName: refused})
 			continue
 		}
-		d.MediaDescriptions = append(d.MediaDescriptions, l.audio([]legMedia{r.media}, r.media))
+		d.MediaDescriptions = append(d.MediaDescriptions, l.audio([]Media{r.Media}, r.Media))
 	}
 	return d.Marshal()
 }
 
 // offer writes an offer of all codecs, what the leg speaks already first.
-func (l *localSDP) offer(now legMedia) ([]byte, error) {
-	all := []legMedia{{codec: rtp.PCMU, rate: dsp.SampleRate, pt: 0}, {codec: rtp.PCMA, rate: dsp.SampleRate, pt: 8}}
+func (l *localSDP) offer(now Media) ([]byte, error) {
+	all := []Media{{Codec: rtp.PCMU, Rate: dsp.SampleRate, PT: 0}, {Codec: rtp.PCMA, Rate: dsp.SampleRate, PT: 8}}
 	for i, rate := range l16Rates() {
-		all = append(all, legMedia{codec: rtp.L16, rate: rate, pt: offeredL16 + uint8(i)})
+		all = append(all, Media{Codec: rtp.L16, Rate: rate, PT: offeredL16 + uint8(i)})
 	}
 	for i, m := range all {
-		if m.codec == now.codec && m.rate == now.rate {
+		if m.Codec == now.Codec && m.Rate == now.Rate {
 			all[0], all[i] = all[i], all[0]
 		}
 	}
 	d := l.session()
-	d.MediaDescriptions = []*sdp.MediaDescription{l.audio(all, legMedia{dtmfPT: offeredDTMF, dtmfRate: dsp.SampleRate, dir: direction{send: true, recv: true}})}
+	d.MediaDescriptions = []*sdp.MediaDescription{l.audio(all, Media{EventPT: offeredDTMF, EventClock: dsp.SampleRate, Dir: Direction{Send: true, Recv: true}})}
 	return d.Marshal()
 }
 
@@ -311,7 +311,7 @@ func (l *localSDP) session() *sdp.SessionDescription {
 }
 
 // audio writes an audio line of some codecs; all but the codec is line's.
-func (l *localSDP) audio(codecs []legMedia, line legMedia) *sdp.MediaDescription {
+func (l *localSDP) audio(codecs []Media, line Media) *sdp.MediaDescription {
 	m := &sdp.MediaDescription{MediaName: sdp.MediaName{
 		Media: "audio", Port: sdp.RangedPort{Value: int(l.addr.Port())}, Protos: []string{"RTP", "AVP"},
 	}}
@@ -322,19 +322,19 @@ func (l *localSDP) audio(codecs []legMedia, line legMedia) *sdp.MediaDescription
 	}
 	packet := 20
 	for _, lm := range codecs {
-		add(lm.pt, lm.codec.String(), lm.rate)
+		add(lm.PT, lm.Codec.String(), lm.Rate)
 	}
 	if len(codecs) == 1 {
-		packet = codecs[0].packetMS()
+		packet = codecs[0].PacketMS()
 	}
-	if line.dtmfPT != 0 {
-		add(line.dtmfPT, "telephone-event", line.dtmfRate)
-		m.Attributes = append(m.Attributes, sdp.NewAttribute("fmtp", strconv.Itoa(int(line.dtmfPT))+" 0-15"))
+	if line.EventPT != 0 {
+		add(line.EventPT, "telephone-event", line.EventClock)
+		m.Attributes = append(m.Attributes, sdp.NewAttribute("fmtp", strconv.Itoa(int(line.EventPT))+" 0-15"))
 	}
 	m.Attributes = append(m.Attributes, sdp.NewAttribute("ptime", strconv.Itoa(packet)))
-	if line.mux {
+	if line.Mux {
 		m.Attributes = append(m.Attributes, sdp.NewPropertyAttribute("rtcp-mux"))
 	}
-	m.Attributes = append(m.Attributes, sdp.NewPropertyAttribute(line.dir.attribute()))
+	m.Attributes = append(m.Attributes, sdp.NewPropertyAttribute(line.Dir.attribute()))
 	return m
 }
