@@ -15,7 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/form"
 	"github.com/ringmaster/ringmaster/store/input"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -208,17 +208,17 @@ func (dk *desk) AgentDial(ctx context.Context, tenant, agent uuid.UUID, in DialI
 	if to, err = dk.resolveTarget(ctx, tenant, to); err != nil {
 		return db.Call{}, wrap("dial", err)
 	}
-	req := switchctl.OriginateRequest{
+	req := admission.Request{
 		TenantID: tenant, CampaignID: to.campaign, LeadID: to.lead, AgentID: &agent, To: to.phone,
-		Purpose: switchctl.PurposeSingle, Environment: string(EnvironmentLive),
+		Purpose: admission.PurposeSingle, Environment: string(EnvironmentLive),
 	}
 	if to.lead != nil {
-		req.Purpose = switchctl.PurposeLead
+		req.Purpose = admission.PurposeLead
 	}
 	// What was begun is finished also when whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := dk.calls.Originate(ctx, req)
+	call, err := dk.rules.place(ctx, dk.calls, req)
 	if err != nil {
 		return call, wrap("dial", err)
 	}
@@ -256,7 +256,7 @@ func (dk *desk) resolveTarget(ctx context.Context, tenant uuid.UUID, to target) 
 }
 
 // dials makes an admitted call its agent's, in the transaction of the admission.
-func (dk *desk) dials(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, call db.Call, now time.Time) error {
+func (dk *desk) dials(ctx context.Context, tx *store.Tx, req admission.Request, call db.Call, now time.Time) error {
 	if dk.cfg.Agents == nil {
 		return errNoAgents
 	}

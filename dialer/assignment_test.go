@@ -1,7 +1,6 @@
 package dialer
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -78,13 +76,11 @@ type linkedSwitch struct {
 	down atomic.Bool
 }
 
-func (l *linkedSwitch) Linked() bool { return !l.down.Load() }
-
-func (l *linkedSwitch) Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
+func (l *linkedSwitch) CanOriginate() error {
 	if l.down.Load() {
-		return db.Call{}, switchctl.ErrLinkDown
+		return switchctl.ErrLinkDown
 	}
-	return l.fakeSwitch.Originate(ctx, req)
+	return nil
 }
 
 // hosts are dialers of hosts on one database.
@@ -98,7 +94,7 @@ func (h *hosts) host(t *testing.T, node string) {
 	t.Helper()
 	storetest.Exec(t, h.st, h.tenant, "INSERT INTO nodes (id, started_at, last_seen_at) VALUES ($1, now(), now())", node)
 	svc := h.another(t, node)
-	h.switches[node] = &linkedSwitch{fakeSwitch: &fakeSwitch{gate: svc.Gate()}}
+	h.switches[node] = &linkedSwitch{fakeSwitch: &fakeSwitch{}}
 	h.stop[node] = pace(t, svc, h.switches[node])
 }
 

@@ -38,7 +38,7 @@ func TestCampaignWaitsForItsAudio(t *testing.T) {
 				}
 				return string(*stats.Pacing.WaitsFor)
 			}
-			sw := &fakeSwitch{gate: b.svc.Gate()}
+			sw := &fakeSwitch{}
 			stop := pace(t, b.svc, sw)
 			require.Eventually(t, func() bool { return waits() == member }, waitFor, every)
 			require.Eventually(t, func() bool {
@@ -67,7 +67,7 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET announcement_url = $1", testAnnouncement)
 	req := p.request(t, campaign, p.push(t, campaign, "9876543201"))
 	refused := func(why string) {
-		_, err := p.svc.rules.Gate().Admit(t.Context(), req)
+		_, err := p.svc.rules.admitted(t.Context(), req)
 		require.Equal(t, ReasonAnnouncement, reason(t, err), why)
 		var missing *fault.Error
 		require.ErrorAs(t, err, &missing)
@@ -80,6 +80,6 @@ func TestGateWantsTheAnnouncement(t *testing.T) {
 	req.AgentID = nil
 	refused("a pacer waits until it is there")
 	req.AgentID = &ann
-	_, err := p.svc.rules.Gate().Admit(t.Context(), req)
+	_, err := p.svc.rules.admitted(t.Context(), req)
 	require.NoError(t, err)
 }

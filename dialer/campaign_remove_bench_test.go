@@ -12,7 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // BenchmarkAdmitBesideDeletion admits 50 calls a second of a campaign, first alone, then while one of 1 million leads is deleted, and reports how
@@ -37,9 +37,9 @@ func BenchmarkAdmitBesideDeletion(b *testing.B) {
 		to, err := store.ParsePhone(number)
 		require.NoError(b, err)
 		began := time.Now()
-		_, err = s.rules.Gate().Admit(b.Context(), switchctl.OriginateRequest{
+		_, err = s.rules.admitted(b.Context(), admission.Request{
 			TenantID: tenant, CampaignID: &other, LeadID: &lead, VoiceAgentID: &agent, To: to,
-			Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
+			Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 		})
 		took := time.Since(began)
 		require.NoError(b, err)

@@ -35,7 +35,7 @@ func TestClaimOrder(t *testing.T) {
 	set("9800000053", "retry", now.Add(-time.Second))
 	set("9800000052", "retry", now.Add(-time.Minute))
 	set("9800000091", "retry", now.Add(time.Minute)) // not yet due
-	p := newPacer(b.svc.pacers, &fakeSwitch{gate: b.svc.Gate()}, b.tenant, campaign, nil)
+	p := newPacer(b.svc.pacers, &fakeSwitch{}, b.tenant, campaign, nil)
 	var got []string
 	claim := func(n, want int) {
 		t.Helper()

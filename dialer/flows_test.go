@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 
 	"github.com/stretchr/testify/require"
 
@@ -274,9 +275,9 @@ func TestTransferToASIPURI(t *testing.T) {
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
 	call, err := b.svc.answering.Handler().Route(t.Context(), inbound("8000000001"))
 	require.NoError(t, err)
-	admit := func(uri string) (switchctl.Admission, error) {
-		return b.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
-			TenantID: b.tenant, ToURI: uri, Purpose: switchctl.PurposeTransfer, ParentCallID: &call.ID, Environment: "live",
+	admit := func(uri string) (admission.Terms, error) {
+		return b.svc.rules.admitted(t.Context(), admission.Request{
+			TenantID: b.tenant, ToURI: uri, Purpose: admission.PurposeTransfer, ParentCallID: &call.ID, Environment: "live",
 		})
 	}
 	var none *SIPHostError
@@ -306,8 +307,8 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 	require.NoError(t, err)
 	b.sipHosts(t, "8.8.8.8")
 	admit := func(user string) Reason {
-		_, err := b.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
-			TenantID: b.tenant, ToURI: "sip:" + user + "@8.8.8.8", Purpose: switchctl.PurposeTransfer, ParentCallID: &call.ID,
+		_, err := b.svc.rules.admitted(t.Context(), admission.Request{
+			TenantID: b.tenant, ToURI: "sip:" + user + "@8.8.8.8", Purpose: admission.PurposeTransfer, ParentCallID: &call.ID,
 			Environment: "live",
 		})
 		if refused, ok := errors.AsType[*RefusalError](err); ok {

@@ -14,49 +14,49 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // ways are the ways to a number, each with somebody else's call, lead or campaign where it needs one.
-type ways map[string]func(t *testing.T, number string) switchctl.OriginateRequest
+type ways map[string]func(t *testing.T, number string) admission.Request
 
 func (p *people) ways(t *testing.T) ways {
 	t.Helper()
 	campaign := p.running(t).ID
-	third := func(t *testing.T) switchctl.OriginateRequest {
+	third := func(t *testing.T) admission.Request {
 		t.Helper()
 		parent := storetest.NewID(t)
 		storetest.Exec(t, p.st, p.tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, status, from_number, to_number,
 			answer_time) VALUES ($1, $2::uuid, 'node-1', $2::uuid::text, 'inbound', 'answered', '+911', '+912', now())`, p.tenant, parent)
-		return switchctl.OriginateRequest{TenantID: p.tenant, Purpose: switchctl.PurposeTransfer, ParentCallID: &parent}
+		return admission.Request{TenantID: p.tenant, Purpose: admission.PurposeTransfer, ParentCallID: &parent}
 	}
 	return ways{
-		"lead": func(t *testing.T, number string) switchctl.OriginateRequest {
+		"lead": func(t *testing.T, number string) admission.Request {
 			t.Helper()
 			return p.request(t, campaign, p.push(t, campaign, number))
 		},
-		"single": func(t *testing.T, number string) switchctl.OriginateRequest {
+		"single": func(t *testing.T, number string) admission.Request {
 			t.Helper()
 			voiceAgent := p.agent(t).ID
-			return switchctl.OriginateRequest{
-				TenantID: p.tenant, VoiceAgentID: &voiceAgent, To: mustPhone(t, number), Purpose: switchctl.PurposeSingle,
+			return admission.Request{
+				TenantID: p.tenant, VoiceAgentID: &voiceAgent, To: mustPhone(t, number), Purpose: admission.PurposeSingle,
 			}
 		},
-		"agent's number": func(t *testing.T, number string) switchctl.OriginateRequest {
+		"agent's number": func(t *testing.T, number string) admission.Request {
 			t.Helper()
 			agent, preview := p.person(t), p.campaign(t, DialPreview)
-			return switchctl.OriginateRequest{
-				TenantID: p.tenant, CampaignID: &preview, AgentID: &agent, To: mustPhone(t, number), Purpose: switchctl.PurposeSingle,
+			return admission.Request{
+				TenantID: p.tenant, CampaignID: &preview, AgentID: &agent, To: mustPhone(t, number), Purpose: admission.PurposeSingle,
 			}
 		},
-		"third party": func(t *testing.T, number string) switchctl.OriginateRequest {
+		"third party": func(t *testing.T, number string) admission.Request {
 			t.Helper()
 			req := third(t)
 			req.To = mustPhone(t, number)
 			return req
 		},
-		"SIP URI": func(t *testing.T, number string) switchctl.OriginateRequest {
+		"SIP URI": func(t *testing.T, number string) admission.Request {
 			t.Helper()
 			req := third(t)
 			p.sipHosts(t, "127.0.0.0/8")
@@ -161,7 +161,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				suppressed := background(suppress)
 				p.waitsOr(t, 1, suppressed)
 				admitted := background(func() error {
-					_, err := p.svc.rules.Gate().Admit(t.Context(), req)
+					_, err := p.svc.rules.admitted(t.Context(), req)
 					return err
 				})
 				p.waitsOr(t, 2, admitted)
@@ -177,7 +177,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
 				var call uuid.UUID
 				admitted := background(func() error {
-					adm, err := p.svc.rules.Gate().Admit(t.Context(), req)
+					adm, err := p.svc.rules.admitted(t.Context(), req)
 					call = adm.Call.ID
 					return err
 				})
@@ -188,7 +188,7 @@ func TestOptOutWinsEveryRace(t *testing.T) { //nolint:tparallel // its parts loc
 				release()
 				require.NoError(t, <-admitted)
 				require.NoError(t, <-suppressed)
-				if req.Purpose != switchctl.PurposeTransfer {
+				if req.Purpose != admission.PurposeTransfer {
 					require.Equal(t, 1, p.ending(t, call), "it rings on")
 				}
 			})
@@ -235,7 +235,7 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 			case started <- struct{}{}:
 			default:
 			}
-			adm, err := p.svc.rules.Gate().Admit(t.Context(), req)
+			adm, err := p.svc.rules.admitted(t.Context(), req)
 			call, refused = adm.Call.ID, err
 		})
 		both.Wait()
@@ -243,13 +243,13 @@ func TestOptOutAtAnyMoment(t *testing.T) {
 		case refused != nil:
 			require.Contains(t, []Reason{ReasonSuppressed, ReasonLead}, reason(t, refused))
 			outcomes["refused"]++
-		case req.Purpose == switchctl.PurposeTransfer:
+		case req.Purpose == admission.PurposeTransfer:
 			outcomes["admitted before"]++
 		default:
 			require.Equal(t, 1, p.ending(t, call), "%s: suppressed, admitted, and rings on", way)
 			outcomes["ended"]++
 		}
-		_, err := p.svc.rules.Gate().Admit(t.Context(), req)
+		_, err := p.svc.rules.admitted(t.Context(), req)
 		require.Error(t, err, "after both")
 	}
 	t.Log(outcomes)
@@ -264,9 +264,9 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	req := p.request(t, campaign, p.push(t, campaign, "9876543210"))
 	next := p.request(t, campaign, p.push(t, campaign, "9876543211"))
 	release := p.hold(t, "SELECT FROM numbers FOR UPDATE")
-	var adm switchctl.Admission
+	var adm admission.Terms
 	admitted := background(func() (err error) {
-		adm, err = p.svc.rules.Gate().Admit(t.Context(), req)
+		adm, err = p.svc.rules.admitted(t.Context(), req)
 		return err
 	})
 	p.waitsOr(t, 1, admitted)
@@ -279,13 +279,13 @@ func TestPauseWinsEveryRace(t *testing.T) {
 	release()
 	require.NoError(t, <-admitted)
 	require.NoError(t, <-paused)
-	_, err := p.svc.rules.Gate().Admit(t.Context(), next)
+	_, err := p.svc.rules.admitted(t.Context(), next)
 	require.Equal(t, ReasonCampaign, reason(t, err))
 	require.Equal(t, ReasonCampaign, reason(t, p.again(t, adm)))
 }
 
 // again asks for another route of an admitted leg.
-func (b *bundle) again(t *testing.T, adm switchctl.Admission) error {
+func (b *bundle) again(t *testing.T, adm admission.Terms) error {
 	t.Helper()
 	moved := false
 	err := b.svc.rules.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
@@ -296,7 +296,7 @@ func (b *bundle) again(t *testing.T, adm switchctl.Admission) error {
 	return err
 }
 
-func readmission(adm switchctl.Admission) ledger.Readmission {
+func readmission(adm admission.Terms) ledger.Readmission {
 	return ledger.Readmission{Call: adm.Call, UnitID: adm.UnitID, To: adm.To, RingTimeout: adm.RingTimeout, Promised: adm.Promised}
 }
 
@@ -304,29 +304,29 @@ func readmission(adm switchctl.Admission) ledger.Readmission {
 func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 	t.Parallel()
 	evening := time.Date(2026, 11, 20, 20, 58, 50, 0, ist())
-	suppress := func(t *testing.T, p *people, adm switchctl.Admission) {
+	suppress := func(t *testing.T, p *people, adm admission.Terms) {
 		t.Helper()
 		_, err := p.svc.AddSuppression(t.Context(), p.tenant, SuppressionInput{Phone: Some(adm.To.National())})
 		require.NoError(t, err)
 	}
-	exec := func(sql string) func(*testing.T, *people, switchctl.Admission) {
-		return func(t *testing.T, p *people, _ switchctl.Admission) {
+	exec := func(sql string) func(*testing.T, *people, admission.Terms) {
+		return func(t *testing.T, p *people, _ admission.Terms) {
 			t.Helper()
 			storetest.Exec(t, p.st, p.tenant, sql)
 		}
 	}
-	listed := func(_ *testing.T, p *people, adm switchctl.Admission) { p.registry.add(adm.To.National()) }
+	listed := func(_ *testing.T, p *people, adm admission.Terms) { p.registry.add(adm.To.National()) }
 	for name, c := range map[string]struct {
-		change func(*testing.T, *people, switchctl.Admission)
+		change func(*testing.T, *people, admission.Terms)
 		want   Reason
 		ways   []string // that it is for; all when nil
 	}{
-		"nothing":    {change: func(*testing.T, *people, switchctl.Admission) {}},
+		"nothing":    {change: func(*testing.T, *people, admission.Terms) {}},
 		"opt-out":    {change: suppress, want: ReasonSuppressed},
 		"registry":   {change: listed, want: ReasonDNC},
-		"night":      {change: func(_ *testing.T, p *people, _ switchctl.Admission) { p.clock.advance(70 * time.Second) }, want: ReasonWindow},
-		"last ring":  {change: func(_ *testing.T, p *people, _ switchctl.Admission) { p.clock.advance(50 * time.Second) }, want: ReasonWindow},
-		"its end":    {change: func(_ *testing.T, p *people, _ switchctl.Admission) { p.clock.advance(44 * time.Second) }},
+		"night":      {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.advance(70 * time.Second) }, want: ReasonWindow},
+		"last ring":  {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.advance(50 * time.Second) }, want: ReasonWindow},
+		"its end":    {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.advance(44 * time.Second) }},
 		"a holiday":  {change: exec("UPDATE tenants SET holidays = '{2026-11-20}'"), want: ReasonWindow},
 		"pause":      {change: exec("UPDATE campaigns SET status = 'paused'"), want: ReasonCampaign, ways: []string{"lead", "agent's number"}},
 		"lower cap":  {change: exec("UPDATE tenants SET daily_cap = 1"), want: ReasonDailyCap, ways: []string{"lead", "single", "agent's number"}},
@@ -347,11 +347,11 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET daily_cap = NULL, holidays = '{}'")
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET status = 'running'")
 				if way != "third party" {
-					before, err := p.svc.rules.Gate().Admit(t.Context(), all["single"](t, number))
+					before, err := p.svc.rules.admitted(t.Context(), all["single"](t, number))
 					require.NoError(t, err)
 					p.end(t, before.Call, "failed", "USER_BUSY")
 				}
-				adm, err := p.svc.rules.Gate().Admit(t.Context(), all[way](t, number))
+				adm, err := p.svc.rules.admitted(t.Context(), all[way](t, number))
 				require.NoError(t, err, way)
 				c.change(t, p, adm)
 				err = p.again(t, adm)
@@ -371,7 +371,7 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 func TestSuppressionDuringAnotherRoute(t *testing.T) {
 	t.Parallel()
 	p := staffed(t)
-	adm, err := p.svc.rules.Gate().Admit(t.Context(), p.ways(t)["single"](t, "9876543210"))
+	adm, err := p.svc.rules.admitted(t.Context(), p.ways(t)["single"](t, "9876543210"))
 	require.NoError(t, err)
 	var suppressed <-chan error
 	err = p.svc.rules.Gate().Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error {
@@ -414,7 +414,7 @@ func TestOptOutEndsWhatRings(t *testing.T) {
 		if status == "other number" {
 			number = "9876543211"
 		}
-		adm, err := p.svc.rules.Gate().Admit(t.Context(), all["single"](t, number))
+		adm, err := p.svc.rules.admitted(t.Context(), all["single"](t, number))
 		require.NoError(t, err)
 		states[status] = adm.Call.ID
 		switch status {

@@ -13,7 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // forbidden is why a number must not ring.
@@ -53,7 +53,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
 	b.clock.set(noon)
 	campaign := b.running(t)
-	sw := &singleSwitch{fakeSwitch{gate: b.svc.Gate()}}
+	sw := &singleSwitch{fakeSwitch{}}
 	b.svc.Attach(sw)
 	place := func(number string) (db.Call, error) {
 		return b.svc.PlaceCall(t.Context(), b.tenant, EnvironmentLive, CallInput{To: Some(number), VoiceAgentID: Some(campaign.VoiceAgentID.String())})
@@ -123,8 +123,8 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 			rang = append(rang, number)
 			b.end(t, call, "failed", "USER_BUSY")
 		}
-		_, err = b.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
-			TenantID: b.tenant, To: mustPhone(t, number), Purpose: switchctl.PurposeTransfer, ParentCallID: &parent.ID,
+		_, err = b.svc.rules.admitted(t.Context(), admission.Request{
+			TenantID: b.tenant, To: mustPhone(t, number), Purpose: admission.PurposeTransfer, ParentCallID: &parent.ID,
 		})
 		require.Equal(t, kind == forbiddenNot, err == nil, "transfer, %s: %v", kind, err)
 	}
@@ -134,14 +134,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 			b.registry.silentOn(number)
 		}
 	}
-	p := newPacer(b.svc.pacers, originatorFunc(func(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
-		adm, err := b.svc.rules.Gate().Admit(ctx, req)
-		if err == nil {
-			rang = append(rang, req.To.National())
-			err = b.closeCall(ctx, adm.Call, "failed", "USER_BUSY")
-		}
-		return adm.Call, err
-	}), b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, &busySwitch{b: b, rang: &rang}, b.tenant, campaign.ID, nil)
 	before := len(rang)
 	scrub := &rescrub{s: b.svc.scrubs, tenant: b.tenant, campaign: campaign.ID}
 	for range 4 {
@@ -154,4 +147,20 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	}
 	require.Zero(t, storetest.Count(t, b.st, `SELECT count(*) FROM leads l WHERE l.tenant_id = $1 AND l.attempts > 0
 		AND (NOT l.dnd_clean OR l.phone_hash IN (SELECT phone_hash FROM suppressions s WHERE s.tenant_id = l.tenant_id))`, b.tenant))
+}
+
+// busySwitch notes whom it rings, and finds everybody busy.
+type busySwitch struct {
+	fakeSwitch
+	b    *bundle
+	rang *[]string
+}
+
+func (s *busySwitch) Originate(ctx context.Context, granted *admission.Admission) (db.Call, error) {
+	adm, err := granted.Use()
+	if err != nil {
+		return db.Call{}, err
+	}
+	*s.rang = append(*s.rang, adm.To.National())
+	return adm.Call, s.b.closeCall(ctx, adm.Call, "failed", "USER_BUSY")
 }

@@ -19,20 +19,20 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
 // watchedGate tells of every leg that may be dialed, at the moment at which the switch would be asked for it.
 type watchedGate struct {
-	switchctl.Gate
-	dialed func(req switchctl.OriginateRequest, adm switchctl.Admission)
+	admission.Gate
+	dialed func(req admission.Request, adm admission.Terms)
 }
 
-func (g watchedGate) Admit(ctx context.Context, req switchctl.OriginateRequest) (switchctl.Admission, error) {
+func (g watchedGate) Admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
 	adm, err := g.Gate.Admit(ctx, req)
 	if err == nil {
-		g.dialed(req, adm)
+		g.dialed(req, adm.Terms())
 	}
 	return adm, err
 }
@@ -42,7 +42,7 @@ func (g watchedGate) Admit(ctx context.Context, req switchctl.OriginateRequest) 
 type lawWorld struct {
 	p         *people
 	rng       *rand.Rand
-	gate      switchctl.Gate
+	gate      admission.Gate
 	paced     Campaign
 	preview   uuid.UUID
 	agent     uuid.UUID
@@ -58,7 +58,7 @@ type lawWorld struct {
 
 	mu     sync.Mutex
 	ways   map[string]int // legs by way
-	adms   map[uuid.UUID]switchctl.Admission
+	adms   map[uuid.UUID]admission.Terms
 	paused bool           // the paced campaign
 	today  map[string]int // calls by number and day
 	faults []string
@@ -101,7 +101,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	t.Helper()
 	w := &lawWorld{
 		rng: rand.New(rand.NewPCG(seed, 5)), listed: map[string]time.Time{}, optedOut: map[string]bool{}, to: 24, //nolint:gosec // a simulation
-		callbacks: map[uuid.UUID]bool{}, ways: map[string]int{}, today: map[string]int{}, adms: map[uuid.UUID]switchctl.Admission{},
+		callbacks: map[uuid.UUID]bool{}, ways: map[string]int{}, today: map[string]int{}, adms: map[uuid.UUID]admission.Terms{},
 	}
 	w.p = staffed(t, func(c *Config) { c.Legal, c.DailyCap = Hours{}, lawCap })
 	if privacy == store.PrivacyStrict {
@@ -110,7 +110,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 	w.p.sipHosts(t, "127.0.0.0/8")
 	w.p.clock.set(time.Date(2026, 11, 20, 12, 0, 0, 0, ist()))
 	w.gate = watchedGate{Gate: w.p.svc.Gate(), dialed: w.dialed}
-	w.p.sw.gate = w.gate
+	w.p.svc.gate = w.gate
 	w.paced, w.preview = w.p.running(t), w.p.campaign(t, DialPreview)
 	storetest.Exec(t, w.p.st, w.p.tenant, `UPDATE campaigns SET max_attempts = 50, retry = '{"busy":0,"no_answer":30,"failed":0,"backoff":1}'`)
 	w.agent = w.p.person(t)
@@ -128,7 +128,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 func (w *lawWorld) number() string { return w.numbers[w.rng.IntN(len(w.numbers))] }
 
 // dialed holds a leg against the law.
-func (w *lawWorld) dialed(req switchctl.OriginateRequest, adm switchctl.Admission) {
+func (w *lawWorld) dialed(req admission.Request, adm admission.Terms) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.p.clock.Now().In(ist())
@@ -138,7 +138,7 @@ func (w *lawWorld) dialed(req switchctl.OriginateRequest, adm switchctl.Admissio
 		way = "test key"
 	case req.ToURI != "":
 		number, way = req.ToURI[len("sip:+91"):len("sip:+91")+10], "SIP URI"
-	case req.Purpose == switchctl.PurposeTransfer:
+	case req.Purpose == admission.PurposeTransfer:
 		way = "third party"
 	case req.AgentID != nil && req.LeadID != nil:
 		way = "preview"
@@ -151,7 +151,7 @@ func (w *lawWorld) dialed(req switchctl.OriginateRequest, adm switchctl.Admissio
 	fault := func(why string) {
 		w.faults = append(w.faults, fmt.Sprintf("%s dialed by %s at %s: %s", number, way, now.Format(time.DateTime), why))
 	}
-	if req.Purpose != switchctl.PurposeTransfer {
+	if req.Purpose != admission.PurposeTransfer {
 		w.open = append(w.open, adm.Call)
 		w.adms[adm.Call.ID] = adm
 	}
@@ -164,7 +164,7 @@ func (w *lawWorld) dialed(req switchctl.OriginateRequest, adm switchctl.Admissio
 	if why := w.forbidden(req, number, now); why != "" {
 		fault(why)
 	}
-	if req.Purpose == switchctl.PurposeTransfer {
+	if req.Purpose == admission.PurposeTransfer {
 		return
 	}
 	day := number + now.Format(time.DateOnly)
@@ -178,7 +178,7 @@ func (w *lawWorld) dialed(req switchctl.OriginateRequest, adm switchctl.Admissio
 }
 
 // forbidden tells why a number may not be dialed now; it rings for 25 s.
-func (w *lawWorld) forbidden(req switchctl.OriginateRequest, number string, now time.Time) string {
+func (w *lawWorld) forbidden(req admission.Request, number string, now time.Time) string {
 	last := now.Add(25 * time.Second)
 	switch {
 	case w.isListed(req, number, now):
@@ -235,7 +235,7 @@ func (w *lawWorld) again(t *testing.T) {
 		pause(true)
 		defer pause(false)
 	}
-	req := switchctl.OriginateRequest{CampaignID: call.CampaignID, LeadID: call.LeadID}
+	req := admission.Request{CampaignID: call.CampaignID, LeadID: call.LeadID}
 	why := w.forbidden(req, number, w.p.clock.Now().In(ist()))
 	err := w.gate.Readmit(t.Context(), readmission(adm), func(context.Context, *store.Tx) error { return nil })
 	switch {
@@ -251,7 +251,7 @@ func (w *lawWorld) again(t *testing.T) {
 }
 
 // isListed tells whether a number is known to be on the registry: while nobody can ask it, a lead's mark holds for a week.
-func (w *lawWorld) isListed(req switchctl.OriginateRequest, number string, now time.Time) bool {
+func (w *lawWorld) isListed(req admission.Request, number string, now time.Time) bool {
 	since := w.listed[number]
 	marked := w.down && req.LeadID != nil && now.Sub(since) <= scrubAge
 	return !since.IsZero() && !marked
@@ -348,7 +348,7 @@ func (w *lawWorld) third(t *testing.T) {
 	parent := storetest.NewID(t)
 	storetest.Exec(t, w.p.st, w.p.tenant, `INSERT INTO calls (tenant_id, id, node, fs_uuid, direction, status, from_number, to_number,
 		answer_time) VALUES ($1, $2::uuid, 'node-1', $2::uuid::text, 'inbound', 'answered', '+911', '+912', now())`, w.p.tenant, parent)
-	req := switchctl.OriginateRequest{TenantID: w.p.tenant, Purpose: switchctl.PurposeTransfer, ParentCallID: &parent}
+	req := admission.Request{TenantID: w.p.tenant, Purpose: admission.PurposeTransfer, ParentCallID: &parent}
 	if number := w.number(); w.rng.IntN(2) == 0 {
 		req.To = mustPhone(t, number)
 	} else {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // scrubAge is how long a lead's do-not-call mark holds.
@@ -24,8 +24,8 @@ const fallbackChannels = 10
 // gate is the one way to an originate.
 type gate struct{ s *Service }
 
-// Gate is what the call controller asks before every originate.
-func (g *rules) Gate() switchctl.Gate { return gate{g.service} }
+// Gate is what is asked before every originate: by those who place calls here, and by the call controller for transfers and next routes.
+func (g *rules) Gate() admission.Gate { return g.gate }
 
 // registryAnswer is what the registry said of one number, or that it could not.
 type registryAnswer struct {
@@ -35,7 +35,7 @@ type registryAnswer struct {
 // Admit applies every rule of dialing and, when all let the call through, commits its row, its unit, the lead's
 // state and call.started together. Errors: *RefusalError, *fault.Error. A lead that may never be dialed is put
 // into its terminal state by the refusal.
-func (g gate) Admit(ctx context.Context, req switchctl.OriginateRequest) (switchctl.Admission, error) {
+func (g gate) Admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
 	adm, err := g.admit(ctx, req)
 	var refusal *RefusalError
 	if errors.As(err, &refusal) && refusal.fetch != "" && req.AgentID != nil && g.s.fetched(ctx, req.TenantID, refusal.fetch) {
@@ -50,34 +50,34 @@ func (g gate) Admit(ctx context.Context, req switchctl.OriginateRequest) (switch
 	return adm, err
 }
 
-func (g gate) admit(ctx context.Context, req switchctl.OriginateRequest) (switchctl.Admission, error) {
+func (g gate) admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
 	s, c := g.s, &candidate{gate: g, req: req, kind: toNumber, now: g.s.now()}
 	var target sipTarget
 	switch {
-	case req.Purpose == switchctl.PurposeTransfer && req.ToURI != "":
+	case req.Purpose == admission.PurposeTransfer && req.ToURI != "":
 		var refused *RefusalError
 		var err error
 		if target, refused, err = g.uriTarget(ctx, req, c.now); err != nil {
-			return switchctl.Admission{}, wrap("admit transfer", err)
+			return nil, wrap("admit transfer", err)
 		} else if refused != nil {
-			return switchctl.Admission{}, refused
+			return nil, refused
 		}
 		c.kind, c.req.To = toURI, target.number
 		if !target.number.IsZero() {
 			c.kind |= numberURI
 		}
 	case req.To.IsZero():
-		return switchctl.Admission{}, refuse(ReasonNumber, c.now, time.Time{}, "there is no number to dial")
+		return nil, refuse(ReasonNumber, c.now, time.Time{}, "there is no number to dial")
 	case req.Environment == string(EnvironmentTest) && !single(req):
-		return switchctl.Admission{}, refuse(ReasonTestEnvironment, c.now, time.Time{}, "test keys place no calls")
+		return nil, refuse(ReasonTestEnvironment, c.now, time.Time{}, "test keys place no calls")
 	}
 	if !c.req.To.IsZero() {
 		c.registry, c.hash = g.registry(ctx, req.TenantID, c.req.To), s.st.PhoneHash(req.TenantID, c.req.To)
 	}
-	var adm switchctl.Admission
+	var adm admission.Terms
 	var refused *RefusalError
 	err := s.st.InTenant(ctx, req.TenantID, func(tx *store.Tx) error {
-		adm, refused = switchctl.Admission{}, nil
+		adm, refused = admission.Terms{}, nil
 		if err := c.lock(ctx, tx); err != nil {
 			return err
 		}
@@ -89,12 +89,12 @@ func (g gate) admit(ctx context.Context, req switchctl.OriginateRequest) (switch
 		return g.settle(ctx, tx, *c, refused)
 	})
 	if err != nil {
-		return switchctl.Admission{}, wrap("admit call", err)
+		return nil, wrap("admit call", err)
 	}
 	if refused != nil {
-		return switchctl.Admission{}, refused
+		return nil, refused
 	}
-	return adm, nil
+	return admission.Grant(adm), nil
 }
 
 // lock takes the gate's lock, and that of the number where there is one.
@@ -116,8 +116,8 @@ func (g gate) registry(ctx context.Context, tenant uuid.UUID, to store.Phone) re
 }
 
 // decide runs under the candidate's locks. It is given a candidate of its own, since the transaction may be repeated.
-func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target sipTarget) (switchctl.Admission, *RefusalError, error) {
-	none := switchctl.Admission{}
+func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target sipTarget) (admission.Terms, *RefusalError, error) {
+	none := admission.Terms{}
 	var err error
 	if c.transfer() {
 		c.req.CampaignID, c.req.LeadID, c.req.VoiceAgentID = nil, nil, nil
@@ -136,13 +136,13 @@ func (g gate) decide(ctx context.Context, tx *store.Tx, c candidate, target sipT
 	if refused, err := c.judge(ctx, tx); refused != nil || err != nil {
 		return none, refused, err
 	}
-	adm := switchctl.Admission{
+	adm := admission.Terms{
 		UnitID: newID(), Privacy: store.PrivacyMode(c.facts.PrivacyMode), To: c.req.To, From: c.from,
 		RingTimeout: c.ringTimeout(), Promised: LeadStatus(c.facts.LeadStatus) == LeadCallback,
 	}
 	switch {
 	case c.kind&toURI != 0: // one route, and no number that another could be judged by
-		adm.To, adm.Routes = store.Phone{}, []switchctl.Route{{Endpoint: "sofia/" + g.s.cfg.CarrierProfile + "/" + target.endpoint()}}
+		adm.To, adm.Routes = store.Phone{}, []admission.Route{{Endpoint: "sofia/" + g.s.cfg.CarrierProfile + "/" + target.endpoint()}}
 	default:
 		adm.Routes = c.way.routes
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -19,13 +19,13 @@ func (g gate) Readmit(
 	if leg.To.IsZero() {
 		return &ledger.ReadmissionError{Reason: errors.New("its number is not known any more")}
 	}
-	req := switchctl.OriginateRequest{
+	req := admission.Request{
 		TenantID: call.TenantID, CampaignID: call.CampaignID, LeadID: call.LeadID, VoiceAgentID: call.VoiceAgentID, AgentID: call.AgentID,
-		To: leg.To, RingTimeout: leg.RingTimeout, Environment: call.Environment, Purpose: switchctl.PurposeSingle,
+		To: leg.To, RingTimeout: leg.RingTimeout, Environment: call.Environment, Purpose: admission.PurposeSingle,
 	}
 	if leg.UnitID != call.ID {
 		req.CampaignID, req.LeadID, req.VoiceAgentID, req.AgentID = nil, nil, nil, nil
-		req.Purpose = switchctl.PurposeTransfer
+		req.Purpose = admission.PurposeTransfer
 	}
 	c := &candidate{
 		gate: g, req: req, kind: nextRoute, now: now, hash: s.st.PhoneHash(req.TenantID, req.To), registry: g.registry(ctx, req.TenantID, req.To),

@@ -10,13 +10,13 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // candidate is a leg that is to be dialed, with all that the rules look at.
 type candidate struct {
 	gate gate
-	req  switchctl.OriginateRequest
+	req  admission.Request
 	kind legs
 	now  time.Time
 	hash []byte
@@ -59,7 +59,7 @@ func plain(look func(c *candidate) *denial) check {
 	return func(_ context.Context, _ *store.Tx, c *candidate) (*denial, error) { return look(c), nil }
 }
 
-func (c *candidate) transfer() bool { return c.req.Purpose == switchctl.PurposeTransfer }
+func (c *candidate) transfer() bool { return c.req.Purpose == admission.PurposeTransfer }
 
 // soon is when what somebody must see to is tried again.
 func (c *candidate) soon() time.Time { return c.now.Add(time.Minute) }
@@ -97,7 +97,7 @@ func campaignIsLive(c *candidate) *denial {
 func leadWaits(c *candidate) *denial {
 	forLead := c.req.LeadID != nil
 	switch {
-	case c.req.Purpose == switchctl.PurposeLead && (!forLead || c.req.CampaignID == nil):
+	case c.req.Purpose == admission.PurposeLead && (!forLead || c.req.CampaignID == nil):
 		return deny("no lead is named")
 	case forLead && !waits(LeadStatus(c.facts.LeadStatus)):
 		return deny("the lead is %s", orGone(c.facts.LeadStatus))

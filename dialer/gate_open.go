@@ -10,7 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 )
 
 // open writes what an admitted outbound call consists of. store.ErrNotFound: the lead was taken meanwhile.
-func (g gate) open(ctx context.Context, tx *store.Tx, c *candidate, adm switchctl.Admission) (db.Call, error) {
+func (g gate) open(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
 	req := c.req
 	p := db.GateAdmitParams{
 		TenantID: req.TenantID, ID: adm.UnitID, CampaignID: req.CampaignID, LeadID: req.LeadID, VoiceAgentID: req.VoiceAgentID,
@@ -49,7 +49,7 @@ func (g gate) open(ctx context.Context, tx *store.Tx, c *candidate, adm switchct
 }
 
 func (g gate) openTransfer(
-	ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest, adm switchctl.Admission,
+	ctx context.Context, tx *store.Tx, req admission.Request, adm admission.Terms,
 ) error {
 	return tx.Q.GateOpenTransfer(ctx, db.GateOpenTransferParams{
 		TenantID: req.TenantID, UnitID: adm.UnitID, CallID: adm.Call.ID, TrunkID: adm.Routes[0].TrunkID,

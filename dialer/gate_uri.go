@@ -5,12 +5,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // uriTarget finds where a transfer to a SIP URI leads. Its host must be one of the tenant's (sipHosts). A user part that is a phone number
 // may ring as a phone wherever the host leads it: the rules of numbers hold for it.
-func (g gate) uriTarget(ctx context.Context, req switchctl.OriginateRequest, now time.Time) (sipTarget, *RefusalError, error) {
+func (g gate) uriTarget(ctx context.Context, req admission.Request, now time.Time) (sipTarget, *RefusalError, error) {
 	target, err := g.s.sipPolicy().check(ctx, req.TenantID, req.ToURI)
 	if bad, ok := errors.AsType[*SIPHostError](err); ok {
 		g.s.log.InfoContext(ctx, "SIP URI is refused", "tenant_id", req.TenantID, "error", err)

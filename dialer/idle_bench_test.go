@@ -97,7 +97,7 @@ func (w *claimWorld) paced(b *testing.B, running bool, took time.Duration) time.
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error, 1)
-	go func() { done <- svc.Run(ctx, originatorFunc(nil)) }()
+	go func() { done <- svc.Run(ctx, &fakeSwitch{}) }()
 	<-time.After(15 * time.Second) // all is taken up, and what each waits for is written
 	before := serverTime(b, w.st)
 	<-time.After(took)

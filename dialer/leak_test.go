@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -29,7 +30,7 @@ type leakWorld struct {
 	number    string
 	ceilings  [2]int // of a campaign, of the voice agent
 	campaigns []Campaign
-	leads     []switchctl.OriginateRequest
+	leads     []admission.Request
 	admitted  atomic.Int64
 	refused   atomic.Int64
 	aborted   atomic.Int64
@@ -145,13 +146,13 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 	}
 	req := w.leads[rng.IntN(len(w.leads))]
 	if rng.IntN(3) > 0 {
-		req = switchctl.OriginateRequest{TenantID: req.TenantID, To: req.To, Purpose: switchctl.PurposeSingle, VoiceAgentID: req.VoiceAgentID}
+		req = admission.Request{TenantID: req.TenantID, To: req.To, Purpose: admission.PurposeSingle, VoiceAgentID: req.VoiceAgentID}
 	}
 	admitCtx, cancel := ctx, context.CancelFunc(func() {})
 	if rng.IntN(200) == 0 { // its connection dies somewhere in the admission
 		admitCtx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
 	}
-	adm, err := w.b.svc.rules.Gate().Admit(admitCtx, req)
+	adm, err := w.b.svc.rules.admitted(admitCtx, req)
 	cancel()
 	var refusal *RefusalError
 	switch {
@@ -166,13 +167,13 @@ func (w *leakWorld) call(ctx context.Context, rng *rand.Rand) error {
 	}
 	w.admitted.Add(1)
 	if rng.IntN(10) == 0 {
-		transfer := switchctl.OriginateRequest{
-			TenantID: req.TenantID, To: req.To, Purpose: switchctl.PurposeTransfer, ParentCallID: &adm.Call.ID,
+		transfer := admission.Request{
+			TenantID: req.TenantID, To: req.To, Purpose: admission.PurposeTransfer, ParentCallID: &adm.Call.ID,
 		}
 		if rng.IntN(2) == 0 {
 			transfer.To, transfer.ToURI = store.Phone{}, "sip:desk@127.0.0.1"
 		}
-		leg, err := w.b.svc.rules.Gate().Admit(ctx, transfer)
+		leg, err := w.b.svc.rules.admitted(ctx, transfer)
 		if err != nil && !errors.As(err, &refusal) {
 			return err
 		}
@@ -344,7 +345,7 @@ func (w *leakWorld) check(t *testing.T) {
 	filled := map[uuid.UUID]int{}
 	var open []db.Call
 	for _, req := range w.leads {
-		adm, err := w.b.svc.rules.Gate().Admit(t.Context(), req)
+		adm, err := w.b.svc.rules.admitted(t.Context(), req)
 		if err == nil {
 			filled[*req.CampaignID]++
 			open = append(open, adm.Call)

@@ -148,9 +148,8 @@ func (m *manager) wake(ctx context.Context) {
 
 // show holds the lock that tells others that this controller can dial, and gives it back when it has had no link for too long.
 func (m *manager) show(ctx context.Context) error {
-	linked, ok := m.originator.(Linked)
 	switch {
-	case !ok || linked.Linked():
+	case m.originator.CanOriginate() == nil:
 		m.unlinkedAt = time.Time{}
 	case m.unlinkedAt.IsZero():
 		m.unlinkedAt = time.Now()

@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // TestCampaignsStayWithinTheModesThatAreChecked refuses to start a campaign whose calls are of a kind for which the registry isn't asked.
@@ -70,18 +70,18 @@ func TestGateStaysWithinTheModesThatAreChecked(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	campaign, agent := b.running(t), b.agent(t)
 	lead := b.push(t, campaign.ID, "9876543201")
-	single := switchctl.OriginateRequest{
-		TenantID: b.tenant, VoiceAgentID: &agent.ID, To: mustPhone(t, "9876543202"), Purpose: switchctl.PurposeSingle,
+	single := admission.Request{
+		TenantID: b.tenant, VoiceAgentID: &agent.ID, To: mustPhone(t, "9876543202"), Purpose: admission.PurposeSingle,
 		Environment: string(EnvironmentLive),
 	}
 	narrowed := b.another(t, "node-1", func(c *Config) { c.DNCPolicy = dnc.Policy{Modes: dnc.ModeLiveAgent} }) // a restart later
-	for _, req := range []switchctl.OriginateRequest{b.request(t, campaign.ID, lead), single} {
-		_, err := narrowed.rules.Gate().Admit(t.Context(), req)
+	for _, req := range []admission.Request{b.request(t, campaign.ID, lead), single} {
+		_, err := narrowed.rules.admitted(t.Context(), req)
 		require.Equal(t, ReasonMode, reason(t, err))
 		require.Equal(t, CodeModeNotScrubbed, conflictCode(t, err))
 	}
 	require.Equal(t, string(LeadNew), b.lead(t, lead.ID).Status)
-	_, err := b.svc.rules.Gate().Admit(t.Context(), single)
+	_, err := b.svc.rules.admitted(t.Context(), single)
 	require.NoError(t, err)
 }
 
@@ -115,14 +115,14 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 			storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET flow_id = $2, "+c.before+" WHERE id = $1", campaign.ID, f.ID)
 			_, err := p.svc.StartCampaign(t.Context(), p.tenant, campaign.ID, EnvironmentLive)
 			require.NoError(t, err)
-			request := func(number string) switchctl.OriginateRequest {
+			request := func(number string) admission.Request {
 				req := p.request(t, campaign.ID, p.push(t, campaign.ID, number))
 				if c.modes == dnc.ModeRobo {
 					req.VoiceAgentID = campaign.VoiceAgentID // as a pacer asks
 				}
 				return req
 			}
-			_, err = p.svc.rules.Gate().Admit(t.Context(), request("9876543201"))
+			_, err = p.svc.rules.admitted(t.Context(), request("9876543201"))
 			require.NoError(t, err)
 			if c.then == "" {
 				_, err = p.svc.PatchFlow(t.Context(), p.tenant, f.ID, FlowInput{Nodes: Some(flowNodes(
@@ -132,10 +132,10 @@ func TestGateSeesWhatARunningCampaignHasBecome(t *testing.T) {
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET "+c.then+" WHERE id = $1", campaign.ID)
 			}
 			req := request("9876543202")
-			_, err = p.svc.rules.Gate().Admit(t.Context(), req)
+			_, err = p.svc.rules.admitted(t.Context(), req)
 			require.Equal(t, ReasonMode, reason(t, err))
 			req.AgentID, req.VoiceAgentID = &ann, nil
-			_, err = p.svc.rules.Gate().Admit(t.Context(), req)
+			_, err = p.svc.rules.admitted(t.Context(), req)
 			require.NoError(t, err)
 		})
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 const (
@@ -240,9 +240,9 @@ func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID, hel
 func (p *pacer) originate(ctx context.Context, lead claimed, agent *uuid.UUID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := p.originator.Originate(ctx, switchctl.OriginateRequest{
+	call, err := p.s.rules.place(ctx, p.originator, admission.Request{
 		TenantID: p.tenant, CampaignID: &p.campaign, LeadID: &lead.id, VoiceAgentID: agent, To: lead.number, Claimant: p.claimant,
-		Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
+		Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 	})
 	if err == nil {
 		p.book.dialed(call)

@@ -1,7 +1,6 @@
 package dialer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // callsIn has somebody call in and ask for an agent. The first who takes the caller is told; they talk until over is closed.
@@ -183,7 +181,7 @@ func TestAgentIsKeptForOneCampaign(t *testing.T) {
 	require.Equal(t, last.ID, *p.sw.dialed()[0].LeadID)
 	require.Equal(t, []int{1, 0}, []int{p.keptBy(one), p.keptBy(two)})
 	require.Zero(t, p.svc.pacers.paces.of[two].ready)
-	_, err := p.svc.rules.Gate().Admit(t.Context(), p.request(t, two, lead))
+	_, err := p.svc.rules.admitted(t.Context(), p.request(t, two, lead))
 	require.Equal(t, ReasonAgents, reason(t, err))
 	p.end(t, p.sw.dialed()[0], "failed", "NO_ANSWER")
 	first.round(t.Context())
@@ -193,13 +191,6 @@ func TestAgentIsKeptForOneCampaign(t *testing.T) {
 	require.Equal(t, 1, p.keptBy(two))
 }
 
-// deadLine dials nobody.
-type deadLine struct{}
-
-func (deadLine) Originate(context.Context, switchctl.OriginateRequest) (db.Call, error) {
-	return db.Call{}, errors.New("no line")
-}
-
 // TestNobodyIsKeptForNothing: not for calls that were not dialed after all, not for a machine, and not for who listens for minutes.
 func TestNobodyIsKeptForNothing(t *testing.T) {
 	t.Parallel()
@@ -207,7 +198,7 @@ func TestNobodyIsKeptForNothing(t *testing.T) {
 	p.person(t)
 	campaign := p.campaign(t, DialProgressive)
 	p.push(t, campaign, "9876543201")
-	pacer := newPacer(p.svc.pacers, deadLine{}, p.tenant, campaign, nil)
+	pacer := newPacer(p.svc.pacers, originatorFunc(func() error { return errors.New("no line") }), p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	require.Empty(t, p.sw.dialed())
 	require.Zero(t, p.keptBy(campaign))

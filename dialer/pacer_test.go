@@ -16,20 +16,21 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
-// fakeSwitch originates through a gate and holds the calls until they are ended.
+// fakeSwitch takes what was admitted and holds the calls until they are ended.
 type fakeSwitch struct {
-	gate  switchctl.Gate
 	onAdm func(db.Call) error // may be nil
 
 	mu    sync.Mutex
 	calls []db.Call
 }
 
-func (f *fakeSwitch) Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
-	adm, err := f.gate.Admit(ctx, req)
+func (*fakeSwitch) CanOriginate() error { return nil }
+
+func (f *fakeSwitch) Originate(_ context.Context, granted *admission.Admission) (db.Call, error) {
+	adm, err := granted.Use()
 	if err != nil {
 		return db.Call{}, err
 	}
@@ -79,7 +80,7 @@ func TestPacerFillsTheCeilingAndGoesOn(t *testing.T) {
 	for i := range 8 {
 		leads = append(leads, b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i)))
 	}
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	pace(t, b.svc, sw)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 3 }, waitFor, every)
 	for i := range 8 {
@@ -119,7 +120,7 @@ func TestPacerOrder(t *testing.T) {
 	set("due", "status = 'retry', attempts = 1, next_attempt_at = $2", now.Add(-time.Minute))
 	set("callback", "status = 'callback', attempts = 1, next_attempt_at = $2", now.Add(-time.Second)) // promised, and so before retries
 	set("far", "status = 'retry', attempts = 1, next_attempt_at = $2", now.Add(time.Hour))
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	pace(t, b.svc, sw)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 5 }, waitFor, every)
 	var order []uuid.UUID
@@ -137,7 +138,7 @@ func TestOldPlanIsNotWorkedOff(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
 	require.NoError(t, err)
@@ -156,7 +157,7 @@ func TestPacerGoesPastASealedNumber(t *testing.T) {
 	damaged := b.push(t, campaign.ID, "9876543210")
 	b.push(t, campaign.ID, "9876543211")
 	b.damage(t, damaged.ID)
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	pace(t, b.svc, sw)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
 	require.NotEqual(t, damaged.ID, *sw.dialed()[0].LeadID)
@@ -172,7 +173,7 @@ func TestPacerEndsNoLeadUnderAnotherMasterKey(t *testing.T) {
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
 	b.lockOut(t)
-	p := newPacer(b.svc.pacers, &fakeSwitch{gate: b.svc.Gate()}, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, &fakeSwitch{}, b.tenant, campaign.ID, nil)
 	leads, _, err := p.claim(t.Context(), claimBatch, b.clock.Now())
 	require.NoError(t, err)
 	require.Empty(t, leads)
@@ -189,7 +190,7 @@ func TestPauseStopsDialingAtOnce(t *testing.T) {
 	for i := range 40 {
 		b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
 	}
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	paused := make(chan struct{})
 	var once sync.Once
 	sw.onAdm = func(db.Call) error {
@@ -223,7 +224,7 @@ func TestOneCampaignIsPacedOnce(t *testing.T) {
 		b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
 	}
 	other := b.another(t, "node-2")
-	one, two := &fakeSwitch{gate: b.svc.Gate()}, &fakeSwitch{gate: other.Gate()}
+	one, two := &fakeSwitch{}, &fakeSwitch{}
 	stopOne := pace(t, b.svc, one)
 	require.Eventually(t, func() bool { return len(one.dialed()) == 4 }, waitFor, every)
 	pace(t, other, two)
@@ -254,7 +255,7 @@ func TestPacerSurvivesTheLossOfItsLock(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
 	b.push(t, campaign.ID, "9876543210")
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	pace(t, b.svc, sw)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
 	require.Positive(t, b.breakLocks(t))
@@ -270,7 +271,7 @@ func TestClaimOfADeadPacerIsTaken(t *testing.T) {
 	until := b.clock.Now().Add(time.Hour)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET claimed_by = 'pacer:dead:1', claimed_until = $1 WHERE id = $2", until, orphan.ID)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET claimed_by = 'agent:7', claimed_until = $1 WHERE id = $2", until, reserved.ID)
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	pace(t, b.svc, sw)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
 	require.Equal(t, orphan.ID, *sw.dialed()[0].LeadID)
@@ -286,7 +287,7 @@ func TestPacerWaitsForTheWindow(t *testing.T) {
 	campaign := b.running(t)
 	b.push(t, campaign.ID, "9876543210")
 	rounds := make(chan struct{})
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	go func() { defer close(rounds); p.round(t.Context()) }()
 	<-rounds
@@ -303,16 +304,14 @@ func TestLeadRefusedForTheWindowWaits(t *testing.T) {
 	campaign := b.running(t)
 	lead := b.push(t, campaign.ID, "9876543210")
 	opens := b.clock.Now().Add(time.Hour).Truncate(time.Millisecond)
-	refusing := originatorFunc(func(context.Context, switchctl.OriginateRequest) (db.Call, error) {
-		return db.Call{}, refuse(ReasonWindow, b.clock.Now(), opens, "closed")
-	})
+	refusing := originatorFunc(func() error { return refuse(ReasonWindow, b.clock.Now(), opens, "closed") })
 	newPacer(b.svc.pacers, refusing, b.tenant, campaign.ID, nil).round(t.Context())
 	row := b.lead(t, lead.ID)
 	require.Equal(t, string(LeadQueued), row.Status)
 	require.WithinDuration(t, opens, *row.NextAttemptAt, 0)
 	require.Nil(t, row.ClaimedBy)
 	require.Zero(t, row.Attempts)
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	p.round(t.Context())
 	require.Empty(t, sw.dialed())
@@ -321,10 +320,13 @@ func TestLeadRefusedForTheWindowWaits(t *testing.T) {
 	require.Len(t, sw.dialed(), 1)
 }
 
-type originatorFunc func(context.Context, switchctl.OriginateRequest) (db.Call, error)
+// originatorFunc is a switch that can originate nothing, and says why.
+type originatorFunc func() error
 
-func (f originatorFunc) Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
-	return f(ctx, req)
+func (f originatorFunc) CanOriginate() error { return f() }
+
+func (originatorFunc) Originate(context.Context, *admission.Admission) (db.Call, error) {
+	panic("nothing can be originated")
 }
 
 func TestPacerBacksOffWhenTheSwitchFails(t *testing.T) {
@@ -335,9 +337,9 @@ func TestPacerBacksOffWhenTheSwitchFails(t *testing.T) {
 		b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i))
 	}
 	tries := 0
-	failing := originatorFunc(func(context.Context, switchctl.OriginateRequest) (db.Call, error) {
+	failing := originatorFunc(func() error {
 		tries++
-		return db.Call{}, errors.New("switch is gone")
+		return errors.New("switch is gone")
 	})
 	p := newPacer(b.svc.pacers, failing, b.tenant, campaign.ID, nil)
 	p.round(t.Context())
@@ -357,13 +359,24 @@ func TestPacerKeepsATrunksRate(t *testing.T) {
 	for i := range rampStart {
 		b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i))
 	}
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	pace(t, b.svc, sw)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == rampStart }, waitFor, every)
 	calls := sw.dialed()
 	for i := 5; i < len(calls); i++ {
 		require.GreaterOrEqual(t, calls[i].CreatedAt.Sub(calls[i-5].CreatedAt), time.Second)
 	}
+}
+
+// countedSwitch counts how often it is asked whether it can originate.
+type countedSwitch struct {
+	*fakeSwitch
+	tries *int
+}
+
+func (c *countedSwitch) CanOriginate() error {
+	*c.tries++
+	return nil
 }
 
 // Leads that a slow trunk keeps waiting are given back: agents may dial them, and the claim is anew when they are dialed.
@@ -375,12 +388,8 @@ func TestPacerGivesLeadsBackThatASlowTrunkKeepsWaiting(t *testing.T) {
 	for i := range 3 {
 		b.push(t, campaign.ID, fmt.Sprintf("987654320%d", i))
 	}
-	sw, tries := &fakeSwitch{gate: b.svc.Gate()}, 0
-	counted := originatorFunc(func(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
-		tries++
-		return sw.Originate(ctx, req)
-	})
-	p := newPacer(b.svc.pacers, counted, b.tenant, campaign.ID, nil)
+	sw, tries := &fakeSwitch{}, 0
+	p := newPacer(b.svc.pacers, &countedSwitch{fakeSwitch: sw, tries: &tries}, b.tenant, campaign.ID, nil)
 	require.Greater(t, claimLease, claimHold+originateTimeout+store.TrunkRateWindow)
 	p.hold = time.Nanosecond
 	claimed := func() int {
@@ -416,7 +425,7 @@ func TestPacerOfPeopleDialsNothing(t *testing.T) {
 		b.push(t, campaign.ID, "9876543210")
 		_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 		require.NoError(t, err)
-		sw := &fakeSwitch{gate: b.svc.Gate()}
+		sw := &fakeSwitch{}
 		newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 		require.Empty(t, sw.dialed())
 	}
@@ -432,7 +441,7 @@ func TestPacerRunsAFlowOfOneNode(t *testing.T) {
 	_, err = b.svc.StartCampaign(t.Context(), b.tenant, campaign.ID, EnvironmentLive)
 	require.NoError(t, err)
 	b.push(t, campaign.ID, "9876543210")
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, agent.ID, *sw.dialed()[0].VoiceAgentID)
@@ -445,7 +454,7 @@ func TestPacerScrubsWhatTheRegistryMissed(t *testing.T) {
 	b.registry.setDown(true)
 	clean, flagged := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543290")
 	b.registry.add("9876543290")
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	scrub := &rescrub{s: b.svc.scrubs, tenant: b.tenant, campaign: campaign.ID}
 	scrub.once(t.Context())
@@ -469,7 +478,7 @@ func TestStrictLeadWithoutNumberEnds(t *testing.T) {
 	campaign := b.running(t)
 	purged, kept := b.push(t, campaign.ID, "9876543210"), b.push(t, campaign.ID, "9876543211")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET phone_sealed = NULL WHERE id = $1", purged.ID)
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 	require.Equal(t, kept.ID, *sw.dialed()[0].LeadID)

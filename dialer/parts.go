@@ -6,6 +6,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/dialer/week"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // core is what every part of the dialer works with. service is for the claims, uploads, passes and pacers that work for several parts.
@@ -29,6 +30,7 @@ type rules struct {
 	campaigns   *campaigns
 	flows       *flows
 
+	gate    admission.Gate
 	windows windowCache
 }
 
@@ -137,7 +139,7 @@ func assemble(k *core) *Service {
 		tenantSettings: new(tenantSettings),
 	}
 	k.service = s
-	*s.rules = rules{core: k, voiceAgents: s.voiceAgents, answering: s.answering, campaigns: s.campaigns, flows: s.flows}
+	*s.rules = rules{core: k, gate: gate{s}, voiceAgents: s.voiceAgents, answering: s.answering, campaigns: s.campaigns, flows: s.flows}
 	*s.answering = answering{core: k, rules: s.rules, leads: s.leads}
 	*s.pacers = pacers{core: k, campaigns: s.campaigns, leads: s.leads, rules: s.rules, scrubs: s.scrubs, statistics: s.statistics}
 	*s.campaigns = campaigns{core: k, voiceAgents: s.voiceAgents, flows: s.flows, rules: s.rules, pacers: s.pacers}

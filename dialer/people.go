@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -53,7 +54,7 @@ func (p *pacers) answerTargetOf(ctx context.Context, tx *store.Tx, row db.Campai
 }
 
 // taker tells who takes the call that is asked for; nobody in particular takes one that an agent dials.
-func (g gate) taker(ctx context.Context, tx *store.Tx, req switchctl.OriginateRequest) (answerTarget, error) {
+func (g gate) taker(ctx context.Context, tx *store.Tx, req admission.Request) (answerTarget, error) {
 	by := answerTarget{voiceAgent: req.VoiceAgentID}
 	looks := g.s.cfg.DNCPolicy.Modes != 0
 	if req.FlowID != nil && single(req) {

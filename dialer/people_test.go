@@ -16,6 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
@@ -83,7 +84,7 @@ func staffed(t *testing.T, change ...func(*Config)) *people {
 	p.bundle = setupOn(t, st, append(change, func(c *Config) { c.Agents, c.Now = p.agents, clock.Now })...)
 	p.clock = clock
 	p.trunkAndNumber(t)
-	p.sw = &peopleSwitch{fakeSwitch: fakeSwitch{gate: p.svc.Gate()}, agents: p.agents}
+	p.sw = &peopleSwitch{fakeSwitch: fakeSwitch{}, agents: p.agents}
 	p.svc.Attach(p.sw)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -202,7 +203,7 @@ func TestNobodyIsDialedForAPhoneOnTheHook(t *testing.T) {
 		lead := p.push(t, campaign, "9876543201")
 		newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil).round(t.Context())
 		require.Empty(t, p.sw.dialed())
-		_, err := p.svc.rules.Gate().Admit(t.Context(), p.request(t, campaign, lead))
+		_, err := p.svc.rules.admitted(t.Context(), p.request(t, campaign, lead))
 		require.Equal(t, ReasonAgents, reason(t, err))
 	}
 	preview := p.campaign(t, DialPreview)
@@ -232,8 +233,8 @@ func TestNobodyTakesTheCallee(t *testing.T) {
 	answered := func() *fakeLeg {
 		number := fmt.Sprintf("98765432%02d", storetest.Count(t, p.st, "SELECT count(*) FROM leads"))
 		lead := p.push(t, campaign, number)
-		call, err := p.sw.Originate(t.Context(), switchctl.OriginateRequest{
-			TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, number), Purpose: switchctl.PurposeLead,
+		call, err := p.svc.rules.place(t.Context(), p.sw, admission.Request{
+			TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, number), Purpose: admission.PurposeLead,
 			Environment: string(EnvironmentLive),
 		})
 		require.NoError(t, err)
@@ -300,8 +301,8 @@ func TestOverflowMessageWithoutGreeting(t *testing.T) {
 		announcement_url = 'http://x/recorded.wav', voicemail_message_url = 'http://x/gone.wav'`)
 	lead := p.push(t, campaign, "9876543201")
 	p.person(t)
-	call, err := p.sw.Originate(t.Context(), switchctl.OriginateRequest{
-		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: switchctl.PurposeLead,
+	call, err := p.svc.rules.place(t.Context(), p.sw, admission.Request{
+		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
 		Environment: string(EnvironmentLive),
 	})
 	require.NoError(t, err)
@@ -345,8 +346,8 @@ func TestMenuHoldsBackNoAgent(t *testing.T) {
 		{"id":"q","type":"connect_agent","data":{"max_wait_s":600}}]`)
 	storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1", flowID)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.sw.Originate(t.Context(), switchctl.OriginateRequest{
-		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: switchctl.PurposeLead,
+	call, err := p.svc.rules.place(t.Context(), p.sw, admission.Request{
+		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876543201"), Purpose: admission.PurposeLead,
 		Environment: string(EnvironmentLive),
 	})
 	require.NoError(t, err)

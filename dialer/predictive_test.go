@@ -15,7 +15,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // past gives a campaign calls of some minutes ago that rang for 8 s: answered ones that an agent had for 40 s, abandoned ones, and
@@ -76,9 +76,9 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	require.Equal(t, DialPredictive, told.Mode)
 	require.Greater(t, told.LinesPerAgent, 1.0)
 	lead := p.push(t, campaign, "9876599901")
-	_, err := p.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+	_, err := p.svc.rules.admitted(t.Context(), admission.Request{
 		TenantID: p.tenant, CampaignID: &campaign, LeadID: &lead.ID, To: mustPhone(t, "9876599901"),
-		Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
+		Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 	})
 	require.Equal(t, ReasonAgents, reason(t, err), "the gate holds every call against the plan")
 
@@ -232,7 +232,7 @@ func TestFlowOfAPredictiveCampaignWaitsNoLonger(t *testing.T) {
 	storetest.Exec(t, p.st, p.tenant, `UPDATE campaigns SET post_answer_action = 'run_flow', flow_id = $1,
 		predictive_max_wait_s = 0.05`, flowID)
 	lead := p.push(t, campaign, "9876543201")
-	call, err := p.sw.Originate(t.Context(), p.request(t, campaign, lead))
+	call, err := p.svc.rules.place(t.Context(), p.sw, p.request(t, campaign, lead))
 	require.NoError(t, err)
 	_, err = p.agents.SetStatus(t.Context(), p.tenant, ann, acd.StatusInput{Status: "paused"})
 	require.NoError(t, err)
@@ -249,7 +249,7 @@ func TestCampaignGoesToTheControllerWithItsAgents(t *testing.T) {
 	empty, err := acd.New(acd.Config{NodeID: "node-2", Accounts: acd.NewAccounts(p.st, []byte("key"), "sip.test")}, p.st)
 	require.NoError(t, err)
 	other := p.another(t, "node-2", func(c *Config) { c.Agents = empty })
-	elsewhere := &fakeSwitch{gate: other.Gate()}
+	elsewhere := &fakeSwitch{}
 	campaign := p.campaign(t, DialProgressive)
 	p.push(t, campaign, "9876543201")
 	pace(t, other, elsewhere)

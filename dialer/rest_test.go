@@ -25,7 +25,7 @@ func TestRestingCampaigns(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Poll = 500 * time.Millisecond }).trunkAndNumber(t)
 	campaign := b.running(t)
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	pace(t, b.svc, sw)
 	rests := func() bool { return b.rests() == 1 }
 	within := func(ok func() bool, what string) {
@@ -59,7 +59,7 @@ func TestLeadsThatCantBeLookedAtHoldUpNoCampaign(t *testing.T) {
 	b.running(t)
 	other := b.running(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE campaigns SET status = 'paused' WHERE id = $1", other.ID)
-	pace(t, b.svc, &fakeSwitch{gate: b.svc.Gate()})
+	pace(t, b.svc, &fakeSwitch{})
 	require.Eventually(t, func() bool { return b.rests() == 1 }, waitFor, every)
 
 	tx, err := b.st.Pool().Begin(t.Context())

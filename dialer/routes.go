@@ -11,12 +11,12 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // routing is how a number is reached, in the order of the attempts, or why it isn't now, by the rule that says so.
 type routing struct {
-	routes []switchctl.Route
+	routes []admission.Route
 	rule   Reason
 	denied *denial
 }
@@ -37,20 +37,20 @@ func routed(rule Reason) check {
 // routesTo gives the trunks with a free channel and rate in order of priority, but for those that rest. The first one's trunk carries the
 // unit; only there a trunk is tried whose rest is over, by a lead's call or where there is no other. Somebody who is to be transferred is
 // put through over those that rest when no other does.
-func (g *rules) routesTo(req switchctl.OriginateRequest, trunks []db.GateTrunksRow, now time.Time) *routing {
+func (g *rules) routesTo(req admission.Request, trunks []db.GateTrunksRow, now time.Time) *routing {
 	if len(trunks) == 0 {
 		h := g.cfg.HostTrunk
 		if h == nil {
 			return &routing{rule: ReasonRoute, denied: deny("no active trunk is declared").until(now.Add(time.Minute))}
 		}
-		return &routing{routes: []switchctl.Route{{Endpoint: g.endpoint(dialed(req.To, h.NumberFormat), h.Host, h.Port, h.Transport)}}}
+		return &routing{routes: []admission.Route{{Endpoint: g.endpoint(dialed(req.To, h.NumberFormat), h.Host, h.Port, h.Transport)}}}
 	}
 	var full, out routing
 	var resting *time.Time
-	var last []switchctl.Route
+	var last []admission.Route
 	nothing := req.Environment == string(EnvironmentTest) // is dialed
-	transfer := req.Purpose == switchctl.PurposeTransfer
-	spared := req.Purpose != switchctl.PurposeLead && slices.ContainsFunc(trunks, usable)
+	transfer := req.Purpose == admission.PurposeTransfer
+	spared := req.Purpose != admission.PurposeLead && slices.ContainsFunc(trunks, usable)
 	for _, t := range trunks {
 		switch {
 		case t.RestsUntil != nil && !transfer && !nothing && (now.Before(*t.RestsUntil) || len(out.routes) > 0 || spared):
@@ -65,9 +65,9 @@ func (g *rules) routesTo(req switchctl.OriginateRequest, trunks []db.GateTrunksR
 			wait := store.TrunkRateWindow / time.Duration(max(1, t.Cps))
 			full = routing{rule: ReasonTrunkRate, denied: deny("a trunk's %d calls per second are begun", t.Cps).until(now.Add(wait))}
 		case t.RestsUntil != nil && transfer:
-			last = append(last, switchctl.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
+			last = append(last, admission.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
 		default:
-			out.routes = append(out.routes, switchctl.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
+			out.routes = append(out.routes, admission.Route{TrunkID: &t.ID, Endpoint: g.trunkEndpoint(req.To, t)})
 		}
 	}
 	out.routes = append(out.routes, last...)

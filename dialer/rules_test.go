@@ -13,7 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -29,16 +29,16 @@ func TestDailyCap(t *testing.T) {
 	b.clock.set(noon())
 	one, two := b.running(t), b.running(t)
 	lead, other := b.push(t, one.ID, "9876543210"), b.push(t, two.ID, "9876543210")
-	single := switchctl.OriginateRequest{TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: switchctl.PurposeSingle}
+	single := admission.Request{TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: admission.PurposeSingle}
 	b.end(t, b.dial(t, one, lead), "failed", "USER_BUSY")
 	b.end(t, b.dial(t, one, lead), "failed", ledger.CauseNetworkOutOfOrder) // never began: the number did not ring
 	b.end(t, b.dial(t, two, other), "failed", ledger.CauseHostLost)         // it may have rung
-	adm, err := b.svc.rules.Gate().Admit(t.Context(), single)
+	adm, err := b.svc.rules.admitted(t.Context(), single)
 	require.NoError(t, err)
 	b.end(t, adm.Call, "completed", "NORMAL_CLEARING")
 
-	for _, req := range []switchctl.OriginateRequest{b.request(t, one.ID, lead), b.request(t, two.ID, other), single} {
-		_, err := b.svc.rules.Gate().Admit(t.Context(), req)
+	for _, req := range []admission.Request{b.request(t, one.ID, lead), b.request(t, two.ID, other), single} {
+		_, err := b.svc.rules.admitted(t.Context(), req)
 		require.Equal(t, ReasonDailyCap, reason(t, err))
 		require.Equal(t, "daily_cap", conflictCode(t, err))
 		var refusal *RefusalError
@@ -47,12 +47,12 @@ func TestDailyCap(t *testing.T) {
 	}
 	parent := b.dial(t, one, b.push(t, one.ID, "9876543211"))
 	transfer := single
-	transfer.Purpose, transfer.ParentCallID = switchctl.PurposeTransfer, &parent.ID
-	_, err = b.svc.rules.Gate().Admit(t.Context(), transfer)
+	transfer.Purpose, transfer.ParentCallID = admission.PurposeTransfer, &parent.ID
+	_, err = b.svc.rules.admitted(t.Context(), transfer)
 	require.NoError(t, err, "a third party whom a caller is led to")
 
 	// The pacer puts the lead off, and the callee's midnight ends the day.
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET next_attempt_at = $1 WHERE id = $2", noon(), lead.ID)
 	newPacer(b.svc.pacers, sw, b.tenant, one.ID, nil).round(t.Context())
 	require.Empty(t, sw.dialed())
@@ -85,8 +85,8 @@ func TestDailyCapOfTenant(t *testing.T) {
 			storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET daily_cap = $1", c.tenant)
 			done := 0
 			for range 6 {
-				adm, err := b.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
-					TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: switchctl.PurposeSingle,
+				adm, err := b.svc.rules.admitted(t.Context(), admission.Request{
+					TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: admission.PurposeSingle,
 				})
 				if err == nil {
 					done++
@@ -173,7 +173,7 @@ func TestCallerIDsTakeTurns(t *testing.T) {
 	for i := range 30 {
 		req := b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", i)))
 		wg.Go(func() {
-			adm, err := services[i%3].rules.Gate().Admit(t.Context(), req)
+			adm, err := services[i%3].rules.admitted(t.Context(), req)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -240,7 +240,7 @@ func TestCallCategory(t *testing.T) {
 		require.Equal(t, "+911600123456", call.FromNumber.Reveal())
 	}
 	storetest.Exec(t, b.st, b.tenant, "UPDATE numbers SET is_active = false WHERE e164 = '+911401234567'")
-	_, err = b.svc.rules.Gate().Admit(t.Context(), b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
+	_, err = b.svc.rules.admitted(t.Context(), b.request(t, promotional.ID, b.push(t, promotional.ID, "9876543220")))
 	require.Equal(t, ReasonCallerID, reason(t, err))
 
 	undeclared, err := create(`"notes":"none"`)

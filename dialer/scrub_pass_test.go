@@ -146,7 +146,7 @@ func TestScrubGoesOnBehindItsAnswer(t *testing.T) {
 	var running sync.WaitGroup
 	for _, node := range []string{"node-3", "node-4"} {
 		other := b.scrubber(t, node, registry)
-		running.Go(func() { _ = other.Run(ctx, &fakeSwitch{gate: other.Gate()}) })
+		running.Go(func() { _ = other.Run(ctx, &fakeSwitch{}) })
 	}
 	defer running.Wait()
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // told is a registry that tells its version.
@@ -145,9 +145,9 @@ func TestScrubIsRepeatedAfterSevenDays(t *testing.T) {
 	campaign := b.running(t)
 	old := b.push(t, campaign.ID, "9876543210")
 	admit := func(lead uuid.UUID) error {
-		_, err := b.svc.rules.Gate().Admit(t.Context(), switchctl.OriginateRequest{
+		_, err := b.svc.rules.admitted(t.Context(), admission.Request{
 			TenantID: b.tenant, CampaignID: &campaign.ID, LeadID: &lead, VoiceAgentID: campaign.VoiceAgentID,
-			To: mustPhone(t, "9876543210"), Purpose: switchctl.PurposeLead, Environment: string(EnvironmentLive),
+			To: mustPhone(t, "9876543210"), Purpose: admission.PurposeLead, Environment: string(EnvironmentLive),
 		})
 		return err
 	}
@@ -168,7 +168,7 @@ func TestPacerScrubsBesideItsWork(t *testing.T) {
 	b.registry.setDown(true)
 	b.push(t, campaign.ID, "9876543210")
 	b.registry.setDown(false)
-	sw := &fakeSwitch{gate: b.svc.Gate()}
+	sw := &fakeSwitch{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).run(ctx) })

@@ -20,6 +20,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // Config is what the dialer needs to know about its host and its law.
@@ -81,11 +82,11 @@ type HostTrunk struct {
 
 // Originator dials. The call controller is one.
 type Originator interface {
-	Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error)
+	// CanOriginate tells why nothing can be dialed just now; nil when calls can be placed.
+	CanOriginate() error
+	// Originate dials what was admitted.
+	Originate(ctx context.Context, adm *admission.Admission) (db.Call, error)
 }
-
-// Linked is what an Originator may tell beside: whether it reaches its switch, and so can dial at all.
-type Linked interface{ Linked() bool }
 
 // Calls are the calls that agents place and end. The call controller has them.
 type Calls interface {

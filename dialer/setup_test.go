@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -298,4 +299,13 @@ func mustPhone(t *testing.T, s string) store.Phone {
 func (b *bundle) sipHosts(t *testing.T, hosts ...string) {
 	t.Helper()
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET sip_hosts = $2 WHERE id = $1", b.tenant, hosts)
+}
+
+// admitted gives the terms of an admission.
+func (g *rules) admitted(ctx context.Context, req admission.Request) (admission.Terms, error) {
+	adm, err := g.gate.Admit(ctx, req)
+	if err != nil {
+		return admission.Terms{}, err
+	}
+	return adm.Terms(), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/input"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 // CallInput asks for a single call: to whom, from which number, and who talks to them: a voice agent or a flow, or else the tenant's
@@ -34,8 +35,8 @@ func (in *CallInput) UnmarshalJSON(b []byte) error {
 }
 
 // request checks what can be told from the body alone. null is what is not sent.
-func (in CallInput) request() (switchctl.OriginateRequest, error) {
-	c, out := checker{}, switchctl.OriginateRequest{Purpose: switchctl.PurposeSingle}
+func (in CallInput) request() (admission.Request, error) {
+	c, out := checker{}, admission.Request{Purpose: admission.PurposeSingle}
 	if v, ok := required(&c, "to", in.To); ok {
 		number, err := store.ParsePhone(v)
 		if err != nil {
@@ -89,12 +90,12 @@ func (g *rules) PlaceCall(ctx context.Context, tenant uuid.UUID, env Environment
 	// What was begun is finished also when whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), originateTimeout)
 	defer cancel()
-	call, err := g.calls.Originate(ctx, req)
+	call, err := g.place(ctx, g.calls, req)
 	return call, wrap("place call", err)
 }
 
 // resolveSingle checks what a single call names against what the tenant has, and finds the voice agent of one that names nobody.
-func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *switchctl.OriginateRequest) error {
+func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *admission.Request) error {
 	c := checker{}
 	if req.From != "" {
 		owned, err := ownNumber(ctx, tx, req.TenantID, req.From)
@@ -134,8 +135,8 @@ func (g *rules) resolveSingle(ctx context.Context, tx *store.Tx, req *switchctl.
 }
 
 // single tells a call that somebody has asked for by itself from those of campaigns, agents and transfers.
-func single(req switchctl.OriginateRequest) bool {
-	return req.Purpose == switchctl.PurposeSingle && req.CampaignID == nil && req.LeadID == nil && req.AgentID == nil
+func single(req admission.Request) bool {
+	return req.Purpose == admission.PurposeSingle && req.CampaignID == nil && req.LeadID == nil && req.AgentID == nil
 }
 
 // flowTaker tells who takes a single call that a flow gets.
@@ -160,8 +161,8 @@ func (g *rules) flowTaker(ctx context.Context, tx *store.Tx, tenant, id uuid.UUI
 }
 
 // rehearse writes the record of a test key's call, which the call controller ends at once. It takes no channel and no trunk.
-func (g gate) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm switchctl.Admission) (db.Call, error) {
-	adm.Routes = []switchctl.Route{{}}
+func (g gate) rehearse(ctx context.Context, tx *store.Tx, c *candidate, adm admission.Terms) (db.Call, error) {
+	adm.Routes = []admission.Route{{}}
 	c.by.people = false // it waits for no agent
 	call, err := g.open(ctx, tx, c, adm)
 	if err != nil {

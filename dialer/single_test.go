@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -25,7 +25,7 @@ func (*singleSwitch) Hangup(context.Context, uuid.UUID, uuid.UUID, string) error
 
 func (b *bundle) place(t *testing.T, body string) (db.Call, error) {
 	t.Helper()
-	b.svc.Attach(&singleSwitch{fakeSwitch{gate: b.svc.Gate()}})
+	b.svc.Attach(&singleSwitch{fakeSwitch{}})
 	return b.svc.PlaceCall(t.Context(), b.tenant, EnvironmentLive, decode[CallInput](t, body))
 }
 
@@ -142,12 +142,12 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 	b := setup(t, func(c *Config) { c.DailyCap = 1 }).trunkAndNumber(t).strict(t)
 	b.clock.set(noon())
 	agent := b.agent(t)
-	req := switchctl.OriginateRequest{
-		TenantID: b.tenant, To: mustPhone(t, "9876543210"), VoiceAgentID: &agent.ID, Purpose: switchctl.PurposeSingle,
+	req := admission.Request{
+		TenantID: b.tenant, To: mustPhone(t, "9876543210"), VoiceAgentID: &agent.ID, Purpose: admission.PurposeSingle,
 		Environment: string(EnvironmentTest),
 	}
 	for range 2 {
-		adm, err := b.svc.rules.Gate().Admit(t.Context(), req)
+		adm, err := b.svc.rules.admitted(t.Context(), req)
 		require.NoError(t, err)
 		require.Empty(t, adm.Routes)
 		require.Equal(t, string(EnvironmentTest), adm.Call.Environment)
@@ -161,10 +161,10 @@ func TestPlaceCallWithATestKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, usage)
 	req.Environment = string(EnvironmentLive)
-	_, err = b.svc.rules.Gate().Admit(t.Context(), req)
+	_, err = b.svc.rules.admitted(t.Context(), req)
 	require.NoError(t, err)
 	req.Environment = string(EnvironmentTest)
-	_, err = b.svc.rules.Gate().Admit(t.Context(), req)
+	_, err = b.svc.rules.admitted(t.Context(), req)
 	require.Equal(t, ReasonDailyCap, reason(t, err), "the rules are the same")
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -117,7 +117,7 @@ func TestTrunkFaultIsNoAttempt(t *testing.T) {
 		require.EqualValues(t, i+1, row.TrunkFailures)
 		require.WithinDuration(t, b.clock.Now().Add(3*time.Minute), *row.NextAttemptAt, time.Second)
 	}
-	_, err := b.svc.rules.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
+	_, err := b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonDailyCap, reason(t, err))
 
 	for i, e := range []ending{busyCallee(), silence()} {
@@ -146,7 +146,7 @@ func (b *bundle) deadTrunk(t *testing.T, campaign Campaign, n int, e ending) {
 func TestDeadTrunkRests(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
-	campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
+	campaign, sw := b.running(t), &fakeSwitch{}
 	b.deadTrunk(t, campaign, 5, refusedByTrunk())
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"), "no lead is burnt")
 	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
@@ -168,7 +168,7 @@ func TestDeadTrunkRests(t *testing.T) {
 	}
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 4"))
 	lead := b.push(t, campaign.ID, "9876543209")
-	_, err := b.svc.rules.Gate().Admit(t.Context(), b.request(t, campaign.ID, lead))
+	_, err := b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, lead))
 	require.Equal(t, ReasonTrunkFailures, reason(t, err))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
@@ -265,7 +265,7 @@ func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	rests := b.clock.Now().Add(time.Minute)
 	trunks := []db.GateTrunksRow{{ID: uuid.New(), MaxChannels: 9, Cps: 9, RestsUntil: &rests}, {ID: uuid.New(), MaxChannels: 9, Cps: 9}}
-	req := switchctl.OriginateRequest{To: mustPhone(t, "9876543200"), Purpose: switchctl.PurposeTransfer}
+	req := admission.Request{To: mustPhone(t, "9876543200"), Purpose: admission.PurposeTransfer}
 	for _, at := range []time.Time{b.clock.Now(), rests} {
 		way := b.svc.routesTo(req, trunks, at)
 		require.Nil(t, way.denied)
@@ -275,7 +275,7 @@ func TestTransferGoesOverATrunkThatRests(t *testing.T) {
 		require.Nil(t, way.denied)
 		require.Len(t, way.routes, 1)
 	}
-	req.Purpose = switchctl.PurposeSingle
+	req.Purpose = admission.PurposeSingle
 	way := b.svc.routesTo(req, trunks[:1], b.clock.Now())
 	require.Equal(t, ReasonTrunkFailures, way.rule)
 	var missing *fault.Error
@@ -305,13 +305,13 @@ func TestRestingTrunkIsPassedBy(t *testing.T) {
 	b.deadTrunk(t, campaign, 5, refusedByTrunk())
 	second := storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5071, 10)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE trunks SET priority = 9 WHERE id = $1", second)
-	adm, err := b.svc.rules.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543200")))
+	adm, err := b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543200")))
 	require.NoError(t, err)
 	require.Len(t, adm.Routes, 1)
 	require.Equal(t, second, *adm.Routes[0].TrunkID)
 	b.clock.advance(time.Minute)
 	for i, routes := range []int{2, 1} { // one call tries the first, and goes on with the second
-		adm, err = b.svc.rules.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
+		adm, err = b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
 		require.NoError(t, err)
 		require.Len(t, adm.Routes, routes)
 	}
@@ -327,7 +327,7 @@ func TestTrunkRateOfControllersWhoseClocksDiffer(t *testing.T) {
 	numbers := 0
 	admit := func(by *Service) error {
 		numbers++
-		_, err := by.rules.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", numbers))))
+		_, err := by.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("98765432%02d", numbers))))
 		b.began(t, time.Minute) // however long this takes
 		return err
 	}

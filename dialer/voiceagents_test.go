@@ -170,7 +170,7 @@ func TestDeleteVoiceAgentInUse(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	adm, err := b.svc.rules.Gate().Admit(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
+	adm, err := b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, "9876543210")))
 	require.NoError(t, err)
 	err = b.svc.DeleteVoiceAgent(t.Context(), b.tenant, *campaign.VoiceAgentID)
 	require.Equal(t, CodeVoiceAgentInUse, conflictCode(t, err))

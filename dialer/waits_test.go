@@ -2,7 +2,6 @@ package dialer
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/dialer/pacing"
-	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 )
@@ -58,7 +56,7 @@ func TestCampaignSaysWhatItWaitsFor(t *testing.T) {
 		t.Run(string(want), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t).trunkAndNumber(t)
-			campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
+			campaign, sw := b.running(t), &fakeSwitch{}
 			p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 			b.push(t, campaign.ID, "9876543200")
 			rounds(t, p)
@@ -88,7 +86,7 @@ func TestCampaignSaysWhenItGoesOn(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Legal = Hours{} }).trunkAndNumber(t)
 	night := time.Date(2026, 11, 20, 22, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
 	b.clock.set(night)
-	campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
+	campaign, sw := b.running(t), &fakeSwitch{}
 	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	rounds(t, p)
 	w, until := b.told(t, campaign.ID)
@@ -119,7 +117,7 @@ func TestCampaignSaysWhenItGoesOn(t *testing.T) {
 func TestCampaignWaitsForTheRegistry(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
-	campaign, sw := b.running(t), &fakeSwitch{gate: b.svc.Gate()}
+	campaign, sw := b.running(t), &fakeSwitch{}
 	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	old := b.push(t, campaign.ID, "9876543200")
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET dnd_checked_at = $1", b.clock.Now().Add(-30*24*time.Hour))
@@ -147,9 +145,7 @@ func TestCampaignWaitsForTheSwitch(t *testing.T) {
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
 	b.push(t, campaign.ID, "9876543200")
-	down := originatorFunc(func(context.Context, switchctl.OriginateRequest) (db.Call, error) {
-		return db.Call{}, switchctl.ErrLinkDown
-	})
+	down := originatorFunc(func() error { return switchctl.ErrLinkDown })
 	rounds(t, newPacer(b.svc.pacers, down, b.tenant, campaign.ID, nil))
 	w, _ := b.told(t, campaign.ID)
 	require.Equal(t, ReasonSwitch, w)
@@ -186,7 +182,7 @@ func TestWhatACampaignWaitsForIsToldAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t).trunkAndNumber(t)
 	campaign := b.running(t)
-	p := newPacer(b.svc.pacers, &fakeSwitch{gate: b.svc.Gate()}, b.tenant, campaign.ID, nil)
+	p := newPacer(b.svc.pacers, &fakeSwitch{}, b.tenant, campaign.ID, nil)
 	p.idle = idleness{on: "Not a code"} // the table refuses it
 	p.tellIdle(t.Context())
 	require.Nil(t, p.idleTold)
@@ -216,7 +212,7 @@ func TestLeadsWhoseNumbersCantBeDialedAreSeen(t *testing.T) {
 			spoil(t, b, lead)
 			var logged bytes.Buffer
 			b.svc.log = slog.New(slog.NewTextHandler(&logged, nil))
-			sw := &fakeSwitch{gate: b.svc.Gate()}
+			sw := &fakeSwitch{}
 			p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 			rounds(t, p)
 			require.Empty(t, sw.dialed())

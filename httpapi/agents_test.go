@@ -16,7 +16,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -59,9 +59,11 @@ func (f *fakePhones) Phones() []phone.State {
 	return list
 }
 
-func (f *fakePhones) Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
-	admission, err := f.b.service.Gate().Admit(ctx, req)
-	return admission.Call, err
+func (*fakePhones) CanOriginate() error { return nil }
+
+func (*fakePhones) Originate(_ context.Context, adm *admission.Admission) (db.Call, error) {
+	terms, err := adm.Use()
+	return terms.Call, err
 }
 
 // Hangup ends the call's row, as its actor would.

@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
 const (
@@ -27,29 +28,27 @@ const (
 	callee = "9812345601"
 )
 
-// gateSwitch originates what the gate admits, or fails as it is told.
+// gateSwitch takes what the gate admits, or is as unable as it is told.
 type gateSwitch struct {
-	gate switchctl.Gate
-
 	mu     sync.Mutex
 	err    error
 	dialed int
 }
 
-func (g *gateSwitch) Originate(ctx context.Context, req switchctl.OriginateRequest) (db.Call, error) {
+func (g *gateSwitch) CanOriginate() error {
 	g.mu.Lock()
-	err := g.err
-	g.mu.Unlock()
-	if err != nil {
-		return db.Call{}, err
-	}
-	adm, err := g.gate.Admit(ctx, req)
+	defer g.mu.Unlock()
+	return g.err
+}
+
+func (g *gateSwitch) Originate(_ context.Context, adm *admission.Admission) (db.Call, error) {
+	terms, err := adm.Use()
 	if err == nil {
 		g.mu.Lock()
 		g.dialed++
 		g.mu.Unlock()
 	}
-	return adm.Call, err
+	return terms.Call, err
 }
 
 func (*gateSwitch) Hangup(context.Context, uuid.UUID, uuid.UUID, string) error { return nil }
@@ -76,7 +75,7 @@ type placing struct {
 func setupPlacing(t *testing.T) placing {
 	t.Helper()
 	b := setup(t)
-	p := placing{bundle: b, sw: &gateSwitch{gate: b.service.Gate()}, agent: storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9")}
+	p := placing{bundle: b, sw: &gateSwitch{}, agent: storetest.VoiceAgent(t, b.st, b.tenant, "ws://127.0.0.1:9")}
 	b.service.Attach(p.sw)
 	storetest.Trunk(t, b.st, b.tenant, "127.0.0.1", 5060, 5)
 	storetest.InboundNumber(t, b.st, b.tenant, ownNumber)

@@ -15,7 +15,6 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
-	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -68,79 +67,6 @@ type Clock = rt.Clock
 
 // Timer is a pending Clock.AfterFunc.
 type Timer = rt.Timer
-
-// Purpose says why a leg is originated.
-type Purpose string
-
-// The purposes of an originate.
-const (
-	PurposeLead     Purpose = "lead"
-	PurposeSingle   Purpose = "single"
-	PurposeTransfer Purpose = "transfer"
-)
-
-// OriginateRequest asks for one outbound leg. Nothing is dialed before the [Gate] has admitted it.
-type OriginateRequest struct {
-	TenantID     uuid.UUID
-	CampaignID   *uuid.UUID
-	LeadID       *uuid.UUID
-	VoiceAgentID *uuid.UUID
-	// FlowID is the flow that takes a single call; nil for a voice agent's, and for a campaign's.
-	FlowID *uuid.UUID
-	// Category is what a single call is for; a campaign says it for its calls.
-	Category string
-	// AgentID is the agent who dials; nil when nobody in particular does.
-	AgentID *uuid.UUID
-	// Claimant is who holds the lead; a lead that somebody else has claimed meanwhile is not dialed. Empty: nobody need hold it.
-	Claimant string
-	To       store.Phone
-	// ToURI is a SIP URI in place of To; only with PurposeTransfer.
-	ToURI   string
-	From    string
-	Purpose Purpose
-	// ParentCallID is the call that is being transferred; only with PurposeTransfer.
-	ParentCallID *uuid.UUID
-	RingTimeout  time.Duration
-	// Environment is the kind of key that asks, live when empty. A single call of a test key gets its record, and no channel.
-	Environment string
-	Metadata    json.RawMessage
-}
-
-// Gate stands before every originate, whoever asks. Admit commits the call row (status dialing), its unit in
-// live_calls, the lead's state and call.started in one transaction, or refuses with an error of its own that
-// Originate returns unchanged. For PurposeTransfer it commits a unit only.
-type Gate interface {
-	Admit(ctx context.Context, req OriginateRequest) (Admission, error)
-	// Readmit judges an admitted leg again before another route is tried: its number, its campaign and the hour may have become
-	// forbidden while the route before was. move runs in the gate's transaction, under its lock, when the leg may still be dialed. A
-	// refusal is a [*ReadmissionError]; then move has not run.
-	Readmit(ctx context.Context, leg ledger.Readmission, move func(ctx context.Context, tx *store.Tx) error) error
-}
-
-// Admission is the gate's leave to dial.
-type Admission struct {
-	// Call is the new row; for a transfer, the parent's.
-	Call db.Call
-	// UnitID names the row in live_calls. For a transfer it is also the second leg's channel UUID.
-	UnitID      uuid.UUID
-	Privacy     store.PrivacyMode
-	To          store.Phone
-	From        string
-	RingTimeout time.Duration
-	// Promised: the callee was promised this call, so that the daily cap doesn't hold for it.
-	Promised bool
-	// Routes are tried in order; the next one only after a 503 or a time-out of the one before.
-	Routes []Route
-}
-
-// Route is one way to the callee.
-type Route struct {
-	TrunkID *uuid.UUID
-	// Endpoint is the switch's dial string, such as sofia/external/+91…@host:port.
-	Endpoint string
-	// Vars are further channel variables of the leg.
-	Vars map[string]string
-}
 
 // Inbound is a call that a carrier has brought, before it is answered.
 type Inbound struct {

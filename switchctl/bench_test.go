@@ -21,6 +21,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -93,7 +94,7 @@ func newBench(tb testing.TB) *bench {
 		cdrs: tb.TempDir(), recordings: tb.TempDir(),
 	}
 	b.gate = &fakeGate{ledger: b.ledger}
-	b.gate.set(nil, Route{Endpoint: "sofia/external/+919876543210@10.0.0.1:5060"})
+	b.gate.set(nil, admission.Route{Endpoint: "sofia/external/+919876543210@10.0.0.1:5060"})
 	b.c = b.controller()
 	return b
 }
@@ -129,8 +130,8 @@ func (b *bench) dial() error {
 	to, err := store.ParsePhone("9876543210")
 	require.NoError(b.t, err)
 	agent := b.handler.agent.ID
-	call, err := b.c.Originate(b.t.Context(), OriginateRequest{
-		TenantID: b.tenant, To: to, Purpose: PurposeSingle, VoiceAgentID: &agent, Environment: "live",
+	call, err := originate(b.t.Context(), b.c, admission.Request{
+		TenantID: b.tenant, To: to, Purpose: admission.PurposeSingle, VoiceAgentID: &agent, Environment: "live",
 	})
 	if err == nil {
 		b.call = call

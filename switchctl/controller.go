@@ -19,6 +19,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/cluster"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
@@ -54,7 +55,7 @@ type Controller struct {
 }
 
 // New makes a controller. It does nothing before Start.
-func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandler) (*Controller, error) {
+func New(cfg Config, st *store.Store, m *media.Server, gate admission.Gate, h AnswerHandler) (*Controller, error) {
 	c, err := build(cfg, gate, h)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func New(cfg Config, st *store.Store, m *media.Server, gate Gate, h AnswerHandle
 }
 
 // build checks the configuration, with all faults at once, and makes a controller without its ports.
-func build(cfg Config, gate Gate, h AnswerHandler) (*Controller, error) {
+func build(cfg Config, gate admission.Gate, h AnswerHandler) (*Controller, error) {
 	var faults []error
 	need := func(ok bool, what string) {
 		if !ok {
@@ -262,39 +263,38 @@ func (c *Controller) dispatch(ev *esl.Event) {
 	}
 }
 
-// Originate dials one outbound call, through the gate first: there is no other way to originate. The call is up to the
-// switch when it returns; its fate comes as events. Of a test key's call there is the record alone, which ends at once. Errors:
-// [ErrDraining], [ErrLinkDown], and the gate's own, among them [ErrTestEnvironment].
-func (c *Controller) Originate(ctx context.Context, req OriginateRequest) (db.Call, error) {
+// CanOriginate tells why calls can't be placed just now: [ErrDraining], [ErrLinkDown]; nil when they can.
+func (c *Controller) CanOriginate() error {
 	switch {
 	case c.draining.Load():
-		return db.Call{}, ErrDraining
+		return ErrDraining
 	case c.link.Generation() == 0:
-		return db.Call{}, ErrLinkDown
-	case req.Purpose == PurposeTransfer:
-		return db.Call{}, invalidControl("purpose", "a transfer is a verb of its call")
+		return ErrLinkDown
 	}
-	adm, err := c.gate.Admit(ctx, req)
+	return nil
+}
+
+// Originate dials one admitted call. It is up to the switch when it returns; its fate comes as events. Of a test key's call there is
+// the record alone, which ends at once. Errors: [ErrDraining], [admission.ErrUsed].
+func (c *Controller) Originate(ctx context.Context, adm *admission.Admission) (db.Call, error) {
+	terms, err := adm.Use()
 	if err != nil {
-		return db.Call{}, err
+		return db.Call{}, fmt.Errorf("switchctl: originate: %w", err)
 	}
-	a := c.newActor(adm.Call, adm.Call.ID.String())
-	a.dial.adm = adm
-	if a.dial.adm.RingTimeout <= 0 {
-		a.dial.adm.RingTimeout = defaultRing
+	a := c.newActor(terms.Call, terms.Call.ID.String())
+	if terms.RingTimeout <= 0 {
+		terms.RingTimeout = defaultRing
 	}
+	a.dial.adm = terms
 	if !c.registry.add(a.core) {
-		return db.Call{}, fmt.Errorf("switchctl: originate: call %s is live already", adm.Call.ID)
+		return db.Call{}, fmt.Errorf("switchctl: originate: call %s is live already", terms.Call.ID)
 	}
 	a.post(begin{})
 	if !c.start(a) {
-		return adm.Call, ErrDraining
+		return terms.Call, ErrDraining
 	}
-	return adm.Call, nil
+	return terms.Call, nil
 }
-
-// Linked tells whether calls can be placed: the switch is reached, and the controller doesn't drain.
-func (c *Controller) Linked() bool { return !c.draining.Load() && c.link.Generation() != 0 }
 
 // Live is the number of calls that this controller runs.
 func (c *Controller) Live() int { return c.registry.len() }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
@@ -39,7 +40,7 @@ func (c *host) callerVariables(a *core) fs.Variables {
 }
 
 // outboundVariables are those of a leg towards a carrier.
-func outboundVariables(v fs.Variables, channel, from string, ring time.Duration, route Route) fs.Variables {
+func outboundVariables(v fs.Variables, channel, from string, ring time.Duration, route admission.Route) fs.Variables {
 	maps.Copy(v, route.Vars)
 	v["origination_uuid"] = channel
 	v["ignore_early_media"] = "true"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -318,7 +319,7 @@ type fakeGate struct {
 	mu     sync.Mutex
 	refuse error
 	stall  bool // transfers get no answer
-	routes []Route
+	routes []admission.Route
 	amd    func() bool // nil is off
 	env    string      // live when empty
 	callee string      // in place of the request's number
@@ -343,7 +344,7 @@ func (g *fakeGate) reaches(number string) {
 	g.callee = number
 }
 
-func (g *fakeGate) set(refuse error, routes ...Route) {
+func (g *fakeGate) set(refuse error, routes ...admission.Route) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refuse, g.routes = refuse, routes
@@ -353,30 +354,30 @@ func (g *fakeGate) Readmit(context.Context, ledger.Readmission, func(context.Con
 	return nil
 }
 
-func (g *fakeGate) Admit(ctx context.Context, req OriginateRequest) (Admission, error) {
+func (g *fakeGate) Admit(ctx context.Context, req admission.Request) (*admission.Admission, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.stall && req.Purpose == PurposeTransfer {
+	if g.stall && req.Purpose == admission.PurposeTransfer {
 		g.mu.Unlock()
 		<-ctx.Done()
 		g.mu.Lock()
-		return Admission{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if g.refuse != nil {
-		return Admission{}, g.refuse
+		return nil, g.refuse
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return Admission{}, err
+		return nil, err
 	}
-	adm := Admission{
+	adm := admission.Terms{
 		UnitID: id, Privacy: store.PrivacyStandard, To: req.To, From: "+918000000001", RingTimeout: 20 * time.Second,
 		Routes: g.routes,
 	}
-	if req.Purpose == PurposeTransfer {
+	if req.Purpose == admission.PurposeTransfer {
 		g.ledger.unit(id, *req.ParentCallID)
 		adm.Call = db.Call{TenantID: req.TenantID, ID: *req.ParentCallID}
-		return adm, nil
+		return admission.Grant(adm), nil
 	}
 	now := time.Now().UTC()
 	adm.Call = db.Call{
@@ -387,7 +388,19 @@ func (g *fakeGate) Admit(ctx context.Context, req OriginateRequest) (Admission, 
 	adm.Call.Amd = g.amd != nil && g.amd()
 	adm.Call.TrunkID = g.trunk
 	g.ledger.open(adm.Call)
-	return adm, nil
+	return admission.Grant(adm), nil
+}
+
+// originate puts a call through the gate to the controller.
+func originate(ctx context.Context, c *Controller, req admission.Request) (db.Call, error) {
+	if err := c.CanOriginate(); err != nil {
+		return db.Call{}, err
+	}
+	adm, err := c.gate.Admit(ctx, req)
+	if err != nil {
+		return db.Call{}, err
+	}
+	return c.Originate(ctx, adm)
 }
 
 // fakeHandler connects the voice agent, as the one node of a flow does.

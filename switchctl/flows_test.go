@@ -24,6 +24,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -131,9 +132,9 @@ func (b *bench) input(f []string) {
 	case "callee": // the party outside has this for a number
 		b.gate.reaches(strings.Join(f[1:], " "))
 	case "routes":
-		routes := []Route{}
+		routes := []admission.Route{}
 		for _, host := range f[1:] {
-			routes = append(routes, Route{Endpoint: "sofia/external/+919876543210@" + host})
+			routes = append(routes, admission.Route{Endpoint: "sofia/external/+919876543210@" + host})
 		}
 		b.gate.set(nil, routes...)
 	case "full": // so many of the routes that are left have no room

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
@@ -21,7 +22,7 @@ type host struct {
 	sight *switchSight
 	media mediaServer
 
-	gate    Gate
+	gate    admission.Gate
 	handler AnswerHandler
 	ledger  callLedgers
 	// cdrs are the switch's call records.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -304,7 +305,7 @@ func (tokenMinted) Essential() bool { return true }
 // transferAdmitted is the gate's answer for a transfer's second leg.
 type transferAdmitted struct {
 	transfer *transfer
-	adm      Admission
+	adm      *admission.Admission
 	err      error
 }
 
@@ -313,7 +314,7 @@ func (transferAdmitted) Essential() bool { return true }
 
 func (m transferAdmitted) refused(k *core, _ error) {
 	if m.err == nil {
-		k.c.releaseLate(k, m.adm.UnitID)
+		k.c.releaseLate(k, m.adm.Terms().UnitID)
 	}
 }
 

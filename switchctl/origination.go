@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -37,7 +38,7 @@ type origination struct {
 	machine  *machine
 	rec      *recorder
 
-	adm   Admission
+	adm   admission.Terms
 	route int
 	// seen: the switch has shown a channel of this attempt.
 	seen bool
@@ -175,7 +176,7 @@ func (d *origination) nextRoute(ctx context.Context) state {
 
 // chooseRoute asks the ledger for the first of the routes whose trunk has room, if the leg may still be dialed: the gate looked before
 // the first route was.
-func (d *origination) chooseRoute(ctx context.Context, unit uuid.UUID, adm Admission, failed *ledger.FailedRoute, routes []Route) {
+func (d *origination) chooseRoute(ctx context.Context, unit uuid.UUID, adm admission.Terms, failed *ledger.FailedRoute, routes []admission.Route) {
 	at, trunks, chosen := d.c.clock.Now(), make([]*uuid.UUID, len(routes)), -1
 	leg := ledger.Readmission{Call: d.call, UnitID: unit, To: adm.To, RingTimeout: adm.RingTimeout, Promised: adm.Promised}
 	for i, route := range routes {
@@ -230,7 +231,7 @@ func (d *origination) answers(ctx context.Context, at, ours time.Time) state {
 }
 
 // failureOf is what the record of a call that fails over says of the trunk that it was dialed over; nil for a host's.
-func failureOf(route Route, r ledger.FinalRecord) *ledger.FailedRoute {
+func failureOf(route admission.Route, r ledger.FinalRecord) *ledger.FailedRoute {
 	if route.TrunkID == nil {
 		return nil
 	}

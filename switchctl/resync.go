@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
@@ -218,7 +219,7 @@ func (c *Controller) recoveredActor(o ledger.OpenCall) *actor {
 	a := c.newActor(o.Call, o.Call.FsUuid)
 	a.recovered, a.adopted = true, true
 	a.recordedAt = c.lastRecorded(o.Call.ID)
-	a.dial.adm = Admission{Call: o.Call, RingTimeout: defaultRing}
+	a.dial.adm = admission.Terms{Call: o.Call, RingTimeout: defaultRing}
 	a.state = stateOf(o.Call)
 	if s := o.Session; s != nil {
 		a.handling.handled = true
@@ -233,7 +234,7 @@ func (c *Controller) recoveredActor(o ledger.OpenCall) *actor {
 	a.hadAgent = o.Call.AgentID != nil && !a.voice.ai.live()
 	if o.TransferUnit != nil {
 		a.transfers.now = &transfer{
-			phase: transferDialing, channel: o.TransferUnit.String(), adm: Admission{UnitID: *o.TransferUnit},
+			phase: transferDialing, channel: o.TransferUnit.String(), adm: admission.Terms{UnitID: *o.TransferUnit},
 		}
 	}
 	if a.voice.ai != nil && a.voice.ai.outcome.Transferred() && a.transfers.queued() == nil {

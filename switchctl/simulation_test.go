@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
@@ -99,7 +100,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	b.link.dump = s.dump
 	b.media.hook = s.voiceAgent
 	b.gate.detect(func() bool { return s.chance(50) })
-	b.gate.set(nil, Route{Endpoint: "sofia/external/+919876543210@10.0.0.1"}, Route{Endpoint: "sofia/external/+919876543210@10.0.0.2"})
+	b.gate.set(nil, admission.Route{Endpoint: "sofia/external/+919876543210@10.0.0.1"}, admission.Route{Endpoint: "sofia/external/+919876543210@10.0.0.2"})
 	return s
 }
 
@@ -120,8 +121,8 @@ func (s *simulation) wait(limit time.Duration) {
 // oneCall dials and waits for the end of it.
 func (s *simulation) oneCall() bool {
 	agent := s.b.handler.agent.ID
-	call, err := s.b.c.Originate(s.b.t.Context(), OriginateRequest{
-		TenantID: s.b.tenant, To: s.to, Purpose: PurposeLead, VoiceAgentID: &agent, Environment: "live",
+	call, err := originate(s.b.t.Context(), s.b.c, admission.Request{
+		TenantID: s.b.tenant, To: s.to, Purpose: admission.PurposeLead, VoiceAgentID: &agent, Environment: "live",
 	})
 	if err != nil {
 		s.wait(2 * time.Second)

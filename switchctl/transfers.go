@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -41,7 +42,7 @@ type transfer struct {
 	phase   transferPhase
 	to      store.Phone
 	facts   ledger.TransferFacts
-	adm     Admission
+	adm     admission.Terms
 	route   int
 	channel string // of the second leg
 	refusal string
@@ -124,9 +125,9 @@ func (x *transfers) startTransfer(ctx context.Context, req ControlRequest, reply
 
 // admitTransfer asks the gate for the second leg.
 func (x *transfers) admitTransfer(ctx context.Context, metadata json.RawMessage) {
-	request := OriginateRequest{
+	request := admission.Request{
 		TenantID: x.tenant, CampaignID: x.call.CampaignID, LeadID: x.call.LeadID, VoiceAgentID: x.call.VoiceAgentID,
-		To: x.now.to, ToURI: x.now.uri, Purpose: PurposeTransfer, ParentCallID: &x.id,
+		To: x.now.to, ToURI: x.now.uri, Purpose: admission.PurposeTransfer, ParentCallID: &x.id,
 		Environment: x.call.Environment, Metadata: metadata,
 	}
 	t := x.now
@@ -160,15 +161,18 @@ func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (st
 		return x.state, x.notTaken(m)
 	}
 	x.disarm(timerTransfer)
+	if m.err == nil {
+		t.adm, m.err = m.adm.Use()
+	}
 	if m.err != nil {
 		x.log.InfoContext(ctx, "transfer is not admitted", "error", m.err)
 		t.tell(controlResult{err: m.err})
 		x.failTransfer(ctx, failureCause(m.err))
 		return x.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
-	t.adm, t.phase = m.adm, transferDialing
+	t.phase = transferDialing
 	t.tell(controlResult{result: map[string]any{}})
-	x.dialTransfer(ctx, m.adm.UnitID)
+	x.dialTransfer(ctx, t.adm.UnitID)
 	return x.state, nil
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/keyring"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -355,9 +356,11 @@ func (l *line) dial(tb testing.TB) db.Call {
 	tb.Helper()
 	to, err := store.ParsePhone("9876543210")
 	require.NoError(tb, err)
-	call, err := l.calls.Originate(tb.Context(), switchctl.OriginateRequest{
-		TenantID: l.tenant, To: to, Purpose: switchctl.PurposeSingle, Environment: "live", VoiceAgentID: l.voice,
+	adm, err := l.dialer.Gate().Admit(tb.Context(), admission.Request{
+		TenantID: l.tenant, To: to, Purpose: admission.PurposeSingle, Environment: "live", VoiceAgentID: l.voice,
 	})
+	require.NoError(tb, err)
+	call, err := l.calls.Originate(tb.Context(), adm)
 	require.NoError(tb, err)
 	return call
 }
