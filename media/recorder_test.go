@@ -36,6 +36,7 @@ func TestRecordingIsPlayable(t *testing.T) {
 		if !assert.NoError(t, err, "valid at every moment") {
 			return true
 		}
+		s.Decode()
 		for at := 0; at+800 <= s.Frames; at += 200 {
 			if dsptest.Power(s.Left[at:at+800], 425, 8000) > -20 {
 				return true

@@ -176,6 +176,10 @@ func voice(rnd *rand.Rand, seconds int) []int16 {
 	formant := [3]float64{500, 1500, 2500}
 	goal := formant
 	phase, gain, goalGain, breath := 0.0, 0.0, 1.0, 0.0
+	var damping, turn [3]float64
+	for f := range damping {
+		damping[f] = math.Exp(-math.Pi * (60 + 40*float64(f)) / dsp.SampleRate)
+	}
 	for i := range pcm {
 		if i%800 == 0 { // a new sound every 100 ms
 			goal = [3]float64{250 + rnd.Float64()*700, 900 + rnd.Float64()*1500, 2200 + rnd.Float64()*1000}
@@ -198,9 +202,11 @@ func voice(rnd *rand.Rand, seconds int) []int16 {
 		sum := 0.0
 		for f := range y {
 			formant[f] += (goal[f] - formant[f]) * 0.003
-			bw := 60 + 40*float64(f)
-			r := math.Exp(-math.Pi * bw / dsp.SampleRate)
-			v := x + 2*r*math.Cos(2*math.Pi*formant[f]/dsp.SampleRate)*y[f][0] - r*r*y[f][1]
+			r := damping[f]
+			if i%8 == 0 { // they move slowly
+				turn[f] = 2 * r * math.Cos(2*math.Pi*formant[f]/dsp.SampleRate)
+			}
+			v := x + turn[f]*y[f][0] - r*r*y[f][1]
 			y[f][1], y[f][0] = y[f][0], v
 			sum += v / float64(f+1)
 		}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,28 +29,37 @@ import (
 // requireMarks checks that a recording holds marks from its begin to its end.
 func requireMarks(t *testing.T, s wavtest.Strict, lay wav.Layout) {
 	t.Helper()
-	for i := range s.Left {
-		for ch, got := range []int16{s.Left[i], s.Right[i]} {
-			want := wavtest.MarkAt(int64(i), ch)
-			if lay.Format == wav.FormatALaw {
-				var coded [1]int16
-				dsp.DecodeALaw(coded[:], lay.AppendSamples(nil, []int16{want}))
-				want = coded[0]
-			}
-			if got != want {
-				require.Equal(t, want, got, "sample %d of channel %d", i, ch)
-			}
+	requireData(t, marks(lay, s.Frames), s)
+}
+
+// requireData compares a recording with the data that it should hold.
+func requireData(t *testing.T, want []byte, s wavtest.Strict) {
+	t.Helper()
+	if bytes.Equal(want, s.Data) {
+		return
+	}
+	require.Len(t, s.Data, len(want))
+	for i := range want {
+		if want[i] != s.Data[i] {
+			require.Failf(t, "another sample", "%#x instead of %#x at byte %d of %d", s.Data[i], want[i], i, len(want))
 		}
 	}
+}
+
+// marks are the data of so many frames of marks.
+func marks(lay wav.Layout, frames int) (data []byte) {
+	for pos := 0; pos < frames; pos += wavtest.MarkRun {
+		frame := lay.AppendSamples(nil, []int16{wavtest.MarkAt(int64(pos), 0), wavtest.MarkAt(int64(pos), 1)})
+		data = append(data, bytes.Repeat(frame, min(wavtest.MarkRun, frames-pos))...)
+	}
+	return data
 }
 
 // putMarks records marks of 20 ms on both channels and lets the clock go on.
 func putMarks(rec *testRecorder, pos int64) error {
 	var pcm [dsp.FrameSamples]int16
 	for ch := range 2 {
-		for i := range pcm {
-			pcm[i] = wavtest.MarkAt(pos+int64(i), ch)
-		}
+		wavtest.PutMarks(pcm[:], pos, ch)
 		rec.Put(ch, pos, pcm[:])
 	}
 	return rec.Advance(pos + dsp.FrameSamples)
@@ -291,9 +301,7 @@ func TestRecordingAcrossTheWindow(t *testing.T) {
 	put := func(pos int64) {
 		var pcm [size]int16
 		for ch := range 2 {
-			for i := range pcm {
-				pcm[i] = wavtest.MarkAt(pos+int64(i), ch)
-			}
+			wavtest.PutMarks(pcm[:], pos, ch)
 			rec.Put(ch, pos, pcm[:])
 		}
 	}

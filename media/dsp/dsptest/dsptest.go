@@ -1,7 +1,10 @@
 // Package dsptest makes and measures signals for tests of audio.
 package dsptest
 
-import "math"
+import (
+	"math"
+	"math/cmplx"
+)
 
 // Tone is a sine of the given frequency, rate and length.
 func Tone(hz float64, rate, n int) []int16 {
@@ -17,16 +20,24 @@ func Power(pcm []int16, hz float64, rate int) float64 {
 	if len(pcm) == 0 {
 		return -200
 	}
-	w := 2 * math.Pi * hz / float64(rate)
-	var re, im float64
-	for i, s := range pcm {
-		h := 0.5 - 0.5*math.Cos(2*math.Pi*float64(i)/float64(len(pcm)))
-		re += h * float64(s) * math.Cos(w*float64(i))
-		im += h * float64(s) * math.Sin(w*float64(i))
+	const block = 256 // samples for which a phase is turned on instead of computed
+	w, fade := 2*math.Pi*hz/float64(rate), 2*math.Pi/float64(len(pcm))
+	wStep, fadeStep := turn(w), turn(fade)
+	var sum complex128
+	for from := 0; from < len(pcm); from += block {
+		at, hann := turn(w*float64(from)), turn(fade*float64(from))
+		for _, s := range pcm[from:min(from+block, len(pcm))] {
+			sum += complex((0.5-0.5*real(hann))*float64(s), 0) * at
+			at *= wStep
+			hann *= fadeStep
+		}
 	}
-	amp := 4 * math.Hypot(re, im) / float64(len(pcm)) / 32768
+	amp := 4 * cmplx.Abs(sum) / float64(len(pcm)) / 32768
 	return 20 * math.Log10(math.Max(amp, 1e-10))
 }
+
+// turn is a phase as a point of the unit circle.
+func turn(phase float64) complex128 { return cmplx.Rect(1, phase) }
 
 // Vowel is a voiced sound: harmonics of a pitch that glides a little, as a voice does.
 func Vowel(hz float64, rate, n int) []int16 {
@@ -36,11 +47,13 @@ func Vowel(hz float64, rate, n int) []int16 {
 		t := float64(i) / float64(rate)
 		f := hz * (1 + 0.03*math.Sin(2*math.Pi*0.7*t))
 		phase += 2 * math.Pi * f / float64(rate)
-		s := 0.0
+		s, step := 0.0, turn(phase)
+		harmonic := step
 		for h := 1.0; h*f < 3400; h++ {
 			x, y := (h*f-600)/150, (h*f-1200)/200
 			formant := 1/(1+x*x) + 0.5/(1+y*y) + 0.05
-			s += formant * math.Sin(h*phase)
+			s += formant * imag(harmonic)
+			harmonic *= step
 		}
 		pcm[i] = int16(4000 * s)
 	}

@@ -25,7 +25,8 @@ const (
 type Strict struct {
 	Format, Channels, Bits int
 	Frames                 int
-	Left, Right            []int16
+	Data                   []byte  // of the data chunk
+	Left, Right            []int16 // filled by Decode
 }
 
 // ParseStrict reads a WAV file chunk by chunk. Every size must agree with every other; only what follows the RIFF chunk may
@@ -71,7 +72,7 @@ func ParseStrict(b []byte) (Strict, error) {
 			if s.Frames*s.Channels*s.Bits/8 != n || at+8+n != end {
 				return s, fmt.Errorf("data of %d bytes in a RIFF chunk of %d", n, end)
 			}
-			s.read(body)
+			s.Data = body
 		default:
 			return s, fmt.Errorf("chunk %q", id)
 		}
@@ -83,7 +84,9 @@ func ParseStrict(b []byte) (Strict, error) {
 	return s, nil
 }
 
-func (s *Strict) read(body []byte) {
+// Decode fills in the samples.
+func (s *Strict) Decode() {
+	body := s.Data
 	var pcm []int16
 	switch s.Format {
 	case formatALaw, formatULaw:
@@ -94,10 +97,12 @@ func (s *Strict) read(body []byte) {
 		pcm = make([]int16, len(body))
 		decode(pcm, body)
 	default:
+		pcm = make([]int16, 0, len(body)/2)
 		for i := 0; i+1 < len(body); i += 2 {
 			pcm = append(pcm, int16(binary.LittleEndian.Uint16(body[i:])))
 		}
 	}
+	s.Left, s.Right = make([]int16, 0, len(pcm)/2), make([]int16, 0, len(pcm)/2)
 	for i := 0; i+1 < len(pcm); i += 2 {
 		s.Left, s.Right = append(s.Left, pcm[i]), append(s.Right, pcm[i+1])
 	}
@@ -110,6 +115,7 @@ func ReadStrict(t *testing.T, path string) Strict {
 	require.NoError(t, err)
 	s, err := ParseStrict(b)
 	require.NoError(t, err)
+	s.Decode()
 	return s
 }
 
@@ -132,9 +138,24 @@ func Soxi(t *testing.T, path string, frames int) {
 	require.Equal(t, strconv.Itoa(frames), strings.TrimSpace(string(out)), "samples by soxi, without a warning")
 }
 
+// MarkRun is for how many samples a mark stays the same.
+const MarkRun = 97
+
 // MarkAt is the sample that belongs to a place: one that survives G.711 exactly.
 func MarkAt(pos int64, ch int) int16 {
 	var s [1]int16
-	dsp.DecodeULaw(s[:], []byte{byte(pos/97*7+int64(ch)*31) & 0x7F})
+	dsp.DecodeULaw(s[:], []byte{byte(pos/MarkRun*7+int64(ch)*31) & 0x7F})
 	return s[0]
+}
+
+// PutMarks fills pcm with the marks of the places from pos on.
+func PutMarks(pcm []int16, pos int64, ch int) {
+	for len(pcm) > 0 {
+		n := min(int(MarkRun-pos%MarkRun), len(pcm))
+		mark := MarkAt(pos, ch)
+		for i := range n {
+			pcm[i] = mark
+		}
+		pcm, pos = pcm[n:], pos+int64(n)
+	}
 }
