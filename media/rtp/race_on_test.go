@@ -1,6 +1,6 @@
 //go:build race
 
-package media
+package rtp
 
 // underRace tells that computing costs several times what it should: what proves itself by its length is shorter then.
 const underRace = true
