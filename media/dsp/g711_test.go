@@ -3,6 +3,7 @@ package dsp
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,10 +25,15 @@ func TestG711(t *testing.T) {
 				s := law.table[c]
 				require.Equal(t, s, law.table[law.enc(s)], "code %#x", c)
 			}
+			values := slices.Sorted(slices.Values(law.table[:]))
+			above := 0 // the first value that is no less than s
 			for s := math.MinInt16; s <= math.MaxInt16; s++ {
 				got := int(law.table[law.enc(int16(s))])
+				for above < len(values) && int(values[above]) < s {
+					above++
+				}
 				best := math.MaxInt
-				for _, v := range law.table {
+				for _, v := range values[max(0, above-1):min(above+1, len(values))] {
 					best = min(best, max(int(v)-s, s-int(v)))
 				}
 				// The decision thresholds of G.711 between two segments lie beside the middle.

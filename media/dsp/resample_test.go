@@ -126,7 +126,9 @@ func TestResamplerPieces(t *testing.T) {
 		}
 		require.Len(t, got, len(want), "%v", p)
 		for i := range want {
-			require.InDelta(t, want[i], got[i], 1, "%v: sample %d", p, i) // sums of another order
+			if d := int(want[i]) - int(got[i]); d < -1 || d > 1 { // sums of another order
+				require.InDelta(t, want[i], got[i], 1, "%v: sample %d", p, i)
+			}
 		}
 	}
 }

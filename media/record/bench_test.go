@@ -36,7 +36,7 @@ func BenchmarkRecording(b *testing.B) {
 			var used time.Duration
 			for range b.N {
 				dir := b.TempDir()
-				w := newWriter(NewMetrics(), openFile)
+				w := newWriter(NewMetrics(), openFile, roundPause, maxBlocks)
 				if encoding == "none" {
 					w.open = func(*Spec) (disk, wav.Layout, int64, error) {
 						lay, err := wav.LayoutOf(wav.PCM)

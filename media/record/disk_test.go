@@ -243,15 +243,15 @@ func hungRecordings(t *testing.T, w *Writer, n int) []*testRecorder {
 	return recs
 }
 
-// TestDiskStalls lets the disk stall for 10 s under more recordings than 64 MiB suffice for: nothing is missing.
+// TestDiskStalls lets the disk stall for 10 s under more recordings than the spare memory suffices for: nothing is missing.
 func TestDiskStalls(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	w := newTestWriter(t, gated(gate))
-	recs := hungRecordings(t, w, 600)
+	recs := hungRecordings(t, w, 40)
 	const length = 10 * dsp.SampleRate
 	most := stall(t, w, recs, 0, length)
-	require.Greater(t, most, maxBlocks, "64 MiB alone would not do")
+	require.Greater(t, most, testSpare, "the spare memory alone would not do")
 	close(gate)
 	for _, rec := range recs {
 		closed(t, w, rec, length)
@@ -260,7 +260,7 @@ func TestDiskStalls(t *testing.T) {
 	require.Equal(t, length, wavtest.ReadStrict(t, recs[0].file.spec.Path).Frames)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	require.LessOrEqual(t, w.blocks, maxBlocks, "the memory is given back")
+	require.LessOrEqual(t, w.blocks, testSpare, "the memory is given back")
 	require.Len(t, w.free, w.blocks)
 }
 
@@ -286,8 +286,8 @@ func TestDiskStallsLong(t *testing.T) {
 // TestRoundsBeginEarly has a quarter of the bound end the writer's pause.
 func TestRoundsBeginEarly(t *testing.T) {
 	t.Parallel()
-	w := &Writer{metrics: NewMetrics(), kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
-	files := make([]*File, 1+maxBlocks/4/maxFileBlocks)
+	w := &Writer{metrics: NewMetrics(), spare: testSpare, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	files := make([]*File, 1+testSpare/4/maxFileBlocks)
 	for i := range files {
 		files[i] = &File{w: w, busy: true}
 	}
@@ -302,8 +302,8 @@ func TestRoundsBeginEarly(t *testing.T) {
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWriter(NewMetrics(), gated(gate))
-	recs := hungRecordings(t, w, 300)
+	w := newWriter(NewMetrics(), gated(gate), testPause, testSpare)
+	recs := hungRecordings(t, w, 2*maxWorkers)
 	most := stall(t, w, recs, 0, 20*dsp.SampleRate)
 	w.mu.Lock()
 	made, helpers, bound := w.blocks, w.helpers, w.bound()

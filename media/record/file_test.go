@@ -65,9 +65,16 @@ func putMarks(rec *testRecorder, pos int64) error {
 	return rec.Advance(pos + dsp.FrameSamples)
 }
 
+const (
+	// testPause is short, so that a test which is faster than time has its rounds.
+	testPause = 5 * time.Millisecond
+	// testSpare is little enough for a test to use it up: 4 MiB.
+	testSpare = maxBlocks / 16
+)
+
 func newTestWriter(t *testing.T, open opener) *Writer {
 	t.Helper()
-	w := newWriter(NewMetrics(), open)
+	w := newWriter(NewMetrics(), open, testPause, testSpare)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
@@ -121,13 +128,17 @@ func TestRecordingIsValidAtEveryMoment(t *testing.T) {
 			lay, err := wav.LayoutOf(encoding)
 			require.NoError(t, err)
 			rec := newTestRecorder(w, Spec{Path: path, Encoding: encoding})
-			written := make(chan error, 1)
+			written, turn := make(chan error, 1), make(chan struct{}) // a block for each read
 			const length = 15 * dsp.SampleRate
 			go func() {
 				var err error
 				for pos := int64(0); pos < length && err == nil; pos += dsp.FrameSamples {
 					err = putMarks(rec, pos)
-					if pos%blockSamples == 0 && !w.catchesUp(1) {
+					if pos%blockSamples != 0 {
+						continue
+					}
+					<-turn
+					if !w.catchesUp(1) {
 						err = errors.New("the writer is stuck")
 					}
 				}
@@ -145,6 +156,7 @@ func TestRecordingIsValidAtEveryMoment(t *testing.T) {
 					require.NoError(t, err)
 					<-rec.file.done
 					done = true
+				case turn <- struct{}{}:
 				default:
 				}
 				b, err := os.ReadFile(path)

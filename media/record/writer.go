@@ -44,6 +44,8 @@ type block struct {
 type Writer struct {
 	metrics Metrics
 	open    opener
+	pause   time.Duration // roundPause; a test's rounds are shorter
+	spare   int           // maxBlocks; a test needs less
 	kick    chan struct{} // holds one
 	hurry   chan struct{} // holds one: the pause ends
 	quit    chan struct{}
@@ -62,10 +64,13 @@ type Writer struct {
 }
 
 // NewWriter starts a writer.
-func NewWriter(m Metrics) *Writer { return newWriter(m, openFile) }
+func NewWriter(m Metrics) *Writer { return newWriter(m, openFile, roundPause, maxBlocks) }
 
-func newWriter(m Metrics, open opener) *Writer {
-	w := &Writer{metrics: m, open: open, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), quit: make(chan struct{})}
+func newWriter(m Metrics, open opener, pause time.Duration, spare int) *Writer {
+	w := &Writer{
+		metrics: m, open: open, pause: pause, spare: spare,
+		kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), quit: make(chan struct{}),
+	}
 	w.watch = time.AfterFunc(helpAfter, w.help)
 	w.tasks.Run(w.run)
 	return w
@@ -83,7 +88,7 @@ func (w *Writer) Add(spec *Spec, log *slog.Logger) *File {
 }
 
 // bound is how many blocks there may be. The caller holds mu.
-func (w *Writer) bound() int { return maxBlocks + maxFileBlocks*w.files }
+func (w *Writer) bound() int { return w.spare + maxFileBlocks*w.files }
 
 // enqueue gives a file to the workers. The caller holds mu.
 func (w *Writer) enqueue(f *File) {
@@ -158,9 +163,9 @@ func (w *Writer) takeBlock() *block {
 	return new(block)
 }
 
-// release takes blocks back. What a stall needed above maxBlocks is left to the garbage collector. The caller holds mu.
+// release takes blocks back. What a stall needed above spare is left to the garbage collector. The caller holds mu.
 func (w *Writer) release(blocks []*block) {
-	keep := min(len(blocks), max(0, maxBlocks-len(w.free)))
+	keep := min(len(blocks), max(0, w.spare-len(w.free)))
 	w.free = append(w.free, blocks[:keep]...)
 	w.blocks -= len(blocks) - keep
 	clear(blocks)
@@ -243,7 +248,7 @@ func (w *Writer) run() {
 	for quit := false; !quit; {
 		select {
 		case <-w.kick:
-			pause.Reset(roundPause)
+			pause.Reset(w.pause)
 			select {
 			case <-pause.C:
 			case <-w.hurry:
