@@ -40,7 +40,7 @@ func ParseControl(body []byte) (ControlRequest, error) {
 	}
 	event, _, ok := m.text("event")
 	if !ok || event == "" {
-		return none, malformedControl("event", "must be the name of a verb")
+		return none, MalformedControl("event", "must be the name of a verb")
 	}
 	verb, known := VerbNamed(event)
 	if !verb.Available() {
@@ -49,7 +49,7 @@ func ParseControl(body []byte) (ControlRequest, error) {
 	req := ControlRequest{Event: event, Source: "api"}
 	if raw := bytes.TrimSpace(m["metadata"]); len(raw) > 0 && !bytes.Equal(raw, []byte("null")) {
 		if raw[0] != '{' {
-			return none, malformedControl("metadata", "must be an object")
+			return none, MalformedControl("metadata", "must be an object")
 		}
 		req.Metadata = slices.Clone(raw)
 	}
@@ -61,50 +61,50 @@ func ParseControl(body []byte) (ControlRequest, error) {
 	return req, nil
 }
 
-func (r *ControlRequest) readDigits(m members) error {
+func readDigits(r *ControlRequest, m members) error {
 	r.Digits, _, _ = m.text("digits")
 	return checkDigits(r.Digits)
 }
 
-func (r *ControlRequest) readReason(m members) error {
+func readReason(r *ControlRequest, m members) error {
 	reason, _, ok := m.text("reason")
 	if !ok || len(reason) > maxReason {
-		return malformedControl("reason", "must be a string of at most 500 characters")
+		return MalformedControl("reason", "must be a string of at most 500 characters")
 	}
 	r.Reason = reason
 	return nil
 }
 
-func (r *ControlRequest) readTransfer(m members) error {
+func readTransfer(r *ControlRequest, m members) error {
 	kind, given, ok := m.text("destination_type")
 	if !ok || given && !slices.Contains([]string{destinationQueue, destinationPerson, destinationE164, destinationSIP}, kind) {
-		return malformedControl("destination_type", "must be one of agent_queue, agent, e164, sip_uri")
+		return MalformedControl("destination_type", "must be one of agent_queue, agent, e164, sip_uri")
 	}
 	destination, given, ok := m.text("destination")
 	if !ok || given && destination == "" || len(destination) > maxDestination {
-		return malformedControl("destination", "must be a string of 1 to 512 characters")
+		return MalformedControl("destination", "must be a string of 1 to 512 characters")
 	}
 	r.DestinationType, r.Destination = kind, destination
 	return nil
 }
 
-func (r *ControlRequest) readTarget(m members) error {
+func readTarget(r *ControlRequest, m members) error {
 	target, _, _ := m.text("target_call_id")
 	id, err := uuid.Parse(target)
 	if err != nil || len(target) != len(id.String()) {
-		return malformedControl("target_call_id", "must be the id of a call")
+		return MalformedControl("target_call_id", "must be the id of a call")
 	}
 	r.TargetCallID = id.String()
 	return nil
 }
 
-func (r *ControlRequest) readMonitor(m members) error {
-	if err := r.readTarget(m); err != nil {
+func readMonitor(r *ControlRequest, m members) error {
+	if err := readTarget(r, m); err != nil {
 		return err
 	}
 	mode, given, ok := m.text("mode")
 	if !ok || given && !slices.Contains([]string{string(ledger.MonitorListen), string(ledger.MonitorWhisper)}, mode) {
-		return malformedControl("mode", "must be one of listen, listen_and_whisper")
+		return MalformedControl("mode", "must be one of listen, listen_and_whisper")
 	}
 	r.Mode = mode
 	return nil

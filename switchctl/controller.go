@@ -126,7 +126,7 @@ func (c *Controller) wire(l callLedgers, m mediaServer, link switchLink) {
 	c.phones = phone.NewBook(phone.Host{
 		NodeID: c.cfg.NodeID, Context: c.cfg.Context, Profile: c.cfg.MediaProfile, Link: link, CDRs: c.cdrs, Watcher: c.cfg.Phones,
 		Clock: c.clock, Log: c.log, Go: c.goes.Go, Metrics: c.metrics.phones, Panics: c.metrics.panics, Recovered: c.metrics.recovered,
-		Draining: ErrDraining, LinkDown: ErrLinkDown,
+		Draining: ErrDraining,
 	})
 }
 

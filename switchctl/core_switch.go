@@ -2,7 +2,6 @@ package switchctl
 
 import (
 	"context"
-	"errors"
 
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
@@ -17,7 +16,7 @@ func (k *core) command(ctx context.Context, job jobKind, cmd fs.Command) {
 			k.post(jobDone{job: job, attempt: attempt, body: body, err: err})
 		})
 		if err != nil {
-			k.post(jobDone{job: job, attempt: attempt, err: err, unsent: errors.Is(err, ErrLinkDown) || fs.IsUnsent(err)})
+			k.post(jobDone{job: job, attempt: attempt, err: err, unsent: fs.IsUnsent(err)})
 		}
 	})
 }

@@ -84,7 +84,7 @@ func (e *ending) commitClose(ctx context.Context, c ledger.Closing) {
 				e.finishLeft(ctx, *answered, c.Record.EndTime)
 			}
 			q, stats := measured(c.Call.Quality, sessions, reason)
-			c.Quality = q.column()
+			c.Quality = q.Column()
 			e.c.metrics.quality.observe(q, stats)
 			if session != nil && !partDone && answered != nil {
 				if _, err := session.FinishRecording(answered.Add(c.Ahead), c.Record.EndTime.Add(c.Ahead)); err != nil { // it began by our clock

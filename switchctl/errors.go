@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 // Errors of the controller.
@@ -18,10 +19,7 @@ var (
 		Text: "switchctl: draining, no new calls",
 	}
 	// ErrLinkDown says that the switch can't be reached just now.
-	ErrLinkDown error = &fault.Error{
-		Kind: fault.Unavailable, Code: "service_unavailable", Detail: "The telephony switch does not answer just now.",
-		Text: "switchctl: no link to the switch",
-	}
+	ErrLinkDown = fs.ErrLinkDown
 	// ErrTestEnvironment refuses to dial for a test key.
 	ErrTestEnvironment error = &fault.Error{
 		Kind: fault.Conflict, Code: "test_environment", Detail: "A test key places no calls.",
@@ -55,13 +53,11 @@ var (
 		Text: "switchctl: no agent is logged in",
 	}
 	// ErrUnknownExtension says that no agent has the extension (422).
-	ErrUnknownExtension error = invalidControl("destination", "is no agent's extension")
+	ErrUnknownExtension error = InvalidControl("destination", "is no agent's extension")
 	// ErrHandedOver tells a handler that its call was given to another one.
 	ErrHandedOver = errors.New("switchctl: call was handed over")
 	// ErrMachine ends the context of a handler whose caller is a machine, which the actor deals with.
 	ErrMachine = errors.New("switchctl: a machine has answered")
-	// ErrUnknownPhone says that no phone of this agent is held here.
-	ErrUnknownPhone = errors.New("switchctl: agent's phone is not known here")
 	// ErrTimeout says that the switch did not do in time what it was asked to.
 	ErrTimeout error = &fault.Error{
 		Kind: fault.Unavailable, Code: "service_unavailable", Detail: "The telephony switch does not answer just now.",
@@ -95,13 +91,13 @@ func (e *StateError) Fault() *fault.Error {
 	}
 }
 
-// invalidControl names the member of a control request that can't be used (422).
-func invalidControl(field, message string) *fault.Error {
+// InvalidControl names the member of a control request that can't be used (422).
+func InvalidControl(field, message string) *fault.Error {
 	return controlFault(fault.Invalid, fault.CodeInvalid, field, message)
 }
 
-// malformedControl names the member of a control request that is missing or of the wrong shape (400).
-func malformedControl(field, message string) *fault.Error {
+// MalformedControl names the member of a control request that is missing or of the wrong shape (400).
+func MalformedControl(field, message string) *fault.Error {
 	return controlFault(fault.Malformed, "bad_request", field, message)
 }
 

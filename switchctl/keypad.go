@@ -85,7 +85,7 @@ func (k *keypad) callerInfo(ev *esl.Event) {
 // checkDigits tells what is wrong with the digits of a [VerbSendDTMF]; nil when nothing is.
 func checkDigits(digits string) error {
 	if err := dtmf.Check(digits); err != nil {
-		return malformedControl("digits", strings.TrimPrefix(err.Error(), "digits "))
+		return MalformedControl("digits", strings.TrimPrefix(err.Error(), "digits "))
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/ringmaster/ringmaster/media"
 	"github.com/ringmaster/ringmaster/media/amd"
-	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -19,33 +18,6 @@ const (
 	greetingTimeout = 70 * time.Second
 	beepTimeout     = 2500 * time.Millisecond
 )
-
-const (
-	// machineSure is the confidence from which on something is done about a machine. In a cross-validation of the detector's training
-	// half in nine parts, machines were 93% of what was judged 0.90 to 0.95, 95% up to 0.98, and 99% from there on.
-	machineSure = 0.95
-	// agentListens is how long an agent has had a callee who is no longer taken away: whoever talks hears who it is.
-	agentListens = time.Second
-)
-
-// MachineSure tells whether detection is as sure of a machine as it takes to act. Who was called one with less is treated as a person,
-// and counts as one when abandoned.
-func MachineSure(call db.Call) bool {
-	return call.AmdClass != nil && *call.AmdClass == string(amd.ClassMachine) && call.AmdConfidence != nil && *call.AmdConfidence >= machineSure
-}
-
-// MachineTaken tells whether a call that a machine has answered is taken from whoever has it, where its campaign wants that: the verdict
-// is sure, and no agent had the callee for longer than a moment by then.
-func MachineTaken(call db.Call) bool {
-	if !MachineSure(call) {
-		return false
-	}
-	if call.AgentID == nil || call.AgentConnectTime == nil || call.AnswerTime == nil || call.AmdAfterMs == nil {
-		return true
-	}
-	heard := call.AnswerTime.Add(time.Duration(*call.AmdAfterMs) * time.Millisecond)
-	return heard.Sub(*call.AgentConnectTime) <= agentListens
-}
 
 // What came of a machine, as the metric names it.
 const (

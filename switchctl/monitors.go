@@ -82,11 +82,11 @@ func (ms *monitors) monitorTarget(req ControlRequest) (uuid.UUID, error) {
 	target, err := uuid.Parse(req.TargetCallID)
 	switch {
 	case req.TargetCallID == "":
-		return uuid.Nil, malformedControl("target_call_id", "is needed")
+		return uuid.Nil, MalformedControl("target_call_id", "is needed")
 	case err != nil:
-		return uuid.Nil, malformedControl("target_call_id", "must be a UUID")
+		return uuid.Nil, MalformedControl("target_call_id", "must be a UUID")
 	case target == ms.id:
-		return uuid.Nil, invalidControl("target_call_id", "must be another call")
+		return uuid.Nil, InvalidControl("target_call_id", "must be another call")
 	}
 	return target, nil
 }
@@ -99,7 +99,7 @@ func (ms *monitors) startMonitor(ctx context.Context, req ControlRequest, reply 
 	}
 	mode := ledger.MonitorMode(cmp.Or(req.Mode, string(ledger.MonitorListen)))
 	if mode != ledger.MonitorListen && mode != ledger.MonitorWhisper {
-		return malformedControl("mode", "must be one of listen, listen_and_whisper")
+		return MalformedControl("mode", "must be one of listen, listen_and_whisper")
 	}
 	start := ledger.MonitorStart{
 		Call: ms.call, Session: ms.voice.ai.id, VoiceAgentID: ms.voice.ai.agent.ID, Target: target, Mode: mode, Source: req.Source, By: req.By,

@@ -41,24 +41,24 @@ func (s *fakeSession) hear(tb testing.TB, fields []string) {
 func TestQualityIsWeightedByPackets(t *testing.T) {
 	t.Parallel()
 	var q Quality
-	require.Nil(t, q.column(), "nothing was measured")
-	q = q.with(media.Quality{})
-	require.Nil(t, q.column())
-	q = q.with(media.Quality{Inbound: rtp.Quality{
+	require.Nil(t, q.Column(), "nothing was measured")
+	q = q.With(media.Quality{})
+	require.Nil(t, q.Column())
+	q = q.With(media.Quality{Inbound: rtp.Quality{
 		Measured: true, MOS: 4.4, LossPct: 0, JitterMS: 2, LatePct: 0.3, ConcealedPct: 0.3, Packets: 3000,
 	}})
 	require.JSONEq(t, `{"inbound":{"mos":4.4,"loss_pct":0,"jitter_ms":2,"late_pct":0.3,"concealed_pct":0.3,"packets":3000},"outbound":null}`,
-		string(q.column()))
-	q = q.with(media.Quality{
+		string(q.Column()))
+	q = q.With(media.Quality{
 		Inbound:  rtp.Quality{Measured: true, MOS: 2.4, LossPct: 4, JitterMS: 42, LatePct: 1.5, ConcealedPct: 5.1, Packets: 1000},
 		Outbound: rtp.Quality{Measured: true, MOS: 4.123, Packets: 0},
 	})
-	kept, err := ParseQuality(q.column())
+	kept, err := ParseQuality(q.Column())
 	require.NoError(t, err)
 	require.Equal(t, &DirectionQuality{MOS: 3.9, LossPct: 1, JitterMS: 12, LatePct: 0.6, ConcealedPct: 1.5, Packets: 4000}, kept.Inbound)
 	require.Equal(t, &DirectionQuality{MOS: 4.12, Packets: 1}, kept.Outbound)
-	broken := q.with(media.Quality{Inbound: rtp.Quality{Measured: true, MOS: math.NaN(), JitterMS: math.Inf(1), Packets: 1}})
-	require.NotNil(t, broken.column(), "a figure that is none costs the others nothing")
+	broken := q.With(media.Quality{Inbound: rtp.Quality{Measured: true, MOS: math.NaN(), JitterMS: math.Inf(1), Packets: 1}})
+	require.NotNil(t, broken.Column(), "a figure that is none costs the others nothing")
 }
 
 // What calls measured and who answered them is counted once per call.
@@ -122,7 +122,7 @@ func TestQualityJitter(t *testing.T) {
 	for _, order := range [][]rtp.Quality{{told, untold}, {untold, told}, {told, {}, untold}} {
 		var q Quality
 		for _, d := range order {
-			q = q.with(media.Quality{Inbound: d, Outbound: d})
+			q = q.With(media.Quality{Inbound: d, Outbound: d})
 		}
 		require.InDelta(t, 6, q.Outbound.JitterMS, 0)
 		require.InDelta(t, 4.35, q.Outbound.MOS, 0)

@@ -106,13 +106,13 @@ func (x *transfers) startTransfer(ctx context.Context, req ControlRequest, reply
 		return x.startHandover(ctx, facts, reply)
 	case destinationSIP:
 		if !strings.HasPrefix(facts.Destination, "sip:") {
-			return malformedControl("destination", "must be a SIP URI, such as sip:desk@example.com")
+			return MalformedControl("destination", "must be a SIP URI, such as sip:desk@example.com")
 		}
 		t.uri = facts.Destination
 	default:
 		to, err := store.ParsePhone(facts.Destination)
 		if err != nil {
-			return malformedControl("destination", "can't be called: "+err.Error())
+			return MalformedControl("destination", "can't be called: "+err.Error())
 		}
 		t.to, facts.Destination = to, to.E164()
 	}

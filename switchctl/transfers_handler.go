@@ -64,7 +64,7 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 	case destinationSIP:
 		t.uri = m.destination
 	default:
-		return invalidControl("destination_type", "must be "+destinationE164+" or "+destinationSIP)
+		return InvalidControl("destination_type", "must be "+destinationE164+" or "+destinationSIP)
 	}
 	x.talking.deafen(ctx)
 	x.now = t

@@ -55,7 +55,7 @@ func queueRequest(facts ledger.TransferFacts) QueueRequest {
 // startHandover asks the queue. Until it has answered the transfer is pending.
 func (x *transfers) startHandover(ctx context.Context, facts ledger.TransferFacts, reply chan<- controlResult) error {
 	if facts.DestinationType == destinationPerson && facts.Destination == "" {
-		return invalidControl("destination", "must be an agent's extension")
+		return InvalidControl("destination", "must be an agent's extension")
 	}
 	if facts.DestinationType == destinationQueue {
 		facts.Destination = cmp.Or(facts.Destination, defaultQueue)

@@ -41,7 +41,7 @@ type Verb struct {
 // the part that carries it out, and its members in the OpenAPI document.
 func Verbs() []Verb {
 	return []Verb{
-		{Name: VerbTransfer, read: (*ControlRequest).readTransfer, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbTransfer, read: readTransfer, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.transfers.startTransfer(ctx, m.req, m.reply)
 		}},
 		{Name: VerbHangup, whileOpening: true, duringTransfer: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
@@ -56,12 +56,12 @@ func Verbs() []Verb {
 		{Name: "unmute"},
 		{Name: "hold"},
 		{Name: "unhold"},
-		{Name: VerbSendDTMF, Repeatable: true, read: (*ControlRequest).readDigits, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbSendDTMF, Repeatable: true, read: readDigits, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.keypad.sendDTMF(ctx, m)
 		}},
 		{Name: "play_audio", Repeatable: true},
 		{Name: "set_disposition"},
-		{Name: VerbRecordingPause, read: (*ControlRequest).readReason, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbRecordingPause, read: readReason, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return false, vs.rec.pauseOrResume(ctx, m.req)
 		}},
 		{Name: VerbRecordingResume, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
@@ -78,10 +78,10 @@ func Verbs() []Verb {
 		{Name: "request_supervisor"},
 		{Name: "whisper", Repeatable: true},
 		{Name: "barge"},
-		{Name: VerbMonitorStart, read: (*ControlRequest).readMonitor, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbMonitorStart, read: readMonitor, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return true, vs.monitors.startMonitor(ctx, m.req, m.reply)
 		}},
-		{Name: VerbMonitorStop, read: (*ControlRequest).readTarget, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+		{Name: VerbMonitorStop, read: readTarget, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
 			return false, vs.monitors.stopMonitor(ctx, m.req)
 		}},
 		{Name: "set_lead_field"},

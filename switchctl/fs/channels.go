@@ -93,7 +93,7 @@ func RefusalCause(reply string) string {
 	return cause
 }
 
-// IsUnsent tells of the switch's error after which the switch certainly has not taken a command.
+// IsUnsent tells of an error after which the switch certainly has not taken a command.
 func IsUnsent(err error) bool {
-	return refused(err) || errors.Is(err, esl.ErrInvalidCommand)
+	return errors.Is(err, ErrLinkDown) || refused(err) || errors.Is(err, esl.ErrInvalidCommand)
 }

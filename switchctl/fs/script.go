@@ -4,10 +4,17 @@ import (
 	"context"
 	"errors"
 
+	"github.com/ringmaster/ringmaster/store/fault"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 )
 
-// Switch runs commands. What the switch refuses is an [*esl.ReplyError].
+// ErrLinkDown says that the switch can't be reached just now.
+var ErrLinkDown error = &fault.Error{
+	Kind: fault.Unavailable, Code: "service_unavailable", Detail: "The telephony switch does not answer just now.",
+	Text: "switchctl: no link to the switch",
+}
+
+// Switch runs commands. What the switch refuses is an [*esl.ReplyError]; without a link to it all fail with [ErrLinkDown].
 type Switch interface {
 	// API runs a quick command and gives its output.
 	API(ctx context.Context, cmd Command) (string, error)

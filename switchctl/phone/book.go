@@ -38,8 +38,6 @@ type Host struct {
 	Recovered *prometheus.CounterVec
 	// Draining refuses a new phone before the book accepts any, and after it has ended.
 	Draining error
-	// LinkDown is the link's error while there is none.
-	LinkDown error
 }
 
 // Link is what phones need of the link to the switch.

@@ -413,7 +413,7 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 		}
 		if err != nil {
 			var unfit *fs.VariableError
-			unsent := errors.Is(err, p.book.host.LinkDown) || fs.IsUnsent(err) || errors.As(err, &unfit) || cmd.IsZero()
+			unsent := fs.IsUnsent(err) || errors.As(err, &unfit) || cmd.IsZero()
 			p.post(dialed{attempt: attempt, err: err, unsent: unsent})
 		}
 	})
