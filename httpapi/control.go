@@ -12,6 +12,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/call"
 )
 
 type controlView struct {
@@ -38,7 +39,7 @@ func (h controlHandlers) control(ctx context.Context, r *request) (reply, error)
 	if r.who.kind == kindCallback {
 		req.Source = "ai"
 	}
-	verb, _ := switchctl.VerbNamed(req.Event)
+	verb, _ := call.VerbNamed(req.Event)
 	if !verb.ReadOnly {
 		if err := h.calls.checkEnvironment(ctx, r, callID); err != nil {
 			return reply{}, err
@@ -104,7 +105,7 @@ func parseControl(body []byte) (switchctl.ControlRequest, error) {
 	if err := decodeObject(body, &object); err != nil {
 		return switchctl.ControlRequest{}, asBadRequest(err)
 	}
-	return switchctl.ParseControl(body)
+	return call.ParseControl(body)
 }
 
 // asBadRequest gives the control endpoint's status to a body that can't be decoded.

@@ -20,6 +20,7 @@ import (
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/call"
 	"github.com/ringmaster/ringmaster/switchctl/callbacktoken"
 )
 
@@ -240,18 +241,18 @@ func TestControlAfterTheEnd(t *testing.T) {
 func TestControlRate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	call := b.call(t, b.tenant, nil, "")
+	id := b.call(t, b.tenant, nil, "")
 	key := b.scoped(t, "ai_sessions:control_admin")
-	cb := b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Minute)))
-	key.JSON(t, http.MethodPost, controlPath(call), `{"event":"log"}`, http.StatusOK, nil)
-	refused(t, cb, http.MethodPost, controlPath(call), `{"event":"dance"}`, http.StatusBadRequest, "unknown_verb")
+	cb := b.client(b.token(t, b.tenant, id, b.clock.now().Add(time.Minute)))
+	key.JSON(t, http.MethodPost, controlPath(id), `{"event":"log"}`, http.StatusOK, nil)
+	refused(t, cb, http.MethodPost, controlPath(id), `{"event":"dance"}`, http.StatusBadRequest, "unknown_verb")
 	refused(t, cb, http.MethodPost, controlPath(storetest.NewID(t)), `{"event":"log"}`, http.StatusForbidden, "call_not_yours")
 	b.calls.mu.Lock()
-	require.Equal(t, []uuid.UUID{call, call}, b.calls.counted)
-	b.calls.tooMany = &switchctl.VerbRateError{Wait: 300 * time.Millisecond}
+	require.Equal(t, []uuid.UUID{id, id}, b.calls.counted)
+	b.calls.tooMany = &call.VerbRateError{Wait: 300 * time.Millisecond}
 	b.calls.mu.Unlock()
 	for _, body := range []string{`{"event":"log"}`, `{"event":"dance"}`} {
-		p := refused(t, key, http.MethodPost, controlPath(call), body, http.StatusTooManyRequests, "rate_limited")
+		p := refused(t, key, http.MethodPost, controlPath(id), body, http.StatusTooManyRequests, "rate_limited")
 		require.Equal(t, 1, p.RetryAfterS)
 	}
 	require.Len(t, b.calls.requests(), 1)
@@ -443,7 +444,7 @@ func TestDocumentHasTheVerbs(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(raw, &doc))
 	var names []string
-	for _, v := range switchctl.Verbs() {
+	for _, v := range call.Verbs() {
 		names = append(names, v.Name)
 	}
 	require.ElementsMatch(t, names, doc.Components.Schemas.ControlRequest.Properties.Event.Enum)

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl/call"
 
 	"github.com/google/uuid"
 
@@ -36,7 +37,7 @@ const (
 )
 
 // windowOf is how long a key of a verb is remembered.
-func windowOf(verb switchctl.Verb) time.Duration {
+func windowOf(verb call.Verb) time.Duration {
 	if verb.Repeatable {
 		return repeatWindow
 	}

@@ -34,7 +34,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/store"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/call"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
 
@@ -56,7 +56,7 @@ type Controller struct {
 	accounts *acd.Accounts
 	agents   *acd.Service
 	dialer   *dialer.Service
-	calls    *switchctl.Controller
+	calls    *call.Controller
 	bucket   recordings.Bucket
 	library  *recordings.Library
 	webhooks *webhook.Worker
@@ -202,7 +202,7 @@ func (c *Controller) buildCalls(context.Context) (err error) {
 		return err
 	}
 	base := c.cfg.PublicURL()
-	c.calls, err = switchctl.New(switchctl.Config{
+	c.calls, err = call.New(call.Config{
 		NodeID: c.cfg.Node, NodeGrace: c.cfg.NodeGrace, ESLAddr: c.cfg.Switch.ESLAddr, ESLPassword: c.cfg.Switch.ESLPassword,
 		OnSwitch:       c.inspectSwitch,
 		OutboundListen: c.cfg.Switch.OutboundListen, SocketPeers: prefixes(c.cfg.Switch.SocketAllow), CDRDir: c.cfg.Switch.CDRDir, RecordDir: c.cfg.Recordings.SpoolDir,

@@ -14,7 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/integration/simcarrier"
 	"github.com/ringmaster/ringmaster/media/netguard"
 	"github.com/ringmaster/ringmaster/store/storetest"
-	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/call"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -34,7 +34,7 @@ func (l *line) staff(t *testing.T) *acd.Service {
 	require.NoError(t, err)
 	l.cfg.Phones, l.handler = agents, nil
 	h := l.dialer.Handler()
-	l.calls, err = switchctl.New(l.cfg, l.st, l.media, l.dialer.Gate(), h)
+	l.calls, err = call.New(l.cfg, l.st, l.media, l.dialer.Gate(), h)
 	require.NoError(t, err)
 	l.dialer.Attach(l.calls)
 	require.NoError(t, l.calls.Start(t.Context()))

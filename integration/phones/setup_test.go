@@ -32,6 +32,7 @@ import (
 	"github.com/ringmaster/ringmaster/store/storetest"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
+	"github.com/ringmaster/ringmaster/switchctl/call"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -59,10 +60,10 @@ type line struct {
 	st        *store.Store
 	tenant    uuid.UUID
 	agent     uuid.UUID
-	cfg       switchctl.Config
+	cfg       call.Config
 	media     *media.Server
 	dialer    *dialer.Service
-	calls     *switchctl.Controller
+	calls     *call.Controller
 	stop      func(ctx context.Context) error
 	carrier   *simcarrier.Server
 	phone     *simcarrier.Server // plays the softphones too
@@ -187,7 +188,7 @@ func newLine(tb testing.TB, binary string) *line {
 	l.directory = web.URL
 	cdrs := filepath.Join(l.dir, "cdr")
 	require.NoError(tb, os.MkdirAll(cdrs, 0o755)) //nolint:gosec // the switch writes there
-	l.cfg = switchctl.Config{
+	l.cfg = call.Config{
 		NodeID: "node-1", OutboundListen: outbound, CDRDir: cdrs, RecordDir: l.dir, TokenKeys: func() []keyring.Key { return []keyring.Key{{1}} }, Phones: &l.states,
 		ControlURL: func(uuid.UUID) string { return "http://127.0.0.1:9/" }, Logger: logger,
 	}
@@ -226,7 +227,7 @@ func newLine(tb testing.TB, binary string) *line {
 func (l *line) start(tb testing.TB) {
 	tb.Helper()
 	var err error
-	l.calls, err = switchctl.New(l.cfg, l.st, l.media, l.dialer.Gate(), l.handler)
+	l.calls, err = call.New(l.cfg, l.st, l.media, l.dialer.Gate(), l.handler)
 	require.NoError(tb, err)
 	require.NoError(tb, l.calls.Start(tb.Context()))
 	l.stop = l.calls.Close

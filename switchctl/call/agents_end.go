@@ -1,0 +1,139 @@
+package call
+
+import (
+	"context"
+
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+	"github.com/ringmaster/ringmaster/switchctl/phone"
+)
+
+// How a caller's time with an agent ends, and what a restart finds of it.
+
+// agentGone: the agent's leg has ended. An agent who hangs up ends the call; one who is lost leaves the caller to us.
+func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
+	h := b.human
+	b.c.registry.unbind(h.channel)
+	switch {
+	case h.bridged():
+	case reason == phone.EndedBySwitch && h.bridging():
+		h.bySwitch = true
+		b.doubtAgent(ctx) // the caller has hung up before the bridge was there
+		return b.state
+	default:
+		b.agentUnavailable(ctx, reason)
+		return b.state
+	}
+	switch {
+	case b.killCause != "":
+		return b.state // the caller's end answers
+	case reason == phone.HungUp && h.req.KeepCaller && h.reply != nil:
+		b.part(switchctl.AgentEnded, nil)
+		b.callerComesBack(ctx) // the switch brings the caller by transfer_after_bridge
+		return b.state
+	case reason == phone.HungUp:
+		b.kill(ctx, ledger.CauseNormalClearing)
+		return b.state
+	}
+	b.log.WarnContext(ctx, "agent is lost, the caller waits", "agent_id", h.agent.String(), "reason", reason)
+	waited := h.reply != nil
+	b.part(switchctl.AgentLost, nil)
+	b.music.on = true
+	b.callerComesBack(ctx)
+	if !waited {
+		b.line.resume(ctx, b.state) // after a restart nobody waits for the outcome
+	}
+	return b.state
+}
+
+// part ends the agent's part with the call, whatever the reason, and answers whoever asked for them: by the outcome, or by an error. The phone is
+// given back, unless it is lost.
+func (b *agentBridge) part(outcome switchctl.AgentOutcome, err error) {
+	h := b.human
+	b.human = nil
+	b.disarm(timerAgent)
+	if err == nil {
+		b.c.metrics.agentOutcomes.WithLabelValues(string(outcome)).Inc()
+	}
+	if outcome != switchctl.AgentLost {
+		b.freeAgent(h, h.serial, h.phase == humanBridging && outcome != switchctl.AgentCallerGone)
+	}
+	h.answer(outcome, err)
+}
+
+// callerComesBack: the switch transfers the caller to rm_reattach, unless it never left. Its socket may come before the news of the
+// agent's end does.
+func (b *agentBridge) callerComesBack(ctx context.Context) {
+	if b.sock == nil {
+		b.arm(timerSocket, socketTimeout)
+		return
+	}
+	b.music.playMusic(ctx)
+}
+
+// agentUnavailable ends a try whose bridge did not come about. The caller waits on.
+func (b *agentBridge) agentUnavailable(ctx context.Context, reason string) {
+	b.log.InfoContext(ctx, "agent is not available", "agent_id", b.human.agent.String(), "reason", reason)
+	b.part(switchctl.AgentUnavailable, nil)
+	b.callerComesBack(ctx)
+}
+
+// freeAgent gives the phone back.
+func (b *agentBridge) freeAgent(h *human, serial uint64, doubt bool) {
+	if h == nil {
+		return
+	}
+	if h.channel != "" {
+		b.c.registry.unbind(h.channel)
+	}
+	b.c.phones.Free(h.agent, legClaim{b.core, serial}, phone.Free{Doubt: doubt, Told: h.told})
+}
+
+// cancelAgent: whoever asked for the agent has given up. A conversation goes on.
+func (b *agentBridge) cancelAgent(ctx context.Context, m agentCancel) {
+	h := b.human
+	if h == nil || h.reply != m.reply {
+		return
+	}
+	if h.bridged() {
+		h.answer("", m.err)
+		return
+	}
+	b.part("", m.err)
+	b.callerComesBack(ctx)
+	b.log.DebugContext(ctx, "agent connect cancelled", "agent_id", h.agent.String())
+}
+
+// endAgent ends the agent's part with the end of the call.
+func (b *agentBridge) endAgent() {
+	switch h := b.human; {
+	case h == nil:
+	case h.bridged():
+		b.part(switchctl.AgentEnded, nil)
+	default:
+		b.part(switchctl.AgentCallerGone, nil)
+	}
+}
+
+// adoptAgent finds the agent of a call whose bridge outlived us: other is the leg that the caller is bridged with.
+func (b *agentBridge) adoptAgent(ctx context.Context, other string) bool {
+	if b.human.bridging() && other == b.human.channel {
+		b.agentConfirmed(ctx, b.c.clock.Now().UTC()) // its event was missed
+	}
+	if b.human.steered() {
+		return true
+	}
+	agent := b.c.phones.Agent(other)
+	if other == "" || agent == nil || b.parties.machine.grip() != gripNone {
+		return false
+	}
+	b.humans++
+	b.human = &human{serial: b.humans, phase: humanBridged, agent: *agent, channel: other, asked: b.c.clock.Now()}
+	b.c.registry.bind(b.core, other)
+	if b.call.AgentID == nil || *b.call.AgentID != *agent || b.call.AgentConnectTime == nil { // an agent who dials has the call from its admission
+		b.writeAgent(ctx, b.c.clock.Now().UTC()) // whoever bridged them could not
+	}
+	b.c.metrics.recovered.WithLabelValues("resumed").Inc()
+	b.c.phones.Join(other, legClaim{b.core, b.humans})
+	return true
+}

@@ -1,0 +1,82 @@
+package call
+
+import (
+	"context"
+
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+)
+
+// command sends a background command; its reply comes as a message. Replies of different commands may change places,
+// so what depends on an order is sent in one goroutine (see transfers.go).
+func (k *core) command(ctx context.Context, job jobKind, cmd fs.Command) {
+	attempt := k.attempt
+	k.beside(func() {
+		err := k.c.link.BgAPI(ctx, cmd, func(body string, err error) {
+			k.post(jobDone{job: job, attempt: attempt, body: body, err: err})
+		})
+		if err != nil {
+			k.post(jobDone{job: job, attempt: attempt, err: err, unsent: fs.IsUnsent(err)})
+		}
+	})
+}
+
+// inOrder sends commands of which each waits for the one before, and the last in the background: done is called once, with its reply or with
+// what kept it away.
+func (k *core) inOrder(ctx context.Context, first fs.Script, last fs.Command, done func(body string, err error)) {
+	link := k.c.link
+	k.beside(func() {
+		err := first.Run(ctx, link)
+		if err == nil {
+			err = link.BgAPI(ctx, last, done)
+		}
+		if err != nil {
+			done("", err)
+		}
+	})
+}
+
+// execute runs an application on the caller's channel without waiting for it.
+func (k *core) execute(ctx context.Context, req esl.ExecuteRequest) {
+	sock := k.sock
+	k.beside(func() {
+		if err := sock.Execute(ctx, req); err != nil {
+			k.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
+			if req.App == "bridge" {
+				k.post(bridgeFailed{err: err})
+			}
+		}
+	})
+}
+
+// probe looks at the switch for the caller's channel; the answer is channelFound or channelGone.
+func (k *core) probe(ctx context.Context) {
+	k.beside(func() {
+		if follow, err := k.c.look(ctx, k, ""); err == nil && follow != nil {
+			follow()
+		}
+	})
+}
+
+// kill decides that the call ends, with a cause, and asks the switch for it.
+func (k *core) kill(ctx context.Context, cause string) {
+	if k.killCause == "" {
+		k.killCause = cause
+	}
+	k.sendKill(ctx)
+}
+
+// sendKill asks over the host link; the caller's own socket is the second way.
+func (k *core) sendKill(ctx context.Context) {
+	k.arm(timerKill, fs.KillTimeout)
+	if k.c.link.Generation() == 0 && k.sock != nil {
+		sock, cause := k.sock, k.killCause
+		k.beside(func() {
+			if err := sock.Execute(ctx, esl.ExecuteRequest{App: "hangup", Arg: cause}); err != nil {
+				k.log.WarnContext(ctx, "hangup could not be sent", "error", err)
+			}
+		})
+		return
+	}
+	k.command(ctx, jobKill, fs.Kill(k.channel, k.killCause))
+}

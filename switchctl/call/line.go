@@ -1,0 +1,322 @@
+package call
+
+import (
+	"context"
+	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
+
+// callerLine is the caller's channel on the switch and its socket: answered, lost, taken back, looked for.
+type callerLine struct {
+	*core
+	agents    *agentBridge
+	bypass    *bypass
+	dial      *origination
+	ending    *ending
+	handling  *handling
+	keypad    *keypad
+	machine   *machine
+	music     *musicPlayer
+	parties   *parties
+	rec       *recorder
+	talking   *talking
+	transfers *transfers
+	voice     *voice
+	waiters   []chan<- error // of Leg.Answer
+	reattach  int            // uuid_transfer to rm_reattach without a socket so far
+}
+
+// steered reports whether the call is steered over the host link alone.
+func (l *callerLine) steered() bool {
+	return !l.parties.free(stayOnSocket) || l.bridgedWithAI()
+}
+
+// bridgedWithAI reports whether caller and voice agent hear each other, as both the switch and the media endpoint say.
+func (l *callerLine) bridgedWithAI() bool {
+	return l.voice.ai.live() && l.voice.ai.legUp && l.bypass.bridged
+}
+
+// leaveSocket closes the caller's socket once the host link alone steers the call. While there is no link, the socket is the
+// one way to the call.
+//
+// A caller's outbound socket costs the switch a thread that looks at it fifty times a second, about a quarter of what its part
+// of a bridge costs. While caller and voice agent hear each other nothing goes over it: the host link steers the call, and
+// when the bridge ends transfer_after_bridge brings a new socket. So it is closed for that time. The switch's `socket`
+// application goes on with what runs in it, without a gap in the audio.
+func (l *callerLine) leaveSocket() {
+	if l.sock == nil || l.killCause != "" || !l.bridgedWithAI() || l.c.link.Generation() == 0 {
+		return
+	}
+	s := l.sock
+	l.sock = nil
+	l.beside(func() { closeQuietly(s) })
+}
+
+// answerLeg answers an inbound leg; the waiter is told when the switch has done it.
+func (l *callerLine) answerLeg(ctx context.Context, m answerCommand) (state, error) {
+	switch {
+	case !l.inbound || l.killCause != "":
+		return l.state, l.notTaken(m)
+	case l.sock == nil:
+		return l.state, &switchctl.StateError{State: l.state.String(), Event: m.Name(), Detail: "the leg has no socket"}
+	}
+	l.waiters = append(l.waiters, m.reply)
+	l.execute(ctx, esl.ExecuteRequest{App: "answer"})
+	return l.state, nil
+}
+
+func (l *callerLine) answerWaiters(err error) {
+	for _, w := range l.waiters {
+		w <- err
+	}
+	l.waiters = nil
+}
+
+// socketAttached takes a new outbound socket: the first one, or the one after a transfer to rm_reattach. The older one
+// is closed first, since closing it later could end the newer one's park.
+func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, error) {
+	if l.sock != nil && l.sock != m.sock {
+		closeQuietly(l.sock)
+	}
+	l.sock = m.sock
+	l.keypad.noteKeys(m.ev)
+	found := l.recovered
+	if found {
+		l.rec.paused = m.ev.Var(varPaused) == "true"
+	}
+	l.recovered = false
+	if found && l.hadAgent {
+		found, l.recovered = false, true // a look tells whether the agent has ended the call while we were away
+		l.probe(ctx)
+	}
+	l.reattach = 0
+	l.away = false
+	l.music.playing = false
+	l.dial.seen = true
+	l.bypass.codecOf(m.ev)
+	l.disarm(timerSocket)
+	if l.recovered {
+		l.arm(timerSocket, socketTimeout) // the look may fail
+	}
+	next := l.state
+	if next == stateDialing || next == stateRinging {
+		if at := m.ev.Micros("Caller-Channel-Answered-Time"); !at.IsZero() || !l.inbound {
+			if at.IsZero() {
+				at = fs.EventTime(m.ev)
+			}
+			next = l.dial.answers(ctx, at, l.c.sight.ours(at))
+		} else {
+			l.handling.startHandler(ctx)
+		}
+	}
+	if l.killCause != "" {
+		l.sendKill(ctx)
+		return next, nil
+	}
+	if found {
+		l.resume(ctx, next)
+	}
+	l.bypass.bypassReset(ctx)
+	if l.talking.now != nil {
+		l.talking.startTalk(ctx)
+	}
+	if s := l.voice.ai; s != nil {
+		s.bridging = false
+		s.legDown(l.c.clock.Now())
+		l.voice.tryBridge(ctx)
+	}
+	l.agents.tryAgent(ctx)
+	l.machine.playMessage(ctx)
+	l.music.playMusic(ctx) // unless the agent is there: what is asked for before a bridge would be heard in it
+	return next, nil
+}
+
+// socketLost: the switch closed the socket, because the channel is down or went to another extension, or we did.
+func (l *callerLine) socketLost(m socketDown) (state, error) {
+	if l.sock != m.sock {
+		return l.state, nil
+	}
+	l.sock = nil
+	l.music.playing = false
+	if l.steered() {
+		return l.state, nil
+	}
+	l.arm(timerSocket, socketTimeout)
+	return l.state, nil
+}
+
+// socketDue: an answered call is without a socket for too long. It is sent to the extension that calls us again.
+func (l *callerLine) socketDue(ctx context.Context) {
+	if (l.sock != nil && !l.away && !l.recovered) || l.killCause != "" || l.steered() {
+		return
+	}
+	l.arm(timerSocket, socketTimeout)
+	l.probe(ctx) // the channel, when it lives, is taken back
+}
+
+// takeBack transfers the caller to rm_reattach. other is the leg that it is bridged with, to a media endpoint that is
+// gone: while the switch waits for packets from there it would not follow, so that leg is ended. A caller who was left in
+// bypass is told first to come with its media.
+func (l *callerLine) takeBack(ctx context.Context, other string, bypassed bool) {
+	l.arm(timerSocket, socketTimeout)
+	if l.c.link.Generation() == 0 {
+		return // resynchronising does it
+	}
+	l.reattach++
+	if l.reattach > maxReattach {
+		l.log.ErrorContext(ctx, "call stays without its socket, hanging up", "tries", maxReattach)
+		l.kill(ctx, ledger.CauseTemporaryFailure)
+		return
+	}
+	transfer, link, attempt := fs.Transfer(l.channel, reattachExtension, l.c.cfg.Context), l.c.link, l.attempt
+	channel := l.channel
+	l.beside(func() {
+		if bypassed {
+			if _, err := link.API(ctx, fs.SetVar(channel, "bypass_media", "false")); err != nil {
+				l.log.WarnContext(ctx, "the caller's media could not be asked back", "error", err)
+			}
+		}
+		body, err := link.API(ctx, transfer)
+		l.post(jobDone{job: jobReattach, attempt: attempt, body: body, err: err})
+		if err == nil && other != "" {
+			if err := fs.EndChannel(ctx, l.c.link, other, ledger.CauseNormalClearing); err != nil {
+				l.log.WarnContext(ctx, "the caller's other leg could not be ended", "error", err)
+			}
+		}
+	})
+}
+
+// channelLives: the switch has the caller's channel.
+func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, error) {
+	l.dial.seen = true
+	found := l.recovered
+	if found {
+		l.rec.paused = m.paused
+	}
+	if l.ahead() == 0 && m.ahead != 0 && l.answerAt != nil && len(l.voice.sessions) == 0 { // what was recorded has its place
+		ours := l.answerAt.Add(m.ahead)
+		l.answerAt = &ours
+	}
+	l.stillBridged(m.other)
+	l.recovered = false
+	if l.killCause != "" {
+		l.sendKill(ctx)
+		return l.state, nil
+	}
+	next := l.state
+	if !m.answered {
+		if l.dial.generation == 0 && !l.inbound {
+			l.arm(timerOriginate, probeEvery)
+		}
+		return next, nil
+	}
+	if next == stateDialing || next == stateRinging {
+		at := m.answeredAt
+		if at.IsZero() {
+			at = l.c.clock.Now().UTC().Add(-m.ahead)
+		}
+		next = l.dial.answers(ctx, at, at.Add(m.ahead))
+	}
+	if found && l.transfers.now.bridged() && l.transfers.now.handler {
+		l.handling.startHandler(ctx)
+	}
+	if l.transfers.now.bridged() || l.transfers.now.bridging() {
+		return next, nil
+	}
+	if l.agents.adoptAgent(ctx, m.other) {
+		return stateAgentConnected, nil
+	}
+	if found && m.left {
+		l.ending.noteServed(ctx, &served{agent: l.call.AgentID, at: m.bridgedAt}, l.call.AnswerTime)
+		l.kill(ctx, ledger.CauseNormalClearing) // the agent has ended the call while we were away
+		return next, nil
+	}
+	if found {
+		l.resume(ctx, next)
+		l.music.playMusic(ctx)
+	}
+	if l.bridgedWithAI() && (m.bypassed || m.other == l.voice.ai.leg) {
+		l.leaveSocket() // a link that was lost is back
+		return next, nil
+	}
+	if (l.sock == nil || l.away) && l.killCause == "" {
+		l.takeBack(ctx, m.other, m.bypassed)
+	}
+	return next, nil
+}
+
+// channelVanished: the switch has no such channel. Its record closes the call; without one the call was lost, or never
+// begun.
+func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state, error) {
+	if m.record != nil && !l.dial.rerouting {
+		l.c.metrics.recovered.WithLabelValues("closed").Inc()
+		l.ending.noteServed(ctx, m.served, m.record.AnswerTime)
+		return l.dial.endedWith(ctx, *m.record, ""), nil
+	}
+	if l.dial.rerouting {
+		return l.state, nil
+	}
+	if l.dial.generation != 0 && l.dial.generation == m.generation && !l.dial.seen && l.dial.misses < maxMisses {
+		l.dial.misses++
+		return l.state, nil // the originate is on its way over this very connection
+	}
+	cause := ledger.CauseCrash
+	if !l.dial.seen && l.answerAt == nil && l.state == stateDialing {
+		cause = ledger.CauseNetworkOutOfOrder
+		l.c.metrics.recovered.WithLabelValues("never_begun").Inc()
+	} else {
+		l.c.metrics.recovered.WithLabelValues("closed").Inc()
+	}
+	l.log.WarnContext(ctx, "switch knows nothing of the call", "hangup_cause", cause, "switch_restarted", m.restarted)
+	return l.ending.beginClose(ctx, ledger.LostRecord(cause, l.livedUntil(m.switchSeen), l.call.AnswerTime)), nil
+}
+
+// stillBridged: a call that was found again is bridged with the second leg that its handler had dialed.
+func (l *callerLine) stillBridged(other string) {
+	if t := l.transfers.now; l.recovered && l.voice.ai == nil && t.pending() && t.channel != "" && t.channel == other {
+		t.phase, t.handler = transferBridged, true
+	}
+}
+
+// resume goes on with a call that was found again: its voice agent in the same session, or its handler when it had not
+// got that far.
+func (l *callerLine) resume(ctx context.Context, now state) {
+	l.transfers.abandon(ctx) // its answer had nobody to hear it
+	switch s := l.voice.ai; {
+	case l.transfers.now.bridged():
+	case l.transfers.queued() != nil:
+		l.away = l.sock == nil
+		l.music.on = true
+		l.transfers.startQueue(ctx, *l.transfers.queued())
+	case s == nil:
+		if now == stateAnswered || now == stateAgentConnected {
+			l.handling.startHandler(ctx)
+		}
+	case s.phase == phaseEnded && s.outcome == ledger.SessionError && s.grant.Session.OpenedAt == nil:
+		l.handling.handled = false
+		l.handling.startHandler(ctx) // a voice agent that was never reached: the flow goes on from where it was
+	case s.phase == phaseEnded:
+		l.kill(ctx, ledger.CauseNormalClearing) // what ended the session was ending the call
+	case s.phase == phaseOpening:
+		call, session := l.call, s.grant.Session
+		l.recordFor(ctx, decisionWait, "session resume", func(ctx context.Context) error {
+			grant, err := l.c.ledger.ResumeSession(ctx, call, session)
+			if err == nil {
+				l.post(sessionGranted{id: session.ID, grant: grant})
+			}
+			return err
+		}, func(err error) {
+			if err != nil {
+				l.post(sessionGranted{id: session.ID, err: err})
+			}
+		})
+	}
+}
+
+// callRecordTimeout bounds how long a look at the switch waits for a call record. A switch that waits for packets of the
+// call's other leg, whose endpoint is dead, writes it 5 s late.
+const callRecordTimeout = 7 * time.Second

@@ -1,0 +1,70 @@
+package call
+
+// parts are what a call is made of. Each is a type of its own, which names the other parts that it works with.
+type parts struct {
+	dial      *origination
+	line      *callerLine
+	ending    *ending
+	handling  *handling
+	voice     *voice
+	keypad    *keypad
+	agents    *agentBridge
+	music     *musicPlayer
+	rec       *recorder
+	transfers *transfers
+	talking   *talking
+	machine   *machine
+	bypass    *bypass
+	taps      *taps
+	monitors  *monitors
+	verbs     *verbs
+}
+
+// newParts makes them and says who works with whom.
+func newParts(k *core) parts {
+	p := parts{
+		dial: new(origination), line: new(callerLine), ending: new(ending), handling: new(handling),
+		voice: new(voice), keypad: new(keypad), agents: new(agentBridge), music: new(musicPlayer),
+		rec: new(recorder), transfers: new(transfers), talking: new(talking), machine: new(machine),
+		bypass: new(bypass), taps: new(taps), monitors: new(monitors), verbs: new(verbs),
+	}
+	who := &parties{core: k, machine: p.machine, voice: p.voice, agent: p.agents, destination: p.transfers, prompt: p.talking}
+	*p.dial = origination{core: k, ending: p.ending, handling: p.handling, line: p.line, machine: p.machine, rec: p.rec}
+	*p.line = callerLine{
+		core: k, agents: p.agents, bypass: p.bypass, dial: p.dial, ending: p.ending, handling: p.handling,
+		keypad: p.keypad, machine: p.machine, music: p.music, parties: who, rec: p.rec, talking: p.talking,
+		transfers: p.transfers, voice: p.voice,
+	}
+	*p.ending = ending{
+		core: k, agents: p.agents, handling: p.handling, line: p.line, monitors: p.monitors, talking: p.talking,
+		taps: p.taps, transfers: p.transfers, verbs: p.verbs, voice: p.voice,
+	}
+	*p.handling = handling{core: k, parties: who}
+	*p.voice = voice{
+		core: k, bypass: p.bypass, keypad: p.keypad, line: p.line, machine: p.machine, monitors: p.monitors,
+		music: p.music, parties: who, rec: p.rec, talking: p.talking, transfers: p.transfers, verbs: p.verbs,
+	}
+	*p.keypad = keypad{core: k, bypass: p.bypass, voice: p.voice}
+	*p.agents = agentBridge{
+		core: k, line: p.line, music: p.music, parties: who, rec: p.rec, talking: p.talking,
+	}
+	*p.music = musicPlayer{core: k, parties: who, rec: p.rec}
+	*p.rec = recorder{core: k, voice: p.voice}
+	*p.transfers = transfers{
+		core: k, bypass: p.bypass, dial: p.dial, handling: p.handling, line: p.line, music: p.music, parties: who,
+		rec: p.rec, talking: p.talking, voice: p.voice,
+	}
+	*p.talking = talking{core: k, bypass: p.bypass, keypad: p.keypad, music: p.music, parties: who, rec: p.rec}
+	*p.machine = machine{
+		core: k, agents: p.agents, bypass: p.bypass, handling: p.handling, line: p.line, music: p.music,
+		rec: p.rec, taps: p.taps, transfers: p.transfers, voice: p.voice,
+	}
+	*p.bypass = bypass{core: k, keypad: p.keypad, line: p.line, transfers: p.transfers, voice: p.voice}
+	*p.taps = taps{core: k, bypass: p.bypass, machine: p.machine, parties: who, voice: p.voice}
+	*p.monitors = monitors{core: k, voice: p.voice}
+	*p.verbs = verbs{
+		core: k, keypad: p.keypad, monitors: p.monitors, parties: who, rec: p.rec, transfers: p.transfers,
+		voice: p.voice,
+	}
+	return p
+}

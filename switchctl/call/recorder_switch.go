@@ -1,0 +1,260 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
+
+// recordCommand has a flow's call recorded.
+type recordCommand struct{ reply chan<- error }
+
+func (recordCommand) Name() string    { return "record" }
+func (recordCommand) Essential() bool { return false }
+
+func (m recordCommand) refused(_ *core, err error) { m.reply <- err }
+
+func (l *leg) Record(ctx context.Context) error {
+	return l.a.ask(ctx, func(reply chan<- error) message { return recordCommand{reply: reply} })
+}
+
+// recordFlow has a call that a flow handles recorded, from its answer on.
+func (r *recorder) recordFlow(ctx context.Context, m recordCommand) (state, error) {
+	if r.killCause != "" {
+		return r.state, ledger.ErrCallEnded
+	}
+	r.wanted = true
+	r.recordWanted(ctx)
+	m.reply <- nil
+	return r.state, nil
+}
+
+// recordWanted begins what recordFlow has asked for, once the call is answered. A voice agent's session records by itself.
+func (r *recorder) recordWanted(ctx context.Context) {
+	if r.wanted && !r.voice.ai.live() {
+		r.recordBySwitch(ctx, true)
+	}
+}
+
+// endHumanPart has the switch stop: a voice agent's session records from here on. After a restart of ours nobody knows whether the
+// switch still writes, so it is told to stop all the same.
+func (r *recorder) endHumanPart(ctx context.Context) {
+	path := r.second
+	switch {
+	case path != "":
+		r.second = ""
+	case r.voice.ai.resumed && r.voice.ai.bridges == 1:
+		path = r.humanPart()
+	default:
+		return
+	}
+	r.tellRecorder(ctx, nil, fs.StopRecording(r.channel, path))
+}
+
+// humanPart is the file of a recording by the switch that no voice agent's session has come before.
+func (r *recorder) humanPart() string {
+	return filepath.Join(r.c.cfg.RecordDir, r.id.String()+".1.wav")
+}
+
+// recordHuman has the switch record a call that goes to a person, in mono, unless it does so already.
+func (r *recorder) recordHuman(ctx context.Context) { r.recordBySwitch(ctx, false) }
+
+// recordBySwitch has the switch record a call that a flow handles, or that goes to a person: from now on, in a file of its own, since a
+// voice agent's session may follow; a flow's has the sides apart, for that case. It survives us, and its file is whole when the call's
+// end is seen, since RECORD_STOP comes before CHANNEL_HANGUP_COMPLETE. A call that a voice agent had goes on in another part. The switch
+// takes a file that it records already for what was wanted.
+func (r *recorder) recordBySwitch(ctx context.Context, stereo bool) {
+	if r.answerAt == nil || r.second != "" || r.failed {
+		return
+	}
+	at := r.c.clock.Now()
+	if r.voice.ai != nil && (r.voice.ai.media != nil || r.voice.ai.resumed) {
+		r.recordRest(ctx, at)
+		return
+	}
+	path := r.humanPart()
+	call, offset := r.call, max(0, at.Sub(*r.answerAt))
+	r.record(ctx, "recording", func(ctx context.Context) error {
+		return r.c.ledger.BeginRecording(ctx, call, path, offset)
+	}, nil)
+	r.startSecond(ctx, path, stereo)
+}
+
+// startSecond has the switch write a file from now on.
+func (r *recorder) startSecond(ctx context.Context, path string, stereo bool) {
+	r.second = path
+	cmds := fs.Script{fs.Record(r.channel, path, 0)}
+	if stereo {
+		cmds = fs.Script{fs.RecordStereo(r.channel, true), cmds[0], fs.RecordStereo(r.channel, false)}
+	}
+	r.tellRecorder(ctx, func(err error) { r.post(secondStarted{path: path, err: err}) }, cmds...)
+}
+
+// recorderTimeout is how long commands on a recording wait for a host link that is down.
+const recorderTimeout = 30 * time.Second
+
+// tellRecorder sends commands on a recording of the switch's, behind those that were sent before: what is to stop has begun by then.
+// done hears of the first that was refused, and of none.
+func (r *recorder) tellRecorder(ctx context.Context, done func(err error), cmds ...fs.Command) {
+	c := r.c
+	r.inTurn(&r.sends, func() {
+		var err error
+		deadline := c.clock.Now().Add(recorderTimeout)
+		for _, cmd := range cmds {
+			for {
+				_, err = fs.Run(ctx, c.link, cmd)
+				if !errors.Is(err, switchctl.ErrLinkDown) || c.clock.Now().After(deadline) || rt.Pause(ctx, c.clock, 200*time.Millisecond) != nil {
+					break
+				}
+			}
+			if err != nil {
+				break
+			}
+		}
+		if done != nil {
+			done(err)
+		}
+	})
+}
+
+// secondStarted tells whether the switch writes a file.
+type secondStarted struct {
+	path string
+	err  error
+}
+
+func (secondStarted) Name() string    { return "recording by the switch" }
+func (secondStarted) Essential() bool { return true }
+
+// secondBegun: a file that the switch doesn't write is none to rely on, so that a voicemail, say, gets one of its own. A pause goes on
+// in one that it writes.
+func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
+	var refused *esl.ReplyError
+	switch {
+	case errors.As(m.err, &refused) && strings.Contains(refused.Text, "locate session"):
+		r.log.DebugContext(ctx, "call has ended before it was recorded")
+	case m.err != nil:
+		r.log.ErrorContext(ctx, "recording by the switch did not start", "error", m.err, "alert", true)
+		r.c.metrics.unrecorded.Inc()
+		if r.second == m.path {
+			r.second = ""
+		}
+	case r.paused && r.second == m.path:
+		r.command(ctx, jobMask, fs.MaskRecording(r.channel, m.path))
+	}
+}
+
+// recordMono has the switch record both sides in one channel, from a moment on, in a file that outlives us and is put on the
+// call's recording. limit ends it, should we be gone by then; 0 is none. done hears whether it has begun.
+func (r *recorder) recordMono(ctx context.Context, path string, limit time.Duration, at time.Time, done func(err error)) {
+	call, offset := r.call, time.Duration(0)
+	if r.answerAt != nil {
+		offset = max(0, at.Sub(*r.answerAt))
+	}
+	r.record(ctx, "recording by the switch", func(ctx context.Context) error {
+		return r.c.ledger.AddRecording(ctx, call, path, offset)
+	}, nil)
+	cmd := fs.Record(r.channel, path, limit)
+	// The variable may be there from an earlier recording.
+	r.inOrder(ctx, fs.Script{fs.RecordStereo(r.channel, false)}, cmd, func(body string, err error) {
+		if err == nil && !strings.HasPrefix(body, "+OK") {
+			err = &switchctl.CommandError{Command: cmd.Name(), Reply: strings.TrimSpace(body)}
+		}
+		done(err)
+	})
+}
+
+// messagePath is a file that no earlier part of the call's recording is in.
+func (r *recorder) messagePath() string {
+	for {
+		r.messages++
+		path := filepath.Join(r.c.cfg.RecordDir, fmt.Sprintf("%s.m%d.wav", r.id, r.messages))
+		if _, err := os.Stat(path); err != nil {
+			return path
+		}
+	}
+}
+
+// recordRest finishes the AI's part of the recording, and has the switch record the rest in stereo.
+func (r *recorder) recordRest(ctx context.Context, at time.Time) {
+	if r.answerAt == nil {
+		return
+	}
+	answered, call := *r.answerAt, r.call
+	if m := r.voice.ai.media; m != nil {
+		r.voice.ai.partDone = true
+		reason := r.voice.ai.closeReason // the first to close says why, and closeMedia is on its way
+		r.beside(func() {
+			m.Close(reason)
+			_, err := m.FinishRecording(answered, at)
+			r.post(partFinished{err: err})
+		})
+	}
+	r.endHumanPart(ctx)
+	path := filepath.Join(r.c.cfg.RecordDir, r.id.String()+".2.wav")
+	r.record(ctx, "second recording part", func(ctx context.Context) error {
+		return r.c.ledger.AddRecordingPart(ctx, call, path, max(0, at.Sub(answered)))
+	}, nil)
+	r.startSecond(ctx, path, true)
+}
+
+func (r *recorder) partReady(ctx context.Context, m partFinished) (state, error) {
+	if m.err != nil {
+		r.log.ErrorContext(ctx, "recording before the transfer is not whole", "error", m.err)
+	}
+	return r.state, nil
+}
+
+// recordOpening has the switch record an announcement: from now on where people or a flow take the call, else in a part of its own,
+// which ends by itself should we be gone by then.
+func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
+	o := t.opening
+	if o == nil || o.begun || r.answerAt == nil || r.failed || r.second != "" {
+		return
+	}
+	o.begun = true
+	if o.toEnd {
+		r.recordBySwitch(ctx, o.stereo)
+		return
+	}
+	o.path = filepath.Join(r.c.cfg.RecordDir, r.id.String()+".0.wav")
+	path, call, link := o.path, r.call, r.c.link
+	offset := max(0, r.c.clock.Now().Sub(*r.answerAt))
+	limit := time.Duration(0)
+	for _, f := range t.files {
+		limit += f.length + playSlack
+	}
+	r.record(ctx, "recording", func(ctx context.Context) error {
+		return r.c.ledger.BeginRecording(ctx, call, path, offset)
+	}, nil)
+	cmds := fs.Script{fs.RecordStereo(r.channel, o.stereo), fs.Record(r.channel, path, limit), fs.RecordStereo(r.channel, false)}
+	r.beside(func() {
+		if err := cmds.Run(ctx, link); err != nil {
+			r.log.ErrorContext(ctx, "announcement is not recorded", "error", err)
+		}
+	})
+}
+
+// endOpening ends an announcement's part of the recording.
+func (r *recorder) endOpening(ctx context.Context, t *conversation) {
+	if t.opening != nil && t.opening.path != "" {
+		r.command(ctx, jobStopRecord, fs.StopRecording(r.channel, t.opening.path))
+	}
+}
+
+// opening is how an announcement is recorded. Its fields belong to the actor's goroutine once it was handed over.
+type opening struct {
+	toEnd, stereo bool
+	begun         bool
+	path          string // of its own part; empty when it has none
+}

@@ -1,0 +1,486 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/media"
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/fault"
+	"github.com/ringmaster/ringmaster/switchctl"
+	"github.com/ringmaster/ringmaster/switchctl/admission"
+	"github.com/ringmaster/ringmaster/switchctl/cdr"
+	"github.com/ringmaster/ringmaster/switchctl/esl"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
+
+const (
+	bridgeTimeout = 5 * time.Second
+
+	destinationE164   = "e164"
+	destinationSIP    = "sip_uri"
+	destinationQueue  = "agent_queue"
+	destinationPerson = "agent"
+)
+
+type transferPhase int
+
+const (
+	transferAdmitting transferPhase = iota // the gate is asked
+	transferDialing                        // the second leg rings
+	transferBridging                       // it has answered, and the switch was asked to bridge
+	transferBridged                        // caller and destination hear each other
+)
+
+// transfer is a call's way to somebody else. All fields belong to the actor's goroutine.
+type transfer struct {
+	phase   transferPhase
+	to      store.Phone
+	facts   ledger.TransferFacts
+	adm     admission.Terms
+	route   int
+	channel string // of the second leg
+	refusal string
+	failed  string // how the last route ended, while the ledger is asked for the next; else empty
+	media   bool   // it holds the switch's media
+	// handover is set for a transfer to people, which is done when the queue has the caller.
+	handover *handover
+	reply    chan<- controlResult
+	// handler: the call's handler asked for it, and waits on waiter; when it is over the caller is still there. uri is a
+	// destination that is no number, and recording the file that the switch writes meanwhile.
+	handler   bool
+	waiter    chan<- connectResult
+	uri       string
+	recording string
+}
+
+// The questions that other states ask; nil is a call that is not being transferred.
+func (t *transfer) pending() bool  { return t != nil && t.phase != transferBridged }
+func (t *transfer) bridging() bool { return t != nil && t.phase == transferBridging }
+func (t *transfer) bridged() bool  { return t != nil && t.phase == transferBridged }
+
+// transfers is the call's way to somebody else: a number, a SIP URI, the queue.
+type transfers struct {
+	*core
+	bypass   *bypass
+	dial     *origination
+	handling *handling
+	line     *callerLine
+	music    *musicPlayer
+	parties  *parties
+	rec      *recorder
+	talking  *talking
+	voice    *voice
+
+	// now is the transfer that is under way, or stands; nil for none.
+	now *transfer
+}
+
+// startTransfer checks a transfer and asks the gate. reply, which may be nil, hears when it is dispatched.
+func (x *transfers) startTransfer(ctx context.Context, req switchctl.ControlRequest, reply chan<- controlResult) error {
+	if x.voice.ai == nil || x.voice.ai.phase != phaseOpen || x.killCause != "" {
+		return switchctl.ErrSessionTerminated
+	}
+	if x.now.pending() {
+		return &switchctl.StateError{State: x.state.String(), Event: VerbTransfer, Detail: "a transfer is under way"}
+	}
+	facts := ledger.TransferFacts{DestinationType: req.DestinationType, Destination: req.Destination, Metadata: req.Metadata}
+	people := facts.DestinationType == destinationQueue || facts.DestinationType == destinationPerson
+	if facts.Destination == "" && !people && x.voice.ai.agent.TransferDestination != nil {
+		facts.Destination = *x.voice.ai.agent.TransferDestination
+	}
+	if facts.DestinationType == "" {
+		facts.DestinationType = destinationE164
+		if strings.HasPrefix(facts.Destination, "sip:") {
+			facts.DestinationType = destinationSIP
+		}
+	}
+	t := &transfer{reply: reply}
+	switch facts.DestinationType {
+	case destinationQueue, destinationPerson:
+		return x.startHandover(ctx, facts, reply)
+	case destinationSIP:
+		if !strings.HasPrefix(facts.Destination, "sip:") {
+			return switchctl.MalformedControl("destination", "must be a SIP URI, such as sip:desk@example.com")
+		}
+		t.uri = facts.Destination
+	default:
+		to, err := store.ParsePhone(facts.Destination)
+		if err != nil {
+			return switchctl.MalformedControl("destination", "can't be called: "+err.Error())
+		}
+		t.to, facts.Destination = to, to.E164()
+	}
+	t.facts = facts
+	x.now = t
+	x.callState("transferring", "")
+	x.admitTransfer(ctx, req.Metadata)
+	return nil
+}
+
+// admitTransfer asks the gate for the second leg.
+func (x *transfers) admitTransfer(ctx context.Context, metadata json.RawMessage) {
+	request := admission.Request{
+		TenantID: x.tenant, CampaignID: x.call.CampaignID, LeadID: x.call.LeadID, VoiceAgentID: x.call.VoiceAgentID,
+		To: x.now.to, ToURI: x.now.uri, Purpose: admission.PurposeTransfer, ParentCallID: &x.id,
+		Environment: x.call.Environment, Metadata: metadata,
+	}
+	t := x.now
+	x.arm(timerTransfer, decisionLimit)
+	x.beside(func() {
+		ctx, cancel := context.WithTimeout(ctx, decisionLimit)
+		defer cancel()
+		adm, err := x.c.gate.Admit(ctx, request)
+		x.post(transferAdmitted{transfer: t, adm: adm, err: err})
+	})
+}
+
+// callState tells the AI how its call stands.
+func (x *transfers) callState(name, reason string) {
+	if x.voice.ai == nil || x.voice.ai.media == nil {
+		return
+	}
+	data := map[string]any{"state": name}
+	if reason != "" {
+		data["reason"] = reason
+	}
+	if err := x.voice.ai.media.SendText("call_state", data); err != nil {
+		x.log.Debug("call state could not be sent", "error", err)
+	}
+}
+
+// transferAllowed: the gate has answered.
+func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (state, error) {
+	t := x.now
+	if t == nil || t.phase != transferAdmitting || t != m.transfer {
+		return x.state, x.notTaken(m)
+	}
+	x.disarm(timerTransfer)
+	if m.err == nil {
+		t.adm, m.err = m.adm.Use()
+	}
+	if m.err != nil {
+		x.log.InfoContext(ctx, "transfer is not admitted", "error", m.err)
+		t.tell(controlResult{err: m.err})
+		x.failTransfer(ctx, failureCause(m.err))
+		return x.state, nil //nolint:nilerr // the failure is the event, and it is handled
+	}
+	t.phase = transferDialing
+	t.tell(controlResult{result: map[string]any{}})
+	x.dialTransfer(ctx, t.adm.UnitID)
+	return x.state, nil
+}
+
+// tell answers the verb, once.
+func (t *transfer) tell(r controlResult) {
+	if t.reply != nil {
+		t.reply <- r
+		t.reply = nil
+	}
+}
+
+// dialTransfer originates the second leg over the current route. The caller goes on hearing the AI.
+func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
+	t := x.now
+	t.refusal, t.failed = "", ""
+	x.attempt++ // a late reply belongs to the route before
+	if t.route >= len(t.adm.Routes) {
+		x.failTransfer(ctx, ledger.CauseNoRoute)
+		return
+	}
+	t.channel = channel.String()
+	x.c.registry.bind(x.core, t.channel)
+	vars := x.c.callerVariables(x.core)
+	delete(vars, varAfterBridge)
+	delete(vars, "continue_on_fail")
+	vars["rm_role"] = roleTransfer
+	vars["hangup_after_bridge"] = "true" // both legs end together
+	route := t.adm.Routes[t.route]
+	vars = outboundVariables(vars, t.channel, t.adm.From, t.adm.RingTimeout, route)
+	cmd, err := fs.Originate(vars, route.Endpoint, fs.Park)
+	if err != nil {
+		x.log.ErrorContext(ctx, "route of a transfer can't be dialed", "route", t.route, "error", err)
+		x.failTransfer(ctx, ledger.CauseNoRoute)
+		return
+	}
+	x.arm(timerTransfer, t.adm.RingTimeout+fs.OriginateSlack)
+	x.command(ctx, jobTransferOriginate, cmd)
+}
+
+// transferEvent is an event of the second leg.
+func (x *transfers) transferEvent(ctx context.Context, m channelEvent) (state, error) {
+	t := x.now
+	if t == nil || m.ev.UUID() != t.channel {
+		return x.state, nil // of a leg that was given up
+	}
+	switch m.ev.Name() {
+	case fs.ChannelAnswer:
+		if t.phase == transferDialing {
+			t.phase, t.media = transferBridging, true
+			x.arm(timerTransfer, bridgeTimeout)
+			x.bypass.withSwitchMedia(ctx, func(ctx context.Context) {
+				if x.now == t && t.phase == transferBridging {
+					x.bridgeTransfer(ctx)
+				}
+			})
+		}
+	case fs.ChannelBridge:
+		return x.bridged(ctx, m.ev)
+	case fs.ChannelHangupComplete:
+		return x.transferLegEnded(ctx, cdr.Final(m.ev.Get, x.c.clock.Now()))
+	}
+	return x.state, nil
+}
+
+// bridgeTransfer connects caller and destination. Each command waits for the one before: without
+// transfer_after_bridge, and with hangup_after_bridge, both legs end together.
+func (x *transfers) bridgeTransfer(ctx context.Context) {
+	caller, other := x.channel, x.now.channel
+	if x.now.handler {
+		x.command(ctx, jobTransferBridge, fs.Bridge(caller, other))
+		return
+	}
+	attempt := x.attempt
+	first := fs.Script{fs.SetVar(caller, varAfterBridge, ""), fs.SetVar(caller, "hangup_after_bridge", "true")}
+	x.inOrder(ctx, first, fs.Bridge(caller, other), func(body string, err error) {
+		x.post(jobDone{job: jobTransferBridge, attempt: attempt, body: body, err: err})
+	})
+}
+
+// transferReply is the switch's word on the second leg; the events say the rest.
+func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error) {
+	t := x.now
+	reason := refusedJob(m)
+	if t == nil || reason == "" || t.failed != "" || m.attempt != x.attempt {
+		return x.state, nil
+	}
+	switch {
+	case m.job == jobTransferOriginate && t.phase == transferDialing:
+		t.refusal = ledger.CauseNetworkOutOfOrder
+		if m.err == nil {
+			t.refusal = refusalCause(m.body)
+		}
+		x.arm(timerTransfer, refusedGrace) // the leg's own end tells more
+	case m.job == jobTransferBridge && t.phase == transferBridging:
+		x.log.WarnContext(ctx, "transfer could not be bridged", "reply", reason)
+		x.unbridge(ctx, ledger.CauseTemporaryFailure)
+	}
+	return x.state, nil
+}
+
+// transferDue: the second leg had to be decided by now.
+func (x *transfers) transferDue(ctx context.Context) (state, error) {
+	t := x.now
+	switch {
+	case t == nil || t.phase == transferBridged:
+	case t.handover != nil:
+		return x.queueAnswered(ctx, queueAllowed{transfer: t, err: errUndecided})
+	case t.phase == transferAdmitting:
+		return x.transferAllowed(ctx, transferAdmitted{transfer: t, err: errUndecided})
+	case t.phase == transferBridging:
+		x.log.WarnContext(ctx, "transfer was not confirmed by the switch")
+		x.unbridge(ctx, ledger.CauseTemporaryFailure)
+	case t.refusal != "":
+		x.failTransfer(ctx, t.refusal)
+	default:
+		x.failTransfer(ctx, "NO_ANSWER")
+	}
+	return x.state, nil
+}
+
+// transferRouteFound dials the second leg over the route that was chosen.
+func (x *transfers) transferRouteFound(ctx context.Context, m routeChosen) (state, error) {
+	t := x.now
+	if t == nil || t.phase != transferDialing || t.failed == "" || m.unit != t.adm.UnitID {
+		return x.state, x.notTaken(m)
+	}
+	next, err := uuid.NewV7()
+	if m.err != nil || m.index < 0 || err != nil || x.killCause != "" {
+		x.failTransfer(ctx, t.failed)
+		return x.state, nil //nolint:nilerr // the transfer fails as its last route did
+	}
+	t.route += 1 + m.index
+	x.dialTransfer(ctx, next)
+	return x.state, nil
+}
+
+// transferLegEnded: the second leg is gone.
+func (x *transfers) transferLegEnded(ctx context.Context, rec ledger.FinalRecord) (state, error) {
+	t := x.now
+	switch t.phase {
+	case transferAdmitting:
+	case transferDialing:
+		if rec.FailsOver() && t.route+1 < len(t.adm.Routes) && x.killCause == "" {
+			x.c.registry.unbind(t.channel)
+			t.channel, t.failed = "", rec.Cause
+			x.dial.chooseRoute(ctx, t.adm.UnitID, t.adm, nil, t.adm.Routes[t.route+1:])
+			return x.state, nil
+		}
+		x.failTransfer(ctx, rec.Cause)
+	case transferBridging:
+		x.unbridge(ctx, rec.Cause)
+	case transferBridged:
+		unit := t.adm.UnitID
+		x.record(ctx, "transfer unit", func(ctx context.Context) error {
+			return x.c.ledger.ReleaseUnit(ctx, x.tenant, unit)
+		}, nil)
+		switch {
+		case x.killCause != "":
+		case t.handler:
+			x.handlerTransferOver(ctx, switchctl.OutcomeEnded)
+		default:
+			x.kill(ctx, ledger.CauseNormalClearing)
+		}
+	}
+	return x.state, nil
+}
+
+// unbridge gives up a bridge that did not come about: the caller goes back to the AI.
+func (x *transfers) unbridge(ctx context.Context, cause string) {
+	link, handler := x.c.link, x.now.handler
+	asBefore := fs.Script{
+		fs.SetVar(x.channel, "hangup_after_bridge", "false"),
+		fs.SetVar(x.channel, varAfterBridge, fs.AfterBridge(reattachExtension, x.c.cfg.Context)),
+	}
+	x.endTransfer(ctx, cause)
+	if handler {
+		return // its variables are as they were
+	}
+	x.beside(func() {
+		if err := asBefore.Run(ctx, link); err != nil {
+			x.log.WarnContext(ctx, "caller's variables could not be set back", "error", err)
+		}
+		x.post(musicEnded{then: x.afterTransfer})
+	})
+	if x.voice.ai.live() && !x.voice.ai.legUp {
+		x.arm(timerLeg, legRetry)
+	}
+}
+
+// failTransfer ends a transfer that did not come about; the session goes on, if it can.
+func (x *transfers) failTransfer(ctx context.Context, cause string) {
+	x.endTransfer(ctx, cause)
+	x.afterTransfer(ctx)
+}
+
+func (x *transfers) endTransfer(ctx context.Context, cause string) {
+	t := x.now
+	x.disarm(timerTransfer)
+	if t.handler {
+		x.log.InfoContext(ctx, "transfer failed", "destination_type", t.facts.DestinationType, "cause", cause)
+		x.dropTransferLeg(ctx, t)
+		x.handlerTransferOver(ctx, switchctl.OutcomeFailed)
+		return
+	}
+	x.now = nil
+	t.tell(controlResult{err: &switchctl.StateError{State: x.state.String(), Event: VerbTransfer, Detail: cause}})
+	x.dropTransferLeg(ctx, t)
+	x.transferFailed(ctx, switchctl.ControlRequest{DestinationType: t.facts.DestinationType, Destination: t.facts.Destination}, cause)
+	if t.media {
+		x.bypass.switchMediaDone(ctx)
+		return
+	}
+	x.bypass.considerBypass(ctx)
+}
+
+// abandon gives up a transfer that does not stand yet, and says so to nobody.
+func (x *transfers) abandon(ctx context.Context) {
+	if t := x.now; t.pending() {
+		x.now = nil
+		x.dropTransferLeg(ctx, t)
+	}
+}
+
+// dropTransferLeg ends the second leg, if there is one, and gives its unit back.
+func (x *transfers) dropTransferLeg(ctx context.Context, t *transfer) {
+	if t == nil || t.phase == transferAdmitting {
+		return
+	}
+	if t.channel != "" {
+		x.c.registry.unbind(t.channel)
+		x.command(ctx, jobKillLeg, fs.Kill(t.channel, ledger.CauseNormalClearing))
+	}
+	unit := t.adm.UnitID
+	x.record(ctx, "transfer unit", func(ctx context.Context) error {
+		return x.c.ledger.ReleaseUnit(ctx, x.tenant, unit)
+	}, nil)
+}
+
+// transferFailed tells the AI.
+func (x *transfers) transferFailed(ctx context.Context, req switchctl.ControlRequest, cause string) {
+	if x.voice.ai == nil || x.voice.ai.media == nil || x.voice.ai.socketGone {
+		return
+	}
+	err := x.voice.ai.media.SendText("transfer_failed", map[string]any{
+		"destination_type": req.DestinationType, "destination": req.Destination, "cause": cause,
+	})
+	if err != nil {
+		x.log.WarnContext(ctx, "transfer_failed could not be sent", "error", err)
+	}
+}
+
+// failureCause names why a transfer was refused.
+func failureCause(err error) string {
+	var conflict *switchctl.StateError
+	var rate *VerbRateError
+	_, invalid := fault.As(err, fault.Invalid)
+	switch {
+	case errors.As(err, &rate):
+		return "RATE_LIMITED"
+	case errors.Is(err, switchctl.ErrNobodyLoggedIn):
+		return "NoAgentAvailable"
+	case errors.Is(err, switchctl.ErrUnknownExtension):
+		return ledger.CauseUnallocated
+	case invalid:
+		return "INVALID_NUMBER_FORMAT"
+	case errors.As(err, &conflict) && conflict.Code != "":
+		return conflict.Code
+	case errors.As(err, &conflict):
+		return "INVALID_STATE"
+	case errors.Is(err, switchctl.ErrSessionTerminated):
+		return "AISessionTerminated"
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return ledger.CauseTemporaryFailure
+	}
+	return "OUTGOING_CALL_BARRED"
+}
+
+// bridged: the switch has bridged the caller with somebody. With the second leg, the transfer is done.
+func (x *transfers) bridged(ctx context.Context, ev *esl.Event) (state, error) {
+	t := x.now
+	if !t.bridging() {
+		return x.state, nil
+	}
+	one, two := ev.Get("Bridge-A-Unique-ID"), ev.Get("Bridge-B-Unique-ID")
+	if one == "" && two == "" {
+		one, two = ev.UUID(), ev.Get("Other-switchctl.Leg-Unique-ID")
+	}
+	if (one != x.channel || two != t.channel) && (one != t.channel || two != x.channel) {
+		return x.state, nil // caller and voice agent
+	}
+	t.phase = transferBridged
+	x.bypass.forget()
+	x.disarm(timerTransfer)
+	x.disarm(timerLeg)
+	at := fs.EventTime(ev)
+	if t.handler {
+		x.handlerBridged(ctx, at)
+		return x.state, nil
+	}
+	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
+	facts, outcome := t.facts, ledger.SessionTransferredE164
+	if facts.DestinationType == destinationSIP {
+		outcome = ledger.SessionTransferredSIPURI
+	}
+	x.voice.endSessionWith(ctx, ledger.SessionEnd{
+		Outcome: outcome, At: at, Final: finalMetadata("transfer", &facts, facts.Metadata), Transfer: &facts,
+	}, media.CloseTransferred)
+	x.rec.recordRest(ctx, at)
+	return x.state, nil
+}

@@ -1,0 +1,113 @@
+package call
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
+
+// transferCommand leads the caller to somebody else for its handler.
+type transferCommand struct {
+	destinationType, destination string
+	reply                        chan<- connectResult
+}
+
+func (transferCommand) Name() string    { return VerbTransfer }
+func (transferCommand) Essential() bool { return false }
+
+func (m transferCommand) refused(_ *core, err error) {
+	m.reply <- connectResult{outcome: switchctl.OutcomeFailed, err: err}
+}
+
+func (m transferCommand) result(out switchctl.Outcome) error {
+	m.reply <- connectResult{outcome: out}
+	return nil
+}
+
+func (l *leg) Transfer(ctx context.Context, destinationType, destination string) (switchctl.Outcome, error) {
+	if err := l.Answer(ctx); err != nil {
+		return switchctl.OutcomeFailed, fmt.Errorf("switchctl: answer the leg: %w", err)
+	}
+	r, err := rt.Ask(ctx, l.a.box, l.a.done, func(reply chan<- connectResult) message {
+		return transferCommand{destinationType: destinationType, destination: destination, reply: reply}
+	})
+	if err != nil {
+		return unanswered(err), err
+	}
+	return r.outcome, r.err
+}
+
+// handlerTransfer dials the second leg for the call's handler. What the gate or the carrier refuses is the outcome failed.
+func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) error {
+	if t := x.now; t != nil && t.handler && t.waiter == nil && x.killCause == "" && x.parties.machine.grip() < gripConnected {
+		t.waiter = m.reply // it has outlived a restart of ours
+		return nil
+	}
+	if err := x.parties.refuse(forDestination, m.Name()); err != nil {
+		return err
+	}
+	facts := ledger.TransferFacts{DestinationType: m.destinationType, Destination: m.destination}
+	t := &transfer{facts: facts, handler: true, waiter: m.reply}
+	switch m.destinationType {
+	case destinationE164:
+		to, err := store.ParsePhone(m.destination)
+		if err != nil {
+			x.log.InfoContext(ctx, "transfer to what is no number", "error", err)
+			return m.result(switchctl.OutcomeFailed)
+		}
+		t.to, t.facts.Destination = to, to.E164()
+	case destinationSIP:
+		t.uri = m.destination
+	default:
+		return switchctl.InvalidControl("destination_type", "must be "+destinationE164+" or "+destinationSIP)
+	}
+	x.talking.deafen(ctx)
+	x.now = t
+	x.admitTransfer(ctx, nil)
+	return nil
+}
+
+// handlerBridged: caller and destination hear each other, and the switch records them. When they part, the caller comes back
+// to its handler by transfer_after_bridge.
+func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
+	t := x.now
+	x.log.InfoContext(ctx, "call is transferred", "destination_type", t.facts.DestinationType)
+	if x.rec.second != "" {
+		return // the switch has recorded the call for some time, and goes on
+	}
+	path := x.rec.messagePath()
+	t.recording = path
+	x.rec.recordMono(ctx, path, 0, at, func(err error) {
+		if err != nil {
+			x.log.ErrorContext(ctx, "recording of the transferred call did not start", "error", err)
+		}
+	})
+}
+
+// handlerTransferOver: the destination has gone, or was never reached. The caller's handler goes on.
+func (x *transfers) handlerTransferOver(ctx context.Context, out switchctl.Outcome) {
+	t := x.now
+	x.now = nil
+	if t.channel != "" {
+		x.c.registry.unbind(t.channel)
+	}
+	if t.recording != "" {
+		x.command(ctx, jobStopRecord, fs.StopRecording(x.channel, t.recording))
+	}
+	if t.phase == transferBridged && x.sock == nil {
+		x.arm(timerSocket, socketTimeout) // it is on its way through rm_reattach
+	}
+	if t.media {
+		x.bypass.switchMediaDone(ctx)
+	}
+	if t.waiter != nil {
+		t.waiter <- connectResult{outcome: out}
+		t.waiter = nil
+	}
+}

@@ -1,0 +1,192 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
+	"github.com/ringmaster/ringmaster/switchctl/ledger"
+)
+
+// Control runs a verb on a call's AI session. The result is never nil without an error. Errors: store.ErrNotFound,
+// [switchctl.ErrSessionTerminated], [*switchctl.StateError], a [*fault.Error], [switchctl.ErrMailboxFull], [switchctl.ErrLinkDown], and those of the gate for a
+// transfer.
+func (c *Controller) Control(ctx context.Context, tenantID, callID uuid.UUID, req switchctl.ControlRequest) (map[string]any, error) {
+	a := c.registry.call(callID)
+	if a == nil || a.tenant != tenantID {
+		if _, _, err := c.ledger.CallState(ctx, tenantID, callID); err != nil {
+			return nil, err
+		}
+		return nil, switchctl.ErrSessionTerminated
+	}
+	r, err := rt.Ask(ctx, a.box, a.done, func(reply chan<- controlResult) message { return controlCommand{req: req, reply: reply} })
+	if err == nil {
+		err = r.err
+	}
+	return r.result, terminated(err)
+}
+
+// terminated is ErrCallEnded as verbs know it.
+func terminated(err error) error {
+	if errors.Is(err, ledger.ErrCallEnded) {
+		return switchctl.ErrSessionTerminated
+	}
+	return err
+}
+
+// Hangup ends a call with a switch cause. store.ErrNotFound: the tenant has no such call; [ErrCallEnded]: it is over.
+func (c *Controller) Hangup(ctx context.Context, tenantID, callID uuid.UUID, cause string) error {
+	a := c.registry.call(callID)
+	if a == nil || a.tenant != tenantID {
+		if _, _, err := c.ledger.CallState(ctx, tenantID, callID); err != nil {
+			return err
+		}
+		return ledger.ErrCallEnded
+	}
+	return a.ask(ctx, func(reply chan<- error) message { return hangupCommand{cause: cause, reply: reply} })
+}
+
+// verbs are the control verbs of the call's AI session.
+type verbs struct {
+	*core
+	keypad    *keypad
+	monitors  *monitors
+	parties   *parties
+	rec       *recorder
+	transfers *transfers
+	voice     *voice
+	// early are the verbs that wait for the session.
+	early []waitingVerb
+}
+
+// control is a verb in a state that may have an AI session.
+func (vs *verbs) control(ctx context.Context, m controlCommand) (state, error) {
+	vs.runVerb(ctx, m)
+	return vs.state, nil
+}
+
+// runVerb runs one verb and answers it.
+func (vs *verbs) runVerb(ctx context.Context, m controlCommand) {
+	v, _ := VerbNamed(m.req.Event)
+	if vs.voice.ai != nil && vs.voice.ai.phase == phaseOpening && vs.killCause == "" && !v.whileOpening {
+		vs.verbWaits(m)
+		return
+	}
+	later, err := vs.verb(ctx, v, m)
+	switch {
+	case err != nil:
+		vs.c.metrics.rejected.Inc()
+		m.reply <- controlResult{err: err}
+	case !later:
+		m.reply <- controlResult{result: map[string]any{}}
+	}
+}
+
+// verb acts on one verb, if the call is in a state for it.
+func (vs *verbs) verb(ctx context.Context, v Verb, m controlCommand) (later bool, err error) {
+	switch ai := vs.voice.ai; {
+	case !ai.live(), ai.phase != phaseOpen && !v.whileOpening, vs.killCause != "":
+		return false, switchctl.ErrSessionTerminated
+	case vs.transfers.now.pending() && !v.duringTransfer:
+		return false, &switchctl.StateError{State: vs.state.String(), Event: m.req.Event, Detail: "a transfer is under way"}
+	case v.run == nil:
+		return false, &switchctl.VerbError{Verb: m.req.Event}
+	}
+	return v.run(ctx, vs, m)
+}
+
+// replyCallState reads the call: what the actor knows, and the disposition that others may have set.
+func (vs *verbs) replyCallState(ctx context.Context, reply chan<- controlResult) {
+	result := map[string]any{
+		"state": vs.state.String(), "duration_s": 0, "answered": vs.answerAt != nil,
+		"current_participants": vs.participants(), "is_recording": vs.rec.isRecording(),
+		"is_muted": map[string]any{"caller": false, "agent": false}, "is_held": false,
+		"conference_id": nil, "disposition": nil,
+	}
+	if vs.transfers.now.pending() {
+		result["state"] = "transferring"
+	}
+	if vs.answerAt != nil {
+		now := vs.c.clock.Now()
+		result["duration_s"] = *ledger.DurationSeconds(vs.answerAt, &now)
+	}
+	vs.beside(func() {
+		_, disposition, err := vs.c.ledger.CallState(ctx, vs.tenant, vs.id)
+		if err == nil && disposition != nil {
+			result["disposition"] = *disposition
+		}
+		reply <- controlResult{result: result, err: err}
+	})
+}
+
+// participants are who is on the line, as get_call_state shows them.
+func (vs *verbs) participants() []map[string]any {
+	var list []map[string]any
+	for _, one := range vs.parties.participants() {
+		shown := map[string]any{"role": one.role}
+		switch one.role {
+		case roleVoiceAgent:
+			shown["voice_agent_id"] = one.voiceAgentID.String()
+		case roleDestination:
+			shown["destination"] = one.destination
+		}
+		list = append(list, shown)
+	}
+	return list
+}
+
+// waitingVerb is a verb that came while the session opened; due is when it is refused.
+type waitingVerb struct {
+	m   controlCommand
+	due time.Time
+}
+
+// verbWaits keeps a verb until the session is open.
+func (vs *verbs) verbWaits(m controlCommand) {
+	vs.early = append(vs.early, waitingVerb{m: m, due: vs.c.clock.Now().Add(verbLimit)})
+	if len(vs.early) == 1 {
+		vs.arm(timerVerbs, verbLimit)
+	}
+}
+
+// runVerbs runs the verbs that have waited, in order.
+func (vs *verbs) runVerbs(ctx context.Context) {
+	early := vs.early
+	vs.early = nil
+	vs.disarm(timerVerbs)
+	for _, w := range early {
+		vs.runVerb(ctx, w.m)
+	}
+}
+
+// verbsDue refuses the verbs that have waited long enough.
+func (vs *verbs) verbsDue() {
+	now := vs.c.clock.Now()
+	for len(vs.early) > 0 && !vs.early[0].due.After(now) {
+		m := vs.early[0].m
+		vs.early = vs.early[1:]
+		vs.c.metrics.rejected.Inc()
+		m.reply <- controlResult{err: &switchctl.StateError{State: vs.state.String(), Event: m.req.Event, Detail: "the AI session is being opened"}}
+	}
+	if len(vs.early) > 0 {
+		vs.arm(timerVerbs, vs.early[0].due.Sub(now))
+	}
+}
+
+// refuseVerbs: the session that verbs waited for will not be open.
+func (vs *verbs) refuseVerbs() {
+	for _, w := range vs.early {
+		w.m.reply <- controlResult{err: switchctl.ErrSessionTerminated}
+	}
+	vs.early = nil
+	vs.disarm(timerVerbs)
+}
+
+// errUndecided: neither gate nor queue has answered in time.
+var errUndecided = fmt.Errorf("switchctl: nothing was decided within %s: %w", decisionLimit, store.ErrUnavailable)

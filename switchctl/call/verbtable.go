@@ -1,0 +1,104 @@
+package call
+
+import (
+	"context"
+	"github.com/ringmaster/ringmaster/switchctl"
+	"slices"
+)
+
+// The verbs that Control takes.
+const (
+	VerbHangup       = "hangup"
+	VerbLog          = "log"
+	VerbGetCallState = "get_call_state"
+	VerbTransfer     = "transfer"
+	VerbSendDTMF     = "send_dtmf"
+	VerbMonitorStart = "monitor_start"
+	VerbMonitorStop  = "monitor_stop"
+
+	VerbRecordingPause  = "recording_pause"
+	VerbRecordingResume = "recording_resume"
+)
+
+// Verb is one row of the table of control verbs.
+type Verb struct {
+	Name string
+	// ReadOnly: it changes nothing, so that a test key may send it to a live call.
+	ReadOnly bool
+	// NoKey: an Idempotency-Key is ignored.
+	NoKey bool
+	// Repeatable: the same request may well be meant again soon, so that its key is remembered for a minute, and not for a day.
+	Repeatable bool
+
+	// read takes the members that only this verb has; nil for none.
+	read func(r *switchctl.ControlRequest, m members) error
+	// whileOpening: it doesn't wait for a session that is being opened. duringTransfer: it isn't refused while a transfer is under way.
+	whileOpening, duringTransfer bool
+	// run acts. later: it answers m itself, at once or when it is done. nil for a verb that this version doesn't carry out.
+	run func(ctx context.Context, vs *verbs, m controlCommand) (later bool, err error)
+}
+
+// Verbs is the table of control verbs, those of interface section 4.5. What is true of a verb is said here: a new one is a row, a method of
+// the part that carries it out, and its members in the OpenAPI document.
+func Verbs() []Verb {
+	return []Verb{
+		{Name: VerbTransfer, read: readTransfer, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.transfers.startTransfer(ctx, m.req, m.reply)
+		}},
+		{Name: VerbHangup, whileOpening: true, duringTransfer: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			vs.voice.hangupSession(ctx, m.req.Metadata)
+			return false, nil
+		}},
+		{Name: VerbLog, NoKey: true, duringTransfer: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			vs.voice.appendLog(ctx, VerbLog, m.req.Metadata, m.req.Source, m.reply)
+			return true, nil
+		}},
+		{Name: "mute"},
+		{Name: "unmute"},
+		{Name: "hold"},
+		{Name: "unhold"},
+		{Name: VerbSendDTMF, Repeatable: true, read: readDigits, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.keypad.sendDTMF(ctx, m)
+		}},
+		{Name: "play_audio", Repeatable: true},
+		{Name: "set_disposition"},
+		{Name: VerbRecordingPause, read: readReason, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return false, vs.rec.pauseOrResume(ctx, m.req)
+		}},
+		{Name: VerbRecordingResume, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return false, vs.rec.pauseOrResume(ctx, m.req)
+		}},
+		{Name: VerbGetCallState, ReadOnly: true, NoKey: true, duringTransfer: true, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			vs.replyCallState(ctx, m.reply)
+			return true, nil
+		}},
+		{Name: "conference_start"},
+		{Name: "conference_add"},
+		{Name: "conference_remove"},
+		{Name: "conference_leave"},
+		{Name: "request_supervisor"},
+		{Name: "whisper", Repeatable: true},
+		{Name: "barge"},
+		{Name: VerbMonitorStart, read: readMonitor, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return true, vs.monitors.startMonitor(ctx, m.req, m.reply)
+		}},
+		{Name: VerbMonitorStop, read: readTarget, run: func(ctx context.Context, vs *verbs, m controlCommand) (bool, error) {
+			return false, vs.monitors.stopMonitor(ctx, m.req)
+		}},
+		{Name: "set_lead_field"},
+		{Name: "set_lead_status"},
+		{Name: "schedule_callback"},
+	}
+}
+
+// VerbNamed is a row of the table; false for a name that is no verb's.
+func VerbNamed(name string) (Verb, bool) {
+	table := Verbs()
+	if i := slices.IndexFunc(table, func(v Verb) bool { return v.Name == name }); i >= 0 {
+		return table[i], true
+	}
+	return Verb{}, false
+}
+
+// Available tells whether this version carries the verb out.
+func (v Verb) Available() bool { return v.run != nil }

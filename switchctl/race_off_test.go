@@ -1,5 +1,0 @@
-//go:build !race
-
-package switchctl
-
-const raceEnabled = false
