@@ -43,7 +43,7 @@ test: ## every test, with the race detector, shuffled, with leak checks (PKG=./m
 .PHONY: units
 units: postgres build ## the tests of PKG without the end-to-end suite
 	@rc=0; all=$$($(GO) list $(PKG)) || exit 1; \
-	some=$$(echo "$$all" | grep -E '$(DATABASE)'); [ -z "$$some" ] || $(GOTEST) -parallel 8 $$some || rc=1; \
+	some=$$(echo "$$all" | grep -E '$(DATABASE)'); [ -z "$$some" ] || $(GOTEST) -parallel 4 $$some || rc=1; \
 	some=$$(echo "$$all" | grep -vE '$(DATABASE)|$(E2E)'); [ -z "$$some" ] || $(GOTEST) $$some || rc=1; exit $$rc
 
 .PHONY: e2e

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // managerBackoff is the wait after the connection that holds the pacers' locks was lost.
@@ -29,10 +30,8 @@ func (p *pacers) Run(ctx context.Context, originator Originator) error {
 		if err := p.manage(ctx, originator); ctx.Err() == nil {
 			p.log.WarnContext(ctx, "pacers stopped, starting them again", "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if retry.Pause(ctx, managerBackoff) != nil {
 			return nil
-		case <-time.After(managerBackoff):
 		}
 	}
 }

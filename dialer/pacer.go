@@ -14,6 +14,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/staffing"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 )
 
@@ -119,7 +120,7 @@ func (p *pacer) run(ctx context.Context) {
 		case <-timer.C:
 		case <-p.wake:
 			woken = true
-			p.pause(ctx, roundGap-time.Since(began))
+			_ = retry.Pause(ctx, roundGap-time.Since(began))
 		}
 		if resting {
 			p.s.signals.rest(p.campaign, false)
@@ -225,7 +226,7 @@ func (p *pacer) dialOne(ctx context.Context, lead claimed, agent *uuid.UUID, hel
 			p.backOff(ctx, "call can't be originated", err)
 			return false
 		case refusal.Reason == ReasonTrunkRate && time.Now().Before(held):
-			if !p.pause(ctx, refusal.RetryAt.Sub(p.s.now())) {
+			if retry.Pause(ctx, max(refusal.RetryAt.Sub(p.s.now()), time.Millisecond)) != nil {
 				return false
 			}
 		default:
@@ -280,17 +281,6 @@ func (p *pacer) refused(ctx context.Context, lead claimed, refusal *RefusalError
 		return false
 	default:
 		return false
-	}
-}
-
-func (p *pacer) pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(max(d, time.Millisecond))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/dnc"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -91,10 +92,8 @@ func (sc *scrubs) scrubUntil(ctx context.Context, tenant, campaign uuid.UUID, un
 		case !open || !time.Now().Before(until):
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(scrubLook):
+		if err := retry.Pause(ctx, scrubLook); err != nil {
+			return err
 		}
 	}
 }

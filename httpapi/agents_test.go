@@ -101,11 +101,8 @@ func (b *bundle) servePhones(t *testing.T) *fakePhones {
 func newAgent(t *testing.T, b *bundle, extension string) (apitest.Client, string) {
 	t.Helper()
 	email := extension + "@x.test"
-	user, err := account.New(b.st).CreateUser(t.Context(), b.tenant, account.UserInput{
-		Email: email, Password: "correct horse", Role: "agent", Extension: extension, DisplayName: "Agent " + extension,
-	})
-	require.NoError(t, err)
-	return b.signIn(t, email), user.ID.String()
+	id := b.addUser(t, b.tenant, account.UserInput{Email: email, Role: "agent", Extension: extension, DisplayName: "Agent " + extension})
+	return b.signIn(t, email), id.String()
 }
 
 func TestAgentOperationsAreForAgents(t *testing.T) {

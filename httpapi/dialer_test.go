@@ -38,11 +38,8 @@ func newStaff(tb testing.TB, b *bundle) staff {
 		{b.other, "admin", &s.foreign, new(string)},
 	} {
 		email := fmt.Sprintf("%s-%s@x.test", u.role, storetest.NewID(tb))
-		user, err := account.New(b.st).CreateUser(tb.Context(), u.tenant, account.UserInput{
-			Email: email, Password: "correct horse", Role: u.role,
-		})
-		require.NoError(tb, err)
-		*u.client, *u.id = b.signIn(tb, email), user.ID.String()
+		*u.id = b.addUser(tb, u.tenant, account.UserInput{Email: email, Role: u.role}).String()
+		*u.client = b.signIn(tb, email)
 	}
 	return s
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/ringmaster/ringmaster/dialer/acd"
 	"github.com/ringmaster/ringmaster/httpapi"
 	"github.com/ringmaster/ringmaster/httpapi/account"
-	"github.com/ringmaster/ringmaster/store/storetest"
 )
 
 const (
@@ -58,12 +57,9 @@ func (b *bundle) ask(t *testing.T, body string) string {
 // user makes a user with an extension.
 func (b *bundle) user(t *testing.T, role, extension, name string) uuid.UUID {
 	t.Helper()
-	u, err := account.New(b.st).CreateUser(t.Context(), b.tenant, account.UserInput{
-		Email: role + extension + "@directory.test", Password: "a long password", Role: role, Extension: extension,
+	return b.addUser(t, b.tenant, account.UserInput{
+		Email: role + extension + "@directory.test", Role: role, Extension: extension, DisplayName: name,
 	})
-	require.NoError(t, err)
-	storetest.Exec(t, b.st, b.tenant, "UPDATE users SET display_name = $2 WHERE id = $1", u.ID, name)
-	return u.ID
 }
 
 func TestDirectoryKnowsEveryExtension(t *testing.T) {

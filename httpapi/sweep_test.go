@@ -64,10 +64,9 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 	agent := storetest.VoiceAgent(t, b.st, tenant, "ws://127.0.0.1:9/ai")
 	campaign := storetest.Campaign(t, b.st, tenant, &agent)
 	lead := storetest.Lead(t, b.st, tenant, campaign, number)
-	person, err := account.New(b.st).CreateUser(t.Context(), tenant, account.UserInput{
-		Email: storetest.NewID(t).String() + "@x.test", Password: "correct horse", Role: account.RoleAgent, Extension: number[5:],
-	})
-	require.NoError(t, err)
+	person := b.addUser(t, tenant, account.UserInput{
+		Email: storetest.NewID(t).String() + "@x.test", Role: account.RoleAgent, Extension: number[5:],
+	}).String()
 	opted, err := b.service.AddSuppression(t.Context(), tenant, suppressionOf(t, number))
 	require.NoError(t, err)
 	flow, err := b.service.CreateFlow(t.Context(), tenant, flowOf(t))
@@ -79,7 +78,7 @@ func things(t *testing.T, b *bundle, tenant uuid.UUID, number string) map[string
 		VALUES ($1, $2, $3, $4, 'call.ended', 'dead_lettered', now())`, tenant, delivery, hook, event)
 	return map[string]string{
 		"voice agent": agent.String(), "campaign": campaign.String(), "lead": lead.String(), "call": b.call(t, tenant, nil, "").String(),
-		"agent": person.ID.String(), "user": person.ID.String(), "suppression": opted.ID.String(), "flow": flow.ID.String(),
+		"agent": person, "user": person, "suppression": opted.ID.String(), "flow": flow.ID.String(),
 		"webhook": hook.String(), "delivery": delivery.String(),
 		"trunk":  storetest.Trunk(t, b.st, tenant, "192.0.2.1", 5060, 10).String(),
 		"number": storetest.InboundNumber(t, b.st, tenant, "+91800000"+number[6:]).String(),

@@ -14,6 +14,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -78,7 +80,7 @@ func takeMigrationLock(ctx context.Context, conn *pgxpool.Conn) error {
 		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrationLock)).Scan(&taken); err != nil || taken {
 			return err
 		}
-		if err := pause(ctx, migrationPause); err != nil {
+		if err := retry.Pause(ctx, migrationPause); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -58,7 +60,7 @@ func ensurePartition(ctx context.Context, pool *pgxpool.Pool, parent string, mon
 		case try == partitionTries:
 			return false, fmt.Errorf("%w, %d tries: %w", ErrBusy, try, err)
 		}
-		if ended := pause(ctx, jitter(partitionWait)); ended != nil {
+		if ended := retry.Pause(ctx, retry.Jitter(partitionWait)); ended != nil {
 			return false, ended
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -81,14 +82,14 @@ func (r *rotation) run(ctx context.Context) error {
 	}
 	r.secrets, r.wraps = r.s.keysOf(keySecrets)[0], r.s.keysOf(keyDataKeys)[0]
 	// Every controller has read the new keys, and seals under them, when twice the delay is over.
-	if err := pause(ctx, time.Until(r.row.BegunAt.Add(2*r.s.keyDelay))); err != nil {
+	if err := retry.Pause(ctx, time.Until(r.row.BegunAt.Add(2*r.s.keyDelay))); err != nil {
 		return err
 	}
 	if err := r.sweep(ctx); err != nil {
 		return err
 	}
 	// A tenant's data key may be taken for the newest for a while longer.
-	if err := pause(ctx, r.s.keyDelay); err != nil {
+	if err := retry.Pause(ctx, r.s.keyDelay); err != nil {
 		return err
 	}
 	if err := r.sweep(ctx); err != nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
+
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -96,7 +98,7 @@ func (s schema) try(ctx context.Context, p *goose.Provider) error {
 			return fmt.Errorf("%w: others hold a lock that it needs, %d tries: end long transactions, dumps for one, and run it again: %w",
 				ErrBusy, try, err)
 		}
-		if err := pause(ctx, jitter(schemaWait)); err != nil {
+		if err := retry.Pause(ctx, retry.Jitter(schemaWait)); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store/db"
 	"github.com/ringmaster/ringmaster/store/keyring"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -141,7 +141,7 @@ func connect(ctx context.Context, cfg *pgxpool.Config, log *slog.Logger) (*pgxpo
 		}
 		log.WarnContext(ctx, "database is not reachable, trying again", "addr", addr, "attempt", try, "retry_in", wait,
 			"error", err)
-		if err := pause(ctx, wait); err != nil {
+		if err := retry.Pause(ctx, wait); err != nil {
 			pool.Close()
 			return nil, fmt.Errorf("connect to PostgreSQL at %s: %w: %w", addr, ErrUnavailable, err)
 		}
@@ -245,21 +245,4 @@ func (s *Store) CreateTenant(ctx context.Context, n NewTenant) (db.Tenant, error
 		return db.Tenant{}, fmt.Errorf("create tenant: %w", err)
 	}
 	return tenant, nil
-}
-
-// pause waits, unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// jitter spreads waits over [d/2, d), so that transactions which collided don't collide again.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2+1)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -71,7 +72,7 @@ func (s *Store) Persist(ctx context.Context, tenantID uuid.UUID, fn func(*Tx) er
 		}
 		s.log.WarnContext(ctx, "database is lost, keeping the work for later", "tenant_id", tenantID, "attempt", try,
 			"retry_in", wait, "error", err)
-		if ended := pause(ctx, wait); ended != nil {
+		if ended := retry.Pause(ctx, wait); ended != nil {
 			return fmt.Errorf("%w: %w", ended, err)
 		}
 		wait = min(wait*2, maxPersistWait)
@@ -94,7 +95,7 @@ func (s *Store) run(ctx context.Context, begin string, fn func(*Tx) error) error
 			if conflicts++; conflicts >= maxConflicts {
 				return fmt.Errorf("%w, %d tries: %w", ErrBusy, conflicts, err)
 			}
-			if ended := pause(ctx, jitter(conflictWait<<conflicts)); ended != nil {
+			if ended := retry.Pause(ctx, retry.Jitter(conflictWait<<conflicts)); ended != nil {
 				return fmt.Errorf("%w: %w", ended, err)
 			}
 		case errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrCommitUnknown):

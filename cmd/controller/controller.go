@@ -34,6 +34,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/switchctl/call"
 	"github.com/ringmaster/ringmaster/switchctl/recordings"
 )
@@ -376,14 +377,7 @@ func (c *Controller) keepKeys(ctx context.Context) {
 
 // keepPartitions makes the months ahead.
 func (c *Controller) keepPartitions(ctx context.Context) {
-	tick := time.NewTicker(partitionsEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for retry.Pause(ctx, partitionsEvery) == nil {
 		if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
 			c.log.ErrorContext(ctx, "partitions could not be made", "error", err)
 		}

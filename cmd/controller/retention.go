@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -35,12 +36,8 @@ func (c *Controller) sweepNightly(ctx context.Context) {
 			next = time.Now().Add(sweepRetry)
 			c.log.ErrorContext(ctx, "what is not to be kept could not all be forgotten, it will be tried again", "at", next, "error", err)
 		}
-		wait := time.NewTimer(time.Until(next))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
+		if retry.Pause(ctx, time.Until(next)) != nil {
 			return
-		case <-wait.C:
 		}
 	}
 }

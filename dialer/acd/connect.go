@@ -400,14 +400,3 @@ func (s *Service) Forgo(ctx context.Context, call db.Call) {
 		s.log.WarnContext(ctx, "machine's call still counts as one that waits", "call_id", call.ID, "error", err)
 	}
 }
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
@@ -59,7 +60,7 @@ func (s *Service) Run(ctx context.Context, sw Switch) error {
 			return nil
 		case <-tick.C:
 		case <-s.kick:
-			if pause(ctx, kickDelay) != nil {
+			if retry.Pause(ctx, kickDelay) != nil {
 				return nil
 			}
 		}

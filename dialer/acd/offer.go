@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/retry"
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
@@ -40,7 +41,7 @@ func (v *serving) offer(ctx context.Context, a *seat, theirs bool) (done bool, o
 	case err != nil:
 		s.log.WarnContext(ctx, "agent can't be claimed", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", err)
 		s.doubt(v.c)
-		return false, "", pause(ctx, offerPause)
+		return false, "", retry.Pause(ctx, offerPause)
 	case !ok:
 		v.settle(ctx, spec, TriggerPhoneLost, ReasonPhoneLost)
 		return false, "", nil
@@ -128,7 +129,7 @@ func (v *serving) after(
 	case failed != nil:
 		s.log.WarnContext(ctx, "agent can't be connected", "call_id", v.call.ID, "agent_id", spec.AgentID, "error", failed)
 		v.settle(ctx, spec, TriggerReturned, "")
-		return false, "", pause(ctx, offerPause)
+		return false, "", retry.Pause(ctx, offerPause)
 	}
 	switch got {
 	case switchctl.AgentEnded:

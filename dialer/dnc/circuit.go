@@ -1,9 +1,10 @@
 package dnc
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // How a circuit behaves.
@@ -61,7 +62,7 @@ func (c *circuit) fail(now time.Time, asked time.Duration) {
 	}
 	c.trying = false
 	c.pause = min(max(firstPause, 2*c.pause), longPause)
-	c.until = now.Add(max(jitter(c.pause), min(asked, longestWait)))
+	c.until = now.Add(max(retry.Jitter(c.pause), min(asked, longestWait)))
 }
 
 // withdraw takes back a request that ended without a word from the provider, because its caller has gone.
@@ -76,9 +77,4 @@ func (c *circuit) open(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return now.Before(c.until)
-}
-
-// jitter gives between half of d and d, so that those who failed together do not come back together.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + time.Duration(rand.Int64N(int64(d/2)+1)) //nolint:gosec // no secret
 }

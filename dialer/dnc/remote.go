@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // ErrRemote is a remote provider that can't answer.
@@ -155,21 +156,10 @@ func (r *Remote) ask(ctx context.Context, phones []store.Phone) ([]bool, error) 
 		}
 		r.circuit.fail(r.cfg.Now(), fault.wait)
 		r.metrics.done(fault.result, r.cfg.Now().Sub(began))
-		if !fault.again || fault.wait > 0 || try == remoteTries || !wait(ctx, jitter(delay)) {
+		if !fault.again || fault.wait > 0 || try == remoteTries || retry.Pause(ctx, retry.Jitter(delay)) != nil {
 			return nil, fault.err
 		}
 		delay *= 2
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

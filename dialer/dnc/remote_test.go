@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringmaster/ringmaster/store"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 func phones(t *testing.T, numbers ...string) []store.Phone {
@@ -208,17 +209,17 @@ func TestRemoteIsNotHammered(t *testing.T) {
 		for range 60 * 10 { // ten minutes, once a second
 			_, err := r.Listed(t.Context(), phones(t, "9876543211"))
 			require.ErrorIs(t, err, ErrRemote)
-			wait(t.Context(), time.Second)
+			require.NoError(t, retry.Pause(t.Context(), time.Second))
 		}
 		require.Less(t, asked.Load(), int64(40), "nearly 1800 without")
 		require.Greater(t, asked.Load(), int64(10))
 		for before := asked.Load(); asked.Load() == before; { // the pauses differ, and one may just be over
-			wait(t.Context(), time.Second)
+			require.NoError(t, retry.Pause(t.Context(), time.Second))
 			_, err := r.Listed(t.Context(), phones(t, "9876543211"))
 			require.ErrorIs(t, err, ErrRemote)
 		}
 		require.True(t, r.Open())
-		wait(t.Context(), longPause)
+		require.NoError(t, retry.Pause(t.Context(), longPause))
 		require.False(t, r.Open())
 		up.Store(true)
 		asked.Store(0)
@@ -254,10 +255,10 @@ func TestRetryAfterIsKept(t *testing.T) {
 		for range 119 {
 			_, err := r.Listed(t.Context(), phones(t, "9876543211"))
 			require.ErrorIs(t, err, ErrRemote)
-			wait(t.Context(), time.Second)
+			require.NoError(t, retry.Pause(t.Context(), time.Second))
 		}
 		require.Equal(t, 1, asked)
-		wait(t.Context(), 2*time.Second)
+		require.NoError(t, retry.Pause(t.Context(), 2*time.Second))
 		_, err := r.Listed(t.Context(), phones(t, "9876543211"))
 		require.NoError(t, err)
 	})
@@ -278,13 +279,13 @@ func TestAnswersAreHeld(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []bool{true, false}, listed)
 		for range 3 {
-			wait(t.Context(), 30*time.Minute)
+			require.NoError(t, retry.Pause(t.Context(), 30*time.Minute))
 			listed, err = r.Listed(t.Context(), phones(t, "9876543211", "9876543219"))
 			require.NoError(t, err)
 			require.Equal(t, []bool{false, true}, listed)
 		}
 		require.Equal(t, 1, asked)
-		wait(t.Context(), 90*time.Minute+time.Second)
+		require.NoError(t, retry.Pause(t.Context(), 90*time.Minute+time.Second))
 		_, err = r.Listed(t.Context(), phones(t, "9876543211"))
 		require.NoError(t, err)
 		require.Equal(t, 2, asked, "never longer than told")

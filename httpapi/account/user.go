@@ -94,7 +94,10 @@ func (s *Service) AddUser(ctx context.Context, tenantID uuid.UUID, in UserEdit) 
 	if err := f.Err(); err != nil {
 		return db.User{}, err
 	}
-	row.PasswordHash = in.hash(HashPassword(Random(maxRandomPassword)))
+	if !in.Password.Has() {
+		in.Password = dialer.Some(Random(maxRandomPassword))
+	}
+	row.PasswordHash = in.hash("")
 	var out db.User
 	err = s.store.InTenant(ctx, tenantID, func(tx *store.Tx) (err error) {
 		out, err = tx.Q.CreateUser(ctx, db.CreateUserParams{

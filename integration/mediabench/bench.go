@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // Options say what is measured. They go to every part.
@@ -153,14 +155,14 @@ func Run(ctx context.Context, start Starter, o Options) (res *Result, err error)
 			return nil, err
 		}
 	}
-	if err := wait(ctx, o.Warm); err != nil {
+	if err := retry.Pause(ctx, time.Duration(o.Warm)*time.Second); err != nil {
 		return nil, err
 	}
 	before, err := sampleAll(parts, command{Do: doBegin, Options: o})
 	if err != nil {
 		return nil, err
 	}
-	if err := wait(ctx, o.Seconds); err != nil {
+	if err := retry.Pause(ctx, time.Duration(o.Seconds)*time.Second); err != nil {
 		return nil, err
 	}
 	after, err := sampleAll(parts, command{Do: doEnd, Options: o})
@@ -227,17 +229,6 @@ func sampleAll(parts map[Part]*peer, c command) (map[Part]usage, error) {
 		all[p] = r.Usage
 	}
 	return all, nil
-}
-
-func wait(ctx context.Context, seconds int) error {
-	t := time.NewTimer(time.Duration(seconds) * time.Second)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // FindLimit raises the calls by step until something fails or most is reached. It returns every measurement, the last

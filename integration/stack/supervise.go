@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 // StartController starts the controller and waits until it is ready.
@@ -109,10 +111,8 @@ func (s *Stack) Supervise(ctx context.Context) error {
 		case <-s.controller.exited:
 		}
 		s.cfg.Logger.Warn("the controller died; starting it again", "error", s.controller.err)
-		select {
-		case <-ctx.Done():
+		if retry.Pause(ctx, restartPause) != nil {
 			return nil
-		case <-time.After(restartPause):
 		}
 		if err := s.StartController(ctx); err != nil && ctx.Err() == nil {
 			return err

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -92,10 +94,8 @@ func (s *Server) clearStalePID(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%w (process %d)", ErrInUse, pid)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w (process %d): %w", ErrInUse, pid, ctx.Err())
-		case <-time.After(pollInterval):
+		if err := retry.Pause(ctx, pollInterval); err != nil {
+			return fmt.Errorf("%w (process %d): %w", ErrInUse, pid, err)
 		}
 	}
 }

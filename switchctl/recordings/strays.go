@@ -17,6 +17,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/store"
 	"github.com/ringmaster/ringmaster/store/db"
+	"github.com/ringmaster/ringmaster/store/retry"
 )
 
 const (
@@ -32,25 +33,16 @@ const (
 
 // KeepAdopting adopts recordings until ctx ends: at once, again when those that a crash has cut just before are old enough, and then every hour.
 func (l *Library) KeepAdopting(ctx context.Context, node string) {
-	l.keepAdopting(ctx, node, func(ctx context.Context, d time.Duration) bool {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	})
+	l.keepAdopting(ctx, node, retry.Pause)
 }
 
-// keepAdopting waits by pause, which tells whether to go on.
-func (l *Library) keepAdopting(ctx context.Context, node string, pause func(context.Context, time.Duration) bool) {
+// keepAdopting waits by pause until that fails.
+func (l *Library) keepAdopting(ctx context.Context, node string, pause func(context.Context, time.Duration) error) {
 	for wait := strayAge; ; wait = strayEvery {
 		if _, err := l.Adopt(ctx, node); err != nil && ctx.Err() == nil {
 			l.log.ErrorContext(ctx, "recordings without a row could not be looked for", "error", err)
 		}
-		if !pause(ctx, wait) {
+		if pause(ctx, wait) != nil {
 			return
 		}
 	}

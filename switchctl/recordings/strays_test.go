@@ -87,10 +87,10 @@ func TestKeepAdopting(t *testing.T) {
 	}
 	before, _ := begin(answered)
 	just, path := begin(b.now.Add(-time.Second))
-	pauses, goOn := make(chan time.Duration), make(chan bool)
+	pauses, goOn := make(chan time.Duration), make(chan error)
 	var keep sync.WaitGroup
 	keep.Go(func() {
-		b.lib.keepAdopting(t.Context(), "node-1", func(_ context.Context, d time.Duration) bool {
+		b.lib.keepAdopting(t.Context(), "node-1", func(_ context.Context, d time.Duration) error {
 			pauses <- d
 			return <-goOn
 		})
@@ -99,9 +99,9 @@ func TestKeepAdopting(t *testing.T) {
 	require.True(t, adopted(before))
 	require.False(t, adopted(just))
 	require.NoError(t, os.Chtimes(path, answered, answered)) // as after the pause
-	goOn <- true
+	goOn <- nil
 	require.Equal(t, time.Hour, <-pauses)
 	require.True(t, adopted(just))
-	goOn <- false
+	goOn <- context.Canceled
 	keep.Wait()
 }
