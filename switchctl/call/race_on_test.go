@@ -1,5 +1,5 @@
 //go:build race
 
-package switchctl
+package call
 
 const raceEnabled = true
