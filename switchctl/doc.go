@@ -5,6 +5,6 @@
 //   - errors.go; quality.go and machine_verdict.go: what a call's record says of its audio, and of who answered.
 //
 // How calls are run is below it, in rooms that know it and that it doesn't know: package call (one goroutine per call, on one FreeSWITCH host), and
-// beneath that phone (agents' phones), cdr (the switch's call records), fs (its commands and events), esl (the socket to it), actor (mailboxes, timers,
+// beneath that phone (agents' phones), hostlink (the link to the switch), cdr (the switch's call records), fs (its commands and events), esl (the socket to it), actor (mailboxes, timers,
 // queues), ledger (what is written, in which transaction), cluster (other hosts), mediapath, recordings and callbacktoken.
 package switchctl

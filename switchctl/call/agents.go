@@ -10,6 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
@@ -276,7 +277,7 @@ func (b *agentBridge) bridgeAgent(ctx context.Context, tone bool) {
 // agentBridgeReply is the switch's word on the bridge; the event says the rest.
 func (b *agentBridge) agentBridgeReply(ctx context.Context, m jobDone) {
 	reason := refusedJob(m)
-	if !b.human.bridging() || int(b.human.serial) != m.attempt || reason == "" || errors.Is(m.err, errLinkLost) {
+	if !b.human.bridging() || int(b.human.serial) != m.attempt || reason == "" || errors.Is(m.err, hostlink.ErrLost) {
 		return
 	}
 	b.log.WarnContext(ctx, "agent could not be bridged", "reply", reason)

@@ -25,6 +25,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -89,7 +90,7 @@ func newBench(tb testing.TB) *bench {
 	tb.Helper()
 	tr := &trace{}
 	b := &bench{
-		t: tb, trace: tr, link: &fakeLink{trace: tr, channels: map[string]string{}, sight: &switchSight{core: uuid.NewString()}}, media: &fakeMedia{trace: tr},
+		t: tb, trace: tr, link: &fakeLink{trace: tr, channels: map[string]string{}, sight: hostlink.NewSight(uuid.NewString())}, media: &fakeMedia{trace: tr},
 		ledger: newMemLedger(tr), handler: &fakeHandler{trace: tr, agent: testAgent()},
 		tenant: uuid.MustParse("01930000-0000-7000-8000-000000000001"), times: map[string]time.Time{},
 		cdrs: tb.TempDir(), recordings: tb.TempDir(),
@@ -111,7 +112,7 @@ func (b *bench) controller() *Controller {
 	c.sight = b.link.sight
 	c.wire(b.ledger, b.media, b.link)
 	b.link.set(true)
-	b.link.sight.compare(b.link.Generation(), time.Now())
+	b.link.sight.Compare(b.link.Generation(), time.Now())
 	ctx, cancel := context.WithCancel(context.Background())
 	c.accept(ctx)
 	b.t.Cleanup(func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/mediapath"
 )
@@ -201,7 +202,7 @@ func (b *bypass) bypassReply(ctx context.Context, m jobDone) {
 		b.stuck = false // it has come to its end after all: now the way back is open
 		b.takeMediaBack(ctx)
 	case b.phase != bypassEntering || m.attempt != b.serial:
-	case reason == "", errors.Is(m.err, errLinkLost): // without a reply the packets tell
+	case reason == "", errors.Is(m.err, hostlink.ErrLost): // without a reply the packets tell
 		b.replied = true
 		b.bypassSettled(ctx)
 	default:

@@ -35,7 +35,7 @@ func (cc clusterCalls) SwitchSeen(now time.Time) time.Time {
 	if !cc.c.inSight() {
 		return time.Time{}
 	}
-	return cc.c.sight.theirs(now)
+	return cc.c.sight.Theirs(now)
 }
 
 // ClosedElsewhere implements [cluster.Calls].

@@ -25,6 +25,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/cluster"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
@@ -64,11 +65,11 @@ func New(cfg Config, st *store.Store, m *media.Server, gate admission.Gate, h sw
 	l := ledger.New(st, gate, h, c.log, cfg.TokenKeys)
 	c.nodes = l
 	c.ping = st.Ping
-	link := &hostLink{
-		addr: c.cfg.ESLAddr, password: c.cfg.ESLPassword, log: c.log, clock: c.clock, metrics: c.metrics,
-		onEvent: c.dispatch, onUp: c.resync, onSkew: c.skewed, sight: c.sight,
-	}
-	c.runLink = link.run
+	link := hostlink.New(hostlink.Options{
+		Addr: c.cfg.ESLAddr, Password: c.cfg.ESLPassword, Log: c.log, Clock: c.clock, Metrics: c.metrics.link,
+		OnEvent: c.dispatch, OnUp: c.resync, OnSkew: c.skewed, Sight: c.sight,
+	})
+	c.runLink = link.Run
 	c.wire(l, mediaAdapter{server: m}, link)
 	return c, nil
 }
@@ -107,7 +108,7 @@ func build(cfg Config, gate admission.Gate, h switchctl.AnswerHandler) (*Control
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Controller{host: host{
-		cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), sight: &switchSight{},
+		cfg: cfg, log: cfg.Logger, clock: cfg.Clock, gate: gate, handler: h, registry: newRegistry(), sight: hostlink.NewSight(""),
 	}}
 	c.cdrs = cdr.NewFolder(cfg.CDRDir, cfg.Clock, cfg.Logger, c.liveChannel)
 	c.releaseLate = c.giveBackLate
@@ -208,7 +209,7 @@ func (c *Controller) recover(ctx context.Context) error {
 	for {
 		before, err := c.ledger.NodeStarted(ctx, c.cfg.NodeID, c.clock.Now())
 		if err == nil {
-			c.sight.left(before)
+			c.sight.Left(before)
 			if _, err = c.adopt(ctx, 0); err == nil {
 				return nil
 			}

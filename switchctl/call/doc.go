@@ -19,7 +19,7 @@
 //   - What goes on beside: recorder*.go, bypass*.go (the audio past the switch), keypad.go, taps*.go and monitors*.go (forks of a call's audio),
 //     verbtable.go (a row for each control verb: what it takes, when it may run, which part runs it), verbs.go and verbrate.go, sessionlog.go, quality.go.
 //
-// The switch: hostlink.go, outbound.go, sight.go, skew.go, look.go, lived.go and resync.go (what is known of it, and how a call is found again),
+// The switch: package hostlink (the link to it), outbound.go, skew.go, look.go, lived.go and resync.go (how a call is found again),
 // package cdr (its call records). When something is written: journal.go; what, and in which transaction: package ledger. Other hosts, and those that
 // are lost: package cluster, and cluster_calls.go. Agents' phones, each with an owner goroutine: package phone.
 package call

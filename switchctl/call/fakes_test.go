@@ -18,6 +18,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -58,12 +59,12 @@ type fakeLink struct {
 	dump         func(channel string) (string, bool) // in place of channels
 	reinvite     string                              // what a re-INVITE is refused with, or "silent"
 	cseq         int
-	recorder     string        // what uuid_record is refused with
-	sight        *switchSight  // the controller's; a restart's too
-	lookTakes    time.Duration // of a look for a phone's registration
-	lostDumps    int           // how many of the next uuid_dump are lost
-	unregistered bool          // no account has a phone
-	looks        int           // for phones' registrations
+	recorder     string          // what uuid_record is refused with
+	sight        *hostlink.Sight // the controller's; a restart's too
+	lookTakes    time.Duration   // of a look for a phone's registration
+	lostDumps    int             // how many of the next uuid_dump are lost
+	unregistered bool            // no account has a phone
+	looks        int             // for phones' registrations
 }
 
 type fakeJob struct {
@@ -130,7 +131,7 @@ func (l *fakeLink) answer(_ context.Context, how, cmd string) (string, error) {
 	case "uuid_dump":
 		if l.lostDumps > 0 {
 			l.lostDumps--
-			return "", errLinkLost
+			return "", hostlink.ErrLost
 		}
 		channel, _, _ := strings.Cut(args, " ")
 		if l.dump != nil {
@@ -217,15 +218,15 @@ func (l *fakeLink) set(up bool) {
 	if up {
 		l.next++
 		l.generation = l.next
-		l.sight.linkUp(l.next, time.Now())
+		l.sight.LinkUp(l.next, time.Now())
 	} else {
 		l.generation = 0
-		l.sight.answer(time.Now())
-		l.sight.linkDown()
+		l.sight.Answer(time.Now())
+		l.sight.LinkDown()
 	}
 	l.mu.Unlock()
 	for _, job := range jobs {
-		job.done("", errLinkLost)
+		job.done("", hostlink.ErrLost)
 	}
 }
 
@@ -246,7 +247,7 @@ func (l *fakeLink) looked() int {
 }
 
 // crash makes the switch another process than before.
-func (l *fakeLink) crash() { l.sight.process(uuid.NewString()) }
+func (l *fakeLink) crash() { l.sight.Process(uuid.NewString()) }
 
 // fakeSocket is a caller's outbound socket.
 type fakeSocket struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/admission"
 	"github.com/ringmaster/ringmaster/switchctl/cdr"
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
@@ -20,7 +21,7 @@ type host struct {
 	clock Clock
 	// link commands the switch; sight is what is known of its calls.
 	link  switchLink
-	sight *switchSight
+	sight *hostlink.Sight
 	media mediaServer
 
 	gate    admission.Gate

@@ -20,6 +20,7 @@ import (
 	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -183,19 +184,17 @@ func splitCommands(data []byte, atEOF bool) (int, []byte, error) {
 }
 
 // startLink runs a host link to the peer until the test ends.
-func startLink(t *testing.T, p *eslPeer, onEvent func(*esl.Event), onUp func(context.Context)) *hostLink {
+func startLink(t *testing.T, p *eslPeer, onEvent func(*esl.Event), onUp func(context.Context)) *hostlink.Link {
 	t.Helper()
-	m, err := newMetrics(nil, func() float64 { return 0 })
-	require.NoError(t, err)
-	l := &hostLink{
-		addr: p.ln.Addr().String(), password: "secret", log: slog.New(slog.DiscardHandler), clock: rt.SystemClock{}, metrics: m,
-		onEvent: onEvent, onUp: onUp, sight: &switchSight{},
-	}
+	l := hostlink.New(hostlink.Options{
+		Addr: p.ln.Addr().String(), Password: "secret", Log: slog.New(slog.DiscardHandler), Clock: rt.SystemClock{}, Metrics: hostlink.NewMetrics(),
+		OnEvent: onEvent, OnUp: onUp, Sight: hostlink.NewSight(""),
+	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		l.run(ctx)
+		l.Run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -234,7 +233,7 @@ func TestLinkFailsPendingRepliesAndDialsAgain(t *testing.T) {
 	lost := make(chan error, 1)
 	require.NoError(t, l.BgAPI(t.Context(), fs.Ask("originate silent"), func(_ string, err error) { lost <- err }))
 	p.hangUp()
-	require.ErrorIs(t, <-lost, errLinkLost)
+	require.ErrorIs(t, <-lost, hostlink.ErrLost)
 	<-ups
 	require.Equal(t, uint64(2), l.Generation())
 	require.Equal(t, 2, p.seen("event plain"), "a new connection subscribes anew")
@@ -353,11 +352,11 @@ func listening(t *testing.T, b *bench, p *eslPeer, addr string) *Controller {
 	cfg.OutboundListen = addr
 	c, err := build(cfg, b.gate, b.handler)
 	require.NoError(t, err)
-	link := &hostLink{
-		addr: p.ln.Addr().String(), password: "secret", log: c.log, clock: c.clock, metrics: c.metrics, onEvent: c.dispatch,
-		onUp: c.resync, sight: c.sight,
-	}
-	c.runLink = link.run
+	link := hostlink.New(hostlink.Options{
+		Addr: p.ln.Addr().String(), Password: "secret", Log: c.log, Clock: c.clock, Metrics: c.metrics.link, OnEvent: c.dispatch,
+		OnUp: c.resync, Sight: c.sight,
+	})
+	c.runLink = link.Run
 	c.wire(b.ledger, b.media, link)
 	return c
 }

@@ -108,7 +108,7 @@ func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, err
 			if at.IsZero() {
 				at = fs.EventTime(m.ev)
 			}
-			next = l.dial.answers(ctx, at, l.c.sight.ours(at))
+			next = l.dial.answers(ctx, at, l.c.sight.Ours(at))
 		} else {
 			l.handling.startHandler(ctx)
 		}

@@ -87,7 +87,7 @@ func (k *core) signs(m message) {
 
 // inSight reports whether the switch's channels are known: the link is up, and what there was before it has been looked for.
 func (c *host) inSight() bool {
-	return c.sight.knows(c.link.Generation())
+	return c.sight.Knows(c.link.Generation())
 }
 
 // keepPresent asks for the switch's channels now and then, until ctx ends.

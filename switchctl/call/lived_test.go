@@ -142,7 +142,7 @@ func TestHostDeadFor40Minutes(t *testing.T) {
 	before, err := l.NodeStarted(t.Context(), "node-1", time.Now())
 	require.NoError(t, err)
 	require.WithinDuration(t, beat, before.Seen, 0)
-	c.sight.left(before)
+	c.sight.Left(before)
 	b.link.crash()
 	_, err = c.adopt(t.Context(), 0)
 	require.NoError(t, err)
@@ -286,48 +286,4 @@ func TestLookThatIsLost(t *testing.T) {
 		b.play("sleep 120s")
 		require.True(t, b.c.inSight())
 	})
-}
-
-// TestSwitchSight: until the calls have been compared, links say nothing of them, and a switch that is another process stays one.
-func TestSwitchSight(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
-	var s switchSight
-	require.False(t, s.knows(0))
-	require.True(t, s.unseen("a"), "the first since the start")
-	require.False(t, s.unseen("a"))
-	require.True(t, s.unseen("b"))
-	s.left(ledger.NodeBefore{Core: "a", Seen: at(-1)})
-	s.linkUp(1, at(0))
-	require.Equal(t, "a", s.process("a"))
-	require.False(t, s.knows(1))
-	core, ok := s.compare(1, at(1))
-	require.True(t, ok)
-	require.Equal(t, "a", core)
-	require.True(t, s.knows(1))
-	s.answer(at(10))
-	s.linkDown()
-	for generation := range uint64(3) { // each breaks before the comparison
-		s.linkUp(2+generation, at(30))
-		s.process("b")
-		require.False(t, s.knows(2+generation))
-		s.answer(at(31))
-		seen, restarted := s.last()
-		require.Equal(t, at(10), seen)
-		require.True(t, restarted)
-		s.linkDown()
-	}
-	s.linkUp(5, at(32))
-	_, ok = s.compare(4, at(33))
-	require.False(t, ok, "it was over another link")
-	core, ok = s.compare(5, at(33))
-	require.True(t, ok)
-	require.Equal(t, "b", core)
-	seen, restarted := s.last()
-	require.Equal(t, at(10), seen, "before this link")
-	require.False(t, restarted, "calls from now on are of this process")
-	s.linkDown()
-	seen, _ = s.last()
-	require.Equal(t, at(33), seen)
 }

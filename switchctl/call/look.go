@@ -10,6 +10,7 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 )
 
@@ -36,7 +37,7 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 		return nil, err
 	}
 	if found == nil {
-		seen, restarted := c.sight.last()
+		seen, restarted := c.sight.Last()
 		gone := channelGone{generation: generation, restarted: restarted, switchSeen: seen}
 		return func() {
 			defer a.looking.Store(false)
@@ -44,7 +45,7 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 		}, nil
 	}
 	at := found.Micros("Caller-Channel-Answered-Time")
-	ahead := aheadOf(found, asked, c.clock.Now())
+	ahead := hostlink.AheadOf(found, asked, c.clock.Now())
 	a.post(channelFound{
 		answered: found.Get("Answer-State") == "answered" || !at.IsZero(), answeredAt: at, generation: generation, ahead: ahead, bridgedAt: found.Micros("Caller-Channel-Bridged-Time"),
 		other: found.Var("signal_bond"), bypassed: found.Get("Channel-State") == fs.Hibernating,

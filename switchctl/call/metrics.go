@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ringmaster/ringmaster/switchctl/hostlink"
 	"github.com/ringmaster/ringmaster/switchctl/ledger"
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
@@ -13,10 +14,8 @@ import (
 type metrics struct {
 	live      prometheus.GaugeFunc
 	ended     *prometheus.CounterVec // status: completed, failed; cause: knownCauses, other
-	linkUp    prometheus.Gauge
+	link      hostlink.Metrics
 	skew      prometheus.Gauge
-	linkDials prometheus.Counter
-	events    *prometheus.CounterVec // name: subscribed events, other
 	dropped   prometheus.Counter
 	rejected  prometheus.Counter
 	throttled prometheus.Counter
@@ -54,11 +53,7 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 		skew: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "ringmaster", Name: "switch_clock_skew_seconds", Help: "By how much this host's clock is ahead of the switch's.",
 		}),
-		linkUp: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "ringmaster", Name: "switch_link_up", Help: "1 while the switch's event socket is connected.",
-		}),
-		linkDials: counter("switch_link_connects_total", "Times that the link to the switch's event socket came up."),
-		events:    vec("switch_events_total", "Events received on the host link, by name.", "name"),
+		link:      hostlink.NewMetrics(),
 		dropped:   counter("call_mailbox_drops_total", "Switch events dropped because a call's mailbox was full."),
 		rejected:  counter("call_events_rejected_total", "Events and commands that a call's state did not take."),
 		throttled: counter("call_verbs_throttled_total", "Verbs refused because their call takes ten in a second."),
@@ -97,8 +92,8 @@ func newMetrics(reg prometheus.Registerer, live func() float64) (*metrics, error
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range append(slices.Concat(m.quality.collectors(), m.phones.Collectors(), m.agentCollectors()),
-		m.live, m.ended, m.linkUp, m.skew, m.linkDials, m.events, m.dropped, m.rejected, m.throttled, m.logsDropped, m.panics, m.lostWrites, m.unrecorded, m.sessions,
+	for _, c := range append(slices.Concat(m.quality.collectors(), m.link.Collectors(), m.phones.Collectors(), m.agentCollectors()),
+		m.live, m.ended, m.skew, m.dropped, m.rejected, m.throttled, m.logsDropped, m.panics, m.lostWrites, m.unrecorded, m.sessions,
 		m.answered, m.verdict, m.machines, m.recovered, m.nodesLost, m.lostCalls, m.bypass, m.bypassGap,
 	) {
 		if err := reg.Register(c); err != nil {

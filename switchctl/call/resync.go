@@ -58,7 +58,7 @@ func (c *Controller) resync(ctx context.Context) {
 // not been compared is still another than the one before.
 func (c *Controller) noteCompared(ctx context.Context, generation uint64) {
 	at := c.clock.Now()
-	core, ok := c.sight.compare(generation, at)
+	core, ok := c.sight.Compare(generation, at)
 	if !ok {
 		return
 	}
@@ -130,11 +130,11 @@ func (c *Controller) noteCore(ctx context.Context) {
 	if err != nil || uuid.Validate(core) != nil {
 		return
 	}
-	before := c.sight.process(core)
+	before := c.sight.Process(core)
 	if before != "" && before != core {
 		c.log.WarnContext(ctx, "switch has restarted", "core_uuid", core)
 	}
-	if c.sight.unseen(core) && c.cfg.OnSwitch != nil {
+	if c.sight.Unseen(core) && c.cfg.OnSwitch != nil {
 		c.besideLink(func() {
 			c.cfg.OnSwitch(ctx, func(ctx context.Context, question string) (string, error) { return c.link.API(ctx, fs.Ask(question)) })
 		})

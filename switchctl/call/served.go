@@ -64,7 +64,7 @@ func (e *ending) noteServed(ctx context.Context, s *served, answered *time.Time)
 		return
 	}
 	if e.call.AnswerTime == nil {
-		e.noteAnswered(ctx, *answered, e.c.sight.ours(*answered))
+		e.noteAnswered(ctx, *answered, e.c.sight.Ours(*answered))
 	}
 	at := s.at
 	if at.Before(*answered) {

@@ -68,7 +68,7 @@ func (a *actor) unansweredEvent(ctx context.Context, m channelEvent) (state, err
 	case fs.ChannelAnswer:
 		a.keypad.noteKeys(m.ev)
 		at := fs.EventTime(m.ev, "Caller-Channel-Answered-Time")
-		return a.dial.answers(ctx, at, a.c.sight.ours(at)), nil
+		return a.dial.answers(ctx, at, a.c.sight.Ours(at)), nil
 	case fs.ChannelHangupComplete:
 		return a.dial.ended(ctx, m.ev), nil
 	case fs.ChannelDestroy:

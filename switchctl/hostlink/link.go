@@ -1,4 +1,4 @@
-package call
+package hostlink
 
 import (
 	"context"
@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ringmaster/ringmaster/switchctl"
+	rt "github.com/ringmaster/ringmaster/switchctl/actor"
 	"github.com/ringmaster/ringmaster/switchctl/esl"
 	"github.com/ringmaster/ringmaster/switchctl/fs"
 )
 
 const (
-	linkMinPause = 100 * time.Millisecond
-	linkMaxPause = 2 * time.Second
-	linkPing     = 5 * time.Second
+	minPause  = 100 * time.Millisecond
+	maxPause  = 2 * time.Second
+	pingEvery = 5 * time.Second
 
 	// subscription names the events that calls are run by.
 	subscription = "event plain " + fs.ChannelCreate + " " + fs.ChannelProgress + " " + fs.ChannelProgressMedia + " " + fs.ChannelAnswer + " " +
@@ -27,22 +28,12 @@ const (
 		fs.SofiaRegister + " " + fs.SofiaUnregister + " " + fs.SofiaExpire
 )
 
-// hostLink is the inbound event socket of a switch host: one connection that the events come over, and one for commands
+// Link is the inbound event socket of a switch host: one connection that the events come over, and one for commands
 // whose output is waited for. The switch runs such a command in the thread that sends the connection's events, which would
 // wait for it. Both live and die together. The link dials again for as long as it runs; every new pair is a generation,
 // after which the calls are looked for afresh.
-type hostLink struct {
-	addr     string
-	password string
-	log      *slog.Logger
-	clock    Clock
-	metrics  *metrics
-	// onEvent takes the events in the switch's order; onUp runs beside them after each connect.
-	onEvent func(ev *esl.Event)
-	onUp    func(ctx context.Context)
-	onSkew  func(time.Duration) // may be nil
-	// sight takes when the link comes and goes, and when the switch answers.
-	sight *switchSight
+type Link struct {
+	Options
 
 	mu         sync.Mutex
 	conn       *esl.Conn // of the events and of bgapi, which only starts a thread; nil while there is none
@@ -53,39 +44,59 @@ type hostLink struct {
 	skew clockSkew // for the goroutine that reads events
 }
 
-// run keeps the link up until ctx ends.
-func (l *hostLink) run(ctx context.Context) {
-	wait := linkMinPause
+// New makes a link. It does nothing before Run.
+func New(o Options) *Link { return &Link{Options: o} }
+
+// Options are what a link needs.
+type Options struct {
+	// Addr and Password reach the switch's inbound event socket.
+	Addr     string
+	Password string
+	Log      *slog.Logger
+	Clock    rt.Clock
+	Metrics  Metrics
+	// OnEvent takes the events in the switch's order; OnUp runs beside them after each connect.
+	OnEvent func(ev *esl.Event)
+	OnUp    func(ctx context.Context)
+	// OnSkew, unless nil, takes by how much our clock is ahead of the switch's.
+	OnSkew func(time.Duration)
+	// Sight takes when the link comes and goes, and when the switch answers.
+	Sight *Sight
+}
+
+// Run keeps the link up until ctx ends.
+func (l *Link) Run(ctx context.Context) {
+	wait := minPause
 	for ctx.Err() == nil {
-		started := l.clock.Now()
+		started := l.Clock.Now()
 		err := l.serve(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if l.clock.Now().Sub(started) > linkMaxPause {
-			wait = linkMinPause
+		if l.Clock.Now().Sub(started) > maxPause {
+			wait = minPause
 		}
-		l.log.WarnContext(ctx, "no link to the switch, dialing again", "esl_addr", l.addr, "retry_in", wait, "error", err)
+		l.Log.WarnContext(ctx, "no link to the switch, dialing again", "esl_addr", l.Addr, "retry_in", wait, "error", err)
 		done := make(chan struct{})
-		t := l.clock.AfterFunc(wait, func() { close(done) })
+		t := l.Clock.AfterFunc(wait, func() { close(done) })
 		select {
 		case <-done:
 		case <-ctx.Done():
 			t.Stop()
 			return
 		}
-		wait = min(2*wait, linkMaxPause)
+		wait = min(2*wait, maxPause)
 	}
 }
 
 // serve is one generation's life.
-func (l *hostLink) serve(ctx context.Context) error {
-	conn, err := esl.Dial(ctx, l.addr, l.password, esl.Options{OnEvent: l.event, Logger: l.log})
+func (l *Link) serve(ctx context.Context) error {
+	conn, err := esl.Dial(ctx, l.Addr, l.Password, esl.Options{OnEvent: l.event, Logger: l.Log})
 	if err != nil {
 		return err
 	}
 	defer closeConn(conn)
-	commands, err := esl.Dial(ctx, l.addr, l.password, esl.Options{Logger: l.log})
+	commands, err := esl.Dial(ctx, l.Addr, l.Password, esl.Options{Logger: l.Log})
 	if err != nil {
 		return err
 	}
@@ -99,10 +110,10 @@ func (l *hostLink) serve(ctx context.Context) error {
 	generation := l.generation
 	l.jobs = map[string]func(string, error){}
 	l.mu.Unlock()
-	l.sight.linkUp(generation, l.clock.Now())
-	l.metrics.linkUp.Set(1)
-	l.metrics.linkDials.Inc()
-	l.log.InfoContext(ctx, "link to the switch is up", "esl_addr", l.addr, "generation", generation)
+	l.Sight.LinkUp(generation, l.Clock.Now())
+	l.Metrics.up.Set(1)
+	l.Metrics.dials.Inc()
+	l.Log.InfoContext(ctx, "link to the switch is up", "esl_addr", l.Addr, "generation", generation)
 	defer l.down(conn, commands)
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -110,7 +121,7 @@ func (l *hostLink) serve(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
-	beside.Go(func() { l.onUp(ctx) })
+	beside.Go(func() { l.OnUp(ctx) })
 	return l.watch(ctx, conn, commands)
 }
 
@@ -120,18 +131,18 @@ func closeConn(conn *esl.Conn) {
 }
 
 // watch pings the switch, so that a connection that is up in name only is noticed, until one of the two ends.
-func (l *hostLink) watch(ctx context.Context, conn, commands *esl.Conn) error {
+func (l *Link) watch(ctx context.Context, conn, commands *esl.Conn) error {
 	for {
 		tick := make(chan struct{})
-		t := l.clock.AfterFunc(linkPing, func() { close(tick) })
+		t := l.Clock.AfterFunc(pingEvery, func() { close(tick) })
 		select {
 		case <-conn.Done():
 			t.Stop()
-			l.sight.answer(l.clock.Now()) // it was there until now: a switch that dies closes its sockets
+			l.Sight.Answer(l.Clock.Now()) // it was there until now: a switch that dies closes its sockets
 			return conn.Err()
 		case <-commands.Done():
 			t.Stop()
-			l.sight.answer(l.clock.Now())
+			l.Sight.Answer(l.Clock.Now())
 			return commands.Err()
 		case <-ctx.Done():
 			t.Stop()
@@ -143,36 +154,36 @@ func (l *hostLink) watch(ctx context.Context, conn, commands *esl.Conn) error {
 					return err
 				}
 			}
-			l.sight.answer(l.clock.Now())
+			l.Sight.Answer(l.Clock.Now())
 		}
 	}
 }
 
 // down fails what waits for replies of the generation.
-func (l *hostLink) down(conn, commands *esl.Conn) {
+func (l *Link) down(conn, commands *esl.Conn) {
 	l.mu.Lock()
 	jobs := l.jobs
 	l.jobs = nil
 	l.conn, l.commands = nil, nil
 	l.mu.Unlock()
-	l.sight.linkDown()
-	l.metrics.linkUp.Set(0)
+	l.Sight.LinkDown()
+	l.Metrics.up.Set(0)
 	_, _ = conn.Close(), commands.Close()
 	for _, done := range jobs {
-		done("", errLinkLost)
+		done("", ErrLost)
 	}
 }
 
-// errLinkLost: the link went down before the reply came.
-var errLinkLost = errors.New("switchctl: link to the switch was lost before the reply")
+// ErrLost: the link went down before the reply came.
+var ErrLost = errors.New("switchctl: link to the switch was lost before the reply")
 
-func (l *hostLink) event(ev *esl.Event) {
-	l.metrics.events.WithLabelValues(eventLabel(ev.Name())).Inc()
-	if skew, ok := l.skew.note(ev, l.clock.Now()); ok && l.onSkew != nil {
-		l.onSkew(skew)
+func (l *Link) event(ev *esl.Event) {
+	l.Metrics.events.WithLabelValues(eventLabel(ev.Name())).Inc()
+	if skew, ok := l.skew.note(ev, l.Clock.Now()); ok && l.OnSkew != nil {
+		l.OnSkew(skew)
 	}
 	if ev.Name() != fs.BackgroundJob {
-		l.onEvent(ev)
+		l.OnEvent(ev)
 		return
 	}
 	if done := l.takeJob(ev.Get("Job-UUID")); done != nil {
@@ -180,7 +191,7 @@ func (l *hostLink) event(ev *esl.Event) {
 	}
 }
 
-func (l *hostLink) takeJob(id string) func(string, error) {
+func (l *Link) takeJob(id string) func(string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	done := l.jobs[id]
@@ -196,8 +207,8 @@ func eventLabel(name string) string {
 	return "other"
 }
 
-// Generation implements switchLink.
-func (l *hostLink) Generation() uint64 {
+// Generation counts the connections made; 0 while there is none.
+func (l *Link) Generation() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn == nil {
@@ -206,30 +217,30 @@ func (l *hostLink) Generation() uint64 {
 	return l.generation
 }
 
-// API implements switchLink. What the command does may be seen as an event before its reply is.
-func (l *hostLink) API(ctx context.Context, cmd fs.Command) (string, error) {
+// API implements [fs.Switch]. What the command does may be seen as an event before its reply is.
+func (l *Link) API(ctx context.Context, cmd fs.Command) (string, error) {
 	l.mu.Lock()
 	conn := l.commands
 	l.mu.Unlock()
 	if conn == nil {
-		return "", switchctl.ErrLinkDown
+		return "", fs.ErrLinkDown
 	}
 	return conn.API(ctx, cmd.String())
 }
 
-// Execute implements switchLink.
-func (l *hostLink) Execute(ctx context.Context, channel, app, arg string) error {
+// Execute has a channel run an application besides what it runs.
+func (l *Link) Execute(ctx context.Context, channel, app, arg string) error {
 	l.mu.Lock()
 	conn := l.commands
 	l.mu.Unlock()
 	if conn == nil {
-		return switchctl.ErrLinkDown
+		return fs.ErrLinkDown
 	}
 	return conn.Execute(ctx, esl.ExecuteRequest{UUID: channel, App: app, Arg: arg})
 }
 
-// BgAPI implements switchLink. When the command was refused, or its own reply is lost, done is not called.
-func (l *hostLink) BgAPI(ctx context.Context, cmd fs.Command, done func(body string, err error)) error {
+// BgAPI sends a background command; done is called once with the reply, or with the error that kept it away. When the command was refused, or its own reply is lost, done is not called.
+func (l *Link) BgAPI(ctx context.Context, cmd fs.Command, done func(body string, err error)) error {
 	job, err := uuid.NewRandom()
 	if err != nil {
 		return err
@@ -242,7 +253,7 @@ func (l *hostLink) BgAPI(ctx context.Context, cmd fs.Command, done func(body str
 	}
 	l.mu.Unlock()
 	if conn == nil {
-		return switchctl.ErrLinkDown
+		return fs.ErrLinkDown
 	}
 	if err := conn.BgAPI(ctx, cmd.String(), id); err != nil && l.takeJob(id) != nil {
 		return err
@@ -253,8 +264,8 @@ func (l *hostLink) BgAPI(ctx context.Context, cmd fs.Command, done func(body str
 // backgroundLimit bounds the wait for a background command: the event that tells of its end may be lost.
 const backgroundLimit = time.Minute
 
-// Background implements switchLink. Whoever waits no longer gives up the output alone: neither connection waits for it.
-func (l *hostLink) Background(ctx context.Context, cmd fs.Command) (string, error) {
+// Background implements [fs.Switch]. Whoever waits no longer gives up the output alone: neither connection waits for it.
+func (l *Link) Background(ctx context.Context, cmd fs.Command) (string, error) {
 	type output struct {
 		body string
 		err  error
@@ -275,4 +286,31 @@ func (l *hostLink) Background(ctx context.Context, cmd fs.Command) (string, erro
 	case <-ctx.Done():
 		return "", fmt.Errorf("wait for the switch to carry out %s: %w", op, context.Cause(ctx))
 	}
+}
+
+// Metrics are those of a link.
+type Metrics struct {
+	up     prometheus.Gauge
+	dials  prometheus.Counter
+	events *prometheus.CounterVec // name: subscribed events, other
+}
+
+// NewMetrics makes them.
+func NewMetrics() Metrics {
+	return Metrics{
+		up: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "ringmaster", Name: "switch_link_up", Help: "1 while the switch's event socket is connected.",
+		}),
+		dials: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "ringmaster", Name: "switch_link_connects_total", Help: "Times that the link to the switch's event socket came up.",
+		}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "ringmaster", Name: "switch_events_total", Help: "Events received on the host link, by name.",
+		}, []string{"name"}),
+	}
+}
+
+// Collectors are those to register.
+func (m Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.up, m.dials, m.events}
 }
