@@ -8,11 +8,13 @@ import (
 	"net/netip"
 	"testing"
 
+	pion "github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/sip"
 	"github.com/ringmaster/ringmaster/media/ws"
@@ -101,6 +103,47 @@ func (r *portRig) hangUp() {
 func (r *portRig) call() {
 	r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.L16, Rate: dsp.SampleRate, PT: l16PT, EventPT: eventPT, Dir: sip.Direction{Send: true, Recv: true}}, r.now)
 	r.p.leg.speakAt = 0
+}
+
+// callLaw brings a caller who speaks μ-law, with telephone-events of a payload type, or none.
+func (r *portRig) callLaw(events uint8) {
+	r.p.leg.setLeg(sip.Media{Remote: r.caller.Local, Codec: rtp.PCMU, Rate: dsp.SampleRate, EventPT: events, Dir: sip.Direction{Send: true, Recv: true}}, r.now)
+	r.p.leg.speakAt = 0
+}
+
+// record has the session recorded from now on, by a writer.
+func (r *portRig) record(w *record.Writer, spec *record.Spec) *record.File {
+	f := w.Add(spec, slog.New(slog.DiscardHandler))
+	r.p.s.file, r.p.rec.recStart = f, r.now
+	r.p.rec.rec, r.p.rec.track = record.NewRecorder(f, 0, spec.Paused), record.NewTrack(r.p.sh.slew)
+	return f
+}
+
+// packet has a packet of the caller arrive now.
+func (r *portRig) packet(h pion.Header, payload []byte) {
+	r.t.Helper()
+	b, err := h.Marshal()
+	require.NoError(r.t, err)
+	r.p.leg.packet(append(b, payload...), r.caller.Local, r.now)
+}
+
+// turn goes on to the session's next 20 ms.
+func (r *portRig) turn() {
+	for !r.step() {
+	}
+}
+
+// talk has the caller say something in packets of 20 ms, each at its time, under the numbers that h begins with, and returns those that follow.
+func (r *portRig) talk(h pion.Header, pcm []int16) pion.Header {
+	r.t.Helper()
+	b := make([]byte, dsp.FrameSamples)
+	for ; len(pcm) >= dsp.FrameSamples; pcm = pcm[dsp.FrameSamples:] {
+		dsp.EncodeULaw(b, pcm[:dsp.FrameSamples])
+		r.packet(h, b)
+		h.SequenceNumber, h.Timestamp = h.SequenceNumber+1, h.Timestamp+dsp.FrameSamples
+		r.turn()
+	}
+	return h
 }
 
 // send writes bytes of the AI, as far as the socket takes them, and has the port read them.
@@ -197,7 +240,17 @@ func (r *portRig) heard() (pcm []int16) {
 		if err != nil {
 			return pcm
 		}
-		if len(b) < rtp.HeaderSize || b[1]&0x7f != l16PT {
+		if len(b) < rtp.HeaderSize {
+			continue
+		}
+		switch pt := b[1] & 0x7f; pt {
+		case 0:
+			frame := make([]int16, len(b)-rtp.HeaderSize)
+			dsp.DecodeULaw(frame, b[rtp.HeaderSize:])
+			pcm = append(pcm, frame...)
+			continue
+		case l16PT:
+		default:
 			continue
 		}
 		for b = b[rtp.HeaderSize:]; len(b) >= 2; b = b[2:] {

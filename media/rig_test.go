@@ -450,15 +450,6 @@ func (p *phone) speak(pcm []int16) {
 	}
 }
 
-// speakUntil says something again and again, until the session tells of a digit: a busy machine may break a key in two.
-func (p *phone) speakUntil(sess *Session, pcm []int16) DTMF {
-	p.t.Helper()
-	for try := 0; try < 20 && len(sess.Events()) == 0; try++ {
-		p.speak(pcm)
-	}
-	return event[DTMF](p.t, sess)
-}
-
 func (p *phone) got() []heardPacket {
 	p.mu.Lock()
 	defer p.mu.Unlock()
