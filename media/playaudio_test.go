@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,32 +18,34 @@ import (
 	"github.com/ringmaster/ringmaster/media/wav"
 )
 
-// encoded is one sample of G.711.
-func encoded(encode func([]byte, []int16) int, s int16) byte {
-	var b [1]byte
-	encode(b[:], []int16{s})
-	return b[0]
-}
-
 // wavFile builds a WAV file of any kind; each channel holds the same samples.
 func wavFile(format uint16, bits, channels, rate int, pcm []int16) []byte {
-	var data []byte
-	for _, s := range pcm {
-		for range channels {
+	samples := pcm
+	if channels > 1 {
+		samples = make([]int16, 0, channels*len(pcm))
+		for _, v := range pcm {
+			samples = append(samples, slices.Repeat([]int16{v}, channels)...)
+		}
+	}
+	data := make([]byte, len(samples))
+	switch format {
+	case wav.FormatULaw:
+		dsp.EncodeULaw(data, samples)
+	case wav.FormatALaw:
+		dsp.EncodeALaw(data, samples)
+	default:
+		data = data[:0]
+		for _, v := range samples {
 			switch {
-			case format == wav.FormatULaw:
-				data = append(data, encoded(dsp.EncodeULaw, s))
-			case format == wav.FormatALaw:
-				data = append(data, encoded(dsp.EncodeALaw, s))
 			case format == wav.FormatFloat:
-				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(s)/32768))
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(v)/32768))
 			case bits == 8:
-				data = append(data, byte(int(s)>>8+128))
+				data = append(data, byte(int(v)>>8+128))
 			default:
 				for range bits/8 - 2 {
 					data = append(data, 0x55)
 				}
-				data = binary.LittleEndian.AppendUint16(data, uint16(s))
+				data = binary.LittleEndian.AppendUint16(data, uint16(v))
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	pion "github.com/pion/rtp"
@@ -34,6 +35,7 @@ type portRig struct {
 
 	ai     int    // the AI's end of the socket, -1 while there is none
 	raw    []byte // of a frame that has come in part
+	buf    []byte // of aiReads
 	in     ws.Reader
 	texts  []string
 	audio  []byte
@@ -188,13 +190,15 @@ func (r *portRig) step() bool {
 // aiReads takes what has come to the AI.
 func (r *portRig) aiReads() {
 	r.t.Helper()
-	buf := make([]byte, 64<<10)
+	if r.buf == nil {
+		r.buf = make([]byte, 64<<10)
+	}
 	for r.ai >= 0 {
-		n, err := unix.Read(r.ai, buf)
+		n, err := unix.Read(r.ai, r.buf)
 		if err != nil || n == 0 {
 			return
 		}
-		r.raw = append(r.raw, buf[:n]...)
+		r.raw = append(r.raw, r.buf[:n]...)
 		r.raw = unmask(r.t, r.raw, &r.in, r)
 	}
 }
@@ -256,6 +260,20 @@ func (r *portRig) heard() (pcm []int16) {
 		for b = b[rtp.HeaderSize:]; len(b) >= 2; b = b[2:] {
 			pcm = append(pcm, int16(binary.BigEndian.Uint16(b)))
 		}
+	}
+}
+
+// packets takes the packets that have come to the caller as they are.
+func (r *portRig) packets() (all []heardPacket) {
+	for {
+		b, _, _, err := r.rd.Read(r.caller)
+		if err != nil {
+			return all
+		}
+		var h pion.Header
+		payload, err := rtp.Parse(&h, b)
+		require.NoError(r.t, err)
+		all = append(all, heardPacket{h: h, p: slices.Clone(payload)})
 	}
 }
 

@@ -470,6 +470,9 @@ func (r *rig) openStuck(spec SessionSpec) (*Session, net.Conn) {
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { sess.Close(CloseHangup) })
 	c := <-conns
+	tcp, ok := c.(*net.TCPConn)
+	require.True(r.t, ok)
+	require.NoError(r.t, tcp.SetReadBuffer(16<<10)) // what waits is to wait on our side
 	r.t.Cleanup(func() { _ = c.Close() })
 	return sess, c
 }
