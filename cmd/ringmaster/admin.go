@@ -166,7 +166,7 @@ func (cmd migrateCmd) Run(ctx context.Context, e env) error {
 
 type tenantCmd struct {
 	Create tenantCreateCmd `cmd:"" help:"Create a tenant."`
-	List   tenantListCmd   `cmd:"" help:"List the tenants."`
+	List   listCmd         `cmd:"" help:"List the tenants."`
 	// SIPHosts is the way out for SIP URIs.
 	Suspend  tenantSuspendCmd  `cmd:"" help:"End every credential of a tenant, at once. Nothing is dialed for it any more; calls that are up go on."`
 	Resume   tenantResumeCmd   `cmd:"" help:"Take a suspension back; the credentials of before are good again."`
@@ -207,7 +207,7 @@ func (cmd tenantCreateCmd) Run(ctx context.Context, e env) error {
 		if err != nil {
 			return err
 		}
-		return cmd.print(e.stdout, true, row{{"id", t.ID}, {"name", t.Name}, {"privacy_mode", t.PrivacyMode}})
+		return cmd.print(e.stdout, true, tenantRow(t))
 	})
 }
 
@@ -244,27 +244,12 @@ func (cmd tenantResumeCmd) Run(ctx context.Context, e env) error {
 	})
 }
 
+func tenantRow(t db.Tenant) row {
+	return row{{"id", t.ID}, {"name", t.Name}, {"privacy_mode", t.PrivacyMode}}
+}
+
 func suspensionRow(t db.Tenant) row {
 	return row{{"id", t.ID}, {"name", t.Name}, {"suspended_at", t.SuspendedAt}, {"suspend_reason", t.SuspendReason}}
-}
-
-type tenantListCmd struct {
-	adminFlags
-}
-
-// Run lists the tenants.
-func (cmd tenantListCmd) Run(ctx context.Context, e env) error {
-	return cmd.accounts(ctx, e, func(s *account.Service) error {
-		tenants, err := s.Tenants(ctx)
-		if err != nil {
-			return err
-		}
-		rows := make([]row, 0, len(tenants))
-		for _, t := range tenants {
-			rows = append(rows, row{{"id", t.ID}, {"name", t.Name}, {"privacy_mode", t.PrivacyMode}})
-		}
-		return cmd.print(e.stdout, false, rows...)
-	})
 }
 
 // ofTenantFlags are those of the commands on what belongs to a tenant.

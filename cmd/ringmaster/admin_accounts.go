@@ -12,10 +12,10 @@ import (
 
 type userCmd struct {
 	Create   userCreateCmd   `cmd:"" help:"Create a user; a password is made and shown once when none is given."`
-	List     userListCmd     `cmd:"" help:"List a tenant's users."`
+	List     tenantListCmd   `cmd:"" help:"List a tenant's users."`
 	Password userPasswordCmd `cmd:"" help:"Set a user's password, and end their sessions; one is made and shown once when none is given."`
-	Disable  userDisableCmd  `cmd:"" help:"Keep a user from signing in."`
-	Enable   userEnableCmd   `cmd:"" help:"Let a user sign in again."`
+	Disable  changeCmd       `cmd:"" help:"Keep a user from signing in."`
+	Enable   changeCmd       `cmd:"" help:"Let a user sign in again."`
 }
 
 type userCreateCmd struct {
@@ -68,30 +68,6 @@ func userRow(u db.User) row {
 	}
 }
 
-type userListCmd struct {
-	ofTenantFlags
-}
-
-// Run lists users.
-func (cmd userListCmd) Run(ctx context.Context, e env) error {
-	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
-		users, err := s.Users(ctx, tenantID)
-		return printAll(cmd.adminFlags, e, users, err, userRow)
-	})
-}
-
-// printAll shows a list, or passes its error on.
-func printAll[T any](f adminFlags, e env, items []T, err error, toRow func(T) row) error {
-	if err != nil {
-		return err
-	}
-	rows := make([]row, 0, len(items))
-	for _, item := range items {
-		rows = append(rows, toRow(item))
-	}
-	return f.print(e.stdout, false, rows...)
-}
-
 type userPasswordCmd struct {
 	ofTenantFlags
 	passwordFlags
@@ -124,32 +100,10 @@ func (cmd userPasswordCmd) Run(ctx context.Context, e env) error {
 	})
 }
 
-type userDisableCmd struct {
-	target
-}
-
-// Run disables a user.
-func (cmd userDisableCmd) Run(ctx context.Context, e env) error {
-	return cmd.done(ctx, e, "user %s is disabled", func(s *account.Service, tenantID, id uuid.UUID) error {
-		return s.SetUserActive(ctx, tenantID, id, false)
-	})
-}
-
-type userEnableCmd struct {
-	target
-}
-
-// Run enables a user.
-func (cmd userEnableCmd) Run(ctx context.Context, e env) error {
-	return cmd.done(ctx, e, "user %s is enabled", func(s *account.Service, tenantID, id uuid.UUID) error {
-		return s.SetUserActive(ctx, tenantID, id, true)
-	})
-}
-
 type keyCmd struct {
-	Create keyCreateCmd `cmd:"" help:"Issue a key; its secret is shown once."`
-	List   keyListCmd   `cmd:"" help:"List a tenant's keys."`
-	Revoke keyRevokeCmd `cmd:"" help:"Revoke a key at once."`
+	Create keyCreateCmd  `cmd:"" help:"Issue a key; its secret is shown once."`
+	List   tenantListCmd `cmd:"" help:"List a tenant's keys."`
+	Revoke keyRevokeCmd  `cmd:"" help:"Revoke a key at once."`
 }
 
 type keyCreateCmd struct {
@@ -187,18 +141,6 @@ func keyRow(k db.ApiKey) row {
 		{"created_at", &k.CreatedAt},
 		{"last_used_at", k.LastUsedAt},
 	}
-}
-
-type keyListCmd struct {
-	ofTenantFlags
-}
-
-// Run lists keys.
-func (cmd keyListCmd) Run(ctx context.Context, e env) error {
-	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
-		found, err := s.Keys(ctx, tenantID)
-		return printAll(cmd.adminFlags, e, found, err, keyRow)
-	})
 }
 
 type keyRevokeCmd struct {

@@ -18,7 +18,7 @@ type trunkEditCmd struct {
 	Username  *string `help:"For a carrier that asks for one; empty for none."`
 	passwordFlags
 	Register     *bool   `help:"Register with the carrier." negatable:""`
-	NumberFormat *string `help:"How the carrier wants numbers: e164, national or 0national."`
+	NumberFormat *string `help:"How the carrier requires numbers: e164, national or 0national."`
 	MaxChannels  *int    `help:"Calls at once."`
 	CPS          *int    `help:"New calls per second."`
 	Priority     *int    `help:"The lowest is tried first."`
@@ -60,15 +60,6 @@ func clearable(v *string) dialer.Opt[string] {
 	return member(v)
 }
 
-type trunkDeleteCmd struct {
-	target
-}
-
-// Run removes a trunk.
-func (cmd trunkDeleteCmd) Run(ctx context.Context, e env) error {
-	return cmd.done(ctx, e, "trunk %s is deleted", func(s *account.Service, tenantID, id uuid.UUID) error { return s.DeleteTrunk(ctx, tenantID, id) })
-}
-
 type numberEditCmd struct {
 	target
 	Label *string `help:"What it is for; empty for nothing."`
@@ -86,13 +77,4 @@ func (cmd numberEditCmd) Run(ctx context.Context, e env) error {
 		}
 		return cmd.print(e.stdout, true, numberRow(n))
 	})
-}
-
-type numberDeleteCmd struct {
-	target
-}
-
-// Run takes a number from its tenant.
-func (cmd numberDeleteCmd) Run(ctx context.Context, e env) error {
-	return cmd.done(ctx, e, "number %s is deleted", func(s *account.Service, tenantID, id uuid.UUID) error { return s.DeleteNumber(ctx, tenantID, id) })
 }

@@ -81,3 +81,49 @@ func TestPasswordsOnTheCommandLine(t *testing.T) {
 	require.Equal(t, exitDone, code, errs)
 	require.Equal(t, "user "+agent+" is disabled", strings.TrimSpace(text))
 }
+
+// Each kind of thing is listed and changed by its own row of the tables.
+func TestListsAndChanges(t *testing.T) {
+	t.Parallel()
+	config := adminConfig(t, storetest.NewURL(t))
+	cli := func(args ...string) string {
+		t.Helper()
+		code, text, errs := runCLI(t, nil, append(args, "--config", config)...)
+		require.Equal(t, exitDone, code, "%q: %s", args, errs)
+		return text
+	}
+	cli("tenant", "create", "acme")
+	require.Contains(t, cli("tenant", "list"), "acme")
+	require.Equal(t, "none\n", cli("key", "list", "--tenant", "acme"))
+	cli("key", "create", "backend", "--all", "--tenant", "acme")
+	require.Contains(t, cli("key", "list", "--tenant", "acme"), "backend")
+	for kind, create := range map[string][]string{
+		"user": {"create", "anna@acme.test"}, "trunk": {"create", "main", "--host", "192.0.2.1"}, "number": {"create", "9180000001"},
+	} {
+		on := func(args ...string) string { return cli(append(append([]string{kind}, args...), "--tenant", "acme")...) }
+		var made struct {
+			ID       string `json:"id"`
+			IsActive bool   `json:"is_active"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(on(append(create, "--json")...)), &made))
+		active := func() bool {
+			var all []struct {
+				ID       string `json:"id"`
+				IsActive bool   `json:"is_active"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(on("list", "--json")), &all))
+			require.Len(t, all, 1, kind)
+			require.Equal(t, made.ID, all[0].ID)
+			return all[0].IsActive
+		}
+		require.True(t, active(), kind)
+		require.Equal(t, kind+" "+made.ID+" is disabled\n", on("disable", made.ID))
+		require.False(t, active(), kind)
+		require.Equal(t, kind+" "+made.ID+" is enabled\n", on("enable", made.ID))
+		require.True(t, active(), kind)
+		if kind != "user" {
+			require.Equal(t, kind+" "+made.ID+" is deleted\n", on("delete", made.ID))
+			require.Equal(t, "none\n", on("list"))
+		}
+	}
+}

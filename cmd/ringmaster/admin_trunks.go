@@ -13,13 +13,13 @@ import (
 
 type trunkCmd struct {
 	Create  trunkCreateCmd  `cmd:"" help:"Declare a trunk."`
-	List    trunkListCmd    `cmd:"" help:"List a tenant's trunks."`
-	Disable trunkDisableCmd `cmd:"" help:"Take a trunk out of use."`
-	Enable  trunkEnableCmd  `cmd:"" help:"Take a trunk into use again."`
-	Set     trunkSetCmd     `cmd:"" help:"Configure how a trunk's audio goes."`
-	Probe   trunkProbeCmd   `cmd:"" help:"Try by a test call whether a trunk bears bypass, and set or clear its flag."`
+	List    tenantListCmd   `cmd:"" help:"List a tenant's trunks."`
+	Disable changeCmd       `cmd:"" help:"Take a trunk out of use."`
+	Enable  changeCmd       `cmd:"" help:"Take a trunk into use again."`
+	Set     trunkSetCmd     `cmd:"" help:"Set a trunk's media mode."`
+	Probe   trunkProbeCmd   `cmd:"" help:"Try by a test call whether a trunk supports bypass, and set or clear its flag."`
 	Edit    trunkEditCmd    `cmd:"" help:"Change a trunk: what is given."`
-	Delete  trunkDeleteCmd  `cmd:"" help:"Remove a trunk without numbers and calls."`
+	Delete  changeCmd       `cmd:"" help:"Remove a trunk without numbers and calls."`
 	Gateway trunkGatewayCmd `cmd:"" help:"Print the switch's gateway for a trunk that registers or authenticates."`
 }
 
@@ -32,7 +32,7 @@ type trunkCreateCmd struct {
 	Username  string `help:"For a carrier that asks for one."`
 	passwordFlags
 	Register     bool   `help:"Register with the carrier."`
-	NumberFormat string `help:"How the carrier wants numbers: e164, national or 0national." enum:"e164,national,0national" default:"e164"`
+	NumberFormat string `help:"How the carrier requires numbers: e164, national or 0national." enum:"e164,national,0national" default:"e164"`
 	MaxChannels  int    `help:"Calls at once." default:"10"`
 	CPS          int    `help:"New calls per second." default:"10"`
 	Priority     int    `help:"The lowest is tried first." default:"0"`
@@ -91,40 +91,6 @@ func trunkRow(t db.Trunk) row {
 	}
 }
 
-type trunkListCmd struct {
-	ofTenantFlags
-}
-
-// Run lists trunks.
-func (cmd trunkListCmd) Run(ctx context.Context, e env) error {
-	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
-		trunks, err := s.Trunks(ctx, tenantID)
-		return printAll(cmd.adminFlags, e, trunks, err, trunkRow)
-	})
-}
-
-type trunkDisableCmd struct {
-	target
-}
-
-// Run takes a trunk out of use.
-func (cmd trunkDisableCmd) Run(ctx context.Context, e env) error {
-	return cmd.done(ctx, e, "trunk %s is disabled", func(s *account.Service, tenantID, id uuid.UUID) error {
-		return s.SetTrunkActive(ctx, tenantID, id, false)
-	})
-}
-
-type trunkEnableCmd struct {
-	target
-}
-
-// Run takes a trunk into use.
-func (cmd trunkEnableCmd) Run(ctx context.Context, e env) error {
-	return cmd.done(ctx, e, "trunk %s is enabled", func(s *account.Service, tenantID, id uuid.UUID) error {
-		return s.SetTrunkActive(ctx, tenantID, id, true)
-	})
-}
-
 type trunkGatewayCmd struct {
 	target
 }
@@ -146,12 +112,12 @@ func (cmd trunkGatewayCmd) Run(ctx context.Context, e env) error {
 }
 
 type numberCmd struct {
-	Create  numberCreateCmd  `cmd:"" help:"Give a number to a tenant."`
-	List    numberListCmd    `cmd:"" help:"List a tenant's numbers."`
-	Disable numberDisableCmd `cmd:"" help:"Refuse calls to a number."`
-	Enable  numberEnableCmd  `cmd:"" help:"Take calls to a number again."`
-	Edit    numberEditCmd    `cmd:"" help:"Change a number: what is given."`
-	Delete  numberDeleteCmd  `cmd:"" help:"Take a number from a tenant."`
+	Create  numberCreateCmd `cmd:"" help:"Give a number to a tenant."`
+	List    tenantListCmd   `cmd:"" help:"List a tenant's numbers."`
+	Disable changeCmd       `cmd:"" help:"Refuse calls to a number."`
+	Enable  changeCmd       `cmd:"" help:"Take calls to a number again."`
+	Edit    numberEditCmd   `cmd:"" help:"Change a number: what is given."`
+	Delete  changeCmd       `cmd:"" help:"Take a number from a tenant."`
 }
 
 type numberCreateCmd struct {
@@ -184,38 +150,4 @@ func numberRow(n db.Number) row {
 		{"trunk_id", n.TrunkID},
 		{"is_active", n.IsActive},
 	}
-}
-
-type numberListCmd struct {
-	ofTenantFlags
-}
-
-// Run lists numbers.
-func (cmd numberListCmd) Run(ctx context.Context, e env) error {
-	return cmd.ofTenant(ctx, e, cmd.Tenant, func(s *account.Service, tenantID uuid.UUID) error {
-		numbers, err := s.Numbers(ctx, tenantID)
-		return printAll(cmd.adminFlags, e, numbers, err, numberRow)
-	})
-}
-
-type numberDisableCmd struct {
-	target
-}
-
-// Run refuses calls to a number.
-func (cmd numberDisableCmd) Run(ctx context.Context, e env) error {
-	return cmd.done(ctx, e, "number %s is disabled", func(s *account.Service, tenantID, id uuid.UUID) error {
-		return s.SetNumberActive(ctx, tenantID, id, false)
-	})
-}
-
-type numberEnableCmd struct {
-	target
-}
-
-// Run takes calls to a number.
-func (cmd numberEnableCmd) Run(ctx context.Context, e env) error {
-	return cmd.done(ctx, e, "number %s is enabled", func(s *account.Service, tenantID, id uuid.UUID) error {
-		return s.SetNumberActive(ctx, tenantID, id, true)
-	})
 }
