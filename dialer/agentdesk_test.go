@@ -26,7 +26,7 @@ func TestPreview(t *testing.T) {
 	require.Equal(t, first.ID, next(ann).ID)
 	require.Equal(t, first.ID, next(ann).ID, "the same again")
 	require.Equal(t, second.ID, next(bob).ID)
-	p.clock.advance(reservation + time.Second)
+	p.clock.Advance(reservation + time.Second)
 	require.Equal(t, first.ID, next(bob).ID, "a reservation ends")
 	require.Equal(t, second.ID, next(ann).ID)
 	cleo, logout := p.person(t), p.agents.Logout
@@ -98,7 +98,7 @@ func TestOwnCallGoesToItsAgent(t *testing.T) {
 	p := staffed(t)
 	campaign := p.campaign(t, DialPreview)
 	p.person(t)
-	p.clock.advance(time.Minute)
+	p.clock.Advance(time.Minute)
 	ann := p.person(t)
 	lead := p.push(t, campaign, "9876543201")
 	call, err := p.svc.AgentDial(t.Context(), p.tenant, ann, DialInput{LeadID: Some(lead.ID.String())})

@@ -99,7 +99,7 @@ func TestClaimOrderAtAnyPace(t *testing.T) {
 			require.Equal(t, []string{
 				"callback early", "callback late", "retry late", "urgent", "retry early", "second", "third", "low",
 			}, order)
-			c.clock.advance(time.Second)
+			c.clock.Advance(time.Second)
 			require.Equal(t, []string{"promised later", "not yet"}, c.take(t, 50), "their time has come")
 		})
 	}
@@ -175,6 +175,6 @@ func TestClaimsOfOthers(t *testing.T) {
 	row := c.lead(t, c.ids["agent's, over"])
 	require.Equal(t, "pacer:one", *row.ClaimedBy)
 	require.WithinDuration(t, now.Add(claimLease), *row.ClaimedUntil, time.Microsecond)
-	c.clock.advance(claimLease)
+	c.clock.Advance(claimLease)
 	require.Len(t, c.take(t, 50), 6, "all claims are over")
 }

@@ -280,7 +280,7 @@ func TestFiguresEqualTheRows(t *testing.T) {
 		for _, campaign := range w.campaigns {
 			b.requireFigures(t, campaign)
 		}
-		b.clock.advance(3 * time.Hour) // the window moves on
+		b.clock.Advance(3 * time.Hour) // the window moves on
 		for _, campaign := range w.campaigns {
 			b.requireFigures(t, campaign)
 		}
@@ -292,7 +292,7 @@ func TestFiguresEqualTheRows(t *testing.T) {
 		require.Positive(t, got.Calls.Total)
 		require.Positive(t, got.Leads["total"])
 	}
-	b.clock.advance(48 * time.Hour)
+	b.clock.Advance(48 * time.Hour)
 	require.NoError(t, b.svc.foldFigures(t.Context()))
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM campaign_counts WHERE minute > 'epoch'"), "minutes that no window reaches")
 	for _, campaign := range w.campaigns {

@@ -299,7 +299,7 @@ func TestTransferToASIPURI(t *testing.T) {
 func TestTransferToANumberAsASIPURI(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Legal = Hours{} })
-	b.clock.set(time.Date(2026, 11, 20, 12, 0, 0, 0, time.FixedZone("IST", 5*3600+1800)))
+	b.clock.Set(time.Date(2026, 11, 20, 12, 0, 0, 0, time.FixedZone("IST", 5*3600+1800)))
 	agent := b.agent(t)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE tenants SET default_voice_agent_id = $1 WHERE id = $2", agent.ID, b.tenant)
 	storetest.InboundNumber(t, b.st, b.tenant, "+918000000001")
@@ -337,7 +337,7 @@ func TestTransferToANumberAsASIPURI(t *testing.T) {
 	require.Equal(t, ReasonUnscrubbed, admit("+919876543212"))
 	require.Empty(t, admit("desk.9876543290"))
 	b.registry.setDown(false)
-	b.clock.set(time.Date(2026, 11, 20, 23, 0, 0, 0, time.FixedZone("IST", 5*3600+1800)))
+	b.clock.Set(time.Date(2026, 11, 20, 23, 0, 0, 0, time.FixedZone("IST", 5*3600+1800)))
 	require.Equal(t, ReasonWindow, admit("+919876543212"))
 	require.Empty(t, admit("desk"))
 }
@@ -427,12 +427,12 @@ func TestSIPHostsWhileATrunkCantBeLookedUp(t *testing.T) {
 	check("sip:desk@pbx.example", "is a trunk's")
 	check("sip:desk@desk.example", "")
 	for _, err := range []*net.DNSError{slow, gone} {
-		b.clock.advance(carrierFresh)
+		b.clock.Advance(carrierFresh)
 		fault.Store(err)
 		check("sip:desk@pbx.example", "is a trunk's")
 		check("sip:desk@desk.example", "")
 	}
-	b.clock.advance(carrierStale)
+	b.clock.Advance(carrierStale)
 	fault.Store(slow)
 	check("sip:desk@desk.example", "can't be told")
 	storetest.Exec(t, b.st, other, "UPDATE trunks SET is_active = false")

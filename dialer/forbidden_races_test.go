@@ -324,9 +324,9 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 		"nothing":    {change: func(*testing.T, *people, admission.Terms) {}},
 		"opt-out":    {change: suppress, want: ReasonSuppressed},
 		"registry":   {change: listed, want: ReasonDNC},
-		"night":      {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.advance(70 * time.Second) }, want: ReasonWindow},
-		"last ring":  {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.advance(50 * time.Second) }, want: ReasonWindow},
-		"its end":    {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.advance(44 * time.Second) }},
+		"night":      {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.Advance(70 * time.Second) }, want: ReasonWindow},
+		"last ring":  {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.Advance(50 * time.Second) }, want: ReasonWindow},
+		"its end":    {change: func(_ *testing.T, p *people, _ admission.Terms) { p.clock.Advance(44 * time.Second) }},
 		"a holiday":  {change: exec("UPDATE tenants SET holidays = '{2026-11-20}'"), want: ReasonWindow},
 		"pause":      {change: exec("UPDATE campaigns SET status = 'paused'"), want: ReasonCampaign, ways: []string{"lead", "agent's number"}},
 		"lower cap":  {change: exec("UPDATE tenants SET daily_cap = 1"), want: ReasonDailyCap, ways: []string{"lead", "single", "agent's number"}},
@@ -342,7 +342,7 @@ func TestAnotherRouteIsJudgedAgain(t *testing.T) {
 				c.ways = []string{"lead", "single", "agent's number", "third party"}
 			}
 			for i, way := range c.ways {
-				p.clock.set(evening)
+				p.clock.Set(evening)
 				number := fmt.Sprintf("987654321%d", i)
 				storetest.Exec(t, p.st, p.tenant, "UPDATE tenants SET daily_cap = NULL, holidays = '{}'")
 				storetest.Exec(t, p.st, p.tenant, "UPDATE campaigns SET status = 'running'")

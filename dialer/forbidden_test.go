@@ -51,7 +51,7 @@ func TestForbiddenNumbersNeverRing(t *testing.T) {
 func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	t.Helper()
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
-	b.clock.set(noon)
+	b.clock.Set(noon)
 	campaign := b.running(t)
 	sw := &singleSwitch{fakeSwitch{}}
 	b.svc.Attach(sw)
@@ -101,7 +101,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 	}
 	var rang []string
 	for _, at := range []time.Time{noon.Add(10 * time.Hour), noon.Add(20 * time.Hour), noon.Add(-12 * time.Hour)} {
-		b.clock.set(at)
+		b.clock.Set(at)
 		newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil).round(t.Context())
 		for number, kind := range why {
 			_, err := place(number)
@@ -111,7 +111,7 @@ func playForbidden(t *testing.T, b *bundle, rng *rand.Rand) {
 		}
 		require.Empty(t, sw.dialed(), "out of hours")
 	}
-	b.clock.set(noon)
+	b.clock.Set(noon)
 	b.registry.setDown(false)
 	parent, err := place("8888888888")
 	require.NoError(t, err)

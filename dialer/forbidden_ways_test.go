@@ -108,7 +108,7 @@ func newLawWorld(t *testing.T, privacy store.PrivacyMode, seed uint64) *lawWorld
 		w.p.strict(t)
 	}
 	w.p.sipHosts(t, "127.0.0.0/8")
-	w.p.clock.set(time.Date(2026, 11, 20, 12, 0, 0, 0, ist()))
+	w.p.clock.Set(time.Date(2026, 11, 20, 12, 0, 0, 0, ist()))
 	w.gate = watchedGate{Gate: w.p.svc.Gate(), dialed: w.dialed}
 	w.p.svc.gate = w.gate
 	w.paced, w.preview = w.p.running(t), w.p.campaign(t, DialPreview)
@@ -230,7 +230,7 @@ func (w *lawWorld) again(t *testing.T) {
 	case 2:
 		w.settings(t)
 	case 3:
-		w.p.clock.advance(time.Duration(w.rng.IntN(120)) * time.Second)
+		w.p.clock.Advance(time.Duration(w.rng.IntN(120)) * time.Second)
 	case 4:
 		pause(true)
 		defer pause(false)
@@ -282,9 +282,9 @@ func (w *lawWorld) step(t *testing.T) {
 	case 4:
 		if now := p.clock.Now().In(ist()); now.Hour() >= 21 || w.rng.IntN(4) == 0 {
 			y, m, d := now.Date()
-			p.clock.set(time.Date(y, m, d+1, 7+w.rng.IntN(6), w.rng.IntN(60), 0, 0, ist()))
+			p.clock.Set(time.Date(y, m, d+1, 7+w.rng.IntN(6), w.rng.IntN(60), 0, 0, ist()))
 		} else {
-			p.clock.advance(time.Duration(w.rng.IntN(180)) * time.Minute)
+			p.clock.Advance(time.Duration(w.rng.IntN(180)) * time.Minute)
 		}
 	case 6:
 		w.settings(t)
@@ -293,7 +293,7 @@ func (w *lawWorld) step(t *testing.T) {
 	case 9:
 		if lead, err := p.svc.NextLead(ctx, p.tenant, w.agent, w.preview); err == nil && lead != nil {
 			if w.rng.IntN(3) == 0 {
-				p.clock.advance(time.Duration(w.rng.IntN(9)) * time.Minute)
+				p.clock.Advance(time.Duration(w.rng.IntN(9)) * time.Minute)
 			}
 			_, _ = p.svc.AgentDial(ctx, p.tenant, w.agent, DialInput{LeadID: Some(lead.ID.String())})
 			w.wrapUp(t)

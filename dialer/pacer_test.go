@@ -128,7 +128,7 @@ func TestPacerOrder(t *testing.T) {
 		order = append(order, *call.LeadID)
 	}
 	require.Equal(t, []uuid.UUID{ids["callback"], ids["urgent"], ids["due"], ids["new"], ids["later"]}, order)
-	b.clock.advance(2 * time.Hour)
+	b.clock.Advance(2 * time.Hour)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 6 }, waitFor, every)
 }
 
@@ -275,7 +275,7 @@ func TestClaimOfADeadPacerIsTaken(t *testing.T) {
 	pace(t, b.svc, sw)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 1 }, waitFor, every)
 	require.Equal(t, orphan.ID, *sw.dialed()[0].LeadID)
-	b.clock.advance(2 * time.Hour)
+	b.clock.Advance(2 * time.Hour)
 	require.Eventually(t, func() bool { return len(sw.dialed()) == 2 }, waitFor, every, "any claim runs out")
 }
 
@@ -283,7 +283,7 @@ func TestPacerWaitsForTheWindow(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Legal = Hours{} }).trunkAndNumber(t)
 	night := time.Date(2026, 11, 20, 22, 0, 0, 0, time.FixedZone("IST", 5*3600+1800))
-	b.clock.set(night)
+	b.clock.Set(night)
 	campaign := b.running(t)
 	b.push(t, campaign.ID, "9876543210")
 	rounds := make(chan struct{})
@@ -293,7 +293,7 @@ func TestPacerWaitsForTheWindow(t *testing.T) {
 	<-rounds
 	require.Empty(t, sw.dialed())
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL"))
-	b.clock.set(night.Add(11 * time.Hour))
+	b.clock.Set(night.Add(11 * time.Hour))
 	p.round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 }
@@ -315,7 +315,7 @@ func TestLeadRefusedForTheWindowWaits(t *testing.T) {
 	p := newPacer(b.svc.pacers, sw, b.tenant, campaign.ID, nil)
 	p.round(t.Context())
 	require.Empty(t, sw.dialed())
-	b.clock.advance(time.Hour)
+	b.clock.Advance(time.Hour)
 	p.round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 }
@@ -346,7 +346,7 @@ func TestPacerBacksOffWhenTheSwitchFails(t *testing.T) {
 	p.round(t.Context())
 	require.Equal(t, 1, tries, "one failure stops the round and the next")
 	require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE claimed_by IS NOT NULL"))
-	b.clock.advance(2 * time.Second)
+	b.clock.Advance(2 * time.Second)
 	p.round(t.Context())
 	require.Equal(t, 2, tries)
 }
@@ -464,7 +464,7 @@ func TestPacerScrubsWhatTheRegistryMissed(t *testing.T) {
 	asked := b.registry.asked
 	scrub.once(t.Context())
 	require.Equal(t, asked, b.registry.asked, "a registry that failed is left alone a while")
-	b.clock.advance(registryRetry)
+	b.clock.Advance(registryRetry)
 	scrub.once(t.Context())
 	p.round(t.Context())
 	require.Len(t, sw.dialed(), 1)

@@ -74,7 +74,7 @@ func staffed(t *testing.T, change ...func(*Config)) *people {
 	t.Helper()
 	st := storetest.New(t)
 	p := &people{}
-	clock := &testClock{now: time.Now()}
+	clock := storetest.NewClock(time.Now())
 	var err error
 	p.agents, err = acd.New(acd.Config{
 		NodeID: "node-1", Accounts: acd.NewAccounts(st, []byte("key"), "sip.test"), Now: clock.Now, Every: 20 * time.Millisecond,

@@ -92,7 +92,7 @@ func TestPredictiveDialsMoreThanItsAgents(t *testing.T) {
 	for _, call := range p.sw.dialed() {
 		p.end(t, call, "failed", "NO_ANSWER")
 	}
-	p.clock.advance(3 * time.Second)
+	p.clock.Advance(3 * time.Second)
 	pacer.round(t.Context())
 	require.Len(t, p.sw.dialed(), n+5, "one call per agent while over-dialing is paused")
 	_, err = p.svc.SetPredictivePaused(t.Context(), p.tenant, campaign, false, PredictiveInput{})
@@ -128,7 +128,7 @@ func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	pacer := newPacer(p.svc.pacers, p.sw, p.tenant, campaign, nil)
 	pacer.round(t.Context())
 	p.past(t, campaign, uuid.New(), 0, 6, 0) // 2.95%
-	p.clock.advance(time.Minute + time.Second)
+	p.clock.Advance(time.Minute + time.Second)
 	pacer.round(t.Context())
 	c, err := p.svc.GetCampaign(t.Context(), p.tenant, campaign)
 	require.NoError(t, err)
@@ -158,7 +158,7 @@ func TestCampaignIsPausedNearTheCap(t *testing.T) {
 	require.Len(t, p.sw.dialed(), n+3)
 	require.Equal(t, DialProgressive, p.pacing(t, campaign).Mode)
 	p.past(t, campaign, uuid.New(), 0, 1, 0)
-	p.clock.advance(time.Minute + time.Second)
+	p.clock.Advance(time.Minute + time.Second)
 	again.round(t.Context())
 	require.Len(t, p.events(t, store.EventCampaignPaused), 2)
 }
@@ -257,7 +257,7 @@ func TestCampaignGoesToTheControllerWithItsAgents(t *testing.T) {
 	pace(t, p.svc, p.sw)
 	require.Empty(t, p.sw.dialed())
 	p.person(t)
-	p.clock.advance(askEvery)
+	p.clock.Advance(askEvery)
 	require.Eventually(t, func() bool { return len(p.sw.dialed()) == 1 }, waitFor, every)
 	require.Empty(t, elsewhere.dialed())
 }

@@ -43,7 +43,7 @@ func TestRestingCampaigns(t *testing.T) {
 	require.Eventually(t, rests, waitFor, every)
 
 	storetest.Exec(t, b.st, b.tenant, "UPDATE leads SET status = 'retry', next_attempt_at = $1, attempts = 0", b.clock.Now().Add(time.Hour))
-	b.clock.advance(time.Hour)
+	b.clock.Advance(time.Hour)
 	within(dialed(2), "a lead that falls due")
 	b.end(t, sw.dialed()[1], "completed", "NORMAL_CLEARING")
 	require.Eventually(t, rests, waitFor, every)

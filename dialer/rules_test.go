@@ -26,7 +26,7 @@ func noon() time.Time {
 func TestDailyCap(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Legal, c.DailyCap = Hours{}, 3 }).trunkAndNumber(t)
-	b.clock.set(noon())
+	b.clock.Set(noon())
 	one, two := b.running(t), b.running(t)
 	lead, other := b.push(t, one.ID, "9876543210"), b.push(t, two.ID, "9876543210")
 	single := admission.Request{TenantID: b.tenant, To: mustPhone(t, "9876543210"), Purpose: admission.PurposeSingle}
@@ -59,7 +59,7 @@ func TestDailyCap(t *testing.T) {
 	row := b.lead(t, lead.ID)
 	require.WithinDuration(t, noon().Add(21*time.Hour), *row.NextAttemptAt, 0)
 	require.EqualValues(t, 1, row.Attempts)
-	b.clock.set(noon().Add(21 * time.Hour))
+	b.clock.Set(noon().Add(21 * time.Hour))
 	newPacer(b.svc.pacers, sw, b.tenant, one.ID, nil).round(t.Context())
 	require.Len(t, sw.dialed(), 1)
 }
@@ -118,7 +118,7 @@ func TestAgentsDialsCount(t *testing.T) {
 		CallID: Some(call.ID.String()), Disposition: Some("later"), CallbackAt: Some(at.Format(time.RFC3339)),
 	})
 	require.NoError(t, err)
-	p.clock.advance(2 * time.Minute)
+	p.clock.Advance(2 * time.Minute)
 	next, err := p.svc.NextLead(t.Context(), p.tenant, ann, campaign)
 	require.NoError(t, err)
 	require.Equal(t, lead.ID, next.ID)

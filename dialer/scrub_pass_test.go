@@ -112,7 +112,7 @@ func TestScrubGoesOnWhereItStood(t *testing.T) {
 	svc := b.scrubber(t, "node-2", registry)
 	for i, want := range []int{1 * testBatch, 2 * testBatch, bigCampaign} {
 		registry.answers(1)
-		b.clock.advance(time.Second) // a check is younger than what it began with
+		b.clock.Advance(time.Second) // a check is younger than what it began with
 		result, err := svc.Scrub(t.Context(), b.tenant, campaign)
 		require.NoError(t, err)
 		require.Equal(t, []int{bigCampaign, want, bigCampaign - want}, []int{result.Total, result.Scrubbed, result.Pending}, "request %d", i+1)
@@ -177,7 +177,7 @@ func TestScrubBeginsWithWhatWasNeverScrubbed(t *testing.T) {
 		}
 	}
 	registry.answers(1)
-	b.clock.advance(time.Hour)
+	b.clock.Advance(time.Hour)
 	result, err := b.scrubber(t, "node-2", registry).Scrub(t.Context(), b.tenant, campaign)
 	require.NoError(t, err)
 	require.Equal(t, "9123456789", first)
@@ -193,7 +193,7 @@ func TestScrubBeginsAnewWithAnotherRegistry(t *testing.T) {
 	svc := b.scrubber(t, "node-2", registry)
 	scrub := func(batches, flagged int) {
 		t.Helper()
-		b.clock.advance(time.Hour)
+		b.clock.Advance(time.Hour)
 		registry.answers(batches)
 		result, err := svc.Scrub(t.Context(), b.tenant, campaign)
 		require.NoError(t, err)

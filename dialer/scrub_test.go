@@ -152,11 +152,11 @@ func TestScrubIsRepeatedAfterSevenDays(t *testing.T) {
 		return err
 	}
 	b.registry.setDown(true)
-	b.clock.advance(scrubAge + time.Minute)
+	b.clock.Advance(scrubAge + time.Minute)
 	var refusal *RefusalError
 	require.ErrorAs(t, admit(old.ID), &refusal)
 	require.Equal(t, ReasonUnscrubbed, refusal.Reason)
-	b.clock.advance(-2 * time.Minute)
+	b.clock.Advance(-2 * time.Minute)
 	require.NoError(t, admit(old.ID), "six days and more is fresh enough")
 }
 

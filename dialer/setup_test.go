@@ -112,36 +112,12 @@ func (p *fakePrompts) lose(url string, lost bool) {
 	p.missing[url] = lost
 }
 
-// testClock stands still until it is moved.
-type testClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *testClock) set(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = now
-}
-
-func (c *testClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 type bundle struct {
 	svc      *Service
 	st       *store.Store
 	tenant   uuid.UUID
 	registry *fakeRegistry
-	clock    *testClock
+	clock    *storetest.Clock
 	prompts  *fakePrompts
 	fresh    atomic.Int64
 }
@@ -158,7 +134,7 @@ func setup(t *testing.T, change ...func(*Config)) *bundle {
 func setupOn(t *testing.T, st *store.Store, change ...func(*Config)) *bundle {
 	t.Helper()
 	b := &bundle{
-		st: st, registry: &fakeRegistry{listed: make(map[string]bool)}, clock: &testClock{now: time.Now()},
+		st: st, registry: &fakeRegistry{listed: make(map[string]bool)}, clock: storetest.NewClock(time.Now()),
 		tenant: storetest.Tenant(t, st), prompts: &fakePrompts{got: make(map[string]bool)},
 	}
 	b.svc = b.another(t, "node-1", change...)

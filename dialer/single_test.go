@@ -140,7 +140,7 @@ func TestPlaceCallFindsItsTaker(t *testing.T) {
 func TestPlaceCallWithATestKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.DailyCap = 1 }).trunkAndNumber(t).strict(t)
-	b.clock.set(noon())
+	b.clock.Set(noon())
 	agent := b.agent(t)
 	req := admission.Request{
 		TenantID: b.tenant, To: mustPhone(t, "9876543210"), VoiceAgentID: &agent.ID, Purpose: admission.PurposeSingle,

@@ -62,7 +62,7 @@ func TestOptOutOfACompletedLead(t *testing.T) {
 	lead := b.push(t, campaign.ID, "9876543210")
 	b.end(t, b.dial(t, campaign, lead), "completed", "NORMAL_CLEARING")
 	ended := *b.lead(t, lead.ID).CompletedAt
-	b.clock.advance(time.Minute)
+	b.clock.Advance(time.Minute)
 	for range 2 {
 		_, err := b.svc.AddSuppression(t.Context(), b.tenant, decode[SuppressionInput](t, `{"phone":"9876543210"}`))
 		require.NoError(t, err)

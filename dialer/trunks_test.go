@@ -137,7 +137,7 @@ func (b *bundle) deadTrunk(t *testing.T, campaign Campaign, n int, e ending) {
 	for range n {
 		lead := b.push(t, campaign.ID, b.freshNumber())
 		b.ends(t, b.dial(t, campaign, lead), e)
-		b.clock.advance(3 * time.Second)
+		b.clock.Advance(3 * time.Second)
 	}
 }
 
@@ -155,13 +155,13 @@ func TestDeadTrunkRests(t *testing.T) {
 	}
 	for rest := 30 * time.Second; rest <= 2*time.Minute; rest *= 2 {
 		began := len(sw.dialed())
-		b.clock.advance(rest - 5*time.Second) // the first began three seconds ago
+		b.clock.Advance(rest - 5*time.Second) // the first began three seconds ago
 		rounds(t, p)
 		require.Len(t, sw.dialed(), began)
 		w, until := b.told(t, campaign.ID)
 		require.Equal(t, ReasonTrunkFailures, w)
 		require.True(t, until.After(b.clock.Now()))
-		b.clock.advance(5 * time.Second)
+		b.clock.Advance(5 * time.Second)
 		rounds(t, p)
 		require.Len(t, sw.dialed(), began+1, "one call tries it")
 		b.ends(t, sw.dialed()[began], refusedByTrunk())
@@ -172,7 +172,7 @@ func TestDeadTrunkRests(t *testing.T) {
 	require.Equal(t, ReasonTrunkFailures, reason(t, err))
 	var missing *fault.Error
 	require.ErrorAs(t, err, &missing)
-	b.clock.advance(4 * time.Minute)
+	b.clock.Advance(4 * time.Minute)
 	rounds(t, p)
 	require.Len(t, sw.dialed(), 4)
 	b.ends(t, sw.dialed()[3], busyCallee())
@@ -195,7 +195,7 @@ func TestTrunkThatIsHeardDoesNotRest(t *testing.T) {
 			t.Helper()
 			for range 9 {
 				b.deadTrunk(t, c, 1, refusedByTrunk())
-				b.clock.advance(-3 * time.Second)
+				b.clock.Advance(-3 * time.Second)
 			}
 		},
 		"callees": func(t *testing.T, b *bundle, c Campaign) {
@@ -249,12 +249,12 @@ func TestTrunkThatWasNeverHeardRests(t *testing.T) {
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 1"))
 	require.Equal(t, 9, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"))
 	for rests := 2; rests < 4; rests++ {
-		b.clock.advance(5 * time.Minute)
+		b.clock.Advance(5 * time.Minute)
 		b.deadTrunk(t, campaign, 1, silence())
 		require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = $1", rests))
 	}
 	require.Equal(t, 9, storetest.Count(t, b.st, "SELECT count(*) FROM leads WHERE attempts > 0"))
-	b.clock.advance(5 * time.Minute)
+	b.clock.Advance(5 * time.Minute)
 	b.deadTrunk(t, campaign, 1, busyCallee())
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM trunks WHERE rests = 0 AND heard_at IS NOT NULL"))
 }
@@ -309,7 +309,7 @@ func TestRestingTrunkIsPassedBy(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, adm.Routes, 1)
 	require.Equal(t, second, *adm.Routes[0].TrunkID)
-	b.clock.advance(time.Minute)
+	b.clock.Advance(time.Minute)
 	for i, routes := range []int{2, 1} { // one call tries the first, and goes on with the second
 		adm, err = b.svc.rules.admitted(t.Context(), b.request(t, campaign.ID, b.push(t, campaign.ID, fmt.Sprintf("987654321%d", i))))
 		require.NoError(t, err)

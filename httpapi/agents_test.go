@@ -137,7 +137,7 @@ func TestAgentSeesTheOfferedCall(t *testing.T) {
 	agent, id := newAgent(t, b, "1001")
 	other, _ := newAgent(t, b, "1002")
 	agent.JSON(t, http.MethodPost, "/api/agent/login", nil, http.StatusOK, nil)
-	call := b.call(t, b.tenant, nil, ", status, answer_time", "answered", b.clock.now())
+	call := b.call(t, b.tenant, nil, ", status, answer_time", "answered", b.clock.Now())
 	path := "/api/calls/" + call.String()
 	denied(t, agent, http.MethodGet, path, nil, http.StatusNotFound)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE agents SET status = 'on_call', current_call_id = $1, version = version + 1 WHERE id = $2", call, id)

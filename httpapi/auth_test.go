@@ -68,7 +68,7 @@ func TestLastUseIsNoted(t *testing.T) {
 	b := setup(t)
 	b.api.JSON(t, http.MethodGet, voiceAgents, nil, http.StatusOK, nil)
 	require.Eventually(t, func() bool {
-		return storetest.Count(t, b.st, "SELECT count(*) FROM api_keys WHERE last_used_at = $1", b.clock.now()) == 1
+		return storetest.Count(t, b.st, "SELECT count(*) FROM api_keys WHERE last_used_at = $1", b.clock.Now()) == 1
 	}, 30*time.Second, 20*time.Millisecond)
 }
 
@@ -160,14 +160,14 @@ func TestRateLimit(t *testing.T) {
 		require.Equal(t, "3", header.Get("X-Ratelimit-Limit"))
 		require.Equal(t, string(rune('0'+left)), header.Get("X-Ratelimit-Remaining"))
 	}
-	b.clock.advance(20*time.Second + 500*time.Millisecond)
+	b.clock.Advance(20*time.Second + 500*time.Millisecond)
 	p := refused(t, c, http.MethodGet, voiceAgents, nil, http.StatusTooManyRequests, "rate_limited")
 	require.Equal(t, 40, p.RetryAfterS, "the rest of the minute, rounded up")
 	_, header, _ := c.Do(t, http.MethodGet, voiceAgents, nil)
 	require.Equal(t, "40", header.Get("Retry-After"))
 	// Another key of the same tenant has a limit of its own.
 	b.api.JSON(t, http.MethodGet, voiceAgents, nil, http.StatusOK, nil)
-	b.clock.advance(40 * time.Second)
+	b.clock.Advance(40 * time.Second)
 	c.JSON(t, http.MethodGet, voiceAgents, nil, http.StatusOK, nil)
 }
 
@@ -283,7 +283,7 @@ func TestLogin(t *testing.T) {
 		}
 	}
 	{ // a session ends after twelve hours
-		b.clock.advance(12*time.Hour + time.Second)
+		b.clock.Advance(12*time.Hour + time.Second)
 		b.client(s.AccessToken).JSON(t, http.MethodGet, "/api/telephony/channels/usage", nil, http.StatusUnauthorized, nil)
 	}
 }
@@ -322,7 +322,7 @@ func TestLoginRefusals(t *testing.T) {
 	require.Equal(t, "300", header.Get("Retry-After"))
 	// Not even the right password helps until then.
 	login(map[string]string{"email": "u@acme.test", "password": "correct horse"}, http.StatusTooManyRequests)
-	b.clock.advance(5*time.Minute + time.Second)
+	b.clock.Advance(5*time.Minute + time.Second)
 	signIn(t, b, "u@acme.test")
 }
 

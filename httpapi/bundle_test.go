@@ -41,7 +41,7 @@ type bundle struct {
 	agents  *acd.Service
 	library *recordings.Library
 	bucket  recordings.Bucket
-	clock   *testClock
+	clock   *storetest.Clock
 	logs    *logBuffer
 	metrics *prometheus.Registry
 
@@ -59,7 +59,7 @@ func callbackKeys() []keyring.Key { return []keyring.Key{{4, 5, 6}} }
 func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundle {
 	tb.Helper()
 	b := &bundle{
-		st: storetest.New(tb), calls: &fakeCalls{}, clock: &testClock{at: time.Now().UTC().Truncate(time.Second)},
+		st: storetest.New(tb), calls: &fakeCalls{}, clock: storetest.NewClock(time.Now().UTC().Truncate(time.Second)),
 		logs: &logBuffer{}, metrics: prometheus.NewRegistry(),
 	}
 	b.tenant, b.other = storetest.Tenant(tb, b.st), storetest.Tenant(tb, b.st)
@@ -68,7 +68,7 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 	b.agents, err = acd.New(acd.Config{NodeID: "n1", Accounts: accounts, Every: 20 * time.Millisecond}, b.st)
 	require.NoError(tb, err)
 	b.service, err = dialer.New(dialer.Config{
-		NodeID: "n1", Guard: netguard.Policy{AllowLoopback: true}, DNC: registry{}, Now: b.clock.now, Agents: b.agents,
+		NodeID: "n1", Guard: netguard.Policy{AllowLoopback: true}, DNC: registry{}, Now: b.clock.Now, Agents: b.agents,
 		Legal: dialer.Hours{From: "00:00", To: "24:00"},
 	}, b.st)
 	require.NoError(tb, err)
@@ -78,11 +78,11 @@ func setup(tb testing.TB, adjust ...func(*httpapi.Config, *httpapi.Deps)) *bundl
 	tb.Cleanup(func() { require.NoError(tb, b.bucket.Close()) })
 	log := slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b.library, err = recordings.New(recordings.Config{
-		Store: b.st, Bucket: b.bucket, Signer: recordings.NewSigner("", func() []keyring.Key { return []keyring.Key{{4, 5, 6}} }), Now: b.clock.now,
+		Store: b.st, Bucket: b.bucket, Signer: recordings.NewSigner("", func() []keyring.Key { return []keyring.Key{{4, 5, 6}} }), Now: b.clock.Now,
 	})
 	require.NoError(tb, err)
 	cfg := httpapi.Config{
-		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKeys: sessionKeys, CallbackKeys: callbackKeys, Logger: log, Now: b.clock.now,
+		Addr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0", SessionKeys: sessionKeys, CallbackKeys: callbackKeys, Logger: log, Now: b.clock.Now,
 		Registerer: b.metrics, Gatherer: b.metrics, TenantTelephony: true, WebhookTargets: netguard.Policy{AllowLoopback: true}, Version: "test",
 		TrunkTargets: netguard.Policy{Resolver: dnstest.Resolver(tb, map[string][]string{
 			"sip.carrier.example": {"93.184.216.34"}, "sip.thief.example": {"93.184.216.99"}, "h": {"93.184.216.34"},
@@ -166,24 +166,6 @@ func refused(t *testing.T, c apitest.Client, method, path string, body any, stat
 	require.Equal(t, code, p.Code, "%s", answer)
 	require.Equal(t, header.Get("X-Request-Id"), p.RequestID)
 	return p
-}
-
-// testClock stands still until it is moved.
-type testClock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (c *testClock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *testClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
 }
 
 // logBuffer keeps what was logged.

@@ -30,7 +30,7 @@ func TestGetCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	campaign := storetest.Campaign(t, b.st, b.tenant, nil)
-	at := func(s float64) time.Time { return b.clock.now().Add(time.Duration(s * float64(time.Second))) }
+	at := func(s float64) time.Time { return b.clock.Now().Add(time.Duration(s * float64(time.Second))) }
 	id := b.call(t, b.tenant, &campaign, `, status, dial_time, ring_time, answer_time, agent_connect_time, end_time, hangup_cause,
 		hangup_disposition, disposition, ai_sentiment`, "completed", at(0), at(1.5), at(4), at(4.2), at(64.9), "NORMAL_CLEARING",
 		"send_bye", "interested", "positive")
@@ -62,7 +62,7 @@ func TestCallShowsVerdictAndQuality(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	answered := func(columns string, values ...any) map[string]any {
-		id := b.call(t, b.tenant, nil, ", status, answer_time"+columns, append([]any{"answered", b.clock.now()}, values...)...)
+		id := b.call(t, b.tenant, nil, ", status, answer_time"+columns, append([]any{"answered", b.clock.Now()}, values...)...)
 		var got map[string]any
 		b.api.JSON(t, http.MethodGet, callPath(id), nil, http.StatusOK, &got)
 		return got
@@ -85,8 +85,8 @@ func TestCallShowsVerdictAndQuality(t *testing.T) {
 func TestCallThatWasNeverAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.call(t, b.tenant, nil, ", status, dial_time, end_time, hangup_cause", "failed", b.clock.now(),
-		b.clock.now().Add(3*time.Second), "USER_BUSY")
+	id := b.call(t, b.tenant, nil, ", status, dial_time, end_time, hangup_cause", "failed", b.clock.Now(),
+		b.clock.Now().Add(3*time.Second), "USER_BUSY")
 	var got map[string]any
 	b.api.JSON(t, http.MethodGet, callPath(id), nil, http.StatusOK, &got)
 	require.Nil(t, got["ring_duration_s"])
@@ -112,7 +112,7 @@ func TestCampaignCalls(t *testing.T) {
 		columns, values := ", status", []any{"dialing"}
 		if i%2 == 0 {
 			columns, values = ", status, dial_time, end_time, hangup_cause, disposition",
-				[]any{"failed", b.clock.now(), b.clock.now(), "USER_BUSY", "not_interested"}
+				[]any{"failed", b.clock.Now(), b.clock.Now(), "USER_BUSY", "not_interested"}
 		}
 		ids = append(ids, b.call(t, b.tenant, &campaign, columns, values...).String())
 	}
@@ -151,7 +151,7 @@ func (b *bundle) recording(t *testing.T, call uuid.UUID, status string, audio []
 	require.NoError(t, b.bucket.Put(t.Context(), key, bytes.NewReader(audio), int64(len(audio))))
 	storetest.Exec(t, b.st, b.tenant, `INSERT INTO recordings (tenant_id, id, call_id, status, storage_key, bytes, duration_ms,
 		stereo, ready_at) VALUES ($1, $2, $3, $4, $5, $6, 61400, true, $7)`, b.tenant, storetest.NewID(t), call, status, key,
-		len(audio), b.clock.now())
+		len(audio), b.clock.Now())
 }
 
 func (b *bundle) audit(t *testing.T, call uuid.UUID, method, accessor string) int {
@@ -176,7 +176,7 @@ func TestRecordingURL(t *testing.T) {
 	}
 	b.scoped(t, "calls:read").JSON(t, http.MethodGet, callPath(call)+"/recording", nil, http.StatusOK, &got)
 	require.Equal(t, call.String(), got.CallID)
-	require.Equal(t, b.clock.now().Add(7*24*time.Hour), got.ExpiresAt)
+	require.Equal(t, b.clock.Now().Add(7*24*time.Hour), got.ExpiresAt)
 	require.Equal(t, 61, got.DurationS)
 	require.True(t, got.Stereo)
 	require.Equal(t, "audio/wav", got.Format)
@@ -226,10 +226,10 @@ func TestRecordingURL(t *testing.T) {
 		}
 	}
 	{ // it expires after seven days
-		b.clock.advance(7*24*time.Hour - time.Second)
+		b.clock.Advance(7*24*time.Hour - time.Second)
 		status, _, _ := anyone.Do(t, http.MethodGet, got.URL, nil)
 		require.Equal(t, http.StatusOK, status)
-		b.clock.advance(time.Second)
+		b.clock.Advance(time.Second)
 		refused(t, anyone, http.MethodGet, got.URL, nil, http.StatusForbidden, "url_expired")
 	}
 }
@@ -237,7 +237,7 @@ func TestRecordingURL(t *testing.T) {
 func TestRecordingThatCannotBeHandedOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ended := b.clock.now()
+	ended := b.clock.Now()
 	none, running, processing, failed := b.call(t, b.tenant, nil, ", status, answer_time, end_time, hangup_cause", "completed", ended, ended, "NORMAL_CLEARING"), b.call(t, b.tenant, nil, ""),
 		b.call(t, b.tenant, nil, ""), b.call(t, b.tenant, nil, "")
 	live := b.call(t, b.tenant, nil, "")

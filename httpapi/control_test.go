@@ -32,7 +32,7 @@ func controlPath(call uuid.UUID) string { return "/api/v1/ai-sessions/" + call.S
 func (b *bundle) token(t *testing.T, tenant, call uuid.UUID, expires time.Time) string {
 	t.Helper()
 	b.minted++ // a call gets one token in a millisecond
-	minted := b.clock.now().Add(-time.Duration(b.minted) * time.Millisecond)
+	minted := b.clock.Now().Add(-time.Duration(b.minted) * time.Millisecond)
 	token, err := callbacktoken.Mint(callbackKeys(), tenant, call, minted, expires.Sub(minted))
 	require.NoError(t, err)
 	storetest.Exec(t, b.st, tenant, `INSERT INTO callback_tokens (tenant_id, jti_hash, call_id, session_id, jwt, scope, created_at, expires_at)
@@ -52,7 +52,7 @@ func TestControlDispatchesVerbs(t *testing.T) {
 	b := setup(t)
 	call := b.call(t, b.tenant, nil, "")
 	key := b.scoped(t, "ai_sessions:control_admin")
-	cb := b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Minute)))
+	cb := b.client(b.token(t, b.tenant, call, b.clock.Now().Add(time.Minute)))
 	tests := map[string]struct {
 		client apitest.Client
 		body   string
@@ -99,7 +99,7 @@ func TestControlDispatchesVerbs(t *testing.T) {
 		require.NotEmpty(t, header.Get("X-Ratelimit-Limit"), name)
 		require.True(t, got.OK, name)
 		require.Equal(t, call.String(), got.CallID, name)
-		require.Equal(t, b.clock.now(), got.DispatchedAt, name)
+		require.Equal(t, b.clock.Now(), got.DispatchedAt, name)
 		require.Equal(t, map[string]any{}, got.Result, name)
 		taken := b.calls.requests()
 		last := taken[len(taken)-1]
@@ -112,7 +112,7 @@ func TestControlDispatchesVerbs(t *testing.T) {
 		require.Equal(t, tt.want, last, name)
 	}
 	b.calls.answer(map[string]any{"state": "answered", "duration_s": 3}, nil)
-	b.clock.advance(time.Second)
+	b.clock.Advance(time.Second)
 	var got controlAnswer
 	cb.JSON(t, http.MethodPost, controlPath(call), `{"event":"get_call_state"}`, http.StatusOK, &got)
 	require.Equal(t, "answered", got.Result["state"])
@@ -122,12 +122,12 @@ func TestControlCredentials(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	call, foreignCall := b.call(t, b.tenant, nil, ""), b.call(t, b.other, nil, "")
-	soon := b.clock.now().Add(time.Minute)
+	soon := b.clock.Now().Add(time.Minute)
 	revoked := b.token(t, b.tenant, call, soon)
-	storetest.Exec(t, b.st, b.tenant, "UPDATE callback_tokens SET revoked_at = $1 WHERE jti_hash = $2", b.clock.now(),
+	storetest.Exec(t, b.st, b.tenant, "UPDATE callback_tokens SET revoked_at = $1 WHERE jti_hash = $2", b.clock.Now(),
 		callbacktoken.Hash(strings.TrimPrefix(revoked, "svc_cb_")))
 	// One whose row says more than what was signed for it: another call, a longer life.
-	forged, longer := b.token(t, b.tenant, b.call(t, b.tenant, nil, ""), soon), b.token(t, b.tenant, call, b.clock.now())
+	forged, longer := b.token(t, b.tenant, b.call(t, b.tenant, nil, ""), soon), b.token(t, b.tenant, call, b.clock.Now())
 	storetest.Exec(t, b.st, b.tenant, "UPDATE callback_tokens SET call_id = $1 WHERE jti_hash = $2", call,
 		callbacktoken.Hash(strings.TrimPrefix(forged, "svc_cb_")))
 	storetest.Exec(t, b.st, b.tenant, "UPDATE callback_tokens SET expires_at = $1 WHERE jti_hash = $2", soon.Add(time.Hour),
@@ -139,7 +139,7 @@ func TestControlCredentials(t *testing.T) {
 		status     int
 		code       string
 	}{
-		"expired token":           {b.token(t, b.tenant, call, b.clock.now()), call.String(), 401, "credential_expired"},
+		"expired token":           {b.token(t, b.tenant, call, b.clock.Now()), call.String(), 401, "credential_expired"},
 		"revoked token":           {revoked, call.String(), 401, "invalid_credential"},
 		"token of a forged row":   {forged, call.String(), 401, "invalid_credential"},
 		"token of a longer life":  {longer, call.String(), 401, "invalid_credential"},
@@ -229,7 +229,7 @@ func TestControlAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	call := b.call(t, b.tenant, nil, "")
-	cb := b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Minute)))
+	cb := b.client(b.token(t, b.tenant, call, b.clock.Now().Add(time.Minute)))
 	for _, err := range []error{switchctl.ErrSessionTerminated, store.ErrNotFound} {
 		b.calls.answer(nil, err)
 		refused(t, cb, http.MethodPost, controlPath(call), `{"event":"get_call_state"}`, http.StatusConflict, "AISessionTerminated")
@@ -243,7 +243,7 @@ func TestControlRate(t *testing.T) {
 	b := setup(t)
 	id := b.call(t, b.tenant, nil, "")
 	key := b.scoped(t, "ai_sessions:control_admin")
-	cb := b.client(b.token(t, b.tenant, id, b.clock.now().Add(time.Minute)))
+	cb := b.client(b.token(t, b.tenant, id, b.clock.Now().Add(time.Minute)))
 	key.JSON(t, http.MethodPost, controlPath(id), `{"event":"log"}`, http.StatusOK, nil)
 	refused(t, cb, http.MethodPost, controlPath(id), `{"event":"dance"}`, http.StatusBadRequest, "unknown_verb")
 	refused(t, cb, http.MethodPost, controlPath(storetest.NewID(t)), `{"event":"log"}`, http.StatusForbidden, "call_not_yours")
@@ -281,7 +281,7 @@ func TestIdempotentReplay(t *testing.T) {
 	b.calls.answer(map[string]any{"n": "first"}, nil)
 	_, _, first := key.Do(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`)
 	b.calls.answer(nil, switchctl.ErrSessionTerminated)
-	b.clock.advance(23 * time.Hour)
+	b.clock.Advance(23 * time.Hour)
 	_, _, again := key.Do(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`)
 	require.JSONEq(t, string(first), string(again), "the first answer, although the call has ended")
 	require.Len(t, b.calls.requests(), 1)
@@ -293,7 +293,7 @@ func TestIdempotentReplay(t *testing.T) {
 	refused(t, key, http.MethodPost, controlPath(second), `{"event":"hangup"}`, http.StatusConflict, "AISessionTerminated")
 	require.Len(t, b.calls.requests(), 2)
 	// After 24 hours the key is new again.
-	b.clock.advance(2 * time.Hour)
+	b.clock.Advance(2 * time.Hour)
 	key.JSON(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusOK, nil)
 	require.Len(t, b.calls.requests(), 3)
 }
@@ -305,7 +305,7 @@ func TestIdempotencyWhenTheOutcomeIsUnknown(t *testing.T) {
 	{ // the process died in between
 		call := b.call(t, b.tenant, nil, "")
 		storetest.Exec(t, b.st, b.tenant, `INSERT INTO idempotent_requests (tenant_id, environment, scope, key, created_at)
-			VALUES ($1, 'live', 'call ' || $2::uuid, $3, $4)`, b.tenant, call, unusedKey, b.clock.now())
+			VALUES ($1, 'live', 'call ' || $2::uuid, $3, $4)`, b.tenant, call, unusedKey, b.clock.Now())
 		refused(t, key, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusConflict, "unknown_outcome")
 	}
 	{ // the switch did not answer
@@ -393,10 +393,10 @@ func TestSendDTMFIsRepeatable(t *testing.T) {
 		key.JSON(t, http.MethodPost, controlPath(call), `{"event":"send_dtmf","digits":"5"}`, http.StatusOK, nil)
 	}
 	require.Len(t, b.calls.requests(), 3)
-	b.clock.advance(59 * time.Second)
+	b.clock.Advance(59 * time.Second)
 	key.JSON(t, http.MethodPost, controlPath(call), `{"event":"send_dtmf","digits":"5"}`, http.StatusOK, nil)
 	require.Len(t, b.calls.requests(), 3)
-	b.clock.advance(2 * time.Second)
+	b.clock.Advance(2 * time.Second)
 	key.JSON(t, http.MethodPost, controlPath(call), `{"event":"send_dtmf","digits":"5"}`, http.StatusOK, nil)
 	require.Len(t, b.calls.requests(), 4, "a minute later it is meant again")
 }

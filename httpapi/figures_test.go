@@ -58,7 +58,7 @@ func TestCampaignStats(t *testing.T) {
 
 	b.api.JSON(t, http.MethodPost, campaigns+"/"+id+"/leads:bulk",
 		object{"leads": []object{{"phone": "9812345601"}, {"phone": "9812345602"}, {"phone": "9812345691"}}}, http.StatusOK, nil)
-	campaign, now := uuid.MustParse(id), b.clock.now()
+	campaign, now := uuid.MustParse(id), b.clock.Now()
 	at := func(ago time.Duration) time.Time { return now.Add(-ago) }
 	const ended = ", agent_id, status, answer_time, queued_at, agent_connect_time, end_time, hangup_cause, answered_by_amd, abandoned"
 	b.call(t, b.tenant, &campaign, ended, s.agentID, "completed", at(90*time.Second), at(89*time.Second), at(87*time.Second),
@@ -229,7 +229,7 @@ func TestUsage(t *testing.T) {
 	b.call(t, b.tenant, &campaign, ", status, answer_time, end_time, hangup_cause", "completed", now.Add(-90*time.Second), now, "NORMAL_CLEARING")
 	b.call(t, b.tenant, &campaign, ", status, end_time, hangup_cause", "failed", now, "USER_BUSY")
 	b.call(t, b.tenant, nil, ", status", "ringing")
-	b.clock.advance(time.Minute)
+	b.clock.Advance(time.Minute)
 	b.api.JSON(t, http.MethodGet, "/api/v1/usage", nil, http.StatusOK, &out)
 	require.Len(t, out.Items, 1)
 	require.Equal(t, now.UTC().Format("2006-01-02"), out.Items[0].Group)

@@ -50,7 +50,7 @@ func TestIdempotencyOnEveryPost(t *testing.T) {
 	// Another body under the same key is no replay.
 	refused(t, key, http.MethodPost, "/api/v1/campaigns", `{"name":"second","dial_mode":"preview"}`,
 		http.StatusUnprocessableEntity, "idempotency_key_reused")
-	b.clock.advance(25 * time.Hour)
+	b.clock.Advance(25 * time.Hour)
 	key.JSON(t, http.MethodPost, "/api/v1/campaigns", `{"name":"second","dial_mode":"preview"}`, http.StatusCreated, nil)
 }
 
@@ -131,7 +131,7 @@ func TestIdempotencyOfVerbs(t *testing.T) {
 	require.Len(t, b.calls.requests(), 1)
 	header := key.JSON(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusOK, nil)
 	require.Equal(t, "true", header.Get(replayed))
-	token := b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Hour))).With("Idempotency-Key", unusedKey)
+	token := b.client(b.token(t, b.tenant, call, b.clock.Now().Add(time.Hour))).With("Idempotency-Key", unusedKey)
 	header = token.JSON(t, http.MethodPost, controlPath(call), `{"event":"hangup"}`, http.StatusOK, nil)
 	require.Equal(t, "true", header.Get(replayed))
 	require.Len(t, b.calls.requests(), 1)

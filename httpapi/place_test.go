@@ -179,7 +179,7 @@ func TestPlaceCallUnderTheRules(t *testing.T) {
 	p.api.JSON(t, http.MethodPost, "/api/v1/suppressions", object{"phone": "9812345602"}, http.StatusCreated, nil)
 	forbid("9812345602", http.StatusConflict, "suppressed")
 	zone := time.FixedZone("IST", 5*3600+1800)
-	set("UPDATE tenants SET holidays = $2 WHERE id = $1", p.tenant, []string{p.clock.now().In(zone).Format(time.DateOnly)})
+	set("UPDATE tenants SET holidays = $2 WHERE id = $1", p.tenant, []string{p.clock.Now().In(zone).Format(time.DateOnly)})
 	require.Greater(t, forbid(callee, http.StatusConflict, "calling_window").RetryAfterS, 60)
 	set("UPDATE tenants SET holidays = '{}', daily_cap = 1 WHERE id = $1", p.tenant)
 	p.api.JSON(t, http.MethodPost, calls, p.body(nil), http.StatusCreated, nil)
@@ -196,7 +196,7 @@ func TestPlaceCallUnderTheRules(t *testing.T) {
 	set("UPDATE trunks SET is_active = false")
 	forbid("9812345603", http.StatusFailedDependency, "NoTrunkConfigured")
 	set("UPDATE trunks SET is_active = true, max_channels = 9, failures = 10, failing_since = now(), rests = 1, rests_until = $1",
-		p.clock.now().Add(time.Minute))
+		p.clock.Now().Add(time.Minute))
 	forbid("9812345603", http.StatusFailedDependency, "TrunkOutOfOrder")
 	set("UPDATE trunks SET failures = 0, failing_since = NULL, rests = 0, rests_until = NULL")
 	set("UPDATE numbers SET is_active = false")
@@ -222,7 +222,7 @@ func TestPlaceCallOncePerKey(t *testing.T) {
 	var first, again map[string]any
 	key.JSON(t, http.MethodPost, calls, p.body(nil), http.StatusCreated, &first)
 	p.sw.fail(switchctl.ErrDraining)
-	p.clock.advance(23 * time.Hour)
+	p.clock.Advance(23 * time.Hour)
 	key.JSON(t, http.MethodPost, calls, p.body(nil), http.StatusCreated, &again)
 	require.Equal(t, first, again)
 	require.Equal(t, 1, p.sw.count())

@@ -116,7 +116,7 @@ func TestSuspendedTenant(t *testing.T) {
 	newUser(t, b, "u@acme.test", "agent")
 	session := b.login(t, "u@acme.test", "correct horse", http.StatusOK)
 	call := b.call(t, b.tenant, nil, "")
-	callback := b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Hour)))
+	callback := b.client(b.token(t, b.tenant, call, b.clock.Now().Add(time.Hour)))
 	b.recording(t, call, "ready", []byte("RIFF"))
 	var recording struct {
 		URL string `json:"url"`
@@ -159,15 +159,15 @@ func TestSuspendedTenant(t *testing.T) {
 		}))
 	}
 	check(true)
-	_, err := accounts.Suspend(t.Context(), b.tenant, b.clock.now(), "unpaid")
+	_, err := accounts.Suspend(t.Context(), b.tenant, b.clock.Now(), "unpaid")
 	require.NoError(t, err)
 	check(false)
-	_, err = accounts.Suspend(t.Context(), b.tenant, b.clock.now(), "again")
+	_, err = accounts.Suspend(t.Context(), b.tenant, b.clock.Now(), "again")
 	require.NoError(t, err)
 	_, err = accounts.Resume(t.Context(), b.tenant)
 	require.NoError(t, err)
 	check(true)
-	_, err = accounts.Suspend(t.Context(), uuid.New(), b.clock.now(), "")
+	_, err = accounts.Suspend(t.Context(), uuid.New(), b.clock.Now(), "")
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 

@@ -72,7 +72,7 @@ func TestGuessesAtOneAccount(t *testing.T) {
 	require.Equal(t, 1, storetest.Count(t, b.st, "SELECT count(*) FROM audit WHERE action = 'user.sign_in_limited' AND object_id = $1", id.String()))
 	status, _ = b.signInFrom(t, "198.51.100.1", "u@acme.test", "correct horse")
 	require.Equal(t, http.StatusOK, status, "from where the user has signed in before")
-	b.clock.advance(24*time.Hour + time.Second)
+	b.clock.Advance(24*time.Hour + time.Second)
 	status, _ = b.signInFrom(t, "203.0.113.12", "u@acme.test", "correct horse")
 	require.Equal(t, http.StatusOK, status)
 }
@@ -129,7 +129,7 @@ func TestRefusedSignInsAreSummedUp(t *testing.T) {
 ringmaster_http_sign_ins_total{outcome="failed"} 30
 ringmaster_http_sign_ins_total{outcome="limited"} 200
 `), "ringmaster_http_sign_ins_total"), "all are counted")
-	b.clock.advance(time.Minute)
+	b.clock.Advance(time.Minute)
 	b.signInFrom(t, "198.51.100.1", "v@acme.test", "wrong")
 	require.Equal(t, 1, lines(`"more_than_logged":140`))
 	require.Equal(t, 61, lines(`"outcome":"limited"`))

@@ -53,7 +53,7 @@ func newSweep(t *testing.T) *sweep {
 	b.servePhones(t)
 	w := &sweep{b: b, staff: newStaff(t, b), ops: httpapi.OperationsOf(b.srv), ours: things(t, b, b.tenant, "9812340001"), theirs: things(t, b, b.other, "9812340002")}
 	call := uuid.MustParse(w.ours["call"])
-	w.callback = b.client(b.token(t, b.tenant, call, b.clock.now().Add(time.Hour)))
+	w.callback = b.client(b.token(t, b.tenant, call, b.clock.Now().Add(time.Hour)))
 	require.Greater(t, len(w.ops), 90)
 	return w
 }

@@ -28,7 +28,7 @@ func TestRestartFreesAgents(t *testing.T) {
 	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2 WHERE id = $1", own, dialed)
 	storetest.Exec(t, b.st, b.tenant, `UPDATE calls SET agent_id = $2, agent_connect_time = now(), status = 'completed', end_time = now(),
 		hangup_cause = 'CRASH' WHERE id = $1`, over, afterOver)
-	b.clock.advance(3 * time.Second)
+	b.clock.Advance(3 * time.Second)
 	run(t, b.svc, b.sw)
 	b.eventually(t, afterOver, WrapUp)
 	b.eventually(t, claimed, Available) // its call was never bridged, and asks anew
@@ -49,13 +49,13 @@ func TestSlowLook(t *testing.T) {
 	t.Parallel()
 	var slow atomic.Bool
 	var asked atomic.Int64
-	var clock *testClock
+	var clock *storetest.Clock
 	b := setup(t, func(c *Config) {
 		now := c.Now
 		c.Now = func() time.Time {
 			at := now()
 			if slow.Load() && asked.Add(1) == 1 {
-				clock.advance(settleTime)
+				clock.Advance(settleTime)
 			}
 			return at
 		}
@@ -81,7 +81,7 @@ func TestWrapUpEndsAfterRestart(t *testing.T) {
 	require.Eventually(t, func() bool { return b.sw.holds(agent) }, 30*time.Second, time.Millisecond)
 	require.Equal(t, WrapUp, b.status(t, agent))
 	stop()
-	b.clock.advance(time.Minute)
+	b.clock.Advance(time.Minute)
 	b.svc, b.sw = b.node(t, "node-1")
 	run(t, b.svc, b.sw)
 	b.eventually(t, agent, Available)
@@ -139,7 +139,7 @@ func TestHowThePhoneWent(t *testing.T) {
 			b.svc.mu.Unlock()
 			b.svc.look(t.Context(), b.sw)
 			b.eventually(t, agent, c.want)
-			b.clock.advance(31 * time.Second)
+			b.clock.Advance(31 * time.Second)
 			require.Equal(t, ReasonPhoneLost, *b.eventually(t, agent, Paused).Reason, "the leg did not come back")
 		})
 	}
@@ -154,9 +154,9 @@ func TestPhoneThatNeverComesUp(t *testing.T) {
 	b.sw.mu.Unlock()
 	_, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
 	require.NoError(t, err)
-	b.clock.advance(29 * time.Second)
+	b.clock.Advance(29 * time.Second)
 	require.Equal(t, Available, b.status(t, agent))
-	b.clock.advance(2 * time.Second)
+	b.clock.Advance(2 * time.Second)
 	require.Equal(t, ReasonPhoneLost, *b.eventually(t, agent, Paused).Reason)
 }
 
@@ -192,7 +192,7 @@ func TestAgentsOfOtherControllers(t *testing.T) {
 		other.lookAfterNodes(t.Context())
 		require.Equal(t, OnCall, b.status(t, lost), "nobody has seen it silent for long enough")
 		require.Equal(t, Offline, b.status(t, marked), "others have")
-		b.clock.advance(nodesEvery)
+		b.clock.Advance(nodesEvery)
 		storetest.Exec(t, b.st, b.tenant, "UPDATE nodes SET last_seen_at = last_seen_at + interval '10 s' WHERE id IN ('alive', 'node-1')")
 	}
 	other.lookAfterNodes(t.Context())
@@ -254,7 +254,7 @@ func TestAccountEndsWithItsSession(t *testing.T) {
 					require.ErrorIs(t, err, store.ErrNotFound)
 				}
 			}
-			b.clock.advance(accountsEvery)
+			b.clock.Advance(accountsEvery)
 			require.Equal(t, reason, *b.eventually(t, idle, Offline).Reason)
 			require.Eventually(t, func() bool { // on the switch, too
 				b.sw.mu.Lock()
@@ -266,7 +266,7 @@ func TestAccountEndsWithItsSession(t *testing.T) {
 			require.Equal(t, OnCall, b.status(t, talking), "a call that is up goes on")
 			require.True(t, b.sw.holds(talking))
 			storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET status = 'completed', end_time = now(), hangup_cause = 'X' WHERE id = $1", call)
-			b.clock.advance(3 * time.Second)
+			b.clock.Advance(3 * time.Second)
 			b.eventually(t, talking, Offline)
 			require.Eventually(t, func() bool { return !b.sw.holds(talking) }, 30*time.Second, time.Millisecond)
 			require.Zero(t, storetest.Count(t, b.st, "SELECT count(*) FROM agents WHERE sip_expires_at IS NOT NULL"))
@@ -276,7 +276,7 @@ func TestAccountEndsWithItsSession(t *testing.T) {
 				now, err := b.svc.cfg.Accounts.Account(t.Context(), again.SIP.Extension, again.SIP.Domain)
 				require.NoError(t, err)
 				require.Equal(t, again.SIP.Password, now.Password)
-				b.clock.advance(accountsEvery)
+				b.clock.Advance(accountsEvery)
 				b.svc.look(t.Context(), b.sw)
 				require.Equal(t, Available, b.status(t, idle))
 			}
@@ -307,7 +307,7 @@ func TestAccountExpires(t *testing.T) {
 	agent := b.agent(t)
 	got, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})
 	require.NoError(t, err)
-	b.clock.advance(2 * time.Minute)
+	b.clock.Advance(2 * time.Minute)
 	require.Eventually(t, func() bool {
 		account, err := b.svc.cfg.Accounts.Account(t.Context(), got.SIP.Extension, "sip.test")
 		return err == nil && account.Password != got.SIP.Password

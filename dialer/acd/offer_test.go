@@ -103,7 +103,7 @@ func TestConnectedTooLate(t *testing.T) {
 		agent, call := b.online(t), b.call(t, &campaign)
 		caller := b.serve(t, b.svc, call, Request{Campaign: true, Due: b.clock.Now().Add(2 * time.Second)})
 		o := caller.offer(t)
-		b.clock.advance(wait)
+		b.clock.Advance(wait)
 		b.bridged(t, call, agent)
 		require.Equal(t, late, b.row(t, call).Abandoned, wait)
 		o.answer <- switchctl.AgentEnded
@@ -183,7 +183,7 @@ func TestOwnerIsReadFromTheRow(t *testing.T) {
 	t.Parallel()
 	b := running(t, func(c *Config) { c.Every = time.Hour })
 	b.online(t)
-	b.clock.advance(time.Minute)
+	b.clock.Advance(time.Minute)
 	owner := b.online(t)
 	call := b.call(t, nil)
 	storetest.Exec(t, b.st, b.tenant, "UPDATE calls SET agent_id = $2 WHERE id = $1", call, owner)
@@ -247,7 +247,7 @@ func TestLoginAtTheEndOfAnAccount(t *testing.T) {
 	b.svc.phones = b.sw
 	agent := b.online(t)
 	told := len(b.sw.forgot)
-	b.clock.advance(2 * time.Minute)
+	b.clock.Advance(2 * time.Minute)
 	b.svc.voidAccounts(t.Context())
 	require.Len(t, b.sw.forgot, told+1, "the switch forgets the password at once")
 	got, err := b.svc.Login(t.Context(), b.tenant, agent, LoginInput{})

@@ -103,10 +103,10 @@ func TestKeepEndsByItself(t *testing.T) {
 	require.Equal(t, 1, keep())
 	caller := b.serve(t, b.svc, b.call(t, nil), Request{})
 	require.Eventually(t, func() bool { return len(b.svc.Waiting(b.tenant)) == 1 }, 10*time.Second, time.Millisecond)
-	b.clock.advance(59 * time.Second)
+	b.clock.Advance(59 * time.Second)
 	b.svc.look(t.Context(), b.sw)
 	require.Len(t, b.svc.Waiting(b.tenant), 1)
-	b.clock.advance(time.Second)
+	b.clock.Advance(time.Second)
 	o := caller.offer(t)
 	require.Equal(t, agent, o.req.Phone.AgentID)
 	o.answer <- switchctl.AgentEnded

@@ -16,24 +16,6 @@ import (
 	"github.com/ringmaster/ringmaster/switchctl/phone"
 )
 
-// testClock stands still until it is moved.
-type testClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *testClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // fakeSwitch has phones that are up as soon as they are held, unless a test says otherwise.
 type fakeSwitch struct {
 	mu      sync.Mutex
@@ -134,7 +116,7 @@ func (f *fakeSwitch) hangups() []uuid.UUID {
 type bundle struct {
 	st     *store.Store
 	tenant uuid.UUID
-	clock  *testClock
+	clock  *storetest.Clock
 	svc    *Service
 	sw     *fakeSwitch
 	ready  chan uuid.UUID
@@ -144,7 +126,7 @@ type bundle struct {
 func setup(t *testing.T, change ...func(*Config)) *bundle {
 	t.Helper()
 	st := storetest.New(t)
-	b := &bundle{st: st, tenant: storetest.Tenant(t, st), clock: &testClock{now: time.Now()}, ready: make(chan uuid.UUID, 1000)}
+	b := &bundle{st: st, tenant: storetest.Tenant(t, st), clock: storetest.NewClock(time.Now()), ready: make(chan uuid.UUID, 1000)}
 	b.svc, b.sw = b.node(t, "node-1", change...)
 	return b
 }
