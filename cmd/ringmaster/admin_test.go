@@ -100,7 +100,9 @@ func TestListsAndChanges(t *testing.T) {
 	for kind, create := range map[string][]string{
 		"user": {"create", "anna@acme.test"}, "trunk": {"create", "main", "--host", "192.0.2.1"}, "number": {"create", "9180000001"},
 	} {
-		on := func(args ...string) string { return cli(append(append([]string{kind}, args...), "--tenant", "acme")...) }
+		on := func(args ...string) string {
+			return cli(append(append([]string{kind}, args...), "--tenant", "acme")...)
+		}
 		var made struct {
 			ID       string `json:"id"`
 			IsActive bool   `json:"is_active"`
