@@ -23,8 +23,8 @@ type amdData struct {
 	Confidence float64       `json:"confidence"` // to three decimals
 }
 
-// hearAMD gives the caller's audio to the detector, as it was spoken: a muted caller is heard too.
-func (rx *fromCaller) hearAMD(pcm []int16) {
+// detectMachine gives the caller's audio to the detector, as it was spoken: a muted caller is heard too.
+func (rx *fromCaller) detectMachine(pcm []int16) {
 	if rx.amd == nil {
 		return
 	}

@@ -23,7 +23,7 @@ type keypad struct {
 func (ks *keys) events(ts uint32, payload []byte, at int64) {
 	for ; len(payload) >= 4; payload = payload[4:] {
 		if d, ok := ks.in.Push(ts, payload, at); ok {
-			ks.heardKey(ks.rtpKey(d), dtmf.ByRTP, at)
+			ks.reportKey(ks.rtpKey(d), dtmf.ByRTP, at)
 		}
 		ts += uint32(payload[2])<<8 | uint32(payload[3])
 	}
@@ -32,17 +32,17 @@ func (ks *keys) events(ts uint32, payload []byte, at int64) {
 // endKey reports a digit whose stream has ended or changed before its end came.
 func (ks *keys) endKey(now int64) {
 	if d, ok := ks.in.Finish(); ok {
-		ks.heardKey(ks.rtpKey(d), dtmf.ByRTP, now)
+		ks.reportKey(ks.rtpKey(d), dtmf.ByRTP, now)
 	}
 	ks.in = dtmf.Receiver{}
 }
 
-func (ks *keys) rtpKey(d dtmf.Digit) heardDigit {
-	return heardDigit{digit: d.Digit, dur: time.Duration(int64(d.Samples) * int64(time.Second) / int64(ks.leg.media.EventRate()))}
+func (ks *keys) rtpKey(d dtmf.Digit) keyPress {
+	return keyPress{digit: d.Digit, dur: time.Duration(int64(d.Samples) * int64(time.Second) / int64(ks.leg.media.EventRate()))}
 }
 
-// heardKey reports a digit to the call's owner and to the AI, unless it has come by another way already.
-func (ks *keys) heardKey(d heardDigit, way dtmf.Way, now int64) {
+// reportKey reports a digit to the call's owner and to the AI, unless it has come by another way already.
+func (ks *keys) reportKey(d keyPress, way dtmf.Way, now int64) {
 	if ks.closing {
 		return
 	}
@@ -66,13 +66,13 @@ func (ks *keys) chooseTones() {
 	}
 }
 
-// hearTones gives the caller's audio to the tone detector.
-func (ks *keys) hearTones(pcm []int16, now int64) {
+// detectTones gives the caller's audio to the tone detector.
+func (ks *keys) detectTones(pcm []int16, now int64) {
 	if ks.tones == nil {
 		return
 	}
 	if d, ok := ks.tones.Feed(pcm); ok {
-		ks.heardKey(heardDigit{digit: d.Digit, dur: time.Duration(int64(d.Samples) * dsp.SampleNS)}, dtmf.ByTone, now)
+		ks.reportKey(keyPress{digit: d.Digit, dur: time.Duration(int64(d.Samples) * dsp.SampleNS)}, dtmf.ByTone, now)
 	}
 }
 
@@ -91,5 +91,5 @@ func (s *Session) HeardDTMF(digit string, dur time.Duration) {
 	if len(digit) != 1 || strings.IndexByte(dtmf.Digits, digit[0]) < 0 {
 		return
 	}
-	s.post(func() { s.port.keys.heardKey(heardDigit{digit: digit[0], dur: dur}, dtmf.BySwitch, s.sh.now()) })
+	s.post(func() { s.port.keys.reportKey(keyPress{digit: digit[0], dur: dur}, dtmf.BySwitch, s.sh.now()) })
 }

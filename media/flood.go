@@ -99,7 +99,7 @@ func (a *aiSocket) violated(err *limitError, now int64) {
 		return
 	}
 	a.sh.srv.metrics.limits.WithLabelValues(err.name).Inc()
-	a.log.Warn("voice agent's socket exceeded a limit and is closed", "limit", err.name, "error", err, "close_code", err.code)
+	a.log.Warn("voice agent's socket closed: limit exceeded", "limit", err.name, "error", err, "close_code", err.code)
 	a.toAI.write(ws.OpClose, ws.ClosePayload(err.code, err.what), false, now)
 	if a.sock == nil {
 		return // the write has failed

@@ -101,8 +101,8 @@ func (ks *keys) transmitEvent(payload [4]byte, ts uint32, marker bool) {
 	ks.tx.sendRTP(append(ks.tx.header(ks.eventPayload(), ts, marker), payload[:]...))
 }
 
-// heardDigit is a digit that the caller pressed, and for how long.
-type heardDigit struct {
+// keyPress is a digit that the caller pressed, and for how long.
+type keyPress struct {
 	digit byte
 	dur   time.Duration
 }

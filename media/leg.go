@@ -63,7 +63,7 @@ func (o legOwner) Ended(l *sip.Leg, cause string, byPeer bool) {
 // Digit takes one that came by SIP INFO.
 func (o legOwner) Digit(digit byte, dur time.Duration) {
 	s := o.s
-	s.post(func() { s.port.keys.heardKey(heardDigit{digit: digit, dur: dur}, dtmf.ByINFO, s.sh.now()) })
+	s.post(func() { s.port.keys.reportKey(keyPress{digit: digit, dur: dur}, dtmf.ByINFO, s.sh.now()) })
 }
 
 // endLeg hangs the session's leg up, if it has one.

@@ -56,7 +56,7 @@ func TestMovedReports(t *testing.T) {
 	r.connect()
 	r.call()
 	report := func(lost int32) {
-		r.p.ctl.Heard(9, rtp.Block{Lost: lost, Highest: uint32(r.p.tx.seq - 1)}, 0, r.p.stats.PacketsOut)
+		r.p.ctl.Reported(9, rtp.Block{Lost: lost, Highest: uint32(r.p.tx.seq - 1)}, 0, r.p.stats.PacketsOut)
 	}
 	play := func(n int) {
 		for n > 0 {

@@ -10,8 +10,8 @@ import (
 // what is queued stays as it is and is converted on its way out (port.wire) until it is little enough to be converted in
 // place, and until that can be done without a seam.
 
-// settleMost is how much of a queue is converted in place, in seconds.
-const settleMost = 1
+// maxSettle is how much of a queue is converted in place, in seconds.
+const maxSettle = 1
 
 // setPlayRate leads playout to a leg's rate.
 func (tx *toCaller) setPlayRate(rate int) (err error) {
@@ -38,7 +38,7 @@ func (tx *toCaller) setPlayRate(rate int) (err error) {
 // settle changes the queue to the leg's rate as soon as nobody hears it.
 func (tx *toCaller) settle() {
 	q := &tx.queue
-	if q.backlog() > settleMost*q.rate || tx.ai.sock != nil && tx.ai.sock.paused { // a frame is being decoded for the old rate
+	if q.backlog() > maxSettle*q.rate || tx.ai.sock != nil && tx.ai.sock.paused { // a frame is being decoded for the old rate
 		return
 	}
 	if q.rate == tx.down.rate && !tx.texted {
@@ -52,7 +52,7 @@ func (tx *toCaller) settle() {
 	}
 	next, err := tx.down.filter(tx.rx.caller.Rate)
 	if err != nil {
-		tx.log.Error("playout stays at its old rate", "error", err, "rate_hz", tx.rx.caller.Rate)
+		tx.log.Error("changing the playout rate failed", "error", err, "rate_hz", tx.rx.caller.Rate)
 		return
 	}
 	q.pushLoud(tx.down.res.Flush(nil))

@@ -240,7 +240,7 @@ func (l *portLeg) setLeg(m sip.Media, now int64) {
 		l.ctl.heardFrom, l.ctl.peer = netip.AddrPort{}, netio.NewPeer(m.RTCP)
 	}
 	if err := l.setRate(m.Rate); err != nil {
-		l.log.Error("a leg's rate can't be served", "error", err, "rate_hz", m.Rate)
+		l.log.Error("setting the leg's rate failed", "error", err, "rate_hz", m.Rate)
 		return
 	}
 	l.media, l.lastRTP, l.silent = m, now, false
@@ -303,7 +303,7 @@ func (p *port) tick(now, due int64) {
 	if p.leg.up {
 		p.rx.pump(now)
 		if d, ok := p.keys.in.Expire(now); ok {
-			p.keys.heardKey(p.keys.rtpKey(d), dtmf.ByRTP, now)
+			p.keys.reportKey(p.keys.rtpKey(d), dtmf.ByRTP, now)
 		}
 		p.leg.watchSilence(now)
 		p.ctl.tickRTCP(now)

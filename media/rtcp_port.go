@@ -81,8 +81,8 @@ func (rc *reports) takeRTCP(b []byte, at int64) {
 		rc.rx.haveSSRC = false // whoever sends next begins anew
 	}
 	if n.Reported {
-		rc.Heard(n.Sender, n.Block, uint32(rtp.NTPTime(at+rc.sh.wall)>>16), rc.stats.PacketsOut)
-		rc.HeardJitter(n.Block, rc.leg.media.Remote.Addr(), rc.leg.media.Rate)
+		rc.Reported(n.Sender, n.Block, uint32(rtp.NTPTime(at+rc.sh.wall)>>16), rc.stats.PacketsOut)
+		rc.ReportedJitter(n.Block, rc.leg.media.Remote.Addr(), rc.leg.media.Rate)
 	}
 }
 

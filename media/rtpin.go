@@ -139,8 +139,8 @@ func (rx *fromCaller) frame(f *rtp.Frame, now int64) {
 	// 2. At the recording's rate, which detectors use too.
 	narrow := rx.caller.Narrow(f.PCM)
 	// 3. Detection: who answered, and digits that come as tones; a muted caller is detected too.
-	rx.hearAMD(narrow)
-	rx.keys.hearTones(narrow, now)
+	rx.detectMachine(narrow)
+	rx.keys.detectTones(narrow, now)
 	// 4. Mute.
 	if rx.muted[FromCaller] {
 		clear(f.PCM)

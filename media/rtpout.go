@@ -97,7 +97,7 @@ func (tx *toCaller) header(pt uint8, ts uint32, marker bool) []byte {
 // sendRTP sends a packet and counts it.
 func (tx *toCaller) sendRTP(b []byte) {
 	tx.seq++
-	tx.ctl.Wrote(len(b) - rtp.HeaderSize)
+	tx.ctl.Sent(len(b) - rtp.HeaderSize)
 	if err := tx.leg.rtp.Send(b, &tx.leg.peer); err != nil {
 		return
 	}

@@ -258,7 +258,7 @@ func (s *Server) guard(where string, fn func()) (faulty bool) {
 		if r := recover(); r != nil {
 			faulty = true
 			s.metrics.panics.Inc()
-			s.log.Error("media endpoint caught a panic", "where", where, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			s.log.Error("panic in the media endpoint", "where", where, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 		}
 	}()
 	fn()

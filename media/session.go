@@ -24,7 +24,7 @@ const (
 	eventQueue   = 256
 	eventReserve = 32
 	// The pauses between two attempts to dial a broken socket.
-	redialFirst, redialMost = 100 * time.Millisecond, time.Second
+	minRedialPause, maxRedialPause = 100 * time.Millisecond, time.Second
 )
 
 // Session is one AI session: a voice agent's socket, at most one leg of the switch at a time, and a recording.
@@ -178,7 +178,7 @@ func (s *Session) emit(ev Event) bool {
 		s.srv.metrics.limits.WithLabelValues("events_unread").Inc()
 		if !s.unlogged {
 			s.unlogged = true
-			s.log.Error("a media event was dropped, since too many wait to be read; further ones are only counted", "event", fmt.Sprintf("%T", ev))
+			s.log.Error("media event dropped: too many are unread; further ones are only counted", "event", fmt.Sprintf("%T", ev))
 		}
 		return false
 	}
@@ -322,7 +322,7 @@ func (s *Session) redial(limit time.Duration, cause error) {
 			s.srv.metrics.reconnects.WithLabelValues("failed").Inc()
 			s.post(func() {
 				if !s.port.closing {
-					s.log.Warn("voice agent's socket could not be dialed again", "error", err)
+					s.log.Warn("redialing the voice agent's socket failed", "error", err)
 					s.port.ai.socketLost(err)
 				}
 			})
@@ -354,7 +354,7 @@ func (s *Session) closeStream(st netio.Stream) {
 }
 
 func (s *Session) dialAgain(ctx context.Context, cause error) (*ws.Conn, error) {
-	pause := redialFirst
+	pause := minRedialPause
 	last := cause
 	for {
 		t := time.NewTimer(pause)
@@ -368,7 +368,7 @@ func (s *Session) dialAgain(ctx context.Context, cause error) (*ws.Conn, error) 
 		if err == nil {
 			return d, nil
 		}
-		last, pause = err, min(2*pause, redialMost)
+		last, pause = err, min(2*pause, maxRedialPause)
 	}
 }
 

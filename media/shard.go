@@ -99,7 +99,7 @@ func (sh *shard) run() {
 	// The thread ends with the goroutine, since its priority is of no use to others.
 	runtime.LockOSThread()
 	if err := netio.RaisePriority(); err != nil {
-		sh.log.Debug("the media thread keeps its ordinary priority", "error", err)
+		sh.log.Debug("raising the media thread's priority failed", "error", err)
 	}
 	next := sh.now()
 	for {
@@ -227,7 +227,7 @@ func (sh *shard) guard(p *port, fn func()) {
 			return
 		}
 		sh.srv.metrics.panics.Inc()
-		sh.log.Error("media thread caught a panic", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		sh.log.Error("panic in a media thread", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 		if p == nil {
 			return
 		}
@@ -313,6 +313,6 @@ func (sh *shard) unwatch(fd int) {
 	}
 	sh.byFD[fd] = nil
 	if err := sh.poll.Remove(fd); err != nil {
-		sh.log.Warn("a descriptor could not be taken off the poller", "error", err)
+		sh.log.Warn("removing a descriptor from the poller failed", "error", err)
 	}
 }

@@ -53,9 +53,9 @@ type socket struct {
 
 // errors of a socket that the peer didn't close properly.
 var (
-	errSocketDead    = errors.New("voice agent's socket: no sign of life")
-	errSocketBlocked = errors.New("voice agent's socket: nothing could be written before the deadline")
-	errTextsBlocked  = errors.New("voice agent's socket: too many text frames wait for it to read them")
+	errSocketDead    = errors.New("voice agent's socket: keepalive timed out")
+	errSocketBlocked = errors.New("voice agent's socket: write timed out")
+	errTextsBlocked  = errors.New("voice agent's socket: too many unread text frames")
 )
 
 // attach gives the port an open socket. The metadata goes first, then what has waited.
@@ -287,7 +287,7 @@ func (a *aiSocket) countLost(lost int) {
 	a.sh.tally.unplayed += uint64(lost) * dsp.SampleRate / uint64(a.tx.queue.rate)
 	if !a.fullLogged {
 		a.fullLogged = true
-		a.log.Warn("voice agent's audio is too far ahead of time and is dropped", "queued_s", maxQueued)
+		a.log.Warn("voice agent's audio dropped: too far ahead of playout", "queued_s", maxQueued)
 	}
 }
 
@@ -345,11 +345,11 @@ func (a *aiSocket) socketFailed(err error, now int64) {
 		a.redialDeadline = now + int64(a.s.spec.ReconnectFor)
 	}
 	if now >= a.redialDeadline {
-		a.log.Warn("voice agent's socket broke", "error", err)
+		a.log.Warn("voice agent's socket failed", "error", err)
 		a.socketLost(err)
 		return
 	}
-	a.log.Warn("voice agent's socket broke, dialing again", "error", err)
+	a.log.Warn("voice agent's socket failed, redialing", "error", err)
 	a.reconnecting = true
 	a.s.emit(SocketBroken{Err: err})
 	a.s.redial(time.Duration(a.redialDeadline-now), err)

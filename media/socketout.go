@@ -57,7 +57,7 @@ func (s *socket) dropOldestAudio() {
 func (o *toAI) sendText(typ string, data any) {
 	b, err := encodeText(typ, data)
 	if err != nil {
-		o.log.Error("a text frame could not be encoded", "type", typ, "error", err)
+		o.log.Error("encoding a text frame failed", "type", typ, "error", err)
 		return
 	}
 	o.sendRaw(b)

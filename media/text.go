@@ -24,7 +24,7 @@ const (
 const textAMD = "amd"
 
 // ErrTextFrame means that a text frame of the AI could not be understood.
-var ErrTextFrame = errors.New("text frame can't be understood")
+var ErrTextFrame = errors.New("invalid text frame")
 
 // textFrame is a text frame of the AI, decoded.
 type textFrame struct {

@@ -66,7 +66,7 @@ func (a *aiSocket) decodeApart(s *socket, msg []byte) {
 }
 
 // errDecoderFault is the end of a text frame over which the decoder panicked.
-var errDecoderFault = errors.New("the frame could not be decoded: internal fault")
+var errDecoderFault = errors.New("decoding the frame failed: internal fault")
 
 // decoded takes a text frame that was decoded off the shard's thread, and reads on.
 func (a *aiSocket) decoded(s *socket, f textFrame, err error, size int) {
@@ -119,7 +119,7 @@ func (a *aiSocket) takeText(f textFrame, err error, size int) {
 		texts.WithLabelValues("unknown").Inc()
 		if !a.unknownLogged {
 			a.unknownLogged = true
-			a.log.Warn("voice agent sent a text frame of unknown type; further ones are only counted", "type", clip(f.typ, 64))
+			a.log.Warn("unknown type of text frame from the voice agent; further ones are only counted", "type", clip(f.typ, 64))
 		}
 		return
 	}
@@ -144,7 +144,7 @@ func (a *aiSocket) badFrame(typ string, err error) {
 	a.sh.srv.metrics.texts.WithLabelValues("bad").Inc()
 	if !a.badLogged {
 		a.badLogged = true
-		a.log.Warn("voice agent sent a frame that can't be understood; further ones are only counted", "type", clip(typ, 64), "error", err)
+		a.log.Warn("reading a voice agent's frame failed; further failures are only counted", "type", clip(typ, 64), "error", err)
 	}
 }
 

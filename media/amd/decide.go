@@ -11,11 +11,11 @@ const (
 	personSure          = 0.99
 	// The certainty of a machine that was told by a tone, and of ringing with nobody behind it yet.
 	toneSure, ringSure = 0.98, 0.8
-	// heardLeast is how long after the onset of speech, in seconds, its pattern tells a machine at the earliest: of less there were no
+	// minHeard is how long after the onset of speech, in seconds, its pattern tells a machine at the earliest: of less there were no
 	// examples. A mailbox does not keep its caller waiting, nor does it speak as late as that.
-	heardLeast = 2.3
-	// toneLeast is how long a tone has sounded that is taken for a beep before it has ended, in frames.
-	toneLeast = 8
+	minHeard = 2.3
+	// minTone is how long a tone has sounded that is taken for a beep before it has ended, in frames.
+	minTone = 8
 )
 
 // decide gives the verdict once it is clear, or at the limits.
@@ -55,7 +55,7 @@ func (d *Detector) waits(f *Features) bool {
 func (d *Detector) weigh() {
 	f := d.Features()
 	p := f.Machine()
-	if f.Since < min(heardLeast, d.cfg.Decide.Seconds()) {
+	if f.Since < min(minHeard, d.cfg.Decide.Seconds()) {
 		p = min(p, max(f.Told, 0.5))
 	}
 	if p >= d.cfg.MachineAt {
@@ -68,7 +68,7 @@ func (d *Detector) weigh() {
 // told is the probability of a machine that the tones give so far which have not decided by themselves.
 func (d *Detector) told() float64 {
 	switch {
-	case d.tones.sounding() >= toneLeast:
+	case d.tones.sounding() >= minTone:
 		return toneSure
 	case d.rang:
 		return ringSure

@@ -5,7 +5,7 @@ import "math"
 const (
 	// frameLen is the length of a frame in seconds.
 	frameLen = 1.0 / 50
-	// fineGap is how many frames of silence a syllable bears.
+	// fineGap is how many frames of silence are allowed within a syllable.
 	fineGap = 3
 )
 
@@ -93,7 +93,7 @@ func (p *pattern) complete() {
 func (p *pattern) profile() {
 	f, n := &p.f, min(p.frames, memory)
 	f.Within = [3]float64{}
-	soft, hard, fine := bursts{bears: burstGap}, bursts{bears: burstGap}, bursts{bears: fineGap}
+	soft, hard, fine := bursts{maxGap: burstGap}, bursts{maxGap: burstGap}, bursts{maxGap: fineGap}
 	for k := p.onset; k < n; k++ {
 		v := p.at(n, k)
 		for i, db := range [...]float32{6, 9, 18} {

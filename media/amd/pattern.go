@@ -60,7 +60,7 @@ func (p *pattern) erase(n int) {
 func (p *pattern) look() {
 	p.levels()
 	n := min(p.frames, memory)
-	all := bursts{bears: burstGap}
+	all := bursts{maxGap: burstGap}
 	for k := range n {
 		if p.at(n, k) > p.limit {
 			all.sound(k)
@@ -104,7 +104,7 @@ func (p *pattern) at(n, k int) float32 { return p.level[(p.frames-n+k)%memory] }
 
 // bursts gathers frames of sound into bursts. All members count frames.
 type bursts struct {
-	bears              int // frames of silence within a burst
+	maxGap             int // frames of silence within a burst
 	from, to, sounding int // the burst that is open, and how much of it is sound
 	count, onset, last int // last is the end of the latest burst
 	speech, gap        int
@@ -115,7 +115,7 @@ type bursts struct {
 
 // sound takes a frame of sound, after all that lie before it.
 func (b *bursts) sound(k int) {
-	if b.sounding > 0 && k-b.to > b.bears {
+	if b.sounding > 0 && k-b.to > b.maxGap {
 		b.close()
 	}
 	if b.sounding == 0 {

@@ -11,7 +11,7 @@ const (
 	shortLag       = 10
 	longLag        = 56
 	pitchSamples   = fftSize / 2
-	voicedLeast    = 0.55 // correlation of a period with the next
+	minVoiced      = 0.55 // correlation of a period with the next
 	nearlyAsStrong = 0.88 // a shorter period is the right one of two
 	// octave is how far a pitch may lie from the middle of them, in octaves: what lies further off is a mistake.
 	octave = 0.8
@@ -53,7 +53,7 @@ func (s *spectrum) pitch() float32 {
 			most = max(most, like[lag])
 		}
 	}
-	if most < voicedLeast*voicedLeast {
+	if most < minVoiced*minVoiced {
 		return 0
 	}
 	for lag := shortLag; lag <= longLag; lag++ {

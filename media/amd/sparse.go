@@ -2,8 +2,8 @@ package amd
 
 import "time"
 
-// Once a person or nobody is believed to be on the line, all that may still come is a beep, which lasts for lateLeast or
-// openLeast frames at least. So one frame in a few is heard, and it stands for those before it. When it holds a tone, they are
+// Once a person or nobody is believed to be on the line, all that may still come is a beep, which lasts for minLate or
+// minOpen frames at least. So one frame in a few is heard, and it stands for those before it. When it holds a tone, they are
 // gone through as well, and each that follows, until the tone has been made out.
 
 // sparse is one in how many frames is heard then. A beep has several of them.

@@ -9,29 +9,29 @@ const (
 	glideHz, steadyHz = 45.0, 12.0
 	// Tones as short as vowels are held to exactHz, long ones to steadyShare of their frequency.
 	exactHz, steadyShare = 6.0, 0.045
-	// toneGap is how many frames of something else a tone bears: packets that were lost.
+	// toneGap is how many frames of something else are allowed within a tone: lost packets.
 	toneGap = 2
 
 	beepLow, beepHigh = 390.0, 2250.0 // Hz
-	beepMost          = 125           // frames
+	maxBeep           = 125           // frames
 	beepQuiet         = 5             // frames of silence that follow a beep
 	beepQuietDB       = 6.0           // how far they lie below it
-	// glideLeast is the least length of a beep that falls, in frames, and glideShare how far it goes: a vowel glides too.
-	glideLeast, glideShare = 9, 0.08
+	// minGlide is the least length of a beep that falls, in frames, and glideShare how far it goes: a vowel glides too.
+	minGlide, glideShare = 9, 0.08
 	// sameShare is how far apart two tones are, at most, that are the same one.
 	sameShare = 0.03
 	// A tone before any speech is a mailbox's that has no greeting only when it is not long, and not as low as ringing is.
-	loneMost, loneLow = 60, 600.0
+	maxLone, loneLow = 60, 600.0
 	// A tone is long when speech would not hold it: what is shorter counts as speech, and a beep as low as vowels is long too.
 	longTone, vowelHighest = 10, 600.0
-	// openLeast is what a beep lasts at least that decides the verdict, in frames.
-	openLeast = 8
-	// lateLeast is what a beep lasts at least when a person is believed to be on the line, in frames.
-	lateLeast = 10
-	// humsLeast is from when on a tone may become a beep, in frames.
-	humsLeast = 2
-	// spokenLeast is how much sound comes before a beep, in frames.
-	spokenLeast = 25
+	// minOpen is what a beep lasts at least that decides the verdict, in frames.
+	minOpen = 8
+	// minLate is what a beep lasts at least when a person is believed to be on the line, in frames.
+	minLate = 10
+	// minHums is from when on a tone may become a beep, in frames.
+	minHums = 2
+	// minSpoken is how much sound comes before a beep, in frames.
+	minSpoken = 25
 	// Ringing is two tones that beat, or one; what is heard of it wanders within these bounds, in Hz.
 	ringLow, ringHigh = 370.0, 505.0
 	// firmDB is how far below its strongest a tone still is its own, and not what filled a gap in the line.
@@ -109,7 +109,7 @@ func (t *tones) hear(s *sound, loud bool, class Class) signal {
 	switch {
 	case f > 0 && (c.frames == 0 || c.fits(f)):
 		c.extend(f, s)
-		if c.frames == faxLeast && c.within(2080, 2120) {
+		if c.frames == minFax && c.within(2080, 2120) {
 			t.erase = c.frames
 			return signalFax
 		}
@@ -164,26 +164,26 @@ func (r *run) extend(f float64, s *sound) {
 	}
 }
 
-// sitLeast and sitMost bound a tone of a special information tone, in frames.
-const sitLeast, sitMost = 6, 24
+// minSIT and maxSIT bound a tone of a special information tone, in frames.
+const minSIT, maxSIT = 6, 24
 
-// faxLeast is how long a fax's answering tone is heard before it is believed, in frames.
-const faxLeast = 35
+// minFax is how long a fax's answering tone is heard before it is believed, in frames.
+const minFax = 35
 
 // end classifies a tone that has ended.
 func (t *tones) end() signal {
 	c := &t.cur
 	t.erase = c.frames + c.gap
 	between := t.age - t.erase // frames since the tone before
-	if c.frames >= sitLeast && c.mid() > humHighest {
+	if c.frames >= minSIT && c.mid() > humHighest {
 		t.age = 0
 		if t.special(between) {
 			return signalSIT
 		}
 	}
-	first := t.spoken < spokenLeast
+	first := t.spoken < minSpoken
 	more := c.within(ringLow, ringHigh) && t.ringing
-	t.ringing = t.ringing || c.within(ringLow, ringHigh) && c.frames >= ringLeast
+	t.ringing = t.ringing || c.within(ringLow, ringHigh) && c.frames >= minRing
 	before := t.rung
 	if c.frames >= t.minimum && c.mid() > humHighest { // a shorter one is how a tone begins or ends
 		t.rung = 0
@@ -191,7 +191,7 @@ func (t *tones) end() signal {
 	if c.rings() {
 		t.rung = c.frames
 	}
-	again := before > 0 && between >= ringPauseLeast && between <= ringPause
+	again := before > 0 && between >= minRingPause && between <= ringPause
 	switch {
 	case c.mid() <= humHighest: // neither speech nor a signal
 		return signalNone
@@ -238,11 +238,11 @@ func (r *run) steady() bool {
 // falls says that a tone goes down, or up, all the way.
 func (r *run) falls() bool {
 	way := math.Abs(r.first - r.last)
-	return r.frames >= glideLeast && way >= glideShare*r.high && way >= 0.8*(r.high-r.low)
+	return r.frames >= minGlide && way >= glideShare*r.high && way >= 0.8*(r.high-r.low)
 }
 
-// ringPauseLeast and ringPause bound the pause within a double ring, in frames; a shorter one is a loss.
-const ringPauseLeast, ringPause = 7, 13
+// minRingPause and ringPause bound the pause within a double ring, in frames; a shorter one is a loss.
+const minRingPause, ringPause = 7, 13
 
 // ringing knows ringback by its two tones that beat, or by its length: 1 or 2 s, or 0.4 s twice. One short tone alone may be
 // all that was heard of a word.
@@ -254,17 +254,17 @@ func (r *run) ringing(again bool) bool {
 		r.firm >= 45 && r.frames <= 70 || r.firm >= 90 && r.frames <= 105
 }
 
-// ringLeast and ringMost bound each tone of a double ring, in frames.
-const ringLeast, ringMost = 18, 23
+// minRing and maxRing bound each tone of a double ring, in frames.
+const minRing, maxRing = 18, 23
 
 // rings tells a tone as long as each of a double ring.
 func (r *run) rings() bool {
-	return r.within(ringLow, ringHigh) && r.frames >= ringLeast && r.frames <= ringMost
+	return r.within(ringLow, ringHigh) && r.frames >= minRing && r.frames <= maxRing
 }
 
 func (t *tones) beepLike(first bool) bool {
 	c := &t.cur
-	if !c.within(beepLow, beepHigh) || c.frames > beepMost || !c.steady() && !c.falls() {
+	if !c.within(beepLow, beepHigh) || c.frames > maxBeep || !c.steady() && !c.falls() {
 		return false
 	}
 	for _, f := range t.past[:min(t.n, maxTones)] {
@@ -276,7 +276,7 @@ func (t *tones) beepLike(first bool) bool {
 		return false
 	}
 	if first {
-		return c.frames >= openLeast && c.frames <= loneMost && c.mid() > loneLow && (c.high-c.low < steadyHz/2 || c.falls())
+		return c.frames >= minOpen && c.frames <= maxLone && c.mid() > loneLow && (c.high-c.low < steadyHz/2 || c.falls())
 	}
 	return c.mid() > vowelHighest || c.frames >= longTone
 }
@@ -297,7 +297,7 @@ func keypad(low, high float64) bool {
 // special follows the three tones of a special information tone (ITU-T E.180).
 func (t *tones) special(between int) bool {
 	c := &t.cur
-	long, follows := c.frames <= sitMost, between <= sitGap
+	long, follows := c.frames <= maxSIT, between <= sitGap
 	switch {
 	case long && c.within(890, 1010):
 		t.sit = 1
@@ -329,9 +329,9 @@ func (t *tones) settle(s *sound, class Class) signal {
 	switch class {
 	case ClassMachine:
 	case ClassHuman:
-		ok = ok && c.frames >= lateLeast && c.dual == 0 && c.steady() && c.mid() > loneLow
+		ok = ok && c.frames >= minLate && c.dual == 0 && c.steady() && c.mid() > loneLow
 	case ClassUnknown, "":
-		ok = ok && c.frames >= openLeast
+		ok = ok && c.frames >= minOpen
 	}
 	if !ok {
 		t.remember(c)
@@ -347,7 +347,7 @@ func (t *tones) sounding() int {
 	switch {
 	case t.waits > 0:
 		return t.done.frames
-	case t.spoken >= spokenLeast && c.within(vowelHighest, beepHigh) && c.frames <= beepMost && c.steady():
+	case t.spoken >= minSpoken && c.within(vowelHighest, beepHigh) && c.frames <= maxBeep && c.steady():
 		return c.frames
 	}
 	return 0
@@ -356,5 +356,5 @@ func (t *tones) sounding() int {
 // hums says that a tone sounds that may become a beep, or that the silence after one is waited for.
 func (t *tones) hums() bool {
 	c := &t.cur
-	return t.waits > 0 || c.frames >= humsLeast && c.within(beepLow, beepHigh) && c.high-c.low <= steadyHz
+	return t.waits > 0 || c.frames >= minHums && c.within(beepLow, beepHigh) && c.high-c.low <= steadyHz
 }

@@ -304,9 +304,9 @@ func (c *Cache) land(address, hash string, now stamp, err error) {
 	}
 	switch {
 	case err != nil && s.err == nil && !errors.Is(err, ErrClosed):
-		c.log.Warn("prompt could not be fetched", "url", Shown(address), "error", err)
+		c.log.Warn("fetching a prompt failed", "url", Shown(address), "error", err)
 	case err == nil && s.err != nil:
-		c.log.Info("prompt can be fetched again", "url", Shown(address))
+		c.log.Info("fetching a prompt recovered", "url", Shown(address))
 	}
 	close(s.flight)
 	s.flight, s.err = nil, err

@@ -459,14 +459,14 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 			clk.advance(6 * time.Minute)
 			_, _ = cache.Path(t.Context(), "acme", address)
 		}
-		require.Equal(t, 1, strings.Count(logs.String(), "prompt could not be fetched"), logs.String())
+		require.Equal(t, 1, strings.Count(logs.String(), "fetching a prompt failed"), logs.String())
 		w.set(func(w *web) { w.status = http.StatusOK })
 		for range 2 {
 			clk.advance(6 * time.Minute)
 			_, err := cache.Path(t.Context(), "acme", address)
 			require.NoError(t, err)
 		}
-		require.Equal(t, 1, strings.Count(logs.String(), "prompt can be fetched again"), logs.String())
+		require.Equal(t, 1, strings.Count(logs.String(), "fetching a prompt recovered"), logs.String())
 		require.Equal(t, 2, strings.Count(logs.String(), "url="+w.URL+"/told.wav "+"error=")+
 			strings.Count(logs.String(), "url="+w.URL+"/told.wav\n"), logs.String())
 		require.NotContains(t, logs.String(), "secret")

@@ -19,7 +19,7 @@ import (
 // Why a recording ends before its call, besides the errors of its file.
 var (
 	// errBehind ends a recording whose disk hangs when it is to be finished.
-	errBehind = errors.New("recording: the disk doesn't keep up")
+	errBehind = errors.New("recording: the disk is too slow")
 	// errGone ends a recording whose file was deleted, moved or replaced.
 	errGone = fmt.Errorf("recording: the file is no longer at its path: %w", fs.ErrNotExist)
 )

@@ -143,7 +143,7 @@ func (w *Writer) skip(f *File, frames int) {
 	}
 	f.skipped = true
 	w.tasks.Run(func() { // a log may be slow, too
-		f.log.LogAttrs(context.Background(), slog.LevelError, "recording has a gap of silence, the disk doesn't keep up",
+		f.log.LogAttrs(context.Background(), slog.LevelError, "recording has a gap: the disk is too slow",
 			slog.Bool("alert", true), slog.String("reason", "disk_slow"), slog.String("path", f.spec.Path))
 	})
 }

@@ -46,8 +46,8 @@ func (r *outboundRun) report(by *reporter, jitter uint32) {
 	b := Block{
 		Lost: int32(by.newest - by.first + 1 - by.got), Highest: uint32(uint16(firstOutSeq + by.newest)), jitter: 8 * jitter,
 	}
-	r.c.Heard(by.id, b, 0, uint64(r.sent))
-	r.c.HeardJitter(b, r.addr, dsp.SampleRate)
+	r.c.Reported(by.id, b, 0, uint64(r.sent))
+	r.c.ReportedJitter(b, r.addr, dsp.SampleRate)
 }
 
 func (r *outboundRun) move(to netip.Addr) {

@@ -30,8 +30,8 @@ const (
 	defaultR = 93.2
 	// bplG711 is the robustness of G.711 with concealment against loss (G.113 appendix I); L16 is taken to be no different.
 	bplG711 = 25.1
-	// dearDelay is the one-way delay, in ms, from which on conversations suffer.
-	dearDelay = 177.3
+	// maxGoodDelay is the one-way delay, in ms, from which on conversations suffer.
+	maxGoodDelay = 177.3
 )
 
 // impairment is what the E-model makes of a direction.
@@ -45,8 +45,8 @@ type impairment struct {
 func (i impairment) rating() float64 {
 	d := float64(i.delay) / float64(time.Millisecond)
 	id := 0.024 * d
-	if d > dearDelay {
-		id += 0.11 * (d - dearDelay)
+	if d > maxGoodDelay {
+		id += 0.11 * (d - maxGoodDelay)
 	}
 	ppl := 100 * min(max(i.loss, 0), 1)
 	if ppl == 0 {

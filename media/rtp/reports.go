@@ -54,8 +54,8 @@ func (c *Reports) Due(now int64) bool {
 	return true
 }
 
-// Wrote counts a packet of ours, whose payload has so many octets.
-func (c *Reports) Wrote(octets int) {
+// Sent counts a packet of ours, whose payload has so many octets.
+func (c *Reports) Sent(octets int) {
 	c.packets++
 	c.octets += uint32(octets)
 }
@@ -95,8 +95,8 @@ func (c *Reports) Renew(sent uint64, seq uint16) {
 // Moved tells that our packets go to another address from now on.
 func (c *Reports) Moved(sent uint64, seq uint16) { c.out.moved(sent, seq) }
 
-// Heard takes what a peer says of our packets; now is the middle of the NTP time, sent all packets of ours so far.
-func (c *Reports) Heard(from uint32, b Block, now uint32, sent uint64) {
+// Reported takes what a peer says of our packets; now is the middle of the NTP time, sent all packets of ours so far.
+func (c *Reports) Reported(from uint32, b Block, now uint32, sent uint64) {
 	if b.lsr != 0 {
 		if rt := shortNTP(now - b.lsr - b.dlsr); rt < maxRoundTrip {
 			c.RoundTrip = max(rt, 1)
@@ -105,9 +105,9 @@ func (c *Reports) Heard(from uint32, b Block, now uint32, sent uint64) {
 	c.out.heard(from, b, sent)
 }
 
-// HeardJitter takes the jitter of a report by the peer at an address. The switch's own is not believed: it may read a leg only
+// ReportedJitter takes the jitter of a report by the peer at an address. The switch's own is not believed: it may read a leg only
 // when it has something to write to it, and then reports a whole frame, 20 ms, for packets that came without any.
-func (c *Reports) HeardJitter(b Block, from netip.Addr, rate int) {
+func (c *Reports) ReportedJitter(b Block, from netip.Addr, rate int) {
 	if from == c.home {
 		return
 	}

@@ -170,8 +170,8 @@ func FuzzRTCP(f *testing.F) {
 		if n.Reported {
 			require.Equal(t, uint32(7), n.Block.ssrc)
 			c.Begin(0, netip.Addr{}, 0, 0)
-			c.Heard(n.Sender, n.Block, 1, 10)
-			c.HeardJitter(n.Block, netip.IPv4Unspecified(), dsp.SampleRate)
+			c.Reported(n.Sender, n.Block, 1, 10)
+			c.ReportedJitter(n.Block, netip.IPv4Unspecified(), dsp.SampleRate)
 			q := c.Quality(20 * time.Millisecond)
 			require.GreaterOrEqual(t, q.MOS, 1.0)
 			require.LessOrEqual(t, q.MOS, 4.5)

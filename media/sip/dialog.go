@@ -78,7 +78,7 @@ func (l *Leg) answer(req *sip.Request, tx sip.ServerTransaction) {
 	l.ep.store(l)
 	body, status := l.negotiate(req.Body())
 	if status != sip.StatusOK {
-		l.to.Log.Warn("an INVITE could not be answered", "status", status)
+		l.to.Log.Warn("answering an INVITE failed", "status", status)
 		l.ep.drop(l)
 		l.to.Owner.Release(l)
 		l.ep.reject(req, tx, status, "Not Acceptable Here")
@@ -102,12 +102,12 @@ func (l *Leg) negotiate(body []byte) ([]byte, int) {
 	}
 	r, err := ReadSDP(body)
 	if err != nil {
-		l.to.Log.Warn("an SDP offer can't be accepted", "error", err)
+		l.to.Log.Warn("reading an SDP offer failed", "error", err)
 		return nil, sip.StatusNotAcceptableHere
 	}
 	out, err := l.local.answer(r)
 	if err != nil {
-		l.to.Log.Error("an SDP answer could not be written", "error", err)
+		l.to.Log.Error("writing an SDP answer failed", "error", err)
 		return nil, sip.StatusInternalServerError
 	}
 	l.media, l.offered = r.Media, false
@@ -132,7 +132,7 @@ func (l *Leg) accept(req *sip.Request, tx sip.ServerTransaction, body []byte) {
 			l.ended("cancel", true)
 			return
 		}
-		l.to.Log.Warn("a 200 could not be sent", "error", err)
+		l.to.Log.Warn("sending a 200 failed", "error", err)
 		l.ended("error", false)
 		return
 	}
@@ -151,10 +151,10 @@ func (l *Leg) accept(req *sip.Request, tx sip.ServerTransaction, body []byte) {
 			interval = min(2*interval, sip.T2)
 			timer.Reset(interval)
 			if err := tx.Respond(res); err != nil {
-				l.to.Log.Debug("a 200 could not be repeated", "error", err)
+				l.to.Log.Debug("repeating a 200 failed", "error", err)
 			}
 		case <-deadline.C:
-			l.to.Log.Warn("no ACK came for a 200")
+			l.to.Log.Warn("no ACK received for a 200")
 			l.Hangup("no_ack")
 			return
 		}
@@ -198,7 +198,7 @@ func (l *Leg) ack(req *sip.Request) {
 	codec := l.media.Codec
 	l.Mu.Unlock()
 	if err != nil {
-		l.to.Log.Warn("an ACK's SDP answer can't be used", "error", err)
+		l.to.Log.Warn("reading an ACK's SDP answer failed", "error", err)
 		l.Hangup("bad_answer")
 		return
 	}
@@ -287,7 +287,7 @@ func (l *Leg) Hangup(cause string) {
 		ctx, cancel := context.WithTimeout(context.Background(), byeTimeout)
 		defer cancel()
 		if err := l.bye(ctx); err != nil {
-			l.to.Log.Debug("a BYE got no good answer", "error", err)
+			l.to.Log.Debug("sending a BYE failed", "error", err)
 		}
 	})
 }

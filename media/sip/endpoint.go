@@ -180,7 +180,7 @@ func (e *Endpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 		defer func() {
 			if r := recover(); r != nil {
 				e.cfg.Panics.Inc()
-				e.log.Error("a SIP request caused a panic", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+				e.log.Error("panic in a SIP request", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			}
 		}()
 		if source := req.Source(); !e.cfg.Peers.Allow(source) {
@@ -202,7 +202,7 @@ func (e *Endpoint) guard(h sipgo.RequestHandler) sipgo.RequestHandler {
 
 // refused notes a stranger's attempt.
 func (e *Endpoint) refused(peer string) {
-	e.log.Warn("SIP refused: its peer is none of the switch's networks", "peer", peer)
+	e.log.Warn("SIP request refused: peer is outside the switch's networks", "peer", peer)
 }
 
 // complete tells whether a request has the headers that no request may lack (RFC 3261 section 8.1.1).
@@ -218,7 +218,7 @@ func (e *Endpoint) respond(tx sip.ServerTransaction, res *sip.Response) {
 		res.AppendHeader(sip.NewHeader("Allow", allowedMethods))
 	}
 	if err := tx.Respond(res); err != nil {
-		e.log.Debug("a SIP response could not be sent", "error", err)
+		e.log.Debug("sending a SIP response failed", "error", err)
 	}
 }
 
@@ -275,7 +275,7 @@ func (e *Endpoint) onInvite(req *sip.Request, tx sip.ServerTransaction) {
 	}
 	to, ok := e.cfg.Find(req.Recipient.User)
 	if !ok {
-		e.log.Warn("an INVITE names no open session", "session_id", req.Recipient.User[:min(len(req.Recipient.User), 64)])
+		e.log.Warn("INVITE for an unknown session", "session_id", req.Recipient.User[:min(len(req.Recipient.User), 64)])
 		e.reject(req, tx, sip.StatusNotFound, "Not Found")
 		return
 	}

@@ -79,7 +79,7 @@ func (l *Leg) pressKeys() {
 		dur := k.Duration()
 		if !k.Pause() {
 			if err := l.info(k); err != nil {
-				l.to.Log.Warn("a digit could not be sent by INFO", "error", err)
+				l.to.Log.Warn("sending a digit by INFO failed", "error", err)
 			}
 			l.ep.cfg.Digits.WithLabelValues("sent_info").Inc()
 			dur += infoPause

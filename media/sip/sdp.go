@@ -29,8 +29,8 @@ func l16Rates() []int { return []int{8000, 16000, 24000, 48000} }
 
 // Errors of the SDP negotiation.
 var (
-	// ErrSDP means that a session description can't be read.
-	ErrSDP = errors.New("session description can't be read")
+	// ErrSDP means that a invalid session description.
+	ErrSDP = errors.New("invalid session description")
 	// ErrNoCodec means that a session description has no audio that we know.
 	ErrNoCodec = errors.New("session description has no codec in common")
 )
@@ -136,7 +136,7 @@ func ReadSDP(body []byte) (*Description, error) {
 	return r, nil
 }
 
-// readAddress finds where the other side wants its audio, and whether it wants any.
+// readAddress reads the address that the other side receives audio at, and whether it receives any.
 func (r *Description) readAddress(d *sdp.SessionDescription, m *sdp.MediaDescription) error {
 	c := m.ConnectionInformation
 	if c == nil {
@@ -231,7 +231,7 @@ func keepFirst(m map[int]uint8, rate int, pt uint8) {
 	}
 }
 
-// readRTCP finds where the other side wants its reports.
+// readRTCP reads the address that the other side receives reports at.
 func (r *Description) readRTCP(m *sdp.MediaDescription) {
 	r.Media.RTCP, r.Media.Mux = netip.AddrPort{}, false
 	if p := r.Media.Remote.Port(); p < 65535 {
