@@ -33,7 +33,7 @@ var (
 	// ErrNoObject says that a control request is not a JSON object (400).
 	ErrNoObject error = &fault.Error{
 		Kind: fault.Malformed, Code: "invalid_json", Detail: "The control request must be a JSON object.",
-		Text: "switchctl: control request is no JSON object",
+		Text: "switchctl: control request is not a JSON object",
 	}
 	// ErrMailboxFull refuses a command to a call that has too many waiting (429).
 	ErrMailboxFull error = &fault.Error{

@@ -110,7 +110,7 @@ func (a *actor) step(ctx context.Context, m message) (next state) {
 		}
 	}()
 	if _, ok := m.(besideFailed); ok {
-		return a.faultBeside(ctx)
+		return a.endAfterFault(ctx)
 	}
 	a.signs(m)
 	var err error
@@ -133,7 +133,7 @@ func (a *actor) step(ctx context.Context, m message) (next state) {
 // reject tells whoever waits for m that the state did not take it.
 func (a *actor) reject(ctx context.Context, m message, err error) {
 	a.c.metrics.rejected.Inc()
-	a.log.DebugContext(ctx, "event is not taken", "event", m.Name(), "state", a.state.String(), "error", err)
+	a.log.DebugContext(ctx, "event ignored in this state", "event", m.Name(), "state", a.state.String(), "error", err)
 	a.refuse(m, err)
 }
 
@@ -165,17 +165,17 @@ func (a *actor) jobReply(ctx context.Context, m jobDone) (state, error) {
 		}
 	case jobReattach:
 		if reason := refusedJob(m); reason != "" {
-			a.log.WarnContext(ctx, "call could not be taken back", "reply", reason)
+			a.log.WarnContext(ctx, "reattaching the call failed", "reply", reason)
 			a.probe(ctx)
 		}
 	case jobMask:
 		if reason := refusedJob(m); reason != "" {
-			a.log.ErrorContext(ctx, "recording by the switch is not paused", "reply", reason)
+			a.log.ErrorContext(ctx, "pausing the switch's recording failed", "reply", reason)
 		}
 	case jobBypass:
 		a.bypass.bypassReply(ctx, m)
 	case jobMediaBack:
-		a.bypass.takeBackReply(ctx, m)
+		a.bypass.mediaBackReply(ctx, m)
 	case jobAgentBridge:
 		a.agents.agentBridgeReply(ctx, m)
 	case jobKillLeg, jobReneg, jobStopRecord:

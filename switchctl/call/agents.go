@@ -41,7 +41,7 @@ type human struct {
 	req     switchctl.AgentConnect
 	reply   chan<- agentResult // nil after a restart: whoever waited is gone
 	asked   time.Time
-	doubts  int
+	checks  int
 	// told: the agent hears the whisper.
 	told bool
 	// bySwitch: the switch has ended the agent's leg, since the caller was leaving.
@@ -139,7 +139,7 @@ func (b *agentBridge) connectAgent(ctx context.Context, m agentCommand) (state, 
 		return b.state, err
 	}
 	b.human = h
-	b.talking.deafen(ctx)
+	b.talking.stopDigits(ctx)
 	b.rec.recordHuman(ctx)
 	return b.state, nil
 }
@@ -185,8 +185,8 @@ func (b *agentBridge) agentMessage(ctx context.Context, m message) (state, error
 		if h != nil && h.serial == m.serial {
 			return b.agentGone(ctx, m.reason), nil
 		}
-	case agentDoubt:
-		return b.settleDoubt(ctx, m), nil
+	case bridgeUnconfirmed:
+		return b.settleUnconfirmed(ctx, m), nil
 	case agentWaits:
 		if h != nil && h.serial == m.serial && h.phase == humanClaiming {
 			b.music.ringToCaller(ctx)
@@ -219,7 +219,7 @@ func (b *agentBridge) tryAgent(ctx context.Context) {
 		defer cancel()
 		file, err := b.c.promptFile(ctx, b.tenant, url)
 		if err != nil {
-			b.log.WarnContext(ctx, "whisper to the agent can't be played", "error", err)
+			b.log.WarnContext(ctx, "whisper to the agent failed", "error", err)
 		}
 		b.post(whisperReady{serial: serial, path: file.path, lasts: file.length})
 	})
@@ -280,12 +280,12 @@ func (b *agentBridge) agentBridgeReply(ctx context.Context, m jobDone) {
 	if !b.human.bridging() || int(b.human.serial) != m.attempt || reason == "" || errors.Is(m.err, hostlink.ErrLost) {
 		return
 	}
-	b.log.WarnContext(ctx, "agent could not be bridged", "reply", reason)
-	b.doubtAgent(ctx)
+	b.log.WarnContext(ctx, "bridging the agent failed", "reply", reason)
+	b.checkBridge(ctx)
 }
 
-// agentDoubt tells which of the two legs are there after a bridge that did not come about.
-type agentDoubt struct {
+// bridgeUnconfirmed tells which of the two legs are there after a bridge that did not come about.
+type bridgeUnconfirmed struct {
 	serial        uint64
 	caller, agent bool
 	// other is the channel that the caller is bridged with.
@@ -293,14 +293,14 @@ type agentDoubt struct {
 	err   error
 }
 
-func (agentDoubt) Name() string    { return "bridge in doubt" }
-func (agentDoubt) Essential() bool { return true }
+func (bridgeUnconfirmed) Name() string    { return "bridge unconfirmed" }
+func (bridgeUnconfirmed) Essential() bool { return true }
 
-// doubtAgent finds out whose leg is missing, so that no agent answers for a caller who has hung up.
-func (b *agentBridge) doubtAgent(ctx context.Context) {
+// checkBridge finds out whose leg is missing, so that no agent answers for a caller who has hung up.
+func (b *agentBridge) checkBridge(ctx context.Context) {
 	h := b.human
 	b.arm(timerAgent, bridgeTimeout)
-	m, caller, agent := agentDoubt{serial: h.serial}, b.channel, h.channel
+	m, caller, agent := bridgeUnconfirmed{serial: h.serial}, b.channel, h.channel
 	b.beside(func() {
 		found, err := fs.FindChannel(ctx, b.c.link, caller)
 		m.caller, m.err = found != nil, err
@@ -315,16 +315,16 @@ func (b *agentBridge) doubtAgent(ctx context.Context) {
 	})
 }
 
-func (b *agentBridge) settleDoubt(ctx context.Context, m agentDoubt) state {
+func (b *agentBridge) settleUnconfirmed(ctx context.Context, m bridgeUnconfirmed) state {
 	h := b.human
 	if !h.bridging() || h.serial != m.serial || m.err != nil {
 		return b.state // without the switch's word there is no verdict: the timer asks again, and so does the next connection
 	}
-	h.doubts++
+	h.checks++
 	switch {
 	case m.caller && m.other == h.channel:
 		return b.agentConfirmed(ctx, b.c.clock.Now().UTC()) // its event was missed
-	case !m.caller && h.doubts < 2:
+	case !m.caller && h.checks < 2:
 		b.probe(ctx) // the caller's end is on its way, and answers
 	case m.caller && !m.agent && !h.bySwitch:
 		b.agentUnavailable(ctx, phone.Lost)
@@ -344,7 +344,7 @@ func (b *agentBridge) agentFailed(ctx context.Context, err error) {
 	b.callerComesBack(ctx)
 }
 
-// agentDue: the agent has heard the whisper, or the bridge had to be there by now.
+// agentDue: the agent has heard the whisper, or the bridge timed out.
 func (b *agentBridge) agentDue(ctx context.Context) {
 	switch h := b.human; {
 	case h == nil:
@@ -353,7 +353,7 @@ func (b *agentBridge) agentDue(ctx context.Context) {
 		b.bridgeAgent(ctx, false)
 	case h.phase == humanBridging:
 		b.log.WarnContext(ctx, "bridge with an agent was not confirmed by the switch")
-		b.doubtAgent(ctx)
+		b.checkBridge(ctx)
 	}
 }
 

@@ -18,7 +18,7 @@ func (b *agentBridge) agentGone(ctx context.Context, reason string) state {
 	case h.bridged():
 	case reason == phone.EndedBySwitch && h.bridging():
 		h.bySwitch = true
-		b.doubtAgent(ctx) // the caller has hung up before the bridge was there
+		b.checkBridge(ctx) // the caller has hung up before the bridge was there
 		return b.state
 	default:
 		b.agentUnavailable(ctx, reason)

@@ -118,7 +118,7 @@ func (b *bench) controller() *Controller {
 	b.t.Cleanup(func() {
 		c.refuseStarts()
 		for _, a := range c.registry.all() {
-			a.post(letGo{})
+			a.post(detach{})
 		}
 		cancel()
 		b.media.die()

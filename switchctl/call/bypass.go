@@ -22,10 +22,10 @@ const (
 	// bypassTimeout is how long the way into bypass may take: no reply of the switch, or no packet from the carrier, after
 	// that is a failure.
 	bypassTimeout = time.Second
-	// takeBackTimeout bounds the way back, takeBackTries how often it is tried; mendPause lies between two tries.
-	takeBackTimeout = 1500 * time.Millisecond
-	takeBackTries   = 4
-	mendPause       = 400 * time.Millisecond
+	// mediaBackTimeout bounds the way back, mediaBackTries how often it is tried; mediaBackPause lies between two tries.
+	mediaBackTimeout = 1500 * time.Millisecond
+	mediaBackTries   = 4
+	mediaBackPause   = 400 * time.Millisecond
 	// heardTimeout is how long the first packet after the switch's reply is waited for: a caller may be silent.
 	heardTimeout = 500 * time.Millisecond
 )
@@ -171,7 +171,7 @@ func (b *bypass) carrierTried(ctx context.Context, err error) {
 		b.bypassFailed(ctx, "re-INVITE not answered in "+mediapath.ReinviteTimeout.String())
 	case err != nil: // the channel's end tells more, or the link is away
 		b.next(bypassOff)
-		b.log.DebugContext(ctx, "bypass not tried", "error", err)
+		b.log.DebugContext(ctx, "bypass skipped", "error", err)
 	default:
 		b.prepareBypass(ctx)
 	}
@@ -210,9 +210,9 @@ func (b *bypass) bypassReply(ctx context.Context, m jobDone) {
 	}
 }
 
-// takeBackReply is the switch's reply to the way back. It comes while the switch still bridges the legs anew; what waits for the
+// mediaBackReply is the switch's reply to the way back. It comes while the switch still bridges the legs anew; what waits for the
 // media would fall into that, so it waits for the first packet as well.
-func (b *bypass) takeBackReply(ctx context.Context, m jobDone) {
+func (b *bypass) mediaBackReply(ctx context.Context, m jobDone) {
 	switch {
 	case b.phase != bypassLeaving || m.attempt < b.left:
 	case refusedJob(m) == "":
@@ -224,7 +224,7 @@ func (b *bypass) takeBackReply(ctx context.Context, m jobDone) {
 		b.keypad.pastSwitch(false)
 		b.arm(timerBypass, heardTimeout)
 	default:
-		b.arm(timerBypass, mendPause)
+		b.arm(timerBypass, mediaBackPause)
 	}
 }
 
@@ -235,7 +235,7 @@ func (b *bypass) legMoved(ctx context.Context, ev media.LegMoved) {
 		b.moved = true
 		b.keypad.pastSwitch(true)
 		b.c.metrics.bypassGap.WithLabelValues("entered").Observe(ev.Gap.Seconds())
-		b.log.DebugContext(ctx, "audio comes past the switch", "gap", ev.Gap)
+		b.log.DebugContext(ctx, "entered bypass media", "gap", ev.Gap)
 		b.bypassSettled(ctx)
 	case bypassLeaving:
 		b.moved = true
@@ -257,7 +257,7 @@ func (b *bypass) legMoved(ctx context.Context, ev media.LegMoved) {
 func (b *bypass) movedBack(ctx context.Context, ev media.LegMoved) {
 	b.keypad.pastSwitch(false)
 	b.c.metrics.bypassGap.WithLabelValues("left").Observe(ev.Gap.Seconds())
-	b.log.DebugContext(ctx, "audio comes from the switch", "gap", ev.Gap)
+	b.log.DebugContext(ctx, "left bypass media", "gap", ev.Gap)
 }
 
 // bypassSettled: the call is in bypass once the switch says so and the carrier is heard directly.
@@ -273,7 +273,7 @@ func (b *bypass) bypassSettled(ctx context.Context) {
 	}
 }
 
-// bypassDue: a change of the audio's way had to be done by now.
+// bypassDue: entering or leaving bypass media timed out.
 func (b *bypass) bypassDue(ctx context.Context) {
 	switch b.phase {
 	case bypassEntering:
@@ -342,20 +342,20 @@ func (b *bypass) leaveBypass(ctx context.Context) {
 func (b *bypass) takeMediaBack(ctx context.Context) {
 	b.serial++
 	if b.c.link.Generation() == 0 {
-		b.arm(timerBypass, takeBackTimeout)
+		b.arm(timerBypass, mediaBackTimeout)
 		return
 	}
-	if b.tries++; b.tries > takeBackTries {
-		b.log.ErrorContext(ctx, "media does not come back to the switch, hanging up", "tries", takeBackTries)
+	if b.tries++; b.tries > mediaBackTries {
+		b.log.ErrorContext(ctx, "leaving bypass media failed, hanging up", "tries", mediaBackTries)
 		b.bypassLost(ctx)
 		return
 	}
 	if b.stuck {
-		b.arm(timerBypass, mendPause)
+		b.arm(timerBypass, mediaBackPause)
 		b.command(ctx, jobReneg, fs.Reinvite(b.channel))
 		return
 	}
-	b.arm(timerBypass, takeBackTimeout)
+	b.arm(timerBypass, mediaBackTimeout)
 	b.bypassCommand(ctx, jobMediaBack, fs.MediaOn(b.channel), b.endAsBefore(), fs.SetVar(b.channel, "bypass_media", "false"))
 }
 

@@ -43,7 +43,7 @@ func legTimeoutCommand(leg string, d time.Duration) fs.Command {
 
 // bypassUnprepared: the audio stays with the switch. That is no fault of the trunk's.
 func (b *bypass) bypassUnprepared(ctx context.Context, err error) {
-	b.log.WarnContext(ctx, "media leg could not be made ready for bypass", "error", err)
+	b.log.WarnContext(ctx, "preparing the media leg for bypass failed", "error", err)
 	b.barred = true
 	b.mediaIsBack(ctx)
 }

@@ -217,7 +217,7 @@ func (c *Controller) recover(ctx context.Context) error {
 		if !errors.Is(err, store.ErrUnavailable) {
 			return err
 		}
-		c.log.WarnContext(ctx, "database is away, call control waits", "error", err)
+		c.log.WarnContext(ctx, "database unavailable, call control waits", "error", err)
 		if paused := rt.Pause(ctx, c.clock, time.Second); paused != nil {
 			return errors.Join(err, paused)
 		}
@@ -371,7 +371,7 @@ func (c *Controller) Close(ctx context.Context) error {
 	err := c.listener.Close()
 	c.refuseStarts()
 	for _, a := range c.registry.all() {
-		a.post(letGo{})
+		a.post(detach{})
 	}
 	c.phones.LetGo()
 	settled := make(chan struct{})

@@ -41,7 +41,7 @@ func (k *core) execute(ctx context.Context, req esl.ExecuteRequest) {
 	sock := k.sock
 	k.beside(func() {
 		if err := sock.Execute(ctx, req); err != nil {
-			k.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
+			k.log.WarnContext(ctx, "sending an application failed", "app", req.App, "error", err)
 			if req.App == "bridge" {
 				k.post(bridgeFailed{err: err})
 			}
@@ -73,7 +73,7 @@ func (k *core) sendKill(ctx context.Context) {
 		sock, cause := k.sock, k.killCause
 		k.beside(func() {
 			if err := sock.Execute(ctx, esl.ExecuteRequest{App: "hangup", Arg: cause}); err != nil {
-				k.log.WarnContext(ctx, "hangup could not be sent", "error", err)
+				k.log.WarnContext(ctx, "sending a hangup failed", "error", err)
 			}
 		})
 		return

@@ -89,7 +89,7 @@ func (e *ending) commitClose(ctx context.Context, c ledger.Closing) {
 			e.c.metrics.quality.observe(q, stats)
 			if session != nil && !partDone && answered != nil {
 				if _, err := session.FinishRecording(answered.Add(c.Ahead), c.Record.EndTime.Add(c.Ahead)); err != nil { // it began by our clock
-					e.log.ErrorContext(ctx, "recording could not be finished", "error", err)
+					e.log.ErrorContext(ctx, "finishing the recording failed", "error", err)
 				}
 			}
 		})
@@ -106,7 +106,7 @@ func (e *ending) finishLeft(ctx context.Context, answered, ended time.Time) {
 		return // nothing was recorded
 	}
 	if _, err := wav.Finish(ctx, path, answered, answered, ended); err != nil {
-		e.log.ErrorContext(ctx, "recording could not be finished", "error", err)
+		e.log.ErrorContext(ctx, "finishing the recording failed", "error", err)
 	}
 }
 
@@ -131,10 +131,10 @@ func (e *ending) closing(ctx context.Context, m message) (state, error) {
 // node's open calls to close it.
 func (e *ending) closed(ctx context.Context, m closeCommitted) {
 	if m.err != nil {
-		e.log.ErrorContext(ctx, "final record is not written, the call stays open in the database", "error", m.err)
+		e.log.ErrorContext(ctx, "writing the final record failed, the call stays open in the database", "error", m.err)
 		return
 	}
-	e.c.cdrs.Spend(e.c.registry.channelsOf(e.core)...)
+	e.c.cdrs.ScheduleDeletion(e.c.registry.channelsOf(e.core)...)
 	e.c.metrics.ended.WithLabelValues(e.final.Status(), causeLabel(e.final.Cause)).Inc()
 	disposition := ""
 	if e.final.Disposition != nil {
@@ -144,7 +144,7 @@ func (e *ending) closed(ctx context.Context, m closeCommitted) {
 		"hangup_disposition", disposition)
 }
 
-// killAgain: the call had to be gone by now. While there is no link, resynchronising does it.
+// killAgain: the kill timed out. While there is no link, resynchronising does it.
 func (e *ending) killAgain(ctx context.Context) {
 	if e.killCause == "" {
 		return

@@ -78,8 +78,8 @@ func (k *core) guarded(fn func()) func() {
 	}
 }
 
-// faultBeside ends a call whose work beside it has failed.
-func (k *core) faultBeside(ctx context.Context) state {
+// endAfterFault ends a call whose work beside it has failed.
+func (k *core) endAfterFault(ctx context.Context) state {
 	if k.killCause == "" && k.state != stateClosing {
 		k.kill(ctx, ledger.CauseTemporaryFailure)
 	}

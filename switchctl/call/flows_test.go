@@ -256,7 +256,7 @@ func (b *bench) faultInput(f []string) {
 		b.crash()
 	case "shutdown":
 		for _, a := range b.c.registry.all() {
-			a.post(letGo{})
+			a.post(detach{})
 		}
 	case "restart":
 		b.crash()

@@ -56,12 +56,12 @@ func (k *core) writeEntry(ctx context.Context, e journalEntry) error {
 		}
 		away := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrBusy)
 		if ctx.Err() != nil || (!away && tries >= journalTries) || k.c.clock.Now().After(deadline) {
-			k.log.ErrorContext(ctx, "call change could not be written", "change", e.what, "tries", tries, "error", err)
+			k.log.ErrorContext(ctx, "writing a call change failed", "change", e.what, "tries", tries, "error", err)
 			k.c.metrics.lostWrites.Inc()
 			return err
 		}
 		if tries == 1 || wait == journalMaxPause {
-			k.log.WarnContext(ctx, "call change waits to be written", "change", e.what, "tries", tries, "error", err)
+			k.log.WarnContext(ctx, "writing a call change failed, trying again", "change", e.what, "tries", tries, "error", err)
 		}
 		if rt.Pause(ctx, k.c.clock, wait) != nil {
 			return err

@@ -77,7 +77,7 @@ func (l *leg) fetchMusic(ctx context.Context, url string) (path string, fetched 
 	a.beside(func() {
 		file, err := a.c.promptFile(ctx, a.tenant, url)
 		if err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "music can't be had, the caller hears ringback", "error", err)
+			a.log.WarnContext(ctx, "fetching the music failed, the caller hears ringback", "error", err)
 		}
 		found <- file.path
 	})

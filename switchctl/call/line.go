@@ -13,21 +13,21 @@ import (
 // callerLine is the caller's channel on the switch and its socket: answered, lost, taken back, looked for.
 type callerLine struct {
 	*core
-	agents    *agentBridge
-	bypass    *bypass
-	dial      *origination
-	ending    *ending
-	handling  *handling
-	keypad    *keypad
-	machine   *machine
-	music     *musicPlayer
-	parties   *parties
-	rec       *recorder
-	talking   *talking
-	transfers *transfers
-	voice     *voice
-	waiters   []chan<- error // of Leg.Answer
-	reattach  int            // uuid_transfer to rm_reattach without a socket so far
+	agents     *agentBridge
+	bypass     *bypass
+	dial       *origination
+	ending     *ending
+	handling   *handling
+	keypad     *keypad
+	machine    *machine
+	music      *musicPlayer
+	parties    *parties
+	rec        *recorder
+	talking    *talking
+	transfers  *transfers
+	voice      *voice
+	waiters    []chan<- error // of Leg.Answer
+	reattaches int            // uuid_transfer to rm_reattach without a socket so far
 }
 
 // steered reports whether the call is steered over the host link alone.
@@ -93,7 +93,7 @@ func (l *callerLine) socketAttached(ctx context.Context, m socketUp) (state, err
 		found, l.recovered = false, true // a look tells whether the agent has ended the call while we were away
 		l.probe(ctx)
 	}
-	l.reattach = 0
+	l.reattaches = 0
 	l.away = false
 	l.music.playing = false
 	l.dial.seen = true
@@ -158,17 +158,17 @@ func (l *callerLine) socketDue(ctx context.Context) {
 	l.probe(ctx) // the channel, when it lives, is taken back
 }
 
-// takeBack transfers the caller to rm_reattach. other is the leg that it is bridged with, to a media endpoint that is
+// reattach transfers the caller to rm_reattach. other is the leg that it is bridged with, to a media endpoint that is
 // gone: while the switch waits for packets from there it would not follow, so that leg is ended. A caller who was left in
 // bypass is told first to come with its media.
-func (l *callerLine) takeBack(ctx context.Context, other string, bypassed bool) {
+func (l *callerLine) reattach(ctx context.Context, other string, bypassed bool) {
 	l.arm(timerSocket, socketTimeout)
 	if l.c.link.Generation() == 0 {
 		return // resynchronising does it
 	}
-	l.reattach++
-	if l.reattach > maxReattach {
-		l.log.ErrorContext(ctx, "call stays without its socket, hanging up", "tries", maxReattach)
+	l.reattaches++
+	if l.reattaches > maxReattach {
+		l.log.ErrorContext(ctx, "outbound socket not re-established, hanging up", "tries", maxReattach)
 		l.kill(ctx, ledger.CauseTemporaryFailure)
 		return
 	}
@@ -177,14 +177,14 @@ func (l *callerLine) takeBack(ctx context.Context, other string, bypassed bool) 
 	l.beside(func() {
 		if bypassed {
 			if _, err := link.API(ctx, fs.SetVar(channel, "bypass_media", "false")); err != nil {
-				l.log.WarnContext(ctx, "the caller's media could not be asked back", "error", err)
+				l.log.WarnContext(ctx, "asking the switch for the caller's media failed", "error", err)
 			}
 		}
 		body, err := link.API(ctx, transfer)
 		l.post(jobDone{job: jobReattach, attempt: attempt, body: body, err: err})
 		if err == nil && other != "" {
 			if err := fs.EndChannel(ctx, l.c.link, other, ledger.CauseNormalClearing); err != nil {
-				l.log.WarnContext(ctx, "the caller's other leg could not be ended", "error", err)
+				l.log.WarnContext(ctx, "ending the caller's other leg failed", "error", err)
 			}
 		}
 	})
@@ -244,7 +244,7 @@ func (l *callerLine) channelLives(ctx context.Context, m channelFound) (state, e
 		return next, nil
 	}
 	if (l.sock == nil || l.away) && l.killCause == "" {
-		l.takeBack(ctx, m.other, m.bypassed)
+		l.reattach(ctx, m.other, m.bypassed)
 	}
 	return next, nil
 }
@@ -271,7 +271,7 @@ func (l *callerLine) channelVanished(ctx context.Context, m channelGone) (state,
 	} else {
 		l.c.metrics.recovered.WithLabelValues("closed").Inc()
 	}
-	l.log.WarnContext(ctx, "switch knows nothing of the call", "hangup_cause", cause, "switch_restarted", m.restarted)
+	l.log.WarnContext(ctx, "channel not found on the switch", "hangup_cause", cause, "switch_restarted", m.restarted)
 	return l.ending.beginClose(ctx, ledger.LostRecord(cause, l.livedUntil(m.switchSeen), l.call.AnswerTime)), nil
 }
 

@@ -107,7 +107,7 @@ func (c *Controller) lookForAbsent(ctx context.Context) {
 	channels, err := fs.ListChannels(ctx, c.link)
 	if err != nil {
 		if ctx.Err() == nil {
-			c.log.WarnContext(ctx, "list of the switch's channels failed", "error", err)
+			c.log.WarnContext(ctx, "listing the switch's channels failed", "error", err)
 		}
 		return
 	}
@@ -125,6 +125,6 @@ func (c *Controller) lookForAbsent(ctx context.Context) {
 		}
 	}
 	if err := c.lookAll(ctx, absent, nil); err != nil && ctx.Err() == nil {
-		c.log.WarnContext(ctx, "look for absent calls failed", "error", err)
+		c.log.WarnContext(ctx, "looking up absent calls failed", "error", err)
 	}
 }

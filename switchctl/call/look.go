@@ -33,7 +33,7 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 	asked := c.clock.Now()
 	found, err := fs.FindChannel(ctx, c.link, a.channel)
 	if err != nil {
-		a.log.DebugContext(ctx, "look at the switch failed", "error", err)
+		a.log.DebugContext(ctx, "channel lookup failed", "error", err)
 		return nil, err
 	}
 	if found == nil {
@@ -58,7 +58,7 @@ func (c *host) look(ctx context.Context, a *core, leg string) (follow func(), er
 func (c *host) followGone(ctx context.Context, a *core, leg string, gone channelGone) {
 	if leg != "" {
 		if err := fs.EndChannel(ctx, c.link, leg, ledger.CauseNormalClearing); err != nil {
-			a.log.DebugContext(ctx, "media leg of an ended call could not be killed", "error", err)
+			a.log.DebugContext(ctx, "killing the media leg of an ended call failed", "error", err)
 		}
 	}
 	timeout := callRecordTimeout

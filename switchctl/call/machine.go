@@ -96,7 +96,7 @@ func (mc *machine) considerMachine(ctx context.Context) {
 		return
 	}
 	message := mc.action.MessageURL != ""
-	mc.log.InfoContext(ctx, "machine is dealt with as its campaign wants", "message", message)
+	mc.log.InfoContext(ctx, "applying voicemail action", "message", message)
 	if mc.phase = machineGreets; !message {
 		mc.phase = machineTold
 	}
@@ -108,7 +108,7 @@ func (mc *machine) considerMachine(ctx context.Context) {
 		mc.hangupMachine(ctx)
 		return
 	}
-	mc.hush(ctx)
+	mc.muteForMachine(ctx)
 	if !mc.voice.ai.live() {
 		mc.rec.recordHuman(ctx) // unless that has begun: what is left is on the record
 	}
@@ -116,7 +116,7 @@ func (mc *machine) considerMachine(ctx context.Context) {
 	url := mc.action.MessageURL
 	mc.beside(func() { // it is played without a wait for the network
 		if _, err := mc.c.promptFile(ctx, mc.tenant, url); err != nil && ctx.Err() == nil {
-			mc.log.WarnContext(ctx, "message for machines can't be had yet", "error", err)
+			mc.log.WarnContext(ctx, "fetching the message for machines failed", "error", err)
 		}
 	})
 }
@@ -142,12 +142,12 @@ func (mc *machine) partFromMachine(ctx context.Context, back bool) {
 	mc.agents.part(switchctl.AgentMachine, nil)
 	if back && h.steered() {
 		mc.away = true
-		mc.line.takeBack(ctx, "", false) // the agent's leg follows the end of the bridge by itself
+		mc.line.reattach(ctx, "", false) // the agent's leg follows the end of the bridge by itself
 	}
 }
 
-// hush has a machine hear nothing while it greets: neither music nor the voice agent.
-func (mc *machine) hush(ctx context.Context) {
+// muteForMachine has a machine hear nothing while it greets: neither music nor the voice agent.
+func (mc *machine) muteForMachine(ctx context.Context) {
 	mc.music.afterMusic(ctx, func(context.Context) {})
 	if s := mc.voice.ai; s.live() && s.media != nil {
 		s.media.SetMute(media.FromAgent, true)
@@ -179,7 +179,7 @@ func (mc *machine) greetingHeard(ctx context.Context, kind amd.EventKind) {
 	}
 }
 
-// machineOver: the beep, or the end of the greeting, had to be heard by now. A machine that never ends gets no message.
+// machineOver: the beep, or the end of the greeting, timed out. A machine that never ends gets no message.
 func (mc *machine) machineOver(ctx context.Context) {
 	if mc.phase != machineGreets {
 		return
@@ -188,7 +188,7 @@ func (mc *machine) machineOver(ctx context.Context) {
 		mc.leaveMessage(ctx)
 		return
 	}
-	mc.log.InfoContext(ctx, "machine's greeting does not end, hanging up")
+	mc.log.InfoContext(ctx, "machine's greeting did not end, hanging up")
 	mc.c.metrics.machines.WithLabelValues(machineUnheard).Inc()
 	mc.hangupMachine(ctx)
 }
@@ -242,7 +242,7 @@ func (mc *machine) playMessage(ctx context.Context) {
 			result = machineGone
 		case err != nil:
 			result = machineFailed
-			mc.log.WarnContext(ctx, "message for a machine is not played", "error", err)
+			mc.log.WarnContext(ctx, "playing the message for a machine failed", "error", err)
 		}
 		mc.c.metrics.machines.WithLabelValues(result).Inc()
 		return nil // whatever came of it, the call ends as it should

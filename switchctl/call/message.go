@@ -341,11 +341,11 @@ type closeCommitted struct{ err error }
 func (closeCommitted) Name() string    { return "close committed" }
 func (closeCommitted) Essential() bool { return true }
 
-// letGo ends the actor and leaves the call up.
-type letGo struct{}
+// detach ends the actor and leaves the call up.
+type detach struct{}
 
-func (letGo) Name() string    { return "let go" }
-func (letGo) Essential() bool { return true }
+func (detach) Name() string    { return "detach" }
+func (detach) Essential() bool { return true }
 
 // begin starts the dialing of an outbound call.
 type begin struct{}

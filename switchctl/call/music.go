@@ -138,7 +138,7 @@ func (p *musicPlayer) afterMusic(ctx context.Context, then func(ctx context.Cont
 	link, channel := p.c.link, p.channel
 	p.beside(func() {
 		if _, err := link.API(ctx, fs.StopPlaying(channel)); err != nil {
-			p.log.DebugContext(ctx, "music could not be ended", "error", err)
+			p.log.DebugContext(ctx, "ending the music failed", "error", err)
 		}
 		if rt.Pause(ctx, p.c.clock, breakTime) == nil {
 			p.post(musicEnded{then: then})

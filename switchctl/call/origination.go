@@ -78,7 +78,7 @@ func (d *origination) startDialing(ctx context.Context) state {
 	vars := outboundVariables(d.c.callerVariables(d.core), d.channel, d.adm.From, d.adm.RingTimeout, route)
 	cmd, err := fs.Originate(vars, route.Endpoint, fs.Extension("rm_call", d.c.cfg.Context))
 	if err != nil {
-		d.log.ErrorContext(ctx, "route can't be dialed", "route", d.route, "error", err)
+		d.log.ErrorContext(ctx, "dialing the route failed", "route", d.route, "error", err)
 		return d.closeUnseen(ctx, ledger.CauseNoRoute)
 	}
 	d.generation = d.c.link.Generation()
@@ -107,11 +107,11 @@ func (d *origination) originateReply(ctx context.Context, m jobDone) state {
 	}
 	switch {
 	case m.unsent:
-		d.log.WarnContext(ctx, "originate was not sent", "error", m.err)
+		d.log.WarnContext(ctx, "sending originate failed", "error", m.err)
 		return d.closeUnseen(ctx, ledger.CauseNetworkOutOfOrder)
 	case m.err != nil:
 		// Lost on the way: the next connection tells whether there is a channel.
-		d.log.WarnContext(ctx, "reply to originate is lost", "error", m.err)
+		d.log.WarnContext(ctx, "reply to originate lost", "error", m.err)
 		d.generation = 0
 	case refusedJob(m) != "":
 		d.refusal = refusalCause(m.body)

@@ -26,7 +26,7 @@ const (
 func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
 	ev, err := conn.Connect(ctx)
 	if err != nil {
-		c.log.WarnContext(ctx, "outbound socket did not say what it is", "error", err)
+		c.log.WarnContext(ctx, "outbound ESL handshake failed", "error", err)
 		return
 	}
 	if !c.known(ctx, ev.UUID()) {
@@ -38,7 +38,7 @@ func (c *Controller) serveSocket(ctx context.Context, conn *esl.Conn) {
 	switch {
 	case a != nil && ev.UUID() == a.channel:
 	case a != nil:
-		c.log.WarnContext(ctx, "socket of a leg that has none", "call_id", callID, "role", ev.Var("rm_role"))
+		c.log.WarnContext(ctx, "unexpected outbound socket for leg", "call_id", callID, "role", ev.Var("rm_role"))
 		return
 	case callID == "" && ev.Get("Call-Direction") == ledger.DirectionInbound:
 		if a = c.takeInbound(ctx, conn, ev); a == nil {
@@ -70,7 +70,7 @@ func (c *Controller) known(ctx context.Context, channel string) bool {
 // hangupSocket ends a channel that is nobody's, and waits until its socket has closed.
 func (c *Controller) hangupSocket(ctx context.Context, conn *esl.Conn, cause string) {
 	if err := conn.Execute(ctx, esl.ExecuteRequest{App: "hangup", Arg: cause}); err != nil {
-		c.log.WarnContext(ctx, "hangup could not be sent", "error", err)
+		c.log.WarnContext(ctx, "sending a hangup failed", "error", err)
 		return
 	}
 	done := make(chan struct{})
@@ -108,7 +108,7 @@ func (c *Controller) takeInbound(ctx context.Context, conn *esl.Conn, ev *esl.Ev
 		fs.Var{Name: "rtp_autoflush_during_bridge", Value: "false"},
 		fs.Var{Name: varAfterBridge, Value: fs.AfterBridge(reattachExtension, c.cfg.Context)})
 	if _, err := c.link.API(ctx, set); err != nil {
-		a.log.WarnContext(ctx, "variables of an inbound call could not be set", "error", err)
+		a.log.WarnContext(ctx, "setting variables of an inbound call failed", "error", err)
 	}
 	return a.core
 }

@@ -168,7 +168,7 @@ func (v *voice) grip() grip {
 		return gripNone
 	case s.legUp:
 		return gripConnected
-	case s.bridging, s.hushed:
+	case s.bridging, s.stoppingRingback:
 		return gripBridging
 	}
 	return gripPending

@@ -73,7 +73,7 @@ func (r *recorder) pauseOrResume(ctx context.Context, req switchctl.ControlReque
 	note := fs.SetVar(r.channel, varPaused, value)
 	r.inTurn(&r.marks, func() {
 		if _, err := link.API(ctx, note); err != nil {
-			r.log.WarnContext(ctx, "pause of the recording could not be noted on the channel", "error", err)
+			r.log.WarnContext(ctx, "storing the recording's pause on the channel failed", "error", err)
 		}
 	})
 	var metadata json.RawMessage

@@ -144,7 +144,7 @@ func (r *recorder) secondBegun(ctx context.Context, m secondStarted) {
 	case errors.As(m.err, &refused) && strings.Contains(refused.Text, "locate session"):
 		r.log.DebugContext(ctx, "call has ended before it was recorded")
 	case m.err != nil:
-		r.log.ErrorContext(ctx, "recording by the switch did not start", "error", m.err, "alert", true)
+		r.log.ErrorContext(ctx, "starting the switch's recording failed", "error", m.err, "alert", true)
 		r.c.metrics.unrecorded.Inc()
 		if r.second == m.path {
 			r.second = ""
@@ -210,7 +210,7 @@ func (r *recorder) recordRest(ctx context.Context, at time.Time) {
 
 func (r *recorder) partReady(ctx context.Context, m partFinished) (state, error) {
 	if m.err != nil {
-		r.log.ErrorContext(ctx, "recording before the transfer is not whole", "error", m.err)
+		r.log.ErrorContext(ctx, "finishing the recording before the transfer failed", "error", m.err)
 	}
 	return r.state, nil
 }
@@ -240,7 +240,7 @@ func (r *recorder) recordOpening(ctx context.Context, t *conversation) {
 	cmds := fs.Script{fs.RecordStereo(r.channel, o.stereo), fs.Record(r.channel, path, limit), fs.RecordStereo(r.channel, false)}
 	r.beside(func() {
 		if err := cmds.Run(ctx, link); err != nil {
-			r.log.ErrorContext(ctx, "announcement is not recorded", "error", err)
+			r.log.ErrorContext(ctx, "recording the announcement failed", "error", err)
 		}
 	})
 }

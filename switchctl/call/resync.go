@@ -42,7 +42,7 @@ func (c *Controller) resync(ctx context.Context) {
 		if ctx.Err() != nil || c.link.Generation() != generation {
 			return
 		}
-		c.log.ErrorContext(ctx, "calls could not be compared with the switch", "attempt", try, "error", err)
+		c.log.ErrorContext(ctx, "comparing calls with the switch failed", "attempt", try, "error", err)
 		pause := resyncPause
 		if try >= resyncTries {
 			c.phones.Compared(generation) // phones wait no longer
@@ -66,7 +66,7 @@ func (c *Controller) noteCompared(ctx context.Context, generation uint64) {
 		ctx, cancel := context.WithTimeout(ctx, nodeSeenTimeout)
 		defer cancel()
 		if err := c.ledger.NodeSeen(ctx, c.cfg.NodeID, at, core); err != nil {
-			c.log.WarnContext(ctx, "node could not be written", "error", err)
+			c.log.WarnContext(ctx, "writing the node failed", "error", err)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func (c *Controller) resyncOnce(ctx context.Context) error {
 	}
 	legs := map[uuid.UUID]string{}
 	for _, channel := range channels {
-		if err := c.sortOut(ctx, channel, legs); err != nil {
+		if err := c.classifyChannel(ctx, channel, legs); err != nil {
 			return err
 		}
 	}
@@ -141,9 +141,9 @@ func (c *Controller) noteCore(ctx context.Context) {
 	}
 }
 
-// sortOut looks at a channel that is no caller's: the media leg of a live call is noted, a channel of ours that belongs to
+// classifyChannel looks at a channel that is no caller's: the media leg of a live call is noted, a channel of ours that belongs to
 // no call is killed, and those of others are left alone.
-func (c *Controller) sortOut(ctx context.Context, channel string, legs map[uuid.UUID]string) error {
+func (c *Controller) classifyChannel(ctx context.Context, channel string, legs map[uuid.UUID]string) error {
 	if c.registry.find(channel, "") != nil || c.phones.Agent(channel) != nil {
 		return nil
 	}
@@ -177,11 +177,11 @@ func (c *Controller) reconcile(ctx context.Context) {
 		}
 		adopted, err := c.adopt(ctx, strayAge)
 		if err != nil {
-			c.log.ErrorContext(ctx, "open calls could not be listed", "error", err)
+			c.log.ErrorContext(ctx, "listing open calls failed", "error", err)
 			continue
 		}
 		if err := c.lookAll(ctx, adopted, nil); err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "look for open calls failed", "error", err)
+			c.log.WarnContext(ctx, "looking up open calls failed", "error", err)
 		}
 	}
 }

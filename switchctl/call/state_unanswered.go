@@ -39,7 +39,7 @@ func (a *actor) unanswered(ctx context.Context, m message) (state, error) {
 		return a.handling.handlerReturned(ctx, m)
 	case controlCommand:
 		return a.state, switchctl.ErrSessionTerminated
-	case letGo:
+	case detach:
 		return a.release(ctx)
 	}
 	return a.state, a.notTaken(m)

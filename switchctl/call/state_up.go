@@ -33,7 +33,7 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		return a.voice.connect(ctx, m)
 	case agentCommand:
 		return a.agents.connectAgent(ctx, m)
-	case agentLeg, agentWaits, agentGone, agentDoubt, agentCancel, whisperReady:
+	case agentLeg, agentWaits, agentGone, bridgeUnconfirmed, agentCancel, whisperReady:
 		return a.agents.agentMessage(ctx, m)
 	case recordCommand:
 		return a.rec.recordFlow(ctx, m)
@@ -83,7 +83,7 @@ func (a *actor) up(ctx context.Context, m message) (state, error) {
 		a.rec.secondBegun(ctx, m)
 	case partFinished:
 		return a.rec.partReady(ctx, m)
-	case letGo:
+	case detach:
 		return a.release(ctx)
 	default:
 		return a.state, a.notTaken(m)

@@ -271,7 +271,7 @@ func (s *talking) talkWasSent(ctx context.Context, m talkSent) {
 		return
 	}
 	if m.err != nil {
-		s.log.WarnContext(ctx, "application could not be sent", "app", "playback", "error", m.err)
+		s.log.WarnContext(ctx, "sending an application failed", "app", "playback", "error", m.err)
 		// The socket is most likely closing, and another one comes; the timer ends the wait for it.
 		s.heard, t.app = nil, ""
 		s.arm(timerTalk, 2*socketTimeout)
@@ -308,7 +308,7 @@ func (s *talking) runApp(ctx context.Context, req esl.ExecuteRequest) {
 	}
 	s.inTurn(&s.sends, func() {
 		if err := sock.Execute(ctx, req); err != nil {
-			s.log.WarnContext(ctx, "application could not be sent", "app", req.App, "error", err)
+			s.log.WarnContext(ctx, "sending an application failed", "app", req.App, "error", err)
 		}
 	})
 }
@@ -359,7 +359,7 @@ func (s *talking) played(ctx context.Context) {
 	}
 }
 
-// talkDue: something had to have happened by now.
+// talkDue: what the caller was to hear or press timed out.
 func (s *talking) talkDue(ctx context.Context) {
 	t := s.now
 	if t == nil {
@@ -371,7 +371,7 @@ func (s *talking) talkDue(ctx context.Context) {
 	case talkRecordOn:
 		s.stopVoicemail(ctx)
 	case talkStarting, talkPlaying, talkCutting, talkConcluded:
-		s.log.WarnContext(ctx, "playback has not told of its end", "kind", t.kind.String())
+		s.log.WarnContext(ctx, "end of playback not reported", "kind", t.kind.String())
 		if !t.cut && t.app != "" {
 			s.cutPlayback(ctx)
 			return

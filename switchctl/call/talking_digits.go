@@ -100,8 +100,8 @@ func (s *talking) collected(ctx context.Context) bool {
 	return true
 }
 
-// deafen: digits are no more for a handler, but for whom the caller is connected with.
-func (s *talking) deafen(ctx context.Context) {
+// stopDigits: digits are no more for a handler, but for whom the caller is connected with.
+func (s *talking) stopDigits(ctx context.Context) {
 	s.hearing, s.typed = false, nil
 	if s.tones && s.sock != nil && s.heard == s.sock {
 		s.runApp(ctx, esl.ExecuteRequest{App: "stop_dtmf"})

@@ -23,7 +23,7 @@ func (s *talking) voicemailStarted(ctx context.Context, m talkRecording) {
 	if m.err == nil {
 		return
 	}
-	s.log.ErrorContext(ctx, "voicemail is not recorded", "error", m.err)
+	s.log.ErrorContext(ctx, "recording the voicemail failed", "error", m.err)
 	if s.now == m.talk {
 		s.endTalk(ctx, "", m.err)
 	}

@@ -150,7 +150,7 @@ func (ts *taps) tapIsOpen(ctx context.Context, m tapOpened) {
 		return
 	}
 	if m.err != nil {
-		ts.log.WarnContext(ctx, "tap could not be opened", "error", m.err)
+		ts.log.WarnContext(ctx, "opening a tap failed", "error", m.err)
 		t.tell(tapUp{err: &switchctl.TapError{Err: m.err}})
 		ts.endTap(ctx, t, media.CloseError)
 		return
@@ -181,7 +181,7 @@ func (ts *taps) dialTap(ctx context.Context, t *tap, i int) {
 	l := t.legs[i]
 	channel, err := uuid.NewV7()
 	if l.tries++; l.tries > maxTapTries || err != nil {
-		ts.log.ErrorContext(ctx, "tap's leg does not come up", "tap_id", t.id.String(), "side", l.side.String(), "error", err)
+		ts.log.ErrorContext(ctx, "tap's leg did not come up", "tap_id", t.id.String(), "side", l.side.String(), "error", err)
 		ts.endTap(ctx, t, media.CloseError)
 		return
 	}
@@ -258,7 +258,7 @@ func (ts *taps) tapText(ctx context.Context, t *tap, ev media.Text) {
 			State: ts.state.String(), Event: "command", Detail: "a monitor's socket takes no verbs, the call's own does",
 		})
 	default:
-		ts.log.DebugContext(ctx, "text frame on a tap is not taken", "type", ev.Type)
+		ts.log.DebugContext(ctx, "text frame on a tap ignored", "type", ev.Type)
 	}
 }
 

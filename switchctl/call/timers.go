@@ -8,41 +8,41 @@ import (
 type timerKind int
 
 const (
-	// timerOriginate: the originate had to be decided by now.
+	// timerOriginate: originate timeout.
 	timerOriginate timerKind = iota
-	// timerRefused: an originate was refused, and its channel's end, if it has one, had to be seen by now.
+	// timerRefused: timeout of the end of the channel whose originate was refused, if there is one.
 	timerRefused
-	// timerReroute: the channel of the route before had to be gone by now.
+	// timerReroute: timeout of the end of the previous route's channel.
 	timerReroute
-	// timerSocket: an answered call had to have its socket by now.
+	// timerSocket: timeout of an answered call's socket.
 	timerSocket
-	// timerKill: a call that we ended had to be gone by now.
+	// timerKill: kill timeout.
 	timerKill
-	// timerLeg: the media leg had to be up by now.
+	// timerLeg: media leg timeout.
 	timerLeg
 	// timerRefresh: the callback token is due for its successor.
 	timerRefresh
 	// timerSession: the AI session has reached its limit.
 	timerSession
-	// timerTransfer: the transfer's second leg had to be decided by now.
+	// timerTransfer: timeout of the transfer's second leg.
 	timerTransfer
-	// timerBypass: a change of the audio's way had to be done by now.
+	// timerBypass: timeout of entering or leaving bypass media.
 	timerBypass
-	// timerVerdict: machine detection had to say by now who has answered.
+	// timerVerdict: timeout of machine detection.
 	timerVerdict
-	// timerTalk: a conversation had to go on by now.
+	// timerTalk: timeout of a playback, a digit or a message.
 	timerTalk
-	// timerTap: a tap's leg is due to be dialed, or had to be up by now.
+	// timerTap: a tap's leg is due to be dialed, or its timeout.
 	timerTap
-	// timerMachine: the end of a machine's greeting, or its beep, had to be heard by now.
+	// timerMachine: timeout of a machine's greeting, or of its beep.
 	timerMachine
-	// timerOpening: the ledger had to have the AI session by now.
+	// timerOpening: timeout of writing the AI session.
 	timerOpening
-	// timerVerbs: a verb has waited long enough for the session.
+	// timerVerbs: timeout of the verbs that wait for the session.
 	timerVerbs
-	// timerQuiet: an answered caller has heard nobody for long enough.
+	// timerQuiet: an answered caller has heard nobody for quietLimit.
 	timerQuiet
-	// timerAgent: the agent has heard the whisper, or the bridge with the agent had to be there by now.
+	// timerAgent: the agent has heard the whisper, or timeout of the bridge with the agent.
 	timerAgent
 )
 

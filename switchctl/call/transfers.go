@@ -151,7 +151,7 @@ func (x *transfers) callState(name, reason string) {
 		data["reason"] = reason
 	}
 	if err := x.voice.ai.media.SendText("call_state", data); err != nil {
-		x.log.Debug("call state could not be sent", "error", err)
+		x.log.Debug("sending the call state failed", "error", err)
 	}
 }
 
@@ -166,7 +166,7 @@ func (x *transfers) transferAllowed(ctx context.Context, m transferAdmitted) (st
 		t.adm, m.err = m.adm.Use()
 	}
 	if m.err != nil {
-		x.log.InfoContext(ctx, "transfer is not admitted", "error", m.err)
+		x.log.InfoContext(ctx, "transfer refused by the gate", "error", m.err)
 		t.tell(controlResult{err: m.err})
 		x.failTransfer(ctx, failureCause(m.err))
 		return x.state, nil //nolint:nilerr // the failure is the event, and it is handled
@@ -205,7 +205,7 @@ func (x *transfers) dialTransfer(ctx context.Context, channel uuid.UUID) {
 	vars = outboundVariables(vars, t.channel, t.adm.From, t.adm.RingTimeout, route)
 	cmd, err := fs.Originate(vars, route.Endpoint, fs.Park)
 	if err != nil {
-		x.log.ErrorContext(ctx, "route of a transfer can't be dialed", "route", t.route, "error", err)
+		x.log.ErrorContext(ctx, "dialing the route of a transfer failed", "route", t.route, "error", err)
 		x.failTransfer(ctx, ledger.CauseNoRoute)
 		return
 	}
@@ -268,13 +268,13 @@ func (x *transfers) transferReply(ctx context.Context, m jobDone) (state, error)
 		}
 		x.arm(timerTransfer, refusedGrace) // the leg's own end tells more
 	case m.job == jobTransferBridge && t.phase == transferBridging:
-		x.log.WarnContext(ctx, "transfer could not be bridged", "reply", reason)
+		x.log.WarnContext(ctx, "bridging the transfer failed", "reply", reason)
 		x.unbridge(ctx, ledger.CauseTemporaryFailure)
 	}
 	return x.state, nil
 }
 
-// transferDue: the second leg had to be decided by now.
+// transferDue: the second leg timed out.
 func (x *transfers) transferDue(ctx context.Context) (state, error) {
 	t := x.now
 	switch {
@@ -354,7 +354,7 @@ func (x *transfers) unbridge(ctx context.Context, cause string) {
 	}
 	x.beside(func() {
 		if err := asBefore.Run(ctx, link); err != nil {
-			x.log.WarnContext(ctx, "caller's variables could not be set back", "error", err)
+			x.log.WarnContext(ctx, "resetting the caller's variables failed", "error", err)
 		}
 		x.post(musicEnded{then: x.afterTransfer})
 	})
@@ -421,7 +421,7 @@ func (x *transfers) transferFailed(ctx context.Context, req switchctl.ControlReq
 		"destination_type": req.DestinationType, "destination": req.Destination, "cause": cause,
 	})
 	if err != nil {
-		x.log.WarnContext(ctx, "transfer_failed could not be sent", "error", err)
+		x.log.WarnContext(ctx, "sending transfer_failed failed", "error", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 	case destinationE164:
 		to, err := store.ParsePhone(m.destination)
 		if err != nil {
-			x.log.InfoContext(ctx, "transfer to what is no number", "error", err)
+			x.log.InfoContext(ctx, "invalid transfer number", "error", err)
 			return m.result(switchctl.OutcomeFailed)
 		}
 		t.to, t.facts.Destination = to, to.E164()
@@ -67,7 +67,7 @@ func (x *transfers) handlerTransfer(ctx context.Context, m transferCommand) erro
 	default:
 		return switchctl.InvalidControl("destination_type", "must be "+destinationE164+" or "+destinationSIP)
 	}
-	x.talking.deafen(ctx)
+	x.talking.stopDigits(ctx)
 	x.now = t
 	x.admitTransfer(ctx, nil)
 	return nil
@@ -85,7 +85,7 @@ func (x *transfers) handlerBridged(ctx context.Context, at time.Time) {
 	t.recording = path
 	x.rec.recordMono(ctx, path, 0, at, func(err error) {
 		if err != nil {
-			x.log.ErrorContext(ctx, "recording of the transferred call did not start", "error", err)
+			x.log.ErrorContext(ctx, "recording the transferred call failed", "error", err)
 		}
 	})
 }

@@ -128,13 +128,13 @@ func (x *transfers) queueAnswered(ctx context.Context, m queueAllowed) (state, e
 	x.disarm(timerTransfer)
 	switch {
 	case m.err != nil && h.forced:
-		x.log.WarnContext(ctx, "queue does not take the caller, hanging up", "error", m.err)
+		x.log.WarnContext(ctx, "queueing the caller failed, hanging up", "error", m.err)
 		x.now = nil
 		t.tell(controlResult{err: m.err})
 		x.kill(ctx, h.cause)
 		x.voice.endSession(ctx, h.outcome, nil, h.reason)
 	case m.err != nil:
-		x.log.InfoContext(ctx, "queue does not take the caller", "error", m.err)
+		x.log.InfoContext(ctx, "queueing the caller failed", "error", m.err)
 		t.tell(controlResult{err: m.err})
 		x.failTransfer(ctx, failureCause(m.err))
 	default:
@@ -181,7 +181,7 @@ func (x *transfers) handOver(ctx context.Context, t *transfer) {
 	switch {
 	case s.bridging && !s.legUp:
 		// The bridge was never there, so that nothing brings the caller back from it: the switch keeps trying it, and then parks.
-		x.line.takeBack(ctx, s.leg, false)
+		x.line.reattach(ctx, s.leg, false)
 	case x.away || x.sock == nil:
 		x.voice.awaitCaller(ctx)
 	default:

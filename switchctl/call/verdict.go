@@ -42,7 +42,7 @@ func (mc *machine) awaitVerdict() {
 // call.answered says when that still waits, and what becomes of the call where a machine is not to be kept.
 func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 	if ev.Kind != amd.KindVerdict {
-		mc.log.DebugContext(ctx, "machine detection reports", "event", string(ev.Kind), "class", string(ev.Class))
+		mc.log.DebugContext(ctx, "machine detection report", "event", string(ev.Kind), "class", string(ev.Class))
 		mc.greetingHeard(ctx, ev.Kind)
 		return
 	}
@@ -52,7 +52,7 @@ func (mc *machine) machineHeard(ctx context.Context, ev media.AMD) {
 	after := max(0, ev.Heard.Sub(*mc.answerAt))
 	class, confidence, ms := string(ev.Class), ev.Confidence, int32(min(after, detectWithin+time.Minute).Milliseconds()) //nolint:gosec // bounded
 	mc.noteVerdict(class, confidence, ms)
-	mc.log.InfoContext(ctx, "machine detection has decided", "class", class, "confidence", confidence, "after_ms", ms)
+	mc.log.InfoContext(ctx, "machine detection verdict", "class", class, "confidence", confidence, "after_ms", ms)
 	mc.c.metrics.verdict.WithLabelValues(class).Observe(after.Seconds())
 	if ledger.AwaitsVerdict(mc.call) {
 		mc.decideAnswer(ctx, decidedVerdict)

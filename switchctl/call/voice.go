@@ -79,8 +79,8 @@ type aiSession struct {
 	broke *sessionBreak
 	// keepCaller: a voice agent that was never reached gives the caller back to the handler.
 	keepCaller bool
-	// hushed: the ringback is being ended before the bridge.
-	hushed bool
+	// stoppingRingback: the ringback is being ended before the bridge.
+	stoppingRingback bool
 	// partDone: the recording was finished when the call was transferred.
 	partDone bool
 	logs     *sessionLog
@@ -143,7 +143,7 @@ func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 	if err != nil {
 		return v.state, err
 	}
-	v.talking.deafen(ctx)
+	v.talking.stopDigits(ctx)
 	v.ai = &aiSession{id: id, agent: m.agent, reply: m.reply, logs: newSessionLog(v.core, id), keepCaller: m.keepCaller}
 	start := ledger.SessionStart{Call: v.call, Agent: m.agent, ID: id, At: now, Token: token}
 	v.arm(timerOpening, decisionLimit)
@@ -168,10 +168,10 @@ func (v *voice) connect(ctx context.Context, m connectCommand) (state, error) {
 	return v.state, nil
 }
 
-// openingDue: the database had to have the session by now, which is ended there should it have come late.
+// openingDue: writing the session timed out; it is ended there should it have come late.
 func (v *voice) openingDue(ctx context.Context) {
 	if s := v.ai; s != nil && s.phase == phaseOpening && !s.granted && !s.resumed {
-		v.log.ErrorContext(ctx, "AI session was not written in time", "limit", decisionLimit)
+		v.log.ErrorContext(ctx, "writing the AI session timed out", "limit", decisionLimit)
 		v.openFailed(ctx, fmt.Errorf("write the AI session: %w", store.ErrUnavailable))
 	}
 }
@@ -190,7 +190,7 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 		s.answer(switchctl.OutcomeBusy, nil)
 		return v.state, nil
 	case m.err != nil:
-		v.log.ErrorContext(ctx, "AI session could not be written", "error", m.err)
+		v.log.ErrorContext(ctx, "writing the AI session failed", "error", m.err)
 		v.openFailed(ctx, m.err)
 		return v.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
@@ -207,7 +207,7 @@ func (v *voice) granted(ctx context.Context, m sessionGranted) (state, error) {
 	}
 	spec, err := v.sessionSpec(sub)
 	if err != nil {
-		v.log.ErrorContext(ctx, "voice agent can't be dialed", "voice_agent_id", s.agent.ID.String(), "error", err)
+		v.log.ErrorContext(ctx, "dialing the voice agent failed", "voice_agent_id", s.agent.ID.String(), "error", err)
 		v.openFailed(ctx, err)
 		return v.state, nil
 	}
@@ -270,7 +270,7 @@ func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
 		return v.state, v.notTaken(m)
 	}
 	if m.err != nil {
-		v.log.ErrorContext(ctx, "voice agent's socket did not open", "voice_agent_id", s.agent.ID.String(), "error", m.err)
+		v.log.ErrorContext(ctx, "opening the voice agent's socket failed", "voice_agent_id", s.agent.ID.String(), "error", m.err)
 		v.openFailed(ctx, m.err)
 		return v.state, nil //nolint:nilerr // the failure is the event, and it is handled
 	}
@@ -279,7 +279,7 @@ func (v *voice) opened(ctx context.Context, m sessionOpened) (state, error) {
 	v.beside(func() { v.pump(m.media) })
 	v.keypad.applyKeys()
 	if v.machine.taken() {
-		v.machine.hush(ctx)
+		v.machine.muteForMachine(ctx)
 	}
 	if s.resumed {
 		v.c.metrics.recovered.WithLabelValues("resumed").Inc()
@@ -414,7 +414,7 @@ func (v *voice) awaitCaller(ctx context.Context) {
 	}
 	v.beside(func() {
 		if err := fs.EndChannel(ctx, v.c.link, leg, ledger.CauseNormalClearing); err != nil {
-			v.log.WarnContext(ctx, "media leg could not be ended, the switch waits for its BYE", "error", err)
+			v.log.WarnContext(ctx, "ending the media leg failed, the switch waits for its BYE", "error", err)
 		}
 	})
 }

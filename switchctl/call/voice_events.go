@@ -94,7 +94,7 @@ func (v *voice) textFrame(ctx context.Context, t media.Text) (state, error) {
 	case "command":
 		v.commandFrame(ctx, t)
 	default:
-		v.log.WarnContext(ctx, "text frame of the voice agent is not understood", "type", t.Type)
+		v.log.WarnContext(ctx, "invalid text frame from the voice agent", "type", t.Type)
 	}
 	return v.state, nil
 }
@@ -145,7 +145,7 @@ func (v *voice) commandResult(m resultSender, id string, result map[string]any, 
 		r.Result = result
 	}
 	if err := m.SendCommandResult(r); err != nil {
-		v.log.Debug("command result could not be sent", "error", err)
+		v.log.Debug("sending a command result failed", "error", err)
 	}
 }
 
@@ -175,7 +175,7 @@ func (v *voice) refreshToken(ctx context.Context) {
 	}
 	token, err := callbacktoken.Mint(v.c.cfg.TokenKeys(), v.tenant, v.id, v.c.clock.Now(), callbacktoken.Life)
 	if err != nil {
-		v.log.ErrorContext(ctx, "callback token could not be minted", "error", err)
+		v.log.ErrorContext(ctx, "minting a callback token failed", "error", err)
 		return
 	}
 	call, session := v.call, v.ai.id
@@ -199,7 +199,7 @@ func (v *voice) tokenReady(ctx context.Context, m tokenMinted) (state, error) {
 		"service_callback_token": m.token.Wire(), "expires_at": m.token.ExpiresAt.Format(time.RFC3339),
 	})
 	if err != nil {
-		v.log.WarnContext(ctx, "token refresh could not be sent", "error", err)
+		v.log.WarnContext(ctx, "sending a token refresh failed", "error", err)
 	}
 	return v.state, nil
 }

@@ -28,14 +28,14 @@ const (
 // tryBridge leads the caller to the session once both are there.
 func (v *voice) tryBridge(ctx context.Context) {
 	s := v.ai
-	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || s.hushed || v.sock == nil || v.killCause != "" ||
+	if s == nil || s.phase != phaseOpen || s.legUp || s.bridging || s.stoppingRingback || v.sock == nil || v.killCause != "" ||
 		v.transfers.now.bridging() || v.transfers.now.bridged() {
 		return
 	}
 	if v.music.playing {
-		s.hushed = true
+		s.stoppingRingback = true
 		v.music.afterMusic(ctx, func(ctx context.Context) {
-			s.hushed = false
+			s.stoppingRingback = false
 			if v.ai == s {
 				v.tryBridge(ctx)
 			}
@@ -55,7 +55,7 @@ func (v *voice) tryBridge(ctx context.Context) {
 		arg, err = v.c.mediaBridge(v.id.String(), s.id.String(), s.leg, v.c.media.SIPAddr(), v.codec, v.bypass.bypassCodec())
 	}
 	if err != nil {
-		v.log.ErrorContext(ctx, "media leg can't be dialed", "error", err)
+		v.log.ErrorContext(ctx, "dialing the media leg failed", "error", err)
 		v.sessionBroke(ctx, ledger.SessionError, ledger.CauseTemporaryFailure)
 		return
 	}
@@ -74,14 +74,14 @@ func (v *voice) bridgeRefused() (state, error) {
 	return v.state, nil
 }
 
-// legDue: the media leg had to be up by now.
+// legDue: the media leg timed out.
 func (v *voice) legDue(ctx context.Context) (state, error) {
 	s := v.ai
 	if !s.live() || s.legUp || v.killCause != "" || v.transfers.now.bridging() || v.transfers.now.bridged() {
 		return v.state, nil
 	}
 	if s.bridges >= maxBridges {
-		v.log.ErrorContext(ctx, "media leg does not come up", "tries", s.bridges)
+		v.log.ErrorContext(ctx, "media leg did not come up", "tries", s.bridges)
 		return v.sessionBroke(ctx, ledger.SessionError, ledger.CauseTemporaryFailure), nil
 	}
 	if s.bridging {

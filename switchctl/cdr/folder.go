@@ -42,7 +42,7 @@ type Folder struct {
 	live func(channel string) bool
 
 	mu     sync.Mutex
-	due    []spent // oldest first
+	due    []pending // oldest first
 	warned bool
 }
 
@@ -51,17 +51,17 @@ func NewFolder(dir string, clock rt.Clock, log *slog.Logger, live func(channel s
 	return &Folder{dir: dir, clock: clock, log: log, live: live}
 }
 
-// spent are channels whose call records may go.
-type spent struct {
+// pending are channels whose call records may go.
+type pending struct {
 	at       time.Time
 	channels []string
 }
 
-// Spend has the call records of channels deleted after a while.
-func (f *Folder) Spend(channels ...string) {
+// ScheduleDeletion has the call records of channels deleted after a while.
+func (f *Folder) ScheduleDeletion(channels ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.due = append(f.due, spent{at: f.clock.Now().Add(grace), channels: channels})
+	f.due = append(f.due, pending{at: f.clock.Now().Add(grace), channels: channels})
 }
 
 // takeDue takes the channels whose time has come.
@@ -114,7 +114,7 @@ func (f *Folder) warn(ctx context.Context, err error) {
 	f.warned = true
 	f.mu.Unlock()
 	if first {
-		f.log.WarnContext(ctx, "the switch's call records can't be deleted, callees' numbers stay in them", "cdr_dir", f.dir, "error", err)
+		f.log.WarnContext(ctx, "deleting the switch's call records failed, callees' numbers stay in them", "cdr_dir", f.dir, "error", err)
 	}
 }
 

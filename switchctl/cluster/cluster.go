@@ -131,7 +131,7 @@ func (k *Keeper) watchOthers(ctx context.Context, keep *sightings) {
 	if err != nil {
 		keep.watch.Forget()
 		if ctx.Err() == nil {
-			k.Log.WarnContext(ctx, "other hosts can't be looked after", "error", err)
+			k.Log.WarnContext(ctx, "checking other hosts failed", "error", err)
 		}
 		return
 	}
@@ -165,7 +165,7 @@ func (k *Keeper) markLost(ctx context.Context, n db.NodesOtherRow) bool {
 	marked, err := k.Ledger.MarkLost(ctx, n)
 	switch {
 	case err != nil:
-		k.Log.WarnContext(ctx, "lost host could not be marked", "node", n.ID, "error", err)
+		k.Log.WarnContext(ctx, "marking a lost host failed", "node", n.ID, "error", err)
 	case marked:
 		k.Log.ErrorContext(ctx, "host is lost, its calls are closed", "node", n.ID, "last_seen_at", n.LastSeenAt, "grace", k.Grace)
 	}
@@ -179,9 +179,9 @@ func (k *Keeper) forgetNodes(ctx context.Context) {
 	forgotten, err := k.Ledger.ForgetLost(ctx, k.Node, forgetLost)
 	switch {
 	case err != nil:
-		k.Log.WarnContext(ctx, "hosts lost long ago can't be forgotten", "error", err)
+		k.Log.WarnContext(ctx, "deleting hosts lost long ago failed", "error", err)
 	case forgotten > 0:
-		k.Log.WarnContext(ctx, "hosts lost long ago are forgotten", "hosts", forgotten, "after", forgetLost)
+		k.Log.WarnContext(ctx, "deleted hosts lost long ago", "hosts", forgotten, "after", forgetLost)
 	}
 }
 
@@ -194,7 +194,7 @@ func (k *Keeper) closeLost(ctx context.Context, keep *sightings) {
 	for {
 		calls, err := k.lostCalls(ctx, keep.after)
 		if err != nil {
-			k.Log.WarnContext(ctx, "calls of lost hosts can't be listed", "error", err)
+			k.Log.WarnContext(ctx, "listing calls of lost hosts failed", "error", err)
 			return
 		}
 		for _, call := range calls {
@@ -224,7 +224,7 @@ func (k *Keeper) closeLostCall(ctx context.Context, lost db.CallsOfLostNodesRow)
 	closed, err := k.Ledger.CloseLost(ctx, lost)
 	switch {
 	case err != nil:
-		log.WarnContext(ctx, "call of a lost host could not be closed", "error", err)
+		log.WarnContext(ctx, "closing a call of a lost host failed", "error", err)
 	case closed:
 		k.CallsClosed.Inc()
 		log.InfoContext(ctx, "call of a lost host is closed", "status", lost.Call.Status, "lived_until", lost.LivedUntil)

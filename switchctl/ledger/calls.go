@@ -113,7 +113,7 @@ func trunkHeard(ctx context.Context, tx *store.Tx, call db.Call, at time.Time, r
 
 func (l *Ledger) tellRested(ctx context.Context, call db.Call, rested bool) {
 	if rested {
-		l.log.InfoContext(ctx, "trunk carries calls again", "tenant_id", call.TenantID, "trunk_id", call.TrunkID, "call_id", call.ID)
+		l.log.InfoContext(ctx, "trunk resumed", "tenant_id", call.TenantID, "trunk_id", call.TrunkID, "call_id", call.ID)
 	}
 }
 
@@ -151,11 +151,11 @@ func (l *Ledger) Reroute(
 		return err
 	})
 	if refused := (*ReadmissionError)(nil); errors.As(err, &refused) {
-		l.log.InfoContext(ctx, "call goes on over no other route", "tenant_id", call.TenantID, "call_id", call.ID, "reason", refused.Reason)
+		l.log.InfoContext(ctx, "reroute failed", "tenant_id", call.TenantID, "call_id", call.ID, "reason", refused.Reason)
 		return -1, nil
 	}
 	if err == nil && until != nil {
-		l.log.WarnContext(ctx, "trunk is out of order, calls over it fail one after the other", "tenant_id", call.TenantID,
+		l.log.WarnContext(ctx, "trunk suspended after consecutive failures", "tenant_id", call.TenantID,
 			"trunk_id", failed.Trunk, "hangup_cause", failed.Cause, "call_id", call.ID, "tried_again_at", *until)
 	}
 	return chosen, err

@@ -91,7 +91,7 @@ func (b *Book) Refuse() {
 // LetGo ends the phones' goroutines; legs that are up stay on the switch.
 func (b *Book) LetGo() {
 	for _, p := range b.all() {
-		p.post(letGo{})
+		p.post(detach{})
 	}
 }
 

@@ -41,7 +41,7 @@ func (p *phone) legEvent(ctx context.Context, m legEvent) {
 func (p *phone) answered(ctx context.Context) {
 	p.disarm(timerOverdue)
 	p.disarm(timerWanted)
-	p.phase, p.reason, p.upSince, p.mending = legUp, "", p.book.host.Clock.Now(), false
+	p.phase, p.reason, p.upSince, p.redialing = legUp, "", p.book.host.Clock.Now(), false
 	p.book.host.Metrics.dials.WithLabelValues("answered").Inc()
 	switch {
 	case p.claim != nil:
@@ -121,12 +121,12 @@ func (p *phone) dialRegistered(ctx context.Context) {
 // legOver: the phone has no leg any more. A held one is dialed again, and the call that it was in hears of it.
 func (p *phone) legOver(ctx context.Context, reason string) {
 	before := p.phase
-	mend := p.mending && before == legEnding || reason == EndedBySwitch && before == legUp
-	p.mending = mend && p.held && p.spec.Mode == Held
+	again := p.redialing && before == legEnding || reason == EndedBySwitch && before == legUp
+	p.redialing = again && p.held && p.spec.Mode == Held
 	if p.leg != "" {
 		p.book.unbind(p.leg)
 		if p.claim == nil || !p.claim.Call.Owns(p.leg) {
-			p.book.host.CDRs.Spend(p.leg)
+			p.book.host.CDRs.ScheduleDeletion(p.leg)
 		}
 	}
 	p.leg, p.phase, p.ringing = "", legNone, false
@@ -149,7 +149,7 @@ func (p *phone) legOver(ctx context.Context, reason string) {
 		c.Call.LegRefused(outward(reason))
 	}
 	p.released()
-	if p.mending || p.claim != nil {
+	if p.redialing || p.claim != nil {
 		p.dialAgain(ctx)
 	}
 	switch {
@@ -168,7 +168,7 @@ func (p *phone) dialAgain(ctx context.Context) {
 	} else {
 		p.dial(ctx, p.ringTime())
 	}
-	p.mending = p.phase == legDialing && p.spec.Mode == Held
+	p.redialing = p.phase == legDialing && p.spec.Mode == Held
 	if c := p.claim; c != nil && p.phase != legDialing {
 		p.claim = nil
 		c.Call.LegRefused(Lost)
@@ -188,7 +188,7 @@ func (p *phone) redial(ctx context.Context, reason string) {
 	if reason == NotRegistered {
 		pause = unregisteredPause
 	}
-	p.log.DebugContext(ctx, "agent's phone is dialed again", "reason", reason, "in", pause)
+	p.log.DebugContext(ctx, "redialing the agent's phone", "reason", reason, "in", pause)
 	p.arm(timerRedial, pause)
 }
 
@@ -227,8 +227,8 @@ func (p *phone) moved() bool {
 // move dials the phone anew, where it is now.
 func (p *phone) move(ctx context.Context) {
 	if p.hangup(ctx) {
-		p.mending = true
-		p.log.InfoContext(ctx, "agent's phone has registered elsewhere, it is dialed anew")
+		p.redialing = true
+		p.log.InfoContext(ctx, "agent's phone has registered elsewhere, redialing")
 	}
 }
 
@@ -262,7 +262,7 @@ func (p *phone) claimLapses(ctx context.Context) {
 		return
 	}
 	p.claim = nil
-	p.log.InfoContext(ctx, "agent's phone is not connected in time for a caller", "waited", ConnectTimeout)
+	p.log.InfoContext(ctx, "connecting the agent's phone for a caller timed out", "waited", ConnectTimeout)
 	c.Call.LegRefused(NoAnswer)
 	if !p.held && p.phase == legDialing {
 		p.hangup(ctx)
@@ -354,7 +354,7 @@ func (b *Book) Adopt(ctx context.Context, channel string, ev *esl.Event) error {
 		Mode: Mode(ev.Var("rm_phone_mode")),
 	}
 	if errors.Join(err, err2) != nil || (spec.Mode != Held && spec.Mode != OnHook) {
-		b.host.Log.WarnContext(ctx, "killing an agent's leg that does not say whose it is", "channel", channel)
+		b.host.Log.WarnContext(ctx, "killing orphaned agent leg: rm_agent_id missing", "channel", channel)
 		b.host.Recovered.WithLabelValues("orphan_killed").Inc()
 		return fs.EndChannel(ctx, b.host.Link, channel, ledger.CauseNormalClearing)
 	}

@@ -40,11 +40,11 @@ type dialed struct {
 func (dialed) Name() string    { return "reply of originate" }
 func (dialed) Essential() bool { return true }
 
-// letGo ends the phone's goroutine and leaves its leg up.
-type letGo struct{}
+// detach ends the phone's goroutine and leaves its leg up.
+type detach struct{}
 
-func (letGo) Name() string    { return "let go" }
-func (letGo) Essential() bool { return true }
+func (detach) Name() string    { return "detach" }
+func (detach) Essential() bool { return true }
 
 // hold keeps the phone; release gives it up, and closes done when its leg is.
 type (

@@ -54,9 +54,9 @@ type timerKind int
 
 const (
 	timerRedial  timerKind = iota // the held leg is due to be dialed
-	timerOverdue                  // an originate had to be decided, or a killed leg gone, by now
-	timerStray                    // somebody had to hold the phone by now
-	timerWanted                   // a held leg that a caller waits for had to be up by now
+	timerOverdue                  // timeout of an originate, or of a killed leg's end
+	timerStray                    // timeout of a found leg that nobody holds
+	timerWanted                   // timeout of a held leg that a caller waits for
 )
 
 // phone runs one agent's phone. All fields below the line belong to its goroutine.
@@ -89,8 +89,8 @@ type phone struct {
 	ringing  bool
 	// sounds keeps what is played on the leg, and what ends it, in order.
 	sounds rt.Serial
-	// mending: the switch or we have ended the leg, through no fault of the phone's, and it is dialed again at once.
-	mending bool
+	// redialing: the switch or we have ended the leg, through no fault of the phone's, and it is dialed again at once.
+	redialing bool
 	// contact is where the phone has registered, dialed where the leg's was; empty for what was not seen.
 	contact  string
 	dialed   string
@@ -123,7 +123,7 @@ func (p *phone) run(ctx context.Context) {
 			return
 		}
 		for _, m := range batch {
-			if _, stop := m.(letGo); stop {
+			if _, stop := m.(detach); stop {
 				return
 			}
 			p.step(ctx, m)
@@ -170,7 +170,7 @@ func (p *phone) step(ctx context.Context, m message) {
 	case timer:
 		p.due(ctx, m)
 	default:
-		p.log.WarnContext(ctx, "message is not for a phone", "message", m.Name())
+		p.log.WarnContext(ctx, "unexpected message for a phone", "message", m.Name())
 	}
 }
 
@@ -193,7 +193,7 @@ func (p *phone) refuse(m message) {
 
 // tell brings what has changed to the watcher.
 func (p *phone) tell() {
-	now := State{TenantID: p.spec.TenantID, AgentID: p.agent, Up: p.phase == legUp || p.mending, Reason: p.reason}
+	now := State{TenantID: p.spec.TenantID, AgentID: p.agent, Up: p.phase == legUp || p.redialing, Reason: p.reason}
 	if p.spec.Mode == OnHook && p.reason == "" {
 		now.Up = true
 	}
@@ -229,7 +229,7 @@ func (p *phone) hold(ctx context.Context, spec Spec) {
 	if !p.held {
 		p.held = true
 		p.reason, p.failures = "", 0
-		p.hello()
+		p.announceState()
 	}
 	switch {
 	case p.claim != nil:
@@ -240,8 +240,8 @@ func (p *phone) hold(ctx context.Context, spec Spec) {
 	}
 }
 
-// hello tells a new holder how the phone stands, also when nothing has changed since the last one.
-func (p *phone) hello() {
+// announceState tells a new holder how the phone stands, also when nothing has changed since the last one.
+func (p *phone) announceState() {
 	if p.phase == legUp || p.spec.Mode == OnHook {
 		s := *p.state.Load()
 		s.Up = false
@@ -285,7 +285,7 @@ func (p *phone) claimed(ctx context.Context, m claim) {
 		p.claim = &m
 		p.quiet(ctx)
 		m.Call.LegReady(p.leg)
-	case p.spec.Mode == Held && p.phase == legDialing && (p.mending || p.held), p.held && p.phase == legEnding:
+	case p.spec.Mode == Held && p.phase == legDialing && (p.redialing || p.held), p.held && p.phase == legEnding:
 		p.claim = &m
 		p.arm(timerWanted, ConnectTimeout)
 		m.Call.LegWaits()
@@ -381,7 +381,7 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 	p.disarm(timerRedial)
 	channel, err := uuid.NewV7()
 	if err != nil {
-		p.log.ErrorContext(ctx, "agent's phone can't be dialed", "error", err)
+		p.log.ErrorContext(ctx, "dialing the agent's phone failed", "error", err)
 		p.legOver(ctx, Lost)
 		return
 	}
@@ -399,7 +399,7 @@ func (p *phone) dial(ctx context.Context, ring time.Duration) {
 		var elsewhere *ContactError
 		switch {
 		case errors.As(err, &elsewhere):
-			p.log.WarnContext(ctx, "agent's phone isn't dialed", "error", err)
+			p.log.WarnContext(ctx, "agent's phone not dialed: invalid contact", "error", err)
 			done("-ERR USER_NOT_REGISTERED", nil)
 			return
 		case errors.Is(err, errNotRegistered):

@@ -83,7 +83,7 @@ func (w *worker) Work(ctx context.Context, job *river.Job[ProcessArgs]) error {
 		return nil
 	}
 	if errors.Is(ctx.Err(), context.Canceled) && job.Attempt < job.MaxAttempts {
-		l.log.DebugContext(ctx, "processing a recording is interrupted, it will be tried again", "call_id", args.CallID, "error", err)
+		l.log.DebugContext(ctx, "processing a recording interrupted, trying again later", "call_id", args.CallID, "error", err)
 		return err
 	}
 	final := permanent(err) || job.Attempt >= job.MaxAttempts
@@ -400,7 +400,7 @@ func (l *Library) forget(ctx context.Context, tenantID, callID uuid.UUID, parts 
 // remove deletes a file that is no longer needed; what stays is waste, not loss.
 func (l *Library) remove(ctx context.Context, callID uuid.UUID, path string) {
 	if err := removeIfThere(path); err != nil {
-		l.log.WarnContext(ctx, "joined recording could not be deleted", "call_id", callID, "error", err)
+		l.log.WarnContext(ctx, "deleting a joined recording failed", "call_id", callID, "error", err)
 	}
 }
 

@@ -40,7 +40,7 @@ func (l *Library) KeepAdopting(ctx context.Context, node string) {
 func (l *Library) keepAdopting(ctx context.Context, node string, pause func(context.Context, time.Duration) error) {
 	for wait := strayAge; ; wait = strayEvery {
 		if _, err := l.Adopt(ctx, node); err != nil && ctx.Err() == nil {
-			l.log.ErrorContext(ctx, "recordings without a row could not be looked for", "error", err)
+			l.log.ErrorContext(ctx, "looking for recordings without a row failed", "error", err)
 		}
 		if pause(ctx, wait) != nil {
 			return
