@@ -2,6 +2,7 @@ package call
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ringmaster/ringmaster/switchctl"
 )
 

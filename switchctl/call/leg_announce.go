@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ringmaster/ringmaster/switchctl"
 	"time"
+
+	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // announceTimeout is how long a callee waits for an announcement that is not at hand, which is rare: the dialer fetches it ahead.

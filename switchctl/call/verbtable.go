@@ -2,8 +2,9 @@ package call
 
 import (
 	"context"
-	"github.com/ringmaster/ringmaster/switchctl"
 	"slices"
+
+	"github.com/ringmaster/ringmaster/switchctl"
 )
 
 // The verbs that Control takes.

@@ -174,7 +174,7 @@ func (l *Link) down(conn, commands *esl.Conn) {
 	}
 }
 
-// ErrLost: the link went down before the reply came.
+// ErrLost says that the link went down before the reply came.
 var ErrLost = errors.New("switchctl: link to the switch was lost before the reply")
 
 func (l *Link) event(ev *esl.Event) {
