@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"io/fs"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringmaster/ringmaster/httpapi/openapi"
 )
 
 // guides are the repository's README.md files, by their path.
@@ -43,6 +46,8 @@ func TestGuidesNameCommandsThatExist(t *testing.T) {
 				case "make":
 					require.Regexp(t, `(?m)^`+words[1]+`:`, string(makefile), "%s: %s", path, line)
 					targets++
+				default: // the session with the API is typed by the end-to-end suite's TestReadme
+					require.True(t, notRun()[words[0]] != "" || path == "README.md" && strings.Contains(block[1], "$BASE"), "%s: nothing runs %q", path, line)
 				}
 			}
 		}
@@ -56,6 +61,44 @@ func TestGuidesNameCommandsThatExist(t *testing.T) {
 	}
 	require.Greater(t, commands, 25)
 	require.Greater(t, targets, 5)
+}
+
+// notRun has the other programs of the guides, and why no test runs them.
+func notRun() map[string]string {
+	const service, machine = "changes services that the machine runs", "writes below /etc, /var or /usr"
+	return map[string]string{
+		"fs_cli": service, "freeswitch": service, "systemctl": service, "createuser": service, "createdb": service,
+		"install": machine, "systemd-sysusers": machine, "systemd-tmpfiles": machine, "mkdir": machine, "mv": machine, "cp": machine,
+		"umask": machine, "openssl": machine, "export": "of the shell", "alias": "of the shell",
+	}
+}
+
+// TestGuidesNameOperationsThatExist holds every path of the API in a guide, with its method where one is named, against the description.
+func TestGuidesNameOperationsThatExist(t *testing.T) {
+	t.Parallel()
+	raw, err := openapi.Document()
+	require.NoError(t, err)
+	var doc struct {
+		Paths map[string]map[string]any `json:"paths"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &doc))
+	found := 0
+	for path, text := range guides(t) {
+		for _, named := range regexp.MustCompile(`(?:(GET|POST|PATCH|PUT|DELETE) )?(/(?:api|fs)/[\w/{}:$-]*[\w}])`).FindAllStringSubmatch(text, -1) {
+			if named[2] == "/api/v1" {
+				continue
+			}
+			pattern := regexp.MustCompile("^" + regexp.MustCompile(`\\\{\w+\\\}|\\\$\w+`).ReplaceAllString(regexp.QuoteMeta(named[2]), `\{\w+\}`) + "$")
+			exists := false
+			for have, methods := range doc.Paths {
+				_, method := methods[strings.ToLower(named[1])]
+				exists = exists || pattern.MatchString(have) && (named[1] == "" || method)
+			}
+			require.True(t, exists, "%s: %s", path, named[0])
+			found++
+		}
+	}
+	require.Greater(t, found, 20)
 }
 
 // commandLines takes a block apart into commands: without comments, what is continued on one line, variables left out.
