@@ -169,7 +169,7 @@ func (s *Store) ring(due alarm) {
 	defer cancel()
 	err := db.New(s.pool).WakeQueue(ctx, due.queue)
 	if err != nil && w.ctx.Err() == nil {
-		s.log.DebugContext(ctx, "workers of a queue can't be woken, they will look by themselves", "queue", due.queue, "error", err)
+		s.log.DebugContext(ctx, "waking a queue's workers failed, they poll", "queue", due.queue, "error", err)
 	}
 }
 

@@ -88,7 +88,7 @@ func ParseEventID(s string) (uuid.UUID, error) {
 	return uuid.UUID(raw), nil
 }
 
-// Emit writes an event to the outbox, with a pending delivery and its job for every active subscription that wants it. All of it
+// Emit writes an event to the outbox, with a pending delivery and its job for every active subscription to its type. All of it
 // commits with the transaction. It gives the event's id as it stands on the wire.
 func (t *Tx) Emit(ctx context.Context, e Event) (string, error) {
 	data, err := json.Marshal(e.Data)

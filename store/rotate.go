@@ -36,13 +36,13 @@ type Rotation struct {
 type Rotated struct {
 	Master  keyring.ID
 	Resumed bool
-	// Tenants got a new data key, Values were sealed anew.
+	// Tenants got a new data key, Values were resealed.
 	Tenants, Values int64
 	// Unopened are the values that no key opens, as table.column id: they are damaged, and stay as they are.
 	Unopened []string
 }
 
-// Rotate gives the database new keys, wrapped under the new master key as well as under the present one, and seals everything anew under
+// Rotate gives the database new keys, wrapped under the new master key as well as under the present one, and reseals everything under
 // them: secrets, and the tenants' numbers under new data keys. Controllers go on meanwhile: they read new keys before anything is
 // sealed under them (Config.KeyDelay), and either master key opens the database until WithdrawMasters. One that was interrupted is
 // resumed by the same call. Keys that sign stay, and so does the index of numbers, without which opt-outs would be lost.
@@ -50,7 +50,7 @@ type Rotated struct {
 // It needs short transactions alone. A value that somebody replaces at the same time is left as they write it.
 func (s *Store) Rotate(ctx context.Context, how Rotation) (done Rotated, err error) {
 	r := rotation{s: s, how: how, actor: ActorOf(ctx)}
-	ctx = WithActor(ctx, Actor{}) // that a value is sealed anew changes nothing for its owner, and is in nobody's audit
+	ctx = WithActor(ctx, Actor{}) // that a value is resealed changes nothing for its owner, and is in nobody's audit
 	alone, err := s.alone(ctx, rotationLock, func() error { return r.run(ctx) })
 	if err == nil && !alone {
 		err = fmt.Errorf("%w in another process", ErrRotating)

@@ -134,7 +134,7 @@ func TestRotate(t *testing.T) {
 	done, err := b.st.Rotate(operator, store.Rotation{NewMaster: &next})
 	require.NoError(t, err)
 	require.Equal(t, store.Rotated{Master: next.ID(), Tenants: 1, Values: 7}, done)
-	require.Equal(t, []string{"secret_keys.rotation_begun", "secret_keys.rotated"}, b.audited(t), "that it happened, and no row of what was sealed anew")
+	require.Equal(t, []string{"secret_keys.rotation_begun", "secret_keys.rotated"}, b.audited(t), "that it happened, and no row of what was resealed")
 
 	require.NoError(t, serving.RefreshKeys(t.Context()))
 	b.requireOpens(t, serving, 2)
@@ -268,7 +268,7 @@ func TestRotateBesideWrites(t *testing.T) {
 	require.Equal(t, 2, no)
 }
 
-// A damaged value is named and left; the others are sealed anew.
+// A damaged value is named and left; the others are resealed.
 func TestRotateNamesWhatDoesNotOpen(t *testing.T) {
 	t.Parallel()
 	b := setupKeys(t, 2)

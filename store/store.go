@@ -61,7 +61,7 @@ type Store struct {
 }
 
 // Open connects to the database. While that is down it tries again, with one log line per try, until ctx ends; a refusal that
-// waiting can't mend (wrong password, unknown database), a role that row-level security doesn't bind (ErrRole), a schema without this
+// waiting can't fix (wrong password, unknown database), a role that row-level security doesn't bind (ErrRole), a schema without this
 // version's migrations, and a master key that is not the database's (a *MasterKeyError) end it at once, and nothing is written.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.MasterKey == [32]byte{} {
@@ -139,7 +139,7 @@ func connect(ctx context.Context, cfg *pgxpool.Config, log *slog.Logger) (*pgxpo
 			pool.Close()
 			return nil, fmt.Errorf("connect to PostgreSQL at %s: %w", addr, lostUnless(ctx, err))
 		}
-		log.WarnContext(ctx, "database is not reachable, trying again", "addr", addr, "attempt", try, "retry_in", wait,
+		log.WarnContext(ctx, "database unavailable, retrying", "addr", addr, "attempt", try, "retry_in", wait,
 			"error", err)
 		if err := retry.Pause(ctx, wait); err != nil {
 			pool.Close()
@@ -149,7 +149,7 @@ func connect(ctx context.Context, cfg *pgxpool.Config, log *slog.Logger) (*pgxpo
 	}
 }
 
-// permanent tells refusals that waiting can't mend from a server that is starting, stopping or full.
+// permanent tells refusals that waiting can't fix from a server that is starting, stopping or full.
 func permanent(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && !serverGone(pgErr.Code)

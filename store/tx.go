@@ -70,7 +70,7 @@ func (s *Store) Persist(ctx context.Context, tenantID uuid.UUID, fn func(*Tx) er
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return err
 		}
-		s.log.WarnContext(ctx, "database is lost, keeping the work for later", "tenant_id", tenantID, "attempt", try,
+		s.log.WarnContext(ctx, "database unavailable, retrying the transaction", "tenant_id", tenantID, "attempt", try,
 			"retry_in", wait, "error", err)
 		if ended := retry.Pause(ctx, wait); ended != nil {
 			return fmt.Errorf("%w: %w", ended, err)

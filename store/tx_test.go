@@ -222,7 +222,7 @@ func TestOpenWaitsForTheDatabase(t *testing.T) {
 	}()
 	for _, attempt := range []string{"attempt=1", "attempt=2"} {
 		line := <-logs.lines
-		require.Contains(t, line, "database is not reachable, trying again")
+		require.Contains(t, line, "database unavailable, retrying")
 		require.Contains(t, line, attempt)
 		require.NotContains(t, line, "\\n", "one line per try")
 		require.NotContains(t, line, "password")

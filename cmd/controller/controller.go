@@ -317,7 +317,7 @@ func (c *Controller) start(ctx context.Context) error {
 	c.startScrubber(ctx, background)
 	switch _, err := c.store.EnsurePartitions(ctx, partitionsAhead); {
 	case errors.Is(err, store.ErrBusy): // months are made ahead, so that there is time
-		c.log.WarnContext(ctx, "partitions can't be made yet", "error", err)
+		c.log.WarnContext(ctx, "creating partitions failed", "error", err)
 	case err != nil:
 		return err
 	}
@@ -332,7 +332,7 @@ func (c *Controller) start(ctx context.Context) error {
 	}
 	c.working.Go(func() {
 		if err := c.agents.Run(background, c.calls); err != nil {
-			c.log.ErrorContext(background, "the agents' service ended", "error", err)
+			c.log.ErrorContext(background, "agents' service failed", "error", err)
 		}
 	})
 	if err := c.jobs.Start(background); err != nil {
@@ -348,7 +348,7 @@ func (c *Controller) start(ctx context.Context) error {
 	c.working.Go(func() {
 		defer close(c.dialed)
 		if err := c.dialer.Run(dialing, c.calls); err != nil {
-			c.log.ErrorContext(dialing, "the dialer ended", "error", err)
+			c.log.ErrorContext(dialing, "dialer failed", "error", err)
 		}
 	})
 	return nil
@@ -367,7 +367,7 @@ func (c *Controller) keepKeys(ctx context.Context) {
 		}
 		err := c.store.RefreshKeys(ctx)
 		if err != nil && err.Error() != last && ctx.Err() == nil { // once for each cause
-			c.log.ErrorContext(ctx, "refresh of the database's keys failed; this controller goes on with those that it has", "error", err)
+			c.log.ErrorContext(ctx, "reading the database's keys failed, keeping the present ones", "error", err)
 		}
 		if last = ""; err != nil {
 			last = err.Error()
@@ -379,7 +379,7 @@ func (c *Controller) keepKeys(ctx context.Context) {
 func (c *Controller) keepPartitions(ctx context.Context) {
 	for retry.Pause(ctx, partitionsEvery) == nil {
 		if _, err := c.store.EnsurePartitions(ctx, partitionsAhead); err != nil {
-			c.log.ErrorContext(ctx, "partitions could not be made", "error", err)
+			c.log.ErrorContext(ctx, "creating partitions failed", "error", err)
 		}
 	}
 }
@@ -398,7 +398,7 @@ func (c *Controller) stop(ctx context.Context) error {
 	}
 	drained := limited(c.cfg.Drain.Timeout, c.calls.Drain)
 	if errors.Is(drained, context.DeadlineExceeded) {
-		c.log.WarnContext(ctx, "calls live on in the switch", "calls", c.calls.Live())
+		c.log.WarnContext(ctx, "drain timeout, calls stay up in the switch", "calls", c.calls.Live())
 		drained = nil
 	}
 	if c.cancel != nil {

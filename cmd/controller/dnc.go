@@ -165,7 +165,7 @@ func (c *Controller) startScrubber(ctx, background context.Context) {
 	case <-c.scrubber.Tried():
 	case <-ctx.Done():
 	case <-wait.C:
-		c.log.WarnContext(ctx, "the do-not-call registry is still being read: nothing is dialed until it is")
+		c.log.WarnContext(ctx, "do-not-call registry is still loading, nothing is dialed until then")
 	}
 }
 
@@ -174,7 +174,7 @@ func (c *Controller) recordLoad(status dnc.Status) {
 	ctx, cancel := context.WithTimeout(context.Background(), recordLimit)
 	defer cancel()
 	if err := c.dialer.RecordRegistryLoad(ctx, status); err != nil {
-		c.log.Warn("the load of the do-not-call registry could not be recorded", "error", err)
+		c.log.Warn("recording the load of the do-not-call registry failed", "error", err)
 	}
 }
 

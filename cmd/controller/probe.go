@@ -32,7 +32,7 @@ var ErrListed = errors.New("the number is on the do-not-call registry")
 // ErrEndpoint refuses a trunk whose address could hold more than one.
 var ErrEndpoint = errors.New("the trunk's host can't be dialed")
 
-// ProbeTrunk tries whether a trunk bears bypass, by a test call. It works beside a running controller: the connection to the
+// ProbeTrunk tries whether a trunk supports bypass, by a test call. It works beside a running controller: the connection to the
 // switch, the media endpoint and the voice agent, who is silent, are its own. The number is the operator's, so neither
 // ceilings nor the calling window apply to it; the do-not-call registry does.
 func ProbeTrunk(ctx context.Context, c Config, t db.Trunk, to store.Phone, from string, log *slog.Logger) (_ mediapath.ProbeResult, err error) {

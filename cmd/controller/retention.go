@@ -28,13 +28,14 @@ func (c RetentionConfig) validate(f *faults) {
 	between(f, "retention.audit_days", c.Audit, 0, maxRetention)
 }
 
-// sweepNightly forgets what is not to be kept, at the start and every night: the nights in which no controller ran are made up for.
+// sweepNightly enforces the retention periods at the start and every night, so that nights without a controller are caught up on. River's
+// leader can't do it for all: audio and call records lie on each host.
 func (c *Controller) sweepNightly(ctx context.Context) {
 	for {
 		next := store.NextSweep(time.Now())
 		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
 			next = time.Now().Add(sweepRetry)
-			c.log.ErrorContext(ctx, "what is not to be kept could not all be forgotten, it will be tried again", "at", next, "error", err)
+			c.log.ErrorContext(ctx, "retention sweep failed, retrying", "at", next, "error", err)
 		}
 		if retry.Pause(ctx, time.Until(next)) != nil {
 			return
@@ -47,7 +48,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	audio, audioErr := c.library.Sweep(ctx, time.Now())
 	records := c.calls.SweepCallRecords(ctx, time.Now())
 	if done != (store.Swept{}) || audio > 0 || records > 0 {
-		c.log.InfoContext(ctx, "forgot what is not to be kept", "leads", done.Leads, "leads_sealed", done.Sealed, "calls", done.Calls,
+		c.log.InfoContext(ctx, "retention sweep done", "leads", done.Leads, "leads_sealed", done.Sealed, "calls", done.Calls,
 			"events", done.Events, "idempotency_keys", done.Keys, "callback_tokens", done.Tokens, "ai_sessions", done.Sessions, "flow_runs", done.FlowRuns, "agent_log", done.AgentLog,
 			"audit", done.Audit, "recording_accesses", done.Accesses, "recordings", audio, "call_records", records)
 	}

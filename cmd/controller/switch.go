@@ -167,7 +167,7 @@ func (c *Controller) inspectSwitch(ctx context.Context, api func(context.Context
 	defer cancel()
 	found, err := conf.Inspect(ctx, api)
 	if err != nil && ctx.Err() == nil {
-		c.log.WarnContext(ctx, "look at the switch's configuration failed", "error", err)
+		c.log.WarnContext(ctx, "reading the switch's configuration failed", "error", err)
 	}
 	for _, what := range found {
 		c.log.WarnContext(ctx, "the switch's configuration is not Ringmaster's alone", "found", what)

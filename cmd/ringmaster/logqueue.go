@@ -79,7 +79,7 @@ func (q *logQueue) run() {
 		q.dropped = 0
 		q.mu.Unlock()
 		if len(lines) > 0 {
-			_, _ = q.out.Write(lines) // a log that can't be written is told to nobody
+			_, _ = q.out.Write(lines) // a log that cannot be written has nowhere to be reported
 		}
 		if dropped > 0 {
 			q.lost(q.out, dropped)

@@ -18,7 +18,7 @@ import (
 
 type secretCmd struct {
 	Status   secretStatusCmd   `cmd:"" help:"Show the database's keys, and which master keys open it."`
-	Rotate   secretRotateCmd   `cmd:"" help:"Replace the keys that seal, and seal everything anew, while controllers serve; run it again to resume."`
+	Rotate   secretRotateCmd   `cmd:"" help:"Replace the keys that seal, and reseal everything, while controllers serve; run it again to resume."`
 	Withdraw secretWithdrawCmd `cmd:"" help:"Close the database to every master key but the configured one."`
 	Renew    secretRenewCmd    `cmd:"" help:"Replace a key that signs, without touching the others."`
 }
@@ -75,15 +75,15 @@ func (cmd secretRotateCmd) Run(ctx context.Context, e env) error {
 	}
 	return cmd.withStore(ctx, e, func(_ controller.Config, st *store.Store) error {
 		_, _ = fmt.Fprintln(e.stderr, "controllers are given the time to read the new keys; to break off is harmless, run this again to resume")
-		bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription("sealed anew"),
+		bar := progressbar.NewOptions64(-1, progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription("resealed"),
 			progressbar.OptionShowCount(), progressbar.OptionThrottle(time.Second))
 		how.Progress = func(r store.Rotated) { _ = bar.Set64(r.Values) }
 		done, err := st.Rotate(ctx, how)
 		_ = bar.Finish()
 		if err != nil {
-			return fmt.Errorf("%w\n%d values are sealed anew; nothing is lost: run the same command again to resume", err, done.Values)
+			return fmt.Errorf("%w\n%d values are resealed; nothing is lost: run the same command again to resume", err, done.Values)
 		}
-		_, _ = fmt.Fprintf(e.stdout, "%d values are sealed anew, and %d tenants have a new data key\n", done.Values, done.Tenants)
+		_, _ = fmt.Fprintf(e.stdout, "%d values are resealed, and %d tenants have a new data key\n", done.Values, done.Tenants)
 		if done.Master != st.Master() {
 			_, _ = fmt.Fprintf(e.stdout, "both master keys open the database now. Put the new one (%s) in place on every host, restart the controllers one "+
 				"after the other,\nand then run `ringmaster secret withdraw` with it: the earlier one (%s) opens nothing from then on\n", done.Master, st.Master())

@@ -52,7 +52,7 @@ type probeReport struct {
 	mediapath.ProbeResult
 }
 
-// Run probes a trunk. Exit code 0: it bears bypass, and its flag is set. 1: it does not, and its flag is cleared, or the test
+// Run probes a trunk. Exit code 0: it supports bypass, and its flag is set. 1: it does not, and its flag is cleared, or the test
 // call did not come about, which leaves the flag as it was.
 func (cmd trunkProbeCmd) Run(ctx context.Context, e env) error {
 	c, err := cmd.load(e)
@@ -152,7 +152,7 @@ func (cmd trunkProbeCmd) show(e env, r probeReport, tried bool) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	verdict := "Trunk " + r.Trunk + " bears bypass: its calls' audio goes past the switch from now on."
+	verdict := "Trunk " + r.Trunk + " supports bypass: its calls' audio goes past the switch from now on."
 	switch {
 	case !tried:
 		verdict = "Nothing is known of trunk " + r.Trunk + ", whose flag stays as it is."

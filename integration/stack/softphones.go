@@ -60,7 +60,7 @@ func (p *softphones) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := p.look(ctx); err != nil && ctx.Err() == nil {
-			p.stack.cfg.Logger.WarnContext(ctx, "softphones not played", "error", err)
+			p.stack.cfg.Logger.WarnContext(ctx, "starting the softphones failed", "error", err)
 		}
 		select {
 		case <-ctx.Done():

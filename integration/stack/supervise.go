@@ -110,7 +110,7 @@ func (s *Stack) Supervise(ctx context.Context) error {
 			return fmt.Errorf("%w: PostgreSQL ended", ErrProcess)
 		case <-s.controller.exited:
 		}
-		s.cfg.Logger.Warn("the controller died; starting it again", "error", s.controller.err)
+		s.cfg.Logger.Warn("controller died, restarting it", "error", s.controller.err)
 		if retry.Pause(ctx, restartPause) != nil {
 			return nil
 		}

@@ -14,7 +14,7 @@ type Kind int
 
 // The kinds.
 const (
-	Internal    Kind = iota // nothing that the client could mend
+	Internal    Kind = iota // nothing that the client could fix
 	Malformed               // not the shape of a request
 	Forbidden               // not for this client
 	TooLarge                // more than is kept
