@@ -262,7 +262,7 @@ func TestLongAudio(t *testing.T) {
 			require.NotNil(t, r.p.ai.sock, name)
 			require.Equal(t, len(pcm), r.p.tx.queue.backlog(), name)
 			got := make([]int16, len(pcm))
-			r.p.tx.queue.peek(got)
+			r.p.tx.queue.pull(got)
 			require.True(t, slices.Equal(pcm, got), name)
 			require.Zero(t, r.p.sh.srv.longTexts.Used(""), name)
 		}
@@ -360,7 +360,7 @@ func TestLongNames(t *testing.T) {
 	fits := strings.Repeat("é", maxName)
 	r.send(aiMark(fits))
 	r.send(aiMark(fits + "x"))
-	require.Len(t, r.p.tx.queue.marks, 1)
+	require.Equal(t, 1, r.p.tx.queue.waiting())
 	require.EqualValues(t, 1, r.p.stats.BadFrames)
 	r.send(aiText(`{"type":"command","id":"` + fits + `x","data":{"event":"hangup"}}`))
 	r.send(aiText(`{"type":"command","id":` + strings.Repeat("1", 2000) + `,"data":{"event":"hangup"}}`))
@@ -393,12 +393,12 @@ func TestMarkAnswers(t *testing.T) {
 	for i := range maxMarks {
 		r.send(aiMark(fmt.Sprintf("%04d", i)))
 	}
-	require.Len(t, r.p.tx.queue.marks, maxMarks)
+	require.Equal(t, maxMarks, r.p.tx.queue.waiting())
 	r.p.marks.left = 0
 	r.p.tx.killAudio()
 	require.Len(t, r.p.marks.owed, maxMarks)
 	r.send(aiMark("one too many"))
-	require.Empty(t, r.p.tx.queue.marks)
+	require.Zero(t, r.p.tx.queue.waiting())
 	for left := maxMarks; left > 0; {
 		if r.step() {
 			require.Len(t, r.p.marks.owed, left-markAnswers)
@@ -469,5 +469,5 @@ func TestDecoderFault(t *testing.T) {
 	require.InDelta(t, 1, testutil.ToFloat64(r.p.sh.srv.metrics.panics), 0)
 	r.p.ai.sock.dec = &textDecoder{rate: dsp.SampleRate}
 	r.send(aiMark("after"))
-	require.Len(t, r.p.tx.queue.marks, 1)
+	require.Equal(t, 1, r.p.tx.queue.waiting())
 }

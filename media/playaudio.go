@@ -193,15 +193,15 @@ func (t *textDecoder) playAudio(data json.RawMessage, content []byte, mayDesign 
 }
 
 // convertBlock is about how many samples are made at a time.
-const convertBlock = chunkSamples
+const convertBlock = 8 * dsp.FrameSamples
 
 // convert brings audio to mono and to the rate of playout, a block at a time: no more than what playout has room for.
 func (t *textDecoder) convert(info wav.Info, raw []byte, res *dsp.Resampler) (pcm []int16, cut int) {
 	unit := info.FrameBytes()
 	length := len(raw) / unit * t.to / info.Rate
-	size := length + 2*chunkSamples
+	size := length + 2*convertBlock
 	if t.room > 0 {
-		size = min(size, t.room+2*chunkSamples)
+		size = min(size, t.room+2*convertBlock)
 	}
 	pcm = make([]int16, 0, size)
 	var block []int16
@@ -255,7 +255,7 @@ func wholeAudio(pcm []int16, rate, to int) ([]int16, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := res.Process(make([]int16, 0, len(pcm)*to/rate+2*chunkSamples), pcm)
+	out := res.Process(make([]int16, 0, len(pcm)*to/rate+2*convertBlock), pcm)
 	return res.Flush(out), nil
 }
 

@@ -174,6 +174,9 @@ func (q *playout) addMark(name string) bool {
 	return true
 }
 
+// waiting is how many marks wait for their audio.
+func (q *playout) waiting() int { return len(q.marks) }
+
 // played appends the marks whose audio has gone out. It is asked before the next frame is pulled: by then the caller
 // has heard the one before.
 func (q *playout) played(dst []markAnswer) []markAnswer {

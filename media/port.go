@@ -347,7 +347,7 @@ func (ms *marks) dropMarks() {
 }
 
 func (ms *marks) answerMarks() {
-	if len(ms.tx.queue.marks) > 0 {
+	if ms.tx.queue.waiting() > 0 {
 		ms.owed = ms.tx.queue.played(ms.owed)
 	}
 	if len(ms.owed) > 0 {
