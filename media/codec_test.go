@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/ws"
@@ -22,7 +23,7 @@ func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun cou
 	down.res, err = down.filter(dsp.SampleRate)
 	require.NoError(t, err)
 	audio := pcmBytes(dsptest.Tone(1000, 16000, 320))
-	q := newPlayout(new(chunkPool), dsp.SampleRate)
+	q := playout.New(new(playout.Pool), dsp.SampleRate)
 	var c rtp.Inbound
 	require.NoError(t, c.SetRate(dsp.SampleRate))
 	track := record.NewTrack(record.NewSlewTable())
@@ -47,8 +48,8 @@ func TestHotPathAllocs(t *testing.T) { //nolint:paralleltest // AllocsPerRun cou
 		for f := up.frame(); f != nil; f = up.frame() {
 			out = ws.AppendFrame(out[:0], ws.OpBinary, f)
 		}
-		q.push(down.feed(audio))
-		q.pull(frame)
+		q.Push(down.feed(audio))
+		q.Pull(frame)
 	}
 	for range 200 {
 		step()

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dsp/dsptest"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/wav"
 	"github.com/ringmaster/ringmaster/media/ws"
 	"github.com/ringmaster/ringmaster/media/ws/wstest"
@@ -260,9 +262,9 @@ func TestLongAudio(t *testing.T) {
 				r.send(aiText(msg))
 			}
 			require.NotNil(t, r.p.ai.sock, name)
-			require.Equal(t, len(pcm), r.p.tx.queue.backlog(), name)
+			require.Equal(t, len(pcm), r.p.tx.queue.Backlog(), name)
 			got := make([]int16, len(pcm))
-			r.p.tx.queue.pull(got)
+			r.p.tx.queue.Pull(got)
 			require.True(t, slices.Equal(pcm, got), name)
 			require.Zero(t, r.p.sh.srv.longTexts.Used(""), name)
 		}
@@ -282,9 +284,9 @@ func TestPlayoutRoom(t *testing.T) {
 
 	r := newPortRig(t, eightKHz())
 	r.connect()
-	r.p.tx.queue.push(make([]int16, (maxQueued-1)*dsp.SampleRate))
+	r.p.tx.queue.Push(make([]int16, (playout.MaxQueued-1)*dsp.SampleRate))
 	r.send(aiText(string(playFrame("wav", "", wavFile(wav.FormatPCM, 16, 1, 8000, make([]int16, 3*dsp.SampleRate))))))
-	require.Equal(t, maxQueued*dsp.SampleRate, r.p.tx.queue.backlog())
+	require.Equal(t, playout.MaxQueued*dsp.SampleRate, r.p.tx.queue.Backlog())
 	require.Equal(t, 2*time.Second, r.p.stats.PlayoutDropped)
 }
 
@@ -356,11 +358,11 @@ func TestLongNames(t *testing.T) {
 	t.Parallel()
 	r := newPortRig(t, eightKHz())
 	r.connect()
-	r.p.tx.queue.push(make([]int16, dsp.SampleRate))
+	r.p.tx.queue.Push(make([]int16, dsp.SampleRate))
 	fits := strings.Repeat("é", maxName)
 	r.send(aiMark(fits))
 	r.send(aiMark(fits + "x"))
-	require.Equal(t, 1, r.p.tx.queue.waiting())
+	require.Equal(t, 1, r.p.tx.queue.Waiting())
 	require.EqualValues(t, 1, r.p.stats.BadFrames)
 	r.send(aiText(`{"type":"command","id":"` + fits + `x","data":{"event":"hangup"}}`))
 	r.send(aiText(`{"type":"command","id":` + strings.Repeat("1", 2000) + `,"data":{"event":"hangup"}}`))
@@ -389,17 +391,17 @@ func TestMarkAnswers(t *testing.T) {
 	r := newPortRig(t, eightKHz())
 	r.connect()
 	r.call()
-	r.p.tx.queue.push(make([]int16, dsp.SampleRate))
-	for i := range maxMarks {
+	r.p.tx.queue.Push(make([]int16, dsp.SampleRate))
+	for i := range playout.MaxMarks {
 		r.send(aiMark(fmt.Sprintf("%04d", i)))
 	}
-	require.Equal(t, maxMarks, r.p.tx.queue.waiting())
+	require.Equal(t, playout.MaxMarks, r.p.tx.queue.Waiting())
 	r.p.marks.left = 0
 	r.p.tx.killAudio()
-	require.Len(t, r.p.marks.owed, maxMarks)
+	require.Len(t, r.p.marks.owed, playout.MaxMarks)
 	r.send(aiMark("one too many"))
-	require.Zero(t, r.p.tx.queue.waiting())
-	for left := maxMarks; left > 0; {
+	require.Zero(t, r.p.tx.queue.Waiting())
+	for left := playout.MaxMarks; left > 0; {
 		if r.step() {
 			require.Len(t, r.p.marks.owed, left-markAnswers)
 			left -= markAnswers
@@ -408,7 +410,7 @@ func TestMarkAnswers(t *testing.T) {
 	}
 	r.aiReads()
 	require.Equal(t, markText("one too many", "cleared"), r.texts[1])
-	for i := range maxMarks {
+	for i := range playout.MaxMarks {
 		require.Equal(t, markText(fmt.Sprintf("%04d", i), "cleared"), r.texts[2+i])
 	}
 }
@@ -469,5 +471,25 @@ func TestDecoderFault(t *testing.T) {
 	require.InDelta(t, 1, testutil.ToFloat64(r.p.sh.srv.metrics.panics), 0)
 	r.p.ai.sock.dec = &textDecoder{rate: dsp.SampleRate}
 	r.send(aiMark("after"))
-	require.Equal(t, 1, r.p.tx.queue.waiting())
+	require.Equal(t, 1, r.p.tx.queue.Waiting())
+}
+
+// TestPlayoutDropped tells audio that came too far ahead of time, once in the log, apart from frames that the AI did not get.
+func TestPlayoutDropped(t *testing.T) {
+	t.Parallel()
+	r := newPortRig(t, eightKHz())
+	r.connect()
+	var log strings.Builder
+	r.p.log = slog.New(slog.NewTextHandler(&log, nil))
+	r.p.ai.enqueue(make([]int16, (playout.MaxQueued-1)*dsp.SampleRate), false)
+	require.Zero(t, r.p.stats.PlayoutDropped)
+	for range 3 {
+		r.p.ai.enqueue(make([]int16, dsp.SampleRate), false)
+	}
+	st := r.p.snapshot()
+	require.Equal(t, 2*time.Second, st.PlayoutDropped)
+	require.Zero(t, st.FramesDropped)
+	require.EqualValues(t, 2*dsp.SampleRate, r.p.sh.tally.unplayed)
+	require.Zero(t, r.p.sh.tally.dropped)
+	require.Equal(t, 1, strings.Count(log.String(), "too far ahead"))
 }

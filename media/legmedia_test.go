@@ -3,6 +3,7 @@ package media
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -86,7 +87,7 @@ func TestOddPackets(t *testing.T) {
 		dsp.EncodeULaw(buf, pcm[i*dsp.FrameSamples:][:dsp.FrameSamples])
 		h := pion.Header{Version: 2, SequenceNumber: uint16(65500 + i), Timestamp: uint32(i * dsp.FrameSamples), SSRC: 77, CSRC: []uint32{1, 2, 3}, Padding: true}
 		require.NoError(t, h.SetExtension(1, []byte{9, 9}))
-		r.packet(h, append(buf[:len(buf):len(buf)], 0, 0, 0, 4))
+		r.packet(h, append(slices.Clip(buf), 0, 0, 0, 4))
 		r.turn()
 	}
 	for _, junk := range [][]byte{{}, {0x80}, make([]byte, 12), {0x80, 0, 0xf0, 1, 0, 0, 0, 1, 0, 0, 0, 77}, append([]byte{0x80, 90, 0xf0, 2, 0, 0, 0, 1, 0, 0, 0, 77}, 1, 2)} {

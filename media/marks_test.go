@@ -327,14 +327,14 @@ func TestBargeIn(t *testing.T) {
 		}
 		listen(10*slots + offset)
 		require.Greater(t, last, r.now, "the AI is heard")
-		require.Greater(t, r.p.tx.queue.backlog(), 29*dsp.SampleRate)
+		require.Greater(t, r.p.tx.queue.Backlog(), 29*dsp.SampleRate)
 		killed := r.now
 		_, err := unix.Write(r.ai, aiText(`{"type":"killAudio"}`))
 		require.NoError(t, err)
 		listen(8 * slots)
 		r.aiReads()
 		require.Contains(t, r.texts, markText("end", "cleared"))
-		require.Zero(t, r.p.tx.queue.backlog())
+		require.Zero(t, r.p.tx.queue.Backlog())
 		worst = max(worst, time.Duration(last-killed))
 	}
 	require.LessOrEqual(t, worst, 40*time.Millisecond)

@@ -21,13 +21,13 @@ func (tx *toCaller) setPlayRate(rate int) (err error) {
 			return err
 		}
 	}
-	switch tx.queue.rate {
+	switch tx.queue.Rate {
 	case rate:
 		return nil
 	case tx.down.rate:
 		tx.wire, err = tx.down.filter(rate)
 	default:
-		tx.wire, err = dsp.NewResampler(tx.queue.rate, rate)
+		tx.wire, err = dsp.NewResampler(tx.queue.Rate, rate)
 	}
 	if err == nil {
 		tx.settle()
@@ -38,16 +38,16 @@ func (tx *toCaller) setPlayRate(rate int) (err error) {
 // settle changes the queue to the leg's rate as soon as nobody hears it.
 func (tx *toCaller) settle() {
 	q := &tx.queue
-	if q.backlog() > maxSettle*q.rate || tx.ai.sock != nil && tx.ai.sock.paused { // a frame is being decoded for the old rate
+	if q.Backlog() > maxSettle*q.Rate || tx.ai.sock != nil && tx.ai.sock.paused { // a frame is being decoded for the old rate
 		return
 	}
-	if q.rate == tx.down.rate && !tx.texted {
+	if q.Rate == tx.down.rate && !tx.texted {
 		// The filter on the way out is the one that the AI's audio will need: it goes on, and there is no seam.
-		q.recast(tx.rx.caller.Rate, tx.wire)
+		q.Recast(tx.rx.caller.Rate, tx.wire)
 		tx.down.res, tx.wire = tx.wire, nil
 		return
 	}
-	if !q.endsSilent() {
+	if !q.EndsSilent() {
 		return
 	}
 	next, err := tx.down.filter(tx.rx.caller.Rate)
@@ -55,12 +55,12 @@ func (tx *toCaller) settle() {
 		tx.log.Error("changing the playout rate failed", "error", err, "rate_hz", tx.rx.caller.Rate)
 		return
 	}
-	q.pushLoud(tx.down.res.Flush(nil))
+	q.PushLoud(tx.down.res.Flush(nil))
 	if tx.ai.sock != nil {
-		q.pushLoud(tx.ai.sock.dec.Flush())
+		q.PushLoud(tx.ai.sock.dec.Flush())
 	}
-	q.recast(tx.rx.caller.Rate, tx.wire)
-	q.pushLoud(tx.wire.Flush(nil))
+	q.Recast(tx.rx.caller.Rate, tx.wire)
+	q.PushLoud(tx.wire.Flush(nil))
 	tx.down.res, tx.wire = next, nil
 }
 
@@ -83,9 +83,9 @@ func (rg *recording) record(frame []int16, heard bool) {
 // playText queues the audio of a text frame, at the queue's rate also when that has changed while the frame was decoded.
 func (a *aiSocket) playText(f textFrame) {
 	pcm := f.pcm
-	if f.rate != a.tx.queue.rate {
+	if f.rate != a.tx.queue.Rate {
 		var err error
-		if pcm, err = wholeAudio(pcm, f.rate, a.tx.queue.rate); err != nil {
+		if pcm, err = wholeAudio(pcm, f.rate, a.tx.queue.Rate); err != nil {
 			a.badFrame(f.typ, err)
 			return
 		}

@@ -145,7 +145,7 @@ func TestWidePlayout(t *testing.T) {
 					if way == "early" {
 						w.bring(rtp.L16, rate)
 					}
-					require.Equal(t, rate, w.p.tx.queue.rate, "one filter, from the AI's rate to the leg's")
+					require.Equal(t, rate, w.p.tx.queue.Rate, "one filter, from the AI's rate to the leg's")
 					require.Nil(t, w.p.tx.wire)
 					heard := w.listen(60)
 					require.Len(t, heard, 60*rate/50)
@@ -211,7 +211,7 @@ func TestPlayoutRateChange(t *testing.T) {
 				case 120:
 					if way == "binary" { // after texts it is, when the queue is empty
 						require.Nil(t, w.p.tx.wire, "the rest of the queue has been converted")
-						require.Equal(t, 8000, w.p.tx.queue.rate)
+						require.Equal(t, 8000, w.p.tx.queue.Rate)
 					}
 					w.bring(rtp.L16, 16000)
 				}
@@ -230,7 +230,7 @@ func TestPlayoutRateChange(t *testing.T) {
 				want = append(want, markText(name, "playout"))
 			}
 			require.Equal(t, want, w.marks())
-			require.Equal(t, 16000, w.p.tx.queue.rate)
+			require.Equal(t, 16000, w.p.tx.queue.Rate)
 			require.Nil(t, w.p.tx.wire)
 
 			level := dsptest.Power(said, 1000, ai)
@@ -291,7 +291,7 @@ func TestWideAgainInAPause(t *testing.T) {
 		w.send(aiAudio(said[:ai/50]))
 		said = said[ai/50:]
 		heard = append(heard, w.listen(1)...)
-		require.Positive(t, w.p.tx.queue.backlog(), "the queue never runs empty")
+		require.Positive(t, w.p.tx.queue.Backlog(), "the queue never runs empty")
 	}
 	w.send(aiMark("end"))
 	heard = append(heard, w.listen(10)...)
@@ -321,7 +321,7 @@ func TestNarrowSeam(t *testing.T) {
 				heard = append(heard, w.listen(1)...)
 			}
 			heard = append(heard, w.listen(200)...)
-			require.Equal(t, 8000, w.p.tx.queue.rate)
+			require.Equal(t, 8000, w.p.tx.queue.Rate)
 			require.Nil(t, w.p.tx.wire)
 			from := dsptest.Onset(heard) + 160
 			mid := heard[from : from+31000]
@@ -364,11 +364,11 @@ func TestRateChangeWhileDecoding(t *testing.T) {
 	w := newWidePhone(t, 16000)
 	w.p.ai.sock.paused = true
 	w.bring(rtp.L16, 8000)
-	require.Equal(t, 16000, w.p.tx.queue.rate)
+	require.Equal(t, 16000, w.p.tx.queue.Rate)
 	w.p.ai.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
 	w.p.ai.sock.paused = false
 	heard := w.listen(60)
-	require.Equal(t, 8000, w.p.tx.queue.rate)
+	require.Equal(t, 8000, w.p.tx.queue.Rate)
 	w.p.ai.playText(textFrame{typ: textPlayAudio, pcm: dsptest.Tone(1000, 16000, 16000), rate: 16000})
 	for _, pcm := range [][]int16{heard, w.listen(60)} {
 		from := dsptest.Onset(pcm)

@@ -13,6 +13,7 @@ import (
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/dtmf"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/rtp"
 	"github.com/ringmaster/ringmaster/media/sip"
@@ -97,7 +98,7 @@ type toCaller struct {
 	rec   *recording
 
 	down    *downlink
-	queue   playout
+	queue   playout.Queue
 	seq     uint16
 	ts      uint32
 	ssrc    uint32
@@ -166,8 +167,8 @@ type marks struct {
 	toAI *toAI
 	tx   *toCaller
 
-	owed []markAnswer // marks whose answers have not been sent
-	left int          // how many may be sent until the next tick
+	owed []playout.Answer // marks whose answers have not been sent
+	left int              // how many may be sent until the next tick
 }
 
 // recording is the session's file.
@@ -325,7 +326,7 @@ func (p *port) tick(now, due int64) {
 // killAudio empties the playout queue at once. Marks whose audio was heard in full are played, the rest are cleared.
 func (tx *toCaller) killAudio() {
 	tx.marks.answerMarks()
-	tx.queue.clearAudio()
+	tx.queue.Clear()
 	tx.down.reset()
 	if s := tx.ai.sock; s != nil && s.paused {
 		s.dec = &textDecoder{rate: s.dec.rate} // the old one may be at work
@@ -342,13 +343,13 @@ func (ms *marks) clearMarks() {
 }
 
 func (ms *marks) dropMarks() {
-	ms.owed = ms.tx.queue.dropMarks(ms.owed)
+	ms.owed = ms.tx.queue.DropMarks(ms.owed)
 	ms.sendMarks()
 }
 
 func (ms *marks) answerMarks() {
-	if ms.tx.queue.waiting() > 0 {
-		ms.owed = ms.tx.queue.played(ms.owed)
+	if ms.tx.queue.Waiting() > 0 {
+		ms.owed = ms.tx.queue.Played(ms.owed)
 	}
 	if len(ms.owed) > 0 {
 		ms.sendMarks()
@@ -361,10 +362,10 @@ func (ms *marks) sendMarks() {
 	ms.left -= n
 	for _, m := range ms.owed[:n] {
 		event := "playout"
-		if m.cleared {
+		if m.Cleared {
 			event = "cleared"
 		}
-		ms.toAI.sendText(textMark, markData{Name: m.name, Event: event})
+		ms.toAI.sendText(textMark, markData{Name: m.Name, Event: event})
 	}
 	ms.owed = slices.Delete(ms.owed, 0, n)
 }

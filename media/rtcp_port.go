@@ -129,6 +129,6 @@ func (rc *reports) quality() Quality {
 	packet := 20 * time.Millisecond
 	return Quality{
 		Inbound:  rc.rx.caller.Quality(rc.RoundTrip, packet),
-		Outbound: rc.Reports.Quality(packet),
+		Outbound: rc.Quality(packet),
 	}
 }

@@ -15,8 +15,8 @@ func (tx *toCaller) play(due int64) {
 		return
 	}
 	// 1. The playout queue gives the next frame; delay that has settled in it is shed.
-	frame := tx.sh.pcm[:tx.queue.frame()]
-	n := tx.queue.pull(frame)
+	frame := tx.sh.pcm[:tx.queue.Frame()]
+	n := tx.queue.Pull(frame)
 	// 2. Mute, or comfort noise while the AI is away.
 	heard := !tx.muted[FromAgent] && tx.leg.media.Dir.Send
 	if tx.muted[FromAgent] {

@@ -98,7 +98,7 @@ func TestPanicBesideTheTick(t *testing.T) {
 	r.faults = 2
 	bad.sh.do(func() { // a filter without coefficients
 		d := bad.port.ai.sock.dec
-		d.res, d.from, d.into = new(dsp.Resampler), 24000, bad.port.tx.queue.rate
+		d.res, d.from, d.into = new(dsp.Resampler), 24000, bad.port.tx.queue.Rate
 	})
 	ai.Write(1, playFrame("raw", "24000", make([]byte, 2*inlineText)))
 	require.Eventually(t, func() bool { return metric(t, r.srv.metrics.panics) == 1 }, soon, tick)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/amd"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/sip"
 	"github.com/ringmaster/ringmaster/media/wav"
@@ -124,7 +125,7 @@ func newPort(sess *Session, rtpSock *netio.Socket) (*port, error) {
 	p := assemble(&portCore{s: sess, sh: sess.sh, log: sess.log})
 	p.leg.rtp, p.marks.left = rtpSock, markAnswers
 	p.rx.amd, p.rx.up = detector, up
-	p.tx.down, p.tx.queue, p.tx.noise = down, newPlayout(&sess.sh.pool, sess.spec.Audio.SampleRateHz), 1
+	p.tx.down, p.tx.queue, p.tx.noise = down, playout.New(&sess.sh.pool, sess.spec.Audio.SampleRateHz), 1
 	return p, sess.spec.tap.begin(p)
 }
 

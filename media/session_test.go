@@ -253,7 +253,7 @@ func TestKillAudio(t *testing.T) {
 func quiet(payload []byte) bool {
 	s := make([]int16, len(payload))
 	dsp.DecodeULaw(s, payload)
-	for _, v := range s[min(fadeSamples, len(s)):] {
+	for _, v := range s[min(32, len(s)):] {
 		if v > 50 || v < -50 {
 			return false
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/record"
 	"github.com/ringmaster/ringmaster/media/rtp"
 )
@@ -49,7 +50,7 @@ type shard struct {
 	out   []byte
 	pcm   [rtp.MaxPayload]int16
 	slew  *record.SlewTable // of the recordings
-	pool  chunkPool
+	pool  playout.Pool
 	tally tally
 	slot  int
 	count int64 // slots since the shard began, those left out included; 1 is the first

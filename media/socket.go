@@ -7,6 +7,7 @@ import (
 
 	"github.com/ringmaster/ringmaster/media/dsp"
 	"github.com/ringmaster/ringmaster/media/netio"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/ws"
 )
 
@@ -234,7 +235,7 @@ func (a *aiSocket) Binary(b []byte, end bool) {
 	s.message += len(b)
 	if len(b) > 0 {
 		a.tx.texted = false
-		if a.tx.queue.room() > 0 && a.spoken() {
+		if a.tx.queue.Room() > 0 && a.spoken() {
 			a.enqueue(a.tx.down.feed(b), false)
 		} else { // nobody hears it: it is not worth a conversion
 			a.unheard(a.tx.down.skip(b))
@@ -264,7 +265,7 @@ func (a *aiSocket) unheard(samples int) {
 		a.stats.TapDropped++
 		a.sh.srv.metrics.tapDropped.Inc()
 	case a.spoken():
-		a.lose(samples * a.tx.queue.rate / a.tx.down.rate)
+		a.lose(samples * a.tx.queue.Rate / a.tx.down.rate)
 	}
 }
 
@@ -275,19 +276,19 @@ func (a *aiSocket) enqueue(pcm []int16, owned bool) {
 		return
 	}
 	if owned {
-		a.lose(a.tx.queue.adopt(pcm))
+		a.lose(a.tx.queue.Adopt(pcm))
 	} else {
-		a.lose(a.tx.queue.push(pcm))
+		a.lose(a.tx.queue.Push(pcm))
 	}
 }
 
 // countLost counts samples at playout's rate that nobody hears, since they came too far ahead of their time.
 func (a *aiSocket) countLost(lost int) {
-	a.stats.PlayoutDropped += time.Duration(lost) * time.Second / time.Duration(a.tx.queue.rate)
-	a.sh.tally.unplayed += uint64(lost) * dsp.SampleRate / uint64(a.tx.queue.rate)
+	a.stats.PlayoutDropped += time.Duration(lost) * time.Second / time.Duration(a.tx.queue.Rate)
+	a.sh.tally.unplayed += uint64(lost) * dsp.SampleRate / uint64(a.tx.queue.Rate)
 	if !a.fullLogged {
 		a.fullLogged = true
-		a.log.Warn("voice agent's audio dropped: too far ahead of playout", "queued_s", maxQueued)
+		a.log.Warn("voice agent's audio dropped: too far ahead of playout", "queued_s", playout.MaxQueued)
 	}
 }
 

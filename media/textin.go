@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ringmaster/ringmaster/media/fairshare"
+	"github.com/ringmaster/ringmaster/media/playout"
 	"github.com/ringmaster/ringmaster/media/ws"
 )
 
@@ -25,7 +26,7 @@ func (a *aiSocket) Text(msg []byte) bool {
 		return true
 	}
 	s := a.sock
-	s.dec.to, s.dec.room = a.tx.queue.rate, max(1, a.tx.queue.room())
+	s.dec.to, s.dec.room = a.tx.queue.Rate, max(1, a.tx.queue.Room())
 	s.spend(unitsPerText - 1)
 	if len(msg) <= inlineText {
 		s.spend(len(msg) / textPerUnit)
@@ -133,7 +134,7 @@ func (a *aiSocket) refuseCommand(id string, status int, code, detail string) {
 
 // addMark queues a mark, or answers it at once when it can't be played.
 func (ms *marks) addMark(name string) {
-	if !ms.ai.spoken() || len(ms.owed) >= maxMarks || !ms.tx.queue.addMark(name) {
+	if !ms.ai.spoken() || len(ms.owed) >= playout.MaxMarks || !ms.tx.queue.AddMark(name) {
 		ms.toAI.sendText(textMark, markData{Name: name, Event: "cleared"})
 	}
 }

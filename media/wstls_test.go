@@ -107,7 +107,7 @@ func TestTLSCarriesMuch(t *testing.T) {
 			p.speak(dsptest.Tone(425, 8000, 4000))
 			require.Eventually(t, func() bool { return dsptest.Onset(p.heard()) >= 0 }, soon, tick)
 			var queued int
-			sess.sh.do(func() { queued = sess.port.tx.queue.backlog() })
+			sess.sh.do(func() { queued = sess.port.tx.queue.Backlog() })
 			require.Greater(t, queued, 25*dsp.SampleRate)
 			ai.text(`{"type":"killAudio"}`)
 			ai.waitText(t, "end", "cleared")

@@ -17,6 +17,7 @@ const (
 // Tempo says how often a frame goes to the AI.
 type Tempo uint8
 
+// How often.
 const (
 	TempoOnce Tempo = iota
 	TempoDrop

@@ -83,6 +83,7 @@ type jitter struct {
 // Pushed says what push did with a packet.
 type Pushed int
 
+// What became of a packet.
 const (
 	Queued Pushed = iota
 	Duplicate

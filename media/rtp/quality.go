@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// DirectionQuality describes one direction of a leg's RTP since the session was opened.
+// Quality describes one direction of a leg's RTP since the session was opened.
 type Quality struct {
 	// Measured is false as long as nothing is known: no packet has come, or the peer sends no receiver reports.
 	Measured bool

@@ -1,4 +1,4 @@
-package media
+package playout
 
 import (
 	"github.com/ringmaster/ringmaster/media/dsp"
@@ -40,8 +40,8 @@ type backlog struct {
 }
 
 // watch looks at the queue's depth once a frame.
-func (q *playout) watch() {
-	b, depth, frame := &q.delay, q.backlog(), q.frame()
+func (q *Queue) watch() {
+	b, depth, frame := &q.delay, q.Backlog(), q.Frame()
 	if b.frames == 0 || depth < b.low {
 		b.low = depth
 	}
@@ -63,21 +63,21 @@ func (q *playout) watch() {
 }
 
 // shed leaves out what is delay.
-func (q *playout) shed() {
+func (q *Queue) shed() {
 	b := &q.delay
 	if b.pause > 0 {
 		b.pause--
 	}
-	if b.excess >= q.frame() {
+	if b.excess >= q.Frame() {
 		q.cut()
 	}
 }
 
 // cut leaves out a few silent frames, or an audible one.
-func (q *playout) cut() {
+func (q *Queue) cut() {
 	var room [widestFrame]int16
-	b, frame := &q.delay, room[:q.frame()]
-	for n := 0; b.excess >= len(frame) && n < backlogBurst && q.backlog() >= 2*len(frame); n++ {
+	b, frame := &q.delay, room[:q.Frame()]
+	for n := 0; b.excess >= len(frame) && n < backlogBurst && q.Backlog() >= 2*len(frame); n++ {
 		q.peek(frame)
 		silent := dsp.IsSilent(frame)
 		if !silent && (!b.deep || b.pause > 0) {
@@ -94,7 +94,7 @@ func (q *playout) cut() {
 }
 
 // smooth leads over from what was cut to what follows.
-func (q *playout) smooth(dst []int16) {
+func (q *Queue) smooth(dst []int16) {
 	b := &q.delay
 	if !b.blended {
 		return
@@ -107,7 +107,7 @@ func (q *playout) smooth(dst []int16) {
 }
 
 // peek copies the next samples without taking them.
-func (q *playout) peek(dst []int16) {
+func (q *Queue) peek(dst []int16) {
 	n, head := 0, q.head
 	for _, c := range q.chunks {
 		n += copy(dst[n:], c[head:])
@@ -119,7 +119,7 @@ func (q *playout) peek(dst []int16) {
 }
 
 // skip drops the next n samples, which must be there.
-func (q *playout) skip(n int) {
+func (q *Queue) skip(n int) {
 	q.gone += uint64(n)
 	for n > 0 {
 		m := min(n, len(q.chunks[0])-q.head)

@@ -1,4 +1,4 @@
-package media
+package playout
 
 import (
 	"github.com/ringmaster/ringmaster/media/dsp"
@@ -9,18 +9,18 @@ const (
 	chunkSamples = 8 * dsp.FrameSamples
 	// adoptFrom is the length from which on audio is queued without a copy: the shard's thread has no time for one.
 	adoptFrom = 8 * chunkSamples
-	// maxQueued bounds the playout queue to 5 minutes, in seconds; an AI that sends more ahead loses the excess.
-	maxQueued = 300
+	// MaxQueued bounds the playout queue to 5 minutes, in seconds; an AI that sends more ahead loses the excess.
+	MaxQueued = 300
 	// fadeSamples is the ramp, 4 ms at 8 kHz, that ends audio which stops in mid-sample.
 	fadeSamples = 32
-	// maxMarks bounds the marks that wait.
-	maxMarks = 1024
+	// MaxMarks bounds the marks that wait.
+	MaxMarks = 1024
 )
 
-// chunkPool keeps the pieces that playout queues have emptied. It belongs to one shard.
-type chunkPool struct{ free [][]int16 }
+// Pool keeps the pieces that playout queues have emptied. It belongs to one shard.
+type Pool struct{ free [][]int16 }
 
-func (c *chunkPool) get() []int16 {
+func (c *Pool) get() []int16 {
 	if n := len(c.free); n > 0 {
 		b := c.free[n-1]
 		c.free = c.free[:n-1]
@@ -29,7 +29,7 @@ func (c *chunkPool) get() []int16 {
 	return make([]int16, 0, chunkSamples)
 }
 
-func (c *chunkPool) Put(b []int16) {
+func (c *Pool) Put(b []int16) {
 	if cap(b) == chunkSamples && len(c.free) < 4096 {
 		c.free = append(c.free, b)
 	}
@@ -41,17 +41,17 @@ type mark struct {
 	pos  uint64 // samples queued before it, since the session began
 }
 
-// markAnswer is what became of a mark.
-type markAnswer struct {
-	name    string
-	cleared bool
+// Answer is what became of a mark.
+type Answer struct {
+	Name    string
+	Cleared bool
 }
 
-// playout is the queue between the AI, which sends as it likes, and the caller, who hears 20 ms at a time. Positions
+// Queue is the queue between the AI, which sends as it likes, and the caller, who hears 20 ms at a time. Positions
 // count samples since the session began, so that a mark is answered by what was really played.
-type playout struct {
-	rate   int // of all that is queued
-	pool   *chunkPool
+type Queue struct {
+	Rate   int // of all that is queued
+	pool   *Pool
 	chunks [][]int16
 	head   int // samples of chunks[0] that are gone
 	queued uint64
@@ -61,19 +61,19 @@ type playout struct {
 	delay  backlog
 }
 
-func newPlayout(pool *chunkPool, rate int) playout { return playout{rate: rate, pool: pool} }
+func New(pool *Pool, rate int) Queue { return Queue{Rate: rate, pool: pool} }
 
-func (q *playout) backlog() int { return int(q.queued - q.gone) }
+func (q *Queue) Backlog() int { return int(q.queued - q.gone) }
 
 // scaled is a number of samples at 8 kHz, at the queue's rate.
-func (q *playout) scaled(n int) int { return n * q.rate / dsp.SampleRate }
+func (q *Queue) scaled(n int) int { return n * q.Rate / dsp.SampleRate }
 
-// frame is the length of 20 ms, in samples.
-func (q *playout) frame() int { return q.rate / dsp.FramesPerSecond }
+// Frame is the length of 20 ms, in samples.
+func (q *Queue) Frame() int { return q.Rate / dsp.FramesPerSecond }
 
-// push queues samples and returns how many did not fit.
-func (q *playout) push(pcm []int16) int {
-	lost := max(len(pcm)-q.room(), 0)
+// Push queues samples and returns how many did not fit.
+func (q *Queue) Push(pcm []int16) int {
+	lost := max(len(pcm)-q.Room(), 0)
 	pcm = pcm[:len(pcm)-lost]
 	q.queued += uint64(len(pcm))
 	q.delay.arrived += len(pcm)
@@ -91,12 +91,12 @@ func (q *playout) push(pcm []int16) int {
 	return lost
 }
 
-// adopt queues samples in the memory in which they lie, which the queue then owns, and returns how many did not fit.
-func (q *playout) adopt(pcm []int16) int {
+// Adopt queues samples in the memory in which they lie, which the queue then owns, and returns how many did not fit.
+func (q *Queue) Adopt(pcm []int16) int {
 	if len(pcm) < adoptFrom {
-		return q.push(pcm)
+		return q.Push(pcm)
 	}
-	lost := max(len(pcm)-q.room(), 0)
+	lost := max(len(pcm)-q.Room(), 0)
 	pcm = pcm[:len(pcm)-lost]
 	q.queued += uint64(len(pcm))
 	q.delay.arrived += len(pcm)
@@ -108,11 +108,11 @@ func (q *playout) adopt(pcm []int16) int {
 	return lost
 }
 
-// room is how many samples the queue takes.
-func (q *playout) room() int { return max(maxQueued*q.rate-q.backlog(), 0) }
+// Room is how many samples the queue takes.
+func (q *Queue) Room() int { return max(MaxQueued*q.Rate-q.Backlog(), 0) }
 
-// pull fills dst with the next samples and returns how many there were; the rest is a short fade and silence.
-func (q *playout) pull(dst []int16) int {
+// Pull fills dst with the next samples and returns how many there were; the rest is a short fade and silence.
+func (q *Queue) Pull(dst []int16) int {
 	q.shed()
 	n := 0
 	for n < len(dst) && len(q.chunks) > 0 {
@@ -134,7 +134,7 @@ func (q *playout) pull(dst []int16) int {
 }
 
 // dropChunk gives the first chunk back. The slice keeps its memory: it is moved down, not resliced.
-func (q *playout) dropChunk() {
+func (q *Queue) dropChunk() {
 	q.pool.Put(q.chunks[0])
 	n := copy(q.chunks, q.chunks[1:])
 	q.chunks[n] = nil
@@ -142,7 +142,7 @@ func (q *playout) dropChunk() {
 }
 
 // fade leads the last sample to zero, so that audio which stops doesn't click.
-func (q *playout) fade(dst []int16) {
+func (q *Queue) fade(dst []int16) {
 	clear(dst)
 	if q.last == 0 || len(dst) == 0 {
 		return
@@ -154,8 +154,8 @@ func (q *playout) fade(dst []int16) {
 	q.last = 0
 }
 
-// clearAudio drops all that is queued.
-func (q *playout) clearAudio() {
+// Clear drops all that is queued.
+func (q *Queue) Clear() {
 	for len(q.chunks) > 0 {
 		q.pool.Put(q.chunks[len(q.chunks)-1])
 		q.chunks[len(q.chunks)-1] = nil
@@ -165,24 +165,24 @@ func (q *playout) clearAudio() {
 	q.delay = backlog{}
 }
 
-// addMark puts a name behind all that is queued. It reports false when too many wait.
-func (q *playout) addMark(name string) bool {
-	if len(q.marks) >= maxMarks {
+// AddMark puts a name behind all that is queued. It reports false when too many wait.
+func (q *Queue) AddMark(name string) bool {
+	if len(q.marks) >= MaxMarks {
 		return false
 	}
 	q.marks = append(q.marks, mark{name: name, pos: q.queued})
 	return true
 }
 
-// waiting is how many marks wait for their audio.
-func (q *playout) waiting() int { return len(q.marks) }
+// Waiting is how many marks wait for their audio.
+func (q *Queue) Waiting() int { return len(q.marks) }
 
-// played appends the marks whose audio has gone out. It is asked before the next frame is pulled: by then the caller
+// Played appends the marks whose audio has gone out. It is asked before the next frame is pulled: by then the caller
 // has heard the one before.
-func (q *playout) played(dst []markAnswer) []markAnswer {
+func (q *Queue) Played(dst []Answer) []Answer {
 	n := 0
 	for n < len(q.marks) && q.marks[n].pos <= q.gone {
-		dst = append(dst, markAnswer{name: q.marks[n].name})
+		dst = append(dst, Answer{Name: q.marks[n].name})
 		n++
 	}
 	if n > 0 {
@@ -191,10 +191,10 @@ func (q *playout) played(dst []markAnswer) []markAnswer {
 	return dst
 }
 
-// dropMarks appends all marks as cleared.
-func (q *playout) dropMarks(dst []markAnswer) []markAnswer {
+// DropMarks appends all marks as cleared.
+func (q *Queue) DropMarks(dst []Answer) []Answer {
 	for _, m := range q.marks {
-		dst = append(dst, markAnswer{name: m.name, cleared: true})
+		dst = append(dst, Answer{Name: m.name, Cleared: true})
 	}
 	q.marks = q.marks[:0]
 	return dst
