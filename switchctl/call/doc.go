@@ -17,7 +17,7 @@
 //   - Who may have the caller: voice*.go (the voice agent: its session, its media leg, what it reports), agents*.go, transfers*.go (a number, a SIP URI,
 //     the queue, for the voice agent or for a handler), talking*.go (what a handler plays and asks), machine.go, music.go.
 //   - What goes on beside: recorder*.go, bypass*.go (the audio past the switch), keypad.go, taps*.go and monitors*.go (forks of a call's audio),
-//     verbtable.go (a row for each control verb: what it takes, when it may run, which part runs it), verbs.go and verbrate.go, sessionlog.go, quality.go.
+//     verbtable.go (a row for each control verb: what it takes, when it may run, which part runs it), verbs.go and verbrate.go, sessionlog.go, quality_call.go.
 //
 // The switch: package hostlink (the link to it), outbound.go, skew.go, look.go, lived.go and resync.go (how a call is found again),
 // package cdr (its call records). When something is written: journal.go; what, and in which transaction: package ledger. Other hosts, and those that
